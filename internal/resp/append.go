@@ -1,0 +1,32 @@
+package resp
+
+import "strconv"
+
+// AppendCommand appends a request made of args, as an array of bulk strings, to dst.
+func AppendCommand[T string | []byte](dst []byte, args ...T) []byte {
+	dst = appendHeader(dst, '*', int64(len(args)))
+	for _, arg := range args {
+		dst = appendHeader(dst, '$', int64(len(arg)))
+		dst = append(dst, arg...)
+		dst = append(dst, '\r', '\n')
+	}
+	return dst
+}
+
+func appendHeader(dst []byte, kind byte, n int64) []byte {
+	dst = append(dst, kind)
+	dst = strconv.AppendInt(dst, n, 10)
+	return append(dst, '\r', '\n')
+}
+
+// AppendError appends an error reply. Line ends in text would end the reply early, so they become spaces, as in Redis.
+func AppendError(dst []byte, text string) []byte {
+	dst = append(dst, '-')
+	for _, c := range []byte(text) {
+		if c == '\r' || c == '\n' {
+			c = ' '
+		}
+		dst = append(dst, c)
+	}
+	return append(dst, '\r', '\n')
+}

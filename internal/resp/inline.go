@@ -1,0 +1,128 @@
+package resp
+
+import "bytes"
+
+// inline frames a request that is a line of words. A line with a NUL in it never ends, as in Redis, which looks for the
+// line end with a C string function; it is refused when it grows too long.
+func (f *Framer) inline(buf []byte) (Request, bool, error) {
+	i := bytes.IndexAny(buf[f.seen:min(len(buf), f.limits.Inline+1)], "\n\x00")
+	if i < 0 || buf[f.seen+i] == 0 {
+		if len(buf) > f.limits.Inline {
+			return Request{}, false, &ProtocolError{"too big inline request"}
+		}
+		if i >= 0 {
+			f.seen += i // stay at the NUL
+		} else {
+			f.seen = len(buf)
+		}
+		return Request{}, false, nil
+	}
+	nl := f.seen + i
+	f.seen = 0
+	line := buf[:nl]
+	if nl > 0 && line[nl-1] == '\r' {
+		line = line[:nl-1]
+	}
+	args, ok := splitWords(line)
+	if !ok {
+		return Request{}, false, &ProtocolError{"unbalanced quotes in request"}
+	}
+	return Request{Raw: buf[:nl+1], Args: args, Inline: true}, true, nil
+}
+
+// splitWords cuts a line into words by the rules of Redis's inline commands and configuration files (sdssplitargs):
+// blanks separate; "…" knows \n \r \t \b \a \xHH and \ before any other byte; '…' knows only \'; a closing quote must be
+// followed by a blank or the end. ok is false when the quotes don't balance.
+func splitWords(line []byte) (words [][]byte, ok bool) {
+	for i := 0; ; {
+		for i < len(line) && isSpace(line[i]) {
+			i++
+		}
+		if i == len(line) {
+			return words, true
+		}
+		word := []byte{}
+		for i < len(line) && !isSpace(line[i]) {
+			var closed bool
+			switch c := line[i]; c {
+			case '"':
+				word, i, closed = doubleQuoted(word, line, i+1)
+			case '\'':
+				word, i, closed = singleQuoted(word, line, i+1)
+			default:
+				word = append(word, c)
+				i++
+				continue
+			}
+			if !closed || i < len(line) && !isSpace(line[i]) {
+				return nil, false
+			}
+		}
+		words = append(words, word)
+	}
+}
+
+func doubleQuoted(word, line []byte, i int) ([]byte, int, bool) {
+	for ; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '"':
+			return word, i + 1, true
+		case c == '\\' && i+3 < len(line) && line[i+1] == 'x' && isHex(line[i+2]) && isHex(line[i+3]):
+			word = append(word, unhex(line[i+2])<<4|unhex(line[i+3]))
+			i += 3
+		case c == '\\' && i+1 < len(line):
+			i++
+			word = append(word, unescape(line[i]))
+		default:
+			word = append(word, c)
+		}
+	}
+	return word, i, false
+}
+
+func singleQuoted(word, line []byte, i int) ([]byte, int, bool) {
+	for ; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\'':
+			return word, i + 1, true
+		case c == '\\' && i+1 < len(line) && line[i+1] == '\'':
+			i++
+			word = append(word, '\'')
+		default:
+			word = append(word, c)
+		}
+	}
+	return word, i, false
+}
+
+func unescape(c byte) byte {
+	switch c {
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	case 'b':
+		return '\b'
+	case 'a':
+		return '\a'
+	}
+	return c
+}
+
+func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c <= '9':
+		return c - '0'
+	case c >= 'a':
+		return c - 'a' + 10
+	}
+	return c - 'A' + 10
+}

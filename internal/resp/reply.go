@@ -1,0 +1,193 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// Head is what a Scanner remembers of a reply that it has passed: enough to tell "+OK" from "-ERR", and a subscription's
+// confirmation from a message. Its slices are valid until the Scanner begins the next reply.
+type Head struct {
+	Type byte   // the type byte of the reply itself; an attribute before it doesn't count
+	Line []byte // the first line behind the type byte, without its CRLF, at most maxHead bytes of it
+	Elem []byte // the first element of an array or push, if it is a bulk string, at most maxHead bytes of it
+	Last int64  // the last integer among the elements of an array or push; 0 if there is none
+}
+
+// IsOK reports whether the reply is the status "OK".
+func (h Head) IsOK() bool { return h.Type == '+' && string(h.Line) == "OK" }
+
+// IsError reports whether the reply is an error of either protocol version.
+func (h Head) IsError() bool { return h.Type == '-' || h.Type == '!' }
+
+const (
+	maxHead  = 64
+	maxDepth = 1 << 16 // open aggregates; Redis itself stays far below
+)
+
+// errReply wraps every way in which bytes can fail to be a Redis reply.
+var errReply = errors.New("not a Redis reply")
+
+type aggregate struct {
+	left      int64
+	attribute bool // its end doesn't complete an element: the value it describes follows
+}
+
+// Scanner splits the byte stream of one upstream connection into replies. Its zero value is at the start of a stream.
+// Not safe for concurrent use.
+type Scanner struct {
+	open    []aggregate
+	body    int64 // bytes of a bulk and its CRLF still to come
+	line    []byte
+	began   bool // a byte of the current reply has been seen
+	inElem  bool // the current bulk is the first element of the reply
+	elems   int  // elements begun at depth one
+	head    Head
+	lineBuf [maxHead]byte
+	headBuf [maxHead]byte
+	elemBuf [maxHead]byte
+}
+
+// Began reports whether the Scanner is within a reply.
+func (s *Scanner) Began() bool { return s.began }
+
+// Head describes the reply that Scan last completed, or is within.
+func (s *Scanner) Head() Head { return s.head }
+
+// Scan takes bytes from the front of p up to the end of the current reply and returns how many. done says that the reply is
+// complete; if it isn't, all of p was taken. An error means that the upstream doesn't speak the Redis protocol; it is final.
+func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
+	if !s.began && len(p) > 0 {
+		s.began, s.elems = true, 0
+		s.head = Head{Type: p[0]}
+	}
+	for n < len(p) {
+		if s.body > 0 {
+			n += s.takeBody(p[n:])
+			if s.body == 0 && s.completed() {
+				return n, true, nil
+			}
+			continue
+		}
+		nl := bytes.IndexByte(p[n:], '\n')
+		if nl < 0 {
+			s.keepLine(p[n:])
+			return len(p), false, nil
+		}
+		line := p[n : n+nl+1]
+		n += nl + 1
+		if len(s.line) > 0 {
+			s.keepLine(line)
+			line = s.line
+		}
+		done, err := s.header(line)
+		s.line = s.line[:0]
+		if done || err != nil {
+			return n, done, err
+		}
+	}
+	return n, false, nil
+}
+
+func (s *Scanner) takeBody(p []byte) int {
+	take := int(min(s.body, int64(len(p))))
+	if s.inElem {
+		text := p[:max(0, min(int64(take), s.body-2))]
+		room := maxHead - len(s.head.Elem)
+		s.head.Elem = append(s.head.Elem, text[:min(len(text), room)]...)
+	}
+	s.body -= int64(take)
+	if s.body == 0 {
+		s.inElem = false
+	}
+	return take
+}
+
+// keepLine saves the beginning of a line that continues in the next read. Only the type and a number matter later, so what is
+// beyond lineBuf is dropped.
+func (s *Scanner) keepLine(part []byte) {
+	if s.line == nil {
+		s.line = s.lineBuf[:0]
+	}
+	room := maxHead - len(s.line)
+	s.line = append(s.line, part[:min(len(part), room)]...)
+}
+
+// header takes one whole line and reports whether it completed the reply.
+func (s *Scanner) header(line []byte) (done bool, err error) {
+	kind := line[0]
+	text := bytes.TrimRight(line[1:], "\r\n")
+	depth := len(s.open)
+	if depth == 0 && s.head.Line == nil {
+		s.head.Type = kind
+		s.head.Line = append(s.headBuf[:0], text[:min(len(text), maxHead)]...)
+	}
+	if depth == 1 && !s.open[0].attribute {
+		s.elems++
+	}
+	switch kind {
+	case '+', '-', '(', ',', '#', '_':
+		return s.completed(), nil
+	case ':':
+		if depth == 1 {
+			s.head.Last, _ = parseInt(text)
+		}
+		return s.completed(), nil
+	}
+	n, ok := parseInt(text)
+	if !ok || n < -1 {
+		return false, fmt.Errorf("%w: length in %q", errReply, line[:min(len(line), maxHead)])
+	}
+	switch kind {
+	case '$', '=', '!':
+		if n < 0 {
+			return s.completed(), nil
+		}
+		s.body = n + 2
+		if depth == 1 && s.elems == 1 {
+			s.inElem = true
+			s.head.Elem = s.elemBuf[:0]
+		}
+		return false, nil
+	case '*', '~', '>':
+		return s.begin(n, false)
+	case '%':
+		return s.begin(2*n, false)
+	case '|':
+		if depth == 0 {
+			s.head.Line = nil // the reply's own first line is still to come
+		}
+		return s.begin(2*n, true)
+	}
+	return false, fmt.Errorf("%w: type byte %q", errReply, kind)
+}
+
+// begin opens an aggregate of n elements; n <= 0 is one that is complete at once.
+func (s *Scanner) begin(n int64, attribute bool) (done bool, err error) {
+	if n <= 0 {
+		return !attribute && s.completed(), nil
+	}
+	if len(s.open) == maxDepth {
+		return false, fmt.Errorf("%w: nested deeper than %d", errReply, maxDepth)
+	}
+	s.open = append(s.open, aggregate{n, attribute})
+	return false, nil
+}
+
+// completed accounts for one finished element and reports whether that was the end of the whole reply.
+func (s *Scanner) completed() bool {
+	for len(s.open) > 0 {
+		top := &s.open[len(s.open)-1]
+		if top.left--; top.left > 0 {
+			return false
+		}
+		attribute := top.attribute
+		s.open = s.open[:len(s.open)-1]
+		if attribute {
+			return false
+		}
+	}
+	s.began = false
+	return true
+}

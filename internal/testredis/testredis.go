@@ -1,0 +1,133 @@
+// Package testredis runs real redis-server processes for tests, each on a free loopback port and in a directory of its own,
+// and ends them with the test.
+package testredis
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// Server is one redis-server process, or between Kill and Restart, none.
+type Server struct {
+	t    testing.TB
+	port int
+	args []string
+	cmd  *exec.Cmd
+	log  lockedBuffer
+}
+
+// Start starts redis-server with additional arguments ("--requirepass", "x", …) and waits until it serves. It fails the
+// test if redis-server is not installed. Nothing is saved to disk unless args say so.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("redis-server is not installed: run make deps")
+	}
+	s := &Server{t: t, port: FreePort(t)}
+	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", ""}, args...)
+	s.start()
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("redis-server on port %d said:\n%s", s.port, s.log.String())
+		}
+	})
+	return s
+}
+
+// FreePort returns a loopback port that nothing listened on a moment ago.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+// Addr is host:port.
+func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+// URL is redis://host:port.
+func (s *Server) URL() string { return "redis://" + s.Addr() }
+
+func (s *Server) start() {
+	s.t.Helper()
+	s.cmd = exec.Command("redis-server", s.args...)
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for !s.serves() {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("redis-server doesn't serve on port %d:\n%s", s.port, s.log.String())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// serves reports whether the server answers a PING, be it with an error that wants a password.
+func (s *Server) serves() bool {
+	nc, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		return false
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(time.Second))
+	nc.Write(resp.AppendCommand(nil, "PING"))
+	var answer [8]byte
+	n, _ := nc.Read(answer[:])
+	return bytes.HasPrefix(answer[:n], []byte("+PONG")) || bytes.HasPrefix(answer[:n], []byte("-NOAUTH"))
+}
+
+// Kill ends the process with SIGKILL and waits for it. It may be called again.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	s.cmd.Process.Signal(syscall.SIGCONT)
+	s.cmd.Process.Kill()
+	s.cmd.Wait()
+	s.cmd = nil
+}
+
+// Restart starts the process again, on the same port and with the same arguments, ending it first if it runs.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	s.start()
+}
+
+// Pause stops the process with SIGSTOP; Resume lets it go on.
+func (s *Server) Pause() { s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (s *Server) Resume() { s.cmd.Process.Signal(syscall.SIGCONT) }
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

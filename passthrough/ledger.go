@@ -1,0 +1,186 @@
+package passthrough
+
+import "lockproxy/internal/resp"
+
+// entry is one thing that the client is owed, in the order of its requests.
+type entry struct {
+	Expect
+	count  int       // replies still to come; runs of plain requests share one entry
+	local  []byte    // a reply that the proxy made; sent in place of the upstream's if replaces, else on its own
+	kind   entryKind // where the upstream's reply goes
+	answer *Answer   // for captured and marker
+}
+
+type entryKind uint8
+
+const (
+	relayed  entryKind = iota // to the client
+	captured                  // to answer
+	hidden                    // nowhere
+	replaced                  // nowhere; local goes to the client instead
+	local                     // no reply comes from upstream; local goes to the client
+	marker                    // no reply comes from upstream; answer is told that everything before has been answered
+)
+
+// awaitsReply reports whether the upstream will answer for this entry.
+func (e *entry) awaitsReply() bool { return e.kind < local }
+
+// ledger is the queue of what is owed to one client, and the connection state that decides it. It is pure: no I/O, no clock, no lock.
+type ledger struct {
+	State
+	entries []entry
+	first   int // entries before it are done
+	effects int // entries with an Effect among the rest
+}
+
+func (l *ledger) empty() bool { return l.first == len(l.entries) }
+
+// len is the number of entries, not of replies.
+func (l *ledger) len() int { return len(l.entries) - l.first }
+
+func (l *ledger) push(e entry) {
+	if e.Effect != NoEffect {
+		l.effects++
+	} else if e.kind == relayed && !l.empty() {
+		if last := &l.entries[len(l.entries)-1]; last.kind == relayed && last.Effect == NoEffect {
+			last.count++
+			return
+		}
+	}
+	if e.count == 0 {
+		e.count = 1
+	}
+	l.entries = append(l.entries, e)
+}
+
+func (l *ledger) head() *entry {
+	if l.empty() {
+		return nil
+	}
+	return &l.entries[l.first]
+}
+
+// maxIdleEntries is how much of the queue's memory is kept when it is empty.
+const maxIdleEntries = 64
+
+func (l *ledger) pop() {
+	if l.entries[l.first].Effect != NoEffect {
+		l.effects--
+	}
+	l.entries[l.first] = entry{}
+	l.first++
+	switch {
+	case l.empty() && cap(l.entries) > maxIdleEntries:
+		l.entries, l.first = nil, 0
+	case l.empty():
+		l.entries, l.first = l.entries[:0], 0
+	case l.first >= 1024 && l.first > len(l.entries)/2:
+		l.entries = append(l.entries[:0], l.entries[l.first:]...)
+		l.first = 0
+	}
+}
+
+// destination says where a reply goes whose first byte is kind.
+func (l *ledger) destination(kind byte) entryKind {
+	e := l.head()
+	switch {
+	case l.Raw || l.Opaque || kind == '>' || kind == '*' && l.Subscribed():
+		return relayed
+	case e == nil:
+		return relayed
+	case e.kind == captured && kind == '+' && l.monitor:
+		return relayed // a lock script never answers with a status: this is MONITOR's feed
+	case e.kind != relayed:
+		return e.kind
+	case e.Effect.subscribes() && kind == '*':
+		return relayed // Redis sends confirmations even under CLIENT REPLY OFF
+	case l.skipNext:
+		return hidden
+	case kind == '+' && !l.InMulti && (e.Effect == ReplyOff || e.Effect == ReplySkip):
+		return hidden // the OK of the CLIENT REPLY ON that was sent in its place
+	case kind == '+' && !l.InMulti && e.Effect == ReplyOn:
+		return relayed
+	case l.replyOff:
+		return hidden
+	}
+	return relayed
+}
+
+// muted reports whether a reply that the proxy makes is to be left out now.
+func (l *ledger) muted() bool { return l.replyOff || l.skipNext }
+
+// finished takes note that a reply has been passed whole. It returns the entry that it answered, for the caller to act on
+// its local or answer, and whether there is one: pushes, messages and MONITOR's feed answer nothing.
+func (l *ledger) finished(h resp.Head) (e entry, ok bool) {
+	switch {
+	case l.Raw || l.Opaque:
+		return entry{}, false
+	case h.Type == '>' || h.Type == '*':
+		if kind, is := confirmation(h.Elem); is && (h.Type == '>' || l.Subscribed() || l.headSubscribes()) {
+			l.confirm(kind, h)
+			return entry{}, false
+		}
+		if h.Type == '>' || l.Subscribed() && isMessage(h.Elem) {
+			return entry{}, false
+		}
+	case h.Type == '+' && l.monitor && isMonitorLine(h.Line):
+		return entry{}, false
+	}
+	return l.answered(h)
+}
+
+func (l *ledger) headSubscribes() bool {
+	e := l.head()
+	return e != nil && e.Effect.subscribes()
+}
+
+func (l *ledger) confirm(kind Effect, h resp.Head) {
+	e := l.head()
+	if e != nil && e.Effect == kind {
+		if e.Count >= 0 {
+			e.count = l.confirmations(kind, e.Count)
+			e.Count = -1 // counted
+		}
+		if e.count--; e.count == 0 {
+			l.skipNext = false
+			l.pop()
+		}
+	}
+	l.confirmed(kind, h.Last)
+}
+
+func (l *ledger) answered(h resp.Head) (entry, bool) {
+	e := l.head()
+	if e == nil {
+		return entry{}, false
+	}
+	if e.kind == relayed {
+		l.skipNext = false
+		l.apply(e.Expect, h)
+	}
+	done := *e
+	if e.count--; e.count == 0 || e.Effect.subscribes() {
+		l.pop()
+	}
+	l.enterRaw()
+	return done, true
+}
+
+// enterRaw looks whether the next thing owed is a replication stream.
+func (l *ledger) enterRaw() {
+	if e := l.head(); e != nil && e.Effect == Replicate {
+		l.Raw = true
+	}
+}
+
+// ready pops the next entry if it needs no reply from upstream.
+func (l *ledger) ready() (e entry, ok bool) {
+	head := l.head()
+	if head == nil || head.awaitsReply() {
+		return entry{}, false
+	}
+	done := *head
+	l.pop()
+	l.enterRaw()
+	return done, true
+}

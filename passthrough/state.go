@@ -1,0 +1,214 @@
+package passthrough
+
+import (
+	"bytes"
+
+	"lockproxy/internal/resp"
+)
+
+// Identity is what a session's commands run as: it decides which connections may serve it.
+type Identity struct {
+	User     string // "" is the default user
+	Password string // never logged
+	LoggedIn bool   // AUTH has succeeded, or the upstream's URL brought credentials
+	DB       int
+	Proto    int // 2 or 3
+}
+
+// Effect says what a request's reply does to the state of its connection. Most commands do nothing to it.
+type Effect uint8
+
+const (
+	NoEffect     Effect = iota
+	Multi               // opens a transaction
+	Exec                // ends it, whatever the reply
+	Discard             // ends it if the reply is OK
+	Select              // changes the database
+	Auth                // changes the user
+	Hello               // changes the protocol, and maybe the user
+	Reset               // back to a new connection's state
+	Quit                // the upstream answers and closes
+	Closes              // the upstream may close instead of answering (SHUTDOWN)
+	Subscribe           // each of the six answers with one confirmation a channel
+	PSubscribe          //
+	SSubscribe          //
+	Unsubscribe         //
+	PUnsubscribe        //
+	SUnsubscribe        //
+	Monitor             // status lines follow that answer nothing
+	ReplyOn             // CLIENT REPLY; the proxy leaves replies out itself, see Pipe.Relay
+	ReplyOff            //
+	ReplySkip           //
+	Replicate           // SYNC, PSYNC: what follows is not replies any more
+)
+
+func (e Effect) subscribes() bool { return e >= Subscribe && e <= SUnsubscribe }
+
+// Expect describes the reply that one relayed request will get.
+type Expect struct {
+	Effect Effect
+	Count  int       // channels named by a (un)subscribe; 0 is all of them
+	Change *Identity // for Select, Auth and Hello: the identity once it has succeeded, see State.merge
+}
+
+// State is the state of one upstream connection as its replies tell it. It is pure: no I/O, no clock.
+type State struct {
+	Identity
+	InMulti bool // within MULTI
+	Opaque  bool // replies can't be counted any more: lock commands are not possible
+	Raw     bool // the stream is no longer made of replies at all
+
+	initial                   Identity
+	queued                    []Expect // what EXEC will make true
+	channels, patterns, shard int64
+	monitor                   bool
+	replyOff, skipNext        bool
+}
+
+func newState(initial Identity) State { return State{Identity: initial, initial: initial} }
+
+// Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are allowed.
+func (s *State) Subscribed() bool { return s.Proto == 2 && s.subscriptions() > 0 }
+
+// Plain reports whether nothing but Identity tells this connection from a new one.
+func (s *State) Plain() bool {
+	return !s.InMulti && !s.Opaque && !s.Raw && s.subscriptions() == 0 && !s.monitor && !s.replyOff && !s.skipNext
+}
+
+func (s *State) subscriptions() int64 { return s.channels + s.patterns + s.shard }
+
+// apply takes the reply to a request into account.
+func (s *State) apply(e Expect, h resp.Head) {
+	if s.InMulti && h.Type == '+' && string(h.Line) == "QUEUED" {
+		if e.Effect != NoEffect {
+			s.queued = append(s.queued, e)
+		}
+		return
+	}
+	switch e.Effect {
+	case NoEffect, Quit, Closes:
+	case Multi:
+		if h.IsOK() {
+			s.InMulti = true
+		}
+	case Exec:
+		s.InMulti = false
+		if h.Type == '*' && string(h.Line) != "-1" {
+			for _, q := range s.queued {
+				s.succeeded(q)
+			}
+		}
+		s.queued = nil
+	case Discard:
+		if h.IsOK() {
+			s.InMulti, s.queued = false, nil
+		}
+	case Reset:
+		if !h.IsError() {
+			*s = newState(s.initial)
+		}
+	default:
+		if !h.IsError() {
+			s.succeeded(e)
+		}
+	}
+}
+
+// succeeded makes e's effect true. Within EXEC, whose elements are not looked at, each queued command is taken to have
+// succeeded: a SELECT there that fails leaves a wrong database in Identity until the next SELECT.
+func (s *State) succeeded(e Expect) {
+	switch {
+	case e.Change != nil:
+		s.merge(e)
+	case e.Effect.subscribes():
+		// Only in EXEC: a confirmation for each channel, within an array that counts one for them all.
+		s.Opaque = true
+	}
+	switch e.Effect {
+	case Monitor:
+		s.monitor = true
+	case ReplyOn:
+		s.replyOff = false
+	case ReplyOff:
+		s.replyOff = true
+	case ReplySkip:
+		s.skipNext = !s.replyOff
+	}
+}
+
+// merge takes from e.Change what its effect can change: SELECT the database; AUTH the user; HELLO the protocol unless 0,
+// and the user if it brought one.
+func (s *State) merge(e Expect) {
+	switch e.Effect {
+	case Select:
+		s.DB = e.Change.DB
+	case Hello:
+		if e.Change.Proto != 0 {
+			s.Proto = e.Change.Proto
+		}
+	}
+	if e.Change.LoggedIn {
+		s.User, s.Password, s.LoggedIn = e.Change.User, e.Change.Password, true
+	}
+}
+
+// confirmation recognises the reply to a (un)subscribe by its first element.
+func confirmation(elem []byte) (kind Effect, ok bool) {
+	switch string(elem) {
+	case "subscribe":
+		return Subscribe, true
+	case "psubscribe":
+		return PSubscribe, true
+	case "ssubscribe":
+		return SSubscribe, true
+	case "unsubscribe":
+		return Unsubscribe, true
+	case "punsubscribe":
+		return PUnsubscribe, true
+	case "sunsubscribe":
+		return SUnsubscribe, true
+	}
+	return NoEffect, false
+}
+
+func isMessage(elem []byte) bool {
+	return bytes.Equal(elem, []byte("message")) || bytes.Equal(elem, []byte("pmessage")) || bytes.Equal(elem, []byte("smessage"))
+}
+
+// confirmed takes over the count that a confirmation carries: channels and patterns together, sharded channels alone.
+func (s *State) confirmed(kind Effect, total int64) {
+	switch kind {
+	case Subscribe, Unsubscribe:
+		s.channels = total - s.patterns
+	case PSubscribe, PUnsubscribe:
+		s.patterns = total - s.channels
+	case SSubscribe, SUnsubscribe:
+		s.shard = total
+	}
+}
+
+// confirmations is how many confirmations a (un)subscribe of count channels gets; one without channels names all there are,
+// and gets one even if there are none.
+func (s *State) confirmations(kind Effect, count int) int {
+	if count > 0 {
+		return count
+	}
+	switch kind {
+	case Unsubscribe:
+		count = int(s.channels)
+	case PUnsubscribe:
+		count = int(s.patterns)
+	case SUnsubscribe:
+		count = int(s.shard)
+	}
+	return max(1, count)
+}
+
+// isMonitorLine tells MONITOR's feed ("1700000000.123456 [0 127.0.0.1:5000] …") from a status reply.
+func isMonitorLine(line []byte) bool {
+	i := 0
+	for i < len(line) && line[i] >= '0' && line[i] <= '9' {
+		i++
+	}
+	return i > 0 && len(line) > i+9 && line[i] == '.' && line[i+7] == ' ' && line[i+8] == '['
+}

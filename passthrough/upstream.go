@@ -1,0 +1,176 @@
+package passthrough
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/resp"
+)
+
+// Upstream is the Redis that the proxy stands in front of. It is immutable and safe for concurrent use.
+type Upstream struct {
+	Network string      // "tcp" or "unix"
+	Addr    string      // host:port or a socket's path
+	TLS     *tls.Config // nil for none
+	Initial Identity    // what a session starts as: the URL's credentials and database
+
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Error is a failure of the upstream or of the way to it.
+type Error struct {
+	Addr string
+	Sent bool // the request may have reached the upstream, and may have run
+	Err  error
+}
+
+func (e *Error) Error() string {
+	if e.Sent {
+		return fmt.Sprintf("connection to %s was lost before the reply: whether the command ran is unknown (%v)", e.Addr, e.Err)
+	}
+	return fmt.Sprintf("cannot reach %s: nothing was sent, try again (%v)", e.Addr, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// keepAlive finds an upstream whose machine has vanished within about a minute, instead of the kernel's two hours.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
+
+// maxDial bounds a connection attempt whose context doesn't.
+const maxDial = time.Hour
+
+// ParseURL reads redis://[user:pass@]host:port[/db], rediss:// for TLS, or unix://[user:pass@]/path[?db=n].
+// The error never contains the URL, which may hold a password.
+func ParseURL(url string) (*Upstream, error) {
+	scheme, _, found := strings.Cut(url, "://")
+	if !found {
+		return nil, errors.New("want redis://[user:pass@]host:port[/db]")
+	}
+	switch scheme {
+	case "redis", "rediss", "unix":
+	default:
+		return nil, fmt.Errorf("scheme %q is not known: want redis, rediss or unix", scheme)
+	}
+	opt, err := redis.ParseURL(url)
+	// A password with "#", "/", "?" or "@" in it that isn't percent-encoded ends up, in part, as the host.
+	if err != nil || strings.Contains(url, "#") || strings.Count(url, "@") > 1 {
+		return nil, fmt.Errorf("not a usable %s URL (it is not shown here since it may hold a password): want %s://[user:pass@]host:port[/db], with # / ? @ in a password written as %%23 %%2F %%3F %%40", scheme, scheme)
+	}
+	if _, port, err := net.SplitHostPort(opt.Addr); opt.Network == "tcp" && (err != nil || !validPort(port)) {
+		return nil, fmt.Errorf("the port in the %s URL is not one: want 1 to 65535", scheme)
+	}
+	opt.DialTimeout = maxDial // connect's context is what bounds it
+	u := &Upstream{Network: opt.Network, Addr: opt.Addr, TLS: opt.TLSConfig}
+	u.Initial = Identity{User: opt.Username, Password: opt.Password, LoggedIn: opt.Password != "", DB: opt.DB, Proto: 2}
+	// go-redis's dialer speaks TLS too, but hides the TCP connection that is needed to close one direction only.
+	plain := *opt
+	plain.TLSConfig = nil
+	u.dial = redis.NewDialer(&plain)
+	return u, nil
+}
+
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
+}
+
+// String names the upstream without its password.
+func (u *Upstream) String() string { return u.Addr }
+
+// connect opens a connection that is logged in as id, on id's database and protocol. The error is an *Error, or the
+// upstream's own refusal as a *Refused. Nothing that a client sent has been used up when it fails.
+func (u *Upstream) connect(ctx context.Context, id Identity) (net.Conn, error) {
+	nc, err := u.dial(ctx, u.Network, u.Addr)
+	if err != nil {
+		return nil, &Error{Addr: u.Addr, Err: err}
+	}
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		tcp.SetKeepAliveConfig(keepAlive)
+	}
+	// The deadline covers TLS and login; a closed context ends both at once.
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	if u.TLS != nil {
+		nc = tls.Client(nc, u.TLS)
+		if err := nc.(*tls.Conn).HandshakeContext(ctx); err != nil {
+			stop()
+			nc.Close()
+			return nil, &Error{Addr: u.Addr, Err: err}
+		}
+	}
+	err = u.login(nc, id)
+	if !stop() && err == nil {
+		err = &Error{Addr: u.Addr, Err: context.Cause(ctx)}
+	}
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return nc, nil
+}
+
+// Refused is the upstream's error to the login that the proxy does on a new connection.
+type Refused struct {
+	Addr  string
+	Step  string // AUTH, SELECT or HELLO
+	Reply string // as the upstream said it
+}
+
+func (e *Refused) Error() string {
+	return fmt.Sprintf("%s refused the proxy's %s: %s", e.Addr, e.Step, e.Reply)
+}
+
+// loginCommands are the requests that bring a new connection to id.
+func loginCommands(id Identity) (cmds [][]string) {
+	if id.LoggedIn && id.User != "" {
+		cmds = append(cmds, []string{"AUTH", id.User, id.Password})
+	} else if id.LoggedIn {
+		cmds = append(cmds, []string{"AUTH", id.Password})
+	}
+	if id.Proto == 3 {
+		cmds = append(cmds, []string{"HELLO", "3"})
+	}
+	if id.DB != 0 {
+		cmds = append(cmds, []string{"SELECT", strconv.Itoa(id.DB)})
+	}
+	return cmds
+}
+
+func (u *Upstream) login(nc net.Conn, id Identity) error {
+	cmds := loginCommands(id)
+	if len(cmds) == 0 {
+		return nil
+	}
+	var out []byte
+	for _, cmd := range cmds {
+		out = resp.AppendCommand(out, cmd...)
+	}
+	if _, err := nc.Write(out); err != nil {
+		return &Error{Addr: u.Addr, Err: err}
+	}
+	in := bufio.NewReaderSize(nc, 512)
+	var scan resp.Scanner
+	for _, cmd := range cmds {
+		for done := false; !done; {
+			b, err := in.ReadByte()
+			if err == nil {
+				_, done, err = scan.Scan([]byte{b})
+			}
+			if err != nil {
+				return &Error{Addr: u.Addr, Err: err}
+			}
+		}
+		if h := scan.Head(); h.IsError() {
+			return &Refused{Addr: u.Addr, Step: cmd[0], Reply: string(h.Line)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+// Command lockproxy serves the Redis protocol in front of an existing Redis and adds lock commands.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+
+	"lockproxy/passthrough"
+	"lockproxy/proxy"
+)
+
+// version is set by release builds: -ldflags "-X main.version=…".
+var version = "dev"
+
+// Exit statuses: what was asked can't be done as asked, and what was asked makes no sense.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main without the process: it returns the exit status.
+func run(args []string, stdout, stderr io.Writer) int {
+	opts, done, err := parseOptions(args, stdout)
+	switch {
+	case err != nil:
+		fmt.Fprintf(stderr, "lockproxy: %v\n", err)
+		return exitUsage
+	case done:
+		return 0
+	}
+	log := newLogger(opts, stderr)
+	if err := serve(opts, log); err != nil {
+		log.Error("stopped", "error", err)
+		return exitFailure
+	}
+	return 0
+}
+
+func newLogger(opts *options, out io.Writer) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{
+		Name:       "lockproxy",
+		Level:      hclog.LevelFromString(opts.LogLevel),
+		Output:     out,
+		JSONFormat: opts.LogFormat == "json",
+	})
+}
+
+// serve runs the proxy until a signal ends it.
+func serve(opts *options, log hclog.Logger) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	ln, err := net.Listen("tcp", opts.Listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s, choose another --listen: %w", opts.Listen, withoutAddr(err))
+	}
+	upstream := opts.upstream
+	if upstream == nil {
+		store, err := startEmbedded()
+		if err != nil {
+			ln.Close()
+			return fmt.Errorf("cannot start the embedded store: %w", err)
+		}
+		defer store.stop()
+		upstream = store.upstream
+		log.Warn("embedded in-memory store, for trying out: nothing is kept or shared; name a real Redis with --upstream redis://host:port")
+	}
+	server := proxy.New(opts.serverConfig(upstream, log))
+	log.Info("serving", "listen", ln.Addr(), "upstream", describe(opts.upstream), "version", version)
+
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }() // ends by Shutdown or Close; waited for below
+	select {
+	case err := <-served:
+		server.Close()
+		return fmt.Errorf("accepting on %s ended: %w", opts.Listen, err)
+	case sig := <-signals:
+		log.Info("stopping: letting running commands finish; a second signal ends at once", "signal", sig, "within", opts.ShutdownTimeout)
+	}
+	shutdown(server, opts, log, signals)
+	return <-served
+}
+
+func shutdown(server *proxy.Server, opts *options, log hclog.Logger, signals <-chan os.Signal) {
+	ctx, cancel := context.WithTimeout(context.Background(), opts.ShutdownTimeout)
+	defer cancel()
+	finished := make(chan error, 1)
+	go func() { finished <- server.Shutdown(ctx) }() // ends by ctx at the latest; waited for below
+	select {
+	case err := <-finished:
+		if err != nil {
+			log.Warn("some commands had not finished and were cut off", "after", opts.ShutdownTimeout)
+		}
+	case <-signals:
+		log.Warn("second signal: ending at once")
+		server.Close()
+		<-finished
+	}
+	log.Info("stopped")
+}
+
+func describe(u *passthrough.Upstream) string {
+	if u == nil {
+		return "embedded"
+	}
+	return u.String()
+}
+
+// withoutAddr drops the address that a net.OpError repeats.
+func withoutAddr(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}

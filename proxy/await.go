@@ -1,0 +1,92 @@
+package proxy
+
+import (
+	"time"
+
+	"lockproxy/passthrough"
+)
+
+// goneGrace is how much longer the upstream may take for a client that has closed: it may have closed only its sending side,
+// and be reading still, as "printf … | nc" does.
+const goneGrace = 250 * time.Millisecond
+
+// watchAfter is how long a session waits for the upstream before it begins to watch its client meanwhile. Watching costs a
+// goroutine, and most answers come sooner.
+const watchAfter = 5 * time.Millisecond
+
+// await returns when the answer is there. If that takes long it reads on from the client meanwhile, as far as the buffer
+// goes, so that a client which closes is noticed: then the upstream is told, and the answer comes as a failure.
+func (s *session) await(answer *passthrough.Answer) {
+	select {
+	case <-answer.Done:
+		return
+	default:
+	}
+	if s.timer == nil {
+		s.timer = time.NewTimer(watchAfter)
+	} else {
+		s.timer.Reset(watchAfter)
+	}
+	select {
+	case <-answer.Done:
+		s.timer.Stop()
+		return
+	case <-s.timer.C:
+	}
+	if s.readErr == nil {
+		w := s.startWatch()
+		select {
+		case <-answer.Done:
+		case <-w.ended:
+		}
+		s.stopWatch(w)
+	}
+	if s.readErr != nil && !s.draining.Load() {
+		s.timer.Reset(goneGrace)
+		select {
+		case <-answer.Done:
+			s.timer.Stop()
+		case <-s.timer.C:
+			s.pipe.ClientGone()
+		}
+	}
+	<-answer.Done
+}
+
+// watch reads from the client while its session waits for something else.
+type watch struct {
+	ended chan struct{}
+	buf   []byte // read so far, behind what the session had
+	n     int
+	err   error
+}
+
+func (s *session) startWatch() *watch {
+	if len(s.buf) < maxSessionBuf { // a client that pipelines behind a wait must not blind it
+		s.buf = append(make([]byte, 0, maxSessionBuf), s.buf...)[:maxSessionBuf]
+	}
+	w := &watch{ended: make(chan struct{}), buf: s.buf[s.end:]}
+	go func() { // ends when the client does, when the buffer is full, or by stopWatch, which waits for it
+		defer close(w.ended)
+		for w.err == nil && w.n < len(w.buf) {
+			var n int
+			n, w.err = s.nc.Read(w.buf[w.n:])
+			w.n += n
+		}
+	}()
+	return w
+}
+
+// stopWatch ends the watch and keeps what it has read.
+func (s *session) stopWatch(w *watch) {
+	s.nc.SetReadDeadline(time.Unix(1, 0))
+	<-w.ended
+	s.nc.SetReadDeadline(time.Time{})
+	if s.draining.Load() { // drain may have set its deadline just before it was taken back
+		s.nc.SetReadDeadline(time.Unix(1, 0))
+	}
+	s.end += w.n
+	if w.err != nil && !isTimeout(w.err) {
+		s.readErr = w.err
+	}
+}

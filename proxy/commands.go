@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"bytes"
+	"strings"
+
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
+)
+
+// command is what the proxy knows of one command: how to run it, if it is a lock command, or else what its reply does to
+// the state of the connection. What isn't in the table is relayed and does nothing to it.
+type command struct {
+	lock   *lockcmd.Spec
+	effect passthrough.Effect
+	// identity fills in what the connection becomes once the command has succeeded.
+	identity func(args [][]byte) *passthrough.Identity
+	// inspect decides by the arguments, for commands whose subcommands differ.
+	inspect func(req resp.Request) (passthrough.Effect, []byte)
+}
+
+// table is the one table of commands, by name in lower case.
+var table = commandTable()
+
+func commandTable() map[string]*command {
+	t := map[string]*command{
+		"multi":        {effect: passthrough.Multi},
+		"exec":         {effect: passthrough.Exec},
+		"discard":      {effect: passthrough.Discard},
+		"select":       {effect: passthrough.Select, identity: selectIdentity},
+		"auth":         {effect: passthrough.Auth, identity: authIdentity},
+		"hello":        {effect: passthrough.Hello, identity: helloIdentity},
+		"reset":        {effect: passthrough.Reset},
+		"quit":         {effect: passthrough.Quit},
+		"shutdown":     {effect: passthrough.Closes},
+		"subscribe":    {effect: passthrough.Subscribe},
+		"psubscribe":   {effect: passthrough.PSubscribe},
+		"ssubscribe":   {effect: passthrough.SSubscribe},
+		"unsubscribe":  {effect: passthrough.Unsubscribe},
+		"punsubscribe": {effect: passthrough.PUnsubscribe},
+		"sunsubscribe": {effect: passthrough.SUnsubscribe},
+		"monitor":      {effect: passthrough.Monitor},
+		"sync":         {effect: passthrough.Replicate},
+		"psync":        {effect: passthrough.Replicate},
+		"client":       {inspect: inspectClient},
+	}
+	for i := range lockcmd.Specs {
+		spec := &lockcmd.Specs[i]
+		t[spec.Name] = &command{lock: spec}
+	}
+	return t
+}
+
+// plain is every command that isn't in the table.
+var plain = &command{}
+
+// maxCommandName is longer than any name in the table.
+const maxCommandName = 16
+
+func lookup(name []byte) *command {
+	var lower [maxCommandName]byte
+	if len(name) > maxCommandName {
+		return plain
+	}
+	for i, c := range name {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower[i] = c
+	}
+	if cmd := table[string(lower[:len(name)])]; cmd != nil {
+		return cmd
+	}
+	return plain
+}
+
+// whole reports whether the command must be seen whole before it can be passed on.
+func (c *command) whole() bool { return c.lock != nil || c.identity != nil || c.inspect != nil }
+
+func selectIdentity(args [][]byte) *passthrough.Identity {
+	if len(args) != 2 {
+		return nil
+	}
+	db, _ := resp.ParseInt(args[1])
+	return &passthrough.Identity{DB: int(db)}
+}
+
+func authIdentity(args [][]byte) *passthrough.Identity {
+	switch len(args) {
+	case 2:
+		return &passthrough.Identity{Password: string(args[1]), LoggedIn: true}
+	case 3:
+		return &passthrough.Identity{User: string(args[1]), Password: string(args[2]), LoggedIn: true}
+	}
+	return nil
+}
+
+// helloIdentity reads HELLO [version [AUTH user password] [SETNAME name]].
+func helloIdentity(args [][]byte) *passthrough.Identity {
+	id := &passthrough.Identity{}
+	if len(args) < 2 {
+		return id
+	}
+	version, _ := resp.ParseInt(args[1])
+	id.Proto = int(version)
+	for i := 2; i+2 < len(args); i++ {
+		if strings.EqualFold(string(args[i]), "auth") {
+			id.User, id.Password, id.LoggedIn = string(args[i+1]), string(args[i+2]), true
+			break
+		}
+		i++ // SETNAME's argument
+	}
+	return id
+}
+
+// replyOn goes upstream in the place of all three forms of CLIENT REPLY: see passthrough.Pipe.Relay.
+var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
+
+func inspectClient(req resp.Request) (passthrough.Effect, []byte) {
+	if len(req.Args) != 3 || !bytes.EqualFold(req.Args[1], []byte("reply")) {
+		return passthrough.NoEffect, req.Raw
+	}
+	switch strings.ToLower(string(req.Args[2])) {
+	case "on":
+		return passthrough.ReplyOn, replyOn
+	case "off":
+		return passthrough.ReplyOff, replyOn
+	case "skip":
+		return passthrough.ReplySkip, replyOn
+	}
+	return passthrough.NoEffect, req.Raw
+}

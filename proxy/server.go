@@ -1,0 +1,217 @@
+// Package proxy is the server that clients connect to: it looks like the Redis behind it and knows a few commands more.
+//
+// The path of a request:
+//
+//	listener -> redcon (accept) -> session: framer -> dispatch by the table of commands -> passthrough.Pipe (relay)
+//	                                                                                    -> lockcmd (lock command)
+//	reply bytes, in the order of the requests <- passthrough.Pipe
+//
+// Each connection is taken from redcon before its parser reads a byte (see listener) and becomes a session with a goroutine
+// of its own, a bounded framer, and a Pipe. A session owns its connections and its Pipe's goroutine; the Server owns its sessions.
+//
+// The proxy adds no privilege: lock commands run as scripts on the client's own upstream connection, as its user, on its database.
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/tidwall/redcon"
+
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
+)
+
+// Config is what a Server is made of. Upstream is required.
+type Config struct {
+	Upstream    *passthrough.Upstream
+	Locks       lockcmd.Config
+	Limits      resp.Limits   // zero fields are Redis's own limits
+	MaxClients  int           // 0 is 10,000, as in Redis
+	DialTimeout time.Duration // of connecting and logging in to the upstream; 0 is 5 s
+	Logger      hclog.Logger  // nil logs nothing
+}
+
+// Server accepts clients and proxies each. Make it with New; use Serve once.
+type Server struct {
+	cfg      Config
+	log      hclog.Logger
+	id       string // names this proxy among all, in the names of its connections
+	settler  *settler
+	ctx      context.Context // ends when the server is told to stop at once
+	cancel   context.CancelFunc
+	serving  sync.WaitGroup // sessions; nothing is added once stopping is set
+	settling sync.WaitGroup // the settler
+	nextConn atomic.Uint64
+	down     atomic.Bool // the last connect to the upstream failed: what has been logged
+
+	mu       sync.Mutex
+	ln       *listener             // guarded by mu
+	sessions map[*session]struct{} // guarded by mu
+	stopping bool                  // guarded by mu
+}
+
+// New returns a Server that is not listening yet.
+func New(cfg Config) *Server {
+	if cfg.MaxClients == 0 {
+		cfg.MaxClients = 10000
+	}
+	if cfg.DialTimeout == 0 {
+		cfg.DialTimeout = 5 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	var id [8]byte
+	rand.Read(id[:])
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
+		settler:  newSettler(cfg.Upstream, cfg.Logger),
+		sessions: map[*session]struct{}{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Serve accepts clients from ln until Shutdown or Close; then it returns nil. It takes ln over.
+func (s *Server) Serve(ln net.Listener) error {
+	wrapped := newListener(ln)
+	s.mu.Lock()
+	if s.stopping || s.ln != nil {
+		s.mu.Unlock()
+		ln.Close()
+		return fmt.Errorf("serve %s: the server has been used already", ln.Addr())
+	}
+	s.ln = wrapped
+	s.settling.Add(1)
+	s.mu.Unlock()
+	go func() { // ends with s.ctx; Close waits for it
+		defer s.settling.Done()
+		s.settler.run(s.ctx)
+	}()
+	refuse := func(conn redcon.Conn, cmd redcon.Command) { conn.Close() } // never called: every connection is taken over
+	server := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), refuse, s.accept, nil)
+	server.AcceptError = func(err error) { s.log.Error("cannot accept clients", "error", err) }
+	return server.Serve(wrapped)
+}
+
+// accept takes a new connection over from redcon. It runs on the accepting goroutine, so it only starts things.
+func (s *Server) accept(conn redcon.Conn) bool {
+	nc := conn.NetConn().(accepted).Conn
+	conn.Detach()
+	sess := s.newSession(nc)
+	s.mu.Lock()
+	refused := len(s.sessions) >= s.cfg.MaxClients
+	if refused || s.stopping {
+		s.mu.Unlock()
+		sess.cancel()
+		if refused {
+			nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+			nc.Write([]byte("-ERR max number of clients reached\r\n"))
+		}
+		nc.Close()
+		return false
+	}
+	s.sessions[sess] = struct{}{}
+	s.serving.Add(1)
+	s.mu.Unlock()
+	go func() { // ends with its client, or by drain or kill; Shutdown and Close wait for it
+		defer s.serving.Done()
+		sess.serve()
+		s.mu.Lock()
+		delete(s.sessions, sess)
+		s.mu.Unlock()
+	}()
+	return false
+}
+
+func (s *Server) newSession(nc net.Conn) *session {
+	sess := &session{
+		server: s,
+		nc:     nc,
+		pipe:   passthrough.NewPipe(s.cfg.Upstream, nc, encodeLost),
+		framer: resp.NewFramer(s.cfg.Limits),
+		client: lockcmd.Client{
+			Connection: fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1)),
+			Addr:       clientAddr(nc),
+		},
+	}
+	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
+	return sess
+}
+
+// clientAddr is host:port, or "unix" for a client without an address.
+func clientAddr(nc net.Conn) string {
+	addr := nc.RemoteAddr().String()
+	if addr == "" || strings.ContainsAny(addr, " \n@/") {
+		return "unix"
+	}
+	return addr
+}
+
+// Shutdown stops accepting, lets the commands that clients have sent be answered, and closes each connection when it is owed
+// nothing more. When ctx ends it closes the rest. On return all sessions have ended; the error is ctx's if some were cut short.
+func (s *Server) Shutdown(ctx context.Context) error {
+	for _, sess := range s.stop() {
+		sess.drain()
+	}
+	drained := make(chan struct{})
+	go func() { // ends when the last session does, which Close below makes sure of
+		defer close(drained)
+		s.serving.Wait()
+	}()
+	var err error
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	s.Close()
+	<-drained
+	return err
+}
+
+// Close ends everything at once, and returns when it has ended. Safe to call more than once.
+func (s *Server) Close() {
+	sessions := s.stop()
+	s.cancel()
+	for _, sess := range sessions {
+		sess.kill()
+	}
+	s.serving.Wait()
+	s.settling.Wait()
+}
+
+// stop ends accepting and returns the sessions there are.
+func (s *Server) stop() []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = true
+	if s.ln != nil {
+		s.ln.Close()
+	}
+	list := make([]*session, 0, len(s.sessions))
+	for sess := range s.sessions {
+		list = append(list, sess)
+	}
+	return list
+}
+
+// upstreamIs takes note of how connecting went, and logs it when that has changed. A nil error is success.
+func (s *Server) upstreamIs(err error) {
+	if err != nil && s.down.CompareAndSwap(false, true) {
+		s.log.Error("upstream does not serve: clients are answered UPSTREAM until it does", "upstream", s.cfg.Upstream, "error", err)
+	}
+	if err == nil && s.down.CompareAndSwap(true, false) {
+		s.log.Info("upstream serves again", "upstream", s.cfg.Upstream)
+	}
+}

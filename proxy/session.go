@@ -1,0 +1,263 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
+)
+
+const (
+	minSessionBuf = 4 << 10
+	maxSessionBuf = 64 << 10
+	// maxWholeRequest bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO, CLIENT. Others are streamed.
+	maxWholeRequest = 1 << 20
+)
+
+// session serves one client. Its goroutine reads the client, frames requests and sends each on its way; the Pipe's
+// goroutine brings back the replies.
+type session struct {
+	server *Server
+	nc     net.Conn
+	pipe   *passthrough.Pipe
+	framer *resp.Framer
+	client lockcmd.Client
+
+	buf        []byte // buf[start:end] has been read and not yet been passed on
+	start, end int
+	streaming  bool  // a request too large to hold is on its way
+	readErr    error // what ended the reading of the client, once something has
+	timer      *time.Timer
+
+	draining atomic.Bool // the server is shutting down: no further requests
+	ctx      context.Context
+	cancel   context.CancelFunc
+}
+
+// serve runs the session to its end. On return its connections are closed and its goroutines have ended.
+func (s *session) serve() {
+	defer s.cancel()
+	s.buf = make([]byte, minSessionBuf)
+	for s.readErr == nil {
+		s.read()
+		if !s.handle() {
+			s.discard()
+		}
+	}
+	if s.draining.Load() {
+		s.finishAnswers()
+	} else {
+		s.pipe.ClientGone()
+	}
+	s.pipe.Wait()
+	s.nc.Close()
+}
+
+// read takes what the client has sent, at least a byte of it, into the buffer.
+func (s *session) read() {
+	n, err := s.nc.Read(s.buf[s.end:])
+	s.end += n
+	s.readErr = err
+}
+
+// handle passes on every whole request in the buffer. It returns false when the session has no further requests.
+func (s *session) handle() (more bool) {
+	for s.start < s.end {
+		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
+		if err != nil {
+			s.pipe.Local(encodeError("", err))
+			return false
+		}
+		s.start += len(req.Raw)
+		switch {
+		case s.streaming:
+			s.pipe.Continue(req.Raw)
+			s.streaming = !whole
+		case whole && len(req.Args) > 0:
+			if !s.dispatch(req) {
+				return false
+			}
+		}
+		if !whole {
+			break
+		}
+	}
+	more = s.makeRoom()
+	s.pipe.Flush()
+	return more
+}
+
+// makeRoom prepares the buffer for the next read, and begins to stream a request that has outgrown it. It returns false
+// when a request that can't be streamed is too large.
+func (s *session) makeRoom() bool {
+	if s.start == s.end {
+		s.start, s.end = 0, 0
+		if len(s.buf) > maxSessionBuf {
+			s.buf = make([]byte, maxSessionBuf)
+		}
+		return true
+	}
+	if s.start > 0 {
+		s.end = copy(s.buf, s.buf[s.start:s.end])
+		s.start = 0
+	}
+	if s.end < len(s.buf) {
+		return true
+	}
+	limit := maxSessionBuf
+	if args, _ := s.framer.Head(s.buf[:s.end]); len(args) > 0 && lookup(args[0]).whole() {
+		limit = maxWholeRequest
+	}
+	// An inline request and a header line have limits of their own, which the framer enforces.
+	_, argc := s.framer.Head(s.buf[:s.end])
+	if len(s.buf) < limit || argc == 0 && !s.streaming {
+		s.buf = append(make([]byte, 0, 2*len(s.buf)), s.buf...)[:2*len(s.buf)]
+		return true
+	}
+	return s.streaming || s.stream(argc)
+}
+
+// stream begins to pass on the request in the buffer before it is complete.
+func (s *session) stream(argc int) bool {
+	cmd := plain
+	if args, _ := s.framer.Head(s.buf[:s.end]); len(args) > 0 {
+		cmd = lookup(args[0])
+	}
+	if cmd.lock != nil {
+		s.pipe.Local(encodeError("", &resp.ProtocolError{Reason: "too big lock command"}))
+		return false
+	}
+	s.streaming = true
+	raw := s.framer.Stream(s.buf[:s.end])
+	s.relay(raw, passthrough.Expect{Effect: cmd.effect, Count: argc - 1})
+	s.end = copy(s.buf, s.buf[len(raw):s.end])
+	return true
+}
+
+// dispatch sends one request where it belongs. It returns false when the session has no further requests.
+func (s *session) dispatch(req resp.Request) (more bool) {
+	cmd := lookup(req.Args[0])
+	if cmd.lock != nil {
+		s.runLock(cmd.lock, req)
+		return true
+	}
+	e := passthrough.Expect{Effect: cmd.effect, Count: len(req.Args) - 1}
+	raw := req.Raw
+	if cmd.identity != nil {
+		e.Change = cmd.identity(req.Args)
+	}
+	if cmd.inspect != nil {
+		e.Effect, raw = cmd.inspect(req)
+	}
+	s.relay(raw, e)
+	return cmd.effect != passthrough.Quit
+}
+
+func (s *session) relay(raw []byte, e passthrough.Expect) {
+	err := s.connect()
+	switch {
+	case err == nil:
+		s.pipe.Relay(raw, e)
+	case e.Effect == passthrough.Quit:
+		s.pipe.Local([]byte("+OK\r\n"))
+	default:
+		s.pipe.Local(encodeError("", err))
+	}
+}
+
+func (s *session) connect() error {
+	if s.pipe.Connected() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.server.cfg.DialTimeout)
+	defer cancel()
+	err := s.pipe.Connect(ctx)
+	s.server.upstreamIs(err)
+	return err
+}
+
+// runLock runs a lock command in its turn and gives the client its answer. It is a step on the client's own connection, but
+// one whose reply is seen here first, so nothing that follows it is sent before.
+func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
+	if err := s.connect(); err != nil {
+		s.pipe.Local(encodeError(spec.Name, err))
+		return
+	}
+	state := s.settledState()
+	err := spec.CheckArity(len(req.Args))
+	switch {
+	case state.InMulti:
+		if err == nil {
+			err = errInMulti
+		}
+		s.pipe.Replace(abortMulti, encodeError(spec.Name, err))
+		return
+	case err == nil && state.Opaque:
+		err = errOpaque
+	case err == nil && state.Subscribed():
+		err = errSubscribed(spec.Name)
+	}
+	if err != nil {
+		s.pipe.Local(encodeError(spec.Name, err))
+		return
+	}
+	reply := spec.Run(&s.server.cfg.Locks, s, s.client, req.Args[1:])
+	if reply.Takeover != nil {
+		s.server.settler.add(*reply.Takeover, state.Identity)
+	}
+	s.pipe.Local(encodeReply(spec.Name, reply, state.Proto))
+}
+
+// abortMulti is a request that every Redis refuses to queue, so that it aborts the transaction, as it does for a command of
+// its own that is not allowed there.
+var abortMulti = resp.AppendCommand(nil, "GET")
+
+// settledState is the state of the connection once everything asked before has been answered as far as it matters.
+func (s *session) settledState() passthrough.State {
+	state, settled := s.pipe.State()
+	if !settled {
+		s.await(s.pipe.Barrier())
+		state, _ = s.pipe.State()
+	}
+	return state
+}
+
+// discard reads what a client still sends after its last request, until the connection closes, which it does as soon as the
+// client has been given all that it is owed. To close at once would make the kernel throw away replies on their way.
+func (s *session) discard() {
+	s.pipe.CloseWhenAnswered()
+	for s.readErr == nil {
+		_, s.readErr = s.nc.Read(s.buf)
+	}
+}
+
+// drain makes the session take no further requests, and end when those it has are answered.
+func (s *session) drain() {
+	s.draining.Store(true)
+	s.nc.SetReadDeadline(time.Unix(1, 0))
+}
+
+// finishAnswers waits until all that was asked has been answered, then closes. kill cuts it short.
+func (s *session) finishAnswers() {
+	answer := s.pipe.Barrier()
+	select {
+	case <-answer.Done:
+	case <-s.ctx.Done():
+	}
+	s.pipe.Close()
+}
+
+// kill ends the session at once.
+func (s *session) kill() {
+	s.cancel()
+	s.pipe.Close()
+	s.nc.Close()
+}
+
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

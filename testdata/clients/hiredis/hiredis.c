@@ -1,0 +1,206 @@
+/* Ordinary commands and locks through lockproxy with hiredis (RESP2).
+ *
+ * build: cc hiredis.c -o hiredis -lhiredis
+ * usage: hiredis HOST PORT
+ */
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <poll.h>
+
+#define KEY "client-test:hiredis:"
+
+static redisContext *c, *other;
+
+static void check(const char *what, int right) {
+    if (right) return;
+    fprintf(stderr, "FAIL %s (%s%s)\n", what, c->errstr, other->errstr);
+    exit(1);
+}
+
+static void ok(const char *step) {
+    printf("ok %s\n", step);
+    fflush(stdout);
+}
+
+static redisContext *dial(const char *host, int port) {
+    redisContext *ctx = redisConnectWithTimeout(host, port, (struct timeval){5, 0});
+    if (ctx == NULL || ctx->err) {
+        fprintf(stderr, "FAIL connect: %s\n", ctx ? ctx->errstr : "out of memory");
+        exit(1);
+    }
+    redisSetTimeout(ctx, (struct timeval){10, 0});
+    return ctx;
+}
+
+/* These three free the reply: what is asked is only whether it is the right one. */
+static int is_integer(redisReply *r, long long want) {
+    int right = r && r->type == REDIS_REPLY_INTEGER && r->integer == want;
+    freeReplyObject(r);
+    return right;
+}
+
+static int is_nil(redisReply *r) {
+    int right = r && r->type == REDIS_REPLY_NIL;
+    freeReplyObject(r);
+    return right;
+}
+
+static int is_text(redisReply *r, int type, const char *want) {
+    int right = r && r->type == type && r->len == strlen(want) && memcmp(r->str, want, r->len) == 0;
+    freeReplyObject(r);
+    return right;
+}
+
+#define is_string(r, want) is_text(r, REDIS_REPLY_STRING, want)
+#define is_status(r, want) is_text(r, REDIS_REPLY_STATUS, want)
+
+static redisReply *next_reply(redisContext *ctx) {
+    void *r = NULL;
+    return redisGetReply(ctx, &r) == REDIS_OK ? r : NULL;
+}
+
+static long long take_lock(redisContext *ctx, const char *key) {
+    redisReply *r = redisCommand(ctx, "LOCK %s 10", key);
+    check("LOCK is answered with a token", r && r->type == REDIS_REPLY_INTEGER && r->integer > 0);
+    long long token = r->integer;
+    freeReplyObject(r);
+    return token;
+}
+
+static void data(void) {
+    static char value[50000]; /* zeros: hiredis is binary-safe with %b */
+    freeReplyObject(redisCommand(c, "DEL " KEY "data " KEY "n " KEY "hash"));
+    check("GET of a missing key", is_nil(redisCommand(c, "GET " KEY "data")));
+    check("SET", is_status(redisCommand(c, "SET " KEY "data %b", value, sizeof value), "OK"));
+    redisReply *r = redisCommand(other, "GET " KEY "data");
+    check("GET", r && r->len == sizeof value && memcmp(r->str, value, r->len) == 0);
+    freeReplyObject(r);
+    check("INCR", is_integer(redisCommand(c, "INCR " KEY "n"), 1));
+    check("HSET", is_integer(redisCommand(c, "HSET " KEY "hash a 1 b 2"), 2));
+    r = redisCommand(c, "HGETALL " KEY "hash");
+    check("HGETALL", r && r->type == REDIS_REPLY_ARRAY && r->elements == 4 && strcmp(r->element[3]->str, "2") == 0);
+    freeReplyObject(r);
+    r = redisCommand(c, "INCR " KEY "hash");
+    check("INCR of a hash", r && r->type == REDIS_REPLY_ERROR && strncmp(r->str, "WRONGTYPE ", 10) == 0);
+    freeReplyObject(r);
+}
+
+static void pipeline(void) {
+    freeReplyObject(redisCommand(c, "DEL " KEY "pipe"));
+    for (int i = 1; i <= 200; i++) {
+        redisAppendCommand(c, "INCR " KEY "pipe");
+        redisAppendCommand(c, "ECHO %d", i);
+    }
+    for (int i = 1; i <= 200; i++) {
+        char want[16];
+        snprintf(want, sizeof want, "%d", i);
+        check("INCR in a pipeline", is_integer(next_reply(c), i));
+        check("ECHO in a pipeline", is_string(next_reply(c), want));
+    }
+}
+
+static void transaction(void) {
+    check("MULTI", is_status(redisCommand(c, "MULTI"), "OK"));
+    check("SET queued", is_status(redisCommand(c, "SET " KEY "tx 1"), "QUEUED"));
+    check("INCR queued", is_status(redisCommand(c, "INCR " KEY "tx"), "QUEUED"));
+    redisReply *r = redisCommand(c, "EXEC");
+    check("EXEC", r && r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[1]->integer == 2);
+    freeReplyObject(r);
+    check("WATCH", is_status(redisCommand(c, "WATCH " KEY "tx"), "OK"));
+    check("SET by another", is_status(redisCommand(other, "SET " KEY "tx changed"), "OK"));
+    check("MULTI", is_status(redisCommand(c, "MULTI"), "OK"));
+    check("SET queued", is_status(redisCommand(c, "SET " KEY "tx lost"), "QUEUED"));
+    check("EXEC of a changed key", is_nil(redisCommand(c, "EXEC")));
+    check("GET after WATCH", is_string(redisCommand(c, "GET " KEY "tx"), "changed"));
+}
+
+static int is_message(redisReply *r, const char *kind) {
+    int right = r && r->type == REDIS_REPLY_ARRAY && r->elements == 3 && strcmp(r->element[0]->str, kind) == 0;
+    freeReplyObject(r);
+    return right;
+}
+
+static void pubsub(void) {
+    check("SUBSCRIBE", is_message(redisCommand(c, "SUBSCRIBE " KEY "channel"), "subscribe"));
+    check("PUBLISH", is_integer(redisCommand(other, "PUBLISH " KEY "channel hello"), 1));
+    check("message", is_message(next_reply(c), "message"));
+    check("UNSUBSCRIBE", is_message(redisCommand(c, "UNSUBSCRIBE " KEY "channel"), "unsubscribe"));
+    check("PUBLISH to nobody", is_integer(redisCommand(other, "PUBLISH " KEY "channel hello"), 0));
+}
+
+static void script(void) {
+    check("EVAL", is_string(redisCommand(c, "EVAL %s 1 %s", "return KEYS[1]", KEY), KEY));
+    redisReply *sha = redisCommand(c, "SCRIPT LOAD %s", "return redis.call('SET', KEYS[1], ARGV[1])");
+    check("SCRIPT LOAD", sha && sha->type == REDIS_REPLY_STRING);
+    check("EVALSHA", is_status(redisCommand(c, "EVALSHA %s 1 " KEY "script x", sha->str), "OK"));
+    freeReplyObject(sha);
+    check("GET", is_string(redisCommand(c, "GET " KEY "script"), "x"));
+}
+
+static void lock(void) {
+    long long token = take_lock(c, KEY "lock");
+    check("LOCK from another connection", is_nil(redisCommand(other, "LOCK " KEY "lock 10")));
+    check("UNLOCK with a wrong token", is_integer(redisCommand(other, "UNLOCK " KEY "lock %lld", token + 1), 0));
+    check("UNLOCK with the token", is_integer(redisCommand(other, "UNLOCK " KEY "lock %lld", token), 1));
+    check("the next token is greater", take_lock(c, KEY "lock") > token);
+    check("UNLOCK by another connection", is_integer(redisCommand(other, "UNLOCK " KEY "lock"), 0));
+    check("UNLOCK by this connection", is_integer(redisCommand(c, "UNLOCK " KEY "lock"), 1));
+}
+
+static void lock_order(void) {
+    redisAppendCommand(c, "LOCK " KEY "order 10");
+    redisAppendCommand(c, "SET " KEY "value %s", "written under the lock");
+    redisAppendCommand(c, "UNLOCK " KEY "order");
+    redisAppendCommand(c, "GET " KEY "value");
+    redisReply *r = next_reply(c);
+    check("LOCK", r && r->type == REDIS_REPLY_INTEGER && r->integer > 0);
+    freeReplyObject(r);
+    check("SET", is_status(next_reply(c), "OK"));
+    check("UNLOCK", is_integer(next_reply(c), 1));
+    check("GET", is_string(next_reply(c), "written under the lock"));
+}
+
+static void lock_wait(void) {
+    long long token = take_lock(c, KEY "wait");
+    int sent = 0;
+    redisAppendCommand(other, "LOCK " KEY "wait 10 WAIT 5");
+    while (!sent) check("send LOCK WAIT", redisBufferWrite(other, &sent) == REDIS_OK);
+    check("the waiter waits", poll(&(struct pollfd){.fd = other->fd, .events = POLLIN}, 1, 200) == 0);
+    redisAppendCommand(c, "SET " KEY "value x");
+    redisAppendCommand(c, "UNLOCK " KEY "wait");
+    check("SET", is_status(next_reply(c), "OK"));
+    check("UNLOCK", is_integer(next_reply(c), 1));
+    redisReply *r = next_reply(other);
+    check("the waiter's token is greater", r && r->type == REDIS_REPLY_INTEGER && r->integer > token);
+    freeReplyObject(r);
+    check("what the waiter sees", is_string(redisCommand(other, "GET " KEY "value"), "x"));
+    check("UNLOCK by the waiter", is_integer(redisCommand(other, "UNLOCK " KEY "wait"), 1));
+}
+
+int main(int argc, char **argv) {
+    if (argc != 3) {
+        fprintf(stderr, "usage: hiredis HOST PORT\n");
+        return 2;
+    }
+    c = dial(argv[1], atoi(argv[2]));
+    other = dial(argv[1], atoi(argv[2]));
+    data(), ok("data");
+    pipeline(), ok("pipeline");
+    transaction(), ok("transaction");
+    pubsub(), ok("pubsub");
+    script(), ok("script");
+    check("WAIT", is_integer(redisCommand(c, "WAIT 0 100"), 0)), ok("wait-command");
+    lock(), ok("lock");
+    redisReply *r = redisCommand(c, "LOCK " KEY "lock -1");
+    check("LOCK with a negative timeout", r && r->type == REDIS_REPLY_ERROR && !strcmp(r->str, "ERR timeout is negative"));
+    freeReplyObject(r), ok("lock-error");
+    lock_order(), ok("lock-order");
+    const char *wait = getenv("LOCKPROXY_TEST_WAIT");
+    if (wait && strcmp(wait, "1") == 0) lock_wait(), ok("lock-wait");
+    redisFree(c);
+    redisFree(other);
+    return 0;
+}

@@ -1,0 +1,46 @@
+#!/bin/bash
+# Installs the Redis clients that clients_test.go runs: what is there already is left alone.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+# command that succeeds if it is there | Debian packages
+# (python3 -I, because the directory hiredis here is no Python module)
+needed=(
+  'command -v redis-server | redis-server'
+  'command -v redis-cli | redis-tools'
+  'command -v cc | gcc libc6-dev'
+  'test -e /usr/include/hiredis/hiredis.h | libhiredis-dev'
+  '/usr/bin/python3 -I -c "import redis" | python3-redis'
+  '/usr/bin/php -r "exit((int) !class_exists(\"Redis\"));" | php-cli php-redis'
+  '/usr/bin/php -r "require \"Predis/autoload.php\";" | php-cli php-predis'
+  '/usr/bin/ruby -e "require %q(redis)" | ruby ruby-redis'
+  '/usr/bin/perl -MRedis -e 1 | libredis-perl'
+  'command -v javac | default-jdk-headless'
+  'command -v npm | nodejs npm'
+)
+
+fail() {
+  echo "install.sh: $*" >&2
+  exit 1
+}
+
+packages=()
+for line in "${needed[@]}"; do
+  eval "${line% | *}" >/dev/null 2>&1 || packages+=(${line#* | })
+done
+if ((${#packages[@]})); then
+  as_root=()
+  ((EUID == 0)) || as_root=(sudo)
+  echo "install.sh: installing ${packages[*]}"
+  "${as_root[@]}" apt-get update -qq || fail 'apt-get update failed'
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" ||
+    fail "can't install ${packages[*]}"
+fi
+for line in "${needed[@]}"; do
+  eval "${line% | *}" >/dev/null || fail "not found though its package is installed: ${line% | *}"
+done
+
+node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || fail "Node.js 20 or later is needed, not $(node --version)"
+# npm ls fails if node_modules is not what package.json asks for.
+(cd node && { npm ls >/dev/null 2>&1 || npm ci --ignore-scripts; }) || fail "can't install the Node.js clients"
+(cd go && go mod download) || fail "can't download the Go clients"

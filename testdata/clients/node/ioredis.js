@@ -1,0 +1,123 @@
+// Ordinary commands and locks through lockproxy with ioredis.
+//
+// usage: node ioredis.js HOST PORT [2|3]     (the RESP version; 3 if not given)
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+
+const [host, port, protocol = "3"] = process.argv.slice(2);
+const prefix = `client-test:ioredis:${protocol}:`;
+
+// A Redis of ioredis is one connection: what waits on it holds up all that comes after.
+const connect = () =>
+  new Redis({ host, port: Number(port), protocol: Number(protocol), commandTimeout: 10_000, retryStrategy: null });
+const r = connect();
+const other = connect();
+
+async function data() {
+  const key = prefix + "data";
+  const value = Buffer.from("binary \0\r\n\xff".repeat(10_000), "latin1");
+  await r.del(key, key + ":n", key + ":hash");
+  assert.equal(await r.get(key), null);
+  assert.equal(await r.set(key, value), "OK");
+  assert.deepEqual(await other.getBuffer(key), value);
+  assert.equal(await r.incr(key + ":n"), 1);
+  assert.equal(await r.hset(key + ":hash", { a: "1", b: "2" }), 2);
+  assert.deepEqual({ ...(await r.hgetall(key + ":hash")) }, { a: "1", b: "2" });
+  await assert.rejects(r.incr(key + ":hash"), { name: "ReplyError", message: /^WRONGTYPE / });
+}
+
+async function pipeline() {
+  const pipe = r.pipeline();
+  const want = [];
+  for (let i = 0; i < 200; i++) {
+    pipe.set(`${prefix}pipe:${i}`, i).get(`${prefix}pipe:${i}`);
+    want.push([null, "OK"], [null, String(i)]);
+  }
+  assert.deepEqual(await pipe.exec(), want);
+}
+
+async function transaction() {
+  const key = prefix + "tx";
+  assert.deepEqual(await r.multi().set(key, 1).incr(key).exec(), [[null, "OK"], [null, 2]]);
+  await r.watch(key);
+  await other.set(key, "changed");
+  assert.equal(await r.multi().set(key, "lost").exec(), null);
+  assert.equal(await r.get(key), "changed");
+}
+
+async function pubsub() {
+  const channel = prefix + "channel";
+  const sub = connect();
+  assert.equal(await sub.subscribe(channel), 1);
+  const message = once(sub, "message", { signal: AbortSignal.timeout(5000) });
+  assert.equal(await r.publish(channel, "hello"), 1);
+  assert.deepEqual(await message, [channel, "hello"]);
+  assert.equal(await sub.unsubscribe(channel), 0);
+  assert.equal(await r.publish(channel, "hello"), 0);
+  assert.equal(await sub.ping(), "PONG");
+  await sub.quit();
+}
+
+async function script() {
+  const key = prefix + "script";
+  assert.deepEqual(await r.eval("return {KEYS[1], ARGV[1], 7}", 1, key, "arg"), [key, "arg", 7]);
+  const sha = await r.script("LOAD", "return redis.call('SET', KEYS[1], ARGV[1])");
+  assert.equal(await r.evalsha(sha, 1, key, "by script"), "OK");
+  assert.equal(await r.get(key), "by script");
+}
+
+async function waitCommand() {
+  assert.equal(await r.wait(0, 100), 0);
+}
+
+async function lock() {
+  const key = prefix + "lock";
+  const token = await r.call("LOCK", key, 10);
+  assert.ok(Number.isSafeInteger(token) && token > 0, `token ${token}`);
+  assert.equal(await other.call("LOCK", key, 10), null);
+  assert.equal(await other.call("UNLOCK", key, token + 1), 0);
+  assert.equal(await other.call("UNLOCK", key, token), 1);
+  assert.ok((await r.call("LOCK", key, 10)) > token, "the next token is greater");
+  assert.equal(await other.call("UNLOCK", key), 0);
+  assert.equal(await r.call("UNLOCK", key), 1);
+}
+
+async function lockError() {
+  const refused = { name: "ReplyError", message: "ERR timeout is negative" };
+  await assert.rejects(r.call("LOCK", prefix + "lock", -1), refused);
+}
+
+async function lockOrder() {
+  const key = prefix + "order";
+  const value = "written under the lock";
+  const pipe = r.pipeline().call("LOCK", key, 10).set(key + ":value", value);
+  const [[, token], ...replies] = await pipe.call("UNLOCK", key).get(key + ":value").exec();
+  assert.equal(typeof token, "number");
+  assert.deepEqual(replies, [[null, "OK"], [null, 1], [null, value]]);
+}
+
+async function lockWait() {
+  const key = prefix + "wait";
+  const token = await r.call("LOCK", key, 10);
+  const waiter = other.call("LOCK", key, 10, "WAIT", 5);
+  assert.equal(await Promise.race([waiter, sleep(200, "waiting")]), "waiting");
+  const replies = await r.pipeline().set(key + ":value", token).call("UNLOCK", key).exec();
+  assert.deepEqual(replies, [[null, "OK"], [null, 1]]);
+  assert.ok((await waiter) > token, "the waiter's token is greater");
+  assert.equal(await other.get(key + ":value"), String(token));
+  assert.equal(await other.call("UNLOCK", key), 1);
+}
+
+const steps = {
+  data, pipeline, transaction, pubsub, script, "wait-command": waitCommand,
+  lock, "lock-error": lockError, "lock-order": lockOrder,
+};
+if (process.env.LOCKPROXY_TEST_WAIT === "1") steps["lock-wait"] = lockWait;
+for (const [name, step] of Object.entries(steps)) {
+  await step();
+  console.log("ok", name);
+}
+await Promise.all([r.quit(), other.quit()]);

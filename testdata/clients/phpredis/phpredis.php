@@ -1,0 +1,179 @@
+<?php
+// Ordinary commands and locks through lockproxy with the phpredis extension (RESP2).
+//
+// usage: php phpredis.php HOST PORT
+//
+// phpredis answers false both for null and for an error reply: getLastError() tells them apart.
+
+[, $host, $port] = $argv + [1 => null, 2 => null];
+if ($port === null) {
+    exit_with('usage: phpredis.php HOST PORT');
+}
+const PREFIX = 'client-test:phpredis:';
+
+function exit_with(string $message): never
+{
+    fwrite(STDERR, "$message\n");
+    exit(1);
+}
+
+function connect(): Redis
+{
+    global $host, $port;
+    $redis = new Redis();
+    $redis->connect($host, (int) $port, 5, null, 0, 10);
+    return $redis;
+}
+
+function check(string $what, mixed $got, mixed $want): void
+{
+    if ($got !== $want) {
+        exit_with("FAIL $what: got " . var_export($got, true) . ', want ' . var_export($want, true));
+    }
+}
+
+// Runs $work in a child process: a subscriber and a waiter block the whole PHP process.
+function in_background(callable $work): int
+{
+    $pid = pcntl_fork();
+    if ($pid === 0) {
+        $work(connect());
+        exit(0);
+    }
+    return $pid;
+}
+
+function finish(int $pid): void
+{
+    pcntl_waitpid($pid, $status);
+    check('exit status of the child process', $status, 0);
+}
+
+function data(Redis $r, Redis $other): void
+{
+    [$key, $value] = [PREFIX . 'data', str_repeat("binary \0\r\n\xff", 10000)];
+    $r->del($key, "$key:n", "$key:hash");
+    check('GET of a missing key', [$r->get($key), $r->getLastError()], [false, null]);
+    check('SET', $r->set($key, $value), true);
+    check('GET', $other->get($key), $value);
+    check('INCR', $r->incr("$key:n"), 1);
+    check('HMSET', $r->hMSet("$key:hash", ['a' => '1', 'b' => '2']), true);
+    check('HGETALL', $r->hGetAll("$key:hash"), ['a' => '1', 'b' => '2']);
+    check('INCR of a hash', [$r->incr("$key:hash"), substr($r->getLastError(), 0, 9)], [false, 'WRONGTYPE']);
+    $r->clearLastError();
+}
+
+function pipeline(Redis $r): void
+{
+    $pipe = $r->pipeline();
+    $want = [];
+    for ($i = 0; $i < 200; $i++) {
+        $pipe->set(PREFIX . "pipe:$i", $i)->get(PREFIX . "pipe:$i");
+        array_push($want, true, (string) $i);
+    }
+    check('pipeline', $pipe->exec(), $want);
+}
+
+function transaction(Redis $r, Redis $other): void
+{
+    $key = PREFIX . 'tx';
+    check('MULTI/EXEC', $r->multi()->set($key, 1)->incr($key)->exec(), [true, 2]);
+    $r->watch($key);
+    $other->set($key, 'changed');
+    check('EXEC of a changed key', $r->multi()->set($key, 'lost')->exec(), false);
+    check('GET after WATCH', $r->get($key), 'changed');
+}
+
+function pubsub(Redis $r, Redis $other): void
+{
+    $channel = PREFIX . 'channel';
+    $publisher = in_background(function (Redis $mine) use ($channel) {
+        // PUBLISH counts its receivers: 0 until the parent has subscribed.
+        for ($tries = 0; $mine->publish($channel, 'hello') === 0; $tries++) {
+            check('PUBLISH reaches the subscriber in 5 s', $tries < 500, true);
+            usleep(10000);
+        }
+    });
+    $got = $unsubscribed = null;
+    try {
+        connect()->subscribe([$channel], function (Redis $sub, string $channel, string $message) use (&$got, &$unsubscribed) {
+            $got = $message;
+            $unsubscribed = $sub->unsubscribe([$channel]);
+            $sub->close(); // phpredis 5's subscribe() ends in no other way
+        });
+    } catch (RedisException $e) {
+        check('end of subscribe()', $e->getMessage(), 'Connection closed');
+    }
+    finish($publisher);
+    check('message', $got, 'hello');
+    check('UNSUBSCRIBE', $unsubscribed, [$channel => true]);
+    check('PUBLISH to nobody', $other->publish($channel, 'hello'), 0);
+}
+
+function script(Redis $r): void
+{
+    $key = PREFIX . 'script';
+    check('EVAL', $r->eval('return {KEYS[1], ARGV[1], 7}', [$key, 'arg'], 1), [$key, 'arg', 7]);
+    $sha = $r->script('load', "return redis.call('SET', KEYS[1], ARGV[1])");
+    check('EVALSHA', $r->evalSha($sha, [$key, 'by script'], 1), true);
+    check('GET', $r->get($key), 'by script');
+}
+
+function wait_command(Redis $r): void
+{
+    check('WAIT', $r->wait(0, 100), 0);
+}
+
+function lock(Redis $r, Redis $other): void
+{
+    $key = PREFIX . 'lock';
+    $token = $r->rawCommand('LOCK', $key, 10);
+    check("type of LOCK's token", gettype($token), 'integer');
+    check('LOCK from another connection', [$other->rawCommand('LOCK', $key, 10), $other->getLastError()], [false, null]);
+    check('UNLOCK with a wrong token', $other->rawCommand('UNLOCK', $key, $token + 1), 0);
+    check('UNLOCK with the token', $other->rawCommand('UNLOCK', $key, $token), 1);
+    check('the next token is greater', $r->rawCommand('LOCK', $key, 10) > $token, true);
+    check('UNLOCK by another connection', $other->rawCommand('UNLOCK', $key), 0);
+    check('UNLOCK by this connection', $r->rawCommand('UNLOCK', $key), 1);
+}
+
+function lock_error(Redis $r): void
+{
+    $reply = $r->rawCommand('LOCK', PREFIX . 'lock', -1);
+    check('LOCK with a negative timeout', [$reply, $r->getLastError()], [false, 'ERR timeout is negative']);
+    $r->clearLastError();
+}
+
+function lock_order(Redis $r): void
+{
+    [$key, $text] = [PREFIX . 'order', 'written under the lock'];
+    $replies = $r->pipeline()->rawCommand('LOCK', $key, 10)->set("$key:value", $text)
+        ->rawCommand('UNLOCK', $key)->get("$key:value")->exec();
+    check("type of LOCK's token", gettype(array_shift($replies)), 'integer');
+    check('SET, UNLOCK, GET', $replies, [true, 1, $text]);
+}
+
+function lock_wait(Redis $r, Redis $other): void
+{
+    $key = PREFIX . 'wait';
+    $token = $r->rawCommand('LOCK', $key, 10);
+    $holder = in_background(function (Redis $mine) use ($key, $token) {
+        usleep(200000); // the parent must wait meanwhile
+        $replies = $mine->pipeline()->set("$key:value", $token)->rawCommand('UNLOCK', $key, $token)->exec();
+        check('SET, UNLOCK', $replies, [true, 1]);
+    });
+    check("the waiter's token is greater", $other->rawCommand('LOCK', $key, 10, 'WAIT', 5) > $token, true);
+    check('what the waiter sees', $other->get("$key:value"), (string) $token);
+    check('UNLOCK by the waiter', $other->rawCommand('UNLOCK', $key), 1);
+    finish($holder);
+}
+
+$steps = ['data', 'pipeline', 'transaction', 'pubsub', 'script', 'wait_command', 'lock', 'lock_error', 'lock_order'];
+if (getenv('LOCKPROXY_TEST_WAIT') === '1') {
+    $steps[] = 'lock_wait';
+}
+$connections = [connect(), connect()];
+foreach ($steps as $step) {
+    $step(...$connections);
+    echo 'ok ', strtr($step, '_', '-'), "\n";
+}

@@ -1,0 +1,30 @@
+# What a machine with Go, git and make needs to build, test and measure lockproxy.
+
+GO ?= go
+
+.PHONY: all build test test-clients deps vet clean
+
+all: build
+
+build:
+	$(GO) build -o lockproxy ./cmd/lockproxy
+
+# Installs what the tests need and is missing, with Debian's package manager.
+deps:
+	@sh internal/testredis/install.sh
+
+# The closing lines are go test's own.
+test: deps vet
+	$(GO) test -race -count=1 -timeout 12m ./...
+
+vet:
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
+	$(GO) vet ./...
+
+# Real client libraries in eight languages through the proxy; installs them first.
+test-clients: deps
+	bash testdata/clients/install.sh
+	$(GO) test -tags clients -count=1 -timeout 10m -run TestClients -v .
+
+clean:
+	rm -f lockproxy

@@ -55,8 +55,7 @@ func (a *Answer) Value() (resp.Value, error) {
 	return resp.ParseValue(a.raw)
 }
 
-// Pipe is one session's way to the upstream. Its methods are for the one goroutine that reads the client, except Close
-// and Outstanding.
+// Pipe is one session's way to the upstream. Its methods are for the one goroutine that reads the client, except Close.
 type Pipe struct {
 	upstream *Upstream
 	client   net.Conn
@@ -231,12 +230,13 @@ func (p *Pipe) State() (s State, settled bool) {
 	return p.ledger.State, p.ledger.effects == 0
 }
 
-// Outstanding reports whether the client is owed anything.
-func (p *Pipe) Outstanding() bool {
+// Lost reports whether the upstream connection has ended. The session must end then: CloseWhenAnswered closes at once.
+func (p *Pipe) Lost() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.ledger.empty() && !p.ledger.Raw
+	return p.lost != nil
 }
+
 
 // CloseWhenAnswered closes the client as soon as nothing is owed to it.
 func (p *Pipe) CloseWhenAnswered() {
@@ -292,7 +292,8 @@ func (p *Pipe) readReplies() {
 	p.finish(err, r.scan.Began() && r.dest == relayed)
 }
 
-// finish answers what is still owed after the upstream connection has ended, and closes the client.
+// finish answers what is still owed after the upstream connection has ended, and closes the client, unless the session
+// waits for an Answer: then that is for the session to do, see Lost.
 func (p *Pipe) finish(err error, withinReply bool) {
 	p.wmu.Lock()
 	defer p.wmu.Unlock()
@@ -301,7 +302,7 @@ func (p *Pipe) finish(err error, withinReply bool) {
 	if p.leaving {
 		p.lost = ErrClosed
 	}
-	text := p.settleLost()
+	text, awaited := p.settleLost()
 	leaving := p.leaving
 	p.room.Broadcast()
 	p.mu.Unlock()
@@ -309,18 +310,21 @@ func (p *Pipe) finish(err error, withinReply bool) {
 		p.client.SetWriteDeadline(time.Now().Add(time.Second))
 		p.client.Write(text)
 	}
-	p.client.Close()
+	if !awaited { // else the session has something to say, and closes
+		p.client.Close()
+	}
 }
 
 // maxLostText bounds what is said about requests that were lost together, bytes.
 const maxLostText = 64 << 10
 
-// settleLost empties the ledger of a lost connection, with mu held, and returns what to tell the client. Nothing is said
-// for QUIT and SHUTDOWN, nor behind them: the upstream closes by way of answer.
-func (p *Pipe) settleLost() (text []byte) {
+// settleLost empties the ledger of a lost connection, with mu held, and returns what to tell the client, and whether an
+// Answer was among it. Nothing is said for QUIT and SHUTDOWN, nor behind them: the upstream closes by way of answer.
+func (p *Pipe) settleLost() (text []byte, awaited bool) {
 	silent := false
 	for e := p.ledger.head(); e != nil; e = p.ledger.head() {
 		if e.answer != nil {
+			awaited = true
 			e.answer.err = p.lost
 			close(e.answer.Done)
 		}
@@ -337,5 +341,5 @@ func (p *Pipe) settleLost() (text []byte) {
 		}
 		p.ledger.pop()
 	}
-	return text
+	return text, awaited
 }

@@ -145,7 +145,7 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 	cmd := lookup(req.Args[0])
 	if cmd.lock != nil {
 		s.runLock(cmd.lock, req)
-		return true
+		return !s.pipe.Lost()
 	}
 	e := passthrough.Expect{Effect: cmd.effect, Count: len(req.Args) - 1}
 	raw := req.Raw

@@ -1,0 +1,429 @@
+package lockproxy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
+)
+
+func TestLockContract(t *testing.T) {
+	_, p := startBoth(t)
+	a, b := dial(t, p.addr), dial(t, p.addr)
+
+	token := a.lock("job 30")
+	b.expect("LOCK job 30", "$-1\r\n")
+	a.expect("LOCK job 30", "$-1\r\n") // its own holder, too
+	b.expect("UNLOCK job", ":0\r\n")   // another connection's
+	b.expect("UNLOCK job 1", ":0\r\n")
+	b.expect(unlock("job", token), ":1\r\n") // who has the token has the right
+	b.expect(unlock("job", token), ":0\r\n")
+	a.lock("job 30")
+	a.expect("unlock job", ":1\r\n")
+	a.expect("UNLOCK job", ":0\r\n")
+	a.lock("job 30")
+	b.expect("UNLOCK job force", ":1\r\n")
+	b.expect("UNLOCK job FORCE", ":0\r\n")
+
+	b.expect("HELLO 3", "%7…")
+	a.lock("job 30")
+	b.expect("LOCK job 30", "_\r\n")
+	b.expect("UNLOCK job FORCE", ":1\r\n")
+}
+
+func TestLockErrors(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	c.expect("RPUSH list x", ":1\r\n")
+	c.expect("SET text hello", "+OK\r\n")
+	c.expect("SET counter 42", "+OK\r\n")
+	for command, want := range map[string]string{
+		"LOCK":              "-ERR wrong number of arguments for 'lock' command\r\n",
+		"LOCK k":            "-ERR wrong number of arguments for 'lock' command\r\n",
+		"UNLOCK":            "-ERR wrong number of arguments for 'unlock' command\r\n",
+		"UNLOCK a b c":      "-ERR wrong number of arguments for 'unlock' command\r\n",
+		"LOCK k ten":        "-ERR timeout is not a float or out of range\r\n",
+		"LOCK k inf":        "-ERR timeout is not a float or out of range\r\n",
+		"LOCK k nan":        "-ERR timeout is not a float or out of range\r\n",
+		"LOCK k 1e400":      "-ERR timeout is not a float or out of range\r\n",
+		"LOCK k 0":          "-ERR timeout is not a float or out of range\r\n",
+		"LOCK k 86400.001":  "-ERR timeout is not a float or out of range\r\n",
+		"LOCK k -1":         "-ERR timeout is negative\r\n",
+		"UNLOCK k x":        "-ERR value is not an integer or out of range\r\n",
+		"UNLOCK k 1.5":      "-ERR value is not an integer or out of range\r\n",
+		"LOCK list 1":       "-WRONGTYPE Key holds a value that is not a lock\r\n",
+		"LOCK text 1":       "-WRONGTYPE Key holds a value that is not a lock\r\n",
+		"LOCK counter 1":    "-WRONGTYPE Key holds a value that is not a lock\r\n",
+		"UNLOCK list 1":     "-WRONGTYPE Key holds a value that is not a lock\r\n",
+		"UNLOCK text FORCE": "-WRONGTYPE Key holds a value that is not a lock\r\n",
+		"UNLOCK counter":    "-WRONGTYPE Key holds a value that is not a lock\r\n",
+	} {
+		c.expect(command, want)
+	}
+	c.expect("LRANGE list 0 -1", "*1\r\n$1\r\nx\r\n")
+	c.expect("GET text", "$5\r\nhello\r\n")
+	c.expect("GET counter", "$2\r\n42\r\n")
+	if got := c.do("KEYS *lockproxy*"); got != "*0\r\n" {
+		t.Errorf("refused locks left %q", got)
+	}
+}
+
+func TestLockIsStoredAsATimestamp(t *testing.T) {
+	server, p := startBoth(t)
+	seconds := startProxy(t, server.URL(), func(c *proxy.Config) { c.Locks.Seconds = true })
+	direct := goRedis(t, server.Addr())
+	for _, unit := range []struct {
+		addr string
+		ms   int64
+	}{{p.addr, 1}, {seconds.addr, 1000}} {
+		key := fmt.Sprintf("job%d", unit.ms)
+		before := direct.Time(ctx).Val().UnixMilli()
+		dial(t, unit.addr).lock(key + " 2.5")
+		after := direct.Time(ctx).Val().UnixMilli()
+		value, err := direct.Get(ctx, key).Int64()
+		if err != nil || value*unit.ms < before+2500 || value*unit.ms >= after+2500+unit.ms {
+			t.Errorf("%s holds %d, %v; taken between %d and %d for 2.5 s", key, value, err, before, after)
+		}
+		ttl := direct.PTTL(ctx, key).Val().Milliseconds()
+		if left := value*unit.ms - direct.Time(ctx).Val().UnixMilli(); ttl < left-1 || ttl > left+1000 {
+			t.Errorf("%s has a TTL of %d ms and %d ms to run", key, ttl, left)
+		}
+		companion := lockcmd.CompanionKey([]byte(key))
+		if ttl := direct.PTTL(ctx, companion).Val(); ttl < 10*time.Minute || ttl > 10*time.Minute+4*time.Second {
+			t.Errorf("the companion of %s has a TTL of %v", key, ttl)
+		}
+	}
+}
+
+func TestLockKeysAreBinarySafe(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	for _, key := range []string{"", "a b", "a\r\nb", "\x00\xff", "{tag}x", "}{", "%d", strings.Repeat("k", 100000)} {
+		quoted := fmt.Sprintf("$%d\r\n%s\r\n", len(key), key)
+		c.write("*3\r\n$4\r\nLOCK\r\n" + quoted + "$2\r\n30\r\n")
+		if got := c.reply(); got[0] != ':' {
+			t.Errorf("LOCK %.20q: %q", key, got)
+		}
+		c.write("*2\r\n$6\r\nUNLOCK\r\n" + quoted)
+		if got := c.reply(); got != ":1\r\n" {
+			t.Errorf("UNLOCK %.20q: %q", key, got)
+		}
+	}
+}
+
+func TestLockExpiresAndIsTakenOver(t *testing.T) {
+	server, p := startBoth(t)
+	a, b := dial(t, p.addr), dial(t, p.addr)
+	first := a.lock("job 0.05")
+	b.expect("LOCK job 30", "$-1\r\n")
+	time.Sleep(60 * time.Millisecond)
+	second := b.lock("job 30")
+	if second <= first {
+		t.Errorf("tokens %d, then %d", first, second)
+	}
+	a.expect(unlock("job", first), ":0\r\n")
+	a.expect("UNLOCK job", ":0\r\n")
+	b.expect(unlock("job", second), ":1\r\n")
+
+	// A plain client's timestamp, in seconds or ms, live or expired, with or without a TTL.
+	direct := goRedis(t, server.Addr())
+	now := direct.Time(ctx).Val()
+	for i, plain := range []struct {
+		value string
+		live  bool
+	}{
+		{strconv.FormatInt(now.Unix()+20, 10), true},
+		{strconv.FormatInt(now.UnixMilli()+20000, 10), true},
+		{fmt.Sprintf("%d.25", now.Unix()+20), true},
+		{strconv.FormatInt(now.Unix()-1, 10), false},
+		{strconv.FormatInt(now.UnixMilli()-1, 10), false},
+		{fmt.Sprintf("%d.75", now.Unix()-2), false},
+		{fmt.Sprintf("%.13e", float64(now.UnixMilli()-5000)), false},
+	} {
+		key := fmt.Sprintf("plain%d", i)
+		direct.Set(ctx, key, plain.value, 0)
+		got := a.do("LOCK " + key + " 30")
+		if held := got == "$-1\r\n"; held != plain.live {
+			t.Errorf("LOCK of a key with %s: %q", plain.value, got)
+		}
+		if plain.live {
+			a.expect("UNLOCK "+key, ":0\r\n")
+			a.expect("GET "+key, fmt.Sprintf("$%d\r\n%s\r\n", len(plain.value), plain.value))
+			a.expect("UNLOCK "+key+" FORCE", ":1\r\n")
+			a.expect("EXISTS "+key, ":0\r\n")
+		} else {
+			a.expect("UNLOCK "+key, ":1\r\n")
+		}
+	}
+}
+
+func TestTokensRise(t *testing.T) {
+	server, p := startBoth(t)
+	other := startProxy(t, server.URL(), nil)
+	direct := goRedis(t, server.Addr())
+	last := int64(0)
+	for i := range 60 {
+		c := dial(t, []string{p.addr, other.addr}[i%2])
+		token := c.lock("job 0.02")
+		if token <= last {
+			t.Fatalf("token %d after %d", token, last)
+		}
+		last = token
+		switch i % 4 {
+		case 0:
+			c.expect("UNLOCK job", ":1\r\n")
+		case 1:
+			c.expect("UNLOCK job FORCE", ":1\r\n")
+		case 2:
+			direct.Del(ctx, "job")
+		case 3:
+			time.Sleep(25 * time.Millisecond)
+		}
+	}
+	// A clock that stepped back looks like a last token from the future.
+	future := last + 3600*1000*1000
+	direct.Set(ctx, lockcmd.CompanionKey([]byte("job")), fmt.Sprintf("v1 %d 0 0 0 0 0 released - -\n", future), 0)
+	if token := dial(t, p.addr).lock("job 1"); token != future+1 {
+		t.Errorf("token %d after %d", token, future)
+	}
+}
+
+func TestDeletedOrOverwrittenUnderItsHolder(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	a, b := dial(t, p.addr), dial(t, p.addr)
+	a.lock("job 30")
+	direct.Del(ctx, "job")
+	theirs := b.lock("job 30")
+	a.expect("UNLOCK job", ":0\r\n")
+	b.expect(unlock("job", theirs), ":1\r\n")
+
+	token := a.lock("job 30")
+	plain := strconv.FormatInt(time.Now().UnixMilli()+60000, 10)
+	direct.Set(ctx, "job", plain, 0)
+	a.expect(unlock("job", token), ":0\r\n")
+	a.expect("GET job", "$13\r\n"+plain+"\r\n")
+	direct.Del(ctx, "job")
+	a.expect(unlock("job", token), ":0\r\n")
+}
+
+// A lock that was taken over from an expired plain client is its holder's although the loser of the race, which had read the
+// expired value too, replaces the timestamp. The proxy puts it right.
+func TestTakeoverSettles(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	a, b := dial(t, p.addr), dial(t, p.addr)
+	direct.Set(ctx, "job", time.Now().Unix()-10, 0)
+	token := a.lock("job 30")
+	written := direct.Get(ctx, "job").Val()
+	loser := strconv.FormatInt(time.Now().Unix()+5, 10)
+	if old := direct.GetSet(ctx, "job", loser).Val(); old != written {
+		t.Fatalf("GETSET returned %s, want %s", old, written)
+	}
+	b.expect("LOCK job 30", "$-1\r\n")
+	eventually(t, 300*time.Millisecond, "the timestamp is put right", func() bool { return direct.Get(ctx, "job").Val() == written })
+	if ttl := direct.PTTL(ctx, "job").Val(); ttl < 25*time.Second {
+		t.Errorf("put right with a TTL of %v", ttl)
+	}
+	// Again, and even to an expired value: it is refused to others and released by its holder all the same.
+	direct.Set(ctx, "job", time.Now().Unix()-10, 0)
+	b.expect("LOCK job 30", "$-1\r\n")
+	direct.Set(ctx, "job", time.Now().Unix()-10, 0)
+	a.expect(unlock("job", token), ":1\r\n")
+	b.expect("EXISTS job", ":0\r\n")
+}
+
+func TestLockInTransaction(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	c.send("MULTI", "SET x 1", "LOCK job 30", "EXEC", "GET x", "LOCK job 30", "MULTI", "LOCK", "EXEC", "MULTI", "GET x", "DISCARD", "UNLOCK job")
+	for i, want := range []string{"+OK", "+QUEUED", "-ERR Command not allowed inside a transaction", "-EXECABORT", "$-1", ":", "+OK",
+		"-ERR wrong number of arguments for 'lock' command", "-EXECABORT", "+OK", "+QUEUED", "+OK", ":1"} {
+		if got := c.reply(); !strings.HasPrefix(got, want) {
+			t.Errorf("reply %d: %q, want %q", i, got, want)
+		}
+	}
+}
+
+func TestLockIsOfTheClientsDatabaseAndUser(t *testing.T) {
+	server, p := startBoth(t, "--requirepass", "secret", "--user", "app", "on", ">pw", "~app:*", "+@all", "--user", "reader", "on", ">pw", "~*", "+get")
+	c := dial(t, p.addr)
+	c.expect("LOCK app:x 30", "-NOAUTH Authentication required.\r\n")
+	c.expect("AUTH secret", "+OK\r\n")
+	c.expect("SELECT 3", "+OK\r\n")
+	c.lock("app:x 30")
+	c.expect("EXISTS app:x", ":1\r\n")
+	c.expect("SELECT 0", "+OK\r\n")
+	c.expect("EXISTS app:x", ":0\r\n")
+	c.lock("app:x 30")
+
+	c.expect("AUTH app wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+	c.expect("AUTH app pw", "+OK\r\n")
+	c.lock("app:y 30")
+	c.expect("LOCK other 30", "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n")
+	c.expect("HELLO 3 AUTH reader pw", "%7…")
+	c.expect("LOCK app:z 30", "-NOPERM this user has no permissions to run the 'evalsha' command\r\n")
+
+	// The URL's user is what clients start as, and go back to by RESET.
+	p2 := startProxy(t, "redis://app:pw@"+server.Addr()+"/5", nil)
+	c = dial(t, p2.addr)
+	for range 2 {
+		c.expect("ACL WHOAMI", "$3\r\napp\r\n")
+		c.expect("CLIENT INFO", "$…")
+		c.lock("app:u 30")
+		c.expect("UNLOCK app:u", ":1\r\n")
+		c.expect("AUTH secret", "+OK\r\n")
+		c.expect("SELECT 1", "+OK\r\n")
+		c.expect("RESET", "+RESET\r\n")
+	}
+	c.expect("SET app:db here", "+OK\r\n")
+	c.expect("AUTH secret", "+OK\r\n")
+	c.expect("SELECT 5", "+OK\r\n")
+	c.expect("EXISTS app:db", ":1\r\n")
+}
+
+// A user that may run scripts but not what is in them is told so as for any other denial.
+func TestDenialWithinScript(t *testing.T) {
+	_, p := startBoth(t, "--user", "half", "on", ">pw", "~*", "+evalsha", "+eval", "+auth")
+	c := dial(t, p.addr)
+	c.expect("AUTH half pw", "+OK\r\n")
+	c.expect("LOCK job 30", "-NOPERM …")
+}
+
+func TestLockUnderReplyOff(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	c.send("CLIENT REPLY OFF", "LOCK a 30", "SET x 1", "CLIENT REPLY ON", "EXISTS a", "CLIENT REPLY SKIP", "LOCK b 30", "EXISTS b", "CLIENT REPLY SKIP", "UNLOCK b", "EXISTS b")
+	for _, want := range []string{"+OK\r\n", ":1\r\n", ":1\r\n", ":0\r\n"} {
+		if got := c.reply(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestLockInSubscribeMode(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	c.send("SUBSCRIBE a b", "LOCK job 30", "UNSUBSCRIBE", "LOCK job 30")
+	for _, want := range []string{"*3\r\n$9\r\nsubscribe", "*3\r\n$9\r\nsubscribe", "-ERR Can't execute 'lock': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n",
+		"*3\r\n$11\r\nunsubscribe", "*3\r\n$11\r\nunsubscribe", ":"} {
+		if got := c.reply(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	c.expect("HELLO 3", "%7…")
+	c.send("SUBSCRIBE a", "UNLOCK job")
+	for _, want := range []string{">3\r\n$9\r\nsubscribe", ":1\r\n"} {
+		if got := c.reply(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Whoever takes the lock sees every write that its last holder sent before UNLOCK, although all went out in one pipeline.
+func TestWritesBeforeUnlockAreApplied(t *testing.T) {
+	_, p := startBoth(t)
+	writer, reader := dial(t, p.addr), dial(t, p.addr)
+	for i := range 200 {
+		token := writer.lock("job 30")
+		var pipeline []string
+		for j := range 20 {
+			pipeline = append(pipeline, fmt.Sprintf("SET x%d %d", j, i))
+		}
+		writer.send(append(pipeline, unlock("job", token))...)
+		var got string
+		for got = reader.do("LOCK job 30"); got == "$-1\r\n"; got = reader.do("LOCK job 30") {
+		}
+		reader.expect("GET x19", fmt.Sprintf("$%d\r\n%d\r\n", len(strconv.Itoa(i)), i))
+		reader.expect("UNLOCK job", ":1\r\n")
+		for range 20 {
+			writer.reply()
+		}
+		if got := writer.reply(); got != ":1\r\n" {
+			t.Fatalf("UNLOCK: %q", got)
+		}
+	}
+}
+
+// 100 clients, two proxies, one lock around a counter that nothing else protects.
+func TestManyClientsOneLock(t *testing.T) {
+	server, p := startBoth(t)
+	other := startProxy(t, server.URL(), nil)
+	direct := goRedis(t, server.Addr())
+	const clients, rounds = 100, 5
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			c := goRedis(t, []string{p.addr, other.addr}[i%2])
+			for range rounds {
+				var token int64
+				for token == 0 {
+					got, err := c.Do(ctx, "LOCK", "job", "20").Result()
+					switch {
+					case got != nil:
+						token = got.(int64)
+					case err.Error() == "redis: nil":
+						time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond)
+					default:
+						t.Error(err)
+						return
+					}
+				}
+				n, _ := direct.Get(ctx, "counter").Int()
+				direct.Set(ctx, "counter", n+1, 0)
+				if got, err := c.Do(ctx, "UNLOCK", "job", token).Result(); got != int64(1) {
+					t.Errorf("UNLOCK: %v, %v", got, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n, _ := direct.Get(ctx, "counter").Int(); n != clients*rounds {
+		t.Errorf("the counter is %d, want %d", n, clients*rounds)
+	}
+}
+
+func TestScriptFlushGoesUnnoticed(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	for range 3 {
+		c.lock("job 30")
+		c.expect("SCRIPT FLUSH", "+OK\r\n")
+		c.expect("UNLOCK job", ":1\r\n")
+	}
+}
+
+func TestRedisCLI(t *testing.T) {
+	_, p := startBoth(t)
+	_, port, _ := strings.Cut(p.addr, ":")
+	cli := func(args ...string) string {
+		out, err := exec.Command("redis-cli", append([]string{"-p", port, "--no-raw"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("redis-cli %v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	token, ok := strings.CutPrefix(cli("LOCK", "job", "30"), "(integer) ")
+	if !ok {
+		t.Fatalf("LOCK: %q", token)
+	}
+	for _, step := range []struct{ command, want string }{
+		{"LOCK job 30", "(nil)"},
+		{"UNLOCK job 1", "(integer) 0"},
+		{"UNLOCK job " + token, "(integer) 1"},
+		{"-3 LOCK job abc", "(error) ERR timeout is not a float or out of range"},
+		{"SET a 1", "OK"},
+		{"EVAL return{1,2} 0", "1) (integer) 1\n2) (integer) 2"},
+	} {
+		if got := cli(strings.Fields(step.command)...); got != step.want {
+			t.Errorf("%s: %q, want %q", step.command, got, step.want)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// Package lockproxy_test is the black box: real listeners in front of real redis-server processes, driven over sockets, by
+// redis-cli and by client libraries.
+//
+//	proxy_test.go         the relay: what comes through is what Redis said
+//	differential_test.go  the same for every command that Redis has
+//	lock_test.go          LOCK and UNLOCK as clients see them
+//	upstream_test.go      an upstream that is down, lost or restarted; the process and its signals
+//	hostile_test.go       clients that mean harm, or just behave badly
+package lockproxy_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Each conversation is sent in one write, directly and through the proxy, and must bring the same bytes.
+func TestRelayIsByteEqual(t *testing.T) {
+	big := strings.Repeat("0123456789abcdef", 1<<16)
+	conversations := map[string][]string{
+		"pipeline":     {"SET a 1", "INCR a", "GET a", "NOSUCH x", "GET", "LPUSH l 1 2 3", "LRANGE l 0 -1", "GET l", "DEL a l"},
+		"resp3":        {"HELLO 3 SETNAME me", "HSET h f v", "HGETALL h", "GET none", "ZADD z 1.5 m", "ZSCORE z m", "SMEMBERS none", "CLIENT GETNAME"},
+		"transaction":  {"MULTI", "SET a 1", "NOSUCH", "EXEC", "MULTI", "SET a 2", "GET a", "EXEC", "EXEC", "WATCH a", "MULTI", "DISCARD"},
+		"pubsub":       {"SUBSCRIBE a b", "PSUBSCRIBE c*", "PING", "GET x", "UNSUBSCRIBE", "PUNSUBSCRIBE", "GET x"},
+		"pubsub resp3": {"HELLO 3", "SUBSCRIBE a", "PUBLISH a hello", "GET x", "UNSUBSCRIBE", "GET x"},
+		"blocking":     {"BLPOP none 0.02", "RPUSH l x", "BLPOP l 0", "XREAD BLOCK 10 STREAMS s $", "WAIT 0 10"},
+		"tracking":     {"HELLO 3", "CLIENT TRACKING ON", "SET t 1", "GET t", "SET t 2", "GET t", "CLIENT TRACKING OFF"},
+		"scripts":      {"EVAL return{1,{'a',false}} 0", "SCRIPT LOAD return(1)", "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0", "EVAL error('x') 0"},
+		"reset":        {"SELECT 3", "MULTI", "RESET", "SELECT 99", "CLIENT REPLY SKIP", "GET a", "GET b", "CLIENT REPLY OFF", "GET c", "CLIENT REPLY ON"},
+		"big":          {"SET big " + big, "GET big", "APPEND big x", "STRLEN big", "GETRANGE big 0 70000"},
+	}
+	server, p := startBoth(t)
+	run := func(addr string, commands []string) []byte {
+		dial(t, server.Addr()).expect("FLUSHALL", "+OK\r\n")
+		c := dial(t, addr)
+		go c.send(append(commands, "ECHO the-end")...)
+		var got bytes.Buffer
+		for !bytes.HasSuffix(got.Bytes(), []byte("the-end\r\n")) {
+			got.WriteString(c.reply())
+		}
+		return got.Bytes()
+	}
+	for name, commands := range conversations {
+		direct, proxied := run(server.Addr(), commands), run(p.addr, commands)
+		direct, proxied = withoutID(direct), withoutID(proxied)
+		if !bytes.Equal(direct, proxied) {
+			t.Errorf("%s: %d bytes directly, %d through the proxy:\n%.2000q\n%.2000q", name, len(direct), len(proxied), direct, proxied)
+		}
+	}
+}
+
+// withoutID blanks the connection's number in HELLO's reply.
+func withoutID(raw []byte) []byte {
+	if i := bytes.Index(raw, []byte("$2\r\nid\r\n:")); i >= 0 {
+		end := i + 9 + bytes.IndexByte(raw[i+9:], '\r')
+		raw = append(append([]byte{}, raw[:i+9]...), raw[end:]...)
+	}
+	return raw
+}
+
+func TestInlineCommands(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	c.write("\r\n\nSET k \"a b\\x41\"\r\nGET k\nLOCK 'job' 30\r\nUNLOCK job\r\nSET k \"oops\r\n")
+	for _, want := range []string{"+OK\r\n", "$4\r\na bA\r\n", ":…", ":1\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"} {
+		got := c.reply()
+		if prefix, open := strings.CutSuffix(want, "…"); got != want && !(open && strings.HasPrefix(got, prefix)) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	c.closed()
+}
+
+// Both directions run at once: more is sent than any buffer on the way holds before the first reply is read.
+func TestLongPipeline(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	const n = 200_000
+	go func() {
+		request := []byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$40\r\n" + strings.Repeat("v", 40) + "\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
+		for range n / 100 {
+			if _, err := c.Write(bytes.Repeat(request, 100)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	time.Sleep(100 * time.Millisecond)
+	want := []byte("+OK\r\n$40\r\n" + strings.Repeat("v", 40) + "\r\n")
+	got := make([]byte, len(want))
+	c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	for i := range n {
+		if _, err := io.ReadFull(c.in, got); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("pair %d: %q, %v", i, got, err)
+		}
+	}
+}
+
+// A client that closes its sending side still gets every reply, as with "printf … | nc".
+func TestHalfClose(t *testing.T) {
+	server, p := startBoth(t)
+	for _, addr := range []string{server.Addr(), p.addr} {
+		c := dial(t, addr)
+		c.send("SET a 1", "INCR a", "GET a")
+		c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+		c.SetReadDeadline(time.Now().Add(2 * time.Second))
+		if got, err := io.ReadAll(c.in); string(got) != "+OK\r\n:2\r\n$1\r\n2\r\n" || err != nil {
+			t.Errorf("%s: %q, %v", addr, got, err)
+		}
+	}
+}
+
+// A client that vanishes while it is blocked must not take an element with it.
+func TestVanishedWhileBlocked(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	for _, behind := range []string{"", "LOCK job 30"} {
+		c := dial(t, p.addr)
+		c.send("BLPOP queue 0")
+		if behind != "" {
+			c.send(behind)
+		}
+		blocked := func() bool { return strings.Contains(direct.ClientList(ctx).Val(), "cmd=blpop") }
+		eventually(t, time.Second, "the client is blocked", blocked)
+		c.Close()
+		eventually(t, time.Second, "the upstream connection is gone", func() bool { return !blocked() })
+		direct.RPush(ctx, "queue", "x")
+		if n := direct.LLen(ctx, "queue").Val(); n != 1 {
+			t.Errorf("behind %q: the queue has %d elements, want 1", behind, n)
+		}
+		direct.Del(ctx, "queue")
+	}
+}
+
+func TestGoRedis(t *testing.T) {
+	_, p := startBoth(t)
+	for _, protocol := range []int{2, 3} {
+		c := redis.NewClient(&redis.Options{Addr: p.addr, Protocol: protocol})
+		defer c.Close()
+		pipe := c.TxPipeline()
+		for i := range 100 {
+			pipe.Set(ctx, fmt.Sprint("k", i), i, time.Minute)
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Get(ctx, "k99").Int(); n != 99 || err != nil {
+			t.Errorf("k99 = %d, %v", n, err)
+		}
+		sub := c.Subscribe(ctx, "news")
+		defer sub.Close()
+		if _, err := sub.Receive(ctx); err != nil {
+			t.Fatal(err)
+		}
+		c.Publish(ctx, "news", "hello")
+		if m, err := sub.ReceiveMessage(ctx); err != nil || m.Payload != "hello" {
+			t.Errorf("message %v, %v", m, err)
+		}
+		token, err := c.Do(ctx, "LOCK", "job", 30).Int64()
+		if err != nil || token == 0 {
+			t.Errorf("LOCK: %d, %v", token, err)
+		}
+		if err := c.Do(ctx, "LOCK", "job", 30).Err(); err != redis.Nil {
+			t.Errorf("second LOCK: %v", err)
+		}
+		if n, err := c.Do(ctx, "UNLOCK", "job", token).Int(); n != 1 || err != nil {
+			t.Errorf("UNLOCK: %d, %v", n, err)
+		}
+	}
+}

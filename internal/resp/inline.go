@@ -31,8 +31,9 @@ func (f *Framer) inline(buf []byte) (Request, bool, error) {
 }
 
 // splitWords cuts a line into words by the rules of Redis's inline commands and configuration files (sdssplitargs):
-// blanks separate; "…" knows \n \r \t \b \a \xHH and \ before any other byte; '…' knows only \'; a closing quote must be
-// followed by a blank or the end. ok is false when the quotes don't balance.
+// blanks separate, but vertical tab and form feed only between words: within one that isn't quoted they belong to it; "…" knows
+// \n \r \t \b \a \xHH and \ before any other byte; '…' knows only \'; a closing quote must be followed by a blank or the end.
+// ok is false when the quotes don't balance.
 func splitWords(line []byte) (words [][]byte, ok bool) {
 	for i := 0; ; {
 		for i < len(line) && isSpace(line[i]) {
@@ -42,8 +43,7 @@ func splitWords(line []byte) (words [][]byte, ok bool) {
 			return words, true
 		}
 		word := []byte{}
-		for i < len(line) && !isSpace(line[i]) {
-			var closed bool
+		for closed := false; i < len(line) && !closed && !endsWord(line[i]); {
 			switch c := line[i]; c {
 			case '"':
 				word, i, closed = doubleQuoted(word, line, i+1)
@@ -110,6 +110,8 @@ func unescape(c byte) byte {
 	}
 	return c
 }
+
+func endsWord(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 

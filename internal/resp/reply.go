@@ -22,8 +22,9 @@ func (h Head) IsOK() bool { return h.Type == '+' && string(h.Line) == "OK" }
 func (h Head) IsError() bool { return h.Type == '-' || h.Type == '!' }
 
 const (
-	maxHead  = 64
-	maxDepth = 1 << 16 // open aggregates; Redis itself stays far below
+	maxHead   = 64
+	maxDepth  = 1 << 16 // open aggregates; Redis itself stays far below
+	maxLength = 1 << 61 // of a bulk or aggregate: beyond any real one, and its double fits an int64
 )
 
 // errReply wraps every way in which bytes can fail to be a Redis reply.
@@ -116,6 +117,7 @@ func (s *Scanner) keepLine(part []byte) {
 
 // header takes one whole line and reports whether it completed the reply.
 func (s *Scanner) header(line []byte) (done bool, err error) {
+	line = line[:min(len(line), maxHead)] // as keepLine does, so that the outcome doesn't depend on where reads end
 	kind := line[0]
 	text := bytes.TrimRight(line[1:], "\r\n")
 	depth := len(s.open)
@@ -123,21 +125,22 @@ func (s *Scanner) header(line []byte) (done bool, err error) {
 		s.head.Type = kind
 		s.head.Line = append(s.headBuf[:0], text[:min(len(text), maxHead)]...)
 	}
-	if depth == 1 && !s.open[0].attribute {
+	ofReply := depth == 1 && !s.open[0].attribute // an element of the reply itself
+	if ofReply && kind != '|' {
 		s.elems++
 	}
 	switch kind {
 	case '+', '-', '(', ',', '#', '_':
 		return s.completed(), nil
 	case ':':
-		if depth == 1 {
+		if ofReply {
 			s.head.Last, _ = parseInt(text)
 		}
 		return s.completed(), nil
 	}
 	n, ok := parseInt(text)
-	if !ok || n < -1 {
-		return false, fmt.Errorf("%w: length in %q", errReply, line[:min(len(line), maxHead)])
+	if !ok || n < -1 || n > maxLength {
+		return false, fmt.Errorf("%w: length in %q", errReply, line)
 	}
 	switch kind {
 	case '$', '=', '!':
@@ -145,7 +148,7 @@ func (s *Scanner) header(line []byte) (done bool, err error) {
 			return s.completed(), nil
 		}
 		s.body = n + 2
-		if depth == 1 && s.elems == 1 {
+		if ofReply && s.elems == 1 {
 			s.inElem = true
 			s.head.Elem = s.elemBuf[:0]
 		}

@@ -46,7 +46,7 @@ func parseValue(raw []byte, depth int) (v Value, rest []byte, err error) {
 		return v, rest, nil
 	}
 	n, ok := parseInt(line)
-	if !ok {
+	if !ok || v.Type != ':' && n > maxLength {
 		return v, nil, fmt.Errorf("%w: number in %q", errReply, line)
 	}
 	switch v.Type {

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	neturl "net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,13 +18,13 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Upstream is the Redis that the proxy stands in front of. It is immutable and safe for concurrent use.
+// Upstream is the Redis that the proxy stands in front of. It is safe for concurrent use; only SetTLS changes it.
 type Upstream struct {
-	Network string      // "tcp" or "unix"
-	Addr    string      // host:port or a socket's path
-	TLS     *tls.Config // nil for none
-	Initial Identity    // what a session starts as: the URL's credentials and database
+	Network string   // "tcp" or "unix"
+	Addr    string   // host:port or a socket's path
+	Initial Identity // what a session starts as: the URL's credentials and database
 
+	tls  atomic.Pointer[tls.Config] // nil for none
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
@@ -60,16 +62,24 @@ func ParseURL(url string) (*Upstream, error) {
 	default:
 		return nil, fmt.Errorf("scheme %q is not known: want redis, rediss or unix", scheme)
 	}
+	form := scheme + "://[user:pass@]host:port[/db]"
+	if scheme == "unix" {
+		form = "unix://[user:pass@]/path[?db=n]"
+	}
 	opt, err := redis.ParseURL(url)
 	// A password with "#", "/", "?" or "@" in it that isn't percent-encoded ends up, in part, as the host.
 	if err != nil || strings.Contains(url, "#") || strings.Count(url, "@") > 1 {
-		return nil, fmt.Errorf("not a usable %s URL (it is not shown here since it may hold a password): want %s://[user:pass@]host:port[/db], with # / ? @ in a password written as %%23 %%2F %%3F %%40", scheme, scheme)
+		return nil, fmt.Errorf("not a usable %s URL (it is not shown here since it may hold a password): want %s, with # / ? @ in a password written as %%23 %%2F %%3F %%40", scheme, form)
+	}
+	if err := checkParts(url, form); err != nil {
+		return nil, err
 	}
 	if _, port, err := net.SplitHostPort(opt.Addr); opt.Network == "tcp" && (err != nil || !validPort(port)) {
 		return nil, fmt.Errorf("the port in the %s URL is not one: want 1 to 65535", scheme)
 	}
 	opt.DialTimeout = maxDial // connect's context is what bounds it
-	u := &Upstream{Network: opt.Network, Addr: opt.Addr, TLS: opt.TLSConfig}
+	u := &Upstream{Network: opt.Network, Addr: opt.Addr}
+	u.tls.Store(opt.TLSConfig)
 	u.Initial = Identity{User: opt.Username, Password: opt.Password, LoggedIn: opt.Password != "", DB: opt.DB, Proto: 2}
 	// go-redis's dialer speaks TLS too, but hides the TCP connection that is needed to close one direction only.
 	plain := *opt
@@ -83,38 +93,77 @@ func validPort(port string) bool {
 	return err == nil && n > 0
 }
 
+// checkParts refuses what go-redis takes from a URL and a proxy has no use for, rather than ignore it.
+func checkParts(url, form string) error {
+	parsed, err := neturl.Parse(url)
+	if err != nil {
+		return errors.New("not a URL") // without err, which quotes it
+	}
+	if parsed.Scheme == "unix" && parsed.Host != "" {
+		return fmt.Errorf("the path in the unix URL is not absolute: want %s", form)
+	}
+	for name := range parsed.Query() {
+		if name != "db" && (name != "skip_verify" || parsed.Scheme != "rediss") {
+			return fmt.Errorf("option %q in the %s URL has no effect here: leave it out", name, parsed.Scheme)
+		}
+	}
+	return nil
+}
+
+// TLS is what connections are made with from now on; nil is plain text. It must not be modified: SetTLS a Clone.
+func (u *Upstream) TLS() *tls.Config { return u.tls.Load() }
+
+// SetTLS changes what connections are made with from now on.
+func (u *Upstream) SetTLS(cfg *tls.Config) { u.tls.Store(cfg) }
+
 // String names the upstream without its password.
 func (u *Upstream) String() string { return u.Addr }
 
 // connect opens a connection that is logged in as id, on id's database and protocol. The error is an *Error, or the
 // upstream's own refusal as a *Refused. Nothing that a client sent has been used up when it fails.
 func (u *Upstream) connect(ctx context.Context, id Identity) (net.Conn, error) {
-	nc, err := u.dial(ctx, u.Network, u.Addr)
+	raw, err := u.dial(ctx, u.Network, u.Addr)
 	if err != nil {
 		return nil, &Error{Addr: u.Addr, Err: err}
 	}
-	if tcp, ok := nc.(*net.TCPConn); ok {
+	if tcp, ok := raw.(*net.TCPConn); ok {
 		tcp.SetKeepAliveConfig(keepAlive)
 	}
 	// The deadline covers TLS and login; a closed context ends both at once.
-	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	if u.TLS != nil {
-		nc = tls.Client(nc, u.TLS)
-		if err := nc.(*tls.Conn).HandshakeContext(ctx); err != nil {
-			stop()
-			nc.Close()
-			return nil, &Error{Addr: u.Addr, Err: err}
-		}
+	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
+	nc, err := u.secure(ctx, raw)
+	if err == nil {
+		err = u.login(nc, id)
 	}
-	err = u.login(nc, id)
 	if !stop() && err == nil {
 		err = &Error{Addr: u.Addr, Err: context.Cause(ctx)}
 	}
 	if err != nil {
-		nc.Close()
+		raw.Close()
 		return nil, err
 	}
 	return nc, nil
+}
+
+// secured is a TLS connection that closes at once, as a plain one does: tls.Conn's own Close may wait five seconds for room to
+// say goodbye, and callers hold locks. CloseWrite does say it, and Redis takes it for the end of the requests.
+type secured struct {
+	*tls.Conn
+	raw net.Conn
+}
+
+func (c *secured) Close() error { return c.raw.Close() }
+
+func (u *Upstream) secure(ctx context.Context, raw net.Conn) (net.Conn, error) {
+	cfg := u.TLS()
+	if cfg == nil {
+		return raw, nil
+	}
+	nc := tls.Client(raw, cfg)
+	if err := nc.HandshakeContext(ctx); err != nil {
+		return nil, &Error{Addr: u.Addr, Err: fmt.Errorf("TLS: %w", err)}
+	}
+	return &secured{Conn: nc, raw: raw}, nil
 }
 
 // Refused is the upstream's error to the login that the proxy does on a new connection.
@@ -144,8 +193,15 @@ func loginCommands(id Identity) (cmds [][]string) {
 	return cmds
 }
 
+// probe is a request whose reply doesn't matter.
+const probe = "PING"
+
 func (u *Upstream) login(nc net.Conn, id Identity) error {
 	cmds := loginCommands(id)
+	if _, isTLS := nc.(*secured); isTLS && len(cmds) == 0 {
+		// With TLS 1.3 the server refuses a client's certificate only after the handshake: any reply shows that it didn't.
+		cmds = [][]string{{probe}}
+	}
 	if len(cmds) == 0 {
 		return nil
 	}
@@ -168,7 +224,7 @@ func (u *Upstream) login(nc net.Conn, id Identity) error {
 				return &Error{Addr: u.Addr, Err: err}
 			}
 		}
-		if h := scan.Head(); h.IsError() {
+		if h := scan.Head(); h.IsError() && cmd[0] != probe {
 			return &Refused{Addr: u.Addr, Step: cmd[0], Reply: string(h.Line)}
 		}
 	}

@@ -15,10 +15,11 @@ package proxy
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"net"
-	"strings"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,16 @@ type Config struct {
 	MaxClients  int           // 0 is 10,000, as in Redis
 	DialTimeout time.Duration // of connecting and logging in to the upstream; 0 is 5 s
 	Logger      hclog.Logger  // nil logs nothing
+
+	// ClientBuffer bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO, CLIENT, COMMAND. Others are
+	// streamed. 0 is 1 MiB; less than 64 KiB, the size of a read, makes no difference.
+	ClientBuffer int
+	// TLS is what clients are served with; nil is plain text.
+	TLS *tls.Config
+	// ProxyProtocolFrom are the networks whose connections begin with a PROXY header, version 1 or 2. One that doesn't is closed.
+	ProxyProtocolFrom []netip.Prefix
+	// HandshakeTimeout is for the PROXY header and the TLS handshake together; 0 is 10 s.
+	HandshakeTimeout time.Duration
 }
 
 // Server accepts clients and proxies each. Make it with New; use Serve once.
@@ -54,6 +65,8 @@ type Server struct {
 	nextConn atomic.Uint64
 	down     atomic.Bool // the last connect to the upstream failed: what has been logged
 
+	greetingLogged atomic.Int64 // the second in which logGreeting last warned
+
 	mu       sync.Mutex
 	ln       *listener             // guarded by mu
 	sessions map[*session]struct{} // guarded by mu
@@ -67,6 +80,12 @@ func New(cfg Config) *Server {
 	}
 	if cfg.DialTimeout == 0 {
 		cfg.DialTimeout = 5 * time.Second
+	}
+	if cfg.ClientBuffer == 0 {
+		cfg.ClientBuffer = 1 << 20
+	}
+	if cfg.HandshakeTimeout == 0 {
+		cfg.HandshakeTimeout = 10 * time.Second
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
@@ -106,27 +125,26 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // accept takes a new connection over from redcon. It runs on the accepting goroutine, so it only starts things.
 func (s *Server) accept(conn redcon.Conn) bool {
-	nc := conn.NetConn().(accepted).Conn
+	raw := conn.NetConn().(accepted).Conn
 	conn.Detach()
-	sess := s.newSession(nc)
 	s.mu.Lock()
-	refused := len(s.sessions) >= s.cfg.MaxClients
-	if refused || s.stopping {
+	if s.stopping || len(s.sessions) >= s.cfg.MaxClients {
+		refused := !s.stopping
 		s.mu.Unlock()
-		sess.cancel()
-		if refused {
-			nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-			nc.Write([]byte("-ERR max number of clients reached\r\n"))
-		}
-		nc.Close()
+		s.refuse(raw, refused)
 		return false
 	}
+	sess := s.newSession(raw)
 	s.sessions[sess] = struct{}{}
 	s.serving.Add(1)
 	s.mu.Unlock()
 	go func() { // ends with its client, or by drain or kill; Shutdown and Close wait for it
 		defer s.serving.Done()
-		sess.serve()
+		if sess.greet() {
+			sess.serve()
+		}
+		sess.cancel()
+		sess.raw.Close()
 		s.mu.Lock()
 		delete(s.sessions, sess)
 		s.mu.Unlock()
@@ -134,28 +152,30 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	return false
 }
 
-func (s *Server) newSession(nc net.Conn) *session {
+// refuse closes a connection that was one too many. As in Redis a client with TLS isn't told why: that would take a handshake.
+func (s *Server) refuse(raw net.Conn, say bool) {
+	if say && s.cfg.TLS == nil {
+		raw.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // the socket's buffer is empty: it doesn't wait
+		raw.Write([]byte("-ERR max number of clients reached\r\n"))
+	}
+	raw.Close()
+}
+
+func (s *Server) newSession(raw net.Conn) *session {
+	nc := s.wrap(raw)
 	sess := &session{
 		server: s,
+		raw:    raw,
 		nc:     nc,
 		pipe:   passthrough.NewPipe(s.cfg.Upstream, nc, encodeLost),
 		framer: resp.NewFramer(s.cfg.Limits),
 		client: lockcmd.Client{
 			Connection: fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1)),
-			Addr:       clientAddr(nc),
+			Addr:       clientAddr(raw.RemoteAddr()),
 		},
 	}
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	return sess
-}
-
-// clientAddr is host:port, or "unix" for a client without an address.
-func clientAddr(nc net.Conn) string {
-	addr := nc.RemoteAddr().String()
-	if addr == "" || strings.ContainsAny(addr, " \n@/") {
-		return "unix"
-	}
-	return addr
 }
 
 // Shutdown stops accepting, lets the commands that clients have sent be answered, and closes each connection when it is owed

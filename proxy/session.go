@@ -16,15 +16,14 @@ import (
 const (
 	minSessionBuf = 4 << 10
 	maxSessionBuf = 64 << 10
-	// maxWholeRequest bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO, CLIENT. Others are streamed.
-	maxWholeRequest = 1 << 20
 )
 
 // session serves one client. Its goroutine reads the client, frames requests and sends each on its way; the Pipe's
 // goroutine brings back the replies.
 type session struct {
 	server *Server
-	nc     net.Conn
+	raw    net.Conn // as it was accepted
+	nc     net.Conn // raw, or what wrap put around it
 	pipe   *passthrough.Pipe
 	framer *resp.Framer
 	client lockcmd.Client
@@ -112,12 +111,16 @@ func (s *session) makeRoom() bool {
 	}
 	limit := maxSessionBuf
 	if args, _ := s.framer.Head(s.buf[:s.end]); len(args) > 0 && lookup(args[0]).whole() {
-		limit = maxWholeRequest
+		limit = max(limit, s.server.cfg.ClientBuffer)
 	}
 	// An inline request and a header line have limits of their own, which the framer enforces.
 	_, argc := s.framer.Head(s.buf[:s.end])
 	if len(s.buf) < limit || argc == 0 && !s.streaming {
-		s.buf = append(make([]byte, 0, 2*len(s.buf)), s.buf...)[:2*len(s.buf)]
+		size := 2 * len(s.buf)
+		if len(s.buf) < limit {
+			size = min(size, limit)
+		}
+		s.buf = append(make([]byte, 0, size), s.buf...)[:size]
 		return true
 	}
 	return s.streaming || s.stream(argc)
@@ -257,7 +260,7 @@ func (s *session) finishAnswers() {
 func (s *session) kill() {
 	s.cancel()
 	s.pipe.Close()
-	s.nc.Close()
+	s.raw.Close() // not nc: TLS would wait for room to say goodbye
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -63,10 +63,19 @@ func serve(opts *options, log hclog.Logger) error {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 
-	ln, err := net.Listen("tcp", opts.Listen)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+
+	certs, err := loadCertificates(opts)
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s, choose another --listen: %w", opts.Listen, withoutAddr(err))
+		return fmt.Errorf("cannot use the TLS files: %w", err)
 	}
+	ln, err := opts.listen()
+	if err != nil {
+		return err
+	}
+	warnOpen(opts, ln.Addr(), log)
 	upstream := opts.upstream
 	if upstream == nil {
 		store, err := startEmbedded()
@@ -78,20 +87,60 @@ func serve(opts *options, log hclog.Logger) error {
 		upstream = store.upstream
 		log.Warn("embedded in-memory store, for trying out: nothing is kept or shared; name a real Redis with --upstream redis://host:port")
 	}
-	server := proxy.New(opts.serverConfig(upstream, log))
-	log.Info("serving", "listen", ln.Addr(), "upstream", describe(opts.upstream), "version", version)
+	cfg := opts.serverConfig(upstream, log)
+	cfg.TLS = certs.serving()
+	server := proxy.New(cfg)
+	log.Info("serving", "listen", opts.shown(ln.Addr()), "upstream", describe(opts.upstream), "version", version)
 
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }() // ends by Shutdown or Close; waited for below
-	select {
-	case err := <-served:
-		server.Close()
-		return fmt.Errorf("accepting on %s ended: %w", opts.Listen, err)
-	case sig := <-signals:
-		log.Info("stopping: letting running commands finish; a second signal ends at once", "signal", sig, "within", opts.ShutdownTimeout)
+	for running := true; running; {
+		select {
+		case err := <-served:
+			server.Close()
+			return fmt.Errorf("accepting on %s ended: %w", opts.Listen, err)
+		case <-hangups:
+			reload(certs, log)
+		case sig := <-signals:
+			log.Info("stopping: letting running commands finish; a second signal ends at once", "signal", sig, "within", opts.ShutdownTimeout)
+			running = false
+		}
 	}
 	shutdown(server, opts, log, signals)
 	return <-served
+}
+
+// reload is SIGHUP's work.
+func reload(certs *certificates, log hclog.Logger) {
+	if !certs.used() {
+		log.Info("SIGHUP: there are no TLS files to read again")
+		return
+	}
+	if err := certs.load(); err != nil {
+		log.Error("SIGHUP: cannot use the TLS files; those read before stay in use until the next SIGHUP", "error", err)
+		return
+	}
+	log.Info("SIGHUP: TLS files read again; new connections use them")
+}
+
+// warnOpen says so if whoever reaches the proxy acts as the upstream's user without knowing its password.
+func warnOpen(opts *options, addr net.Addr, log hclog.Logger) {
+	if opts.upstream == nil || !opts.upstream.Initial.LoggedIn || opts.TLSClientCA != "" || isLoopback(addr) {
+		return
+	}
+	log.Warn("every client that can connect is served with the credentials in --upstream: leave them out so that clients send their own, "+
+		"or let in only those with a certificate by --tls-client-ca", "listen", addr)
+}
+
+// shown is the address that clients connect to, as they would write it.
+func (o *options) shown(addr net.Addr) string {
+	switch {
+	case addr.Network() == "unix":
+		return "unix://" + addr.String()
+	case o.TLSCert != "":
+		return "tls://" + addr.String()
+	}
+	return addr.String()
 }
 
 func shutdown(server *proxy.Server, opts *options, log hclog.Logger, signals <-chan os.Signal) {

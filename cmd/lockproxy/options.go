@@ -4,12 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net/netip"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/hashicorp/go-hclog"
 
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 	"lockproxy/proxy"
@@ -17,11 +21,28 @@ import (
 
 // options is the command line. Every flag is also an environment variable, LOCKPROXY_ and the flag's name in capitals.
 type options struct {
-	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"HOST:PORT" help:"Where clients connect (default ${default})."`
-	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db]. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
-	MaxClients      int           `group:"Serving" default:"10000" placeholder:"N" help:"Clients at one time; more are refused (default ${default})."`
+	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, or unix:///path for a Unix socket (default ${default})."`
+	ListenMode      fileMode      `group:"Serving" default:"0700" placeholder:"MODE" help:"Permissions of the Unix socket, octal; who may write to it may connect (default ${default})."`
+	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, or unix://[user:pass@]/path[?db=n]. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
 	DialTimeout     time.Duration `group:"Serving" default:"5s" placeholder:"DURATION" help:"For connecting and logging in to the upstream (default ${default})."`
 	ShutdownTimeout time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"For running commands to finish after SIGTERM or SIGINT (default ${default})."`
+
+	ProxyProtocolFrom string        `group:"Serving" placeholder:"CIDR,..." help:"Networks whose connections begin with a PROXY protocol header, version 1 or 2, such as a load balancer's; one without is closed. From elsewhere such a header is no more than a bad request."`
+	HandshakeTimeout  time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"For a client's PROXY header and TLS handshake (default ${default})."`
+
+	TLSCert            string `name:"tls-cert" group:"TLS" placeholder:"FILE" help:"Serve clients with TLS: the certificate and its chain, PEM. SIGHUP reads all of these files again; if one is bad, those before stay in use."`
+	TLSKey             string `name:"tls-key" group:"TLS" placeholder:"FILE" help:"The key of --tls-cert, PEM."`
+	TLSClientCA        string `name:"tls-client-ca" group:"TLS" placeholder:"FILE" help:"Let in only clients with a certificate that one of these authorities has signed, PEM."`
+	UpstreamCA         string `group:"TLS" placeholder:"FILE" help:"The authorities that may have signed the certificate of a rediss:// upstream, PEM (default: the system's)."`
+	UpstreamCert       string `group:"TLS" placeholder:"FILE" help:"The certificate to show to the upstream, PEM."`
+	UpstreamKey        string `group:"TLS" placeholder:"FILE" help:"The key of --upstream-cert, PEM."`
+	UpstreamServerName string `group:"TLS" placeholder:"NAME" help:"The name that the upstream's certificate must have (default: the URL's host)."`
+
+	MaxClients   int  `group:"Limits" default:"10000" placeholder:"N" help:"Clients at one time; more are refused (default ${default})."`
+	ClientBuffer size `group:"Limits" default:"1mb" placeholder:"SIZE" help:"Largest request that is held whole: a lock command, AUTH, HELLO, CLIENT or COMMAND; others are streamed. Sizes are written as in redis.conf: 64kb, 1mb, 2gb (default ${default})."`
+	MaxArgs      int  `group:"Limits" default:"2147483647" placeholder:"N" help:"Most arguments of one request (default ${default}, which is Redis's)."`
+	MaxBulk      size `group:"Limits" default:"512mb" placeholder:"SIZE" help:"Longest argument: the upstream's proto-max-bulk-len (default ${default})."`
+	MaxInline    size `group:"Limits" default:"64kb" placeholder:"SIZE" help:"Longest inline request (default ${default}, which is Redis's)."`
 
 	MaxTimeout     time.Duration `group:"Locks" default:"24h" placeholder:"DURATION" help:"Longest timeout that LOCK accepts (default ${default})."`
 	TimestampUnit  string        `group:"Locks" enum:"ms,s" default:"ms" placeholder:"ms|s" help:"Unit of the expiry time written at a lock's key: what the plain SETNX clients beside LOCK use (default ${default})."`
@@ -33,6 +54,7 @@ type options struct {
 	Version bool `help:"Print the version and exit."`
 
 	upstream *passthrough.Upstream
+	networks []netip.Prefix // of ProxyProtocolFrom
 }
 
 const description = "A Redis proxy with locks: forwards every command to the Redis behind it, and adds LOCK and UNLOCK. " +
@@ -48,7 +70,7 @@ func parseOptions(args []string, stdout io.Writer) (opts *options, done bool, er
 		return nil, false, err
 	}
 	if _, err := parser.Parse(args); err != nil && !exited {
-		return nil, false, fmt.Errorf("%w; see lockproxy --help", err)
+		return nil, false, errors.New(withoutPassword(err.Error()) + "; see lockproxy --help")
 	}
 	switch {
 	case exited:
@@ -71,31 +93,91 @@ func (o *options) check() error {
 		{"fence-retention", o.FenceRetention, time.Second, 365 * 24 * time.Hour},
 		{"dial-timeout", o.DialTimeout, time.Millisecond, time.Hour},
 		{"shutdown-timeout", o.ShutdownTimeout, 0, time.Hour},
+		{"handshake-timeout", o.HandshakeTimeout, time.Millisecond, time.Hour},
 	} {
 		if bounded.value < bounded.min || bounded.value > bounded.max {
 			return fmt.Errorf("--%s is %v: want %v to %v", bounded.flag, bounded.value, bounded.min, bounded.max)
 		}
 	}
-	if o.MaxClients < 1 {
-		return errors.New("--max-clients must be at least 1")
+	for _, bounded := range []struct {
+		flag            string
+		value, min, max size
+	}{
+		{"max-clients", size(o.MaxClients), 1, math.MaxInt32},
+		{"client-buffer", o.ClientBuffer, 64 << 10, 1 << 30},
+		{"max-args", size(o.MaxArgs), 1, resp.MaxArgCount},
+		{"max-bulk", o.MaxBulk, 1 << 10, 1 << 40},
+		{"max-inline", o.MaxInline, 64, o.ClientBuffer},
+	} {
+		if bounded.value < bounded.min || bounded.value > bounded.max {
+			return fmt.Errorf("--%s is %d: want %d to %d", bounded.flag, bounded.value, bounded.min, bounded.max)
+		}
 	}
-	if o.Upstream == "" {
-		return nil
+	if err := o.checkListen(); err != nil {
+		return err
 	}
-	upstream, err := passthrough.ParseURL(strings.TrimSpace(o.Upstream))
-	if err != nil {
-		return fmt.Errorf("--upstream: %w", err)
+	return o.checkUpstream()
+}
+
+func (o *options) checkListen() (err error) {
+	path, isUnix := o.socketPath()
+	switch {
+	case isUnix && !strings.HasPrefix(path, "/"):
+		return errors.New("--listen: want unix:// and an absolute path, as in unix:///run/lockproxy.sock")
+	case isUnix && len(path) > maxSocketPath:
+		return fmt.Errorf("--listen: the path of a Unix socket can have %d bytes, this one has %d", maxSocketPath, len(path))
+	case isUnix && o.ProxyProtocolFrom != "":
+		return errors.New("--proxy-protocol-from names networks, and a Unix socket has none: leave one of the two out")
+	case (o.TLSCert == "") != (o.TLSKey == ""):
+		return errors.New("--tls-cert and --tls-key belong together: give both")
+	case o.TLSClientCA != "" && o.TLSCert == "":
+		return errors.New("--tls-client-ca needs --tls-cert and --tls-key")
+	case o.ProxyProtocolFrom != "":
+		if o.networks, err = proxy.ParseNetworks(o.ProxyProtocolFrom); err != nil {
+			return fmt.Errorf("--proxy-protocol-from: %w", err)
+		}
 	}
-	o.upstream = upstream
 	return nil
 }
+
+func (o *options) checkUpstream() (err error) {
+	if o.Upstream != "" {
+		if o.upstream, err = passthrough.ParseURL(strings.TrimSpace(o.Upstream)); err != nil {
+			return fmt.Errorf("--upstream: %w", err)
+		}
+	}
+	if (o.UpstreamCert == "") != (o.UpstreamKey == "") {
+		return errors.New("--upstream-cert and --upstream-key belong together: give both")
+	}
+	if o.upstream != nil && o.upstream.TLS() != nil {
+		return nil
+	}
+	for _, only := range []struct{ flag, value string }{
+		{"upstream-ca", o.UpstreamCA}, {"upstream-cert", o.UpstreamCert}, {"upstream-server-name", o.UpstreamServerName},
+	} {
+		if only.value != "" {
+			return fmt.Errorf("--%s is for TLS: write --upstream as rediss://", only.flag)
+		}
+	}
+	return nil
+}
+
+// withoutPassword takes the credentials of URLs out of what the command line's parser quotes.
+func withoutPassword(text string) string { return credentials.ReplaceAllString(text, "://(hidden)@") }
+
+var credentials = regexp.MustCompile(`(?s)://.*@`)
 
 func (o *options) serverConfig(upstream *passthrough.Upstream, log hclog.Logger) proxy.Config {
 	return proxy.Config{
 		Upstream:    upstream,
 		Locks:       lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s"},
+		Limits:      resp.Limits{Args: o.MaxArgs, Bulk: int64(o.MaxBulk), Inline: int(o.MaxInline)},
 		MaxClients:  o.MaxClients,
 		DialTimeout: o.DialTimeout,
 		Logger:      log,
+
+		ClientBuffer:      int(o.ClientBuffer),
+		ProxyProtocolFrom: o.networks,
+		HandshakeTimeout:  o.HandshakeTimeout,
 	}
 }

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"lockproxy/passthrough"
+)
+
+// certificates are the files that TLS is made of, towards clients and towards the upstream.
+type certificates struct {
+	opts     *options
+	upstream *passthrough.Upstream // nil if it is plain
+	base     *tls.Config           // the upstream's, as its URL says
+	clients  atomic.Pointer[tls.Config]
+}
+
+// loadCertificates reads the files for the first time.
+func loadCertificates(opts *options) (*certificates, error) {
+	c := &certificates{opts: opts}
+	if opts.upstream != nil && opts.upstream.TLS() != nil {
+		c.upstream, c.base = opts.upstream, opts.upstream.TLS()
+	}
+	return c, c.load()
+}
+
+// used reports whether there is TLS at all.
+func (c *certificates) used() bool { return c.opts.TLSCert != "" || c.upstream != nil }
+
+// load reads the files, and puts them into use for new connections if all of them are good.
+func (c *certificates) load() error {
+	clients, err := c.forClients()
+	if err != nil {
+		return err
+	}
+	upstream, err := c.forUpstream()
+	if err != nil {
+		return err
+	}
+	c.clients.Store(clients)
+	if c.upstream != nil {
+		c.upstream.SetTLS(upstream)
+	}
+	return nil
+}
+
+// serving is what clients are served with, always as of the last load; nil is plain text.
+func (c *certificates) serving() *tls.Config {
+	if c.opts.TLSCert == "" {
+		return nil
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.clients.Load(), nil },
+	}
+}
+
+func (c *certificates) forClients() (*tls.Config, error) {
+	if c.opts.TLSCert == "" {
+		return nil, nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	var err error
+	if cfg.Certificates, err = pair("tls", c.opts.TLSCert, c.opts.TLSKey); err != nil {
+		return nil, err
+	}
+	if c.opts.TLSClientCA != "" {
+		cfg.ClientAuth = tls.RequireAndVerifyClientCert
+		cfg.ClientCAs, err = authorities("tls-client-ca", c.opts.TLSClientCA)
+	}
+	return cfg, err
+}
+
+func (c *certificates) forUpstream() (cfg *tls.Config, err error) {
+	if c.upstream == nil {
+		return nil, nil
+	}
+	cfg = c.base.Clone()
+	if c.opts.UpstreamServerName != "" {
+		cfg.ServerName = c.opts.UpstreamServerName
+	}
+	if c.opts.UpstreamCert != "" {
+		if cfg.Certificates, err = pair("upstream", c.opts.UpstreamCert, c.opts.UpstreamKey); err != nil {
+			return nil, err
+		}
+	}
+	if c.opts.UpstreamCA != "" {
+		cfg.RootCAs, err = authorities("upstream-ca", c.opts.UpstreamCA)
+	}
+	return cfg, err
+}
+
+func pair(flags, certFile, keyFile string) ([]tls.Certificate, error) {
+	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--%s-cert %s with --%s-key %s: %w", flags, certFile, flags, keyFile, err)
+	}
+	return []tls.Certificate{cert}, nil
+}
+
+func authorities(flag, file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	pool := x509.NewCertPool()
+	if err == nil && !pool.AppendCertsFromPEM(pem) {
+		err = errors.New("no certificate in it: want PEM")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--%s %s: %w", flag, file, err)
+	}
+	return pool, nil
+}

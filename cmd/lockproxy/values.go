@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024, and so on with m and g; case doesn't matter.
+type size int64
+
+var sizeUnits = map[string]int64{
+	"": 1, "b": 1,
+	"k": 1000, "kb": 1 << 10,
+	"m": 1000 * 1000, "mb": 1 << 20,
+	"g": 1000 * 1000 * 1000, "gb": 1 << 30,
+}
+
+// UnmarshalText reads a size from the command line or the environment.
+func (s *size) UnmarshalText(text []byte) error {
+	word := strings.ToLower(string(text))
+	digits := strings.TrimRight(word, "bkmg")
+	n, err := strconv.ParseUint(digits, 10, 63)
+	unit, known := sizeUnits[word[len(digits):]]
+	if err != nil || !known || int64(n) > math.MaxInt64/unit {
+		return fmt.Errorf("%q is not a size: want for example 65536, 64kb, 1mb or 2gb", text)
+	}
+	*s = size(int64(n) * unit)
+	return nil
+}
+
+// fileMode is the permissions of a file, written in octal.
+type fileMode os.FileMode
+
+// UnmarshalText reads permissions from the command line or the environment.
+func (m *fileMode) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 8, 32)
+	if err != nil || n > 0o777 {
+		return fmt.Errorf("%q are no permissions: want octal digits, for example 0700 or 0770", text)
+	}
+	*m = fileMode(n)
+	return nil
+}

@@ -38,7 +38,13 @@ func (l *ledger) empty() bool { return l.first == len(l.entries) }
 // len is the number of entries, not of replies.
 func (l *ledger) len() int { return len(l.entries) - l.first }
 
+// uncounted reports whether nobody can say when e will have been answered.
+func (l *ledger) uncounted(e *entry) bool { return l.Opaque && e.awaitsReply() && e.kind != captured }
+
 func (l *ledger) push(e entry) {
+	if l.uncounted(&e) {
+		return
+	}
 	if e.Effect != NoEffect {
 		l.effects++
 	} else if e.kind == relayed && !l.empty() {
@@ -88,18 +94,20 @@ func (l *ledger) destination(kind byte) entryKind {
 		return relayed
 	case e == nil:
 		return relayed
-	case e.kind == captured && kind == '+' && l.monitor:
-		return relayed // a lock script never answers with a status: this is MONITOR's feed
+	case e.kind != relayed && kind == '+' && l.monitor:
+		return relayed // neither a lock script nor a refusal is a status: this is MONITOR's feed
 	case e.kind != relayed:
 		return e.kind
 	case e.Effect.subscribes() && kind == '*':
 		return relayed // Redis sends confirmations even under CLIENT REPLY OFF
+	case kind == '+' && !l.InMulti && e.Effect == ReplyOn:
+		return relayed // SKIP doesn't hide it
 	case l.skipNext:
 		return hidden
 	case kind == '+' && !l.InMulti && (e.Effect == ReplyOff || e.Effect == ReplySkip):
 		return hidden // the OK of the CLIENT REPLY ON that was sent in its place
-	case kind == '+' && !l.InMulti && e.Effect == ReplyOn:
-		return relayed
+	case kind == '+' && e.Effect == Reset:
+		return relayed // it ends OFF before it answers
 	case l.replyOff:
 		return hidden
 	}
@@ -173,9 +181,13 @@ func (l *ledger) enterRaw() {
 	}
 }
 
-// ready pops the next entry if it needs no reply from upstream.
+// ready pops the next entry if it needs no reply from upstream, or if what it waits for can't be told from other replies.
 func (l *ledger) ready() (e entry, ok bool) {
 	head := l.head()
+	for head != nil && l.uncounted(head) {
+		l.pop()
+		head = l.head()
+	}
 	if head == nil || head.awaitsReply() {
 		return entry{}, false
 	}

@@ -1,0 +1,410 @@
+package passthrough
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Any requests, in any order, answered in any pieces: the client gets what it would get from Redis itself, the proxy's
+// own replies in their turn, and the State is Redis's.
+func TestLedgerAgainstModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		initial := Identity{Proto: 2}
+		if rapid.Bool().Draw(rt, "login") {
+			initial = Identity{Proto: 2, User: "u", Password: "p", LoggedIn: true, DB: 1}
+		}
+		m := &ledgerMachine{t: t, rt: rt, unplugged: newUnplugged(initial), redis: newSimRedis(initial)}
+		rt.Repeat(map[string]func(*rapid.T){
+			"relay": m.relay, "relay again": m.relay, "relay more": m.relay, "unasked": m.unasked, "arrive": m.arrive,
+			"local": m.local, "lock": m.lock, "barrier": m.barrier, "": m.check,
+		})
+		m.arriveAll()
+		m.checkAll()
+	})
+}
+
+type ledgerMachine struct {
+	t  *testing.T
+	rt *rapid.T
+	*unplugged
+	redis   *simRedis
+	arrived int // bytes of redis.up that have come
+	locals  int
+	markers []*Answer
+}
+
+func (m *ledgerMachine) relay(rt *rapid.T) {
+	c := anyCommand(rt, m.redis.inMulti)
+	if m.redis.monitor && (c.effect == ReplyOff || c.effect == ReplySkip) {
+		return // the proxy may leave out a line of the feed for the OK that it has to leave out: too odd a use to keep bytes back for
+	}
+	m.redis.run(c)
+	m.Relay(nil, Expect{Effect: c.effect, Count: len(c.channels), Change: c.change})
+}
+
+func anyCommand(rt *rapid.T, inMulti bool) (c simCommand) {
+	plain := []string{
+		"+PONG\r\n", ":1\r\n", "$3\r\nabc\r\n", "$-1\r\n", "*0\r\n", "*-1\r\n", "-ERR no\r\n", "-WRONGTYPE x\r\n",
+		// Data that looks like something else.
+		"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n", "$3\r\n+OK\r\n", "*1\r\n$6\r\nQUEUED\r\n",
+	}
+	effects := []Effect{Multi, Exec, Exec, Discard, Select, Auth, Hello, Reset}
+	if !inMulti { // there these have forms of their own, which are tested below
+		effects = append(effects, Subscribe, PSubscribe, SSubscribe, Unsubscribe, PUnsubscribe, SUnsubscribe,
+			Monitor, ReplyOn, ReplyOn, ReplyOff, ReplySkip, ReplySkip)
+	}
+	if rapid.Bool().Draw(rt, "plain") {
+		c.reply = rapid.SampledFrom(plain).Draw(rt, "reply")
+		return c
+	}
+	c.effect = rapid.SampledFrom(effects).Draw(rt, "effect")
+	denied := rapid.IntRange(0, 4).Draw(rt, "denied") == 0
+	switch c.effect {
+	case Select:
+		c.change = &Identity{DB: rapid.IntRange(0, 15).Draw(rt, "db")}
+	case Auth:
+		c.change = &Identity{User: rapid.SampledFrom([]string{"", "bob"}).Draw(rt, "user"), Password: "pw", LoggedIn: true}
+	case Hello:
+		c.change = &Identity{Proto: rapid.SampledFrom([]int{0, 2, 3}).Draw(rt, "proto")}
+		if rapid.Bool().Draw(rt, "with auth") {
+			c.change.User, c.change.Password, c.change.LoggedIn = "eve", "pw", true
+		}
+	case Subscribe, PSubscribe, SSubscribe:
+		c.channels = rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 4).Draw(rt, "channels")
+	case Unsubscribe, PUnsubscribe, SUnsubscribe:
+		c.channels = rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 3).Draw(rt, "channels")
+	case Exec:
+		if denied {
+			c.reply = rapid.SampledFrom([]string{"*-1\r\n", "_\r\n"}).Draw(rt, "changed")
+		}
+		return c
+	case Multi, Discard, Reset, ReplyOn, ReplyOff, ReplySkip:
+		return c
+	}
+	if denied {
+		c.reply = "-NOPERM this user has no permissions\r\n"
+	}
+	return c
+}
+
+func (m *ledgerMachine) unasked(*rapid.T) { m.redis.unasked() }
+
+// arrive lets some of what Redis has sent come.
+func (m *ledgerMachine) arrive(rt *rapid.T) {
+	waiting := len(m.redis.up) - m.arrived
+	if waiting > 0 {
+		m.take(rapid.OneOf(rapid.IntRange(1, min(waiting, 8)), rapid.IntRange(1, waiting)).Draw(rt, "bytes"))
+	}
+}
+
+func (m *ledgerMachine) arriveAll() { m.take(len(m.redis.up) - m.arrived) }
+
+func (m *ledgerMachine) take(n int) {
+	// A copy: nothing may rely on what is behind.
+	piece := bytes.Clone(m.redis.up[m.arrived : m.arrived+n])
+	m.arrived += n
+	if err := m.reader.pass(piece); err != nil {
+		m.rt.Fatalf("%q: %v", piece, err)
+	}
+}
+
+// local is a reply of the proxy's own that needs nothing from upstream.
+func (m *ledgerMachine) local(*rapid.T) {
+	text := fmt.Sprintf("+local %d\r\n", m.locals)
+	m.locals++
+	m.redis.locally(text)
+	m.Local([]byte(text))
+}
+
+func (m *ledgerMachine) barrier(*rapid.T) { m.markers = append(m.markers, m.Barrier()) }
+
+// lock does as a session does for a lock command: it waits until the state is known, then either asks for itself, or refuses.
+func (m *ledgerMachine) lock(rt *rapid.T) {
+	if _, settled := m.State(); !settled {
+		answer := m.Barrier()
+		m.arriveAll()
+		if !isDone(answer) {
+			rt.Fatal("the barrier holds after all has been answered")
+		}
+	}
+	state, _ := m.State()
+	m.sameState(rt, state)
+	text := fmt.Sprintf("+lock %d\r\n", m.locals)
+	m.locals++
+	switch {
+	case state.InMulti:
+		m.redis.aborted = true
+		m.redis.up = append(m.redis.up, "-ERR wrong number of arguments for 'get' command\r\n"...)
+		m.redis.locally(text)
+		m.Replace(nil, []byte(text))
+	case state.Subscribed():
+		m.redis.locally(text)
+		m.Local([]byte(text))
+	default:
+		answer := m.Call(nil)
+		if m.redis.monitor || m.redis.Proto == 3 {
+			m.redis.unasked()
+		}
+		want := rapid.SampledFrom([]string{":5\r\n", "*2\r\n:5\r\n:0\r\n", "$-1\r\n", "-NOSCRIPT none\r\n", "*1\r\n$9\r\nsubscribe\r\n"}).Draw(rt, "script's")
+		m.redis.up = append(m.redis.up, want...)
+		m.arriveAll()
+		if !isDone(answer) {
+			rt.Fatal("the proxy's own request is not answered")
+		}
+		if string(answer.raw) != want {
+			rt.Fatalf("the proxy's own request: got %q, want %q", answer.raw, want)
+		}
+		m.redis.locally(text)
+		m.Local([]byte(text))
+	}
+}
+
+// check holds at any time: what has come is a beginning of what should come.
+func (m *ledgerMachine) check(rt *rapid.T) {
+	// Replies may be cut anywhere, so only the total is looked at here.
+	if got, most := m.client.got.Len(), len(m.redis.client); got > most {
+		rt.Fatalf("the client got %d bytes of %d:\n%q\n%q", got, most, m.client.got.Bytes(), m.redis.client)
+	}
+}
+
+func (m *ledgerMachine) checkAll() {
+	got, gotUnasked := separate(m.t, m.client.got.Bytes())
+	want, wantUnasked := separate(m.t, m.redis.client)
+	if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(gotUnasked, wantUnasked) {
+		m.rt.Fatalf("the client got\n%q\n%q\nwant\n%q\n%q", got, gotUnasked, want, wantUnasked)
+	}
+	for i, marker := range m.markers {
+		if !isDone(marker) {
+			m.rt.Fatalf("barrier %d holds after all has been answered", i)
+		}
+	}
+	state, settled := m.State()
+	if !settled || m.outstanding() {
+		m.rt.Fatalf("settled %v, outstanding %v after all has been answered", settled, m.outstanding())
+	}
+	m.sameState(m.rt, state)
+}
+
+func (m *ledgerMachine) sameState(rt *rapid.T, state State) {
+	r := m.redis
+	if state.Identity != r.Identity || state.InMulti != r.inMulti || state.Subscribed() != r.subscribed() || state.Opaque || state.Raw {
+		rt.Fatalf("state %+v, Redis is %+v", state, r)
+	}
+	plain := !r.inMulti && !r.monitor && !r.off && !r.skip && len(r.channels)+len(r.patterns)+len(r.shard) == 0
+	if state.Plain() != plain && !m.outstanding() { // SKIP is used up by a reply without an effect of its own
+		rt.Fatalf("plain %v: %+v; Redis is %+v", state.Plain(), state, r)
+	}
+}
+
+func isDone(a *Answer) bool {
+	select {
+	case <-a.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// A Local behind nothing goes out at once; behind something, in its turn.
+func TestLedgerLocalReplies(t *testing.T) {
+	u := newUnplugged(Identity{Proto: 2})
+	u.Local([]byte("+first\r\n"))
+	if got := u.took(); got != "+first\r\n" {
+		t.Fatalf("got %q", got)
+	}
+	u.ask(NoEffect)
+	u.Local([]byte("+second\r\n"))
+	before := u.Barrier()
+	u.ask(NoEffect)
+	u.Local([]byte("+third\r\n"))
+	u.Local([]byte("+fourth\r\n"))
+	behind := u.Barrier()
+	if got := u.took(); got != "" || isDone(before) {
+		t.Fatalf("before its turn: %q", got)
+	}
+	u.answer(t, "$5\r\nhe")
+	if got := u.took(); got != "$5\r\nhe" {
+		t.Fatalf("the beginning of a reply is kept back: got %q", got)
+	}
+	u.answer(t, "llo\r\n")
+	if got := u.took(); got != "llo\r\n+second\r\n" || !isDone(before) || isDone(behind) {
+		t.Fatalf("got %q", got)
+	}
+	u.answer(t, ":1\r\n")
+	if got := u.took(); got != ":1\r\n+third\r\n+fourth\r\n" || !isDone(behind) {
+		t.Fatalf("got %q", got)
+	}
+	if !isDone(u.Barrier()) {
+		t.Fatal("a barrier behind nothing holds")
+	}
+}
+
+// A run of plain requests costs one entry, however long it is.
+func TestLedgerRunsAreOneEntry(t *testing.T) {
+	u := newUnplugged(Identity{Proto: 2})
+	const n = 100_000
+	for range n {
+		u.ask(NoEffect)
+	}
+	if got := u.ledger.len(); got != 1 {
+		t.Errorf("%d entries", got)
+	}
+	u.answer(t, strings.Repeat(":1\r\n", n-1))
+	if !u.outstanding() {
+		t.Error("nothing is outstanding, one reply is")
+	}
+	u.answer(t, ":1\r\n")
+	if u.outstanding() {
+		t.Error("something is outstanding")
+	}
+}
+
+// The queue's memory goes with it.
+func TestLedgerForgets(t *testing.T) {
+	u := newUnplugged(Identity{Proto: 2})
+	for range maxEntries {
+		u.ask(Select)
+	}
+	u.answer(t, strings.Repeat("+OK\r\n", maxEntries))
+	if got := cap(u.ledger.entries); got > maxIdleEntries {
+		t.Errorf("room for %d entries is kept", got)
+	}
+	// Never quite empty, it doesn't grow either.
+	u.ask(Select)
+	for range 100_000 {
+		u.ask(Select)
+		u.answer(t, "+OK\r\n")
+	}
+	if got := cap(u.ledger.entries); got > 16*1024 {
+		t.Errorf("room for %d entries after many that came and went", got)
+	}
+}
+
+func TestLedgerLoss(t *testing.T) {
+	gone := errors.New("gone")
+	const lost = "-UPSTREAM lost\r\n"
+	for _, test := range []struct {
+		name    string
+		prepare func(u *unplugged)
+		want    string
+	}{
+		{"nothing is owed", func(u *unplugged) {}, ""},
+		{"each request is told", func(u *unplugged) { u.ask(NoEffect, NoEffect, Select) }, lost + lost + lost},
+		{"some are answered", func(u *unplugged) {
+			u.ask(NoEffect, NoEffect, NoEffect)
+			u.answer(t, ":1\r\n:2\r\n")
+		}, ":1\r\n:2\r\n" + lost},
+		{"local replies keep their turn", func(u *unplugged) {
+			u.ask(NoEffect)
+			u.Local([]byte("+local\r\n"))
+			u.ask(NoEffect)
+		}, lost + "+local\r\n" + lost},
+		{"a replaced reply is lost too", func(u *unplugged) { u.Replace(nil, []byte("-ERR in multi\r\n")) }, lost},
+		{"within a reply nothing can be said", func(u *unplugged) {
+			u.ask(NoEffect, NoEffect)
+			u.answer(t, "$5\r\nab")
+		}, "$5\r\nab"},
+		{"QUIT expects it", func(u *unplugged) { u.ask(NoEffect, Quit) }, lost},
+		{"so does SHUTDOWN", func(u *unplugged) { u.ask(Closes, NoEffect) }, ""},
+		{"silence was asked for", func(u *unplugged) {
+			u.ask(ReplyOff, NoEffect)
+			u.answer(t, "+OK\r\n")
+		}, ""},
+		{"each missing confirmation is told", func(u *unplugged) {
+			u.Relay(nil, Expect{Effect: Subscribe, Count: 3})
+			u.answer(t, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
+		}, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + lost + lost},
+		{"what is said of many is bounded", func(u *unplugged) {
+			for range 1_000_000 {
+				u.ask(NoEffect)
+			}
+		}, "bounded"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			u := newUnplugged(Identity{Proto: 2})
+			test.prepare(u)
+			u.finish(gone, u.reader.scan.Began() && u.reader.dest == relayed)
+			got := u.took()
+			if test.want == "bounded" {
+				if len(got) > maxLostText+len(lost) || !strings.HasPrefix(got, lost+lost) {
+					t.Errorf("%d bytes: %.50q", len(got), got)
+				}
+			} else if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if !u.client.closed {
+				t.Error("the client is not closed")
+			}
+			if u.outstanding() {
+				t.Error("something is outstanding")
+			}
+		})
+	}
+}
+
+func TestLedgerLossOfOwnRequest(t *testing.T) {
+	gone := errors.New("gone")
+	u := newUnplugged(Identity{Proto: 2})
+	before, barrier := u.Call(nil), u.Barrier()
+	u.finish(gone, false)
+	if !isDone(barrier) {
+		t.Error("a barrier from before holds")
+	}
+	if u.client.closed {
+		t.Error("the client is closed before the session could say what happened")
+	}
+	_, err := before.Value()
+	var lost *Error
+	if !errors.As(err, &lost) || !lost.Sent || !errors.Is(err, gone) {
+		t.Errorf("before the loss: %v", err)
+	}
+	// A request behind the loss is answered as well, at once.
+	if _, err := u.Call(nil).Value(); !errors.As(err, &lost) {
+		t.Errorf("behind the loss: %v", err)
+	}
+	if !isDone(u.Barrier()) {
+		t.Error("a barrier behind the loss holds")
+	}
+	if got := u.took(); got != "" {
+		t.Errorf("the client was told %q of what it hadn't asked", got)
+	}
+}
+
+// What the upstream sends on its own, a client without requests gets.
+func TestLedgerUnaskedReply(t *testing.T) {
+	u := newUnplugged(Identity{Proto: 2})
+	u.answer(t, "-ERR max number of clients reached\r\n")
+	if got := u.took(); got != "-ERR max number of clients reached\r\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestLedgerUpstreamThatIsNoRedis(t *testing.T) {
+	u := newUnplugged(Identity{Proto: 2})
+	u.ask(NoEffect)
+	if err := u.reader.pass([]byte("HTTP/1.1 400 Bad Request\r\n")); err == nil {
+		t.Error("it is passed on as a reply")
+	}
+}
+
+// An answer to the proxy's own request is kept in memory, so its size has an end.
+func TestLedgerOwnReplyIsBounded(t *testing.T) {
+	u := newUnplugged(Identity{Proto: 2})
+	u.Call(nil)
+	u.answer(t, fmt.Sprintf("$%d\r\n", 2*maxCall))
+	piece := bytes.Repeat([]byte("x"), 1<<20)
+	for sent := 0; ; sent += len(piece) {
+		if err := u.reader.pass(piece); err != nil {
+			break
+		}
+		if sent > maxCall+1<<20 {
+			t.Fatalf("%d bytes are kept", sent)
+		}
+	}
+}

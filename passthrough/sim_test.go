@@ -1,0 +1,316 @@
+package passthrough
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// clientEnd is a net.Conn that keeps what is written to it.
+type clientEnd struct {
+	net.Conn
+	got    bytes.Buffer
+	closed bool
+}
+
+func (c *clientEnd) Write(p []byte) (int, error)      { return c.got.Write(p) }
+func (c *clientEnd) Close() error                     { c.closed = true; return nil }
+func (c *clientEnd) SetWriteDeadline(time.Time) error { return nil }
+
+// unplugged is a Pipe without an upstream: the test says what it answers.
+type unplugged struct {
+	*Pipe
+	client *clientEnd
+	reader replyReader
+}
+
+func newUnplugged(initial Identity) *unplugged {
+	client := &clientEnd{}
+	lost := func(error) []byte { return []byte("-UPSTREAM lost\r\n") }
+	u := &unplugged{Pipe: NewPipe(&Upstream{Addr: "redis", Initial: initial}, client, lost), client: client}
+	u.reader.pipe = u.Pipe
+	return u
+}
+
+// answer lets the upstream say text, all at once.
+func (u *unplugged) answer(t testing.TB, text string) {
+	t.Helper()
+	if err := u.reader.pass([]byte(text)); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+}
+
+// took is what the client has been given since the last call.
+func (u *unplugged) took() string {
+	text := u.client.got.String()
+	u.client.got.Reset()
+	return text
+}
+
+// outstanding reports whether the client is owed anything.
+func (u *unplugged) outstanding() bool { return !u.ledger.empty() }
+
+// ask queues one request of each effect.
+func (u *unplugged) ask(effects ...Effect) {
+	for _, e := range effects {
+		u.Relay(nil, Expect{Effect: e, Count: 1})
+	}
+}
+
+// simRedis is one connection of a Redis, written down naively, in two versions at once: what it sends when the proxy
+// has taken out CLIENT REPLY, and what the client should see.
+type simRedis struct {
+	initial            Identity
+	Identity           // as State's
+	inMulti, aborted   bool
+	queue              []simCommand
+	channels, patterns map[string]bool
+	shard              map[string]bool
+	monitor            bool
+	off, skip          bool
+	up, client         []byte
+	oob                int // messages sent unasked so far
+}
+
+// simCommand is one request, its reply if its sender decides it, and what it asks for.
+type simCommand struct {
+	effect   Effect
+	reply    string    // for NoEffect, and where not empty, an error in place of the usual reply
+	change   *Identity // for Select, Auth, Hello
+	channels []string  // for (un)subscribes
+}
+
+func newSimRedis(initial Identity) *simRedis {
+	s := &simRedis{initial: initial}
+	s.reset()
+	return s
+}
+
+func (s *simRedis) reset() {
+	s.Identity = s.initial
+	s.inMulti, s.aborted, s.queue, s.monitor, s.off = false, false, nil, false, false
+	s.channels, s.patterns, s.shard = map[string]bool{}, map[string]bool{}, map[string]bool{}
+}
+
+func (s *simRedis) subscribed() bool {
+	return s.Proto == 2 && len(s.channels)+len(s.patterns)+len(s.shard) > 0
+}
+
+// says is a reply: the proxy gets it always, the client unless it asked for silence.
+func (s *simRedis) says(reply string) {
+	s.up = append(s.up, reply...)
+	if !s.off && !s.skip {
+		s.client = append(s.client, reply...)
+	}
+}
+
+// sends is what Redis sends whatever the client said of replies.
+func (s *simRedis) sends(text string) {
+	s.up = append(s.up, text...)
+	s.client = append(s.client, text...)
+}
+
+// locally is a reply of the proxy's own, in its turn.
+func (s *simRedis) locally(text string) {
+	if !s.off && !s.skip {
+		s.client = append(s.client, text...)
+	}
+	s.skip = false
+}
+
+func (s *simRedis) run(c simCommand) {
+	next := false // CLIENT REPLY SKIP is about the next command
+	defer func() { s.skip = next }()
+	if s.subscribed() && !c.effect.subscribes() && c.effect != Reset {
+		s.says("-ERR Can't execute that: only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n")
+		return
+	}
+	if s.inMulti && !slices.Contains([]Effect{Multi, Exec, Discard, Reset}, c.effect) {
+		if strings.HasPrefix(c.reply, "-") {
+			s.aborted = true
+			s.says(c.reply)
+			return
+		}
+		s.queue = append(s.queue, c)
+		s.says("+QUEUED\r\n")
+		return
+	}
+	if c.reply != "" && c.effect != Exec {
+		s.says(c.reply)
+		return
+	}
+	switch c.effect {
+	case Multi:
+		if s.inMulti {
+			s.says("-ERR MULTI calls can not be nested\r\n")
+			return
+		}
+		s.inMulti = true
+		s.says("+OK\r\n")
+	case Exec:
+		s.exec(c)
+	case Discard:
+		if !s.inMulti {
+			s.says("-ERR DISCARD without MULTI\r\n")
+			return
+		}
+		s.inMulti, s.aborted, s.queue = false, false, nil
+		s.says("+OK\r\n")
+	case Select, Auth, Hello:
+		s.become(c)
+		s.says(s.welcome(c))
+	case Reset:
+		s.reset()
+		s.says("+RESET\r\n")
+		for range loginCommands(s.initial) {
+			s.up = append(s.up, "+OK\r\n"...)
+		}
+	case Monitor:
+		s.monitor = true
+		s.says("+OK\r\n")
+	case ReplyOn:
+		s.off, s.skip = false, false
+		s.says("+OK\r\n")
+	case ReplyOff:
+		s.off = true
+		s.up = append(s.up, "+OK\r\n"...)
+	case ReplySkip:
+		next = !s.off
+		s.up = append(s.up, "+OK\r\n"...)
+	default:
+		s.subscribe(c)
+	}
+}
+
+func (s *simRedis) exec(c simCommand) {
+	switch {
+	case !s.inMulti:
+		s.says("-ERR EXEC without MULTI\r\n")
+	case s.aborted:
+		s.says("-EXECABORT Transaction discarded because of previous errors.\r\n")
+	case c.reply != "": // a watched key has changed
+		s.says(c.reply)
+	default:
+		reply := fmt.Sprintf("*%d\r\n", len(s.queue))
+		for _, q := range s.queue {
+			if q.effect == NoEffect {
+				reply += q.reply
+				continue
+			}
+			s.become(q)
+			reply += s.welcome(q)
+		}
+		s.says(reply)
+	}
+	s.inMulti, s.aborted, s.queue = false, false, nil
+}
+
+// become makes c's change true.
+func (s *simRedis) become(c simCommand) {
+	if c.effect == Select {
+		s.DB = c.change.DB
+	}
+	if c.effect == Hello && c.change.Proto != 0 {
+		s.Proto = c.change.Proto
+	}
+	if c.change.LoggedIn {
+		s.User, s.Password, s.LoggedIn = c.change.User, c.change.Password, true
+	}
+}
+
+// welcome is the reply to a command that has changed the connection.
+func (s *simRedis) welcome(c simCommand) string {
+	switch {
+	case c.effect != Hello:
+		return "+OK\r\n"
+	case s.Proto == 3:
+		return "%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n"
+	}
+	return "*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:2\r\n"
+}
+
+func (s *simRedis) subscribe(c simCommand) {
+	names, set, count := map[Effect]string{
+		Subscribe: "subscribe", PSubscribe: "psubscribe", SSubscribe: "ssubscribe",
+		Unsubscribe: "unsubscribe", PUnsubscribe: "punsubscribe", SUnsubscribe: "sunsubscribe",
+	}, s.channels, func() int { return len(s.channels) + len(s.patterns) }
+	switch c.effect {
+	case PSubscribe, PUnsubscribe:
+		set = s.patterns
+	case SSubscribe, SUnsubscribe:
+		set, count = s.shard, func() int { return len(s.shard) }
+	}
+	on := c.effect <= SSubscribe
+	list := c.channels
+	if len(list) == 0 {
+		for name := range set {
+			list = append(list, name)
+		}
+	}
+	confirm := func(channel string) {
+		s.sends(s.push(fmt.Sprintf("3\r\n$%d\r\n%s\r\n%s:%d\r\n", len(names[c.effect]), names[c.effect], channel, count())))
+	}
+	for _, name := range list {
+		if on {
+			set[name] = true
+		} else {
+			delete(set, name)
+		}
+		confirm(fmt.Sprintf("$%d\r\n%s\r\n", len(name), name))
+	}
+	if len(list) == 0 {
+		confirm("$-1\r\n")
+	}
+}
+
+// push gives an out-of-band array its type.
+func (s *simRedis) push(text string) string {
+	if s.Proto == 3 {
+		return ">" + text
+	}
+	return "*" + text
+}
+
+// unasked sends something that answers no request, if there is anything to send: a message, a line of MONITOR's feed, or
+// an invalidation. It is marked so that the test can tell it.
+func (s *simRedis) unasked() {
+	mark := fmt.Sprintf("oob-%06d", s.oob)
+	s.oob++
+	switch {
+	case len(s.channels) > 0:
+		s.sends(s.push("3\r\n$7\r\nmessage\r\n$1\r\na\r\n$10\r\n" + mark + "\r\n"))
+	case len(s.patterns) > 0:
+		s.sends(s.push("4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\na\r\n$10\r\n" + mark + "\r\n"))
+	case len(s.shard) > 0:
+		s.sends(s.push("3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$10\r\n" + mark + "\r\n"))
+	case s.monitor && !s.off && !s.skip: // Redis counts the feed among the replies
+		s.sends("+1700000000.123456 [0 127.0.0.1:5000] \"" + mark + "\"\r\n")
+	case s.Proto == 3:
+		s.sends(">2\r\n$10\r\ninvalidate\r\n*1\r\n$10\r\n" + mark + "\r\n")
+	}
+}
+
+// separate tells replies from what came unasked. Their places among each other depend on when the bytes arrive.
+func separate(t testing.TB, stream []byte) (replies, unasked []string) {
+	t.Helper()
+	for len(stream) > 0 {
+		var scan resp.Scanner
+		n, done, err := scan.Scan(stream)
+		if err != nil || !done {
+			t.Fatalf("not whole replies: %q, %v", stream, err)
+		}
+		if bytes.Contains(stream[:n], []byte("oob-")) {
+			unasked = append(unasked, string(stream[:n]))
+		} else {
+			replies = append(replies, string(stream[:n]))
+		}
+		stream = stream[n:]
+	}
+	return replies, unasked
+}

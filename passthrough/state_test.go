@@ -1,0 +1,237 @@
+package passthrough
+
+import (
+	"testing"
+
+	"lockproxy/internal/resp"
+)
+
+// headOf is what a Scanner says of one reply.
+func headOf(t testing.TB, reply string) resp.Head {
+	t.Helper()
+	var s resp.Scanner
+	if _, done, err := s.Scan([]byte(reply)); !done || err != nil {
+		t.Fatalf("%q is no reply: %v", reply, err)
+	}
+	return s.Head()
+}
+
+// step is one request and the reply to it.
+type step struct {
+	expect Expect
+	reply  string
+}
+
+func TestState(t *testing.T) {
+	const ok, queued, fail = "+OK\r\n", "+QUEUED\r\n", "-ERR no\r\n"
+	multi, exec, discard := Expect{Effect: Multi}, Expect{Effect: Exec}, Expect{Effect: Discard}
+	selects := func(db int) Expect { return Expect{Effect: Select, Change: &Identity{DB: db}} }
+	auth := Expect{Effect: Auth, Change: &Identity{User: "bob", Password: "pw", LoggedIn: true}}
+	hello := func(proto int) Expect { return Expect{Effect: Hello, Change: &Identity{Proto: proto}} }
+	helloAuth := Expect{Effect: Hello, Change: &Identity{Proto: 3, User: "bob", Password: "pw", LoggedIn: true}}
+	initial := Identity{Proto: 2, DB: 1, User: "first", Password: "p", LoggedIn: true}
+	bob := Identity{Proto: 2, DB: 1, User: "bob", Password: "pw", LoggedIn: true}
+	with := func(id Identity, change func(*Identity)) Identity { change(&id); return id }
+
+	for _, test := range []struct {
+		name  string
+		steps []step
+		want  Identity
+		multi bool
+		plain bool
+	}{
+		{"new", nil, initial, false, true},
+		{"SELECT", []step{{selects(3), ok}}, with(initial, func(i *Identity) { i.DB = 3 }), false, true},
+		{"SELECT fails", []step{{selects(99), fail}}, initial, false, true},
+		{"SELECT with wrong arguments", []step{{Expect{Effect: Select}, fail}}, initial, false, true},
+		{"AUTH", []step{{auth, ok}}, bob, false, true},
+		{"AUTH fails", []step{{auth, "-WRONGPASS no\r\n"}}, initial, false, true},
+		{"HELLO 3", []step{{hello(3), "%1\r\n+proto\r\n:3\r\n"}}, with(initial, func(i *Identity) { i.Proto = 3 }), false, true},
+		{"HELLO alone", []step{{hello(3), "%0\r\n"}, {hello(0), "%0\r\n"}}, with(initial, func(i *Identity) { i.Proto = 3 }), false, true},
+		{"HELLO back", []step{{hello(3), "%0\r\n"}, {hello(2), "*0\r\n"}}, initial, false, true},
+		{"HELLO fails", []step{{hello(4), "-NOPROTO no\r\n"}}, initial, false, true},
+		{"HELLO with AUTH", []step{{helloAuth, "%0\r\n"}}, with(bob, func(i *Identity) { i.Proto = 3 }), false, true},
+		{"MULTI", []step{{multi, ok}}, initial, true, false},
+		{"MULTI denied", []step{{multi, "-NOPERM no\r\n"}}, initial, false, true},
+		{"EXEC", []step{{multi, ok}, {exec, "*0\r\n"}}, initial, false, true},
+		{"EXEC applies what was queued", []step{{multi, ok}, {selects(3), queued}, {auth, queued}, {selects(4), queued}, {exec, "*3\r\n+OK\r\n+OK\r\n+OK\r\n"}},
+			with(bob, func(i *Identity) { i.DB = 4 }), false, true},
+		{"not before EXEC", []step{{multi, ok}, {selects(3), queued}}, initial, true, false},
+		{"not what was refused", []step{{multi, ok}, {selects(3), fail}, {exec, "-EXECABORT no\r\n"}}, initial, false, true},
+		{"not when EXEC aborts", []step{{multi, ok}, {selects(3), queued}, {exec, "-EXECABORT no\r\n"}}, initial, false, true},
+		{"not when a watched key has changed", []step{{multi, ok}, {selects(3), queued}, {exec, "*-1\r\n"}}, initial, false, true},
+		{"the same in RESP3", []step{{multi, ok}, {selects(3), queued}, {exec, "_\r\n"}}, initial, false, true},
+		{"not what was discarded", []step{{multi, ok}, {selects(3), queued}, {discard, ok}, {multi, ok}, {exec, "*0\r\n"}}, initial, false, true},
+		{"DISCARD denied", []step{{multi, ok}, {discard, "-NOPERM no\r\n"}}, initial, true, false},
+		{"a bulk that says QUEUED", []step{{multi, ok}, {exec, "*0\r\n"}, {selects(3), "$6\r\nQUEUED\r\n"}}, with(initial, func(i *Identity) { i.DB = 3 }), false, true},
+		{"RESET", []step{{helloAuth, "%0\r\n"}, {selects(5), ok}, {multi, ok}, {Expect{Effect: Reset}, "+RESET\r\n"}}, initial, false, true},
+		{"RESET denied", []step{{selects(5), ok}, {Expect{Effect: Reset}, "-NOPERM no\r\n"}}, with(initial, func(i *Identity) { i.DB = 5 }), false, true},
+		{"MONITOR", []step{{Expect{Effect: Monitor}, ok}}, initial, false, false},
+		{"MONITOR denied", []step{{Expect{Effect: Monitor}, "-NOPERM no\r\n"}}, initial, false, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newState(initial)
+			for _, step := range test.steps {
+				s.apply(step.expect, headOf(t, step.reply))
+			}
+			if s.Identity != test.want || s.InMulti != test.multi || s.Plain() != test.plain {
+				t.Errorf("got %+v, in MULTI %v, plain %v; want %+v, %v, %v", s.Identity, s.InMulti, s.Plain(), test.want, test.multi, test.plain)
+			}
+		})
+	}
+}
+
+// What the client sees of CLIENT REPLY, as Redis 7.0 does it. The upstream is always told ON.
+func TestClientReply(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		effects []Effect
+		up      string
+		want    string
+	}{
+		{"ON", []Effect{ReplyOn}, "+OK\r\n", "+OK\r\n"},
+		{"OFF", []Effect{ReplyOff, NoEffect, NoEffect}, "+OK\r\n:1\r\n:2\r\n", ""},
+		{"OFF then ON", []Effect{ReplyOff, NoEffect, ReplyOn, NoEffect}, "+OK\r\n:1\r\n+OK\r\n:2\r\n", "+OK\r\n:2\r\n"},
+		{"SKIP", []Effect{ReplySkip, NoEffect, NoEffect}, "+OK\r\n:1\r\n:2\r\n", ":2\r\n"},
+		{"SKIP of an error", []Effect{ReplySkip, NoEffect, NoEffect}, "+OK\r\n-ERR x\r\n:2\r\n", ":2\r\n"},
+		{"SKIP, SKIP", []Effect{ReplySkip, ReplySkip, NoEffect, NoEffect}, "+OK\r\n+OK\r\n:1\r\n:2\r\n", ":2\r\n"},
+		{"SKIP, ON", []Effect{ReplySkip, ReplyOn, NoEffect}, "+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
+		{"SKIP, OFF, ON", []Effect{ReplySkip, ReplyOff, ReplyOn, NoEffect}, "+OK\r\n+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
+		{"OFF, SKIP, ON", []Effect{ReplyOff, ReplySkip, ReplyOn, NoEffect}, "+OK\r\n+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
+		{"OFF, RESET", []Effect{ReplyOff, Reset, NoEffect}, "+OK\r\n+RESET\r\n:1\r\n", "+RESET\r\n:1\r\n"},
+		{"SKIP, RESET", []Effect{ReplySkip, Reset, NoEffect}, "+OK\r\n+RESET\r\n:1\r\n", ":1\r\n"},
+		{"denied", []Effect{ReplyOff, NoEffect}, "-NOPERM no\r\n:1\r\n", "-NOPERM no\r\n:1\r\n"},
+		{"OFF, MULTI, EXEC", []Effect{ReplyOff, Multi, NoEffect, Exec, ReplyOn}, "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n+OK\r\n", "+OK\r\n"},
+		{"SKIP, MULTI", []Effect{ReplySkip, Multi, NoEffect, Exec}, "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n", "+QUEUED\r\n*1\r\n:1\r\n"},
+		{"OFF, SUBSCRIBE", []Effect{ReplyOff, Subscribe}, "+OK\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"},
+		{"OFF, SUBSCRIBE denied", []Effect{ReplyOff, Subscribe}, "+OK\r\n-NOPERM no\r\n", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			u := newUnplugged(Identity{Proto: 2})
+			u.ask(test.effects...)
+			u.answer(t, test.up)
+			if got := u.took(); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if u.outstanding() {
+				t.Error("something is still owed")
+			}
+		})
+	}
+}
+
+// Under OFF and SKIP the proxy's own replies are left out as well; SKIP is then used up.
+func TestClientReplyAndLocalReplies(t *testing.T) {
+	u := newUnplugged(Identity{Proto: 2})
+	u.ask(ReplySkip)
+	u.answer(t, "+OK\r\n")
+	u.Local([]byte("+skipped\r\n"))
+	u.Local([]byte("+seen\r\n"))
+	u.ask(ReplyOff)
+	u.Local([]byte("+off in its turn\r\n"))
+	u.answer(t, "+OK\r\n")
+	u.Local([]byte("+off\r\n"))
+	u.ask(ReplyOn)
+	u.Local([]byte("+on\r\n"))
+	u.answer(t, "+OK\r\n")
+	if got := u.took(); got != "+seen\r\n+OK\r\n+on\r\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A subscription within MULTI: how many replies follow EXEC can't be told, so all that comes is passed on as it is, and
+// nobody waits for a turn that never comes.
+func TestSubscribeWithinMulti(t *testing.T) {
+	const confirmed = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n"
+	u := newUnplugged(Identity{Proto: 2})
+	u.ask(Multi)
+	u.Relay(nil, Expect{Effect: Subscribe, Count: 2})
+	u.ask(Exec, NoEffect)
+	waiting := u.Barrier()
+	u.Local([]byte("+local\r\n"))
+	u.answer(t, "+OK\r\n+QUEUED\r\n*1\r\n"+confirmed)
+	if got, want := u.took(), "+OK\r\n+QUEUED\r\n*1\r\n"+confirmed; len(got) != len(want)+len("+local\r\n") {
+		t.Errorf("got %q, want %q and the local reply", got, want)
+	}
+	if !isDone(waiting) {
+		t.Error("a barrier from before holds")
+	}
+	if state, settled := u.State(); !state.Opaque || !settled || state.Plain() {
+		t.Errorf("opaque %v, settled %v", state.Opaque, settled)
+	}
+	u.answer(t, "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+	if got := u.took(); got != "*2\r\n$4\r\npong\r\n$0\r\n\r\n" {
+		t.Errorf("got %q", got)
+	}
+	// Nothing is counted any more, so nothing is kept.
+	u.ask(Select, NoEffect, Select)
+	if got := u.ledger.len(); got != 0 {
+		t.Errorf("%d entries that nothing will answer", got)
+	}
+	if !isDone(u.Barrier()) || u.outstanding() {
+		t.Error("a barrier holds, or something is outstanding")
+	}
+	u.Local([]byte("+at once\r\n"))
+	if got := u.took(); got != "+at once\r\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Behind SYNC come no replies: what was asked before is still answered.
+func TestReplicationStream(t *testing.T) {
+	u := newUnplugged(Identity{Proto: 2})
+	u.ask(NoEffect, Replicate)
+	u.answer(t, ":1\r\n")
+	if state, _ := u.State(); !state.Raw {
+		t.Error("the stream is taken for replies")
+	}
+	const stream = "$3\r\nRDBx*1\r\nnot\x00a reply"
+	u.answer(t, stream)
+	if got := u.took(); got != ":1\r\n"+stream {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestIsMonitorLine(t *testing.T) {
+	for line, want := range map[string]bool{
+		`1700000000.123456 [0 127.0.0.1:5000] "PING"`: true,
+		`1700000000.123456 [15 lua] "PING"`:           true,
+		`1.123456 [0 unix:/run/redis.sock] "GET" "k"`: true,
+		"OK":                         false,
+		"QUEUED":                     false,
+		"":                           false,
+		"1700000000.123456":          false,
+		"1700000000.123456 [":        false,
+		"1700000000":                 false,
+		".123456 [0 127.0.0.1:5000]": false,
+		"1700000000.123456 0 127.0":  false,
+	} {
+		if got := isMonitorLine([]byte(line)); got != want {
+			t.Errorf("%q: got %v", line, got)
+		}
+	}
+}
+
+// MONITOR's feed comes between replies and answers none of them, even where a status would.
+func TestMonitorFeed(t *testing.T) {
+	const line = "+1700000000.123456 [0 127.0.0.1:5000] \"PING\"\r\n"
+	u := newUnplugged(Identity{Proto: 2})
+	u.ask(Monitor, NoEffect, Multi)
+	u.answer(t, "+OK\r\n"+line+"+PONG\r\n"+line+"+OK\r\n"+line)
+	if state, settled := u.State(); !state.InMulti || !settled {
+		t.Errorf("in MULTI %v, settled %v", state.InMulti, settled)
+	}
+	u.Replace(nil, []byte("-ERR in multi\r\n"))
+	u.answer(t, line+"-ERR x\r\n"+line)
+	u.ask(Discard)
+	u.answer(t, "+OK\r\n")
+	own := u.Call(nil)
+	u.answer(t, line+":5\r\n")
+	if v, err := own.Value(); err != nil || v.Int != 5 {
+		t.Errorf("the proxy's own request: %+v, %v", v, err)
+	}
+	want := "+OK\r\n" + line + "+PONG\r\n" + line + "+OK\r\n" + line + line + "-ERR in multi\r\n" + line + "+OK\r\n" + line
+	if got := u.took(); got != want {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}

@@ -1,8 +1,9 @@
 # What a machine with Go, git and make needs to build, test and measure lockproxy.
 
 GO ?= go
+FUZZTIME ?= 10m
 
-.PHONY: all build test test-clients deps vet clean
+.PHONY: all build test test-clients fuzz deps vet clean
 
 all: build
 
@@ -25,6 +26,13 @@ vet:
 test-clients: deps
 	bash testdata/clients/install.sh
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestClients -v .
+
+# Feeds each parser what nobody thought of, for FUZZTIME each; then the properties, with many more cases than make test.
+fuzz:
+	$(GO) test -run '^$$' -fuzz '^FuzzFramer$$' -fuzztime $(FUZZTIME) ./internal/resp
+	$(GO) test -run '^$$' -fuzz '^FuzzScanner$$' -fuzztime $(FUZZTIME) ./internal/resp
+	$(GO) test -run '^$$' -fuzz '^FuzzOptions$$' -fuzztime $(FUZZTIME) ./lockcmd
+	$(GO) test -count=1 -run 'Property|AgainstModel' ./internal/resp ./passthrough -rapid.checks=20000
 
 clean:
 	rm -f lockproxy

@@ -189,7 +189,7 @@ func TestTokensRise(t *testing.T) {
 	}
 	// A clock that stepped back looks like a last token from the future.
 	future := last + 3600*1000*1000
-	direct.Set(ctx, lockcmd.CompanionKey([]byte("job")), fmt.Sprintf("v1 %d 0 0 0 0 0 released - -\n", future), 0)
+	direct.Set(ctx, lockcmd.CompanionKey([]byte("job")), fmt.Sprintf("v1 %d 0 0 0 0 0 released - 0 - -\n", future), 0)
 	if token := dial(t, p.addr).lock("job 1"); token != future+1 {
 		t.Errorf("token %d after %d", token, future)
 	}

@@ -9,16 +9,12 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// UsageError is a request that is wrong in itself; its text is Redis's own wording, code included.
-type UsageError string
-
-func (e UsageError) Error() string { return string(e) }
-
 const (
 	errSyntax   UsageError = "ERR syntax error"
 	errFloat    UsageError = "ERR timeout is not a float or out of range"
 	errNegative UsageError = "ERR timeout is negative"
 	errInteger  UsageError = "ERR value is not an integer or out of range"
+	errCursor   UsageError = "ERR invalid cursor"
 )
 
 // parseSeconds reads a time in seconds, decimals allowed, as BLPOP does: rounded up to the millisecond. limit is the largest
@@ -86,4 +82,79 @@ func parseProof(args [][]byte, connection string) (proof, error) {
 		return proof{}, errInteger
 	}
 	return proof{"token", strconv.FormatInt(token, 10)}, nil
+}
+
+// lockOptions are the arguments of LOCK behind the key.
+type lockOptions struct {
+	timeout time.Duration
+	waits   bool
+	wait    time.Duration // 0 is without end
+	session bool
+	owner   string
+}
+
+// longestWait is the largest WAIT, as for BLPOP: what fits into 64 bits of nanoseconds.
+const longestWait = 1 << 33 * time.Second
+
+// parseLock reads "timeout [WAIT seconds] [SESSION] [OWNER name]"; each option once, in any order.
+func parseLock(args [][]byte, maxTimeout time.Duration) (o lockOptions, err error) {
+	if o.timeout, err = parseTimeout(args[0], maxTimeout); err != nil {
+		return o, err
+	}
+	owned := false
+	for args = args[1:]; len(args) > 0; args = args[1:] {
+		switch option := strings.ToUpper(string(args[0])); {
+		case option == "SESSION" && !o.session:
+			o.session = true
+		case option == "WAIT" && !o.waits && len(args) > 1:
+			o.waits = true
+			if o.wait, err = parseSeconds(args[1], longestWait); err != nil {
+				return o, err
+			}
+			args = args[1:]
+		case option == "OWNER" && !owned && len(args) > 1 && len(args[1]) > 0:
+			owned = true
+			o.owner = string(args[1])
+			args = args[1:]
+		default:
+			return o, errSyntax
+		}
+	}
+	return o, nil
+}
+
+// scanOptions are the arguments of LOCKSCAN.
+type scanOptions struct {
+	cursor  string
+	pattern string
+	count   string
+}
+
+// parseScan reads "cursor [MATCH pattern] [COUNT n]".
+func parseScan(args [][]byte) (o scanOptions, err error) {
+	o = scanOptions{cursor: string(args[0]), pattern: "*", count: "10"}
+	if _, err := strconv.ParseUint(o.cursor, 10, 64); err != nil {
+		return o, errCursor
+	}
+	for args = args[1:]; len(args) > 0; args = args[2:] {
+		if len(args) < 2 {
+			return o, errSyntax
+		}
+		switch strings.ToUpper(string(args[0])) {
+		case "MATCH":
+			o.pattern = string(args[1])
+		case "COUNT":
+			n, ok := resp.ParseInt(args[1])
+			if !ok {
+				return o, errInteger
+			}
+			if n < 1 {
+				return o, errSyntax
+			}
+			o.count = string(args[1])
+		default:
+			return o, errSyntax
+		}
+	}
+	return o, nil
 }

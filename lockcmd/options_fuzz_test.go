@@ -79,8 +79,9 @@ func checkSeconds(t *testing.T, arg string, limit, got time.Duration, err error)
 		}
 	default:
 		// Rounded up to the millisecond, after rounding to the microsecond.
-		low := new(big.Rat).Sub(x, big.NewRat(501, 1e9))
-		high := new(big.Rat).Add(x, big.NewRat(1_000_501, 1e9))
+		inexact := new(big.Rat).Mul(x, big.NewRat(1, 1e15)) // of a float64
+		low := new(big.Rat).Sub(x, inexact.Add(inexact, big.NewRat(501, 1e9)))
+		high := new(big.Rat).Add(x, inexact.Add(inexact, big.NewRat(1, 1e3)))
 		if got <= 0 || got > limit || got%time.Millisecond != 0 || ratOf(got).Cmp(low) < 0 || ratOf(got).Cmp(high) > 0 {
 			t.Fatalf("%q, at most %v: got %v", arg, limit, got)
 		}
@@ -90,7 +91,7 @@ func checkSeconds(t *testing.T, arg string, limit, got time.Duration, err error)
 func FuzzOptions(f *testing.F) {
 	for _, arg := range []string{
 		"0", "1", "10", "0.5", ".5", "5.", "+1", "-1", "-0", "0.0004", "0.0005", "0.001", "30.001", "0.1234567", "86400", "86400.0000001", "86401",
-		"1e1", "1E-1", "1e+2", "1e5", "9e-1", "1e309", "-1e309", "1e-300", "1e999999999", "0e999999999", "-1e-999999999", "1e", "e1", "1e+", ".", "", "-", "+",
+		"1e1", "1E-1", "1e+2", "1e5", "9e-1", "8589934592", "8589934592.001", "8589934591.9999999", "1e309", "-1e309", "1e-300", "1e999999999", "0e999999999", "-1e-999999999", "1e", "e1", "1e+", ".", "", "-", "+",
 		"inf", "-inf", "nan", "infinity", "0x10", "0x1p4", "1_000", " 1", "1 ", "1s", "１", "1\x00", "--1", "1.2.3",
 		"0000000000000000000000000000000000000000000000000000000000000001", "00000000000000000000000000000000000000000000000000000000000000001",
 		"FORCE", "force", "FORCED", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "01",
@@ -100,7 +101,9 @@ func FuzzOptions(f *testing.F) {
 	f.Add([]byte("0.001"), uint32(0))
 	f.Fuzz(func(t *testing.T, arg []byte, limitMS uint32) {
 		limit := time.Duration(limitMS)*time.Millisecond + time.Millisecond
-		got, err := parseSeconds(arg, limit)
+		got, err := parseSeconds(arg, longestWait)
+		checkSeconds(t, string(arg), longestWait, got, err)
+		got, err = parseSeconds(arg, limit)
 		checkSeconds(t, string(arg), limit, got, err)
 
 		timeout, timeoutErr := parseTimeout(arg, limit)

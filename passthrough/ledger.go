@@ -38,8 +38,17 @@ func (l *ledger) empty() bool { return l.first == len(l.entries) }
 // len is the number of entries, not of replies.
 func (l *ledger) len() int { return len(l.entries) - l.first }
 
-// uncounted reports whether nobody can say when e will have been answered.
-func (l *ledger) uncounted(e *entry) bool { return l.Opaque && e.awaitsReply() && e.kind != captured }
+// uncounted reports whether nobody can say when e, the next in the queue, will have been answered, or it will not be: Redis
+// ignores a second MONITOR. While the connection is Opaque only RESET's reply can be told from others.
+func (l *ledger) uncounted(e *entry) bool {
+	switch {
+	case !l.empty() && l.head() != e || !e.awaitsReply() || e.kind == captured:
+		return false
+	case l.Opaque:
+		return e.Effect != Reset
+	}
+	return l.monitor && !l.InMulti && e.Effect == Monitor && e.Count == 0
+}
 
 func (l *ledger) push(e entry) {
 	if l.uncounted(&e) {
@@ -86,9 +95,13 @@ func (l *ledger) pop() {
 	}
 }
 
-// destination says where a reply goes whose first byte is kind.
+// destination says where a reply goes whose first byte is kind. It also finds out whether what begins is no reply but a
+// replication stream.
 func (l *ledger) destination(kind byte) entryKind {
 	e := l.head()
+	if e != nil && e.Effect == Replicate && kind != '-' && kind != '>' {
+		l.Raw = true
+	}
 	switch {
 	case l.Raw || l.Opaque || kind == '>' || kind == '*' && l.Subscribed():
 		return relayed
@@ -121,7 +134,12 @@ func (l *ledger) muted() bool { return l.replyOff || l.skipNext }
 // its local or answer, and whether there is one: pushes, messages and MONITOR's feed answer nothing.
 func (l *ledger) finished(h resp.Head) (e entry, ok bool) {
 	switch {
-	case l.Raw || l.Opaque:
+	case l.Raw:
+		return entry{}, false
+	case l.Opaque:
+		if e := l.head(); e != nil && e.Effect == Reset && h.Type == '+' && string(h.Line) == "RESET" {
+			return l.answered(h)
+		}
 		return entry{}, false
 	case h.Type == '>' || h.Type == '*':
 		if kind, is := confirmation(h.Elem); is && (h.Type == '>' || l.Subscribed() || l.headSubscribes()) {
@@ -170,15 +188,7 @@ func (l *ledger) answered(h resp.Head) (entry, bool) {
 	if e.count--; e.count == 0 || e.Effect.subscribes() {
 		l.pop()
 	}
-	l.enterRaw()
 	return done, true
-}
-
-// enterRaw looks whether the next thing owed is a replication stream.
-func (l *ledger) enterRaw() {
-	if e := l.head(); e != nil && e.Effect == Replicate {
-		l.Raw = true
-	}
 }
 
 // ready pops the next entry if it needs no reply from upstream, or if what it waits for can't be told from other replies.
@@ -193,6 +203,5 @@ func (l *ledger) ready() (e entry, ok bool) {
 	}
 	done := *head
 	l.pop()
-	l.enterRaw()
 	return done, true
 }

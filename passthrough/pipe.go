@@ -55,6 +55,12 @@ func (a *Answer) Value() (resp.Value, error) {
 	return resp.ParseValue(a.raw)
 }
 
+// Raw waits for the reply and returns it as it came.
+func (a *Answer) Raw() ([]byte, error) {
+	<-a.Done
+	return a.raw, a.err
+}
+
 // Pipe is one session's way to the upstream. Its methods are for the one goroutine that reads the client, except Close.
 type Pipe struct {
 	upstream *Upstream
@@ -73,6 +79,8 @@ type Pipe struct {
 	lost    error    // guarded by mu; why the upstream connection ended
 	ending  bool     // guarded by mu; close the client once nothing is owed to it
 	leaving bool     // guarded by mu; the client has closed: an end of the upstream is no loss
+	within  bool     // guarded by mu; the client has been given a part of a reply
+	pushes  []byte   // guarded by mu; wait for the end of that reply
 }
 
 // NewPipe returns a Pipe for client. It opens no connection yet. encode makes the error reply for a request that was lost
@@ -167,9 +175,9 @@ func (p *Pipe) Barrier() *Answer {
 // Local gives the client a reply of the proxy's own, in its turn behind all replies still to come.
 func (p *Pipe) Local(text []byte) {
 	p.wmu.Lock()
-	defer p.wmu.Unlock()
+	defer p.releaseClient()
 	p.mu.Lock()
-	if !p.ledger.empty() {
+	if !p.ledger.empty() || p.within { // a message may be on its way though nothing is owed
 		p.ledger.push(entry{kind: local, local: text})
 		p.mu.Unlock()
 		return
@@ -182,6 +190,42 @@ func (p *Pipe) Local(text []byte) {
 	}
 }
 
+// Push gives the client bytes that answer nothing, between two replies. Unlike the other methods it may be called from any
+// goroutine. ok is false if too much waits for the end of the reply that the client is being given.
+func (p *Pipe) Push(text []byte) (ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pushes)+len(text) > maxPushes {
+		return false
+	}
+	p.pushes = append(p.pushes, text...)
+	if p.wmu.TryLock() { // else whoever writes now sends it afterwards
+		p.mu.Unlock()
+		p.releaseClient()
+		p.mu.Lock()
+	}
+	return true
+}
+
+// maxPushes bounds what waits in pushes, bytes.
+const maxPushes = 64 << 10
+
+// releaseClient unlocks wmu, having sent what Push has left in the meantime.
+func (p *Pipe) releaseClient() {
+	for {
+		p.mu.Lock()
+		text := p.pushes
+		if len(text) == 0 || p.within {
+			p.wmu.Unlock()
+			p.mu.Unlock()
+			return
+		}
+		p.pushes = nil
+		p.mu.Unlock()
+		p.client.Write(text)
+	}
+}
+
 // push notes what the client is owed, and waits while that is too much.
 func (p *Pipe) push(e entry) {
 	p.mu.Lock()
@@ -191,9 +235,6 @@ func (p *Pipe) push(e entry) {
 		p.room.Wait()
 	}
 	p.ledger.push(e)
-	if e.Effect == Replicate {
-		p.ledger.enterRaw()
-	}
 	if p.lost != nil {
 		p.settleLost()
 	}
@@ -236,7 +277,6 @@ func (p *Pipe) Lost() bool {
 	defer p.mu.Unlock()
 	return p.lost != nil
 }
-
 
 // CloseWhenAnswered closes the client as soon as nothing is owed to it.
 func (p *Pipe) CloseWhenAnswered() {

@@ -45,11 +45,12 @@ func (r *replyReader) run() error {
 func (r *replyReader) pass(data []byte) error {
 	p := r.pipe
 	p.wmu.Lock()
-	defer p.wmu.Unlock()
+	defer p.releaseClient()
 
 	p.mu.Lock()
 	r.out = r.out[:0]
 	err := r.sort(data)
+	p.within = r.scan.Began() && r.dest == relayed || p.ledger.Raw
 	closeNow := p.ending && p.ledger.empty()
 	if p.leaving {
 		p.up.SetReadDeadline(time.Now().Add(linger))
@@ -80,12 +81,12 @@ func (r *replyReader) sort(data []byte) error {
 		from, at = to, to
 	}
 	for at < len(data) {
+		if !r.scan.Began() {
+			r.dest = l.destination(data[at])
+		}
 		if l.Raw {
 			at = len(data)
 			break
-		}
-		if !r.scan.Began() {
-			r.dest = l.destination(data[at])
 		}
 		n, done, err := r.scan.Scan(data[at:])
 		if err != nil {

@@ -23,6 +23,8 @@ const (
 	Multi               // opens a transaction
 	Exec                // ends it, whatever the reply
 	Discard             // ends it if the reply is OK
+	Watch               // the next transaction depends on keys
+	Unwatch             // it doesn't any more
 	Select              // changes the database
 	Auth                // changes the user
 	Hello               // changes the protocol, and maybe the user
@@ -54,9 +56,10 @@ type Expect struct {
 // State is the state of one upstream connection as its replies tell it. It is pure: no I/O, no clock.
 type State struct {
 	Identity
-	InMulti bool // within MULTI
-	Opaque  bool // replies can't be counted any more: lock commands are not possible
-	Raw     bool // the stream is no longer made of replies at all
+	InMulti  bool // within MULTI
+	Watching bool // a client's own WATCH is in force
+	Opaque   bool // replies can't be counted any more: lock commands are not possible
+	Raw      bool // the stream is no longer made of replies at all
 
 	initial                   Identity
 	queued                    []Expect // what EXEC will make true
@@ -87,12 +90,16 @@ func (s *State) apply(e Expect, h resp.Head) {
 	}
 	switch e.Effect {
 	case NoEffect, Quit, Closes:
+	case Watch:
+		s.Watching = s.Watching || h.IsOK()
+	case Unwatch:
+		s.Watching = s.Watching && !h.IsOK()
 	case Multi:
 		if h.IsOK() {
 			s.InMulti = true
 		}
 	case Exec:
-		s.InMulti = false
+		s.InMulti, s.Watching = false, false
 		if h.Type == '*' && string(h.Line) != "-1" {
 			for _, q := range s.queued {
 				s.succeeded(q)
@@ -101,7 +108,7 @@ func (s *State) apply(e Expect, h resp.Head) {
 		s.queued = nil
 	case Discard:
 		if h.IsOK() {
-			s.InMulti, s.queued = false, nil
+			s.InMulti, s.Watching, s.queued = false, false, nil
 		}
 	case Reset:
 		if !h.IsError() {

@@ -33,7 +33,7 @@ func (s *session) await(answer *passthrough.Answer) {
 		return
 	case <-s.timer.C:
 	}
-	if s.readErr == nil {
+	if s.readErr == nil && s.watch == nil {
 		w := s.startWatch()
 		select {
 		case <-answer.Done:
@@ -53,8 +53,20 @@ func (s *session) await(answer *passthrough.Answer) {
 	<-answer.Done
 }
 
+// Watch watches the client for as long as a lock command waits for something other than an answer. gone is closed when the
+// client has closed, or the server is shutting down.
+func (s *session) Watch() (gone <-chan struct{}, stop func()) {
+	w := s.startWatch()
+	s.watch = w
+	return w.gone, func() {
+		s.stopWatch(w)
+		s.watch = nil
+	}
+}
+
 // watch reads from the client while its session waits for something else.
 type watch struct {
+	gone  chan struct{} // closed before ended if the client is
 	ended chan struct{}
 	buf   []byte // read so far, behind what the session had
 	n     int
@@ -65,13 +77,16 @@ func (s *session) startWatch() *watch {
 	if len(s.buf) < maxSessionBuf { // a client that pipelines behind a wait must not blind it
 		s.buf = append(make([]byte, 0, maxSessionBuf), s.buf...)[:maxSessionBuf]
 	}
-	w := &watch{ended: make(chan struct{}), buf: s.buf[s.end:]}
+	w := &watch{gone: make(chan struct{}), ended: make(chan struct{}), buf: s.buf[s.end:]}
 	go func() { // ends when the client does, when the buffer is full, or by stopWatch, which waits for it
 		defer close(w.ended)
 		for w.err == nil && w.n < len(w.buf) {
 			var n int
 			n, w.err = s.nc.Read(w.buf[w.n:])
 			w.n += n
+		}
+		if w.err != nil && (!isTimeout(w.err) || s.draining.Load()) {
+			close(w.gone)
 		}
 	}()
 	return w

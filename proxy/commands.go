@@ -18,6 +18,10 @@ type command struct {
 	identity func(args [][]byte) *passthrough.Identity
 	// inspect decides by the arguments, for commands whose subcommands differ.
 	inspect func(req resp.Request) (passthrough.Effect, []byte)
+	// introspect is for COMMAND, whose answer tells of the lock commands too.
+	introspect bool
+	// competes names the keys at which a client that doesn't know LOCK may be taking a lock.
+	competes func(args [][]byte) [][]byte
 }
 
 // table is the one table of commands, by name in lower case.
@@ -28,12 +32,16 @@ func commandTable() map[string]*command {
 		"multi":        {effect: passthrough.Multi},
 		"exec":         {effect: passthrough.Exec},
 		"discard":      {effect: passthrough.Discard},
+		"watch":        {effect: passthrough.Watch},
+		"unwatch":      {effect: passthrough.Unwatch},
 		"select":       {effect: passthrough.Select, identity: selectIdentity},
 		"auth":         {effect: passthrough.Auth, identity: authIdentity},
 		"hello":        {effect: passthrough.Hello, identity: helloIdentity},
 		"reset":        {effect: passthrough.Reset},
 		"quit":         {effect: passthrough.Quit},
 		"shutdown":     {effect: passthrough.Closes},
+		"post":         {effect: passthrough.Closes}, // Redis closes: a browser was made to send it
+		"host:":        {effect: passthrough.Closes},
 		"subscribe":    {effect: passthrough.Subscribe},
 		"psubscribe":   {effect: passthrough.PSubscribe},
 		"ssubscribe":   {effect: passthrough.SSubscribe},
@@ -44,6 +52,11 @@ func commandTable() map[string]*command {
 		"sync":         {effect: passthrough.Replicate},
 		"psync":        {effect: passthrough.Replicate},
 		"client":       {inspect: inspectClient},
+		"command":      {introspect: true},
+		"setnx":        {competes: firstKey},
+		"getset":       {competes: firstKey},
+		"eval":         {competes: scriptKeys},
+		"evalsha":      {competes: scriptKeys},
 	}
 	for i := range lockcmd.Specs {
 		spec := &lockcmd.Specs[i]
@@ -76,7 +89,30 @@ func lookup(name []byte) *command {
 }
 
 // whole reports whether the command must be seen whole before it can be passed on.
-func (c *command) whole() bool { return c.lock != nil || c.identity != nil || c.inspect != nil }
+func (c *command) whole() bool {
+	return c.lock != nil || c.identity != nil || c.inspect != nil || c.introspect
+}
+
+// fenceable reports whether a command may run within a transaction of the proxy's own: whether it does nothing to the connection.
+func (c *command) fenceable() bool {
+	return c.lock == nil && c.effect == passthrough.NoEffect && c.inspect == nil
+}
+
+func firstKey(args [][]byte) [][]byte {
+	if len(args) < 2 {
+		return nil
+	}
+	return args[1:2]
+}
+
+// scriptKeys reads EVAL script numkeys key ….
+func scriptKeys(args [][]byte) [][]byte {
+	if len(args) < 4 {
+		return nil
+	}
+	n, _ := resp.ParseInt(args[2])
+	return args[3 : 3+max(0, min(int(n), len(args)-3))]
+}
 
 func selectIdentity(args [][]byte) *passthrough.Identity {
 	if len(args) != 2 {

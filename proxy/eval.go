@@ -3,11 +3,9 @@ package proxy
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
-	"lockproxy/passthrough"
 )
 
 // evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its source. The second request
@@ -33,12 +31,29 @@ func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value,
 	}, script, keys, args)
 }
 
-// single runs scripts on a connection of the proxy's own.
-type single struct {
-	conn    *passthrough.Single
-	timeout time.Duration
+// Do sends a command of the proxy's own in the same way.
+func (s *session) Do(args ...[]byte) ([]byte, error) {
+	answer := s.pipe.Call(resp.AppendCommand(nil, args...))
+	s.await(answer)
+	return answer.Raw()
 }
 
-func (c single) Eval(script *lockcmd.Script, keys, args []string) (resp.Value, error) {
-	return evaluate(func(raw []byte) (resp.Value, error) { return c.conn.Do(raw, c.timeout) }, script, keys, args)
+// CanFence reports whether a command may run within a transaction of the proxy's own.
+func (s *session) CanFence(name []byte) bool { return lookup(name).fenceable() }
+
+// Identity is whom the running lock command runs as, and where.
+func (s *session) Identity() lockcmd.Identity {
+	id := s.identity
+	return lockcmd.Identity{User: id.User, Password: id.Password, LoggedIn: id.LoggedIn, DB: id.DB}
+}
+
+// Holder is this connection as the holder of locks.
+func (s *session) Holder() *lockcmd.Holder { return &s.holder }
+
+// LockLost tells the client that a session lock has been lost: by a push, or if its protocol has none by closing.
+func (s *session) LockLost(key string, token int64) {
+	state, _ := s.pipe.State()
+	if state.Proto != 3 || !s.pipe.Push(encodeLockLost(key, token)) {
+		s.raw.Close()
+	}
 }

@@ -61,11 +61,11 @@ func (s *session) greet() bool {
 			err = errors.New("not done within " + s.server.cfg.HandshakeTimeout.String())
 		}
 		if !s.draining.Load() {
-			s.server.logGreeting(what, s.client.Addr, err)
+			s.server.logGreeting(what, s.holder.Addr, err)
 		}
 		return false
 	}
-	s.client.Addr = clientAddr(s.nc.RemoteAddr())
+	s.holder.Addr = clientAddr(s.nc.RemoteAddr())
 	return true
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/tidwall/redcon"
@@ -12,15 +13,46 @@ import (
 
 // encodeReply is a lock command's answer in the client's protocol version.
 func encodeReply(name string, r lockcmd.Reply, proto int) []byte {
-	switch {
-	case r.Err != nil:
+	if r.Kind == lockcmd.ErrorReply {
 		return encodeError(name, r.Err)
-	case r.Null && proto == 3:
-		return []byte("_\r\n")
-	case r.Null:
-		return redcon.AppendNull(nil)
 	}
-	return redcon.AppendInt(nil, r.Int)
+	return appendReply(nil, r, proto)
+}
+
+func appendReply(dst []byte, r lockcmd.Reply, proto int) []byte {
+	switch r.Kind {
+	case lockcmd.NullReply:
+		if proto == 3 {
+			return append(dst, "_\r\n"...)
+		}
+		return redcon.AppendNull(dst)
+	case lockcmd.IntReply:
+		return redcon.AppendInt(dst, r.Int)
+	case lockcmd.BulkReply:
+		return redcon.AppendBulkString(dst, r.Text)
+	case lockcmd.StatusReply:
+		return redcon.AppendString(dst, r.Text)
+	case lockcmd.RawReply:
+		return append(dst, r.Raw...)
+	case lockcmd.MapReply:
+		if proto == 3 {
+			dst = append(strconv.AppendInt(append(dst, '%'), int64(len(r.Elems)/2), 10), "\r\n"...)
+			break
+		}
+		fallthrough
+	default:
+		dst = redcon.AppendArray(dst, len(r.Elems))
+	}
+	for _, elem := range r.Elems {
+		dst = appendReply(dst, elem, proto)
+	}
+	return dst
+}
+
+// encodeLockLost is the push by which a RESP3 client hears that a session lock has been lost.
+func encodeLockLost(key string, token int64) []byte {
+	out := redcon.AppendBulkString([]byte(">3\r\n"), "locklost")
+	return redcon.AppendInt(redcon.AppendBulkString(out, key), token)
 }
 
 // encodeLost is the reply to a relayed request that failed for want of the upstream.
@@ -31,11 +63,12 @@ func encodeError(name string, err error) []byte {
 	var (
 		usage    lockcmd.UsageError
 		server   lockcmd.ServerError
+		fenced   lockcmd.FencedError
 		protocol *resp.ProtocolError
 	)
 	text := err.Error()
 	switch {
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &fenced):
 	case errors.As(err, &server):
 		text = serverErrorText(name, text)
 	case errors.As(err, &protocol):
@@ -61,8 +94,9 @@ func serverErrorText(name, text string) string {
 }
 
 var (
-	errInMulti = lockcmd.UsageError("ERR Command not allowed inside a transaction")
-	errOpaque  = lockcmd.UsageError("ERR lock commands can't be used on a connection that subscribed within MULTI: RESET it first")
+	errInMulti  = lockcmd.UsageError("ERR Command not allowed inside a transaction")
+	errWatching = lockcmd.UsageError("ERR FENCE can't be used between WATCH and MULTI: it is a transaction itself, and would end the WATCH")
+	errOpaque   = lockcmd.UsageError("ERR lock commands can't be used on a connection that subscribed within MULTI: RESET it first")
 )
 
 // errSubscribed is Redis's own restriction for RESP2 connections that have subscribed.

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/resp"
@@ -57,11 +58,10 @@ type Server struct {
 	cfg      Config
 	log      hclog.Logger
 	id       string // names this proxy among all, in the names of its connections
-	settler  *settler
+	locks    *lockcmd.Locks
 	ctx      context.Context // ends when the server is told to stop at once
 	cancel   context.CancelFunc
 	serving  sync.WaitGroup // sessions; nothing is added once stopping is set
-	settling sync.WaitGroup // the settler
 	nextConn atomic.Uint64
 	down     atomic.Bool // the last connect to the upstream failed: what has been logged
 
@@ -94,9 +94,11 @@ func New(cfg Config) *Server {
 	rand.Read(id[:])
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
-		settler:  newSettler(cfg.Upstream, cfg.Logger),
 		sessions: map[*session]struct{}{},
 	}
+	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
+		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})
+	}, cfg.Logger)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -111,12 +113,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		return fmt.Errorf("serve %s: the server has been used already", ln.Addr())
 	}
 	s.ln = wrapped
-	s.settling.Add(1)
 	s.mu.Unlock()
-	go func() { // ends with s.ctx; Close waits for it
-		defer s.settling.Done()
-		s.settler.run(s.ctx)
-	}()
 	refuse := func(conn redcon.Conn, cmd redcon.Command) { conn.Close() } // never called: every connection is taken over
 	server := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), refuse, s.accept, nil)
 	server.AcceptError = func(err error) { s.log.Error("cannot accept clients", "error", err) }
@@ -145,6 +142,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 		}
 		sess.cancel()
 		sess.raw.Close()
+		s.locks.Gone(&sess.holder)
 		s.mu.Lock()
 		delete(s.sessions, sess)
 		s.mu.Unlock()
@@ -169,7 +167,7 @@ func (s *Server) newSession(raw net.Conn) *session {
 		nc:     nc,
 		pipe:   passthrough.NewPipe(s.cfg.Upstream, nc, encodeLost),
 		framer: resp.NewFramer(s.cfg.Limits),
-		client: lockcmd.Client{
+		holder: lockcmd.Holder{
 			Connection: fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1)),
 			Addr:       clientAddr(raw.RemoteAddr()),
 		},
@@ -208,7 +206,7 @@ func (s *Server) Close() {
 		sess.kill()
 	}
 	s.serving.Wait()
-	s.settling.Wait()
+	s.locks.Close()
 }
 
 // stop ends accepting and returns the sessions there are.

@@ -21,18 +21,20 @@ const (
 // session serves one client. Its goroutine reads the client, frames requests and sends each on its way; the Pipe's
 // goroutine brings back the replies.
 type session struct {
-	server *Server
-	raw    net.Conn // as it was accepted
-	nc     net.Conn // raw, or what wrap put around it
-	pipe   *passthrough.Pipe
-	framer *resp.Framer
-	client lockcmd.Client
+	server   *Server
+	raw      net.Conn // as it was accepted
+	nc       net.Conn // raw, or what wrap put around it
+	pipe     *passthrough.Pipe
+	framer   *resp.Framer
+	holder   lockcmd.Holder
+	identity passthrough.Identity // of the lock command that is running
 
 	buf        []byte // buf[start:end] has been read and not yet been passed on
 	start, end int
 	streaming  bool  // a request too large to hold is on its way
 	readErr    error // what ended the reading of the client, once something has
 	timer      *time.Timer
+	watch      *watch // of a lock command that waits
 
 	draining atomic.Bool // the server is shutting down: no further requests
 	ctx      context.Context
@@ -150,8 +152,18 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		s.runLock(cmd.lock, req)
 		return !s.pipe.Lost()
 	}
+	if cmd.introspect {
+		s.introspect(req)
+		return !s.pipe.Lost()
+	}
 	e := passthrough.Expect{Effect: cmd.effect, Count: len(req.Args) - 1}
 	raw := req.Raw
+	if cmd.competes != nil && s.server.locks.Waiting() {
+		state, _ := s.pipe.State()
+		for _, key := range cmd.competes(req.Args) {
+			s.server.locks.Passing(state.DB, key)
+		}
+	}
 	if cmd.identity != nil {
 		e.Change = cmd.identity(req.Args)
 	}
@@ -193,7 +205,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		return
 	}
 	state := s.settledState()
-	err := spec.CheckArity(len(req.Args))
+	err := spec.CheckArity(req.Args)
 	switch {
 	case state.InMulti:
 		if err == nil {
@@ -203,6 +215,8 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		return
 	case err == nil && state.Opaque:
 		err = errOpaque
+	case err == nil && state.Watching && spec.Name == "fence":
+		err = errWatching
 	case err == nil && state.Subscribed():
 		err = errSubscribed(spec.Name)
 	}
@@ -210,10 +224,8 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		s.pipe.Local(encodeError(spec.Name, err))
 		return
 	}
-	reply := spec.Run(&s.server.cfg.Locks, s, s.client, req.Args[1:])
-	if reply.Takeover != nil {
-		s.server.settler.add(*reply.Takeover, state.Identity)
-	}
+	s.identity = state.Identity
+	reply := s.server.locks.Run(spec, s, req.Args)
 	s.pipe.Local(encodeReply(spec.Name, reply, state.Proto))
 }
 

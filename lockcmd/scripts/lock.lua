@@ -1,48 +1,64 @@
---[[ LOCK: take a lock that is free or has expired.
+--[[ LOCK: take a lock that is free, has expired, or is reserved for the caller.
 
-ARGV[1]  timeout, ms
-ARGV[2]  unit of what is written at the lock: "ms", or "s": rounded up, and the lock then lasts until that second
-ARGV[3]  how long the companion outlives the lock, ms
-ARGV[4]  settling time of a lock that is taken over from an expired one, ms
-ARGV[5]  who asks: "connection client"
+A[1]  timeout, ms
+A[2]  unit of what is written at the lock, "ms" or "s"
+A[3]  how long the companion outlives the lock, ms
+A[4]  settling time of a lock that is taken over from an expired one, ms
+A[5]  connection   A[6]  request   A[7]  client   A[8]  session, 0 or 1: who asks
+A[9]  the proxy that asks
+A[10]  how: "try"; "first", for the first waiter of this proxy, which may take what is reserved for it and is noted as
+       waiting if it gets nothing; or "check", which gets nothing even if the lock is free
+A[11]  1 if clients that don't know LOCK compete here, as far as the proxy knows
 
-Returns {token, 1 if it was taken over from an expired one else 0}, or nil if it is held,
-or WRONGTYPE if either key holds something else; then nothing is written.
+Returns {token, 0; 1 if it was taken over from the expired timestamp of a client that doesn't know LOCK; 2 if from one of LOCK's},
+or if it is held {0, 1 if by a client that doesn't know LOCK else 0, ms until it expires},
+or WRONGTYPE if a key holds something else; then nothing is written.
 ]]
-local token = clock[1] * 1000000 + clock[2]
-if companion then
-  local last, expires, _, settles, _, _, state = parse(companion)
-  if not last then return redis.error_reply(WRONGTYPE) end
-  if state == 'held' and now < tonumber(settles) and now < tonumber(expires) then return false end
-  token = math.max(token, tonumber(last) + 1)
-elseif redis.call('EXISTS', KEYS[2]) == 1 then
-  return redis.error_reply(WRONGTYPE)
+if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
+if not companion and redis.call('EXISTS', KEYS[2]) == 1 then return redis.error_reply(WRONGTYPE) end
+
+local retention = tonumber(A[3])
+local again = held and state == 'held' and
+  ((connection == A[5] and request == A[6]) or (ARGV[2] ~= '' and ARGV[2] == owner))
+
+if again then
+  -- The same owner once more, or a waiter whose grant's message was lost: never shortened.
+  local at, text = expiry(tonumber(A[1]), A[2])
+  if at <= expires then at, text = expires, written end
+  redis.call('SET', KEYS[1], text, 'PX', whole(at - now))
+  record({token = token, expires = at, value = text, settles = settles, acquired = acquired, session = A[8], state = 'held',
+    connection = A[5], request = A[6], client = A[7], waiting = waiting, owner = owner}, retention)
+  return {tonumber(token), 0}
+end
+
+local mine = held and state == 'reserved' and connection == A[9] and A[10] == 'first'
+if A[10] == 'check' or plain or (held and not mine) then
+  if A[10] == 'first' and held then
+    local line = rivals(nil)
+    local noted, fresh = false, false
+    for _, entry in ipairs(line) do
+      if entry[1] == A[9] then
+        noted, fresh = true, now - tonumber(entry[2]) < 400 and entry[3] == A[11]
+        entry[2], entry[3] = whole(now), A[11]
+      end
+    end
+    if not noted then line[#line + 1] = {A[9], whole(now), A[11]} end
+    if not fresh then record({token = token, expires = expires, value = written, settles = settles, acquired = acquired, session = session,
+      state = state, connection = connection, request = request, client = client, waiting = join(line), owner = owner}, retention) end
+  end
+  return {0, plain and 1 or 0, (plain and until_ms or held and expires or now) - now}
 end
 
 local taken_over = 0
+if value and not mine then taken_over = value == written and 2 or 1 end
+local at, text = expiry(tonumber(A[1]), A[2])
 if value then
-  local until_ms = timestamp(value)
-  if not until_ms then return redis.error_reply(WRONGTYPE) end
-  if now < until_ms then return false end
-  taken_over = 1
-end
-
-local expires = now + tonumber(ARGV[1])
-local written = expires
-if ARGV[2] == 's' then
-  written = math.ceil(expires / 1000)
-  expires = written * 1000
-end
-written = string.format('%.0f', written)
-local ttl = string.format('%.0f', expires - now)
-
-if value then
-  redis.call('SET', KEYS[1], written, 'PX', ttl)
-elseif not redis.call('SET', KEYS[1], written, 'PX', ttl, 'NX') then
+  redis.call('SET', KEYS[1], text, 'PX', whole(at - now))
+elseif not redis.call('SET', KEYS[1], text, 'PX', whole(at - now), 'NX') then
   return redis.error_reply(WRONGTYPE) -- MGET shows other types as missing
 end
-local settles = taken_over == 1 and math.min(expires, now + tonumber(ARGV[4])) or 0
-redis.call('SET', KEYS[2],
-  string.format('v1 %.0f %.0f %s %.0f %.0f 0 held ', token, expires, written, settles, now) .. ARGV[5] .. '\n',
-  'PX', string.format('%.0f', expires - now + tonumber(ARGV[3])))
-return {token, taken_over}
+local given = next_token()
+record({token = given, expires = at, value = text, settles = taken_over > 0 and math.min(at, now + tonumber(A[4])) or 0,
+  acquired = now, session = A[8], state = 'held', connection = A[5], request = A[6], client = A[7],
+  waiting = join(rivals(A[10] == 'first' and A[9] or nil)), owner = ARGV[2]}, retention)
+return {tonumber(given), taken_over}

@@ -1,34 +1,70 @@
---[[ UNLOCK: free a lock, if it is the caller's.
+--[[ UNLOCK: free a lock, if it is the caller's, and hand it on.
 
-ARGV[1]  what proves it: "token", "connection", or "force" for whoever holds it
-ARGV[2]  the token or the connection
-ARGV[3]  how long the companion outlives the release, ms
+A[1]  what proves it: "token", "connection", or "force" for whoever holds it
+A[2]  the token or the connection
+A[3]  how long the companion outlives the lock, ms
+A[4]  the proxy that asks
+A[5]  what its own waiters want: "none" (there are none); "next", the one below is the first; "self", there are some, but
+         the first is not the caller's to speak for; "turn", as "next", but waiters of other proxies go first; or "free",
+         clients that don't know LOCK compete: leave the key free for all
+A[6]  the first waiter's timeout, ms   A[7]  unit   A[8]  connection   A[9]  request   A[10]  client   A[11]  session; its owner is ARGV[2]
+A[12]  how long a lock is reserved for another proxy's waiter, ms
+A[13]  the database. What another proxy is told, on the channel "lockproxy:wake:" and its name, is the database, ":" and the lock
 
-Returns 1 if the lock was freed; 0 if it was not the caller's (any more), or free; WRONGTYPE if a key holds something else.
+Returns {1 if the lock was freed, else 0: it was not the caller's (any more), or free;
+the token given to the first waiter, or 0; 1 if it is reserved for the proxy that asks, else 0},
+or WRONGTYPE if a key holds something else.
 ]]
-local until_ms
-if value then
-  until_ms = timestamp(value)
-  if not until_ms then return redis.error_reply(WRONGTYPE) end
-elseif redis.call('EXISTS', KEYS[1]) == 1 then
-  return redis.error_reply(WRONGTYPE)
+if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
+if not value and redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply(WRONGTYPE) end
+
+if A[1] == 'force' then
+  if not (held and state == 'held') and not plain then return {0, 0, 0} end
+elseif not held or state ~= 'held' or A[2] ~= (A[1] == 'token' and token or connection) then
+  return {0, 0, 0}
 end
 
-local token, expires, written, settles, state, connection, _
-if companion then
-  token, expires, written, settles, _, _, state, connection = parse(companion)
-  if not token then return redis.error_reply(WRONGTYPE) end
-end
-local held = state == 'held' and now < tonumber(expires) and (value == written or now < tonumber(settles))
-
-if ARGV[1] == 'force' then
-  if not held and not (value and now < until_ms) then return 0 end
-elseif not held or ARGV[2] ~= (ARGV[1] == 'token' and token or connection) then
-  return 0
+local retention = tonumber(A[3])
+local wanted = A[5]
+local others = rivals(A[4])
+for _, entry in ipairs(others) do
+  if entry[3] == '1' then wanted = 'free' end
 end
 
-redis.call('DEL', KEYS[1])
-if token then
-  redis.call('SET', KEYS[2], 'v1 ' .. token .. ' 0 0 0 0 0 released - -\n', 'PX', ARGV[3])
+if wanted == 'next' or (wanted == 'turn' and #others == 0) then
+  local at, text = expiry(tonumber(A[6]), A[7])
+  local given = next_token()
+  redis.call('SET', KEYS[1], text, 'PX', whole(at - now))
+  record({token = given, expires = at, value = text, settles = 0, acquired = now, session = A[11], state = 'held',
+    connection = A[8], request = A[9], client = A[10], waiting = join(others), owner = ARGV[2]}, retention)
+  return {1, tonumber(given), 0}
 end
-return 1
+
+-- A lock is reserved for the longest waiting proxy that hears of it, or for this one.
+local reserved_for
+if wanted == 'self' and #others == 0 then
+  reserved_for = A[4]
+elseif wanted ~= 'free' then
+  while #others > 0 and not reserved_for do
+    local first = table.remove(others, 1)
+    local heard = redis.pcall('PUBLISH', 'lockproxy:wake:' .. first[1], A[13] .. ':' .. KEYS[1])
+    if type(heard) == 'number' and heard > 0 then reserved_for = first[1] end
+  end
+  if not reserved_for and wanted ~= 'none' then reserved_for = A[4] end
+end
+if wanted ~= 'none' and reserved_for ~= A[4] then others[#others + 1] = {A[4], whole(now), wanted == 'free' and '1' or '0'} end
+
+local last = token or '0'
+if reserved_for then
+  local at, text = expiry(tonumber(A[12]), 'ms')
+  redis.call('SET', KEYS[1], text, 'PX', whole(at - now))
+  record({token = last, expires = at, value = text, settles = 0, acquired = now, session = '0', state = 'reserved',
+    connection = reserved_for, request = '0', client = '-', waiting = join(others), owner = ''}, retention)
+else
+  redis.call('DEL', KEYS[1])
+  if token then
+    record({token = last, expires = 0, value = '0', settles = 0, acquired = 0, session = '0', state = 'released',
+      connection = '-', request = '0', client = '-', waiting = join(others), owner = ''}, retention)
+  end
+end
+return {1, 0, reserved_for == A[4] and 1 or 0}

@@ -1,0 +1,111 @@
+package lockcmd
+
+import (
+	"strings"
+
+	"lockproxy/internal/resp"
+)
+
+func (l *Locks) runRelock(s Session, args [][]byte) Reply {
+	p, err := parseProof(args[1:2], "")
+	if err == nil && p.kind != "token" {
+		err = errInteger
+	}
+	if err != nil {
+		return errorReply(err)
+	}
+	timeout, err := parseTimeout(args[2], l.cfg.MaxTimeout)
+	if err != nil {
+		return errorReply(err)
+	}
+	ints, err := evalInts(s, relockScript, 1, string(args[0]), "", p.value, milliseconds(timeout), l.unit(), milliseconds(l.cfg.FenceRetention))
+	if err != nil {
+		return errorReply(err)
+	}
+	return intReply(ints[0])
+}
+
+// infoFields are the names of what info.lua returns, in order.
+var infoFields = []string{"state", "kind", "token", "owner", "client", "acquired_ms", "expires_ms", "remaining_ms", "session"}
+
+// runInfo is LOCKINFO. waiters counts those at this proxy.
+func (l *Locks) runInfo(s Session, args [][]byte) Reply {
+	key := string(args[0])
+	v, err := eval(s, infoScript, key, "")
+	switch {
+	case err != nil:
+		return errorReply(err)
+	case v.IsNull():
+		return nullReply
+	case len(v.Elems) != len(infoFields):
+		return errorReply(unexpected(infoScript, v))
+	}
+	info := Reply{Kind: MapReply}
+	for i, e := range v.Elems {
+		field := nullReply
+		switch e.Type {
+		case ':':
+			field = intReply(e.Int)
+		case '$':
+			field = bulkReply(string(e.Text))
+		}
+		info.Elems = append(info.Elems, bulkReply(infoFields[i]), field)
+	}
+	l.mu.Lock()
+	waiters := 0
+	if ln := l.lines[lineKey{s.Identity().DB, key}]; ln != nil {
+		waiters = ln.len()
+	}
+	l.mu.Unlock()
+	info.Elems = append(info.Elems, bulkReply("waiters"), intReply(int64(waiters)))
+	return info
+}
+
+// runScan is LOCKSCAN: a SCAN for companions, of which those whose locks are held now are named.
+func (l *Locks) runScan(s Session, args [][]byte) Reply {
+	o, err := parseScan(args)
+	if err != nil {
+		return errorReply(err)
+	}
+	raw, err := s.Do([]byte("SCAN"), []byte(o.cursor), []byte("MATCH"), []byte(o.pattern+companionInfix+"???"), []byte("COUNT"), []byte(o.count))
+	if err != nil {
+		return errorReply(err)
+	}
+	v, err := resp.ParseValue(raw)
+	switch {
+	case err != nil:
+		return errorReply(err)
+	case v.IsError():
+		return errorReply(ServerError(v.Text))
+	case len(v.Elems) != 2:
+		return errorReply(unexpected(infoScript, v))
+	}
+	keys := Reply{Kind: ArrayReply}
+	for _, e := range v.Elems[1].Elems {
+		key, ok := lockOf(string(e.Text))
+		if !ok {
+			continue
+		}
+		info, err := eval(s, infoScript, key, "")
+		if _, denied := err.(ServerError); denied {
+			continue // not this user's to see, or not a lock
+		}
+		if err != nil {
+			return errorReply(err)
+		}
+		if len(info.Elems) > 1 && string(info.Elems[0].Text) == "held" && string(info.Elems[1].Text) == "lockproxy" {
+			keys.Elems = append(keys.Elems, bulkReply(key))
+		}
+	}
+	return Reply{Kind: ArrayReply, Elems: []Reply{bulkReply(string(v.Elems[0].Text)), keys}}
+}
+
+// lockOf returns the lock whose companion has this name.
+func lockOf(companion string) (key string, ok bool) {
+	i := strings.LastIndex(companion, companionInfix)
+	if i < 0 {
+		return "", false
+	}
+	key = companion[:i]
+	return key, CompanionKey([]byte(key)) == companion
+}

@@ -1,0 +1,160 @@
+package lockcmd
+
+import (
+	"container/list"
+	"time"
+)
+
+// Identity is whom a connection's commands run as, and where.
+type Identity struct {
+	User     string // "" is the default user
+	Password string // never logged
+	LoggedIn bool
+	DB       int
+}
+
+// lineKey names a lock within the upstream.
+type lineKey struct {
+	db  int
+	key string
+}
+
+// line is the queue of one lock's waiters in this proxy, in order of arrival. It is pure: its caller holds the lock, reads the
+// clock and does the I/O.
+//
+// Only the first waiter looks at the lock; the others wait to become first. A release offers the lock to the first waiter, by
+// name, within its script; until the outcome is known the waiter stays first and can't be offered another.
+type line struct {
+	waiters list.List     // of *waiter
+	turn    int           // grants left before waiters of other proxies go first
+	lease   time.Duration // the timeout of the last one granted here; maxLook before
+}
+
+type waiterState uint8
+
+const (
+	waiting waiterState = iota
+	offered             // a release's script is under way that may name this waiter
+	granted             // token is valid
+	left                // its client is gone, or its time is over, or it has its answer
+)
+
+// waiter is one LOCK … WAIT.
+type waiter struct {
+	request
+	as        Identity
+	state     waiterState
+	token     int64
+	takenOver bool
+	asked     time.Time
+	wake      chan struct{} // holds one: something has changed, or the lock is worth a look
+	look      bool          // the lock may be free: look at once
+	place     *list.Element
+}
+
+func newWaiter(r request, as Identity) *waiter {
+	return &waiter{request: r, as: as, wake: make(chan struct{}, 1)}
+}
+
+func (w *waiter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *line) first() *waiter {
+	if front := l.waiters.Front(); front != nil {
+		return front.Value.(*waiter)
+	}
+	return nil
+}
+
+func (l *line) len() int { return l.waiters.Len() }
+
+// join adds w at the end. knows reports whether another waiter has the same identity, and so has shown that it may lock here.
+func (l *line) join(w *waiter) (knows bool) {
+	if last := l.waiters.Back(); last != nil {
+		knows = last.Value.(*waiter).as == w.as || l.first().as == w.as
+	}
+	w.place = l.waiters.PushBack(w)
+	return knows
+}
+
+// leave takes w out of the line. The next one, if w was first, is told that it is first now.
+func (l *line) leave(w *waiter) {
+	if w.place == nil {
+		return
+	}
+	wasFirst := l.first() == w
+	l.waiters.Remove(w.place)
+	w.place = nil
+	if next := l.first(); wasFirst && next != nil {
+		next.signal()
+	}
+}
+
+// wish is what a release tells its script about the waiters here.
+type wish struct {
+	kind string // as unlock.lua names it
+	next *waiter
+}
+
+// offer says what a release by someone of identity as should do for the waiters here, and marks the one it names.
+func (l *line) offer(as Identity, plain bool) wish {
+	first := l.first()
+	switch {
+	case first == nil:
+		return wish{kind: "none"}
+	case plain:
+		return wish{kind: "free"}
+	case first.state != waiting || first.as != as:
+		return wish{kind: "self"}
+	}
+	first.state = offered
+	if l.turn <= 0 {
+		return wish{kind: "turn", next: first}
+	}
+	return wish{kind: "next", next: first}
+}
+
+// answered ends an offer: token is what the release gave to the waiter it named, 0 for nothing. It returns false if the waiter
+// has left meanwhile, and the token must be released.
+func (l *line) answered(w wish, token int64) (taken bool) {
+	if w.next == nil {
+		return true
+	}
+	switch w.next.state {
+	case offered:
+		w.next.state = waiting
+		if token == 0 {
+			w.next.signal() // it may have been kept from leaving
+			return true
+		}
+		l.grant(w.next, token)
+		return true
+	case granted: // it has found the grant by itself
+		return true
+	}
+	return token == 0
+}
+
+// grant makes w the holder.
+func (l *line) grant(w *waiter, token int64) {
+	w.state, w.token = granted, token
+	if l.turn <= 0 {
+		l.turn = l.len()
+	}
+	l.turn--
+	l.lease = w.timeout
+	l.leave(w)
+	w.signal()
+}
+
+// lookNow tells the first waiter that the lock may be free.
+func (l *line) lookNow() {
+	if first := l.first(); first != nil {
+		first.look = true
+		first.signal()
+	}
+}

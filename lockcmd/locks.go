@@ -1,0 +1,205 @@
+// Package lockcmd is the lock commands: what they accept, what they do upstream, what they answer.
+//
+// A lock is a timestamp lock. The key holds the time at which the lock expires, as programs with SETNX recipes have always
+// written it, so that they and LOCK exclude one another; a companion key beside it holds the token, the owner and the times.
+// Each step is one Lua script, atomic, by the upstream's clock alone; see scripts/.
+//
+// Guarantees, as long as the upstream keeps what it has acknowledged:
+//
+//   - A lock that LOCK took is its holder's until its timeout, UNLOCK or DEL of its key; nobody else is given a token before.
+//   - The tokens of a key strictly increase, while its companion lives (--fence-retention) or the upstream's clock doesn't step back.
+//   - UNLOCK frees only the lock of the token, or the connection, that it names.
+//   - Waiters are served in order of arrival at one proxy. Proxies take turns, each serving those who waited when its turn began.
+//   - A key that holds something else is left untouched.
+//
+// Not guaranteed: that work stops when a lock has expired under it, and anything about an upstream that loses writes in a failover.
+//
+// A client's own steps run on its own connection, by way of Session: as its user, on its database, in its order. What must
+// happen while that connection is busy or gone (renewing and releasing session locks, looking after a lock that was taken over)
+// runs on connections of the proxy's own, logged in as the same client; see chores.
+package lockcmd
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/resp"
+)
+
+// Config is what an operator decides about locks.
+type Config struct {
+	MaxTimeout     time.Duration // longest timeout that LOCK accepts
+	FenceRetention time.Duration // how long a lock's last token is remembered after its end
+	Seconds        bool          // write timestamps in seconds, rounded up, instead of ms
+}
+
+const (
+	// settling is how long a lock that was taken over rests on its companion alone, since a plain client that lost the race
+	// may still replace its timestamp.
+	settling = 2 * time.Second
+	// reservation is how long a released lock is kept for the first waiter of a proxy that has been told.
+	reservation = 100 * time.Millisecond
+	// plainMemory is how long a lock counts as one that plain clients compete for since they were last seen.
+	plainMemory = 5 * time.Second
+)
+
+// Session is the connection that a command came by.
+type Session interface {
+	// Eval runs a script in the session's turn. An error reply of the upstream is a Value; an error is a failure to get a reply.
+	Eval(script *Script, keys, args []string) (resp.Value, error)
+	// Do sends a command of the proxy's own in the session's turn and returns its reply as it came.
+	Do(args ...[]byte) ([]byte, error)
+	// Watch begins to watch for the client to close, or the server to shut down, until stop is called: then gone is closed.
+	Watch() (gone <-chan struct{}, stop func())
+	// LockLost tells the client that a session lock has been lost. It may be called from any goroutine.
+	LockLost(key string, token int64)
+	// CanFence reports whether a command may run within a transaction of the proxy's own.
+	CanFence(name []byte) bool
+	Identity() Identity
+	Holder() *Holder
+}
+
+// Locks is the lock commands of one proxy. Make it with New; Close ends what it has running.
+type Locks struct {
+	cfg    Config
+	proxy  string // names this proxy among all, in companions and channels
+	log    hclog.Logger
+	chores *chores
+	agenda *agenda
+	wakes  *wakes
+
+	waiters atomic.Int64 // all over; for a cheap answer to Waiting
+
+	mu    sync.Mutex
+	lines map[lineKey]*line     // guarded by mu; no line is empty
+	plain map[lineKey]time.Time // guarded by mu; when plain clients were last seen at a lock
+}
+
+// New returns the lock commands of the proxy that is named proxy. connect makes a client of the upstream for an identity.
+func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hclog.Logger) *Locks {
+	l := &Locks{cfg: cfg, proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]time.Time{}}
+	l.chores = newChores(connect)
+	l.agenda = newAgenda()
+	l.wakes = newWakes(l)
+	return l
+}
+
+// Close ends what runs in the background, and returns when it has ended. No command may be running.
+func (l *Locks) Close() {
+	l.agenda.close()
+	l.wakes.close()
+	l.chores.close()
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+func (l *Locks) unit() string {
+	if l.cfg.Seconds {
+		return "s"
+	}
+	return "ms"
+}
+
+// UsageError is a request that is wrong in itself; its text is Redis's own wording, code included.
+type UsageError string
+
+func (e UsageError) Error() string { return string(e) }
+
+// ServerError is an error that the upstream answered to a script, to be passed on as it said it.
+type ServerError string
+
+func (e ServerError) Error() string { return string(e) }
+
+// evaluator is where scripts run: a Session, or a chores connection.
+type evaluator interface {
+	Eval(script *Script, keys, args []string) (resp.Value, error)
+}
+
+// eval runs a script on a lock and its companion. args are without blanks. An error reply comes back as a ServerError.
+func eval(on evaluator, script *Script, key, owner string, args ...string) (resp.Value, error) {
+	v, err := on.Eval(script, []string{key, CompanionKey([]byte(key))}, []string{strings.Join(args, " "), owner})
+	if err == nil && v.IsError() {
+		err = ServerError(v.Text)
+	}
+	return v, err
+}
+
+// evalInts runs a script that answers with at least n whole numbers.
+func evalInts(on evaluator, script *Script, n int, key, owner string, args ...string) ([]int64, error) {
+	v, err := eval(on, script, key, owner, args...)
+	if err != nil {
+		return nil, err
+	}
+	elems := v.Elems
+	if v.Type == ':' {
+		elems = []resp.Value{v}
+	}
+	ints := make([]int64, 0, 3)
+	for _, e := range elems {
+		if e.Type != ':' {
+			break
+		}
+		ints = append(ints, e.Int)
+	}
+	if len(ints) < n {
+		return nil, unexpected(script, v)
+	}
+	return ints, nil
+}
+
+// unexpected is an answer that the script can't give: the upstream has replaced or altered a command that it uses.
+func unexpected(script *Script, v resp.Value) error {
+	return fmt.Errorf("the upstream's answer to the %s script is none of the script's: type %q, %d elements", script.Name, v.Type, len(v.Elems))
+}
+
+// sawPlain takes note that a plain client competes for a lock.
+func (l *Locks) sawPlain(at lineKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.plain) >= maxPlain {
+		for old, seen := range l.plain { // any that is over, or else any at all: it will be seen again
+			delete(l.plain, old)
+			if time.Since(seen) < plainMemory {
+				break
+			}
+		}
+	}
+	l.plain[at] = time.Now()
+}
+
+// maxPlain bounds how many locks are remembered for their plain clients.
+const maxPlain = 10000
+
+// plainCompetesLocked reports whether plain clients have lately been seen at a lock. mu is held.
+func (l *Locks) plainCompetesLocked(at lineKey) bool {
+	seen, ok := l.plain[at]
+	if ok && time.Since(seen) > plainMemory {
+		delete(l.plain, at)
+		return false
+	}
+	return ok
+}
+
+// Waiting reports whether anybody waits for any lock.
+func (l *Locks) Waiting() bool { return l.waiters.Load() > 0 }
+
+// Passing takes note of a command by which a plain client may compete for the lock at key in database db.
+func (l *Locks) Passing(db int, key []byte) {
+	l.mu.Lock()
+	_, awaited := l.lines[lineKey{db, string(key)}]
+	l.mu.Unlock()
+	if awaited {
+		l.sawPlain(lineKey{db, string(key)})
+	}
+}
+
+// jitter returns a duration between lo and hi.
+func jitter(lo, hi time.Duration) time.Duration { return lo + rand.N(hi-lo) }

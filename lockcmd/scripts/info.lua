@@ -1,0 +1,14 @@
+--[[ LOCKINFO: who holds a lock. Nothing is written.
+
+Returns nil if it is free, else {"held" or "expired", "lockproxy" or "timestamp", token, owner, client, acquired ms, expires ms,
+remaining ms, session}; what is not known of a plain timestamp is nil. WRONGTYPE if a key holds something else.
+]]
+if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
+if not value and redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply(WRONGTYPE) end
+
+if token and state == 'held' and (held or (value and value == written)) then
+  return {held and 'held' or 'expired', 'lockproxy', tonumber(token), owner, client, tonumber(acquired), expires,
+    math.max(expires - now, 0), tonumber(session)}
+end
+if not value or state == 'reserved' and value == written then return false end
+return {plain and 'held' or 'expired', 'timestamp', false, false, false, false, until_ms, math.max(until_ms - now, 0), 0}

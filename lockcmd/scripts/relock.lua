@@ -1,0 +1,19 @@
+--[[ RELOCK: let a lock run for a time from now, if its token still holds it.
+
+A[1]  the token
+A[2]  timeout, ms
+A[3]  unit of what is written at the lock, "ms" or "s"
+A[4]  how long the companion outlives the lock, ms
+
+Returns 1, or 0 if the token doesn't hold the lock (any more); WRONGTYPE if a key holds something else.
+]]
+if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
+if not held or state ~= 'held' or token ~= A[1] then
+  if not value and redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply(WRONGTYPE) end
+  return 0
+end
+local at, text = expiry(tonumber(A[2]), A[3])
+redis.call('SET', KEYS[1], text, 'PX', whole(at - now))
+record({token = token, expires = at, value = text, settles = settles, acquired = acquired, session = session, state = 'held',
+  connection = connection, request = request, client = client, waiting = waiting, owner = owner}, tonumber(A[4]))
+return 1

@@ -1,0 +1,41 @@
+--[[ Put behind common.lua in front of the scripts that write. ]]
+
+-- Writes a companion that outlives the lock by retention ms.
+local function record(r, retention)
+  redis.call('SET', KEYS[2],
+    'v1 ' .. r.token .. ' ' .. whole(r.expires) .. ' ' .. r.value .. ' ' .. whole(r.settles) .. ' ' .. whole(r.acquired) .. ' '
+      .. r.session .. ' ' .. r.state .. ' ' .. r.connection .. ' ' .. r.request .. ' ' .. r.client .. ' ' .. r.waiting .. '\n' .. r.owner,
+    'PX', whole(math.max(r.expires - now, 0) + retention))
+end
+
+-- When a lock taken now for timeout ms expires, and what is written at its key, in the unit "ms" or "s" (rounded up: the lock
+-- then lasts until that second).
+local function expiry(timeout, unit)
+  local at = now + timeout
+  if unit ~= 's' then return at, whole(at) end
+  local seconds = math.ceil(at / 1000)
+  return seconds * 1000, whole(seconds)
+end
+
+-- More than any token given out for this lock, and than any that a server whose clock is not behind can have given out.
+local function next_token()
+  local t = clock[1] * 1000000 + clock[2]
+  if token then t = math.max(t, tonumber(token) + 1) end
+  return whole(t)
+end
+
+-- The waiting proxies seen within the last second, but for one, as a list of {id, seen, plain}.
+local function rivals(but)
+  local list = {}
+  for id, seen, with_plain in string.gmatch(waiting or '-', '([^,:]+):(%d+):(%d)') do
+    if id ~= but and now - tonumber(seen) < 1000 then list[#list + 1] = {id, seen, with_plain} end
+  end
+  return list
+end
+
+local function join(list)
+  if #list == 0 then return '-' end
+  local parts = {}
+  for i, entry in ipairs(list) do parts[i] = table.concat(entry, ':') end
+  return table.concat(parts, ',')
+end

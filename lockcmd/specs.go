@@ -1,0 +1,77 @@
+package lockcmd
+
+import (
+	"bytes"
+)
+
+// Spec is one lock command.
+type Spec struct {
+	Name    string // lower case
+	MinArgs int    // with the name
+	MaxArgs int    // 0 is without limit
+	run     func(l *Locks, s Session, args [][]byte) Reply
+}
+
+// Specs lists the lock commands.
+var Specs = []Spec{
+	{Name: "lock", MinArgs: 3, MaxArgs: 8, run: (*Locks).runLock},
+	{Name: "unlock", MinArgs: 2, MaxArgs: 3, run: (*Locks).runUnlock},
+	{Name: "relock", MinArgs: 4, MaxArgs: 4, run: (*Locks).runRelock},
+	{Name: "lockinfo", MinArgs: 2, MaxArgs: 2, run: (*Locks).runInfo},
+	{Name: "lockscan", MinArgs: 2, MaxArgs: 6, run: (*Locks).runScan},
+	{Name: "fence", MinArgs: 4, run: (*Locks).runFence},
+}
+
+// CheckArity returns Redis's error for a wrong number of arguments; args begin with the name.
+func (c *Spec) CheckArity(args [][]byte) error {
+	if c.isHelp(args) {
+		return nil
+	}
+	if len(args) < c.MinArgs || c.MaxArgs > 0 && len(args) > c.MaxArgs {
+		return UsageError("ERR wrong number of arguments for '" + c.Name + "' command")
+	}
+	return nil
+}
+
+func (c *Spec) isHelp(args [][]byte) bool {
+	return c.Name == "lock" && len(args) == 2 && bytes.EqualFold(args[1], []byte("help"))
+}
+
+// Run runs the command for a session. args begin with the name; their number has been checked.
+func (l *Locks) Run(c *Spec, s Session, args [][]byte) Reply {
+	if c.isHelp(args) {
+		return help()
+	}
+	return c.run(l, s, args[1:])
+}
+
+// help is LOCK HELP, in the form of Redis's own HELP subcommands.
+func help() Reply {
+	lines := Reply{Kind: ArrayReply}
+	for _, text := range helpText {
+		lines.Elems = append(lines.Elems, statusReply(text))
+	}
+	return lines
+}
+
+var helpText = []string{
+	"The lock commands of lockproxy. Times are in seconds, decimals allowed:",
+	"LOCK <key> <timeout> [WAIT <seconds>] [SESSION] [OWNER <name>]",
+	"    Take a lock. Returns its token, or null if another holds it.",
+	"    WAIT: wait for it so long, in order of arrival; 0 is without end.",
+	"    SESSION: keep it as long as this connection is open, and no longer.",
+	"    OWNER: the same owner gets the same token again, and more time.",
+	"UNLOCK <key> [<token> | FORCE]",
+	"    Release a lock: by its token, or what this connection took, or whoever has it.",
+	"    Returns 1, or 0 if there was nothing to release.",
+	"RELOCK <key> <token> <timeout>",
+	"    Let a lock run for timeout from now. Returns 1, or 0 if the token doesn't hold it.",
+	"LOCKINFO <key>",
+	"    Return who holds a lock, since when and how long; null if it is free.",
+	"LOCKSCAN <cursor> [MATCH <pattern>] [COUNT <n>]",
+	"    Iterate over the locks that are held by LOCK, as SCAN does over keys.",
+	"FENCE <key> <token> <command> [<arg> ...]",
+	"    Run a command only if the token holds the lock, atomically.",
+	"LOCK HELP",
+	"    Print this help.",
+}

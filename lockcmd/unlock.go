@@ -1,0 +1,77 @@
+package lockcmd
+
+import (
+	"strconv"
+	"time"
+)
+
+func (l *Locks) runUnlock(s Session, args [][]byte) Reply {
+	p, err := parseProof(args[1:], s.Holder().Connection)
+	if err != nil {
+		return errorReply(err)
+	}
+	at := lineKey{s.Identity().DB, string(args[0])}
+	released, err := l.release(s, at, s.Identity(), p)
+	if err != nil {
+		return errorReply(err)
+	}
+	if !released {
+		return intReply(0)
+	}
+	token := int64(0)
+	if p.kind == "token" {
+		token, _ = strconv.ParseInt(p.value, 10, 64)
+	}
+	s.Holder().forget(at, token)
+	return intReply(1)
+}
+
+// release frees a lock and hands it on, in one script: to the first waiter here, or by a reservation to the first waiter of
+// another proxy. on and as are who releases.
+func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (released bool, err error) {
+	l.mu.Lock()
+	w := wish{kind: "none"}
+	if ln := l.lines[at]; ln != nil {
+		w = ln.offer(as, l.plainCompetesLocked(at))
+	}
+	l.mu.Unlock()
+
+	next := request{}
+	if w.next != nil {
+		next = w.next.request
+		w.next.asked = time.Now() // nobody else looks at it while it is offered
+	}
+	ints, err := evalInts(on, unlockScript, 3, at.key, next.owner, p.kind, dash(p.value), milliseconds(l.cfg.FenceRetention), l.proxy,
+		w.kind, milliseconds(next.timeout), l.unit(), dash(next.connection), dash(next.number), dash(next.client),
+		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db))
+	if err != nil {
+		ints = []int64{0, 0, 0}
+	}
+
+	l.mu.Lock()
+	ln := l.lines[at]
+	taken := true
+	if ln == nil {
+		ln = &line{}
+	}
+	taken = ln.answered(w, ints[1])
+	if ints[0] == 1 && ints[1] == 0 && w.kind == "turn" {
+		ln.turn = 0
+	}
+	if ints[2] == 1 {
+		ln.lookNow()
+	}
+	l.mu.Unlock()
+	if !taken {
+		l.releaseToken(on, at, as, ints[1])
+	}
+	return ints[0] == 1, err
+}
+
+// dash stands for what an unnamed waiter doesn't have.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,28 @@
+package passthrough
+
+import (
+	"context"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Client returns a go-redis client for requests of the proxy's own, whose connections are logged in as id. It never sends
+// anything twice, and each call is bounded by its own context.
+func (u *Upstream) Client(id Identity) *redis.Client {
+	id.Proto = 2
+	return redis.NewClient(&redis.Options{
+		Addr:                  u.Addr,
+		Protocol:              2,
+		MaxRetries:            -1,
+		DisableIdentity:       true,
+		PoolSize:              8,
+		ContextTimeoutEnabled: true,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return u.connect(ctx, id)
+		},
+		DialerRetries:            1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}

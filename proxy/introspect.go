@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
+)
+
+// introspect answers COMMAND with what the upstream says of its commands and, in their places among them, the lock commands.
+// An error of the upstream is passed on: of a user who may not ask, or of a version that doesn't know the subcommand.
+func (s *session) introspect(req resp.Request) {
+	var state passthrough.State
+	err := s.connect()
+	if err == nil {
+		state = s.settledState()
+	}
+	q := inquire(req.Args, state.Proto)
+	if err != nil || q == nil || state.InMulti || state.Opaque || state.Subscribed() {
+		s.relay(req.Raw, passthrough.Expect{Count: len(req.Args) - 1})
+		return
+	}
+	answer := s.pipe.Call(resp.AppendCommand(nil, q.ask...))
+	s.await(answer)
+	raw, err := answer.Raw()
+	if err != nil {
+		s.pipe.Local(encodeError("", err))
+		return
+	}
+	s.pipe.Local(q.complete(raw))
+}
+
+// inquiry is one COMMAND request that concerns the lock commands. It is pure: no I/O.
+type inquiry struct {
+	args  [][]byte // as the client sent them
+	ask   [][]byte // what the upstream is asked
+	proto int
+	// splice makes the answer out of the elements of the upstream's, which is no error; nil elems if it isn't an aggregate.
+	splice func(raw []byte, kind byte, elems [][]byte) []byte
+	// refused makes the answer out of an error of the upstream.
+	refused func(raw []byte) []byte
+}
+
+// inquire returns nil for a request that the upstream can answer alone.
+func inquire(args [][]byte, proto int) *inquiry {
+	q := &inquiry{args: args, ask: args, proto: proto}
+	sub := ""
+	if len(args) > 1 {
+		sub = strings.ToLower(string(args[1]))
+	}
+	switch {
+	case len(args) == 1, sub == "info" && len(args) == 2:
+		q.splice = q.allInfos
+	case sub == "info" && q.namesLock(args[2:]):
+		q.ask = append(slices.Clone(args), []byte("get")) // to see how many fields an entry has
+		q.splice = q.infos
+	case sub == "docs" && len(args) == 2:
+		q.splice = q.allDocs
+	case sub == "docs" && q.namesLock(args[2:]):
+		q.splice = q.docs
+	case sub == "count" && len(args) == 2:
+		q.splice = q.count
+	case sub == "list" && (len(args) == 2 || len(args) == 5):
+		q.splice = q.list
+	case (sub == "getkeys" || sub == "getkeysandflags") && len(args) > 2 && lookup(args[2]).lock != nil:
+		q.keys(sub == "getkeysandflags")
+	default:
+		return nil
+	}
+	return q
+}
+
+func (q *inquiry) namesLock(names [][]byte) bool {
+	return slices.ContainsFunc(names, func(name []byte) bool { return lookup(name).lock != nil })
+}
+
+func (q *inquiry) complete(raw []byte) []byte {
+	if raw[0] == '-' || raw[0] == '!' {
+		if q.refused != nil {
+			return q.refused(raw)
+		}
+		return raw
+	}
+	if raw[0] == ':' {
+		return q.splice(raw, ':', nil)
+	}
+	kind, elems, err := resp.Elements(raw)
+	if err != nil {
+		return raw
+	}
+	return q.splice(raw, kind, elems)
+}
+
+// encode returns what build encodes.
+func (q *inquiry) encode(build func(e *resp.Encoder)) []byte {
+	e := &resp.Encoder{Proto: q.proto}
+	build(e)
+	return e.Buf
+}
+
+func (q *inquiry) info(spec *lockcmd.Spec, fields int) []byte {
+	return q.encode(func(e *resp.Encoder) { spec.AppendInfo(e, fields) })
+}
+
+func (q *inquiry) name(name string) []byte {
+	return q.encode(func(e *resp.Encoder) { e.Bulk(name) })
+}
+
+// count adds to COMMAND COUNT.
+func (q *inquiry) count(raw []byte, kind byte, _ [][]byte) []byte {
+	n, ok := resp.ParseInt(bytes.TrimRight(raw[1:], "\r\n"))
+	if kind != ':' || !ok {
+		return raw
+	}
+	return q.encode(func(e *resp.Encoder) { e.Int(int(n) + len(lockcmd.Specs)) })
+}
+
+// allInfos adds to COMMAND. What the upstream has by the name of a lock command can't be reached, so it isn't told.
+func (q *inquiry) allInfos(_ []byte, kind byte, elems [][]byte) []byte {
+	fields := infoFields(elems)
+	elems = slices.DeleteFunc(elems, func(entry []byte) bool {
+		_, parts, err := resp.Elements(entry)
+		return err == nil && len(parts) > 0 && isLockName(parts[0])
+	})
+	for i := range lockcmd.Specs {
+		elems = append(elems, q.info(&lockcmd.Specs[i], fields))
+	}
+	return resp.AppendAggregate(nil, kind, elems)
+}
+
+// infos fills in COMMAND INFO name …, whose answer has one element for each name, and here for one more.
+func (q *inquiry) infos(raw []byte, kind byte, elems [][]byte) []byte {
+	names := q.args[2:]
+	if len(elems) != len(names)+1 {
+		return raw
+	}
+	fields := infoFields(elems)
+	for i, name := range names {
+		if spec := lookup(name).lock; spec != nil {
+			elems[i] = q.info(spec, fields)
+		}
+	}
+	return resp.AppendAggregate(nil, kind, elems[:len(names)])
+}
+
+// infoFields is how many fields the upstream's version gives to a command's entry.
+func infoFields(entries [][]byte) int {
+	for _, entry := range entries {
+		if _, parts, err := resp.Elements(entry); err == nil && len(parts) > 0 {
+			return min(len(parts), lockcmd.InfoFields)
+		}
+	}
+	return lockcmd.InfoFields
+}
+
+// allDocs adds to COMMAND DOCS.
+func (q *inquiry) allDocs(_ []byte, kind byte, elems [][]byte) []byte {
+	var kept [][]byte
+	for i := 0; i+1 < len(elems); i += 2 {
+		if !isLockName(elems[i]) {
+			kept = append(kept, elems[i], elems[i+1])
+		}
+	}
+	for i := range lockcmd.Specs {
+		kept = q.appendDoc(kept, &lockcmd.Specs[i])
+	}
+	return resp.AppendAggregate(nil, kind, kept)
+}
+
+// docs fills in COMMAND DOCS name …, whose answer has the known among the names, in their order.
+func (q *inquiry) docs(_ []byte, kind byte, elems [][]byte) []byte {
+	var mixed [][]byte
+	for _, name := range q.args[2:] {
+		if spec := lookup(name).lock; spec != nil {
+			mixed = q.appendDoc(mixed, spec)
+			if len(elems) > 1 && isLockName(elems[0]) {
+				elems = elems[2:]
+			}
+		} else if len(elems) > 1 && strings.EqualFold(bulkText(elems[0]), string(name)) {
+			mixed = append(mixed, elems[0], elems[1])
+			elems = elems[2:]
+		}
+	}
+	return resp.AppendAggregate(nil, kind, append(mixed, elems...))
+}
+
+func (q *inquiry) appendDoc(pairs [][]byte, spec *lockcmd.Spec) [][]byte {
+	return append(pairs, q.name(spec.Name), q.encode(spec.AppendDoc))
+}
+
+// list adds to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value].
+func (q *inquiry) list(_ []byte, kind byte, elems [][]byte) []byte {
+	elems = slices.DeleteFunc(elems, isLockName)
+	for i := range lockcmd.Specs {
+		if spec := &lockcmd.Specs[i]; q.listed(spec) {
+			elems = append(elems, q.name(spec.Name))
+		}
+	}
+	return resp.AppendAggregate(nil, kind, elems)
+}
+
+func (q *inquiry) listed(spec *lockcmd.Spec) bool {
+	if len(q.args) < 5 {
+		return true
+	}
+	value := string(q.args[4])
+	switch strings.ToLower(string(q.args[3])) {
+	case "aclcat":
+		return spec.InCategory(value)
+	case "pattern":
+		return matchGlob(strings.ToLower(value), spec.Name)
+	}
+	return false // of no module
+}
+
+func isLockName(name []byte) bool { return lookup([]byte(bulkText(name))).lock != nil }
+
+// bulkText is the text of a raw bulk string; "" if it is something else.
+func bulkText(raw []byte) string {
+	v, err := resp.ParseValue(raw)
+	if err != nil || v.Type != '$' {
+		return ""
+	}
+	return string(v.Text)
+}

@@ -11,6 +11,7 @@ import (
 var (
 	errUnknownToRedis = []byte("-ERR Invalid command specified\r\n")
 	errNumberOfArgs   = []byte("-ERR Invalid number of arguments specified for command\r\n")
+	errOneWord        = []byte("-ERR wrong number of arguments for 'command|getkeys")
 	errNoKeyArgs      = []byte("-ERR The command has no key arguments\r\n")
 )
 
@@ -36,6 +37,14 @@ func (q *inquiry) keys(withFlags bool) {
 	}
 	q.ask = append(slices.Clone(q.args[:2]), call[3:]...)
 	q.refused = onlyAfter(errNoKeyArgs, ours)
+	if len(call) == -arity { // Redis 7.0 refuses to look at one word alone, which can't have a key
+		q.refused = func(raw []byte) []byte {
+			if bytes.HasPrefix(raw, errOneWord) {
+				raw = errNoKeyArgs
+			}
+			return onlyAfter(errNoKeyArgs, ours)(raw)
+		}
+	}
 	q.splice = func(_ []byte, kind byte, elems [][]byte) []byte {
 		key := q.key(string(call[1]), spec.KeyFlags(), withFlags)
 		return resp.AppendAggregate(nil, kind, slices.Insert(elems, 0, key))

@@ -1,0 +1,208 @@
+package lockproxy_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd"
+)
+
+// tpBoth asks the same of Redis itself and through the proxy, in one protocol version.
+func tpBoth(t *testing.T, proto string) (direct, through *rawConn) {
+	server, p := startBoth(t)
+	direct, through = dial(t, server.Addr()), dial(t, p.addr)
+	for _, c := range []*rawConn{direct, through} {
+		c.do("HELLO " + proto)
+	}
+	return direct, through
+}
+
+// tpElements is the elements of an aggregate reply.
+func tpElements(t *testing.T, raw string) []string {
+	t.Helper()
+	_, elems, err := resp.Elements([]byte(raw))
+	if err != nil {
+		t.Fatalf("%q: %v", raw, err)
+	}
+	var list []string
+	for _, elem := range elems {
+		list = append(list, string(elem))
+	}
+	return list
+}
+
+func tpTrim(raw string) string { return strings.TrimRight(raw, "\r\n") }
+
+// What COMMAND tells through the proxy is what Redis tells, byte for byte, with the lock commands behind it.
+func TestIntrospectionAddsToRedis(t *testing.T) {
+	for _, proto := range []string{"2", "3"} {
+		t.Run("RESP"+proto, func(t *testing.T) {
+			direct, through := tpBoth(t, proto)
+			for _, c := range []struct {
+				command string
+				each    int // elements of the reply that a command has
+			}{
+				{"COMMAND", 1}, {"command info", 1}, {"COMMAND DOCS", 2}, {"COMMAND LIST", 1},
+				{"COMMAND LIST FILTERBY PATTERN *", 1}, {"COMMAND LIST FILTERBY ACLCAT KEYSPACE", 1},
+			} {
+				want, got := direct.do(c.command), through.do(c.command)
+				theirs, all := tpElements(t, want), tpElements(t, got)
+				if len(all) != len(theirs)+c.each*len(lockcmd.Specs) || !slices.Equal(all[:len(theirs)], theirs) || got[0] != want[0] {
+					t.Errorf("%s: %d elements through the proxy, %d from Redis; the first:\n%q\n%q", c.command, len(all), len(theirs), all[0], theirs[0])
+				}
+			}
+			n, _ := resp.ParseInt([]byte(tpTrim(direct.do("COMMAND COUNT"))[1:]))
+			m, _ := resp.ParseInt([]byte(tpTrim(through.do("COMMAND COUNT"))[1:]))
+			if m != n+int64(len(lockcmd.Specs)) {
+				t.Errorf("COUNT: %d through the proxy, %d from Redis", m, n)
+			}
+			for _, same := range []string{
+				"COMMAND INFO get nope", "COMMAND DOCS get nope", "COMMAND DOCS nope", "COMMAND HELP", "COMMAND nope", "COMMAND COUNT x",
+				"COMMAND LIST x", "COMMAND LIST FILTERBY", "COMMAND LIST FILTERBY PATTERN", "COMMAND LIST FILTERBY nope x",
+				"COMMAND LIST FILTERBY MODULE lock", "COMMAND LIST FILTERBY ACLCAT pubsub", "COMMAND LIST FILTERBY ACLCAT nope",
+				"COMMAND GETKEYS get a", "COMMAND GETKEYS", "COMMAND GETKEYS nope a", "COMMAND GETKEYSANDFLAGS set a b",
+				"COMMAND GETKEYS nope", "COMMAND GETKEYS FENCE",
+			} {
+				if want, got := direct.do(same), through.do(same); got != want {
+					t.Errorf("%s:\n got %q\nwant %q", same, got, want)
+				}
+			}
+		})
+	}
+}
+
+// Names are answered in the order in which they were asked for.
+func TestIntrospectionOfNames(t *testing.T) {
+	for _, proto := range []string{"2", "3"} {
+		t.Run("RESP"+proto, func(t *testing.T) {
+			direct, through := tpBoth(t, proto)
+			theirs := tpElements(t, direct.do("COMMAND INFO set nope client|list"))
+			mixed := tpElements(t, through.do("COMMAND INFO LOCK set nope unlock client|list"))
+			if len(mixed) != 5 || mixed[1] != theirs[0] || mixed[2] != theirs[1] || mixed[4] != theirs[2] {
+				t.Fatalf("INFO: %q", mixed)
+			}
+			want := "*10|$4|lock|:-3|*4|+write|+denyoom|+noscript|+blocking|:1|:1|:1|*5|+@keyspace|+@write|+@slow|+@scripting|+@blocking|" +
+				"*1|$23|nondeterministic_output|*1|*6|$5|flags|*3|+RW|+access|+update|$12|begin_search|*4|$4|type|$5|index|$4|spec|*2|$5|index|:1|" +
+				"$9|find_keys|*4|$4|type|$5|range|$4|spec|*6|$7|lastkey|:0|$7|keystep|:1|$5|limit|:0|*0|"
+			if proto == "3" {
+				want = "*10|$4|lock|:-3|~4|+write|+denyoom|+noscript|+blocking|:1|:1|:1|~5|+@keyspace|+@write|+@slow|+@scripting|+@blocking|" +
+					"~1|$23|nondeterministic_output|~1|%3|$5|flags|~3|+RW|+access|+update|$12|begin_search|%2|$4|type|$5|index|$4|spec|%1|$5|index|:1|" +
+					"$9|find_keys|%2|$4|type|$5|range|$4|spec|%3|$7|lastkey|:0|$7|keystep|:1|$5|limit|:0|~0|"
+			}
+			if got := strings.ReplaceAll(mixed[0], "\r\n", "|"); got != want {
+				t.Errorf("INFO lock:\n got %s\nwant %s", got, want)
+			}
+
+			their := tpElements(t, direct.do("COMMAND DOCS getset append"))
+			docs := tpElements(t, through.do("COMMAND DOCS nope FENCE getset nope relock append nope"))
+			var names []string
+			for i := 0; i < len(docs); i += 2 {
+				names = append(names, strings.Split(docs[i], "\r\n")[1])
+			}
+			if !slices.Equal(names, []string{"fence", "getset", "relock", "append"}) || docs[3] != their[1] || docs[7] != their[3] {
+				t.Errorf("DOCS of %q", names)
+			}
+			want = "$7|summary|$88|Let a lock run for a time from now, if the token still holds it; returns whether it does|"
+			if got := strings.ReplaceAll(docs[5], "\r\n", "|"); !strings.Contains(got, want) || !strings.Contains(got, "$14|key_spec_index|:0|") {
+				t.Errorf("DOCS relock: %s", got)
+			}
+		})
+	}
+}
+
+func TestIntrospectionFiltersAndKeys(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	for _, want := range [][2]string{
+		{"COMMAND LIST FILTERBY PATTERN LOCK*", "*3\r\n$4\r\nlock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n"},
+		{"COMMAND LIST FILTERBY PATTERN [^a-q]elo?k", "*1\r\n$6\r\nrelock\r\n"},
+		{`COMMAND LIST FILTERBY pattern \fen[c]*e`, "*1\r\n$5\r\nfence\r\n"},
+		{"COMMAND LIST FILTERBY PATTERN nothing", "*0\r\n"},
+		{"COMMAND GETKEYS LOCK a 10", "*1\r\n$1\r\na\r\n"},
+		{"COMMAND GETKEYS lock a 10 WAIT 3 OWNER b", "*1\r\n$1\r\na\r\n"},
+		{"COMMAND GETKEYSANDFLAGS unlock a", "*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n+access\r\n+delete\r\n"},
+		{"COMMAND GETKEYS LOCK a", "-ERR Invalid number of arguments specified for command\r\n"},
+		{"COMMAND GETKEYS RELOCK a 1 2 3", "-ERR Invalid number of arguments specified for command\r\n"},
+		{"COMMAND GETKEYS LOCKSCAN 0", "-ERR The command has no key arguments\r\n"},
+		{"COMMAND GETKEYS FENCE k 1 MSET a 1 b 2", "*3\r\n$1\r\nk\r\n$1\r\na\r\n$1\r\nb\r\n"},
+		{"COMMAND GETKEYS FENCE k 1 TIME", "*1\r\n$1\r\nk\r\n"},
+		{"COMMAND GETKEYS FENCE k 1 ECHO x", "*1\r\n$1\r\nk\r\n"},
+		{"COMMAND GETKEYS FENCE k 1", "-ERR Invalid number of arguments specified for command\r\n"},
+		{"COMMAND GETKEYS FENCE k 1 nope a", "-ERR Invalid command specified\r\n"},
+		{"COMMAND GETKEYSANDFLAGS FENCE k 1 SET a 1", "*2\r\n*2\r\n$1\r\nk\r\n*2\r\n+RO\r\n+access\r\n*2\r\n$1\r\na\r\n*2\r\n+OW\r\n+update\r\n"},
+	} {
+		c.expect(want[0], want[1])
+	}
+	blocking := c.do("COMMAND LIST FILTERBY ACLCAT blocking")
+	if !strings.Contains(blocking, "$4\r\nlock\r\n") || strings.Contains(blocking, "unlock") {
+		t.Errorf("FILTERBY ACLCAT blocking: %q", blocking)
+	}
+}
+
+// COMMAND keeps its place among other commands, and to the state of its connection.
+func TestIntrospectionInEveryState(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	c.send("SET a 1", "COMMAND GETKEYS LOCK a 1", "GET a", "MULTI", "COMMAND INFO lock", "COMMAND COUNT", "EXEC", "PING")
+	for _, want := range []string{"+OK\r\n", "*1\r\n$1\r\na\r\n", "$1\r\n1\r\n", "+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n*1\r\n$-1\r\n:…", "+PONG\r\n"} {
+		prefix, open := strings.CutSuffix(want, "…")
+		if got := c.reply(); got != want && !(open && strings.HasPrefix(got, prefix)) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	c.send("CLIENT REPLY OFF", "COMMAND", "COMMAND DOCS lock", "CLIENT REPLY ON", "CLIENT REPLY SKIP", "COMMAND COUNT", "PING")
+	for _, want := range []string{"+OK\r\n", "+PONG\r\n"} {
+		if got := c.reply(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	c.do("SUBSCRIBE news")
+	if got := c.do("COMMAND DOCS lock"); !strings.HasPrefix(got, "-ERR Can't execute 'command|docs'") {
+		t.Errorf("subscribed: %q", got)
+	}
+
+	c = dial(t, p.addr)
+	c.do("ACL SETUSER reader on >pw +@read ~*")
+	c.do("AUTH reader pw")
+	for _, command := range []string{"COMMAND", "COMMAND DOCS lock", "COMMAND INFO lock", "COMMAND COUNT", "COMMAND GETKEYS LOCK a 1"} {
+		if got := c.do(command); !strings.HasPrefix(got, "-NOPERM ") {
+			t.Errorf("%s without the right to: %q", command, got)
+		}
+	}
+}
+
+// redis-cli's hints, completion and HELP are made of COMMAND DOCS.
+func TestIntrospectionForRedisCLI(t *testing.T) {
+	_, p := startBoth(t)
+	port := p.addr[strings.LastIndexByte(p.addr, ':')+1:]
+	for _, run := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"COMMAND", "DOCS", "LOCK"}, "lock\nsummary\nTake a lock"},
+		{[]string{"-3", "COMMAND", "DOCS", "LOCK"}, "lock summary Take a lock"},
+		{[]string{"help", "lock"}, "key timeout [WAIT seconds] [SESSION] [OWNER name]"},
+		{[]string{"help", "UNLOCK"}, "key [token|FORCE]"},
+		{[]string{"help", "@lock"}, "key token command [arg [arg ...]]"},
+		{[]string{"help", "@lock"}, "cursor [MATCH pattern] [COUNT count]"},
+	} {
+		out, err := exec.Command("redis-cli", append([]string{"-p", port}, run.args...)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), run.want) {
+			t.Errorf("redis-cli %v: %v\n%s\nwant %q in it", run.args, err, out, run.want)
+		}
+	}
+}
+
+// Whoever adds a lock command adds its documentation.
+func TestIntrospectionKnowsEveryLockCommand(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	for i := range lockcmd.Specs {
+		if got := c.do("COMMAND DOCS " + lockcmd.Specs[i].Name); !strings.HasPrefix(got, "*2\r\n") || strings.Contains(got, "summary\r\n$0\r\n") {
+			t.Errorf("%s: %q", lockcmd.Specs[i].Name, got)
+		}
+	}
+}

@@ -68,6 +68,22 @@ func (l *ledger) push(e entry) {
 	l.entries = append(l.entries, e)
 }
 
+// withdraw forgets the request pushed last, if it hasn't been answered already.
+func (l *ledger) withdraw() {
+	if l.empty() {
+		return
+	}
+	last := &l.entries[len(l.entries)-1]
+	if last.count--; last.count > 0 {
+		return
+	}
+	if last.Effect != NoEffect {
+		l.effects--
+	}
+	*last = entry{}
+	l.entries = l.entries[:len(l.entries)-1]
+}
+
 func (l *ledger) head() *entry {
 	if l.empty() {
 		return nil

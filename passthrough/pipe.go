@@ -143,6 +143,14 @@ func (p *Pipe) Continue(raw []byte) {
 	}
 }
 
+// Withdraw says that the request that Relay began will never be complete, since the client's bytes turned out not to be one.
+// Nothing may be sent behind it.
+func (p *Pipe) Withdraw() {
+	p.mu.Lock()
+	p.ledger.withdraw()
+	p.mu.Unlock()
+}
+
 // Call sends a request of the proxy's own and keeps its reply from the client.
 func (p *Pipe) Call(raw []byte) *Answer {
 	a := &Answer{Done: make(chan struct{})}

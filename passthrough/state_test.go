@@ -182,14 +182,43 @@ func TestReplicationStream(t *testing.T) {
 	u := newUnplugged(Identity{Proto: 2})
 	u.ask(NoEffect, Replicate)
 	u.answer(t, ":1\r\n")
+	const stream = "$3\r\nRDBx*1\r\nnot\x00a reply"
+	u.answer(t, stream)
 	if state, _ := u.State(); !state.Raw {
 		t.Error("the stream is taken for replies")
 	}
-	const stream = "$3\r\nRDBx*1\r\nnot\x00a reply"
-	u.answer(t, stream)
 	if got := u.took(); got != ":1\r\n"+stream {
 		t.Errorf("got %q", got)
 	}
+}
+
+// A refused SYNC, as within MULTI, is answered by an error, and replies follow as before.
+func TestReplicationRefused(t *testing.T) {
+	u := newUnplugged(Identity{Proto: 2})
+	u.ask(Replicate, NoEffect)
+	u.answer(t, "-ERR no\r\n:1\r\n")
+	if state, settled := u.State(); state.Raw || !settled || u.ledger.len() != 0 {
+		t.Errorf("Raw %v, settled %v, %d owed", state.Raw, settled, u.ledger.len())
+	}
+}
+
+// What the client didn't complete is owed no answer; what it asked before is.
+func TestWithdraw(t *testing.T) {
+	u := newUnplugged(Identity{Proto: 2})
+	u.ask(Select, NoEffect, NoEffect)
+	u.Withdraw()
+	u.answer(t, "+OK\r\n")
+	u.Local([]byte("-later\r\n"))
+	u.answer(t, ":1\r\n")
+	if got := u.took(); got != "+OK\r\n:1\r\n-later\r\n" || u.ledger.len() != 0 {
+		t.Errorf("got %q, %d owed", got, u.ledger.len())
+	}
+	u.ask(Multi)
+	u.Withdraw()
+	if _, settled := u.State(); !settled || u.outstanding() {
+		t.Error("a withdrawn request is still waited for")
+	}
+	u.Withdraw() // it may have been answered before
 }
 
 func TestIsMonitorLine(t *testing.T) {

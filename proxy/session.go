@@ -72,6 +72,9 @@ func (s *session) handle() (more bool) {
 	for s.start < s.end {
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
+			if s.streaming {
+				s.pipe.Withdraw()
+			}
 			s.pipe.Local(encodeError("", err))
 			return false
 		}
@@ -117,7 +120,7 @@ func (s *session) makeRoom() bool {
 	}
 	// An inline request and a header line have limits of their own, which the framer enforces.
 	_, argc := s.framer.Head(s.buf[:s.end])
-	if len(s.buf) < limit || argc == 0 && !s.streaming {
+	if len(s.buf) < limit || argc == 0 {
 		size := 2 * len(s.buf)
 		if len(s.buf) < limit {
 			size = min(size, limit)
@@ -125,7 +128,7 @@ func (s *session) makeRoom() bool {
 		s.buf = append(make([]byte, 0, size), s.buf...)[:size]
 		return true
 	}
-	return s.streaming || s.stream(argc)
+	return s.stream(argc)
 }
 
 // stream begins to pass on the request in the buffer before it is complete.

@@ -242,11 +242,14 @@ func (b *olderBed) testAloneVia(t *testing.T, p olderProgram, via string, d time
 func (b *olderBed) testBeside(t *testing.T) {
 	type pair struct {
 		olderProgram
-		unit string // of the proxy
+		unit string // of the proxy, or "both" for LOCK users at a proxy each and the older recipe at one
 	}
 	pairs := []pair{
 		{olderL1, "s"}, {olderL1, "ms"}, {olderL2, "s"}, {olderL2, "ms"}, {olderL4Fixed, "s"}, {olderL4Fixed, "ms"},
 		{olderL3, "ms"}, {olderL3InS, "s"}, {olderL5, "ms"}, {olderL5InS, "s"}, {olderL4, "s"}, {olderL4, "ms"},
+	}
+	if olderWaits { // a queue in each proxy, of which only one sees the plain client
+		pairs = append(pairs, pair{olderL1, "both"}, pair{olderL2, "both"}, pair{olderL3InS, "both"}, pair{olderL4Fixed, "both"}, pair{olderL5InS, "both"})
 	}
 	for _, p := range pairs {
 		t.Run(p.name+" at "+p.unit, func(t *testing.T) {
@@ -255,8 +258,11 @@ func (b *olderBed) testBeside(t *testing.T) {
 			if p.noFree {
 				d, p.pause = 9*time.Second, 6000 // so that the others have 2 s
 			}
-			programs := []olderProgram{p.olderProgram, olderLockUser(), olderLockUser()}
-			reports := b.run(t, p.unit, "beside:"+p.name+":"+p.unit, d, programs)
+			via, programs := p.unit, []olderProgram{p.olderProgram, olderLockUser(), olderLockUser()}
+			if via == "both" {
+				via, programs[2] = "s", programs[2].at("ms")
+			}
+			reports := b.run(t, via, "beside:"+p.name+":"+p.unit, d, programs)
 			olderNobodyStarved(t, programs, reports)
 			for i, r := range reports {
 				if r.Unreleased > 0 && !p.noFree {

@@ -87,6 +87,10 @@ func dial(t testing.TB, addr string) *rawConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
+	return dialed(t, nc)
+}
+
+func dialed(t testing.TB, nc net.Conn) *rawConn {
 	return &rawConn{t: t, Conn: nc, in: bufio.NewReader(nc)}
 }
 

@@ -12,11 +12,22 @@ type Holder struct {
 	Connection string // names this connection among all connections of all proxies; no blanks
 	Addr       string // for people; no blanks
 
-	requests uint64 // only the session's goroutine counts
+	requests uint64  // only the session's goroutine counts
+	unheard  unheard // only the session's goroutine uses it
 
 	mu     sync.Mutex
 	leases map[lineKey]*lease // guarded by mu; session locks, which are renewed and end with the connection
 }
+
+// unheard is the last lock that was given to a client which has not sent anything since: it may never have read of it.
+type unheard struct {
+	at    lineKey
+	as    Identity
+	token int64 // 0 is none
+}
+
+// Heard takes note that the client has sent something.
+func (h *Holder) Heard() { h.unheard.token = 0 }
 
 // lease is a session lock.
 type lease struct {
@@ -113,8 +124,12 @@ func (h *Holder) forget(at lineKey, token int64) {
 	}
 }
 
-// Gone releases the session locks of a connection that has closed, and returns when that is done or can't be.
-func (l *Locks) Gone(h *Holder) {
+// Gone releases the session locks of a connection that has closed, and returns when that is done or can't be. broken says
+// that the client has closed without reading all that it was sent: then a lock whose token was the last of it was never its.
+func (l *Locks) Gone(h *Holder, broken bool) {
+	if u := h.unheard; broken && u.token != 0 {
+		l.releaseToken(l.chores.on(l.agenda.ctx, u.as, choreTimeout), u.at, u.as, u.token)
+	}
 	h.mu.Lock()
 	leases := h.leases
 	h.leases = nil

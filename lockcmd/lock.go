@@ -76,6 +76,7 @@ func (l *Locks) acquired(s Session, at lineKey, r request, a attempt) {
 	} else {
 		s.Holder().forget(at, 0)
 	}
+	s.Holder().unheard = unheard{at: at, as: s.Identity(), token: a.token}
 	if a.takenOver {
 		l.settleLater(s.Identity(), r.key, a.token, 0)
 	}

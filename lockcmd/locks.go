@@ -59,6 +59,8 @@ type Session interface {
 	Do(args ...[]byte) ([]byte, error)
 	// Watch begins to watch for the client to close, or the server to shut down, until stop is called: then gone is closed.
 	Watch() (gone <-chan struct{}, stop func())
+	// Gone reports whether the client is known to have closed at this moment.
+	Gone() bool
 	// LockLost tells the client that a session lock has been lost. It may be called from any goroutine.
 	LockLost(key string, token int64)
 	// CanFence reports whether a command may run within a transaction of the proxy's own.

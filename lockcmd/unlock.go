@@ -58,7 +58,7 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 	if ints[0] == 1 && ints[1] == 0 && w.kind == "turn" {
 		ln.turn = 0
 	}
-	if ints[2] == 1 {
+	if ints[2] == 1 || w.kind == "none" { // one who joined since has looked before the lock was free
 		ln.lookNow()
 	}
 	l.mu.Unlock()

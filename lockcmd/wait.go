@@ -70,8 +70,10 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience time.Duratio
 	if done {
 		return nil
 	}
-	if w.look { // first in line: most likely the lock is free
-		if done, _, err := l.look(s, at, w); done || err != nil {
+	remaining := time.Duration(-1) // of the lock, if this waiter has looked
+	if w.look {                    // first in line: most likely the lock is free
+		var err error
+		if done, remaining, err = l.look(s, at, w); done || err != nil {
 			return err
 		}
 	}
@@ -81,7 +83,10 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience time.Duratio
 	next := time.NewTimer(0) // of the first in line only; the others wait to be woken
 	defer next.Stop()
 	<-next.C
-	armed := false
+	armed := remaining >= 0
+	if armed {
+		next.Reset(l.untilLook(at, remaining))
+	}
 	for {
 		if first, lease := l.position(at, w); first && !armed {
 			next.Reset(l.untilLook(at, lease))
@@ -181,7 +186,7 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 	l.mu.Unlock()
 
 	switch {
-	case won && err == errGone:
+	case won && (err == errGone || s.Gone()):
 		// It crossed with the hang-up: nobody is there to hold it.
 		l.releaseToken(s, at, w.as, w.token)
 		return errorReply(errGone)

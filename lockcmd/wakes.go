@@ -63,6 +63,8 @@ func (w *wakes) listen(as Identity) {
 func (w *wakes) receive(as Identity) {
 	sub := w.locks.chores.client(as).Subscribe(w.ctx, wakeChannel+w.locks.proxy)
 	defer sub.Close()
+	stop := context.AfterFunc(w.ctx, func() { sub.Close() }) // a receive in progress doesn't heed its context
+	defer stop()
 	for {
 		m, err := sub.ReceiveMessage(w.ctx)
 		if err != nil {

@@ -101,6 +101,9 @@ func (s *session) stopWatch(w *watch) {
 		s.nc.SetReadDeadline(time.Unix(1, 0))
 	}
 	s.end += w.n
+	if w.n > 0 {
+		s.holder.Heard()
+	}
 	if w.err != nil && !isTimeout(w.err) {
 		s.readErr = w.err
 	}

@@ -142,7 +142,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 		}
 		sess.cancel()
 		sess.raw.Close()
-		s.locks.Gone(&sess.holder)
+		s.locks.Gone(&sess.holder, sess.reset)
 		s.mu.Lock()
 		delete(s.sessions, sess)
 		s.mu.Unlock()

@@ -33,6 +33,7 @@ type session struct {
 	start, end int
 	streaming  bool  // a request too large to hold is on its way
 	readErr    error // what ended the reading of the client, once something has
+	reset      bool  // the client closed without reading all that it was sent
 	timer      *time.Timer
 	watch      *watch // of a lock command that waits
 
@@ -51,6 +52,7 @@ func (s *session) serve() {
 			s.discard()
 		}
 	}
+	s.reset = s.broken()
 	if s.draining.Load() {
 		s.finishAnswers()
 	} else {
@@ -65,6 +67,9 @@ func (s *session) read() {
 	n, err := s.nc.Read(s.buf[s.end:])
 	s.end += n
 	s.readErr = err
+	if n > 0 {
+		s.holder.Heard()
+	}
 }
 
 // handle passes on every whole request in the buffer. It returns false when the session has no further requests.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	neturl "net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -210,7 +211,7 @@ func (u *Upstream) login(nc net.Conn, id Identity) error {
 		out = resp.AppendCommand(out, cmd...)
 	}
 	if _, err := nc.Write(out); err != nil {
-		return &Error{Addr: u.Addr, Err: err}
+		return u.loginLost(nc, err)
 	}
 	in := bufio.NewReaderSize(nc, 512)
 	var scan resp.Scanner
@@ -221,7 +222,7 @@ func (u *Upstream) login(nc net.Conn, id Identity) error {
 				_, done, err = scan.Scan([]byte{b})
 			}
 			if err != nil {
-				return &Error{Addr: u.Addr, Err: err}
+				return u.loginLost(nc, err)
 			}
 		}
 		if h := scan.Head(); h.IsError() && cmd[0] != probe {
@@ -229,4 +230,11 @@ func (u *Upstream) login(nc net.Conn, id Identity) error {
 		}
 	}
 	return nil
+}
+
+func (u *Upstream) loginLost(nc net.Conn, err error) error {
+	if _, isTLS := nc.(*secured); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("TLS: ended right after the handshake, as when the upstream misses a client certificate or doesn't accept it: %w", err)
+	}
+	return &Error{Addr: u.Addr, Err: err}
 }

@@ -197,14 +197,14 @@ type diffConn struct {
 }
 
 // diffPatience is how long a reply may take before a test has failed.
-const diffPatience = 3 * time.Second
+const diffPatience = 10 * time.Second
 
 func diffDial(addr string) (*diffConn, error) {
 	nc, err := net.DialTimeout("tcp", addr, diffPatience)
 	if err != nil {
 		return nil, err
 	}
-	return &diffConn{nc: nc, in: bufio.NewReader(nc)}, nil
+	return &diffConn{nc: nc, in: bufio.NewReaderSize(nc, 64<<10)}, nil
 }
 
 func (c *diffConn) send(args ...string) {
@@ -391,8 +391,6 @@ func (t *diffTalk) do(step diffStep) (event diffEvent, err error) {
 	}
 	return event, nil
 }
-
-var diffLost = regexp.MustCompile(`^-UPSTREAM connection to \S+ was lost before the reply: .*\r\n`)
 
 func (t *diffTalk) open(name string) (*diffConn, error) {
 	conn, err := diffDial(t.side.addr)

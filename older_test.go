@@ -242,7 +242,7 @@ func (b *olderBed) testAloneVia(t *testing.T, p olderProgram, via string, d time
 func (b *olderBed) testBeside(t *testing.T) {
 	type pair struct {
 		olderProgram
-		unit string // of the proxy, or "both" for LOCK users at a proxy each and the older recipe at one
+		unit string // of the proxy, or "both" for LOCK users at each and the older recipe at one
 	}
 	pairs := []pair{
 		{olderL1, "s"}, {olderL1, "ms"}, {olderL2, "s"}, {olderL2, "ms"}, {olderL4Fixed, "s"}, {olderL4Fixed, "ms"},
@@ -258,9 +258,11 @@ func (b *olderBed) testBeside(t *testing.T) {
 			if p.noFree {
 				d, p.pause = 9*time.Second, 6000 // so that the others have 2 s
 			}
-			via, programs := p.unit, []olderProgram{p.olderProgram, olderLockUser(), olderLockUser()}
+			user := olderLockUser()
+			via, programs := p.unit, []olderProgram{p.olderProgram, user, user}
 			if via == "both" {
-				via, programs[2] = "s", programs[2].at("ms")
+				// Two each: one alone, that never rests, takes the lock again before anybody looks, as a plain client would.
+				via, programs = "s", append(programs, user.at("ms"), user.at("ms"))
 			}
 			reports := b.run(t, via, "beside:"+p.name+":"+p.unit, d, programs)
 			olderNobodyStarved(t, programs, reports)

@@ -151,6 +151,14 @@ func (l *line) grant(w *waiter, token int64) {
 	w.signal()
 }
 
+// yielded says that waiters of another proxy go first. If they don't, the first here looks when the reservation is over.
+func (l *line) yielded() {
+	l.turn, l.lease = 0, reservation
+	if first := l.first(); first != nil {
+		first.signal()
+	}
+}
+
 // lookNow tells the first waiter that the lock may be free.
 func (l *line) lookNow() {
 	if first := l.first(); first != nil {

@@ -55,8 +55,8 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 		ln = &line{}
 	}
 	taken = ln.answered(w, ints[1])
-	if ints[0] == 1 && ints[1] == 0 && w.kind == "turn" {
-		ln.turn = 0
+	if ints[0] == 1 && ints[1] == 0 && w.next != nil {
+		ln.yielded()
 	}
 	if ints[2] == 1 || w.kind == "none" { // one who joined since has looked before the lock was free
 		ln.lookNow()

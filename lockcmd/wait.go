@@ -30,18 +30,24 @@ func (l *Locks) wait(s Session, at lineKey, r request, patience time.Duration) R
 		l.lines[at] = ln
 	}
 	knows := ln.join(w)
-	w.look = ln.first() == w
+	isFirst := ln.first() == w
 	l.mu.Unlock()
 
-	err := error(nil)
-	if !w.look && (!knows || r.owner != "") {
+	err, remaining := error(nil), unknown
+	switch {
+	case isFirst: // most likely the lock is free
+		remaining, err = l.look(s, at, w)
+	case !knows || r.owner != "":
 		err = l.check(s, at, w)
 	}
-	if err == nil {
-		err = l.waitTurn(s, at, w, patience)
+	if err == nil && !l.isGranted(w) {
+		err = l.waitTurn(s, at, w, patience, remaining)
 	}
 	return l.waited(s, at, w, err)
 }
+
+// unknown is the time that a lock has to run, to one who has not looked.
+const unknown = time.Duration(-1)
 
 // check finds out at once, for one who isn't first in line, what must not come out only when his turn comes: that he may not
 // lock here at all, or that he is the owner already.
@@ -56,41 +62,26 @@ func (l *Locks) check(s Session, at lineKey, w *waiter) error {
 	return err
 }
 
-// waitTurn returns when w has been granted the lock, or its time is over, or its client gone, or a look has failed.
-func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience time.Duration) error {
+// waitTurn returns when w has been granted the lock, or its time is over, or its client gone, or a look has failed. remaining
+// is what its first look has found.
+func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, remaining time.Duration) error {
 	var over <-chan time.Time
 	if patience > 0 {
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
 		over = timer.C
 	}
-	l.mu.Lock()
-	done := w.state == granted
-	l.mu.Unlock()
-	if done {
-		return nil
-	}
-	remaining := time.Duration(-1) // of the lock, if this waiter has looked
-	if w.look {                    // first in line: most likely the lock is free
-		var err error
-		if done, remaining, err = l.look(s, at, w); done || err != nil {
-			return err
-		}
-	}
 	gone, stop := s.Watch()
 	defer stop()
 	l.wakes.listen(w.as)
-	next := time.NewTimer(0) // of the first in line only; the others wait to be woken
+	next := newLookTimer()
 	defer next.Stop()
-	<-next.C
-	armed := remaining >= 0
-	if armed {
-		next.Reset(l.untilLook(at, remaining))
+	if remaining != unknown {
+		next.arm(l.untilLook(at, remaining))
 	}
 	for {
-		if first, lease := l.position(at, w); first && !armed {
-			next.Reset(l.untilLook(at, lease))
-			armed = true
+		if first, lease := l.position(at, w); first && !next.armed {
+			next.arm(l.untilLook(at, lease))
 		}
 		timeToLook := false
 		select {
@@ -99,46 +90,72 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience time.Duratio
 		case <-over:
 			return nil
 		case <-next.C:
-			armed, timeToLook = false, true
+			timeToLook = true
 		case <-w.wake:
 		}
-		l.mu.Lock()
-		done, asked := w.state == granted, w.look
-		l.mu.Unlock()
-		if done {
+		next.armed = false // what was known of the lock has changed
+		if l.isGranted(w) {
 			return nil
 		}
-		if first, _ := l.position(at, w); !first || !asked && !timeToLook {
+		if !l.shouldLook(at, w, timeToLook) {
 			continue
 		}
-		done, remaining, err := l.look(s, at, w)
-		if done || err != nil {
+		remaining, err := l.look(s, at, w)
+		if err != nil || l.isGranted(w) {
 			return err
 		}
-		next.Reset(l.untilLook(at, remaining))
-		armed = true
+		next.arm(l.untilLook(at, remaining))
 	}
 }
 
-// look tries to take the lock for the first in line.
-func (l *Locks) look(s Session, at lineKey, w *waiter) (done bool, remaining time.Duration, err error) {
+// lookTimer says when the first in line looks by itself. The others don't arm it: they wait to be woken.
+type lookTimer struct {
+	*time.Timer
+	armed bool
+}
+
+func newLookTimer() *lookTimer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return &lookTimer{Timer: t}
+}
+
+func (t *lookTimer) arm(d time.Duration) {
+	t.Reset(d)
+	t.armed = true
+}
+
+func (l *Locks) isGranted(w *waiter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return w.state == granted
+}
+
+// shouldLook reports whether w is first in line, and it is time to look or it has been told to.
+func (l *Locks) shouldLook(at lineKey, w *waiter, timeToLook bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return w.place != nil && l.lines[at].first() == w && (timeToLook || w.look)
+}
+
+// look tries to take the lock for the first in line, and otherwise returns how long it has to run.
+func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration, err error) {
 	l.mu.Lock()
 	w.look = false
 	l.mu.Unlock()
 	a, err := l.try(s, at, w.request, asFirst)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w.state == granted { // by a release, while this was under way
-		return true, 0, nil
-	}
-	if err != nil || a.token == 0 {
-		return false, a.remaining, err
+	switch {
+	case w.state == granted: // by a release, while this was under way
+		return 0, nil
+	case err != nil || a.token == 0:
+		return a.remaining, err
 	}
 	l.lines[at].turn = 0
 	l.lines[at].grant(w, a.token)
-	w.takenOver = a.takenOver
-	w.asked = a.asked
-	return true, 0, nil
+	w.takenOver, w.asked = a.takenOver, a.asked
+	return 0, nil
 }
 
 // position tells whether w is first in line, and how long the lock lasts at most that was last given out here, if it is known.

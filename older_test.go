@@ -541,7 +541,7 @@ func (b *olderBed) testMixed(t *testing.T) {
 	t.Run("seconds", func(t *testing.T) { b.testMixedOf(t, "s", d, seconds) })
 
 	// LOCK reads either unit, so that proxies which write different ones exclude each other.
-	units := []olderProgram{user, poller, user.at("ms"), poller.at("ms"), olderL1.with(2 * rest), olderL2.with(rest), l4, olderL4Fixed.with(rest), olderL5InS.with(rest)}
+	units := []olderProgram{user, user, user.at("ms"), user.at("ms"), olderL1.with(2 * rest), olderL2.with(rest), l4, olderL4Fixed.with(rest), olderL5InS.with(rest)}
 	t.Run("seconds, proxies of both units", func(t *testing.T) { b.testMixedOf(t, "s", d, units) })
 
 	t.Run("ms", func(t *testing.T) {

@@ -1,12 +1,16 @@
 package lockproxy_test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"lockproxy/internal/testredis"
 	"math/rand/v2"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -425,5 +429,110 @@ func TestRedisCLI(t *testing.T) {
 		if got := cli(strings.Fields(step.command)...); got != step.want {
 			t.Errorf("%s: %q, want %q", step.command, got, step.want)
 		}
+	}
+}
+
+// A lock whose companion was evicted can't be proven to be anybody's: it is held until its timeout, then free.
+func TestEvictedCompanion(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	a, b := dial(t, p.addr), dial(t, p.addr)
+	token := a.lock("job 0.2")
+	direct.Del(ctx, lockcmd.CompanionKey([]byte("job")))
+	a.expect(unlock("job", token), ":0\r\n")
+	b.expect("LOCK job 30", "$-1\r\n")
+	if got := b.do("LOCKINFO job"); !strings.Contains(got, "$9\r\ntimestamp\r\n") {
+		t.Errorf("LOCKINFO: %q", got)
+	}
+	time.Sleep(210 * time.Millisecond)
+	if next := b.lock("job 30"); next <= token {
+		t.Errorf("token %d after %d", next, token)
+	}
+	// What LOCK didn't write at the companion's key is left alone, whatever its type.
+	for _, foreign := range []string{"SET %s data", "RPUSH %s data", "SET %s 1795226400123"} {
+		direct.FlushAll(ctx)
+		b.do(fmt.Sprintf(foreign, lockcmd.CompanionKey([]byte("job"))))
+		b.expect("LOCK job 30", "-WRONGTYPE…")
+		b.expect("EXISTS job "+lockcmd.CompanionKey([]byte("job")), ":1\r\n")
+	}
+}
+
+func TestEvictionIsWarnedOf(t *testing.T) {
+	for policy, want := range map[string]bool{"noeviction": false, "volatile-lru": true} {
+		server := testredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", policy)
+		p := startProcess(t, "--upstream", server.URL())
+		time.Sleep(300 * time.Millisecond)
+		p.cmd.Process.Kill()
+		p.ends(t, time.Second)
+		if got := strings.Contains(p.log.String(), "may evict locks"); got != want {
+			t.Errorf("%s: the log says\n%s", policy, p.log.String())
+		}
+	}
+}
+
+// cli is a redis-cli process that takes its commands from a pipe.
+type cli struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	outs *bufio.Scanner
+}
+
+func startCLI(t *testing.T, addr string) *cli {
+	_, port, _ := strings.Cut(addr, ":")
+	c := &cli{t: t, cmd: exec.Command("redis-cli", "-p", port)}
+	c.in, _ = c.cmd.StdinPipe()
+	out, _ := c.cmd.StdoutPipe()
+	c.outs = bufio.NewScanner(out)
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.cmd.Process.Kill(); c.cmd.Wait() })
+	return c
+}
+
+func (c *cli) do(command string) string {
+	fmt.Fprintln(c.in, command)
+	if !c.outs.Scan() {
+		c.t.Fatalf("%s: %v", command, c.outs.Err())
+	}
+	return c.outs.Text()
+}
+
+// A holder that was paused past its timeout: nothing that proves itself by the token has any effect. A plain write has: that is
+// what FENCE is for.
+func TestPausedHolder(t *testing.T) {
+	_, p := startBoth(t)
+	holder, next := startCLI(t, p.addr), dial(t, p.addr)
+	token := holder.do("LOCK job 0.2")
+	holder.cmd.Process.Signal(syscall.SIGSTOP)
+	taken := next.lock("job 30 WAIT 5")
+	next.expect("SET x next", "+OK\r\n")
+	holder.cmd.Process.Signal(syscall.SIGCONT)
+	for command, want := range map[string]string{"UNLOCK job " + token: "0", "RELOCK job " + token + " 30": "0", "UNLOCK job": "0"} {
+		if got := holder.do(command); got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+	if got := holder.do("FENCE job " + token + " SET x late"); !strings.HasPrefix(got, "FENCED ") {
+		t.Errorf("FENCE: %q", got)
+	}
+	next.expect("GET x", "$4\r\nnext\r\n")
+	holder.do("") // redis-cli separates an error from what follows
+	holder.do("SET x plain")
+	next.expect("GET x", "$5\r\nplain\r\n")
+	next.expect(unlock("job", taken), ":1\r\n")
+}
+
+func TestKilledClientFreesItsSessionLock(t *testing.T) {
+	_, p := startBoth(t)
+	holder, next := startCLI(t, p.addr), dial(t, p.addr)
+	holder.do("LOCK job 30 SESSION")
+	next.send("LOCK job 30 WAIT 5")
+	eventually(t, time.Second, "it waits", func() bool { return waiters(t, p, "job") == 1 })
+	start := time.Now()
+	holder.cmd.Process.Kill()
+	if got := next.reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond {
+		t.Errorf("%q after %v", got, time.Since(start))
 	}
 }

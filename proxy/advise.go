@@ -1,0 +1,64 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// adviseRetry is how long after a failure to reach the upstream it is looked at again.
+const adviseRetry = 5 * time.Second
+
+// advise looks once at what the upstream is set up to do, and warns of what would lose locks. It waits for an upstream that is
+// down, until ctx ends; one that doesn't let the proxy's own user look is left alone.
+func (s *Server) advise(ctx context.Context) {
+	client := s.cfg.Upstream.Client(s.cfg.Upstream.Initial)
+	defer client.Close()
+	for {
+		look, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
+		info, err := client.Info(look, "memory").Result()
+		cancel()
+		var refused redis.Error
+		switch {
+		case err == nil:
+			s.adviseOnMemory(info)
+			return
+		case errors.As(err, &refused):
+			s.log.Debug("cannot look whether the upstream may evict locks", "error", err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(adviseRetry):
+		}
+	}
+}
+
+// adviseOnMemory warns if the upstream drops keys when its memory is full: any policy but noeviction may pick a lock, and the
+// companion that remembers its token.
+func (s *Server) adviseOnMemory(info string) {
+	policy, limit := infoField(info, "maxmemory_policy"), infoField(info, "maxmemory")
+	if policy == "" || policy == "noeviction" {
+		return
+	}
+	const advice = "the upstream may evict locks when its memory is full: set maxmemory-policy noeviction, or keep locks in a Redis of their own"
+	if limit == "0" {
+		s.log.Info("the upstream would evict locks if it had a maxmemory", "maxmemory_policy", policy)
+		return
+	}
+	s.log.Warn(advice, "maxmemory_policy", policy, "maxmemory", limit)
+}
+
+// infoField returns the value of one line of INFO, or "".
+func infoField(info, name string) string {
+	for line := range strings.SplitSeq(info, "\r\n") {
+		if field, value, ok := strings.Cut(line, ":"); ok && field == name {
+			return value
+		}
+	}
+	return ""
+}

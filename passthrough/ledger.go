@@ -47,11 +47,12 @@ func (l *ledger) uncounted(e *entry) bool {
 	case l.Opaque:
 		return e.Effect != Reset
 	}
-	return l.monitor && !l.InMulti && e.Effect == Monitor && e.Count == 0
+	return l.monitor && !l.InMulti && !l.Subscribed() && e.Effect == Monitor && e.Count == 0
 }
 
 func (l *ledger) push(e entry) {
 	if l.uncounted(&e) {
+		l.skipNext = false
 		return
 	}
 	if e.Effect != NoEffect {
@@ -123,8 +124,6 @@ func (l *ledger) destination(kind byte) entryKind {
 		return relayed
 	case e == nil:
 		return relayed
-	case e.kind != relayed && kind == '+' && l.monitor:
-		return relayed // neither a lock script nor a refusal is a status: this is MONITOR's feed
 	case e.kind != relayed:
 		return e.kind
 	case e.Effect.subscribes() && kind == '*':
@@ -211,6 +210,7 @@ func (l *ledger) answered(h resp.Head) (entry, bool) {
 func (l *ledger) ready() (e entry, ok bool) {
 	head := l.head()
 	for head != nil && l.uncounted(head) {
+		l.skipNext = false
 		l.pop()
 		head = l.head()
 	}

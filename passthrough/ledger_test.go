@@ -41,9 +41,6 @@ type ledgerMachine struct {
 
 func (m *ledgerMachine) relay(rt *rapid.T) {
 	c := anyCommand(rt, m.redis.inMulti)
-	if m.redis.monitor && (c.effect == ReplyOff || c.effect == ReplySkip) {
-		return // the proxy may leave out a line of the feed for the OK that it has to leave out: too odd a use to keep bytes back for
-	}
 	m.redis.run(c)
 	m.Relay(nil, Expect{Effect: c.effect, Count: len(c.channels), Change: c.change})
 }
@@ -151,7 +148,7 @@ func (m *ledgerMachine) lock(rt *rapid.T) {
 		if m.redis.monitor || m.redis.Proto == 3 {
 			m.redis.unasked()
 		}
-		want := rapid.SampledFrom([]string{":5\r\n", "*2\r\n:5\r\n:0\r\n", "$-1\r\n", "-NOSCRIPT none\r\n", "*1\r\n$9\r\nsubscribe\r\n"}).Draw(rt, "script's")
+		want := rapid.SampledFrom([]string{":5\r\n", "+OK\r\n", "*2\r\n:5\r\n:0\r\n", "$-1\r\n", "-NOSCRIPT none\r\n", "*1\r\n$9\r\nsubscribe\r\n"}).Draw(rt, "script's")
 		m.redis.up = append(m.redis.up, want...)
 		m.arriveAll()
 		if !isDone(answer) {

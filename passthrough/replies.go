@@ -14,7 +14,8 @@ type replyReader struct {
 	buf  []byte
 	scan resp.Scanner
 	dest entryKind // of the reply that scan is within
-	keep []byte    // what has come of a captured reply
+	feed bool      // whether it goes to dest depends on its end: it may be a line of MONITOR's feed, which answers nothing
+	keep []byte    // what has come of it, if it is captured or may be feed
 	out  [][]byte  // what this read gives to the client
 }
 
@@ -83,6 +84,7 @@ func (r *replyReader) sort(data []byte) error {
 	for at < len(data) {
 		if !r.scan.Began() {
 			r.dest = l.destination(data[at])
+			r.feed = data[at] == '+' && l.monitor && (r.dest != relayed || l.muted())
 		}
 		if l.Raw {
 			at = len(data)
@@ -93,12 +95,12 @@ func (r *replyReader) sort(data []byte) error {
 			return err
 		}
 		piece := data[at : at+n]
-		if r.dest == relayed {
+		if r.dest == relayed && !r.feed {
 			at += n
 		} else {
 			cut(at + n)
 		}
-		if r.dest == captured {
+		if r.dest == captured || r.feed {
 			r.keep = append(r.keep, piece...)
 			if len(r.keep) > maxCall {
 				return errors.New("the reply to the proxy's own request is too large")
@@ -107,10 +109,15 @@ func (r *replyReader) sort(data []byte) error {
 		if !done {
 			continue
 		}
-		if e, ok := l.finished(r.scan.Head()); ok && e.kind != relayed {
+		e, ok := l.finished(r.scan.Head())
+		switch {
+		case ok && e.kind != relayed:
 			cut(at)
 			r.act(e)
+		case r.feed && ok && r.dest == relayed, r.feed && !ok && !l.muted(): // Redis counts its feed among the replies
+			r.out = append(r.out, r.keep)
 		}
+		r.keep = nil
 		for e, ok := l.ready(); ok; e, ok = l.ready() {
 			cut(at)
 			r.act(e)
@@ -125,7 +132,7 @@ func (r *replyReader) act(e entry) {
 	l := &r.pipe.ledger
 	switch e.kind {
 	case captured:
-		e.answer.raw, r.keep = r.keep, nil
+		e.answer.raw = r.keep
 		close(e.answer.Done)
 	case marker:
 		close(e.answer.Done)

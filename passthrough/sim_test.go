@@ -141,6 +141,9 @@ func (s *simRedis) run(c simCommand) {
 		s.says("+QUEUED\r\n")
 		return
 	}
+	if c.effect == Monitor && s.monitor {
+		return // Redis says nothing to that
+	}
 	if c.reply != "" && c.effect != Exec {
 		s.says(c.reply)
 		return
@@ -289,8 +292,9 @@ func (s *simRedis) unasked() {
 		s.sends(s.push("4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\na\r\n$10\r\n" + mark + "\r\n"))
 	case len(s.shard) > 0:
 		s.sends(s.push("3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$10\r\n" + mark + "\r\n"))
-	case s.monitor && !s.off && !s.skip: // Redis counts the feed among the replies
-		s.sends("+1700000000.123456 [0 127.0.0.1:5000] \"" + mark + "\"\r\n")
+	case s.monitor && s.skip: // whether the next command comes before it decides whether it is seen
+	case s.monitor: // Redis counts the feed among the replies
+		s.says("+1700000000.123456 [0 127.0.0.1:5000] \"" + mark + "\"\r\n")
 	case s.Proto == 3:
 		s.sends(">2\r\n$10\r\ninvalidate\r\n*1\r\n$10\r\n" + mark + "\r\n")
 	}

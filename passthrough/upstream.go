@@ -120,6 +120,9 @@ func (u *Upstream) SetTLS(cfg *tls.Config) { u.tls.Store(cfg) }
 // String names the upstream without its password.
 func (u *Upstream) String() string { return u.Addr }
 
+// MarshalText does so in a log of JSON.
+func (u *Upstream) MarshalText() ([]byte, error) { return []byte(u.Addr), nil }
+
 // connect opens a connection that is logged in as id, on id's database and protocol. The error is an *Error, or the
 // upstream's own refusal as a *Refused. Nothing that a client sent has been used up when it fails.
 func (u *Upstream) connect(ctx context.Context, id Identity) (net.Conn, error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -30,18 +31,15 @@ func (o *options) listen() (net.Listener, error) {
 		return ln, nil
 	}
 	ln, err := listenUnix(path, os.FileMode(o.ListenMode))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		ln, err = replaceSocket(path, os.FileMode(o.ListenMode))
-	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s, choose another --listen: %w", o.Listen, withoutAddr(err))
 	}
 	return ln, nil
 }
 
-// replaceSocket listens on path, where a file exists, if that is the socket of a process that has ended. Of two processes
-// that try at the same time, one waits for the other here and then finds it alive.
-func replaceSocket(path string, mode os.FileMode) (net.Listener, error) {
+// listenUnix listens on path, also if a socket is there whose process has ended. The directory is locked meanwhile: of two
+// processes that start at the same time, one would else take the other's new socket for a dead one and remove it.
+func listenUnix(path string, mode os.FileMode) (net.Listener, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, err
@@ -52,18 +50,20 @@ func replaceSocket(path string, mode os.FileMode) (net.Listener, error) {
 	}
 	info, err := os.Lstat(path)
 	switch {
-	case err == nil && info.Mode().Type() != fs.ModeSocket:
+	case errors.Is(err, fs.ErrNotExist):
+		return bindUnix(path, mode)
+	case err != nil:
+		return nil, err
+	case info.Mode().Type() != fs.ModeSocket:
 		return nil, errors.New("that is an existing file and not a socket")
-	case err == nil:
-		if err := checkDead(path); err != nil {
-			return nil, err
-		}
-		err = os.Remove(path)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := checkDead(path); err != nil {
 		return nil, err
 	}
-	return listenUnix(path, mode)
+	if err := os.Remove(path); err != nil {
+		return nil, err
+	}
+	return bindUnix(path, mode)
 }
 
 func checkDead(path string) error {
@@ -78,6 +78,9 @@ func checkDead(path string) error {
 	return fmt.Errorf("a socket is there, and whether it is in use can't be told: %w", withoutAddr(err))
 }
 
+// umask guards the process's file creation mask while it is changed.
+var umask sync.Mutex
+
 // socket is a Unix listener that removes its file when it closes, unless another process has put its own there since.
 type socket struct {
 	*net.UnixListener
@@ -85,10 +88,12 @@ type socket struct {
 	file os.FileInfo
 }
 
-func listenUnix(path string, mode os.FileMode) (net.Listener, error) {
+func bindUnix(path string, mode os.FileMode) (net.Listener, error) {
+	umask.Lock()
 	mask := syscall.Umask(0o777 &^ int(mode)) // not chmod afterwards: nobody may connect in between
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	syscall.Umask(mask)
+	umask.Unlock()
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
 
 	"lockproxy/passthrough"
 	"lockproxy/proxy"
@@ -41,6 +42,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	log := newLogger(opts, stderr)
+	redis.SetLogger(redisLog{log.Named("go-redis")})
 	if err := serve(opts, log); err != nil {
 		log.Error("stopped", "error", err)
 		return exitFailure
@@ -55,6 +57,14 @@ func newLogger(opts *options, out io.Writer) hclog.Logger {
 		Output:     out,
 		JSONFormat: opts.LogFormat == "json",
 	})
+}
+
+// redisLog takes what go-redis would print by itself: about connections of the proxy's own, whose errors are told elsewhere.
+type redisLog struct{ hclog.Logger }
+
+// Printf implements go-redis's logger.
+func (l redisLog) Printf(_ context.Context, format string, args ...any) {
+	l.Debug(fmt.Sprintf(format, args...))
 }
 
 // serve runs the proxy until a signal ends it.
@@ -102,7 +112,7 @@ func serve(opts *options, log hclog.Logger) error {
 		case <-hangups:
 			reload(certs, log)
 		case sig := <-signals:
-			log.Info("stopping: letting running commands finish; a second signal ends at once", "signal", sig, "within", opts.ShutdownTimeout)
+			log.Info("stopping: letting running commands finish; a second signal ends at once", "signal", sig.String(), "within", opts.ShutdownTimeout.String())
 			running = false
 		}
 	}
@@ -129,7 +139,7 @@ func warnOpen(opts *options, addr net.Addr, log hclog.Logger) {
 		return
 	}
 	log.Warn("every client that can connect is served with the credentials in --upstream: leave them out so that clients send their own, "+
-		"or let in only those with a certificate by --tls-client-ca", "listen", addr)
+		"or let in only those with a certificate by --tls-client-ca", "listen", addr.String())
 }
 
 // shown is the address that clients connect to, as they would write it.
@@ -151,7 +161,7 @@ func shutdown(server *proxy.Server, opts *options, log hclog.Logger, signals <-c
 	select {
 	case err := <-finished:
 		if err != nil {
-			log.Warn("some commands had not finished and were cut off", "after", opts.ShutdownTimeout)
+			log.Warn("some commands had not finished and were cut off", "after", opts.ShutdownTimeout.String())
 		}
 	case <-signals:
 		log.Warn("second signal: ending at once")

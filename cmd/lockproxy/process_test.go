@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testtls"
+)
+
+// asProgram makes the test binary behave as lockproxy, so that a test has a process of its own to signal.
+const asProgram = "LOCKPROXY_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Unsetenv(asProgram)
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// process is a running lockproxy.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	ended chan struct{}
+
+	mu  sync.Mutex
+	log bytes.Buffer // guarded by mu
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
+}
+
+func (p *process) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// start runs lockproxy until it says that it serves, or ends.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { // ends with the process, which Cleanup kills
+		defer close(p.ended)
+		p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.ended
+		if strings.Contains(p.said(), secret) {
+			t.Errorf("the password is in the log:\n%s", p.said())
+		}
+	})
+	p.waitFor("serving")
+	return p
+}
+
+func (p *process) waitFor(line string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); !strings.Contains(p.said(), line); time.Sleep(2 * time.Millisecond) {
+		select {
+		case <-p.ended:
+			return
+		default:
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("no %q in its log:\n%s", line, p.said())
+		}
+	}
+}
+
+// signal sends sig and waits for the status with which the process ends.
+func (p *process) signal(sig syscall.Signal) (status int) {
+	p.t.Helper()
+	p.cmd.Process.Signal(sig)
+	select {
+	case <-p.ended:
+	case <-time.After(5 * time.Second):
+		p.t.Fatalf("%v didn't end it:\n%s", sig, p.said())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func ask(t *testing.T, nc net.Conn, err error, request string) string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(5 * time.Second))
+	fmt.Fprintf(nc, "%s\r\n", request)
+	answer := make([]byte, 256)
+	n, err := nc.Read(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer[:n])
+}
+
+// SIGHUP reads the TLS files again, and says in one line if they are bad.
+func TestHangupReadsCertificatesAgain(t *testing.T) {
+	redis := testredis.Start(t)
+	ca := testtls.NewAuthority(t)
+	first, second := ca.Issue(t, "first"), ca.Issue(t, "second")
+	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
+	p := start(t, "--listen", addr, "--upstream", redis.URL(), "--tls-cert", first.CertFile, "--tls-key", first.KeyFile)
+	p.waitFor("listen=tls://" + addr)
+	shows := func(want string) {
+		t.Helper()
+		conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"})
+		if got := ask(t, conn, err, "PING"); got != "+PONG\r\n" {
+			t.Errorf("PING: %q", got)
+		}
+		if name := conn.ConnectionState().PeerCertificates[0].Subject.CommonName; name != want {
+			t.Errorf("certificate of %q, want %q", name, want)
+		}
+	}
+	shows("first")
+	os.WriteFile(first.CertFile, []byte("no PEM"), 0o600)
+	p.cmd.Process.Signal(syscall.SIGHUP)
+	p.waitFor("stay in use until the next SIGHUP")
+	shows("first")
+	copyFile(t, first.CertFile, second.CertFile)
+	copyFile(t, first.KeyFile, second.KeyFile)
+	p.cmd.Process.Signal(syscall.SIGHUP)
+	p.waitFor("TLS files read again")
+	shows("second")
+	if n := strings.Count(p.said(), "[ERROR]"); n != 1 {
+		t.Errorf("%d error lines:\n%s", n, p.said())
+	}
+	if status := p.signal(syscall.SIGTERM); status != 0 {
+		t.Errorf("status %d after SIGTERM:\n%s", status, p.said())
+	}
+}
+
+func TestSocketFileOfProcess(t *testing.T) {
+	redis := testredis.Start(t, "--requirepass", secret)
+	path := filepath.Join(t.TempDir(), "lockproxy.sock")
+	args := []string{"--listen", "unix://" + path, "--upstream", "redis://:" + secret + "@" + redis.Addr()}
+	killed := start(t, args...)
+	nc, err := net.Dial("unix", path)
+	if got := ask(t, nc, err, "PING"); got != "+PONG\r\n" {
+		t.Errorf("PING: %q", got)
+	}
+	second := start(t, args...)
+	<-second.ended
+	if status := second.cmd.ProcessState.ExitCode(); status != exitFailure || !strings.Contains(second.said(), "a running process serves there") {
+		t.Errorf("a second process: status %d\n%s", status, second.said())
+	}
+	killed.signal(syscall.SIGKILL)
+	if _, err := os.Lstat(path); err != nil {
+		t.Fatal("SIGKILL leaves no socket behind: nothing to test")
+	}
+	heir := start(t, args...)
+	nc, err = net.Dial("unix", path)
+	if got := ask(t, nc, err, "PING"); got != "+PONG\r\n" {
+		t.Errorf("PING: %q", got)
+	}
+	heir.cmd.Process.Signal(syscall.SIGHUP)
+	heir.waitFor("no TLS files to read again")
+	if status := heir.signal(syscall.SIGINT); status != 0 {
+		t.Errorf("status %d after SIGINT:\n%s", status, heir.said())
+	}
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket after the end: %v", err)
+	}
+}
+
+// Whatever goes wrong with the upstream, its password isn't told, to the log or to clients.
+func TestPasswordIsNotTold(t *testing.T) {
+	redis := testredis.Start(t, "--requirepass", "other")
+	for _, args := range [][]string{
+		{"--upstream", "redis://user:" + secret + "@" + redis.Addr()},
+		{"--upstream", "redis://user:" + secret + "@127.0.0.1:1/3", "--log-format", "json"},
+		{"--upstream", "rediss://user:" + secret + "@" + redis.Addr(), "--dial-timeout", "200ms", "--log-level", "trace"},
+		{"--upstream", "unix://user:" + secret + "@/nowhere/redis.sock", "--log-level", "debug"},
+	} {
+		addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
+		p := start(t, append([]string{"--listen", addr}, args...)...)
+		nc, err := net.Dial("tcp", addr)
+		if got := ask(t, nc, err, "LOCK a 1"); !strings.HasPrefix(got, "-UPSTREAM ") || strings.Contains(got, secret) {
+			t.Errorf("%v: %q", args, got)
+		}
+		if status := p.signal(syscall.SIGTERM); status != 0 {
+			t.Errorf("%v: status %d", args, status)
+		}
+		for _, line := range strings.Split(strings.TrimSpace(p.said()), "\n") {
+			if !strings.Contains(line, "lockproxy") {
+				t.Errorf("not of the log's form: %s", line)
+			}
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package lockproxy_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// One client too many is told so, as by Redis, and keeps nobody waiting.
+func TestMaxClients(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.MaxClients = 3 })
+	var clients []*rawConn
+	for range 3 {
+		c := dial(t, p.addr)
+		c.expect("PING", "+PONG\r\n")
+		clients = append(clients, c)
+	}
+	for range 20 {
+		dial(t, p.addr) // reads nothing
+	}
+	extra := dial(t, p.addr)
+	if rest, err := io.ReadAll(extra.in); string(rest) != "-ERR max number of clients reached\r\n" || err != nil {
+		t.Errorf("the fourth client: %q, %v", rest, err)
+	}
+	clients[0].expect("PING", "+PONG\r\n")
+	clients[0].Close()
+	eventually(t, 2*time.Second, "a place is free again", func() bool {
+		nc, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			return false
+		}
+		defer nc.Close()
+		nc.SetDeadline(time.Now().Add(time.Second))
+		nc.Write([]byte("PING\r\n"))
+		answer := make([]byte, 7)
+		_, err = io.ReadFull(nc, answer)
+		return err == nil && string(answer) == "+PONG\r\n"
+	})
+}
+
+func TestMaxClientsAmongSilentTLS(t *testing.T) {
+	server := testredis.Start(t)
+	p, trusting := tpTLSProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.MaxClients, cfg.HandshakeTimeout = 3, 300*time.Millisecond })
+	for range 3 {
+		dial(t, p.addr) // never shakes hands
+	}
+	dial(t, p.addr).closed()                                               // without a word, as in Redis
+	eventually(t, 2*time.Second, "silent clients make room", func() bool { // when their time is over
+		nc, err := tls.Dial("tcp", p.addr, trusting)
+		if err != nil {
+			return false
+		}
+		return nc.Close() == nil
+	})
+}
+
+// Each limit answers and closes as Redis does at its own.
+func TestLimits(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Limits = resp.Limits{Args: 10, Bulk: 2000, Inline: 200}
+		cfg.ClientBuffer = 100000
+	})
+	for _, c := range []struct{ name, request, want string }{
+		{"arguments", "*11\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
+		{"as many arguments as allowed", "*10\r\n$3\r\nDEL\r\n" + strings.Repeat("$1\r\nx\r\n", 9), ":0\r\n"},
+		{"bulk", "*2\r\n$4\r\nECHO\r\n$2001\r\n", "-ERR Protocol error: invalid bulk length\r\n"},
+		{"bulk as long as allowed", fmt.Sprintf("*2\r\n$6\r\nSTRLEN\r\n$2000\r\n%s\r\n", strings.Repeat("x", 2000)), ":0\r\n"},
+		{"inline", strings.Repeat("x", 201), "-ERR Protocol error: too big inline request\r\n"},
+		{"header line", "*" + strings.Repeat("1", 201), "-ERR Protocol error: too big mbulk count string\r\n"},
+	} {
+		nc := dial(t, p.addr)
+		nc.write(c.request)
+		if got := nc.reply(); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+		if strings.HasPrefix(c.want, "-ERR Protocol") {
+			nc.closed()
+		}
+	}
+}
+
+// What must be held whole is bounded by --client-buffer; everything else streams.
+func TestClientBuffer(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.ClientBuffer = 100000 })
+	c := dial(t, p.addr)
+	c.expect("SET big "+strings.Repeat("x", 300000), "+OK\r\n")
+	c.expect("STRLEN big", ":300000\r\n")
+	c.lock(strings.Repeat("k", 99900) + " 30")
+	go fmt.Fprintf(c, "*3\r\n$4\r\nLOCK\r\n$200000\r\n%s\r\n$2\r\n30\r\n", strings.Repeat("k", 200000))
+	if got := c.reply(); got != "-ERR Protocol error: too big lock command\r\n" {
+		t.Errorf("a lock command beyond the buffer: %q", got)
+	}
+	c = dial(t, p.addr)
+	c.expect("COMMAND DOCS "+strings.Repeat("k", 300000), "*0\r\n") // not held: nothing is added to what Redis says
+}

@@ -22,10 +22,10 @@ vet:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
 
-# Real client libraries in eight languages through the proxy; installs them first.
+# Real client libraries in nine languages through the proxy, and the older locks beside LOCK; installs them first.
 test-clients: deps
 	bash testdata/clients/install.sh
-	$(GO) test -tags clients -count=1 -timeout 10m -run TestClients -v .
+	$(GO) test -tags clients -count=1 -timeout 10m -run 'TestClients|TestOlder' -v .
 
 # Feeds each parser what nobody thought of, for FUZZTIME each; then the properties, with many more cases than make test.
 fuzz:

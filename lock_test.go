@@ -536,3 +536,31 @@ func TestKilledClientFreesItsSessionLock(t *testing.T) {
 		t.Errorf("%q after %v", got, time.Since(start))
 	}
 }
+
+// The loser's write may come even after the winner has released the lock and it was taken again: it settles all the same.
+func TestNextLockSettlesToo(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	a, b := dial(t, p.addr), dial(t, p.addr)
+	for _, handOver := range []bool{false, true} {
+		direct.Set(ctx, "job", time.Now().Unix()-10, 0)
+		a.lock("job 30")
+		holder := a
+		if handOver {
+			b.send("LOCK job 30 WAIT 5")
+			eventually(t, time.Second, "it waits", func() bool { return waiters(t, p, "job") == 1 })
+			a.expect("UNLOCK job", ":1\r\n")
+			if got := b.reply(); got[0] != ':' {
+				t.Fatalf("%q", got)
+			}
+			holder = b
+		} else {
+			a.expect("UNLOCK job", ":1\r\n")
+			a.lock("job 30")
+		}
+		written := direct.GetSet(ctx, "job", time.Now().Unix()+2).Val()
+		eventually(t, 600*time.Millisecond, "the timestamp is put right", func() bool { return direct.Get(ctx, "job").Val() == written })
+		holder.expect("UNLOCK job", ":1\r\n")
+		direct.FlushAll(ctx)
+	}
+}

@@ -633,7 +633,7 @@ func TestPlainClientsAndWaiters(t *testing.T) {
 	direct := goRedis(t, server.Addr())
 	var wg sync.WaitGroup
 	var plain, ours int
-	end := time.Now().Add(4 * time.Second)
+	end := time.Now().Add(6 * time.Second)
 	wg.Go(func() {
 		for time.Now().Before(end) {
 			if direct.SetNX(ctx, "job", time.Now().UnixMilli()+5000, 0).Val() {

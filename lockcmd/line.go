@@ -27,6 +27,8 @@ type lineKey struct {
 type line struct {
 	waiters list.List     // of *waiter
 	turn    int           // grants left before waiters of other proxies go first
+	grants  int           // since the last gap
+	gap     time.Time     // when a release last left the lock free although somebody waited
 	lease   time.Duration // the timeout of the last one granted here; maxLook before
 }
 
@@ -100,14 +102,25 @@ type wish struct {
 	next *waiter
 }
 
+// A line that never breaks off would shut out plain clients that don't come by this proxy, since they never find the lock free.
+// So now and then, after so many grants and so long, a release leaves it free until the first waiter looks: if one of them gets
+// in, its timestamp is found, and from then on it is known that they compete.
+const (
+	gapGrants = 64
+	gapEvery  = time.Second
+)
+
 // offer says what a release by someone of identity as should do for the waiters here, and marks the one it names.
-func (l *line) offer(as Identity, plain bool) wish {
+func (l *line) offer(as Identity, plain bool, now time.Time) wish {
 	first := l.first()
 	switch {
 	case first == nil:
 		return wish{kind: "none"}
 	case plain:
 		return wish{kind: "free"}
+	case l.grants >= gapGrants && now.Sub(l.gap) >= gapEvery:
+		l.grants, l.gap = 0, now
+		return wish{kind: "gap"}
 	case first.state != waiting || first.as != as:
 		return wish{kind: "self"}
 	}
@@ -146,14 +159,15 @@ func (l *line) grant(w *waiter, token int64) {
 		l.turn = l.len()
 	}
 	l.turn--
+	l.grants++
 	l.lease = w.timeout
 	l.leave(w)
 	w.signal()
 }
 
-// yielded says that waiters of another proxy go first. If they don't, the first here looks when the reservation is over.
-func (l *line) yielded() {
-	l.turn, l.lease = 0, reservation
+// yielded says that others go first. If they don't, the first here looks after so long.
+func (l *line) yielded(wait time.Duration) {
+	l.turn, l.lease = 0, wait
 	if first := l.first(); first != nil {
 		first.signal()
 	}

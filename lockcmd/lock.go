@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"context"
-	"strconv"
 	"time"
 )
 
@@ -100,7 +99,7 @@ func (l *Locks) settleLater(as Identity, key string, token int64, look int) {
 		after -= looks[look-1]
 	}
 	l.agenda.after(after, func(ctx context.Context) {
-		ints, err := evalInts(l.chores.on(ctx, as, choreTimeout), settleScript, 1, key, "", strconv.FormatInt(token, 10))
+		ints, err := evalInts(l.chores.on(ctx, as, choreTimeout), settleScript, 1, key, "")
 		switch {
 		case ctx.Err() != nil, err == nil && ints[0] == -1:
 			return

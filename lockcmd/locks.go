@@ -81,13 +81,13 @@ type Locks struct {
 	waiters atomic.Int64 // all over; for a cheap answer to Waiting
 
 	mu    sync.Mutex
-	lines map[lineKey]*line     // guarded by mu; no line is empty
-	plain map[lineKey]time.Time // guarded by mu; when plain clients were last seen at a lock
+	lines map[lineKey]*line      // guarded by mu; no line is empty
+	plain map[lineKey]plainSight // guarded by mu; where plain clients were seen lately
 }
 
 // New returns the lock commands of the proxy that is named proxy. connect makes a client of the upstream for an identity.
 func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hclog.Logger) *Locks {
-	l := &Locks{cfg: cfg, proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]time.Time{}}
+	l := &Locks{cfg: cfg, proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]plainSight{}}
 	l.chores = newChores(connect)
 	l.agenda = newAgenda()
 	l.wakes = newWakes(l)
@@ -167,14 +167,22 @@ func (l *Locks) sawPlain(at lineKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.plain) >= maxPlain {
-		for old, seen := range l.plain { // any that is over, or else any at all: it will be seen again
+		for old, sight := range l.plain { // any that is over, or else any at all: it will be seen again
 			delete(l.plain, old)
-			if time.Since(seen) < plainMemory {
+			if time.Since(sight.seen) < plainMemory {
 				break
 			}
 		}
 	}
-	l.plain[at] = time.Now()
+	sight := l.plain[at]
+	sight.seen = time.Now()
+	l.plain[at] = sight
+}
+
+// plainSight is what is remembered of plain clients at a lock.
+type plainSight struct {
+	seen  time.Time // when one was last seen
+	freed time.Time // when a release here last left the key free for them
 }
 
 // maxPlain bounds how many locks are remembered for their plain clients.
@@ -182,12 +190,26 @@ const maxPlain = 10000
 
 // plainCompetesLocked reports whether plain clients have lately been seen at a lock. mu is held.
 func (l *Locks) plainCompetesLocked(at lineKey) bool {
-	seen, ok := l.plain[at]
-	if ok && time.Since(seen) > plainMemory {
+	sight, ok := l.plain[at]
+	if ok && time.Since(sight.seen) > plainMemory {
 		delete(l.plain, at)
 		return false
 	}
 	return ok
+}
+
+// freeForPlainLocked takes note that a release leaves a lock free for plain clients, if they compete for it. mu is held.
+func (l *Locks) freeForPlainLocked(at lineKey) {
+	if l.plainCompetesLocked(at) {
+		sight := l.plain[at]
+		sight.freed = time.Now()
+		l.plain[at] = sight
+	}
+}
+
+// plainsTurnLocked reports whether a lock has just been left free for plain clients, so that nobody here takes it yet. mu is held.
+func (l *Locks) plainsTurnLocked(at lineKey) bool {
+	return l.plainCompetesLocked(at) && time.Since(l.plain[at].freed) < minPlainLook
 }
 
 // Waiting reports whether anybody waits for any lock.

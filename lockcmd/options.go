@@ -34,8 +34,8 @@ func parseSeconds(arg []byte, limit time.Duration) (time.Duration, error) {
 	}
 	// By way of whole microseconds, since 30.001 * 1000 is more than 30001 in binary.
 	ms := math.Ceil(math.Round(seconds*1e6) / 1e3)
-	if ms == 0 && seconds > 0 {
-		ms = 1
+	if mantissa, _, _ := strings.Cut(strings.ToLower(string(arg)), "e"); ms == 0 && strings.ContainsAny(mantissa, "123456789") {
+		ms = 1 // however little, down to what 64 bits round to nothing, it is not 0
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }

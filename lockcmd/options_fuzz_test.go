@@ -99,6 +99,7 @@ func FuzzOptions(f *testing.F) {
 		f.Add([]byte(arg), uint32(86_400_000))
 	}
 	f.Add([]byte("0.001"), uint32(0))
+	f.Add([]byte("1e-400"), uint32(1000))
 	f.Fuzz(func(t *testing.T, arg []byte, limitMS uint32) {
 		limit := time.Duration(limitMS)*time.Millisecond + time.Millisecond
 		got, err := parseSeconds(arg, longestWait)

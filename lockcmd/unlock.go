@@ -32,7 +32,7 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 	l.mu.Lock()
 	w := wish{kind: "none"}
 	if ln := l.lines[at]; ln != nil {
-		w = ln.offer(as, l.plainCompetesLocked(at))
+		w = ln.offer(as, l.plainCompetesLocked(at), time.Now())
 	}
 	l.mu.Unlock()
 
@@ -55,10 +55,16 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 		ln = &line{}
 	}
 	taken = ln.answered(w, ints[1])
-	if ints[0] == 1 && ints[1] == 0 && w.next != nil {
-		ln.yielded()
+	if ints[0] == 1 && ints[1] == 0 {
+		l.freeForPlainLocked(at)
 	}
-	if ints[2] == 1 || w.kind == "none" { // one who joined since has looked before the lock was free
+	switch {
+	case ints[0] == 1 && ints[1] == 0 && w.next != nil:
+		ln.yielded(reservation)
+	case w.kind == "gap":
+		ln.yielded(minPlainLook)
+	}
+	if ints[2] == 1 || w.kind == "none" && !l.plainCompetesLocked(at) { // one who joined since has looked before the lock was free
 		ln.lookNow()
 	}
 	l.mu.Unlock()

@@ -30,14 +30,14 @@ func (l *Locks) wait(s Session, at lineKey, r request, patience time.Duration) R
 		l.lines[at] = ln
 	}
 	knows := ln.join(w)
-	isFirst := ln.first() == w
+	isFirst, plainsTurn := ln.first() == w, l.plainsTurnLocked(at)
 	l.mu.Unlock()
 
 	err, remaining := error(nil), unknown
 	switch {
-	case isFirst: // most likely the lock is free
+	case isFirst && !plainsTurn: // most likely the lock is free
 		remaining, err = l.look(s, at, w)
-	case !knows || r.owner != "":
+	case isFirst || !knows || r.owner != "":
 		err = l.check(s, at, w)
 	}
 	if err == nil && !l.isGranted(w) {

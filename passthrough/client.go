@@ -3,6 +3,7 @@ package passthrough
 import (
 	"context"
 	"net"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -17,7 +18,9 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		Protocol:              2,
 		MaxRetries:            -1,
 		DisableIdentity:       true,
-		PoolSize:              8,
+		PoolSize:              4,
+		MaxIdleConns:          1,
+		ConnMaxIdleTime:       30 * time.Second,
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return u.connect(ctx, id)

@@ -12,9 +12,9 @@ import (
 // adviseRetry is how long after a failure to reach the upstream it is looked at again.
 const adviseRetry = 5 * time.Second
 
-// advise looks once at what the upstream is set up to do, and warns of what would lose locks. It waits for an upstream that is
-// down, until ctx ends; one that doesn't let the proxy's own user look is left alone.
-func (s *Server) advise(ctx context.Context) {
+// Advise looks once at what the upstream is set up to do, and logs a warning of what would lose locks. It waits for an upstream
+// that is down, until ctx ends; one that doesn't let the proxy's own user look is left alone.
+func (s *Server) Advise(ctx context.Context) {
 	client := s.cfg.Upstream.Client(s.cfg.Upstream.Initial)
 	defer client.Close()
 	for {

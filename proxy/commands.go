@@ -53,6 +53,7 @@ func commandTable() map[string]*command {
 		"psync":        {effect: passthrough.Replicate},
 		"client":       {inspect: inspectClient},
 		"command":      {introspect: true},
+		"set":          {competes: setIfMissing},
 		"setnx":        {competes: firstKey},
 		"getset":       {competes: firstKey},
 		"eval":         {competes: scriptKeys},
@@ -103,6 +104,16 @@ func firstKey(args [][]byte) [][]byte {
 		return nil
 	}
 	return args[1:2]
+}
+
+// setIfMissing reads SET key value … NX, which many libraries send for SETNX.
+func setIfMissing(args [][]byte) [][]byte {
+	for _, option := range args[min(3, len(args)):] {
+		if bytes.EqualFold(option, []byte("nx")) {
+			return args[1:2]
+		}
+	}
+	return nil
 }
 
 // scriptKeys reads EVAL script numkeys key ….

@@ -62,7 +62,6 @@ type Server struct {
 	ctx      context.Context // ends when the server is told to stop at once
 	cancel   context.CancelFunc
 	serving  sync.WaitGroup // sessions; nothing is added once stopping is set
-	advising sync.WaitGroup // the look at the upstream's settings
 	nextConn atomic.Uint64
 	down     atomic.Bool // the last connect to the upstream failed: what has been logged
 
@@ -114,7 +113,6 @@ func (s *Server) Serve(ln net.Listener) error {
 		return fmt.Errorf("serve %s: the server has been used already", ln.Addr())
 	}
 	s.ln = wrapped
-	s.advising.Go(func() { s.advise(s.ctx) }) // ends with s.ctx at the latest; Close waits for it
 	s.mu.Unlock()
 	refuse := func(conn redcon.Conn, cmd redcon.Command) { conn.Close() } // never called: every connection is taken over
 	server := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), refuse, s.accept, nil)
@@ -208,7 +206,6 @@ func (s *Server) Close() {
 		sess.kill()
 	}
 	s.serving.Wait()
-	s.advising.Wait()
 	s.locks.Close()
 }
 

@@ -104,6 +104,11 @@ func serve(opts *options, log hclog.Logger) error {
 
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }() // ends by Shutdown or Close; waited for below
+	advising, stopAdvising := context.WithCancel(context.Background())
+	defer stopAdvising()
+	if opts.upstream != nil {
+		go server.Advise(advising) // ends when it has looked, or with serve; nothing depends on it
+	}
 	for running := true; running; {
 		select {
 		case err := <-served:

@@ -10,7 +10,8 @@ A[10]  how: "try"; "first", for the first waiter of this proxy, which may take w
        waiting if it gets nothing; or "check", which gets nothing even if the lock is free
 A[11]  1 if clients that don't know LOCK compete here, as far as the proxy knows
 
-Returns {token, 0; 1 if it was taken over from the expired timestamp of a client that doesn't know LOCK; 2 if from one of LOCK's},
+Returns {token, 0; 1 if it was taken over from the expired timestamp of a client that doesn't know LOCK; 2 if it settles for another
+reason: from one of LOCK's, or a lock that was taken over has been released within its settling time},
 or if it is held {0, 1 if by a client that doesn't know LOCK else 0, ms until it expires},
 or WRONGTYPE if a key holds something else; then nothing is written.
 ]]
@@ -57,8 +58,11 @@ if value then
 elseif not redis.call('SET', KEYS[1], text, 'PX', whole(at - now), 'NX') then
   return redis.error_reply(WRONGTYPE) -- MGET shows other types as missing
 end
+-- A loser's late write may still come when the winner has released the lock: whoever is next within the time settles too.
+local settled = settling()
+if taken_over > 0 then settled = now + tonumber(A[4]) elseif settled > 0 then taken_over = 2 end
 local given = next_token()
-record({token = given, expires = at, value = text, settles = taken_over > 0 and math.min(at, now + tonumber(A[4])) or 0,
+record({token = given, expires = at, value = text, settles = settled,
   acquired = now, session = A[8], state = 'held', connection = A[5], request = A[6], client = A[7],
   waiting = join(rivals(A[10] == 'first' and A[9] or nil)), owner = ARGV[2]}, retention)
 return {tonumber(given), taken_over}

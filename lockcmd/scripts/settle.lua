@@ -1,12 +1,10 @@
---[[ Put the timestamp of a lock that was taken over right again, if a plain client that had lost the race replaced it.
+--[[ Put the timestamp of a lock that was taken over right again, if a plain client that had lost the race replaced it. Whoever has
+the lock by now: it settles until the time is over.
 
-A[1]  the token of the taking over
-
-Returns 1 if it was put right, 0 if it was right, or -1 if there is nothing to look after any more:
-settled, released, taken by another, or the key holds something that is not a timestamp.
+Returns 1 if it was put right, 0 if there was nothing to put right, or -1 if there is nothing to look after any more.
 ]]
-if not held or state ~= 'held' or token ~= A[1] or now >= settles then return -1 end
-if value == written then return 0 end
+if not token or now >= settles then return -1 end
+if not held or state ~= 'held' or value == written then return 0 end
 if value and not until_ms then return -1 end
 
 local ttl = whole(expires - now)

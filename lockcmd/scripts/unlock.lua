@@ -6,7 +6,7 @@ A[3]  how long the companion outlives the lock, ms
 A[4]  the proxy that asks
 A[5]  what its own waiters want: "none" (there are none); "next", the one below is the first; "self", there are some, but
          the first is not the caller's to speak for; "turn", as "next", but waiters of other proxies go first; or "free",
-         clients that don't know LOCK compete: leave the key free for all
+         clients that don't know LOCK compete: leave the key free for all; or "gap": leave it free to see whether any do
 A[6]  the first waiter's timeout, ms   A[7]  unit   A[8]  connection   A[9]  request   A[10]  client   A[11]  session; its owner is ARGV[2]
 A[12]  how long a lock is reserved for another proxy's waiter, ms
 A[13]  the database. What another proxy is told, on the channel "lockproxy:wake:" and its name, is the database, ":" and the lock
@@ -35,7 +35,7 @@ if wanted == 'next' or (wanted == 'turn' and #others == 0) then
   local at, text = expiry(tonumber(A[6]), A[7])
   local given = next_token()
   redis.call('SET', KEYS[1], text, 'PX', whole(at - now))
-  record({token = given, expires = at, value = text, settles = 0, acquired = now, session = A[11], state = 'held',
+  record({token = given, expires = at, value = text, settles = settling(), acquired = now, session = A[11], state = 'held',
     connection = A[8], request = A[9], client = A[10], waiting = join(others), owner = ARGV[2]}, retention)
   return {1, tonumber(given), 0}
 end
@@ -44,7 +44,7 @@ end
 local reserved_for
 if wanted == 'self' and #others == 0 then
   reserved_for = A[4]
-elseif wanted ~= 'free' then
+elseif wanted ~= 'free' and wanted ~= 'gap' then
   while #others > 0 and not reserved_for do
     local first = table.remove(others, 1)
     local heard = redis.pcall('PUBLISH', 'lockproxy:wake:' .. first[1], A[13] .. ':' .. KEYS[1])
@@ -58,12 +58,12 @@ local last = token or '0'
 if reserved_for then
   local at, text = expiry(tonumber(A[12]), 'ms')
   redis.call('SET', KEYS[1], text, 'PX', whole(at - now))
-  record({token = last, expires = at, value = text, settles = 0, acquired = now, session = '0', state = 'reserved',
+  record({token = last, expires = at, value = text, settles = settling(), acquired = now, session = '0', state = 'reserved',
     connection = reserved_for, request = '0', client = '-', waiting = join(others), owner = ''}, retention)
 else
   redis.call('DEL', KEYS[1])
   if token then
-    record({token = last, expires = 0, value = '0', settles = 0, acquired = 0, session = '0', state = 'released',
+    record({token = last, expires = 0, value = '0', settles = settling(), acquired = 0, session = '0', state = 'released',
       connection = '-', request = '0', client = '-', waiting = join(others), owner = ''}, retention)
   end
 end

@@ -17,6 +17,11 @@ local function expiry(timeout, unit)
   return seconds * 1000, whole(seconds)
 end
 
+-- Until when a lock that was taken over settles, whoever has it since; 0 if none does.
+local function settling()
+  return token and now < settles and settles or 0
+end
+
 -- More than any token given out for this lock, and than any that a server whose clock is not behind can have given out.
 local function next_token()
   local t = clock[1] * 1000000 + clock[2]

@@ -7,9 +7,11 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/pires/go-proxyproto"
 
 	"lockproxy/internal/testredis"
@@ -91,6 +93,32 @@ func TestProxyProtocolWithoutHeader(t *testing.T) {
 		c.closed()
 	}
 	good.expect("PING", "+PONG\r\n") // its time for the header is over, and the header has come
+}
+
+// Balancers check whether somebody listens, all the time: that is nothing to log.
+func TestProxyProtocolChecksAreNotLogged(t *testing.T) {
+	server := testredis.Start(t)
+	var mu sync.Mutex
+	var log bytes.Buffer
+	from := tpFrom(t, "127.0.0.0/8")
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) {
+		from(cfg)
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Mutex: &mu})
+	})
+	said := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return log.String()
+	}
+	for range 5 {
+		dial(t, p.addr).Close()
+	}
+	dial(t, p.addr).expect("PING", "-ERR expected a PROXY header…")
+	eventually(t, 2*time.Second, "a line in the log", func() bool { return said() != "" })
+	dial(t, p.addr).expect("PING", "-ERR expected a PROXY header…")
+	if lines := strings.Count(said(), "\n"); lines > 2 || !strings.Contains(said(), `failed="PROXY header"`) { // two seconds at most
+		t.Errorf("%d lines:\n%s", lines, said())
+	}
 }
 
 // From elsewhere a header is what Redis takes it for: an inline command that it doesn't know.

@@ -2,6 +2,7 @@ package lockproxy_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -206,6 +207,32 @@ func TestTLSCloseDoesNotWait(t *testing.T) {
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("Close took %v", took)
 	}
+}
+
+// At Shutdown a client is given what it asked for, and its end said; one in its handshake isn't waited for.
+func TestTLSShutdown(t *testing.T) {
+	server := testredis.Start(t)
+	p, trusting := tpTLSProxy(t, server.URL(), nil)
+	stuck := dial(t, p.addr)
+	stuck.write("\x16")
+	idle, busy := tpDialTLS(t, p.addr, trusting), tpDialTLS(t, p.addr, trusting)
+	idle.expect("PING", "+PONG\r\n")
+	busy.send("BLPOP list 0.3")
+	time.Sleep(100 * time.Millisecond)
+	within, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if err := p.server.Shutdown(within); err != nil {
+		t.Error(err)
+	}
+	if got := busy.reply(); got != "*-1\r\n" {
+		t.Errorf("BLPOP: %q", got)
+	}
+	for _, c := range []*rawConn{idle, busy} {
+		if rest, err := io.ReadAll(c.in); len(rest) > 0 || err != nil {
+			t.Errorf("at the end: %q, %v", rest, err)
+		}
+	}
+	stuck.closed()
 }
 
 func TestTLSRedisCLI(t *testing.T) {

@@ -218,14 +218,18 @@ func (p *Pipe) Push(text []byte) (ok bool) {
 // maxPushes bounds what waits in pushes, bytes.
 const maxPushes = 64 << 10
 
-// releaseClient unlocks wmu, having sent what Push has left in the meantime.
+// releaseClient unlocks wmu, having sent what Push has left in the meantime, and closes the client if it is time for that.
 func (p *Pipe) releaseClient() {
 	for {
 		p.mu.Lock()
 		text := p.pushes
 		if len(text) == 0 || p.within {
+			closing := p.ending && p.nothingOwed()
 			p.wmu.Unlock()
 			p.mu.Unlock()
+			if closing {
+				p.client.Close()
+			}
 			return
 		}
 		p.pushes = nil
@@ -291,12 +295,17 @@ func (p *Pipe) CloseWhenAnswered() {
 	p.Flush()
 	p.mu.Lock()
 	p.ending = true
-	now := p.ledger.empty() || p.lost != nil
+	now := p.nothingOwed() && p.wmu.TryLock() // else whoever writes now, maybe the last that is owed, closes afterwards
+	if now {
+		p.wmu.Unlock()
+	}
 	p.mu.Unlock()
 	if now {
 		p.client.Close()
 	}
 }
+
+func (p *Pipe) nothingOwed() bool { return p.ledger.empty() || p.lost != nil }
 
 // ClientGone says that the client has closed its side. The upstream is told in the same way, so that it finishes what it
 // was sent, gives up what blocks, and closes: then Wait returns.
@@ -344,7 +353,6 @@ func (p *Pipe) readReplies() {
 // waits for an Answer: then that is for the session to do, see Lost.
 func (p *Pipe) finish(err error, withinReply bool) {
 	p.wmu.Lock()
-	defer p.wmu.Unlock()
 	p.mu.Lock()
 	p.lost = &Error{Addr: p.upstream.Addr, Sent: true, Err: err}
 	if p.leaving {
@@ -358,7 +366,11 @@ func (p *Pipe) finish(err error, withinReply bool) {
 		p.client.SetWriteDeadline(time.Now().Add(time.Second))
 		p.client.Write(text)
 	}
-	if !awaited { // else the session has something to say, and closes
+	p.mu.Lock()
+	closing := !awaited || p.ending // else the session has something to say, and closes
+	p.wmu.Unlock()
+	p.mu.Unlock()
+	if closing {
 		p.client.Close()
 	}
 }

@@ -52,7 +52,6 @@ func (r *replyReader) pass(data []byte) error {
 	r.out = r.out[:0]
 	err := r.sort(data)
 	p.within = r.scan.Began() && r.dest == relayed || p.ledger.Raw
-	closeNow := p.ending && p.ledger.empty()
 	if p.leaving {
 		p.up.SetReadDeadline(time.Now().Add(linger))
 	}
@@ -63,9 +62,6 @@ func (r *replyReader) pass(data []byte) error {
 		if _, werr := p.client.Write(piece); werr != nil {
 			return errors.Join(errors.New("client is gone"), werr)
 		}
-	}
-	if closeNow {
-		p.client.Close()
 	}
 	return err
 }

@@ -81,11 +81,21 @@ func (s *session) readHeader() error {
 		return nil
 	}
 	_, err := behind.Read(nil) // reads the header and nothing behind it
+	if errors.Is(err, proxyproto.ErrNoProxyProtocol) && s.hasClosed() {
+		return io.EOF // a balancer that checks whether somebody listens
+	}
 	if errors.Is(err, proxyproto.ErrNoProxyProtocol) && !isTLS {
 		s.raw.SetWriteDeadline(time.Now().Add(time.Second))
 		s.raw.Write([]byte("-ERR expected a PROXY header, since this address is one of --proxy-protocol-from\r\n"))
 	}
 	return err
+}
+
+// hasClosed reports whether the client has closed, for one that is sent away in any case.
+func (s *session) hasClosed() bool {
+	s.raw.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := s.raw.Read(make([]byte, 1))
+	return errors.Is(err, io.EOF)
 }
 
 // logGreeting says why a client was sent away before its first request: once a second at most, since anybody can cause it.

@@ -45,8 +45,8 @@ var (
 	olderPublished = []olderProgram{olderL1, olderL2, olderL3, olderL4, olderL4Fixed, olderL5}
 )
 
-// olderWaits says that LOCK users stand in the queue, instead of trying again.
-var olderWaits = os.Getenv("LOCKPROXY_TEST_WAIT") == "1"
+// olderWaits says that LOCK users stand in the queue; OLDER_POLL=1 makes them try again by themselves instead.
+var olderWaits = os.Getenv("OLDER_POLL") != "1"
 
 var olderPoller = olderProgram{name: "LOCK", run: []string{"{bin}/lockuser"}, pause: 20}
 

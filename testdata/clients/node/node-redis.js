@@ -126,9 +126,8 @@ async function lockWait() {
 
 const steps = {
   data, pipeline, transaction, pubsub, script, "wait-command": waitCommand,
-  lock, "lock-error": lockError, "lock-order": lockOrder,
+  lock, "lock-error": lockError, "lock-order": lockOrder, "lock-wait": lockWait,
 };
-if (process.env.LOCKPROXY_TEST_WAIT === "1") steps["lock-wait"] = lockWait;
 for (const [name, step] of Object.entries(steps)) {
   await step();
   console.log("ok", name);

@@ -136,8 +136,8 @@ my @steps = (
     data    => \&data, pipeline => \&pipeline, transaction => \&transaction, pubsub => \&pubsub,
     script  => \&script, 'wait-command' => \&wait_command,
     lock    => \&lock, 'lock-error' => \&lock_error, 'lock-order' => \&lock_order,
+    'lock-wait' => \&lock_wait,
 );
-push @steps, 'lock-wait' => \&lock_wait if ($ENV{LOCKPROXY_TEST_WAIT} // '') eq '1';
 $| = 1;
 while (my ($name, $step) = splice @steps, 0, 2) {
     $step->();

@@ -168,10 +168,7 @@ function lock_wait(Redis $r, Redis $other): void
     finish($holder);
 }
 
-$steps = ['data', 'pipeline', 'transaction', 'pubsub', 'script', 'wait_command', 'lock', 'lock_error', 'lock_order'];
-if (getenv('LOCKPROXY_TEST_WAIT') === '1') {
-    $steps[] = 'lock_wait';
-}
+$steps = ['data', 'pipeline', 'transaction', 'pubsub', 'script', 'wait_command', 'lock', 'lock_error', 'lock_order', 'lock_wait'];
 $connections = [connect(), connect()];
 foreach ($steps as $step) {
     $step(...$connections);

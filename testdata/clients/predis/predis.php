@@ -192,10 +192,7 @@ function lock_wait(Client $r, Client $other): void
     check('UNLOCK by the waiter', $other->executeCommand(command('UNLOCK', $key)), 1);
 }
 
-$steps = ['data', 'pipeline', 'transaction', 'pubsub', 'script', 'wait_command', 'lock', 'lock_error', 'lock_order'];
-if (getenv('LOCKPROXY_TEST_WAIT') === '1') {
-    $steps[] = 'lock_wait';
-}
+$steps = ['data', 'pipeline', 'transaction', 'pubsub', 'script', 'wait_command', 'lock', 'lock_error', 'lock_order', 'lock_wait'];
 $connections = [connect(), connect()];
 foreach ($steps as $step) {
     $step(...$connections);

@@ -136,8 +136,7 @@ lock_wait() {
   check 'UNLOCK by token' "$(cli unlock "${prefix}wait" "$(cut -d ' ' -f 2 "$tmp/granted")")" '(integer) 1'
 }
 
-steps=(data pipeline transaction pubsub script wait_command lock lock_error lock_order)
-[[ ${LOCKPROXY_TEST_WAIT:-} != 1 ]] || steps+=(lock_wait)
+steps=(data pipeline transaction pubsub script wait_command lock lock_error lock_order lock_wait)
 for step in "${steps[@]}"; do
   $step
   echo "ok ${step//_/-}"

@@ -3,7 +3,6 @@
 
 usage: redis_py.py HOST PORT
 """
-import os
 import sys
 import threading
 import time
@@ -141,9 +140,7 @@ def lock_wait(r, other):
     check("UNLOCK by the waiter", other.execute_command("UNLOCK", key), 1)
 
 
-steps = [data, pipeline, transaction, pubsub, script, wait_command, lock, lock_error, lock_order]
-if os.environ.get("LOCKPROXY_TEST_WAIT") == "1":
-    steps.append(lock_wait)
+steps = [data, pipeline, transaction, pubsub, script, wait_command, lock, lock_error, lock_order, lock_wait]
 connections = connect(), connect()
 for step in steps:
     step(*connections)

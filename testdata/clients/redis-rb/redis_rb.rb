@@ -131,8 +131,7 @@ def lock_wait(r, other)
   check("UNLOCK by the waiter", other.call("UNLOCK", key), 1)
 end
 
-steps = %i[data pipeline transaction pubsub script wait_command lock lock_error lock_order]
-steps << :lock_wait if ENV["LOCKPROXY_TEST_WAIT"] == "1"
+steps = %i[data pipeline transaction pubsub script wait_command lock lock_error lock_order lock_wait]
 connections = [connect, connect]
 $stdout.sync = true
 steps.each do |step|

@@ -54,9 +54,7 @@ func main() {
 		check("LOCK with a negative timeout", err.Error(), "ERR timeout is negative")
 	})
 	step("lock-order", lockOrder)
-	if os.Getenv("LOCKPROXY_TEST_WAIT") == "1" {
-		step("lock-wait", lockWait)
-	}
+	step("lock-wait", lockWait)
 }
 
 func step(name string, run func()) {

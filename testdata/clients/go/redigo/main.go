@@ -38,9 +38,7 @@ func main() {
 		check("LOCK with a negative timeout", err, redis.Error("ERR timeout is negative"))
 	})
 	step("lock-order", lockOrder)
-	if os.Getenv("LOCKPROXY_TEST_WAIT") == "1" {
-		step("lock-wait", lockWait)
-	}
+	step("lock-wait", lockWait)
 }
 
 func connect() redis.Conn {

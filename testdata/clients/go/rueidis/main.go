@@ -52,9 +52,7 @@ func main() {
 	if !resp2 {
 		step("client-side-cache", clientSideCache)
 	}
-	if os.Getenv("LOCKPROXY_TEST_WAIT") == "1" {
-		step("lock-wait", lockWait)
-	}
+	step("lock-wait", lockWait)
 }
 
 func connect() rueidis.Client {

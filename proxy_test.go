@@ -173,3 +173,15 @@ func TestGoRedis(t *testing.T) {
 		}
 	}
 }
+
+// REPLCONF ACK is never answered, and what follows it is answered all the same, each reply to its own request.
+func TestUnansweredCommands(t *testing.T) {
+	_, p := startBoth(t)
+	c := dial(t, p.addr)
+	c.send("REPLCONF GETACK *", "PING", "REPLCONF ACK 0", "LOCK job 30", "MULTI", "REPLCONF ACK 0", "DISCARD", "UNLOCK job")
+	for _, want := range []string{"+PONG\r\n", ":", "+OK\r\n", "+QUEUED\r\n", "+OK\r\n", ":1\r\n"} {
+		if got := c.reply(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

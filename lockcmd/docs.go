@@ -83,7 +83,7 @@ var docs = map[string]doc{
 		args:       []argument{keyArg, tokenArg, timeoutArg},
 	},
 	"lockinfo": {
-		summary:    "Get who holds a lock, since when and how long; null if it is free",
+		summary:    "Get who holds a lock, since when and how long; null if it is free, or if an upstream whose maxmemory-policy evicts has dropped it",
 		complexity: "O(1)",
 		flags:      []string{"readonly", "noscript"},
 		categories: []string{"keyspace", "read", "slow", "scripting"},

@@ -68,6 +68,7 @@ var helpText = []string{
 	"    Let a lock run for timeout from now. Returns 1, or 0 if the token doesn't hold it.",
 	"LOCKINFO <key>",
 	"    Return who holds a lock, since when and how long; null if it is free.",
+	"    An upstream whose maxmemory-policy evicts may drop locks: use noeviction.",
 	"LOCKSCAN <cursor> [MATCH <pattern>] [COUNT <n>]",
 	"    Iterate over the locks that are held by LOCK, as SCAN does over keys.",
 	"FENCE <key> <token> <command> [<arg> ...]",

@@ -39,13 +39,15 @@ func (l *ledger) empty() bool { return l.first == len(l.entries) }
 func (l *ledger) len() int { return len(l.entries) - l.first }
 
 // uncounted reports whether nobody can say when e, the next in the queue, will have been answered, or it will not be: Redis
-// ignores a second MONITOR. While the connection is Opaque only RESET's reply can be told from others.
+// ignores a second MONITOR, and takes REPLCONF ACK from anybody without a word. While the connection is Opaque only RESET's reply can be told from others.
 func (l *ledger) uncounted(e *entry) bool {
 	switch {
 	case !l.empty() && l.head() != e || !e.awaitsReply() || e.kind == captured:
 		return false
 	case l.Opaque:
 		return e.Effect != Reset
+	case e.Effect == Unanswered:
+		return !l.InMulti
 	}
 	return l.monitor && !l.InMulti && !l.Subscribed() && e.Effect == Monitor && e.Count == 0
 }

@@ -41,6 +41,7 @@ const (
 	ReplyOn             // CLIENT REPLY; the proxy leaves replies out itself, see Pipe.Relay
 	ReplyOff            //
 	ReplySkip           //
+	Unanswered          // gets no reply but in MULTI: REPLCONF ACK and GETACK
 	Replicate           // SYNC, PSYNC: what follows is not replies any more
 )
 
@@ -89,7 +90,7 @@ func (s *State) apply(e Expect, h resp.Head) {
 		return
 	}
 	switch e.Effect {
-	case NoEffect, Quit, Closes:
+	case NoEffect, Quit, Closes, Unanswered:
 	case Watch:
 		s.Watching = s.Watching || h.IsOK()
 	case Unwatch:

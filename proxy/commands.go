@@ -52,6 +52,7 @@ func commandTable() map[string]*command {
 		"sync":         {effect: passthrough.Replicate},
 		"psync":        {effect: passthrough.Replicate},
 		"client":       {inspect: inspectClient},
+		"replconf":     {inspect: inspectReplconf},
 		"command":      {introspect: true},
 		"set":          {competes: setIfMissing},
 		"setnx":        {competes: firstKey},
@@ -159,6 +160,14 @@ func helloIdentity(args [][]byte) *passthrough.Identity {
 		i++ // SETNAME's argument
 	}
 	return id
+}
+
+// inspectReplconf finds the two forms that a replica, or anybody else, gets no reply to.
+func inspectReplconf(req resp.Request) (passthrough.Effect, []byte) {
+	if len(req.Args) > 2 && (bytes.EqualFold(req.Args[1], []byte("ack")) || bytes.EqualFold(req.Args[1], []byte("getack"))) {
+		return passthrough.Unanswered, req.Raw
+	}
+	return passthrough.NoEffect, req.Raw
 }
 
 // replyOn goes upstream in the place of all three forms of CLIENT REPLY: see passthrough.Pipe.Relay.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"sync"
@@ -109,8 +110,21 @@ func (s *Server) Restart() {
 	s.start()
 }
 
-// Pause stops the process with SIGSTOP; Resume lets it go on.
-func (s *Server) Pause() { s.cmd.Process.Signal(syscall.SIGSTOP) }
+// Pause stops the process with SIGSTOP, and returns when it has stopped; Resume lets it go on.
+func (s *Server) Pause() {
+	s.t.Helper()
+	s.cmd.Process.Signal(syscall.SIGSTOP)
+	stat := fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		line, err := os.ReadFile(stat)
+		if _, state, ok := bytes.Cut(line, []byte(") ")); err != nil || ok && state[0] == 'T' {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatal("redis-server doesn't stop on SIGSTOP")
+		}
+	}
+}
 
 // Resume lets a paused process go on.
 func (s *Server) Resume() { s.cmd.Process.Signal(syscall.SIGCONT) }

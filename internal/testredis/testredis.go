@@ -97,7 +97,6 @@ func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
 	}
-	s.cmd.Process.Signal(syscall.SIGCONT)
 	s.cmd.Process.Kill()
 	s.cmd.Wait()
 	s.cmd = nil

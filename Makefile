@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-clients fuzz deps vet clean
+.PHONY: all build test test-clients fuzz bench-locks deps vet clean
 
 all: build
 
@@ -34,5 +34,11 @@ fuzz:
 	$(GO) test -run '^$$' -fuzz '^FuzzOptions$$' -fuzztime $(FUZZTIME) ./lockcmd
 	$(GO) test -count=1 -run 'Property|AgainstModel' ./internal/resp ./passthrough -rapid.checks=20000
 
+# LOCK beside other locks on the same Redis, in about three minutes; prints the tables and writes them to docs.
+bench-locks: deps
+	@mkdir -p docs
+	$(GO) build -o lockbench ./cmd/lockbench
+	./lockbench locks -o docs/bench-locks.md
+
 clean:
-	rm -f lockproxy
+	rm -f lockproxy lockbench

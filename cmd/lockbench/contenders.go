@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+)
+
+// contender is a way to lock. open connects n clients; key names the lock of each. close ends what open has begun, also after
+// it has failed.
+type contender struct {
+	name string
+	open func(f *field, n int, key func(i int) string) ([]locker, error)
+}
+
+// field is where the clients of a run are, and what must be closed after it.
+type field struct {
+	*bench
+	ctx     context.Context // of the run
+	closers []func()
+}
+
+// field begins a run whose clients may wait no longer than patience.
+func (b *bench) field(patience time.Duration) *field {
+	ctx, cancel := context.WithTimeoutCause(b.ctx, patience, errStalled)
+	return &field{bench: b, ctx: ctx, closers: []func(){cancel}}
+}
+
+func (f *field) close() {
+	for _, c := range f.closers {
+		c()
+	}
+}
+
+// raws opens a light client per locker.
+func (f *field) raws(n int, addr func(i int) string, with func(i int, c *rawClient) locker) ([]locker, error) {
+	lockers := make([]locker, n)
+	for i := range lockers {
+		c, err := dial(addr(i))
+		if err != nil {
+			return nil, err
+		}
+		f.closers = append(f.closers, c.close)
+		lockers[i] = with(i, c)
+	}
+	return lockers, nil
+}
+
+func (f *field) direct(int) string { return f.redis }
+
+// through spreads the clients over the first count proxies.
+func (f *field) through(count int) func(i int) string {
+	return func(i int) string { return f.proxies[i%count] }
+}
+
+// goRedis is a client of go-redis as a program would have it, with as many connections as callers. Nothing is sent twice.
+func (f *field) goRedis(addr string, n int) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: n, MinIdleConns: n, MaxRetries: -1, ReadTimeout: maxReply})
+	f.closers = append(f.closers, func() { rdb.Close() })
+	return rdb
+}
+
+func lockRaw(name string, proxies int, wait bool) contender {
+	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
+		return f.raws(n, f.through(proxies), func(i int, c *rawClient) locker { return &rawLock{rawClient: c, key: key(i), wait: wait} })
+	}}
+}
+
+func lockGoRedis(name string, proxies int, wait bool) contender {
+	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
+		clients := make([]*redis.Client, proxies)
+		for i := range clients {
+			clients[i] = f.goRedis(f.proxies[i], n/proxies)
+		}
+		lockers := make([]locker, n)
+		for i := range lockers {
+			lockers[i] = &goRedisLock{ctx: f.ctx, rdb: clients[i%proxies], key: key(i), wait: wait}
+		}
+		return lockers, nil
+	}}
+}
+
+// rueidisPatience is how long a try of rueidislock may take. There is no next key to go on to after the 20 ms that it allows by
+// default, and when a busy machine exceeds them it deletes what it has just taken, which with NoLoopTracking wakes nobody: then
+// all clients of one locker wait forever.
+const rueidisPatience = 10 * time.Second
+
+// rueidisDirect shares lockers of rueidislock, set up as its README recommends for one Redis, among the clients.
+func rueidisDirect(name string, clientsPerLocker int) contender {
+	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
+		lockers := make([]locker, n)
+		var shared rueidislock.Locker
+		for i := range lockers {
+			if i%clientsPerLocker == 0 {
+				l, err := rueidislock.NewLocker(rueidislock.LockerOption{
+					ClientOption:   rueidis.ClientOption{InitAddress: []string{f.redis}},
+					KeyMajority:    1,
+					NoLoopTracking: true,
+					TryNextAfter:   rueidisPatience,
+				})
+				if err != nil {
+					return nil, err
+				}
+				f.closers = append(f.closers, l.Close)
+				shared = l
+			}
+			lockers[i] = &rueidisLock{ctx: f.ctx, locker: shared, key: key(i)}
+		}
+		return lockers, nil
+	}}
+}
+
+func bsmDirect(name string, pause time.Duration) contender {
+	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
+		client := redislock.New(f.goRedis(f.redis, n))
+		lockers := make([]locker, n)
+		for i := range lockers {
+			lockers[i] = &bsmLock{ctx: f.ctx, client: client, key: key(i), retry: redislock.LinearBackoff(pause)}
+		}
+		return lockers, nil
+	}}
+}
+
+func setnxDirect(name string, pause time.Duration) contender {
+	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
+		return f.raws(n, f.direct, func(i int, c *rawClient) locker { return &setnxLock{rawClient: c, key: key(i), pause: pause} })
+	}}
+}
+
+func evalDirect(name string, pause time.Duration) contender {
+	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
+		return f.raws(n, f.direct, func(i int, c *rawClient) locker { return &evalLock{rawClient: c, key: key(i), pause: pause} })
+	}}
+}
+
+// names lists contenders, as a job's cases.
+func names(contenders []contender) []string {
+	list := make([]string, len(contenders))
+	for i, c := range contenders {
+		list[i] = c.name
+	}
+	return list
+}

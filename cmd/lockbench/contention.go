@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// contention is many clients that want one lock, again and again.
+type contention struct {
+	contenders []contender
+	clients    int
+	time       time.Duration
+	results    [][]*outcome // of each contender, by round
+}
+
+const (
+	rueidisShared = "rueidislock, one locker for all"
+	rueidisEach   = "rueidislock, a locker each"
+)
+
+func newContention(clients int, d, pause time.Duration) *contention {
+	j := &contention{clients: clients, time: d, contenders: []contender{
+		lockRaw("LOCK WAIT, one proxy, light client", 1, true),
+		lockRaw("LOCK WAIT, two proxies, light client", 2, true),
+		lockGoRedis("LOCK WAIT, one proxy, go-redis", 1, true),
+		lockGoRedis("LOCK WAIT, two proxies, go-redis", 2, true),
+		rueidisDirect(rueidisShared, clients),
+		rueidisDirect(rueidisEach, 1),
+		bsmDirect(fmt.Sprintf("bsm/redislock, linear backoff %v", pause), pause),
+		setnxDirect("SETNX recipe (L1), no sleep, light client", 0),
+		setnxDirect(fmt.Sprintf("SETNX recipe (L1), sleep %v, light client", pause), pause),
+	}}
+	j.results = make([][]*outcome, len(j.contenders))
+	return j
+}
+
+func (j *contention) title() string   { return "Contention" }
+func (j *contention) cases() []string { return names(j.contenders) }
+
+func (j *contention) measure(b *bench, i int) error {
+	f := b.field(j.time + stallAfter)
+	defer f.close()
+	lockers, err := j.contenders[i].open(f, j.clients, func(int) string { return "job" })
+	if err != nil {
+		return err
+	}
+	o, err := drive{ctx: f.ctx, lockers: lockers, oneLock: true, time: j.time}.run(b)
+	if err == nil {
+		j.results[i] = append(j.results[i], o)
+	}
+	return err
+}
+
+// rueidis is the faster of the two ways to use rueidislock.
+func (j *contention) rueidis() (best int) {
+	rate := func(i int) float64 { return median(over(j.results[i], (*outcome).rate)) }
+	best = -1
+	for i, c := range j.contenders {
+		if (c.name == rueidisShared || c.name == rueidisEach) && (best < 0 || rate(i) > rate(best)) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (j *contention) section() *section {
+	best := j.rueidis()
+	s := &section{
+		title: "One lock, " + fmt.Sprint(j.clients) + " clients, hold time 0",
+		before: fmt.Sprintf("Each client takes the lock and releases it, again and again for %v; the lock is on one Redis for all. Acquisitions/s: median "+
+			"(least–most of the rounds); ratio: the median over the rounds of acquisitions/s to those of %q in the same round, the faster of the two ways to use "+
+			"rueidislock, which is set up as its README says for one Redis, but with TryNextAfter raised from 20 ms, which a busy machine exceeds: then it drops "+
+			"the lock and may wait forever. Scripts, commands (those that scripts call as well) and Redis CPU are per acquisition. A violation is two clients inside "+
+			"at once; stalled are clients that %v after the end of a run had still not been given the lock, though nobody used it: both in all rounds.",
+			j.time, j.contenders[best].name, stallAfter),
+		header: []string{"", "acquisitions/s", "ratio to rueidislock", "fewest/most per client", "mean wait ms", "p99 ms", "longest ms", "longest/mean",
+			"scripts", "commands", "Redis CPU µs", "violations", "stalled"},
+	}
+	for i, c := range j.contenders {
+		rounds := j.results[i]
+		ratios := make([]float64, len(rounds))
+		violations, stalled := 0, 0
+		for r, o := range rounds {
+			ratios[r] = o.rate() / j.results[best][r].rate()
+			violations += o.violations
+			stalled += o.stalled()
+		}
+		s.row(c.name,
+			spread(rounds, "%.0f", (*outcome).rate),
+			fmt.Sprintf("%.2f", median(ratios)),
+			middle(rounds, "%.2f", (*outcome).fairness),
+			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().mean()) }),
+			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().at(0.99)) }),
+			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().longest()) }),
+			middle(rounds, "%.1f", func(o *outcome) float64 { return float64(o.waits().longest()) / float64(o.waits().mean()) }),
+			middle(rounds, "%.2f", func(o *outcome) float64 { return per(float64(o.used.scripts), o.total) }),
+			middle(rounds, "%.1f", func(o *outcome) float64 { return per(float64(o.used.commands), o.total) }),
+			middle(rounds, "%.1f", func(o *outcome) float64 { return per(us(o.used.cpu), o.total) }),
+			fmt.Sprint(violations), fmt.Sprint(stalled))
+	}
+	return s
+}

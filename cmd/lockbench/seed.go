@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// seed is the workload by which the old recipes were once judged: clients that share out a number of jobs, each of which
+// touches Redis a few times under one lock.
+type seed struct {
+	contenders []contender
+	clients    int
+	jobs       int
+	results    [][]*outcome
+}
+
+func newSeed(clients, jobs int, pause time.Duration) *seed {
+	j := &seed{clients: clients, jobs: jobs, contenders: []contender{
+		setnxDirect("L1 (SETNX, GET), no sleep", 0),
+		setnxDirect(fmt.Sprintf("L1 (SETNX, GET), sleep %v", pause), pause),
+		evalDirect(fmt.Sprintf("L4 (EVAL), three tries, sleep %v", pause), pause),
+		lockRaw("LOCK WAIT, one proxy", 1, true),
+	}}
+	j.results = make([][]*outcome, len(j.contenders))
+	return j
+}
+
+func (j *seed) title() string   { return "Seed workload" }
+func (j *seed) cases() []string { return names(j.contenders) }
+
+func (j *seed) measure(b *bench, i int) error {
+	f := b.field(maxRun)
+	defer f.close()
+	lockers, err := j.contenders[i].open(f, j.clients, func(int) string { return "job" })
+	if err != nil {
+		return err
+	}
+	d := drive{ctx: f.ctx, lockers: lockers, oneLock: true, jobs: j.jobs, inside: func(i int) error { return touch(lockers[i].(doer)) }}
+	o, err := d.run(b)
+	if err != nil {
+		return err
+	}
+	if err := j.check(b); err != nil {
+		return err
+	}
+	j.results[i] = append(j.results[i], o)
+	return nil
+}
+
+// doer is a locker on a connection of its own, by which the work under the lock is done as well.
+type doer interface {
+	do(args ...string) (reply, error)
+}
+
+// touch is a job: it reads and writes in a way that loses a count if another does the same meanwhile.
+func touch(c doer) error {
+	r, err := c.do("GET", "job:done")
+	if err != nil {
+		return err
+	}
+	n, _ := strconv.Atoi(r.text)
+	if _, err := c.do("INCR", "job:begun"); err != nil {
+		return err
+	}
+	_, err = c.do("SET", "job:done", strconv.Itoa(n+1))
+	return err
+}
+
+func (j *seed) check(b *bench) error {
+	r, err := b.monitor.do("GET", "job:done")
+	if err == nil && r.text != strconv.Itoa(j.jobs) {
+		err = fmt.Errorf("of %d jobs %s were counted", j.jobs, r.text)
+		return errors.Join(err, errors.New("two had the lock at once: report it with this run's command"))
+	}
+	return err
+}
+
+func (j *seed) section() *section {
+	s := &section{
+		title: fmt.Sprintf("%d jobs shared by %d clients", j.jobs, j.clients),
+		before: "The work of each job, under one lock, is GET, INCR, SET on the client's own connection. A release is timed from the sending of the UNLOCK, DEL or EVAL " +
+			"until its reply. Commands (those that scripts call as well) include the three of the work. All by the light client. The longest wait is " +
+			"what a timeout on the lock would have to allow.",
+		header: []string{"", "jobs/s", "release ms, mean", "longest", "Redis commands/job", "Redis CPU µs/job", "wait ms, mean", "longest", "violations"},
+	}
+	for i, c := range j.contenders {
+		rounds := j.results[i]
+		violations := 0
+		for _, o := range rounds {
+			violations += o.violations
+		}
+		s.row(c.name,
+			spread(rounds, "%.0f", (*outcome).rate),
+			middle(rounds, "%.2f", func(o *outcome) float64 { return ms(o.releases().mean()) }),
+			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.releases().longest()) }),
+			middle(rounds, "%.1f", func(o *outcome) float64 { return per(float64(o.used.commands), o.total) }),
+			middle(rounds, "%.0f", func(o *outcome) float64 { return per(us(o.used.cpu), o.total) }),
+			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().mean()) }),
+			middle(rounds, "%.0f", func(o *outcome) float64 { return ms(o.waits().longest()) }),
+			fmt.Sprint(violations))
+	}
+	return s
+}

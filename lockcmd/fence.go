@@ -87,8 +87,13 @@ func (l *Locks) fenced(s Session, command [][]byte) ([]byte, error) {
 	return raw, nil // an error: nothing was run
 }
 
+// discard ends a transaction that the upstream has aborted. Where the user may not DISCARD, EXEC does it, which runs nothing then,
+// and ends the transaction even if he may not EXEC either.
 func (l *Locks) discard(s Session) error {
-	_, err := s.Do([]byte("DISCARD"))
+	raw, err := s.Do([]byte("DISCARD"))
+	if err == nil && !bytes.HasPrefix(raw, []byte("+OK")) {
+		_, err = s.Do([]byte("EXEC"))
+	}
 	return err
 }
 

@@ -12,8 +12,9 @@ type Holder struct {
 	Connection string // names this connection among all connections of all proxies; no blanks
 	Addr       string // for people; no blanks
 
-	requests uint64  // only the session's goroutine counts
-	unheard  unheard // only the session's goroutine uses it
+	requests uint64   // only the session's goroutine counts
+	unheard  unheard  // only the session's goroutine uses it
+	unsure   []unsure // only the session's goroutine uses it
 
 	mu     sync.Mutex
 	leases map[lineKey]*lease // guarded by mu; session locks, which are renewed and end with the connection
@@ -24,6 +25,21 @@ type unheard struct {
 	at    lineKey
 	as    Identity
 	token int64 // 0 is none
+}
+
+// unsure is a LOCK whose reply was lost with the upstream connection, and so with this one: nobody knows its token.
+type unsure struct {
+	at      lineKey
+	as      Identity
+	request request
+}
+
+// failed takes note of a LOCK that failed, if it may have taken the lock all the same. Not of an OWNER's, whose lock may be an
+// older one that he knows.
+func (h *Holder) failed(at lineKey, as Identity, r request, err error) {
+	if _, said := err.(ServerError); !said && err != errGone && r.owner == "" {
+		h.unsure = append(h.unsure, unsure{at, as, r})
+	}
 }
 
 // Heard takes note that the client has sent something.
@@ -70,6 +86,12 @@ func (l *Locks) keep(s Session, r request, token int64, asked time.Time) {
 	ls := &lease{key: r.key, as: s.Identity(), token: token, timeout: r.timeout, trusted: asked.Add(r.timeout)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	l.replace(s, at, ls, r.timeout/3)
+}
+
+// replace makes ls the lease of a lock, to be renewed after a time; h.mu is held.
+func (l *Locks) replace(s Session, at lineKey, ls *lease, after time.Duration) {
+	h := s.Holder()
 	if h.leases == nil {
 		h.leases = map[lineKey]*lease{}
 	}
@@ -77,7 +99,45 @@ func (l *Locks) keep(s Session, r request, token int64, asked time.Time) {
 		old.cancel()
 	}
 	h.leases[at] = ls
-	l.renewLater(s, at, ls, r.timeout/3)
+	l.renewLater(s, at, ls, after)
+}
+
+// relocked lets a session lock be renewed with the timeout that RELOCK has given it, if the token is of one.
+func (l *Locks) relocked(s Session, at lineKey, token string, timeout time.Duration, asked time.Time) {
+	h := s.Holder()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	old := h.leases[at]
+	if old == nil || strconv.FormatInt(old.token, 10) != token {
+		return
+	}
+	ls := &lease{key: old.key, as: old.as, token: old.token, timeout: timeout, trusted: asked.Add(timeout)}
+	l.replace(s, at, ls, timeout/3)
+}
+
+// suspend ends the renewing of the session lock that an UNLOCK with this proof is about to release, since a renewal that ran
+// between the UNLOCK and its reply would take the lock for lost. It is nil if there is none.
+func (h *Holder) suspend(at lineKey, p proof) *lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ls := h.leases[at]
+	if ls == nil || p.kind == "token" && p.value != strconv.FormatInt(ls.token, 10) {
+		return nil
+	}
+	ls.cancel()
+	delete(h.leases, at)
+	return ls
+}
+
+// resume renews a lock again, at once, that has not been released, or finds it lost. ls may be nil.
+func (l *Locks) resume(s Session, at lineKey, ls *lease) {
+	if ls == nil {
+		return
+	}
+	h := s.Holder()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.replace(s, at, ls, 0)
 }
 
 // renewLater renews after a time; h.mu is held.
@@ -90,7 +150,7 @@ func (l *Locks) renewLater(s Session, at lineKey, ls *lease, after time.Duration
 func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	asked := time.Now()
 	ints, err := evalInts(l.chores.on(ctx, ls.as, time.Until(ls.trusted)), relockScript, 1, ls.key, "",
-		strconv.FormatInt(ls.token, 10), milliseconds(ls.timeout), l.unit(), milliseconds(l.cfg.FenceRetention))
+		strconv.FormatInt(ls.token, 10), milliseconds(ls.timeout), l.unit(), milliseconds(l.cfg.FenceRetention), "1")
 	h := s.Holder()
 	h.mu.Lock()
 	if h.leases[at] != ls || ctx.Err() != nil { // released, or taken anew, meanwhile
@@ -114,11 +174,11 @@ func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	s.LockLost(ls.key, ls.token)
 }
 
-// forget ends the renewing of a lock that has been released; token 0 is any.
-func (h *Holder) forget(at lineKey, token int64) {
+// forget ends the renewing of a lock that is no session lock any more.
+func (h *Holder) forget(at lineKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if ls := h.leases[at]; ls != nil && (token == 0 || ls.token == token) {
+	if ls := h.leases[at]; ls != nil {
 		ls.cancel()
 		delete(h.leases, at)
 	}
@@ -130,6 +190,9 @@ func (l *Locks) Gone(h *Holder, broken bool) {
 	if u := h.unheard; broken && u.token != 0 {
 		l.releaseToken(l.chores.on(l.agenda.ctx, u.as, choreTimeout), u.at, u.as, u.token)
 	}
+	for _, u := range h.unsure {
+		l.releaseRequest(u.at, u.as, u.request)
+	}
 	h.mu.Lock()
 	leases := h.leases
 	h.leases = nil
@@ -137,12 +200,19 @@ func (l *Locks) Gone(h *Holder, broken bool) {
 		ls.cancel()
 	}
 	h.mu.Unlock()
+	patience := time.Now().Add(choreTimeout) // in all: each of many would take as long from an upstream that hangs
 	for at, ls := range leases {
 		// By the connection, not the token: the same owner may have taken it over on another.
 		_, err := l.release(l.chores.on(l.agenda.ctx, ls.as, choreTimeout), at, ls.as, proof{"connection", h.Connection})
 		if err != nil {
 			l.log.Warn("cannot release the session lock of a closed connection: it runs until its timeout",
 				"key", ls.key, "token", ls.token, "client", h.Addr, "timeout", ls.timeout, "error", err)
+			if time.Now().After(patience) {
+				l.log.Warn("the other session locks of the closed connection run until their timeouts too", "client", h.Addr)
+				return
+			}
+			continue
 		}
+		patience = time.Now().Add(choreTimeout)
 	}
 }

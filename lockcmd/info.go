@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"strings"
+	"time"
 
 	"lockproxy/internal/resp"
 )
@@ -18,9 +19,13 @@ func (l *Locks) runRelock(s Session, args [][]byte) Reply {
 	if err != nil {
 		return errorReply(err)
 	}
-	ints, err := evalInts(s, relockScript, 1, string(args[0]), "", p.value, milliseconds(timeout), l.unit(), milliseconds(l.cfg.FenceRetention))
+	at, asked := lineKey{s.Identity().DB, string(args[0])}, time.Now()
+	ints, err := evalInts(s, relockScript, 1, at.key, "", p.value, milliseconds(timeout), l.unit(), milliseconds(l.cfg.FenceRetention), "0")
 	if err != nil {
 		return errorReply(err)
+	}
+	if ints[0] == 1 {
+		l.relocked(s, at, p.value, timeout, asked)
 	}
 	return intReply(ints[0])
 }

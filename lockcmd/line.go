@@ -49,6 +49,7 @@ type waiter struct {
 	token     int64
 	takenOver bool
 	asked     time.Time
+	unsure    bool          // a release has failed that may have given it the lock
 	wake      chan struct{} // holds one: something has changed, or the lock is worth a look
 	look      bool          // the lock may be free: look at once
 	place     *list.Element
@@ -124,7 +125,7 @@ func (l *line) offer(as Identity, plain bool, now time.Time) wish {
 	case first.state != waiting || first.as != as:
 		return wish{kind: "self"}
 	}
-	first.state = offered
+	first.state, first.asked = offered, now
 	if l.turn <= 0 {
 		return wish{kind: "turn", next: first}
 	}
@@ -146,8 +147,8 @@ func (l *line) answered(w wish, token int64) (taken bool) {
 		}
 		l.grant(w.next, token)
 		return true
-	case granted: // it has found the grant by itself
-		return true
+	case granted: // it has found this grant by itself, or taken the lock before and been forced out by this release
+		return token == 0 || token == w.next.token
 	}
 	return token == 0
 }

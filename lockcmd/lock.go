@@ -60,6 +60,7 @@ func (l *Locks) runLock(s Session, args [][]byte) Reply {
 	a, err := l.try(s, at, r, asTry)
 	switch {
 	case err != nil:
+		s.Holder().failed(at, s.Identity(), r, err)
 		return errorReply(err)
 	case a.token == 0:
 		return nullReply
@@ -73,11 +74,11 @@ func (l *Locks) acquired(s Session, at lineKey, r request, a attempt) {
 	if r.session {
 		l.keep(s, r, a.token, a.asked)
 	} else {
-		s.Holder().forget(at, 0)
+		s.Holder().forget(at)
 	}
 	s.Holder().unheard = unheard{at: at, as: s.Identity(), token: a.token}
 	if a.takenOver {
-		l.settleLater(s.Identity(), r.key, a.token, 0)
+		l.settleLater(s.Identity(), at, a.token)
 	}
 }
 
@@ -88,26 +89,59 @@ var looks = []time.Duration{
 	500 * time.Millisecond, time.Second, 1500 * time.Millisecond, settling - 50*time.Millisecond,
 }
 
+// settle is the looking after one lock that was taken over.
+type settle struct {
+	as     Identity
+	token  int64
+	look   int    // how many looks have begun
+	cancel func() // of the next
+}
+
 // settleLater looks after a lock that was taken over: whether a plain client that lost the race has replaced its timestamp.
-// It runs beside the holder's connection, which may be closed or busy.
-func (l *Locks) settleLater(as Identity, key string, token int64, look int) {
-	if look == len(looks) {
-		return
-	}
-	after := looks[look]
-	if look > 0 {
-		after -= looks[look-1]
-	}
-	l.agenda.after(after, func(ctx context.Context) {
-		ints, err := evalInts(l.chores.on(ctx, as, choreTimeout), settleScript, 1, key, "")
-		switch {
-		case ctx.Err() != nil, err == nil && ints[0] == -1:
+// It runs beside the holder's connection, which may be closed or busy. A further takeover begins the looks anew.
+func (l *Locks) settleLater(as Identity, at lineKey, token int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if old := l.settles[at]; old != nil {
+		if old.look == 0 {
 			return
-		case err != nil:
-			l.log.Warn("cannot look after a lock while it settles", "key", key, "token", token, "error", err)
-		case ints[0] == 1:
-			l.log.Info("put right the timestamp of a lock that a plain client had lost and overwritten", "key", key, "token", token)
 		}
-		l.settleLater(as, key, token, look+1)
+		old.cancel()
+	}
+	st := &settle{as: as, token: token}
+	l.settles[at] = st
+	l.lookAfterLocked(at, st, looks[0])
+}
+
+// lookAfterLocked lets st's next look begin after a time. mu is held.
+func (l *Locks) lookAfterLocked(at lineKey, st *settle, after time.Duration) {
+	st.cancel = l.agenda.after(after, func(ctx context.Context) {
+		l.mu.Lock()
+		st.look++
+		l.mu.Unlock()
+		more := l.lookAfter(ctx, at, st)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		switch {
+		case l.settles[at] != st: // taken over again
+		case more && st.look < len(looks):
+			l.lookAfterLocked(at, st, looks[st.look]-looks[st.look-1])
+		default:
+			delete(l.settles, at)
+		}
 	})
+}
+
+// lookAfter is one look. more says that others must follow.
+func (l *Locks) lookAfter(ctx context.Context, at lineKey, st *settle) (more bool) {
+	ints, err := evalInts(l.chores.on(ctx, st.as, choreTimeout), settleScript, 1, at.key, "")
+	switch {
+	case ctx.Err() != nil, err == nil && ints[0] == -1:
+		return false
+	case err != nil:
+		l.log.Warn("cannot look after a lock while it settles", "key", at.key, "token", st.token, "error", err)
+	case ints[0] == 1:
+		l.log.Info("put right the timestamp of a lock that a plain client had lost and overwritten", "key", at.key, "token", st.token)
+	}
+	return true
 }

@@ -80,14 +80,15 @@ type Locks struct {
 
 	waiters atomic.Int64 // all over; for a cheap answer to Waiting
 
-	mu    sync.Mutex
-	lines map[lineKey]*line      // guarded by mu; no line is empty
-	plain map[lineKey]plainSight // guarded by mu; where plain clients were seen lately
+	mu      sync.Mutex
+	lines   map[lineKey]*line      // guarded by mu; no line is empty
+	plain   map[lineKey]plainSight // guarded by mu; where plain clients were seen lately
+	settles map[lineKey]*settle    // guarded by mu; locks taken over here lately
 }
 
 // New returns the lock commands of the proxy that is named proxy. connect makes a client of the upstream for an identity.
 func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hclog.Logger) *Locks {
-	l := &Locks{cfg: cfg, proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]plainSight{}}
+	l := &Locks{cfg: cfg, proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]plainSight{}, settles: map[lineKey]*settle{}}
 	l.chores = newChores(connect)
 	l.agenda = newAgenda()
 	l.wakes = newWakes(l)

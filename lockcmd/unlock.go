@@ -11,18 +11,17 @@ func (l *Locks) runUnlock(s Session, args [][]byte) Reply {
 		return errorReply(err)
 	}
 	at := lineKey{s.Identity().DB, string(args[0])}
+	ls := s.Holder().suspend(at, p)
 	released, err := l.release(s, at, s.Identity(), p)
-	if err != nil {
-		return errorReply(err)
-	}
 	if !released {
+		l.resume(s, at, ls)
+	}
+	switch {
+	case err != nil:
+		return errorReply(err)
+	case !released:
 		return intReply(0)
 	}
-	token := int64(0)
-	if p.kind == "token" {
-		token, _ = strconv.ParseInt(p.value, 10, 64)
-	}
-	s.Holder().forget(at, token)
 	return intReply(1)
 }
 
@@ -39,7 +38,6 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 	next := request{}
 	if w.next != nil {
 		next = w.next.request
-		w.next.asked = time.Now() // nobody else looks at it while it is offered
 	}
 	ints, err := evalInts(on, unlockScript, 3, at.key, next.owner, p.kind, dash(p.value), milliseconds(l.cfg.FenceRetention), l.proxy,
 		w.kind, milliseconds(next.timeout), l.unit(), dash(next.connection), dash(next.number), dash(next.client),
@@ -50,11 +48,14 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 
 	l.mu.Lock()
 	ln := l.lines[at]
-	taken := true
 	if ln == nil {
 		ln = &line{}
 	}
-	taken = ln.answered(w, ints[1])
+	taken := ln.answered(w, ints[1])
+	orphaned := false
+	if err != nil && w.next != nil {
+		w.next.unsure, orphaned = true, w.next.state == left
+	}
 	if ints[0] == 1 && ints[1] == 0 {
 		l.freeForPlainLocked(at)
 	}
@@ -64,12 +65,15 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 	case w.kind == "gap":
 		ln.yielded(minPlainLook)
 	}
-	if ints[2] == 1 || w.kind == "none" && !l.plainCompetesLocked(at) { // one who joined since has looked before the lock was free
+	if err != nil || ints[2] == 1 || w.kind == "none" && !l.plainCompetesLocked(at) { // one who joined since has looked before the lock was free
 		ln.lookNow()
 	}
 	l.mu.Unlock()
 	if !taken {
 		l.releaseToken(on, at, as, ints[1])
+	}
+	if orphaned {
+		l.releaseRequest(at, w.next.as, w.next.request)
 	}
 	return ints[0] == 1, err
 }

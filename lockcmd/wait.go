@@ -182,15 +182,34 @@ func (l *Locks) untilLook(at lineKey, remaining time.Duration) time.Duration {
 	return min(pause, remaining+time.Millisecond)
 }
 
+// offerPatience is how long a waiter whose time is over stays for a release that may be giving it the lock.
+const offerPatience = time.Second
+
+// awaitOffer returns when no release is under way that names w: its script's answer decides. It doesn't wait for one that
+// hangs, which will find that w has left.
+func (l *Locks) awaitOffer(w *waiter) {
+	patience := time.NewTimer(offerPatience)
+	defer patience.Stop()
+	for l.isOffered(w) {
+		select {
+		case <-w.wake:
+		case <-patience.C:
+			return
+		}
+	}
+}
+
+func (l *Locks) isOffered(w *waiter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return w.state == offered
+}
+
 // waited takes w out of the line and makes its answer.
 func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
+	l.awaitOffer(w)
 	l.mu.Lock()
-	for w.state == offered { // a release may be giving it the lock at this moment: its script's answer decides
-		l.mu.Unlock()
-		<-w.wake
-		l.mu.Lock()
-	}
-	won := w.state == granted
+	won, unsure := w.state == granted, w.unsure
 	if !won {
 		w.state = left
 	}
@@ -202,6 +221,9 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 	}
 	l.mu.Unlock()
 
+	if !won && unsure {
+		l.releaseRequest(at, w.as, w.request)
+	}
 	switch {
 	case won && (err == errGone || s.Gone()):
 		// It crossed with the hang-up: nobody is there to hold it.
@@ -211,6 +233,7 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 		l.acquired(s, at, w.request, attempt{token: w.token, takenOver: w.takenOver, asked: w.asked})
 		return intReply(w.token)
 	case err != nil:
+		s.Holder().failed(at, w.as, w.request, err)
 		return errorReply(err)
 	}
 	return nullReply
@@ -221,5 +244,14 @@ func (l *Locks) releaseToken(on evaluator, at lineKey, as Identity, token int64)
 	if _, err := l.release(on, at, as, proof{"token", strconv.FormatInt(token, 10)}); err != nil {
 		l.log.Warn("cannot release a lock that was given to a waiter whose client has gone: it runs until its timeout",
 			"key", at.key, "token", token, "error", err)
+	}
+}
+
+// releaseRequest releases the lock that a request may have taken, when its outcome never came.
+func (l *Locks) releaseRequest(at lineKey, as Identity, r request) {
+	on := l.chores.on(l.agenda.ctx, as, choreTimeout)
+	if _, err := l.release(on, at, as, proof{"request", r.connection + "/" + r.number}); err != nil {
+		l.log.Warn("cannot release a lock that may have been given to a request whose outcome is unknown: it runs until its timeout",
+			"key", at.key, "client", r.client, "error", err)
 	}
 }

@@ -130,7 +130,10 @@ func selectIdentity(args [][]byte) *passthrough.Identity {
 	if len(args) != 2 {
 		return nil
 	}
-	db, _ := resp.ParseInt(args[1])
+	db, ok := resp.ParseInt(args[1])
+	if !ok {
+		return nil // queued in a transaction, it fails later
+	}
 	return &passthrough.Identity{DB: int(db)}
 }
 

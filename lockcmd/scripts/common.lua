@@ -49,6 +49,7 @@ end
 
 -- Whether the companion's `connection` has the lock now: not expired, and its own value at the key, or still settling.
 local held = token and state ~= 'released' and now < expires and (value == written or now < settles)
+if held and not value and redis.call('EXISTS', KEYS[1]) == 1 then held = false end -- it settled, and something else is there now
 local until_ms = value and timestamp(value)
 -- Whether the key holds a live timestamp that LOCK did not write.
 local plain = until_ms and not held and now < until_ms

@@ -26,7 +26,7 @@ if again then
   -- The same owner once more, or a waiter whose grant's message was lost: never shortened.
   local at, text = expiry(tonumber(A[1]), A[2])
   if at <= expires then at, text = expires, written end
-  redis.call('SET', KEYS[1], text, 'PX', whole(at - now))
+  rewrite(text, at - now)
   record({token = token, expires = at, value = text, settles = settles, acquired = acquired, session = A[8], state = 'held',
     connection = A[5], request = A[6], client = A[7], waiting = waiting, owner = owner}, retention)
   return {tonumber(token), 0}

@@ -1,11 +1,11 @@
 --[[ UNLOCK: free a lock, if it is the caller's, and hand it on.
 
-A[1]  what proves it: "token", "connection", or "force" for whoever holds it
-A[2]  the token or the connection
+A[1]  what proves it: "token", "connection", "request", or "force" for whoever holds it
+A[2]  the token, the connection, or the connection, "/" and which of its requests took it
 A[3]  how long the companion outlives the lock, ms
 A[4]  the proxy that asks
 A[5]  what its own waiters want: "none" (there are none); "next", the one below is the first; "self", there are some, but
-         the first is not the caller's to speak for; "turn", as "next", but waiters of other proxies go first; or "free",
+         the first is not the caller's to speak for; "turn", as "next", but proxies that have waited longer go first; or "free",
          clients that don't know LOCK compete: leave the key free for all; or "gap": leave it free to see whether any do
 A[6]  the first waiter's timeout, ms   A[7]  unit   A[8]  connection   A[9]  request   A[10]  client   A[11]  session; its owner is ARGV[2]
 A[12]  how long a lock is reserved for another proxy's waiter, ms
@@ -18,9 +18,13 @@ or WRONGTYPE if a key holds something else.
 if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
 if not value and redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply(WRONGTYPE) end
 
+local function proof()
+  if A[1] == 'request' then return connection .. '/' .. request end
+  return A[1] == 'token' and token or connection
+end
 if A[1] == 'force' then
   if not (held and state == 'held') and not plain then return {0, 0, 0} end
-elseif not held or state ~= 'held' or A[2] ~= (A[1] == 'token' and token or connection) then
+elseif not held or state ~= 'held' or A[2] ~= proof() then
   return {0, 0, 0}
 end
 
@@ -31,10 +35,11 @@ for _, entry in ipairs(others) do
   if entry[3] == '1' then wanted = 'free' end
 end
 
-if wanted == 'next' or (wanted == 'turn' and #others == 0) then
+local longest = rivals(nil)[1]
+if wanted == 'next' or (wanted == 'turn' and (#others == 0 or longest[1] == A[4])) then
   local at, text = expiry(tonumber(A[6]), A[7])
   local given = next_token()
-  redis.call('SET', KEYS[1], text, 'PX', whole(at - now))
+  rewrite(text, at - now)
   record({token = given, expires = at, value = text, settles = settling(), acquired = now, session = A[11], state = 'held',
     connection = A[8], request = A[9], client = A[10], waiting = join(others), owner = ARGV[2]}, retention)
   return {1, tonumber(given), 0}
@@ -57,7 +62,7 @@ if wanted ~= 'none' and reserved_for ~= A[4] then others[#others + 1] = {A[4], w
 local last = token or '0'
 if reserved_for then
   local at, text = expiry(tonumber(A[12]), 'ms')
-  redis.call('SET', KEYS[1], text, 'PX', whole(at - now))
+  rewrite(text, at - now)
   record({token = last, expires = at, value = text, settles = settling(), acquired = now, session = '0', state = 'reserved',
     connection = reserved_for, request = '0', client = '-', waiting = join(others), owner = ''}, retention)
 else

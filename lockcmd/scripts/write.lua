@@ -8,6 +8,15 @@ local function record(r, retention)
     'PX', whole(math.max(r.expires - now, 0) + retention))
 end
 
+-- Writes the key of a lock that there is already, for ttl ms. On a full server a script may write only once it has deleted
+-- something, and there too a lock must be renewed and handed on.
+local function rewrite(text, ttl)
+  local done = redis.pcall('SET', KEYS[1], text, 'PX', whole(ttl))
+  if not done.err then return end
+  if string.find(done.err, 'OOM', 1, true) then redis.call('DEL', KEYS[1]) end
+  redis.call('SET', KEYS[1], text, 'PX', whole(ttl))
+end
+
 -- When a lock taken now for timeout ms expires, and what is written at its key, in the unit "ms" or "s" (rounded up: the lock
 -- then lasts until that second).
 local function expiry(timeout, unit)

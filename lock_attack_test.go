@@ -1,0 +1,433 @@
+package lockproxy_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/testredis"
+)
+
+// attackRelay stands between a proxy and its Redis and can hold back what passes by on single connections.
+type attackRelay struct {
+	addr string
+
+	mu    sync.Mutex
+	rules []*attackRule // guarded by mu
+}
+
+// attackRule holds back, or cuts, the connections on which a piece that contains text comes from one side.
+type attackRule struct {
+	up   bool // of what the proxy sends, else of what Redis does
+	text string
+	cut  bool // close the connection instead of holding back
+	met  chan struct{}
+	over chan struct{}
+	once sync.Once
+}
+
+func attackBoth(t *testing.T, redisArgs ...string) (*testredis.Server, *attackRelay, *testProxy) {
+	t.Helper()
+	server := testredis.Start(t, redisArgs...)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	r := &attackRelay{addr: ln.Addr().String()}
+	go func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go r.serve(nc, server.Addr())
+		}
+	}()
+	p := startProxy(t, "redis://"+r.addr, nil)
+	c := dial(t, p.addr) // from now on the upstream knows the scripts by their hashes
+	c.expect(fmt.Sprintf("RELOCK warm %d 1", c.lock("warm 1")), ":1\r\n")
+	c.expect("UNLOCK warm", ":1\r\n")
+	return server, r, p
+}
+
+func (r *attackRelay) serve(client net.Conn, addr string) {
+	defer client.Close()
+	up, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	var wg sync.WaitGroup
+	marked := &sync.Map{} // of the rules that apply to this connection
+	wg.Go(func() { r.pump(up, client, true, marked); up.(*net.TCPConn).CloseWrite() })
+	wg.Go(func() { r.pump(client, up, false, marked); client.Close() })
+	wg.Wait()
+}
+
+func (r *attackRelay) pump(to, from net.Conn, up bool, marked *sync.Map) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		r.mu.Lock()
+		rules := append([]*attackRule(nil), r.rules...)
+		r.mu.Unlock()
+		for _, rule := range rules {
+			if up && bytes.Contains(buf[:n], []byte(rule.text)) {
+				marked.Store(rule, true)
+			}
+			if _, ok := marked.Load(rule); !ok || rule.up != up {
+				continue
+			}
+			rule.once.Do(func() { close(rule.met) })
+			if rule.cut {
+				to.Close()
+				from.Close()
+				return
+			}
+			<-rule.over
+		}
+		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// hold keeps back what comes behind a request that contains text, the request too if up, else its reply, until release.
+func (r *attackRelay) hold(t *testing.T, up bool, text string) (rule *attackRule, release func()) {
+	rule = &attackRule{up: up, text: text, met: make(chan struct{}), over: make(chan struct{})}
+	r.add(rule)
+	release = sync.OnceFunc(func() {
+		r.mu.Lock()
+		r.rules = nil
+		r.mu.Unlock()
+		close(rule.over)
+	})
+	t.Cleanup(release)
+	return rule, release
+}
+
+func (r *attackRelay) add(rule *attackRule) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rules = append(r.rules, rule)
+}
+
+func attackWaits(t *testing.T, p *testProxy, key string, n int) {
+	t.Helper()
+	eventually(t, 2*time.Second, "they wait", func() bool { return waiters(t, p, key) == n })
+}
+
+func attackToken(t *testing.T, reply string) int64 {
+	t.Helper()
+	token, err := strconv.ParseInt(strings.Trim(reply, ":\r\n"), 10, 64)
+	if err != nil {
+		t.Fatalf("%q is no token", reply)
+	}
+	return token
+}
+
+// A renewal that runs between an UNLOCK and its reply finds the lock gone, which is no loss.
+func TestAttackRenewalBehindUnlock(t *testing.T) {
+	_, relay, p := attackBoth(t)
+	for _, how := range []string{"connection", "token", "force"} {
+		c := dial(t, p.addr)
+		token := c.lock("job 0.3 SESSION")
+		_, release := relay.hold(t, false, how+" ")
+		switch how {
+		case "connection":
+			c.send("UNLOCK job")
+		case "token":
+			c.send(unlock("job", token))
+		case "force":
+			c.send("UNLOCK job FORCE")
+		}
+		time.AfterFunc(250*time.Millisecond, release)
+		if got, err := c.tryReply(2 * time.Second); got != ":1\r\n" {
+			t.Errorf("by %s: %q, %v", how, got, err)
+		}
+		c.expect("PING", "+PONG\r\n")
+	}
+}
+
+// An UNLOCK that frees nothing leaves the session lock renewed.
+func TestAttackFailedUnlockKeepsRenewing(t *testing.T) {
+	_, p := startBoth(t)
+	c, other := dial(t, p.addr), dial(t, p.addr)
+	token := c.lock("job 0.3 SESSION")
+	c.expect(unlock("job", token+1), ":0\r\n")
+	time.Sleep(500 * time.Millisecond)
+	other.expect("LOCK job 30", "$-1\r\n")
+	c.expect(unlock("job", token), ":1\r\n")
+}
+
+// RELOCK gives a session lock a new timeout, with which it is renewed.
+func TestAttackRelockOfSessionLock(t *testing.T) {
+	server, p := startBoth(t)
+	c, other := dial(t, p.addr), dial(t, p.addr)
+	token := c.lock("short 30 SESSION")
+	c.expect(fmt.Sprintf("RELOCK short %d 0.4", token), ":1\r\n")
+	long := c.lock("long 0.3 SESSION")
+	c.expect(fmt.Sprintf("RELOCK long %d 30", long), ":1\r\n")
+	time.Sleep(time.Second)
+	other.expect("LOCK short 30", "$-1\r\n")
+	if ttl := goRedis(t, server.Addr()).PTTL(ctx, "long").Val(); ttl < 20*time.Second {
+		t.Errorf("the renewing has shortened the lock to %v", ttl)
+	}
+	c.expect(unlock("short", token), ":1\r\n")
+	c.expect(unlock("long", long), ":1\r\n")
+}
+
+// A waiter's time is over though the release that may be for it hangs; the release then finds that it has left.
+func TestAttackHangingRelease(t *testing.T) {
+	_, relay, p := attackBoth(t)
+	holder, next, other := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
+	other.do("PING")
+	holder.lock("job 30")
+	next.send("LOCK job 30 WAIT 0.3")
+	attackWaits(t, p, "job", 1)
+	rule, release := relay.hold(t, true, "connection ")
+	holder.send("UNLOCK job")
+	<-rule.met
+	if got, err := next.tryReply(3 * time.Second); got != "$-1\r\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	release()
+	if got := holder.reply(); got != ":1\r\n" {
+		t.Errorf("UNLOCK: %q", got)
+	}
+	other.lock("job 30 WAIT 1")
+}
+
+// The reply to a release is lost, and with it whether the waiter has been given the lock; then its time is over.
+func TestAttackLostHandOver(t *testing.T) {
+	_, relay, p := attackBoth(t)
+	for _, hangUp := range []bool{false, true} {
+		holder, next, other := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
+		holder.lock("job 30")
+		other.do("PING")
+		next.send("LOCK job 30 WAIT 0.4")
+		attackWaits(t, p, "job", 1)
+		rule := &attackRule{text: "connection ", cut: true, met: make(chan struct{}), over: make(chan struct{})}
+		time.Sleep(300 * time.Millisecond)
+		relay.add(rule)
+		holder.send("UNLOCK job")
+		<-rule.met
+		relay.mu.Lock()
+		relay.rules = nil
+		relay.mu.Unlock()
+		if hangUp {
+			next.Close()
+		} else if got := next.reply(); got[0] == ':' {
+			next.expect("UNLOCK job", ":1\r\n")
+		}
+		if got := other.do("LOCK job 30 WAIT 1"); got[0] != ':' {
+			t.Errorf("hang-up %v: the lock is nobody's: %q", hangUp, got)
+		}
+		other.expect("UNLOCK job", ":1\r\n")
+	}
+}
+
+// The reply to a LOCK is lost with the upstream connection: nobody will ever know the token. A lock that this connection had
+// before stays.
+func TestAttackLostToken(t *testing.T) {
+	_, relay, p := attackBoth(t)
+	for _, command := range []string{"LOCK job 3600", "LOCK job 3600 SESSION", "LOCK job 3600 WAIT 5"} {
+		c, other := dial(t, p.addr), dial(t, p.addr)
+		other.do("PING")
+		token := c.lock("mine 30")
+		for _, key := range []string{"job", "mine"} {
+			if key == "mine" {
+				c = dial(t, p.addr)
+				token = c.lock("mine 30 WAIT 1")
+			}
+			rule := &attackRule{text: "3600000 ms", cut: true, met: make(chan struct{}), over: make(chan struct{})}
+			relay.add(rule)
+			c.expect(strings.Replace(command, "job", key, 1), "-UPSTREAM …")
+			relay.mu.Lock()
+			relay.rules = nil
+			relay.mu.Unlock()
+			if key == "job" {
+				other.lock("job 30 WAIT 1")
+				other.expect("UNLOCK job", ":1\r\n")
+				other.expect(unlock("mine", token), ":1\r\n")
+			} else {
+				time.Sleep(50 * time.Millisecond)
+				other.expect(unlock("mine", token), ":1\r\n")
+			}
+		}
+	}
+}
+
+// A release by FORCE names a waiter that meanwhile has taken the expired lock by itself: what it is given then is not its.
+func TestAttackForceBehindExpiry(t *testing.T) {
+	_, relay, p := attackBoth(t)
+	holder, next, other := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
+	holder.lock("job 0.4")
+	next.send("LOCK job 30 WAIT 5")
+	attackWaits(t, p, "job", 1)
+	rule, release := relay.hold(t, true, "force ")
+	other.send("UNLOCK job FORCE")
+	<-rule.met
+	token := attackToken(t, next.reply())
+	release()
+	if got := other.reply(); got != ":1\r\n" {
+		t.Errorf("FORCE: %q", got)
+	}
+	next.expect(unlock("job", token), ":0\r\n") // forced
+	other.lock("job 30 WAIT 1")
+}
+
+// A connection with many session locks ends in bounded time though the upstream hangs.
+func TestAttackManySessionLocksAndAHungUpstream(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	c := dial(t, p.addr)
+	for i := range 20 {
+		c.lock(fmt.Sprintf("job%d 3600 SESSION", i))
+	}
+	server.Pause()
+	defer server.Resume()
+	c.Close()
+	start := time.Now()
+	p.server.Close()
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("closing took %v", took)
+	}
+}
+
+// A full Redis takes no new lock, and lets those that there are be renewed, released and handed on.
+func TestAttackFullRedis(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	holder, next, other := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
+	token := holder.lock("kept 0.4 SESSION")
+	holder.lock("job 30")
+	next.send("LOCK job 30 WAIT 5")
+	attackWaits(t, p, "job", 1)
+	direct.ConfigSet(ctx, "maxmemory", "1")
+	defer direct.ConfigSet(ctx, "maxmemory", "0")
+	other.expect("LOCK other 30", "-OOM …")
+	holder.expect("UNLOCK job", ":1\r\n")
+	attackToken(t, next.reply())
+	next.expect("UNLOCK job", ":1\r\n")
+	time.Sleep(700 * time.Millisecond)
+	holder.expect(unlock("kept", token), ":1\r\n")
+}
+
+// A SELECT that fails within EXEC doesn't make the proxy mistake one database's locks for another's.
+func TestAttackFailedSelectInTransaction(t *testing.T) {
+	_, p := startBoth(t)
+	holder, next, first := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
+	token := first.lock("job 30")
+	next.send("LOCK job 30 WAIT 0.5")
+	attackWaits(t, p, "job", 1)
+	holder.expect("SELECT 3", "+OK\r\n")
+	holder.lock("job 30")
+	holder.expect("MULTI", "+OK\r\n")
+	holder.expect("SELECT x", "+QUEUED\r\n")
+	holder.do("EXEC")
+	holder.expect("UNLOCK job", ":1\r\n")
+	if got := next.reply(); got != "$-1\r\n" {
+		t.Errorf("two holders: %q", got)
+	}
+	first.expect(unlock("job", token), ":1\r\n")
+}
+
+// While a lock settles its key may be missing; it may also have become something else.
+func TestAttackOtherTypeWhileItSettles(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	c := dial(t, p.addr)
+	direct.Set(ctx, "job", "1000000000", 0)
+	token := c.lock("job 30 OWNER me")
+	for _, command := range []string{fmt.Sprintf("RELOCK job %d 30", token), "LOCK job 60 OWNER me"} {
+		direct.Del(ctx, "job")
+		direct.RPush(ctx, "job", "x")
+		c.expect(command, "-WRONGTYPE …")
+		if kind := direct.Type(ctx, "job").Val(); kind != "list" {
+			t.Fatalf("%s made a %s of it", command, kind)
+		}
+	}
+}
+
+// Whatever a user may not do, a FENCE that was refused leaves no transaction behind.
+func TestAttackFenceWithoutDiscard(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	for _, denied := range []string{"discard", "exec", "multi", "watch"} {
+		direct.Do(ctx, "ACL", "SETUSER", "u", "reset", "on", ">p", "~*", "+@all", "-"+denied)
+		c := dial(t, p.addr)
+		c.expect("AUTH u p", "+OK\r\n")
+		token := c.lock(denied + " 30")
+		c.expect(fmt.Sprintf("FENCE %s %d NOSUCHCOMMAND", denied, token), "-…")
+		c.expect(fmt.Sprintf("FENCE %s %d SET x", denied, token), "-…")
+		c.do(fmt.Sprintf("FENCE %s %d SET x y", denied, token))
+		c.expect("PING", "+PONG\r\n")
+		c.Close()
+	}
+}
+
+// Locks that are taken over again and again don't multiply the looks at them.
+func TestAttackTakeoverStorm(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	c := dial(t, p.addr)
+	direct.Set(ctx, "job", "1000000000", 0)
+	const n = 500
+	for range n {
+		c.lock("job 30")
+		c.expect("UNLOCK job", ":1\r\n")
+	}
+	time.Sleep(2200 * time.Millisecond)
+	if scripts, _ := scriptCalls(t, direct); scripts > 3*n {
+		t.Errorf("%d scripts for %d locks", scripts, n)
+	}
+}
+
+// Odd owners come back as they were sent.
+func TestAttackOwnerNames(t *testing.T) {
+	_, p := startBoth(t)
+	c := goRedis(t, p.addr)
+	for i, owner := range []string{"\n", " ", "\x00", "a\nb\n", "%s", "v1 1 2 3", "\r\n", strings.Repeat("x", 100000), "\xff\xfe", "-"} {
+		key := fmt.Sprint("job", i)
+		token, err := c.Do(ctx, "LOCK", key, 30, "OWNER", owner).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := c.Do(ctx, "LOCK", key, 30, "OWNER", owner).Int64()
+		if err != nil || again != token {
+			t.Errorf("%q: %d, %v; want %d", owner, again, err, token)
+		}
+		if got := c.Do(ctx, "LOCK", key, 30, "OWNER", owner+"\n").Err(); got == nil {
+			t.Errorf("%q with a newline is another owner", owner)
+		}
+		info, _ := c.Do(ctx, "LOCKINFO", key).Result()
+		if got := info.(map[any]any)["owner"]; got != owner {
+			t.Errorf("got %q, want %q", got, owner)
+		}
+	}
+}
+
+// A session lock with a very short timeout is either kept or told lost, and doesn't keep the upstream busy.
+func TestAttackShortSessionLocks(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	for i := range 50 {
+		c := dial(t, p.addr)
+		c.do("HELLO 3")
+		c.do(fmt.Sprintf("LOCK job%d 0.001 SESSION", i))
+	}
+	before, _ := scriptCalls(t, direct)
+	time.Sleep(time.Second)
+	after, _ := scriptCalls(t, direct)
+	t.Logf("%d scripts/s", after-before)
+	if after-before > 5000 {
+		t.Errorf("%d scripts/s for 50 locks", after-before)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
@@ -28,8 +29,15 @@ const (
 )
 
 func main() {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.NumCPU() <= smallMachine {
+		runtime.GOMAXPROCS(1)
+	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
+
+// smallMachine is how many cores a machine has, with Redis and clients on it perhaps, on which a relay is faster on one: moving
+// each reply between cores costs more than it brings (see docs/bench-locks.md for how to measure it).
+const smallMachine = 2
 
 // run is main without the process: it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {

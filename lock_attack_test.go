@@ -3,13 +3,16 @@ package lockproxy_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
 )
 
@@ -18,7 +21,18 @@ type attackRelay struct {
 	addr string
 
 	mu    sync.Mutex
-	rules []*attackRule // guarded by mu
+	rules []*attackRule         // guarded by mu
+	conns map[net.Conn]struct{} // guarded by mu
+}
+
+// cutAny closes one of the connections that there are.
+func (r *attackRelay) cutAny() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for nc := range r.conns {
+		nc.Close()
+		return
+	}
 }
 
 // attackRule holds back, or cuts, the connections on which a piece that contains text comes from one side.
@@ -39,7 +53,7 @@ func attackBoth(t *testing.T, redisArgs ...string) (*testredis.Server, *attackRe
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ln.Close() })
-	r := &attackRelay{addr: ln.Addr().String()}
+	r := &attackRelay{addr: ln.Addr().String(), conns: map[net.Conn]struct{}{}}
 	go func() {
 		for {
 			nc, err := ln.Accept()
@@ -63,6 +77,14 @@ func (r *attackRelay) serve(client net.Conn, addr string) {
 		return
 	}
 	defer up.Close()
+	r.mu.Lock()
+	r.conns[up] = struct{}{}
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		delete(r.conns, up)
+		r.mu.Unlock()
+	}()
 	var wg sync.WaitGroup
 	marked := &sync.Map{} // of the rules that apply to this connection
 	wg.Go(func() { r.pump(up, client, true, marked); up.(*net.TCPConn).CloseWrite() })
@@ -264,6 +286,25 @@ func TestAttackLostToken(t *testing.T) {
 	}
 }
 
+// An owner whose connection breaks before it has read that its lock was renewed still holds it: it knows the token.
+func TestAttackUnreadRenewal(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	for i, command := range []string{"LOCK job%d 60 OWNER me", "LOCK job%d 60 WAIT 5 OWNER me"} {
+		key := fmt.Sprint("job", i)
+		c, again, other := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
+		token := c.lock(key + " 30 OWNER me")
+		c.send(fmt.Sprintf(command, i))
+		eventually(t, time.Second, "it is renewed", func() bool { return direct.PTTL(ctx, key).Val() > 30*time.Second })
+		time.Sleep(5 * time.Millisecond)
+		c.Close() // with the reply unread, which makes it a reset
+		other.expect("LOCK "+key+" 30 WAIT 0.3", "$-1\r\n")
+		if got := again.lock(key + " 30 OWNER me"); got != token {
+			t.Errorf("%s: got %d, want %d", command, got, token)
+		}
+	}
+}
+
 // A release by FORCE names a waiter that meanwhile has taken the expired lock by itself: what it is given then is not its.
 func TestAttackForceBehindExpiry(t *testing.T) {
 	_, relay, p := attackBoth(t)
@@ -429,5 +470,88 @@ func TestAttackShortSessionLocks(t *testing.T) {
 	t.Logf("%d scripts/s", after-before)
 	if after-before > 5000 {
 		t.Errorf("%d scripts/s for 50 locks", after-before)
+	}
+}
+
+// Clients hang up and upstream connections break at any point. No two hold the lock at once, and it is never nobody's for long.
+func TestAttackChaos(t *testing.T) {
+	_, relay, p := attackBoth(t)
+	proxies := []*testProxy{p, startProxy(t, "redis://"+relay.addr, nil)}
+	end := time.Now().Add(4 * time.Second)
+	type span struct {
+		token    int64
+		from, to time.Time
+	}
+	var (
+		mu    sync.Mutex
+		spans []span
+		wg    sync.WaitGroup
+	)
+	wg.Go(func() {
+		for time.Now().Before(end) {
+			time.Sleep(25 * time.Millisecond)
+			relay.cutAny()
+		}
+	})
+	for i := range 12 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 1))
+			var c *rawConn
+			for time.Now().Before(end) {
+				if c == nil {
+					nc, err := net.Dial("tcp", proxies[i%2].addr)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					c = dialed(t, nc)
+				}
+				wait := []string{"0.005", "0.05", "0", "10"}[random.IntN(4)]
+				c.Write(resp.AppendCommand(nil, "LOCK", "job", "60", "SESSION", "WAIT", wait))
+				if random.IntN(10) == 0 {
+					time.Sleep(rand.N(20 * time.Millisecond))
+					c.Close()
+					c = nil
+					continue
+				}
+				got, err := c.tryReply(10 * time.Second)
+				s := span{from: time.Now()}
+				if err == nil && got[0] == ':' {
+					s.token = attackToken(t, got)
+					time.Sleep(rand.N(2 * time.Millisecond))
+					s.to = time.Now()
+					how := []string{"", "FORCE"}[random.IntN(2)]
+					c.Write(resp.AppendCommand(nil, strings.Fields("UNLOCK job "+how)...))
+					if got, err = c.tryReply(10 * time.Second); got == ":1\r\n" && how == "" {
+						mu.Lock()
+						spans = append(spans, s)
+						mu.Unlock()
+					}
+				}
+				if err != nil || got[0] == '-' {
+					if isTimeout(err) {
+						t.Errorf("client %d has waited in vain", i)
+					}
+					c.Close()
+					c = nil
+				}
+			}
+			if c != nil {
+				c.Close()
+			}
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	longest := time.Duration(0)
+	for i := 1; i < len(spans); i++ {
+		if spans[i].from.Before(spans[i-1].to) || spans[i].token <= spans[i-1].token {
+			t.Errorf("two holders: %v, %v", spans[i-1], spans[i])
+		}
+		longest = max(longest, spans[i].from.Sub(spans[i-1].to))
+	}
+	t.Logf("%d locks, the longest time without one %v", len(spans), longest)
+	if len(spans) < 50 || longest > 1500*time.Millisecond {
+		t.Errorf("%d locks, the longest time without one %v", len(spans), longest)
 	}
 }

@@ -188,7 +188,7 @@ func (h *Holder) forget(at lineKey) {
 // that the client has closed without reading all that it was sent: then a lock whose token was the last of it was never its.
 func (l *Locks) Gone(h *Holder, broken bool) {
 	if u := h.unheard; broken && u.token != 0 {
-		l.releaseToken(l.chores.on(l.agenda.ctx, u.as, choreTimeout), u.at, u.as, u.token)
+		l.releaseToken(u.at, u.as, u.token)
 	}
 	for _, u := range h.unsure {
 		l.releaseRequest(u.at, u.as, u.request)
@@ -200,19 +200,11 @@ func (l *Locks) Gone(h *Holder, broken bool) {
 		ls.cancel()
 	}
 	h.mu.Unlock()
-	patience := time.Now().Add(choreTimeout) // in all: each of many would take as long from an upstream that hangs
 	for at, ls := range leases {
 		// By the connection, not the token: the same owner may have taken it over on another.
-		_, err := l.release(l.chores.on(l.agenda.ctx, ls.as, choreTimeout), at, ls.as, proof{"connection", h.Connection})
-		if err != nil {
-			l.log.Warn("cannot release the session lock of a closed connection: it runs until its timeout",
-				"key", ls.key, "token", ls.token, "client", h.Addr, "timeout", ls.timeout, "error", err)
-			if time.Now().After(patience) {
-				l.log.Warn("the other session locks of the closed connection run until their timeouts too", "client", h.Addr)
-				return
-			}
-			continue
+		if !l.releaseOrphan(at, ls.as, proof{"connection", h.Connection}) {
+			l.log.Warn("the session locks of a closed connection run until their timeouts", "client", h.Addr, "locks", len(leases))
+			return // each of them would take as long
 		}
-		patience = time.Now().Add(choreTimeout)
 	}
 }

@@ -17,6 +17,7 @@ type attempt struct {
 	token     int64 // 0 if the lock is held
 	plain     bool  // held by, or taken over from, a plain client
 	takenOver bool
+	renewed   bool          // its owner had it already, and may know the token
 	remaining time.Duration // of a held lock
 	asked     time.Time
 }
@@ -40,6 +41,7 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 		}
 	} else {
 		a.plain, a.takenOver = ints[1] == 1, ints[1] > 0
+		a.renewed = len(ints) > 2 && ints[2] == 1
 	}
 	if a.plain {
 		l.sawPlain(at)
@@ -76,7 +78,9 @@ func (l *Locks) acquired(s Session, at lineKey, r request, a attempt) {
 	} else {
 		s.Holder().forget(at)
 	}
-	s.Holder().unheard = unheard{at: at, as: s.Identity(), token: a.token}
+	if !a.renewed {
+		s.Holder().unheard = unheard{at: at, as: s.Identity(), token: a.token}
+	}
 	if a.takenOver {
 		l.settleLater(s.Identity(), at, a.token)
 	}

@@ -70,7 +70,7 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 	}
 	l.mu.Unlock()
 	if !taken {
-		l.releaseToken(on, at, as, ints[1])
+		l.releaseToken(at, as, ints[1])
 	}
 	if orphaned {
 		l.releaseRequest(at, w.next.as, w.next.request)

@@ -1,7 +1,6 @@
 package lockcmd
 
 import (
-	"strconv"
 	"time"
 )
 
@@ -56,7 +55,7 @@ func (l *Locks) check(s Session, at lineKey, w *waiter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && a.token != 0 && w.state != granted {
-		w.asked = a.asked
+		w.asked, w.renewed = a.asked, a.renewed
 		l.lines[at].grant(w, a.token)
 	}
 	return err
@@ -154,7 +153,7 @@ func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	}
 	l.lines[at].turn = 0
 	l.lines[at].grant(w, a.token)
-	w.takenOver, w.asked = a.takenOver, a.asked
+	w.takenOver, w.renewed, w.asked = a.takenOver, a.renewed, a.asked
 	return 0, nil
 }
 
@@ -226,32 +225,17 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 	}
 	switch {
 	case won && (err == errGone || s.Gone()):
-		// It crossed with the hang-up: nobody is there to hold it.
-		l.releaseToken(s, at, w.as, w.token)
+		// It crossed with the hang-up: nobody is there to hold it, unless the owner is somewhere else.
+		if !w.renewed {
+			l.releaseToken(at, w.as, w.token)
+		}
 		return errorReply(errGone)
 	case won:
-		l.acquired(s, at, w.request, attempt{token: w.token, takenOver: w.takenOver, asked: w.asked})
+		l.acquired(s, at, w.request, attempt{token: w.token, takenOver: w.takenOver, renewed: w.renewed, asked: w.asked})
 		return intReply(w.token)
 	case err != nil:
 		s.Holder().failed(at, w.as, w.request, err)
 		return errorReply(err)
 	}
 	return nullReply
-}
-
-// releaseToken releases a lock that was given to somebody who is not there any more.
-func (l *Locks) releaseToken(on evaluator, at lineKey, as Identity, token int64) {
-	if _, err := l.release(on, at, as, proof{"token", strconv.FormatInt(token, 10)}); err != nil {
-		l.log.Warn("cannot release a lock that was given to a waiter whose client has gone: it runs until its timeout",
-			"key", at.key, "token", token, "error", err)
-	}
-}
-
-// releaseRequest releases the lock that a request may have taken, when its outcome never came.
-func (l *Locks) releaseRequest(at lineKey, as Identity, r request) {
-	on := l.chores.on(l.agenda.ctx, as, choreTimeout)
-	if _, err := l.release(on, at, as, proof{"request", r.connection + "/" + r.number}); err != nil {
-		l.log.Warn("cannot release a lock that may have been given to a request whose outcome is unknown: it runs until its timeout",
-			"key", at.key, "client", r.client, "error", err)
-	}
 }

@@ -12,6 +12,7 @@ A[11]  1 if clients that don't know LOCK compete here, as far as the proxy knows
 
 Returns {token, 0; 1 if it was taken over from the expired timestamp of a client that doesn't know LOCK; 2 if it settles for another
 reason: from one of LOCK's, or a lock that was taken over has been released within its settling time},
+with a third, 1, if the lock was its owner's already,
 or if it is held {0, 1 if by a client that doesn't know LOCK else 0, ms until it expires},
 or WRONGTYPE if a key holds something else; then nothing is written.
 ]]
@@ -29,7 +30,7 @@ if again then
   rewrite(text, at - now)
   record({token = token, expires = at, value = text, settles = settles, acquired = acquired, session = A[8], state = 'held',
     connection = A[5], request = A[6], client = A[7], waiting = waiting, owner = owner}, retention)
-  return {tonumber(token), 0}
+  return {tonumber(token), 0, connection == A[5] and request == A[6] and 0 or 1}
 end
 
 local mine = held and state == 'reserved' and connection == A[9] and A[10] == 'first'

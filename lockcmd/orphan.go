@@ -1,0 +1,50 @@
+package lockcmd
+
+import (
+	"errors"
+	"strconv"
+	"time"
+)
+
+// A lock is an orphan when whoever was given it is gone or never heard of it: nobody else will release it, so the proxy does, on
+// a connection of its own.
+
+// orphanRetry is the pause before the next try to release an orphan, when the upstream couldn't be reached.
+const orphanRetry = 20 * time.Millisecond
+
+// releaseToken releases a lock that was given to somebody who is not there any more.
+func (l *Locks) releaseToken(at lineKey, as Identity, token int64) {
+	l.releaseOrphan(at, as, proof{"token", strconv.FormatInt(token, 10)})
+}
+
+// releaseRequest releases the lock that a request may have taken, when its outcome never came.
+func (l *Locks) releaseRequest(at lineKey, as Identity, r request) {
+	l.releaseOrphan(at, as, proof{"request", r.connection + "/" + r.number})
+}
+
+// releaseOrphan tries for choreTimeout, which is safe: a release that has happened finds nothing to do. It reports whether the
+// upstream was reached.
+func (l *Locks) releaseOrphan(at lineKey, as Identity, p proof) (reached bool) {
+	over := time.Now().Add(choreTimeout)
+	for {
+		_, err := l.release(l.chores.on(l.agenda.ctx, as, time.Until(over)), at, as, p)
+		var said ServerError
+		reached = err == nil || errors.As(err, &said)
+		if reached || time.Now().After(over) || !l.pause(orphanRetry) {
+			if err != nil {
+				l.log.Warn("cannot release a lock whose holder has gone: it runs until its timeout", "key", at.key, p.kind, p.value, "error", err)
+			}
+			return reached
+		}
+	}
+}
+
+// pause returns false at once if the proxy is closing.
+func (l *Locks) pause(d time.Duration) bool {
+	select {
+	case <-l.agenda.ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"lockproxy/internal/testredis"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -562,5 +563,57 @@ func TestNextLockSettlesToo(t *testing.T) {
 		eventually(t, 600*time.Millisecond, "the timestamp is put right", func() bool { return direct.Get(ctx, "job").Val() == written })
 		holder.expect("UNLOCK job", ":1\r\n")
 		direct.FlushAll(ctx)
+	}
+}
+
+// The rights that README.md names for a user who locks are enough, and give no more than its own keys.
+func TestDocumentedRights(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "ACL SETUSER ")
+	line, _, _ := strings.Cut(rest, "\n")
+	if !ok {
+		t.Fatal("README.md has no ACL SETUSER line")
+	}
+	server, p := startBoth(t)
+	other := startProxy(t, server.URL(), nil)
+	admin := dial(t, server.Addr())
+	admin.expect("ACL SETUSER "+line, "+OK\r\n")
+	var clients []*rawConn
+	for _, proxy := range []*testProxy{p, p, other} {
+		c := dial(t, proxy.addr)
+		c.expect("AUTH app password", "+OK\r\n")
+		clients = append(clients, c)
+	}
+	a, b, far := clients[0], clients[1], clients[2]
+	token := a.lock("app:x 30 SESSION OWNER me")
+	b.send("LOCK app:x 30 WAIT 5")
+	eventually(t, time.Second, "it waits", func() bool { return waiters(t, p, "app:x") == 1 })
+	far.send("LOCK app:x 30 WAIT 5")
+	time.Sleep(300 * time.Millisecond) // until the other proxy listens and is noted as waiting
+	a.expect(unlock("app:x", token), ":1\r\n")
+	for _, c := range []*rawConn{b, far} {
+		start := time.Now()
+		if got := c.reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond {
+			t.Errorf("%q after %v", got, time.Since(start))
+		}
+		c.expect("UNLOCK app:x", ":1\r\n")
+	}
+	a.lock("app:x 0.2 SESSION")
+	time.Sleep(500 * time.Millisecond)
+	b.expect("LOCK app:x 30", "$-1\r\n") // renewed
+	a.Close()
+	b.lock("app:x 30 WAIT 5")
+	b.expect("LOCK other 30", "-NOPERM…")
+	b.expect("FENCE app:x 1 GET app:y", "-NOPERM…")
+
+	admin.expect("ACL SETUSER app +scan +watch +unwatch +multi +exec +discard +get", "+OK\r\n")
+	token = b.lock("app:y 30")
+	b.expect(fmt.Sprintf("FENCE app:y %d GET app:none", token), "$-1\r\n")
+	b.expect("LOCKSCAN 0 COUNT 1000", "*2\r\n$1\r\n0\r\n*2\r\n…")
+	if log := admin.do("ACL LOG"); strings.Contains(log, "publish") || strings.Contains(log, "subscribe") || strings.Contains(log, "hello") {
+		t.Errorf("something more than the documented rights was tried: %q", log)
 	}
 }

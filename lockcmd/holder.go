@@ -72,6 +72,11 @@ func (h *Holder) request(key string, o lockOptions) request {
 		client: h.Addr, session: o.session, owner: o.owner}
 }
 
+// companion is what a companion says of the holder, from `session` on; see read.lua.
+func (r request) companion() string {
+	return flag(r.session) + " held " + r.connection + " " + r.number + " " + r.client + " -\n" + r.owner
+}
+
 func flag(b bool) string {
 	if b {
 		return "1"

@@ -28,25 +28,33 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 	competes := l.plainCompetesLocked(at)
 	l.mu.Unlock()
 	a := attempt{asked: time.Now()}
-	ints, err := evalInts(on, lockScript, 2, r.key, r.owner, milliseconds(r.timeout), l.unit(), milliseconds(l.cfg.FenceRetention),
+	v, err := evalFast(on, lockScript, r.key, l.fastLock(r, how), r.owner, milliseconds(r.timeout), l.unit(), milliseconds(l.cfg.FenceRetention),
 		milliseconds(settling), r.connection, r.number, r.client, flag(r.session), l.proxy, how, flag(competes))
+	found, err := ints(lockScript, 2, v, err)
 	if err != nil {
 		return a, err
 	}
-	a.token = ints[0]
+	a.token, a.plain = found[0], found[1] == 1
 	if a.token == 0 {
-		a.plain = ints[1] == 1
-		if len(ints) > 2 {
-			a.remaining = time.Duration(ints[2]) * time.Millisecond
+		if len(found) > 2 {
+			a.remaining = time.Duration(found[2]) * time.Millisecond
 		}
 	} else {
-		a.plain, a.takenOver = ints[1] == 1, ints[1] > 0
-		a.renewed = len(ints) > 2 && ints[2] == 1
+		a.takenOver = found[1] > 0
+		a.renewed = len(found) > 2 && found[2] == 1
 	}
 	if a.plain {
 		l.sawPlain(at)
 	}
 	return a, nil
+}
+
+// fastLock is LOCK's short way, which knows only ms and doesn't only check.
+func (l *Locks) fastLock(r request, how string) shortWay {
+	if l.cfg.Seconds || how == asCheck {
+		return longWay
+	}
+	return shortWay{milliseconds(r.timeout), milliseconds(r.timeout + l.cfg.FenceRetention), r.companion()}
 }
 
 func (l *Locks) runLock(s Session, args [][]byte) Reply {

@@ -57,8 +57,9 @@ type Session interface {
 	Eval(script *Script, keys, args []string) (resp.Value, error)
 	// Do sends a command of the proxy's own in the session's turn and returns its reply as it came.
 	Do(args ...[]byte) ([]byte, error)
-	// Watch begins to watch for the client to close, or the server to shut down, until stop is called: then gone is closed.
-	Watch() (gone <-chan struct{}, stop func())
+	// Watch begins to watch for the client to close, or the server to shut down: then gone is closed. The session ends it when
+	// the command has been answered.
+	Watch() (gone <-chan struct{})
 	// Gone reports whether the client is known to have closed at this moment.
 	Gone() bool
 	// LockLost tells the client that a session lock has been lost. It may be called from any goroutine.
@@ -128,7 +129,18 @@ type evaluator interface {
 
 // eval runs a script on a lock and its companion. args are without blanks. An error reply comes back as a ServerError.
 func eval(on evaluator, script *Script, key, owner string, args ...string) (resp.Value, error) {
-	v, err := on.Eval(script, []string{key, CompanionKey([]byte(key))}, []string{strings.Join(args, " "), owner})
+	return evalFast(on, script, key, longWay, owner, args...)
+}
+
+// shortWay is what the fast part of a script needs, see fast_lock.lua and fast_unlock.lua.
+type shortWay [3]string
+
+// longWay leaves the fast part out.
+var longWay shortWay
+
+func evalFast(on evaluator, script *Script, key string, fast shortWay, owner string, args ...string) (resp.Value, error) {
+	argv := []string{strings.Join(args, " "), owner, fast[0], fast[1], fast[2]}
+	v, err := on.Eval(script, []string{key, CompanionKey([]byte(key))}, argv)
 	if err == nil && v.IsError() {
 		err = ServerError(v.Text)
 	}
@@ -138,6 +150,11 @@ func eval(on evaluator, script *Script, key, owner string, args ...string) (resp
 // evalInts runs a script that answers with at least n whole numbers.
 func evalInts(on evaluator, script *Script, n int, key, owner string, args ...string) ([]int64, error) {
 	v, err := eval(on, script, key, owner, args...)
+	return ints(script, n, v, err)
+}
+
+// ints takes the whole numbers, at least n, out of a script's answer.
+func ints(script *Script, n int, v resp.Value, err error) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -145,17 +162,17 @@ func evalInts(on evaluator, script *Script, n int, key, owner string, args ...st
 	if v.Type == ':' {
 		elems = []resp.Value{v}
 	}
-	ints := make([]int64, 0, 3)
+	list := make([]int64, 0, 3)
 	for _, e := range elems {
 		if e.Type != ':' {
 			break
 		}
-		ints = append(ints, e.Int)
+		list = append(list, e.Int)
 	}
-	if len(ints) < n {
+	if len(list) < n {
 		return nil, unexpected(script, v)
 	}
-	return ints, nil
+	return list, nil
 }
 
 // unexpected is an answer that the script can't give: the upstream has replaced or altered a command that it uses.

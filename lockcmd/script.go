@@ -14,10 +14,16 @@ type Script struct {
 }
 
 var (
+	//go:embed scripts/read.lua
+	readSource string
 	//go:embed scripts/common.lua
 	commonSource string
 	//go:embed scripts/write.lua
 	writeSource string
+	//go:embed scripts/fast_lock.lua
+	fastLockSource string
+	//go:embed scripts/fast_unlock.lua
+	fastUnlockSource string
 	//go:embed scripts/lock.lua
 	lockSource string
 	//go:embed scripts/unlock.lua
@@ -31,12 +37,12 @@ var (
 	//go:embed scripts/check.lua
 	checkSource string
 
-	lockScript   = newScript("lock", commonSource, writeSource, lockSource)
-	unlockScript = newScript("unlock", commonSource, writeSource, unlockSource)
-	relockScript = newScript("relock", commonSource, writeSource, relockSource)
-	settleScript = newScript("settle", commonSource, settleSource)
-	infoScript   = newScript("info", commonSource, infoSource)
-	checkScript  = newScript("check", commonSource, checkSource)
+	lockScript   = newScript("lock", readSource, fastLockSource, commonSource, writeSource, lockSource)
+	unlockScript = newScript("unlock", readSource, fastUnlockSource, commonSource, writeSource, unlockSource)
+	relockScript = newScript("relock", readSource, commonSource, writeSource, relockSource)
+	settleScript = newScript("settle", readSource, commonSource, settleSource)
+	infoScript   = newScript("info", readSource, commonSource, infoSource)
+	checkScript  = newScript("check", readSource, commonSource, checkSource)
 )
 
 func newScript(name string, parts ...string) *Script {

@@ -39,11 +39,12 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 	if w.next != nil {
 		next = w.next.request
 	}
-	ints, err := evalInts(on, unlockScript, 3, at.key, next.owner, p.kind, dash(p.value), milliseconds(l.cfg.FenceRetention), l.proxy,
+	v, err := evalFast(on, unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), milliseconds(l.cfg.FenceRetention), l.proxy,
 		w.kind, milliseconds(next.timeout), l.unit(), dash(next.connection), dash(next.number), dash(next.client),
 		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db))
+	answer, err := ints(unlockScript, 3, v, err)
 	if err != nil {
-		ints = []int64{0, 0, 0}
+		answer = []int64{0, 0, 0}
 	}
 
 	l.mu.Lock()
@@ -51,31 +52,48 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 	if ln == nil {
 		ln = &line{}
 	}
-	taken := ln.answered(w, ints[1])
+	taken := ln.answered(w, answer[1])
 	orphaned := false
 	if err != nil && w.next != nil {
 		w.next.unsure, orphaned = true, w.next.state == left
 	}
-	if ints[0] == 1 && ints[1] == 0 {
+	if answer[0] == 1 && answer[1] == 0 {
 		l.freeForPlainLocked(at)
 	}
 	switch {
-	case ints[0] == 1 && ints[1] == 0 && w.next != nil:
+	case answer[0] == 1 && answer[1] == 0 && w.next != nil:
 		ln.yielded(reservation)
 	case w.kind == "gap":
 		ln.yielded(minPlainLook)
 	}
-	if err != nil || ints[2] == 1 || w.kind == "none" && !l.plainCompetesLocked(at) { // one who joined since has looked before the lock was free
+	if err != nil || answer[2] == 1 || w.kind == "none" && !l.plainCompetesLocked(at) { // one who joined since has looked before the lock was free
 		ln.lookNow()
 	}
 	l.mu.Unlock()
 	if !taken {
-		l.releaseToken(at, as, ints[1])
+		l.releaseToken(at, as, answer[1])
 	}
 	if orphaned {
 		l.releaseRequest(at, w.next.as, w.next.request)
 	}
-	return ints[0] == 1, err
+	return answer[0] == 1, err
+}
+
+// fastUnlock is UNLOCK's short way, which knows only ms, a proof of one's own, and waiters that may be named.
+func (l *Locks) fastUnlock(p proof, w wish) shortWay {
+	if l.cfg.Seconds || p.kind != "token" && p.kind != "connection" {
+		return longWay
+	}
+	fast := shortWay{milliseconds(l.cfg.FenceRetention), p.value, w.kind}
+	switch w.kind {
+	case "none":
+	case "next", "turn":
+		r := w.next.request
+		fast[2] = milliseconds(r.timeout) + " " + milliseconds(r.timeout+l.cfg.FenceRetention) + " " + r.companion()
+	default:
+		return longWay
+	}
+	return fast
 }
 
 // dash stands for what an unnamed waiter doesn't have.

@@ -70,8 +70,7 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, remaining t
 		defer timer.Stop()
 		over = timer.C
 	}
-	gone, stop := s.Watch()
-	defer stop()
+	gone := s.Watch()
 	l.wakes.listen(w.as)
 	next := newLookTimer()
 	defer next.Stop()

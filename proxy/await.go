@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"time"
 
 	"lockproxy/passthrough"
@@ -54,12 +55,16 @@ func (s *session) await(answer *passthrough.Answer) {
 }
 
 // Watch watches the client for as long as a lock command waits for something other than an answer. gone is closed when the
-// client has closed, or the server is shutting down.
-func (s *session) Watch() (gone <-chan struct{}, stop func()) {
-	w := s.startWatch()
-	s.watch = w
-	return w.gone, func() {
-		s.stopWatch(w)
+// client has closed, or the server is shutting down. It ends when the command has been answered: see endWatch.
+func (s *session) Watch() (gone <-chan struct{}) {
+	s.watch = s.startWatch()
+	return s.watch.gone
+}
+
+// endWatch ends the watch of a lock command, once its answer is on its way: that must not wait for this.
+func (s *session) endWatch() {
+	if s.watch != nil {
+		s.stopWatch(s.watch)
 		s.watch = nil
 	}
 }
@@ -68,22 +73,22 @@ func (s *session) Watch() (gone <-chan struct{}, stop func()) {
 type watch struct {
 	gone  chan struct{} // closed before ended if the client is
 	ended chan struct{}
-	buf   []byte // read so far, behind what the session had
-	n     int
+	read  []byte // what has come meanwhile
 	err   error
 }
 
+// minWatchBuf is little, since most clients that wait send nothing.
+const minWatchBuf = 256
+
 func (s *session) startWatch() *watch {
-	if len(s.buf) < maxSessionBuf { // a client that pipelines behind a wait must not blind it
-		s.buf = append(make([]byte, 0, maxSessionBuf), s.buf...)[:maxSessionBuf]
-	}
-	w := &watch{gone: make(chan struct{}), ended: make(chan struct{}), buf: s.buf[s.end:]}
-	go func() { // ends when the client does, when the buffer is full, or by stopWatch, which waits for it
+	w := &watch{gone: make(chan struct{}), ended: make(chan struct{})}
+	go func() { // ends when the client does, when it has sent too much to keep, or by stopWatch, which waits for it
 		defer close(w.ended)
-		for w.err == nil && w.n < len(w.buf) {
+		for w.err == nil && len(w.read) < maxSessionBuf {
+			w.read = slices.Grow(w.read, minWatchBuf)
 			var n int
-			n, w.err = s.nc.Read(w.buf[w.n:])
-			w.n += n
+			n, w.err = s.nc.Read(w.read[len(w.read):cap(w.read)])
+			w.read = w.read[:len(w.read)+n]
 		}
 		if w.err != nil && (!isTimeout(w.err) || s.draining.Load()) {
 			close(w.gone)
@@ -100,9 +105,11 @@ func (s *session) stopWatch(w *watch) {
 	if s.draining.Load() { // drain may have set its deadline just before it was taken back
 		s.nc.SetReadDeadline(time.Unix(1, 0))
 	}
-	s.end += w.n
-	if w.n > 0 {
+	if len(w.read) > 0 {
 		s.holder.Heard()
+		s.buf = append(s.buf[:s.end], w.read...)
+		s.end = len(s.buf)
+		s.buf = s.buf[:cap(s.buf)]
 	}
 	if w.err != nil && !isTimeout(w.err) {
 		s.readErr = w.err

@@ -12,6 +12,13 @@ func (s *session) Gone() bool {
 	if s.readErr != nil {
 		return true
 	}
+	if s.watch != nil {
+		select {
+		case <-s.watch.gone:
+			return true
+		default:
+		}
+	}
 	conn, ok := s.raw.(syscall.Conn)
 	if !ok {
 		return false

@@ -235,6 +235,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 	s.identity = state.Identity
 	reply := s.server.locks.Run(spec, s, req.Args)
 	s.pipe.Local(encodeReply(spec.Name, reply, state.Proto))
+	s.endWatch()
 }
 
 // abortMulti is a request that every Redis refuses to queue, so that it aborts the transaction, as it does for a command of

@@ -1,21 +1,4 @@
---[[ Put in front of every other script here. KEYS[1] is always the lock and KEYS[2] its companion.
-
-The lock holds the Unix time at which it expires, in seconds or ms, told apart by size; expired means now >= value.
-The companion holds "v1 token expires value settles acquired session state connection request client waiting\nowner":
-  token       the last one given out; it never goes back
-  expires, settles, acquired  ms; before `settles` a lock that was taken over is its holder's whatever the lock's key says
-  value       what was written at the lock
-  session     1 while a proxy renews it, else 0
-  state       held; reserved: kept for a short time for the first waiter of the proxy named as `connection`; or released
-  connection, request, client  who holds it: a connection's name, which of its requests took it, and its address
-  waiting     proxies that have waiters, the longest waiting first: "proxy:seen:plain,…", seen in ms, plain 1 if clients that
-              don't know LOCK compete there; or "-"
-Only this server's clock is ever read.
-
-ARGV[1]  the arguments, separated by blanks, as each script lists them: in one, since a client that has not logged in must be
-         told so, and may not send more than ten arguments
-ARGV[2]  the owner's name, or "", for the scripts that take one
-]]
+--[[ Put behind read.lua in front of every script: what it has read, taken apart. ]]
 local A = {}
 for field in string.gmatch(ARGV[1] or '', '%S+') do A[#A + 1] = field end
 
@@ -33,10 +16,6 @@ end
 
 local function whole(n) return string.format('%.0f', n) end
 
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local stored = redis.call('MGET', KEYS[1], KEYS[2])
-local value, companion = stored[1], stored[2]
 
 local token, expires, written, settles, acquired, session, state, connection, request, client, waiting, owner
 local malformed = false -- the companion's key holds something that LOCK didn't write

@@ -555,3 +555,24 @@ func TestAttackChaos(t *testing.T) {
 		t.Errorf("%d locks, the longest time without one %v", len(spans), longest)
 	}
 }
+
+// A SELECT that fails within MULTI leaves the database as it was, for lock commands too.
+func TestAttackFailedSelectInMulti(t *testing.T) {
+	_, p := startBoth(t)
+	a, b := dial(t, p.addr), dial(t, p.addr)
+	a.send("SELECT 3", "MULTI", "SELECT 99", "SELECT 4", "SELECT 77", "EXEC")
+	for _, want := range []string{"+OK", "+OK", "+QUEUED", "+QUEUED", "+QUEUED", "*3\r\n-ERR"} {
+		if got := a.reply(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	a.lock("job 30")
+	b.expect("SELECT 4", "+OK\r\n")
+	b.send("LOCK job 30 WAIT 5")
+	time.Sleep(50 * time.Millisecond)
+	start := time.Now()
+	a.expect("UNLOCK job", ":1\r\n")
+	if got := b.reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond {
+		t.Errorf("%q after %v: it was not in the same line", got, time.Since(start))
+	}
+}

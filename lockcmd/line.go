@@ -170,6 +170,11 @@ func (l *line) grant(w *waiter, token int64) {
 // yielded says that others go first. If they don't, the first here looks after so long.
 func (l *line) yielded(wait time.Duration) {
 	l.turn, l.lease = 0, wait
+	l.wakeFirst()
+}
+
+// wakeFirst lets the first waiter think again about when to look.
+func (l *line) wakeFirst() {
 	if first := l.first(); first != nil {
 		first.signal()
 	}

@@ -233,13 +233,21 @@ func (l *Locks) plainsTurnLocked(at lineKey) bool {
 // Waiting reports whether anybody waits for any lock.
 func (l *Locks) Waiting() bool { return l.waiters.Load() > 0 }
 
-// Passing takes note of a command by which a plain client may compete for the lock at key in database db.
+// Passing takes note of a command by which a plain client may compete for the lock at key in database db. The first waiter, who
+// may have settled down to wait for a hand-over, looks more often from now on.
 func (l *Locks) Passing(db int, key []byte) {
+	at := lineKey{db, string(key)}
 	l.mu.Lock()
-	_, awaited := l.lines[lineKey{db, string(key)}]
+	ln := l.lines[at]
+	news := ln != nil && !l.plainCompetesLocked(at)
 	l.mu.Unlock()
-	if awaited {
-		l.sawPlain(lineKey{db, string(key)})
+	if ln != nil {
+		l.sawPlain(at)
+	}
+	if news {
+		l.mu.Lock()
+		ln.wakeFirst()
+		l.mu.Unlock()
 	}
 }
 

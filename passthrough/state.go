@@ -2,6 +2,7 @@ package passthrough
 
 import (
 	"bytes"
+	"slices"
 
 	"lockproxy/internal/resp"
 )
@@ -63,7 +64,8 @@ type State struct {
 	Raw      bool // the stream is no longer made of replies at all
 
 	initial                   Identity
-	queued                    []Expect // what EXEC will make true
+	queued                    []queuedExpect // what EXEC will make true
+	inQueue                   int            // commands that EXEC will run
 	channels, patterns, shard int64
 	monitor                   bool
 	replyOff, skipNext        bool
@@ -85,8 +87,9 @@ func (s *State) subscriptions() int64 { return s.channels + s.patterns + s.shard
 func (s *State) apply(e Expect, h resp.Head) {
 	if s.InMulti && h.Type == '+' && string(h.Line) == "QUEUED" {
 		if e.Effect != NoEffect {
-			s.queued = append(s.queued, e)
+			s.queued = append(s.queued, queuedExpect{e, s.inQueue})
 		}
+		s.inQueue++
 		return
 	}
 	switch e.Effect {
@@ -97,14 +100,12 @@ func (s *State) apply(e Expect, h resp.Head) {
 		s.Watching = s.Watching && !h.IsOK()
 	case Multi:
 		if h.IsOK() {
-			s.InMulti = true
+			s.InMulti, s.inQueue = true, 0
 		}
 	case Exec:
 		s.InMulti, s.Watching = false, false
 		if h.Type == '*' && string(h.Line) != "-1" {
-			for _, q := range s.queued {
-				s.succeeded(q)
-			}
+			s.executed(h)
 		}
 		s.queued = nil
 	case Discard:
@@ -122,8 +123,25 @@ func (s *State) apply(e Expect, h resp.Head) {
 	}
 }
 
-// succeeded makes e's effect true. Within EXEC, whose elements are not looked at, each queued command is taken to have
-// succeeded: a SELECT there that fails leaves a wrong database in Identity until the next SELECT.
+// queuedExpect is a command with an effect that MULTI has queued as number `at`, from 0.
+type queuedExpect struct {
+	Expect
+	at int
+}
+
+// executed makes true what EXEC ran and didn't fail.
+func (s *State) executed(h resp.Head) {
+	for _, q := range s.queued {
+		if !slices.Contains(h.Errors, q.at) {
+			s.succeeded(q.Expect)
+		}
+	}
+	if h.ManyErrors && len(s.queued) > 0 {
+		s.Opaque = true // whether one of them is among the errors that were not noted can't be said
+	}
+}
+
+// succeeded makes e's effect true.
 func (s *State) succeeded(e Expect) {
 	switch {
 	case e.Change != nil:

@@ -264,3 +264,25 @@ func TestMonitorFeed(t *testing.T) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
+
+// Of what a transaction was to change, only that is true which didn't fail.
+func TestFailedWithinExec(t *testing.T) {
+	l := &ledger{State: newState(Identity{Proto: 2})}
+	feed := func(e Expect, reply string) {
+		var s resp.Scanner
+		l.push(entry{Expect: e})
+		l.destination(reply[0])
+		if _, done, err := s.Scan([]byte(reply)); !done || err != nil {
+			t.Fatalf("%q: %v, %v", reply, done, err)
+		}
+		l.finished(s.Head())
+	}
+	feed(Expect{Effect: Multi}, "+OK\r\n")
+	feed(Expect{}, "+QUEUED\r\n")
+	feed(Expect{Effect: Select, Change: &Identity{DB: 3}}, "+QUEUED\r\n")
+	feed(Expect{Effect: Select, Change: &Identity{DB: 99}}, "+QUEUED\r\n")
+	feed(Expect{Effect: Exec}, "*3\r\n*1\r\n-ERR nested\r\n+OK\r\n-ERR DB index is out of range\r\n")
+	if l.DB != 3 || l.InMulti || l.Opaque {
+		t.Errorf("database %d, in MULTI %v, opaque %v", l.DB, l.InMulti, l.Opaque)
+	}
+}

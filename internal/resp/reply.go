@@ -13,7 +13,14 @@ type Head struct {
 	Line []byte // the first line behind the type byte, without its CRLF, at most maxHead bytes of it
 	Elem []byte // the first element of an array or push, if it is a bulk string, at most maxHead bytes of it
 	Last int64  // the last integer among the elements of an array or push; 0 if there is none
+	// Errors are the positions, from 0, of the elements that are errors: of EXEC's reply, the commands that failed. Of more
+	// than maxErrors the rest is left out, which ManyErrors says.
+	Errors     []int
+	ManyErrors bool
 }
+
+// maxErrors bounds Head.Errors.
+const maxErrors = 1024
 
 // IsOK reports whether the reply is the status "OK".
 func (h Head) IsOK() bool { return h.Type == '+' && string(h.Line) == "OK" }
@@ -129,6 +136,9 @@ func (s *Scanner) header(line []byte) (done bool, err error) {
 	if ofReply && kind != '|' {
 		s.elems++
 	}
+	if ofReply && (kind == '-' || kind == '!') {
+		s.failedElem()
+	}
 	switch kind {
 	case '+', '-', '(', ',', '#', '_':
 		return s.completed(), nil
@@ -164,6 +174,15 @@ func (s *Scanner) header(line []byte) (done bool, err error) {
 		return s.begin(2*n, true)
 	}
 	return false, fmt.Errorf("%w: type byte %q", errReply, kind)
+}
+
+// failedElem takes note that the current element of the reply is an error.
+func (s *Scanner) failedElem() {
+	if len(s.head.Errors) == maxErrors {
+		s.head.ManyErrors = true
+		return
+	}
+	s.head.Errors = append(s.head.Errors, s.elems-1)
 }
 
 // begin opens an aggregate of n elements; n <= 0 is one that is complete at once.

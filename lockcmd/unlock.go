@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"runtime"
 	"strconv"
 	"time"
 )
@@ -70,6 +71,9 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 		ln.lookNow()
 	}
 	l.mu.Unlock()
+	if answer[1] != 0 {
+		runtime.Gosched() // the one who was given the lock hears of it before the one who gave it
+	}
 	if !taken {
 		l.releaseToken(at, as, answer[1])
 	}

@@ -4,6 +4,9 @@
 //	proxy_test.go         the relay: what comes through is what Redis said
 //	differential_test.go  the same for every command that Redis has
 //	lock_test.go          LOCK and UNLOCK as clients see them
+//	wait_test.go          WAIT, SESSION, OWNER, RELOCK, LOCKINFO, LOCKSCAN, FENCE; fairness and what waiting costs
+//	lock_attack_test.go   locks while connections are held back and cut at the worst moments
+//	older_test.go         the SETNX recipes beside LOCK, and clients_test.go real client libraries (make test-clients)
 //	upstream_test.go      an upstream that is down, lost or restarted; the process and its signals
 //	hostile_test.go       clients that mean harm, or just behave badly
 package lockproxy_test

@@ -272,8 +272,8 @@ func TestLockInfoAndScan(t *testing.T) {
 	c := dial(t, p.addr)
 	c.expect("LOCKINFO job", "$-1\r\n")
 	token := c.lock("job 30 OWNER me")
-	for proto, head := range map[string]string{"2": "*20\r\n", "3": "%10\r\n"} {
-		c.do("HELLO " + proto)
+	for i, head := range []string{"*20\r\n", "%10\r\n"} {
+		c.do(fmt.Sprint("HELLO ", i+2))
 		got := c.do("LOCKINFO job")
 		for _, want := range []string{head, "$5\r\nstate\r\n$4\r\nheld\r\n$4\r\nkind\r\n$9\r\nlockproxy\r\n$5\r\ntoken\r\n:" + strconv.FormatInt(token, 10),
 			"$5\r\nowner\r\n$2\r\nme\r\n$6\r\nclient\r\n", c.LocalAddr().String(), "$7\r\nsession\r\n:0\r\n$7\r\nwaiters\r\n:0\r\n"} {

@@ -10,6 +10,7 @@
 // of its own, a bounded framer, and a Pipe. A session owns its connections and its Pipe's goroutine; the Server owns its sessions.
 //
 // The proxy adds no privilege: lock commands run as scripts on the client's own upstream connection, as its user, on its database.
+// What can't wait for that connection (renewing and releasing session locks) runs beside it with the same login.
 package proxy
 
 import (

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
@@ -112,10 +113,12 @@ func serve(opts *options, log hclog.Logger) error {
 
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }() // ends by Shutdown or Close; waited for below
-	advising, stopAdvising := context.WithCancel(context.Background())
-	defer stopAdvising()
 	if opts.upstream != nil {
-		go server.Advise(advising) // ends when it has looked, or with serve; nothing depends on it
+		advising, stopAdvising := context.WithCancel(context.Background())
+		var advised sync.WaitGroup
+		advised.Go(func() { server.Advise(advising) }) // ends when it has looked, or with serve, which waits for it
+		defer advised.Wait()
+		defer stopAdvising()
 	}
 	for running := true; running; {
 		select {

@@ -57,7 +57,7 @@ type options struct {
 	networks []netip.Prefix // of ProxyProtocolFrom
 }
 
-const description = "A Redis proxy with locks: forwards every command to the Redis behind it, and adds LOCK and UNLOCK. " +
+const description = "A Redis proxy with locks: forwards every command to the Redis behind it, and adds LOCK, UNLOCK and their like. " +
 	"Every flag can be set as an environment variable: LOCKPROXY_ and its name in capitals, as in LOCKPROXY_MAX_TIMEOUT."
 
 // parseOptions reads flags and environment. done says that all that was asked for has been printed.

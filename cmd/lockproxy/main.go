@@ -1,23 +1,18 @@
 // Command lockproxy serves the Redis protocol in front of an existing Redis and adds lock commands.
+//
+// Without a subcommand it serves; each subcommand is a struct of flags with an execute method, listed in program.
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"os/signal"
+	"regexp"
 	"runtime"
-	"sync"
-	"syscall"
+	"strings"
 
-	"github.com/hashicorp/go-hclog"
-	"github.com/redis/go-redis/v9"
-
-	"lockproxy/passthrough"
-	"lockproxy/proxy"
+	"github.com/alecthomas/kong"
 )
 
 // version is set by release builds: -ldflags "-X main.version=…".
@@ -40,165 +35,86 @@ func main() {
 // each reply between cores costs more than it brings (see docs/bench-locks.md for how to measure it).
 const smallMachine = 2
 
+// program is the command line: what lockproxy can be asked to do.
+type program struct {
+	Serve serveCommand `cmd:"" default:"withargs" help:"Stand in front of a Redis and serve clients. This is what happens without a command."`
+
+	Version bool `env:"-" help:"Print the version and exit."`
+}
+
+// command is what the arguments have asked for, with its flags read.
+type command interface {
+	// execute does it, and returns the process's exit status.
+	execute(stdout, stderr io.Writer) int
+}
+
+// checked is a command whose flags say more than their types do: check returns what is wrong with them.
+type checked interface{ check() error }
+
+const description = "A Redis proxy with locks: forwards every command to the Redis behind it, and adds LOCK, UNLOCK and their like. " +
+	"Every flag of serving can be set as an environment variable: LOCKPROXY_ and its name in capitals, as in LOCKPROXY_MAX_TIMEOUT."
+
 // run is main without the process: it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	opts, done, err := parseOptions(args, stdout)
+	cmd, err := parse(args, stdout)
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "lockproxy: %v\n", err)
 		return exitUsage
-	case done:
+	case cmd == nil:
 		return 0
 	}
-	log := newLogger(opts, stderr)
-	redis.SetLogger(redisLog{log.Named("go-redis")})
-	if err := serve(opts, log); err != nil {
-		log.Error("stopped", "error", err)
-		return exitFailure
-	}
-	return 0
+	return cmd.execute(stdout, stderr)
 }
 
-func newLogger(opts *options, out io.Writer) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{
-		Name:       "lockproxy",
-		Level:      hclog.LevelFromString(opts.LogLevel),
-		Output:     out,
-		JSONFormat: opts.LogFormat == "json",
-	})
-}
-
-// redisLog takes what go-redis would print by itself: about connections of the proxy's own, whose errors are told elsewhere.
-type redisLog struct{ hclog.Logger }
-
-// Printf implements go-redis's logger.
-func (l redisLog) Printf(_ context.Context, format string, args ...any) {
-	l.Debug(fmt.Sprintf(format, args...))
-}
-
-// serve runs the proxy until a signal ends it.
-func serve(opts *options, log hclog.Logger) error {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
-
-	certs, err := loadCertificates(opts)
+// parse reads flags and environment. A nil command says that all that was asked for has been printed.
+func parse(args []string, stdout io.Writer) (command, error) {
+	asked, exited := &program{}, false
+	parser, err := kong.New(asked, kong.Name("lockproxy"), kong.Description(description), kong.DefaultEnvars("LOCKPROXY"),
+		kong.Writers(stdout, io.Discard), kong.Exit(func(int) { exited = true }),
+		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}), kong.Help(printHelp))
 	if err != nil {
-		return fmt.Errorf("cannot use the TLS files: %w", err)
+		return nil, err
 	}
-	ln, err := opts.listen()
-	if err != nil {
-		return err
-	}
-	warnOpen(opts, ln.Addr(), log)
-	upstream := opts.upstream
-	if upstream == nil {
-		store, err := startEmbedded()
-		if err != nil {
-			ln.Close()
-			return fmt.Errorf("cannot start the embedded store: %w", err)
-		}
-		defer store.stop()
-		upstream = store.upstream
-		log.Warn("embedded in-memory store, for trying out: nothing is kept or shared; name a real Redis with --upstream redis://host:port")
-	}
-	cfg := opts.serverConfig(upstream, log)
-	cfg.TLS = certs.serving()
-	server := proxy.New(cfg)
-	log.Info("serving", "listen", opts.shown(ln.Addr()), "upstream", describe(opts.upstream), "version", version)
-
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }() // ends by Shutdown or Close; waited for below
-	if opts.upstream != nil {
-		advising, stopAdvising := context.WithCancel(context.Background())
-		var advised sync.WaitGroup
-		advised.Go(func() { server.Advise(advising) }) // ends when it has looked, or with serve, which waits for it
-		defer advised.Wait()
-		defer stopAdvising()
-	}
-	for running := true; running; {
-		select {
-		case err := <-served:
-			server.Close()
-			return fmt.Errorf("accepting on %s ended: %w", opts.Listen, err)
-		case <-hangups:
-			reload(certs, log)
-		case sig := <-signals:
-			log.Info("stopping: letting running commands finish; a second signal ends at once", "signal", sig.String(), "within", opts.ShutdownTimeout.String())
-			running = false
-		}
-	}
-	shutdown(server, opts, log, signals)
-	return <-served
-}
-
-// reload is SIGHUP's work.
-func reload(certs *certificates, log hclog.Logger) {
-	if !certs.used() {
-		log.Info("SIGHUP: there are no TLS files to read again")
-		return
-	}
-	if err := certs.load(); err != nil {
-		log.Error("SIGHUP: cannot use the TLS files; those read before stay in use until the next SIGHUP", "error", err)
-		return
-	}
-	log.Info("SIGHUP: TLS files read again; new connections use them")
-}
-
-// warnOpen says so if whoever reaches the proxy acts as the upstream's user without knowing its password.
-func warnOpen(opts *options, addr net.Addr, log hclog.Logger) {
-	if opts.upstream == nil || !opts.upstream.Initial.LoggedIn || opts.TLSClientCA != "" || isLoopback(addr) {
-		return
-	}
-	log.Warn("every client that can connect is served with the credentials in --upstream: leave them out so that clients send their own, "+
-		"or let in only those with a certificate by --tls-client-ca", "listen", addr.String())
-}
-
-// shown is the address that clients connect to, as they would write it.
-func (o *options) shown(addr net.Addr) string {
+	parsed, err := parser.Parse(args)
 	switch {
-	case addr.Network() == "unix":
-		return "unix://" + addr.String()
-	case o.TLSCert != "":
-		return "tls://" + addr.String()
+	case exited:
+		return nil, nil
+	case err != nil:
+		return nil, errors.New(withoutPassword(err.Error()) + "; see lockproxy --help")
+	case asked.Version:
+		fmt.Fprintln(stdout, "lockproxy", version)
+		return nil, nil
 	}
-	return addr.String()
-}
-
-func shutdown(server *proxy.Server, opts *options, log hclog.Logger, signals <-chan os.Signal) {
-	ctx, cancel := context.WithTimeout(context.Background(), opts.ShutdownTimeout)
-	defer cancel()
-	finished := make(chan error, 1)
-	go func() { finished <- server.Shutdown(ctx) }() // ends by ctx at the latest; waited for below
-	select {
-	case err := <-finished:
-		if err != nil {
-			log.Warn("some commands had not finished and were cut off", "after", opts.ShutdownTimeout.String())
+	cmd := parsed.Selected().Target.Addr().Interface().(command)
+	if cmd, ok := cmd.(checked); ok {
+		if err := cmd.check(); err != nil {
+			return nil, err
 		}
-	case <-signals:
-		log.Warn("second signal: ending at once")
-		server.Close()
-		<-finished
 	}
-	log.Info("stopped")
+	return cmd, nil
 }
 
-func describe(u *passthrough.Upstream) string {
-	if u == nil {
-		return "embedded"
+// printHelp prints kong's help, and without a command that of serving, with the other commands above it.
+func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	if ctx.Selected() != nil {
+		return kong.DefaultHelpPrinter(options, ctx)
 	}
-	return u.String()
+	fmt.Fprintf(ctx.Stdout, "Usage: lockproxy [serve] [flags]\n")
+	for _, cmd := range ctx.Model.Children {
+		if cmd != ctx.Model.DefaultCmd && !cmd.Hidden {
+			fmt.Fprintf(ctx.Stdout, "       lockproxy %s\n", strings.TrimPrefix(cmd.Summary(), "lockproxy "))
+		}
+	}
+	serve := ctx.Model.DefaultCmd
+	shown := *serve
+	shown.Help = ctx.Model.Help
+	ctx.Path = append(ctx.Path, &kong.Path{Parent: serve, Command: &shown, Flags: serve.Flags})
+	options.NoAppSummary = true
+	return kong.DefaultHelpPrinter(options, ctx)
 }
 
-// withoutAddr drops the address that a net.OpError repeats.
-func withoutAddr(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Err
-	}
-	return err
-}
+// withoutPassword takes the credentials of URLs out of what the command line's parser quotes.
+func withoutPassword(text string) string { return credentials.ReplaceAllString(text, "://(hidden)@") }
+
+var credentials = regexp.MustCompile(`(?s)://.*@`)

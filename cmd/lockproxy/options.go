@@ -3,14 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/netip"
-	"regexp"
 	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/resp"
@@ -19,7 +16,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// options is the command line. Every flag is also an environment variable, LOCKPROXY_ and the flag's name in capitals.
+// options are the flags of serving. Every flag is also an environment variable, LOCKPROXY_ and the flag's name in capitals.
 type options struct {
 	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, or unix:///path for a Unix socket (default ${default})."`
 	ListenMode      fileMode      `group:"Serving" default:"0700" placeholder:"MODE" help:"Permissions of the Unix socket, octal; who may write to it may connect (default ${default})."`
@@ -51,35 +48,8 @@ type options struct {
 	LogLevel  string `group:"Logging" enum:"trace,debug,info,warn,error,off" default:"info" placeholder:"LEVEL" help:"trace, debug, info, warn, error or off (default ${default})."`
 	LogFormat string `group:"Logging" enum:"text,json" default:"text" placeholder:"text|json" help:"One line of text, or of JSON, per event (default ${default})."`
 
-	Version bool `help:"Print the version and exit."`
-
 	upstream *passthrough.Upstream
 	networks []netip.Prefix // of ProxyProtocolFrom
-}
-
-const description = "A Redis proxy with locks: forwards every command to the Redis behind it, and adds LOCK, UNLOCK and their like. " +
-	"Every flag can be set as an environment variable: LOCKPROXY_ and its name in capitals, as in LOCKPROXY_MAX_TIMEOUT."
-
-// parseOptions reads flags and environment. done says that all that was asked for has been printed.
-func parseOptions(args []string, stdout io.Writer) (opts *options, done bool, err error) {
-	opts = &options{}
-	exited := false
-	parser, err := kong.New(opts, kong.Name("lockproxy"), kong.Description(description), kong.DefaultEnvars("LOCKPROXY"),
-		kong.Writers(stdout, io.Discard), kong.Exit(func(int) { exited = true }), kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}))
-	if err != nil {
-		return nil, false, err
-	}
-	if _, err := parser.Parse(args); err != nil && !exited {
-		return nil, false, errors.New(withoutPassword(err.Error()) + "; see lockproxy --help")
-	}
-	switch {
-	case exited:
-		return opts, true, nil
-	case opts.Version:
-		fmt.Fprintln(stdout, "lockproxy", version)
-		return opts, true, nil
-	}
-	return opts, false, opts.check()
 }
 
 // check looks at what the types alone don't say.
@@ -161,11 +131,6 @@ func (o *options) checkUpstream() (err error) {
 	}
 	return nil
 }
-
-// withoutPassword takes the credentials of URLs out of what the command line's parser quotes.
-func withoutPassword(text string) string { return credentials.ReplaceAllString(text, "://(hidden)@") }
-
-var credentials = regexp.MustCompile(`(?s)://.*@`)
 
 func (o *options) serverConfig(upstream *passthrough.Upstream, log hclog.Logger) proxy.Config {
 	return proxy.Config{

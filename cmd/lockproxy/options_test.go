@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -73,6 +74,15 @@ func TestCommandLine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// parseOptions reads the flags of serving.
+func parseOptions(args []string, stdout io.Writer) (opts *options, done bool, err error) {
+	cmd, err := parse(args, stdout)
+	if cmd == nil {
+		return nil, err == nil, err
+	}
+	return &cmd.(*serveCommand).options, false, nil
 }
 
 func TestFlagsBecomeConfiguration(t *testing.T) {

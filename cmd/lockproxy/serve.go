@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/passthrough"
+	"lockproxy/proxy"
+)
+
+// serveCommand is lockproxy without a subcommand, or by name.
+type serveCommand struct{ options }
+
+func (c *serveCommand) execute(_, stderr io.Writer) int {
+	log := newLogger(&c.options, stderr)
+	redis.SetLogger(redisLog{log.Named("go-redis")})
+	if err := serve(&c.options, log); err != nil {
+		log.Error("stopped", "error", err)
+		return exitFailure
+	}
+	return 0
+}
+
+func newLogger(opts *options, out io.Writer) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{
+		Name:       "lockproxy",
+		Level:      hclog.LevelFromString(opts.LogLevel),
+		Output:     out,
+		JSONFormat: opts.LogFormat == "json",
+	})
+}
+
+// redisLog takes what go-redis would print by itself: about connections of the proxy's own, whose errors are told elsewhere.
+type redisLog struct{ hclog.Logger }
+
+// Printf implements go-redis's logger.
+func (l redisLog) Printf(_ context.Context, format string, args ...any) {
+	l.Debug(fmt.Sprintf(format, args...))
+}
+
+// serve runs the proxy until a signal ends it.
+func serve(opts *options, log hclog.Logger) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+
+	certs, err := loadCertificates(opts)
+	if err != nil {
+		return fmt.Errorf("cannot use the TLS files: %w", err)
+	}
+	ln, err := opts.listen()
+	if err != nil {
+		return err
+	}
+	warnOpen(opts, ln.Addr(), log)
+	upstream := opts.upstream
+	if upstream == nil {
+		store, err := startEmbedded()
+		if err != nil {
+			ln.Close()
+			return fmt.Errorf("cannot start the embedded store: %w", err)
+		}
+		defer store.stop()
+		upstream = store.upstream
+		log.Warn("embedded in-memory store, for trying out: nothing is kept or shared; name a real Redis with --upstream redis://host:port")
+	}
+	cfg := opts.serverConfig(upstream, log)
+	cfg.TLS = certs.serving()
+	server := proxy.New(cfg)
+	log.Info("serving", "listen", opts.shown(ln.Addr()), "upstream", describe(opts.upstream), "version", version)
+
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }() // ends by Shutdown or Close; waited for below
+	if opts.upstream != nil {
+		advising, stopAdvising := context.WithCancel(context.Background())
+		var advised sync.WaitGroup
+		advised.Go(func() { server.Advise(advising) }) // ends when it has looked, or with serve, which waits for it
+		defer advised.Wait()
+		defer stopAdvising()
+	}
+	for running := true; running; {
+		select {
+		case err := <-served:
+			server.Close()
+			return fmt.Errorf("accepting on %s ended: %w", opts.Listen, err)
+		case <-hangups:
+			reload(certs, log)
+		case sig := <-signals:
+			log.Info("stopping: letting running commands finish; a second signal ends at once", "signal", sig.String(), "within", opts.ShutdownTimeout.String())
+			running = false
+		}
+	}
+	shutdown(server, opts, log, signals)
+	return <-served
+}
+
+// reload is SIGHUP's work.
+func reload(certs *certificates, log hclog.Logger) {
+	if !certs.used() {
+		log.Info("SIGHUP: there are no TLS files to read again")
+		return
+	}
+	if err := certs.load(); err != nil {
+		log.Error("SIGHUP: cannot use the TLS files; those read before stay in use until the next SIGHUP", "error", err)
+		return
+	}
+	log.Info("SIGHUP: TLS files read again; new connections use them")
+}
+
+// warnOpen says so if whoever reaches the proxy acts as the upstream's user without knowing its password.
+func warnOpen(opts *options, addr net.Addr, log hclog.Logger) {
+	if opts.upstream == nil || !opts.upstream.Initial.LoggedIn || opts.TLSClientCA != "" || isLoopback(addr) {
+		return
+	}
+	log.Warn("every client that can connect is served with the credentials in --upstream: leave them out so that clients send their own, "+
+		"or let in only those with a certificate by --tls-client-ca", "listen", addr.String())
+}
+
+// shown is the address that clients connect to, as they would write it.
+func (o *options) shown(addr net.Addr) string {
+	switch {
+	case addr.Network() == "unix":
+		return "unix://" + addr.String()
+	case o.TLSCert != "":
+		return "tls://" + addr.String()
+	}
+	return addr.String()
+}
+
+func shutdown(server *proxy.Server, opts *options, log hclog.Logger, signals <-chan os.Signal) {
+	ctx, cancel := context.WithTimeout(context.Background(), opts.ShutdownTimeout)
+	defer cancel()
+	finished := make(chan error, 1)
+	go func() { finished <- server.Shutdown(ctx) }() // ends by ctx at the latest; waited for below
+	select {
+	case err := <-finished:
+		if err != nil {
+			log.Warn("some commands had not finished and were cut off", "after", opts.ShutdownTimeout.String())
+		}
+	case <-signals:
+		log.Warn("second signal: ending at once")
+		server.Close()
+		<-finished
+	}
+	log.Info("stopped")
+}
+
+func describe(u *passthrough.Upstream) string {
+	if u == nil {
+		return "embedded"
+	}
+	return u.String()
+}
+
+// withoutAddr drops the address that a net.OpError repeats.
+func withoutAddr(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}

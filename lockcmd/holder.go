@@ -165,6 +165,7 @@ func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	switch {
 	case err == nil && ints[0] == 1:
 		ls.trusted = asked.Add(ls.timeout)
+		l.holdings.extend(at, strconv.FormatInt(ls.token, 10), ls.trusted)
 		l.renewLater(s, at, ls, ls.timeout/3)
 		h.mu.Unlock()
 		return
@@ -175,6 +176,7 @@ func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	}
 	delete(h.leases, at)
 	h.mu.Unlock()
+	l.observeLost(at, ls.token)
 	l.log.Warn("session lock lost", "key", ls.key, "token", ls.token, "client", h.Addr, "error", err)
 	s.LockLost(ls.key, ls.token)
 }

@@ -26,6 +26,7 @@ func (l *Locks) runRelock(s Session, args [][]byte) Reply {
 	}
 	if ints[0] == 1 {
 		l.relocked(s, at, p.value, timeout, asked)
+		l.holdings.extend(at, p.value, asked.Add(timeout))
 	}
 	return intReply(ints[0])
 }

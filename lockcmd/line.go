@@ -48,7 +48,8 @@ type waiter struct {
 	state     waiterState
 	token     int64
 	takenOver bool
-	renewed   bool // its owner had the lock already
+	renewed   bool      // its owner had the lock already
+	joined    time.Time // the line
 	asked     time.Time
 	unsure    bool          // a release has failed that may have given it the lock
 	wake      chan struct{} // holds one: something has changed, or the lock is worth a look

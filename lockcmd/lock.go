@@ -70,9 +70,11 @@ func (l *Locks) runLock(s Session, args [][]byte) Reply {
 	a, err := l.try(s, at, r, asTry)
 	switch {
 	case err != nil:
+		l.observeRefused(err)
 		s.Holder().failed(at, s.Identity(), r, err)
 		return errorReply(err)
 	case a.token == 0:
+		l.observeRefused(nil)
 		return nullReply
 	}
 	l.acquired(s, at, r, a)
@@ -81,6 +83,7 @@ func (l *Locks) runLock(s Session, args [][]byte) Reply {
 
 // acquired does what follows from an acquisition.
 func (l *Locks) acquired(s Session, at lineKey, r request, a attempt) {
+	l.observeAcquired(at, r, a)
 	if r.session {
 		l.keep(s, r, a.token, a.asked)
 	} else {

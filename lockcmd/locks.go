@@ -39,6 +39,8 @@ type Config struct {
 	MaxTimeout     time.Duration // longest timeout that LOCK accepts
 	FenceRetention time.Duration // how long a lock's last token is remembered after its end
 	Seconds        bool          // write timestamps in seconds, rounded up, instead of ms
+	SlowWait       time.Duration // log a client that has waited so long for a lock; 0 logs none
+	Observer       Observer      // nil is nobody
 }
 
 const (
@@ -81,6 +83,11 @@ type Locks struct {
 
 	waiters atomic.Int64 // all over; for a cheap answer to Waiting
 
+	observer  Observer
+	tally     tally
+	holdings  *holdings
+	slowLines slowLines
+
 	mu      sync.Mutex
 	lines   map[lineKey]*line      // guarded by mu; no line is empty
 	plain   map[lineKey]plainSight // guarded by mu; where plain clients were seen lately
@@ -90,6 +97,7 @@ type Locks struct {
 // New returns the lock commands of the proxy that is named proxy. connect makes a client of the upstream for an identity.
 func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hclog.Logger) *Locks {
 	l := &Locks{cfg: cfg, proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]plainSight{}, settles: map[lineKey]*settle{}}
+	l.observe(cfg.Observer)
 	l.chores = newChores(connect)
 	l.agenda = newAgenda()
 	l.wakes = newWakes(l)

@@ -47,6 +47,7 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 	if err != nil {
 		answer = []int64{0, 0, 0}
 	}
+	l.observeRelease(on, at, as, p, v, answer, err)
 
 	l.mu.Lock()
 	ln := l.lines[at]

@@ -22,6 +22,7 @@ func (l *Locks) wait(s Session, at lineKey, r request, patience time.Duration) R
 	l.waiters.Add(1)
 	defer l.waiters.Add(-1)
 	w := newWaiter(r, s.Identity())
+	w.joined = time.Now()
 	l.mu.Lock()
 	ln := l.lines[at]
 	if ln == nil {
@@ -72,6 +73,8 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, remaining t
 	}
 	gone := s.Watch()
 	l.wakes.listen(w.as)
+	slow := l.slowTimer()
+	defer slow.Stop()
 	next := newLookTimer()
 	defer next.Stop()
 	if remaining != unknown {
@@ -87,6 +90,9 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, remaining t
 			return errGone
 		case <-over:
 			return nil
+		case <-slow.C:
+			l.warnSlow(s, at, w)
+			continue
 		case <-next.C:
 			timeToLook = true
 		case <-w.wake:
@@ -218,6 +224,7 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 		}
 	}
 	l.mu.Unlock()
+	l.observeWaited(w, won, err)
 
 	if !won && unsure {
 		l.releaseRequest(at, w.as, w.request)

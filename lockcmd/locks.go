@@ -39,8 +39,10 @@ type Config struct {
 	MaxTimeout     time.Duration // longest timeout that LOCK accepts
 	FenceRetention time.Duration // how long a lock's last token is remembered after its end
 	Seconds        bool          // write timestamps in seconds, rounded up, instead of ms
-	SlowWait       time.Duration // log a client that has waited so long for a lock; 0 logs none
-	Observer       Observer      // nil is nobody
+	Moves          bool          // another server may take the upstream's place: waiters wait for it
+	Durability
+	SlowWait time.Duration // log a client that has waited so long for a lock; 0 logs none
+	Observer Observer      // nil is nobody
 }
 
 const (
@@ -82,6 +84,7 @@ type Locks struct {
 	wakes  *wakes
 
 	waiters atomic.Int64 // all over; for a cheap answer to Waiting
+	holdOff holdOff
 
 	observer  Observer
 	tally     tally

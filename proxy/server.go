@@ -56,15 +56,16 @@ type Config struct {
 
 // Server accepts clients and proxies each. Make it with New; use Serve once.
 type Server struct {
-	cfg      Config
-	log      hclog.Logger
-	id       string // names this proxy among all, in the names of its connections
-	locks    *lockcmd.Locks
-	ctx      context.Context // ends when the server is told to stop at once
-	cancel   context.CancelFunc
-	serving  sync.WaitGroup // sessions; nothing is added once stopping is set
-	nextConn atomic.Uint64
-	down     atomic.Bool // the last connect to the upstream failed: what has been logged
+	cfg       Config
+	log       hclog.Logger
+	id        string // names this proxy among all, in the names of its connections
+	locks     *lockcmd.Locks
+	ctx       context.Context // ends when the server is told to stop at once
+	cancel    context.CancelFunc
+	serving   sync.WaitGroup // sessions; nothing is added once stopping is set
+	following sync.WaitGroup // the upstream, if it moves
+	nextConn  atomic.Uint64
+	down      atomic.Bool // the last connect to the upstream failed: what has been logged
 
 	greetingLogged atomic.Int64 // the second in which logGreeting last warned
 
@@ -97,6 +98,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
 		sessions: map[*session]struct{}{},
 	}
+	cfg.Locks.Moves = cfg.Upstream.Moves()
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
 		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})
 	}, cfg.Logger)
@@ -114,6 +116,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		return fmt.Errorf("serve %s: the server has been used already", ln.Addr())
 	}
 	s.ln = wrapped
+	s.following.Go(func() { s.cfg.Upstream.Follow(s.ctx, s.log, s.locks.FailedOver) }) // ends with s.ctx; Close waits for it
 	s.mu.Unlock()
 	refuse := func(conn redcon.Conn, cmd redcon.Command) { conn.Close() } // never called: every connection is taken over
 	server := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), refuse, s.accept, nil)
@@ -208,6 +211,7 @@ func (s *Server) Close() {
 	}
 	s.serving.Wait()
 	s.locks.Close()
+	s.following.Wait()
 }
 
 // stop ends accepting and returns the sessions there are.

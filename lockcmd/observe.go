@@ -256,3 +256,16 @@ func (l *Locks) describeHolder(s Session, at lineKey) []any {
 }
 
 func milliText(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
+
+// Waits reports whether a LOCK with these arguments may wait for others. args begin with the name.
+func (c *Spec) Waits(args [][]byte) bool {
+	if c.Name != "lock" || len(args) < 5 {
+		return false
+	}
+	for _, arg := range args[3:] {
+		if len(arg) == 4 && strings.EqualFold(string(arg), "wait") {
+			return true
+		}
+	}
+	return false
+}

@@ -20,6 +20,9 @@ type command struct {
 	inspect func(req resp.Request) (passthrough.Effect, []byte)
 	// introspect is for COMMAND, whose answer tells of the lock commands too.
 	introspect bool
+	// informs is for INFO, which has a section of the proxy's own.
+	informs bool
+	kind    Kind // as what it is counted
 	// competes names the keys at which a client that doesn't know LOCK may be taking a lock.
 	competes func(args [][]byte) [][]byte
 }
@@ -53,7 +56,8 @@ func commandTable() map[string]*command {
 		"psync":        {effect: passthrough.Replicate},
 		"client":       {inspect: inspectClient},
 		"replconf":     {inspect: inspectReplconf},
-		"command":      {introspect: true},
+		"command":      {introspect: true, kind: Introspects},
+		"info":         {informs: true},
 		"set":          {competes: setIfMissing},
 		"setnx":        {competes: firstKey},
 		"getset":       {competes: firstKey},
@@ -62,7 +66,7 @@ func commandTable() map[string]*command {
 	}
 	for i := range lockcmd.Specs {
 		spec := &lockcmd.Specs[i]
-		t[spec.Name] = &command{lock: spec}
+		t[spec.Name] = &command{lock: spec, kind: kindOf(spec)}
 	}
 	return t
 }
@@ -92,7 +96,7 @@ func lookup(name []byte) *command {
 
 // whole reports whether the command must be seen whole before it can be passed on.
 func (c *command) whole() bool {
-	return c.lock != nil || c.identity != nil || c.inspect != nil || c.introspect
+	return c.lock != nil || c.identity != nil || c.inspect != nil || c.introspect || c.informs
 }
 
 // fenceable reports whether a command may run within a transaction of the proxy's own: whether it does nothing to the connection.

@@ -42,6 +42,8 @@ type Config struct {
 	MaxClients  int           // 0 is 10,000, as in Redis
 	DialTimeout time.Duration // of connecting and logging in to the upstream; 0 is 5 s
 	Logger      hclog.Logger  // nil logs nothing
+	Observer    Observer      // is told how long things took; nil is nobody
+	Version     string        // for INFO lockproxy
 
 	// ClientBuffer bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO, CLIENT, COMMAND. Others are
 	// streamed. 0 is 1 MiB; less than 64 KiB, the size of a read, makes no difference.
@@ -66,6 +68,7 @@ type Server struct {
 	following sync.WaitGroup // the upstream, if it moves
 	nextConn  atomic.Uint64
 	down      atomic.Bool // the last connect to the upstream failed: what has been logged
+	seen      observed
 
 	greetingLogged atomic.Int64 // the second in which logGreeting last warned
 
@@ -73,6 +76,7 @@ type Server struct {
 	ln       *listener             // guarded by mu
 	sessions map[*session]struct{} // guarded by mu
 	stopping bool                  // guarded by mu
+	prober   *redis.Client         // guarded by mu; nil until Ready is asked
 }
 
 // New returns a Server that is not listening yet.
@@ -99,6 +103,7 @@ func New(cfg Config) *Server {
 		sessions: map[*session]struct{}{},
 	}
 	cfg.Locks.Moves = cfg.Upstream.Moves()
+	s.startObserving(&cfg.Locks)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
 		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})
 	}, cfg.Logger)
@@ -131,10 +136,12 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	s.mu.Lock()
 	if s.stopping || len(s.sessions) >= s.cfg.MaxClients {
 		refused := !s.stopping
+		s.seen.rejected.Add(1)
 		s.mu.Unlock()
 		s.refuse(raw, refused)
 		return false
 	}
+	s.seen.accepted.Add(1)
 	sess := s.newSession(raw)
 	s.sessions[sess] = struct{}{}
 	s.serving.Add(1)
@@ -148,7 +155,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 		sess.raw.Close()
 		s.locks.Gone(&sess.holder, sess.reset)
 		s.mu.Lock()
-		delete(s.sessions, sess)
+		s.retireLocked(sess)
 		s.mu.Unlock()
 	}()
 	return false
@@ -165,11 +172,13 @@ func (s *Server) refuse(raw net.Conn, say bool) {
 
 func (s *Server) newSession(raw net.Conn) *session {
 	nc := s.wrap(raw)
+	meter := s.newMeter(nc)
 	sess := &session{
 		server: s,
 		raw:    raw,
 		nc:     nc,
-		pipe:   passthrough.NewPipe(s.cfg.Upstream, nc, encodeLost),
+		meter:  meter,
+		pipe:   passthrough.NewPipe(s.cfg.Upstream, meter, encodeLost),
 		framer: resp.NewFramer(s.cfg.Limits),
 		holder: lockcmd.Holder{
 			Connection: fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1)),
@@ -212,6 +221,7 @@ func (s *Server) Close() {
 	s.serving.Wait()
 	s.locks.Close()
 	s.following.Wait()
+	s.closeProbe()
 }
 
 // stop ends accepting and returns the sessions there are.
@@ -231,6 +241,7 @@ func (s *Server) stop() []*session {
 
 // upstreamIs takes note of how connecting went, and logs it when that has changed. A nil error is success.
 func (s *Server) upstreamIs(err error) {
+	s.observeConnect(err)
 	if err != nil && s.down.CompareAndSwap(false, true) {
 		s.log.Error("upstream does not serve: clients are answered UPSTREAM until it does", "upstream", s.cfg.Upstream, "error", err)
 	}

@@ -24,6 +24,7 @@ type session struct {
 	server   *Server
 	raw      net.Conn // as it was accepted
 	nc       net.Conn // raw, or what wrap put around it
+	meter    *meter
 	pipe     *passthrough.Pipe
 	framer   *resp.Framer
 	holder   lockcmd.Holder
@@ -68,6 +69,7 @@ func (s *session) read() {
 	s.end += n
 	s.readErr = err
 	if n > 0 {
+		s.meter.heard(n)
 		s.holder.Heard()
 	}
 }
@@ -98,6 +100,7 @@ func (s *session) handle() (more bool) {
 		}
 	}
 	more = s.makeRoom()
+	s.meter.fold()
 	s.pipe.Flush()
 	return more
 }
@@ -147,6 +150,7 @@ func (s *session) stream(argc int) bool {
 		return false
 	}
 	s.streaming = true
+	s.meter.counted(cmd.kind)
 	raw := s.framer.Stream(s.buf[:s.end])
 	s.relay(raw, passthrough.Expect{Effect: cmd.effect, Count: argc - 1})
 	s.end = copy(s.buf, s.buf[len(raw):s.end])
@@ -156,12 +160,17 @@ func (s *session) stream(argc int) bool {
 // dispatch sends one request where it belongs. It returns false when the session has no further requests.
 func (s *session) dispatch(req resp.Request) (more bool) {
 	cmd := lookup(req.Args[0])
+	s.meter.counted(cmd.kind)
 	if cmd.lock != nil {
 		s.runLock(cmd.lock, req)
 		return !s.pipe.Lost()
 	}
 	if cmd.introspect {
 		s.introspect(req)
+		return !s.pipe.Lost()
+	}
+	if cmd.informs && informs(req.Args) {
+		s.inform(req)
 		return !s.pipe.Lost()
 	}
 	e := passthrough.Expect{Effect: cmd.effect, Count: len(req.Args) - 1}
@@ -233,7 +242,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		return
 	}
 	s.identity = state.Identity
-	reply := s.server.locks.Run(spec, s, req.Args)
+	reply := s.timed(spec, req.Args)
 	s.pipe.Local(encodeReply(spec.Name, reply, state.Proto))
 	s.endWatch()
 }

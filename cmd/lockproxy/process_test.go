@@ -54,8 +54,16 @@ func (p *process) said() string {
 // start runs lockproxy until it says that it serves, or ends.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
+	p := spawn(t, nil, args...)
+	p.waitFor("serving")
+	return p
+}
+
+// spawn runs lockproxy with additional environment variables.
+func spawn(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -71,7 +79,6 @@ func start(t *testing.T, args ...string) *process {
 			t.Errorf("the password is in the log:\n%s", p.said())
 		}
 	})
-	p.waitFor("serving")
 	return p
 }
 

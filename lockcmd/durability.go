@@ -20,10 +20,14 @@ type Durability struct {
 type NoReplicasError struct {
 	Got, Want int
 	Within    time.Duration
+	Refused   string // the upstream's error to WAIT, or ""
 	Outcome   string // what is true of the lock now
 }
 
 func (e NoReplicasError) Error() string {
+	if e.Refused != "" {
+		return fmt.Sprintf("NOREPLICAS the upstream does not tell how many replicas acknowledged it (%s): %s", e.Refused, e.Outcome)
+	}
 	return fmt.Sprintf("NOREPLICAS %d of %d replicas acknowledged it within %v: %s", e.Got, e.Want, e.Within, e.Outcome)
 }
 

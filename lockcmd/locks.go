@@ -57,13 +57,16 @@ const (
 
 // Session is the connection that a command came by.
 type Session interface {
-	// Eval runs a script in the session's turn. An error reply of the upstream is a Value; an error is a failure to get a reply.
-	Eval(script *Script, keys, args []string) (resp.Value, error)
+	// Eval and EvalConfirmed run a script in the session's turn. An error reply of the upstream is a Value; an error is a failure
+	// to get a reply.
+	evaluator
 	// Do sends a command of the proxy's own in the session's turn and returns its reply as it came.
 	Do(args ...[]byte) ([]byte, error)
 	// Watch begins to watch for the client to close, or the server to shut down: then gone is closed. The session ends it when
 	// the command has been answered.
 	Watch() (gone <-chan struct{})
+	// Lost reports whether the session is about to end, since a connection to the upstream that it can't do without has ended.
+	Lost() bool
 	// Gone reports whether the client is known to have closed at this moment.
 	Gone() bool
 	// LockLost tells the client that a session lock has been lost. It may be called from any goroutine.
@@ -136,6 +139,9 @@ func (e ServerError) Error() string { return string(e) }
 // evaluator is where scripts run: a Session, or a chores connection.
 type evaluator interface {
 	Eval(script *Script, keys, args []string) (resp.Value, error)
+	// EvalConfirmed runs a script as Eval does, and right behind it on the same connection WAIT for that many replicas, for no
+	// longer than timeout. wait is its answer, of a script that has not failed. An error may concern that answer alone.
+	EvalConfirmed(script *Script, keys, args []string, replicas int, timeout time.Duration) (v, wait resp.Value, err error)
 }
 
 // eval runs a script on a lock and its companion. args are without blanks. An error reply comes back as a ServerError.

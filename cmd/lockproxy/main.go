@@ -53,7 +53,8 @@ type command interface {
 type checked interface{ check() error }
 
 const description = "A Redis proxy with locks: forwards every command to the Redis behind it, and adds LOCK, UNLOCK and their like. " +
-	"Every flag of serving can be set as an environment variable: LOCKPROXY_ and its name in capitals, as in LOCKPROXY_MAX_TIMEOUT."
+	"Every flag of serving can be set as an environment variable, LOCKPROXY_ and its name in capitals, as in LOCKPROXY_MAX_TIMEOUT, " +
+	"or in a configuration file. Flags go before the environment, and that before the file."
 
 // run is main without the process: it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -91,6 +92,7 @@ func parse(args []string, stdout io.Writer) (command, error) {
 		fmt.Fprintln(stdout, "lockproxy", version)
 		return nil, nil
 	}
+	asked.Serve.args = args
 	cmd := parsed.Selected().Target.Addr().Interface().(command)
 	if cmd, ok := cmd.(checked); ok {
 		err = cmd.check()
@@ -127,6 +129,11 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 }
 
 // withoutPassword takes the credentials of URLs out of what the command line's parser quotes.
-func withoutPassword(text string) string { return credentials.ReplaceAllString(text, "://(hidden)@") }
+func withoutPassword(text string) string {
+	return sentinelSecret.ReplaceAllString(credentials.ReplaceAllString(text, "://(hidden)@"), "${1}(hidden)")
+}
 
-var credentials = regexp.MustCompile(`(?s)://.*@`)
+var (
+	credentials    = regexp.MustCompile(`(?s)://.*@`)
+	sentinelSecret = regexp.MustCompile(`(?i)(sentinel[_-]password=)[^&\s]*`)
+)

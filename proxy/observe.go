@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -176,7 +177,10 @@ func (s *Server) Ready(ctx context.Context) error {
 	if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM") {
 		return nil
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("the upstream %s does not serve: %w", s.cfg.Upstream, err)
+	}
+	return nil
 }
 
 // probe is the connection by which Ready asks. Close closes it.

@@ -85,7 +85,13 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	}
 	cfg := opts.serverConfig(upstream, log)
 	cfg.TLS = certs.serving()
+	watched, err := opts.AdminOptions.prepare(&cfg)
+	if err != nil {
+		ln.Close()
+		return err
+	}
 	server := proxy.New(cfg)
+	defer watched.start(server, log)()
 	log.Info("serving", "listen", opts.shown(ln.Addr()), "upstream", describe(opts.upstream), "version", version)
 
 	served := make(chan error, 1)

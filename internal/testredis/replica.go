@@ -7,28 +7,27 @@ import (
 	"time"
 )
 
-// Replicate makes s a replica of master, and returns when it has all that the master has.
-func (s *Server) Replicate(master *Server) {
-	s.t.Helper()
-	host, port, _ := net.SplitHostPort(master.Addr())
-	if got := s.Ask("REPLICAOF", host, port); got != "+OK" {
-		s.t.Fatalf("REPLICAOF: %s", got)
-	}
-	s.WaitInSync()
-}
-
 // StartReplicas starts n replicas of master, and returns when they have all that it has. The arguments are as for Start.
 func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Server {
 	t.Helper()
+	master.SyncAtOnce()
 	replicas := make([]*Server, n)
 	host, port, _ := net.SplitHostPort(master.Addr())
 	for i := range replicas {
-		replicas[i] = Start(t, append([]string{"--replicaof", host + " " + port, "--repl-diskless-sync-delay", "0"}, args...)...)
+		replicas[i] = Start(t, append([]string{"--replicaof", host + " " + port}, args...)...)
 	}
 	for _, replica := range replicas {
 		replica.WaitInSync()
 	}
 	return replicas
+}
+
+// SyncAtOnce makes a master give a new replica its data at once, instead of waiting some seconds for others.
+func (s *Server) SyncAtOnce() {
+	s.t.Helper()
+	if got := s.Ask("CONFIG", "SET", "repl-diskless-sync-delay", "0"); got != "+OK" {
+		s.t.Fatalf("CONFIG SET: %s", got)
+	}
 }
 
 // WaitInSync returns when a replica has all that its master has.

@@ -103,6 +103,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 		defer advised.Wait()
 		defer stopAdvising()
 	}
+	notify(stateReady, log)
 	reloader := &reloader{args: cmd.args, current: opts, certs: certs, server: server, log: log}
 	for running := true; running; {
 		select {
@@ -116,6 +117,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 			running = false
 		}
 	}
+	notify(stateStopping, log)
 	shutdown(server, opts, log, signals)
 	return <-served
 }

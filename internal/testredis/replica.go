@@ -22,6 +22,16 @@ func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Serve
 	return replicas
 }
 
+// Replicate makes s a replica of master, and returns when it has all that the master has.
+func (s *Server) Replicate(master *Server) {
+	s.t.Helper()
+	host, port, _ := net.SplitHostPort(master.Addr())
+	if got := s.Ask("REPLICAOF", host, port); got != "+OK" {
+		s.t.Fatalf("REPLICAOF: %s", got)
+	}
+	s.WaitInSync()
+}
+
 // SyncAtOnce makes a master give a new replica its data at once, instead of waiting some seconds for others.
 func (s *Server) SyncAtOnce() {
 	s.t.Helper()

@@ -336,7 +336,7 @@ func TestFailoverHold(t *testing.T) {
 	p := startProxy(t, g.URL(), func(cfg *proxy.Config) { cfg.Locks.Durability = lockcmd.Durability{FailoverHold: hold} })
 	c := dial(t, p.addr)
 	token := c.lock("job 30")
-	g.Servers[0].Ask("WAIT", "1", "1000")
+	eventually(t, 5*time.Second, "the replica has the lock", func() bool { return g.Servers[1].Ask("EXISTS", "job") == ":1" })
 	g.Failover(t)
 	switched(t, g, g.Servers[0])
 	var got string

@@ -4,7 +4,9 @@
 //	/readyz    200 when clients can be served; else, and while the proxy shuts down, 503 and why
 //	/metrics   for Prometheus
 //	/          the live page: the locks that are held now, and the last minutes
-//	/api/...   what the page is made of, see api.go
+//	/events    the stream that keeps the page up to date
+//	/api/locks one look at the locks, as JSON: ?filter=, sort=, desc=1, limit=
+//	/api/...   what else the page needs: session, login, logout, release
 //	/debug/pprof/  with Config.Pprof only
 //
 // Everything can be read by whoever reaches the address: names of locks, owners and addresses of clients are among it, values
@@ -29,6 +31,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"lockproxy/internal/survey"
 	"lockproxy/proxy"
 )
 
@@ -48,6 +51,9 @@ type Server struct {
 	http    *http.Server
 	ready   readiness
 	history history
+	survey  *survey.Survey
+	logins  *logins
+	streams chan struct{}   // holds one for each page that is kept up to date
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the recorder
@@ -68,6 +74,7 @@ func New(cfg Config) *Server {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, ready: readiness{ask: cfg.Proxy.Ready}}
+	s.survey, s.logins, s.streams = s.newSurvey(), newLogins(cfg.Token), make(chan struct{}, maxStreams)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
@@ -101,6 +108,13 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", s.serveHealth)
 	mux.HandleFunc("GET /readyz", s.serveReady)
 	mux.Handle("GET /metrics", s.cfg.Metrics.handler(s.cfg.Proxy.Stats))
+	mux.HandleFunc("GET /api/locks", s.serveLocks)
+	mux.HandleFunc("GET /api/session", s.serveSession)
+	mux.HandleFunc("GET /events", s.serveEvents)
+	mux.HandleFunc("POST /api/login", s.serveLogin)
+	mux.HandleFunc("POST /api/logout", s.serveLogout)
+	mux.HandleFunc("POST /api/release", s.serveRelease)
+	servePage(mux)
 	if s.cfg.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

@@ -81,7 +81,7 @@ func (l *Locks) observeAcquired(at lineKey, r request, a attempt) {
 	} else {
 		l.tally.acquired.Add(1)
 	}
-	l.holdings.put(at, r.connection, a.token, a.asked, r.timeout)
+	l.holdings.put(at, r, a.token, a.asked)
 }
 
 // observeRefused takes note of a LOCK without WAIT that got nothing.

@@ -282,3 +282,9 @@ func kindOf(spec *lockcmd.Spec) Kind {
 	}
 	return Relayed
 }
+
+// Identity is whom the proxy is at the upstream by itself: the URL's user, on its database.
+func (s *Server) Identity() lockcmd.Identity {
+	id := s.cfg.Upstream.Initial
+	return lockcmd.Identity{User: id.User, Password: id.Password, LoggedIn: id.LoggedIn, DB: id.DB}
+}

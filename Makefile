@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-clients fuzz bench-locks deps vet clean
+.PHONY: all build test test-clients fuzz bench bench-locks deps vet clean
 
 all: build
 
@@ -33,6 +33,12 @@ fuzz:
 	$(GO) test -run '^$$' -fuzz '^FuzzScanner$$' -fuzztime $(FUZZTIME) ./internal/resp
 	$(GO) test -run '^$$' -fuzz '^FuzzOptions$$' -fuzztime $(FUZZTIME) ./lockcmd
 	$(GO) test -count=1 -run 'Property|AgainstModel' ./internal/resp ./passthrough -rapid.checks=20000
+
+# Everything that lockbench measures, beside HAProxy, twemproxy and other locks (installed if missing), in about 20 minutes; prints the
+# tables and writes them to docs with their figures. BENCH is for its flags: BENCH="--quick -o /tmp/bench.md" takes about 4 minutes.
+bench: deps
+	$(GO) build -o lockbench ./cmd/lockbench
+	./lockbench all -o docs/bench.md $(BENCH)
 
 # LOCK beside other locks on the same Redis, in about three minutes; prints the tables and writes them to docs.
 bench-locks: deps

@@ -16,9 +16,11 @@ type lab struct {
 	dir      string // of the servers' files
 	proxy    string // the lockproxy to measure
 	args     []string
-	files    int // how many files each process may have open
-	rounds   int // 0: as many as each part has by itself
+	files    int  // how many files each process may have open
+	rounds   int  // 0: as many as each part has by itself
+	quick    bool // parts do less
 	versions versions
+	others   float64  // share of the cores that other programs used meanwhile
 	failures []string // runs that failed, and count in no figure
 }
 

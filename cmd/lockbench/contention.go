@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockproxy/cmd/lockbench/chart"
 	"lockproxy/cmd/lockbench/stat"
 )
 
@@ -78,8 +79,13 @@ func (j *contention) sections() []*section {
 		header: []string{"", "acquisitions/s", "ratio to rueidislock", "fewest/most per client", "mean wait ms", "p99 ms", "longest ms", "longest/mean",
 			"scripts", "commands", "Redis CPU µs", "violations", "stalled"},
 	}
+	rates := chart.Rows{Title: "One lock, " + fmt.Sprint(j.clients) + " clients: how often it changes hands", Unit: "acquisitions/s", Verb: "%.0f"}
+	waits := chart.Rows{Title: "One lock, " + fmt.Sprint(j.clients) + " clients: the longest that one of them waits", Unit: "ms", Verb: "%.0f", Log: true}
 	for i, c := range j.contenders {
 		rounds := j.results[i]
+		rates.Rows = append(rates.Rows, chart.Row{Name: c.name, Color: colorOf(c.name), Value: stat.Of(over(rounds, (*outcome).rate))})
+		waits.Rows = append(waits.Rows, chart.Row{Name: c.name, Color: colorOf(c.name),
+			Value: stat.Of(over(rounds, func(o *outcome) float64 { return ms(o.waits().longest()) }))})
 		ratios := make([]float64, len(rounds))
 		violations, stalled := 0, 0
 		for r, o := range rounds {
@@ -100,5 +106,6 @@ func (j *contention) sections() []*section {
 			middle(rounds, "%.1f", func(o *outcome) float64 { return per(us(o.used.cpu), o.total) }),
 			fmt.Sprint(violations), fmt.Sprint(stalled))
 	}
+	s.figures = []figure{{"locks-rate", "Acquisitions per second, as in the table below", rates}, {"locks-wait", "The longest wait, as in the table below", waits}}
 	return []*section{s}
 }

@@ -24,18 +24,23 @@ func benchDocument(parts ...*part) *document {
 
 func benchHead(l *lab) string {
 	v := l.versions
-	facts := &section{header: []string{"measured", ""}}
-	fact := func(name, value string) {
-		if value != "" {
-			facts.row(name, value)
+	facts := &section{header: []string{"", ""}}
+	fact := func(name, value string) { facts.row(name, value) }
+	program := func(name, version, how string) {
+		if version != "" {
+			fact(name, version+how)
 		}
 	}
-	fact("machine", fmt.Sprintf("%s; %s; %d open files for a process", machine(), kernel(), l.files))
-	fact("Redis", v.redis+", nothing saved to disk, no I/O threads")
-	fact("lockproxy", v.lockproxy+l.withArgs()+"; "+platform())
-	fact("HAProxy", v.haproxy+", TCP mode, a thread for each core, which is its default")
-	fact("twemproxy", v.twemproxy+", one connection to Redis, which is its default")
-	fact("redis-benchmark", v.benchmark+", one thread")
+	fact("machine", fmt.Sprintf("%s; %s; %s open files for a process", machine(), kernel(), thousands(l.files)))
+	if l.quick {
+		fact("how", "a quick run: fewer rounds, shorter, not all workloads")
+	}
+	fact("meanwhile", describeOthers(l.others))
+	program("Redis", v.redis, ", nothing saved to disk, no I/O threads")
+	program("lockproxy", v.lockproxy, l.withArgs()+"; "+platform())
+	program("HAProxy", v.haproxy, ", TCP mode, a thread for each core, which is its default")
+	program("twemproxy", v.twemproxy, ", one connection to Redis, which is its default")
+	program("redis-benchmark", v.benchmark, ", one thread")
 	fact("lock libraries", fmt.Sprintf("go-redis %s, bsm/redislock %s, rueidislock %s", library("github.com/redis/go-redis/v9"), library("github.com/bsm/redislock"),
 		library("github.com/redis/rueidis")))
 	return `# lockproxy beside other proxies

@@ -57,8 +57,8 @@ func (l latencies) table(s *section, further func(way int) []string) {
 }
 
 // figure shows each quantile by each way.
-func (l latencies) figure(name, title string) figure {
-	bars := chart.Bars{Title: title, Unit: "µs", Verb: "%.0f"}
+func (l latencies) figure(name, title string, log bool) figure {
+	bars := chart.Bars{Title: title, Unit: "µs", Verb: "%.0f", Log: log}
 	for _, q := range quantiles {
 		bars.Groups = append(bars.Groups, q.name)
 	}
@@ -78,7 +78,7 @@ func (j *lone) sections() []*section {
 			"the difference to the same directly in the same round.", inBytes(usualSize), j.time),
 		header: []string{""}}
 	j.results.table(s, func(int) []string { return nil })
-	s.figures = []figure{j.results.figure("latency", "Latency of GET, one client")}
+	s.figures = []figure{j.results.figure("latency", "Latency of GET, one client", false)}
 	return []*section{s}
 }
 
@@ -99,6 +99,6 @@ func (j *halfLoad) sections() []*section {
 		return []string{stat.Of(reached).Format("%.2f")}
 	})
 	s.header = append(s.header, "reached")
-	s.figures = []figure{j.results.figure("latency-half-load", "Latency of GET at half load, 50 clients")}
+	s.figures = []figure{j.results.figure("latency-half-load", "Latency of GET at half load, 50 clients", true)}
 	return []*section{s}
 }

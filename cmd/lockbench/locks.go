@@ -64,10 +64,10 @@ func locksHead(l *lab) string {
 
 Written by `+"`make bench-locks` or `make bench`"+`; run it again for the figures of your machine.
 
-%s; Redis %s; lockproxy %s%s; go-redis %s, bsm/redislock %s, rueidislock %s; %s. All servers and clients on the one machine, by
+%s; %s; Redis %s; lockproxy %s%s; go-redis %s, bsm/redislock %s, rueidislock %s; %s. All servers and clients on the one machine, by
 loopback: what a client costs is lost to the servers. So LOCK is driven by a light client of lockbench's own, and by go-redis as well. Figures are
 medians over the rounds, in brackets the least and most of them; the cases of a workload take turns within each round. Figures of a small or busy
 machine vary: the spread says how much.
-`, machine(), l.versions.redis, l.versions.lockproxy, l.withArgs(), library("github.com/redis/go-redis/v9"), library("github.com/bsm/redislock"),
+`, machine(), describeOthers(l.others), l.versions.redis, l.versions.lockproxy, l.withArgs(), library("github.com/redis/go-redis/v9"), library("github.com/bsm/redislock"),
 		library("github.com/redis/rueidis"), platform())
 }

@@ -9,13 +9,12 @@ import (
 
 // colorOf keeps what is compared in the same colour in all figures.
 func colorOf(name string) chart.Color {
-	switch {
-	case strings.HasPrefix(name, viaLockproxy):
-		return chart.Blue
-	case strings.HasPrefix(name, viaHAProxy):
-		return chart.Orange
-	case strings.HasPrefix(name, viaTwemproxy):
-		return chart.Green
+	for prefix, color := range map[string]chart.Color{
+		viaLockproxy: chart.Blue, "LOCK": chart.Blue, viaHAProxy: chart.Orange, "SETNX": chart.Orange, viaTwemproxy: chart.Green, "rueidislock": chart.Green,
+	} {
+		if strings.HasPrefix(name, prefix) {
+			return color
+		}
 	}
 	return chart.Plain
 }
@@ -27,12 +26,12 @@ func count(n int, noun string) string {
 	return thousands(n) + " " + noun + "s"
 }
 
-// thousands writes a number below a million with a comma.
+// thousands writes a number with commas.
 func thousands(n int) string {
 	if n < 1000 {
 		return fmt.Sprint(n)
 	}
-	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
 func inBytes(n int) string {

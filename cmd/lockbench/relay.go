@@ -83,13 +83,13 @@ func (j *relay) cases() (names []string) {
 func (j *relay) measure(b *bench, i int) error {
 	w, way := i/len(relayTargets), i%len(relayTargets)
 	if j.requests[w] == 0 {
-		n, err := calibrate(b, j.workloads[w], j.time)
+		n, err := b.calibrate(j.workloads[w], j.time)
 		if err != nil {
 			return fmt.Errorf("cannot tell how many requests to send: %w", err)
 		}
 		j.requests[w] = n
 	}
-	rate, err := benchmark(b, b.targets[way], j.workloads[w], j.requests[w])
+	rate, err := b.benchmark(b.targets[way], j.workloads[w], j.requests[w])
 	if err != nil {
 		if err := b.failed(b.targets[way], j.workloads[w].String(), err); err != nil {
 			return err
@@ -101,10 +101,10 @@ func (j *relay) measure(b *bench, i int) error {
 }
 
 // calibrate finds out how many requests keep Redis busy for a time.
-func calibrate(b *bench, w workload, d time.Duration) (int, error) {
+func (b *bench) calibrate(w workload, d time.Duration) (int, error) {
 	least := 4 * w.clients * w.pipeline // or some clients would have nothing to send
 	for n := max(least, 500); ; {
-		rate, err := benchmark(b, b.targets[0], w, n)
+		rate, err := b.benchmark(b.targets[0], w, n)
 		if err != nil {
 			return 0, err
 		}
@@ -120,7 +120,10 @@ const runLimit = 60 * time.Second
 
 // benchmark runs redis-benchmark once and looks that Redis itself has seen all of it: a proxy that answers by itself, loses requests or
 // sends them twice is no measure.
-func benchmark(b *bench, t *target, w workload, requests int) (rate float64, err error) {
+func (b *bench) benchmark(t *target, w workload, requests int) (rate float64, err error) {
+	if err := t.server.serves(); err != nil { // redis-benchmark would try to connect for ever
+		return 0, fmt.Errorf("not running: %w", err)
+	}
 	value := strings.Repeat("x", w.size)
 	if _, err := b.monitor.do("SET", redisbench.Key, value); err != nil {
 		return 0, err

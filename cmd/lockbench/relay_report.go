@@ -32,7 +32,7 @@ var aspects = []aspect{
 		func(w workload) string {
 			return fmt.Sprintf("%s, %s, P=%d", w.test, count(w.clients, "client"), w.pipeline)
 		},
-		func(w workload) string { return fmt.Sprintf("%s ×%d P=%d", w.test, w.clients, w.pipeline) }},
+		func(w workload) string { return fmt.Sprintf("%s ×%s P=%d", w.test, thousands(w.clients), w.pipeline) }},
 }
 
 func (j *relay) sections() (list []*section) {

@@ -75,7 +75,7 @@ func writeAll(l *lab, docs []*document, output string) error {
 
 func measureAll(ctx context.Context, flags *common, docs []*document, p *progress) (l *lab, err error) {
 	parts := partsOf(docs)
-	l = &lab{ctx: ctx, progress: p, files: raiseFileLimit(), rounds: flags.Rounds, args: strings.Fields(flags.ProxyArgs)}
+	l = &lab{ctx: ctx, progress: p, files: raiseFileLimit(), rounds: flags.Rounds, quick: flags.Quick, args: strings.Fields(flags.ProxyArgs)}
 	if l.dir, err = os.MkdirTemp("", "lockbench"); err != nil {
 		return nil, fmt.Errorf("cannot make a directory for the servers: %w", err)
 	}
@@ -92,10 +92,15 @@ func measureAll(ctx context.Context, flags *common, docs []*document, p *progres
 		return nil, err
 	}
 	l.versions = programVersions(l.proxy, flags.Proxy == "")
+	watch := startWatch()
 	for _, part := range parts {
 		if err := l.measure(part); err != nil {
 			return nil, err
 		}
+	}
+	l.others = watch.others()
+	if l.others > quiet {
+		p.note("%s", describeOthers(l.others))
 	}
 	return l, nil
 }

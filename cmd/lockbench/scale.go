@@ -105,6 +105,8 @@ func (j *scale) sections() []*section {
 			if way > 0 {
 				ratio := stat.Of(stat.Ratios(j.figures(n, way, driveRate), j.figures(n, 0, driveRate)))
 				rateCells = append(rateCells, ratio.Format("%.2f"))
+			}
+			if way > 0 && both.Rounds > 0 {
 				proxy := stat.Of(j.figures(n, way, func(d *driven) float64 { return us(d.proxyCPU) }))
 				cpuCell += fmt.Sprintf(" [%.1f]", proxy.Median)
 			}

@@ -17,6 +17,7 @@ type Bars struct {
 	Groups []string
 	Series []Series
 	Mark   float64 // a line across at this value; 0: none
+	Log    bool    // each step of the axis multiplies: for values that lie far apart
 }
 
 // SVG draws the figure.
@@ -28,7 +29,9 @@ func (b Bars) SVG() ([]byte, error) {
 	p.Add(grid)
 	p.Add(b)
 	p.X.Min, p.X.Max = -0.5, float64(len(b.Groups))-0.5
-	p.Y.Min, p.Y.Max = 0, b.top()*1.12 // room for what is written above
+	r := rangeOf(b.Series, b.Log)
+	r.high = max(r.high, b.Mark)
+	r.onto(&p.Y, 0.1) // room for what is written above
 	ticks := make([]plot.Tick, len(b.Groups))
 	for i, name := range b.Groups {
 		ticks[i] = plot.Tick{Value: float64(i), Label: name}
@@ -38,20 +41,6 @@ func (b Bars) SVG() ([]byte, error) {
 	return render(p, b.Series)
 }
 
-// top is the greatest value drawn.
-func (b Bars) top() float64 {
-	top := b.Mark
-	for _, s := range b.Series {
-		for _, v := range s.Values {
-			top = max(top, v.Most)
-		}
-	}
-	if top <= 0 {
-		return 1 // nothing to draw
-	}
-	return top
-}
-
 // share is how much of the place of a group its bars take.
 const share = 0.8
 
@@ -59,6 +48,7 @@ const share = 0.8
 func (b Bars) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	w := share / float64(len(b.Series))
+	bottom := c.Min.Y
 	if b.Mark > 0 {
 		c.StrokeLine2(draw.LineStyle{Color: ink, Width: vg.Points(1), Dashes: []vg.Length{4, 3}}, c.Min.X, y(b.Mark), c.Max.X, y(b.Mark))
 	}
@@ -67,13 +57,19 @@ func (b Bars) Plot(c draw.Canvas, p *plot.Plot) {
 			left := float64(g) - share/2 + float64(k)*w
 			middle := x(left + w/2)
 			if v.Rounds == 0 {
-				note(c, vg.Point{X: middle, Y: y(0) + 2}, "–")
+				note(c, vg.Point{X: middle, Y: bottom + 2}, "–")
 				continue
 			}
-			from, to := x(left+w*0.05), x(left+w*0.95)
-			c.FillPolygon(colors[s.Color], []vg.Point{{X: from, Y: y(0)}, {X: to, Y: y(0)}, {X: to, Y: y(v.Median)}, {X: from, Y: y(v.Median)}})
-			whisker(c, middle, y(v.Least), y(v.Most))
-			note(c, vg.Point{X: middle, Y: y(v.Most) + 2}, fmt.Sprintf(b.Verb, v.Median))
+			from, to, top := x(left+w*0.05), x(left+w*0.95), inside(v.Median, p.Y, y)
+			c.FillPolygon(colors[s.Color], []vg.Point{{X: from, Y: bottom}, {X: to, Y: bottom}, {X: to, Y: top}, {X: from, Y: top}})
+			most := inside(v.Most, p.Y, y)
+			whisker(c, middle, inside(v.Least, p.Y, y), most)
+			note(c, vg.Point{X: middle, Y: most + 2}, fmt.Sprintf(b.Verb, v.Median))
 		}
 	}
+}
+
+// inside is where a value is on an axis; at its beginning if it lies before that.
+func inside(value float64, axis plot.Axis, at func(float64) vg.Length) vg.Length {
+	return at(max(value, axis.Min))
 }

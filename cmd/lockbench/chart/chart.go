@@ -5,7 +5,10 @@ package chart
 import (
 	"bytes"
 	"fmt"
+	"html"
 	"image/color"
+	"regexp"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -76,7 +79,6 @@ func newPlot(title, unit string) *plot.Plot {
 		axis.Label.TextStyle.Font, axis.Tick.Label.Font = font.From(sans, 11), font.From(sans, 10)
 		axis.Label.TextStyle.Handler, axis.Tick.Label.Handler = plot.DefaultTextHandler, plot.DefaultTextHandler
 	}
-	p.Y.Tick.Marker = plot.TickerFunc(round)
 	p.X.Padding, p.Y.Padding = 0, 0
 	return p
 }
@@ -96,8 +98,22 @@ func render(p *plot.Plot, series []Series) ([]byte, error) {
 	if _, err := svg.WriteTo(&out); err != nil {
 		return nil, fmt.Errorf("cannot draw the figure %q: %w", p.Title.Text, err)
 	}
-	// Not every machine that shows the figure has this font.
-	return bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;")), nil
+	return anyFont(out.Bytes()), nil
+}
+
+var textElement = regexp.MustCompile(`<text( [^>]*font-family:Liberation Sans)(;[^>]*font-size:([\d.]+)px[^>]*)>([^<]*)</text>`)
+
+// anyFont makes texts as wide as they were meant to be on machines that don't have this font, too.
+func anyFont(svg []byte) []byte {
+	return textElement.ReplaceAllFunc(svg, func(element []byte) []byte {
+		part := textElement.FindSubmatch(element)
+		size, err := strconv.ParseFloat(string(part[3]), 64)
+		if err != nil {
+			return element
+		}
+		w := style(vg.Length(size), draw.XLeft, draw.YBottom).Width(html.UnescapeString(string(part[4])))
+		return fmt.Appendf(nil, `<text textLength="%.1f" lengthAdjust="spacingAndGlyphs"%s,Arial,Helvetica,sans-serif%s>%s</text>`, w.Points(), part[1], part[2], part[4])
+	})
 }
 
 // legend writes the names of the series in a row at the bottom.

@@ -68,9 +68,59 @@ func TestLines(t *testing.T) {
 	}
 }
 
+func TestLogBars(t *testing.T) {
+	svg, err := Bars{Unit: "µs", Verb: "%.0f", Log: true, Groups: []string{"p50"},
+		Series: []Series{{"direct", Plain, spreads(70)}, {"lockproxy", Blue, spreads(200000)}}}.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := texts(t, svg)
+	for _, want := range []string{"10", "100", "1,000", "10,000", "100,000", "70", "200000"} {
+		if !got[want] {
+			t.Errorf("no %q in the figure", want)
+		}
+	}
+}
+
+func TestRows(t *testing.T) {
+	svg, err := Rows{Title: "Waits", Unit: "ms", Verb: "%.1f", Log: true, Rows: []Row{
+		{"a long name", Blue, spreads(45.2)[0]}, {"another", Plain, spreads(0.5)[0]}, {"failed", Green, stat.Spread{Failed: 1}},
+	}}.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := texts(t, svg)
+	for _, want := range []string{"Waits", "ms", "a long name", "another", "failed", "45.2", "0.5", "–", "0.1", "1", "10"} {
+		if !got[want] {
+			t.Errorf("no %q in the figure", want)
+		}
+	}
+}
+
+func TestTextsFitWithoutTheFont(t *testing.T) {
+	svg, err := Bars{Title: "A <title> & more", Unit: "ms", Verb: "%.2f", Groups: []string{"P=1"}, Series: []Series{{"one", Blue, spreads(1)}, {"two", Green, spreads(2)}}}.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts(t, svg)
+	all, fitted := strings.Count(string(svg), "<text"), strings.Count(string(svg), "<text textLength=")
+	if all < 8 || fitted != all {
+		t.Errorf("%d of %d texts have their length", fitted, all)
+	}
+	if strings.Count(string(svg), ",sans-serif;") != all {
+		t.Error("texts without a font to fall back to")
+	}
+}
+
 func TestNothingToDraw(t *testing.T) {
 	none := []Series{{"lockproxy", Blue, make([]stat.Spread, 1)}}
 	if _, err := (Bars{Groups: []string{"a"}, Series: none}).SVG(); err != nil {
+		t.Error(err)
+	}
+	if _, err := (Bars{Groups: []string{"a"}, Series: none, Log: true}).SVG(); err != nil {
+		t.Error(err)
+	}
+	if _, err := (Rows{Rows: []Row{{Name: "a"}}}).SVG(); err != nil {
 		t.Error(err)
 	}
 	if _, err := (Lines{At: []float64{1}, Series: none}).SVG(); err != nil {
@@ -79,7 +129,7 @@ func TestNothingToDraw(t *testing.T) {
 }
 
 func TestGroup(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -4500: "-4,500"} {
+	for v, want := range map[float64]string{0: "0", 0.01: "0.01", 999: "999", 1000: "1,000", 1234567: "1,234,567", -4500: "-4,500"} {
 		if got := group(v); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)
 		}

@@ -26,7 +26,7 @@ func (l Lines) SVG() ([]byte, error) {
 	p.X.Label.Text = l.Across
 	p.X.Scale = plot.LogScale{}
 	p.X.Min, p.X.Max = l.At[0]*0.8, l.At[len(l.At)-1]*1.5
-	p.Y.Min, p.Y.Max = 0, Bars{Series: l.Series}.top()*1.05
+	rangeOf(l.Series, false).onto(&p.Y, 0.05)
 	p.X.Tick.Marker = ticksAt(l.At)
 	return render(p, l.Series)
 }

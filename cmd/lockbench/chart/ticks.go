@@ -8,6 +8,57 @@ import (
 	"gonum.org/v1/plot"
 )
 
+// span is what of an axis is shown.
+type span struct {
+	low, high float64
+	log       bool
+}
+
+// rangeOf is from 0, or on a logarithmic axis from a power of ten, to the greatest value of all series.
+func rangeOf(series []Series, log bool) span {
+	r := span{log: log}
+	for _, s := range series {
+		for _, v := range s.Values {
+			r.high = max(r.high, v.Most)
+			if v.Least > 0 && (r.low == 0 || v.Least < r.low) {
+				r.low = v.Least
+			}
+		}
+	}
+	if r.high <= 0 { // nothing to draw
+		r.low, r.high = 1, 1
+	}
+	if !log {
+		r.low = 0
+		return r
+	}
+	r.low = math.Pow(10, math.Floor(math.Log10(r.low)))
+	r.high = max(r.high, 10*r.low)
+	return r
+}
+
+// onto sets up an axis with some room at its end, as a share of its length.
+func (r span) onto(axis *plot.Axis, room float64) {
+	axis.Min, axis.Max = r.low, r.high+(r.high-r.low)*room
+	axis.Tick.Marker = plot.TickerFunc(round)
+	if r.log {
+		axis.Max = r.high * math.Pow(r.high/r.low, room)
+		axis.Scale = plot.LogScale{}
+		axis.Tick.Marker = plot.TickerFunc(powers)
+	}
+}
+
+// powers marks the powers of ten, and without a label their multiples.
+func powers(low, high float64) (ticks []plot.Tick) {
+	for p := low; p <= high; p *= 10 {
+		ticks = append(ticks, plot.Tick{Value: p, Label: group(p)})
+		for k := 2.0; k < 10 && k*p <= high; k++ {
+			ticks = append(ticks, plot.Tick{Value: k * p})
+		}
+	}
+	return ticks
+}
+
 // ticksAt marks the given values.
 func ticksAt(values []float64) plot.ConstantTicks {
 	ticks := make(plot.ConstantTicks, len(values))
@@ -38,8 +89,11 @@ func round(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// group writes a whole number with commas.
+// group writes a whole number with commas, and one below 1 as it is.
 func group(v float64) string {
+	if v > 0 && v < 1 {
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
 	digits := strconv.FormatFloat(math.Abs(v), 'f', 0, 64)
 	var out strings.Builder
 	if v < 0 {

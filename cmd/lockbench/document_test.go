@@ -1,0 +1,183 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/cmd/lockbench/stat"
+)
+
+// measuredRelay is a relay with results that are made up: directly 100, and ratios by round of the other ways.
+func measuredRelay() *relay {
+	j := relayPart(true).jobs[0].(*relay)
+	for w := range j.workloads {
+		j.rates[w] = [][]float64{{100, 100, 100}, {110, 120, 130}, {60, stat.Failed, 70}, {stat.Failed, stat.Failed, stat.Failed}}
+	}
+	return j
+}
+
+func TestRelayTable(t *testing.T) {
+	got := measuredRelay().sections()[0].markdown(true)
+	for _, want := range []string{
+		"## Relay: requests in a pipeline\n",
+		"![", "](bench-relay-pipelining.svg)\n",
+		"|  | direct, requests/s | lockproxy | HAProxy | twemproxy |\n|---|---:|---:|---:|---:|\n",
+		"| GET, P=1 | 100 (100–100) | 1.20 (1.10–1.30) | 0.65 (0.60–0.70), 1 failed | failed |\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if alone := measuredRelay().sections()[0].markdown(false); strings.Contains(alone, "![") {
+		t.Error("a figure in a report that has none beside it")
+	}
+}
+
+func TestRelayShowsEveryWorkloadOnce(t *testing.T) {
+	for _, quick := range []bool{false, true} {
+		j := relayPart(quick).jobs[0].(*relay)
+		for _, w := range j.workloads {
+			shown := 0
+			for _, a := range aspects {
+				if a.shows(w) {
+					shown++
+				}
+			}
+			if shown != 1 {
+				t.Errorf("%v is in %d tables", w, shown)
+			}
+		}
+	}
+}
+
+func TestRelayGoals(t *testing.T) {
+	goals := measuredRelay().goals()
+	if len(goals) != 6 {
+		t.Fatalf("%d goals", len(goals))
+	}
+	for i, want := range []bool{true, true, true, true, false, true} { // no lead can be told where a run of the others failed
+		if goals[i].met() != want {
+			t.Errorf("%s: %+v: met %v", goals[i].name, goals[i].got, !want)
+		}
+	}
+}
+
+func TestGoal(t *testing.T) {
+	for _, c := range []struct {
+		goal goal
+		want bool
+	}{
+		{goal{want: 1.1, atLeast: true, got: stat.Of([]float64{1, 1.1, 1.2})}, true},
+		{goal{want: 1.1, atLeast: true, got: stat.Of([]float64{1, 1.09, 1.2})}, false},
+		{goal{want: 20, got: stat.Of([]float64{20})}, true},
+		{goal{want: 20, got: stat.Of([]float64{20.1})}, false},
+		{goal{want: 20, got: stat.Of([]float64{stat.Failed})}, false},
+	} {
+		if got := c.goal.met(); got != c.want {
+			t.Errorf("%+v: %v", c.goal, got)
+		}
+	}
+	var g goal
+	for _, v := range []float64{0.9, 0.4, 0.7} {
+		g.keepLeast(stat.Of([]float64{v}))
+	}
+	if g.got.Median != 0.4 {
+		t.Errorf("least of 0.9, 0.4 and 0.7: %v", g.got.Median)
+	}
+	g.keepLeast(stat.Of([]float64{stat.Failed}))
+	g.keepLeast(stat.Of([]float64{0.1}))
+	if g.met() || g.got.Rounds != 0 {
+		t.Errorf("a workload that failed throughout is forgotten: %+v", g.got)
+	}
+}
+
+func TestLatencyTable(t *testing.T) {
+	// 100 latencies from base+1 to base+100 µs.
+	run := func(base int, rate float64) *driven {
+		d := &driven{rate: rate}
+		for i := range 100 {
+			d.latencies = append(d.latencies, time.Duration(base+i+1)*time.Microsecond)
+		}
+		return d
+	}
+	j := &halfLoad{rate: 1000, results: latencies{{run(0, 1000), run(10, 1000)}, {run(30, 1000), run(20, 500)}, {nil, run(40, 1000)}, {nil, nil}}}
+	got := j.sections()[0].markdown(false)
+	for _, want := range []string{
+		"|  | p50 µs | p99 µs | p50 added | p99 added | reached |\n",
+		"| direct | 55 (50–60) | 104 (99–109) |  |  | 1.00 (1.00–1.00) |\n",
+		"| lockproxy | 75 (70–80) | 124 (119–129) | 20 (10–30) | 20 (10–30) | 0.75 (0.50–1.00) |\n",
+		"| HAProxy | 90, 1 failed | 139, 1 failed | 30, 1 failed | 30, 1 failed | 1.00, 1 failed |\n",
+		"| twemproxy | failed | failed | failed | failed | failed |\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestScaleTables(t *testing.T) {
+	run := func(rate float64) *driven {
+		return &driven{rate: rate, redisCPU: 10 * time.Microsecond, proxyCPU: 5 * time.Microsecond}
+	}
+	j := &scale{clients: []int{1, 5000}, results: [][][]*driven{
+		{{run(100)}, {run(50)}, {run(40)}, {nil}},
+		{{run(200)}, {run(220)}, {run(40)}, {nil}},
+	}}
+	sections := j.sections()
+	for i, want := range []string{"| 5,000 | 200 | 220 | 1.10 | 40 | 0.20 | failed | failed |\n", "| 1 | 15.0 | 15.0 [5.0] | 15.0 [5.0] | failed |\n"} {
+		if got := sections[i].markdown(false); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestIdleTable(t *testing.T) {
+	j := &idle{clients: 10000, results: [][]*idled{
+		{{clients: 10000, memory: 4096, redisMemory: 4096, without: 100, among: 95}},
+		{{clients: 9875, memory: 10240, later: 20480, redisMemory: 1024, without: 100, among: 80}},
+		{nil},
+	}}
+	got := j.sections()[0].markdown(false)
+	for _, want := range []string{
+		"| lockproxy | 9,875 | 10.0 | 20.0 | 1.0 | 100 | 80 | 0.80 |\n",
+		"| HAProxy | – | failed |",
+		"This machine lets a process have too few files open for 10,000 clients",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if goals := j.goals(); !goals[0].met() || goals[1].met() {
+		t.Errorf("goals: %+v", goals)
+	}
+}
+
+func TestDocument(t *testing.T) {
+	l := &lab{versions: versions{redis: "7.0.15", haproxy: "2.6.12", lockproxy: "dev"}, failures: []string{"twemproxy, GET: it broke"}, others: 0.25, args: []string{"--upstream-mode", "dedicated"}}
+	d := benchDocument(&part{jobs: []job{measuredRelay()}})
+	file := filepath.Join(t.TempDir(), "bench.md")
+	if err := d.write(l, file); err != nil {
+		t.Fatal(err)
+	}
+	report, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| Redis | 7.0.15,", "| HAProxy | 2.6.12,", "## Goals\n", "| met |", "## Runs that failed\n", "- twemproxy, GET: it broke\n",
+		"other programs used 25 % of the cores: **too much", "with `--upstream-mode dedicated`"} {
+		if !strings.Contains(string(report), want) {
+			t.Errorf("no %q in the report", want)
+		}
+	}
+	if strings.Contains(string(report), "| twemproxy | ,") {
+		t.Error("the version of a program that isn't there")
+	}
+	for _, a := range aspects {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(file), "bench-"+a.name+".svg")); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/cmd/lockbench/stat"
+)
+
+// liveBench is a real Redis, and as its "proxy" a second Redis: one that answers everything by itself.
+func liveBench(t *testing.T) (b *bench, impostor *target) {
+	t.Helper()
+	log, err := os.Create(t.TempDir() + "/progress")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	l := &lab{ctx: t.Context(), progress: newProgress(log), dir: t.TempDir(), files: raiseFileLimit()}
+	if b, err = l.open(needs{targets: []string{viaDirect}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.close)
+	second, err := b.startRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	impostor = &target{viaLockproxy, second}
+	b.targets = append(b.targets, impostor)
+	return b, impostor
+}
+
+func TestBenchmarkOfRedis(t *testing.T) {
+	b, _ := liveBench(t)
+	for _, w := range []workload{{"GET", 3, 4, 100}, {"SET", 3, 4, 100}} {
+		n, err := b.calibrate(w, 50*time.Millisecond)
+		if err != nil || n < 48 {
+			t.Fatalf("%v: calibrated to %d requests: %v", w, n, err)
+		}
+		if rate, err := b.benchmark(b.targets[0], w, n); err != nil || rate < 100 {
+			t.Errorf("%v: %v requests/s: %v", w, rate, err)
+		}
+	}
+}
+
+func TestRunThatRedisHasNotSeenFails(t *testing.T) {
+	b, impostor := liveBench(t)
+	if rate, err := b.benchmark(impostor, workload{"SET", 2, 1, 10}, 1000); err == nil || !strings.Contains(err.Error(), "Redis has seen 0") {
+		t.Errorf("%v requests/s: %v", rate, err)
+	}
+}
+
+func TestFailedRunIsNotedAndItsServerRestarted(t *testing.T) {
+	b, impostor := liveBench(t)
+	impostor.server.cmd.Process.Kill()
+	impostor.server.cmd.Wait()
+	j := &relay{workloads: []workload{{"GET", 2, 1, 10}}, requests: []int{100}, rates: [][][]float64{make([][]float64, len(relayTargets))}}
+	if err := j.measure(b, 1); err != nil {
+		t.Fatalf("one dead proxy ends the report: %v", err)
+	}
+	if s := stat.Of(j.rates[0][1]); s.Failed != 1 || s.Rounds != 0 {
+		t.Errorf("counted as %+v", s)
+	}
+	if len(b.failures) != 1 || !strings.HasPrefix(b.failures[0], "lockproxy, GET, 2 clients, P=1, 10 B: not running: ") {
+		t.Errorf("noted as %q", b.failures)
+	}
+	if err := impostor.server.serves(); err != nil {
+		t.Errorf("the server was not started again: %v", err)
+	}
+}
+
+func TestDriveNew(t *testing.T) {
+	b, _ := liveBench(t)
+	plan, err := b.getPlan(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Time = 100 * time.Millisecond
+	d, err := b.driveNew(b.targets[0], 5, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.rate < 100 || d.unanswered != 0 || d.proxyCPU != 0 || d.latencies.at(0.5) <= 0 || d.latencies.at(0.5) > d.latencies.at(0.99) {
+		t.Errorf("%v/s, p50 %v, p99 %v, %d unanswered, %v of a proxy's CPU", d.rate, d.latencies.at(0.5), d.latencies.at(0.99), d.unanswered, d.proxyCPU)
+	}
+}
+
+func TestIdleClientsOfRedis(t *testing.T) {
+	b, _ := liveBench(t)
+	j := &idle{clients: 300, time: 50 * time.Millisecond, results: make([][]*idled, len(idleTargets))}
+	if err := j.measure(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	r := j.results[0][0]
+	if r == nil {
+		t.Fatalf("failed: %v", b.failures)
+	}
+	if r.clients != 300 || r.memory < 1000 || r.memory > 1<<20 || r.without < 100 || r.among < 100 {
+		t.Errorf("%+v", *r)
+	}
+}

@@ -269,12 +269,12 @@ func TestLockIsOfTheClientsDatabaseAndUser(t *testing.T) {
 	c.expect("EXISTS app:x", ":0\r\n")
 	c.lock("app:x 30")
 
-	c.expect("AUTH app wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+	c.expect("AUTH app wrong", "-WRONGPASS invalid username-password pair…")
 	c.expect("AUTH app pw", "+OK\r\n")
 	c.lock("app:y 30")
-	c.expect("LOCK other 30", "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n")
+	c.expect("LOCK other 30", "-NOPERM …") // each version has its own words
 	c.expect("HELLO 3 AUTH reader pw", "%7…")
-	c.expect("LOCK app:z 30", "-NOPERM this user has no permissions to run the 'evalsha' command\r\n")
+	c.expect("LOCK app:z 30", "-NOPERM …")
 
 	// The URL's user is what clients start as, and go back to by RESET.
 	p2 := startProxy(t, "redis://app:pw@"+server.Addr()+"/5", nil)

@@ -175,7 +175,7 @@ func TestFailoverOfLocks(t *testing.T) {
 			link := testredis.StartLink(t, master.Addr())
 			host, port, _ := strings.Cut(link.Addr(), ":")
 			master.SyncAtOnce()
-			replica := testredis.Start(t, "--replicaof", host+" "+port)
+			replica := testredis.Start(t, "--replicaof", host, port)
 			replica.WaitInSync()
 			before, after := startProxy(t, master.URL(), withReplicas(c.minReplicas)), startProxy(t, replica.URL(), nil)
 			client := dial(t, before.addr)

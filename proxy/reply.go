@@ -82,6 +82,10 @@ func encodeError(name string, err error) []byte {
 
 // serverErrorText passes on what the upstream said about a script, in terms of the command that the client sent.
 func serverErrorText(name, text string) string {
+	// Before 7.0 Redis wraps what a command within the script was answered.
+	if _, inner, ok := strings.Cut(text, ": -"); ok && strings.HasPrefix(text, "ERR Error running script") {
+		text = inner
+	}
 	// Redis 7.0 and 7.2 word a denial inside a script differently, and neither begins it as elsewhere.
 	if strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ACL failure in script") {
 		text = "NOPERM " + strings.TrimPrefix(strings.TrimPrefix(text, "NOPERM "), "ERR ")

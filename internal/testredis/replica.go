@@ -14,10 +14,15 @@ func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Serve
 	replicas := make([]*Server, n)
 	host, port, _ := net.SplitHostPort(master.Addr())
 	for i := range replicas {
-		replicas[i] = Start(t, append([]string{"--replicaof", host + " " + port}, args...)...)
+		replicas[i] = Start(t, append([]string{"--replicaof", host, port}, args...)...)
 	}
 	for _, replica := range replicas {
 		replica.WaitInSync()
+	}
+	for deadline := time.Now().Add(15 * time.Second); strings.Count(master.Ask("INFO", "replication"), "state=online") < n; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the master doesn't have %d replicas", n)
+		}
 	}
 	return replicas
 }

@@ -94,7 +94,7 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 	g.Servers = append(g.Servers, Start(t, append([]string{"--repl-diskless-sync-delay", "0"}, args...)...))
 	host, port, _ := net.SplitHostPort(g.Servers[0].Addr())
 	for range o.Replicas {
-		g.Servers = append(g.Servers, Start(t, append([]string{"--replicaof", host + " " + port, "--repl-diskless-sync-delay", "0"}, args...)...))
+		g.Servers = append(g.Servers, Start(t, append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}, args...)...))
 	}
 	for range o.Sentinels {
 		g.Sentinels = append(g.Sentinels, startSentinel(t, g.Name, g.Servers[0].Addr(), o))

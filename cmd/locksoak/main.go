@@ -1,0 +1,65 @@
+// Command locksoak does to lockproxy what machines, networks and operators do, for as long as asked, and checks that what it
+// promises holds: see docs/guarantees.md. What it does follows from a seed.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"lockproxy/internal/faults/client"
+	"lockproxy/internal/faults/history"
+)
+
+type commands struct {
+	Run    runCommand    `cmd:"" default:"withargs" help:"Run rounds of faults until the time is over. Exit status 1 if a promise was not kept."`
+	Client clientCommand `cmd:"" hidden:"" help:"Be one client of a round."`
+}
+
+// errViolations says that the service did not keep a promise.
+var errViolations = errors.New("a promise was not kept")
+
+func main() {
+	var c commands
+	parsed := kong.Parse(&c, kong.Name("locksoak"), kong.Description("Random faults against lockproxy, and a check of what its clients saw."))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	if err := parsed.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "locksoak:", err)
+		os.Exit(1)
+	}
+}
+
+// clientCommand is a client process: it writes what it does to standard output.
+type clientCommand struct {
+	ID     int      `required:""`
+	Seed   uint64   `required:""`
+	Keys   []string `required:""`
+	Target []string `required:"" help:"A proxy's number, =, and its address."`
+}
+
+// Run competes for locks until the process is told to end.
+func (c *clientCommand) Run(ctx context.Context) error {
+	l := &client.Locker{ID: c.ID, Keys: c.Keys, Random: rand.New(rand.NewPCG(c.Seed, 0)), Notes: history.NewStream(os.Stdout), Think: 60 * time.Millisecond,
+		Shortest: 300 * time.Millisecond, Longest: time.Second}
+	for _, text := range c.Target {
+		number, addr, _ := strings.Cut(text, "=")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return fmt.Errorf("target %q: want a number, =, and an address", text)
+		}
+		l.Targets = append(l.Targets, client.Target{Proxy: n, Addr: addr})
+	}
+	l.Run(ctx)
+	return nil
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"lockproxy/internal/faults/process"
+	"lockproxy/internal/faults/soak"
+)
+
+// runCommand is the soak itself.
+type runCommand struct {
+	Duration time.Duration `default:"10m" help:"How long (default ${default})."`
+	Seed     uint64        `help:"What all faults follow from; a random one if it is 0."`
+	Round    int           `default:"1" help:"The first round: with a seed, it repeats the faults of that round (default ${default})."`
+	Rounds   int           `help:"How many rounds at most; as many as the time allows if it is 0."`
+	Only     []string      `help:"Only these kinds of faults."`
+	Plan     bool          `help:"Print what would be done, and do nothing."`
+	Out      string        `default:"." help:"Where the histories of violations go, and the summary (default: here)." type:"existingdir"`
+	Summary  string        `help:"Write the summary to this file too."`
+	Proxy    string        `help:"A built lockproxy to test; else one is built, with the race detector." type:"existingfile"`
+	Clients  int           `default:"14" help:"Clients that compete for locks (default ${default})."`
+}
+
+// progressEvery is how often a line says how far it is.
+const progressEvery = 10 * time.Second
+
+// Run runs rounds until the time is over, or ctx.
+func (c *runCommand) Run(ctx context.Context) error {
+	for _, name := range c.Only {
+		if !soak.Known(name) {
+			return fmt.Errorf("there is no fault %q: there are %q", name, soak.Kinds())
+		}
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64N(1e9)
+	}
+	fmt.Printf("seed %d: to repeat it, SEED=%d\n", c.Seed, c.Seed)
+	if c.Plan {
+		for n := range max(c.Rounds, 1) {
+			fmt.Print(soak.NewPlan(c.Seed, c.Round+n, c.Only))
+		}
+		return nil
+	}
+	return c.run(ctx)
+}
+
+func (c *runCommand) run(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "locksoak")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	programs, err := c.programs(ctx, dir)
+	if err != nil {
+		return err
+	}
+	bench, err := soak.NewBench(ctx, dir, programs, c.Seed)
+	if err != nil {
+		return err
+	}
+	defer bench.Close()
+	start := time.Now()
+	p := &progress{start: start, bench: bench, summary: soak.NewSummary()}
+	telling, stop := context.WithCancel(context.Background())
+	var teller sync.WaitGroup
+	teller.Go(func() { p.tell(telling) })
+	err = c.rounds(ctx, bench, p)
+	stop()
+	teller.Wait()
+	p.summary.Write(os.Stdout, time.Since(start))
+	if c.Summary != "" {
+		err = firstError(err, c.writeSummary(p.summary, time.Since(start)))
+	}
+	return err
+}
+
+func (c *runCommand) programs(ctx context.Context, dir string) (p soak.Programs, err error) {
+	if p.Soak, err = os.Executable(); err != nil {
+		return p, err
+	}
+	if p.Proxy = c.Proxy; p.Proxy == "" {
+		p.Proxy, err = process.Build(ctx, dir, "lockproxy")
+	}
+	return p, err
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func (c *runCommand) writeSummary(s *soak.Summary, ran time.Duration) error {
+	f, err := os.Create(c.Summary)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(f, "seed %d\n", c.Seed)
+	s.Write(f, ran)
+	return f.Close()
+}
+
+// rounds runs them, and returns errViolations if there were any.
+func (c *runCommand) rounds(ctx context.Context, bench *soak.Bench, p *progress) (err error) {
+	load := soak.DefaultLoad()
+	load.Lockers = c.Clients
+	for n := c.Round; time.Since(p.start) < c.Duration && ctx.Err() == nil && (c.Rounds == 0 || n < c.Round+c.Rounds); n++ {
+		r, failed := bench.Run(ctx, soak.NewPlan(c.Seed, n, c.Only), load)
+		if failed != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			return fmt.Errorf("round %d: %w", n, failed)
+		}
+		p.add(r)
+		if len(r.Report.Violations) == 0 {
+			continue
+		}
+		err = errViolations
+		path := filepath.Join(c.Out, fmt.Sprintf("violation-seed-%d-round-%d.jsonl", c.Seed, n))
+		fmt.Print(r.Describe())
+		fmt.Print(r.Plan)
+		if failed := r.History.Save(path); failed != nil {
+			return failed
+		}
+		fmt.Printf("its history is in %s; to repeat the faults: locksoak --seed %d --round %d --rounds 1\n", path, c.Seed, n)
+	}
+	return err
+}
+
+// progress is what is told meanwhile.
+type progress struct {
+	start time.Time
+	bench *soak.Bench
+
+	mu      sync.Mutex
+	summary *soak.Summary // guarded by mu
+}
+
+func (p *progress) add(r soak.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.summary.Add(r)
+}
+
+func (p *progress) tell(ctx context.Context) {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		p.mu.Lock()
+		line := p.summary.Line()
+		p.mu.Unlock()
+		if doing := p.bench.Doing(); doing != "" {
+			line += "; now: " + doing
+		}
+		fmt.Printf("%v: %s\n", time.Since(p.start).Round(time.Second), line)
+	}
+}

@@ -1,0 +1,411 @@
+package check_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// bugs are what can be wrong with a lockServer. Without any it keeps all promises.
+type bugs struct {
+	noOwnerCheck   bool // UNLOCK without a token frees anybody's lock
+	noCompare      bool // UNLOCK key token frees whatever token holds the lock
+	clientClock    bool // expiry is judged by the clock of the proxy that is asked, and they differ
+	counterResets  bool // tokens are counted, from 1 whenever the lock becomes free
+	sameToken      bool // tokens are the time in ms
+	swapsReplies   bool // a reply goes to another connection now and then
+	lifo           bool // the last to come is served first
+	deadKeep       bool // a waiter that has gone is given the lock all the same
+	unfenced       bool // FENCE doesn't look at the token
+	silentSessions bool // session locks end with their timeout, and nobody is told
+	forgets        bool // a lock is free 200 ms early
+	doublesWrites  bool // RPUSH is tried again now and then, as by a proxy that retries
+	losesWrites    bool // RPUSH is acknowledged and not done now and then
+	staleReads     bool // GET answers what was there before
+	sleeps         bool // a release wakes nobody
+}
+
+// lockServer is a lock service of two proxies in memory, for showing that the checker sees what is wrong with one.
+type lockServer struct {
+	bugs
+	addrs []string
+	stop  chan struct{}
+	work  sync.WaitGroup
+
+	mu     sync.Mutex
+	locks  map[string]*heldLock // guarded by mu
+	data   map[string][2]string // guarded by mu; now, and before
+	lists  map[string][]string  // guarded by mu
+	conns  map[*serverConn]bool // guarded by mu
+	token  int64                // guarded by mu
+	random *rand.Rand           // guarded by mu
+}
+
+type heldLock struct {
+	token   int64
+	owner   string
+	by      *serverConn
+	until   time.Time
+	session bool
+	lease   time.Duration
+	queue   []*waiting
+}
+
+type waiting struct {
+	on      *serverConn
+	owner   string
+	lease   time.Duration
+	session bool
+	given   chan int64
+}
+
+type serverConn struct {
+	nc     net.Conn
+	proxy  int
+	gone   chan struct{}
+	broken bool // closed with a reset: it has not read all
+	wmu    sync.Mutex
+}
+
+func startServer(t *testing.T, b bugs) *lockServer {
+	s := &lockServer{bugs: b, stop: make(chan struct{}), locks: map[string]*heldLock{}, data: map[string][2]string{}, lists: map[string][]string{},
+		conns: map[*serverConn]bool{}, random: rand.New(rand.NewPCG(1, 1)), token: time.Now().UnixMicro()}
+	for i := range 2 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.addrs = append(s.addrs, ln.Addr().String())
+		s.work.Go(func() { <-s.stop; ln.Close() })
+		s.work.Go(func() {
+			for {
+				nc, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				s.work.Go(func() { s.serve(&serverConn{nc: nc, proxy: i, gone: make(chan struct{})}) })
+			}
+		})
+	}
+	s.work.Go(s.tick)
+	t.Cleanup(func() {
+		close(s.stop)
+		s.mu.Lock()
+		for c := range s.conns {
+			c.nc.Close()
+		}
+		s.mu.Unlock()
+		s.work.Wait()
+	})
+	return s
+}
+
+// tick ends locks whose time is over.
+func (s *lockServer) tick() {
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-time.After(time.Millisecond):
+		}
+		s.mu.Lock()
+		for key, l := range s.locks {
+			if l.by == nil {
+				continue
+			}
+			if l.session && !s.silentSessions {
+				l.until = time.Now().Add(l.lease)
+			}
+			if s.expired(l, 0) {
+				s.free(key, l)
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *lockServer) expired(l *heldLock, proxy int) bool {
+	now := time.Now()
+	if s.forgets {
+		now = now.Add(200 * time.Millisecond)
+	}
+	if s.clientClock && proxy == 1 {
+		now = now.Add(300 * time.Millisecond)
+	}
+	return !now.Before(l.until)
+}
+
+// free ends a lock and gives it to the next; mu is held.
+func (s *lockServer) free(key string, l *heldLock) {
+	l.by, l.until = nil, time.Time{}
+	if s.counterResets {
+		l.token = 0
+	}
+	if s.sleeps {
+		return
+	}
+	for len(l.queue) > 0 && l.by == nil {
+		i := 0
+		if s.lifo {
+			i = len(l.queue) - 1
+		}
+		w := l.queue[i]
+		l.queue = append(l.queue[:i:i], l.queue[i+1:]...)
+		select {
+		case <-w.on.gone:
+			if !s.deadKeep {
+				continue
+			}
+		default:
+		}
+		w.given <- s.give(l, w)
+	}
+}
+
+func (s *lockServer) give(l *heldLock, w *waiting) int64 {
+	switch {
+	case s.counterResets:
+		l.token++
+	case s.sameToken:
+		l.token = time.Now().UnixMilli() / 100
+	default:
+		s.token++
+		l.token = s.token
+	}
+	l.by, l.owner, l.until, l.session, l.lease = w.on, w.owner, time.Now().Add(w.lease), w.session, w.lease
+	return l.token
+}
+
+func (s *lockServer) serve(c *serverConn) {
+	defer c.nc.Close()
+	s.mu.Lock()
+	s.conns[c] = true
+	s.mu.Unlock()
+	commands := make(chan []string, 100)
+	go func() { // ends with the connection, which serve closes
+		defer close(commands)
+		defer close(c.gone)
+		for in := bufio.NewReader(c.nc); ; {
+			args, err := readCommand(in)
+			if err != nil {
+				time.Sleep(10 * time.Millisecond) // a reset may come behind the end
+				c.broken = err != io.EOF || c.reset()
+				return
+			}
+			commands <- args
+		}
+	}()
+	last := ""
+	for args := range commands {
+		last = args[0]
+		s.reply(c, s.run(c, args))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	for key, l := range s.locks {
+		if l.by == c && (l.session || c.broken && last == "LOCK") {
+			s.free(key, l)
+		}
+	}
+}
+
+// reset reports whether the client has closed without reading all.
+func (c *serverConn) reset() bool {
+	control, err := c.nc.(*net.TCPConn).SyscallConn()
+	pending := 0
+	if err == nil {
+		control.Control(func(fd uintptr) { pending, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR) })
+	}
+	return pending != 0
+}
+
+// reply writes to c, or if replies are swapped, to another once in a while.
+func (s *lockServer) reply(c *serverConn, text string) {
+	s.mu.Lock()
+	if s.swapsReplies && s.random.IntN(200) == 0 {
+		for other := range s.conns {
+			if other != c {
+				c = other
+				break
+			}
+		}
+	}
+	s.mu.Unlock()
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	io.WriteString(c.nc, text)
+}
+
+func readCommand(in *bufio.Reader) ([]string, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	n, _ := strconv.Atoi(strings.Trim(line, "*\r\n"))
+	args := make([]string, n)
+	for i := range args {
+		if line, err = in.ReadString('\n'); err != nil {
+			return nil, err
+		}
+		size, _ := strconv.Atoi(strings.Trim(line, "$\r\n"))
+		body := make([]byte, size+2)
+		if _, err = io.ReadFull(in, body); err != nil {
+			return nil, err
+		}
+		args[i] = string(body[:size])
+	}
+	return args, nil
+}
+
+func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
+
+// run is one command; it returns the reply.
+func (s *lockServer) run(c *serverConn, args []string) string {
+	name := strings.ToUpper(args[0])
+	if name == "LOCK" {
+		return s.lock(c, args)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch name {
+	case "PING", "HELLO":
+		return "+PONG\r\n"
+	case "ECHO":
+		return bulk(args[1])
+	case "GET":
+		if s.staleReads && s.random.IntN(4) == 0 {
+			return bulk(s.data[args[1]][1])
+		}
+		return bulk(s.data[args[1]][0])
+	case "RPUSH":
+		dice := s.random.IntN(20)
+		if !s.losesWrites || dice != 0 {
+			s.lists[args[1]] = append(s.lists[args[1]], args[2])
+		}
+		if s.doublesWrites && dice == 1 {
+			s.lists[args[1]] = append(s.lists[args[1]], args[2])
+		}
+		return ":1\r\n"
+	}
+	l := s.locks[args[1]]
+	if l == nil {
+		return ":0\r\n"
+	}
+	token := l.token
+	if len(args) > 2 {
+		token, _ = strconv.ParseInt(args[2], 10, 64)
+	}
+	held := l.by != nil && !s.expired(l, c.proxy)
+	switch name {
+	case "UNLOCK":
+		mine := len(args) > 2 && (token == l.token || s.noCompare) || len(args) == 2 && (l.by == c || s.noOwnerCheck)
+		if held && mine {
+			s.free(args[1], l)
+			return ":1\r\n"
+		}
+	case "RELOCK":
+		if held && token == l.token {
+			ms, _ := strconv.ParseFloat(args[3], 64)
+			l.lease = time.Duration(ms * float64(time.Second))
+			l.until = time.Now().Add(l.lease)
+			return ":1\r\n"
+		}
+	case "FENCE":
+		if !s.unfenced && (!held || token != l.token) {
+			return "-FENCED\r\n"
+		}
+		s.data[args[4]] = [2]string{args[5], s.data[args[4]][0]}
+		return "+OK\r\n"
+	}
+	return ":0\r\n"
+}
+
+func (s *lockServer) lock(c *serverConn, args []string) string {
+	w := &waiting{on: c, given: make(chan int64, 1)}
+	f, _ := strconv.ParseFloat(args[2], 64)
+	w.lease = time.Duration(f * float64(time.Second))
+	patience := time.Duration(-1)
+	for i := 3; i < len(args); i++ {
+		switch args[i] {
+		case "WAIT":
+			f, _ := strconv.ParseFloat(args[i+1], 64)
+			patience = time.Duration(f * float64(time.Second))
+			i++
+		case "SESSION":
+			w.session = true
+		case "OWNER":
+			w.owner = args[i+1]
+			i++
+		}
+	}
+	s.mu.Lock()
+	l := s.locks[args[1]]
+	if l == nil {
+		l = &heldLock{}
+		s.locks[args[1]] = l
+	}
+	if l.by == nil || s.expired(l, c.proxy) {
+		token := s.give(l, w)
+		s.mu.Unlock()
+		return fmt.Sprintf(":%d\r\n", token)
+	}
+	if patience >= 0 {
+		l.queue = append(l.queue, w)
+	}
+	s.mu.Unlock()
+	if patience < 0 {
+		return "$-1\r\n"
+	}
+	return s.await(l, args[1], w, patience)
+}
+
+func (s *lockServer) await(l *heldLock, key string, w *waiting, patience time.Duration) string {
+	if patience == 0 {
+		patience = time.Hour
+	}
+	select {
+	case token := <-w.given:
+		return fmt.Sprintf(":%d\r\n", token)
+	case <-w.on.gone:
+		if s.deadKeep {
+			select {
+			case <-w.given:
+			case <-s.stop:
+			}
+			return ""
+		}
+	case <-s.stop:
+	case <-time.After(patience):
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, other := range l.queue {
+		if other == w {
+			l.queue = append(l.queue[:i:i], l.queue[i+1:]...)
+			return "$-1\r\n"
+		}
+	}
+	var token int64
+	select {
+	case token = <-w.given: // it crossed
+	default:
+		return ""
+	}
+	select {
+	case <-w.on.gone:
+		if l.by == w.on && l.token == token {
+			s.free(key, l)
+		}
+	default:
+	}
+	return fmt.Sprintf(":%d\r\n", token)
+}

@@ -1,0 +1,93 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+
+	"lockproxy/internal/faults/history"
+)
+
+// tokens finds tokens that went back, or were given twice.
+func (c *checker) tokens(key string, ops []history.Op) {
+	var acquired []history.Op
+	for _, o := range ops {
+		if o.Acquired() {
+			acquired = append(acquired, o)
+		}
+	}
+	byReturn := slices.Clone(acquired)
+	slices.SortFunc(byReturn, func(a, b history.Op) int { return cmp.Compare(a.Return, b.Return) })
+	owners := map[int64]history.Op{}
+	var best history.Op // with the greatest token among those that had ended
+	next := 0
+	for _, o := range acquired {
+		for ; next < len(byReturn) && byReturn[next].Return < o.Call; next++ {
+			if byReturn[next].Result > best.Result {
+				best = byReturn[next]
+			}
+		}
+		c.checked("tokens")
+		if first, given := owners[o.Result]; given && (o.Owner == "" || o.Owner != first.Owner) {
+			c.violated("tokens", []history.Op{first, o}, "token %d of lock %s was given to client %d and to client %d", o.Result, key, first.Client, o.Client)
+		} else if given {
+			continue // the same owner's again: others may have had it since, if the data was lost
+		}
+		owners[o.Result] = o
+		if best.Result >= o.Result && !c.broken(best.Call, o.Return, breaksTokens, 0) {
+			c.violated("tokens", []history.Op{best, o}, "lock %s gave token %d behind token %d", key, o.Result, best.Result)
+		}
+	}
+}
+
+// stale finds what was accepted with a token though somebody had been given a greater one before it was asked.
+func (c *checker) stale(key string, ops []history.Op) {
+	for _, o := range ops {
+		if o.Kind == history.Unlock && o.Token == 0 && o.Outcome == history.OK && o.Result != 0 {
+			c.violated("stale", []history.Op{o}, "lock %s was released for client %d, which didn't hold it", key, o.Client)
+		}
+		if !accepted(o) {
+			continue
+		}
+		c.checked("stale")
+		for _, g := range ops {
+			if g.Acquired() && g.Result > o.Token && g.Return < o.Call && !c.broken(g.Call, o.Return, breaksLeases, 0) {
+				c.violated("stale", []history.Op{g, o}, "lock %s: a %s by client %d with token %d was accepted after token %d had been given",
+					key, o.Kind, o.Client, o.Token, g.Result)
+				break
+			}
+		}
+	}
+}
+
+// accepted reports whether o names a token and was done.
+func accepted(o history.Op) bool {
+	if o.Token == 0 || o.Outcome != history.OK {
+		return false
+	}
+	return o.Kind == history.Fence || (o.Kind == history.Unlock || o.Kind == history.Relock) && o.Result == 1
+}
+
+// order finds fenced writes that were accepted behind one with a greater token.
+func (c *checker) order(key string, ops []history.Op) {
+	var writes []history.Op
+	for _, o := range ops {
+		if o.Kind == history.Fence && o.Outcome == history.OK {
+			writes = append(writes, o)
+		}
+	}
+	byReturn := slices.Clone(writes)
+	slices.SortFunc(byReturn, func(a, b history.Op) int { return cmp.Compare(a.Return, b.Return) })
+	var best history.Op
+	next := 0
+	for _, o := range writes {
+		for ; next < len(byReturn) && byReturn[next].Return < o.Call; next++ {
+			if byReturn[next].Token > best.Token {
+				best = byReturn[next]
+			}
+		}
+		c.checked("order")
+		if best.Token > o.Token && !c.broken(best.Call, o.Return, breaksLeases, 0) {
+			c.violated("order", []history.Op{best, o}, "lock %s: a fenced write with token %d was accepted behind one with token %d", key, o.Token, best.Token)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package check
+
+import (
+	"lockproxy/internal/faults/history"
+)
+
+// fifo finds waiters of one proxy that were served though another had waited there for longer.
+func (c *checker) fifo(key string, ops []history.Op) {
+	margin := c.bounds.Arrival.Nanoseconds()
+	var waits []history.Op
+	for _, o := range ops {
+		if o.Wait && o.Acquired() && o.Kind == history.Lock && o.Owner == "" {
+			waits = append(waits, o)
+		}
+	}
+	for i, a := range waits {
+		for _, b := range waits[i+1:] {
+			if b.Call > a.Return {
+				break
+			}
+			if b.Proxy != a.Proxy || b.Call-a.Call < margin || c.broken(a.Call-margin, max(a.Return, b.Return), breaksNotices, c.bounds.Recover) {
+				continue
+			}
+			c.checked("fifo")
+			if b.Result < a.Result && !c.broken(a.Call, b.Return, breaksTokens, 0) {
+				c.violated("fifo", []history.Op{a, b}, "lock %s at proxy %d: client %d began to wait %.3f s after client %d, and was served before it",
+					key, a.Proxy, b.Client, float64(b.Call-a.Call)/1e9, a.Client)
+			}
+		}
+	}
+}
+
+// idle finds a lock that nobody held for long though somebody waited for it.
+func (c *checker) idle(key string, ops []history.Op) {
+	type span struct{ from, to int64 }
+	var held []span // when somebody held it, or may have
+	for _, o := range ops {
+		switch {
+		case o.Kind != history.Lock && o.Kind != history.Probe:
+		case o.Acquired():
+			held = append(held, span{o.Call, c.latestEnd(o, ops)})
+		case o.Outcome == history.Unknown && !o.HungUp: // a reply may have been on its way to a client that gave up
+			held = append(held, span{o.Call, o.Call + o.Timeout + (5 * c.bounds.Idle).Nanoseconds()})
+		}
+	}
+	for _, o := range ops {
+		if o.Kind != history.Lock || !o.Wait || o.HungUp || o.Return == 0 || o.Outcome == history.Refused {
+			continue
+		}
+		from, to := o.Call, o.Return
+		if o.Outcome == history.OK {
+			to = o.Return
+		}
+		for moved := true; moved; { // what is held is no gap: find the latest time before `to` at which it was
+			moved = false
+			for _, h := range held {
+				if h.from < to && h.to > from && !(o.Acquired() && h.from == o.Call) {
+					from, moved = h.to, true
+				}
+			}
+		}
+		c.checked("idle")
+		if to-from > c.bounds.Idle.Nanoseconds() && !c.broken(from, to, breaksService, c.bounds.Recover) &&
+			!c.broken(o.Call-int64(10e9), to, breaksOrphans, 0) {
+			c.violated("idle", []history.Op{o}, "client %d waited for lock %s at proxy %d although nobody had held it for %.3f s", o.Client, key, o.Proxy, float64(to-from)/1e9)
+		}
+	}
+}
+
+// latestEnd is when a lock that was acquired had ended at the latest, if the service works.
+func (c *checker) latestEnd(o history.Op, ops []history.Op) int64 {
+	end := o.Return + o.Timeout
+	for _, other := range ops {
+		if other.Token != o.Result || other.Client != o.Client {
+			continue
+		}
+		switch {
+		case other.Kind == history.Unlock && other.Outcome == history.OK, other.Kind == history.Lost && o.Session:
+			return max(other.Return, other.Call)
+		case other.Kind == history.Relock && other.Return != 0:
+			end = max(end, other.Return+other.Timeout)
+		case other.Kind == history.Relock:
+			end = max(end, other.Call+2*other.Timeout)
+		case o.Session && other.Return != 0:
+			end = max(end, other.Return+o.Timeout) // renewed until then at least
+		}
+	}
+	if o.Session {
+		end += 10 * o.Timeout // renewed for as long as its connection was open, which is not known here
+	}
+	return end
+}

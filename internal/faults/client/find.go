@@ -1,0 +1,54 @@
+package client
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"lockproxy/internal/faults/history"
+)
+
+// Find notes what is in the Asker's lists of a database, as redis itself at addr says it to user, whose name is its password. Nothing
+// may be under way any more.
+func (a *Asker) Find(notes Noter, addr, user string, db int) error {
+	c, err := Dial(addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for _, args := range [][]string{{"AUTH", user, user}, {"SELECT", string(rune('0' + db))}} {
+		if r, err := c.Do(10*time.Second, args...); err != nil || r.Error() {
+			return errors.Join(err, errors.New(r.Text))
+		}
+	}
+	for _, name := range a.Lists(db) {
+		op := notes.Begin(history.Op{Client: a.ID, Kind: history.List, Key: name})
+		r, err := c.Do(10*time.Second, "LRANGE", name, "0", "-1")
+		if err != nil || r.Kind != '*' {
+			return errors.Join(err, errors.New(r.String()))
+		}
+		values := make([]string, len(r.Elems))
+		for i, e := range r.Elems {
+			values[i] = e.Text
+		}
+		notes.End(op, func(op *history.Op) { op.Outcome, op.Got = history.OK, strings.Join(values, "\n") })
+	}
+	return nil
+}
+
+// Probe asks for a lock once, as a client who waits would, and gives it back.
+func Probe(notes Noter, id int, at Target, key string, wait time.Duration) {
+	op := notes.Begin(history.Op{Client: id, Kind: history.Probe, Key: key, Proxy: at.Proxy, Wait: true, Timeout: int64(time.Second)})
+	c, err := Dial(at.Addr)
+	var r Reply
+	if err == nil {
+		defer c.Close()
+		r, err = c.Do(wait+patience, "LOCK", key, "1", "WAIT", seconds(wait))
+	}
+	notes.End(op, func(op *history.Op) { settle(op, r, err, judgeLock) })
+	if op.Acquired() {
+		unlock := notes.Begin(history.Op{Client: id, Kind: history.Unlock, Key: key, Proxy: at.Proxy, Token: op.Result})
+		r, err := c.Do(patience, "UNLOCK", key)
+		notes.End(unlock, func(op *history.Op) { settle(op, r, err, judgeFlag) })
+	}
+}

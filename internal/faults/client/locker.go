@@ -1,0 +1,323 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockproxy/internal/faults/history"
+)
+
+// Target is a way to a proxy: straight, or through a relay.
+type Target struct {
+	Proxy int
+	Addr  string
+}
+
+// Noter takes notes of what a client does: a history.Recorder, or in a process of its own a history.Stream.
+type Noter interface {
+	Begin(history.Op) *history.Op
+	End(*history.Op, func(*history.Op))
+	Add(history.Op)
+}
+
+// Locker is a client that competes for locks. Run returns when its context ends.
+type Locker struct {
+	ID      int
+	Targets []Target // it changes over to another when one fails
+	Keys    []string
+	Random  *rand.Rand
+	Notes   Noter
+	Think   time.Duration // longest pause between two rounds of its own
+	// Shortest and Longest are the timeouts of its locks.
+	Shortest, Longest time.Duration
+
+	conn *Conn
+	at   Target
+	resp int
+	held held
+}
+
+// held is the lock that a Locker believes it has; key is "" if none.
+type held struct {
+	key     string
+	token   int64
+	session bool
+	until   int64 // by history.Now; of no meaning for a session lock
+}
+
+// patience is how long a reply may take beyond the wait that was asked for, before its client gives up.
+const patience = 6 * time.Second
+
+// Run competes until ctx ends.
+func (l *Locker) Run(ctx context.Context) {
+	defer l.hangUp()
+	for ctx.Err() == nil {
+		if l.conn == nil && !l.connect() {
+			pause(ctx, 20*time.Millisecond+l.upTo(80*time.Millisecond))
+			continue
+		}
+		l.compete(ctx)
+		pause(ctx, l.upTo(l.Think))
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func (l *Locker) upTo(d time.Duration) time.Duration {
+	return time.Duration(l.Random.Int64N(int64(d) + 1))
+}
+
+func (l *Locker) chance(percent int) bool { return l.Random.IntN(100) < percent }
+
+// connect makes a connection that is known to reach the upstream.
+func (l *Locker) connect() bool {
+	l.at = l.Targets[l.Random.IntN(len(l.Targets))]
+	c, err := Dial(l.at.Addr)
+	if err != nil {
+		return false
+	}
+	hello := []string{"PING"}
+	if l.resp = 2 + l.Random.IntN(2); l.resp == 3 {
+		hello = []string{"HELLO", "3"}
+	}
+	if r, err := c.Do(patience, hello...); err != nil || r.Error() {
+		c.Close()
+		return false
+	}
+	c.Push = l.pushed
+	l.conn = c
+	return true
+}
+
+func (l *Locker) pushed(elems []string) {
+	if len(elems) == 3 && elems[0] == "locklost" && elems[1] == l.held.key && elems[2] == strconv.FormatInt(l.held.token, 10) {
+		l.lost()
+	}
+}
+
+// lost notes that the session lock is gone.
+func (l *Locker) lost() {
+	if l.held.key != "" && l.held.session {
+		l.Notes.Add(history.Op{Client: l.ID, Kind: history.Lost, Key: l.held.key, Proxy: l.at.Proxy, Token: l.held.token, Call: history.Now()})
+		l.held = held{}
+	}
+}
+
+// hangUp closes the connection, if there is one.
+func (l *Locker) hangUp() {
+	if l.conn == nil {
+		return
+	}
+	l.lost()
+	l.held = held{}
+	l.conn.Close()
+	l.conn = nil
+}
+
+// do sends a command and notes what came of it. It returns false when there is no connection any more.
+func (l *Locker) do(o history.Op, wait time.Duration, judge func(Reply, *history.Op), args ...string) (history.Op, bool) {
+	o.Client, o.Proxy = l.ID, l.at.Proxy
+	op := l.Notes.Begin(o)
+	r, err := l.conn.Do(wait+patience, args...)
+	l.Notes.End(op, func(op *history.Op) { settle(op, r, err, judge) })
+	if err != nil || op.Outcome == history.Unknown || op.Outcome == history.Garbled {
+		l.hangUp()
+		return *op, false
+	}
+	return *op, true
+}
+
+// settle says how an operation ended. judge sees replies that are no errors.
+func settle(op *history.Op, r Reply, err error, judge func(Reply, *history.Op)) {
+	switch {
+	case errors.Is(err, ErrGarbled):
+		op.Outcome, op.Got = history.Garbled, err.Error()
+	case err != nil:
+		op.Outcome, op.Got = history.Unknown, err.Error()
+	case r.Error() && strings.HasPrefix(r.Text, "FENCED"):
+		op.Outcome, op.Got = history.Fenced, r.Text
+	case r.Error() && strings.HasPrefix(r.Text, "UPSTREAM"):
+		op.Outcome, op.Got = history.Unknown, r.Text
+	case r.Error():
+		op.Outcome, op.Got = history.Refused, r.Text
+	default:
+		op.Outcome = history.Garbled
+		judge(r, op)
+		if op.Outcome == history.Garbled {
+			op.Got = r.String()
+		}
+	}
+}
+
+func judgeLock(r Reply, op *history.Op) {
+	switch {
+	case r.Null():
+		op.Outcome = history.Null
+	case r.Kind == ':' && r.Int > 0 && r.Int < 1<<53:
+		op.Outcome, op.Result = history.OK, r.Int
+	}
+}
+
+func judgeFlag(r Reply, op *history.Op) {
+	if r.Kind == ':' && (r.Int == 0 || r.Int == 1) {
+		op.Outcome, op.Result = history.OK, r.Int
+	}
+}
+
+func judgeStatus(r Reply, op *history.Op) {
+	if r.Kind == '+' && r.Text == "OK" {
+		op.Outcome = history.OK
+	}
+}
+
+func judgeValue(r Reply, op *history.Op) {
+	if r.Null() || r.Kind == '$' {
+		op.Outcome, op.Got = history.OK, r.Text
+	}
+}
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
+
+// Register is the name of what a lock's fenced writes go to.
+func Register(key string) string { return "register:" + key }
+
+// compete is one try for a lock, and what follows from it.
+func (l *Locker) compete(ctx context.Context) {
+	key := l.Keys[l.Random.IntN(len(l.Keys))]
+	o := history.Op{Kind: history.Lock, Key: key}
+	timeout := l.timeout()
+	wait := time.Duration(0)
+	args := []string{"LOCK", key, seconds(timeout)}
+	if l.chance(75) {
+		wait = 50*time.Millisecond + l.upTo(4*time.Second)
+		args = append(args, "WAIT", seconds(wait))
+		o.Wait = true
+	}
+	switch {
+	case l.chance(30):
+		args = append(args, "SESSION")
+		o.Session = true
+	case l.chance(20):
+		o.Owner = fmt.Sprintf("owner-%d-%d", l.ID, l.Random.Int64())
+		args = append(args, "OWNER", o.Owner)
+	}
+	o.Timeout = timeout.Truncate(time.Millisecond).Nanoseconds()
+	if o.Wait && l.chance(6) {
+		l.leaveWithin(ctx, o, wait, args)
+		return
+	}
+	got, ok := l.do(o, wait, judgeLock, args...)
+	if !ok && o.Owner != "" && got.Outcome == history.Unknown && l.connect() { // what OWNER is for: ask again
+		got, ok = l.do(o, wait, judgeLock, args...)
+	}
+	if ok && got.Acquired() {
+		l.held = held{key, got.Result, o.Session, got.Call + o.Timeout}
+		l.use(ctx)
+	} else if ok && l.chance(40) && l.read(key) && l.chance(40) {
+		l.intrude(key)
+	}
+}
+
+// intrude tries to release what is another's.
+func (l *Locker) intrude(key string) {
+	l.do(history.Op{Kind: history.Unlock, Key: key}, 0, judgeFlag, "UNLOCK", key)
+}
+
+func (l *Locker) timeout() time.Duration { return l.Shortest + l.upTo(l.Longest-l.Shortest) }
+
+// leaveWithin asks for a lock and closes the connection before it has an answer, or without reading it.
+func (l *Locker) leaveWithin(ctx context.Context, o history.Op, wait time.Duration, args []string) {
+	o.Client, o.Proxy, o.HungUp = l.ID, l.at.Proxy, true
+	l.Notes.Begin(o)
+	if l.conn.Send(args...) == nil {
+		pause(ctx, l.upTo(min(wait, 500*time.Millisecond)))
+	}
+	l.hangUp()
+}
+
+// use is what a holder does: nothing for a while, fenced writes, a RELOCK; then it releases, or forgets to, or comes too late.
+func (l *Locker) use(ctx context.Context) {
+	h := l.held
+	for n := l.Random.IntN(3); n > 0 && l.conn != nil; n-- {
+		if l.write(h) && l.chance(30) {
+			l.read(h.key)
+		}
+	}
+	if l.conn == nil || !l.hold(ctx, l.upTo(15*time.Millisecond)) {
+		return
+	}
+	if l.chance(8) && !l.relock(h) {
+		return
+	}
+	switch {
+	case h.session && l.chance(5): // longer than its timeout
+		if !l.hold(ctx, l.Longest+l.upTo(2*l.Longest)) {
+			return
+		}
+	case l.chance(8): // too late
+		if !l.hold(ctx, time.Duration(h.until-history.Now())+l.upTo(100*time.Millisecond)) || l.chance(70) && !l.write(h) {
+			return
+		}
+	case l.chance(2): // forgotten, or the client dies
+		l.hangUp()
+		return
+	}
+	l.release(h)
+}
+
+// hold lets time pass, and watches for notices. It returns false if there is no connection any more.
+func (l *Locker) hold(ctx context.Context, d time.Duration) bool {
+	if ctx.Err() != nil {
+		d = 0
+	}
+	if err := l.conn.Idle(max(d, time.Millisecond)); err != nil {
+		if errors.Is(err, ErrGarbled) {
+			l.Notes.Add(history.Op{Client: l.ID, Kind: history.Echo, Proxy: l.at.Proxy, Outcome: history.Garbled, Got: err.Error(), Call: history.Now()})
+		}
+		l.hangUp()
+		return false
+	}
+	return true
+}
+
+func (l *Locker) release(h held) {
+	args := []string{"UNLOCK", h.key, strconv.FormatInt(h.token, 10)}
+	if l.chance(30) {
+		args = args[:2] // by the connection
+	}
+	o, ok := l.do(history.Op{Kind: history.Unlock, Key: h.key, Token: h.token, Session: h.session}, 0, judgeFlag, args...)
+	if ok && o.Outcome != history.OK {
+		l.hangUp() // it is this connection's still, and if it is a session lock it is renewed for as long as that is open
+	}
+	l.held = held{}
+}
+
+func (l *Locker) relock(h held) bool {
+	timeout := l.timeout()
+	o := history.Op{Kind: history.Relock, Key: h.key, Token: h.token, Session: h.session, Timeout: timeout.Truncate(time.Millisecond).Nanoseconds()}
+	_, ok := l.do(o, 0, judgeFlag, "RELOCK", h.key, strconv.FormatInt(h.token, 10), seconds(timeout))
+	return ok
+}
+
+// write is a fenced write of a value that nobody else writes.
+func (l *Locker) write(h held) bool {
+	value := fmt.Sprintf("%d:%d:%d", h.token, l.ID, l.Random.Int64())
+	_, ok := l.do(history.Op{Kind: history.Fence, Key: h.key, Token: h.token, Value: value, Session: h.session}, 0, judgeStatus,
+		"FENCE", h.key, strconv.FormatInt(h.token, 10), "SET", Register(h.key), value)
+	return ok
+}
+
+func (l *Locker) read(key string) bool {
+	_, ok := l.do(history.Op{Kind: history.Get, Key: key}, 0, judgeValue, "GET", Register(key))
+	return ok
+}

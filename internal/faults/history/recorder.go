@@ -1,0 +1,49 @@
+package history
+
+import "sync"
+
+// Recorder collects what several clients do. Its methods may be called from any goroutine.
+type Recorder struct {
+	mu  sync.Mutex
+	ops []*Op // guarded by mu
+}
+
+// Begin notes an invocation, and returns it for End. It sets Call.
+func (r *Recorder) Begin(o Op) *Op {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	op := &o
+	r.ops = append(r.ops, op)
+	op.Call = Now()
+	return op
+}
+
+// End notes a completion; change sets the outcome. It sets Return.
+func (r *Recorder) End(op *Op, change func(*Op)) {
+	now := Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(op)
+	if op.Outcome != Unknown {
+		op.Return = now
+	}
+}
+
+// Add notes an operation that is over.
+func (r *Recorder) Add(o Op) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ops = append(r.ops, &o)
+}
+
+// Take returns all that was noted since the last Take. No operation may be under way.
+func (r *Recorder) Take() []Op {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ops := make([]Op, len(r.ops))
+	for i, op := range r.ops {
+		ops[i] = *op
+	}
+	r.ops = nil
+	return ops
+}

@@ -1,0 +1,94 @@
+package history
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"sync"
+)
+
+// Stream writes operations as they begin and end, so that a process that is killed leaves behind what it had done. One goroutine
+// uses it.
+type Stream struct {
+	out  io.Writer
+	next int
+	ids  map[*Op]int
+}
+
+// noted is a line of a Stream: the operation as it is known so far.
+type noted struct {
+	ID int `json:"id"`
+	Op Op  `json:"op"`
+}
+
+// NewStream returns a Stream to out. Each note is one Write.
+func NewStream(out io.Writer) *Stream { return &Stream{out: out, ids: map[*Op]int{}} }
+
+// Begin notes an invocation before it is sent.
+func (s *Stream) Begin(o Op) *Op {
+	op := &o
+	op.Call = Now()
+	s.next++
+	s.ids[op] = s.next
+	s.write(s.next, o)
+	return op
+}
+
+// End notes a completion.
+func (s *Stream) End(op *Op, change func(*Op)) {
+	now := Now()
+	change(op)
+	if op.Outcome != Unknown {
+		op.Return = now
+	}
+	s.write(s.ids[op], *op)
+	delete(s.ids, op)
+}
+
+// Add notes an operation that is over.
+func (s *Stream) Add(o Op) {
+	s.next++
+	s.write(s.next, o)
+}
+
+func (s *Stream) write(id int, o Op) {
+	line, _ := json.Marshal(noted{id, o}) // of plain fields: it can't fail
+	s.out.Write(append(line, '\n'))
+}
+
+// Collector gathers what the Streams of several processes have written.
+type Collector struct {
+	mu  sync.Mutex
+	ops []Op // guarded by mu
+}
+
+// Collect reads a Stream until its end. A line that was cut short is left out.
+func (c *Collector) Collect(in io.Reader) {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	ops := map[int]int{} // places in c.ops, by id
+	for lines.Scan() {
+		var n noted
+		if json.Unmarshal(lines.Bytes(), &n) != nil {
+			continue
+		}
+		c.mu.Lock()
+		if place, ok := ops[n.ID]; ok {
+			c.ops[place] = n.Op
+			delete(ops, n.ID)
+		} else {
+			ops[n.ID] = len(c.ops)
+			c.ops = append(c.ops, n.Op)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// Take returns all that was collected since the last Take. No Stream may be open.
+func (c *Collector) Take() []Op {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ops := c.ops
+	c.ops = nil
+	return ops
+}

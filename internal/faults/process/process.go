@@ -1,0 +1,189 @@
+// Package process runs the real programs of a fault test, redis-server and lockproxy, and does to them what machines and
+// operators do: kill, pause, restart, and for Redis power cuts and wrong clocks.
+package process
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Process is one program that serves a loopback port. Its methods are for one goroutine.
+type Process struct {
+	Addr string
+
+	path string
+	args []string
+	env  []string
+	log  tail
+	cmd  *exec.Cmd
+	done chan struct{} // closed when cmd has ended
+}
+
+// freePort returns a loopback port that nothing listened on a moment ago.
+func freePort() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer ln.Close()
+	return ln.Addr().String(), nil
+}
+
+// start starts the program.
+func (p *Process) start() error {
+	cmd := exec.Command(p.path, p.args...)
+	cmd.Env = append(os.Environ(), p.env...)
+	cmd.Stdout, cmd.Stderr = &p.log, &p.log
+	if err := Start(cmd); err != nil {
+		return fmt.Errorf("cannot start %s: %w", p.path, err)
+	}
+	done := make(chan struct{})
+	p.cmd, p.done = cmd, done
+	go func() { // ends with the process; End waits for it
+		cmd.Wait()
+		close(done)
+	}()
+	return nil
+}
+
+// Pid is the process's id, 0 if none runs.
+func (p *Process) Pid() int {
+	if !p.Runs() {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// Runs reports whether the process has not ended.
+func (p *Process) Runs() bool {
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Kill ends the process with SIGKILL and waits for it. It may be called again.
+func (p *Process) Kill() { p.end(syscall.SIGKILL, time.Minute) }
+
+// Stop asks the process to end with SIGTERM, and kills it if it doesn't within patience. It reports whether it ended by itself.
+func (p *Process) Stop(patience time.Duration) bool { return p.end(syscall.SIGTERM, patience) }
+
+func (p *Process) end(signal syscall.Signal, patience time.Duration) bool {
+	if p.cmd == nil {
+		return true
+	}
+	p.cmd.Process.Signal(signal)
+	select {
+	case <-p.done:
+		p.cmd = nil
+		return true
+	case <-time.After(patience):
+	}
+	p.cmd.Process.Kill()
+	<-p.done
+	p.cmd = nil
+	return false
+}
+
+// Pause stops the process with SIGSTOP, and returns when it has stopped or ended; Resume lets it go on.
+func (p *Process) Pause() {
+	p.cmd.Process.Signal(syscall.SIGSTOP)
+	stat := fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid)
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		line, err := os.ReadFile(stat)
+		if _, state, ok := bytes.Cut(line, []byte(") ")); err != nil || ok && state[0] == 'T' {
+			return
+		}
+	}
+}
+
+// Resume lets a paused process go on.
+func (p *Process) Resume() {
+	if p.cmd != nil {
+		p.cmd.Process.Signal(syscall.SIGCONT)
+	}
+}
+
+// Memory is the process's resident memory in bytes, 0 if none runs.
+func (p *Process) Memory() int64 {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.Pid()))
+	var size, resident int64
+	if err == nil {
+		fmt.Sscan(string(raw), &size, &resident)
+	}
+	return resident * int64(os.Getpagesize())
+}
+
+// Log is the end of what the process has printed.
+func (p *Process) Log() string { return p.log.String() }
+
+// Alarms are the lines that no program should ever print: of races and of panics.
+func (p *Process) Alarms() string { return p.log.Alarms() }
+
+// awaitPort returns when ready says so, or the process has ended, or it takes too long.
+func (p *Process) awaitPort(ctx context.Context, ready func() bool) error {
+	deadline := time.Now().Add(20 * time.Second)
+	for !ready() {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !p.Runs():
+			return fmt.Errorf("%s ended at once:\n%s", p.path, p.Log())
+		case time.Now().After(deadline):
+			return fmt.Errorf("%s does not serve on %s:\n%s", p.path, p.Addr, p.Log())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil
+}
+
+// tail keeps the last of what is written, and all that sounds of a race or a panic.
+type tail struct {
+	mu     sync.Mutex
+	text   []byte // guarded by mu
+	alarms []byte // guarded by mu
+	alarm  bool   // guarded by mu; what comes belongs to an alarm
+}
+
+const maxTail = 64 << 10
+
+func (t *tail) Write(piece []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, piece...)
+	if len(t.text) > 2*maxTail {
+		t.text = append([]byte(nil), t.text[len(t.text)-maxTail:]...)
+	}
+	for _, word := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: ", "=== REDIS BUG REPORT START"} {
+		t.alarm = t.alarm || bytes.Contains(piece, []byte(word))
+	}
+	if t.alarm && len(t.alarms) < maxTail {
+		t.alarms = append(t.alarms, piece...)
+	}
+	return len(piece), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}
+
+func (t *tail) Alarms() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.alarms))
+}

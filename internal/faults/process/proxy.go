@@ -1,0 +1,50 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+)
+
+// Proxy is a lockproxy process.
+type Proxy struct{ Process }
+
+// Build compiles a command of this module, with the race detector, into dir, and returns its path. It must be called within the
+// module's source.
+func Build(ctx context.Context, dir, command string) (string, error) {
+	path := filepath.Join(dir, command)
+	out, err := exec.CommandContext(ctx, "go", "build", "-race", "-o", path, "lockproxy/cmd/"+command).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("cannot build %s: %w: %s", command, err, bytes.TrimSpace(out))
+	}
+	return path, nil
+}
+
+// StartProxy starts the lockproxy at path in front of upstream ("host:port") and waits until it listens. more are further flags.
+func StartProxy(ctx context.Context, path, upstream string, more ...string) (*Proxy, error) {
+	addr, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{Process{Addr: addr, path: path}}
+	p.args = append([]string{"--listen", addr, "--upstream", "redis://" + upstream, "--log-level", "warn"}, more...)
+	p.env = []string{"GORACE=halt_on_error=0"}
+	return p, p.Start(ctx)
+}
+
+// Start starts the process again, at the same address.
+func (p *Proxy) Start(ctx context.Context) error {
+	if err := p.start(); err != nil {
+		return err
+	}
+	return p.awaitPort(ctx, func() bool {
+		nc, err := net.Dial("tcp", p.Addr)
+		if err == nil {
+			nc.Close()
+		}
+		return err == nil
+	})
+}

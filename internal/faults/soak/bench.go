@@ -1,0 +1,241 @@
+// Package soak runs a lock service and its clients under faults, round by round, and has each round's history judged.
+//
+// A Bench is the service: a redis-server whose clock can be stepped, two proxies, and a relay on each link between them and
+// before them; beside it a third proxy, whose links are for corrupting. A Plan says what is done to it in a round, and when: it
+// follows from a seed alone. Run carries it out while clients work, lets all faults end, asks for every lock once more, and
+// checks what the clients have seen.
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/faults/client"
+	"lockproxy/internal/faults/history"
+	"lockproxy/internal/faults/process"
+	"lockproxy/internal/faults/relay"
+)
+
+// Programs are the paths of what a Bench runs, built with the race detector.
+type Programs struct {
+	Proxy string // lockproxy
+	Soak  string // locksoak, for client processes
+}
+
+// BuildPrograms compiles them into dir.
+func BuildPrograms(ctx context.Context, dir string) (p Programs, err error) {
+	if p.Proxy, err = process.Build(ctx, dir, "lockproxy"); err == nil {
+		p.Soak, err = process.Build(ctx, dir, "locksoak")
+	}
+	return p, err
+}
+
+// proxies is how many proxies clients use.
+const proxies = 2
+
+// spare is the proxy whose links are corrupted; only noise uses it.
+const spare = 2
+
+// Bench is a lock service to which things are done. Close it.
+type Bench struct {
+	dir      string
+	programs Programs
+	redis    *process.Redis
+	proxy    [proxies + 1]*process.Proxy
+	up       [proxies + 1]*relay.Relay // from each proxy to redis
+	down     [proxies + 1]*relay.Relay // from clients to each proxy; the spare's stands before proxy 0
+	locker   [2]clientProcess
+
+	watching sync.WaitGroup
+	stop     context.CancelFunc
+
+	mu        sync.Mutex          // held while redis is started, ended or looked at
+	offset    time.Duration       // guarded by mu; of redis's clock
+	highWater time.Time           // guarded by mu; the latest that redis's clock has been
+	lostData  bool                // guarded by mu; redis has lost data in this round
+	faults    []history.Fault     // guarded by mu; of this round
+	alarms    []string            // guarded by mu
+	seen      string              // guarded by mu; alarms of processes that were told already
+	doing     atomic.Value        // of string: what is being done, for people
+	persist   process.Persistence // guarded by mu
+}
+
+// users may do everything, but ACL faults come on them. Their passwords are their names.
+var users = []string{"", "walter", "wanda"}
+
+const admin = "bench"
+
+// NewBench starts a service in a directory within dir.
+func NewBench(ctx context.Context, dir string, programs Programs, seed uint64) (b *Bench, err error) {
+	b = &Bench{programs: programs}
+	defer func() {
+		if err != nil {
+			b.Close()
+		}
+	}()
+	if b.dir, err = os.MkdirTemp(dir, "bench"); err != nil {
+		return nil, err
+	}
+	args := []string{"--user", admin, "on", ">" + admin, "~*", "&*", "+@all"}
+	for _, user := range users[1:] {
+		args = append(args, "--user", user, "on", ">"+user, "~*", "&*", "+@all")
+	}
+	if b.redis, err = process.StartRedis(ctx, b.dir, process.None, true, args...); err != nil {
+		return nil, err
+	}
+	b.persist = process.None
+	for i := range b.proxy {
+		if b.up[i], err = relay.New(b.redis.Addr, seed+uint64(i)); err != nil {
+			return nil, err
+		}
+		if b.proxy[i], err = process.StartProxy(ctx, programs.Proxy, b.up[i].Addr(), "--shutdown-timeout", "1s"); err != nil {
+			return nil, err
+		}
+		to := b.proxy[i].Addr
+		if i == spare {
+			to = b.proxy[0].Addr
+		}
+		if b.down[i], err = relay.New(to, seed+100+uint64(i)); err != nil {
+			return nil, err
+		}
+	}
+	watch, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	b.watching.Go(func() { b.watch(watch) })
+	return b, nil
+}
+
+// Close ends all processes and removes their files.
+func (b *Bench) Close() {
+	if b.stop != nil {
+		b.stop()
+		b.watching.Wait()
+	}
+	for i := range b.locker {
+		b.locker[i].kill()
+	}
+	for i := range b.proxy {
+		if b.proxy[i] != nil {
+			b.proxy[i].Kill()
+		}
+		for _, r := range []*relay.Relay{b.down[i], b.up[i]} {
+			if r != nil {
+				r.Close()
+			}
+		}
+	}
+	if b.redis != nil {
+		b.redis.Kill()
+	}
+	os.RemoveAll(b.dir)
+}
+
+// watch notes what a power cut needs to know.
+func (b *Bench) watch(ctx context.Context) {
+	for tick := time.NewTicker(100 * time.Millisecond); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		b.mu.Lock()
+		b.redis.Watch()
+		if now := time.Now().Add(b.offset); now.After(b.highWater) {
+			b.highWater = now
+		}
+		b.mu.Unlock()
+	}
+}
+
+// fresh begins a round: an empty redis of the right persistence, with the right time, and proxies that reach it.
+func (b *Bench) fresh(ctx context.Context, persistence process.Persistence) error {
+	b.mu.Lock()
+	b.redis.Kill()
+	err := errors.Join(os.RemoveAll(filepath.Join(b.redis.Dir(), "appendonlydir")), b.redis.SetClock(0))
+	b.offset, b.highWater, b.lostData, b.faults, b.persist = 0, time.Now(), false, nil, persistence
+	if err == nil {
+		err = b.redis.Start(ctx, persistence)
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for i := range b.proxy {
+		b.up[i].Set(relay.Link{})
+		b.down[i].Set(relay.Link{})
+		if !b.proxy[i].Runs() {
+			return fmt.Errorf("proxy %d has ended:\n%s", i, b.proxy[i].Log())
+		}
+		if err := b.awaitService(ctx, b.proxy[i].Addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitService returns when a proxy's clients reach redis.
+func (b *Bench) awaitService(ctx context.Context, addr string) error {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		c, err := client.Dial(addr)
+		if err == nil {
+			var r client.Reply
+			r, err = c.Do(2*time.Second, "PING")
+			c.Close()
+			if err == nil && !r.Error() {
+				return nil
+			}
+			if err == nil {
+				err = errors.New(r.Text)
+			}
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return fmt.Errorf("the proxy at %s does not reach redis: %w", addr, err)
+		}
+	}
+}
+
+// command asks redis something as the bench, for as long as it takes.
+func (b *Bench) command(timeout time.Duration, args ...string) (client.Reply, error) {
+	c, err := client.Dial(b.redis.Addr)
+	if err != nil {
+		return client.Reply{}, err
+	}
+	defer c.Close()
+	if _, err := c.Do(timeout, "AUTH", admin, admin); err != nil {
+		return client.Reply{}, err
+	}
+	r, err := c.Do(timeout, args...)
+	if err == nil && r.Error() {
+		err = errors.New(r.Text)
+	}
+	return r, err
+}
+
+// straight are the targets without relays, linked those with them.
+func (b *Bench) straight() (targets []client.Target) {
+	for i := range proxies {
+		targets = append(targets, client.Target{Proxy: i, Addr: b.proxy[i].Addr})
+	}
+	return targets
+}
+
+func (b *Bench) linked() (targets []client.Target) {
+	for i := range proxies {
+		targets = append(targets, client.Target{Proxy: i, Addr: b.down[i].Addr()})
+	}
+	return targets
+}
+
+// alarm notes something that is wrong with a process itself.
+func (b *Bench) alarm(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.alarms = append(b.alarms, fmt.Sprintf(format, args...))
+}

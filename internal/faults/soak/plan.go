@@ -1,0 +1,103 @@
+package soak
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"lockproxy/internal/faults/history"
+	"lockproxy/internal/faults/process"
+)
+
+// Fault is one thing that is done, and when in its round.
+type Fault struct {
+	Kind   string
+	At     time.Duration
+	For    time.Duration
+	Target int // which of what it is done to
+	Amount int // further choices: how much, which way
+	Detail string
+
+	breaks history.Breaks
+	lasts  time.Duration // its effects, longer than it does
+}
+
+func (f Fault) String() string {
+	return fmt.Sprintf("%6.2f s  %s, number %d, for %v, choice %d", f.At.Seconds(), f.Kind, f.Target, f.For.Round(time.Millisecond), f.Amount)
+}
+
+// Plan is what is done in one round.
+type Plan struct {
+	Round       int
+	Seed        uint64
+	Persistence process.Persistence
+	Faults      []Fault
+	Active      time.Duration // when the faults are over
+	Quiet       time.Duration // how long clients go on then
+}
+
+// Kinds are the names of all faults.
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// NewPlan returns the plan of a round. It follows from its arguments alone. only leaves other kinds out, unless it is empty.
+func NewPlan(seed uint64, round int, only []string) Plan {
+	random := rand.New(rand.NewPCG(seed, uint64(round)))
+	p := Plan{Round: round, Seed: random.Uint64(), Active: 12 * time.Second, Quiet: 5 * time.Second}
+	p.Persistence = []process.Persistence{process.None, process.Always, process.Everysec, process.Never}[random.IntN(4)]
+	names := Kinds()
+	if len(only) > 0 {
+		names = slices.Sorted(slices.Values(only))
+	}
+	// Every other round nothing is lost, so that all rules apply to all of it. And of all kinds only some: what a fault of one kind
+	// excuses, that of another must not hide.
+	if random.IntN(2) == 0 {
+		p.Persistence = process.Always
+		names = slices.DeleteFunc(names, func(name string) bool { return kinds[name].breaks.Leases })
+	}
+	if random.IntN(2) == 0 {
+		names = slices.DeleteFunc(names, func(name string) bool { return kinds[name].breaks.Notices })
+	}
+	if len(names) == 0 {
+		return p
+	}
+	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	names = names[:min(len(names), 6)]
+	busy := map[string]time.Duration{} // until when each thing has a fault already
+	for at := time.Second; ; at += time.Duration(random.Int64N(int64(2500 * time.Millisecond))) {
+		f := Fault{Kind: names[random.IntN(len(names))], At: at, Target: random.IntN(proxies), Amount: random.IntN(1000)}
+		f.For = 100*time.Millisecond + time.Duration(random.ExpFloat64()*float64(800*time.Millisecond))
+		f.For = min(f.For, 4*time.Second)
+		if f.At+f.For > p.Active {
+			break
+		}
+		on := kinds[f.Kind].on
+		if on != onRedis && on != onSpare {
+			on = fmt.Sprint(on, f.Target)
+		}
+		if busy[on] > f.At {
+			continue
+		}
+		busy[on] = f.At + f.For + 200*time.Millisecond
+		p.Faults = append(p.Faults, f)
+	}
+	slices.SortFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return p
+}
+
+// Known reports whether there is a fault of that name.
+func Known(name string) bool {
+	_, ok := kinds[name]
+	return ok
+}
+
+// String is the plan, for people.
+func (p Plan) String() string {
+	text := fmt.Sprintf("round %d, redis keeps: %s\n", p.Round, p.Persistence)
+	for _, f := range p.Faults {
+		text += "  " + f.String() + "\n"
+	}
+	return text
+}

@@ -1,0 +1,251 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"lockproxy/internal/faults/check"
+	"lockproxy/internal/faults/client"
+	"lockproxy/internal/faults/history"
+)
+
+// Result is what came of a round.
+type Result struct {
+	Plan    Plan
+	History history.History
+	Report  check.Report
+}
+
+// Load is how many clients of each kind work, and how hard.
+type Load struct {
+	Lockers int
+	Askers  int
+	Noise   int
+	Think   time.Duration
+	Bounds  check.Bounds
+}
+
+// The timeouts of locks.
+const (
+	shortest = 300 * time.Millisecond
+	longest  = time.Second
+)
+
+// DefaultLoad is moderate: the machine is shared.
+func DefaultLoad() Load {
+	return Load{Lockers: 14, Askers: 6, Noise: 2, Think: 60 * time.Millisecond, Bounds: check.DefaultBounds()}
+}
+
+// Run carries out a plan while clients work, and judges what they saw. An error is of the bench, not of the service. When ctx ends
+// it stops early, and what was seen so far is judged.
+func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error) {
+	r.Plan = p
+	if err := b.fresh(ctx, p.Persistence); err != nil {
+		return r, err
+	}
+	c := b.newCrowd(p, load)
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	c.start(working, b)
+	b.carryOut(working, p)
+	sleep(working, p.Quiet)
+	stop()
+	c.finish(b)
+	if ctx.Err() == nil {
+		b.probe(c)
+	}
+	b.findLists(c)
+	b.mu.Lock()
+	r.History.Faults = b.faults
+	b.mu.Unlock()
+	r.History.Ops = append(c.notes.Take(), c.far.Take()...)
+	r.Report = check.Check(r.History, load.Bounds)
+	r.Report.Violations = append(r.Report.Violations, b.processes()...)
+	return r, nil
+}
+
+// carryOut does all faults of a plan, each at its time, and returns when the last is over.
+func (b *Bench) carryOut(ctx context.Context, p Plan) {
+	start := time.Now()
+	var running sync.WaitGroup
+	for _, f := range p.Faults {
+		sleep(ctx, time.Until(start.Add(f.At)))
+		if ctx.Err() != nil {
+			break
+		}
+		running.Go(func() { b.inflict(ctx, f) })
+	}
+	running.Wait()
+	sleep(ctx, time.Until(start.Add(p.Active)))
+}
+
+// inflict does one fault and takes note of it.
+func (b *Bench) inflict(ctx context.Context, f Fault) {
+	k := kinds[f.Kind]
+	f.breaks = k.breaks
+	b.doing.Store(f.Kind)
+	from := history.Now()
+	k.do(b, ctx, &f)
+	to := history.Now() + f.lasts.Nanoseconds()
+	b.doing.Store("")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.faults = append(b.faults, history.Fault{Kind: f.Kind, Target: fmt.Sprint(k.on, " ", f.Target), Detail: f.Detail, From: from, To: to, Breaks: f.breaks})
+}
+
+// Doing is the fault that began last, for people; "" if there is none.
+func (b *Bench) Doing() string {
+	name, _ := b.doing.Load().(string)
+	return name
+}
+
+// crowd is the clients of one round.
+type crowd struct {
+	notes   *history.Recorder
+	far     *history.Collector
+	keys    []string
+	mortal  string
+	lockers []*client.Locker
+	askers  []*client.Asker
+	mortals []*client.Mortal
+	noise   []interface{ Run(context.Context) }
+	running sync.WaitGroup
+}
+
+// newCrowd makes the clients. Their locks are this round's own.
+func (b *Bench) newCrowd(p Plan, load Load) *crowd {
+	c := &crowd{notes: &history.Recorder{}, far: &history.Collector{}, mortal: fmt.Sprintf("round-%d:mortal", p.Round)}
+	for i := range 3 {
+		c.keys = append(c.keys, fmt.Sprintf("round-%d:lock-%d", p.Round, i))
+	}
+	random := func(id int) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, uint64(id))) }
+	ways := [][]client.Target{b.straight(), b.linked(), b.straight()[:1], b.straight()[1:]}
+	for i := range load.Lockers {
+		keys := c.keys
+		if i%5 == 4 {
+			keys = []string{c.mortal} // heirs
+		}
+		c.lockers = append(c.lockers, &client.Locker{ID: i, Targets: ways[i%len(ways)], Keys: keys, Random: random(i), Notes: c.notes,
+			Think: load.Think, Shortest: shortest, Longest: longest})
+	}
+	for i := range load.Askers {
+		id := 1000 + i
+		c.askers = append(c.askers, &client.Asker{ID: id, Name: fmt.Sprint("asker:", id), Targets: ways[i%2], Users: users, Random: random(id),
+			Notes: c.notes, Think: load.Think, Big: 100_000})
+	}
+	for i := range 2 {
+		id := 2000 + i
+		c.mortals = append(c.mortals, &client.Mortal{ID: id, Targets: b.straight(), Key: c.mortal, Random: random(id), Notes: c.notes, Timeout: time.Minute})
+	}
+	bad := []client.Target{{Proxy: spare, Addr: b.down[spare].Addr()}, {Proxy: spare, Addr: b.proxy[spare].Addr}}
+	for i := range load.Noise {
+		id := 3000 + i
+		if i%2 == 0 {
+			c.noise = append(c.noise, &client.Asker{ID: id, Name: "N-O-I-S-E", Targets: bad[i/2%2:], Users: users[:1], Random: random(id),
+				Notes: &history.Recorder{}, Think: load.Think, Big: 2000})
+		} else {
+			c.noise = append(c.noise, &client.Locker{ID: id, Targets: bad[(i/2+1)%2:], Keys: []string{"N-O-I-S-E"}, Random: random(id),
+				Notes: &history.Recorder{}, Think: load.Think, Shortest: shortest, Longest: longest})
+		}
+	}
+	for i := range b.locker {
+		id := 4000 + i
+		b.locker[i].path, b.locker[i].notes = b.programs.Soak, c.far
+		b.locker[i].args = func(start int) []string {
+			return ClientArgs(id, p.Seed+uint64(id+start), b.straight(), c.keys)
+		}
+	}
+	return c
+}
+
+func (c *crowd) start(ctx context.Context, b *Bench) {
+	run := func(one interface{ Run(context.Context) }) { c.running.Go(func() { one.Run(ctx) }) } // ends with ctx; finish waits
+	for _, l := range c.lockers {
+		run(l)
+	}
+	for _, a := range c.askers {
+		run(a)
+	}
+	for _, m := range c.mortals {
+		run(m)
+	}
+	for _, n := range c.noise {
+		run(n)
+	}
+	for i := range b.locker {
+		if err := b.locker[i].startAgain(); err != nil {
+			b.alarm("%v", err)
+		}
+	}
+}
+
+func (c *crowd) finish(b *Bench) {
+	for i := range b.locker {
+		b.locker[i].finish()
+	}
+	c.running.Wait()
+}
+
+// probe asks for every lock by way of every proxy, now that all is well.
+func (b *Bench) probe(c *crowd) {
+	const wait = 8 * time.Second
+	orphans := false // a lock that the dead may keep isn't asked for
+	b.mu.Lock()
+	for _, f := range b.faults {
+		orphans = orphans || f.Breaks.Orphans || f.Breaks.Leases
+	}
+	b.mu.Unlock()
+	keys := c.keys
+	if !orphans {
+		keys = append(keys, c.mortal)
+	}
+	var asking sync.WaitGroup
+	for _, key := range keys {
+		for i, at := range b.straight() {
+			asking.Go(func() { client.Probe(c.notes, 5000+i, at, key, wait) })
+		}
+	}
+	asking.Wait()
+}
+
+// findLists reads what the askers have pushed, straight from redis.
+func (b *Bench) findLists(c *crowd) {
+	for db := range client.Databases {
+		for _, a := range c.askers {
+			if err := a.Find(c.notes, b.redis.Addr, admin, db); err != nil {
+				b.alarm("cannot read the lists of an asker: %v", err)
+				return
+			}
+		}
+	}
+}
+
+// processes finds what is wrong with the processes themselves: races, panics, an end that nobody asked for.
+func (b *Bench) processes() (list []check.Violation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	add := func(text string) {
+		list = append(list, check.Violation{Rule: "process", Text: text})
+	}
+	for _, text := range b.alarms {
+		add(text)
+	}
+	b.alarms = nil
+	for i, p := range b.proxy {
+		if !p.Runs() {
+			add(fmt.Sprintf("proxy %d has ended by itself:\n%s", i, p.Log()))
+		}
+		if text := p.Alarms(); text != "" && !strings.Contains(b.seen, text) {
+			b.seen += text
+			add(fmt.Sprintf("proxy %d printed:\n%s", i, text))
+		}
+	}
+	if !b.redis.Runs() {
+		add("redis has ended by itself:\n" + b.redis.Log())
+	}
+	return list
+}

@@ -25,6 +25,9 @@ func evaluate(do func(raw []byte) (resp.Value, error), script *lockcmd.Script, k
 // Eval runs a script as this session's client: on its connection, and so as its user, on its database and in its order.
 func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value, error) {
 	return evaluate(func(raw []byte) (resp.Value, error) {
+		if err := s.connect(true); err != nil {
+			return resp.Value{}, err
+		}
 		answer := s.pipe.Call(raw)
 		s.await(answer)
 		return answer.Value()
@@ -33,6 +36,9 @@ func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value,
 
 // Do sends a command of the proxy's own in the same way.
 func (s *session) Do(args ...[]byte) ([]byte, error) {
+	if err := s.connect(false); err != nil {
+		return nil, err
+	}
 	answer := s.pipe.Call(resp.AppendCommand(nil, args...))
 	s.await(answer)
 	return answer.Raw()

@@ -23,6 +23,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -43,6 +44,9 @@ type Config struct {
 	DialTimeout time.Duration // of connecting and logging in to the upstream; 0 is 5 s
 	Logger      hclog.Logger  // nil logs nothing
 
+	// UpstreamConns is how many connections the sessions of one user, database and protocol share at most. 0 is none: each has one of
+	// its own.
+	UpstreamConns int
 	// ClientBuffer bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO, CLIENT, COMMAND. Others are
 	// streamed. 0 is 1 MiB; less than 64 KiB, the size of a read, makes no difference.
 	ClientBuffer int
@@ -59,6 +63,7 @@ type Server struct {
 	cfg      Config
 	log      hclog.Logger
 	id       string // names this proxy among all, in the names of its connections
+	lanes    *passthrough.Lanes
 	locks    *lockcmd.Locks
 	ctx      context.Context // ends when the server is told to stop at once
 	cancel   context.CancelFunc
@@ -97,6 +102,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
 		sessions: map[*session]struct{}{},
 	}
+	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
 		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})
 	}, cfg.Logger)
@@ -166,7 +172,7 @@ func (s *Server) newSession(raw net.Conn) *session {
 		server: s,
 		raw:    raw,
 		nc:     nc,
-		pipe:   passthrough.NewPipe(s.cfg.Upstream, nc, encodeLost),
+		pipe:   passthrough.NewPipe(s.lanes, nc, s.direct(raw), encodeLost),
 		framer: resp.NewFramer(s.cfg.Limits),
 		holder: lockcmd.Holder{
 			Connection: fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1)),
@@ -175,6 +181,19 @@ func (s *Server) newSession(raw net.Conn) *session {
 	}
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	return sess
+}
+
+// direct is a client's socket, unless what is written to the client is encrypted.
+func (s *Server) direct(raw net.Conn) syscall.RawConn {
+	conn, ok := raw.(syscall.Conn)
+	if !ok || s.cfg.TLS != nil {
+		return nil
+	}
+	direct, err := conn.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return direct
 }
 
 // Shutdown stops accepting, lets the commands that clients have sent be answered, and closes each connection when it is owed
@@ -208,6 +227,7 @@ func (s *Server) Close() {
 	}
 	s.serving.Wait()
 	s.locks.Close()
+	s.lanes.Close()
 }
 
 // stop ends accepting and returns the sessions there are.

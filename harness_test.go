@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,6 +39,8 @@ func startProxy(t testing.TB, url string, change func(*proxy.Config)) *testProxy
 		Upstream: upstream,
 		Locks:    lockcmd.Config{MaxTimeout: 24 * time.Hour, FenceRetention: 10 * time.Minute},
 		Logger:   hclog.NewNullLogger(),
+		// The same tests run in both modes: see the Makefile.
+		Dedicated: os.Getenv("LOCKPROXY_TEST_UPSTREAM_MODE") == "dedicated",
 	}
 	if change != nil {
 		change(&cfg)

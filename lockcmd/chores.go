@@ -95,6 +95,40 @@ func (e *choreEvaluator) Eval(script *Script, keys, args []string) (resp.Value, 
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		got, err = e.client.Eval(ctx, script.Source, keys, argv...).Result()
 	}
+	return choreValue(got, err)
+}
+
+// EvalConfirmed runs a script, and WAIT on the same connection.
+func (e *choreEvaluator) EvalConfirmed(script *Script, keys, args []string, replicas int, timeout time.Duration) (v, wait resp.Value, err error) {
+	ctx, cancel := context.WithTimeout(e.ctx, e.timeout+timeout)
+	defer cancel()
+	argv := make([]any, len(args))
+	for i, arg := range args {
+		argv[i] = arg
+	}
+	var got, acknowledged *redis.Cmd
+	// Errors are each command's own.
+	e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		got = p.EvalSha(ctx, script.SHA, keys, argv...)
+		acknowledged = p.Do(ctx, "WAIT", replicas, timeout.Milliseconds())
+		return nil
+	})
+	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
+		e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			got = p.Eval(ctx, script.Source, keys, argv...)
+			acknowledged = p.Do(ctx, "WAIT", replicas, timeout.Milliseconds())
+			return nil
+		})
+	}
+	if v, err = choreValue(got.Result()); err != nil || v.IsError() {
+		return v, wait, err
+	}
+	wait, err = choreValue(acknowledged.Result())
+	return v, wait, err
+}
+
+// choreValue turns what go-redis returns back into a reply.
+func choreValue(got any, err error) (resp.Value, error) {
 	var reply redis.Error
 	switch {
 	case errors.Is(err, redis.Nil):

@@ -46,6 +46,7 @@ func (l *Locks) runFence(s Session, args [][]byte) Reply {
 			}
 			if err == nil {
 				err = FencedError{key, token}
+				l.tally.fenced.Add(1)
 			}
 			return errorReply(err)
 		}

@@ -27,18 +27,23 @@ type unheard struct {
 	token int64 // 0 is none
 }
 
-// unsure is a LOCK whose reply was lost with the upstream connection, and so with this one: nobody knows its token.
+// unsure is a LOCK whose reply was lost with the upstream connection: nobody knows its token.
 type unsure struct {
 	at      lineKey
 	as      Identity
 	request request
 }
 
-// failed takes note of a LOCK that failed, if it may have taken the lock all the same. Not of an OWNER's, whose lock may be an
-// older one that he knows.
-func (h *Holder) failed(at lineKey, as Identity, r request, err error) {
-	if _, said := err.(ServerError); !said && err != errGone && r.owner == "" {
-		h.unsure = append(h.unsure, unsure{at, as, r})
+// failed takes care of a LOCK that failed, if it may have taken the lock all the same. Not of an OWNER's, whose lock may be an older
+// one that he knows.
+func (l *Locks) failed(s Session, at lineKey, as Identity, r request, err error) {
+	if !mayHaveRun(err) || r.owner != "" {
+		return
+	}
+	h := s.Holder()
+	h.unsure = append(h.unsure, unsure{at, as, r})
+	if !s.Lost() { // nobody knows when it ends
+		l.agenda.after(0, func(context.Context) { l.releaseRequest(at, as, r) })
 	}
 }
 
@@ -154,8 +159,12 @@ func (l *Locks) renewLater(s Session, at lineKey, ls *lease, after time.Duration
 // be trusted any more.
 func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	asked := time.Now()
-	ints, err := evalInts(l.chores.on(ctx, ls.as, time.Until(ls.trusted)), relockScript, 1, ls.key, "",
+	confirmed := l.confirm(l.chores.on(ctx, ls.as, time.Until(ls.trusted)))
+	ints, err := evalInts(confirmed, relockScript, 1, ls.key, "",
 		strconv.FormatInt(ls.token, 10), milliseconds(ls.timeout), l.unit(), milliseconds(l.cfg.FenceRetention), "1")
+	if err == nil && ints[0] == 1 {
+		err = confirmed.missing(notLonger) // a failover could bring back the earlier expiry: it isn't trusted to run longer
+	}
 	h := s.Holder()
 	h.mu.Lock()
 	if h.leases[at] != ls || ctx.Err() != nil { // released, or taken anew, meanwhile
@@ -165,6 +174,7 @@ func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	switch {
 	case err == nil && ints[0] == 1:
 		ls.trusted = asked.Add(ls.timeout)
+		l.holdings.extend(at, strconv.FormatInt(ls.token, 10), ls.trusted)
 		l.renewLater(s, at, ls, ls.timeout/3)
 		h.mu.Unlock()
 		return
@@ -175,6 +185,7 @@ func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	}
 	delete(h.leases, at)
 	h.mu.Unlock()
+	l.observeLost(at, ls.token)
 	l.log.Warn("session lock lost", "key", ls.key, "token", ls.token, "client", h.Addr, "error", err)
 	s.LockLost(ls.key, ls.token)
 }

@@ -20,12 +20,17 @@ func (l *Locks) runRelock(s Session, args [][]byte) Reply {
 		return errorReply(err)
 	}
 	at, asked := lineKey{s.Identity().DB, string(args[0])}, time.Now()
-	ints, err := evalInts(s, relockScript, 1, at.key, "", p.value, milliseconds(timeout), l.unit(), milliseconds(l.cfg.FenceRetention), "0")
+	confirmed := l.confirm(s)
+	ints, err := evalInts(confirmed, relockScript, 1, at.key, "", p.value, milliseconds(timeout), l.unit(), milliseconds(l.cfg.FenceRetention), "0")
 	if err != nil {
 		return errorReply(err)
 	}
 	if ints[0] == 1 {
+		if err := confirmed.missing(notLonger); err != nil {
+			return errorReply(err)
+		}
 		l.relocked(s, at, p.value, timeout, asked)
+		l.holdings.extend(at, p.value, asked.Add(timeout))
 	}
 	return intReply(ints[0])
 }

@@ -29,6 +29,7 @@ type line struct {
 	turn    int           // grants left before waiters of other proxies go first
 	grants  int           // since the last gap
 	gap     time.Time     // when a release last left the lock free although somebody waited
+	failing error         // what the last look met, if that may pass: see Locks.passing
 	lease   time.Duration // the timeout of the last one granted here; maxLook before
 }
 
@@ -48,9 +49,11 @@ type waiter struct {
 	state     waiterState
 	token     int64
 	takenOver bool
-	renewed   bool // its owner had the lock already
+	renewed   bool      // its owner had the lock already
+	joined    time.Time // the line
 	asked     time.Time
-	unsure    bool          // a release has failed that may have given it the lock
+	unsure    bool          // a release, or a look of its own, has failed that may have given it the lock
+	denied    error         // why it gets nothing, if it was given the lock and that is taken back
 	wake      chan struct{} // holds one: something has changed, or the lock is worth a look
 	look      bool          // the lock may be free: look at once
 	place     *list.Element

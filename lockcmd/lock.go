@@ -22,13 +22,17 @@ type attempt struct {
 	asked     time.Time
 }
 
-// try runs lock.lua once.
+// try runs lock.lua once. A NoReplicasError comes with what was found: unless its owner had it before, the caller must undo it.
 func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, error) {
 	l.mu.Lock()
 	competes := l.plainCompetesLocked(at)
 	l.mu.Unlock()
 	a := attempt{asked: time.Now()}
-	v, err := evalFast(on, lockScript, r.key, l.fastLock(r, how), r.owner, milliseconds(r.timeout), l.unit(), milliseconds(l.cfg.FenceRetention),
+	if held := l.holdOff.remaining(); held > 0 {
+		return a, heldOffError(held)
+	}
+	confirmed := l.confirm(on)
+	v, err := evalFast(confirmed, lockScript, r.key, l.fastLock(r, how), r.owner, milliseconds(r.timeout), l.unit(), milliseconds(l.cfg.FenceRetention),
 		milliseconds(settling), r.connection, r.number, r.client, flag(r.session), l.proxy, how, flag(competes))
 	found, err := ints(lockScript, 2, v, err)
 	if err != nil {
@@ -46,7 +50,13 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 	if a.plain {
 		l.sawPlain(at)
 	}
-	return a, nil
+	switch {
+	case a.token == 0:
+		return a, nil
+	case a.renewed:
+		return a, confirmed.missing(stillOwners)
+	}
+	return a, confirmed.missing(notTaken)
 }
 
 // fastLock is LOCK's short way, which knows only ms and doesn't only check.
@@ -70,9 +80,14 @@ func (l *Locks) runLock(s Session, args [][]byte) Reply {
 	a, err := l.try(s, at, r, asTry)
 	switch {
 	case err != nil:
-		s.Holder().failed(at, s.Identity(), r, err)
+		l.observeRefused(err)
+		if isNoReplicas(err) && !a.renewed {
+			l.undo(s, at, s.Identity(), r)
+		}
+		l.failed(s, at, s.Identity(), r, err)
 		return errorReply(err)
 	case a.token == 0:
+		l.observeRefused(nil)
 		return nullReply
 	}
 	l.acquired(s, at, r, a)
@@ -81,6 +96,7 @@ func (l *Locks) runLock(s Session, args [][]byte) Reply {
 
 // acquired does what follows from an acquisition.
 func (l *Locks) acquired(s Session, at lineKey, r request, a attempt) {
+	l.observeAcquired(at, r, a)
 	if r.session {
 		l.keep(s, r, a.token, a.asked)
 	} else {

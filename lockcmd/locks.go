@@ -39,6 +39,10 @@ type Config struct {
 	MaxTimeout     time.Duration // longest timeout that LOCK accepts
 	FenceRetention time.Duration // how long a lock's last token is remembered after its end
 	Seconds        bool          // write timestamps in seconds, rounded up, instead of ms
+	Moves          bool          // another server may take the upstream's place: waiters wait for it
+	Durability
+	SlowWait time.Duration // log a client that has waited so long for a lock; 0 logs none
+	Observer Observer      // nil is nobody
 }
 
 const (
@@ -53,13 +57,16 @@ const (
 
 // Session is the connection that a command came by.
 type Session interface {
-	// Eval runs a script in the session's turn. An error reply of the upstream is a Value; an error is a failure to get a reply.
-	Eval(script *Script, keys, args []string) (resp.Value, error)
+	// Eval and EvalConfirmed run a script in the session's turn. An error reply of the upstream is a Value; an error is a failure
+	// to get a reply.
+	evaluator
 	// Do sends a command of the proxy's own in the session's turn and returns its reply as it came.
 	Do(args ...[]byte) ([]byte, error)
 	// Watch begins to watch for the client to close, or the server to shut down: then gone is closed. The session ends it when
 	// the command has been answered.
 	Watch() (gone <-chan struct{})
+	// Lost reports whether the session is about to end, since a connection to the upstream that it can't do without has ended.
+	Lost() bool
 	// Gone reports whether the client is known to have closed at this moment.
 	Gone() bool
 	// LockLost tells the client that a session lock has been lost. It may be called from any goroutine.
@@ -80,6 +87,12 @@ type Locks struct {
 	wakes  *wakes
 
 	waiters atomic.Int64 // all over; for a cheap answer to Waiting
+	holdOff holdOff
+
+	observer  Observer
+	tally     tally
+	holdings  *holdings
+	slowLines slowLines
 
 	mu      sync.Mutex
 	lines   map[lineKey]*line      // guarded by mu; no line is empty
@@ -90,6 +103,7 @@ type Locks struct {
 // New returns the lock commands of the proxy that is named proxy. connect makes a client of the upstream for an identity.
 func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hclog.Logger) *Locks {
 	l := &Locks{cfg: cfg, proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]plainSight{}, settles: map[lineKey]*settle{}}
+	l.observe(cfg.Observer)
 	l.chores = newChores(connect)
 	l.agenda = newAgenda()
 	l.wakes = newWakes(l)
@@ -125,6 +139,9 @@ func (e ServerError) Error() string { return string(e) }
 // evaluator is where scripts run: a Session, or a chores connection.
 type evaluator interface {
 	Eval(script *Script, keys, args []string) (resp.Value, error)
+	// EvalConfirmed runs a script as Eval does, and right behind it on the same connection WAIT for that many replicas, for no
+	// longer than timeout. wait is its answer, of a script that has not failed. An error may concern that answer alone.
+	EvalConfirmed(script *Script, keys, args []string, replicas int, timeout time.Duration) (v, wait resp.Value, err error)
 }
 
 // eval runs a script on a lock and its companion. args are without blanks. An error reply comes back as a ServerError.

@@ -29,10 +29,19 @@ func (l *Locks) runUnlock(s Session, args [][]byte) Reply {
 // release frees a lock and hands it on, in one script: to the first waiter here, or by a reservation to the first waiter of
 // another proxy. on and as are who releases.
 func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (released bool, err error) {
+	return l.releaseAs(on, at, as, p, true)
+}
+
+// releaseAs does the same, or without handOver leaves the lock free for whoever looks first.
+func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOver bool) (released bool, err error) {
 	l.mu.Lock()
 	w := wish{kind: "none"}
-	if ln := l.lines[at]; ln != nil {
+	switch ln := l.lines[at]; {
+	case ln == nil:
+	case handOver && l.holdOff.remaining() == 0:
 		w = ln.offer(as, l.plainCompetesLocked(at), time.Now())
+	default:
+		w.kind = "gap"
 	}
 	l.mu.Unlock()
 
@@ -40,20 +49,34 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 	if w.next != nil {
 		next = w.next.request
 	}
-	v, err := evalFast(on, unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), milliseconds(l.cfg.FenceRetention), l.proxy,
+	where, confirmed := on, l.confirm(on)
+	if w.next != nil {
+		where = confirmed
+	}
+	v, err := evalFast(where, unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), milliseconds(l.cfg.FenceRetention), l.proxy,
 		w.kind, milliseconds(next.timeout), l.unit(), dash(next.connection), dash(next.number), dash(next.client),
 		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db))
 	answer, err := ints(unlockScript, 3, v, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}
 	}
+	l.observeRelease(on, at, as, p, v, answer, err)
 
 	l.mu.Lock()
 	ln := l.lines[at]
 	if ln == nil {
 		ln = &line{}
 	}
-	taken := ln.answered(w, answer[1])
+	var missing error
+	if answer[1] != 0 {
+		missing = confirmed.missing(notTaken)
+	}
+	taken := false
+	if missing != nil {
+		taken = ln.deny(w, missing)
+	} else {
+		taken = ln.answered(w, answer[1])
+	}
 	orphaned := false
 	if err != nil && w.next != nil {
 		w.next.unsure, orphaned = true, w.next.state == left
@@ -74,7 +97,11 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 	if answer[1] != 0 {
 		runtime.Gosched() // the one who was given the lock hears of it before the one who gave it
 	}
-	if !taken {
+	switch {
+	case missing != nil && !taken:
+		l.undo(on, at, w.next.as, w.next.request)
+		w.next.signal()
+	case !taken:
 		l.releaseToken(at, as, answer[1])
 	}
 	if orphaned {

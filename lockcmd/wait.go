@@ -22,6 +22,7 @@ func (l *Locks) wait(s Session, at lineKey, r request, patience time.Duration) R
 	l.waiters.Add(1)
 	defer l.waiters.Add(-1)
 	w := newWaiter(r, s.Identity())
+	w.joined = time.Now()
 	l.mu.Lock()
 	ln := l.lines[at]
 	if ln == nil {
@@ -32,26 +33,44 @@ func (l *Locks) wait(s Session, at lineKey, r request, patience time.Duration) R
 	isFirst, plainsTurn := ln.first() == w, l.plainsTurnLocked(at)
 	l.mu.Unlock()
 
-	err, remaining := error(nil), unknown
+	err, pause := error(nil), unknown
 	switch {
 	case isFirst && !plainsTurn: // most likely the lock is free
-		remaining, err = l.look(s, at, w)
+		pause, err = l.lookOrPause(s, at, w)
 	case isFirst || !knows || r.owner != "":
-		err = l.check(s, at, w)
+		if err = l.check(s, at, w); err != nil && l.passing(s, err) {
+			pause, err = l.pauseFor(at, w, err), nil
+		}
 	}
 	if err == nil && !l.isGranted(w) {
-		err = l.waitTurn(s, at, w, patience, remaining)
+		err = l.waitTurn(s, at, w, patience, pause)
 	}
 	return l.waited(s, at, w, err)
 }
 
-// unknown is the time that a lock has to run, to one who has not looked.
+// lookOrPause is a look. Unless that ends the wait, it returns how long to wait for the next one.
+func (l *Locks) lookOrPause(s Session, at lineKey, w *waiter) (pause time.Duration, err error) {
+	remaining, err := l.look(s, at, w)
+	switch {
+	case err == nil:
+		l.recovered(at)
+		return l.untilLook(at, remaining), nil
+	case l.passing(s, err):
+		return l.pauseFor(at, w, err), nil
+	}
+	return 0, err
+}
+
+// unknown is how long to wait for the next look, to one who has not looked.
 const unknown = time.Duration(-1)
 
 // check finds out at once, for one who isn't first in line, what must not come out only when his turn comes: that he may not
 // lock here at all, or that he is the owner already.
 func (l *Locks) check(s Session, at lineKey, w *waiter) error {
 	a, err := l.try(s, at, w.request, asCheck)
+	if denied := l.unmade(s, at, w, a, err); denied != nil {
+		return denied
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && a.token != 0 && w.state != granted {
@@ -61,9 +80,9 @@ func (l *Locks) check(s Session, at lineKey, w *waiter) error {
 	return err
 }
 
-// waitTurn returns when w has been granted the lock, or its time is over, or its client gone, or a look has failed. remaining
-// is what its first look has found.
-func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, remaining time.Duration) error {
+// waitTurn returns when w has been granted the lock, or its time is over, or its client gone, or a look has failed. pause
+// is how long to wait for the next look.
+func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, pause time.Duration) error {
 	var over <-chan time.Time
 	if patience > 0 {
 		timer := time.NewTimer(patience)
@@ -72,10 +91,12 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, remaining t
 	}
 	gone := s.Watch()
 	l.wakes.listen(w.as)
+	slow := l.slowTimer()
+	defer slow.Stop()
 	next := newLookTimer()
 	defer next.Stop()
-	if remaining != unknown {
-		next.arm(l.untilLook(at, remaining))
+	if pause != unknown {
+		next.arm(pause)
 	}
 	for {
 		if first, lease := l.position(at, w); first && !next.armed {
@@ -86,23 +107,26 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, remaining t
 		case <-gone:
 			return errGone
 		case <-over:
-			return nil
+			return l.outage(at)
+		case <-slow.C:
+			l.warnSlow(s, at, w)
+			continue
 		case <-next.C:
 			timeToLook = true
 		case <-w.wake:
 		}
 		next.armed = false // what was known of the lock has changed
-		if l.isGranted(w) {
-			return nil
+		if granted, err := l.outcome(w); granted || err != nil {
+			return err
 		}
 		if !l.shouldLook(at, w, timeToLook) {
 			continue
 		}
-		remaining, err := l.look(s, at, w)
+		pause, err := l.lookOrPause(s, at, w)
 		if err != nil || l.isGranted(w) {
 			return err
 		}
-		next.arm(l.untilLook(at, remaining))
+		next.arm(pause)
 	}
 }
 
@@ -121,6 +145,13 @@ func newLookTimer() *lookTimer {
 func (t *lookTimer) arm(d time.Duration) {
 	t.Reset(d)
 	t.armed = true
+}
+
+// outcome tells whether w has the lock, or an error if it was to have it and that was taken back.
+func (l *Locks) outcome(w *waiter) (won bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return w.state == granted, w.denied
 }
 
 func (l *Locks) isGranted(w *waiter) bool {
@@ -142,6 +173,9 @@ func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	w.look = false
 	l.mu.Unlock()
 	a, err := l.try(s, at, w.request, asFirst)
+	if denied := l.unmade(s, at, w, a, err); denied != nil {
+		return 0, denied
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -180,13 +214,14 @@ func (l *Locks) untilLook(at lineKey, remaining time.Duration) time.Duration {
 	return min(pause, remaining+time.Millisecond)
 }
 
-// offerPatience is how long a waiter whose time is over stays for a release that may be giving it the lock.
+// offerPatience is how long a waiter whose time is over stays for a release that may be giving it the lock, besides the time that
+// replicas have.
 const offerPatience = time.Second
 
 // awaitOffer returns when no release is under way that names w: its script's answer decides. It doesn't wait for one that
 // hangs, which will find that w has left.
 func (l *Locks) awaitOffer(w *waiter) {
-	patience := time.NewTimer(offerPatience)
+	patience := time.NewTimer(offerPatience + l.cfg.ReplicaTimeout)
 	defer patience.Stop()
 	for l.isOffered(w) {
 		select {
@@ -211,6 +246,9 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 	if !won {
 		w.state = left
 	}
+	if err == nil {
+		err = w.denied
+	}
 	if ln := l.lines[at]; ln != nil {
 		ln.leave(w)
 		if ln.len() == 0 {
@@ -218,6 +256,7 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 		}
 	}
 	l.mu.Unlock()
+	l.observeWaited(w, won, err)
 
 	if !won && unsure {
 		l.releaseRequest(at, w.as, w.request)
@@ -233,7 +272,7 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 		l.acquired(s, at, w.request, attempt{token: w.token, takenOver: w.takenOver, renewed: w.renewed, asked: w.asked})
 		return intReply(w.token)
 	case err != nil:
-		s.Holder().failed(at, w.as, w.request, err)
+		l.failed(s, at, w.as, w.request, err)
 		return errorReply(err)
 	}
 	return nullReply

@@ -17,6 +17,7 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		Addr:                  u.Addr,
 		Protocol:              2,
 		MaxRetries:            -1,
+		ReadTimeout:           -1, // the context's
 		DisableIdentity:       true,
 		PoolSize:              4,
 		MaxIdleConns:          1,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +23,7 @@ type Lanes struct {
 	perIdentity int // 0: nothing is shared
 	dialTimeout time.Duration
 
+	pinned  atomic.Int64
 	running sync.WaitGroup
 	ctx     context.Context // ends when Close is called
 	cancel  context.CancelFunc
@@ -201,6 +203,7 @@ func (ls *Lanes) leave(l *lane) {
 type Stats struct {
 	Lanes  int // shared
 	Shared int // sessions that use one of these
+	Pinned int // connections that are one session's own
 	Spares int // kept for sessions that need one of their own
 }
 
@@ -214,7 +217,7 @@ func (ls *Lanes) Stats() (s Stats) {
 			s.Shared += l.users
 		}
 	}
-	s.Spares = len(ls.spares)
+	s.Spares, s.Pinned = len(ls.spares), int(ls.pinned.Load())
 	return s
 }
 

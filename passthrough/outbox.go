@@ -20,6 +20,7 @@ type outbox struct {
 	failed  error // guarded by mu; why nothing can be given to the client any more
 	closing bool  // guarded by mu; close conn when nothing is queued
 
+	sent     func(n int) // counts what was written to direct; nil if nobody does
 	draining sync.WaitGroup
 	piece    []byte // for once
 	wrote    int
@@ -30,6 +31,9 @@ type outbox struct {
 func newOutbox(conn net.Conn, direct syscall.RawConn) *outbox {
 	o := &outbox{conn: conn, direct: direct}
 	o.room = sync.NewCond(&o.mu)
+	if counter, ok := conn.(interface{ Sent(n int) }); ok {
+		o.sent = counter.Sent
+	}
 	o.once = func(fd uintptr) bool {
 		for {
 			o.wrote, o.werr = syscall.Write(int(fd), o.piece)
@@ -78,6 +82,9 @@ func (o *outbox) writeNowLocked(b []byte) (rest []byte) {
 			return b
 		}
 		b = b[o.wrote:]
+		if o.sent != nil {
+			o.sent(o.wrote)
+		}
 	}
 	return nil
 }

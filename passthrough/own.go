@@ -41,6 +41,7 @@ func (p *Pipe) pin(ctx context.Context) (connects bool, err error) {
 		p.severed = true
 	}
 	p.reader = make(chan struct{})
+	p.lanes.pinned.Add(1)
 	go p.readOwn(conn, p.reader) // ends when conn does or isn't needed; Close closes conn and Wait waits
 	if isNew {
 		for _, cmd := range setup.labelCommands() {
@@ -53,6 +54,7 @@ func (p *Pipe) pin(ctx context.Context) (connects bool, err error) {
 // readOwn brings replies until the connection ends, or isn't needed any more.
 func (p *Pipe) readOwn(conn net.Conn, ended chan struct{}) {
 	defer close(ended)
+	defer p.lanes.pinned.Add(-1)
 	var r replyReader
 	spare, err := p.copyReplies(conn, &r)
 	if spare {

@@ -22,11 +22,12 @@ import (
 // Upstream is the Redis that the proxy stands in front of. It is safe for concurrent use; only SetTLS changes it.
 type Upstream struct {
 	Network string   // "tcp" or "unix"
-	Addr    string   // host:port or a socket's path
+	Addr    string   // host:port or a socket's path; the group's name if Sentinels tell the address
 	Initial Identity // what a session starts as: the URL's credentials and database
 
-	tls  atomic.Pointer[tls.Config] // nil for none
-	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	tls       atomic.Pointer[tls.Config] // nil for none
+	dial      func(ctx context.Context, network, addr string) (net.Conn, error)
+	sentinels *sentinels // nil for an upstream at a fixed address
 }
 
 // Error is a failure of the upstream or of the way to it.
@@ -51,17 +52,23 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interv
 // maxDial bounds a connection attempt whose context doesn't.
 const maxDial = time.Hour
 
-// ParseURL reads redis://[user:pass@]host:port[/db], rediss:// for TLS, or unix://[user:pass@]/path[?db=n].
+// MayHaveRun reports whether the request may have reached the upstream.
+func (e *Error) MayHaveRun() bool { return e.Sent }
+
+// ParseURL reads redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], or
+// redis+sentinel://[user:pass@]host:port,host:port/group[/db] and rediss+sentinel://, whose upstream must be followed: see Follow.
 // The error never contains the URL, which may hold a password.
 func ParseURL(url string) (*Upstream, error) {
-	scheme, _, found := strings.Cut(url, "://")
+	scheme, rest, found := strings.Cut(url, "://")
 	if !found {
 		return nil, errors.New("want redis://[user:pass@]host:port[/db]")
 	}
 	switch scheme {
 	case "redis", "rediss", "unix":
+	case "redis+sentinel", "rediss+sentinel":
+		return parseSentinelURL(scheme, rest)
 	default:
-		return nil, fmt.Errorf("scheme %q is not known: want redis, rediss or unix", scheme)
+		return nil, fmt.Errorf("scheme %q is not known: want redis, rediss, unix, redis+sentinel or rediss+sentinel", scheme)
 	}
 	form := scheme + "://[user:pass@]host:port[/db]"
 	if scheme == "unix" {
@@ -78,6 +85,10 @@ func ParseURL(url string) (*Upstream, error) {
 	if _, port, err := net.SplitHostPort(opt.Addr); opt.Network == "tcp" && (err != nil || !validPort(port)) {
 		return nil, fmt.Errorf("the port in the %s URL is not one: want 1 to 65535", scheme)
 	}
+	return newUpstream(opt), nil
+}
+
+func newUpstream(opt *redis.Options) *Upstream {
 	opt.DialTimeout = maxDial // connect's context is what bounds it
 	u := &Upstream{Network: opt.Network, Addr: opt.Addr}
 	u.tls.Store(opt.TLSConfig)
@@ -86,7 +97,7 @@ func ParseURL(url string) (*Upstream, error) {
 	plain := *opt
 	plain.TLSConfig = nil
 	u.dial = redis.NewDialer(&plain)
-	return u, nil
+	return u
 }
 
 func validPort(port string) bool {
@@ -118,35 +129,67 @@ func (u *Upstream) TLS() *tls.Config { return u.tls.Load() }
 func (u *Upstream) SetTLS(cfg *tls.Config) { u.tls.Store(cfg) }
 
 // String names the upstream without its password.
-func (u *Upstream) String() string { return u.Addr }
+func (u *Upstream) String() string {
+	if u.sentinels != nil {
+		return u.sentinels.String()
+	}
+	return u.Addr
+}
 
 // MarshalText does so in a log of JSON.
-func (u *Upstream) MarshalText() ([]byte, error) { return []byte(u.Addr), nil }
+func (u *Upstream) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
 // connect opens a connection that is logged in as id, on id's database and protocol. The error is an *Error, or the
 // upstream's own refusal as a *Refused. Nothing that a client sent has been used up when it fails.
+//
+// If Sentinels tell the address, the server has said that it is the master, unless id may not ask; when it is replaced, the
+// connection is closed.
 func (u *Upstream) connect(ctx context.Context, id Identity) (net.Conn, error) {
-	raw, err := u.dial(ctx, u.Network, u.Addr)
-	if err != nil {
-		return nil, &Error{Addr: u.Addr, Err: err}
+	addr := u.Addr
+	var err error
+	if u.sentinels != nil {
+		if addr, err = u.sentinels.current(ctx); err != nil {
+			return nil, &Error{Addr: u.Addr, Err: err}
+		}
 	}
-	if tcp, ok := raw.(*net.TCPConn); ok {
-		tcp.SetKeepAliveConfig(keepAlive)
+	raw, err := u.open(ctx, u.Network, addr)
+	if err != nil {
+		return nil, &Error{Addr: addr, Err: err}
+	}
+	if u.sentinels != nil {
+		tracked, err := u.sentinels.track(raw, addr)
+		if err != nil {
+			raw.Close()
+			return nil, &Error{Addr: addr, Err: err}
+		}
+		raw = tracked
 	}
 	// The deadline covers TLS and login; a closed context ends both at once.
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
-	nc, err := u.secure(ctx, raw)
+	nc, err := u.secure(ctx, raw, addr)
 	if err == nil {
-		err = u.login(nc, id)
+		err = u.login(nc, addr, id)
 	}
 	if !stop() && err == nil {
-		err = &Error{Addr: u.Addr, Err: context.Cause(ctx)}
+		err = &Error{Addr: addr, Err: context.Cause(ctx)}
 	}
 	if err != nil {
 		raw.Close()
 		return nil, err
 	}
 	return nc, nil
+}
+
+// open makes a plain connection.
+func (u *Upstream) open(ctx context.Context, network, addr string) (net.Conn, error) {
+	raw, err := u.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := raw.(*net.TCPConn); ok {
+		tcp.SetKeepAliveConfig(keepAlive)
+	}
+	return raw, nil
 }
 
 // secured is a TLS connection that closes at once, as a plain one does: tls.Conn's own Close may wait five seconds for room to
@@ -158,14 +201,20 @@ type secured struct {
 
 func (c *secured) Close() error { return c.raw.Close() }
 
-func (u *Upstream) secure(ctx context.Context, raw net.Conn) (net.Conn, error) {
+// secure puts TLS around raw, if that is what connections are made with. The certificate must have the name that the
+// configuration says, or else addr's host.
+func (u *Upstream) secure(ctx context.Context, raw net.Conn, addr string) (net.Conn, error) {
 	cfg := u.TLS()
 	if cfg == nil {
 		return raw, nil
 	}
+	if cfg.ServerName == "" {
+		cfg = cfg.Clone()
+		cfg.ServerName, _, _ = net.SplitHostPort(addr)
+	}
 	nc := tls.Client(raw, cfg)
 	if err := nc.HandshakeContext(ctx); err != nil {
-		return nil, &Error{Addr: u.Addr, Err: fmt.Errorf("TLS: %w", err)}
+		return nil, &Error{Addr: addr, Err: fmt.Errorf("TLS: %w", err)}
 	}
 	return &secured{Conn: nc, raw: raw}, nil
 }
@@ -200,8 +249,11 @@ func loginCommands(id Identity) (cmds [][]string) {
 // probe is a request whose reply doesn't matter.
 const probe = "PING"
 
-func (u *Upstream) login(nc net.Conn, id Identity) error {
+func (u *Upstream) login(nc net.Conn, addr string, id Identity) error {
 	cmds := loginCommands(id)
+	if u.sentinels != nil {
+		cmds = append(cmds, []string{askRole})
+	}
 	if _, isTLS := nc.(*secured); isTLS && len(cmds) == 0 {
 		// With TLS 1.3 the server refuses a client's certificate only after the handshake: any reply shows that it didn't.
 		cmds = [][]string{{probe}}
@@ -214,30 +266,46 @@ func (u *Upstream) login(nc net.Conn, id Identity) error {
 		out = resp.AppendCommand(out, cmd...)
 	}
 	if _, err := nc.Write(out); err != nil {
-		return u.loginLost(nc, err)
+		return loginLost(nc, addr, err)
 	}
 	in := bufio.NewReaderSize(nc, 512)
-	var scan resp.Scanner
 	for _, cmd := range cmds {
-		for done := false; !done; {
-			b, err := in.ReadByte()
-			if err == nil {
-				_, done, err = scan.Scan([]byte{b})
+		raw, head, err := readReply(in)
+		switch {
+		case err != nil:
+			return loginLost(nc, addr, err)
+		case cmd[0] == probe:
+		case cmd[0] == askRole:
+			if err := checkRole(raw); err != nil {
+				return &Error{Addr: addr, Err: err}
 			}
-			if err != nil {
-				return u.loginLost(nc, err)
-			}
-		}
-		if h := scan.Head(); h.IsError() && cmd[0] != probe {
-			return &Refused{Addr: u.Addr, Step: cmd[0], Reply: string(h.Line)}
+		case head.IsError():
+			return &Refused{Addr: addr, Step: cmd[0], Reply: string(head.Line)}
 		}
 	}
 	return nil
 }
 
-func (u *Upstream) loginLost(nc net.Conn, err error) error {
+// askRole is the request whose reply tells whether a server is a master.
+const askRole = "ROLE"
+
+func readReply(in *bufio.Reader) (raw []byte, head resp.Head, err error) {
+	var scan resp.Scanner
+	for {
+		b, err := in.ReadByte()
+		if err != nil {
+			return raw, head, err
+		}
+		raw = append(raw, b)
+		if _, done, err := scan.Scan([]byte{b}); done || err != nil {
+			return raw, scan.Head(), err
+		}
+	}
+}
+
+func loginLost(nc net.Conn, addr string, err error) error {
 	if _, isTLS := nc.(*secured); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("TLS: ended right after the handshake, as when the upstream misses a client certificate or doesn't accept it: %w", err)
 	}
-	return &Error{Addr: u.Addr, Err: err}
+	return &Error{Addr: addr, Err: err}
 }

@@ -106,6 +106,7 @@ func (s *session) stopWatch(w *watch) {
 		s.nc.SetReadDeadline(time.Unix(1, 0))
 	}
 	if len(w.read) > 0 {
+		s.meter.heard(len(w.read))
 		s.holder.Heard()
 		s.buf = append(s.buf[:s.end], w.read...)
 		s.end = len(s.buf)

@@ -24,6 +24,9 @@ type command struct {
 	catchUp []string
 	// introspect is for COMMAND, whose answer tells of the lock commands too.
 	introspect bool
+	// informs is for INFO, which has a section of the proxy's own.
+	informs bool
+	kind    Kind // as what it is counted
 	// competes names the keys at which a client that doesn't know LOCK may be taking a lock.
 	competes func(args [][]byte) [][]byte
 }
@@ -63,7 +66,8 @@ func commandTable() map[string]*command {
 		"xreadgroup":   {inspect: inspectRead, shares: true},
 		"wait":         {catchUp: []string{"WAIT", "0", "0"}},
 		"waitaof":      {catchUp: []string{"WAITAOF", "0", "0", "0"}},
-		"command":      {introspect: true, shares: true},
+		"command":      {introspect: true, shares: true, kind: Introspects},
+		"info":         {informs: true, shares: true},
 		"set":          {competes: setIfMissing, shares: true},
 		"setnx":        {competes: firstKey, shares: true},
 		"getset":       {competes: firstKey, shares: true},
@@ -78,7 +82,7 @@ func commandTable() map[string]*command {
 	}
 	for i := range lockcmd.Specs {
 		spec := &lockcmd.Specs[i]
-		t[spec.Name] = &command{lock: spec, shares: spec.Name != "fence"} // which is a transaction
+		t[spec.Name] = &command{lock: spec, shares: spec.Name != "fence", kind: kindOf(spec)} // FENCE is a transaction
 	}
 	return t
 }
@@ -89,7 +93,7 @@ const shareable = `
 	dump echo eval_ro evalsha_ro exists expire expireat expiretime failover fcall fcall_ro flushall flushdb geoadd geodist
 	geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch geosearchstore get getbit getdel getex
 	getrange hdel hexists hexpire hexpireat hexpiretime hget hgetall hgetdel hgetex hincrby hincrbyfloat hkeys hlen hmget hmset hpersist
-	hpexpire hpexpireat hpexpiretime hpttl hrandfield hscan hset hsetex hsetnx hstrlen httl hvals incr incrby incrbyfloat info keys
+	hpexpire hpexpireat hpexpiretime hpttl hrandfield hscan hset hsetex hsetnx hstrlen httl hvals incr incrby incrbyfloat keys
 	lastsave latency lcs lindex linsert llen lmove lmpop lolwut lpop lpos lpush lpushx lrange lrem lset ltrim memory mget migrate move
 	mset msetnx object persist pexpire pexpireat pexpiretime pfadd pfcount pfmerge ping psetex pttl publish pubsub randomkey rename
 	renamenx replicaof restore role rpop rpoplpush rpush rpushx sadd save scan scard sdiff sdiffstore setbit setex setrange sinter
@@ -127,7 +131,7 @@ func lookup(name []byte) *command {
 
 // whole reports whether the command must be seen whole before it can be passed on.
 func (c *command) whole() bool {
-	return c.lock != nil || c.identity != nil || c.inspect != nil || c.introspect
+	return c.lock != nil || c.identity != nil || c.inspect != nil || c.introspect || c.informs
 }
 
 // fenceable reports whether a command may run within a transaction of the proxy's own: whether it does nothing to the connection, as

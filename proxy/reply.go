@@ -64,11 +64,12 @@ func encodeError(name string, err error) []byte {
 		usage    lockcmd.UsageError
 		server   lockcmd.ServerError
 		fenced   lockcmd.FencedError
+		missing  lockcmd.NoReplicasError
 		protocol *resp.ProtocolError
 	)
 	text := err.Error()
 	switch {
-	case errors.As(err, &usage), errors.As(err, &fenced):
+	case errors.As(err, &usage), errors.As(err, &fenced), errors.As(err, &missing):
 	case errors.As(err, &server):
 		text = serverErrorText(name, text)
 	case errors.As(err, &protocol):

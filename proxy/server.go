@@ -43,10 +43,13 @@ type Config struct {
 	MaxClients  int           // 0 is 10,000, as in Redis
 	DialTimeout time.Duration // of connecting and logging in to the upstream; 0 is 5 s
 	Logger      hclog.Logger  // nil logs nothing
+	Observer    Observer      // is told how long things took; nil is nobody
+	Version     string        // for INFO lockproxy
 
-	// UpstreamConns is how many connections the sessions of one user, database and protocol share at most. 0 is none: each has one of
-	// its own.
+	// UpstreamConns is how many connections the sessions of one user, database and protocol share at most; 0 is 1.
 	UpstreamConns int
+	// Dedicated gives every session a connection of its own instead.
+	Dedicated bool
 	// ClientBuffer bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO, CLIENT, COMMAND. Others are
 	// streamed. 0 is 1 MiB; less than 64 KiB, the size of a read, makes no difference.
 	ClientBuffer int
@@ -60,16 +63,18 @@ type Config struct {
 
 // Server accepts clients and proxies each. Make it with New; use Serve once.
 type Server struct {
-	cfg      Config
-	log      hclog.Logger
-	id       string // names this proxy among all, in the names of its connections
-	lanes    *passthrough.Lanes
-	locks    *lockcmd.Locks
-	ctx      context.Context // ends when the server is told to stop at once
-	cancel   context.CancelFunc
-	serving  sync.WaitGroup // sessions; nothing is added once stopping is set
-	nextConn atomic.Uint64
-	down     atomic.Bool // the last connect to the upstream failed: what has been logged
+	cfg       Config
+	log       hclog.Logger
+	id        string // names this proxy among all, in the names of its connections
+	lanes     *passthrough.Lanes
+	locks     *lockcmd.Locks
+	ctx       context.Context // ends when the server is told to stop at once
+	cancel    context.CancelFunc
+	serving   sync.WaitGroup // sessions; nothing is added once stopping is set
+	following sync.WaitGroup // the upstream, if it moves
+	nextConn  atomic.Uint64
+	down      atomic.Bool // the last connect to the upstream failed: what has been logged
+	seen      observed
 
 	greetingLogged atomic.Int64 // the second in which logGreeting last warned
 
@@ -77,12 +82,19 @@ type Server struct {
 	ln       *listener             // guarded by mu
 	sessions map[*session]struct{} // guarded by mu
 	stopping bool                  // guarded by mu
+	prober   *redis.Client         // guarded by mu; nil until Ready is asked
 }
 
 // New returns a Server that is not listening yet.
 func New(cfg Config) *Server {
 	if cfg.MaxClients == 0 {
 		cfg.MaxClients = 10000
+	}
+	if cfg.UpstreamConns == 0 {
+		cfg.UpstreamConns = 1
+	}
+	if cfg.Dedicated {
+		cfg.UpstreamConns = 0
 	}
 	if cfg.DialTimeout == 0 {
 		cfg.DialTimeout = 5 * time.Second
@@ -103,6 +115,8 @@ func New(cfg Config) *Server {
 		sessions: map[*session]struct{}{},
 	}
 	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
+	cfg.Locks.Moves = cfg.Upstream.Moves()
+	s.startObserving(&cfg.Locks)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
 		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})
 	}, cfg.Logger)
@@ -120,6 +134,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		return fmt.Errorf("serve %s: the server has been used already", ln.Addr())
 	}
 	s.ln = wrapped
+	s.following.Go(func() { s.cfg.Upstream.Follow(s.ctx, s.log, s.locks.FailedOver) }) // ends with s.ctx; Close waits for it
 	s.mu.Unlock()
 	refuse := func(conn redcon.Conn, cmd redcon.Command) { conn.Close() } // never called: every connection is taken over
 	server := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), refuse, s.accept, nil)
@@ -134,10 +149,12 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	s.mu.Lock()
 	if s.stopping || len(s.sessions) >= s.cfg.MaxClients {
 		refused := !s.stopping
+		s.seen.rejected.Add(1)
 		s.mu.Unlock()
 		s.refuse(raw, refused)
 		return false
 	}
+	s.seen.accepted.Add(1)
 	sess := s.newSession(raw)
 	s.sessions[sess] = struct{}{}
 	s.serving.Add(1)
@@ -151,7 +168,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 		sess.raw.Close()
 		s.locks.Gone(&sess.holder, sess.reset)
 		s.mu.Lock()
-		delete(s.sessions, sess)
+		s.retireLocked(sess)
 		s.mu.Unlock()
 	}()
 	return false
@@ -168,11 +185,13 @@ func (s *Server) refuse(raw net.Conn, say bool) {
 
 func (s *Server) newSession(raw net.Conn) *session {
 	nc := s.wrap(raw)
+	meter := s.newMeter(nc)
 	sess := &session{
 		server: s,
 		raw:    raw,
 		nc:     nc,
-		pipe:   passthrough.NewPipe(s.lanes, nc, s.direct(raw), encodeLost),
+		meter:  meter,
+		pipe:   passthrough.NewPipe(s.lanes, meter, s.direct(raw), encodeLost),
 		framer: resp.NewFramer(s.cfg.Limits),
 		holder: lockcmd.Holder{
 			Connection: fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1)),
@@ -228,6 +247,8 @@ func (s *Server) Close() {
 	s.serving.Wait()
 	s.locks.Close()
 	s.lanes.Close()
+	s.following.Wait()
+	s.closeProbe()
 }
 
 // stop ends accepting and returns the sessions there are.
@@ -247,6 +268,7 @@ func (s *Server) stop() []*session {
 
 // upstreamIs takes note of how connecting went, and logs it when that has changed. A nil error is success.
 func (s *Server) upstreamIs(err error) {
+	s.observeConnect(err)
 	if err != nil && s.down.CompareAndSwap(false, true) {
 		s.log.Error("upstream does not serve: clients are answered UPSTREAM until it does", "upstream", s.cfg.Upstream, "error", err)
 	}

@@ -24,6 +24,7 @@ type session struct {
 	server   *Server
 	raw      net.Conn // as it was accepted
 	nc       net.Conn // raw, or what wrap put around it
+	meter    *meter
 	pipe     *passthrough.Pipe
 	framer   *resp.Framer
 	holder   lockcmd.Holder
@@ -68,6 +69,7 @@ func (s *session) read() {
 	s.end += n
 	s.readErr = err
 	if n > 0 {
+		s.meter.heard(n)
 		s.holder.Heard()
 	}
 }
@@ -98,6 +100,7 @@ func (s *session) handle() (more bool) {
 		}
 	}
 	more = s.makeRoom()
+	s.meter.fold()
 	s.pipe.Flush()
 	return more
 }
@@ -147,6 +150,7 @@ func (s *session) stream(argc int) bool {
 		return false
 	}
 	s.streaming = true
+	s.meter.counted(cmd.kind)
 	raw := s.framer.Stream(s.buf[:s.end])
 	expect := passthrough.Expect{Effect: cmd.effect, Count: argc - 1}
 	if s.connected(false, expect.Effect) {
@@ -159,12 +163,17 @@ func (s *session) stream(argc int) bool {
 // dispatch sends one request where it belongs. It returns false when the session has no further requests.
 func (s *session) dispatch(req resp.Request) (more bool) {
 	cmd := lookup(req.Args[0])
+	s.meter.counted(cmd.kind)
 	if cmd.lock != nil {
 		s.runLock(cmd.lock, req)
 		return !s.pipe.Lost()
 	}
 	if cmd.introspect {
 		s.introspect(req)
+		return !s.pipe.Lost()
+	}
+	if cmd.informs && informs(req.Args) {
+		s.inform(req)
 		return !s.pipe.Lost()
 	}
 	if cmd.competes != nil && s.server.locks.Waiting() {
@@ -271,7 +280,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		s.pipe.Keep(true)
 		defer s.pipe.Keep(false)
 	}
-	reply := s.server.locks.Run(spec, s, req.Args)
+	reply := s.timed(spec, req.Args)
 	s.pipe.Local(encodeReply(spec.Name, reply, state.Proto))
 	s.endWatch()
 }

@@ -25,19 +25,19 @@ func loadCertificates(opts *options) (*certificates, error) {
 	if opts.upstream != nil && opts.upstream.TLS() != nil {
 		c.upstream, c.base = opts.upstream, opts.upstream.TLS()
 	}
-	return c, c.load()
+	return c, c.load(opts)
 }
 
 // used reports whether there is TLS at all.
 func (c *certificates) used() bool { return c.opts.TLSCert != "" || c.upstream != nil }
 
-// load reads the files, and puts them into use for new connections if all of them are good.
-func (c *certificates) load() error {
-	clients, err := c.forClients()
+// load reads the files that opts name, and puts them into use for new connections if all of them are good.
+func (c *certificates) load(opts *options) error {
+	clients, err := forClients(opts)
 	if err != nil {
 		return err
 	}
-	upstream, err := c.forUpstream()
+	upstream, err := c.forUpstream(opts)
 	if err != nil {
 		return err
 	}
@@ -59,37 +59,37 @@ func (c *certificates) serving() *tls.Config {
 	}
 }
 
-func (c *certificates) forClients() (*tls.Config, error) {
-	if c.opts.TLSCert == "" {
+func forClients(opts *options) (*tls.Config, error) {
+	if opts.TLSCert == "" {
 		return nil, nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
-	if cfg.Certificates, err = pair("tls", c.opts.TLSCert, c.opts.TLSKey); err != nil {
+	if cfg.Certificates, err = pair("tls", opts.TLSCert, opts.TLSKey); err != nil {
 		return nil, err
 	}
-	if c.opts.TLSClientCA != "" {
+	if opts.TLSClientCA != "" {
 		cfg.ClientAuth = tls.RequireAndVerifyClientCert
-		cfg.ClientCAs, err = authorities("tls-client-ca", c.opts.TLSClientCA)
+		cfg.ClientCAs, err = authorities("tls-client-ca", opts.TLSClientCA)
 	}
 	return cfg, err
 }
 
-func (c *certificates) forUpstream() (cfg *tls.Config, err error) {
+func (c *certificates) forUpstream(opts *options) (cfg *tls.Config, err error) {
 	if c.upstream == nil {
 		return nil, nil
 	}
 	cfg = c.base.Clone()
-	if c.opts.UpstreamServerName != "" {
-		cfg.ServerName = c.opts.UpstreamServerName
+	if opts.UpstreamServerName != "" {
+		cfg.ServerName = opts.UpstreamServerName
 	}
-	if c.opts.UpstreamCert != "" {
-		if cfg.Certificates, err = pair("upstream", c.opts.UpstreamCert, c.opts.UpstreamKey); err != nil {
+	if opts.UpstreamCert != "" {
+		if cfg.Certificates, err = pair("upstream", opts.UpstreamCert, opts.UpstreamKey); err != nil {
 			return nil, err
 		}
 	}
-	if c.opts.UpstreamCA != "" {
-		cfg.RootCAs, err = authorities("upstream-ca", c.opts.UpstreamCA)
+	if opts.UpstreamCA != "" {
+		cfg.RootCAs, err = authorities("upstream-ca", opts.UpstreamCA)
 	}
 	return cfg, err
 }

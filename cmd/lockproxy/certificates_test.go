@@ -94,20 +94,20 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 
 	// A key that belongs to another certificate.
 	copyFile(t, first.CertFile, second.CertFile)
-	if err := certs.load(); err == nil || !strings.Contains(err.Error(), "--tls-cert "+first.CertFile) {
+	if err := certs.load(opts); err == nil || !strings.Contains(err.Error(), "--tls-cert "+first.CertFile) {
 		t.Errorf("a key of another certificate: %v", err)
 	}
 	shows("bad files", as(clients), "first", false)
 
 	copyFile(t, first.KeyFile, second.KeyFile)
 	os.WriteFile(clientCA, []byte("no PEM"), 0o600)
-	if err := certs.load(); err == nil || !strings.Contains(err.Error(), "--tls-client-ca "+clientCA+": no certificate in it") {
+	if err := certs.load(opts); err == nil || !strings.Contains(err.Error(), "--tls-client-ca "+clientCA+": no certificate in it") {
 		t.Errorf("no authority: %v", err)
 	}
 	shows("some bad files", as(clients), "first", false)
 
 	copyFile(t, clientCA, newClients.File)
-	if err := certs.load(); err != nil {
+	if err := certs.load(opts); err != nil {
 		t.Error(err)
 	}
 	shows("a client of before, with its session", old, "", false)
@@ -132,11 +132,11 @@ func TestUpstreamCertificatesAreReadAgain(t *testing.T) {
 		t.Errorf("%+v", before)
 	}
 	copyFile(t, pair.CertFile, other.CertFile)
-	if err := certs.load(); err == nil || opts.upstream.TLS() != before {
+	if err := certs.load(opts); err == nil || opts.upstream.TLS() != before {
 		t.Errorf("bad files: %v", err)
 	}
 	copyFile(t, pair.KeyFile, other.KeyFile)
-	if err := certs.load(); err != nil {
+	if err := certs.load(opts); err != nil {
 		t.Error(err)
 	}
 	if after := opts.upstream.TLS(); after.ServerName != "redis.test" || !bytes.Equal(after.Certificates[0].Certificate[0], other.Cert.Certificate[0]) {

@@ -38,6 +38,7 @@ const smallMachine = 2
 // program is the command line: what lockproxy can be asked to do.
 type program struct {
 	Serve serveCommand `cmd:"" default:"withargs" help:"Stand in front of a Redis and serve clients. This is what happens without a command."`
+	Run   runCommand   `cmd:"" help:"Hold a lock while a command runs."`
 
 	Version bool `env:"-" help:"Print the version and exit."`
 }
@@ -52,7 +53,8 @@ type command interface {
 type checked interface{ check() error }
 
 const description = "A Redis proxy with locks: forwards every command to the Redis behind it, and adds LOCK, UNLOCK and their like. " +
-	"Every flag of serving can be set as an environment variable: LOCKPROXY_ and its name in capitals, as in LOCKPROXY_MAX_TIMEOUT."
+	"Every flag of serving can be set as an environment variable, LOCKPROXY_ and its name in capitals, as in LOCKPROXY_MAX_TIMEOUT, " +
+	"or in a configuration file. Flags go before the environment, and that before the file."
 
 // run is main without the process: it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -60,6 +62,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "lockproxy: %v\n", err)
+		if cmd, ok := cmd.(interface{ usageStatus() int }); ok {
+			return cmd.usageStatus()
+		}
 		return exitUsage
 	case cmd == nil:
 		return 0
@@ -67,7 +72,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return cmd.execute(stdout, stderr)
 }
 
-// parse reads flags and environment. A nil command says that all that was asked for has been printed.
+// parse reads flags and environment. A nil command says that all that was asked for has been printed, or that with the error
+// there is none.
 func parse(args []string, stdout io.Writer) (command, error) {
 	asked, exited := &program{}, false
 	parser, err := kong.New(asked, kong.Name("lockproxy"), kong.Description(description), kong.DefaultEnvars("LOCKPROXY"),
@@ -81,18 +87,26 @@ func parse(args []string, stdout io.Writer) (command, error) {
 	case exited:
 		return nil, nil
 	case err != nil:
-		return nil, errors.New(withoutPassword(err.Error()) + "; see lockproxy --help")
+		return selected(err), errors.New(withoutPassword(err.Error()) + "; see lockproxy --help")
 	case asked.Version:
 		fmt.Fprintln(stdout, "lockproxy", version)
 		return nil, nil
 	}
+	asked.Serve.args = args
 	cmd := parsed.Selected().Target.Addr().Interface().(command)
 	if cmd, ok := cmd.(checked); ok {
-		if err := cmd.check(); err != nil {
-			return nil, err
-		}
+		err = cmd.check()
 	}
-	return cmd, nil
+	return cmd, err
+}
+
+// selected is the command whose arguments made no sense, or nil.
+func selected(err error) command {
+	var failed *kong.ParseError
+	if !errors.As(err, &failed) || failed.Context.Selected() == nil {
+		return nil
+	}
+	return failed.Context.Selected().Target.Addr().Interface().(command)
 }
 
 // printHelp prints kong's help, and without a command that of serving, with the other commands above it.
@@ -115,6 +129,11 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 }
 
 // withoutPassword takes the credentials of URLs out of what the command line's parser quotes.
-func withoutPassword(text string) string { return credentials.ReplaceAllString(text, "://(hidden)@") }
+func withoutPassword(text string) string {
+	return sentinelSecret.ReplaceAllString(credentials.ReplaceAllString(text, "://(hidden)@"), "${1}(hidden)")
+}
 
-var credentials = regexp.MustCompile(`(?s)://.*@`)
+var (
+	credentials    = regexp.MustCompile(`(?s)://.*@`)
+	sentinelSecret = regexp.MustCompile(`(?i)(sentinel[_-]password=)[^&\s]*`)
+)

@@ -18,9 +18,11 @@ import (
 
 // options are the flags of serving. Every flag is also an environment variable, LOCKPROXY_ and the flag's name in capitals.
 type options struct {
+	Config string `group:"Serving" placeholder:"FILE" help:"Read settings from this file: TOML, with the names of flags, as in max-clients = 5000. SIGHUP reads it again."`
+
 	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, or unix:///path for a Unix socket (default ${default})."`
 	ListenMode      fileMode      `group:"Serving" default:"0700" placeholder:"MODE" help:"Permissions of the Unix socket, octal; who may write to it may connect (default ${default})."`
-	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, or unix://[user:pass@]/path[?db=n]. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
+	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], or redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
 	UpstreamMode    string        `group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: clients share few connections to the upstream, and each has one of its own while its state needs it. dedicated: each has one of its own (default ${default})."`
 	UpstreamConns   int           `group:"Serving" default:"1" placeholder:"N" help:"Connections that the clients of one user, database and protocol share at most (default ${default})."`
 	DialTimeout     time.Duration `group:"Serving" default:"5s" placeholder:"DURATION" help:"For connecting and logging in to the upstream (default ${default})."`
@@ -46,6 +48,8 @@ type options struct {
 	MaxTimeout     time.Duration `group:"Locks" default:"24h" placeholder:"DURATION" help:"Longest timeout that LOCK accepts (default ${default})."`
 	TimestampUnit  string        `group:"Locks" enum:"ms,s" default:"ms" placeholder:"ms|s" help:"Unit of the expiry time written at a lock's key: what the plain SETNX clients beside LOCK use (default ${default})."`
 	FenceRetention time.Duration `group:"Locks" default:"10m" placeholder:"DURATION" help:"How long a lock's last token is remembered after its end, so that tokens rise even if the upstream's clock steps back (default ${default})."`
+
+	durabilityOptions `embed:""`
 
 	LogLevel  string `group:"Logging" enum:"trace,debug,info,warn,error,off" default:"info" placeholder:"LEVEL" help:"trace, debug, info, warn, error or off (default ${default})."`
 	LogFormat string `group:"Logging" enum:"text,json" default:"text" placeholder:"text|json" help:"One line of text, or of JSON, per event (default ${default})."`
@@ -89,7 +93,10 @@ func (o *options) check() error {
 	if err := o.checkListen(); err != nil {
 		return err
 	}
-	return o.checkUpstream()
+	if err := o.checkUpstream(); err != nil {
+		return err
+	}
+	return o.durabilityOptions.check(o)
 }
 
 func (o *options) checkListen() (err error) {
@@ -136,14 +143,11 @@ func (o *options) checkUpstream() (err error) {
 }
 
 func (o *options) serverConfig(upstream *passthrough.Upstream, log hclog.Logger) proxy.Config {
-	shared := o.UpstreamConns
-	if o.UpstreamMode == "dedicated" {
-		shared = 0
-	}
 	return proxy.Config{
 		Upstream:      upstream,
-		UpstreamConns: shared,
-		Locks:         lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s"},
+		UpstreamConns: o.UpstreamConns,
+		Dedicated:     o.UpstreamMode == "dedicated",
+		Locks:         lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s", Durability: o.durability()},
 		Limits:        resp.Limits{Args: o.MaxArgs, Bulk: int64(o.MaxBulk), Inline: int(o.MaxInline)},
 		MaxClients:    o.MaxClients,
 		DialTimeout:   o.DialTimeout,

@@ -79,8 +79,8 @@ func TestCommandLine(t *testing.T) {
 // parseOptions reads the flags of serving.
 func parseOptions(args []string, stdout io.Writer) (opts *options, done bool, err error) {
 	cmd, err := parse(args, stdout)
-	if cmd == nil {
-		return nil, err == nil, err
+	if cmd == nil || err != nil {
+		return nil, cmd == nil && err == nil, err
 	}
 	return &cmd.(*serveCommand).options, false, nil
 }

@@ -54,8 +54,16 @@ func (p *process) said() string {
 // start runs lockproxy until it says that it serves, or ends.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
+	p := spawn(t, nil, args...)
+	p.waitFor("serving")
+	return p
+}
+
+// spawn runs lockproxy with additional environment variables.
+func spawn(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -71,7 +79,6 @@ func start(t *testing.T, args ...string) *process {
 			t.Errorf("the password is in the log:\n%s", p.said())
 		}
 	})
-	p.waitFor("serving")
 	return p
 }
 
@@ -117,6 +124,16 @@ func ask(t *testing.T, nc net.Conn, err error, request string) string {
 	return string(answer[:n])
 }
 
+// shownName is the name in the certificate that a proxy shows.
+func shownName(t *testing.T, addr string, ca *testtls.Authority) string {
+	t.Helper()
+	conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"})
+	if got := ask(t, conn, err, "PING"); got != "+PONG\r\n" {
+		t.Errorf("PING: %q", got)
+	}
+	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+}
+
 // SIGHUP reads the TLS files again, and says in one line if they are bad.
 func TestHangupReadsCertificatesAgain(t *testing.T) {
 	redis := testredis.Start(t)
@@ -127,11 +144,7 @@ func TestHangupReadsCertificatesAgain(t *testing.T) {
 	p.waitFor("listen=tls://" + addr)
 	shows := func(want string) {
 		t.Helper()
-		conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"})
-		if got := ask(t, conn, err, "PING"); got != "+PONG\r\n" {
-			t.Errorf("PING: %q", got)
-		}
-		if name := conn.ConnectionState().PeerCertificates[0].Subject.CommonName; name != want {
+		if name := shownName(t, addr, ca); name != want {
 			t.Errorf("certificate of %q, want %q", name, want)
 		}
 	}

@@ -19,12 +19,16 @@ import (
 )
 
 // serveCommand is lockproxy without a subcommand, or by name.
-type serveCommand struct{ options }
+type serveCommand struct {
+	options
+
+	args []string // the command line, to be read again on SIGHUP
+}
 
 func (c *serveCommand) execute(_, stderr io.Writer) int {
 	log := newLogger(&c.options, stderr)
 	redis.SetLogger(redisLog{log.Named("go-redis")})
-	if err := serve(&c.options, log); err != nil {
+	if err := serve(c, log); err != nil {
 		log.Error("stopped", "error", err)
 		return exitFailure
 	}
@@ -49,7 +53,8 @@ func (l redisLog) Printf(_ context.Context, format string, args ...any) {
 }
 
 // serve runs the proxy until a signal ends it.
-func serve(opts *options, log hclog.Logger) error {
+func serve(cmd *serveCommand, log hclog.Logger) error {
+	opts := &cmd.options
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -92,13 +97,14 @@ func serve(opts *options, log hclog.Logger) error {
 		defer advised.Wait()
 		defer stopAdvising()
 	}
+	reloader := &reloader{args: cmd.args, current: opts, certs: certs, server: server, log: log}
 	for running := true; running; {
 		select {
 		case err := <-served:
 			server.Close()
 			return fmt.Errorf("accepting on %s ended: %w", opts.Listen, err)
 		case <-hangups:
-			reload(certs, log)
+			reloader.reload()
 		case sig := <-signals:
 			log.Info("stopping: letting running commands finish; a second signal ends at once", "signal", sig.String(), "within", opts.ShutdownTimeout.String())
 			running = false
@@ -106,19 +112,6 @@ func serve(opts *options, log hclog.Logger) error {
 	}
 	shutdown(server, opts, log, signals)
 	return <-served
-}
-
-// reload is SIGHUP's work.
-func reload(certs *certificates, log hclog.Logger) {
-	if !certs.used() {
-		log.Info("SIGHUP: there are no TLS files to read again")
-		return
-	}
-	if err := certs.load(); err != nil {
-		log.Error("SIGHUP: cannot use the TLS files; those read before stay in use until the next SIGHUP", "error", err)
-		return
-	}
-	log.Info("SIGHUP: TLS files read again; new connections use them")
 }
 
 // warnOpen says so if whoever reaches the proxy acts as the upstream's user without knowing its password.

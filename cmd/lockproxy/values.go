@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024, and so on with m and g; case doesn't matter.
@@ -42,4 +43,26 @@ func (m *fileMode) UnmarshalText(text []byte) error {
 	}
 	*m = fileMode(n)
 	return nil
+}
+
+// seconds is a time in seconds, decimals allowed, as LOCK takes it, or with a unit: 30, 0.5, 90s, 5m.
+type seconds time.Duration
+
+// UnmarshalText reads seconds from the command line.
+func (s *seconds) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	if err != nil {
+		d, err = time.ParseDuration(string(text) + "s")
+	}
+	if err != nil || d < 0 {
+		return fmt.Errorf("%q is no time: want seconds, for example 30 or 0.5, or 5m", text)
+	}
+	*s = seconds(d)
+	return nil
+}
+
+// decimal writes seconds as LOCK takes them, to the millisecond, never rounded down to none.
+func (s seconds) decimal() string {
+	ms := (time.Duration(s) + time.Millisecond - 1).Milliseconds()
+	return strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64)
 }

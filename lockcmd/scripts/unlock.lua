@@ -12,7 +12,8 @@ A[12]  how long a lock is reserved for another proxy's waiter, ms
 A[13]  the database. What another proxy is told, on the channel "lockproxy:wake:" and its name, is the database, ":" and the lock
 
 Returns {1 if the lock was freed, else 0: it was not the caller's (any more), or free;
-the token given to the first waiter, or 0; 1 if it is reserved for the proxy that asks, else 0},
+the token given to the first waiter, or 0; 1 if it is reserved for the proxy that asks, else 0;
+and if it was freed, the long way, the token that held it, or 0 for a plain client, and its holder's client},
 or WRONGTYPE if a key holds something else.
 ]]
 if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
@@ -28,6 +29,7 @@ elseif not held or state ~= 'held' or A[2] ~= proof() then
   return {0, 0, 0}
 end
 
+local whose = plain and {0, '-'} or {tonumber(token), client}
 local retention = tonumber(A[3])
 local wanted = A[5]
 local others = rivals(A[4])
@@ -42,7 +44,7 @@ if wanted == 'next' or (wanted == 'turn' and (#others == 0 or longest[1] == A[4]
   rewrite(text, at - now)
   record({token = given, expires = at, value = text, settles = settling(), acquired = now, session = A[11], state = 'held',
     connection = A[8], request = A[9], client = A[10], waiting = join(others), owner = ARGV[2]}, retention)
-  return {1, tonumber(given), 0}
+  return {1, tonumber(given), 0, whose[1], whose[2]}
 end
 
 -- A lock is reserved for the longest waiting proxy that hears of it, or for this one.
@@ -72,4 +74,4 @@ else
       connection = '-', request = '0', client = '-', waiting = join(others), owner = ''}, retention)
   end
 end
-return {1, 0, reserved_for == A[4] and 1 or 0}
+return {1, 0, reserved_for == A[4] and 1 or 0, whose[1], whose[2]}

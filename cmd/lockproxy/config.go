@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/alecthomas/kong"
+)
+
+// BeforeResolve reads the configuration file, if one is named: TOML, with the names of flags. Flags and environment go before it.
+func (o *options) BeforeResolve(ctx *kong.Context) error {
+	flags := ctx.Selected().Flags
+	at := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == "config" })
+	name := ctx.FlagValue(flags[at]).(string)
+	if name == "" {
+		return nil
+	}
+	settings, err := readConfig(name, flags)
+	if err != nil {
+		return err
+	}
+	ctx.AddResolver(settings)
+	return nil
+}
+
+// settings are what a configuration file says, by the names of flags.
+type settings map[string]string
+
+// readConfig reads a file that may set these flags. Its errors name the file.
+func readConfig(name string, flags []*kong.Flag) (settings, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	raw := map[string]any{}
+	if err := toml.Unmarshal(text, &raw); err != nil {
+		return nil, fmt.Errorf("--config %s: %w", name, tomlError(err))
+	}
+	list := settings{}
+	for key, value := range raw {
+		if !settable(key, flags) {
+			return nil, fmt.Errorf("--config %s: unknown setting %q: want the name of a flag, without dashes before it, as in max-clients", name, key)
+		}
+		if list[key], err = asFlag(value); err != nil {
+			return nil, fmt.Errorf("--config %s: %s: %w", name, key, err)
+		}
+	}
+	return list, nil
+}
+
+// tomlError says where the file is no TOML, without quoting the line, which may hold a password.
+func tomlError(err error) error {
+	var at toml.ParseError
+	if errors.As(err, &at) {
+		return fmt.Errorf(`line %d is no TOML: want name = 5, name = "text" or name = true`, at.Position.Line)
+	}
+	return err
+}
+
+func settable(key string, flags []*kong.Flag) bool {
+	return key != "config" && key != "help" && slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == key })
+}
+
+// asFlag writes a value as one would write it behind a flag.
+func asFlag(value any) (string, error) {
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case bool, int64, float64:
+		return fmt.Sprint(v), nil
+	case []any:
+		words := make([]string, len(v))
+		for i, elem := range v {
+			var err error
+			if words[i], err = asFlag(elem); err != nil {
+				return "", err
+			}
+		}
+		return strings.Join(words, ","), nil
+	}
+	return "", errors.New("want a text, a number, true or false, or a list of them")
+}
+
+// Validate implements kong.Resolver; readConfig has done it.
+func (s settings) Validate(*kong.Application) error { return nil }
+
+// Resolve implements kong.Resolver: what the file says of a flag that is neither given nor in the environment.
+func (s settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	value, found := s[flag.Name]
+	if !found || slices.ContainsFunc(flag.Envs, func(name string) bool { _, set := os.LookupEnv(name); return set }) {
+		return nil, nil
+	}
+	return value, nil
+}

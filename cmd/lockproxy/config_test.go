@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testtls"
+)
+
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "lockproxy.toml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// Flags go before the environment, and that before the file, which may set whatever flags may.
+func TestConfigFile(t *testing.T) {
+	name := configFile(t, `
+# comments are for people
+max-clients = 5
+max-bulk = "64mb"
+max-inline = "1kb"
+max-timeout = "2h"
+listen = "127.0.0.1:7000"
+proxy-protocol-from = ["10.0.0.0/8", "::1"]
+timestamp-unit = "s"
+`)
+	t.Setenv("LOCKPROXY_MAX_BULK", "32mb")
+	t.Setenv("LOCKPROXY_LISTEN", "127.0.0.1:7001")
+	check := func(args ...string) {
+		t.Helper()
+		opts, _, err := parseOptions(append(args, "--listen", "127.0.0.1:7002"), &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if opts.MaxClients != 5 || opts.MaxBulk != 32<<20 || opts.MaxInline != 1<<10 || opts.MaxTimeout != 2*time.Hour || opts.Listen != "127.0.0.1:7002" ||
+			len(opts.networks) != 2 || opts.TimestampUnit != "s" || opts.FenceRetention != 10*time.Minute {
+			t.Errorf("%+v", opts)
+		}
+	}
+	check("--config", name)
+	check("serve", "--config="+name)
+	t.Setenv("LOCKPROXY_CONFIG", name)
+	check()
+	if _, err := parse([]string{"run", "--key", "a", "true"}, &bytes.Buffer{}); err != nil {
+		t.Errorf("run with LOCKPROXY_CONFIG set: %v", err)
+	}
+}
+
+func TestConfigFileErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"max-client = 5":                             `unknown setting "max-client"`,
+		"config = \"x\"":                             `unknown setting "config"`,
+		"version = true":                             `unknown setting "version"`,
+		"key = \"x\"":                                `unknown setting "key"`,
+		"[limits]\nmax-clients = 5":                  `unknown setting "limits"`,
+		"max-clients = { n = 5 }":                    "max-clients: want a text, a number",
+		"max-clients = \"many\"":                     "--max-clients: expected a valid 64 bit int",
+		"max-clients = 0":                            "--max-clients is 0: want 1 to",
+		"max-timeout = 5":                            "--max-timeout: ",
+		"log-level = \"loud\"":                       "--log-level must be one of",
+		"\nupstream = redis://u:" + secret + "@h":    "line 2 is no TOML",
+		"upstream = \"redis://u:" + secret + "#@h\"": "--upstream: not a usable redis URL",
+		"upstream = \"redis://u:" + secret + "@h\"\nupstream = 5": "line 2 is no TOML",
+		"max-clients = \"redis://u:" + secret + "@h\"":            "--max-clients",
+	} {
+		var out, errs bytes.Buffer
+		if status := run([]string{"--config", configFile(t, text)}, &out, &errs); status != exitUsage {
+			t.Errorf("%q: status %d", text, status)
+		}
+		if said := errs.String(); !strings.Contains(said, want) || strings.Contains(said, secret) || strings.Count(said, "\n") != 1 {
+			t.Errorf("%q: %s", text, said)
+		}
+	}
+	var out, errs bytes.Buffer
+	if status := run([]string{"--config", "/nowhere/x.toml"}, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), "--config: open /nowhere/x.toml") {
+		t.Errorf("no file: status %d, %s", status, &errs)
+	}
+}
+
+// SIGHUP takes over what can change, names the rest, and with a bad file changes nothing.
+func TestHangupReadsConfigAgain(t *testing.T) {
+	server := testredis.Start(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
+	name := configFile(t, "")
+	common := fmt.Sprintf("listen = %q\nupstream = %q\n", addr, server.URL())
+	write := func(more string) {
+		if err := os.WriteFile(name, []byte(common+more), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("max-clients = 1\n")
+	p := start(t, "--config", name, "--max-args", "1000")
+	first := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, DisableIdentity: true, Protocol: 2})
+	defer first.Close()
+	ctx := context.Background()
+	if err := first.Ping(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	second := func() string {
+		nc, err := net.Dial("tcp", addr)
+		return ask(t, nc, err, "PING")
+	}
+	if got := second(); !strings.Contains(got, "max number of clients") {
+		t.Errorf("a second client: %q", got)
+	}
+	hangup := func(line string) {
+		t.Helper()
+		p.cmd.Process.Signal(syscall.SIGHUP)
+		p.waitFor(line)
+	}
+	hangup("nothing has changed")
+	write("max-clients = 2\nmax-bulk = \"1mb\"\nlog-level = \"debug\"\nmax-args = 2000\n")
+	hangup("changed=\"log-level max-clients\"")
+	if !strings.Contains(p.said(), `take effect only with a restart: settings=max-bulk`) {
+		t.Errorf("no word of max-bulk, or more than that:\n%s", p.said())
+	}
+	if got := second(); got != "+PONG\r\n" {
+		t.Errorf("a second client: %q", got)
+	}
+	write("max-clients = 1\nlog-level = \"loud\"\n")
+	hangup("[ERROR] lockproxy: SIGHUP: cannot use the new settings; those read before stay in use until the next SIGHUP: error=\"--log-level must be one of")
+	if got := second(); got != "+PONG\r\n" {
+		t.Errorf("a second client: %q", got)
+	}
+	if n := strings.Count(p.said(), "[ERROR]"); n != 1 {
+		t.Errorf("%d error lines:\n%s", n, p.said())
+	}
+	if err := first.Ping(ctx).Err(); err != nil {
+		t.Errorf("the client of before: %v", err)
+	}
+}
+
+// The files of TLS may move; that TLS ends takes a restart, and its files stay in use till then.
+func TestHangupMovesCertificates(t *testing.T) {
+	server := testredis.Start(t)
+	ca := testtls.NewAuthority(t)
+	pairs := []testtls.Pair{ca.Issue(t, "first"), ca.Issue(t, "second")}
+	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
+	name := configFile(t, fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[0].CertFile, pairs[0].KeyFile))
+	p := start(t, "--config", name, "--listen", addr, "--upstream", server.URL())
+	shows := func(want string) {
+		t.Helper()
+		if got := shownName(t, addr, ca); got != want {
+			t.Errorf("certificate of %q, want %q", got, want)
+		}
+	}
+	shows("first")
+	for _, c := range []struct{ text, line, shows string }{
+		{fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[1].CertFile, pairs[0].KeyFile), "cannot use the new settings", "first"},
+		{fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[1].CertFile, pairs[1].KeyFile), `changed="tls-cert tls-key"`, "second"},
+		{"", `restart: settings="tls-cert tls-key"`, "second"},
+	} {
+		os.WriteFile(name, []byte(c.text), 0o600)
+		p.cmd.Process.Signal(syscall.SIGHUP)
+		p.waitFor(c.line)
+		shows(c.shows)
+	}
+}

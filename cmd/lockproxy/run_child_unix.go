@@ -1,0 +1,10 @@
+//go:build unix && !linux
+
+package main
+
+import "syscall"
+
+// processAttributes: only Linux can end the command when this process is killed.
+func processAttributes(group bool) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: group}
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// connectWithin bounds connecting and logging in to the proxy.
+const connectWithin = 5 * time.Second
+
+// deadPeer finds a proxy whose machine has vanished while this one waits in line.
+var deadPeer = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// sessionConn is a connection to a lockproxy that a session lock lives on: what the proxy says of it is read at once. One
+// goroutine uses it.
+type sessionConn struct {
+	nc         net.Conn
+	events     chan event    // closed when the connection has ended, after the event that says why
+	closing    chan struct{} // closed by close: nobody waits for events any more
+	unanswered int           // requests sent whose replies haven't been taken
+}
+
+// event is a reply, a push, or with err the end of the connection.
+type event struct {
+	value resp.Value
+	err   error
+}
+
+func (e event) isPush() bool { return e.err == nil && e.value.Type == '>' }
+
+// refusal is an error that the proxy or its Redis has answered.
+type refusal string
+
+func (r refusal) Error() string {
+	text := string(r)
+	if strings.HasPrefix(text, "ERR unknown command") {
+		text += " (is a lockproxy there, or a plain Redis?)"
+	}
+	return text
+}
+
+// unavailable reports whether trying again later may help.
+func (r refusal) unavailable() bool {
+	code, _, _ := strings.Cut(string(r), " ")
+	switch code {
+	case "UPSTREAM", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "READONLY", "TRYAGAIN", "BUSY":
+		return true
+	}
+	return strings.HasPrefix(string(r), "ERR max number of clients")
+}
+
+// connect opens a connection that is logged in as the URL says. In RESP3 a lost lock is pushed; a proxy whose Redis or user
+// doesn't allow HELLO closes the connection instead.
+func (c *runCommand) connect(ctx context.Context) (*sessionConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	defer cancel()
+	dialer := net.Dialer{KeepAliveConfig: deadPeer}
+	nc, err := dialer.DialContext(ctx, c.proxy.Network, c.proxy.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach the proxy: %w", err)
+	}
+	if nc, err = c.secure(ctx, nc); err != nil {
+		return nil, err
+	}
+	conn := &sessionConn{nc: nc, events: make(chan event), closing: make(chan struct{})}
+	go conn.read() // ends when the connection does; close waits for it
+	if err := c.login(ctx, conn); err != nil {
+		conn.close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (c *runCommand) secure(ctx context.Context, nc net.Conn) (net.Conn, error) {
+	if c.proxy.TLS() == nil {
+		return nc, nil
+	}
+	cfg := c.proxy.TLS().Clone()
+	var err error
+	if c.TLSServerName != "" {
+		cfg.ServerName = c.TLSServerName
+	}
+	if c.TLSCert != "" {
+		cfg.Certificates, err = pair("tls", c.TLSCert, c.TLSKey)
+	}
+	if c.TLSCA != "" && err == nil {
+		cfg.RootCAs, err = authorities("tls-ca", c.TLSCA)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, refusal(err.Error()) // trying again won't help
+	}
+	secured := tls.Client(nc, cfg)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("TLS with the proxy: %w", err)
+	}
+	return secured, nil
+}
+
+func (c *runCommand) login(ctx context.Context, conn *sessionConn) error {
+	as := c.proxy.Initial
+	if as.LoggedIn {
+		auth := []string{"AUTH", as.User, as.Password}
+		if as.User == "" {
+			auth = []string{"AUTH", as.Password}
+		}
+		if _, err := conn.ask(ctx, auth...); err != nil {
+			return fmt.Errorf("AUTH: %w", err)
+		}
+	}
+	var refused refusal
+	if _, err := conn.ask(ctx, "HELLO", "3"); err != nil && !errors.As(err, &refused) {
+		return err
+	} else if err != nil && refused.unavailable() {
+		return err
+	}
+	if as.DB != 0 {
+		if _, err := conn.ask(ctx, "SELECT", strconv.Itoa(as.DB)); err != nil {
+			return fmt.Errorf("SELECT: %w", err)
+		}
+	}
+	return nil
+}
+
+// send writes a request without waiting for its reply, which comes as an event.
+func (s *sessionConn) send(args ...string) error {
+	s.nc.SetWriteDeadline(time.Now().Add(connectWithin))
+	if _, err := s.nc.Write(resp.AppendCommand(nil, args...)); err != nil {
+		return fmt.Errorf("the connection to the proxy was lost: %w", err)
+	}
+	s.unanswered++
+	return nil
+}
+
+// ask sends a request and returns its reply; an error reply is a refusal. Replies to earlier requests are dropped.
+func (s *sessionConn) ask(ctx context.Context, args ...string) (resp.Value, error) {
+	if err := s.send(args...); err != nil {
+		return resp.Value{}, err
+	}
+	for {
+		select {
+		case ev, open := <-s.events:
+			switch {
+			case !open:
+				return resp.Value{}, errors.New("the connection to the proxy was lost")
+			case ev.err != nil:
+				return resp.Value{}, ev.err
+			case ev.isPush():
+				continue
+			}
+			if s.unanswered--; s.unanswered > 0 {
+				continue
+			}
+			if ev.value.IsError() {
+				return resp.Value{}, refusal(ev.value.Text)
+			}
+			return ev.value, nil
+		case <-ctx.Done():
+			return resp.Value{}, fmt.Errorf("the proxy doesn't answer: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// maxReply bounds what is read as one reply, bytes: none of those that are asked for is near it.
+const maxReply = 64 << 10
+
+// read turns what the proxy sends into events.
+func (s *sessionConn) read() {
+	defer close(s.events)
+	var scan resp.Scanner
+	var reply []byte
+	buf := make([]byte, 4096)
+	for {
+		n, err := s.nc.Read(buf)
+		for rest := buf[:n]; len(rest) > 0 && err == nil; {
+			var took int
+			var whole bool
+			took, whole, err = scan.Scan(rest)
+			reply = append(reply, rest[:took]...)
+			rest = rest[took:]
+			if len(reply) > maxReply && err == nil {
+				err = errors.New("a reply of more than 64 kb: is a lockproxy there?")
+			}
+			if whole && err == nil {
+				var value resp.Value
+				if value, err = resp.ParseValue(reply); err == nil && !s.deliver(event{value: value}) {
+					return
+				}
+				reply = nil // the value refers to it
+			}
+		}
+		if err != nil {
+			s.deliver(event{err: fmt.Errorf("the connection to the proxy was lost: %w", err)})
+			return
+		}
+	}
+}
+
+// deliver hands an event on; false says that the connection is being closed and nobody waits for it any more.
+func (s *sessionConn) deliver(ev event) bool {
+	select {
+	case s.events <- ev:
+		return true
+	case <-s.closing:
+		return false
+	}
+}
+
+// close ends the connection, and with it the session: whatever it holds is released by the proxy.
+func (s *sessionConn) close() {
+	close(s.closing)
+	s.nc.Close()
+	for range s.events { // until read has ended
+	}
+}
+
+// ownerName names this run among all, for LOCKINFO and for whoever looks why he waits. The random part is what keeps two
+// containers with the same host name and process number apart: the same owner would be given the same lock.
+func ownerName(command string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	var unique [8]byte
+	rand.Read(unique[:])
+	return fmt.Sprintf("%s:%d:%s:%s", host, os.Getpid(), filepath.Base(command), hex.EncodeToString(unique[:]))
+}

@@ -1,0 +1,36 @@
+package main
+
+import "time"
+
+// lease is how long a lock can be trusted without asking: timeout from before it was last asked for, by this process's
+// monotonic clock. The upstream counts from later, so it keeps the lock at least as long. It is pure: times are handed in.
+type lease struct {
+	timeout time.Duration
+	until   time.Time // the end of what has been proven
+	asked   time.Time // of the question that is not answered yet; zero without one
+	next    time.Time // when to ask again
+}
+
+func newLease(timeout time.Duration, asked time.Time) lease {
+	l := lease{timeout: timeout}
+	l.renewed(asked)
+	return l
+}
+
+// renewed takes note that a question which was asked at that time was answered with yes.
+func (l *lease) renewed(asked time.Time) {
+	l.until = asked.Add(l.timeout)
+	l.asked = time.Time{}
+	l.next = asked.Add(l.timeout / 4)
+}
+
+// failed takes note that the question was answered with neither yes nor no.
+func (l *lease) failed(now time.Time) {
+	l.asked = time.Time{}
+	l.next = now.Add(min(max(l.timeout/20, 5*time.Millisecond), time.Second))
+}
+
+// endBy is when the command has to be told to end so that it has ended when the lease is over, given how long it may take.
+func (l *lease) endBy(killAfter time.Duration) time.Time {
+	return l.until.Add(-min(killAfter, l.timeout/3))
+}

@@ -1,0 +1,393 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testtls"
+)
+
+// served is a lockproxy in front of a real Redis, for run's tests.
+type served struct {
+	t     *testing.T
+	redis *testredis.Server
+	proxy *process
+	addr  string
+	url   string
+	ask   *redis.Client // of the proxy
+}
+
+func serveRuns(t *testing.T, args ...string) *served {
+	t.Helper()
+	server := testredis.Start(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
+	s := &served{t: t, redis: server, addr: addr, url: "redis://" + addr}
+	s.proxy = start(t, append([]string{"--listen", addr, "--upstream", server.URL()}, args...)...)
+	s.ask = redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, DisableIdentity: true})
+	t.Cleanup(func() { s.ask.Close() })
+	return s
+}
+
+// run starts lockproxy run with LOCKPROXY_URL set, on the lock "job" unless args say otherwise.
+func (s *served) run(args ...string) *process {
+	return spawn(s.t, []string{"LOCKPROXY_URL=" + s.url}, append([]string{"run", "--key", "job"}, args...)...)
+}
+
+// status waits for the process to end by itself.
+func (p *process) status() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(20 * time.Second):
+		p.t.Fatalf("%v doesn't end:\n%s", p.cmd.Args[1:], p.said())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) wantStatus(want int, say string) {
+	p.t.Helper()
+	if got := p.status(); got != want || !strings.Contains(p.said(), say) {
+		p.t.Errorf("%v: status %d, want %d and %q:\n%s", p.cmd.Args[1:], got, want, say, p.said())
+	}
+}
+
+// field is one of LOCKINFO's of the lock "job"; "" if it is free.
+func (s *served) field(name string) string {
+	s.t.Helper()
+	info, err := s.ask.Do(context.Background(), "LOCKINFO", "job").Slice()
+	if err == redis.Nil {
+		return ""
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(info); i += 2 {
+		if info[i] == name {
+			return fmt.Sprint(info[i+1])
+		}
+	}
+	s.t.Fatalf("LOCKINFO has no %s", name)
+	return ""
+}
+
+func (s *served) do(args ...any) any {
+	s.t.Helper()
+	got, err := s.ask.Do(context.Background(), args...).Result()
+	if err != nil {
+		s.t.Fatalf("%v: %v", args, err)
+	}
+	return got
+}
+
+// alive reports whether a process runs, and is not only waiting to be taken away.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+}
+
+// pidsIn waits for n lines in a file, each the number of a process.
+func pidsIn(t *testing.T, file string, n int) (pids []int) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); len(pids) < n; time.Sleep(2 * time.Millisecond) {
+		pids = nil
+		text, _ := os.ReadFile(file)
+		for _, word := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d processes have written their numbers", len(pids), n)
+		}
+	}
+	return pids
+}
+
+// stubborn is a shell program that writes its process number and that of one that it has started, to a file; both ignore TERM.
+func stubborn(file string) []string {
+	return []string{"sh", "-c", `trap "" TERM; sh -c 'trap "" TERM; echo $$; while :; do sleep 0.05; done' >>` + file +
+		` & echo $$ >>` + file + `; while :; do sleep 0.05; done`}
+}
+
+func TestRunPassesStatusesOn(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	s.do("SET", "text", "not a lock")
+	plain := testredis.Start(t, "--requirepass", secret)
+	for _, c := range []struct {
+		args   string
+		status int
+		say    string
+	}{
+		{"-- true", 0, ""},
+		{"true", 0, ""},
+		{"-- sh -c exit+7", 7, ""},
+		{"-- sh -c kill+-9+$$", 137, ""},
+		{"-- sh -c kill+-TERM+$$", 143, ""},
+		{"-- sh -c echo+$LOCKPROXY_KEY", 0, "job\n"},
+		{"--wait 3 sh -c exit+4", 4, ""},
+		{"-- printf %s.. --timeout 5", 0, "--timeout..5.."},
+		{"-- no-such-command", 127, `cannot run no-such-command`},
+		{"-- /no/such/command", 127, `cannot run /no/such/command`},
+		{"-- /", 126, "cannot run /"},
+		{"--key text -- true", 125, "WRONGTYPE"},
+		{"--timeout 90000 -- true", 125, "out of range"},
+		{"--timeout 0 -- true", 125, "--timeout: want more than 0 seconds"},
+		{"--nope -- true", 125, "unknown flag --nope"},
+		{"", 125, "command"},
+		{"--", 125, "command"},
+		{"--url http://x -- true", 125, `scheme "http" is not known`},
+		{"--tls-ca x -- true", 125, "are for TLS: write --url as rediss://"},
+		{"--url rediss://" + s.addr + " --tls-ca /nowhere -- true", 125, "--tls-ca /nowhere"},
+		{"--url redis://127.0.0.1:1 -- true", 69, "cannot reach the proxy"},
+		{"--url redis://:" + secret + "@" + plain.Addr() + " -- true", 125, "is a lockproxy there, or a plain Redis?"},
+		{"--url redis://:wrong@" + plain.Addr() + " -- true", 125, "AUTH: WRONGPASS"},
+		{"--url redis://" + s.addr + "/77 -- true", 125, "SELECT: ERR DB index is out of range"},
+	} {
+		args := strings.Fields(c.args)
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "+", " ")
+		}
+		s.run(args...).wantStatus(c.status, c.say)
+		if got := s.field("owner"); got != "" {
+			t.Errorf("%s: the lock is still held by %q", c.args, got)
+		}
+	}
+	s.redis.Kill()
+	s.run("--", "true").wantStatus(69, "UPSTREAM")
+}
+
+// The command has the lock while it runs, and a token that is good for FENCE; right after its end the lock is free.
+func TestRunHoldsTheLock(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	file := filepath.Join(t.TempDir(), "env")
+	first := s.run("--", "sh", "-c", "echo $LOCKPROXY_TOKEN >"+file+"; read x <"+fifo(t, file)+"; exit 3")
+	token := strconv.Itoa(pidsIn(t, file, 1)[0])
+	if s.field("token") != token || s.field("session") != "1" || !strings.Contains(s.field("owner"), ":sh:") {
+		t.Errorf("token %s, session %s, owner %q; want token %s", s.field("token"), s.field("session"), s.field("owner"), token)
+	}
+	s.do("FENCE", "job", token, "SET", "x", "written")
+	s.run("--", "touch", file+".wrong").wantStatus(75, `another holds the lock "job" ("`)
+	s.run("-E", "0", "-q", "--", "touch", file+".wrong").wantStatus(0, "")
+	s.run("--wait", "0.2", "--conflict-exit-code", "9", "--", "touch", file+".wrong").wantStatus(9, "another holds")
+	second := s.run("--wait", "20", "--", "sh", "-c", "echo $LOCKPROXY_TOKEN")
+	for s.field("waiters") != "1" {
+		time.Sleep(2 * time.Millisecond)
+	}
+	if second.said() != "" {
+		t.Errorf("it didn't wait: %s", second.said())
+	}
+	os.WriteFile(file+".fifo", []byte("go on\n"), 0)
+	first.wantStatus(3, "")
+	second.wantStatus(0, "")
+	if later, err := strconv.Atoi(strings.TrimSpace(second.said())); err != nil || strconv.Itoa(later) <= token {
+		t.Errorf("token %q after %s", second.said(), token)
+	}
+	if s.field("token") != "" {
+		t.Error("not free after the end")
+	}
+	if _, err := os.Stat(file + ".wrong"); err == nil {
+		t.Error("a command ran without the lock")
+	}
+}
+
+func fifo(t *testing.T, file string) string {
+	t.Helper()
+	if err := syscall.Mkfifo(file+".fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file + ".fifo"
+}
+
+// A lock lost ends the command, and all that it has started, even what ignores SIGTERM; whichever way the loss is noticed.
+func TestRunEndsWhatHasLostItsLock(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		args []string // of run
+		lose func(s *served, run *process)
+		say  string
+	}{
+		{"forced", []string{"--timeout", "1"}, func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
+		{"forced, RESP2", []string{"--timeout", "1"}, func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
+		{"proxy killed", []string{"--timeout", "30"}, func(s *served, _ *process) { s.proxy.signal(syscall.SIGKILL) }, "the connection to the proxy was lost"},
+		{"proxy ended", []string{"--timeout", "30"}, func(s *served, _ *process) { s.proxy.signal(syscall.SIGTERM) }, "the connection to the proxy was lost"},
+		{"Redis killed", []string{"--timeout", "1"}, func(s *served, _ *process) { s.redis.Kill() }, "lost the lock"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := serveRuns(t)
+			if strings.Contains(c.name, "RESP2") {
+				s.do("ACL", "SETUSER", "default", "-hello")
+			}
+			file := filepath.Join(t.TempDir(), "pids")
+			run := s.run(append(append(c.args, "--kill-after", "0.3", "--"), stubborn(file)...)...)
+			pids := pidsIn(t, file, 2)
+			begun := time.Now()
+			c.lose(s, run)
+			run.wantStatus(exitLost, c.say)
+			if took := time.Since(begun); took > 3*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			for _, pid := range pids {
+				if alive(pid) {
+					t.Errorf("process %d is still there", pid)
+				}
+			}
+		})
+	}
+}
+
+// One that ends on SIGTERM is given no more than that.
+func TestRunLetsTheCommandEnd(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	file := filepath.Join(t.TempDir(), "pid")
+	run := s.run("--timeout", "1", "--kill-after", "15", "--", "sh", "-c", `trap "echo cleaning up; exit 0" TERM; echo $$ >`+file+`; while :; do sleep 0.02; done`)
+	pidsIn(t, file, 1)
+	begun := time.Now()
+	s.do("DEL", "job")
+	run.wantStatus(exitLost, "cleaning up")
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A proxy that says nothing at all proves nothing: the command has ended before Redis may give the lock to another.
+func TestRunTrustsNoSilentProxy(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	file := filepath.Join(t.TempDir(), "pids")
+	run := s.run("--timeout", "2", "--kill-after", "5", "--", "sh", "-c", `trap "" TERM; echo $$ >`+file+`; while echo >`+file+`.alive; do sleep 0.02; done`)
+	pidsIn(t, file, 1)
+	time.Sleep(700 * time.Millisecond) // until it has been renewed
+	pauseProcess(t, s.proxy)
+	defer s.proxy.cmd.Process.Signal(syscall.SIGCONT)
+	direct := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
+	defer direct.Close()
+	expires, err := direct.Get(context.Background(), "job").Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.wantStatus(exitLost, "the proxy has not renewed it in time")
+	last, err := os.Stat(file + ".alive")
+	if err != nil || last.ModTime().UnixMilli() >= expires {
+		t.Errorf("last alive at %d, the lock's time was %d, %v", last.ModTime().UnixMilli(), expires, err)
+	}
+}
+
+func pauseProcess(t *testing.T, p *process) {
+	t.Helper()
+	p.cmd.Process.Signal(syscall.SIGSTOP)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		if strings.Contains(string(stat), ") T ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the proxy doesn't stop on SIGSTOP")
+		}
+	}
+}
+
+func TestRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	for _, c := range []struct {
+		flags  string
+		script string
+		sig    syscall.Signal
+		status int
+	}{
+		{"", `trap "exit 3" TERM; echo $$ >PID; while :; do sleep 0.02; done`, syscall.SIGTERM, 3},
+		{"", `trap "exit 4" HUP; echo $$ >PID; while :; do sleep 0.02; done`, syscall.SIGHUP, 4},
+		{"", `trap "exit 5" INT; echo $$ >PID; while :; do sleep 0.02; done`, syscall.SIGINT, 5},
+		{"--foreground", `trap "exit 6" USR1; echo $$ >PID; while :; do sleep 0.02; done`, syscall.SIGUSR1, 6},
+		{"", `echo $$ >PID; exec sleep 60`, syscall.SIGTERM, 143},
+		{"", `echo $$ >PID; exec sleep 60`, syscall.SIGQUIT, 131},
+	} {
+		file := filepath.Join(t.TempDir(), "pid")
+		args := append(strings.Fields(c.flags), "--", "sh", "-c", strings.ReplaceAll(c.script, "PID", file))
+		run := s.run(args...)
+		pidsIn(t, file, 1)
+		if got := run.signal(c.sig); got != c.status {
+			t.Errorf("%s, %v: status %d, want %d:\n%s", c.script, c.sig, got, c.status, run.said())
+		}
+		if s.field("token") != "" {
+			t.Error("not free after the end")
+		}
+	}
+}
+
+// One that waits leaves the line at once when it is told to end.
+func TestRunStopsWaiting(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	token := s.do("LOCK", "job", "30")
+	run := s.run("--wait", "0", "--", "true")
+	for s.field("waiters") != "1" {
+		time.Sleep(2 * time.Millisecond)
+	}
+	if got := run.signal(syscall.SIGTERM); got != 143 {
+		t.Errorf("status %d:\n%s", got, run.said())
+	}
+	for deadline := time.Now().Add(time.Second); s.field("waiters") != "0"; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("still in the line")
+		}
+	}
+	s.do("UNLOCK", "job", token)
+}
+
+// Without this process nobody holds the lock for the command: the kernel ends it.
+func TestRunKilled(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	file := filepath.Join(t.TempDir(), "pid")
+	run := s.run("--", "sh", "-c", "echo $$ >"+file+"; exec sleep 60")
+	pid := pidsIn(t, file, 1)[0]
+	run.cmd.Process.Kill()
+	for deadline := time.Now().Add(5 * time.Second); alive(pid) || s.field("token") != ""; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the command runs: %v; the lock is held: %q", alive(pid), s.field("token"))
+		}
+	}
+}
+
+// With TLS and a client's certificate, as a user with a password, on another database, at a lock whose name is not text.
+func TestRunLogsIn(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 3})
+	defer client.Close()
+	ctx := context.Background()
+	if err := client.Do(ctx, "ACL", "SETUSER", "app", "on", ">"+secret, "~app:*", "resetchannels", "&lockproxy:wake:*", "+eval", "+evalsha", "+time", "+mget",
+		"+exists", "+set", "+del", "+publish", "+subscribe", "+select").Err(); err != nil {
+		t.Fatal(err)
+	}
+	ca := testtls.NewAuthority(t)
+	serving, showing := ca.Issue(t, "lockproxy"), ca.Issue(t, "client")
+	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
+	start(t, "--listen", addr, "--upstream", server.URL(), "--tls-cert", serving.CertFile, "--tls-key", serving.KeyFile, "--tls-client-ca", ca.File)
+	url := "rediss://app:" + secret + "@" + net.JoinHostPort("127.0.0.1", strings.Split(addr, ":")[1]) + "/3"
+	tls := []string{"run", "--url", url, "--tls-ca", ca.File, "--tls-cert", showing.CertFile, "--tls-key", showing.KeyFile}
+	spawn(t, nil, append(tls, "--key", "app:\xff", "--", "redis-cli", "-p", strings.Split(server.Addr(), ":")[1], "-n", "3", "GET", "app:\xff")...).wantStatus(0, "17")
+	spawn(t, nil, append(tls, "--key", "other", "--", "true")...).wantStatus(125, "NOPERM")
+	spawn(t, nil, "run", "--url", url, "--tls-ca", ca.File, "--key", "app:x", "--", "true").wantStatus(69, "no lock")
+	spawn(t, nil, "run", "--url", url, "--key", "app:x", "--", "true").wantStatus(69, "certificate signed by unknown authority")
+}

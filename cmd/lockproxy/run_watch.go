@@ -1,0 +1,121 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// watch looks after a lock while the command runs under it.
+type watch struct {
+	run     *runCommand
+	conn    *sessionConn
+	token   int64
+	lease   lease
+	child   *child
+	signals <-chan os.Signal
+}
+
+// untilEnd passes signals on until the command has ended. When the lock is lost it ends the command and reports that; then
+// nothing of its group is left on return.
+func (w *watch) untilEnd(say func(string, ...any)) (lost bool) {
+	timer := time.NewTimer(0) // its first turn sets it
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.child.ended:
+			return false
+		case sig := <-w.signals:
+			w.child.signal(sig.(syscall.Signal))
+		case ev, open := <-w.conn.events:
+			if why := w.told(ev, open, time.Now()); why != "" {
+				w.end(why, time.Now().Add(time.Duration(w.run.KillAfter)), say)
+				return true
+			}
+		case <-timer.C:
+			now := time.Now()
+			if !now.Before(w.lease.endBy(time.Duration(w.run.KillAfter))) {
+				w.end("the proxy has not renewed it in time", w.lease.until, say)
+				return true
+			}
+			if why := w.renew(now); why != "" {
+				w.end(why, now.Add(time.Duration(w.run.KillAfter)), say)
+				return true
+			}
+		}
+		timer.Reset(time.Until(w.nextTurn()))
+	}
+}
+
+// nextTurn is when something is to be done if nothing happens before.
+func (w *watch) nextTurn() time.Time {
+	end := w.lease.endBy(time.Duration(w.run.KillAfter))
+	if w.lease.asked.IsZero() && w.lease.next.Before(end) {
+		return w.lease.next
+	}
+	return end
+}
+
+// renew asks for more time when that is due. The proxy renews the lock by itself, too; but only an answer proves that it does.
+func (w *watch) renew(now time.Time) (lost string) {
+	if !w.lease.asked.IsZero() || now.Before(w.lease.next) {
+		return ""
+	}
+	if err := w.conn.send(w.run.relock(w.token)...); err != nil {
+		return err.Error()
+	}
+	w.lease.asked = now
+	return ""
+}
+
+// told takes what the proxy says. It returns why the lock is lost, if it is.
+func (w *watch) told(ev event, open bool, now time.Time) (lost string) {
+	switch {
+	case !open:
+		return "the connection to the proxy was lost"
+	case ev.err != nil:
+		return ev.err.Error()
+	case ev.isPush():
+		if e := ev.value.Elems; len(e) == 3 && string(e[0].Text) == "locklost" && pushedToken(e[2].Int, e[2].Text) == w.token {
+			return "the proxy says so"
+		}
+		return ""
+	}
+	w.conn.unanswered--
+	switch {
+	case ev.value.IsError():
+		w.lease.failed(now)
+	case ev.value.Int == 1:
+		w.lease.renewed(w.lease.asked)
+	default:
+		return "the token holds it no more"
+	}
+	return ""
+}
+
+// pushedToken is the token of a push, which may come as a number or as text.
+func pushedToken(number int64, text []byte) int64 {
+	if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		return n
+	}
+	return number
+}
+
+// end ends the command: SIGTERM now, SIGKILL at killAt. It waits for the command and for all of its group.
+func (w *watch) end(why string, killAt time.Time, say func(string, ...any)) {
+	say("lost the lock %q (token %d): %s; ending %s", w.run.Key, w.token, why, w.run.Command[0])
+	w.child.signal(syscall.SIGTERM)
+	w.child.signal(syscall.SIGCONT) // a stopped one would not notice
+	kill := time.NewTimer(time.Until(killAt))
+	defer kill.Stop()
+	select {
+	case <-w.child.ended:
+		w.child.groupGone(killAt)
+	case <-kill.C:
+	}
+	w.child.signal(syscall.SIGKILL)
+	<-w.child.ended
+	w.child.groupGone(time.Now().Add(time.Second)) // SIGKILL leaves nothing to do but be taken away
+	say("%s has ended", w.run.Command[0])
+}

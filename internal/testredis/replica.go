@@ -1,0 +1,56 @@
+package testredis
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Replicate makes s a replica of master, and returns when it has all that the master has.
+func (s *Server) Replicate(master *Server) {
+	s.t.Helper()
+	host, port, _ := net.SplitHostPort(master.Addr())
+	if got := s.Ask("REPLICAOF", host, port); got != "+OK" {
+		s.t.Fatalf("REPLICAOF: %s", got)
+	}
+	s.WaitInSync()
+}
+
+// StartReplicas starts n replicas of master, and returns when they have all that it has. The arguments are as for Start.
+func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Server {
+	t.Helper()
+	replicas := make([]*Server, n)
+	host, port, _ := net.SplitHostPort(master.Addr())
+	for i := range replicas {
+		replicas[i] = Start(t, append([]string{"--replicaof", host + " " + port, "--repl-diskless-sync-delay", "0"}, args...)...)
+	}
+	for _, replica := range replicas {
+		replica.WaitInSync()
+	}
+	return replicas
+}
+
+// WaitInSync returns when a replica has all that its master has.
+func (s *Server) WaitInSync() {
+	s.t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		info := s.Ask("INFO", "replication")
+		if strings.Contains(info, "role:slave") && strings.Contains(info, "master_link_status:up") && strings.Contains(info, "master_sync_in_progress:0") {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("no replica in sync:\n%s", info)
+		}
+	}
+}
+
+// Role is "master" or "slave", or "" if the server doesn't answer.
+func (s *Server) Role() string {
+	for line := range strings.SplitSeq(s.Ask("INFO", "replication"), "\r\n") {
+		if role, ok := strings.CutPrefix(line, "role:"); ok {
+			return role
+		}
+	}
+	return ""
+}

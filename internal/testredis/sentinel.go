@@ -1,0 +1,184 @@
+package testredis
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// Ask sends one command on a connection of its own, logged in by the server's own password, and returns what is answered: as a
+// text if it is one, else raw. It is "" if the server doesn't answer within a second.
+func (s *Server) Ask(command ...string) string {
+	raw := s.ask(command...)
+	if v, err := resp.ParseValue(raw); err == nil && v.Type == '$' {
+		return string(v.Text)
+	}
+	return strings.TrimSuffix(string(raw), "\r\n")
+}
+
+func (s *Server) ask(command ...string) (raw []byte) {
+	nc, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	if err != nil {
+		return nil
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(time.Second))
+	in := bufio.NewReader(nc)
+	if i := slices.Index(s.args, "--requirepass"); i >= 0 {
+		nc.Write(resp.AppendCommand(nil, "AUTH", s.args[i+1]))
+		readReply(in)
+	}
+	nc.Write(resp.AppendCommand(nil, command...))
+	return readReply(in)
+}
+
+// readReply is nil if there is no whole reply.
+func readReply(in *bufio.Reader) (raw []byte) {
+	var scan resp.Scanner
+	for {
+		b, err := in.ReadByte()
+		if err != nil {
+			return nil
+		}
+		raw = append(raw, b)
+		if _, done, err := scan.Scan(raw[len(raw)-1:]); done || err != nil {
+			return raw
+		}
+	}
+}
+
+// Group is a master with replicas, and the Sentinels that watch them.
+type Group struct {
+	Name      string
+	Servers   []*Server // the first is the master at the start
+	Sentinels []*Server
+}
+
+// GroupOptions says how a group is set up. The zero value is a plain one.
+type GroupOptions struct {
+	Replicas         int      // 0 is 2
+	Sentinels        int      // 0 is 3
+	ServerArgs       []string // for each server, as for Start
+	Password         string   // of the servers
+	SentinelPassword string
+	SentinelLines    []string // of each Sentinel's configuration
+}
+
+// sentinelPatience is after how long a Sentinel takes a silent server for down.
+const sentinelPatience = 500 * time.Millisecond
+
+// StartGroup starts a master, its replicas and the Sentinels, and returns when each Sentinel knows all the others.
+func StartGroup(t testing.TB, o GroupOptions) *Group {
+	t.Helper()
+	if o.Replicas == 0 {
+		o.Replicas = 2
+	}
+	if o.Sentinels == 0 {
+		o.Sentinels = 3
+	}
+	args := o.ServerArgs
+	if o.Password != "" {
+		args = append([]string{"--requirepass", o.Password, "--masterauth", o.Password}, args...)
+	}
+	g := &Group{Name: "mymaster"}
+	g.Servers = append(g.Servers, Start(t, append([]string{"--repl-diskless-sync-delay", "0"}, args...)...))
+	host, port, _ := net.SplitHostPort(g.Servers[0].Addr())
+	for range o.Replicas {
+		g.Servers = append(g.Servers, Start(t, append([]string{"--replicaof", host + " " + port, "--repl-diskless-sync-delay", "0"}, args...)...))
+	}
+	for range o.Sentinels {
+		g.Sentinels = append(g.Sentinels, startSentinel(t, g, o))
+	}
+	for _, s := range g.Sentinels {
+		g.waitUntil(t, s, "num-slaves", o.Replicas)
+		g.waitUntil(t, s, "num-other-sentinels", o.Sentinels-1)
+	}
+	return g
+}
+
+func startSentinel(t testing.TB, g *Group, o GroupOptions) *Server {
+	t.Helper()
+	s := &Server{t: t, port: FreePort(t)}
+	host, port, _ := net.SplitHostPort(g.Servers[0].Addr())
+	lines := []string{
+		"bind 127.0.0.1", "port " + strconv.Itoa(s.port), "dir " + t.TempDir(), "protected-mode no",
+		fmt.Sprintf("sentinel monitor %s %s %s %d", g.Name, host, port, o.Sentinels/2+1),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", g.Name, sentinelPatience.Milliseconds()),
+		fmt.Sprintf("sentinel failover-timeout %s 3000", g.Name),
+		fmt.Sprintf("sentinel parallel-syncs %s 2", g.Name),
+	}
+	if o.Password != "" {
+		lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", g.Name, o.Password))
+	}
+	if o.SentinelPassword != "" {
+		lines = append(lines, "sentinel sentinel-pass "+o.SentinelPassword)
+	}
+	conf := filepath.Join(t.TempDir(), "sentinel.conf")
+	if err := os.WriteFile(conf, []byte(strings.Join(append(lines, o.SentinelLines...), "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.args = []string{conf, "--sentinel"}
+	if o.SentinelPassword != "" {
+		s.args = append(s.args, "--requirepass", o.SentinelPassword)
+	}
+	s.start()
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("Sentinel on port %d said:\n%s", s.port, s.log.String())
+		}
+	})
+	return s
+}
+
+// waitUntil waits for a number in what a Sentinel tells of the group.
+func (g *Group) waitUntil(t testing.TB, s *Server, field string, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); g.facts(s)[field] != strconv.Itoa(want); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("Sentinel on port %d: %s is %s, not %d", s.port, field, g.facts(s)[field], want)
+		}
+	}
+}
+
+// facts is what a Sentinel tells of the group.
+func (g *Group) facts(s *Server) map[string]string {
+	facts := map[string]string{}
+	v, _ := resp.ParseValue(s.ask("SENTINEL", "MASTER", g.Name))
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		facts[string(v.Elems[i].Text)] = string(v.Elems[i+1].Text)
+	}
+	return facts
+}
+
+// URL is how lockproxy finds the group.
+func (g *Group) URL() string {
+	addrs := make([]string, len(g.Sentinels))
+	for i, s := range g.Sentinels {
+		addrs[i] = s.Addr()
+	}
+	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + g.Name
+}
+
+// Failover asks the Sentinels for a failover by hand.
+func (g *Group) Failover() string { return g.Sentinels[0].Ask("SENTINEL", "FAILOVER", g.Name) }
+
+// Master is the server that the first Sentinel names, or nil.
+func (g *Group) Master() *Server {
+	facts := g.facts(g.Sentinels[0])
+	for _, s := range g.Servers {
+		if s.Addr() == net.JoinHostPort(facts["ip"], facts["port"]) {
+			return s
+		}
+	}
+	return nil
+}

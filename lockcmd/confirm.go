@@ -1,0 +1,96 @@
+package lockcmd
+
+// How a lock is given out only once enough replicas have it: --min-replicas.
+
+import (
+	"errors"
+
+	"lockproxy/internal/resp"
+)
+
+// confirmation is where a script runs that may give out a lock. With --min-replicas its answer comes when so many replicas have what
+// it wrote, or their time is over.
+type confirmation struct {
+	evaluator
+	want    Durability
+	got     int    // replicas that have it
+	refused string // the upstream's error to WAIT, or ""
+}
+
+// confirm returns where to run such a script.
+func (l *Locks) confirm(on evaluator) *confirmation {
+	return &confirmation{evaluator: on, want: l.cfg.Durability}
+}
+
+// Eval implements evaluator. An error says that the script's outcome, or how many replicas have it, is unknown.
+func (c *confirmation) Eval(script *Script, keys, args []string) (resp.Value, error) {
+	if c.want.MinReplicas == 0 {
+		return c.evaluator.Eval(script, keys, args)
+	}
+	v, wait, err := c.EvalConfirmed(script, keys, args, c.want.MinReplicas, c.want.ReplicaTimeout)
+	c.got = int(wait.Int)
+	if wait.IsError() {
+		c.refused = string(wait.Text)
+	}
+	return v, err
+}
+
+// missing is the NoReplicasError if too few replicas have what the script wrote. outcome says what is true of the lock then.
+func (c *confirmation) missing(outcome string) error {
+	if c.got >= c.want.MinReplicas {
+		return nil
+	}
+	return NoReplicasError{Got: c.got, Want: c.want.MinReplicas, Within: c.want.ReplicaTimeout, Refused: c.refused, Outcome: outcome}
+}
+
+// What is true of a lock of which too few replicas know.
+const (
+	notTaken    = "the lock was not taken, try again"
+	stillOwners = "the lock is its owner's as before, on the upstream alone for longer"
+	notLonger   = "the lock may run for longer on the upstream alone, try again"
+)
+
+func isNoReplicas(err error) bool {
+	var missing NoReplicasError
+	return errors.As(err, &missing)
+}
+
+// undo takes back a lock whose client won't be told of it, and leaves it free: a waiter to whom it were handed would fare no better.
+func (l *Locks) undo(on evaluator, at lineKey, as Identity, r request) {
+	p := proof{"request", r.connection + "/" + r.number}
+	if _, err := l.releaseAs(on, at, as, p, false); err != nil {
+		l.releaseOrphan(at, as, p)
+	}
+}
+
+// unmade takes back what a look or a check of w's has found if too few replicas know of it, or if a release has given up giving it
+// to w meanwhile: w has left then, so that nobody gives it the lock any more. It returns the error that w's client is answered, nil
+// if there is nothing to take back.
+func (l *Locks) unmade(s Session, at lineKey, w *waiter, a attempt, err error) error {
+	missing := isNoReplicas(err) && !a.renewed
+	l.mu.Lock()
+	if missing && w.denied == nil {
+		w.denied = err
+	}
+	denied := w.denied
+	if denied != nil {
+		w.state = left
+	}
+	l.mu.Unlock()
+	if denied != nil && a.token != 0 && !a.renewed {
+		l.undo(s, at, w.as, w.request)
+	}
+	return denied
+}
+
+// deny ends an offer whose lock too few replicas know of. What it must undo first is up to its caller, who tells the waiter by
+// signal afterwards. found says that the waiter has found the lock by itself meanwhile, with enough replicas: then it keeps it.
+func (l *line) deny(w wish, err error) (found bool) {
+	if w.next.state == granted {
+		return true
+	}
+	if w.next.state == offered {
+		w.next.state, w.next.denied = left, err
+	}
+	return false
+}

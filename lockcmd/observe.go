@@ -1,0 +1,271 @@
+package lockcmd
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// Observer is told how long things took. It is called from many goroutines and must not block.
+type Observer interface {
+	// LockWaited is for a LOCK … WAIT that has ended, with the lock or without.
+	LockWaited(d time.Duration, acquired bool)
+	// LockHeld is for a lock that was taken and released by way of this proxy.
+	LockHeld(d time.Duration)
+}
+
+type noObserver struct{}
+
+func (noObserver) LockWaited(time.Duration, bool) {}
+func (noObserver) LockHeld(time.Duration)         {}
+
+// Counts is what has happened to locks by way of this proxy, since it started.
+type Counts struct {
+	Acquired uint64 // with a new token
+	Handed   uint64 // of Acquired, given to a waiter by the script that released the lock
+	Renewed  uint64 // a LOCK by the owner who had the lock
+	Held     uint64 // refused: held by another
+	Overtime uint64 // refused: still held when the WAIT was over
+	Gone     uint64 // the client closed while it waited
+	Failed   uint64 // answered with an error
+
+	Unlocked   uint64 // released by their holders
+	Forced     uint64 // released by FORCE, or the admin page
+	Disconnect uint64 // released since the holder's connection had closed
+	Expired    uint64 // of the locks taken here, those whose time passed with no release seen here
+	Lost       uint64 // session locks that could not be renewed in time, or were taken away
+	Fenced     uint64 // FENCEs that were refused with FENCED
+
+	Waiters int // clients that wait now
+	Lines   int // locks that they wait for
+	Holding int // locks that were taken here and have not been seen to end
+}
+
+// tally is Counts as it grows.
+type tally struct {
+	acquired, handed, renewed, held, overtime, gone, failed atomic.Uint64
+	unlocked, forced, disconnect, expired, lost, fenced     atomic.Uint64
+}
+
+// Counts tells what has happened so far.
+func (l *Locks) Counts() Counts {
+	holding := l.holdings.sweep(time.Now())
+	l.mu.Lock()
+	lines := len(l.lines)
+	l.mu.Unlock()
+	t := &l.tally
+	return Counts{
+		Acquired: t.acquired.Load(), Handed: t.handed.Load(), Renewed: t.renewed.Load(),
+		Held: t.held.Load(), Overtime: t.overtime.Load(), Gone: t.gone.Load(), Failed: t.failed.Load(),
+		Unlocked: t.unlocked.Load(), Forced: t.forced.Load(), Disconnect: t.disconnect.Load(),
+		Expired: t.expired.Load(), Lost: t.lost.Load(), Fenced: t.fenced.Load(),
+		Waiters: int(l.waiters.Load()), Lines: lines, Holding: holding,
+	}
+}
+
+// observe is called once, by New.
+func (l *Locks) observe(by Observer) {
+	l.observer, l.holdings = by, newHoldings(&l.tally.expired)
+	if by == nil {
+		l.observer = noObserver{}
+	}
+}
+
+// observeAcquired takes note of a LOCK that was answered with a token.
+func (l *Locks) observeAcquired(at lineKey, r request, a attempt) {
+	if a.renewed {
+		l.tally.renewed.Add(1)
+	} else {
+		l.tally.acquired.Add(1)
+	}
+	l.holdings.put(at, r.connection, a.token, a.asked, r.timeout)
+}
+
+// observeRefused takes note of a LOCK without WAIT that got nothing.
+func (l *Locks) observeRefused(err error) {
+	if err != nil {
+		l.tally.failed.Add(1)
+	} else {
+		l.tally.held.Add(1)
+	}
+}
+
+// observeWaited takes note of a LOCK with WAIT that has ended.
+func (l *Locks) observeWaited(w *waiter, won bool, err error) {
+	switch {
+	case err == errGone:
+		l.tally.gone.Add(1)
+		return
+	case won:
+	case err != nil:
+		l.tally.failed.Add(1)
+		return
+	default:
+		l.tally.overtime.Add(1)
+	}
+	l.observer.LockWaited(time.Since(w.joined), won)
+}
+
+// observeLost takes note of a session lock that is none any more.
+func (l *Locks) observeLost(at lineKey, token int64) {
+	l.tally.lost.Add(1)
+	l.holdings.drop(at, token)
+}
+
+// observeRelease takes note of what a release has answered, before the next holder can hear of it. on is where it ran.
+func (l *Locks) observeRelease(on evaluator, at lineKey, as Identity, p proof, v resp.Value, answer []int64, err error) {
+	released := err == nil && answer[0] == 1
+	if p.kind == "force" {
+		l.auditForce(on, at, as, v, released, err)
+	}
+	if !released {
+		return
+	}
+	if answer[1] != 0 {
+		l.tally.handed.Add(1)
+	}
+	token := int64(0)
+	if len(answer) > 3 {
+		token = answer[3]
+	}
+	_, asked := on.(Session)
+	_, forced := on.(forcing)
+	switch {
+	case forced || p.kind == "force":
+		l.tally.forced.Add(1)
+	case asked:
+		l.tally.unlocked.Add(1)
+	default:
+		l.tally.disconnect.Add(1)
+	}
+	if since, ok := l.holdings.take(at, p, token); ok {
+		l.observer.LockHeld(time.Since(since))
+	}
+}
+
+// auditForce leaves a line of each UNLOCK … FORCE: who was it, and whose lock was taken away.
+func (l *Locks) auditForce(on evaluator, at lineKey, as Identity, v resp.Value, released bool, err error) {
+	client := ""
+	if s, ok := on.(Session); ok {
+		client = s.Holder().Addr
+	}
+	token, holder := int64(0), ""
+	if len(v.Elems) > 4 {
+		token, holder = v.Elems[3].Int, string(v.Elems[4].Text)
+	}
+	l.audit(Forcing{DB: at.db, Key: at.key, Token: token, Holder: holder, Client: client, User: as.User, Via: "redis"}, released, err)
+}
+
+// forcing is where an operator's release runs.
+type forcing struct{ evaluator }
+
+// Forcing is one forced unlock, as the log keeps it.
+type Forcing struct {
+	DB     int
+	Key    string
+	Token  int64  // 0 if a plain client's timestamp was removed
+	Holder string // address of the client whose lock it was, as far as it is known
+	Client string // address of who forces it
+	User   string // of the upstream; "" is the default user
+	Via    string // redis, or admin
+}
+
+func (l *Locks) audit(f Forcing, released bool, err error) {
+	user := f.User
+	if user == "" {
+		user = "default"
+	}
+	line := []any{"key", f.Key, "db", f.DB, "token", f.Token, "holder", f.Holder, "client", f.Client, "user", user, "via", f.Via, "released", released}
+	if err != nil {
+		line = append(line, "error", err)
+	}
+	l.log.Info("forced unlock", line...)
+}
+
+// maxSlowLines bounds the lines about slow waits within a second.
+const maxSlowLines = 10
+
+// slowLines counts the lines about slow waits, so that a crowd at one lock doesn't fill the log.
+type slowLines struct {
+	second  atomic.Int64
+	within  atomic.Int64
+	omitted atomic.Int64
+}
+
+// allow reports whether a line may be written now, and how many were not since the last one.
+func (s *slowLines) allow(now time.Time) (omitted int64, ok bool) {
+	second := now.Unix()
+	if s.second.Swap(second) != second {
+		s.within.Store(0)
+	}
+	if s.within.Add(1) > maxSlowLines {
+		s.omitted.Add(1)
+		return 0, false
+	}
+	return s.omitted.Swap(0), true
+}
+
+// slowTimer fires when a waiter has waited so long that the operator should know; never if that isn't wanted.
+func (l *Locks) slowTimer() *time.Timer {
+	if l.cfg.SlowWait > 0 {
+		return time.NewTimer(l.cfg.SlowWait)
+	}
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// warnSlow says who has waited long for a lock, and for whom. It asks the upstream for the holder, in the waiter's own turn.
+func (l *Locks) warnSlow(s Session, at lineKey, w *waiter) {
+	omitted, ok := l.slowLines.allow(time.Now())
+	if !ok {
+		return
+	}
+	line := []any{"key", at.key, "db", at.db, "waited", time.Since(w.joined).Round(time.Millisecond).String(), "client", w.client}
+	line = append(line, l.describeHolder(s, at)...)
+	l.mu.Lock()
+	if ln := l.lines[at]; ln != nil {
+		line = append(line, "waiters", ln.len())
+	}
+	l.mu.Unlock()
+	if omitted > 0 {
+		line = append(line, "others_not_logged", omitted)
+	}
+	l.log.Warn("waiting long for a lock", line...)
+}
+
+// describeHolder is who has a lock, as pairs for the log.
+func (l *Locks) describeHolder(s Session, at lineKey) []any {
+	v, err := eval(s, infoScript, at.key, "")
+	switch {
+	case err != nil:
+		return []any{"holder", fmt.Sprintf("unknown (%v)", err)}
+	case len(v.Elems) != len(infoFields):
+		return []any{"holder", "nobody at this moment"}
+	case string(v.Elems[1].Text) == "timestamp":
+		return []any{"holder", "a plain client", "remaining", milliText(v.Elems[7].Int)}
+	}
+	pairs := []any{"holder", string(v.Elems[4].Text), "token", v.Elems[2].Int, "remaining", milliText(v.Elems[7].Int)}
+	if owner := string(v.Elems[3].Text); owner != "" {
+		pairs = append(pairs, "owner", strings.ToValidUTF8(owner, "?"))
+	}
+	return pairs
+}
+
+func milliText(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
+
+// Waits reports whether a LOCK with these arguments may wait for others. args begin with the name.
+func (c *Spec) Waits(args [][]byte) bool {
+	if c.Name != "lock" || len(args) < 5 {
+		return false
+	}
+	for _, arg := range args[3:] {
+		if len(arg) == 4 && strings.EqualFold(string(arg), "wait") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,85 @@
+package lockcmd
+
+// What a lock command does about an upstream that doesn't serve at the moment.
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+// mayHaveRun reports whether the request that failed with err may have been carried out all the same.
+func mayHaveRun(err error) bool {
+	var said ServerError
+	var held heldOffError
+	var sent interface{ MayHaveRun() bool }
+	switch {
+	case errors.As(err, &said), errors.As(err, &held), isNoReplicas(err), err == errGone:
+		return false
+	case errors.As(err, &sent):
+		return sent.MayHaveRun()
+	}
+	return true
+}
+
+// How often a waiter looks while the upstream is being replaced.
+const (
+	minOutageLook = 30 * time.Millisecond
+	maxOutageLook = 60 * time.Millisecond
+)
+
+// passing reports whether an upstream that failed with err is worth waiting for: another server is to take its place. How the request
+// itself went doesn't matter to a waiter: repeated, it finds what it was given by its own name, or nothing.
+func (l *Locks) passing(s Session, err error) bool {
+	var held heldOffError
+	if errors.As(err, &held) {
+		return true
+	}
+	if !l.cfg.Moves || s.Lost() {
+		return false
+	}
+	var said ServerError
+	if errors.As(err, &said) {
+		for _, code := range []string{"READONLY ", "LOADING ", "MASTERDOWN "} {
+			if strings.HasPrefix(string(said), code) {
+				return true
+			}
+		}
+		return false
+	}
+	var failed interface{ MayHaveRun() bool }
+	return errors.As(err, &failed)
+}
+
+// pauseFor takes note that a look of w's has failed with err, which may pass, and returns how long to wait for the next.
+func (l *Locks) pauseFor(at lineKey, w *waiter, err error) time.Duration {
+	l.mu.Lock()
+	l.lines[at].failing = err
+	w.unsure = w.unsure || mayHaveRun(err)
+	l.mu.Unlock()
+	l.wakes.listen(w.as) // it has lost its connection too
+	var held heldOffError
+	if errors.As(err, &held) {
+		return time.Duration(held)
+	}
+	return jitter(minOutageLook, maxOutageLook)
+}
+
+// recovered takes note that a look has been answered.
+func (l *Locks) recovered(at lineKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ln := l.lines[at]; ln != nil {
+		ln.failing = nil
+	}
+}
+
+// outage is what those who wait for a lock are answered when their time is over: nil if it is held by another, as far as is known.
+func (l *Locks) outage(at lineKey) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ln := l.lines[at]; ln != nil {
+		return ln.failing
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package passthrough
+
+// How the Sentinels of a group are heard. See sentinel.go for what is made of it.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// sentinelLook is how often each Sentinel is asked, besides when it says that something has changed, and how often the master
+	// is asked whether it still is one.
+	sentinelLook = time.Second
+	// sentinelPatience bounds one question.
+	sentinelPatience = time.Second
+	// sentinelRetry is the pause before a Sentinel that has failed is asked again.
+	sentinelRetry = 300 * time.Millisecond
+)
+
+// switchChannel is where a Sentinel tells that a group has another master.
+const switchChannel = "+switch-master"
+
+// SetSentinelLogin sets what the Sentinels are asked as; a user of "" is the default user. It must be called before Follow.
+// ok is false if this upstream has no Sentinels.
+func (u *Upstream) SetSentinelLogin(user, password string) (ok bool) {
+	if u.sentinels != nil {
+		u.sentinels.user, u.sentinels.password = user, password
+	}
+	return u.sentinels != nil
+}
+
+// Moves reports whether another server may take this one's place: then what fails meanwhile is worth waiting for.
+func (u *Upstream) Moves() bool { return u.sentinels != nil }
+
+// Follow keeps up with who the master is, until ctx ends; connections to one that has been replaced are closed. replaced is called
+// before the first connection to each new master, but not for the one that was found at first. For an upstream at a fixed address
+// Follow returns at once.
+func (u *Upstream) Follow(ctx context.Context, log hclog.Logger, replaced func()) {
+	if u.sentinels == nil {
+		return
+	}
+	f := &follower{upstream: u, log: log, replaced: replaced}
+	var running sync.WaitGroup
+	for _, addr := range u.sentinels.addrs {
+		running.Go(func() { f.hear(ctx, addr) }) // ends with ctx
+	}
+	running.Go(func() { f.watchRole(ctx) }) // ends with ctx
+	running.Wait()
+}
+
+// follower is one run of Follow.
+type follower struct {
+	upstream *Upstream
+	log      hclog.Logger
+	replaced func()
+}
+
+// hear listens to one Sentinel until ctx ends.
+func (f *follower) hear(ctx context.Context, addr string) {
+	client := f.upstream.sentinelClient(addr)
+	defer client.Close()
+	silent := false // has been logged
+	for ctx.Err() == nil {
+		err := f.listen(ctx, client, addr, func() {
+			if silent {
+				f.log.Info("Sentinel answers again", "sentinel", addr)
+			}
+			silent = false
+		})
+		if ctx.Err() == nil && !silent {
+			silent = true
+			f.log.Warn("a Sentinel does not answer: the others are asked", "sentinel", addr, "error", err)
+		}
+		f.upstream.sentinels.failing(addr, err)
+		sleep(ctx, sentinelRetry)
+	}
+}
+
+// listen asks a Sentinel at once, whenever it says that a master has been switched, and from time to time, until that fails.
+func (f *follower) listen(ctx context.Context, client *redis.SentinelClient, addr string, answered func()) error {
+	if err := f.look(ctx, client, addr); err != nil {
+		return err
+	}
+	answered()
+	sub := client.Subscribe(ctx, switchChannel)
+	defer sub.Close()
+	switched := sub.Channel()
+	tick := time.NewTicker(sentinelLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-switched:
+		case <-tick.C:
+		}
+		if err := f.look(ctx, client, addr); err != nil {
+			return err
+		}
+	}
+}
+
+// look asks a Sentinel who the master is.
+func (f *follower) look(ctx context.Context, client *redis.SentinelClient, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, sentinelPatience)
+	defer cancel()
+	group := f.upstream.sentinels.group
+	// The epoch first: an address that is newer than it is taken up at the next look, an older one would be taken for newer.
+	facts, err := client.Master(ctx, group).Result()
+	if err != nil {
+		return fmt.Errorf("SENTINEL MASTER %s: %w", group, err)
+	}
+	master, err := client.GetMasterAddrByName(ctx, group).Result()
+	if err != nil {
+		return fmt.Errorf("SENTINEL GET-MASTER-ADDR-BY-NAME %s: %w", group, err)
+	}
+	epoch, err := strconv.ParseInt(facts["config-epoch"], 10, 64)
+	if err != nil || len(master) != 2 {
+		return fmt.Errorf("it gives no address, or no config-epoch, for the group %s", group)
+	}
+	f.upstream.sentinels.hear(addr, opinion{net.JoinHostPort(master[0], master[1]), epoch}, f.tell)
+	return nil
+}
+
+// tell makes a new master known.
+func (f *follower) tell(old, master string) {
+	if old == "" {
+		f.log.Info("found the master", "upstream", f.upstream.sentinels, "master", master)
+		return
+	}
+	f.replaced()
+	f.log.Warn("the master was replaced: connections to the old one are closed", "upstream", f.upstream.sentinels, "old", old, "master", master)
+}
+
+// watchRole looks whether the master has been made a replica without a word of the Sentinels, as an operator may do by hand.
+func (f *follower) watchRole(ctx context.Context) {
+	for ctx.Err() == nil {
+		look, cancel := context.WithTimeout(ctx, sentinelPatience)
+		nc, err := f.upstream.connect(look, f.upstream.Initial)
+		cancel()
+		var failed *Error
+		switch {
+		case err == nil:
+			nc.Close()
+		case errors.Is(err, errNotMaster) && errors.As(err, &failed):
+			f.upstream.sentinels.demoted(failed.Addr)
+		}
+		sleep(ctx, sentinelLook)
+	}
+}
+
+// sentinelClient returns a client of one Sentinel. Its connections are made as those to the servers are.
+func (u *Upstream) sentinelClient(addr string) *redis.SentinelClient {
+	return redis.NewSentinelClient(&redis.Options{
+		Addr:                  addr,
+		Username:              u.sentinels.user,
+		Password:              u.sentinels.password,
+		Protocol:              2,
+		MaxRetries:            -1,
+		DisableIdentity:       true,
+		PoolSize:              2,
+		ContextTimeoutEnabled: true,
+		Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, sentinelPatience)
+			defer cancel()
+			raw, err := u.open(ctx, "tcp", addr)
+			if err != nil {
+				return nil, err
+			}
+			nc, err := u.secure(ctx, raw, addr)
+			if err != nil {
+				raw.Close()
+			}
+			return nc, err
+		},
+		DialerRetries:            1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,41 @@
+package proxy
+
+import (
+	"strconv"
+	"time"
+
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
+)
+
+// EvalConfirmed runs a script as Eval does, and sends WAIT right behind it, on the same connection, before the script's answer has come.
+func (s *session) EvalConfirmed(script *lockcmd.Script, keys, args []string, replicas int, timeout time.Duration) (v, acknowledged resp.Value, err error) {
+	wait := resp.AppendCommand(nil, "WAIT", strconv.Itoa(replicas), strconv.FormatInt(timeout.Milliseconds(), 10))
+	s.pipe.Keep(true) // WAIT is about what its own connection has written
+	defer s.pipe.Keep(false)
+	var confirmed *passthrough.Answer
+	v, err = evaluate(func(raw []byte) (resp.Value, error) {
+		if confirmed != nil {
+			s.await(confirmed) // of the script that the upstream didn't have
+		}
+		if err := s.connect(false); err != nil {
+			return resp.Value{}, err
+		}
+		answer := s.pipe.Call(raw)
+		confirmed = s.pipe.Call(wait)
+		s.await(answer)
+		return answer.Value()
+	}, script, keys, args)
+	if confirmed != nil {
+		s.await(confirmed)
+	}
+	if err != nil || v.IsError() {
+		return v, resp.Value{}, err
+	}
+	acknowledged, err = confirmed.Value()
+	return v, acknowledged, err
+}
+
+// Lost reports whether the session is about to end, since it can't do without the upstream connection that it has lost.
+func (s *session) Lost() bool { return s.pipe.Lost() }

@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"lockproxy/internal/resp"
+	"lockproxy/passthrough"
+)
+
+// infoSection is the name of the proxy's own section of INFO.
+const infoSection = "lockproxy"
+
+// informs reports whether an INFO asks for the proxy's section by name. INFO without names, or with all or everything, is the
+// upstream's alone, so that what parses it sees just what Redis says.
+func informs(args [][]byte) bool {
+	for _, name := range args[1:] {
+		if bytes.EqualFold(name, []byte(infoSection)) {
+			return true
+		}
+	}
+	return false
+}
+
+// inform answers INFO with the proxy's section added to what the upstream says. The upstream is asked first, so that a user who
+// may not INFO there may not here. Within a transaction, and where only a few commands may be sent, the upstream alone answers.
+func (s *session) inform(req resp.Request) {
+	var state passthrough.State
+	err := s.connect(true)
+	if err == nil {
+		state = s.settledState()
+	}
+	if err != nil || state.InMulti || state.Opaque || state.Subscribed() {
+		if s.connected(true, passthrough.NoEffect) {
+			s.relay(route{raw: req.Raw})
+		}
+		return
+	}
+	answer := s.pipe.Call(req.Raw)
+	s.await(answer)
+	raw, err := answer.Raw()
+	if err != nil {
+		s.pipe.Local(encodeError("", err))
+		return
+	}
+	s.pipe.Local(addSection(raw, s.server.Stats().section(), len(req.Args) == 2, state.Proto))
+}
+
+// addSection puts section behind what an upstream answered to INFO, in RESP3 a text with its format. An error is passed on, but
+// for one that says no more than that the upstream doesn't know the one section that was asked for.
+func addSection(raw []byte, section string, alone bool, proto int) []byte {
+	v, err := resp.ParseValue(raw)
+	if err == nil && alone && v.Type == '-' && bytes.HasPrefix(v.Text, []byte("ERR section")) {
+		v = resp.Value{Type: '$'}
+		if proto == 3 {
+			v.Type = '='
+		}
+	}
+	if err != nil || v.Type != '$' && v.Type != '=' {
+		return raw
+	}
+	text := string(v.Text)
+	bare := strings.TrimPrefix(text, "txt:")
+	if bare != "" {
+		text += "\r\n" // as Redis does between sections
+	}
+	text += section
+	if v.Type == '=' && !strings.HasPrefix(text, "txt:") {
+		text = "txt:" + text
+	}
+	return fmt.Appendf(nil, "%c%d\r\n%s\r\n", v.Type, len(text), text)
+}
+
+// section is the proxy's section of INFO.
+func (st Stats) section() string {
+	var b strings.Builder
+	b.WriteString("# Lockproxy\r\n")
+	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
+	version := st.Version
+	if version == "" {
+		version = "dev"
+	}
+	status := "up"
+	if !st.UpstreamUp {
+		status = "down"
+	}
+	var locks uint64
+	for kind := firstLock; int(kind) < Kinds; kind++ {
+		locks += st.Commands[kind]
+	}
+	line("lockproxy_version", version)
+	line("uptime_in_seconds", int64(time.Since(st.Started).Seconds()))
+	line("connected_clients", st.Clients)
+	line("total_connections_received", st.Accepted)
+	line("rejected_connections", st.Rejected)
+	line("total_net_input_bytes", st.BytesIn)
+	line("total_net_output_bytes", st.BytesOut)
+	line("relayed_commands", st.Commands[Relayed])
+	line("lock_commands", locks)
+	line("upstream", st.Upstream)
+	line("upstream_status", status)
+	line("upstream_connects", st.Connects)
+	line("upstream_connect_failures", st.ConnectFailures)
+	line("upstream_lanes", st.Connections.Lanes)
+	line("upstream_shared_clients", st.Connections.Shared)
+	line("upstream_pinned", st.Connections.Pinned)
+	line("upstream_spares", st.Connections.Spares)
+	c := st.Locks
+	line("locks_held", c.Holding)
+	line("locks_acquired", c.Acquired)
+	line("locks_renewed", c.Renewed)
+	line("locks_refused", c.Held+c.Overtime)
+	line("locks_unlocked", c.Unlocked)
+	line("locks_forced", c.Forced)
+	line("locks_released_on_disconnect", c.Disconnect)
+	line("locks_expired", c.Expired)
+	line("locks_lost", c.Lost)
+	line("lock_errors", c.Failed)
+	line("lock_waiters", c.Waiters)
+	line("lock_waits_abandoned", c.Gone)
+	line("lock_handoffs", c.Handed)
+	line("fences_refused", c.Fenced)
+	return b.String()
+}

@@ -78,7 +78,7 @@ func (p *Pipe) Wait() {
 	}
 	p.mu.Unlock()
 	if p.lane != nil {
-		p.lanes.leave(p.lane)
+		p.lanes.leave(p.lane, p)
 		p.lane = nil
 	}
 	p.out.wait()

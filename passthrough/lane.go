@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -14,18 +15,23 @@ const (
 	maxGathered = 256 << 10
 	// largeReply is when a reply is too large to share a connection: those that follow it wait for all of it, bytes.
 	largeReply = 256 << 10
+	// maxSilence is how long a lane may be without an answer that is due before others begin to avoid it.
+	maxSilence = 100 * time.Millisecond
 )
 
 // lane is one upstream connection that the sessions of one Identity share. Its writer gathers the requests of many sessions into
 // one write; its reader gives each session its replies. The sessions' requests stand in runs, in the order in which they went.
 type lane struct {
-	id      Identity
+	kind    laneKind
 	conn    net.Conn
 	wake    chan struct{}
 	ended   chan struct{} // closed when all that was asked has been answered or reported lost
 	retired atomic.Bool   // nobody begins to use it any more
+	silent  atomic.Int64  // since when answers have been due and none came, ns of Unix time; 0 if none are due
 	users   int           // guarded by Lanes.mu
-	used    uint64        // guarded by Lanes.mu; when it was last left, for the oldest to go first
+	// loggedIn are those of the users that have logged in themselves.
+	loggedIn map[*Pipe]struct{} // guarded by Lanes.mu
+	used     uint64             // guarded by Lanes.mu; when it was last left, for the oldest to go first
 
 	mu       sync.Mutex
 	room     *sync.Cond
@@ -39,15 +45,19 @@ type lane struct {
 	run     run // the reader's: what it is within
 }
 
-func newLane(id Identity, conn net.Conn) *lane {
-	l := &lane{id: id, conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+func newLane(kind laneKind, conn net.Conn) *lane {
+	l := &lane{kind: kind, conn: conn, loggedIn: map[*Pipe]struct{}{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	l.room = sync.NewCond(&l.mu)
 	return l
 }
 
-// serves reports whether requests of id may go by this lane.
-func (l *lane) serves(id Identity) bool {
-	return l.id == id && !l.retired.Load() && !l.lost()
+// serves reports whether further requests should go by this lane. One whose upstream is silent for too long doesn't serve those who have
+// not asked yet: it may be busy with a script, and have an answer for them.
+func (l *lane) serves() bool {
+	if since := l.silent.Load(); since != 0 && time.Duration(time.Now().UnixNano()-since) > maxSilence {
+		l.retired.Store(true)
+	}
+	return !l.retired.Load() && !l.lost()
 }
 
 // lost reports whether the connection has ended.
@@ -70,6 +80,9 @@ func (l *lane) submit(p *Pipe, raw []byte, n int) error {
 	l.gathered = append(l.gathered, raw...)
 	l.unsent += n
 	l.runs.push(run{p, n})
+	if l.silent.Load() == 0 {
+		l.silent.Store(time.Now().UnixNano())
+	}
 	l.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:
@@ -120,6 +133,7 @@ func (l *lane) copyReplies() error {
 		if perr := l.pass(buf[:n]); perr != nil {
 			return perr
 		}
+		l.heard()
 		if errors.Is(err, io.EOF) {
 			return errors.New("closed by the upstream")
 		}
@@ -127,6 +141,17 @@ func (l *lane) copyReplies() error {
 			return err
 		}
 	}
+}
+
+// heard takes note that the upstream has answered something.
+func (l *lane) heard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	since := int64(0)
+	if l.run.replies > 0 || l.unsent > 0 || len(l.runs.list) > l.runs.first {
+		since = time.Now().UnixNano()
+	}
+	l.silent.Store(since)
 }
 
 // pass gives out what was read, each session's at once.

@@ -29,13 +29,22 @@ type Lanes struct {
 	cancel  context.CancelFunc
 
 	mu     sync.Mutex
-	sets   map[Identity]*laneSet // guarded by mu
+	sets   map[laneKind]*laneSet // guarded by mu
 	spares []spare               // guarded by mu; the oldest first
+	expiry *time.Timer           // guarded by mu; for the oldest spare
 	clock  uint64                // guarded by mu; counts leaves
 	closed bool                  // guarded by mu
 }
 
-// laneSet is the lanes of one identity.
+// laneKind is what the sessions that share a lane have in common.
+type laneKind struct {
+	Identity
+	// Scripts says that they run scripts of their clients, which may take long: while one does, the upstream answers everybody else that
+	// it is busy, but those who stand behind it on the same connection not at all.
+	Scripts bool
+}
+
+// laneSet is the lanes of one kind.
 type laneSet struct {
 	lanes   []*lane
 	opening *opening // of a further one; nil if none is under way
@@ -50,23 +59,26 @@ type opening struct {
 // NewLanes returns the shared connections to upstream, at most perIdentity for each identity. With 0 every session has a connection
 // of its own. dialTimeout bounds the opening of one.
 func NewLanes(upstream *Upstream, perIdentity int, dialTimeout time.Duration) *Lanes {
-	ls := &Lanes{upstream: upstream, perIdentity: perIdentity, dialTimeout: dialTimeout, sets: map[Identity]*laneSet{}}
+	ls := &Lanes{upstream: upstream, perIdentity: perIdentity, dialTimeout: dialTimeout, sets: map[laneKind]*laneSet{}}
 	ls.ctx, ls.cancel = context.WithCancel(context.Background())
 	return ls
 }
 
 // join finds a lane for a session, opening one if needed, which connects says. The session must leave it.
-func (ls *Lanes) join(ctx context.Context, id Identity) (l *lane, connects bool, err error) {
+func (ls *Lanes) join(ctx context.Context, p *Pipe, kind laneKind) (l *lane, connects bool, err error) {
 	for {
 		ls.mu.Lock()
-		set := ls.sets[id]
+		set := ls.sets[kind]
 		if set == nil {
 			set = &laneSet{}
-			ls.sets[id] = set
+			ls.sets[kind] = set
 		}
 		l = set.leastUsed()
 		if l != nil && (l.users < laneSessions || len(set.lanes) >= ls.perIdentity || set.opening != nil) {
 			l.users++
+			if ls.loggedIn(kind.Identity) {
+				l.loggedIn[p] = struct{}{}
+			}
 			ls.mu.Unlock()
 			return l, connects, nil
 		}
@@ -81,7 +93,7 @@ func (ls *Lanes) join(ctx context.Context, id Identity) (l *lane, connects bool,
 			ls.running.Add(1)
 			go func() { // ends within dialTimeout, or at once when Close is called, which waits for it
 				defer ls.running.Done()
-				ls.open(id, set, o)
+				ls.open(kind, set, o)
 			}()
 		}
 		ls.mu.Unlock()
@@ -103,17 +115,17 @@ func (ls *Lanes) join(ctx context.Context, id Identity) (l *lane, connects bool,
 // leastUsed is the lane that the fewest sessions use, or nil.
 func (s *laneSet) leastUsed() (least *lane) {
 	for _, l := range s.lanes {
-		if !l.retired.Load() && (least == nil || l.users < least.users) {
+		if !l.retired.Load() && !l.lost() && (least == nil || l.users < least.users) {
 			least = l
 		}
 	}
 	return least
 }
 
-func (ls *Lanes) open(id Identity, set *laneSet, o *opening) {
+func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
 	ctx, cancel := context.WithTimeout(ls.ctx, ls.dialTimeout)
 	defer cancel()
-	conn, err := ls.upstream.connect(ctx, id)
+	conn, err := ls.upstream.connect(ctx, kind.Identity)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if err == nil && ls.closed {
@@ -124,12 +136,12 @@ func (ls *Lanes) open(id Identity, set *laneSet, o *opening) {
 	o.err = err
 	close(o.done)
 	if err != nil {
-		ls.forgetLocked(id, set)
+		ls.forgetLocked(kind, set)
 		return
 	}
-	l := newLane(id, conn)
+	l := newLane(kind, conn)
 	set.lanes = append(set.lanes, l)
-	ls.sets[id] = set
+	ls.sets[kind] = set
 	ls.running.Add(2)
 	go func() { // ends when conn does, which is when the upstream or nobody wants it any more; Close waits for it
 		defer ls.running.Done()
@@ -143,17 +155,33 @@ func (ls *Lanes) open(id Identity, set *laneSet, o *opening) {
 }
 
 // forgetLocked drops a set of nothing. mu is held.
-func (ls *Lanes) forgetLocked(id Identity, set *laneSet) {
-	if len(set.lanes) == 0 && set.opening == nil && ls.sets[id] == set {
-		delete(ls.sets, id)
+func (ls *Lanes) forgetLocked(kind laneKind, set *laneSet) {
+	if len(set.lanes) == 0 && set.opening == nil && ls.sets[kind] == set {
+		delete(ls.sets, kind)
 	}
 }
 
-// remove takes a lane that has ended out of its set.
+// loggedIn reports whether a session of this identity has logged in itself. Its login ends with the connection: that it would be let
+// in once more is not for the proxy to say.
+func (ls *Lanes) loggedIn(id Identity) bool {
+	initial := ls.upstream.Initial
+	return id.LoggedIn && (id.User != initial.User || id.Password != initial.Password)
+}
+
+// remove takes a lane that has ended out of its set, and ends the sessions whose login it was.
 func (ls *Lanes) remove(l *lane) {
 	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	set := ls.sets[l.id]
+	ended := l.loggedIn
+	l.loggedIn = nil
+	ls.removeLocked(l)
+	ls.mu.Unlock()
+	for p := range ended {
+		p.loginLost()
+	}
+}
+
+func (ls *Lanes) removeLocked(l *lane) {
+	set := ls.sets[l.kind]
 	if set == nil {
 		return
 	}
@@ -163,13 +191,14 @@ func (ls *Lanes) remove(l *lane) {
 			break
 		}
 	}
-	ls.forgetLocked(l.id, set)
+	ls.forgetLocked(l.kind, set)
 }
 
 // leave says that a session doesn't use its lane any more. One that nobody uses is kept for a while, if there aren't too many.
-func (ls *Lanes) leave(l *lane) {
+func (ls *Lanes) leave(l *lane, p *Pipe) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	delete(l.loggedIn, p)
 	ls.clock++
 	l.users--
 	l.used = ls.clock
@@ -226,6 +255,9 @@ func (ls *Lanes) Close() {
 	ls.cancel()
 	ls.mu.Lock()
 	ls.closed = true
+	if ls.expiry != nil {
+		ls.expiry.Stop()
+	}
 	var conns []net.Conn
 	for _, set := range ls.sets {
 		for _, l := range set.lanes {

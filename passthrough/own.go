@@ -11,7 +11,7 @@ import (
 )
 
 // pin gives the session a connection of its own, set up as it has set itself up.
-func (p *Pipe) pin(ctx context.Context) (connects bool, err error) {
+func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, err error) {
 	last := p.lane
 	p.leaveLane()
 	if p.reader != nil {
@@ -26,6 +26,8 @@ func (p *Pipe) pin(ctx context.Context) (connects bool, err error) {
 	}
 	isNew := conn == nil
 	if isNew {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
 		if conn, err = p.lanes.upstream.connect(ctx, setup.Identity); err != nil {
 			return true, err
 		}

@@ -76,16 +76,17 @@ func (a *Answer) Raw() ([]byte, error) {
 
 // Pipe is one session's way to the upstream. Its methods are for the one goroutine that reads the client, except Close, Push and State.
 type Pipe struct {
-	lanes  *Lanes
-	client net.Conn
-	encode func(error) []byte // makes the reply to a request that was lost
-	out    *outbox
-	wbuf   []byte // not yet sent
-	asked  int    // replies that wbuf will get, if it goes by a lane
-	failed error  // the last connect's failure, until the batch of requests that met it ends
-	lane   *lane  // the session's, nil if it uses none
-	rides  bool   // requests go by the lane: there is no connection of its own
-	isNew  bool   // the connection of its own is another than the last request's
+	lanes   *Lanes
+	client  net.Conn
+	encode  func(error) []byte // makes the reply to a request that was lost
+	out     *outbox
+	wbuf    []byte // not yet sent
+	asked   int    // replies that wbuf will get, if it goes by a lane
+	failed  error  // the last connect's failure, until the batch of requests that met it ends
+	lane    *lane  // the session's, nil if it uses none
+	rides   bool   // requests go by the lane: there is no connection of its own
+	scripts bool   // the session has run scripts of its client's
+	isNew   bool   // the connection of its own is another than the last request's
 	// severed says that a lane was lost, or that its own connection leads elsewhere.
 	severed bool
 	reader  chan struct{} // closed when the reader of its own connection has ended; nil if there never was one
@@ -116,36 +117,39 @@ func NewPipe(lanes *Lanes, client net.Conn, direct syscall.RawConn, encode func(
 	return p
 }
 
-// Connect makes sure that there is a way for the next request. shares says that it may go by a connection that others use too.
-// connects says that it had to be opened, or that this failed. The error is an *Error with Sent false, or a *Refused; within one batch
-// of requests it is remembered, so that each of them doesn't wait for the same dead address.
-func (p *Pipe) Connect(ctx context.Context, shares bool) (connects bool, err error) {
+// Way is how a request may go.
+type Way uint8
+
+const (
+	Own     Way = iota // by a connection of the session's own
+	Shared             // by one that others use too
+	Scripts            // likewise, but it may take so long that those who run no scripts must not stand behind it
+)
+
+// Connect makes sure that there is a way for the next request, within timeout. connects says that a connection had to be opened, or
+// that this failed. The error is an *Error with Sent false, or a *Refused; within one batch of requests it is remembered, so that
+// each of them doesn't wait for the same dead address.
+func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (connects bool, err error) {
 	p.mu.Lock()
 	if p.up != nil {
 		p.held, p.isNew, p.rides = true, false, false
 		p.mu.Unlock()
 		return false, nil
 	}
-	shares = shares && p.lanes.perIdentity > 0 && p.ledger.Trusted && p.large == 0
+	shares := way != Own && p.lanes.perIdentity > 0 && p.ledger.Trusted && p.large == 0
 	id := p.ledger.Identity
 	p.mu.Unlock()
 	if p.failed != nil {
 		return false, p.failed
 	}
+	p.scripts = p.scripts || way == Scripts
 	if shares {
-		connects, err = p.ride(ctx, id)
+		connects, err = p.ride(ctx, timeout, laneKind{id, p.scripts})
 	} else {
-		connects, err = p.pin(ctx)
+		connects, err = p.pin(ctx, timeout)
 	}
 	p.failed = err
 	return connects, err
-}
-
-// Ready reports whether Connect would return at once.
-func (p *Pipe) Ready(shares bool) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.up != nil || shares && p.lane != nil && p.ledger.Trusted && p.large == 0 && p.lane.serves(p.ledger.Identity)
 }
 
 // New reports whether Connect has just given the session a connection of its own, on which it hasn't sent anything.

@@ -4,6 +4,7 @@ package passthrough
 
 import (
 	"context"
+	"time"
 )
 
 const (
@@ -15,9 +16,9 @@ const (
 	largeFor = 256
 )
 
-// ride puts the session on a lane of its identity.
-func (p *Pipe) ride(ctx context.Context, id Identity) (connects bool, err error) {
-	if p.lane != nil && p.lane.serves(id) {
+// ride puts the session on a lane of its kind.
+func (p *Pipe) ride(ctx context.Context, timeout time.Duration, kind laneKind) (connects bool, err error) {
+	if p.lane != nil && p.lane.kind == kind && (p.asked > 0 || p.lane.serves()) {
 		p.rides = true
 		return false, nil
 	}
@@ -25,7 +26,9 @@ func (p *Pipe) ride(ctx context.Context, id Identity) (connects bool, err error)
 		p.severed = true
 	}
 	p.leaveLane()
-	p.lane, connects, err = p.lanes.join(ctx, id)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	p.lane, connects, err = p.lanes.join(ctx, p, kind)
 	p.rides = err == nil
 	return connects, err
 }
@@ -41,7 +44,7 @@ func (p *Pipe) leaveLane() {
 		p.room.Wait()
 	}
 	p.mu.Unlock()
-	p.lanes.leave(p.lane)
+	p.lanes.leave(p.lane, p)
 	p.lane = nil
 }
 
@@ -119,6 +122,18 @@ func (p *Pipe) lostShared(err error, mayHaveRun, unsent int, withinReply bool) {
 	}
 	p.within = false
 	p.answeredLocked()
+}
+
+// loginLost ends a session whose login has ended with the lane.
+func (p *Pipe) loginLost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost == nil {
+		p.lost = ErrClosed
+		p.settleLost()
+	}
+	p.out.finish()
+	p.room.Broadcast()
 }
 
 // settle answers n requests with err, appending to text what the client is told. mu is held.

@@ -26,9 +26,26 @@ func (ls *Lanes) keepSpare(conn net.Conn, setup Setup) {
 		return
 	}
 	ls.spares = append(ls.spares, spare{conn, setup, time.Now()})
-	for len(ls.spares) > 0 && (len(ls.spares) > maxSpares || time.Since(ls.spares[0].since) > maxSpareAge) {
+	if len(ls.spares) > maxSpares {
 		ls.spares[0].conn.Close()
 		ls.spares = append(ls.spares[:0:0], ls.spares[1:]...)
+	}
+	if ls.expiry == nil {
+		ls.expiry = time.AfterFunc(maxSpareAge, ls.expireSpares)
+	}
+}
+
+// expireSpares closes those that are old, and comes back for the others. Close stops it.
+func (ls *Lanes) expireSpares() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for len(ls.spares) > 0 && time.Since(ls.spares[0].since) >= maxSpareAge {
+		ls.spares[0].conn.Close()
+		ls.spares = append(ls.spares[:0:0], ls.spares[1:]...)
+	}
+	ls.expiry = nil
+	if len(ls.spares) > 0 && !ls.closed {
+		ls.expiry = time.AfterFunc(time.Until(ls.spares[0].since.Add(maxSpareAge)), ls.expireSpares)
 	}
 }
 

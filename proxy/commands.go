@@ -14,7 +14,7 @@ import (
 // session's own, which it keeps, since nobody knows what it leaves there.
 type command struct {
 	lock   *lockcmd.Spec
-	shares bool // it may go by a connection that others use too
+	way    passthrough.Way // by what connection it may go
 	effect passthrough.Effect
 	// identity returns what the connection becomes once the command has succeeded, and its name if that is set too.
 	identity func(args [][]byte) (*passthrough.Identity, *string)
@@ -60,37 +60,42 @@ func commandTable() map[string]*command {
 		"psync":        {effect: passthrough.Replicate},
 		"client":       {inspect: inspectClient},
 		"replconf":     {inspect: inspectReplconf},
-		"script":       {inspect: inspectScript, shares: true},
-		"function":     {inspect: inspectScript, shares: true},
-		"xread":        {inspect: inspectRead, shares: true},
-		"xreadgroup":   {inspect: inspectRead, shares: true},
+		"script":       {inspect: inspectScript, way: passthrough.Shared},
+		"function":     {inspect: inspectScript, way: passthrough.Shared},
+		"xread":        {inspect: inspectRead, way: passthrough.Shared},
+		"xreadgroup":   {inspect: inspectRead, way: passthrough.Shared},
 		"wait":         {catchUp: []string{"WAIT", "0", "0"}},
 		"waitaof":      {catchUp: []string{"WAITAOF", "0", "0", "0"}},
-		"command":      {introspect: true, shares: true, kind: Introspects},
-		"info":         {informs: true, shares: true},
-		"set":          {competes: setIfMissing, shares: true},
-		"setnx":        {competes: firstKey, shares: true},
-		"getset":       {competes: firstKey, shares: true},
-		"eval":         {competes: scriptKeys, shares: true},
-		"evalsha":      {competes: scriptKeys, shares: true},
+		"command":      {introspect: true, way: passthrough.Shared, kind: Introspects},
+		"info":         {informs: true, way: passthrough.Shared},
+		"set":          {competes: setIfMissing, way: passthrough.Shared},
+		"setnx":        {competes: firstKey, way: passthrough.Shared},
+		"getset":       {competes: firstKey, way: passthrough.Shared},
+		"eval":         {competes: scriptKeys, way: passthrough.Scripts},
+		"evalsha":      {competes: scriptKeys, way: passthrough.Scripts},
 	}
 	for _, name := range strings.Fields(shareable) {
-		t[name] = &command{shares: true}
+		t[name] = &command{way: passthrough.Shared}
+	}
+	for _, name := range strings.Fields(scripting) {
+		t[name] = &command{way: passthrough.Scripts}
 	}
 	for _, name := range strings.Fields(blocking) {
 		t[name] = &command{}
 	}
 	for i := range lockcmd.Specs {
 		spec := &lockcmd.Specs[i]
-		t[spec.Name] = &command{lock: spec, shares: spec.Name != "fence", kind: kindOf(spec)} // FENCE is a transaction
+		t[spec.Name] = &command{lock: spec, way: passthrough.Shared, kind: kindOf(spec)}
 	}
+	t["fence"].way = passthrough.Own // it is a transaction
+	t["quit"].way = passthrough.Shared
 	return t
 }
 
 // shareable are the commands that neither depend on the connection they come by nor change it, and don't wait.
 const shareable = `
 	acl append bgrewriteaof bgsave bitcount bitfield bitfield_ro bitop bitpos cluster config copy dbsize decr decrby del
-	dump echo eval_ro evalsha_ro exists expire expireat expiretime failover fcall fcall_ro flushall flushdb geoadd geodist
+	dump echo exists expire expireat expiretime failover flushall flushdb geoadd geodist
 	geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch geosearchstore get getbit getdel getex
 	getrange hdel hexists hexpire hexpireat hexpiretime hget hgetall hgetdel hgetex hincrby hincrbyfloat hkeys hlen hmget hmset hpersist
 	hpexpire hpexpireat hpexpiretime hpttl hrandfield hscan hset hsetex hsetnx hstrlen httl hvals incr incrby incrbyfloat keys
@@ -102,6 +107,9 @@ const shareable = `
 	xpending xrange xrevrange xsetid xtrim zadd zcard zcount zdiff zdiffstore zincrby zinter zintercard zinterstore zlexcount zmpop
 	zmscore zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrangestore zrank zrem zremrangebylex zremrangebyrank
 	zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan zscore zunion zunionstore`
+
+// scripting are those that run scripts, like eval and evalsha.
+const scripting = `eval_ro evalsha_ro fcall fcall_ro`
 
 // blocking are those that may wait for another client. They leave nothing on the connection.
 const blocking = `blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin`

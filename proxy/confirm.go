@@ -19,7 +19,7 @@ func (s *session) EvalConfirmed(script *lockcmd.Script, keys, args []string, rep
 		if confirmed != nil {
 			s.await(confirmed) // of the script that the upstream didn't have
 		}
-		if err := s.connect(false); err != nil {
+		if err := s.connect(passthrough.Own); err != nil {
 			return resp.Value{}, err
 		}
 		answer := s.pipe.Call(raw)

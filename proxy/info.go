@@ -28,12 +28,12 @@ func informs(args [][]byte) bool {
 // may not INFO there may not here. Within a transaction, and where only a few commands may be sent, the upstream alone answers.
 func (s *session) inform(req resp.Request) {
 	var state passthrough.State
-	err := s.connect(true)
+	err := s.connect(passthrough.Shared)
 	if err == nil {
 		state = s.settledState()
 	}
 	if err != nil || state.InMulti || state.Opaque || state.Subscribed() {
-		if s.connected(true, passthrough.NoEffect) {
+		if s.connected(passthrough.Shared, passthrough.NoEffect) {
 			s.relay(route{raw: req.Raw})
 		}
 		return

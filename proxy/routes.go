@@ -11,8 +11,8 @@ import (
 // route says how one request goes to the upstream.
 type route struct {
 	passthrough.Expect
-	raw    []byte // what is sent: the request itself, mostly
-	shares bool   // it may go by a connection that others use too
+	raw []byte // what is sent: the request itself, mostly
+	way passthrough.Way
 }
 
 // maxShared is how long a request may be that goes by a connection that others use too, bytes.
@@ -20,7 +20,7 @@ const maxShared = 64 << 10
 
 // routeOf decides it by the table. It is pure: no I/O.
 func routeOf(cmd *command, req resp.Request) route {
-	r := route{Expect: passthrough.Expect{Effect: cmd.effect, Count: len(req.Args) - 1}, raw: req.Raw, shares: cmd.shares}
+	r := route{Expect: passthrough.Expect{Effect: cmd.effect, Count: len(req.Args) - 1}, raw: req.Raw, way: cmd.way}
 	if cmd.identity != nil {
 		r.Change, r.Text = cmd.identity(req.Args)
 	}
@@ -29,9 +29,9 @@ func routeOf(cmd *command, req resp.Request) route {
 	}
 	// What one client sends must never make the upstream close what others use: it may have set its limits lower, but not below these.
 	if len(r.raw) > maxShared {
-		r.shares = false
+		r.way = passthrough.Own
 	}
-	if r.shares && req.Inline {
+	if r.way != passthrough.Own && req.Inline {
 		r.raw = resp.AppendCommand(nil, req.Args...)
 	}
 	return r
@@ -98,7 +98,7 @@ func inspectReplconf(r *route, args [][]byte) {
 var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
 
 // inspectClient knows the subcommands that say what is done with replies, and those by which clients introduce themselves, which
-// are followed. The others are about the connection itself, or make it known by its number.
+// are followed: another connection is told the same. The others are about the connection itself, or make it known by its number.
 func inspectClient(r *route, args [][]byte) {
 	r.Effect = passthrough.Marks
 	if len(args) < 2 {
@@ -106,15 +106,15 @@ func inspectClient(r *route, args [][]byte) {
 	}
 	switch sub := strings.ToLower(string(args[1])); {
 	case sub == "help":
-		r.Effect, r.shares = passthrough.NoEffect, true
+		r.Effect, r.way = passthrough.NoEffect, passthrough.Shared
 	case sub == "setname" && len(args) == 3:
-		r.Effect, r.Text, r.shares = passthrough.SetName, text(args[2]), true
+		r.Effect, r.Text = passthrough.SetName, text(args[2])
 	case sub == "setinfo" && len(args) == 4 && strings.EqualFold(string(args[2]), "lib-name"):
-		r.Effect, r.Text, r.shares = passthrough.SetLibName, text(args[3]), true
+		r.Effect, r.Text = passthrough.SetLibName, text(args[3])
 	case sub == "setinfo" && len(args) == 4 && strings.EqualFold(string(args[2]), "lib-ver"):
-		r.Effect, r.Text, r.shares = passthrough.SetLibVer, text(args[3]), true
+		r.Effect, r.Text = passthrough.SetLibVer, text(args[3])
 	case sub == "setinfo":
-		r.Effect, r.shares = passthrough.NoEffect, true
+		r.Effect = passthrough.NoEffect
 	case sub == "reply" && len(args) == 3:
 		inspectReply(r, args[2])
 	}
@@ -138,9 +138,9 @@ func inspectScript(r *route, args [][]byte) {
 	}
 	switch strings.ToLower(string(args[1])) {
 	case "kill":
-		r.shares = false
+		r.way = passthrough.Own
 	case "debug":
-		r.shares, r.Effect = false, passthrough.Marks
+		r.way, r.Effect = passthrough.Own, passthrough.Marks
 	}
 }
 
@@ -151,7 +151,7 @@ func inspectRead(r *route, args [][]byte) {
 			return
 		}
 		if bytes.EqualFold(arg, []byte("block")) {
-			r.shares = false
+			r.way = passthrough.Own
 		}
 	}
 }

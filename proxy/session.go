@@ -153,7 +153,7 @@ func (s *session) stream(argc int) bool {
 	s.meter.counted(cmd.kind)
 	raw := s.framer.Stream(s.buf[:s.end])
 	expect := passthrough.Expect{Effect: cmd.effect, Count: argc - 1}
-	if s.connected(false, expect.Effect) {
+	if s.connected(passthrough.Own, expect.Effect) {
 		s.pipe.RelayLarge(raw, expect)
 	}
 	s.end = copy(s.buf, s.buf[len(raw):s.end])
@@ -186,7 +186,7 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 	if cmd.catchUp != nil && !s.catchUp(cmd.catchUp) {
 		return false
 	}
-	if s.connected(r.shares || r.Effect == passthrough.Quit, r.Effect) {
+	if s.connected(r.way, r.Effect) {
 		s.relay(r)
 	}
 	return r.Effect != passthrough.Quit
@@ -202,9 +202,9 @@ func (s *session) relay(r route) {
 
 var quitReply = []byte("+OK\r\n")
 
-// connected makes sure that there is a way for a request, or answers it otherwise. shares says that others may use the same.
-func (s *session) connected(shares bool, effect passthrough.Effect) bool {
-	err := s.connect(shares)
+// connected makes sure that there is a way for a request, or answers it otherwise.
+func (s *session) connected(way passthrough.Way, effect passthrough.Effect) bool {
+	err := s.connect(way)
 	switch {
 	case err == nil:
 		return true
@@ -216,14 +216,8 @@ func (s *session) connected(shares bool, effect passthrough.Effect) bool {
 	return false
 }
 
-func (s *session) connect(shares bool) error {
-	ctx := s.ctx
-	if !s.pipe.Ready(shares) {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(s.ctx, s.server.cfg.DialTimeout)
-		defer cancel()
-	}
-	connects, err := s.pipe.Connect(ctx, shares)
+func (s *session) connect(way passthrough.Way) error {
+	connects, err := s.pipe.Connect(s.ctx, s.server.cfg.DialTimeout, way)
 	if connects {
 		s.server.upstreamIs(err)
 	}
@@ -234,7 +228,7 @@ func (s *session) connect(shares bool) error {
 // what the session has: any command that runs on it lets the upstream think so. It returns false if that would be a lie: then
 // the session ends, as it would have when it lost the connection on which it wrote.
 func (s *session) catchUp(prelude []string) bool {
-	if s.connect(false) != nil || !s.pipe.New() {
+	if s.connect(passthrough.Own) != nil || !s.pipe.New() {
 		return true
 	}
 	if s.pipe.Severed() {
@@ -250,8 +244,8 @@ var errSevered = errors.New("a connection to the upstream was lost since this cl
 // runLock runs a lock command in its turn and gives the client its answer. It is a step on the client's own connection, but
 // one whose reply is seen here first, so nothing that follows it is sent before.
 func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
-	shares := lookup(req.Args[0]).shares
-	if err := s.connect(shares); err != nil {
+	way := lookup(req.Args[0]).way
+	if err := s.connect(way); err != nil {
 		s.pipe.Local(encodeError(spec.Name, err))
 		return
 	}
@@ -276,7 +270,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		return
 	}
 	s.identity = state.Identity
-	if !shares {
+	if way == passthrough.Own {
 		s.pipe.Keep(true)
 		defer s.pipe.Keep(false)
 	}

@@ -39,7 +39,7 @@ func (l *Locks) runFence(s Session, args [][]byte) Reply {
 		if err := l.status(s, "+OK", []byte("WATCH"), args[0], companion); err != nil {
 			return errorReply(err)
 		}
-		ints, err := evalInts(s, checkScript, 1, key, "", strconv.FormatInt(token, 10))
+		ints, err := l.evalInts(s, checkScript, 1, key, "", strconv.FormatInt(token, 10))
 		if err != nil || ints[0] == 0 {
 			if unwatch := l.status(s, "+OK", []byte("UNWATCH")); err == nil {
 				err = unwatch

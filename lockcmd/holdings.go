@@ -19,6 +19,9 @@ type holdings struct {
 // holding is one lock.
 type holding struct {
 	connection string
+	client     string
+	owner      string
+	session    bool
 	token      int64
 	since      time.Time
 	until      time.Time
@@ -51,11 +54,11 @@ func (h *holdings) shard(at lineKey) *holdingShard {
 }
 
 // put takes note that a lock was taken, or runs longer.
-func (h *holdings) put(at lineKey, connection string, token int64, asked time.Time, timeout time.Duration) {
+func (h *holdings) put(at lineKey, r request, token int64, asked time.Time) {
 	s := h.shard(at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until, since := asked.Add(timeout), asked
+	until, since := asked.Add(r.timeout), asked
 	old, known := s.locks[at]
 	switch {
 	case known && old.token == token:
@@ -72,7 +75,7 @@ func (h *holdings) put(at lineKey, connection string, token int64, asked time.Ti
 	if !known && len(s.locks) >= maxHoldings {
 		return
 	}
-	s.locks[at] = holding{connection: connection, token: token, since: since, until: until}
+	s.locks[at] = holding{connection: r.connection, client: r.client, owner: r.owner, session: r.session, token: token, since: since, until: until}
 }
 
 // extend takes note of how long a lock runs now.
@@ -142,15 +145,15 @@ func (h *holdings) sweepLocked(s *holdingShard, now time.Time) {
 }
 
 // some calls visit for up to limit locks.
-func (h *holdings) some(limit int, visit func(at lineKey)) {
+func (h *holdings) some(limit int, visit func(at lineKey, held holding)) {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
-		for at := range s.locks {
+		for at, held := range s.locks {
 			if limit--; limit < 0 {
 				break
 			}
-			visit(at)
+			visit(at, held)
 		}
 		s.mu.Unlock()
 	}

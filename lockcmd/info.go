@@ -21,7 +21,7 @@ func (l *Locks) runRelock(s Session, args [][]byte) Reply {
 	}
 	at, asked := lineKey{s.Identity().DB, string(args[0])}, time.Now()
 	confirmed := l.confirm(s)
-	ints, err := evalInts(confirmed, relockScript, 1, at.key, "", p.value, milliseconds(timeout), l.unit(), milliseconds(l.cfg.FenceRetention), "0")
+	ints, err := l.evalInts(confirmed, relockScript, 1, at.key, "", p.value, milliseconds(timeout), l.unit(), milliseconds(l.cfg.FenceRetention), "0")
 	if err != nil {
 		return errorReply(err)
 	}
@@ -41,7 +41,7 @@ var infoFields = []string{"state", "kind", "token", "owner", "client", "acquired
 // runInfo is LOCKINFO. waiters counts those at this proxy.
 func (l *Locks) runInfo(s Session, args [][]byte) Reply {
 	key := string(args[0])
-	v, err := eval(s, infoScript, key, "")
+	v, err := l.eval(s, infoScript, key, "")
 	switch {
 	case err != nil:
 		return errorReply(err)
@@ -96,7 +96,7 @@ func (l *Locks) runScan(s Session, args [][]byte) Reply {
 		if !ok {
 			continue
 		}
-		info, err := eval(s, infoScript, key, "")
+		info, err := l.eval(s, infoScript, key, "")
 		if _, denied := err.(ServerError); denied {
 			continue // not this user's to see, or not a lock
 		}

@@ -32,7 +32,7 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 		return a, heldOffError(held)
 	}
 	confirmed := l.confirm(on)
-	v, err := evalFast(confirmed, lockScript, r.key, l.fastLock(r, how), r.owner, milliseconds(r.timeout), l.unit(), milliseconds(l.cfg.FenceRetention),
+	v, err := l.evalFast(confirmed, lockScript, r.key, l.fastLock(r, how), r.owner, milliseconds(r.timeout), l.unit(), milliseconds(l.cfg.FenceRetention),
 		milliseconds(settling), r.connection, r.number, r.client, flag(r.session), l.proxy, how, flag(competes))
 	found, err := ints(lockScript, 2, v, err)
 	if err != nil {
@@ -59,9 +59,9 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 	return a, confirmed.missing(notTaken)
 }
 
-// fastLock is LOCK's short way, which knows only ms and doesn't only check.
+// fastLock is LOCK's short way, which knows only ms and no takeover guard, and doesn't only check.
 func (l *Locks) fastLock(r request, how string) shortWay {
-	if l.cfg.Seconds || how == asCheck {
+	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || how == asCheck {
 		return longWay
 	}
 	return shortWay{milliseconds(r.timeout), milliseconds(r.timeout + l.cfg.FenceRetention), r.companion()}
@@ -162,7 +162,7 @@ func (l *Locks) lookAfterLocked(at lineKey, st *settle, after time.Duration) {
 
 // lookAfter is one look. more says that others must follow.
 func (l *Locks) lookAfter(ctx context.Context, at lineKey, st *settle) (more bool) {
-	ints, err := evalInts(l.chores.on(ctx, st.as, choreTimeout), settleScript, 1, at.key, "")
+	ints, err := l.evalInts(l.chores.on(ctx, st.as, choreTimeout), settleScript, 1, at.key, "")
 	switch {
 	case ctx.Err() != nil, err == nil && ints[0] == -1:
 		return false

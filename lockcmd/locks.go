@@ -145,8 +145,8 @@ type evaluator interface {
 }
 
 // eval runs a script on a lock and its companion. args are without blanks. An error reply comes back as a ServerError.
-func eval(on evaluator, script *Script, key, owner string, args ...string) (resp.Value, error) {
-	return evalFast(on, script, key, longWay, owner, args...)
+func (l *Locks) eval(on evaluator, script *Script, key, owner string, args ...string) (resp.Value, error) {
+	return l.evalFast(on, script, key, longWay, owner, args...)
 }
 
 // shortWay is what the fast part of a script needs, see fast_lock.lua and fast_unlock.lua.
@@ -155,9 +155,9 @@ type shortWay [3]string
 // longWay leaves the fast part out.
 var longWay shortWay
 
-func evalFast(on evaluator, script *Script, key string, fast shortWay, owner string, args ...string) (resp.Value, error) {
-	argv := []string{strings.Join(args, " "), owner, fast[0], fast[1], fast[2]}
-	v, err := on.Eval(script, []string{key, CompanionKey([]byte(key))}, argv)
+func (l *Locks) evalFast(on evaluator, script *Script, key string, fast shortWay, owner string, args ...string) (resp.Value, error) {
+	list := strings.Join(append(args, milliseconds(l.cfg.TakeoverGuard)), " ")
+	v, err := on.Eval(script, []string{key, CompanionKey([]byte(key))}, []string{list, owner, fast[0], fast[1], fast[2]})
 	if err == nil && v.IsError() {
 		err = ServerError(v.Text)
 	}
@@ -165,8 +165,8 @@ func evalFast(on evaluator, script *Script, key string, fast shortWay, owner str
 }
 
 // evalInts runs a script that answers with at least n whole numbers.
-func evalInts(on evaluator, script *Script, n int, key, owner string, args ...string) ([]int64, error) {
-	v, err := eval(on, script, key, owner, args...)
+func (l *Locks) evalInts(on evaluator, script *Script, n int, key, owner string, args ...string) ([]int64, error) {
+	v, err := l.eval(on, script, key, owner, args...)
 	return ints(script, n, v, err)
 }
 

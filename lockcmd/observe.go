@@ -81,7 +81,7 @@ func (l *Locks) observeAcquired(at lineKey, r request, a attempt) {
 	} else {
 		l.tally.acquired.Add(1)
 	}
-	l.holdings.put(at, r.connection, a.token, a.asked, r.timeout)
+	l.holdings.put(at, r, a.token, a.asked)
 }
 
 // observeRefused takes note of a LOCK without WAIT that got nothing.
@@ -239,7 +239,7 @@ func (l *Locks) warnSlow(s Session, at lineKey, w *waiter) {
 
 // describeHolder is who has a lock, as pairs for the log.
 func (l *Locks) describeHolder(s Session, at lineKey) []any {
-	v, err := eval(s, infoScript, at.key, "")
+	v, err := l.eval(s, infoScript, at.key, "")
 	switch {
 	case err != nil:
 		return []any{"holder", fmt.Sprintf("unknown (%v)", err)}

@@ -53,7 +53,7 @@ func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOv
 	if w.next != nil {
 		where = confirmed
 	}
-	v, err := evalFast(where, unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), milliseconds(l.cfg.FenceRetention), l.proxy,
+	v, err := l.evalFast(where, unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), milliseconds(l.cfg.FenceRetention), l.proxy,
 		w.kind, milliseconds(next.timeout), l.unit(), dash(next.connection), dash(next.number), dash(next.client),
 		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db))
 	answer, err := ints(unlockScript, 3, v, err)
@@ -110,9 +110,9 @@ func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOv
 	return answer[0] == 1, err
 }
 
-// fastUnlock is UNLOCK's short way, which knows only ms, a proof of one's own, and waiters that may be named.
+// fastUnlock is UNLOCK's short way, which knows only ms, no takeover guard, a proof of one's own, and waiters that may be named.
 func (l *Locks) fastUnlock(p proof, w wish) shortWay {
-	if l.cfg.Seconds || p.kind != "token" && p.kind != "connection" {
+	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || p.kind != "token" && p.kind != "connection" {
 		return longWay
 	}
 	fast := shortWay{milliseconds(l.cfg.FenceRetention), p.value, w.kind}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -166,7 +167,10 @@ func (s *Server) Ready(ctx context.Context) error {
 	if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM") {
 		return nil
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("the upstream %s does not serve: %w", s.cfg.Upstream, err)
+	}
+	return nil
 }
 
 // probe is the connection by which Ready asks. Close closes it.
@@ -272,4 +276,10 @@ func kindOf(spec *lockcmd.Spec) Kind {
 		}
 	}
 	return Relayed
+}
+
+// Identity is whom the proxy is at the upstream by itself: the URL's user, on its database.
+func (s *Server) Identity() lockcmd.Identity {
+	id := s.cfg.Upstream.Initial
+	return lockcmd.Identity{User: id.User, Password: id.Password, LoggedIn: id.LoggedIn, DB: id.DB}
 }

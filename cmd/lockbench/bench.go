@@ -9,38 +9,112 @@ import (
 // maxRun bounds every connection of the benchmark, so that nothing can hang: no single run takes as long.
 const maxRun = 120 * time.Second
 
-// bench is what the workloads of a report have in common: the servers, the monitor, how many rounds.
-type bench struct {
+// lab is what the parts of one run of lockbench share.
+type lab struct {
 	ctx      context.Context
 	progress *progress
-	redis    string // addresses
-	proxies  []string
-	monitor  monitor
-	rounds   int
+	dir      string // of the servers' files
+	proxy    string // the lockproxy to measure
+	args     []string
+	files    int // how many files each process may have open
+	rounds   int // 0: as many as each part has by itself
+	versions versions
+	failures []string // runs that failed, and count in no figure
 }
 
-// job is one workload's part of a report: its cases run once in every round.
+// part is one of the things that lockbench measures: jobs that need the same servers.
+type part struct {
+	rounds int
+	needs  needs
+	beside bool // HAProxy and twemproxy must be installed
+	jobs   []job
+}
+
+// job is one workload: its cases run once in every round.
 type job interface {
 	title() string
 	cases() []string
-	// measure runs a case once and keeps the result.
+	// measure runs a case once and keeps the result. An error ends the report.
 	measure(b *bench, i int) error
-	section() *section
+	sections() []*section
 }
 
-// run measures all cases of a job, interleaved. Every round begins with another case, so that none always follows the same.
-func (b *bench) run(j job) (*section, error) {
+// grouped is a job whose cases are compared in groups of the same size, which follow each other: those of a group are run one right
+// after the other, so that a disturbance from outside meets all of them.
+type grouped interface{ group() int }
+
+// bench is the servers of a part, and how often to measure.
+type bench struct {
+	*lab
+	servers *servers
+	rounds  int
+	redis   string    // addresses
+	proxies []string  // of lockproxy
+	targets []*target // the ways to Redis that are compared, directly first
+	monitor monitor
+}
+
+// measure runs all of a part's jobs.
+func (l *lab) measure(p *part) error {
+	b, err := l.open(p.needs)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	b.rounds = l.roundsOf(p)
+	for _, j := range p.jobs {
+		if err := b.run(j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lab) roundsOf(p *part) int {
+	if l.rounds > 0 {
+		return l.rounds
+	}
+	return p.rounds
+}
+
+// steps is how many runs a part is made of.
+func (l *lab) steps(p *part) (n int) {
+	for _, j := range p.jobs {
+		n += len(j.cases()) * l.roundsOf(p)
+	}
+	return n
+}
+
+// run measures all cases of a job, interleaved.
+func (b *bench) run(j job) error {
 	names := j.cases()
+	group := len(names)
+	if g, ok := j.(grouped); ok {
+		group = g.group()
+	}
 	for round := range b.rounds {
-		for k := range names {
-			i := (k + round) % len(names)
+		for _, i := range turns(len(names), group, round) {
 			b.progress.step("%s, round %d of %d: %s", j.title(), round+1, b.rounds, names[i])
 			if err := b.isolated(func() error { return j.measure(b, i) }); err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", j.title(), names[i], err)
+				return fmt.Errorf("%s: %s: %w", j.title(), names[i], err)
 			}
 		}
 	}
-	return j.section(), nil
+	return nil
+}
+
+// turns is the order in which a round goes through n cases. Every round begins with another group, and each group with another case,
+// so that none always follows the same.
+func turns(n, group, round int) []int {
+	order := make([]int, 0, n)
+	groups := n / group
+	for g := range groups {
+		first := (g + round) % groups * group
+		for k := range group {
+			order = append(order, first+(k+round)%group)
+		}
+	}
+	return order
 }
 
 // isolated runs on an empty Redis.
@@ -65,4 +139,19 @@ func (b *bench) during(work func() error) (usage, error) {
 	}
 	after, err := b.monitor.usage()
 	return after.minus(before), err
+}
+
+// failed notes a run that failed and starts its proxy anew, so that the next run isn't its victim. It is an error if the benchmark
+// can't go on.
+func (b *bench) failed(t *target, run string, err error) error {
+	if b.ctx.Err() != nil {
+		return context.Cause(b.ctx)
+	}
+	failure := fmt.Sprintf("%s, %s: %v", t.name, run, err)
+	b.failures = append(b.failures, failure)
+	b.progress.note("FAILED: %s", failure)
+	if t.server.addr == b.redis {
+		return nil // whether it still serves is found out by the next question to it
+	}
+	return t.server.restart(b.ctx)
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"lockproxy/cmd/lockbench/stat"
 )
 
 // contention is many clients that want one lock, again and again.
@@ -53,7 +55,7 @@ func (j *contention) measure(b *bench, i int) error {
 
 // rueidis is the faster of the two ways to use rueidislock.
 func (j *contention) rueidis() (best int) {
-	rate := func(i int) float64 { return median(over(j.results[i], (*outcome).rate)) }
+	rate := func(i int) float64 { return stat.Median(over(j.results[i], (*outcome).rate)) }
 	best = -1
 	for i, c := range j.contenders {
 		if (c.name == rueidisShared || c.name == rueidisEach) && (best < 0 || rate(i) > rate(best)) {
@@ -63,7 +65,7 @@ func (j *contention) rueidis() (best int) {
 	return best
 }
 
-func (j *contention) section() *section {
+func (j *contention) sections() []*section {
 	best := j.rueidis()
 	s := &section{
 		title: "One lock, " + fmt.Sprint(j.clients) + " clients, hold time 0",
@@ -87,7 +89,7 @@ func (j *contention) section() *section {
 		}
 		s.row(c.name,
 			spread(rounds, "%.0f", (*outcome).rate),
-			fmt.Sprintf("%.2f", median(ratios)),
+			fmt.Sprintf("%.2f", stat.Median(ratios)),
 			middle(rounds, "%.2f", (*outcome).fairness),
 			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().mean()) }),
 			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().at(0.99)) }),
@@ -98,5 +100,5 @@ func (j *contention) section() *section {
 			middle(rounds, "%.1f", func(o *outcome) float64 { return per(us(o.used.cpu), o.total) }),
 			fmt.Sprint(violations), fmt.Sprint(stalled))
 	}
-	return s
+	return []*section{s}
 }

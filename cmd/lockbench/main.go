@@ -1,8 +1,10 @@
 // Command lockbench measures lockproxy beside what it is compared with, on this machine, in one run: it starts every server that
 // it needs on free loopback ports, drives them in turn, several rounds, and prints medians and spreads as Markdown.
 //
-// Each subcommand is one report. A report is a list of sections; a section runs its cases one after the other in every round
-// (interleaved, so that a disturbance from outside meets all of them) and makes a table.
+// Each subcommand is a report (document.go) of one part, all of them of every part (bench.go). A part starts its servers (target.go)
+// and runs jobs: a job runs its cases one after the other in every round (interleaved, so that a disturbance from outside meets all of
+// them) and makes tables and figures of the results (section.go). The jobs are relay, lone and halfLoad (latency.go), pairs, idle,
+// scale, and the lock workloads contention, waiting and seed.
 package main
 
 import (
@@ -18,7 +20,13 @@ import (
 )
 
 type commands struct {
-	Locks locksCmd `cmd:"" help:"Lock workloads: LOCK through one and two proxies, beside rueidislock, bsm/redislock and polling recipes directly on the same Redis."`
+	All     allCmd     `cmd:"" help:"Everything below, in about 20 minutes (with --quick in 4)."`
+	Relay   relayCmd   `cmd:"" help:"GET and SET by redis-benchmark through lockproxy, HAProxy and twemproxy, as ratios to direct Redis."`
+	Latency latencyCmd `cmd:"" help:"What each proxy adds to the latency of one client, and at half load."`
+	Pairs   pairsCmd   `cmd:"" help:"LOCK and UNLOCK on a key of each client's own, beside bsm/redislock and rueidislock directly."`
+	Idle    idleCmd    `cmd:"" help:"Memory of 10,000 idle connections, and what active ones among them notice."`
+	Scale   scaleCmd   `cmd:"" help:"Throughput and CPU per command with 1 to 5,000 clients."`
+	Locks   locksCmd   `cmd:"" help:"Lock workloads: LOCK through one and two proxies, beside rueidislock, bsm/redislock and polling recipes directly on the same Redis."`
 }
 
 func main() {
@@ -47,10 +55,7 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	case err != nil:
 		return fmt.Errorf("%w; see lockbench --help", err)
 	}
-	chosen.BindTo(ctx, (*context.Context)(nil))
-	chosen.BindTo(stdout, (*io.Writer)(nil))
-	chosen.Bind(newProgress(stderr))
-	err = chosen.Run()
+	err = report(ctx, chosen.Selected().Target.Addr().Interface().(command), stdout, newProgress(stderr))
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
 		return fmt.Errorf("ended early, without a report: %w", cause)
 	}

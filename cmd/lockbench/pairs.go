@@ -2,7 +2,11 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"lockproxy/cmd/lockbench/chart"
+	"lockproxy/cmd/lockbench/stat"
 )
 
 // pairs is clients that each take and release a lock of their own: nobody waits.
@@ -13,18 +17,31 @@ type pairs struct {
 	results    [][]*outcome
 }
 
-// pairsBase is what the others are compared with.
-const pairsBase = 2
+// The contenders of which there are goals: the one that is measured, and what all are compared with.
+const (
+	pairsLockproxy = "lockproxy: LOCK + UNLOCK, light client"
+	pairsBase      = "bsm/redislock (go-redis)"
+)
+
+// pairClients is how many clients have a lock each.
+const pairClients = 50
 
 func newPairs(clients int, d time.Duration) *pairs {
 	j := &pairs{clients: clients, time: d, contenders: []contender{
-		lockRaw("LOCK + UNLOCK, one proxy, light client", 1, false),
-		lockGoRedis("LOCK + UNLOCK, one proxy, go-redis", 1, false),
-		bsmDirect("bsm/redislock (go-redis)", 0),
+		lockRaw(pairsLockproxy, 1, false),
+		lockGoRedis("lockproxy: LOCK + UNLOCK, go-redis", 1, false),
+		bsmDirect(pairsBase, 0),
 		rueidisDirect(rueidisShared, clients),
 	}}
 	j.results = make([][]*outcome, len(j.contenders))
 	return j
+}
+
+func pairsPart(quick bool) *part {
+	if quick {
+		return &part{rounds: 2, needs: needs{lockproxies: 1}, jobs: []job{newPairs(pairClients, time.Second)}}
+	}
+	return &part{rounds: 5, needs: needs{lockproxies: 1}, jobs: []job{newPairs(pairClients, 2*time.Second)}}
 }
 
 func (j *pairs) title() string   { return "Pairs" }
@@ -44,29 +61,47 @@ func (j *pairs) measure(b *bench, i int) error {
 	return err
 }
 
-func (j *pairs) section() *section {
+// cpu is what Redis has used for each acquisition and its release, in µs.
+func (o *outcome) cpu() float64 { return per(us(o.used.cpu), o.total) }
+
+// ratio is of a figure to that of the base in the same round.
+func (j *pairs) ratio(i int, figure func(*outcome) float64) stat.Spread {
+	base := slices.Index(j.cases(), pairsBase)
+	return stat.Of(stat.Ratios(over(j.results[i], figure), over(j.results[base], figure)))
+}
+
+func (j *pairs) sections() []*section {
 	s := &section{
 		title: fmt.Sprintf("A lock each, %d clients", j.clients),
-		before: fmt.Sprintf("Each client takes and releases a lock of its own, for %v: nobody waits. Ratios are medians over the rounds of the ratio to "+
-			"bsm/redislock in the same round.", j.time),
+		before: fmt.Sprintf("Each client takes and releases a lock of its own, for %v: nobody waits. Ratios are medians over the rounds (least–most) of the ratio to "+
+			"bsm/redislock in the same round. Those that are not lockproxy talk to Redis directly.", j.time),
 		header: []string{"", "pairs/s", "ratio", "Redis CPU µs/pair", "ratio", "commands/pair", "mean LOCK ms", "p99 LOCK ms"},
 	}
-	cpu := func(o *outcome) float64 { return per(us(o.used.cpu), o.total) }
+	bars := chart.Bars{Title: fmt.Sprintf("LOCK and UNLOCK of a lock each, %d clients", j.clients), Unit: "ratio to bsm/redislock", Verb: "%.2f", Mark: 1,
+		Groups: []string{"pairs/s (more is better)", "Redis CPU per pair (less is better)"}}
+	bars.Series = []chart.Series{{Name: "lockproxy, light client", Color: chart.Blue}, {Name: "lockproxy, go-redis", Color: chart.Purple},
+		{Name: "bsm/redislock", Color: chart.Plain}, {Name: "rueidislock", Color: chart.Green}}
 	for i, c := range j.contenders {
 		rounds := j.results[i]
-		rates, cpus := make([]float64, len(rounds)), make([]float64, len(rounds))
-		for r, o := range rounds {
-			base := j.results[pairsBase][r]
-			rates[r], cpus[r] = o.rate()/base.rate(), cpu(o)/cpu(base)
-		}
+		rate, cpu := j.ratio(i, (*outcome).rate), j.ratio(i, (*outcome).cpu)
 		s.row(c.name,
 			spread(rounds, "%.0f", (*outcome).rate),
-			fmt.Sprintf("%.2f", median(rates)),
-			spread(rounds, "%.1f", cpu),
-			fmt.Sprintf("%.2f", median(cpus)),
+			rate.Format("%.2f"),
+			spread(rounds, "%.1f", (*outcome).cpu),
+			cpu.Format("%.2f"),
 			middle(rounds, "%.1f", func(o *outcome) float64 { return per(float64(o.used.commands), o.total) }),
 			middle(rounds, "%.2f", func(o *outcome) float64 { return ms(o.waits().mean()) }),
 			middle(rounds, "%.2f", func(o *outcome) float64 { return ms(o.waits().at(0.99)) }))
+		bars.Series[i].Values = []stat.Spread{rate, cpu}
 	}
-	return s
+	s.figures = []figure{{"pairs", bars.Title + ", as ratios to bsm/redislock, from the table below", bars}}
+	return []*section{s}
+}
+
+func (j *pairs) goals() []goal {
+	i := slices.Index(j.cases(), pairsLockproxy)
+	return []goal{
+		{name: fmt.Sprintf("LOCK + UNLOCK pairs/s, %d clients with a lock each, as a ratio to bsm/redislock directly", j.clients), want: 0.8, atLeast: true, got: j.ratio(i, (*outcome).rate)},
+		{name: "Redis CPU for each such pair, as a ratio to bsm/redislock", want: 1, got: j.ratio(i, (*outcome).cpu)},
+	}
 }

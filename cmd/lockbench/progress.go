@@ -28,6 +28,12 @@ func (p *progress) step(format string, args ...any) {
 	fmt.Fprintln(p.out, line)
 }
 
+// note says what is to be read later, too.
+func (p *progress) note(format string, args ...any) {
+	p.end()
+	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
 func (p *progress) end() {
 	if p.terminal {
 		fmt.Fprint(p.out, "\r\033[K")

@@ -1,89 +1,115 @@
 package main
 
 import (
-	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
-	"runtime"
-	"slices"
+	"path/filepath"
 	"strings"
-	"time"
 )
 
-// section is a part of a report: a table with what must be known to read it.
-type section struct {
-	title  string
-	before string // paragraphs
-	header []string
-	rows   [][]string
-	after  string
-}
-
-func (s *section) row(cells ...string) { s.rows = append(s.rows, cells) }
-
-func (s *section) markdown() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, strings.TrimSpace(s.before))
-	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(s.header, " | "), "---|"+strings.Repeat("---:|", len(s.header)-1))
-	for _, row := range s.rows {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+// report measures what the documents of a command are about, and writes them. Nothing is written unless all was measured.
+func report(ctx context.Context, c command, stdout io.Writer, p *progress) error {
+	flags := c.flags()
+	ctx, cancel := context.WithTimeoutCause(ctx, flags.Limit, fmt.Errorf("the time limit of %v (--limit) is over", flags.Limit))
+	defer cancel()
+	docs := c.documents()
+	if err := writable(flags.Output); err != nil {
+		return err
 	}
-	if s.after != "" {
-		fmt.Fprintf(&b, "\n%s\n", strings.TrimSpace(s.after))
+	l, err := measureAll(ctx, flags, docs, p)
+	p.end()
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return fmt.Errorf("ended without a report: %w", cause)
+		}
+		return err
 	}
-	return b.String()
-}
-
-// machine describes where the figures come from, as far as they depend on it.
-func machine(redisVersion string) string {
-	return fmt.Sprintf("%d processor cores (%s), shared by Redis, the proxies and the clients; Redis %s; %s, %s/%s",
-		runtime.NumCPU(), cpuModel(), redisVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-func cpuModel() string {
-	info, _ := os.ReadFile("/proc/cpuinfo") // elsewhere than on Linux there is none
-	for line := range strings.SplitSeq(string(info), "\n") {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
+	for _, d := range docs {
+		if _, err := io.WriteString(stdout, d.markdown(l, false)); err != nil {
+			return err
 		}
 	}
-	return "model unknown"
-}
-
-// median of at least one value; of an even number, the upper of the middle two.
-func median[T cmp.Ordered](values []T) T {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
-}
-
-// over is a figure of every round.
-func over[R any, T any](rounds []R, figure func(R) T) []T {
-	values := make([]T, len(rounds))
-	for i, r := range rounds {
-		values[i] = figure(r)
+	if err := writeAll(l, docs, flags.Output); err != nil {
+		return err
 	}
-	return values
-}
-
-// middle formats the median of a figure over the rounds.
-func middle[R any](rounds []R, format string, figure func(R) float64) string {
-	return fmt.Sprintf(format, median(over(rounds, figure)))
-}
-
-// spread formats the median of a figure, and its least and greatest in any round.
-func spread[R any](rounds []R, format string, figure func(R) float64) string {
-	values := over(rounds, figure)
-	return fmt.Sprintf(format+" ("+format+"–"+format+")", median(values), slices.Min(values), slices.Max(values))
-}
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-// per divides, and gives 0 for what didn't happen.
-func per(amount float64, times int) float64 {
-	if times == 0 {
-		return 0
+	if len(l.failures) > 0 {
+		return fmt.Errorf("%d runs failed: see the end of the report", len(l.failures))
 	}
-	return amount / float64(times)
+	return nil
+}
+
+// writable makes the directory that the report goes to: better to fail now than when all is measured.
+func writable(output string) error {
+	if output == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	file, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	return file.Close()
+}
+
+// writeAll writes the first document to the file named, and others beside it.
+func writeAll(l *lab, docs []*document, output string) error {
+	if output == "" {
+		return nil
+	}
+	for i, d := range docs {
+		file := output
+		if i > 0 {
+			file = filepath.Join(filepath.Dir(output), d.name+".md")
+		}
+		if err := d.write(l, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func measureAll(ctx context.Context, flags *common, docs []*document, p *progress) (l *lab, err error) {
+	parts := partsOf(docs)
+	l = &lab{ctx: ctx, progress: p, files: raiseFileLimit(), rounds: flags.Rounds, args: strings.Fields(flags.ProxyArgs)}
+	if l.dir, err = os.MkdirTemp("", "lockbench"); err != nil {
+		return nil, fmt.Errorf("cannot make a directory for the servers: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
+	for _, part := range parts {
+		p.total += l.steps(part)
+		if part.beside {
+			if err := install(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if l.proxy, err = proxyToMeasure(ctx, flags.Proxy, l.dir); err != nil {
+		return nil, err
+	}
+	l.versions = programVersions(l.proxy, flags.Proxy == "")
+	for _, part := range parts {
+		if err := l.measure(part); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// partsOf is the parts of all documents; one that is in several is measured once.
+func partsOf(docs []*document) (parts []*part) {
+	seen := map[*part]bool{}
+	for _, d := range docs {
+		for _, p := range d.parts {
+			if !seen[p] {
+				parts = append(parts, p)
+			}
+			seen[p] = true
+		}
+	}
+	return parts
 }

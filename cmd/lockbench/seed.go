@@ -77,7 +77,7 @@ func (j *seed) check(b *bench) error {
 	return err
 }
 
-func (j *seed) section() *section {
+func (j *seed) sections() []*section {
 	s := &section{
 		title: fmt.Sprintf("%d jobs shared by %d clients", j.jobs, j.clients),
 		before: "The work of each job, under one lock, is GET, INCR, SET on the client's own connection. A release is timed from the sending of the UNLOCK, DEL or EVAL " +
@@ -101,5 +101,5 @@ func (j *seed) section() *section {
 			middle(rounds, "%.0f", func(o *outcome) float64 { return ms(o.waits().longest()) }),
 			fmt.Sprint(violations))
 	}
-	return s
+	return []*section{s}
 }

@@ -7,47 +7,64 @@ import (
 	"time"
 )
 
-// usage is what a Redis has done so far: scripts run, commands run (those inside scripts too), CPU time.
+// usage is what a Redis has done so far.
 type usage struct {
-	scripts, commands int
+	scripts, commands int // commands: those inside scripts too
+	gets, sets        int
+	misses            int // reads of keys that aren't there
 	cpu               time.Duration
 }
 
 func (u usage) minus(before usage) usage {
-	return usage{u.scripts - before.scripts, u.commands - before.commands, u.cpu - before.cpu}
+	return usage{
+		scripts: u.scripts - before.scripts, commands: u.commands - before.commands,
+		gets: u.gets - before.gets, sets: u.sets - before.sets, misses: u.misses - before.misses,
+		cpu: u.cpu - before.cpu,
+	}
 }
 
 // monitor asks a Redis, directly.
 type monitor struct{ *rawClient }
 
 func (m monitor) usage() (usage, error) {
-	var u usage
-	stats, err := m.do("INFO", "commandstats")
+	info, err := m.do("INFO", "all")
 	if err != nil {
-		return u, fmt.Errorf("cannot ask Redis for its command statistics: %w", err)
+		return usage{}, fmt.Errorf("cannot ask Redis what it has done: %w", err)
 	}
-	cpu, err := m.do("INFO", "cpu")
-	if err != nil {
-		return u, fmt.Errorf("cannot ask Redis for its CPU time: %w", err)
-	}
-	for name, value := range fields(stats.text) {
-		calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-		n, _ := strconv.Atoi(calls)
-		switch name {
-		case "cmdstat_info": // its own
+	return parseUsage(info.text), nil
+}
+
+func parseUsage(info string) (u usage) {
+	for name, value := range fields(info) {
+		if command, ok := strings.CutPrefix(name, "cmdstat_"); ok {
+			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			n, _ := strconv.Atoi(calls)
+			u.count(command, n)
 			continue
-		case "cmdstat_evalsha", "cmdstat_eval":
-			u.scripts += n
 		}
-		u.commands += n
-	}
-	for name, value := range fields(cpu.text) {
-		if name == "used_cpu_sys" || name == "used_cpu_user" {
+		switch name {
+		case "keyspace_misses":
+			u.misses, _ = strconv.Atoi(value)
+		case "used_cpu_sys", "used_cpu_user":
 			seconds, _ := strconv.ParseFloat(value, 64)
 			u.cpu += time.Duration(seconds * float64(time.Second))
 		}
 	}
-	return u, nil
+	return u
+}
+
+func (u *usage) count(command string, calls int) {
+	switch command {
+	case "info": // the monitor's own
+		return
+	case "evalsha", "eval":
+		u.scripts += calls
+	case "get":
+		u.gets = calls
+	case "set":
+		u.sets = calls
+	}
+	u.commands += calls
 }
 
 func (m monitor) version() string {

@@ -138,7 +138,7 @@ func (c *rawClient) waiters(key string) (int, error) {
 	return waiters, nil
 }
 
-func (j *waiting) section() *section {
+func (j *waiting) sections() []*section {
 	s := &section{
 		title: fmt.Sprintf("%d clients in line for a held lock", j.clients),
 		before: fmt.Sprintf("LOCK WAIT through one proxy. While the lock is held for %v nothing else happens: Redis commands/s are all that the waiting costs it (those that "+
@@ -153,5 +153,5 @@ func (j *waiting) section() *section {
 		spread(j.results, "%.2f", func(w waited) float64 { return ms(w.handOvers.at(0.5)) }),
 		middle(j.results, "%.2f", func(w waited) float64 { return ms(w.handOvers.at(0.9)) }),
 		spread(j.results, "%.2f", func(w waited) float64 { return ms(w.handOvers.longest()) }))
-	return s
+	return []*section{s}
 }

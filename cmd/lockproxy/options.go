@@ -51,6 +51,8 @@ type options struct {
 
 	durabilityOptions `embed:""`
 
+	AdminOptions
+
 	LogLevel  string `group:"Logging" enum:"trace,debug,info,warn,error,off" default:"info" placeholder:"LEVEL" help:"trace, debug, info, warn, error or off (default ${default})."`
 	LogFormat string `group:"Logging" enum:"text,json" default:"text" placeholder:"text|json" help:"One line of text, or of JSON, per event (default ${default})."`
 
@@ -89,6 +91,9 @@ func (o *options) check() error {
 		if bounded.value < bounded.min || bounded.value > bounded.max {
 			return fmt.Errorf("--%s is %d: want %d to %d", bounded.flag, bounded.value, bounded.min, bounded.max)
 		}
+	}
+	if err := o.AdminOptions.check(); err != nil {
+		return err
 	}
 	if err := o.checkListen(); err != nil {
 		return err

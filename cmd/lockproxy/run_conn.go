@@ -55,7 +55,7 @@ func (r refusal) Error() string {
 func (r refusal) unavailable() bool {
 	code, _, _ := strings.Cut(string(r), " ")
 	switch code {
-	case "UPSTREAM", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "READONLY", "TRYAGAIN", "BUSY":
+	case "UPSTREAM", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "READONLY", "TRYAGAIN", "BUSY":
 		return true
 	}
 	return strings.HasPrefix(string(r), "ERR max number of clients")

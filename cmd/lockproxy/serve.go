@@ -85,7 +85,13 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	}
 	cfg := opts.serverConfig(upstream, log)
 	cfg.TLS = certs.serving()
+	watched, err := opts.AdminOptions.prepare(&cfg)
+	if err != nil {
+		ln.Close()
+		return err
+	}
 	server := proxy.New(cfg)
+	defer watched.start(server, log)()
 	log.Info("serving", "listen", opts.shown(ln.Addr()), "upstream", describe(opts.upstream), "version", version)
 
 	served := make(chan error, 1)
@@ -97,6 +103,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 		defer advised.Wait()
 		defer stopAdvising()
 	}
+	notify(stateReady, log)
 	reloader := &reloader{args: cmd.args, current: opts, certs: certs, server: server, log: log}
 	for running := true; running; {
 		select {
@@ -110,6 +117,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 			running = false
 		}
 	}
+	notify(stateStopping, log)
 	shutdown(server, opts, log, signals)
 	return <-served
 }

@@ -7,6 +7,21 @@ import (
 	"time"
 )
 
+// StartReplicas starts n replicas of master, and returns when they have all that it has. The arguments are as for Start.
+func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Server {
+	t.Helper()
+	master.SyncAtOnce()
+	replicas := make([]*Server, n)
+	host, port, _ := net.SplitHostPort(master.Addr())
+	for i := range replicas {
+		replicas[i] = Start(t, append([]string{"--replicaof", host + " " + port}, args...)...)
+	}
+	for _, replica := range replicas {
+		replica.WaitInSync()
+	}
+	return replicas
+}
+
 // Replicate makes s a replica of master, and returns when it has all that the master has.
 func (s *Server) Replicate(master *Server) {
 	s.t.Helper()
@@ -17,18 +32,12 @@ func (s *Server) Replicate(master *Server) {
 	s.WaitInSync()
 }
 
-// StartReplicas starts n replicas of master, and returns when they have all that it has. The arguments are as for Start.
-func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Server {
-	t.Helper()
-	replicas := make([]*Server, n)
-	host, port, _ := net.SplitHostPort(master.Addr())
-	for i := range replicas {
-		replicas[i] = Start(t, append([]string{"--replicaof", host + " " + port, "--repl-diskless-sync-delay", "0"}, args...)...)
+// SyncAtOnce makes a master give a new replica its data at once, instead of waiting some seconds for others.
+func (s *Server) SyncAtOnce() {
+	s.t.Helper()
+	if got := s.Ask("CONFIG", "SET", "repl-diskless-sync-delay", "0"); got != "+OK" {
+		s.t.Fatalf("CONFIG SET: %s", got)
 	}
-	for _, replica := range replicas {
-		replica.WaitInSync()
-	}
-	return replicas
 }
 
 // WaitInSync returns when a replica has all that its master has.

@@ -71,6 +71,7 @@ type GroupOptions struct {
 	Password         string   // of the servers
 	SentinelPassword string
 	SentinelLines    []string // of each Sentinel's configuration
+	SentinelArgs     []string // for each Sentinel, as for Start
 }
 
 // sentinelPatience is after how long a Sentinel takes a silent server for down.
@@ -96,7 +97,7 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 		g.Servers = append(g.Servers, Start(t, append([]string{"--replicaof", host + " " + port, "--repl-diskless-sync-delay", "0"}, args...)...))
 	}
 	for range o.Sentinels {
-		g.Sentinels = append(g.Sentinels, startSentinel(t, g, o))
+		g.Sentinels = append(g.Sentinels, startSentinel(t, g.Name, g.Servers[0].Addr(), o))
 	}
 	for _, s := range g.Sentinels {
 		g.waitUntil(t, s, "num-slaves", o.Replicas)
@@ -105,19 +106,25 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 	return g
 }
 
-func startSentinel(t testing.TB, g *Group, o GroupOptions) *Server {
+// StartSentinel starts one Sentinel that watches the master at addr as "mymaster", with arguments as for Start.
+func StartSentinel(t testing.TB, addr string, args ...string) *Server {
+	t.Helper()
+	return startSentinel(t, "mymaster", addr, GroupOptions{Sentinels: 1, SentinelArgs: args})
+}
+
+func startSentinel(t testing.TB, group, addr string, o GroupOptions) *Server {
 	t.Helper()
 	s := &Server{t: t, port: FreePort(t)}
-	host, port, _ := net.SplitHostPort(g.Servers[0].Addr())
+	host, port, _ := net.SplitHostPort(addr)
 	lines := []string{
 		"bind 127.0.0.1", "port " + strconv.Itoa(s.port), "dir " + t.TempDir(), "protected-mode no",
-		fmt.Sprintf("sentinel monitor %s %s %s %d", g.Name, host, port, o.Sentinels/2+1),
-		fmt.Sprintf("sentinel down-after-milliseconds %s %d", g.Name, sentinelPatience.Milliseconds()),
-		fmt.Sprintf("sentinel failover-timeout %s 3000", g.Name),
-		fmt.Sprintf("sentinel parallel-syncs %s 2", g.Name),
+		fmt.Sprintf("sentinel monitor %s %s %s %d", group, host, port, o.Sentinels/2+1),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", group, sentinelPatience.Milliseconds()),
+		fmt.Sprintf("sentinel failover-timeout %s 2000", group),
+		fmt.Sprintf("sentinel parallel-syncs %s 2", group),
 	}
 	if o.Password != "" {
-		lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", g.Name, o.Password))
+		lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", group, o.Password))
 	}
 	if o.SentinelPassword != "" {
 		lines = append(lines, "sentinel sentinel-pass "+o.SentinelPassword)
@@ -126,7 +133,7 @@ func startSentinel(t testing.TB, g *Group, o GroupOptions) *Server {
 	if err := os.WriteFile(conf, []byte(strings.Join(append(lines, o.SentinelLines...), "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.args = []string{conf, "--sentinel"}
+	s.args = append([]string{conf, "--sentinel"}, o.SentinelArgs...)
 	if o.SentinelPassword != "" {
 		s.args = append(s.args, "--requirepass", o.SentinelPassword)
 	}
@@ -169,8 +176,43 @@ func (g *Group) URL() string {
 	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + g.Name
 }
 
-// Failover asks the Sentinels for a failover by hand.
-func (g *Group) Failover() string { return g.Sentinels[0].Ask("SENTINEL", "FAILOVER", g.Name) }
+// Failover makes the Sentinels replace the master by hand, as soon as they think that it can be done.
+func (g *Group) Failover(t testing.TB) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		got := g.Sentinels[0].Ask("SENTINEL", "FAILOVER", g.Name)
+		if got == "+OK" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("SENTINEL FAILOVER: %s", got)
+		}
+	}
+}
+
+// InSync returns when all servers but the master are its replicas and have all that it has, and the Sentinels know.
+func (g *Group) InSync(t testing.TB) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		master, synced := g.Master(), 0
+		for _, s := range g.Servers {
+			if s == master {
+				continue
+			}
+			info := s.Ask("INFO", "replication")
+			_, port, _ := net.SplitHostPort(master.Addr())
+			if strings.Contains(info, "role:slave") && strings.Contains(info, "master_port:"+port) && strings.Contains(info, "master_link_status:up") {
+				synced++
+			}
+		}
+		if synced == len(g.Servers)-1 && g.facts(g.Sentinels[0])["flags"] == "master" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d replicas are in sync", synced, len(g.Servers)-1)
+		}
+	}
+}
 
 // Master is the server that the first Sentinel names, or nil.
 func (g *Group) Master() *Server {

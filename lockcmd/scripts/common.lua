@@ -2,6 +2,7 @@
 local A = {}
 for field in string.gmatch(ARGV[1] or '', '%S+') do A[#A + 1] = field end
 
+local guard = tonumber(A[#A])
 local WRONGTYPE = 'WRONGTYPE Key holds a value that is not a lock'
 
 -- A timestamp in ms, or nil if the text is none: decimal, and a time between 2001 and 5138 in one of the two units.
@@ -26,9 +27,11 @@ if companion then
   if token then expires, settles = tonumber(expires), tonumber(settles) end
 end
 
--- Whether the companion's `connection` has the lock now: not expired, and its own value at the key, or still settling.
-local held = token and state ~= 'released' and now < expires and (value == written or now < settles)
+-- From when on others may take what the companion says is held, or reserved. A reservation needs no guard: nobody works under it.
+local over = token and (state == 'held' and expires + guard or expires)
+-- Whether the companion's `connection` has the lock now: not over, and its own value at the key, or still settling.
+local held = token and state ~= 'released' and now < over and (value == written or now < settles)
 if held and not value and redis.call('EXISTS', KEYS[1]) == 1 then held = false end -- it settled, and something else is there now
 local until_ms = value and timestamp(value)
 -- Whether the key holds a live timestamp that LOCK did not write.
-local plain = until_ms and not held and now < until_ms
+local plain = until_ms and not held and now < until_ms + (token and value == written and 0 or guard)

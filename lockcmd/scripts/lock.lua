@@ -13,7 +13,7 @@ A[11]  1 if clients that don't know LOCK compete here, as far as the proxy knows
 Returns {token, 0; 1 if it was taken over from the expired timestamp of a client that doesn't know LOCK; 2 if it settles for another
 reason: from one of LOCK's, or a lock that was taken over has been released within its settling time},
 with a third, 1, if the lock was its owner's already,
-or if it is held {0, 1 if by a client that doesn't know LOCK else 0, ms until it expires},
+or if it is held {0, 1 if by a client that doesn't know LOCK else 0, ms until another may take it},
 or WRONGTYPE if a key holds something else; then nothing is written.
 ]]
 if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
@@ -27,7 +27,7 @@ if again then
   -- The same owner once more, or a waiter whose grant's message was lost: never shortened.
   local at, text = expiry(tonumber(A[1]), A[2])
   if at <= expires then at, text = expires, written end
-  rewrite(text, at - now)
+  rewrite(text, at + guard - now)
   record({token = token, expires = at, value = text, settles = settles, acquired = acquired, session = A[8], state = 'held',
     connection = A[5], request = A[6], client = A[7], waiting = waiting, owner = owner}, retention)
   return {tonumber(token), 0, connection == A[5] and request == A[6] and 0 or 1}
@@ -48,15 +48,15 @@ if A[10] == 'check' or plain or (held and not mine) then
     if not fresh then record({token = token, expires = expires, value = written, settles = settles, acquired = acquired, session = session,
       state = state, connection = connection, request = request, client = client, waiting = join(line), owner = owner}, retention) end
   end
-  return {0, plain and 1 or 0, (plain and until_ms or held and expires or now) - now}
+  return {0, plain and 1 or 0, (plain and until_ms + guard or held and over or now) - now}
 end
 
 local taken_over = 0
 if value and not mine then taken_over = value == written and 2 or 1 end
 local at, text = expiry(tonumber(A[1]), A[2])
 if value then
-  redis.call('SET', KEYS[1], text, 'PX', whole(at - now))
-elseif not redis.call('SET', KEYS[1], text, 'PX', whole(at - now), 'NX') then
+  redis.call('SET', KEYS[1], text, 'PX', whole(at + guard - now))
+elseif not redis.call('SET', KEYS[1], text, 'PX', whole(at + guard - now), 'NX') then
   return redis.error_reply(WRONGTYPE) -- MGET shows other types as missing
 end
 -- A loser's late write may still come when the winner has released the lock: whoever is next within the time settles too.

@@ -13,7 +13,9 @@ The companion holds "v1 token expires value settles acquired session state conne
 Only this server's clock is ever read.
 
 ARGV[1]  the arguments, separated by blanks, as each script lists them: in one, since a client that has not logged in must be
-         told so, and may not send more than ten arguments
+         told so, and may not send more than ten arguments. The last of them, for every script, is the takeover guard, ms: for so
+         long after its expiry a lock is still its holder's, and a plain timestamp is still in force. The TTL of a lock's key is longer
+         by it, the timestamp isn't
 ARGV[2]  the owner's name, or "", for the scripts that take one
 ARGV[3] to ARGV[5]  for the short ways of lock and unlock
 ]]

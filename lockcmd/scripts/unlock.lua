@@ -41,7 +41,7 @@ local longest = rivals(nil)[1]
 if wanted == 'next' or (wanted == 'turn' and (#others == 0 or longest[1] == A[4])) then
   local at, text = expiry(tonumber(A[6]), A[7])
   local given = next_token()
-  rewrite(text, at - now)
+  rewrite(text, at + guard - now)
   record({token = given, expires = at, value = text, settles = settling(), acquired = now, session = A[11], state = 'held',
     connection = A[8], request = A[9], client = A[10], waiting = join(others), owner = ARGV[2]}, retention)
   return {1, tonumber(given), 0, whose[1], whose[2]}

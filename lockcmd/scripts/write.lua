@@ -5,7 +5,7 @@ local function record(r, retention)
   redis.call('SET', KEYS[2],
     'v1 ' .. r.token .. ' ' .. whole(r.expires) .. ' ' .. r.value .. ' ' .. whole(r.settles) .. ' ' .. whole(r.acquired) .. ' '
       .. r.session .. ' ' .. r.state .. ' ' .. r.connection .. ' ' .. r.request .. ' ' .. r.client .. ' ' .. r.waiting .. '\n' .. r.owner,
-    'PX', whole(math.max(r.expires - now, 0) + retention))
+    'PX', whole(math.max(r.expires + guard - now, 0) + retention))
 end
 
 -- Writes the key of a lock that there is already, for ttl ms. On a full server a script may write only once it has deleted

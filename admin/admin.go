@@ -1,0 +1,140 @@
+// Package admin is the HTTP server for those who run the proxy: is it alive, what does it do, who holds which lock.
+//
+//	/healthz   200 as long as the process lives
+//	/readyz    200 when clients can be served; else, and while the proxy shuts down, 503 and why
+//	/metrics   for Prometheus
+//	/          the live page: the locks that are held now, and the last minutes
+//	/events    the stream that keeps the page up to date
+//	/api/locks one look at the locks, as JSON: ?filter=, sort=, desc=1, limit=
+//	/api/...   what else the page needs: session, login, logout, release
+//	/debug/pprof/  with Config.Pprof only
+//
+// Everything can be read by whoever reaches the address: names of locks, owners and addresses of clients are among it, values
+// and passwords never are. Only the release of a lock needs Config.Token, and without one there is no way to do it.
+//
+// The page knows the locks as LOCKSCAN does, by scanning the upstream as the URL's user: only while somebody looks, and within a
+// budget a second; see package survey. What this proxy knows by itself, who holds and who waits here, is there at once.
+//
+// What browsers could be made to do is guarded against: on a loopback address only requests for a loopback name are answered
+// (DNS rebinding), nothing from elsewhere is loaded or framed, and a release needs a session's cookie, its CSRF token, and the
+// same origin.
+package admin
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"lockproxy/internal/survey"
+	"lockproxy/proxy"
+)
+
+// Config is what a Server is made of. Proxy and Metrics are required.
+type Config struct {
+	Proxy   *proxy.Server
+	Metrics *Metrics // the same that the proxy tells
+	Token   string   // lets in who may release locks; "" is nobody
+	Pprof   bool
+	Logger  hclog.Logger // nil logs nothing
+}
+
+// Server is the admin server. Make it with New; use Serve once.
+type Server struct {
+	cfg     Config
+	log     hclog.Logger
+	http    *http.Server
+	ready   readiness
+	history history
+	survey  *survey.Survey
+	logins  *logins
+	streams chan struct{}   // holds one for each page that is kept up to date
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup // the recorder
+}
+
+// Bounds on a client's slowness. Streams move their own deadlines on.
+const (
+	headerTimeout = 5 * time.Second
+	readTimeout   = 10 * time.Second
+	writeTimeout  = 20 * time.Second
+	idleTimeout   = time.Minute
+	maxHeader     = 16 << 10
+)
+
+// New returns a Server that is not listening yet, but records the last minutes from now on. Close ends it.
+func New(cfg Config) *Server {
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	s := &Server{cfg: cfg, log: cfg.Logger, ready: readiness{ask: cfg.Proxy.Ready}}
+	s.survey, s.logins, s.streams = s.newSurvey(), newLogins(cfg.Token), make(chan struct{}, maxStreams)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.http = &http.Server{
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader,
+		ErrorLog:       cfg.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		BaseContext:    func(net.Listener) context.Context { return s.ctx },
+	}
+	s.running.Go(s.record) // ends with ctx; Close waits for it
+	return s
+}
+
+// Serve answers requests on ln until Close; then it returns nil. It takes ln over.
+func (s *Server) Serve(ln net.Listener) error {
+	s.http.Handler = guard(s.routes(), isLoopback(ln.Addr()))
+	err := s.http.Serve(ln)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Close ends everything at once, and returns when it has ended. Safe to call more than once.
+func (s *Server) Close() {
+	s.cancel()
+	s.http.Close()
+	s.running.Wait()
+}
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", s.serveHealth)
+	mux.HandleFunc("GET /readyz", s.serveReady)
+	mux.Handle("GET /metrics", s.cfg.Metrics.handler(s.cfg.Proxy.Stats))
+	mux.HandleFunc("GET /api/locks", s.serveLocks)
+	mux.HandleFunc("GET /api/session", s.serveSession)
+	mux.HandleFunc("GET /events", s.serveEvents)
+	mux.HandleFunc("POST /api/login", s.serveLogin)
+	mux.HandleFunc("POST /api/logout", s.serveLogout)
+	mux.HandleFunc("POST /api/release", s.serveRelease)
+	servePage(mux)
+	if s.cfg.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// record takes a point of the history each second.
+func (s *Server) record() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		s.history.add(time.Now(), s.cfg.Proxy.Stats(), &s.cfg.Metrics.waits)
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"lockproxy/internal/survey"
+	"lockproxy/proxy"
+)
+
+const (
+	// maxStreams bounds how many pages are kept up to date at one time.
+	maxStreams = 8
+	// streamEvery is how often they are.
+	streamEvery = time.Second
+	// streamPatience is how long a client may take to read what it was sent.
+	streamPatience = 5 * time.Second
+)
+
+// state is what stands above the locks.
+type state struct {
+	Upstream   string `json:"upstream"`
+	UpstreamUp bool   `json:"upstream_up"`
+	Draining   bool   `json:"draining"`
+	Clients    int    `json:"clients"`
+	Waiters    int    `json:"waiters"`
+	Held       int    `json:"held"` // taken by way of this proxy
+	Acquired   uint64 `json:"acquired"`
+	Expired    uint64 `json:"expired"`
+	Lost       uint64 `json:"lost"`
+	Forced     uint64 `json:"forced"`
+}
+
+func stateOf(st proxy.Stats) state {
+	l := st.Locks
+	return state{
+		Upstream: st.Upstream, UpstreamUp: st.UpstreamUp, Draining: st.Draining, Clients: st.Clients,
+		Waiters: l.Waiters, Held: l.Holding, Acquired: l.Acquired, Expired: l.Expired, Lost: l.Lost, Forced: l.Forced,
+	}
+}
+
+// serveEvents is the stream that keeps a page up to date: each second the events "state", "locks", and "history" with the points
+// that are new. It ends with the page, or with the server.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		http.Error(w, fmt.Sprintf("%d live pages are open already: close one", maxStreams), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := http.NewResponseController(w)
+	out.SetReadDeadline(time.Time{}) // the request is there; what is read now is only whether the client is
+	tick := time.NewTicker(streamEvery)
+	defer tick.Stop()
+	last, _ := strconv.ParseInt(r.URL.Query().Get("since"), 10, 64) // else all there is
+	for q := parseQuery(r); ; {
+		list := s.list(q)
+		points := s.history.since(last)
+		if len(points) > 0 {
+			last = points[len(points)-1].At
+		}
+		out.SetWriteDeadline(time.Now().Add(streamPatience))
+		for _, event := range []struct {
+			name string
+			data any
+		}{{"state", stateOf(s.cfg.Proxy.Stats())}, {"locks", list}, {"history", points}} {
+			data, err := json.Marshal(event.data)
+			if err != nil {
+				return
+			}
+			if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event.name, data); err != nil {
+				return
+			}
+		}
+		if out.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Server) newSurvey() *survey.Survey {
+	return survey.New(upstreamLocks{s.cfg.Proxy}, s.cfg.Proxy.Identity().DB, survey.DefaultBudget)
+}

@@ -1,0 +1,97 @@
+package admin
+
+import (
+	"sync"
+	"time"
+
+	"lockproxy/proxy"
+)
+
+// recentWaits is what is known of the waits that ended since it was last taken.
+type recentWaits struct {
+	mu      sync.Mutex
+	n       int           // guarded by mu
+	sum     time.Duration // guarded by mu
+	longest time.Duration // guarded by mu
+}
+
+func (w *recentWaits) add(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.n++
+	w.sum += d
+	w.longest = max(w.longest, d)
+}
+
+// take returns the mean and the longest wait since the last take; n is how many there were.
+func (w *recentWaits) take() (mean, longest time.Duration, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.n > 0 {
+		mean = w.sum / time.Duration(w.n)
+	}
+	longest, n = w.longest, w.n
+	w.n, w.sum, w.longest = 0, 0, 0
+	return mean, longest, n
+}
+
+// point is one second of the history.
+type point struct {
+	At       int64   `json:"at"`       // Unix time, ms
+	Acquired float64 `json:"acquired"` // locks a second
+	Relayed  float64 `json:"relayed"`  // requests a second
+	MeanMS   float64 `json:"mean_ms"`  // of the waits that ended
+	MaxMS    float64 `json:"max_ms"`
+	Waiters  int     `json:"waiters"`
+	Held     int     `json:"held"`
+}
+
+// historyLength is how many seconds are kept.
+const historyLength = 600
+
+// history is the last minutes, a point a second.
+type history struct {
+	mu     sync.Mutex
+	points []point // guarded by mu; the oldest first
+	last   proxy.Stats
+	lastAt time.Time
+}
+
+// add takes the point that lies between the last call and now.
+func (h *history) add(now time.Time, st proxy.Stats, waits *recentWaits) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	mean, longest, _ := waits.take()
+	seconds := now.Sub(h.lastAt).Seconds()
+	first := h.lastAt.IsZero()
+	p := point{
+		At: now.UnixMilli(), MeanMS: milliseconds(mean), MaxMS: milliseconds(longest),
+		Waiters: st.Locks.Waiters, Held: st.Locks.Holding,
+	}
+	if !first && seconds > 0 {
+		p.Acquired = float64(st.Locks.Acquired-h.last.Locks.Acquired) / seconds
+		p.Relayed = float64(st.Commands[proxy.Relayed]-h.last.Commands[proxy.Relayed]) / seconds
+	}
+	h.last, h.lastAt = st, now
+	if first {
+		return
+	}
+	if len(h.points) == historyLength {
+		h.points = append(h.points[:0], h.points[1:]...)
+	}
+	h.points = append(h.points, p)
+}
+
+// since returns the points after a time, in ms.
+func (h *history) since(at int64) []point {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, p := range h.points {
+		if p.At > at {
+			return append([]point(nil), h.points[i:]...)
+		}
+	}
+	return nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,136 @@
+package admin
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"lockproxy/internal/survey"
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
+)
+
+// maxKnown bounds how many of the locks that were taken here are told of without a scan.
+const maxKnown = 2000
+
+// upstreamLocks finds locks as the URL's user.
+type upstreamLocks struct{ proxy *proxy.Server }
+
+func (u upstreamLocks) as(db int) lockcmd.Identity {
+	id := u.proxy.Identity()
+	id.DB = db
+	return id
+}
+
+func (u upstreamLocks) Known() []lockcmd.Held { return u.proxy.Locks().Known(maxKnown) }
+
+func (u upstreamLocks) Find(ctx context.Context, db int, cursor uint64, count int) (uint64, []string, error) {
+	return u.proxy.Locks().Find(ctx, u.as(db), cursor, count)
+}
+
+func (u upstreamLocks) Look(ctx context.Context, db int, keys []string) ([]lockcmd.Held, error) {
+	return u.proxy.Locks().Look(ctx, u.as(db), keys)
+}
+
+// lockRow is one lock as the page gets it.
+type lockRow struct {
+	ID          string `json:"id,omitempty"` // the name's bytes, base64; not there if it is too long to be asked for
+	DB          int    `json:"db"`
+	Key         string `json:"key"` // printable
+	Token       int64  `json:"token"`
+	Owner       string `json:"owner"`
+	Client      string `json:"client"`
+	HeldMS      int64  `json:"held_ms"`
+	RemainingMS int64  `json:"remaining_ms"`
+	FullMS      int64  `json:"full_ms"` // what remaining is a part of
+	Session     bool   `json:"session"`
+	Waiters     int    `json:"waiters"`
+}
+
+// lockList is what is shown of the locks.
+type lockList struct {
+	Locks    []lockRow `json:"locks"`
+	Matching int       `json:"matching"`
+	Total    int       `json:"total"`
+	Complete bool      `json:"complete"` // the whole upstream has been looked through once
+	Full     bool      `json:"full"`     // there are more than are followed
+	Error    string    `json:"error,omitempty"`
+	AtMS     int64     `json:"at_ms"`
+}
+
+const (
+	defaultRows = 200
+	maxRows     = 1000
+	maxName     = 4096 // bytes of a name that can be asked for
+	maxShown    = 300  // characters of a name
+	maxFilter   = 200
+)
+
+// freshFor is how old the survey may be for one who looks; stepTimeout bounds a step of it.
+const (
+	freshFor    = 900 * time.Millisecond
+	stepTimeout = 3 * time.Second
+)
+
+// list shows the locks, having looked anew if that was long ago.
+func (s *Server) list(q survey.Query) lockList {
+	if !s.survey.Fresh(freshFor) {
+		ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)
+		s.survey.Step(ctx)
+		cancel()
+	}
+	v := s.survey.View(q, time.Now())
+	list := lockList{Locks: make([]lockRow, 0, len(v.Rows)), Matching: v.Matching, Total: v.Total, Complete: v.Complete, Full: v.Full, AtMS: v.At.UnixMilli()}
+	if v.Err != nil {
+		list.Error = v.Err.Error()
+	}
+	for _, r := range v.Rows {
+		row := lockRow{
+			DB: r.DB, Key: shortened(survey.Printable(r.Key)), Token: r.Token, Owner: shortened(survey.Printable(r.Owner)), Client: r.Client,
+			HeldMS: r.Age.Milliseconds(), RemainingMS: r.Remaining.Milliseconds(), FullMS: r.Full.Milliseconds(),
+			Session: r.Session, Waiters: r.Waiters,
+		}
+		if len(r.Key) <= maxName {
+			row.ID = base64.RawURLEncoding.EncodeToString([]byte(r.Key))
+		}
+		list.Locks = append(list.Locks, row)
+	}
+	return list
+}
+
+func shortened(text string) string {
+	if runes := []rune(text); len(runes) > maxShown {
+		return string(runes[:maxShown]) + "…"
+	}
+	return text
+}
+
+// parseQuery reads ?filter=…&sort=column&desc=1&limit=n; what makes no sense is left at its default.
+func parseQuery(r *http.Request) survey.Query {
+	form := r.URL.Query()
+	q := survey.Query{Filter: form.Get("filter"), Sort: survey.Column(form.Get("sort")), Down: form.Get("desc") == "1", Limit: defaultRows}
+	if len(q.Filter) > maxFilter {
+		q.Filter = q.Filter[:maxFilter]
+	}
+	if !slices.Contains(survey.Columns, q.Sort) {
+		q.Sort = survey.ByKey
+	}
+	if n, err := strconv.Atoi(form.Get("limit")); err == nil && n > 0 {
+		q.Limit = min(n, maxRows)
+	}
+	return q
+}
+
+// serveLocks is one look at the locks.
+func (s *Server) serveLocks(w http.ResponseWriter, r *http.Request) {
+	writeJSON(w, s.list(parseQuery(r)))
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(v) // a failure is the client's, who has gone
+}

@@ -1,0 +1,170 @@
+package admin
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	cookieName = "lockproxy-session"
+	// sessionFor is how long a login lasts.
+	sessionFor = 12 * time.Hour
+	// maxSessions bounds them; the one that ends first goes.
+	maxSessions = 64
+	// loginEvery is how often somebody may try to log in, all together, once loginBurst tries have been used up.
+	loginEvery = time.Second
+	loginBurst = 5
+	// maxBody bounds what is posted, bytes.
+	maxBody = 16 << 10
+)
+
+// logins is who has shown the token.
+type logins struct {
+	digest [sha256.Size]byte // of the token
+	on     bool              // there is a token
+
+	mu       sync.Mutex
+	sessions map[string]login // guarded by mu; by the cookie's value
+	tries    int              // guarded by mu; that may be made at once
+	refill   time.Time        // guarded by mu; when tries was last filled up
+}
+
+type login struct {
+	csrf string
+	ends time.Time
+}
+
+func newLogins(token string) *logins {
+	return &logins{digest: sha256.Sum256([]byte(token)), on: token != "", sessions: map[string]login{}, tries: loginBurst, refill: time.Now()}
+}
+
+// allow reports whether another try may be made now.
+func (l *logins) allow(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if more := int(now.Sub(l.refill) / loginEvery); more > 0 {
+		l.tries = min(l.tries+more, loginBurst)
+		l.refill = now
+	}
+	if l.tries == 0 {
+		return false
+	}
+	l.tries--
+	return true
+}
+
+// isToken compares in a time that tells nothing.
+func (l *logins) isToken(token string) bool {
+	digest := sha256.Sum256([]byte(token))
+	return l.on && subtle.ConstantTimeCompare(digest[:], l.digest[:]) == 1
+}
+
+// begin makes a session.
+func (l *logins) begin(now time.Time) (cookie string, made login) {
+	cookie, made = rand.Text(), login{csrf: rand.Text(), ends: now.Add(sessionFor)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.sessions) >= maxSessions {
+		first := ""
+		for name, session := range l.sessions {
+			if first == "" || session.ends.Before(l.sessions[first].ends) {
+				first = name
+			}
+		}
+		delete(l.sessions, first)
+	}
+	l.sessions[cookie] = made
+	return cookie, made
+}
+
+// of returns the session that a request belongs to.
+func (l *logins) of(r *http.Request) (found login, ok bool) {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil {
+		return found, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found, ok = l.sessions[cookie.Value]
+	return found, ok && time.Now().Before(found.ends)
+}
+
+func (l *logins) end(r *http.Request) {
+	if cookie, err := r.Cookie(cookieName); err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.sessions, cookie.Value)
+	}
+}
+
+// whoami is what a page is told of its session.
+type whoami struct {
+	CanLogin bool   `json:"can_login"` // there is a token to log in with
+	LoggedIn bool   `json:"logged_in"`
+	CSRF     string `json:"csrf,omitempty"`
+	Version  string `json:"version"`
+}
+
+func (s *Server) serveSession(w http.ResponseWriter, r *http.Request) {
+	session, ok := s.logins.of(r)
+	me := whoami{CanLogin: s.logins.on, LoggedIn: ok, Version: s.cfg.Proxy.Stats().Version}
+	if ok {
+		me.CSRF = session.csrf
+	}
+	writeJSON(w, me)
+}
+
+// serveLogin takes {"token": …} and gives a session's cookie for it.
+func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
+	var sent struct{ Token string }
+	if !readPost(w, r, &sent) {
+		return
+	}
+	switch {
+	case !s.logins.on:
+		http.Error(w, "read-only: the proxy was started without --admin-token", http.StatusForbidden)
+	case !s.logins.allow(time.Now()):
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many tries: wait a moment", http.StatusTooManyRequests)
+	case !s.logins.isToken(sent.Token):
+		s.log.Warn("a login on the admin page was refused: wrong token", "client", r.RemoteAddr)
+		http.Error(w, "that is not the token", http.StatusUnauthorized)
+	default:
+		cookie, session := s.logins.begin(time.Now())
+		http.SetCookie(w, &http.Cookie{Name: cookieName, Value: cookie, Path: "/", MaxAge: int(sessionFor.Seconds()),
+			HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+		s.log.Info("logged in on the admin page", "client", r.RemoteAddr)
+		writeJSON(w, whoami{CanLogin: true, LoggedIn: true, CSRF: session.csrf})
+	}
+}
+
+func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request) {
+	if !readPost(w, r, &struct{}{}) {
+		return
+	}
+	s.logins.end(r)
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	writeJSON(w, whoami{CanLogin: s.logins.on})
+}
+
+// readPost reads what a page of this server has posted, as JSON. Otherwise it has answered why not, and returns false.
+func readPost(w http.ResponseWriter, r *http.Request, into any) bool {
+	switch {
+	case !sameOrigin(r):
+		http.Error(w, "this is for the page of this server only", http.StatusForbidden)
+		return false
+	case r.Header.Get("Content-Type") != "application/json": // what no form of another page can send
+		http.Error(w, "want application/json", http.StatusUnsupportedMediaType)
+		return false
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(into); err != nil {
+		http.Error(w, "not the JSON that is wanted here", http.StatusBadRequest)
+		return false
+	}
+	return true
+}

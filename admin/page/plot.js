@@ -1,0 +1,82 @@
+// Draws a line of the last minutes into an SVG. No library: a path, a scale, and what the pointer is at.
+"use strict";
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function element(name, attributes, text) {
+  const e = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
+  if (text !== undefined) e.textContent = text;
+  return e;
+}
+
+// roundUp is the end of the scale for a largest value: 1, 2 or 5 times a power of ten.
+function roundUp(value) {
+  if (value <= 0) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 5, 10].map((n) => n * power).find((n) => n >= value);
+}
+
+function brief(value) {
+  if (value >= 1e6) return (value / 1e6).toFixed(1) + "M";
+  if (value >= 1e4) return (value / 1e3).toFixed(0) + "k";
+  if (value >= 100 || Number.isInteger(value)) return value.toFixed(0);
+  return value.toFixed(value >= 10 ? 1 : 2);
+}
+
+// A Plot shows points, which have "at" (ms) and the fields that series name, over the time span (ms) up to the last of them.
+class Plot {
+  constructor(svg, name, series, span) {
+    Object.assign(this, { svg, name, series, span, points: [], pointer: null });
+    svg.addEventListener("pointermove", (e) => { this.pointer = e.offsetX; this.draw(); });
+    svg.addEventListener("pointerleave", () => { this.pointer = null; this.draw(); });
+  }
+
+  show(points) {
+    this.points = points;
+    this.draw();
+  }
+
+  draw() {
+    const { svg, series, points, span } = this;
+    const width = svg.clientWidth || 300, height = svg.clientHeight || 100;
+    const left = 34, right = 4, top = 6, bottom = 16;
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    svg.replaceChildren();
+    const end = points.length ? points[points.length - 1].at : 0, start = end - span;
+    const shown = points.filter((p) => p.at >= start);
+    const most = Math.max(0, ...shown.flatMap((p) => series.map((s) => p[s])));
+    const scale = roundUp(most);
+    const x = (at) => left + ((at - start) / span) * (width - left - right);
+    const y = (value) => top + (1 - value / scale) * (height - top - bottom);
+    for (const [value, anchor] of [[scale, "hanging"], [0, "auto"]]) {
+      svg.append(element("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }));
+      svg.append(element("text", { x: left - 5, y: y(value), "text-anchor": "end", "dominant-baseline": anchor }, brief(value)));
+    }
+    const minutes = Math.round(span / 60000);
+    svg.append(element("text", { x: left, y: height - 3 }, `−${minutes} min`));
+    svg.append(element("text", { x: width - right, y: height - 3, "text-anchor": "end" }, "now"));
+    series.forEach((field, i) => {
+      const line = shown.map((p, j) => `${j ? "L" : "M"}${x(p.at).toFixed(1)} ${y(p[field]).toFixed(1)}`).join("");
+      if (!line) return;
+      if (i === 0) svg.append(element("path", { class: "area", d: `${line}L${x(end)} ${y(0)}L${x(shown[0].at)} ${y(0)}Z` }));
+      svg.append(element("path", { class: "ab"[i], d: line }));
+    });
+    this.readOut(shown, x, width, height, top, bottom);
+    const now = shown.length ? series.map((s) => brief(shown[shown.length - 1][s])).join(" and ") : "nothing yet";
+    svg.setAttribute("aria-label", `${this.name}: now ${now}, most in ${minutes} minutes ${brief(most)}`);
+  }
+
+  // readOut tells the values at the pointer, or the last ones.
+  readOut(shown, x, width, height, top, bottom) {
+    if (!shown.length) return;
+    let p = shown[shown.length - 1];
+    if (this.pointer !== null) {
+      p = shown.reduce((a, b) => (Math.abs(x(b.at) - this.pointer) < Math.abs(x(a.at) - this.pointer) ? b : a));
+      this.svg.append(element("line", { class: "grid", x1: x(p.at), x2: x(p.at), y1: top, y2: height - bottom }));
+    }
+    const when = this.pointer === null ? "" : new Date(p.at).toLocaleTimeString() + "  ";
+    const text = when + this.series.map((s) => brief(p[s])).join(" / ");
+    this.svg.append(element("text", { class: "now", x: width / 2, y: height - 3, "text-anchor": "middle" }, text));
+  }
+}

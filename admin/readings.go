@@ -1,0 +1,93 @@
+package admin
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"lockproxy/proxy"
+)
+
+// readings is the one list of what is read off proxy.Stats.
+var readings = []reading{
+	gauge("client_connections", "Clients that are connected.",
+		func(st *proxy.Stats) float64 { return float64(st.Clients) }),
+	counter("client_connections_accepted_total", "Clients that have connected.",
+		func(st *proxy.Stats) uint64 { return st.Accepted }),
+	counter("client_connections_rejected_total", "Clients that were sent away since there were --max-clients already.",
+		func(st *proxy.Stats) uint64 { return st.Rejected }),
+	counter("client_received_bytes_total", "Bytes that clients have sent, without TLS and PROXY headers.",
+		func(st *proxy.Stats) uint64 { return st.BytesIn }),
+	counter("client_sent_bytes_total", "Bytes that clients were sent, without TLS.",
+		func(st *proxy.Stats) uint64 { return st.BytesOut }),
+	labeled("commands_total", "Requests, by what the proxy does with them: relay is passed on, introspect is COMMAND, the others are the lock commands.",
+		prometheus.CounterValue, "kind", commandSamples),
+	gauge("draining", "1 while the proxy is shutting down: it finishes what it was sent and takes nothing new.",
+		func(st *proxy.Stats) float64 { return flag(st.Draining) }),
+
+	gauge("upstream_up", "1 unless the last attempt to connect a client to the upstream has failed.",
+		func(st *proxy.Stats) float64 { return flag(st.UpstreamUp) }),
+	counter("upstream_connects_total", "Connections to the upstream that were made for clients.",
+		func(st *proxy.Stats) uint64 { return st.Connects }),
+	counter("upstream_connect_failures_total", "Connections to the upstream that could not be made for clients.",
+		func(st *proxy.Stats) uint64 { return st.ConnectFailures }),
+	labeled("upstream_connections", "Connections to the upstream for clients: lane ones are shared, pinned ones are a client's own.",
+		prometheus.GaugeValue, "use", func(st *proxy.Stats) []sample {
+			return []sample{{"lane", float64(st.Connections.Lanes)}, {"pinned", float64(st.Connections.Pinned)}}
+		}),
+
+	counter("locks_acquired_total", "Locks that were acquired with a new token.",
+		func(st *proxy.Stats) uint64 { return st.Locks.Acquired }),
+	counter("locks_renewed_total", "LOCKs by the OWNER who had the lock.",
+		func(st *proxy.Stats) uint64 { return st.Locks.Renewed }),
+	labeled("locks_refused_total", "LOCKs that got no lock, by reason: held by another, wait_over, client_gone while it waited, or error.",
+		prometheus.CounterValue, "reason", func(st *proxy.Stats) []sample {
+			l := &st.Locks
+			return []sample{{"held", float64(l.Held)}, {"wait_over", float64(l.Overtime)}, {"client_gone", float64(l.Gone)}, {"error", float64(l.Failed)}}
+		}),
+	labeled("locks_released_total", "Locks that were released, by whom: holder, force (UNLOCK FORCE or the admin page), or disconnect, for a holder whose connection had closed.",
+		prometheus.CounterValue, "by", func(st *proxy.Stats) []sample {
+			l := &st.Locks
+			return []sample{{"holder", float64(l.Unlocked)}, {"force", float64(l.Forced)}, {"disconnect", float64(l.Disconnect)}}
+		}),
+	counter("locks_expired_total", "Locks taken by way of this proxy whose time has passed with no release seen here.",
+		func(st *proxy.Stats) uint64 { return st.Locks.Expired }),
+	counter("locks_lost_total", "Session locks that could not be renewed in time or were taken away; their holders were told.",
+		func(st *proxy.Stats) uint64 { return st.Locks.Lost }),
+	counter("lock_handoffs_total", "Acquisitions that a waiter was given by the release itself.",
+		func(st *proxy.Stats) uint64 { return st.Locks.Handed }),
+	counter("fence_refusals_total", "FENCEs whose token did not hold the lock (any more): nothing was run.",
+		func(st *proxy.Stats) uint64 { return st.Locks.Fenced }),
+	gauge("lock_waiters", "Clients that wait for a lock at this proxy.",
+		func(st *proxy.Stats) float64 { return float64(st.Locks.Waiters) }),
+	gauge("locks_waited_for", "Locks for which clients wait at this proxy.",
+		func(st *proxy.Stats) float64 { return float64(st.Locks.Lines) }),
+	gauge("locks_held", "Locks that were taken by way of this proxy and have not been seen to end; of more than a hundred thousand some are not counted.",
+		func(st *proxy.Stats) float64 { return float64(st.Locks.Holding) }),
+}
+
+func commandSamples(st *proxy.Stats) (list []sample) {
+	for kind := range proxy.Kinds {
+		list = append(list, sample{proxy.Kind(kind).String(), float64(st.Commands[kind])})
+	}
+	return list
+}
+
+func gauge(name, help string, read func(*proxy.Stats) float64) reading {
+	return reading{prometheus.NewDesc("lockproxy_"+name, help, nil, nil), prometheus.GaugeValue,
+		func(st *proxy.Stats) []sample { return []sample{{value: read(st)}} }}
+}
+
+func counter(name, help string, read func(*proxy.Stats) uint64) reading {
+	return reading{prometheus.NewDesc("lockproxy_"+name, help, nil, nil), prometheus.CounterValue,
+		func(st *proxy.Stats) []sample { return []sample{{value: float64(read(st))}} }}
+}
+
+func labeled(name, help string, kind prometheus.ValueType, label string, read func(*proxy.Stats) []sample) reading {
+	return reading{prometheus.NewDesc("lockproxy_"+name, help, []string{label}, nil), kind, read}
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

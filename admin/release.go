@@ -1,0 +1,77 @@
+package admin
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"net/http"
+	"time"
+
+	"lockproxy/lockcmd"
+)
+
+// csrfHeader is where a page repeats what it was told of its session, which no other page can read.
+const csrfHeader = "X-CSRF-Token"
+
+// releaseTimeout bounds one release.
+const releaseTimeout = 5 * time.Second
+
+// released is the answer to a release.
+type released struct {
+	Released bool   `json:"released"`
+	Why      string `json:"why,omitempty"` // if not
+}
+
+// serveRelease takes {"db": …, "id": …, "token": …, "holder": …} and releases that lock, if it still has that token.
+func (s *Server) serveRelease(w http.ResponseWriter, r *http.Request) {
+	session, ok := s.logins.of(r)
+	switch {
+	case !s.logins.on:
+		http.Error(w, "read-only: the proxy was started without --admin-token", http.StatusForbidden)
+		return
+	case !ok:
+		http.Error(w, "log in first", http.StatusUnauthorized)
+		return
+	case subtle.ConstantTimeCompare([]byte(r.Header.Get(csrfHeader)), []byte(session.csrf)) != 1:
+		http.Error(w, "the request doesn't come from the page: load it again", http.StatusForbidden)
+		return
+	}
+	var sent struct {
+		DB     int
+		ID     string
+		Token  int64
+		Holder string
+	}
+	if !readPost(w, r, &sent) {
+		return
+	}
+	key, err := base64.RawURLEncoding.DecodeString(sent.ID)
+	if err != nil || len(key) == 0 || sent.DB < 0 || sent.Token <= 0 {
+		http.Error(w, "no such lock", http.StatusBadRequest)
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, releaseTimeout)
+	defer cancel()
+	as := s.cfg.Proxy.Identity()
+	done, err := s.cfg.Proxy.Locks().Force(ctx, as, lockcmd.Forcing{
+		DB: sent.DB, Key: string(key), Token: sent.Token, Holder: clean(sent.Holder), Client: r.RemoteAddr, User: as.User, Via: "admin",
+	})
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadGateway)
+	case !done:
+		writeJSON(w, released{Why: "it was no longer held with that token: nothing was released"})
+	default:
+		writeJSON(w, released{Released: true})
+	}
+}
+
+// clean keeps what an address is made of, since the page says it and the log keeps it.
+func clean(address string) string {
+	for i, c := range address {
+		if c <= ' ' || c > '~' || i >= 64 {
+			return address[:i]
+		}
+	}
+	return address
+}

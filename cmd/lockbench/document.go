@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// document is a file of a report.
+type document struct {
+	name  string // of the file, without .md, unless --output says another
+	head  func(*lab) string
+	parts []*part
+	goals bool // says what has been reached
+}
+
+// figurePrefix begins the names of all figures' files.
+const figurePrefix = "bench-"
+
+func benchDocument(parts ...*part) *document {
+	return &document{name: "bench", head: benchHead, parts: parts, goals: true}
+}
+
+func benchHead(l *lab) string {
+	v := l.versions
+	facts := &section{header: []string{"measured", ""}}
+	fact := func(name, value string) {
+		if value != "" {
+			facts.row(name, value)
+		}
+	}
+	fact("machine", fmt.Sprintf("%s; %s; %d open files for a process", machine(), kernel(), l.files))
+	fact("Redis", v.redis+", nothing saved to disk, no I/O threads")
+	fact("lockproxy", v.lockproxy+l.withArgs()+"; "+platform())
+	fact("HAProxy", v.haproxy+", TCP mode, a thread for each core, which is its default")
+	fact("twemproxy", v.twemproxy+", one connection to Redis, which is its default")
+	fact("redis-benchmark", v.benchmark+", one thread")
+	fact("lock libraries", fmt.Sprintf("go-redis %s, bsm/redislock %s, rueidislock %s", library("github.com/redis/go-redis/v9"), library("github.com/bsm/redislock"),
+		library("github.com/redis/rueidis")))
+	return `# lockproxy beside other proxies
+
+Written by ` + "`make bench`" + `; run it again for the figures of your machine. All servers and clients share the one machine, by loopback: what one
+of them uses is lost to the others, so the ratios are of everything together. The ways that are compared take turns within each round; ratios are
+between runs of the same round. A figure is a median over the rounds, in brackets the least and most of them. Locks that clients compete for
+are in [bench-locks.md](bench-locks.md).
+
+` + facts.table()
+}
+
+// withArgs names the flags that lockproxy was given.
+func (l *lab) withArgs() string {
+	if len(l.args) == 0 {
+		return ""
+	}
+	return " with `" + strings.Join(l.args, " ") + "`"
+}
+
+// sections are those of all jobs, in order, with the goals first.
+func (d *document) sections() (list []*section) {
+	var jobs []job
+	for _, p := range d.parts {
+		jobs = append(jobs, p.jobs...)
+	}
+	if d.goals {
+		if s := goalSection(jobs); s != nil {
+			list = append(list, s)
+		}
+	}
+	for _, j := range jobs {
+		list = append(list, j.sections()...)
+	}
+	return list
+}
+
+func (d *document) markdown(l *lab, figures bool) string {
+	var b strings.Builder
+	b.WriteString(d.head(l))
+	for _, s := range d.sections() {
+		b.WriteString(s.markdown(figures))
+	}
+	if len(l.failures) > 0 {
+		b.WriteString("\n## Runs that failed\n\nThey count in no figure.\n\n")
+		for _, f := range l.failures {
+			fmt.Fprintf(&b, "- %s\n", f)
+		}
+	}
+	return b.String()
+}
+
+// write writes the document to a file and its figures beside it.
+func (d *document) write(l *lab, file string) error {
+	for _, s := range d.sections() {
+		for _, f := range s.figures {
+			svg, err := f.drawing.SVG()
+			if err != nil {
+				return err
+			}
+			if err := writeFile(filepath.Join(filepath.Dir(file), figurePrefix+f.name+".svg"), svg); err != nil {
+				return err
+			}
+		}
+	}
+	return writeFile(file, []byte(d.markdown(l, true)))
+}
+
+func writeFile(path string, data []byte) error {
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return fmt.Errorf("cannot write the report: %w", err)
+	}
+	return nil
+}

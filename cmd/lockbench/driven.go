@@ -1,0 +1,69 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"lockproxy/cmd/lockbench/load"
+)
+
+// driven is a run of lockbench's own load generator against one target.
+type driven struct {
+	rate       float64 // requests/s answered in time
+	latencies  durations
+	unanswered int
+	redisCPU   time.Duration // per request; in both, other work of the process counts too, such as accepting
+	proxyCPU   time.Duration // per request; 0 directly
+}
+
+// What the load generator asks for: the usual value.
+const usualKey = "lockbench:value"
+
+// getPlan is to GET the usual value, pipeline times in a row.
+func (b *bench) getPlan(pipeline int) (load.Plan, error) {
+	value := string(slices.Repeat([]byte("x"), usualSize))
+	if _, err := b.monitor.do("SET", usualKey, value); err != nil {
+		return load.Plan{}, err
+	}
+	request := "*2\r\n$3\r\nGET\r\n$" + strconv.Itoa(len(usualKey)) + "\r\n" + usualKey + "\r\n"
+	reply := "$" + strconv.Itoa(len(value)) + "\r\n" + value + "\r\n"
+	return load.Plan{Request: slices.Repeat([]byte(request), pipeline), Reply: slices.Repeat([]byte(reply), pipeline)}, nil
+}
+
+// driveClients runs a plan with clients of a target, which are connected already: what connecting costs is not measured.
+func (b *bench) driveClients(t *target, clients *load.Clients, p load.Plan) (d driven, err error) {
+	var proxy, result = time.Duration(0), load.Result{}
+	used, err := b.during(func() (err error) {
+		before, err := t.server.process().cpu()
+		if err != nil {
+			return err
+		}
+		if result, err = clients.Drive(b.ctx, p); err != nil {
+			return err
+		}
+		after, err := t.server.process().cpu()
+		proxy = after - before
+		return err
+	})
+	if err != nil {
+		return driven{}, err
+	}
+	slices.Sort(result.Latencies)
+	answered := len(result.Latencies) - result.Unanswered
+	d = driven{rate: result.Rate, latencies: result.Latencies, unanswered: result.Unanswered, redisCPU: used.cpu / time.Duration(max(answered, 1))}
+	if t.name != viaDirect {
+		d.proxyCPU = proxy / time.Duration(max(answered, 1))
+	}
+	return d, nil
+}
+
+// driveNew is driveClients with n new clients.
+func (b *bench) driveNew(t *target, n int, p load.Plan) (driven, error) {
+	clients, err := load.Open(t.server.addr, n)
+	if err != nil {
+		return driven{}, err
+	}
+	defer clients.Close()
+	return b.driveClients(t, clients, p)
+}

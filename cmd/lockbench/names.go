@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"lockproxy/cmd/lockbench/chart"
+)
+
+// colorOf keeps what is compared in the same colour in all figures.
+func colorOf(name string) chart.Color {
+	switch {
+	case strings.HasPrefix(name, viaLockproxy):
+		return chart.Blue
+	case strings.HasPrefix(name, viaHAProxy):
+		return chart.Orange
+	case strings.HasPrefix(name, viaTwemproxy):
+		return chart.Green
+	}
+	return chart.Plain
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return thousands(n) + " " + noun + "s"
+}
+
+// thousands writes a number below a million with a comma.
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+}
+
+func inBytes(n int) string {
+	if n >= 1<<10 {
+		return fmt.Sprintf("%d KB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,0 +1,125 @@
+// Package redisbench runs redis-benchmark, which Redis brings along, and reads what it reports.
+package redisbench
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Load is one run: a command, sent again and again by many clients.
+type Load struct {
+	Addr     string
+	Test     string // GET or SET
+	Clients  int
+	Pipeline int // requests that each client sends before it waits for their replies
+	Size     int // of the value that SET writes, in bytes
+	Requests int
+}
+
+// Key is the one key that GET and SET use.
+const Key = "key:__rand_int__"
+
+// Report is what redis-benchmark says of a run. Those before Redis 7 say the rate alone: then the latencies are 0.
+type Report struct {
+	Rate     float64 // requests/s
+	P50, P99 time.Duration
+}
+
+// Run runs until all requests are answered, or ctx is done. An error reply, a lost connection and a report that isn't whole
+// are errors.
+func Run(ctx context.Context, l Load) (Report, error) {
+	host, port, err := net.SplitHostPort(l.Addr)
+	if err != nil {
+		return Report{}, fmt.Errorf("redis-benchmark: %w", err)
+	}
+	number := strconv.Itoa
+	cmd := exec.CommandContext(ctx, "redis-benchmark", "--csv", "-h", host, "-p", port, "-t", strings.ToLower(l.Test),
+		"-c", number(l.Clients), "-P", number(l.Pipeline), "-d", number(l.Size), "-n", number(l.Requests))
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return Report{}, fmt.Errorf("redis-benchmark: %w", context.Cause(ctx))
+	}
+	if complaint := complaint(stderr.String()); complaint != "" {
+		return Report{}, fmt.Errorf("redis-benchmark: %s", complaint)
+	}
+	if err != nil {
+		return Report{}, fmt.Errorf("redis-benchmark: %w", err)
+	}
+	return parse(stdout.String(), l.Test)
+}
+
+// Version is as redis-benchmark says it, or "unknown".
+func Version() string {
+	out, _ := exec.Command("redis-benchmark", "--version").Output()
+	if fields := strings.Fields(string(out)); len(fields) > 1 {
+		return fields[1]
+	}
+	return "unknown"
+}
+
+// complaint is the first line of what was said on stderr that is more than a remark.
+func complaint(stderr string) string {
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimSpace(line)
+		// It asks for the configuration to show it, and a proxy needn't know CONFIG.
+		if line != "" && !strings.HasPrefix(line, "WARN") {
+			return line
+		}
+	}
+	return ""
+}
+
+// parse reads the CSV: with a header of column names, or before Redis 7 the test's name and its rate alone.
+func parse(out, test string) (Report, error) {
+	reader := csv.NewReader(strings.NewReader(out))
+	reader.FieldsPerRecord = -1
+	rows, err := reader.ReadAll()
+	if err != nil {
+		return Report{}, fmt.Errorf("redis-benchmark printed no CSV: %w", err)
+	}
+	columns := []string{"test", "rps"}
+	for _, row := range rows {
+		switch {
+		case row[0] == "test":
+			columns = row
+		case row[0] == test:
+			return report(columns, row)
+		}
+	}
+	return Report{}, fmt.Errorf("redis-benchmark didn't report on %s: it printed %q", test, out)
+}
+
+func report(columns, row []string) (r Report, err error) {
+	if len(row) != len(columns) {
+		return r, fmt.Errorf("redis-benchmark printed %d columns of %d", len(row), len(columns))
+	}
+	for i, column := range columns {
+		value, bad := strconv.ParseFloat(row[i], 64)
+		switch column {
+		case "rps":
+			r.Rate, err = value, errors.Join(err, bad)
+		case "p50_latency_ms":
+			r.P50, err = milliseconds(value), errors.Join(err, bad)
+		case "p99_latency_ms":
+			r.P99, err = milliseconds(value), errors.Join(err, bad)
+		}
+	}
+	if err == nil && !(r.Rate > 0) {
+		err = fmt.Errorf("redis-benchmark reported a rate of %v", r.Rate)
+	}
+	return r, err
+}
+
+func milliseconds(value float64) time.Duration {
+	return time.Duration(value * float64(time.Millisecond))
+}

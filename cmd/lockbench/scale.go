@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"lockproxy/cmd/lockbench/chart"
+	"lockproxy/cmd/lockbench/stat"
+)
+
+// scale is one workload with more and more clients: whether what a command costs stays the same.
+type scale struct {
+	time    time.Duration
+	clients []int
+	results [][][]*driven // of each number of clients, by each way, by round; nil: failed
+}
+
+func scalePart(quick bool) *part {
+	j := &scale{time: 1500 * time.Millisecond, clients: []int{1, 10, 100, 1000, 5000}}
+	p := &part{rounds: 3, needs: needs{targets: relayTargets}, beside: true, jobs: []job{j}}
+	if quick {
+		p.rounds, j.time = 1, 700*time.Millisecond
+	}
+	j.results = make([][][]*driven, len(j.clients))
+	for n := range j.results {
+		j.results[n] = make([][]*driven, len(relayTargets))
+	}
+	return p
+}
+
+func (j *scale) title() string { return "Scale" }
+func (j *scale) group() int    { return len(relayTargets) }
+
+func (j *scale) cases() (names []string) {
+	for _, n := range j.clients {
+		for _, t := range relayTargets {
+			names = append(names, fmt.Sprintf("%s, %s", count(n, "client"), t))
+		}
+	}
+	return names
+}
+
+func (j *scale) measure(b *bench, i int) error {
+	n, way := i/len(relayTargets), i%len(relayTargets)
+	plan, err := b.getPlan(1)
+	if err != nil {
+		return err
+	}
+	plan.Time = j.time
+	d, err := b.driveNew(b.targets[way], j.clients[n], plan)
+	if err == nil && d.unanswered > 0 {
+		err = fmt.Errorf("%d requests were not answered", d.unanswered)
+	}
+	result := &d
+	if err != nil {
+		if err := b.failed(b.targets[way], count(j.clients[n], "client"), err); err != nil {
+			return err
+		}
+		result = nil
+	}
+	j.results[n][way] = append(j.results[n][way], result)
+	return nil
+}
+
+// figures of each round, for a number of clients by one of the ways.
+func (j *scale) figures(n, way int, of func(*driven) float64) []float64 {
+	return over(j.results[n][way], func(d *driven) float64 {
+		if d == nil {
+			return stat.Failed
+		}
+		return of(d)
+	})
+}
+
+func driveRate(d *driven) float64 { return d.rate }
+func bothCPU(d *driven) float64   { return us(d.redisCPU + d.proxyCPU) }
+
+func (j *scale) sections() []*section {
+	rates := &section{title: "Scale: throughput",
+		before: fmt.Sprintf("Each client sends GET of %s and waits for the reply, again and again for %v, by lockbench's own load generator; all are connected before "+
+			"that. Requests/s, median (least–most of the rounds), and the ratio to those directly in the same round.", inBytes(usualSize), j.time),
+		header: []string{"clients", "direct"}}
+	cpu := &section{title: "Scale: CPU per command",
+		before: "Microseconds of processor time that Redis and the proxy together use for each request: median (least–most); in brackets after it, how much of it is the " +
+			"proxy's. What the clients use is not counted.",
+		header: append([]string{"clients"}, relayTargets...)}
+	rateLines := chart.Lines{Title: "GET, as clients grow", Unit: "commands/s", Across: "clients"}
+	cpuLines := chart.Lines{Title: "CPU of Redis and proxy together, as clients grow", Unit: "µs per command", Across: "clients"}
+	for _, name := range relayTargets {
+		rateLines.Series = append(rateLines.Series, chart.Series{Name: name, Color: colorOf(name)})
+		cpuLines.Series = append(cpuLines.Series, chart.Series{Name: name, Color: colorOf(name)})
+	}
+	for _, name := range relayTargets[1:] {
+		rates.header = append(rates.header, name, "ratio")
+	}
+	for n, clients := range j.clients {
+		rateLines.At, cpuLines.At = append(rateLines.At, float64(clients)), append(cpuLines.At, float64(clients))
+		rateCells, cpuCells := []string{thousands(clients)}, []string{thousands(clients)}
+		for way := range relayTargets {
+			rate, both := stat.Of(j.figures(n, way, driveRate)), stat.Of(j.figures(n, way, bothCPU))
+			rateLines.Series[way].Values = append(rateLines.Series[way].Values, rate)
+			cpuLines.Series[way].Values = append(cpuLines.Series[way].Values, both)
+			rateCells = append(rateCells, rate.Format("%.0f"))
+			cpuCell := both.Format("%.1f")
+			if way > 0 {
+				ratio := stat.Of(stat.Ratios(j.figures(n, way, driveRate), j.figures(n, 0, driveRate)))
+				rateCells = append(rateCells, ratio.Format("%.2f"))
+				proxy := stat.Of(j.figures(n, way, func(d *driven) float64 { return us(d.proxyCPU) }))
+				cpuCell += fmt.Sprintf(" [%.1f]", proxy.Median)
+			}
+			cpuCells = append(cpuCells, cpuCell)
+		}
+		rates.row(rateCells...)
+		cpu.row(cpuCells...)
+	}
+	rates.figures = []figure{{"scale", "Requests per second by number of clients, as in the table below", rateLines}}
+	cpu.figures = []figure{{"scale-cpu", "CPU time per command by number of clients, as in the table below", cpuLines}}
+	return []*section{rates, cpu}
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// The ways to Redis that are compared.
+const (
+	viaDirect    = "direct"
+	viaLockproxy = "lockproxy"
+	viaHAProxy   = "HAProxy"
+	viaTwemproxy = "twemproxy"
+)
+
+// target is a way to Redis.
+type target struct {
+	name   string
+	server *server
+}
+
+// needs are the servers of a part, besides Redis.
+type needs struct {
+	lockproxies int
+	targets     []string // of the ways above, direct first
+}
+
+// maxClients is how many clients the servers are told to accept, if the limit on open files allows it.
+const maxClients = 12000
+
+// open starts a Redis and what else is needed, in front of it. close ends them.
+func (l *lab) open(n needs) (b *bench, err error) {
+	b = &bench{lab: l, servers: &servers{}, rounds: 1}
+	defer func() {
+		if err != nil {
+			b.servers.close()
+		}
+	}()
+	redis, err := b.startRedis()
+	if err != nil {
+		return nil, err
+	}
+	b.redis = redis.addr
+	for range n.lockproxies {
+		p, err := b.startLockproxy()
+		if err != nil {
+			return nil, err
+		}
+		b.proxies = append(b.proxies, p.addr)
+	}
+	for _, name := range n.targets {
+		server := redis
+		switch name {
+		case viaLockproxy:
+			server, err = b.startLockproxy()
+		case viaHAProxy:
+			server, err = b.startHAProxy()
+		case viaTwemproxy:
+			server, err = b.startTwemproxy()
+		}
+		if err != nil {
+			return nil, err
+		}
+		b.targets = append(b.targets, &target{name, server})
+	}
+	direct, err := dial(redis.addr)
+	if err != nil {
+		return nil, err
+	}
+	direct.nc.SetDeadline(time.Time{}) // for as long as the part takes
+	if end, ok := l.ctx.Deadline(); ok {
+		direct.nc.SetDeadline(end.Add(time.Second))
+	}
+	b.monitor = monitor{direct}
+	l.versions.redis = b.monitor.version()
+	return b, nil
+}
+
+func (b *bench) close() {
+	b.monitor.close()
+	b.servers.close()
+}
+
+func (b *bench) startRedis() (*server, error) {
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(addr)
+	return b.servers.start(b.ctx, addr, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", b.dir, "--save", "", "--appendonly", "no",
+		"--tcp-backlog", strconv.Itoa(backlog), "--maxclients", strconv.Itoa(maxClients))
+}
+
+// backlog is how many connections may wait to be accepted: as many as thousands of clients that come at once need.
+const backlog = 4096
+
+func (b *bench) startLockproxy() (*server, error) {
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"--listen", addr, "--upstream", "redis://" + b.redis, "--log-level", "warn", "--max-clients", strconv.Itoa(maxClients)}
+	return b.servers.start(b.ctx, addr, b.proxy, append(args, b.args...)...)
+}
+
+// startHAProxy starts it as a plain TCP proxy, otherwise as it is by itself: with a thread for each core.
+func (b *bench) startHAProxy() (*server, error) {
+	clients := min(maxClients, (b.files-spareFiles)/2) // more is refused, not lowered
+	return b.configured("haproxy", `global
+  maxconn %[1]d
+defaults
+  mode tcp
+  maxconn %[1]d
+  timeout connect 5s
+  timeout client 1h
+  timeout server 1h
+listen redis
+  bind %[2]s backlog %[3]d
+  server redis %[4]s
+`, func(config string) []string { return []string{"-f", config} }, clients)
+}
+
+// spareFiles is how many files a server may have open besides its clients' connections.
+const spareFiles = 150
+
+// startTwemproxy starts it with one connection to Redis, which is its default and what it is made for.
+func (b *bench) startTwemproxy() (*server, error) {
+	stats, err := freeAddr() // it always serves statistics, by default to everybody
+	if err != nil {
+		return nil, err
+	}
+	host, port, _ := net.SplitHostPort(stats)
+	return b.configured("nutcracker", `redis:
+  listen: %[2]s
+  redis: true
+  backlog: %[3]d
+  servers:
+    - %[4]s:1
+`, func(config string) []string { return []string{"-c", config, "-a", host, "-s", port, "-v", "1"} }, 0)
+}
+
+// configured starts a program with a configuration file, in which %[1]d are the most clients, %[2]s is its address, %[3]d the backlog
+// and %[4]s is Redis.
+func (b *bench) configured(program, config string, args func(file string) []string, clients int) (*server, error) {
+	path, err := find(program)
+	if err != nil {
+		return nil, err
+	}
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(b.dir, program+".conf")
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, clients, addr, backlog, b.redis), 0o600); err != nil {
+		return nil, fmt.Errorf("cannot write the configuration of %s: %w", program, err)
+	}
+	return b.servers.start(b.ctx, addr, path, args(file)...)
+}
+
+// buildProxy compiles lockproxy from the module that lockbench is run in.
+func buildProxy(ctx context.Context, dir string) (string, error) {
+	path := filepath.Join(dir, "lockproxy")
+	return path, runProgram(ctx, "go", "build", "-o", path, "lockproxy/cmd/lockproxy")
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+)
+
+// checkCommand is lockproxy check: it looks at the configuration and at what the upstream offers, and changes nothing there.
+type checkCommand struct {
+	options
+
+	Lock string `group:"Checking" env:"-" placeholder:"NAME" help:"A lock's name, to see whether the user's key patterns cover it."`
+	JSON bool   `name:"json" group:"Checking" env:"-" help:"Print one JSON object."`
+}
+
+// Help is printed below the command's help line.
+func (c *checkCommand) Help() string {
+	return "Takes the flags of serving, and looks with the login in --upstream: with that of a user who locks, it tells what rights he lacks. " +
+		"The exit status is 1 if a line says FAIL, and 0 otherwise."
+}
+
+// usageStatus is the exit status if the configuration is not valid.
+func (c *checkCommand) usageStatus() int { return exitFailure }
+
+// Levels of a finding.
+const (
+	levelPass = "PASS"
+	levelWarn = "WARN" // it works, and something may be lost
+	levelFail = "FAIL" // it doesn't work
+)
+
+// finding is one thing that was looked at.
+type finding struct {
+	Level string `json:"level"` // PASS, WARN or FAIL
+	About string `json:"about"` // one word: what was looked at
+	Text  string `json:"text"`
+}
+
+// findings are what has been found, in the order of looking.
+type findings []finding
+
+func (f *findings) add(level, about, format string, args ...any) {
+	*f = append(*f, finding{level, about, fmt.Sprintf(format, args...)})
+}
+
+func (f findings) ok() bool {
+	for _, found := range f {
+		if found.Level == levelFail {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *checkCommand) execute(stdout, _ io.Writer) int {
+	found := c.look()
+	if c.JSON {
+		enc := json.NewEncoder(stdout)
+		enc.SetEscapeHTML(false)
+		enc.Encode(struct {
+			OK       bool     `json:"ok"`
+			Findings findings `json:"findings"`
+		}{found.ok(), found})
+	} else {
+		for _, f := range found {
+			fmt.Fprintf(stdout, "%s  %-12s %s\n", f.Level, f.About, f.Text)
+		}
+	}
+	if !found.ok() {
+		return exitFailure
+	}
+	return 0
+}
+
+// look looks at everything, as far as one thing doesn't stand in the way of another.
+func (c *checkCommand) look() (found findings) {
+	redis.SetLogger(redisLog{hclog.NewNullLogger()})
+	source := "flags and environment"
+	if c.Config != "" {
+		source = c.Config + ", flags and environment"
+	}
+	found.add(levelPass, "config", "%s are valid", source)
+	certs, err := loadCertificates(&c.options)
+	switch {
+	case err != nil:
+		found.add(levelFail, "tls", "%v", err)
+		return found
+	case certs.used():
+		found.add(levelPass, "tls", "all files can be used")
+	}
+	if c.upstream == nil {
+		found.add(levelWarn, "upstream", "none is named: the embedded in-memory store keeps and shares nothing; name a Redis with --upstream")
+		return found
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.DialTimeout+checkWithin)
+	defer cancel()
+	if c.upstream.Moves() {
+		following := make(chan struct{})
+		go func() { // ends with ctx; waited for below
+			defer close(following)
+			c.upstream.Follow(ctx, hclog.NewNullLogger(), func() {})
+		}()
+		defer func() { cancel(); <-following }()
+	}
+	c.lookAtUpstream(ctx, &found)
+	return found
+}
+
+// checkWithin bounds all questions to the upstream together, besides connecting.
+const checkWithin = 5 * time.Second

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/testredis"
+)
+
+// check runs lockproxy check and returns what it prints.
+func check(t *testing.T, status int, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if got := run(append([]string{"check"}, args...), &out, &errs); got != status || errs.Len() > 0 || strings.Contains(out.String(), secret) {
+		t.Errorf("%v: status %d, want %d:\n%s%s", args, got, status, &out, &errs)
+	}
+	return out.String()
+}
+
+func wantLines(t *testing.T, printed string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		level, text, _ := strings.Cut(line, " ")
+		found := slices.ContainsFunc(strings.Split(printed, "\n"), func(got string) bool {
+			return strings.HasPrefix(got, level+"  ") && strings.Contains(strings.Join(strings.Fields(got), " "), text)
+		})
+		if !found {
+			t.Errorf("no line %q in:\n%s", line, printed)
+		}
+	}
+}
+
+func TestCheckTellsOfTheUpstream(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		redis  []string
+		status int
+		lines  []string
+	}{
+		{"good", []string{"--appendonly", "yes", "--appendfsync", "always"}, 0, []string{
+			"PASS config flags and environment are valid", "PASS upstream 127.0.0.1:", "PASS version Redis ", "PASS role master", "PASS eviction maxmemory-policy is noeviction",
+			"PASS persistence appendonly with appendfsync always", "PASS replicas none", "PASS clock the upstream's and this machine's differ by",
+			"PASS rights user default may do all that the lock commands need"}},
+		{"everysec", []string{"--appendonly", "yes"}, 0, []string{"WARN persistence appendonly with appendfsync everysec"}},
+		{"snapshots", []string{"--save", "60 1"}, 0, []string{"WARN persistence snapshots only (save 60 1)"}},
+		{"nothing", nil, 0, []string{"WARN persistence none"}},
+		{"may evict", []string{"--maxmemory-policy", "allkeys-lru"}, 0, []string{"WARN eviction maxmemory-policy is allkeys-lru"}},
+		{"evicts", []string{"--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb"}, 1, []string{"FAIL eviction maxmemory-policy is volatile-ttl"}},
+		{"a replica", []string{"--replicaof", "127.0.0.1 1"}, 1, []string{"FAIL role it is a replica of 127.0.0.1:1"}},
+		{"a cluster", []string{"--cluster-enabled", "yes"}, 0, []string{"WARN role it is a node of a cluster"}},
+		{"wants a login", []string{"--requirepass", secret}, 0, []string{"PASS upstream", "WARN rights put a locking user's login into --upstream"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := testredis.Start(t, c.redis...)
+			wantLines(t, check(t, c.status, "--upstream", server.URL()), c.lines...)
+		})
+	}
+	server := testredis.Start(t)
+	wantLines(t, check(t, 1, "--upstream", server.URL(), "--min-replicas", "1"), "FAIL replicas 0 are connected, and --min-replicas is 1")
+	wantLines(t, check(t, 1, "--upstream", "redis://:"+secret+"@127.0.0.1:1"), "FAIL upstream cannot reach 127.0.0.1:1")
+	wantLines(t, check(t, 1, "--upstream", "redis://:"+secret+"@"+server.Addr()+"/99"), "FAIL upstream")
+	wantLines(t, check(t, 1, "--tls-cert", "/nowhere/c", "--tls-key", "/nowhere/k"), "FAIL tls --tls-cert /nowhere/c")
+	wantLines(t, check(t, 0), "WARN upstream none is named")
+	wantLines(t, check(t, 0, "--config", configFile(t, "upstream = \""+server.URL()+"\"")), "PASS config /", "PASS upstream")
+}
+
+func TestCheckFindsTheMasterBySentinels(t *testing.T) {
+	group := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Sentinels: 1})
+	wantLines(t, check(t, 0, "--upstream", group.URL()), "PASS upstream", "PASS role master, as its Sentinels say", "WARN replicas 1 are connected: a failover may lose the last locks")
+	wantLines(t, check(t, 0, "--upstream", group.URL(), "--min-replicas", "1"), "PASS replicas 1 are connected; a lock is given out once 1 have it")
+}
+
+// What makes no sense is one line of error, and status 1.
+func TestCheckRefusesABadConfiguration(t *testing.T) {
+	var out, errs bytes.Buffer
+	if status := run([]string{"check", "--config", configFile(t, "max-client = 5")}, &out, &errs); status != 1 || strings.Count(errs.String(), "\n") != 1 || out.Len() > 0 {
+		t.Errorf("status %d:\n%s%s", status, &out, &errs)
+	}
+}
+
+func TestCheckPrintsJSON(t *testing.T) {
+	var got struct {
+		OK       bool
+		Findings []finding
+	}
+	if err := json.Unmarshal([]byte(check(t, 1, "--json", "--upstream", "redis://127.0.0.1:1")), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.OK || len(got.Findings) != 2 || got.Findings[0].Level != "PASS" || got.Findings[1].Level != "FAIL" || got.Findings[1].About != "upstream" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Each right that is taken away is named, and what it is for; and looking leaves nothing behind.
+func TestCheckNamesMissingRights(t *testing.T) {
+	server := testredis.Start(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer admin.Close()
+	ctx := context.Background()
+	acl := func(rules ...any) {
+		t.Helper()
+		if err := admin.Do(ctx, append([]any{"ACL", "SETUSER", "app"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url := "redis://app:" + secret + "@" + server.Addr()
+	all := []any{"on", ">" + secret, "~app:*", "resetchannels", "&lockproxy:wake:*", "+info", "+config|get"}
+	for _, r := range rights {
+		all = append(all, "+"+r.command)
+	}
+	acl(all...)
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"), "PASS rights user app may do all that the lock commands need")
+	wantLines(t, check(t, 0, "--upstream", url), "PASS rights user app is confined to some keys")
+	wantLines(t, check(t, 1, "--upstream", url, "--lock", "other"), `FAIL rights user app lacks a key pattern that covers every name beginning with "other"`)
+	for _, r := range rights {
+		acl("-" + r.command)
+		status := 0
+		if r.level == levelFail {
+			status = 1
+		}
+		// One replica is wanted, since WAIT is of no use else; that there is none fails as well.
+		args, line := []string{"--upstream", url, "--lock", "app:x"}, r.level+" rights user app lacks +"+r.command+", for "
+		if r.command == "wait" {
+			args = append(args, "--min-replicas", "1")
+		}
+		printed := check(t, status, args...)
+		wantLines(t, printed, line)
+		if strings.Count(printed, "lacks") != 1 {
+			t.Errorf("without +%s:\n%s", r.command, printed)
+		}
+		acl("+" + r.command)
+	}
+	acl("resetchannels")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"), "WARN rights user app lacks &lockproxy:wake:*")
+	acl("&lockproxy:wake:*", "resetkeys", "~app:x")
+	wantLines(t, check(t, 1, "--upstream", url, "--lock", "app:x"), "FAIL rights user app lacks a key pattern")
+	acl("-info")
+	wantLines(t, check(t, 0, "--upstream", url), "WARN info cannot look at the version and settings")
+	if keys := admin.DBSize(ctx).Val(); keys != 0 {
+		t.Errorf("%d keys were left behind", keys)
+	}
+}
+
+// The README documents just these rights.
+func TestCheckKnowsTheDocumentedRights(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "## What a locking user may need to be allowed")
+	section, _, _ = strings.Cut(section, "\n## ")
+	if !ok {
+		t.Fatal("README.md has no such section")
+	}
+	documented := regexp.MustCompile(`\+[a-z]+`).FindAllString(section, -1)
+	known := []string{"+select"}
+	for _, r := range rights {
+		known = append(known, "+"+r.command)
+	}
+	slices.Sort(documented)
+	slices.Sort(known)
+	if documented = slices.Compact(documented); !slices.Equal(documented, known) {
+		t.Errorf("README.md has %v\nlockproxy check has %v", documented, known)
+	}
+}
+
+func TestCheckJudgesClocks(t *testing.T) {
+	for _, c := range []struct {
+		ahead, took time.Duration
+		want        string
+	}{
+		{300 * time.Millisecond, 0, "PASS the upstream's and this machine's differ by 300ms"},
+		{-1500 * time.Millisecond, time.Second, "PASS the upstream's and this machine's differ by 1.5s"},
+		{time.Minute, time.Second, "WARN the upstream's is 1m0s ahead of this machine's"},
+		{-time.Minute, time.Second, "WARN the upstream's is 1m0s behind this machine's"},
+	} {
+		var f findings
+		f.addClock(c.ahead, c.took)
+		if got := f[0].Level + " " + f[0].Text; !strings.HasPrefix(got, c.want) {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+// Package survey keeps a view of the locks that are held, for people to look at.
+//
+// Locks can only be found by reading every key's name. So a Survey does it piece by piece: each Step scans a little further, looks
+// again at the locks that it has not looked at for longest, and takes in what the Source knows by itself. However many keys and
+// locks there are, a Step costs the upstream no more than its Budget; what grows is the age of what is shown.
+//
+// Between two looks a lock's remaining time is reckoned on, and one whose time has passed is left out.
+package survey
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"lockproxy/lockcmd"
+)
+
+// Source is where locks are found.
+type Source interface {
+	// Known tells what is known without asking the upstream.
+	Known() []lockcmd.Held
+	// Find is one step of a scan of a database, about count keys long. next is 0 at its end.
+	Find(ctx context.Context, db int, cursor uint64, count int) (next uint64, keys []string, err error)
+	// Look returns those of the keys that are held now.
+	Look(ctx context.Context, db int, keys []string) ([]lockcmd.Held, error)
+}
+
+// Budget bounds one Step.
+type Budget struct {
+	Scan  int // keys scanned
+	Looks int // locks looked at
+}
+
+// DefaultBudget takes a Redis about one percent of a second.
+var DefaultBudget = Budget{Scan: 10000, Looks: 1000}
+
+const (
+	scanCount = 1000  // keys of one SCAN
+	lookBatch = 200   // locks asked about in one go
+	maxLocks  = 10000 // more are not followed
+	maxScans  = 16    // databases
+)
+
+// Survey is the view. It is safe for concurrent use; Steps run one at a time.
+type Survey struct {
+	source Source
+	budget Budget
+	home   int // the database that is always scanned
+
+	stepping sync.Mutex // held while a Step runs; before mu
+
+	mu     sync.Mutex
+	locks  map[lockcmd.Place]*seen // guarded by mu
+	scans  []*scan                 // guarded by mu
+	next   int                     // guarded by mu; of scans, whose turn it is
+	unseen int                     // guarded by mu; of locks, how many are only known by name
+	err    error                   // guarded by mu; of the last Step
+	full   bool                    // guarded by mu; there are more than maxLocks
+	at     time.Time               // guarded by mu; when the last Step ended
+}
+
+// seen is a lock as it was when it was last looked at.
+type seen struct {
+	lockcmd.Held
+	at      time.Time // zero: it is only known by name so far
+	longest time.Duration
+}
+
+// scan is the progress through one database.
+type scan struct {
+	db     int
+	cursor uint64
+	rounds int
+}
+
+// New returns a Survey that knows nothing yet. home is the database that is scanned in any case; others are when locks are
+// known in them.
+func New(source Source, home int, budget Budget) *Survey {
+	return &Survey{source: source, budget: budget, home: home, locks: map[lockcmd.Place]*seen{}, scans: []*scan{{db: home}}}
+}
+
+// Step takes the view a little further. If another runs it waits for that instead.
+func (s *Survey) Step(ctx context.Context) {
+	if !s.stepping.TryLock() {
+		s.stepping.Lock()
+		s.stepping.Unlock()
+		return
+	}
+	defer s.stepping.Unlock()
+	known := s.source.Known()
+	s.takeIn(known)
+	err := s.scan(ctx)
+	if lookErr := s.look(ctx); err == nil {
+		err = lookErr
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err, s.at = err, time.Now()
+	if err != nil {
+		s.fallBackLocked(known)
+	}
+}
+
+// takeIn adds what is known without asking, to be looked at.
+func (s *Survey) takeIn(known []lockcmd.Held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waiters := map[lockcmd.Place]int{}
+	for _, h := range known {
+		s.addLocked(h.Place)
+		if h.Waiters > 0 {
+			waiters[h.Place] = h.Waiters
+		}
+		if len(s.scans) < maxScans && !slices.ContainsFunc(s.scans, func(sc *scan) bool { return sc.db == h.DB }) {
+			s.scans = append(s.scans, &scan{db: h.DB})
+		}
+	}
+}
+
+func (s *Survey) addLocked(place lockcmd.Place) {
+	if s.locks[place] != nil {
+		return
+	}
+	if len(s.locks) >= maxLocks {
+		s.full = true
+		return
+	}
+	s.locks[place] = &seen{Held: lockcmd.Held{Place: place}}
+	s.unseen++
+}
+
+// scan spends the budget for it, one database after the other, each at most once.
+func (s *Survey) scan(ctx context.Context) error {
+	for spent, ended := 0, 0; spent < s.budget.Scan; spent += scanCount {
+		s.mu.Lock()
+		sc := s.scans[s.next%len(s.scans)]
+		db, cursor, databases := sc.db, sc.cursor, len(s.scans)
+		enough := s.unseen >= s.budget.Looks
+		s.mu.Unlock()
+		if enough { // most names that are found may be of locks that were released lately
+			return nil
+		}
+		next, keys, err := s.source.Find(ctx, db, cursor, scanCount)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		for _, key := range keys {
+			s.addLocked(lockcmd.Place{DB: db, Key: key})
+		}
+		sc.cursor = next
+		if next == 0 {
+			sc.rounds++
+			s.next++
+			ended++
+		}
+		s.mu.Unlock()
+		if ended == databases {
+			return nil
+		}
+	}
+	return nil
+}
+
+// look spends the budget for it on the locks that have not been looked at for longest.
+func (s *Survey) look(ctx context.Context) error {
+	var failed error
+	for db, keys := range s.due() {
+		for batch := range slices.Chunk(keys, lookBatch) {
+			found, err := s.source.Look(ctx, db, batch)
+			if err != nil {
+				failed = err
+				break
+			}
+			s.looked(db, batch, found)
+		}
+	}
+	return failed
+}
+
+// due is what to look at, by database: what has only been heard of, and what was looked at longest ago, half of the budget each
+// if there is so much of both.
+func (s *Survey) due() map[int][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var fresh, old []*seen
+	for _, l := range s.locks {
+		if l.at.IsZero() {
+			fresh = append(fresh, l)
+		} else {
+			old = append(old, l)
+		}
+	}
+	slices.SortFunc(old, func(a, b *seen) int { return a.at.Compare(b.at) })
+	half := s.budget.Looks / 2
+	fresh = fresh[:min(len(fresh), max(half, s.budget.Looks-len(old)))]
+	old = old[:min(len(old), s.budget.Looks-len(fresh))]
+	byDB := map[int][]string{}
+	for _, l := range append(fresh, old...) {
+		byDB[l.DB] = append(byDB[l.DB], l.Key)
+	}
+	return byDB
+}
+
+// looked takes in what a look has found; what it has not is held no more.
+func (s *Survey) looked(db int, keys []string, found []lockcmd.Held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	byKey := map[string]lockcmd.Held{}
+	for _, h := range found {
+		byKey[h.Key] = h
+	}
+	for _, key := range keys {
+		place := lockcmd.Place{DB: db, Key: key}
+		old := s.locks[place]
+		if old.at.IsZero() {
+			s.unseen--
+		}
+		h, ok := byKey[key]
+		if !ok {
+			delete(s.locks, place)
+			s.full = s.full && len(s.locks) >= maxLocks
+			continue
+		}
+		l := &seen{Held: h, at: now, longest: h.Remaining}
+		if old.Token == h.Token {
+			l.longest = max(l.longest, old.longest)
+		}
+		s.locks[place] = l
+	}
+}
+
+// fallBackLocked shows what the source knows of locks that couldn't be looked at. mu is held.
+func (s *Survey) fallBackLocked(known []lockcmd.Held) {
+	now := time.Now()
+	for _, h := range known {
+		if l := s.locks[h.Place]; l != nil && h.Token != 0 && l.Token != h.Token {
+			if l.at.IsZero() {
+				s.unseen--
+			}
+			*l = seen{Held: h, at: now, longest: h.Remaining}
+		}
+	}
+}
+
+// Fresh reports whether the last Step ended no longer ago than age.
+func (s *Survey) Fresh(age time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.at) < age
+}
+
+// current is every lock whose time has not passed, as of now.
+func (s *Survey) current(now time.Time) []Row {
+	rows := make([]Row, 0, len(s.locks))
+	for _, l := range s.locks {
+		since := now.Sub(l.at)
+		if l.at.IsZero() || l.Remaining <= since {
+			continue
+		}
+		r := Row{Held: l.Held, Full: l.longest}
+		r.Age += since
+		r.Remaining -= since
+		if !r.Session {
+			r.Full = r.Age + r.Remaining
+		}
+		r.Full = max(r.Full, r.Remaining)
+		rows = append(rows, r)
+	}
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(a.DB, b.DB), cmp.Compare(a.Key, b.Key)) })
+	return rows
+}

@@ -1,0 +1,191 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/lockcmd"
+)
+
+// fake is an upstream in one database, whose keys are scanned in order.
+type fake struct {
+	keys    []string
+	held    map[string]lockcmd.Held
+	known   []lockcmd.Held
+	scanned int
+	looked  int
+	refuse  error
+}
+
+func (f *fake) Known() []lockcmd.Held { return f.known }
+
+func (f *fake) Find(_ context.Context, db int, cursor uint64, count int) (uint64, []string, error) {
+	if f.refuse != nil {
+		return 0, nil, f.refuse
+	}
+	if db != 0 {
+		return 0, nil, nil
+	}
+	end := min(int(cursor)+count, len(f.keys))
+	f.scanned += end - int(cursor)
+	if end == len(f.keys) {
+		return 0, f.keys[cursor:end], nil
+	}
+	return uint64(end), f.keys[cursor:end], nil
+}
+
+func (f *fake) Look(_ context.Context, db int, keys []string) (list []lockcmd.Held, err error) {
+	if f.refuse != nil {
+		return nil, f.refuse
+	}
+	f.looked += len(keys)
+	for _, key := range keys {
+		if h, ok := f.held[key]; ok && h.DB == db {
+			list = append(list, h)
+		}
+	}
+	return list, nil
+}
+
+func newFake(locks int) *fake {
+	f := &fake{held: map[string]lockcmd.Held{}}
+	for i := range locks {
+		f.add(fmt.Sprintf("k%05d", i), lockcmd.Held{Token: int64(i + 1), Remaining: time.Minute})
+	}
+	return f
+}
+
+func (f *fake) add(key string, h lockcmd.Held) {
+	h.Key = key
+	f.keys = append(f.keys, key)
+	f.held[key] = h
+}
+
+var ctx = context.Background()
+
+// However much there is, a step costs no more than its budget, and in the end all is found and kept up.
+func TestStepsAreBounded(t *testing.T) {
+	f := newFake(2400)
+	s := New(f, 0, Budget{Scan: 1000, Looks: 200})
+	for step := 1; step <= 40; step++ {
+		f.scanned, f.looked = 0, 0
+		s.Step(ctx)
+		if f.scanned > 1000 || f.looked > 200 {
+			t.Fatalf("step %d scanned %d keys and looked at %d locks", step, f.scanned, f.looked)
+		}
+		if v := s.View(Query{}, time.Now()); v.Total > step*200 {
+			t.Errorf("after %d steps: %d locks", step, v.Total)
+		}
+	}
+	if v := s.View(Query{}, time.Now()); v.Total != 2400 || !v.Complete {
+		t.Fatalf("%d locks found, complete %v", v.Total, v.Complete)
+	}
+	clear(f.held) // released: their companions are there still, and are found again and again
+	f.add("z", lockcmd.Held{Token: 1, Remaining: time.Minute})
+	for range 40 {
+		f.scanned, f.looked = 0, 0
+		s.Step(ctx)
+		if f.scanned > 1000 || f.looked > 200 {
+			t.Fatalf("scanned %d keys and looked at %d locks", f.scanned, f.looked)
+		}
+	}
+	if v := s.View(Query{}, time.Now()); v.Total != 1 || v.Rows[0].Key != "z" {
+		t.Errorf("%d locks are shown, 1 is held", v.Total)
+	}
+}
+
+func TestMoreThanCanBeFollowed(t *testing.T) {
+	f := newFake(maxLocks + 500)
+	s := New(f, 0, Budget{Scan: 1 << 20, Looks: 1 << 20})
+	s.Step(ctx)
+	if v := s.View(Query{Limit: 10}, time.Now()); v.Total != maxLocks || !v.Full || len(v.Rows) != 10 || v.Matching != maxLocks {
+		t.Errorf("%d of %d, full %v, %d rows", v.Matching, v.Total, v.Full, len(v.Rows))
+	}
+}
+
+func TestKnownWithoutScan(t *testing.T) {
+	f := newFake(0)
+	f.held["mine"] = lockcmd.Held{Place: lockcmd.Place{DB: 5, Key: "mine"}, Token: 9, Remaining: time.Minute, Waiters: 2}
+	f.known = []lockcmd.Held{{Place: lockcmd.Place{DB: 5, Key: "mine"}, Token: 9, Owner: "guess"}, {Place: lockcmd.Place{Key: "gone"}, Token: 1, Remaining: time.Hour}}
+	s := New(f, 0, DefaultBudget)
+	s.Step(ctx)
+	v := s.View(Query{}, time.Now())
+	if len(v.Rows) != 1 || v.Rows[0].Key != "mine" || v.Rows[0].DB != 5 || v.Rows[0].Owner != "" {
+		t.Errorf("%+v", v.Rows)
+	}
+
+	f.refuse = errors.New("NOAUTH")
+	s = New(f, 0, DefaultBudget)
+	s.Step(ctx)
+	v = s.View(Query{}, time.Now())
+	if v.Err == nil || len(v.Rows) != 1 || v.Rows[0].Key != "gone" { // the other's time is not known
+		t.Errorf("refused: %+v", v)
+	}
+}
+
+// Between looks the time goes on, and a lock whose time has passed isn't shown.
+func TestTimeGoesOn(t *testing.T) {
+	f := newFake(0)
+	f.add("a", lockcmd.Held{Token: 1, Age: 10 * time.Second, Remaining: 20 * time.Second})
+	f.add("s", lockcmd.Held{Token: 2, Age: time.Hour, Remaining: 9 * time.Second, Session: true})
+	s := New(f, 0, DefaultBudget)
+	s.Step(ctx)
+	f.held["s"] = lockcmd.Held{Place: lockcmd.Place{Key: "s"}, Token: 2, Age: time.Hour, Remaining: 6 * time.Second, Session: true}
+	s.Step(ctx)
+	near := func(got, want time.Duration) bool { return (got - want).Abs() < time.Second/2 }
+	v := s.View(Query{}, time.Now().Add(2*time.Second))
+	if a := v.Rows[0]; !near(a.Age, 12*time.Second) || !near(a.Remaining, 18*time.Second) || !near(a.Full, 30*time.Second) {
+		t.Errorf("%+v", a)
+	}
+	if r := v.Rows[1]; !near(r.Remaining, 4*time.Second) || !near(r.Full, 9*time.Second) {
+		t.Errorf("%+v", r)
+	}
+	if v := s.View(Query{}, time.Now().Add(15*time.Second)); v.Total != 1 {
+		t.Errorf("%d locks are left", v.Total)
+	}
+}
+
+func TestQuery(t *testing.T) {
+	f := newFake(0)
+	f.add("b", lockcmd.Held{Token: 1, Owner: "Zoe", Client: "10.0.0.2:1", Age: 3 * time.Second, Remaining: time.Minute, Waiters: 1})
+	f.add("a", lockcmd.Held{Token: 2, Owner: "adam", Client: "10.0.0.3:1", Age: 2 * time.Second, Remaining: time.Hour, Waiters: 9})
+	f.add("c", lockcmd.Held{Token: 3, Client: "10.0.0.1:1", Age: time.Second, Remaining: time.Second})
+	s := New(f, 0, DefaultBudget)
+	s.Step(ctx)
+	for _, test := range []struct {
+		q    Query
+		want string
+	}{
+		{Query{Sort: ByKey}, "abc"}, {Query{Sort: ByKey, Down: true}, "cba"},
+		{Query{Sort: ByOwner}, "cba"}, {Query{Sort: ByClient}, "cba"}, {Query{Sort: ByAge}, "cab"},
+		{Query{Sort: ByRemaining}, "cba"}, {Query{Sort: ByWaiters, Down: true}, "abc"},
+		{Query{Filter: "ZO"}, "b"}, {Query{Filter: "0.0.1"}, "c"}, {Query{Filter: "nothing"}, ""},
+		{Query{Sort: ByKey, Limit: 2}, "ab"},
+	} {
+		got := ""
+		for _, r := range s.View(test.q, time.Now()).Rows {
+			got += r.Key
+		}
+		if got != test.want {
+			t.Errorf("%+v: %s, want %s", test.q, got, test.want)
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for name, want := range map[string]string{
+		"plain key:1": "plain key:1", "grün": "grün", "<b>&": "<b>&",
+		"a\nb\r\t\x00\x7f": `a\nb\r\t\x00\x7f`, "\xff\xfe": `\xff\xfe`, `a\n`: `a\\n`, "\u202eevil": `\u202eevil`, "\ufffd": "\ufffd",
+	} {
+		if got := Printable(name); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+		if strings.ContainsAny(Printable(name), "\n\r\x00\x1b") {
+			t.Errorf("%q can do harm", name)
+		}
+	}
+}

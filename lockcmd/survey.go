@@ -1,0 +1,185 @@
+package lockcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/resp"
+)
+
+// What an operator sees of the locks: not in any client's turn, but on connections of the proxy's own.
+
+// Place names a lock within the upstream.
+type Place struct {
+	DB  int
+	Key string
+}
+
+// Held is a lock that is held by LOCK.
+type Held struct {
+	Place
+	Token     int64
+	Owner     string
+	Client    string        // address
+	Age       time.Duration // since it was acquired
+	Remaining time.Duration // until it expires
+	Session   bool
+	Waiters   int // at this proxy
+}
+
+// Known tells of locks without asking the upstream: those that were taken by way of this proxy and have not been seen to end,
+// limit at most, and all that are waited for here. Of the latter, if others hold them, no more than the place and the waiters.
+func (l *Locks) Known(limit int) []Held {
+	now := time.Now()
+	places := map[Place]int{}
+	var list []Held
+	l.holdings.some(limit, func(at lineKey, h holding) {
+		places[Place{at.db, at.key}] = len(list)
+		list = append(list, Held{
+			Place: Place{at.db, at.key}, Token: h.token, Owner: h.owner, Client: h.client, Session: h.session,
+			Age: now.Sub(h.since), Remaining: h.until.Sub(now),
+		})
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at, ln := range l.lines {
+		place := Place{at.db, at.key}
+		i, ok := places[place]
+		if !ok {
+			i = len(list)
+			list = append(list, Held{Place: place})
+		}
+		list[i].Waiters = ln.len()
+	}
+	return list
+}
+
+// Find is one step of a SCAN for locks, as as: it returns the next cursor, 0 at the end, and names that may be locks.
+func (l *Locks) Find(ctx context.Context, as Identity, cursor uint64, count int) (next uint64, keys []string, err error) {
+	names, next, err := l.chores.client(as).Scan(ctx, cursor, "*"+companionInfix+"???", int64(count)).Result()
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, name := range names {
+		if key, ok := lockOf(name); ok {
+			keys = append(keys, key)
+		}
+	}
+	return next, keys, nil
+}
+
+// recorder takes down what scripts would be run.
+type recorder struct {
+	evaluator // nil: nothing else is asked of it
+	args      [][]any
+}
+
+func (r *recorder) Eval(_ *Script, keys, args []string) (resp.Value, error) {
+	line := []any{len(keys)}
+	for _, word := range append(append([]string(nil), keys...), args...) {
+		line = append(line, word)
+	}
+	r.args = append(r.args, line)
+	return resp.Value{Type: '_'}, nil
+}
+
+// Look asks about locks in one go, as as, and returns those that are held by LOCK now. What as may not see, and what is no lock,
+// is left out; an error is a failure to ask, or a refusal of all.
+func (l *Locks) Look(ctx context.Context, as Identity, keys []string) ([]Held, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	r := &recorder{}
+	for _, key := range keys {
+		l.eval(r, infoScript, key, "")
+	}
+	replies, err := l.pipeline(ctx, as, r, "EVALSHA", infoScript.SHA)
+	if err == nil && redis.HasErrorPrefix(replies[0].Err(), "NOSCRIPT") {
+		replies, err = l.pipeline(ctx, as, r, "EVAL", infoScript.Source)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []Held
+	var refused error
+	for i, reply := range replies {
+		got, err := reply.Result()
+		var said redis.Error
+		switch {
+		case errors.Is(err, redis.Nil):
+			continue
+		case errors.As(err, &said):
+			if !redis.HasErrorPrefix(err, "WRONGTYPE") {
+				refused = err
+			}
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if h, ok := asHeld(asValue(got)); ok {
+			h.Place = Place{as.DB, keys[i]}
+			list = append(list, h)
+		}
+	}
+	if len(list) == 0 && refused != nil {
+		return nil, refused
+	}
+	l.addWaiters(list)
+	return list, nil
+}
+
+func (l *Locks) pipeline(ctx context.Context, as Identity, r *recorder, command, script string) ([]*redis.Cmd, error) {
+	pipe := l.chores.client(as).Pipeline()
+	replies := make([]*redis.Cmd, len(r.args))
+	for i, args := range r.args {
+		replies[i] = pipe.Do(ctx, append([]any{command, script}, args...)...)
+	}
+	_, err := pipe.Exec(ctx)
+	var said redis.Error
+	if errors.As(err, &said) {
+		err = nil // each reply has its own
+	}
+	return replies, err
+}
+
+// asHeld reads what info.lua returns; ok is false for a lock that isn't held by LOCK.
+func asHeld(v resp.Value) (h Held, ok bool) {
+	if len(v.Elems) != len(infoFields) || string(v.Elems[0].Text) != "held" || string(v.Elems[1].Text) != "lockproxy" {
+		return h, false
+	}
+	ms := func(i int) time.Duration { return time.Duration(v.Elems[i].Int) * time.Millisecond }
+	now := ms(6) - ms(7) // the upstream's clock: expires without remaining
+	return Held{
+		Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text), Client: string(v.Elems[4].Text),
+		Age: max(now-ms(5), 0), Remaining: ms(7), Session: v.Elems[8].Int == 1,
+	}, true
+}
+
+func (l *Locks) addWaiters(list []Held) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range list {
+		if ln := l.lines[lineKey{list[i].DB, list[i].Key}]; ln != nil {
+			list[i].Waiters = ln.len()
+		}
+	}
+}
+
+// Force releases a lock as as, if it still has f's token, and hands it on as any release does: an operator takes away what he
+// has seen, and not what has been acquired since. It leaves a line in the log.
+func (l *Locks) Force(ctx context.Context, as Identity, f Forcing) (released bool, err error) {
+	as.DB = f.DB
+	at := lineKey{f.DB, f.Key}
+	released, err = l.release(forcing{l.chores.on(ctx, as, choreTimeout)}, at, as, proof{"token", strconv.FormatInt(f.Token, 10)})
+	l.audit(f, released, err)
+	if err != nil {
+		return false, fmt.Errorf("release %s: %w", strings.ToValidUTF8(f.Key, "?"), err)
+	}
+	return released, nil
+}

@@ -1,0 +1,227 @@
+package lockproxy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
+)
+
+// replicaTimeout is short, since tests wait for it.
+const replicaTimeout = 100 * time.Millisecond
+
+// withReplicas is what --min-replicas n sets.
+func withReplicas(n int) func(*proxy.Config) {
+	return func(cfg *proxy.Config) {
+		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: n, ReplicaTimeout: replicaTimeout}
+	}
+}
+
+func TestMinReplicas(t *testing.T) {
+	master := testredis.Start(t)
+	replicas := testredis.StartReplicas(t, master, 2)
+	p := startProxy(t, master.URL(), withReplicas(2))
+	a, b := dial(t, p.addr), dial(t, p.addr)
+	const missing = "-NOREPLICAS 1 of 2 replicas acknowledged it within 100ms: "
+	free := func(step, key string) {
+		t.Helper()
+		if got := master.Ask("EXISTS", key); got != ":0" {
+			t.Errorf("%s: the lock is there", step)
+		}
+	}
+
+	// Whoever has the token has it on both.
+	for i := range 50 {
+		key := fmt.Sprintf("job%d", i)
+		token := a.lock(key + " 30")
+		for _, replica := range replicas {
+			if got := replica.Ask("EXISTS", key); got != ":1" {
+				t.Fatalf("a token was given out for what a replica doesn't have: %s", got)
+			}
+		}
+		a.expect(unlock(key, token), ":1\r\n")
+	}
+	held := a.lock("held 30")
+	session := a.lock("session 30 SESSION")
+	owned := a.lock("owned 30 OWNER me")
+	b.send("LOCK held 30 WAIT 20")
+	attackWaits(t, p, "held", 1)
+
+	replicas[1].Pause()
+	c := dial(t, p.addr)
+	began := time.Now()
+	c.expect("LOCK job 30", missing+"the lock was not taken, try again\r\n")
+	if took := time.Since(began); took < replicaTimeout || took > replicaTimeout+time.Second {
+		t.Errorf("NOREPLICAS after %v", took)
+	}
+	free("LOCK", "job")
+	c.expect("LOCK job 30 WAIT 5", missing+"the lock was not taken, try again\r\n")
+	free("LOCK WAIT", "job")
+	c.expect("LOCK job 30 OWNER me", missing+"the lock was not taken, try again\r\n")
+	free("LOCK OWNER", "job")
+	c.expect("LOCK job 30 SESSION", missing+"the lock was not taken, try again\r\n")
+	free("LOCK SESSION", "job")
+
+	// What is held already is not taken away.
+	c.expect("LOCK owned 30 OWNER me", missing+"the lock is its owner's as before, on the upstream alone for longer\r\n")
+	c.expect(fmt.Sprintf("RELOCK owned %d 30", owned), missing+"the lock may run for longer on the upstream alone, try again\r\n")
+	c.expect("LOCK held 30", "$-1\r\n")
+	c.expect(fmt.Sprintf("RELOCK held %d 30", held+1), ":0\r\n")
+	c.expect("LOCK owned 30", "$-1\r\n")
+
+	// A release is one, but the next holder isn't told, and has nothing.
+	a.expect(unlock("held", held), ":1\r\n")
+	if got := b.reply(); got != missing+"the lock was not taken, try again\r\n" {
+		t.Errorf("the waiter: %q", got)
+	}
+	free("hand-over", "held")
+	a.expect(unlock("session", session), ":1\r\n")
+
+	replicas[1].Resume()
+	replicas[1].WaitInSync()
+	eventually(t, 5*time.Second, "locks are given out again", func() bool { return !strings.HasPrefix(c.do("LOCK job 30"), "-") })
+	next := a.lock("held 30")
+	b.send("LOCK held 30 WAIT 20")
+	attackWaits(t, p, "held", 1)
+	a.expect(unlock("held", next), ":1\r\n")
+	if token := attackToken(t, b.reply()); token <= next || next <= held {
+		t.Errorf("tokens %d, %d, %d", held, next, token)
+	}
+	for _, replica := range replicas {
+		if got := replica.Ask("EXISTS", "held"); got != ":1" {
+			t.Errorf("handed over to, but not on a replica: %s", got)
+		}
+	}
+}
+
+// Many wait while no replica answers: each hears so, and nobody is told of a lock that is not his.
+func TestMinReplicasOfAWholeLine(t *testing.T) {
+	master := testredis.Start(t)
+	replica := testredis.StartReplicas(t, master, 1)[0]
+	p := startProxy(t, master.URL(), withReplicas(1))
+	holder := dial(t, p.addr)
+	token := holder.lock("job 30")
+	var waiters []*rawConn
+	for range 8 {
+		c := dial(t, p.addr)
+		c.send("LOCK job 30 WAIT 20")
+		waiters = append(waiters, c)
+	}
+	attackWaits(t, p, "job", len(waiters))
+	replica.Pause()
+	holder.expect(unlock("job", token), ":1\r\n")
+	for i, c := range waiters {
+		if got := c.reply(); !strings.HasPrefix(got, "-NOREPLICAS 0 of 1 replicas") {
+			t.Errorf("waiter %d: %q", i, got)
+		}
+	}
+	if got := master.Ask("EXISTS", "job"); got != ":0" {
+		t.Errorf("the lock is still there: %s", got)
+	}
+	replica.Resume()
+	replica.WaitInSync()
+	holder.lock("job 30")
+}
+
+// A session lock is trusted only as far as replicas have it.
+func TestMinReplicasOfASessionLock(t *testing.T) {
+	master := testredis.Start(t)
+	replica := testredis.StartReplicas(t, master, 1)[0]
+	p := startProxy(t, master.URL(), withReplicas(1))
+	c := dial(t, p.addr)
+	c.expect("HELLO 3", "%…")
+	token := c.lock("job 0.6 SESSION")
+	time.Sleep(time.Second)
+	c.expect("LOCK job 1", "_\r\n") // renewed
+	replica.Pause()
+	paused := time.Now()
+	want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n$3\r\njob\r\n:%d\r\n", token)
+	if got, err := c.tryReply(3 * time.Second); got != want {
+		t.Fatalf("got %q, %v, want %q", got, err, want)
+	}
+	if took := time.Since(paused); took > 900*time.Millisecond {
+		t.Errorf("told after %v", took)
+	}
+	replica.Resume()
+}
+
+// Who may not WAIT is told why he gets no lock.
+func TestMinReplicasWithoutTheRight(t *testing.T) {
+	master := testredis.Start(t)
+	testredis.StartReplicas(t, master, 1)
+	master.Ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-wait")
+	p := startProxy(t, master.URL(), withReplicas(1))
+	c := dial(t, p.addr)
+	c.expect("AUTH app pw", "+OK\r\n")
+	c.expect("LOCK job 30", "-NOREPLICAS the upstream does not tell how many replicas acknowledged it (NOPERM …")
+	if got := master.Ask("EXISTS", "job"); got != ":0" {
+		t.Errorf("the lock was left behind: %s", got)
+	}
+}
+
+// The upstream is cut off from its replica, still serves, and dies; the replica takes its place. Without --min-replicas a lock that
+// was given out in between is lost, and given out again while its holder has it. With it, nothing was given out.
+func TestFailoverOfLocks(t *testing.T) {
+	for _, c := range []struct {
+		minReplicas   int
+		lost, granted int // of the locks taken before the cut, and behind it
+	}{{0, 0, 10}, {1, 0, 0}} {
+		t.Run(fmt.Sprintf("min-replicas %d", c.minReplicas), func(t *testing.T) {
+			master := testredis.Start(t)
+			link := testredis.StartLink(t, master.Addr())
+			host, port, _ := strings.Cut(link.Addr(), ":")
+			master.SyncAtOnce()
+			replica := testredis.Start(t, "--replicaof", host+" "+port)
+			replica.WaitInSync()
+			before, after := startProxy(t, master.URL(), withReplicas(c.minReplicas)), startProxy(t, replica.URL(), nil)
+			client := dial(t, before.addr)
+			early, late := map[string]int64{}, map[string]int64{}
+			for i := range 10 {
+				key := fmt.Sprintf("early%d", i)
+				early[key] = client.lock(key + " 60")
+			}
+			if c.minReplicas == 0 {
+				master.Ask("WAIT", "1", "1000")
+			}
+			link.Hold()
+			for i := range 10 {
+				key := fmt.Sprintf("late%d", i)
+				if got := client.do("LOCK " + key + " 60"); got[0] == ':' {
+					late[key] = attackToken(t, got)
+				} else if !strings.HasPrefix(got, "-NOREPLICAS ") {
+					t.Errorf("LOCK %s: %q", key, got)
+				}
+			}
+			master.Kill()
+			link.Cut()
+			if got := replica.Ask("REPLICAOF", "NO", "ONE"); got != "+OK" {
+				t.Fatal(got)
+			}
+			other := dial(t, after.addr)
+			again := func(locks map[string]int64) (n int) {
+				for key, token := range locks {
+					got := other.do("LOCK " + key + " 60")
+					if got == "$-1\r\n" {
+						other.expect(fmt.Sprintf("RELOCK %s %d 60", key, token), ":1\r\n")
+						continue
+					}
+					n++
+					if attackToken(t, got) <= token {
+						t.Errorf("%s: token %d went back to %s", key, token, got)
+					}
+				}
+				return n
+			}
+			lostEarly, lostLate := again(early), again(late)
+			t.Logf("min-replicas %d: of 10 locks before the cut %d were given out again; behind it %d were given out, and %d of them again",
+				c.minReplicas, lostEarly, len(late), lostLate)
+			if lostEarly != c.lost || len(late) != c.granted || lostLate != c.granted {
+				t.Errorf("want %d, %d, %d", c.lost, c.granted, c.granted)
+			}
+		})
+	}
+}

@@ -1,0 +1,393 @@
+package lockproxy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testtls"
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
+)
+
+// served waits until a proxy's writes arrive at server, and returns how long that took.
+func served(t *testing.T, p *testProxy, server *testredis.Server) time.Duration {
+	t.Helper()
+	began := time.Now()
+	mark := "here:" + server.Addr()
+	eventually(t, 15*time.Second, "the proxy serves by the new master", func() bool {
+		nc, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			return false
+		}
+		defer nc.Close()
+		c := dialed(t, nc)
+		c.send("SET " + mark + " 1")
+		got, err := c.tryReply(time.Second)
+		return err == nil && got == "+OK\r\n" && server.Ask("EXISTS", mark) == ":1"
+	})
+	return time.Since(began)
+}
+
+// switched waits until the Sentinels name another master than old.
+func switched(t *testing.T, g *testredis.Group, old *testredis.Server) *testredis.Server {
+	t.Helper()
+	var master *testredis.Server
+	eventually(t, 20*time.Second, "the Sentinels name another master", func() bool {
+		master = g.Master()
+		return master != nil && master != old
+	})
+	return master
+}
+
+// judge watches who has which lock, by what clients were answered.
+type judge struct {
+	mu         sync.Mutex
+	holders    map[string]heldLock
+	last       map[string]int64
+	taken      int
+	violations []string // two that hold at a time
+	backward   []string // tokens
+	wrong      []string // replies
+	lost       int      // locks whose holder found at UNLOCK that they were not its any more
+	unknown    int      // commands reported as of unknown outcome, or ended with the connection
+	refused    int      // answered UPSTREAM or NOREPLICAS with nothing done
+}
+
+type heldLock struct {
+	token int64
+	until time.Time
+}
+
+func newJudge() *judge { return &judge{holders: map[string]heldLock{}, last: map[string]int64{}} }
+
+func (j *judge) took(key string, token int64, timeout time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.taken++
+	if other := j.holders[key]; time.Now().Before(other.until) {
+		j.violations = append(j.violations, fmt.Sprintf("%s: %d while %d holds it", key, token, other.token))
+	}
+	if token <= j.last[key] {
+		j.backward = append(j.backward, fmt.Sprintf("%s: %d behind %d", key, token, j.last[key]))
+	}
+	j.last[key] = max(token, j.last[key])
+	j.holders[key] = heldLock{token, time.Now().Add(timeout)}
+}
+
+func (j *judge) frees(key string, token int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.holders[key].token == token {
+		delete(j.holders, key)
+	}
+}
+
+// failed counts an answer that is none. closed says that the connection ended instead.
+func (j *judge) failed(got string, closed bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case closed || strings.Contains(got, "unknown"):
+		j.unknown++
+	case strings.HasPrefix(got, "-UPSTREAM ") || strings.HasPrefix(got, "-NOREPLICAS ") || strings.HasPrefix(got, "-READONLY ") || strings.HasPrefix(got, "-LOADING ") ||
+		strings.HasPrefix(got, "-UNBLOCKED ") || strings.HasPrefix(got, "-MASTERDOWN "):
+		j.refused++
+	default:
+		j.wrong = append(j.wrong, got)
+	}
+}
+
+func (j *judge) count(n *int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	*n++
+}
+
+// workload is clients that lock, and clients that read and write, through one proxy, until stop.
+type workload struct {
+	t       *testing.T
+	addr    string
+	prefix  string
+	judge   *judge
+	stopped chan struct{}
+	running sync.WaitGroup
+}
+
+func startWorkload(t *testing.T, addr, prefix string) *workload {
+	w := &workload{t: t, addr: addr, prefix: prefix, judge: newJudge(), stopped: make(chan struct{})}
+	for i := range 8 {
+		w.running.Go(func() { w.clients(func(c *rawConn) bool { return w.lock(c, fmt.Sprintf("%s:%d", prefix, i%4)) }) })
+	}
+	for i := range 4 {
+		n := 0
+		w.running.Go(func() {
+			w.clients(func(c *rawConn) bool { n++; return w.data(c, fmt.Sprintf("%s-data-%d-%d", prefix, i, n)) })
+		})
+	}
+	return w
+}
+
+func (w *workload) stop() *judge {
+	close(w.stopped)
+	w.running.Wait()
+	return w.judge
+}
+
+// clients runs step on a connection, and on another when that has ended.
+func (w *workload) clients(step func(c *rawConn) (alive bool)) {
+	for {
+		nc, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		c := dialed(w.t, nc)
+		for alive := true; alive; {
+			select {
+			case <-w.stopped:
+				nc.Close()
+				return
+			default:
+			}
+			alive = step(c)
+		}
+		nc.Close()
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+const workTimeout = 10 * time.Second
+
+// lock takes a lock, holds it for a while, mostly a short one, and releases it.
+func (w *workload) lock(c *rawConn, key string) (alive bool) {
+	c.Write([]byte("LOCK " + key + " 10 WAIT 3\r\n"))
+	got, err := c.tryReply(20 * time.Second)
+	if err != nil || got[0] == '-' {
+		w.judge.failed(got, err != nil)
+		return err == nil
+	}
+	if got[0] != ':' {
+		return true
+	}
+	token := attackToken(w.t, got)
+	w.judge.took(key, token, workTimeout)
+	hold := time.Duration(rand.N(5)) * time.Millisecond
+	if rand.N(20) == 0 {
+		hold = time.Second
+	}
+	time.Sleep(hold)
+	w.judge.frees(key, token)
+	fmt.Fprintf(c, "UNLOCK %s %d\r\n", key, token)
+	got, err = c.tryReply(20 * time.Second)
+	switch {
+	case err != nil || got[0] == '-':
+		w.judge.failed(got, err != nil)
+		return err == nil
+	case got == ":0\r\n":
+		w.judge.count(&w.judge.lost)
+	}
+	return true
+}
+
+// data sends a pipeline whose replies tell which request each belongs to.
+func (w *workload) data(c *rawConn, id string) (alive bool) {
+	c.Write([]byte("ECHO " + id + "a\r\nSET " + id + " 1 PX 5000\r\nECHO " + id + "b\r\nEXISTS " + id + "\r\n"))
+	wants := []string{fmt.Sprintf("$%d\r\n%sa\r\n", len(id)+1, id), "+OK\r\n", fmt.Sprintf("$%d\r\n%sb\r\n", len(id)+1, id), ":1\r\n"}
+	failed := false
+	for _, want := range wants {
+		got, err := c.tryReply(20 * time.Second)
+		switch {
+		case err != nil:
+			w.judge.failed(got, true)
+			return false
+		case got[0] == '-':
+			failed = true
+			w.judge.failed(got, false)
+		case got != want && !failed: // behind a failure the rest may tell of another server
+			w.judge.failed(got, false)
+		}
+	}
+	time.Sleep(time.Millisecond)
+	return true
+}
+
+// The master is killed, replaced by hand, and stopped for a while, with locks and data on the way.
+func TestSentinelFailovers(t *testing.T) {
+	t.Parallel()
+	g := testredis.StartGroup(t, testredis.GroupOptions{})
+	plain, safe := startProxy(t, g.URL(), nil), startProxy(t, g.URL(), func(cfg *proxy.Config) {
+		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1, ReplicaTimeout: 200 * time.Millisecond}
+	})
+	works := []*workload{startWorkload(t, plain.addr, "plain"), startWorkload(t, safe.addr, "safe")}
+	time.Sleep(500 * time.Millisecond)
+	recovered := func(what string, old *testredis.Server) *testredis.Server {
+		t.Helper()
+		master := switched(t, g, old)
+		took := max(served(t, plain, master), served(t, safe, master))
+		t.Logf("%s: served %v after the Sentinels' switch", what, took.Round(time.Millisecond))
+		if took > 2*time.Second {
+			t.Errorf("%s: took %v", what, took)
+		}
+		return master
+	}
+
+	old := g.Servers[0]
+	old.Kill()
+	master := recovered("killed", old)
+	old.Restart()
+	old.Replicate(master)
+	g.InSync(t)
+
+	g.Failover(t)
+	old, master = master, recovered("by hand", master)
+	g.InSync(t)
+
+	old = master
+	old.Pause()
+	master = recovered("stopped", old)
+	c := dial(t, plain.addr)
+	c.expect("SET after:the:switch 1", "+OK\r\n")
+	old.Resume()
+	for end := time.Now().Add(time.Second); time.Now().Before(end) && old.Role() != "slave"; {
+		c.expect("SET after:the:switch 1", "+OK\r\n")
+		if old.Role() == "master" && old.Ask("EXISTS", "after:the:switch") == ":1" && old.Role() == "master" {
+			t.Error("the old master is written to")
+		}
+	}
+	for _, w := range works {
+		j := w.stop()
+		t.Logf("%s: %d locks taken, %d found lost at UNLOCK, %d times two held one, %d commands of unknown outcome, %d refused",
+			w.prefix, j.taken, j.lost, len(j.violations), j.unknown, j.refused)
+		if len(j.wrong) > 0 || len(j.backward) > 0 {
+			t.Errorf("%s: wrong replies %q, tokens that went back %q", w.prefix, j.wrong, j.backward)
+		}
+		if w.prefix == "safe" && len(j.violations) > 0 {
+			t.Errorf("with min-replicas: %q", j.violations)
+		}
+		if j.taken < 100 {
+			t.Errorf("%s: only %d locks were taken", w.prefix, j.taken)
+		}
+	}
+}
+
+// A proxy logs in to the Sentinels and to the servers with each one's password, goes on when Sentinels are away, and says why if all are.
+func TestSentinelLogin(t *testing.T) {
+	t.Parallel()
+	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Password: "pw", SentinelPassword: "spw"})
+	addrs := strings.TrimPrefix(g.URL(), "redis+sentinel://")
+	c := dial(t, startProxy(t, "redis+sentinel://:pw@"+addrs+"/2?sentinel_password=spw", nil).addr)
+	c.expect("SET x 1", "+OK\r\n")
+	c.lock("job 30")
+	if got := g.Servers[0].Ask("INFO", "keyspace"); !strings.Contains(got, "db2:keys=3") {
+		t.Errorf("not in database 2: %s", got)
+	}
+	// Without a password for the servers clients bring their own, and the proxy can't ask for the role.
+	open := dial(t, startProxy(t, "redis+sentinel://"+addrs+"?sentinel_password=spw", nil).addr)
+	open.expect("GET x", "-NOAUTH …")
+	open.expect("AUTH pw", "+OK\r\n")
+	open.lock("open 30")
+
+	denied := dial(t, startProxy(t, "redis+sentinel://:pw@"+addrs+"?sentinel_password=wrong", nil).addr)
+	if got := denied.do("LOCK job 30"); !strings.HasPrefix(got, "-UPSTREAM cannot reach mymaster: nothing was sent, try again (no Sentinel has told who the master is: ") ||
+		!strings.Contains(got, "WRONGPASS") || strings.Contains(got, "wrong") {
+		t.Errorf("with a wrong password: %q", got)
+	}
+	g.Sentinels[0].Kill()
+	g.Sentinels[1].Kill()
+	last := dial(t, startProxy(t, "redis+sentinel://:pw@"+addrs+"?sentinel_password=spw", nil).addr)
+	last.lock("last 30")
+	g.Sentinels[2].Kill()
+	time.Sleep(100 * time.Millisecond)
+	last.expect("PING", "+PONG\r\n") // what is known goes on
+	c.expect("PING", "+PONG\r\n")
+}
+
+// An operator makes the master a replica without the Sentinels: its connections are left within seconds.
+func TestSentinelDemotedByHand(t *testing.T) {
+	t.Parallel()
+	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, SentinelLines: []string{"sentinel down-after-milliseconds mymaster 60000"}})
+	p := startProxy(t, g.URL(), nil)
+	c := dial(t, p.addr)
+	c.expect("MULTI", "+OK\r\n") // it has a connection of its own
+	host, port, _ := net.SplitHostPort(g.Servers[1].Addr())
+	g.Servers[1].Ask("REPLICAOF", "NO", "ONE")
+	if got := g.Servers[0].Ask("REPLICAOF", host, port); got != "+OK" {
+		t.Fatal(got)
+	}
+	if got, err := c.tryReply(5 * time.Second); err == nil || isTimeout(err) {
+		t.Errorf("the session on the old master lives: %q, %v", got, err)
+	}
+	if got := dial(t, p.addr).do("SET x 1"); !strings.HasPrefix(got, "-UPSTREAM cannot reach "+g.Servers[0].Addr()) || !strings.Contains(got, "it is a replica") {
+		t.Errorf("a replica is used: %q", got)
+	}
+}
+
+// With --failover-hold no lock is given out for a while behind a failover, and those who wait wait on.
+func TestFailoverHold(t *testing.T) {
+	t.Parallel()
+	const hold = 1500 * time.Millisecond
+	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Sentinels: 1})
+	p := startProxy(t, g.URL(), func(cfg *proxy.Config) { cfg.Locks.Durability = lockcmd.Durability{FailoverHold: hold} })
+	c := dial(t, p.addr)
+	token := c.lock("job 30")
+	eventually(t, 5*time.Second, "the replica has the lock", func() bool { return g.Servers[1].Ask("EXISTS", "job") == ":1" })
+	g.Failover(t)
+	switched(t, g, g.Servers[0])
+	var got string
+	eventually(t, 5*time.Second, "the proxy has heard of it", func() bool {
+		nc, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			return false
+		}
+		defer nc.Close()
+		fmt.Fprint(nc, "LOCK other 30\r\n")
+		got, err = dialed(t, nc).tryReply(time.Second)
+		return err == nil && strings.Contains(got, "failover-hold")
+	})
+	began := time.Now()
+	if !strings.HasPrefix(got, "-UPSTREAM was replaced by another server: ") {
+		t.Errorf("LOCK: %q", got)
+	}
+	d := dial(t, p.addr)
+	d.expect(fmt.Sprintf("RELOCK job %d 30", token), ":1\r\n") // what is held is held
+	d.expect("LOCK other 30 WAIT 0.1", "-UPSTREAM was replaced …")
+	d.expect("SET x 1", "+OK\r\n")
+	d.expect(unlock("job", token), ":1\r\n")
+	d.lock("other 30 WAIT 5")
+	if took := time.Since(began); took < hold-500*time.Millisecond || took > hold+500*time.Millisecond {
+		t.Errorf("given out again after %v", took)
+	}
+	d.lock("job 30")
+}
+
+// TLS to the Sentinels and to the servers, each with the name that it is reached by.
+func TestSentinelTLS(t *testing.T) {
+	t.Parallel()
+	ca := testtls.NewAuthority(t)
+	pair := ca.Issue(t, "redis")
+	tlsArgs := func(port int) []string {
+		return []string{"--tls-port", fmt.Sprint(port), "--tls-cert-file", pair.CertFile, "--tls-key-file", pair.KeyFile, "--tls-ca-cert-file", ca.File, "--tls-replication", "yes", "--tls-auth-clients", "no"}
+	}
+	masterPort, sentinelPort := testredis.FreePort(t), testredis.FreePort(t)
+	master := testredis.Start(t, tlsArgs(masterPort)...)
+	testredis.StartSentinel(t, fmt.Sprintf("127.0.0.1:%d", masterPort), tlsArgs(sentinelPort)...)
+	p := startProxy(t, fmt.Sprintf("rediss+sentinel://127.0.0.1:%d/mymaster", sentinelPort), func(cfg *proxy.Config) {
+		tls := cfg.Upstream.TLS().Clone()
+		tls.RootCAs = ca.Pool
+		cfg.Upstream.SetTLS(tls)
+	})
+	dial(t, p.addr).lock("job 30")
+	if got := master.Ask("EXISTS", "job"); got != ":1" {
+		t.Errorf("not at the master: %s", got)
+	}
+	stranger := startProxy(t, fmt.Sprintf("rediss+sentinel://127.0.0.1:%d/mymaster", sentinelPort), nil)
+	if got := dial(t, stranger.addr).do("LOCK job 30"); !strings.HasPrefix(got, "-UPSTREAM cannot reach mymaster") || !strings.Contains(got, "certificate") {
+		t.Errorf("an unknown authority: %q", got)
+	}
+}

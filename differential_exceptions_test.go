@@ -34,7 +34,7 @@ var diffExceptions = []struct {
 	{"randomkey,srandmember,spop,hrandfield,zrandmember", diffType, "random elements"},
 	{"xadd", diffStreamID, "the id * is the server's clock"},
 	{"lolwut,acl genpass", diffType, "a random picture or password"},
-	{"hello", diffConnectionID, "the id of the connection"},
+	{"hello,exec", diffConnectionID, "the id of the connection, which HELLO tells in a transaction too"},
 	{"client id", diffNumbers, "the id of the connection"},
 	{"function dump", diffType, "the order of a hash table whose seed is random"},
 
@@ -52,6 +52,23 @@ var diffFeeds = []struct {
 	reason  string
 }{
 	{`] "`, regexp.MustCompile(`(?m)^\+[0-9]+\.[0-9]{6} \[([0-9]+) ([0-9.]+:[0-9]+|lua)\] `), "+TIME [$1 ADDR] ", "MONITOR shows times and addresses"},
+	{`tracking-redir-broken`, regexp.MustCompile(`(tracking-redir-broken\r\n):[0-9]+`), "$1:N", "the id of the connection"},
+}
+
+// diffShared are replies that may differ where clients share upstream connections.
+var diffShared = []struct {
+	calls  string
+	normal func(raw string) string
+	reason string
+}{
+	{"client list", diffType, "it shows what connections the upstream has"},
+}
+
+// diffStaysOpen are steps at which the upstream has closed a connection that the proxy keeps where clients share upstream connections:
+// nothing of the client's was under way or kept there.
+var diffStaysOpen = map[string]string{
+	"@idle => closed":  "it goes on when the upstream is back",
+	"@alice => closed": "its next request finds that nobody can log in so any more, and ends it",
 }
 
 // diffLost is what the proxy says before it closes where Redis only closes, since from outside a CLIENT KILL looks like a
@@ -79,9 +96,13 @@ func diffNormal(call []string, raw string) string {
 	whole := strings.ToLower(strings.Join(call, " "))
 	var best string
 	normal := diffSame
-	for _, e := range diffExceptions {
+	exceptions := diffExceptions
+	if !dedicated {
+		exceptions = append(slices.Clone(exceptions), diffShared...)
+	}
+	for _, e := range exceptions {
 		for _, prefix := range strings.Split(e.calls, ",") {
-			if len(prefix) > len(best) && (whole == prefix || strings.HasPrefix(whole, prefix+" ")) {
+			if len(prefix) >= len(best) && (whole == prefix || strings.HasPrefix(whole, prefix+" ")) {
 				best, normal = prefix, e.normal
 			}
 		}

@@ -81,7 +81,10 @@ func (s *diffScript) run(t *testing.T, proto string, seen *diffCoverage, command
 		if c.proto == "raw" && proto == "2" {
 			proto = "raw"
 		}
-		if c.proto != "" && c.proto != proto {
+		if c.proto == "dedicated" && !dedicated {
+			continue
+		}
+		if c.proto != "" && c.proto != "dedicated" && c.proto != proto {
 			continue
 		}
 		held := func(t *testing.T, pipelined bool) {

@@ -67,8 +67,8 @@ func TestTakeoverGuard(t *testing.T) {
 	a.lock("free 30")
 
 	// A plain client's timestamp is left alone for as long.
-	a.expect(fmt.Sprintf("SET plain %d", time.Now().UnixMilli()), "+OK\r\n")
 	began = time.Now()
+	a.expect(fmt.Sprintf("SET plain %d", began.UnixMilli()), "+OK\r\n")
 	a.expect("LOCK plain 30", "$-1\r\n")
 	a.lock("plain 30 WAIT 5")
 	if took := time.Since(began); took < guard-10*time.Millisecond || took > guard+150*time.Millisecond {

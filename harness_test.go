@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,6 +28,9 @@ type testProxy struct {
 	server *proxy.Server
 }
 
+// dedicated is whether the proxies under test give every client an upstream connection of its own.
+var dedicated = os.Getenv("LOCKPROXY_TEST_UPSTREAM_MODE") == "dedicated"
+
 // startProxy serves in front of the Redis at url until the test ends. change may be nil.
 func startProxy(t testing.TB, url string, change func(*proxy.Config)) *testProxy {
 	t.Helper()
@@ -38,6 +42,8 @@ func startProxy(t testing.TB, url string, change func(*proxy.Config)) *testProxy
 		Upstream: upstream,
 		Locks:    lockcmd.Config{MaxTimeout: 24 * time.Hour, FenceRetention: 10 * time.Minute},
 		Logger:   hclog.NewNullLogger(),
+		// The same tests run in both modes: see the Makefile.
+		Dedicated: dedicated,
 	}
 	if change != nil {
 		change(&cfg)

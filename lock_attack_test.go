@@ -14,6 +14,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
 )
 
 // attackRelay stands between a proxy and its Redis and can hold back what passes by on single connections.
@@ -45,9 +46,14 @@ type attackRule struct {
 	once sync.Once
 }
 
-func attackBoth(t *testing.T, redisArgs ...string) (*testredis.Server, *attackRelay, *testProxy) {
+func attackBoth(t *testing.T) (*testredis.Server, *attackRelay, *testProxy) {
+	return attackWith(t, nil)
+}
+
+// attackWith does it with a proxy that change has configured; it may be nil.
+func attackWith(t *testing.T, change func(*proxy.Config)) (*testredis.Server, *attackRelay, *testProxy) {
 	t.Helper()
-	server := testredis.Start(t, redisArgs...)
+	server := testredis.Start(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +69,7 @@ func attackBoth(t *testing.T, redisArgs ...string) (*testredis.Server, *attackRe
 			go r.serve(nc, server.Addr())
 		}
 	}()
-	p := startProxy(t, "redis://"+r.addr, nil)
+	p := startProxy(t, "redis://"+r.addr, change)
 	c := dial(t, p.addr) // from now on the upstream knows the scripts by their hashes
 	c.expect(fmt.Sprintf("RELOCK warm %d 1", c.lock("warm 1")), ":1\r\n")
 	c.expect("UNLOCK warm", ":1\r\n")
@@ -207,7 +213,8 @@ func TestAttackRelockOfSessionLock(t *testing.T) {
 
 // A waiter's time is over though the release that may be for it hangs; the release then finds that it has left.
 func TestAttackHangingRelease(t *testing.T) {
-	_, relay, p := attackBoth(t)
+	// What hangs is one connection, so it must be the releaser's alone.
+	_, relay, p := attackWith(t, func(cfg *proxy.Config) { cfg.Dedicated = true })
 	holder, next, other := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
 	other.do("PING")
 	holder.lock("job 30")

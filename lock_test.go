@@ -176,7 +176,11 @@ func TestTokensRise(t *testing.T) {
 	last := int64(0)
 	for i := range 60 {
 		c := dial(t, []string{p.addr, other.addr}[i%2])
-		token := c.lock("job 0.02")
+		timeout := "5"
+		if i%4 == 3 { // it is to expire
+			timeout = "0.02"
+		}
+		token := c.lock("job " + timeout)
 		if token <= last {
 			t.Fatalf("token %d after %d", token, last)
 		}

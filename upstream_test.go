@@ -63,9 +63,14 @@ func TestUpstreamLost(t *testing.T) {
 	if got := locking.reply(); !strings.HasPrefix(got, "-UPSTREAM connection to") || !strings.Contains(got, "unknown") {
 		t.Errorf("LOCK: %q", got)
 	}
-	idle.closed()
-	locking.closed()
 	server.Restart()
+	if dedicated {
+		idle.closed()
+		locking.closed()
+	} else { // nothing of theirs was on the connection
+		idle.expect("PING", "+PONG\r\n")
+		locking.expect("PING", "+PONG\r\n")
+	}
 	c := dial(t, p.addr)
 	c.expect("EXISTS a b", ":0\r\n")
 	c.lock("job 30")

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Lost reports whether the upstream connection has ended. The session must end then: CloseWhenAnswered closes at once.
+// Lost reports whether the upstream connection has ended with what the session needs. It must end then: CloseWhenAnswered closes
+// at once.
 func (p *Pipe) Lost() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -17,21 +18,17 @@ func (p *Pipe) Lost() bool {
 func (p *Pipe) CloseWhenAnswered() {
 	p.Flush()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.ending = true
-	now := p.nothingOwed() && p.wmu.TryLock() // else whoever writes now, maybe the last that is owed, closes afterwards
-	if now {
-		p.wmu.Unlock()
-	}
-	p.mu.Unlock()
-	if now {
-		p.client.Close()
+	if p.nothingOwed() {
+		p.out.finish()
 	}
 }
 
 func (p *Pipe) nothingOwed() bool { return p.ledger.empty() || p.lost != nil }
 
-// ClientGone says that the client has closed its side. The upstream is told in the same way, so that it finishes what it
-// was sent, gives up what blocks, and closes: then Wait returns.
+// ClientGone says that the client has closed its side. An upstream connection of its own is told in the same way, so that the
+// upstream finishes what it was sent, gives up what blocks, and closes: then Wait returns. What was asked by a lane is answered.
 func (p *Pipe) ClientGone() {
 	p.Flush()
 	p.mu.Lock()
@@ -39,6 +36,9 @@ func (p *Pipe) ClientGone() {
 	p.leaving = true
 	p.client.SetWriteDeadline(time.Now().Add(linger))
 	if p.up == nil {
+		if p.inFlight > 0 && p.abandon == nil {
+			p.abandon = time.AfterFunc(linger, p.Close) // Wait stops it
+		}
 		return
 	}
 	p.up.SetReadDeadline(time.Now().Add(linger))
@@ -47,54 +47,65 @@ func (p *Pipe) ClientGone() {
 	}
 }
 
-// Close ends the upstream connection at once. Safe to call at any time, from any goroutine, more than once.
+// Close ends the session's part in upstream connections at once. Safe to call at any time, from any goroutine, more than once.
 func (p *Pipe) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leaving = true
 	if p.up != nil {
 		p.up.Close()
+		return // its reader does the rest
 	}
+	if p.lost == nil {
+		p.lost = ErrClosed
+		p.settleLost()
+	}
+	p.room.Broadcast()
 }
 
-// Wait returns when the upstream connection has ended and its reader with it.
+// Wait returns when nothing of the Pipe runs any more: its own upstream connection has ended, or all that was asked by a lane has been
+// answered.
 func (p *Pipe) Wait() {
 	if p.reader != nil {
 		<-p.reader
 	}
+	p.mu.Lock()
+	for p.inFlight > 0 && p.lost == nil {
+		p.room.Wait()
+	}
+	if p.abandon != nil {
+		p.abandon.Stop()
+	}
+	p.mu.Unlock()
+	if p.lane != nil {
+		p.lanes.leave(p.lane, p)
+		p.lane = nil
+	}
+	p.out.wait()
 }
 
-func (p *Pipe) readReplies() {
-	defer close(p.reader)
-	r := replyReader{pipe: p}
-	err := r.run()
-	p.up.Close()
-	p.finish(err, r.scan.Began() && r.dest == relayed)
-}
-
-// finish answers what is still owed after the upstream connection has ended, and closes the client, unless the session
+// finish answers what is still owed after the session's own connection has ended, and closes the client, unless the session
 // waits for an Answer: then that is for the session to do, see Lost.
 func (p *Pipe) finish(err error, withinReply bool) {
-	p.wmu.Lock()
 	p.mu.Lock()
-	p.lost = &Error{Addr: p.upstream.Addr, Sent: true, Err: err}
+	p.lost = &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err}
 	if p.leaving {
 		p.lost = ErrClosed
 	}
 	text, awaited := p.settleLost()
-	leaving := p.leaving
+	deliver := len(text) > 0 && !withinReply && !p.leaving
+	if deliver {
+		p.client.SetWriteDeadline(time.Now().Add(time.Second))
+		deliver = p.out.begin(text)
+	}
+	closing := !awaited || p.ending // else the session has something to say, and closes
 	p.room.Broadcast()
 	p.mu.Unlock()
-	if len(text) > 0 && !withinReply && !leaving {
-		p.client.SetWriteDeadline(time.Now().Add(time.Second))
-		p.client.Write(text)
+	if deliver {
+		p.out.deliver(text)
 	}
-	p.mu.Lock()
-	closing := !awaited || p.ending // else the session has something to say, and closes
-	p.wmu.Unlock()
-	p.mu.Unlock()
 	if closing {
-		p.client.Close()
+		p.out.finish()
 	}
 }
 

@@ -200,6 +200,8 @@ func (l *ledger) answered(h resp.Head) (entry, bool) {
 	if e.kind == relayed {
 		l.skipNext = false
 		l.apply(e.Expect, h)
+	} else {
+		l.trust(NoEffect, h)
 	}
 	done := *e
 	if e.count--; e.count == 0 || e.Effect.subscribes() {

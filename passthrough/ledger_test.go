@@ -106,7 +106,7 @@ func (m *ledgerMachine) take(n int) {
 	// A copy: nothing may rely on what is behind.
 	piece := bytes.Clone(m.redis.up[m.arrived : m.arrived+n])
 	m.arrived += n
-	if err := m.reader.pass(piece); err != nil {
+	if err := m.feed(piece); err != nil {
 		m.rt.Fatalf("%q: %v", piece, err)
 	}
 }
@@ -326,7 +326,7 @@ func TestLedgerLoss(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			u := newUnplugged(Identity{Proto: 2})
 			test.prepare(u)
-			u.finish(gone, u.reader.scan.Began() && u.reader.dest == relayed)
+			u.finish(gone, u.reader.within())
 			got := u.took()
 			if test.want == "bounded" {
 				if len(got) > maxLostText+len(lost) || !strings.HasPrefix(got, lost+lost) {
@@ -385,7 +385,7 @@ func TestLedgerUnaskedReply(t *testing.T) {
 func TestLedgerUpstreamThatIsNoRedis(t *testing.T) {
 	u := newUnplugged(Identity{Proto: 2})
 	u.ask(NoEffect)
-	if err := u.reader.pass([]byte("HTTP/1.1 400 Bad Request\r\n")); err == nil {
+	if err := u.feed([]byte("HTTP/1.1 400 Bad Request\r\n")); err == nil {
 		t.Error("it is passed on as a reply")
 	}
 }
@@ -397,7 +397,7 @@ func TestLedgerOwnReplyIsBounded(t *testing.T) {
 	u.answer(t, fmt.Sprintf("$%d\r\n", 2*maxCall))
 	piece := bytes.Repeat([]byte("x"), 1<<20)
 	for sent := 0; ; sent += len(piece) {
-		if err := u.reader.pass(piece); err != nil {
+		if err := u.feed(piece); err != nil {
 			break
 		}
 		if sent > maxCall+1<<20 {

@@ -1,19 +1,31 @@
 // Package passthrough carries requests to the upstream Redis and brings its replies back, byte for byte and in order.
 //
-// A Pipe joins one client to one upstream connection of its own, made when the first request needs it:
+// A Pipe is one client's way to the upstream. Its requests go by one of two:
 //
-//	session goroutine:  Relay, Call, Local  ->  buffer  ->  Flush  ->  upstream
-//	reader goroutine:   upstream  ->  scan, ledger  ->  client
+//	a lane, which the sessions of one user, database and protocol share:
 //
-// Both directions run at once and neither holds a whole message: what is read is passed on. The ledger says what each
-// reply belongs to, so that the proxy can answer a request itself in its turn (Local), keep a reply to itself (Call), and
-// know the state of the connection (State). Nothing is ever sent twice: a request whose connection is lost is reported
-// as such, and the client is disconnected, since its state went with the connection.
+//	  session goroutines:  Relay, Call  ->  Flush  ->  lane: gather, one write for many  ->  upstream
+//	  lane's reader:       upstream  ->  cut into replies, each to its Pipe  ->  ledger  ->  outbox  ->  client
 //
-// Memory: two read buffers of bufSize at most and a queue of at most maxEntries, however much a client sends or
-// leaves unread. A client that doesn't read stops its own Pipe and no other.
+//	a connection of its own, while the session's state or a request needs one:
 //
-// This package doesn't know what a lock is, nor a command's name.
+//	  session goroutine:   Relay, Call  ->  Flush  ->  upstream
+//	  its reader:          upstream  ->  cut into replies, ledger  ->  outbox  ->  client
+//
+// The session says with Connect whether a request may share. Its own connection is given up by the reader, once all that was asked
+// has been answered and the replies have left the connection as a new one would be. Until a session has been answered by the upstream
+// as one that may talk to it, it has a connection of its own: who hasn't logged in where that is demanded never gets further.
+//
+// Both directions run at once and neither holds a whole message on a connection of its own: what is read is passed on. On a lane
+// requests are whole, and nobody waits for a client that doesn't read: see outbox. The ledger says what each reply belongs to, so that
+// the proxy can answer a request itself in its turn (Local), keep a reply to itself (Call), and know the state of the connection
+// (State). Nothing is ever sent twice. What is lost with a connection is answered as lost; a client whose own connection that
+// was is disconnected, since its state went with it.
+//
+// Memory: for each session what waits to be sent, the replies that its client leaves unread up to spoolMemory, and on a connection of
+// its own a read buffer of bufSize at most; a queue of at most maxEntries.
+//
+// This package doesn't know what a lock is, nor a command's name but for those that set a connection up.
 package passthrough
 
 import (
@@ -21,6 +33,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -61,89 +74,154 @@ func (a *Answer) Raw() ([]byte, error) {
 	return a.raw, a.err
 }
 
-// Pipe is one session's way to the upstream. Its methods are for the one goroutine that reads the client, except Close.
+// Pipe is one session's way to the upstream. Its methods are for the one goroutine that reads the client, except Close, Push and State.
 type Pipe struct {
-	upstream *Upstream
-	client   net.Conn
-	encode   func(error) []byte // makes the reply to a request that was lost
-	wbuf     []byte             // not yet sent
-	failed   error              // the last connect's failure, until the batch of requests that met it ends
-	reader   chan struct{}
+	lanes   *Lanes
+	client  net.Conn
+	encode  func(error) []byte // makes the reply to a request that was lost
+	out     *outbox
+	wbuf    []byte // not yet sent
+	asked   int    // replies that wbuf will get, if it goes by a lane
+	failed  error  // the last connect's failure, until the batch of requests that met it ends
+	lane    *lane  // the session's, nil if it uses none
+	rides   bool   // requests go by the lane: there is no connection of its own
+	scripts bool   // the session has run scripts of its client's
+	isNew   bool   // the connection of its own is another than the last request's
+	// severed says that a lane was lost, or that its own connection leads elsewhere.
+	severed bool
+	reader  chan struct{} // closed when the reader of its own connection has ended; nil if there never was one
 
-	wmu sync.Mutex // held while writing to client; before mu
-
-	mu      sync.Mutex
-	room    *sync.Cond
-	ledger  ledger   // guarded by mu
-	up      net.Conn // guarded by mu; nil before the first connect
-	lost    error    // guarded by mu; why the upstream connection ended
-	ending  bool     // guarded by mu; close the client once nothing is owed to it
-	leaving bool     // guarded by mu; the client has closed: an end of the upstream is no loss
-	within  bool     // guarded by mu; the client has been given a part of a reply
-	pushes  []byte   // guarded by mu; wait for the end of that reply
+	mu       sync.Mutex
+	room     *sync.Cond
+	ledger   ledger   // guarded by mu
+	up       net.Conn // guarded by mu; its own connection, or the one that was lost
+	held     bool     // guarded by mu; the session is about to use up
+	large    int      // guarded by mu; for how many requests it keeps up because of large ones
+	broken   bool     // guarded by mu; a request was begun on up whose end may never come
+	kept     bool     // guarded by mu; see Keep
+	inFlight int      // guarded by mu; replies still to come by lane, or to be taken back
+	lost     error    // guarded by mu; why the session can't go on
+	ending   bool     // guarded by mu; close the client once nothing is owed to it
+	leaving  bool     // guarded by mu; the client has closed: an end of the upstream is no loss
+	within   bool     // guarded by mu; the client has been given a part of a reply
+	pushes   []byte   // guarded by mu; wait for the end of that reply
+	abandon  *time.Timer
 }
 
-// NewPipe returns a Pipe for client. It opens no connection yet. encode makes the error reply for a request that was lost
-// with the connection.
-func NewPipe(upstream *Upstream, client net.Conn, encode func(error) []byte) *Pipe {
-	p := &Pipe{upstream: upstream, client: client, encode: encode}
+// NewPipe returns a Pipe for client. It opens no connection yet. direct is client's socket, if what is written to it may be given to
+// the kernel as it is, else nil. encode makes the error reply for a request that was lost with a connection.
+func NewPipe(lanes *Lanes, client net.Conn, direct syscall.RawConn, encode func(error) []byte) *Pipe {
+	p := &Pipe{lanes: lanes, client: client, encode: encode, out: newOutbox(client, direct)}
 	p.room = sync.NewCond(&p.mu)
-	p.ledger.State = newState(upstream.Initial)
+	p.ledger.State = newState(lanes.upstream.Initial)
 	return p
 }
 
-// Connected reports whether there is, or has been, an upstream connection.
-func (p *Pipe) Connected() bool { return p.up != nil } // only this goroutine sets it
+// Way is how a request may go.
+type Way uint8
 
-// Connect opens the upstream connection if there is none. The error is an *Error with Sent false, or a *Refused; within
-// one batch of requests it is remembered, so that each of them doesn't wait for the same dead address.
-func (p *Pipe) Connect(ctx context.Context) error {
-	if p.Connected() {
-		return nil
-	}
-	if p.failed != nil {
-		return p.failed
-	}
-	up, err := p.upstream.connect(ctx, p.upstream.Initial)
-	if err != nil {
-		p.failed = err
-		return err
-	}
+const (
+	Own     Way = iota // by a connection of the session's own
+	Shared             // by one that others use too
+	Scripts            // likewise, but it may take so long that those who run no scripts must not stand behind it
+)
+
+// Connect makes sure that there is a way for the next request, within timeout. connects says that a connection had to be opened, or
+// that this failed. The error is an *Error with Sent false, or a *Refused; within one batch of requests it is remembered, so that
+// each of them doesn't wait for the same dead address.
+func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (connects bool, err error) {
 	p.mu.Lock()
-	p.up = up
-	if p.leaving {
-		up.Close()
+	if p.up != nil {
+		p.held, p.isNew, p.rides = true, false, false
+		p.mu.Unlock()
+		return false, nil
 	}
+	shares := way != Own && p.lanes.perIdentity > 0 && p.ledger.Trusted && p.large == 0
+	id := p.ledger.Identity
 	p.mu.Unlock()
-	p.reader = make(chan struct{})
-	go p.readReplies() // ends when up does; Close closes up and waits
-	return nil
+	if p.failed != nil {
+		return false, p.failed
+	}
+	p.scripts = p.scripts || way == Scripts
+	if shares {
+		connects, err = p.ride(ctx, timeout, laneKind{id, p.scripts})
+	} else {
+		connects, err = p.pin(ctx, timeout)
+	}
+	p.failed = err
+	return connects, err
 }
 
-// Relay queues one whole request, or the first piece of one, whose reply goes to the client unchanged.
+// New reports whether Connect has just given the session a connection of its own, on which it hasn't sent anything.
+func (p *Pipe) New() bool { return p.isNew }
+
+// Severed reports whether the session's earlier requests went by a connection that was lost since, or to another server than the one
+// that it is connected to now: what it wrote there may be unknown here.
+func (p *Pipe) Severed() bool { return p.severed }
+
+// Rides reports whether the last request that Connect was called for goes by a connection that others use too.
+func (p *Pipe) Rides() bool { return p.rides }
+
+// Keep says whether the session keeps its own connection though its replies don't tell why.
+func (p *Pipe) Keep(keep bool) {
+	p.mu.Lock()
+	p.kept = keep
+	p.mu.Unlock()
+}
+
+// Relay queues one whole request, or on a connection of the session's own the first piece of one, whose reply goes to the client
+// unchanged.
 //
 // The proxy itself leaves out the replies that CLIENT REPLY OFF and SKIP suppress, so that the ledger never loses count: for
 // these, raw must be CLIENT REPLY ON, which asks the upstream for the same permission.
 func (p *Pipe) Relay(raw []byte, e Expect) {
 	p.push(entry{Expect: e})
-	p.Continue(raw)
+	p.queue(raw)
 	if e.Effect == Reset {
-		for _, cmd := range loginCommands(p.upstream.Initial) {
-			p.push(entry{kind: hidden})
-			p.wbuf = resp.AppendCommand(p.wbuf, cmd...)
+		for _, cmd := range loginCommands(p.lanes.upstream.Initial) {
+			p.hidden(cmd...)
 		}
 	}
 }
 
-// Continue queues a further piece of the request that Relay began.
-func (p *Pipe) Continue(raw []byte) {
+// hidden queues a request whose reply nobody hears of.
+func (p *Pipe) hidden(cmd ...string) {
+	p.push(entry{kind: hidden})
+	p.queue(resp.AppendCommand(nil, cmd...))
+}
+
+// Ignore sends a request of the proxy's own whose reply is of no interest.
+func (p *Pipe) Ignore(cmd ...string) { p.hidden(cmd...) }
+
+// RelayLarge queues the first piece of a request that Continue will add to. The session must have a connection of its own.
+func (p *Pipe) RelayLarge(raw []byte, e Expect) {
+	p.mu.Lock()
+	p.large, p.broken = largeFor, true
+	p.mu.Unlock()
+	p.Relay(raw, e)
+}
+
+// Continue queues a further piece of the request that RelayLarge began; last says that it is complete with that.
+func (p *Pipe) Continue(raw []byte, last bool) {
+	p.queue(raw)
+	if last {
+		p.mu.Lock()
+		p.broken = false
+		p.mu.Unlock()
+	}
+}
+
+func (p *Pipe) queue(raw []byte) {
+	if p.wbuf == nil {
+		p.wbuf = takeBuffer()
+	}
 	p.wbuf = append(p.wbuf, raw...)
 	if len(p.wbuf) >= bufSize {
 		p.Flush()
 	}
 }
 
-// Withdraw says that the request that Relay began will never be complete, since the client's bytes turned out not to be one.
+// Withdraw says that the request that RelayLarge began will never be complete, since the client's bytes turned out not to be one.
 // Nothing may be sent behind it.
 func (p *Pipe) Withdraw() {
 	p.mu.Lock()
@@ -155,7 +233,7 @@ func (p *Pipe) Withdraw() {
 func (p *Pipe) Call(raw []byte) *Answer {
 	a := &Answer{Done: make(chan struct{})}
 	p.push(entry{kind: captured, answer: a})
-	p.wbuf = append(p.wbuf, raw...)
+	p.queue(raw)
 	p.Flush()
 	return a
 }
@@ -163,7 +241,7 @@ func (p *Pipe) Call(raw []byte) *Answer {
 // Replace sends a request and gives the client text in place of its reply.
 func (p *Pipe) Replace(raw, text []byte) {
 	p.push(entry{kind: replaced, local: text})
-	p.wbuf = append(p.wbuf, raw...)
+	p.queue(raw)
 }
 
 // Barrier's Answer is there when all that was asked before has been answered to the client.
@@ -182,8 +260,6 @@ func (p *Pipe) Barrier() *Answer {
 
 // Local gives the client a reply of the proxy's own, in its turn behind all replies still to come.
 func (p *Pipe) Local(text []byte) {
-	p.wmu.Lock()
-	defer p.releaseClient()
 	p.mu.Lock()
 	if !p.ledger.empty() || p.within { // a message may be on its way though nothing is owed
 		p.ledger.push(entry{kind: local, local: text})
@@ -192,87 +268,77 @@ func (p *Pipe) Local(text []byte) {
 	}
 	muted := p.ledger.muted()
 	p.ledger.skipNext = false
+	deliver := !muted && p.out.begin(text)
 	p.mu.Unlock()
-	if !muted {
-		p.client.Write(text) // a failure shows when the client is read
+	if deliver {
+		p.out.deliver(text) // a failure shows when the client is read
 	}
-}
-
-// Push gives the client bytes that answer nothing, between two replies. Unlike the other methods it may be called from any
-// goroutine. ok is false if too much waits for the end of the reply that the client is being given.
-func (p *Pipe) Push(text []byte) (ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.pushes)+len(text) > maxPushes {
-		return false
-	}
-	p.pushes = append(p.pushes, text...)
-	if p.wmu.TryLock() { // else whoever writes now sends it afterwards
-		p.mu.Unlock()
-		p.releaseClient()
-		p.mu.Lock()
-	}
-	return true
 }
 
 // maxPushes bounds what waits in pushes, bytes.
 const maxPushes = 64 << 10
 
-// releaseClient unlocks wmu, having sent what Push has left in the meantime, and closes the client if it is time for that.
-func (p *Pipe) releaseClient() {
-	for {
-		p.mu.Lock()
-		text := p.pushes
-		if len(text) == 0 || p.within {
-			closing := p.ending && p.nothingOwed()
-			p.wmu.Unlock()
-			p.mu.Unlock()
-			if closing {
-				p.client.Close()
-			}
-			return
-		}
-		p.pushes = nil
-		p.mu.Unlock()
-		p.client.Write(text)
+// Push gives the client bytes that answer nothing, between two replies. It may be called from any goroutine. ok is false if too much
+// waits for the end of the reply that the client is being given.
+func (p *Pipe) Push(text []byte) (ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.within {
+		p.out.send(text)
+		return true
 	}
+	if len(p.pushes)+len(text) > maxPushes {
+		return false
+	}
+	p.pushes = append(p.pushes, text...)
+	return true
 }
 
 // push notes what the client is owed, and waits while that is too much.
 func (p *Pipe) push(e entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.ledger.len() >= maxEntries && p.lost == nil {
-		p.flushLocked()
-		p.room.Wait()
+	for (p.ledger.len() >= maxEntries || p.rides && p.inFlight >= maxInFlight) && p.lost == nil {
+		p.mu.Unlock()
+		p.Flush()
+		p.mu.Lock()
+		if p.ledger.len() >= maxEntries || p.rides && p.inFlight >= maxInFlight {
+			p.room.Wait()
+		}
 	}
 	p.ledger.push(e)
-	if p.lost != nil {
+	switch {
+	case p.lost != nil:
 		p.settleLost()
+	case p.rides:
+		p.inFlight++
+		p.asked++
+	case p.large > 0:
+		p.large--
 	}
 }
 
 // Flush sends what is queued.
 func (p *Pipe) Flush() {
 	p.failed = nil
-	if len(p.wbuf) == 0 || p.up == nil {
-		p.wbuf = p.wbuf[:0]
+	p.mu.Lock()
+	up, lost := p.up, p.lost
+	p.held = false // what is owed for the queued requests keeps up from being given up
+	p.mu.Unlock()
+	if len(p.wbuf) == 0 {
 		return
 	}
-	if _, err := p.up.Write(p.wbuf); err != nil {
-		p.up.Close() // the reader reports the loss
+	switch {
+	case lost != nil:
+		p.asked = 0
+	case p.rides:
+		p.submit()
+	case up != nil:
+		if _, err := up.Write(p.wbuf); err != nil {
+			up.Close() // the reader reports the loss
+		}
 	}
-	if cap(p.wbuf) > bufSize*2 {
-		p.wbuf = nil
-	}
-	p.wbuf = p.wbuf[:0]
-}
-
-// flushLocked flushes with mu held by the caller, and releases it meanwhile.
-func (p *Pipe) flushLocked() {
-	p.mu.Unlock()
-	p.Flush()
-	p.mu.Lock()
+	p.wbuf = keepBuffer(p.wbuf)
 }
 
 // State returns the state of the connection as of the replies that have come; settled says that no reply which may change
@@ -281,4 +347,24 @@ func (p *Pipe) State() (s State, settled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ledger.State, p.ledger.effects == 0
+}
+
+const (
+	smallBuffer = 512 // bytes that a session may keep while it is idle
+	newBuffer   = 4 << 10
+)
+
+var buffers = sync.Pool{New: func() any { return new([newBuffer]byte) }}
+
+func takeBuffer() []byte { return buffers.Get().(*[newBuffer]byte)[:0] }
+
+// keepBuffer is an empty buffer of what b was, or nil if that was so large that an idle session should not keep it.
+func keepBuffer(b []byte) []byte {
+	if cap(b) <= smallBuffer {
+		return b[:0]
+	}
+	if cap(b) == newBuffer {
+		buffers.Put((*[newBuffer]byte)(b[:newBuffer]))
+	}
+	return nil
 }

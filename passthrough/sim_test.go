@@ -33,15 +33,20 @@ type unplugged struct {
 func newUnplugged(initial Identity) *unplugged {
 	client := &clientEnd{}
 	lost := func(error) []byte { return []byte("-UPSTREAM lost\r\n") }
-	u := &unplugged{Pipe: NewPipe(&Upstream{Addr: "redis", Initial: initial}, client, lost), client: client}
-	u.reader.pipe = u.Pipe
-	return u
+	lanes := NewLanes(&Upstream{Addr: "redis", Initial: initial}, 0, time.Second)
+	return &unplugged{Pipe: NewPipe(lanes, client, nil, lost), client: client}
+}
+
+// feed lets data come from the upstream.
+func (u *unplugged) feed(data []byte) error {
+	_, err := u.passOwn(nil, &u.reader, data)
+	return err
 }
 
 // answer lets the upstream say text, all at once.
 func (u *unplugged) answer(t testing.TB, text string) {
 	t.Helper()
-	if err := u.reader.pass([]byte(text)); err != nil {
+	if err := u.feed([]byte(text)); err != nil {
 		t.Fatalf("%q: %v", text, err)
 	}
 }

@@ -44,6 +44,10 @@ const (
 	ReplySkip           //
 	Unanswered          // gets no reply but in MULTI: REPLCONF ACK and GETACK
 	Replicate           // SYNC, PSYNC: what follows is not replies any more
+	SetName             // CLIENT SETNAME, to Expect.Text
+	SetLibName          // CLIENT SETINFO LIB-NAME
+	SetLibVer           // CLIENT SETINFO LIB-VER
+	Marks               // may leave something on the connection that isn't followed here
 )
 
 func (e Effect) subscribes() bool { return e >= Subscribe && e <= SUnsubscribe }
@@ -53,11 +57,38 @@ type Expect struct {
 	Effect Effect
 	Count  int       // channels named by a (un)subscribe; 0 is all of them
 	Change *Identity // for Select, Auth and Hello: the identity once it has succeeded, see State.merge
+	Text   *string   // for SetName, SetLibName, SetLibVer, and for Hello if it sets a name
+}
+
+// Labels are what a client says of itself, for people who look at the upstream's list of clients.
+type Labels struct{ Name, LibName, LibVer string }
+
+// Setup is what a new connection must be told to be like a session's.
+type Setup struct {
+	Identity
+	Labels
+}
+
+// labelCommands are the requests that set the labels of a new connection.
+func (s Setup) labelCommands() (cmds [][]string) {
+	if s.Name != "" {
+		cmds = append(cmds, []string{"CLIENT", "SETNAME", s.Name})
+	}
+	if s.LibName != "" {
+		cmds = append(cmds, []string{"CLIENT", "SETINFO", "LIB-NAME", s.LibName})
+	}
+	if s.LibVer != "" {
+		cmds = append(cmds, []string{"CLIENT", "SETINFO", "LIB-VER", s.LibVer})
+	}
+	return cmds
 }
 
 // State is the state of one upstream connection as its replies tell it. It is pure: no I/O, no clock.
 type State struct {
 	Identity
+	Labels
+	// Trusted says that the upstream has answered the session otherwise than with an error: it may talk to it, as who it is.
+	Trusted  bool
 	InMulti  bool // within MULTI
 	Watching bool // a client's own WATCH is in force
 	Opaque   bool // replies can't be counted any more: lock commands are not possible
@@ -68,10 +99,18 @@ type State struct {
 	inQueue                   int            // commands that EXEC will run
 	channels, patterns, shard int64
 	monitor                   bool
+	marked                    bool // Marks
 	replyOff, skipNext        bool
 }
 
-func newState(initial Identity) State { return State{Identity: initial, initial: initial} }
+func newState(initial Identity) State {
+	return State{Identity: initial, initial: initial, Trusted: initial.LoggedIn}
+}
+
+func (s *State) setup() Setup { return Setup{s.Identity, s.Labels} }
+
+// Shareable reports whether another connection that is set up so would do as well for what comes next.
+func (s *State) Shareable() bool { return s.Plain() && !s.Watching && !s.marked && s.Trusted }
 
 // Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are allowed.
 func (s *State) Subscribed() bool { return s.Proto == 2 && s.subscriptions() > 0 }
@@ -92,8 +131,11 @@ func (s *State) apply(e Expect, h resp.Head) {
 		s.inQueue++
 		return
 	}
+	s.trust(e.Effect, h)
 	switch e.Effect {
 	case NoEffect, Quit, Closes, Unanswered:
+	case Marks:
+		s.marked = true // even if it failed
 	case Watch:
 		s.Watching = s.Watching || h.IsOK()
 	case Unwatch:
@@ -120,6 +162,13 @@ func (s *State) apply(e Expect, h resp.Head) {
 		if !h.IsError() {
 			s.succeeded(e)
 		}
+	}
+}
+
+// trust takes a reply as a sign that the upstream lets the session talk to it. It gives RESET and QUIT to anybody.
+func (s *State) trust(e Effect, h resp.Head) {
+	if !h.IsError() && e != Reset && e != Quit {
+		s.Trusted = true
 	}
 }
 
@@ -151,6 +200,18 @@ func (s *State) succeeded(e Expect) {
 		s.Opaque = true
 	}
 	switch e.Effect {
+	case Marks:
+		s.marked = true
+	case SetName:
+		s.Name = *e.Text
+	case Hello:
+		if e.Text != nil {
+			s.Name = *e.Text
+		}
+	case SetLibName:
+		s.LibName = *e.Text
+	case SetLibVer:
+		s.LibVer = *e.Text
 	case Monitor:
 		s.monitor = true
 	case ReplyOn:

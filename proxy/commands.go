@@ -10,14 +10,18 @@ import (
 )
 
 // command is what the proxy knows of one command: how to run it, if it is a lock command, or else what its reply does to
-// the state of the connection. What isn't in the table is relayed and does nothing to it.
+// the state of the connection, and whether others may use the same. What isn't in the table is relayed on a connection of the
+// session's own, which it keeps, since nobody knows what it leaves there.
 type command struct {
 	lock   *lockcmd.Spec
+	way    passthrough.Way // by what connection it may go
 	effect passthrough.Effect
-	// identity fills in what the connection becomes once the command has succeeded.
-	identity func(args [][]byte) *passthrough.Identity
-	// inspect decides by the arguments, for commands whose subcommands differ.
-	inspect func(req resp.Request) (passthrough.Effect, []byte)
+	// identity returns what the connection becomes once the command has succeeded, and its name if that is set too.
+	identity func(args [][]byte) (*passthrough.Identity, *string)
+	// inspect decides by the arguments, for commands whose subcommands or options differ.
+	inspect func(r *route, args [][]byte)
+	// catchUp is for WAIT and WAITAOF, which are about what the same connection has written.
+	catchUp []string
 	// introspect is for COMMAND, whose answer tells of the lock commands too.
 	introspect bool
 	// informs is for INFO, which has a section of the proxy's own.
@@ -56,31 +60,70 @@ func commandTable() map[string]*command {
 		"psync":        {effect: passthrough.Replicate},
 		"client":       {inspect: inspectClient},
 		"replconf":     {inspect: inspectReplconf},
-		"command":      {introspect: true, kind: Introspects},
-		"info":         {informs: true},
-		"set":          {competes: setIfMissing},
-		"setnx":        {competes: firstKey},
-		"getset":       {competes: firstKey},
-		"eval":         {competes: scriptKeys},
-		"evalsha":      {competes: scriptKeys},
+		"script":       {inspect: inspectScript, way: passthrough.Shared},
+		"function":     {inspect: inspectScript, way: passthrough.Shared},
+		"xread":        {inspect: inspectRead, way: passthrough.Shared},
+		"xreadgroup":   {inspect: inspectRead, way: passthrough.Shared},
+		"wait":         {catchUp: []string{"WAIT", "0", "0"}},
+		"waitaof":      {catchUp: []string{"WAITAOF", "0", "0", "0"}},
+		"command":      {introspect: true, way: passthrough.Shared, kind: Introspects},
+		"info":         {informs: true, way: passthrough.Shared},
+		"set":          {competes: setIfMissing, way: passthrough.Shared},
+		"setnx":        {competes: firstKey, way: passthrough.Shared},
+		"getset":       {competes: firstKey, way: passthrough.Shared},
+		"eval":         {competes: scriptKeys, way: passthrough.Scripts},
+		"evalsha":      {competes: scriptKeys, way: passthrough.Scripts},
+	}
+	for _, name := range strings.Fields(shareable) {
+		t[name] = &command{way: passthrough.Shared}
+	}
+	for _, name := range strings.Fields(scripting) {
+		t[name] = &command{way: passthrough.Scripts}
+	}
+	for _, name := range strings.Fields(blocking) {
+		t[name] = &command{}
 	}
 	for i := range lockcmd.Specs {
 		spec := &lockcmd.Specs[i]
-		t[spec.Name] = &command{lock: spec, kind: kindOf(spec)}
+		t[spec.Name] = &command{lock: spec, way: passthrough.Shared, kind: kindOf(spec)}
 	}
+	t["fence"].way = passthrough.Own // it is a transaction
+	t["quit"].way = passthrough.Shared
 	return t
 }
 
-// plain is every command that isn't in the table.
-var plain = &command{}
+// shareable are the commands that neither depend on the connection they come by nor change it, and don't wait.
+const shareable = `
+	acl append bgrewriteaof bgsave bitcount bitfield bitfield_ro bitop bitpos cluster config copy dbsize decr decrby del
+	dump echo exists expire expireat expiretime failover flushall flushdb geoadd geodist
+	geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch geosearchstore get getbit getdel getex
+	getrange hdel hexists hexpire hexpireat hexpiretime hget hgetall hgetdel hgetex hincrby hincrbyfloat hkeys hlen hmget hmset hpersist
+	hpexpire hpexpireat hpexpiretime hpttl hrandfield hscan hset hsetex hsetnx hstrlen httl hvals incr incrby incrbyfloat keys
+	lastsave latency lcs lindex linsert llen lmove lmpop lolwut lpop lpos lpush lpushx lrange lrem lset ltrim memory mget migrate move
+	mset msetnx object persist pexpire pexpireat pexpiretime pfadd pfcount pfmerge ping psetex pttl publish pubsub randomkey rename
+	renamenx replicaof restore role rpop rpoplpush rpush rpushx sadd save scan scard sdiff sdiffstore setbit setex setrange sinter
+	sintercard sinterstore sismember slaveof slowlog smembers smismember smove sort sort_ro spop spublish srandmember srem sscan strlen
+	substr sunion sunionstore swapdb time touch ttl type unlink xack xackdel xadd xautoclaim xclaim xdel xdelex xgroup xinfo xlen
+	xpending xrange xrevrange xsetid xtrim zadd zcard zcount zdiff zdiffstore zincrby zinter zintercard zinterstore zlexcount zmpop
+	zmscore zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrangestore zrank zrem zremrangebylex zremrangebyrank
+	zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan zscore zunion zunionstore`
+
+// scripting are those that run scripts, like eval and evalsha.
+const scripting = `eval_ro evalsha_ro fcall fcall_ro`
+
+// blocking are those that may wait for another client. They leave nothing on the connection.
+const blocking = `blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin`
+
+// unknown is every command that isn't in the table.
+var unknown = &command{effect: passthrough.Marks}
 
 // maxCommandName is longer than any name in the table.
-const maxCommandName = 16
+const maxCommandName = 24
 
 func lookup(name []byte) *command {
 	var lower [maxCommandName]byte
 	if len(name) > maxCommandName {
-		return plain
+		return unknown
 	}
 	for i, c := range name {
 		if c >= 'A' && c <= 'Z' {
@@ -91,7 +134,7 @@ func lookup(name []byte) *command {
 	if cmd := table[string(lower[:len(name)])]; cmd != nil {
 		return cmd
 	}
-	return plain
+	return unknown
 }
 
 // whole reports whether the command must be seen whole before it can be passed on.
@@ -99,9 +142,10 @@ func (c *command) whole() bool {
 	return c.lock != nil || c.identity != nil || c.inspect != nil || c.introspect || c.informs
 }
 
-// fenceable reports whether a command may run within a transaction of the proxy's own: whether it does nothing to the connection.
+// fenceable reports whether a command may run within a transaction of the proxy's own: whether it does nothing to the connection, as
+// far as anybody knows.
 func (c *command) fenceable() bool {
-	return c.lock == nil && c.effect == passthrough.NoEffect && c.inspect == nil
+	return c == unknown || c.lock == nil && c.effect == passthrough.NoEffect && c.inspect == nil
 }
 
 func firstKey(args [][]byte) [][]byte {
@@ -128,69 +172,4 @@ func scriptKeys(args [][]byte) [][]byte {
 	}
 	n, _ := resp.ParseInt(args[2])
 	return args[3 : 3+max(0, min(int(n), len(args)-3))]
-}
-
-func selectIdentity(args [][]byte) *passthrough.Identity {
-	if len(args) != 2 {
-		return nil
-	}
-	db, ok := resp.ParseInt(args[1])
-	if !ok {
-		return nil // queued in a transaction, it fails later
-	}
-	return &passthrough.Identity{DB: int(db)}
-}
-
-func authIdentity(args [][]byte) *passthrough.Identity {
-	switch len(args) {
-	case 2:
-		return &passthrough.Identity{Password: string(args[1]), LoggedIn: true}
-	case 3:
-		return &passthrough.Identity{User: string(args[1]), Password: string(args[2]), LoggedIn: true}
-	}
-	return nil
-}
-
-// helloIdentity reads HELLO [version [AUTH user password] [SETNAME name]].
-func helloIdentity(args [][]byte) *passthrough.Identity {
-	id := &passthrough.Identity{}
-	if len(args) < 2 {
-		return id
-	}
-	version, _ := resp.ParseInt(args[1])
-	id.Proto = int(version)
-	for i := 2; i+2 < len(args); i++ {
-		if strings.EqualFold(string(args[i]), "auth") {
-			id.User, id.Password, id.LoggedIn = string(args[i+1]), string(args[i+2]), true
-			break
-		}
-		i++ // SETNAME's argument
-	}
-	return id
-}
-
-// inspectReplconf finds the two forms that a replica, or anybody else, gets no reply to.
-func inspectReplconf(req resp.Request) (passthrough.Effect, []byte) {
-	if len(req.Args) > 2 && (bytes.EqualFold(req.Args[1], []byte("ack")) || bytes.EqualFold(req.Args[1], []byte("getack"))) {
-		return passthrough.Unanswered, req.Raw
-	}
-	return passthrough.NoEffect, req.Raw
-}
-
-// replyOn goes upstream in the place of all three forms of CLIENT REPLY: see passthrough.Pipe.Relay.
-var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
-
-func inspectClient(req resp.Request) (passthrough.Effect, []byte) {
-	if len(req.Args) != 3 || !bytes.EqualFold(req.Args[1], []byte("reply")) {
-		return passthrough.NoEffect, req.Raw
-	}
-	switch strings.ToLower(string(req.Args[2])) {
-	case "on":
-		return passthrough.ReplyOn, replyOn
-	case "off":
-		return passthrough.ReplyOff, replyOn
-	case "skip":
-		return passthrough.ReplySkip, replyOn
-	}
-	return passthrough.NoEffect, req.Raw
 }

@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
 )
 
 // evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its source. The second request
@@ -25,6 +26,9 @@ func evaluate(do func(raw []byte) (resp.Value, error), script *lockcmd.Script, k
 // Eval runs a script as this session's client: on its connection, and so as its user, on its database and in its order.
 func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value, error) {
 	return evaluate(func(raw []byte) (resp.Value, error) {
+		if err := s.connect(passthrough.Shared); err != nil {
+			return resp.Value{}, err
+		}
 		answer := s.pipe.Call(raw)
 		s.await(answer)
 		return answer.Value()
@@ -33,6 +37,9 @@ func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value,
 
 // Do sends a command of the proxy's own in the same way.
 func (s *session) Do(args ...[]byte) ([]byte, error) {
+	if err := s.connect(passthrough.Own); err != nil {
+		return nil, err
+	}
 	answer := s.pipe.Call(resp.AppendCommand(nil, args...))
 	s.await(answer)
 	return answer.Raw()

@@ -28,12 +28,14 @@ func informs(args [][]byte) bool {
 // may not INFO there may not here. Within a transaction, and where only a few commands may be sent, the upstream alone answers.
 func (s *session) inform(req resp.Request) {
 	var state passthrough.State
-	err := s.connect()
+	err := s.connect(passthrough.Shared)
 	if err == nil {
 		state = s.settledState()
 	}
 	if err != nil || state.InMulti || state.Opaque || state.Subscribed() {
-		s.relay(req.Raw, passthrough.Expect{Count: len(req.Args) - 1})
+		if s.connected(passthrough.Shared, passthrough.NoEffect) {
+			s.relay(route{raw: req.Raw})
+		}
 		return
 	}
 	answer := s.pipe.Call(req.Raw)
@@ -102,7 +104,9 @@ func (st Stats) section() string {
 	line("upstream_connects", st.Connects)
 	line("upstream_connect_failures", st.ConnectFailures)
 	line("upstream_lanes", st.Connections.Lanes)
+	line("upstream_shared_clients", st.Connections.Shared)
 	line("upstream_pinned", st.Connections.Pinned)
+	line("upstream_spares", st.Connections.Spares)
 	c := st.Locks
 	line("locks_held", c.Holding)
 	line("locks_acquired", c.Acquired)

@@ -14,13 +14,15 @@ import (
 // An error of the upstream is passed on: of a user who may not ask, or of a version that doesn't know the subcommand.
 func (s *session) introspect(req resp.Request) {
 	var state passthrough.State
-	err := s.connect()
+	err := s.connect(passthrough.Shared)
 	if err == nil {
 		state = s.settledState()
 	}
 	q := inquire(req.Args, state.Proto)
 	if err != nil || q == nil || state.InMulti || state.Opaque || state.Subscribed() {
-		s.relay(req.Raw, passthrough.Expect{Count: len(req.Args) - 1})
+		if s.connected(passthrough.Shared, passthrough.NoEffect) {
+			s.relay(route{raw: req.Raw})
+		}
 		return
 	}
 	answer := s.pipe.Call(resp.AppendCommand(nil, q.ask...))

@@ -71,19 +71,19 @@ type Stats struct {
 // UpstreamStats is how connections to the upstream are used.
 type UpstreamStats struct {
 	Lanes  int // connections that clients share
+	Shared int // clients that use one of these
 	Pinned int // connections that are one client's own
+	Spares int // connections kept for clients that need one of their own
 }
 
 // observed is what a Server counts.
 type observed struct {
-	started   time.Time
-	accepted  atomic.Uint64
-	rejected  atomic.Uint64
-	connects  atomic.Uint64
-	failures  atomic.Uint64
-	ended     traffic                              // of the sessions that are no more
-	upstreams atomic.Pointer[func() UpstreamStats] // nil: each connected session has a connection of its own
-	pinned    atomic.Int64                         // those, as far as upstreams is nil
+	started  time.Time
+	accepted atomic.Uint64
+	rejected atomic.Uint64
+	connects atomic.Uint64
+	failures atomic.Uint64
+	ended    traffic // of the sessions that are no more
 }
 
 // traffic is what a session has carried. The session and its Pipe add to it; anybody may read it.
@@ -108,9 +108,6 @@ func (s *Server) startObserving(locks *lockcmd.Config) {
 	}
 }
 
-// ObserveUpstream says where Stats asks how connections to the upstream are used. stats may be called from any goroutine.
-func (s *Server) ObserveUpstream(stats func() UpstreamStats) { s.seen.upstreams.Store(&stats) }
-
 // Stats tells what the proxy does and has done. It costs a little for each client.
 func (s *Server) Stats() Stats {
 	st := Stats{
@@ -118,11 +115,8 @@ func (s *Server) Stats() Stats {
 		Accepted: s.seen.accepted.Load(), Rejected: s.seen.rejected.Load(),
 		Upstream: s.cfg.Upstream.String(), UpstreamUp: !s.down.Load(),
 		Connects: s.seen.connects.Load(), ConnectFailures: s.seen.failures.Load(),
-		Connections: UpstreamStats{Pinned: int(s.seen.pinned.Load())},
+		Connections: UpstreamStats(s.lanes.Stats()),
 		Locks:       s.locks.Counts(),
-	}
-	if stats := s.seen.upstreams.Load(); stats != nil {
-		st.Connections = (*stats)()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,9 +141,6 @@ func (s *Server) retireLocked(sess *session) {
 	}
 	s.seen.ended.in.Add(t.in.Load())
 	s.seen.ended.out.Add(t.out.Load())
-	if sess.pipe.Connected() {
-		s.seen.pinned.Add(-1)
-	}
 }
 
 func (s *Server) observeConnect(err error) {
@@ -158,7 +149,6 @@ func (s *Server) observeConnect(err error) {
 		return
 	}
 	s.seen.connects.Add(1)
-	s.seen.pinned.Add(1)
 }
 
 // errDraining is why a proxy that is stopping isn't ready.
@@ -225,12 +215,17 @@ func (s *Server) newMeter(nc net.Conn) *meter {
 // Write gives the client replies.
 func (m *meter) Write(b []byte) (int, error) {
 	n, err := m.Conn.Write(b)
+	m.Sent(n)
+	return n, err
+}
+
+// Sent takes note that the client has been given n bytes of replies.
+func (m *meter) Sent(n int) {
 	m.out.Add(uint64(n))
 	if asked := m.asked.Load(); asked != 0 {
 		m.asked.Store(0)
 		m.observer.CommandTook(Relayed, time.Since(m.origin)-time.Duration(asked))
 	}
-	return n, err
 }
 
 // heard takes note of what was read from the client.

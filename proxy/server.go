@@ -23,6 +23,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -45,6 +46,10 @@ type Config struct {
 	Observer    Observer      // is told how long things took; nil is nobody
 	Version     string        // for INFO lockproxy
 
+	// UpstreamConns is how many connections the sessions of one user, database and protocol share at most; 0 is 1.
+	UpstreamConns int
+	// Dedicated gives every session a connection of its own instead.
+	Dedicated bool
 	// ClientBuffer bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO, CLIENT, COMMAND. Others are
 	// streamed. 0 is 1 MiB; less than 64 KiB, the size of a read, makes no difference.
 	ClientBuffer int
@@ -61,6 +66,7 @@ type Server struct {
 	cfg       Config
 	log       hclog.Logger
 	id        string // names this proxy among all, in the names of its connections
+	lanes     *passthrough.Lanes
 	locks     *lockcmd.Locks
 	ctx       context.Context // ends when the server is told to stop at once
 	cancel    context.CancelFunc
@@ -84,6 +90,12 @@ func New(cfg Config) *Server {
 	if cfg.MaxClients == 0 {
 		cfg.MaxClients = 10000
 	}
+	if cfg.UpstreamConns == 0 {
+		cfg.UpstreamConns = 1
+	}
+	if cfg.Dedicated {
+		cfg.UpstreamConns = 0
+	}
 	if cfg.DialTimeout == 0 {
 		cfg.DialTimeout = 5 * time.Second
 	}
@@ -102,6 +114,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
 		sessions: map[*session]struct{}{},
 	}
+	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
 	cfg.Locks.Moves = cfg.Upstream.Moves()
 	s.startObserving(&cfg.Locks)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
@@ -178,7 +191,7 @@ func (s *Server) newSession(raw net.Conn) *session {
 		raw:    raw,
 		nc:     nc,
 		meter:  meter,
-		pipe:   passthrough.NewPipe(s.cfg.Upstream, meter, encodeLost),
+		pipe:   passthrough.NewPipe(s.lanes, meter, s.direct(raw), encodeLost),
 		framer: resp.NewFramer(s.cfg.Limits),
 		holder: lockcmd.Holder{
 			Connection: fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1)),
@@ -187,6 +200,19 @@ func (s *Server) newSession(raw net.Conn) *session {
 	}
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	return sess
+}
+
+// direct is a client's socket, unless what is written to the client is encrypted.
+func (s *Server) direct(raw net.Conn) syscall.RawConn {
+	conn, ok := raw.(syscall.Conn)
+	if !ok || s.cfg.TLS != nil {
+		return nil
+	}
+	direct, err := conn.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return direct
 }
 
 // Shutdown stops accepting, lets the commands that clients have sent be answered, and closes each connection when it is owed
@@ -220,6 +246,7 @@ func (s *Server) Close() {
 	}
 	s.serving.Wait()
 	s.locks.Close()
+	s.lanes.Close()
 	s.following.Wait()
 	s.closeProbe()
 }

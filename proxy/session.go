@@ -88,7 +88,7 @@ func (s *session) handle() (more bool) {
 		s.start += len(req.Raw)
 		switch {
 		case s.streaming:
-			s.pipe.Continue(req.Raw)
+			s.pipe.Continue(req.Raw, whole)
 			s.streaming = !whole
 		case whole && len(req.Args) > 0:
 			if !s.dispatch(req) {
@@ -141,7 +141,7 @@ func (s *session) makeRoom() bool {
 
 // stream begins to pass on the request in the buffer before it is complete.
 func (s *session) stream(argc int) bool {
-	cmd := plain
+	cmd := unknown
 	if args, _ := s.framer.Head(s.buf[:s.end]); len(args) > 0 {
 		cmd = lookup(args[0])
 	}
@@ -152,7 +152,10 @@ func (s *session) stream(argc int) bool {
 	s.streaming = true
 	s.meter.counted(cmd.kind)
 	raw := s.framer.Stream(s.buf[:s.end])
-	s.relay(raw, passthrough.Expect{Effect: cmd.effect, Count: argc - 1})
+	expect := passthrough.Expect{Effect: cmd.effect, Count: argc - 1}
+	if s.connected(passthrough.Own, expect.Effect) {
+		s.pipe.RelayLarge(raw, expect)
+	}
 	s.end = copy(s.buf, s.buf[len(raw):s.end])
 	return true
 }
@@ -173,51 +176,76 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		s.inform(req)
 		return !s.pipe.Lost()
 	}
-	e := passthrough.Expect{Effect: cmd.effect, Count: len(req.Args) - 1}
-	raw := req.Raw
 	if cmd.competes != nil && s.server.locks.Waiting() {
 		state, _ := s.pipe.State()
 		for _, key := range cmd.competes(req.Args) {
 			s.server.locks.Passing(state.DB, key)
 		}
 	}
-	if cmd.identity != nil {
-		e.Change = cmd.identity(req.Args)
+	r := routeOf(cmd, req)
+	if cmd.catchUp != nil && !s.catchUp(cmd.catchUp) {
+		return false
 	}
-	if cmd.inspect != nil {
-		e.Effect, raw = cmd.inspect(req)
+	if s.connected(r.way, r.Effect) {
+		s.relay(r)
 	}
-	s.relay(raw, e)
-	return cmd.effect != passthrough.Quit
+	return r.Effect != passthrough.Quit
 }
 
-func (s *session) relay(raw []byte, e passthrough.Expect) {
-	err := s.connect()
+func (s *session) relay(r route) {
+	if r.Effect == passthrough.Quit && s.pipe.Rides() {
+		s.pipe.Local(quitReply) // the upstream must not close what others use
+		return
+	}
+	s.pipe.Relay(r.raw, r.Expect)
+}
+
+var quitReply = []byte("+OK\r\n")
+
+// connected makes sure that there is a way for a request, or answers it otherwise.
+func (s *session) connected(way passthrough.Way, effect passthrough.Effect) bool {
+	err := s.connect(way)
 	switch {
 	case err == nil:
-		s.pipe.Relay(raw, e)
-	case e.Effect == passthrough.Quit:
-		s.pipe.Local([]byte("+OK\r\n"))
+		return true
+	case effect == passthrough.Quit:
+		s.pipe.Local(quitReply)
 	default:
 		s.pipe.Local(encodeError("", err))
 	}
+	return false
 }
 
-func (s *session) connect() error {
-	if s.pipe.Connected() {
-		return nil
+func (s *session) connect(way passthrough.Way) error {
+	connects, err := s.pipe.Connect(s.ctx, s.server.cfg.DialTimeout, way)
+	if connects {
+		s.server.upstreamIs(err)
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.server.cfg.DialTimeout)
-	defer cancel()
-	err := s.pipe.Connect(ctx)
-	s.server.upstreamIs(err)
 	return err
 }
+
+// catchUp makes a connection of the session's own, for a command that is about what the same connection has written, one that has written
+// what the session has: any command that runs on it lets the upstream think so. It returns false if that would be a lie: then
+// the session ends, as it would have when it lost the connection on which it wrote.
+func (s *session) catchUp(prelude []string) bool {
+	if s.connect(passthrough.Own) != nil || !s.pipe.New() {
+		return true
+	}
+	if s.pipe.Severed() {
+		s.pipe.Local(encodeError("", errSevered))
+		return false
+	}
+	s.pipe.Ignore(prelude...)
+	return true
+}
+
+var errSevered = errors.New("a connection to the upstream was lost since this client wrote: what its writes have become is unknown")
 
 // runLock runs a lock command in its turn and gives the client its answer. It is a step on the client's own connection, but
 // one whose reply is seen here first, so nothing that follows it is sent before.
 func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
-	if err := s.connect(); err != nil {
+	way := lookup(req.Args[0]).way
+	if err := s.connect(way); err != nil {
 		s.pipe.Local(encodeError(spec.Name, err))
 		return
 	}
@@ -242,6 +270,10 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		return
 	}
 	s.identity = state.Identity
+	if way == passthrough.Own {
+		s.pipe.Keep(true)
+		defer s.pipe.Keep(false)
+	}
 	reply := s.timed(spec, req.Args)
 	s.pipe.Local(encodeReply(spec.Name, reply, state.Proto))
 	s.endWatch()

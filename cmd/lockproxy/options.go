@@ -23,6 +23,8 @@ type options struct {
 	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, or unix:///path for a Unix socket (default ${default})."`
 	ListenMode      fileMode      `group:"Serving" default:"0700" placeholder:"MODE" help:"Permissions of the Unix socket, octal; who may write to it may connect (default ${default})."`
 	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], or redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
+	UpstreamMode    string        `group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: clients share few connections to the upstream, and each has one of its own while its state needs it. dedicated: each has one of its own (default ${default})."`
+	UpstreamConns   int           `group:"Serving" default:"1" placeholder:"N" help:"Connections that the clients of one user, database and protocol share at most (default ${default})."`
 	DialTimeout     time.Duration `group:"Serving" default:"5s" placeholder:"DURATION" help:"For connecting and logging in to the upstream (default ${default})."`
 	ShutdownTimeout time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"For running commands to finish after SIGTERM or SIGINT (default ${default})."`
 
@@ -80,6 +82,7 @@ func (o *options) check() error {
 		value, min, max size
 	}{
 		{"max-clients", size(o.MaxClients), 1, math.MaxInt32},
+		{"upstream-conns", size(o.UpstreamConns), 1, 1 << 10},
 		{"client-buffer", o.ClientBuffer, 64 << 10, 1 << 30},
 		{"max-args", size(o.MaxArgs), 1, resp.MaxArgCount},
 		{"max-bulk", o.MaxBulk, 1 << 10, 1 << 40},
@@ -146,12 +149,14 @@ func (o *options) checkUpstream() (err error) {
 
 func (o *options) serverConfig(upstream *passthrough.Upstream, log hclog.Logger) proxy.Config {
 	return proxy.Config{
-		Upstream:    upstream,
-		Locks:       lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s", Durability: o.durability()},
-		Limits:      resp.Limits{Args: o.MaxArgs, Bulk: int64(o.MaxBulk), Inline: int(o.MaxInline)},
-		MaxClients:  o.MaxClients,
-		DialTimeout: o.DialTimeout,
-		Logger:      log,
+		Upstream:      upstream,
+		UpstreamConns: o.UpstreamConns,
+		Dedicated:     o.UpstreamMode == "dedicated",
+		Locks:         lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s", Durability: o.durability()},
+		Limits:        resp.Limits{Args: o.MaxArgs, Bulk: int64(o.MaxBulk), Inline: int(o.MaxInline)},
+		MaxClients:    o.MaxClients,
+		DialTimeout:   o.DialTimeout,
+		Logger:        log,
 
 		ClientBuffer:      int(o.ClientBuffer),
 		ProxyProtocolFrom: o.networks,

@@ -1,0 +1,205 @@
+package passthrough
+
+import (
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxGathered is how many bytes of requests wait for a lane's writer before further ones have to wait themselves.
+	maxGathered = 256 << 10
+	// largeReply is when a reply is too large to share a connection: those that follow it wait for all of it, bytes.
+	largeReply = 256 << 10
+	// maxSilence is how long a lane may be without an answer that is due before others begin to avoid it.
+	maxSilence = 100 * time.Millisecond
+)
+
+// lane is one upstream connection that the sessions of one Identity share. Its writer gathers the requests of many sessions into
+// one write; its reader gives each session its replies. The sessions' requests stand in runs, in the order in which they went.
+type lane struct {
+	kind    laneKind
+	conn    net.Conn
+	wake    chan struct{}
+	ended   chan struct{} // closed when all that was asked has been answered or reported lost
+	retired atomic.Bool   // nobody begins to use it any more
+	silent  atomic.Int64  // since when answers have been due and none came, ns of Unix time; 0 if none are due
+	users   int           // guarded by Lanes.mu
+	// loggedIn are those of the users that have logged in themselves.
+	loggedIn map[*Pipe]struct{} // guarded by Lanes.mu
+	used     uint64             // guarded by Lanes.mu; when it was last left, for the oldest to go first
+
+	mu       sync.Mutex
+	room     *sync.Cond
+	gathered []byte // guarded by mu; not yet sent
+	unsent   int    // guarded by mu; replies that gathered will get
+	runs     runs   // guarded by mu
+	dead     error  // guarded by mu
+
+	spare   []byte // the writer's: what it sent last
+	replies replyReader
+	run     run // the reader's: what it is within
+}
+
+func newLane(kind laneKind, conn net.Conn) *lane {
+	l := &lane{kind: kind, conn: conn, loggedIn: map[*Pipe]struct{}{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	l.room = sync.NewCond(&l.mu)
+	return l
+}
+
+// serves reports whether further requests should go by this lane. One whose upstream is silent for too long doesn't serve those who have
+// not asked yet: it may be busy with a script, and have an answer for them.
+func (l *lane) serves() bool {
+	if since := l.silent.Load(); since != 0 && time.Duration(time.Now().UnixNano()-since) > maxSilence {
+		l.retired.Store(true)
+	}
+	return !l.retired.Load() && !l.lost()
+}
+
+// lost reports whether the connection has ended.
+func (l *lane) lost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead != nil
+}
+
+// submit queues whole requests of p's which will get n replies. An error says that nothing of them was or will be sent.
+func (l *lane) submit(p *Pipe, raw []byte, n int) error {
+	l.mu.Lock()
+	for len(l.gathered) > maxGathered && l.dead == nil {
+		l.room.Wait()
+	}
+	if l.dead != nil {
+		defer l.mu.Unlock()
+		return l.dead
+	}
+	l.gathered = append(l.gathered, raw...)
+	l.unsent += n
+	l.runs.push(run{p, n})
+	if l.silent.Load() == 0 {
+		l.silent.Store(time.Now().UnixNano())
+	}
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// write sends what is gathered until the lane ends. It yields once before it takes what there is, so that all sessions that
+// have something to ask add to it: one write, and one read of the upstream's, for many requests.
+func (l *lane) write() {
+	for {
+		select {
+		case <-l.wake:
+		case <-l.ended:
+			return
+		}
+		runtime.Gosched()
+		l.mu.Lock()
+		out := l.gathered
+		l.gathered, l.unsent = l.spare[:0], 0
+		l.room.Broadcast()
+		l.mu.Unlock()
+		if len(out) > 0 {
+			if _, err := l.conn.Write(out); err != nil {
+				l.conn.Close() // the reader reports the loss
+			}
+		}
+		l.spare = out[:0]
+		if cap(out) > 2*maxGathered {
+			l.spare = nil
+		}
+	}
+}
+
+// read gives out replies until the connection ends, then reports what was lost.
+func (l *lane) read() {
+	err := l.copyReplies()
+	l.conn.Close()
+	l.end(err)
+	close(l.ended)
+}
+
+func (l *lane) copyReplies() error {
+	buf := make([]byte, bufSize)
+	for {
+		n, err := l.conn.Read(buf)
+		if perr := l.pass(buf[:n]); perr != nil {
+			return perr
+		}
+		l.heard()
+		if errors.Is(err, io.EOF) {
+			return errors.New("closed by the upstream")
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// heard takes note that the upstream has answered something.
+func (l *lane) heard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	since := int64(0)
+	if l.run.replies > 0 || l.unsent > 0 || len(l.runs.list) > l.runs.first {
+		since = time.Now().UnixNano()
+	}
+	l.silent.Store(since)
+}
+
+// pass gives out what was read, each session's at once.
+func (l *lane) pass(data []byte) error {
+	for len(data) > 0 {
+		if l.run.replies == 0 && !l.nextRun() {
+			return errors.New("the upstream sent a reply that nobody had asked for")
+		}
+		n, done, err := l.run.pipe.passShared(&l.replies, data, l.run.replies)
+		if err != nil {
+			return err
+		}
+		l.run.replies -= done
+		data = data[n:]
+		if l.replies.size > largeReply {
+			l.retired.Store(true)
+		}
+	}
+	return nil
+}
+
+func (l *lane) nextRun() (ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.run, ok = l.runs.pop()
+	return ok
+}
+
+// end tells every session what it has lost. Nothing is queued behind it.
+func (l *lane) end(err error) {
+	l.mu.Lock()
+	l.dead = err
+	list := l.runs.takeAll()
+	unsent := l.unsent
+	l.gathered = nil
+	l.room.Broadcast()
+	l.mu.Unlock()
+
+	if l.run.replies > 0 {
+		list = append([]run{l.run}, list...)
+	}
+	sent := -unsent
+	for _, r := range list {
+		sent += r.replies
+	}
+	for i, r := range list {
+		mayHaveRun := min(r.replies, sent)
+		sent -= mayHaveRun
+		r.pipe.lostShared(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.replies.within())
+	}
+}

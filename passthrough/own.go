@@ -1,0 +1,138 @@
+package passthrough
+
+// How a Pipe has an upstream connection of its own: from Connect until its reader finds that it isn't needed any more.
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+// pin gives the session a connection of its own, set up as it has set itself up.
+func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, err error) {
+	last := p.lane
+	p.leaveLane()
+	if p.reader != nil {
+		<-p.reader // it has given up its connection
+	}
+	p.mu.Lock()
+	setup, trusted := p.ledger.setup(), p.ledger.Trusted
+	p.mu.Unlock()
+	var conn net.Conn
+	if trusted {
+		conn = p.lanes.takeSpare(setup)
+	}
+	isNew := conn == nil
+	if isNew {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		if conn, err = p.lanes.upstream.connect(ctx, setup.Identity); err != nil {
+			return true, err
+		}
+	}
+	p.mu.Lock()
+	p.up, p.held = conn, true
+	if p.leaving {
+		conn.Close()
+	}
+	p.mu.Unlock()
+	p.rides, p.isNew = false, true
+	if last != nil && (last.lost() || last.conn.RemoteAddr().String() != conn.RemoteAddr().String()) {
+		p.severed = true
+	}
+	p.reader = make(chan struct{})
+	p.lanes.pinned.Add(1)
+	go p.readOwn(conn, p.reader) // ends when conn does or isn't needed; Close closes conn and Wait waits
+	if isNew {
+		for _, cmd := range setup.labelCommands() {
+			p.hidden(cmd...)
+		}
+	}
+	return isNew, nil
+}
+
+// readOwn brings replies until the connection ends, or isn't needed any more.
+func (p *Pipe) readOwn(conn net.Conn, ended chan struct{}) {
+	defer close(ended)
+	defer p.lanes.pinned.Add(-1)
+	var r replyReader
+	spare, err := p.copyReplies(conn, &r)
+	if spare {
+		return
+	}
+	conn.Close()
+	p.finish(err, r.within())
+}
+
+// copyReplies returns why the connection ended, or that it is a spare now.
+func (p *Pipe) copyReplies(conn net.Conn, r *replyReader) (spare bool, err error) {
+	buf := make([]byte, minBuf)
+	for {
+		n, err := conn.Read(buf)
+		if n > 0 {
+			spare, err := p.passOwn(conn, r, buf[:n])
+			if spare || err != nil {
+				return spare, err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return false, errors.New("closed by the upstream")
+		}
+		if err != nil {
+			return false, err
+		}
+		if n == len(buf) && n < bufSize {
+			buf = make([]byte, 2*n)
+		}
+	}
+}
+
+// passOwn gives the client its part of what was read, and waits for it.
+func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, err error) {
+	p.mu.Lock()
+	_, _, err = r.sort(p, data, -1)
+	if r.size > largeReply {
+		p.large = largeFor
+	}
+	p.within = r.within() || p.ledger.Raw
+	if !p.within && len(p.pushes) > 0 {
+		r.out = append(r.out, p.pushes)
+		p.pushes = nil
+	}
+	if p.leaving {
+		conn.SetReadDeadline(time.Now().Add(linger))
+	}
+	closing := p.ending && p.nothingOwed()
+	spare = err == nil && !closing && p.spareLocked()
+	setup := p.ledger.setup()
+	p.room.Signal()
+	deliver := len(r.out) > 0 && p.out.begin(r.out...)
+	p.mu.Unlock()
+
+	if spare {
+		p.lanes.keepSpare(conn, setup)
+	}
+	if deliver {
+		p.out.deliver(r.out...)
+	} else {
+		p.out.waitBelow(bufSize)
+	}
+	if gone := p.out.err(); gone != nil && err == nil {
+		err = errors.Join(errors.New("client is gone"), gone)
+	}
+	if closing {
+		p.out.finish()
+	}
+	return spare, err
+}
+
+// spareLocked gives up the connection if nothing needs it, and reports whether. mu is held.
+func (p *Pipe) spareLocked() bool {
+	if p.lanes.perIdentity == 0 || p.held || p.kept || p.broken || p.large > 0 || p.leaving || p.ending || !p.ledger.empty() || !p.ledger.Shareable() {
+		return false
+	}
+	p.up = nil
+	return true
+}

@@ -1,0 +1,48 @@
+package passthrough
+
+// run is a number of replies in a row that go to one session.
+type run struct {
+	pipe    *Pipe
+	replies int
+}
+
+// runs is a queue of them. It is pure: no I/O, no clock, no lock. Its zero value is empty.
+type runs struct {
+	list  []run
+	first int // those before it are done
+}
+
+// push adds a run at the end, to the last one if that is of the same session.
+func (q *runs) push(r run) {
+	if last := len(q.list) - 1; last >= q.first && q.list[last].pipe == r.pipe {
+		q.list[last].replies += r.replies
+		return
+	}
+	if q.first > 0 && len(q.list) == cap(q.list) {
+		n := copy(q.list, q.list[q.first:])
+		clear(q.list[n:])
+		q.list, q.first = q.list[:n], 0
+	}
+	q.list = append(q.list, r)
+}
+
+// pop removes the first; ok is false if there is none.
+func (q *runs) pop() (r run, ok bool) {
+	if q.first == len(q.list) {
+		return run{}, false
+	}
+	r = q.list[q.first]
+	q.list[q.first] = run{}
+	q.first++
+	if q.first == len(q.list) {
+		q.list, q.first = q.list[:0], 0
+	}
+	return r, true
+}
+
+// takeAll empties the queue.
+func (q *runs) takeAll() []run {
+	list := q.list[q.first:]
+	*q = runs{}
+	return list
+}

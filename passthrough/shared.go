@@ -1,0 +1,162 @@
+package passthrough
+
+// How a Pipe goes by a lane, which it shares with other sessions.
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// maxInFlight is how many replies a session may be waiting for on a lane: others' requests stand behind these.
+	maxInFlight = 1024
+	// maxBacklog is how much a client may leave unread before its session takes no further requests, bytes.
+	maxBacklog = 32 << 10
+	// largeFor is how many further requests a session with large requests or replies keeps its own connection.
+	largeFor = 256
+)
+
+// ride puts the session on a lane of its kind.
+func (p *Pipe) ride(ctx context.Context, timeout time.Duration, kind laneKind) (connects bool, err error) {
+	if p.lane != nil && p.lane.kind == kind && (p.asked > 0 || p.lane.serves()) {
+		p.rides = true
+		return false, nil
+	}
+	if p.lane != nil && p.lane.lost() {
+		p.severed = true
+	}
+	p.leaveLane()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	p.lane, connects, err = p.lanes.join(ctx, p, kind)
+	p.rides = err == nil
+	return connects, err
+}
+
+// leaveLane waits until the session has all its replies, and leaves.
+func (p *Pipe) leaveLane() {
+	if p.lane == nil {
+		return
+	}
+	p.Flush()
+	p.mu.Lock()
+	for p.inFlight > 0 && p.lost == nil {
+		p.room.Wait()
+	}
+	p.mu.Unlock()
+	p.lanes.leave(p.lane, p)
+	p.lane = nil
+}
+
+// submit hands what is queued to the lane.
+func (p *Pipe) submit() {
+	raw, n := p.wbuf, p.asked
+	p.asked = 0
+	p.mu.Lock()
+	gone := p.lost != nil
+	p.mu.Unlock()
+	if gone {
+		return
+	}
+	if err := p.lane.submit(p, raw, n); err != nil {
+		<-p.lane.ended // those before these have been told by then
+		p.lostShared(err, 0, n, false)
+	}
+	if backlog := p.out.waitBelow(maxBacklog); backlog > bufSize {
+		p.mu.Lock()
+		p.large = largeFor // it reads so slowly that it should wait on a connection of its own
+		p.mu.Unlock()
+	}
+}
+
+// passShared gives the client what has come of its replies, at most limit of them, on the lane that r reads. It returns what it
+// took. It never waits for the client.
+func (p *Pipe) passShared(r *replyReader, data []byte, limit int) (n, replies int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost != nil {
+		n, replies, err = r.skip(data, limit)
+		p.inFlight -= replies
+		return n, replies, err
+	}
+	n, replies, err = r.sort(p, data, limit)
+	p.inFlight -= replies
+	if r.size > largeReply {
+		p.large = largeFor
+	}
+	p.within = r.within()
+	p.out.send(r.out...)
+	p.answeredLocked()
+	return n, replies, err
+}
+
+// answeredLocked does what had to wait for a reply to be given, or for all. mu is held.
+func (p *Pipe) answeredLocked() {
+	if !p.within && len(p.pushes) > 0 {
+		p.out.send(p.pushes)
+		p.pushes = nil
+	}
+	if p.ending && p.nothingOwed() {
+		p.out.finish()
+	}
+	p.room.Signal()
+}
+
+// lostShared answers requests whose lane has ended: first those that may have run, then those that were never sent. The session
+// goes on, by another lane, unless the client has been given a part of a reply.
+func (p *Pipe) lostShared(err error, mayHaveRun, unsent int, withinReply bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inFlight -= mayHaveRun + unsent
+	if p.lost != nil {
+		return
+	}
+	text := p.settle(nil, mayHaveRun, &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
+	text = p.settle(text, unsent, &Error{Addr: p.lanes.upstream.Addr, Err: err})
+	if withinReply {
+		p.lost = &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err}
+		p.settleLost()
+		p.client.Close()
+	} else {
+		p.out.send(text)
+	}
+	p.within = false
+	p.answeredLocked()
+}
+
+// loginLost ends a session whose login has ended with the lane.
+func (p *Pipe) loginLost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost == nil {
+		p.lost = ErrClosed
+		p.settleLost()
+	}
+	p.out.finish()
+	p.room.Broadcast()
+}
+
+// settle answers n requests with err, appending to text what the client is told. mu is held.
+func (p *Pipe) settle(text []byte, n int, err error) []byte {
+	l := &p.ledger
+	for ; n > 0 && !l.empty(); n-- {
+		e := l.head()
+		switch {
+		case e.answer != nil:
+			e.answer.err = err
+			close(e.answer.Done)
+		case e.kind == relayed || e.kind == replaced:
+			text = append(text, p.encode(err)...)
+		}
+		if e.count--; e.count == 0 {
+			l.pop()
+		}
+		for e, ok := l.ready(); ok; e, ok = l.ready() {
+			if e.answer != nil {
+				close(e.answer.Done)
+			}
+			text = append(text, e.local...)
+		}
+	}
+	return text
+}

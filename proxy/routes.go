@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"bytes"
+	"strings"
+
+	"lockproxy/internal/resp"
+	"lockproxy/passthrough"
+)
+
+// route says how one request goes to the upstream.
+type route struct {
+	passthrough.Expect
+	raw []byte // what is sent: the request itself, mostly
+	way passthrough.Way
+}
+
+// maxShared is how long a request may be that goes by a connection that others use too, bytes.
+const maxShared = 64 << 10
+
+// routeOf decides it by the table. It is pure: no I/O.
+func routeOf(cmd *command, req resp.Request) route {
+	r := route{Expect: passthrough.Expect{Effect: cmd.effect, Count: len(req.Args) - 1}, raw: req.Raw, way: cmd.way}
+	if cmd.identity != nil {
+		r.Change, r.Text = cmd.identity(req.Args)
+	}
+	if cmd.inspect != nil {
+		cmd.inspect(&r, req.Args)
+	}
+	// What one client sends must never make the upstream close what others use: it may have set its limits lower, but not below these.
+	if len(r.raw) > maxShared {
+		r.way = passthrough.Own
+	}
+	if r.way != passthrough.Own && req.Inline {
+		r.raw = resp.AppendCommand(nil, req.Args...)
+	}
+	return r
+}
+
+// selectIdentity reads SELECT index.
+func selectIdentity(args [][]byte) (*passthrough.Identity, *string) {
+	if len(args) != 2 {
+		return nil, nil
+	}
+	db, ok := resp.ParseInt(args[1])
+	if !ok {
+		return nil, nil // queued in a transaction, it fails later
+	}
+	return &passthrough.Identity{DB: int(db)}, nil
+}
+
+// authIdentity reads AUTH [user] password.
+func authIdentity(args [][]byte) (*passthrough.Identity, *string) {
+	switch len(args) {
+	case 2:
+		return &passthrough.Identity{Password: string(args[1]), LoggedIn: true}, nil
+	case 3:
+		return &passthrough.Identity{User: string(args[1]), Password: string(args[2]), LoggedIn: true}, nil
+	}
+	return nil, nil
+}
+
+// helloIdentity reads HELLO [version [AUTH user password] [SETNAME name]].
+func helloIdentity(args [][]byte) (id *passthrough.Identity, name *string) {
+	id = &passthrough.Identity{}
+	if len(args) < 2 {
+		return id, nil
+	}
+	version, _ := resp.ParseInt(args[1])
+	id.Proto = int(version)
+	for i := 2; i < len(args); i++ {
+		switch option := strings.ToLower(string(args[i])); {
+		case option == "auth" && i+2 < len(args):
+			id.User, id.Password, id.LoggedIn = string(args[i+1]), string(args[i+2]), true
+			i += 2
+		case option == "setname" && i+1 < len(args):
+			name = text(args[i+1])
+			i++
+		}
+	}
+	return id, name
+}
+
+func text(b []byte) *string {
+	s := string(b)
+	return &s
+}
+
+// inspectReplconf finds the two forms that a replica, or anybody else, gets no reply to.
+func inspectReplconf(r *route, args [][]byte) {
+	r.Effect = passthrough.Marks
+	if len(args) > 2 && (bytes.EqualFold(args[1], []byte("ack")) || bytes.EqualFold(args[1], []byte("getack"))) {
+		r.Effect = passthrough.Unanswered
+	}
+}
+
+// replyOn goes upstream in the place of all three forms of CLIENT REPLY: see passthrough.Pipe.Relay.
+var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
+
+// inspectClient knows the subcommands that say what is done with replies, and those by which clients introduce themselves, which
+// are followed: another connection is told the same. The others are about the connection itself, or make it known by its number.
+func inspectClient(r *route, args [][]byte) {
+	r.Effect = passthrough.Marks
+	if len(args) < 2 {
+		return
+	}
+	switch sub := strings.ToLower(string(args[1])); {
+	case sub == "help":
+		r.Effect, r.way = passthrough.NoEffect, passthrough.Shared
+	case sub == "setname" && len(args) == 3:
+		r.Effect, r.Text = passthrough.SetName, text(args[2])
+	case sub == "setinfo" && len(args) == 4 && strings.EqualFold(string(args[2]), "lib-name"):
+		r.Effect, r.Text = passthrough.SetLibName, text(args[3])
+	case sub == "setinfo" && len(args) == 4 && strings.EqualFold(string(args[2]), "lib-ver"):
+		r.Effect, r.Text = passthrough.SetLibVer, text(args[3])
+	case sub == "setinfo":
+		r.Effect = passthrough.NoEffect
+	case sub == "reply" && len(args) == 3:
+		inspectReply(r, args[2])
+	}
+}
+
+func inspectReply(r *route, how []byte) {
+	switch strings.ToLower(string(how)) {
+	case "on":
+		r.Effect, r.raw = passthrough.ReplyOn, replyOn
+	case "off":
+		r.Effect, r.raw = passthrough.ReplyOff, replyOn
+	case "skip":
+		r.Effect, r.raw = passthrough.ReplySkip, replyOn
+	}
+}
+
+// inspectScript is for SCRIPT and FUNCTION: KILL must not stand behind the script that it is to kill, and DEBUG changes the connection.
+func inspectScript(r *route, args [][]byte) {
+	if len(args) < 2 {
+		return
+	}
+	switch strings.ToLower(string(args[1])) {
+	case "kill":
+		r.way = passthrough.Own
+	case "debug":
+		r.way, r.Effect = passthrough.Own, passthrough.Marks
+	}
+}
+
+// inspectRead is for XREAD and XREADGROUP, which block if they say so, before the streams are named.
+func inspectRead(r *route, args [][]byte) {
+	for _, arg := range args[1:] {
+		if bytes.EqualFold(arg, []byte("streams")) {
+			return
+		}
+		if bytes.EqualFold(arg, []byte("block")) {
+			r.way = passthrough.Own
+		}
+	}
+}

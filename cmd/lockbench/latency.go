@@ -26,16 +26,16 @@ type latencies [][]*driven
 
 func latencyPart(quick bool) *part {
 	alone, loaded := &lone{time: time.Second}, &halfLoad{time: 2 * time.Second}
-	p := &part{rounds: 7, needs: needs{targets: relayTargets}, beside: true, jobs: []job{alone, loaded}}
+	p := &part{rounds: 7, needs: needs{targets: allWays}, beside: true, jobs: []job{alone, loaded}}
 	if quick {
 		p.rounds, alone.time, loaded.time = 3, 500*time.Millisecond, time.Second
 	}
-	alone.results, loaded.results = make(latencies, len(relayTargets)), make(latencies, len(relayTargets))
+	alone.results, loaded.results = make(latencies, len(allWays)), make(latencies, len(allWays))
 	return p
 }
 
 func (j *lone) title() string   { return "Latency, 1 client" }
-func (j *lone) cases() []string { return relayTargets }
+func (j *lone) cases() []string { return allWays }
 
 func (j *lone) measure(b *bench, i int) error {
 	plan, err := b.getPlan(1)
@@ -47,7 +47,7 @@ func (j *lone) measure(b *bench, i int) error {
 }
 
 func (j *halfLoad) title() string   { return "Latency, half load" }
-func (j *halfLoad) cases() []string { return relayTargets }
+func (j *halfLoad) cases() []string { return allWays }
 
 func (j *halfLoad) measure(b *bench, i int) error {
 	plan, err := b.getPlan(1)

@@ -40,7 +40,7 @@ func (l latencies) table(s *section, further func(way int) []string) {
 	for _, q := range quantiles {
 		s.header = append(s.header, q.name+" added")
 	}
-	for way, name := range relayTargets {
+	for way, name := range allWays {
 		cells := []string{name}
 		for _, q := range quantiles {
 			cells = append(cells, stat.Of(l.quantile(way, q.at)).Format("%.0f"))
@@ -62,7 +62,7 @@ func (l latencies) figure(name, title string, log bool) figure {
 	for _, q := range quantiles {
 		bars.Groups = append(bars.Groups, q.name)
 	}
-	for way, target := range relayTargets {
+	for way, target := range allWays {
 		series := chart.Series{Name: target, Color: colorOf(target)}
 		for _, q := range quantiles {
 			series.Values = append(series.Values, stat.Of(l.quantile(way, q.at)))

@@ -55,7 +55,7 @@ func TestFailedRunIsNotedAndItsServerRestarted(t *testing.T) {
 	b, impostor := liveBench(t)
 	impostor.server.cmd.Process.Kill()
 	impostor.server.cmd.Wait()
-	j := &relay{workloads: []workload{{"GET", 2, 1, 10}}, requests: []int{100}, rates: [][][]float64{make([][]float64, len(relayTargets))}}
+	j := &relay{workloads: []workload{{"GET", 2, 1, 10}}, requests: []int{100}, rates: [][][]float64{make([][]float64, len(allWays))}}
 	if err := j.measure(b, 1); err != nil {
 		t.Fatalf("one dead proxy ends the report: %v", err)
 	}

@@ -50,9 +50,9 @@ func (j *relay) sections() (list []*section) {
 
 func (j *relay) aspect(a aspect) *section {
 	s := &section{title: "Relay: " + lowerFirst(a.title), before: upperFirst(a.figure) + ".",
-		header: append([]string{"", "direct, requests/s"}, relayTargets[1:]...)}
+		header: append([]string{"", "direct, requests/s"}, allWays[1:]...)}
 	bars := chart.Bars{Title: "Throughput through a proxy: " + a.figure, Unit: "ratio to direct", Verb: "%.2f", Mark: 1}
-	for _, name := range relayTargets[1:] {
+	for _, name := range allWays[1:] {
 		bars.Series = append(bars.Series, chart.Series{Name: name, Color: colorOf(name)})
 	}
 	for w, load := range j.workloads {
@@ -60,7 +60,7 @@ func (j *relay) aspect(a aspect) *section {
 			continue
 		}
 		cells := []string{a.label(load), stat.Of(j.rates[w][0]).Format("%.0f")}
-		for way := range relayTargets[1:] {
+		for way := range allWays[1:] {
 			ratio := j.ratio(w, way+1)
 			cells = append(cells, ratio.Format("%.2f"))
 			bars.Series[way].Values = append(bars.Series[way].Values, ratio)
@@ -81,7 +81,7 @@ func (j *relay) goals() (list []goal) {
 	least := goal{name: "GET and SET: the least ratio of all workloads", want: 0.5, atLeast: true}
 	ahead := goal{name: "The same, P=1 and P=16: least lead over the better of the other proxies (lockproxy ÷ it)", want: 1, atLeast: true}
 	for w, load := range j.workloads {
-		ratio := j.ratio(w, slices.Index(relayTargets, viaLockproxy))
+		ratio := j.ratio(w, slices.Index(allWays, viaLockproxy))
 		if usual := load.clients == usualClients && load.size == usualSize; usual && load.pipeline < 64 {
 			want := map[int]float64{1: 1.1, 16: 0.65}[load.pipeline]
 			list = append(list, goal{name: fmt.Sprintf("%v: ratio to direct", load), want: want, atLeast: true, got: ratio})
@@ -94,10 +94,10 @@ func (j *relay) goals() (list []goal) {
 
 // lead is lockproxy's rate as a ratio to the better of the other proxies in the same round.
 func (j *relay) lead(w int) stat.Spread {
-	ours := j.rates[w][slices.Index(relayTargets, viaLockproxy)]
+	ours := j.rates[w][slices.Index(allWays, viaLockproxy)]
 	var leads []float64
 	for r := range ours {
-		best := max(j.rates[w][slices.Index(relayTargets, viaHAProxy)][r], j.rates[w][slices.Index(relayTargets, viaTwemproxy)][r])
+		best := max(j.rates[w][slices.Index(allWays, viaHAProxy)][r], j.rates[w][slices.Index(allWays, viaTwemproxy)][r])
 		leads = append(leads, ours[r]/best)
 	}
 	return stat.Of(leads)

@@ -17,23 +17,23 @@ type scale struct {
 
 func scalePart(quick bool) *part {
 	j := &scale{time: 1500 * time.Millisecond, clients: []int{1, 10, 100, 1000, 5000}}
-	p := &part{rounds: 3, needs: needs{targets: relayTargets}, beside: true, jobs: []job{j}}
+	p := &part{rounds: 3, needs: needs{targets: allWays}, beside: true, jobs: []job{j}}
 	if quick {
 		p.rounds, j.time = 1, 700*time.Millisecond
 	}
 	j.results = make([][][]*driven, len(j.clients))
 	for n := range j.results {
-		j.results[n] = make([][]*driven, len(relayTargets))
+		j.results[n] = make([][]*driven, len(allWays))
 	}
 	return p
 }
 
 func (j *scale) title() string { return "Scale" }
-func (j *scale) group() int    { return len(relayTargets) }
+func (j *scale) group() int    { return len(allWays) }
 
 func (j *scale) cases() (names []string) {
 	for _, n := range j.clients {
-		for _, t := range relayTargets {
+		for _, t := range allWays {
 			names = append(names, fmt.Sprintf("%s, %s", count(n, "client"), t))
 		}
 	}
@@ -41,7 +41,7 @@ func (j *scale) cases() (names []string) {
 }
 
 func (j *scale) measure(b *bench, i int) error {
-	n, way := i/len(relayTargets), i%len(relayTargets)
+	n, way := i/len(allWays), i%len(allWays)
 	plan, err := b.getPlan(1)
 	if err != nil {
 		return err
@@ -83,20 +83,20 @@ func (j *scale) sections() []*section {
 	cpu := &section{title: "Scale: CPU per command",
 		before: "Microseconds of processor time that Redis and the proxy together use for each request: median (least–most); in brackets after it, how much of it is the " +
 			"proxy's. What the clients use is not counted.",
-		header: append([]string{"clients"}, relayTargets...)}
+		header: append([]string{"clients"}, allWays...)}
 	rateLines := chart.Lines{Title: "GET, as clients grow", Unit: "commands/s", Across: "clients"}
 	cpuLines := chart.Lines{Title: "CPU of Redis and proxy together, as clients grow", Unit: "µs per command", Across: "clients"}
-	for _, name := range relayTargets {
+	for _, name := range allWays {
 		rateLines.Series = append(rateLines.Series, chart.Series{Name: name, Color: colorOf(name)})
 		cpuLines.Series = append(cpuLines.Series, chart.Series{Name: name, Color: colorOf(name)})
 	}
-	for _, name := range relayTargets[1:] {
+	for _, name := range allWays[1:] {
 		rates.header = append(rates.header, name, "ratio")
 	}
 	for n, clients := range j.clients {
 		rateLines.At, cpuLines.At = append(rateLines.At, float64(clients)), append(cpuLines.At, float64(clients))
 		rateCells, cpuCells := []string{thousands(clients)}, []string{thousands(clients)}
-		for way := range relayTargets {
+		for way := range allWays {
 			rate, both := stat.Of(j.figures(n, way, driveRate)), stat.Of(j.figures(n, way, bothCPU))
 			rateLines.Series[way].Values = append(rateLines.Series[way].Values, rate)
 			cpuLines.Series[way].Values = append(cpuLines.Series[way].Values, both)

@@ -18,6 +18,8 @@ const (
 	viaTwemproxy = "twemproxy"
 )
 
+var allWays = []string{viaDirect, viaLockproxy, viaHAProxy, viaTwemproxy} // directly first
+
 // target is a way to Redis.
 type target struct {
 	name   string

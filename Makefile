@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-clients fuzz bench bench-locks deps vet clean
+.PHONY: all build test test-clients test-admin fuzz bench bench-locks deps vet clean
 
 all: build
 
@@ -26,6 +26,12 @@ vet:
 test-clients: deps
 	bash testdata/clients/install.sh
 	$(GO) test -tags clients -count=1 -timeout 10m -run 'TestClients|TestOlder' -v .
+
+# The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
+test-admin: deps
+	@sh admin/install.sh
+	$(GO) vet -tags admin ./admin
+	$(GO) test -tags admin -count=1 -timeout 5m -run 'TestPage|TestAlert|TestPrometheus' ./admin
 
 # Feeds each parser what nobody thought of, for FUZZTIME each; then the properties, with many more cases than make test.
 fuzz:

@@ -75,9 +75,9 @@ function showState(s) {
 
 const tenMinutes = 600000;
 const plots = [
-  new Plot($("plot-acquired"), "Acquisitions a second", ["acquired"], tenMinutes),
-  new Plot($("plot-wait"), "Wait in ms, mean and longest", ["mean_ms", "max_ms"], tenMinutes),
-  new Plot($("plot-waiters"), "Waiting clients", ["waiters"], tenMinutes),
+  new Plot($("plot-acquired"), "Acquisitions a second", ["acquired"]),
+  new Plot($("plot-wait"), "Wait in ms, mean and longest", ["mean_ms", "max_ms"]),
+  new Plot($("plot-waiters"), "Waiting clients", ["waiters"]),
 ];
 
 function showHistory(more) {

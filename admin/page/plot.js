@@ -24,10 +24,16 @@ function brief(value) {
   return value.toFixed(value >= 10 ? 1 : 2);
 }
 
-// A Plot shows points, which have "at" (ms) and the fields that series name, over the time span (ms) up to the last of them.
+const shortest = 60000;
+
+function ago(ms) {
+  return ms < 120000 ? `${Math.round(ms / 1000)} s` : `${Math.round(ms / 60000)} min`;
+}
+
+// A Plot shows points, which have "at" (ms) and the fields that series name: a minute of them, or as much more as there is.
 class Plot {
-  constructor(svg, name, series, span) {
-    Object.assign(this, { svg, name, series, span, points: [], pointer: null });
+  constructor(svg, name, series) {
+    Object.assign(this, { svg, name, series, points: [], pointer: null });
     svg.addEventListener("pointermove", (e) => { this.pointer = e.offsetX; this.draw(); });
     svg.addEventListener("pointerleave", () => { this.pointer = null; this.draw(); });
   }
@@ -38,14 +44,14 @@ class Plot {
   }
 
   draw() {
-    const { svg, series, points, span } = this;
+    const { svg, series, points } = this;
     const width = svg.clientWidth || 300, height = svg.clientHeight || 100;
     const left = 34, right = 4, top = 6, bottom = 16;
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.replaceChildren();
-    const end = points.length ? points[points.length - 1].at : 0, start = end - span;
-    const shown = points.filter((p) => p.at >= start);
-    const most = Math.max(0, ...shown.flatMap((p) => series.map((s) => p[s])));
+    const end = points.length ? points[points.length - 1].at : 0;
+    const span = points.length ? Math.max(shortest, end - points[0].at) : shortest, start = end - span;
+    const most = Math.max(0, ...points.flatMap((p) => series.map((s) => p[s])));
     const scale = roundUp(most);
     const x = (at) => left + ((at - start) / span) * (width - left - right);
     const y = (value) => top + (1 - value / scale) * (height - top - bottom);
@@ -53,18 +59,16 @@ class Plot {
       svg.append(element("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }));
       svg.append(element("text", { x: left - 5, y: y(value), "text-anchor": "end", "dominant-baseline": anchor }, brief(value)));
     }
-    const minutes = Math.round(span / 60000);
-    svg.append(element("text", { x: left, y: height - 3 }, `−${minutes} min`));
-    svg.append(element("text", { x: width - right, y: height - 3, "text-anchor": "end" }, "now"));
+    svg.append(element("text", { x: left, y: height - 3 }, `−${ago(span)}`));
     series.forEach((field, i) => {
-      const line = shown.map((p, j) => `${j ? "L" : "M"}${x(p.at).toFixed(1)} ${y(p[field]).toFixed(1)}`).join("");
+      const line = points.map((p, j) => `${j ? "L" : "M"}${x(p.at).toFixed(1)} ${y(p[field]).toFixed(1)}`).join("");
       if (!line) return;
-      if (i === 0) svg.append(element("path", { class: "area", d: `${line}L${x(end)} ${y(0)}L${x(shown[0].at)} ${y(0)}Z` }));
+      if (i === 0) svg.append(element("path", { class: "area", d: `${line}L${x(end)} ${y(0)}L${x(points[0].at)} ${y(0)}Z` }));
       svg.append(element("path", { class: "ab"[i], d: line }));
     });
-    this.readOut(shown, x, width, height, top, bottom);
-    const now = shown.length ? series.map((s) => brief(shown[shown.length - 1][s])).join(" and ") : "nothing yet";
-    svg.setAttribute("aria-label", `${this.name}: now ${now}, most in ${minutes} minutes ${brief(most)}`);
+    this.readOut(points, x, width, height, top, bottom);
+    const now = points.length ? series.map((s) => brief(points[points.length - 1][s])).join(" and ") : "nothing yet";
+    svg.setAttribute("aria-label", `${this.name}: now ${now}, most in the last ${ago(span)} ${brief(most)}`);
   }
 
   // readOut tells the values at the pointer, or the last ones.
@@ -75,8 +79,8 @@ class Plot {
       p = shown.reduce((a, b) => (Math.abs(x(b.at) - this.pointer) < Math.abs(x(a.at) - this.pointer) ? b : a));
       this.svg.append(element("line", { class: "grid", x1: x(p.at), x2: x(p.at), y1: top, y2: height - bottom }));
     }
-    const when = this.pointer === null ? "" : new Date(p.at).toLocaleTimeString() + "  ";
-    const text = when + this.series.map((s) => brief(p[s])).join(" / ");
-    this.svg.append(element("text", { class: "now", x: width / 2, y: height - 3, "text-anchor": "middle" }, text));
+    const when = this.pointer === null ? "now" : new Date(p.at).toLocaleTimeString();
+    const text = `${when}: ${this.series.map((s) => brief(p[s])).join(" / ")}`;
+    this.svg.append(element("text", { class: "now", x: width - 4, y: height - 3, "text-anchor": "end" }, text));
   }
 }

@@ -1,0 +1,422 @@
+//go:build admin
+
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"lockproxy/admin"
+	"lockproxy/proxy"
+)
+
+// tab is a page in a headless Chromium of its own, which is watched for errors, of scripts and against the policy.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu     sync.Mutex
+	errors []string // guarded by mu
+}
+
+func openTab(t *testing.T, url string, width, height int64, dark bool) *tab {
+	t.Helper()
+	profile, err := os.MkdirTemp("", "lockproxy-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := append([]chromedp.ExecAllocatorOption{},
+		chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true), chromedp.UserDataDir(profile))
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), flags...)
+	browser, end := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {})) // of events that the library doesn't know
+	limited, cancel := context.WithTimeout(browser, time.Minute)
+	b := &tab{t: t, ctx: limited}
+	t.Cleanup(func() {
+		chromedp.Cancel(browser) // waits for the browser to end
+		cancel()
+		end()
+		stop()
+		os.RemoveAll(profile)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.errors) > 0 {
+			t.Errorf("the browser complained:\n%s", strings.Join(b.errors, "\n"))
+		}
+	})
+	chromedp.ListenTarget(limited, func(ev any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch ev := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			b.errors = append(b.errors, ev.ExceptionDetails.Error())
+		case *cdplog.EventEntryAdded:
+			if ev.Entry.Level == cdplog.LevelError && !strings.Contains(ev.Entry.Text, "401") {
+				b.errors = append(b.errors, ev.Entry.Text+" "+ev.Entry.URL)
+			}
+		}
+	})
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	b.do(chromedp.EmulateViewport(width, height),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+		chromedp.Navigate(url))
+	return b
+}
+
+func (b *tab) do(actions ...chromedp.Action) {
+	b.t.Helper()
+	if err := chromedp.Run(b.ctx, actions...); err != nil {
+		b.shot("failed-" + strings.ReplaceAll(b.t.Name(), "/", "-"))
+		b.t.Fatalf("in the browser: %v", err)
+	}
+}
+
+// eval returns what an expression is, as text.
+func (b *tab) eval(expression string) string {
+	b.t.Helper()
+	var got string
+	b.do(chromedp.Evaluate("String("+expression+")", &got))
+	return got
+}
+
+// until waits for an expression to be want.
+func (b *tab) until(expression, want string) {
+	b.t.Helper()
+	got := ""
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if got = b.eval(expression); got == want {
+			return
+		}
+	}
+	b.shot("failed-" + strings.ReplaceAll(b.t.Name(), "/", "-"))
+	b.t.Fatalf("%s is %q, want %q", expression, got, want)
+}
+
+// filter types a filter in place of the one there is.
+func (b *tab) filter(text string) {
+	b.t.Helper()
+	b.do(chromedp.Focus("#filter"), chromedp.Evaluate(`document.getElementById("filter").select()`, nil), chromedp.KeyEvent(text))
+}
+
+// shot keeps a screenshot if somebody wants to look at it.
+func (b *tab) shot(name string) {
+	dir := os.Getenv("LOCKPROXY_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	var png []byte
+	if err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot(&png)); err == nil {
+		os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600)
+	}
+}
+
+const (
+	shownKeys = `[...document.querySelectorAll("#rows td.key span:first-child")].map(e => e.textContent).join("|")`
+	focused   = `document.activeElement.id || document.activeElement.dataset.sort || document.activeElement.getAttribute("aria-label") || document.activeElement.tagName`
+	evilKey   = `<img src=x onerror="window.hacked=1">`
+)
+
+func withToken(cfg *admin.Config, _ *proxy.Config) { cfg.Token = adminToken }
+
+func TestPageFilterAndSort(t *testing.T) {
+	s := startSite(t, nil)
+	c := s.client()
+	s.lock(c, "alpha", 100, "OWNER", "zoe")
+	s.lock(c, "beta", 200)
+	s.lock(c, evilKey, 300, "OWNER", "<script>window.hacked=1</script>")
+	s.lock(c, "\"'`${hacked=1}&lt;\x00\n", 50)
+	odd := "\"'`${hacked=1}&lt;\\x00\\n"
+	b := openTab(t, s.url, 1280, 900, false)
+	b.until(shownKeys, strings.Join([]string{odd, evilKey, "alpha", "beta"}, "|"))
+	b.until(`document.getElementById("count").textContent`, "4 locks")
+	b.do(chromedp.Click(`[data-sort="remaining"]`))
+	b.until(shownKeys, strings.Join([]string{odd, "alpha", "beta", evilKey}, "|"))
+	b.do(chromedp.Click(`[data-sort="remaining"]`))
+	b.until(shownKeys, strings.Join([]string{evilKey, "beta", "alpha", odd}, "|"))
+	b.until(`document.querySelector('[aria-sort]').textContent + document.querySelector('[aria-sort]').ariaSort`, "Remainingdescending")
+	b.do(chromedp.SendKeys("#filter", "ZOE"))
+	b.until(shownKeys, "alpha")
+	b.until(`document.getElementById("count").textContent`, "1 lock of 4 held")
+	b.until(`location.search`, "?filter=ZOE&sort=remaining&desc=1")
+	b.do(chromedp.Reload())
+	b.until(shownKeys, "alpha")
+	b.filter("onerror")
+	b.until(shownKeys, evilKey)
+	if got := b.eval(`window.hacked`); got != "undefined" {
+		t.Error("a lock's name was run as a script")
+	}
+	if got := b.eval(`document.querySelectorAll("#rows img, #rows script").length`); got != "0" {
+		t.Error("a lock's name became markup")
+	}
+	b.filter("none such")
+	b.until(`document.getElementById("empty").textContent + document.getElementById("empty").hidden`, "No lock matches the filter.false")
+
+	// What is released, and what is acquired, shows without a click.
+	c.Do(ctx, "UNLOCK", "alpha", "FORCE")
+	s.lock(c, "gamma", 10)
+	b.filter("a")
+	b.until(shownKeys, evilKey+"|beta|"+odd+"|gamma")
+}
+
+// Without a token there is nothing to click.
+func TestPageReadOnly(t *testing.T) {
+	s := startSite(t, nil)
+	s.lock(s.client(), "a", 100)
+	b := openTab(t, s.url, 1280, 900, false)
+	b.until(shownKeys, "a")
+	b.until(`document.getElementById("mode").textContent`, "read-only")
+	if got := b.eval(`[...document.querySelectorAll("button")].filter(e => e.checkVisibility() && /log|release/i.test(e.textContent)).length`); got != "0" {
+		t.Errorf("%s buttons to log in or release", got)
+	}
+}
+
+func TestPageRelease(t *testing.T) {
+	s := startSite(t, withToken)
+	s.lock(s.client(), evilKey, 100, "OWNER", "me")
+	waiter := make(chan error, 1)
+	go func() { waiter <- s.client().Do(ctx, "LOCK", evilKey, 50, "WAIT", 30).Err() }()
+	b := openTab(t, s.url, 1280, 900, false)
+	b.until(`document.querySelector("#rows .waiters")?.textContent`, "1")
+	b.until(`document.querySelectorAll("#rows button").length`, "0")
+	b.do(chromedp.Click("#login"), chromedp.SendKeys("#token", "wrong"+kb.Enter))
+	b.until(`document.getElementById("login-error").textContent`, "that is not the token")
+	b.do(chromedp.SendKeys("#token", adminToken+kb.Enter))
+	b.until(`document.getElementById("login-dialog").open`, "false")
+	b.until(`document.getElementById("mode").textContent`, "logged in")
+	if got := b.eval("document.cookie"); got != "" {
+		t.Errorf("scripts can read the cookie: %s", got)
+	}
+
+	b.do(chromedp.Click("#rows button"))
+	b.until(`document.getElementById("release-dialog").open`, "true")
+	b.until(`document.getElementById("release-key").textContent`, evilKey)
+	b.shot("confirm")
+	b.do(chromedp.Click("#release-cancel"))
+	b.until(`document.getElementById("release-dialog").open`, "false")
+	if s.proxy.Stats().Locks.Forced != 0 {
+		t.Error("released without a confirmation")
+	}
+
+	b.do(chromedp.Click("#rows button"), chromedp.WaitVisible("#release-dialog .danger"), chromedp.Click("#release-dialog .danger"))
+	b.until(`document.getElementById("said").textContent`, "Released "+evilKey)
+	if err := <-waiter; err != nil {
+		t.Errorf("the waiter: %v", err)
+	}
+	b.until(`document.querySelector("#rows .waiters")?.textContent + document.querySelector("#rows .owner")?.textContent`, "0")
+
+	// A page that was open before another has released is told so.
+	b.do(chromedp.Click("#rows button"), chromedp.WaitVisible("#release-dialog .danger"))
+	s.client().Do(ctx, "UNLOCK", evilKey, "FORCE")
+	b.do(chromedp.Click("#release-dialog .danger"))
+	b.until(`document.getElementById("said").textContent.includes("nothing was released")`, "true")
+	b.do(chromedp.Click("#logout"))
+	b.until(`document.getElementById("mode").textContent`, "read-only until you log in")
+}
+
+func TestPageByKeyboard(t *testing.T) {
+	s := startSite(t, withToken)
+	c := s.client()
+	s.lock(c, "first", 100)
+	s.lock(c, "second", 50)
+	b := openTab(t, s.url, 1280, 900, false)
+	b.until(shownKeys, "first|second")
+	// As one event with its text, which the page can keep from being typed.
+	b.do(input.DispatchKeyEvent(input.KeyDown).WithKey("/").WithCode("Slash").WithText("/"), chromedp.KeyEvent("sec"))
+	b.until(focused, "filter")
+	b.until(shownKeys, "second")
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.until(shownKeys, "first|second")
+
+	press := func(until, key string) { // Tab until that has the focus, then the key
+		t.Helper()
+		for range 30 {
+			if b.eval(focused) == until {
+				b.do(chromedp.KeyEvent(key))
+				return
+			}
+			b.do(chromedp.KeyEvent(kb.Tab))
+		}
+		t.Fatalf("Tab never comes to %s", until)
+	}
+	press("remaining", kb.Enter)
+	b.until(shownKeys, "second|first")
+	press("login", kb.Enter)
+	b.until(focused, "token")
+	b.do(chromedp.KeyEvent(adminToken), chromedp.KeyEvent(kb.Enter))
+	b.until(`document.getElementById("mode").textContent`, "logged in")
+	press("Release second", kb.Enter)
+	b.until(focused, "release-cancel") // the harmless one
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.until(`document.getElementById("release-dialog").open`, "false")
+	b.until(focused, "Release second")
+	time.Sleep(2500 * time.Millisecond) // the page is refreshed under it
+	if got := b.eval(focused); got != "Release second" {
+		t.Errorf("a refresh moved the focus to %s", got)
+	}
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.until(focused, "release-cancel")
+	b.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
+	b.until(shownKeys, "first")
+}
+
+// ratio is the contrast of an element's text with what is behind it, as WCAG reckons it.
+const ratio = `((selector) => {
+  const luminance = (c) => {
+    const [r, g, b] = c.match(/[\d.]+/g).map(Number).map((v) => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  let e = document.querySelector(selector), behind = e;
+  while (behind && /rgba\(.*, 0\)|transparent/.test(getComputedStyle(behind).backgroundColor)) behind = behind.parentElement;
+  const [a, b] = [luminance(getComputedStyle(e).color), luminance(getComputedStyle(behind).backgroundColor)].sort((x, y) => y - x);
+  return ((a + .05) / (b + .05)).toFixed(2);
+})`
+
+func TestPageLooks(t *testing.T) {
+	s := startSite(t, withToken)
+	load(t, s)
+	for _, look := range []struct {
+		name          string
+		width, height int64
+		dark          bool
+	}{{"light", 1280, 900, false}, {"dark", 1280, 900, true}, {"phone", 390, 844, false}, {"phone-dark", 360, 740, true}} {
+		t.Run(look.name, func(t *testing.T) {
+			b := openTab(t, s.url+"/?sort=waiters&desc=1", look.width, look.height, look.dark)
+			b.until(`document.querySelectorAll("#rows tr").length > 20`, "true")
+			b.do(chromedp.Click("#login"), chromedp.WaitVisible("#token"), chromedp.SendKeys("#token", adminToken+kb.Enter))
+			b.until(`document.querySelectorAll("#rows button").length > 20`, "true")
+			b.until(`document.querySelectorAll("#plot-acquired path").length`, "2")
+			b.until(`document.querySelectorAll("td.waits").length > 0`, "true")
+			time.Sleep(1200 * time.Millisecond)
+			b.do(chromedp.Evaluate(`scrollTo(0, 0)`, nil))
+			b.shot(look.name)
+			if got := b.eval(`document.documentElement.scrollWidth - innerWidth`); got > "0" {
+				t.Errorf("%s pixels wider than the screen", got)
+			}
+			phone := look.width < 500
+			if got := b.eval(`document.querySelector("thead").checkVisibility()`); got == fmt.Sprint(phone) {
+				t.Errorf("the table's head is visible: %s", got)
+			}
+			if phone {
+				b.do(chromedp.ScrollIntoView("#filter"))
+				b.shot(look.name + "-rows")
+				b.do(chromedp.SetValue("#sort", "key"), chromedp.Evaluate(`document.getElementById("sort").dispatchEvent(new Event("change"))`, nil))
+				b.until(`location.search`, "?desc=1")
+				if got := b.eval(`Math.min(...[...document.querySelectorAll("#rows button")].map(e => e.getBoundingClientRect().height)) >= 36`); got != "true" {
+					t.Error("buttons are too small for a finger")
+				}
+			}
+			if got := b.eval(`getComputedStyle(document.body).backgroundColor`); (got == "rgb(17, 20, 23)") != look.dark {
+				t.Errorf("background %s", got)
+			}
+			for _, selector := range []string{"body", "td.key span", "td.client", "#count", "dt", "#mode", "#upstream", "figcaption", "#rows button", "td.key .tag:not([hidden])"} {
+				var got float64
+				if json.Unmarshal([]byte(b.eval(ratio+`("`+selector+`")`)), &got); got < 4.5 {
+					t.Errorf("contrast of %s is %v", selector, got)
+				}
+			}
+		})
+	}
+}
+
+// Whatever can be used has a name for those who don't see it.
+func TestPageHasNames(t *testing.T) {
+	s := startSite(t, withToken)
+	s.lock(s.client(), "a", 100)
+	b := openTab(t, s.url, 1280, 900, false)
+	b.until(shownKeys, "a")
+	b.do(chromedp.Click("#login"), chromedp.SendKeys("#token", adminToken+kb.Enter))
+	b.until(`document.querySelectorAll("#rows button").length`, "1")
+	var tree struct { // what is needed of it: a new Chromium knows values that the library doesn't
+		Nodes []struct {
+			Ignored bool `json:"ignored"`
+			Role    struct {
+				Value any `json:"value"`
+			} `json:"role"`
+			Name struct {
+				Value any `json:"value"`
+			} `json:"name"`
+		} `json:"nodes"`
+	}
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		return cdp.Execute(ctx, "Accessibility.getFullAXTree", nil, &tree)
+	}))
+	found := map[string]int{}
+	for _, n := range tree.Nodes {
+		if n.Ignored {
+			continue
+		}
+		role := fmt.Sprint(n.Role.Value)
+		switch role {
+		case "button", "searchbox", "combobox", "image", "meter", "table", "columnheader", "textbox":
+			found[role]++
+			if n.Name.Value == nil || n.Name.Value == "" {
+				t.Errorf("a %s without a name", role)
+			}
+		}
+	}
+	for role, least := range map[string]int{"button": 9, "searchbox": 1, "image": 3, "meter": 1, "table": 1, "columnheader": 7} {
+		if found[role] < least {
+			t.Errorf("%d × %s, want at least %d (%v)", found[role], role, least, found)
+		}
+	}
+}
+
+// load is a service at work: locks that are held, and some that many want. It ends with the test.
+func load(t *testing.T, s *site) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	work := func(key string, hold time.Duration) {
+		c := s.client()
+		running.Go(func() {
+			for ctx.Err() == nil {
+				token, err := c.Do(ctx, "LOCK", key, 10, "WAIT", 5, "OWNER", "worker-"+key[:3]).Int64()
+				if err != nil {
+					continue
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(hold):
+				}
+				c.Do(ctx, "UNLOCK", key, token)
+			}
+		})
+	}
+	for i := range 12 {
+		work("queue:emails", time.Duration(5+i)*time.Millisecond)
+		if i < 5 {
+			work("report:daily", 40*time.Millisecond)
+		}
+	}
+	c := s.client()
+	for i := range 24 {
+		s.lock(c, fmt.Sprintf("tenant:%02d:import", i), 20+7*i, "OWNER", fmt.Sprintf("importer-%d", i%5))
+	}
+	for i := range 4 {
+		s.lock(s.client(), fmt.Sprintf("leader:%c", 'a'+i), 15, "SESSION")
+	}
+}

@@ -1,0 +1,130 @@
+//go:build admin
+
+package admin_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/testredis"
+)
+
+// The alerts are well-formed, and fire when they should: see the file of their tests.
+func TestAlertRules(t *testing.T) {
+	for _, args := range [][]string{{"check", "rules", "lockproxy.yml"}, {"test", "rules", "lockproxy.test.yml"}} {
+		cmd := exec.Command("promtool", args...)
+		cmd.Dir = filepath.Dir(alertsFile)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	tests, err := os.ReadFile(strings.TrimSuffix(alertsFile, ".yml") + ".test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, alert := range alertExpressions(t) {
+		if n := strings.Count(string(tests), "alertname: "+alert.where); n < 2 {
+			t.Errorf("%s has %d tests: want one of when it fires, and one of when it doesn't", alert.where, n)
+		}
+	}
+}
+
+// A real Prometheus scrapes a proxy at work, takes the alerts, and has an answer to every expression of the dashboard.
+func TestPrometheus(t *testing.T) {
+	s := startSite(t, nil)
+	dir, port := t.TempDir(), testredis.FreePort(t)
+	rules, err := filepath.Abs(alertsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: 500ms}\nrule_files: [%q]\n"+
+		"scrape_configs: [{job_name: lockproxy, static_configs: [{targets: [%q]}]}]\n", rules, strings.TrimPrefix(s.url, "http://"))
+	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	prometheus := exec.Command("prometheus", "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
+		"--web.listen-address", fmt.Sprintf("127.0.0.1:%d", port), "--log.level", "warn")
+	var said lockedLog
+	prometheus.Stdout, prometheus.Stderr = &said, &said
+	if err := prometheus.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		prometheus.Process.Kill()
+		prometheus.Wait()
+		if t.Failed() {
+			t.Log(said.String())
+		}
+	})
+	api := fmt.Sprintf("http://127.0.0.1:%d/api/v1/", port)
+	eventually(t, 20*time.Second, "a scrape", func() bool { return len(query(api, "up == 1")) == 1 })
+	for range 6 {
+		smallLoad(s)
+		time.Sleep(500 * time.Millisecond)
+	}
+	eventually(t, 10*time.Second, "rates", func() bool { return len(query(api, "rate(lockproxy_locks_acquired_total[10s]) > 0")) == 1 })
+	for _, e := range dashboardExpressions(t) {
+		text := strings.NewReplacer("$__rate_interval", "10s", "$instance", ".*").Replace(e.text)
+		values := query(api, text)
+		if len(values) == 0 {
+			t.Errorf("%s: no answer to %s", e.where, text)
+		}
+		for _, value := range values {
+			if strings.Contains(text, "histogram_quantile") && !strings.Contains(text, "kind") && value == "NaN" {
+				t.Errorf("%s: %s is no number", e.where, text)
+			}
+		}
+	}
+	var groups struct {
+		Data struct {
+			Groups []struct {
+				Rules []struct{ Name, Health string }
+			}
+		}
+	}
+	eventually(t, 10*time.Second, "the alerts to be evaluated", func() bool {
+		resp, err := http.Get(api + "rules")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		if json.NewDecoder(resp.Body).Decode(&groups) != nil || len(groups.Data.Groups) != 1 {
+			return false
+		}
+		for _, rule := range groups.Data.Groups[0].Rules {
+			if rule.Health != "ok" {
+				return false
+			}
+		}
+		return len(groups.Data.Groups[0].Rules) == len(alertExpressions(t))
+	})
+}
+
+// query returns the values that an expression has now.
+func query(api, expression string) (values []string) {
+	resp, err := http.Get(api + "query?query=" + url.QueryEscape(expression))
+	if err != nil {
+		return nil
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Data struct {
+			Result []struct{ Value [2]any }
+		}
+	}
+	if json.NewDecoder(resp.Body).Decode(&answer) != nil {
+		return nil
+	}
+	for _, r := range answer.Data.Result {
+		values = append(values, fmt.Sprint(r.Value[1]))
+	}
+	return values
+}

@@ -19,7 +19,7 @@ type command struct {
 	// identity returns what the connection becomes once the command has succeeded, and its name if that is set too.
 	identity func(args [][]byte) (*passthrough.Identity, *string)
 	// inspect decides by the arguments, for commands whose subcommands or options differ.
-	inspect func(r *route, args [][]byte)
+	inspect func(r route, args [][]byte) route
 	// catchUp is for WAIT and WAITAOF, which are about what the same connection has written.
 	catchUp []string
 	// introspect is for COMMAND, whose answer tells of the lock commands too.

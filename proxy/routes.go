@@ -25,7 +25,7 @@ func routeOf(cmd *command, req resp.Request) route {
 		r.Change, r.Text = cmd.identity(req.Args)
 	}
 	if cmd.inspect != nil {
-		cmd.inspect(&r, req.Args)
+		r = cmd.inspect(r, req.Args)
 	}
 	// What one client sends must never make the upstream close what others use: it may have set its limits lower, but not below these.
 	if len(r.raw) > maxShared {
@@ -87,11 +87,12 @@ func text(b []byte) *string {
 }
 
 // inspectReplconf finds the two forms that a replica, or anybody else, gets no reply to.
-func inspectReplconf(r *route, args [][]byte) {
+func inspectReplconf(r route, args [][]byte) route {
 	r.Effect = passthrough.Marks
 	if len(args) > 2 && (bytes.EqualFold(args[1], []byte("ack")) || bytes.EqualFold(args[1], []byte("getack"))) {
 		r.Effect = passthrough.Unanswered
 	}
+	return r
 }
 
 // replyOn goes upstream in the place of all three forms of CLIENT REPLY: see passthrough.Pipe.Relay.
@@ -99,10 +100,10 @@ var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
 
 // inspectClient knows the subcommands that say what is done with replies, and those by which clients introduce themselves, which
 // are followed: another connection is told the same. The others are about the connection itself, or make it known by its number.
-func inspectClient(r *route, args [][]byte) {
+func inspectClient(r route, args [][]byte) route {
 	r.Effect = passthrough.Marks
 	if len(args) < 2 {
-		return
+		return r
 	}
 	switch sub := strings.ToLower(string(args[1])); {
 	case sub == "help":
@@ -116,11 +117,12 @@ func inspectClient(r *route, args [][]byte) {
 	case sub == "setinfo":
 		r.Effect = passthrough.NoEffect
 	case sub == "reply" && len(args) == 3:
-		inspectReply(r, args[2])
+		r = inspectReply(r, args[2])
 	}
+	return r
 }
 
-func inspectReply(r *route, how []byte) {
+func inspectReply(r route, how []byte) route {
 	switch strings.ToLower(string(how)) {
 	case "on":
 		r.Effect, r.raw = passthrough.ReplyOn, replyOn
@@ -129,12 +131,13 @@ func inspectReply(r *route, how []byte) {
 	case "skip":
 		r.Effect, r.raw = passthrough.ReplySkip, replyOn
 	}
+	return r
 }
 
 // inspectScript is for SCRIPT and FUNCTION: KILL must not stand behind the script that it is to kill, and DEBUG changes the connection.
-func inspectScript(r *route, args [][]byte) {
+func inspectScript(r route, args [][]byte) route {
 	if len(args) < 2 {
-		return
+		return r
 	}
 	switch strings.ToLower(string(args[1])) {
 	case "kill":
@@ -142,16 +145,18 @@ func inspectScript(r *route, args [][]byte) {
 	case "debug":
 		r.way, r.Effect = passthrough.Own, passthrough.Marks
 	}
+	return r
 }
 
 // inspectRead is for XREAD and XREADGROUP, which block if they say so, before the streams are named.
-func inspectRead(r *route, args [][]byte) {
+func inspectRead(r route, args [][]byte) route {
 	for _, arg := range args[1:] {
 		if bytes.EqualFold(arg, []byte("streams")) {
-			return
+			return r
 		}
 		if bytes.EqualFold(arg, []byte("block")) {
 			r.way = passthrough.Own
 		}
 	}
+	return r
 }

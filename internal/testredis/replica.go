@@ -1,10 +1,14 @@
 package testredis
 
 import (
+	"bufio"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"lockproxy/internal/resp"
 )
 
 // StartReplicas starts n replicas of master, and returns when they have all that it has. The arguments are as for Start.
@@ -19,12 +23,27 @@ func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Serve
 	for _, replica := range replicas {
 		replica.WaitInSync()
 	}
-	for deadline := time.Now().Add(15 * time.Second); strings.Count(master.Ask("INFO", "replication"), "state=online") < n; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(15 * time.Second); master.acknowledged(n) < n; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the master doesn't have %d replicas", n)
+			t.Fatalf("a write on the master doesn't reach %d replicas", n)
 		}
 	}
 	return replicas
+}
+
+// acknowledged writes something, and returns how many of n replicas say within a second that they have it.
+func (s *Server) acknowledged(n int) int {
+	nc, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		return 0
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(2 * time.Second))
+	nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "PUBLISH", "testredis", ""), "WAIT", strconv.Itoa(n), "1000"))
+	in := bufio.NewReader(nc)
+	readReply(in)
+	v, _ := resp.ParseValue(readReply(in))
+	return int(v.Int)
 }
 
 // Replicate makes s a replica of master, and returns when it has all that the master has.

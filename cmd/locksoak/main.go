@@ -16,12 +16,15 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"lockproxy/internal/faults/check"
 	"lockproxy/internal/faults/client"
 	"lockproxy/internal/faults/history"
+	"lockproxy/internal/faults/soak"
 )
 
 type commands struct {
 	Run    runCommand    `cmd:"" default:"withargs" help:"Run rounds of faults until the time is over. Exit status 1 if a promise was not kept."`
+	Check  checkCommand  `cmd:"" help:"Judge histories that were written before."`
 	Client clientCommand `cmd:"" hidden:"" help:"Be one client of a round."`
 }
 
@@ -51,7 +54,7 @@ type clientCommand struct {
 // Run competes for locks until the process is told to end.
 func (c *clientCommand) Run(ctx context.Context) error {
 	l := &client.Locker{ID: c.ID, Keys: c.Keys, Random: rand.New(rand.NewPCG(c.Seed, 0)), Notes: history.NewStream(os.Stdout), Think: 60 * time.Millisecond,
-		Shortest: 300 * time.Millisecond, Longest: time.Second}
+		Shortest: 300 * time.Millisecond, Longest: time.Second, Sessions: 30}
 	for _, text := range c.Target {
 		number, addr, _ := strings.Cut(text, "=")
 		n, err := strconv.Atoi(number)
@@ -62,4 +65,30 @@ func (c *clientCommand) Run(ctx context.Context) error {
 	}
 	l.Run(ctx)
 	return nil
+}
+
+// checkCommand judges histories again.
+type checkCommand struct {
+	History []string `arg:"" type:"existingfile" help:"A file that a run has written."`
+}
+
+// Run judges each of them.
+func (c *checkCommand) Run() (err error) {
+	for _, path := range c.History {
+		f, failed := os.Open(path)
+		if failed != nil {
+			return failed
+		}
+		h, failed := history.Read(f)
+		f.Close()
+		if failed != nil {
+			return fmt.Errorf("%s: %w", path, failed)
+		}
+		r := soak.Result{History: h, Report: check.Check(h, check.DefaultBounds())}
+		fmt.Printf("%s: %d operations, %d violations, %d locks undecided\n%s", path, len(h.Ops), len(r.Report.Violations), len(r.Report.Undecided), r.Describe())
+		if len(r.Report.Violations) > 0 {
+			err = errViolations
+		}
+	}
+	return err
 }

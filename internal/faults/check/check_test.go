@@ -28,7 +28,10 @@ func judge(t *testing.T, b bugs, how time.Duration) check.Report {
 	var working sync.WaitGroup
 	for i := range 10 {
 		l := &client.Locker{ID: i, Targets: targets, Keys: []string{"a", "b"}, Random: rand.New(rand.NewPCG(7, uint64(i))), Notes: notes,
-			Think: 10 * time.Millisecond, Shortest: 50 * time.Millisecond, Longest: 300 * time.Millisecond}
+			Think: 10 * time.Millisecond, Shortest: 50 * time.Millisecond, Longest: 300 * time.Millisecond, Sessions: 30}
+		if b.silentSessions {
+			l.Sessions = 100
+		}
 		if i > 7 {
 			l.Keys = []string{"mortal"}
 		}

@@ -19,8 +19,12 @@ func (c *checker) fence(key string, ops []history.Op) {
 		return
 	}
 	c.checked("fence")
+	longer := int64(0)
+	for _, f := range c.faults {
+		longer += f.Longer
+	}
 	model := lockModel.ToModel()
-	switch result, _ := porcupine.CheckOperationsVerbose(model, steps(ops), porcupineTime); result {
+	switch porcupine.CheckOperationsTimeout(model, steps(ops, longer), porcupineTime) {
 	case porcupine.Illegal:
 		c.violated("fence", ops, "lock %s and its register are not linearizable", key)
 	case porcupine.Unknown:
@@ -61,11 +65,12 @@ type lockState struct {
 type step struct {
 	history.Op
 	lostAt int64 // when the connection of a session lock was seen to end; forever if never
+	longer int64 // by how much a lease may outlive its timeout
 }
 
 // steps leaves out what has no effect on anybody, and bounds what has an unknown outcome: a step that names a token can have
 // had its effect no later than a greater one was given.
-func steps(ops []history.Op) []porcupine.Operation {
+func steps(ops []history.Op, longer int64) []porcupine.Operation {
 	lostAt := map[int64]int64{}
 	for _, o := range ops {
 		if o.Kind == history.Lost || o.Kind == history.Unlock {
@@ -76,7 +81,7 @@ func steps(ops []history.Op) []porcupine.Operation {
 	}
 	var list []porcupine.Operation
 	for _, o := range ops {
-		s := step{Op: o, lostAt: forever}
+		s := step{Op: o, lostAt: forever, longer: longer}
 		switch {
 		case o.Kind == history.Lost, o.Kind == history.Unlock && o.Token == 0, o.Outcome == history.Refused, o.Outcome == history.Garbled:
 			continue
@@ -156,7 +161,7 @@ func next(s lockState, o step) []any {
 }
 
 func acquire(s lockState, o step) []any {
-	soonest, latest := o.Call+o.Timeout-exact, o.Return+o.Timeout+exact
+	soonest, latest := o.Call+o.Timeout-exact, o.Return+o.Timeout+o.longer+exact
 	if o.Session {
 		soonest, latest = min(soonest, o.lostAt), forever
 	}
@@ -177,7 +182,7 @@ func relocked(s lockState, o step) lockState {
 	case o.Session:
 		s.soonest, s.latest = min(s.soonest, o.Call+o.Timeout-exact), forever
 	default:
-		s.soonest, s.latest = o.Call+o.Timeout-exact, o.Return+o.Timeout+exact
+		s.soonest, s.latest = o.Call+o.Timeout-exact, o.Return+o.Timeout+o.longer+exact
 	}
 	return s
 }

@@ -33,6 +33,8 @@ type Locker struct {
 	Random  *rand.Rand
 	Notes   Noter
 	Think   time.Duration // longest pause between two rounds of its own
+	// Sessions is how many of 100 locks are session locks.
+	Sessions int
 	// Shortest and Longest are the timeouts of its locks.
 	Shortest, Longest time.Duration
 
@@ -204,7 +206,7 @@ func (l *Locker) compete(ctx context.Context) {
 		o.Wait = true
 	}
 	switch {
-	case l.chance(30):
+	case l.chance(l.Sessions):
 		args = append(args, "SESSION")
 		o.Session = true
 	case l.chance(20):
@@ -260,7 +262,7 @@ func (l *Locker) use(ctx context.Context) {
 		return
 	}
 	switch {
-	case h.session && l.chance(5): // longer than its timeout
+	case h.session && l.chance(15): // longer than its timeout
 		if !l.hold(ctx, l.Longest+l.upTo(2*l.Longest)) {
 			return
 		}

@@ -105,6 +105,8 @@ type Fault struct {
 	From   int64  `json:"from_ns"`
 	To     int64  `json:"to_ns"`
 	Breaks Breaks `json:"breaks"`
+	// Longer is by how much leases that were given before may outlive their timeouts, ns: Redis's clock has gone back.
+	Longer int64 `json:"longer_ns,omitempty"`
 }
 
 // History is what happened in one round.

@@ -97,7 +97,7 @@ func (r *Redis) SetClock(offset time.Duration) error {
 
 // Start starts the process again, at the same address, with what its files hold, and waits until it has read them.
 func (r *Redis) Start(ctx context.Context, persistence Persistence) error {
-	r.persistence = persistence
+	r.persistence, r.sizes = persistence, nil
 	args := r.args
 	if persistence == None {
 		r.args = append(r.args[:len(r.args):len(r.args)], "--appendonly", "no")
@@ -162,7 +162,7 @@ func (r *Redis) PowerCut(lost time.Duration) error {
 	}
 	since := time.Now().Add(-lost)
 	for _, s := range r.sizes {
-		if now, _ := r.aof(); s.at.After(since) && s.path == now {
+		if path, size := r.aof(); s.at.After(since) && s.path == path && s.size <= size {
 			return os.Truncate(s.path, s.size)
 		}
 	}

@@ -210,7 +210,7 @@ func (b *Bench) clockForward(ctx context.Context, f *Fault) {
 func (b *Bench) clockBack(ctx context.Context, f *Fault) {
 	by := time.Duration(1+f.Amount%3) * time.Second
 	b.step(f, -by)
-	f.lasts = by + 3*time.Second // for so long locks outlive their timeouts
+	f.longer, f.lasts = by, by+3*time.Second
 }
 
 func (b *Bench) step(f *Fault, by time.Duration) {

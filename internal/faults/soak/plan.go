@@ -23,6 +23,7 @@ type Fault struct {
 
 	breaks history.Breaks
 	lasts  time.Duration // its effects, longer than it does
+	longer time.Duration // than their timeouts do leases last
 }
 
 func (f Fault) String() string {

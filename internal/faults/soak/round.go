@@ -94,7 +94,8 @@ func (b *Bench) inflict(ctx context.Context, f Fault) {
 	b.doing.Store("")
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.faults = append(b.faults, history.Fault{Kind: f.Kind, Target: fmt.Sprint(k.on, " ", f.Target), Detail: f.Detail, From: from, To: to, Breaks: f.breaks})
+	b.faults = append(b.faults, history.Fault{Kind: f.Kind, Target: fmt.Sprint(k.on, " ", f.Target), Detail: f.Detail, From: from, To: to, Breaks: f.breaks,
+		Longer: f.longer.Nanoseconds()})
 }
 
 // Doing is the fault that began last, for people; "" if there is none.
@@ -130,7 +131,7 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 			keys = []string{c.mortal} // heirs
 		}
 		c.lockers = append(c.lockers, &client.Locker{ID: i, Targets: ways[i%len(ways)], Keys: keys, Random: random(i), Notes: c.notes,
-			Think: load.Think, Shortest: shortest, Longest: longest})
+			Think: load.Think, Shortest: shortest, Longest: longest, Sessions: 30})
 	}
 	for i := range load.Askers {
 		id := 1000 + i
@@ -149,7 +150,7 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 				Notes: &history.Recorder{}, Think: load.Think, Big: 2000})
 		} else {
 			c.noise = append(c.noise, &client.Locker{ID: id, Targets: bad[(i/2+1)%2:], Keys: []string{"N-O-I-S-E"}, Random: random(id),
-				Notes: &history.Recorder{}, Think: load.Think, Shortest: shortest, Longest: longest})
+				Notes: &history.Recorder{}, Think: load.Think, Shortest: shortest, Longest: longest, Sessions: 30})
 		}
 	}
 	for i := range b.locker {

@@ -328,6 +328,55 @@ func TestSentinelDemotedByHand(t *testing.T) {
 	}
 }
 
+// Those who wait for a lock wait on while the master is replaced; who asks meanwhile is told UPSTREAM, and so is one whose time is over.
+func TestWaitersOutlastAFailover(t *testing.T) {
+	t.Parallel()
+	for _, minReplicas := range []int{0, 1} {
+		t.Run(fmt.Sprintf("min-replicas %d", minReplicas), func(t *testing.T) {
+			t.Parallel()
+			g := testredis.StartGroup(t, testredis.GroupOptions{})
+			p := startProxy(t, g.URL(), func(cfg *proxy.Config) {
+				cfg.Locks.Durability = lockcmd.Durability{MinReplicas: minReplicas, ReplicaTimeout: time.Second}
+				cfg.Locks.SlowWait = 0
+			})
+			holder, first, second, short := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
+			free := dial(t, p.addr)
+			token := holder.lock("job 60")
+			free.expect("PING", "+PONG\r\n")
+			for i, w := range []*rawConn{first, second} {
+				w.send("LOCK job 60 WAIT 0")
+				attackWaits(t, p, "job", i+1)
+			}
+			eventually(t, 5*time.Second, "the replicas have the lock", func() bool {
+				return g.Servers[1].Ask("EXISTS", "job") == ":1" && g.Servers[2].Ask("EXISTS", "job") == ":1"
+			})
+			short.send("LOCK job 60 WAIT 0.5")
+			attackWaits(t, p, "job", 3)
+			g.Servers[0].Kill()
+			if got := free.do("LOCK job 60"); !strings.HasPrefix(got, "-UPSTREAM ") {
+				t.Errorf("LOCK while there is no master: %q", got)
+			}
+			if got := free.do("LOCK job 60"); !strings.HasPrefix(got, "-UPSTREAM cannot reach ") {
+				t.Errorf("LOCK while there is no master: %q", got)
+			}
+			if got := short.reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
+				t.Errorf("a wait that ended while there was no master: %q", got)
+			}
+			served(t, p, switched(t, g, g.Servers[0]))
+			if got := holder.do(unlock("job", token)); got != ":1\r\n" {
+				t.Fatalf("UNLOCK by a session of before: %q", got)
+			}
+			next := attackToken(t, first.reply())
+			first.expect(unlock("job", next), ":1\r\n")
+			last := attackToken(t, second.reply())
+			second.expect(unlock("job", last), ":1\r\n")
+			if token >= next || next >= last {
+				t.Errorf("tokens %d, %d, %d", token, next, last)
+			}
+		})
+	}
+}
+
 // With --failover-hold no lock is given out for a while behind a failover, and those who wait wait on.
 func TestFailoverHold(t *testing.T) {
 	t.Parallel()

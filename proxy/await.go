@@ -57,6 +57,9 @@ func (s *session) await(answer *passthrough.Answer) {
 // Watch watches the client for as long as a lock command waits for something other than an answer. gone is closed when the
 // client has closed, or the server is shutting down. It ends when the command has been answered: see endWatch.
 func (s *session) Watch() (gone <-chan struct{}) {
+	if s.server.cfg.Upstream.Moves() {
+		s.pipe.LetGo()
+	}
 	s.watch = s.startWatch()
 	return s.watch.gone
 }

@@ -9,23 +9,23 @@ import (
 	"lockproxy/passthrough"
 )
 
-// EvalConfirmed runs a script as Eval does, and sends WAIT right behind it, on the same connection, before the script's answer has come.
+// EvalConfirmed runs a script as Eval does, and sends WAIT right behind it, on the same connection, before the script's answer has
+// come. The connection is the session's own, since WAIT holds up whatever is behind it.
 func (s *session) EvalConfirmed(script *lockcmd.Script, keys, args []string, replicas int, timeout time.Duration) (v, acknowledged resp.Value, err error) {
 	wait := resp.AppendCommand(nil, "WAIT", strconv.Itoa(replicas), strconv.FormatInt(timeout.Milliseconds(), 10))
-	s.pipe.Keep(true) // WAIT is about what its own connection has written
-	defer s.pipe.Keep(false)
 	var confirmed *passthrough.Answer
 	v, err = evaluate(func(raw []byte) (resp.Value, error) {
 		if confirmed != nil {
 			s.await(confirmed) // of the script that the upstream didn't have
 		}
+		s.pipe.Flush() // see Eval
 		if err := s.connect(passthrough.Own); err != nil {
 			return resp.Value{}, err
 		}
-		answer := s.pipe.Call(raw)
-		confirmed = s.pipe.Call(wait)
-		s.await(answer)
-		return answer.Value()
+		answers := s.pipe.Calls(raw, wait)
+		confirmed = answers[1]
+		s.await(answers[0])
+		return answers[0].Value()
 	}, script, keys, args)
 	if confirmed != nil {
 		s.await(confirmed)

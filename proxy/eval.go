@@ -26,6 +26,7 @@ func evaluate(do func(raw []byte) (resp.Value, error), script *lockcmd.Script, k
 // Eval runs a script as this session's client: on its connection, and so as its user, on its database and in its order.
 func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value, error) {
 	return evaluate(func(raw []byte) (resp.Value, error) {
+		s.pipe.Flush() // one who waits asks again and again: that the last connect has failed says nothing about this one
 		if err := s.connect(passthrough.Shared); err != nil {
 			return resp.Value{}, err
 		}

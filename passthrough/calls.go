@@ -1,0 +1,28 @@
+package passthrough
+
+// What the proxy asks for itself, beyond a single Call.
+
+// Calls sends requests of the proxy's own together, and keeps their replies from the client. If the session has a connection of its own,
+// they all go by that.
+func (p *Pipe) Calls(raws ...[]byte) []*Answer {
+	answers := make([]*Answer, len(raws))
+	for i, raw := range raws {
+		answers[i] = &Answer{Done: make(chan struct{})}
+		p.push(entry{kind: captured, answer: answers[i]})
+		p.queue(raw)
+	}
+	p.Flush()
+	return answers
+}
+
+// LetGo has a connection of the session's own given up, if nothing needs it, by asking for one more reply: so that a session which
+// waits for long isn't ended with it.
+func (p *Pipe) LetGo() {
+	p.mu.Lock()
+	own := p.up != nil && p.lost == nil && !p.kept
+	p.mu.Unlock()
+	if own {
+		p.hidden("PING")
+		p.Flush()
+	}
+}

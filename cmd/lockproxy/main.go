@@ -40,6 +40,7 @@ type program struct {
 	Serve serveCommand `cmd:"" default:"withargs" help:"Stand in front of a Redis and serve clients. This is what happens without a command."`
 	Run   runCommand   `cmd:"" help:"Hold a lock while a command runs."`
 	Check checkCommand `cmd:"" help:"Look whether the configuration is valid and what the upstream offers."`
+	Top   topCommand   `cmd:"" help:"Show the locks that are held, live in a terminal or once."`
 
 	Version bool `env:"-" help:"Print the version and exit."`
 }

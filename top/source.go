@@ -1,0 +1,110 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/lockcmd"
+)
+
+// proxySource finds locks by LOCKSCAN and LOCKINFO, as the user of its client. It needs no more than any user of the proxy has.
+type proxySource struct{ client *redis.Client }
+
+// Known tells nothing: a client only knows what it asks.
+func (s proxySource) Known() []lockcmd.Held { return nil }
+
+// Find is one LOCKSCAN. The client is logged in to one database.
+func (s proxySource) Find(ctx context.Context, _ int, cursor uint64, count int) (next uint64, keys []string, err error) {
+	reply, err := s.client.Do(ctx, "LOCKSCAN", cursor, "COUNT", count).Slice()
+	if err != nil {
+		return 0, nil, explain(err)
+	}
+	if len(reply) != 2 {
+		return 0, nil, errNoLockproxy
+	}
+	text, _ := reply[0].(string)
+	if next, err = strconv.ParseUint(text, 10, 64); err != nil {
+		return 0, nil, errNoLockproxy
+	}
+	list, _ := reply[1].([]any)
+	for _, key := range list {
+		if key, ok := key.(string); ok {
+			keys = append(keys, key)
+		}
+	}
+	return next, keys, nil
+}
+
+// Look is a LOCKINFO for each key, in one go.
+func (s proxySource) Look(ctx context.Context, db int, keys []string) ([]lockcmd.Held, error) {
+	pipe := s.client.Pipeline()
+	replies := make([]*redis.Cmd, len(keys))
+	for i, key := range keys {
+		replies[i] = pipe.Do(ctx, "LOCKINFO", key)
+	}
+	var said redis.Error
+	if _, err := pipe.Exec(ctx); err != nil && !errors.As(err, &said) {
+		return nil, err
+	}
+	var list []lockcmd.Held
+	for i, reply := range replies {
+		fields, err := reply.Slice()
+		if err != nil {
+			continue // released since, or not this user's to see
+		}
+		if h, ok := asHeld(fields); ok {
+			h.Place = lockcmd.Place{DB: db, Key: keys[i]}
+			list = append(list, h)
+		}
+	}
+	return list, nil
+}
+
+// asHeld reads what LOCKINFO answers; ok is false for a lock that isn't held.
+func asHeld(fields []any) (h lockcmd.Held, ok bool) {
+	text, number := map[string]string{}, map[string]int64{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		name, _ := fields[i].(string)
+		switch value := fields[i+1].(type) {
+		case string:
+			text[name] = value
+		case int64:
+			number[name] = value
+		}
+	}
+	ms := func(name string) time.Duration { return time.Duration(number[name]) * time.Millisecond }
+	now := ms("expires_ms") - ms("remaining_ms") // by the upstream's clock
+	return lockcmd.Held{
+		Token: number["token"], Owner: text["owner"], Client: text["client"], Age: max(now-ms("acquired_ms"), 0), Remaining: ms("remaining_ms"),
+		Session: number["session"] == 1, Waiters: int(number["waiters"]),
+	}, text["state"] == "held"
+}
+
+var errNoLockproxy = errors.New("no lockproxy answers there: --url names the lockproxy, not the Redis behind it")
+
+func explain(err error) error {
+	if strings.HasPrefix(err.Error(), "ERR unknown command") {
+		return errNoLockproxy
+	}
+	return err
+}
+
+// numbers are what INFO lockproxy tells; empty for a user who may not ask.
+func (s proxySource) numbers(ctx context.Context) map[string]string {
+	text, err := s.client.Info(ctx, "lockproxy").Result()
+	if err != nil {
+		return nil
+	}
+	numbers := map[string]string{}
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			numbers[name] = value
+		}
+	}
+	return numbers
+}

@@ -1,0 +1,159 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rivo/uniseg"
+
+	"lockproxy/internal/survey"
+)
+
+// column is one of the table's.
+type column struct {
+	by    survey.Column
+	title string
+	width int
+	right bool // aligned
+}
+
+// Narrowest and widest that the columns with names become.
+const (
+	minKey, maxOwner, maxClient = 12, 20, 21
+	barWidth                    = 10
+)
+
+// columns shares width among them: first the key gets its least, then the numbers, and what is left goes to names.
+func columns(width int, rows []survey.Row) []column {
+	owner, client := len("OWNER"), len("CLIENT")
+	for _, r := range rows {
+		owner = max(owner, uniseg.StringWidth(survey.Printable(r.Owner)))
+		client = max(client, len(r.Client))
+	}
+	list := []column{
+		{survey.ByKey, "KEY", 0, false},
+		{survey.ByOwner, "OWNER", min(owner, maxOwner), false},
+		{survey.ByClient, "CLIENT", min(client, maxClient), false},
+		{survey.ByAge, "HELD", 8, true},
+		{survey.ByRemaining, "REMAINING", barWidth + 9, true},
+		{survey.ByWaiters, "WAIT", 5, true},
+	}
+	// What is least worth its place goes first on a narrow screen.
+	for _, drop := range []survey.Column{survey.ByClient, survey.ByOwner, survey.ByAge, survey.ByRemaining} {
+		if left(list, width) >= minKey {
+			break
+		}
+		for i, c := range list {
+			if c.by == drop {
+				list = append(list[:i], list[i+1:]...)
+				break
+			}
+		}
+	}
+	list[0].width = max(left(list, width), 1)
+	return list
+}
+
+// left is what the key has when all others, each with a blank before it, have theirs.
+func left(list []column, width int) int {
+	for _, c := range list[1:] {
+		width -= c.width + 1
+	}
+	return width
+}
+
+// cell is what a column shows of a lock, no wider than the column.
+func cell(c column, r survey.Row, full, empty rune) string {
+	text := ""
+	switch c.by {
+	case survey.ByKey:
+		text = survey.Printable(r.Key)
+	case survey.ByOwner:
+		text = survey.Printable(r.Owner)
+	case survey.ByClient:
+		text = r.Client
+	case survey.ByAge:
+		text = Span(r.Age)
+	case survey.ByRemaining:
+		text = fmt.Sprintf("%s %8s", bar(r, full, empty), Span(r.Remaining))
+	case survey.ByWaiters:
+		text = fmt.Sprint(r.Waiters)
+	}
+	return fit(text, c.width, c.right)
+}
+
+func bar(r survey.Row, full, empty rune) string {
+	part := 0
+	if r.Full > 0 {
+		part = int((r.Remaining*barWidth + r.Full/2) / r.Full)
+	}
+	part = min(max(part, 0), barWidth)
+	return strings.Repeat(string(full), part) + strings.Repeat(string(empty), barWidth-part)
+}
+
+// fit makes text just as wide as width, cutting it with a mark or filling it with blanks.
+func fit(text string, width int, right bool) string {
+	have := uniseg.StringWidth(text)
+	if have > width {
+		var b strings.Builder
+		room, state := width-1, -1
+		for rest := text; rest != ""; {
+			var cluster string
+			var w int
+			cluster, rest, w, state = uniseg.FirstGraphemeClusterInString(rest, state)
+			if w > room {
+				break
+			}
+			room -= w
+			b.WriteString(cluster)
+		}
+		return b.String() + "…" + strings.Repeat(" ", max(room, 0))
+	}
+	blanks := strings.Repeat(" ", width-have)
+	if right {
+		return blanks + text
+	}
+	return text + blanks
+}
+
+// Span is a time in few letters: 4.2s, 75s, 12m05s, 3h20m, 5d02h.
+func Span(d time.Duration) string {
+	s := int(d.Seconds())
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case s < 100:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case s < 24*3600:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	}
+	return fmt.Sprintf("%dd%02dh", s/86400, s/3600%24)
+}
+
+// row is one line of the table.
+func row(list []column, r survey.Row, full, empty rune) string {
+	parts := make([]string, len(list))
+	for i, c := range list {
+		parts[i] = cell(c, r, full, empty)
+	}
+	return strings.Join(parts, " ")
+}
+
+// heading is the line above the rows. The mark says what they are sorted by.
+func heading(list []column, q survey.Query) string {
+	parts := make([]string, len(list))
+	for i, c := range list {
+		title := c.title
+		switch {
+		case c.by == q.Sort && q.Down:
+			title += "▼"
+		case c.by == q.Sort:
+			title += "▲"
+		}
+		parts[i] = fit(title, c.width, c.right)
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,162 @@
+// Package top shows the locks of a lockproxy in a terminal, as they are now, or once where there is no terminal.
+//
+// It is a client like any other: it asks by LOCKSCAN and LOCKINFO, so it sees what its user may see, in its database, and needs
+// nothing on the side of the proxy. What it costs is bounded as for the live page; see package survey. The numbers in its first
+// line are from INFO lockproxy, and of that proxy alone, as are the waiters.
+package top
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/survey"
+)
+
+// Options says what is shown.
+type Options struct {
+	Client   *redis.Client // of a lockproxy
+	Addr     string        // its name, for people
+	DB       int           // the client's database, for people
+	Query    survey.Query
+	Interval time.Duration // between two looks; 0 is a second
+}
+
+// budget is lower than the live page's: LOCKSCAN looks at each name that it finds, and the proxy does it one by one.
+var budget = survey.Budget{Scan: 5000, Looks: 500}
+
+// stepTimeout bounds one look.
+const stepTimeout = 5 * time.Second
+
+// picture is what has been found by one look.
+type picture struct {
+	survey.View
+	numbers  map[string]string
+	acquired float64 // locks a second since the last picture; negative if unknown
+}
+
+// watcher looks at a lockproxy. look is for one goroutine at a time, view for any.
+type watcher struct {
+	options Options
+	source  proxySource
+	survey  *survey.Survey
+	last    float64 // acquisitions
+	lastAt  time.Time
+}
+
+func newWatcher(o Options) *watcher {
+	source := proxySource{o.Client}
+	return &watcher{options: o, source: source, survey: survey.New(source, o.DB, budget)}
+}
+
+// look takes a further step.
+func (w *watcher) look(ctx context.Context) picture {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	w.survey.Step(ctx)
+	p := picture{numbers: w.source.numbers(ctx), acquired: -1}
+	if total, err := strconv.ParseFloat(p.numbers["locks_acquired"], 64); err == nil {
+		now := time.Now()
+		if !w.lastAt.IsZero() && total >= w.last {
+			p.acquired = (total - w.last) / now.Sub(w.lastAt).Seconds()
+		}
+		w.last, w.lastAt = total, now
+	}
+	return p
+}
+
+// view puts into a picture what a query shows of it now.
+func (w *watcher) view(p picture, q survey.Query) picture {
+	p.View = w.survey.View(q, time.Now())
+	return p
+}
+
+// title is the first line.
+func (o Options) title(p picture) string {
+	parts := []string{"lockproxy " + o.Addr}
+	if o.DB != 0 {
+		parts = append(parts, fmt.Sprintf("db %d", o.DB))
+	}
+	parts = append(parts, plural(p.Total, "lock"))
+	if n := p.numbers["lock_waiters"]; n != "" {
+		parts = append(parts, n+" waiting")
+	}
+	if p.acquired >= 0 {
+		parts = append(parts, fmt.Sprintf("%.1f acquired/s", p.acquired))
+	}
+	if n := p.numbers["connected_clients"]; n != "" {
+		parts = append(parts, n+" clients")
+	}
+	if p.numbers["upstream_status"] == "down" {
+		parts = append(parts, "UPSTREAM DOWN")
+	}
+	return strings.Join(parts, "  ")
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// remark says what the table doesn't show, or "".
+func remark(p picture) string {
+	var parts []string
+	if p.Err != nil {
+		parts = append(parts, survey.Printable(p.Err.Error()))
+	}
+	if p.Matching < p.Total {
+		parts = append(parts, fmt.Sprintf("%d match", p.Matching))
+	}
+	if p.Full {
+		parts = append(parts, "there are more than can be followed")
+	}
+	if !p.Complete && p.Err == nil {
+		parts = append(parts, "still looking")
+	}
+	return strings.Join(parts, "; ")
+}
+
+const (
+	// snapshotWidth is how wide a snapshot is, whose reader has no width.
+	snapshotWidth = 110
+	// snapshotPatience bounds how long a snapshot looks for locks.
+	snapshotPatience = 20 * time.Second
+)
+
+// Snapshot writes the locks that are held now, having looked through the whole database once, or as far as it gets in 20 s. The
+// error says why it couldn't look.
+func Snapshot(ctx context.Context, o Options, out io.Writer) error {
+	w := newWatcher(o)
+	p := w.look(ctx)
+	for over := time.Now().Add(snapshotPatience); ; p = w.look(ctx) {
+		p = w.view(p, o.Query)
+		if p.Err != nil {
+			return p.Err
+		}
+		if p.Complete || time.Now().After(over) {
+			break
+		}
+	}
+	list := columns(snapshotWidth, p.Rows)
+	p.acquired = -1
+	lines := []string{o.title(p), heading(list, o.Query)}
+	for _, r := range p.Rows {
+		lines = append(lines, row(list, r, '#', '.'))
+	}
+	if text := remark(p); text != "" {
+		lines = append(lines, "("+text+")")
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package top
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/rivo/uniseg"
+
+	"lockproxy/internal/survey"
+	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
+	"lockproxy/proxy"
+)
+
+var ctx = context.Background()
+
+// startProxy serves in front of a redis-server until the test ends, and returns a client of it.
+func startProxy(t *testing.T) (server *testredis.Server, o Options) {
+	t.Helper()
+	server = testredis.Start(t)
+	upstream, err := passthrough.ParseURL(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := proxy.New(proxy.Config{Upstream: upstream, Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(ln) }()
+	t.Cleanup(func() {
+		p.Close()
+		<-served
+	})
+	return server, Options{Client: client(t, ln.Addr().String()), Addr: "here", Query: survey.Query{Sort: survey.ByKey}, Interval: 50 * time.Millisecond}
+}
+
+func client(t *testing.T, addr string) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, Protocol: 2, DisableIdentity: true})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestSnapshot(t *testing.T) {
+	_, o := startProxy(t)
+	o.Client.Do(ctx, "LOCK", "b", 100, "OWNER", "anna")
+	o.Client.Do(ctx, "LOCK", "a\x1b[2J\n", 3000)
+	var out bytes.Buffer
+	if err := Snapshot(ctx, o, &out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	if len(lines) != 5 || !strings.HasPrefix(lines[0], "lockproxy here  2 locks  0 waiting") || !strings.HasPrefix(lines[1], "KEY") ||
+		!strings.HasPrefix(lines[2], `a\x1b[2J\n `) || !strings.HasPrefix(lines[3], "b ") || !strings.Contains(lines[3], "anna") ||
+		!strings.Contains(lines[3], "##########") {
+		t.Errorf("got\n%s", out.String())
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("a lock's name can command the terminal")
+	}
+}
+
+func TestSnapshotWithoutLockproxy(t *testing.T) {
+	server, _ := startProxy(t)
+	err := Snapshot(ctx, Options{Client: client(t, server.Addr())}, &bytes.Buffer{})
+	if err != errNoLockproxy {
+		t.Errorf("of a plain Redis: %v", err)
+	}
+}
+
+// terminal is a screen for a test to type on and to read.
+type terminal struct {
+	t *testing.T
+	tcell.SimulationScreen
+	ended chan error
+
+	mu   sync.Mutex
+	text []string // guarded by mu; what was shown last
+}
+
+// Show keeps what is shown, on the goroutine that draws.
+func (s *terminal) Show() {
+	s.SimulationScreen.Show()
+	cells, width, height := s.GetContents()
+	text := make([]string, height)
+	for y := range height {
+		var b strings.Builder
+		for _, c := range cells[y*width : (y+1)*width] {
+			b.WriteString(string(c.Runes))
+		}
+		text[y] = strings.TrimRight(b.String(), " ")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = text
+}
+
+func watch(t *testing.T, o Options, width, height int) *terminal {
+	t.Helper()
+	s := &terminal{t: t, SimulationScreen: tcell.NewSimulationScreen("UTF-8"), ended: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() { s.ended <- Watch(ctx, o, s) }()
+	t.Cleanup(cancel)
+	s.shows("q quit")
+	s.SetSize(width, height)
+	return s
+}
+
+func (s *terminal) lines() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text
+}
+
+func (s *terminal) shows(want string) {
+	s.t.Helper()
+	s.until(want, func(text string) bool { return strings.Contains(text, want) })
+}
+
+func (s *terminal) until(what string, ok func(text string) bool) {
+	s.t.Helper()
+	text := ""
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if text = strings.Join(s.lines(), "\n"); ok(text) {
+			return
+		}
+	}
+	s.t.Fatalf("not shown: %s\n%s", what, text)
+}
+
+// keys are the names in the table, in order.
+func (s *terminal) keys() string {
+	var names []string
+	lines := s.lines()
+	for _, line := range lines[min(3, len(lines)):max(len(lines)-1, min(3, len(lines)))] {
+		if name, _, _ := strings.Cut(line, " "); name != "" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+func (s *terminal) showsKeys(want string) {
+	s.t.Helper()
+	s.until("the keys "+want, func(string) bool { return s.keys() == want })
+}
+
+func (s *terminal) types(text string) {
+	for _, r := range text {
+		s.InjectKey(tcell.KeyRune, r, 0)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	server, o := startProxy(t)
+	for i, key := range []string{"beta", "alpha", "gamma"} {
+		o.Client.Do(ctx, "LOCK", key, 100*(i+1), "OWNER", fmt.Sprint("owner-", key))
+	}
+	s := watch(t, o, 100, 12)
+	s.showsKeys("alpha beta gamma")
+	s.types("ssss") // owner, client, held, remaining
+	s.showsKeys("beta alpha gamma")
+	s.types("r")
+	s.showsKeys("gamma alpha beta")
+	s.types("/r-BET")
+	s.showsKeys("beta")
+	s.shows("filter: r-BET_")
+	s.types("q") // a letter of the filter
+	s.shows("no lock matches")
+	s.InjectKey(tcell.KeyBackspace, 0, 0)
+	s.showsKeys("beta")
+	s.InjectKey(tcell.KeyEnter, 0, 0)
+	s.InjectKey(tcell.KeyEscape, 0, 0)
+	s.showsKeys("gamma alpha beta")
+
+	o.Client.Do(ctx, "UNLOCK", "alpha", "FORCE")
+	s.showsKeys("gamma beta")
+	s.types(" ")
+	s.shows("paused at")
+	o.Client.Do(ctx, "UNLOCK", "beta", "FORCE")
+	time.Sleep(4 * o.Interval)
+	s.showsKeys("gamma beta")
+	s.types(" ")
+	s.showsKeys("gamma")
+
+	server.Kill()
+	s.shows("UPSTREAM")
+	server.Restart()
+	s.shows("no locks")
+	s.types("q")
+	if err := <-s.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// More locks than lines are scrolled through.
+func TestWatchScrolls(t *testing.T) {
+	_, o := startProxy(t)
+	for i := range 30 {
+		o.Client.Do(ctx, "LOCK", fmt.Sprintf("k%02d", i), 100)
+	}
+	s := watch(t, o, 80, 9)
+	s.showsKeys("k00 k01 k02 k03 k04")
+	s.InjectKey(tcell.KeyDown, 0, 0)
+	s.showsKeys("k01 k02 k03 k04 k05")
+	s.InjectKey(tcell.KeyPgDn, 0, 0)
+	s.showsKeys("k05 k06 k07 k08 k09")
+	s.InjectKey(tcell.KeyEnd, 0, 0)
+	s.showsKeys("k25 k26 k27 k28 k29")
+	s.InjectKey(tcell.KeyDown, 0, 0)
+	s.InjectKey(tcell.KeyUp, 0, 0)
+	s.showsKeys("k24 k25 k26 k27 k28")
+	s.InjectKey(tcell.KeyHome, 0, 0)
+	s.showsKeys("k00 k01 k02 k03 k04")
+	s.InjectKey(tcell.KeyCtrlC, 0, 0)
+	if err := <-s.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// Whatever the width, lines fit, and what is worth least is left out first.
+func TestTableFits(t *testing.T) {
+	rows := []survey.Row{{Held: lockcmd.Held{
+		Place: lockcmd.Place{Key: strings.Repeat("日本語キー", 30)}, Owner: strings.Repeat("o", 300), Client: "[2001:db8::1234:5678]:65535",
+		Age: 400 * 24 * time.Hour, Remaining: 400 * 24 * time.Hour, Waiters: 99999,
+	}, Full: 800 * 24 * time.Hour}}
+	for width := range 300 {
+		list := columns(width, rows)
+		line := row(list, rows[0], '█', '·')
+		if got := uniseg.StringWidth(line); got > max(width, 7) {
+			t.Errorf("width %d: a line of %d", width, got)
+		}
+		if list[0].by != survey.ByKey || list[len(list)-1].by != survey.ByWaiters {
+			t.Errorf("width %d: %+v", width, list)
+		}
+		if width >= 90 && len(list) != 6 {
+			t.Errorf("width %d: only %d columns", width, len(list))
+		}
+	}
+	for _, test := range []struct {
+		text  string
+		width int
+		right bool
+		want  string
+	}{
+		{"abc", 5, false, "abc  "}, {"abc", 5, true, "  abc"}, {"abcdef", 4, false, "abc…"}, {"日本語", 4, false, "日… "}, {"", 2, false, "  "},
+	} {
+		if got := fit(test.text, test.width, test.right); got != test.want {
+			t.Errorf("fit(%q, %d) is %q, want %q", test.text, test.width, got, test.want)
+		}
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0.0s", 4260 * time.Millisecond: "4.3s", 42 * time.Second: "42s", 100 * time.Second: "1m40s", time.Hour: "1h00m",
+		3*time.Hour + 20*time.Minute: "3h20m", 50 * time.Hour: "2d02h",
+	} {
+		if got := Span(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}

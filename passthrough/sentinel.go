@@ -28,6 +28,7 @@ type sentinels struct {
 	mu     sync.Mutex
 	master opinion              // guarded by mu; without an address until a Sentinel has answered
 	said   map[string]opinion   // guarded by mu; by each Sentinel's address, its last answer
+	undone opinion              // guarded by mu; what most Sentinels gave up for one with a lower epoch
 	open   map[*serverConn]bool // guarded by mu; the connections to master
 	why    error                // guarded by mu; why no Sentinel has answered yet
 }
@@ -60,8 +61,12 @@ func (s *sentinels) electLocked(sentinel string, said opinion) (replaced bool) {
 			agree++
 		}
 	}
-	if s.master.addr != "" && said.epoch <= s.master.epoch && agree <= len(s.addrs)/2 {
+	newer := s.master.addr == "" || said.epoch > s.master.epoch
+	if most := agree > len(s.addrs)/2; !most && (!newer || said == s.undone) {
 		return false
+	}
+	if !newer {
+		s.undone = s.master
 	}
 	replaced = said.addr != s.master.addr
 	s.master = said

@@ -28,6 +28,9 @@ func scalePart(quick bool) *part {
 	return p
 }
 
+// scaleGrace is what thousands of clients may take to have their last reply on a busy machine.
+const scaleGrace = 10 * time.Second
+
 func (j *scale) title() string { return "Scale" }
 func (j *scale) group() int    { return len(allWays) }
 
@@ -46,7 +49,7 @@ func (j *scale) measure(b *bench, i int) error {
 	if err != nil {
 		return err
 	}
-	plan.Time = j.time
+	plan.Time, plan.Grace = j.time, scaleGrace
 	d, err := b.driveNew(b.targets[way], j.clients[n], plan)
 	if err == nil && d.unanswered > 0 {
 		err = fmt.Errorf("%d requests were not answered", d.unanswered)

@@ -32,6 +32,9 @@ type run struct {
 // Drive runs a plan. After an error the clients can't be used again.
 func (c *Clients) Drive(ctx context.Context, p Plan) (Result, error) {
 	r := &run{Clients: c, Plan: p, ctx: ctx, buf: make([]byte, max(64<<10, len(p.Reply)+1))}
+	if r.Grace == 0 {
+		r.Grace = DefaultGrace
+	}
 	size := 1 << 18
 	if p.Rate > 0 {
 		r.schedule = newSchedule(p.Rate, p.Time)
@@ -63,7 +66,7 @@ func (r *run) drive() error {
 	if err := r.sendFirst(); err != nil {
 		return err
 	}
-	end, giveUp := int64(r.Time), int64(r.Time+Grace)
+	end, giveUp := int64(r.Time), int64(r.Time+r.Grace)
 	for now := r.now(); now < end || r.begun < r.total || r.outstanding > 0; now = r.now() {
 		if now > giveUp {
 			r.charge(now)
@@ -113,7 +116,7 @@ func (r *run) sendDue(now int64) error {
 func (r *run) pause(now, end int64) int64 {
 	next := end
 	if now >= end {
-		next = end + int64(Grace)
+		next = end + int64(r.Grace)
 	}
 	if r.begun < r.total {
 		next = min(next, r.due(r.begun))

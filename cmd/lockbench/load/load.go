@@ -16,18 +16,19 @@ type Plan struct {
 	Request []byte // what a client sends at once: one request, or several that follow each other
 	Reply   []byte // what it must be answered, to the byte
 	Time    time.Duration
-	Rate    float64 // requests/s of all clients together; 0: closed loop
+	Rate    float64       // requests/s of all clients together; 0: closed loop
+	Grace   time.Duration // how long after the end replies may take; 0: DefaultGrace
 }
 
 // Result is what a run came to.
 type Result struct {
 	Rate       float64         // requests answered within Plan.Time, per second
 	Latencies  []time.Duration // of all requests, in no order; of the unanswered, how long they had waited
-	Unanswered int             // requests that were due and had no reply Grace after the end
+	Unanswered int             // requests that were due and had no reply when the grace was over
 }
 
-// Grace is how long after the end of a run replies may take.
-const Grace = 2 * time.Second
+// DefaultGrace is Plan.Grace unless that says otherwise.
+const DefaultGrace = 2 * time.Second
 
 // WrongReply is a reply that isn't the one that was to come.
 type WrongReply struct{ Got, Want []byte }

@@ -123,7 +123,7 @@ func TestUnanswered(t *testing.T) {
 		t.Errorf("%d unanswered of 50, %d latencies, %v/s", r.Unanswered, len(r.Latencies), r.Rate)
 	}
 	for _, l := range r.Latencies {
-		if l < Grace {
+		if l < DefaultGrace {
 			t.Fatalf("an unanswered request counts as %v", l)
 		}
 	}

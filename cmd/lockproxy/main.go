@@ -78,9 +78,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 // there is none.
 func parse(args []string, stdout io.Writer) (command, error) {
 	asked, exited := &program{}, false
-	parser, err := kong.New(asked, kong.Name("lockproxy"), kong.Description(description), kong.DefaultEnvars("LOCKPROXY"),
-		kong.Writers(stdout, io.Discard), kong.Exit(func(int) { exited = true }),
-		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}), kong.Help(printHelp))
+	parser, err := newParser(asked, stdout, func(int) { exited = true })
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +98,12 @@ func parse(args []string, stdout io.Writer) (command, error) {
 		err = cmd.check()
 	}
 	return cmd, err
+}
+
+// newParser returns what fills asked from a command line. Help is printed to stdout; after it, and only then, exit is called.
+func newParser(asked *program, stdout io.Writer, exit func(int)) (*kong.Kong, error) {
+	return kong.New(asked, kong.Name("lockproxy"), kong.Description(description), kong.DefaultEnvars("LOCKPROXY"),
+		kong.Writers(stdout, io.Discard), kong.Exit(exit), kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}), kong.Help(printHelp))
 }
 
 // selected is the command whose arguments made no sense, or nil.

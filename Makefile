@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-clients test-admin fuzz bench bench-locks deps vet clean
+.PHONY: all build test test-clients test-versions test-admin fuzz bench bench-locks deps vet clean
 
 all: build
 
@@ -32,6 +32,10 @@ test-admin: deps
 	@sh admin/install.sh
 	$(GO) vet -tags admin ./admin
 	$(GO) test -tags admin -count=1 -timeout 5m -run 'TestPage|TestAlert|TestPrometheus' ./admin
+
+# The lock tests on servers of other versions, which it fetches but doesn't install; see docs/versions.md.
+test-versions: deps
+	sh internal/testredis/test-versions.sh
 
 # Feeds each parser what nobody thought of, for FUZZTIME each; then the properties, with many more cases than make test.
 fuzz:

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -83,6 +84,30 @@ func smallLoad(s *site) {
 		c.Do(ctx, "UNLOCK", "a", token)
 		<-waiter
 		c.Do(ctx, "UNLOCK", "a", "FORCE")
+	}
+}
+
+var metricInTable = regexp.MustCompile("(?m)^\\| `(lockproxy_[a-z_]+)` \\| ([a-z]+)")
+
+// The list of metrics in docs is that of a proxy at work, with its types.
+func TestMetricsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startSite(t, nil)
+	smallLoad(s)
+	_, text := s.get("/metrics")
+	real := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (lockproxy_\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
+		real[m[1]] = m[2]
+	}
+	documented := map[string]string{}
+	for _, m := range metricInTable.FindAllStringSubmatch(string(page), -1) {
+		documented[m[1]] = m[2]
+	}
+	if !maps.Equal(real, documented) {
+		t.Errorf("a proxy has\n%v\nand %s has\n%v", real, metricsPage, documented)
 	}
 }
 

@@ -225,7 +225,11 @@ func (l *Locks) warnSlow(s Session, at lineKey, w *waiter) {
 		return
 	}
 	line := []any{"key", at.key, "db", at.db, "waited", time.Since(w.joined).Round(time.Millisecond).String(), "client", w.client}
-	line = append(line, l.describeHolder(s, at)...)
+	holder := l.describeHolder(s, at)
+	if l.isGranted(w) {
+		holder = []any{"holder", "this client, since a moment ago"}
+	}
+	line = append(line, holder...)
 	l.mu.Lock()
 	if ln := l.lines[at]; ln != nil {
 		line = append(line, "waiters", ln.len())

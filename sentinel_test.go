@@ -334,10 +334,9 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 	for _, minReplicas := range []int{0, 1} {
 		t.Run(fmt.Sprintf("min-replicas %d", minReplicas), func(t *testing.T) {
 			t.Parallel()
-			g := testredis.StartGroup(t, testredis.GroupOptions{})
+			g := testredis.StartGroup(t, testredis.GroupOptions{SentinelLines: []string{"sentinel down-after-milliseconds mymaster 2500"}})
 			p := startProxy(t, g.URL(), func(cfg *proxy.Config) {
 				cfg.Locks.Durability = lockcmd.Durability{MinReplicas: minReplicas, ReplicaTimeout: time.Second}
-				cfg.Locks.SlowWait = 0
 			})
 			holder, first, second, short := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
 			free := dial(t, p.addr)
@@ -350,7 +349,7 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 			eventually(t, 5*time.Second, "the replicas have the lock", func() bool {
 				return g.Servers[1].Ask("EXISTS", "job") == ":1" && g.Servers[2].Ask("EXISTS", "job") == ":1"
 			})
-			short.send("LOCK job 60 WAIT 0.5")
+			short.send("LOCK job 60 WAIT 1.5")
 			attackWaits(t, p, "job", 3)
 			g.Servers[0].Kill()
 			if got := free.do("LOCK job 60"); !strings.HasPrefix(got, "-UPSTREAM ") {

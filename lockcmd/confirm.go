@@ -43,6 +43,15 @@ func (c *confirmation) missing(outcome string) error {
 	return NoReplicasError{Got: c.got, Want: c.want.MinReplicas, Within: c.want.ReplicaTimeout, Refused: c.refused, Outcome: outcome}
 }
 
+// withheld is why a lock that was just taken must not be given out, or nil: too few replicas have it, or its server has been replaced
+// in this moment.
+func (l *Locks) withheld(c *confirmation) error {
+	if held := l.holdOff.remaining(); held > 0 {
+		return heldOffError(held)
+	}
+	return c.missing(notTaken)
+}
+
 // What is true of a lock of which too few replicas know.
 const (
 	notTaken    = "the lock was not taken, try again"
@@ -67,7 +76,7 @@ func (l *Locks) undo(on evaluator, at lineKey, as Identity, r request) {
 // to w meanwhile: w has left then, so that nobody gives it the lock any more. It returns the error that w's client is answered, nil
 // if there is nothing to take back.
 func (l *Locks) unmade(s Session, at lineKey, w *waiter, a attempt, err error) error {
-	missing := isNoReplicas(err) && !a.renewed
+	missing := err != nil && a.token != 0 && !a.renewed
 	l.mu.Lock()
 	if missing && w.denied == nil {
 		w.denied = err

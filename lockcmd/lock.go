@@ -22,7 +22,7 @@ type attempt struct {
 	asked     time.Time
 }
 
-// try runs lock.lua once. A NoReplicasError comes with what was found: unless its owner had it before, the caller must undo it.
+// try runs lock.lua once. An error may come with a token: unless its owner had it before, the caller must undo it.
 func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, error) {
 	l.mu.Lock()
 	competes := l.plainCompetesLocked(at)
@@ -56,7 +56,7 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 	case a.renewed:
 		return a, confirmed.missing(stillOwners)
 	}
-	return a, confirmed.missing(notTaken)
+	return a, l.withheld(confirmed)
 }
 
 // fastLock is LOCK's short way, which knows only ms and no takeover guard, and doesn't only check.
@@ -81,7 +81,7 @@ func (l *Locks) runLock(s Session, args [][]byte) Reply {
 	switch {
 	case err != nil:
 		l.observeRefused(err)
-		if isNoReplicas(err) && !a.renewed {
+		if a.token != 0 && !a.renewed {
 			l.undo(s, at, s.Identity(), r)
 		}
 		l.failed(s, at, s.Identity(), r, err)

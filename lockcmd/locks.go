@@ -12,7 +12,8 @@
 //   - Waiters are served in order of arrival at one proxy. Proxies take turns, each serving those who waited when its turn began.
 //   - A key that holds something else is left untouched.
 //
-// Not guaranteed: that work stops when a lock has expired under it, and anything about an upstream that loses writes in a failover.
+// Not guaranteed: that work stops when a lock has expired under it. An upstream that loses writes in a failover loses locks with them, but
+// for what Durability asks for: see docs/durability.md.
 //
 // A client's own steps run on its own connection, by way of Session: as its user, on its database, in its order. What must
 // happen while that connection is busy or gone (renewing and releasing session locks, looking after a lock that was taken over)

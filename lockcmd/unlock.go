@@ -69,7 +69,7 @@ func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOv
 	}
 	var missing error
 	if answer[1] != 0 {
-		missing = confirmed.missing(notTaken)
+		missing = l.withheld(confirmed)
 	}
 	taken := false
 	if missing != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Failed is the figure of a round that failed: it is counted as such, and in nothing else.
@@ -57,12 +58,21 @@ func (s Spread) Format(verb string) string {
 		}
 		return "failed"
 	}
-	text := fmt.Sprintf(verb, s.Median)
+	text := write(verb, s.Median)
 	if s.Rounds > 1 {
-		text += fmt.Sprintf(" ("+verb+"–"+verb+")", s.Least, s.Most)
+		text += " (" + write(verb, s.Least) + "–" + write(verb, s.Most) + ")"
 	}
 	if s.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", s.Failed)
+	}
+	return text
+}
+
+// write writes a value; one that is rounded to zero without a sign.
+func write(verb string, value float64) string {
+	text := fmt.Sprintf(verb, value)
+	if strings.Trim(text, "-0.") == "" {
+		text = strings.TrimPrefix(text, "-")
 	}
 	return text
 }

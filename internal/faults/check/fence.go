@@ -32,11 +32,11 @@ func (c *checker) fence(key string, ops []history.Op) {
 	}
 }
 
-// beforeLoss returns what was before a fault ended leases or lost data, as it was known then: what was under way has no outcome.
+// beforeLoss returns what was before a fault ended leases, lost data or let tokens go back, as it was known then: what was under way has no outcome.
 func (c *checker) beforeLoss(ops []history.Op) (list []history.Op) {
 	until := forever
 	for _, f := range c.faults {
-		if f.Breaks.Leases || f.Breaks.Writes {
+		if f.Breaks.Leases || f.Breaks.Writes || f.Breaks.Tokens {
 			until = min(until, f.From)
 		}
 	}

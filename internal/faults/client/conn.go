@@ -217,3 +217,10 @@ func (c *Conn) value(depth int) (kind byte, r Reply, err error) {
 	}
 	return kind, r, nil
 }
+
+// WriteSlowly sends bytes, however long the other side takes to make room for them.
+func (c *Conn) WriteSlowly(raw []byte) error {
+	c.nc.SetWriteDeadline(time.Time{})
+	_, err := c.nc.Write(raw)
+	return err
+}

@@ -52,3 +52,14 @@ func Probe(notes Noter, id int, at Target, key string, wait time.Duration) {
 		notes.End(unlock, func(op *history.Op) { settle(op, r, err, judgeFlag) })
 	}
 }
+
+// Ask sends one command of a kind that histories know, and notes what came of it.
+func Ask(notes Noter, c *Conn, o history.Op, wait time.Duration, args ...string) history.Op {
+	judge := map[history.Kind]func(Reply, *history.Op){
+		history.Lock: judgeLock, history.Unlock: judgeFlag, history.Relock: judgeFlag, history.Fence: judgeStatus, history.Get: judgeValue,
+	}[o.Kind]
+	op := notes.Begin(o)
+	r, err := c.Do(wait+patience, args...)
+	notes.End(op, func(op *history.Op) { settle(op, r, err, judge) })
+	return *op
+}

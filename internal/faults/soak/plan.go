@@ -26,6 +26,15 @@ type Fault struct {
 	longer time.Duration // than their timeouts do leases last
 }
 
+// thing names what a fault is done to.
+func (f Fault) thing() string {
+	on := kinds[f.Kind].on
+	if on == onRedis || on == onSpare {
+		return on
+	}
+	return fmt.Sprint(on, f.Target)
+}
+
 func (f Fault) String() string {
 	return fmt.Sprintf("%6.2f s  %s, number %d, for %v, choice %d", f.At.Seconds(), f.Kind, f.Target, f.For.Round(time.Millisecond), f.Amount)
 }
@@ -74,10 +83,7 @@ func NewPlan(seed uint64, round int, only []string) Plan {
 		if f.At+f.For > p.Active {
 			break
 		}
-		on := kinds[f.Kind].on
-		if on != onRedis && on != onSpare {
-			on = fmt.Sprint(on, f.Target)
-		}
+		on := f.thing()
 		if busy[on] > f.At {
 			continue
 		}

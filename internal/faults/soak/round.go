@@ -72,12 +72,22 @@ func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error
 func (b *Bench) carryOut(ctx context.Context, p Plan) {
 	start := time.Now()
 	var running sync.WaitGroup
+	things := map[string]*sync.Mutex{} // a thing has one fault at a time, however long that takes
 	for _, f := range p.Faults {
+		thing := f.thing()
+		if things[thing] == nil {
+			things[thing] = &sync.Mutex{}
+		}
+		mu := things[thing]
 		sleep(ctx, time.Until(start.Add(f.At)))
 		if ctx.Err() != nil {
 			break
 		}
-		running.Go(func() { b.inflict(ctx, f) })
+		running.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			b.inflict(ctx, f)
+		})
 	}
 	running.Wait()
 	sleep(ctx, time.Until(start.Add(p.Active)))

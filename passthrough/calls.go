@@ -20,6 +20,7 @@ func (p *Pipe) Calls(raws ...[]byte) []*Answer {
 func (p *Pipe) LetGo() {
 	p.mu.Lock()
 	own := p.up != nil && p.lost == nil && !p.kept
+	p.held = p.held || own // it must not be given up before that has been asked
 	p.mu.Unlock()
 	if own {
 		p.hidden("PING")

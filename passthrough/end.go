@@ -49,18 +49,26 @@ func (p *Pipe) ClientGone() {
 
 // Close ends the session's part in upstream connections at once. Safe to call at any time, from any goroutine, more than once.
 func (p *Pipe) Close() {
+	if l := p.close(); l != nil {
+		l.wakeWaiting()
+	}
+}
+
+// close returns the lane at which the session may be waiting, nil if none.
+func (p *Pipe) close() *lane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leaving = true
 	if p.up != nil {
 		p.up.Close()
-		return // its reader does the rest
+		return nil // its reader does the rest
 	}
 	if p.lost == nil {
 		p.lost = ErrClosed
 		p.settleLost()
 	}
 	p.room.Broadcast()
+	return p.waitsAt
 }
 
 // Wait returns when nothing of the Pipe runs any more: its own upstream connection has ended, or all that was asked by a lane has been

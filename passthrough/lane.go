@@ -47,6 +47,7 @@ type lane struct {
 
 func newLane(kind laneKind, conn net.Conn) *lane {
 	l := &lane{kind: kind, conn: conn, loggedIn: map[*Pipe]struct{}{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	l.replies.shared = true
 	l.room = sync.NewCond(&l.mu)
 	return l
 }
@@ -67,10 +68,15 @@ func (l *lane) lost() bool {
 	return l.dead != nil
 }
 
-// submit queues whole requests of p's which will get n replies. An error says that nothing of them was or will be sent.
+// submit queues whole requests of p's which will get n replies. An error says that nothing of them was or will be sent. Nor will it be
+// if p ends before there is room.
 func (l *lane) submit(p *Pipe, raw []byte, n int) error {
 	l.mu.Lock()
 	for len(l.gathered) > maxGathered && l.dead == nil {
+		if p.Lost() {
+			l.mu.Unlock()
+			return nil
+		}
 		l.room.Wait()
 	}
 	if l.dead != nil {
@@ -89,6 +95,13 @@ func (l *lane) submit(p *Pipe, raw []byte, n int) error {
 	default:
 	}
 	return nil
+}
+
+// wakeWaiting makes those who wait for room look whether they still want it.
+func (l *lane) wakeWaiting() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.room.Broadcast()
 }
 
 // write sends what is gathered until the lane ends. It yields once before it takes what there is, so that all sessions that
@@ -157,6 +170,14 @@ func (l *lane) heard() {
 // pass gives out what was read, each session's at once.
 func (l *lane) pass(data []byte) error {
 	for len(data) > 0 {
+		if l.replies.meetsPush(data) {
+			n, err := l.replies.drop(data)
+			if err != nil {
+				return err
+			}
+			data = data[n:]
+			continue
+		}
 		if l.run.replies == 0 && !l.nextRun() {
 			return errors.New("the upstream sent a reply that nobody had asked for")
 		}

@@ -112,10 +112,10 @@ func (ls *Lanes) join(ctx context.Context, p *Pipe, kind laneKind) (l *lane, con
 	}
 }
 
-// leastUsed is the lane that the fewest sessions use, or nil.
+// leastUsed is the lane that the fewest sessions use, of those that serve, or nil.
 func (s *laneSet) leastUsed() (least *lane) {
 	for _, l := range s.lanes {
-		if !l.retired.Load() && !l.lost() && (least == nil || l.users < least.users) {
+		if l.serves() && (least == nil || l.users < least.users) {
 			least = l
 		}
 	}

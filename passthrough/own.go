@@ -14,6 +14,7 @@ import (
 func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, err error) {
 	last := p.lane
 	p.leaveLane()
+	p.rides = false // nor if this fails
 	if p.reader != nil {
 		<-p.reader // it has given up its connection
 	}
@@ -38,7 +39,7 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 		conn.Close()
 	}
 	p.mu.Unlock()
-	p.rides, p.isNew = false, true
+	p.isNew = true
 	if last != nil && (last.lost() || last.conn.RemoteAddr().String() != conn.RemoteAddr().String()) {
 		p.severed = true
 	}

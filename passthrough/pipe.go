@@ -100,6 +100,7 @@ type Pipe struct {
 	broken   bool     // guarded by mu; a request was begun on up whose end may never come
 	kept     bool     // guarded by mu; see Keep
 	inFlight int      // guarded by mu; replies still to come by lane, or to be taken back
+	waitsAt  *lane    // guarded by mu; where the session may be waiting to submit
 	lost     error    // guarded by mu; why the session can't go on
 	ending   bool     // guarded by mu; close the client once nothing is owed to it
 	leaving  bool     // guarded by mu; the client has closed: an end of the upstream is no loss
@@ -201,8 +202,15 @@ func (p *Pipe) RelayLarge(raw []byte, e Expect) {
 	p.Relay(raw, e)
 }
 
-// Continue queues a further piece of the request that RelayLarge began; last says that it is complete with that.
+// Continue queues a further piece of the request that RelayLarge began; last says that it is complete with that. If RelayLarge has
+// not begun it, for want of a connection, the pieces are dropped.
 func (p *Pipe) Continue(raw []byte, last bool) {
+	p.mu.Lock()
+	begun := p.broken
+	p.mu.Unlock()
+	if !begun {
+		return
+	}
 	p.queue(raw)
 	if last {
 		p.mu.Lock()
@@ -217,7 +225,7 @@ func (p *Pipe) queue(raw []byte) {
 	}
 	p.wbuf = append(p.wbuf, raw...)
 	if len(p.wbuf) >= bufSize {
-		p.Flush()
+		p.send()
 	}
 }
 
@@ -244,7 +252,8 @@ func (p *Pipe) Replace(raw, text []byte) {
 	p.queue(raw)
 }
 
-// Barrier's Answer is there when all that was asked before has been answered to the client.
+// Barrier's Answer is there when all that was asked before has been answered to the client. What Connect has given the session is
+// still there then.
 func (p *Pipe) Barrier() *Answer {
 	a := &Answer{Done: make(chan struct{})}
 	p.mu.Lock()
@@ -254,7 +263,7 @@ func (p *Pipe) Barrier() *Answer {
 		p.ledger.push(entry{kind: marker, answer: a})
 	}
 	p.mu.Unlock()
-	p.Flush()
+	p.send()
 	return a
 }
 
@@ -300,7 +309,7 @@ func (p *Pipe) push(e entry) {
 	defer p.mu.Unlock()
 	for (p.ledger.len() >= maxEntries || p.rides && p.inFlight >= maxInFlight) && p.lost == nil {
 		p.mu.Unlock()
-		p.Flush()
+		p.send()
 		p.mu.Lock()
 		if p.ledger.len() >= maxEntries || p.rides && p.inFlight >= maxInFlight {
 			p.room.Wait()
@@ -318,12 +327,19 @@ func (p *Pipe) push(e entry) {
 	}
 }
 
-// Flush sends what is queued.
+// Flush sends what is queued. Before the next request the session must Connect.
 func (p *Pipe) Flush() {
 	p.failed = nil
 	p.mu.Lock()
-	up, lost := p.up, p.lost
 	p.held = false // what is owed for the queued requests keeps up from being given up
+	p.mu.Unlock()
+	p.send()
+}
+
+// send sends what is queued, in the midst of what Connect was called for.
+func (p *Pipe) send() {
+	p.mu.Lock()
+	up, lost := p.up, p.lost
 	p.mu.Unlock()
 	if len(p.wbuf) == 0 {
 		return

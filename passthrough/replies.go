@@ -14,10 +14,26 @@ type replyReader struct {
 	keep []byte    // what has come of it, if it is captured or may be feed
 	size int       // bytes that have come of it
 	out  [][]byte  // what the client is to be given
+
+	shared   bool // the connection is a lane
+	dropping bool // scan is within a push that came by a lane
 }
 
 // within reports whether the client has been given a part of a reply that is not complete.
-func (r *replyReader) within() bool { return r.scan.Began() && r.dest == relayed }
+func (r *replyReader) within() bool { return r.scan.Began() && r.dest == relayed && !r.dropping }
+
+// meetsPush reports whether data, which came by a lane, begins with a push or the rest of one. It belongs to nobody: sessions that may
+// get pushes have connections of their own. But any client may name a lane in CLIENT TRACKING REDIRECT.
+func (r *replyReader) meetsPush(data []byte) bool {
+	return r.dropping || r.shared && !r.scan.Began() && data[0] == '>'
+}
+
+// drop takes a push from the front of data, as far as it has come.
+func (r *replyReader) drop(data []byte) (n int, err error) {
+	n, done, err := r.scan.Scan(data)
+	r.dropping = !done
+	return n, err
+}
 
 // sort takes from the front of data up to limit replies to p's requests, -1 for all there are, and puts into out what of it the client
 // is to be given, with p.mu held. It returns how many bytes it took and how many replies ended there. Pieces for the client that
@@ -32,7 +48,7 @@ func (r *replyReader) sort(p *Pipe, data []byte, limit int) (at, replies int, er
 		}
 		from, at = to, to
 	}
-	for at < len(data) && replies != limit {
+	for at < len(data) && replies != limit && !r.meetsPush(data[at:]) {
 		if !r.scan.Began() {
 			r.dest = l.destination(data[at])
 			r.feed = data[at] == '+' && l.monitor && (r.dest != relayed || l.muted())
@@ -84,7 +100,7 @@ func (r *replyReader) sort(p *Pipe, data []byte, limit int) (at, replies int, er
 // skip takes replies as sort does, for a session that has ended.
 func (r *replyReader) skip(data []byte, limit int) (at, replies int, err error) {
 	r.keep = nil
-	for at < len(data) && replies != limit {
+	for at < len(data) && replies != limit && !r.meetsPush(data[at:]) {
 		n, done, err := r.scan.Scan(data[at:])
 		if err != nil {
 			return at, replies, err

@@ -54,6 +54,7 @@ func (p *Pipe) submit() {
 	p.asked = 0
 	p.mu.Lock()
 	gone := p.lost != nil
+	p.waitsAt = p.lane
 	p.mu.Unlock()
 	if gone {
 		return

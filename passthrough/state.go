@@ -161,7 +161,17 @@ func (s *State) apply(e Expect, h resp.Head) {
 	default:
 		if !h.IsError() {
 			s.succeeded(e)
+		} else if !bytes.HasPrefix(h.Line, []byte("ERR unknown command")) {
+			s.failed(e)
 		}
+	}
+}
+
+// failed takes an error into account of a command that may have done a part of what it says: before Redis 7.0 HELLO logs in, and takes
+// a name, before it looks at what stands behind that.
+func (s *State) failed(e Expect) {
+	if e.Effect == Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn) {
+		s.marked = true
 	}
 }
 
@@ -183,6 +193,8 @@ func (s *State) executed(h resp.Head) {
 	for _, q := range s.queued {
 		if !slices.Contains(h.Errors, q.at) {
 			s.succeeded(q.Expect)
+		} else {
+			s.failed(q.Expect)
 		}
 	}
 	if h.ManyErrors && len(s.queued) > 0 {
@@ -195,6 +207,8 @@ func (s *State) succeeded(e Expect) {
 	switch {
 	case e.Change != nil:
 		s.merge(e)
+	case e.Effect == Select || e.Effect == Auth || e.Effect == Hello:
+		s.marked = true // it was too large to see what it changes
 	case e.Effect.subscribes():
 		// Only in EXEC: a confirmation for each channel, within an array that counts one for them all.
 		s.Opaque = true

@@ -69,6 +69,7 @@ func (s *session) endWatch() {
 	if s.watch != nil {
 		s.stopWatch(s.watch)
 		s.watch = nil
+		s.pipe.Flush() // what has come meanwhile begins anew: a connect that failed during the wait says nothing about it
 	}
 }
 

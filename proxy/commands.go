@@ -58,8 +58,8 @@ func commandTable() map[string]*command {
 		"monitor":      {effect: passthrough.Monitor},
 		"sync":         {effect: passthrough.Replicate},
 		"psync":        {effect: passthrough.Replicate},
-		"client":       {inspect: inspectClient},
-		"replconf":     {inspect: inspectReplconf},
+		"client":       {inspect: inspectClient, effect: passthrough.Marks}, // the effect of one too large to be inspected
+		"replconf":     {inspect: inspectReplconf, effect: passthrough.Marks},
 		"script":       {inspect: inspectScript, way: passthrough.Shared},
 		"function":     {inspect: inspectScript, way: passthrough.Shared},
 		"xread":        {inspect: inspectRead, way: passthrough.Shared},

@@ -148,12 +148,10 @@ func inspectScript(r route, args [][]byte) route {
 	return r
 }
 
-// inspectRead is for XREAD and XREADGROUP, which block if they say so, before the streams are named.
+// inspectRead is for XREAD and XREADGROUP, which block if they say so. It doesn't matter where: a group, a consumer and a stream may be
+// named by any word, STREAMS and BLOCK too, and a connection too many is better than one that others wait for.
 func inspectRead(r route, args [][]byte) route {
 	for _, arg := range args[1:] {
-		if bytes.EqualFold(arg, []byte("streams")) {
-			return r
-		}
 		if bytes.EqualFold(arg, []byte("block")) {
 			r.way = passthrough.Own
 		}

@@ -26,13 +26,15 @@ var aspects = []aspect{
 	{"relay-values", "Size of values", fmt.Sprintf("%d clients, large values", usualClients),
 		func(w workload) bool { return w.clients == usualClients && w.size != usualSize },
 		func(w workload) string { return fmt.Sprintf("%s, %s, P=%d", w.test, inBytes(w.size), w.pipeline) },
-		func(w workload) string { return fmt.Sprintf("%s %s P=%d", w.test, inBytes(w.size), w.pipeline) }},
+		func(w workload) string { return fmt.Sprintf("%s P=%d\n%s", w.test, w.pipeline, inBytes(w.size)) }},
 	{"relay-clients", "Number of clients", fmt.Sprintf("1 and 1,000 clients, values of %s", inBytes(usualSize)),
 		func(w workload) bool { return w.clients != usualClients },
 		func(w workload) string {
 			return fmt.Sprintf("%s, %s, P=%d", w.test, count(w.clients, "client"), w.pipeline)
 		},
-		func(w workload) string { return fmt.Sprintf("%s ×%s P=%d", w.test, thousands(w.clients), w.pipeline) }},
+		func(w workload) string {
+			return fmt.Sprintf("%s P=%d\n%s", w.test, w.pipeline, count(w.clients, "client"))
+		}},
 }
 
 func (j *relay) sections() (list []*section) {

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"fmt"
+	"image/color"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -12,9 +13,9 @@ import (
 // Bars is groups of bars: one bar of each series in every group.
 type Bars struct {
 	Title  string
-	Unit   string // of the values, on the axis
-	Verb   string // by which a median is written above its bar, as "%.2f"
-	Groups []string
+	Unit   string   // of the values, on the axis
+	Verb   string   // by which a median is written above its bar, as "%.2f"
+	Groups []string // a name may have several lines
 	Series []Series
 	Mark   float64 // a line across at this value; 0: none
 	Log    bool    // each step of the axis multiplies: for values that lie far apart
@@ -37,7 +38,7 @@ func (b Bars) SVG() ([]byte, error) {
 		ticks[i] = plot.Tick{Value: float64(i), Label: name}
 	}
 	p.X.Tick.Marker = plot.ConstantTicks(ticks)
-	p.X.Tick.Length = 0
+	p.X.Tick.Color, p.X.Tick.Length = color.Transparent, 4 // room between axis and names
 	return render(p, b.Series)
 }
 

@@ -38,14 +38,14 @@ func texts(t *testing.T, svg []byte) map[string]bool {
 
 func TestBars(t *testing.T) {
 	svg, err := Bars{
-		Title: "A title", Unit: "ratio to direct", Verb: "%.2f", Groups: []string{"P=1", "P=16"}, Mark: 1,
+		Title: "A title", Unit: "ratio to direct", Verb: "%.2f", Groups: []string{"P=1\n64 KB", "P=16"}, Mark: 1,
 		Series: []Series{{"lockproxy", Blue, spreads(1.1, 0.65)}, {"HAProxy", Orange, []stat.Spread{stat.Of([]float64{0.5}), {Failed: 3}}}},
 	}.SVG()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := texts(t, svg)
-	for _, want := range []string{"A title", "ratio to direct", "P=1", "P=16", "lockproxy", "HAProxy", "1.10", "0.65", "0.50", "–"} {
+	for _, want := range []string{"A title", "ratio to direct", "P=1", "64 KB", "P=16", "lockproxy", "HAProxy", "1.10", "0.65", "0.50", "–"} {
 		if !got[want] {
 			t.Errorf("no %q in the figure", want)
 		}

@@ -46,7 +46,7 @@ func (r Rows) SVG() ([]byte, error) {
 	rangeOf([]Series{values}, r.Log).onto(&p.X, 0.15)
 	p.Y.Min, p.Y.Max = -0.6, float64(len(r.Rows))-0.4
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
-	p.Y.Tick.Length = 0
+	p.Y.Tick.Color, p.Y.Tick.Length = color.Transparent, 4 // room between axis and names
 	return render(p, nil)
 }
 

@@ -176,10 +176,10 @@ func ints(script *Script, n int, v resp.Value, err error) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	elems := v.Elems
 	if v.Type == ':' {
-		elems = []resp.Value{v}
+		return script.numbers(v.Int), nil
 	}
+	elems := v.Elems
 	list := make([]int64, 0, 3)
 	for _, e := range elems {
 		if e.Type != ':' {

@@ -37,8 +37,8 @@ var (
 	//go:embed scripts/check.lua
 	checkSource string
 
-	lockScript   = newScript("lock", readSource, fastLockSource, commonSource, writeSource, lockSource)
-	unlockScript = newScript("unlock", readSource, fastUnlockSource, commonSource, writeSource, unlockSource)
+	lockScript   = newScript("lock", fastLockSource, readSource, commonSource, writeSource, lockSource)
+	unlockScript = newScript("unlock", fastUnlockSource, readSource, commonSource, writeSource, unlockSource)
 	relockScript = newScript("relock", readSource, commonSource, writeSource, relockSource)
 	settleScript = newScript("settle", readSource, commonSource, settleSource)
 	infoScript   = newScript("info", readSource, commonSource, infoSource)
@@ -52,4 +52,17 @@ func newScript(name string, parts ...string) *Script {
 	}
 	sum := sha1.Sum([]byte(source))
 	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
+}
+
+// numbers is what a script means that answers with one whole number: of the short ways, what their long ways say of the same.
+func (s *Script) numbers(n int64) []int64 {
+	switch {
+	case s == lockScript:
+		return []int64{n, 0}
+	case s == unlockScript && n == 1:
+		return []int64{1, 0, 0}
+	case s == unlockScript:
+		return []int64{1, n, 0}
+	}
+	return []int64{n}
 }

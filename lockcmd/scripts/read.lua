@@ -1,4 +1,4 @@
---[[ Put in front of every other script here: what they all read. KEYS[1] is always the lock and KEYS[2] its companion.
+--[[ Put in front of every other script here, but for the short ways: what they all read. KEYS[1] is always the lock and KEYS[2] its companion.
 
 The lock holds the Unix time at which it expires, in seconds or ms, told apart by size; expired means now >= value.
 The companion holds "v1 token expires value settles acquired session state connection request client waiting\nowner":

@@ -43,6 +43,12 @@ func (c *checker) idle(key string, ops []history.Op) {
 			held = append(held, span{o.Call, o.Call + o.Timeout + (5 * c.bounds.Idle).Nanoseconds()})
 		}
 	}
+	orphan := int64(0) // for how long a lock may stay that was given to somebody who has died
+	for _, o := range ops {
+		if o.HungUp {
+			orphan = max(orphan, o.Timeout)
+		}
+	}
 	for _, o := range ops {
 		if o.Kind != history.Lock || !o.Wait || o.HungUp || o.Return == 0 || o.Outcome == history.Refused {
 			continue
@@ -61,7 +67,7 @@ func (c *checker) idle(key string, ops []history.Op) {
 		}
 		c.checked("idle")
 		if to-from > c.bounds.Idle.Nanoseconds() && !c.broken(from, to, breaksService, c.bounds.Recover) &&
-			!c.broken(o.Call-int64(10e9), to, breaksOrphans, 0) {
+			!c.broken(from-orphan, to, breaksOrphans, c.bounds.Recover) {
 			c.violated("idle", []history.Op{o}, "client %d waited for lock %s at proxy %d although nobody had held it for %.3f s", o.Client, key, o.Proxy, float64(to-from)/1e9)
 		}
 	}

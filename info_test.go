@@ -212,3 +212,15 @@ func TestStats(t *testing.T) {
 		t.Errorf("%d bytes in, %d out", st.BytesIn, st.BytesOut)
 	}
 }
+
+// A lock that was taken and given back since no replica has it was neither acquired nor released.
+func TestStatsOfUndoneLock(t *testing.T) {
+	server, _ := startBoth(t)
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Locks.MinReplicas, cfg.Locks.ReplicaTimeout = 1, 50*time.Millisecond
+	})
+	dial(t, p.addr).expect("LOCK a 10", "-NOREPLICAS…")
+	if l := p.server.Stats().Locks; l.Acquired != 0 || l.Unlocked != 0 || l.Disconnect != 0 || l.Failed != 1 || l.Holding != 0 {
+		t.Errorf("%+v", l)
+	}
+}

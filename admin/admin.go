@@ -66,6 +66,8 @@ const (
 	writeTimeout  = 20 * time.Second
 	idleTimeout   = time.Minute
 	maxHeader     = 16 << 10
+	// closePatience is for answers on their way when the server closes.
+	closePatience = 2 * time.Second
 )
 
 // New returns a Server that is not listening yet, but records the last minutes from now on. Close ends it.
@@ -98,7 +100,10 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // Close ends everything at once, and returns when it has ended. Safe to call more than once.
 func (s *Server) Close() {
-	s.cancel()
+	s.cancel() // what is being answered heeds it, streams too
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	s.http.Shutdown(ctx)
 	s.http.Close()
 	s.running.Wait()
 }

@@ -78,7 +78,7 @@ const (
 
 // list shows the locks, having looked anew if that was long ago.
 func (s *Server) list(q survey.Query) lockList {
-	if !s.survey.Fresh(freshFor) {
+	if !s.survey.Fresh(freshFor) && !s.cfg.Proxy.Stats().Draining { // whose connections to the upstream are going
 		ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)
 		s.survey.Step(ctx)
 		cancel()

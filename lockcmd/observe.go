@@ -131,6 +131,9 @@ func (l *Locks) observeRelease(on evaluator, at lineKey, as Identity, p proof, v
 	if len(answer) > 3 {
 		token = answer[3]
 	}
+	if p.kind == "request" {
+		return // of a lock that nobody was told of
+	}
 	_, asked := on.(Session)
 	_, forced := on.(forcing)
 	switch {

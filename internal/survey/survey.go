@@ -33,11 +33,11 @@ type Budget struct {
 	Looks int // locks looked at
 }
 
-// DefaultBudget takes a Redis about one percent of a second.
+// DefaultBudget takes a Redis about two percent of a second.
 var DefaultBudget = Budget{Scan: 10000, Looks: 1000}
 
 const (
-	scanCount = 1000  // keys of one SCAN
+	scanCount = 500   // keys of one SCAN, which keeps the upstream from all else meanwhile
 	lookBatch = 200   // locks asked about in one go
 	maxLocks  = 10000 // more are not followed
 	maxScans  = 16    // databases

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-clients test-versions test-admin fuzz bench bench-locks deps vet clean
+.PHONY: all build test test-clients test-versions test-admin fuzz test-faults soak deps-faults bench bench-locks deps vet clean
 
 all: build
 
@@ -56,5 +56,20 @@ bench-locks: deps
 	$(GO) build -o lockbench ./cmd/lockbench
 	./lockbench locks -o docs/bench-locks.md
 
+# What docs/guarantees.md says, each line of it: faults done to real processes, and the histories that show what is not promised.
+test-faults: deps deps-faults
+	$(GO) test -tags faults -count=1 -parallel 4 -timeout 10m -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' .
+
+# Random faults for DURATION, which follow from SEED; it prints the one it has chosen.
+DURATION ?= 10m
+SEED ?= 0
+soak: deps deps-faults
+	$(GO) build -o locksoak ./cmd/locksoak
+	./locksoak --duration $(DURATION) --seed $(SEED)
+
+deps-faults:
+	@sh internal/faults/install.sh
+
 clean:
+	rm -f locksoak
 	rm -f lockproxy lockbench

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-clients test-versions test-admin fuzz test-faults soak deps-faults bench bench-locks deps vet clean
+.PHONY: all build test test-packaging test-darwin release man test-clients test-versions test-admin fuzz test-faults soak deps-faults bench bench-locks deps vet clean
 
 all: build
 
@@ -56,6 +56,22 @@ bench-locks: deps
 	$(GO) build -o lockbench ./cmd/lockbench
 	./lockbench locks -o docs/bench-locks.md
 
+# Archives, Debian packages, bills of materials and checksums in dist; see deploy/release.sh.
+release:
+	deploy/release.sh dist $(VERSION)
+
+# What packages and manifests say is looked at, and a package is built twice and compared; nothing is installed.
+test-packaging:
+	bash deploy/test.sh
+
+# That it compiles for macOS, with tests; they are run on Linux only.
+test-darwin:
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cmd/lockproxy
+
+# The manual page, after flags have changed.
+man:
+	$(GO) test -count=1 -run TestManualPage ./cmd/lockproxy -args -update-man
+
 # What docs/guarantees.md says, each line of it: faults done to real processes, and the histories that show what is not promised.
 test-faults: deps deps-faults
 	$(GO) test -tags faults -count=1 -parallel 4 -timeout 10m -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' .
@@ -72,4 +88,5 @@ deps-faults:
 
 clean:
 	rm -f locksoak
+	rm -rf dist
 	rm -f lockproxy lockbench

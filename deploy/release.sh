@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Builds a release into a directory: an archive and a bill of materials for each platform, Debian packages, checksums. From the
+# same commit the same bytes, wherever and whenever it runs: no path, time or user of a machine gets in.
+#
+#   deploy/release.sh DIRECTORY [VERSION [PLATFORM…]]     PLATFORM as linux/amd64
+#
+# It takes Go, git and GNU's tar and gzip. The tools are Go modules, pinned in deploy/tools; TOOLS names a directory that has them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
+version=${2:-$(git describe --tags --match 'v[0-9]*' 2>/dev/null || echo "v0.0.0-g$(git rev-parse --short=12 HEAD)")}
+platforms=("${@:3}")
+[ ${#platforms[@]} -gt 0 ] || platforms=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64)
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export TZ=UTC LC_ALL=C
+umask 022
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+if [ -z "${TOOLS:-}" ]; then
+	TOOLS=$stage/tools
+	go build -C deploy/tools -trimpath -o "$TOOLS/" tool
+fi
+gzip -9n <deploy/lockproxy.1 >"$stage/lockproxy.1.gz"
+cp README.md CHANGELOG.md deploy/lockproxy.{1,toml,service} deploy/debian/lockproxy.sysusers "$stage/"
+
+# archive DIRECTORY FILE: a tar of it, with nothing that depends on when and where it was made.
+archive() {
+	tar -C "$(dirname "$1")" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r,go-w \
+		--mtime="@$SOURCE_DATE_EPOCH" -cf - "$(basename "$1")" | gzip -9n >"$2"
+}
+
+# debian ARCHITECTURE: a package of what was built last. In a Debian version "-" would begin a revision, and "~" comes before the release.
+debian() {
+	DEB_ARCH=$1 DEB_VERSION=$(sed 's/^v//; s/-/~/g' <<<"$version") STAGE=$stage \
+		"$TOOLS/nfpm" package --config deploy/nfpm.yaml --packager deb --target "$out/lockproxy_${version}_$1.deb" >"$stage/log" ||
+		{ cat "$stage/log" >&2; exit 1; }
+}
+
+# bill FILE: what is built into the binary, as CycloneDX. The serial number is left out, and the time is the release's.
+bill() {
+	"$TOOLS/cyclonedx-gomod" bin -json -std -noserial -version "$version" -output "$stage/bill.json" "$stage/lockproxy" 2>"$stage/log" ||
+		{ cat "$stage/log" >&2; exit 1; }
+	sed "s/\"timestamp\": \"[^\"]*\"/\"timestamp\": \"$(date -ud "@$SOURCE_DATE_EPOCH" +%FT%TZ)\"/" "$stage/bill.json" >"$1"
+}
+
+for platform in "${platforms[@]}"; do
+	os=${platform%/*} arch=${platform#*/} name=lockproxy_${version}_${platform/\//_}
+	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -buildvcs=false \
+		-ldflags "-s -w -buildid= -X main.version=$version" -o "$stage/lockproxy" ./cmd/lockproxy
+	touch -d "@$SOURCE_DATE_EPOCH" "$stage"/*
+	mkdir "$stage/$name"
+	cp "$stage"/lockproxy{,.1,.toml,.service} "$stage"/*.md "$stage/$name/"
+	archive "$stage/$name" "$out/$name.tar.gz"
+	bill "$out/$name.cdx.json"
+	if [ "$os" = linux ]; then debian "$arch"; fi
+done
+
+(cd "$out" && sha256sum lockproxy_* >SHA256SUMS)

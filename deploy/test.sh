@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Looks at what deploy/ makes, without installing it: builds the package twice and compares, runs the binary in it, and reads
+# the unit, manifests and bill of materials with the tools that are there for them. One line for each; it ends at the first failure.
+#
+# Not looked at here: the image of Dockerfile and compose.yaml, which take a container engine to build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+pass() { echo "ok  $*"; passed=$((passed + 1)); }
+fail() { echo "FAIL  $*" >&2; exit 1; }
+
+go build -C deploy/tools -trimpath -o "$work/tools/" tool ./manifests
+export TOOLS=$work/tools SOURCE_DATE_EPOCH=1700000000
+version=v1.2.3-rc.4
+
+# Twice: from two directories, at two times, with two umasks.
+mkdir "$work/here"
+git ls-files -z --cached --others --exclude-standard | xargs -0 tar --ignore-failed-read -cf - 2>/dev/null | tar -C "$work/here" -xf -
+cp -r "$work/here" "$work/elsewhere"
+"$work/here/deploy/release.sh" "$work/a" $version linux/amd64
+(umask 077 && "$work/elsewhere/deploy/release.sh" "$work/b" $version linux/amd64)
+diff -r "$work/a" "$work/b" || fail "two builds of the same commit differ"
+pass "release: built twice, byte for byte the same: $(ls "$work/a" | tr '\n' ' ')"
+
+deb=$work/a/lockproxy_${version}_amd64.deb
+dpkg-deb --info "$deb" >"$work/info"
+dpkg-deb --contents "$deb" >"$work/contents"
+for want in 'Package: lockproxy' 'Version: 1.2.3~rc.4' 'Architecture: amd64'; do
+	grep -q "^ $want$" "$work/info" || fail "the package's control file lacks $want: $(cat "$work/info")"
+done
+for want in '-rwxr-xr-x root/root .* ./usr/bin/lockproxy$' '-rw-r--r-- .* ./usr/lib/systemd/system/lockproxy.service$' \
+	'-rw-r----- .* ./etc/lockproxy/lockproxy.toml$' 'drwxr-x--- .* ./etc/lockproxy/$' '.* ./usr/share/man/man1/lockproxy.1.gz$' '.* ./usr/lib/sysusers.d/lockproxy.conf$'; do
+	grep -Eq -- "^$want" "$work/contents" || fail "the package lacks $want: $(cat "$work/contents")"
+done
+dpkg-deb -e "$deb" "$work/control"
+grep -qx /etc/lockproxy/lockproxy.toml "$work/control/conffiles" || fail "the configuration is no conffile: an upgrade would overwrite it"
+for script in postinst prerm postrm; do sh -n "$work/control/$script"; done
+pass "package: control, contents, conffiles, scripts"
+
+dpkg-deb -x "$deb" "$work/root"
+[ "$("$work/root/usr/bin/lockproxy" --version)" = "lockproxy $version" ] || fail "the packaged binary says $("$work/root/usr/bin/lockproxy" --version)"
+if file -L "$work/root/usr/bin/lockproxy" 2>/dev/null | grep -q 'dynamically linked'; then fail "the binary is not static"; fi
+"$work/root/usr/bin/lockproxy" check --upstream redis://127.0.0.1:1 --config "$work/root/etc/lockproxy/lockproxy.toml" >"$work/check" || true
+grep -q '^PASS  config' "$work/check" || fail "the packaged configuration: $(cat "$work/check")"
+pass "package: its binary runs, and takes its configuration"
+
+if man --version >/dev/null 2>&1; then
+	said=$(MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z deploy/lockproxy.1 2>&1 >/dev/null)
+	[ -z "$said" ] || fail "manual page: $said"
+	pass "manual page: without warnings"
+fi
+
+if command -v systemd-analyze >/dev/null; then
+	# The unit names what only an installed package has: the binary and the user.
+	sed -e "s|^ExecStart=/usr/bin|ExecStart=$work/root/usr/bin|; s|^User=.*|User=daemon|; s|^Group=.*|Group=daemon|" deploy/lockproxy.service >"$work/lockproxy.service"
+	said=$(systemd-analyze verify --man=no "$work/lockproxy.service" 2>&1 | grep -F lockproxy || true)
+	[ -z "$said" ] || fail "unit: $said"
+	exposure=$(systemd-analyze security --offline=true --no-pager "$work/lockproxy.service" 2>/dev/null | sed -n 's/.*Overall exposure level for [^:]*: \([0-9.]*\).*/\1/p')
+	awk -v e="$exposure" 'BEGIN { exit !(e != "" && e < 3) }' || fail "unit: exposure level \"$exposure\", want less than 3"
+	pass "unit: verified, exposure level $exposure of 10"
+fi
+
+"$work/tools/manifests" deploy/kubernetes/*.yaml >"$work/kinds" || fail "manifests"
+pass "manifests: strictly of Kubernetes' types: $(cut -d' ' -f1 "$work/kinds" | tr '\n' ' ')"
+
+grep -q '"specVersion"' "$work/a/lockproxy_${version}_linux_amd64.cdx.json" && grep -q 'pkg:golang/github.com/redis/go-redis/v9@' "$work/a/lockproxy_${version}_linux_amd64.cdx.json" ||
+	fail "the bill of materials lacks what is built in"
+pass "bill of materials: $(grep -c '"purl"' "$work/a/lockproxy_${version}_linux_amd64.cdx.json") components"
+
+echo "$passed passed, 0 failed"

@@ -18,7 +18,7 @@ import (
 
 // The pages whose commands are run. In them a fenced block "console" is a session in one shell, "console background" is a
 // program that goes on, and "console not-run" is left out, as is every block of another kind.
-var pages = []string{"README.md", "docs/tutorial.md", "docs/patterns.md", "docs/operations.md"}
+var pages = []string{"README.md", "docs/tutorial.md", "docs/patterns.md", "docs/operations.md", "docs/observability.md"}
 
 // TestPages runs each page from top to bottom against a real Redis and compares what is printed with what is shown. The ports
 // 6379, 6380 and 6390 stand for the test's own.

@@ -106,6 +106,6 @@ func (j *contention) sections() []*section {
 			middle(rounds, "%.1f", func(o *outcome) float64 { return per(us(o.used.cpu), o.total) }),
 			fmt.Sprint(violations), fmt.Sprint(stalled))
 	}
-	s.figures = []figure{{"locks-rate", "Acquisitions per second, as in the table below", rates}, {"locks-wait", "The longest wait, as in the table below", waits}}
+	s.figures = []figure{{"rate", "Acquisitions per second, as in the table below", rates}, {"wait", "The longest wait, as in the table below", waits}}
 	return []*section{s}
 }

@@ -15,9 +15,6 @@ type document struct {
 	goals bool // says what has been reached
 }
 
-// figurePrefix begins the names of all figures' files.
-const figurePrefix = "bench-"
-
 func benchDocument(parts ...*part) *document {
 	return &document{name: "bench", head: benchHead, parts: parts, goals: true}
 }
@@ -78,11 +75,16 @@ func (d *document) sections() (list []*section) {
 	return list
 }
 
+// markdown shows figures if they are there, beside the document.
 func (d *document) markdown(l *lab, figures bool) string {
+	beside := ""
+	if figures {
+		beside = d.name
+	}
 	var b strings.Builder
 	b.WriteString(d.head(l))
 	for _, s := range d.sections() {
-		b.WriteString(s.markdown(figures))
+		b.WriteString(s.markdown(beside))
 	}
 	if len(l.failures) > 0 {
 		b.WriteString("\n## Runs that failed\n\nThey count in no figure.\n\n")
@@ -101,7 +103,7 @@ func (d *document) write(l *lab, file string) error {
 			if err != nil {
 				return err
 			}
-			if err := writeFile(filepath.Join(filepath.Dir(file), figurePrefix+f.name+".svg"), svg); err != nil {
+			if err := writeFile(filepath.Join(filepath.Dir(file), f.file(d.name)), svg); err != nil {
 				return err
 			}
 		}

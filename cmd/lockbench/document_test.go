@@ -20,7 +20,7 @@ func measuredRelay() *relay {
 }
 
 func TestRelayTable(t *testing.T) {
-	got := measuredRelay().sections()[0].markdown(true)
+	got := measuredRelay().sections()[0].markdown("bench")
 	for _, want := range []string{
 		"## Relay: requests in a pipeline\n",
 		"![", "](bench-relay-pipelining.svg)\n",
@@ -31,7 +31,7 @@ func TestRelayTable(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if alone := measuredRelay().sections()[0].markdown(false); strings.Contains(alone, "![") {
+	if alone := measuredRelay().sections()[0].markdown(""); strings.Contains(alone, "![") {
 		t.Error("a figure in a report that has none beside it")
 	}
 }
@@ -104,7 +104,7 @@ func TestLatencyTable(t *testing.T) {
 		return d
 	}
 	j := &halfLoad{rate: 1000, results: latencies{{run(0, 1000), run(10, 1000)}, {run(30, 1000), run(20, 500)}, {nil, run(40, 1000)}, {nil, nil}}}
-	got := j.sections()[0].markdown(false)
+	got := j.sections()[0].markdown("")
 	for _, want := range []string{
 		"|  | p50 µs | p99 µs | p50 added | p99 added | reached |\n",
 		"| direct | 55 (50–60) | 104 (99–109) |  |  | 1.00 (1.00–1.00) |\n",
@@ -128,7 +128,7 @@ func TestScaleTables(t *testing.T) {
 	}}
 	sections := j.sections()
 	for i, want := range []string{"| 5,000 | 200 | 220 | 1.10 | 40 | 0.20 | failed | failed |\n", "| 1 | 15.0 | 15.0 [5.0] | 15.0 [5.0] | failed |\n"} {
-		if got := sections[i].markdown(false); !strings.Contains(got, want) {
+		if got := sections[i].markdown(""); !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
@@ -140,7 +140,7 @@ func TestIdleTable(t *testing.T) {
 		{{clients: 9875, memory: 10240, later: 20480, redisMemory: 1024, without: 100, among: 80}},
 		{nil},
 	}}
-	got := j.sections()[0].markdown(false)
+	got := j.sections()[0].markdown("")
 	for _, want := range []string{
 		"| lockproxy | 9,875 | 10.0 | 20.0 | 1.0 | 100 | 80 | 0.80 |\n",
 		"| HAProxy | – | failed |",

@@ -49,11 +49,11 @@ func writable(output string) error {
 	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	file, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE, 0o644)
+	probe, err := os.CreateTemp(filepath.Dir(output), ".lockbench")
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	return file.Close()
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // writeAll writes the first document to the file named, and others beside it.

@@ -16,23 +16,25 @@ type section struct {
 
 // figure is drawn into a file of its own.
 type figure struct {
-	name    string // of the file, without directory and .svg
+	name    string // of the file: after the document's, and without .svg
 	alt     string // for those who can't see it
 	drawing interface{ SVG() ([]byte, error) }
 }
 
+func (f figure) file(document string) string { return document + "-" + f.name + ".svg" }
+
 func (s *section) row(cells ...string) { s.rows = append(s.rows, cells) }
 
-// markdown shows the figures too, if they are there to be shown: beside the report.
-func (s *section) markdown(figures bool) string {
+// markdown shows the figures too if the name of the document beside which they are is given.
+func (s *section) markdown(document string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n## %s\n\n", s.title)
 	if text := strings.TrimSpace(s.before); text != "" {
 		fmt.Fprintf(&b, "%s\n\n", text)
 	}
-	if figures {
+	if document != "" {
 		for _, f := range s.figures {
-			fmt.Fprintf(&b, "![%s](%s%s.svg)\n\n", f.alt, figurePrefix, f.name)
+			fmt.Fprintf(&b, "![%s](%s)\n\n", f.alt, f.file(document))
 		}
 	}
 	b.WriteString(s.table())

@@ -14,7 +14,7 @@ const (
 	// maxIdleLanes is how many lanes are kept that no session uses.
 	maxIdleLanes = 8
 	// maxSpares is how many connections are kept for sessions that need one of their own.
-	maxSpares = 16
+	maxSpares = 128
 )
 
 // Lanes are the upstream connections that sessions share. Make them with NewLanes; Close ends them. Safe for concurrent use.

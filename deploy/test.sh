@@ -24,6 +24,11 @@ cp -r "$work/here" "$work/elsewhere"
 diff -r "$work/a" "$work/b" || fail "two builds of the same commit differ"
 pass "release: built twice, byte for byte the same: $(ls "$work/a" | tr '\n' ' ')"
 
+for dir in $(go list -deps ./cmd/lockproxy | sed -n 's|^lockproxy/\([^/]*\).*|\1|p' | sort -u); do
+	grep -Eq "^!$dir(/|\$)" deploy/Dockerfile.dockerignore || fail "the image would be built without $dir: name it in deploy/Dockerfile.dockerignore"
+done
+pass "image: its build is given all packages that it needs (it is not built here, which would take a container engine)"
+
 deb=$work/a/lockproxy_${version}_amd64.deb
 dpkg-deb --info "$deb" >"$work/info"
 dpkg-deb --contents "$deb" >"$work/contents"

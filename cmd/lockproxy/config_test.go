@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -89,6 +90,29 @@ func TestConfigFileErrors(t *testing.T) {
 	var out, errs bytes.Buffer
 	if status := run([]string{"--config", "/nowhere/x.toml"}, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), "--config: open /nowhere/x.toml") {
 		t.Errorf("no file: status %d, %s", status, &errs)
+	}
+}
+
+// The configuration file that packages bring shows the defaults, but for what it sets, and what is off.
+func TestPackagedConfigShowsTheDefaults(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/lockproxy.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile(`(?m)^# ([a-z-]+ = )`).ReplaceAllString(string(text), "$1")
+	if strings.Count(shown, "\n# ") == strings.Count(string(text), "\n# ") {
+		t.Fatal("nothing is shown")
+	}
+	opts, _, err := parseOptions([]string{"--config", configFile(t, shown)}, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults, _, err := parseOptions(nil, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(difference(defaults, opts), " "); got != "admin config upstream" {
+		t.Errorf("it differs from the defaults in %s", got)
 	}
 }
 

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -67,6 +70,47 @@ func TestFailedRunIsNotedAndItsServerRestarted(t *testing.T) {
 	}
 	if err := impostor.server.serves(); err != nil {
 		t.Errorf("the server was not started again: %v", err)
+	}
+}
+
+// oneJob is a job that does what a test wants.
+type oneJob func(b *bench) error
+
+func (oneJob) title() string                   { return "One" }
+func (oneJob) cases() []string                 { return []string{"case"} }
+func (j oneJob) measure(b *bench, _ int) error { return j(b) }
+func (oneJob) sections() []*section            { return []*section{{title: "One", header: []string{""}}} }
+func (j oneJob) flags() *common                { return &common{Proxy: "live_test.go", Limit: time.Minute} }
+func (j oneJob) documents() []*document {
+	return []*document{{name: "one", head: func(*lab) string { return "" }, parts: []*part{{rounds: 2, jobs: []job{j}}}}}
+}
+
+func TestReportLeavesNothingBehind(t *testing.T) {
+	broken := errors.New("it broke")
+	for name, c := range map[string]struct {
+		measure func(b *bench, cancel func()) error
+		want    error
+	}{
+		"whole":       {func(*bench, func()) error { return nil }, nil},
+		"error":       {func(*bench, func()) error { return broken }, broken},
+		"interrupted": {func(b *bench, cancel func()) error { cancel(); return b.ctx.Err() }, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var redis *server
+			job := oneJob(func(b *bench) error { redis = b.servers.running[0]; return c.measure(b, cancel) })
+			if err := report(ctx, job, io.Discard, newProgress(os.Stderr)); !errors.Is(err, c.want) {
+				t.Errorf("ended with %v", err)
+			}
+			if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+			if err := redis.serves(); err == nil {
+				t.Error("its Redis still runs")
+			}
+		})
 	}
 }
 

@@ -74,12 +74,13 @@ func writeAll(l *lab, docs []*document, output string) error {
 }
 
 func measureAll(ctx context.Context, flags *common, docs []*document, p *progress) (l *lab, err error) {
-	parts := partsOf(docs)
-	l = &lab{ctx: ctx, progress: p, files: raiseFileLimit(), rounds: flags.Rounds, quick: flags.Quick, args: strings.Fields(flags.ProxyArgs)}
-	if l.dir, err = os.MkdirTemp("", "lockbench"); err != nil {
+	dir, err := os.MkdirTemp("", "lockbench")
+	if err != nil {
 		return nil, fmt.Errorf("cannot make a directory for the servers: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	parts := partsOf(docs)
+	l = &lab{ctx: ctx, progress: p, dir: dir, files: raiseFileLimit(), rounds: flags.Rounds, quick: flags.Quick, args: strings.Fields(flags.ProxyArgs)}
 	for _, part := range parts {
 		p.total += l.steps(part)
 		if part.beside {

@@ -9,7 +9,7 @@
 // Each connection is taken from redcon before its parser reads a byte (see listener) and becomes a session with a goroutine
 // of its own, a bounded framer, and a Pipe. A session owns its connections and its Pipe's goroutine; the Server owns its sessions.
 //
-// The proxy adds no privilege: lock commands run as scripts on the client's own upstream connection, as its user, on its database.
+// The proxy adds no privilege: lock commands run as scripts in the client's turn, on a connection that is logged in as it is, on its database.
 // What can't wait for that connection (renewing and releasing session locks) runs beside it with the same login.
 package proxy
 

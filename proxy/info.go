@@ -49,10 +49,10 @@ func (s *session) inform(req resp.Request) {
 }
 
 // addSection puts section behind what an upstream answered to INFO, in RESP3 a text with its format. An error is passed on, but
-// for one that says no more than that the upstream doesn't know the one section that was asked for.
+// for the embedded store's, which knows few sections and says so; Redis answers with an empty text.
 func addSection(raw []byte, section string, alone bool, proto int) []byte {
 	v, err := resp.ParseValue(raw)
-	if err == nil && alone && v.Type == '-' && bytes.HasPrefix(v.Text, []byte("ERR section")) {
+	if err == nil && alone && v.Type == '-' && bytes.HasPrefix(v.Text, []byte("section (")) {
 		v = resp.Value{Type: '$'}
 		if proto == 3 {
 			v.Type = '='

@@ -1,0 +1,391 @@
+package passthrough
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"lockproxy/internal/resp"
+)
+
+// scripted is an upstream that a test plays.
+type scripted struct {
+	lanes *Lanes
+	conns chan net.Conn // as they are opened
+}
+
+func newScripted(t testing.TB, lanes int) *scripted {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	upstream, err := ParseURL("redis://" + ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scripted{lanes: NewLanes(upstream, lanes, time.Second), conns: make(chan net.Conn, 1000)}
+	accepting := make(chan struct{})
+	go func() { // ends when ln does
+		defer close(accepting)
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			s.conns <- conn
+		}
+	}()
+	t.Cleanup(func() {
+		ln.Close()
+		<-accepting
+		close(s.conns)
+		for conn := range s.conns {
+			conn.Close()
+		}
+		s.lanes.Close()
+	})
+	return s
+}
+
+// scriptedClient is a session's Pipe and what its client reads.
+type scriptedClient struct {
+	*Pipe
+	far *net.TCPConn
+	in  *bufio.Reader
+}
+
+// client returns one that the upstream is taken to have answered already.
+func (s *scripted) client(t testing.TB) *scriptedClient {
+	t.Helper()
+	near, far := tcpPair(t)
+	p := NewPipe(s.lanes, near, directOf(t, near), func(err error) []byte {
+		var lost *Error
+		if errors.As(err, &lost) && lost.Sent {
+			return []byte("-SENT\r\n")
+		}
+		return []byte("-UNSENT\r\n")
+	})
+	p.ledger.Trusted = true
+	far.SetReadDeadline(time.Now().Add(20 * time.Second))
+	return &scriptedClient{p, far, bufio.NewReader(far)}
+}
+
+func (c *scriptedClient) ask(t testing.TB, words ...string) {
+	t.Helper()
+	if _, err := c.Connect(context.Background(), time.Second, Shared); err != nil {
+		t.Fatal(err)
+	}
+	if !c.Rides() {
+		t.Fatal("the client has a connection of its own")
+	}
+	c.Relay(resp.AppendCommand(nil, words...), Expect{})
+}
+
+func (c *scriptedClient) line(t testing.TB) string {
+	t.Helper()
+	line, err := c.in.ReadString('\n')
+	if err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return strings.TrimSuffix(line, "\r\n")
+}
+
+// eachRequest calls f with the words of every request that comes, until the connection closes or f says so.
+func eachRequest(conn net.Conn, f func(words []string) (more bool)) {
+	framer := resp.NewFramer(resp.Limits{})
+	var buf []byte
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := conn.Read(piece)
+		buf = append(buf, piece[:n]...)
+		for len(buf) > 0 {
+			req, whole, ferr := framer.Next(buf)
+			if ferr != nil || !whole {
+				break
+			}
+			words := make([]string, len(req.Args))
+			for i, arg := range req.Args {
+				words[i] = string(arg)
+			}
+			buf = buf[len(req.Raw):]
+			if !f(words) {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Every client is given its own replies in the order of its requests, wherever the upstream's bytes are cut, whatever kinds of replies
+// they are, and though pushes that belong to nobody stand between them.
+func TestLaneGivesToEachItsOwn(t *testing.T) {
+	s := newScripted(t, 1)
+	var clients []*scriptedClient
+	for range 4 {
+		clients = append(clients, s.client(t))
+	}
+	var serving sync.WaitGroup
+	over := make(chan struct{})
+	serving.Go(func() { // ends with over; there may be a second lane if the machine is so slow that the first seems silent
+		for {
+			select {
+			case lane := <-s.conns:
+				serving.Go(func() { serveWithPushes(lane) }) // ends when the lane does
+			case <-over:
+				return
+			}
+		}
+	})
+	asked := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		due := make([]string, len(clients))
+		for range rapid.IntRange(1, 60).Draw(rt, "requests") {
+			i := rapid.IntRange(0, len(clients)-1).Draw(rt, "client")
+			kind := rapid.SampledFrom([]string{"s", "b", "a", "n", "e"}).Draw(rt, "kind")
+			asked++
+			name := fmt.Sprintf("%s%d-%d", kind, i, asked)
+			clients[i].ask(t, name)
+			due[i] += string(scriptedReply(name))
+			if rapid.Bool().Draw(rt, "flush") {
+				clients[i].Flush()
+			}
+		}
+		for i, c := range clients {
+			c.Flush()
+			for got := ""; got != due[i]; {
+				b, err := c.in.ReadByte()
+				if got += string(b); err != nil || !strings.HasPrefix(due[i], got) {
+					rt.Fatalf("client %d got %q, %v; want %q", i, got, err, due[i])
+				}
+			}
+		}
+	})
+	for _, c := range clients {
+		c.Close()
+		c.Wait()
+	}
+	close(over)
+	s.lanes.Close()
+	serving.Wait()
+}
+
+// serveWithPushes answers every request with what its name asks for, in pieces, with pushes between.
+func serveWithPushes(lane net.Conn) {
+	replies := make(chan []byte, 1000)
+	go func() { // ends when the lane does, and with it the loop below
+		defer close(replies)
+		eachRequest(lane, func(words []string) bool {
+			replies <- scriptedReply(words[0])
+			return true
+		})
+	}()
+	var out []byte
+	for reply := range replies {
+		out = append(out, reply...)
+		if rand.IntN(3) == 0 {
+			out = append(out, ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n"...)
+		}
+		for len(out) > 0 && (len(replies) == 0 || rand.IntN(3) == 0) {
+			n := 1 + rand.IntN(len(out))
+			lane.Write(out[:n])
+			out = out[n:]
+		}
+	}
+}
+
+func scriptedReply(name string) []byte {
+	switch name[0] {
+	case 'b':
+		return fmt.Appendf(nil, "$%d\r\n%s\r\n", len(name), name)
+	case 'a':
+		return fmt.Appendf(nil, "*3\r\n$7\r\nmessage\r\n+%s\r\n*2\r\n_\r\n>1\r\n:1\r\n", name)
+	case 'n':
+		return []byte("$-1\r\n")
+	case 'e':
+		return []byte("-ERR " + name + "\r\n")
+	}
+	return []byte("+" + name + "\r\n")
+}
+
+// When a lane is lost, each client is told of each request: the reply, that its outcome is unknown, or that it was never sent. What
+// was never sent never reached the upstream; and all of them go on.
+func TestLaneLost(t *testing.T) {
+	unsentSeen := 0
+	for round := range 15 {
+		s := newScripted(t, 1)
+		clients := []*scriptedClient{s.client(t), s.client(t), s.client(t)}
+		for _, c := range clients {
+			c.ask(t, "PING")
+			c.Flush()
+		}
+		lane := <-s.conns
+		lane.(*net.TCPConn).SetReadBuffer(4 << 10)
+		take := rand.IntN(40)
+		received := map[string]bool{}
+		done := make(chan struct{})
+		go func() { // ends when it has taken enough, or closed
+			defer close(done)
+			n := 0
+			eachRequest(lane, func(words []string) bool {
+				if words[0] == "PING" {
+					lane.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // it ends, though the clients may have begun to avoid it
+					lane.Write([]byte("+PONG\r\n"))
+					return true
+				}
+				n++
+				received[words[1]] = true
+				if n%2 == 0 {
+					fmt.Fprintf(lane, "+%s\r\n+%s\r\n", "odd", words[1])
+				}
+				return n < take
+			})
+			time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+			lane.Close()
+		}()
+		var asking sync.WaitGroup
+		for i, c := range clients {
+			if got := c.line(t); got != "+PONG" {
+				t.Fatal(got)
+			}
+			asking.Go(func() {
+				for j := range 20 {
+					c.ask(t, "SET", fmt.Sprintf("%d-%d", i, j), strings.Repeat("x", rand.IntN(60<<10)))
+					if rand.IntN(2) == 0 {
+						c.Flush()
+					}
+				}
+				c.Flush()
+			})
+		}
+		// what comes by later lanes is answered at once
+		var serving sync.WaitGroup
+		stop := make(chan struct{})
+		serving.Go(func() { // ends with the clients
+			for {
+				select {
+				case conn := <-s.conns:
+					serving.Go(func() {
+						eachRequest(conn, func(words []string) bool {
+							fmt.Fprintf(conn, "+later\r\n")
+							return true
+						})
+						conn.Close()
+					})
+				case <-stop:
+					return
+				}
+			}
+		})
+		asking.Wait()
+		<-done
+		for i, c := range clients {
+			for j := range 20 {
+				switch got := c.line(t); {
+				case got == "-UNSENT":
+					unsentSeen++
+					if received[fmt.Sprintf("%d-%d", i, j)] {
+						t.Errorf("round %d: %d-%d was sent, its client is told otherwise", round, i, j)
+					}
+				case got == "-SENT", got == "+later", got == "+odd":
+				case got == fmt.Sprintf("+%d-%d", i, j):
+					if !received[got[1:]] {
+						t.Errorf("round %d: %s was answered before it was asked", round, got)
+					}
+				default:
+					t.Fatalf("round %d: %d-%d is answered %q", round, i, j, got)
+				}
+			}
+			c.ask(t, "after")
+			c.Flush()
+			if got := c.line(t); got != "+later" {
+				t.Errorf("round %d: afterwards %q", round, got)
+			}
+			c.Close()
+			c.Wait()
+		}
+		close(stop)
+		s.lanes.Close()
+		serving.Wait()
+	}
+	if unsentSeen == 0 {
+		t.Error("no round has lost a request before it was sent: the test shows nothing of these")
+	}
+}
+
+// A session that waits for room on a lane, whose upstream takes nothing, ends when it is told to.
+func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
+	s := newScripted(t, 1)
+	near, far := net.Pipe() // takes nothing
+	defer far.Close()
+	c := s.client(t)
+	c.lane, c.rides = newLane(laneKind{Identity: c.ledger.Identity}, near), true
+	c.lane.users = 1
+	waiting := make(chan struct{})
+	go func() { // ends when the Pipe is closed; the test waits for it
+		defer close(waiting)
+		for range 2 * maxGathered / bufSize {
+			c.Relay(make([]byte, bufSize), Expect{})
+			c.Flush()
+		}
+	}()
+	select {
+	case <-waiting:
+		t.Fatal("there was room")
+	case <-time.After(50 * time.Millisecond):
+	}
+	c.Close()
+	select {
+	case <-waiting:
+	case <-time.After(5 * time.Second):
+		t.Fatal("it waits after Close")
+	}
+	c.lane = nil // no lane of s.lanes
+	c.Wait()
+}
+
+// A login that failed in the midst may have been made, or made in part: nobody else is given its connection.
+func TestFailedHelloIsNotShared(t *testing.T) {
+	name := "name"
+	for _, c := range []struct {
+		what   string
+		expect Expect
+		reply  resp.Head
+		shared bool
+	}{
+		{"a login that was refused", Expect{Effect: Hello, Change: &Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR Syntax error in HELLO option 'x'")}, false},
+		{"a name that was refused", Expect{Effect: Hello, Change: &Identity{Proto: 3}, Text: &name}, resp.Head{Type: '-', Line: []byte("ERR Syntax error")}, false},
+		{"a version that isn't spoken", Expect{Effect: Hello, Change: &Identity{Proto: 4}}, resp.Head{Type: '-', Line: []byte("NOPROTO unsupported protocol version")}, true},
+		{"a server without HELLO", Expect{Effect: Hello, Change: &Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR unknown command `HELLO`")}, true},
+		{"one too large to read", Expect{Effect: Hello}, resp.Head{Type: '%', Line: []byte("7")}, false},
+		{"AUTH too large to read", Expect{Effect: Auth}, resp.Head{Type: '+', Line: []byte("OK")}, false},
+		{"a password that was refused", Expect{Effect: Auth, Change: &Identity{User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("WRONGPASS")}, true},
+	} {
+		s := newState(Identity{Proto: 2})
+		s.Trusted = true
+		s.apply(c.expect, c.reply)
+		if s.Shareable() != c.shared {
+			t.Errorf("%s: shareable %v, want %v", c.what, s.Shareable(), c.shared)
+		}
+		s = newState(Identity{Proto: 2})
+		s.Trusted, s.InMulti = true, true
+		s.apply(c.expect, resp.Head{Type: '+', Line: []byte("QUEUED")})
+		if c.reply.Type == '-' && c.what != "a server without HELLO" {
+			s.apply(Expect{Effect: Exec}, resp.Head{Type: '*', Line: []byte("1"), Errors: []int{0}})
+			if s.Shareable() && !c.shared {
+				t.Errorf("%s, in MULTI, can be shared", c.what)
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package passthrough
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tcpPair is two ends of a connection.
+func tcpPair(t testing.TB) (near, far *net.TCPConn) {
+	t.Helper()
+	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	nc, err := net.DialTCP("tcp", nil, ln.Addr().(*net.TCPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if near, err = ln.AcceptTCP(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close(); nc.Close() })
+	return near, nc
+}
+
+func directOf(t testing.TB, conn *net.TCPConn) syscall.RawConn {
+	t.Helper()
+	direct, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return direct
+}
+
+// Whatever way the bytes are given, and however slowly they are taken, they come in order; then the connection closes.
+func TestOutboxOrder(t *testing.T) {
+	for _, encrypted := range []bool{false, true} {
+		near, far := tcpPair(t)
+		var direct syscall.RawConn
+		if !encrypted {
+			direct = directOf(t, near)
+		}
+		o := newOutbox(near, direct)
+		const total = 1 << 20 // of 8 bytes each
+		go func() {           // ends when all is given; the reader below waits for that
+			next := uint64(0)
+			piece := func() []byte {
+				b := make([]byte, 0, 8<<10)
+				for range 1 + rand.IntN(1000) {
+					if next < total {
+						b, next = binary.BigEndian.AppendUint64(b, next), next+1
+					}
+				}
+				return b
+			}
+			for next < total {
+				if rand.IntN(3) == 0 {
+					if a, b := piece(), piece(); o.begin(a, b) {
+						o.deliver(a, b)
+					}
+				} else {
+					o.send(piece(), piece())
+				}
+				if rand.IntN(100) == 0 {
+					o.waitBelow(int64(rand.IntN(1 << 20)))
+				}
+			}
+			o.finish()
+		}()
+		far.SetReadDeadline(time.Now().Add(20 * time.Second))
+		buf := make([]byte, 64<<10)
+		want := uint64(0)
+		for {
+			n, err := io.ReadFull(far, buf[:8*(1+rand.IntN(len(buf)/8))])
+			for b := buf[:n]; len(b) >= 8; b = b[8:] {
+				if got := binary.BigEndian.Uint64(b); got != want {
+					t.Fatalf("encrypted %v: got %d, want %d", encrypted, got, want)
+				}
+				want++
+			}
+			if err == io.EOF || err == io.ErrUnexpectedEOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rand.IntN(50) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		if want != total {
+			t.Errorf("encrypted %v: it closed after %d of %d", encrypted, want, total)
+		}
+		o.wait()
+		if o.queue.file != nil || o.busy {
+			t.Error("something is left")
+		}
+	}
+}
+
+// send waits for nobody, and what a client doesn't read is not kept in memory.
+func TestOutboxSendDoesNotWait(t *testing.T) {
+	near, far := tcpPair(t)
+	o := newOutbox(near, directOf(t, near))
+	piece := bytes.Repeat([]byte("0123456789abcdef"), 4<<10)
+	const pieces = 1000
+	began := time.Now()
+	longest := time.Duration(0)
+	for range pieces {
+		start := time.Now()
+		o.send(piece)
+		longest = max(longest, time.Since(start))
+	}
+	if took := time.Since(began); took > 10*time.Second || longest > 3*time.Second {
+		t.Errorf("64 MB took %v, a piece up to %v", took, longest)
+	}
+	o.mu.Lock()
+	memory, queued := len(o.queue.mem), o.queue.len()
+	o.mu.Unlock()
+	if memory > spoolMemory || queued < 32<<20 {
+		t.Errorf("%d bytes in memory of %d", memory, queued)
+	}
+	o.finish()
+	far.SetReadDeadline(time.Now().Add(20 * time.Second))
+	n, err := io.Copy(io.Discard, far)
+	if n != pieces*int64(len(piece)) || err != nil {
+		t.Errorf("read %d bytes, %v", n, err)
+	}
+	o.wait()
+}
+
+// A client that closes releases whoever waits for it.
+func TestOutboxOfAClientThatIsGone(t *testing.T) {
+	near, far := tcpPair(t)
+	o := newOutbox(near, directOf(t, near))
+	o.send(make([]byte, 32<<20))
+	waited := make(chan struct{})
+	go func() { // ends when the client has closed; the test waits for it
+		defer close(waited)
+		o.waitBelow(0)
+	}()
+	select {
+	case <-waited:
+		t.Fatal("waitBelow didn't wait")
+	case <-time.After(50 * time.Millisecond):
+	}
+	far.SetLinger(0)
+	far.Close()
+	select {
+	case <-waited:
+	case <-time.After(5 * time.Second):
+		t.Fatal("waitBelow waits for a client that has gone")
+	}
+	o.wait()
+	if o.err() == nil || o.queue.len() != 0 {
+		t.Errorf("the client is gone: %v, %d bytes queued", o.err(), o.queue.len())
+	}
+	o.send([]byte("x"))
+	if o.begin([]byte("y")) {
+		o.deliver([]byte("y"))
+	}
+	if o.queue.len() != 0 {
+		t.Error("something is kept for a client that has gone")
+	}
+}

@@ -1,0 +1,59 @@
+package passthrough
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Runs are a queue of replies, each of which knows whose it is.
+func TestRunsAgainstModel(t *testing.T) {
+	pipes := []*Pipe{{}, {}, {}}
+	rapid.Check(t, func(t *rapid.T) {
+		var q runs
+		var model []*Pipe // of each reply that is due
+		for range rapid.IntRange(0, 200).Draw(t, "steps") {
+			if rapid.IntRange(0, 2).Draw(t, "step") > 0 {
+				p, n := rapid.SampledFrom(pipes).Draw(t, "pipe"), rapid.IntRange(1, 3).Draw(t, "replies")
+				q.push(run{p, n})
+				for range n {
+					model = append(model, p)
+				}
+				continue
+			}
+			model = checkRun(t, &q, model)
+		}
+		if rapid.Bool().Draw(t, "all at once") {
+			for _, r := range q.takeAll() {
+				model = checkOneRun(t, r, model)
+			}
+		}
+		for len(model) > 0 {
+			model = checkRun(t, &q, model)
+		}
+		if r, ok := q.pop(); ok || len(q.takeAll()) > 0 {
+			t.Fatalf("%v is left", r)
+		}
+	})
+}
+
+func checkRun(t *rapid.T, q *runs, model []*Pipe) []*Pipe {
+	r, ok := q.pop()
+	if ok != (len(model) > 0) {
+		t.Fatalf("pop: %v with %d replies due", ok, len(model))
+	}
+	if !ok {
+		return model
+	}
+	return checkOneRun(t, r, model)
+}
+
+func checkOneRun(t *rapid.T, r run, model []*Pipe) []*Pipe {
+	for range r.replies {
+		if len(model) == 0 || model[0] != r.pipe {
+			t.Fatal("a run of another's")
+		}
+		model = model[1:]
+	}
+	return model
+}

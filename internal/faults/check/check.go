@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package check judges histories of a lock service: whether what clients saw can be what was promised.
 //
 // It knows no more than the clients did. A lock is its holder's, as far as he may know, from the moment he has read its token

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package client is the clients of a fault test: they lock, wait, write with fences, hang up, overstay their leases and ask
 // questions that have one right answer, and note what they saw.
 //

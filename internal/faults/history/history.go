@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package history is what clients of a lock service saw and what was done to it meanwhile: the material that package check
 // judges.
 //

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package relay is a TCP link that can be made bad: cut, cut in one direction, stalled, slow, trickling, corrupting.
 //
 // It is written here rather than taken from a library, since a fault must hit connections that are open already, corrupt

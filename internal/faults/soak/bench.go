@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package soak runs a lock service and its clients under faults, round by round, and has each round's history judged.
 //
 // A Bench is the service: a redis-server whose clock can be stepped, two proxies, and a relay on each link between them and

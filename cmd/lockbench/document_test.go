@@ -144,7 +144,7 @@ func TestIdleTable(t *testing.T) {
 	for _, want := range []string{
 		"| lockproxy | 9,875 | 10.0 | 20.0 | 1.0 | 100 | 80 | 0.80 |\n",
 		"| HAProxy | – | failed |",
-		"This machine lets a process have too few files open for 10,000 clients",
+		"This machine lets a process have too few files open for 10,000 clients everywhere",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)

@@ -67,7 +67,7 @@ func (j *idle) shortfall() string {
 	for way := range idleTargets {
 		for _, r := range j.results[way] {
 			if r != nil && r.clients < j.clients {
-				return fmt.Sprintf("This machine lets a process have too few files open for %s clients of a proxy that needs two for each: then there are as many as it allows.",
+				return fmt.Sprintf("This machine lets a process have too few files open for %s clients everywhere, and some proxies need two for each: where there are fewer, it is as many as it allows.",
 					thousands(j.clients))
 			}
 		}

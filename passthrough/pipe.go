@@ -52,28 +52,6 @@ const (
 // ErrClosed is the outcome of a Call on a Pipe that was closed by its own side.
 var ErrClosed = errors.New("connection closed")
 
-// Answer is a reply that comes later. Done is closed when it is there.
-type Answer struct {
-	Done chan struct{}
-	raw  []byte
-	err  error
-}
-
-// Value waits for the reply and decodes it. The error is an *Error if the upstream was lost first.
-func (a *Answer) Value() (resp.Value, error) {
-	<-a.Done
-	if a.err != nil {
-		return resp.Value{}, a.err
-	}
-	return resp.ParseValue(a.raw)
-}
-
-// Raw waits for the reply and returns it as it came.
-func (a *Answer) Raw() ([]byte, error) {
-	<-a.Done
-	return a.raw, a.err
-}
-
 // Pipe is one session's way to the upstream. Its methods are for the one goroutine that reads the client, except Close, Push and State.
 type Pipe struct {
 	lanes   *Lanes
@@ -363,24 +341,4 @@ func (p *Pipe) State() (s State, settled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ledger.State, p.ledger.effects == 0
-}
-
-const (
-	smallBuffer = 512 // bytes that a session may keep while it is idle
-	newBuffer   = 4 << 10
-)
-
-var buffers = sync.Pool{New: func() any { return new([newBuffer]byte) }}
-
-func takeBuffer() []byte { return buffers.Get().(*[newBuffer]byte)[:0] }
-
-// keepBuffer is an empty buffer of what b was, or nil if that was so large that an idle session should not keep it.
-func keepBuffer(b []byte) []byte {
-	if cap(b) <= smallBuffer {
-		return b[:0]
-	}
-	if cap(b) == newBuffer {
-		buffers.Put((*[newBuffer]byte)(b[:newBuffer]))
-	}
-	return nil
 }

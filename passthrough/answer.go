@@ -1,0 +1,25 @@
+package passthrough
+
+import "lockproxy/internal/resp"
+
+// Answer is a reply that comes later. Done is closed when it is there.
+type Answer struct {
+	Done chan struct{}
+	raw  []byte
+	err  error
+}
+
+// Value waits for the reply and decodes it. The error is an *Error if the upstream was lost first.
+func (a *Answer) Value() (resp.Value, error) {
+	<-a.Done
+	if a.err != nil {
+		return resp.Value{}, a.err
+	}
+	return resp.ParseValue(a.raw)
+}
+
+// Raw waits for the reply and returns it as it came.
+func (a *Answer) Raw() ([]byte, error) {
+	<-a.Done
+	return a.raw, a.err
+}

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-packaging test-darwin release man test-clients test-versions test-admin fuzz test-faults soak deps-faults bench bench-locks deps vet clean
+.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-versions test-admin fuzz test-faults soak deps-faults bench bench-locks deps vet clean
 
 all: build
 
@@ -17,6 +17,10 @@ deps:
 # The closing lines are go test's own.
 test: deps vet
 	$(GO) test -race -count=1 -timeout 12m ./...
+
+# The tests that compare the proxy with Redis, and those that attack it, once more with an upstream connection for each client.
+test-dedicated: deps
+	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -race -count=1 -timeout 8m -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' .
 
 vet:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi

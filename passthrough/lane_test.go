@@ -223,7 +223,7 @@ func scriptedReply(name string) []byte {
 // was never sent never reached the upstream; and all of them go on.
 func TestLaneLost(t *testing.T) {
 	unsentSeen := 0
-	for round := range 15 {
+	for round := range 6 {
 		s := newScripted(t, 1)
 		clients := []*scriptedClient{s.client(t), s.client(t), s.client(t)}
 		for _, c := range clients {
@@ -260,8 +260,8 @@ func TestLaneLost(t *testing.T) {
 				t.Fatal(got)
 			}
 			asking.Go(func() {
-				for j := range 20 {
-					c.ask(t, "SET", fmt.Sprintf("%d-%d", i, j), strings.Repeat("x", rand.IntN(60<<10)))
+				for j := range 60 {
+					c.ask(t, "SET", fmt.Sprintf("%d-%d", i, j), strings.Repeat("x", 60<<10))
 					if rand.IntN(2) == 0 {
 						c.Flush()
 					}
@@ -291,7 +291,7 @@ func TestLaneLost(t *testing.T) {
 		asking.Wait()
 		<-done
 		for i, c := range clients {
-			for j := range 20 {
+			for j := range 60 {
 				switch got := c.line(t); {
 				case got == "-UNSENT":
 					unsentSeen++

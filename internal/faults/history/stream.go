@@ -86,6 +86,26 @@ func (c *Collector) Collect(in io.Reader) {
 	}
 }
 
+// Died notes that a client's process was killed at a time, which ended its session locks. All that it has written must have been
+// collected.
+func (c *Collector) Died(client int, at int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := map[int64]Op{}
+	for _, o := range c.ops {
+		switch {
+		case o.Client != client:
+		case o.Session && o.Acquired():
+			held[o.Result] = o
+		case o.Kind == Unlock || o.Kind == Lost:
+			delete(held, o.Token)
+		}
+	}
+	for token, o := range held {
+		c.ops = append(c.ops, Op{Client: client, Kind: Lost, Key: o.Key, Proxy: o.Proxy, Token: token, Call: at})
+	}
+}
+
 // Take returns all that was collected since the last Take. No Stream may be open.
 func (c *Collector) Take() []Op {
 	c.mu.Lock()

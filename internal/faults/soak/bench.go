@@ -59,7 +59,7 @@ type Bench struct {
 
 	mu        sync.Mutex          // held while redis is started, ended or looked at
 	offset    time.Duration       // guarded by mu; of redis's clock
-	highWater time.Time           // guarded by mu; the latest that redis's clock has been
+	highWater time.Time           // guarded by mu; how late it was by redis's clock when that was last stepped, at the latest
 	lostData  bool                // guarded by mu; redis has lost data in this round
 	faults    []history.Fault     // guarded by mu; of this round
 	alarms    []string            // guarded by mu
@@ -149,9 +149,6 @@ func (b *Bench) watch(ctx context.Context) {
 		}
 		b.mu.Lock()
 		b.redis.Watch()
-		if now := time.Now().Add(b.offset); now.After(b.highWater) {
-			b.highWater = now
-		}
 		b.mu.Unlock()
 	}
 }

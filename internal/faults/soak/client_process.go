@@ -16,6 +16,7 @@ import (
 
 // clientProcess is a client.Locker in a process of its own: locksoak client.
 type clientProcess struct {
+	id    int
 	args  func(start int) []string
 	path  string
 	notes *history.Collector
@@ -75,8 +76,10 @@ func (p *clientProcess) end(s syscall.Signal) {
 	if p.cmd == nil {
 		return
 	}
+	at := history.Now()
 	p.cmd.Process.Signal(s)
 	p.reading.Wait()
 	p.cmd.Wait()
+	p.notes.Died(p.id, at)
 	p.cmd = nil
 }

@@ -119,7 +119,7 @@ func (b *Bench) cutPower(ctx context.Context, f *Fault) {
 // loseDataLocked notes that redis loses data: if its clock is behind what it once was, tokens may go back.
 func (b *Bench) loseDataLocked(f *Fault) {
 	b.lostData = true
-	if time.Now().Add(b.offset).Before(b.highWater.Add(-time.Second)) {
+	if time.Now().Add(b.offset).Before(b.highWater) {
 		f.breaks.Tokens = true
 	}
 }
@@ -220,6 +220,9 @@ func (b *Bench) step(f *Fault, by time.Duration) {
 	defer b.mu.Unlock()
 	f.Detail = by.String()
 	f.breaks.Tokens = by < 0 && b.lostData
+	if now := time.Now().Add(b.offset); now.After(b.highWater) {
+		b.highWater = now
+	}
 	b.offset += by
 	if err := b.redis.SetClock(b.offset); err != nil {
 		b.alarms = append(b.alarms, err.Error())

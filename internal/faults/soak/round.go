@@ -167,7 +167,7 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 	}
 	for i := range b.locker {
 		id := 4000 + i
-		b.locker[i].path, b.locker[i].notes = b.programs.Soak, c.far
+		b.locker[i].id, b.locker[i].path, b.locker[i].notes = id, b.programs.Soak, c.far
 		b.locker[i].args = func(start int) []string {
 			return ClientArgs(id, p.Seed+uint64(id+start), b.straight(), c.keys)
 		}

@@ -131,22 +131,23 @@ func (c *runCommand) forwarded() (list []os.Signal) {
 func (c *runCommand) acquire(signals <-chan os.Signal, say func(string, ...any)) (conn *sessionConn, token int64, l lease, status int) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	defer onSignal(signals, cancel)()
+	stop := onSignal(signals, cancel)
 	conn, err := c.connect(ctx)
 	if err == nil {
 		token, l, err = c.lock(ctx, conn)
 	}
-	if err == nil && token != 0 {
+	stop() // a signal that comes from here on is the command's
+	var ended signalled
+	if err == nil && token != 0 && !errors.As(context.Cause(ctx), &ended) {
 		return conn, token, l, 0
 	}
 	holder := ""
-	if conn != nil && err == nil {
+	if conn != nil && err == nil && token == 0 {
 		holder = c.holder(ctx, conn)
 	}
 	if conn != nil {
 		conn.close()
 	}
-	var ended signalled
 	var refused refusal
 	switch {
 	case errors.As(context.Cause(ctx), &ended):

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -352,6 +355,52 @@ func TestRunStopsWaiting(t *testing.T) {
 		}
 	}
 	s.do("UNLOCK", "job", token)
+}
+
+// A signal that comes together with the lock isn't lost: the command isn't started. The proxy is a scripted one, which
+// answers as the signal arrives.
+func TestRunIsSignalledAsItGetsTheLock(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signals := make(chan os.Signal)
+	var serving sync.WaitGroup
+	serving.Go(func() { // ends when the listener is closed
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			in := bufio.NewReader(nc)
+			for line, err := in.ReadString('\n'); err == nil; line, err = in.ReadString('\n') {
+				switch line {
+				case "HELLO\r\n":
+					nc.Write([]byte("+OK\r\n"))
+				case "LOCK\r\n":
+					signals <- syscall.SIGTERM // has been taken when this goes on
+					nc.Write([]byte(":5\r\n"))
+				}
+			}
+			nc.Close()
+		}
+	})
+	defer serving.Wait()
+	defer ln.Close()
+	for range 50 {
+		cmd, err := parse([]string{"run", "--key", "job", "--url", "redis://" + ln.Addr().String(), "--", "true"}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, _, _, status := cmd.(*runCommand).acquire(signals, t.Logf)
+		if conn != nil || status != 143 {
+			if conn != nil {
+				conn.close()
+			}
+			t.Fatalf("status %d, connection %v", status, conn != nil)
+		}
+	}
 }
 
 // Without this process nobody holds the lock for the command: the kernel ends it.

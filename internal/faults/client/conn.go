@@ -70,7 +70,7 @@ func (c *Conn) Write(raw []byte) error {
 	return err
 }
 
-// Reply is a reply. Text is of strings, statuses and errors; of an aggregate it is its elements, flat, joined by blanks.
+// Reply is a reply: Int is of numbers, Text of strings, statuses and errors, Elems of aggregates, whose keys and values are flat.
 type Reply struct {
 	Kind  byte // ':', '$', '+', '-', '*' or '_'
 	Int   int64

@@ -109,13 +109,6 @@ func reset(nc net.Conn) {
 	nc.Close()
 }
 
-// Conns is how many connections there are.
-func (r *Relay) Conns() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.conns) / 2
-}
-
 func (r *Relay) accept() {
 	defer r.running.Done()
 	for {

@@ -1,8 +1,10 @@
 package lockcmd
 
 import (
+	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,12 +24,23 @@ func (l *Locks) releaseRequest(at lineKey, as Identity, r request) {
 	l.releaseOrphan(at, as, proof{"request", r.connection + "/" + r.number})
 }
 
+const (
+	// busyRetry is the pause before the next try to release an orphan, when the upstream was reached but can't do it yet.
+	busyRetry = 100 * time.Millisecond
+	// busyPatience is how long that is tried.
+	busyPatience = time.Minute
+)
+
 // releaseOrphan tries for choreTimeout, which is safe: a release that has happened finds nothing to do. It reports whether the
-// upstream was reached.
+// upstream was reached; if that is busy the release follows as soon as it isn't.
 func (l *Locks) releaseOrphan(at lineKey, as Identity, p proof) (reached bool) {
 	over := time.Now().Add(choreTimeout)
 	for {
 		_, err := l.release(l.chores.on(l.agenda.ctx, as, time.Until(over)), at, as, p)
+		if isBusy(err) {
+			l.releaseLater(at, as, p, time.Now().Add(busyPatience))
+			return true
+		}
 		var said ServerError
 		reached = err == nil || errors.As(err, &said)
 		if reached || time.Now().After(over) || !l.pause(orphanRetry) {
@@ -37,6 +50,29 @@ func (l *Locks) releaseOrphan(at lineKey, as Identity, p proof) (reached bool) {
 			return reached
 		}
 	}
+}
+
+// releaseLater goes on trying, beside everything else, until the upstream isn't busy any more, or over.
+func (l *Locks) releaseLater(at lineKey, as Identity, p proof, over time.Time) {
+	l.agenda.after(busyRetry, func(ctx context.Context) {
+		_, err := l.release(l.chores.on(ctx, as, choreTimeout), at, as, p)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case time.Now().Before(over):
+			l.releaseLater(at, as, p, over)
+		default:
+			l.log.Warn("cannot release a lock whose holder has gone: it runs until its timeout", "key", at.key, p.kind, p.value, "error", err)
+		}
+	})
+}
+
+// isBusy reports whether an error of the upstream's says that it will do what it was asked, but not yet.
+func isBusy(err error) bool {
+	var said ServerError
+	if !errors.As(err, &said) {
+		return false
+	}
+	return strings.HasPrefix(string(said), "BUSY ") || strings.HasPrefix(string(said), "LOADING ") || strings.HasPrefix(string(said), "MASTERDOWN ")
 }
 
 // pause returns false at once if the proxy is closing.

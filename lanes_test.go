@@ -1,0 +1,172 @@
+package lockproxy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// Clients share connections until their state needs one, and give it back when it doesn't.
+
+// sharing starts a proxy whose clients share, in whatever mode the others run.
+func sharing(t testing.TB, server *testredis.Server, conns int) *testProxy {
+	t.Helper()
+	return startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = false, conns })
+}
+
+// laneClients is how many connections server has, without those of this question and of replicas.
+func laneClients(admin *rawConn) int {
+	admin.t.Helper()
+	return strings.Count(admin.do("CLIENT LIST TYPE normal"), "id=") - 1
+}
+
+func TestLanesAreFew(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 3)
+	admin := dial(t, server.Addr())
+	var clients []*rawConn
+	for i := range 300 {
+		c := dial(t, p.addr)
+		c.send("PING")
+		clients = append(clients, c)
+		if i%50 == 49 {
+			for _, c := range clients[len(clients)-50:] {
+				c.reply()
+			}
+		}
+	}
+	for range 3 {
+		for i, c := range clients {
+			c.send(fmt.Sprintf("SET k%d %04d", i, i), fmt.Sprintf("GET k%d", i))
+		}
+		for i, c := range clients {
+			if got, want := c.reply()+c.reply(), fmt.Sprintf("+OK\r\n$4\r\n%04d\r\n", i); got != want {
+				t.Fatalf("client %d: %q", i, got)
+			}
+		}
+	}
+	st := p.server.Stats().Connections
+	// A lane whose upstream is silent for 100 ms, as on a busy machine, is replaced, and ends when the last has left it.
+	if st.Shared != 300 || st.Pinned != 0 || st.Lanes > 6 {
+		t.Errorf("%+v", st)
+	}
+	if got := laneClients(admin); got > st.Lanes+st.Spares {
+		t.Errorf("the upstream has %d connections, the proxy knows of %+v", got, st)
+	}
+	for _, c := range clients {
+		c.Close()
+	}
+	eventually(t, 5*time.Second, "idle lanes are few", func() bool { return p.server.Stats().Connections.Lanes <= 8 })
+}
+
+// What pins a client to a connection of its own, and what gives that back.
+func TestPinning(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	type step struct {
+		send   string
+		pinned bool // afterwards
+	}
+	for name, steps := range map[string][]step{
+		"data":                  {{"SET a b", false}, {"GET a", false}, {"EVAL return(1) 0", false}, {"XREAD COUNT 1 STREAMS nothing 0", false}},
+		"transaction":           {{"MULTI", true}, {"SET a b", true}, {"EXEC", false}},
+		"transaction discarded": {{"MULTI", true}, {"SET a b", true}, {"DISCARD", false}},
+		"aborted":               {{"MULTI", true}, {"SET a", true}, {"EXEC", false}},
+		"watch":                 {{"WATCH a", true}, {"GET a", true}, {"UNWATCH", false}},
+		"watch and exec":        {{"WATCH a", true}, {"MULTI", true}, {"EXEC", false}},
+		"subscribe":             {{"SUBSCRIBE a", true}, {"UNSUBSCRIBE a", false}},
+		"psubscribe":            {{"PSUBSCRIBE a*", true}, {"PUNSUBSCRIBE", false}},
+		"ssubscribe":            {{"SSUBSCRIBE a", true}, {"SUNSUBSCRIBE", false}},
+		"blocking":              {{"BLPOP nothing 0.01", false}, {"XREAD BLOCK 10 STREAMS nothing 0", false}},
+		"no replies":            {{"CLIENT REPLY ON", false}, {"SELECT 3", false}, {"CLIENT SETNAME x", false}, {"CLIENT SETINFO LIB-NAME x", false}},
+		"its number":            {{"CLIENT ID", true}, {"GET a", true}, {"RESET", true}, {"PING", false}},
+		"unknown":               {{"NOSUCHCOMMAND", true}, {"GET a", true}, {"RESET", true}, {"PING", false}},
+		"monitor":               {{"MONITOR", true}, {"RESET", true}, {"PING", false}},
+		"tracking":              {{"HELLO 3", false}, {"CLIENT TRACKING ON", true}, {"CLIENT TRACKING OFF", true}, {"RESET", true}, {"PING", false}},
+		"wait":                  {{"SET a b", false}, {"WAIT 0 0", false}},
+		"pubsub in RESP3":       {{"HELLO 3", false}, {"SUBSCRIBE a", true}, {"GET a", true}, {"UNSUBSCRIBE a", false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, p.addr)
+			defer c.Close()
+			c.expect("PING", "+PONG\r\n")
+			for _, s := range steps {
+				for got := c.do(s.send); s.send == "RESET" && got != "+RESET\r\n"; {
+					got = c.reply() // MONITOR's lines
+				}
+				want := 0
+				if s.pinned {
+					want = 1
+				}
+				eventually(t, 2*time.Second, fmt.Sprintf("after %s %d pinned", s.send, want), func() bool { return p.server.Stats().Connections.Pinned == want })
+			}
+			c.expect("ECHO end", "$3\r\nend\r\n")
+		})
+	}
+	eventually(t, 5*time.Second, "no connection is left pinned", func() bool { return p.server.Stats().Connections.Pinned == 0 })
+}
+
+// A client is kept apart while it has asked for silence, and its replies are in step afterwards.
+func TestLaneReplySkip(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	c, other := trusted(t, p.addr), trusted(t, p.addr)
+	for i := range 50 {
+		c.send("CLIENT REPLY SKIP", "SET a 1", fmt.Sprintf("ECHO %04d", i), "CLIENT REPLY OFF", "SET a 2", "GET a", "CLIENT REPLY ON", "GET a", fmt.Sprintf("LOCK l%d 1", i), "CLIENT REPLY SKIP", "UNLOCK nothing", "ECHO end")
+		other.send("PING", fmt.Sprintf("ECHO o%d", i))
+		for _, want := range []string{fmt.Sprintf("$4\r\n%04d\r\n", i), "+OK\r\n", "$1\r\n2\r\n", ":", "$3\r\nend\r\n"} {
+			if got := c.reply(); !strings.HasPrefix(got, want) {
+				t.Fatalf("%d: got %q, want %q", i, got, want)
+			}
+		}
+		if got := other.reply() + other.reply(); !strings.HasSuffix(got, fmt.Sprintf("o%d\r\n", i)) {
+			t.Fatalf("another client: %q", got)
+		}
+	}
+}
+
+// A client that moves between databases, protocols and transactions in one pipeline is always where it thinks it is.
+func TestLaneMoves(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 2)
+	c := trusted(t, p.addr)
+	for db := range 5 {
+		c.do(fmt.Sprintf("SELECT %d", db))
+		c.do(fmt.Sprintf("SET where %d", db))
+	}
+	var pipeline, want []string
+	ask := func(command, reply string) { pipeline, want = append(pipeline, command), append(want, reply) }
+	for i := range 80 {
+		db := i % 5
+		ask(fmt.Sprintf("SELECT %d", db), "+OK\r\n")
+		ask("GET where", fmt.Sprintf("$1\r\n%d\r\n", db))
+		switch i % 4 {
+		case 0:
+			ask("MULTI", "+OK\r\n")
+			ask("GET where", "+QUEUED\r\n")
+			ask("SELECT 4", "+QUEUED\r\n")
+			ask("EXEC", fmt.Sprintf("*2\r\n$1\r\n%d\r\n+OK\r\n", db))
+			ask("GET where", "$1\r\n4\r\n")
+		case 1:
+			ask("EVAL return(redis.call('GET','where')) 0", fmt.Sprintf("$1\r\n%d\r\n", db))
+			ask("GET nothing", "$-1\r\n")
+		case 2:
+			ask("BLPOP nothing 0.001", "*-1\r\n")
+			ask("GET where", fmt.Sprintf("$1\r\n%d\r\n", db))
+		case 3:
+			ask("SUBSCRIBE x", "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n")
+			ask("UNSUBSCRIBE x", "*3\r\n$11\r\nunsubscribe\r\n$1\r\nx\r\n:0\r\n")
+			ask("GET where", fmt.Sprintf("$1\r\n%d\r\n", db))
+		}
+	}
+	c.send(pipeline...)
+	for i, want := range want {
+		if got := c.reply(); got != want {
+			t.Fatalf("%d, %s: got %q, want %q", i, pipeline[i], got, want)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package lockproxy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/testredis"
+)
+
+// WAIT is about what its client has written, by whatever connection.
+func TestWaitCoversWhatWentByLanes(t *testing.T) {
+	server := testredis.Start(t)
+	replica := testredis.StartReplicas(t, server, 1)[0]
+	p := sharing(t, server, 1)
+	c, other := trusted(t, p.addr), trusted(t, p.addr)
+	c.expect("SET a 1", "+OK\r\n")
+	c.expect("WAIT 1 5000", ":1\r\n")
+	replica.Pause()
+	for _, writes := range [][]string{
+		{"SET a 2"},
+		{"SET a 3", "MULTI", "EXEC"},
+		{"SET a 4", "MULTI", "SET b 1", "EXEC", "GET b"},
+		{"SET a 5", "BLPOP nothing 0.001"},
+		{"EVAL return(redis.call('INCR','n')) 0"},
+		{"SET a 6", "CLIENT SETNAME x"},
+	} {
+		c.send(append(writes, "WAIT 1 50")...)
+		for range writes {
+			c.reply()
+		}
+		if got := c.reply(); got != ":0\r\n" {
+			t.Errorf("%q: WAIT says %q though the replica has nothing", writes, got)
+		}
+		c.send(writes...)
+		for range writes {
+			c.reply()
+		}
+		c.expect("WAIT 1 50", ":0\r\n")
+		other.expect("GET a", "$…") // nobody else stands behind a WAIT
+	}
+	replica.Resume()
+	c.expect("WAIT 1 5000", ":1\r\n")
+}
+
+// After the loss of the lane by which a client wrote, it is not told that its writes have arrived.
+func TestWaitAfterALostLane(t *testing.T) {
+	server := testredis.Start(t)
+	replica := testredis.StartReplicas(t, server, 1)[0]
+	p := sharing(t, server, 1)
+	admin := dial(t, server.Addr())
+	for _, then := range []string{"", "GET a", "MULTI"} {
+		c := trusted(t, p.addr)
+		replica.Pause()
+		c.expect("SET a 1", "+OK\r\n")
+		lanes := p.server.Stats().Connections
+		admin.expect("CLIENT KILL TYPE normal SKIPME yes", ":…")
+		eventually(t, 5*time.Second, "the proxy sees it", func() bool { return p.server.Stats().Connections.Lanes == 0 })
+		if then != "" {
+			c.do(then)
+		}
+		if then == "MULTI" {
+			c.do("EXEC")
+		}
+		got := c.do("WAIT 1 50")
+		if got != ":0\r\n" && !strings.HasPrefix(got, "-UPSTREAM") {
+			t.Errorf("after %q (%+v): WAIT says %q", then, lanes, got)
+		}
+		replica.Resume()
+		c.Close()
+	}
+}

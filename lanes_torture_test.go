@@ -162,7 +162,7 @@ func (v *victim) step() {
 		v.ask(v.known(), "GET", v.key())
 	case 4, 5:
 		u := v.unique("value")
-		if v.rand.IntN(10) == 0 {
+		if v.rand.IntN(40) == 0 {
 			u += strings.Repeat("x", v.rand.IntN(300<<10))
 		}
 		v.ask(okReply, "SET", v.key(), u)

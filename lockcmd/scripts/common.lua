@@ -15,7 +15,7 @@ local function timestamp(text)
   if n >= 1e12 and n < 1e14 then return n end
 end
 
-local function whole(n) return string.format('%.0f', n) end
+local function whole(n) return string.format('%.0f', tonumber(n)) end
 
 
 local token, expires, written, settles, acquired, session, state, connection, request, client, waiting, owner

@@ -14,7 +14,7 @@ if ARGV[5] ~= '' then
   if companion and string.sub(companion, 20) == ' 0 0 0 0 0 released - 0 - -\n'
     or not companion and redis.call('EXISTS', KEYS[2]) == 0 then
     local clock = redis.call('TIME')
-    local micros = string.format('%06d', clock[2])
+    local micros = string.format('%06d', tonumber(clock[2]))
     local token = clock[1] .. micros
     if #token == 16 and (not companion or token > string.sub(companion, 4, 19)) then -- as text: both have 16 digits
       local ms = string.sub(micros, 1, 3)

@@ -22,7 +22,7 @@ if ARGV[4] ~= '' then
       end
       local timeout, ttl, holder = string.match(ARGV[5], '^(%d+) (%d+) (.*)$')
       local clock = redis.call('TIME')
-      local micros = string.format('%06d', clock[2])
+      local micros = string.format('%06d', tonumber(clock[2]))
       local token = clock[1] .. micros
       if #token == 16 and token > string.sub(companion, 4, 19) then
         local ms = string.sub(micros, 1, 3)

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
+)
+
+// Every lock command works on the embedded store, whose Lua is another than Redis's.
+func TestEmbeddedLocks(t *testing.T) {
+	store, err := startEmbedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.stop()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := proxy.New(proxy.Config{Upstream: store.upstream, Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
+	go server.Serve(ln) // ends with Close
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), Protocol: 2, MaxRetries: -1, DisableIdentity: true})
+	defer client.Close()
+	do := func(args ...any) any {
+		t.Helper()
+		v, err := client.Do(context.Background(), args...).Result()
+		if err != nil && err != redis.Nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		return v
+	}
+	is := func(want any, args ...any) {
+		t.Helper()
+		if got := do(args...); got != want {
+			t.Fatalf("%v: %v, want %v", args, got, want)
+		}
+	}
+
+	last := int64(0)
+	for range 3 { // the second time what the first has left is read
+		token := do("LOCK", "job", 30).(int64)
+		if token <= last {
+			t.Fatalf("token %d after %d", token, last)
+		}
+		last = token
+		is(nil, "LOCK", "job", 30)
+		is(nil, "LOCK", "job", 30, "WAIT", 0.05)
+		is(int64(1), "RELOCK", "job", token, 20)
+		is("OK", "FENCE", "job", token, "SET", "x", "1")
+		if info := do("LOCKINFO", "job").([]any); info[1] != "held" {
+			t.Fatalf("LOCKINFO: %v", info)
+		}
+		is(int64(1), "UNLOCK", "job", token)
+		is(int64(0), "UNLOCK", "job", token)
+	}
+	token := do("LOCK", "short", 0.1).(int64)
+	next := do("LOCK", "short", 30, "WAIT", 2).(int64)
+	if next <= token {
+		t.Fatalf("token %d after %d", next, token)
+	}
+	is(int64(1), "UNLOCK", "short", "FORCE")
+
+	holder := do("LOCK", "handed", 30).(int64)
+	waited := make(chan any, 1)
+	go func() { // ends with its reply
+		v, _ := client.Do(context.Background(), "LOCK", "handed", 30, "WAIT", 2).Result()
+		waited <- v
+	}()
+	time.Sleep(100 * time.Millisecond)
+	is(int64(1), "UNLOCK", "handed", holder)
+	if token, ok := (<-waited).(int64); !ok || token <= holder {
+		t.Fatalf("handed over: %d after %d", token, holder)
+	}
+}

@@ -2,10 +2,14 @@ package lockproxy_test
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"lockproxy/internal/testhostile"
 	"lockproxy/internal/testredis"
 	"lockproxy/proxy"
 )
@@ -184,4 +188,28 @@ func TestBusyScriptLane(t *testing.T) {
 		t.Errorf("the script: %q", got)
 	}
 	other.expect("EVAL return(3) 0", ":3\r\n")
+}
+
+// Whatever a client sends once it shares a lane, the upstream keeps that open for the others.
+func TestMalformedRequestsLeaveTheLane(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	admin, other := dial(t, server.Addr()), trusted(t, p.addr)
+	other.expect("DEL lane", ":0\r\n")
+	before := laneIDs(admin, "cmd=del ")
+	for _, request := range testhostile.Requests(t) {
+		c := trusted(t, p.addr)
+		c.write(string(request))
+		c.Conn.(*net.TCPConn).CloseWrite()
+		c.SetReadDeadline(time.Now().Add(2 * time.Second))
+		io.Copy(io.Discard, c.in)
+		c.Close()
+		if got := other.do("PING"); got != "+PONG\r\n" {
+			t.Fatalf("%.100q: another client is answered %q", request, got)
+		}
+	}
+	other.expect("DEL lane", ":0\r\n")
+	if after := laneIDs(admin, "cmd=del "); !slices.Equal(before, after) || len(after) != 1 {
+		t.Errorf("lane %q before, %q after", before, after)
+	}
 }

@@ -93,7 +93,20 @@ func (q *inquiry) complete(raw []byte) []byte {
 	if err != nil {
 		return raw
 	}
+	if q.named() && len(elems) > 0 && elems[0][0] == '*' {
+		// An upstream from before the subcommands, as the embedded store is: it answers all with what COMMAND answers.
+		return resp.AppendError(nil, "ERR unknown subcommand '"+string(q.args[1])+"'. Try COMMAND HELP.")
+	}
 	return q.splice(raw, kind, elems)
+}
+
+// named reports whether the answer is one of names: those of commands, each maybe with its documentation.
+func (q *inquiry) named() bool {
+	if len(q.args) < 2 {
+		return false
+	}
+	sub := strings.ToLower(string(q.args[1]))
+	return sub == "docs" || sub == "list"
 }
 
 // encode returns what build encodes.

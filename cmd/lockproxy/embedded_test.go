@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,14 @@ func TestEmbeddedLocks(t *testing.T) {
 		if got := do(args...); got != want {
 			t.Fatalf("%v: %v, want %v", args, got, want)
 		}
+	}
+
+	// redis-cli asks for it when it is used by hand, and falls back on COMMAND after an error.
+	if err := client.Do(context.Background(), "COMMAND", "DOCS").Err(); err == nil || !strings.HasPrefix(err.Error(), "ERR unknown subcommand") {
+		t.Fatalf("COMMAND DOCS: %v", err)
+	}
+	if commands := do("COMMAND").([]any); len(commands) < 100 {
+		t.Fatalf("COMMAND: %d commands", len(commands))
 	}
 
 	last := int64(0)

@@ -44,7 +44,7 @@ var kinds = map[string]kind{
 	"scripts flushed": {onRedis, history.Breaks{}, (*Bench).flushScripts},
 	"data flushed":    {onRedis, history.Breaks{Leases: true, Writes: true}, (*Bench).flushData},
 	"memory full":     {onRedis, history.Breaks{Service: true}, (*Bench).fillMemory},
-	"busy script":     {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).runBusyScript},
+	"busy script":     {onRedis, history.Breaks{Service: true}, (*Bench).runBusyScript},
 	"rights taken":    {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).takeRights},
 	"user removed":    {onRedis, history.Breaks{}, (*Bench).removeUser},
 	"clock forward":   {onRedis, history.Breaks{Leases: true}, (*Bench).clockForward},

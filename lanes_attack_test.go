@@ -131,7 +131,7 @@ func TestCloseWithHungUpstream(t *testing.T) {
 	c := trusted(t, p.addr)
 	server.Pause()
 	defer server.Resume()
-	go func() {
+	go func() { // ends when the connection closes
 		req := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s\r\n", 30000, strings.Repeat("x", 30000))
 		for range 1000 {
 			if _, err := c.Write([]byte(req)); err != nil {
@@ -139,9 +139,9 @@ func TestCloseWithHungUpstream(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(2 * time.Second)
+	time.Sleep(500 * time.Millisecond)
 	done := make(chan struct{})
-	go func() { p.server.Close(); close(done) }()
+	go func() { p.server.Close(); close(done) }() // waited for below
 	select {
 	case <-done:
 	case <-time.After(3 * time.Second):
@@ -151,11 +151,11 @@ func TestCloseWithHungUpstream(t *testing.T) {
 	}
 }
 
-// Many requests that change the state.
+// More requests that may change the state than the proxy keeps in mind at a time.
 func TestManyStatefulRequests(t *testing.T) {
 	_, p := startBoth(t)
 	c := trusted(t, p.addr)
-	const n = 40000
+	const n = 20000
 	go c.Write([]byte(strings.Repeat("SELECT 0\r\n", n) + "ECHO end\r\n"))
 	for i := range n {
 		if got := c.reply(); got != "+OK\r\n" {

@@ -77,7 +77,7 @@ func TestLanesLeaveNothingBehind(t *testing.T) {
 		return runtime.NumGoroutine(), hostileFiles(t)
 	}
 	goroutines, files := settled()
-	come(2500)
+	come(1500)
 	// Idle lanes may be more than before, each with two goroutines and a file, and so may connections for who needs one of his own.
 	const lanes, spares = 8, 16
 	eventually(t, 15*time.Second, "all is as before", func() bool {

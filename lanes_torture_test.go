@@ -23,7 +23,7 @@ func TestLaneTorture(t *testing.T) {
 		admin.expect(fmt.Sprintf("SELECT %d", db), "+OK\r\n")
 		admin.expect(fmt.Sprintf("SET db %d", db), "+OK\r\n")
 	}
-	torture(t, p.addr, 40, 5*time.Second, false)
+	torture(t, p.addr, 40, 3*time.Second, false)
 	eventually(t, 5*time.Second, "no client is left", func() bool {
 		st := p.server.Stats()
 		return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Pinned == 0
@@ -57,7 +57,7 @@ func TestLaneTortureWithKills(t *testing.T) {
 			}
 		}
 	})
-	torture(t, p.addr, 40, 5*time.Second, true)
+	torture(t, p.addr, 40, 3*time.Second, true)
 	close(stop)
 	killing.Wait()
 	if killed < 20 {

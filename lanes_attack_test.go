@@ -11,7 +11,6 @@ import (
 
 	"lockproxy/internal/testhostile"
 	"lockproxy/internal/testredis"
-	"lockproxy/proxy"
 )
 
 // trusted returns a client that the upstream has answered, so that what it asks next may go by a lane.
@@ -25,7 +24,7 @@ func trusted(t testing.TB, addr string) *rawConn {
 
 // A request of the proxy's own behind one that ends the need for a connection of the session's own.
 func TestLaneOwnRequestsBehindStateChanges(t *testing.T) {
-	_, p := startBoth(t)
+	p := sharing(t, testredis.Start(t), 1)
 	for _, first := range []struct{ send, want string }{
 		{"SELECT 0", "+OK\r\n"}, {"CLIENT SETNAME x", "+OK\r\n"}, {"UNWATCH", "+OK\r\n"},
 	} {
@@ -52,7 +51,7 @@ func TestLaneOwnRequestsBehindStateChanges(t *testing.T) {
 
 // A stream's reader that blocks must not do so on a lane, whatever its group is called.
 func TestLaneIsNotBlockedByReaders(t *testing.T) {
-	_, p := startBoth(t)
+	p := sharing(t, testredis.Start(t), 1)
 	c, other := trusted(t, p.addr), trusted(t, p.addr)
 	c.expect("XGROUP CREATE s streams $ MKSTREAM", "+OK\r\n")
 	c.send("XREADGROUP GROUP streams me BLOCK 0 STREAMS s >")
@@ -76,7 +75,8 @@ func laneIDs(admin *rawConn, having string) (ids []string) {
 
 // Invalidations that some client redirects to a lane are nobody's replies, and nobody's loss.
 func TestLanePushes(t *testing.T) {
-	server, p := startBoth(t)
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
 	var clients []*rawConn
 	for range 4 {
 		c := dial(t, p.addr)
@@ -111,7 +111,8 @@ func TestLanePushes(t *testing.T) {
 
 // A large request that finds no upstream is dropped whole, whatever has gone by a lane before.
 func TestLargeRequestWithoutUpstream(t *testing.T) {
-	server, p := startBoth(t)
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
 	c := trusted(t, p.addr)
 	server.Kill()
 	big := strings.Repeat("x", 300<<10)
@@ -127,7 +128,7 @@ func TestLargeRequestWithoutUpstream(t *testing.T) {
 // Closing doesn't wait for an upstream that has stopped reading.
 func TestCloseWithHungUpstream(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(cfg *proxy.Config) {})
+	p := sharing(t, server, 1)
 	c := trusted(t, p.addr)
 	server.Pause()
 	defer server.Resume()
@@ -153,7 +154,7 @@ func TestCloseWithHungUpstream(t *testing.T) {
 
 // More requests that may change the state than the proxy keeps in mind at a time.
 func TestManyStatefulRequests(t *testing.T) {
-	_, p := startBoth(t)
+	p := sharing(t, testredis.Start(t), 1)
 	c := trusted(t, p.addr)
 	const n = 20000
 	go c.Write([]byte(strings.Repeat("SELECT 0\r\n", n) + "ECHO end\r\n"))
@@ -169,7 +170,8 @@ func TestManyStatefulRequests(t *testing.T) {
 
 // Who begins to use scripts while another's runs too long is told so, and doesn't stand behind it.
 func TestBusyScriptLane(t *testing.T) {
-	server, p := startBoth(t, "--busy-reply-threshold", "50")
+	server := testredis.Start(t, "--busy-reply-threshold", "50")
+	p := sharing(t, server, 1)
 	slow, other, third := trusted(t, p.addr), trusted(t, p.addr), trusted(t, p.addr)
 	slow.expect("EVAL return(1) 0", ":1\r\n")
 	slow.send("EVAL while(1)do(function()end)()end 0")

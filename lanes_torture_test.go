@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
 )
 
 // Many clients do everything at once, in pipelines, and each knows what it must be answered.
@@ -298,9 +299,9 @@ func (v *victim) exchange(c *rawConn) bool {
 func TestLaneLossesAreTold(t *testing.T) {
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())
-	p := startProxy(t, "redis://"+link.Addr(), nil)
+	p := startProxy(t, "redis://"+link.Addr(), func(cfg *proxy.Config) { cfg.Dedicated = false })
 	var unsent, unknown int
-	for round := range 10 {
+	for round := range 6 {
 		var clients []*rawConn
 		for range 4 {
 			clients = append(clients, trusted(t, p.addr))

@@ -1,80 +1,70 @@
-/* What must always be true, and who has been told what. Nothing here decides what any program does.
+/* What must always be true. Nothing here decides what any program does.
 
-A lock that LOCK gave is its holder's from the script that gave it until the script that released it, or until its timeout by the
+A lock that LOCK gave is its holder's from the script that gave it until the script that released it, or its timeout by the
 upstream's clock: longer than a client can think so, which counts from before it asked and stops before it sends UNLOCK. A plain
-client's is its own from the command that won it until its own timestamp is over, or its DEL. Overlaps are looked for when a lock is
-given: between LOCK and LOCK, and between LOCK and plain clients. What plain clients do to one another is theirs.
+client's is its own from the command that won it until its own timestamp, or its DEL. Overlaps are looked for when a lock is won:
+between LOCK and LOCK, and between LOCK and plain clients. What plain clients do to one another is theirs alone.
 
-What commands.md lets plain clients do to a lock is an excuse, one bit each. WITHOUT takes one away: then spin must find it. */
+What plain clients may do to a lock is an excuse, one bit each. WITHOUT takes excuses away: then spin finds what they stand for. */
 
-#define EX_SHORTER   1   /* within the settling time its timestamp was replaced, and not yet put right, and a plain client believed it */
-#define EX_DEL_SETNX 2   /* within the settling time it was deleted, and not yet put right, and a plain client took it */
-#define EX_DELETED   4   /* deleted while it did not settle: free */
-#define EX_CHANGED   8   /* its timestamp was replaced while it did not settle: not its holder's any more */
-#define EX_LATE      16  /* replaced while it settled, but after the last look: changed all the same when it had settled */
-#define EX_PLAIN     32  /* a plain client's, deleted or replaced by another plain client */
-#define EX_SLOW      64  /* a plain client judged what GETSET returned only once that was over, too */
-#define EX_TWIN      128 /* the timestamp of another is the same text as the holder's own was */
+#define EX_SHORTER   1   /* while it settled its timestamp was replaced, and a plain client believed that before it was put right */
+#define EX_DEL_SETNX 2   /* while it settled it was deleted, and a plain client took it before it was put right */
+#define EX_DELETED   4   /* it was deleted when it did not settle: free */
+#define EX_CHANGED   8   /* its timestamp was replaced when it did not settle: its holder's no more */
+#define EX_LATE      16  /* its timestamp was replaced between the last look and the end of the settling time */
+#define EX_TWIN      32  /* a plain client's timestamp is to the letter what LOCK had written before */
+#define EX_PLAIN     64  /* a plain client's lock was deleted or replaced by another plain client */
+#define EX_SLOW      128 /* a plain client judged what GETSET had returned only when that had expired too */
 
 #ifndef WITHOUT
 #define WITHOUT 0
 #endif
-#define EXCUSES (255 - WITHOUT)
+#define EXCUSES (255 - (WITHOUT))
 
-#define GONE_BY (EX_DELETED | EX_CHANGED | EX_LATE) /* the lock isn't its holder's any more, for nobody */
+#define NO_MORE_ITS_OWN (EX_DELETED | EX_CHANGED | EX_LATE) /* for nobody, other LOCKs included */
 
-byte lease[AGENTS];   /* until when the agent may think that the lock is its own; 0: it doesn't */
-byte harmed[AGENTS];  /* what others have done to that lock */
-byte writer;          /* who wrote what is at the key: BY_LOCK, or a plain client */
-bit late_write;       /* a plain client has written since the last look */
-byte most;            /* the highest token given */
+byte lease[AGENTS];   /* until when the agent may think that it has the lock; 0: it doesn't */
+byte harmed[AGENTS];  /* what has been done to that lock */
+byte writer = BY_LOCK;
+bit late_write;       /* in this tick, a plain client has written since settle.lua ran */
+#ifdef CHECK_TOKENS
+byte highest;         /* the highest token given */
+#endif
 
-#define LIVE(a) (lease[a] > now)
+#define LIVE(a)      (lease[a] > now)
 #define IS_LOCKER(a) (a < LOCKERS)
-
-/* The properties. Each is broken by an assertion that bears its name. */
-bool exclusion = true, rising = true, own_release = true, settled = true, fair = true, reserved = true, fenced_order = true, prompt = true;
 
 hidden byte a_, ex_;
 
+#define FOR_EACH_AGENT a_ = 0; do :: a_ < AGENTS -> if
+#define NEXT_AGENT     :: else fi; a_++ :: else -> break od
+
+/* What excuses that locker i, or a script on its behalf, disregards a_'s lock. */
+#define EXCUSE (harmed[a_] & EXCUSES & (IS_LOCKER(a_) -> NO_MORE_ITS_OWN : 255))
+
 inline acquired_by_lock(i, until, tok) {
-  a_ = 0;
-  do
-  :: a_ < AGENTS ->
-     if
-     :: a_ != i && LIVE(a_) ->
-        ex_ = harmed[a_] & EXCUSES & (IS_LOCKER(a_) -> GONE_BY : 255);
-        if :: ex_ == 0 -> exclusion = false; assert(exclusion) :: else fi
-     :: else
-     fi;
-     a_++
-  :: else -> break
-  od;
-  if :: i != NOBODY && wstate[i] != LEFT -> lease[i] = until; harmed[i] = 0 :: else fi;
+#ifndef CLOCK_STEPS_BACK
+  FOR_EACH_AGENT :: a_ != i && LIVE(a_) && EXCUSE == 0 -> assert(exclusion)
+  NEXT_AGENT;
+#endif
+  if :: wstate[i] != LEFT -> lease[i] = until; harmed[i] = 0 :: else fi;
 #ifdef CHECK_TOKENS
-  if :: tok <= most -> rising = false; assert(rising) :: else fi;
-  most = tok;
+  if :: tok <= highest -> assert(tokens_rise) :: else fi;
+  highest = tok;
 #endif
   count_bypass(i)
 }
 
-inline renewed(i, until) { if :: i != NOBODY && LIVE(i) -> lease[i] = until :: else fi }
+inline renewed(i, until) { if :: LIVE(i) -> lease[i] = until :: else fi }
 
-/* A script of LOCK's is about to replace or delete the key on behalf of i: nobody else's lock may be there. */
+/* A script writes over the key on behalf of locker i, or NOBODY: no lock of anybody else may be there. */
 inline overwritten_by_lock(i) {
-  a_ = 0;
-  do
-  :: a_ < AGENTS ->
-     if
-     :: a_ != i && LIVE(a_) ->
-        ex_ = harmed[a_] & EXCUSES & (IS_LOCKER(a_) -> GONE_BY : 255);
-        if :: writer == a_ && value == written && !(now < settles) -> ex_ = ex_ | (EX_TWIN & EXCUSES) :: else fi;
-        if :: ex_ == 0 -> own_release = false; assert(own_release) :: else fi
-     :: else
-     fi;
-     a_++
-  :: else -> break
-  od
+  FOR_EACH_AGENT
+  :: a_ != i && LIVE(a_) ->
+     if :: writer != BY_LOCK && value == written && now >= settles -> harmed[a_] = harmed[a_] | EX_TWIN :: else fi;
+     ex_ = EXCUSE | (harmed[a_] & EX_TWIN & EXCUSES);
+     if :: ex_ == 0 -> assert(own_release) :: else fi
+  NEXT_AGENT
 }
 
 inline released_by_lock(i) {
@@ -82,45 +72,47 @@ inline released_by_lock(i) {
   if :: i != NOBODY -> lease[i] = 0; harmed[i] = 0 :: else fi
 }
 
-/* A plain client wins the lock until `until`, by a command that is about to write. found is what excuses it. */
-inline acquired_by_plain(p, until, found) {
-  a_ = 0; harmed[p] = 0;
-  do
-  :: a_ < LOCKERS ->
-     if
-     :: LIVE(a_) && until > now ->
-        ex_ = (harmed[a_] & (found)) | (EX_SLOW & (found));
-        if :: (ex_ & EXCUSES) == 0 -> exclusion = false; assert(exclusion) :: else fi;
-        harmed[p] = harmed[p] | (ex_ & (EX_SHORTER | EX_DEL_SETNX | EX_SLOW)) /* its own lock is none to others */
-     :: else
-     fi;
-     a_++
-  :: else -> break
-  od;
-  lease[p] = until
+/* How a plain client wins, and what excuses that. */
+#define BY_SETNX  (NO_MORE_ITS_OWN | EX_DEL_SETNX)
+#define BY_GETSET (NO_MORE_ITS_OWN | EX_DEL_SETNX | EX_SHORTER)
+#define BY_CLOCK  (NO_MORE_ITS_OWN | EX_DEL_SETNX | EX_SHORTER | EX_SLOW)
+
+/* Plain client p wins the lock for its own timestamp's time, with a command that is about to write. A lock that was won by one of the
+two residues of the settling time, or too late, is none to anybody else. */
+inline acquired_by_plain(p, until, way) {
+  harmed[p] = (way) & EX_SLOW;
+  if
+  :: state == RESERVED && now < expires && now < settles && value != written ->
+     harmed[p] = harmed[p] | (value == 0 -> EX_DEL_SETNX : EX_SHORTER)
+  :: else
+  fi;
+  if
+  :: until > now ->
+     FOR_EACH_AGENT
+     :: IS_LOCKER(a_) && LIVE(a_) ->
+        ex_ = (harmed[a_] & (way)) | (EX_SLOW & (way));
+        if :: (ex_ & EXCUSES) == 0 -> assert(exclusion) :: else fi;
+        harmed[p] = harmed[p] | (ex_ & (EX_SHORTER | EX_DEL_SETNX))
+     NEXT_AGENT
+  :: else
+  fi;
+  lease[p] = until;
+  if :: token > 0 && state == HELD && now >= expires && value == written -> WITNESSED(SEEN_PLAIN_TAKES) :: else fi
 }
 
-#define BY_SETNX  (GONE_BY | EX_DEL_SETNX)
-#define BY_GETSET (GONE_BY | EX_DEL_SETNX | EX_SHORTER)
-#define BY_CLOCK  (BY_GETSET | EX_SLOW)
-
-/* Plain client p replaces the timestamp, or deletes it: whose lock is harmed, and how. */
+/* Plain client p replaces or deletes what is at the key: whose lock that is, and what becomes of it. */
 inline harms(p, while_settling, otherwise) {
-  a_ = 0; late_write = 1;
-  do
-  :: a_ < AGENTS ->
+  late_write = 1;
+  FOR_EACH_AGENT
+  :: a_ != p && LIVE(a_) ->
+     ex_ = otherwise;
      if
-     :: a_ != p && LIVE(a_) && !IS_LOCKER(a_) -> harmed[a_] = harmed[a_] | EX_PLAIN
-     :: a_ != p && LIVE(a_) && IS_LOCKER(a_) ->
-        if
-        :: now < settles && now < expires && state == HELD && connection == a_ -> harmed[a_] = harmed[a_] | while_settling
-        :: else -> harmed[a_] = harmed[a_] | otherwise
-        fi
+     :: !IS_LOCKER(a_) -> ex_ = EX_PLAIN
+     :: IS_LOCKER(a_) && now < settles && now < expires && state == HELD && connection == a_ -> ex_ = while_settling
      :: else
      fi;
-     a_++
-  :: else -> break
-  od
+     harmed[a_] = harmed[a_] | ex_
+  NEXT_AGENT
 }
 
 inline put_right() {
@@ -128,23 +120,28 @@ inline put_right() {
   late_write = 0
 }
 
-/* A reservation is taken. */
 inline taken_from_reservation(p) {
-  if :: held && state == RESERVED && connection != p -> reserved = false; assert(reserved) :: else fi
+  if
+  :: held && state == RESERVED ->
+     WITNESSED(SEEN_RESERVATION);
+     if :: connection != p -> assert(reservation) :: else fi
+  :: else
+  fi
 }
 
-/* The clock has moved on. */
+/* The clock has moved on. Whoever's settling time is over has its own timestamp at the key again. */
 inline time_passed() {
   if
-  :: token > 0 && now == settles && state == HELD && now < expires && value != written ->
-     if :: late_write || no_looks -> skip :: else -> settled = false; assert(settled) fi;
-     if :: LIVE(connection) -> harmed[connection] = harmed[connection] | EX_LATE :: else fi
-  :: token > 0 && now == settles && state == HELD && value == written -> put_right() /* by being equal */
+  :: token > 0 && now == settles && state == HELD && now < expires ->
+     if
+     :: value == written -> put_right()
+     :: value != written && (late_write || no_looks) ->
+        if :: LIVE(connection) -> harmed[connection] = harmed[connection] | EX_LATE :: else fi
+     :: else -> assert(settled)
+     fi
   :: else
   fi;
-  a_ = 0;
-  do
-  :: a_ < AGENTS -> if :: lease[a_] > 0 && !LIVE(a_) -> lease[a_] = 0; harmed[a_] = 0 :: else fi; a_++
-  :: else -> break
-  od
+  late_write = 0;
+  FOR_EACH_AGENT :: lease[a_] > 0 && !LIVE(a_) -> lease[a_] = 0; harmed[a_] = 0
+  NEXT_AGENT
 }

@@ -1,35 +1,97 @@
-/* Names that several files use. */
+/* Names and figures that several files use. */
 
-#define RELEASED 0
-#define HELD     1
-#define RESERVED 2
-#define NOBODY   255
-#define BY_LOCK  255 /* who wrote what is at the key */
-
-
-#define IDLE    0
-#define WAITING 1
-#define OFFERED 2
-#define GRANTED 3
-#define LEFT    4
-
-#define TRY   0
-#define FIRST 1
-
-#define NONE 0 /* what a release wishes for the waiters here */
-#define NEXT 1
-#define TURN 2
-#define SELF 3
-#define FREE 4
-#define GAP  5
-
-
+#ifndef PROXIES
+#define PROXIES 2
+#endif
+#ifndef LOCKERS
+#define LOCKERS 2 /* clients that LOCK; locker i is at proxy i modulo PROXIES */
+#endif
+#if defined(PLAIN2)
+#define PLAINS 2 /* PLAIN1 and PLAIN2 are L1, L2, L3 or L5 */
+#elif defined(PLAIN1)
+#define PLAINS 1
+#else
+#define PLAINS 0
+#endif
+#define AGENTS (LOCKERS + PLAINS) /* the lockers first */
 #define HOME(i) ((i) % PROXIES)
 
-/* How long a locker keeps the lock unless it releases it. */
+/* Times, in ticks. A tick is whatever is short beside the others, from a millisecond to a look of the waiters. */
+#define START 2
+#ifndef END
+#define END 8 /* time stops here */
+#endif
+#ifndef TIMEOUT
+#define TIMEOUT 4 /* of LOCK */
+#endif
 #ifdef SHORT_LOCKS
-#define timeout_of(i) ((i) % 2 -> 1 : TIMEOUT)
+#define TIMEOUT_OF(i) ((i) % 2 -> 1 : TIMEOUT)
 #else
-#define timeout_of(i) TIMEOUT
+#define TIMEOUT_OF(i) TIMEOUT
+#endif
+#ifndef PLAIN_TIMEOUT
+#define PLAIN_TIMEOUT 2
+#endif
+#ifndef SETTLE
+#define SETTLE 2 /* locks.go: settling */
+#endif
+#ifndef RESERVATION
+#define RESERVATION 1 /* locks.go: reservation */
+#endif
+#ifndef LOOK
+#define LOOK 1 /* wait.go: maxLook */
+#endif
+#ifndef FRESH
+#define FRESH 3 /* write.lua: how long a proxy counts as waiting; lock.lua: after how long it is noted anew */
+#endif
+#ifndef REFRESH
+#define REFRESH 1
+#endif
+#ifndef RETENTION
+#define RETENTION 3 /* --fence-retention */
+#endif
+#ifndef PER_TICK
+#define PER_TICK 4 /* tokens that the upstream's clock has within a tick */
+#endif
+#define NEVER 255
+
+/* How often each client takes the lock. */
+#ifndef ROUNDS
+#define ROUNDS 1
+#endif
+#ifndef PLAIN_ROUNDS
+#define PLAIN_ROUNDS 1
 #endif
 
+mtype = { RELEASED, HELD, RESERVED };              /* read.lua: state */
+mtype = { TRY, FIRST };                            /* lock.lua: how */
+mtype = { NONE, NEXT, TURN, SELF, FREE, GAP };     /* unlock.lua: what a release wishes for the waiters of its proxy */
+mtype = { IDLE, WAITING, OFFERED, GRANTED, LEFT }; /* line.go: waiterState */
+
+#define NOBODY  255
+#define BY_LOCK 255 /* who wrote what is at the key, if no plain client */
+
+bit dead[PROXIES];
+bit looked;   /* settle.lua has run since the clock has moved */
+bit no_looks; /* the proxy that looked after a takeover has been killed, and none has begun anew */
+
+/* What a run shows is found by breaking it: the assertion bears the name of the property. */
+hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fenced_writes, prompt, never_seen;
+
+/* A run with WITNESS shows that the model gets somewhere at all. */
+#ifndef WITNESS
+#define WITNESS 0
+#endif
+#define WITNESSED(what) if :: WITNESS == what -> assert(never_seen) :: else fi
+
+#define SEEN_HAND_OVER    1 /* a release gives the lock to the waiter it names */
+#define SEEN_RESERVATION  2 /* a waiter of another proxy takes what was reserved for it */
+#define SEEN_PUT_RIGHT    3 /* settle.lua finds a timestamp changed */
+#define SEEN_CARRIED      4 /* a lock that is taken free settles, since the one before did */
+#define SEEN_LEFT         5 /* a lock is given to a waiter who has left */
+#define SEEN_LOOK_GRANTED 6 /* a look finds that a release has granted the lock already */
+#define SEEN_FENCED       7 /* FENCE is refused */
+#define SEEN_FENCE_AGAIN  8 /* FENCE's transaction is aborted, and begins anew */
+#define SEEN_FORGOTTEN    9 /* a token is given when the companion has been forgotten */
+#define SEEN_TAKEOVER    10 /* a plain client's expired lock is taken over */
+#define SEEN_PLAIN_TAKES 11 /* a plain client takes a lock that LOCK has let expire */

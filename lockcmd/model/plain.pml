@@ -1,73 +1,76 @@
-/* The plain clients: L1, L2, L3 and L5 of examples/older, one command of theirs a step, and their looks at the clock steps of their
-own. All have the upstream's clock. A try that fails is begun again at any time; a lock that is won is released at any time, or not. */
+/* The plain clients: L1, L2, L3 and L5, one command of theirs a step, and their looks at the clock steps of their own. Their clocks are
+the upstream's. A try that fails is begun again at any time, a lock that is won is released at any time, or never. */
 
-byte busy[PLAINS];   /* 0, or 1 + how many ticks its commands have taken so far */
+byte busy[PLAINS]; /* 0; or 1 + how many ticks the commands of this try, or of this release, have taken so far */
 
-#define PLAIN(me) busy[me - LOCKERS]
-#define BUSY(me)  PLAIN(me) = 1
-#define REST(me)  PLAIN(me) = 0
+#define BUSY(me) busy[me - LOCKERS] = 1
+#define REST(me) busy[me - LOCKERS] = 0
+#define FORGET   mine = 0; old = 0; won = 0; REST(me)
 
 hidden byte old_;
 
-/* SETNX; won says whether it took it. */
-inline setnx(me, text, won) {
-  printf("%d  plain %d SETNX %d: %d\n", now, me, text, value == 0);
-  won = (value == 0);
+inline setnx(p, text) {
+  printf("%d  plain %d: SETNX %d %d\n", now, p, text, value == 0);
+  won = value == 0;
   if
-  :: value == 0 ->
-     acquired_by_plain(me, text, BY_SETNX);
-     value = text; ttl = 0; writer = me; late_write = 1; touched()
+  :: won ->
+     acquired_by_plain(p, text, BY_SETNX);
+     value = text; ttl = 0; writer = p; late_write = 1; touched()
   :: else
   fi
 }
 
-/* GETSET by one who has won with it if `wins`, which may look at old_: the value that it returns. */
-inline getset(me, text, wins) {
+inline get(p) { old = value; printf("%d  plain %d: GET %d\n", now, p, old) }
+
+/* GETSET. wins tells whether what it returns, old_, means that p has won. */
+inline getset(p, text, wins) {
   old_ = value;
-  printf("%d  plain %d GETSET %d: %d\n", now, me, text, value);
+  printf("%d  plain %d: GETSET %d %d\n", now, p, text, old_);
+  won = wins;
   if
-  :: wins && old_ == 0 -> acquired_by_plain(me, text, BY_SETNX)
-  :: wins && old_ > 0  -> acquired_by_plain(me, text, BY_GETSET)
+  :: won && old_ == 0 -> acquired_by_plain(p, text, BY_SETNX)
+  :: won && old_ > 0  -> acquired_by_plain(p, text, BY_GETSET)
   :: else
   fi;
-  if :: text != value -> harms(me, EX_SHORTER, EX_CHANGED) :: else fi;
-  value = text; ttl = 0; writer = me; touched()
+  if :: text != value -> harms(p, EX_SHORTER, EX_CHANGED) :: else fi;
+  value = text; ttl = 0; writer = p; touched()
 }
 
-inline del(me) {
-  printf("%d  plain %d DEL: %d\n", now, me, value);
-  harms(me, EX_DEL_SETNX, EX_DELETED);
-  value = 0; ttl = 0; writer = BY_LOCK;
-  lease[me] = 0; harmed[me] = 0; touched()
+inline del(p) {
+  printf("%d  plain %d: DEL, which was %d\n", now, p, value);
+  harms(p, EX_DEL_SETNX, EX_DELETED);
+  value = 0; ttl = 0; writer = BY_LOCK; lease[p] = 0; harmed[p] = 0; touched()
 }
+
+/* Within the lock, and its release by one who looks at its clock first. */
+#define WORK_AND_DEL \
+  atomic { won = 0; old = 0; rounds++; REST(me) } \
+  atomic { if :: now < mine -> BUSY(me) :: else -> goto over fi } \
+  atomic { del(me) } \
+over: \
+  atomic { lease[me] = 0; harmed[me] = 0; FORGET; goto begin }
+
+/* L1 and L2, who compare what GETSET has returned with their clock, which has gone on meanwhile. */
+#define JUDGE_LATE(expired) \
+  atomic { \
+    if \
+    :: expired -> printf("%d  plain %d: takes %d for expired\n", now, me, old); acquired_by_plain(me, mine, BY_CLOCK) \
+    :: else -> FORGET; goto begin \
+    fi \
+  }
 
 proctype L1(byte me) {
   byte mine = 0, old = 0, rounds = 0;
   bit won = 0;
 begin:
   atomic { now < END && rounds < PLAIN_ROUNDS -> BUSY(me); mine = now + PLAIN_TIMEOUT }
-  atomic { setnx(me, mine, won); if :: won -> goto inside :: else fi }
-  atomic { old = value; printf("%d  plain %d GET: %d\n", now, me, value) }
-  atomic {
-    if
-    :: old > 0 && old <= now -> mine = now + PLAIN_TIMEOUT; old = 0
-    :: else -> mine = 0; old = 0; REST(me); goto begin
-    fi
-  }
-  atomic { getset(me, mine, old_ <= now); old = old_; if :: old <= now -> goto inside :: else fi }
-  atomic { /* has what was returned expired? */
-    if
-    :: old <= now && mine > now -> acquired_by_plain(me, mine, BY_CLOCK); harmed[me] = harmed[me] | EX_SLOW
-    :: old <= now && mine <= now
-    :: else -> mine = 0; old = 0; REST(me); goto begin
-    fi
-  }
+  atomic { setnx(me, mine); if :: won -> goto inside :: else fi }
+  atomic { get(me) }
+  atomic { if :: old > 0 && old <= now -> mine = now + PLAIN_TIMEOUT; old = 0 :: else -> FORGET; goto begin fi }
+  atomic { getset(me, mine, old_ <= now); old = old_; if :: won -> goto inside :: else fi } /* nil counts as expired */
+  JUDGE_LATE(old <= now);
 inside:
-  atomic { won = 0; old = 0; rounds++; REST(me) }
-  atomic { if :: now < mine -> BUSY(me) :: else -> goto over fi }
-  atomic { del(me) }
-over:
-  atomic { mine = 0; lease[me] = 0; harmed[me] = 0; REST(me); goto begin }
+  WORK_AND_DEL
 }
 
 proctype L2(byte me) {
@@ -75,23 +78,13 @@ proctype L2(byte me) {
   bit won = 0;
 begin:
   atomic { now < END && rounds < PLAIN_ROUNDS -> BUSY(me); mine = now + PLAIN_TIMEOUT }
-  atomic { setnx(me, mine, won); if :: won -> goto inside :: else fi }
-  atomic { old = value; printf("%d  plain %d GET: %d\n", now, me, value) }
-  atomic { if :: old > 0 && now > old -> old = 0 :: else -> mine = 0; old = 0; REST(me); goto begin fi } /* nil is an exception */
-  atomic { getset(me, mine, old_ > 0 && now > old_); old = old_; if :: old > 0 && now > old -> goto inside :: else fi }
-  atomic {
-    if
-    :: old > 0 && now > old && mine > now -> acquired_by_plain(me, mine, BY_CLOCK); harmed[me] = harmed[me] | EX_SLOW
-    :: old > 0 && now > old && mine <= now
-    :: else -> mine = 0; old = 0; REST(me); goto begin
-    fi
-  }
+  atomic { setnx(me, mine); if :: won -> goto inside :: else fi }
+  atomic { get(me) }
+  atomic { if :: old > 0 && now > old -> old = 0 :: else -> FORGET; goto begin fi } /* nil is an exception */
+  atomic { getset(me, mine, old_ > 0 && now > old_); old = old_; if :: won -> goto inside :: else fi }
+  JUDGE_LATE(old > 0 && now > old);
 inside:
-  atomic { won = 0; old = 0; rounds++; REST(me) }
-  atomic { if :: now < mine -> BUSY(me) :: else -> goto over fi }
-  atomic { del(me) }
-over:
-  atomic { mine = 0; lease[me] = 0; harmed[me] = 0; REST(me); goto begin }
+  WORK_AND_DEL
 }
 
 proctype L3(byte me) {
@@ -99,37 +92,32 @@ proctype L3(byte me) {
   bit won = 0;
 begin:
   atomic { now < END && rounds < PLAIN_ROUNDS -> BUSY(me); mine = now + PLAIN_TIMEOUT }
-  atomic { setnx(me, mine, won); if :: won -> goto inside :: else fi }
-  atomic { old = value; printf("%d  plain %d GET: %d\n", now, me, value) }
-  atomic { if :: old > 0 && old < now -> mine = now + PLAIN_TIMEOUT :: else -> mine = 0; old = 0; REST(me); goto begin fi }
-  atomic { getset(me, mine, old_ == old); if :: old_ == old -> goto inside :: else -> mine = 0; old = 0; REST(me); goto begin fi }
+  atomic { setnx(me, mine); if :: won -> goto inside :: else fi }
+  atomic { get(me) }
+  atomic { if :: old > 0 && old < now -> mine = now + PLAIN_TIMEOUT :: else -> FORGET; goto begin fi }
+  atomic { getset(me, mine, old_ == old); if :: won -> goto inside :: else -> FORGET; goto begin fi }
 inside:
-  atomic { won = 0; old = 0; rounds++; mine = now + PLAIN_TIMEOUT; REST(me) } /* it measures its work by itself, from now */
-  atomic { if :: now < mine -> BUSY(me) :: else -> goto over fi }
-  atomic { del(me) }
-over:
-  atomic { mine = 0; lease[me] = 0; harmed[me] = 0; REST(me); goto begin }
+  atomic { mine = now + PLAIN_TIMEOUT } /* it measures its work by itself, from now on */
+  WORK_AND_DEL
 }
 
 proctype L5(byte me) {
-  byte mine = 0, rounds = 0;
+  byte mine = 0, old = 0, rounds = 0;
   bit won = 0;
 begin:
   atomic { now < END && rounds < PLAIN_ROUNDS -> BUSY(me); mine = now + PLAIN_TIMEOUT }
-  atomic { /* the script that acquires; its now is the client's, mine - PLAIN_TIMEOUT */
-    setnx(me, mine, won);
+  atomic { /* its script that acquires, with the client's time, which is mine - PLAIN_TIMEOUT */
+    setnx(me, mine);
     if
-    :: won
-    :: !won && mine - PLAIN_TIMEOUT > value ->
-       acquired_by_plain(me, mine, BY_GETSET); harms(me, EX_SHORTER, EX_CHANGED);
-       value = mine; ttl = 0; writer = me; touched()
-    :: else -> mine = 0; REST(me); goto begin
+    :: !won && mine - PLAIN_TIMEOUT > value -> getset(me, mine, true)
+    :: !won && mine - PLAIN_TIMEOUT <= value -> FORGET; goto begin
+    :: else
     fi
   }
   atomic { won = 0; rounds++; REST(me) }
   atomic { true -> BUSY(me) }
-  atomic { /* the script that releases: its own timestamp is the proof */
+  atomic { /* its script that releases: its own timestamp is the proof */
     if :: value == mine -> del(me) :: else fi;
-    mine = 0; lease[me] = 0; harmed[me] = 0; REST(me); goto begin
+    lease[me] = 0; harmed[me] = 0; FORGET; goto begin
   }
 }

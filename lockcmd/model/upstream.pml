@@ -1,51 +1,48 @@
-/* The upstream: the clock, one lock's key and its companion, and what each of scripts/*.lua does to them, in one step. The names are
-the scripts' own. The short ways (fast_lock.lua, fast_unlock.lua) do what the long ones do, so they aren't here. */
+/* The upstream: the clock, one lock's key and its companion, and what each of ../scripts/*.lua does to them, in one step. The names
+are the scripts' own. Their short ways (fast_lock.lua, fast_unlock.lua) do what the long ones do there, so they aren't here. */
 
 byte now = START;
 
-/* The lock's key: the tick at which it says that it expires, 0 if there is no such key; when Redis removes it, 0 for never. */
+/* The key: the tick at which it says that the lock expires, 0 if there is no key; and when Redis removes it, 0 for never. */
 byte value, ttl;
 
-/* The companion, read.lua: token 0 is none. */
-byte token, expires, written, settles, forgotten; /* forgotten: when Redis removes it */
-byte state;                                       /* RELEASED, HELD or RESERVED */
-byte connection;                                  /* the locker if held, the proxy if reserved */
-bit request;                                      /* which of the locker's requests: they alternate */
-byte waiting1, waiting2;                          /* proxies that have waiters, + 1, the longest waiting first; 0 is none */
+/* The companion, as read.lua takes it apart; token 0 is none. */
+byte token, expires, written, settles, forgotten; /* forgotten: when Redis removes the companion */
+mtype state = RELEASED;
+byte connection;                                  /* the locker that holds it, or the proxy that it is reserved for */
+bit request;                                      /* which of that locker's requests; they alternate */
+byte waiting1, waiting2;                          /* proxies with waiters, + 1, the longest waiting first; 0 is none */
 byte seen[PROXIES];
 
 /* What a script answers. */
-hidden byte r_token;             /* lock and unlock: the token given, or 0 */
+hidden byte r_token;             /* lock, unlock: the token given, or 0 */
 hidden byte r_over;              /* lock: it settles */
-hidden byte r_again;             /* lock: the caller had it already */
 hidden byte r_until;             /* lock: when what refused it expires */
-hidden byte r_freed, r_self;     /* unlock */
+hidden byte r_freed, r_self;     /* unlock, relock */
 hidden short r_settle;           /* settle: 1, 0 or -1 */
 
-hidden byte held, plain, for_me, settling_now, others_first;
-hidden byte at, given, entry, reserved_for, wanted, but_, until_, text_;
+hidden byte held, plain, for_me, taken_over, others_first;
+hidden byte at, given, entry, reserved_for, but_, until_, text_;
 
 #ifdef MS_BESIDE_SECONDS
-#define TEXT(t) ((t) + 128)      /* what LOCK writes looks alive for ever to those who count in seconds */
+#define TEXT(t) ((t) + 128) /* LOCK writes ms, the plain clients seconds: to them it looks alive for ever */
 #else
 #define TEXT(t) (t)
 #endif
 #define TIME(v) ((v) & 127)
 
-#define SETTLING (token > 0 && now < settles -> settles : 0)
-#ifdef BREAK_NO_CARRY
-#define CARRIED 0
-#else
-#define CARRIED SETTLING
-#endif
+#define SETTLING (token > 0 && now < settles -> settles : 0) /* write.lua: settling() */
 
-
+/* common.lua */
 inline read_lua() {
   held = token > 0 && state != RELEASED && now < expires && (value == written || now < settles);
+#ifdef PROPOSED_TTL_PROVES
+  held = held && (now < settles || ttl == expires);
+#endif
   plain = value > 0 && !held && now < TIME(value)
 }
 
-/* SET key text PX, and SET companion PX. */
+/* SET of the key, and of the companion. */
 inline write_key(text, until) { value = text; ttl = until; writer = BY_LOCK; touched() }
 
 inline record(t, e, w, s, st, c, r) {
@@ -53,77 +50,87 @@ inline record(t, e, w, s, st, c, r) {
   forgotten = (e > now -> e : now) + RETENTION; touched()
 }
 
-/* write.lua: the waiting proxies seen lately, but for one (+ 1; 0 is none). */
+/* write.lua: rivals. Drops the proxies not seen lately, and `but` (a proxy + 1, or 0). */
 inline rivals(but) {
   if :: waiting2 > 0 && (waiting2 == but || now - seen[waiting2 - 1] >= FRESH) -> waiting2 = 0 :: else fi;
   if :: waiting1 > 0 && (waiting1 == but || now - seen[waiting1 - 1] >= FRESH) -> waiting1 = waiting2; waiting2 = 0 :: else fi
 }
 
-inline append_waiting(p) {
+inline add_rival(p) {
   if :: waiting1 == 0 -> waiting1 = p + 1 :: else -> waiting2 = p + 1 fi;
   seen[p] = now
 }
 
 inline next_token() {
+#ifdef CHECK_TOKENS
+  if :: token == 0 && highest > 0 -> WITNESSED(SEEN_FORGOTTEN) :: else fi;
+#endif
 #if defined(ENDLESS)
-  given = (token % 15) + 1 /* no clock runs: enough to tell them apart */
+  given = (token % 4) + 1 /* where no clock runs it is enough to tell them apart */
 #elif defined(BREAK_TOKEN_RESET)
-  given = token + 1 /* a counter, that begins anew when the companion is forgotten */
+  given = token + 1
 #elif defined(BREAK_TOKEN_REUSED)
-  given = (now * PER_TICK > token -> now * PER_TICK : token) /* the clock alone: two within its resolution are the same */
+  given = (now * PER_TICK > token -> now * PER_TICK : token)
 #else
   given = (now * PER_TICK > token + 1 -> now * PER_TICK : token + 1)
 #endif
 }
 
-/* lock.lua, for request `reqs[i]` of locker i at proxy p. how is TRY or FIRST; "check" gets nothing, and only tells an OWNER. */
+/* lock.lua, for the request of locker i at proxy p. Its "check", which only ever tells an OWNER, isn't here. */
 inline lock_lua(i, p, how) {
-  r_token = 0; r_over = false; r_again = false; r_until = now;
+  r_token = 0; r_over = false; r_until = now;
   read_lua();
-  for_me = held && state == RESERVED && connection == p && how == FIRST;
-#ifdef BREAK_RESERVATION
-  for_me = held && state == RESERVED;
-#endif
 #ifdef BREAK_IGNORES_PLAIN
   plain = false;
 #endif
+#ifdef BREAK_RESERVATION
+  for_me = held && state == RESERVED;
+#else
+  for_me = held && state == RESERVED && connection == p && how == FIRST;
+#endif
   if
-  :: held && state == HELD && connection == i && (request == reqs[i] || OWNER_RETRIES) ->
-     at = now + timeout_of(i);
-     if :: at <= expires -> at = expires :: else fi;
-     text_ = TEXT(at);
+  :: held && state == HELD && connection == i && request == reqs[i] -> /* `again` */
+     overwritten_by_lock(i);
+     at = now + TIMEOUT_OF(i); text_ = TEXT(at);
+     if :: at <= expires -> at = expires; text_ = written :: else fi;
      write_key(text_, at);
      record(token, at, text_, settles, HELD, i, reqs[i]);
-     r_token = token; r_again = true;
+     r_token = token;
+#ifdef PROPOSED_AGAIN_SETTLES
+     r_over = SETTLING > 0;
+#endif
+     if :: now < settles -> no_looks = 0 :: else fi; /* whoever tells the holder so must look after the lock */
      renewed(i, at)
   :: else ->
      if
      :: plain || (held && !for_me) ->
         r_until = (plain -> TIME(value) : expires);
         if
-        :: how == FIRST && held ->
+        :: how == FIRST && held && (waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < REFRESH
+        :: how == FIRST && held && !((waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < REFRESH) ->
            if
-           :: (waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < FRESH ->
-              if :: now - seen[p] >= REFRESH -> rivals(0); seen[p] = now; record(token, expires, written, settles, state, connection, request)
-              :: else
-              fi
-           :: else -> but_ = p + 1; rivals(but_); append_waiting(p); record(token, expires, written, settles, state, connection, request)
-           fi
+           :: (waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < FRESH -> rivals(0); seen[p] = now
+           :: else -> but_ = p + 1; rivals(but_); add_rival(p)
+           fi;
+           record(token, expires, written, settles, state, connection, request)
         :: else
         fi
      :: else ->
-        r_over = value > 0 && !for_me;
-#ifdef BREAK_NO_SETTLING
-        r_over = false;
+        taken_over = value > 0 && !for_me;
+#ifdef PROPOSED_SETTLES_AFTER_EXPIRY
+        taken_over = taken_over || (token > 0 && state != RELEASED && now < expires + SETTLE && !for_me);
 #endif
-        settling_now = r_over;
-        at = now + timeout_of(i);
+#ifdef BREAK_NO_SETTLING
+        taken_over = false;
+#endif
+        if :: taken_over && writer != BY_LOCK -> WITNESSED(SEEN_TAKEOVER) :: else fi;
+        if :: !taken_over && SETTLING > 0 && state == RELEASED -> WITNESSED(SEEN_CARRIED) :: else fi;
+        taken_from_reservation(p);
+        until_ = (taken_over -> now + SETTLE : SETTLING);
+        r_over = until_ > 0;
+        at = now + TIMEOUT_OF(i); text_ = TEXT(at);
         next_token();
         but_ = (how == FIRST -> p + 1 : 0); rivals(but_);
-        taken_from_reservation(p);
-        r_over = r_over || SETTLING > 0;
-        until_ = (settling_now -> now + SETTLE : SETTLING);
-        text_ = TEXT(at);
         write_key(text_, at);
         record(given, at, text_, until_, HELD, i, reqs[i]);
         r_token = given;
@@ -132,37 +139,41 @@ inline lock_lua(i, p, how) {
   fi
 }
 
-/* unlock.lua: frees what `tok` holds, for locker i (NOBODY for an orphan's), at proxy p. kind is what the proxy wishes for its own
-waiters, and nxt the first of them if it names one. */
+#ifdef BREAK_NO_CARRY
+#define CARRIED 0
+#else
+#define CARRIED SETTLING
+#endif
+
+/* unlock.lua: frees what token tok holds, for locker i (NOBODY: an orphan's), at proxy p, whose wish is kind for nxt. */
 inline unlock_lua(tok, i, p, kind, nxt) {
-  r_freed = false; r_token = 0; r_self = false;
+  r_token = 0; r_self = false;
   read_lua();
 #if defined(BREAK_NO_COMPARE)
   r_freed = (held && state == HELD) || plain;
 #elif defined(BREAK_UNLOCK_IGNORES_VALUE)
-  r_freed = token == tok && state == HELD && now < expires;
+  r_freed = state == HELD && token == tok && now < expires;
 #else
   r_freed = held && state == HELD && token == tok;
 #endif
   if
   :: r_freed ->
      released_by_lock(i);
-     wanted = kind;
      rivals(0);
      others_first = waiting1 != 0 && waiting1 != p + 1; /* another proxy has waited longer */
      but_ = p + 1; rivals(but_);
-     if
 #ifdef BREAK_NO_TURNS
-     :: wanted == NEXT || wanted == TURN ->
-#else
-     :: wanted == NEXT || (wanted == TURN && !others_first) ->
+     others_first = false;
 #endif
-        at = now + timeout_of(nxt);
+     until_ = CARRIED;
+     if
+     :: kind == NEXT || (kind == TURN && !others_first) ->
+        WITNESSED(SEEN_HAND_OVER);
+        at = now + TIMEOUT_OF(nxt); text_ = TEXT(at);
         next_token();
-#ifdef BREAK_HANDOVER_TOKEN
+#ifdef BREAK_HAND_OVER_TOKEN
         given = token;
 #endif
-        text_ = TEXT(at); until_ = SETTLING;
         write_key(text_, at);
         record(given, at, text_, until_, HELD, nxt, reqs[nxt]);
         r_token = given;
@@ -170,10 +181,10 @@ inline unlock_lua(tok, i, p, kind, nxt) {
      :: else ->
         reserved_for = 0;
         if
-        :: wanted == SELF && waiting1 == 0 -> reserved_for = p + 1
-        :: wanted == FREE || wanted == GAP
+        :: kind == SELF && waiting1 == 0 -> reserved_for = p + 1
+        :: kind == FREE || kind == GAP
         :: else ->
-           do /* PUBLISH: told is who hears of it */
+           do /* PUBLISH tells how many hear of it */
            :: waiting1 > 0 && reserved_for == 0 ->
               reserved_for = waiting1; entry = waiting1 - 1; waiting1 = waiting2; waiting2 = 0;
               if
@@ -183,19 +194,17 @@ inline unlock_lua(tok, i, p, kind, nxt) {
               fi
            :: else -> break
            od;
-           if :: reserved_for == 0 && wanted != NONE -> reserved_for = p + 1 :: else fi
+           if :: reserved_for == 0 && kind != NONE -> reserved_for = p + 1 :: else fi
         fi;
-        if :: wanted != NONE && reserved_for != p + 1 -> append_waiting(p) :: else fi;
-        until_ = CARRIED;
+        if :: kind != NONE && reserved_for != p + 1 -> add_rival(p) :: else fi;
         if
         :: reserved_for > 0 ->
-           at = now + RESERVATION;
-           text_ = TEXT(at); entry = reserved_for - 1;
+           at = now + RESERVATION; text_ = TEXT(at); entry = reserved_for - 1;
            write_key(text_, at);
            record(token, at, text_, until_, RESERVED, entry, 0)
         :: else ->
-           value = 0; ttl = 0; writer = BY_LOCK;
-           if :: token > 0 -> record(token, 0, 0, until_, RELEASED, 0, 0) :: else -> touched() fi
+           value = 0; ttl = 0; writer = BY_LOCK; touched();
+           if :: token > 0 -> record(token, 0, 0, until_, RELEASED, 0, 0) :: else fi
         fi;
         r_self = reserved_for == p + 1
      fi
@@ -205,16 +214,14 @@ inline unlock_lua(tok, i, p, kind, nxt) {
 
 /* relock.lua */
 inline relock_lua(tok, i, lasting) {
-  r_freed = false;
   read_lua();
+  r_freed = held && state == HELD && token == tok;
   if
-  :: held && state == HELD && token == tok ->
+  :: r_freed ->
      overwritten_by_lock(i);
-     at = now + lasting;
-     text_ = TEXT(at);
+     at = now + lasting; text_ = TEXT(at);
      write_key(text_, at);
      record(token, at, text_, settles, HELD, connection, request);
-     r_freed = true;
      renewed(i, at)
   :: else
   fi
@@ -223,27 +230,28 @@ inline relock_lua(tok, i, lasting) {
 /* settle.lua */
 inline settle_lua() {
   read_lua();
+#ifdef BREAK_SETTLES_BLINDLY
+  held = true;
+#endif
   if
   :: token == 0 || now >= settles -> r_settle = -1
-#ifdef BREAK_SETTLE_BLINDLY
-  :: else -> r_settle = 1; write_key(written, expires); put_right()
-#else
   :: token > 0 && now < settles && (!held || state != HELD || value == written) -> r_settle = 0
   :: else ->
+     WITNESSED(SEEN_PUT_RIGHT);
      overwritten_by_lock(connection);
      write_key(written, expires);
      put_right();
      r_settle = 1
-#endif
   fi
 }
 
-/* What Redis does by itself as time passes: expired is a key only when now > ttl. */
+/* What Redis does by itself: a key is gone when now > its time, which is after it has expired for LOCK. */
 inline remove_expired() {
   if :: ttl > 0 && now > ttl -> value = 0; ttl = 0; writer = BY_LOCK; touched() :: else fi;
-  if :: token > 0 && now > forgotten ->
-        token = 0; expires = 0; written = 0; settles = 0; forgotten = 0; state = RELEASED; connection = 0; request = 0;
-        waiting1 = 0; waiting2 = 0; touched()
+  if
+  :: token > 0 && now > forgotten ->
+     token = 0; expires = 0; written = 0; settles = 0; forgotten = 0; state = RELEASED; connection = 0; request = 0;
+     waiting1 = 0; waiting2 = 0; touched()
   :: else
   fi
 }

@@ -1,46 +1,60 @@
-/* What moves all of them: time, the messages and looks of the proxies, crashes; and where it begins. */
+/* What moves all of them: time, looks, messages, crashes; and how it begins. */
 
 #if PROXIES > 1
 #define LOOKING (looking[0] || looking[1])
+#define SOMEBODY_WAITS ((len(line[0]) > 0 && !dead[0]) || (len(line[1]) > 0 && !dead[1]))
 #else
 #define LOOKING looking[0]
+#define SOMEBODY_WAITS (len(line[0]) > 0 && !dead[0])
 #endif
 
-/* The last looks come before the settling time is over, whatever else is late. */
+/* Whatever else is late, the looks after a takeover are not. */
 #ifdef BREAK_NO_LOOKS
 #define LOOKS_DONE true
 #else
 #define LOOKS_DONE (!LOOKING || looked)
 #endif
 
-/* How many ticks a plain client's commands, from its first to its last, may take. */
-#if PLAINS > 0 && defined(GAP_TICKS)
-#define WITHIN_GAP(k) (busy[k] <= GAP_TICKS)
-#if PLAINS > 1
-#define PLAINS_DONE (WITHIN_GAP(0) && WITHIN_GAP(1))
-#else
-#define PLAINS_DONE WITHIN_GAP(0)
-#endif
-#else
+/* GAP_TICKS: how many ticks the commands of a plain client's try, or release, may take. */
+#if !defined(GAP_TICKS) || PLAINS == 0
 #define PLAINS_DONE true
+#elif PLAINS == 1
+#define PLAINS_DONE (busy[0] <= GAP_TICKS)
+#else
+#define PLAINS_DONE (busy[0] <= GAP_TICKS && busy[1] <= GAP_TICKS)
 #endif
 
 hidden byte k_;
 
+/* CHECK_PROMPT: for how many ticks a lock may be free while somebody waits for it. */
+#ifdef CHECK_PROMPT
+byte unused;
+inline check_prompt() {
+  read_lua();
+  if :: !held && !plain && SOMEBODY_WAITS -> unused++ :: else -> unused = 0 fi;
+  if :: unused > CHECK_PROMPT -> assert(prompt) :: else fi
+}
+#else
+inline check_prompt() { skip }
+#endif
+
 inline tick() {
-  now++; printf("%d  tick\n", now);
-  looked = 0;
-#ifdef GAP_TICKS
+  check_prompt();
+  now++; looked = 0;
+  printf("%d  -----\n", now);
+#if defined(GAP_TICKS) && PLAINS > 0
   k_ = 0;
   do :: k_ < PLAINS -> if :: busy[k_] > 0 -> busy[k_]++ :: else fi; k_++ :: else -> break od;
 #endif
   time_passed();
-  late_write = 0;
   remove_expired()
 }
 
 #ifndef ENDLESS
 active proctype Clock() {
+#ifdef CLOCK_STEPS_BACK
+  bit stepped = 0;
+#endif
 end:
   do
 #ifdef URGENT
@@ -48,18 +62,21 @@ end:
 #else
   :: atomic { now < END && LOOKS_DONE && PLAINS_DONE -> tick() }
 #endif
+#ifdef CLOCK_STEPS_BACK
+  :: atomic { !stepped && now - CLOCK_STEPS_BACK > 0 -> stepped = 1; now = now - CLOCK_STEPS_BACK; printf("%d  the clock was set back\n", now) }
+#endif
   od
 }
 #endif
 
 #ifndef BREAK_NO_LOOKS
-/* lock.go: lookAfter. Proxies that both look are as one. */
+/* lock.go: lookAfter, once a tick. Two proxies that look are as one. */
 active proctype Looks() {
 end:
   do
   :: atomic {
        LOOKING && !looked ->
-       settle_lua(); printf("%d  settle.lua: %d\n", now, r_settle); looked = 1; late_write = 0;
+       settle_lua(); printf("%d  settle.lua %d\n", now, r_settle); looked = 1; late_write = 0;
        if :: r_settle == -1 -> looking[0] = 0; looking[PROXIES - 1] = 0 :: else fi
      }
   od
@@ -71,19 +88,19 @@ end:
 proctype Wakes(byte p) {
 end:
   do
-  :: atomic {
-       message[p] -> message[p] = 0;
-       if :: len(line[p]) > 0 && !dead[p] -> turn[p] = 0; line[p] ? <first_>; wlook[first_] = 1 :: else fi
-     }
+  :: atomic { message[p] -> message[p] = 0; if :: !dead[p] -> if :: len(line[p]) > 0 -> turn[p] = 0 :: else fi; look_now(p) :: else fi }
   od
 }
 #endif
 
 #ifdef PROXY_CRASHES
-/* Proxy 0 is killed at any time: its waiters and their line are gone, and it looks after nothing any more. */
+/* Proxy 0 is killed at some time: its line is gone, and it looks after nothing any more. */
 proctype Crash() {
+  byte at_tick;
+  select (at_tick : START..END);
   atomic {
-    dead[0] = 1;
+    now == at_tick;
+    dead[0] = 1; at_tick = 0; printf("%d  proxy 0 is killed\n", now);
     if :: looking[0] -> looking[0] = 0; no_looks = !LOOKING :: else fi;
     do :: len(line[0]) > 0 -> line[0] ? first_; wstate[first_] = LEFT :: else -> break od
   }
@@ -92,12 +109,10 @@ proctype Crash() {
 
 init {
   atomic {
-    k_ = 0;
-    do :: k_ < PROXIES -> lasts[k_] = LOOK; k_++ :: else -> break od;
     if
     :: true /* nobody has the lock */
 #if PLAINS > 0
-    :: value = START - 1; writer = NOBODY /* a plain client has crashed with it */
+    :: value = START - 1; writer = 254 /* a plain client has crashed with it, and it has expired */
 #endif
     fi;
     k_ = 0;

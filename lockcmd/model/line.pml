@@ -1,0 +1,125 @@
+/* What a proxy knows: line.go, and the parts of wait.go, lock.go and fence.go that are no steps of their own. */
+
+chan line[PROXIES] = [LOCKERS] of { byte }; /* who waits here, in order of arrival */
+byte turn[PROXIES];       /* grants left before waiters of other proxies go first */
+bit message[PROXIES];     /* wakes.go: on its way, the lock is reserved for the first waiter here */
+bit looking[PROXIES];     /* lock.go: settles; it looks after a lock that was taken over */
+
+mtype wstate[LOCKERS] = IDLE; /* of the locker as a waiter */
+byte wtoken[LOCKERS];
+bit wlook[LOCKERS];       /* the lock may be free: look at once */
+bit reqs[LOCKERS];        /* which request is the locker's own now */
+byte named[LOCKERS];      /* releases under way that name it */
+
+hidden byte first_;
+
+/* When the first in line looks by itself. */
+#ifdef POLLS
+byte look_by[LOCKERS];
+byte lease_here[PROXIES] = LOOK; /* line.lease */
+hidden byte d_;
+#define LOOKS_BY_ITSELF(w) (now >= look_by[w])
+inline arm(w, d) { d_ = (d); look_by[w] = now + (d_ < LOOK -> d_ : LOOK) }
+inline lasts_here(p, d) { lease_here[p] = d }
+inline wake_first(p) { if :: len(line[p]) > 0 -> line[p] ? <first_>; arm(first_, lease_here[p]) :: else fi }
+inline disarm(w) { look_by[w] = 0 }
+#else
+#define LOOKS_BY_ITSELF(w) false
+inline arm(w, d) { skip }
+inline lasts_here(p, d) { skip }
+inline wake_first(p) { skip }
+inline disarm(w) { skip }
+#endif
+
+/* How fair it is: grants to others while a waiter has looked in vain, and nothing is under way that wakes it. */
+#ifdef CHECK_FAIR
+bit asleep[LOCKERS];
+byte bypassed[LOCKERS];
+byte releasing[PROXIES];
+inline sleeps(w, yes) { asleep[w] = yes; bypassed[w] = 0 }
+inline begins_release(p) { releasing[p]++ }
+inline ends_release(p) { releasing[p]-- }
+inline count_bypass(to) {
+  a_ = 0;
+  do
+  :: a_ < LOCKERS ->
+     if
+     :: a_ != to && asleep[a_] && wstate[a_] == WAITING && !wlook[a_] && !message[HOME(a_)] && releasing[HOME(a_)] == 0 ->
+        bypassed[a_]++;
+        if :: bypassed[a_] > CHECK_FAIR -> assert(fair) :: else fi
+     :: else
+     fi;
+     a_++
+  :: else -> break
+  od
+}
+#else
+inline sleeps(w, yes) { skip }
+inline begins_release(p) { skip }
+inline ends_release(p) { skip }
+inline count_bypass(to) { skip }
+#endif
+
+inline publish(q) {
+#ifdef MESSAGES_MAY_BE_LOST
+  if :: message[q] = 1 :: true fi
+#else
+  message[q] = 1
+#endif
+}
+
+/* line.leave: who is first now thinks anew when to look. */
+inline leave(w, p) {
+  line[p] ? <first_>;
+  line[p] ?? eval(w);
+  if
+  :: first_ == w && len(line[p]) > 0 ->
+     wake_first(p);
+#ifdef PROPOSED_LOOK_IS_PASSED_ON
+     line[p] ? <first_>;
+     if :: wlook[w] -> wlook[first_] = 1 :: else fi
+#endif
+  :: else
+  fi;
+  wlook[w] = 0; disarm(w); sleeps(w, 0)
+}
+
+/* line.grant */
+inline grant(w, p, t) {
+#ifdef BREAK_ORDER
+  skip;
+#else
+  if :: line[p] ? [eval(w)] :: else -> assert(fair) fi; /* in order of arrival */
+#endif
+  wstate[w] = GRANTED; wtoken[w] = t;
+  if :: turn[p] == 0 -> turn[p] = len(line[p]) :: else fi;
+  turn[p]--;
+  lasts_here(p, TIMEOUT_OF(w));
+  leave(w, p)
+}
+
+inline yielded(p, d) { turn[p] = 0; lasts_here(p, d); wake_first(p) }
+
+inline look_now(p) { if :: len(line[p]) > 0 -> line[p] ? <first_>; wlook[first_] = 1 :: else fi }
+
+/* lock.go: settleLater. It begins with the answer; a proxy that is late with it is one that has been killed. */
+inline look_after(p) {
+  if
+  :: r_over && !dead[p] -> looking[p] = 1; no_looks = 0
+  :: r_over && dead[p] -> no_looks = 1
+  :: else
+  fi
+}
+
+/* fence.go: WATCH of both keys, and which token has written last. */
+#ifdef FENCES
+mtype = { UNWATCHED, WATCHED, TOUCHED };
+mtype watching[LOCKERS] = UNWATCHED;
+byte last_writer;
+inline touched() {
+  a_ = 0;
+  do :: a_ < LOCKERS -> if :: watching[a_] == WATCHED -> watching[a_] = TOUCHED :: else fi; a_++ :: else -> break od
+}
+#else
+inline touched() { skip }
+#endif

@@ -1,0 +1,186 @@
+/* A client that LOCKs, and what its proxy does for it: wait.go, unlock.go (release), holder.go, fence.go. That a script runs and that its
+answer is dealt with are two steps, since anything may come between. */
+
+/* What a trail shows. */
+inline say_lock(how) {
+  printf("%d  locker %d at proxy %d: LOCK (%e) %d; the key is %d, its lock expires %d, settles %d\n", now, me, home, how, r_token, value, expires, settles)
+}
+inline say_unlock() {
+  printf("%d  locker %d at proxy %d: UNLOCK %d (%e) %d; locker %d gets %d; the key is %d\n", now, me, home, mine, kind, r_freed, next, r_token, value)
+}
+
+#define ME_FIRST (line[home] ? [eval(me)])
+#define MY_STEP  (wstate[me] != GRANTED && ME_FIRST && !dead[home])
+
+/* Where nobody is late (URGENT), time passes only when nothing else can be done: a client chooses to let it. */
+#ifdef URGENT
+#define OR_SLEEP(then) :: atomic { now < END -> until = now + 1 }; atomic { now >= until; until = 0; goto then }
+#else
+#define OR_SLEEP(then)
+#endif
+
+proctype Locker(byte me) {
+  byte home = HOME(me), owner = me, next = NOBODY;
+  byte rounds = 0, mine = 0, answer = 0, until = 0, patience = 0;
+  mtype kind = NONE;
+  bit freed = 0, self = 0, relocked = 0;
+
+begin:
+  if
+  :: atomic {
+       named[me] == 0 && now < END && !dead[home] && rounds < ROUNDS;
+#ifndef ENDLESS
+       rounds++;
+#endif
+       reqs[me] = 1 - reqs[me]
+     }
+  OR_SLEEP(begin)
+  fi;
+
+#ifdef WAITS
+  atomic { /* wait.go: wait */
+    line[home] ! me; wstate[me] = WAITING;
+#ifdef GIVES_UP
+    if :: patience = now :: patience = now + GIVES_UP :: patience = NEVER fi;
+#endif
+    if :: ME_FIRST -> goto look :: else -> goto wait_turn fi
+  }
+look:
+  atomic { lock_lua(me, home, FIRST); say_lock(FIRST); look_after(home); answer = r_token; until = r_until }
+  atomic {
+    !dead[home];
+    if
+    :: wstate[me] == GRANTED -> WITNESSED(SEEN_LOOK_GRANTED) /* by a release, while this was under way */
+    :: wstate[me] != GRANTED && answer == 0 -> until = until - now; arm(me, until); sleeps(me, 1)
+    :: wstate[me] != GRANTED && answer > 0 -> turn[home] = 0; grant(me, home, answer)
+    fi;
+    answer = 0; until = 0
+  }
+wait_turn:
+  do
+  :: atomic { wstate[me] == GRANTED -> break }
+  :: atomic { MY_STEP && (wlook[me] || LOOKS_BY_ITSELF(me)) -> wlook[me] = 0; sleeps(me, 0); goto look }
+#ifdef GIVES_UP /* its time is over, or its client gone; awaitOffer: not while a release names it */
+  :: atomic { wstate[me] == WAITING && now >= patience && !dead[home] -> goto leaving }
+#ifdef HANGING_RELEASES /* but not for ever */
+  :: atomic { wstate[me] == OFFERED && now >= patience && !dead[home] -> goto leaving }
+#endif
+#endif
+  od;
+  atomic {
+    wstate[me] = IDLE; mine = wtoken[me]; wtoken[me] = 0; patience = 0;
+#ifdef GIVES_UP
+    if :: goto releasing /* its client has gone just now: nobody is there to hold it */ :: true fi
+#endif
+  }
+  goto holding;
+#ifdef GIVES_UP
+leaving:
+  atomic { printf("%d  locker %d leaves the line\n", now, me); wstate[me] = LEFT; leave(me, home); patience = 0; goto begin }
+#endif
+#else
+try:
+  atomic { lock_lua(me, home, TRY); say_lock(TRY); look_after(home); mine = r_token; if :: mine == 0 -> goto try_again :: else -> goto holding fi }
+try_again:
+  if
+  :: atomic { now < END && !dead[home] -> goto try }
+  OR_SLEEP(try_again)
+  fi;
+#endif
+
+holding:
+  if
+  :: true
+#ifdef RELOCKS
+  :: atomic { !relocked -> relock_lua(mine, me, RELOCKS); printf("%d  locker %d: RELOCK %d %d\n", now, me, mine, r_freed); relocked = 1; goto holding }
+#endif
+#ifdef OWNERS /* its connection has broken with its proxy; it asks the other, by the same name */
+  :: atomic { dead[home] && PROXIES > 1 -> home = 1 - home; goto try }
+#endif
+#ifdef FENCES
+  :: goto fence
+#endif
+#ifdef HOLDERS_CRASH
+  :: goto crashed
+#endif
+  OR_SLEEP(holding)
+  fi;
+
+releasing:
+  atomic { /* unlock.go: release; line.offer */
+    relocked = 0;
+    if :: dead[home] && PROXIES > 1 -> home = 1 - home :: else fi;
+    !dead[home]; begins_release(home);
+    if
+    :: len(line[home]) == 0 -> kind = NONE
+    :: else ->
+       line[home] ? <first_>;
+       if
+#ifdef PLAIN_SEEN
+       :: kind = FREE
+#endif
+#ifdef GAPS
+       :: kind = GAP
+#endif
+       :: wstate[first_] != WAITING -> kind = SELF
+       :: wstate[first_] == WAITING ->
+          wstate[first_] = OFFERED; next = first_; named[next]++;
+          kind = (turn[home] == 0 -> TURN : NEXT)
+       fi
+    fi
+  }
+  atomic { unlock_lua(mine, owner, home, kind, next); say_unlock(); answer = r_token; freed = r_freed; self = r_self }
+  atomic { /* line.answered, and the rest of release */
+    !dead[home]; ends_release(home);
+    mine = 0; owner = me;
+    if
+    :: next != NOBODY ->
+       named[next]--;
+       if
+       :: wstate[next] == OFFERED && answer == 0 -> wstate[next] = WAITING; wake_first(home)
+       :: wstate[next] == OFFERED && answer > 0 -> grant(next, home, answer)
+       :: wstate[next] == LEFT && answer > 0 ->
+          WITNESSED(SEEN_LEFT);
+#ifndef BREAK_KEEPS_WHAT_LEFT
+          mine = answer; owner = NOBODY /* releaseToken */
+#endif
+       :: else
+       fi
+    :: else
+    fi;
+    if
+    :: freed && answer == 0 && next != NOBODY -> yielded(home, RESERVATION)
+    :: kind == GAP -> yielded(home, 0)
+    :: else
+    fi;
+#ifdef PROPOSED_LOOK_WHEN_LATE
+    if :: !freed -> look_now(home) :: else fi;
+#endif
+#ifndef BREAK_NO_LOOK_AFTER_RELEASE
+    if :: self || kind == NONE -> look_now(home) :: else fi;
+#endif
+    answer = 0; kind = NONE; next = NOBODY; freed = 0; self = 0;
+    if :: mine > 0 -> goto releasing :: else -> home = HOME(me); goto begin fi
+  }
+
+#ifdef FENCES
+fence:
+  atomic { watching[me] = WATCHED } /* WATCH */
+  atomic { /* check.lua */
+    read_lua();
+    if :: held && state == HELD && token == mine :: else -> WITNESSED(SEEN_FENCED); watching[me] = UNWATCHED; goto releasing fi
+  }
+  atomic { /* EXEC */
+#ifndef BREAK_FENCE_UNWATCHED
+    if :: watching[me] == TOUCHED -> WITNESSED(SEEN_FENCE_AGAIN); goto fence :: else fi;
+#endif
+    printf("%d  locker %d: FENCE %d writes\n", now, me, mine);
+    if :: mine < last_writer -> assert(fenced_writes) :: else fi;
+    last_writer = mine; watching[me] = UNWATCHED; goto releasing
+  }
+#endif
+#ifdef HOLDERS_CRASH
+crashed:
+#endif
+  skip
+}

@@ -56,6 +56,7 @@ type waiter struct {
 	denied    error         // why it gets nothing, if it was given the lock and that is taken back
 	wake      chan struct{} // holds one: something has changed, or the lock is worth a look
 	look      bool          // the lock may be free: look at once
+	looked    bool          // it has looked before
 	place     *list.Element
 }
 

@@ -10,6 +10,8 @@ const (
 	asTry   = "try"
 	asFirst = "first"
 	asCheck = "check"
+
+	asAgain = "again" // as asFirst, by who has nothing but time that says that the lock may be free: the short way would be in vain
 )
 
 // attempt is what one run of lock.lua found.
@@ -31,8 +33,11 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 	if held := l.holdOff.remaining(); held > 0 {
 		return a, heldOffError(held)
 	}
-	confirmed := l.confirm(on)
-	v, err := l.evalFast(confirmed, lockScript, r.key, l.fastLock(r, how), r.owner, milliseconds(r.timeout), l.unit(), milliseconds(l.cfg.FenceRetention),
+	confirmed, fast := l.confirm(on), l.fastLock(r, how)
+	if how == asAgain {
+		fast, how = longWay, asFirst
+	}
+	v, err := l.evalFast(confirmed, lockScript, r.key, fast, r.owner, milliseconds(r.timeout), l.unit(), milliseconds(l.cfg.FenceRetention),
 		milliseconds(settling), r.connection, r.number, r.client, flag(r.session), l.proxy, how, flag(competes))
 	found, err := ints(lockScript, 2, v, err)
 	if err != nil {

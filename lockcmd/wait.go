@@ -170,9 +170,13 @@ func (l *Locks) shouldLook(at lineKey, w *waiter, timeToLook bool) bool {
 // look tries to take the lock for the first in line, and otherwise returns how long it has to run.
 func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration, err error) {
 	l.mu.Lock()
-	w.look = false
+	how := asFirst
+	if w.looked && !w.look {
+		how = asAgain
+	}
+	w.look, w.looked = false, true
 	l.mu.Unlock()
-	a, err := l.try(s, at, w.request, asFirst)
+	a, err := l.try(s, at, w.request, how)
 	if denied := l.unmade(s, at, w, a, err); denied != nil {
 		return 0, denied
 	}

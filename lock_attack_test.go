@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"github.com/redis/go-redis/v9"
+
 	"lockproxy/internal/testredis"
 	"lockproxy/proxy"
 )
@@ -395,8 +397,11 @@ func TestAttackOtherTypeWhileItSettles(t *testing.T) {
 	direct.Set(ctx, "job", "1000000000", 0)
 	token := c.lock("job 30 OWNER me")
 	for _, command := range []string{fmt.Sprintf("RELOCK job %d 30", token), "LOCK job 60 OWNER me"} {
-		direct.Del(ctx, "job")
-		direct.RPush(ctx, "job", "x")
+		direct.TxPipelined(ctx, func(tx redis.Pipeliner) error { // at once: the proxy looks whether the key is right
+			tx.Del(ctx, "job")
+			tx.RPush(ctx, "job", "x")
+			return nil
+		})
 		c.expect(command, "-WRONGTYPE …")
 		if kind := direct.Type(ctx, "job").Val(); kind != "list" {
 			t.Fatalf("%s made a %s of it", command, kind)

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/resp"
 	"github.com/redis/go-redis/v9"
+	"lockproxy/internal/resp"
 
 	"lockproxy/internal/testredis"
 	"lockproxy/proxy"

@@ -9,7 +9,7 @@ mtype wstate[LOCKERS] = IDLE; /* of the locker as a waiter */
 byte wtoken[LOCKERS];
 bit wlook[LOCKERS];       /* the lock may be free: look at once */
 bit reqs[LOCKERS];        /* which request is the locker's own now */
-byte named[LOCKERS];      /* releases under way that name it */
+byte named[LOCKERS];      /* releases under way that concern it: till then it begins nothing new, since reqs is but one bit */
 
 hidden byte first_;
 
@@ -35,16 +35,16 @@ inline disarm(w) { skip }
 #ifdef CHECK_FAIR
 bit asleep[LOCKERS];
 byte bypassed[LOCKERS];
-byte releasing[PROXIES];
+byte in_release[PROXIES];
 inline sleeps(w, yes) { asleep[w] = yes; bypassed[w] = 0 }
-inline begins_release(p) { releasing[p]++ }
-inline ends_release(p) { releasing[p]-- }
+inline begins_release(p) { in_release[p]++ }
+inline ends_release(p) { in_release[p]-- }
 inline count_bypass(to) {
   a_ = 0;
   do
   :: a_ < LOCKERS ->
      if
-     :: a_ != to && asleep[a_] && wstate[a_] == WAITING && !wlook[a_] && !message[HOME(a_)] && releasing[HOME(a_)] == 0 ->
+     :: a_ != to && asleep[a_] && wstate[a_] == WAITING && !wlook[a_] && !message[HOME(a_)] && in_release[HOME(a_)] == 0 ->
         bypassed[a_]++;
         if :: bypassed[a_] > CHECK_FAIR -> assert(fair) :: else fi
      :: else

@@ -20,7 +20,7 @@ inline say_unlock() {
 #endif
 
 proctype Locker(byte me) {
-  byte home = HOME(me), owner = me, next = NOBODY;
+  byte home = HOME(me), owner = me, next = NOBODY, orphan_of = NOBODY;
   byte rounds = 0, mine = 0, answer = 0, until = 0, patience = 0;
   mtype kind = NONE;
   bit freed = 0, self = 0, relocked = 0;
@@ -60,11 +60,12 @@ wait_turn:
   do
   :: atomic { wstate[me] == GRANTED -> break }
   :: atomic { MY_STEP && (wlook[me] || LOOKS_BY_ITSELF(me)) -> wlook[me] = 0; sleeps(me, 0); goto look }
-#ifdef GIVES_UP /* its time is over, or its client gone; awaitOffer: not while a release names it */
-  :: atomic { wstate[me] == WAITING && now >= patience && !dead[home] -> goto leaving }
-#ifdef HANGING_RELEASES /* but not for ever */
-  :: atomic { wstate[me] == OFFERED && now >= patience && !dead[home] -> goto leaving }
-#endif
+#ifdef GIVES_UP /* its time is over, or its client gone; awaitOffer makes it rare that a release names it just now */
+  :: atomic {
+       (wstate[me] == WAITING || wstate[me] == OFFERED) && now >= patience && !dead[home] ->
+       printf("%d  locker %d leaves the line\n", now, me);
+       wstate[me] = LEFT; leave(me, home); lease[me] = 0; patience = 0; goto begin
+     }
 #endif
   od;
   atomic {
@@ -74,10 +75,6 @@ wait_turn:
 #endif
   }
   goto holding;
-#ifdef GIVES_UP
-leaving:
-  atomic { printf("%d  locker %d leaves the line\n", now, me); wstate[me] = LEFT; leave(me, home); patience = 0; goto begin }
-#endif
 #else
 try:
   atomic { lock_lua(me, home, TRY); say_lock(TRY); look_after(home); mine = r_token; if :: mine == 0 -> goto try_again :: else -> goto holding fi }
@@ -133,6 +130,7 @@ releasing:
   atomic { /* line.answered, and the rest of release */
     !dead[home]; ends_release(home);
     mine = 0; owner = me;
+    if :: orphan_of != NOBODY -> named[orphan_of]--; orphan_of = NOBODY :: else fi;
     if
     :: next != NOBODY ->
        named[next]--;
@@ -142,7 +140,7 @@ releasing:
        :: wstate[next] == LEFT && answer > 0 ->
           WITNESSED(SEEN_LEFT);
 #ifndef BREAK_KEEPS_WHAT_LEFT
-          mine = answer; owner = NOBODY /* releaseToken */
+          mine = answer; owner = NOBODY; orphan_of = next; named[next]++ /* releaseToken */
 #endif
        :: else
        fi

@@ -1,0 +1,168 @@
+// Model explores the model of the lock protocol with spin: every configuration of configs.go to the end, or until what it is expected to
+// find has been found.
+//
+//	go run ./lockcmd/model                      all of them; fails if one shows something else than it should
+//	go run ./lockcmd/model -run 'L1'            those whose names match
+//	go run ./lockcmd/model -trail 'L1 shorter'  the shortest run that breaks the property, step by step
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+func main() {
+	pattern := flag.String("run", "", "explore only the configurations whose names match this `regexp`")
+	trail := flag.String("trail", "", "print the shortest run that breaks the property of the configuration of this `name`")
+	parallel := flag.Int("j", runtime.NumCPU(), "how many searches run at a time; each needs up to 1 GB")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	dir, err := os.MkdirTemp("", "lockproxy-model-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		if *trail != "" {
+			err = printTrail(ctx, dir, *trail)
+		} else {
+			err = exploreAll(ctx, dir, *pattern, *parallel)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "model:", err)
+		os.RemoveAll(dir)
+		os.Exit(1)
+	}
+}
+
+// exploreAll prints a line for each configuration whose name matches, in their order.
+func exploreAll(ctx context.Context, dir, pattern string, parallel int) error {
+	names, err := regexp.Compile(pattern)
+	if err != nil {
+		return err
+	}
+	var chosen []config
+	for _, c := range configs() {
+		if names.MatchString(c.name) {
+			chosen = append(chosen, c)
+		}
+	}
+	began, verdicts := time.Now(), make([]chan verdict, len(chosen))
+	slots := make(chan struct{}, max(parallel, 1))
+	var running sync.WaitGroup
+	defer running.Wait()
+	for i := range chosen {
+		verdicts[i] = make(chan verdict, 1)
+	}
+	running.Go(func() { // ends when all have begun; they end with ctx, or their timeouts
+		for i, c := range chosen {
+			slots <- struct{}{}
+			running.Go(func() {
+				verdicts[i] <- explore(ctx, c, filepath.Join(dir, strconv.Itoa(i)))
+				<-slots
+			})
+		}
+	})
+
+	failed, states, cpu := 0, int64(0), time.Duration(0)
+	for i, c := range chosen {
+		v := <-verdicts[i]
+		fmt.Println(v.line(c))
+		if !v.asExpected(c) {
+			failed++
+		}
+		states += v.states
+		cpu += v.cpu
+	}
+	fmt.Printf("%d passed, %d failed\n", len(chosen)-failed, failed)
+	fmt.Printf("%s states, %.0f s of CPU time in %.0f s\n", thousands(states), cpu.Seconds(), time.Since(began).Seconds())
+	switch {
+	case len(chosen) == 0:
+		return errors.New("no configuration has such a name")
+	case failed > 0:
+		return fmt.Errorf("%d configurations have not shown what they should", failed)
+	}
+	return nil
+}
+
+// verdict is how one search has ended.
+type verdict struct {
+	result
+	cpu time.Duration
+	err error
+}
+
+func explore(ctx context.Context, c config, dir string) verdict {
+	s, err := newSearch(c, dir)
+	if err != nil {
+		return verdict{err: err}
+	}
+	defer os.RemoveAll(dir)
+	r, err := s.run(ctx)
+	return verdict{r, s.cpu, err}
+}
+
+func (v verdict) asExpected(c config) bool { return v.err == nil && v.broken == c.breaks }
+
+func (v verdict) line(c config) string {
+	word, found := "ok  ", v.broken
+	if !v.asExpected(c) {
+		word = "FAIL"
+	}
+	if found == "" {
+		found = "nothing"
+	}
+	if v.err != nil {
+		found = v.err.Error()
+	}
+	return fmt.Sprintf("%s  %-44s expected %-14s found %-14s %12s states %6.1f s", word, c.name, or(c.breaks, "nothing"), found, thousands(v.states), v.cpu.Seconds())
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// thousands writes 1234567 as 1,234,567.
+func thousands(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}
+
+func printTrail(ctx context.Context, dir, name string) error {
+	for _, c := range configs() {
+		if c.name != name {
+			continue
+		}
+		s, err := newSearch(c, dir)
+		if err != nil {
+			return err
+		}
+		steps, err := s.trail(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println(steps)
+		return nil
+	}
+	return fmt.Errorf("no configuration is named %q", name)
+}

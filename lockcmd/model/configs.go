@@ -58,14 +58,14 @@ func besidePlain() []config {
 		one := "PLAIN1=" + r
 		with := ""
 		if r == "L5" {
-			with = " WITHOUT=255" // nothing needs to be excused
+			with = " WITHOUT=EX_ALL" // nothing needs to be excused
 		}
 		list = append(list,
 			config{r + ", two proxies", one + with, "", false},
 			config{r + ", a line", one + " WAITS POLLS PLAIN_SEEN PROXIES=1 END=6" + with, "", true},
 			config{r + ", hand-over between proxies", one + " WAITS POLLS PLAIN_SEEN END=6" + with, "", true},
 			config{r + ", two of them", one + " PLAIN2=" + r + " LOCKERS=1 PROXIES=1" + with, "", true},
-			config{r + ", brisk", one + " GAP_TICKS=0 PLAIN_ROUNDS=2 SETTLE=3 WITHOUT=255", "", false},
+			config{r + ", brisk", one + " GAP_TICKS=0 PLAIN_ROUNDS=2 SETTLE=3 WITHOUT=EX_ALL", "", false},
 		)
 	}
 	return append(list,

@@ -11,20 +11,23 @@ What plain clients may do to a lock is an excuse, one bit each. WITHOUT takes ex
 #define EX_DEL_SETNX 2   /* while it settled it was deleted, and a plain client took it before it was put right */
 #define EX_DELETED   4   /* it was deleted when it did not settle: free */
 #define EX_CHANGED   8   /* its timestamp was replaced when it did not settle: its holder's no more */
-#define EX_LATE      16  /* its timestamp was replaced between the last look and the end of the settling time */
-#define EX_TWIN      32  /* a plain client's timestamp is to the letter what LOCK had written before */
-#define EX_PLAIN     64  /* a plain client's lock was deleted or replaced by another plain client */
-#define EX_SLOW      128 /* a plain client judged what GETSET had returned only when that had expired too */
+#define EX_FRESH     16  /* the same, but just after a lock of LOCK's had expired, so that Redis had removed the key */
+#define EX_LATE      32  /* its timestamp was replaced between the last look and the end of the settling time */
+#define EX_TWIN      64  /* a plain client's timestamp is to the letter what LOCK had written before */
+#define EX_PLAIN     128 /* a plain client's lock was deleted or replaced by another plain client */
+#define EX_SLOW      256 /* a plain client judged what GETSET had returned only when that had expired too */
+#define EX_ALL       511
 
 #ifndef WITHOUT
 #define WITHOUT 0
 #endif
-#define EXCUSES (255 - (WITHOUT))
+#define EXCUSES (EX_ALL - (WITHOUT))
 
-#define NO_MORE_ITS_OWN (EX_DELETED | EX_CHANGED | EX_LATE) /* for nobody, other LOCKs included */
+#define NO_MORE_ITS_OWN (EX_DELETED | EX_CHANGED | EX_FRESH | EX_LATE) /* for nobody, other LOCKs included */
 
 byte lease[AGENTS];   /* until when the agent may think that it has the lock; 0: it doesn't */
-byte harmed[AGENTS];  /* what has been done to that lock */
+short harmed[AGENTS]; /* what has been done to that lock */
+byte fresh_until;     /* until when losers may write who saw the lock of LOCK's that has just expired */
 byte writer = BY_LOCK;
 bit late_write;       /* in this tick, a plain client has written since settle.lua ran */
 #ifdef CHECK_TOKENS
@@ -34,13 +37,14 @@ byte highest;         /* the highest token given */
 #define LIVE(a)      (lease[a] > now)
 #define IS_LOCKER(a) (a < LOCKERS)
 
-hidden byte a_, ex_;
+hidden byte a_;
+hidden short ex_;
 
 #define FOR_EACH_AGENT a_ = 0; do :: a_ < AGENTS -> if
 #define NEXT_AGENT     :: else fi; a_++ :: else -> break od
 
 /* What excuses that locker i, or a script on its behalf, disregards a_'s lock. */
-#define EXCUSE (harmed[a_] & EXCUSES & (IS_LOCKER(a_) -> NO_MORE_ITS_OWN : 255))
+#define EXCUSE (harmed[a_] & EXCUSES & (IS_LOCKER(a_) -> NO_MORE_ITS_OWN : EX_ALL))
 
 inline acquired_by_lock(i, until, tok) {
 #ifndef CLOCK_STEPS_BACK
@@ -105,7 +109,7 @@ inline harms(p, while_settling, otherwise) {
   late_write = 1;
   FOR_EACH_AGENT
   :: a_ != p && LIVE(a_) ->
-     ex_ = otherwise;
+     ex_ = (otherwise == EX_CHANGED && now < fresh_until -> EX_FRESH : otherwise);
      if
      :: !IS_LOCKER(a_) -> ex_ = EX_PLAIN
      :: IS_LOCKER(a_) && now < settles && now < expires && state == HELD && connection == a_ -> ex_ = while_settling
@@ -116,8 +120,13 @@ inline harms(p, while_settling, otherwise) {
 }
 
 inline put_right() {
-  harmed[connection] = harmed[connection] & (255 - (EX_SHORTER | EX_DEL_SETNX));
+  harmed[connection] = harmed[connection] & (EX_ALL - (EX_SHORTER | EX_DEL_SETNX));
   late_write = 0
+}
+
+/* A lock is taken that had expired and is gone by now: none that settles. */
+inline taken_fresh() {
+  if :: value == 0 && token > 0 && state != RELEASED && now < expires + SETTLE -> fresh_until = now + SETTLE :: else fi
 }
 
 inline taken_from_reservation(p) {
@@ -142,6 +151,7 @@ inline time_passed() {
   :: else
   fi;
   late_write = 0;
+  if :: fresh_until > 0 && now >= fresh_until -> fresh_until = 0 :: else fi;
   FOR_EACH_AGENT :: lease[a_] > 0 && !LIVE(a_) -> lease[a_] = 0; harmed[a_] = 0
   NEXT_AGENT
 }

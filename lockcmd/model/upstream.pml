@@ -125,7 +125,7 @@ inline lock_lua(i, p, how) {
 #endif
         if :: taken_over && writer != BY_LOCK -> WITNESSED(SEEN_TAKEOVER) :: else fi;
         if :: !taken_over && SETTLING > 0 && state == RELEASED -> WITNESSED(SEEN_CARRIED) :: else fi;
-        taken_from_reservation(p);
+        taken_from_reservation(p); taken_fresh();
         until_ = (taken_over -> now + SETTLE : SETTLING);
         r_over = until_ > 0;
         at = now + TIMEOUT_OF(i); text_ = TEXT(at);

@@ -46,9 +46,11 @@ hidden short ex_;
 /* What excuses that locker i, or a script on its behalf, disregards a_'s lock. */
 #define EXCUSE (harmed[a_] & EXCUSES & (IS_LOCKER(a_) -> NO_MORE_ITS_OWN : EX_ALL))
 
+inline say_overlap(i) { printf("%d  client %d has the lock now, which is client %d's until %d\n", now, i, a_, lease[a_]) }
+
 inline acquired_by_lock(i, until, tok) {
 #ifndef CLOCK_STEPS_BACK
-  FOR_EACH_AGENT :: a_ != i && LIVE(a_) && EXCUSE == 0 -> assert(exclusion)
+  FOR_EACH_AGENT :: a_ != i && LIVE(a_) && EXCUSE == 0 -> say_overlap(i); assert(exclusion)
   NEXT_AGENT;
 #endif
   if :: wstate[i] != LEFT -> lease[i] = until; harmed[i] = 0 :: else fi;
@@ -59,7 +61,8 @@ inline acquired_by_lock(i, until, tok) {
   count_bypass(i)
 }
 
-inline renewed(i, until) { if :: LIVE(i) -> lease[i] = until :: else fi }
+/* The guard lets a holder renew a lock that is over, if nobody has taken it. */
+inline renewed(i, until) { if :: LIVE(i) || (GUARD > 0 && wstate[i] != LEFT) -> lease[i] = until :: else fi }
 
 /* A script writes over the key on behalf of locker i, or NOBODY: no lock of anybody else may be there. */
 inline overwritten_by_lock(i) {
@@ -67,7 +70,7 @@ inline overwritten_by_lock(i) {
   :: a_ != i && LIVE(a_) ->
      if :: writer != BY_LOCK && value == written && now >= settles -> harmed[a_] = harmed[a_] | EX_TWIN :: else fi;
      ex_ = EXCUSE | (harmed[a_] & EX_TWIN & EXCUSES);
-     if :: ex_ == 0 -> assert(own_release) :: else fi
+     if :: ex_ == 0 -> printf("%d  a script writes over the lock that is client %d's until %d\n", now, a_, lease[a_]); assert(own_release) :: else fi
   NEXT_AGENT
 }
 
@@ -95,7 +98,7 @@ inline acquired_by_plain(p, until, way) {
      FOR_EACH_AGENT
      :: IS_LOCKER(a_) && LIVE(a_) ->
         ex_ = (harmed[a_] & (way)) | (EX_SLOW & (way));
-        if :: (ex_ & EXCUSES) == 0 -> assert(exclusion) :: else fi;
+        if :: (ex_ & EXCUSES) == 0 -> say_overlap(p); assert(exclusion) :: else fi;
         harmed[p] = harmed[p] | (ex_ & (EX_SHORTER | EX_DEL_SETNX))
      NEXT_AGENT
   :: else
@@ -126,7 +129,7 @@ inline put_right() {
 
 /* A lock is taken that had expired and is gone by now: none that settles. */
 inline taken_fresh() {
-  if :: value == 0 && token > 0 && state != RELEASED && now < expires + SETTLE -> fresh_until = now + SETTLE :: else fi
+  if :: value == 0 && token > 0 && state != RELEASED && now < over + SETTLE -> fresh_until = now + SETTLE :: else fi
 }
 
 inline taken_from_reservation(p) {

@@ -46,6 +46,13 @@ hidden short ex_;
 /* What excuses that locker i, or a script on its behalf, disregards a_'s lock. */
 #define EXCUSE (harmed[a_] & EXCUSES & (IS_LOCKER(a_) -> NO_MORE_ITS_OWN : EX_ALL))
 
+#ifdef CHECK_PROMPT
+byte unused; /* for how many ticks the lock has been free while somebody waits for it */
+inline used() { unused = 0 }
+#else
+inline used() { skip }
+#endif
+
 inline say_overlap(i) { printf("%d  client %d has the lock now, which is client %d's until %d\n", now, i, a_, lease[a_]) }
 
 inline acquired_by_lock(i, until, tok) {
@@ -58,6 +65,7 @@ inline acquired_by_lock(i, until, tok) {
   if :: tok <= highest -> assert(tokens_rise) :: else fi;
   highest = tok;
 #endif
+  used();
   count_bypass(i)
 }
 

@@ -28,7 +28,6 @@ hidden byte k_;
 
 /* CHECK_PROMPT: for how many ticks a lock may be free while somebody waits for it. Nor may one be kept for a waiter who has left. */
 #ifdef CHECK_PROMPT
-byte unused;
 inline check_prompt() {
   read_lua();
   if :: !held && !plain && SOMEBODY_WAITS -> unused++ :: else -> unused = 0 fi;

@@ -21,17 +21,11 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	p.mu.Lock()
 	setup, trusted := p.ledger.setup(), p.ledger.Trusted
 	p.mu.Unlock()
-	var conn net.Conn
-	if trusted {
-		conn = p.lanes.takeSpare(setup)
-	}
-	isNew := conn == nil
-	if isNew {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		if conn, err = p.lanes.upstream.connect(ctx, setup.Identity); err != nil {
-			return true, err
-		}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, g, isNew, err := p.obtain(ctx, setup, trusted && p.lanes.perIdentity > 0)
+	if err != nil {
+		return true, err
 	}
 	p.mu.Lock()
 	p.up, p.held = conn, true
@@ -45,7 +39,7 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	}
 	p.reader = make(chan struct{})
 	p.lanes.pinned.Add(1)
-	go p.readOwn(conn, p.reader) // ends when conn does or isn't needed; Close closes conn and Wait waits
+	go p.readOwn(conn, p.reader, g) // ends when conn does or isn't needed; Close closes conn and Wait waits
 	if isNew {
 		for _, cmd := range setup.labelCommands() {
 			p.hidden(cmd...)
@@ -54,10 +48,43 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	return isNew, nil
 }
 
+// obtain returns a connection that is set up so, new or not. A session that has been let in gets one also if it would not be let in once
+// more, and g, which must be disowned, is then whom it belongs to.
+func (p *Pipe) obtain(ctx context.Context, setup Setup, letIn bool) (conn net.Conn, g *group, isNew bool, err error) {
+	if letIn {
+		g = p.lanes.own(p, setup.Identity)
+		if conn = p.lanes.takeSpare(setup); conn != nil {
+			return conn, g, false, nil
+		}
+		if conn, isNew, err = p.lanes.obtain(ctx, setup, 1); err == nil {
+			return conn, g, isNew, nil
+		}
+		p.lanes.disown(g)
+		if !demandsLogin(err) || setup.LoggedIn {
+			return nil, nil, true, err
+		}
+		p.distrust()
+	}
+	conn, err = p.lanes.upstream.connect(ctx, setup.Identity)
+	return conn, nil, true, err
+}
+
+// distrust forgets that the session, which hasn't logged in, has been let in: a login is demanded now, and nothing is left by which it
+// could be served without. The upstream tells it so.
+func (p *Pipe) distrust() {
+	p.lanes.quit(p)
+	p.mu.Lock()
+	p.ledger.Trusted = false
+	p.mu.Unlock()
+}
+
 // readOwn brings replies until the connection ends, or isn't needed any more.
-func (p *Pipe) readOwn(conn net.Conn, ended chan struct{}) {
+func (p *Pipe) readOwn(conn net.Conn, ended chan struct{}, g *group) {
 	defer close(ended)
 	defer p.lanes.pinned.Add(-1)
+	if g != nil {
+		defer p.lanes.disown(g)
+	}
 	var r replyReader
 	spare, err := p.copyReplies(conn, &r)
 	if spare {
@@ -113,7 +140,7 @@ func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, 
 	p.mu.Unlock()
 
 	if spare {
-		p.lanes.keepSpare(conn, setup)
+		p.lanes.keepSpare(p, conn, setup)
 	}
 	if deliver {
 		p.out.deliver(r.out...)

@@ -48,6 +48,9 @@ type Config struct {
 
 	// UpstreamConns is how many connections the sessions of one user, database and protocol share at most; 0 is 1.
 	UpstreamConns int
+	// UpstreamReserve is how many idle connections of each user and password are kept for the sessions that share, at most one for each of
+	// these, so that they are served as before once the password has been changed; 0 is 16, less is none.
+	UpstreamReserve int
 	// Dedicated gives every session a connection of its own instead.
 	Dedicated bool
 	// ClientBuffer bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO, CLIENT, COMMAND. Others are
@@ -93,6 +96,9 @@ func New(cfg Config) *Server {
 	if cfg.UpstreamConns == 0 {
 		cfg.UpstreamConns = 1
 	}
+	if cfg.UpstreamReserve == 0 {
+		cfg.UpstreamReserve = 16
+	}
 	if cfg.Dedicated {
 		cfg.UpstreamConns = 0
 	}
@@ -114,7 +120,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
 		sessions: map[*session]struct{}{},
 	}
-	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
+	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, max(0, cfg.UpstreamReserve), cfg.DialTimeout)
 	cfg.Locks.Moves = cfg.Upstream.Moves()
 	s.startObserving(&cfg.Locks)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {

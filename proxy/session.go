@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -22,8 +23,9 @@ const (
 // goroutine brings back the replies.
 type session struct {
 	server   *Server
-	raw      net.Conn // as it was accepted
-	nc       net.Conn // raw, or what wrap put around it
+	raw      net.Conn  // as it was accepted
+	nc       net.Conn  // raw, or what wrap put around it
+	from     io.Reader // nc's bytes
 	meter    *meter
 	pipe     *passthrough.Pipe
 	framer   *resp.Framer
@@ -65,7 +67,7 @@ func (s *session) serve() {
 
 // read takes what the client has sent, at least a byte of it, into the buffer.
 func (s *session) read() {
-	n, err := s.nc.Read(s.buf[s.end:])
+	n, err := s.from.Read(s.buf[s.end:])
 	s.end += n
 	s.readErr = err
 	if n > 0 {

@@ -34,12 +34,18 @@ const (
 )
 
 func (l *listener) Accept() (net.Conn, error) {
+	looked := false
 	for delay := minAcceptDelay; ; delay = min(2*delay, maxAcceptDelay) {
 		nc, err := l.Listener.Accept()
 		if err == nil {
 			return accepted{nc}, nil
 		}
-		if errors.Is(err, net.ErrClosed) || l.last.Load() && isTimeout(err) {
+		if isTimeout(err) && l.last.Load() && !looked {
+			looked = true
+			l.deadline() // somebody may have come when the time was over already
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) || isTimeout(err) {
 			return nil, l.end()
 		}
 		if delay == maxAcceptDelay {
@@ -66,11 +72,17 @@ const lastAccepts = 20 * time.Millisecond
 // finish accepts those who wait already, and closes. It returns when nothing is accepted any more.
 func (l *listener) finish() {
 	l.last.Store(true)
-	if ln, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); !ok || ln.SetDeadline(time.Now().Add(lastAccepts)) != nil {
-		l.Close()
-	}
+	l.deadline()
 	<-l.ended
 	l.Close()
+}
+
+// deadline lets Accept return when nobody has come for a while; it closes the listener if that can't be asked of it.
+func (l *listener) deadline() {
+	ln, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
+	if !ok || ln.SetDeadline(time.Now().Add(lastAccepts)) != nil {
+		l.Close()
+	}
 }
 
 func (l *listener) Close() error {

@@ -87,7 +87,7 @@ func (l *Locks) runScan(s Session, args [][]byte) Reply {
 	case err != nil:
 		return errorReply(err)
 	case v.IsError():
-		return errorReply(ServerError(v.Text))
+		return errorReply(errorOf(v.Text))
 	case len(v.Elems) != 2:
 		return errorReply(unexpected(infoScript, v))
 	}

@@ -91,7 +91,7 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, pause time.
 		over = timer.C
 	}
 	gone := s.Watch()
-	l.wakes.listen(w.as)
+	l.wakes.listen(w.as, at.key)
 	slow := l.slowTimer()
 	defer slow.Stop()
 	next := newLookTimer()

@@ -132,9 +132,9 @@ func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, 
 
 // spareLocked gives up the connection if nothing needs it, and reports whether. mu is held.
 func (p *Pipe) spareLocked() bool {
-	if p.lanes.perIdentity == 0 || p.held || p.kept || p.broken || p.large > 0 || p.leaving || p.ending || !p.ledger.empty() || !p.ledger.Shareable() {
+	if p.lanes.perIdentity == 0 && !p.letGo || p.held || p.kept || p.broken || p.large > 0 || p.leaving || p.ending || !p.ledger.empty() || !p.ledger.Shareable() {
 		return false
 	}
-	p.up = nil
+	p.up, p.letGo = nil, false
 	return true
 }

@@ -79,6 +79,7 @@ type Pipe struct {
 	large    int       // guarded by mu; for how many requests it keeps up because of large ones
 	broken   bool      // guarded by mu; a request was begun on up whose end may never come
 	kept     bool      // guarded by mu; see Keep
+	letGo    bool      // guarded by mu; see LetGo
 	inFlight int       // guarded by mu; replies still to come by lane, or to be taken back
 	waitsAt  *lane     // guarded by mu; where the session may be waiting to submit
 	lost     error     // guarded by mu; why the session can't go on
@@ -113,7 +114,7 @@ const (
 func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (connects bool, err error) {
 	p.mu.Lock()
 	if p.up != nil {
-		p.held, p.isNew, p.rides = true, false, false
+		p.held, p.letGo, p.isNew, p.rides = true, false, false, false
 		p.mu.Unlock()
 		return false, nil
 	}

@@ -15,6 +15,7 @@ type Holder struct {
 	requests uint64   // only the session's goroutine counts
 	unheard  unheard  // only the session's goroutine uses it
 	unsure   []unsure // only the session's goroutine uses it
+	taken    takenLocks
 
 	mu     sync.Mutex
 	leases map[lineKey]*lease // guarded by mu; session locks, which are renewed and end with the connection
@@ -159,7 +160,7 @@ func (l *Locks) renewLater(s Session, at lineKey, ls *lease, after time.Duration
 // be trusted any more.
 func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	asked := time.Now()
-	confirmed := l.confirm(l.chores.on(ctx, ls.as, time.Until(ls.trusted)))
+	confirmed := l.confirm(l.chores.on(ctx, ls.as, ls.key, time.Until(ls.trusted)))
 	ints, err := l.evalInts(confirmed, relockScript, 1, ls.key, "",
 		strconv.FormatInt(ls.token, 10), milliseconds(ls.timeout), l.unit(), milliseconds(l.cfg.FenceRetention), "1")
 	if err == nil && ints[0] == 1 {

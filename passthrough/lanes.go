@@ -60,9 +60,12 @@ type opening struct {
 
 // NewLanes returns the shared connections to upstream, at most perIdentity for each identity. With 0 every session has a connection
 // of its own. reserve is how many idle connections of each user and password are kept for the sessions that share, at most one for each
-// of these; it doesn't matter if perIdentity is 0. dialTimeout bounds the opening of one.
+// of these; there are none if perIdentity is 0 or the upstream is a cluster, whose connections are many. dialTimeout bounds the opening of one.
 func NewLanes(upstream *Upstream, perIdentity, reserve int, dialTimeout time.Duration) *Lanes {
 	ls := &Lanes{upstream: upstream, perIdentity: perIdentity, reserve: reserve, dialTimeout: dialTimeout}
+	if perIdentity == 0 || upstream.cluster != nil {
+		ls.reserve = 0
+	}
 	ls.sets, ls.groups = map[laneKind]*laneSet{}, map[login]*group{}
 	ls.ctx, ls.cancel = context.WithCancel(context.Background())
 	return ls

@@ -201,6 +201,10 @@ func (p *Pipe) Continue(raw []byte, last bool) {
 }
 
 func (p *Pipe) queue(raw []byte) {
+	if len(raw) >= newBuffer {
+		p.queueLarge(raw)
+		return
+	}
 	if p.wbuf == nil {
 		p.wbuf = takeBuffer()
 	}
@@ -208,6 +212,21 @@ func (p *Pipe) queue(raw []byte) {
 	if len(p.wbuf) >= bufSize {
 		p.send()
 	}
+}
+
+// queueLarge sends what isn't worth gathering, behind what has been: one whole request, or on a connection of the session's own a
+// piece of one. It isn't copied first.
+func (p *Pipe) queueLarge(raw []byte) {
+	if len(raw) > bufSize {
+		p.mu.Lock()
+		p.large = largeFor
+		p.mu.Unlock()
+	}
+	last := min(1, p.asked) // raw's own reply
+	p.asked -= last
+	p.send()
+	p.asked = last
+	p.give(raw)
 }
 
 // Withdraw says that the request that RelayLarge began will never be complete, since the client's bytes turned out not to be one.
@@ -319,23 +338,27 @@ func (p *Pipe) Flush() {
 
 // send sends what is queued, in the midst of what Connect was called for.
 func (p *Pipe) send() {
+	if len(p.wbuf) > 0 {
+		p.give(p.wbuf)
+		p.wbuf = keepBuffer(p.wbuf)
+	}
+}
+
+// give sends raw, which will get the replies that are asked for.
+func (p *Pipe) give(raw []byte) {
 	p.mu.Lock()
 	up, upw, lost := p.up, p.upw, p.lost
 	p.mu.Unlock()
-	if len(p.wbuf) == 0 {
-		return
-	}
 	switch {
 	case lost != nil:
 		p.asked = 0
 	case p.rides:
-		p.submit()
+		p.submit(raw)
 	case up != nil:
-		if _, err := upw.Write(p.wbuf); err != nil {
+		if _, err := upw.Write(raw); err != nil {
 			up.Close() // the reader reports the loss
 		}
 	}
-	p.wbuf = keepBuffer(p.wbuf)
 }
 
 // State returns the state of the connection as of the replies that have come; settled says that no reply which may change

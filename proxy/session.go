@@ -16,7 +16,7 @@ import (
 
 const (
 	minSessionBuf = 4 << 10
-	maxSessionBuf = 64 << 10
+	maxSessionBuf = 72 << 10 // a value of 64 KB is read at once, with what stands around it
 )
 
 // session serves one client. Its goroutine reads the client, frames requests and sends each on its way; the Pipe's

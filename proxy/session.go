@@ -32,6 +32,8 @@ type session struct {
 	holder   lockcmd.Holder
 	identity passthrough.Identity // of the lock command that is running
 
+	run run // of requests that are passed on together
+
 	buf        []byte // buf[start:end] has been read and not yet been passed on
 	start, end int
 	streaming  bool  // a request too large to hold is on its way
@@ -98,12 +100,17 @@ func (s *session) handle() (more bool) {
 	for s.start < s.end {
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
+			s.endRun()
 			if s.streaming {
 				s.pipe.Withdraw()
 			}
 			s.pipe.Local(encodeError("", err))
 			return false
 		}
+		if whole && s.joinsRun(req) {
+			continue
+		}
+		s.endRun()
 		s.start += len(req.Raw)
 		switch {
 		case s.streaming:
@@ -118,6 +125,7 @@ func (s *session) handle() (more bool) {
 			break
 		}
 	}
+	s.endRun()
 	more = s.makeRoom()
 	s.meter.fold()
 	s.pipe.Flush()

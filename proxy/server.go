@@ -23,7 +23,6 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -31,6 +30,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
@@ -193,33 +193,33 @@ func (s *Server) refuse(raw net.Conn, say bool) {
 func (s *Server) newSession(raw net.Conn) *session {
 	nc := s.wrap(raw)
 	meter := s.newMeter(nc)
+	direct := s.direct(raw)
 	sess := &session{
 		server: s,
 		raw:    raw,
 		nc:     nc,
+		from:   nc,
 		meter:  meter,
-		pipe:   passthrough.NewPipe(s.lanes, meter, s.direct(raw), encodeLost),
+		pipe:   passthrough.NewPipe(s.lanes, meter, direct, encodeLost),
 		framer: resp.NewFramer(s.cfg.Limits),
 		holder: lockcmd.Holder{
 			Connection: fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1)),
 			Addr:       clientAddr(raw.RemoteAddr()),
 		},
 	}
+	if direct != nil && nc == raw { // behind a PROXY header nc has bytes that its socket had
+		sess.from = direct
+	}
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	return sess
 }
 
-// direct is a client's socket, unless what is written to the client is encrypted.
-func (s *Server) direct(raw net.Conn) syscall.RawConn {
-	conn, ok := raw.(syscall.Conn)
-	if !ok || s.cfg.TLS != nil {
+// direct is a client's socket, nil if what is written to the client is encrypted.
+func (s *Server) direct(raw net.Conn) *socket.Socket {
+	if s.cfg.TLS != nil {
 		return nil
 	}
-	direct, err := conn.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	return direct
+	return socket.New(raw)
 }
 
 // Leaving makes Ready say that this server is about to shut down. Clients are served as before.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -22,8 +23,9 @@ const (
 // goroutine brings back the replies.
 type session struct {
 	server   *Server
-	raw      net.Conn // as it was accepted
-	nc       net.Conn // raw, or what wrap put around it
+	raw      net.Conn  // as it was accepted
+	nc       net.Conn  // raw, or what wrap put around it
+	from     io.Reader // nc's bytes
 	meter    *meter
 	pipe     *passthrough.Pipe
 	framer   *resp.Framer
@@ -81,7 +83,7 @@ func (s *session) serve() {
 
 // read takes what the client has sent, at least a byte of it, into the buffer.
 func (s *session) read() {
-	n, err := s.nc.Read(s.buf[s.end:])
+	n, err := s.from.Read(s.buf[s.end:])
 	s.end += n
 	if !isTimeout(err) || !s.draining.Load() { // drain has asked it to look
 		s.readErr = err

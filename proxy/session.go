@@ -196,6 +196,9 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		s.inform(req)
 		return !s.pipe.Lost()
 	}
+	if cmd.shapes && s.clusterShape(req) {
+		return !s.pipe.Lost()
+	}
 	if cmd.competes != nil && s.server.locks.Waiting() {
 		state, _ := s.pipe.State()
 		for _, key := range cmd.competes(req.Args) {
@@ -203,6 +206,9 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		}
 	}
 	r := routeOf(cmd, req)
+	if cmd.ofNode && s.server.cfg.Upstream.IsCluster() {
+		r.way, r.Effect = passthrough.Shared, passthrough.NoEffect // there is no node whose state it could change
+	}
 	if cmd.catchUp != nil && !s.catchUp(cmd.catchUp) {
 		return false
 	}

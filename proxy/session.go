@@ -16,7 +16,7 @@ import (
 
 const (
 	minSessionBuf = 4 << 10
-	maxSessionBuf = 64 << 10
+	maxSessionBuf = 72 << 10 // a value of 64 KB is read at once, with what stands around it
 )
 
 // session serves one client. Its goroutine reads the client, frames requests and sends each on its way; the Pipe's
@@ -32,11 +32,14 @@ type session struct {
 	holder   lockcmd.Holder
 	identity passthrough.Identity // of the lock command that is running
 
+	run run // of requests that are passed on together
+
 	buf        []byte // buf[start:end] has been read and not yet been passed on
 	start, end int
 	streaming  bool  // a request too large to hold is on its way
 	readErr    error // what ended the reading of the client, once something has
-	reset      bool  // the client closed without reading all that it was sent
+	granted    grant // of the last lock
+	lostGrant  bool  // its token never reached the client
 	timer      *time.Timer
 	watch      *watch // of a lock command that waits
 
@@ -70,13 +73,13 @@ func (s *session) serve() {
 			more = s.corked && s.readErr == nil && s.leave(asked)
 		}
 	}
-	s.reset = s.broken()
 	if s.parted {
 		s.pipe.Close()
 	} else {
 		s.pipe.ClientGone()
 	}
 	s.pipe.Wait()
+	s.lostGrant = s.holder.Unheard() != 0 && s.unheard(s.granted)
 	s.nc.Close()
 }
 
@@ -98,12 +101,17 @@ func (s *session) handle() (more bool) {
 	for s.start < s.end {
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
+			s.endRun()
 			if s.streaming {
 				s.pipe.Withdraw()
 			}
 			s.pipe.Local(encodeError("", err))
 			return false
 		}
+		if whole && s.joinsRun(req) {
+			continue
+		}
+		s.endRun()
 		s.start += len(req.Raw)
 		switch {
 		case s.streaming:
@@ -118,6 +126,7 @@ func (s *session) handle() (more bool) {
 			break
 		}
 	}
+	s.endRun()
 	more = s.makeRoom()
 	s.meter.fold()
 	s.pipe.Flush()
@@ -195,6 +204,9 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		s.inform(req)
 		return !s.pipe.Lost()
 	}
+	if cmd.shapes && s.clusterShape(req) {
+		return !s.pipe.Lost()
+	}
 	if cmd.competes != nil && s.server.locks.Waiting() {
 		state, _ := s.pipe.State()
 		for _, key := range cmd.competes(req.Args) {
@@ -202,6 +214,9 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		}
 	}
 	r := routeOf(cmd, req)
+	if cmd.ofNode && s.server.cfg.Upstream.IsCluster() {
+		r.way, r.Effect = passthrough.Shared, passthrough.NoEffect // there is no node whose state it could change
+	}
 	if cmd.catchUp != nil && !s.catchUp(cmd.catchUp) {
 		return false
 	}
@@ -293,11 +308,19 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		s.pipe.Keep(true)
 		defer s.pipe.Keep(false)
 	}
+	before := s.holder.Unheard()
 	reply := s.timed(spec, req.Args)
 	if s.draining.Load() {
 		s.cork(true) // it may have begun to while this one waited
 	}
-	s.pipe.Local(encodeReply(spec.Name, reply, state.Proto))
+	text := encodeReply(spec.Name, reply, state.Proto)
+	if s.holder.Unheard() != before {
+		s.granted = grant{time.Now(), s.meter.out.Load() + uint64(len(text))}
+		if state.Muted() {
+			s.holder.Heard() // it doesn't want to hear
+		}
+	}
+	s.pipe.Local(text)
 	s.endWatch()
 }
 

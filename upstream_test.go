@@ -251,13 +251,14 @@ func TestShutdownLetsCommandsFinish(t *testing.T) {
 	busy.send("DEBUG SLEEP 0.4", "SET a 1", "LOCK job 30")
 	time.Sleep(100 * time.Millisecond)
 	p.cmd.Process.Signal(syscall.SIGTERM)
-	idle.closed()
 	for _, want := range []string{"+OK\r\n", "+OK\r\n", ":"} {
 		if got := busy.reply(); !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
+	busy.expect("UNLOCK job", ":1\r\n")
 	busy.closed()
+	idle.closed()
 	if status := p.ends(t, 2*time.Second); status != 0 {
 		t.Errorf("exit status %d\n%s", status, p.log.String())
 	}

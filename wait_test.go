@@ -517,7 +517,7 @@ func TestWaitersOfAStoppedProxy(t *testing.T) {
 	if err := draining.server.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if got := waiting.reply(); !strings.HasPrefix(got, "-ERR the wait was ended") {
+	if got := waiting.reply(); !strings.HasPrefix(got, "-TRYAGAIN the wait was ended") {
 		t.Errorf("told %q", got)
 	}
 }

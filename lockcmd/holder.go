@@ -15,6 +15,7 @@ type Holder struct {
 	requests uint64   // only the session's goroutine counts
 	unheard  unheard  // only the session's goroutine uses it
 	unsure   []unsure // only the session's goroutine uses it
+	taken    takenLocks
 
 	mu     sync.Mutex
 	leases map[lineKey]*lease // guarded by mu; session locks, which are renewed and end with the connection

@@ -30,6 +30,7 @@ func (l *Locks) runRelock(s Session, args [][]byte) Reply {
 			return errorReply(err)
 		}
 		l.relocked(s, at, p.value, timeout, asked)
+		s.Holder().taken.extend(at, asked.Add(timeout))
 		l.holdings.extend(at, p.value, asked.Add(timeout))
 	}
 	return intReply(ints[0])

@@ -104,8 +104,10 @@ func (l *Locks) acquired(s Session, at lineKey, r request, a attempt) {
 	l.observeAcquired(at, r, a)
 	if r.session {
 		l.keep(s, r, a.token, a.asked)
+		s.Holder().taken.remove(at)
 	} else {
 		s.Holder().forget(at)
+		s.Holder().taken.add(at, a.asked.Add(r.timeout))
 	}
 	if !a.renewed {
 		s.Holder().unheard = unheard{at: at, as: s.Identity(), token: a.token}

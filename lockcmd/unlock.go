@@ -23,6 +23,7 @@ func (l *Locks) runUnlock(s Session, args [][]byte) Reply {
 	case !released:
 		return intReply(0)
 	}
+	s.Holder().taken.remove(at)
 	return intReply(1)
 }
 

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 )
 
 // scripted is an upstream that a test plays.
@@ -68,7 +69,7 @@ type scriptedClient struct {
 func (s *scripted) client(t testing.TB) *scriptedClient {
 	t.Helper()
 	near, far := tcpPair(t)
-	p := NewPipe(s.lanes, near, directOf(t, near), func(err error) []byte {
+	p := NewPipe(s.lanes, near, socket.New(near), func(err error) []byte {
 		var lost *Error
 		if errors.As(err, &lost) && lost.Sent {
 			return []byte("-SENT\r\n")

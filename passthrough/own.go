@@ -34,7 +34,8 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 		}
 	}
 	p.mu.Lock()
-	p.up, p.held = conn, true
+	way := directly(conn)
+	p.up, p.upw, p.held = conn, way, true
 	if p.leaving {
 		conn.Close()
 	}
@@ -45,7 +46,7 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	}
 	p.reader = make(chan struct{})
 	p.lanes.pinned.Add(1)
-	go p.readOwn(conn, p.reader) // ends when conn does or isn't needed; Close closes conn and Wait waits
+	go p.readOwn(conn, way, p.reader) // ends when conn does or isn't needed; Close closes conn and Wait waits
 	if isNew {
 		for _, cmd := range setup.labelCommands() {
 			p.hidden(cmd...)
@@ -55,11 +56,11 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 }
 
 // readOwn brings replies until the connection ends, or isn't needed any more.
-func (p *Pipe) readOwn(conn net.Conn, ended chan struct{}) {
+func (p *Pipe) readOwn(conn net.Conn, from io.Reader, ended chan struct{}) {
 	defer close(ended)
 	defer p.lanes.pinned.Add(-1)
 	var r replyReader
-	spare, err := p.copyReplies(conn, &r)
+	spare, err := p.copyReplies(conn, from, &r)
 	if spare {
 		return
 	}
@@ -68,10 +69,10 @@ func (p *Pipe) readOwn(conn net.Conn, ended chan struct{}) {
 }
 
 // copyReplies returns why the connection ended, or that it is a spare now.
-func (p *Pipe) copyReplies(conn net.Conn, r *replyReader) (spare bool, err error) {
+func (p *Pipe) copyReplies(conn net.Conn, from io.Reader, r *replyReader) (spare bool, err error) {
 	buf := make([]byte, minBuf)
 	for {
-		n, err := conn.Read(buf)
+		n, err := from.Read(buf)
 		if n > 0 {
 			spare, err := p.passOwn(conn, r, buf[:n])
 			if spare || err != nil {
@@ -131,9 +132,9 @@ func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, 
 
 // spareLocked gives up the connection if nothing needs it, and reports whether. mu is held.
 func (p *Pipe) spareLocked() bool {
-	if p.lanes.perIdentity == 0 || p.held || p.kept || p.broken || p.large > 0 || p.leaving || p.ending || !p.ledger.empty() || !p.ledger.Shareable() {
+	if p.lanes.perIdentity == 0 && !p.letGo || p.held || p.kept || p.broken || p.large > 0 || p.leaving || p.ending || !p.ledger.empty() || !p.ledger.Shareable() {
 		return false
 	}
-	p.up = nil
+	p.up, p.letGo = nil, false
 	return true
 }

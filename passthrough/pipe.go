@@ -31,12 +31,13 @@ package passthrough
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 )
 
 const (
@@ -71,25 +72,27 @@ type Pipe struct {
 
 	mu       sync.Mutex
 	room     *sync.Cond
-	ledger   ledger   // guarded by mu
-	up       net.Conn // guarded by mu; its own connection, or the one that was lost
-	held     bool     // guarded by mu; the session is about to use up
-	large    int      // guarded by mu; for how many requests it keeps up because of large ones
-	broken   bool     // guarded by mu; a request was begun on up whose end may never come
-	kept     bool     // guarded by mu; see Keep
-	inFlight int      // guarded by mu; replies still to come by lane, or to be taken back
-	waitsAt  *lane    // guarded by mu; where the session may be waiting to submit
-	lost     error    // guarded by mu; why the session can't go on
-	ending   bool     // guarded by mu; close the client once nothing is owed to it
-	leaving  bool     // guarded by mu; the client has closed: an end of the upstream is no loss
-	within   bool     // guarded by mu; the client has been given a part of a reply
-	pushes   []byte   // guarded by mu; wait for the end of that reply
+	ledger   ledger    // guarded by mu
+	up       net.Conn  // guarded by mu; its own connection, or the one that was lost
+	upw      io.Writer // guarded by mu; up's way out
+	held     bool      // guarded by mu; the session is about to use up
+	large    int       // guarded by mu; for how many requests it keeps up because of large ones
+	broken   bool      // guarded by mu; a request was begun on up whose end may never come
+	kept     bool      // guarded by mu; see Keep
+	letGo    bool      // guarded by mu; see LetGo
+	inFlight int       // guarded by mu; replies still to come by lane, or to be taken back
+	waitsAt  *lane     // guarded by mu; where the session may be waiting to submit
+	lost     error     // guarded by mu; why the session can't go on
+	ending   bool      // guarded by mu; close the client once nothing is owed to it
+	leaving  bool      // guarded by mu; the client has closed: an end of the upstream is no loss
+	within   bool      // guarded by mu; the client has been given a part of a reply
+	pushes   []byte    // guarded by mu; wait for the end of that reply
 	abandon  *time.Timer
 }
 
-// NewPipe returns a Pipe for client. It opens no connection yet. direct is client's socket, if what is written to it may be given to
-// the kernel as it is, else nil. encode makes the error reply for a request that was lost with a connection.
-func NewPipe(lanes *Lanes, client net.Conn, direct syscall.RawConn, encode func(error) []byte) *Pipe {
+// NewPipe returns a Pipe for client. It opens no connection yet. direct is client's socket, nil if what client is given isn't what that
+// must be. encode makes the error reply for a request that was lost with a connection.
+func NewPipe(lanes *Lanes, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
 	p := &Pipe{lanes: lanes, client: client, encode: encode, out: newOutbox(client, direct)}
 	p.room = sync.NewCond(&p.mu)
 	p.ledger.State = newState(lanes.upstream.Initial)
@@ -111,7 +114,7 @@ const (
 func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (connects bool, err error) {
 	p.mu.Lock()
 	if p.up != nil {
-		p.held, p.isNew, p.rides = true, false, false
+		p.held, p.letGo, p.isNew, p.rides = true, false, false, false
 		p.mu.Unlock()
 		return false, nil
 	}
@@ -317,7 +320,7 @@ func (p *Pipe) Flush() {
 // send sends what is queued, in the midst of what Connect was called for.
 func (p *Pipe) send() {
 	p.mu.Lock()
-	up, lost := p.up, p.lost
+	up, upw, lost := p.up, p.upw, p.lost
 	p.mu.Unlock()
 	if len(p.wbuf) == 0 {
 		return
@@ -328,7 +331,7 @@ func (p *Pipe) send() {
 	case p.rides:
 		p.submit()
 	case up != nil:
-		if _, err := up.Write(p.wbuf); err != nil {
+		if _, err := upw.Write(p.wbuf); err != nil {
 			up.Close() // the reader reports the loss
 		}
 	}

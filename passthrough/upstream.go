@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	neturl "net/url"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 )
 
 // Upstream is the Redis that the proxy stands in front of. It is safe for concurrent use; only SetTLS changes it.
@@ -200,6 +202,18 @@ type secured struct {
 }
 
 func (c *secured) Close() error { return c.raw.Close() }
+
+// directly is how the bytes of an upstream connection are read and written: by its socket where that is all there is to it.
+func directly(conn net.Conn) io.ReadWriter {
+	plain := conn
+	if c, ok := conn.(*serverConn); ok {
+		plain = c.Conn
+	}
+	if s := socket.New(plain); s != nil {
+		return s
+	}
+	return conn
+}
 
 // secure puts TLS around raw, if that is what connections are made with. The certificate must have the name that the
 // configuration says, or else addr's host.

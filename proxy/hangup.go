@@ -19,21 +19,8 @@ func (s *session) Gone() bool {
 		default:
 		}
 	}
-	conn, ok := s.raw.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	control, err := conn.SyscallConn()
-	if err != nil {
-		return true
-	}
-	gone := false
-	err = control.Control(func(fd uintptr) {
-		var b [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		gone = n == 0 && err == nil || errors.Is(err, syscall.ECONNRESET)
-	})
-	return gone || errors.Is(err, net.ErrClosed)
+	n, err := peek(s.raw)
+	return n == 0 && err == nil || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
 // broken reports whether the connection ended with a reset: the client closed it without reading all that it had been sent.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -22,8 +23,9 @@ const (
 // goroutine brings back the replies.
 type session struct {
 	server   *Server
-	raw      net.Conn // as it was accepted
-	nc       net.Conn // raw, or what wrap put around it
+	raw      net.Conn  // as it was accepted
+	nc       net.Conn  // raw, or what wrap put around it
+	from     io.Reader // nc's bytes
 	meter    *meter
 	pipe     *passthrough.Pipe
 	framer   *resp.Framer
@@ -38,7 +40,11 @@ type session struct {
 	timer      *time.Timer
 	watch      *watch // of a lock command that waits
 
-	draining atomic.Bool // the server is shutting down: no further requests
+	greeted  atomic.Bool // what comes before the first request is done
+	draining atomic.Bool // the server is shutting down: the session ends when it may
+	idleEnd  time.Time   // written before draining is set: when it may though it has asked nothing
+	corked   bool        // what is written waits for what follows, or the end: see cork
+	parted   bool        // it has ended for that
 	ctx      context.Context
 	cancel   context.CancelFunc
 }
@@ -46,16 +52,27 @@ type session struct {
 // serve runs the session to its end. On return its connections are closed and its goroutines have ended.
 func (s *session) serve() {
 	defer s.cancel()
+	s.greeted.Store(true)
+	if s.draining.Load() {
+		s.nc.SetReadDeadline(s.idleEnd)
+	}
 	s.buf = make([]byte, minSessionBuf)
 	for s.readErr == nil {
 		s.read()
-		if !s.handle() {
-			s.discard()
+		for more := true; more; {
+			asked := s.end > s.start
+			if s.draining.Load() {
+				s.cork(true)
+			}
+			if !s.handle() {
+				s.discard()
+			}
+			more = s.corked && s.readErr == nil && s.leave(asked)
 		}
 	}
 	s.reset = s.broken()
-	if s.draining.Load() {
-		s.finishAnswers()
+	if s.parted {
+		s.pipe.Close()
 	} else {
 		s.pipe.ClientGone()
 	}
@@ -65,9 +82,11 @@ func (s *session) serve() {
 
 // read takes what the client has sent, at least a byte of it, into the buffer.
 func (s *session) read() {
-	n, err := s.nc.Read(s.buf[s.end:])
+	n, err := s.from.Read(s.buf[s.end:])
 	s.end += n
-	s.readErr = err
+	if !isTimeout(err) || !s.draining.Load() { // drain has asked it to look
+		s.readErr = err
+	}
 	if n > 0 {
 		s.meter.heard(n)
 		s.holder.Heard()
@@ -275,6 +294,9 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		defer s.pipe.Keep(false)
 	}
 	reply := s.timed(spec, req.Args)
+	if s.draining.Load() {
+		s.cork(true) // it may have begun to while this one waited
+	}
 	s.pipe.Local(encodeReply(spec.Name, reply, state.Proto))
 	s.endWatch()
 }
@@ -298,24 +320,13 @@ func (s *session) settledState() passthrough.State {
 func (s *session) discard() {
 	s.pipe.CloseWhenAnswered()
 	for s.readErr == nil {
-		_, s.readErr = s.nc.Read(s.buf)
+		_, err := s.nc.Read(s.buf)
+		if isTimeout(err) && s.draining.Load() {
+			s.nc.SetReadDeadline(time.Time{}) // it ends when all is answered
+			continue
+		}
+		s.readErr = err
 	}
-}
-
-// drain makes the session take no further requests, and end when those it has are answered.
-func (s *session) drain() {
-	s.draining.Store(true)
-	s.nc.SetReadDeadline(time.Unix(1, 0))
-}
-
-// finishAnswers waits until all that was asked has been answered, then closes. kill cuts it short.
-func (s *session) finishAnswers() {
-	answer := s.pipe.Barrier()
-	select {
-	case <-answer.Done:
-	case <-s.ctx.Done():
-	}
-	s.pipe.Close()
 }
 
 // kill ends the session at once.

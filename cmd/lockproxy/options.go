@@ -20,13 +20,15 @@ import (
 type options struct {
 	Config string `group:"Serving" placeholder:"FILE" help:"Read settings from this file: TOML, with the names of flags, as in max-clients = 5000. SIGHUP reads it again."`
 
-	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, or unix:///path for a Unix socket (default ${default})."`
+	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, unix:///path for a Unix socket, or systemd for that of a .socket unit (default ${default})."`
 	ListenMode      fileMode      `group:"Serving" default:"0700" placeholder:"MODE" help:"Permissions of the Unix socket, octal; who may write to it may connect (default ${default})."`
 	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], or redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
 	UpstreamMode    string        `group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: clients share few connections to the upstream, and each has one of its own while its state needs it. dedicated: each has one of its own (default ${default})."`
 	UpstreamConns   int           `group:"Serving" default:"1" placeholder:"N" help:"Connections that the clients of one user, database and protocol share at most (default ${default})."`
 	DialTimeout     time.Duration `group:"Serving" default:"5s" placeholder:"DURATION" help:"For connecting and logging in to the upstream (default ${default})."`
-	ShutdownTimeout time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"For running commands to finish after SIGTERM or SIGINT (default ${default})."`
+	ShutdownTimeout time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"After SIGTERM or SIGINT: for running commands and transactions to finish and locks to be released (default ${default})."`
+	ShutdownDelay   time.Duration `group:"Serving" default:"0s" placeholder:"DURATION" help:"How long after SIGTERM or SIGINT clients are served as before while /readyz says no, so that balancers send them elsewhere (default ${default})."`
+	Handover        string        `group:"Serving" placeholder:"PATH" help:"A Unix socket by which a new process takes over from a running one: start it with the same --listen and --handover, and the running one hands it the listening socket, finishes and ends."`
 
 	ProxyProtocolFrom string        `group:"Serving" placeholder:"CIDR,..." help:"Networks whose connections begin with a PROXY protocol header, version 1 or 2, such as a load balancer's; one without is closed. From elsewhere such a header is no more than a bad request."`
 	HandshakeTimeout  time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"For a client's PROXY header and TLS handshake (default ${default})."`
@@ -71,6 +73,7 @@ func (o *options) check() error {
 		{"fence-retention", o.FenceRetention, time.Second, 365 * 24 * time.Hour},
 		{"dial-timeout", o.DialTimeout, time.Millisecond, time.Hour},
 		{"shutdown-timeout", o.ShutdownTimeout, 0, time.Hour},
+		{"shutdown-delay", o.ShutdownDelay, 0, time.Hour},
 		{"handshake-timeout", o.HandshakeTimeout, time.Millisecond, time.Hour},
 	} {
 		if bounded.value < bounded.min || bounded.value > bounded.max {
@@ -107,6 +110,12 @@ func (o *options) check() error {
 func (o *options) checkListen() (err error) {
 	path, isUnix := o.socketPath()
 	switch {
+	case o.Handover != "" && !strings.HasPrefix(o.Handover, "/"):
+		return errors.New("--handover: want an absolute path, as in /run/lockproxy/handover.sock")
+	case len(o.Handover) > maxSocketPath-len(".4194304"):
+		return fmt.Errorf("--handover: the path can have %d bytes, this one has %d", maxSocketPath-len(".4194304"), len(o.Handover))
+	case o.Handover != "" && o.Upstream == "":
+		return errors.New("--handover needs --upstream: the in-memory store can't be handed over")
 	case isUnix && !strings.HasPrefix(path, "/"):
 		return errors.New("--listen: want unix:// and an absolute path, as in unix:///run/lockproxy.sock")
 	case isUnix && len(path) > maxSocketPath:

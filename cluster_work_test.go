@@ -112,7 +112,7 @@ func (v clusterVerdict) broken(rules ...string) (list []string) {
 			if len(violation.Ops) < 6 {
 				for _, o := range violation.Ops {
 					text += fmt.Sprintf("\n    at %s to %s: client %d at proxy %d: %s token %d: %s %d %s", v.since(o.Call), v.since(o.Return),
-						o.Client, o.Proxy, o.Kind, o.Token, o.Outcome, o.Result, o.Got)
+						o.Client, o.Proxy, o.Kind, o.Token, o.Outcome, o.Result, shortened(o.Got))
 				}
 			}
 			list = append(list, text)
@@ -144,6 +144,8 @@ func (v clusterVerdict) String() string {
 			continue
 		case o.Outcome == history.Unknown && strings.Contains(o.Got, "nothing was sent"):
 			outcomes["not sent"]++
+		case o.Outcome == history.Unknown && strings.HasPrefix(o.Got, "lost with what was before it"):
+			continue // its client has hung up
 		case o.Outcome == history.Unknown:
 			outcomes["unknown"]++
 		case o.Outcome == history.Refused:
@@ -162,4 +164,11 @@ func sortedCounts(counts map[string]int) string {
 		parts = append(parts, fmt.Sprintf("%s %d", name, counts[name]))
 	}
 	return "(" + strings.Join(parts, ", ") + ")"
+}
+
+func shortened(text string) string {
+	if len(text) > 120 {
+		return text[:120] + " ..."
+	}
+	return text
 }

@@ -170,6 +170,7 @@ var buildBinary = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	status := m.Run()
+	lasting.End()
 	if path, err := buildBinary(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
 	}

@@ -117,7 +117,7 @@ func (r *replyReader) skip(data []byte, limit int) (at, replies int, err error) 
 func (r *replyReader) act(l *ledger, e entry) {
 	switch e.kind {
 	case captured:
-		e.answer.raw = r.keep
+		e.answer.raw, e.answer.err = r.keep, failureIn(r.keep)
 		close(e.answer.Done)
 	case marker:
 		close(e.answer.Done)

@@ -1,0 +1,236 @@
+package cluster
+
+// What happens with the answers of nodes, and when there are none.
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+const (
+	// maxTries is how often a request is sent elsewhere because of what nodes say, before the client is told what they say.
+	maxTries = 12
+	// firstDelay is after how long it is asked again where nobody could say who else to ask. It doubles up to maxDelay: half a second in all.
+	firstDelay, maxDelay = 2 * time.Millisecond, 80 * time.Millisecond
+)
+
+// answered takes a node's whole reply to p. c.mu is held.
+func (c *Conn) answered(n *node, p *part, h resp.Head, reply pieces) {
+	p.node, n.answered = nil, p.req
+	if p.req.each != nil {
+		p.req.each(n, p, h)
+	}
+	if !h.IsError() || !c.elsewhere(n, p, errorLine(reply.bytes())) {
+		c.partDone(p, reply)
+	}
+	c.passed(n, p.slot)
+}
+
+// elsewhere reports whether an error isn't p's answer, since p has been or will be asked elsewhere. c.mu is held.
+func (c *Conn) elsewhere(n *node, p *part, line []byte) bool {
+	if p.req.intercept != nil {
+		return p.req.intercept(p, line)
+	}
+	if p.req.hidden && !p.req.follows {
+		return false
+	}
+	kind, slot, addr := redirected(line, n.addr)
+	return kind != notRedirected && c.redirect(n, p, kind, slot, addr)
+}
+
+// partDone gives a part its answer. c.mu is held.
+func (c *Conn) partDone(p *part, reply pieces) {
+	c.kept -= len(p.raw)
+	p.raw, p.reply = nil, reply
+	r := p.req
+	if r.left--; r.left > 0 {
+		return
+	}
+	if r.finish != nil {
+		var replies [][]byte
+		r.eachPart(func(p *part) { replies = append(replies, p.reply.bytes()) })
+		text := r.finish(replies)
+		reply = pieces{first: text, size: len(text)}
+	}
+	r.done = true
+	if !r.hidden {
+		c.give(r, reply)
+		if r == c.head {
+			c.readable.Signal() // even if there is nothing more to give
+		}
+	}
+	c.signalRoom()
+}
+
+// redirect asks elsewhere for what a node has not run. It returns false if the client is to be told what the node says. c.mu is held.
+func (c *Conn) redirect(n *node, p *part, kind redirection, slot int, addr string) bool {
+	if kind == moved {
+		c.slots = c.cluster.moved(c.slots, slot, addr)
+		c.cluster.look(c)
+	}
+	if p.tries++; p.tries > maxTries || c.err != nil {
+		return false
+	}
+	if p.raw == nil {
+		text := c.notKept(n.addr)
+		c.partDone(p, pieces{first: text, size: len(text)})
+		return true
+	}
+	switch kind {
+	case moved, ask:
+		p.slot = slot
+		p.asking = kind == ask
+		if kind == moved {
+			c.hold(n, slot)
+		}
+		c.nodeAt(addr).push(p)
+	default:
+		c.cluster.look(c)
+		c.later(p)
+	}
+	c.signalRoom() // what n or another had to wait for may have changed
+	return true
+}
+
+func (c *Conn) notKept(addr string) []byte {
+	return resp.AppendError(nil, "UPSTREAM the slot was moved away from "+addr+" while this large request was on its way: it was not run, try again")
+}
+
+// later asks for p again in a moment. c.mu is held.
+func (c *Conn) later(p *part) { c.afterDelay(p, func() { c.dispatch(p) }) }
+
+// afterDelay calls do, with c.mu held, in a moment that is the longer the more often p has been tried. c.mu is held.
+func (c *Conn) afterDelay(p *part, do func()) {
+	c.after(min(firstDelay<<min(max(p.tries-1, 0), 10), maxDelay), do)
+}
+
+// after calls do, with c.mu held, unless the Conn has ended by then. c.mu is held.
+func (c *Conn) after(delay time.Duration, do func()) {
+	c.running.Add(1)
+	var timer *time.Timer
+	timer = time.AfterFunc(delay, func() { // endLocked stops it, or Close awaits it
+		defer c.running.Done()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.delayed, timer)
+		if c.err == nil {
+			do()
+		}
+	})
+	c.delayed[timer] = struct{}{}
+}
+
+// moving is a slot that is another node's now, while the old one has still to say so of requests that it was sent before: those
+// that come meanwhile are held, so that they don't overtake.
+type moving struct {
+	from *node
+	left int     // parts at from
+	held []*part // in order
+}
+
+// hold begins to hold a slot's requests back, if n has any. c.mu is held.
+func (c *Conn) hold(n *node, slot int) {
+	if c.moving[slot] != nil {
+		return
+	}
+	left := 0
+	for _, p := range n.waiting.all() {
+		if p.slot == slot {
+			left++
+		}
+	}
+	if left == 0 {
+		return
+	}
+	if c.moving == nil {
+		c.moving = map[int]*moving{}
+	}
+	c.moving[slot] = &moving{from: n, left: left + 1} // and the one that was answered, which passed takes off
+}
+
+// passed takes note that n has answered a request for slot. c.mu is held.
+func (c *Conn) passed(n *node, slot int) {
+	m := c.moving[slot]
+	if m == nil || m.from != n {
+		return
+	}
+	if m.left--; m.left > 0 {
+		return
+	}
+	c.release(slot, m)
+}
+
+func (c *Conn) release(slot int, m *moving) {
+	delete(c.moving, slot)
+	for _, p := range m.held {
+		c.dispatch(p)
+	}
+}
+
+// lost settles what a node that has ended owes. c.mu is held.
+func (c *Conn) lost(n *node, err error) {
+	waiting, taken := n.waiting.all(), n.taken
+	n.waiting, n.taken = partQueue{}, 0
+	for _, p := range waiting {
+		p.node = nil
+	}
+	stays := c.err == nil && c.survives(n, waiting, err)
+	for i, p := range waiting {
+		switch {
+		case !stays:
+		case i >= taken && n.nc != nil && p.raw != nil && p.tries < maxTries && !p.req.hidden:
+			p.tries++
+			c.dispatch(p) // nothing of it was sent
+		case i >= taken && n.nc == nil && p.raw != nil && c.slots != nil && p.slot >= 0 && c.slots.master(p.slot) != n.addr && p.tries < maxTries:
+			p.tries++
+			c.dispatch(p)
+		default:
+			c.fail(p, n.addr, i < taken, err)
+		}
+	}
+	if stays {
+		for slot, m := range c.moving {
+			if m.from == n {
+				c.release(slot, m)
+			}
+		}
+		c.cluster.look(c)
+	}
+	c.readable.Broadcast()
+	c.signalRoom()
+}
+
+// survives decides whether the Conn goes on without a node, and ends it if not. c.mu is held.
+func (c *Conn) survives(n *node, waiting []*part, err error) bool {
+	fatal := n.state != nodeState{} || c.txn != nil && c.txn.node == n || c.watched.node == n || c.setup.tracking || c.half
+	for _, p := range waiting {
+		fatal = fatal || p.passed || c.EndOnLoss && !p.req.hidden
+	}
+	if fatal {
+		c.endLocked(&NodeError{Addr: n.addr, Err: err})
+	}
+	return !fatal
+}
+
+// NodeError is the loss of a node with something that can't be had again.
+type NodeError struct {
+	Addr string
+	Err  error
+}
+
+func (e *NodeError) Error() string { return fmt.Sprintf("node %s: %v", e.Addr, e.Err) }
+
+func (e *NodeError) Unwrap() error { return e.Err }
+
+// fail answers p in the place of a node. c.mu is held.
+func (c *Conn) fail(p *part, addr string, sent bool, err error) {
+	text := c.Failure(addr, sent, err)
+	var refused interface{ Refusal() []byte }
+	if errors.As(err, &refused) {
+		text = refused.Refusal()
+	}
+	c.partDone(p, pieces{first: text, size: len(text)})
+}

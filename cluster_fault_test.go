@@ -54,15 +54,6 @@ var clusterFaults = []clusterFault{
 	}},
 }
 
-func anotherMaster(c *testredis.Cluster, but *testredis.Server) *testredis.Server {
-	for _, s := range c.Nodes {
-		if s != but && s.Role() == "master" {
-			return s
-		}
-	}
-	return nil
-}
-
 // breaks is what may be untrue of the history because of a fault: what is never allowed is left out, what is to be counted too.
 func (f clusterFault) breaks() history.Breaks {
 	return history.Breaks{Service: true, Orphans: true, Writes: f.loses}

@@ -24,6 +24,9 @@ func (c *Conn) answered(n *node, p *part, h resp.Head, reply pieces) {
 		p.req.each(n, p, h)
 	}
 	if !h.IsError() || !c.elsewhere(n, p, errorLine(reply.bytes())) {
+		if p.slot >= 0 && !p.req.hidden {
+			c.answeredFor = answeredFor{p.slot, n}
+		}
 		c.partDone(p, reply)
 	}
 	c.passed(n, p.slot)
@@ -79,17 +82,17 @@ func (c *Conn) redirect(n *node, p *part, kind redirection, slot int, addr strin
 		c.partDone(p, pieces{first: text, size: len(text)})
 		return true
 	}
-	switch kind {
-	case moved, ask:
+	switch m := c.moving[p.slot]; {
+	case kind != moved && kind != ask, m != nil && len(m.again) > 0: // those may not overtake, wherever they go
+		c.cluster.look(c)
+		c.holdBack(n, p)
+	default:
 		p.slot = slot
 		p.asking = kind == ask
 		if kind == moved {
 			c.hold(n, slot)
 		}
 		c.nodeAt(addr).push(p)
-	default:
-		c.cluster.look(c)
-		c.later(p)
 	}
 	c.signalRoom() // what n or another had to wait for may have changed
 	return true
@@ -126,9 +129,10 @@ func (c *Conn) after(delay time.Duration, do func()) {
 // moving is a slot that is another node's now, while the old one has still to say so of requests that it was sent before: those
 // that come meanwhile are held, so that they don't overtake.
 type moving struct {
-	from *node
-	left int     // parts at from
-	held []*part // in order
+	from  *node
+	left  int     // parts at from
+	again []*part // in order; from has not run them, and could not say who would
+	held  []*part // in order, behind those
 }
 
 // hold begins to hold a slot's requests back, if n has any. c.mu is held.
@@ -136,19 +140,41 @@ func (c *Conn) hold(n *node, slot int) {
 	if c.moving[slot] != nil {
 		return
 	}
-	left := 0
+	if left := n.owes(slot); left > 0 {
+		c.startMoving(n, slot, left)
+	}
+}
+
+// owes is how many requests for a slot n has still to answer.
+func (n *node) owes(slot int) (left int) {
 	for _, p := range n.waiting.all() {
 		if p.slot == slot {
 			left++
 		}
 	}
-	if left == 0 {
-		return
-	}
+	return left
+}
+
+func (c *Conn) startMoving(n *node, slot, left int) *moving {
 	if c.moving == nil {
 		c.moving = map[int]*moving{}
 	}
-	c.moving[slot] = &moving{from: n, left: left + 1} // and the one that was answered, which passed takes off
+	m := &moving{from: n, left: left + 1} // and the one that was answered, which passed takes off
+	c.moving[slot] = m
+	return m
+}
+
+// holdBack has p, which n has not run, asked again in a moment, and what else its slot is asked not before. c.mu is held.
+func (c *Conn) holdBack(n *node, p *part) {
+	m := c.moving[p.slot]
+	if m == nil && p.slot >= 0 {
+		m = c.startMoving(n, p.slot, n.owes(p.slot))
+	}
+	if m == nil || m.from != n {
+		c.later(p)
+		return
+	}
+	m.again = append(m.again, p)
 }
 
 // passed takes note that n has answered a request for slot. c.mu is held.
@@ -160,12 +186,20 @@ func (c *Conn) passed(n *node, slot int) {
 	if m.left--; m.left > 0 {
 		return
 	}
-	c.release(slot, m)
+	if len(m.again) == 0 {
+		c.release(slot, m)
+		return
+	}
+	c.afterDelay(m.again[0], func() { c.release(slot, m) })
 }
 
+// release ends the holding back of a slot's requests. c.mu is held.
 func (c *Conn) release(slot int, m *moving) {
+	if c.moving[slot] != m {
+		return // when its node was lost
+	}
 	delete(c.moving, slot)
-	for _, p := range m.held {
+	for _, p := range append(m.again, m.held...) {
 		c.dispatch(p)
 	}
 }

@@ -201,10 +201,13 @@ func (h *Holder) forget(at lineKey) {
 	}
 }
 
-// Gone releases the session locks of a connection that has closed, and returns when that is done or can't be. broken says
-// that the client has closed without reading all that it was sent: then a lock whose token was the last of it was never its.
-func (l *Locks) Gone(h *Holder, broken bool) {
-	if u := h.unheard; broken && u.token != 0 {
+// Unheard is the token of the lock that the client was given last, if it has sent nothing since; else 0. It is for the session's goroutine.
+func (h *Holder) Unheard() int64 { return h.unheard.token }
+
+// Gone releases the session locks of a connection that has closed, and returns when that is done or can't be. lostGrant says that
+// the client can't have read what it was sent last: then an Unheard lock was never its.
+func (l *Locks) Gone(h *Holder, lostGrant bool) {
+	if u := h.unheard; lostGrant && u.token != 0 {
 		l.releaseToken(u.at, u.as, u.token)
 	}
 	for _, u := range h.unsure {

@@ -109,6 +109,9 @@ func newState(initial Identity) State {
 
 func (s *State) setup() Setup { return Setup{s.Identity, s.Labels} }
 
+// Muted reports whether CLIENT REPLY keeps the next command's reply from the client.
+func (s *State) Muted() bool { return s.replyOff || s.skipNext }
+
 // Shareable reports whether another connection that is set up so would do as well for what comes next.
 func (s *State) Shareable() bool { return s.Plain() && !s.Watching && !s.marked && s.Trusted }
 

@@ -174,7 +174,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 		}
 		sess.cancel()
 		sess.raw.Close()
-		s.locks.Gone(&sess.holder, sess.reset)
+		s.locks.Gone(&sess.holder, sess.lostGrant)
 		s.mu.Lock()
 		s.retireLocked(sess)
 		s.mu.Unlock()

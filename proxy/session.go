@@ -36,7 +36,8 @@ type session struct {
 	start, end int
 	streaming  bool  // a request too large to hold is on its way
 	readErr    error // what ended the reading of the client, once something has
-	reset      bool  // the client closed without reading all that it was sent
+	granted    grant // of the last lock
+	lostGrant  bool  // its token never reached the client
 	timer      *time.Timer
 	watch      *watch // of a lock command that waits
 
@@ -70,13 +71,13 @@ func (s *session) serve() {
 			more = s.corked && s.readErr == nil && s.leave(asked)
 		}
 	}
-	s.reset = s.broken()
 	if s.parted {
 		s.pipe.Close()
 	} else {
 		s.pipe.ClientGone()
 	}
 	s.pipe.Wait()
+	s.lostGrant = s.holder.Unheard() != 0 && s.unheard(s.granted)
 	s.nc.Close()
 }
 
@@ -293,11 +294,19 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		s.pipe.Keep(true)
 		defer s.pipe.Keep(false)
 	}
+	before := s.holder.Unheard()
 	reply := s.timed(spec, req.Args)
 	if s.draining.Load() {
 		s.cork(true) // it may have begun to while this one waited
 	}
-	s.pipe.Local(encodeReply(spec.Name, reply, state.Proto))
+	text := encodeReply(spec.Name, reply, state.Proto)
+	if s.holder.Unheard() != before {
+		s.granted = grant{time.Now(), s.meter.out.Load() + uint64(len(text))}
+		if state.Muted() {
+			s.holder.Heard() // it doesn't want to hear
+		}
+	}
+	s.pipe.Local(text)
 	s.endWatch()
 }
 

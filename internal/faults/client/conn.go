@@ -14,6 +14,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -43,6 +44,17 @@ func (c *Conn) Close() { c.nc.Close() }
 func (c *Conn) Reset() {
 	c.nc.(*net.TCPConn).SetLinger(0)
 	c.nc.Close()
+}
+
+// Die closes the connection as a process's end does, and returns what had reached this machine by then: whatever comes later is refused
+// with a reset. The error says that there was no whole reply.
+func (c *Conn) Die() (Reply, error) {
+	control, err := c.nc.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return Reply{}, err
+	}
+	control.Control(func(fd uintptr) { syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
+	return c.Receive(time.Second)
 }
 
 // Append adds a command in wire form.

@@ -75,6 +75,7 @@ func (c *Conn) redirect(n *node, p *part, kind redirection, slot int, addr strin
 		c.cluster.look(c)
 	}
 	if p.tries++; p.tries > maxTries || c.err != nil {
+		c.giveUp(p)
 		return false
 	}
 	if p.raw == nil {
@@ -82,17 +83,26 @@ func (c *Conn) redirect(n *node, p *part, kind redirection, slot int, addr strin
 		c.partDone(p, pieces{first: text, size: len(text)})
 		return true
 	}
-	switch m := c.moving[p.slot]; {
-	case kind != moved && kind != ask, m != nil && len(m.again) > 0: // those may not overtake, wherever they go
-		c.cluster.look(c)
-		c.holdBack(n, p)
-	default:
+	m := c.moving[p.slot]
+	switch {
+	case kind == moved || kind == ask:
+		if m != nil && len(m.again) > 0 && m.trial != p {
+			c.holdBack(n, p) // it may not overtake, wherever it goes
+			break
+		}
 		p.slot = slot
 		p.asking = kind == ask
 		if kind == moved {
 			c.hold(n, slot)
 		}
-		c.nodeAt(addr).push(p)
+		to := c.nodeAt(addr)
+		if m != nil && m.trial == p {
+			m.from, m.left = to, 1
+		}
+		to.push(p)
+	default:
+		c.cluster.look(c)
+		c.holdBack(n, p)
 	}
 	c.signalRoom() // what n or another had to wait for may have changed
 	return true
@@ -126,12 +136,13 @@ func (c *Conn) after(delay time.Duration, do func()) {
 	c.delayed[timer] = struct{}{}
 }
 
-// moving is a slot that is another node's now, while the old one has still to say so of requests that it was sent before: those
-// that come meanwhile are held, so that they don't overtake.
+// moving is a slot whose requests are held, so that they don't overtake: while the node that had it has still to say of requests that
+// it was sent before that it is another's, and while a request of it can't be run anywhere yet.
 type moving struct {
-	from  *node
+	from  *node   // nil while there is a pause
 	left  int     // parts at from
 	again []*part // in order; from has not run them, and could not say who would
+	trial *part   // the first of those, which is asked for alone until it has an answer; nil before
 	held  []*part // in order, behind those
 }
 
@@ -170,11 +181,34 @@ func (c *Conn) holdBack(n *node, p *part) {
 	if m == nil && p.slot >= 0 {
 		m = c.startMoving(n, p.slot, n.owes(p.slot))
 	}
-	if m == nil || m.from != n {
+	switch {
+	case m == nil || m.from != n:
 		c.later(p)
+	case m.trial == p:
+		c.tryLater(m)
+	default:
+		m.again = append(m.again, p)
+	}
+}
+
+// tryLater asks for the first of those that are to be asked again, in a moment. c.mu is held.
+func (c *Conn) tryLater(m *moving) {
+	m.from = nil
+	c.afterDelay(m.trial, func() {
+		m.from, m.left = c.slotNode(m.trial.slot), 1
+		m.from.push(m.trial)
+	})
+}
+
+// giveUp lets what has waited behind p, which has been tried often enough, be tried once more only. c.mu is held.
+func (c *Conn) giveUp(p *part) {
+	m := c.moving[p.slot]
+	if m == nil || m.trial != p {
 		return
 	}
-	m.again = append(m.again, p)
+	for _, behind := range append(m.again, m.held...) {
+		behind.tries = max(behind.tries, maxTries)
+	}
 }
 
 // passed takes note that n has answered a request for slot. c.mu is held.
@@ -186,18 +220,16 @@ func (c *Conn) passed(n *node, slot int) {
 	if m.left--; m.left > 0 {
 		return
 	}
-	if len(m.again) == 0 {
+	if m.trial != nil || len(m.again) == 0 {
 		c.release(slot, m)
 		return
 	}
-	c.afterDelay(m.again[0], func() { c.release(slot, m) })
+	m.trial, m.again = m.again[0], m.again[1:]
+	c.tryLater(m)
 }
 
 // release ends the holding back of a slot's requests. c.mu is held.
 func (c *Conn) release(slot int, m *moving) {
-	if c.moving[slot] != m {
-		return // when its node was lost
-	}
 	delete(c.moving, slot)
 	for _, p := range append(m.again, m.held...) {
 		c.dispatch(p)

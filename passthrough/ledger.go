@@ -61,7 +61,7 @@ func (l *ledger) push(e entry) {
 		l.effects++
 	} else if e.kind == relayed && !l.empty() {
 		if last := &l.entries[len(l.entries)-1]; last.kind == relayed && last.Effect == NoEffect {
-			last.count++
+			last.count += max(1, e.count)
 			return
 		}
 	}
@@ -142,6 +142,13 @@ func (l *ledger) destination(kind byte) entryKind {
 		return hidden
 	}
 	return relayed
+}
+
+// relaysPlainly reports whether the next reply goes to the client and, unless it is an error or a push, changes nothing.
+func (l *ledger) relaysPlainly() bool {
+	e := l.head()
+	return e != nil && e.kind == relayed && e.Effect == NoEffect && l.Trusted && !l.skipNext && !l.replyOff && !l.InMulti &&
+		!l.Raw && !l.Opaque && !l.monitor
 }
 
 // muted reports whether a reply that the proxy makes is to be left out now.

@@ -48,9 +48,9 @@ func (p *Pipe) leaveLane() {
 	p.lane = nil
 }
 
-// submit hands what is queued to the lane.
-func (p *Pipe) submit() {
-	raw, n := p.wbuf, p.asked
+// submit hands requests to the lane.
+func (p *Pipe) submit(raw []byte) {
+	n := p.asked
 	p.asked = 0
 	p.mu.Lock()
 	gone := p.lost != nil

@@ -61,6 +61,9 @@ type Stats struct {
 
 	Upstream        string // its address
 	UpstreamUp      bool   // the last connect has succeeded, or there was none yet
+	Cluster         bool   // it is a Redis Cluster
+	ClusterMasters  int    // nodes of it that serve slots, as far as is known
+	ClusterWhole    bool   // each slot of it is served
 	Connects        uint64 // to the upstream, for clients
 	ConnectFailures uint64
 	Connections     UpstreamStats
@@ -119,6 +122,8 @@ func (s *Server) Stats() Stats {
 		Connections: UpstreamStats(s.lanes.Stats()),
 		Locks:       s.locks.Counts(),
 	}
+	st.Cluster = s.cfg.Upstream.IsCluster()
+	st.ClusterMasters, st.ClusterWhole = s.cfg.Upstream.ClusterMasters()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Draining, st.Clients = s.leaving, len(s.sessions)

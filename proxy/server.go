@@ -50,6 +50,9 @@ type Config struct {
 	UpstreamConns int
 	// Dedicated gives every session a connection of its own instead.
 	Dedicated bool
+	// ClusterAnnounce is host:port where clients that know Redis Cluster are told to go, if the upstream is one; "" is where each has
+	// come to.
+	ClusterAnnounce string
 	// ClientBuffer bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO, CLIENT, COMMAND. Others are
 	// streamed. 0 is 1 MiB; less than 64 KiB, the size of a read, makes no difference.
 	ClientBuffer int

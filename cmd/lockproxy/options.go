@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,9 +24,10 @@ type options struct {
 
 	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, unix:///path for a Unix socket, or systemd for that of a .socket unit (default ${default})."`
 	ListenMode      fileMode      `group:"Serving" default:"0700" placeholder:"MODE" help:"Permissions of the Unix socket, octal; who may write to it may connect (default ${default})."`
-	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], or redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
+	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name, or redis+cluster://[user:pass@]host:port,host:port (rediss+cluster:// for TLS) for a whole Redis Cluster, some of whose nodes are named. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
 	UpstreamMode    string        `group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: clients share few connections to the upstream, and each has one of its own while its state needs it. dedicated: each has one of its own (default ${default})."`
 	UpstreamConns   int           `group:"Serving" default:"1" placeholder:"N" help:"Connections that the clients of one user, database and protocol share at most (default ${default})."`
+	ClusterAnnounce string        `group:"Serving" placeholder:"HOST:PORT" help:"In front of a Redis Cluster: the address that clients which know Redis Cluster are told to use (default: the one that each has come to)."`
 	DialTimeout     time.Duration `group:"Serving" default:"5s" placeholder:"DURATION" help:"For connecting and logging in to the upstream (default ${default})."`
 	ShutdownTimeout time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"After SIGTERM or SIGINT: for running commands and transactions to finish and locks to be released (default ${default})."`
 	ShutdownDelay   time.Duration `group:"Serving" default:"0s" placeholder:"DURATION" help:"How long after SIGTERM or SIGINT clients are served as before while /readyz says no, so that balancers send them elsewhere (default ${default})."`
@@ -39,7 +42,7 @@ type options struct {
 	UpstreamCA         string `group:"TLS" placeholder:"FILE" help:"The authorities that may have signed the certificate of a rediss:// upstream, PEM (default: the system's)."`
 	UpstreamCert       string `group:"TLS" placeholder:"FILE" help:"The certificate to show to the upstream, PEM."`
 	UpstreamKey        string `group:"TLS" placeholder:"FILE" help:"The key of --upstream-cert, PEM."`
-	UpstreamServerName string `group:"TLS" placeholder:"NAME" help:"The name that the upstream's certificate must have (default: the URL's host)."`
+	UpstreamServerName string `group:"TLS" placeholder:"NAME" help:"The name that the upstream's certificate must have (default: the URL's host; of a cluster or of what Sentinels name, each server's)."`
 
 	MaxClients   int  `group:"Limits" default:"10000" placeholder:"N" help:"Clients at one time; more are refused (default ${default})."`
 	ClientBuffer size `group:"Limits" default:"1mb" placeholder:"SIZE" help:"Largest request that is held whole: a lock command, AUTH, HELLO, CLIENT or COMMAND; others are streamed. Sizes are written as in redis.conf: 64kb, 1mb, 2gb (default ${default})."`
@@ -107,6 +110,12 @@ func (o *options) check() error {
 	return o.durabilityOptions.check(o)
 }
 
+func isHostPort(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	return err == nil && portErr == nil && host != "" && n > 0
+}
+
 func (o *options) checkListen() (err error) {
 	path, isUnix := o.socketPath()
 	switch {
@@ -122,6 +131,8 @@ func (o *options) checkListen() (err error) {
 		return fmt.Errorf("--listen: the path of a Unix socket can have %d bytes, this one has %d", maxSocketPath, len(path))
 	case isUnix && o.ProxyProtocolFrom != "":
 		return errors.New("--proxy-protocol-from names networks, and a Unix socket has none: leave one of the two out")
+	case o.ClusterAnnounce != "" && !isHostPort(o.ClusterAnnounce):
+		return errors.New("--cluster-announce: want host:port")
 	case (o.TLSCert == "") != (o.TLSKey == ""):
 		return errors.New("--tls-cert and --tls-key belong together: give both")
 	case o.TLSClientCA != "" && o.TLSCert == "":
@@ -161,11 +172,13 @@ func (o *options) serverConfig(upstream *passthrough.Upstream, log hclog.Logger)
 		Upstream:      upstream,
 		UpstreamConns: o.UpstreamConns,
 		Dedicated:     o.UpstreamMode == "dedicated",
-		Locks:         lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s", Durability: o.durability()},
-		Limits:        resp.Limits{Args: o.MaxArgs, Bulk: int64(o.MaxBulk), Inline: int(o.MaxInline)},
-		MaxClients:    o.MaxClients,
-		DialTimeout:   o.DialTimeout,
-		Logger:        log,
+
+		ClusterAnnounce: o.ClusterAnnounce,
+		Locks:           lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s", Durability: o.durability()},
+		Limits:          resp.Limits{Args: o.MaxArgs, Bulk: int64(o.MaxBulk), Inline: int(o.MaxInline)},
+		MaxClients:      o.MaxClients,
+		DialTimeout:     o.DialTimeout,
+		Logger:          log,
 
 		ClientBuffer:      int(o.ClientBuffer),
 		ProxyProtocolFrom: o.networks,

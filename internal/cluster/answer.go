@@ -19,7 +19,10 @@ const (
 
 // answered takes a node's whole reply to p. c.mu is held.
 func (c *Conn) answered(n *node, p *part, h resp.Head, reply pieces) {
-	p.node, n.answered = nil, p.req
+	p.node = nil
+	if !p.req.hidden {
+		n.answered = p.req
+	}
 	if p.req.each != nil {
 		p.req.each(n, p, h)
 	}

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -77,29 +78,51 @@ func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 			}
 			continue
 		}
-		if cl.slots.Load() == nil {
-			stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-			if m, epoch, err := askNode(nc, addr); err == nil {
-				cl.learn(m, epoch, false)
-			} else if !isNodeError(err) {
-				nc.Close()
-				continue
-			}
-			if !stop() {
-				nc.Close()
-				return nil, context.Cause(ctx)
-			}
+		if cl.slots.Load() != nil {
+			return cl.conn(o, addr, nc), nil
 		}
-		c := newConn(cl, o)
-		cl.mu.Lock()
-		cl.conns[c] = struct{}{}
-		cl.mu.Unlock()
-		c.mu.Lock()
-		c.home = c.newNode(addr, nc)
-		c.mu.Unlock()
-		return c, nil
+		if err = cl.introduce(ctx, nc, addr); err != nil {
+			nc.Close()
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			continue
+		}
+		m := cl.slots.Load()
+		if m == nil || slices.Contains(m.masters, addr) {
+			return cl.conn(o, addr, nc), nil // or one that doesn't tell this user
+		}
+		nc.Close()
+		return cl.Open(ctx, o) // by a master
 	}
 	return nil, err
+}
+
+// introduce asks the first node that can be reached who serves what. It is no failure if that isn't told to this user.
+func (cl *Cluster) introduce(ctx context.Context, nc net.Conn, addr string) error {
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	m, epoch, err := askNode(nc, addr)
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	if err == nil {
+		cl.learn(m, epoch, false)
+	} else if !isNodeError(err) {
+		return err
+	}
+	return nil
+}
+
+// conn makes a Conn whose home is at addr.
+func (cl *Cluster) conn(o Options, addr string, nc net.Conn) *Conn {
+	c := newConn(cl, o)
+	cl.mu.Lock()
+	cl.conns[c] = struct{}{}
+	cl.mu.Unlock()
+	c.mu.Lock()
+	c.home = c.newNode(addr, nc)
+	c.mu.Unlock()
+	return c
 }
 
 // doors is where a connection may begin: the masters if they are known, else the seeds; in any order.

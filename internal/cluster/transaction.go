@@ -36,6 +36,7 @@ var (
 	discardCommand = resp.AppendCommand(nil, "DISCARD")
 	// abortCommand is refused by every Redis, and aborts the transaction with that.
 	abortCommand = resp.AppendCommand(nil, "GET")
+	watchInMulti = []byte("-ERR WATCH inside MULTI is not allowed\r\n")
 	queuedReply  = []byte("+QUEUED\r\n")
 )
 
@@ -71,8 +72,11 @@ func (c *Conn) queue(q *query) {
 		c.txn, c.watched = nil, watched{}
 		c.inTransaction(q, t, nil)
 		return
-	case "multi", "watch":
+	case "multi":
 		c.inTransaction(q, t, nil)
+		return
+	case "watch": // a node would first look whose key it is
+		c.local(watchInMulti)
 		return
 	case "reset", "quit":
 		q.cmd.run(c, q)

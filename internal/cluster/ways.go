@@ -52,7 +52,21 @@ func (c *Conn) slotOf(q *query) (slot int, at []int) {
 func toHome(c *Conn, q *query) { c.ask(q, -1) }
 
 // answerOK is for what is of no matter here: what a cluster-aware client tells a node of the cluster.
-func answerOK(c *Conn, q *query) { c.local(okReply) }
+func answerOK(c *Conn, q *query) { c.answer(okReply) }
+
+// answer gives the client text if a node lets it in.
+func (c *Conn) answer(text []byte) {
+	r := newRequest(pingCommand, -1)
+	r.finish = func(replies [][]byte) []byte {
+		if isError(replies[0]) {
+			return replies[0]
+		}
+		return text
+	}
+	c.kept += len(pingCommand)
+	c.enqueue(r)
+	c.dispatch(&r.one)
+}
 
 // bySlot sends CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT to who serves the slot.
 func bySlot(c *Conn, q *query) {
@@ -208,7 +222,7 @@ func scan(c *Conn, q *query) {
 	m := c.slots
 	master, cursor, ok := place.current(m)
 	if !ok {
-		c.local([]byte("*2\r\n$1\r\n0\r\n*0\r\n"))
+		c.answer([]byte("*2\r\n$1\r\n0\r\n*0\r\n"))
 		return
 	}
 	args := append([][]byte(nil), q.args...)

@@ -128,6 +128,7 @@ func New(cfg Config) *Server {
 	}
 	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, max(0, cfg.UpstreamReserve), cfg.DialTimeout)
 	cfg.Locks.Moves = cfg.Upstream.Moves()
+	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
 	s.startObserving(&cfg.Locks)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
 		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})

@@ -14,7 +14,7 @@ func TestFaultOrphanMeetsBusyScript(t *testing.T) {
 	holder, mortal, other := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
 	other.do("PING")
 	holder.lock("job 30")
-	mortal.send("LOCK job 60 WAIT 0")
+	mortal.send("LOCK job 60 WAIT 0 SESSION")
 	attackWaits(t, p, "job", 1)
 	holder.expect("UNLOCK job", ":1\r\n")
 	busy := make(chan struct{})
@@ -23,7 +23,7 @@ func TestFaultOrphanMeetsBusyScript(t *testing.T) {
 		direct.Eval(ctx, "while true do end", nil)
 	}()
 	time.Sleep(200 * time.Millisecond)
-	mortal.Close() // with its token unread
+	mortal.Close()
 	time.Sleep(300 * time.Millisecond)
 	if err := direct.ScriptKill(ctx).Err(); err != nil {
 		t.Fatal(err)

@@ -352,6 +352,11 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 			short.send("LOCK job 60 WAIT 1.5")
 			attackWaits(t, p, "job", 3)
 			g.Servers[0].Kill()
+			if dedicated { // who asks nothing when its connection to the upstream ends, ends with that
+				free.closed()
+				holder.closed()
+				free, holder = dial(t, p.addr), dial(t, p.addr)
+			}
 			if got := free.do("LOCK job 60"); !strings.HasPrefix(got, "-UPSTREAM ") {
 				t.Errorf("LOCK while there is no master: %q", got)
 			}

@@ -47,6 +47,7 @@ func TestUpstreamLost(t *testing.T) {
 	idle, busy, locking := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
 	idle.expect("PING", "+PONG\r\n")
 	locking.expect("PING", "+PONG\r\n")
+	locking.expect("PING", "+PONG\r\n") // there is a lane now
 	busy.send("SET a 1", "BLPOP nothing 0", "SET b 1", "LOCK job 30")
 	if got := busy.reply(); got != "+OK\r\n" {
 		t.Fatalf("SET: %q", got)
@@ -170,6 +171,7 @@ var buildBinary = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	status := m.Run()
+	lasting.End()
 	if path, err := buildBinary(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
 	}
@@ -251,13 +253,14 @@ func TestShutdownLetsCommandsFinish(t *testing.T) {
 	busy.send("DEBUG SLEEP 0.4", "SET a 1", "LOCK job 30")
 	time.Sleep(100 * time.Millisecond)
 	p.cmd.Process.Signal(syscall.SIGTERM)
-	idle.closed()
 	for _, want := range []string{"+OK\r\n", "+OK\r\n", ":"} {
 		if got := busy.reply(); !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
+	busy.expect("UNLOCK job", ":1\r\n")
 	busy.closed()
+	idle.closed()
 	if status := p.ends(t, 2*time.Second); status != 0 {
 		t.Errorf("exit status %d\n%s", status, p.log.String())
 	}

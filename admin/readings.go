@@ -25,6 +25,10 @@ var readings = []reading{
 
 	gauge("upstream_up", "1 unless the last attempt to connect a client to the upstream has failed.",
 		func(st *proxy.Stats) float64 { return flag(st.UpstreamUp) }),
+	gauge("upstream_cluster_masters", "Nodes of the Redis Cluster behind the proxy that serve slots, as far as is known; 0 if the upstream is no cluster.",
+		func(st *proxy.Stats) float64 { return float64(st.ClusterMasters) }),
+	gauge("upstream_cluster_whole", "1 if each slot of the Redis Cluster behind the proxy is served by a node, as far as is known.",
+		func(st *proxy.Stats) float64 { return flag(st.ClusterWhole) }),
 	counter("upstream_connects_total", "Connections to the upstream that were made for clients.",
 		func(st *proxy.Stats) uint64 { return st.Connects }),
 	counter("upstream_connect_failures_total", "Connections to the upstream that could not be made for clients.",

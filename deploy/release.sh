@@ -24,7 +24,7 @@ if [ -z "${TOOLS:-}" ]; then
 	go build -C deploy/tools -trimpath -o "$TOOLS/" tool
 fi
 gzip -9n <deploy/lockproxy.1 >"$stage/lockproxy.1.gz"
-cp README.md CHANGELOG.md deploy/lockproxy.{1,toml,service} deploy/debian/lockproxy.sysusers "$stage/"
+cp README.md CHANGELOG.md deploy/lockproxy.{1,toml,service,socket} deploy/debian/lockproxy.sysusers "$stage/"
 
 # archive DIRECTORY FILE: a tar of it, with nothing that depends on when and where it was made.
 archive() {
@@ -52,7 +52,7 @@ for platform in "${platforms[@]}"; do
 		-ldflags "-s -w -buildid= -X main.version=$version" -o "$stage/lockproxy" ./cmd/lockproxy
 	touch -d "@$SOURCE_DATE_EPOCH" "$stage"/*
 	mkdir "$stage/$name"
-	cp "$stage"/lockproxy{,.1,.toml,.service} "$stage"/*.md "$stage/$name/"
+	cp "$stage"/lockproxy{,.1,.toml,.service,.socket} "$stage"/*.md "$stage/$name/"
 	archive "$stage/$name" "$out/$name.tar.gz"
 	bill "$out/$name.cdx.json"
 	if [ "$os" = linux ]; then debian "$arch"; fi

@@ -36,6 +36,7 @@ for want in 'Package: lockproxy' 'Version: 1.2.3~rc.4' 'Architecture: amd64'; do
 	grep -q "^ $want$" "$work/info" || fail "the package's control file lacks $want: $(cat "$work/info")"
 done
 for want in '-rwxr-xr-x root/root .* ./usr/bin/lockproxy$' '-rw-r--r-- .* ./usr/lib/systemd/system/lockproxy.service$' \
+	'-rw-r--r-- .* ./usr/lib/systemd/system/lockproxy.socket$' \
 	'-rw-r----- .* ./etc/lockproxy/lockproxy.toml$' 'drwxr-x--- .* ./etc/lockproxy/$' '.* ./usr/share/man/man1/lockproxy.1.gz$' '.* ./usr/lib/sysusers.d/lockproxy.conf$'; do
 	grep -Eq -- "^$want" "$work/contents" || fail "the package lacks $want: $(cat "$work/contents")"
 done
@@ -60,7 +61,8 @@ fi
 if command -v systemd-analyze >/dev/null; then
 	# The unit names what only an installed package has: the binary and the user.
 	sed -e "s|^ExecStart=/usr/bin|ExecStart=$work/root/usr/bin|; s|^User=.*|User=daemon|; s|^Group=.*|Group=daemon|" deploy/lockproxy.service >"$work/lockproxy.service"
-	said=$(systemd-analyze verify --man=no "$work/lockproxy.service" 2>&1 | grep -F lockproxy || true)
+	cp deploy/lockproxy.socket "$work"
+	said=$(systemd-analyze verify --man=no "$work/lockproxy.service" "$work/lockproxy.socket" 2>&1 | grep -F lockproxy || true)
 	[ -z "$said" ] || fail "unit: $said"
 	exposure=$(systemd-analyze security --offline=true --no-pager "$work/lockproxy.service" 2>/dev/null | sed -n 's/.*Overall exposure level for [^:]*: \([0-9.]*\).*/\1/p')
 	awk -v e="$exposure" 'BEGIN { exit !(e != "" && e < 3) }' || fail "unit: exposure level \"$exposure\", want less than 3"

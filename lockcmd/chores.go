@@ -16,47 +16,65 @@ import (
 // choreTimeout bounds one step on a connection of the proxy's own.
 const choreTimeout = 2 * time.Second
 
-// chores keeps a client of the upstream for each identity that something must be done for beside its own connection.
+// chores keeps a client of the upstream for each identity that something must be done for beside its own connection. In a cluster
+// it is one for each part of the slots: what waits for a node that doesn't answer must not hold up the others' locks.
 type chores struct {
 	connect func(Identity) *redis.Client
+	parts   uint16 // 1, unless the upstream is a cluster
 
 	mu      sync.Mutex
-	clients map[Identity]*choreClient // guarded by mu
+	clients map[choreFor]*choreClient // guarded by mu
 }
+
+// choreFor is what a client is for.
+type choreFor struct {
+	as   Identity
+	part uint16
+}
+
+// clusterParts is how many parts a cluster's slots have here: a master mostly has slots that follow one another.
+const clusterParts = 16
 
 type choreClient struct {
 	*redis.Client
 	used time.Time
 }
 
-// maxIdentities bounds the clients; the one that was used least lately goes.
+// maxIdentities bounds the clients, by each part; the one that was used least lately goes.
 const maxIdentities = 256
 
-func newChores(connect func(Identity) *redis.Client) *chores {
-	return &chores{connect: connect, clients: map[Identity]*choreClient{}}
+func newChores(connect func(Identity) *redis.Client, cluster bool) *chores {
+	c := &chores{connect: connect, parts: 1, clients: map[choreFor]*choreClient{}}
+	if cluster {
+		c.parts = clusterParts
+	}
+	return c
 }
 
-func (c *chores) client(as Identity) *redis.Client {
+// client is for what concerns no lock in particular.
+func (c *chores) client(as Identity) *redis.Client { return c.clientFor(choreFor{as: as}) }
+
+func (c *chores) clientFor(whom choreFor) *redis.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	client := c.clients[as]
+	client := c.clients[whom]
 	if client == nil {
-		if len(c.clients) >= maxIdentities {
+		if len(c.clients) >= maxIdentities*int(c.parts) {
 			c.dropOldestLocked()
 		}
-		client = &choreClient{Client: c.connect(as)}
-		c.clients[as] = client
+		client = &choreClient{Client: c.connect(whom.as)}
+		c.clients[whom] = client
 	}
 	client.used = time.Now()
 	return client.Client
 }
 
 func (c *chores) dropOldestLocked() {
-	var oldest Identity
+	var oldest choreFor
 	var since time.Time
-	for as, client := range c.clients {
+	for whom, client := range c.clients {
 		if since.IsZero() || client.used.Before(since) {
-			oldest, since = as, client.used
+			oldest, since = whom, client.used
 		}
 	}
 	c.clients[oldest].Close()
@@ -66,20 +84,25 @@ func (c *chores) dropOldestLocked() {
 func (c *chores) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for as, client := range c.clients {
+	for whom, client := range c.clients {
 		client.Close()
-		delete(c.clients, as)
+		delete(c.clients, whom)
 	}
 }
 
-// on returns where scripts run as an identity, each for no longer than timeout.
-func (c *chores) on(ctx context.Context, as Identity, timeout time.Duration) evaluator {
-	return &choreEvaluator{ctx: ctx, client: c.client(as), timeout: min(max(timeout, time.Millisecond), choreTimeout)}
+// on returns where scripts on a lock run as an identity, each for no longer than timeout.
+func (c *chores) on(ctx context.Context, as Identity, key string, timeout time.Duration) evaluator {
+	whom := choreFor{as: as}
+	if c.parts > 1 {
+		whom.part = slotOf([]byte(key)) / (slots / c.parts)
+	}
+	return &choreEvaluator{ctx: ctx, client: c.clientFor(whom), cluster: c.parts > 1, timeout: min(max(timeout, time.Millisecond), choreTimeout)}
 }
 
 type choreEvaluator struct {
 	ctx     context.Context
 	client  *redis.Client
+	cluster bool
 	timeout time.Duration
 }
 
@@ -106,6 +129,9 @@ func (e *choreEvaluator) EvalConfirmed(script *Script, keys, args []string, repl
 	for i, arg := range args {
 		argv[i] = arg
 	}
+	if e.cluster {
+		return e.evalThenWait(ctx, script, keys, argv, replicas, timeout)
+	}
 	var got, acknowledged *redis.Cmd
 	// Errors are each command's own.
 	e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -124,6 +150,21 @@ func (e *choreEvaluator) EvalConfirmed(script *Script, keys, args []string, repl
 		return v, wait, err
 	}
 	wait, err = choreValue(acknowledged.Result())
+	return v, wait, err
+}
+
+// evalThenWait does so in a cluster: only when the script has been answered is it known which node has written.
+func (e *choreEvaluator) evalThenWait(ctx context.Context, script *Script, keys []string, argv []any, replicas int, timeout time.Duration) (v, wait resp.Value, err error) {
+	conn := e.client.Conn()
+	defer conn.Close()
+	got := conn.EvalSha(ctx, script.SHA, keys, argv...)
+	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
+		got = conn.Eval(ctx, script.Source, keys, argv...)
+	}
+	if v, err = choreValue(got.Result()); err != nil || v.IsError() {
+		return v, wait, err
+	}
+	wait, err = choreValue(conn.Do(ctx, WaitAtKey, keys[0], replicas, timeout.Milliseconds()).Result())
 	return v, wait, err
 }
 

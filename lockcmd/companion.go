@@ -33,6 +33,21 @@ func CompanionKey(key []byte) string {
 	return string(append(name, suffix[:]...))
 }
 
+// slotOf is the cluster slot of a key.
+func slotOf(key []byte) uint16 {
+	if hasHashTag(key) {
+		_, key, _ = bytes.Cut(key, []byte("{"))
+		key, _, _ = bytes.Cut(key, []byte("}"))
+	}
+	return crc16(0, key) % slots
+}
+
+// slotTag is a hash tag of a slot: three bytes, without the braces.
+func slotTag(slot uint16) string {
+	tag := slotSuffixes()[slot]
+	return string(tag[:])
+}
+
 // hasHashTag follows the cluster specification: the text between the first "{" and the first "}" behind it, unless empty.
 func hasHashTag(key []byte) bool {
 	open := bytes.IndexByte(key, '{')

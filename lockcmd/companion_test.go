@@ -1,16 +1,55 @@
 package lockcmd
 
 import (
+	"strconv"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
+
+	"lockproxy/internal/testredis"
 )
 
+// slot follows the words of the cluster specification, apart from how slotOf does it.
 func slot(key string) uint16 {
-	if hasHashTag([]byte(key)) {
-		_, rest, _ := strings.Cut(key, "{")
-		key, _, _ = strings.Cut(rest, "}")
+	for i := range len(key) {
+		if key[i] != '{' {
+			continue
+		}
+		for j := i + 1; j < len(key); j++ {
+			if key[j] == '}' {
+				if j > i+1 {
+					key = key[i+1 : j]
+				}
+				break
+			}
+		}
+		break
 	}
 	return crc16(0, []byte(key)) % slots
+}
+
+// oddKeys are names whose braces are easily got wrong, and some of all other kinds.
+var oddKeys = []string{"", "job", "{a}b", "a{b}c", "a{b", "a}b", "a{}b", "a{}{b}", "}{", "{", "}", "{}", "{}a", "a{}", "{{a}}", "{a", "b{a}", "{a}{b}", "}{a}", "{{}}",
+	"{}{a}", "a\x00b", "\x00", "\xff\xfe", "{\x00}", "{\r\n}x", "a b\r\n", " ", "{ }", "job:lockproxy:tag", "job:lockproxy:", "{job}:lockproxy:tag", strings.Repeat("x", 70000)}
+
+func checkCompanion(t interface {
+	Errorf(format string, args ...any)
+}, key string) {
+	companion := CompanionKey([]byte(key))
+	if !strings.HasPrefix(companion, key) || companion == key {
+		t.Errorf("companion %q does not begin with %q", companion, key)
+	}
+	if slot(companion) != slot(key) || slotOf([]byte(key)) != slot(key) {
+		t.Errorf("%.40q is in slot %d (slotOf: %d), its companion in %d", key, slot(key), slotOf([]byte(key)), slot(companion))
+	}
+	if lock, ok := lockOf(companion); !ok || lock != key {
+		t.Errorf("the companion of %.40q is taken for that of %.40q, %v", key, lock, ok)
+	}
+	channel := (&shards{wakes: &wakes{locks: &Locks{proxy: "0123456789abcdef"}}}).channel(slotOf([]byte(key)))
+	if slot(channel) != slot(key) {
+		t.Errorf("%.40q is in slot %d, the channel for it in %d", key, slot(key), slot(channel))
+	}
 }
 
 func TestCompanionSharesSlot(t *testing.T) {
@@ -18,26 +57,34 @@ func TestCompanionSharesSlot(t *testing.T) {
 	if got := crc16(0, []byte("123456789")); got != 0x31C3 {
 		t.Fatalf("crc16 = %#x, want 0x31C3", got)
 	}
-	keys := []string{"", "job", "{a}b", "a{b}c", "a{b", "a}b", "a{}b", "a{}{b}", "}{", "{", "}", "{}", "{{a}}", "a\x00b", "\xff\xfe", "a b\r\n",
-		strings.Repeat("x", 70000)}
-	for i := range 5000 {
-		keys = append(keys, "lock:"+strings.Repeat("k", i%7)+string(rune(i)))
+	for _, key := range oddKeys {
+		checkCompanion(t, key)
 	}
-	for _, key := range keys {
-		companion := CompanionKey([]byte(key))
-		if !strings.HasPrefix(companion, key) || companion == key {
-			t.Errorf("companion %q does not begin with %q", companion, key)
-		}
-		if slot(companion) != slot(key) {
-			t.Errorf("%.40q is in slot %d, its companion in %d", key, slot(key), slot(companion))
-		}
-	}
+}
+
+// Of any bytes; braces come often.
+func TestCompanionSharesSlotProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.OneOf(rapid.SampledFrom([]string{"{", "}", "{}", "}{", companionInfix, companionTag}), rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 6), func(b []byte) string { return string(b) }))
+		checkCompanion(t, strings.Join(rapid.SliceOfN(part, 0, 8).Draw(t, "key"), ""))
+	})
 }
 
 func TestEverySlotHasASuffix(t *testing.T) {
 	for i, suffix := range slotSuffixes() {
 		if suffix == [3]byte{} {
 			t.Fatalf("no suffix for slot difference %d", i)
+		}
+	}
+}
+
+// Redis itself says the same of the slots.
+func TestCompanionSharesSlotByRedis(t *testing.T) {
+	node := testredis.StartCluster(t, 1, 0).Nodes[0]
+	for _, key := range oddKeys {
+		lock, companion := node.Ask("CLUSTER", "KEYSLOT", key), node.Ask("CLUSTER", "KEYSLOT", CompanionKey([]byte(key)))
+		if want := ":" + strconv.Itoa(int(slotOf([]byte(key)))); lock != want || companion != want {
+			t.Errorf("%.40q: slot %s, its companion %s, slotOf %s", key, lock, companion, want)
 		}
 	}
 }

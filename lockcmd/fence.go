@@ -106,7 +106,7 @@ func (l *Locks) status(s Session, want string, command ...[]byte) error {
 	}
 	v, err := resp.ParseValue(raw)
 	if err == nil {
-		err = ServerError(v.Text)
+		err = errorOf(v.Text)
 	}
 	return err
 }

@@ -15,6 +15,7 @@ type Holder struct {
 	requests uint64   // only the session's goroutine counts
 	unheard  unheard  // only the session's goroutine uses it
 	unsure   []unsure // only the session's goroutine uses it
+	taken    takenLocks
 
 	mu     sync.Mutex
 	leases map[lineKey]*lease // guarded by mu; session locks, which are renewed and end with the connection
@@ -159,7 +160,7 @@ func (l *Locks) renewLater(s Session, at lineKey, ls *lease, after time.Duration
 // be trusted any more.
 func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	asked := time.Now()
-	confirmed := l.confirm(l.chores.on(ctx, ls.as, time.Until(ls.trusted)))
+	confirmed := l.confirm(l.chores.on(ctx, ls.as, ls.key, time.Until(ls.trusted)))
 	ints, err := l.evalInts(confirmed, relockScript, 1, ls.key, "",
 		strconv.FormatInt(ls.token, 10), milliseconds(ls.timeout), l.unit(), milliseconds(l.cfg.FenceRetention), "1")
 	if err == nil && ints[0] == 1 {
@@ -200,10 +201,13 @@ func (h *Holder) forget(at lineKey) {
 	}
 }
 
-// Gone releases the session locks of a connection that has closed, and returns when that is done or can't be. broken says
-// that the client has closed without reading all that it was sent: then a lock whose token was the last of it was never its.
-func (l *Locks) Gone(h *Holder, broken bool) {
-	if u := h.unheard; broken && u.token != 0 {
+// Unheard is the token of the lock that the client was given last, if it has sent nothing since; else 0. It is for the session's goroutine.
+func (h *Holder) Unheard() int64 { return h.unheard.token }
+
+// Gone releases the session locks of a connection that has closed, and returns when that is done or can't be. lostGrant says that
+// the client can't have read what it was sent last: then an Unheard lock was never its.
+func (l *Locks) Gone(h *Holder, lostGrant bool) {
+	if u := h.unheard; lostGrant && u.token != 0 {
 		l.releaseToken(u.at, u.as, u.token)
 	}
 	for _, u := range h.unsure {

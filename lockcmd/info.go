@@ -30,6 +30,7 @@ func (l *Locks) runRelock(s Session, args [][]byte) Reply {
 			return errorReply(err)
 		}
 		l.relocked(s, at, p.value, timeout, asked)
+		s.Holder().taken.extend(at, asked.Add(timeout))
 		l.holdings.extend(at, p.value, asked.Add(timeout))
 	}
 	return intReply(ints[0])
@@ -86,7 +87,7 @@ func (l *Locks) runScan(s Session, args [][]byte) Reply {
 	case err != nil:
 		return errorReply(err)
 	case v.IsError():
-		return errorReply(ServerError(v.Text))
+		return errorReply(errorOf(v.Text))
 	case len(v.Elems) != 2:
 		return errorReply(unexpected(infoScript, v))
 	}

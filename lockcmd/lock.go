@@ -104,8 +104,10 @@ func (l *Locks) acquired(s Session, at lineKey, r request, a attempt) {
 	l.observeAcquired(at, r, a)
 	if r.session {
 		l.keep(s, r, a.token, a.asked)
+		s.Holder().taken.remove(at)
 	} else {
 		s.Holder().forget(at)
+		s.Holder().taken.add(at, a.asked.Add(r.timeout))
 	}
 	if !a.renewed {
 		s.Holder().unheard = unheard{at: at, as: s.Identity(), token: a.token}
@@ -167,7 +169,7 @@ func (l *Locks) lookAfterLocked(at lineKey, st *settle, after time.Duration) {
 
 // lookAfter is one look. more says that others must follow.
 func (l *Locks) lookAfter(ctx context.Context, at lineKey, st *settle) (more bool) {
-	ints, err := l.evalInts(l.chores.on(ctx, st.as, choreTimeout), settleScript, 1, at.key, "")
+	ints, err := l.evalInts(l.chores.on(ctx, st.as, at.key, choreTimeout), settleScript, 1, at.key, "")
 	switch {
 	case ctx.Err() != nil, err == nil && ints[0] == -1:
 		return false

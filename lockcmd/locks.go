@@ -41,6 +41,7 @@ type Config struct {
 	FenceRetention time.Duration // how long a lock's last token is remembered after its end
 	Seconds        bool          // write timestamps in seconds, rounded up, instead of ms
 	Moves          bool          // another server may take the upstream's place: waiters wait for it
+	Cluster        bool          // the upstream is a Redis Cluster: locks are in many servers, by slot
 	Durability
 	SlowWait time.Duration // log a client that has waited so long for a lock; 0 logs none
 	Observer Observer      // nil is nobody
@@ -105,7 +106,7 @@ type Locks struct {
 func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hclog.Logger) *Locks {
 	l := &Locks{cfg: cfg, proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]plainSight{}, settles: map[lineKey]*settle{}}
 	l.observe(cfg.Observer)
-	l.chores = newChores(connect)
+	l.chores = newChores(connect, cfg.Cluster)
 	l.agenda = newAgenda()
 	l.wakes = newWakes(l)
 	return l
@@ -160,7 +161,7 @@ func (l *Locks) evalFast(on evaluator, script *Script, key string, fast shortWay
 	list := strings.Join(append(args, milliseconds(l.cfg.TakeoverGuard)), " ")
 	v, err := on.Eval(script, []string{key, CompanionKey([]byte(key))}, []string{list, owner, fast[0], fast[1], fast[2]})
 	if err == nil && v.IsError() {
-		err = ServerError(v.Text)
+		err = errorOf(v.Text)
 	}
 	return v, err
 }

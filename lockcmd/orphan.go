@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -36,7 +35,7 @@ const (
 func (l *Locks) releaseOrphan(at lineKey, as Identity, p proof) (reached bool) {
 	over := time.Now().Add(choreTimeout)
 	for {
-		_, err := l.release(l.chores.on(l.agenda.ctx, as, time.Until(over)), at, as, p)
+		_, err := l.release(l.chores.on(l.agenda.ctx, as, at.key, time.Until(over)), at, as, p)
 		if isBusy(err) {
 			l.releaseLater(at, as, p, time.Now().Add(busyPatience))
 			return true
@@ -55,7 +54,7 @@ func (l *Locks) releaseOrphan(at lineKey, as Identity, p proof) (reached bool) {
 // releaseLater goes on trying, beside everything else, until the upstream isn't busy any more, or over.
 func (l *Locks) releaseLater(at lineKey, as Identity, p proof, over time.Time) {
 	l.agenda.after(busyRetry, func(ctx context.Context) {
-		_, err := l.release(l.chores.on(ctx, as, choreTimeout), at, as, p)
+		_, err := l.release(l.chores.on(ctx, as, at.key, choreTimeout), at, as, p)
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case time.Now().Before(over):
@@ -72,7 +71,7 @@ func isBusy(err error) bool {
 	if !errors.As(err, &said) {
 		return false
 	}
-	return strings.HasPrefix(string(said), "BUSY ") || strings.HasPrefix(string(said), "LOADING ") || strings.HasPrefix(string(said), "MASTERDOWN ")
+	return hasCode(said, "BUSY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK")
 }
 
 // pause returns false at once if the proxy is closing.

@@ -4,6 +4,7 @@ package lockcmd
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,6 +21,29 @@ func mayHaveRun(err error) bool {
 		return sent.MayHaveRun()
 	}
 	return true
+}
+
+// hasCode reports whether an error reply begins with one of these words.
+func hasCode(said ServerError, codes ...string) bool {
+	code, _, _ := strings.Cut(string(said), " ")
+	return slices.Contains(codes, code)
+}
+
+// relayedError is an UPSTREAM error that came as a reply: of a cluster of which one node was lost, where the connection to the others
+// goes on, or of a lockproxy behind this one. Its text is without UPSTREAM.
+type relayedError string
+
+func (e relayedError) Error() string { return string(e) }
+
+// MayHaveRun reports whether the request may have been carried out: its words are passthrough's.
+func (e relayedError) MayHaveRun() bool { return !strings.Contains(string(e), "nothing was sent") }
+
+// errorOf is what an error reply says.
+func errorOf(text []byte) error {
+	if said, ok := strings.CutPrefix(string(text), "UPSTREAM "); ok {
+		return relayedError(said)
+	}
+	return ServerError(text)
 }
 
 // How often a waiter looks while the upstream is being replaced.
@@ -40,12 +64,7 @@ func (l *Locks) passing(s Session, err error) bool {
 	}
 	var said ServerError
 	if errors.As(err, &said) {
-		for _, code := range []string{"READONLY ", "LOADING ", "MASTERDOWN "} {
-			if strings.HasPrefix(string(said), code) {
-				return true
-			}
-		}
-		return false
+		return hasCode(said, "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK")
 	}
 	var failed interface{ MayHaveRun() bool }
 	return errors.As(err, &failed)
@@ -57,7 +76,7 @@ func (l *Locks) pauseFor(at lineKey, w *waiter, err error) time.Duration {
 	l.lines[at].failing = err
 	w.unsure = w.unsure || mayHaveRun(err)
 	l.mu.Unlock()
-	l.wakes.listen(w.as) // it has lost its connection too
+	l.wakes.listen(w.as, at.key) // it has lost its connection too
 	var held heldOffError
 	if errors.As(err, &held) {
 		return time.Duration(held)

@@ -37,7 +37,7 @@ func BenchmarkScripts(b *testing.B) {
 			lock, unlock := l.fastLock(r, asTry), l.fastUnlock(proof{"connection", r.connection}, wish{kind: "none"})
 			companion := CompanionKey([]byte(key))
 			pipe.EvalSha(ctx, lockScript.SHA, []string{key, companion}, strings.Join([]string{"30000", "ms", "600000", "2000", r.connection, r.number, r.client, "0", "p", asTry, "0", "0"}, " "), "", lock[0], lock[1], lock[2])
-			pipe.EvalSha(ctx, unlockScript.SHA, []string{key, companion}, "connection "+r.connection+" 600000 p none 0 ms - - - 0 100 0 0", "", unlock[0], unlock[1], unlock[2])
+			pipe.EvalSha(ctx, unlockScript.SHA, []string{key, companion}, "connection "+r.connection+" 600000 p none 0 ms - - - 0 100 0 - 0", "", unlock[0], unlock[1], unlock[2])
 		}
 		cmds, err := pipe.Exec(ctx)
 		if err != nil {

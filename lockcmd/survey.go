@@ -99,11 +99,11 @@ func (l *Locks) Look(ctx context.Context, as Identity, keys []string) ([]Held, e
 	for _, key := range keys {
 		l.eval(r, infoScript, key, "")
 	}
-	replies, err := l.pipeline(ctx, as, r, "EVALSHA", infoScript.SHA)
-	if err == nil && redis.HasErrorPrefix(replies[0].Err(), "NOSCRIPT") {
-		replies, err = l.pipeline(ctx, as, r, "EVAL", infoScript.Source)
-	}
+	replies, err := l.pipeline(ctx, as, r.args, "EVALSHA", infoScript.SHA)
 	if err != nil {
+		return nil, err
+	}
+	if err := l.withSource(ctx, as, r.args, replies); err != nil {
 		return nil, err
 	}
 	var list []Held
@@ -134,10 +134,29 @@ func (l *Locks) Look(ctx context.Context, as Identity, keys []string) ([]Held, e
 	return list, nil
 }
 
-func (l *Locks) pipeline(ctx context.Context, as Identity, r *recorder, command, script string) ([]*redis.Cmd, error) {
+// withSource asks again by the script's source where an upstream, or the node of a cluster that has the lock, doesn't know its hash.
+func (l *Locks) withSource(ctx context.Context, as Identity, args [][]any, replies []*redis.Cmd) error {
+	var places []int
+	var again [][]any
+	for i, reply := range replies {
+		if redis.HasErrorPrefix(reply.Err(), "NOSCRIPT") {
+			places, again = append(places, i), append(again, args[i])
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	answers, err := l.pipeline(ctx, as, again, "EVAL", infoScript.Source)
+	for i, place := range places {
+		replies[place] = answers[i]
+	}
+	return err
+}
+
+func (l *Locks) pipeline(ctx context.Context, as Identity, argLists [][]any, command, script string) ([]*redis.Cmd, error) {
 	pipe := l.chores.client(as).Pipeline()
-	replies := make([]*redis.Cmd, len(r.args))
-	for i, args := range r.args {
+	replies := make([]*redis.Cmd, len(argLists))
+	for i, args := range argLists {
 		replies[i] = pipe.Do(ctx, append([]any{command, script}, args...)...)
 	}
 	_, err := pipe.Exec(ctx)
@@ -176,7 +195,7 @@ func (l *Locks) addWaiters(list []Held) {
 func (l *Locks) Force(ctx context.Context, as Identity, f Forcing) (released bool, err error) {
 	as.DB = f.DB
 	at := lineKey{f.DB, f.Key}
-	released, err = l.release(forcing{l.chores.on(ctx, as, choreTimeout)}, at, as, proof{"token", strconv.FormatInt(f.Token, 10)})
+	released, err = l.release(forcing{l.chores.on(ctx, as, f.Key, choreTimeout)}, at, as, proof{"token", strconv.FormatInt(f.Token, 10)})
 	l.audit(f, released, err)
 	if err != nil {
 		return false, fmt.Errorf("release %s: %w", strings.ToValidUTF8(f.Key, "?"), err)

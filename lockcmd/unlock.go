@@ -23,6 +23,7 @@ func (l *Locks) runUnlock(s Session, args [][]byte) Reply {
 	case !released:
 		return intReply(0)
 	}
+	s.Holder().taken.remove(at)
 	return intReply(1)
 }
 
@@ -55,7 +56,7 @@ func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOv
 	}
 	v, err := l.evalFast(where, unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), milliseconds(l.cfg.FenceRetention), l.proxy,
 		w.kind, milliseconds(next.timeout), l.unit(), dash(next.connection), dash(next.number), dash(next.client),
-		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db))
+		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db), l.wakes.tag(at.key))
 	answer, err := ints(unlockScript, 3, v, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}

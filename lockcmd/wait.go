@@ -13,8 +13,9 @@ const (
 	maxPlainLook = 25 * time.Millisecond
 )
 
-// errGone ends a wait whose client has closed, or whose proxy is shutting down.
-var errGone = UsageError("ERR the wait was ended: the lock was not acquired")
+// errGone ends a wait whose client has closed, or whose proxy is shutting down: nobody hears of the one, and the other is told with a code
+// of Redis's own by which client libraries try again by themselves.
+var errGone = UsageError("TRYAGAIN the wait was ended, since the proxy is shutting down: the lock was not acquired; connect again and ask again")
 
 // wait is LOCK … WAIT: it joins the line of the lock and answers when the lock is this client's, or the time is over. patience
 // 0 is without end.
@@ -90,7 +91,7 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, pause time.
 		over = timer.C
 	}
 	gone := s.Watch()
-	l.wakes.listen(w.as)
+	l.wakes.listen(w.as, at.key)
 	slow := l.slowTimer()
 	defer slow.Stop()
 	next := newLookTimer()

@@ -9,17 +9,18 @@ func (p *Pipe) Calls(raws ...[]byte) []*Answer {
 	for i, raw := range raws {
 		answers[i] = &Answer{Done: make(chan struct{})}
 		p.push(entry{kind: captured, answer: answers[i]})
-		p.queue(raw)
+		p.queue(raw, 1)
 	}
 	p.Flush()
 	return answers
 }
 
 // LetGo has a connection of the session's own given up, if nothing needs it, by asking for one more reply: so that a session which
-// waits for long isn't ended with it.
+// waits for long isn't ended with it. Also where each session has one for as long as it asks something.
 func (p *Pipe) LetGo() {
 	p.mu.Lock()
 	own := p.up != nil && p.lost == nil && !p.kept
+	p.letGo = own
 	p.held = p.held || own // it must not be given up before that has been asked
 	p.mu.Unlock()
 	if own {

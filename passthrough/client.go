@@ -24,6 +24,9 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		ConnMaxIdleTime:       30 * time.Second,
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if u.cluster != nil {
+				return u.connectCluster(ctx, id, true)
+			}
 			return u.connect(ctx, id)
 		},
 		DialerRetries:            1,

@@ -14,6 +14,9 @@ func (p *Pipe) Lost() bool {
 	return p.lost != nil
 }
 
+// Failed reports whether something could not be given to the client: then nothing behind it was.
+func (p *Pipe) Failed() bool { return p.out.err() != nil }
+
 // CloseWhenAnswered closes the client as soon as nothing is owed to it.
 func (p *Pipe) CloseWhenAnswered() {
 	p.Flush()
@@ -89,6 +92,7 @@ func (p *Pipe) Wait() {
 		p.lanes.leave(p.lane, p)
 		p.lane = nil
 	}
+	p.lanes.quit(p)
 	p.out.wait()
 }
 

@@ -39,12 +39,16 @@ func (u *Upstream) SetSentinelLogin(user, password string) (ok bool) {
 }
 
 // Moves reports whether another server may take this one's place: then what fails meanwhile is worth waiting for.
-func (u *Upstream) Moves() bool { return u.sentinels != nil }
+func (u *Upstream) Moves() bool { return u.sentinels != nil || u.cluster != nil }
 
 // Follow keeps up with who the master is, until ctx ends; connections to one that has been replaced are closed. replaced is called
-// before the first connection to each new master, but not for the one that was found at first. For an upstream at a fixed address
+// before the first connection to each new master, but not for the one that was found at first. Of a cluster it keeps up with who serves what. For an upstream at a fixed address
 // Follow returns at once.
 func (u *Upstream) Follow(ctx context.Context, log hclog.Logger, replaced func()) {
+	if u.cluster != nil {
+		u.followCluster(ctx, log)
+		return
+	}
 	if u.sentinels == nil {
 		return
 	}

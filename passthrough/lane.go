@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,10 @@ const (
 	maxGathered = 256 << 10
 	// largeReply is when a reply is too large to share a connection: those that follow it wait for all of it, bytes.
 	largeReply = 256 << 10
+	// aloneBefore is after how many writes that had one session's requests to send the next one doesn't wait for others to join it.
+	aloneBefore = 4
+	// maxAlone is what is certain not to fill the connection while nothing else is on its way, bytes.
+	maxAlone = 16 << 10
 	// maxSilence is how long a lane may be without an answer that is due before others begin to avoid it.
 	maxSilence = 100 * time.Millisecond
 )
@@ -24,11 +29,14 @@ const (
 type lane struct {
 	kind    laneKind
 	conn    net.Conn
+	way     io.ReadWriter // conn's bytes
 	wake    chan struct{}
 	ended   chan struct{} // closed when all that was asked has been answered or reported lost
 	retired atomic.Bool   // nobody begins to use it any more
 	silent  atomic.Int64  // since when answers have been due and none came, ns of Unix time; 0 if none are due
 	users   int           // guarded by Lanes.mu
+	// unwanted says that the proxy itself ends it.
+	unwanted bool // guarded by Lanes.mu
 	// loggedIn are those of the users that have logged in themselves.
 	loggedIn map[*Pipe]struct{} // guarded by Lanes.mu
 	used     uint64             // guarded by Lanes.mu; when it was last left, for the oldest to go first
@@ -37,16 +45,20 @@ type lane struct {
 	room     *sync.Cond
 	gathered []byte // guarded by mu; not yet sent
 	unsent   int    // guarded by mu; replies that gathered will get
+	submits  int    // guarded by mu; how often something was added to gathered
+	alone    int    // guarded by mu; how many writes in a row have had a single submit to send
+	writing  bool   // guarded by mu; somebody writes, and will see to what is gathered meanwhile
 	runs     runs   // guarded by mu
 	dead     error  // guarded by mu
 
-	spare   []byte // the writer's: what it sent last
+	kept    bool   // the connection outlives the lane; to be read once ended is closed
+	spare   []byte // of who writes: what was sent last
 	replies replyReader
 	run     run // the reader's: what it is within
 }
 
 func newLane(kind laneKind, conn net.Conn) *lane {
-	l := &lane{kind: kind, conn: conn, loggedIn: map[*Pipe]struct{}{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	l := &lane{kind: kind, conn: conn, way: directly(conn), loggedIn: map[*Pipe]struct{}{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	l.replies.shared = true
 	l.room = sync.NewCond(&l.mu)
 	return l
@@ -68,7 +80,8 @@ func (l *lane) lost() bool {
 	return l.dead != nil
 }
 
-// submit queues whole requests of p's which will get n replies. An error says that nothing of them was or will be sent. Nor will it be
+// submit queues whole requests of p's which will get n replies, or sends them at once where there is nobody to wait for: nothing is on
+// its way, nor has there lately been anything to gather. An error says that nothing of them was or will be sent. Nor will it be
 // if p ends before there is room.
 func (l *lane) submit(p *Pipe, raw []byte, n int) error {
 	l.mu.Lock()
@@ -85,16 +98,28 @@ func (l *lane) submit(p *Pipe, raw []byte, n int) error {
 	}
 	l.gathered = append(l.gathered, raw...)
 	l.unsent += n
+	l.submits++
 	l.runs.push(run{p, n})
-	if l.silent.Load() == 0 {
+	idle := l.silent.Load() == 0
+	if idle {
 		l.silent.Store(time.Now().UnixNano())
 	}
+	if idle && l.alone >= aloneBefore && !l.writing && l.submits == 1 && len(raw) <= maxAlone {
+		out := l.takeLocked()
+		l.mu.Unlock()
+		l.send(out)
+		return nil
+	}
 	l.mu.Unlock()
+	l.wakeWriter()
+	return nil
+}
+
+func (l *lane) wakeWriter() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // wakeWaiting makes those who wait for room look whether they still want it.
@@ -115,26 +140,55 @@ func (l *lane) write() {
 		}
 		runtime.Gosched()
 		l.mu.Lock()
-		out := l.gathered
-		l.gathered, l.unsent = l.spare[:0], 0
-		l.room.Broadcast()
+		if l.writing || len(l.gathered) == 0 {
+			l.mu.Unlock()
+			continue
+		}
+		out := l.takeLocked()
 		l.mu.Unlock()
-		if len(out) > 0 {
-			if _, err := l.conn.Write(out); err != nil {
-				l.conn.Close() // the reader reports the loss
-			}
-		}
+		l.send(out)
+	}
+}
+
+// takeLocked takes what is gathered. The caller must send it. mu is held.
+func (l *lane) takeLocked() (out []byte) {
+	if l.submits == 1 {
+		l.alone = min(l.alone+1, aloneBefore)
+	} else {
+		l.alone = 0
+	}
+	out = l.gathered
+	l.gathered, l.unsent, l.submits = l.spare[:0], 0, 0
+	l.spare = nil
+	l.writing = true
+	l.room.Broadcast()
+	return out
+}
+
+// send writes what was taken.
+func (l *lane) send(out []byte) {
+	if _, err := l.way.Write(out); err != nil {
+		l.conn.Close() // the reader reports the loss
+	}
+	l.mu.Lock()
+	l.writing = false
+	if cap(out) <= 2*maxGathered {
 		l.spare = out[:0]
-		if cap(out) > 2*maxGathered {
-			l.spare = nil
-		}
+	}
+	more := len(l.gathered) > 0
+	l.mu.Unlock()
+	if more {
+		l.wakeWriter()
 	}
 }
 
 // read gives out replies until the connection ends, then reports what was lost.
 func (l *lane) read() {
 	err := l.copyReplies()
-	l.conn.Close()
+	l.kept = l.clean(err)
+	if !l.kept {
+		l.conn.Close()
+	}
 	l.end(err)
 	close(l.ended)
 }
@@ -142,7 +196,7 @@ func (l *lane) read() {
 func (l *lane) copyReplies() error {
 	buf := make([]byte, bufSize)
 	for {
-		n, err := l.conn.Read(buf)
+		n, err := l.way.Read(buf)
 		if perr := l.pass(buf[:n]); perr != nil {
 			return perr
 		}
@@ -223,4 +277,21 @@ func (l *lane) end(err error) {
 		sent -= mayHaveRun
 		r.pipe.lostShared(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.replies.within())
 	}
+}
+
+// surrender ends a lane that nobody uses nor will, and reports whether its connection is as good as one that has just logged in. If not
+// it has been closed.
+func (l *lane) surrender() bool {
+	l.conn.SetReadDeadline(time.Unix(1, 0))
+	<-l.ended
+	l.conn.SetReadDeadline(time.Time{})
+	return l.kept
+}
+
+// clean reports whether reading ended with err because of surrender, and all that was asked had been answered.
+func (l *lane) clean(err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	asked := l.run.replies > 0 || len(l.gathered) > 0 || len(l.runs.list) > l.runs.first
+	return errors.Is(err, os.ErrDeadlineExceeded) && !asked && !l.replies.scan.Began()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -15,7 +16,10 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 )
+
+const probing = "*1\r\n$4\r\nPING\r\n"
 
 // scripted is an upstream that a test plays.
 type scripted struct {
@@ -33,7 +37,7 @@ func newScripted(t testing.TB, lanes int) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{lanes: NewLanes(upstream, lanes, time.Second), conns: make(chan net.Conn, 1000)}
+	s := &scripted{lanes: NewLanes(upstream, lanes, 0, time.Second), conns: make(chan net.Conn, 1000)}
 	accepting := make(chan struct{})
 	go func() { // ends when ln does
 		defer close(accepting)
@@ -41,6 +45,10 @@ func newScripted(t testing.TB, lanes int) *scripted {
 			conn, err := ln.Accept()
 			if err != nil {
 				return
+			}
+			if probed := make([]byte, len(probing)); lanes > 0 { // a lane's first request asks whether it lets anybody in
+				io.ReadFull(conn, probed)
+				io.WriteString(conn, "+PONG\r\n")
 			}
 			s.conns <- conn
 		}
@@ -68,7 +76,7 @@ type scriptedClient struct {
 func (s *scripted) client(t testing.TB) *scriptedClient {
 	t.Helper()
 	near, far := tcpPair(t)
-	p := NewPipe(s.lanes, near, directOf(t, near), func(err error) []byte {
+	p := NewPipe(s.lanes, near, socket.New(near), func(err error) []byte {
 		var lost *Error
 		if errors.As(err, &lost) && lost.Sent {
 			return []byte("-SENT\r\n")

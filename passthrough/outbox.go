@@ -3,7 +3,8 @@ package passthrough
 import (
 	"net"
 	"sync"
-	"syscall"
+
+	"lockproxy/internal/socket"
 )
 
 // outbox is what one client is given, in order. Some who give may wait for the client, since they serve nobody else: they begin
@@ -11,7 +12,7 @@ import (
 // a goroutine of the outbox empties. Its methods may be called from any goroutine; the caller sees to the order.
 type outbox struct {
 	conn   net.Conn
-	direct syscall.RawConn // of conn, where bytes can be given to the kernel as they are; nil if not, as with TLS
+	direct *socket.Socket // of conn; nil if what conn is given isn't what the kernel is, as with TLS
 
 	mu      sync.Mutex
 	room    *sync.Cond
@@ -22,25 +23,13 @@ type outbox struct {
 
 	sent     func(n int) // counts what was written to direct; nil if nobody does
 	draining sync.WaitGroup
-	piece    []byte // for once
-	wrote    int
-	werr     error
-	once     func(fd uintptr) bool
 }
 
-func newOutbox(conn net.Conn, direct syscall.RawConn) *outbox {
+func newOutbox(conn net.Conn, direct *socket.Socket) *outbox {
 	o := &outbox{conn: conn, direct: direct}
 	o.room = sync.NewCond(&o.mu)
 	if counter, ok := conn.(interface{ Sent(n int) }); ok {
 		o.sent = counter.Sent
-	}
-	o.once = func(fd uintptr) bool {
-		for {
-			o.wrote, o.werr = syscall.Write(int(fd), o.piece)
-			if o.werr != syscall.EINTR {
-				return true // whatever the outcome: not to wait is the point
-			}
-		}
 	}
 	return o
 }
@@ -68,22 +57,17 @@ func (o *outbox) send(pieces ...[]byte) {
 // writeNowLocked gives the kernel as much of b as it takes now, and returns the rest. mu is held.
 func (o *outbox) writeNowLocked(b []byte) (rest []byte) {
 	for len(b) > 0 {
-		o.piece = b
-		err := o.direct.Write(o.once)
-		o.piece = nil
-		if err == nil && o.werr != nil && o.werr != syscall.EAGAIN {
-			err = o.werr
-		}
+		n, err := o.direct.TryWrite(b)
 		if err != nil {
 			o.failLocked(err)
 			return nil
 		}
-		if o.werr == syscall.EAGAIN {
+		if n == 0 {
 			return b
 		}
-		b = b[o.wrote:]
+		b = b[n:]
 		if o.sent != nil {
-			o.sent(o.wrote)
+			o.sent(n)
 		}
 	}
 	return nil
@@ -124,7 +108,7 @@ func (o *outbox) begin(pieces ...[]byte) (deliver bool) {
 // deliver gives the client pieces, and what has been queued behind them meanwhile. It waits for the client.
 func (o *outbox) deliver(pieces ...[]byte) error {
 	for _, piece := range pieces {
-		if _, err := o.conn.Write(piece); err != nil {
+		if err := o.write(piece); err != nil {
 			o.mu.Lock()
 			o.failLocked(err)
 			o.mu.Unlock()
@@ -133,6 +117,25 @@ func (o *outbox) deliver(pieces ...[]byte) error {
 	}
 	o.drain()
 	return o.err()
+}
+
+// write gives the client all of b, for the one who is busy with that.
+func (o *outbox) write(b []byte) error {
+	if o.direct != nil && len(b) > 0 {
+		n, err := o.direct.TryWrite(b)
+		if err != nil {
+			return err
+		}
+		if o.sent != nil {
+			o.sent(n)
+		}
+		b = b[n:]
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	_, err := o.conn.Write(b) // waits; conn counts what it is given
+	return err
 }
 
 // drain empties the queue and gives up being the one who writes.
@@ -147,7 +150,7 @@ func (o *outbox) drain() {
 		piece, err := o.queue.take(buf)
 		o.mu.Unlock()
 		if err == nil {
-			_, err = o.conn.Write(piece)
+			err = o.write(piece)
 		}
 		o.mu.Lock()
 		if err != nil {

@@ -6,9 +6,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"syscall"
 	"testing"
 	"time"
+
+	"lockproxy/internal/socket"
 )
 
 // tcpPair is two ends of a connection.
@@ -30,22 +31,13 @@ func tcpPair(t testing.TB) (near, far *net.TCPConn) {
 	return near, nc
 }
 
-func directOf(t testing.TB, conn *net.TCPConn) syscall.RawConn {
-	t.Helper()
-	direct, err := conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return direct
-}
-
 // Whatever way the bytes are given, and however slowly they are taken, they come in order; then the connection closes.
 func TestOutboxOrder(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		near, far := tcpPair(t)
-		var direct syscall.RawConn
+		var direct *socket.Socket
 		if !encrypted {
-			direct = directOf(t, near)
+			direct = socket.New(near)
 		}
 		o := newOutbox(near, direct)
 		const total = 1 << 20 // of 8 bytes each
@@ -108,7 +100,7 @@ func TestOutboxOrder(t *testing.T) {
 // send waits for nobody, and what a client doesn't read is not kept in memory.
 func TestOutboxSendDoesNotWait(t *testing.T) {
 	near, far := tcpPair(t)
-	o := newOutbox(near, directOf(t, near))
+	o := newOutbox(near, socket.New(near))
 	piece := bytes.Repeat([]byte("0123456789abcdef"), 4<<10)
 	const pieces = 1000
 	began := time.Now()
@@ -139,7 +131,7 @@ func TestOutboxSendDoesNotWait(t *testing.T) {
 // A client that closes releases whoever waits for it.
 func TestOutboxOfAClientThatIsGone(t *testing.T) {
 	near, far := tcpPair(t)
-	o := newOutbox(near, directOf(t, near))
+	o := newOutbox(near, socket.New(near))
 	o.send(make([]byte, 32<<20))
 	waited := make(chan struct{})
 	go func() { // ends when the client has closed; the test waits for it

@@ -21,20 +21,13 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	p.mu.Lock()
 	setup, trusted := p.ledger.setup(), p.ledger.Trusted
 	p.mu.Unlock()
-	var conn net.Conn
-	if trusted {
-		conn = p.lanes.takeSpare(setup)
-	}
-	isNew := conn == nil
-	if isNew {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		if conn, err = p.lanes.upstream.connect(ctx, setup.Identity); err != nil {
-			return true, err
-		}
+	conn, g, isNew, err := p.obtain(ctx, timeout, setup, trusted && p.lanes.perIdentity > 0)
+	if err != nil {
+		return true, err
 	}
 	p.mu.Lock()
-	p.up, p.held = conn, true
+	way := directly(conn)
+	p.up, p.upw, p.held = conn, way, true
 	if p.leaving {
 		conn.Close()
 	}
@@ -45,7 +38,7 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	}
 	p.reader = make(chan struct{})
 	p.lanes.pinned.Add(1)
-	go p.readOwn(conn, p.reader) // ends when conn does or isn't needed; Close closes conn and Wait waits
+	go p.readOwn(conn, way, p.reader, g) // ends when conn does or isn't needed; Close closes conn and Wait waits
 	if isNew {
 		for _, cmd := range setup.labelCommands() {
 			p.hidden(cmd...)
@@ -54,12 +47,49 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	return isNew, nil
 }
 
+// obtain returns a connection that is set up so, new or not. A session that has been let in gets one also if it would not be let in once
+// more, and g, which must be disowned, is then whom it belongs to.
+func (p *Pipe) obtain(ctx context.Context, timeout time.Duration, setup Setup, letIn bool) (conn net.Conn, g *group, isNew bool, err error) {
+	if letIn {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		g = p.lanes.own(p, setup.Identity)
+		if conn = p.lanes.takeSpare(setup); conn != nil {
+			return conn, g, false, nil
+		}
+		if conn, isNew, err = p.lanes.obtain(ctx, setup, 1); err == nil {
+			return conn, g, isNew, nil
+		}
+		p.lanes.disown(g)
+		if !demandsLogin(err) || setup.LoggedIn {
+			return nil, nil, true, err
+		}
+		p.distrust()
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err = p.lanes.upstream.connect(ctx, setup.Identity)
+	return conn, nil, true, err
+}
+
+// distrust forgets that the session, which hasn't logged in, has been let in: a login is demanded now, and nothing is left by which it
+// could be served without. The upstream tells it so.
+func (p *Pipe) distrust() {
+	p.lanes.quit(p)
+	p.mu.Lock()
+	p.ledger.Trusted = false
+	p.mu.Unlock()
+}
+
 // readOwn brings replies until the connection ends, or isn't needed any more.
-func (p *Pipe) readOwn(conn net.Conn, ended chan struct{}) {
+func (p *Pipe) readOwn(conn net.Conn, from io.Reader, ended chan struct{}, g *group) {
 	defer close(ended)
 	defer p.lanes.pinned.Add(-1)
+	if g != nil {
+		defer p.lanes.disown(g)
+	}
 	var r replyReader
-	spare, err := p.copyReplies(conn, &r)
+	spare, err := p.copyReplies(conn, from, &r)
 	if spare {
 		return
 	}
@@ -68,10 +98,10 @@ func (p *Pipe) readOwn(conn net.Conn, ended chan struct{}) {
 }
 
 // copyReplies returns why the connection ended, or that it is a spare now.
-func (p *Pipe) copyReplies(conn net.Conn, r *replyReader) (spare bool, err error) {
+func (p *Pipe) copyReplies(conn net.Conn, from io.Reader, r *replyReader) (spare bool, err error) {
 	buf := make([]byte, minBuf)
 	for {
-		n, err := conn.Read(buf)
+		n, err := from.Read(buf)
 		if n > 0 {
 			spare, err := p.passOwn(conn, r, buf[:n])
 			if spare || err != nil {
@@ -113,7 +143,7 @@ func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, 
 	p.mu.Unlock()
 
 	if spare {
-		p.lanes.keepSpare(conn, setup)
+		p.lanes.keepSpare(p, conn, setup)
 	}
 	if deliver {
 		p.out.deliver(r.out...)
@@ -131,9 +161,9 @@ func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, 
 
 // spareLocked gives up the connection if nothing needs it, and reports whether. mu is held.
 func (p *Pipe) spareLocked() bool {
-	if p.lanes.perIdentity == 0 || p.held || p.kept || p.broken || p.large > 0 || p.leaving || p.ending || !p.ledger.empty() || !p.ledger.Shareable() {
+	if p.lanes.perIdentity == 0 && !p.letGo || p.held || p.kept || p.broken || p.large > 0 || p.leaving || p.ending || !p.ledger.empty() || !p.ledger.Shareable() {
 		return false
 	}
-	p.up = nil
+	p.up, p.letGo = nil, false
 	return true
 }

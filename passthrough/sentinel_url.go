@@ -27,9 +27,9 @@ func parseSentinelURL(scheme, rest string) (*Upstream, error) {
 		login, place = before+"@", after
 	}
 	hosts, path, _ := strings.Cut(place, "/")
-	addrs, err := sentinelAddrs(hosts)
+	addrs, err := parseAddrs(hosts, sentinelPort)
 	if err != nil {
-		return nil, err
+		return nil, errors.New("the Sentinels' addresses are not host:port,host:port: want " + sentinelForm)
 	}
 	tlsScheme, _, _ := strings.Cut(scheme, "+")
 	parsed, err := neturl.Parse(tlsScheme + "://" + login + "upstream/" + path)
@@ -69,15 +69,15 @@ func parseSentinelURL(scheme, rest string) (*Upstream, error) {
 	return u, nil
 }
 
-// sentinelAddrs reads host[:port],…; an IPv6 address is in brackets.
-func sentinelAddrs(hosts string) (addrs []string, err error) {
+// parseAddrs reads host[:port],…; an IPv6 address is in brackets.
+func parseAddrs(hosts, defaultPort string) (addrs []string, err error) {
 	for addr := range strings.SplitSeq(hosts, ",") {
 		host, port, err := net.SplitHostPort(addr)
 		if err != nil {
-			host, port, err = net.SplitHostPort(addr + ":" + sentinelPort)
+			host, port, err = net.SplitHostPort(addr + ":" + defaultPort)
 		}
 		if err != nil || host == "" || !validPort(port) {
-			return nil, errors.New("the Sentinels' addresses are not host:port,host:port: want " + sentinelForm)
+			return nil, errors.New("not addresses")
 		}
 		addrs = append(addrs, net.JoinHostPort(host, port))
 	}

@@ -48,6 +48,7 @@ const (
 	SetLibName          // CLIENT SETINFO LIB-NAME
 	SetLibVer           // CLIENT SETINFO LIB-VER
 	Marks               // may leave something on the connection that isn't followed here
+	logsIn              // the proxy's own login behind RESET: if it fails, the connection isn't what Identity says
 )
 
 func (e Effect) subscribes() bool { return e >= Subscribe && e <= SUnsubscribe }
@@ -108,6 +109,9 @@ func newState(initial Identity) State {
 }
 
 func (s *State) setup() Setup { return Setup{s.Identity, s.Labels} }
+
+// Muted reports whether CLIENT REPLY keeps the next command's reply from the client.
+func (s *State) Muted() bool { return s.replyOff || s.skipNext }
 
 // Shareable reports whether another connection that is set up so would do as well for what comes next.
 func (s *State) Shareable() bool { return s.Plain() && !s.Watching && !s.marked && s.Trusted }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	neturl "net/url"
 	"os"
@@ -16,7 +17,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/cluster"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 )
 
 // Upstream is the Redis that the proxy stands in front of. It is safe for concurrent use; only SetTLS changes it.
@@ -27,7 +30,8 @@ type Upstream struct {
 
 	tls       atomic.Pointer[tls.Config] // nil for none
 	dial      func(ctx context.Context, network, addr string) (net.Conn, error)
-	sentinels *sentinels // nil for an upstream at a fixed address
+	sentinels *sentinels       // nil if no Sentinels tell the address
+	cluster   *cluster.Cluster // nil for a single server
 }
 
 // Error is a failure of the upstream or of the way to it.
@@ -56,7 +60,8 @@ const maxDial = time.Hour
 func (e *Error) MayHaveRun() bool { return e.Sent }
 
 // ParseURL reads redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], or
-// redis+sentinel://[user:pass@]host:port,host:port/group[/db] and rediss+sentinel://, whose upstream must be followed: see Follow.
+// redis+sentinel://[user:pass@]host:port,host:port/group[/db] and rediss+sentinel://, whose upstream must be followed: see Follow; or
+// redis+cluster://[user:pass@]host:port,host:port and rediss+cluster://, likewise.
 // The error never contains the URL, which may hold a password.
 func ParseURL(url string) (*Upstream, error) {
 	scheme, rest, found := strings.Cut(url, "://")
@@ -67,8 +72,10 @@ func ParseURL(url string) (*Upstream, error) {
 	case "redis", "rediss", "unix":
 	case "redis+sentinel", "rediss+sentinel":
 		return parseSentinelURL(scheme, rest)
+	case "redis+cluster", "rediss+cluster":
+		return parseClusterURL(scheme, rest)
 	default:
-		return nil, fmt.Errorf("scheme %q is not known: want redis, rediss, unix, redis+sentinel or rediss+sentinel", scheme)
+		return nil, fmt.Errorf("scheme %q is not known: want redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster", scheme)
 	}
 	form := scheme + "://[user:pass@]host:port[/db]"
 	if scheme == "unix" {
@@ -144,7 +151,12 @@ func (u *Upstream) MarshalText() ([]byte, error) { return []byte(u.String()), ni
 //
 // If Sentinels tell the address, the server has said that it is the master, unless id may not ask; when it is replaced, the
 // connection is closed.
+//
+// The connection to a cluster is one to all of its nodes.
 func (u *Upstream) connect(ctx context.Context, id Identity) (net.Conn, error) {
+	if u.cluster != nil {
+		return u.connectCluster(ctx, id, false)
+	}
 	addr := u.Addr
 	var err error
 	if u.sentinels != nil {
@@ -152,6 +164,11 @@ func (u *Upstream) connect(ctx context.Context, id Identity) (net.Conn, error) {
 			return nil, &Error{Addr: u.Addr, Err: err}
 		}
 	}
+	return u.connectTo(ctx, addr, id)
+}
+
+// connectTo is connect for the server at addr.
+func (u *Upstream) connectTo(ctx context.Context, addr string, id Identity) (net.Conn, error) {
 	raw, err := u.open(ctx, u.Network, addr)
 	if err != nil {
 		return nil, &Error{Addr: addr, Err: err}
@@ -200,6 +217,18 @@ type secured struct {
 }
 
 func (c *secured) Close() error { return c.raw.Close() }
+
+// directly is how the bytes of an upstream connection are read and written: by its socket where that is all there is to it.
+func directly(conn net.Conn) io.ReadWriter {
+	plain := conn
+	if c, ok := conn.(*serverConn); ok {
+		plain = c.Conn
+	}
+	if s := socket.New(plain); s != nil {
+		return s
+	}
+	return conn
+}
 
 // secure puts TLS around raw, if that is what connections are made with. The certificate must have the name that the
 // configuration says, or else addr's host.

@@ -42,7 +42,7 @@ func (s *session) await(answer *passthrough.Answer) {
 		}
 		s.stopWatch(w)
 	}
-	if s.readErr != nil && !s.draining.Load() {
+	if s.readErr != nil {
 		s.timer.Reset(goneGrace)
 		select {
 		case <-answer.Done:
@@ -59,6 +59,9 @@ func (s *session) await(answer *passthrough.Answer) {
 func (s *session) Watch() (gone <-chan struct{}) {
 	if s.server.cfg.Upstream.Moves() {
 		s.pipe.LetGo()
+	}
+	if s.draining.Load() {
+		s.nc.SetReadDeadline(time.Unix(1, 0)) // it is told at once
 	}
 	s.watch = s.startWatch()
 	return s.watch.gone

@@ -26,7 +26,11 @@ type command struct {
 	introspect bool
 	// informs is for INFO, which has a section of the proxy's own.
 	informs bool
-	kind    Kind // as what it is counted
+	// shapes is for CLUSTER, which in front of a cluster tells of this proxy.
+	shapes bool
+	// ofNode is for what a client tells one node of a cluster about itself.
+	ofNode bool
+	kind   Kind // as what it is counted
 	// competes names the keys at which a client that doesn't know LOCK may be taking a lock.
 	competes func(args [][]byte) [][]byte
 }
@@ -68,6 +72,10 @@ func commandTable() map[string]*command {
 		"waitaof":      {catchUp: []string{"WAITAOF", "0", "0", "0"}},
 		"command":      {introspect: true, way: passthrough.Shared, kind: Introspects},
 		"info":         {informs: true, way: passthrough.Shared},
+		"cluster":      {shapes: true, way: passthrough.Shared},
+		"readonly":     {ofNode: true, effect: passthrough.Marks},
+		"readwrite":    {ofNode: true, effect: passthrough.Marks},
+		"asking":       {ofNode: true, effect: passthrough.Marks},
 		"set":          {competes: setIfMissing, way: passthrough.Shared},
 		"setnx":        {competes: firstKey, way: passthrough.Shared},
 		"getset":       {competes: firstKey, way: passthrough.Shared},
@@ -94,7 +102,7 @@ func commandTable() map[string]*command {
 
 // shareable are the commands that neither depend on the connection they come by nor change it, and don't wait.
 const shareable = `
-	acl append bgrewriteaof bgsave bitcount bitfield bitfield_ro bitop bitpos cluster config copy dbsize decr decrby del
+	acl append bgrewriteaof bgsave bitcount bitfield bitfield_ro bitop bitpos config copy dbsize decr decrby del
 	dump echo exists expire expireat expiretime failover flushall flushdb geoadd geodist
 	geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch geosearchstore get getbit getdel getex
 	getrange hdel hexists hexpire hexpireat hexpiretime hget hgetall hgetdel hgetex hincrby hincrbyfloat hkeys hlen hmget hmset hpersist
@@ -135,6 +143,12 @@ func lookup(name []byte) *command {
 		return cmd
 	}
 	return unknown
+}
+
+// plain reports whether every request of the command may share a connection and is relayed as it is. waiting says that the keys at
+// which clients compete with LOCK are of interest.
+func (c *command) plain(waiting bool) bool {
+	return c.way == passthrough.Shared && c.effect == passthrough.NoEffect && !c.whole() && c.catchUp == nil && (c.competes == nil || !waiting)
 }
 
 // whole reports whether the command must be seen whole before it can be passed on.

@@ -73,6 +73,13 @@ func addSection(raw []byte, section string, alone bool, proto int) []byte {
 	return fmt.Appendf(nil, "%c%d\r\n%s\r\n", v.Type, len(text), text)
 }
 
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // section is the proxy's section of INFO.
 func (st Stats) section() string {
 	var b strings.Builder
@@ -101,6 +108,10 @@ func (st Stats) section() string {
 	line("lock_commands", locks)
 	line("upstream", st.Upstream)
 	line("upstream_status", status)
+	if st.Cluster {
+		line("upstream_cluster_masters", st.ClusterMasters)
+		line("upstream_cluster_whole", btoi(st.ClusterWhole))
+	}
 	line("upstream_connects", st.Connects)
 	line("upstream_connect_failures", st.ConnectFailures)
 	line("upstream_lanes", st.Connections.Lanes)

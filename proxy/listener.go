@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,10 +14,13 @@ type listener struct {
 	net.Listener
 	closing sync.Once
 	closed  chan struct{}
+	ended   chan struct{} // closed when nothing is accepted any more
+	ending  sync.Once
+	last    atomic.Bool // only what waits already is accepted
 }
 
 func newListener(ln net.Listener) *listener {
-	return &listener{Listener: ln, closed: make(chan struct{})}
+	return &listener{Listener: ln, closed: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // accepted is a connection whose owner is the session; Close of this wrapper does nothing.
@@ -30,20 +34,54 @@ const (
 )
 
 func (l *listener) Accept() (net.Conn, error) {
+	looked := false
 	for delay := minAcceptDelay; ; delay = min(2*delay, maxAcceptDelay) {
 		nc, err := l.Listener.Accept()
 		if err == nil {
 			return accepted{nc}, nil
 		}
-		if errors.Is(err, net.ErrClosed) || delay == maxAcceptDelay {
+		if isTimeout(err) && l.last.Load() && !looked {
+			looked = true
+			l.deadline() // somebody may have come when the time was over already
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) || isTimeout(err) {
+			return nil, l.end()
+		}
+		if delay == maxAcceptDelay {
 			return nil, err
 		}
 		// Out of file descriptors, most likely: what is open must close first.
 		select {
 		case <-l.closed:
-			return nil, net.ErrClosed
+			return nil, l.end()
 		case <-time.After(delay):
 		}
+	}
+}
+
+// end notes that nothing is accepted any more.
+func (l *listener) end() error {
+	l.ending.Do(func() { close(l.ended) })
+	return net.ErrClosed
+}
+
+// lastAccepts is for connections that the kernel has made already: they would be reset when the listener closes.
+const lastAccepts = 20 * time.Millisecond
+
+// finish accepts those who wait already, and closes. It returns when nothing is accepted any more.
+func (l *listener) finish() {
+	l.last.Store(true)
+	l.deadline()
+	<-l.ended
+	l.Close()
+}
+
+// deadline lets Accept return when nobody has come for a while; it closes the listener if that can't be asked of it.
+func (l *listener) deadline() {
+	ln, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
+	if !ok || ln.SetDeadline(time.Now().Add(lastAccepts)) != nil {
+		l.Close()
 	}
 }
 

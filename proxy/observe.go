@@ -61,6 +61,9 @@ type Stats struct {
 
 	Upstream        string // its address
 	UpstreamUp      bool   // the last connect has succeeded, or there was none yet
+	Cluster         bool   // it is a Redis Cluster
+	ClusterMasters  int    // nodes of it that serve slots, as far as is known
+	ClusterWhole    bool   // each slot of it is served
 	Connects        uint64 // to the upstream, for clients
 	ConnectFailures uint64
 	Connections     UpstreamStats
@@ -83,7 +86,8 @@ type observed struct {
 	rejected atomic.Uint64
 	connects atomic.Uint64
 	failures atomic.Uint64
-	ended    traffic // of the sessions that are no more
+	crossed  atomic.Uint64 // clients whose commands crossed with the end of their connections
+	ended    traffic       // of the sessions that are no more
 }
 
 // traffic is what a session has carried. The session and its Pipe add to it; anybody may read it.
@@ -118,9 +122,11 @@ func (s *Server) Stats() Stats {
 		Connections: UpstreamStats(s.lanes.Stats()),
 		Locks:       s.locks.Counts(),
 	}
+	st.Cluster = s.cfg.Upstream.IsCluster()
+	st.ClusterMasters, st.ClusterWhole = s.cfg.Upstream.ClusterMasters()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Draining, st.Clients = s.stopping, len(s.sessions)
+	st.Draining, st.Clients = s.leaving, len(s.sessions)
 	s.seen.ended.addTo(&st)
 	for sess := range s.sessions {
 		sess.meter.addTo(&st)
@@ -158,9 +164,9 @@ var errDraining = errors.New("shutting down: no new clients are taken")
 // a login, or that the user may not PING, is for clients to deal with.
 func (s *Server) Ready(ctx context.Context) error {
 	s.mu.Lock()
-	stopping := s.stopping
+	leaving := s.leaving
 	s.mu.Unlock()
-	if stopping {
+	if leaving {
 		return errDraining
 	}
 	err := s.probe().Ping(ctx).Err()
@@ -205,7 +211,10 @@ type meter struct {
 
 	batch [maxKinds]uint32 // only the session's goroutine
 	reads uint64           // only the session's goroutine
-	asked atomic.Int64     // when the batch came whose reply is timed, ns since origin; 0 is none
+
+	part    func() error // written before parting is set: what Close does then
+	parting atomic.Bool
+	asked   atomic.Int64 // when the batch came whose reply is timed, ns since origin; 0 is none
 }
 
 func (s *Server) newMeter(nc net.Conn) *meter {
@@ -217,6 +226,14 @@ func (m *meter) Write(b []byte) (int, error) {
 	n, err := m.Conn.Write(b)
 	m.Sent(n)
 	return n, err
+}
+
+// Close closes the connection, or when the session parts from its client only what is sent to it.
+func (m *meter) Close() error {
+	if m.parting.Load() {
+		return m.part()
+	}
+	return m.Conn.Close()
 }
 
 // Sent takes note that the client has been given n bytes of replies.

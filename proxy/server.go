@@ -23,7 +23,6 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -31,6 +30,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
@@ -48,8 +48,14 @@ type Config struct {
 
 	// UpstreamConns is how many connections the sessions of one user, database and protocol share at most; 0 is 1.
 	UpstreamConns int
+	// UpstreamReserve is how many idle connections of each user and password are kept for the sessions that share, at most one for each of
+	// these, so that they are served as before once the password has been changed; 0 is 16, less is none.
+	UpstreamReserve int
 	// Dedicated gives every session a connection of its own instead.
 	Dedicated bool
+	// ClusterAnnounce is host:port where clients that know Redis Cluster are told to go, if the upstream is one; "" is where each has
+	// come to.
+	ClusterAnnounce string
 	// ClientBuffer bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO, CLIENT, COMMAND. Others are
 	// streamed. 0 is 1 MiB; less than 64 KiB, the size of a read, makes no difference.
 	ClientBuffer int
@@ -70,7 +76,7 @@ type Server struct {
 	locks     *lockcmd.Locks
 	ctx       context.Context // ends when the server is told to stop at once
 	cancel    context.CancelFunc
-	serving   sync.WaitGroup // sessions; nothing is added once stopping is set
+	serving   sync.WaitGroup // sessions; nothing is added once nothing is accepted
 	following sync.WaitGroup // the upstream, if it moves
 	nextConn  atomic.Uint64
 	down      atomic.Bool // the last connect to the upstream failed: what has been logged
@@ -81,7 +87,10 @@ type Server struct {
 	mu       sync.Mutex
 	ln       *listener             // guarded by mu
 	sessions map[*session]struct{} // guarded by mu
-	stopping bool                  // guarded by mu
+	leaving  bool                  // guarded by mu; it will be shut down soon
+	draining bool                  // guarded by mu; sessions end when they may
+	idleEnd  time.Time             // guarded by mu; when sessions may end that ask nothing, once draining is set
+	stopping bool                  // guarded by mu; no session is begun
 	prober   *redis.Client         // guarded by mu; nil until Ready is asked
 }
 
@@ -92,6 +101,9 @@ func New(cfg Config) *Server {
 	}
 	if cfg.UpstreamConns == 0 {
 		cfg.UpstreamConns = 1
+	}
+	if cfg.UpstreamReserve == 0 {
+		cfg.UpstreamReserve = 16
 	}
 	if cfg.Dedicated {
 		cfg.UpstreamConns = 0
@@ -114,8 +126,9 @@ func New(cfg Config) *Server {
 		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
 		sessions: map[*session]struct{}{},
 	}
-	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
+	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, max(0, cfg.UpstreamReserve), cfg.DialTimeout)
 	cfg.Locks.Moves = cfg.Upstream.Moves()
+	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
 	s.startObserving(&cfg.Locks)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
 		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})
@@ -156,6 +169,10 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	}
 	s.seen.accepted.Add(1)
 	sess := s.newSession(raw)
+	if s.draining {
+		sess.idleEnd = s.idleEnd
+		sess.draining.Store(true)
+	}
 	s.sessions[sess] = struct{}{}
 	s.serving.Add(1)
 	s.mu.Unlock()
@@ -166,7 +183,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 		}
 		sess.cancel()
 		sess.raw.Close()
-		s.locks.Gone(&sess.holder, sess.reset)
+		s.locks.Gone(&sess.holder, sess.lostGrant)
 		s.mu.Lock()
 		s.retireLocked(sess)
 		s.mu.Unlock()
@@ -186,40 +203,58 @@ func (s *Server) refuse(raw net.Conn, say bool) {
 func (s *Server) newSession(raw net.Conn) *session {
 	nc := s.wrap(raw)
 	meter := s.newMeter(nc)
+	direct := s.direct(raw)
 	sess := &session{
 		server: s,
 		raw:    raw,
 		nc:     nc,
+		from:   nc,
 		meter:  meter,
-		pipe:   passthrough.NewPipe(s.lanes, meter, s.direct(raw), encodeLost),
+		pipe:   passthrough.NewPipe(s.lanes, meter, direct, encodeLost),
 		framer: resp.NewFramer(s.cfg.Limits),
 		holder: lockcmd.Holder{
 			Connection: fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1)),
 			Addr:       clientAddr(raw.RemoteAddr()),
 		},
 	}
+	if direct != nil && nc == raw { // behind a PROXY header nc has bytes that its socket had
+		sess.from = direct
+	}
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	return sess
 }
 
-// direct is a client's socket, unless what is written to the client is encrypted.
-func (s *Server) direct(raw net.Conn) syscall.RawConn {
-	conn, ok := raw.(syscall.Conn)
-	if !ok || s.cfg.TLS != nil {
+// direct is a client's socket, nil if what is written to the client is encrypted.
+func (s *Server) direct(raw net.Conn) *socket.Socket {
+	if s.cfg.TLS != nil {
 		return nil
 	}
-	direct, err := conn.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	return direct
+	return socket.New(raw)
 }
 
-// Shutdown stops accepting, lets the commands that clients have sent be answered, and closes each connection when it is owed
-// nothing more. When ctx ends it closes the rest. On return all sessions have ended; the error is ctx's if some were cut short.
+// Leaving makes Ready say that this server is about to shut down. Clients are served as before.
+func (s *Server) Leaving() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = true
+}
+
+// Shutdown stops accepting, and closes each connection between two of its commands when all that its client has asked is answered:
+// with the answer to the next command, or if none comes, soon. It waits for the end of transactions and for locks to be released,
+// and tells those who wait for one to ask elsewhere. When ctx ends it closes the rest. On return all sessions have ended; the
+// error is ctx's if some were cut short.
 func (s *Server) Shutdown(ctx context.Context) error {
-	for _, sess := range s.stop() {
-		sess.drain()
+	idleEnd := time.Now().Add(idleDrain(ctx.Deadline()))
+	s.mu.Lock()
+	ln := s.ln
+	s.leaving, s.draining, s.idleEnd = true, true, idleEnd
+	sessions := s.sessionsLocked()
+	s.mu.Unlock()
+	for _, sess := range sessions {
+		sess.drain(idleEnd)
+	}
+	if ln != nil {
+		ln.finish()
 	}
 	drained := make(chan struct{})
 	go func() { // ends when the last session does, which Close below makes sure of
@@ -232,6 +267,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
+	if n := s.seen.crossed.Load(); n > 0 {
+		s.log.Info("commands that were sent as their connections ended have not been run", "clients", n)
+	}
 	s.Close()
 	<-drained
 	return err
@@ -239,7 +277,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // Close ends everything at once, and returns when it has ended. Safe to call more than once.
 func (s *Server) Close() {
-	sessions := s.stop()
+	s.mu.Lock()
+	s.leaving, s.stopping = true, true
+	if s.ln != nil {
+		s.ln.Close()
+	}
+	sessions := s.sessionsLocked()
+	s.mu.Unlock()
 	s.cancel()
 	for _, sess := range sessions {
 		sess.kill()
@@ -251,14 +295,8 @@ func (s *Server) Close() {
 	s.closeProbe()
 }
 
-// stop ends accepting and returns the sessions there are.
-func (s *Server) stop() []*session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopping = true
-	if s.ln != nil {
-		s.ln.Close()
-	}
+// sessionsLocked are the sessions there are. mu is held.
+func (s *Server) sessionsLocked() []*session {
 	list := make([]*session, 0, len(s.sessions))
 	for sess := range s.sessions {
 		list = append(list, sess)

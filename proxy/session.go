@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -15,30 +16,38 @@ import (
 
 const (
 	minSessionBuf = 4 << 10
-	maxSessionBuf = 64 << 10
+	maxSessionBuf = 72 << 10 // a value of 64 KB is read at once, with what stands around it
 )
 
 // session serves one client. Its goroutine reads the client, frames requests and sends each on its way; the Pipe's
 // goroutine brings back the replies.
 type session struct {
 	server   *Server
-	raw      net.Conn // as it was accepted
-	nc       net.Conn // raw, or what wrap put around it
+	raw      net.Conn  // as it was accepted
+	nc       net.Conn  // raw, or what wrap put around it
+	from     io.Reader // nc's bytes
 	meter    *meter
 	pipe     *passthrough.Pipe
 	framer   *resp.Framer
 	holder   lockcmd.Holder
 	identity passthrough.Identity // of the lock command that is running
 
+	run run // of requests that are passed on together
+
 	buf        []byte // buf[start:end] has been read and not yet been passed on
 	start, end int
 	streaming  bool  // a request too large to hold is on its way
 	readErr    error // what ended the reading of the client, once something has
-	reset      bool  // the client closed without reading all that it was sent
+	granted    grant // of the last lock
+	lostGrant  bool  // its token never reached the client
 	timer      *time.Timer
 	watch      *watch // of a lock command that waits
 
-	draining atomic.Bool // the server is shutting down: no further requests
+	greeted  atomic.Bool // what comes before the first request is done
+	draining atomic.Bool // the server is shutting down: the session ends when it may
+	idleEnd  time.Time   // written before draining is set: when it may though it has asked nothing
+	corked   bool        // what is written waits for what follows, or the end: see cork
+	parted   bool        // it has ended for that
 	ctx      context.Context
 	cancel   context.CancelFunc
 }
@@ -46,28 +55,41 @@ type session struct {
 // serve runs the session to its end. On return its connections are closed and its goroutines have ended.
 func (s *session) serve() {
 	defer s.cancel()
+	s.greeted.Store(true)
+	if s.draining.Load() {
+		s.nc.SetReadDeadline(s.idleEnd)
+	}
 	s.buf = make([]byte, minSessionBuf)
 	for s.readErr == nil {
 		s.read()
-		if !s.handle() {
-			s.discard()
+		for more := true; more; {
+			asked := s.end > s.start
+			if s.draining.Load() {
+				s.cork(true)
+			}
+			if !s.handle() {
+				s.discard()
+			}
+			more = s.corked && s.readErr == nil && s.leave(asked)
 		}
 	}
-	s.reset = s.broken()
-	if s.draining.Load() {
-		s.finishAnswers()
+	if s.parted {
+		s.pipe.Close()
 	} else {
 		s.pipe.ClientGone()
 	}
 	s.pipe.Wait()
+	s.lostGrant = s.holder.Unheard() != 0 && s.unheard(s.granted)
 	s.nc.Close()
 }
 
 // read takes what the client has sent, at least a byte of it, into the buffer.
 func (s *session) read() {
-	n, err := s.nc.Read(s.buf[s.end:])
+	n, err := s.from.Read(s.buf[s.end:])
 	s.end += n
-	s.readErr = err
+	if !isTimeout(err) || !s.draining.Load() { // drain has asked it to look
+		s.readErr = err
+	}
 	if n > 0 {
 		s.meter.heard(n)
 		s.holder.Heard()
@@ -79,12 +101,17 @@ func (s *session) handle() (more bool) {
 	for s.start < s.end {
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
+			s.endRun()
 			if s.streaming {
 				s.pipe.Withdraw()
 			}
 			s.pipe.Local(encodeError("", err))
 			return false
 		}
+		if whole && s.joinsRun(req) {
+			continue
+		}
+		s.endRun()
 		s.start += len(req.Raw)
 		switch {
 		case s.streaming:
@@ -99,6 +126,7 @@ func (s *session) handle() (more bool) {
 			break
 		}
 	}
+	s.endRun()
 	more = s.makeRoom()
 	s.meter.fold()
 	s.pipe.Flush()
@@ -176,6 +204,9 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		s.inform(req)
 		return !s.pipe.Lost()
 	}
+	if cmd.shapes && s.clusterShape(req) {
+		return !s.pipe.Lost()
+	}
 	if cmd.competes != nil && s.server.locks.Waiting() {
 		state, _ := s.pipe.State()
 		for _, key := range cmd.competes(req.Args) {
@@ -183,6 +214,9 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		}
 	}
 	r := routeOf(cmd, req)
+	if cmd.ofNode && s.server.cfg.Upstream.IsCluster() {
+		r.way, r.Effect = passthrough.Shared, passthrough.NoEffect // there is no node whose state it could change
+	}
 	if cmd.catchUp != nil && !s.catchUp(cmd.catchUp) {
 		return false
 	}
@@ -274,8 +308,19 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		s.pipe.Keep(true)
 		defer s.pipe.Keep(false)
 	}
+	before := s.holder.Unheard()
 	reply := s.timed(spec, req.Args)
-	s.pipe.Local(encodeReply(spec.Name, reply, state.Proto))
+	if s.draining.Load() {
+		s.cork(true) // it may have begun to while this one waited
+	}
+	text := encodeReply(spec.Name, reply, state.Proto)
+	if s.holder.Unheard() != before {
+		s.granted = grant{time.Now(), s.meter.out.Load() + uint64(len(text))}
+		if state.Muted() {
+			s.holder.Heard() // it doesn't want to hear
+		}
+	}
+	s.pipe.Local(text)
 	s.endWatch()
 }
 
@@ -298,24 +343,13 @@ func (s *session) settledState() passthrough.State {
 func (s *session) discard() {
 	s.pipe.CloseWhenAnswered()
 	for s.readErr == nil {
-		_, s.readErr = s.nc.Read(s.buf)
+		_, err := s.nc.Read(s.buf)
+		if isTimeout(err) && s.draining.Load() {
+			s.nc.SetReadDeadline(time.Time{}) // it ends when all is answered
+			continue
+		}
+		s.readErr = err
 	}
-}
-
-// drain makes the session take no further requests, and end when those it has are answered.
-func (s *session) drain() {
-	s.draining.Store(true)
-	s.nc.SetReadDeadline(time.Unix(1, 0))
-}
-
-// finishAnswers waits until all that was asked has been answered, then closes. kill cuts it short.
-func (s *session) finishAnswers() {
-	answer := s.pipe.Barrier()
-	select {
-	case <-answer.Done:
-	case <-s.ctx.Done():
-	}
-	s.pipe.Close()
 }
 
 // kill ends the session at once.

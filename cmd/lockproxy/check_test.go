@@ -39,6 +39,12 @@ func wantLines(t *testing.T, printed string, lines ...string) {
 	}
 }
 
+func TestCheckTellsOfACluster(t *testing.T) {
+	c := testredis.StartCluster(t, 3, 0)
+	printed := check(t, 0, "--upstream", c.URL())
+	wantLines(t, printed, "PASS upstream 127.0.0.1:", "PASS cluster 3 masters serve all slots", "PASS rights user default may do all")
+}
+
 func TestCheckTellsOfTheUpstream(t *testing.T) {
 	for _, c := range []struct {
 		name   string

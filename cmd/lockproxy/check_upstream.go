@@ -82,8 +82,15 @@ func (c *checkCommand) lookAtRole(info map[string]string, found *findings) {
 	switch {
 	case info["role"] != "master":
 		found.add(levelFail, "role", "it is a replica of %s:%s, which can't be written to: name the master in --upstream, or its Sentinels", info["master_host"], info["master_port"])
-	case info["redis_mode"] == "cluster" && !strings.Contains(c.Upstream, "cluster"):
-		found.add(levelWarn, "role", "it is a node of a cluster: locks whose slots are elsewhere are answered MOVED")
+	case c.upstream.IsCluster():
+		masters, whole := c.upstream.ClusterMasters()
+		if !whole {
+			found.add(levelFail, "cluster", "not every slot has a master: keys in those slots can't be used")
+			return
+		}
+		found.add(levelPass, "cluster", "%d masters serve all slots; what stands here of one server is about one of them", masters)
+	case info["redis_mode"] == "cluster":
+		found.add(levelWarn, "role", "it is a node of a cluster: locks whose slots are elsewhere are answered MOVED; name the cluster with redis+cluster://")
 	case c.upstream.Moves():
 		found.add(levelPass, "role", "master, as its Sentinels say")
 	default:

@@ -65,7 +65,8 @@ func (r *reloader) read() (*options, error) {
 // there is TLS.
 func (o *options) with(wanted *options) options {
 	next := *o
-	next.LogLevel, next.MaxClients, next.ShutdownTimeout = wanted.LogLevel, wanted.MaxClients, wanted.ShutdownTimeout
+	next.LogLevel, next.MaxClients = wanted.LogLevel, wanted.MaxClients
+	next.ShutdownTimeout, next.ShutdownDelay = wanted.ShutdownTimeout, wanted.ShutdownDelay
 	if (o.TLSCert == "") == (wanted.TLSCert == "") {
 		next.TLSCert, next.TLSKey, next.TLSClientCA = wanted.TLSCert, wanted.TLSKey, wanted.TLSClientCA
 	}

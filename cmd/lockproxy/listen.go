@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
+
+	"github.com/coreos/go-systemd/v22/activation"
 )
 
 // maxSocketPath is what fits into the kernel's sockaddr_un, with the byte that ends it.
@@ -20,9 +23,42 @@ func (o *options) socketPath() (path string, isUnix bool) {
 	return strings.CutPrefix(o.Listen, "unix://")
 }
 
-// listen opens the listener that --listen names. A Unix socket that a dead process has left behind is replaced.
-func (o *options) listen() (net.Listener, error) {
+// fromSystemd is what --listen says where systemd has opened the socket.
+const fromSystemd = "systemd"
+
+// listen opens the listener that --listen names, or takes it over from a predecessor that has it. A Unix socket that a dead process has
+// left behind is replaced.
+func (o *options) listen(before *predecessor) (net.Listener, error) {
 	path, isUnix := o.socketPath()
+	ln, err := before.listener("listen", o.Listen)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot listen on %s as it was handed over: %w", o.Listen, err)
+	case ln != nil && isUnix:
+		return adoptUnix(ln, path)
+	case ln != nil:
+		return ln, nil
+	case before != nil:
+		return nil, fmt.Errorf("the process at --handover does not listen on %s: give this one the same --listen, or another --handover", o.Listen)
+	case o.Listen == fromSystemd:
+		return systemdListener()
+	}
+	return o.open(path, isUnix)
+}
+
+// systemdListener is the socket of the .socket unit that this process is started for.
+func systemdListener() (net.Listener, error) {
+	listeners, err := activation.Listeners()
+	if err == nil && (len(listeners) != 1 || listeners[0] == nil) {
+		err = fmt.Errorf("want one stream socket, got %d: start it by a .socket unit with one ListenStream=", len(listeners))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on what systemd hands over: %w", err)
+	}
+	return listeners[0], nil
+}
+
+func (o *options) open(path string, isUnix bool) (net.Listener, error) {
 	if !isUnix {
 		ln, err := net.Listen("tcp", o.Listen)
 		if err != nil {
@@ -39,7 +75,7 @@ func (o *options) listen() (net.Listener, error) {
 
 // listenUnix listens on path, also if a socket is there whose process has ended. The directory is locked meanwhile: of two
 // processes that start at the same time, one would else take the other's new socket for a dead one and remove it.
-func listenUnix(path string, mode os.FileMode) (net.Listener, error) {
+func listenUnix(path string, mode os.FileMode) (*socket, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, err
@@ -84,11 +120,12 @@ var umask sync.Mutex
 // socket is a Unix listener that removes its file when it closes, unless another process has put its own there since.
 type socket struct {
 	*net.UnixListener
-	path string
-	file os.FileInfo
+	path   string
+	file   os.FileInfo
+	handed atomic.Bool // another process listens on it too
 }
 
-func bindUnix(path string, mode os.FileMode) (net.Listener, error) {
+func bindUnix(path string, mode os.FileMode) (*socket, error) {
 	umask.Lock()
 	mask := syscall.Umask(0o777 &^ int(mode)) // not chmod afterwards: nobody may connect in between
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -97,8 +134,18 @@ func bindUnix(path string, mode os.FileMode) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln.SetUnlinkOnClose(false)
-	s := &socket{UnixListener: ln, path: path}
+	return adoptUnix(ln, path)
+}
+
+// adoptUnix takes care of a listener's file.
+func adoptUnix(ln net.Listener, path string) (s *socket, err error) {
+	unix, ok := ln.(*net.UnixListener)
+	if !ok {
+		ln.Close()
+		return nil, fmt.Errorf("what listens for %s is no Unix socket", path)
+	}
+	unix.SetUnlinkOnClose(false)
+	s = &socket{UnixListener: unix, path: path}
 	if s.file, err = os.Lstat(path); err != nil {
 		ln.Close()
 		return nil, err
@@ -107,7 +154,7 @@ func bindUnix(path string, mode os.FileMode) (net.Listener, error) {
 }
 
 func (s *socket) Close() error {
-	if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.file) {
+	if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.file) && !s.handed.Load() {
 		os.Remove(s.path)
 	}
 	return s.UnixListener.Close()

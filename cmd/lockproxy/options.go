@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,13 +23,17 @@ import (
 type options struct {
 	Config string `group:"Serving" placeholder:"FILE" help:"Read settings from this file: TOML, with the names of flags, as in max-clients = 5000. SIGHUP reads it again."`
 
-	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, or unix:///path for a Unix socket (default ${default})."`
+	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, unix:///path for a Unix socket, or systemd for that of a .socket unit (default ${default})."`
 	ListenMode      fileMode      `group:"Serving" default:"0700" placeholder:"MODE" help:"Permissions of the Unix socket, octal; who may write to it may connect (default ${default})."`
-	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], or redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
+	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name, or redis+cluster://[user:pass@]host:port,host:port (rediss+cluster:// for TLS) for a whole Redis Cluster, some of whose nodes are named. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
 	UpstreamMode    string        `group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: clients share few connections to the upstream, and each has one of its own while its state needs it. dedicated: each has one of its own (default ${default})."`
 	UpstreamConns   int           `group:"Serving" default:"1" placeholder:"N" help:"Connections that the clients of one user, database and protocol share at most (default ${default})."`
+	UpstreamReserve int           `group:"Serving" default:"16" placeholder:"N" help:"Idle connections that are kept for the clients of one user and password, at most one for each client, so that they are served as before once that password has been changed; 0 for none (default ${default})."`
+	ClusterAnnounce string        `group:"Serving" placeholder:"HOST:PORT" help:"In front of a Redis Cluster: the address that clients which know Redis Cluster are told to use (default: the one that each has come to)."`
 	DialTimeout     time.Duration `group:"Serving" default:"5s" placeholder:"DURATION" help:"For connecting and logging in to the upstream (default ${default})."`
-	ShutdownTimeout time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"For running commands to finish after SIGTERM or SIGINT (default ${default})."`
+	ShutdownTimeout time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"After SIGTERM or SIGINT: for running commands and transactions to finish and locks to be released (default ${default})."`
+	ShutdownDelay   time.Duration `group:"Serving" default:"0s" placeholder:"DURATION" help:"How long after SIGTERM or SIGINT clients are served as before while /readyz says no, so that balancers send them elsewhere (default ${default})."`
+	Handover        string        `group:"Serving" placeholder:"PATH" help:"A Unix socket by which a new process takes over from a running one: start it with the same --listen and --handover, and the running one hands it the listening socket, finishes and ends."`
 
 	ProxyProtocolFrom string        `group:"Serving" placeholder:"CIDR,..." help:"Networks whose connections begin with a PROXY protocol header, version 1 or 2, such as a load balancer's; one without is closed. From elsewhere such a header is no more than a bad request."`
 	HandshakeTimeout  time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"For a client's PROXY header and TLS handshake (default ${default})."`
@@ -37,7 +44,7 @@ type options struct {
 	UpstreamCA         string `group:"TLS" placeholder:"FILE" help:"The authorities that may have signed the certificate of a rediss:// upstream, PEM (default: the system's)."`
 	UpstreamCert       string `group:"TLS" placeholder:"FILE" help:"The certificate to show to the upstream, PEM."`
 	UpstreamKey        string `group:"TLS" placeholder:"FILE" help:"The key of --upstream-cert, PEM."`
-	UpstreamServerName string `group:"TLS" placeholder:"NAME" help:"The name that the upstream's certificate must have (default: the URL's host)."`
+	UpstreamServerName string `group:"TLS" placeholder:"NAME" help:"The name that the upstream's certificate must have (default: the URL's host; of a cluster or of what Sentinels name, each server's)."`
 
 	MaxClients   int  `group:"Limits" default:"10000" placeholder:"N" help:"Clients at one time; more are refused (default ${default})."`
 	ClientBuffer size `group:"Limits" default:"1mb" placeholder:"SIZE" help:"Largest request that is held whole: a lock command, AUTH, HELLO, CLIENT or COMMAND; others are streamed. Sizes are written as in redis.conf: 64kb, 1mb, 2gb (default ${default})."`
@@ -71,6 +78,7 @@ func (o *options) check() error {
 		{"fence-retention", o.FenceRetention, time.Second, 365 * 24 * time.Hour},
 		{"dial-timeout", o.DialTimeout, time.Millisecond, time.Hour},
 		{"shutdown-timeout", o.ShutdownTimeout, 0, time.Hour},
+		{"shutdown-delay", o.ShutdownDelay, 0, time.Hour},
 		{"handshake-timeout", o.HandshakeTimeout, time.Millisecond, time.Hour},
 	} {
 		if bounded.value < bounded.min || bounded.value > bounded.max {
@@ -83,6 +91,7 @@ func (o *options) check() error {
 	}{
 		{"max-clients", size(o.MaxClients), 1, math.MaxInt32},
 		{"upstream-conns", size(o.UpstreamConns), 1, 1 << 10},
+		{"upstream-reserve", size(o.UpstreamReserve), 0, 1 << 10},
 		{"client-buffer", o.ClientBuffer, 64 << 10, 1 << 30},
 		{"max-args", size(o.MaxArgs), 1, resp.MaxArgCount},
 		{"max-bulk", o.MaxBulk, 1 << 10, 1 << 40},
@@ -104,15 +113,29 @@ func (o *options) check() error {
 	return o.durabilityOptions.check(o)
 }
 
+func isHostPort(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	return err == nil && portErr == nil && host != "" && n > 0
+}
+
 func (o *options) checkListen() (err error) {
 	path, isUnix := o.socketPath()
 	switch {
+	case o.Handover != "" && !strings.HasPrefix(o.Handover, "/"):
+		return errors.New("--handover: want an absolute path, as in /run/lockproxy/handover.sock")
+	case len(o.Handover) > maxSocketPath-len(".4194304"):
+		return fmt.Errorf("--handover: the path can have %d bytes, this one has %d", maxSocketPath-len(".4194304"), len(o.Handover))
+	case o.Handover != "" && o.Upstream == "":
+		return errors.New("--handover needs --upstream: the in-memory store can't be handed over")
 	case isUnix && !strings.HasPrefix(path, "/"):
 		return errors.New("--listen: want unix:// and an absolute path, as in unix:///run/lockproxy.sock")
 	case isUnix && len(path) > maxSocketPath:
 		return fmt.Errorf("--listen: the path of a Unix socket can have %d bytes, this one has %d", maxSocketPath, len(path))
 	case isUnix && o.ProxyProtocolFrom != "":
 		return errors.New("--proxy-protocol-from names networks, and a Unix socket has none: leave one of the two out")
+	case o.ClusterAnnounce != "" && !isHostPort(o.ClusterAnnounce):
+		return errors.New("--cluster-announce: want host:port")
 	case (o.TLSCert == "") != (o.TLSKey == ""):
 		return errors.New("--tls-cert and --tls-key belong together: give both")
 	case o.TLSClientCA != "" && o.TLSCert == "":
@@ -149,14 +172,16 @@ func (o *options) checkUpstream() (err error) {
 
 func (o *options) serverConfig(upstream *passthrough.Upstream, log hclog.Logger) proxy.Config {
 	return proxy.Config{
-		Upstream:      upstream,
-		UpstreamConns: o.UpstreamConns,
-		Dedicated:     o.UpstreamMode == "dedicated",
-		Locks:         lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s", Durability: o.durability()},
-		Limits:        resp.Limits{Args: o.MaxArgs, Bulk: int64(o.MaxBulk), Inline: int(o.MaxInline)},
-		MaxClients:    o.MaxClients,
-		DialTimeout:   o.DialTimeout,
-		Logger:        log,
+		Upstream:        upstream,
+		UpstreamConns:   o.UpstreamConns,
+		UpstreamReserve: cmp.Or(o.UpstreamReserve, -1),
+		Dedicated:       o.UpstreamMode == "dedicated",
+		ClusterAnnounce: o.ClusterAnnounce,
+		Locks:           lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s", Durability: o.durability()},
+		Limits:          resp.Limits{Args: o.MaxArgs, Bulk: int64(o.MaxBulk), Inline: int(o.MaxInline)},
+		MaxClients:      o.MaxClients,
+		DialTimeout:     o.DialTimeout,
+		Logger:          log,
 
 		ClientBuffer:      int(o.ClientBuffer),
 		ProxyProtocolFrom: o.networks,

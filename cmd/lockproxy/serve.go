@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
@@ -67,7 +68,12 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("cannot use the TLS files: %w", err)
 	}
-	ln, err := opts.listen()
+	before, err := findPredecessor(opts.Handover)
+	if err != nil {
+		return err
+	}
+	defer before.close() // which does no harm once it is relieved
+	ln, err := opts.listen(before)
 	if err != nil {
 		return err
 	}
@@ -85,23 +91,34 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	}
 	cfg := opts.serverConfig(upstream, log)
 	cfg.TLS = certs.serving()
-	watched, err := opts.AdminOptions.prepare(&cfg)
+	watched, err := opts.AdminOptions.prepare(&cfg, before)
 	if err != nil {
 		ln.Close()
 		return err
 	}
 	server := proxy.New(cfg)
-	defer watched.start(server, log)()
-	log.Info("serving", "listen", opts.shown(ln.Addr()), "upstream", describe(opts.upstream), "version", version)
+	stopWatching := sync.OnceFunc(watched.start(server, log))
+	defer stopWatching()
+	after, err := awaitSuccessor(opts, ln, watched.ln, log)
+	if err != nil {
+		server.Close()
+		ln.Close()
+		return err
+	}
+	defer after.close()
 
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }() // ends by Shutdown or Close; waited for below
+	log.Info("serving", "listen", opts.shown(ln.Addr()), "upstream", describe(opts.upstream), "version", version)
 	if opts.upstream != nil {
 		advising, stopAdvising := context.WithCancel(context.Background())
 		var advised sync.WaitGroup
 		advised.Go(func() { server.Advise(advising) }) // ends when it has looked, or with serve, which waits for it
 		defer advised.Wait()
 		defer stopAdvising()
+	}
+	if err := before.relieve(); err != nil {
+		log.Warn("cannot tell the process whose place this one takes that it may end: stop it", "error", err)
 	}
 	notify(stateReady, log)
 	reloader := &reloader{args: cmd.args, current: opts, certs: certs, server: server, log: log}
@@ -112,14 +129,34 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 			return fmt.Errorf("accepting on %s ended: %w", opts.Listen, err)
 		case <-hangups:
 			reloader.reload()
+		case <-after.done:
+			stopWatching() // what asks there from now on asks the successor
+			running = false
 		case sig := <-signals:
 			log.Info("stopping: letting running commands finish; a second signal ends at once", "signal", sig.String(), "within", opts.ShutdownTimeout.String())
+			leave(server, opts, log, signals)
 			running = false
 		}
 	}
 	notify(stateStopping, log)
 	shutdown(server, opts, log, signals)
 	return <-served
+}
+
+// leave lets clients be served for a while longer, in which balancers learn that this proxy is about to end.
+func leave(server *proxy.Server, opts *options, log hclog.Logger, signals chan os.Signal) {
+	server.Leaving()
+	if opts.ShutdownDelay == 0 {
+		return
+	}
+	log.Info("serving on, while /readyz says no, for --shutdown-delay", "for", opts.ShutdownDelay.String())
+	delay := time.NewTimer(opts.ShutdownDelay)
+	defer delay.Stop()
+	select {
+	case <-delay.C:
+	case sig := <-signals:
+		signals <- sig // it is shutdown's
+	}
 }
 
 // warnOpen says so if whoever reaches the proxy acts as the upstream's user without knowing its password.
@@ -150,7 +187,7 @@ func shutdown(server *proxy.Server, opts *options, log hclog.Logger, signals <-c
 	select {
 	case err := <-finished:
 		if err != nil {
-			log.Warn("some commands had not finished and were cut off", "after", opts.ShutdownTimeout.String())
+			log.Warn("connections whose commands or transactions had not finished, or that held locks, were cut off", "after", opts.ShutdownTimeout.String())
 		}
 	case <-signals:
 		log.Warn("second signal: ending at once")

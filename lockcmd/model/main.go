@@ -127,7 +127,7 @@ func (v verdict) line(c config) string {
 	if v.err != nil {
 		found = v.err.Error()
 	}
-	return fmt.Sprintf("%s  %-44s expected %-14s found %-14s %12s states %5d MB %6.1f s", word, c.name, or(c.breaks, "nothing"), found, thousands(v.states), v.memory, v.cpu.Seconds())
+	return fmt.Sprintf("%s  %-48s expected %-14s found %-14s %12s states %5d MB %6.1f s", word, c.name, or(c.breaks, "nothing"), found, thousands(v.states), v.memory, v.cpu.Seconds())
 }
 
 func or(s, otherwise string) string {

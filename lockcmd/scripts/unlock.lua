@@ -10,6 +10,7 @@ A[5]  what its own waiters want: "none" (there are none); "next", the one below 
 A[6]  the first waiter's timeout, ms   A[7]  unit   A[8]  connection   A[9]  request   A[10]  client   A[11]  session; its owner is ARGV[2]
 A[12]  how long a lock is reserved for another proxy's waiter, ms
 A[13]  the database. What another proxy is told, on the channel "lockproxy:wake:" and its name, is the database, ":" and the lock
+A[14]  "-", or in a cluster a hash tag of the lock's slot: the channel's name is "lockproxy:wake:{tag}:" and the proxy's there
 
 Returns {1 if the lock was freed, else 0: it was not the caller's (any more), or free;
 the token given to the first waiter, or 0; 1 if it is reserved for the proxy that asks, else 0;
@@ -27,6 +28,20 @@ if A[1] == 'force' then
   if not (held and state == 'held') and not plain then return {0, 0, 0} end
 elseif not held or state ~= 'held' or A[2] ~= proof() then
   return {0, 0, 0}
+end
+
+-- Tells another proxy that the lock is reserved for its first waiter. Returns whether it heard of it.
+local function tell(proxy)
+  local message = A[13] .. ':' .. KEYS[1]
+  if A[14] ~= '-' then
+    local heard = redis.pcall('SPUBLISH', 'lockproxy:wake:{' .. A[14] .. '}:' .. proxy, message)
+    if type(heard) == 'number' then return heard > 0 end
+    if not string.find(heard.err, 'Unknown Redis command', 1, true) then return false end
+    -- Before Redis 7: it reaches those who listen at any node, and counts those who listen at this one.
+    return type(redis.pcall('PUBLISH', 'lockproxy:wake:' .. proxy, message)) == 'number'
+  end
+  local heard = redis.pcall('PUBLISH', 'lockproxy:wake:' .. proxy, message)
+  return type(heard) == 'number' and heard > 0
 end
 
 local whose = plain and {0, '-'} or {tonumber(token), client}
@@ -54,8 +69,7 @@ if wanted == 'self' and #others == 0 then
 elseif wanted ~= 'free' and wanted ~= 'gap' then
   while #others > 0 and not reserved_for do
     local first = table.remove(others, 1)
-    local heard = redis.pcall('PUBLISH', 'lockproxy:wake:' .. first[1], A[13] .. ':' .. KEYS[1])
-    if type(heard) == 'number' and heard > 0 then reserved_for = first[1] end
+    if tell(first[1]) then reserved_for = first[1] end
   end
   if not reserved_for and wanted ~= 'none' then reserved_for = A[4] end
 end

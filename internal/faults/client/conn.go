@@ -14,6 +14,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -33,8 +34,11 @@ func Dial(addr string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{nc: nc, in: bufio.NewReaderSize(nc, 4<<10)}, nil
+	return On(nc), nil
 }
+
+// On is a client on a connection that has been made.
+func On(nc net.Conn) *Conn { return &Conn{nc: nc, in: bufio.NewReaderSize(nc, 4<<10)} }
 
 // Close closes the connection, at any point of a conversation.
 func (c *Conn) Close() { c.nc.Close() }
@@ -43,6 +47,17 @@ func (c *Conn) Close() { c.nc.Close() }
 func (c *Conn) Reset() {
 	c.nc.(*net.TCPConn).SetLinger(0)
 	c.nc.Close()
+}
+
+// Die closes the connection as a process's end does, and returns what had reached this machine by then: whatever comes later is refused
+// with a reset. The error says that there was no whole reply.
+func (c *Conn) Die() (Reply, error) {
+	control, err := c.nc.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return Reply{}, err
+	}
+	control.Control(func(fd uintptr) { syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
+	return c.Receive(time.Second)
 }
 
 // Append adds a command in wire form.

@@ -152,7 +152,7 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 	}
 	for i := range 2 {
 		id := 2000 + i
-		c.mortals = append(c.mortals, &client.Mortal{ID: id, Targets: b.straight(), Key: c.mortal, Random: random(id), Notes: c.notes, Timeout: time.Minute})
+		c.mortals = append(c.mortals, &client.Mortal{ID: id, Targets: b.straight(), Key: c.mortal, Random: random(id), Notes: c.notes, Timeout: time.Minute, Short: longest})
 	}
 	bad := []client.Target{{Proxy: spare, Addr: b.down[spare].Addr()}, {Proxy: spare, Addr: b.proxy[spare].Addr}}
 	for i := range load.Noise {

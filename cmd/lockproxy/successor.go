@@ -1,0 +1,163 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// succession waits at --handover for the process that is to take this one's place.
+type succession struct {
+	clients net.Listener
+	ln      *socket // nil if nobody is waited for
+	log     hclog.Logger
+	names   []string
+	sockets []*os.File // in the order of names; they are of the listeners' open sockets
+	running sync.WaitGroup
+	done    chan struct{} // closed when a successor serves
+
+	mu     sync.Mutex
+	asking *net.UnixConn // guarded by mu; the conversation under way
+	closed bool          // guarded by mu
+}
+
+// filer is a listener whose socket can be handed on.
+type filer interface{ File() (*os.File, error) }
+
+// awaitSuccessor begins to wait for one that is to listen on ln, and on admin, which may be nil. Without --handover nobody is waited for.
+func awaitSuccessor(opts *options, ln, admin net.Listener, log hclog.Logger) (*succession, error) {
+	s := &succession{log: log, done: make(chan struct{}), clients: ln}
+	if opts.Handover == "" {
+		return s, nil
+	}
+	err := s.add(handoverName("listen", opts.Listen), ln)
+	if err == nil && admin != nil {
+		err = s.add(handoverName("admin", opts.Admin), admin)
+	}
+	if err == nil {
+		s.ln, err = replaceUnix(opts.Handover, 0o600)
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("cannot wait for a successor at --handover %s: %w", opts.Handover, withoutAddr(err))
+	}
+	s.running.Go(s.serve) // ends when a successor serves, or by close, which waits for it
+	return s, nil
+}
+
+func (s *succession) add(name string, ln net.Listener) error {
+	file, err := ln.(filer).File()
+	if err == nil {
+		s.names, s.sockets = append(s.names, name), append(s.sockets, file)
+	}
+	return err
+}
+
+// replaceUnix listens on path in place of whoever does, of whom a process that connects finds one or the other.
+func replaceUnix(path string, mode os.FileMode) (*socket, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
+		return nil, errors.New("that is an existing file and not a socket")
+	}
+	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
+	os.Remove(fresh) // of a process that had this number once
+	ln, err := bindUnix(fresh, mode)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		ln.Close()
+		return nil, err
+	}
+	ln.path = path
+	return ln, nil
+}
+
+// serve makes the offer to whoever connects, one at a time, until one of them serves.
+func (s *succession) serve() {
+	for {
+		conn, err := s.ln.AcceptUnix()
+		if err != nil {
+			return
+		}
+		if !s.begin(conn) {
+			return
+		}
+		err = s.offer(conn)
+		conn.Close()
+		if err == nil {
+			s.log.Info("another process has taken over: letting running commands finish")
+			if shared, ok := s.clients.(*socket); ok {
+				shared.handed.Store(true)
+			}
+			close(s.done)
+			return
+		}
+		s.log.Warn("a process has asked to take over, and doesn't serve: this one goes on", "error", withoutAddr(err))
+	}
+}
+
+// begin takes note of a conversation, for close to end it; it returns false if that has been called.
+func (s *succession) begin(conn *net.UnixConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking = conn
+	if s.closed {
+		conn.Close()
+	}
+	return !s.closed
+}
+
+// offer hands the sockets to a successor, and returns when it serves.
+func (s *succession) offer(conn *net.UnixConn) error {
+	text, err := json.Marshal(handoverOffer{handoverVersion, os.Getpid(), s.names})
+	if err != nil {
+		return err
+	}
+	var fds []int
+	for _, file := range s.sockets {
+		control, err := file.SyscallConn() // Fd would make the socket a blocking one, for this process too
+		if err == nil {
+			err = control.Control(func(fd uintptr) { fds = append(fds, int(fd)) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	conn.SetDeadline(time.Now().Add(handoverPatience))
+	if _, _, err := conn.WriteMsgUnix(text, syscall.UnixRights(fds...), nil); err != nil {
+		return err
+	}
+	conn.SetDeadline(time.Now().Add(handoverStart))
+	var answer [1]byte
+	if _, err := conn.Read(answer[:]); err != nil {
+		return err
+	}
+	if answer[0] != handoverDone {
+		return fmt.Errorf("it says %q", answer[0])
+	}
+	return nil
+}
+
+// close ends the waiting.
+func (s *succession) close() {
+	if s.ln != nil {
+		s.ln.Close()
+	}
+	s.mu.Lock()
+	s.closed = true
+	if s.asking != nil {
+		s.asking.Close()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	for _, file := range s.sockets {
+		file.Close()
+	}
+}

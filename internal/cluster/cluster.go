@@ -1,0 +1,374 @@
+// Package cluster presents a Redis Cluster as one Redis, at the level of a connection: a Conn is written requests and read
+// replies, in order, as a TCP connection to one Redis would be. It knows nothing of clients, locks or lanes.
+//
+//	Write  ->  cut into requests  ->  route: by the slot of the keys, to all masters, in parts, ...  ->  node: gather, one write
+//	Read   <-  queue of requests, in the client's order  <-  answer: join, follow MOVED and ASK  <-  node: cut into replies
+//
+// A Conn has a connection of its own to each node that it needs, opened when it is first needed, set up as the Conn's user has set up
+// the Conn. Nodes work in parallel; replies wait in the queue for those before them. Closing the Conn closes them all, so
+// a client that is gone blocks nothing.
+//
+// A request that a node has not run, because its keys are elsewhere or on their way, is sent again, to where the node says, without
+// overtaking: what the same slot is asked meanwhile is held. A request that may have run is never sent again: if its node is lost it is
+// answered with what Options.Failure says, and the others go on, unless the Conn has lost something with the node that it can't have
+// again (a transaction, a subscription): then it ends.
+//
+// Who serves which slot is known to the Cluster, which all Conns share. It learns it from CLUSTER SLOTS, asked when there is a reason to
+// and from time to time, and from each MOVED.
+//
+// Memory, for each Conn: maxKept of requests without an answer, and maxBuffered of replies that wait for earlier ones. A reply that is put
+// together from several is held whole, at most maxJoined from each node. Large single requests and replies stream.
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+const (
+	// lookEvery is how often the nodes are asked who serves what, without a reason.
+	lookEvery = time.Second
+	// lookGap is the least time between two questions.
+	lookGap = 50 * time.Millisecond
+	// lookPatience bounds one question.
+	lookPatience = time.Second
+)
+
+// Cluster is what is known of a cluster. Safe for concurrent use.
+type Cluster struct {
+	seeds []string // host:port
+	slots atomic.Pointer[slotMap]
+
+	mu      sync.Mutex
+	conns   map[*Conn]struct{} // guarded by mu
+	looking bool               // guarded by mu
+	looked  time.Time          // guarded by mu; when the last look began
+	epoch   int64              // guarded by mu; of what slots is from
+}
+
+// New returns a Cluster that is found by its seeds, host:port. Nothing is asked yet.
+func New(seeds []string) *Cluster {
+	return &Cluster{seeds: seeds, conns: map[*Conn]struct{}{}}
+}
+
+// String names the cluster by its seeds.
+func (cl *Cluster) String() string { return strings.Join(cl.seeds, ",") }
+
+// Open makes a Conn, with a connection to one node: that it can be had, and lets the user in, is known then. The error is Dial's.
+func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
+	err := errors.New("no node is known")
+	for _, addr := range cl.doors() {
+		nc, dialErr := o.Dial(ctx, addr)
+		if dialErr != nil {
+			err = dialErr
+			var refused interface{ Refusal() []byte }
+			if errors.As(err, &refused) || ctx.Err() != nil {
+				return nil, err
+			}
+			continue
+		}
+		if cl.slots.Load() != nil {
+			return cl.conn(o, addr, nc), nil
+		}
+		if err = cl.introduce(ctx, nc, addr); err != nil {
+			nc.Close()
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			continue
+		}
+		m := cl.slots.Load()
+		if m == nil || slices.Contains(m.masters, addr) {
+			return cl.conn(o, addr, nc), nil // or one that doesn't tell this user
+		}
+		nc.Close()
+		return cl.Open(ctx, o) // by a master
+	}
+	return nil, err
+}
+
+// introduce asks the first node that can be reached who serves what. It is no failure if that isn't told to this user.
+func (cl *Cluster) introduce(ctx context.Context, nc net.Conn, addr string) error {
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	m, epoch, err := askNode(nc, addr)
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	if err == nil {
+		cl.learn(m, epoch, false)
+	} else if !isNodeError(err) {
+		return err
+	}
+	return nil
+}
+
+// conn makes a Conn whose home is at addr.
+func (cl *Cluster) conn(o Options, addr string, nc net.Conn) *Conn {
+	c := newConn(cl, o)
+	cl.mu.Lock()
+	cl.conns[c] = struct{}{}
+	cl.mu.Unlock()
+	c.mu.Lock()
+	c.home = c.newNode(addr, nc)
+	c.mu.Unlock()
+	return c
+}
+
+// doors is where a connection may begin: the masters if they are known, else the seeds; in any order.
+func (cl *Cluster) doors() []string {
+	addrs := slices.Clone(cl.seeds)
+	if m := cl.slots.Load(); m != nil {
+		addrs = slices.Clone(m.masters)
+	}
+	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	return addrs
+}
+
+// forget is called when a Conn has ended.
+func (cl *Cluster) forget(c *Conn) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	delete(cl.conns, c)
+}
+
+// moved takes note of a MOVED that a Conn has met which went by old, and returns the map that says so.
+func (cl *Cluster) moved(old *slotMap, slot int, addr string) *slotMap {
+	for {
+		m := cl.slots.Load()
+		if m == nil {
+			return old // one slot says too little
+		}
+		if m.master(slot) == addr {
+			return m
+		}
+		changed := m.with(slot, addr)
+		if cl.slots.CompareAndSwap(m, changed) {
+			return changed
+		}
+	}
+}
+
+// learn takes a map over that a node has told, with the cluster's epoch as the node knows it. One that knows an older one is behind, and
+// is believed only if no other can be had. Conns that wait for a node which is no master any more are told.
+func (cl *Cluster) learn(m *slotMap, epoch int64, anyway bool) (ok bool) {
+	cl.mu.Lock()
+	if epoch < cl.epoch && !anyway {
+		cl.mu.Unlock()
+		return false
+	}
+	cl.epoch = epoch
+	if old := cl.slots.Load(); old == nil || !old.equal(m) {
+		cl.slots.Store(m)
+	}
+	conns := make([]*Conn, 0, len(cl.conns))
+	for c := range cl.conns {
+		conns = append(conns, c)
+	}
+	cl.mu.Unlock()
+	for _, c := range conns {
+		c.learned()
+	}
+	return true
+}
+
+// look has somebody ask who serves what, unless that was done just now. c.mu is held.
+func (cl *Cluster) look(c *Conn) {
+	if c.err != nil || !cl.mayLook() {
+		return
+	}
+	c.running.Go(func() { // ends after lookPatience for each node, or with the Conn, which awaits it
+		defer cl.doneLooking()
+		wait := time.NewTimer(time.Until(cl.lastLook().Add(lookGap)))
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-c.ctx.Done():
+			return
+		}
+		cl.Look(c.ctx, c.Dial)
+	})
+}
+
+func (cl *Cluster) mayLook() bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.looking {
+		return false
+	}
+	cl.looking = true
+	return true
+}
+
+func (cl *Cluster) doneLooking() {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.looking = false
+}
+
+func (cl *Cluster) lastLook() time.Time {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	last := cl.looked
+	cl.looked = time.Now()
+	return last
+}
+
+// Look asks the nodes, one after the other, who serves what, until one knows. The error is the last one's.
+func (cl *Cluster) Look(ctx context.Context, dial Dialer) error {
+	var behind *slotMap
+	epoch := int64(-1)
+	err := errors.New("no node is known")
+	for _, addr := range cl.known() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		m, e, askErr := askAt(ctx, dial, addr)
+		if askErr != nil {
+			err = fmt.Errorf("%s: %w", addr, askErr)
+			continue
+		}
+		if cl.learn(m, e, false) {
+			return nil
+		}
+		if e > epoch {
+			behind, epoch = m, e
+		}
+	}
+	if behind != nil {
+		cl.learn(behind, epoch, true)
+		return nil
+	}
+	return err
+}
+
+// known is all nodes: masters, replicas, seeds; each in any order.
+func (cl *Cluster) known() (addrs []string) {
+	addrs = cl.doors()
+	add := func(more []string) {
+		for _, addr := range more {
+			if !slices.Contains(addrs, addr) {
+				addrs = append(addrs, addr)
+			}
+		}
+	}
+	if m := cl.slots.Load(); m != nil {
+		add(m.replicas)
+	}
+	add(cl.seeds)
+	return addrs
+}
+
+// Follow keeps up with the cluster until ctx ends.
+func (cl *Cluster) Follow(ctx context.Context, dial Dialer, report func(err error)) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if cl.mayLook() {
+			cl.lastLook()
+			report(cl.Look(ctx, dial))
+			cl.doneLooking()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Masters is how many nodes serve slots, and whether all slots are served, as far as is known.
+func (cl *Cluster) Masters() (masters int, whole bool) {
+	m := cl.slots.Load()
+	if m == nil {
+		return 0, false
+	}
+	return len(m.masters), m.whole()
+}
+
+// nodeError is what a node says to a question.
+type nodeError string
+
+func (e nodeError) Error() string { return string(e) }
+
+func isNodeError(err error) bool {
+	var says nodeError
+	return errors.As(err, &says)
+}
+
+func askAt(ctx context.Context, dial Dialer, addr string) (*slotMap, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	nc, err := dial(ctx, addr)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer nc.Close()
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	return askNode(nc, addr)
+}
+
+var questions = resp.AppendCommand(resp.AppendCommand(nil, "CLUSTER", "INFO"), "CLUSTER", "SLOTS")
+
+// askNode asks the node at addr who serves what, and for the epoch that it knows.
+func askNode(nc interface {
+	Read([]byte) (int, error)
+	Write([]byte) (int, error)
+}, addr string) (m *slotMap, epoch int64, err error) {
+	if _, err := nc.Write(questions); err != nil {
+		return nil, 0, err
+	}
+	in := bufio.NewReader(nc)
+	info, err := readReply(in)
+	if err != nil {
+		return nil, 0, err
+	}
+	raw, err := readReply(in)
+	if err != nil {
+		return nil, 0, err
+	}
+	if isError(raw) {
+		return nil, 0, nodeError(errorLine(raw))
+	}
+	m, err = parseMap(raw, addr)
+	if err != nil {
+		return nil, 0, nodeError(err.Error())
+	}
+	return m, parseEpoch(info), nil
+}
+
+// parseEpoch reads the answer to CLUSTER INFO; 0 if it doesn't tell.
+func parseEpoch(info []byte) int64 {
+	for line := range strings.SplitSeq(string(info), "\r\n") {
+		if value, ok := strings.CutPrefix(line, "cluster_current_epoch:"); ok {
+			n, _ := resp.ParseInt([]byte(value))
+			return n
+		}
+	}
+	return 0
+}
+
+// readReply reads one whole reply, which is not large.
+func readReply(in *bufio.Reader) (raw []byte, err error) {
+	var scan resp.Scanner
+	for {
+		b, err := in.ReadByte()
+		if err != nil {
+			return nil, err
+		}
+		raw = append(raw, b)
+		if _, done, err := scan.Scan(raw[len(raw)-1:]); done || err != nil {
+			return raw, err
+		}
+	}
+}

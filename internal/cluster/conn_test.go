@@ -1,0 +1,231 @@
+package cluster_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/cluster"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
+)
+
+var lasting testredis.Lasting
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	lasting.End()
+	os.Exit(code)
+}
+
+// six is the cluster of all tests that leave it as it was: three masters, each with a replica.
+func six(t *testing.T) *testredis.Cluster { return lasting.Cluster(t, 3, 1) }
+
+// client speaks to a Conn as a test wants it.
+type client struct {
+	t  *testing.T
+	nc *cluster.Conn
+	in *bufio.Reader
+}
+
+func dialer(ctx context.Context, addr string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+}
+
+func failure(addr string, sent bool, err error) []byte {
+	if sent {
+		return resp.AppendError(nil, "UPSTREAM "+addr+": whether the command ran is unknown: "+err.Error())
+	}
+	return resp.AppendError(nil, "UPSTREAM "+addr+": nothing was sent: "+err.Error())
+}
+
+func open(t *testing.T, c *testredis.Cluster) *client {
+	t.Helper()
+	return openAt(t, cluster.New(c.Addrs()))
+}
+
+func openAt(t *testing.T, cl *cluster.Cluster) *client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	nc, err := cl.Open(ctx, cluster.Options{Dial: dialer, Proto: 2, Timeout: 5 * time.Second, Failure: failure})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return &client{t, nc, bufio.NewReader(nc)}
+}
+
+func (c *client) send(lines ...string) {
+	c.t.Helper()
+	var out []byte
+	for _, line := range lines {
+		out = resp.AppendCommand(out, strings.Fields(line)...)
+	}
+	if _, err := c.nc.Write(out); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// reply is the next reply, raw.
+func (c *client) reply() string {
+	c.t.Helper()
+	got, err := c.tryReply(10 * time.Second)
+	if err != nil {
+		c.t.Fatalf("no reply: %v (so far %q)", err, got)
+	}
+	return got
+}
+
+func (c *client) tryReply(patience time.Duration) (string, error) {
+	c.nc.SetReadDeadline(time.Now().Add(patience))
+	var scan resp.Scanner
+	var raw []byte
+	for {
+		b, err := c.in.ReadByte()
+		if err != nil {
+			return string(raw), err
+		}
+		raw = append(raw, b)
+		if _, done, err := scan.Scan(raw[len(raw)-1:]); done || err != nil {
+			return string(raw), err
+		}
+	}
+}
+
+func (c *client) ask(line string) string {
+	c.t.Helper()
+	c.send(line)
+	return c.reply()
+}
+
+func (c *client) expect(line, want string) {
+	c.t.Helper()
+	if got := c.ask(line); got != want {
+		c.t.Errorf("%s: %q, not %q", line, got, want)
+	}
+}
+
+func TestPipelineOverSlotsKeepsTheOrder(t *testing.T) {
+	c := open(t, six(t))
+	const n = 3000
+	go func() {
+		for i := range n {
+			c.nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "SET", fmt.Sprint("order:", i), fmt.Sprint(i)), "GET", fmt.Sprint("order:", i)))
+		}
+	}()
+	for i := range n {
+		if got := c.reply(); got != "+OK\r\n" {
+			t.Fatalf("SET %d: %q", i, got)
+		}
+		want := fmt.Sprintf("$%d\r\n%d\r\n", len(fmt.Sprint(i)), i)
+		if got := c.reply(); got != want {
+			t.Fatalf("GET %d: %q", i, got)
+		}
+	}
+}
+
+func TestSplitsAndJoins(t *testing.T) {
+	c := open(t, six(t))
+	c.expect("FLUSHALL", "+OK\r\n")
+	c.expect("DBSIZE", ":0\r\n")
+	c.expect("MSET a 1 b 2 c 3 d 4", "+OK\r\n")
+	c.expect("MGET a nothing c b a d", "*6\r\n$1\r\n1\r\n$-1\r\n$1\r\n3\r\n$1\r\n2\r\n$1\r\n1\r\n$1\r\n4\r\n")
+	c.expect("EXISTS a b c d e a", ":5\r\n")
+	c.expect("TOUCH a b c", ":3\r\n")
+	c.expect("DBSIZE", ":4\r\n")
+	c.expect("DEL a b zz", ":2\r\n")
+	c.expect("UNLINK a b c d", ":2\r\n")
+	c.expect("MSET a 1 b", "-ERR wrong number of arguments for 'mset' command\r\n")
+	c.expect("SINTER a b", "-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+	c.expect("MSETNX a 1 b 2", "-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+	c.expect("MSETNX {x}a 1 {x}b 2", ":1\r\n")
+	c.expect("PING", "+PONG\r\n")
+	c.expect("SELECT 0", "+OK\r\n")
+	c.expect("SELECT 1", "-ERR SELECT is not allowed in cluster mode\r\n")
+	c.expect("EVAL return{KEYS[1],ARGV[1]} 1 a b", "*2\r\n$1\r\na\r\n$1\r\nb\r\n")
+	c.expect("EVALSHA ffffffffffffffffffffffffffffffffffffffff 1 a", "-NOSCRIPT No matching script. Please use EVAL.\r\n")
+	sha := "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
+	c.send("SCRIPT FLUSH")
+	c.reply()
+	c.nc.Write(resp.AppendCommand(nil, "SCRIPT", "LOAD", "return 1"))
+	if got := c.reply(); got != "$40\r\n"+sha+"\r\n" {
+		t.Fatal(got)
+	}
+	for _, key := range []string{"a", "b", "c", "d"} {
+		c.expect("EVALSHA "+sha+" 1 "+key, ":1\r\n")
+	}
+	c.expect("SCRIPT EXISTS "+sha, "*1\r\n:1\r\n")
+}
+
+// A slot that moves under a pipeline: every reply is right, in order, and no write is lost or overtaken.
+func TestSlotMovesUnderAPipeline(t *testing.T) {
+	c := testredis.StartCluster(t, 3, 0)
+	cl := cluster.New(c.Addrs())
+	slot := c.Slot("{hot}")
+	stop, done := make(chan struct{}), make(chan int)
+	k := openAt(t, cl)
+	go func() {
+		n := 0
+		defer func() { done <- n }()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for i := range 20 {
+				key := fmt.Sprintf("{hot}%d", i)
+				k.nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "RPUSH", key, fmt.Sprint(n)), "LRANGE", key, "-1", "-1"))
+			}
+			for i := range 20 {
+				if got := k.reply(); got != fmt.Sprintf(":%d\r\n", n+1) {
+					t.Errorf("RPUSH %d of key %d: %q", n, i, got)
+					return
+				}
+				if got, want := k.reply(), fmt.Sprintf("*1\r\n$%d\r\n%d\r\n", len(fmt.Sprint(n)), n); got != want {
+					t.Errorf("LRANGE after %d of key %d: %q", n, i, got)
+					return
+				}
+			}
+			n++
+		}
+	}()
+	for range 3 {
+		for _, to := range c.Nodes {
+			c.Migrate(slot, to)
+		}
+	}
+	close(stop)
+	if n := <-done; n < 20 {
+		t.Errorf("only %d rounds", n)
+	}
+}
+
+// Keys that are in part here and in part there: what can be answered is, and what can't says so.
+func TestSlotOnItsWay(t *testing.T) {
+	c := testredis.StartCluster(t, 2, 0)
+	k := open(t, c)
+	k.expect("MSET {s}a 1 {s}b 2", "+OK\r\n")
+	slot := c.Slot("{s}a")
+	from := c.MasterOf(slot)
+	to := c.Nodes[0]
+	if to == from {
+		to = c.Nodes[1]
+	}
+	m := c.BeginMigration(from, to, slot)
+	m.MoveKey("{s}a")
+	k.expect("GET {s}a", "$1\r\n1\r\n")
+	k.expect("GET {s}b", "$1\r\n2\r\n")
+	k.expect("SET {s}c 3", "+OK\r\n")
+	k.expect("MGET {s}a {s}b", "-TRYAGAIN Multiple keys request during rehashing of slot\r\n")
+	go func() { time.Sleep(200 * time.Millisecond); m.MoveKeys() }()
+	k.expect("MGET {s}a {s}b {s}c", "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n")
+	m.Finish()
+	k.expect("MGET {s}a {s}b {s}c", "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n")
+}

@@ -1,0 +1,269 @@
+package cluster
+
+// What comes on a connection without having been asked for: messages, RESP3's pushes, MONITOR's feed; and the confirmations of
+// subscriptions.
+
+import (
+	"errors"
+
+	"lockproxy/internal/resp"
+)
+
+var errShard = errors.New("a sharded channel could not be subscribed to again after its slot had moved")
+
+// subscribe is SUBSCRIBE, PSUBSCRIBE and their opposites: all at home, since what is published anywhere is heard everywhere.
+func subscribe(c *Conn, q *query) {
+	r := c.ask(q, -1)
+	r.one.confirms = confirmsOf(q)
+}
+
+// confirmsOf is how many confirmations a request gets; -1 is as many as there are subscriptions, one at least.
+func confirmsOf(q *query) int {
+	if len(q.args) > 1 {
+		return len(q.args) - 1
+	}
+	return -1
+}
+
+// subscribeSharded is SSUBSCRIBE, which goes to who serves the channels' slot.
+func subscribeSharded(c *Conn, q *query) {
+	slot, _ := c.slotOf(q)
+	if slot == manySlots {
+		c.local(crossSlot)
+		return
+	}
+	r := c.ask(q, slot)
+	r.one.confirms = confirmsOf(q)
+}
+
+// unsubscribeSharded is SUNSUBSCRIBE. Without channels it goes to all nodes that have some.
+func unsubscribeSharded(c *Conn, q *query) {
+	if len(q.args) > 1 {
+		subscribeSharded(c, q)
+		return
+	}
+	asked := false
+	for _, n := range c.nodes {
+		if n.state.shard > 0 {
+			r := newRequest(q.raw, -1)
+			r.one.confirms = -1
+			c.kept += len(q.raw)
+			c.enqueue(r)
+			n.push(&r.one)
+			asked = true
+		}
+	}
+	if !asked {
+		subscribe(c, q)
+	}
+}
+
+// monitor is MONITOR, of all masters.
+func monitor(c *Conn, q *query) {
+	q.cmd = monitored
+	before := c.last
+	toMasters(c, q)
+	if r := c.last; r != before {
+		r.each = func(n *node, _ *part, h resp.Head) { n.state.monitor = n.state.monitor || h.IsOK() }
+	}
+}
+
+var monitored = &command{join: joinFirst}
+
+// confirmation is what a reply confirms by its first element.
+type confirmation uint8
+
+const (
+	confirmsNothing confirmation = iota
+	subscribed
+	psubscribed
+	ssubscribed
+	unsubscribed
+	punsubscribed
+	sunsubscribed
+)
+
+func confirmationOf(h resp.Head) confirmation {
+	if h.Type != '*' && h.Type != '>' {
+		return confirmsNothing
+	}
+	switch string(h.Elem) {
+	case "subscribe":
+		return subscribed
+	case "psubscribe":
+		return psubscribed
+	case "ssubscribe":
+		return ssubscribed
+	case "unsubscribe":
+		return unsubscribed
+	case "punsubscribe":
+		return punsubscribed
+	case "sunsubscribe":
+		return sunsubscribed
+	}
+	return confirmsNothing
+}
+
+func isMessage(h resp.Head) bool {
+	return string(h.Elem) == "message" || string(h.Elem) == "pmessage" || string(h.Elem) == "smessage"
+}
+
+// unasked reports whether a reply answers nothing.
+func (n *node) unasked(h resp.Head) bool {
+	p := n.waiting.head()
+	confirms := confirmationOf(h) != confirmsNothing && p != nil && p.confirms != 0
+	switch h.Type {
+	case '>':
+		return !confirms
+	case '*':
+		subscriptions := n.state.channels + n.state.patterns + n.state.shard
+		return n.c.setup.proto == 2 && subscriptions > 0 && !confirms && (isMessage(h) || confirmationOf(h) == sunsubscribed && p == nil)
+	case '+':
+		return n.state.monitor && isMonitorLine(h.Line)
+	}
+	return false
+}
+
+// isMonitorLine tells MONITOR's feed ("1700000000.123456 [0 127.0.0.1:5000] …") from a status reply.
+func isMonitorLine(line []byte) bool {
+	i := 0
+	for i < len(line) && line[i] >= '0' && line[i] <= '9' {
+		i++
+	}
+	return i > 0 && len(line) > i+9 && line[i] == '.' && line[i+7] == ' ' && line[i+8] == '['
+}
+
+// confirmed takes one of the replies to a request for subscriptions. It returns false for the last, and for an error.
+func (n *node) confirmed(p *part, h resp.Head, reply *pieces) (more bool) {
+	kind := confirmationOf(h)
+	if kind == confirmsNothing {
+		p.confirms = 0
+		return false
+	}
+	if p.confirms < 0 {
+		p.confirms = max(1, n.state.of(kind))
+	}
+	n.state.take(kind, h.Last)
+	if kind == ssubscribed || kind == sunsubscribed {
+		n.c.shardConfirmed(n, kind, reply)
+	}
+	if p.confirms--; p.confirms == 0 {
+		return false
+	}
+	p.passed = true
+	if !p.req.hidden {
+		n.c.give(p.req, *reply)
+	}
+	return true
+}
+
+// of is how many subscriptions of one kind there are.
+func (s *nodeState) of(kind confirmation) int {
+	switch kind {
+	case unsubscribed:
+		return int(s.channels)
+	case punsubscribed:
+		return int(s.patterns)
+	case sunsubscribed:
+		return int(s.shard)
+	}
+	return 0
+}
+
+// take notes the count that a confirmation carries: channels and patterns together, sharded channels alone.
+func (s *nodeState) take(kind confirmation, total int64) {
+	switch kind {
+	case subscribed, unsubscribed:
+		s.channels = total - s.patterns
+	case psubscribed, punsubscribed:
+		s.patterns = total - s.channels
+	case ssubscribed, sunsubscribed:
+		s.shard = total
+	}
+}
+
+// shardConfirmed counts the sharded channels of all nodes together, and says so in the confirmation. c.mu is held.
+func (c *Conn) shardConfirmed(n *node, kind confirmation, reply *pieces) {
+	raw := reply.bytes()
+	aggregate, elems, err := shardElements(raw)
+	if err != nil || len(elems) != 3 {
+		return
+	}
+	channel := string(elems[1])
+	if c.shards == nil {
+		c.shards = map[string]*node{}
+	}
+	if kind == ssubscribed {
+		c.shards[channel] = n
+	} else if c.shards[channel] == n {
+		delete(c.shards, channel)
+	}
+	elems[2] = appendLength(nil, ':', len(c.shards))
+	text := resp.AppendAggregate(nil, aggregate, elems)
+	*reply = pieces{first: text, size: len(text)}
+}
+
+// shardElements is resp.Elements for pushes too.
+func shardElements(raw []byte) (kind byte, elems [][]byte, err error) {
+	plain := append([]byte{'*'}, raw[1:]...)
+	_, elems, err = resp.Elements(plain)
+	return raw[0], elems, err
+}
+
+// unasked gives the client what a node has sent without being asked, behind what that node has answered before. c.mu is held.
+func (c *Conn) unasked(n *node, h resp.Head, reply pieces) {
+	if confirmationOf(h) == sunsubscribed {
+		c.shardMoved(n, reply.bytes())
+		return
+	}
+	if p := n.waiting.head(); p != nil && p.confirms > 0 && p.passed {
+		c.give(p.req, reply)
+		return
+	}
+	r := &request{done: true, out: reply}
+	c.buffered += reply.size
+	switch last := n.answered; {
+	case last != nil && !last.read:
+		r.next, last.next = last.next, r
+		if c.last == last {
+			c.last = r
+		}
+	case c.head != nil && c.head.began:
+		r.next, c.head.next = c.head.next, r
+		if c.last == c.head {
+			c.last = r
+		}
+	default:
+		r.next, c.head = c.head, r
+		if c.last == nil {
+			c.last = r
+		}
+	}
+	n.answered = r
+	c.readable.Signal()
+}
+
+// shardMoved subscribes again to a sharded channel that a node has dropped, because its slot has another master now. The client
+// doesn't hear of it. c.mu is held.
+func (c *Conn) shardMoved(n *node, raw []byte) {
+	_, elems, err := shardElements(raw)
+	if err != nil || len(elems) != 3 {
+		return
+	}
+	n.state.shard = max(0, n.state.shard-1)
+	v, err := resp.ParseValue(elems[1])
+	if err != nil || c.shards[string(elems[1])] != n {
+		return
+	}
+	delete(c.shards, string(elems[1]))
+	command := resp.AppendCommand(nil, []byte("SSUBSCRIBE"), v.Text)
+	r := c.ownRequest(command, func(reply []byte) {
+		if isError(reply) {
+			c.endLocked(&NodeError{Addr: n.addr, Err: errShard})
+		}
+	})
+	r.follows = true
+	r.one.slot, r.one.confirms = Slot(v.Text), 1
+	c.cluster.look(c)
+	c.later(&r.one)
+}

@@ -1,0 +1,268 @@
+package cluster
+
+// MULTI and WATCH: a transaction is one node's, and all its keys are in one slot.
+
+import (
+	"bytes"
+
+	"lockproxy/internal/resp"
+)
+
+// transaction is what stands between a MULTI and its EXEC. It begins at home and moves, as long as it has had no keys, to where the
+// first of them are. What it queues is kept, so that it can be run elsewhere if the node turns out not to have the keys any more: then
+// nothing of it has run.
+type transaction struct {
+	node    *node
+	slot    int      // of its keys; -1 as long as it has none
+	raws    [][]byte // what was queued
+	size    int      // bytes of raws
+	lost    bool     // not all that was queued is in raws
+	guarded bool     // a WATCH was in force, which only its node knows
+	aside   bool     // a node has said that a key is not its own
+	tries   int
+}
+
+// watched is what a WATCH has said.
+type watched struct {
+	node *node // nil if nothing is watched
+	slot int
+}
+
+// maxQueued is how much of a transaction is kept so that it can be run elsewhere, bytes.
+const maxQueued = 1 << 20
+
+var (
+	multiCommand   = resp.AppendCommand(nil, "MULTI")
+	discardCommand = resp.AppendCommand(nil, "DISCARD")
+	// abortCommand is refused by every Redis, and aborts the transaction with that.
+	abortCommand = resp.AppendCommand(nil, "GET")
+	watchInMulti = []byte("-ERR WATCH inside MULTI is not allowed\r\n")
+	queuedReply  = []byte("+QUEUED\r\n")
+)
+
+// multi is MULTI outside of a transaction.
+func multi(c *Conn, q *query) {
+	t := &transaction{slot: -1}
+	if c.watched.node != nil {
+		t.node, t.slot, t.guarded = c.watched.node, c.watched.slot, true
+	} else {
+		t.node = c.homeNode()
+	}
+	r := newRequest(q.raw, -1)
+	r.finish = func(replies [][]byte) []byte {
+		if isError(replies[0]) && c.txn == t {
+			c.txn = nil
+		}
+		return replies[0]
+	}
+	c.kept += len(q.raw)
+	c.enqueue(r)
+	t.node.push(&r.one)
+	c.txn = t
+}
+
+// queue is for all that comes within a transaction. mu is held.
+func (c *Conn) queue(q *query) {
+	t := c.txn
+	switch name := lower(q.args[0]); name {
+	case "exec":
+		c.exec(q, t)
+		return
+	case "discard":
+		c.txn, c.watched = nil, watched{}
+		c.inTransaction(q, t, nil)
+		return
+	case "multi":
+		c.inTransaction(q, t, nil)
+		return
+	case "watch": // a node would first look whose key it is
+		c.local(watchInMulti)
+		return
+	case "reset", "quit":
+		q.cmd.run(c, q)
+		return
+	case "auth", "hello", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe", "monitor", "scan":
+		c.abort(q, t, notInMulti(name))
+		return
+	}
+	slot, _ := c.slotOf(q)
+	switch {
+	case q.cmd.join != nil && q.cmd.why == "":
+		c.abort(q, t, notInMulti(string(q.args[0])))
+	case slot == manySlots, slot >= 0 && t.slot >= 0 && slot != t.slot:
+		c.abort(q, t, crossSlot)
+	default:
+		if slot >= 0 && t.slot < 0 {
+			c.settle(t, slot)
+		}
+		c.inTransaction(q, t, func(p *part, line []byte) bool {
+			if kind, _, _ := redirected(line, ""); kind == notRedirected {
+				return false
+			}
+			t.aside = true
+			c.partDone(p, pieces{first: queuedReply, size: len(queuedReply)})
+			return true
+		})
+		t.keep(q.raw)
+	}
+}
+
+func notInMulti(name string) []byte {
+	return resp.AppendError(nil, "ERR "+name+" can't be part of a transaction on a cluster, which is run by one node")
+}
+
+func (t *transaction) keep(raw []byte) {
+	t.size += len(raw)
+	if t.size > maxQueued || t.lost {
+		t.raws, t.lost = nil, true
+		return
+	}
+	t.raws = append(t.raws, append([]byte(nil), raw...))
+}
+
+// inTransaction asks the transaction's node. intercept is called with an error before the client sees it; true says that it has dealt
+// with it.
+func (c *Conn) inTransaction(q *query, t *transaction, intercept func(p *part, line []byte) bool) {
+	r := newRequest(q.raw, -1)
+	r.intercept = intercept
+	if intercept == nil {
+		r.intercept = func(*part, []byte) bool { return false }
+	}
+	c.kept += len(q.raw)
+	c.enqueue(r)
+	t.node.push(&r.one)
+}
+
+// abort answers a command that can't be queued, and makes EXEC fail as Redis does after such a one.
+func (c *Conn) abort(q *query, t *transaction, text []byte) {
+	r := newRequest(abortCommand, -1)
+	r.finish = func([][]byte) []byte { return text }
+	r.intercept = func(*part, []byte) bool { return false }
+	c.kept += len(abortCommand)
+	c.enqueue(r)
+	t.node.push(&r.one)
+	t.lost = true
+}
+
+// settle moves the transaction to where its first keys are.
+func (c *Conn) settle(t *transaction, slot int) {
+	t.slot = slot
+	n := c.slotNode(slot)
+	if n == t.node {
+		return
+	}
+	t.node.push(&c.ownRequest(discardCommand, nil).one)
+	t.node = n
+	c.begin(t, n)
+}
+
+// begin tells a node what was queued so far.
+func (c *Conn) begin(t *transaction, n *node) {
+	n.push(&c.ownRequest(multiCommand, nil).one)
+	for _, raw := range t.raws {
+		r := c.ownRequest(raw, nil)
+		r.intercept = func(p *part, line []byte) bool {
+			kind, _, _ := redirected(line, "")
+			t.aside = t.aside || kind != notRedirected
+			return false
+		}
+		n.push(&r.one)
+	}
+	if t.lost {
+		n.push(&c.ownRequest(abortCommand, nil).one)
+	}
+}
+
+var (
+	nullTwo   = []byte("*-1\r\n")
+	nullThree = []byte("_\r\n")
+)
+
+// exec ends the transaction. If its node has not run it because the keys are elsewhere, another does. If something was watched
+// there, it is answered as if that had changed, which the client has to expect, since nobody can say that it has not.
+func (c *Conn) exec(q *query, t *transaction) {
+	c.txn, c.watched = nil, watched{}
+	c.inTransaction(q, t, func(p *part, line []byte) bool {
+		kind, slot, addr := redirected(line, t.node.addr)
+		if kind == moved {
+			c.slots = c.cluster.moved(c.slots, slot, addr)
+		}
+		aside := kind != notRedirected || t.aside && bytes.HasPrefix(line, []byte("EXECABORT"))
+		if !aside || t.lost && !t.guarded {
+			return false
+		}
+		if t.guarded {
+			text := nullTwo
+			if c.setup.proto == 3 {
+				text = nullThree
+			}
+			c.partDone(p, pieces{first: text, size: len(text)})
+			return true
+		}
+		if t.tries++; t.tries > maxTries {
+			return false
+		}
+		t.aside = false
+		p.tries = t.tries
+		c.cluster.look(c)
+		c.afterDelay(p, func() {
+			t.node = c.slotNode(t.slot)
+			c.begin(t, t.node)
+			t.node.push(p)
+		})
+		return true
+	})
+}
+
+// watch is WATCH outside of a transaction.
+func watch(c *Conn, q *query) {
+	slot, _ := c.slotOf(q)
+	if slot == manySlots || c.watched.node != nil && slot >= 0 && slot != c.watched.slot {
+		c.local(crossSlot)
+		return
+	}
+	if slot < 0 {
+		toHome(c, q)
+		return
+	}
+	if c.watched.node != nil {
+		c.inTransaction(q, &transaction{node: c.watched.node}, nil)
+		return
+	}
+	n := c.slotNode(slot)
+	c.watched = watched{n, slot}
+	r := newRequest(q.raw, slot)
+	r.intercept = func(p *part, line []byte) bool {
+		kind, slot, addr := redirected(line, n.addr)
+		if kind == notRedirected || c.txn != nil || c.watched.node != n || p.tries >= maxTries {
+			return false
+		}
+		if kind == moved {
+			c.slots = c.cluster.moved(c.slots, slot, addr)
+		}
+		p.tries++
+		c.cluster.look(c)
+		c.afterDelay(p, func() {
+			n = c.slotNode(slot)
+			if c.watched.node != nil {
+				c.watched.node = n
+			}
+			n.push(p)
+		})
+		return true
+	}
+	c.kept += len(q.raw)
+	c.enqueue(r)
+	n.push(&r.one)
+}
+
+// unwatch is UNWATCH outside of a transaction.
+func unwatch(c *Conn, q *query) {
+	n := c.watched.node
+	c.watched = watched{}
+	if n == nil {
+		toHome(c, q)
+		return
+	}
+	c.inTransaction(q, &transaction{node: n}, nil)
+}

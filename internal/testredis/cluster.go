@@ -1,0 +1,286 @@
+package testredis
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Slots is how many slots a Redis Cluster has.
+const Slots = 16384
+
+// clusterPatience is after how long a cluster's nodes take a silent one for down.
+const clusterPatience = time.Second
+
+// clusterSettles bounds every wait for the nodes to agree on something.
+const clusterSettles = 30 * time.Second
+
+// Cluster is a Redis Cluster. The first Masters of its nodes are masters at the start, with the slots in equal parts, in order; then come
+// their replicas, in turn.
+type Cluster struct {
+	Nodes   []*Server
+	Masters int
+
+	t    testing.TB
+	args []string
+}
+
+// StartCluster starts a cluster of masters and, for each of them, replicas, and returns when each node takes it for whole. The
+// arguments are for each node, as for Start.
+func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster {
+	t.Helper()
+	if i := slices.Index(args, "--requirepass"); i >= 0 {
+		args = append(slices.Clone(args), "--masterauth", args[i+1])
+	}
+	c := &Cluster{t: t, Masters: masters, args: args}
+	c.Nodes = make([]*Server, masters*(1+replicas))
+	for i := range c.Nodes {
+		c.Nodes[i] = c.newNode()
+		c.Nodes[i].start()
+	}
+	for i, node := range c.Nodes[:masters] {
+		c.must(node, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)) // or they would have to quarrel about it
+		c.must(node, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(i*Slots/masters), strconv.Itoa((i+1)*Slots/masters-1))
+	}
+	for _, node := range c.Nodes[1:] {
+		c.meet(node)
+	}
+	c.waitFor("all nodes know each other", func() bool {
+		return !slices.ContainsFunc(c.Nodes, func(s *Server) bool { return c.clusterInfo(s, "cluster_known_nodes") != strconv.Itoa(len(c.Nodes)) })
+	})
+	for i, node := range c.Nodes[masters:] {
+		c.must(node, "CLUSTER", "REPLICATE", c.ID(c.Nodes[i%masters]))
+	}
+	for _, node := range c.Nodes[masters:] {
+		node.WaitInSync()
+	}
+	c.WaitOK()
+	return c
+}
+
+// newNode makes a node that isn't started yet.
+func (c *Cluster) newNode() *Server {
+	s := &Server{t: c.t, port: freeNodePort(c.t)}
+	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", c.t.TempDir(), "--save", "",
+		"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(clusterPatience.Milliseconds(), 10),
+		"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0"}, c.args...)
+	c.t.Cleanup(func() {
+		s.Kill()
+		if c.t.Failed() {
+			c.t.Logf("redis-server on port %d said:\n%s", s.port, s.log.String())
+		}
+	})
+	return s
+}
+
+// freeNodePort is a port whose bus port, 10000 above, is free too.
+func freeNodePort(t testing.TB) int {
+	for range 100 {
+		port := FreePort(t)
+		if port > 55535 {
+			continue
+		}
+		if ln, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+10000)); err == nil {
+			ln.Close()
+			return port
+		}
+	}
+	t.Fatal("no two free ports for a cluster's node")
+	return 0
+}
+
+// meet introduces a node to the first that runs.
+func (c *Cluster) meet(node *Server) {
+	c.t.Helper()
+	for _, known := range c.Nodes {
+		if known != node && known.cmd != nil {
+			c.must(node, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(known.port))
+			return
+		}
+	}
+}
+
+// AddNode starts another node, without slots, and returns when all others know it and it knows all slots.
+func (c *Cluster) AddNode() *Server {
+	c.t.Helper()
+	node := c.newNode()
+	node.start()
+	c.meet(node)
+	c.Nodes = append(c.Nodes, node)
+	id := c.ID(node)
+	c.waitFor("the new node is known", func() bool {
+		for _, s := range c.running() {
+			if !strings.Contains(s.Ask("CLUSTER", "NODES"), id) || c.clusterInfo(s, "cluster_state") != "ok" {
+				return false
+			}
+		}
+		return true
+	})
+	return node
+}
+
+// RemoveNode has all nodes forget one that has no slots (any more), and ends it.
+func (c *Cluster) RemoveNode(node *Server) {
+	c.t.Helper()
+	id := c.ID(node)
+	node.Kill()
+	c.Nodes = slices.DeleteFunc(c.Nodes, func(s *Server) bool { return s == node })
+	for _, s := range c.running() {
+		c.must(s, "CLUSTER", "FORGET", id)
+	}
+}
+
+// ID is a node's name in the cluster.
+func (c *Cluster) ID(node *Server) string {
+	c.t.Helper()
+	id := node.Ask("CLUSTER", "MYID")
+	if len(id) != 40 {
+		c.t.Fatalf("CLUSTER MYID: %q", id)
+	}
+	return id
+}
+
+// URL is how lockproxy finds the cluster.
+func (c *Cluster) URL() string { return "redis+cluster://" + strings.Join(c.Addrs(), ",") }
+
+// Addrs is host:port of each node.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.Nodes))
+	for i, s := range c.Nodes {
+		addrs[i] = s.Addr()
+	}
+	return addrs
+}
+
+// MasterOf is the node that serves a slot, by its own word, or nil if none does.
+func (c *Cluster) MasterOf(slot int) *Server {
+	for _, s := range c.running() {
+		if s.Role() == "master" && slices.Contains(c.SlotsOf(s), slot) {
+			return s
+		}
+	}
+	return nil
+}
+
+// SlotsOf is the slots that a node takes for its own, in order.
+func (c *Cluster) SlotsOf(node *Server) (slots []int) {
+	for line := range strings.SplitSeq(node.Ask("CLUSTER", "NODES"), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) < 8 || !strings.Contains(fields[2], "myself") {
+			continue
+		}
+		for _, part := range fields[8:] {
+			from, to, isRange := strings.Cut(part, "-")
+			if !isRange {
+				to = from
+			}
+			lo, err := strconv.Atoi(from)
+			hi, err2 := strconv.Atoi(to)
+			if err != nil || err2 != nil {
+				continue // on its way: [slot->-node]
+			}
+			for slot := lo; slot <= hi; slot++ {
+				slots = append(slots, slot)
+			}
+		}
+	}
+	return slots
+}
+
+// ReplicaOf is a running replica of a master, or nil.
+func (c *Cluster) ReplicaOf(master *Server) *Server {
+	id := c.ID(master)
+	for _, s := range c.running() {
+		for line := range strings.SplitSeq(s.Ask("CLUSTER", "NODES"), "\n") {
+			if fields := strings.Fields(line); len(fields) >= 4 && strings.Contains(fields[2], "myself") && fields[3] == id {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// Slot is the slot of a key, by the cluster's own word.
+func (c *Cluster) Slot(key string) int {
+	c.t.Helper()
+	got := c.running()[0].Ask("CLUSTER", "KEYSLOT", key)
+	slot, err := strconv.Atoi(strings.TrimPrefix(got, ":"))
+	if err != nil {
+		c.t.Fatalf("CLUSTER KEYSLOT %q: %s", key, got)
+	}
+	return slot
+}
+
+// running is the nodes whose processes run.
+func (c *Cluster) running() (nodes []*Server) {
+	for _, s := range c.Nodes {
+		if s.cmd != nil {
+			nodes = append(nodes, s)
+		}
+	}
+	return nodes
+}
+
+// WaitOK returns when each running node takes the cluster for whole, and all agree on who serves which slot.
+func (c *Cluster) WaitOK() {
+	c.t.Helper()
+	c.waitFor("the cluster is whole", func() bool {
+		view := ""
+		for _, s := range c.running() {
+			if c.clusterInfo(s, "cluster_state") != "ok" {
+				return false
+			}
+			slots := c.slotView(s)
+			if view == "" {
+				view = slots
+			}
+			if slots != view {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// slotView is who serves which slots as a node sees it.
+func (c *Cluster) slotView(s *Server) string {
+	var lines []string
+	for line := range strings.SplitSeq(s.Ask("CLUSTER", "NODES"), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) > 8 {
+			slots := slices.DeleteFunc(fields[8:], func(f string) bool { return strings.HasPrefix(f, "[") })
+			lines = append(lines, fields[0]+" "+strings.Join(slots, " "))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func (c *Cluster) clusterInfo(s *Server, field string) string {
+	for line := range strings.SplitSeq(s.Ask("CLUSTER", "INFO"), "\r\n") {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+func (c *Cluster) waitFor(what string, done func() bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(clusterSettles); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("it is not so that %s:\n%s", what, c.running()[0].Ask("CLUSTER", "NODES"))
+		}
+	}
+}
+
+// must sends a command that answers OK.
+func (c *Cluster) must(s *Server, command ...string) {
+	c.t.Helper()
+	if got := s.Ask(command...); got != "+OK" {
+		c.t.Fatalf("%s at port %d: %s", strings.Join(command, " "), s.port, got)
+	}
+}

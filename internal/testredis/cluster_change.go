@@ -1,0 +1,187 @@
+package testredis
+
+import (
+	"bufio"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// A Migration is slots on their way from one master to another: between BeginMigration and Finish their keys are in part here, in
+// part there.
+type Migration struct {
+	c        *Cluster
+	slots    []int
+	from, to *Server
+}
+
+// Migrate moves a slot with all its keys, while clients may use them, and returns when all nodes know.
+func (c *Cluster) Migrate(slot int, to *Server) {
+	c.t.Helper()
+	from := c.MasterOf(slot)
+	if from == nil {
+		c.t.Fatalf("nobody serves slot %d", slot)
+	}
+	if from != to {
+		c.MigrateSlots(from, to, slot)
+	}
+}
+
+// MigrateAll moves all slots of a master.
+func (c *Cluster) MigrateAll(from, to *Server) {
+	c.t.Helper()
+	c.MigrateSlots(from, to, c.SlotsOf(from)...)
+}
+
+// MigrateSlots moves slots of a master with all their keys, while clients may use them, and returns when all nodes know.
+func (c *Cluster) MigrateSlots(from, to *Server, slots ...int) {
+	c.t.Helper()
+	m := c.BeginMigration(from, to, slots...)
+	m.MoveKeys()
+	m.Finish()
+}
+
+// BeginMigration sets slots up to be moved. No key has moved then.
+func (c *Cluster) BeginMigration(from, to *Server, slots ...int) *Migration {
+	c.t.Helper()
+	m := &Migration{c: c, slots: slots, from: from, to: to}
+	m.each(to, "CLUSTER", "SETSLOT", "", "IMPORTING", c.ID(from))
+	m.each(from, "CLUSTER", "SETSLOT", "", "MIGRATING", c.ID(to))
+	return m
+}
+
+// each sends a command for each slot, which stands in its third place; all must be answered OK.
+func (m *Migration) each(s *Server, command ...string) {
+	m.c.t.Helper()
+	commands := make([][]string, len(m.slots))
+	for i, slot := range m.slots {
+		commands[i] = slices.Clone(command)
+		commands[i][2] = strconv.Itoa(slot)
+	}
+	for i, raw := range s.askAll(commands) {
+		if string(raw) != "+OK\r\n" {
+			m.c.t.Fatalf("%s at port %d: %q", strings.Join(commands[i], " "), s.port, raw)
+		}
+	}
+}
+
+// MoveKey moves one key.
+func (m *Migration) MoveKey(key string) {
+	m.c.t.Helper()
+	host, port, _ := net.SplitHostPort(m.to.Addr())
+	got := m.from.Ask(append([]string{"MIGRATE", host, port, key, "0", "1000"}, m.auth()...)...)
+	if got != "+OK" && got != "+NOKEY" {
+		m.c.t.Fatalf("MIGRATE %q: %s", key, got)
+	}
+}
+
+// MoveKeys moves all keys that the slots have. No further ones come up at their old master.
+func (m *Migration) MoveKeys() {
+	m.c.t.Helper()
+	commands := make([][]string, len(m.slots))
+	for i, slot := range m.slots {
+		commands[i] = []string{"CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "1000000"}
+	}
+	for _, raw := range m.from.askAll(commands) {
+		v, err := resp.ParseValue(raw)
+		if err != nil {
+			m.c.t.Fatalf("CLUSTER GETKEYSINSLOT: %v", err)
+		}
+		for _, key := range v.Elems {
+			m.MoveKey(string(key.Text))
+		}
+	}
+}
+
+// Finish gives the slots to their new master and returns when all nodes know. All keys must have been moved.
+func (m *Migration) Finish() {
+	m.c.t.Helper()
+	id := m.c.ID(m.to)
+	// The new master first: so no moment comes at which nobody serves a slot.
+	m.each(m.to, "CLUSTER", "SETSLOT", "", "NODE", id)
+	m.each(m.from, "CLUSTER", "SETSLOT", "", "NODE", id)
+	m.c.WaitOK()
+}
+
+func (m *Migration) auth() []string {
+	for i, arg := range m.from.args {
+		if arg == "--requirepass" {
+			return []string{"AUTH", m.from.args[i+1]}
+		}
+	}
+	return nil
+}
+
+// Failover has a replica take its master's place by agreement, and returns the new master when all nodes know.
+func (c *Cluster) Failover(master *Server) *Server {
+	c.t.Helper()
+	replica := c.ReplicaOf(master)
+	if replica == nil {
+		c.t.Fatalf("the master on port %d has no replica", master.port)
+	}
+	c.must(replica, "CLUSTER", "FAILOVER")
+	c.waitFor("the replica is the master", func() bool { return replica.Role() == "master" && master.Role() == "slave" })
+	c.WaitOK()
+	return replica
+}
+
+// KillMaster kills a master and returns the replica that took its place, when all others know.
+func (c *Cluster) KillMaster(master *Server) *Server {
+	c.t.Helper()
+	replica := c.ReplicaOf(master)
+	if replica == nil {
+		c.t.Fatalf("the master on port %d has no replica", master.port)
+	}
+	master.Kill()
+	c.WaitReplaced(replica)
+	return replica
+}
+
+// WaitReplaced returns when a replica has become a master, and the cluster is whole in its eyes.
+func (c *Cluster) WaitReplaced(replica *Server) {
+	c.t.Helper()
+	c.waitFor("a replica takes the master's place", func() bool {
+		return replica.Role() == "master" && c.clusterInfo(replica, "cluster_state") == "ok"
+	})
+}
+
+// Rejoin starts a node again that was killed, and returns when the cluster is whole and, if it has become a replica, in sync.
+func (c *Cluster) Rejoin(t testing.TB, node *Server) {
+	t.Helper()
+	node.Restart()
+	c.WaitOK()
+	c.waitFor("the node that is back is in sync", func() bool {
+		info := node.Ask("INFO", "replication")
+		return strings.Contains(info, "role:master") || strings.Contains(info, "master_link_status:up")
+	})
+}
+
+// askAll sends commands together, and returns the raw replies, those that don't come as nil.
+func (s *Server) askAll(commands [][]string) [][]byte {
+	replies := make([][]byte, len(commands))
+	nc, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	if err != nil {
+		return replies
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(clusterSettles))
+	in := bufio.NewReader(nc)
+	if i := slices.Index(s.args, "--requirepass"); i >= 0 {
+		nc.Write(resp.AppendCommand(nil, "AUTH", s.args[i+1]))
+		readReply(in)
+	}
+	var out []byte
+	for _, command := range commands {
+		out = resp.AppendCommand(out, command...)
+	}
+	nc.Write(out)
+	for i := range replies {
+		replies[i] = readReply(in)
+	}
+	return replies
+}

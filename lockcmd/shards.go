@@ -1,0 +1,158 @@
+package lockcmd
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// shards is a connection that listens to a cluster's sharded channels: a message goes to the node of its channel's slot alone, which
+// is the one that has the lock, and no further. So there is a channel for each slot in which somebody waits, and when a slot moves
+// to another node, the old one ends the subscription and it is asked for anew.
+type shards struct {
+	wakes *wakes
+	more  chan struct{} // holds one: something has been added to ask
+
+	// Guarded by wakes.mu:
+	wanted map[uint16]time.Time // slots whose channels it listens to, and when that was last wanted
+	ask    map[uint16]bool      // those of them that have not been subscribed to, or not at the right node
+}
+
+const (
+	// shardsLook is how often it looks which slots nobody waits in any more, and subscribes to the others again: a subscription
+	// at a master that has become a replica still brings messages, but whoever sends them isn't told that they were heard.
+	shardsLook = 5 * time.Second
+	// shardsIdle is how long a channel is kept that nobody needs: its next waiter may be about to come.
+	shardsIdle = 30 * time.Second
+)
+
+func newShards(w *wakes) *shards {
+	return &shards{wakes: w, more: make(chan struct{}, 1), wanted: map[uint16]time.Time{}, ask: map[uint16]bool{}}
+}
+
+// channel is where this proxy hears of locks in a slot.
+func (sh *shards) channel(slot uint16) string {
+	return wakeChannel + "{" + slotTag(slot) + "}:" + sh.wakes.locks.proxy
+}
+
+// wantLocked makes sure that it listens for locks in a slot. wakes.mu is held.
+func (sh *shards) wantLocked(slot uint16) {
+	if _, known := sh.wanted[slot]; !known {
+		sh.askLocked(slot)
+	}
+	sh.wanted[slot] = time.Now()
+}
+
+// askLocked has a slot's channel subscribed to. wakes.mu is held.
+func (sh *shards) askLocked(slot uint16) {
+	sh.ask[slot] = true
+	select {
+	case sh.more <- struct{}{}:
+	default:
+	}
+}
+
+// receive hears messages until the connection fails, or the proxy closes.
+func (sh *shards) receive(client *redis.Client) error {
+	sub := client.SSubscribe(sh.wakes.ctx)
+	ctx, stop := context.WithCancel(sh.wakes.ctx)
+	var subscribing sync.WaitGroup
+	subscribing.Go(func() { // ends with ctx, or when it fails
+		sh.subscribe(ctx, sub)
+		sub.Close() // a receive in progress doesn't heed its context
+	})
+	defer subscribing.Wait()
+	defer stop()
+	for {
+		message, err := sub.Receive(sh.wakes.ctx)
+		if err != nil {
+			return err
+		}
+		switch m := message.(type) {
+		case *redis.Message:
+			sh.wakes.heard(m.Payload)
+		case *redis.Subscription:
+			if m.Kind == "sunsubscribe" {
+				sh.unsubscribed(m.Channel)
+			}
+		}
+	}
+}
+
+// unsubscribed has a channel subscribed to anew that is wanted still: its slot has moved.
+func (sh *shards) unsubscribed(channel string) {
+	slot := slotOf([]byte(channel))
+	sh.wakes.mu.Lock()
+	defer sh.wakes.mu.Unlock()
+	if _, ok := sh.wanted[slot]; ok {
+		sh.askLocked(slot)
+	}
+}
+
+// subscribe keeps up with what is wanted, until ctx ends or a request fails.
+func (sh *shards) subscribe(ctx context.Context, sub *redis.PubSub) {
+	look := time.NewTicker(shardsLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sh.more:
+		case <-look.C:
+			for _, slot := range sh.review() {
+				if sub.SUnsubscribe(ctx, sh.channel(slot)) != nil {
+					return
+				}
+			}
+		}
+		for _, slot := range sh.takeAsk() { // each by itself: they are in different slots
+			if sub.SSubscribe(ctx, sh.channel(slot)) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (sh *shards) takeAsk() []uint16 {
+	sh.wakes.mu.Lock()
+	defer sh.wakes.mu.Unlock()
+	list := slices.Collect(maps.Keys(sh.ask))
+	clear(sh.ask)
+	return list
+}
+
+// review has the channels in use subscribed to again, and gives up the others, which it returns.
+func (sh *shards) review() (idle []uint16) {
+	used := sh.wakes.locks.slotsInUse()
+	sh.wakes.mu.Lock()
+	defer sh.wakes.mu.Unlock()
+	for slot, since := range sh.wanted {
+		switch {
+		case used[slot]:
+			sh.ask[slot] = true
+		case time.Since(since) > shardsIdle:
+			delete(sh.wanted, slot)
+			idle = append(idle, slot)
+		}
+	}
+	return idle
+}
+
+// slotsInUse are the slots in which somebody waits here.
+func (l *Locks) slotsInUse() map[uint16]bool {
+	l.mu.Lock()
+	keys := make([]string, 0, len(l.lines))
+	for at := range l.lines {
+		keys = append(keys, at.key)
+	}
+	l.mu.Unlock()
+	used := map[uint16]bool{}
+	for _, key := range keys {
+		used[slotOf([]byte(key))] = true
+	}
+	return used
+}

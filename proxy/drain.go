@@ -1,0 +1,152 @@
+package proxy
+
+import (
+	"net"
+	"syscall"
+	"time"
+)
+
+// How a session ends while its server shuts down: between two commands, with all that was asked answered. A client that sends a
+// command when it has the answer to the last finds its connection closed before it sends: the last answer and the end of the
+// connection come in one packet, see cork. What comes after that is not run.
+
+const (
+	// maxIdleDrain is how long a client that sends nothing keeps its connection while the server shuts down. One that sends
+	// something is sent away with its answer, which is the better moment.
+	maxIdleDrain = time.Second
+	// farewell is how long a client may take to close its side: to close before would make the kernel throw away answers on their way.
+	farewell = 250 * time.Millisecond
+)
+
+// idleDrain is how much of the time that a shutdown may take is for clients that send nothing.
+func idleDrain(deadline time.Time, bounded bool) time.Duration {
+	if !bounded {
+		return maxIdleDrain
+	}
+	return min(maxIdleDrain, time.Until(deadline)/4)
+}
+
+// drain makes the session end when it may. One that sends nothing may from idle on. It may be called from any goroutine.
+func (s *session) drain(idle time.Time) {
+	s.idleEnd = idle
+	s.draining.Store(true)
+	if s.greeted.Load() {
+		s.nc.SetReadDeadline(time.Unix(1, 0)) // so that it looks
+	} else {
+		s.nc.SetReadDeadline(idle)
+	}
+}
+
+// leave ends the session of a server that shuts down, if that is between two of its commands; asked says that requests have just
+// been passed on. It is called with the socket corked. It returns true if there is something to handle, and else leaves the next read
+// to serve.
+func (s *session) leave(asked bool) (more bool) {
+	s.nc.SetReadDeadline(time.Time{})
+	had := s.end
+	answers := s.pipe.Barrier()
+	select {
+	case <-answers.Done:
+	default:
+		asked = true
+		s.await(answers)
+	}
+	if s.end != had && s.readErr == nil {
+		return true
+	}
+	next := s.idleEnd
+	switch {
+	case s.readErr != nil:
+		return false
+	case !s.between():
+		next = time.Time{} // until the server's patience ends
+	case !s.mayGo(&next):
+	case s.unread():
+		return s.end > s.start
+	case asked || !time.Now().Before(s.idleEnd):
+		s.part()
+		return false
+	}
+	s.cork(false)
+	s.nc.SetReadDeadline(next)
+	return false
+}
+
+// between reports whether the session is between two commands that belong to nothing larger.
+func (s *session) between() bool {
+	state, _ := s.pipe.State()
+	return s.start == s.end && !s.streaming && !state.InMulti && !state.Watching
+}
+
+// mayGo reports whether the session holds no lock: the end of the connection would release it, if it is a session lock, or
+// leave it to its timeout, if it is to be released without a token. If it does, until is when to look again at the latest.
+func (s *session) mayGo(until *time.Time) bool {
+	end, holds := s.holder.Holds()
+	if holds {
+		*until = end
+	}
+	return !holds
+}
+
+// unread reports whether the client has sent something that has not been handled.
+func (s *session) unread() bool {
+	if s.nc != s.raw { // what decrypts may have something
+		s.nc.SetReadDeadline(time.Unix(1, 0))
+		s.read()
+		s.nc.SetReadDeadline(time.Time{})
+		if s.end > s.start || s.readErr != nil {
+			return true
+		}
+	}
+	n, err := peek(s.raw)
+	return n > 0 && err == nil
+}
+
+// part tells the client that this was all, and waits for a while until it has closed too.
+func (s *session) part() {
+	s.parted = true
+	s.meter.part = s.closeWrite
+	s.meter.parting.Store(true)
+	s.nc.SetReadDeadline(time.Now().Add(farewell))
+	s.pipe.CloseWhenAnswered()
+	for s.readErr == nil {
+		var n int
+		if n, s.readErr = s.nc.Read(s.buf); n > 0 {
+			s.server.seen.crossed.Add(1)
+		}
+	}
+}
+
+// closeWrite ends what is sent to the client.
+func (s *session) closeWrite() error {
+	if s.nc != s.raw {
+		if conn, ok := s.nc.(interface{ CloseWrite() error }); ok {
+			conn.CloseWrite() // of TLS: its own goodbye
+		}
+	}
+	if conn, ok := s.raw.(interface{ CloseWrite() error }); ok {
+		return conn.CloseWrite()
+	}
+	return s.raw.Close()
+}
+
+// peek looks at what the kernel has for a connection, and takes nothing. n is 0 without an error if the peer has closed; the error is
+// syscall.EAGAIN if there is nothing.
+func peek(raw net.Conn) (n int, err error) {
+	conn, ok := raw.(syscall.Conn)
+	if !ok {
+		return 0, syscall.EAGAIN
+	}
+	control, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = control.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, failed = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	})
+	if err == nil {
+		err = failed
+	}
+	return n, err
+}

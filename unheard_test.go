@@ -1,0 +1,91 @@
+package lockproxy_test
+
+import (
+	"net"
+	"testing"
+	"time"
+)
+
+// closedBehind sends a command and closes at once: the end is there before the answer.
+func closedBehind(t *testing.T, p *testProxy, commands ...string) {
+	c := dial(t, p.addr)
+	c.expect("PING", "+PONG\r\n")
+	c.send(commands...)
+	c.Close()
+}
+
+// A client that has closed before the token of its lock can have reached it was never the holder.
+func TestUnheardTokenIsReleased(t *testing.T) {
+	_, p := startBoth(t)
+	next := dial(t, p.addr)
+	for range 20 {
+		closedBehind(t, p, "LOCK job 30") // before the token or just behind it
+		time.Sleep(2 * time.Millisecond)
+		start := time.Now()
+		next.lock("job 30 WAIT 5")
+		if took := time.Since(start); took > 300*time.Millisecond {
+			t.Fatalf("released after %v", took)
+		}
+		next.expect("UNLOCK job", ":1\r\n")
+	}
+}
+
+// A lock whose token may have been read is its holder's until its timeout, in whichever way his connection ends.
+func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
+	_, p := startBoth(t)
+	next := dial(t, p.addr)
+	kept := func(name string, token int64) {
+		t.Helper()
+		time.Sleep(100 * time.Millisecond)
+		next.expect("LOCK "+name+" 30", "$-1\r\n")
+		if token != 0 {
+			next.expect(unlock(name, token), ":1\r\n")
+		}
+	}
+	long := func() { time.Sleep(200 * time.Millisecond) }
+	reset := func(c *rawConn) {
+		c.Conn.(*net.TCPConn).SetLinger(0)
+		c.Close()
+	}
+
+	c := dial(t, p.addr)
+	token := c.lock("closed 30")
+	c.Close()
+	kept("closed", token)
+
+	c = dial(t, p.addr) // what a balancer does to a connection on which nothing is said for long
+	token = c.lock("reset 30")
+	long()
+	reset(c)
+	kept("reset", token)
+
+	c = dial(t, p.addr) // the kernel has the token, and only it knows whether it was read
+	c.send("LOCK unread 30")
+	long()
+	c.Close()
+	kept("unread", 0)
+
+	c = dial(t, p.addr) // as printf | nc does
+	c.send("LOCK half 30")
+	c.Conn.(*net.TCPConn).CloseWrite()
+	token = attackToken(t, c.reply())
+	c.Close()
+	kept("half", token)
+
+	c = dial(t, p.addr) // what is refused by a reset is the answer behind the token
+	c.send("LOCK first 30", "BLPOP nothing 0.2")
+	token = attackToken(t, c.reply())
+	c.Close()
+	time.Sleep(300 * time.Millisecond)
+	kept("first", token)
+
+	c = dial(t, p.addr)
+	c.send("LOCK several 30", "LOCKINFO several")
+	token = attackToken(t, c.reply())
+	long()
+	reset(c)
+	kept("several", token)
+
+	closedBehind(t, p, "CLIENT REPLY OFF", "LOCK quiet 30") // it didn't want to hear of it
+	kept("quiet", 0)
+}

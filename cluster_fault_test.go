@@ -1,0 +1,129 @@
+//go:build linux
+
+package lockproxy_test
+
+import (
+	"testing"
+	"time"
+
+	"lockproxy/internal/faults/history"
+	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
+)
+
+// clusterFault is something that is done to a cluster while clients work.
+type clusterFault struct {
+	name string
+	// loses says that the cluster may lose what it has acknowledged, since a replica takes a master's place that may lack it.
+	loses bool
+	do    func(t *testing.T, c *testredis.Cluster, slot int) // slot has a lock that is in use
+}
+
+var clusterFaults = []clusterFault{
+	{"slots of hot keys migrate", false, func(t *testing.T, c *testredis.Cluster, slot int) {
+		from := c.MasterOf(slot)
+		c.MigrateSlots(from, anotherMaster(c, from), slot)
+	}},
+	{"manual failover", false, func(t *testing.T, c *testredis.Cluster, slot int) {
+		c.Failover(c.MasterOf(slot))
+	}},
+	{"node added and removed", false, func(t *testing.T, c *testredis.Cluster, slot int) {
+		from := c.MasterOf(slot)
+		added := c.AddNode()
+		c.MigrateSlots(from, added, slot)
+		time.Sleep(500 * time.Millisecond)
+		c.MigrateAll(added, from)
+		c.RemoveNode(added)
+		c.WaitOK()
+	}},
+	{"master killed", true, func(t *testing.T, c *testredis.Cluster, slot int) {
+		master := c.MasterOf(slot)
+		c.KillMaster(master)
+		c.Rejoin(t, master)
+	}},
+	{"master stopped", true, func(t *testing.T, c *testredis.Cluster, slot int) {
+		master := c.MasterOf(slot)
+		replica := c.ReplicaOf(master)
+		master.Pause()
+		c.WaitReplaced(replica)
+		time.Sleep(300 * time.Millisecond)
+		master.Resume()
+		c.WaitOK()
+		master.WaitInSync()
+	}},
+}
+
+// breaks is what may be untrue of the history because of a fault: what is never allowed is left out, what is to be counted too.
+func (f clusterFault) breaks() history.Breaks {
+	return history.Breaks{Service: true, Orphans: true, Writes: f.loses}
+}
+
+// A cluster, and two proxies each before it with and without --min-replicas.
+type clusterUnderWork struct {
+	*testredis.Cluster
+	plain, safe *clusterWork
+}
+
+func startClusterUnderWork(t *testing.T) *clusterUnderWork {
+	c := &clusterUnderWork{Cluster: testredis.StartCluster(t, 3, 1)}
+	safe := func(cfg *proxy.Config) {
+		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1, ReplicaTimeout: 300 * time.Millisecond}
+	}
+	c.plain = startClusterWork(t, "plain", startProxy(t, c.URL(), nil), startProxy(t, c.URL(), nil))
+	c.safe = startClusterWork(t, "safe", startProxy(t, c.URL(), safe), startProxy(t, c.URL(), safe))
+	time.Sleep(time.Second)
+	return c
+}
+
+// inflict does a fault to the slots of some locks of both works.
+func (c *clusterUnderWork) inflict(t *testing.T, f clusterFault, locks int) {
+	t.Helper()
+	for _, w := range []*clusterWork{c.plain, c.safe} {
+		for _, key := range w.keys[:locks] {
+			from := history.Now()
+			f.do(t, c.Cluster, c.Slot(key))
+			for _, noted := range []*clusterWork{c.plain, c.safe} {
+				noted.during(f.name, from, history.Now(), f.breaks())
+			}
+			time.Sleep(300 * time.Millisecond)
+		}
+	}
+}
+
+// finish judges both. loses says that the plain one's locks may have been lost.
+func (c *clusterUnderWork) finish(t *testing.T, loses bool) {
+	t.Helper()
+	time.Sleep(1500 * time.Millisecond)
+	never := []string{"answer", "tokens", "service", "writes"}
+	locks := []string{"exclusion", "lost", "stale", "order", "fence", "fifo", "idle"}
+	for _, w := range []*clusterWork{c.plain, c.safe} {
+		v := w.end()
+		t.Logf("%s: %v%s", w.name, v, v.timeline())
+		for _, text := range v.broken(never...) {
+			t.Errorf("%s: %s", w.name, text)
+		}
+		for _, text := range v.broken(locks...) {
+			if loses && w == c.plain {
+				t.Logf("found without --min-replicas: %s", text)
+			} else {
+				t.Errorf("%s: %s", w.name, text)
+			}
+		}
+	}
+}
+
+// Locks and data go on while slots move, a master is replaced by hand, and one is killed. The rest is in TestClusterFault.
+func TestClusterLocksGoOn(t *testing.T) {
+	t.Parallel()
+	c := startClusterUnderWork(t)
+	for _, f := range clusterFaults {
+		switch f.name {
+		case "slots of hot keys migrate":
+			c.inflict(t, f, 2)
+		case "manual failover", "master killed":
+			c.inflict(t, f, 1)
+		}
+	}
+	c.finish(t, true)
+}

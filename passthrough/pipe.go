@@ -95,6 +95,7 @@ type Pipe struct {
 // must be. encode makes the error reply for a request that was lost with a connection.
 func NewPipe(lanes *Lanes, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
 	p := &Pipe{lanes: lanes, client: client, encode: encode, out: newOutbox(client, direct)}
+	p.out.queue.all = &lanes.unread
 	p.room = sync.NewCond(&p.mu)
 	p.ledger.State = newState(lanes.upstream.Initial)
 	return p

@@ -158,6 +158,14 @@ func (p *Pipe) Keep(keep bool) {
 	p.mu.Unlock()
 }
 
+// Mark says that the request that comes next may leave something on the session's own connection that isn't followed here: nobody else
+// may use it before a RESET.
+func (p *Pipe) Mark() {
+	p.mu.Lock()
+	p.ledger.marked = true
+	p.mu.Unlock()
+}
+
 // Relay queues one whole request, or on a connection of the session's own the first piece of one, whose reply goes to the client
 // unchanged.
 //

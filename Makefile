@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-admin fuzz test-faults soak deps-faults bench bench-locks deps vet clean
+.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-admin fuzz test-faults soak deps-faults model model-quick deps-model bench bench-locks deps vet clean
 
 all: build
 
@@ -99,6 +99,18 @@ soak: deps deps-faults
 
 deps-faults:
 	@sh internal/faults/install.sh
+
+# Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 8 minutes of one core, at most 1.2 GB, or of both cores half that
+# time and twice the memory. MODEL is for its flags.
+model: deps-model
+	nice -n 10 $(GO) run ./lockcmd/model $(MODEL)
+
+# The smaller searches, and every broken rule: less than a minute.
+model-quick: deps-model
+	nice -n 10 $(GO) run ./lockcmd/model -quick $(MODEL)
+
+deps-model:
+	@sh lockcmd/model/install.sh
 
 clean:
 	rm -f locksoak

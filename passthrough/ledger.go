@@ -209,6 +209,7 @@ func (l *ledger) answered(h resp.Head) (entry, bool) {
 		l.apply(e.Expect, h)
 	} else {
 		l.trust(NoEffect, h)
+		l.marked = l.marked || e.Effect == logsIn && h.IsError()
 	}
 	done := *e
 	if e.count--; e.count == 0 || e.Effect.subscribes() {

@@ -63,6 +63,7 @@ type Pipe struct {
 	asked   int    // replies that wbuf will get, if it goes by a lane
 	failed  error  // the last connect's failure, until the batch of requests that met it ends
 	lane    *lane  // the session's, nil if it uses none
+	group   *group // guarded by Lanes.mu; whom it has been let in as, nil if it hasn't
 	rides   bool   // requests go by the lane: there is no connection of its own
 	scripts bool   // the session has run scripts of its client's
 	isNew   bool   // the connection of its own is another than the last request's
@@ -127,7 +128,12 @@ func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (con
 	p.scripts = p.scripts || way == Scripts
 	if shares {
 		connects, err = p.ride(ctx, timeout, laneKind{id, p.scripts})
-	} else {
+		if err != nil && !id.LoggedIn && demandsLogin(err) {
+			p.distrust()
+			shares = false
+		}
+	}
+	if !shares {
 		connects, err = p.pin(ctx, timeout)
 	}
 	p.failed = err
@@ -161,7 +167,8 @@ func (p *Pipe) Relay(raw []byte, e Expect) {
 	p.queue(raw, 1)
 	if e.Effect == Reset {
 		for _, cmd := range loginCommands(p.lanes.upstream.Initial) {
-			p.hidden(cmd...)
+			p.push(entry{kind: hidden, Expect: Expect{Effect: logsIn}})
+			p.queue(resp.AppendCommand(nil, cmd...), 1)
 		}
 	}
 }

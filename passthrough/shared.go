@@ -137,6 +137,16 @@ func (p *Pipe) loginLost() {
 	p.room.Broadcast()
 }
 
+// restLost ends a session whose login has ended with the connection that it had left, unless it has another one by now.
+func (p *Pipe) restLost() {
+	p.mu.Lock()
+	own := p.up != nil
+	p.mu.Unlock()
+	if !own {
+		p.loginLost()
+	}
+}
+
 // settle answers n requests with err, appending to text what the client is told. mu is held.
 func (p *Pipe) settle(text []byte, n int, err error) []byte {
 	l := &p.ledger

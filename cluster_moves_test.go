@@ -159,6 +159,7 @@ func TestClusterMasterDies(t *testing.T) {
 	t.Logf("replaced %v after its death, %d were told", time.Since(killed).Round(time.Millisecond), errors)
 	cluster.Rejoin(t, master) // so that there is a replica again
 	holder = dial(t, p.addr)
+	eventually(t, 5*time.Second, "the replica acknowledges", func() bool { return holder.do("LOCK {a}again 60 OWNER me")[0] == ':' })
 	eventually(t, 5*time.Second, "the lock can be released", func() bool { return holder.do(unlock("{a}job", token)) == ":1\r\n" })
 	if next := attackToken(t, waiter.reply()); next <= token {
 		t.Errorf("token %d behind %d", next, token)

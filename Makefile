@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-admin fuzz test-faults soak deps-faults bench bench-locks deps vet clean
+.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-admin fuzz test-faults soak deps-faults model model-quick deps-model bench bench-locks deps vet clean
 
 all: build
 
@@ -56,7 +56,7 @@ fuzz:
 	$(GO) test -run '^$$' -fuzz '^FuzzFramer$$' -fuzztime $(FUZZTIME) ./internal/resp
 	$(GO) test -run '^$$' -fuzz '^FuzzScanner$$' -fuzztime $(FUZZTIME) ./internal/resp
 	$(GO) test -run '^$$' -fuzz '^FuzzOptions$$' -fuzztime $(FUZZTIME) ./lockcmd
-	$(GO) test -count=1 -run 'Property|AgainstModel' ./internal/resp ./passthrough -rapid.checks=20000
+	$(GO) test -count=1 -run 'Property|AgainstModel' ./internal/resp ./passthrough ./lockcmd -rapid.checks=20000
 
 # Everything that lockbench measures, beside HAProxy, twemproxy and other locks (installed if missing), in about 20 minutes; prints the
 # tables and writes them to docs with their figures. BENCH is for its flags: BENCH="--quick -o /tmp/bench.md" takes about 4 minutes.
@@ -99,6 +99,18 @@ soak: deps deps-faults
 
 deps-faults:
 	@sh internal/faults/install.sh
+
+# Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 8 minutes of one core, at most 1.2 GB, or of both cores half that
+# time and twice the memory. MODEL is for its flags.
+model: deps-model
+	nice -n 10 $(GO) run ./lockcmd/model $(MODEL)
+
+# The smaller searches, and every broken rule: less than a minute.
+model-quick: deps-model
+	nice -n 10 $(GO) run ./lockcmd/model -quick $(MODEL)
+
+deps-model:
+	@sh lockcmd/model/install.sh
 
 clean:
 	rm -f locksoak

@@ -100,7 +100,7 @@ soak: deps deps-faults
 deps-faults:
 	@sh internal/faults/install.sh
 
-# Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 8 minutes of one core, at most 1.2 GB, or of both cores half that
+# Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 8 minutes of one core, below 1 GB, or of both cores half that
 # time and twice the memory. MODEL is for its flags.
 model: deps-model
 	nice -n 10 $(GO) run ./lockcmd/model $(MODEL)

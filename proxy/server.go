@@ -126,6 +126,8 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
+	cfg.Locks.Moves = cfg.Upstream.Moves()
+	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
 	var id [8]byte
 	rand.Read(id[:])
 	s := &Server{
@@ -136,8 +138,6 @@ func New(cfg Config) *Server {
 	s.lanes.BoundUnread(cfg.MaxUnread, func(client net.Addr, err error) {
 		s.log.Warn("client closed: it doesn't read what it asked for", "client", clientAddr(client), "error", err)
 	})
-	cfg.Locks.Moves = cfg.Upstream.Moves()
-	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
 	s.startObserving(&cfg.Locks)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
 		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})
@@ -212,12 +212,17 @@ func (s *Server) refuse(raw net.Conn, say bool) {
 func (s *Server) newSession(raw net.Conn) *session {
 	nc := s.wrap(raw)
 	meter := s.newMeter(nc)
-	direct := s.direct(raw)
+	sock := socket.New(raw)
+	direct := sock // where what is written to the client isn't encrypted
+	if s.cfg.TLS != nil {
+		direct = nil
+	}
 	sess := &session{
 		server: s,
 		raw:    raw,
 		nc:     nc,
 		from:   nc,
+		socket: sock,
 		meter:  meter,
 		pipe:   passthrough.NewPipe(s.lanes, meter, direct, encodeLost),
 		framer: resp.NewFramer(s.cfg.Limits),
@@ -231,14 +236,6 @@ func (s *Server) newSession(raw net.Conn) *session {
 	}
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	return sess
-}
-
-// direct is a client's socket, nil if what is written to the client is encrypted.
-func (s *Server) direct(raw net.Conn) *socket.Socket {
-	if s.cfg.TLS != nil {
-		return nil
-	}
-	return socket.New(raw)
 }
 
 // Leaving makes Ready say that this server is about to shut down. Clients are served as before.

@@ -137,8 +137,7 @@ func isMonitorLine(line []byte) bool {
 func (n *node) confirmed(p *part, h resp.Head, reply *pieces) (more bool) {
 	kind := confirmationOf(h)
 	if kind == confirmsNothing {
-		p.confirms = 0
-		return false
+		return false // another node may have to confirm it
 	}
 	if p.confirms < 0 {
 		p.confirms = max(1, n.state.of(kind))

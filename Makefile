@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-versions test-admin fuzz test-faults soak deps-faults bench bench-locks deps vet clean
+.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-admin fuzz test-faults soak deps-faults model model-quick deps-model bench bench-locks deps vet clean
 
 all: build
 
@@ -30,6 +30,16 @@ vet:
 test-clients: deps
 	bash testdata/clients/install.sh
 	$(GO) test -tags clients -count=1 -timeout 10m -run 'TestClients|TestOlder' -v .
+
+# The same client libraries, with data and locks, through lockproxy in front of a Redis Cluster of six nodes.
+test-clients-cluster: deps
+	bash testdata/clients/install.sh
+	$(GO) test -tags clients -count=1 -timeout 10m -run TestClusterClients -v .
+
+# Locks and data on a Redis Cluster of six nodes while masters die, stop, are replaced, and slots and nodes move, in about five minutes;
+# prints what was counted. See docs/cluster-locks.md.
+test-cluster: deps
+	$(GO) test -tags faults -race -count=1 -timeout 10m -run '^TestClusterFault' -v .
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
 test-admin: deps
@@ -90,6 +100,18 @@ soak: deps deps-faults
 
 deps-faults:
 	@sh internal/faults/install.sh
+
+# Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 8 minutes of one core, at most 1.2 GB, or of both cores half that
+# time and twice the memory. MODEL is for its flags.
+model: deps-model
+	nice -n 10 $(GO) run ./lockcmd/model $(MODEL)
+
+# The smaller searches, and every broken rule: less than a minute.
+model-quick: deps-model
+	nice -n 10 $(GO) run ./lockcmd/model -quick $(MODEL)
+
+deps-model:
+	@sh lockcmd/model/install.sh
 
 clean:
 	rm -f locksoak

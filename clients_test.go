@@ -46,13 +46,25 @@ var clientPrograms = []clientProgram{
 var clientSteps = []string{"data", "pipeline", "transaction", "pubsub", "script", "wait-command", "lock", "lock-error", "lock-order", "lock-wait"}
 
 func TestClients(t *testing.T) {
-	bin := filepath.Join(t.TempDir(), "lockproxy")
-	if out, err := exec.Command("go", "build", "-o", bin, "./cmd/lockproxy").CombinedOutput(); err != nil {
+	bin := buildForClients(t)
+	redis := freeClientPort(t)
+	startForClients(t, redis, "redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	testClients(t, bin, "redis://127.0.0.1:"+redis)
+}
+
+func buildForClients(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "lockproxy")
+	if out, err := exec.Command("go", "build", "-o", path, "./cmd/lockproxy").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	redis, lockproxy := freeClientPort(t), freeClientPort(t)
-	startForClients(t, redis, "redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
-	startForClients(t, lockproxy, bin, "--listen", "127.0.0.1:"+lockproxy, "--upstream", "redis://127.0.0.1:"+redis)
+	return path
+}
+
+// testClients runs all programs through the lockproxy at path bin, in front of an upstream.
+func testClients(t *testing.T, bin, upstream string) {
+	lockproxy := freeClientPort(t)
+	startForClients(t, lockproxy, bin, "--listen", "127.0.0.1:"+lockproxy, "--upstream", upstream)
 
 	for _, c := range clientPrograms {
 		if c.protocols == nil {

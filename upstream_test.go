@@ -47,6 +47,7 @@ func TestUpstreamLost(t *testing.T) {
 	idle, busy, locking := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
 	idle.expect("PING", "+PONG\r\n")
 	locking.expect("PING", "+PONG\r\n")
+	locking.expect("PING", "+PONG\r\n") // there is a lane now
 	busy.send("SET a 1", "BLPOP nothing 0", "SET b 1", "LOCK job 30")
 	if got := busy.reply(); got != "+OK\r\n" {
 		t.Fatalf("SET: %q", got)

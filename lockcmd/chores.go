@@ -96,12 +96,13 @@ func (c *chores) on(ctx context.Context, as Identity, key string, timeout time.D
 	if c.parts > 1 {
 		whom.part = slotOf([]byte(key)) / (slots / c.parts)
 	}
-	return &choreEvaluator{ctx: ctx, client: c.clientFor(whom), timeout: min(max(timeout, time.Millisecond), choreTimeout)}
+	return &choreEvaluator{ctx: ctx, client: c.clientFor(whom), cluster: c.parts > 1, timeout: min(max(timeout, time.Millisecond), choreTimeout)}
 }
 
 type choreEvaluator struct {
 	ctx     context.Context
 	client  *redis.Client
+	cluster bool
 	timeout time.Duration
 }
 
@@ -128,6 +129,9 @@ func (e *choreEvaluator) EvalConfirmed(script *Script, keys, args []string, repl
 	for i, arg := range args {
 		argv[i] = arg
 	}
+	if e.cluster {
+		return e.evalThenWait(ctx, script, keys, argv, replicas, timeout)
+	}
 	var got, acknowledged *redis.Cmd
 	// Errors are each command's own.
 	e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -146,6 +150,21 @@ func (e *choreEvaluator) EvalConfirmed(script *Script, keys, args []string, repl
 		return v, wait, err
 	}
 	wait, err = choreValue(acknowledged.Result())
+	return v, wait, err
+}
+
+// evalThenWait does so in a cluster: only when the script has been answered is it known which node has written.
+func (e *choreEvaluator) evalThenWait(ctx context.Context, script *Script, keys []string, argv []any, replicas int, timeout time.Duration) (v, wait resp.Value, err error) {
+	conn := e.client.Conn()
+	defer conn.Close()
+	got := conn.EvalSha(ctx, script.SHA, keys, argv...)
+	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
+		got = conn.Eval(ctx, script.Source, keys, argv...)
+	}
+	if v, err = choreValue(got.Result()); err != nil || v.IsError() {
+		return v, wait, err
+	}
+	wait, err = choreValue(conn.Do(ctx, WaitAtKey, keys[0], replicas, timeout.Milliseconds()).Result())
 	return v, wait, err
 }
 

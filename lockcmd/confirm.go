@@ -17,6 +17,10 @@ type confirmation struct {
 	refused string // the upstream's error to WAIT, or ""
 }
 
+// WaitAtKey is what WAIT is called on a connection to a cluster, with the lock as its first argument: it is for the node that has
+// answered for that key last, on the connection by which it did, and fails if that has ended.
+const WaitAtKey = "LOCKPROXY.WAIT"
+
 // confirm returns where to run such a script.
 func (l *Locks) confirm(on evaluator) *confirmation {
 	return &confirmation{evaluator: on, want: l.cfg.Durability}
@@ -29,8 +33,12 @@ func (c *confirmation) Eval(script *Script, keys, args []string) (resp.Value, er
 	}
 	v, wait, err := c.EvalConfirmed(script, keys, args, c.want.MinReplicas, c.want.ReplicaTimeout)
 	c.got = int(wait.Int)
-	if wait.IsError() {
-		c.refused = string(wait.Text)
+	if err == nil && wait.IsError() {
+		said := errorOf(wait.Text)
+		if lost, ok := said.(relayedError); ok {
+			return v, lost // with its node: so it is unknown
+		}
+		c.refused = said.Error()
 	}
 	return v, err
 }

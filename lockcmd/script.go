@@ -6,7 +6,8 @@ import (
 	"encoding/hex"
 )
 
-// Script is one atomic step on a lock, run by the upstream.
+// Script is one atomic step on a lock, run by the upstream. What the scripts do is modelled, and explored in every order, in
+// model/upstream.pml: that must follow them, and model/README.md says with which it was last compared.
 type Script struct {
 	Name   string
 	Source string

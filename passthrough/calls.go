@@ -9,7 +9,7 @@ func (p *Pipe) Calls(raws ...[]byte) []*Answer {
 	for i, raw := range raws {
 		answers[i] = &Answer{Done: make(chan struct{})}
 		p.push(entry{kind: captured, answer: answers[i]})
-		p.queue(raw)
+		p.queue(raw, 1)
 	}
 	p.Flush()
 	return answers

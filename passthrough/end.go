@@ -92,6 +92,7 @@ func (p *Pipe) Wait() {
 		p.lanes.leave(p.lane, p)
 		p.lane = nil
 	}
+	p.lanes.quit(p)
 	p.out.wait()
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,8 @@ type lane struct {
 	retired atomic.Bool   // nobody begins to use it any more
 	silent  atomic.Int64  // since when answers have been due and none came, ns of Unix time; 0 if none are due
 	users   int           // guarded by Lanes.mu
+	// unwanted says that the proxy itself ends it.
+	unwanted bool // guarded by Lanes.mu
 	// loggedIn are those of the users that have logged in themselves.
 	loggedIn map[*Pipe]struct{} // guarded by Lanes.mu
 	used     uint64             // guarded by Lanes.mu; when it was last left, for the oldest to go first
@@ -48,6 +51,7 @@ type lane struct {
 	runs     runs   // guarded by mu
 	dead     error  // guarded by mu
 
+	kept    bool   // the connection outlives the lane; to be read once ended is closed
 	spare   []byte // of who writes: what was sent last
 	replies replyReader
 	run     run // the reader's: what it is within
@@ -181,7 +185,10 @@ func (l *lane) send(out []byte) {
 // read gives out replies until the connection ends, then reports what was lost.
 func (l *lane) read() {
 	err := l.copyReplies()
-	l.conn.Close()
+	l.kept = l.clean(err)
+	if !l.kept {
+		l.conn.Close()
+	}
 	l.end(err)
 	close(l.ended)
 }
@@ -270,4 +277,21 @@ func (l *lane) end(err error) {
 		sent -= mayHaveRun
 		r.pipe.lostShared(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.replies.within())
 	}
+}
+
+// surrender ends a lane that nobody uses nor will, and reports whether its connection is as good as one that has just logged in. If not
+// it has been closed.
+func (l *lane) surrender() bool {
+	l.conn.SetReadDeadline(time.Unix(1, 0))
+	<-l.ended
+	l.conn.SetReadDeadline(time.Time{})
+	return l.kept
+}
+
+// clean reports whether reading ended with err because of surrender, and all that was asked had been answered.
+func (l *lane) clean(err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	asked := l.run.replies > 0 || len(l.gathered) > 0 || len(l.runs.list) > l.runs.first
+	return errors.Is(err, os.ErrDeadlineExceeded) && !asked && !l.replies.scan.Began()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -17,6 +18,8 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 )
+
+const probing = "*1\r\n$4\r\nPING\r\n"
 
 // scripted is an upstream that a test plays.
 type scripted struct {
@@ -34,7 +37,7 @@ func newScripted(t testing.TB, lanes int) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{lanes: NewLanes(upstream, lanes, time.Second), conns: make(chan net.Conn, 1000)}
+	s := &scripted{lanes: NewLanes(upstream, lanes, 0, time.Second), conns: make(chan net.Conn, 1000)}
 	accepting := make(chan struct{})
 	go func() { // ends when ln does
 		defer close(accepting)
@@ -42,6 +45,10 @@ func newScripted(t testing.TB, lanes int) *scripted {
 			conn, err := ln.Accept()
 			if err != nil {
 				return
+			}
+			if probed := make([]byte, len(probing)); lanes > 0 { // a lane's first request asks whether it lets anybody in
+				io.ReadFull(conn, probed)
+				io.WriteString(conn, "+PONG\r\n")
 			}
 			s.conns <- conn
 		}

@@ -13,14 +13,13 @@ const (
 	laneSessions = 64
 	// maxIdleLanes is how many lanes are kept that no session uses.
 	maxIdleLanes = 8
-	// maxSpares is how many connections are kept for sessions that need one of their own.
-	maxSpares = 128
 )
 
 // Lanes are the upstream connections that sessions share. Make them with NewLanes; Close ends them. Safe for concurrent use.
 type Lanes struct {
 	upstream    *Upstream
 	perIdentity int // 0: nothing is shared
+	reserve     int // spares of each login, see group
 	dialTimeout time.Duration
 
 	pinned  atomic.Int64
@@ -30,10 +29,13 @@ type Lanes struct {
 
 	mu     sync.Mutex
 	sets   map[laneKind]*laneSet // guarded by mu
-	spares []spare               // guarded by mu; the oldest first
-	expiry *time.Timer           // guarded by mu; for the oldest spare
-	clock  uint64                // guarded by mu; counts leaves
-	closed bool                  // guarded by mu
+	groups map[login]*group      // guarded by mu
+	idle   int                   // guarded by mu; spares of all groups
+	expiry *time.Timer           // guarded by mu; for spares that are more than the reserve, nil if there are none
+	// expires is when the spare was left that expiry is for.
+	expires time.Time // guarded by mu
+	clock   uint64    // guarded by mu; counts leaves
+	closed  bool      // guarded by mu
 }
 
 // laneKind is what the sessions that share a lane have in common.
@@ -57,9 +59,14 @@ type opening struct {
 }
 
 // NewLanes returns the shared connections to upstream, at most perIdentity for each identity. With 0 every session has a connection
-// of its own. dialTimeout bounds the opening of one.
-func NewLanes(upstream *Upstream, perIdentity int, dialTimeout time.Duration) *Lanes {
-	ls := &Lanes{upstream: upstream, perIdentity: perIdentity, dialTimeout: dialTimeout, sets: map[laneKind]*laneSet{}}
+// of its own. reserve is how many idle connections of each user and password are kept for the sessions that share, at most one for each
+// of these; there are none if perIdentity is 0 or the upstream is a cluster, whose connections are many. dialTimeout bounds the opening of one.
+func NewLanes(upstream *Upstream, perIdentity, reserve int, dialTimeout time.Duration) *Lanes {
+	ls := &Lanes{upstream: upstream, perIdentity: perIdentity, reserve: reserve, dialTimeout: dialTimeout}
+	if perIdentity == 0 || upstream.cluster != nil {
+		ls.reserve = 0
+	}
+	ls.sets, ls.groups = map[laneKind]*laneSet{}, map[login]*group{}
 	ls.ctx, ls.cancel = context.WithCancel(context.Background())
 	return ls
 }
@@ -68,6 +75,7 @@ func NewLanes(upstream *Upstream, perIdentity int, dialTimeout time.Duration) *L
 func (ls *Lanes) join(ctx context.Context, p *Pipe, kind laneKind) (l *lane, connects bool, err error) {
 	for {
 		ls.mu.Lock()
+		g := ls.enterLocked(p, kind.Identity)
 		set := ls.sets[kind]
 		if set == nil {
 			set = &laneSet{}
@@ -79,6 +87,7 @@ func (ls *Lanes) join(ctx context.Context, p *Pipe, kind laneKind) (l *lane, con
 			if ls.loggedIn(kind.Identity) {
 				l.loggedIn[p] = struct{}{}
 			}
+			ls.topUpLocked(g)
 			ls.mu.Unlock()
 			return l, connects, nil
 		}
@@ -125,7 +134,7 @@ func (s *laneSet) leastUsed() (least *lane) {
 func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
 	ctx, cancel := context.WithTimeout(ls.ctx, ls.dialTimeout)
 	defer cancel()
-	conn, err := ls.upstream.connect(ctx, kind.Identity)
+	conn, _, err := ls.obtain(ctx, Setup{Identity: kind.Identity}, 0)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if err == nil && ls.closed {
@@ -142,6 +151,7 @@ func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
 	l := newLane(kind, conn)
 	set.lanes = append(set.lanes, l)
 	ls.sets[kind] = set
+	ls.groupLocked(kind.Identity).lanes++
 	ls.running.Add(2)
 	go func() { // ends when conn does, which is when the upstream or nobody wants it any more; Close waits for it
 		defer ls.running.Done()
@@ -174,9 +184,19 @@ func (ls *Lanes) remove(l *lane) {
 	ended := l.loggedIn
 	l.loggedIn = nil
 	ls.removeLocked(l)
+	g := ls.groupLocked(l.kind.Identity)
+	g.lanes--
+	var bereaved map[*Pipe]struct{}
+	if !l.unwanted {
+		bereaved = ls.bereavedLocked(g)
+	}
+	ls.dropLocked(g)
 	ls.mu.Unlock()
 	for p := range ended {
 		p.loginLost()
+	}
+	for p := range bereaved {
+		p.restLost()
 	}
 }
 
@@ -205,8 +225,11 @@ func (ls *Lanes) leave(l *lane, p *Pipe) {
 	if l.users > 0 {
 		return
 	}
+	if g := ls.groups[loginOf(l.kind.Identity)]; g != nil && len(g.line) > 0 {
+		g.serveLocked(nil) // who waits may have the connection
+	}
 	if l.retired.Load() {
-		l.conn.Close()
+		ls.endLocked(l)
 		return
 	}
 	var oldest *lane
@@ -224,8 +247,27 @@ func (ls *Lanes) leave(l *lane, p *Pipe) {
 	}
 	if idle > maxIdleLanes {
 		oldest.retired.Store(true)
-		oldest.conn.Close()
+		ls.endLocked(oldest)
 	}
+}
+
+// endLocked ends a lane that nobody uses nor will. Its connection goes to its login's reserve if that is short of one. mu is held.
+func (ls *Lanes) endLocked(l *lane) {
+	l.unwanted = true
+	g := ls.groups[loginOf(l.kind.Identity)]
+	if ls.closed || g == nil || len(g.idle) >= ls.wanted(g) {
+		l.conn.Close()
+		return
+	}
+	ls.running.Add(1)
+	go func() { // ends when the lane has, which surrender makes sure of; Close waits for it
+		defer ls.running.Done()
+		if l.surrender() {
+			ls.mu.Lock()
+			defer ls.mu.Unlock()
+			ls.keepLocked(ls.groupLocked(l.kind.Identity), l.conn, Setup{Identity: l.kind.Identity})
+		}
+	}()
 }
 
 // Stats counts connections to the upstream.
@@ -246,7 +288,7 @@ func (ls *Lanes) Stats() (s Stats) {
 			s.Shared += l.users
 		}
 	}
-	s.Spares, s.Pinned = len(ls.spares), int(ls.pinned.Load())
+	s.Spares, s.Pinned = ls.idle, int(ls.pinned.Load())
 	return s
 }
 
@@ -264,10 +306,11 @@ func (ls *Lanes) Close() {
 			conns = append(conns, l.conn)
 		}
 	}
-	for _, s := range ls.spares {
-		conns = append(conns, s.conn)
+	for _, g := range ls.groups {
+		for _, s := range g.idle {
+			conns = append(conns, s.conn)
+		}
 	}
-	ls.spares = nil
 	ls.mu.Unlock()
 	for _, conn := range conns {
 		conn.Close()

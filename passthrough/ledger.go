@@ -61,7 +61,7 @@ func (l *ledger) push(e entry) {
 		l.effects++
 	} else if e.kind == relayed && !l.empty() {
 		if last := &l.entries[len(l.entries)-1]; last.kind == relayed && last.Effect == NoEffect {
-			last.count++
+			last.count += max(1, e.count)
 			return
 		}
 	}
@@ -144,6 +144,13 @@ func (l *ledger) destination(kind byte) entryKind {
 	return relayed
 }
 
+// relaysPlainly reports whether the next reply goes to the client and, unless it is an error or a push, changes nothing.
+func (l *ledger) relaysPlainly() bool {
+	e := l.head()
+	return e != nil && e.kind == relayed && e.Effect == NoEffect && l.Trusted && !l.skipNext && !l.replyOff && !l.InMulti &&
+		!l.Raw && !l.Opaque && !l.monitor
+}
+
 // muted reports whether a reply that the proxy makes is to be left out now.
 func (l *ledger) muted() bool { return l.replyOff || l.skipNext }
 
@@ -202,6 +209,7 @@ func (l *ledger) answered(h resp.Head) (entry, bool) {
 		l.apply(e.Expect, h)
 	} else {
 		l.trust(NoEffect, h)
+		l.marked = l.marked || e.Effect == logsIn && h.IsError()
 	}
 	done := *e
 	if e.count--; e.count == 0 || e.Effect.subscribes() {

@@ -21,17 +21,9 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	p.mu.Lock()
 	setup, trusted := p.ledger.setup(), p.ledger.Trusted
 	p.mu.Unlock()
-	var conn net.Conn
-	if trusted {
-		conn = p.lanes.takeSpare(setup)
-	}
-	isNew := conn == nil
-	if isNew {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		if conn, err = p.lanes.upstream.connect(ctx, setup.Identity); err != nil {
-			return true, err
-		}
+	conn, g, isNew, err := p.obtain(ctx, timeout, setup, trusted && p.lanes.perIdentity > 0)
+	if err != nil {
+		return true, err
 	}
 	p.mu.Lock()
 	way := directly(conn)
@@ -46,7 +38,7 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	}
 	p.reader = make(chan struct{})
 	p.lanes.pinned.Add(1)
-	go p.readOwn(conn, way, p.reader) // ends when conn does or isn't needed; Close closes conn and Wait waits
+	go p.readOwn(conn, way, p.reader, g) // ends when conn does or isn't needed; Close closes conn and Wait waits
 	if isNew {
 		for _, cmd := range setup.labelCommands() {
 			p.hidden(cmd...)
@@ -55,10 +47,47 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	return isNew, nil
 }
 
+// obtain returns a connection that is set up so, new or not. A session that has been let in gets one also if it would not be let in once
+// more, and g, which must be disowned, is then whom it belongs to.
+func (p *Pipe) obtain(ctx context.Context, timeout time.Duration, setup Setup, letIn bool) (conn net.Conn, g *group, isNew bool, err error) {
+	if letIn {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		g = p.lanes.own(p, setup.Identity)
+		if conn = p.lanes.takeSpare(setup); conn != nil {
+			return conn, g, false, nil
+		}
+		if conn, isNew, err = p.lanes.obtain(ctx, setup, 1); err == nil {
+			return conn, g, isNew, nil
+		}
+		p.lanes.disown(g)
+		if !demandsLogin(err) || setup.LoggedIn {
+			return nil, nil, true, err
+		}
+		p.distrust()
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err = p.lanes.upstream.connect(ctx, setup.Identity)
+	return conn, nil, true, err
+}
+
+// distrust forgets that the session, which hasn't logged in, has been let in: a login is demanded now, and nothing is left by which it
+// could be served without. The upstream tells it so.
+func (p *Pipe) distrust() {
+	p.lanes.quit(p)
+	p.mu.Lock()
+	p.ledger.Trusted = false
+	p.mu.Unlock()
+}
+
 // readOwn brings replies until the connection ends, or isn't needed any more.
-func (p *Pipe) readOwn(conn net.Conn, from io.Reader, ended chan struct{}) {
+func (p *Pipe) readOwn(conn net.Conn, from io.Reader, ended chan struct{}, g *group) {
 	defer close(ended)
 	defer p.lanes.pinned.Add(-1)
+	if g != nil {
+		defer p.lanes.disown(g)
+	}
 	var r replyReader
 	spare, err := p.copyReplies(conn, from, &r)
 	if spare {
@@ -114,7 +143,7 @@ func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, 
 	p.mu.Unlock()
 
 	if spare {
-		p.lanes.keepSpare(conn, setup)
+		p.lanes.keepSpare(p, conn, setup)
 	}
 	if deliver {
 		p.out.deliver(r.out...)

@@ -63,6 +63,7 @@ type Pipe struct {
 	asked   int    // replies that wbuf will get, if it goes by a lane
 	failed  error  // the last connect's failure, until the batch of requests that met it ends
 	lane    *lane  // the session's, nil if it uses none
+	group   *group // guarded by Lanes.mu; whom it has been let in as, nil if it hasn't
 	rides   bool   // requests go by the lane: there is no connection of its own
 	scripts bool   // the session has run scripts of its client's
 	isNew   bool   // the connection of its own is another than the last request's
@@ -127,7 +128,12 @@ func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (con
 	p.scripts = p.scripts || way == Scripts
 	if shares {
 		connects, err = p.ride(ctx, timeout, laneKind{id, p.scripts})
-	} else {
+		if err != nil && !id.LoggedIn && demandsLogin(err) {
+			p.distrust()
+			shares = false
+		}
+	}
+	if !shares {
 		connects, err = p.pin(ctx, timeout)
 	}
 	p.failed = err
@@ -158,18 +164,26 @@ func (p *Pipe) Keep(keep bool) {
 // these, raw must be CLIENT REPLY ON, which asks the upstream for the same permission.
 func (p *Pipe) Relay(raw []byte, e Expect) {
 	p.push(entry{Expect: e})
-	p.queue(raw)
+	p.queue(raw, 1)
 	if e.Effect == Reset {
 		for _, cmd := range loginCommands(p.lanes.upstream.Initial) {
-			p.hidden(cmd...)
+			p.push(entry{kind: hidden, Expect: Expect{Effect: logsIn}})
+			p.queue(resp.AppendCommand(nil, cmd...), 1)
 		}
 	}
+}
+
+// RelayRun queues n whole requests in a row, as Relay queues each. They must be such that Connect need not be asked for each, and
+// expect nothing: none of them changes the connection.
+func (p *Pipe) RelayRun(raw []byte, n int) {
+	p.push(entry{count: n})
+	p.queue(raw, n)
 }
 
 // hidden queues a request whose reply nobody hears of.
 func (p *Pipe) hidden(cmd ...string) {
 	p.push(entry{kind: hidden})
-	p.queue(resp.AppendCommand(nil, cmd...))
+	p.queue(resp.AppendCommand(nil, cmd...), 1)
 }
 
 // Ignore sends a request of the proxy's own whose reply is of no interest.
@@ -192,7 +206,7 @@ func (p *Pipe) Continue(raw []byte, last bool) {
 	if !begun {
 		return
 	}
-	p.queue(raw)
+	p.queue(raw, 0)
 	if last {
 		p.mu.Lock()
 		p.broken = false
@@ -200,7 +214,12 @@ func (p *Pipe) Continue(raw []byte, last bool) {
 	}
 }
 
-func (p *Pipe) queue(raw []byte) {
+// queue takes n whole requests, or none but a piece of one.
+func (p *Pipe) queue(raw []byte, n int) {
+	if len(raw) >= newBuffer {
+		p.queueLarge(raw, n)
+		return
+	}
 	if p.wbuf == nil {
 		p.wbuf = takeBuffer()
 	}
@@ -208,6 +227,20 @@ func (p *Pipe) queue(raw []byte) {
 	if len(p.wbuf) >= bufSize {
 		p.send()
 	}
+}
+
+// queueLarge sends what isn't worth gathering, behind what has been. It isn't copied first.
+func (p *Pipe) queueLarge(raw []byte, n int) {
+	if len(raw) > bufSize {
+		p.mu.Lock()
+		p.large = largeFor
+		p.mu.Unlock()
+	}
+	last := min(n, p.asked) // raw's own replies
+	p.asked -= last
+	p.send()
+	p.asked = last
+	p.give(raw)
 }
 
 // Withdraw says that the request that RelayLarge began will never be complete, since the client's bytes turned out not to be one.
@@ -222,7 +255,7 @@ func (p *Pipe) Withdraw() {
 func (p *Pipe) Call(raw []byte) *Answer {
 	a := &Answer{Done: make(chan struct{})}
 	p.push(entry{kind: captured, answer: a})
-	p.queue(raw)
+	p.queue(raw, 1)
 	p.Flush()
 	return a
 }
@@ -230,7 +263,7 @@ func (p *Pipe) Call(raw []byte) *Answer {
 // Replace sends a request and gives the client text in place of its reply.
 func (p *Pipe) Replace(raw, text []byte) {
 	p.push(entry{kind: replaced, local: text})
-	p.queue(raw)
+	p.queue(raw, 1)
 }
 
 // Barrier's Answer is there when all that was asked before has been answered to the client. What Connect has given the session is
@@ -301,10 +334,10 @@ func (p *Pipe) push(e entry) {
 	case p.lost != nil:
 		p.settleLost()
 	case p.rides:
-		p.inFlight++
-		p.asked++
+		p.inFlight += max(1, e.count)
+		p.asked += max(1, e.count)
 	case p.large > 0:
-		p.large--
+		p.large = max(0, p.large-max(1, e.count))
 	}
 }
 
@@ -319,23 +352,27 @@ func (p *Pipe) Flush() {
 
 // send sends what is queued, in the midst of what Connect was called for.
 func (p *Pipe) send() {
+	if len(p.wbuf) > 0 {
+		p.give(p.wbuf)
+		p.wbuf = keepBuffer(p.wbuf)
+	}
+}
+
+// give sends raw, which will get the replies that are asked for.
+func (p *Pipe) give(raw []byte) {
 	p.mu.Lock()
 	up, upw, lost := p.up, p.upw, p.lost
 	p.mu.Unlock()
-	if len(p.wbuf) == 0 {
-		return
-	}
 	switch {
 	case lost != nil:
 		p.asked = 0
 	case p.rides:
-		p.submit()
+		p.submit(raw)
 	case up != nil:
-		if _, err := upw.Write(p.wbuf); err != nil {
+		if _, err := upw.Write(raw); err != nil {
 			up.Close() // the reader reports the loss
 		}
 	}
-	p.wbuf = keepBuffer(p.wbuf)
 }
 
 // State returns the state of the connection as of the replies that have come; settled says that no reply which may change

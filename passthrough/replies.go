@@ -49,6 +49,11 @@ func (r *replyReader) sort(p *Pipe, data []byte, limit int) (at, replies int, er
 		from, at = to, to
 	}
 	for at < len(data) && replies != limit && !r.meetsPush(data[at:]) {
+		if n, passed := r.plain(l, data[at:], limit-replies); passed > 0 {
+			at += n
+			replies += passed
+			continue
+		}
 		if !r.scan.Began() {
 			r.dest = l.destination(data[at])
 			r.feed = data[at] == '+' && l.monitor && (r.dest != relayed || l.muted())
@@ -95,6 +100,26 @@ func (r *replyReader) sort(p *Pipe, data []byte, limit int) (at, replies int, er
 	}
 	cut(at)
 	return at, replies, nil
+}
+
+// plain takes from the front of data up to limit replies, -1 and less for any number, which go to the client, are there whole and change nothing.
+// It leaves the last reply of a run of requests, and whatever is not so plain, to sort.
+func (r *replyReader) plain(l *ledger, data []byte, limit int) (at, replies int) {
+	if r.scan.Began() || !l.relaysPlainly() {
+		return 0, 0
+	}
+	e := l.head()
+	for e.count > 1 && replies != limit {
+		n := resp.SmallReply(data[at:])
+		if n == 0 {
+			break
+		}
+		at += n
+		replies++
+		e.count--
+		r.size = n
+	}
+	return at, replies
 }
 
 // skip takes replies as sort does, for a session that has ended.

@@ -48,9 +48,9 @@ func (p *Pipe) leaveLane() {
 	p.lane = nil
 }
 
-// submit hands what is queued to the lane.
-func (p *Pipe) submit() {
-	raw, n := p.wbuf, p.asked
+// submit hands requests to the lane.
+func (p *Pipe) submit(raw []byte) {
+	n := p.asked
 	p.asked = 0
 	p.mu.Lock()
 	gone := p.lost != nil
@@ -135,6 +135,16 @@ func (p *Pipe) loginLost() {
 	}
 	p.out.finish()
 	p.room.Broadcast()
+}
+
+// restLost ends a session whose login has ended with the connection that it had left, unless it has another one by now.
+func (p *Pipe) restLost() {
+	p.mu.Lock()
+	own := p.up != nil
+	p.mu.Unlock()
+	if !own {
+		p.loginLost()
+	}
 }
 
 // settle answers n requests with err, appending to text what the client is told. mu is held.

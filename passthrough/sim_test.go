@@ -33,7 +33,7 @@ type unplugged struct {
 func newUnplugged(initial Identity) *unplugged {
 	client := &clientEnd{}
 	lost := func(error) []byte { return []byte("-UPSTREAM lost\r\n") }
-	lanes := NewLanes(&Upstream{Addr: "redis", Initial: initial}, 0, time.Second)
+	lanes := NewLanes(&Upstream{Addr: "redis", Initial: initial}, 0, 0, time.Second)
 	return &unplugged{Pipe: NewPipe(lanes, client, nil, lost), client: client}
 }
 

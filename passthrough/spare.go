@@ -3,68 +3,179 @@ package passthrough
 import (
 	"errors"
 	"net"
+	"os"
 	"syscall"
 	"time"
 )
 
-// spare is a connection that a session had for itself and left as it was, but for what setup says.
+// spare is a connection that nobody uses, logged in and set up as setup says. Somebody reads it all the while, so that its end is
+// noticed at once: see watch.
 type spare struct {
-	conn  net.Conn
-	setup Setup
-	since time.Time
+	conn    net.Conn
+	setup   Setup
+	since   time.Time
+	taken   bool          // guarded by Lanes.mu; what becomes of it is not the watcher's business any more
+	alive   bool          // the watcher was told to stop before anything came; to be read once watched is closed
+	watched chan struct{} // closed when nobody reads it any more
 }
 
-// maxSpareAge is how long a spare is kept: shorter than any timeout that an upstream or a firewall between may have.
-const maxSpareAge = 10 * time.Second
+const (
+	// maxSpareAge is how long a spare is kept beyond those that are in reserve.
+	maxSpareAge = 10 * time.Second
+	// maxSpares is how many of one login are kept beyond those.
+	maxSpares = 128
+	// maxIdle is how many there may be of all logins together: what they cost a Redis, which lets in 10,000 clients by default, is bounded.
+	maxIdle = 1024
+)
 
-// keepSpare keeps a connection for the next session that needs one like it, or closes it.
-func (ls *Lanes) keepSpare(conn net.Conn, setup Setup) {
+// keepSpare keeps p's own connection, which it left as it was but for what setup says, for whoever needs one. Until p uses another
+// connection this one's end is the end of its login.
+func (ls *Lanes) keepSpare(p *Pipe, conn net.Conn, setup Setup) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.closed {
 		conn.Close()
 		return
 	}
-	ls.spares = append(ls.spares, spare{conn, setup, time.Now()})
-	if len(ls.spares) > maxSpares {
-		ls.spares[0].conn.Close()
-		ls.spares = append(ls.spares[:0:0], ls.spares[1:]...)
+	g := ls.enterLocked(p, setup.Identity)
+	if ls.loggedIn(setup.Identity) {
+		g.resting[p] = struct{}{}
 	}
-	if ls.expiry == nil {
-		ls.expiry = time.AfterFunc(maxSpareAge, ls.expireSpares)
-	}
+	ls.keepLocked(g, conn, setup)
 }
 
-// expireSpares closes those that are old, and comes back for the others. Close stops it.
-func (ls *Lanes) expireSpares() {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for len(ls.spares) > 0 && time.Since(ls.spares[0].since) >= maxSpareAge {
-		ls.spares[0].conn.Close()
-		ls.spares = append(ls.spares[:0:0], ls.spares[1:]...)
+// keepLocked gives conn to the first who waits for one, or makes it a spare. mu is held.
+func (ls *Lanes) keepLocked(g *group, conn net.Conn, setup Setup) {
+	if len(g.line) > 0 {
+		g.serveLocked(&spare{conn: conn, setup: setup})
+		return
 	}
-	ls.expiry = nil
-	if len(ls.spares) > 0 && !ls.closed {
-		ls.expiry = time.AfterFunc(time.Until(ls.spares[0].since.Add(maxSpareAge)), ls.expireSpares)
+	if ls.closed || ls.idle >= maxIdle {
+		conn.Close()
+		return
+	}
+	s := &spare{conn: conn, setup: setup, since: time.Now(), watched: make(chan struct{})}
+	g.idle = append(g.idle, s)
+	ls.idle++
+	ls.running.Add(1)
+	go ls.watch(s) // ends when it is taken, or with the connection; Close closes that and waits
+	if len(g.idle) > ls.wanted(g)+maxSpares {
+		ls.closeLocked(g, 0)
+	}
+	ls.expireLocked(g)
+}
+
+// watch reads a spare until it is taken, or ends.
+func (ls *Lanes) watch(s *spare) {
+	defer ls.running.Done()
+	var b [1]byte
+	n, err := s.conn.Read(b[:])
+	s.alive = n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
+	close(s.watched)
+	ls.mu.Lock()
+	g := ls.groups[loginOf(s.setup.Identity)]
+	if s.taken || g == nil {
+		ls.mu.Unlock()
+		return
+	}
+	for i, other := range g.idle {
+		if other == s {
+			ls.closeLocked(g, i)
+			break
+		}
+	}
+	ended := ls.bereavedLocked(g)
+	ls.topUpLocked(g)
+	ls.dropLocked(g)
+	ls.mu.Unlock()
+	for p := range ended {
+		p.restLost()
 	}
 }
 
 // takeSpare returns a connection that is set up so and alive, or nil.
 func (ls *Lanes) takeSpare(setup Setup) net.Conn {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for i := len(ls.spares) - 1; i >= 0; i-- {
-		s := ls.spares[i]
-		if s.setup != setup {
-			continue
+	for {
+		s := ls.pick(setup.Identity, func(s *spare) bool { return s.setup == setup })
+		if s == nil {
+			return nil
 		}
-		ls.spares = append(ls.spares[:i:i], ls.spares[i+1:]...)
-		if time.Since(s.since) < maxSpareAge && quiet(s.conn) {
+		if s.release() {
 			return s.conn
 		}
-		s.conn.Close()
+	}
+}
+
+// pick takes the spare of a login that was used last, of those that fit, or returns nil. It is still being watched.
+func (ls *Lanes) pick(id Identity, fits func(*spare) bool) *spare {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	g := ls.groups[loginOf(id)]
+	if g == nil {
+		return nil
+	}
+	for i := len(g.idle) - 1; i >= 0; i-- {
+		if s := g.idle[i]; fits(s) {
+			ls.takeLocked(g, i)
+			ls.topUpLocked(g)
+			return s
+		}
 	}
 	return nil
+}
+
+// release takes a spare from its watcher. It reports whether it is of use; if not it has been closed.
+func (s *spare) release() bool {
+	if s.watched != nil {
+		s.conn.SetReadDeadline(time.Unix(1, 0))
+		<-s.watched
+		s.conn.SetReadDeadline(time.Time{})
+	}
+	if (s.watched == nil || s.alive) && quiet(s.conn) {
+		return true
+	}
+	s.conn.Close()
+	return false
+}
+
+// takeLocked removes g's spare number i from those that are idle. mu is held.
+func (ls *Lanes) takeLocked(g *group, i int) {
+	g.idle[i].taken = true
+	g.idle = append(g.idle[:i:i], g.idle[i+1:]...)
+	ls.idle--
+}
+
+// closeLocked ends g's spare number i; its watcher ends with it. mu is held.
+func (ls *Lanes) closeLocked(g *group, i int) {
+	conn := g.idle[i].conn
+	ls.takeLocked(g, i)
+	conn.Close()
+}
+
+// expireLocked makes sure that spares of g which are more than its reserve are closed when they are old. mu is held.
+func (ls *Lanes) expireLocked(g *group) {
+	if !ls.closed && len(g.idle) > ls.wanted(g) {
+		due := time.Until(g.idle[0].since.Add(maxSpareAge))
+		if ls.expiry == nil {
+			ls.expiry, ls.expires = time.AfterFunc(due, ls.expireSpares), g.idle[0].since // Close stops it
+		} else if g.idle[0].since.Before(ls.expires) {
+			ls.expires = g.idle[0].since
+			ls.expiry.Reset(due)
+		}
+	}
+}
+
+func (ls *Lanes) expireSpares() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.expiry = nil
+	for _, g := range ls.groups {
+		for len(g.idle) > ls.wanted(g) && time.Since(g.idle[0].since) >= maxSpareAge {
+			ls.closeLocked(g, 0)
+		}
+		ls.dropLocked(g)
+		ls.expireLocked(g)
+	}
 }
 
 // quiet reports whether a connection on which nothing is expected is open, and nothing has come on it.

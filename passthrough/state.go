@@ -48,6 +48,7 @@ const (
 	SetLibName          // CLIENT SETINFO LIB-NAME
 	SetLibVer           // CLIENT SETINFO LIB-VER
 	Marks               // may leave something on the connection that isn't followed here
+	logsIn              // the proxy's own login behind RESET: if it fails, the connection isn't what Identity says
 )
 
 func (e Effect) subscribes() bool { return e >= Subscribe && e <= SUnsubscribe }

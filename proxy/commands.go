@@ -145,9 +145,15 @@ func lookup(name []byte) *command {
 	return unknown
 }
 
+// plain reports whether every request of the command may share a connection and is relayed as it is. waiting says that the keys at
+// which clients compete with LOCK are of interest.
+func (c *command) plain(waiting bool) bool {
+	return c.way == passthrough.Shared && c.effect == passthrough.NoEffect && !c.whole() && c.catchUp == nil && (c.competes == nil || !waiting)
+}
+
 // whole reports whether the command must be seen whole before it can be passed on.
 func (c *command) whole() bool {
-	return c.lock != nil || c.identity != nil || c.inspect != nil || c.introspect || c.informs
+	return c.lock != nil || c.identity != nil || c.inspect != nil || c.introspect || c.informs || c.shapes
 }
 
 // fenceable reports whether a command may run within a transaction of the proxy's own: whether it does nothing to the connection, as

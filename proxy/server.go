@@ -48,6 +48,9 @@ type Config struct {
 
 	// UpstreamConns is how many connections the sessions of one user, database and protocol share at most; 0 is 1.
 	UpstreamConns int
+	// UpstreamReserve is how many idle connections of each user and password are kept for the sessions that share, at most one for each of
+	// these, so that they are served as before once the password has been changed; 0 is 16, less is none.
+	UpstreamReserve int
 	// Dedicated gives every session a connection of its own instead.
 	Dedicated bool
 	// ClusterAnnounce is host:port where clients that know Redis Cluster are told to go, if the upstream is one; "" is where each has
@@ -99,6 +102,9 @@ func New(cfg Config) *Server {
 	if cfg.UpstreamConns == 0 {
 		cfg.UpstreamConns = 1
 	}
+	if cfg.UpstreamReserve == 0 {
+		cfg.UpstreamReserve = 16
+	}
 	if cfg.Dedicated {
 		cfg.UpstreamConns = 0
 	}
@@ -120,8 +126,9 @@ func New(cfg Config) *Server {
 		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
 		sessions: map[*session]struct{}{},
 	}
-	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
+	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, max(0, cfg.UpstreamReserve), cfg.DialTimeout)
 	cfg.Locks.Moves = cfg.Upstream.Moves()
+	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
 	s.startObserving(&cfg.Locks)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
 		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})

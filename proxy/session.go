@@ -16,7 +16,7 @@ import (
 
 const (
 	minSessionBuf = 4 << 10
-	maxSessionBuf = 64 << 10
+	maxSessionBuf = 72 << 10 // a value of 64 KB is read at once, with what stands around it
 )
 
 // session serves one client. Its goroutine reads the client, frames requests and sends each on its way; the Pipe's
@@ -31,6 +31,8 @@ type session struct {
 	framer   *resp.Framer
 	holder   lockcmd.Holder
 	identity passthrough.Identity // of the lock command that is running
+
+	run run // of requests that are passed on together
 
 	buf        []byte // buf[start:end] has been read and not yet been passed on
 	start, end int
@@ -99,12 +101,17 @@ func (s *session) handle() (more bool) {
 	for s.start < s.end {
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
+			s.endRun()
 			if s.streaming {
 				s.pipe.Withdraw()
 			}
 			s.pipe.Local(encodeError("", err))
 			return false
 		}
+		if whole && s.joinsRun(req) {
+			continue
+		}
+		s.endRun()
 		s.start += len(req.Raw)
 		switch {
 		case s.streaming:
@@ -119,6 +126,7 @@ func (s *session) handle() (more bool) {
 			break
 		}
 	}
+	s.endRun()
 	more = s.makeRoom()
 	s.meter.fold()
 	s.pipe.Flush()

@@ -27,6 +27,9 @@ func (c *Conn) answered(n *node, p *part, h resp.Head, reply pieces) {
 		p.req.each(n, p, h)
 	}
 	if !h.IsError() || !c.elsewhere(n, p, errorLine(reply.bytes())) {
+		if p.slot >= 0 && !p.req.hidden {
+			c.answeredFor = answeredFor{p.slot, n}
+		}
 		c.partDone(p, reply)
 	}
 	c.passed(n, p.slot)
@@ -75,6 +78,7 @@ func (c *Conn) redirect(n *node, p *part, kind redirection, slot int, addr strin
 		c.cluster.look(c)
 	}
 	if p.tries++; p.tries > maxTries || c.err != nil {
+		c.giveUp(p)
 		return false
 	}
 	if p.raw == nil {
@@ -82,17 +86,26 @@ func (c *Conn) redirect(n *node, p *part, kind redirection, slot int, addr strin
 		c.partDone(p, pieces{first: text, size: len(text)})
 		return true
 	}
-	switch kind {
-	case moved, ask:
+	m := c.moving[p.slot]
+	switch {
+	case kind == moved || kind == ask:
+		if m != nil && len(m.again) > 0 && m.trial != p {
+			c.holdBack(n, p) // it may not overtake, wherever it goes
+			break
+		}
 		p.slot = slot
 		p.asking = kind == ask
 		if kind == moved {
 			c.hold(n, slot)
 		}
-		c.nodeAt(addr).push(p)
+		to := c.nodeAt(addr)
+		if m != nil && m.trial == p {
+			m.from, m.left = to, 1
+		}
+		to.push(p)
 	default:
 		c.cluster.look(c)
-		c.later(p)
+		c.holdBack(n, p)
 	}
 	c.signalRoom() // what n or another had to wait for may have changed
 	return true
@@ -126,12 +139,14 @@ func (c *Conn) after(delay time.Duration, do func()) {
 	c.delayed[timer] = struct{}{}
 }
 
-// moving is a slot that is another node's now, while the old one has still to say so of requests that it was sent before: those
-// that come meanwhile are held, so that they don't overtake.
+// moving is a slot whose requests are held, so that they don't overtake: while the node that had it has still to say of requests that
+// it was sent before that it is another's, and while a request of it can't be run anywhere yet.
 type moving struct {
-	from *node
-	left int     // parts at from
-	held []*part // in order
+	from  *node   // nil while there is a pause
+	left  int     // parts at from
+	again []*part // in order; from has not run them, and could not say who would
+	trial *part   // the first of those, which is asked for alone until it has an answer; nil before
+	held  []*part // in order, behind those
 }
 
 // hold begins to hold a slot's requests back, if n has any. c.mu is held.
@@ -139,19 +154,64 @@ func (c *Conn) hold(n *node, slot int) {
 	if c.moving[slot] != nil {
 		return
 	}
-	left := 0
+	if left := n.owes(slot); left > 0 {
+		c.startMoving(n, slot, left)
+	}
+}
+
+// owes is how many requests for a slot n has still to answer.
+func (n *node) owes(slot int) (left int) {
 	for _, p := range n.waiting.all() {
 		if p.slot == slot {
 			left++
 		}
 	}
-	if left == 0 {
-		return
-	}
+	return left
+}
+
+func (c *Conn) startMoving(n *node, slot, left int) *moving {
 	if c.moving == nil {
 		c.moving = map[int]*moving{}
 	}
-	c.moving[slot] = &moving{from: n, left: left + 1} // and the one that was answered, which passed takes off
+	m := &moving{from: n, left: left + 1} // and the one that was answered, which passed takes off
+	c.moving[slot] = m
+	return m
+}
+
+// holdBack has p, which n has not run, asked again in a moment, and what else its slot is asked not before. c.mu is held.
+func (c *Conn) holdBack(n *node, p *part) {
+	m := c.moving[p.slot]
+	if m == nil && p.slot >= 0 {
+		m = c.startMoving(n, p.slot, n.owes(p.slot))
+	}
+	switch {
+	case m == nil || m.from != n:
+		c.later(p)
+	case m.trial == p:
+		c.tryLater(m)
+	default:
+		m.again = append(m.again, p)
+	}
+}
+
+// tryLater asks for the first of those that are to be asked again, in a moment. c.mu is held.
+func (c *Conn) tryLater(m *moving) {
+	m.from = nil
+	c.afterDelay(m.trial, func() {
+		m.from, m.left = c.slotNode(m.trial.slot), 1
+		m.from.push(m.trial)
+	})
+}
+
+// giveUp lets what has waited behind p, which has been tried often enough, be tried once more only. c.mu is held.
+func (c *Conn) giveUp(p *part) {
+	m := c.moving[p.slot]
+	if m == nil || m.trial != p {
+		return
+	}
+	for _, behind := range append(m.again, m.held...) {
+		behind.tries = max(behind.tries, maxTries)
+	}
 }
 
 // passed takes note that n has answered a request for slot. c.mu is held.
@@ -163,12 +223,18 @@ func (c *Conn) passed(n *node, slot int) {
 	if m.left--; m.left > 0 {
 		return
 	}
-	c.release(slot, m)
+	if m.trial != nil || len(m.again) == 0 {
+		c.release(slot, m)
+		return
+	}
+	m.trial, m.again = m.again[0], m.again[1:]
+	c.tryLater(m)
 }
 
+// release ends the holding back of a slot's requests. c.mu is held.
 func (c *Conn) release(slot int, m *moving) {
 	delete(c.moving, slot)
-	for _, p := range m.held {
+	for _, p := range append(m.again, m.held...) {
 		c.dispatch(p)
 	}
 }

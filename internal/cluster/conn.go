@@ -47,28 +47,29 @@ type Conn struct {
 	rest    []byte         // of Write; the beginning of a request
 	at      []int          // of Write; for once
 
-	mu         sync.Mutex
-	readable   *sync.Cond
-	room       *sync.Cond
-	waiters    int                      // guarded by mu; how many wait for room
-	slots      *slotMap                 // guarded by mu; nil if it isn't known
-	nodes      map[string]*node         // guarded by mu; by address
-	home       *node                    // guarded by mu; where requests without keys go; nil until one is needed
-	head, last *request                 // guarded by mu; the queue
-	buffered   int                      // guarded by mu; bytes of replies that Read hasn't returned
-	kept       int                      // guarded by mu; bytes of requests without an answer
-	moving     map[int]*moving          // guarded by mu; by slot
-	delayed    map[*time.Timer]struct{} // guarded by mu; what is done later
-	streaming  *stream                  // guarded by mu; the large request that is being written
-	setup      setup                    // guarded by mu; what further nodes are told
-	txn        *transaction             // guarded by mu; nil outside of one
-	watched    watched                  // guarded by mu
-	shards     map[string]*node         // guarded by mu; where sharded channels are subscribed to, by channel, encoded
-	subscriber *node                    // guarded by mu; the last that was asked for a subscription
-	channels   *node                    // guarded by mu; where its channels that aren't sharded are
-	caching    []byte                   // guarded by mu; CLIENT CACHING for the next request
-	err        error                    // guarded by mu; why the Conn has ended
-	half       bool                     // guarded by mu; CloseWrite was called
+	mu          sync.Mutex
+	readable    *sync.Cond
+	room        *sync.Cond
+	waiters     int                      // guarded by mu; how many wait for room
+	slots       *slotMap                 // guarded by mu; nil if it isn't known
+	nodes       map[string]*node         // guarded by mu; by address
+	home        *node                    // guarded by mu; where requests without keys go; nil until one is needed
+	head, last  *request                 // guarded by mu; the queue
+	buffered    int                      // guarded by mu; bytes of replies that Read hasn't returned
+	kept        int                      // guarded by mu; bytes of requests without an answer
+	moving      map[int]*moving          // guarded by mu; by slot
+	delayed     map[*time.Timer]struct{} // guarded by mu; what is done later
+	streaming   *stream                  // guarded by mu; the large request that is being written
+	setup       setup                    // guarded by mu; what further nodes are told
+	txn         *transaction             // guarded by mu; nil outside of one
+	watched     watched                  // guarded by mu
+	shards      map[string]*node         // guarded by mu; where sharded channels are subscribed to, by channel, encoded
+	subscriber  *node                    // guarded by mu; the last that was asked for a subscription
+	channels    *node                    // guarded by mu; where its channels that aren't sharded are
+	caching     []byte                   // guarded by mu; CLIENT CACHING for the next request
+	answeredFor answeredFor              // guarded by mu; see waitAt
+	err         error                    // guarded by mu; why the Conn has ended
+	half        bool                     // guarded by mu; CloseWrite was called
 
 	readUntil, writeUntil deadline // guarded by mu
 }

@@ -51,6 +51,7 @@ func state(set func(names string, change func(cmd *command))) {
 		"ssubscribe":               subscribeSharded,
 		"sunsubscribe":             unsubscribeSharded,
 		"monitor":                  monitor,
+		"lockproxy.wait":           waitAt,
 	} {
 		set(names, func(cmd *command) { cmd.run = run })
 	}

@@ -110,8 +110,22 @@ func FuzzScanner(f *testing.F) {
 			t.Fatalf("replies and rest are not the input: %q, %q", joined, left)
 		}
 		resp.ParseValue(in)
+		smallIsRight(t, in)
 		if got := allocated(func() { scan(t, in) }); got > maxFuzzAlloc {
 			t.Fatalf("%d bytes allocated for %d", got, len(in))
 		}
 	})
+}
+
+// smallIsRight: what SmallReply takes is what a Scanner takes, and says nothing that a Scanner's user must act on.
+func smallIsRight(t *testing.T, in []byte) {
+	n := resp.SmallReply(in)
+	if n == 0 {
+		return
+	}
+	var s resp.Scanner
+	taken, done, err := s.Scan(in)
+	if head := s.Head(); taken != n || !done || err != nil || head.IsError() || head.Elem != nil || strings.IndexByte("$+:_", head.Type) < 0 {
+		t.Fatalf("of %q SmallReply takes %d, a Scanner %d, done %v, error %v, head %+v", in, n, taken, done, err, head)
+	}
 }

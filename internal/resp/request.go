@@ -96,6 +96,10 @@ func (f *Framer) Next(buf []byte) (req Request, ok bool, err error) {
 			if buf[0] != '*' {
 				return f.inline(buf)
 			}
+			if end := f.small(buf); end > 0 {
+				f.pos = end
+				return f.finish(buf), true, nil
+			}
 			n, end, err := f.number(buf, 0, "too big mbulk count string", "invalid multibulk length", math.MinInt64, int64(f.limits.Args))
 			if err != nil || end == 0 {
 				return Request{}, false, err

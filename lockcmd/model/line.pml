@@ -86,11 +86,7 @@ inline leave(w, p) {
 
 /* line.grant */
 inline grant(w, p, t) {
-#ifdef BREAK_ORDER
-  skip;
-#else
   if :: line[p] ? [eval(w)] :: else -> assert(fair) fi; /* in order of arrival */
-#endif
   wstate[w] = GRANTED; wtoken[w] = t;
   if :: turn[p] == 0 -> turn[p] = len(line[p]) :: else fi;
   turn[p]--;

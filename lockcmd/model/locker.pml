@@ -9,7 +9,11 @@ inline say_unlock() {
   printf("%d  locker %d at proxy %d: UNLOCK %d (%e) %d; locker %d gets %d; the key is %d\n", now, me, home, mine, kind, r_freed, next, r_token, value)
 }
 
+#ifdef BREAK_ORDER
+#define ME_FIRST (line[home] ?? [eval(me)])
+#else
 #define ME_FIRST (line[home] ? [eval(me)])
+#endif
 #define MY_STEP  (wstate[me] != GRANTED && ME_FIRST && !dead[home])
 
 /* Where nobody is late (URGENT), time passes only when nothing else can be done: a client chooses to let it. */
@@ -151,9 +155,6 @@ releasing:
     :: kind == GAP -> yielded(home, 0)
     :: else
     fi;
-#ifdef PROPOSED_LOOK_WHEN_LATE
-    if :: !freed -> look_now(home) :: else fi;
-#endif
 #ifndef BREAK_NO_LOOK_AFTER_RELEASE
     if :: self || kind == NONE -> look_now(home) :: else fi;
 #endif

@@ -11,20 +11,23 @@ What plain clients may do to a lock is an excuse, one bit each. WITHOUT takes ex
 #define EX_DEL_SETNX 2   /* while it settled it was deleted, and a plain client took it before it was put right */
 #define EX_DELETED   4   /* it was deleted when it did not settle: free */
 #define EX_CHANGED   8   /* its timestamp was replaced when it did not settle: its holder's no more */
-#define EX_LATE      16  /* its timestamp was replaced between the last look and the end of the settling time */
-#define EX_TWIN      32  /* a plain client's timestamp is to the letter what LOCK had written before */
-#define EX_PLAIN     64  /* a plain client's lock was deleted or replaced by another plain client */
-#define EX_SLOW      128 /* a plain client judged what GETSET had returned only when that had expired too */
+#define EX_FRESH     16  /* the same, but just after a lock of LOCK's had expired, so that Redis had removed the key */
+#define EX_LATE      32  /* its timestamp was replaced between the last look and the end of the settling time */
+#define EX_TWIN      64  /* a plain client's timestamp is to the letter what LOCK had written before */
+#define EX_PLAIN     128 /* a plain client's lock was deleted or replaced by another plain client */
+#define EX_SLOW      256 /* a plain client judged what GETSET had returned only when that had expired too */
+#define EX_ALL       511
 
 #ifndef WITHOUT
 #define WITHOUT 0
 #endif
-#define EXCUSES (255 - (WITHOUT))
+#define EXCUSES (EX_ALL - (WITHOUT))
 
-#define NO_MORE_ITS_OWN (EX_DELETED | EX_CHANGED | EX_LATE) /* for nobody, other LOCKs included */
+#define NO_MORE_ITS_OWN (EX_DELETED | EX_CHANGED | EX_FRESH | EX_LATE) /* for nobody, other LOCKs included */
 
 byte lease[AGENTS];   /* until when the agent may think that it has the lock; 0: it doesn't */
-byte harmed[AGENTS];  /* what has been done to that lock */
+short harmed[AGENTS]; /* what has been done to that lock */
+byte fresh_until;     /* until when losers may write who saw the lock of LOCK's that has just expired */
 byte writer = BY_LOCK;
 bit late_write;       /* in this tick, a plain client has written since settle.lua ran */
 #ifdef CHECK_TOKENS
@@ -34,17 +37,27 @@ byte highest;         /* the highest token given */
 #define LIVE(a)      (lease[a] > now)
 #define IS_LOCKER(a) (a < LOCKERS)
 
-hidden byte a_, ex_;
+hidden byte a_;
+hidden short ex_;
 
 #define FOR_EACH_AGENT a_ = 0; do :: a_ < AGENTS -> if
 #define NEXT_AGENT     :: else fi; a_++ :: else -> break od
 
 /* What excuses that locker i, or a script on its behalf, disregards a_'s lock. */
-#define EXCUSE (harmed[a_] & EXCUSES & (IS_LOCKER(a_) -> NO_MORE_ITS_OWN : 255))
+#define EXCUSE (harmed[a_] & EXCUSES & (IS_LOCKER(a_) -> NO_MORE_ITS_OWN : EX_ALL))
+
+#ifdef CHECK_PROMPT
+byte unused; /* for how many ticks the lock has been free while somebody waits for it */
+inline used() { unused = 0 }
+#else
+inline used() { skip }
+#endif
+
+inline say_overlap(i) { printf("%d  client %d has the lock now, which is client %d's until %d\n", now, i, a_, lease[a_]) }
 
 inline acquired_by_lock(i, until, tok) {
 #ifndef CLOCK_STEPS_BACK
-  FOR_EACH_AGENT :: a_ != i && LIVE(a_) && EXCUSE == 0 -> assert(exclusion)
+  FOR_EACH_AGENT :: a_ != i && LIVE(a_) && EXCUSE == 0 -> say_overlap(i); assert(exclusion)
   NEXT_AGENT;
 #endif
   if :: wstate[i] != LEFT -> lease[i] = until; harmed[i] = 0 :: else fi;
@@ -52,10 +65,12 @@ inline acquired_by_lock(i, until, tok) {
   if :: tok <= highest -> assert(tokens_rise) :: else fi;
   highest = tok;
 #endif
+  used();
   count_bypass(i)
 }
 
-inline renewed(i, until) { if :: LIVE(i) -> lease[i] = until :: else fi }
+/* The guard lets a holder renew a lock that is over, if nobody has taken it. */
+inline renewed(i, until) { if :: LIVE(i) || (GUARD > 0 && wstate[i] != LEFT) -> lease[i] = until :: else fi }
 
 /* A script writes over the key on behalf of locker i, or NOBODY: no lock of anybody else may be there. */
 inline overwritten_by_lock(i) {
@@ -63,7 +78,7 @@ inline overwritten_by_lock(i) {
   :: a_ != i && LIVE(a_) ->
      if :: writer != BY_LOCK && value == written && now >= settles -> harmed[a_] = harmed[a_] | EX_TWIN :: else fi;
      ex_ = EXCUSE | (harmed[a_] & EX_TWIN & EXCUSES);
-     if :: ex_ == 0 -> assert(own_release) :: else fi
+     if :: ex_ == 0 -> printf("%d  a script writes over the lock that is client %d's until %d\n", now, a_, lease[a_]); assert(own_release) :: else fi
   NEXT_AGENT
 }
 
@@ -91,7 +106,7 @@ inline acquired_by_plain(p, until, way) {
      FOR_EACH_AGENT
      :: IS_LOCKER(a_) && LIVE(a_) ->
         ex_ = (harmed[a_] & (way)) | (EX_SLOW & (way));
-        if :: (ex_ & EXCUSES) == 0 -> assert(exclusion) :: else fi;
+        if :: (ex_ & EXCUSES) == 0 -> say_overlap(p); assert(exclusion) :: else fi;
         harmed[p] = harmed[p] | (ex_ & (EX_SHORTER | EX_DEL_SETNX))
      NEXT_AGENT
   :: else
@@ -105,7 +120,7 @@ inline harms(p, while_settling, otherwise) {
   late_write = 1;
   FOR_EACH_AGENT
   :: a_ != p && LIVE(a_) ->
-     ex_ = otherwise;
+     ex_ = (otherwise == EX_CHANGED && now < fresh_until -> EX_FRESH : otherwise);
      if
      :: !IS_LOCKER(a_) -> ex_ = EX_PLAIN
      :: IS_LOCKER(a_) && now < settles && now < expires && state == HELD && connection == a_ -> ex_ = while_settling
@@ -116,8 +131,13 @@ inline harms(p, while_settling, otherwise) {
 }
 
 inline put_right() {
-  harmed[connection] = harmed[connection] & (255 - (EX_SHORTER | EX_DEL_SETNX));
+  harmed[connection] = harmed[connection] & (EX_ALL - (EX_SHORTER | EX_DEL_SETNX));
   late_write = 0
+}
+
+/* A lock is taken that had expired and is gone by now: none that settles. */
+inline taken_fresh() {
+  if :: value == 0 && token > 0 && state != RELEASED && now < over + SETTLE -> fresh_until = now + SETTLE :: else fi
 }
 
 inline taken_from_reservation(p) {
@@ -142,6 +162,7 @@ inline time_passed() {
   :: else
   fi;
   late_write = 0;
+  if :: fresh_until > 0 && now >= fresh_until -> fresh_until = 0 :: else fi;
   FOR_EACH_AGENT :: lease[a_] > 0 && !LIVE(a_) -> lease[a_] = 0; harmed[a_] = 0
   NEXT_AGENT
 }

@@ -53,6 +53,9 @@
 #ifndef PER_TICK
 #define PER_TICK 4 /* tokens that the upstream's clock has within a tick */
 #endif
+#ifndef GUARD
+#define GUARD 0 /* --takeover-guard */
+#endif
 #define NEVER 255
 
 /* How often each client takes the lock. */
@@ -76,7 +79,7 @@ bit looked;   /* settle.lua has run since the clock has moved */
 bit no_looks; /* the proxy that looked after a takeover has been killed, and none has begun anew */
 
 /* What a run shows is found by breaking it: the assertion bears the name of the property. */
-hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fenced_writes, prompt, never_seen;
+hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fenced_writes, prompt, no_dead_holder, never_seen;
 
 /* A run with WITNESS shows that the model gets somewhere at all. */
 #ifndef WITNESS
@@ -95,3 +98,5 @@ hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fen
 #define SEEN_FORGOTTEN    9 /* a token is given when the companion has been forgotten */
 #define SEEN_TAKEOVER    10 /* a plain client's expired lock is taken over */
 #define SEEN_PLAIN_TAKES 11 /* a plain client takes a lock that LOCK has let expire */
+#define SEEN_KILLED      12 /* a proxy is killed that has a waiter and has been told that the lock is reserved for it */
+#define SEEN_PAUSED      13 /* a holder who was paused past its timeout releases, when another has the lock */

@@ -45,9 +45,9 @@ inline del(p) {
 /* Within the lock, and its release by one who looks at its clock first. */
 #define WORK_AND_DEL \
   atomic { won = 0; old = 0; rounds++; REST(me) } \
-  atomic { if :: now < mine -> BUSY(me) :: else -> goto over fi } \
+  atomic { if :: now < mine -> BUSY(me) :: else -> goto late fi } \
   atomic { del(me) } \
-over: \
+late: \
   atomic { lease[me] = 0; harmed[me] = 0; FORGET; goto begin }
 
 /* L1 and L2, who compare what GETSET has returned with their clock, which has gone on meanwhile. */

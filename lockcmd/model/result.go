@@ -12,11 +12,13 @@ type result struct {
 	broken string // the property that a run was found to break, "deadlock" for an invalid end state; "" if none was
 	states int64
 	depth  int64
+	memory int64 // MB
 }
 
 var (
 	statesLine  = regexp.MustCompile(`(?m)^\s*([0-9.e+]+) states, stored`)
 	depthLine   = regexp.MustCompile(`(?m)^State-vector \d+ byte, depth reached (\d+), errors: (\d+)`)
+	memoryLine  = regexp.MustCompile(`(?m)^\s*([0-9.]+)\s+total actual memory usage`)
 	assertLine  = regexp.MustCompile(`(?m)^pan:\d+: assertion violated \(?(\w+)\)? \(at depth \d+\)`)
 	endLine     = regexp.MustCompile(`(?m)^pan:\d+: invalid end state \(at depth \d+\)`)
 	problemLine = regexp.MustCompile(`(?m)^(pan:\d+: .*|error: .*|.*out of memory.*|.*MEMLIM.*)$`)
@@ -36,6 +38,10 @@ func readResult(out string) (result, error) {
 		return r, fmt.Errorf("the verifier's number of states: %w", err)
 	}
 	r.states = int64(n)
+	if memory := memoryLine.FindStringSubmatch(out); memory != nil {
+		mb, _ := strconv.ParseFloat(memory[1], 64)
+		r.memory = int64(mb)
+	}
 	if !strings.Contains(out, "Full statespace search for:") {
 		return r, fmt.Errorf("not a full search")
 	}

@@ -111,7 +111,7 @@ func (s *search) compile(ctx context.Context, flags ...string) error {
 		return fmt.Errorf("spin: %s", strings.TrimSpace(out))
 	}
 	optimize := "-O0" // takes the compiler 1 s instead of 8 s
-	if s.large {
+	if s.size == large {
 		optimize = "-O2"
 	}
 	flags = append(flags, optimize, "-w", "-DSAFETY", "-DCOLLAPSE", fmt.Sprintf("-DMEMLIM=%d", searchMemory), "-o", "pan", "pan.c")

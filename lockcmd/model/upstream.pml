@@ -1,5 +1,5 @@
 /* The upstream: the clock, one lock's key and its companion, and what each of ../scripts/*.lua does to them, in one step. The names
-are the scripts' own. Their short ways (fast_lock.lua, fast_unlock.lua) do what the long ones do there, so they aren't here. */
+are the scripts' own. The short way of LOCK (fast_lock.lua) does what the long one does there, so it isn't here. */
 
 byte now = START;
 
@@ -21,7 +21,7 @@ hidden byte r_until;             /* lock: when what refused it expires */
 hidden byte r_freed, r_self;     /* unlock, relock */
 hidden short r_settle;           /* settle: 1, 0 or -1 */
 
-hidden byte held, plain, for_me, taken_over, others_first;
+hidden byte held, plain, over, for_me, taken_over, others_first;
 hidden byte at, given, entry, reserved_for, but_, until_, text_;
 
 #ifdef MS_BESIDE_SECONDS
@@ -33,13 +33,26 @@ hidden byte at, given, entry, reserved_for, but_, until_, text_;
 
 #define SETTLING (token > 0 && now < settles -> settles : 0) /* write.lua: settling() */
 
+#ifdef BREAK_PROXY_CLOCK
+hidden byte ahead; /* by how much the clock of the proxy that asks is ahead */
+#define CLOCK (now + ahead)
+#define ASKED_BY(p) ahead = 2 * (p)
+#else
+#define CLOCK now
+#define ASKED_BY(p) skip
+#endif
+
 /* common.lua */
 inline read_lua() {
-  held = token > 0 && state != RELEASED && now < expires && (value == written || now < settles);
+  over = (token > 0 && state == HELD -> expires + GUARD : expires);
+  held = token > 0 && state != RELEASED && CLOCK < over && (value == written || now < settles);
 #ifdef PROPOSED_TTL_PROVES
-  held = held && (now < settles || ttl == expires);
+  held = held && (now < settles || ttl == over);
 #endif
-  plain = value > 0 && !held && now < TIME(value)
+#ifdef BREAK_IGNORES_COMPANION
+  held = held && now < TIME(value);
+#endif
+  plain = value > 0 && !held && CLOCK < TIME(value) + (token > 0 && value == written -> 0 : GUARD)
 }
 
 /* SET of the key, and of the companion. */
@@ -47,7 +60,7 @@ inline write_key(text, until) { value = text; ttl = until; writer = BY_LOCK; tou
 
 inline record(t, e, w, s, st, c, r) {
   token = t; expires = e; written = w; settles = s; state = st; connection = c; request = r;
-  forgotten = (e > now -> e : now) + RETENTION; touched()
+  forgotten = (e + GUARD > now -> e + GUARD : now) + RETENTION; touched()
 }
 
 /* write.lua: rivals. Drops the proxies not seen lately, and `but` (a proxy + 1, or 0). */
@@ -79,7 +92,7 @@ inline next_token() {
 /* lock.lua, for the request of locker i at proxy p. Its "check", which only ever tells an OWNER, isn't here. */
 inline lock_lua(i, p, how) {
   r_token = 0; r_over = false; r_until = now;
-  read_lua();
+  ASKED_BY(p); read_lua(); ASKED_BY(0);
 #ifdef BREAK_IGNORES_PLAIN
   plain = false;
 #endif
@@ -93,7 +106,7 @@ inline lock_lua(i, p, how) {
      overwritten_by_lock(i);
      at = now + TIMEOUT_OF(i); text_ = TEXT(at);
      if :: at <= expires -> at = expires; text_ = written :: else fi;
-     write_key(text_, at);
+     write_key(text_, at + GUARD);
      record(token, at, text_, settles, HELD, i, reqs[i]);
      r_token = token;
 #ifdef PROPOSED_AGAIN_SETTLES
@@ -104,7 +117,7 @@ inline lock_lua(i, p, how) {
   :: else ->
      if
      :: plain || (held && !for_me) ->
-        r_until = (plain -> TIME(value) : expires);
+        r_until = (plain -> TIME(value) + GUARD : over);
         if
         :: how == FIRST && held && (waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < REFRESH
         :: how == FIRST && held && !((waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < REFRESH) ->
@@ -118,20 +131,20 @@ inline lock_lua(i, p, how) {
      :: else ->
         taken_over = value > 0 && !for_me;
 #ifdef PROPOSED_SETTLES_AFTER_EXPIRY
-        taken_over = taken_over || (token > 0 && state != RELEASED && now < expires + SETTLE && !for_me);
+        taken_over = taken_over || (token > 0 && state != RELEASED && now < over + SETTLE && !for_me);
 #endif
 #ifdef BREAK_NO_SETTLING
         taken_over = false;
 #endif
         if :: taken_over && writer != BY_LOCK -> WITNESSED(SEEN_TAKEOVER) :: else fi;
         if :: !taken_over && SETTLING > 0 && state == RELEASED -> WITNESSED(SEEN_CARRIED) :: else fi;
-        taken_from_reservation(p);
+        taken_from_reservation(p); taken_fresh();
         until_ = (taken_over -> now + SETTLE : SETTLING);
         r_over = until_ > 0;
         at = now + TIMEOUT_OF(i); text_ = TEXT(at);
         next_token();
         but_ = (how == FIRST -> p + 1 : 0); rivals(but_);
-        write_key(text_, at);
+        write_key(text_, at + GUARD);
         record(given, at, text_, until_, HELD, i, reqs[i]);
         r_token = given;
         acquired_by_lock(i, at, given)
@@ -145,6 +158,17 @@ inline lock_lua(i, p, how) {
 #define CARRIED SETTLING
 #endif
 
+#ifdef PROPOSED_TTL_PROVES
+#define TTL_PROVES (ttl == expires)
+#else
+#define TTL_PROVES true
+#endif
+
+/* fast_unlock.lua: what the short way of UNLOCK takes for held. It doesn't look at the clock, since Redis removes the key. */
+#define FAST_UNLOCK(tok, kind) \
+  (GUARD == 0 && token == tok && state == HELD && value == written && value > 0 && settles == 0 && waiting1 == 0 && \
+  (kind == NONE || kind == NEXT || kind == TURN) && TTL_PROVES)
+
 /* unlock.lua: frees what token tok holds, for locker i (NOBODY: an orphan's), at proxy p, whose wish is kind for nxt. */
 inline unlock_lua(tok, i, p, kind, nxt) {
   r_token = 0; r_self = false;
@@ -154,7 +178,7 @@ inline unlock_lua(tok, i, p, kind, nxt) {
 #elif defined(BREAK_UNLOCK_IGNORES_VALUE)
   r_freed = state == HELD && token == tok && now < expires;
 #else
-  r_freed = held && state == HELD && token == tok;
+  r_freed = held && state == HELD && token == tok || FAST_UNLOCK(tok, kind);
 #endif
   if
   :: r_freed ->
@@ -174,7 +198,7 @@ inline unlock_lua(tok, i, p, kind, nxt) {
 #ifdef BREAK_HAND_OVER_TOKEN
         given = token;
 #endif
-        write_key(text_, at);
+        write_key(text_, at + GUARD);
         record(given, at, text_, until_, HELD, nxt, reqs[nxt]);
         r_token = given;
         acquired_by_lock(nxt, at, given)
@@ -191,6 +215,9 @@ inline unlock_lua(tok, i, p, kind, nxt) {
               :: !dead[entry] -> publish(entry)
               :: dead[entry] /* Redis need not know yet */
               :: dead[entry] -> reserved_for = 0
+#ifdef MESSAGES_MAY_BE_LOST
+              :: !dead[entry] -> reserved_for = 0 /* it isn't listening just now */
+#endif
               fi
            :: else -> break
            od;
@@ -208,19 +235,23 @@ inline unlock_lua(tok, i, p, kind, nxt) {
         fi;
         r_self = reserved_for == p + 1
      fi
-  :: else
+  :: else -> if :: held && state == HELD && token != tok -> WITNESSED(SEEN_PAUSED) :: else fi
   fi
 }
 
 /* relock.lua */
 inline relock_lua(tok, i, lasting) {
   read_lua();
+#ifdef BREAK_RELOCK_NO_COMPARE
+  r_freed = held && state == HELD;
+#else
   r_freed = held && state == HELD && token == tok;
+#endif
   if
   :: r_freed ->
      overwritten_by_lock(i);
      at = now + lasting; text_ = TEXT(at);
-     write_key(text_, at);
+     write_key(text_, at + GUARD);
      record(token, at, text_, settles, HELD, connection, request);
      renewed(i, at)
   :: else
@@ -239,7 +270,7 @@ inline settle_lua() {
   :: else ->
      WITNESSED(SEEN_PUT_RIGHT);
      overwritten_by_lock(connection);
-     write_key(written, expires);
+     write_key(written, expires + GUARD);
      put_right();
      r_settle = 1
   fi

@@ -26,13 +26,15 @@
 
 hidden byte k_;
 
-/* CHECK_PROMPT: for how many ticks a lock may be free while somebody waits for it. */
+/* CHECK_PROMPT: for how many ticks a lock may be free while somebody waits for it. Nor may one be kept for a waiter who has left. */
 #ifdef CHECK_PROMPT
-byte unused;
 inline check_prompt() {
   read_lua();
   if :: !held && !plain && SOMEBODY_WAITS -> unused++ :: else -> unused = 0 fi;
-  if :: unused > CHECK_PROMPT -> assert(prompt) :: else fi
+  if :: unused > CHECK_PROMPT -> assert(prompt) :: else fi;
+#ifndef PROXY_CRASHES
+  if :: held && state == HELD && now < expires && !LIVE(connection) -> assert(no_dead_holder) :: else fi
+#endif
 }
 #else
 inline check_prompt() { skip }
@@ -63,7 +65,7 @@ end:
   :: atomic { now < END && LOOKS_DONE && PLAINS_DONE -> tick() }
 #endif
 #ifdef CLOCK_STEPS_BACK
-  :: atomic { !stepped && now - CLOCK_STEPS_BACK > 0 -> stepped = 1; now = now - CLOCK_STEPS_BACK; printf("%d  the clock was set back\n", now) }
+  :: atomic { !stepped && now - CLOCK_STEPS_BACK > 0 -> stepped = 1; now = now - CLOCK_STEPS_BACK; printf("%d  -----  the clock has been set back\n", now) }
 #endif
   od
 }
@@ -101,6 +103,7 @@ proctype Crash() {
   atomic {
     now == at_tick;
     dead[0] = 1; at_tick = 0; printf("%d  proxy 0 is killed\n", now);
+    if :: message[0] && len(line[0]) > 0 -> WITNESSED(SEEN_KILLED) :: else fi;
     if :: looking[0] -> looking[0] = 0; no_looks = !LOOKING :: else fi;
     do :: len(line[0]) > 0 -> line[0] ? first_; wstate[first_] = LEFT :: else -> break od
   }

@@ -25,6 +25,8 @@ type Asker struct {
 	Notes   Noter
 	Think   time.Duration
 	Big     int // longest value, bytes
+	// OneDatabase keeps it in database 0, which is all that a cluster has.
+	OneDatabase bool
 
 	conn  *Conn
 	at    Target
@@ -64,6 +66,13 @@ func (a *Asker) hangUp() {
 // Databases is how many databases the Asker uses.
 const Databases = 3
 
+func (a *Asker) anyDatabase() int {
+	if a.OneDatabase {
+		return 0
+	}
+	return a.Random.IntN(Databases)
+}
+
 // Lists are the names of the lists that the Asker has pushed to in a database.
 func (a *Asker) Lists(db int) []string {
 	names := make([]string, a.lists)
@@ -86,7 +95,7 @@ func (a *Asker) connect() bool {
 	if err != nil {
 		return false
 	}
-	a.user, a.db = a.Users[a.Random.IntN(len(a.Users))], a.Random.IntN(Databases)
+	a.user, a.db = a.Users[a.Random.IntN(len(a.Users))], a.anyDatabase()
 	first := [][]string{{"SELECT", strconv.Itoa(a.db)}, {"SET", a.mark(), a.markIn(a.db)}}
 	if a.user != "" {
 		first = append([][]string{{"AUTH", a.user, a.user}}, first...)
@@ -178,7 +187,7 @@ func (a *Asker) question() []question {
 		}
 		return []question{{args: []string{"ACL", "WHOAMI"}, want: []string{want}}}
 	case 9:
-		a.db = a.Random.IntN(Databases)
+		a.db = a.anyDatabase()
 		return []question{
 			{args: []string{"SELECT", strconv.Itoa(a.db)}, want: []string{"OK"}},
 			{args: []string{"SET", a.mark(), a.markIn(a.db)}, want: []string{"OK"}},

@@ -34,8 +34,11 @@ func Dial(addr string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{nc: nc, in: bufio.NewReaderSize(nc, 4<<10)}, nil
+	return On(nc), nil
 }
+
+// On is a client on a connection that has been made.
+func On(nc net.Conn) *Conn { return &Conn{nc: nc, in: bufio.NewReaderSize(nc, 4<<10)} }
 
 // Close closes the connection, at any point of a conversation.
 func (c *Conn) Close() { c.nc.Close() }

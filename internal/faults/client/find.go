@@ -10,15 +10,19 @@ import (
 	"lockproxy/internal/faults/history"
 )
 
-// Find notes what is in the Asker's lists of a database, as redis itself at addr says it to user, whose name is its password. Nothing
-// may be under way any more.
+// Find notes what is in the Asker's lists of a database, as redis itself at addr says it to user, whose name is its password; "" is
+// the default user. Nothing may be under way any more.
 func (a *Asker) Find(notes Noter, addr, user string, db int) error {
 	c, err := Dial(addr)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	for _, args := range [][]string{{"AUTH", user, user}, {"SELECT", string(rune('0' + db))}} {
+	first := [][]string{{"SELECT", string(rune('0' + db))}}
+	if user != "" {
+		first = append([][]string{{"AUTH", user, user}}, first...)
+	}
+	for _, args := range first {
 		if r, err := c.Do(10*time.Second, args...); err != nil || r.Error() {
 			return errors.Join(err, errors.New(r.Text))
 		}

@@ -192,7 +192,7 @@ func judgeValue(r Reply, op *history.Op) {
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
 
-// Register is the name of what a lock's fenced writes go to.
+// Register is the name of what a lock's fenced writes go to: in the same slot, if the lock's name has a hash tag.
 func Register(key string) string { return "register:" + key }
 
 // compete is one try for a lock, and what follows from it.

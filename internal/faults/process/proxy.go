@@ -9,6 +9,7 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"time"
 )
 
 // Proxy is a lockproxy process.
@@ -49,4 +50,19 @@ func (p *Proxy) Start(ctx context.Context) error {
 		}
 		return err == nil
 	})
+}
+
+// Replace starts another process with the same address and flags, --handover among them, and returns it when p has ended by itself, having
+// handed over.
+func (p *Proxy) Replace(ctx context.Context, patience time.Duration) (*Proxy, error) {
+	heir := &Proxy{Process{Addr: p.Addr, path: p.path, args: p.args, env: p.env}}
+	if err := heir.Start(ctx); err != nil {
+		return heir, err
+	}
+	select {
+	case <-p.done:
+		return heir, nil
+	case <-time.After(patience):
+		return heir, fmt.Errorf("the process before has not ended within %v:\n%s\nthe new one says:\n%s", patience, p.Log(), heir.Log())
+	}
 }

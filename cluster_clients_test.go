@@ -1,0 +1,14 @@
+//go:build clients
+
+package lockproxy_test
+
+import (
+	"testing"
+
+	"lockproxy/internal/testredis"
+)
+
+// The same programs, which know nothing of clusters, do the same on one of six nodes.
+func TestClusterClients(t *testing.T) {
+	testClients(t, buildForClients(t), testredis.StartCluster(t, 3, 1).URL())
+}

@@ -1,0 +1,18 @@
+//go:build faults
+
+package lockproxy_test
+
+import "testing"
+
+// Each thing that happens to a cluster by itself, again and again while clients work.
+func TestClusterFault(t *testing.T) {
+	for _, f := range clusterFaults {
+		t.Run(f.name, func(t *testing.T) {
+			c := startClusterUnderWork(t)
+			for range 2 {
+				c.inflict(t, f, 2)
+			}
+			c.finish(t, f.loses)
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package cluster_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What comes behind a request that the nodes can't run yet doesn't overtake it, if it is about the same slot.
+func TestOrderBehindTryAgain(t *testing.T) {
+	c := six(t)
+	const tag = "{order}"
+	slot := c.Slot(tag)
+	from := c.MasterOf(slot)
+	to := c.Nodes[0]
+	if from == to {
+		to = c.Nodes[1]
+	}
+	conn := open(t, c)
+	conn.expect("MSET "+tag+"1 before "+tag+"2 before", "+OK\r\n")
+	m := c.BeginMigration(from, to, slot)
+	m.MoveKey(tag + "1")
+	conn.send("MSET " + tag + "1 first " + tag + "2 first") // its keys are at two nodes
+	time.Sleep(20 * time.Millisecond)
+	conn.send("SET "+tag+"2 second", "GET "+tag+"2")
+	time.Sleep(20 * time.Millisecond)
+	m.MoveKeys()
+	m.Finish()
+	for i, want := range []string{"+OK\r\n", "+OK\r\n", "$6\r\nsecond\r\n"} {
+		if got := conn.reply(); got != want {
+			t.Errorf("reply %d: %q, not %q", i, got, want)
+		}
+	}
+	conn.expect("GET "+tag+"2", "$6\r\nsecond\r\n")
+	c.MigrateSlots(to, from, slot)
+}
+
+// LOCKPROXY.WAIT asks the node that has answered for a key last, on the same connection, and fails when that can't be had.
+func TestWaitAt(t *testing.T) {
+	c := six(t)
+	conn := open(t, c)
+	for i := range 6 {
+		key := "wait" + strconv.Itoa(i)
+		if got := conn.ask("LOCKPROXY.WAIT " + key + " 1 100"); !strings.HasPrefix(got, "-UPSTREAM ") {
+			t.Errorf("a WAIT for what was not written: %q", got)
+		}
+		conn.expect("SET "+key+" x", "+OK\r\n")
+		conn.expect("LOCKPROXY.WAIT "+key+" 1 1000", ":1\r\n")
+		conn.expect("LOCKPROXY.WAIT "+key+" 2 50", ":1\r\n")
+	}
+	conn.expect("LOCKPROXY.WAIT wait5 1", "-ERR wrong number of arguments for 'lockproxy.wait' command\r\n")
+	conn.send("SET wait5 y", "LOCKPROXY.WAIT wait5 1 100") // where the first will be run isn't known yet
+	conn.reply()
+	if got := conn.reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
+		t.Errorf("a WAIT right behind a write: %q", got)
+	}
+
+	// A replica that is held back isn't counted by the replicas of others.
+	master := c.MasterOf(c.Slot("wait0"))
+	replica := c.ReplicaOf(master)
+	replica.Pause()
+	conn.expect("SET wait0 z", "+OK\r\n")
+	conn.expect("LOCKPROXY.WAIT wait0 1 100", ":0\r\n")
+	replica.Resume()
+	conn.expect("LOCKPROXY.WAIT wait0 1 5000", ":1\r\n")
+}

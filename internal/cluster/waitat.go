@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"errors"
+
+	"lockproxy/internal/resp"
+)
+
+// answeredFor is who has answered a request for a slot last.
+type answeredFor struct {
+	slot int
+	node *node
+}
+
+var errNotWritten = errors.New("the connection on which it was written has ended")
+
+// waitAt is LOCKPROXY.WAIT key numreplicas timeout: a WAIT for the node that has answered the last request, which was for that key, on
+// the connection by which it did. WAIT on any other counts replicas that may have nothing of what was written. What comes by that name
+// from elsewhere, behind other requests or before they are answered, fails.
+func waitAt(c *Conn, q *query) {
+	if len(q.args) != 4 {
+		c.local([]byte("-ERR wrong number of arguments for 'lockproxy.wait' command\r\n"))
+		return
+	}
+	by := c.answeredFor
+	if by.node == nil || by.node.ended || by.slot != Slot(q.args[1]) || c.head != nil {
+		c.local(c.Failure(c.cluster.String(), true, errNotWritten))
+		return
+	}
+	raw := resp.AppendCommand(nil, []byte("WAIT"), q.args[2], q.args[3])
+	r := newRequest(raw, -1)
+	c.kept += len(raw)
+	c.enqueue(r)
+	by.node.push(&r.one)
+}

@@ -58,6 +58,7 @@ fuzz:
 	$(GO) test -run '^$$' -fuzz '^FuzzOptions$$' -fuzztime $(FUZZTIME) ./lockcmd
 	$(GO) test -run '^$$' -fuzz '^FuzzRoute$$' -fuzztime $(FUZZTIME) ./internal/cluster
 	$(GO) test -count=1 -run 'Property|AgainstModel' ./internal/resp ./passthrough -rapid.checks=20000
+	$(GO) test -count=1 -run 'Property|AgainstModel' ./internal/resp ./passthrough ./lockcmd -rapid.checks=20000
 
 # Everything that lockbench measures, beside HAProxy, twemproxy and other locks (installed if missing), in about 20 minutes; prints the
 # tables and writes them to docs with their figures. BENCH is for its flags: BENCH="--quick -o /tmp/bench.md" takes about 4 minutes.
@@ -101,7 +102,7 @@ soak: deps deps-faults
 deps-faults:
 	@sh internal/faults/install.sh
 
-# Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 8 minutes of one core, at most 1.2 GB, or of both cores half that
+# Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 8 minutes of one core, below 1 GB, or of both cores half that
 # time and twice the memory. MODEL is for its flags.
 model: deps-model
 	nice -n 10 $(GO) run ./lockcmd/model $(MODEL)

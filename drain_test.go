@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/testredis"
 )
 
 // shutdown begins to shut a proxy down, within a time, and returns what waits for the end of that.
@@ -46,9 +47,6 @@ func knows(t *testing.T, nc net.Conn) bool {
 
 // A client that asks one thing after another has the end of its connection with its answer: before it could send the next command.
 func TestDrainEndsWithTheAnswer(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("elsewhere the end comes a moment later")
-	}
 	server, p := startBoth(t)
 	goRedis(t, server.Addr()).Set(ctx, "large", strings.Repeat("x", 20000), 0)
 	const clients = 300
@@ -91,6 +89,38 @@ func TestDrainEndsWithTheAnswer(t *testing.T) {
 	wait := shutdown(t, p, 10*time.Second)
 	close(begun)
 	done.Wait()
+	if err := wait(); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+}
+
+// With TLS the end of what is said comes with the answer too.
+func TestDrainEndsWithTheAnswerOverTLS(t *testing.T) {
+	server := testredis.Start(t)
+	p, trusting := tpTLSProxy(t, server.URL(), nil)
+	var clients []*rawConn
+	for range 10 {
+		c := tpDialTLS(t, p.addr, trusting)
+		c.expect("PING", "+PONG\r\n")
+		clients = append(clients, c)
+	}
+	wait := shutdown(t, p, 10*time.Second)
+	for i, c := range clients {
+		c.expect("PING", "+PONG\r\n")
+		ended := make(chan error, 1)
+		go func() { // ends with the test's connections at the latest
+			_, err := c.in.ReadByte()
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if err != io.EOF {
+				t.Errorf("client %d is told %v behind its answer", i, err)
+			}
+		case <-time.After(200 * time.Millisecond): // much less than it would keep its connection otherwise
+			t.Errorf("client %d has its answer, and is not told of the end", i)
+		}
+	}
 	if err := wait(); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}

@@ -29,6 +29,7 @@ import (
 // and no lock is held twice, for clients that look whether their connection has ended before they send, and for waiters that ask again
 // when they are told to.
 func TestPromisedNoFailedCommandAcrossRollingRestarts(t *testing.T) {
+	t.Parallel()
 	store, err := processes.StartRedis(ctx, t.TempDir(), processes.None, false)
 	if err != nil {
 		t.Fatal(err)
@@ -224,6 +225,7 @@ func (c *rollingClient) lock() {
 // nothing, in as many ends as are tried: LOCKPROXY_TEST_DRAINS, with 400 clients each. Those that send without waiting for answers do: what they
 // sent is not run, and none of it is answered.
 func TestPromisedWhatCrossesWithADrain(t *testing.T) {
+	t.Parallel()
 	drains := 2
 	if text := os.Getenv("LOCKPROXY_TEST_DRAINS"); text != "" {
 		drains, _ = strconv.Atoi(text)
@@ -317,10 +319,13 @@ func askOneByOne(t *testing.T, nc net.Conn, pause time.Duration) (lost int) {
 	return 0
 }
 
+// crossingKeys numbers the keys of those who count.
+var crossingKeys atomic.Int64
+
 // sendWithoutWaiting counts in redis without waiting for answers, and returns how many commands were not answered. Just those that
 // were have been run.
 func sendWithoutWaiting(t *testing.T, direct *redis.Client, nc net.Conn) (lost int) {
-	key := nc.LocalAddr().String()
+	key := fmt.Sprint("crossing:", crossingKeys.Add(1))
 	answered := 0
 	ended := make(chan struct{})
 	go func() { // ends with the connection; waited for below

@@ -94,7 +94,7 @@ func (s *session) startWatch() *watch {
 		for w.err == nil && len(w.read) < maxSessionBuf {
 			w.read = slices.Grow(w.read, minWatchBuf)
 			var n int
-			n, w.err = s.nc.Read(w.read[len(w.read):cap(w.read)])
+			n, w.err = s.from.Read(w.read[len(w.read):cap(w.read)])
 			w.read = w.read[:len(w.read)+n]
 		}
 		if w.err != nil && (!isTimeout(w.err) || s.draining.Load()) {

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"net"
 	"syscall"
 	"time"
 )
@@ -97,7 +96,7 @@ func (s *session) unread() bool {
 			return true
 		}
 	}
-	n, err := peek(s.raw)
+	n, err := s.peek()
 	return n > 0 && err == nil
 }
 
@@ -129,24 +128,10 @@ func (s *session) closeWrite() error {
 	return s.raw.Close()
 }
 
-// peek looks at what the kernel has for a connection, and takes nothing. n is 0 without an error if the peer has closed; the error is
-// syscall.EAGAIN if there is nothing.
-func peek(raw net.Conn) (n int, err error) {
-	conn, ok := raw.(syscall.Conn)
-	if !ok {
+// peek looks at what the kernel has for the connection, see socket.Socket.Peek.
+func (s *session) peek() (n int, err error) {
+	if s.socket == nil {
 		return 0, syscall.EAGAIN
 	}
-	control, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var failed error
-	err = control.Control(func(fd uintptr) {
-		var b [1]byte
-		n, _, failed = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-	})
-	if err == nil {
-		err = failed
-	}
-	return n, err
+	return s.socket.Peek()
 }

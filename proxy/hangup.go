@@ -21,7 +21,7 @@ func (s *session) Gone() bool {
 		default:
 		}
 	}
-	n, err := peek(s.raw)
+	n, err := s.peek()
 	return n == 0 && err == nil || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 

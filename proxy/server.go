@@ -203,12 +203,17 @@ func (s *Server) refuse(raw net.Conn, say bool) {
 func (s *Server) newSession(raw net.Conn) *session {
 	nc := s.wrap(raw)
 	meter := s.newMeter(nc)
-	direct := s.direct(raw)
+	sock := socket.New(raw)
+	direct := sock // where what is written to the client isn't encrypted
+	if s.cfg.TLS != nil {
+		direct = nil
+	}
 	sess := &session{
 		server: s,
 		raw:    raw,
 		nc:     nc,
 		from:   nc,
+		socket: sock,
 		meter:  meter,
 		pipe:   passthrough.NewPipe(s.lanes, meter, direct, encodeLost),
 		framer: resp.NewFramer(s.cfg.Limits),
@@ -222,14 +227,6 @@ func (s *Server) newSession(raw net.Conn) *session {
 	}
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	return sess
-}
-
-// direct is a client's socket, nil if what is written to the client is encrypted.
-func (s *Server) direct(raw net.Conn) *socket.Socket {
-	if s.cfg.TLS != nil {
-		return nil
-	}
-	return socket.New(raw)
 }
 
 // Leaving makes Ready say that this server is about to shut down. Clients are served as before.

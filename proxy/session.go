@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
@@ -23,9 +24,10 @@ const (
 // goroutine brings back the replies.
 type session struct {
 	server   *Server
-	raw      net.Conn  // as it was accepted
-	nc       net.Conn  // raw, or what wrap put around it
-	from     io.Reader // nc's bytes
+	raw      net.Conn       // as it was accepted
+	nc       net.Conn       // raw, or what wrap put around it
+	from     io.Reader      // nc's bytes
+	socket   *socket.Socket // raw's; nil if it has none
 	meter    *meter
 	pipe     *passthrough.Pipe
 	framer   *resp.Framer

@@ -1,9 +1,20 @@
 package resp
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
+
+// maxHeader is more than a header line of any length takes, with the line end behind its argument, bytes.
+const maxHeader = 24
 
 // AppendCommand appends a request made of args, as an array of bulk strings, to dst.
 func AppendCommand[T string | []byte](dst []byte, args ...T) []byte {
+	size := maxHeader
+	for _, arg := range args {
+		size += maxHeader + len(arg)
+	}
+	dst = slices.Grow(dst, size)
 	dst = appendHeader(dst, '*', int64(len(args)))
 	for _, arg := range args {
 		dst = appendHeader(dst, '$', int64(len(arg)))

@@ -16,3 +16,12 @@ func call(number, fd uintptr, b []byte) (int, error) {
 	}
 	return int(n), nil
 }
+
+func peek(fd uintptr, b []byte) (int, error) {
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+		syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}

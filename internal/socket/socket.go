@@ -17,8 +17,10 @@ import (
 // Socket is the socket of a net.Conn. One goroutine may read while another writes, but only one may Write or TryWrite.
 // Nil is not usable.
 type Socket struct {
-	raw          syscall.RawConn
-	in, out, all half
+	raw                syscall.RawConn
+	in, out, all, look half
+	first              [1]byte          // for look
+	see                func(fd uintptr) // look's call, for Control
 }
 
 // half is one direction's call under way. The callbacks are made once, so that a call allocates nothing.
@@ -53,6 +55,7 @@ func New(conn net.Conn) *Socket {
 		s.out.n, s.out.err = again(write, fd, s.out.buf)
 		return true
 	}
+	s.see = func(fd uintptr) { s.look.n, s.look.err = again(peek, fd, s.first[:]) }
 	s.all.call = func(fd uintptr) bool {
 		for s.all.err == nil && s.all.n < len(s.all.buf) {
 			n, err := again(write, fd, s.all.buf[s.all.n:])
@@ -89,6 +92,15 @@ func (s *Socket) Read(b []byte) (n int, err error) {
 		return 0, io.EOF
 	}
 	return s.in.n, nil
+}
+
+// Peek looks at what has come, takes nothing and waits for nothing: it may be called while another goroutine reads, but by one at a time.
+// n is 0 without an error if the peer has closed and all it sent has been read; the error is syscall.EAGAIN if it may send more.
+func (s *Socket) Peek() (n int, err error) {
+	if err := s.raw.Control(s.see); err != nil {
+		return 0, err
+	}
+	return s.look.n, s.look.err
 }
 
 // TryWrite gives the kernel as much of b as it takes now, which may be nothing: it never waits for the peer. b must not be empty.

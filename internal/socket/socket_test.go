@@ -123,6 +123,36 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+func TestPeek(t *testing.T) {
+	near, far := pair(t, "tcp")
+	s := New(near)
+	if n, err := s.Peek(); n != 0 || err != syscall.EAGAIN {
+		t.Errorf("nothing has come: %d, %v", n, err)
+	}
+	far.Write([]byte("ab"))
+	far.Close()
+	b := make([]byte, 2)
+	near.SetReadDeadline(time.Now().Add(5 * time.Second))
+	for range b {
+		if _, err := io.ReadFull(struct{ io.Reader }{s}, b[:1]); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.Peek(); b[0] == 'a' && (n != 1 || err != nil) {
+			t.Errorf("one byte is left: %d, %v", n, err)
+		}
+	}
+	if _, err := s.Read(b); err != io.EOF {
+		t.Errorf("at the end: %v", err)
+	}
+	if n, err := s.Peek(); n != 0 || err != nil {
+		t.Errorf("the peer has closed: %d, %v", n, err)
+	}
+	near.Close()
+	if _, err := s.Peek(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
 // Close ends a Read and a Write that wait.
 func TestCloseEndsWaiting(t *testing.T) {
 	near, _ := pair(t, "tcp")
@@ -166,6 +196,7 @@ func TestNoAllocation(t *testing.T) {
 		s.Read(b)
 		s.Write(b)
 		s.TryWrite(b)
+		s.Peek()
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -54,6 +54,7 @@ func lockAlone() []config {
 		{"FENCE, no waiting", "FENCES SHORT_LOCKS ROUNDS=2 END=7", "", normal},
 		{"guard, RELOCK", late + "GUARD=1 RELOCKS=2 END=6", "", normal},
 		{"guard, holders crash", "GUARD=1 URGENT WAITS POLLS CHECK_PROMPT=2 CHECK_TOKENS LOCKERS=3 HOLDERS_CRASH SHORT_LOCKS END=7", "", normal},
+		{"late, the clock is set back", late + "CLOCK_STEPS_BACK=2 SHORT_LOCKS END=6", "", normal},
 		{"tokens, forgotten", "CHECK_TOKENS RETENTION=1 ROUNDS=3 SHORT_LOCKS", "", normal},
 		{"tokens, the clock is set back", "CHECK_TOKENS RETENTION=3 CLOCK_STEPS_BACK=2 ROUNDS=3 SHORT_LOCKS", "", normal},
 	}

@@ -56,10 +56,8 @@ inline used() { skip }
 inline say_overlap(i) { printf("%d  client %d has the lock now, which is client %d's until %d\n", now, i, a_, lease[a_]) }
 
 inline acquired_by_lock(i, until, tok) {
-#ifndef CLOCK_STEPS_BACK
   FOR_EACH_AGENT :: a_ != i && LIVE(a_) && EXCUSE == 0 -> say_overlap(i); assert(exclusion)
   NEXT_AGENT;
-#endif
   if :: wstate[i] != LEFT -> lease[i] = until; harmed[i] = 0 :: else fi;
 #ifdef CHECK_TOKENS
   if :: tok <= highest -> assert(tokens_rise) :: else fi;

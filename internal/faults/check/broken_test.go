@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -201,15 +202,27 @@ func (s *lockServer) serve(c *serverConn) {
 	for args := range commands {
 		s.reply(c, s.run(c, args))
 	}
+	crossed := !s.deadKeep && refused(c.nc)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
 	for key, l := range s.locks {
-		mortal := !s.deadKeep && time.Until(l.until) > 10*time.Second // nobody asks for so long here who means to read the answer
-		if l.by == c && (l.session || mortal) {
+		if l.by == c && (l.session || crossed) {
 			s.free(key, l)
 		}
 	}
+}
+
+// refused reports whether a client that has closed has answered what it was sent behind that with a reset.
+func refused(nc net.Conn) bool {
+	time.Sleep(2 * time.Millisecond)
+	control, err := nc.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	pending := 0
+	control.Control(func(fd uintptr) { pending, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR) })
+	return pending != 0
 }
 
 // reply writes to c, or if replies are swapped, to another once in a while.

@@ -39,8 +39,12 @@ func judge(t *testing.T, b bugs, how time.Duration) check.Report {
 		}
 		working.Go(func() { l.Run(ctx) })
 	}
-	for i := range 2 {
-		m := &client.Mortal{ID: 100 + i, Targets: targets, Key: "mortal", Random: rand.New(rand.NewPCG(8, uint64(i))), Notes: notes, Timeout: time.Minute}
+	mortals := 2
+	if b.sleeps { // they would take in passing what nobody else is woken for
+		mortals = 0
+	}
+	for i := range mortals {
+		m := &client.Mortal{ID: 100 + i, Targets: targets, Key: "mortal", Random: rand.New(rand.NewPCG(8, uint64(i))), Notes: notes, Timeout: time.Minute, Short: 300 * time.Millisecond}
 		working.Go(func() { m.Run(ctx) })
 	}
 	for i := range 3 {

@@ -70,21 +70,20 @@ func (m *Mortal) live(ctx context.Context, c *Conn, at Target) {
 	}
 }
 
-// giveBack releases a lock by its token, from another connection.
+// giveBack releases a lock by its token, from another connection. Each try is noted: one whose outcome is unknown may have done it.
 func (m *Mortal) giveBack(at Target, token int64) {
-	unlock := m.Notes.Begin(history.Op{Client: m.ID, Kind: history.Unlock, Key: m.Key, Proxy: at.Proxy, Token: token})
-	var r Reply
-	var err error
 	for range 50 { // in the midst of a fault it may take long
-		var c *Conn
-		if c, err = Dial(at.Addr); err == nil {
+		unlock := m.Notes.Begin(history.Op{Client: m.ID, Kind: history.Unlock, Key: m.Key, Proxy: at.Proxy, Token: token})
+		var r Reply
+		c, err := Dial(at.Addr)
+		if err == nil {
 			r, err = c.Do(patience, "UNLOCK", m.Key, strconv.FormatInt(token, 10))
 			c.Close()
 		}
-		if err == nil && !r.Error() {
-			break
+		m.Notes.End(unlock, func(op *history.Op) { settle(op, r, err, judgeFlag) })
+		if unlock.Outcome == history.OK {
+			return
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	m.Notes.End(unlock, func(op *history.Op) { settle(op, r, err, judgeFlag) })
 }

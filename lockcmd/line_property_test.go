@@ -1,0 +1,185 @@
+package lockcmd
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// lineModel is a line beside a list of who waits, in order of arrival, and of what has been given to whom.
+type lineModel struct {
+	line    line
+	waiting []*waiter         // who has joined, and neither left nor been granted the lock
+	offers  []wish            // of releases whose outcome isn't known; there is never more than one that names a waiter
+	given   map[int64]*waiter // each token that was given to a waiter
+	token   int64
+	now     time.Time
+	gap     time.Time // as the line counts them
+	since   int       // grants since
+	arrival map[*waiter]int
+}
+
+func (m *lineModel) gone(w *waiter) {
+	m.waiting = slices.DeleteFunc(m.waiting, func(other *waiter) bool { return other == w })
+	delete(m.arrival, w)
+}
+
+// granted notes that w must have the lock now, with this token, and that nobody who came before still waits.
+func (m *lineModel) granted(t *rapid.T, w *waiter, token int64) {
+	if w.state != granted || w.token != token {
+		t.Fatalf("a waiter that was given %d is in state %d with token %d", token, w.state, w.token)
+	}
+	if m.waiting[0] != w {
+		t.Fatalf("number %d was served before number %d", m.arrival[w], m.arrival[m.waiting[0]])
+	}
+	m.given[token] = w
+	m.since++
+	m.gone(w)
+}
+
+// told fails unless w has been signalled since it was last told.
+func told(t *rapid.T, w *waiter, why string) {
+	select {
+	case <-w.wake:
+	default:
+		t.Fatalf("%s, and is not told", why)
+	}
+}
+
+// The line of a lock's waiters, whatever comes, in whichever order: it is served from its front, a token goes to one waiter or is
+// handed back, whoever becomes first is told, and of those who only look at the key nobody waits without end.
+func TestLineAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &lineModel{given: map[int64]*waiter{}, arrival: map[*waiter]int{}, now: time.Unix(1e9, 0), token: 1000}
+		identities := []Identity{{}, {User: "walter"}, {DB: 3}}
+		someone := rapid.SampledFrom(identities)
+		joined := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"join": func(t *rapid.T) {
+				w := newWaiter(request{timeout: time.Duration(joined+1) * time.Second}, someone.Draw(t, "identity"))
+				knows := len(m.waiting) > 0 && (m.waiting[0].as == w.as || m.waiting[len(m.waiting)-1].as == w.as)
+				if got := m.line.join(w); got != knows {
+					t.Fatalf("join: another of its identity is there: %v, want %v", got, knows)
+				}
+				m.waiting = append(m.waiting, w)
+				m.arrival[w] = joined
+				joined++
+			},
+			"leave": func(t *rapid.T) {
+				if len(m.waiting) == 0 {
+					t.Skip()
+				}
+				w := m.waiting[rapid.IntRange(0, len(m.waiting)-1).Draw(t, "who")]
+				first := m.waiting[0] == w
+				w.state = left
+				m.line.leave(w)
+				m.line.leave(w) // once more makes no difference
+				m.gone(w)
+				if first && len(m.waiting) > 0 {
+					told(t, m.waiting[0], "a waiter has become first")
+				}
+			},
+			"release": func(t *rapid.T) {
+				as, plain := someone.Draw(t, "identity"), rapid.IntRange(0, 5).Draw(t, "plain") == 0
+				offer := m.line.offer(as, plain, m.now)
+				want := "next or turn"
+				switch {
+				case len(m.waiting) == 0:
+					want = "none"
+				case plain:
+					want = "free"
+				case m.since >= gapGrants && m.now.Sub(m.gap) >= gapEvery:
+					want, m.gap, m.since = "gap", m.now, 0
+				case m.waiting[0].as != as || slices.ContainsFunc(m.offers, func(o wish) bool { return o.next == m.waiting[0] }):
+					want = "self"
+				}
+				if got := offer.kind; got != want && (want != "next or turn" || got != "next" && got != "turn") {
+					t.Fatalf("a release with %d waiting is %q, want %q", len(m.waiting), got, want)
+				}
+				if want == "next or turn" {
+					if offer.next != m.waiting[0] {
+						t.Fatalf("the lock is offered to number %d", m.arrival[offer.next])
+					}
+					m.offers = append(m.offers, offer)
+				} else if offer.next != nil {
+					t.Fatalf("a release that is %q names a waiter", want)
+				}
+			},
+			"outcome of a release": func(t *rapid.T) {
+				if len(m.offers) == 0 {
+					t.Skip()
+				}
+				i := rapid.IntRange(0, len(m.offers)-1).Draw(t, "which")
+				offer := m.offers[i]
+				m.offers = slices.Delete(m.offers, i, i+1)
+				token := int64(0)
+				if rapid.Bool().Draw(t, "gives the lock") {
+					m.token++
+					token = m.token
+				}
+				w, before := offer.next, offer.next.state
+				taken := m.line.answered(offer, token)
+				switch {
+				case token == 0 && !taken:
+					t.Fatal("a release that gave nothing is to be undone")
+				case token != 0 && before == offered:
+					if !taken {
+						t.Fatal("a token that its waiter has is to be released")
+					}
+					m.granted(t, w, token)
+					told(t, w, "a waiter has been granted the lock")
+					if len(m.waiting) > 0 {
+						told(t, m.waiting[0], "a waiter has become first")
+					}
+				case token != 0 && taken:
+					t.Fatalf("a token is lost whose waiter is in state %d", before)
+				case token == 0 && before == offered && w.state != waiting:
+					t.Fatalf("a waiter that was given nothing is in state %d", w.state)
+				}
+			},
+			"the first takes it": func(t *rapid.T) {
+				if len(m.waiting) == 0 {
+					t.Skip()
+				}
+				m.token++
+				w := m.line.first()
+				m.line.grant(w, m.token)
+				m.granted(t, w, m.token)
+			},
+			"many take it": func(t *rapid.T) { // so many that it is time for a gap
+				if len(m.waiting) > 0 {
+					t.Skip()
+				}
+				for range gapGrants {
+					w := newWaiter(request{}, Identity{})
+					m.line.join(w)
+					m.token++
+					m.line.grant(w, m.token)
+					m.since++
+				}
+			},
+			"time passes": func(t *rapid.T) {
+				m.now = m.now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "ms")) * time.Millisecond)
+			},
+			"": func(t *rapid.T) {
+				if m.line.len() != len(m.waiting) {
+					t.Fatalf("the line has %d waiters, want %d", m.line.len(), len(m.waiting))
+				}
+				var first *waiter
+				if len(m.waiting) > 0 {
+					first = m.waiting[0]
+				}
+				if m.line.first() != first {
+					t.Fatal("another is first than came first")
+				}
+				for token, w := range m.given {
+					if w.token != token || w.state != granted {
+						t.Fatalf("the holder of %d is in state %d with token %d", token, w.state, w.token)
+					}
+				}
+			},
+		})
+	})
+}

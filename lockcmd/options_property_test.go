@@ -1,0 +1,79 @@
+package lockcmd
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// anyCase writes a word in a mixture of capitals and small letters.
+func anyCase(t *rapid.T, word string) []byte {
+	out := []byte(word)
+	for i := range out {
+		if rapid.Bool().Draw(t, "capital") {
+			out[i] = bytes.ToUpper(out[i : i+1])[0]
+		} else {
+			out[i] = bytes.ToLower(out[i : i+1])[0]
+		}
+	}
+	return out
+}
+
+func secondsOf(d time.Duration) []byte { return fmt.Appendf(nil, "%.3f", d.Seconds()) }
+
+// LOCK's options mean the same in every order and every case, whatever the owner's name is; given twice, without their value, or with a
+// word more, they are an error.
+func TestLockOptionsProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const longest = time.Hour
+		ms := rapid.IntRange(1, int(longest.Milliseconds()))
+		want := lockOptions{timeout: time.Duration(ms.Draw(t, "timeout")) * time.Millisecond}
+		var options [][][]byte
+		if rapid.Bool().Draw(t, "waits") {
+			want.waits, want.wait = true, time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "wait"))*time.Millisecond
+			options = append(options, [][]byte{anyCase(t, "WAIT"), secondsOf(want.wait)})
+		}
+		if want.session = rapid.Bool().Draw(t, "session"); want.session {
+			options = append(options, [][]byte{anyCase(t, "SESSION")})
+		}
+		if rapid.Bool().Draw(t, "owned") {
+			name := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 1, 20), rapid.Map(rapid.SampledFrom([]string{"WAIT", "session", "OWNER", " ", "0"}), func(s string) []byte { return []byte(s) }))
+			want.owner = string(name.Draw(t, "owner"))
+			options = append(options, [][]byte{anyCase(t, "OWNER"), []byte(want.owner)})
+		}
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
+		random.Shuffle(len(options), func(i, j int) { options[i], options[j] = options[j], options[i] })
+		args := [][]byte{secondsOf(want.timeout)}
+		for _, option := range options {
+			args = append(args, option...)
+		}
+		if got, err := parseLock(args, longest); err != nil || got != want {
+			t.Fatalf("%q: got %+v, %v, want %+v", args, got, err, want)
+		}
+
+		var wrong [][]byte
+		switch rapid.IntRange(0, 2).Draw(t, "what is wrong") {
+		case 0: // an option twice
+			if len(options) == 0 {
+				return
+			}
+			wrong = append(args[:len(args):len(args)], options[random.IntN(len(options))]...)
+		case 1: // one that there isn't
+			word := rapid.StringMatching(`[A-Za-z]{0,8}`).Filter(func(s string) bool {
+				upper := strings.ToUpper(s)
+				return upper != "WAIT" && upper != "SESSION" && upper != "OWNER"
+			}).Draw(t, "word")
+			wrong = append(args[:len(args):len(args)], []byte(word))
+		case 2: // one without its value, or with an empty one
+			wrong = append(args[:1:1], rapid.SampledFrom([][][]byte{{[]byte("WAIT")}, {[]byte("OWNER")}, {[]byte("OWNER"), nil}}).Draw(t, "cut")...)
+		}
+		if got, err := parseLock(wrong, longest); err != errSyntax {
+			t.Fatalf("%q: got %+v, %v, want a syntax error", wrong, got, err)
+		}
+	})
+}

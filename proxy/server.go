@@ -120,6 +120,8 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
+	cfg.Locks.Moves = cfg.Upstream.Moves()
+	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
 	var id [8]byte
 	rand.Read(id[:])
 	s := &Server{
@@ -127,8 +129,6 @@ func New(cfg Config) *Server {
 		sessions: map[*session]struct{}{},
 	}
 	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, max(0, cfg.UpstreamReserve), cfg.DialTimeout)
-	cfg.Locks.Moves = cfg.Upstream.Moves()
-	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
 	s.startObserving(&cfg.Locks)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
 		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})

@@ -202,8 +202,7 @@ func (n *node) confirmed(p *part, h resp.Head, reply *pieces) (more bool) {
 	kind := confirmationOf(h)
 	n.state.pending = false
 	if kind == confirmsNothing {
-		p.confirms = 0
-		return false
+		return false // another node may have to confirm it
 	}
 	if p.confirms < 0 {
 		p.confirms = max(1, n.state.of(kind))

@@ -39,7 +39,7 @@ test-clients-cluster: deps
 # Locks and data on a Redis Cluster of six nodes while masters die, stop, are replaced, and slots and nodes move, in about five minutes;
 # prints what was counted. See docs/cluster-locks.md.
 test-cluster: deps
-	$(GO) test -tags faults -race -count=1 -timeout 10m -run '^TestClusterFault' -v .
+	$(GO) test -tags faults -race -count=1 -timeout 10m -run '^TestClusterLockFault' -v .
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
 test-admin: deps
@@ -56,6 +56,7 @@ fuzz:
 	$(GO) test -run '^$$' -fuzz '^FuzzFramer$$' -fuzztime $(FUZZTIME) ./internal/resp
 	$(GO) test -run '^$$' -fuzz '^FuzzScanner$$' -fuzztime $(FUZZTIME) ./internal/resp
 	$(GO) test -run '^$$' -fuzz '^FuzzOptions$$' -fuzztime $(FUZZTIME) ./lockcmd
+	$(GO) test -run '^$$' -fuzz '^FuzzRoute$$' -fuzztime $(FUZZTIME) ./internal/cluster
 	$(GO) test -count=1 -run 'Property|AgainstModel' ./internal/resp ./passthrough ./lockcmd -rapid.checks=20000
 
 # Everything that lockbench measures, beside HAProxy, twemproxy and other locks (installed if missing), in about 20 minutes; prints the

@@ -142,8 +142,13 @@ func (e *nested) Error() string { return e.text }
 // MayHaveRun reports whether the request may have reached its node.
 func (e *nested) MayHaveRun() bool { return e.sent }
 
-// followCluster keeps up with the cluster until ctx ends.
-func (u *Upstream) followCluster(ctx context.Context, log hclog.Logger) {
+// followCluster keeps up with the cluster until ctx ends. replaced is called before the first request to a replica that has become a
+// master.
+func (u *Upstream) followCluster(ctx context.Context, log hclog.Logger, replaced func()) {
+	u.cluster.OnReplaced(func(master string) {
+		replaced()
+		log.Warn("a replica has become a master of the cluster", "upstream", u, "master", master)
+	})
 	failing := false
 	u.cluster.Follow(ctx, u.nodeDialer(u.Initial), func(err error) {
 		if ctx.Err() == nil && (err != nil) != failing {

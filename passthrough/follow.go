@@ -46,7 +46,7 @@ func (u *Upstream) Moves() bool { return u.sentinels != nil || u.cluster != nil 
 // Follow returns at once.
 func (u *Upstream) Follow(ctx context.Context, log hclog.Logger, replaced func()) {
 	if u.cluster != nil {
-		u.followCluster(ctx, log)
+		u.followCluster(ctx, log, replaced)
 		return
 	}
 	if u.sentinels == nil {

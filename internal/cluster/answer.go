@@ -79,6 +79,10 @@ func (c *Conn) redirect(n *node, p *part, kind redirection, slot int, addr strin
 	}
 	if p.tries++; p.tries > maxTries || c.err != nil {
 		c.giveUp(p)
+		if kind == ask { // only a cluster's clients could make anything of it
+			c.partDone(p, pieces{first: tryAgainReply, size: len(tryAgainReply)})
+			return true
+		}
 		return false
 	}
 	if p.raw == nil {
@@ -110,6 +114,9 @@ func (c *Conn) redirect(n *node, p *part, kind redirection, slot int, addr strin
 	c.signalRoom() // what n or another had to wait for may have changed
 	return true
 }
+
+// tryAgainReply is what a node says of keys some of which have moved already.
+var tryAgainReply = []byte("-TRYAGAIN Multiple keys request during rehashing of slot\r\n")
 
 func (c *Conn) notKept(addr string) []byte {
 	return resp.AppendError(nil, "UPSTREAM the slot was moved away from "+addr+" while this large request was on its way: it was not run, try again")

@@ -49,6 +49,8 @@ const (
 type Cluster struct {
 	seeds []string // host:port
 	slots atomic.Pointer[slotMap]
+	// replaced is called before a map is used in which a replica has become a master; nil is nobody.
+	replaced atomic.Pointer[func(master string)]
 
 	mu      sync.Mutex
 	conns   map[*Conn]struct{} // guarded by mu
@@ -153,9 +155,24 @@ func (cl *Cluster) moved(old *slotMap, slot int, addr string) *slotMap {
 			return m
 		}
 		changed := m.with(slot, addr)
+		cl.tellReplaced(m, changed)
 		if cl.slots.CompareAndSwap(m, changed) {
 			return changed
 		}
+	}
+}
+
+// OnReplaced has f called whenever a replica is found to have become a master, before the first request is sent to it as one. What was
+// asked before that, and is sent there because a node says so, may be on its way. f must not block.
+func (cl *Cluster) OnReplaced(f func(master string)) { cl.replaced.Store(&f) }
+
+func (cl *Cluster) tellReplaced(old, m *slotMap) {
+	f := cl.replaced.Load()
+	if f == nil || old == nil {
+		return
+	}
+	for _, master := range m.promoted(old) {
+		(*f)(master)
 	}
 }
 
@@ -169,6 +186,7 @@ func (cl *Cluster) learn(m *slotMap, epoch int64, anyway bool) (ok bool) {
 	}
 	cl.epoch = epoch
 	if old := cl.slots.Load(); old == nil || !old.equal(m) {
+		cl.tellReplaced(old, m)
 		cl.slots.Store(m)
 	}
 	conns := make([]*Conn, 0, len(cl.conns))

@@ -41,6 +41,16 @@ func (m *slotMap) equal(o *slotMap) bool {
 	return m.owner == o.owner && slices.Equal(m.masters, o.masters) && slices.Equal(m.ids, o.ids) && slices.Equal(m.replicas, o.replicas)
 }
 
+// promoted are the masters that were replicas in an older map.
+func (m *slotMap) promoted(old *slotMap) (masters []string) {
+	for i, master := range m.masters {
+		if slices.Contains(old.replicas, master) && slices.Contains(m.owner[:], uint16(i+1)) {
+			masters = append(masters, master)
+		}
+	}
+	return masters
+}
+
 // whole reports whether every slot has a master.
 func (m *slotMap) whole() bool { return !slices.Contains(m.owner[:], 0) }
 

@@ -227,22 +227,25 @@ func (c *Cluster) running() (nodes []*Server) {
 // WaitOK returns when each running node takes the cluster for whole, and all agree on who serves which slot.
 func (c *Cluster) WaitOK() {
 	c.t.Helper()
-	c.waitFor("the cluster is whole", func() bool {
-		view := ""
-		for _, s := range c.running() {
-			if c.clusterInfo(s, "cluster_state") != "ok" {
-				return false
-			}
-			slots := c.slotView(s)
-			if view == "" {
-				view = slots
-			}
-			if slots != view {
-				return false
-			}
+	c.waitFor("the cluster is whole", c.agrees)
+}
+
+// agrees reports whether all running nodes take the cluster for whole, and agree.
+func (c *Cluster) agrees() bool {
+	view := ""
+	for _, s := range c.running() {
+		if c.clusterInfo(s, "cluster_state") != "ok" {
+			return false
 		}
-		return true
-	})
+		slots := c.slotView(s)
+		if view == "" {
+			view = slots
+		}
+		if slots != view {
+			return false
+		}
+	}
+	return true
 }
 
 // slotView is who serves which slots as a node sees it.
@@ -252,7 +255,9 @@ func (c *Cluster) slotView(s *Server) string {
 		fields := strings.Fields(line)
 		if len(fields) > 8 {
 			slots := slices.DeleteFunc(fields[8:], func(f string) bool { return strings.HasPrefix(f, "[") })
-			lines = append(lines, fields[0]+" "+strings.Join(slots, " "))
+			if len(slots) > 0 {
+				lines = append(lines, fields[0]+" "+strings.Join(slots, " "))
+			}
 		}
 	}
 	slices.Sort(lines)
@@ -272,7 +277,10 @@ func (c *Cluster) waitFor(what string, done func() bool) {
 	c.t.Helper()
 	for deadline := time.Now().Add(clusterSettles); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("it is not so that %s:\n%s", what, c.running()[0].Ask("CLUSTER", "NODES"))
+			for _, s := range c.running() {
+				c.t.Logf("the node on port %d, state %s, says:\n%s", s.port, c.clusterInfo(s, "cluster_state"), s.Ask("CLUSTER", "NODES"))
+			}
+			c.t.Fatalf("it is not so that %s", what)
 		}
 	}
 }

@@ -5,7 +5,7 @@ package lockproxy_test
 import "testing"
 
 // Each thing that happens to a cluster by itself, again and again while clients work.
-func TestClusterFault(t *testing.T) {
+func TestClusterLockFault(t *testing.T) {
 	for _, f := range clusterFaults {
 		t.Run(f.name, func(t *testing.T) {
 			c := startClusterUnderWork(t)

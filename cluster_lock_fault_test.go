@@ -113,7 +113,7 @@ func (c *clusterUnderWork) finish(t *testing.T, loses bool) {
 	}
 }
 
-// Locks and data go on while slots move, a master is replaced by hand, and one is killed. The rest is in TestClusterFault.
+// Locks and data go on while slots move, a master is replaced by hand, and one is killed. The rest is in TestClusterLockFault.
 func TestClusterLocksGoOn(t *testing.T) {
 	t.Parallel()
 	c := startClusterUnderWork(t)

@@ -74,7 +74,11 @@ func (l *Locks) check(s Session, at lineKey, w *waiter) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err == nil && a.token != 0 && w.state != granted {
+	switch {
+	case err != nil || a.token == 0:
+	case w.state == granted:
+		w.supersede(a)
+	default:
 		w.asked, w.renewed = a.asked, a.renewed
 		l.lines[at].grant(w, a.token)
 	}
@@ -198,6 +202,7 @@ func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	defer l.mu.Unlock()
 	switch {
 	case w.state == granted: // by a release, while this was under way
+		w.supersede(a)
 		return 0, nil
 	case err != nil || a.token == 0:
 		return a.remaining, err

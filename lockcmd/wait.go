@@ -185,6 +185,9 @@ func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	defer l.mu.Unlock()
 	switch {
 	case w.state == granted: // by a release, while this was under way
+		if a.token > w.token { // which had expired when this found the lock free
+			w.token, w.takenOver, w.renewed, w.asked = a.token, a.takenOver, a.renewed, a.asked
+		}
 		return 0, nil
 	case err != nil || a.token == 0:
 		return a.remaining, err

@@ -28,6 +28,25 @@ type Cluster struct {
 	args []string
 }
 
+// StartTLSCluster starts a cluster of masters whose nodes serve TLS too, and tell clients who use it of those ports alone. args must
+// have the certificates. The addresses for clients are returned.
+func StartTLSCluster(t testing.TB, masters int, args ...string) (c *Cluster, addrs []string) {
+	t.Helper()
+	c = StartCluster(t, masters, 0, append([]string{"--tls-cluster", "yes"}, args...)...)
+	for _, s := range c.Nodes {
+		addrs = append(addrs, "127.0.0.1:"+s.busPort())
+	}
+	return c, addrs
+}
+
+// busPort is the port that other nodes know a node by.
+func (s *Server) busPort() string {
+	if i := slices.Index(s.args, "--tls-port"); i >= 0 {
+		return s.args[i+1]
+	}
+	return strconv.Itoa(s.port)
+}
+
 // StartCluster starts a cluster of masters and, for each of them, replicas, and returns when each node takes it for whole. The
 // arguments are for each node, as for Start.
 func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster {
@@ -67,6 +86,9 @@ func (c *Cluster) newNode() *Server {
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", c.t.TempDir(), "--save", "",
 		"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(clusterPatience.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0"}, c.args...)
+	if slices.Contains(c.args, "--tls-cluster") {
+		s.args = append(s.args, "--tls-port", strconv.Itoa(freeNodePort(c.t)))
+	}
 	c.t.Cleanup(func() {
 		s.Kill()
 		if c.t.Failed() {
@@ -97,7 +119,7 @@ func (c *Cluster) meet(node *Server) {
 	c.t.Helper()
 	for _, known := range c.Nodes {
 		if known != node && known.cmd != nil {
-			c.must(node, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(known.port))
+			c.must(node, "CLUSTER", "MEET", "127.0.0.1", known.busPort())
 			return
 		}
 	}

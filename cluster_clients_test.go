@@ -10,5 +10,6 @@ import (
 
 // The same programs, which know nothing of clusters, do the same on one of six nodes.
 func TestClusterClients(t *testing.T) {
+	t.Setenv("LOCKPROXY_TEST_CLUSTER", "1") // the programs inherit it
 	testClients(t, buildForClients(t), testredis.StartCluster(t, 3, 1).URL())
 }

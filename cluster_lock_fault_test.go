@@ -66,7 +66,8 @@ type clusterUnderWork struct {
 }
 
 func startClusterUnderWork(t *testing.T) *clusterUnderWork {
-	c := &clusterUnderWork{Cluster: testredis.StartCluster(t, 3, 1)}
+	// A busy machine mustn't look like dead nodes.
+	c := &clusterUnderWork{Cluster: testredis.StartCluster(t, 3, 1, "--cluster-node-timeout", "2000")}
 	safe := func(cfg *proxy.Config) {
 		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1, ReplicaTimeout: 300 * time.Millisecond}
 	}
@@ -96,12 +97,19 @@ func (c *clusterUnderWork) finish(t *testing.T, loses bool) {
 	t.Helper()
 	time.Sleep(1500 * time.Millisecond)
 	never := []string{"answer", "tokens", "service", "writes"}
-	locks := []string{"exclusion", "lost", "stale", "order", "fence", "fifo", "idle"}
+	locks := []string{"exclusion", "lost", "stale", "order", "fence", "idle"}
 	for _, w := range []*clusterWork{c.plain, c.safe} {
 		v := w.end()
 		t.Logf("%s: %v%s", w.name, v, v.timeline())
 		for _, text := range v.broken(never...) {
 			t.Errorf("%s: %s", w.name, text)
+		}
+		for _, text := range v.broken("fifo") { // a failover may upset the order
+			if loses {
+				t.Logf("found: %s", text)
+			} else {
+				t.Errorf("%s: %s", w.name, text)
+			}
 		}
 		for _, text := range v.broken(locks...) {
 			if loses && w == c.plain {

@@ -65,6 +65,7 @@ type Conn struct {
 	watched     watched                  // guarded by mu
 	shards      map[string]*node         // guarded by mu; where sharded channels are subscribed to, by channel, encoded
 	caching     []byte                   // guarded by mu; CLIENT CACHING for the next request
+	newest      *request                 // guarded by mu; the one of the client's that came last
 	answeredFor answeredFor              // guarded by mu; see waitAt
 	err         error                    // guarded by mu; why the Conn has ended
 	half        bool                     // guarded by mu; CloseWrite was called
@@ -156,6 +157,7 @@ func (c *Conn) enqueue(r *request) {
 		c.last.next = r
 	}
 	c.last = r
+	c.newest, c.answeredFor = r, answeredFor{}
 }
 
 // give adds bytes to what the client is given for r. mu is held.

@@ -56,6 +56,7 @@ fuzz:
 	$(GO) test -run '^$$' -fuzz '^FuzzFramer$$' -fuzztime $(FUZZTIME) ./internal/resp
 	$(GO) test -run '^$$' -fuzz '^FuzzScanner$$' -fuzztime $(FUZZTIME) ./internal/resp
 	$(GO) test -run '^$$' -fuzz '^FuzzOptions$$' -fuzztime $(FUZZTIME) ./lockcmd
+	$(GO) test -run '^$$' -fuzz '^FuzzRoute$$' -fuzztime $(FUZZTIME) ./internal/cluster
 	$(GO) test -count=1 -run 'Property|AgainstModel' ./internal/resp ./passthrough ./lockcmd -rapid.checks=20000
 
 # Everything that lockbench measures, beside HAProxy, twemproxy and other locks (installed if missing), in about 20 minutes; prints the

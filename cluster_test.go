@@ -20,7 +20,9 @@ func (c *rawConn) wantReply(want string) {
 }
 
 // sixNodes is a cluster of three masters with a replica each, for tests that leave it as it was but for its keys.
-func sixNodes(t testing.TB) *testredis.Cluster { return lasting.Cluster(t, 3, 1) }
+func sixNodes(t testing.TB) *testredis.Cluster {
+	return lasting.Cluster(t, 3, 1, "--cluster-node-timeout", "5000")
+}
 
 // A plain client sees one Redis.
 func TestClusterAsOneRedis(t *testing.T) {

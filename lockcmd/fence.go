@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -41,7 +42,7 @@ func (l *Locks) runFence(s Session, args [][]byte) Reply {
 		}
 		ints, err := l.evalInts(s, checkScript, 1, key, "", strconv.FormatInt(token, 10))
 		if err != nil || ints[0] == 0 {
-			if unwatch := l.status(s, "+OK", []byte("UNWATCH")); err == nil {
+			if unwatch := l.unwatch(s); err == nil {
 				err = unwatch
 			}
 			if err == nil {
@@ -65,7 +66,7 @@ func (l *Locks) runFence(s Session, args [][]byte) Reply {
 // watched had changed, and ran nothing.
 func (l *Locks) fenced(s Session, command [][]byte) ([]byte, error) {
 	if err := l.status(s, "+OK", []byte("MULTI")); err != nil {
-		l.status(s, "+OK", []byte("UNWATCH")) // what the client's own next transaction must not inherit
+		l.unwatch(s) // what the client's own next transaction must not inherit
 		return nil, err
 	}
 	queued, err := s.Do(command...)
@@ -86,6 +87,17 @@ func (l *Locks) fenced(s Session, command [][]byte) ([]byte, error) {
 		return nil, nil
 	}
 	return raw, nil // an error: nothing was run
+}
+
+// unwatch ends the watch of the lock, which the client's own next transaction must not inherit. Where the user may not UNWATCH, a
+// transaction of nothing does it.
+func (l *Locks) unwatch(s Session) error {
+	err := l.status(s, "+OK", []byte("UNWATCH"))
+	var said ServerError
+	if !errors.As(err, &said) || l.status(s, "+OK", []byte("MULTI")) != nil {
+		return err
+	}
+	return l.discard(s)
 }
 
 // discard ends a transaction that the upstream has aborted. Where the user may not DISCARD, EXEC does it, which runs nothing then,

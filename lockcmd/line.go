@@ -71,6 +71,14 @@ func (w *waiter) signal() {
 	}
 }
 
+// supersede takes note that w, whom a release had given the lock, has taken it once more by a look that came so late that the first had
+// ended: what it holds is what has the higher token. That w was given one and left the other would keep the lock from all.
+func (w *waiter) supersede(a attempt) {
+	if a.token > w.token {
+		w.token, w.takenOver, w.renewed, w.asked = a.token, a.takenOver, a.renewed, a.asked
+	}
+}
+
 func (l *line) first() *waiter {
 	if front := l.waiters.Front(); front != nil {
 		return front.Value.(*waiter)

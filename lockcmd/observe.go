@@ -212,12 +212,11 @@ func (s *slowLines) allow(now time.Time) (omitted int64, ok bool) {
 }
 
 // slowTimer fires when a waiter has waited so long that the operator should know; never if that isn't wanted.
-func (l *Locks) slowTimer() *time.Timer {
+func (l *Locks) slowTimer() lazyTimer {
+	var t lazyTimer
 	if l.cfg.SlowWait > 0 {
-		return time.NewTimer(l.cfg.SlowWait)
+		t.arm(l.cfg.SlowWait)
 	}
-	t := time.NewTimer(time.Hour)
-	t.Stop()
 	return t
 }
 

@@ -74,7 +74,11 @@ func (l *Locks) check(s Session, at lineKey, w *waiter) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err == nil && a.token != 0 && w.state != granted {
+	switch {
+	case err != nil || a.token == 0:
+	case w.state == granted:
+		w.supersede(a)
+	default:
 		w.asked, w.renewed = a.asked, a.renewed
 		l.lines[at].grant(w, a.token)
 	}
@@ -93,9 +97,9 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, pause time.
 	gone := s.Watch()
 	l.wakes.listen(w.as, at.key)
 	slow := l.slowTimer()
-	defer slow.Stop()
-	next := newLookTimer()
-	defer next.Stop()
+	defer slow.stop()
+	var next lazyTimer
+	defer next.stop()
 	if pause != unknown {
 		next.arm(pause)
 	}
@@ -109,10 +113,10 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, pause time.
 			return errGone
 		case <-over:
 			return l.outage(at)
-		case <-slow.C:
+		case <-slow.due():
 			l.warnSlow(s, at, w)
 			continue
-		case <-next.C:
+		case <-next.due():
 			timeToLook = true
 		case <-w.wake:
 		}
@@ -131,21 +135,34 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, pause time.
 	}
 }
 
-// lookTimer says when the first in line looks by itself. The others don't arm it: they wait to be woken.
-type lookTimer struct {
-	*time.Timer
-	armed bool
+// lazyTimer is a timer that may never be needed: only the first in line looks by itself, the others wait to be woken. Its zero value isn't armed.
+type lazyTimer struct {
+	*time.Timer // nil until it is armed
+	armed       bool
 }
 
-func newLookTimer() *lookTimer {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return &lookTimer{Timer: t}
+// due is nil, and so never ready, until the timer is armed.
+func (t *lazyTimer) due() <-chan time.Time {
+	if t.Timer == nil {
+		return nil
+	}
+	return t.C
 }
 
-func (t *lookTimer) arm(d time.Duration) {
-	t.Reset(d)
+func (t *lazyTimer) arm(d time.Duration) {
+	if t.Timer == nil {
+		t.Timer = time.NewTimer(d)
+	} else {
+		t.Reset(d)
+	}
 	t.armed = true
+}
+
+// stop ends it for good.
+func (t *lazyTimer) stop() {
+	if t.Timer != nil {
+		t.Stop()
+	}
 }
 
 // outcome tells whether w has the lock, or an error if it was to have it and that was taken back.
@@ -185,6 +202,7 @@ func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	defer l.mu.Unlock()
 	switch {
 	case w.state == granted: // by a release, while this was under way
+		w.supersede(a)
 		return 0, nil
 	case err != nil || a.token == 0:
 		return a.remaining, err

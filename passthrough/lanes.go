@@ -21,6 +21,7 @@ type Lanes struct {
 	perIdentity int // 0: nothing is shared
 	reserve     int // spares of each login, see group
 	dialTimeout time.Duration
+	unread      Unread
 
 	pinned  atomic.Int64
 	running sync.WaitGroup
@@ -69,6 +70,12 @@ func NewLanes(upstream *Upstream, perIdentity, reserve int, dialTimeout time.Dur
 	ls.sets, ls.groups = map[laneKind]*laneSet{}, map[login]*group{}
 	ls.ctx, ls.cancel = context.WithCancel(context.Background())
 	return ls
+}
+
+// BoundUnread bounds what clients leave unread, before there are any: limit is for all together, in bytes, 0 for none. dropped, if it isn't nil,
+// is told of each client that is closed because of this or another bound; it must not wait.
+func (ls *Lanes) BoundUnread(limit int64, dropped func(client net.Addr, err error)) {
+	ls.unread.Limit, ls.unread.Dropped = limit, dropped
 }
 
 // join finds a lane for a session, opening one if needed, which connects says. The session must leave it.

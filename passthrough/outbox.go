@@ -80,6 +80,9 @@ func (o *outbox) queueLocked(b []byte) {
 	if err := o.queue.append(b); err != nil {
 		o.failLocked(err)
 		o.conn.Close() // it can't be given the rest
+		if all := o.queue.all; all != nil && all.Dropped != nil {
+			all.Dropped(o.conn.RemoteAddr(), err)
+		}
 	}
 }
 

@@ -95,6 +95,7 @@ type Pipe struct {
 // must be. encode makes the error reply for a request that was lost with a connection.
 func NewPipe(lanes *Lanes, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
 	p := &Pipe{lanes: lanes, client: client, encode: encode, out: newOutbox(client, direct)}
+	p.out.queue.all = &lanes.unread
 	p.room = sync.NewCond(&p.mu)
 	p.ledger.State = newState(lanes.upstream.Initial)
 	return p
@@ -154,6 +155,14 @@ func (p *Pipe) Rides() bool { return p.rides }
 func (p *Pipe) Keep(keep bool) {
 	p.mu.Lock()
 	p.kept = keep
+	p.mu.Unlock()
+}
+
+// Mark says that the request that comes next may leave something on the session's own connection that isn't followed here: nobody else
+// may use it before a RESET.
+func (p *Pipe) Mark() {
+	p.mu.Lock()
+	p.ledger.marked = true
 	p.mu.Unlock()
 }
 

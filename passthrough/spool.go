@@ -3,7 +3,9 @@ package passthrough
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"sync/atomic"
 )
 
 const (
@@ -11,12 +13,33 @@ const (
 	spoolMemory = 64 << 10
 	// maxSpool bounds a spool, file included, bytes: as long as the largest reply that Redis gives by default.
 	maxSpool = 512<<20 + 1<<20
+	// maxUnfiled bounds what all spools together keep in memory beyond spoolMemory each, where no file can be made, bytes.
+	maxUnfiled = 32 << 20
 )
 
+// Unread bounds what the clients of a proxy leave unread, all together.
+type Unread struct {
+	Limit   int64                            // of the files, bytes; 0 is none
+	Dropped func(client net.Addr, err error) // is told of a client that was closed for it; nil if nobody is
+
+	filed, unfiled atomic.Int64 // bytes in files, and in memory for want of one
+}
+
+// reserve takes n bytes from what limit leaves of used, if there are as many.
+func reserve(used *atomic.Int64, n, limit int64) bool {
+	if used.Add(n) <= limit {
+		return true
+	}
+	used.Add(-n)
+	return false
+}
+
 // spool is a queue of bytes whose memory is bounded: what is beyond spoolMemory waits in a file without a name, which goes
-// with the process. Its zero value is empty. Not safe for concurrent use.
+// with the process; where none can be made a little more waits in memory. Its zero value is empty. Not safe for concurrent use.
 type spool struct {
+	all         *Unread // what it counts in; nil if in nothing
 	mem         []byte
+	unfiled     int64    // bytes of mem that all.unfiled counts
 	file        *os.File // what came behind mem; nil if nothing did
 	read, write int64    // of file
 }
@@ -35,15 +58,32 @@ func (s *spool) append(b []byte) error {
 	if s.file == nil {
 		file, err := os.CreateTemp("", "lockproxy-unread-")
 		if err != nil {
-			return fmt.Errorf("no room for what the client leaves unread: %w", err)
+			return s.keep(b, err)
 		}
 		os.Remove(file.Name())
 		s.file = file
 	}
+	// The file holds also what has been taken, until it is empty.
+	if s.all != nil && s.all.Limit > 0 && !reserve(&s.all.filed, int64(len(b)), s.all.Limit) {
+		return errors.New("all clients together leave too much unread")
+	}
 	if _, err := s.file.WriteAt(b, s.write); err != nil {
+		if s.all != nil && s.all.Limit > 0 {
+			s.all.filed.Add(-int64(len(b)))
+		}
 		return fmt.Errorf("no room for what the client leaves unread: %w", err)
 	}
 	s.write += int64(len(b))
+	return nil
+}
+
+// keep adds b to what is in memory, since no file can be made because of err.
+func (s *spool) keep(b []byte, err error) error {
+	if s.all == nil || !reserve(&s.all.unfiled, int64(len(b)), maxUnfiled) {
+		return fmt.Errorf("no room for what the client leaves unread: %w", err)
+	}
+	s.mem = append(s.mem, b...)
+	s.unfiled += int64(len(b))
 	return nil
 }
 
@@ -51,7 +91,7 @@ func (s *spool) append(b []byte) error {
 func (s *spool) take(buf []byte) ([]byte, error) {
 	if len(s.mem) > 0 {
 		b := s.mem
-		s.mem = nil
+		s.dropMemory()
 		return b, nil
 	}
 	if s.file == nil {
@@ -70,9 +110,19 @@ func (s *spool) take(buf []byte) ([]byte, error) {
 
 // clear drops all.
 func (s *spool) clear() {
-	s.mem = nil
+	s.dropMemory()
 	if s.file != nil {
 		s.file.Close()
 	}
+	if s.all != nil && s.all.Limit > 0 {
+		s.all.filed.Add(-s.write)
+	}
 	s.file, s.read, s.write = nil, 0, 0
+}
+
+func (s *spool) dropMemory() {
+	if s.unfiled > 0 {
+		s.all.unfiled.Add(-s.unfiled)
+	}
+	s.mem, s.unfiled = nil, 0
 }

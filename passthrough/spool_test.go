@@ -66,3 +66,52 @@ func TestSpoolBounds(t *testing.T) {
 		t.Error("no room for a file is no error")
 	}
 }
+
+// What all clients leave unread together has a limit, and who reads makes room again.
+func TestSpoolsShareALimit(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	all := &Unread{Limit: 4 * spoolMemory}
+	a, b := spool{all: all}, spool{all: all}
+	if err := a.append(make([]byte, 3*spoolMemory)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.append(make([]byte, 2*spoolMemory)); err == nil {
+		t.Error("more than there is room for was taken")
+	}
+	b.clear()
+	if err := b.append(make([]byte, spoolMemory+1)); err == nil && all.filed.Load() > all.Limit {
+		t.Error("more than there is room for was taken")
+	}
+	b.clear()
+	a.clear()
+	if got := all.filed.Load(); got != 0 {
+		t.Errorf("%d bytes are still counted", got)
+	}
+	if err := b.append(make([]byte, 4*spoolMemory)); err != nil {
+		t.Errorf("room that was given back: %v", err)
+	}
+	b.clear()
+}
+
+// Where no file can be made, memory takes its place, as far as there is some for all.
+func TestSpoolsWithoutFiles(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "not there"))
+	all := &Unread{Limit: 1 << 30}
+	a, b := spool{all: all}, spool{all: all}
+	if err := a.append(make([]byte, maxUnfiled-spoolMemory)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.append(make([]byte, 2*spoolMemory)); err == nil {
+		t.Error("more than there is memory for was taken")
+	}
+	if got, err := a.take(nil); err != nil || len(got) != maxUnfiled-spoolMemory || all.unfiled.Load() != 0 {
+		t.Errorf("took %d bytes, %v; %d are still counted", len(got), err, all.unfiled.Load())
+	}
+	if err := b.append(make([]byte, 2*spoolMemory)); err != nil {
+		t.Error(err)
+	}
+	b.clear()
+	if got := all.unfiled.Load(); got != 0 {
+		t.Errorf("%d bytes are still counted", got)
+	}
+}

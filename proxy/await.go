@@ -15,6 +15,10 @@ const goneGrace = 250 * time.Millisecond
 // goroutine, and most answers come sooner.
 const watchAfter = 5 * time.Millisecond
 
+// watchWaiterAfter is how long a session waits in line before it begins to watch its client. Where a lock changes hands quickly most
+// waits are over by then. Who was gone before is found out when his turn comes, see Gone.
+const watchWaiterAfter = 20 * time.Millisecond
+
 // await returns when the answer is there. If that takes long it reads on from the client meanwhile, as far as the buffer
 // goes, so that a client which closes is noticed: then the upstream is told, and the answer comes as a failure.
 func (s *session) await(answer *passthrough.Answer) {
@@ -35,7 +39,7 @@ func (s *session) await(answer *passthrough.Answer) {
 	case <-s.timer.C:
 	}
 	if s.readErr == nil && s.watch == nil {
-		w := s.startWatch()
+		w := s.startWatch(0)
 		select {
 		case <-answer.Done:
 		case <-w.ended:
@@ -63,7 +67,7 @@ func (s *session) Watch() (gone <-chan struct{}) {
 	if s.draining.Load() {
 		s.nc.SetReadDeadline(time.Unix(1, 0)) // it is told at once
 	}
-	s.watch = s.startWatch()
+	s.watch = s.startWatch(watchWaiterAfter)
 	return s.watch.gone
 }
 
@@ -78,34 +82,42 @@ func (s *session) endWatch() {
 
 // watch reads from the client while its session waits for something else.
 type watch struct {
+	start *time.Timer   // runs it
 	gone  chan struct{} // closed before ended if the client is
-	ended chan struct{}
-	read  []byte // what has come meanwhile
+	ended chan struct{} // closed when it has run
+	read  []byte        // what has come meanwhile
 	err   error
 }
 
 // minWatchBuf is little, since most clients that wait send nothing.
 const minWatchBuf = 256
 
-func (s *session) startWatch() *watch {
+// startWatch begins a watch after a time. It ends when the client does, when that has sent too much to keep, or by stopWatch, which
+// waits for it.
+func (s *session) startWatch(after time.Duration) *watch {
 	w := &watch{gone: make(chan struct{}), ended: make(chan struct{})}
-	go func() { // ends when the client does, when it has sent too much to keep, or by stopWatch, which waits for it
-		defer close(w.ended)
-		for w.err == nil && len(w.read) < maxSessionBuf {
-			w.read = slices.Grow(w.read, minWatchBuf)
-			var n int
-			n, w.err = s.from.Read(w.read[len(w.read):cap(w.read)])
-			w.read = w.read[:len(w.read)+n]
-		}
-		if w.err != nil && (!isTimeout(w.err) || s.draining.Load()) {
-			close(w.gone)
-		}
-	}()
+	w.start = time.AfterFunc(after, func() { s.runWatch(w) })
 	return w
+}
+
+func (s *session) runWatch(w *watch) {
+	defer close(w.ended)
+	for w.err == nil && len(w.read) < maxSessionBuf {
+		w.read = slices.Grow(w.read, minWatchBuf)
+		var n int
+		n, w.err = s.from.Read(w.read[len(w.read):cap(w.read)])
+		w.read = w.read[:len(w.read)+n]
+	}
+	if w.err != nil && (!isTimeout(w.err) || s.draining.Load()) {
+		close(w.gone)
+	}
 }
 
 // stopWatch ends the watch and keeps what it has read.
 func (s *session) stopWatch(w *watch) {
+	if w.start.Stop() {
+		return // it hasn't begun
+	}
 	s.nc.SetReadDeadline(time.Unix(1, 0))
 	<-w.ended
 	s.nc.SetReadDeadline(time.Time{})

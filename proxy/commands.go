@@ -153,7 +153,7 @@ func (c *command) plain(waiting bool) bool {
 
 // whole reports whether the command must be seen whole before it can be passed on.
 func (c *command) whole() bool {
-	return c.lock != nil || c.identity != nil || c.inspect != nil || c.introspect || c.informs
+	return c.lock != nil || c.identity != nil || c.inspect != nil || c.introspect || c.informs || c.shapes
 }
 
 // fenceable reports whether a command may run within a transaction of the proxy's own: whether it does nothing to the connection, as

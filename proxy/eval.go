@@ -41,6 +41,9 @@ func (s *session) Do(args ...[]byte) ([]byte, error) {
 	if err := s.connect(passthrough.Own); err != nil {
 		return nil, err
 	}
+	if lookup(args[0]) == unknown {
+		s.pipe.Mark()
+	}
 	answer := s.pipe.Call(resp.AppendCommand(nil, args...))
 	s.await(answer)
 	return answer.Raw()

@@ -59,6 +59,9 @@ type Config struct {
 	// ClientBuffer bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO, CLIENT, COMMAND. Others are
 	// streamed. 0 is 1 MiB; less than 64 KiB, the size of a read, makes no difference.
 	ClientBuffer int
+	// MaxUnread bounds the temporary files in which replies wait that clients don't read, all together, bytes; 0 is 1 GiB. A client for
+	// whose replies there is no room is closed.
+	MaxUnread int64
 	// TLS is what clients are served with; nil is plain text.
 	TLS *tls.Config
 	// ProxyProtocolFrom are the networks whose connections begin with a PROXY header, version 1 or 2. One that doesn't is closed.
@@ -114,6 +117,9 @@ func New(cfg Config) *Server {
 	if cfg.ClientBuffer == 0 {
 		cfg.ClientBuffer = 1 << 20
 	}
+	if cfg.MaxUnread == 0 {
+		cfg.MaxUnread = 1 << 30
+	}
 	if cfg.HandshakeTimeout == 0 {
 		cfg.HandshakeTimeout = 10 * time.Second
 	}
@@ -129,6 +135,9 @@ func New(cfg Config) *Server {
 		sessions: map[*session]struct{}{},
 	}
 	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, max(0, cfg.UpstreamReserve), cfg.DialTimeout)
+	s.lanes.BoundUnread(cfg.MaxUnread, func(client net.Addr, err error) {
+		s.log.Warn("client closed: it doesn't read what it asked for", "client", clientAddr(client), "error", err)
+	})
 	s.startObserving(&cfg.Locks)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
 		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})

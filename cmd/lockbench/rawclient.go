@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 )
 
 // rawClient is a client that costs next to nothing, since it shares the machine with what it measures: one connection, one
-// command at a time, only the replies that the workloads meet.
+// command at a time, only the replies that the workloads meet, and its socket read and written as a client in C would.
 type rawClient struct {
 	nc  net.Conn
+	way *socket.Socket // nc's
 	in  *bufio.Reader
 	out []byte
 }
@@ -29,14 +31,15 @@ func dial(addr string) (*rawClient, error) {
 		return nil, err
 	}
 	nc.SetDeadline(time.Now().Add(maxRun))
-	return &rawClient{nc: nc, in: bufio.NewReader(nc)}, nil
+	way := socket.New(nc)
+	return &rawClient{nc: nc, way: way, in: bufio.NewReader(way)}, nil
 }
 
 func (c *rawClient) close() { c.nc.Close() }
 
 func (c *rawClient) send(args ...string) error {
 	c.out = resp.AppendCommand(c.out[:0], args...)
-	_, err := c.nc.Write(c.out)
+	_, err := c.way.Write(c.out)
 	return err
 }
 

@@ -48,6 +48,7 @@ type options struct {
 
 	MaxClients   int  `group:"Limits" default:"10000" placeholder:"N" help:"Clients at one time; more are refused (default ${default})."`
 	ClientBuffer size `group:"Limits" default:"1mb" placeholder:"SIZE" help:"Largest request that is held whole: a lock command, AUTH, HELLO, CLIENT or COMMAND; others are streamed. Sizes are written as in redis.conf: 64kb, 1mb, 2gb (default ${default})."`
+	MaxUnread    size `group:"Limits" default:"1gb" placeholder:"SIZE" help:"Room in temporary files for replies that slow clients have not read yet, all together; a client for whose replies none is left is closed, and the log says so (default ${default})."`
 	MaxArgs      int  `group:"Limits" default:"2147483647" placeholder:"N" help:"Most arguments of one request (default ${default}, which is Redis's)."`
 	MaxBulk      size `group:"Limits" default:"512mb" placeholder:"SIZE" help:"Longest argument: the upstream's proto-max-bulk-len (default ${default})."`
 	MaxInline    size `group:"Limits" default:"64kb" placeholder:"SIZE" help:"Longest inline request (default ${default}, which is Redis's)."`
@@ -93,6 +94,7 @@ func (o *options) check() error {
 		{"upstream-conns", size(o.UpstreamConns), 1, 1 << 10},
 		{"upstream-reserve", size(o.UpstreamReserve), 0, 1 << 10},
 		{"client-buffer", o.ClientBuffer, 64 << 10, 1 << 30},
+		{"max-unread", o.MaxUnread, 1 << 20, 1 << 50},
 		{"max-args", size(o.MaxArgs), 1, resp.MaxArgCount},
 		{"max-bulk", o.MaxBulk, 1 << 10, 1 << 40},
 		{"max-inline", o.MaxInline, 64, o.ClientBuffer},
@@ -184,6 +186,7 @@ func (o *options) serverConfig(upstream *passthrough.Upstream, log hclog.Logger)
 		Logger:          log,
 
 		ClientBuffer:      int(o.ClientBuffer),
+		MaxUnread:         int64(o.MaxUnread),
 		ProxyProtocolFrom: o.networks,
 		HandshakeTimeout:  o.HandshakeTimeout,
 	}

@@ -78,6 +78,7 @@ func makeCommands() map[string]*command {
 
 	everywhere(set)
 	set("scan", func(cmd *command) { cmd.run = scan })
+	set("publish", func(cmd *command) { cmd.run = publish })
 	set("randomkey", func(cmd *command) { cmd.run = randomKey })
 	set("cluster|countkeysinslot cluster|getkeysinslot", func(cmd *command) { cmd.run = bySlot })
 	set("readonly readwrite asking", func(cmd *command) { cmd.run = answerOK })
@@ -191,4 +192,13 @@ func (cmd *command) headSlot(args [][]byte, argc int) (slot int, ok bool) {
 		}
 	}
 	return slot, true
+}
+
+// KeyPositions is where the keys of a request are, as far as the table of commands knows. It is pure.
+func KeyPositions(request []string) []int {
+	args := make([][]byte, len(request))
+	for i, arg := range request {
+		args[i] = []byte(arg)
+	}
+	return lookup(args).keys.positions(args, nil)
 }

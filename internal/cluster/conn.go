@@ -64,6 +64,8 @@ type Conn struct {
 	txn         *transaction             // guarded by mu; nil outside of one
 	watched     watched                  // guarded by mu
 	shards      map[string]*node         // guarded by mu; where sharded channels are subscribed to, by channel, encoded
+	subscriber  *node                    // guarded by mu; the last that was asked for a subscription
+	channels    *node                    // guarded by mu; where its channels that aren't sharded are
 	caching     []byte                   // guarded by mu; CLIENT CACHING for the next request
 	newest      *request                 // guarded by mu; the one of the client's that came last
 	answeredFor answeredFor              // guarded by mu; see waitAt

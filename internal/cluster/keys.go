@@ -66,9 +66,9 @@ func makeKeyTable() map[string]keyRule {
 	add(keyRule{find: counted(1)}, `lmpop sintercard zdiff zinter zintercard zmpop zunion`)
 	add(keyRule{find: destinationAnd(counted(2))}, `zdiffstore zinterstore zunionstore`)
 	add(keyRule{find: streams}, `xread xreadgroup`)
-	add(keyRule{find: andStore("store", "storedist")}, `georadius georadiusbymember`)
-	add(keyRule{find: andStore("store")}, `sort`)
-	add(keyRule{find: andStore()}, `sort_ro`)
+	add(keyRule{find: keyAnd("store", "storedist")}, `georadius georadiusbymember`)
+	add(keyRule{find: sorted}, `sort`)
+	add(keyRule{find: keyAnd()}, `sort_ro`)
 	add(keyRule{find: migrated}, `migrate`)
 	add(keyRule{find: countedPairs}, `msetex`)
 	return t
@@ -120,34 +120,45 @@ func streams(args [][]byte, at []int) []int {
 	return at
 }
 
-// andStore is for commands whose first argument is a key, and what stands behind one of words too. The last of each counts.
-func andStore(words ...string) func(args [][]byte, at []int) []int {
+// keyAnd is for commands whose first argument is a key, and so is what stands behind each of words.
+func keyAnd(words ...string) func(args [][]byte, at []int) []int {
 	return func(args [][]byte, at []int) []int {
 		if len(args) > 1 {
 			at = append(at, 1)
 		}
-		store := 0
-		for i := 2; i+1 < len(args); i++ {
-			switch {
-			case bytes.EqualFold(args[0], []byte("sort")) && bytes.EqualFold(args[i], []byte("limit")):
-				i += 2
-			case bytes.EqualFold(args[0], []byte("sort")) && (bytes.EqualFold(args[i], []byte("get")) || bytes.EqualFold(args[i], []byte("by"))):
-				i++
-			default:
-				for _, word := range words {
-					if strings.EqualFold(word, string(args[i])) {
-						store = i + 1
-						i++
-						break
-					}
+		for _, word := range words {
+			for i := 2; i+1 < len(args); i++ {
+				if strings.EqualFold(word, string(args[i])) {
+					at = append(at, i+1)
+					break
 				}
 			}
 		}
-		if store > 0 {
-			at = append(at, store)
-		}
 		return at
 	}
+}
+
+// sorted is for SORT: its key, and what stands behind the last STORE that is none of a pattern's words.
+func sorted(args [][]byte, at []int) []int {
+	if len(args) > 1 {
+		at = append(at, 1)
+	}
+	store := 0
+	for i := 2; i+1 < len(args); i++ {
+		switch strings.ToLower(string(args[i])) {
+		case "limit":
+			i += 2
+		case "get", "by":
+			i++
+		case "store":
+			i++
+			store = i
+		}
+	}
+	if store > 0 {
+		at = append(at, store)
+	}
+	return at
 }
 
 // migrated is for MIGRATE, whose key is at the third place or, if that is empty, behind KEYS.

@@ -48,6 +48,7 @@ type node struct {
 // nodeState is what a connection would lose with its end, beyond what it owes.
 type nodeState struct {
 	channels, patterns, shard int64 // subscriptions
+	pending                   bool  // the first has been asked for
 	monitor                   bool
 }
 

@@ -5,17 +5,78 @@ package cluster
 
 import (
 	"errors"
+	"strings"
 
 	"lockproxy/internal/resp"
 )
 
 var errShard = errors.New("a sharded channel could not be subscribed to again after its slot had moved")
 
-// subscribe is SUBSCRIBE, PSUBSCRIBE and their opposites: all at home, since what is published anywhere is heard everywhere.
+// Channels that aren't sharded are one node's for all: the cluster carries what is published anywhere everywhere, but only where
+// all publish and subscribe at one node do subscribers get messages in one order, and publishers the right number of them.
+
+// subscribe is SUBSCRIBE, PSUBSCRIBE and their opposites.
 func subscribe(c *Conn, q *query) {
-	r := c.ask(q, -1)
-	r.one.confirms = confirmsOf(q)
+	n := c.channelNode()
+	if s := c.channels; s != nil && !s.ended && s.state.channels+s.state.patterns > 0 {
+		n = s
+	}
+	c.channels = n
+	if !strings.HasPrefix(lower(q.args[0]), "un") && !strings.HasPrefix(lower(q.args[0]), "pun") {
+		c.subscribes(n)
+	}
+	c.askAt(q, n).one.confirms = confirmsOf(q)
 }
+
+// publish is PUBLISH.
+func publish(c *Conn, q *query) { c.askAt(q, c.channelNode()) }
+
+// channelNode is the node of the channels: the master with the lowest slot. mu is held.
+func (c *Conn) channelNode() *node {
+	if c.slots == nil {
+		return c.homeNode()
+	}
+	return c.nodeAt(c.slots.masters[0])
+}
+
+// askAt sends a request of the client's to a certain node. mu is held.
+func (c *Conn) askAt(q *query, n *node) *request {
+	r := newRequest(q.raw, -1)
+	c.kept += len(q.raw)
+	c.enqueue(r)
+	n.push(&r.one)
+	return r
+}
+
+// subscribes takes note that n is about to have subscriptions. mu is held.
+func (c *Conn) subscribes(n *node) {
+	if !n.state.subscribed() {
+		n.state.pending = true
+	}
+	c.subscriber = n
+}
+
+// subscribedAt is a node with subscriptions in protocol 2, which then answers little else and must say so; nil if there is none. mu
+// is held.
+func (c *Conn) subscribedAt() *node {
+	if c.subscriber == nil || c.setup.proto != 2 {
+		return nil
+	}
+	if s := c.subscriber; !s.ended && s.state.subscribed() {
+		return s
+	}
+	for _, n := range c.nodes {
+		if n.state.subscribed() {
+			c.subscriber = n
+			return n
+		}
+	}
+	c.subscriber = nil
+	return nil
+}
+
+// subscribed reports whether there are subscriptions, or will be.
+func (s *nodeState) subscribed() bool { return s.pending || s.channels+s.patterns+s.shard > 0 }
 
 // confirmsOf is how many confirmations a request gets; -1 is as many as there are subscriptions, one at least.
 func confirmsOf(q *query) int {
@@ -31,6 +92,9 @@ func subscribeSharded(c *Conn, q *query) {
 	if slot == manySlots {
 		c.local(crossSlot)
 		return
+	}
+	if slot >= 0 && lower(q.args[0]) == "ssubscribe" {
+		c.subscribes(c.slotNode(slot))
 	}
 	r := c.ask(q, slot)
 	r.one.confirms = confirmsOf(q)
@@ -136,6 +200,7 @@ func isMonitorLine(line []byte) bool {
 // confirmed takes one of the replies to a request for subscriptions. It returns false for the last, and for an error.
 func (n *node) confirmed(p *part, h resp.Head, reply *pieces) (more bool) {
 	kind := confirmationOf(h)
+	n.state.pending = false
 	if kind == confirmsNothing {
 		return false // another node may have to confirm it
 	}

@@ -97,7 +97,7 @@ func TestWatch(t *testing.T) {
 
 // A transaction whose slot moves before EXEC is run by the new node; one that is guarded by a WATCH is refused, as if a key had changed.
 func TestTransactionsWhoseSlotMoves(t *testing.T) {
-	c := testredis.StartCluster(t, 2, 0)
+	c := testredis.StartCluster(t, 2, 0, patient...)
 	k := open(t, c)
 	slot := c.Slot("{m}")
 	elsewhere := func() {
@@ -156,7 +156,7 @@ func TestPubSub(t *testing.T) {
 }
 
 func TestShardedPubSub(t *testing.T) {
-	c := testredis.StartCluster(t, 2, 0)
+	c := testredis.StartCluster(t, 2, 0, patient...)
 	k, other := open(t, c), open(t, c)
 	one, two := keyAt(t, c, 0, "p"), keyAt(t, c, 1, "p")
 	text := func(kind, channel string, n string) string {
@@ -221,7 +221,7 @@ func TestResp3AndTracking(t *testing.T) {
 }
 
 func TestBlocking(t *testing.T) {
-	c := testredis.StartCluster(t, 2, 0)
+	c := testredis.StartCluster(t, 2, 0, patient...)
 	k, other := open(t, c), open(t, c)
 	k.expect("BLPOP a b 1", crossSlot)
 	k.send("BLPOP {q}1 {q}2 0", "GET nothing")

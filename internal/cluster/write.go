@@ -86,8 +86,16 @@ func (c *Conn) route(args [][]byte, raw []byte) {
 		c.queue(q)
 		return
 	}
+	if n := c.subscribedAt(); n != nil && !whenSubscribed[lower(args[0])] {
+		c.askAt(q, n)
+		return
+	}
 	q.cmd.run(c, q)
 }
+
+// whenSubscribed are the commands that are as ever in protocol 2's subscribe mode, but for PING.
+var whenSubscribed = map[string]bool{"subscribe": true, "psubscribe": true, "ssubscribe": true, "unsubscribe": true, "punsubscribe": true, "sunsubscribe": true,
+	"quit": true, "reset": true}
 
 // query is a request on its way.
 type query struct {

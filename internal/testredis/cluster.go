@@ -28,6 +28,25 @@ type Cluster struct {
 	args []string
 }
 
+// StartTLSCluster starts a cluster of masters whose nodes serve TLS too, and tell clients who use it of those ports alone. args must
+// have the certificates. The addresses for clients are returned.
+func StartTLSCluster(t testing.TB, masters int, args ...string) (c *Cluster, addrs []string) {
+	t.Helper()
+	c = StartCluster(t, masters, 0, append([]string{"--tls-cluster", "yes"}, args...)...)
+	for _, s := range c.Nodes {
+		addrs = append(addrs, "127.0.0.1:"+s.busPort())
+	}
+	return c, addrs
+}
+
+// busPort is the port that other nodes know a node by.
+func (s *Server) busPort() string {
+	if i := slices.Index(s.args, "--tls-port"); i >= 0 {
+		return s.args[i+1]
+	}
+	return strconv.Itoa(s.port)
+}
+
 // StartCluster starts a cluster of masters and, for each of them, replicas, and returns when each node takes it for whole. The
 // arguments are for each node, as for Start.
 func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster {
@@ -67,6 +86,9 @@ func (c *Cluster) newNode() *Server {
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", c.t.TempDir(), "--save", "",
 		"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(clusterPatience.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0"}, c.args...)
+	if slices.Contains(c.args, "--tls-cluster") {
+		s.args = append(s.args, "--tls-port", strconv.Itoa(freeNodePort(c.t)))
+	}
 	c.t.Cleanup(func() {
 		s.Kill()
 		if c.t.Failed() {
@@ -97,7 +119,7 @@ func (c *Cluster) meet(node *Server) {
 	c.t.Helper()
 	for _, known := range c.Nodes {
 		if known != node && known.cmd != nil {
-			c.must(node, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(known.port))
+			c.must(node, "CLUSTER", "MEET", "127.0.0.1", known.busPort())
 			return
 		}
 	}
@@ -227,22 +249,25 @@ func (c *Cluster) running() (nodes []*Server) {
 // WaitOK returns when each running node takes the cluster for whole, and all agree on who serves which slot.
 func (c *Cluster) WaitOK() {
 	c.t.Helper()
-	c.waitFor("the cluster is whole", func() bool {
-		view := ""
-		for _, s := range c.running() {
-			if c.clusterInfo(s, "cluster_state") != "ok" {
-				return false
-			}
-			slots := c.slotView(s)
-			if view == "" {
-				view = slots
-			}
-			if slots != view {
-				return false
-			}
+	c.waitFor("the cluster is whole", c.agrees)
+}
+
+// agrees reports whether all running nodes take the cluster for whole, and agree.
+func (c *Cluster) agrees() bool {
+	view := ""
+	for _, s := range c.running() {
+		if c.clusterInfo(s, "cluster_state") != "ok" {
+			return false
 		}
-		return true
-	})
+		slots := c.slotView(s)
+		if view == "" {
+			view = slots
+		}
+		if slots != view {
+			return false
+		}
+	}
+	return true
 }
 
 // slotView is who serves which slots as a node sees it.
@@ -252,7 +277,9 @@ func (c *Cluster) slotView(s *Server) string {
 		fields := strings.Fields(line)
 		if len(fields) > 8 {
 			slots := slices.DeleteFunc(fields[8:], func(f string) bool { return strings.HasPrefix(f, "[") })
-			lines = append(lines, fields[0]+" "+strings.Join(slots, " "))
+			if len(slots) > 0 {
+				lines = append(lines, fields[0]+" "+strings.Join(slots, " "))
+			}
 		}
 	}
 	slices.Sort(lines)
@@ -272,7 +299,10 @@ func (c *Cluster) waitFor(what string, done func() bool) {
 	c.t.Helper()
 	for deadline := time.Now().Add(clusterSettles); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("it is not so that %s:\n%s", what, c.running()[0].Ask("CLUSTER", "NODES"))
+			for _, s := range c.running() {
+				c.t.Logf("the node on port %d, state %s, says:\n%s", s.port, c.clusterInfo(s, "cluster_state"), s.Ask("CLUSTER", "NODES"))
+			}
+			c.t.Fatalf("it is not so that %s", what)
 		}
 	}
 }

@@ -105,7 +105,17 @@ func (m *Migration) Finish() {
 	// The new master first: so no moment comes at which nobody serves a slot.
 	m.each(m.to, "CLUSTER", "SETSLOT", "", "NODE", id)
 	m.each(m.from, "CLUSTER", "SETSLOT", "", "NODE", id)
-	m.c.WaitOK()
+	// Nodes hear of it from one another, but of many slots at once not always all.
+	for again := time.Now().Add(time.Second); !m.c.agrees(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(again) {
+			again = time.Now().Add(2 * time.Second)
+			for _, s := range m.c.running() {
+				if s.Role() == "master" {
+					m.each(s, "CLUSTER", "SETSLOT", "", "NODE", id)
+				}
+			}
+		}
+	}
 }
 
 func (m *Migration) auth() []string {

@@ -1,0 +1,304 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"lockproxy/internal/resp"
+)
+
+// mapOf is a map in which each of n masters has the slots whose numbers the function gives to it.
+func mapOf(n int, master func(slot int) int) *slotMap {
+	m := &slotMap{}
+	index := map[int]uint16{}
+	for slot := range Slots {
+		i := master(slot)
+		if i < 0 {
+			continue
+		}
+		if index[i] == 0 {
+			m.masters = append(m.masters, fmt.Sprintf("h%d:1", i))
+			m.ids = append(m.ids, fmt.Sprintf("id%d", i))
+			m.lowest = append(m.lowest, slot)
+			index[i] = uint16(len(m.masters))
+		}
+		m.owner[slot] = index[i]
+	}
+	return m
+}
+
+// Every key is in one group, by its slot, and each group's keys are in their order.
+func TestGroupsPartitionTheKeys(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		args := [][]byte{[]byte("MGET")}
+		var at []int
+		for i, key := range rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 3), 1, 40).Draw(t, "keys") {
+			args, at = append(args, key), append(at, i+1)
+		}
+		seen := map[int]bool{}
+		slots := map[int]bool{}
+		for _, g := range groups(args, at) {
+			if slots[g.slot] || !slices.IsSorted(g.places) {
+				t.Fatalf("slot %d twice, or %v out of order", g.slot, g.places)
+			}
+			slots[g.slot] = true
+			for _, place := range g.places {
+				if seen[place] || Slot(args[at[place]]) != g.slot {
+					t.Fatalf("key %d is in the wrong group, or in two", place)
+				}
+				seen[place] = true
+			}
+		}
+		if len(seen) != len(at) {
+			t.Fatalf("%d keys of %d", len(seen), len(at))
+		}
+	})
+}
+
+// What MGET's parts answer is put back in the order of its keys.
+func TestPlacesAreJoined(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		args := [][]byte{[]byte("MGET")}
+		var at []int
+		for i := range rapid.IntRange(1, 40).Draw(t, "n") {
+			args, at = append(args, rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "key")), append(at, i+1)
+		}
+		gs := groups(args, at)
+		places := make([][]int, len(gs))
+		replies := make([][]byte, len(gs))
+		for i, g := range gs {
+			places[i] = g.places
+			replies[i] = []byte(fmt.Sprintf("*%d\r\n", len(g.places)))
+			for _, place := range g.places {
+				replies[i] = fmt.Appendf(replies[i], "$%d\r\n%s\r\n", len(args[at[place]]), args[at[place]])
+			}
+		}
+		_, elems, err := resp.Elements(joinPlaces(places, len(at))(replies))
+		if err != nil || len(elems) != len(at) {
+			t.Fatalf("%d elements of %d, %v", len(elems), len(at), err)
+		}
+		for i, elem := range elems {
+			if want := fmt.Sprintf("$%d\r\n%s\r\n", len(args[at[i]]), args[at[i]]); string(elem) != want {
+				t.Fatalf("element %d: %q, not %q", i, elem, want)
+			}
+		}
+	})
+}
+
+// A scan comes by every master once, whatever their own cursors are, and ends.
+func TestScanCursors(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 9).Draw(t, "masters")
+		width := rapid.IntRange(1, Slots/n).Draw(t, "width")
+		m := mapOf(n, func(slot int) int { return slot / width % n })
+		var visits []int
+		text := "0"
+		for range 1000 {
+			place, ok := decodeScan([]byte(text))
+			if !ok {
+				t.Fatalf("cursor %q can't be read", text)
+			}
+			master, own, ok := place.current(m)
+			if !ok {
+				t.Fatalf("cursor %q leads nowhere", text)
+			}
+			if own == 0 {
+				visits = append(visits, master)
+			}
+			answer := rapid.Uint64Range(0, 1<<scanCursorBits-1).Draw(t, "answer")
+			if rapid.Bool().Draw(t, "done") {
+				answer = 0
+			}
+			if text, ok = nextScan(m, master, answer); !ok {
+				t.Fatalf("cursor %d doesn't fit", answer)
+			}
+			if text == "0" {
+				break
+			}
+			if next, _ := decodeScan([]byte(text)); answer > 0 && next.cursor != answer {
+				t.Fatalf("cursor %d became %d", answer, next.cursor)
+			}
+		}
+		want := make([]int, len(m.masters))
+		for i := range want {
+			want[i] = i
+		}
+		if text == "0" && !slices.Equal(visits, want) {
+			t.Fatalf("visited %v of %d masters", visits, len(want))
+		}
+	})
+}
+
+// A replica that has taken its master's place is scanned from its start: its own cursors are others.
+func TestScanOfAReplacedMaster(t *testing.T) {
+	m := mapOf(3, func(slot int) int { return slot * 3 / Slots })
+	text, _ := nextScan(m, 1, 77)
+	m.ids = []string{"id0", "another", "id2"}
+	place, _ := decodeScan([]byte(text))
+	if master, own, ok := place.current(m); master != 1 || own != 0 || !ok {
+		t.Errorf("master %d from %d", master, own)
+	}
+	if _, ok := nextScan(m, 1, 1<<scanCursorBits); ok {
+		t.Error("a cursor that is too large fits")
+	}
+}
+
+// A map reads what a node says, also where it doesn't tell its own host.
+func TestMapIsRead(t *testing.T) {
+	raw := "*3\r\n" +
+		"*4\r\n:8192\r\n:16383\r\n*4\r\n$9\r\n127.0.0.2\r\n:7001\r\n$2\r\nbb\r\n*0\r\n*3\r\n$0\r\n\r\n:7005\r\n$2\r\nee\r\n" +
+		"*3\r\n:0\r\n:99\r\n*4\r\n$-1\r\n:7000\r\n$2\r\naa\r\n*2\r\n$8\r\nhostname\r\n$1\r\nx\r\n" +
+		"*3\r\n:100\r\n:100\r\n*3\r\n$1\r\n?\r\n:7002\r\n$2\r\ncc\r\n"
+	m, err := parseMap([]byte(raw), "10.1.1.1:6379")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for slot, want := range map[int]string{0: "10.1.1.1:7000", 99: "10.1.1.1:7000", 100: "10.1.1.1:7002", 101: "", 8192: "127.0.0.2:7001"} {
+		if got := m.master(slot); got != want {
+			t.Errorf("slot %d: %q, not %q", slot, got, want)
+		}
+	}
+	if !slices.Equal(m.replicas, []string{"10.1.1.1:7005"}) || m.whole() || !slices.Equal(m.lowest, []int{0, 100, 8192}) {
+		t.Errorf("replicas %v, whole %v, lowest %v", m.replicas, m.whole(), m.lowest)
+	}
+	changed := m.with(101, "10.1.1.1:7002").with(102, "new:1")
+	if changed.master(101) != "10.1.1.1:7002" || changed.master(102) != "new:1" || m.master(101) != "" {
+		t.Error("a moved slot isn't in the new map, or is in the old one")
+	}
+	for _, bad := range []string{"*0\r\n", "-ERR no\r\n", "*1\r\n*1\r\n:1\r\n", "*1\r\n*3\r\n:5\r\n:99999\r\n*2\r\n$1\r\na\r\n:1\r\n", "+OK\r\n"} {
+		if _, err := parseMap([]byte(bad), "a:1"); err == nil {
+			t.Errorf("%q is taken for a map", bad)
+		}
+	}
+}
+
+func TestRedirections(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		kind redirection
+		slot int
+		addr string
+	}{
+		{"MOVED 12182 127.0.0.1:7002", moved, 12182, "127.0.0.1:7002"},
+		{"MOVED 1 :7002", moved, 1, "asked:7002"},
+		{"MOVED 1 ?:7002", moved, 1, "asked:7002"},
+		{"ASK 0 some.host.example:7002", ask, 0, "some.host.example:7002"},
+		{"ASK 16383 ::1:7002", ask, 16383, "[::1]:7002"},
+		{"MOVED 16384 a:1", notRedirected, 0, ""},
+		{"MOVED x a:1", notRedirected, 0, ""},
+		{"MOVED", notRedirected, 0, ""},
+		{"TRYAGAIN Multiple keys request during rehashing of slot", tryAgain, 0, ""},
+		{"CLUSTERDOWN The cluster is down", down, 0, ""},
+		{"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)", demoted, 0, ""},
+		{"UNBLOCKED client unblocked via CLIENT UNBLOCK", notRedirected, 0, ""},
+		{"ERR MOVED 1 a:1", notRedirected, 0, ""},
+	} {
+		if kind, slot, addr := redirected([]byte(c.line), "asked:1"); kind != c.kind || slot != c.slot || addr != c.addr {
+			t.Errorf("%s: %d %d %s", c.line, kind, slot, addr)
+		}
+	}
+}
+
+func TestJoins(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		join joiner
+		in   []string
+		want string
+	}{
+		{"sum", joinSum, []string{":1\r\n", ":-2\r\n", ":30\r\n"}, ":29\r\n"},
+		{"min", joinMin, []string{":5\r\n", ":2\r\n", ":3\r\n"}, ":2\r\n"},
+		{"largest", joinLargest, []string{":0\r\n", ":2\r\n"}, ":2\r\n"},
+		{"largest of OK", joinLargest, []string{"+OK\r\n", "+OK\r\n"}, "+OK\r\n"},
+		{"all", joinAll, []string{"*1\r\n$1\r\na\r\n", "*0\r\n", "*2\r\n:1\r\n*1\r\n:2\r\n"}, "*3\r\n$1\r\na\r\n:1\r\n*1\r\n:2\r\n"},
+		{"distinct", joinDistinct, []string{"*1\r\n$1\r\na\r\n", "*2\r\n$1\r\nb\r\n$1\r\na\r\n"}, "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
+		{"min each", joinMinEach, []string{"*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"}, "*2\r\n:1\r\n:0\r\n"},
+		{"sum each", joinSumEach, []string{"*2\r\n$1\r\nc\r\n:1\r\n", "*2\r\n$1\r\nc\r\n:4\r\n"}, "*2\r\n$1\r\nc\r\n:5\r\n"},
+		{"text", joinText, []string{"$2\r\na\n\r\n", "$2\r\nb\n\r\n"}, "$4\r\na\nb\n\r\n"},
+		{"none", joinSum, []string{"+odd\r\n", ":1\r\n"}, "+odd\r\n"},
+		{"error", joinReplies(&command{join: joinSum}), []string{":1\r\n", "-OOM no\r\n"}, "-OOM no\r\n"},
+		{"any", joinReplies(&command{join: joinFirst, any: true}), []string{"-NOTBUSY no\r\n", "+OK\r\n"}, "+OK\r\n"},
+		{"none of any", joinReplies(&command{join: joinFirst, any: true}), []string{"-NOTBUSY no\r\n", "-NOTBUSY no\r\n"}, "-NOTBUSY no\r\n"},
+		{"unknown before others", joinReplies(&command{join: joinSum}), []string{"-OOM no\r\n", "-UPSTREAM x: whether the command ran is unknown\r\n"}, "-UPSTREAM x: whether the command ran is unknown\r\n"},
+		{"in part", joinReplies(&command{join: joinSum}), []string{":1\r\n", "-UPSTREAM cannot reach x\r\n"},
+			"-UPSTREAM a part of the request was run by its node, but another node could not be reached: the outcome is unknown in part (cannot reach x)\r\n"},
+	} {
+		var in [][]byte
+		for _, raw := range c.in {
+			in = append(in, []byte(raw))
+		}
+		if got := string(c.join(in)); got != c.want {
+			t.Errorf("%s: %q, not %q", c.name, got, c.want)
+		}
+	}
+}
+
+// Pieces give back what they were given, however it is taken.
+func TestPieces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var p pieces
+		var want, got []byte
+		for range rapid.IntRange(0, 20).Draw(t, "steps") {
+			if rapid.Bool().Draw(t, "add") {
+				b := rapid.SliceOfN(rapid.Byte(), 0, 5).Draw(t, "bytes")
+				p.add(b)
+				want = append(want, b...)
+				continue
+			}
+			buf := make([]byte, rapid.IntRange(0, 7).Draw(t, "room"))
+			got = append(got, buf[:p.take(buf)]...)
+		}
+		if !bytes.Equal(append(got, p.bytes()...), want) {
+			t.Fatalf("%q, not %q", got, want)
+		}
+	})
+}
+
+// FuzzRoute gives the router whatever a framer lets through: it must find slots or none, and never fail.
+func FuzzRoute(f *testing.F) {
+	for _, seed := range []string{"GET a", "EVAL s 99 a", "EVAL s -1 a", "XREAD STREAMS", "SORT a STORE", "MIGRATE h 1", "ZUNIONSTORE", "BLPOP a", "MSET a", "GEORADIUS a STORE"} {
+		f.Add(resp.AppendCommand(nil, bytesOf(seed)...))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		framer := resp.NewFramer(limits)
+		for len(data) > 0 {
+			req, whole, err := framer.Next(data)
+			if err != nil || !whole {
+				return
+			}
+			data = data[len(req.Raw):]
+			if len(req.Args) == 0 {
+				continue
+			}
+			cmd := lookup(req.Args)
+			for _, i := range cmd.keys.positions(req.Args, nil) {
+				if slot := Slot(req.Args[i]); slot < 0 || slot >= Slots {
+					t.Fatalf("slot %d", slot)
+				}
+			}
+			for n := 1; n <= len(req.Args); n++ {
+				slot, ok := cmd.headSlot(req.Args[:n], len(req.Args))
+				if at := cmd.keys.positions(req.Args, nil); ok && len(at) > 0 && slot >= 0 {
+					for _, i := range at {
+						if Slot(req.Args[i]) != slot {
+							t.Fatalf("%q: the beginning says slot %d, the whole %d", req.Args, slot, Slot(req.Args[i]))
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func bytesOf(line string) [][]byte { return bytes.Fields([]byte(line)) }
+
+func TestErrorLine(t *testing.T) {
+	if got := strconv.Quote(string(errorLine([]byte("-ERR x\r\n")))); got != `"ERR x"` {
+		t.Error(got)
+	}
+}

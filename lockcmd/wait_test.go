@@ -1,0 +1,77 @@
+package lockcmd
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/resp"
+)
+
+// slowSession is a session whose scripts are answered with what meanwhile returns, which is called while they are under way.
+type slowSession struct {
+	holder    Holder
+	meanwhile func() []int64
+}
+
+func (s *slowSession) Eval(*Script, []string, []string) (v resp.Value, err error) {
+	v.Type = '*'
+	for _, n := range s.meanwhile() {
+		v.Elems = append(v.Elems, resp.Value{Type: ':', Int: n})
+	}
+	return v, nil
+}
+
+func (s *slowSession) EvalConfirmed(script *Script, keys, args []string, replicas int, timeout time.Duration) (v, wait resp.Value, err error) {
+	return resp.Value{}, resp.Value{}, errors.New("no replicas here")
+}
+func (s *slowSession) Do(args ...[]byte) ([]byte, error) { return nil, errors.New("no commands here") }
+func (s *slowSession) Watch() (gone <-chan struct{})     { return nil }
+func (s *slowSession) Lost() bool                        { return false }
+func (s *slowSession) Gone() bool                        { return false }
+func (s *slowSession) LockLost(key string, token int64)  {}
+func (s *slowSession) CanFence(name []byte) bool         { return false }
+func (s *slowSession) Identity() Identity                { return Identity{} }
+func (s *slowSession) Holder() *Holder                   { return &s.holder }
+
+// A release gives the lock to a waiter while its look is under way, and its lease ends before the look runs, which takes the lock
+// once more. Then the waiter has what it was given last; its first token is worth nothing, and nobody else knows of the second.
+func TestLookBehindGrant(t *testing.T) {
+	for _, c := range []struct {
+		what            string
+		granted, looked int64
+	}{
+		{what: "the look ran after the grant had ended", granted: 100, looked: 200},
+		{what: "the look found the grant", granted: 100, looked: 100},
+		{what: "the look ran first, and a forced release gave the lock anew", granted: 200, looked: 100},
+		{what: "the look found the lock held", granted: 100, looked: 0},
+	} {
+		l := New(Config{}, "proxy", func(Identity) *redis.Client { return nil }, hclog.NewNullLogger())
+		at := lineKey{0, "job"}
+		r := request{key: at.key, connection: "c", number: "1"}
+		for name, step := range map[string]func(s Session, w *waiter) error{
+			"look":  func(s Session, w *waiter) error { _, err := l.look(s, at, w); return err },
+			"check": func(s Session, w *waiter) error { return l.check(s, at, w) },
+		} {
+			w, ln := newWaiter(r, Identity{}), &line{}
+			ln.join(w)
+			l.lines[at] = ln
+			s := &slowSession{meanwhile: func() []int64 {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				ln.grant(w, c.granted)
+				if c.looked == 0 {
+					return []int64{0, 0, 1000}
+				}
+				return []int64{c.looked, 0}
+			}}
+			if err := step(s, w); err != nil || w.state != granted || w.token != max(c.granted, c.looked) {
+				t.Errorf("%s: %s: error %v, state %d, token %d, want %d", c.what, name, err, w.state, w.token, max(c.granted, c.looked))
+			}
+		}
+		l.Close()
+	}
+}

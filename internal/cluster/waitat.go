@@ -43,5 +43,6 @@ func waitAt(c *Conn, q *query) {
 	r := newRequest(raw, -1)
 	c.kept += len(raw)
 	c.enqueue(r)
+	c.answeredFor = by // it may be asked again
 	by.node.push(&r.one)
 }

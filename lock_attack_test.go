@@ -588,3 +588,20 @@ func TestAttackFailedSelectInMulti(t *testing.T) {
 		t.Errorf("%q after %v: it was not in the same line", got, time.Since(start))
 	}
 }
+
+// A waiter looks by itself while a release gives it the lock, and the look takes so long that what was given has expired when it runs: what
+// the waiter is told then is the lock that it has.
+func TestAttackLookBehindExpiredGrant(t *testing.T) {
+	_, relay, p := attackWith(t, func(cfg *proxy.Config) { cfg.Dedicated = true })
+	holder, next := dial(t, p.addr), dial(t, p.addr)
+	holder.lock("job 30")
+	next.send("LOCK job 0.5 WAIT 10")
+	attackWaits(t, p, "job", 1)
+	rule, release := relay.hold(t, true, " first ")
+	<-rule.met
+	holder.expect("UNLOCK job", ":1\r\n")
+	time.Sleep(600 * time.Millisecond)
+	release()
+	token := attackToken(t, next.reply())
+	next.expect(unlock("job", token), ":1\r\n")
+}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"lockproxy/internal/cluster"
 )
 
 // spare is a connection that nobody uses, logged in and set up as setup says. Somebody reads it all the while, so that its end is
@@ -180,6 +182,9 @@ func (ls *Lanes) expireSpares() {
 
 // quiet reports whether a connection on which nothing is expected is open, and nothing has come on it.
 func quiet(conn net.Conn) bool {
+	if whole, ok := conn.(*cluster.Conn); ok {
+		return whole.Quiet()
+	}
 	if s, ok := conn.(*secured); ok {
 		conn = s.raw
 	}

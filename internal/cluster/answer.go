@@ -257,6 +257,10 @@ func (c *Conn) lost(n *node, err error) {
 	for i, p := range waiting {
 		switch {
 		case !stays:
+		case c.half:
+			p.req.void = true // its client is gone
+		case isRefusal(err):
+			c.fail(p, n.addr, false, err)
 		case i >= taken && n.nc != nil && p.raw != nil && p.tries < maxTries && !p.req.hidden:
 			p.tries++
 			c.dispatch(p) // nothing of it was sent
@@ -281,9 +285,10 @@ func (c *Conn) lost(n *node, err error) {
 
 // survives decides whether the Conn goes on without a node, and ends it if not. c.mu is held.
 func (c *Conn) survives(n *node, waiting []*part, err error) bool {
-	fatal := n.state != nodeState{} || c.txn != nil && c.txn.node == n || c.watched.node == n || c.setup.tracking || c.half
+	fatal := n.state != nodeState{} || c.txn != nil && c.txn.node == n || c.watched.node == n || c.setup.tracking
+	fatal = fatal && !c.half // then it has been told to end, and the others go on
 	for _, p := range waiting {
-		fatal = fatal || p.passed || c.EndOnLoss && !p.req.hidden
+		fatal = fatal || p.passed && !c.half || c.EndOnLoss && !p.req.hidden
 	}
 	if fatal {
 		c.endLocked(&NodeError{Addr: n.addr, Err: err})
@@ -301,10 +306,21 @@ func (e *NodeError) Error() string { return fmt.Sprintf("node %s: %v", e.Addr, e
 
 func (e *NodeError) Unwrap() error { return e.Err }
 
+// refusal is an error of a node that doesn't let the user in.
+type refusal interface {
+	error
+	Refusal() []byte // the reply to what it would have been asked
+}
+
+func isRefusal(err error) bool {
+	var r refusal
+	return errors.As(err, &r)
+}
+
 // fail answers p in the place of a node. c.mu is held.
 func (c *Conn) fail(p *part, addr string, sent bool, err error) {
 	text := c.Failure(addr, sent, err)
-	var refused interface{ Refusal() []byte }
+	var refused refusal
 	if errors.As(err, &refused) {
 		text = refused.Refusal()
 	}

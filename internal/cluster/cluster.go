@@ -74,8 +74,7 @@ func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 		nc, dialErr := o.Dial(ctx, addr)
 		if dialErr != nil {
 			err = dialErr
-			var refused interface{ Refusal() []byte }
-			if errors.As(err, &refused) || ctx.Err() != nil {
+			if isRefusal(err) || ctx.Err() != nil {
 				return nil, err
 			}
 			continue

@@ -99,7 +99,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 		switch {
 		case c.err != nil:
 			return 0, c.err
-		case c.half && c.head == nil && len(c.nodes) == 0:
+		case c.half && (c.head == nil && len(c.nodes) == 0 || c.head != nil && c.head.void):
 			return 0, io.EOF
 		case c.readUntil.passed:
 			return 0, os.ErrDeadlineExceeded
@@ -160,6 +160,13 @@ func (c *Conn) enqueue(r *request) {
 	}
 	c.last = r
 	c.newest, c.answeredFor = r, answeredFor{}
+}
+
+// Quiet reports whether the Conn can be used further, and nothing is awaited or has come.
+func (c *Conn) Quiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err == nil && !c.half && c.head == nil && len(c.rest) == 0 && c.txn == nil && c.watched.node == nil
 }
 
 // give adds bytes to what the client is given for r. mu is held.

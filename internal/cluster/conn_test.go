@@ -36,6 +36,8 @@ type client struct {
 	in *bufio.Reader
 }
 
+const dialTimeout = 5 * time.Second
+
 func dialer(ctx context.Context, addr string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }
@@ -56,7 +58,7 @@ func openAt(t *testing.T, cl *cluster.Cluster) *client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	nc, err := cl.Open(ctx, cluster.Options{Dial: dialer, Proto: 2, Timeout: 5 * time.Second, Failure: failure})
+	nc, err := cl.Open(ctx, cluster.Options{Dial: dialer, Proto: 2, Timeout: dialTimeout, Failure: failure})
 	if err != nil {
 		t.Fatal(err)
 	}

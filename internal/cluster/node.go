@@ -27,11 +27,13 @@ type node struct {
 	addr string
 	nc   net.Conn // nil until it is open
 
-	full   [][]byte // chunks to be sent
-	tail   []byte   // the last chunk, which is still being filled
-	sent   int      // bytes of tail that have been sent
-	unsent int      // bytes to be sent in all
-	more   chan struct{}
+	login     []byte   // what sets it up, to be sent before all else
+	loggingIn int      // answers to login that are still to come: until then nothing else is sent
+	full      [][]byte // chunks to be sent
+	tail      []byte   // the last chunk, which is still being filled
+	sent      int      // bytes of tail that have been sent
+	unsent    int      // bytes to be sent in all
+	more      chan struct{}
 	// waiting are the parts that have no answer yet. The first taken of them have been handed to the connection.
 	waiting  partQueue
 	taken    int
@@ -57,7 +59,14 @@ func (c *Conn) newNode(addr string, nc net.Conn) *node {
 	n := &node{c: c, addr: addr, nc: nc, more: make(chan struct{}, 1)}
 	c.nodes[addr] = n
 	for _, raw := range c.setup.replay() {
-		n.push(n.setUpBy(raw))
+		p := n.setUpBy(raw)
+		p.node = n
+		n.login = append(n.login, raw...)
+		n.waiting.push(p)
+		n.loggingIn++
+	}
+	if n.loggingIn > 0 {
+		n.wake()
 	}
 	c.running.Go(n.run) // ends when the connection does; Close ends and awaits it
 	return n
@@ -154,6 +163,12 @@ func (n *node) run() {
 func (n *node) take() (out net.Buffers, half, ended bool) {
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
+	if n.loggingIn > 0 {
+		if n.login != nil {
+			out, n.login, n.taken = net.Buffers{n.login}, nil, n.loggingIn
+		}
+		return out, false, n.ended
+	}
 	out = n.full
 	if len(n.tail) > n.sent {
 		out = append(out, n.tail[n.sent:])
@@ -275,6 +290,11 @@ func (n *node) complete() error {
 	}
 	n.waiting.pop()
 	n.taken = max(n.taken-1, 0)
+	if n.loggingIn > 0 {
+		if n.loggingIn--; n.loggingIn == 0 {
+			defer n.wake() // if that has let it in
+		}
+	}
 	n.c.answered(n, p, h, reply)
 	return nil
 }

@@ -16,6 +16,7 @@ type request struct {
 	each      func(n *node, p *part, h resp.Head) // is called with each part's answer
 	hidden    bool                                // the Conn's own: it isn't in the queue
 	follows   bool                                // it goes where nodes say though it is hidden
+	void      bool                                // it is not answered any more, nor is what comes behind it
 	read      bool                                // it is not in the queue any more
 	out       pieces                              // what the client is to be given and hasn't been
 	began     bool                                // the client has been given some of the reply

@@ -170,6 +170,11 @@ func (c *Conn) adopt(m *slotMap) {
 		return
 	}
 	c.slots = m
+	if c.home != nil {
+		if master, _ := m.knows(c.home.addr); !master {
+			c.home = nil
+		}
+	}
 	for _, n := range c.nodes {
 		for _, p := range n.waiting.all() {
 			if p.slot >= 0 && m.master(p.slot) != n.addr && c.moving[p.slot] == nil {

@@ -1,0 +1,89 @@
+package cluster_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/cluster"
+	"lockproxy/internal/testredis"
+)
+
+// A node that doesn't know the user whom others have let in is not asked as somebody else.
+func TestLoginThatANodeRefuses(t *testing.T) {
+	c := testredis.StartCluster(t, 2, 0, patient...)
+	c.Nodes[0].Ask("ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all")
+	one, two := keyAt(t, c, 0, "u"), keyAt(t, c, 1, "u")
+	cl := cluster.New(c.Addrs())
+	for range 50 { // until home is the node that knows her
+		k := openAt(t, cl)
+		if got := k.ask("AUTH ann pw"); strings.HasPrefix(got, "-WRONGPASS") {
+			continue
+		}
+		k.expect("SET "+one+" 1", ok)
+		if got := k.ask("SET " + two + " 1"); !strings.HasPrefix(got, "-UPSTREAM node "+c.Nodes[1].Addr()+" refused the login") {
+			t.Errorf("SET at the other node: %q", got)
+		}
+		k.expect("GET "+one, "$1\r\n1\r\n")
+		if got := c.Nodes[1].Ask("GET", two); got != "$-1" {
+			t.Errorf("it was run as somebody else: %q", got)
+		}
+		return
+	}
+	t.Fatal("no connection begins at the node that knows the user")
+}
+
+// What is closed leaves nothing behind, whatever it waits for.
+func TestCloseEndsEverything(t *testing.T) {
+	c := six(t)
+	cl := cluster.New(c.Addrs())
+	openAt(t, cl).expect("PING", "+PONG\r\n")
+	before := runtime.NumGoroutine()
+	for range 20 {
+		k := openAt(t, cl)
+		k.send("MGET a b c d e", "BLPOP nothing 0", "GET a")
+		k.reply()
+		read := make(chan error, 1)
+		go func() {
+			_, err := k.nc.Read(make([]byte, 1))
+			read <- err
+		}()
+		k.nc.Close()
+		if err := <-read; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Read after Close: %v", err)
+		}
+		if _, err := k.nc.Write([]byte("PING\r\n")); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Write after Close: %v", err)
+		}
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+// A client that closes its side is answered what it has asked, and then the end; what blocks is given up.
+func TestCloseWrite(t *testing.T) {
+	k := open(t, six(t))
+	k.send("SET a 1", "GET b", "MGET a b", "GET a", "BLPOP nothing 0")
+	k.nc.CloseWrite()
+	k.replies(ok)
+	k.reply()
+	k.reply()
+	k.replies("$1\r\n1\r\n")
+	if got, err := k.tryReply(5 * time.Second); got != "" || err == nil || errors.Is(err, net.ErrClosed) {
+		t.Errorf("behind the last reply: %q, %v", got, err)
+	}
+	k = open(t, six(t))
+	k.expect("SET a 1", ok)
+	k.send("QUIT")
+	k.replies(ok)
+	if _, err := k.tryReply(5 * time.Second); !errors.Is(err, io.EOF) {
+		t.Errorf("behind QUIT: %v", err)
+	}
+}

@@ -16,7 +16,7 @@ type listener struct {
 	closed  chan struct{}
 	ended   chan struct{} // closed when nothing is accepted any more
 	ending  sync.Once
-	last    atomic.Bool // only what waits already is accepted
+	last    atomic.Pointer[time.Time] // only what waits already is accepted, until then at most; nil while all are
 }
 
 func newListener(ln net.Listener) *listener {
@@ -40,7 +40,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err == nil {
 			return accepted{nc}, nil
 		}
-		if isTimeout(err) && l.last.Load() && !looked {
+		if last := l.last.Load(); isTimeout(err) && last != nil && !looked && time.Now().Before(*last) {
 			looked = true
 			l.deadline() // somebody may have come when the time was over already
 			continue
@@ -69,9 +69,10 @@ func (l *listener) end() error {
 // lastAccepts is for connections that the kernel has made already: they would be reset when the listener closes.
 const lastAccepts = 20 * time.Millisecond
 
-// finish accepts those who wait already, and closes. It returns when nothing is accepted any more.
-func (l *listener) finish() {
-	l.last.Store(true)
+// finish accepts those who wait already, and closes. It returns when nothing is accepted any more: soon after until, if one comes after the
+// other, as when another process accepts from the same socket and clients know of no end.
+func (l *listener) finish(until time.Time) {
+	l.last.Store(&until)
 	l.deadline()
 	<-l.ended
 	l.Close()

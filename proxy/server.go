@@ -250,7 +250,9 @@ func (s *Server) Leaving() {
 // and tells those who wait for one to ask elsewhere. When ctx ends it closes the rest. On return all sessions have ended; the
 // error is ctx's if some were cut short.
 func (s *Server) Shutdown(ctx context.Context) error {
-	idleEnd := time.Now().Add(idleDrain(ctx.Deadline()))
+	now := time.Now()
+	idle := idleDrain(ctx.Deadline())
+	idleEnd := now.Add(idle)
 	s.mu.Lock()
 	ln := s.ln
 	s.leaving, s.draining, s.idleEnd = true, true, idleEnd
@@ -260,7 +262,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		sess.drain(idleEnd)
 	}
 	if ln != nil {
-		ln.finish()
+		ln.finish(now.Add(idle / 2)) // who is accepted then has as long to ask something
 	}
 	drained := make(chan struct{})
 	go func() { // ends when the last session does, which Close below makes sure of

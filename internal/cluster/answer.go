@@ -53,8 +53,11 @@ func (c *Conn) partDone(p *part, reply pieces) {
 	p.raw, p.reply = nil, reply
 	r := p.req
 	if r.left--; r.left > 0 {
+		r.held += reply.size
+		c.buffered += reply.size
 		return
 	}
+	c.buffered -= r.held
 	if r.finish != nil {
 		var replies [][]byte
 		r.eachPart(func(p *part) { replies = append(replies, p.reply.bytes()) })

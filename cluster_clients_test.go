@@ -8,7 +8,9 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// The same programs, which know nothing of clusters, do the same on one of six nodes.
+// The same programs, which know nothing of clusters, do the same on one of six nodes. They want WAIT to find no
+// replicas.
 func TestClusterClients(t *testing.T) {
-	testClients(t, buildForClients(t), testredis.StartCluster(t, 3, 1).URL())
+	t.Setenv("LOCKPROXY_TEST_CLUSTER", "1") // the programs inherit it
+	testClients(t, buildForClients(t), testredis.StartCluster(t, 6, 0).URL())
 }

@@ -3,6 +3,7 @@
 package lockproxy_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,18 +18,20 @@ type clusterFault struct {
 	name string
 	// loses says that the cluster may lose what it has acknowledged, since a replica takes a master's place that may lack it.
 	loses bool
-	do    func(t *testing.T, c *testredis.Cluster, slot int) // slot has a lock that is in use
+	// replaces says that a replica takes a master's place by vote.
+	replaces bool
+	do       func(t *testing.T, c *testredis.Cluster, slot int) // slot has a lock that is in use
 }
 
 var clusterFaults = []clusterFault{
-	{"slots of hot keys migrate", false, func(t *testing.T, c *testredis.Cluster, slot int) {
+	{"slots of hot keys migrate", false, false, func(t *testing.T, c *testredis.Cluster, slot int) {
 		from := c.MasterOf(slot)
 		c.MigrateSlots(from, anotherMaster(c, from), slot)
 	}},
-	{"manual failover", false, func(t *testing.T, c *testredis.Cluster, slot int) {
+	{"manual failover", false, true, func(t *testing.T, c *testredis.Cluster, slot int) {
 		c.Failover(c.MasterOf(slot))
 	}},
-	{"node added and removed", false, func(t *testing.T, c *testredis.Cluster, slot int) {
+	{"node added and removed", false, false, func(t *testing.T, c *testredis.Cluster, slot int) {
 		from := c.MasterOf(slot)
 		added := c.AddNode()
 		c.MigrateSlots(from, added, slot)
@@ -37,12 +40,12 @@ var clusterFaults = []clusterFault{
 		c.RemoveNode(added)
 		c.WaitOK()
 	}},
-	{"master killed", true, func(t *testing.T, c *testredis.Cluster, slot int) {
+	{"master killed", true, true, func(t *testing.T, c *testredis.Cluster, slot int) {
 		master := c.MasterOf(slot)
 		c.KillMaster(master)
 		c.Rejoin(t, master)
 	}},
-	{"master stopped", true, func(t *testing.T, c *testredis.Cluster, slot int) {
+	{"master stopped", true, true, func(t *testing.T, c *testredis.Cluster, slot int) {
 		master := c.MasterOf(slot)
 		replica := c.ReplicaOf(master)
 		master.Pause()
@@ -63,10 +66,13 @@ func (f clusterFault) breaks() history.Breaks {
 type clusterUnderWork struct {
 	*testredis.Cluster
 	plain, safe *clusterWork
+	patience    time.Duration
 }
 
-func startClusterUnderWork(t *testing.T) *clusterUnderWork {
-	c := &clusterUnderWork{Cluster: testredis.StartCluster(t, 3, 1)}
+// patience is after how long the nodes take a silent one for down.
+func startClusterUnderWork(t *testing.T, patience time.Duration) *clusterUnderWork {
+	timeout := strconv.FormatInt(patience.Milliseconds(), 10)
+	c := &clusterUnderWork{Cluster: testredis.StartCluster(t, 3, 1, "--cluster-node-timeout", timeout), patience: patience}
 	safe := func(cfg *proxy.Config) {
 		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1, ReplicaTimeout: 300 * time.Millisecond}
 	}
@@ -87,6 +93,9 @@ func (c *clusterUnderWork) inflict(t *testing.T, f clusterFault, locks int) {
 				noted.during(f.name, from, history.Now(), f.breaks())
 			}
 			time.Sleep(300 * time.Millisecond)
+			if f.replaces {
+				time.Sleep(2 * c.patience) // for so long no node votes about the same master again
+			}
 		}
 	}
 }
@@ -96,12 +105,19 @@ func (c *clusterUnderWork) finish(t *testing.T, loses bool) {
 	t.Helper()
 	time.Sleep(1500 * time.Millisecond)
 	never := []string{"answer", "tokens", "service", "writes"}
-	locks := []string{"exclusion", "lost", "stale", "order", "fence", "fifo", "idle"}
+	locks := []string{"exclusion", "lost", "stale", "order", "fence", "idle"}
 	for _, w := range []*clusterWork{c.plain, c.safe} {
 		v := w.end()
 		t.Logf("%s: %v%s", w.name, v, v.timeline())
 		for _, text := range v.broken(never...) {
 			t.Errorf("%s: %s", w.name, text)
+		}
+		for _, text := range v.broken("fifo") { // a failover may upset the order
+			if loses {
+				t.Logf("found: %s", text)
+			} else {
+				t.Errorf("%s: %s", w.name, text)
+			}
 		}
 		for _, text := range v.broken(locks...) {
 			if loses && w == c.plain {
@@ -116,7 +132,7 @@ func (c *clusterUnderWork) finish(t *testing.T, loses bool) {
 // Locks and data go on while slots move, a master is replaced by hand, and one is killed. The rest is in TestClusterLockFault.
 func TestClusterLocksGoOn(t *testing.T) {
 	t.Parallel()
-	c := startClusterUnderWork(t)
+	c := startClusterUnderWork(t, time.Second)
 	for _, f := range clusterFaults {
 		switch f.name {
 		case "slots of hot keys migrate":

@@ -167,6 +167,26 @@ func TestClusterMasterDies(t *testing.T) {
 	session.expect(fmt.Sprintf("FENCE {a}kept %d SET {a}x 1", kept), "+OK\r\n")
 }
 
+// Session locks of a client that goes while their master is gone are released by the one that takes its place.
+func TestClusterOrphans(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 1, "--cluster-node-timeout", "2500")
+	p := startProxy(t, cluster.URL(), withReplicas(1))
+	session := dial(t, p.addr)
+	for i := range 3 {
+		session.lock(fmt.Sprintf("{a}job%d 600 SESSION", i))
+	}
+	master := cluster.MasterOf(cluster.Slot("{a}"))
+	replica := cluster.ReplicaOf(master)
+	master.Kill()
+	session.Close()
+	cluster.WaitReplaced(replica)
+	plain := dial(t, startProxy(t, cluster.URL(), nil).addr)
+	for i := range 3 {
+		eventually(t, 6*time.Second, "the lock is free", func() bool { return plain.do(fmt.Sprintf("LOCK {a}job%d 600 OWNER me", i))[0] == ':' })
+	}
+}
+
 // With --failover-hold no lock is given out for a while behind a replica's having taken a master's place; a slot that moves is none.
 func TestClusterFailoverHold(t *testing.T) {
 	t.Parallel()

@@ -154,8 +154,26 @@ func (v clusterVerdict) String() string {
 			refusals[code]++
 		}
 	}
-	return fmt.Sprintf("%d operations, %d locks taken; %d of unknown outcome, %d not sent, %d refused %v; violations %v; rules applied %v", len(v.h.Ops), acquired,
+	return fmt.Sprintf("%d operations, %d locks taken, %d acknowledged writes lost; %d of unknown outcome, %d not sent, %d refused %v; violations %v; rules applied %v", len(v.h.Ops), acquired, v.lostWrites(),
 		outcomes["unknown"], outcomes["not sent"], outcomes["refused"], sortedCounts(refusals), sortedCounts(v.count()), sortedCounts(v.report.Checked))
+}
+
+// lostWrites is how many writes were acknowledged and aren't there.
+func (v clusterVerdict) lostWrites() (lost int) {
+	there := map[string]bool{}
+	for _, o := range v.h.Ops {
+		if o.Kind == history.List && o.Outcome == history.OK {
+			for value := range strings.FieldsSeq(o.Got) {
+				there[value] = true
+			}
+		}
+	}
+	for _, o := range v.h.Ops {
+		if o.Kind == history.Push && o.Outcome == history.OK && !there[o.Value] {
+			lost++
+		}
+	}
+	return lost
 }
 
 func sortedCounts(counts map[string]int) string {
@@ -168,7 +186,7 @@ func sortedCounts(counts map[string]int) string {
 
 func shortened(text string) string {
 	if len(text) > 120 {
-		return text[:120] + " ..."
+		return text[max(0,len(text)-150):] + " ..."
 	}
 	return text
 }

@@ -220,11 +220,19 @@ func (l *Locks) Gone(h *Holder, lostGrant bool) {
 		ls.cancel()
 	}
 	h.mu.Unlock()
+	away := false
 	for at, ls := range leases {
 		// By the connection, not the token: the same owner may have taken it over on another.
-		if !l.releaseOrphan(at, ls.as, proof{"connection", h.Connection}) {
+		p := proof{"connection", h.Connection}
+		switch {
+		case away:
+			l.releaseLater(at, ls.as, p, time.Now().Add(busyPatience))
+		case l.releaseOrphan(at, ls.as, p):
+		case l.cfg.Moves:
+			away = true // each of the others would take as long: they follow when it is back
+		default:
 			l.log.Warn("the session locks of a closed connection run until their timeouts", "client", h.Addr, "locks", len(leases))
-			return // each of them would take as long
+			return // likewise
 		}
 	}
 }

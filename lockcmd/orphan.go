@@ -31,7 +31,7 @@ const (
 )
 
 // releaseOrphan tries for choreTimeout, which is safe: a release that has happened finds nothing to do. It reports whether the
-// upstream was reached; if that is busy the release follows as soon as it isn't.
+// upstream was reached; if that is busy the release follows as soon as it isn't, and if it is to be replaced, by what replaces it.
 func (l *Locks) releaseOrphan(at lineKey, as Identity, p proof) (reached bool) {
 	over := time.Now().Add(choreTimeout)
 	for {
@@ -43,7 +43,9 @@ func (l *Locks) releaseOrphan(at lineKey, as Identity, p proof) (reached bool) {
 		var said ServerError
 		reached = err == nil || errors.As(err, &said)
 		if reached || time.Now().After(over) || !l.pause(orphanRetry) {
-			if err != nil {
+			if !reached && l.cfg.Moves {
+				l.releaseLater(at, as, p, time.Now().Add(busyPatience))
+			} else if err != nil {
 				l.log.Warn("cannot release a lock whose holder has gone: it runs until its timeout", "key", at.key, p.kind, p.value, "error", err)
 			}
 			return reached
@@ -51,7 +53,7 @@ func (l *Locks) releaseOrphan(at lineKey, as Identity, p proof) (reached bool) {
 	}
 }
 
-// releaseLater goes on trying, beside everything else, until the upstream isn't busy any more, or over.
+// releaseLater goes on trying, beside everything else, until the upstream isn't busy or away any more, or over.
 func (l *Locks) releaseLater(at lineKey, as Identity, p proof, over time.Time) {
 	l.agenda.after(busyRetry, func(ctx context.Context) {
 		_, err := l.release(l.chores.on(ctx, as, at.key, choreTimeout), at, as, p)

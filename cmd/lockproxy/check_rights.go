@@ -34,9 +34,12 @@ var rights = []right{
 	{"exists", locking, levelFail, []any{"EXISTS", probeKey}},
 	{"set", locking, levelFail, []any{"SET", probeKey, "", "XX"}}, // XX: only if it were there
 	{"del", locking, levelFail, []any{"DEL", probeKey}},
+	{"pttl", []string{"telling a plain client's timestamp from LOCK's that is the same to the letter"}, levelWarn, []any{"PTTL", probeKey}},
 	{"wait", []string{"LOCK with --min-replicas"}, levelFail, []any{"WAIT", "0", "1"}},
 	{"publish", []string{"waking waiters at other proxies at once"}, levelWarn, []any{"PUBLISH", wakeChannel, ""}},
 	{"subscribe", []string{"being woken at once by other proxies"}, levelWarn, nil},
+	{"spublish", []string{"waking waiters at other proxies at once"}, levelWarn, []any{"SPUBLISH", wakeChannel, ""}},
+	{"ssubscribe", []string{"being woken at once by other proxies"}, levelWarn, nil},
 	{"scan", []string{"LOCKSCAN"}, levelWarn, []any{"SCAN", "0", "COUNT", "1"}},
 	{"watch", fencing, levelWarn, []any{"WATCH", probeKey}},
 	{"unwatch", fencing, levelWarn, []any{"UNWATCH"}},
@@ -59,7 +62,7 @@ func (c *checkCommand) lookAtRights(ctx context.Context, client *redis.Client, c
 	var missing []right
 	uncovered, channel := false, false
 	for _, r := range rights {
-		if r.command == "wait" && c.MinReplicas == 0 {
+		if !c.needs(r) {
 			continue
 		}
 		err := c.probe(ctx, client, conn, r, key)
@@ -85,10 +88,27 @@ func (c *checkCommand) lookAtRights(ctx context.Context, client *redis.Client, c
 	c.report(missing, uncovered, channel, found)
 }
 
+// needs reports whether a right is one that this upstream and these flags make necessary.
+func (c *checkCommand) needs(r right) bool {
+	switch r.command {
+	case "wait":
+		return c.MinReplicas > 0
+	case "publish", "subscribe":
+		return !c.upstream.IsCluster()
+	case "spublish", "ssubscribe":
+		return c.upstream.IsCluster()
+	}
+	return true
+}
+
 // probe asks for one right. The error is the upstream's refusal; others that its reply may be are none.
 func (c *checkCommand) probe(ctx context.Context, client *redis.Client, conn *redis.Conn, r right, key string) error {
 	if r.probe == nil {
-		sub := client.Subscribe(ctx, wakeChannel)
+		subscribe := client.Subscribe
+		if r.command == "ssubscribe" {
+			subscribe = client.SSubscribe
+		}
+		sub := subscribe(ctx, wakeChannel)
 		defer sub.Close()
 		_, err := sub.Receive(ctx)
 		return err

@@ -128,6 +128,9 @@ func TestCheckNamesMissingRights(t *testing.T) {
 	wantLines(t, check(t, 0, "--upstream", url), "PASS rights user app is confined to some keys")
 	wantLines(t, check(t, 1, "--upstream", url, "--lock", "other"), `FAIL rights user app lacks a key pattern that covers every name beginning with "other"`)
 	for _, r := range rights {
+		if r.command == "spublish" || r.command == "ssubscribe" {
+			continue // a cluster's
+		}
 		acl("-" + r.command)
 		status := 0
 		if r.level == levelFail {

@@ -16,7 +16,7 @@ type durabilityOptions struct {
 	MinReplicas    int           `group:"Replicas" default:"0" placeholder:"N" help:"Give out a lock only once so many replicas have it; else it is taken back and the answer is NOREPLICAS (default ${default}). See docs/durability.md for what that gives."`
 	ReplicaTimeout time.Duration `group:"Replicas" default:"500ms" placeholder:"DURATION" help:"How long they may take for that (default ${default})."`
 	TakeoverGuard  time.Duration `group:"Replicas" default:"0s" placeholder:"DURATION" help:"How long after a lock's expiry nobody else gets it, for servers whose clocks differ (default ${default}). The same at every proxy."`
-	FailoverHold   time.Duration `group:"Replicas" default:"0s" placeholder:"DURATION" help:"Give out no lock for so long after Sentinels have named a new master, which may lack the last locks of the old one (default ${default})."`
+	FailoverHold   time.Duration `group:"Replicas" default:"0s" placeholder:"DURATION" help:"Give out no lock for so long after Sentinels have named a new master, or a replica has become one of a cluster: it may lack the last locks of the old one (default ${default})."`
 }
 
 // check looks at what the types alone don't say.

@@ -27,7 +27,7 @@ func (c *Conn) answered(n *node, p *part, h resp.Head, reply pieces) {
 		p.req.each(n, p, h)
 	}
 	if !h.IsError() || !c.elsewhere(n, p, errorLine(reply.bytes())) {
-		if p.slot >= 0 && !p.req.hidden {
+		if p.slot >= 0 && p.req == c.newest {
 			c.answeredFor = answeredFor{p.slot, n}
 		}
 		c.partDone(p, reply)

@@ -67,6 +67,7 @@ type Conn struct {
 	subscriber  *node                    // guarded by mu; the last that was asked for a subscription
 	channels    *node                    // guarded by mu; where its channels that aren't sharded are
 	caching     []byte                   // guarded by mu; CLIENT CACHING for the next request
+	newest      *request                 // guarded by mu; the one of the client's that came last
 	answeredFor answeredFor              // guarded by mu; see waitAt
 	err         error                    // guarded by mu; why the Conn has ended
 	half        bool                     // guarded by mu; CloseWrite was called
@@ -158,6 +159,7 @@ func (c *Conn) enqueue(r *request) {
 		c.last.next = r
 	}
 	c.last = r
+	c.newest, c.answeredFor = r, answeredFor{}
 }
 
 // Quiet reports whether the Conn can be used further, and nothing is awaited or has come.

@@ -56,6 +56,16 @@ func TestWaitAt(t *testing.T) {
 		t.Errorf("a WAIT right behind a write: %q", got)
 	}
 
+	// What came before it, at another node, is answered later.
+	other := "other"
+	for i := 0; c.MasterOf(c.Slot(other)) == c.MasterOf(c.Slot("wait0")); i++ {
+		other = "other" + strconv.Itoa(i)
+	}
+	conn.send("BLPOP "+other+" 0.2", "SET wait0 y")
+	conn.reply()
+	conn.reply()
+	conn.expect("LOCKPROXY.WAIT wait0 1 1000", ":1\r\n")
+
 	// A replica that is held back isn't counted by the replicas of others.
 	master := c.MasterOf(c.Slot("wait0"))
 	replica := c.ReplicaOf(master)

@@ -20,6 +20,7 @@ type transaction struct {
 	guarded bool     // a WATCH was in force, which only its node knows
 	aside   bool     // a node has said that a key is not its own
 	tries   int
+	caching []byte // CLIENT CACHING, which was said of it; nil if nothing was
 }
 
 // watched is what a WATCH has said.
@@ -42,7 +43,7 @@ var (
 
 // multi is MULTI outside of a transaction.
 func multi(c *Conn, q *query) {
-	t := &transaction{slot: -1}
+	t := &transaction{slot: -1, caching: c.caching}
 	if c.watched.node != nil {
 		t.node, t.slot, t.guarded = c.watched.node, c.watched.slot, true
 	} else {
@@ -158,6 +159,9 @@ func (c *Conn) settle(t *transaction, slot int) {
 
 // begin tells a node what was queued so far.
 func (c *Conn) begin(t *transaction, n *node) {
+	if t.caching != nil {
+		n.push(&c.ownRequest(t.caching, nil).one)
+	}
 	n.push(&c.ownRequest(multiCommand, nil).one)
 	for _, raw := range t.raws {
 		r := c.ownRequest(raw, nil)

@@ -61,6 +61,8 @@ func connect() rueidis.Client {
 		AlwaysRESP2:  resp2,
 		DisableCache: resp2, // client-side caching needs RESP3
 		DisableRetry: true,
+		// Before a cluster it would be a client that knows clusters, and refuse what such a client must.
+		ForceSingleClient: os.Getenv("LOCKPROXY_TEST_CLUSTER") != "",
 	})
 	check("connect", err, nil)
 	return client

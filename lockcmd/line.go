@@ -97,7 +97,8 @@ func (l *line) join(w *waiter) (knows bool) {
 	return knows
 }
 
-// leave takes w out of the line. The next one, if w was first, is told that it is first now.
+// leave takes w out of the line. The next one, if w was first, is told that it is first now, and to look if w had been told to and
+// has not.
 func (l *line) leave(w *waiter) {
 	if w.place == nil {
 		return
@@ -106,6 +107,7 @@ func (l *line) leave(w *waiter) {
 	l.waiters.Remove(w.place)
 	w.place = nil
 	if next := l.first(); wasFirst && next != nil {
+		next.look = next.look || w.look && w.state != granted
 		next.signal()
 	}
 }

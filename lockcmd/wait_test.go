@@ -75,3 +75,19 @@ func TestLookBehindGrant(t *testing.T) {
 		l.Close()
 	}
 }
+
+// A waiter who has been told to look, and leaves before it does, leaves that to the next; one who was given the lock doesn't.
+func TestLeavePassesLookOn(t *testing.T) {
+	for _, state := range []waiterState{waiting, left, granted} {
+		ln := &line{}
+		first, next := newWaiter(request{}, Identity{}), newWaiter(request{}, Identity{})
+		ln.join(first)
+		ln.join(next)
+		ln.lookNow()
+		first.state = state
+		ln.leave(first)
+		if want := state != granted; next.look != want || len(next.wake) != 1 {
+			t.Errorf("state %d: the next one looks: %v, want %v; is woken: %v", state, next.look, want, len(next.wake) == 1)
+		}
+	}
+}

@@ -426,7 +426,7 @@ func TestRunLogsIn(t *testing.T) {
 	defer client.Close()
 	ctx := context.Background()
 	if err := client.Do(ctx, "ACL", "SETUSER", "app", "on", ">"+secret, "~app:*", "resetchannels", "&lockproxy:wake:*", "+eval", "+evalsha", "+time", "+mget",
-		"+exists", "+set", "+del", "+publish", "+subscribe", "+select").Err(); err != nil {
+		"+exists", "+pttl", "+set", "+del", "+publish", "+subscribe", "+select").Err(); err != nil {
 		t.Fatal(err)
 	}
 	ca := testtls.NewAuthority(t)

@@ -2,7 +2,7 @@
 //
 // Go's scheduler is told of each system call that a net.Conn makes, so that it can run something else meanwhile, and watches those that
 // last. A call on a socket that never blocks is over before that is of use; for a relay, which does little else, the telling and the
-// watching are a tenth of its work. So the calls are made here without (on Linux; elsewhere they are the usual ones).
+// watching are a tenth of its work. So most calls are made here without (on Linux; elsewhere they are the usual ones).
 //
 // Waiting for the socket, deadlines and Close are net.Conn's own: a Socket may be mixed with its net.Conn.
 package socket
@@ -25,10 +25,11 @@ type Socket struct {
 
 // half is one direction's call under way. The callbacks are made once, so that a call allocates nothing.
 type half struct {
-	buf  []byte
-	n    int
-	err  error
-	call func(fd uintptr) (done bool)
+	buf   []byte
+	n     int
+	err   error
+	call  func(fd uintptr) (done bool)
+	calls uint32 // so far, and round again
 }
 
 // New returns the socket of conn, or nil if what conn carries isn't what its socket does (TLS), or it has none.
@@ -48,17 +49,17 @@ func New(conn net.Conn) *Socket {
 	}
 	s := &Socket{raw: raw}
 	s.in.call = func(fd uintptr) bool {
-		s.in.n, s.in.err = again(read, fd, s.in.buf)
+		s.in.n, s.in.err = again(s.in.read, fd, s.in.buf)
 		return s.in.err != syscall.EAGAIN
 	}
 	s.out.call = func(fd uintptr) bool {
-		s.out.n, s.out.err = again(write, fd, s.out.buf)
+		s.out.n, s.out.err = again(s.out.write, fd, s.out.buf)
 		return true
 	}
-	s.see = func(fd uintptr) { s.look.n, s.look.err = again(peek, fd, s.first[:]) }
+	s.see = func(fd uintptr) { s.look.n, s.look.err = again(s.look.peek, fd, s.first[:]) }
 	s.all.call = func(fd uintptr) bool {
 		for s.all.err == nil && s.all.n < len(s.all.buf) {
-			n, err := again(write, fd, s.all.buf[s.all.n:])
+			n, err := again(s.all.write, fd, s.all.buf[s.all.n:])
 			if err == syscall.EAGAIN {
 				return false
 			}

@@ -25,6 +25,9 @@ func broken() []config {
 		{"broken: anybody in the line looks", line + "PROXIES=1 CHECK_FAIR=1 BREAK_ORDER", "fair", quick},
 		{"broken: no look after a release", line + "CHECK_FAIR=2 BREAK_NO_LOOK_AFTER_RELEASE", "fair", quick},
 		{"broken: kept for who has left", urgent + "GIVES_UP=1 BREAK_KEEPS_WHAT_LEFT", "no_dead_holder", quick},
+		{"broken: a timestamp without a TTL is LOCK's", "PLAIN1=L1 END=6 BREAK_TTL_IGNORED", "own_release", normal},
+		{"broken: an owner back isn't told that it settles", "PLAIN1=L1 PROXY_CRASHES OWNERS END=5 BREAK_AGAIN_IS_SILENT", "settled", normal},
+		{"broken: who leaves takes the wake-up along", "ENDLESS WAITS GIVES_UP=1 PROXIES=1 BREAK_LOOK_IS_TAKEN_ALONG", "deadlock", normal},
 		{"broken: FENCE without WATCH", "WAITS POLLS FENCES SHORT_LOCKS END=7 BREAK_FENCE_UNWATCHED", "fenced_writes", quick},
 	}
 }

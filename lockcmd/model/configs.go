@@ -34,8 +34,8 @@ func lockAlone() []config {
 	return []config{
 		{"line, one proxy", line + "PROXIES=1 CHECK_FAIR=1", "", quick},
 		{"line, two proxies", line + "CHECK_FAIR=2", "", normal},
-		{"line, one proxy, waiters leave", "ENDLESS WAITS GIVES_UP=1 MAY_STICK PROXIES=1", "", normal},
-		{"line, two proxies, waiters leave", "ENDLESS WAITS GIVES_UP=1 MAY_STICK", "", normal},
+		{"line, one proxy, waiters leave", "ENDLESS WAITS GIVES_UP=1 PROXIES=1", "", normal},
+		{"line, two proxies, waiters leave", "ENDLESS WAITS GIVES_UP=1", "", normal},
 		{"in time, two proxies", urgent + "END=8", "", quick},
 		{"in time, rounds", "URGENT WAITS POLLS CHECK_PROMPT=1 CHECK_TOKENS ROUNDS=3 SHORT_LOCKS", "", normal},
 		{"in time, gaps", urgent + "GAPS END=7", "", normal},
@@ -80,6 +80,7 @@ func besidePlain() []config {
 		)
 	}
 	return append(list,
+		config{"L1, an owner back, its proxy killed", "PLAIN1=L1 PROXY_CRASHES OWNERS END=5", "", large},
 		config{"L1 and L3", "PLAIN1=L1 PLAIN2=L3 LOCKERS=1 PROXIES=1", "", large},
 		config{"L2 and L5", "PLAIN1=L2 PLAIN2=L5 LOCKERS=1 PROXIES=1", "", large},
 		config{"L1, LOCK in ms", "PLAIN1=L1 MS_BESIDE_SECONDS", "", normal},

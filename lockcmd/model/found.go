@@ -19,19 +19,11 @@ func residues() []config {
 func findings() []config {
 	// Nobody is later between two commands than a lock settles.
 	const prompt = "PLAIN1=L1 GAP_TICKS=1 SETTLE=3 TIMEOUT=3 END=7 "
-	const owners = "PLAIN1=L1 PROXY_CRASHES OWNERS END=5"
-	const leaves = "ENDLESS WAITS GIVES_UP=1 PROXIES=1"
 	return []config{
 		{"finding: the loser saw an expired LOCK", prompt + "WITHOUT=EX_FRESH", "exclusion", normal},
 		{"finding: the same, where there is a guard", "PLAIN1=L2 PLAIN_TIMEOUT=1 GAP_TICKS=1 SETTLE=3 TIMEOUT=3 GUARD=1 END=9 WITHOUT=EX_FRESH", "exclusion", normal},
 		{"... closed if such a lock settled", prompt + "WITHOUT=EX_FRESH PROPOSED_SETTLES_AFTER_EXPIRY", "", normal},
 		{"finding: the loser saw a LOCK, released since", prompt + "WITHOUT=EX_CHANGED", "exclusion", normal},
 		{"finding: a loser writes after the last look", "PLAIN1=L1 WITHOUT=EX_LATE", "exclusion", normal},
-		{"finding: the same timestamp to the letter", "PLAIN1=L1 END=6 WITHOUT=EX_TWIN", "own_release", normal},
-		{"... closed if the key's TTL had to fit", "PLAIN1=L1 END=6 WITHOUT=EX_TWIN PROPOSED_TTL_PROVES", "", normal},
-		{"finding: an owner back, its proxy killed", owners, "settled", normal},
-		{"... closed if it were told that it settles", owners + " PROPOSED_AGAIN_SETTLES", "", large},
-		{"finding: who leaves takes the wake-up along", leaves, "deadlock", normal},
-		{"... closed if it were passed on", leaves + " PROPOSED_LOOK_IS_PASSED_ON", "", normal},
 	}
 }

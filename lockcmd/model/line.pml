@@ -75,7 +75,7 @@ inline leave(w, p) {
   if
   :: first_ == w && len(line[p]) > 0 ->
      wake_first(p);
-#ifdef PROPOSED_LOOK_IS_PASSED_ON
+#ifndef BREAK_LOOK_IS_TAKEN_ALONG
      line[p] ? <first_>;
      if :: wlook[w] -> wlook[first_] = 1 :: else fi
 #endif

@@ -13,7 +13,6 @@ What plain clients may do to a lock is an excuse, one bit each. WITHOUT takes ex
 #define EX_CHANGED   8   /* its timestamp was replaced when it did not settle: its holder's no more */
 #define EX_FRESH     16  /* the same, but just after a lock of LOCK's had expired, so that Redis had removed the key */
 #define EX_LATE      32  /* its timestamp was replaced between the last look and the end of the settling time */
-#define EX_TWIN      64  /* a plain client's timestamp is to the letter what LOCK had written before */
 #define EX_PLAIN     128 /* a plain client's lock was deleted or replaced by another plain client */
 #define EX_SLOW      256 /* a plain client judged what GETSET had returned only when that had expired too */
 #define EX_ALL       511
@@ -74,8 +73,7 @@ inline renewed(i, until) { if :: LIVE(i) || (GUARD > 0 && wstate[i] != LEFT) -> 
 inline overwritten_by_lock(i) {
   FOR_EACH_AGENT
   :: a_ != i && LIVE(a_) ->
-     if :: writer != BY_LOCK && value == written && now >= settles -> harmed[a_] = harmed[a_] | EX_TWIN :: else fi;
-     ex_ = EXCUSE | (harmed[a_] & EX_TWIN & EXCUSES);
+     ex_ = EXCUSE;
      if :: ex_ == 0 -> printf("%d  a script writes over the lock that is client %d's until %d\n", now, a_, lease[a_]); assert(own_release) :: else fi
   NEXT_AGENT
 }

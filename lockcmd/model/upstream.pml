@@ -46,8 +46,8 @@ hidden byte ahead; /* by how much the clock of the proxy that asks is ahead */
 inline read_lua() {
   over = (token > 0 && state == HELD -> expires + GUARD : expires);
   held = token > 0 && state != RELEASED && CLOCK < over && (value == written || now < settles);
-#ifdef PROPOSED_TTL_PROVES
-  held = held && (now < settles || ttl == over);
+#ifndef BREAK_TTL_IGNORED
+  held = held && (now < settles || ttl > 0);
 #endif
 #ifdef BREAK_IGNORES_COMPANION
   held = held && now < TIME(value);
@@ -109,7 +109,7 @@ inline lock_lua(i, p, how) {
      write_key(text_, at + GUARD);
      record(token, at, text_, settles, HELD, i, reqs[i]);
      r_token = token;
-#ifdef PROPOSED_AGAIN_SETTLES
+#ifndef BREAK_AGAIN_IS_SILENT
      r_over = SETTLING > 0;
 #endif
      if :: now < settles -> no_looks = 0 :: else fi; /* whoever tells the holder so must look after the lock */
@@ -158,10 +158,10 @@ inline lock_lua(i, p, how) {
 #define CARRIED SETTLING
 #endif
 
-#ifdef PROPOSED_TTL_PROVES
-#define TTL_PROVES (ttl == expires)
-#else
+#ifdef BREAK_TTL_IGNORED
 #define TTL_PROVES true
+#else
+#define TTL_PROVES (ttl > 0)
 #endif
 
 /* fast_unlock.lua: what the short way of UNLOCK takes for held. It doesn't look at the clock, since Redis removes the key. */

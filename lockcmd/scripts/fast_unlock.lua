@@ -14,7 +14,8 @@ if ARGV[4] ~= '' then
   if value and companion and string.sub(companion, 35, 50) == value .. ' 0 ' and string.sub(companion, 66, 71) == ' held '
     and (string.sub(companion, 72, 72 + #ARGV[4]) == ARGV[4] .. ' ' or string.sub(companion, 4, 19) == ARGV[4]) then
     local line = string.find(companion, '\n', 72, true)
-    if string.sub(companion, line - 2, line - 1) == ' -' then
+    local ttl = redis.pcall('PTTL', KEYS[1]) -- without one it is another's timestamp, the same to the letter: see common.lua
+    if string.sub(companion, line - 2, line - 1) == ' -' and (type(ttl) ~= 'number' or ttl >= 0) then
       if ARGV[5] == 'none' then
         redis.call('DEL', KEYS[1])
         redis.call('SET', KEYS[2], string.sub(companion, 1, 19) .. ' 0 0 0 0 0 released - 0 - -\n', 'PX', ARGV[3])

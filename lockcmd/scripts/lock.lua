@@ -11,7 +11,7 @@ A[10]  how: "try"; "first", for the first waiter of this proxy, which may take w
 A[11]  1 if clients that don't know LOCK compete here, as far as the proxy knows
 
 Returns {token, 0; 1 if it was taken over from the expired timestamp of a client that doesn't know LOCK; 2 if it settles for another
-reason: from one of LOCK's, or a lock that was taken over has been released within its settling time},
+reason: from one of LOCK's, or a lock that was taken over has been released, or asked for by its owner again, within its settling time},
 with a third, 1, if the lock was its owner's already,
 or if it is held {0, 1 if by a client that doesn't know LOCK else 0, ms until another may take it},
 or WRONGTYPE if a key holds something else; then nothing is written.
@@ -30,7 +30,7 @@ if again then
   rewrite(text, at + guard - now)
   record({token = token, expires = at, value = text, settles = settles, acquired = acquired, session = A[8], state = 'held',
     connection = A[5], request = A[6], client = A[7], waiting = waiting, owner = owner}, retention)
-  return {tonumber(token), 0, connection == A[5] and request == A[6] and 0 or 1}
+  return {tonumber(token), settling() > 0 and 2 or 0, connection == A[5] and request == A[6] and 0 or 1}
 end
 
 local mine = held and state == 'reserved' and connection == A[9] and A[10] == 'first'
@@ -52,7 +52,7 @@ if A[10] == 'check' or plain or (held and not mine) then
 end
 
 local taken_over = 0
-if value and not mine then taken_over = value == written and 2 or 1 end
+if value and not mine then taken_over = own and 2 or 1 end
 local at, text = expiry(tonumber(A[1]), A[2])
 if value then
   redis.call('SET', KEYS[1], text, 'PX', whole(at + guard - now))

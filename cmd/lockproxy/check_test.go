@@ -159,6 +159,23 @@ func TestCheckNamesMissingRights(t *testing.T) {
 	}
 }
 
+// In a cluster proxies wake each other by the channels of slots.
+func TestCheckNamesMissingRightsOfACluster(t *testing.T) {
+	cluster := testredis.StartCluster(t, 1, 0)
+	url := strings.Replace(cluster.URL(), "://", "://app:"+secret+"@", 1)
+	acl := func(rules ...string) {
+		t.Helper()
+		if got := cluster.Nodes[0].Ask(append([]string{"ACL", "SETUSER", "app"}, rules...)...); got != "+OK" {
+			t.Fatal(got)
+		}
+	}
+	acl("on", ">"+secret, "~app:*", "resetchannels", "&lockproxy:wake:*", "+@all", "-publish", "-subscribe")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"), "PASS rights user app may do all that the lock commands need")
+	acl("-spublish", "-ssubscribe")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"), "WARN rights user app lacks +spublish, for ")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"), "WARN rights user app lacks +ssubscribe, for ")
+}
+
 // The README documents just these rights.
 func TestCheckKnowsTheDocumentedRights(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")

@@ -21,10 +21,8 @@
 package cluster
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -32,8 +30,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"lockproxy/internal/resp"
 )
 
 const (
@@ -199,110 +195,6 @@ func (cl *Cluster) learn(m *slotMap, epoch int64, anyway bool) (ok bool) {
 	return true
 }
 
-// look has somebody ask who serves what, unless that was done just now. c.mu is held.
-func (cl *Cluster) look(c *Conn) {
-	if c.err != nil || !cl.mayLook() {
-		return
-	}
-	c.running.Go(func() { // ends after lookPatience for each node, or with the Conn, which awaits it
-		defer cl.doneLooking()
-		wait := time.NewTimer(time.Until(cl.lastLook().Add(lookGap)))
-		defer wait.Stop()
-		select {
-		case <-wait.C:
-		case <-c.ctx.Done():
-			return
-		}
-		cl.Look(c.ctx, c.Dial)
-	})
-}
-
-func (cl *Cluster) mayLook() bool {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	if cl.looking {
-		return false
-	}
-	cl.looking = true
-	return true
-}
-
-func (cl *Cluster) doneLooking() {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	cl.looking = false
-}
-
-func (cl *Cluster) lastLook() time.Time {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	last := cl.looked
-	cl.looked = time.Now()
-	return last
-}
-
-// Look asks the nodes, one after the other, who serves what, until one knows. The error is the last one's.
-func (cl *Cluster) Look(ctx context.Context, dial Dialer) error {
-	var behind *slotMap
-	epoch := int64(-1)
-	err := errors.New("no node is known")
-	for _, addr := range cl.known() {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		m, e, askErr := askAt(ctx, dial, addr)
-		if askErr != nil {
-			err = fmt.Errorf("%s: %w", addr, askErr)
-			continue
-		}
-		if cl.learn(m, e, false) {
-			return nil
-		}
-		if e > epoch {
-			behind, epoch = m, e
-		}
-	}
-	if behind != nil {
-		cl.learn(behind, epoch, true)
-		return nil
-	}
-	return err
-}
-
-// known is all nodes: masters, replicas, seeds; each in any order.
-func (cl *Cluster) known() (addrs []string) {
-	addrs = cl.doors()
-	add := func(more []string) {
-		for _, addr := range more {
-			if !slices.Contains(addrs, addr) {
-				addrs = append(addrs, addr)
-			}
-		}
-	}
-	if m := cl.slots.Load(); m != nil {
-		add(m.replicas)
-	}
-	add(cl.seeds)
-	return addrs
-}
-
-// Follow keeps up with the cluster until ctx ends.
-func (cl *Cluster) Follow(ctx context.Context, dial Dialer, report func(err error)) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		if cl.mayLook() {
-			cl.lastLook()
-			report(cl.Look(ctx, dial))
-			cl.doneLooking()
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
 // Masters is how many nodes serve slots, and whether all slots are served, as far as is known.
 func (cl *Cluster) Masters() (masters int, whole bool) {
 	m := cl.slots.Load()
@@ -310,82 +202,4 @@ func (cl *Cluster) Masters() (masters int, whole bool) {
 		return 0, false
 	}
 	return len(m.masters), m.whole()
-}
-
-// nodeError is what a node says to a question.
-type nodeError string
-
-func (e nodeError) Error() string { return string(e) }
-
-func isNodeError(err error) bool {
-	var says nodeError
-	return errors.As(err, &says)
-}
-
-func askAt(ctx context.Context, dial Dialer, addr string) (*slotMap, int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
-	defer cancel()
-	nc, err := dial(ctx, addr)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer nc.Close()
-	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	return askNode(nc, addr)
-}
-
-var questions = resp.AppendCommand(resp.AppendCommand(nil, "CLUSTER", "INFO"), "CLUSTER", "SLOTS")
-
-// askNode asks the node at addr who serves what, and for the epoch that it knows.
-func askNode(nc interface {
-	Read([]byte) (int, error)
-	Write([]byte) (int, error)
-}, addr string) (m *slotMap, epoch int64, err error) {
-	if _, err := nc.Write(questions); err != nil {
-		return nil, 0, err
-	}
-	in := bufio.NewReader(nc)
-	info, err := readReply(in)
-	if err != nil {
-		return nil, 0, err
-	}
-	raw, err := readReply(in)
-	if err != nil {
-		return nil, 0, err
-	}
-	if isError(raw) {
-		return nil, 0, nodeError(errorLine(raw))
-	}
-	m, err = parseMap(raw, addr)
-	if err != nil {
-		return nil, 0, nodeError(err.Error())
-	}
-	return m, parseEpoch(info), nil
-}
-
-// parseEpoch reads the answer to CLUSTER INFO; 0 if it doesn't tell.
-func parseEpoch(info []byte) int64 {
-	for line := range strings.SplitSeq(string(info), "\r\n") {
-		if value, ok := strings.CutPrefix(line, "cluster_current_epoch:"); ok {
-			n, _ := resp.ParseInt([]byte(value))
-			return n
-		}
-	}
-	return 0
-}
-
-// readReply reads one whole reply, which is not large.
-func readReply(in *bufio.Reader) (raw []byte, err error) {
-	var scan resp.Scanner
-	for {
-		b, err := in.ReadByte()
-		if err != nil {
-			return nil, err
-		}
-		raw = append(raw, b)
-		if _, done, err := scan.Scan(raw[len(raw)-1:]); done || err != nil {
-			return raw, err
-		}
-	}
 }

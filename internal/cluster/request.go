@@ -20,6 +20,7 @@ type request struct {
 	read      bool                                // it is not in the queue any more
 	out       pieces                              // what the client is to be given and hasn't been
 	began     bool                                // the client has been given some of the reply
+	held      int                                 // bytes of the parts that have been answered while others have not
 	done      bool                                // out is all that there is
 }
 

@@ -91,9 +91,11 @@ func TestOutboxOrder(t *testing.T) {
 			t.Errorf("encrypted %v: it closed after %d of %d", encrypted, want, total)
 		}
 		o.wait()
+		o.mu.Lock()
 		if o.queue.file != nil || o.busy {
 			t.Error("something is left")
 		}
+		o.mu.Unlock()
 	}
 }
 

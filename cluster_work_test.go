@@ -186,7 +186,7 @@ func sortedCounts(counts map[string]int) string {
 
 func shortened(text string) string {
 	if len(text) > 120 {
-		return text[max(0,len(text)-150):] + " ..."
+		return text[max(0, len(text)-150):] + " ..."
 	}
 	return text
 }

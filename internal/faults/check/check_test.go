@@ -129,7 +129,15 @@ func TestBrokenServersAreCaught(t *testing.T) {
 	reports := make([]check.Report, len(services))
 	var all sync.WaitGroup
 	for i, s := range services {
-		all.Go(func() { reports[i] = judge(t, s.bugs, 8*time.Second) })
+		all.Go(func() {
+			// A bug shows when the right things meet by chance, on a busy machine seldom: then once more.
+			for range 4 {
+				reports[i] = judge(t, s.bugs, 8*time.Second)
+				if s.rules == nil || slices.ContainsFunc(reports[i].Violations, func(v check.Violation) bool { return slices.Contains(s.rules, v.Rule) }) {
+					return
+				}
+			}
+		})
 	}
 	all.Wait()
 	for i, s := range services {

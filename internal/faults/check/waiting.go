@@ -23,6 +23,10 @@ func (c *checker) fifo(key string, ops []history.Op) {
 			if b.Proxy != a.Proxy || b.Call-a.Call < margin || c.broken(a.Call-margin, max(a.Return, b.Return), breaksNotices, c.bounds.Recover) {
 				continue
 			}
+			// A client stands in line once it has a way to the upstream. Who comes while that doesn't answer may be let in behind who has one.
+			if c.broken(a.Call-margin, b.Call, breaksService, c.bounds.Recover) {
+				continue
+			}
 			c.checked("fifo")
 			if b.Result < a.Result && !c.broken(a.Call, b.Return, breaksTokens, 0) {
 				c.violated("fifo", []history.Op{a, b}, "lock %s at proxy %d: client %d began to wait %.3f s after client %d, and was served before it",

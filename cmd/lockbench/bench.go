@@ -54,6 +54,7 @@ type bench struct {
 	proxies []string  // of lockproxy
 	targets []*target // the ways to Redis that are compared, directly first
 	monitor monitor
+	masters masters // of the cluster, if it is needed
 }
 
 // measure runs all of a part's jobs.
@@ -152,7 +153,7 @@ func (b *bench) failed(t *target, run string, err error) error {
 	failure := fmt.Sprintf("%s, %s: %v", t.name, run, err)
 	b.failures = append(b.failures, failure)
 	b.progress.note("FAILED: %s", failure)
-	if t.server.addr == b.redis {
+	if t.name == viaDirect {
 		return nil // whether it still serves is found out by the next question to it
 	}
 	return t.server.restart(b.ctx)

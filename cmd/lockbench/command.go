@@ -36,7 +36,7 @@ type allCmd struct{ common }
 func (c *allCmd) documents() []*document {
 	pairs := pairsPart(c.Quick)
 	return []*document{
-		benchDocument(relayPart(c.Quick), latencyPart(c.Quick), pairs, idlePart(c.Quick), scalePart(c.Quick)),
+		benchDocument(relayPart(c.Quick), latencyPart(c.Quick), pairs, idlePart(c.Quick), scalePart(c.Quick), clusterPart(c.Quick)),
 		{name: "bench-locks", head: locksHead, parts: []*part{locksPart(c.Quick), pairs}},
 	}
 }
@@ -60,3 +60,7 @@ func (c *idleCmd) documents() []*document { return []*document{benchDocument(idl
 type scaleCmd struct{ common }
 
 func (c *scaleCmd) documents() []*document { return []*document{benchDocument(scalePart(c.Quick))} }
+
+type clusterCmd struct{ common }
+
+func (c *clusterCmd) documents() []*document { return []*document{benchDocument(clusterPart(c.Quick))} }

@@ -37,7 +37,7 @@ func benchHead(l *lab) string {
 	program("lockproxy", v.lockproxy, l.withArgs()+"; "+platform())
 	program("HAProxy", v.haproxy, ", TCP mode, a thread for each core, which is its default")
 	program("twemproxy", v.twemproxy, ", one connection to Redis, which is its default")
-	program("redis-benchmark", v.benchmark, ", one thread")
+	program("redis-benchmark", v.benchmark, ", one thread where nothing else is said")
 	fact("lock libraries", fmt.Sprintf("go-redis %s, bsm/redislock %s, rueidislock %s", library("github.com/redis/go-redis/v9"), library("github.com/bsm/redislock"),
 		library("github.com/redis/rueidis")))
 	return `# lockproxy beside other proxies

@@ -30,6 +30,7 @@ type target struct {
 type needs struct {
 	lockproxies int
 	targets     []string // of the ways above, direct first
+	cluster     bool     // the targets lead to a Redis Cluster, and Redis is idle
 }
 
 // maxClients is how many clients the servers are told to accept, if the limit on open files allows it.
@@ -40,6 +41,7 @@ func (l *lab) open(n needs) (b *bench, err error) {
 	b = &bench{lab: l, servers: &servers{}, rounds: 1}
 	defer func() {
 		if err != nil {
+			b.masters.close()
 			b.servers.close()
 		}
 	}()
@@ -48,18 +50,25 @@ func (l *lab) open(n needs) (b *bench, err error) {
 		return nil, err
 	}
 	b.redis = redis.addr
+	direct, upstream := redis, "redis://"+redis.addr
+	if n.cluster {
+		if err := b.startCluster(); err != nil {
+			return nil, err
+		}
+		direct, upstream = b.masters.nodes[0], b.masters.url()
+	}
 	for range n.lockproxies {
-		p, err := b.startLockproxy()
+		p, err := b.startLockproxy(upstream)
 		if err != nil {
 			return nil, err
 		}
 		b.proxies = append(b.proxies, p.addr)
 	}
 	for _, name := range n.targets {
-		server := redis
+		server := direct
 		switch name {
 		case viaLockproxy:
-			server, err = b.startLockproxy()
+			server, err = b.startLockproxy(upstream)
 		case viaHAProxy:
 			server, err = b.startHAProxy()
 		case viaTwemproxy:
@@ -70,21 +79,29 @@ func (l *lab) open(n needs) (b *bench, err error) {
 		}
 		b.targets = append(b.targets, &target{name, server})
 	}
-	direct, err := dial(redis.addr)
-	if err != nil {
+	if b.monitor, err = b.watch(redis.addr); err != nil {
 		return nil, err
 	}
-	direct.nc.SetDeadline(time.Time{}) // for as long as the part takes
-	if end, ok := l.ctx.Deadline(); ok {
-		direct.nc.SetDeadline(end.Add(time.Second))
-	}
-	b.monitor = monitor{direct}
 	l.versions.redis = b.monitor.version()
 	return b, nil
 }
 
+// watch connects to a Redis for as long as the part takes.
+func (b *bench) watch(addr string) (monitor, error) {
+	c, err := dial(addr)
+	if err != nil {
+		return monitor{}, err
+	}
+	c.nc.SetDeadline(time.Time{})
+	if end, ok := b.ctx.Deadline(); ok {
+		c.nc.SetDeadline(end.Add(time.Second))
+	}
+	return monitor{c}, nil
+}
+
 func (b *bench) close() {
 	b.monitor.close()
+	b.masters.close()
 	b.servers.close()
 }
 
@@ -94,19 +111,23 @@ func (b *bench) startRedis() (*server, error) {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(addr)
-	return b.servers.start(b.ctx, addr, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", b.dir, "--save", "", "--appendonly", "no",
-		"--tcp-backlog", strconv.Itoa(backlog), "--maxclients", strconv.Itoa(maxClients))
+	return b.servers.start(b.ctx, addr, "redis-server", b.redisArgs(port)...)
+}
+
+func (b *bench) redisArgs(port string) []string {
+	return []string{"--port", port, "--bind", "127.0.0.1", "--dir", b.dir, "--save", "", "--appendonly", "no",
+		"--tcp-backlog", strconv.Itoa(backlog), "--maxclients", strconv.Itoa(maxClients)}
 }
 
 // backlog is how many connections may wait to be accepted: as many as thousands of clients that come at once need.
 const backlog = 4096
 
-func (b *bench) startLockproxy() (*server, error) {
+func (b *bench) startLockproxy(upstream string) (*server, error) {
 	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"--listen", addr, "--upstream", "redis://" + b.redis, "--log-level", "warn", "--max-clients", strconv.Itoa(maxClients)}
+	args := []string{"--listen", addr, "--upstream", upstream, "--log-level", "warn", "--max-clients", strconv.Itoa(maxClients)}
 	return b.servers.start(b.ctx, addr, b.proxy, append(args, b.args...)...)
 }
 

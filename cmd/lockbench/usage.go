@@ -23,6 +23,14 @@ func (u usage) minus(before usage) usage {
 	}
 }
 
+func (u usage) plus(other usage) usage {
+	return usage{
+		scripts: u.scripts + other.scripts, commands: u.commands + other.commands,
+		gets: u.gets + other.gets, sets: u.sets + other.sets, misses: u.misses + other.misses,
+		cpu: u.cpu + other.cpu,
+	}
+}
+
 // monitor asks a Redis, directly.
 type monitor struct{ *rawClient }
 

@@ -22,9 +22,12 @@ type Load struct {
 	Pipeline int // requests that each client sends before it waits for their replies
 	Size     int // of the value that SET writes, in bytes
 	Requests int
+	Threads  int  // 0: one
+	Keys     int  // random ones; 0: Key alone
+	Cluster  bool // Addr is a node of a Redis Cluster; Keys is for each of its masters, all in one slot
 }
 
-// Key is the one key that GET and SET use.
+// Key is the one key that GET and SET use, unless they use random ones.
 const Key = "key:__rand_int__"
 
 // Report is what redis-benchmark says of a run. Those before Redis 7 say the rate alone: then the latencies are 0.
@@ -40,9 +43,7 @@ func Run(ctx context.Context, l Load) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("redis-benchmark: %w", err)
 	}
-	number := strconv.Itoa
-	cmd := exec.CommandContext(ctx, "redis-benchmark", "--csv", "-h", host, "-p", port, "-t", strings.ToLower(l.Test),
-		"-c", number(l.Clients), "-P", number(l.Pipeline), "-d", number(l.Size), "-n", number(l.Requests))
+	cmd := exec.CommandContext(ctx, "redis-benchmark", append([]string{"-h", host, "-p", port}, l.args()...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
@@ -56,6 +57,22 @@ func Run(ctx context.Context, l Load) (Report, error) {
 		return Report{}, fmt.Errorf("redis-benchmark: %w", err)
 	}
 	return parse(stdout.String(), l.Test)
+}
+
+// args are all but the address.
+func (l Load) args() []string {
+	number := strconv.Itoa
+	args := []string{"--csv", "-t", strings.ToLower(l.Test), "-c", number(l.Clients), "-P", number(l.Pipeline), "-d", number(l.Size), "-n", number(l.Requests)}
+	if l.Threads > 0 {
+		args = append(args, "--threads", number(l.Threads))
+	}
+	if l.Keys > 0 {
+		args = append(args, "-r", number(l.Keys))
+	}
+	if l.Cluster {
+		args = append(args, "--cluster")
+	}
+	return args
 }
 
 // Version is as redis-benchmark says it, or "unknown".

@@ -1,6 +1,7 @@
 package redisbench
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -14,14 +15,28 @@ func TestParse(t *testing.T) {
 	}{
 		"with latencies": {header + `"GET","555555.56","0.942","0.144","0.919","1.335","2.687","2.839"` + "\n",
 			Report{Rate: 555555.56, P50: 919 * time.Microsecond, P99: 2687 * time.Microsecond}},
-		"as before Redis 7":     {`"SET","1.00"` + "\n" + `"GET","41390.73"` + "\n", Report{Rate: 41390.73}},
-		"columns in any order":  {`"test","p99_latency_ms","rps"` + "\n" + `"GET","1","2"` + "\n", Report{Rate: 2, P99: time.Millisecond}},
+		"as before Redis 7":    {`"SET","1.00"` + "\n" + `"GET","41390.73"` + "\n", Report{Rate: 41390.73}},
+		"columns in any order": {`"test","p99_latency_ms","rps"` + "\n" + `"GET","1","2"` + "\n", Report{Rate: 2, P99: time.Millisecond}},
+		"of a cluster": {"Cluster has 2 master nodes:\n\nMaster 0: 9a3b 127.0.0.1:7000\nMaster 1: 127.0.0.1:7001\n\n" + header + `"GET","7","0","0","1","0","2","0"` + "\n",
+			Report{Rate: 7, P50: time.Millisecond, P99: 2 * time.Millisecond}},
 		"more columns than now": {`"test","rps","new"` + "\n" + `"GET","7","not a number"` + "\n", Report{Rate: 7}},
 	} {
 		got, err := parse(c.out, "GET")
 		if err != nil || got != c.want {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
+	}
+}
+
+func TestArgs(t *testing.T) {
+	l := Load{Addr: "127.0.0.1:1", Test: "GET", Clients: 50, Pipeline: 16, Size: 64, Requests: 1000}
+	const usual = "--csv -t get -c 50 -P 16 -d 64 -n 1000"
+	if got := strings.Join(l.args(), " "); got != usual {
+		t.Errorf("%q", got)
+	}
+	l.Threads, l.Keys, l.Cluster = 3, 20000, true
+	if got := strings.Join(l.args(), " "); got != usual+" --threads 3 -r 20000 --cluster" {
+		t.Errorf("of a cluster: %q", got)
 	}
 }
 

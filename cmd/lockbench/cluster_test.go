@@ -1,0 +1,99 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/cmd/lockbench/stat"
+)
+
+func TestClusterTable(t *testing.T) {
+	run := func(rate float64, lockproxy time.Duration) *clustered {
+		return &clustered{rate: rate, nodesCPU: 10 * time.Microsecond, lockproxy: lockproxy}
+	}
+	j := clusterPart(true).jobs[0].(*cluster)
+	j.results[0] = [][]*clustered{{run(100, 0), run(200, 0), run(300, 0)}, {run(60, 5*time.Microsecond), run(100, 5*time.Microsecond), nil}}
+	j.results[1] = [][]*clustered{{run(100, 0)}, {nil}}
+	got := j.sections()[0].markdown("")
+	for _, want := range []string{
+		"| SET, P=1 | 200 (100–300) | 80 (60–100), 1 failed | 0.55 (0.50–0.60), 1 failed | 10.0 (10.0–10.0) | 15.0 (15.0–15.0), 1 failed [5.0] |\n",
+		"| GET, P=1 | 100 | failed | failed | 10.0 | failed |\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestBetween(t *testing.T) {
+	began := time.Now()
+	run := func(used usage) clusterSample {
+		used.cpu = 2 * time.Second
+		return clusterSample{at: began.Add(500 * time.Millisecond), used: used, lockproxy: time.Second}
+	}
+	get, set := workload{"GET", 50, 16, 64}, workload{"SET", 50, 16, 64}
+	for _, c := range []struct {
+		name string
+		load workload
+		used usage
+		ok   bool
+	}{
+		{"get", get, usage{gets: 10000}, true},
+		{"set", set, usage{sets: 10000}, true},
+		{"few keys without a value", get, usage{gets: 10000, misses: 100}, true},
+		{"many keys without a value", get, usage{gets: 10000, misses: 101}, false},
+		{"answered by the proxy", set, usage{gets: 10000}, false},
+	} {
+		got, err := between(clusterSample{at: began}, run(c.used), &target{name: viaLockproxy}, c.load)
+		switch {
+		case (err == nil) != c.ok:
+			t.Errorf("%s: %v", c.name, err)
+		case c.ok && *got != clustered{rate: 20000, nodesCPU: 200 * time.Microsecond, lockproxy: 100 * time.Microsecond}:
+			t.Errorf("%s: %+v", c.name, *got)
+		}
+	}
+	if got, err := between(clusterSample{at: began}, run(usage{gets: 10000}), &target{name: viaDirect}, get); err != nil || got.lockproxy != 0 {
+		t.Errorf("directly: %+v, %v", got, err)
+	}
+}
+
+// A real cluster, and as the "proxy" before it a Redis that answers everything by itself.
+func TestBenchmarkOfCluster(t *testing.T) {
+	b, impostor := liveBench(t)
+	t.Cleanup(b.masters.close)
+	if err := b.startCluster(); err != nil {
+		t.Fatal(err)
+	}
+	direct := &target{viaDirect, b.masters.nodes[0]}
+	b.targets = []*target{direct}
+	if err := b.fillCluster(); err != nil {
+		t.Fatal(err)
+	}
+	for i, node := range b.masters.monitors {
+		if size, err := node.do("DBSIZE"); err != nil || size.n < 0.9*clusterKeys/masterCount || size.n > clusterKeys/masterCount {
+			t.Errorf("master %d has %d keys: %v", i, size.n, err)
+		}
+	}
+	b.targets = append(b.targets, impostor)
+	j := clusterPart(true).jobs[0].(*cluster)
+	j.workloads = j.workloads[2:] // P=16
+	j.filled, j.time = true, 100*time.Millisecond
+	for i := range j.cases() {
+		if err := j.measure(b, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for w, load := range j.workloads {
+		if rate := stat.Of(j.figures(w, 0, clusterRate)); rate.Rounds != 1 || rate.Median < 100 {
+			t.Errorf("%v, directly: %+v", load, rate)
+		}
+		if rate := stat.Of(j.figures(w, 1, clusterRate)); rate.Failed != 1 {
+			t.Errorf("%v, by an impostor: %+v", load, rate)
+		}
+	}
+	if len(b.failures) != len(j.workloads) || slices.ContainsFunc(b.failures, func(f string) bool { return !strings.HasSuffix(f, ": the masters have seen no request") }) {
+		t.Errorf("noted as %q", b.failures)
+	}
+}

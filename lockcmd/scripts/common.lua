@@ -29,16 +29,18 @@ end
 
 -- From when on others may take what the companion says is held, or reserved. A reservation needs no guard: nobody works under it.
 local over = token and (state == 'held' and expires + guard or expires)
--- Whether the key holds what was written there with the companion. The same timestamp without a TTL, which LOCK always sets, is that of
--- a client that doesn't know LOCK, and happens to be the same to the letter. A user who may not ask is taken not to meet one.
-local function without_ttl()
-  local ttl = redis.pcall('PTTL', KEYS[1])
-  return type(ttl) == 'number' and ttl < 0
-end
-local own = token and state ~= 'released' and value == written and (now < settles or not without_ttl())
 -- Whether the companion's `connection` has the lock now: not over, and its own value at the key, or still settling.
-local held = token and state ~= 'released' and now < over and (own or now < settles)
+local held = token and state ~= 'released' and now < over and (value == written or now < settles)
 if held and not value and redis.call('EXISTS', KEYS[1]) == 1 then held = false end -- it settled, and something else is there now
 local until_ms = value and timestamp(value)
 -- Whether the key holds a live timestamp that LOCK did not write.
-local plain = until_ms and not held and now < until_ms + (own and 0 or guard)
+local plain = until_ms and not held and now < until_ms + (token and value == written and 0 or guard)
+
+-- Whether what looks held is not the companion's: the key holds the same timestamp to the letter, but without a TTL, which LOCK always
+-- sets. A client that doesn't know LOCK has put it there. A user who may not ask is taken not to meet one. It is asked where a lock's
+-- holder acts on it; others are refused by the one timestamp as by the other.
+local function anothers()
+  if not held or value ~= written or now < settles then return false end
+  local ttl = redis.pcall('PTTL', KEYS[1])
+  return type(ttl) == 'number' and ttl < 0
+end

@@ -6,9 +6,9 @@ remaining ms, session}; what is not known of a plain timestamp is nil. WRONGTYPE
 if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
 if not value and redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply(WRONGTYPE) end
 
-if token and state == 'held' and (held or own) then
+if token and state == 'held' and (held or (value and value == written)) and not anothers() then
   return {held and now < expires and 'held' or 'expired', 'lockproxy', tonumber(token), owner, client, tonumber(acquired), expires,
     math.max(expires - now, 0), tonumber(session)}
 end
-if not value or state == 'reserved' and own then return false end
+if not value or state == 'reserved' and value == written then return false end
 return {now < until_ms and 'held' or 'expired', 'timestamp', false, false, false, false, until_ms, math.max(until_ms - now, 0), 0}

@@ -21,7 +21,7 @@ if not companion and redis.call('EXISTS', KEYS[2]) == 1 then return redis.error_
 
 local retention = tonumber(A[3])
 local again = held and state == 'held' and
-  ((connection == A[5] and request == A[6]) or (ARGV[2] ~= '' and ARGV[2] == owner))
+  ((connection == A[5] and request == A[6]) or (ARGV[2] ~= '' and ARGV[2] == owner)) and not anothers()
 
 if again then
   -- The same owner once more, or a waiter whose grant's message was lost: never shortened.
@@ -52,7 +52,7 @@ if A[10] == 'check' or plain or (held and not mine) then
 end
 
 local taken_over = 0
-if value and not mine then taken_over = own and 2 or 1 end
+if value and not mine then taken_over = value == written and 2 or 1 end
 local at, text = expiry(tonumber(A[1]), A[2])
 if value then
   redis.call('SET', KEYS[1], text, 'PX', whole(at + guard - now))

@@ -26,7 +26,7 @@ local function proof()
 end
 if A[1] == 'force' then
   if not (held and state == 'held') and not plain then return {0, 0, 0} end
-elseif not held or state ~= 'held' or A[2] ~= proof() then
+elseif not held or state ~= 'held' or A[2] ~= proof() or anothers() then
   return {0, 0, 0}
 end
 

@@ -209,8 +209,15 @@ func (c *Conn) learned() {
 		if master, _ := c.slots.knows(n.addr); master || n.doomed || n.nc == nil || n.waiting.len() == 0 && n.state == (nodeState{}) {
 			continue
 		}
+		// Within a transaction it would be queued too, and answered among what the client asked.
+		open := c.txn != nil && c.txn.node == n
+		if open && n.waiting.len() == 0 {
+			continue
+		}
 		n.doomed = true
-		n.push(&c.ownRequest(pingCommand, nil).one)
+		if !open {
+			n.push(&c.ownRequest(pingCommand, nil).one)
+		}
 		asked := n.waiting.all()[n.waiting.len()-1]
 		c.after(doomedFor, func() {
 			n.doomed = false

@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"lockproxy/internal/resp"
+)
+
+// A node of which something is awaited, and which is no master any more, is asked for a sign of life, but not in a transaction: there that
+// would be queued too, and be answered among what the client has asked.
+func TestNoSignOfLifeWithinTransaction(t *testing.T) {
+	server := miniredis.RunT(t)
+	cl := New([]string{server.Addr()})
+	c, err := cl.Open(context.Background(), Options{
+		Dial:    func(ctx context.Context, addr string) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", addr) },
+		Failure: func(addr string, sent bool, err error) []byte { return resp.AppendError(nil, err.Error()) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	in := bufio.NewReader(c)
+	ask := func(line string, replies int) (got string) {
+		c.Write(resp.AppendCommand(nil, strings.Fields(line)...))
+		for range replies {
+			text, err := in.ReadString('\n')
+			if err != nil {
+				t.Fatalf("%s: %q, %v", line, got+text, err)
+			}
+			got += text
+		}
+		return got
+	}
+	ask("MULTI", 1)
+	if got := ask("SET k v", 1); got != "+QUEUED\r\n" {
+		t.Fatalf("SET: %q", got)
+	}
+	cl.slots.Store(mapOf(1, func(int) int { return 0 })) // another node has all slots
+	c.mu.Lock()
+	c.nodes[server.Addr()].state.pending = true // something is awaited
+	c.mu.Unlock()
+	c.learned()
+	if got := ask("EXEC", 2); got != "*1\r\n+OK\r\n" {
+		t.Errorf("EXEC: %q, want the reply to SET alone", got)
+	}
+}

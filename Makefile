@@ -39,7 +39,7 @@ test-clients-cluster: deps
 # Locks and data on a Redis Cluster of six nodes while masters die, stop, are replaced, and slots and nodes move, in about five minutes;
 # prints what was counted. See docs/cluster-locks.md.
 test-cluster: deps
-	$(GO) test -tags faults -race -count=1 -timeout 10m -run '^TestClusterLockFault' -v .
+	$(GO) test -tags faults -race -count=1 -timeout 10m -run '^(TestClusterLockFault|TestClusterLocksGoOn)' -v .
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
 test-admin: deps

@@ -19,3 +19,18 @@ func TestClusterLockFault(t *testing.T) {
 		})
 	}
 }
+
+// Locks and data go on while slots move, a master is replaced by hand, and one is killed. The rest is above.
+func TestClusterLocksGoOn(t *testing.T) {
+	t.Parallel()
+	c := startClusterUnderWork(t, time.Second)
+	for _, f := range clusterFaults {
+		switch f.name {
+		case "slots of hot keys migrate":
+			c.inflict(t, f, 2)
+		case "manual failover", "master killed":
+			c.inflict(t, f, 1)
+		}
+	}
+	c.finish(t, true)
+}

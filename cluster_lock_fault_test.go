@@ -1,4 +1,4 @@
-//go:build linux
+//go:build faults && linux
 
 package lockproxy_test
 
@@ -127,19 +127,4 @@ func (c *clusterUnderWork) finish(t *testing.T, loses bool) {
 			}
 		}
 	}
-}
-
-// Locks and data go on while slots move, a master is replaced by hand, and one is killed. The rest is in TestClusterLockFault.
-func TestClusterLocksGoOn(t *testing.T) {
-	t.Parallel()
-	c := startClusterUnderWork(t, time.Second)
-	for _, f := range clusterFaults {
-		switch f.name {
-		case "slots of hot keys migrate":
-			c.inflict(t, f, 2)
-		case "manual failover", "master killed":
-			c.inflict(t, f, 1)
-		}
-	}
-	c.finish(t, true)
 }

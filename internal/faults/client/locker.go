@@ -132,8 +132,17 @@ func (l *Locker) hangUp() {
 func (l *Locker) do(o history.Op, wait time.Duration, judge func(Reply, *history.Op), args ...string) (history.Op, bool) {
 	o.Client, o.Proxy = l.ID, l.at.Proxy
 	op := l.Notes.Begin(o)
-	r, err := l.conn.Do(wait+patience, args...)
-	l.Notes.End(op, func(op *history.Op) { settle(op, r, err, judge) })
+	var r Reply
+	err := l.conn.Send(args...)
+	sent := history.Now()
+	if err == nil {
+		r, err = l.conn.Receive(wait + patience)
+	}
+	l.Notes.End(op, func(op *history.Op) {
+		if settle(op, r, err, judge); op.Wait {
+			op.Sent = sent
+		}
+	})
 	if err != nil || op.Outcome == history.Unknown || op.Outcome == history.Garbled {
 		l.hangUp()
 		return *op, false
@@ -150,7 +159,7 @@ func settle(op *history.Op, r Reply, err error, judge func(Reply, *history.Op)) 
 		op.Outcome, op.Got = history.Unknown, err.Error()
 	case r.Error() && strings.HasPrefix(r.Text, "FENCED"):
 		op.Outcome, op.Got = history.Fenced, r.Text
-	case r.Error() && strings.HasPrefix(r.Text, "UPSTREAM"):
+	case r.Error() && strings.HasPrefix(r.Text, "UPSTREAM") && !saysUndone(r.Text):
 		op.Outcome, op.Got = history.Unknown, r.Text
 	case r.Error():
 		op.Outcome, op.Got = history.Refused, r.Text
@@ -161,6 +170,11 @@ func settle(op *history.Op, r Reply, err error, judge func(Reply, *history.Op)) 
 			op.Got = r.String()
 		}
 	}
+}
+
+// saysUndone reports whether the proxy says of what it couldn't get an answer to that it was not done.
+func saysUndone(text string) bool {
+	return strings.Contains(text, "nothing was sent") || strings.Contains(text, "it was not acquired")
 }
 
 func judgeLock(r Reply, op *history.Op) {

@@ -75,6 +75,8 @@ func TestRules(t *testing.T) {
 		{"overtaken, messages were late at another proxy", overtaken, faults{{From: 0, To: ms(5000), Breaks: notices, Proxies: []int{1}}}, "fifo"},
 		{"overtaken, one of them was paused", overtaken, faults{{From: 0, To: ms(5000), Breaks: notices, Clients: []int{1}}}, ""},
 		{"overtaken, another was paused", overtaken, faults{{From: 0, To: ms(5000), Breaks: notices, Clients: []int{3}}}, "fifo"},
+		{"overtaken, the machine stood still while the second came", overtaken, faults{fault(1900, 2300, history.Breaks{Arrival: true})}, ""},
+		{"overtaken, the machine stood still behind that", overtaken, faults{fault(2100, 3300, history.Breaks{Arrival: true})}, "fifo"},
 		{"overtaken, messages had been late long before", ops{with(took(1, 9000, 12000, 20, 5000), waited), with(took(2, 10000, 11000, 10, 500), waited)}, faults{late}, "fifo"},
 
 		{"one after the other", ops{took(1, 0, 10, 10, 500), took(2, 505, 510, 20, 500)}, nil, ""},

@@ -23,7 +23,8 @@ func (c *checker) fifo(key string, ops []history.Op) {
 				break
 			}
 			began := max(a.Call, a.Sent)
-			if b.Proxy != a.Proxy || b.Call-began < margin || c.unheard(a, b, a.Call-margin, max(a.Return, b.Return)) {
+			if b.Proxy != a.Proxy || b.Call-began < margin || c.unheard(a, b, a.Call-margin, max(a.Return, b.Return)) ||
+				c.broken(a.Call, b.Call, breaksArrival, 0) {
 				continue
 			}
 			c.checked("fifo")

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type Locker struct {
 	Think   time.Duration // longest pause between two rounds of its own
 	// Sessions is how many of 100 locks are session locks.
 	Sessions int
+	// Late and Forgotten are how many of 100 it holds beyond its time, and leaves without a release; 0 is a few.
+	Late, Forgotten int
 	// Shortest and Longest are the timeouts of its locks.
 	Shortest, Longest time.Duration
 
@@ -282,11 +285,11 @@ func (l *Locker) use(ctx context.Context) {
 		if !l.hold(ctx, l.Longest+l.upTo(2*l.Longest)) {
 			return
 		}
-	case l.chance(8): // too late
+	case l.chance(cmp.Or(l.Late, 8)): // too late
 		if !l.hold(ctx, time.Duration(h.until-history.Now())+l.upTo(100*time.Millisecond)) || l.chance(70) && !l.write(h) {
 			return
 		}
-	case l.chance(2): // forgotten, or the client dies
+	case l.chance(cmp.Or(l.Forgotten, 2)): // forgotten, or the client dies
 		l.hangUp()
 		return
 	}

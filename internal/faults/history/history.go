@@ -95,6 +95,8 @@ type Breaks struct {
 	// Notices: what a proxy tells a client comes late or never, so a session lock's holder may not know that it is lost; nor does
 	// what is sent first arrive first.
 	Notices bool `json:"notices,omitempty"`
+	// Arrival: of what was sent before the fault's end, what was sent first needn't have been read first.
+	Arrival bool `json:"arrival,omitempty"`
 	// Service: locks can't be taken or handed on until a while after the fault.
 	Service bool `json:"service,omitempty"`
 	// Orphans: a lock that was given to somebody who has died may stay until its timeout.

@@ -108,6 +108,8 @@ func TestRules(t *testing.T) {
 			{Client: 2, Kind: history.Get, Key: "job", Call: ms(40), Return: ms(50), Outcome: history.OK, Got: "fence"}}, nil, ""},
 
 		{"a lock that the dead keep", abandoned, nil, "idle"},
+		{"nobody was let in, the machine stood still for most of it", abandoned, faults{fault(500, 1500, history.Breaks{Arrival: true}), fault(1600, 2700, history.Breaks{Arrival: true})}, ""},
+		{"a lock that the dead keep, the machine stood still for a while", abandoned, faults{fault(500, 1500, history.Breaks{Arrival: true})}, "idle"},
 		{"a lock that the dead may keep", abandoned, faults{service}, ""},
 		{"a lock that the dead keep, messages late", abandoned, faults{late}, "idle"},
 		{"nobody is let in", ops{{Kind: history.Probe, Key: "job", Outcome: history.Null, Call: ms(1), Return: ms(2)}}, nil, "service"},

@@ -79,11 +79,21 @@ func (c *checker) idle(key string, ops []history.Op) {
 			}
 		}
 		c.checked("idle")
-		if to-from > c.bounds.Idle.Nanoseconds() && !c.broken(from, to, breaksService, c.bounds.Recover) &&
+		if to-from-c.stalled(from, to) > c.bounds.Idle.Nanoseconds() && !c.broken(from, to, breaksService, c.bounds.Recover) &&
 			!c.broken(from-orphan, to, breaksOrphans, c.bounds.Recover) {
 			c.violated("idle", []history.Op{o}, "client %d waited for lock %s at proxy %d although nobody had held it for %.3f s", o.Client, key, o.Proxy, float64(to-from)/1e9)
 		}
 	}
+}
+
+// stalled is for how long the machine stood still between two times: nobody can be let in then.
+func (c *checker) stalled(from, to int64) (sum int64) {
+	for _, f := range c.faults {
+		if f.Breaks.Arrival {
+			sum += max(0, min(f.To, to)-max(f.From, from))
+		}
+	}
+	return sum
 }
 
 // latestEnd is when a lock that was acquired had ended at the latest, if the service works.

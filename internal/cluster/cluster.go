@@ -39,6 +39,9 @@ const (
 	lookGap = 50 * time.Millisecond
 	// lookPatience bounds one question.
 	lookPatience = time.Second
+	// behindAfter is for how long no node must have known the newest epoch before one that knows only an older one is believed. A master that
+	// comes back takes itself for one until others have told it that it was replaced, which is a matter of a second or two.
+	behindAfter = 10 * time.Second
 )
 
 // Cluster is what is known of a cluster. Safe for concurrent use.
@@ -53,6 +56,7 @@ type Cluster struct {
 	looking bool               // guarded by mu
 	looked  time.Time          // guarded by mu; when the last look began
 	epoch   int64              // guarded by mu; of what slots is from
+	current time.Time          // guarded by mu; when a node last knew that epoch, or a newer one
 }
 
 // New returns a Cluster that is found by its seeds, host:port. Nothing is asked yet.
@@ -103,7 +107,7 @@ func (cl *Cluster) introduce(ctx context.Context, nc net.Conn, addr string) erro
 		return context.Cause(ctx)
 	}
 	if err == nil {
-		cl.learn(m, epoch, false)
+		cl.learn(m, epoch, time.Now())
 	} else if !isNodeError(err) {
 		return err
 	}
@@ -169,14 +173,14 @@ func (cl *Cluster) tellReplaced(old, m *slotMap) {
 }
 
 // learn takes a map over that a node has told, with the cluster's epoch as the node knows it. One that knows an older one is behind, and
-// is believed only if no other can be had. Conns that wait for a node which is no master any more are told.
-func (cl *Cluster) learn(m *slotMap, epoch int64, anyway bool) (ok bool) {
+// isn't believed as long as others know better. Conns that wait for a node which is no master any more are told.
+func (cl *Cluster) learn(m *slotMap, epoch int64, now time.Time) (ok bool) {
 	cl.mu.Lock()
-	if epoch < cl.epoch && !anyway {
+	if epoch < cl.epoch && now.Sub(cl.current) < behindAfter {
 		cl.mu.Unlock()
 		return false
 	}
-	cl.epoch = epoch
+	cl.epoch, cl.current = epoch, now
 	if old := cl.slots.Load(); old == nil || !old.equal(m) {
 		cl.tellReplaced(old, m)
 		cl.slots.Store(m)

@@ -226,13 +226,14 @@ func (c *Cluster) ReplicaOf(master *Server) *Server {
 }
 
 // Slot is the slot of a key, by the cluster's own word.
-func (c *Cluster) Slot(key string) int {
+func (c *Cluster) Slot(key string) (slot int) {
 	c.t.Helper()
-	got := c.running()[0].Ask("CLUSTER", "KEYSLOT", key)
-	slot, err := strconv.Atoi(strings.TrimPrefix(got, ":"))
-	if err != nil {
-		c.t.Fatalf("CLUSTER KEYSLOT %q: %s", key, got)
-	}
+	c.waitFor("a node tells the slot of "+strconv.Quote(key), func() bool {
+		got, ok := strings.CutPrefix(c.running()[0].Ask("CLUSTER", "KEYSLOT", key), ":")
+		var err error
+		slot, err = strconv.Atoi(got)
+		return ok && err == nil
+	})
 	return slot
 }
 

@@ -181,14 +181,19 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// MasterOf is the node that serves a slot, by its own word, or nil if none does.
-func (c *Cluster) MasterOf(slot int) *Server {
-	for _, s := range c.running() {
-		if s.Role() == "master" && slices.Contains(c.SlotsOf(s), slot) {
-			return s
+// MasterOf is the node that serves a slot, by its own word, as soon as there is one that can say so.
+func (c *Cluster) MasterOf(slot int) (master *Server) {
+	c.t.Helper()
+	c.waitFor("somebody serves slot "+strconv.Itoa(slot), func() bool {
+		for _, s := range c.running() {
+			if s.Role() == "master" && slices.Contains(c.SlotsOf(s), slot) {
+				master = s
+				return true
+			}
 		}
-	}
-	return nil
+		return false
+	})
+	return master
 }
 
 // SlotsOf is the slots that a node takes for its own, in order.

@@ -47,7 +47,7 @@ func openTab(t *testing.T, url string, width, height int64, dark bool) *tab {
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true), chromedp.UserDataDir(profile))
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), flags...)
 	browser, end := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {})) // of events that the library doesn't know
-	limited, cancel := context.WithTimeout(browser, time.Minute)
+	limited, cancel := context.WithTimeout(browser, 3*time.Minute)
 	b := &tab{t: t, ctx: limited}
 	t.Cleanup(func() {
 		chromedp.Cancel(browser) // waits for the browser to end
@@ -103,7 +103,7 @@ func (b *tab) eval(expression string) string {
 func (b *tab) until(expression, want string) {
 	b.t.Helper()
 	got := ""
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if got = b.eval(expression); got == want {
 			return
 		}

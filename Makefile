@@ -53,10 +53,11 @@ test-clients: deps-clients
 test-clients-cluster: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestClusterClients -v .
 
-# Locks and data on a Redis Cluster of six nodes while masters die, stop, are replaced, and slots and nodes move, in about five minutes;
-# prints what was counted. See docs/cluster-locks.md.
+# Locks and data on a Redis Cluster of six nodes while masters die, stop, are replaced, and slots and nodes move, in about seven minutes;
+# prints what was counted. See docs/cluster-locks.md and docs/cluster.md. CLUSTER=TestClusterLocksGoOn is half a minute of it.
+CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterFaults|TestClusterSilentNode
 test-cluster: deps
-	$(GO) test -tags faults -race -count=1 -timeout 10m -run '^(TestClusterLockFault|TestClusterLocksGoOn)' -v .
+	$(GO) test -tags faults -race -count=1 -timeout 15m -run '^($(CLUSTER))$$' -v .
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
 test-admin: deps deps-admin

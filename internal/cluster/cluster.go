@@ -39,6 +39,9 @@ const (
 	lookGap = 50 * time.Millisecond
 	// lookPatience bounds one question.
 	lookPatience = time.Second
+	// doorPatience bounds the attempt to begin a Conn at one node, as long as there are others: a node that has stopped takes connections and
+	// says nothing.
+	doorPatience = time.Second
 	// behindAfter is for how long no node must have known the newest epoch before one that knows only an older one is believed. A master that
 	// comes back takes itself for one until others have told it that it was replaced, which is a matter of a second or two.
 	behindAfter = 10 * time.Second
@@ -70,8 +73,14 @@ func (cl *Cluster) String() string { return strings.Join(cl.seeds, ",") }
 // Open makes a Conn, with a connection to one node: that it can be had, and lets the user in, is known then. The error is Dial's.
 func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 	err := errors.New("no node is known")
-	for _, addr := range cl.doors() {
-		nc, dialErr := o.Dial(ctx, addr)
+	doors := cl.doors()
+	for i, addr := range doors {
+		patience, cancel := ctx, context.CancelFunc(func() {})
+		if i < len(doors)-1 {
+			patience, cancel = context.WithTimeout(ctx, doorPatience)
+		}
+		nc, dialErr := o.Dial(patience, addr)
+		cancel()
 		if dialErr != nil {
 			err = dialErr
 			if isRefusal(err) || ctx.Err() != nil {

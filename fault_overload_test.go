@@ -108,11 +108,24 @@ type overload struct {
 // latency is the longest answer since it was last asked.
 func (o *overload) latency() time.Duration { return time.Duration(o.slowest.Swap(0)) }
 
+// connect makes a connection, and tries again as clients do: where 5,000 come at once on a busy machine, the kernel turns some away at first.
+func (o *overload) connect(ctx context.Context) *client.Conn {
+	for range 3 {
+		if c, err := client.Dial(o.addr); err == nil {
+			return c
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+	o.refused.Add(1)
+	return nil
+}
+
 // client asks for values of its own, in small batches, and counts on each answer.
 func (o *overload) client(ctx context.Context, id int) {
-	c, err := client.Dial(o.addr)
-	if err != nil {
-		o.refused.Add(1)
+	c := o.connect(ctx)
+	if c == nil {
 		return
 	}
 	defer c.Close()
@@ -146,9 +159,8 @@ func (o *overload) client(ctx context.Context, id int) {
 
 // greedyClient sends for as long as it is let, reads nothing for a while, and then finds every answer.
 func (o *overload) greedyClient(ctx context.Context, id int) {
-	c, err := client.Dial(o.addr)
-	if err != nil {
-		o.refused.Add(1)
+	c := o.connect(ctx)
+	if c == nil {
 		return
 	}
 	defer c.Close()

@@ -131,7 +131,7 @@ func (r *Relay) serve(client net.Conn) {
 		reset(client)
 		return
 	}
-	dialer := net.Dialer{Timeout: 5 * time.Second}
+	dialer := net.Dialer{Timeout: 30 * time.Second} // what was accepted is reset else, though on a busy machine the other side is only late
 	server, err := dialer.DialContext(r.ctx, "tcp", r.to)
 	if err != nil {
 		reset(client)

@@ -141,7 +141,7 @@ func (p *Pipe) settleLost() (text []byte, awaited bool) {
 			switch {
 			case e.kind == local:
 				text = append(text, e.local...)
-			case e.kind == relayed || e.kind == replaced:
+			case (e.kind == relayed || e.kind == replaced) && e.Effect != uncertain:
 				text = append(text, p.encode(p.lost)...)
 			}
 		}

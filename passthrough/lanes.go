@@ -23,6 +23,7 @@ type Lanes struct {
 	dialTimeout time.Duration
 	unread      Unread
 
+	pause   pause
 	pinned  atomic.Int64
 	running sync.WaitGroup
 	ctx     context.Context // ends when Close is called
@@ -36,7 +37,9 @@ type Lanes struct {
 	// expires is when the spare was left that expiry is for.
 	expires time.Time // guarded by mu
 	clock   uint64    // guarded by mu; counts leaves
-	closed  bool      // guarded by mu
+	// suspecting says that somebody looks whether a lane is held back.
+	suspecting bool // guarded by mu
+	closed     bool // guarded by mu
 }
 
 // laneKind is what the sessions that share a lane have in common.
@@ -155,6 +158,7 @@ func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
 		ls.forgetLocked(kind, set)
 		return
 	}
+	ls.suspectLocked(kind, set)
 	l := newLane(kind, conn)
 	set.lanes = append(set.lanes, l)
 	ls.sets[kind] = set
@@ -302,6 +306,7 @@ func (ls *Lanes) Stats() (s Stats) {
 // Close ends all of them, and returns when they have ended.
 func (ls *Lanes) Close() {
 	ls.cancel()
+	ls.pause.close()
 	ls.mu.Lock()
 	ls.closed = true
 	if ls.expiry != nil {

@@ -67,6 +67,7 @@ type Pipe struct {
 	rides   bool   // requests go by the lane: there is no connection of its own
 	scripts bool   // the session has run scripts of its client's
 	isNew   bool   // the connection of its own is another than the last request's
+	braced  bool   // see Brace
 	// severed says that a lane was lost, or that its own connection leads elsewhere.
 	severed bool
 	reader  chan struct{} // closed when the reader of its own connection has ended; nil if there never was one
@@ -81,6 +82,7 @@ type Pipe struct {
 	broken   bool      // guarded by mu; a request was begun on up whose end may never come
 	kept     bool      // guarded by mu; see Keep
 	letGo    bool      // guarded by mu; see LetGo
+	look     bool      // guarded by mu; see lookLocked
 	inFlight int       // guarded by mu; replies still to come by lane, or to be taken back
 	waitsAt  *lane     // guarded by mu; where the session may be waiting to submit
 	lost     error     // guarded by mu; why the session can't go on
@@ -120,7 +122,7 @@ func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (con
 		p.mu.Unlock()
 		return false, nil
 	}
-	shares := way != Own && p.lanes.perIdentity > 0 && p.ledger.Trusted && p.large == 0
+	shares := way != Own && p.lanes.perIdentity > 0 && p.ledger.Trusted && p.large == 0 && !p.lanes.pause.on.Load()
 	id := p.ledger.Identity
 	p.mu.Unlock()
 	if p.failed != nil {
@@ -158,11 +160,10 @@ func (p *Pipe) Keep(keep bool) {
 	p.mu.Unlock()
 }
 
-// Mark says that the request that comes next may leave something on the session's own connection that isn't followed here: nobody else
-// may use it before a RESET.
+// Mark says that a request may have left something on the session's own connection that isn't followed here: nobody else may use it.
 func (p *Pipe) Mark() {
 	p.mu.Lock()
-	p.ledger.marked = true
+	p.ledger.stays = true
 	p.mu.Unlock()
 }
 
@@ -174,11 +175,33 @@ func (p *Pipe) Mark() {
 func (p *Pipe) Relay(raw []byte, e Expect) {
 	p.push(entry{Expect: e})
 	p.queue(raw, 1)
-	if e.Effect == Reset {
-		for _, cmd := range loginCommands(p.lanes.upstream.Initial) {
-			p.push(entry{kind: hidden, Expect: Expect{Effect: logsIn}})
-			p.queue(resp.AppendCommand(nil, cmd...), 1)
-		}
+}
+
+// RelayUncertain queues a request that gets no reply unless it is refused, and a probe behind it. The session must not be within MULTI, nor
+// Subscribed, and its state settled.
+func (p *Pipe) RelayUncertain(raw []byte) {
+	p.push(entry{Expect: Expect{Effect: uncertain}})
+	p.queue(raw, 1)
+	p.hidden("HELLO") // nobody may be refused it who isn't refused everything
+}
+
+// AfterReset does what comes behind a RESET that has been answered, if it has been done: the connection is logged in as a new one is, or
+// else asked whether its client may talk to the upstream without a login, as Trusted says. HELLO tells that to everybody.
+func (p *Pipe) AfterReset() {
+	p.mu.Lock()
+	fresh := p.ledger.fresh
+	p.ledger.fresh = false
+	p.mu.Unlock()
+	if !fresh {
+		return
+	}
+	login := loginCommands(p.lanes.upstream.Initial)
+	for _, cmd := range login {
+		p.push(entry{kind: hidden, Expect: Expect{Effect: logsIn}})
+		p.queue(resp.AppendCommand(nil, cmd...), 1)
+	}
+	if len(login) == 0 {
+		p.hidden("HELLO")
 	}
 }
 
@@ -355,6 +378,7 @@ func (p *Pipe) Flush() {
 	p.failed = nil
 	p.mu.Lock()
 	p.held = false // what is owed for the queued requests keeps up from being given up
+	p.lookLocked()
 	p.mu.Unlock()
 	p.send()
 }

@@ -248,6 +248,27 @@ func (s *session) relay(r route) {
 		s.pipe.Local(quitReply) // the upstream must not close what others use
 		return
 	}
+	switch r.Effect {
+	case passthrough.Unanswered:
+		if state, _ := s.pipe.State(); state.Raw { // of a replica it is what it should be
+			break
+		}
+		if state := s.settledState(); !state.InMulti && !state.Subscribed() && !state.Opaque && !state.Raw {
+			s.pipe.RelayUncertain(r.raw)
+			return
+		}
+	case passthrough.Pauses:
+		s.pipe.Brace()
+		s.pipe.Relay(r.raw, r.Expect)
+		s.await(s.pipe.Barrier())
+		s.pipe.Unbrace()
+		return
+	case passthrough.Reset:
+		s.pipe.Relay(r.raw, r.Expect)
+		s.await(s.pipe.Barrier())
+		s.pipe.AfterReset()
+		return
+	}
 	s.pipe.Relay(r.raw, r.Expect)
 }
 

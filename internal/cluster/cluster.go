@@ -139,14 +139,11 @@ func (cl *Cluster) forget(c *Conn) {
 	delete(cl.conns, c)
 }
 
-// moved takes note of a MOVED that a Conn has met which went by old, and returns the map that says so.
-func (cl *Cluster) moved(old *slotMap, slot int, addr string) *slotMap {
+// moved takes note of a MOVED, and returns the map that says so; nil if none is known, since one slot says too little.
+func (cl *Cluster) moved(slot int, addr string) *slotMap {
 	for {
 		m := cl.slots.Load()
-		if m == nil {
-			return old // one slot says too little
-		}
-		if m.master(slot) == addr {
+		if m == nil || m.master(slot) == addr {
 			return m
 		}
 		changed := m.with(slot, addr)

@@ -57,6 +57,7 @@ type Conn struct {
 	buffered    int                      // guarded by mu; bytes of replies that Read hasn't returned
 	kept        int                      // guarded by mu; bytes of requests without an answer
 	moving      map[int]*moving          // guarded by mu; by slot
+	answering   answering                // guarded by mu; while a node's answer is looked at
 	delayed     map[*time.Timer]struct{} // guarded by mu; what is done later
 	streaming   *stream                  // guarded by mu; the large request that is being written
 	setup       setup                    // guarded by mu; what further nodes are told
@@ -165,7 +166,7 @@ func (c *Conn) enqueue(r *request) {
 func (c *Conn) Quiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err == nil && !c.half && c.head == nil && len(c.rest) == 0 && c.txn == nil && c.watched.node == nil
+	return c.err == nil && !c.half && c.head == nil && len(c.rest) == 0 && c.txn == nil && c.watched.part == nil
 }
 
 // give adds bytes to what the client is given for r. mu is held.

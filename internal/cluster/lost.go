@@ -15,6 +15,10 @@ func (c *Conn) lost(n *node, err error) {
 		p.node = nil
 	}
 	stays := c.err == nil && c.survives(n, waiting, err)
+	var behind []*part
+	if stays {
+		behind = c.unhold(n)
+	}
 	for i, p := range waiting {
 		switch {
 		case !stays:
@@ -22,6 +26,8 @@ func (c *Conn) lost(n *node, err error) {
 			p.req.void = true // its client is gone
 		case isRefusal(err):
 			c.fail(p, n.addr, false, err)
+		case p.req.intercept != nil:
+			c.fail(p, n.addr, i < taken, err) // it is of no use elsewhere without what was before it
 		case i >= taken && n.nc != nil && p.raw != nil && p.tries < maxTries && !p.req.hidden:
 			p.tries++
 			c.dispatch(p) // nothing of it was sent
@@ -33,15 +39,35 @@ func (c *Conn) lost(n *node, err error) {
 		}
 	}
 	if stays {
-		for slot, m := range c.moving {
-			if m.from == n {
-				c.release(slot, m)
-			}
+		for _, p := range behind {
+			c.dispatch(p)
 		}
 		c.cluster.look(c)
 	}
 	c.readable.Broadcast()
 	c.signalRoom()
+}
+
+// unhold ends the holding back of what waits for n to answer. What was to be asked again before it is sent on its way; what comes
+// behind it is returned. c.mu is held.
+func (c *Conn) unhold(n *node) (behind []*part) {
+	var again []*part
+	for slot, m := range c.moving {
+		if m.from != n {
+			continue
+		}
+		delete(c.moving, slot)
+		if m.trial == nil {
+			again = append(append(again, m.first...), m.again...)
+		} else {
+			behind = append(behind, m.again...)
+		}
+		behind = append(behind, m.held...)
+	}
+	for _, p := range again {
+		c.dispatch(p)
+	}
+	return behind
 }
 
 // survives decides whether the Conn goes on without a node, and ends it if not. c.mu is held.
@@ -80,6 +106,9 @@ func isRefusal(err error) bool {
 
 // fail answers p in the place of a node. c.mu is held.
 func (c *Conn) fail(p *part, addr string, sent bool, err error) {
+	if t := p.req.txn; t != nil {
+		t.lost = true // EXEC must not run without it
+	}
 	text := c.Failure(addr, sent, err)
 	var refused refusal
 	if errors.As(err, &refused) {

@@ -74,6 +74,9 @@ func (c *Conn) newNode(addr string, nc net.Conn) *node {
 
 // push asks the node for p. c.mu is held.
 func (n *node) push(p *part) {
+	if p.req.before != nil {
+		p.req.before(n)
+	}
 	if p.asking {
 		p.asking = false
 		n.push(&n.c.ownRequest(askingCommand, nil).one)

@@ -14,6 +14,8 @@ type request struct {
 	// been dealt with. A request with one is not sent elsewhere but by it.
 	intercept func(p *part, line []byte) bool
 	each      func(n *node, p *part, h resp.Head) // is called with each part's answer
+	before    func(n *node)                       // is called when n is about to be asked, and may ask it for something first
+	txn       *transaction                        // what it is within; nil if it is within none
 	hidden    bool                                // the Conn's own: it isn't in the queue
 	follows   bool                                // it goes where nodes say though it is hidden
 	void      bool                                // it is not answered any more, nor is what comes behind it

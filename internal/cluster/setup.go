@@ -195,7 +195,8 @@ func forNext(c *Conn, q *query) {
 
 // reset is RESET: all nodes' connections are as new ones, and so are further ones, without a login.
 func reset(c *Conn, q *query) {
-	c.txn, c.watched = nil, watched{}
+	c.forgetWatch()
+	c.txn = nil
 	c.setup = setup{proto: 2, reset: true}
 	r := c.tell(q, func(bool, []byte) {})
 	r.each = func(n *node, _ *part, h resp.Head) {

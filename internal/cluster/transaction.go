@@ -1,6 +1,6 @@
 package cluster
 
-// MULTI and WATCH: a transaction is one node's, and all its keys are in one slot.
+// MULTI: a transaction is one node's, and all its keys are in one slot.
 
 import (
 	"bytes"
@@ -18,15 +18,9 @@ type transaction struct {
 	size    int      // bytes of raws
 	lost    bool     // not all that was queued is in raws
 	guarded bool     // a WATCH was in force, which only its node knows
+	void    bool     // that WATCH had not been sent yet, so EXEC does nothing
 	aside   bool     // a node has said that a key is not its own
-	tries   int
-	caching []byte // CLIENT CACHING, which was said of it; nil if nothing was
-}
-
-// watched is what a WATCH has said.
-type watched struct {
-	node *node // nil if nothing is watched
-	slot int
+	caching []byte   // CLIENT CACHING, which was said of it; nil if nothing was
 }
 
 // maxQueued is how much of a transaction is kept so that it can be run elsewhere, bytes.
@@ -35,6 +29,7 @@ const maxQueued = 1 << 20
 var (
 	multiCommand   = resp.AppendCommand(nil, "MULTI")
 	discardCommand = resp.AppendCommand(nil, "DISCARD")
+	unwatchCommand = resp.AppendCommand(nil, "UNWATCH")
 	// abortCommand is refused by every Redis, and aborts the transaction with that.
 	abortCommand = resp.AppendCommand(nil, "GET")
 	watchInMulti = []byte("-ERR WATCH inside MULTI is not allowed\r\n")
@@ -44,12 +39,14 @@ var (
 // multi is MULTI outside of a transaction.
 func multi(c *Conn, q *query) {
 	t := &transaction{slot: -1, caching: c.caching}
-	if c.watched.node != nil {
-		t.node, t.slot, t.guarded = c.watched.node, c.watched.slot, true
-	} else {
+	if w := c.watched; w.part != nil {
+		t.node, t.slot, t.guarded, t.void = w.node, w.slot, true, w.node == nil
+	}
+	if t.node == nil {
 		t.node = c.homeNode()
 	}
 	r := newRequest(q.raw, -1)
+	r.txn = t
 	r.finish = func(replies [][]byte) []byte {
 		if isError(replies[0]) && c.txn == t {
 			c.txn = nil
@@ -70,7 +67,8 @@ func (c *Conn) queue(q *query) {
 		c.exec(q, t)
 		return
 	case "discard":
-		c.txn, c.watched = nil, watched{}
+		c.txn = nil
+		c.forgetWatch()
 		c.inTransaction(q, t, nil)
 		return
 	case "multi":
@@ -129,6 +127,7 @@ func (c *Conn) inTransaction(q *query, t *transaction, intercept func(p *part, l
 	if intercept == nil {
 		r.intercept = func(*part, []byte) bool { return false }
 	}
+	r.txn = t
 	c.kept += len(q.raw)
 	c.enqueue(r)
 	t.node.push(&r.one)
@@ -182,91 +181,64 @@ var (
 	nullThree = []byte("_\r\n")
 )
 
+// nothingRun is EXEC's answer when what was watched has changed.
+func (c *Conn) nothingRun() []byte {
+	if c.setup.proto == 3 {
+		return nullThree
+	}
+	return nullTwo
+}
+
 // exec ends the transaction. If its node has not run it because the keys are elsewhere, another does. If something was watched
 // there, it is answered as if that had changed, which the client has to expect, since nobody can say that it has not.
 func (c *Conn) exec(q *query, t *transaction) {
-	c.txn, c.watched = nil, watched{}
-	c.inTransaction(q, t, func(p *part, line []byte) bool {
-		kind, slot, addr := redirected(line, t.node.addr)
-		if kind == moved {
-			c.slots = c.cluster.moved(c.slots, slot, addr)
-		}
-		aside := kind != notRedirected || t.aside && bytes.HasPrefix(line, []byte("EXECABORT"))
-		if !aside || t.lost && !t.guarded {
-			return false
-		}
-		if t.guarded {
-			text := nullTwo
-			if c.setup.proto == 3 {
-				text = nullThree
-			}
-			c.partDone(p, pieces{first: text, size: len(text)})
-			return true
-		}
-		if t.tries++; t.tries > maxTries {
-			return false
-		}
-		t.aside = false
-		p.tries = t.tries
-		c.cluster.look(c)
-		c.afterDelay(p, func() {
-			t.node = c.slotNode(t.slot)
-			c.begin(t, t.node)
-			t.node.push(p)
-		})
-		return true
-	})
-}
-
-// watch is WATCH outside of a transaction.
-func watch(c *Conn, q *query) {
-	slot, _ := c.slotOf(q)
-	if slot == manySlots || c.watched.node != nil && slot >= 0 && slot != c.watched.slot {
-		c.local(crossSlot)
+	c.txn = nil
+	c.forgetWatch()
+	if t.void {
+		c.inTransaction(&query{raw: discardCommand}, t, nil)
+		c.last.finish = func([][]byte) []byte { return c.nothingRun() }
 		return
 	}
-	if slot < 0 {
-		toHome(c, q)
-		return
+	r := newRequest(q.raw, t.slot)
+	begin := func(n *node) {
+		t.node, t.aside = n, false
+		c.begin(t, n)
 	}
-	if c.watched.node != nil {
-		c.inTransaction(q, &transaction{node: c.watched.node}, nil)
-		return
-	}
-	n := c.slotNode(slot)
-	c.watched = watched{n, slot}
-	r := newRequest(q.raw, slot)
 	r.intercept = func(p *part, line []byte) bool {
+		n := c.answering.node
 		kind, slot, addr := redirected(line, n.addr)
-		if kind == notRedirected || c.txn != nil || c.watched.node != n || p.tries >= maxTries {
+		if kind == notRedirected && !(t.aside && bytes.HasPrefix(line, []byte("EXECABORT"))) {
 			return false
 		}
-		if kind == moved {
-			c.slots = c.cluster.moved(c.slots, slot, addr)
+		if kind == moved || kind == ask {
+			p.slot, t.slot = slot, slot
 		}
 		p.tries++
+		dealt := true
+		switch {
+		case t.guarded:
+			text := c.nothingRun()
+			c.partDone(p, pieces{first: text, size: len(text)})
+		case t.lost || p.tries > maxTries:
+			c.giveUp(p)
+			dealt = c.notFollowed(p, kind)
+		default:
+			r.before = begin
+			c.holdBack(n, p) // what comes behind it may not overtake
+		}
+		if kind == moved {
+			c.adopt(c.cluster.moved(slot, addr))
+		}
 		c.cluster.look(c)
-		c.afterDelay(p, func() {
-			n = c.slotNode(slot)
-			if c.watched.node != nil {
-				c.watched.node = n
-			}
-			n.push(p)
-		})
-		return true
+		return dealt
 	}
 	c.kept += len(q.raw)
 	c.enqueue(r)
-	n.push(&r.one)
-}
-
-// unwatch is UNWATCH outside of a transaction.
-func unwatch(c *Conn, q *query) {
-	n := c.watched.node
-	c.watched = watched{}
-	if n == nil {
-		toHome(c, q)
+	if t.slot < 0 || t.guarded || c.moving[t.slot] == nil && c.slotNode(t.slot) == t.node {
+		t.node.push(&r.one)
 		return
 	}
-	c.inTransaction(q, &transaction{node: n}, nil)
+	t.node.push(&c.ownRequest(discardCommand, nil).one) // it is not the one to run it any more, or not yet
+	r.before = begin
+	c.dispatch(&r.one)
 }

@@ -164,34 +164,6 @@ func (c *Conn) homeNode() *node {
 	return c.home
 }
 
-// adopt takes another map over. mu is held.
-func (c *Conn) adopt(m *slotMap) {
-	if m == c.slots || m == nil {
-		return
-	}
-	c.slots = m
-	if c.home != nil {
-		if master, _ := m.knows(c.home.addr); !master {
-			c.home = nil
-		}
-	}
-	for _, n := range c.nodes {
-		for _, p := range n.waiting.all() {
-			if p.slot >= 0 && m.master(p.slot) != n.addr && c.moving[p.slot] == nil {
-				c.holdUnanswered(n, p.slot)
-			}
-		}
-	}
-}
-
-// holdUnanswered is hold for a slot of which n hasn't said yet that it is not its own any more. mu is held.
-func (c *Conn) holdUnanswered(n *node, slot int) {
-	c.hold(n, slot)
-	if m := c.moving[slot]; m != nil {
-		m.left--
-	}
-}
-
 // doomedFor is how long a node that is no master any more may take to say so of what it was asked.
 const doomedFor = time.Second
 

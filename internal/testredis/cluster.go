@@ -246,7 +246,7 @@ func (c *Cluster) running() (nodes []*Server) {
 	return nodes
 }
 
-// WaitOK returns when each running node takes the cluster for whole, and all agree on who serves which slot.
+// WaitOK returns when each running node takes the cluster for whole, and all agree on who serves which slot and on the masters' epochs.
 func (c *Cluster) WaitOK() {
 	c.t.Helper()
 	c.waitFor("the cluster is whole", c.agrees)
@@ -259,28 +259,29 @@ func (c *Cluster) agrees() bool {
 		if c.clusterInfo(s, "cluster_state") != "ok" {
 			return false
 		}
-		slots := c.slotView(s)
+		masters := mastersSeen(s.Ask("CLUSTER", "NODES"))
 		if view == "" {
-			view = slots
+			view = masters
 		}
-		if slots != view {
+		if masters != view {
 			return false
 		}
 	}
 	return true
 }
 
-// slotView is who serves which slots as a node sees it.
-func (c *Cluster) slotView(s *Server) string {
+// mastersSeen is the masters that aren't taken for down, with their epochs and slots, in an answer to CLUSTER NODES. The epochs are a part of it because a node that
+// is given a slot takes a new one only if it doesn't have the greatest that it knows of: given one by a master whose last epoch it has not
+// heard of yet, it would lose it to that master's late messages, and then each of the two would say MOVED to the other.
+func mastersSeen(nodes string) string {
 	var lines []string
-	for line := range strings.SplitSeq(s.Ask("CLUSTER", "NODES"), "\n") {
+	for line := range strings.SplitSeq(nodes, "\n") {
 		fields := strings.Fields(line)
-		if len(fields) > 8 {
-			slots := slices.DeleteFunc(fields[8:], func(f string) bool { return strings.HasPrefix(f, "[") })
-			if len(slots) > 0 {
-				lines = append(lines, fields[0]+" "+strings.Join(slots, " "))
-			}
+		if len(fields) < 8 || !strings.Contains(fields[2], "master") || strings.Contains(fields[2], "fail") {
+			continue
 		}
+		slots := slices.DeleteFunc(fields[8:], func(f string) bool { return strings.HasPrefix(f, "[") })
+		lines = append(lines, fields[0]+" epoch "+fields[6]+" "+strings.Join(slots, " "))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")

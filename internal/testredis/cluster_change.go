@@ -46,9 +46,10 @@ func (c *Cluster) MigrateSlots(from, to *Server, slots ...int) {
 	m.Finish()
 }
 
-// BeginMigration sets slots up to be moved. No key has moved then.
+// BeginMigration sets slots up to be moved, once all nodes agree. No key has moved then.
 func (c *Cluster) BeginMigration(from, to *Server, slots ...int) *Migration {
 	c.t.Helper()
+	c.WaitOK()
 	m := &Migration{c: c, slots: slots, from: from, to: to}
 	m.each(to, "CLUSTER", "SETSLOT", "", "IMPORTING", c.ID(from))
 	m.each(from, "CLUSTER", "SETSLOT", "", "MIGRATING", c.ID(to))
@@ -106,7 +107,11 @@ func (m *Migration) Finish() {
 	m.each(m.to, "CLUSTER", "SETSLOT", "", "NODE", id)
 	m.each(m.from, "CLUSTER", "SETSLOT", "", "NODE", id)
 	// Nodes hear of it from one another, but of many slots at once not always all.
-	for again := time.Now().Add(time.Second); !m.c.agrees(); time.Sleep(20 * time.Millisecond) {
+	again := time.Now().Add(time.Second)
+	m.c.waitFor("all nodes know of the slots' new master", func() bool {
+		if m.c.agrees() {
+			return true
+		}
 		if time.Now().After(again) {
 			again = time.Now().Add(2 * time.Second)
 			for _, s := range m.c.running() {
@@ -115,7 +120,8 @@ func (m *Migration) Finish() {
 				}
 			}
 		}
-	}
+		return false
+	})
 }
 
 func (m *Migration) auth() []string {

@@ -2,6 +2,7 @@ package testredis_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"lockproxy/internal/testredis"
@@ -44,4 +45,39 @@ func TestCluster(t *testing.T) {
 	c.MigrateAll(node, c.Nodes[1])
 	c.RemoveNode(node)
 	c.WaitOK()
+}
+
+// A slot that moves back and forth stays where it was moved last: each time its new master has the greatest epoch, by both masters' word.
+func TestMigrationsInARow(t *testing.T) {
+	c := testredis.StartCluster(t, 2, 0)
+	slot := c.Slot("a")
+	for i := range 8 {
+		from := c.MasterOf(slot)
+		to := c.Nodes[0]
+		if from == to {
+			to = c.Nodes[1]
+		}
+		c.Migrate(slot, to)
+		for _, s := range c.Nodes {
+			if mine, other := epoch(t, s, c.ID(to)), epoch(t, s, c.ID(from)); mine <= other {
+				t.Fatalf("after migration %d the node at %s knows epoch %d for the slot's new master, %d for the old", i+1, s.Addr(), mine, other)
+			}
+		}
+	}
+}
+
+// epoch is a node's epoch by the word of another.
+func epoch(t *testing.T, asked *testredis.Server, id string) int {
+	t.Helper()
+	for line := range strings.SplitSeq(asked.Ask("CLUSTER", "NODES"), "\n") {
+		if fields := strings.Fields(line); len(fields) >= 8 && fields[0] == id {
+			n, err := strconv.Atoi(fields[6])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("the node at %s doesn't know %s", asked.Addr(), id)
+	return 0
 }

@@ -1,0 +1,309 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// puppets are nodes that a test speaks for. A Conn dials them by name.
+type puppets struct {
+	t     *testing.T
+	cl    *Cluster
+	conn  *Conn
+	in    *bufio.Reader
+	calls map[string]chan net.Conn // by node; the other ends of what was dialed
+	dials map[string]func() error  // what dialing waits for, if it does
+}
+
+// newPuppets makes nodes, of which the first is who serves all slots.
+func newPuppets(t *testing.T, names ...string) *puppets {
+	p := &puppets{t: t, cl: New(names), calls: map[string]chan net.Conn{}, dials: map[string]func() error{}}
+	for _, name := range names {
+		p.calls[name] = make(chan net.Conn, 10)
+	}
+	p.cl.slots.Store(allAt(names[0]))
+	p.cl.looking = true // nobody asks them who serves what
+	p.conn = newConn(p.cl, Options{Dial: p.dial, Proto: 2, Timeout: time.Minute, Failure: func(addr string, sent bool, err error) []byte {
+		return resp.AppendError(nil, "UPSTREAM "+addr+": sent "+strconv.FormatBool(sent))
+	}})
+	p.cl.conns[p.conn] = struct{}{}
+	p.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	p.in = bufio.NewReader(p.conn)
+	t.Cleanup(func() { p.conn.Close() })
+	return p
+}
+
+// allAt is a map in which one node serves all slots.
+func allAt(addr string) *slotMap {
+	m := mapOf(1, func(int) int { return 0 })
+	m.masters[0] = addr
+	return m
+}
+
+func (p *puppets) dial(ctx context.Context, addr string) (net.Conn, error) {
+	if wait := p.dials[addr]; wait != nil {
+		if err := wait(); err != nil {
+			return nil, err
+		}
+	}
+	here, there := net.Pipe()
+	p.calls[addr] <- there
+	return here, nil
+}
+
+// send writes requests as one.
+func (p *puppets) send(lines ...string) {
+	p.t.Helper()
+	var raw []byte
+	for _, line := range lines {
+		raw = resp.AppendCommand(raw, strings.Fields(line)...)
+	}
+	if _, err := p.conn.Write(raw); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// replies compares what the client is answered with what it should be, line by line.
+func (p *puppets) replies(want ...string) {
+	p.t.Helper()
+	for _, w := range want {
+		got, err := p.in.ReadString('\n')
+		if strings.TrimRight(got, "\r\n") != w {
+			p.t.Fatalf("reply %q, %v, not %q", got, err, w)
+		}
+	}
+}
+
+// puppet is the other end of a connection to a node.
+type puppet struct {
+	t  *testing.T
+	nc net.Conn
+	in *bufio.Reader
+}
+
+// at is the connection that was dialed to a node.
+func (p *puppets) at(name string) *puppet {
+	p.t.Helper()
+	select {
+	case nc := <-p.calls[name]:
+		p.t.Cleanup(func() { nc.Close() })
+		nc.SetDeadline(time.Now().Add(10 * time.Second))
+		return &puppet{p.t, nc, bufio.NewReader(nc)}
+	case <-time.After(10 * time.Second):
+		p.t.Fatalf("%s is not asked", name)
+		return nil
+	}
+}
+
+// hears reads requests and compares them with what they should be.
+func (n *puppet) hears(want ...string) {
+	n.t.Helper()
+	for _, w := range want {
+		raw, err := readReply(n.in)
+		if err != nil {
+			n.t.Fatalf("%v instead of %q", err, w)
+		}
+		_, elems, _ := resp.Elements(raw)
+		var words []string
+		for _, elem := range elems {
+			v, _ := resp.ParseValue(elem)
+			words = append(words, string(v.Text))
+		}
+		if got := strings.Join(words, " "); got != w {
+			n.t.Fatalf("the node is asked %q, not %q", got, w)
+		}
+	}
+}
+
+func (n *puppet) says(lines ...string) {
+	n.t.Helper()
+	if _, err := n.nc.Write([]byte(strings.Join(lines, "\r\n") + "\r\n")); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// learn is a look at the cluster after which one node serves all slots. late says that the Conn isn't told yet.
+func (p *puppets) learn(addr string, late bool) {
+	if late {
+		p.cl.slots.Store(allAt(addr))
+		return
+	}
+	p.cl.learn(allAt(addr), 1, false)
+}
+
+var slotK = strconv.Itoa(Slot([]byte("k")))
+
+// A Conn that meets a MOVED takes over all that is known by then, of other slots too: what they were asked before isn't overtaken.
+func TestOrderWhenMovedBringsANewMap(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("GET other", "SET k 1")
+	a := p.at("a:1")
+	a.hears("GET other", "SET k 1")
+	p.learn("b:1", true)
+	a.says("-MOVED " + strconv.Itoa(Slot([]byte("other"))) + " b:1")
+	b := p.at("b:1")
+	b.hears("GET other")
+	p.send("SET k 2")
+	a.says("-MOVED " + slotK + " b:1")
+	b.hears("SET k 1", "SET k 2")
+	b.says("$-1", "+OK", "+OK")
+	p.replies("$-1", "+OK", "+OK")
+}
+
+// What could not be sent to a node that is lost goes to its successor before what was held behind it.
+func TestOrderWhenANodeIsLost(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	lost := make(chan error)
+	p.dials["a:1"] = func() error { return <-lost }
+	p.send("SET k 1", "SET k 2")
+	p.learn("b:1", false)
+	p.send("SET k 3")
+	lost <- errors.New("refused")
+	b := p.at("b:1")
+	b.hears("SET k 1", "SET k 2", "SET k 3")
+	b.says("+1", "+2", "+3")
+	p.replies("+1", "+2", "+3")
+}
+
+// A node that is asked again because another has said so, when a third serves the slot by now, is waited for.
+func TestOrderOverThreeNodes(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1", "c:1")
+	p.send("SET k 1", "SET k 2")
+	a := p.at("a:1")
+	a.hears("SET k 1", "SET k 2")
+	a.says("-MOVED " + slotK + " b:1")
+	b := p.at("b:1")
+	b.hears("SET k 1")
+	p.learn("c:1", false)
+	p.send("SET k 3")
+	a.says("-MOVED " + slotK + " c:1")
+	time.Sleep(20 * time.Millisecond)
+	b.says("-MOVED " + slotK + " c:1")
+	c := p.at("c:1")
+	c.hears("SET k 1")
+	c.says("+1")
+	c.hears("SET k 2")
+	c.says("+2")
+	c.hears("SET k 3")
+	c.says("+3")
+	p.replies("+1", "+2", "+3")
+}
+
+// What comes behind a transaction doesn't overtake it when its slot has moved, nor does it overtake what was before it.
+func TestOrderAroundATransaction(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("SET k 0", "MULTI", "SET k 1", "EXEC", "SET k 2", "GET k")
+	a := p.at("a:1")
+	a.hears("SET k 0", "MULTI", "SET k 1", "EXEC", "SET k 2", "GET k")
+	moved := "-MOVED " + slotK + " b:1"
+	a.says(moved, "+OK", moved, "-EXECABORT Transaction discarded", moved, moved)
+	b := p.at("b:1")
+	b.hears("SET k 0")
+	b.says("+OK")
+	b.hears("MULTI", "SET k 1", "EXEC")
+	b.says("+OK", "+QUEUED", "*1", "+OK")
+	b.hears("SET k 2", "GET k")
+	b.says("+OK", "+2")
+	p.replies("+OK", "+OK", "+QUEUED", "*1", "+OK", "+OK", "+2")
+}
+
+// A transaction waits for what its slot was asked before, at another node.
+func TestTransactionWaitsForWhatWasBefore(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("SET k 0")
+	a := p.at("a:1")
+	a.hears("SET k 0")
+	p.learn("b:1", false)
+	a.hears("PING")
+	p.send("MULTI", "SET k 1", "EXEC", "GET k")
+	b := p.at("b:1")
+	b.hears("MULTI", "SET k 1", "DISCARD")
+	b.says("+OK", "+QUEUED", "+OK")
+	a.says("-MOVED "+slotK+" b:1", "+PONG")
+	b.hears("SET k 0", "MULTI", "SET k 1", "EXEC", "GET k")
+	b.says("+OK", "+OK", "+QUEUED", "*1", "+OK", "+1")
+	p.replies("+OK", "+OK", "+QUEUED", "*1", "+OK", "+1")
+}
+
+// What is in a transaction is not run outside of it when its node is lost.
+func TestTransactionWhoseNodeIsLost(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("MULTI")
+	a := p.at("a:1")
+	a.hears("MULTI")
+	a.says("+OK")
+	p.send("TIME") // which it doesn't read, so that nothing more can be sent
+	sent := func() int {
+		p.conn.mu.Lock()
+		defer p.conn.mu.Unlock()
+		return p.conn.nodes["a:1"].taken
+	}
+	for sent() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	p.send("SET k 1", "EXEC")
+	p.learn("b:1", true)
+	a.nc.Close()
+	p.replies("+OK", "-UPSTREAM a:1: sent true", "-UPSTREAM a:1: sent false", "-UPSTREAM a:1: sent false")
+	p.send("GET k")
+	b := p.at("b:1")
+	b.hears("GET k")
+	b.says("$-1")
+	p.replies("$-1")
+}
+
+// What is read behind a WATCH is read behind it, wherever the slot has gone, and nothing is watched after one that has failed.
+func TestOrderBehindAWatch(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("WATCH k", "GET k")
+	a := p.at("a:1")
+	a.hears("WATCH k", "GET k")
+	a.says("-MOVED "+slotK+" b:1", "-MOVED "+slotK+" b:1")
+	b := p.at("b:1")
+	b.hears("WATCH k")
+	b.says("+OK")
+	b.hears("GET k")
+	b.says("+1")
+	p.replies("+OK", "+1")
+	p.send("MULTI", "SET k 2", "EXEC")
+	b.hears("MULTI", "SET k 2", "EXEC")
+	b.says("+OK", "+QUEUED", "*-1")
+	p.replies("+OK", "+QUEUED", "*-1")
+
+	p.send("WATCH k")
+	for range maxTries + 1 { // on its way all the while: it is the slot's node that is asked, not another
+		b.hears("WATCH k")
+		b.says("-TRYAGAIN Multiple keys request during rehashing of slot")
+	}
+	p.replies("-TRYAGAIN Multiple keys request during rehashing of slot")
+	p.send("WATCH other")
+	a.hears("WATCH other")
+	a.says("+OK")
+	p.replies("+OK")
+}
+
+// A transaction behind a WATCH that could not be sent yet does nothing, and leaves nothing watched.
+func TestTransactionBehindAWatchThatWaits(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("SET k 0")
+	a := p.at("a:1")
+	a.hears("SET k 0")
+	p.learn("b:1", false)
+	a.hears("PING")
+	p.send("WATCH k", "MULTI", "SET k 1", "EXEC")
+	b := p.at("b:1")
+	b.hears("MULTI", "SET k 1", "DISCARD")
+	b.says("+OK", "+QUEUED", "+OK")
+	a.says("-MOVED "+slotK+" b:1", "+PONG")
+	b.hears("SET k 0", "WATCH k", "UNWATCH")
+	b.says("+OK", "+OK", "+OK")
+	p.replies("+OK", "+OK", "+OK", "+QUEUED", "*-1")
+}

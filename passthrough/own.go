@@ -58,7 +58,7 @@ func (p *Pipe) obtain(ctx context.Context, timeout time.Duration, setup Setup, l
 		if conn = p.lanes.takeSpare(setup); conn != nil {
 			return conn, g, false, nil
 		}
-		if conn, isNew, err = p.lanes.obtain(ctx, setup, 1); err == nil {
+		if conn, isNew, err = p.lanes.obtain(ctx, setup, p); err == nil {
 			return conn, g, isNew, nil
 		}
 		p.lanes.disown(g)
@@ -150,8 +150,15 @@ func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, 
 	spare = err == nil && !closing && p.spareLocked()
 	setup := p.ledger.setup()
 	p.room.Signal()
-	deliver := len(r.out) > 0 && p.out.begin(r.out...)
+	deliver := len(r.out) > 0 && !p.salvaging && p.out.begin(r.out...)
+	salvaging := p.salvaging
 	p.mu.Unlock()
+	if salvaging { // there is nobody to give anything to
+		if spare {
+			p.lanes.keepSpare(p, conn, setup)
+		}
+		return spare, err
+	}
 
 	if spare {
 		p.lanes.keepSpare(p, conn, setup)
@@ -175,12 +182,18 @@ func (p *Pipe) spareLocked() bool {
 	if p.neededLocked() {
 		return false
 	}
+	if p.leaving {
+		p.up.SetReadDeadline(time.Time{})
+	}
 	p.up, p.letGo = nil, false
 	return true
 }
 
 // neededLocked reports whether anything needs the session's own connection. mu is held.
 func (p *Pipe) neededLocked() bool {
+	if p.salvaging {
+		return !p.ledger.empty() || !p.ledger.Shareable()
+	}
 	return p.lanes.perIdentity == 0 && !p.letGo || p.held || p.kept || p.broken || p.large > 0 || p.leaving || p.ending || !p.ledger.empty() || !p.ledger.Shareable()
 }
 

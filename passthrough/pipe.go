@@ -68,29 +68,33 @@ type Pipe struct {
 	scripts bool   // the session has run scripts of its client's
 	isNew   bool   // the connection of its own is another than the last request's
 	braced  bool   // see Brace
+	// watch watches the client while the session waits in line for a connection; nil if nobody does.
+	watch func() (gone <-chan struct{}, stop func())
 	// severed says that a lane was lost, or that its own connection leads elsewhere.
 	severed bool
 	reader  chan struct{} // closed when the reader of its own connection has ended; nil if there never was one
 
-	mu       sync.Mutex
-	room     *sync.Cond
-	ledger   ledger    // guarded by mu
-	up       net.Conn  // guarded by mu; its own connection, or the one that was lost
-	upw      io.Writer // guarded by mu; up's way out
-	held     bool      // guarded by mu; the session is about to use up
-	large    int       // guarded by mu; for how many requests it keeps up because of large ones
-	broken   bool      // guarded by mu; a request was begun on up whose end may never come
-	kept     bool      // guarded by mu; see Keep
-	letGo    bool      // guarded by mu; see LetGo
-	look     bool      // guarded by mu; see lookLocked
-	inFlight int       // guarded by mu; replies still to come by lane, or to be taken back
-	waitsAt  *lane     // guarded by mu; where the session may be waiting to submit
-	lost     error     // guarded by mu; why the session can't go on
-	ending   bool      // guarded by mu; close the client once nothing is owed to it
-	leaving  bool      // guarded by mu; the client has closed: an end of the upstream is no loss
-	within   bool      // guarded by mu; the client has been given a part of a reply
-	pushes   []byte    // guarded by mu; wait for the end of that reply
-	abandon  *time.Timer
+	mu     sync.Mutex
+	room   *sync.Cond
+	ledger ledger    // guarded by mu
+	up     net.Conn  // guarded by mu; its own connection, or the one that was lost
+	upw    io.Writer // guarded by mu; up's way out
+	held   bool      // guarded by mu; the session is about to use up
+	large  int       // guarded by mu; for how many requests it keeps up because of large ones
+	broken bool      // guarded by mu; a request was begun on up whose end may never come
+	kept   bool      // guarded by mu; see Keep
+	letGo  bool      // guarded by mu; see LetGo
+	look   bool      // guarded by mu; see lookLocked
+	// salvaging says that the client has gone and the connection is brought back to what it was.
+	salvaging bool   // guarded by mu
+	inFlight  int    // guarded by mu; replies still to come by lane, or to be taken back
+	waitsAt   *lane  // guarded by mu; where the session may be waiting to submit
+	lost      error  // guarded by mu; why the session can't go on
+	ending    bool   // guarded by mu; close the client once nothing is owed to it
+	leaving   bool   // guarded by mu; the client has closed: an end of the upstream is no loss
+	within    bool   // guarded by mu; the client has been given a part of a reply
+	pushes    []byte // guarded by mu; wait for the end of that reply
+	abandon   *time.Timer
 }
 
 // NewPipe returns a Pipe for client. It opens no connection yet. direct is client's socket, nil if what client is given isn't what that
@@ -102,6 +106,10 @@ func NewPipe(lanes *Lanes, client net.Conn, direct *socket.Socket, encode func(e
 	p.ledger.State = newState(lanes.upstream.Initial)
 	return p
 }
+
+// Watching has the client watched while the session waits in line for a connection: gone must be closed if it closes meanwhile, and stop ends
+// that.
+func (p *Pipe) Watching(watch func() (gone <-chan struct{}, stop func())) { p.watch = watch }
 
 // Way is how a request may go.
 type Way uint8

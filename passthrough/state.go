@@ -65,6 +65,7 @@ type Expect struct {
 	Effect Effect
 	Count  int       // channels named by a (un)subscribe; 0 is all of them
 	Change *Identity // for Select, Auth and Hello: the identity once it has succeeded, see State.merge
+	Proto  int       // for a Hello without Change
 	Text   *string   // for SetName, SetLibName, SetLibVer, and for Hello if it sets a name
 }
 
@@ -248,7 +249,10 @@ func (s *State) succeeded(e Expect) {
 	case e.Change != nil:
 		s.merge(e)
 	case e.Effect == Select || e.Effect == Auth || e.Effect == Hello:
-		s.marked = true // it was too large to see what it changes
+		s.Opaque = true // it was too large to see what it changes, which may be the user
+		if e.Proto != 0 {
+			s.Proto = e.Proto
+		}
 	case e.Effect.subscribes():
 		// Only in EXEC: a confirmation for each channel, within an array that counts one for them all.
 		s.Opaque = true

@@ -69,8 +69,7 @@ func helloIdentity(args [][]byte) (id *passthrough.Identity, name *string) {
 	if len(args) < 2 {
 		return id, nil
 	}
-	version, _ := resp.ParseInt(args[1])
-	id.Proto = int(version)
+	id.Proto = helloProto(args[1])
 	for i := 2; i < len(args); i++ {
 		switch option := strings.ToLower(string(args[i])); {
 		case option == "auth" && i+2 < len(args):
@@ -82,6 +81,11 @@ func helloIdentity(args [][]byte) (id *passthrough.Identity, name *string) {
 		}
 	}
 	return id, name
+}
+
+func helloProto(arg []byte) int {
+	version, _ := resp.ParseInt(arg)
+	return int(version)
 }
 
 func text(b []byte) *string {

@@ -171,9 +171,13 @@ func (s *session) makeRoom() bool {
 
 // stream begins to pass on the request in the buffer before it is complete.
 func (s *session) stream(argc int) bool {
-	cmd := unknown
-	if args, _ := s.framer.Head(s.buf[:s.end]); len(args) > 0 {
+	cmd, proto := unknown, 0
+	args, _ := s.framer.Head(s.buf[:s.end])
+	if len(args) > 0 {
 		cmd = lookup(args[0])
+	}
+	if cmd.effect == passthrough.Hello && len(args) > 1 {
+		proto = helloProto(args[1])
 	}
 	if cmd.lock != nil {
 		s.pipe.Local(encodeError("", &resp.ProtocolError{Reason: "too big lock command"}))
@@ -182,7 +186,7 @@ func (s *session) stream(argc int) bool {
 	s.streaming = true
 	s.meter.counted(cmd.kind)
 	raw := s.framer.Stream(s.buf[:s.end])
-	expect := passthrough.Expect{Effect: cmd.effect, Count: argc - 1}
+	expect := passthrough.Expect{Effect: cmd.effect, Count: argc - 1, Proto: proto}
 	if s.connected(passthrough.Own, expect.Effect) {
 		s.pipe.RelayLarge(raw, expect)
 	}

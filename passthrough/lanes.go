@@ -38,9 +38,7 @@ type Lanes struct {
 	// expires is when the spare was left that expiry is for.
 	expires time.Time // guarded by mu
 	clock   uint64    // guarded by mu; counts leaves
-	// suspecting says that somebody looks whether a lane is held back.
-	suspecting bool // guarded by mu
-	closed     bool // guarded by mu
+	closed  bool      // guarded by mu
 }
 
 // laneKind is what the sessions that share a lane have in common.
@@ -160,7 +158,6 @@ func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
 		ls.forgetLocked(kind, set)
 		return
 	}
-	ls.suspectLocked(kind, set)
 	l := newLane(kind, conn)
 	set.lanes = append(set.lanes, l)
 	ls.sets[kind] = set

@@ -1,11 +1,9 @@
 package passthrough
 
 // How reads go on while the upstream holds back writes, as CLIENT PAUSE … WRITE has it do: where clients share a connection one's write,
-// held back, would hold all that stands behind it. So nobody shares meanwhile. That a pause begins is known of those that go by this proxy; of
-// others, when a lane is silent though the upstream answers a new connection.
+// held back, would hold all that stands behind it. So nobody shares while a pause lasts that went by this proxy.
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,18 +14,14 @@ const (
 	bracePatience = 100 * time.Millisecond
 	// braceAgain is how long after a pause that was refused nobody is kept from sharing for another one's sake before it has begun.
 	braceAgain = 10 * time.Second
-	// suspicions is how often the upstream must answer, each time after a suspicion, while a lane is silent.
-	suspicions = 3
-	suspicion  = 30 * time.Millisecond
-	// blockedFor is how long nobody shares because a lane is silent. It may be the network too.
-	blockedFor = 5 * time.Second
 )
 
-// pause is whether sessions may share at this moment. Its zero value says that they may.
+// pause is whether sessions may not share at this moment. Its zero value says that they may.
 type pause struct {
 	on atomic.Bool
 
 	mu      sync.Mutex
+	limited bool        // guarded by mu; the upstream has limits for what a client does
 	begins  int         // guarded by mu; pauses that are about to be asked for
 	end     time.Time   // guarded by mu; of one that is known of
 	timer   *time.Timer // guarded by mu; looks at end; nil if there is none
@@ -92,7 +86,7 @@ func (s *pause) close() {
 // setLocked makes on true as long as it should be. mu is held.
 func (s *pause) setLocked() {
 	left := time.Until(s.end)
-	s.on.Store(s.begins > 0 || left > 0)
+	s.on.Store(s.limited || s.begins > 0 || left > 0)
 	if s.timer != nil {
 		s.timer.Stop()
 		s.timer = nil
@@ -104,6 +98,14 @@ func (s *pause) setLocked() {
 			s.setLocked()
 		})
 	}
+}
+
+// Unshare says whether the upstream has limits beyond which it closes a connection, so that nobody may share one.
+func (ls *Lanes) Unshare(limited bool) {
+	ls.pause.mu.Lock()
+	defer ls.pause.mu.Unlock()
+	ls.pause.limited = limited
+	ls.pause.setLocked()
 }
 
 // Brace is called before a request of this session's that has the upstream hold back writes, if it is granted. It waits until lanes have
@@ -153,54 +155,4 @@ func (s *pause) said(c pauseChange) {
 type pauseChange struct {
 	lasts         time.Duration
 	over, refused bool
-}
-
-// silence is a lane whose upstream was silent for too long, since then, ns of Unix time.
-type silence struct {
-	lane  *lane
-	since int64
-}
-
-func (q silence) lasts() bool { return q.lane.silent.Load() == q.since && !q.lane.lost() }
-
-// suspectLocked is called when a set gets a further lane. If one of the others is silent it has the upstream asked whether it answers at
-// all. Lanes with scripts are silent while a script runs. mu is held.
-func (ls *Lanes) suspectLocked(kind laneKind, set *laneSet) {
-	if kind.Scripts || ls.suspecting {
-		return
-	}
-	for _, l := range set.lanes {
-		since := l.silent.Load()
-		if since == 0 || time.Duration(time.Now().UnixNano()-since) < maxSilence || l.lost() {
-			continue
-		}
-		ls.suspecting = true
-		ls.running.Add(1)
-		go func() { // ends within dialTimeout, or at once when Close is called, which waits for it
-			defer ls.running.Done()
-			ls.suspect(kind.Identity, silence{l, since})
-		}()
-		return
-	}
-}
-
-// suspect asks by a new connection, more than once since this process may have been too busy to hear, and if that is answered and the lane
-// still silent nobody shares for a while.
-func (ls *Lanes) suspect(id Identity, q silence) {
-	ctx, cancel := context.WithTimeout(ls.ctx, ls.dialTimeout)
-	defer cancel()
-	conn, err := ls.connect(ctx, id)
-	for i := 0; err == nil && i < suspicions && q.lasts(); i++ {
-		sleep(ctx, suspicion)
-		_, err = ask(ctx, conn, []string{"HELLO"})
-	}
-	if err == nil && q.lasts() {
-		ls.pause.lasts(blockedFor)
-	}
-	if conn != nil {
-		conn.Close()
-	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.suspecting = false
 }

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-admin fuzz test-faults soak deps-faults model model-quick deps-model bench bench-locks deps vet clean
+.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-admin fuzz test-faults soak model model-quick bench bench-locks deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -14,9 +14,28 @@ build:
 deps:
 	@sh internal/testredis/install.sh
 
-# The closing lines are go test's own.
+deps-clients: deps
+	@bash testdata/clients/install.sh
+
+deps-faults:
+	@sh internal/faults/install.sh
+
+deps-admin:
+	@sh admin/install.sh
+
+deps-packaging:
+	@sh deploy/install.sh
+
+deps-model:
+	@sh lockcmd/model/install.sh
+
+# One after the other, since the package manager doesn't run twice.
+deps-ci:
+	@for part in clients faults admin packaging model; do $(MAKE) --no-print-directory deps-$$part || exit 1; done
+
+# The closing lines are go test's own, which needn't vet once more.
 test: deps vet
-	$(GO) test -race -count=1 -timeout 12m ./...
+	$(GO) test -race -vet=off -count=1 -timeout 12m ./...
 
 # The tests that compare the proxy with Redis, and those that attack it, once more with an upstream connection for each client.
 test-dedicated: deps
@@ -27,25 +46,23 @@ vet:
 	$(GO) vet ./...
 
 # Real client libraries in nine languages through the proxy, and the older locks beside LOCK; installs them first.
-test-clients: deps
-	bash testdata/clients/install.sh
+test-clients: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m -run 'TestClients|TestOlder' -v .
 
 # The same client libraries, with data and locks, through lockproxy in front of a Redis Cluster of six nodes.
-test-clients-cluster: deps
-	bash testdata/clients/install.sh
+test-clients-cluster: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestClusterClients -v .
 
-# Locks and data on a Redis Cluster of six nodes while masters die, stop, are replaced, and slots and nodes move, in about five minutes;
-# prints what was counted. See docs/cluster-locks.md.
+# Locks and data on a Redis Cluster of six nodes while masters die, stop, are replaced, and slots and nodes move, in about seven minutes;
+# prints what was counted. See docs/cluster-locks.md and docs/cluster.md. CLUSTER=TestClusterLocksGoOn is half a minute of it.
+CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterFaults|TestClusterSilentNode
 test-cluster: deps
-	$(GO) test -tags faults -race -count=1 -timeout 10m -run '^(TestClusterLockFault|TestClusterLocksGoOn)' -v .
+	$(GO) test -tags faults -race -count=1 -timeout 15m -run '^($(CLUSTER))$$' -v .
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
-test-admin: deps
-	@sh admin/install.sh
+test-admin: deps deps-admin
 	$(GO) vet -tags admin ./admin
-	$(GO) test -tags admin -count=1 -timeout 5m -run 'TestPage|TestAlert|TestPrometheus' ./admin
+	$(GO) test -tags admin -vet=off -count=1 -timeout 5m -run 'TestPage|TestAlert|TestPrometheus' ./admin
 
 # The lock tests on servers of other versions, which it fetches but doesn't install; see docs/versions.md.
 test-versions: deps
@@ -75,9 +92,10 @@ bench-locks: deps
 release:
 	deploy/release.sh dist $(VERSION)
 
-# What packages and manifests say is looked at, and a package is built twice and compared; nothing is installed.
-test-packaging:
-	bash deploy/test.sh
+# What packages, image and manifests say is looked at, a release is built for all platforms, and a package twice and compared; nothing of it
+# is installed. As root, since it changes the root directory.
+test-packaging: deps-packaging
+	nice -n 19 bash deploy/test.sh
 
 # That it compiles for macOS, with tests; they are run on Linux only.
 test-darwin:
@@ -98,9 +116,6 @@ soak: deps deps-faults
 	$(GO) build -o locksoak ./cmd/locksoak
 	./locksoak --duration $(DURATION) --seed $(SEED)
 
-deps-faults:
-	@sh internal/faults/install.sh
-
 # Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 8 minutes of one core, below 1 GB, or of both cores half that
 # time and twice the memory. MODEL is for its flags.
 model: deps-model
@@ -109,9 +124,6 @@ model: deps-model
 # The smaller searches, and every broken rule: less than a minute.
 model-quick: deps-model
 	nice -n 10 $(GO) run ./lockcmd/model -quick $(MODEL)
-
-deps-model:
-	@sh lockcmd/model/install.sh
 
 clean:
 	rm -f locksoak

@@ -11,7 +11,7 @@ import (
 func TestReleaseAfterBusyScript(t *testing.T) {
 	server, p := startBoth(t)
 	admin := dial(t, server.Addr())
-	admin.expect("CONFIG SET busy-reply-threshold 10", "+OK\r\n")
+	admin.expect("CONFIG SET lua-time-limit 10", "+OK\r\n")
 	holder, busy := dial(t, p.addr), dial(t, server.Addr())
 	holder.lock("job 60 SESSION")
 	busy.Write(resp.AppendCommand(nil, "EVAL", "while true do end", "0"))

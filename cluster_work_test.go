@@ -111,14 +111,32 @@ func (v clusterVerdict) broken(rules ...string) (list []string) {
 			text := violation.String()
 			if len(violation.Ops) < 6 {
 				for _, o := range violation.Ops {
-					text += fmt.Sprintf("\n    at %s to %s: client %d at proxy %d: %s token %d: %s %d %s", v.since(o.Call), v.since(o.Return),
-						o.Client, o.Proxy, o.Kind, o.Token, o.Outcome, o.Result, shortened(o.Got))
+					text += "\n    " + v.line(o)
 				}
+			}
+			if violation.Rule == "answer" && len(violation.Ops) == 1 {
+				text += v.around(violation.Ops[0])
 			}
 			list = append(list, text)
 		}
 	}
 	return list
+}
+
+func (v clusterVerdict) line(o history.Op) string {
+	return fmt.Sprintf("at %s to %s: client %d at proxy %d: %s %s token %d: %s %d %s", v.since(o.Call), v.since(o.Return),
+		o.Client, o.Proxy, o.Kind, o.Key, o.Token, o.Outcome, o.Result, shortened(o.Got))
+}
+
+// around is what the client of an operation asked in the second before it, and right behind it: what it was in a pipeline with.
+func (v clusterVerdict) around(wrong history.Op) string {
+	var text strings.Builder
+	for _, o := range v.h.Ops {
+		if o.Client == wrong.Client && o.Call > wrong.Call-int64(time.Second) && o.Call < wrong.Call+int64(10*time.Millisecond) {
+			fmt.Fprintf(&text, "\n      its client, %s; wanted %s", v.line(o), shortened(o.Want))
+		}
+	}
+	return text.String()
 }
 
 func (v clusterVerdict) since(at int64) string { return history.Seconds(at, v.h.Ops[0].Call) }

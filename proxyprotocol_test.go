@@ -151,6 +151,7 @@ func TestProxyProtocolBeforeTLS(t *testing.T) {
 	from := tpFrom(t, "127.0.0.1/32")
 	p := startProxy(t, server.URL(), func(cfg *proxy.Config) {
 		from(cfg)
+		cfg.HandshakeTimeout = 10 * time.Second // a handshake takes long on a busy machine
 		cfg.TLS = &tls.Config{Certificates: []tls.Certificate{pair.Cert}}
 	})
 	plain := dial(t, p.addr)

@@ -226,12 +226,12 @@ func (p *process) ends(t *testing.T, timeout time.Duration) int {
 func TestEmbeddedStore(t *testing.T) {
 	p := startProcess(t)
 	c := dial(t, p.addr)
-	first := c.lock("job 0.05")
+	first := c.lock("job 0.5")
 	c.expect("LOCK job 30", "$-1\r\n")
 	c.expect("SET x 1 PX 30", "+OK\r\n")
-	time.Sleep(80 * time.Millisecond)
+	time.Sleep(520 * time.Millisecond)
 	c.expect("EXISTS x", ":0\r\n")
-	second := c.lock("job 30")
+	second := c.lock("job 30 WAIT 4")
 	if second <= first {
 		t.Errorf("tokens %d, %d", first, second)
 	}

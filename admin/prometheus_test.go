@@ -37,6 +37,18 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
+// Prometheus's own linter finds nothing in names, types and help texts.
+func TestPrometheusNaming(t *testing.T) {
+	s := startSite(t, nil)
+	smallLoad(s)
+	_, text := s.get("/metrics")
+	cmd := exec.Command("promtool", "check", "metrics")
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+}
+
 // A real Prometheus scrapes a proxy at work, takes the alerts, and has an answer to every expression of the dashboard.
 func TestPrometheus(t *testing.T) {
 	s := startSite(t, nil)

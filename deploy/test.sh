@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Looks at what deploy/ makes, without installing it: builds the package twice and compares, runs the binary in it, and reads
-# the unit, manifests and bill of materials with the tools that are there for them. One line for each; it ends at the first failure.
+# Looks at what deploy/ makes, without installing it: builds the release for all platforms, the package twice, and compares, runs the
+# binary in it, also alone in a root directory as in the image, and reads the unit, Dockerfile, compose file, manifests and bill of
+# materials with the tools that are there for them. One line for each; it ends at the first failure.
 #
-# Not looked at here: the image of Dockerfile and compose.yaml, which take a container engine to build.
+# Not done here: building the image, which takes a container engine and the images that it is made from.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -11,7 +12,7 @@ passed=0
 pass() { echo "ok  $*"; passed=$((passed + 1)); }
 fail() { echo "FAIL  $*" >&2; exit 1; }
 
-go build -C deploy/tools -trimpath -o "$work/tools/" tool ./manifests
+go build -C deploy/tools -trimpath -o "$work/tools/" tool ./manifests ./containers
 export TOOLS=$work/tools SOURCE_DATE_EPOCH=1700000000
 version=v1.2.3-rc.4
 
@@ -24,10 +25,22 @@ cp -r "$work/here" "$work/elsewhere"
 diff -r "$work/a" "$work/b" || fail "two builds of the same commit differ"
 pass "release: built twice, byte for byte the same: $(ls "$work/a" | tr '\n' ' ')"
 
+"$work/here/deploy/release.sh" "$work/others" $version linux/arm64 darwin/amd64 darwin/arm64
+(cd "$work/others" && sha256sum --check --quiet SHA256SUMS) || fail "the checksums are wrong"
+for platform in linux_arm64 darwin_amd64 darwin_arm64; do
+	tar -xzOf "$work/others/lockproxy_${version}_$platform.tar.gz" "lockproxy_${version}_$platform/lockproxy" >"$work/other"
+	go version -m "$work/other" >"$work/built"
+	for want in GOOS=${platform%_*} GOARCH=${platform#*_} CGO_ENABLED=0; do
+		grep -q "build	$want$" "$work/built" || fail "the binary for $platform is not $want"
+	done
+done
+pass "release: built for linux/arm64, darwin/amd64 and darwin/arm64 too"
+
 for dir in $(go list -deps ./cmd/lockproxy | sed -n 's|^lockproxy/\([^/]*\).*|\1|p' | sort -u); do
 	grep -Eq "^!$dir(/|\$)" deploy/Dockerfile.dockerignore || fail "the image would be built without $dir: name it in deploy/Dockerfile.dockerignore"
 done
-pass "image: its build is given all packages that it needs (it is not built here, which would take a container engine)"
+"$work/tools/containers" deploy/Dockerfile deploy/compose.yaml || fail "image"
+pass "image: its build is given all packages that it needs; BuildKit's linter finds nothing in the Dockerfile, nor compose's loader in compose.yaml"
 
 deb=$work/a/lockproxy_${version}_amd64.deb
 dpkg-deb --info "$deb" >"$work/info"
@@ -47,27 +60,41 @@ pass "package: control, contents, conffiles, scripts"
 
 dpkg-deb -x "$deb" "$work/root"
 [ "$("$work/root/usr/bin/lockproxy" --version)" = "lockproxy $version" ] || fail "the packaged binary says $("$work/root/usr/bin/lockproxy" --version)"
-if file -L "$work/root/usr/bin/lockproxy" 2>/dev/null | grep -q 'dynamically linked'; then fail "the binary is not static"; fi
 "$work/root/usr/bin/lockproxy" check --upstream redis://127.0.0.1:1 --config "$work/root/etc/lockproxy/lockproxy.toml" >"$work/check" || true
 grep -q '^PASS  config' "$work/check" || fail "the packaged configuration: $(cat "$work/check")"
 pass "package: its binary runs, and takes its configuration"
 
-if man --version >/dev/null 2>&1; then
-	said=$(MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z deploy/lockproxy.1 2>&1 >/dev/null)
-	[ -z "$said" ] || fail "manual page: $said"
-	pass "manual page: without warnings"
-fi
+# In the image there is nothing but the binary and certificates, and it runs as a user that the system doesn't know.
+mkdir "$work/image" && cp "$work/root/usr/bin/lockproxy" "$work/image/" && chmod 0755 "$work" "$work/image"
+chroot --userspec=65532:65532 "$work/image" /lockproxy --listen 127.0.0.1:0 >"$work/said" 2>&1 &
+image=$!
+trap 'kill $image 2>/dev/null || true; rm -rf "$work"' EXIT
+port=
+for ((i = 0; i < 100 && !port; i++)); do
+	sleep 0.1
+	port=$(sed -n 's/.* listen=127\.0\.0\.1:\([0-9]*\).*/\1/p' "$work/said")
+done
+[ -n "$port" ] || fail "the binary alone in a root directory does not serve: $(cat "$work/said")"
+exec 9<>"/dev/tcp/127.0.0.1/$port"
+printf 'LOCK job 30\r\n' >&9
+read -r -t 10 token <&9
+[[ $token =~ ^:[1-9][0-9]+ ]] || fail "the binary alone in a root directory answers LOCK with $token"
+exec 9>&-
+kill $image && wait $image || fail "the binary alone in a root directory ends with status $?"
+pass "image: the binary serves alone in a root directory, as user 65532"
 
-if command -v systemd-analyze >/dev/null; then
-	# The unit names what only an installed package has: the binary and the user.
-	sed -e "s|^ExecStart=/usr/bin|ExecStart=$work/root/usr/bin|; s|^User=.*|User=daemon|; s|^Group=.*|Group=daemon|" deploy/lockproxy.service >"$work/lockproxy.service"
-	cp deploy/lockproxy.socket "$work"
-	said=$(systemd-analyze verify --man=no "$work/lockproxy.service" "$work/lockproxy.socket" 2>&1 | grep -F lockproxy || true)
-	[ -z "$said" ] || fail "unit: $said"
-	exposure=$(systemd-analyze security --offline=true --no-pager "$work/lockproxy.service" 2>/dev/null | sed -n 's/.*Overall exposure level for [^:]*: \([0-9.]*\).*/\1/p')
-	awk -v e="$exposure" 'BEGIN { exit !(e != "" && e < 3) }' || fail "unit: exposure level \"$exposure\", want less than 3"
-	pass "unit: verified, exposure level $exposure of 10"
-fi
+said=$(MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z deploy/lockproxy.1 2>&1 >/dev/null)
+[ -z "$said" ] || fail "manual page: $said"
+pass "manual page: without warnings"
+
+# The unit names what only an installed package has: the binary and the user.
+sed -e "s|^ExecStart=/usr/bin|ExecStart=$work/root/usr/bin|; s|^User=.*|User=daemon|; s|^Group=.*|Group=daemon|" deploy/lockproxy.service >"$work/lockproxy.service"
+cp deploy/lockproxy.socket "$work"
+said=$(systemd-analyze verify --man=no "$work/lockproxy.service" "$work/lockproxy.socket" 2>&1 | grep -F lockproxy || true)
+[ -z "$said" ] || fail "unit: $said"
+exposure=$(systemd-analyze security --offline=true --no-pager "$work/lockproxy.service" 2>/dev/null | sed -n 's/.*Overall exposure level for [^:]*: \([0-9.]*\).*/\1/p')
+awk -v e="$exposure" 'BEGIN { exit !(e != "" && e < 3) }' || fail "unit: exposure level \"$exposure\", want less than 3"
+pass "unit: verified, exposure level $exposure of 10"
 
 "$work/tools/manifests" deploy/kubernetes/*.yaml >"$work/kinds" || fail "manifests"
 pass "manifests: strictly of Kubernetes' types: $(cut -d' ' -f1 "$work/kinds" | tr '\n' ' ')"

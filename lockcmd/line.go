@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"container/list"
+	"sync/atomic"
 	"time"
 )
 
@@ -57,6 +58,7 @@ type waiter struct {
 	wake      chan struct{} // holds one: something has changed, or the lock is worth a look
 	look      bool          // the lock may be free: look at once
 	looked    bool          // it has looked before
+	asks      atomic.Int64  // since when a look of its own is under way, ns of Unix time; 0 if none is
 	place     *list.Element
 }
 

@@ -4,6 +4,7 @@ package lockcmd
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -93,12 +94,35 @@ func (l *Locks) recovered(at lineKey) {
 	}
 }
 
+// maxSilence is how long the first in line may be without an answer before those behind it can't be told that the lock is another's.
+const maxSilence = time.Second
+
+// silentError says so.
+type silentError time.Duration
+
+func (e silentError) Error() string {
+	return fmt.Sprintf("has not answered for %v: whether the lock is held is not known, it was not acquired", time.Duration(e).Round(time.Millisecond))
+}
+
+// MayHaveRun reports that nothing was asked for whom this is told.
+func (e silentError) MayHaveRun() bool { return false }
+
 // outage is what those who wait for a lock are answered when their time is over: nil if it is held by another, as far as is known.
 func (l *Locks) outage(at lineKey) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ln := l.lines[at]; ln != nil {
+	ln := l.lines[at]
+	switch {
+	case ln == nil:
+		return nil
+	case ln.failing != nil:
 		return ln.failing
+	case ln.first() == nil:
+		return nil
+	}
+	asks := ln.first().asks.Load()
+	if silence := time.Duration(time.Now().UnixNano() - asks); asks != 0 && silence > maxSilence {
+		return silentError(silence)
 	}
 	return nil
 }

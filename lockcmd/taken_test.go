@@ -13,7 +13,7 @@ func TestTakenLocks(t *testing.T) {
 		t.Error("a new connection holds a lock")
 	}
 	key := func(i int) lineKey { return lineKey{0, fmt.Sprint("lock-", i)} }
-	soon, later := time.Now().Add(30*time.Millisecond), time.Now().Add(time.Hour)
+	soon, later := time.Now().Add(500*time.Millisecond), time.Now().Add(time.Hour)
 	h.taken.add(key(0), soon)
 	h.taken.add(key(1), soon)
 	h.taken.remove(key(1))

@@ -194,7 +194,9 @@ func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	}
 	w.look, w.looked = false, true
 	l.mu.Unlock()
+	w.asks.Store(time.Now().UnixNano())
 	a, err := l.try(s, at, w.request, how)
+	w.asks.Store(0)
 	if denied := l.unmade(s, at, w, a, err); denied != nil {
 		return 0, denied
 	}

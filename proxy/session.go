@@ -321,11 +321,15 @@ var errSevered = errors.New("a connection to the upstream was lost since this cl
 // one whose reply is seen here first, so nothing that follows it is sent before.
 func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 	way := lookup(req.Args[0]).way
-	if err := s.connect(way); err != nil {
-		s.pipe.Local(encodeError(spec.Name, err))
-		return
+	state, settled := s.pipe.State()
+	// Who may lock here stands in line from when he asks, though there may be no way to the upstream yet: his turn finds one.
+	if spec.Name != "lock" || !settled || !state.Shareable() {
+		if err := s.connect(way); err != nil {
+			s.pipe.Local(encodeError(spec.Name, err))
+			return
+		}
+		state = s.settledState()
 	}
-	state := s.settledState()
 	err := spec.CheckArity(req.Args)
 	switch {
 	case state.InMulti:

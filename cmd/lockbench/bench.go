@@ -55,6 +55,8 @@ type bench struct {
 	targets []*target // the ways to Redis that are compared, directly first
 	monitor monitor
 	masters masters // of the cluster, if it is needed
+
+	profiles string // where a lockproxy serves profiles of itself, if that is needed
 }
 
 // measure runs all of a part's jobs.

@@ -36,7 +36,7 @@ type allCmd struct{ common }
 func (c *allCmd) documents() []*document {
 	pairs := pairsPart(c.Quick)
 	return []*document{
-		benchDocument(relayPart(c.Quick), latencyPart(c.Quick), pairs, idlePart(c.Quick), scalePart(c.Quick), clusterPart(c.Quick)),
+		benchDocument(relayPart(c.Quick), latencyPart(c.Quick), pairs, idlePart(c.Quick), scalePart(c.Quick), clusterPart(c.Quick), profilePart(c.Quick)),
 		{name: "bench-locks", head: locksHead, parts: []*part{locksPart(c.Quick), pairs}},
 	}
 }
@@ -64,3 +64,7 @@ func (c *scaleCmd) documents() []*document { return []*document{benchDocument(sc
 type clusterCmd struct{ common }
 
 func (c *clusterCmd) documents() []*document { return []*document{benchDocument(clusterPart(c.Quick))} }
+
+type profileCmd struct{ common }
+
+func (c *profileCmd) documents() []*document { return []*document{benchDocument(profilePart(c.Quick))} }

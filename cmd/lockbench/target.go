@@ -30,6 +30,7 @@ type target struct {
 type needs struct {
 	lockproxies int
 	targets     []string // of the ways above, direct first
+	profiled    bool     // of lockproxy it can be asked what it does
 	cluster     bool     // the targets lead to a Redis Cluster, and Redis is idle
 }
 
@@ -68,7 +69,11 @@ func (l *lab) open(n needs) (b *bench, err error) {
 		server := direct
 		switch name {
 		case viaLockproxy:
-			server, err = b.startLockproxy(upstream)
+			if n.profiled {
+				server, err = b.startProfiled(upstream)
+			} else {
+				server, err = b.startLockproxy(upstream)
+			}
 		case viaHAProxy:
 			server, err = b.startHAProxy()
 		case viaTwemproxy:
@@ -122,13 +127,27 @@ func (b *bench) redisArgs(port string) []string {
 // backlog is how many connections may wait to be accepted: as many as thousands of clients that come at once need.
 const backlog = 4096
 
-func (b *bench) startLockproxy(upstream string) (*server, error) {
+// startProfiled starts a lockproxy that serves profiles of itself, and which locks are taken through.
+func (b *bench) startProfiled(upstream string) (*server, error) {
+	admin, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.startLockproxy(upstream, "--admin", admin, "--admin-pprof")
+	if err != nil {
+		return nil, err
+	}
+	b.profiles, b.proxies = admin, []string{s.addr}
+	return s, nil
+}
+
+func (b *bench) startLockproxy(upstream string, more ...string) (*server, error) {
 	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
 	args := []string{"--listen", addr, "--upstream", upstream, "--log-level", "warn", "--max-clients", strconv.Itoa(maxClients)}
-	return b.servers.start(b.ctx, addr, b.proxy, append(args, b.args...)...)
+	return b.servers.start(b.ctx, addr, b.proxy, append(append(args, more...), b.args...)...)
 }
 
 // startHAProxy starts it as a plain TCP proxy, otherwise as it is by itself: with a thread for each core.

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"lockproxy/passthrough"
 )
 
 // Exit statuses of lockproxy run besides the command's own; they follow timeout(1), env(1) and sysexits.h.
@@ -34,19 +32,13 @@ type runCommand struct {
 	Wait      *seconds `env:"-" placeholder:"SECONDS" help:"Wait in line for this long if another holds the lock; 0 waits without end (default: don't wait)."`
 	KillAfter seconds  `env:"-" default:"10" placeholder:"SECONDS" help:"When the lock is lost the command gets SIGTERM at once, and SIGKILL after this long (default ${default})."`
 
-	URL           string `name:"url" env:"LOCKPROXY_URL" default:"redis://127.0.0.1:6380" placeholder:"URL" help:"The lockproxy: redis://[user:pass@]host:port[/db], rediss:// for TLS, or unix://[user:pass@]/path[?db=n] (default ${default})."`
-	TLSCA         string `name:"tls-ca" env:"-" placeholder:"FILE" help:"The authorities that may have signed the proxy's certificate, PEM (default: the system's)."`
-	TLSCert       string `name:"tls-cert" env:"-" placeholder:"FILE" help:"The certificate to show to the proxy, PEM."`
-	TLSKey        string `name:"tls-key" env:"-" placeholder:"FILE" help:"The key of --tls-cert, PEM."`
-	TLSServerName string `name:"tls-server-name" env:"-" placeholder:"NAME" help:"The name that the proxy's certificate must have (default: the URL's host)."`
+	target
 
 	ConflictExitCode int  `short:"E" env:"-" default:"75" placeholder:"N" help:"Exit status if another holds the lock, 0 to 255 (default ${default})."`
 	Foreground       bool `env:"-" help:"Let the command read from the terminal and get its signals. Then it is not in a process group of its own, and what it has started is not ended with it."`
 	Quiet            bool `short:"q" env:"-" help:"Don't say so if another holds the lock."`
 
 	Command []string `arg:"" passthrough:"" help:"The command and its arguments."`
-
-	proxy *passthrough.Upstream
 }
 
 // Help is printed below the command's help line.
@@ -59,7 +51,7 @@ func (c *runCommand) Help() string {
 // usageStatus is the exit status if the command line makes no sense.
 func (c *runCommand) usageStatus() int { return exitRunFailed }
 
-func (c *runCommand) check() (err error) {
+func (c *runCommand) check() error {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	} else if len(c.Command) > 0 && strings.HasPrefix(c.Command[0], "-") {
@@ -72,16 +64,8 @@ func (c *runCommand) check() (err error) {
 		return errors.New("--timeout: want more than 0 seconds")
 	case c.ConflictExitCode < 0 || c.ConflictExitCode > 255:
 		return fmt.Errorf("--conflict-exit-code is %d: want 0 to 255", c.ConflictExitCode)
-	case (c.TLSCert == "") != (c.TLSKey == ""):
-		return errors.New("--tls-cert and --tls-key belong together: give both")
 	}
-	if c.proxy, err = passthrough.ParseURL(c.URL); err != nil {
-		return fmt.Errorf("--url: %w", err)
-	}
-	if tls := c.proxy.TLS(); tls == nil && (c.TLSCA != "" || c.TLSCert != "" || c.TLSServerName != "") {
-		return errors.New("--tls-ca, --tls-cert and --tls-server-name are for TLS: write --url as rediss://")
-	}
-	return nil
+	return c.parse()
 }
 
 func (c *runCommand) execute(stdout, stderr io.Writer) int {

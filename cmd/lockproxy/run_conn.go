@@ -84,19 +84,9 @@ func (c *runCommand) connect(ctx context.Context) (*sessionConn, error) {
 }
 
 func (c *runCommand) secure(ctx context.Context, nc net.Conn) (net.Conn, error) {
-	if c.proxy.TLS() == nil {
+	cfg, err := c.tls()
+	if cfg == nil && err == nil {
 		return nc, nil
-	}
-	cfg := c.proxy.TLS().Clone()
-	var err error
-	if c.TLSServerName != "" {
-		cfg.ServerName = c.TLSServerName
-	}
-	if c.TLSCert != "" {
-		cfg.Certificates, err = pair("tls", c.TLSCert, c.TLSKey)
-	}
-	if c.TLSCA != "" && err == nil {
-		cfg.RootCAs, err = authorities("tls-ca", c.TLSCA)
 	}
 	if err != nil {
 		nc.Close()

@@ -30,7 +30,13 @@ func (l *lease) failed(now time.Time) {
 	l.next = now.Add(min(max(l.timeout/20, 5*time.Millisecond), time.Second))
 }
 
-// endBy is when the command has to be told to end so that it has ended when the lease is over, given how long it may take.
+// killBy is when what still runs has to be killed so that it has ended when the lease is over: on a busy machine a timer and
+// a signal come late.
+func (l *lease) killBy() time.Time {
+	return l.until.Add(-min(l.timeout/20, 250*time.Millisecond))
+}
+
+// endBy is when the command has to be told to end, given how long it may take.
 func (l *lease) endBy(killAfter time.Duration) time.Time {
-	return l.until.Add(-min(killAfter, l.timeout/3))
+	return l.killBy().Add(-min(killAfter, l.timeout/3))
 }

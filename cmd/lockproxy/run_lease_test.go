@@ -10,23 +10,23 @@ func TestLease(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	l := newLease(12*time.Second, start)
-	check := func(step string, until, next, endBy float64) {
+	check := func(step string, until, next, killBy, endBy float64) {
 		t.Helper()
-		if got := l.endBy(10 * time.Second); !l.until.Equal(at(until)) || !l.next.Equal(at(next)) || !got.Equal(at(endBy)) {
-			t.Errorf("%s: until %v, next %v, end by %v", step, l.until.Sub(start), l.next.Sub(start), got.Sub(start))
+		if got := l.endBy(10 * time.Second); !l.until.Equal(at(until)) || !l.next.Equal(at(next)) || !l.killBy().Equal(at(killBy)) || !got.Equal(at(endBy)) {
+			t.Errorf("%s: until %v, next %v, kill by %v, end by %v", step, l.until.Sub(start), l.next.Sub(start), l.killBy().Sub(start), got.Sub(start))
 		}
 	}
-	check("new", 12, 3, 8)
+	check("new", 12, 3, 11.75, 7.75)
 	l.asked = at(3)
 	l.renewed(at(3)) // though answered much later
-	check("renewed", 15, 6, 11)
+	check("renewed", 15, 6, 14.75, 10.75)
 	l.asked = at(6)
 	l.failed(at(7))
-	check("failed", 15, 7.6, 11)
+	check("failed", 15, 7.6, 14.75, 10.75)
 	if !l.asked.IsZero() {
 		t.Error("still waits for the answer")
 	}
-	if got := l.endBy(time.Second); !got.Equal(at(14)) {
+	if got := l.endBy(time.Second); !got.Equal(at(13.75)) {
 		t.Errorf("with a second to end: %v", got.Sub(start))
 	}
 }

@@ -36,7 +36,7 @@ func (w *watch) untilEnd(say func(string, ...any)) (lost bool) {
 		case <-timer.C:
 			now := time.Now()
 			if !now.Before(w.lease.endBy(time.Duration(w.run.KillAfter))) {
-				w.end("the proxy has not renewed it in time", w.lease.until, say)
+				w.end("the proxy has not renewed it in time", w.lease.killBy(), say)
 				return true
 			}
 			if why := w.renew(now); why != "" {

@@ -16,7 +16,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/survey"
-	"lockproxy/passthrough"
 	"lockproxy/top"
 )
 
@@ -29,13 +28,7 @@ type topCommand struct {
 	Interval seconds `short:"d" env:"-" default:"1" placeholder:"SECONDS" help:"Look again after this long (default ${default})."`
 	Once     bool    `short:"1" env:"-" help:"Print the locks once, as is done in any case if the output is no terminal."`
 
-	URL           string `name:"url" env:"LOCKPROXY_URL" default:"redis://127.0.0.1:6380" placeholder:"URL" help:"The lockproxy: redis://[user:pass@]host:port[/db], rediss:// for TLS, or unix://[user:pass@]/path[?db=n] (default ${default})."`
-	TLSCA         string `name:"tls-ca" env:"-" placeholder:"FILE" help:"The authorities that may have signed the proxy's certificate, PEM (default: the system's)."`
-	TLSCert       string `name:"tls-cert" env:"-" placeholder:"FILE" help:"The certificate to show to the proxy, PEM."`
-	TLSKey        string `name:"tls-key" env:"-" placeholder:"FILE" help:"The key of --tls-cert, PEM."`
-	TLSServerName string `name:"tls-server-name" env:"-" placeholder:"NAME" help:"The name that the proxy's certificate must have (default: the URL's host)."`
-
-	proxy *passthrough.Upstream
+	target
 }
 
 // Help is printed below the command's help line.
@@ -44,22 +37,14 @@ func (c *topCommand) Help() string {
 		"Keys: q quits, / filters, s sorts by the next column, r reverses, space pauses, arrows scroll."
 }
 
-func (c *topCommand) check() (err error) {
+func (c *topCommand) check() error {
 	switch {
 	case c.Interval < seconds(100*time.Millisecond):
 		return errors.New("--interval: want at least 0.1 seconds")
 	case c.Rows < 0:
 		return fmt.Errorf("--rows is %d: want 0 or more", c.Rows)
-	case (c.TLSCert == "") != (c.TLSKey == ""):
-		return errors.New("--tls-cert and --tls-key belong together: give both")
 	}
-	if c.proxy, err = passthrough.ParseURL(c.URL); err != nil {
-		return fmt.Errorf("--url: %w", err)
-	}
-	if c.proxy.TLS() == nil && (c.TLSCA != "" || c.TLSCert != "" || c.TLSServerName != "") {
-		return errors.New("--tls-ca, --tls-cert and --tls-server-name are for TLS: write --url as rediss://")
-	}
-	return nil
+	return c.parse()
 }
 
 func (c *topCommand) execute(stdout, stderr io.Writer) int {
@@ -72,9 +57,11 @@ func (c *topCommand) execute(stdout, stderr io.Writer) int {
 }
 
 func (c *topCommand) show(stdout io.Writer) error {
-	if err := c.secure(); err != nil {
+	files, err := c.tls()
+	if err != nil {
 		return err
 	}
+	c.proxy.SetTLS(files)
 	client := c.proxy.Client(c.proxy.Initial)
 	defer client.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -91,27 +78,4 @@ func (c *topCommand) show(stdout io.Writer) error {
 		return fmt.Errorf("cannot use this terminal, try --once: %w", err)
 	}
 	return top.Watch(ctx, o, terminal)
-}
-
-// secure reads the TLS files.
-func (c *topCommand) secure() (err error) {
-	if c.proxy.TLS() == nil {
-		return nil
-	}
-	cfg := c.proxy.TLS().Clone()
-	if c.TLSServerName != "" {
-		cfg.ServerName = c.TLSServerName
-	}
-	if c.TLSCert != "" {
-		if cfg.Certificates, err = pair("tls", c.TLSCert, c.TLSKey); err != nil {
-			return err
-		}
-	}
-	if c.TLSCA != "" {
-		if cfg.RootCAs, err = authorities("tls-ca", c.TLSCA); err != nil {
-			return err
-		}
-	}
-	c.proxy.SetTLS(cfg)
-	return nil
 }

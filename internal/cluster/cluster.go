@@ -39,6 +39,12 @@ const (
 	lookGap = 50 * time.Millisecond
 	// lookPatience bounds one question.
 	lookPatience = time.Second
+	// doorPatience bounds the attempt to begin a Conn at one node, as long as there are others: a node that has stopped takes connections and
+	// says nothing.
+	doorPatience = time.Second
+	// behindAfter is for how long no node must have known the newest epoch before one that knows only an older one is believed. A master that
+	// comes back takes itself for one until others have told it that it was replaced, which is a matter of a second or two.
+	behindAfter = 10 * time.Second
 )
 
 // Cluster is what is known of a cluster. Safe for concurrent use.
@@ -53,6 +59,7 @@ type Cluster struct {
 	looking bool               // guarded by mu
 	looked  time.Time          // guarded by mu; when the last look began
 	epoch   int64              // guarded by mu; of what slots is from
+	current time.Time          // guarded by mu; when a node last knew that epoch, or a newer one
 }
 
 // New returns a Cluster that is found by its seeds, host:port. Nothing is asked yet.
@@ -66,8 +73,14 @@ func (cl *Cluster) String() string { return strings.Join(cl.seeds, ",") }
 // Open makes a Conn, with a connection to one node: that it can be had, and lets the user in, is known then. The error is Dial's.
 func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 	err := errors.New("no node is known")
-	for _, addr := range cl.doors() {
-		nc, dialErr := o.Dial(ctx, addr)
+	doors := cl.doors()
+	for i, addr := range doors {
+		patience, cancel := ctx, context.CancelFunc(func() {})
+		if i < len(doors)-1 {
+			patience, cancel = context.WithTimeout(ctx, doorPatience)
+		}
+		nc, dialErr := o.Dial(patience, addr)
+		cancel()
 		if dialErr != nil {
 			err = dialErr
 			if isRefusal(err) || ctx.Err() != nil {
@@ -103,7 +116,7 @@ func (cl *Cluster) introduce(ctx context.Context, nc net.Conn, addr string) erro
 		return context.Cause(ctx)
 	}
 	if err == nil {
-		cl.learn(m, epoch, false)
+		cl.learn(m, epoch, time.Now())
 	} else if !isNodeError(err) {
 		return err
 	}
@@ -169,14 +182,14 @@ func (cl *Cluster) tellReplaced(old, m *slotMap) {
 }
 
 // learn takes a map over that a node has told, with the cluster's epoch as the node knows it. One that knows an older one is behind, and
-// is believed only if no other can be had. Conns that wait for a node which is no master any more are told.
-func (cl *Cluster) learn(m *slotMap, epoch int64, anyway bool) (ok bool) {
+// isn't believed as long as others know better. Conns that wait for a node which is no master any more are told.
+func (cl *Cluster) learn(m *slotMap, epoch int64, now time.Time) (ok bool) {
 	cl.mu.Lock()
-	if epoch < cl.epoch && !anyway {
+	if epoch < cl.epoch && now.Sub(cl.current) < behindAfter {
 		cl.mu.Unlock()
 		return false
 	}
-	cl.epoch = epoch
+	cl.epoch, cl.current = epoch, now
 	if old := cl.slots.Load(); old == nil || !old.equal(m) {
 		cl.tellReplaced(old, m)
 		cl.slots.Store(m)

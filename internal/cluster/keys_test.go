@@ -42,7 +42,7 @@ func asker(t *testing.T) func(args ...string) resp.Value {
 func TestKeysOfAllCommands(t *testing.T) {
 	ask := asker(t)
 	check := func(v resp.Value) {
-		name := strings.ReplaceAll(string(v.Elems[0].Text), "|", "|")
+		name := strings.ToLower(string(v.Elems[0].Text))
 		var flags []string
 		for _, f := range v.Elems[2].Elems {
 			flags = append(flags, string(f.Text))

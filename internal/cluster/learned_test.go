@@ -54,3 +54,30 @@ func TestNoSignOfLifeWithinTransaction(t *testing.T) {
 		t.Errorf("EXEC: %q, want the reply to PUBLISH alone", got)
 	}
 }
+
+// A node that comes back and takes itself for a master isn't believed, whoever else can't be asked, unless nobody has known better for long.
+func TestOldEpochIsNotBelieved(t *testing.T) {
+	cl := New([]string{"a:1"})
+	began := time.Now()
+	for i, step := range []struct {
+		addr    string
+		epoch   int64
+		after   time.Duration
+		learned bool
+	}{
+		{"old:1", 3, 0, true},
+		{"new:1", 4, time.Second, true},
+		{"old:1", 3, 2 * time.Second, false},
+		{"new:1", 4, 5 * time.Second, true},
+		{"old:1", 3, 14 * time.Second, false},
+		{"other:1", 1, 16 * time.Second, true}, // another cluster, or one that began anew
+		{"old:1", 3, 17 * time.Second, true},
+	} {
+		if got := cl.learn(allAt(step.addr), step.epoch, began.Add(step.after)); got != step.learned {
+			t.Errorf("step %d: learned %v from %s", i, got, step.addr)
+		}
+		if got := cl.slots.Load().master(0); (got == step.addr) != step.learned {
+			t.Errorf("step %d: %s serves the slots", i, got)
+		}
+	}
+}

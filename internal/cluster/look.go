@@ -56,30 +56,24 @@ func (cl *Cluster) lastLook() time.Time {
 	return last
 }
 
+// errBehind is of a node that knows less than others knew.
+var errBehind = errors.New("it knows an older epoch of the cluster than is known here")
+
 // Look asks the nodes, one after the other, who serves what, until one knows. The error is the last one's.
 func (cl *Cluster) Look(ctx context.Context, dial Dialer) error {
-	var behind *slotMap
-	epoch := int64(-1)
 	err := errors.New("no node is known")
 	for _, addr := range cl.known() {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		m, e, askErr := askAt(ctx, dial, addr)
-		if askErr != nil {
-			err = fmt.Errorf("%s: %w", addr, askErr)
-			continue
+		m, epoch, askErr := askAt(ctx, dial, addr)
+		if askErr == nil && !cl.learn(m, epoch, time.Now()) {
+			askErr = errBehind
 		}
-		if cl.learn(m, e, false) {
+		if askErr == nil {
 			return nil
 		}
-		if e > epoch {
-			behind, epoch = m, e
-		}
-	}
-	if behind != nil {
-		cl.learn(behind, epoch, true)
-		return nil
+		err = fmt.Errorf("%s: %w", addr, askErr)
 	}
 	return err
 }

@@ -136,7 +136,7 @@ func (p *puppets) learn(addr string, late bool) {
 		p.cl.slots.Store(allAt(addr))
 		return
 	}
-	p.cl.learn(allAt(addr), 1, false)
+	p.cl.learn(allAt(addr), 1, time.Now())
 }
 
 var slotK = strconv.Itoa(Slot([]byte("k")))

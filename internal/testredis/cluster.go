@@ -62,7 +62,11 @@ func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster 
 	}
 	for i, node := range c.Nodes[:masters] {
 		c.must(node, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)) // or they would have to quarrel about it
-		c.must(node, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(i*Slots/masters), strconv.Itoa((i+1)*Slots/masters-1))
+		add := []string{"CLUSTER", "ADDSLOTS"}
+		for slot := i * Slots / masters; slot < (i+1)*Slots/masters; slot++ {
+			add = append(add, strconv.Itoa(slot))
+		}
+		c.must(node, add...)
 	}
 	for _, node := range c.Nodes[1:] {
 		c.meet(node)
@@ -85,7 +89,7 @@ func (c *Cluster) newNode() *Server {
 	s := &Server{t: c.t, port: freeNodePort(c.t)}
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", c.t.TempDir(), "--save", "",
 		"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(clusterPatience.Milliseconds(), 10),
-		"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0"}, c.args...)
+		"--cluster-replica-validity-factor", "0", "--cluster-migration-barrier", "1000", "--repl-diskless-sync-delay", "0"}, c.args...)
 	if slices.Contains(c.args, "--tls-cluster") {
 		s.args = append(s.args, "--tls-port", strconv.Itoa(freeNodePort(c.t)))
 	}
@@ -177,14 +181,19 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// MasterOf is the node that serves a slot, by its own word, or nil if none does.
-func (c *Cluster) MasterOf(slot int) *Server {
-	for _, s := range c.running() {
-		if s.Role() == "master" && slices.Contains(c.SlotsOf(s), slot) {
-			return s
+// MasterOf is the node that serves a slot, by its own word, as soon as there is one that can say so.
+func (c *Cluster) MasterOf(slot int) (master *Server) {
+	c.t.Helper()
+	c.waitFor("somebody serves slot "+strconv.Itoa(slot), func() bool {
+		for _, s := range c.running() {
+			if s.Role() == "master" && slices.Contains(c.SlotsOf(s), slot) {
+				master = s
+				return true
+			}
 		}
-	}
-	return nil
+		return false
+	})
+	return master
 }
 
 // SlotsOf is the slots that a node takes for its own, in order.
@@ -226,13 +235,14 @@ func (c *Cluster) ReplicaOf(master *Server) *Server {
 }
 
 // Slot is the slot of a key, by the cluster's own word.
-func (c *Cluster) Slot(key string) int {
+func (c *Cluster) Slot(key string) (slot int) {
 	c.t.Helper()
-	got := c.running()[0].Ask("CLUSTER", "KEYSLOT", key)
-	slot, err := strconv.Atoi(strings.TrimPrefix(got, ":"))
-	if err != nil {
-		c.t.Fatalf("CLUSTER KEYSLOT %q: %s", key, got)
-	}
+	c.waitFor("a node tells the slot of "+strconv.Quote(key), func() bool {
+		got, ok := strings.CutPrefix(c.running()[0].Ask("CLUSTER", "KEYSLOT", key), ":")
+		var err error
+		slot, err = strconv.Atoi(got)
+		return ok && err == nil
+	})
 	return slot
 }
 
@@ -312,6 +322,6 @@ func (c *Cluster) waitFor(what string, done func() bool) {
 func (c *Cluster) must(s *Server, command ...string) {
 	c.t.Helper()
 	if got := s.Ask(command...); got != "+OK" {
-		c.t.Fatalf("%s at port %d: %s", strings.Join(command, " "), s.port, got)
+		c.t.Fatalf("%s at port %d: %s", strings.Join(command[:min(len(command), 5)], " "), s.port, got)
 	}
 }

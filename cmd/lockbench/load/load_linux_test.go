@@ -94,7 +94,7 @@ func TestOpenLoopCountsAStallForAllThatItDelays(t *testing.T) {
 		return "+OK\r\n"
 	})
 	const rate = 1000
-	r, err := open10(t, addr).Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"), Time: time.Second, Rate: rate})
+	r, err := open10(t, addr).Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"), Time: time.Second, Rate: rate, Grace: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

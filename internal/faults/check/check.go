@@ -123,7 +123,7 @@ func (c *checker) broken(from, to int64, is func(history.Breaks) bool, after tim
 func breaksLeases(b history.Breaks) bool  { return b.Leases }
 func breaksWrites(b history.Breaks) bool  { return b.Writes }
 func breaksTokens(b history.Breaks) bool  { return b.Tokens }
-func breaksNotices(b history.Breaks) bool { return b.Notices }
+func breaksArrival(b history.Breaks) bool { return b.Arrival }
 func breaksService(b history.Breaks) bool { return b.Service }
 func breaksOrphans(b history.Breaks) bool { return b.Orphans }
 

@@ -64,7 +64,7 @@ func grantsOf(ops []history.Op) []grant {
 func (c *checker) trim(g grant) grant {
 	for _, f := range c.faults {
 		switch {
-		case f.Breaks.Leases && g.op.Call < f.To && g.to > f.From, f.Breaks.Notices && g.session && g.from < f.To && g.to > f.From:
+		case f.Breaks.Leases && g.op.Call < f.To && g.to > f.From, f.Breaks.Notices && g.session && g.from < f.To && g.to > f.From && f.Concerns(g.op):
 			g.to = f.From
 		}
 	}

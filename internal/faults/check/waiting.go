@@ -3,6 +3,8 @@
 package check
 
 import (
+	"slices"
+
 	"lockproxy/internal/faults/history"
 )
 
@@ -20,20 +22,25 @@ func (c *checker) fifo(key string, ops []history.Op) {
 			if b.Call > a.Return {
 				break
 			}
-			if b.Proxy != a.Proxy || b.Call-a.Call < margin || c.broken(a.Call-margin, max(a.Return, b.Return), breaksNotices, c.bounds.Recover) {
-				continue
-			}
-			// A client stands in line once it has a way to the upstream. Who comes while that doesn't answer may be let in behind who has one.
-			if c.broken(a.Call-margin, b.Call, breaksService, c.bounds.Recover) {
+			began := max(a.Call, a.Sent)
+			if b.Proxy != a.Proxy || b.Call-began < margin || c.unheard(a, b, a.Call-margin, max(a.Return, b.Return)) ||
+				c.broken(a.Call, b.Call, breaksArrival, 0) {
 				continue
 			}
 			c.checked("fifo")
 			if b.Result < a.Result && !c.broken(a.Call, b.Return, breaksTokens, 0) {
 				c.violated("fifo", []history.Op{a, b}, "lock %s at proxy %d: client %d began to wait %.3f s after client %d, and was served before it",
-					key, a.Proxy, b.Client, float64(b.Call-a.Call)/1e9, a.Client)
+					key, a.Proxy, b.Client, float64(b.Call-began)/1e9, a.Client)
 			}
 		}
 	}
+}
+
+// unheard reports whether what one of two clients of a proxy asked or was told, between two times, may have been late for a reason of its own.
+func (c *checker) unheard(a, b history.Op, from, to int64) bool {
+	return slices.ContainsFunc(c.faults, func(f history.Fault) bool {
+		return f.Breaks.Notices && f.From <= to && f.To+c.bounds.Recover.Nanoseconds() >= from && (f.Concerns(a) || f.Concerns(b))
+	})
 }
 
 // idle finds a lock that nobody held for long though somebody waited for it.
@@ -72,11 +79,21 @@ func (c *checker) idle(key string, ops []history.Op) {
 			}
 		}
 		c.checked("idle")
-		if to-from > c.bounds.Idle.Nanoseconds() && !c.broken(from, to, breaksService, c.bounds.Recover) &&
+		if to-from-c.stalled(from, to) > c.bounds.Idle.Nanoseconds() && !c.broken(from, to, breaksService, c.bounds.Recover) &&
 			!c.broken(from-orphan, to, breaksOrphans, c.bounds.Recover) {
 			c.violated("idle", []history.Op{o}, "client %d waited for lock %s at proxy %d although nobody had held it for %.3f s", o.Client, key, o.Proxy, float64(to-from)/1e9)
 		}
 	}
+}
+
+// stalled is for how long the machine stood still between two times: nobody can be let in then.
+func (c *checker) stalled(from, to int64) (sum int64) {
+	for _, f := range c.faults {
+		if f.Breaks.Arrival {
+			sum += max(0, min(f.To, to)-max(f.From, from))
+		}
+	}
+	return sum
 }
 
 // latestEnd is when a lock that was acquired had ended at the latest, if the service works.

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type Locker struct {
 	Think   time.Duration // longest pause between two rounds of its own
 	// Sessions is how many of 100 locks are session locks.
 	Sessions int
+	// Late and Forgotten are how many of 100 it holds beyond its time, and leaves without a release; 0 is a few.
+	Late, Forgotten int
 	// Shortest and Longest are the timeouts of its locks.
 	Shortest, Longest time.Duration
 
@@ -132,8 +135,17 @@ func (l *Locker) hangUp() {
 func (l *Locker) do(o history.Op, wait time.Duration, judge func(Reply, *history.Op), args ...string) (history.Op, bool) {
 	o.Client, o.Proxy = l.ID, l.at.Proxy
 	op := l.Notes.Begin(o)
-	r, err := l.conn.Do(wait+patience, args...)
-	l.Notes.End(op, func(op *history.Op) { settle(op, r, err, judge) })
+	var r Reply
+	err := l.conn.Send(args...)
+	sent := history.Now()
+	if err == nil {
+		r, err = l.conn.Receive(wait + patience)
+	}
+	l.Notes.End(op, func(op *history.Op) {
+		if settle(op, r, err, judge); op.Wait {
+			op.Sent = sent
+		}
+	})
 	if err != nil || op.Outcome == history.Unknown || op.Outcome == history.Garbled {
 		l.hangUp()
 		return *op, false
@@ -150,7 +162,7 @@ func settle(op *history.Op, r Reply, err error, judge func(Reply, *history.Op)) 
 		op.Outcome, op.Got = history.Unknown, err.Error()
 	case r.Error() && strings.HasPrefix(r.Text, "FENCED"):
 		op.Outcome, op.Got = history.Fenced, r.Text
-	case r.Error() && strings.HasPrefix(r.Text, "UPSTREAM"):
+	case r.Error() && strings.HasPrefix(r.Text, "UPSTREAM") && !saysUndone(r.Text):
 		op.Outcome, op.Got = history.Unknown, r.Text
 	case r.Error():
 		op.Outcome, op.Got = history.Refused, r.Text
@@ -161,6 +173,11 @@ func settle(op *history.Op, r Reply, err error, judge func(Reply, *history.Op)) 
 			op.Got = r.String()
 		}
 	}
+}
+
+// saysUndone reports whether the proxy says of what it couldn't get an answer to that it was not done.
+func saysUndone(text string) bool {
+	return strings.Contains(text, "nothing was sent") || strings.Contains(text, "it was not acquired")
 }
 
 func judgeLock(r Reply, op *history.Op) {
@@ -268,11 +285,11 @@ func (l *Locker) use(ctx context.Context) {
 		if !l.hold(ctx, l.Longest+l.upTo(2*l.Longest)) {
 			return
 		}
-	case l.chance(8): // too late
+	case l.chance(cmp.Or(l.Late, 8)): // too late
 		if !l.hold(ctx, time.Duration(h.until-history.Now())+l.upTo(100*time.Millisecond)) || l.chance(70) && !l.write(h) {
 			return
 		}
-	case l.chance(2): // forgotten, or the client dies
+	case l.chance(cmp.Or(l.Forgotten, 2)): // forgotten, or the client dies
 		l.hangUp()
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 	"unsafe"
@@ -70,6 +71,7 @@ type Op struct {
 	HungUp  bool    `json:"hung_up,omitempty"` // the client left without reading a reply
 	Value   string  `json:"value,omitempty"`
 	Call    int64   `json:"call_ns"`
+	Sent    int64   `json:"sent_ns,omitempty"`   // when a LOCK that waits was with the kernel; 0 if not known
 	Return  int64   `json:"return_ns,omitempty"` // 0 if the outcome is unknown
 	Outcome Outcome `json:"outcome,omitempty"`
 	Result  int64   `json:"result,omitempty"` // a lock's token; 1 or 0
@@ -93,6 +95,8 @@ type Breaks struct {
 	// Notices: what a proxy tells a client comes late or never, so a session lock's holder may not know that it is lost; nor does
 	// what is sent first arrive first.
 	Notices bool `json:"notices,omitempty"`
+	// Arrival: of what was sent before the fault's end, what was sent first needn't have been read first.
+	Arrival bool `json:"arrival,omitempty"`
 	// Service: locks can't be taken or handed on until a while after the fault.
 	Service bool `json:"service,omitempty"`
 	// Orphans: a lock that was given to somebody who has died may stay until its timeout.
@@ -107,8 +111,16 @@ type Fault struct {
 	From   int64  `json:"from_ns"`
 	To     int64  `json:"to_ns"`
 	Breaks Breaks `json:"breaks"`
+	// Proxies and Clients are those that it was done to, or whose links; nil is all.
+	Proxies []int `json:"proxies,omitempty"`
+	Clients []int `json:"clients,omitempty"`
 	// Longer is by how much leases that were given before may outlive their timeouts, ns: Redis's clock has gone back.
 	Longer int64 `json:"longer_ns,omitempty"`
+}
+
+// Concerns reports whether what was done may have been felt by an operation's client, or by the proxy that it asked.
+func (f Fault) Concerns(o Op) bool {
+	return (f.Proxies == nil || slices.Contains(f.Proxies, o.Proxy)) && (f.Clients == nil || slices.Contains(f.Clients, o.Client))
 }
 
 // History is what happened in one round.

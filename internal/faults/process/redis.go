@@ -87,15 +87,21 @@ func (r *Redis) Dir() string { return r.dir }
 
 // SetClock makes the server's clock differ from the machine's by offset, at once.
 func (r *Redis) SetClock(offset time.Duration) error {
+	return r.setClock(fmt.Sprintf("%+.3f\n", offset.Seconds()))
+}
+
+func (r *Redis) setClock(text string) error {
 	if r.clock == "" {
 		return fmt.Errorf("this redis-server was started without a clock of its own")
 	}
-	text := fmt.Sprintf("%+.3f\n", offset.Seconds())
 	if err := os.WriteFile(r.clock+".new", []byte(text), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(r.clock+".new", r.clock)
 }
+
+// Freeze makes the server's clock stand at a time, of whole seconds, at once.
+func (r *Redis) Freeze(at time.Time) error { return r.setClock(at.Format(time.DateTime) + "\n") }
 
 // Start starts the process again, at the same address, with what its files hold, and waits until it has read them.
 func (r *Redis) Start(ctx context.Context, persistence Persistence) error {

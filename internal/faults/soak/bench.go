@@ -110,6 +110,7 @@ func NewBench(ctx context.Context, dir string, programs Programs, seed uint64) (
 	watch, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.watching.Go(func() { b.watch(watch) })
+	b.watching.Go(func() { b.watchStalls(watch) })
 	return b, nil
 }
 

@@ -63,6 +63,17 @@ var kinds = map[string]kind{
 	"client paused": {onClient, history.Breaks{Notices: true}, (*Bench).pauseClient},
 }
 
+// concerns names the proxies and clients that a fault is done to, or to whose links; nil is all.
+func (f Fault) concerns() (toProxies, toClients []int) {
+	switch kinds[f.Kind].on {
+	case onProxy, onUp, onDown:
+		return []int{f.Target}, nil
+	case onClient:
+		return nil, []int{farClients + f.Target}
+	}
+	return nil, nil
+}
+
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -62,7 +63,7 @@ func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error
 	}
 	b.findLists(c)
 	b.mu.Lock()
-	r.History.Faults = b.faults
+	r.History.Faults = slices.Clone(b.faults)
 	b.mu.Unlock()
 	r.History.Ops = append(c.notes.Take(), c.far.Take()...)
 	r.Report = check.Check(r.History, load.Bounds)
@@ -106,8 +107,9 @@ func (b *Bench) inflict(ctx context.Context, f Fault) {
 	b.doing.Store("")
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	toProxies, toClients := f.concerns()
 	b.faults = append(b.faults, history.Fault{Kind: f.Kind, Target: fmt.Sprint(k.on, " ", f.Target), Detail: f.Detail, From: from, To: to, Breaks: f.breaks,
-		Longer: f.longer.Nanoseconds()})
+		Proxies: toProxies, Clients: toClients, Longer: f.longer.Nanoseconds()})
 }
 
 // Doing is the fault that began last, for people; "" if there is none.
@@ -128,6 +130,9 @@ type crowd struct {
 	noise   []interface{ Run(context.Context) }
 	running sync.WaitGroup
 }
+
+// farClients is the number of the first of the clients in processes of their own.
+const farClients = 4000
 
 // newCrowd makes the clients. Their locks are this round's own.
 func (b *Bench) newCrowd(p Plan, load Load) *crowd {
@@ -166,7 +171,7 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 		}
 	}
 	for i := range b.locker {
-		id := 4000 + i
+		id := farClients + i
 		b.locker[i].id, b.locker[i].path, b.locker[i].notes = id, b.programs.Soak, c.far
 		b.locker[i].args = func(start int) []string {
 			return ClientArgs(id, p.Seed+uint64(id+start), b.straight(), c.keys)

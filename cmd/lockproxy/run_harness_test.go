@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/testredis"
+)
+
+// served is a lockproxy in front of a real Redis, for run's tests.
+type served struct {
+	t     *testing.T
+	redis *testredis.Server
+	proxy *process
+	addr  string
+	url   string
+	ask   *redis.Client // of the proxy
+}
+
+func serveRuns(t *testing.T, args ...string) *served {
+	t.Helper()
+	server := testredis.Start(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
+	s := &served{t: t, redis: server, addr: addr, url: "redis://" + addr}
+	s.proxy = start(t, append([]string{"--listen", addr, "--upstream", server.URL()}, args...)...)
+	s.ask = redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, DisableIdentity: true})
+	t.Cleanup(func() { s.ask.Close() })
+	return s
+}
+
+// run starts lockproxy run with LOCKPROXY_URL set, on the lock "job" unless args say otherwise.
+func (s *served) run(args ...string) *process {
+	return spawn(s.t, []string{"LOCKPROXY_URL=" + s.url}, append([]string{"run", "--key", "job"}, args...)...)
+}
+
+// status waits for the process to end by itself.
+func (p *process) status() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(20 * time.Second):
+		p.t.Fatalf("%v doesn't end:\n%s", p.cmd.Args[1:], p.said())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) wantStatus(want int, say string) {
+	p.t.Helper()
+	if got := p.status(); got != want || !strings.Contains(p.said(), say) {
+		p.t.Errorf("%v: status %d, want %d and %q:\n%s", p.cmd.Args[1:], got, want, say, p.said())
+	}
+}
+
+// field is one of LOCKINFO's of the lock "job"; "" if it is free.
+func (s *served) field(name string) string {
+	s.t.Helper()
+	info, err := s.ask.Do(context.Background(), "LOCKINFO", "job").Slice()
+	if err == redis.Nil {
+		return ""
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(info); i += 2 {
+		if info[i] == name {
+			return fmt.Sprint(info[i+1])
+		}
+	}
+	s.t.Fatalf("LOCKINFO has no %s", name)
+	return ""
+}
+
+func (s *served) do(args ...any) any {
+	s.t.Helper()
+	got, err := s.ask.Do(context.Background(), args...).Result()
+	if err != nil {
+		s.t.Fatalf("%v: %v", args, err)
+	}
+	return got
+}
+
+// alive reports whether a process runs, and is not only waiting to be taken away.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+}
+
+// pidsIn waits for n lines in a file, each the number of a process.
+func pidsIn(t *testing.T, file string, n int) (pids []int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); len(pids) < n; time.Sleep(2 * time.Millisecond) {
+		pids = nil
+		text, _ := os.ReadFile(file)
+		for _, word := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d processes have written their numbers", len(pids), n)
+		}
+	}
+	return pids
+}
+
+// stubborn is a shell program that writes its process number and that of one that it has started, to a file; both ignore TERM.
+func stubborn(file string) []string {
+	return []string{"sh", "-c", `trap "" TERM; sh -c 'trap "" TERM; echo $$; while :; do sleep 0.05; done' >>` + file +
+		` & echo $$ >>` + file + `; while :; do sleep 0.05; done`}
+}
+
+func fifo(t *testing.T, file string) string {
+	t.Helper()
+	if err := syscall.Mkfifo(file+".fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file + ".fifo"
+}
+
+func pauseProcess(t *testing.T, p *process) {
+	t.Helper()
+	p.cmd.Process.Signal(syscall.SIGSTOP)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		if strings.Contains(string(stat), ") T ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the proxy doesn't stop on SIGSTOP")
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A lock lost ends the command, and all that it has started, even what ignores SIGTERM; whichever way the loss is noticed.
+func TestRunEndsWhatHasLostItsLock(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		args []string // of run
+		lose func(s *served, run *process)
+		say  string
+	}{
+		{"forced", []string{"--timeout", "1"}, func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
+		{"forced, RESP2", []string{"--timeout", "1"}, func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
+		{"proxy killed", []string{"--timeout", "30"}, func(s *served, _ *process) { s.proxy.signal(syscall.SIGKILL) }, "the connection to the proxy was lost"},
+		{"proxy ended", []string{"--timeout", "30"}, func(s *served, _ *process) { s.proxy.signal(syscall.SIGTERM) }, "the connection to the proxy was lost"},
+		{"Redis killed", []string{"--timeout", "1"}, func(s *served, _ *process) { s.redis.Kill() }, "lost the lock"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := serveRuns(t, "--shutdown-timeout", "500ms") // for so long a proxy that ends waits for who holds a lock
+			if strings.Contains(c.name, "RESP2") {
+				s.do("ACL", "SETUSER", "default", "-hello")
+			}
+			file := filepath.Join(t.TempDir(), "pids")
+			run := s.run(append(append(c.args, "--kill-after", "0.3", "--"), stubborn(file)...)...)
+			pids := pidsIn(t, file, 2)
+			begun := time.Now()
+			c.lose(s, run)
+			run.wantStatus(exitLost, c.say)
+			if took := time.Since(begun); took > 3*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			for _, pid := range pids {
+				if alive(pid) {
+					t.Errorf("process %d is still there", pid)
+				}
+			}
+		})
+	}
+}
+
+// One that ends on SIGTERM is given no more than that.
+func TestRunLetsTheCommandEnd(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	file := filepath.Join(t.TempDir(), "pid")
+	run := s.run("--timeout", "1", "--kill-after", "15", "--", "sh", "-c", `trap "echo cleaning up; exit 0" TERM; echo $$ >`+file+`; while :; do sleep 0.02; done`)
+	pidsIn(t, file, 1)
+	begun := time.Now()
+	s.do("DEL", "job")
+	run.wantStatus(exitLost, "cleaning up")
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A proxy that says nothing at all proves nothing: the command has ended before Redis may give the lock to another.
+func TestRunTrustsNoSilentProxy(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	file := filepath.Join(t.TempDir(), "pids")
+	run := s.run("--timeout", "2", "--kill-after", "5", "--", "sh", "-c", `trap "" TERM; echo $$ >`+file+`; while echo >`+file+`.alive; do sleep 0.02; done`)
+	pidsIn(t, file, 1)
+	time.Sleep(700 * time.Millisecond) // until it has been renewed
+	pauseProcess(t, s.proxy)
+	defer s.proxy.cmd.Process.Signal(syscall.SIGCONT)
+	direct := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
+	defer direct.Close()
+	expires, err := direct.Get(context.Background(), "job").Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.wantStatus(exitLost, "the proxy has not renewed it in time")
+	last, err := os.Stat(file + ".alive")
+	if err != nil || last.ModTime().UnixMilli() >= expires {
+		t.Errorf("last alive at %d, the lock's time was %d, %v", last.ModTime().UnixMilli(), expires, err)
+	}
+}

@@ -1,0 +1,78 @@
+//go:build faults
+
+package lockproxy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/faults/relay"
+	"lockproxy/internal/testredis"
+)
+
+// startLinked starts two proxies of one Redis, the first by way of a link.
+func startLinked(t *testing.T) (link *relay.Relay, linked, straight *testProxy) {
+	t.Helper()
+	server := testredis.Start(t)
+	link, err := relay.New(server.Addr(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Close)
+	return link, startProxy(t, "redis://"+link.Addr(), nil), startProxy(t, server.URL(), nil)
+}
+
+// Clients that come while Redis doesn't answer stand in line in the order in which they came, though the connection that they share is
+// taken for dead by then and a new one can't be opened before it answers again.
+func TestPromisedOrderOfWhoComesWhileRedisIsSilent(t *testing.T) {
+	link, p, elsewhere := startLinked(t)
+	holder := dial(t, elsewhere.addr)
+	holder.lock("job 30")
+	line := make([]*rawConn, 12)
+	for i := range line {
+		line[i] = dial(t, p.addr)
+		line[i].expect("PING", "+PONG\r\n")
+		line[i].expect("PING", "+PONG\r\n") // by the shared connection
+	}
+	line[0].send("LOCK job 30 WAIT 20")
+	attackWaits(t, p, "job", 1)
+	link.Set(relay.Link{HoldDn: true})
+	time.Sleep(500 * time.Millisecond) // the first has looked and has had no answer
+	for _, c := range line[1:] {
+		c.send("LOCK job 30 WAIT 20")
+		time.Sleep(10 * time.Millisecond)
+	}
+	link.Set(relay.Link{})
+	time.Sleep(300 * time.Millisecond)
+	holder.expect("UNLOCK job", ":1\r\n")
+	for i, c := range line {
+		got, err := c.tryReply(2 * time.Second)
+		if err != nil || got[0] != ':' {
+			t.Fatalf("client %d of the line is not served in its turn: %q, %v", i, got, err)
+		}
+		c.expect("UNLOCK job", ":1\r\n")
+	}
+}
+
+// Who waits behind one whose look isn't answered is not told that the lock is held by another when its time is over: nobody knows.
+func TestFaultSilenceIsNotAnothersLock(t *testing.T) {
+	link, p, elsewhere := startLinked(t)
+	dial(t, elsewhere.addr).lock("job 30")
+	first, second, third := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)
+	for _, c := range []*rawConn{first, second, third} {
+		c.expect("PING", "+PONG\r\n")
+	}
+	first.send("LOCK job 30 WAIT 20")
+	attackWaits(t, p, "job", 1)
+	second.send("LOCK job 30 WAIT 1.8")
+	attackWaits(t, p, "job", 2)
+	link.Set(relay.Link{HoldDn: true})
+	time.Sleep(300 * time.Millisecond)
+	third.send("LOCK job 30 WAIT 1.5")
+	for _, c := range []*rawConn{second, third} {
+		if got := c.reply(); !strings.HasPrefix(got, "-UPSTREAM has not answered for ") {
+			t.Errorf("got %q", got)
+		}
+	}
+}

@@ -108,6 +108,17 @@ func (ls *Lanes) Unshare(limited bool) {
 	ls.pause.setLocked()
 }
 
+// apart reports whether sessions of an identity may not share at this moment. Those that can't be given connections of their own must.
+func (ls *Lanes) apart(id Identity) bool {
+	if !ls.pause.on.Load() {
+		return false
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	g := ls.groups[loginOf(id)]
+	return g == nil || !g.stale
+}
+
 // Brace is called before a request of this session's that has the upstream hold back writes, if it is granted. It waits until lanes have
 // answered what they were asked before. Unbrace must be called when the request has been answered.
 func (p *Pipe) Brace() {

@@ -130,8 +130,8 @@ func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (con
 		p.mu.Unlock()
 		return false, nil
 	}
-	shares := way != Own && p.lanes.perIdentity > 0 && p.ledger.Trusted && p.large == 0 && !p.lanes.pause.on.Load()
 	id := p.ledger.Identity
+	shares := way != Own && p.lanes.perIdentity > 0 && p.ledger.Trusted && p.large == 0 && !p.lanes.apart(id)
 	p.mu.Unlock()
 	if p.failed != nil {
 		return false, p.failed

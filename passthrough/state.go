@@ -248,7 +248,9 @@ func (s *State) succeeded(e Expect) {
 	switch {
 	case e.Change != nil:
 		s.merge(e)
-	case e.Effect == Select || e.Effect == Auth || e.Effect == Hello:
+	case e.Effect == Select:
+		s.marked = true // it was too large to see what it changes
+	case e.Effect == Auth || e.Effect == Hello:
 		s.Opaque = true // it was too large to see what it changes, which may be the user
 		if e.Proto != 0 {
 			s.Proto = e.Proto

@@ -2,9 +2,11 @@ package testredis
 
 import (
 	"net"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -89,7 +91,10 @@ func (c *Cluster) newNode() *Server {
 	s := &Server{t: c.t, port: freeNodePort(c.t)}
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", c.t.TempDir(), "--save", "",
 		"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(clusterPatience.Milliseconds(), 10),
-		"--cluster-replica-validity-factor", "0", "--cluster-migration-barrier", "1000", "--repl-diskless-sync-delay", "0"}, c.args...)
+		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}, c.args...)
+	if keepsRoles() {
+		s.args = append(s.args, "--cluster-allow-replica-migration", "no")
+	}
 	if slices.Contains(c.args, "--tls-cluster") {
 		s.args = append(s.args, "--tls-port", strconv.Itoa(freeNodePort(c.t)))
 	}
@@ -101,6 +106,16 @@ func (c *Cluster) newNode() *Server {
 	})
 	return s
 }
+
+// keepsRoles reports whether the installed server can be told that a replica doesn't go to another master, nor a master that has lost its last
+// slot becomes a replica: Redis 7 and later, and Valkey.
+var keepsRoles = sync.OnceValue(func() bool {
+	out, _ := exec.Command("redis-server", "--version").Output()
+	_, version, _ := strings.Cut(string(out), " v=")
+	major, _, _ := strings.Cut(version, ".")
+	n, _ := strconv.Atoi(major)
+	return n >= 7
+})
 
 // freeNodePort is a port whose bus port, 10000 above, is free too.
 func freeNodePort(t testing.TB) int {
@@ -254,74 +269,4 @@ func (c *Cluster) running() (nodes []*Server) {
 		}
 	}
 	return nodes
-}
-
-// WaitOK returns when each running node takes the cluster for whole, and all agree on who serves which slot and on the masters' epochs.
-func (c *Cluster) WaitOK() {
-	c.t.Helper()
-	c.waitFor("the cluster is whole", c.agrees)
-}
-
-// agrees reports whether all running nodes take the cluster for whole, and agree.
-func (c *Cluster) agrees() bool {
-	view := ""
-	for _, s := range c.running() {
-		if c.clusterInfo(s, "cluster_state") != "ok" {
-			return false
-		}
-		masters := mastersSeen(s.Ask("CLUSTER", "NODES"))
-		if view == "" {
-			view = masters
-		}
-		if masters != view {
-			return false
-		}
-	}
-	return true
-}
-
-// mastersSeen is the masters that aren't taken for down, with their epochs and slots, in an answer to CLUSTER NODES. The epochs are a part of it because a node that
-// is given a slot takes a new one only if it doesn't have the greatest that it knows of: given one by a master whose last epoch it has not
-// heard of yet, it would lose it to that master's late messages, and then each of the two would say MOVED to the other.
-func mastersSeen(nodes string) string {
-	var lines []string
-	for line := range strings.SplitSeq(nodes, "\n") {
-		fields := strings.Fields(line)
-		if len(fields) < 8 || !strings.Contains(fields[2], "master") || strings.Contains(fields[2], "fail") {
-			continue
-		}
-		slots := slices.DeleteFunc(fields[8:], func(f string) bool { return strings.HasPrefix(f, "[") })
-		lines = append(lines, fields[0]+" epoch "+fields[6]+" "+strings.Join(slots, " "))
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
-}
-
-func (c *Cluster) clusterInfo(s *Server, field string) string {
-	for line := range strings.SplitSeq(s.Ask("CLUSTER", "INFO"), "\r\n") {
-		if value, ok := strings.CutPrefix(line, field+":"); ok {
-			return value
-		}
-	}
-	return ""
-}
-
-func (c *Cluster) waitFor(what string, done func() bool) {
-	c.t.Helper()
-	for deadline := time.Now().Add(clusterSettles); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			for _, s := range c.running() {
-				c.t.Logf("the node on port %d, state %s, says:\n%s", s.port, c.clusterInfo(s, "cluster_state"), s.Ask("CLUSTER", "NODES"))
-			}
-			c.t.Fatalf("it is not so that %s", what)
-		}
-	}
-}
-
-// must sends a command that answers OK.
-func (c *Cluster) must(s *Server, command ...string) {
-	c.t.Helper()
-	if got := s.Ask(command...); got != "+OK" {
-		c.t.Fatalf("%s at port %d: %s", strings.Join(command[:min(len(command), 5)], " "), s.port, got)
-	}
 }

@@ -81,6 +81,7 @@ func TestNotPromisedLockBesidePlainClients(t *testing.T) {
 		return holder, token
 	}
 	t.Run("a shorter timestamp is believed", func(t *testing.T) {
+		t.Parallel()
 		for range 5 { // on a busy machine the proxy may look in between, and put it right
 			w := newWitness(t, processes.None)
 			loser, other := w.plain(), w.plain()
@@ -103,6 +104,7 @@ func TestNotPromisedLockBesidePlainClients(t *testing.T) {
 		t.Error("the shorter timestamp is never believed: what docs/guarantees.md says isn't so (any more)")
 	})
 	t.Run("DEL and SETNX while it settles", func(t *testing.T) {
+		t.Parallel()
 		w := newWitness(t, processes.None)
 		late, other := w.plain(), w.plain()
 		_, token := takenOver(w, late)
@@ -117,6 +119,7 @@ func TestNotPromisedLockBesidePlainClients(t *testing.T) {
 		w.shows("exclusion")
 	})
 	t.Run("DEL", func(t *testing.T) {
+		t.Parallel()
 		w := newWitness(t, processes.None)
 		a := w.dial(0)
 		token := a.lock("job", 30)
@@ -127,6 +130,7 @@ func TestNotPromisedLockBesidePlainClients(t *testing.T) {
 		w.shows("exclusion", "lost")
 	})
 	t.Run("a loser later than the settling", func(t *testing.T) {
+		t.Parallel()
 		w := newWitness(t, processes.None)
 		loser := w.plain()
 		a, token := takenOver(w, loser)
@@ -136,6 +140,7 @@ func TestNotPromisedLockBesidePlainClients(t *testing.T) {
 	// These two were not foreseen: what the loser has read is a timestamp of LOCK's own, and the next LOCK has taken the lock fresh, so that
 	// nothing settles.
 	t.Run("the loser saw a LOCK that was released since", func(t *testing.T) {
+		t.Parallel()
 		w := newWitness(t, processes.None)
 		loser, a, b := w.plain(), w.dial(0), w.dial(0)
 		first := a.lock("job", 0.3)
@@ -149,6 +154,7 @@ func TestNotPromisedLockBesidePlainClients(t *testing.T) {
 		spoilt(w, loser, b, second)
 	})
 	t.Run("the loser saw a LOCK that had expired, kept by the guard", func(t *testing.T) {
+		t.Parallel()
 		w := newWitness(t, processes.None, "--takeover-guard", "1s")
 		loser, b := w.plain(), w.dial(0)
 		w.dial(0).lock("job", 0.3) // and dies
@@ -156,7 +162,8 @@ func TestNotPromisedLockBesidePlainClients(t *testing.T) {
 		if !expired(loser.do("GET", "job")) {
 			t.Fatal("the key is gone: there is no guard")
 		}
-		second := b.lock("job", 30, "WAIT", "5")
+		time.Sleep(1200 * time.Millisecond) // who comes in the guard's last millisecond takes over, and that settles
+		second := b.lock("job", 30)
 		spoilt(w, loser, b, second)
 	})
 }

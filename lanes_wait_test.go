@@ -70,3 +70,22 @@ func TestWaitAfterALostLane(t *testing.T) {
 		c.Close()
 	}
 }
+
+// Who may not publish is told so where it matters, and never that writes have arrived which haven't.
+func TestWaitOfWhoMayNotPublish(t *testing.T) {
+	server := testredis.Start(t)
+	replica := testredis.StartReplicas(t, server, 1)[0]
+	p := sharing(t, server, 1)
+	dial(t, server.Addr()).expect("ACL SETUSER w on >pw ~* -@all +@read +@write +wait +ping", "+OK\r\n")
+	c := dial(t, p.addr)
+	c.expect("AUTH w pw", "+OK\r\n")
+	c.expect("SET a 1", "+OK\r\n")
+	replica.Pause()
+	c.expect("SET a 2", "+OK\r\n")
+	got := c.do("WAIT 1 50")
+	replica.Resume()
+	if got != ":0\r\n" && !strings.HasPrefix(got, "-NOPERM lockproxy") {
+		t.Errorf("WAIT says %q though the replica has nothing", got)
+	}
+	c.expect("GET a", "$1\r\n2\r\n")
+}

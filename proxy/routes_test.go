@@ -191,3 +191,11 @@ func ask(t *testing.T, addr string, words ...string) []byte {
 		}
 	}
 }
+
+func TestBefore72(t *testing.T) {
+	for version, want := range map[string]bool{"6.0.16": true, "7.0.15": true, "7.2.0": false, "7.10": false, "8.0.2": false, "255.255.255": false, "": false, "7": false} {
+		if got := before72(version); got != want {
+			t.Errorf("%q: %v", version, got)
+		}
+	}
+}

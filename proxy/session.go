@@ -223,8 +223,12 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 	if cmd.ofNode && s.server.cfg.Upstream.IsCluster() {
 		r.way, r.Effect = passthrough.Shared, passthrough.NoEffect // there is no node whose state it could change
 	}
-	if cmd.catchUp != nil && !s.catchUp(cmd.catchUp) {
-		return false
+	if cmd.catchUp != nil {
+		defer s.pipe.Keep(false) // the connection, until the command goes by it
+		if err := s.catchUp(cmd.catchUp); err != nil {
+			s.pipe.Local(encodeError("", err))
+			return err != errSevered
+		}
 	}
 	if s.connected(r.way, r.Effect) {
 		s.relay(r)
@@ -301,23 +305,6 @@ func (s *session) connect(way passthrough.Way) error {
 	}
 	return err
 }
-
-// catchUp makes a connection of the session's own, for a command that is about what the same connection has written, one that has written
-// what the session has: any command that runs on it lets the upstream think so. It returns false if that would be a lie: then
-// the session ends, as it would have when it lost the connection on which it wrote.
-func (s *session) catchUp(prelude []string) bool {
-	if s.connect(passthrough.Own) != nil || !s.pipe.New() {
-		return true
-	}
-	if s.pipe.Severed() {
-		s.pipe.Local(encodeError("", errSevered))
-		return false
-	}
-	s.pipe.Ignore(prelude...)
-	return true
-}
-
-var errSevered = errors.New("a connection to the upstream was lost since this client wrote: what its writes have become is unknown")
 
 // runLock runs a lock command in its turn and gives the client its answer. It is a step on the client's own connection, but
 // one whose reply is seen here first, so nothing that follows it is sent before.

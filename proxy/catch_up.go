@@ -1,0 +1,73 @@
+package proxy
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
+)
+
+// catchUpChannel is where nothing is said to nobody: see catchUp.
+const catchUpChannel = "lockproxy:wait"
+
+var errSevered = errors.New("a connection to the upstream was lost since this client wrote: what its writes have become is unknown")
+
+// catchUp makes a connection of the session's own, for a command that is about what the same connection has written, one that has written
+// what the session has. Up to Redis 7.0 any command that runs on it lets the upstream think so, and prelude is one. Later ones ask whether the
+// command itself was passed on to replicas, as every message published is.
+//
+// The error is errSevered if the session must end, as it would have when it lost the connection on which it wrote; any other is the answer.
+func (s *session) catchUp(prelude []string) error {
+	if s.connect(passthrough.Own) != nil || !s.pipe.New() {
+		return nil
+	}
+	if s.pipe.Severed() {
+		return errSevered
+	}
+	s.pipe.Keep(true)
+	s.pipe.Ignore(prelude...)
+	if s.server.cfg.Upstream.IsCluster() {
+		return nil
+	}
+	said, err := s.own("PUBLISH", catchUpChannel, "")
+	if err != nil || !said.IsError() {
+		return nil // what comes next meets the same error
+	}
+	if hello, err := s.own("HELLO"); err != nil || anyCommandCounts(hello) {
+		return nil
+	}
+	return lockcmd.UsageError("NOPERM lockproxy would have to PUBLISH to " + catchUpChannel + " to have the upstream count what this client has written by connections that it shares: it said: " +
+		string(said.Text) + ". Allow that, or run lockproxy with --upstream-mode dedicated")
+}
+
+// own sends a command of the proxy's own by the session's own connection.
+func (s *session) own(words ...string) (resp.Value, error) {
+	answer := s.pipe.Call(resp.AppendCommand(nil, words...))
+	s.await(answer)
+	return answer.Value()
+}
+
+// anyCommandCounts reports whether HELLO's answer is of a server on which WAIT after any command is about all that was written before it. An
+// error is: before Redis 6 there was no HELLO.
+func anyCommandCounts(hello resp.Value) bool {
+	if hello.IsError() {
+		return true
+	}
+	for i := 0; i+1 < len(hello.Elems); i += 2 {
+		if string(hello.Elems[i].Text) == "version" {
+			return before72(string(hello.Elems[i+1].Text))
+		}
+	}
+	return false
+}
+
+func before72(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	m, err := strconv.Atoi(major)
+	n, err2 := strconv.Atoi(minor)
+	return err == nil && err2 == nil && (m < 7 || m == 7 && n < 2)
+}

@@ -132,6 +132,14 @@ func (p *pusher) ask(c *client.Conn, o history.Op, args ...string) bool {
 	return err == nil
 }
 
+// mostHistories is how many histories a service with a bug may make before one shows it: in some the two things that the bug needs never meet.
+const mostHistories = 5
+
+// objects reports whether one of the rules has been broken; none are no service's that has a bug.
+func objects(r check.Report, rules []string) bool {
+	return rules == nil || slices.ContainsFunc(r.Violations, func(v check.Violation) bool { return slices.Contains(rules, v.Rule) })
+}
+
 // A service that works is not accused of anything, and of each that has a bug, the checker names it.
 func TestBrokenServersAreCaught(t *testing.T) {
 	services := []struct {
@@ -159,7 +167,11 @@ func TestBrokenServersAreCaught(t *testing.T) {
 	reports := make([]check.Report, len(services))
 	var all sync.WaitGroup
 	for i, s := range services {
-		all.Go(func() { reports[i] = judge(t, s.bugs) })
+		all.Go(func() {
+			for try := 0; try == 0 || try < mostHistories && !objects(reports[i], s.rules); try++ {
+				reports[i] = judge(t, s.bugs)
+			}
+		})
 	}
 	all.Wait()
 	for i, s := range services {
@@ -171,10 +183,10 @@ func TestBrokenServersAreCaught(t *testing.T) {
 				}
 			}
 			t.Log(found, reports[i].Checked, reports[i].Undecided)
-			if s.rules != nil && !slices.ContainsFunc(s.rules, func(rule string) bool { return found[rule] != "" }) {
-				t.Errorf("none of the rules %q has objected", s.rules)
-			}
 			if s.rules != nil {
+				if !objects(reports[i], s.rules) {
+					t.Errorf("none of the rules %q has objected", s.rules)
+				}
 				return
 			}
 			if len(found) > 0 {

@@ -95,6 +95,7 @@ type Locks struct {
 	observer  Observer
 	tally     tally
 	holdings  *holdings
+	slowWait  atomic.Int64 // see Config.SlowWait, ns
 	slowLines slowLines
 
 	mu      sync.Mutex
@@ -106,6 +107,7 @@ type Locks struct {
 // New returns the lock commands of the proxy that is named proxy. connect makes a client of the upstream for an identity.
 func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hclog.Logger) *Locks {
 	l := &Locks{cfg: cfg, guard: milliseconds(cfg.TakeoverGuard), retention: milliseconds(cfg.FenceRetention), proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]plainSight{}, settles: map[lineKey]*settle{}}
+	l.SetSlowWait(cfg.SlowWait)
 	l.observe(cfg.Observer)
 	l.chores = newChores(connect, cfg.Cluster)
 	l.agenda = newAgenda()

@@ -211,11 +211,14 @@ func (s *slowLines) allow(now time.Time) (omitted int64, ok bool) {
 	return s.omitted.Swap(0), true
 }
 
+// SetSlowWait changes Config.SlowWait, for those who begin to wait from now on.
+func (l *Locks) SetSlowWait(d time.Duration) { l.slowWait.Store(int64(d)) }
+
 // slowTimer fires when a waiter has waited so long that the operator should know; never if that isn't wanted.
 func (l *Locks) slowTimer() lazyTimer {
 	var t lazyTimer
-	if l.cfg.SlowWait > 0 {
-		t.arm(l.cfg.SlowWait)
+	if d := time.Duration(l.slowWait.Load()); d > 0 {
+		t.arm(d)
 	}
 	return t
 }

@@ -37,6 +37,7 @@ func (r *reloader) reload() {
 	*r.current = next
 	r.log.SetLevel(hclog.LevelFromString(next.LogLevel))
 	r.server.SetMaxClients(next.MaxClients)
+	r.server.Locks().SetSlowWait(next.SlowWait)
 	if len(waiting) > 0 {
 		r.log.Warn("SIGHUP: some settings that have changed take effect only with a restart", "settings", strings.Join(waiting, " "))
 	}
@@ -65,7 +66,7 @@ func (r *reloader) read() (*options, error) {
 // there is TLS.
 func (o *options) with(wanted *options) options {
 	next := *o
-	next.LogLevel, next.MaxClients = wanted.LogLevel, wanted.MaxClients
+	next.LogLevel, next.MaxClients, next.SlowWait = wanted.LogLevel, wanted.MaxClients, wanted.SlowWait
 	next.ShutdownTimeout, next.ShutdownDelay = wanted.ShutdownTimeout, wanted.ShutdownDelay
 	if (o.TLSCert == "") == (wanted.TLSCert == "") {
 		next.TLSCert, next.TLSKey, next.TLSClientCA = wanted.TLSCert, wanted.TLSKey, wanted.TLSClientCA

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -148,14 +149,21 @@ func TestHangupReadsConfigAgain(t *testing.T) {
 		p.waitFor(line)
 	}
 	hangup("nothing has changed")
-	write("max-clients = 2\nmax-bulk = \"1mb\"\nlog-level = \"debug\"\nmax-args = 2000\n")
-	hangup("changed=\"log-level max-clients\"")
+	write("max-clients = 2\nmax-bulk = \"1mb\"\nlog-level = \"debug\"\nmax-args = 2000\nslow-wait = \"20ms\"\n")
+	hangup("changed=\"log-level max-clients slow-wait\"")
 	if !strings.Contains(p.said(), `take effect only with a restart: settings=max-bulk`) {
 		t.Errorf("no word of max-bulk, or more than that:\n%s", p.said())
 	}
 	if got := second(); got != "+PONG\r\n" {
 		t.Errorf("a second client: %q", got)
 	}
+	if err := first.Do(ctx, "LOCK", "job", 30).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Do(ctx, "LOCK", "job", 30, "WAIT", 0.1).Err(); !errors.Is(err, redis.Nil) {
+		t.Errorf("LOCK of a held lock: %v", err)
+	}
+	p.waitFor("waiting long for a lock")
 	write("max-clients = 1\nlog-level = \"loud\"\n")
 	hangup("[ERROR] lockproxy: SIGHUP: cannot use the new settings; those read before stay in use until the next SIGHUP: error=\"--log-level must be one of")
 	if got := second(); got != "+PONG\r\n" {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/slot"
 )
 
 // choreTimeout bounds one step on a connection of the proxy's own.
@@ -94,7 +95,7 @@ func (c *chores) close() {
 func (c *chores) on(ctx context.Context, as Identity, key string, timeout time.Duration) evaluator {
 	whom := choreFor{as: as}
 	if c.parts > 1 {
-		whom.part = slotOf([]byte(key)) / (slots / c.parts)
+		whom.part = slotOf([]byte(key)) / (slot.Count / c.parts)
 	}
 	return &choreEvaluator{ctx: ctx, client: c.clientFor(whom), cluster: c.parts > 1, timeout: min(max(timeout, time.Millisecond), choreTimeout)}
 }

@@ -7,11 +7,12 @@ import (
 
 	"pgregory.net/rapid"
 
+	"lockproxy/internal/slot"
 	"lockproxy/internal/testredis"
 )
 
-// slot follows the words of the cluster specification, apart from how slotOf does it.
-func slot(key string) uint16 {
+// specified follows the words of the cluster specification, apart from how slotOf does it.
+func specified(key string) uint16 {
 	for i := range len(key) {
 		if key[i] != '{' {
 			continue
@@ -26,7 +27,7 @@ func slot(key string) uint16 {
 		}
 		break
 	}
-	return crc16(0, []byte(key)) % slots
+	return slot.CRC16(0, []byte(key)) % slot.Count
 }
 
 // oddKeys are names whose braces are easily got wrong, and some of all other kinds.
@@ -40,21 +41,21 @@ func checkCompanion(t interface {
 	if !strings.HasPrefix(companion, key) || companion == key {
 		t.Errorf("companion %q does not begin with %q", companion, key)
 	}
-	if slot(companion) != slot(key) || slotOf([]byte(key)) != slot(key) {
-		t.Errorf("%.40q is in slot %d (slotOf: %d), its companion in %d", key, slot(key), slotOf([]byte(key)), slot(companion))
+	if specified(companion) != specified(key) || slotOf([]byte(key)) != specified(key) {
+		t.Errorf("%.40q is in slot %d (slotOf: %d), its companion in %d", key, specified(key), slotOf([]byte(key)), specified(companion))
 	}
 	if lock, ok := lockOf(companion); !ok || lock != key {
 		t.Errorf("the companion of %.40q is taken for that of %.40q, %v", key, lock, ok)
 	}
 	channel := (&shards{wakes: &wakes{locks: &Locks{proxy: "0123456789abcdef"}}}).channel(slotOf([]byte(key)))
-	if slot(channel) != slot(key) {
-		t.Errorf("%.40q is in slot %d, the channel for it in %d", key, slot(key), slot(channel))
+	if specified(channel) != specified(key) {
+		t.Errorf("%.40q is in slot %d, the channel for it in %d", key, specified(key), specified(channel))
 	}
 }
 
 func TestCompanionSharesSlot(t *testing.T) {
-	// The specification's own check value, so that slot and CompanionKey can't be wrong together.
-	if got := crc16(0, []byte("123456789")); got != 0x31C3 {
+	// The specification's own check value, so that specified and CompanionKey can't be wrong together.
+	if got := slot.CRC16(0, []byte("123456789")); got != 0x31C3 {
 		t.Fatalf("crc16 = %#x, want 0x31C3", got)
 	}
 	for _, key := range oddKeys {

@@ -162,7 +162,7 @@ func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	asked := time.Now()
 	confirmed := l.confirm(l.chores.on(ctx, ls.as, ls.key, time.Until(ls.trusted)))
 	ints, err := l.evalInts(confirmed, relockScript, 1, ls.key, "",
-		strconv.FormatInt(ls.token, 10), milliseconds(ls.timeout), l.unit(), milliseconds(l.cfg.FenceRetention), "1")
+		strconv.FormatInt(ls.token, 10), milliseconds(ls.timeout), l.unit(), l.retention, "1")
 	if err == nil && ints[0] == 1 {
 		err = confirmed.missing(notLonger) // a failover could bring back the earlier expiry: it isn't trusted to run longer
 	}

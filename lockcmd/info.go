@@ -21,7 +21,7 @@ func (l *Locks) runRelock(s Session, args [][]byte) Reply {
 	}
 	at, asked := lineKey{s.Identity().DB, string(args[0])}, time.Now()
 	confirmed := l.confirm(s)
-	ints, err := l.evalInts(confirmed, relockScript, 1, at.key, "", p.value, milliseconds(timeout), l.unit(), milliseconds(l.cfg.FenceRetention), "0")
+	ints, err := l.evalInts(confirmed, relockScript, 1, at.key, "", p.value, milliseconds(timeout), l.unit(), l.retention, "0")
 	if err != nil {
 		return errorReply(err)
 	}

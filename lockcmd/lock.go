@@ -37,7 +37,7 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 	if how == asAgain {
 		fast, how = longWay, asFirst
 	}
-	v, err := l.evalFast(confirmed, lockScript, r.key, fast, r.owner, milliseconds(r.timeout), l.unit(), milliseconds(l.cfg.FenceRetention),
+	v, err := l.evalFast(confirmed, lockScript, r.key, fast, r.owner, milliseconds(r.timeout), l.unit(), l.retention,
 		milliseconds(settling), r.connection, r.number, r.client, flag(r.session), l.proxy, how, flag(competes))
 	found, err := ints(lockScript, 2, v, err)
 	if err != nil {

@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,6 +87,8 @@ type Locks struct {
 	agenda *agenda
 	wakes  *wakes
 
+	guard, retention string // the two durations that every script is told, ms
+
 	waiters atomic.Int64 // all over; for a cheap answer to Waiting
 	holdOff holdOff
 
@@ -104,7 +105,7 @@ type Locks struct {
 
 // New returns the lock commands of the proxy that is named proxy. connect makes a client of the upstream for an identity.
 func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hclog.Logger) *Locks {
-	l := &Locks{cfg: cfg, proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]plainSight{}, settles: map[lineKey]*settle{}}
+	l := &Locks{cfg: cfg, guard: milliseconds(cfg.TakeoverGuard), retention: milliseconds(cfg.FenceRetention), proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]plainSight{}, settles: map[lineKey]*settle{}}
 	l.observe(cfg.Observer)
 	l.chores = newChores(connect, cfg.Cluster)
 	l.agenda = newAgenda()
@@ -158,12 +159,21 @@ type shortWay [3]string
 var longWay shortWay
 
 func (l *Locks) evalFast(on evaluator, script *Script, key string, fast shortWay, owner string, args ...string) (resp.Value, error) {
-	list := strings.Join(append(args, milliseconds(l.cfg.TakeoverGuard)), " ")
-	v, err := on.Eval(script, []string{key, CompanionKey([]byte(key))}, []string{list, owner, fast[0], fast[1], fast[2]})
+	v, err := on.Eval(script, []string{key, CompanionKey([]byte(key))}, []string{l.list(args), owner, fast[0], fast[1], fast[2]})
 	if err == nil && v.IsError() {
 		err = errorOf(v.Text)
 	}
 	return v, err
+}
+
+// list is a script's arguments in one, as read.lua takes them.
+func (l *Locks) list(args []string) string {
+	var room [256]byte
+	list := room[:0]
+	for _, arg := range args {
+		list = append(append(list, arg...), ' ')
+	}
+	return string(append(list, l.guard...))
 }
 
 // evalInts runs a script that answers with at least n whole numbers.

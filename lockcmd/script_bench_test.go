@@ -25,7 +25,7 @@ func BenchmarkScripts(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	l := &Locks{cfg: Config{FenceRetention: 10 * time.Minute}}
+	l := &Locks{cfg: Config{FenceRetention: 10 * time.Minute}, retention: "600000"}
 	const keys = 50
 	before := cpuMicros(client)
 	pairs := 0

@@ -54,7 +54,7 @@ func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOv
 	if w.next != nil {
 		where = confirmed
 	}
-	v, err := l.evalFast(where, unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), milliseconds(l.cfg.FenceRetention), l.proxy,
+	v, err := l.evalFast(where, unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), l.retention, l.proxy,
 		w.kind, milliseconds(next.timeout), l.unit(), dash(next.connection), dash(next.number), dash(next.client),
 		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db), l.wakes.tag(at.key))
 	answer, err := ints(unlockScript, 3, v, err)
@@ -116,7 +116,7 @@ func (l *Locks) fastUnlock(p proof, w wish) shortWay {
 	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || p.kind != "token" && p.kind != "connection" {
 		return longWay
 	}
-	fast := shortWay{milliseconds(l.cfg.FenceRetention), p.value, w.kind}
+	fast := shortWay{l.retention, p.value, w.kind}
 	switch w.kind {
 	case "none":
 	case "next", "turn":

@@ -19,7 +19,7 @@ func (s *session) EvalConfirmed(script *lockcmd.Script, keys, args []string, rep
 	}
 	wait := resp.AppendCommand(nil, "WAIT", strconv.Itoa(replicas), strconv.FormatInt(timeout.Milliseconds(), 10))
 	var confirmed *passthrough.Answer
-	v, err = evaluate(func(raw []byte) (resp.Value, error) {
+	v, err = s.evaluate(func(raw []byte) (resp.Value, error) {
 		if confirmed != nil {
 			s.await(confirmed) // of the script that the upstream didn't have
 		}
@@ -45,7 +45,7 @@ func (s *session) EvalConfirmed(script *lockcmd.Script, keys, args []string, rep
 // evalThenWait runs a script on a connection of the session's own, and when it has been answered has the node that ran it wait.
 func (s *session) evalThenWait(script *lockcmd.Script, keys, args []string, replicas int, timeout time.Duration) (v, acknowledged resp.Value, err error) {
 	wait := resp.AppendCommand(nil, lockcmd.WaitAtKey, keys[0], strconv.Itoa(replicas), strconv.FormatInt(timeout.Milliseconds(), 10))
-	v, err = evaluate(func(raw []byte) (resp.Value, error) {
+	v, err = s.evaluate(func(raw []byte) (resp.Value, error) {
 		s.pipe.Flush() // see Eval
 		if err := s.connect(passthrough.Own); err != nil {
 			return resp.Value{}, err

@@ -11,21 +11,29 @@ import (
 
 // evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its source. The second request
 // is no retry: NOSCRIPT says that nothing has run.
-func evaluate(do func(raw []byte) (resp.Value, error), script *lockcmd.Script, keys, args []string) (resp.Value, error) {
-	cmd := make([]string, 0, 3+len(keys)+len(args))
-	cmd = append(cmd, "EVALSHA", script.SHA, strconv.Itoa(len(keys)))
+func (s *session) evaluate(do func(raw []byte) (resp.Value, error), script *lockcmd.Script, keys, args []string) (resp.Value, error) {
+	cmd := append(s.words[:0], "EVALSHA", script.SHA, strconv.Itoa(len(keys)))
 	cmd = append(append(cmd, keys...), args...)
-	v, err := do(resp.AppendCommand(nil, cmd...))
+	s.words = cmd
+	raw := resp.AppendCommand(s.script[:0], cmd...)
+	if cap(raw) <= maxScriptRequest {
+		s.script = raw
+	}
+	v, err := do(raw)
 	if err == nil && v.IsError() && strings.HasPrefix(string(v.Text), "NOSCRIPT") {
 		cmd[0], cmd[1] = "EVAL", script.Source
 		v, err = do(resp.AppendCommand(nil, cmd...))
 	}
+	clear(cmd) // it would keep the key
 	return v, err
 }
 
+// maxScriptRequest is up to which size the room for a script's request is kept for the next, bytes: most need less than half.
+const maxScriptRequest = 1 << 10
+
 // Eval runs a script as this session's client: on its connection, and so as its user, on its database and in its order.
 func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value, error) {
-	return evaluate(func(raw []byte) (resp.Value, error) {
+	return s.evaluate(func(raw []byte) (resp.Value, error) {
 		s.pipe.Flush() // one who waits asks again and again: that the last connect has failed says nothing about this one
 		if err := s.connect(passthrough.Shared); err != nil {
 			return resp.Value{}, err

@@ -33,6 +33,8 @@ type session struct {
 	framer   *resp.Framer
 	holder   lockcmd.Holder
 	identity passthrough.Identity // of the lock command that is running
+	words    []string             // room for the words of a script's request
+	script   []byte               // room for its bytes
 
 	run run // of requests that are passed on together
 

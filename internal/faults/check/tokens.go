@@ -29,7 +29,7 @@ func (c *checker) tokens(key string, ops []history.Op) {
 			}
 		}
 		c.checked("tokens")
-		if first, given := owners[o.Result]; given && (o.Owner == "" || o.Owner != first.Owner) {
+		if first, given := owners[o.Result]; given && (o.Owner == "" || o.Owner != first.Owner) && !c.broken(first.Call, o.Return, breaksTokens, 0) {
 			c.violated("tokens", []history.Op{first, o}, "token %d of lock %s was given to client %d and to client %d", o.Result, key, first.Client, o.Client)
 		} else if given {
 			continue // the same owner's again: others may have had it since, if the data was lost
@@ -44,7 +44,7 @@ func (c *checker) tokens(key string, ops []history.Op) {
 // stale finds what was accepted with a token though somebody had been given a greater one before it was asked.
 func (c *checker) stale(key string, ops []history.Op) {
 	for _, o := range ops {
-		if o.Kind == history.Unlock && o.Token == 0 && o.Outcome == history.OK && o.Result != 0 {
+		if o.Kind == history.Unlock && o.Token == 0 && o.Outcome == history.OK && o.Result != 0 && !c.restored(o, ops) {
 			c.violated("stale", []history.Op{o}, "lock %s was released for client %d, which didn't hold it", key, o.Client)
 		}
 		if !accepted(o) {
@@ -59,6 +59,13 @@ func (c *checker) stale(key string, ops []history.Op) {
 			}
 		}
 	}
+}
+
+// restored reports whether a lock that o's client had released may be its own once more: the release was acknowledged, and lost.
+func (c *checker) restored(o history.Op, ops []history.Op) bool {
+	return slices.ContainsFunc(ops, func(g history.Op) bool {
+		return g.Client == o.Client && g.Acquired() && c.broken(g.Call, o.Call, breaksWrites, 0)
+	})
 }
 
 // accepted reports whether o names a token and was done.

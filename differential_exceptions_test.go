@@ -79,8 +79,8 @@ var diffLost = regexp.MustCompile(`^-UPSTREAM connection to \S+ was lost before 
 //
 //   - CLIENT REPLY OFF or SKIP within MULTI cuts EXEC's array short. The proxy's has all elements.
 //   - QUIT, or a protocol error, under CLIENT REPLY OFF leaves the connection open for good. The proxy closes it.
-//   - REPLCONF ACK and GETACK from a client that is no replica are not answered. The proxy counts on an answer: all is relayed
-//     as ever, but lock commands on that connection don't work any more.
+//   - REPLCONF ACK and GETACK within MULTI get no reply in EXEC's array, which counts one. The proxy relays all as ever, but lock
+//     commands on that connection don't work any more until RESET.
 
 // diffNormal is what of a reply to call is compared.
 func diffNormal(call []string, raw string) string {

@@ -215,3 +215,32 @@ func TestIntrospectionKnowsEveryLockCommand(t *testing.T) {
 		}
 	}
 }
+
+// A proxy behind a proxy tells of the lock commands once.
+func TestIntrospectionOfStackedProxies(t *testing.T) {
+	server, inner := startBoth(t)
+	outer := startProxy(t, "redis://"+inner.addr, nil)
+	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
+		direct, one, two := dial(t, server.Addr()), dial(t, inner.addr), dial(t, outer.addr)
+		for _, c := range []*rawConn{direct, one, two} {
+			c.do(proto)
+		}
+		tpSettleOrder(direct)
+		two.expect("COMMAND COUNT", one.do("COMMAND COUNT"))
+		for _, command := range []string{"COMMAND", "COMMAND LIST", "COMMAND INFO", "COMMAND INFO lock get", "COMMAND DOCS", "COMMAND DOCS get lock", "COMMAND LIST FILTERBY PATTERN *lock"} {
+			if want, got := tpElements(t, one.do(command)), tpElements(t, two.do(command)); !slices.Equal(got, want) {
+				t.Errorf("%s: %d elements, want %d", command, len(got), len(want))
+			}
+		}
+		two.expect("COMMAND GETKEYS LOCK a 10", "*1\r\n$1\r\na\r\n")
+		for _, command := range []string{"INFO lockproxy", "INFO server lockproxy", "INFO lockproxy server"} {
+			got := two.do(command)
+			if strings.Count(got, "# Lockproxy") != 1 || !strings.Contains(got, "upstream:"+inner.addr) || strings.Contains(command, "server") != strings.Contains(got, "# Server") {
+				t.Errorf("%s: %q", command, got)
+			}
+		}
+		token := two.lock("job 30")
+		one.expect("LOCK job 30", map[string]string{"HELLO 2": "$-1\r\n", "HELLO 3": "_\r\n"}[proto])
+		one.expect(unlock("job", token), ":1\r\n")
+	}
+}

@@ -124,11 +124,14 @@ func TestPasswordChangedWhileConnected(t *testing.T) {
 }
 
 // killSpares kills the connections of a user that have been used for a login only.
-func killSpares(admin *rawConn, user string) (killed int) {
+func killSpares(admin *rawConn, user string) (killed int) { return killIdle(admin, user, "auth") }
+
+// killIdle kills the connections of a user on which a command was last.
+func killIdle(admin *rawConn, user, last string) (killed int) {
 	admin.t.Helper()
 	for line := range strings.SplitSeq(admin.do("CLIENT LIST"), "\n") {
 		var id int
-		if _, err := fmt.Sscanf(line, "id=%d", &id); err == nil && strings.Contains(line, "user="+user) && strings.Contains(line, "cmd=auth") {
+		if _, err := fmt.Sscanf(line, "id=%d", &id); err == nil && strings.Contains(line, "user="+user) && strings.Contains(line, "cmd="+last) {
 			admin.expect(fmt.Sprintf("CLIENT KILL ID %d", id), ":1\r\n")
 			killed++
 		}

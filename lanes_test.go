@@ -83,10 +83,16 @@ func TestPinning(t *testing.T) {
 		"ssubscribe":            {{"SSUBSCRIBE a", true}, {"SUNSUBSCRIBE", false}},
 		"blocking":              {{"BLPOP nothing 0.01", false}, {"XREAD BLOCK 10 STREAMS nothing 0", false}},
 		"no replies":            {{"CLIENT REPLY ON", false}, {"SELECT 3", false}, {"CLIENT SETNAME x", false}, {"CLIENT SETINFO LIB-NAME x", false}},
-		"its number":            {{"CLIENT ID", true}, {"GET a", true}, {"RESET", true}, {"PING", false}},
-		"unknown":               {{"NOSUCHCOMMAND", true}, {"GET a", true}, {"RESET", true}, {"PING", false}},
-		"monitor":               {{"MONITOR", true}, {"RESET", true}, {"PING", false}},
-		"tracking":              {{"HELLO 3", false}, {"CLIENT TRACKING ON", true}, {"CLIENT TRACKING OFF", true}, {"RESET", true}, {"PING", false}},
+		"its number":            {{"CLIENT ID", true}, {"GET a", true}, {"RESET", true}, {"PING", true}},
+		"what RESET leaves":     {{"CLIENT NO-EVICT ON", true}, {"RESET", true}, {"PING", true}},
+		"of others":             {{"CLIENT KILL ID 1000000", false}, {"CLIENT UNBLOCK 1000000", false}, {"CLIENT GETNAME", false}, {"CLIENT GETREDIR", false}},
+		"of no effect known":    {{"MODULE LIST", true}, {"GET a", true}, {"RESET", true}, {"PING", true}},
+		"that nobody knows":     {{"NOSUCHCOMMAND", false}, {"CLIENT MAINT_NOTIFICATIONS ON", false}},
+		"monitor":               {{"MONITOR", true}, {"RESET", false}, {"PING", false}},
+		"tracking":              {{"HELLO 3", false}, {"CLIENT TRACKING ON", true}, {"CLIENT TRACKING OFF", false}, {"CLIENT TRACKING ON", true}, {"RESET", false}},
+		"reset":                 {{"SUBSCRIBE a", true}, {"RESET", false}, {"MULTI", true}, {"RESET", false}, {"WATCH a", true}, {"RESET", false}, {"RESET", false}},
+		"fence":                 {{"FENCE nothing 5 SET a b", false}, {"FENCE nothing 5 GET a", false}},
+		"lock command behind":   {{"MULTI|SET a b|EXEC|LOCK", false}, {"WATCH a|LOCKINFO a|UNWATCH|LOCK a", false}, {"MULTI|LOCK|LOCK a 1|EXEC", false}, {"BLPOP nothing 0.01|UNLOCK", false}},
 		"wait":                  {{"SET a b", false}, {"WAIT 0 0", false}},
 		"pubsub in RESP3":       {{"HELLO 3", false}, {"SUBSCRIBE a", true}, {"GET a", true}, {"UNSUBSCRIBE a", false}},
 	} {
@@ -95,8 +101,12 @@ func TestPinning(t *testing.T) {
 			defer c.Close()
 			c.expect("PING", "+PONG\r\n")
 			for _, s := range steps {
-				for got := c.do(s.send); s.send == "RESET" && got != "+RESET\r\n"; {
-					got = c.reply() // MONITOR's lines
+				calls := strings.Split(s.send, "|")
+				c.send(calls...)
+				for range calls {
+					for got := c.reply(); s.send == "RESET" && got != "+RESET\r\n"; {
+						got = c.reply() // MONITOR's lines
+					}
 				}
 				want := 0
 				if s.pinned {

@@ -101,6 +101,18 @@ func TestClientBuffer(t *testing.T) {
 	if got := c.reply(); got != "-ERR Protocol error: too big lock command\r\n" {
 		t.Errorf("a lock command beyond the buffer: %q", got)
 	}
+	// Whom a HELLO that isn't held logs in can't be known, but what it speaks can.
+	c = dial(t, p.addr)
+	c.expect("PING", "+PONG\r\n")
+	c.expect("HELLO 3 SETNAME "+strings.Repeat("n", 300000), "%7…")
+	c.expect("LOCKINFO nothing", "-ERR lock commands can't be used on a connection whose state was changed in a way…")
+	c.expect("GET nothing", "_\r\n")
+	c.expect("SUBSCRIBE a", ">3…")
+	c.expect("RESET", "+RESET\r\n")
+	c.expect("LOCKINFO nothing", "$-1\r\n")
+	c.expect("HELLO 3 SETNAME short", "%7…")
+	c.expect("LOCKINFO nothing", "_\r\n")
+
 	c = dial(t, p.addr)
 	c.expect("COMMAND DOCS "+strings.Repeat("k", 300000), "*0\r\n") // not held: nothing is added to what Redis says
 }

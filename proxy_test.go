@@ -177,6 +177,89 @@ func TestGoRedis(t *testing.T) {
 	}
 }
 
+// What is answered only if it is refused: each reply is its own request's, whether it was or not.
+func TestMaybeAnsweredCommands(t *testing.T) {
+	server, p := startBoth(t)
+	admin := dial(t, server.Addr())
+	admin.expect("ACL SETUSER mute on >p ~* &* +@all -replconf", "+OK\r\n")
+	const acks = 20
+	for _, login := range []string{"PING", "HELLO 2", "HELLO 3", "AUTH mute p", "HELLO 3 AUTH mute p"} {
+		direct, through := dial(t, server.Addr()), dial(t, p.addr)
+		for _, c := range []*rawConn{direct, through} {
+			c.do(login)
+		}
+		refused := strings.Contains(login, "mute")
+		key := strings.ReplaceAll(login, " ", "-")
+		pipeline := []string{"REPLCONF ACK 0", "ECHO one", "REPLCONF GETACK *", "REPLCONF listening-port 1 ACK 0", "LOCKINFO nothing", "REPLCONF ACK 0", "REPLCONF ACK",
+			"NOSUCHCOMMAND", "CLIENT REPLY SKIP", "REPLCONF ACK 0", "ECHO two", "CLIENT REPLY OFF", "REPLCONF ACK 0", "GET a", "CLIENT REPLY ON", "ECHO three",
+			"MULTI", "REPLCONF ACK 0", "DISCARD", "SUBSCRIBE ch", "REPLCONF ACK 0", "UNSUBSCRIBE ch", "LOCK", "REPLCONF ACK 0", "MONITOR", "MONITOR", "RESET", "QUIT"}
+		all := func(c *rawConn) (text string) {
+			c.send(pipeline...)
+			for {
+				got, err := c.tryReply(5 * time.Second)
+				if err != nil {
+					return text
+				}
+				if !strings.HasPrefix(got, "+1") && !strings.Contains(got, "'lock") { // MONITOR's feed; what only one of them knows
+					text += got
+				}
+			}
+		}
+		null := "$-1\r\n"
+		if strings.Contains(login, "HELLO 3") {
+			null = "_\r\n"
+		}
+		want := strings.Replace(all(direct), "-ERR unknown command 'LOCKINFO', with args beginning with: 'nothing' \r\n", null, 1)
+		want = strings.Replace(want, "-ERR unknown command 'LOCK', with args beginning with: \r\n", "", 1)
+		if got := all(through); got != want {
+			t.Errorf("%s:\n got %q\nwant %q", login, got, want)
+		}
+		c := dial(t, p.addr)
+		c.do(login)
+		for range acks {
+			c.send("REPLCONF ACK 0")
+		}
+		if refused {
+			for range acks {
+				if got := c.reply(); !strings.HasPrefix(got, "-NOPERM") {
+					t.Errorf("%s: %q", login, got)
+				}
+			}
+		}
+		c.expect("MONITOR", "+OK\r\n")
+		c.send("MONITOR", "REPLCONF ACK 0", "RESET")
+		for got := c.reply(); got != "+RESET\r\n"; got = c.reply() {
+			if !strings.HasPrefix(got, "+1") && !(refused && strings.HasPrefix(got, "-NOPERM")) {
+				t.Errorf("%s: %q among MONITOR's feed", login, got)
+			}
+		}
+		c.lock(key + " 30")
+	}
+}
+
+// MONITOR that was allowed once and isn't any more is answered the second time.
+func TestSecondMonitorIsRefused(t *testing.T) {
+	server, p := startBoth(t)
+	admin := dial(t, server.Addr())
+	admin.expect("ACL SETUSER spy on >p ~* &* +@all", "+OK\r\n")
+	c := dial(t, p.addr)
+	c.expect("AUTH spy p", "+OK\r\n")
+	c.expect("MONITOR", "+OK\r\n")
+	c.send("MONITOR")
+	time.Sleep(20 * time.Millisecond)
+	admin.expect("ACL SETUSER spy -monitor", "+OK\r\n")
+	c.send("MONITOR", "PING", "RESET")
+	var got []string
+	for last := ""; last != "+RESET\r\n"; {
+		if last = c.reply(); !strings.HasPrefix(last, "+1") {
+			got = append(got, last)
+		}
+	}
+	if len(got) != 3 || !strings.HasPrefix(got[0], "-NOPERM") || got[1] != "+PONG\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 // REPLCONF ACK is never answered, and what follows it is answered all the same, each reply to its own request.
 func TestUnansweredCommands(t *testing.T) {
 	_, p := startBoth(t)

@@ -15,16 +15,11 @@ func (p *Pipe) Calls(raws ...[]byte) []*Answer {
 	return answers
 }
 
-// LetGo has a connection of the session's own given up, if nothing needs it, by asking for one more reply: so that a session which
-// waits for long isn't ended with it. Also where each session has one for as long as it asks something.
+// LetGo has a connection of the session's own given up, if nothing needs it: so that a session which waits for long isn't ended with
+// it. Also where each session has one for as long as it asks something.
 func (p *Pipe) LetGo() {
 	p.mu.Lock()
-	own := p.up != nil && p.lost == nil && !p.kept
-	p.letGo = own
-	p.held = p.held || own // it must not be given up before that has been asked
+	p.letGo = p.up != nil
 	p.mu.Unlock()
-	if own {
-		p.hidden("PING")
-		p.Flush()
-	}
+	p.Flush()
 }

@@ -34,6 +34,9 @@ func (p *Pipe) nothingOwed() bool { return p.ledger.empty() || p.lost != nil }
 // upstream finishes what it was sent, gives up what blocks, and closes: then Wait returns. What was asked by a lane is answered.
 func (p *Pipe) ClientGone() {
 	p.Flush()
+	if p.salvage() {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leaving = true
@@ -141,7 +144,7 @@ func (p *Pipe) settleLost() (text []byte, awaited bool) {
 			switch {
 			case e.kind == local:
 				text = append(text, e.local...)
-			case e.kind == relayed || e.kind == replaced:
+			case (e.kind == relayed || e.kind == replaced) && e.Effect != uncertain:
 				text = append(text, p.encode(p.lost)...)
 			}
 		}

@@ -19,10 +19,12 @@ const (
 type Lanes struct {
 	upstream    *Upstream
 	perIdentity int // 0: nothing is shared
-	reserve     int // spares of each login, see group
+	reserve     int // spares of each login, see wanted
+	maxIdle     int // of all logins
 	dialTimeout time.Duration
 	unread      Unread
 
+	pause   pause
 	pinned  atomic.Int64
 	running sync.WaitGroup
 	ctx     context.Context // ends when Close is called
@@ -60,13 +62,14 @@ type opening struct {
 }
 
 // NewLanes returns the shared connections to upstream, at most perIdentity for each identity. With 0 every session has a connection
-// of its own. reserve is how many idle connections of each user and password are kept for the sessions that share, at most one for each
-// of these; there are none if perIdentity is 0 or the upstream is a cluster, whose connections are many. dialTimeout bounds the opening of one.
+// of its own. reserve is how many idle connections of each user and password are kept for the sessions that share, beyond as many as have
+// had one of their own at once, and at most one for each of these; there are none if perIdentity is 0 or the upstream is a cluster, whose connections are many. dialTimeout bounds the opening of one.
 func NewLanes(upstream *Upstream, perIdentity, reserve int, dialTimeout time.Duration) *Lanes {
 	ls := &Lanes{upstream: upstream, perIdentity: perIdentity, reserve: reserve, dialTimeout: dialTimeout}
 	if perIdentity == 0 || upstream.cluster != nil {
 		ls.reserve = 0
 	}
+	ls.maxIdle = max(maxIdle, ls.reserve)
 	ls.sets, ls.groups = map[laneKind]*laneSet{}, map[login]*group{}
 	ls.ctx, ls.cancel = context.WithCancel(context.Background())
 	return ls
@@ -141,7 +144,7 @@ func (s *laneSet) leastUsed() (least *lane) {
 func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
 	ctx, cancel := context.WithTimeout(ls.ctx, ls.dialTimeout)
 	defer cancel()
-	conn, _, err := ls.obtain(ctx, Setup{Identity: kind.Identity}, 0)
+	conn, _, err := ls.obtain(ctx, Setup{Identity: kind.Identity}, nil)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if err == nil && ls.closed {
@@ -262,7 +265,7 @@ func (ls *Lanes) leave(l *lane, p *Pipe) {
 func (ls *Lanes) endLocked(l *lane) {
 	l.unwanted = true
 	g := ls.groups[loginOf(l.kind.Identity)]
-	if ls.closed || g == nil || len(g.idle) >= ls.wanted(g) {
+	if ls.closed || g == nil || len(g.idle) >= ls.worthKeeping(g) {
 		l.conn.Close()
 		return
 	}
@@ -302,6 +305,7 @@ func (ls *Lanes) Stats() (s Stats) {
 // Close ends all of them, and returns when they have ended.
 func (ls *Lanes) Close() {
 	ls.cancel()
+	ls.pause.close()
 	ls.mu.Lock()
 	ls.closed = true
 	if ls.expiry != nil {

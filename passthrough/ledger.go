@@ -1,6 +1,10 @@
 package passthrough
 
-import "lockproxy/internal/resp"
+import (
+	"bytes"
+
+	"lockproxy/internal/resp"
+)
 
 // entry is one thing that the client is owed, in the order of its requests.
 type entry struct {
@@ -31,6 +35,7 @@ type ledger struct {
 	entries []entry
 	first   int // entries before it are done
 	effects int // entries with an Effect among the rest
+	again   int // times that MONITOR was sent once more: it is answered only if it is refused
 }
 
 func (l *ledger) empty() bool { return l.first == len(l.entries) }
@@ -39,22 +44,37 @@ func (l *ledger) empty() bool { return l.first == len(l.entries) }
 func (l *ledger) len() int { return len(l.entries) - l.first }
 
 // uncounted reports whether nobody can say when e, the next in the queue, will have been answered, or it will not be: Redis
-// ignores a second MONITOR, and takes REPLCONF ACK from anybody without a word. While the connection is Opaque only RESET's reply can be told from others.
+// ignores a second MONITOR. While the connection is Opaque only RESET's reply can be told from others,
+// and while it is Raw none.
 func (l *ledger) uncounted(e *entry) bool {
 	switch {
+	case l.Raw:
+		return e.awaitsReply() && e.kind != captured && e.Effect != Replicate
 	case !l.empty() && l.head() != e || !e.awaitsReply() || e.kind == captured:
 		return false
 	case l.Opaque:
 		return e.Effect != Reset
-	case e.Effect == Unanswered:
-		return !l.InMulti
 	}
 	return l.monitor && !l.InMulti && !l.Subscribed() && e.Effect == Monitor && e.Count == 0
 }
 
+// discount takes note of a request that is uncounted.
+func (l *ledger) discount(e *entry) {
+	l.skipNext = false
+	if e.Effect == Monitor && !l.Opaque {
+		l.again++
+	}
+}
+
+// unsure reports whether an error that comes next may be the reply of a request that mostly gets none.
+func (l *ledger) unsure() bool {
+	e := l.head()
+	return l.again > 0 || e != nil && e.Effect == uncertain
+}
+
 func (l *ledger) push(e entry) {
 	if l.uncounted(&e) {
-		l.skipNext = false
+		l.discount(&e)
 		return
 	}
 	if e.Effect != NoEffect {
@@ -117,6 +137,9 @@ func (l *ledger) pop() {
 // destination says where a reply goes whose first byte is kind. It also finds out whether what begins is no reply but a
 // replication stream.
 func (l *ledger) destination(kind byte) entryKind {
+	if kind == '*' || kind == '%' {
+		l.passOver()
+	}
 	e := l.head()
 	if e != nil && e.Effect == Replicate && kind != '-' && kind != '>' {
 		l.Raw = true
@@ -175,8 +198,24 @@ func (l *ledger) finished(h resp.Head) (e entry, ok bool) {
 		}
 	case h.Type == '+' && l.monitor && isMonitorLine(h.Line):
 		return entry{}, false
+	case l.again > 0 && h.IsError() && bytes.Contains(h.Line, []byte("'monitor'")):
+		l.again--
+		return entry{}, false
+	case h.IsError() && bytes.HasPrefix(h.Line, []byte("ERR unknown command")) && bytes.HasPrefix(h.Line[min(len(h.Line), helloAt):], []byte("HELLO")):
+		l.passOver()
 	}
 	return l.answered(h)
+}
+
+// helloAt is where the name stands in "ERR unknown command 'HELLO'…", which is what a Redis before 6.0 says to a probe.
+const helloAt = len("ERR unknown command '")
+
+// passOver drops a request that turns out to have got no reply, since that to the probe behind it has come.
+func (l *ledger) passOver() {
+	if e := l.head(); e != nil && e.Effect == uncertain {
+		l.skipNext = false
+		l.pop()
+	}
 }
 
 func (l *ledger) headSubscribes() bool {
@@ -222,7 +261,7 @@ func (l *ledger) answered(h resp.Head) (entry, bool) {
 func (l *ledger) ready() (e entry, ok bool) {
 	head := l.head()
 	for head != nil && l.uncounted(head) {
-		l.skipNext = false
+		l.discount(head)
 		l.pop()
 		head = l.head()
 	}

@@ -43,6 +43,22 @@ func (m *ledgerMachine) relay(rt *rapid.T) {
 	c := anyCommand(rt, m.redis.inMulti)
 	m.redis.run(c)
 	m.Relay(nil, Expect{Effect: c.effect, Count: len(c.channels), Change: c.change})
+	if c.effect == Reset {
+		m.afterReset()
+	}
+}
+
+// afterReset does as a session does behind a RESET.
+func (m *ledgerMachine) afterReset() {
+	m.arriveAll()
+	login := loginCommands(m.redis.initial)
+	for range login {
+		m.redis.up = append(m.redis.up, "+OK\r\n"...)
+	}
+	if len(login) == 0 {
+		m.redis.up = append(m.redis.up, "*2\r\n$5\r\nproto\r\n:2\r\n"...)
+	}
+	m.AfterReset()
 }
 
 func anyCommand(rt *rapid.T, inMulti bool) (c simCommand) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"time"
 )
 
@@ -57,7 +58,7 @@ func (p *Pipe) obtain(ctx context.Context, timeout time.Duration, setup Setup, l
 		if conn = p.lanes.takeSpare(setup); conn != nil {
 			return conn, g, false, nil
 		}
-		if conn, isNew, err = p.lanes.obtain(ctx, setup, 1); err == nil {
+		if conn, isNew, err = p.lanes.obtain(ctx, setup, p); err == nil {
 			return conn, g, isNew, nil
 		}
 		p.lanes.disown(g)
@@ -108,6 +109,12 @@ func (p *Pipe) copyReplies(conn net.Conn, from io.Reader, r *replyReader) (spare
 				return spare, err
 			}
 		}
+		if errors.Is(err, os.ErrDeadlineExceeded) && p.takeLook() {
+			if p.giveUp(conn) {
+				return true, nil
+			}
+			continue
+		}
 		if errors.Is(err, io.EOF) {
 			return false, errors.New("closed by the upstream")
 		}
@@ -128,6 +135,10 @@ func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, 
 		p.large = largeFor
 	}
 	p.within = r.within() || p.ledger.Raw
+	if p.ledger.pause != (pauseChange{}) {
+		p.lanes.pause.said(p.ledger.pause)
+		p.ledger.pause = pauseChange{}
+	}
 	if !p.within && len(p.pushes) > 0 {
 		r.out = append(r.out, p.pushes)
 		p.pushes = nil
@@ -139,8 +150,15 @@ func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, 
 	spare = err == nil && !closing && p.spareLocked()
 	setup := p.ledger.setup()
 	p.room.Signal()
-	deliver := len(r.out) > 0 && p.out.begin(r.out...)
+	deliver := len(r.out) > 0 && !p.salvaging && p.out.begin(r.out...)
+	salvaging := p.salvaging
 	p.mu.Unlock()
+	if salvaging { // there is nobody to give anything to
+		if spare {
+			p.lanes.keepSpare(p, conn, setup)
+		}
+		return spare, err
+	}
 
 	if spare {
 		p.lanes.keepSpare(p, conn, setup)
@@ -161,9 +179,56 @@ func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, 
 
 // spareLocked gives up the connection if nothing needs it, and reports whether. mu is held.
 func (p *Pipe) spareLocked() bool {
-	if p.lanes.perIdentity == 0 && !p.letGo || p.held || p.kept || p.broken || p.large > 0 || p.leaving || p.ending || !p.ledger.empty() || !p.ledger.Shareable() {
+	if p.neededLocked() {
 		return false
+	}
+	if p.leaving {
+		p.up.SetReadDeadline(time.Time{})
 	}
 	p.up, p.letGo = nil, false
 	return true
+}
+
+// neededLocked reports whether anything needs the session's own connection. mu is held.
+func (p *Pipe) neededLocked() bool {
+	if p.salvaging {
+		return !p.ledger.empty() || !p.ledger.Shareable()
+	}
+	return p.lanes.perIdentity == 0 && !p.letGo || p.held || p.kept || p.broken || p.large > 0 || p.leaving || p.ending || !p.ledger.empty() || !p.ledger.Shareable()
+}
+
+// lookLocked has the reader of the session's own connection give it up if nothing needs it: when no reply is to come at which
+// it would look by itself. mu is held.
+func (p *Pipe) lookLocked() {
+	if p.up != nil && p.lost == nil && !p.neededLocked() {
+		p.look = true
+		p.up.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// takeLook reports whether it was lookLocked that has interrupted the reader, and has it wait as before.
+func (p *Pipe) takeLook() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	look := p.look
+	p.look = false
+	switch {
+	case look && p.leaving:
+		p.up.SetReadDeadline(time.Now().Add(linger))
+	case look:
+		p.up.SetReadDeadline(time.Time{})
+	}
+	return look
+}
+
+// giveUp gives up the session's own connection if nothing needs it, and reports whether.
+func (p *Pipe) giveUp(conn net.Conn) bool {
+	p.mu.Lock()
+	spare := p.spareLocked()
+	setup := p.ledger.setup()
+	p.mu.Unlock()
+	if spare {
+		p.lanes.keepSpare(p, conn, setup)
+	}
+	return spare
 }

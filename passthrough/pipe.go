@@ -67,28 +67,34 @@ type Pipe struct {
 	rides   bool   // requests go by the lane: there is no connection of its own
 	scripts bool   // the session has run scripts of its client's
 	isNew   bool   // the connection of its own is another than the last request's
+	braced  bool   // see Brace
+	// watch watches the client while the session waits in line for a connection; nil if nobody does.
+	watch func() (gone <-chan struct{}, stop func())
 	// severed says that a lane was lost, or that its own connection leads elsewhere.
 	severed bool
 	reader  chan struct{} // closed when the reader of its own connection has ended; nil if there never was one
 
-	mu       sync.Mutex
-	room     *sync.Cond
-	ledger   ledger    // guarded by mu
-	up       net.Conn  // guarded by mu; its own connection, or the one that was lost
-	upw      io.Writer // guarded by mu; up's way out
-	held     bool      // guarded by mu; the session is about to use up
-	large    int       // guarded by mu; for how many requests it keeps up because of large ones
-	broken   bool      // guarded by mu; a request was begun on up whose end may never come
-	kept     bool      // guarded by mu; see Keep
-	letGo    bool      // guarded by mu; see LetGo
-	inFlight int       // guarded by mu; replies still to come by lane, or to be taken back
-	waitsAt  *lane     // guarded by mu; where the session may be waiting to submit
-	lost     error     // guarded by mu; why the session can't go on
-	ending   bool      // guarded by mu; close the client once nothing is owed to it
-	leaving  bool      // guarded by mu; the client has closed: an end of the upstream is no loss
-	within   bool      // guarded by mu; the client has been given a part of a reply
-	pushes   []byte    // guarded by mu; wait for the end of that reply
-	abandon  *time.Timer
+	mu     sync.Mutex
+	room   *sync.Cond
+	ledger ledger    // guarded by mu
+	up     net.Conn  // guarded by mu; its own connection, or the one that was lost
+	upw    io.Writer // guarded by mu; up's way out
+	held   bool      // guarded by mu; the session is about to use up
+	large  int       // guarded by mu; for how many requests it keeps up because of large ones
+	broken bool      // guarded by mu; a request was begun on up whose end may never come
+	kept   bool      // guarded by mu; see Keep
+	letGo  bool      // guarded by mu; see LetGo
+	look   bool      // guarded by mu; see lookLocked
+	// salvaging says that the client has gone and the connection is brought back to what it was.
+	salvaging bool   // guarded by mu
+	inFlight  int    // guarded by mu; replies still to come by lane, or to be taken back
+	waitsAt   *lane  // guarded by mu; where the session may be waiting to submit
+	lost      error  // guarded by mu; why the session can't go on
+	ending    bool   // guarded by mu; close the client once nothing is owed to it
+	leaving   bool   // guarded by mu; the client has closed: an end of the upstream is no loss
+	within    bool   // guarded by mu; the client has been given a part of a reply
+	pushes    []byte // guarded by mu; wait for the end of that reply
+	abandon   *time.Timer
 }
 
 // NewPipe returns a Pipe for client. It opens no connection yet. direct is client's socket, nil if what client is given isn't what that
@@ -100,6 +106,10 @@ func NewPipe(lanes *Lanes, client net.Conn, direct *socket.Socket, encode func(e
 	p.ledger.State = newState(lanes.upstream.Initial)
 	return p
 }
+
+// Watching has the client watched while the session waits in line for a connection: gone must be closed if it closes meanwhile, and stop ends
+// that.
+func (p *Pipe) Watching(watch func() (gone <-chan struct{}, stop func())) { p.watch = watch }
 
 // Way is how a request may go.
 type Way uint8
@@ -120,8 +130,8 @@ func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (con
 		p.mu.Unlock()
 		return false, nil
 	}
-	shares := way != Own && p.lanes.perIdentity > 0 && p.ledger.Trusted && p.large == 0
 	id := p.ledger.Identity
+	shares := way != Own && p.lanes.perIdentity > 0 && p.ledger.Trusted && p.large == 0 && !p.lanes.apart(id)
 	p.mu.Unlock()
 	if p.failed != nil {
 		return false, p.failed
@@ -158,11 +168,10 @@ func (p *Pipe) Keep(keep bool) {
 	p.mu.Unlock()
 }
 
-// Mark says that the request that comes next may leave something on the session's own connection that isn't followed here: nobody else
-// may use it before a RESET.
+// Mark says that a request may have left something on the session's own connection that isn't followed here: nobody else may use it.
 func (p *Pipe) Mark() {
 	p.mu.Lock()
-	p.ledger.marked = true
+	p.ledger.stays = true
 	p.mu.Unlock()
 }
 
@@ -174,11 +183,33 @@ func (p *Pipe) Mark() {
 func (p *Pipe) Relay(raw []byte, e Expect) {
 	p.push(entry{Expect: e})
 	p.queue(raw, 1)
-	if e.Effect == Reset {
-		for _, cmd := range loginCommands(p.lanes.upstream.Initial) {
-			p.push(entry{kind: hidden, Expect: Expect{Effect: logsIn}})
-			p.queue(resp.AppendCommand(nil, cmd...), 1)
-		}
+}
+
+// RelayUncertain queues a request that gets no reply unless it is refused, and a probe behind it. The session must not be within MULTI, nor
+// Subscribed, and its state settled.
+func (p *Pipe) RelayUncertain(raw []byte) {
+	p.push(entry{Expect: Expect{Effect: uncertain}})
+	p.queue(raw, 1)
+	p.hidden("HELLO") // nobody may be refused it who isn't refused everything
+}
+
+// AfterReset does what comes behind a RESET that has been answered, if it has been done: the connection is logged in as a new one is, or
+// else asked whether its client may talk to the upstream without a login, as Trusted says. HELLO tells that to everybody.
+func (p *Pipe) AfterReset() {
+	p.mu.Lock()
+	fresh := p.ledger.fresh
+	p.ledger.fresh = false
+	p.mu.Unlock()
+	if !fresh {
+		return
+	}
+	login := loginCommands(p.lanes.upstream.Initial)
+	for _, cmd := range login {
+		p.push(entry{kind: hidden, Expect: Expect{Effect: logsIn}})
+		p.queue(resp.AppendCommand(nil, cmd...), 1)
+	}
+	if len(login) == 0 {
+		p.hidden("HELLO")
 	}
 }
 
@@ -355,6 +386,7 @@ func (p *Pipe) Flush() {
 	p.failed = nil
 	p.mu.Lock()
 	p.held = false // what is owed for the queued requests keeps up from being given up
+	p.lookLocked()
 	p.mu.Unlock()
 	p.send()
 }

@@ -10,7 +10,7 @@ import (
 type replyReader struct {
 	scan resp.Scanner
 	dest entryKind // of the reply that scan is within
-	feed bool      // whether it goes to dest depends on its end: it may be a line of MONITOR's feed, which answers nothing
+	feed bool      // whether it goes to dest depends on its end: it may be a line of MONITOR's feed, which answers nothing, or a late refusal
 	keep []byte    // what has come of it, if it is captured or may be feed
 	size int       // bytes that have come of it
 	out  [][]byte  // what the client is to be given
@@ -56,7 +56,7 @@ func (r *replyReader) sort(p *Pipe, data []byte, limit int) (at, replies int, er
 		}
 		if !r.scan.Began() {
 			r.dest = l.destination(data[at])
-			r.feed = data[at] == '+' && l.monitor && (r.dest != relayed || l.muted())
+			r.feed = data[at] == '+' && l.monitor && (r.dest != relayed || l.muted()) || data[at] == '-' && l.unsure()
 			r.size = 0
 		}
 		if l.Raw {

@@ -27,16 +27,21 @@ type group struct {
 	like     Identity           // of the session that came last: how connections for the reserve are set up
 	sessions int                // that have been let in
 	owned    int                // of these, those with a connection of their own
+	peak     int                // the most that owned has been
 	resting  map[*Pipe]struct{} // of these, those that have left their own connection, which has logged in, and used none since
 	lanes    int
 	idle     []*spare // in the order in which they were left
 	line     []chan *spare
 	filling  bool      // somebody opens connections for the reserve
 	failed   time.Time // when that last failed, or the upstream last refused this login
+	stale    bool      // the upstream has refused this login since it last took it: no connection can be replaced
 }
 
 // refusalPause is how long after a refused login spares are used first, and none are opened in reserve.
 const refusalPause = time.Second
+
+// halfClosed is how much longer a session stays in line whose client has closed: it may have closed only its sending side.
+const halfClosed = 250 * time.Millisecond
 
 // groupLocked returns the group that id belongs to, a new one if there is none. mu is held.
 func (ls *Lanes) groupLocked(id Identity) *group {
@@ -68,6 +73,7 @@ func (ls *Lanes) own(p *Pipe, id Identity) *group {
 	defer ls.mu.Unlock()
 	g := ls.enterLocked(p, id)
 	g.owned++
+	g.peak = max(g.peak, g.owned)
 	return g
 }
 
@@ -105,8 +111,22 @@ func (ls *Lanes) dropLocked(g *group) {
 	}
 }
 
-// wanted is how many spares g should have: one for each session that has no connection of its own, up to the limit.
-func (ls *Lanes) wanted(g *group) int { return max(0, min(ls.reserve, g.sessions-g.owned)) }
+// wanted is how many spares g should have: as many as would serve all who have ever had a connection of their own at once, and reserve
+// more, but no more than one for each session that has none.
+func (ls *Lanes) wanted(g *group) int {
+	if ls.reserve == 0 {
+		return 0
+	}
+	return max(0, min(ls.reserve+g.peak, g.sessions)-g.owned)
+}
+
+// worthKeeping is how many spares g should keep of those that there are: where none can be replaced, one for each session that has none.
+func (ls *Lanes) worthKeeping(g *group) int {
+	if ls.reserve > 0 && g.stale {
+		return max(0, g.sessions-g.owned)
+	}
+	return ls.wanted(g)
+}
 
 // bereavedLocked returns the sessions whose login has ended with the last connection that they had to do with. mu is held.
 func (ls *Lanes) bereavedLocked(g *group) (ended map[*Pipe]struct{}) {
@@ -118,7 +138,7 @@ func (ls *Lanes) bereavedLocked(g *group) (ended map[*Pipe]struct{}) {
 
 // topUpLocked has connections opened until g has its reserve. mu is held.
 func (ls *Lanes) topUpLocked(g *group) {
-	if g.filling || ls.closed || len(g.idle) >= ls.wanted(g) || ls.idle >= maxIdle || time.Since(g.failed) < refusalPause {
+	if g.filling || ls.closed || len(g.idle) >= ls.wanted(g) || ls.idle >= ls.maxIdle || time.Since(g.failed) < refusalPause {
 		return
 	}
 	g.filling = true
@@ -133,7 +153,7 @@ func (ls *Lanes) topUpLocked(g *group) {
 // fill opens one connection for g's reserve, and reports whether another one is needed.
 func (ls *Lanes) fill(g *group) (more bool) {
 	ls.mu.Lock()
-	more = !ls.closed && len(g.idle) < ls.wanted(g) && ls.idle < maxIdle
+	more = !ls.closed && len(g.idle) < ls.wanted(g) && ls.idle < ls.maxIdle
 	g.filling = more
 	id := g.like
 	ls.dropLocked(g)
@@ -149,12 +169,15 @@ func (ls *Lanes) fill(g *group) (more bool) {
 	defer ls.mu.Unlock()
 	switch {
 	case err != nil:
+		var refused *Refused
 		g.filling, g.failed = false, time.Now()
+		g.stale = g.stale || errors.As(err, &refused)
 		ls.dropLocked(g)
 		return false
 	case ls.closed:
 		conn.Close()
 	default:
+		g.stale = false
 		ls.keepLocked(g, conn, Setup{Identity: id})
 	}
 	return true
@@ -190,8 +213,8 @@ func demandsLogin(err error) bool {
 
 // obtain returns a connection that is set up so, for sessions that have been let in. If the upstream doesn't let them in again it is one that
 // was logged in before, for which they may have to wait, as long as ctx lasts. isNew says that it has been opened, and has no Labels yet.
-// pinning is how many of those who own connections of this login are still without one: 1 if this one will be a session's own, else 0.
-func (ls *Lanes) obtain(ctx context.Context, setup Setup, pinning int) (conn net.Conn, isNew bool, err error) {
+// p is the session whose own it will be, which counts among those who own one already; nil if it will be a lane's.
+func (ls *Lanes) obtain(ctx context.Context, setup Setup, p *Pipe) (conn net.Conn, isNew bool, err error) {
 	if ls.refusedLately(setup.Identity) {
 		if conn := ls.takeReserve(ctx, setup); conn != nil {
 			return conn, false, nil
@@ -200,10 +223,11 @@ func (ls *Lanes) obtain(ctx context.Context, setup Setup, pinning int) (conn net
 	conn, err = ls.connect(ctx, setup.Identity)
 	var refused *Refused
 	if !errors.As(err, &refused) {
+		ls.accepted(setup.Identity, err)
 		return conn, true, err
 	}
 	ls.refused(setup.Identity)
-	if conn := ls.awaitReserve(ctx, setup, pinning); conn != nil {
+	if conn := ls.awaitReserve(ctx, setup, p); conn != nil {
 		return conn, false, nil
 	}
 	return nil, true, err
@@ -220,7 +244,16 @@ func (ls *Lanes) refused(id Identity) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if g := ls.groups[loginOf(id)]; g != nil {
-		g.failed = time.Now()
+		g.failed, g.stale = time.Now(), true
+	}
+}
+
+// accepted takes note of an attempt that wasn't refused.
+func (ls *Lanes) accepted(id Identity, err error) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if g := ls.groups[loginOf(id)]; g != nil && err == nil {
+		g.stale = false
 	}
 }
 
@@ -242,12 +275,12 @@ func (ls *Lanes) takeReserve(ctx context.Context, setup Setup) net.Conn {
 }
 
 // awaitReserve does as takeReserve, but waits in line if there is none now, unless nobody can leave one.
-func (ls *Lanes) awaitReserve(ctx context.Context, setup Setup, pinning int) net.Conn {
+func (ls *Lanes) awaitReserve(ctx context.Context, setup Setup, p *Pipe) net.Conn {
 	for ctx.Err() == nil {
 		if conn := ls.takeReserve(ctx, setup); conn != nil {
 			return conn
 		}
-		s, waited := ls.standInLine(ctx, setup.Identity, pinning)
+		s, waited := ls.standInLine(ctx, setup.Identity, p)
 		if !waited {
 			return nil
 		}
@@ -260,8 +293,13 @@ func (ls *Lanes) awaitReserve(ctx context.Context, setup Setup, pinning int) net
 
 // standInLine waits until ctx ends for the next spare of a login, or with s nil for the word to look again. It doesn't wait if
 // there is nobody who could leave one.
-func (ls *Lanes) standInLine(ctx context.Context, id Identity, pinning int) (s *spare, waited bool) {
+func (ls *Lanes) standInLine(ctx context.Context, id Identity, p *Pipe) (s *spare, waited bool) {
 	place := make(chan *spare, 1)
+	pinning := 0 // those who own a connection and are still without
+	var gone <-chan struct{}
+	if p != nil {
+		pinning = 1
+	}
 	ls.mu.Lock()
 	g := ls.groups[loginOf(id)]
 	if ls.reserve == 0 || g == nil || g.owned <= pinning && g.lanes == 0 {
@@ -270,10 +308,22 @@ func (ls *Lanes) standInLine(ctx context.Context, id Identity, pinning int) (s *
 	}
 	g.line = append(g.line, place)
 	ls.mu.Unlock()
+	if p != nil && p.watch != nil {
+		watched, stop := p.watch()
+		defer stop()
+		gone = watched
+	}
 	select {
 	case s := <-place:
 		return s, true
 	case <-ctx.Done():
+	case <-gone:
+		select {
+		case s := <-place:
+			return s, true
+		case <-ctx.Done():
+		case <-time.After(halfClosed):
+		}
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -286,7 +336,7 @@ func (ls *Lanes) standInLine(ctx context.Context, id Identity, pinning int) (s *
 	default:
 	}
 	ls.dropLocked(g)
-	return nil, true
+	return nil, false
 }
 
 // serveLocked gives the first in line a spare, or with nil the word to look again. Lanes.mu is held.

@@ -176,9 +176,6 @@ func (s *simRedis) run(c simCommand) {
 	case Reset:
 		s.reset()
 		s.says("+RESET\r\n")
-		for range loginCommands(s.initial) {
-			s.up = append(s.up, "+OK\r\n"...)
-		}
 	case Monitor:
 		s.monitor = true
 		s.says("+OK\r\n")

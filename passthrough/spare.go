@@ -26,7 +26,8 @@ const (
 	maxSpareAge = 10 * time.Second
 	// maxSpares is how many of one login are kept beyond those.
 	maxSpares = 128
-	// maxIdle is how many there may be of all logins together: what they cost a Redis, which lets in 10,000 clients by default, is bounded.
+	// maxIdle is how many there may be of all logins together, unless a single one's reserve is larger: what they cost a Redis, which lets in
+	// 10,000 clients by default, is bounded.
 	maxIdle = 1024
 )
 
@@ -52,7 +53,7 @@ func (ls *Lanes) keepLocked(g *group, conn net.Conn, setup Setup) {
 		g.serveLocked(&spare{conn: conn, setup: setup})
 		return
 	}
-	if ls.closed || ls.idle >= maxIdle {
+	if ls.closed || ls.idle >= ls.maxIdle {
 		conn.Close()
 		return
 	}
@@ -61,7 +62,7 @@ func (ls *Lanes) keepLocked(g *group, conn net.Conn, setup Setup) {
 	ls.idle++
 	ls.running.Add(1)
 	go ls.watch(s) // ends when it is taken, or with the connection; Close closes that and waits
-	if len(g.idle) > ls.wanted(g)+maxSpares {
+	if len(g.idle) > ls.worthKeeping(g)+maxSpares {
 		ls.closeLocked(g, 0)
 	}
 	ls.expireLocked(g)
@@ -156,7 +157,7 @@ func (ls *Lanes) closeLocked(g *group, i int) {
 
 // expireLocked makes sure that spares of g which are more than its reserve are closed when they are old. mu is held.
 func (ls *Lanes) expireLocked(g *group) {
-	if !ls.closed && len(g.idle) > ls.wanted(g) {
+	if !ls.closed && len(g.idle) > ls.worthKeeping(g) {
 		due := time.Until(g.idle[0].since.Add(maxSpareAge))
 		if ls.expiry == nil {
 			ls.expiry, ls.expires = time.AfterFunc(due, ls.expireSpares), g.idle[0].since // Close stops it
@@ -172,7 +173,7 @@ func (ls *Lanes) expireSpares() {
 	defer ls.mu.Unlock()
 	ls.expiry = nil
 	for _, g := range ls.groups {
-		for len(g.idle) > ls.wanted(g) && time.Since(g.idle[0].since) >= maxSpareAge {
+		for len(g.idle) > ls.worthKeeping(g) && time.Since(g.idle[0].since) >= maxSpareAge {
 			ls.closeLocked(g, 0)
 		}
 		ls.dropLocked(g)

@@ -3,6 +3,7 @@ package passthrough
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	"lockproxy/internal/resp"
 )
@@ -42,12 +43,18 @@ const (
 	ReplyOn             // CLIENT REPLY; the proxy leaves replies out itself, see Pipe.Relay
 	ReplyOff            //
 	ReplySkip           //
-	Unanswered          // gets no reply but in MULTI: REPLCONF ACK and GETACK
+	Unanswered          // gets no reply but in MULTI and in RESP2's subscribe mode, or if it is refused: REPLCONF ACK and GETACK
+	uncertain           // likewise, and elsewhere: a probe behind it tells whether it got one
 	Replicate           // SYNC, PSYNC: what follows is not replies any more
 	SetName             // CLIENT SETNAME, to Expect.Text
 	SetLibName          // CLIENT SETINFO LIB-NAME
 	SetLibVer           // CLIENT SETINFO LIB-VER
-	Marks               // may leave something on the connection that isn't followed here
+	Pauses              // CLIENT PAUSE … WRITE, for Expect.Count ms
+	Unpauses            // CLIENT UNPAUSE
+	TrackingOn          // CLIENT TRACKING
+	TrackingOff         //
+	Marks               // may leave something on the connection that isn't followed here, and which RESET takes away
+	Stays               // likewise, but it stays, or makes the connection known to others, as CLIENT ID does
 	logsIn              // the proxy's own login behind RESET: if it fails, the connection isn't what Identity says
 )
 
@@ -58,6 +65,7 @@ type Expect struct {
 	Effect Effect
 	Count  int       // channels named by a (un)subscribe; 0 is all of them
 	Change *Identity // for Select, Auth and Hello: the identity once it has succeeded, see State.merge
+	Proto  int       // for a Hello without Change
 	Text   *string   // for SetName, SetLibName, SetLibVer, and for Hello if it sets a name
 }
 
@@ -100,7 +108,11 @@ type State struct {
 	inQueue                   int            // commands that EXEC will run
 	channels, patterns, shard int64
 	monitor                   bool
+	tracking                  bool
 	marked                    bool // Marks
+	stays                     bool // Stays
+	fresh                     bool // RESET has been done, and nothing sent since
+	pause                     pauseChange
 	replyOff, skipNext        bool
 }
 
@@ -114,7 +126,9 @@ func (s *State) setup() Setup { return Setup{s.Identity, s.Labels} }
 func (s *State) Muted() bool { return s.replyOff || s.skipNext }
 
 // Shareable reports whether another connection that is set up so would do as well for what comes next.
-func (s *State) Shareable() bool { return s.Plain() && !s.Watching && !s.marked && s.Trusted }
+func (s *State) Shareable() bool {
+	return s.Plain() && !s.Watching && !s.tracking && !s.marked && !s.stays && s.Trusted
+}
 
 // Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are allowed.
 func (s *State) Subscribed() bool { return s.Proto == 2 && s.subscriptions() > 0 }
@@ -137,9 +151,11 @@ func (s *State) apply(e Expect, h resp.Head) {
 	}
 	s.trust(e.Effect, h)
 	switch e.Effect {
-	case NoEffect, Quit, Closes, Unanswered:
-	case Marks:
-		s.marked = true // even if it failed
+	case NoEffect, Quit, Closes, Unanswered, uncertain:
+	case Marks, Stays:
+		if !neverRan(h) { // else even if it failed
+			s.succeeded(e)
+		}
 	case Watch:
 		s.Watching = s.Watching || h.IsOK()
 	case Unwatch:
@@ -160,15 +176,30 @@ func (s *State) apply(e Expect, h resp.Head) {
 		}
 	case Reset:
 		if !h.IsError() {
-			*s = newState(s.initial)
+			s.reset()
 		}
 	default:
 		if !h.IsError() {
 			s.succeeded(e)
-		} else if !bytes.HasPrefix(h.Line, []byte("ERR unknown command")) {
+		} else if !neverRan(h) {
 			s.failed(e)
 		}
 	}
+}
+
+// reset makes the state what RESET leaves. What the library has said of itself it doesn't touch.
+func (s *State) reset() {
+	after := newState(s.initial)
+	after.LibName, after.LibVer, after.stays, after.fresh = s.LibName, s.LibVer, s.stays, true
+	*s = after
+}
+
+// unknownTo begin the replies that say that there is no such command, or none by its second word; the last one before Redis 7.0.
+var unknownTo = []string{"ERR unknown command", "ERR unknown subcommand", "ERR Unknown subcommand or wrong number of arguments"}
+
+// neverRan reports whether a reply says so: then the command has left nothing.
+func neverRan(h resp.Head) bool {
+	return h.IsError() && slices.ContainsFunc(unknownTo, func(text string) bool { return bytes.HasPrefix(h.Line, []byte(text)) })
 }
 
 // failed takes an error into account of a command that may have done a part of what it says: before Redis 7.0 HELLO logs in, and takes
@@ -176,6 +207,12 @@ func (s *State) apply(e Expect, h resp.Head) {
 func (s *State) failed(e Expect) {
 	if e.Effect == Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn) {
 		s.marked = true
+	}
+	switch e.Effect {
+	case Stays:
+		s.stays = true
+	case Pauses:
+		s.pause = pauseChange{refused: true}
 	}
 }
 
@@ -211,15 +248,32 @@ func (s *State) succeeded(e Expect) {
 	switch {
 	case e.Change != nil:
 		s.merge(e)
-	case e.Effect == Select || e.Effect == Auth || e.Effect == Hello:
+	case e.Effect == Select:
 		s.marked = true // it was too large to see what it changes
+	case e.Effect == Auth || e.Effect == Hello:
+		s.Opaque = true // it was too large to see what it changes, which may be the user
+		if e.Proto != 0 {
+			s.Proto = e.Proto
+		}
 	case e.Effect.subscribes():
 		// Only in EXEC: a confirmation for each channel, within an array that counts one for them all.
 		s.Opaque = true
+	case e.Effect == Unanswered:
+		s.Opaque = true // only in EXEC, whose array counts a reply that isn't there
 	}
 	switch e.Effect {
 	case Marks:
 		s.marked = true
+	case Stays:
+		s.stays = true
+	case Pauses:
+		s.pause = pauseChange{lasts: time.Duration(e.Count) * time.Millisecond}
+	case Unpauses:
+		s.pause = pauseChange{over: true}
+	case TrackingOn:
+		s.tracking = true
+	case TrackingOff:
+		s.tracking = false
 	case SetName:
 		s.Name = *e.Text
 	case Hello:

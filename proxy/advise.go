@@ -12,9 +12,15 @@ import (
 // adviseRetry is how long after a failure to reach the upstream it is looked at again.
 const adviseRetry = 5 * time.Second
 
-// Advise looks once at what the upstream is set up to do, and logs a warning of what would lose locks. It waits for an upstream
-// that is down, until ctx ends; one that doesn't let the proxy's own user look is left alone.
+// Advise looks at what the upstream is set up to do, until ctx ends: once whether it would lose locks, of which it logs a warning, and from time
+// to time whether it closes clients for what they ask, since then they can't share connections. It waits for an upstream that is down;
+// one that doesn't let the proxy's own user look is left alone.
 func (s *Server) Advise(ctx context.Context) {
+	s.adviseOnLocks(ctx)
+	s.heedLimits(ctx)
+}
+
+func (s *Server) adviseOnLocks(ctx context.Context) {
 	client := s.cfg.Upstream.Client(s.cfg.Upstream.Initial)
 	defer client.Close()
 	for {

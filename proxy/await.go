@@ -71,6 +71,15 @@ func (s *session) Watch() (gone <-chan struct{}) {
 	return s.watch.gone
 }
 
+// watchInLine watches the client while the session waits in line for an upstream connection.
+func (s *session) watchInLine() (gone <-chan struct{}, stop func()) {
+	if s.watch != nil || s.readErr != nil {
+		return nil, func() {}
+	}
+	w := s.startWatch(0)
+	return w.gone, func() { s.stopWatch(w) }
+}
+
 // endWatch ends the watch of a lock command, once its answer is on its way: that must not wait for this.
 func (s *session) endWatch() {
 	if s.watch != nil {

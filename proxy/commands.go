@@ -62,8 +62,8 @@ func commandTable() map[string]*command {
 		"monitor":      {effect: passthrough.Monitor},
 		"sync":         {effect: passthrough.Replicate},
 		"psync":        {effect: passthrough.Replicate},
-		"client":       {inspect: inspectClient, effect: passthrough.Marks}, // the effect of one too large to be inspected
-		"replconf":     {inspect: inspectReplconf, effect: passthrough.Marks},
+		"client":       {inspect: inspectClient, effect: passthrough.Stays}, // the effect of one too large to be inspected
+		"replconf":     {inspect: inspectReplconf, effect: passthrough.Stays},
 		"script":       {inspect: inspectScript, way: passthrough.Shared},
 		"function":     {inspect: inspectScript, way: passthrough.Shared},
 		"xread":        {inspect: inspectRead, way: passthrough.Shared},
@@ -123,7 +123,7 @@ const scripting = `eval_ro evalsha_ro fcall fcall_ro`
 const blocking = `blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin`
 
 // unknown is every command that isn't in the table.
-var unknown = &command{effect: passthrough.Marks}
+var unknown = &command{effect: passthrough.Stays}
 
 // maxCommandName is longer than any name in the table.
 const maxCommandName = 24

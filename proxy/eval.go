@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 
@@ -49,12 +50,13 @@ func (s *session) Do(args ...[]byte) ([]byte, error) {
 	if err := s.connect(passthrough.Own); err != nil {
 		return nil, err
 	}
-	if lookup(args[0]) == unknown {
-		s.pipe.Mark()
-	}
 	answer := s.pipe.Call(resp.AppendCommand(nil, args...))
 	s.await(answer)
-	return answer.Raw()
+	raw, err := answer.Raw()
+	if lookup(args[0]) == unknown && bytes.HasPrefix(raw, []byte("+QUEUED")) {
+		s.pipe.Mark() // the connection is kept meanwhile: see Keep
+	}
+	return raw, err
 }
 
 // CanFence reports whether a command may run within a transaction of the proxy's own.

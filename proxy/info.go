@@ -62,6 +62,7 @@ func addSection(raw []byte, section string, alone bool, proto int) []byte {
 		return raw
 	}
 	text := string(v.Text)
+	text = withoutSection(text)
 	bare := strings.TrimPrefix(text, "txt:")
 	if bare != "" {
 		text += "\r\n" // as Redis does between sections
@@ -71,6 +72,22 @@ func addSection(raw []byte, section string, alone bool, proto int) []byte {
 		text = "txt:" + text
 	}
 	return fmt.Appendf(nil, "%c%d\r\n%s\r\n", v.Type, len(text), text)
+}
+
+// sectionTitle begins the proxy's section.
+const sectionTitle = "# Lockproxy\r\n"
+
+// withoutSection takes out of an INFO the section of another proxy that stands behind this one.
+func withoutSection(text string) string {
+	before, section, found := strings.Cut(text, sectionTitle)
+	if !found {
+		return text
+	}
+	_, after, more := strings.Cut(section, "\r\n\r\n")
+	if !more {
+		return strings.TrimSuffix(before, "\r\n") // which stood between two sections
+	}
+	return before + after
 }
 
 func btoi(b bool) int {
@@ -83,7 +100,7 @@ func btoi(b bool) int {
 // section is the proxy's section of INFO.
 func (st Stats) section() string {
 	var b strings.Builder
-	b.WriteString("# Lockproxy\r\n")
+	b.WriteString(sectionTitle)
 	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
 	version := st.Version
 	if version == "" {

@@ -25,21 +25,32 @@ func (s *session) introspect(req resp.Request) {
 		}
 		return
 	}
-	answer := s.pipe.Call(resp.AppendCommand(nil, q.ask...))
-	s.await(answer)
-	raw, err := answer.Raw()
-	if err != nil {
-		s.pipe.Local(encodeError("", err))
-		return
+	asks := [][]byte{resp.AppendCommand(nil, q.ask...)}
+	if q.first != nil {
+		asks = [][]byte{resp.AppendCommand(nil, q.first...), asks[0]}
 	}
-	s.pipe.Local(q.complete(raw))
+	var raws [][]byte
+	for _, answer := range s.pipe.Calls(asks...) {
+		s.await(answer)
+		raw, err := answer.Raw()
+		if err != nil {
+			s.pipe.Local(encodeError("", err))
+			return
+		}
+		raws = append(raws, raw)
+	}
+	q.before = raws[0] // if it was asked first; else nobody looks
+	s.pipe.Local(q.complete(raws[len(raws)-1]))
 }
 
 // inquiry is one COMMAND request that concerns the lock commands. It is pure: no I/O.
 type inquiry struct {
 	args  [][]byte // as the client sent them
 	ask   [][]byte // what the upstream is asked
-	proto int
+	first [][]byte // what it is asked before that, if anything
+	// before is the answer to first.
+	before []byte
+	proto  int
 	// splice makes the answer out of the elements of the upstream's, which is no error; nil elems if it isn't an aggregate.
 	splice func(raw []byte, kind byte, elems [][]byte) []byte
 	// refused makes the answer out of an error of the upstream.
@@ -64,7 +75,7 @@ func inquire(args [][]byte, proto int) *inquiry {
 	case sub == "docs" && q.namesLock(args[2:]):
 		q.splice = q.docs
 	case sub == "count" && len(args) == 2:
-		q.splice = q.count
+		q.first, q.splice = askLocks, q.count
 	case sub == "list" && (len(args) == 2 || len(args) == 5):
 		q.splice = q.list
 	case (sub == "getkeys" || sub == "getkeysandflags") && len(args) > 2 && lookup(args[2]).lock != nil:
@@ -124,13 +135,30 @@ func (q *inquiry) name(name string) []byte {
 	return q.encode(func(e *resp.Encoder) { e.Bulk(name) })
 }
 
-// count adds to COMMAND COUNT.
+// askLocks asks which of the lock commands the upstream has itself, as another lockproxy does.
+var askLocks = func() (ask [][]byte) {
+	ask = [][]byte{[]byte("COMMAND"), []byte("INFO")}
+	for i := range lockcmd.Specs {
+		ask = append(ask, []byte(lockcmd.Specs[i].Name))
+	}
+	return ask
+}()
+
+// count adds to COMMAND COUNT the lock commands that the upstream hasn't counted.
 func (q *inquiry) count(raw []byte, kind byte, _ [][]byte) []byte {
 	n, ok := resp.ParseInt(bytes.TrimRight(raw[1:], "\r\n"))
 	if kind != ':' || !ok {
 		return raw
 	}
-	return q.encode(func(e *resp.Encoder) { e.Int(int(n) + len(lockcmd.Specs)) })
+	n += int64(len(lockcmd.Specs))
+	if _, known, err := resp.Elements(q.before); err == nil && len(known) == len(lockcmd.Specs) {
+		for _, entry := range known {
+			if entry[0] == '*' && !bytes.HasPrefix(entry, []byte("*-1")) {
+				n--
+			}
+		}
+	}
+	return q.encode(func(e *resp.Encoder) { e.Int(int(n)) })
 }
 
 // allInfos adds to COMMAND. What the upstream has by the name of a lock command can't be reached, so it isn't told.

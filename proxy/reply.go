@@ -101,7 +101,7 @@ func serverErrorText(name, text string) string {
 var (
 	errInMulti  = lockcmd.UsageError("ERR Command not allowed inside a transaction")
 	errWatching = lockcmd.UsageError("ERR FENCE can't be used between WATCH and MULTI: it is a transaction itself, and would end the WATCH")
-	errOpaque   = lockcmd.UsageError("ERR lock commands can't be used on a connection whose state was changed within MULTI in a way that can't be followed: RESET it first")
+	errOpaque   = lockcmd.UsageError("ERR lock commands can't be used on a connection whose state was changed in a way that can't be followed, within MULTI or by a request beyond --client-buffer: RESET it first")
 )
 
 // errSubscribed is Redis's own restriction for RESP2 connections that have subscribed.

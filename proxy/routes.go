@@ -2,7 +2,10 @@ package proxy
 
 import (
 	"bytes"
+	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"lockproxy/internal/resp"
 	"lockproxy/passthrough"
@@ -66,8 +69,7 @@ func helloIdentity(args [][]byte) (id *passthrough.Identity, name *string) {
 	if len(args) < 2 {
 		return id, nil
 	}
-	version, _ := resp.ParseInt(args[1])
-	id.Proto = int(version)
+	id.Proto = helloProto(args[1])
 	for i := 2; i < len(args); i++ {
 		switch option := strings.ToLower(string(args[i])); {
 		case option == "auth" && i+2 < len(args):
@@ -81,16 +83,22 @@ func helloIdentity(args [][]byte) (id *passthrough.Identity, name *string) {
 	return id, name
 }
 
+func helloProto(arg []byte) int {
+	version, _ := resp.ParseInt(arg)
+	return int(version)
+}
+
 func text(b []byte) *string {
 	s := string(b)
 	return &s
 }
 
-// inspectReplconf finds the two forms that a replica, or anybody else, gets no reply to.
+// inspectReplconf finds the two options that a replica, or anybody else, gets no reply to.
 func inspectReplconf(r route, args [][]byte) route {
-	r.Effect = passthrough.Marks
-	if len(args) > 2 && (bytes.EqualFold(args[1], []byte("ack")) || bytes.EqualFold(args[1], []byte("getack"))) {
-		r.Effect = passthrough.Unanswered
+	for i := 1; i < len(args); i += 2 {
+		if bytes.EqualFold(args[i], []byte("ack")) || bytes.EqualFold(args[i], []byte("getack")) {
+			r.Effect = passthrough.Unanswered
+		}
 	}
 	return r
 }
@@ -99,15 +107,25 @@ func inspectReplconf(r route, args [][]byte) route {
 var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
 
 // inspectClient knows the subcommands that say what is done with replies, and those by which clients introduce themselves, which
-// are followed: another connection is told the same. The others are about the connection itself, or make it known by its number.
+// are followed: another connection is told the same; and those that leave nothing on the connection. The others are about the connection
+// itself, or make it known by its number.
 func inspectClient(r route, args [][]byte) route {
-	r.Effect = passthrough.Marks
 	if len(args) < 2 {
 		return r
 	}
 	switch sub := strings.ToLower(string(args[1])); {
 	case sub == "help":
 		r.Effect, r.way = passthrough.NoEffect, passthrough.Shared
+	case sub == "pause" && len(args) == 4 && strings.EqualFold(string(args[3]), "write"):
+		r.Effect, r.Count = passthrough.Pauses, pauseMillis(args[2])
+	case sub == "unpause":
+		r.Effect = passthrough.Unpauses
+	case slices.Contains(clientLeavesNothing, sub):
+		r.Effect = passthrough.NoEffect
+	case sub == "tracking" && len(args) > 2 && strings.EqualFold(string(args[2]), "on"):
+		r.Effect = passthrough.TrackingOn
+	case sub == "tracking" && len(args) > 2 && strings.EqualFold(string(args[2]), "off"):
+		r.Effect = passthrough.TrackingOff
 	case sub == "setname" && len(args) == 3:
 		r.Effect, r.Text = passthrough.SetName, text(args[2])
 	case sub == "setinfo" && len(args) == 4 && strings.EqualFold(string(args[2]), "lib-name"):
@@ -120,6 +138,18 @@ func inspectClient(r route, args [][]byte) route {
 		r = inspectReply(r, args[2])
 	}
 	return r
+}
+
+// clientLeavesNothing are subcommands of CLIENT that are about other connections, or tell of this one what another that is set up so
+// would tell.
+var clientLeavesNothing = []string{"caching", "getname", "getredir", "kill", "pause", "trackinginfo", "unblock"}
+
+// maxPause bounds what is made of a pause's length, ms: as long as a Duration can be.
+const maxPause = int64(math.MaxInt64 / time.Millisecond)
+
+func pauseMillis(arg []byte) int {
+	n, _ := resp.ParseInt(arg)
+	return int(max(0, min(n, maxPause)))
 }
 
 func inspectReply(r route, how []byte) route {
@@ -143,7 +173,7 @@ func inspectScript(r route, args [][]byte) route {
 	case "kill":
 		r.way = passthrough.Own
 	case "debug":
-		r.way, r.Effect = passthrough.Own, passthrough.Marks
+		r.way, r.Effect = passthrough.Own, passthrough.Stays
 	}
 	return r
 }

@@ -48,8 +48,9 @@ type Config struct {
 
 	// UpstreamConns is how many connections the sessions of one user, database and protocol share at most; 0 is 1.
 	UpstreamConns int
-	// UpstreamReserve is how many idle connections of each user and password are kept for the sessions that share, at most one for each of
-	// these, so that they are served as before once the password has been changed; 0 is 16, less is none.
+	// UpstreamReserve is how many idle connections of each user and password are kept for the sessions that share, beyond as many as have had
+	// one of their own at once, and at most one for each of these, so that they are served as before once the password has been changed; 0
+	// is 16, less is none.
 	UpstreamReserve int
 	// Dedicated gives every session a connection of its own instead.
 	Dedicated bool
@@ -234,6 +235,7 @@ func (s *Server) newSession(raw net.Conn) *session {
 	if direct != nil && nc == raw { // behind a PROXY header nc has bytes that its socket had
 		sess.from = direct
 	}
+	sess.pipe.Watching(sess.watchInLine)
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	return sess
 }

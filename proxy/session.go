@@ -173,9 +173,13 @@ func (s *session) makeRoom() bool {
 
 // stream begins to pass on the request in the buffer before it is complete.
 func (s *session) stream(argc int) bool {
-	cmd := unknown
-	if args, _ := s.framer.Head(s.buf[:s.end]); len(args) > 0 {
+	cmd, proto := unknown, 0
+	args, _ := s.framer.Head(s.buf[:s.end])
+	if len(args) > 0 {
 		cmd = lookup(args[0])
+	}
+	if cmd.effect == passthrough.Hello && len(args) > 1 {
+		proto = helloProto(args[1])
 	}
 	if cmd.lock != nil {
 		s.pipe.Local(encodeError("", &resp.ProtocolError{Reason: "too big lock command"}))
@@ -184,7 +188,7 @@ func (s *session) stream(argc int) bool {
 	s.streaming = true
 	s.meter.counted(cmd.kind)
 	raw := s.framer.Stream(s.buf[:s.end])
-	expect := passthrough.Expect{Effect: cmd.effect, Count: argc - 1}
+	expect := passthrough.Expect{Effect: cmd.effect, Count: argc - 1, Proto: proto}
 	if s.connected(passthrough.Own, expect.Effect) {
 		s.pipe.RelayLarge(raw, expect)
 	}
@@ -248,6 +252,27 @@ func (s *session) passing(cmd *command, req resp.Request) bool {
 func (s *session) relay(r route) {
 	if r.Effect == passthrough.Quit && s.pipe.Rides() {
 		s.pipe.Local(quitReply) // the upstream must not close what others use
+		return
+	}
+	switch r.Effect {
+	case passthrough.Unanswered:
+		if state, _ := s.pipe.State(); state.Raw { // of a replica it is what it should be
+			break
+		}
+		if state := s.settledState(); !state.InMulti && !state.Subscribed() && !state.Opaque && !state.Raw {
+			s.pipe.RelayUncertain(r.raw)
+			return
+		}
+	case passthrough.Pauses:
+		s.pipe.Brace()
+		s.pipe.Relay(r.raw, r.Expect)
+		s.await(s.pipe.Barrier())
+		s.pipe.Unbrace()
+		return
+	case passthrough.Reset:
+		s.pipe.Relay(r.raw, r.Expect)
+		s.await(s.pipe.Barrier())
+		s.pipe.AfterReset()
 		return
 	}
 	s.pipe.Relay(r.raw, r.Expect)

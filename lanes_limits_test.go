@@ -1,0 +1,58 @@
+package lockproxy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// Where Redis closes clients that have it hold much, one client is closed for it and no other.
+func TestUpstreamsLimitsForClients(t *testing.T) {
+	for _, limit := range []string{"client-output-buffer-limit", "maxmemory-clients"} {
+		t.Run(limit, func(t *testing.T) {
+			value := map[string]string{"client-output-buffer-limit": "normal 1mb 1mb 1", "maxmemory-clients": "4mb"}[limit]
+			server := testredis.Start(t, "--"+limit, value)
+			p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = false, 1 })
+			looking, stop := context.WithCancel(ctx)
+			looked := make(chan struct{})
+			go func() { defer close(looked); p.server.Advise(looking) }()
+			t.Cleanup(func() { stop(); <-looked })
+			admin := dial(t, server.Addr())
+			admin.send("SET big " + strings.Repeat("x", 200000))
+			if got := admin.reply(); got != "+OK\r\n" {
+				t.Fatal(got)
+			}
+			eventually(t, 5*time.Second, "the proxy has looked", func() bool { return strings.Contains(admin.do("INFO commandstats"), "cmdstat_config|get:calls=2") })
+			var others []*rawConn
+			for range 10 {
+				others = append(others, trusted(t, p.addr))
+			}
+			for range 3 {
+				for _, c := range others {
+					c.send("GET big")
+				}
+				for i, c := range others {
+					if got := c.reply(); len(got) != 200011 && len(got) != 200010 {
+						t.Fatalf("client %d: %.80q", i, got)
+					}
+				}
+			}
+			hog := trusted(t, p.addr)
+			hog.write(strings.Repeat("*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n", 300))
+			for range 20 {
+				for i, c := range others {
+					if got := c.do("SET small x"); got != "+OK\r\n" {
+						t.Fatalf("client %d beside one that asks for 60 MB: %q", i, got)
+					}
+				}
+			}
+			if st := p.server.Stats().Connections; st.Shared != 0 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}

@@ -162,7 +162,7 @@ func (v clusterVerdict) String() string {
 			continue
 		case o.Outcome == history.Refused && strings.Contains(o.Got, "nothing was sent"):
 			outcomes["not sent"]++
-		case o.Outcome == history.Unknown && (strings.HasPrefix(o.Got, "lost with what was before it") || strings.HasPrefix(o.Got, "what was before it was refused")):
+		case o.Outcome == history.Unknown && (o.Got == "lost with what was before it" || o.Got == "what was before it was refused"):
 			continue // its client has hung up
 		case o.Outcome == history.Unknown:
 			outcomes["unknown"]++

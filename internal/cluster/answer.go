@@ -11,6 +11,8 @@ import (
 const (
 	// maxTries is how often a request is sent elsewhere because of what nodes say, before the client is told what they say.
 	maxTries = 12
+	// promptTries is how often it follows a MOVED at once. After that the nodes don't agree, and are given time to.
+	promptTries = 4
 	// firstDelay is after how long it is asked again where nobody could say who else to ask. It doubles up to maxDelay: half a second in all.
 	firstDelay, maxDelay = 2 * time.Millisecond, 80 * time.Millisecond
 )
@@ -101,7 +103,7 @@ func (c *Conn) redirect(n *node, p *part, kind redirection, slot int, addr strin
 	}
 	m := c.moving[p.slot]
 	switch {
-	case kind != moved && kind != ask:
+	case kind != moved && kind != ask, kind == moved && p.tries > promptTries:
 		c.cluster.look(c)
 		c.holdBack(n, p)
 	case m != nil && m.trial != p && !m.goesTo(addr):

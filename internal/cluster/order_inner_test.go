@@ -307,3 +307,26 @@ func TestTransactionBehindAWatchThatWaits(t *testing.T) {
 	b.says("+OK", "+OK", "+OK")
 	p.replies("+OK", "+OK", "+OK", "+QUEUED", "*-1")
 }
+
+// Nodes of which each says that the other serves a slot are given half a second to agree. A client isn't told of them.
+func TestNodesThatDisagree(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	began := time.Now()
+	p.send("SET k 1")
+	a := p.at("a:1")
+	a.hears("SET k 1")
+	a.says("-MOVED " + slotK + " b:1")
+	b := p.at("b:1")
+	for i := range maxTries {
+		n, other := b, "a:1"
+		if i%2 == 1 {
+			n, other = a, "b:1"
+		}
+		n.hears("SET k 1")
+		n.says("-MOVED " + slotK + " " + other)
+	}
+	p.replies("-TRYAGAIN The nodes don't agree yet on who serves the slot")
+	if took := time.Since(began); took < 300*time.Millisecond {
+		t.Errorf("they were given %v", took)
+	}
+}

@@ -67,7 +67,7 @@ func TestFenceWithUnknownCommand(t *testing.T) {
 	token := c.lock("job 30")
 	c.expect(fmt.Sprintf("FENCE job %d NOSUCHCOMMAND", token), "-ERR unknown command…")
 	eventually(t, 2*time.Second, "it keeps no connection", func() bool { return p.server.Stats().Connections.Pinned == 0 })
-	c.expect(fmt.Sprintf("FENCE job %d MODULE LIST", token), "*0…")
+	c.expect(fmt.Sprintf("FENCE job %d MODULE LIST", token), "*…") // Redis 8 has one built in
 	for range 3 {
 		c.expect("GET a", "$-1\r\n")
 	}

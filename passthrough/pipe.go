@@ -36,7 +36,6 @@ import (
 	"sync"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 )
 
@@ -175,82 +174,27 @@ func (p *Pipe) Mark() {
 	p.mu.Unlock()
 }
 
-// Relay queues one whole request, or on a connection of the session's own the first piece of one, whose reply goes to the client
-// unchanged.
-//
-// The proxy itself leaves out the replies that CLIENT REPLY OFF and SKIP suppress, so that the ledger never loses count: for
-// these, raw must be CLIENT REPLY ON, which asks the upstream for the same permission.
-func (p *Pipe) Relay(raw []byte, e Expect) {
-	p.push(entry{Expect: e})
-	p.queue(raw, 1)
-}
-
-// RelayUncertain queues a request that gets no reply unless it is refused, and a probe behind it. The session must not be within MULTI, nor
-// Subscribed, and its state settled.
-func (p *Pipe) RelayUncertain(raw []byte) {
-	p.push(entry{Expect: Expect{Effect: uncertain}})
-	p.queue(raw, 1)
-	p.hidden("HELLO") // nobody may be refused it who isn't refused everything
-}
-
-// AfterReset does what comes behind a RESET that has been answered, if it has been done: the connection is logged in as a new one is, or
-// else asked whether its client may talk to the upstream without a login, as Trusted says. HELLO tells that to everybody.
-func (p *Pipe) AfterReset() {
+// push notes what the client is owed, and waits while that is too much.
+func (p *Pipe) push(e entry) {
 	p.mu.Lock()
-	fresh := p.ledger.fresh
-	p.ledger.fresh = false
-	p.mu.Unlock()
-	if !fresh {
-		return
-	}
-	login := loginCommands(p.lanes.upstream.Initial)
-	for _, cmd := range login {
-		p.push(entry{kind: hidden, Expect: Expect{Effect: logsIn}})
-		p.queue(resp.AppendCommand(nil, cmd...), 1)
-	}
-	if len(login) == 0 {
-		p.hidden("HELLO")
-	}
-}
-
-// RelayRun queues n whole requests in a row, as Relay queues each. They must be such that Connect need not be asked for each, and
-// expect nothing: none of them changes the connection.
-func (p *Pipe) RelayRun(raw []byte, n int) {
-	p.push(entry{count: n})
-	p.queue(raw, n)
-}
-
-// hidden queues a request whose reply nobody hears of.
-func (p *Pipe) hidden(cmd ...string) {
-	p.push(entry{kind: hidden})
-	p.queue(resp.AppendCommand(nil, cmd...), 1)
-}
-
-// Ignore sends a request of the proxy's own whose reply is of no interest.
-func (p *Pipe) Ignore(cmd ...string) { p.hidden(cmd...) }
-
-// RelayLarge queues the first piece of a request that Continue will add to. The session must have a connection of its own.
-func (p *Pipe) RelayLarge(raw []byte, e Expect) {
-	p.mu.Lock()
-	p.large, p.broken = largeFor, true
-	p.mu.Unlock()
-	p.Relay(raw, e)
-}
-
-// Continue queues a further piece of the request that RelayLarge began; last says that it is complete with that. If RelayLarge has
-// not begun it, for want of a connection, the pieces are dropped.
-func (p *Pipe) Continue(raw []byte, last bool) {
-	p.mu.Lock()
-	begun := p.broken
-	p.mu.Unlock()
-	if !begun {
-		return
-	}
-	p.queue(raw, 0)
-	if last {
-		p.mu.Lock()
-		p.broken = false
+	defer p.mu.Unlock()
+	for (p.ledger.len() >= maxEntries || p.rides && p.inFlight >= maxInFlight) && p.lost == nil {
 		p.mu.Unlock()
+		p.send()
+		p.mu.Lock()
+		if p.ledger.len() >= maxEntries || p.rides && p.inFlight >= maxInFlight {
+			p.room.Wait()
+		}
+	}
+	p.ledger.push(e)
+	switch {
+	case p.lost != nil:
+		p.settleLost()
+	case p.rides:
+		p.inFlight += max(1, e.count)
+		p.asked += max(1, e.count)
+	case p.large > 0:
+		p.large = max(0, p.large-max(1, e.count))
 	}
 }
 
@@ -281,104 +225,6 @@ func (p *Pipe) queueLarge(raw []byte, n int) {
 	p.send()
 	p.asked = last
 	p.give(raw)
-}
-
-// Withdraw says that the request that RelayLarge began will never be complete, since the client's bytes turned out not to be one.
-// Nothing may be sent behind it.
-func (p *Pipe) Withdraw() {
-	p.mu.Lock()
-	p.ledger.withdraw()
-	p.mu.Unlock()
-}
-
-// Call sends a request of the proxy's own and keeps its reply from the client.
-func (p *Pipe) Call(raw []byte) *Answer {
-	a := &Answer{Done: make(chan struct{})}
-	p.push(entry{kind: captured, answer: a})
-	p.queue(raw, 1)
-	p.Flush()
-	return a
-}
-
-// Replace sends a request and gives the client text in place of its reply.
-func (p *Pipe) Replace(raw, text []byte) {
-	p.push(entry{kind: replaced, local: text})
-	p.queue(raw, 1)
-}
-
-// Barrier's Answer is there when all that was asked before has been answered to the client. What Connect has given the session is
-// still there then.
-func (p *Pipe) Barrier() *Answer {
-	a := &Answer{Done: make(chan struct{})}
-	p.mu.Lock()
-	if p.ledger.empty() {
-		close(a.Done)
-	} else {
-		p.ledger.push(entry{kind: marker, answer: a})
-	}
-	p.mu.Unlock()
-	p.send()
-	return a
-}
-
-// Local gives the client a reply of the proxy's own, in its turn behind all replies still to come.
-func (p *Pipe) Local(text []byte) {
-	p.mu.Lock()
-	if !p.ledger.empty() || p.within { // a message may be on its way though nothing is owed
-		p.ledger.push(entry{kind: local, local: text})
-		p.mu.Unlock()
-		return
-	}
-	muted := p.ledger.muted()
-	p.ledger.skipNext = false
-	deliver := !muted && p.out.begin(text)
-	p.mu.Unlock()
-	if deliver {
-		p.out.deliver(text) // a failure shows when the client is read
-	}
-}
-
-// maxPushes bounds what waits in pushes, bytes.
-const maxPushes = 64 << 10
-
-// Push gives the client bytes that answer nothing, between two replies. It may be called from any goroutine. ok is false if too much
-// waits for the end of the reply that the client is being given.
-func (p *Pipe) Push(text []byte) (ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.within {
-		p.out.send(text)
-		return true
-	}
-	if len(p.pushes)+len(text) > maxPushes {
-		return false
-	}
-	p.pushes = append(p.pushes, text...)
-	return true
-}
-
-// push notes what the client is owed, and waits while that is too much.
-func (p *Pipe) push(e entry) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for (p.ledger.len() >= maxEntries || p.rides && p.inFlight >= maxInFlight) && p.lost == nil {
-		p.mu.Unlock()
-		p.send()
-		p.mu.Lock()
-		if p.ledger.len() >= maxEntries || p.rides && p.inFlight >= maxInFlight {
-			p.room.Wait()
-		}
-	}
-	p.ledger.push(e)
-	switch {
-	case p.lost != nil:
-		p.settleLost()
-	case p.rides:
-		p.inFlight += max(1, e.count)
-		p.asked += max(1, e.count)
-	case p.large > 0:
-		p.large = max(0, p.large-max(1, e.count))
-	}
 }
 
 // Flush sends what is queued. Before the next request the session must Connect.

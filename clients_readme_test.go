@@ -6,9 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"lockproxy/internal/testredis"
 )
 
 // A readmeSample is how a program of the README becomes one that can be run.
@@ -51,7 +54,7 @@ var readmeProgram = regexp.MustCompile("(?s)\n```([a-z]+)\n(.*?)\n```\n")
 // Every program in the README is run as it stands there, but for the port.
 func TestClientsOfTheReadme(t *testing.T) {
 	bin := buildForClients(t)
-	lockproxy := freeClientPort(t)
+	lockproxy := strconv.Itoa(testredis.FreePort(t))
 	startForClients(t, lockproxy, bin, "--listen", "127.0.0.1:"+lockproxy)
 	text, err := os.ReadFile("README.md")
 	if err != nil {

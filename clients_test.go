@@ -10,10 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"lockproxy/internal/testredis"
 )
 
 // A clientProgram is a program of testdata/clients that uses one client library.
@@ -47,7 +50,7 @@ var clientSteps = []string{"data", "pipeline", "transaction", "pubsub", "script"
 
 func TestClients(t *testing.T) {
 	bin := buildForClients(t)
-	redis := freeClientPort(t)
+	redis := strconv.Itoa(testredis.FreePort(t))
 	startForClients(t, redis, "redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
 	testClients(t, bin, "redis://127.0.0.1:"+redis)
 }
@@ -63,7 +66,7 @@ func buildForClients(t *testing.T) (path string) {
 
 // testClients runs all programs through the lockproxy at path bin, in front of an upstream.
 func testClients(t *testing.T, bin, upstream string) {
-	lockproxy := freeClientPort(t)
+	lockproxy := strconv.Itoa(testredis.FreePort(t))
 	startForClients(t, lockproxy, bin, "--listen", "127.0.0.1:"+lockproxy, "--upstream", upstream)
 
 	for _, c := range clientPrograms {
@@ -165,15 +168,4 @@ func answersPing(port string) bool {
 	fmt.Fprint(conn, "PING\r\n")
 	line, _ := bufio.NewReader(conn).ReadString('\n')
 	return line == "+PONG\r\n"
-}
-
-func freeClientPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/testredis"
 )
 
 // An olderProgram is a program of examples/older, with options that suit a test.
@@ -95,7 +97,7 @@ func newOlderBed(t *testing.T) *olderBed {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for _, name := range []string{"direct", "s", "ms"} {
-		bed.port[name] = freeClientPort(t)
+		bed.port[name] = strconv.Itoa(testredis.FreePort(t))
 	}
 	startForClients(t, bed.port["direct"], "redis-server", "--port", bed.port["direct"], "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
 	for _, unit := range []string{"s", "ms"} {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"lockproxy/internal/freeport"
 )
 
 // masters are a Redis Cluster without replicas, each with an equal part of the slots. The zero masters are none.
@@ -68,7 +70,7 @@ func (b *bench) startMaster() error {
 // freeNodeAddr is a free loopback address whose port for the other nodes is free too.
 func freeNodeAddr() (string, error) {
 	for range 100 {
-		addr, err := freeAddr()
+		addr, err := freeport.Addr()
 		if err != nil {
 			return "", err
 		}

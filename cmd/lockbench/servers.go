@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -115,14 +114,4 @@ func (p *server) end() {
 	kill := time.AfterFunc(3*time.Second, func() { p.cmd.Process.Kill() })
 	p.cmd.Wait()
 	kill.Stop()
-}
-
-// freeAddr is a loopback address that nothing listened on a moment ago.
-func freeAddr() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("no free loopback port: %w", err)
-	}
-	defer ln.Close()
-	return ln.Addr().String(), nil
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"lockproxy/internal/freeport"
 )
 
 // The ways to Redis that are compared.
@@ -111,7 +113,7 @@ func (b *bench) close() {
 }
 
 func (b *bench) startRedis() (*server, error) {
-	addr, err := freeAddr()
+	addr, err := freeport.Addr()
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +131,7 @@ const backlog = 4096
 
 // startProfiled starts a lockproxy that serves profiles of itself, and which locks are taken through.
 func (b *bench) startProfiled(upstream string) (*server, error) {
-	admin, err := freeAddr()
+	admin, err := freeport.Addr()
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +144,7 @@ func (b *bench) startProfiled(upstream string) (*server, error) {
 }
 
 func (b *bench) startLockproxy(upstream string, more ...string) (*server, error) {
-	addr, err := freeAddr()
+	addr, err := freeport.Addr()
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +174,7 @@ const spareFiles = 150
 
 // startTwemproxy starts it with one connection to Redis, which is its default and what it is made for.
 func (b *bench) startTwemproxy() (*server, error) {
-	stats, err := freeAddr() // it always serves statistics, by default to everybody
+	stats, err := freeport.Addr() // it always serves statistics, by default to everybody
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +195,7 @@ func (b *bench) configured(program, config string, args func(file string) []stri
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeAddr()
+	addr, err := freeport.Addr()
 	if err != nil {
 		return nil, err
 	}

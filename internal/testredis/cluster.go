@@ -1,7 +1,6 @@
 package testredis
 
 import (
-	"net"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -88,7 +87,7 @@ func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster 
 
 // newNode makes a node that isn't started yet.
 func (c *Cluster) newNode() *Server {
-	s := &Server{t: c.t, port: freeNodePort(c.t)}
+	s := &Server{t: c.t, port: FreePort(c.t, busOffset)}
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", c.t.TempDir(), "--save", "",
 		"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(clusterPatience.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}, c.args...)
@@ -96,7 +95,7 @@ func (c *Cluster) newNode() *Server {
 		s.args = append(s.args, "--cluster-allow-replica-migration", "no")
 	}
 	if slices.Contains(c.args, "--tls-cluster") {
-		s.args = append(s.args, "--tls-port", strconv.Itoa(freeNodePort(c.t)))
+		s.args = append(s.args, "--tls-port", strconv.Itoa(FreePort(c.t, busOffset)))
 	}
 	c.t.Cleanup(func() {
 		s.Kill()
@@ -107,6 +106,9 @@ func (c *Cluster) newNode() *Server {
 	return s
 }
 
+// busOffset is how far above a cluster node's port the one lies on which it talks to the other nodes.
+const busOffset = 10000
+
 // keepsRoles reports whether the installed server can be told that a replica doesn't go to another master, nor a master that has lost its last
 // slot becomes a replica: Redis 7 and later, and Valkey.
 var keepsRoles = sync.OnceValue(func() bool {
@@ -116,22 +118,6 @@ var keepsRoles = sync.OnceValue(func() bool {
 	n, _ := strconv.Atoi(major)
 	return n >= 7
 })
-
-// freeNodePort is a port whose bus port, 10000 above, is free too.
-func freeNodePort(t testing.TB) int {
-	for range 100 {
-		port := FreePort(t)
-		if port > 55535 {
-			continue
-		}
-		if ln, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+10000)); err == nil {
-			ln.Close()
-			return port
-		}
-	}
-	t.Fatal("no two free ports for a cluster's node")
-	return 0
-}
 
 // meet introduces a node to the first that runs.
 func (c *Cluster) meet(node *Server) {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/freeport"
 	"lockproxy/internal/resp"
 )
 
@@ -45,15 +46,16 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// FreePort returns a loopback port that nothing listened on a moment ago.
-func FreePort(t testing.TB) int {
+// FreePort returns a loopback port that nothing listens on, and that nobody else is given until the test ends. Nor are the ports that lie above
+// it by each of also.
+func FreePort(t testing.TB, also ...int) int {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	r, err := freeport.Reserve(also...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
+	t.Cleanup(r.Release)
+	return r.Port
 }
 
 // Addr is host:port.

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -27,16 +26,6 @@ type Process struct {
 	log  tail
 	cmd  *exec.Cmd
 	done chan struct{} // closed when cmd has ended
-}
-
-// freePort returns a loopback port that nothing listened on a moment ago.
-func freePort() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer ln.Close()
-	return ln.Addr().String(), nil
 }
 
 // start starts the program.

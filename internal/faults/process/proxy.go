@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"lockproxy/internal/freeport"
 )
 
 // Proxy is a lockproxy process.
@@ -28,7 +30,7 @@ func Build(ctx context.Context, dir, command string) (string, error) {
 
 // StartProxy starts the lockproxy at path in front of upstream ("host:port") and waits until it listens. more are further flags.
 func StartProxy(ctx context.Context, path, upstream string, more ...string) (*Proxy, error) {
-	addr, err := freePort()
+	addr, err := freeport.Addr()
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"lockproxy/internal/freeport"
 	"lockproxy/internal/resp"
 )
 
@@ -47,7 +48,7 @@ const Faketime = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 // StartRedis starts a redis-server in a new directory within dir. With clock its time can be stepped (needs Debian's libfaketime).
 func StartRedis(ctx context.Context, dir string, persistence Persistence, clock bool, args ...string) (*Redis, error) {
-	addr, err := freePort()
+	addr, err := freeport.Addr()
 	if err != nil {
 		return nil, err
 	}

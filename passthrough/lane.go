@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"lockproxy/internal/busypoll"
 )
 
 const (
@@ -30,6 +32,7 @@ type lane struct {
 	kind    laneKind
 	conn    net.Conn
 	way     io.ReadWriter // conn's bytes
+	poller  *busypoll.Poller
 	wake    chan struct{}
 	ended   chan struct{} // closed when all that was asked has been answered or reported lost
 	retired atomic.Bool   // nobody begins to use it any more
@@ -201,6 +204,7 @@ func (l *lane) copyReplies() error {
 			return perr
 		}
 		l.heard()
+		l.poller.Stir()
 		if errors.Is(err, io.EOF) {
 			return errors.New("closed by the upstream")
 		}

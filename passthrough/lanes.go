@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"lockproxy/internal/busypoll"
 )
 
 const (
@@ -23,6 +25,7 @@ type Lanes struct {
 	maxIdle     int // of all logins
 	dialTimeout time.Duration
 	unread      Unread
+	poller      *busypoll.Poller // is told what the upstream has sent; nil if there is none
 
 	pause   pause
 	pinned  atomic.Int64
@@ -80,6 +83,9 @@ func NewLanes(upstream *Upstream, perIdentity, reserve int, dialTimeout time.Dur
 func (ls *Lanes) BoundUnread(limit int64, dropped func(client net.Addr, err error)) {
 	ls.unread.Limit, ls.unread.Dropped = limit, dropped
 }
+
+// KeepAwake has poller told, before there are any connections, whenever the upstream has sent something.
+func (ls *Lanes) KeepAwake(poller *busypoll.Poller) { ls.poller = poller }
 
 // join finds a lane for a session, opening one if needed, which connects says. The session must leave it.
 func (ls *Lanes) join(ctx context.Context, p *Pipe, kind laneKind) (l *lane, connects bool, err error) {
@@ -159,6 +165,7 @@ func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
 		return
 	}
 	l := newLane(kind, conn)
+	l.poller = ls.poller
 	set.lanes = append(set.lanes, l)
 	ls.sets[kind] = set
 	ls.groupLocked(kind.Identity).lanes++

@@ -29,6 +29,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/busypoll"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 	"lockproxy/lockcmd"
@@ -67,24 +68,28 @@ type Config struct {
 	TLS *tls.Config
 	// ProxyProtocolFrom are the networks whose connections begin with a PROXY header, version 1 or 2. One that doesn't is closed.
 	ProxyProtocolFrom []netip.Prefix
+	// BusyPoll is how long the proxy looks for more to do before it sleeps, where that helps: see the package busypoll. 0 is not at all.
+	BusyPoll time.Duration
 	// HandshakeTimeout is for the PROXY header and the TLS handshake together; 0 is 10 s.
 	HandshakeTimeout time.Duration
 }
 
 // Server accepts clients and proxies each. Make it with New; use Serve once.
 type Server struct {
-	cfg       Config
-	log       hclog.Logger
-	id        string // names this proxy among all, in the names of its connections
-	lanes     *passthrough.Lanes
-	locks     *lockcmd.Locks
-	ctx       context.Context // ends when the server is told to stop at once
-	cancel    context.CancelFunc
-	serving   sync.WaitGroup // sessions; nothing is added once nothing is accepted
-	following sync.WaitGroup // the upstream, if it moves
-	nextConn  atomic.Uint64
-	down      atomic.Bool // the last connect to the upstream failed: what has been logged
-	seen      observed
+	cfg        Config
+	log        hclog.Logger
+	id         string // names this proxy among all, in the names of its connections
+	lanes      *passthrough.Lanes
+	locks      *lockcmd.Locks
+	poller     *busypoll.Poller // nil if there is none
+	ctx        context.Context  // ends when the server is told to stop at once
+	cancel     context.CancelFunc
+	serving    sync.WaitGroup // sessions; nothing is added once nothing is accepted
+	following  sync.WaitGroup // the upstream, if it moves
+	stopPoller sync.Once
+	nextConn   atomic.Uint64
+	down       atomic.Bool // the last connect to the upstream failed: what has been logged
+	seen       observed
 
 	greetingLogged atomic.Int64 // the second in which logGreeting last warned
 
@@ -157,6 +162,8 @@ func (s *Server) Serve(ln net.Listener) error {
 		return fmt.Errorf("serve %s: the server has been used already", ln.Addr())
 	}
 	s.ln = wrapped
+	s.poller = busypoll.Start(s.cfg.BusyPoll)
+	s.lanes.KeepAwake(s.poller)
 	s.following.Go(func() { s.cfg.Upstream.Follow(s.ctx, s.log, s.locks.FailedOver) }) // ends with s.ctx; Close waits for it
 	s.mu.Unlock()
 	refuse := func(conn redcon.Conn, cmd redcon.Command) { conn.Close() } // never called: every connection is taken over
@@ -302,6 +309,7 @@ func (s *Server) Close() {
 	s.locks.Close()
 	s.lanes.Close()
 	s.following.Wait()
+	s.stopPoller.Do(s.poller.Stop)
 	s.closeProbe()
 }
 

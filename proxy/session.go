@@ -95,6 +95,7 @@ func (s *session) read() {
 		s.readErr = err
 	}
 	if n > 0 {
+		s.server.poller.Stir()
 		s.meter.heard(n)
 		s.holder.Heard()
 	}

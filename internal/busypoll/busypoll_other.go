@@ -1,0 +1,5 @@
+//go:build !linux
+
+package busypoll
+
+func prepare() (poll func() bool, yield func()) { return nil, nil }

@@ -1,0 +1,78 @@
+package proxy
+
+// A lock command, in its turn among a session's requests.
+
+import (
+	"time"
+
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
+)
+
+// runLock runs a lock command in its turn and gives the client its answer. It is a step on the client's own connection, but
+// one whose reply is seen here first, so nothing that follows it is sent before.
+func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
+	way := lookup(req.Args[0]).way
+	state, settled := s.pipe.State()
+	// Who may lock here stands in line from when he asks, though there may be no way to the upstream yet: his turn finds one.
+	if spec.Name != "lock" || !settled || !state.Shareable() {
+		if err := s.connect(way); err != nil {
+			s.pipe.Local(encodeError(spec.Name, err))
+			return
+		}
+		state = s.settledState()
+	}
+	err := spec.CheckArity(req.Args)
+	switch {
+	case state.InMulti:
+		if err == nil {
+			err = errInMulti
+		}
+		s.pipe.Replace(abortMulti, encodeError(spec.Name, err))
+		return
+	case err == nil && state.Opaque:
+		err = errOpaque
+	case err == nil && state.Watching && spec.Name == "fence":
+		err = errWatching
+	case err == nil && state.Subscribed():
+		err = errSubscribed(spec.Name)
+	}
+	if err != nil {
+		s.pipe.Local(encodeError(spec.Name, err))
+		return
+	}
+	s.identity = state.Identity
+	if way == passthrough.Own {
+		s.pipe.Keep(true)
+		defer s.pipe.Keep(false)
+	}
+	before := s.holder.Unheard()
+	reply := s.timed(spec, req.Args)
+	if s.draining.Load() {
+		s.cork(true) // it may have begun to while this one waited
+	}
+	text := encodeReply(spec.Name, reply, state.Proto)
+	if s.holder.Unheard() != before {
+		s.granted = grant{time.Now(), s.meter.out.Load() + uint64(len(text))}
+		if state.Muted() {
+			s.holder.Heard() // it doesn't want to hear
+		}
+	}
+	s.pipe.Local(text)
+	s.endWatch()
+}
+
+// abortMulti is a request that every Redis refuses to queue, so that it aborts the transaction, as it does for a command of
+// its own that is not allowed there.
+var abortMulti = resp.AppendCommand(nil, "GET")
+
+// settledState is the state of the connection once everything asked before has been answered as far as it matters.
+func (s *session) settledState() passthrough.State {
+	state, settled := s.pipe.State()
+	if !settled {
+		s.await(s.pipe.Barrier())
+		state, _ = s.pipe.State()
+	}
+	return state
+}

@@ -35,7 +35,7 @@ type ledger struct {
 	entries []entry
 	first   int // entries before it are done
 	effects int // entries with an Effect among the rest
-	again   int // times that MONITOR was sent once more: it is answered only if it is refused
+	again   int // times that MONITOR was sent once more, and nothing behind it has been answered: it is answered only if it is refused
 }
 
 func (l *ledger) empty() bool { return l.first == len(l.entries) }
@@ -198,7 +198,7 @@ func (l *ledger) finished(h resp.Head) (e entry, ok bool) {
 		}
 	case h.Type == '+' && l.monitor && isMonitorLine(h.Line):
 		return entry{}, false
-	case l.again > 0 && h.IsError() && bytes.Contains(h.Line, []byte("'monitor'")):
+	case l.again > 0 && h.IsError() && bytes.HasPrefix(h.Line, []byte("NOPERM")) && bytes.Contains(h.Line, []byte("'monitor'")):
 		l.again--
 		return entry{}, false
 	case h.IsError() && bytes.HasPrefix(h.Line, []byte("ERR unknown command")) && bytes.HasPrefix(h.Line[min(len(h.Line), helloAt):], []byte("HELLO")):
@@ -243,6 +243,7 @@ func (l *ledger) answered(h resp.Head) (entry, bool) {
 	if e == nil {
 		return entry{}, false
 	}
+	l.again = 0 // replies come in order: what was sent before this has got none
 	if e.kind == relayed {
 		l.skipNext = false
 		l.apply(e.Expect, h)

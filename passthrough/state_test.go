@@ -265,6 +265,43 @@ func TestMonitorFeed(t *testing.T) {
 	}
 }
 
+// A second MONITOR is answered only if it is refused. Neither what is answered behind it nor another error that names it is that refusal.
+func TestMonitorOnceMore(t *testing.T) {
+	const (
+		refused = "-NOPERM User ann has no permissions to run the 'monitor' command\r\n"
+		arity   = "-ERR wrong number of arguments for 'monitor' command\r\n"
+	)
+	again, more := Expect{Effect: Monitor}, Expect{Effect: Monitor, Count: 1}
+	for _, c := range []struct {
+		name   string
+		asked  []Expect
+		answer string
+	}{
+		{"it is ignored", []Expect{again, {}, {}}, "+PONG\r\n+PONG\r\n"},
+		{"it is refused", []Expect{again, {}, {}}, refused + "+PONG\r\n+PONG\r\n"},
+		{"another error comes", []Expect{again, more, {}}, arity + "+PONG\r\n"},
+		{"something is answered before another is refused", []Expect{again, {}, more, {}}, "+PONG\r\n" + refused + "+PONG\r\n"},
+		{"one of two is refused", []Expect{again, again, {}}, refused + "+PONG\r\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u := newUnplugged(Identity{Proto: 2})
+			u.ask(Monitor)
+			u.answer(t, "+OK\r\n")
+			for _, e := range c.asked {
+				u.Relay(nil, e)
+			}
+			u.answer(t, c.answer)
+			if u.outstanding() {
+				t.Error("something is outstanding")
+			}
+			u.Local([]byte("+end\r\n"))
+			if got, want := u.took(), "+OK\r\n"+c.answer+"+end\r\n"; got != want {
+				t.Errorf("got %q\nwant %q", got, want)
+			}
+		})
+	}
+}
+
 // Of what a transaction was to change, only that is true which didn't fail.
 func TestFailedWithinExec(t *testing.T) {
 	l := &ledger{State: newState(Identity{Proto: 2})}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -50,7 +49,7 @@ func (b *bench) startCluster() error {
 }
 
 func (b *bench) startMaster() error {
-	addr, err := freeNodeAddr()
+	addr, err := freeport.Addr(busOffset)
 	if err != nil {
 		return err
 	}
@@ -65,23 +64,6 @@ func (b *bench) startMaster() error {
 	}
 	b.masters.nodes, b.masters.monitors = append(b.masters.nodes, node), append(b.masters.monitors, m)
 	return nil
-}
-
-// freeNodeAddr is a free loopback address whose port for the other nodes is free too.
-func freeNodeAddr() (string, error) {
-	for range 100 {
-		addr, err := freeport.Addr()
-		if err != nil {
-			return "", err
-		}
-		host, text, _ := net.SplitHostPort(addr)
-		port, _ := strconv.Atoi(text)
-		if ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port+busOffset))); err == nil {
-			ln.Close()
-			return addr, nil
-		}
-	}
-	return "", errors.New("no two free loopback ports for a node of a cluster")
 }
 
 // tell gives a node a CLUSTER command.

@@ -76,9 +76,9 @@ var forGood struct {
 	held []*Reservation
 }
 
-// Addr reserves a port until this process ends, and is 127.0.0.1 with it, as host:port.
-func Addr() (string, error) {
-	r, err := Reserve()
+// Addr reserves a port, and those above it by each of also, until this process ends, and is 127.0.0.1 with the port, as host:port.
+func Addr(also ...int) (string, error) {
+	r, err := Reserve(also...)
 	if err != nil {
 		return "", err
 	}

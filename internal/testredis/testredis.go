@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -34,7 +35,11 @@ func Start(t testing.TB, args ...string) *Server {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("redis-server is not installed: run make deps")
 	}
-	s := &Server{t: t, port: FreePort(t)}
+	var also []int
+	if slices.Contains(args, "--cluster-enabled") {
+		also = []int{busOffset}
+	}
+	s := &Server{t: t, port: FreePort(t, also...)}
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", ""}, args...)
 	s.start()
 	t.Cleanup(func() {

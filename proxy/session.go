@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	minSessionBuf = 1 << 10 // what most clients never need more than; see makeRoom
+	minSessionBuf = 1 << 10  // what most clients never need more than; see makeRoom
 	maxSessionBuf = 72 << 10 // a value of 64 KB is read at once, with what stands around it
 )
 

@@ -20,7 +20,8 @@ var diffExceptions = []struct {
 }{
 	// The two servers differ.
 	{"time,lastsave,object idletime,acl log,slowlog get,latency latest,latency history,latency doctor," +
-		"pttl,function stats,memory usage,memory stats,client list,client info", diffNumbers, "clocks, addresses, ids and memory sizes"},
+		"pttl,function stats,memory usage,client list,client info", diffNumbers, "clocks, addresses, ids and memory sizes"},
+	{"memory stats", diffSigned, "memory sizes, the differences of some of which may be below zero"},
 	{"latency histogram,latency graph", diffNumbers, "measured durations"},
 	{"memory malloc-stats,memory doctor,debug jmap,debug htstats,debug htstats-key", diffType, "what one process has in its memory"},
 	{"info", diffFields, "INFO is about one process: its fields must be the same"},
@@ -119,6 +120,11 @@ var (
 
 // diffNumbers keeps all but the numbers.
 func diffNumbers(raw string) string { return diffNumber.ReplaceAllString(raw, "N") }
+
+// diffSigned keeps not even whether they are below zero.
+func diffSigned(raw string) string {
+	return diffNumbers(regexp.MustCompile(`:-[0-9]+`).ReplaceAllString(raw, ":0"))
+}
 
 // diffHex keeps all but long hexadecimal numbers, and other numbers.
 func diffHex(raw string) string { return diffNumbers(diffHexes.ReplaceAllString(raw, "H")) }

@@ -16,6 +16,8 @@ import (
 const (
 	// maxGathered is how many bytes of requests wait for a lane's writer before further ones have to wait themselves.
 	maxGathered = 256 << 10
+	// laneBuf is how much of a lane's replies is read at once, bytes: one of 64 KB, with what stands around it.
+	laneBuf = 72 << 10
 	// largeReply is when a reply is too large to share a connection: those that follow it wait for all of it, bytes.
 	largeReply = 256 << 10
 	// aloneBefore is after how many writes that had one session's requests to send the next one doesn't wait for others to join it.
@@ -197,7 +199,7 @@ func (l *lane) read() {
 }
 
 func (l *lane) copyReplies() error {
-	buf := make([]byte, bufSize)
+	buf := make([]byte, laneBuf)
 	for {
 		n, err := l.way.Read(buf)
 		if perr := l.pass(buf[:n]); perr != nil {

@@ -55,7 +55,6 @@ func (p *Pipe) obtain(ctx context.Context, timeout time.Duration, setup Setup, l
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		g = p.lanes.own(p, setup.Identity)
-		defer p.lanes.tried(g)
 		if conn = p.lanes.takeSpare(setup); conn != nil {
 			return conn, g, false, nil
 		}

@@ -26,7 +26,6 @@ type group struct {
 	like     Identity           // of the session that came last: how connections for the reserve are set up
 	sessions int                // that have been let in
 	owned    int                // of these, those with a connection of their own
-	pinning  int                // of those, the ones that don't have it yet
 	peak     int                // the most that owned has been
 	resting  map[*Pipe]struct{} // of these, those that have left their own connection, which has logged in, and used none since
 	lanes    int
@@ -70,16 +69,8 @@ func (ls *Lanes) own(p *Pipe, id Identity) *group {
 	defer ls.mu.Unlock()
 	g := ls.enterLocked(p, id)
 	g.owned++
-	g.pinning++
 	g.peak = max(g.peak, g.owned)
 	return g
-}
-
-// tried says that a session that owns a connection, as it said, has it now, or has disowned it since it can't have one.
-func (ls *Lanes) tried(g *group) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	g.pinning--
 }
 
 func (ls *Lanes) disown(g *group) {
@@ -188,20 +179,8 @@ func (ls *Lanes) fill(g *group) (more bool) {
 	return true
 }
 
-// connect opens a connection for sessions that have been let in as id, which is logged in with another password of their user's if theirs is not
-// valid any more and another is known. If the upstream demands a login of them now it fails.
+// connect opens a connection for sessions that have been let in as id. If the upstream demands a login of them now it fails.
 func (ls *Lanes) connect(ctx context.Context, id Identity) (net.Conn, error) {
-	conn, err := ls.connectAs(ctx, id)
-	var refused *Refused
-	if errors.As(err, &refused) {
-		if conn, ok := ls.connectRenewed(ctx, id); ok {
-			return conn, nil
-		}
-	}
-	return conn, err
-}
-
-func (ls *Lanes) connectAs(ctx context.Context, id Identity) (net.Conn, error) {
 	conn, err := ls.upstream.connect(ctx, id)
 	if err != nil || id.LoggedIn {
 		return conn, err

@@ -212,12 +212,6 @@ func TestMaybeAnsweredCommands(t *testing.T) {
 		want := strings.Replace(all(direct), "-ERR unknown command 'LOCKINFO', with args beginning with: 'nothing' \r\n", null, 1)
 		want = strings.Replace(want, "-ERR unknown command 'LOCK', with args beginning with: \r\n", "", 1)
 		got := all(through)
-		// Known, and to be mended: now and then the session of a user who is refused is closed behind LOCKINFO, with the rest unanswered.
-		for tries := 0; refused && got != want && strings.HasPrefix(want, got) && tries < 3; tries++ {
-			again := dial(t, p.addr)
-			again.do(login)
-			got = all(again)
-		}
 		if got != want {
 			t.Errorf("%s:\n got %q\nwant %q", login, got, want)
 		}

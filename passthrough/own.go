@@ -183,10 +183,10 @@ func (p *Pipe) spareLocked() bool {
 	if p.neededLocked() {
 		return false
 	}
-	if p.leaving {
+	if p.leaving || p.look { // nobody interrupts its next reader
 		p.up.SetReadDeadline(time.Time{})
 	}
-	p.up, p.letGo = nil, false
+	p.up, p.letGo, p.look = nil, false, false
 	return true
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	minSessionBuf = 4 << 10
+	minSessionBuf = 1 << 10  // what most clients never need more than; see makeRoom
 	maxSessionBuf = 72 << 10 // a value of 64 KB is read at once, with what stands around it
 )
 
@@ -138,19 +138,15 @@ func (s *session) handle() (more bool) {
 	return more
 }
 
-// makeRoom prepares the buffer for the next read, and begins to stream a request that has outgrown it. It returns false
-// when a request that can't be streamed is too large.
+// makeRoom prepares the buffer for the next read, twice as large after one that has filled it, and begins to stream a request that has outgrown
+// it. It returns false when a request that can't be streamed is too large.
 func (s *session) makeRoom() bool {
-	if s.start == s.end {
-		s.start, s.end = 0, 0
-		if len(s.buf) > maxSessionBuf {
-			s.buf = make([]byte, maxSessionBuf)
-		}
-		return true
-	}
 	if s.start > 0 {
-		s.end = copy(s.buf, s.buf[s.start:s.end])
-		s.start = 0
+		room := s.buf
+		if filled := s.end == len(s.buf); filled && len(s.buf) < maxSessionBuf || len(s.buf) > maxSessionBuf && s.start == s.end {
+			room = make([]byte, min(2*len(s.buf), maxSessionBuf))
+		}
+		s.start, s.end, s.buf = 0, copy(room, s.buf[s.start:s.end]), room
 	}
 	if s.end < len(s.buf) {
 		return true

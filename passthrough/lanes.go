@@ -20,9 +20,9 @@ const (
 // Lanes are the upstream connections that sessions share. Make them with NewLanes; Close ends them. Safe for concurrent use.
 type Lanes struct {
 	upstream    *Upstream
-	perIdentity int // 0: nothing is shared
-	reserve     int // spares of each login, see wanted
-	maxIdle     int // of all logins
+	perIdentity int          // 0: nothing is shared
+	reserve     int          // spares of each login, see wanted
+	stayAwake   atomic.Int64 // how long a spare may be silent, ns; 0 for any time
 	dialTimeout time.Duration
 	unread      Unread
 	poller      *busypoll.Poller // is told what the upstream has sent; nil if there is none
@@ -37,7 +37,9 @@ type Lanes struct {
 	sets   map[laneKind]*laneSet // guarded by mu
 	groups map[login]*group      // guarded by mu
 	idle   int                   // guarded by mu; spares of all groups
-	expiry *time.Timer           // guarded by mu; for spares that are more than the reserve, nil if there are none
+	// maxIdle is how many of these there may be.
+	maxIdle int         // guarded by mu
+	expiry  *time.Timer // guarded by mu; for spares that are more than the reserve, nil if there are none
 	// expires is when the spare was left that expiry is for.
 	expires time.Time // guarded by mu
 	clock   uint64    // guarded by mu; counts leaves
@@ -72,7 +74,7 @@ func NewLanes(upstream *Upstream, perIdentity, reserve int, dialTimeout time.Dur
 	if perIdentity == 0 || upstream.cluster != nil {
 		ls.reserve = 0
 	}
-	ls.maxIdle = max(maxIdle, ls.reserve)
+	ls.maxIdle = ls.ampleIdle()
 	ls.sets, ls.groups = map[laneKind]*laneSet{}, map[login]*group{}
 	ls.ctx, ls.cancel = context.WithCancel(context.Background())
 	return ls

@@ -1,9 +1,12 @@
 package passthrough
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,6 +22,9 @@ type spare struct {
 	taken   bool          // guarded by Lanes.mu; what becomes of it is not the watcher's business any more
 	alive   bool          // the watcher was told to stop before anything came; to be read once watched is closed
 	watched chan struct{} // closed when nobody reads it any more
+
+	asking sync.Mutex // held while its watcher asks the upstream something
+	wanted bool       // guarded by asking; the watcher is to stop
 }
 
 const (
@@ -26,8 +32,8 @@ const (
 	maxSpareAge = 10 * time.Second
 	// maxSpares is how many of one login are kept beyond those.
 	maxSpares = 128
-	// maxIdle is how many there may be of all logins together, unless a single one's reserve is larger: what they cost a Redis, which lets in
-	// 10,000 clients by default, is bounded.
+	// maxIdle is how many there may be of all logins together, unless a single one's reserve is larger, or the upstream lets in so few clients that
+	// it must be less: see BoundReserve.
 	maxIdle = 1024
 )
 
@@ -71,9 +77,7 @@ func (ls *Lanes) keepLocked(g *group, conn net.Conn, setup Setup) {
 // watch reads a spare until it is taken, or ends.
 func (ls *Lanes) watch(s *spare) {
 	defer ls.running.Done()
-	var b [1]byte
-	n, err := s.conn.Read(b[:])
-	s.alive = n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
+	s.alive = s.rest(&ls.stayAwake)
 	close(s.watched)
 	ls.mu.Lock()
 	g := ls.groups[loginOf(s.setup.Identity)]
@@ -94,6 +98,50 @@ func (ls *Lanes) watch(s *spare) {
 	for p := range ended {
 		p.restLost()
 	}
+}
+
+// rest reads a spare until it is wanted, which it reports, or ends. Whenever it has been silent for every, in ns, it is asked something; 0 is never.
+func (s *spare) rest(every *atomic.Int64) (wanted bool) {
+	var b [1]byte
+	for {
+		s.asking.Lock()
+		wanted = s.wanted
+		if !wanted {
+			s.conn.SetReadDeadline(after(time.Duration(every.Load())))
+		}
+		s.asking.Unlock()
+		if wanted {
+			return true
+		}
+		if n, err := s.conn.Read(b[:]); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !s.ping() {
+			return false
+		}
+	}
+}
+
+// after is the end of d, or never if d is 0.
+func after(d time.Duration) time.Time {
+	if d == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(d)
+}
+
+// maxPing bounds how long a spare may take to answer.
+const maxPing = time.Second
+
+// ping asks for a sign of life, unless the spare is wanted, and reports whether it is of use.
+func (s *spare) ping() bool {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if s.wanted {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxPing)
+	defer cancel()
+	s.conn.SetReadDeadline(time.Time{})
+	_, err := ask(ctx, s.conn, []string{probe})
+	return err == nil
 }
 
 // takeSpare returns a connection that is set up so and alive, or nil.
@@ -130,7 +178,10 @@ func (ls *Lanes) pick(id Identity, fits func(*spare) bool) *spare {
 // release takes a spare from its watcher. It reports whether it is of use; if not it has been closed.
 func (s *spare) release() bool {
 	if s.watched != nil {
+		s.asking.Lock()
+		s.wanted = true
 		s.conn.SetReadDeadline(time.Unix(1, 0))
+		s.asking.Unlock()
 		<-s.watched
 		s.conn.SetReadDeadline(time.Time{})
 	}

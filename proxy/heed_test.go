@@ -1,6 +1,9 @@
 package proxy
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestLimitsIn(t *testing.T) {
 	for _, c := range []struct{ buffers, memory, want string }{
@@ -12,6 +15,27 @@ func TestLimitsIn(t *testing.T) {
 	} {
 		if got := limitsIn(c.buffers, c.memory); got != c.want {
 			t.Errorf("%q, %q: got %q, want %q", c.buffers, c.memory, got, c.want)
+		}
+	}
+}
+
+func TestReserveWithinLimits(t *testing.T) {
+	for _, c := range []struct {
+		limits  upstreamLimits
+		reserve int
+		awake   time.Duration
+	}{
+		{upstreamLimits{}, -1, 0},
+		{upstreamLimits{clients: 10000}, 7500, 0},
+		{upstreamLimits{clients: 3}, 0, 0},
+		{upstreamLimits{timeout: time.Minute}, -1, 20 * time.Second},
+		{upstreamLimits{timeout: time.Second}, -1, time.Second / 3},
+	} {
+		if got := c.limits.reserve(); got != c.reserve {
+			t.Errorf("%+v: a reserve of %d, want %d", c.limits, got, c.reserve)
+		}
+		if got := c.limits.awake(); got != c.awake {
+			t.Errorf("%+v: silent for %v, want %v", c.limits, got, c.awake)
 		}
 	}
 }

@@ -50,7 +50,7 @@ type Config struct {
 	UpstreamConns int
 	// UpstreamReserve is how many idle connections of each user and password are kept for the sessions that share, beyond as many as have had
 	// one of their own at once, and at most one for each of these, so that they are served as before once the password has been changed; 0
-	// is 16, less is none.
+	// is one for each client, less is none. See reserveLimit for how many there may be in all.
 	UpstreamReserve int
 	// Dedicated gives every session a connection of its own instead.
 	Dedicated bool
@@ -111,7 +111,7 @@ func New(cfg Config) *Server {
 		cfg.UpstreamConns = 1
 	}
 	if cfg.UpstreamReserve == 0 {
-		cfg.UpstreamReserve = 16
+		cfg.UpstreamReserve = reserveLimit(openFiles(), cfg.MaxClients)
 	}
 	if cfg.Dedicated {
 		cfg.UpstreamConns = 0

@@ -64,6 +64,7 @@ func (s *session) serve() {
 		s.nc.SetReadDeadline(s.idleEnd)
 	}
 	s.buf = make([]byte, minSessionBuf)
+	s.arrive()
 	for s.readErr == nil {
 		s.read()
 		for more := true; more; {
@@ -85,6 +86,15 @@ func (s *session) serve() {
 	s.pipe.Wait()
 	s.lostGrant = s.holder.Unheard() != 0 && s.unheard(s.granted)
 	s.nc.Close()
+}
+
+// arrive has who comes without a login connected to the upstream before he asks anything: what he may do there without one is decided when he comes,
+// as with Redis directly. If there is no connection to be had, his first request looks for one.
+func (s *session) arrive() {
+	if state, _ := s.pipe.State(); !state.Trusted {
+		s.connect(passthrough.Own)
+		s.pipe.Flush()
+	}
 }
 
 // read takes what the client has sent, at least a byte of it, into the buffer.

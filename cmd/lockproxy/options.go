@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -28,7 +27,7 @@ type options struct {
 	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name, or redis+cluster://[user:pass@]host:port,host:port (rediss+cluster:// for TLS) for a whole Redis Cluster, some of whose nodes are named. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
 	UpstreamMode    string        `group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: clients share few connections to the upstream, and each has one of its own while its state needs it. dedicated: each has one of its own (default ${default})."`
 	UpstreamConns   int           `group:"Serving" default:"1" placeholder:"N" help:"Connections that the clients of one user, database and protocol share at most (default ${default})."`
-	UpstreamReserve int           `group:"Serving" default:"16" placeholder:"N" help:"Idle connections that are kept for the clients of one user and password, beyond as many as have ever had one of their own at once, but at most one for each client, so that they are served as before once that password has been changed; 0 for none (default ${default})."`
+	UpstreamReserve int           `group:"Serving" default:"-1" placeholder:"N" help:"Idle connections that are kept for the clients of one user and password, beyond as many as have ever had one of their own at once, but at most one for each client, so that they are served as before once that password has been changed. -1: one for each client; 0: none (default ${default})."`
 	ClusterAnnounce string        `group:"Serving" placeholder:"HOST:PORT" help:"In front of a Redis Cluster: the address that clients which know Redis Cluster are told to use (default: the one that each has come to)."`
 	DialTimeout     time.Duration `group:"Serving" default:"5s" placeholder:"DURATION" help:"For connecting and logging in to the upstream (default ${default})."`
 	BusyPoll        time.Duration `group:"Serving" default:"100us" placeholder:"DURATION" help:"On machines of one or two cores: how long the proxy looks for more to do before it sleeps; 0 for not at all (default ${default})."`
@@ -94,7 +93,7 @@ func (o *options) check() error {
 	}{
 		{"max-clients", size(o.MaxClients), 1, math.MaxInt32},
 		{"upstream-conns", size(o.UpstreamConns), 1, 1 << 10},
-		{"upstream-reserve", size(o.UpstreamReserve), 0, 1 << 20},
+		{"upstream-reserve", size(o.UpstreamReserve), -1, 1 << 20},
 		{"client-buffer", o.ClientBuffer, 64 << 10, 1 << 30},
 		{"max-unread", o.MaxUnread, 1 << 20, 1 << 50},
 		{"max-args", size(o.MaxArgs), 1, resp.MaxArgCount},
@@ -174,11 +173,22 @@ func (o *options) checkUpstream() (err error) {
 	return nil
 }
 
+// upstreamReserve makes of the flag's value what proxy.Config means by it.
+func upstreamReserve(flag int) int {
+	switch flag {
+	case -1:
+		return 0
+	case 0:
+		return -1
+	}
+	return flag
+}
+
 func (o *options) serverConfig(upstream *passthrough.Upstream, log hclog.Logger) proxy.Config {
 	return proxy.Config{
 		Upstream:        upstream,
 		UpstreamConns:   o.UpstreamConns,
-		UpstreamReserve: cmp.Or(o.UpstreamReserve, -1),
+		UpstreamReserve: upstreamReserve(o.UpstreamReserve),
 		Dedicated:       o.UpstreamMode == "dedicated",
 		ClusterAnnounce: o.ClusterAnnounce,
 		Locks:           lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s", Durability: o.durability()},

@@ -1,0 +1,126 @@
+package lockproxy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// Unless told otherwise the proxy can serve every client that is connected after its password has been changed, whatever each does, all at
+// once: as Redis does.
+func TestPasswordChangedWhileEverybodyIsBusy(t *testing.T) {
+	const clients = 60
+	for _, login := range []string{"AUTH ann old", ""} {
+		server := testredis.Start(t)
+		p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+		admin := dial(t, server.Addr())
+		admin.expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
+		var all []*rawConn
+		for range clients {
+			c := dial(t, p.addr)
+			if login != "" {
+				c.expect(login, "+OK\r\n")
+			}
+			c.expect("GET a", "$-1\r\n")
+			all = append(all, c)
+		}
+		time.Sleep(50 * time.Millisecond)
+		admin.expect("ACL SETUSER ann resetpass >new", "+OK\r\n")
+		admin.expect("CONFIG SET requirepass new", "+OK\r\n")
+		for i, c := range all {
+			switch i % 4 {
+			case 0:
+				c.expect("SUBSCRIBE c", "*3…")
+			case 1:
+				c.expect("MULTI", "+OK\r\n")
+				c.expect("ECHO a", "+QUEUED\r\n")
+			case 2:
+				c.send(fmt.Sprintf("BLPOP l%d 10", i))
+			case 3:
+				c.expect("SELECT 2", "+OK\r\n")
+				c.expect("CLIENT ID", ":…")
+			}
+		}
+		eventually(t, 5*time.Second, "all are blocked", func() bool {
+			return strings.Count(admin.do("CLIENT LIST"), "cmd=blpop") == clients/4
+		})
+		for i, c := range all {
+			switch i % 4 {
+			case 0:
+				c.expect("UNSUBSCRIBE c", "*3…")
+			case 1:
+				c.expect("EXEC", "*1\r\n$1\r\na\r\n")
+			case 2:
+				admin.do(fmt.Sprintf("RPUSH l%d x", i))
+				c.reply()
+			}
+			c.expect("GET a", "$-1\r\n")
+		}
+	}
+}
+
+// Who has come before there was a password is not asked for one, though he had asked nothing yet; who comes later is.
+func TestConnectedBeforeThereWasAPassword(t *testing.T) {
+	for _, dedicated := range []bool{false, true} {
+		server := testredis.Start(t)
+		p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
+		admin := dial(t, server.Addr())
+		direct, through := dial(t, server.Addr()), dial(t, p.addr)
+		eventually(t, 5*time.Second, "the client is there", func() bool { return p.server.Stats().Connections.Pinned == 1 })
+		time.Sleep(20 * time.Millisecond)
+		admin.expect("CONFIG SET requirepass new", "+OK\r\n")
+		laterDirect, laterThrough := dial(t, server.Addr()), dial(t, p.addr)
+		for _, command := range []string{"GET a", "HELLO 3", "MULTI", "PING", "EXEC", "ACL WHOAMI"} {
+			if want, got := shown(command, direct.do(command)), shown(command, through.do(command)); got != want || got[0] == '-' {
+				t.Errorf("dedicated %v, %s: got %q, want %q", dedicated, command, got, want)
+			}
+			if want, got := shown(command, laterDirect.do(command)), shown(command, laterThrough.do(command)); got != want || got[0] != '-' {
+				t.Errorf("dedicated %v, who came later, %s: got %q, want %q", dedicated, command, got, want)
+			}
+		}
+	}
+}
+
+// An upstream that closes clients which are silent leaves the reserve alone, since that isn't.
+func TestReserveStaysAwake(t *testing.T) {
+	server := testredis.Start(t, "--timeout", "1")
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+	admin := dial(t, server.Addr())
+	looksAtLimits(t, p, admin)
+	admin.expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
+	var all []*rawConn
+	for range 5 {
+		c := dial(t, p.addr)
+		c.expect("AUTH ann old", "+OK\r\n")
+		c.expect("GET a", "$-1\r\n")
+		all = append(all, c)
+	}
+	admin.expect("ACL SETUSER ann resetpass >new", "+OK\r\n") // from now on none can be replaced
+	for until := time.Now().Add(3500 * time.Millisecond); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
+		for _, c := range append(all, admin) {
+			c.expect("GET a", "$-1\r\n")
+		}
+	}
+	for _, c := range all {
+		c.expect("SUBSCRIBE c", "*3…")
+	}
+}
+
+// What is in reserve leaves room at an upstream that lets in few.
+func TestReserveLeavesRoom(t *testing.T) {
+	server := testredis.Start(t, "--maxclients", "40")
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+	looksAtLimits(t, p, dial(t, server.Addr()))
+	for range 60 {
+		c := dial(t, p.addr)
+		c.expect("GET a", "$-1\r\n")
+	}
+	if st := p.server.Stats(); st.Clients != 60 || st.Connections.Spares > 30 {
+		t.Errorf("%+v", st)
+	}
+	dial(t, server.Addr()).expect("PING", "+PONG\r\n")
+}

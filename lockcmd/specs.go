@@ -33,6 +33,18 @@ func (c *Spec) CheckArity(args [][]byte) error {
 	return nil
 }
 
+// AsksOnce reports whether the command is one that mostly needs a single answer of the upstream and then can't wait for anything: a LOCK without
+// options, or an UNLOCK. args begin with the name.
+func (c *Spec) AsksOnce(args [][]byte) bool {
+	switch c.Name {
+	case "lock":
+		return len(args) == c.MinArgs
+	case "unlock":
+		return c.CheckArity(args) == nil
+	}
+	return false
+}
+
 func (c *Spec) isHelp(args [][]byte) bool {
 	return c.Name == "lock" && len(args) == 2 && bytes.EqualFold(args[1], []byte("help"))
 }

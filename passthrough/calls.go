@@ -7,9 +7,7 @@ package passthrough
 func (p *Pipe) Calls(raws ...[]byte) []*Answer {
 	answers := make([]*Answer, len(raws))
 	for i, raw := range raws {
-		answers[i] = &Answer{Done: make(chan struct{})}
-		p.push(entry{kind: captured, answer: answers[i]})
-		p.queue(raw, 1)
+		answers[i] = p.Ask(raw)
 	}
 	p.Flush()
 	return answers

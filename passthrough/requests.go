@@ -93,10 +93,16 @@ func (p *Pipe) Withdraw() {
 
 // Call sends a request of the proxy's own and keeps its reply from the client.
 func (p *Pipe) Call(raw []byte) *Answer {
+	a := p.Ask(raw)
+	p.Flush()
+	return a
+}
+
+// Ask queues a request of the proxy's own, whose reply it keeps from the client.
+func (p *Pipe) Ask(raw []byte) *Answer {
 	a := &Answer{Done: make(chan struct{})}
 	p.push(entry{kind: captured, answer: a})
 	p.queue(raw, 1)
-	p.Flush()
 	return a
 }
 
@@ -136,6 +142,18 @@ func (p *Pipe) Local(text []byte) {
 	if deliver {
 		p.out.deliver(text) // a failure shows when the client is read
 	}
+}
+
+// GiveNow gives the client the replies to requests before which all have been answered, though it is owed others: those to requests of the proxy's
+// own, which it doesn't see. given is false if the client has been given a part of a push, and must have the rest first.
+func (p *Pipe) GiveNow(text []byte) (given bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.within {
+		return false
+	}
+	p.out.send(text)
+	return true
 }
 
 // maxPushes bounds what waits in pushes, bytes.

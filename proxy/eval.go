@@ -15,17 +15,18 @@ import (
 func (s *session) evaluate(do func(raw []byte) (resp.Value, error), script *lockcmd.Script, keys, args []string) (resp.Value, error) {
 	cmd := append(s.words[:0], "EVALSHA", script.SHA, strconv.Itoa(len(keys)))
 	cmd = append(append(cmd, keys...), args...)
-	s.words = cmd
 	raw := resp.AppendCommand(s.script[:0], cmd...)
+	s.words, s.script = nil, nil // another may be sent before the answer to this one is there: see lockStep
+	v, err := do(raw)
 	if cap(raw) <= maxScriptRequest {
 		s.script = raw
 	}
-	v, err := do(raw)
 	if err == nil && v.IsError() && strings.HasPrefix(string(v.Text), "NOSCRIPT") {
 		cmd[0], cmd[1] = "EVAL", script.Source
 		v, err = do(resp.AppendCommand(nil, cmd...))
 	}
 	clear(cmd) // it would keep the key
+	s.words = cmd
 	return v, err
 }
 
@@ -35,6 +36,9 @@ const maxScriptRequest = 1 << 10
 // Eval runs a script as this session's client: on its connection, and so as its user, on its database and in its order.
 func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value, error) {
 	return s.evaluate(func(raw []byte) (resp.Value, error) {
+		if st := s.beginning; st != nil {
+			return s.ask(st, raw)
+		}
 		s.pipe.Flush() // one who waits asks again and again: that the last connect has failed says nothing about this one
 		if err := s.connect(passthrough.Shared); err != nil {
 			return resp.Value{}, err

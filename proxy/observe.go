@@ -278,9 +278,9 @@ func (s *session) timed(spec *lockcmd.Spec, args [][]byte) lockcmd.Reply {
 	if observer == nil {
 		return s.server.locks.Run(spec, s, args)
 	}
-	began := time.Now()
+	began, waits := time.Now(), spec.Waits(args)
 	reply := s.server.locks.Run(spec, s, args)
-	if !spec.Waits(args) {
+	if !waits {
 		observer.CommandTook(kindOf(spec), time.Since(began))
 	}
 	return reply

@@ -36,7 +36,9 @@ type session struct {
 	words    []string             // room for the words of a script's request
 	script   []byte               // room for its bytes
 
-	run run // of requests that are passed on together
+	run       run         // of requests that are passed on together
+	locking   []*lockStep // of lock commands that are asked together
+	beginning *lockStep   // the one of these that hasn't asked yet; nil if none
 
 	buf        []byte // buf[start:end] has been read and not yet been passed on
 	start, end int
@@ -113,9 +115,26 @@ func (s *session) read() {
 
 // handle passes on every whole request in the buffer. It returns false when the session has no further requests.
 func (s *session) handle() (more bool) {
+	for had := -1; had != s.end; {
+		had = s.end
+		if !s.handleWhole() {
+			return false
+		}
+		s.endLocks() // more may come before these are answered, as in handleWhole
+	}
+	s.endRun()
+	more = s.makeRoom()
+	s.meter.fold()
+	s.pipe.Flush()
+	return more
+}
+
+// handleWhole does so, but for the lock commands that have begun at the end and a run of requests there.
+func (s *session) handleWhole() (more bool) {
 	for s.start < s.end {
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
+			s.endLocks()
 			s.endRun()
 			if s.streaming {
 				s.pipe.Withdraw()
@@ -123,6 +142,10 @@ func (s *session) handle() (more bool) {
 			s.pipe.Local(encodeError("", err))
 			return false
 		}
+		if whole && s.joinsLocks(req) {
+			continue
+		}
+		s.endLocks()
 		if whole && s.joinsRun(req) {
 			continue
 		}
@@ -141,11 +164,7 @@ func (s *session) handle() (more bool) {
 			break
 		}
 	}
-	s.endRun()
-	more = s.makeRoom()
-	s.meter.fold()
-	s.pipe.Flush()
-	return more
+	return true
 }
 
 // makeRoom prepares the buffer for the next read, twice as large after one that has filled it, and begins to stream a request that has outgrown

@@ -84,6 +84,23 @@ func lockGoRedis(name string, proxies int, wait bool) contender {
 	}}
 }
 
+// lockRueidis is LOCK and UNLOCK by one client of rueidis for all, which sends what its callers ask at the same time together, as it does any
+// command. Nothing is sent twice.
+func lockRueidis(name string) contender {
+	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
+		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.proxies[0]}, DisableRetry: true})
+		if err != nil {
+			return nil, err
+		}
+		f.closers = append(f.closers, client.Close)
+		lockers := make([]locker, n)
+		for i := range lockers {
+			lockers[i] = &rueidisProxyLock{ctx: f.ctx, client: client, key: key(i)}
+		}
+		return lockers, nil
+	}}
+}
+
 // rueidisPatience is how long a try of rueidislock may take. There is no next key to go on to after the 20 ms that it allows by
 // default, and when a busy machine exceeds them it deletes what it has just taken, which with NoLoopTracking wakes nobody: then
 // all clients of one locker wait forever.

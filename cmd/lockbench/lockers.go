@@ -8,6 +8,7 @@ import (
 
 	"github.com/bsm/redislock"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 )
 
@@ -75,6 +76,27 @@ func (l *goRedisLock) acquire() (err error) {
 
 func (l *goRedisLock) release() error {
 	n, err := l.rdb.Do(l.ctx, "UNLOCK", l.key, l.token).Int()
+	if err == nil && n != 1 {
+		err = errNotReleased
+	}
+	return err
+}
+
+// rueidisProxyLock is LOCK and UNLOCK by rueidis.
+type rueidisProxyLock struct {
+	ctx    context.Context
+	client rueidis.Client
+	key    string
+	token  int64
+}
+
+func (l *rueidisProxyLock) acquire() (err error) {
+	l.token, err = l.client.Do(l.ctx, l.client.B().Arbitrary("LOCK").Keys(l.key).Args(lockSeconds).Build()).AsInt64()
+	return err
+}
+
+func (l *rueidisProxyLock) release() error {
+	n, err := l.client.Do(l.ctx, l.client.B().Arbitrary("UNLOCK").Keys(l.key).Args(strconv.FormatInt(l.token, 10)).Build()).AsInt64()
 	if err == nil && n != 1 {
 		err = errNotReleased
 	}

@@ -30,6 +30,7 @@ func newPairs(clients int, d time.Duration) *pairs {
 	j := &pairs{clients: clients, time: d, contenders: []contender{
 		lockRaw(pairsLockproxy, 1, false),
 		lockGoRedis("lockproxy: LOCK + UNLOCK, go-redis", 1, false),
+		lockRueidis("lockproxy: LOCK + UNLOCK, rueidis, one client for all"),
 		bsmDirect(pairsBase, 0),
 		rueidisDirect(rueidisShared, clients),
 	}}
@@ -80,7 +81,7 @@ func (j *pairs) sections() []*section {
 	bars := chart.Bars{Title: fmt.Sprintf("LOCK and UNLOCK of a lock each, %d clients", j.clients), Unit: "ratio to bsm/redislock", Verb: "%.2f", Mark: 1,
 		Groups: []string{"pairs/s (more is better)", "Redis CPU per pair (less is better)"}}
 	bars.Series = []chart.Series{{Name: "lockproxy, light client", Color: chart.Blue}, {Name: "lockproxy, go-redis", Color: chart.Purple},
-		{Name: "bsm/redislock", Color: chart.Plain}, {Name: "rueidislock", Color: chart.Green}}
+		{Name: "lockproxy, rueidis", Color: chart.Orange}, {Name: "bsm/redislock", Color: chart.Plain}, {Name: "rueidislock", Color: chart.Green}}
 	for i, c := range j.contenders {
 		rounds := j.results[i]
 		rate, cpu := j.ratio(i, (*outcome).rate), j.ratio(i, (*outcome).cpu)

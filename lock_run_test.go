@@ -1,0 +1,248 @@
+package lockproxy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/faults/relay"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+var tokenReply = regexp.MustCompile(`:\d{16}\r\n`)
+
+// What a client sends together, lock commands among it, is answered as if it had sent one command after another.
+func TestLockCommandsTogether(t *testing.T) {
+	_, alone := startBoth(t)
+	_, together := startBoth(t)
+	commands := []string{"LOCK k%d 30", "LOCK k%d 30", "LOCK k%d 30", "UNLOCK k%d", "UNLOCK k%d", "UNLOCK k%d FORCE", "UNLOCK k%d 1", "UNLOCK k%d no-token", "EXISTS k%d",
+		"PING", "LOCK k%d", "LOCK k%d soon", "LOCK k%d 30 OWNER me", "UNLOCK", "SET k%d x", "DEL k%d", "GET none%d", "MULTI", "EXEC", "DISCARD", "SELECT 1", "SELECT 0",
+		"CLIENT REPLY SKIP", "RELOCK k%d 1 30", "NOSUCHCOMMAND", "SUBSCRIBE c", "UNSUBSCRIBE c"}
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0))
+	for round := range 250 {
+		one, many := dial(t, alone.addr), dial(t, together.addr)
+		if round%2 == 1 {
+			one.do("HELLO 3")
+			many.do("HELLO 3")
+		}
+		if round%4 == 3 { // on a connection of its own
+			one.do("CLIENT ID")
+			many.do("CLIENT ID")
+		}
+		var pipeline []string
+		for range 1 + random.IntN(60) {
+			c := commands[random.IntN(len(commands))]
+			if random.IntN(3) > 0 {
+				c = commands[random.IntN(7)] // mostly locks
+			}
+			if strings.Contains(c, "%d") {
+				c = fmt.Sprintf(c, random.IntN(12))
+			}
+			pipeline = append(pipeline, c)
+		}
+		pipeline = append(pipeline, "RESET", "FLUSHALL", "ECHO end")
+		all := func(c *rawConn, send func()) (text string) {
+			send()
+			for !strings.HasSuffix(text, "$3\r\nend\r\n") {
+				got, err := c.tryReply(5 * time.Second)
+				if err != nil {
+					t.Fatalf("seed %d, round %d, %q: %v behind %q", seed, round, pipeline, err, text)
+				}
+				text += tokenReply.ReplaceAllString(got, ":token\r\n")
+			}
+			return text
+		}
+		want := all(one, func() {
+			for _, c := range pipeline {
+				one.write(c + "\r\n")
+				time.Sleep(50 * time.Microsecond)
+			}
+		})
+		text := ""
+		for _, c := range pipeline {
+			words := strings.Fields(c)
+			text += fmt.Sprintf("*%d\r\n", len(words))
+			for _, w := range words {
+				text += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+			}
+		}
+		got := all(many, func() {
+			cut := random.IntN(2) * random.IntN(len(text))
+			many.write(text[:cut])
+			many.write(text[cut:])
+		})
+		if got != want {
+			t.Fatalf("seed %d, round %d, %q:\n got %q\nwant %q", seed, round, pipeline, got, want)
+		}
+		one.Close()
+		many.Close()
+	}
+}
+
+// Those of one client go to the upstream together: a way there and back is paid once.
+func TestLockCommandsTravelTogether(t *testing.T) {
+	server := testredis.Start(t)
+	link, err := relay.New(server.Addr(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Close)
+	p := startProxy(t, "redis://"+link.Addr(), nil)
+	c := trusted(t, p.addr)
+	c.lock("first 30") // the script is there
+	link.Set(relay.Link{Latency: 20 * time.Millisecond})
+	const locks = 50
+	var pipeline []string
+	for i := range locks {
+		pipeline = append(pipeline, fmt.Sprintf("LOCK k%d 30", i))
+	}
+	start := time.Now()
+	c.send(pipeline...)
+	last := ""
+	for i := range locks {
+		got := c.reply()
+		if !tokenReply.MatchString(got) || got == last {
+			t.Fatalf("lock %d: %q", i, got)
+		}
+		last = got
+	}
+	if took := time.Since(start); took > 500*time.Millisecond {
+		t.Errorf("%d locks took %v, of which each way to the upstream and back takes 40 ms", locks, took)
+	}
+}
+
+// An upstream that has forgotten the scripts runs each all the same, in its turn.
+func TestLockCommandsTogetherWithoutTheScripts(t *testing.T) {
+	for _, conf := range []func(*proxy.Config){nil, func(cfg *proxy.Config) { cfg.Dedicated = true }, func(cfg *proxy.Config) { cfg.Locks.Seconds = true }} {
+		server := testredis.Start(t)
+		p := startProxy(t, server.URL(), conf)
+		admin := dial(t, server.Addr())
+		c := trusted(t, p.addr)
+		for round := range 20 {
+			admin.expect("SCRIPT FLUSH", "+OK\r\n")
+			c.send("LOCK a 30", "LOCK b 30", "UNLOCK a", "UNLOCK b", "LOCK a 30", "LOCK a 30", "PING", "UNLOCK a", "UNLOCK a")
+			for i, want := range []string{":1…", ":1…", ":1\r\n", ":1\r\n", ":1…", "$-1\r\n", "+PONG\r\n", ":1\r\n", ":0\r\n"} {
+				got := c.reply()
+				if prefix, cut := strings.CutSuffix(want, "…"); got != want && (!cut || !strings.HasPrefix(got, prefix) || len(got) != 19) {
+					t.Fatalf("round %d, reply %d: %q, want %q", round, i, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Locks whose replies are lost with the upstream connection are said to be unknown, and released; no reply is another's.
+func TestLockCommandsTogetherAreLost(t *testing.T) {
+	server, p := startBoth(t)
+	admin := dial(t, server.Addr())
+	const locks = 40
+	unknown := 0
+	for round := range 30 {
+		c := trusted(t, p.addr)
+		var pipeline []string
+		for i := range locks {
+			pipeline = append(pipeline, fmt.Sprintf("LOCK r%d:%d 30", round, i))
+		}
+		killed := make(chan struct{})
+		go func() { // ends with the kill
+			defer close(killed)
+			time.Sleep(time.Duration(rand.IntN(600)) * time.Microsecond)
+			admin.do("CLIENT KILL TYPE normal SKIPME yes")
+		}()
+		c.send(pipeline...)
+		tokens := map[int]string{}
+		for i := range locks {
+			got, err := c.tryReply(5 * time.Second)
+			if err != nil {
+				break // it was its own connection
+			}
+			switch {
+			case tokenReply.MatchString(got):
+				tokens[i] = strings.Trim(got, ":\r\n")
+			case strings.HasPrefix(got, "-UPSTREAM"):
+				unknown++
+			default:
+				t.Fatalf("round %d, lock %d: %q", round, i, got)
+			}
+		}
+		<-killed
+		other := dial(t, p.addr)
+		for i, token := range tokens {
+			other.expect(fmt.Sprintf("UNLOCK r%d:%d %s", round, i, token), ":1\r\n")
+		}
+		eventually(t, 5*time.Second, "the others are released", func() bool {
+			for i := range locks {
+				if tokens[i] == "" && other.do(fmt.Sprintf("EXISTS r%d:%d", round, i)) != ":0\r\n" {
+					return false
+				}
+			}
+			return true
+		})
+		c.Close()
+		other.Close()
+	}
+	t.Logf("%d locks were unknown", unknown)
+}
+
+// Each lock is given out only once replicas have it, also where many are asked for together.
+func TestLockCommandsTogetherAreConfirmed(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Locks.Durability.MinReplicas, cfg.Locks.Durability.ReplicaTimeout = 1, 20*time.Millisecond
+	})
+	c := trusted(t, p.addr)
+	c.send("LOCK a 30", "LOCK b 30", "UNLOCK a", "EXISTS a b")
+	for _, want := range []string{"-NOREPLICAS", "-NOREPLICAS", ":0\r\n", ":0\r\n"} {
+		if got := c.reply(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Who has a lock is told so at once, though he asks for another that takes long.
+func TestLockCommandsTogetherDoNotWaitForAnother(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0)
+	p := startProxy(t, cluster.URL(), nil)
+	c := trusted(t, p.addr)
+	slow := cluster.MasterOf(cluster.Slot("slow"))
+	var keys []string // of other nodes
+	for i := 0; len(keys) < 3; i++ {
+		if key := fmt.Sprint("k", i); cluster.MasterOf(cluster.Slot(key)) != slow {
+			keys = append(keys, key)
+		}
+	}
+	c.expect(unlock("slow", c.lock("slow 30")), ":1\r\n")
+	for _, key := range keys {
+		c.expect(unlock(key, c.lock(key+" 30")), ":1\r\n")
+	}
+	slow.Pause()
+	resume := time.AfterFunc(500*time.Millisecond, slow.Resume)
+	defer resume.Stop()
+	c.send("LOCK "+keys[0]+" 30", "LOCK "+keys[1]+" 30", "LOCK slow 30", "LOCK "+keys[2]+" 30", "PING")
+	start := time.Now()
+	for range 2 {
+		if got := c.reply(); !tokenReply.MatchString(got) {
+			t.Error(got)
+		}
+	}
+	if took := time.Since(start); took > 300*time.Millisecond {
+		t.Errorf("the first two came after %v", took)
+	}
+	for range 2 {
+		if got := c.reply(); !tokenReply.MatchString(got) {
+			t.Error(got)
+		}
+	}
+	if took := time.Since(start); took < 400*time.Millisecond {
+		t.Errorf("the node that is paused has answered after %v", took)
+	}
+	if got := c.reply(); got != "+PONG\r\n" {
+		t.Error(got)
+	}
+}

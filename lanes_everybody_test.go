@@ -16,7 +16,8 @@ func TestPasswordChangedWhileEverybodyIsBusy(t *testing.T) {
 	const clients = 60
 	for _, login := range []string{"AUTH ann old", ""} {
 		server := testredis.Start(t)
-		p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+		p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.MaxClients = false, 20 })
+		p.server.SetMaxClients(clients)
 		admin := dial(t, server.Addr())
 		admin.expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
 		var all []*rawConn

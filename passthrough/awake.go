@@ -1,21 +1,37 @@
 package passthrough
 
-// How spares get on with an upstream that lets in few clients, or closes those that are silent.
+// How many spares there may be, and how they get on with an upstream that closes clients which are silent.
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// ampleIdle is how many spares there may be where the upstream lets in many.
-func (ls *Lanes) ampleIdle() int { return max(maxIdle, ls.reserve) }
+// SetReserve changes how many idle connections of each user and password are kept, see NewLanes.
+func (ls *Lanes) SetReserve(n int) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.perIdentity == 0 || ls.upstream.cluster != nil {
+		n = 0
+	}
+	ls.reserve = n
+	ls.boundLocked()
+}
 
 // BoundReserve bounds how many spares there may be, because of what the upstream allows; less than 0 is not at all. Those that are too many are
 // closed, but not those that can't be replaced.
 func (ls *Lanes) BoundReserve(n int) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.maxIdle = ls.ampleIdle()
-	if n >= 0 {
-		ls.maxIdle = min(ls.maxIdle, n)
+	ls.allowedIdle = n
+	if n < 0 {
+		ls.allowedIdle = math.MaxInt
 	}
+	ls.boundLocked()
+}
+
+func (ls *Lanes) boundLocked() {
+	ls.maxIdle = min(max(maxIdle, ls.reserve), ls.allowedIdle)
 	for _, g := range ls.groups {
 		for !g.stale && len(g.idle) > 0 && ls.idle > ls.maxIdle {
 			ls.closeLocked(g, 0)

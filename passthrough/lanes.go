@@ -2,6 +2,7 @@ package passthrough
 
 import (
 	"context"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,6 @@ const (
 type Lanes struct {
 	upstream    *Upstream
 	perIdentity int          // 0: nothing is shared
-	reserve     int          // spares of each login, see wanted
 	stayAwake   atomic.Int64 // how long a spare may be silent, ns; 0 for any time
 	dialTimeout time.Duration
 	unread      Unread
@@ -37,8 +37,10 @@ type Lanes struct {
 	sets   map[laneKind]*laneSet // guarded by mu
 	groups map[login]*group      // guarded by mu
 	idle   int                   // guarded by mu; spares of all groups
-	// maxIdle is how many of these there may be.
-	maxIdle int         // guarded by mu
+	// maxIdle is how many of these there may be, and allowedIdle how many because of what the upstream allows.
+	maxIdle, allowedIdle int // guarded by mu
+	// reserve is how many there should be of each login, see wanted.
+	reserve int         // guarded by mu
 	expiry  *time.Timer // guarded by mu; for spares that are more than the reserve, nil if there are none
 	// expires is when the spare was left that expiry is for.
 	expires time.Time // guarded by mu
@@ -70,12 +72,9 @@ type opening struct {
 // of its own. reserve is how many idle connections of each user and password are kept for the sessions that share, beyond as many as have
 // had one of their own at once, and at most one for each of these; there are none if perIdentity is 0 or the upstream is a cluster, whose connections are many. dialTimeout bounds the opening of one.
 func NewLanes(upstream *Upstream, perIdentity, reserve int, dialTimeout time.Duration) *Lanes {
-	ls := &Lanes{upstream: upstream, perIdentity: perIdentity, reserve: reserve, dialTimeout: dialTimeout}
-	if perIdentity == 0 || upstream.cluster != nil {
-		ls.reserve = 0
-	}
-	ls.maxIdle = ls.ampleIdle()
+	ls := &Lanes{upstream: upstream, perIdentity: perIdentity, dialTimeout: dialTimeout, allowedIdle: math.MaxInt}
 	ls.sets, ls.groups = map[laneKind]*laneSet{}, map[login]*group{}
+	ls.SetReserve(reserve)
 	ls.ctx, ls.cancel = context.WithCancel(context.Background())
 	return ls
 }

@@ -90,6 +90,8 @@ type Server struct {
 	down       atomic.Bool // the last connect to the upstream failed: what has been logged
 	seen       observed
 
+	reserveForAll bool // as many connections are in reserve as there may be clients
+
 	greetingLogged atomic.Int64 // the second in which logGreeting last warned
 
 	mu       sync.Mutex
@@ -110,7 +112,8 @@ func New(cfg Config) *Server {
 	if cfg.UpstreamConns == 0 {
 		cfg.UpstreamConns = 1
 	}
-	if cfg.UpstreamReserve == 0 {
+	reserveForAll := cfg.UpstreamReserve == 0
+	if reserveForAll {
 		cfg.UpstreamReserve = reserveLimit(openFiles(), cfg.MaxClients)
 	}
 	if cfg.Dedicated {
@@ -137,7 +140,7 @@ func New(cfg Config) *Server {
 	rand.Read(id[:])
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
-		sessions: map[*session]struct{}{},
+		sessions: map[*session]struct{}{}, reserveForAll: reserveForAll,
 	}
 	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, max(0, cfg.UpstreamReserve), cfg.DialTimeout)
 	s.lanes.BoundUnread(cfg.MaxUnread, func(client net.Addr, err error) {

@@ -5,4 +5,7 @@ func (s *Server) SetMaxClients(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cfg.MaxClients = n
+	if s.reserveForAll {
+		s.lanes.SetReserve(reserveLimit(openFiles(), n))
+	}
 }

@@ -420,8 +420,20 @@ func hostileNeverReads(t *testing.T, p *hostileProxy) {
 	p.settles(before)
 }
 
-// A byte every 10 ms is as good a request as any.
+// A byte every 10 ms is as good a request as any, and who sends so slowly costs little meanwhile.
 func hostileSlow(t *testing.T, p *hostileProxy) {
+	const many, each = 1000, 24 << 10
+	before := p.memory("VmRSS")
+	for range many {
+		nc := hostileDial(t, p.addr)
+		io.WriteString(nc, "*2\r\n$4\r\nEC")
+	}
+	time.Sleep(500 * time.Millisecond)
+	if grown := p.memory("VmRSS") - before; grown > many*each {
+		t.Errorf("%d clients in the middle of a request cost %d bytes each", many, grown/many)
+	} else {
+		t.Logf("%d clients in the middle of a request cost %d bytes each", many, grown/many)
+	}
 	nc := hostileDial(t, p.addr)
 	for _, b := range hostileBytes([]byte("*2\r\n$4\r\nECHO\r\n$4\r\nslow\r\nLOCK slow 10\r\n")) {
 		if _, err := nc.Write(b); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -601,10 +602,13 @@ func TestManyWaitersCostNothing(t *testing.T) {
 	direct := goRedis(t, server.Addr())
 	holder := dial(t, p.addr)
 	holder.lock("job 60")
-	first := dial(t, p.addr)
-	first.send("LOCK job 60 WAIT 0")
-	eventually(t, time.Second, "the first waits", func() bool { return waiters(t, p, "job") == 1 })
-	for range 999 {
+	var first []*rawConn // in line
+	for i := range 5 {
+		first = append(first, dial(t, p.addr))
+		first[i].send("LOCK job 60 WAIT 0")
+		eventually(t, time.Second, "one more waits", func() bool { return waiters(t, p, "job") == i+1 })
+	}
+	for range 1000 - len(first) {
 		dial(t, p.addr).send("LOCK job 60 WAIT 0")
 	}
 	eventually(t, 10*time.Second, "all wait", func() bool { return waiters(t, p, "job") == 1000 })
@@ -614,15 +618,21 @@ func TestManyWaitersCostNothing(t *testing.T) {
 	if perSecond := float64(after-before) / 2; perSecond >= 20 {
 		t.Errorf("1,000 waiters cost %.1f commands/s", perSecond)
 	}
-	start := time.Now()
-	holder.send("UNLOCK job")
-	if got := first.reply(); got[0] != ':' {
-		t.Errorf("%q", got)
+	var times []time.Duration
+	for _, next := range first {
+		start := time.Now()
+		holder.send("UNLOCK job")
+		if got := next.reply(); got[0] != ':' {
+			t.Errorf("%q", got)
+		}
+		times = append(times, time.Since(start))
+		holder = next
 	}
-	if took := time.Since(start); took > 5*time.Millisecond {
-		t.Logf("answered after %v", took)
-		if took > 25*time.Millisecond { // 5 ms is what it takes without the race detector; see make bench
-			t.Errorf("the first in line was answered after %v", took)
+	slices.Sort(times)
+	if median := times[len(times)/2]; median > 5*time.Millisecond {
+		t.Logf("answered after %v", times)
+		if median > 25*time.Millisecond { // 5 ms is what it takes without the race detector; see make bench
+			t.Errorf("the first in line was answered after %v", times)
 		}
 	}
 }

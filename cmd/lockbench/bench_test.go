@@ -54,10 +54,10 @@ func TestGroupsFit(t *testing.T) {
 
 func TestSteps(t *testing.T) {
 	p := &part{rounds: 3, jobs: []job{newPairs(2, 1), &waiting{clients: 1}}}
-	if n := (&lab{}).steps(p); n != 15 {
+	if n := (&lab{}).steps(p); n != 18 {
 		t.Errorf("%d steps", n)
 	}
-	if n := (&lab{rounds: 1}).steps(p); n != 5 {
+	if n := (&lab{rounds: 1}).steps(p); n != 6 {
 		t.Errorf("with --rounds 1: %d steps", n)
 	}
 }

@@ -88,7 +88,8 @@ func TestConnectedBeforeThereWasAPassword(t *testing.T) {
 
 // An upstream that closes clients which are silent leaves the reserve alone, since that isn't.
 func TestReserveStaysAwake(t *testing.T) {
-	server := testredis.Start(t, "--timeout", "1")
+	t.Parallel()
+	server := testredis.Start(t, "--timeout", "3")
 	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
 	admin := dial(t, server.Addr())
 	looksAtLimits(t, p, admin)
@@ -101,7 +102,7 @@ func TestReserveStaysAwake(t *testing.T) {
 		all = append(all, c)
 	}
 	admin.expect("ACL SETUSER ann resetpass >new", "+OK\r\n") // from now on none can be replaced
-	for until := time.Now().Add(3500 * time.Millisecond); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
+	for until := time.Now().Add(6500 * time.Millisecond); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
 		for _, c := range append(all, admin) {
 			c.expect("GET a", "$-1\r\n")
 		}
@@ -113,14 +114,14 @@ func TestReserveStaysAwake(t *testing.T) {
 
 // What is in reserve leaves room at an upstream that lets in few.
 func TestReserveLeavesRoom(t *testing.T) {
-	server := testredis.Start(t, "--maxclients", "40")
+	server := testredis.Start(t, "--maxclients", "100")
 	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
 	looksAtLimits(t, p, dial(t, server.Addr()))
-	for range 60 {
+	for range 120 {
 		c := dial(t, p.addr)
 		c.expect("GET a", "$-1\r\n")
 	}
-	if st := p.server.Stats(); st.Clients != 60 || st.Connections.Spares > 30 {
+	if st := p.server.Stats(); st.Clients != 120 || st.Connections.Spares > 90 {
 		t.Errorf("%+v", st)
 	}
 	dial(t, server.Addr()).expect("PING", "+PONG\r\n")

@@ -54,12 +54,12 @@ type upstreamLimits struct {
 	timeout time.Duration // how long a client may be silent; 0 for any time
 }
 
-// reserve is how many connections may be in reserve, -1 for any number: a quarter of maxclients is for everybody else.
+// reserve is how many connections may be in reserve, -1 for any number: a tenth of maxclients is for everybody else.
 func (l upstreamLimits) reserve() int {
 	if l.clients == 0 {
 		return -1
 	}
-	return l.clients / 4 * 3
+	return l.clients - (l.clients+9)/10
 }
 
 // minAwake is how often a connection in reserve is asked something at most, however short the timeout is.

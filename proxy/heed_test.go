@@ -26,8 +26,8 @@ func TestReserveWithinLimits(t *testing.T) {
 		awake   time.Duration
 	}{
 		{upstreamLimits{}, -1, 0},
-		{upstreamLimits{clients: 10000}, 7500, 0},
-		{upstreamLimits{clients: 3}, 0, 0},
+		{upstreamLimits{clients: 10000}, 9000, 0},
+		{upstreamLimits{clients: 1}, 0, 0},
 		{upstreamLimits{timeout: time.Minute}, -1, 20 * time.Second},
 		{upstreamLimits{timeout: time.Second}, -1, time.Second / 3},
 	} {

@@ -1,10 +1,13 @@
 package lockproxy_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -136,57 +139,77 @@ func TestLockCommandsTogetherWithoutTheScripts(t *testing.T) {
 	}
 }
 
-// Locks whose replies are lost with the upstream connection are said to be unknown, and released; no reply is another's.
+// Locks whose replies are lost with the upstream connection are said to be unknown, and released; no reply is another's. Who had a connection of
+// his own is disconnected then.
 func TestLockCommandsTogetherAreLost(t *testing.T) {
-	server, p := startBoth(t)
-	admin := dial(t, server.Addr())
-	const locks = 40
-	unknown := 0
-	for round := range 30 {
-		c := trusted(t, p.addr)
-		var pipeline []string
-		for i := range locks {
-			pipeline = append(pipeline, fmt.Sprintf("LOCK r%d:%d 30", round, i))
+	for _, dedicated := range []bool{false, true} {
+		server := testredis.Start(t)
+		p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
+		admin := dial(t, server.Addr())
+		unknown := 0
+		for round := range 30 {
+			unknown += loseLocks(t, p, admin, round, dedicated)
 		}
-		killed := make(chan struct{})
-		go func() { // ends with the kill
-			defer close(killed)
-			time.Sleep(time.Duration(rand.IntN(600)) * time.Microsecond)
-			admin.do("CLIENT KILL TYPE normal SKIPME yes")
-		}()
-		c.send(pipeline...)
-		tokens := map[int]string{}
-		for i := range locks {
-			got, err := c.tryReply(5 * time.Second)
-			if err != nil {
-				break // it was its own connection
-			}
-			switch {
-			case tokenReply.MatchString(got):
-				tokens[i] = strings.Trim(got, ":\r\n")
-			case strings.HasPrefix(got, "-UPSTREAM"):
-				unknown++
-			default:
-				t.Fatalf("round %d, lock %d: %q", round, i, got)
-			}
+		t.Logf("dedicated %v: %d locks were unknown", dedicated, unknown)
+		if unknown == 0 {
+			t.Error("none was lost")
 		}
-		<-killed
-		other := dial(t, p.addr)
-		for i, token := range tokens {
-			other.expect(fmt.Sprintf("UNLOCK r%d:%d %s", round, i, token), ":1\r\n")
-		}
-		eventually(t, 5*time.Second, "the others are released", func() bool {
-			for i := range locks {
-				if tokens[i] == "" && other.do(fmt.Sprintf("EXISTS r%d:%d", round, i)) != ":0\r\n" {
-					return false
-				}
-			}
-			return true
-		})
-		c.Close()
-		other.Close()
 	}
-	t.Logf("%d locks were unknown", unknown)
+}
+
+func loseLocks(t *testing.T, p *testProxy, admin *rawConn, round int, dedicated bool) (unknown int) {
+	const locks = 40
+	c, other := trusted(t, p.addr), dial(t, p.addr)
+	defer c.Close()
+	var pipeline []string
+	for i := range locks {
+		pipeline = append(pipeline, fmt.Sprintf("LOCK r%d:%d 30", round, i))
+	}
+	killed := make(chan struct{})
+	go func() { // ends with the kill
+		defer close(killed)
+		time.Sleep(time.Duration(rand.IntN(600)) * time.Microsecond)
+		admin.do("CLIENT KILL TYPE normal SKIPME yes")
+	}()
+	c.send(pipeline...)
+	tokens := map[int]string{}
+	closed := false
+	for i := range locks {
+		got, err := c.tryReply(5 * time.Second)
+		if err != nil {
+			if closed = err == io.EOF || errors.Is(err, syscall.ECONNRESET); !closed {
+				t.Fatalf("round %d, lock %d: %v", round, i, err)
+			}
+			break
+		}
+		switch {
+		case tokenReply.MatchString(got):
+			tokens[i] = strings.Trim(got, ":\r\n")
+		case strings.HasPrefix(got, "-UPSTREAM"):
+			unknown++
+		default:
+			t.Fatalf("round %d, lock %d: %q", round, i, got)
+		}
+	}
+	<-killed
+	if dedicated && unknown > 0 && !closed {
+		c.closed()
+	}
+	other.Close()
+	other = trusted(t, p.addr)
+	defer other.Close()
+	for i, token := range tokens {
+		other.expect(fmt.Sprintf("UNLOCK r%d:%d %s", round, i, token), ":1\r\n")
+	}
+	eventually(t, 5*time.Second, "the others are released", func() bool {
+		for i := range locks {
+			if tokens[i] == "" && other.do(fmt.Sprintf("EXISTS r%d:%d", round, i)) != ":0\r\n" {
+				return false
+			}
+		}
+		return true
+	})
+	return unknown
 }
 
 // Each lock is given out only once replicas have it, also where many are asked for together.

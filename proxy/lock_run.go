@@ -23,6 +23,7 @@ const maxLockRun = 64
 type lockStep struct {
 	spec   *lockcmd.Spec
 	key    []byte
+	before int64               // the Holder's unheard token when it began
 	reply  lockcmd.Reply       // once it has run to its end
 	answer *passthrough.Answer // what it waits for; nil if for nothing
 	wait   func()              // for the coroutine: returns when the session goes on with it
@@ -60,7 +61,7 @@ func (s *session) joinsLocks(req resp.Request) bool {
 // beginLock runs a lock command up to where it waits for the upstream, or to its end.
 func (s *session) beginLock(spec *lockcmd.Spec, req resp.Request) {
 	args := slices.Clone(req.Args) // the framer uses its own again
-	st := &lockStep{spec: spec, key: args[1]}
+	st := &lockStep{spec: spec, key: args[1], before: s.holder.Unheard()}
 	state, _ := s.pipe.State()
 	s.identity = state.Identity
 	next, _ := iter.Pull(func(yield func(struct{}) bool) { // ends with resume, which endLocks calls
@@ -74,24 +75,23 @@ func (s *session) beginLock(spec *lockcmd.Spec, req resp.Request) {
 	s.beginning = nil
 }
 
-// endLocks gives the client the answers of the lock commands that have begun.
-func (s *session) endLocks() {
+// endLocks gives the client the answers of the lock commands that have begun. It returns false when the session has no further requests.
+func (s *session) endLocks() (more bool) {
 	if len(s.locking) == 0 {
-		return
+		return true
 	}
 	s.pipe.Flush()
 	var text []byte
 	for _, st := range s.locking {
 		state, _ := s.pipe.State()
-		before := s.holder.Unheard()
 		if st.answer != nil {
 			text = s.giveBefore(st.answer, text)
 			s.await(st.answer)
-			before = s.holder.Unheard()
+			st.before = s.holder.Unheard()
 			st.resume()
 		}
 		text = append(text, encodeReply(st.spec.Name, st.reply, state.Proto)...)
-		if s.holder.Unheard() != before {
+		if s.holder.Unheard() != st.before {
 			s.granted = grant{time.Now(), s.meter.out.Load() + uint64(len(text))}
 		}
 	}
@@ -101,6 +101,7 @@ func (s *session) endLocks() {
 		s.cork(true) // it may have begun to meanwhile
 	}
 	s.pipe.Local(text)
+	return !s.pipe.Lost()
 }
 
 // giveBefore gives the client text, and returns what is left of it, if an answer is not there yet: whoever has a lock need not wait for another's.

@@ -120,7 +120,9 @@ func (s *session) handle() (more bool) {
 		if !s.handleWhole() {
 			return false
 		}
-		s.endLocks() // more may come before these are answered, as in handleWhole
+		if !s.endLocks() { // more may come before these are answered, as in handleWhole
+			return false
+		}
 	}
 	s.endRun()
 	more = s.makeRoom()
@@ -145,7 +147,9 @@ func (s *session) handleWhole() (more bool) {
 		if whole && s.joinsLocks(req) {
 			continue
 		}
-		s.endLocks()
+		if !s.endLocks() {
+			return false
+		}
 		if whole && s.joinsRun(req) {
 			continue
 		}

@@ -126,3 +126,25 @@ func TestReserveLeavesRoom(t *testing.T) {
 	}
 	dial(t, server.Addr()).expect("PING", "+PONG\r\n")
 }
+
+// Nor is it given up where the upstream takes long to answer: who has logged in stays so, as with Redis.
+func TestReserveOfASlowUpstream(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t, "--timeout", "3")
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+	admin := dial(t, server.Addr())
+	looksAtLimits(t, p, admin)
+	admin.expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
+	direct, through := dial(t, server.Addr()), dial(t, p.addr)
+	direct.expect("AUTH ann old", "+OK\r\n")
+	through.expect("AUTH ann old", "+OK\r\n")
+	admin.expect("ACL SETUSER ann resetpass >new", "+OK\r\n")
+	time.Sleep(800 * time.Millisecond)
+	server.Pause()
+	time.Sleep(1500 * time.Millisecond)
+	server.Resume()
+	for _, c := range []*rawConn{direct, through} {
+		c.expect("PING", "+PONG\r\n")
+		c.expect("SUBSCRIBE c", "*3…")
+	}
+}

@@ -269,3 +269,51 @@ func TestLockCommandsTogetherDoNotWaitForAnother(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A client that sends far more lock commands than are answered is read no further than it is served.
+func TestManyLockCommandsAreNotKept(t *testing.T) {
+	server := testredis.Start(t)
+	link, err := relay.New(server.Addr(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Close)
+	p := startProxy(t, "redis://"+link.Addr(), nil)
+	c := trusted(t, p.addr)
+	c.lock("first 30")
+	link.Set(relay.Link{Latency: 10 * time.Millisecond})
+	go io.Copy(io.Discard, c.Conn) // ends with c
+	const size = 31
+	chunk := []byte(strings.Repeat("*3\r\n$4\r\nLOCK\r\n$1\r\na\r\n$2\r\n30\r\n", 1000))
+	c.SetWriteDeadline(time.Now().Add(2 * time.Second))
+	for err == nil {
+		_, err = c.Write(chunk)
+	}
+	st := p.server.Stats()
+	var commands uint64
+	for _, n := range st.Commands {
+		commands += n
+	}
+	if commands < 20 || st.BytesIn > commands*size+512<<10 {
+		t.Errorf("%d bytes have been read of %d commands that have begun", st.BytesIn, commands)
+	}
+}
+
+// An upstream that can't be reached is waited for once, and not once for each of the commands.
+func TestUnlocksTogetherWithoutAnUpstream(t *testing.T) {
+	server := testredis.Start(t, "--requirepass", "pw")
+	p := startProxy(t, strings.Replace(server.URL(), "redis://", "redis://:pw@", 1), func(cfg *proxy.Config) { cfg.DialTimeout = 300 * time.Millisecond })
+	server.Pause()
+	defer server.Resume()
+	c := dial(t, p.addr)
+	start := time.Now()
+	c.send("UNLOCK a 1", "UNLOCK b 1", "UNLOCK c 1", "UNLOCK d 1", "UNLOCK e 1", "UNLOCK f 1")
+	for range 6 {
+		if got := c.reply(); !strings.HasPrefix(got, "-UPSTREAM") {
+			t.Error(got)
+		}
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("they took %v", took)
+	}
+}

@@ -1,7 +1,6 @@
 package passthrough
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"lockproxy/internal/cluster"
+	"lockproxy/internal/resp"
 )
 
 // spare is a connection that nobody uses, logged in and set up as setup says. Somebody reads it all the while, so that its end is
@@ -101,20 +101,35 @@ func (ls *Lanes) watch(s *spare) {
 }
 
 // rest reads a spare until it is wanted, which it reports, or ends. Whenever it has been silent for every, in ns, it is asked something; 0 is never.
+// An upstream that is slow to answer that is only slow.
 func (s *spare) rest(every *atomic.Int64) (wanted bool) {
-	var b [1]byte
+	var b [16]byte
+	owed := false // an answer is
 	for {
 		s.asking.Lock()
 		wanted = s.wanted
-		if !wanted {
+		switch {
+		case wanted && !owed:
+			s.asking.Unlock()
+			return true
+		case wanted:
+			s.conn.SetReadDeadline(time.Now().Add(maxPing))
+		case owed:
+			s.conn.SetReadDeadline(time.Time{})
+		default:
 			s.conn.SetReadDeadline(after(time.Duration(every.Load())))
 		}
 		s.asking.Unlock()
-		if wanted {
-			return true
-		}
-		if n, err := s.conn.Read(b[:]); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !s.ping() {
+		n, err := s.conn.Read(b[:])
+		switch {
+		case n > 0 && owed:
+			owed = b[n-1] != '\n'
+		case n > 0, !errors.Is(err, os.ErrDeadlineExceeded), wanted:
 			return false
+		case !owed:
+			if owed, err = s.ping(); err != nil {
+				return false
+			}
 		}
 	}
 }
@@ -127,21 +142,20 @@ func after(d time.Duration) time.Time {
 	return time.Now().Add(d)
 }
 
-// maxPing bounds how long a spare may take to answer.
+// maxPing bounds how long it may take to ask, and for the answer once the spare is wanted.
 const maxPing = time.Second
 
-// ping asks for a sign of life, unless the spare is wanted, and reports whether it is of use.
-func (s *spare) ping() bool {
+// ping asks for a sign of life, unless the spare is wanted.
+func (s *spare) ping() (asked bool, err error) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
 	if s.wanted {
-		return true
+		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), maxPing)
-	defer cancel()
-	s.conn.SetReadDeadline(time.Time{})
-	_, err := ask(ctx, s.conn, []string{probe})
-	return err == nil
+	s.conn.SetWriteDeadline(time.Now().Add(maxPing))
+	_, err = s.conn.Write(resp.AppendCommand(nil, probe))
+	s.conn.SetWriteDeadline(time.Time{})
+	return err == nil, err
 }
 
 // takeSpare returns a connection that is set up so and alive, or nil.

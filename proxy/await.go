@@ -94,6 +94,7 @@ type watch struct {
 	start *time.Timer   // runs it
 	gone  chan struct{} // closed before ended if the client is
 	ended chan struct{} // closed when it has run
+	limit int           // of read, bytes
 	read  []byte        // what has come meanwhile
 	err   error
 }
@@ -104,14 +105,14 @@ const minWatchBuf = 256
 // startWatch begins a watch after a time. It ends when the client does, when that has sent too much to keep, or by stopWatch, which
 // waits for it.
 func (s *session) startWatch(after time.Duration) *watch {
-	w := &watch{gone: make(chan struct{}), ended: make(chan struct{})}
+	w := &watch{gone: make(chan struct{}), ended: make(chan struct{}), limit: maxSessionBuf - (s.end - s.start)}
 	w.start = time.AfterFunc(after, func() { s.runWatch(w) })
 	return w
 }
 
 func (s *session) runWatch(w *watch) {
 	defer close(w.ended)
-	for w.err == nil && len(w.read) < maxSessionBuf {
+	for w.err == nil && len(w.read) < w.limit {
 		w.read = slices.Grow(w.read, minWatchBuf)
 		var n int
 		n, w.err = s.from.Read(w.read[len(w.read):cap(w.read)])
@@ -136,11 +137,23 @@ func (s *session) stopWatch(w *watch) {
 	if len(w.read) > 0 {
 		s.meter.heard(len(w.read))
 		s.holder.Heard()
-		s.buf = append(s.buf[:s.end], w.read...)
-		s.end = len(s.buf)
-		s.buf = s.buf[:cap(s.buf)]
+		s.keep(w.read)
 	}
 	if w.err != nil && !isTimeout(w.err) {
 		s.readErr = w.err
 	}
+}
+
+// keep takes into the buffer what a watch has read, behind what has not been passed on yet. What has been leaves it, but stays where it is
+// for those who have requests from it.
+func (s *session) keep(read []byte) {
+	if s.start > 0 {
+		unread := s.buf[s.start:s.end]
+		s.buf = append(make([]byte, 0, max(minSessionBuf, len(unread)+len(read))), unread...)
+		s.start, s.end = 0, len(unread)
+	}
+	s.buf = append(s.buf[:s.end], read...)
+	s.end = len(s.buf)
+	s.buf = s.buf[:cap(s.buf)]
+	s.kept += len(read)
 }

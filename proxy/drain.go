@@ -41,7 +41,7 @@ func (s *session) drain(idle time.Time) {
 // to serve.
 func (s *session) leave(asked bool) (more bool) {
 	s.nc.SetReadDeadline(time.Time{})
-	had := s.end
+	had := s.kept
 	answers := s.pipe.Barrier()
 	select {
 	case <-answers.Done:
@@ -49,7 +49,7 @@ func (s *session) leave(asked bool) (more bool) {
 		asked = true
 		s.await(answers)
 	}
-	if s.end != had && s.readErr == nil {
+	if s.kept != had && s.readErr == nil {
 		return true
 	}
 	next := s.idleEnd

@@ -80,7 +80,9 @@ func (s *session) endLocks() (more bool) {
 	if len(s.locking) == 0 {
 		return true
 	}
-	s.pipe.Flush()
+	if s.locking[0].answer != nil { // else none could be asked, and that the connect has failed is to be remembered
+		s.pipe.Flush()
+	}
 	var text []byte
 	for _, st := range s.locking {
 		state, _ := s.pipe.State()

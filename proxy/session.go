@@ -42,6 +42,7 @@ type session struct {
 
 	buf        []byte // buf[start:end] has been read and not yet been passed on
 	start, end int
+	kept       int   // bytes that watches have read
 	streaming  bool  // a request too large to hold is on its way
 	readErr    error // what ended the reading of the client, once something has
 	granted    grant // of the last lock
@@ -115,8 +116,8 @@ func (s *session) read() {
 
 // handle passes on every whole request in the buffer. It returns false when the session has no further requests.
 func (s *session) handle() (more bool) {
-	for had := -1; had != s.end; {
-		had = s.end
+	for had := -1; had != s.kept; {
+		had = s.kept
 		if !s.handleWhole() {
 			return false
 		}
@@ -145,6 +146,10 @@ func (s *session) handleWhole() (more bool) {
 			return false
 		}
 		if whole && s.joinsLocks(req) {
+			if s.pipe.Lost() {
+				s.endLocks()
+				return false
+			}
 			continue
 		}
 		if !s.endLocks() {

@@ -86,14 +86,20 @@ func TestConnectedBeforeThereWasAPassword(t *testing.T) {
 	}
 }
 
+// impatient starts a proxy of a Redis that closes clients which are silent for 3 s, and knows a user ann.
+func impatient(t *testing.T) (server *testredis.Server, p *testProxy, admin *rawConn) {
+	server = testredis.Start(t, "--timeout", "3")
+	p = startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+	admin = dial(t, server.Addr())
+	looksAtLimits(t, p, admin)
+	admin.expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
+	return server, p, admin
+}
+
 // An upstream that closes clients which are silent leaves the reserve alone, since that isn't.
 func TestReserveStaysAwake(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t, "--timeout", "3")
-	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
-	admin := dial(t, server.Addr())
-	looksAtLimits(t, p, admin)
-	admin.expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
+	_, p, admin := impatient(t)
 	var all []*rawConn
 	for range 5 {
 		c := dial(t, p.addr)
@@ -130,11 +136,7 @@ func TestReserveLeavesRoom(t *testing.T) {
 // Nor is it given up where the upstream takes long to answer: who has logged in stays so, as with Redis.
 func TestReserveOfASlowUpstream(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t, "--timeout", "3")
-	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
-	admin := dial(t, server.Addr())
-	looksAtLimits(t, p, admin)
-	admin.expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
+	server, p, admin := impatient(t)
 	direct, through := dial(t, server.Addr()), dial(t, p.addr)
 	direct.expect("AUTH ann old", "+OK\r\n")
 	through.expect("AUTH ann old", "+OK\r\n")

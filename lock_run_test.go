@@ -87,8 +87,9 @@ func TestLockCommandsTogether(t *testing.T) {
 	}
 }
 
-// Those of one client go to the upstream together: a way there and back is paid once.
-func TestLockCommandsTravelTogether(t *testing.T) {
+// farAway starts a proxy of a Redis that is so far away, each way, and knows the scripts, and a client of it.
+func farAway(t *testing.T, latency time.Duration) (*testProxy, *rawConn) {
+	t.Helper()
 	server := testredis.Start(t)
 	link, err := relay.New(server.Addr(), 1)
 	if err != nil {
@@ -97,8 +98,14 @@ func TestLockCommandsTravelTogether(t *testing.T) {
 	t.Cleanup(link.Close)
 	p := startProxy(t, "redis://"+link.Addr(), nil)
 	c := trusted(t, p.addr)
-	c.lock("first 30") // the script is there
-	link.Set(relay.Link{Latency: 20 * time.Millisecond})
+	c.lock("first 30")
+	link.Set(relay.Link{Latency: latency})
+	return p, c
+}
+
+// Those of one client go to the upstream together: a way there and back is paid once.
+func TestLockCommandsTravelTogether(t *testing.T) {
+	_, c := farAway(t, 20*time.Millisecond)
 	const locks = 50
 	var pipeline []string
 	for i := range locks {
@@ -272,22 +279,15 @@ func TestLockCommandsTogetherDoNotWaitForAnother(t *testing.T) {
 
 // A client that sends far more lock commands than are answered is read no further than it is served.
 func TestManyLockCommandsAreNotKept(t *testing.T) {
-	server := testredis.Start(t)
-	link, err := relay.New(server.Addr(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(link.Close)
-	p := startProxy(t, "redis://"+link.Addr(), nil)
-	c := trusted(t, p.addr)
-	c.lock("first 30")
-	link.Set(relay.Link{Latency: 10 * time.Millisecond})
+	p, c := farAway(t, 10*time.Millisecond)
 	go io.Copy(io.Discard, c.Conn) // ends with c
 	const size = 31
 	chunk := []byte(strings.Repeat("*3\r\n$4\r\nLOCK\r\n$1\r\na\r\n$2\r\n30\r\n", 1000))
 	c.SetWriteDeadline(time.Now().Add(2 * time.Second))
-	for err == nil {
-		_, err = c.Write(chunk)
+	for {
+		if _, err := c.Write(chunk); err != nil {
+			break
+		}
 	}
 	st := p.server.Stats()
 	var commands uint64

@@ -15,11 +15,7 @@ import (
 func startLinked(t *testing.T) (link *relay.Relay, linked, straight *testProxy) {
 	t.Helper()
 	server := testredis.Start(t)
-	link, err := relay.New(server.Addr(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(link.Close)
+	link = linkTo(t, server)
 	return link, startProxy(t, "redis://"+link.Addr(), nil), startProxy(t, server.URL(), nil)
 }
 

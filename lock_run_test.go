@@ -87,15 +87,21 @@ func TestLockCommandsTogether(t *testing.T) {
 	}
 }
 
-// farAway starts a proxy of a Redis that is so far away, each way, and knows the scripts, and a client of it.
-func farAway(t *testing.T, latency time.Duration) (*testProxy, *rawConn) {
+// linkTo makes a link to a server that can be made bad.
+func linkTo(t *testing.T, server *testredis.Server) *relay.Relay {
 	t.Helper()
-	server := testredis.Start(t)
 	link, err := relay.New(server.Addr(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(link.Close)
+	return link
+}
+
+// farAway starts a proxy of a Redis that is so far away, each way, and knows the scripts, and a client of it.
+func farAway(t *testing.T, latency time.Duration) (*testProxy, *rawConn) {
+	t.Helper()
+	link := linkTo(t, testredis.Start(t))
 	p := startProxy(t, "redis://"+link.Addr(), nil)
 	c := trusted(t, p.addr)
 	c.lock("first 30")

@@ -30,8 +30,9 @@ type lockStep struct {
 	resume func()              // for the session: returns when it has run to its end
 }
 
-// joinsLocks begins a lock command together with those around it. It reports false, and does nothing, if the command must be run by
-// itself: it is alone, may wait, or concerns a lock that another one of them concerns.
+// joinsLocks begins a lock command together with those before it, or with those behind it if it concerns a lock that one of them concerns too: these are
+// answered first. It reports false, and doesn't begin it, if the command must be run by itself: it is alone, may wait, or the state of the
+// connection must be looked at first.
 func (s *session) joinsLocks(req resp.Request) bool {
 	alone := len(s.locking) == 0 && s.start+len(req.Raw) == s.end
 	if alone || len(req.Args) == 0 || s.streaming {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"lockproxy/internal/busypoll"
+	"lockproxy/internal/eventloop"
+	"lockproxy/internal/socket"
 )
 
 const (
@@ -33,7 +35,9 @@ const (
 type lane struct {
 	kind    laneKind
 	conn    net.Conn
-	way     io.ReadWriter // conn's bytes
+	way     io.ReadWriter   // conn's bytes
+	socket  *socket.Socket  // conn's; nil if way isn't that
+	seat    *eventloop.Seat // the reader's; nil if it has none
 	poller  *busypoll.Poller
 	wake    chan struct{}
 	ended   chan struct{} // closed when all that was asked has been answered or reported lost
@@ -53,17 +57,21 @@ type lane struct {
 	submits  int    // guarded by mu; how often something was added to gathered
 	alone    int    // guarded by mu; how many writes in a row have had a single submit to send
 	writing  bool   // guarded by mu; somebody writes, and will see to what is gathered meanwhile
+	rest     []byte // guarded by mu; what the connection had no room for of what was taken: the writer is to send it
+	turning  bool   // guarded by mu; what is gathered is sent when a turn of the event loop ends
 	runs     runs   // guarded by mu
 	dead     error  // guarded by mu
 
 	kept    bool   // the connection outlives the lane; to be read once ended is closed
 	spare   []byte // of who writes: what was sent last
 	replies replyReader
-	run     run // the reader's: what it is within
+	run     run   // the reader's: what it is within
+	failed  error // the reader's: what ended the event loop's reading
 }
 
 func newLane(kind laneKind, conn net.Conn) *lane {
 	l := &lane{kind: kind, conn: conn, way: directly(conn), loggedIn: map[*Pipe]struct{}{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	l.socket, _ = l.way.(*socket.Socket)
 	l.replies.shared = true
 	l.room = sync.NewCond(&l.mu)
 	return l
@@ -72,10 +80,16 @@ func newLane(kind laneKind, conn net.Conn) *lane {
 // serves reports whether further requests should go by this lane. One whose upstream is silent for too long doesn't serve those who have
 // not asked yet: it may be busy with a script, and have an answer for them.
 func (l *lane) serves() bool {
-	if since := l.silent.Load(); since != 0 && time.Duration(time.Now().UnixNano()-since) > maxSilence {
+	if l.tooSilent() {
 		l.retired.Store(true)
 	}
 	return !l.retired.Load() && !l.lost()
+}
+
+// tooSilent reports whether the upstream has owed answers for so long that others should not stand behind these.
+func (l *lane) tooSilent() bool {
+	since := l.silent.Load()
+	return since != 0 && time.Duration(time.Now().UnixNano()-since) > maxSilence
 }
 
 // lost reports whether the connection has ended.
@@ -120,6 +134,12 @@ func (l *lane) submit(p *Pipe, raw []byte, n int) error {
 	return nil
 }
 
+// close ends the lane. It may be called from any goroutine.
+func (l *lane) close() {
+	l.conn.Close()
+	l.seat.Rouse()
+}
+
 func (l *lane) wakeWriter() {
 	select {
 	case l.wake <- struct{}{}:
@@ -145,11 +165,15 @@ func (l *lane) write() {
 		}
 		runtime.Gosched()
 		l.mu.Lock()
-		if l.writing || len(l.gathered) == 0 {
-			l.mu.Unlock()
-			continue
+		out := l.rest
+		l.rest = nil
+		if out == nil {
+			if l.writing || len(l.gathered) == 0 {
+				l.mu.Unlock()
+				continue
+			}
+			out = l.takeLocked()
 		}
-		out := l.takeLocked()
 		l.mu.Unlock()
 		l.send(out)
 	}
@@ -173,8 +197,13 @@ func (l *lane) takeLocked() (out []byte) {
 // send writes what was taken.
 func (l *lane) send(out []byte) {
 	if _, err := l.way.Write(out); err != nil {
-		l.conn.Close() // the reader reports the loss
+		l.close() // the reader reports the loss
 	}
+	l.sent(out)
+}
+
+// sent gives up being the one who writes, when all of what was taken has been.
+func (l *lane) sent(out []byte) {
 	l.mu.Lock()
 	l.writing = false
 	if cap(out) <= 2*maxGathered {
@@ -190,6 +219,9 @@ func (l *lane) send(out []byte) {
 // read gives out replies until the connection ends, then reports what was lost.
 func (l *lane) read() {
 	err := l.copyReplies()
+	if l.socket != nil {
+		l.seat.Close(l.socket.Raw())
+	}
 	l.kept = l.clean(err)
 	if !l.kept {
 		l.conn.Close()
@@ -199,16 +231,25 @@ func (l *lane) read() {
 }
 
 func (l *lane) copyReplies() error {
-	buf := make([]byte, laneBuf)
-	for {
+	var buf []byte
+	for drained := true; ; {
+		if drained && l.socket != nil && l.seat.Enter(l.socket.Raw()) {
+			if l.seat.Wait(); l.failed != nil {
+				return l.failed
+			}
+		}
+		if buf == nil {
+			buf = make([]byte, laneBuf)
+		}
 		n, err := l.way.Read(buf)
+		drained = n < len(buf)
 		if perr := l.pass(buf[:n]); perr != nil {
 			return perr
 		}
 		l.heard()
 		l.poller.Stir()
 		if errors.Is(err, io.EOF) {
-			return errors.New("closed by the upstream")
+			return errClosedByUpstream
 		}
 		if err != nil {
 			return err
@@ -289,6 +330,7 @@ func (l *lane) end(err error) {
 // it has been closed.
 func (l *lane) surrender() bool {
 	l.conn.SetReadDeadline(time.Unix(1, 0))
+	l.seat.Rouse()
 	<-l.ended
 	l.conn.SetReadDeadline(time.Time{})
 	return l.kept

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/busypoll"
+	"lockproxy/internal/eventloop"
 )
 
 const (
@@ -26,6 +27,7 @@ type Lanes struct {
 	dialTimeout time.Duration
 	unread      Unread
 	poller      *busypoll.Poller // is told what the upstream has sent; nil if there is none
+	loops       *eventloop.Loops // read what it has sent by lanes; nil if there are none
 
 	pause   pause
 	pinned  atomic.Int64
@@ -87,6 +89,9 @@ func (ls *Lanes) BoundUnread(limit int64, dropped func(client net.Addr, err erro
 
 // KeepAwake has poller told, before there are any connections, whenever the upstream has sent something.
 func (ls *Lanes) KeepAwake(poller *busypoll.Poller) { ls.poller = poller }
+
+// ReadBy has loops read lanes, before there are any.
+func (ls *Lanes) ReadBy(loops *eventloop.Loops) { ls.loops = loops }
 
 // join finds a lane for a session, opening one if needed, which connects says. The session must leave it.
 func (ls *Lanes) join(ctx context.Context, p *Pipe, kind laneKind) (l *lane, connects bool, err error) {
@@ -166,7 +171,7 @@ func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
 		return
 	}
 	l := newLane(kind, conn)
-	l.poller = ls.poller
+	l.poller, l.seat = ls.poller, ls.loops.NewSeat(l)
 	set.lanes = append(set.lanes, l)
 	ls.sets[kind] = set
 	ls.groupLocked(kind.Identity).lanes++
@@ -274,7 +279,7 @@ func (ls *Lanes) endLocked(l *lane) {
 	l.unwanted = true
 	g := ls.groups[loginOf(l.kind.Identity)]
 	if ls.closed || g == nil || len(g.idle) >= ls.worthKeeping(g) {
-		l.conn.Close()
+		l.close()
 		return
 	}
 	ls.running.Add(1)
@@ -319,11 +324,10 @@ func (ls *Lanes) Close() {
 	if ls.expiry != nil {
 		ls.expiry.Stop()
 	}
+	var lanes []*lane
 	var conns []net.Conn
 	for _, set := range ls.sets {
-		for _, l := range set.lanes {
-			conns = append(conns, l.conn)
-		}
+		lanes = append(lanes, set.lanes...)
 	}
 	for _, g := range ls.groups {
 		for _, s := range g.idle {
@@ -331,6 +335,9 @@ func (ls *Lanes) Close() {
 		}
 	}
 	ls.mu.Unlock()
+	for _, l := range lanes {
+		l.close()
+	}
 	for _, conn := range conns {
 		conn.Close()
 	}

@@ -185,6 +185,13 @@ func (o *outbox) waitBelow(limit int64) (found int64) {
 	return found
 }
 
+// backlogged reports whether the client has left so much unread that its session should wait.
+func (o *outbox) backlogged() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.queue.len() > maxBacklog
+}
+
 // finish closes the client as soon as it has been given all.
 func (o *outbox) finish() {
 	o.mu.Lock()

@@ -117,7 +117,7 @@ func (p *Pipe) copyReplies(conn net.Conn, from io.Reader, r *replyReader) (spare
 			continue
 		}
 		if errors.Is(err, io.EOF) {
-			return false, errors.New("closed by the upstream")
+			return false, errClosedByUpstream
 		}
 		if err != nil {
 			return false, err

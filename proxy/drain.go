@@ -31,6 +31,7 @@ func (s *session) drain(idle time.Time) {
 	s.draining.Store(true)
 	if s.greeted.Load() {
 		s.nc.SetReadDeadline(time.Unix(1, 0)) // so that it looks
+		s.seat.Rouse()
 	} else {
 		s.nc.SetReadDeadline(idle)
 	}

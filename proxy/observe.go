@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/lockcmd"
 )
 
@@ -212,7 +213,8 @@ type meter struct {
 	batch [maxKinds]uint32 // only the session's goroutine
 	reads uint64           // only the session's goroutine
 
-	part    func() error // written before parting is set: what Close does then
+	seat    *eventloop.Seat // the session's
+	part    func() error    // written before parting is set: what Close does then
 	parting atomic.Bool
 	asked   atomic.Int64 // when the batch came whose reply is timed, ns since origin; 0 is none
 }
@@ -233,6 +235,7 @@ func (m *meter) Close() error {
 	if m.parting.Load() {
 		return m.part()
 	}
+	defer m.seat.Rouse() // who reads is to find out
 	return m.Conn.Close()
 }
 

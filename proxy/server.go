@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/busypoll"
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
@@ -81,6 +83,7 @@ type Server struct {
 	lanes      *passthrough.Lanes
 	locks      *lockcmd.Locks
 	poller     *busypoll.Poller // nil if there is none
+	loops      *eventloop.Loops // read clients and lanes; nil if there are none
 	ctx        context.Context  // ends when the server is told to stop at once
 	cancel     context.CancelFunc
 	serving    sync.WaitGroup // sessions; nothing is added once nothing is accepted
@@ -166,12 +169,26 @@ func (s *Server) Serve(ln net.Listener) error {
 	s.ln = wrapped
 	s.poller = busypoll.Start(s.cfg.BusyPoll)
 	s.lanes.KeepAwake(s.poller)
+	s.startLoops()
 	s.following.Go(func() { s.cfg.Upstream.Follow(s.ctx, s.log, s.locks.FailedOver) }) // ends with s.ctx; Close waits for it
 	s.mu.Unlock()
 	refuse := func(conn redcon.Conn, cmd redcon.Command) { conn.Close() } // never called: every connection is taken over
 	server := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), refuse, s.accept, nil)
 	server.AcceptError = func(err error) { s.log.Error("cannot accept clients", "error", err) }
 	return server.Serve(wrapped)
+}
+
+// startLoops begins the event loops that read clients and lanes. Without them each goroutine reads for itself.
+func (s *Server) startLoops() {
+	if s.cfg.Dedicated {
+		return
+	}
+	loops, err := eventloop.Start((runtime.GOMAXPROCS(0)+1)/2, s.poller.Stir)
+	if err != nil {
+		s.log.Warn("clients are read without an event loop, which is slower", "error", err)
+	}
+	s.loops = loops
+	s.lanes.ReadBy(loops)
 }
 
 // Leaving makes Ready say that this server is about to shut down. Clients are served as before.
@@ -236,7 +253,10 @@ func (s *Server) Close() {
 	s.locks.Close()
 	s.lanes.Close()
 	s.following.Wait()
-	s.stopPoller.Do(s.poller.Stop)
+	s.stopPoller.Do(func() {
+		s.poller.Stop()
+		s.loops.Stop()
+	})
 	s.closeProbe()
 }
 

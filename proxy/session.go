@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 	"lockproxy/lockcmd"
@@ -24,10 +25,11 @@ const (
 // goroutine brings back the replies.
 type session struct {
 	server   *Server
-	raw      net.Conn       // as it was accepted
-	nc       net.Conn       // raw, or what wrap put around it
-	from     io.Reader      // nc's bytes
-	socket   *socket.Socket // raw's; nil if it has none
+	raw      net.Conn        // as it was accepted
+	nc       net.Conn        // raw, or what wrap put around it
+	from     io.Reader       // nc's bytes
+	socket   *socket.Socket  // raw's; nil if it has none
+	seat     *eventloop.Seat // where an event loop reads the client in place of the goroutine; nil if none does
 	meter    *meter
 	pipe     *passthrough.Pipe
 	framer   *resp.Framer
@@ -43,6 +45,8 @@ type session struct {
 	buf        []byte // buf[start:end] has been read and not yet been passed on
 	start, end int
 	kept       int   // bytes that watches have read
+	drained    bool  // the last read has left nothing in the socket
+	left       bool  // the event loop has read something that it has left to the goroutine
 	streaming  bool  // a request too large to hold is on its way
 	readErr    error // what ended the reading of the client, once something has
 	granted    grant // of the last lock
@@ -69,7 +73,9 @@ func (s *session) serve() {
 	s.buf = make([]byte, minSessionBuf)
 	s.arrive()
 	for s.readErr == nil {
-		s.read()
+		if !s.rest() {
+			s.read()
+		}
 		for more := true; more; {
 			asked := s.end > s.start
 			if s.draining.Load() {
@@ -87,6 +93,7 @@ func (s *session) serve() {
 		s.pipe.ClientGone()
 	}
 	s.pipe.Wait()
+	s.leaveSeat()
 	s.lostGrant = s.holder.Unheard() != 0 && s.unheard(s.granted)
 	s.nc.Close()
 }
@@ -103,12 +110,21 @@ func (s *session) arrive() {
 // read takes what the client has sent, at least a byte of it, into the buffer.
 func (s *session) read() {
 	n, err := s.from.Read(s.buf[s.end:])
-	s.end += n
-	if !isTimeout(err) || !s.draining.Load() { // drain has asked it to look
-		s.readErr = err
+	if isTimeout(err) && s.draining.Load() { // drain has asked it to look
+		err = nil
 	}
+	s.took(n, err)
 	if n > 0 {
 		s.server.poller.Stir()
+	}
+}
+
+// took takes note of a read into the buffer.
+func (s *session) took(n int, err error) {
+	s.drained = s.end+n < len(s.buf)
+	s.end += n
+	s.readErr = err
+	if n > 0 {
 		s.meter.heard(n)
 		s.holder.Heard()
 	}
@@ -359,6 +375,7 @@ func (s *session) discard() {
 func (s *session) kill() {
 	s.cancel()
 	s.pipe.Close()
+	defer s.seat.Rouse()
 	s.raw.Close() // not nc: TLS would wait for room to say goodbye
 }
 

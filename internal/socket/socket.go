@@ -21,6 +21,7 @@ type Socket struct {
 	in, out, all, look half
 	first              [1]byte          // for look
 	see                func(fd uintptr) // look's call, for Control
+	take               func(fd uintptr) // in's call that doesn't wait, for Control
 }
 
 // half is one direction's call under way. The callbacks are made once, so that a call allocates nothing.
@@ -52,6 +53,7 @@ func New(conn net.Conn) *Socket {
 		s.in.n, s.in.err = again(s.in.read, fd, s.in.buf)
 		return s.in.err != syscall.EAGAIN
 	}
+	s.take = func(fd uintptr) { s.in.n, s.in.err = again(s.in.read, fd, s.in.buf) }
 	s.out.call = func(fd uintptr) bool {
 		s.out.n, s.out.err = again(s.out.write, fd, s.out.buf)
 		return true
@@ -94,6 +96,28 @@ func (s *Socket) Read(b []byte) (n int, err error) {
 	}
 	return s.in.n, nil
 }
+
+// TryRead takes what has come, and doesn't wait for more: the error is syscall.EAGAIN if nothing has. It knows no deadline. It may be called
+// only by who might Read. b must not be empty.
+func (s *Socket) TryRead(b []byte) (n int, err error) {
+	s.in.buf = b
+	err = s.raw.Control(s.take)
+	s.in.buf = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case s.in.err == syscall.EAGAIN:
+		return 0, syscall.EAGAIN
+	case s.in.err != nil:
+		return 0, os.NewSyscallError("read", s.in.err)
+	case s.in.n == 0:
+		return 0, io.EOF
+	}
+	return s.in.n, nil
+}
+
+// Raw is the connection as package syscall knows it.
+func (s *Socket) Raw() syscall.RawConn { return s.raw }
 
 // Peek looks at what has come, takes nothing and waits for nothing: it may be called while another goroutine reads, but by one at a time.
 // n is 0 without an error if the peer has closed and all it sent has been read; the error is syscall.EAGAIN if it may send more.

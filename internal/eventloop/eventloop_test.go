@@ -1,0 +1,409 @@
+//go:build linux
+
+package eventloop
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/socket"
+)
+
+const patience = 10 * time.Second
+
+func start(t testing.TB, n int) *Loops {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	loops, err := Start(n, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		loops.Stop()
+		for over := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+			if time.Now().After(over) {
+				t.Fatalf("%d goroutines, before it was started %d", runtime.NumGoroutine(), before)
+			}
+		}
+	})
+	return loops
+}
+
+func pair(t testing.TB) (near, far *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	dialled, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dialled.Close(); accepted.Close() })
+	return accepted.(*net.TCPConn), dialled.(*net.TCPConn)
+}
+
+// reader reads one connection, partly in the loop and partly by its goroutine, as chance has it.
+type reader struct {
+	seat   *Seat
+	socket *socket.Socket
+	leave  int // the loop leaves every so many reads to the goroutine; 0 is none
+	again  bool
+	reads  int
+	inside atomic.Int32 // how many read at this moment
+	loop   int          // reads by the loop
+
+	mu  sync.Mutex
+	got []byte
+	err error
+}
+
+func newReader(loops *Loops, conn net.Conn, leave int) *reader {
+	r := &reader{socket: socket.New(conn), leave: leave}
+	r.seat = loops.NewSeat(r)
+	return r
+}
+
+func (r *reader) took(b []byte, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got = append(r.got, b...)
+	r.err = err
+}
+
+func (r *reader) state() (got []byte, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return bytes.Clone(r.got), r.err
+}
+
+func (r *reader) Ready(turn *Turn) Next {
+	if r.inside.Add(1) != 1 {
+		panic("two read at once")
+	}
+	defer r.inside.Add(-1)
+	buf := turn.Buffer(64)
+	n, err := r.socket.TryRead(buf)
+	if err == syscall.EAGAIN {
+		return Stay
+	}
+	r.loop++
+	r.took(buf[:n], err)
+	r.reads++
+	switch {
+	case err != nil, r.leave > 0 && r.reads%r.leave == 0:
+		return Leave
+	case n < len(buf):
+		return Stay
+	case r.reads%2 == 0:
+		return Again
+	}
+	return Leave
+}
+
+// run reads to the end of the connection.
+func (r *reader) run() {
+	buf := make([]byte, 64)
+	for drained := true; ; {
+		if drained && r.seat.Enter(r.socket.Raw()) {
+			r.seat.Wait()
+			if _, err := r.state(); err != nil {
+				return
+			}
+		}
+		if r.inside.Add(1) != 1 {
+			panic("two read at once")
+		}
+		n, err := r.socket.Read(buf)
+		r.inside.Add(-1)
+		r.took(buf[:n], err)
+		if err != nil {
+			return
+		}
+		drained = n < len(buf)
+	}
+}
+
+// Whatever is sent in whatever pieces is read once and in order, and the end is noticed, however it comes, though reading changes hands all
+// the time.
+func TestNothingIsMissed(t *testing.T) {
+	for _, procs := range []int{1, 2, 4} {
+		was := runtime.GOMAXPROCS(procs)
+		nothingIsMissed(t)
+		runtime.GOMAXPROCS(was)
+	}
+}
+
+func nothingIsMissed(t *testing.T) {
+	loops := start(t, 2)
+	var all sync.WaitGroup
+	var byLoop atomic.Int64
+	for i := range 60 {
+		near, far := pair(t)
+		r := newReader(loops, near, i%4)
+		all.Go(func() { // ends with the connection
+			r.run()
+			r.seat.Close(r.socket.Raw())
+			near.Close()
+		})
+		all.Go(func() { // ends within a second, or by its deadline
+			far.SetDeadline(time.Now().Add(patience))
+			rng := rand.New(rand.NewPCG(uint64(i), 1))
+			var sent []byte
+			for range 200 {
+				piece := make([]byte, 1+rng.IntN(200))
+				for k := range piece {
+					piece[k] = byte(rng.Uint32())
+				}
+				far.Write(piece)
+				sent = append(sent, piece...)
+				if rng.IntN(4) == 0 {
+					time.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond)
+				}
+			}
+			switch i % 3 {
+			case 0:
+				far.CloseWrite()
+			case 1:
+				far.Close()
+			case 2: // the reset must find everything read
+				for over := time.Now().Add(patience); time.Now().Before(over); time.Sleep(time.Millisecond) {
+					if got, _ := r.state(); len(got) == len(sent) {
+						break
+					}
+				}
+				far.SetLinger(0)
+				far.Close()
+			}
+			var got []byte
+			for over := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+				var err error
+				if got, err = r.state(); err != nil {
+					break
+				}
+				if time.Now().After(over) {
+					t.Errorf("connection %d: the end isn't noticed: %d bytes of %d", i, len(got), len(sent))
+					near.Close()
+					r.seat.Rouse()
+					return
+				}
+			}
+			if !bytes.Equal(got, sent) {
+				t.Errorf("connection %d: %d bytes have come of %d, or others", i, len(got), len(sent))
+			}
+			byLoop.Add(int64(r.loop))
+		})
+	}
+	all.Wait()
+	if n := byLoop.Load(); n == 0 {
+		t.Error("the loop has read nothing")
+	}
+}
+
+// The end of a connection is noticed also when it came with the last bytes, or before anybody waited.
+func TestEndWithTheLastBytes(t *testing.T) {
+	loops := start(t, 1)
+	for _, when := range []string{"before", "while"} {
+		near, far := pair(t)
+		r := newReader(loops, near, 0)
+		if when == "before" {
+			io.WriteString(far, "last")
+			far.Close()
+		}
+		done := make(chan struct{})
+		go func() { // ends with the connection
+			defer close(done)
+			r.run()
+		}()
+		if when == "while" {
+			time.Sleep(10 * time.Millisecond)
+			io.WriteString(far, "last")
+			far.Close()
+		}
+		select {
+		case <-done:
+		case <-time.After(patience):
+			t.Fatalf("%s it waits: the end isn't noticed", when)
+		}
+		if got, err := r.state(); string(got) != "last" || err != io.EOF {
+			t.Errorf("%q, %v", got, err)
+		}
+		r.seat.Close(r.socket.Raw())
+	}
+}
+
+// Rouse ends each Wait from then on, in whatever moment it is called, and what has come until then is not lost.
+func TestRouse(t *testing.T) {
+	loops := start(t, 1)
+	for i := range 300 {
+		near, far := pair(t)
+		r := newReader(loops, near, 0)
+		waited := make(chan struct{})
+		go func() { // ends by Rouse
+			defer close(waited)
+			for r.seat.Enter(r.socket.Raw()) {
+				r.seat.Wait()
+			}
+		}()
+		io.WriteString(far, "x")
+		for range rand.IntN(200) {
+			runtime.Gosched()
+		}
+		r.seat.Rouse()
+		select {
+		case <-waited:
+		case <-time.After(patience):
+			t.Fatalf("try %d: it waits though it has been roused", i)
+		}
+		r.seat.Rouse()
+		if r.seat.Enter(r.socket.Raw()) {
+			t.Fatal("one can wait though one has been roused")
+		}
+		if got, _ := r.state(); len(got) == 0 {
+			near.SetReadDeadline(time.Now().Add(patience))
+			if n, err := near.Read(make([]byte, 1)); n != 1 {
+				t.Fatalf("try %d: what has come is lost: %v", i, err)
+			}
+		}
+		r.seat.Close(r.socket.Raw())
+		near.Close()
+		far.Close()
+	}
+	if l := loops.list[0]; len(l.slots) > 2 {
+		t.Errorf("%d slots are in use one after the other", len(l.slots))
+	}
+}
+
+// A Seat that has been closed hears of nothing, also not by the one that has its slot.
+func TestClosed(t *testing.T) {
+	loops := start(t, 1)
+	near, far := pair(t)
+	first := newReader(loops, near, 0)
+	if !first.seat.Enter(first.socket.Raw()) {
+		t.Fatal("it can't be watched")
+	}
+	first.seat.Close(first.socket.Raw())
+	first.seat.Close(first.socket.Raw())
+	second := newReader(loops, near, 0)
+	done := make(chan struct{})
+	go func() { // ends with the connection
+		defer close(done)
+		second.run()
+	}()
+	io.WriteString(far, "hello")
+	far.Close()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatal("the second Seat of a connection hears of nothing")
+	}
+	if got, _ := second.state(); string(got) != "hello" {
+		t.Errorf("%q", got)
+	}
+	if got, _ := first.state(); len(got) != 0 {
+		t.Errorf("the first has read %q", got)
+	}
+	near.Close()
+	if third := newReader(loops, near, 0); third.seat.Enter(third.socket.Raw()) {
+		t.Error("a closed connection can be watched")
+	}
+}
+
+// later is told at the end of a turn.
+type later struct{ turns atomic.Int32 }
+
+func (x *later) EndTurn() { x.turns.Add(1) }
+
+type handler func(turn *Turn) Next
+
+func (h handler) Ready(turn *Turn) Next { return h(turn) }
+
+// What Handlers put off is done once, when all that had come has been seen.
+func TestLater(t *testing.T) {
+	loops := start(t, 1)
+	var x later
+	var told atomic.Int32
+	var waits sync.WaitGroup
+	for range 20 {
+		near, far := pair(t)
+		sock := socket.New(near)
+		var seat *Seat
+		seat = loops.NewSeat(handler(func(turn *Turn) Next {
+			if _, err := sock.TryRead(turn.Buffer(10)); err == syscall.EAGAIN {
+				return Stay
+			}
+			turn.Later(&x)
+			told.Add(1)
+			return Leave
+		}))
+		io.WriteString(far, "x")
+		waits.Go(func() { // ends with what has been sent
+			if seat.Enter(sock.Raw()) {
+				seat.Wait()
+			}
+		})
+	}
+	waits.Wait()
+	for over := time.Now().Add(patience); x.turns.Load() < told.Load() && time.Now().Before(over); {
+		time.Sleep(time.Millisecond)
+	}
+	if told.Load() != 20 || x.turns.Load() != 20 {
+		t.Errorf("%d were told, %d turns ended", told.Load(), x.turns.Load())
+	}
+}
+
+// Without loops there are no Seats, and nothing can be done wrong with those.
+func TestNone(t *testing.T) {
+	var loops *Loops
+	seat := loops.NewSeat(nil)
+	near, _ := pair(t)
+	if raw, _ := near.SyscallConn(); seat.Enter(raw) {
+		t.Error("one can wait where there are no loops")
+	} else {
+		seat.Close(raw)
+	}
+	seat.Rouse()
+	loops.Stop()
+}
+
+func TestNoAllocation(t *testing.T) {
+	loops := start(t, 1)
+	near, far := pair(t)
+	got := make(chan struct{}, 1)
+	sock := socket.New(near)
+	seat := loops.NewSeat(handler(func(turn *Turn) Next {
+		if _, err := sock.TryRead(turn.Buffer(64)); err == nil {
+			got <- struct{}{}
+		}
+		return Stay
+	}))
+	done := make(chan struct{})
+	go func() { // ends when far closes
+		defer close(done)
+		if seat.Enter(sock.Raw()) {
+			seat.Wait()
+		}
+	}()
+	b := []byte("x")
+	if n := testing.AllocsPerRun(100, func() {
+		far.Write(b)
+		<-got
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	far.Close()
+	<-done
+}

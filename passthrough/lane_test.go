@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 )
@@ -38,6 +40,11 @@ func newScripted(t testing.TB, lanes int) *scripted {
 		t.Fatal(err)
 	}
 	s := &scripted{lanes: NewLanes(upstream, lanes, 0, time.Second), conns: make(chan net.Conn, 1000)}
+	loops, err := eventloop.Start(1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.lanes.ReadBy(loops)
 	accepting := make(chan struct{})
 	go func() { // ends when ln does
 		defer close(accepting)
@@ -61,6 +68,7 @@ func newScripted(t testing.TB, lanes int) *scripted {
 			conn.Close()
 		}
 		s.lanes.Close()
+		loops.Stop()
 	})
 	return s
 }
@@ -97,6 +105,18 @@ func (c *scriptedClient) ask(t testing.TB, words ...string) {
 		t.Fatal("the client has a connection of its own")
 	}
 	c.Relay(resp.AppendCommand(nil, words...), Expect{})
+}
+
+// askByTurn does what ask and Flush do as an event loop does it, if it can be done so. On a lane that others use its turn may end with theirs.
+func (c *scriptedClient) askByTurn(words ...string) bool {
+	if !c.TryRelayRun(resp.AppendCommand(nil, words...), 1, &eventloop.Turn{}) {
+		return false
+	}
+	if rand.IntN(2) == 0 {
+		runtime.Gosched() // others add to it
+	}
+	c.lane.EndTurn()
+	return true
 }
 
 func (c *scriptedClient) line(t testing.TB) string {
@@ -164,8 +184,11 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 			kind := rapid.SampledFrom([]string{"s", "b", "a", "n", "e"}).Draw(rt, "kind")
 			asked++
 			name := fmt.Sprintf("%s%d-%d", kind, i, asked)
-			clients[i].ask(t, name)
 			due[i] += string(scriptedReply(name))
+			if rapid.Bool().Draw(rt, "by turn") && clients[i].askByTurn(name) {
+				continue
+			}
+			clients[i].ask(t, name)
 			if rapid.Bool().Draw(rt, "flush") {
 				clients[i].Flush()
 			}
@@ -269,7 +292,11 @@ func TestLaneLost(t *testing.T) {
 			}
 			asking.Go(func() {
 				for j := range 60 {
-					c.ask(t, "SET", fmt.Sprintf("%d-%d", i, j), strings.Repeat("x", 60<<10))
+					set := []string{"SET", fmt.Sprintf("%d-%d", i, j), strings.Repeat("x", 60<<10)}
+					if rand.IntN(2) == 0 && c.askByTurn(set...) {
+						continue
+					}
+					c.ask(t, set...)
 					if rand.IntN(2) == 0 {
 						c.Flush()
 					}
@@ -396,4 +423,96 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What a lane has no room for at the end of a turn follows as soon as it has, with what is asked meanwhile behind it, by whichever way that
+// goes; and nobody waits for it who doesn't ask too much.
+func TestTurnsWithoutRoom(t *testing.T) {
+	s := newScripted(t, 1)
+	clients := []*scriptedClient{s.client(t), s.client(t), s.client(t)}
+	for _, c := range clients {
+		c.ask(t, "PING")
+		c.Flush()
+	}
+	lane := <-s.conns
+	read, over := make(chan struct{}), make(chan struct{})
+	answer := func(lane net.Conn) { // ends when the lane does
+		eachRequest(lane, func(words []string) bool {
+			if words[0] == "PING" {
+				lane.Write([]byte("+PONG\r\n"))
+				return true
+			}
+			<-read
+			fmt.Fprintf(lane, "+%s\r\n", words[1])
+			return true
+		})
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { answer(lane) })
+	serving.Go(func() { // ends with over; there are further lanes when the machine is so slow that the first seems silent
+		for {
+			select {
+			case lane, ok := <-s.conns:
+				if !ok {
+					return // the test has failed
+				}
+				serving.Go(func() { answer(lane) })
+			case <-over:
+				return
+			}
+		}
+	})
+	left, byTurn := 0, 0
+	for _, c := range clients {
+		if got := c.line(t); got != "+PONG" {
+			t.Fatal(got)
+		}
+	}
+	for j := range 400 {
+		i := j % len(clients)
+		c, l := clients[i], clients[i].lane
+		if !c.askByTurn("SET", fmt.Sprintf("%d-%d", i, j), strings.Repeat("x", 60<<10)) {
+			break
+		}
+		byTurn++
+		l.mu.Lock()
+		if l.writing {
+			left++
+		}
+		l.mu.Unlock()
+	}
+	if byTurn == 400 || left == 0 {
+		t.Fatalf("the lane has taken %d requests, and had no room after %d", byTurn, left)
+	}
+	var asking sync.WaitGroup
+	for i, c := range clients {
+		asking.Go(func() { // waits for room
+			for j := range 20 {
+				c.ask(t, "SET", fmt.Sprintf("%d-%d", i, 1000+j), "x")
+				c.Flush()
+			}
+		})
+	}
+	time.Sleep(10 * time.Millisecond)
+	close(read)
+	for i, c := range clients {
+		for j := i; j < byTurn; j += len(clients) {
+			if got, want := c.line(t), fmt.Sprintf("+%d-%d", i, j); got != want {
+				t.Fatalf("%q, want %q", got, want)
+			}
+		}
+		for j := range 20 {
+			if got, want := c.line(t), fmt.Sprintf("+%d-%d", i, 1000+j); got != want {
+				t.Fatalf("%q, want %q", got, want)
+			}
+		}
+	}
+	asking.Wait()
+	for _, c := range clients {
+		c.Close()
+		c.Wait()
+	}
+	close(over)
+	s.lanes.Close()
+	serving.Wait()
 }

@@ -5,7 +5,9 @@
 //	a lane, which the sessions of one user, database and protocol share:
 //
 //	  session goroutines:  Relay, Call  ->  Flush  ->  lane: gather, one write for many  ->  upstream
-//	  lane's reader:       upstream  ->  cut into replies, each to its Pipe  ->  ledger  ->  outbox  ->  client
+//	  an event loop:       TryRelayRun  ->  lane: gather, one write at the end of the turn  ->  upstream
+//	  an event loop, or
+//	  the lane's reader:   upstream  ->  cut into replies, each to its Pipe  ->  ledger  ->  outbox  ->  client
 //
 //	a connection of its own, while the session's state or a request needs one:
 //
@@ -52,7 +54,8 @@ const (
 // ErrClosed is the outcome of a Call on a Pipe that was closed by its own side.
 var ErrClosed = errors.New("connection closed")
 
-// Pipe is one session's way to the upstream. Its methods are for the one goroutine that reads the client, except Close, Push and State.
+// Pipe is one session's way to the upstream. Its methods are for the one who reads the client, the session's goroutine or an event loop in its
+// place, except Close, Push and State.
 type Pipe struct {
 	lanes   *Lanes
 	client  net.Conn

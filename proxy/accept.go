@@ -85,8 +85,10 @@ func (s *Server) newSession(raw net.Conn) *session {
 	}
 	if direct != nil && nc == raw { // behind a PROXY header nc has bytes that its socket had
 		sess.from = direct
-		sess.seat = s.loops.NewSeat(sess)
-		meter.seat = sess.seat
+		if _, isTCP := raw.(*net.TCPConn); isTCP {
+			sess.seat = s.loops.NewSeat(sess)
+			meter.seat = sess.seat
+		}
 	}
 	sess.pipe.Watching(sess.watchInLine)
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)

@@ -79,6 +79,6 @@ func (s *session) Holder() *lockcmd.Holder { return &s.holder }
 func (s *session) LockLost(key string, token int64) {
 	state, _ := s.pipe.State()
 	if state.Proto != 3 || !s.pipe.Push(encodeLockLost(key, token)) {
-		s.raw.Close()
+		s.closeRaw()
 	}
 }

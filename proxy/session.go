@@ -21,8 +21,8 @@ const (
 	maxSessionBuf = 72 << 10 // a value of 64 KB is read at once, with what stands around it
 )
 
-// session serves one client. Its goroutine reads the client, frames requests and sends each on its way; the Pipe's
-// goroutine brings back the replies.
+// session serves one client. Its goroutine, or while it rests an event loop, reads the client, frames requests and sends each on its way; the lane
+// or the Pipe's goroutine brings back the replies.
 type session struct {
 	server   *Server
 	raw      net.Conn        // as it was accepted
@@ -77,7 +77,7 @@ func (s *session) serve() {
 			s.read()
 		}
 		for more := true; more; {
-			asked := s.end > s.start
+			asked := s.end > s.start || s.run.requests > 0
 			if s.draining.Load() {
 				s.cork(true)
 			}
@@ -375,8 +375,13 @@ func (s *session) discard() {
 func (s *session) kill() {
 	s.cancel()
 	s.pipe.Close()
-	defer s.seat.Rouse()
+	s.closeRaw()
+}
+
+// closeRaw closes the connection at once. It may be called from any goroutine.
+func (s *session) closeRaw() {
 	s.raw.Close() // not nc: TLS would wait for room to say goodbye
+	s.seat.Rouse()
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -7,7 +7,8 @@
 //
 // What that saves, for each request of a client: waking a goroutine, and the read by which a goroutine finds out that there is no more. The loop
 // is told once of what has come (epoll, edge-triggered), and also whether the peer has closed, so a read that has found less than there
-// was room for was the last one.
+// was room for was the last one. (That is so of TCP, but for urgent data: who is sent such is read by its goroutine from then on. It isn't of a Unix
+// socket over which files are passed.)
 //
 // Only on Linux; anywhere else there are no loops, and all methods may be called on the nil *Loops and *Seat that stand for that.
 package eventloop
@@ -133,7 +134,8 @@ func (s *Seat) catchUp() Next {
 	return next
 }
 
-// Rouse has Wait return, now and whenever it is called. It may be called from any goroutine, and does nothing where nobody waits.
+// Rouse has Wait return, now and whenever it is called. It may be called from any goroutine, and does nothing where nobody waits. Whoever closes the
+// connection while its goroutine may Wait must call it behind that: of a connection that is closed here the loop hears nothing.
 func (s *Seat) Rouse() {
 	if s == nil {
 		return

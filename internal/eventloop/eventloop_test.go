@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -320,6 +321,25 @@ func TestClosed(t *testing.T) {
 	if third := newReader(loops, near, 0); third.seat.Enter(third.socket.Raw()) {
 		t.Error("a closed connection can be watched")
 	}
+}
+
+// What the kernel doesn't watch can't be waited for.
+func TestRefused(t *testing.T) {
+	loops := start(t, 1)
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	raw, err := file.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seat := loops.NewSeat(handler(func(*Turn) Next { return Stay }))
+	if seat.Enter(raw) {
+		t.Error("one can wait for a file")
+	}
+	seat.Close(raw)
 }
 
 // later is told at the end of a turn.

@@ -48,7 +48,7 @@ type slot struct {
 // event is what has come for a Seat.
 type event struct {
 	seat   *Seat
-	hangup bool // the peer has closed, or the connection is broken
+	hangup bool // the peer has closed, the connection is broken, or a read may stop in front of an urgent byte
 }
 
 // entry is where a Seat is.
@@ -148,12 +148,12 @@ func (l *loop) control(op int, conn syscall.RawConn, e entry) error {
 	if err != nil {
 		return err
 	}
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET, Fd: e.number, Pad: e.generation}
-	var inner error
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLPRI | unix.EPOLLRDHUP | unix.EPOLLET, Fd: e.number, Pad: e.generation}
+	var closed, refused error
 	err = epoll.Control(func(epfd uintptr) {
-		inner = conn.Control(func(fd uintptr) { err = unix.EpollCtl(int(epfd), op, int(fd), &event) })
+		closed = conn.Control(func(fd uintptr) { refused = unix.EpollCtl(int(epfd), op, int(fd), &event) })
 	})
-	return errors.Join(err, inner)
+	return errors.Join(err, closed, refused)
 }
 
 func (l *loop) run(heard func()) {
@@ -190,7 +190,7 @@ func (l *loop) serve(events []unix.EpollEvent) {
 	l.mu.Lock()
 	for _, e := range events {
 		if at := l.slots[e.Fd]; at.seat != nil && at.generation == e.Pad {
-			l.batch = append(l.batch, event{at.seat, e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0})
+			l.batch = append(l.batch, event{at.seat, e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR|unix.EPOLLPRI) != 0})
 		}
 	}
 	l.mu.Unlock()

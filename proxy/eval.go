@@ -13,21 +13,24 @@ import (
 // evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its source. The second request
 // is no retry: NOSCRIPT says that nothing has run.
 func (s *session) evaluate(do func(raw []byte) (resp.Value, error), script *lockcmd.Script, keys, args []string) (resp.Value, error) {
-	cmd := append(s.words[:0], "EVALSHA", script.SHA, strconv.Itoa(len(keys)))
-	cmd = append(append(cmd, keys...), args...)
-	raw := resp.AppendCommand(s.script[:0], cmd...)
-	s.words, s.script = nil, nil // another may be sent before the answer to this one is there: see lockStep
-	v, err := do(raw)
-	if cap(raw) <= maxScriptRequest {
-		s.script = raw
-	}
+	v, err := do(s.scriptRequest("EVALSHA", script.SHA, keys, args))
 	if err == nil && v.IsError() && strings.HasPrefix(string(v.Text), "NOSCRIPT") {
-		cmd[0], cmd[1] = "EVAL", script.Source
-		v, err = do(resp.AppendCommand(nil, cmd...))
+		v, err = do(s.scriptRequest("EVAL", script.Source, keys, args))
 	}
-	clear(cmd) // it would keep the key
-	s.words = cmd
 	return v, err
+}
+
+// scriptRequest is valid until the next is made.
+func (s *session) scriptRequest(name, script string, keys, args []string) []byte {
+	words := append(s.words[:0], name, script, strconv.Itoa(len(keys)))
+	words = append(append(words, keys...), args...)
+	raw := resp.AppendCommand(s.script[:0], words...)
+	clear(words) // they would keep the key
+	s.words = words
+	if s.script = raw; cap(raw) > maxScriptRequest {
+		s.script = nil
+	}
+	return raw
 }
 
 // maxScriptRequest is up to which size the room for a script's request is kept for the next, bytes: most need less than half.

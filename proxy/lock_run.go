@@ -6,7 +6,6 @@ package proxy
 
 import (
 	"bytes"
-	"iter"
 	"slices"
 	"time"
 
@@ -26,8 +25,7 @@ type lockStep struct {
 	before int64               // the Holder's unheard token when it began
 	reply  lockcmd.Reply       // once it has run to its end
 	answer *passthrough.Answer // what it waits for; nil if for nothing
-	wait   func()              // for the coroutine: returns when the session goes on with it
-	resume func()              // for the session: returns when it has run to its end
+	on     *coroutine
 }
 
 // joinsLocks begins a lock command together with those before it, or with those behind it if it concerns a lock that one of them concerns too: these are
@@ -65,14 +63,10 @@ func (s *session) beginLock(spec *lockcmd.Spec, req resp.Request) {
 	st := &lockStep{spec: spec, key: args[1], before: s.holder.Unheard()}
 	state, _ := s.pipe.State()
 	s.identity = state.Identity
-	next, _ := iter.Pull(func(yield func(struct{}) bool) { // ends with resume, which endLocks calls
-		st.wait = func() { yield(struct{}{}) }
-		st.reply = s.timed(spec, args)
-	})
-	st.resume = func() { next() }
+	st.on = s.server.coroutines.take()
 	s.locking = append(s.locking, st)
 	s.beginning = st
-	next()
+	st.on.start(func() { st.reply = s.timed(spec, args) }) // ends with resume, which endLocks calls
 	s.beginning = nil
 }
 
@@ -91,8 +85,9 @@ func (s *session) endLocks() (more bool) {
 			text = s.giveBefore(st.answer, text)
 			s.await(st.answer)
 			st.before = s.holder.Unheard()
-			st.resume()
+			st.on.resume()
 		}
+		s.server.coroutines.put(st.on)
 		text = append(text, encodeReply(st.spec.Name, st.reply, state.Proto)...)
 		if s.holder.Unheard() != st.before {
 			s.granted = grant{time.Now(), s.meter.out.Load() + uint64(len(text))}
@@ -127,6 +122,6 @@ func (s *session) ask(st *lockStep, raw []byte) (resp.Value, error) {
 		return resp.Value{}, err
 	}
 	st.answer = s.pipe.Ask(raw)
-	st.wait()
+	st.on.wait()
 	return st.answer.Value()
 }

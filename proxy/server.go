@@ -94,6 +94,7 @@ type Server struct {
 	nextConn   atomic.Uint64
 	down       atomic.Bool // the last connect to the upstream failed: what has been logged
 	seen       observed
+	coroutines coroutines // for lock commands that are asked together
 
 	reserveForAll bool // as many connections are in reserve as there may be clients
 
@@ -252,6 +253,7 @@ func (s *Server) Close() {
 		sess.kill()
 	}
 	s.serving.Wait()
+	s.coroutines.close()
 	s.locks.Close()
 	s.lanes.Close()
 	s.following.Wait()

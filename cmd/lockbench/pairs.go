@@ -17,9 +17,10 @@ type pairs struct {
 	results    [][]*outcome
 }
 
-// The contenders of which there are goals: the one that is measured, and what all are compared with.
+// The contenders of which there are goals: those that are measured, and what all are compared with.
 const (
 	pairsLockproxy = "lockproxy: LOCK + UNLOCK, light client"
+	pairsShared    = "lockproxy: LOCK + UNLOCK, rueidis, one client for all"
 	pairsBase      = "bsm/redislock (go-redis)"
 )
 
@@ -30,7 +31,7 @@ func newPairs(clients int, d time.Duration) *pairs {
 	j := &pairs{clients: clients, time: d, contenders: []contender{
 		lockRaw(pairsLockproxy, 1, false),
 		lockGoRedis("lockproxy: LOCK + UNLOCK, go-redis", 1, false),
-		lockRueidis("lockproxy: LOCK + UNLOCK, rueidis, one client for all"),
+		lockRueidis(pairsShared),
 		bsmDirect(pairsBase, 0),
 		rueidisDirect(rueidisShared, clients),
 	}}
@@ -99,10 +100,13 @@ func (j *pairs) sections() []*section {
 	return []*section{s}
 }
 
-func (j *pairs) goals() []goal {
-	i := slices.Index(j.cases(), pairsLockproxy)
-	return []goal{
-		{name: fmt.Sprintf("LOCK + UNLOCK pairs/s, %d clients with a lock each, as a ratio to bsm/redislock directly", j.clients), want: 0.8, atLeast: true, got: j.ratio(i, (*outcome).rate)},
-		{name: "Redis CPU for each such pair, as a ratio to bsm/redislock", want: 1, got: j.ratio(i, (*outcome).cpu)},
+func (j *pairs) goals() (list []goal) {
+	for _, way := range []struct{ contender, how string }{{pairsLockproxy, "a connection each"}, {pairsShared, "one connection for all"}} {
+		i := slices.Index(j.cases(), way.contender)
+		list = append(list,
+			goal{name: fmt.Sprintf("LOCK + UNLOCK pairs/s, %d clients with a lock each, %s: ratio to bsm/redislock directly", j.clients, way.how),
+				want: 0.8, atLeast: true, got: j.ratio(i, (*outcome).rate)},
+			goal{name: "Redis CPU for each such pair, " + way.how + ": ratio to bsm/redislock", want: 1, got: j.ratio(i, (*outcome).cpu)})
 	}
+	return list
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // heapRoom is how much garbage there may always be before it is collected, bytes.
-const heapRoom = 24 << 20
+const heapRoom = 16 << 20
 
 // leaveHeapRoom has a small heap collected more rarely than Go does by itself, which is whenever it has doubled: a proxy whose heap is 3 MB would
 // collect twenty times a second while locks are taken. A heap of heapRoom and more is left to Go. What the environment says (GOGC) is left as it is.

@@ -11,7 +11,7 @@ func TestGCPercent(t *testing.T) {
 	for _, c := range []struct {
 		live uint64
 		want int
-	}{{0, 600}, {1 << 20, 600}, {4 << 20, 600}, {8 << 20, 300}, {24 << 20, 100}, {1 << 40, 100}} {
+	}{{0, 400}, {1 << 20, 400}, {4 << 20, 400}, {8 << 20, 200}, {16 << 20, 100}, {1 << 40, 100}} {
 		if got := gcPercent(c.live); got != c.want {
 			t.Errorf("%d bytes: %d %%, want %d", c.live, got, c.want)
 		}
@@ -41,5 +41,5 @@ func TestLeaveHeapRoom(t *testing.T) {
 	becomes(100)
 	runtime.KeepAlive(ballast)
 	ballast = nil
-	becomes(600)
+	becomes(400)
 }

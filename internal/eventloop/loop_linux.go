@@ -98,7 +98,7 @@ func (ls *Loops) Stop() {
 
 // enter has the loop look for what comes by conn. If that is impossible the Seat stays outside.
 func (s *Seat) enter(conn syscall.RawConn) {
-	l := s.loops.list[int(s.loops.next.Add(1))%len(s.loops.list)]
+	l := s.loops.list[s.loops.next.Add(1)%uint32(len(s.loops.list))]
 	l.take(s)
 	err := l.control(unix.EPOLL_CTL_ADD, conn, s.entry)
 	if err != nil {

@@ -233,7 +233,7 @@ func (l *lane) read() {
 func (l *lane) copyReplies() error {
 	var buf []byte
 	for drained := true; ; {
-		if drained && l.socket != nil && l.seat.Enter(l.socket.Raw()) {
+		if drained && !l.replies.large() && l.socket != nil && l.seat.Enter(l.socket.Raw()) {
 			if l.seat.Wait(); l.failed != nil {
 				return l.failed
 			}

@@ -105,7 +105,7 @@ func (l *lane) Ready(turn *eventloop.Turn) eventloop.Next {
 		l.heard()
 	}
 	switch {
-	case l.failed != nil:
+	case l.failed != nil, l.replies.large():
 		return eventloop.Leave
 	case n == len(buf):
 		return eventloop.Again

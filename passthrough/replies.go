@@ -22,6 +22,13 @@ type replyReader struct {
 // within reports whether the client has been given a part of a reply that is not complete.
 func (r *replyReader) within() bool { return r.scan.Began() && r.dest == relayed && !r.dropping }
 
+// sizeable is from which size on a reply is better read by who may wait for more of it, bytes: the event loop, which reads as soon as something has
+// come, would give it to its client in small pieces.
+const sizeable = 16 << 10
+
+// large reports whether the reply that is being read, or was last, is sizeable: they are mostly followed by their like.
+func (r *replyReader) large() bool { return r.size >= sizeable }
+
 // meetsPush reports whether data, which came by a lane, begins with a push or the rest of one. It belongs to nobody: sessions that may
 // get pushes have connections of their own. But any client may name a lane in CLIENT TRACKING REDIRECT.
 func (r *replyReader) meetsPush(data []byte) bool {

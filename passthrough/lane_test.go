@@ -96,6 +96,18 @@ func (s *scripted) client(t testing.TB) *scriptedClient {
 	return &scriptedClient{p, far, bufio.NewReader(far)}
 }
 
+// threeOnALane returns three clients that have sent a PING each by one lane, and the upstream's end of that.
+func (s *scripted) threeOnALane(t testing.TB) (clients []*scriptedClient, lane net.Conn) {
+	t.Helper()
+	for range 3 {
+		c := s.client(t)
+		c.ask(t, "PING")
+		c.Flush()
+		clients = append(clients, c)
+	}
+	return clients, <-s.conns
+}
+
 func (c *scriptedClient) ask(t testing.TB, words ...string) {
 	t.Helper()
 	if _, err := c.Connect(context.Background(), time.Second, Shared); err != nil {
@@ -256,12 +268,7 @@ func TestLaneLost(t *testing.T) {
 	unsentSeen := 0
 	for round := range 6 {
 		s := newScripted(t, 1)
-		clients := []*scriptedClient{s.client(t), s.client(t), s.client(t)}
-		for _, c := range clients {
-			c.ask(t, "PING")
-			c.Flush()
-		}
-		lane := <-s.conns
+		clients, lane := s.threeOnALane(t)
 		lane.(*net.TCPConn).SetReadBuffer(4 << 10)
 		take := rand.IntN(40)
 		received := map[string]bool{}
@@ -429,12 +436,7 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 // goes; and nobody waits for it who doesn't ask too much.
 func TestTurnsWithoutRoom(t *testing.T) {
 	s := newScripted(t, 1)
-	clients := []*scriptedClient{s.client(t), s.client(t), s.client(t)}
-	for _, c := range clients {
-		c.ask(t, "PING")
-		c.Flush()
-	}
-	lane := <-s.conns
+	clients, lane := s.threeOnALane(t)
 	read, over := make(chan struct{}), make(chan struct{})
 	answer := func(lane net.Conn) { // ends when the lane does
 		eachRequest(lane, func(words []string) bool {

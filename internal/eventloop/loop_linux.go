@@ -18,9 +18,8 @@ const maxEvents = 128
 
 // Loops are some loops among which Seats are shared out. Make them with Start.
 type Loops struct {
-	list  []*loop
-	next  atomic.Uint32
-	heard func()
+	list []*loop
+	next atomic.Uint32
 }
 
 // loop is one goroutine and its epoll instance. That is itself watched by Go's scheduler, so the loop waits as any goroutine that reads does.
@@ -61,7 +60,7 @@ type entry struct {
 // Start begins n loops, which tell heard, if it isn't nil, of each turn in which something has come. It returns nil where there are none. Whoever
 // starts them must Stop them.
 func Start(n int, heard func()) (*Loops, error) {
-	ls := &Loops{heard: heard}
+	ls := &Loops{}
 	for range n {
 		l, err := newLoop()
 		if err != nil {

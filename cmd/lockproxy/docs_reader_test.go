@@ -158,7 +158,8 @@ func (r *reader) read(s step) (lines []string) {
 	}
 }
 
-// start runs a program in the background until it has printed what is shown.
+// start runs a program in the background until it has printed what is shown. It may log other lines in between: those of what it has
+// begun already.
 func (r *reader) start(s step, command string) {
 	r.t.Helper()
 	p := &process{t: r.t, cmd: exec.Command("bash", "-c", "exec "+command), ended: make(chan struct{})}
@@ -171,11 +172,25 @@ func (r *reader) start(s step, command string) {
 		p.cmd.Wait()
 	}()
 	r.t.Cleanup(func() { p.cmd.Process.Kill(); <-p.ended })
-	for deadline := time.Now().Add(20 * time.Second); strings.Count(p.said(), "\n") < len(s.shown); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		lines := strings.Split(p.said(), "\n")
+		lines = lines[:len(lines)-1]
+		if r.among(s.shown, lines) {
+			return
+		}
 		if time.Now().After(deadline) {
-			break
+			r.compare(s, lines)
+			return
 		}
 	}
-	lines := strings.Split(p.said(), "\n")
-	r.compare(s, lines[:min(len(lines)-1, len(s.shown))])
+}
+
+// among reports whether printed has the lines shown, in their order.
+func (r *reader) among(shown, printed []string) bool {
+	for _, line := range printed {
+		if len(shown) > 0 && r.alike(r.own(shown[0]), line) {
+			shown = shown[1:]
+		}
+	}
+	return len(shown) == 0
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ func measuredRelay() *relay {
 	j := relayPart(true).jobs[0].(*relay)
 	for w := range j.workloads {
 		j.rates[w] = [][]float64{{100, 100, 100}, {110, 120, 130}, {60, stat.Failed, 70}, {stat.Failed, stat.Failed, stat.Failed}}
+		j.spent[w] = [][]spent{{{5000, 0, 4000}, {5000, 0, 4000}, {5000, 0, 4000}}, {{8000, 3000, 1000}, nothingKnown, {4000, 3000, 1000}}, nil, nil}
 	}
 	return j
 }
@@ -33,6 +36,35 @@ func TestRelayTable(t *testing.T) {
 	}
 	if alone := measuredRelay().sections()[0].markdown(""); strings.Contains(alone, "![") {
 		t.Error("a figure in a report that has none beside it")
+	}
+}
+
+// What is unused depends on how many cores there are.
+func TestCoresTable(t *testing.T) {
+	j := measuredRelay()
+	got := j.sections()[len(aspects)].markdown("")
+	unused := func(rate, used float64) string { return fmt.Sprintf("%.1f", float64(runtime.NumCPU())*1e6/rate-used) }
+	want := fmt.Sprintf("| GET, P=1, 64 B | 5000.0 (5000.0–5000.0) | 4000.0 (4000.0–4000.0) | %s (%[1]s–%[1]s) | 6000.0 (4000.0–8000.0), 1 failed | 3000.0 (3000.0–3000.0), 1 failed |",
+		unused(100, 9000))
+	if !strings.Contains(got, want) || !strings.Contains(got, "| 1.88 (1.25–2.50), 1 failed |\n") {
+		t.Errorf("no %q in\n%s", want, got)
+	}
+	if strings.Contains(got, "NaN") || strings.Contains(got, "1000 clients") {
+		t.Error(got)
+	}
+	j.rates[0][0], j.spent[0][0] = []float64{1e9}, []spent{{1, 1, 1}}
+	if s := j.unused(0, 0); s.Median != 0 {
+		t.Errorf("less than nothing is unused: %v", s)
+	}
+}
+
+func TestCoresOfPairs(t *testing.T) {
+	j := newPairs(50, time.Second)
+	j.results[0] = []*outcome{{elapsed: time.Second, acquired: 1000, total: 1000, used: usage{cpu: 30 * time.Millisecond}, client: 20 * time.Millisecond, proxy: 10 * time.Millisecond}}
+	got := j.cores().markdown("")
+	unused := float64(runtime.NumCPU())*1000 - 60
+	if want := fmt.Sprintf("| %s | 20.0 | 10.0 | 30.0 | %.1f |\n", pairsLockproxy, unused); !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
 	}
 }
 

@@ -25,6 +25,8 @@ type outcome struct {
 	total      int           // with those that were still waiting then
 	violations int
 	used       usage
+	client     time.Duration // processor time of lockbench, which is the clients
+	proxy      time.Duration // of all lockproxies
 }
 
 // errStalled ends the wait of a client that can't be in earnest: the run is long over.
@@ -49,11 +51,21 @@ func (d drive) run(b *bench) (*outcome, error) {
 		return nil, err
 	}
 	o := &outcome{clients: make([]client, len(d.lockers))}
-	var err error
+	before, err := b.proxiesCPU()
+	if err != nil {
+		return nil, err
+	}
+	own := ownCPU()
 	o.used, err = b.during(func() error { return d.all(o) })
 	if err != nil {
 		return nil, err
 	}
+	o.client = ownCPU() - own
+	after, err := b.proxiesCPU()
+	if err != nil {
+		return nil, err
+	}
+	o.proxy = after - before
 	for _, c := range o.clients {
 		o.acquired += c.acquired
 		o.total += len(c.waits)

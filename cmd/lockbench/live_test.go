@@ -41,15 +41,19 @@ func TestBenchmarkOfRedis(t *testing.T) {
 		if err != nil || n < 48 {
 			t.Fatalf("%v: calibrated to %d requests: %v", w, n, err)
 		}
-		if rate, err := b.benchmark(b.targets[0], w, n); err != nil || rate < 100 {
+		rate, used, err := b.benchmark(b.targets[0], w, n)
+		if err != nil || rate < 100 {
 			t.Errorf("%v: %v requests/s: %v", w, rate, err)
+		}
+		if used.client <= 0 || used.redis <= 0 || used.proxy != 0 {
+			t.Errorf("%v: %+v µs", w, used)
 		}
 	}
 }
 
 func TestRunThatRedisHasNotSeenFails(t *testing.T) {
 	b, impostor := liveBench(t)
-	if rate, err := b.benchmark(impostor, workload{"SET", 2, 1, 10}, 1000); err == nil || !strings.Contains(err.Error(), "Redis has seen 0") {
+	if rate, _, err := b.benchmark(impostor, workload{"SET", 2, 1, 10}, 1000); err == nil || !strings.Contains(err.Error(), "Redis has seen 0") {
 		t.Errorf("%v requests/s: %v", rate, err)
 	}
 }
@@ -58,7 +62,8 @@ func TestFailedRunIsNotedAndItsServerRestarted(t *testing.T) {
 	b, impostor := liveBench(t)
 	impostor.server.cmd.Process.Kill()
 	impostor.server.cmd.Wait()
-	j := &relay{workloads: []workload{{"GET", 2, 1, 10}}, requests: []int{100}, rates: [][][]float64{make([][]float64, len(allWays))}}
+	j := &relay{workloads: []workload{{"GET", 2, 1, 10}}, requests: []int{100}, rates: [][][]float64{make([][]float64, len(allWays))},
+		spent: [][][]spent{make([][]spent, len(allWays))}}
 	if err := j.measure(b, 1); err != nil {
 		t.Fatalf("one dead proxy ends the report: %v", err)
 	}
@@ -127,6 +132,31 @@ func TestDriveNew(t *testing.T) {
 	}
 	if d.rate < 100 || d.unanswered != 0 || d.proxyCPU != 0 || d.latencies.at(0.5) <= 0 || d.latencies.at(0.5) > d.latencies.at(0.99) {
 		t.Errorf("%v/s, p50 %v, p99 %v, %d unanswered, %v of a proxy's CPU", d.rate, d.latencies.at(0.5), d.latencies.at(0.99), d.unanswered, d.proxyCPU)
+	}
+}
+
+// What other servers than the proxies use is not theirs.
+func TestProxiesCPU(t *testing.T) {
+	b, impostor := liveBench(t)
+	plan, err := b.getPlan(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Time = 200 * time.Millisecond
+	if _, err := b.driveNew(b.targets[0], 20, plan); err != nil {
+		t.Fatal(err)
+	}
+	if used, err := b.proxiesCPU(); used != 0 || err != nil {
+		t.Errorf("without proxies: %v, %v", used, err)
+	}
+	b.proxies = []string{b.redis}
+	if used, err := b.proxiesCPU(); used < 2*tick || err != nil {
+		t.Errorf("of one that has had work: %v, %v", used, err)
+	}
+	impostor.server.end()
+	b.proxies = []string{impostor.server.addr}
+	if _, err := b.proxiesCPU(); err == nil {
+		t.Error("one that has ended has used something")
 	}
 }
 

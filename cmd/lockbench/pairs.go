@@ -97,7 +97,7 @@ func (j *pairs) sections() []*section {
 		bars.Series[i].Values = []stat.Spread{rate, cpu}
 	}
 	s.figures = []figure{{"pairs", bars.Title + ", as ratios to bsm/redislock, from the table below", bars}}
-	return []*section{s}
+	return []*section{s, j.cores()}
 }
 
 func (j *pairs) goals() (list []goal) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,21 @@ func (p process) cpu() (time.Duration, error) {
 		return 0, fmt.Errorf("cannot tell the CPU time of a server: %w", err)
 	}
 	return parseCPU(stat)
+}
+
+// proxiesCPU is that of all lockproxies that locks are taken through.
+func (b *bench) proxiesCPU() (total time.Duration, err error) {
+	for _, s := range b.servers.running {
+		if !slices.Contains(b.proxies, s.addr) {
+			continue
+		}
+		used, err := s.process().cpu()
+		if err != nil {
+			return 0, err
+		}
+		total += used
+	}
+	return total, nil
 }
 
 // tick is the unit of times in /proc on Linux, whatever the kernel's own.

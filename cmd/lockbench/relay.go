@@ -16,6 +16,7 @@ type relay struct {
 	workloads []workload
 	requests  []int         // of a run of each workload: as many as have kept Redis busy for that time; 0: not known yet
 	rates     [][][]float64 // of each workload, by each way, by round
+	spent     [][][]spent   // likewise
 }
 
 // workload is one way to use redis-benchmark.
@@ -58,9 +59,9 @@ func relayPart(quick bool) *part {
 		}
 	}
 	j.requests = make([]int, len(j.workloads))
-	j.rates = make([][][]float64, len(j.workloads))
+	j.rates, j.spent = make([][][]float64, len(j.workloads)), make([][][]spent, len(j.workloads))
 	for w := range j.rates {
-		j.rates[w] = make([][]float64, len(allWays))
+		j.rates[w], j.spent[w] = make([][]float64, len(allWays)), make([][]spent, len(allWays))
 	}
 	return p
 }
@@ -86,17 +87,18 @@ func (j *relay) measure(b *bench, i int) error {
 		}
 		j.requests[w] = n
 	}
-	rate, err := b.benchmark(b.targets[way], j.workloads[w], j.requests[w])
+	rate, used, err := b.benchmark(b.targets[way], j.workloads[w], j.requests[w])
 	if err != nil {
 		if err := b.failed(b.targets[way], j.workloads[w].String(), err); err != nil {
 			return err
 		}
-		rate = stat.Failed
+		rate, used = stat.Failed, nothingKnown
 	}
 	if way == 0 && err == nil { // calibrated at a bad moment, runs would stay short
 		j.requests[w] = max(j.requests[w], int(rate*j.time.Seconds()))
 	}
 	j.rates[w][way] = append(j.rates[w][way], rate)
+	j.spent[w][way] = append(j.spent[w][way], used)
 	return nil
 }
 
@@ -104,7 +106,7 @@ func (j *relay) measure(b *bench, i int) error {
 func (b *bench) calibrate(w workload, d time.Duration) (int, error) {
 	least := 4 * w.clients * w.pipeline // or some clients would have nothing to send
 	for n := max(least, 500); ; {
-		rate, err := b.benchmark(b.targets[0], w, n)
+		rate, _, err := b.benchmark(b.targets[0], w, n)
 		if err != nil {
 			return 0, err
 		}
@@ -120,25 +122,37 @@ const runLimit = 60 * time.Second
 
 // benchmark runs redis-benchmark once and looks that Redis itself has seen all of it: a proxy that answers by itself, loses requests or
 // sends them twice is no measure.
-func (b *bench) benchmark(t *target, w workload, requests int) (rate float64, err error) {
+func (b *bench) benchmark(t *target, w workload, requests int) (rate float64, s spent, err error) {
 	if err := t.server.serves(); err != nil { // redis-benchmark would try to connect for ever
-		return 0, fmt.Errorf("not running: %w", err)
+		return 0, s, fmt.Errorf("not running: %w", err)
 	}
 	value := strings.Repeat("x", w.size)
 	if _, err := b.monitor.do("SET", redisbench.Key, value); err != nil {
-		return 0, err
+		return 0, s, err
 	}
 	ctx, cancel := context.WithTimeoutCause(b.ctx, runLimit, fmt.Errorf("not done after %v", runLimit))
 	defer cancel()
+	before, err := t.server.process().cpu()
+	if err != nil {
+		return 0, s, err
+	}
 	var report redisbench.Report
 	used, err := b.during(func() (err error) {
 		report, err = redisbench.Run(ctx, redisbench.Load{Addr: t.server.addr, Test: w.test, Clients: w.clients, Pipeline: w.pipeline, Size: w.size, Requests: requests})
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return 0, s, err
 	}
-	return report.Rate, w.seenBy(used, requests)
+	after, err := t.server.process().cpu()
+	if err != nil {
+		return 0, s, err
+	}
+	s = spent{client: us(report.CPU) / float64(requests), redis: us(used.cpu) / float64(requests)}
+	if t.name != viaDirect {
+		s.proxy = us(after-before) / float64(requests)
+	}
+	return report.Rate, s, w.seenBy(used, requests)
 }
 
 // seenBy is an error unless Redis has done what was asked for. redis-benchmark sends whole pipelines: of the last some more than

@@ -47,7 +47,7 @@ func (j *relay) sections() (list []*section) {
 		}
 		list = append(list, s)
 	}
-	return list
+	return append(list, j.cores())
 }
 
 func (j *relay) aspect(a aspect) *section {

@@ -34,6 +34,7 @@ const Key = "key:__rand_int__"
 type Report struct {
 	Rate     float64 // requests/s
 	P50, P99 time.Duration
+	CPU      time.Duration // that redis-benchmark itself has used, its start included
 }
 
 // Run runs until all requests are answered, or ctx is done. An error reply, a lost connection and a report that isn't whole
@@ -56,7 +57,9 @@ func Run(ctx context.Context, l Load) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("redis-benchmark: %w", err)
 	}
-	return parse(stdout.String(), l.Test)
+	r, err := parse(stdout.String(), l.Test)
+	r.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return r, err
 }
 
 // args are all but the address.

@@ -38,10 +38,19 @@ func TestLockCommandsTogether(t *testing.T) {
 			many.do("CLIENT ID")
 		}
 		var pipeline []string
+		inMulti := false
 		for range 1 + random.IntN(60) {
 			c := commands[random.IntN(len(commands))]
 			if random.IntN(3) > 0 {
 				c = commands[random.IntN(7)] // mostly locks
+			}
+			switch {
+			case c == "MULTI":
+				inMulti = true
+			case c == "EXEC" || c == "DISCARD":
+				inMulti = false
+			case inMulti && round%2 == 1 && strings.HasSuffix(c, "SUBSCRIBE c"):
+				continue // whose EXEC Redis 7 answers without an element by RESP3: which reply belongs to what is a matter of time then
 			}
 			if strings.Contains(c, "%d") {
 				c = fmt.Sprintf(c, random.IntN(12))

@@ -98,7 +98,7 @@ func TestThreeProxies(t *testing.T) {
 	before := c.snapshot()
 	sum, ratio := fairness(before)
 	t.Logf("three proxies, %d clients: %d acquisitions/s, fewest/most %.2f, longest wait %v", clients, sum/2, ratio, time.Duration(c.longest.Load()))
-	if ratio < 0.5 || sum < 300 {
+	if ratio < 0.5 || sum < 5*clients {
 		t.Errorf("acquisitions by client: %v", before)
 	}
 
@@ -123,7 +123,7 @@ func TestThreeProxies(t *testing.T) {
 	}
 	sum, ratio = fairness(left)
 	t.Logf("two left: %d acquisitions/s, fewest/most %.2f, longest wait %v", sum, ratio, time.Duration(c.longest.Load()))
-	if ratio < 0.5 || sum < 100 {
+	if ratio < 0.5 || sum < 2*len(left) {
 		t.Errorf("acquisitions by client of the two left: %v", left)
 	}
 	if len(c.judge.violations) > 0 || len(c.judge.backward) > 0 {

@@ -464,6 +464,10 @@ func TestTurnsWithoutRoom(t *testing.T) {
 			}
 		}
 	})
+	for _, side := range []net.Conn{clients[0].lane.conn, lane} { // full before a slow machine's lane seems silent
+		side.(interface{ SetReadBuffer(bytes int) error }).SetReadBuffer(64 << 10)
+		side.(interface{ SetWriteBuffer(bytes int) error }).SetWriteBuffer(64 << 10)
+	}
 	left, byTurn := 0, 0
 	for _, c := range clients {
 		if got := c.line(t); got != "+PONG" {

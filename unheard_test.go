@@ -1,6 +1,7 @@
 package lockproxy_test
 
 import (
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -28,6 +29,45 @@ func TestUnheardTokenIsReleased(t *testing.T) {
 		}
 		next.expect("UNLOCK job", ":1\r\n")
 	}
+}
+
+// That holds for each of those that it asked for together.
+func TestUnheardTokensAreReleased(t *testing.T) {
+	_, p := startBoth(t)
+	next := dial(t, p.addr)
+	const locks = 20 // that are read at once: what comes later is taken for said behind the tokens before it
+	var pipeline []string
+	for i := range locks {
+		pipeline = append(pipeline, fmt.Sprintf("LOCK job:%d 30", i))
+	}
+	for range 10 {
+		closedBehind(t, p, pipeline...)
+		time.Sleep(2 * time.Millisecond)
+		start := time.Now()
+		for i := range locks {
+			next.lock(fmt.Sprintf("job:%d 30 WAIT 5", i))
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Fatalf("released after %v", took)
+		}
+		for i := range locks {
+			next.expect(fmt.Sprintf("UNLOCK job:%d", i), ":1\r\n")
+		}
+	}
+}
+
+// Of several tokens only those are given up that can't have been read.
+func TestOnlyUnheardTokensAreReleased(t *testing.T) {
+	_, p := startBoth(t)
+	c, next := dial(t, p.addr), dial(t, p.addr)
+	c.send("LOCK read 30", "BLPOP nothing 0.3", "LOCK unread 30", "LOCK unread:2 30")
+	token := attackToken(t, c.reply())
+	time.Sleep(150 * time.Millisecond)
+	c.Close()
+	next.lock("unread 30 WAIT 5")
+	next.lock("unread:2 30 WAIT 5")
+	next.expect("LOCK read 30", "$-1\r\n")
+	next.expect(unlock("read", token), ":1\r\n")
 }
 
 // A lock whose token may have been read is its holder's until its timeout, in whichever way his connection ends.

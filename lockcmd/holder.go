@@ -12,21 +12,34 @@ type Holder struct {
 	Connection string // names this connection among all connections of all proxies; no blanks
 	Addr       string // for people; no blanks
 
-	requests uint64   // only the session's goroutine counts
-	unheard  unheard  // only the session's goroutine uses it
-	unsure   []unsure // only the session's goroutine uses it
+	requests uint64    // only the session's goroutine counts
+	granted  uint64    // likewise: locks that the client has been given
+	unheard  []unheard // only the session's goroutine uses it; the oldest first
+	lost     []unheard // likewise
+	unsure   []unsure  // only the session's goroutine uses it
 	taken    takenLocks
 
 	mu     sync.Mutex
 	leases map[lineKey]*lease // guarded by mu; session locks, which are renewed and end with the connection
 }
 
-// unheard is the last lock that was given to a client which has not sent anything since: it may never have read of it.
+// unheard is a lock that was given to a client which has not sent anything since: it may never have read of it.
 type unheard struct {
-	at    lineKey
-	as    Identity
-	token int64 // 0 is none
+	number uint64 // which of those that were granted
+	at     lineKey
+	as     Identity
+	token  int64
+	sent   Sent
 }
+
+// Sent is when and where a client was sent the token of a lock. Of one that was not sent yet it is zero.
+type Sent struct {
+	At  time.Time
+	End uint64 // how many bytes the client had been sent then, at least, with the token
+}
+
+// maxUnheard bounds how many locks are unheard: of more, the oldest are taken for heard of.
+const maxUnheard = 1024
 
 // unsure is a LOCK whose reply was lost with the upstream connection: nobody knows its token.
 type unsure struct {
@@ -48,8 +61,52 @@ func (l *Locks) failed(s Session, at lineKey, as Identity, r request, err error)
 	}
 }
 
-// Heard takes note that the client has sent something.
-func (h *Holder) Heard() { h.unheard.token = 0 }
+// grant takes note that the client is given a lock.
+func (h *Holder) grant(at lineKey, as Identity, token int64) {
+	h.granted++
+	if len(h.unheard) == maxUnheard {
+		h.unheard = append(h.unheard[:0], h.unheard[maxUnheard/2:]...)
+	}
+	h.unheard = append(h.unheard, unheard{number: h.granted, at: at, as: as, token: token})
+}
+
+// Granted is how many locks the client has been given: the number of the last one. As all methods of a Holder it is for the session's goroutine.
+func (h *Holder) Granted() uint64 { return h.granted }
+
+// Sent takes note of where the token of the lock with a number was sent, unless the client has been heard since.
+func (h *Holder) Sent(number uint64, sent Sent) {
+	for i := len(h.unheard) - 1; i >= 0 && h.unheard[i].number >= number; i-- {
+		if h.unheard[i].number == number {
+			h.unheard[i].sent = sent
+		}
+	}
+}
+
+// Heard takes note that the client has sent something, or doesn't want to hear what it was sent.
+func (h *Holder) Heard() {
+	clear(h.unheard)
+	h.unheard = h.unheard[:0]
+	if cap(h.unheard) > maxUnheard/8 {
+		h.unheard = nil // few clients are given so many at once, and those not always
+	}
+}
+
+// LastSent is where the last token was sent; ok is false if the client has been heard since.
+func (h *Holder) LastSent() (sent Sent, ok bool) {
+	if len(h.unheard) == 0 {
+		return Sent{}, false
+	}
+	return h.unheard[len(h.unheard)-1].sent, true
+}
+
+// Unreached says that the connection has ended, and of which tokens the client can't have read: those locks were never its, and Gone releases them.
+func (h *Holder) Unreached(lost func(Sent) bool) {
+	for _, u := range h.unheard {
+		if lost(u.sent) {
+			h.lost = append(h.lost, u)
+		}
+	}
+}
 
 // lease is a session lock.
 type lease struct {
@@ -201,15 +258,9 @@ func (h *Holder) forget(at lineKey) {
 	}
 }
 
-// Unheard is the token of the lock that the client was given last, if it has sent nothing since; else 0. It is for the session's goroutine.
-func (h *Holder) Unheard() int64 { return h.unheard.token }
-
-// Gone releases the session locks of a connection that has closed, and returns when that is done or can't be. lostGrant says that
-// the client can't have read what it was sent last: then an Unheard lock was never its.
-func (l *Locks) Gone(h *Holder, lostGrant bool) {
-	if u := h.unheard; lostGrant && u.token != 0 {
-		l.releaseToken(u.at, u.as, u.token)
-	}
+// Gone releases the session locks of a connection that has closed and those whose tokens are Unreached, and returns when that is done or can't be.
+func (l *Locks) Gone(h *Holder) {
+	l.releaseLost(h)
 	for _, u := range h.unsure {
 		l.releaseRequest(u.at, u.as, u.request)
 	}
@@ -233,6 +284,24 @@ func (l *Locks) Gone(h *Holder, lostGrant bool) {
 		default:
 			l.log.Warn("the session locks of a closed connection run until their timeouts", "client", h.Addr, "locks", len(leases))
 			return // likewise
+		}
+	}
+}
+
+// releaseLost releases the locks whose tokens never reached the client.
+func (l *Locks) releaseLost(h *Holder) {
+	away := false
+	for i, u := range h.lost {
+		p := proof{"token", strconv.FormatInt(u.token, 10)}
+		switch {
+		case away:
+			l.releaseLater(u.at, u.as, p, time.Now().Add(busyPatience))
+		case l.releaseOrphan(u.at, u.as, p):
+		case l.cfg.Moves:
+			away = true
+		default: // each of the others would take as long
+			l.log.Warn("locks whose tokens never reached their client run until their timeouts", "client", h.Addr, "locks", len(h.lost)-i)
+			return
 		}
 	}
 }

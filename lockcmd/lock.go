@@ -110,7 +110,7 @@ func (l *Locks) acquired(s Session, at lineKey, r request, a attempt) {
 		s.Holder().taken.add(at, a.asked.Add(r.timeout))
 	}
 	if !a.renewed {
-		s.Holder().unheard = unheard{at: at, as: s.Identity(), token: a.token}
+		s.Holder().grant(at, s.Identity(), a.token)
 	}
 	if a.takenOver {
 		l.settleLater(s.Identity(), at, a.token)

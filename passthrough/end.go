@@ -14,8 +14,8 @@ func (p *Pipe) Lost() bool {
 	return p.lost != nil
 }
 
-// Failed reports whether something could not be given to the client: then nothing behind it was.
-func (p *Pipe) Failed() bool { return p.out.err() != nil }
+// ClientErr is why something could not be given to the client, or nil. Nothing behind that was given to it either.
+func (p *Pipe) ClientErr() error { return p.out.err() }
 
 // CloseWhenAnswered closes the client as soon as nothing is owed to it.
 func (p *Pipe) CloseWhenAnswered() {

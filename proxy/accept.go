@@ -44,7 +44,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 		}
 		sess.cancel()
 		sess.raw.Close()
-		s.locks.Gone(&sess.holder, sess.lostGrant)
+		s.locks.Gone(&sess.holder)
 		s.mu.Lock()
 		s.retireLocked(sess)
 		s.mu.Unlock()

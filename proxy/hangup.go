@@ -6,6 +6,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"lockproxy/lockcmd"
 )
 
 // Gone reports whether the client is known to have closed at this moment: whether the kernel has its FIN or reset, and nothing
@@ -42,34 +44,45 @@ const (
 	crossPatience = time.Second
 )
 
-// grant is when and where a client was given the last lock's token.
-type grant struct {
-	at  time.Time
-	end uint64 // how many bytes it had been given then, at least
+// judgeUnheard tells the Holder which tokens are taken never to have reached the client. It is called when nothing is written any more and the
+// connection is still open.
+func (s *session) judgeUnheard() {
+	last, ok := s.holder.LastSent()
+	if !ok {
+		return
+	}
+	written, refused, failed := s.meter.out.Load(), uint64(0), s.pipe.ClientErr()
+	reset := errors.Is(s.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET) // it is told once, to who reads or to who writes
+	if errors.Is(s.readErr, io.EOF) && !reset {
+		refused = s.refused(written - min(written, last.End))
+	}
+	if s.nc != s.raw && refused > 0 { // encrypted there are more bytes than are counted: nothing is known but of the very last one
+		refused = 1
+	}
+	s.holder.Unreached(func(sent lockcmd.Sent) bool {
+		switch {
+		case written < sent.End:
+			return failed != nil
+		case reset:
+			return time.Since(sent.At) < crossing
+		}
+		return sent.End > written-refused
+	})
 }
 
-// unheard reports whether the token is taken never to have reached the client. It is called when nothing is written any more and the
-// connection is still open.
-func (s *session) unheard(g grant) bool {
-	written := s.meter.out.Load()
-	switch {
-	case written < g.end:
-		return s.pipe.Failed()
-	case errors.Is(s.readErr, syscall.ECONNRESET):
-		return time.Since(g.at) < crossing
-	case !errors.Is(s.readErr, io.EOF) || s.nc != s.raw && written > g.end: // encrypted, what follows has more bytes than are counted
-		return false
-	}
+// refused is how many of the last bytes that were written a client that has closed didn't acknowledge and answered by a reset. It is 0 if not more
+// than behind were, or nothing tells.
+func (s *session) refused(behind uint64) uint64 {
 	for over := time.Now().Add(crossPatience); ; time.Sleep(2 * time.Millisecond) {
 		unacknowledged, err := sendQueue(s.raw)
-		if err != nil || unacknowledged <= int(written-g.end) {
-			return false
+		if err != nil || unacknowledged <= int(behind) {
+			return 0
 		}
-		if s.broken() {
-			return true
+		if s.broken() || s.pipe.ClientErr() != nil {
+			return uint64(unacknowledged)
 		}
 		if s.ctx.Err() != nil || time.Now().After(over) {
-			return false
+			return 0
 		}
 	}
 }

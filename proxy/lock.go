@@ -47,14 +47,14 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		s.pipe.Keep(true)
 		defer s.pipe.Keep(false)
 	}
-	before := s.holder.Unheard()
+	before := s.holder.Granted()
 	reply := s.timed(spec, req.Args)
 	if s.draining.Load() {
 		s.cork(true) // it may have begun to while this one waited
 	}
 	text := encodeReply(spec.Name, reply, state.Proto)
-	if s.holder.Unheard() != before {
-		s.granted = grant{time.Now(), s.meter.out.Load() + uint64(len(text))}
+	if number := s.holder.Granted(); number != before {
+		s.holder.Sent(number, lockcmd.Sent{At: time.Now(), End: s.meter.out.Load() + uint64(len(text))})
 		if state.Muted() {
 			s.holder.Heard() // it doesn't want to hear
 		}

@@ -22,7 +22,7 @@ const maxLockRun = 64
 type lockStep struct {
 	spec   *lockcmd.Spec
 	key    []byte
-	before int64               // the Holder's unheard token when it began
+	grant  uint64              // the number of the lock that it was given; 0 if none
 	reply  lockcmd.Reply       // once it has run to its end
 	answer *passthrough.Answer // what it waits for; nil if for nothing
 	on     *coroutine
@@ -60,14 +60,23 @@ func (s *session) joinsLocks(req resp.Request) bool {
 // beginLock runs a lock command up to where it waits for the upstream, or to its end.
 func (s *session) beginLock(spec *lockcmd.Spec, req resp.Request) {
 	args := slices.Clone(req.Args) // the framer uses its own again
-	st := &lockStep{spec: spec, key: args[1], before: s.holder.Unheard()}
+	st := &lockStep{spec: spec, key: args[1]}
 	state, _ := s.pipe.State()
 	s.identity = state.Identity
 	st.on = s.server.coroutines.take()
 	s.locking = append(s.locking, st)
 	s.beginning = st
+	before := s.holder.Granted()
 	st.on.start(func() { st.reply = s.timed(spec, args) }) // ends with resume, which endLocks calls
 	s.beginning = nil
+	st.noteGrant(s, before)
+}
+
+// noteGrant takes note of the lock that was given since before.
+func (st *lockStep) noteGrant(s *session, before uint64) {
+	if number := s.holder.Granted(); number != before {
+		st.grant = number
+	}
 }
 
 // endLocks gives the client the answers of the lock commands that have begun. It returns false when the session has no further requests.
@@ -84,13 +93,14 @@ func (s *session) endLocks() (more bool) {
 		if st.answer != nil {
 			text = s.giveBefore(st.answer, text)
 			s.await(st.answer)
-			st.before = s.holder.Unheard()
+			before := s.holder.Granted()
 			st.on.resume()
+			st.noteGrant(s, before)
 		}
 		s.server.coroutines.put(st.on)
 		text = append(text, encodeReply(st.spec.Name, st.reply, state.Proto)...)
-		if s.holder.Unheard() != st.before {
-			s.granted = grant{time.Now(), s.meter.out.Load() + uint64(len(text))}
+		if st.grant != 0 {
+			s.holder.Sent(st.grant, lockcmd.Sent{At: time.Now(), End: s.meter.out.Load() + uint64(len(text))})
 		}
 	}
 	clear(s.locking)

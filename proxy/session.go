@@ -49,8 +49,6 @@ type session struct {
 	left       bool  // the event loop has read something that it has left to the goroutine
 	streaming  bool  // a request too large to hold is on its way
 	readErr    error // what ended the reading of the client, once something has
-	granted    grant // of the last lock
-	lostGrant  bool  // its token never reached the client
 	timer      *time.Timer
 	watch      *watch // of a lock command that waits
 
@@ -94,7 +92,7 @@ func (s *session) serve() {
 	}
 	s.pipe.Wait()
 	s.leaveSeat()
-	s.lostGrant = s.holder.Unheard() != 0 && s.unheard(s.granted)
+	s.judgeUnheard()
 	s.nc.Close()
 }
 

@@ -3,8 +3,11 @@ package lockproxy_test
 import (
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"time"
+
+	"lockproxy/internal/resp"
 )
 
 // closedBehind sends a command and closes at once: the end is there before the answer.
@@ -60,8 +63,10 @@ func TestUnheardTokensAreReleased(t *testing.T) {
 func TestOnlyUnheardTokensAreReleased(t *testing.T) {
 	_, p := startBoth(t)
 	c, next := dial(t, p.addr), dial(t, p.addr)
-	c.send("LOCK read 30", "BLPOP nothing 0.3", "LOCK unread 30", "LOCK unread:2 30")
+	busy := "local now = function() local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end local over = now() + 300 repeat until now() > over"
+	c.write("LOCK read 30\r\n")
 	token := attackToken(t, c.reply())
+	c.Write(slices.Concat(resp.AppendCommand(nil, "EVAL", busy, "0"), []byte("LOCK unread 30\r\nLOCK unread:2 30\r\n")))
 	time.Sleep(150 * time.Millisecond)
 	c.Close()
 	next.lock("unread 30 WAIT 5")

@@ -70,7 +70,8 @@ func (h *Holder) grant(at lineKey, as Identity, token int64) {
 	h.unheard = append(h.unheard, unheard{number: h.granted, at: at, as: as, token: token})
 }
 
-// Granted is how many locks the client has been given: the number of the last one. As all methods of a Holder it is for the session's goroutine.
+// Granted is how many locks the client has been given: the number of the last one. It is for the session's goroutine, as are
+// Sent, Heard, LastSent and Unreached.
 func (h *Holder) Granted() uint64 { return h.granted }
 
 // Sent takes note of where the token of the lock with a number was sent, unless the client has been heard since.

@@ -35,7 +35,8 @@ func (s *session) Gone() bool {
 //   - the client's FIN did not acknowledge the token, and the token was answered by a reset: it had closed before; or
 //   - a reset came, without a FIN, so soon behind the token that they are taken to have crossed.
 //
-// Only the last is not certain. Otherwise the lock is its holder's until its timeout.
+// Only the last is not certain; nor is the second for a client that ends what it sends, reads a token, and closes with others on their way before its
+// kernel has acknowledged that one, which it delays by 40 ms at most. Otherwise the lock is its holder's until its timeout.
 
 const (
 	// crossing is how soon behind a token a reset is taken to have crossed with it.

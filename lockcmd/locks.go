@@ -264,10 +264,36 @@ func (l *Locks) plainsTurnLocked(at lineKey) bool {
 // Waiting reports whether anybody waits for any lock.
 func (l *Locks) Waiting() bool { return l.waiters.Load() > 0 }
 
-// Passing takes note of a command by which a plain client may compete for the lock at key in database db. The first waiter, who
-// may have settled down to wait for a hand-over, looks more often from now on.
-func (l *Locks) Passing(db int, key []byte) {
-	at := lineKey{db, string(key)}
+// Passing is told of a command by which a plain client may compete for the locks at keys in database
+// db. It returns what to call once the upstream has accepted the command, nil if nobody waits for any
+// of the locks. The call returns at once and may come from any goroutine.
+func (l *Locks) Passing(db int, keys [][]byte) (accepted func()) {
+	var waitedFor []lineKey
+	l.mu.Lock()
+	for _, key := range keys {
+		ln := l.lines[lineKey{db, string(key)}]
+		if ln == nil || ln.len() == 0 || len(waitedFor) == maxPassing {
+			continue
+		}
+		waitedFor = append(waitedFor, lineKey{db, ln.first().key}) // the waiter's string, not a copy
+	}
+	l.mu.Unlock()
+	if waitedFor == nil {
+		return nil
+	}
+	return func() {
+		for _, at := range waitedFor {
+			l.plainPassed(at)
+		}
+	}
+}
+
+// maxPassing bounds how many locks one command of a plain client is taken to compete for.
+const maxPassing = 64
+
+// plainPassed notes that the upstream has accepted a plain client's command on a lock that somebody
+// waits for. The first waiter, which may rely on a hand-over, looks more often from now on.
+func (l *Locks) plainPassed(at lineKey) {
 	l.mu.Lock()
 	ln := l.lines[at]
 	news := ln != nil && !l.plainCompetesLocked(at)

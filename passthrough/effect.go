@@ -52,4 +52,7 @@ type Expect struct {
 	Change *Identity // for Select, Auth and Hello: the identity once it has succeeded, see State.merge
 	Proto  int       // for a Hello without Change
 	Text   *string   // for SetName, SetLibName, SetLibVer, and for Hello if it sets a name
+	// Accepted is called when the upstream has answered otherwise than with an error; nil is nothing.
+	// QUEUED counts: who may queue a command may run it. It must return at once and call no Pipe.
+	Accepted func()
 }

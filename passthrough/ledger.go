@@ -79,8 +79,9 @@ func (l *ledger) push(e entry) {
 	}
 	if e.Effect != NoEffect {
 		l.effects++
-	} else if e.kind == relayed && !l.empty() {
-		if last := &l.entries[len(l.entries)-1]; last.kind == relayed && last.Effect == NoEffect {
+	} else if e.kind == relayed && e.Accepted == nil && !l.empty() {
+		last := &l.entries[len(l.entries)-1]
+		if last.kind == relayed && last.Effect == NoEffect && last.Accepted == nil {
 			last.count += max(1, e.count)
 			return
 		}

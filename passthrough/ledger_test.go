@@ -278,6 +278,33 @@ func TestLedgerRunsAreOneEntry(t *testing.T) {
 	}
 }
 
+// Accepted is called for its own request's reply alone, and not if that is an error.
+func TestLedgerAccepted(t *testing.T) {
+	u := newUnplugged(Identity{Proto: 2})
+	var got []string
+	accepted := func(name string) Expect {
+		return Expect{Accepted: func() { got = append(got, name) }}
+	}
+	u.ask(NoEffect)
+	u.Relay(nil, accepted("first"))
+	u.ask(NoEffect)
+	u.ask(NoEffect)
+	u.Relay(nil, accepted("refused"))
+	u.Relay(nil, accepted("last"))
+	u.ask(NoEffect)
+	for i, reply := range []string{
+		"+OK\r\n", ":0\r\n", "+OK\r\n", "+OK\r\n", "-NOPERM no\r\n", "$-1\r\n", "+OK\r\n",
+	} {
+		u.answer(t, reply)
+		if want := []int{0, 1, 1, 1, 1, 2, 2}[i]; len(got) != want {
+			t.Errorf("after reply %d: %q, want %d calls", i, got, want)
+		}
+	}
+	if strings.Join(got, " ") != "first last" {
+		t.Errorf("called for %q", got)
+	}
+}
+
 // The queue's memory goes with it.
 func TestLedgerForgets(t *testing.T) {
 	u := newUnplugged(Identity{Proto: 2})

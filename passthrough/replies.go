@@ -92,6 +92,9 @@ func (r *replyReader) sort(p *Pipe, data []byte, limit int) (at, replies int, er
 		}
 		replies++
 		e, ok := l.finished(r.scan.Head())
+		if ok && e.Accepted != nil && !r.scan.Head().IsError() {
+			e.Accepted()
+		}
 		switch {
 		case ok && e.kind != relayed:
 			cut(at)

@@ -264,11 +264,11 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 	if cmd.shapes && s.clusterShape(req) {
 		return !s.pipe.Lost()
 	}
-	competes := cmd.competes != nil && s.server.locks.Waiting()
-	if competes && s.passing(cmd, req) {
-		competes = false
-	}
 	r := routeOf(cmd, req)
+	if cmd.competes != nil && s.server.locks.Waiting() {
+		state, _ := s.pipe.State()
+		r.Accepted = s.server.locks.Passing(state.DB, cmd.competes(req.Args))
+	}
 	if cmd.ofNode && s.server.cfg.Upstream.IsCluster() {
 		r.way, r.Effect = passthrough.Shared, passthrough.NoEffect // there is no node whose state it could change
 	}
@@ -281,25 +281,8 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 	}
 	if s.connected(r.way, r.Effect) {
 		s.relay(r)
-		if competes { // of who hasn't been let in yet only the answer tells whether the upstream listens at all
-			s.await(s.pipe.Barrier())
-			s.passing(cmd, req)
-		}
 	}
 	return r.Effect != passthrough.Quit
-}
-
-// passing takes note of a request by which a client that doesn't know LOCK may be taking a lock. It reports false, and does nothing, as
-// long as the upstream hasn't let the client in.
-func (s *session) passing(cmd *command, req resp.Request) bool {
-	state, _ := s.pipe.State()
-	if !state.Trusted {
-		return false
-	}
-	for _, key := range cmd.competes(req.Args) {
-		s.server.locks.Passing(state.DB, key)
-	}
-	return true
 }
 
 func (s *session) relay(r route) {

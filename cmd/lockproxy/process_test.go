@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		os.Unsetenv(asProgram)
 		main()
+	}
+	if signal.Ignored(syscall.SIGHUP) { // as under nohup; the programs under test must not inherit it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	os.Exit(m.Run())
 }
@@ -62,7 +66,13 @@ func start(t *testing.T, args ...string) *process {
 // spawn runs lockproxy with additional environment variables.
 func spawn(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), ended: make(chan struct{})}
+	return spawnBy(t, env, append([]string{os.Args[0]}, args...)...)
+}
+
+// spawnBy does so by a command line that ends with lockproxy's own.
+func spawnBy(t *testing.T, env []string, line ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(line[0], line[1:]...), ended: make(chan struct{})}
 	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	if err := p.cmd.Start(); err != nil {

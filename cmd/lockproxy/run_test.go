@@ -133,6 +133,30 @@ func TestRunPassesSignalsOn(t *testing.T) {
 	}
 }
 
+// Under nohup neither lockproxy run nor its command ends by SIGHUP; other signals end them as ever.
+func TestRunUnderNohup(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	file := filepath.Join(t.TempDir(), "pid")
+	run := spawnBy(t, []string{"LOCKPROXY_URL=" + s.url}, "sh", "-c", `trap "" HUP; exec "$0" "$@"`,
+		os.Args[0], "run", "--key", "job", "--", "sh", "-c", "echo $$ >"+file+"; exec sleep 60")
+	pid := pidsIn(t, file, 1)[0]
+	for _, hungUp := range []int{run.cmd.Process.Pid, pid} {
+		syscall.Kill(hungUp, syscall.SIGHUP)
+	}
+	select {
+	case <-run.ended:
+		t.Fatalf("SIGHUP has ended it:\n%s", run.said())
+	case <-time.After(300 * time.Millisecond):
+	}
+	if !alive(pid) || s.field("token") == "" {
+		t.Errorf("after SIGHUP the command runs: %v; token %q", alive(pid), s.field("token"))
+	}
+	if got := run.signal(syscall.SIGTERM); got != 143 {
+		t.Errorf("SIGTERM: status %d, want 143:\n%s", got, run.said())
+	}
+}
+
 // One that waits leaves the line at once when it is told to end.
 func TestRunStopsWaiting(t *testing.T) {
 	t.Parallel()

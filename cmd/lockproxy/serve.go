@@ -36,23 +36,6 @@ func (c *serveCommand) execute(_, stderr io.Writer) int {
 	return 0
 }
 
-func newLogger(opts *options, out io.Writer) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{
-		Name:       "lockproxy",
-		Level:      hclog.LevelFromString(opts.LogLevel),
-		Output:     out,
-		JSONFormat: opts.LogFormat == "json",
-	})
-}
-
-// redisLog takes what go-redis would print by itself: about connections of the proxy's own, whose errors are told elsewhere.
-type redisLog struct{ hclog.Logger }
-
-// Printf implements go-redis's logger.
-func (l redisLog) Printf(_ context.Context, format string, args ...any) {
-	l.Debug(fmt.Sprintf(format, args...))
-}
-
 // serve runs the proxy until a signal ends it.
 func serve(cmd *serveCommand, log hclog.Logger) error {
 	opts := &cmd.options

@@ -73,8 +73,8 @@ func isNoReplicas(err error) bool {
 }
 
 // undo takes back a lock whose client won't be told of it, and leaves it free: a waiter to whom it were handed would fare no better.
-func (l *Locks) undo(on evaluator, at lineKey, as Identity, r request) {
-	p := proof{"request", r.connection + "/" + r.number}
+func (l *Locks) undo(on evaluator, at lineKey, as Identity, r request, token int64) {
+	p := given(r.connection, token)
 	if _, err := l.releaseAs(on, at, as, p, false); err != nil {
 		l.releaseOrphan(at, as, p)
 	}
@@ -94,8 +94,8 @@ func (l *Locks) unmade(s Session, at lineKey, w *waiter, a attempt, err error) e
 		w.state = left
 	}
 	l.mu.Unlock()
-	if denied != nil && a.token != 0 && !a.renewed {
-		l.undo(s, at, w.as, w.request)
+	if (denied != nil || err != nil) && a.token != 0 && !a.before {
+		l.undo(s, at, w.as, w.request, a.token)
 	}
 	return denied
 }

@@ -274,8 +274,7 @@ func (l *Locks) Gone(h *Holder) {
 	h.mu.Unlock()
 	away := false
 	for at, ls := range leases {
-		// By the connection, not the token: the same owner may have taken it over on another.
-		p := proof{"connection", h.Connection}
+		p := given(h.Connection, ls.token)
 		switch {
 		case away:
 			l.releaseLater(at, ls.as, p, time.Now().Add(busyPatience))
@@ -293,7 +292,7 @@ func (l *Locks) Gone(h *Holder) {
 func (l *Locks) releaseLost(h *Holder) {
 	away := false
 	for i, u := range h.lost {
-		p := proof{"token", strconv.FormatInt(u.token, 10)}
+		p := given(h.Connection, u.token)
 		switch {
 		case away:
 			l.releaseLater(u.at, u.as, p, time.Now().Add(busyPatience))

@@ -51,6 +51,7 @@ type waiter struct {
 	token     int64
 	takenOver bool
 	renewed   bool      // its owner had the lock already
+	before    bool      // its connection had been given the lock before
 	joined    time.Time // the line
 	asked     time.Time
 	unsure    bool          // a release, or a look of its own, has failed that may have given it the lock
@@ -77,7 +78,7 @@ func (w *waiter) signal() {
 // ended: what it holds is what has the higher token. That w was given one and left the other would keep the lock from all.
 func (w *waiter) supersede(a attempt) {
 	if a.token > w.token {
-		w.token, w.takenOver, w.renewed, w.asked = a.token, a.takenOver, a.renewed, a.asked
+		w.token, w.takenOver, w.renewed, w.before, w.asked = a.token, a.takenOver, a.renewed, a.before, a.asked
 	}
 }
 

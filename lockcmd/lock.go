@@ -20,11 +20,12 @@ type attempt struct {
 	plain     bool  // held by, or taken over from, a plain client
 	takenOver bool
 	renewed   bool          // its owner had it already, and may know the token
+	before    bool          // this connection had been given it before
 	remaining time.Duration // of a held lock
 	asked     time.Time
 }
 
-// try runs lock.lua once. An error may come with a token: unless its owner had it before, the caller must undo it.
+// try runs lock.lua once. An error may come with a token: unless the connection had it before, the caller must undo it.
 func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, error) {
 	l.mu.Lock()
 	competes := l.plainCompetesLocked(at)
@@ -50,7 +51,8 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 		}
 	} else {
 		a.takenOver = found[1] > 0
-		a.renewed = len(found) > 2 && found[2] == 1
+		a.renewed = len(found) > 2 && found[2] > 0
+		a.before = len(found) > 2 && found[2] == 2
 	}
 	if a.plain {
 		l.sawPlain(at)
@@ -86,8 +88,8 @@ func (l *Locks) runLock(s Session, args [][]byte) Reply {
 	switch {
 	case err != nil:
 		l.observeRefused(err)
-		if a.token != 0 && !a.renewed {
-			l.undo(s, at, s.Identity(), r)
+		if a.token != 0 && !a.before {
+			l.undo(s, at, s.Identity(), r, a.token)
 		}
 		l.failed(s, at, s.Identity(), r, err)
 		return errorReply(err)
@@ -109,7 +111,7 @@ func (l *Locks) acquired(s Session, at lineKey, r request, a attempt) {
 		s.Holder().forget(at)
 		s.Holder().taken.add(at, a.asked.Add(r.timeout))
 	}
-	if !a.renewed {
+	if !a.before {
 		s.Holder().grant(at, s.Identity(), a.token)
 	}
 	if a.takenOver {

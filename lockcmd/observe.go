@@ -131,10 +131,10 @@ func (l *Locks) observeRelease(on evaluator, at lineKey, as Identity, p proof, v
 	if len(answer) > 3 {
 		token = answer[3]
 	}
-	if p.kind == "request" {
+	_, asked := on.(Session)
+	if p.kind == "request" || p.kind == "given" && asked {
 		return // of a lock that nobody was told of
 	}
-	_, asked := on.(Session)
 	_, forced := on.(forcing)
 	switch {
 	case forced || p.kind == "force":

@@ -13,9 +13,15 @@ import (
 // orphanRetry is the pause before the next try to release an orphan, when the upstream couldn't be reached.
 const orphanRetry = 20 * time.Millisecond
 
-// releaseToken releases a lock that was given to somebody who is not there any more.
-func (l *Locks) releaseToken(at lineKey, as Identity, token int64) {
-	l.releaseOrphan(at, as, proof{"token", strconv.FormatInt(token, 10)})
+// given is the proof for releasing a lock that a connection was given and can't have any more. The token alone would not do: an
+// owner that has asked again on another connection has the same one.
+func given(connection string, token int64) proof {
+	return proof{"given", connection + "/" + strconv.FormatInt(token, 10)}
+}
+
+// releaseGiven releases a lock that a connection was given and never heard of, unless another connection of its owner has it.
+func (l *Locks) releaseGiven(at lineKey, as Identity, connection string, token int64) {
+	l.releaseOrphan(at, as, given(connection, token))
 }
 
 // releaseRequest releases the lock that a request may have taken, when its outcome never came.

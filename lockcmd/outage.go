@@ -75,7 +75,7 @@ func (l *Locks) passing(s Session, err error) bool {
 func (l *Locks) pauseFor(at lineKey, w *waiter, err error) time.Duration {
 	l.mu.Lock()
 	l.lines[at].failing = err
-	w.unsure = w.unsure || mayHaveRun(err)
+	w.unsure = w.unsure || mayHaveRun(err) && w.owner == "" // as in failed
 	l.mu.Unlock()
 	l.wakes.listen(w.as, at.key) // it has lost its connection too
 	var held heldOffError

@@ -100,10 +100,10 @@ func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOv
 	}
 	switch {
 	case missing != nil && !taken:
-		l.undo(on, at, w.next.as, w.next.request)
+		l.undo(on, at, w.next.as, w.next.request, answer[1])
 		w.next.signal()
 	case !taken:
-		l.releaseToken(at, as, answer[1])
+		l.releaseGiven(at, as, w.next.connection, answer[1])
 	}
 	if orphaned {
 		l.releaseRequest(at, w.next.as, w.next.request)

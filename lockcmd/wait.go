@@ -79,7 +79,7 @@ func (l *Locks) check(s Session, at lineKey, w *waiter) error {
 	case w.state == granted:
 		w.supersede(a)
 	default:
-		w.asked, w.renewed = a.asked, a.renewed
+		w.asked, w.renewed, w.before = a.asked, a.renewed, a.before
 		l.lines[at].grant(w, a.token)
 	}
 	return err
@@ -211,7 +211,7 @@ func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	}
 	l.lines[at].turn = 0
 	l.lines[at].grant(w, a.token)
-	w.takenOver, w.renewed, w.asked = a.takenOver, a.renewed, a.asked
+	w.takenOver, w.renewed, w.before, w.asked = a.takenOver, a.renewed, a.before, a.asked
 	return 0, nil
 }
 
@@ -288,13 +288,13 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 	}
 	switch {
 	case won && (err == errGone || s.Gone()):
-		// It crossed with the hang-up: nobody is there to hold it, unless the owner is somewhere else.
-		if !w.renewed {
-			l.releaseToken(at, w.as, w.token)
+		// It crossed with the hang-up: nobody is there to hold it.
+		if !w.before {
+			l.releaseGiven(at, w.as, w.connection, w.token)
 		}
 		return errorReply(errGone)
 	case won:
-		l.acquired(s, at, w.request, attempt{token: w.token, takenOver: w.takenOver, renewed: w.renewed, asked: w.asked})
+		l.acquired(s, at, w.request, attempt{token: w.token, takenOver: w.takenOver, renewed: w.renewed, before: w.before, asked: w.asked})
 		return intReply(w.token)
 	case err != nil:
 		l.failed(s, at, w.as, w.request, err)

@@ -18,14 +18,16 @@ end
 local function whole(n) return string.format('%.0f', tonumber(n)) end
 
 
-local token, expires, written, settles, acquired, session, state, connection, request, client, waiting, owner
+local token, expires, written, settles, acquired, session, state, connections, request, client, waiting, owner
 local malformed = false -- the companion's key holds something that LOCK didn't write
 if companion then
-  token, expires, written, settles, acquired, session, state, connection, request, client, waiting, owner =
+  token, expires, written, settles, acquired, session, state, connections, request, client, waiting, owner =
     string.match(companion, '^v1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%a+) (%S+) (%d+) (%S+) (%S+)\n(.*)$')
   malformed = not token
   if token then expires, settles = tonumber(expires), tonumber(settles) end
 end
+
+local connection = connections and string.match(connections, '^[^,]+') -- the last one to ask
 
 -- From when on others may take what the companion says is held, or reserved. A reservation needs no guard: nobody works under it.
 local over = token and (state == 'held' and expires + guard or expires)

@@ -12,7 +12,7 @@ A[11]  1 if clients that don't know LOCK compete here, as far as the proxy knows
 
 Returns {token, 0; 1 if it was taken over from the expired timestamp of a client that doesn't know LOCK; 2 if it settles for another
 reason: from one of LOCK's, or a lock that was taken over has been released, or asked for by its owner again, within its settling time},
-with a third, 1, if the lock was its owner's already,
+with a third if the lock was its owner's already: 1, or 2 if this connection had been given it before,
 or if it is held {0, 1 if by a client that doesn't know LOCK else 0, ms until another may take it},
 or WRONGTYPE if a key holds something else; then nothing is written.
 ]]
@@ -28,9 +28,13 @@ if again then
   local at, text = expiry(tonumber(A[1]), A[2])
   if at <= expires then at, text = expires, written end
   rewrite(text, at + guard - now)
+  local all, before = without(A[5])
+  table.insert(all, 1, A[5])
+  if #all > 8 then all[8], all[9] = '-', nil end
   record({token = token, expires = at, value = text, settles = settles, acquired = acquired, session = A[8], state = 'held',
-    connection = A[5], request = A[6], client = A[7], waiting = waiting, owner = owner}, retention)
-  return {tonumber(token), settling() > 0 and 2 or 0, connection == A[5] and request == A[6] and 0 or 1}
+    connection = table.concat(all, ','), request = A[6], client = A[7], waiting = waiting, owner = owner}, retention)
+  local same = connection == A[5] and request == A[6]
+  return {tonumber(token), settling() > 0 and 2 or 0, same and 0 or before and 2 or 1}
 end
 
 local mine = held and state == 'reserved' and connection == A[9] and A[10] == 'first'
@@ -46,7 +50,7 @@ if A[10] == 'check' or plain or (held and not mine) then
     end
     if not noted then line[#line + 1] = {A[9], whole(now), A[11]} end
     if not fresh then record({token = token, expires = expires, value = written, settles = settles, acquired = acquired, session = session,
-      state = state, connection = connection, request = request, client = client, waiting = join(line), owner = owner}, retention) end
+      state = state, connection = connections, request = request, client = client, waiting = join(line), owner = owner}, retention) end
   end
   return {0, plain and 1 or 0, (plain and until_ms + guard or held and over or now) - now}
 end

@@ -7,7 +7,10 @@ The companion holds "v1 token expires value settles acquired session state conne
   value       what was written at the lock
   session     1 while a proxy renews it, else 0
   state       held; reserved: kept for a short time for the first waiter of the proxy named as `connection`; or released
-  connection, request, client  who holds it: a connection's name, which of its requests took it, and its address
+  connection  the connections that were given the lock, the last to ask first, with commas between: there are others only if its
+              owner asked again elsewhere. A connection that can't have the lock any more is taken out; the lock is freed with the last.
+              "-" stands for those beyond eight, and is never taken out
+  request, client  which request of the first of these took the lock, 0 if that is not known; and that connection's address
   waiting     proxies that have waiters, the longest waiting first: "proxy:seen:plain,…", seen in ms, plain 1 if clients that
               don't know LOCK compete there; or "-"
 Only this server's clock is ever read.

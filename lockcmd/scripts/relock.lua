@@ -17,5 +17,5 @@ local at, text = expiry(tonumber(A[2]), A[3])
 if A[5] == '1' and at <= expires then return 1 end
 rewrite(text, at + guard - now)
 record({token = token, expires = at, value = text, settles = settles, acquired = acquired, session = session, state = 'held',
-  connection = connection, request = request, client = client, waiting = waiting, owner = owner}, tonumber(A[4]))
+  connection = connections, request = request, client = client, waiting = waiting, owner = owner}, tonumber(A[4]))
 return 1

@@ -1,7 +1,8 @@
 --[[ UNLOCK: free a lock, if it is the caller's, and hand it on.
 
-A[1]  what proves it: "token", "connection", "request", or "force" for whoever holds it
-A[2]  the token, the connection, or the connection, "/" and which of its requests took it
+A[1]  what proves it: "token"; "connection", the last to ask for it; "request"; "given", that a connection was given it and can't have it
+      any more, which frees the lock if no other connection of its owner was given it; or "force" for whoever holds it
+A[2]  the token, the connection, the connection, "/" and which of its requests took it, or the connection, "/" and the token
 A[3]  how long the companion outlives the lock, ms
 A[4]  the proxy that asks
 A[5]  what its own waiters want: "none" (there are none); "next", the one below is the first; "self", there are some, but
@@ -20,13 +21,26 @@ or WRONGTYPE if a key holds something else.
 if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
 if not value and redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply(WRONGTYPE) end
 
+local retention = tonumber(A[3])
 local function proof()
   if A[1] == 'request' then return connection .. '/' .. request end
   return A[1] == 'token' and token or connection
 end
 if A[1] == 'force' then
   if not (held and state == 'held') and not plain then return {0, 0, 0} end
-elseif not held or state ~= 'held' or A[2] ~= proof() or anothers() then
+elseif not held or state ~= 'held' or anothers() then
+  return {0, 0, 0}
+elseif A[1] == 'given' then
+  local name, of = string.match(A[2], '^(.*)/(%d+)$')
+  local others, found = without(name)
+  if not found or of ~= token then return {0, 0, 0} end
+  if #others > 0 then
+    record({token = token, expires = expires, value = written, settles = settles, acquired = acquired, session = session, state = state,
+      connection = table.concat(others, ','), request = name == connection and '0' or request, client = client, waiting = waiting,
+      owner = owner}, retention)
+    return {0, 0, 0}
+  end
+elseif A[2] ~= proof() then
   return {0, 0, 0}
 end
 
@@ -45,7 +59,6 @@ local function tell(proxy)
 end
 
 local whose = plain and {0, '-'} or {tonumber(token), client}
-local retention = tonumber(A[3])
 local wanted = A[5]
 local others = rivals(A[4])
 for _, entry in ipairs(others) do

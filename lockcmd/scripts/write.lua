@@ -26,6 +26,15 @@ local function expiry(timeout, unit)
   return seconds * 1000, whole(seconds)
 end
 
+-- The connections that were given the lock, but for one; found says whether that was among them.
+local function without(name)
+  local others, found = {}, false
+  for other in string.gmatch(connections, '[^,]+') do
+    if other == name then found = true else others[#others + 1] = other end
+  end
+  return others, found
+end
+
 -- Until when a lock that was taken over settles, whoever has it since; 0 if none does.
 local function settling()
   return token and now < settles and settles or 0

@@ -3,12 +3,13 @@ package passthrough
 // How a new connection is logged in and set up.
 
 import (
-	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
+	"time"
 
 	"lockproxy/internal/resp"
 )
@@ -55,27 +56,20 @@ func (u *Upstream) login(nc net.Conn, addr string, id Identity) error {
 	if len(cmds) == 0 {
 		return nil
 	}
-	var out []byte
-	for _, cmd := range cmds {
-		out = resp.AppendCommand(out, cmd...)
-	}
-	if _, err := nc.Write(out); err != nil {
-		return loginLost(nc, addr, err)
-	}
-	in := bufio.NewReaderSize(nc, 512)
-	for _, cmd := range cmds {
-		raw, head, err := readReply(in)
-		switch {
-		case err != nil:
-			return loginLost(nc, addr, err)
-		case cmd[0] == probe:
-		case cmd[0] == askRole:
-			if err := checkRole(raw); err != nil {
+	replies, err := ask(nc, cmds...)
+	for i, reply := range replies {
+		switch step := cmds[i][0]; {
+		case step == probe:
+		case step == askRole:
+			if err := checkRole(reply.raw); err != nil {
 				return &Error{Addr: addr, Err: err}
 			}
-		case head.IsError():
-			return &Refused{Addr: addr, Step: cmd[0], Reply: string(head.Line)}
+		case reply.IsError():
+			return &Refused{Addr: addr, Step: step, Reply: string(reply.Line)}
 		}
+	}
+	if err != nil {
+		return loginLost(nc, addr, err)
 	}
 	return nil
 }
@@ -83,18 +77,49 @@ func (u *Upstream) login(nc net.Conn, addr string, id Identity) error {
 // askRole is the request whose reply tells whether a server is a master.
 const askRole = "ROLE"
 
-func readReply(in *bufio.Reader) (raw []byte, head resp.Head, err error) {
-	var scan resp.Scanner
-	for {
-		b, err := in.ReadByte()
-		if err != nil {
-			return raw, head, err
-		}
-		raw = append(raw, b)
-		if _, done, err := scan.Scan([]byte{b}); done || err != nil {
-			return raw, scan.Head(), err
-		}
+// ownReply is the reply to a request of the proxy's own.
+type ownReply struct {
+	resp.Head
+	raw []byte
+}
+
+// maxOwnReply bounds such a reply while a connection is set up, bytes.
+const maxOwnReply = 1 << 20
+
+// errUnasked is why a connection isn't used on which replies could be taken for those to the next requests.
+var errUnasked = errors.New("the upstream has closed the connection, or sent a reply that nobody asked for")
+
+// ask sends requests by a connection on which nothing else is under way, and returns the replies, as many as have come if it fails. It reads
+// nothing beyond the last. After an error the connection is of no use.
+func ask(conn net.Conn, cmds ...[]string) (replies []ownReply, err error) {
+	var out []byte
+	for _, cmd := range cmds {
+		out = resp.AppendCommand(out, cmd...)
 	}
+	if _, err := conn.Write(out); err != nil {
+		return nil, err
+	}
+	for range cmds {
+		raw, head, err := resp.ReadReply(conn, maxOwnReply)
+		if err != nil {
+			return replies, err
+		}
+		replies = append(replies, ownReply{head, raw})
+	}
+	if _, isTLS := conn.(*secured); !isTLS && !quiet(conn) { // with TLS nobody can tell a push from a reply before it is read
+		return replies, errUnasked
+	}
+	return replies, nil
+}
+
+// askUntil is ask, which ends when ctx does.
+func askUntil(ctx context.Context, conn net.Conn, cmds ...[]string) (replies []ownReply, err error) {
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	replies, err = ask(conn, cmds...)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	return replies, err
 }
 
 func loginLost(nc net.Conn, addr string, err error) error {

@@ -192,6 +192,9 @@ func (p *Pipe) spareLocked() bool {
 
 // neededLocked reports whether anything needs the session's own connection. mu is held.
 func (p *Pipe) neededLocked() bool {
+	if p.within {
+		return true // the rest of a push is to come
+	}
 	if p.salvaging {
 		return !p.ledger.empty() || !p.ledger.Shareable()
 	}

@@ -185,12 +185,12 @@ func (ls *Lanes) connect(ctx context.Context, id Identity) (net.Conn, error) {
 	if err != nil || id.LoggedIn {
 		return conn, err
 	}
-	replies, err := ask(ctx, conn, []string{probe})
+	replies, err := askUntil(ctx, conn, []string{probe})
 	switch {
+	case len(replies) > 0 && strings.HasPrefix(string(replies[0].raw), noAuth):
+		err = &Refused{Addr: ls.upstream.Addr, Step: probe, Reply: string(replies[0].Line)}
 	case err != nil:
 		err = &Error{Addr: ls.upstream.Addr, Err: err}
-	case strings.HasPrefix(replies[0], noAuth):
-		err = &Refused{Addr: ls.upstream.Addr, Step: probe, Reply: replies[0][1:]}
 	default:
 		return conn, nil
 	}

@@ -101,37 +101,67 @@ func (ls *Lanes) watch(s *spare) {
 }
 
 // rest reads a spare until it is wanted, which it reports, or ends. Whenever it has been silent for every, in ns, it is asked something; 0 is never.
-// An upstream that is slow to answer that is only slow.
+// An upstream that is slow to answer that is only slow. Pushes, which any client may have the upstream send to it, are skipped.
 func (s *spare) rest(every *atomic.Int64) (wanted bool) {
-	var b [16]byte
-	owed := false // an answer is
+	var b [512]byte
+	var scan resp.Scanner
+	var by time.Time // once it is wanted, the end of what is still awaited
+	owed := false    // an answer is
 	for {
+		room := len(b)
 		s.asking.Lock()
 		wanted = s.wanted
 		switch {
-		case wanted && !owed:
+		case wanted && !owed && !scan.Began():
 			s.asking.Unlock()
 			return true
 		case wanted:
-			s.conn.SetReadDeadline(time.Now().Add(maxPing))
+			if by.IsZero() {
+				by = time.Now().Add(maxPing)
+			}
+			room = min(scan.Least(), room) // whatever comes behind that is not for here
+			s.conn.SetReadDeadline(by)
 		case owed:
 			s.conn.SetReadDeadline(time.Time{})
 		default:
 			s.conn.SetReadDeadline(after(time.Duration(every.Load())))
 		}
 		s.asking.Unlock()
-		n, err := s.conn.Read(b[:])
-		switch {
-		case n > 0 && owed:
-			owed = b[n-1] != '\n'
-		case n > 0, !errors.Is(err, os.ErrDeadlineExceeded), wanted:
+		n, err := s.conn.Read(b[:room])
+		if n > 0 {
+			if owed, err = skipPushes(&scan, b[:n], owed); err != nil {
+				return false
+			}
+			continue
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || wanted {
 			return false
-		case !owed:
+		}
+		if !owed {
 			if owed, err = s.ping(); err != nil {
 				return false
 			}
 		}
 	}
+}
+
+// skipPushes takes what has come on a connection on which one reply is awaited, if owed says so, and otherwise none. It returns whether it still is.
+func skipPushes(scan *resp.Scanner, data []byte, owed bool) (still bool, err error) {
+	for len(data) > 0 {
+		n, done, err := scan.Scan(data)
+		if err != nil {
+			return owed, err
+		}
+		data = data[n:]
+		if scan.Head().Type == '>' {
+			continue
+		}
+		if !owed {
+			return false, errUnasked
+		}
+		owed = !done
+	}
+	return owed, nil
 }
 
 // after is the end of d, or never if d is 0.
@@ -246,13 +276,15 @@ func (ls *Lanes) expireSpares() {
 	}
 }
 
-// quiet reports whether a connection on which nothing is expected is open, and nothing has come on it.
+// quiet reports whether a connection on which nothing is expected is open, and nothing has come on it but pushes, which whoever reads it next
+// can tell from replies. With TLS it is not quiet after a push either.
 func quiet(conn net.Conn) bool {
 	if whole, ok := conn.(*cluster.Conn); ok {
 		return whole.Quiet()
 	}
+	plain := true
 	if s, ok := conn.(*secured); ok {
-		conn = s.raw
+		conn, plain = s.raw, false
 	}
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
@@ -265,8 +297,8 @@ func quiet(conn net.Conn) bool {
 	silent := false
 	err = control.Control(func(fd uintptr) {
 		var b [1]byte
-		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		silent = errors.Is(err, syscall.EAGAIN)
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		silent = errors.Is(err, syscall.EAGAIN) || plain && n == 1 && b[0] == '>'
 	})
 	return err == nil && silent
 }

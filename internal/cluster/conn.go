@@ -162,11 +162,16 @@ func (c *Conn) enqueue(r *request) {
 	c.newest, c.answeredFor = r, answeredFor{}
 }
 
-// Quiet reports whether the Conn can be used further, and nothing is awaited or has come.
+// Quiet reports whether the Conn can be used further, nothing is awaited, and nothing has come but pushes.
 func (c *Conn) Quiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err == nil && !c.half && c.head == nil && len(c.rest) == 0 && c.txn == nil && c.watched.part == nil
+	for r := c.head; r != nil; r = r.next {
+		if !r.done || r.began || r.out.size == 0 || r.out.first[0] != '>' {
+			return false
+		}
+	}
+	return c.err == nil && !c.half && len(c.rest) == 0 && c.txn == nil && c.watched.part == nil
 }
 
 // give adds bytes to what the client is given for r. mu is held.

@@ -26,7 +26,7 @@ func asker(t *testing.T) func(args ...string) resp.Value {
 	return func(args ...string) resp.Value {
 		t.Helper()
 		nc.Write(resp.AppendCommand(nil, args...))
-		raw, err := readReply(in)
+		raw, _, err := resp.ReadReply(in, maxMap)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestSlotsAreRedisOwn(t *testing.T) {
 	in := bufio.NewReader(nc)
 	same := func(key []byte) error {
 		nc.Write(resp.AppendCommand(nil, []byte("CLUSTER"), []byte("KEYSLOT"), key))
-		raw, err := readReply(in)
+		raw, _, err := resp.ReadReply(in, maxMap)
 		if err != nil {
 			return err
 		}

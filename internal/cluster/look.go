@@ -3,10 +3,10 @@ package cluster
 // How it is found out who serves which slot.
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -137,20 +137,20 @@ func askAt(ctx context.Context, dial Dialer, addr string) (*slotMap, int64, erro
 
 var questions = resp.AppendCommand(resp.AppendCommand(nil, "CLUSTER", "INFO"), "CLUSTER", "SLOTS")
 
-// askNode asks the node at addr who serves what, and for the epoch that it knows.
-func askNode(nc interface {
-	Read([]byte) (int, error)
-	Write([]byte) (int, error)
-}, addr string) (m *slotMap, epoch int64, err error) {
+// maxMap bounds what a node says of the cluster, bytes.
+const maxMap = 64 << 20
+
+// askNode asks the node at addr who serves what, and for the epoch that it knows. It reads nothing beyond the answers: the connection may serve
+// a client next.
+func askNode(nc io.ReadWriter, addr string) (m *slotMap, epoch int64, err error) {
 	if _, err := nc.Write(questions); err != nil {
 		return nil, 0, err
 	}
-	in := bufio.NewReader(nc)
-	info, err := readReply(in)
+	info, _, err := resp.ReadReply(nc, maxMap)
 	if err != nil {
 		return nil, 0, err
 	}
-	raw, err := readReply(in)
+	raw, _, err := resp.ReadReply(nc, maxMap)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -173,19 +173,4 @@ func parseEpoch(info []byte) int64 {
 		}
 	}
 	return 0
-}
-
-// readReply reads one whole reply, which is not large.
-func readReply(in *bufio.Reader) (raw []byte, err error) {
-	var scan resp.Scanner
-	for {
-		b, err := in.ReadByte()
-		if err != nil {
-			return nil, err
-		}
-		raw = append(raw, b)
-		if _, done, err := scan.Scan(raw[len(raw)-1:]); done || err != nil {
-			return raw, err
-		}
-	}
 }

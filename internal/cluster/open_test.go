@@ -5,6 +5,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"lockproxy/internal/resp"
 )
 
 // A Conn begins at another node when one says nothing, long before the time for it is over.
@@ -35,6 +37,54 @@ func TestOpenBesideASilentNode(t *testing.T) {
 			t.Fatalf("it took %v", took)
 		} else if took > doorPatience {
 			return // the silent one was tried
+		}
+	}
+}
+
+// The first node is asked who serves what on the connection that serves the client next: pushes are not taken for the answers, and what is behind
+// these is not lost.
+func TestOpenAmongPushes(t *testing.T) {
+	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$11\r\nm:\r\n+FORGED\r\n"
+	const info = "$25\r\ncluster_current_epoch:7\r\n\r\n"
+	const slots = "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$4\r\ngood\r\n:1\r\n"
+	for at, says := range []string{push + info + slots, info + push + slots, info + slots + push, push + info + push + slots + push + push} {
+		cl := New([]string{"good:1"})
+		dial := func(ctx context.Context, addr string) (net.Conn, error) {
+			here, there := net.Pipe()
+			done := make(chan struct{})
+			go func() { // ends when the Conn does
+				defer close(done)
+				readRequests(there, 2)
+				there.Write([]byte(says))
+				readRequests(there, 1)
+				there.Write([]byte("+ours\r\n"))
+			}()
+			t.Cleanup(func() { there.Close(); <-done })
+			return here, nil
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		c, err := cl.Open(ctx, Options{Dial: dial, Proto: 3})
+		cancel()
+		if err != nil {
+			t.Fatalf("%d: %v", at, err)
+		}
+		if m := cl.slots.Load(); m == nil || m.master(5) != "good:1" || cl.epoch != 7 {
+			t.Errorf("%d: the map is %+v, epoch %d", at, m, cl.epoch)
+		}
+		c.SetDeadline(time.Now().Add(5 * time.Second))
+		c.Write(resp.AppendCommand(nil, "ECHO", "x"))
+		if raw, _, err := resp.ReadReply(c, 1000); err != nil || string(raw) != "+ours\r\n" {
+			t.Errorf("%d: %q, %v", at, raw, err)
+		}
+		c.Close()
+	}
+}
+
+// readRequests reads so many: a request is an array.
+func readRequests(nc net.Conn, n int) {
+	for range n {
+		if _, _, err := resp.ReadReply(nc, 1000); err != nil {
+			return
 		}
 	}
 }

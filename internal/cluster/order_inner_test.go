@@ -107,7 +107,7 @@ func (p *puppets) at(name string) *puppet {
 func (n *puppet) hears(want ...string) {
 	n.t.Helper()
 	for _, w := range want {
-		raw, err := readReply(n.in)
+		raw, _, err := resp.ReadReply(n.in, maxMap)
 		if err != nil {
 			n.t.Fatalf("%v instead of %q", err, w)
 		}

@@ -63,6 +63,26 @@ func (s *Scanner) Began() bool { return s.began }
 // Head describes the reply that Scan last completed, or is within.
 func (s *Scanner) Head() Head { return s.head }
 
+const (
+	minElem  = 3 // bytes of the shortest reply or element: "_\r\n"
+	maxLeast = 1 << 20
+)
+
+// Least returns how many bytes of the current reply, or between two of the next, are still to come at the least, up to maxLeast.
+func (s *Scanner) Least() int {
+	least := int64(minElem)
+	switch {
+	case s.body > 0:
+		least = min(s.body, maxLeast)
+	case len(s.line) > 0:
+		least = 1
+	}
+	for _, a := range s.open { // the last element begun of each is what least has counted so far
+		least += minElem * (min(a.left, maxLeast) - 1)
+	}
+	return int(min(least, maxLeast))
+}
+
 // Scan takes bytes from the front of p up to the end of the current reply and returns how many. done says that the reply is
 // complete; if it isn't, all of p was taken. An error means that the upstream doesn't speak the Redis protocol; it is final.
 func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {

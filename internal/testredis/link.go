@@ -4,20 +4,29 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
 )
 
-// Link is a network path to a server that a test can break: what goes by it while it is held is lost when it is cut.
+// Link is a network path to a server that a test can break: what goes by it while it is held is lost when it is cut. A test can also have
+// it say more than the server says.
 type Link struct {
 	ln      net.Listener
 	to      string
 	running sync.WaitGroup
 
-	mu    sync.Mutex
-	free  *sync.Cond
-	held  bool       // guarded by mu
-	conns []net.Conn // guarded by mu
-	ended bool       // guarded by mu
+	mu     sync.Mutex
+	free   *sync.Cond
+	held   bool       // guarded by mu
+	conns  []net.Conn // guarded by mu
+	ended  bool       // guarded by mu
+	insert Insertion  // guarded by mu
 }
+
+// Insertion returns what follows once so many replies have passed by a connection, 0 when it opens: now goes in one write with the last of
+// them, later a moment after that.
+type Insertion func(replies int) (now, later string)
 
 // StartLink makes a path to addr that lasts as long as the test.
 func StartLink(t testing.TB, addr string) *Link {
@@ -56,6 +65,13 @@ func (l *Link) set(held bool) {
 	l.free.Broadcast()
 }
 
+// Insert has more sent to clients than the server sends, on connections opened from now on.
+func (l *Link) Insert(what Insertion) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.insert = what
+}
+
 // Cut closes all connections; what was held is lost.
 func (l *Link) Cut() {
 	l.mu.Lock()
@@ -85,18 +101,25 @@ func (l *Link) accept() {
 			far.Close()
 		}
 		l.mu.Unlock()
-		l.running.Go(func() { l.carry(far, near) }) // both end when either side closes, at the latest by Cut
-		l.running.Go(func() { l.carry(near, far) })
+		p := &replies{insert: l.insert}
+		if p.insert == nil {
+			p.insert = func(int) (now, later string) { return "", "" }
+		}
+		l.running.Go(func() { l.carry(far, near, l.pass) }) // both end when either side closes, at the latest by Cut
+		l.running.Go(func() {
+			l.passReplies(p, near, nil)
+			l.carry(near, far, func(to net.Conn, data []byte) bool { return l.passReplies(p, to, data) })
+		})
 	}
 }
 
-func (l *Link) carry(to, from net.Conn) {
+func (l *Link) carry(to, from net.Conn, pass func(to net.Conn, data []byte) bool) {
 	defer to.Close()
 	defer from.Close()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 && !l.pass(to, buf[:n]) {
+		if n > 0 && !pass(to, buf[:n]) {
 			return
 		}
 		if err != nil {
@@ -118,6 +141,44 @@ func (l *Link) pass(to net.Conn, data []byte) bool {
 	}
 	_, err := to.Write(data)
 	return err == nil
+}
+
+// replies are what a connection's server sends.
+type replies struct {
+	insert Insertion
+	scan   resp.Scanner
+	passed int
+}
+
+// insertedLater is how much later the second part of an insertion goes than the first.
+const insertedLater = 2 * time.Millisecond
+
+// passReplies does as pass, and inserts what is to follow each reply; what follows none if there is no data.
+func (l *Link) passReplies(p *replies, to net.Conn, data []byte) bool {
+	var out []byte
+	for begin := data == nil; begin || len(data) > 0; begin = false {
+		if !begin {
+			n, done, err := p.scan.Scan(data)
+			if err != nil {
+				return false
+			}
+			out, data = append(out, data[:n]...), data[n:]
+			if !done {
+				break
+			}
+			p.passed++
+		}
+		now, later := p.insert(p.passed)
+		out = append(out, now...)
+		if later != "" {
+			if !l.pass(to, out) {
+				return false
+			}
+			time.Sleep(insertedLater)
+			out = []byte(later)
+		}
+	}
+	return len(out) == 0 || l.pass(to, out)
 }
 
 func (l *Link) has(c net.Conn) bool {

@@ -1,0 +1,125 @@
+package passthrough
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// answering is the address of an upstream that reads so many requests by each connection, and answers with text.
+func answering(t *testing.T, requests int, text string) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { // ends when ln does
+		defer close(ended)
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			defer nc.Close()
+			nc.SetDeadline(time.Now().Add(5 * time.Second))
+			for range requests {
+				if _, _, err := resp.ReadReply(nc, 1000); err != nil { // a request is an array
+					return
+				}
+			}
+			io.WriteString(nc, text)
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); <-ended })
+	return ln.Addr().String()
+}
+
+const tracked = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$22\r\nm:\r\n+FORGED\r\n-FORGED\r\n\r\n"
+
+// The replies to a login are told from pushes before, between and behind them, and nothing is read beyond the last. Whatever else follows that
+// ends the connection.
+func TestLoginAmongPushes(t *testing.T) {
+	const master, replica = "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n", "*5\r\n$5\r\nslave\r\n$1\r\nh\r\n:1\r\n$9\r\nconnected\r\n:0\r\n"
+	id := Identity{User: "alice", Password: "a", LoggedIn: true, DB: 2, Proto: 3}
+	for _, test := range []struct {
+		name    string
+		replies []string
+		behind  string
+		want    func(err error) bool
+	}{
+		{"let in", []string{"+OK\r\n", "%1\r\n+proto\r\n:3\r\n", "+OK\r\n", master}, "", func(err error) bool { return err == nil }},
+		{"a replica", []string{"+OK\r\n", "%1\r\n+proto\r\n:3\r\n", "+OK\r\n", replica}, "", func(err error) bool { return errors.Is(err, errNotMaster) }},
+		{"no such database", []string{"+OK\r\n", "%1\r\n+proto\r\n:3\r\n", "-ERR DB index\r\n", master}, "", func(err error) bool {
+			var refused *Refused
+			return errors.As(err, &refused) && refused.Step == "SELECT" && refused.Reply == "ERR DB index"
+		}},
+		{"a reply too many", []string{"+OK\r\n", "%1\r\n+proto\r\n:3\r\n", "+OK\r\n", master}, "+OK\r\n", func(err error) bool { return errors.Is(err, errUnasked) }},
+	} {
+		for at := range len(test.replies) + 1 {
+			var text strings.Builder
+			for i, reply := range test.replies {
+				if i == at {
+					text.WriteString(tracked)
+				}
+				text.WriteString(reply)
+			}
+			rest := test.behind
+			if at == len(test.replies) && rest == "" {
+				rest = tracked
+			}
+			text.WriteString(rest)
+			u := &Upstream{Network: "tcp", sentinels: newSentinels("g", []string{"s"}), dial: (&net.Dialer{}).DialContext}
+			u.sentinels.hear("s", opinion{answering(t, len(test.replies), text.String()), 1}, func(string, string) {})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			conn, err := u.connect(ctx, id)
+			cancel()
+			if !test.want(err) {
+				t.Errorf("%s, a push behind reply %d: %v", test.name, at, err)
+			}
+			if err != nil {
+				continue
+			}
+			conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+			left := make([]byte, len(rest))
+			if _, err := io.ReadFull(conn, left); err != nil || string(left) != rest {
+				t.Errorf("%s, a push behind reply %d: %q is left, %v", test.name, at, left, err)
+			}
+			conn.Close()
+		}
+	}
+}
+
+// What goes on while nothing is asked is told apart however it is cut.
+func TestSkipPushes(t *testing.T) {
+	for _, test := range []struct {
+		data        string
+		owed, still bool
+		ok          bool
+	}{
+		{tracked, false, false, true},
+		{tracked, true, true, true},
+		{tracked + "+PONG\r\n" + tracked, true, false, true},
+		{tracked + "+PONG\r\n+PONG\r\n", true, false, false},
+		{tracked + "+", false, false, false},
+		{"$5\r\nab", true, true, true},
+		{"nothing\r\n", true, true, false},
+	} {
+		for cut := range len(test.data) {
+			var scan resp.Scanner
+			still, err := skipPushes(&scan, []byte(test.data[:cut]), test.owed)
+			if err == nil {
+				still, err = skipPushes(&scan, []byte(test.data[cut:]), still)
+			}
+			if (err == nil) != test.ok || test.ok && still != test.still {
+				t.Errorf("%q, cut at %d: %v, %v", test.data, cut, still, err)
+			}
+		}
+	}
+}

@@ -97,10 +97,32 @@ func TestClientBuffer(t *testing.T) {
 	c.expect("SET big "+strings.Repeat("x", 300000), "+OK\r\n")
 	c.expect("STRLEN big", ":300000\r\n")
 	c.lock(strings.Repeat("k", 99900) + " 30")
-	go fmt.Fprintf(c, "*3\r\n$4\r\nLOCK\r\n$200000\r\n%s\r\n$2\r\n30\r\n", strings.Repeat("k", 200000))
-	if got := c.reply(); got != "-ERR Protocol error: too big lock command\r\n" {
-		t.Errorf("a lock command beyond the buffer: %q", got)
+	// A lock command that is larger is refused, and skipped: the connection goes on, with its session locks.
+	token := c.lock("job 30 SESSION")
+	large := strings.Repeat("k", 300000)
+	c.expect("LOCK "+large+" 30", "-ERR the LOCK command is larger than 100000 bytes (--client-buffer): nothing was run\r\n")
+	c.expect(fmt.Sprintf("FENCE job %d SET big %s", token, large), "-ERR the FENCE command is larger than 100000 bytes…")
+	c.expect("STRLEN big", ":300000\r\n") // as it was
+	c.expect("MULTI", "+OK\r\n")
+	c.expect("LOCK "+large+" 30", "-ERR the LOCK command is larger…")
+	c.expect("EXEC", "-EXECABORT…")
+	c.send("PING", "UNLOCK "+large, "PING")
+	for _, want := range []string{"+PONG\r\n", "-ERR the UNLOCK command is larger…", "+PONG\r\n"} {
+		if got := c.reply(); got != want && !strings.HasPrefix(got, strings.TrimSuffix(want, "…")) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
+	c.expect(unlock("job", token), ":1\r\n")
+	c.write("*2\r\n$6\r\nUNLOCK\r\n$200000\r\n" + strings.Repeat("k", 200000) + "\r\n")
+	if got := c.reply(); !strings.HasPrefix(got, "-ERR the UNLOCK command is larger") {
+		t.Errorf("an UNLOCK that ends with its key: %q", got)
+	}
+	// One that isn't well-formed ends the connection, as any does.
+	c.write("*3\r\n$4\r\nLOCK\r\n$200000\r\n" + strings.Repeat("k", 200000) + "\r\nx1\r\n")
+	if got := c.reply(); !strings.HasPrefix(got, "-ERR Protocol error: expected '$'") {
+		t.Errorf("a request that isn't one: %q", got)
+	}
+	c.closed()
 	// Whom a HELLO that isn't held logs in can't be known, but what it speaks can.
 	c = dial(t, p.addr)
 	c.expect("PING", "+PONG\r\n")

@@ -3,6 +3,8 @@ package proxy
 // A lock command, in its turn among a session's requests.
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -61,6 +63,18 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 	}
 	s.pipe.Local(text)
 	s.endWatch()
+}
+
+// refuseLarge answers a lock command that is too large to be held, once all of it has been skipped.
+func (s *session) refuseLarge() {
+	err := lockcmd.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes (--client-buffer): "+
+		"nothing was run", strings.ToUpper(s.tooLarge.Name), s.server.cfg.ClientBuffer))
+	s.streaming, s.tooLarge = false, nil
+	if s.settledState().InMulti && s.connect(passthrough.Own) == nil {
+		s.pipe.Replace(abortMulti, encodeError("", err))
+		return
+	}
+	s.pipe.Local(encodeError("", err))
 }
 
 // abortMulti is a request that every Redis refuses to queue, so that it aborts the transaction, as it does for a command of

@@ -44,11 +44,12 @@ type session struct {
 
 	buf        []byte // buf[start:end] has been read and not yet been passed on
 	start, end int
-	kept       int   // bytes that watches have read
-	drained    bool  // the last read has left nothing in the socket
-	left       bool  // the event loop has read something that it has left to the goroutine
-	streaming  bool  // a request too large to hold is on its way
-	readErr    error // what ended the reading of the client, once something has
+	kept       int           // bytes that watches have read
+	drained    bool          // the last read has left nothing in the socket
+	left       bool          // the event loop has read something that it has left to the goroutine
+	streaming  bool          // a request too large to hold is on its way
+	tooLarge   *lockcmd.Spec // what that request is, if it is a lock command: it is skipped
+	readErr    error         // what ended the reading of the client, once something has
 	timer      *time.Timer
 	watch      *watch // of a lock command that waits
 
@@ -153,7 +154,7 @@ func (s *session) handleWhole() (more bool) {
 		if err != nil {
 			s.endLocks()
 			s.endRun()
-			if s.streaming {
+			if s.streaming && s.tooLarge == nil {
 				s.pipe.Withdraw()
 			}
 			s.pipe.Local(encodeError("", err))
@@ -175,6 +176,10 @@ func (s *session) handleWhole() (more bool) {
 		s.endRun()
 		s.start += len(req.Raw)
 		switch {
+		case s.tooLarge != nil:
+			if whole {
+				s.refuseLarge()
+			}
 		case s.streaming:
 			s.pipe.Continue(req.Raw, whole)
 			s.streaming = !whole
@@ -230,15 +235,11 @@ func (s *session) stream(argc int) bool {
 	if cmd.effect == passthrough.Hello && len(args) > 1 {
 		proto = helloProto(args[1])
 	}
-	if cmd.lock != nil {
-		s.pipe.Local(encodeError("", &resp.ProtocolError{Reason: "too big lock command"}))
-		return false
-	}
-	s.streaming = true
+	s.streaming, s.tooLarge = true, cmd.lock
 	s.meter.counted(cmd.kind)
 	raw := s.framer.Stream(s.buf[:s.end])
 	expect := passthrough.Expect{Effect: cmd.effect, Count: argc - 1, Proto: proto}
-	if s.connected(passthrough.Own, expect.Effect) {
+	if s.tooLarge == nil && s.connected(passthrough.Own, expect.Effect) {
 		s.pipe.RelayLarge(raw, expect)
 	}
 	s.end = copy(s.buf, s.buf[len(raw):s.end])

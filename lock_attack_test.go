@@ -413,7 +413,7 @@ func TestAttackOtherTypeWhileItSettles(t *testing.T) {
 func TestAttackFenceWithoutDiscard(t *testing.T) {
 	server, p := startBoth(t)
 	direct := goRedis(t, server.Addr())
-	for _, denied := range []string{"discard", "exec", "multi", "watch"} {
+	for _, denied := range []string{"exec", "multi", "watch", "discard"} {
 		direct.Do(ctx, "ACL", "SETUSER", "u", "reset", "on", ">p", "~*", "+@all", "-"+denied)
 		c := dial(t, p.addr)
 		c.expect("AUTH u p", "+OK\r\n")
@@ -421,6 +421,9 @@ func TestAttackFenceWithoutDiscard(t *testing.T) {
 		c.expect(fmt.Sprintf("FENCE %s %d NOSUCHCOMMAND", denied, token), "-…")
 		c.expect(fmt.Sprintf("FENCE %s %d SET x", denied, token), "-…")
 		c.do(fmt.Sprintf("FENCE %s %d SET x y", denied, token))
+		if denied != "discard" && direct.Exists(ctx, "x").Val() != 0 {
+			t.Fatalf("without %s it ran the command without the check", denied)
+		}
 		c.expect("PING", "+PONG\r\n")
 		c.Close()
 	}

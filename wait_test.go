@@ -138,6 +138,7 @@ func TestWaitEnds(t *testing.T) {
 		"FENCE k x GET a":              "-ERR value is not an integer or out of range\r\n",
 		"FENCE k 1 MULTI":              "-ERR 'multi' can't be fenced…",
 		"FENCE k 1 LOCK a 1":           "-ERR 'lock' can't be fenced…",
+		"FENCE k 1 BLPOP a 1":          "-ERR 'blpop' can't be fenced: it blocks…",
 		"LOCK job 1 OWNER a WAIT 0.01": "_\r\n",
 	} {
 		b.expect(command, want)

@@ -20,35 +20,40 @@ func (e FencedError) Error() string {
 	return fmt.Sprintf("FENCED token %d does not hold the lock '%s' (any more): the command was not run", e.Token, e.Key)
 }
 
-// fenceTries bounds how often a fenced transaction begins anew because the lock changed within it: a renewal, mostly.
+// fenceTries bounds how often a fenced transaction begins again because the lock's key changed within it: by a renewal, mostly.
 const fenceTries = 16
 
-// runFence is FENCE: the command runs in a transaction that watches the lock, begun only once a script has said that the token
-// holds it. So it is atomic with the check: whatever happens to the lock in between, its expiry too, makes EXEC run nothing.
-// The reply is the command's own, byte for byte; a script would have lost some of it (null arrays, large numbers, doubles).
+// runFence is FENCE: two round trips to the upstream. The first watches the lock, has a script say
+// whether the token holds it, and begins a transaction. The second runs the command in that.
+// Whatever happens to the lock in between, its expiry too, makes EXEC run nothing. The reply is the
+// command's own, byte for byte; a script would have lost some of it (null arrays, large numbers,
+// doubles).
+//
+// Only the lock's key is watched. Every acquisition, release and expiry changes it; waiters change the companion alone.
 func (l *Locks) runFence(s Session, args [][]byte) Reply {
 	key := string(args[0])
 	token, ok := resp.ParseInt(args[1])
 	if !ok {
 		return errorReply(errInteger)
 	}
-	if !s.CanFence(args[2]) {
-		return errorReply(UsageError("ERR '" + strings.ToLower(string(args[2])) + "' can't be fenced: it is not one that a transaction runs as data"))
+	if !s.CanFence(args[2:]) {
+		return errorReply(UsageError("ERR '" + strings.ToLower(string(args[2])) +
+			"' can't be fenced: it blocks, or is not one that a transaction runs as data"))
 	}
-	companion := []byte(CompanionKey(args[0]))
+	keys := []string{key, CompanionKey(args[0])}
+	proof := l.list([]string{strconv.FormatInt(token, 10)})
+	check := words("EVALSHA", checkScript.SHA, "2", keys[0], keys[1], proof)
 	for range fenceTries {
-		if err := l.status(s, "+OK", []byte("WATCH"), args[0], companion); err != nil {
-			return errorReply(err)
+		err := l.beginFenced(s, args[0], check)
+		if said, ok := err.(ServerError); ok && hasCode(said, "NOSCRIPT") {
+			check = words("EVAL", checkScript.Source, "2", keys[0], keys[1], proof)
+			continue
 		}
-		ints, err := l.evalInts(s, checkScript, 1, key, "", strconv.FormatInt(token, 10))
-		if err != nil || ints[0] == 0 {
-			if unwatch := l.unwatch(s); err == nil {
-				err = unwatch
-			}
-			if err == nil {
-				err = FencedError{key, token}
-				l.tally.fenced.Add(1)
-			}
+		if err == errNotHeld {
+			l.tally.fenced.Add(1)
+			err = FencedError{key, token}
+		}
+		if err != nil {
 			return errorReply(err)
 		}
 		raw, err := l.fenced(s, args[2:])
@@ -62,25 +67,74 @@ func (l *Locks) runFence(s Session, args [][]byte) Reply {
 	return errorReply(UsageError("ERR the lock is being changed all the time: the command was not run, try again"))
 }
 
-// fenced runs one command in a transaction. It returns the command's reply, or nil if the transaction found that a key it
-// watched had changed, and ran nothing.
-func (l *Locks) fenced(s Session, command [][]byte) ([]byte, error) {
-	if err := l.status(s, "+OK", []byte("MULTI")); err != nil {
-		l.unwatch(s) // what the client's own next transaction must not inherit
-		return nil, err
+// errNotHeld says that a token doesn't hold its lock.
+var errNotHeld = errors.New("the token doesn't hold the lock")
+
+// beginFenced watches a lock, runs the check and begins a transaction. MULTI is among them, rather
+// than right before the command, since the command must not be sent to an upstream that has refused
+// MULTI: it would run without the check. After an error nothing of it is left.
+func (l *Locks) beginFenced(s Session, key []byte, check [][]byte) error {
+	steps := [][][]byte{{[]byte("WATCH"), key}, check, words("MULTI")}
+	together := len(steps)
+	if l.cfg.Cluster {
+		together = 1 // once MULTI has been sent behind it, WATCH can't follow a slot that has moved
 	}
-	queued, err := s.Do(command...)
+	replies, err := s.Do(steps[:together]...)
+	if err == nil && together < len(steps) {
+		var rest [][]byte
+		rest, err = s.Do(steps[together:]...)
+		replies = append(replies, rest...)
+	}
+	if err != nil {
+		return err
+	}
+	watched, checked, began := status(replies[0]), checkedHeld(replies[1]), status(replies[2])
+	if watched == nil && checked == nil && began == nil {
+		return nil
+	}
+	switch {
+	case began == nil:
+		err = discard(s)
+	case watched == nil:
+		_, err = s.Do(words("UNWATCH"))
+	}
+	for _, said := range []error{err, watched, checked, began} {
+		if said != nil {
+			return said
+		}
+	}
+	return nil
+}
+
+// checkedHeld is nil if the check says that the token holds the lock.
+func checkedHeld(raw []byte) error {
+	v, err := resp.ParseValue(raw)
+	if err == nil && v.IsError() {
+		err = errorOf(v.Text)
+	}
+	held, err := ints(checkScript, 1, v, err)
+	if err == nil && held[0] == 0 {
+		err = errNotHeld
+	}
+	return err
+}
+
+// fenced runs one command in the transaction that has begun, and ends that. It returns the command's
+// reply, or nil if the lock's key had changed and nothing was run.
+func (l *Locks) fenced(s Session, command [][]byte) ([]byte, error) {
+	replies, err := s.Do(command, words("EXEC"))
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.HasPrefix(queued, []byte("+QUEUED")) {
-		// The upstream refuses the command as it would outside, and has aborted the transaction.
-		return queued, l.discard(s)
+	queued, raw := replies[0], replies[1]
+	if bytes.HasPrefix(raw, []byte("-")) && !bytes.HasPrefix(raw, []byte("-EXECABORT")) {
+		err = discard(s) // the user may not EXEC
 	}
-	raw, err := s.Do([]byte("EXEC"))
 	switch {
 	case err != nil:
 		return nil, err
+	case !bytes.HasPrefix(queued, []byte("+QUEUED")):
+		return queued, nil // the upstream refuses the command as it would outside
 	case bytes.HasPrefix(raw, []byte("*1\r\n")):
 		return raw[len("*1\r\n"):], nil
 	case bytes.HasPrefix(raw, []byte("*-1")) || bytes.HasPrefix(raw, []byte("_")):
@@ -89,36 +143,32 @@ func (l *Locks) fenced(s Session, command [][]byte) ([]byte, error) {
 	return raw, nil // an error: nothing was run
 }
 
-// unwatch ends the watch of the lock, which the client's own next transaction must not inherit. Where the user may not UNWATCH, a
-// transaction of nothing does it.
-func (l *Locks) unwatch(s Session) error {
-	err := l.status(s, "+OK", []byte("UNWATCH"))
-	var said ServerError
-	if !errors.As(err, &said) || l.status(s, "+OK", []byte("MULTI")) != nil {
-		return err
-	}
-	return l.discard(s)
-}
-
-// discard ends a transaction that the upstream has aborted. Where the user may not DISCARD, EXEC does it, which runs nothing then,
-// and ends the transaction even if he may not EXEC either.
-func (l *Locks) discard(s Session) error {
-	raw, err := s.Do([]byte("DISCARD"))
-	if err == nil && !bytes.HasPrefix(raw, []byte("+OK")) {
-		_, err = s.Do([]byte("EXEC"))
+// discard ends a transaction. Where the user may not DISCARD, EXEC does it: nothing was queued, or it was refused.
+func discard(s Session) error {
+	replies, err := s.Do(words("DISCARD"))
+	if err == nil && status(replies[0]) != nil {
+		_, err = s.Do(words("EXEC"))
 	}
 	return err
 }
 
-// status sends a command that must be answered with a status.
-func (l *Locks) status(s Session, want string, command ...[]byte) error {
-	raw, err := s.Do(command...)
-	if err != nil || bytes.HasPrefix(raw, []byte(want)) {
-		return err
+// status is the error that a reply is, if it isn't OK.
+func status(raw []byte) error {
+	if bytes.HasPrefix(raw, []byte("+OK")) {
+		return nil
 	}
 	v, err := resp.ParseValue(raw)
 	if err == nil {
 		err = errorOf(v.Text)
 	}
 	return err
+}
+
+// words is a command.
+func words(list ...string) [][]byte {
+	command := make([][]byte, len(list))
+	for i, word := range list {
+		command[i] = []byte(word)
+	}
+	return command
 }

@@ -78,11 +78,11 @@ func (l *Locks) runScan(s Session, args [][]byte) Reply {
 	if err != nil {
 		return errorReply(err)
 	}
-	raw, err := s.Do([]byte("SCAN"), []byte(o.cursor), []byte("MATCH"), []byte(o.pattern+companionInfix+"???"), []byte("COUNT"), []byte(o.count))
+	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", o.pattern+companionInfix+"???", "COUNT", o.count))
 	if err != nil {
 		return errorReply(err)
 	}
-	v, err := resp.ParseValue(raw)
+	v, err := resp.ParseValue(replies[0])
 	switch {
 	case err != nil:
 		return errorReply(err)

@@ -61,8 +61,8 @@ type Session interface {
 	// Eval and EvalConfirmed run a script in the session's turn. An error reply of the upstream is a Value; an error is a failure
 	// to get a reply.
 	evaluator
-	// Do sends a command of the proxy's own in the session's turn and returns its reply as it came.
-	Do(args ...[]byte) ([]byte, error)
+	// Do sends commands of the proxy's own together, in the session's turn, and returns their replies as they came.
+	Do(commands ...[][]byte) ([][]byte, error)
 	// Watch begins to watch for the client to close, or the server to shut down: then gone is closed. The session ends it when
 	// the command has been answered.
 	Watch() (gone <-chan struct{})
@@ -73,7 +73,7 @@ type Session interface {
 	// LockLost tells the client that a session lock has been lost. It may be called from any goroutine.
 	LockLost(key string, token int64)
 	// CanFence reports whether a command may run within a transaction of the proxy's own.
-	CanFence(name []byte) bool
+	CanFence(command [][]byte) bool
 	Identity() Identity
 	Holder() *Holder
 }

@@ -43,7 +43,7 @@ var (
 	relockScript = newScript("relock", readSource, commonSource, writeSource, relockSource)
 	settleScript = newScript("settle", readSource, commonSource, settleSource)
 	infoScript   = newScript("info", readSource, commonSource, infoSource)
-	checkScript  = newScript("check", readSource, commonSource, checkSource)
+	checkScript  = newScript("check", readSource, commonSource, writeSource, checkSource)
 )
 
 func newScript(name string, parts ...string) *Script {

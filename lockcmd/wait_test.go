@@ -28,14 +28,14 @@ func (s *slowSession) Eval(*Script, []string, []string) (v resp.Value, err error
 func (s *slowSession) EvalConfirmed(script *Script, keys, args []string, replicas int, timeout time.Duration) (v, wait resp.Value, err error) {
 	return resp.Value{}, resp.Value{}, errors.New("no replicas here")
 }
-func (s *slowSession) Do(args ...[]byte) ([]byte, error) { return nil, errors.New("no commands here") }
-func (s *slowSession) Watch() (gone <-chan struct{})     { return nil }
-func (s *slowSession) Lost() bool                        { return false }
-func (s *slowSession) Gone() bool                        { return false }
-func (s *slowSession) LockLost(key string, token int64)  {}
-func (s *slowSession) CanFence(name []byte) bool         { return false }
-func (s *slowSession) Identity() Identity                { return Identity{} }
-func (s *slowSession) Holder() *Holder                   { return &s.holder }
+func (s *slowSession) Do(...[][]byte) ([][]byte, error) { return nil, errors.New("no commands here") }
+func (s *slowSession) Watch() (gone <-chan struct{})    { return nil }
+func (s *slowSession) Lost() bool                       { return false }
+func (s *slowSession) Gone() bool                       { return false }
+func (s *slowSession) LockLost(key string, token int64) {}
+func (s *slowSession) CanFence(command [][]byte) bool   { return false }
+func (s *slowSession) Identity() Identity               { return Identity{} }
+func (s *slowSession) Holder() *Holder                  { return &s.holder }
 
 // A release gives the lock to a waiter while its look is under way, and its lease ends before the look runs, which takes the lock
 // once more. Then the waiter has what it was given last; its first token is worth nothing, and nobody else knows of the second.

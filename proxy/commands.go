@@ -156,10 +156,14 @@ func (c *command) whole() bool {
 	return c.lock != nil || c.identity != nil || c.inspect != nil || c.introspect || c.informs || c.shapes
 }
 
-// fenceable reports whether a command may run within a transaction of the proxy's own: whether it does nothing to the connection, as
-// far as anybody knows.
-func (c *command) fenceable() bool {
-	return c == unknown || c.lock == nil && c.effect == passthrough.NoEffect && c.inspect == nil
+// fenceable reports whether a request may run within a transaction of the proxy's own: whether it
+// neither blocks nor does anything to the connection, as far as anybody knows.
+func (c *command) fenceable(args [][]byte) bool {
+	r := route{Expect: passthrough.Expect{Effect: c.effect}, way: c.way}
+	if c.inspect != nil {
+		r = c.inspect(r, args)
+	}
+	return c == unknown || c.lock == nil && r.Effect == passthrough.NoEffect && r.way != passthrough.Own
 }
 
 func firstKey(args [][]byte) [][]byte {

@@ -52,22 +52,32 @@ func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value,
 	}, script, keys, args)
 }
 
-// Do sends a command of the proxy's own in the same way.
-func (s *session) Do(args ...[]byte) ([]byte, error) {
+// Do sends commands of the proxy's own together, in the same way, and returns their replies.
+func (s *session) Do(commands ...[][]byte) ([][]byte, error) {
 	if err := s.connect(passthrough.Own); err != nil {
 		return nil, err
 	}
-	answer := s.pipe.Call(resp.AppendCommand(nil, args...))
-	s.await(answer)
-	raw, err := answer.Raw()
-	if lookup(args[0]) == unknown && bytes.HasPrefix(raw, []byte("+QUEUED")) {
-		s.pipe.Mark() // the connection is kept meanwhile: see Keep
+	raws := make([][]byte, len(commands))
+	for i, command := range commands {
+		raws[i] = resp.AppendCommand(nil, command...)
 	}
-	return raw, err
+	replies := make([][]byte, len(commands))
+	for i, answer := range s.pipe.Calls(raws...) {
+		s.await(answer)
+		raw, err := answer.Raw()
+		if err != nil {
+			return nil, err
+		}
+		if lookup(commands[i][0]) == unknown && bytes.HasPrefix(raw, []byte("+QUEUED")) {
+			s.pipe.Mark() // the connection is kept meanwhile: see Keep
+		}
+		replies[i] = raw
+	}
+	return replies, nil
 }
 
 // CanFence reports whether a command may run within a transaction of the proxy's own.
-func (s *session) CanFence(name []byte) bool { return lookup(name).fenceable() }
+func (s *session) CanFence(command [][]byte) bool { return lookup(command[0]).fenceable(command) }
 
 // Identity is whom the running lock command runs as, and where.
 func (s *session) Identity() lockcmd.Identity {

@@ -29,6 +29,7 @@ func broken() []config {
 		{"broken: an owner back isn't told that it settles", "PLAIN1=L1 PROXY_CRASHES OWNERS END=5 BREAK_AGAIN_IS_SILENT", "settled", normal},
 		{"broken: who leaves takes the wake-up along", "ENDLESS WAITS GIVES_UP=1 PROXIES=1 BREAK_LOOK_IS_TAKEN_ALONG", "deadlock", normal},
 		{"broken: FENCE without WATCH", "WAITS POLLS FENCES SHORT_LOCKS END=7 BREAK_FENCE_UNWATCHED", "fenced_writes", quick},
+		{"broken: FENCE leaves a timestamp replaced", "PLAIN1=L1 FENCES END=6 BREAK_FENCE_LEAVES_TIMESTAMP", "fenced_writes", normal},
 	}
 }
 
@@ -45,7 +46,7 @@ func witnesses() []config {
 		{"seen: given to a waiter who has left", urgent + "GIVES_UP=1 WITNESS=SEEN_LEFT", "never_seen", normal},
 		{"seen: a look crosses with a grant", urgent + "WITNESS=SEEN_LOOK_GRANTED", "never_seen", normal},
 		{"seen: FENCE is refused", "FENCES SHORT_LOCKS END=7 WITNESS=SEEN_FENCED", "never_seen", normal},
-		{"seen: FENCE begins anew", "FENCES RELOCKS=2 SHORT_LOCKS END=7 WITNESS=SEEN_FENCE_AGAIN", "never_seen", normal},
+		{"seen: FENCE begins again", "FENCES RELOCKS=2 SHORT_LOCKS END=7 WITNESS=SEEN_FENCE_AGAIN", "never_seen", normal},
 		{"seen: a companion is forgotten", "CHECK_TOKENS RETENTION=1 ROUNDS=2 SHORT_LOCKS WITNESS=SEEN_FORGOTTEN", "never_seen", normal},
 		{"seen: a proxy is killed with a reservation", "WAITS POLLS LOCKERS=3 PROXY_CRASHES END=5 WITNESS=SEEN_KILLED", "never_seen", normal},
 		{"seen: a holder was paused past its timeout", "SHORT_LOCKS END=6 WITNESS=SEEN_PAUSED", "never_seen", normal},

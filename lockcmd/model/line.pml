@@ -107,7 +107,7 @@ inline look_after(p) {
   fi
 }
 
-/* fence.go: WATCH of both keys, and which token has written last. */
+/* fence.go: WATCH of the key, and which token has written last. */
 #ifdef FENCES
 mtype = { UNWATCHED, WATCHED, TOUCHED };
 mtype watching[LOCKERS] = UNWATCHED;

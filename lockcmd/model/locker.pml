@@ -165,16 +165,16 @@ releasing:
 #ifdef FENCES
 fence:
   atomic { watching[me] = WATCHED } /* WATCH */
-  atomic { /* check.lua */
-    read_lua();
-    if :: held && state == HELD && token == mine :: else -> WITNESSED(SEEN_FENCED); watching[me] = UNWATCHED; goto releasing fi
+  atomic {
+    check_lua(mine);
+    if :: r_freed :: else -> WITNESSED(SEEN_FENCED); watching[me] = UNWATCHED; goto releasing fi
   }
   atomic { /* EXEC */
 #ifndef BREAK_FENCE_UNWATCHED
     if :: watching[me] == TOUCHED -> WITNESSED(SEEN_FENCE_AGAIN); goto fence :: else fi;
 #endif
     printf("%d  locker %d: FENCE %d writes\n", now, me, mine);
-    if :: mine < last_writer -> assert(fenced_writes) :: else fi;
+    if :: mine < last_writer || value != written -> assert(fenced_writes) :: else fi;
     last_writer = mine; watching[me] = UNWATCHED; goto releasing
   }
 #endif

@@ -60,7 +60,7 @@ inline write_key(text, until) { value = text; ttl = until; writer = BY_LOCK; tou
 
 inline record(t, e, w, s, st, c, r) {
   token = t; expires = e; written = w; settles = s; state = st; connection = c; request = r;
-  forgotten = (e + GUARD > now -> e + GUARD : now) + RETENTION; touched()
+  forgotten = (e + GUARD > now -> e + GUARD : now) + RETENTION
 }
 
 /* write.lua: rivals. Drops the proxies not seen lately, and `but` (a proxy + 1, or 0). */
@@ -230,7 +230,8 @@ inline unlock_lua(tok, i, p, kind, nxt) {
            write_key(text_, at);
            record(token, at, text_, until_, RESERVED, entry, 0)
         :: else ->
-           value = 0; ttl = 0; writer = BY_LOCK; touched();
+           if :: value > 0 -> touched() :: else fi;
+           value = 0; ttl = 0; writer = BY_LOCK;
            if :: token > 0 -> record(token, 0, 0, until_, RELEASED, 0, 0) :: else fi
         fi;
         r_self = reserved_for == p + 1
@@ -267,13 +268,25 @@ inline settle_lua() {
   if
   :: token == 0 || now >= settles -> r_settle = -1
   :: token > 0 && now < settles && (!held || state != HELD || value == written) -> r_settle = 0
-  :: else ->
-     WITNESSED(SEEN_PUT_RIGHT);
-     overwritten_by_lock(connection);
-     write_key(written, expires + GUARD);
-     put_right();
-     r_settle = 1
+  :: else -> rewrite_written(); r_settle = 1
   fi
+}
+
+/* What settle.lua and check.lua do to a timestamp that a plain client has replaced. */
+inline rewrite_written() {
+  WITNESSED(SEEN_PUT_RIGHT);
+  overwritten_by_lock(connection);
+  write_key(written, expires + GUARD);
+  put_right()
+}
+
+/* check.lua, for token tok. */
+inline check_lua(tok) {
+  read_lua();
+  r_freed = held && state == HELD && token == tok;
+#ifndef BREAK_FENCE_LEAVES_TIMESTAMP
+  if :: r_freed && value != written -> rewrite_written() :: else fi
+#endif
 }
 
 /* What Redis does by itself: a key is gone when now > its time, which is after it has expired for LOCK. */
@@ -282,7 +295,7 @@ inline remove_expired() {
   if
   :: token > 0 && now > forgotten ->
      token = 0; expires = 0; written = 0; settles = 0; forgotten = 0; state = RELEASED; connection = 0; request = 0;
-     waiting1 = 0; waiting2 = 0; touched()
+     waiting1 = 0; waiting2 = 0
   :: else
   fi
 }

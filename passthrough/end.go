@@ -14,6 +14,14 @@ func (p *Pipe) Lost() bool {
 	return p.lost != nil
 }
 
+// neverSent is the outcome of a request that comes when the Pipe is lost. mu is held.
+func (p *Pipe) neverSent() error {
+	if lost, ok := p.lost.(*Error); ok {
+		return &Error{Addr: lost.Addr, Err: lost.Err}
+	}
+	return p.lost
+}
+
 // ClientErr is why something could not be given to the client, or nil. Nothing behind that was given to it either.
 func (p *Pipe) ClientErr() error { return p.out.err() }
 

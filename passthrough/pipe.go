@@ -127,6 +127,10 @@ const (
 // each of them doesn't wait for the same dead address.
 func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (connects bool, err error) {
 	p.mu.Lock()
+	if p.lost != nil {
+		defer p.mu.Unlock()
+		return false, p.neverSent()
+	}
 	if p.up != nil {
 		p.held, p.letGo, p.isNew, p.rides = true, false, false, false
 		p.mu.Unlock()

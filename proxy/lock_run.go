@@ -79,10 +79,10 @@ func (st *lockStep) noteGrant(s *session, before uint64) {
 	}
 }
 
-// endLocks gives the client the answers of the lock commands that have begun. It returns false when the session has no further requests.
-func (s *session) endLocks() (more bool) {
+// endLocks gives the client the answers of the lock commands that have begun.
+func (s *session) endLocks() {
 	if len(s.locking) == 0 {
-		return true
+		return
 	}
 	if s.locking[0].answer != nil { // else none could be asked, and that the connect has failed is to be remembered
 		s.pipe.Flush()
@@ -109,7 +109,6 @@ func (s *session) endLocks() (more bool) {
 		s.cork(true) // it may have begun to meanwhile
 	}
 	s.pipe.Local(text)
-	return !s.pipe.Lost()
 }
 
 // giveBefore gives the client text, and returns what is left of it, if an answer is not there yet: whoever has a lock need not wait for another's.

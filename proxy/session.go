@@ -85,6 +85,9 @@ func (s *session) serve() {
 			}
 			more = s.corked && s.readErr == nil && s.leave(asked)
 		}
+		if s.pipe.Lost() { // the one place that sees to it: nothing more is read for a Pipe that is lost
+			s.discard()
+		}
 	}
 	if s.parted {
 		s.pipe.Close()
@@ -136,9 +139,7 @@ func (s *session) handle() (more bool) {
 		if !s.handleWhole() {
 			return false
 		}
-		if !s.endLocks() { // more may come before these are answered, as in handleWhole
-			return false
-		}
+		s.endLocks() // more may come before these are answered, as in handleWhole
 	}
 	s.endRun()
 	more = s.makeRoom()
@@ -147,9 +148,10 @@ func (s *session) handle() (more bool) {
 	return more
 }
 
-// handleWhole does so, but for the lock commands that have begun at the end and a run of requests there.
+// handleWhole does so, but for the lock commands that have begun at the end and a run of requests there. It leaves what stands
+// behind a request with which the Pipe was lost: what it was answered is the last that the client is told.
 func (s *session) handleWhole() (more bool) {
-	for s.start < s.end {
+	for s.start < s.end && !s.pipe.Lost() {
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
 			s.endLocks()
@@ -161,14 +163,10 @@ func (s *session) handleWhole() (more bool) {
 			return false
 		}
 		if whole && s.joinsLocks(req) {
-			if s.pipe.Lost() {
-				s.endLocks()
-				return false
-			}
 			continue
 		}
-		if !s.endLocks() {
-			return false
+		if s.endLocks(); s.pipe.Lost() {
+			break
 		}
 		if whole && s.joinsRun(req) {
 			continue
@@ -252,18 +250,18 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 	s.meter.counted(cmd.kind)
 	if cmd.lock != nil {
 		s.runLock(cmd.lock, req)
-		return !s.pipe.Lost()
+		return true
 	}
 	if cmd.introspect {
 		s.introspect(req)
-		return !s.pipe.Lost()
+		return true
 	}
 	if cmd.informs && informs(req.Args) {
 		s.inform(req)
-		return !s.pipe.Lost()
+		return true
 	}
 	if cmd.shapes && s.clusterShape(req) {
-		return !s.pipe.Lost()
+		return true
 	}
 	r := routeOf(cmd, req)
 	if cmd.competes != nil && s.server.locks.Waiting() {

@@ -73,10 +73,18 @@ func (l *Link) Insert(what Insertion) {
 }
 
 // Cut closes all connections; what was held is lost.
-func (l *Link) Cut() {
+func (l *Link) Cut() { l.end(false) }
+
+// Reset ends all connections with a reset; what was held is lost.
+func (l *Link) Reset() { l.end(true) }
+
+func (l *Link) end(reset bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
+		if reset {
+			c.(*net.TCPConn).SetLinger(0)
+		}
 		c.Close()
 	}
 	l.conns = nil

@@ -39,7 +39,7 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 		fast, how = longWay, asFirst
 	}
 	v, err := l.evalFast(confirmed, lockScript, r.key, fast, r.owner, milliseconds(r.timeout), l.unit(), l.retention,
-		milliseconds(settling), r.connection, r.number, r.client, flag(r.session), l.proxy, how, flag(competes))
+		milliseconds(settling), r.connection, r.number, r.client, flag(r.session), l.proxy, how, l.noted(competes))
 	found, err := ints(lockScript, 2, v, err)
 	if err != nil {
 		return a, err

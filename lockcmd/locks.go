@@ -52,6 +52,10 @@ const (
 	settling = 2 * time.Second
 	// reservation is how long a released lock is kept for the first waiter of a proxy that has been told.
 	reservation = 100 * time.Millisecond
+	// deafReservation is how long it is kept for one that can't be told, whose first waiter looks within maxLook and the time that
+	// the look takes. So that the lock isn't idle for most of the time, that is done only once the proxy has waited for deafPatience.
+	deafReservation = 400 * time.Millisecond
+	deafPatience    = 500 * time.Millisecond
 	// plainMemory is how long a lock counts as one that plain clients compete for since they were last seen.
 	plainMemory = 5 * time.Second
 )
@@ -226,6 +230,17 @@ func (l *Locks) sawPlain(at lineKey) {
 	sight := l.plain[at]
 	sight.seen = time.Now()
 	l.plain[at] = sight
+}
+
+// noted is how this proxy is to be noted as waiting for a lock at which plain clients compete or don't: see lock.lua's A[11].
+func (l *Locks) noted(competes bool) string {
+	switch {
+	case competes:
+		return "1"
+	case l.wakes.deaf.Load():
+		return "2"
+	}
+	return "0"
 }
 
 // plainSight is what is remembered of plain clients at a lock.

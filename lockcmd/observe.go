@@ -132,7 +132,7 @@ func (l *Locks) observeRelease(on evaluator, at lineKey, as Identity, p proof, v
 		token = answer[3]
 	}
 	_, asked := on.(Session)
-	if p.kind == "request" || p.kind == "given" && asked {
+	if p.kind == "request" || p.kind == "reserved" || p.kind == "given" && asked {
 		return // of a lock that nobody was told of
 	}
 	_, forced := on.(forcing)

@@ -77,7 +77,6 @@ func (l *Locks) pauseFor(at lineKey, w *waiter, err error) time.Duration {
 	l.lines[at].failing = err
 	w.unsure = w.unsure || mayHaveRun(err) && w.owner == "" // as in failed
 	l.mu.Unlock()
-	l.wakes.listen(w.as, at.key) // it has lost its connection too
 	var held heldOffError
 	if errors.As(err, &held) {
 		return time.Duration(held)

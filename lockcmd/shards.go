@@ -56,8 +56,18 @@ func (sh *shards) askLocked(slot uint16) {
 	}
 }
 
-// receive hears messages until the connection fails, or the proxy closes.
-func (sh *shards) receive(client *redis.Client) error {
+// askAll has all channels subscribed to that are wanted, by a new connection.
+func (sh *shards) askAll() {
+	sh.wakes.mu.Lock()
+	defer sh.wakes.mu.Unlock()
+	for slot := range sh.wanted {
+		sh.askLocked(slot)
+	}
+}
+
+// receive hears messages until the connection fails, or the proxy closes. It calls hears when it has subscribed.
+func (sh *shards) receive(client *redis.Client, as Identity, hears func()) error {
+	sh.askAll()
 	sub := client.SSubscribe(sh.wakes.ctx)
 	ctx, stop := context.WithCancel(sh.wakes.ctx)
 	var subscribing sync.WaitGroup
@@ -74,10 +84,12 @@ func (sh *shards) receive(client *redis.Client) error {
 		}
 		switch m := message.(type) {
 		case *redis.Message:
-			sh.wakes.heard(m.Payload)
+			sh.wakes.heard(as, m.Payload)
 		case *redis.Subscription:
 			if m.Kind == "sunsubscribe" {
 				sh.unsubscribed(m.Channel)
+			} else {
+				hears()
 			}
 		}
 	}

@@ -37,10 +37,11 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOver bool) (released bool, err error) {
 	l.mu.Lock()
 	w := wish{kind: "none"}
+	competes := l.plainCompetesLocked(at)
 	switch ln := l.lines[at]; {
 	case ln == nil:
 	case handOver && l.holdOff.remaining() == 0:
-		w = ln.offer(as, l.plainCompetesLocked(at), time.Now())
+		w = ln.offer(as, competes, time.Now())
 	default:
 		w.kind = "gap"
 	}
@@ -56,7 +57,8 @@ func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOv
 	}
 	v, err := l.evalFast(where, unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), l.retention, l.proxy,
 		w.kind, milliseconds(next.timeout), l.unit(), dash(next.connection), dash(next.number), dash(next.client),
-		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db), l.wakes.tag(at.key))
+		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db), l.wakes.tag(at.key),
+		l.noted(competes), milliseconds(deafPatience), milliseconds(deafReservation))
 	answer, err := ints(unlockScript, 3, v, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}

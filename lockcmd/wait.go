@@ -278,6 +278,9 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 		ln.leave(w)
 		if ln.len() == 0 {
 			delete(l.lines, at)
+			if w.look && !won {
+				l.giveBack(w.as, at)
+			}
 		}
 	}
 	l.mu.Unlock()

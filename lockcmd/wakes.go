@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,15 +14,18 @@ import (
 // wakes hears from other proxies that a lock is reserved for the first waiter here. A message may be lost, or not be permitted:
 // the first waiter looks from time to time anyway.
 //
-// It listens to one channel for all locks, or in a cluster to one for each slot in which somebody waits: see shards.
+// It listens as long as anybody waits: to one channel for all locks, or in a cluster to one for each slot in which somebody waits;
+// see shards.
 type wakes struct {
 	locks   *Locks
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	deaf    atomic.Bool // it can't be told: listening has failed, and nobody listens at the moment. Written under mu
 
 	mu        sync.Mutex
 	listening map[Identity]*shards // guarded by mu; user and password only
+	hearing   int                  // guarded by mu; how many of them have subscribed
 	closed    bool                 // guarded by mu
 	old       bool                 // guarded by mu; the cluster's nodes know no sharded channels
 }
@@ -29,8 +33,11 @@ type wakes struct {
 // wakeChannel is the beginning of the names of the channels; unlock.lua knows it too.
 const wakeChannel = "lockproxy:wake:"
 
-// listenRetry is how long after a failure the next waiter makes it listen again.
-const listenRetry = time.Second
+// After a failure it listens again: at once if it had subscribed, otherwise after pauses that grow.
+const (
+	minListenRetry = 10 * time.Millisecond
+	maxListenRetry = time.Second
+)
 
 // maxListening bounds the connections that listen: one is enough, but which user may subscribe isn't known before.
 const maxListening = 8
@@ -68,27 +75,53 @@ func (w *wakes) listen(as Identity, key string) {
 	if w.locks.cfg.Cluster {
 		sh.wantLocked(slotOf([]byte(key)))
 	}
-	w.running.Add(1)
-	go func() { // ends with w.ctx; close waits for it
-		defer w.running.Done()
-		w.receive(as, sh)
-		select {
-		case <-w.ctx.Done():
-		case <-time.After(listenRetry):
-		}
-		w.mu.Lock()
-		delete(w.listening, as)
-		w.mu.Unlock()
-	}()
+	w.running.Go(func() { w.keepListening(as, sh) }) // ends with w.ctx, or when nobody waits; close waits for it
 }
 
-// receive hears messages until the connection fails.
-func (w *wakes) receive(as Identity, sh *shards) {
+// keepListening hears messages until nobody waits any more, or the user may not listen: its next waiter tries again.
+func (w *wakes) keepListening(as Identity, sh *shards) {
+	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
+		subscribed, err := w.receive(as, sh)
+		refused := redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS")
+		switch {
+		case refused:
+			pause = maxListenRetry
+		case subscribed:
+			pause = minListenRetry
+		}
+		select {
+		case <-w.ctx.Done():
+		case <-time.After(pause):
+		}
+		if w.ends(as, refused) {
+			return
+		}
+	}
+}
+
+// ends forgets a connection that is not needed any more, or no use.
+func (w *wakes) ends(as Identity, refused bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !refused && !w.closed && w.locks.Waiting() {
+		return false
+	}
+	delete(w.listening, as)
+	return true
+}
+
+// receive hears messages until the connection fails. subscribed says that it could be told until then.
+func (w *wakes) receive(as Identity, sh *shards) (subscribed bool, err error) {
 	client := w.locks.chores.client(as)
-	err := error(nil)
+	hears := func() {
+		if !subscribed {
+			subscribed = true
+			w.count(1)
+		}
+	}
 	sharded := w.locks.cfg.Cluster && !w.isOld()
 	if sharded {
-		err = sh.receive(client)
+		err = sh.receive(client, as, hears)
 	}
 	if sharded && redis.HasErrorPrefix(err, "unknown command") {
 		w.mu.Lock()
@@ -96,11 +129,25 @@ func (w *wakes) receive(as Identity, sh *shards) {
 		w.mu.Unlock()
 	}
 	if !sharded {
-		err = w.receiveOne(client)
+		err = w.receiveOne(client, as, hears)
+	}
+	if subscribed {
+		w.count(-1)
+	} else {
+		w.count(0)
 	}
 	if w.ctx.Err() == nil {
 		w.locks.log.Debug("cannot listen for releases by other proxies: waiters look by themselves", "error", err)
 	}
+	return subscribed, err
+}
+
+// count notes that one more connection has subscribed, or that one has failed.
+func (w *wakes) count(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hearing += n
+	w.deaf.Store(w.hearing == 0)
 }
 
 func (w *wakes) isOld() bool {
@@ -110,33 +157,50 @@ func (w *wakes) isOld() bool {
 }
 
 // receiveOne hears messages on the one channel for all locks.
-func (w *wakes) receiveOne(client *redis.Client) error {
+func (w *wakes) receiveOne(client *redis.Client, as Identity, hears func()) error {
 	sub := client.Subscribe(w.ctx, wakeChannel+w.locks.proxy)
 	defer sub.Close()
-	stop := context.AfterFunc(w.ctx, func() { sub.Close() }) // a receive in progress doesn't heed its context
+	stop := context.AfterFunc(w.ctx, func() { sub.Close() }) // a receive in progress doesn't look at its context
 	defer stop()
 	for {
-		m, err := sub.ReceiveMessage(w.ctx)
+		message, err := sub.Receive(w.ctx)
 		if err != nil {
 			return err
 		}
-		w.heard(m.Payload)
+		switch m := message.(type) {
+		case *redis.Subscription:
+			hears()
+		case *redis.Message:
+			w.heard(as, m.Payload)
+		}
 	}
 }
 
-// heard lets the first waiter look at the lock that a message names.
-func (w *wakes) heard(payload string) {
+// heard lets the first waiter look at the lock that a message names. If nobody waits for it any more, the lock is given back.
+func (w *wakes) heard(as Identity, payload string) {
 	db, key, _ := strings.Cut(payload, ":")
 	n, err := strconv.Atoi(db)
 	if err != nil {
 		return
 	}
+	as.DB = n
+	at := lineKey{n, key}
 	w.locks.mu.Lock()
 	defer w.locks.mu.Unlock()
-	if ln := w.locks.lines[lineKey{n, key}]; ln != nil {
+	if ln := w.locks.lines[at]; ln != nil {
 		ln.turn = 0
 		ln.lookNow()
+		return
 	}
+	w.locks.giveBack(as, at)
+}
+
+// giveBack hands on a lock that may be reserved for this proxy, though nobody waits for it here any more. If that fails, the
+// reservation ends by itself.
+func (l *Locks) giveBack(as Identity, at lineKey) {
+	l.agenda.after(0, func(ctx context.Context) {
+		l.release(l.chores.on(ctx, as, at.key, choreTimeout), at, as, proof{"reserved", l.proxy})
+	})
 }
 
 func (w *wakes) close() {

@@ -49,6 +49,7 @@ func witnesses() []config {
 		{"seen: FENCE begins again", "FENCES RELOCKS=2 SHORT_LOCKS END=7 WITNESS=SEEN_FENCE_AGAIN", "never_seen", normal},
 		{"seen: a companion is forgotten", "CHECK_TOKENS RETENTION=1 ROUNDS=2 SHORT_LOCKS WITNESS=SEEN_FORGOTTEN", "never_seen", normal},
 		{"seen: a proxy is killed with a reservation", "WAITS POLLS LOCKERS=3 PROXY_CRASHES END=5 WITNESS=SEEN_KILLED", "never_seen", normal},
+		{"seen: a reservation is given back", "WAITS POLLS GIVES_UP=1 LOCKERS=3 END=5 WITNESS=SEEN_GIVEN_BACK", "never_seen", normal},
 		{"seen: a holder was paused past its timeout", "SHORT_LOCKS END=6 WITNESS=SEEN_PAUSED", "never_seen", normal},
 	}
 }

@@ -3,6 +3,7 @@
 chan line[PROXIES] = [LOCKERS] of { byte }; /* who waits here, in order of arrival */
 byte turn[PROXIES];       /* grants left before waiters of other proxies go first */
 bit message[PROXIES];     /* wakes.go: on its way, the lock is reserved for the first waiter here */
+bit giving[PROXIES];      /* wakes.go: it is to give back what is reserved for it */
 bit looking[PROXIES];     /* lock.go: settles; it looks after a lock that was taken over */
 
 mtype wstate[LOCKERS] = IDLE; /* of the locker as a waiter */
@@ -65,6 +66,15 @@ inline publish(q) {
   if :: message[q] = 1 :: true fi
 #else
   message[q] = 1
+#endif
+}
+
+/* wakes.go: giveBack. Where there is but one proxy, a reservation is left to end. */
+inline gives_back(p) {
+#if PROXIES > 1
+  giving[p] = 1
+#else
+  skip
 #endif
 }
 

@@ -68,6 +68,7 @@ wait_turn:
   :: atomic {
        (wstate[me] == WAITING || wstate[me] == OFFERED) && now >= patience && !dead[home] ->
        printf("%d  locker %d leaves the line\n", now, me);
+       if :: wlook[me] && len(line[home]) == 1 -> gives_back(home) :: else fi;
        wstate[me] = LEFT; leave(me, home); lease[me] = 0; patience = 0; goto begin
      }
 #endif

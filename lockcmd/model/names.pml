@@ -38,6 +38,9 @@
 #ifndef RESERVATION
 #define RESERVATION 1 /* locks.go: reservation */
 #endif
+#ifndef DEAF_RESERVATION
+#define DEAF_RESERVATION 2 /* locks.go: deafReservation; longer than LOOK */
+#endif
 #ifndef LOOK
 #define LOOK 1 /* wait.go: maxLook */
 #endif
@@ -100,3 +103,4 @@ hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fen
 #define SEEN_PLAIN_TAKES 11 /* a plain client takes a lock that LOCK has let expire */
 #define SEEN_KILLED      12 /* a proxy is killed that has a waiter and has been told that the lock is reserved for it */
 #define SEEN_PAUSED      13 /* a holder who was paused past its timeout releases, when another has the lock */
+#define SEEN_GIVEN_BACK  14 /* a proxy gives back what is reserved for it, since nobody waits there any more */

@@ -22,7 +22,7 @@ hidden byte r_freed, r_self;     /* unlock, relock */
 hidden short r_settle;           /* settle: 1, 0 or -1 */
 
 hidden byte held, plain, over, for_me, taken_over, others_first;
-hidden byte at, given, entry, reserved_for, but_, until_, text_;
+hidden byte at, given, entry, reserved_for, lasting_, but_, until_, text_;
 
 #ifdef MS_BESIDE_SECONDS
 #define TEXT(t) ((t) + 128) /* LOCK writes ms, the plain clients seconds: to them it looks alive for ever */
@@ -181,62 +181,71 @@ inline unlock_lua(tok, i, p, kind, nxt) {
   r_freed = held && state == HELD && token == tok || FAST_UNLOCK(tok, kind);
 #endif
   if
-  :: r_freed ->
-     released_by_lock(i);
-     rivals(0);
-     others_first = waiting1 != 0 && waiting1 != p + 1; /* another proxy has waited longer */
-     but_ = p + 1; rivals(but_);
-#ifdef BREAK_NO_TURNS
-     others_first = false;
-#endif
-     until_ = CARRIED;
-     if
-     :: kind == NEXT || (kind == TURN && !others_first) ->
-        WITNESSED(SEEN_HAND_OVER);
-        at = now + TIMEOUT_OF(nxt); text_ = TEXT(at);
-        next_token();
-#ifdef BREAK_HAND_OVER_TOKEN
-        given = token;
-#endif
-        write_key(text_, at + GUARD);
-        record(given, at, text_, until_, HELD, nxt, reqs[nxt]);
-        r_token = given;
-        acquired_by_lock(nxt, at, given)
-     :: else ->
-        reserved_for = 0;
-        if
-        :: kind == SELF && waiting1 == 0 -> reserved_for = p + 1
-        :: kind == FREE || kind == GAP
-        :: else ->
-           do /* PUBLISH tells how many hear of it */
-           :: waiting1 > 0 && reserved_for == 0 ->
-              reserved_for = waiting1; entry = waiting1 - 1; waiting1 = waiting2; waiting2 = 0;
-              if
-              :: !dead[entry] -> publish(entry)
-              :: dead[entry] /* Redis need not know yet */
-              :: dead[entry] -> reserved_for = 0
-#ifdef MESSAGES_MAY_BE_LOST
-              :: !dead[entry] -> reserved_for = 0 /* it isn't listening just now */
-#endif
-              fi
-           :: else -> break
-           od;
-           if :: reserved_for == 0 && kind != NONE -> reserved_for = p + 1 :: else fi
-        fi;
-        if :: kind != NONE && reserved_for != p + 1 -> add_rival(p) :: else fi;
-        if
-        :: reserved_for > 0 ->
-           at = now + RESERVATION; text_ = TEXT(at); entry = reserved_for - 1;
-           write_key(text_, at);
-           record(token, at, text_, until_, RESERVED, entry, 0)
-        :: else ->
-           if :: value > 0 -> touched() :: else fi;
-           value = 0; ttl = 0; writer = BY_LOCK;
-           if :: token > 0 -> record(token, 0, 0, until_, RELEASED, 0, 0) :: else fi
-        fi;
-        r_self = reserved_for == p + 1
-     fi
+  :: r_freed -> released_by_lock(i); hand_on(p, kind, nxt)
   :: else -> if :: held && state == HELD && token != tok -> WITNESSED(SEEN_PAUSED) :: else fi
+  fi
+}
+
+/* unlock.lua for proxy p, which gives back what is reserved for it. */
+inline give_back_lua(p) {
+  r_token = 0; r_self = false;
+  read_lua();
+  r_freed = held && state == RESERVED && connection == p;
+  if :: r_freed -> WITNESSED(SEEN_GIVEN_BACK); hand_on(p, NONE, 0) :: else fi
+}
+
+/* The rest of unlock.lua: who has the lock next. */
+inline hand_on(p, kind, nxt) {
+  rivals(0);
+  others_first = waiting1 != 0 && waiting1 != p + 1; /* another proxy has waited longer */
+  but_ = p + 1; rivals(but_);
+#ifdef BREAK_NO_TURNS
+  others_first = false;
+#endif
+  until_ = CARRIED;
+  reserved_for = 0; lasting_ = RESERVATION;
+  if
+  :: waiting1 > 0 && (kind == NONE || kind == SELF || (kind == TURN && others_first)) ->
+     /* take_next; there is but one other. PUBLISH tells how many hear of it */
+     reserved_for = waiting1; entry = waiting1 - 1;
+     if
+     :: !dead[entry] -> publish(entry); waiting1 = 0
+     :: dead[entry] -> waiting1 = 0 /* Redis need not know yet */
+     :: dead[entry] -> reserved_for = 0; waiting1 = 0
+#ifdef MESSAGES_MAY_BE_LOST
+     :: !dead[entry] -> reserved_for = 0; waiting1 = 0 /* it isn't listening just now */
+     :: lasting_ = DEAF_RESERVATION; waiting1 = 0 /* it can't be told, and has waited long enough */
+     :: reserved_for = 0 /* it can't be told, and has not */
+#endif
+     fi
+  :: else
+  fi;
+  if
+  :: reserved_for == 0 && (kind == NEXT || kind == TURN) ->
+     WITNESSED(SEEN_HAND_OVER);
+     at = now + TIMEOUT_OF(nxt); text_ = TEXT(at);
+     next_token();
+#ifdef BREAK_HAND_OVER_TOKEN
+     given = token;
+#endif
+     write_key(text_, at + GUARD);
+     record(given, at, text_, until_, HELD, nxt, reqs[nxt]);
+     r_token = given;
+     acquired_by_lock(nxt, at, given)
+  :: else ->
+     if :: reserved_for == 0 && kind == SELF -> reserved_for = p + 1 :: else fi;
+     if :: kind != NONE && reserved_for != p + 1 -> add_rival(p) :: else fi;
+     if
+     :: reserved_for > 0 ->
+        at = now + lasting_; text_ = TEXT(at); entry = reserved_for - 1;
+        write_key(text_, at);
+        record(token, at, text_, until_, RESERVED, entry, 0)
+     :: else ->
+        if :: value > 0 -> touched() :: else fi;
+        value = 0; ttl = 0; writer = BY_LOCK;
+        if :: token > 0 -> record(token, 0, 0, until_, RELEASED, 0, 0) :: else fi
+     fi;
+     r_self = reserved_for == p + 1
   fi
 }
 

@@ -90,7 +90,15 @@ end:
 proctype Wakes(byte p) {
 end:
   do
-  :: atomic { message[p] -> message[p] = 0; if :: !dead[p] -> if :: len(line[p]) > 0 -> turn[p] = 0 :: else fi; look_now(p) :: else fi }
+  :: atomic {
+       message[p] -> message[p] = 0;
+       if
+       :: dead[p]
+       :: !dead[p] && len(line[p]) > 0 -> turn[p] = 0; look_now(p)
+       :: else -> gives_back(p)
+       fi
+     }
+  :: atomic { giving[p] -> giving[p] = 0; if :: !dead[p] -> give_back_lua(p); look_now(p) :: else fi }
   od
 }
 #endif

@@ -8,7 +8,7 @@ A[5]  connection   A[6]  request   A[7]  client   A[8]  session, 0 or 1: who ask
 A[9]  the proxy that asks
 A[10]  how: "try"; "first", for the first waiter of this proxy, which may take what is reserved for it and is noted as
        waiting if it gets nothing; or "check", which gets nothing even if the lock is free
-A[11]  1 if clients that don't know LOCK compete here, as far as the proxy knows
+A[11]  what else the proxy knows: 1 if clients that don't know LOCK compete here, 2 if it can't be told of a release, or 0
 
 Returns {token, 0; 1 if it was taken over from the expired timestamp of a client that doesn't know LOCK; 2 if it settles for another
 reason: from one of LOCK's, or a lock that was taken over has been released, or asked for by its owner again, within its settling time},
@@ -48,7 +48,7 @@ if A[10] == 'check' or plain or (held and not mine) then
         entry[2], entry[3] = whole(now), A[11]
       end
     end
-    if not noted then line[#line + 1] = {A[9], whole(now), A[11]} end
+    if not noted then line[#line + 1] = {A[9], whole(now), A[11], whole(now)} end
     if not fresh then record({token = token, expires = expires, value = written, settles = settles, acquired = acquired, session = session,
       state = state, connection = connections, request = request, client = client, waiting = join(line), owner = owner}, retention) end
   end

@@ -11,8 +11,8 @@ The companion holds "v1 token expires value settles acquired session state conne
               owner asked again elsewhere. A connection that can't have the lock any more is taken out; the lock is freed with the last.
               "-" stands for those beyond eight, and is never taken out
   request, client  which request of the first of these took the lock, 0 if that is not known; and that connection's address
-  waiting     proxies that have waiters, the longest waiting first: "proxy:seen:plain,…", seen in ms, plain 1 if clients that
-              don't know LOCK compete there; or "-"
+  waiting     proxies that have waiters, the longest waiting first: "proxy:seen:how:since,…", or "-". The times are in ms. how is
+              1 if clients that don't know LOCK compete there, 2 if the proxy can't be told of a release, otherwise 0
 Only this server's clock is ever read.
 
 ARGV[1]  the arguments, separated by blanks, as each script lists them: in one, since a client that has not logged in must be

@@ -1,8 +1,10 @@
 --[[ UNLOCK: free a lock, if it is the caller's, and hand it on.
 
 A[1]  what proves it: "token"; "connection", the last to ask for it; "request"; "given", that a connection was given it and can't have it
-      any more, which frees the lock if no other connection of its owner was given it; or "force" for whoever holds it
-A[2]  the token, the connection, the connection, "/" and which of its requests took it, or the connection, "/" and the token
+      any more, which frees the lock if no other connection of its owner was given it; "reserved", to give
+      back a lock that is reserved for a proxy whose waiters have left; or "force" for whoever holds it
+A[2]  the token, the connection, the connection, "/" and which of its requests took it, the connection, "/" and
+      the token, or the proxy
 A[3]  how long the companion outlives the lock, ms
 A[4]  the proxy that asks
 A[5]  what its own waiters want: "none" (there are none); "next", the one below is the first; "self", there are some, but
@@ -12,6 +14,9 @@ A[6]  the first waiter's timeout, ms   A[7]  unit   A[8]  connection   A[9]  req
 A[12]  how long a lock is reserved for another proxy's waiter, ms
 A[13]  the database. What another proxy is told, on the channel "lockproxy:wake:" and its name, is the database, ":" and the lock
 A[14]  "-", or in a cluster a hash tag of the lock's slot: the channel's name is "lockproxy:wake:{tag}:" and the proxy's there
+A[15]  how the proxy that asks is noted if its waiters must wait on, as in lock.lua's A[11]
+A[16]  how long a proxy that can't be told must have waited to get its turn, ms
+A[17]  how long a lock is then reserved for it, until it looks by itself, ms
 
 Returns {1 if the lock was freed, else 0: it was not the caller's (any more), or free;
 the token given to the first waiter, or 0; 1 if it is reserved for the proxy that asks, else 0;
@@ -28,7 +33,7 @@ local function proof()
 end
 if A[1] == 'force' then
   if not (held and state == 'held') and not plain then return {0, 0, 0} end
-elseif not held or state ~= 'held' or anothers() then
+elseif not held or state ~= (A[1] == 'reserved' and 'reserved' or 'held') or anothers() then
   return {0, 0, 0}
 elseif A[1] == 'given' then
   local name, of = string.match(A[2], '^(.*)/(%d+)$')
@@ -44,18 +49,34 @@ elseif A[2] ~= proof() then
   return {0, 0, 0}
 end
 
--- Tells another proxy that the lock is reserved for its first waiter. Returns whether it heard of it.
+-- Tells another proxy that the lock is reserved for its first waiter. Returns whether it heard of it, or nil if the one who
+-- releases may not tell.
 local function tell(proxy)
   local message = A[13] .. ':' .. KEYS[1]
   if A[14] ~= '-' then
     local heard = redis.pcall('SPUBLISH', 'lockproxy:wake:{' .. A[14] .. '}:' .. proxy, message)
     if type(heard) == 'number' then return heard > 0 end
-    if not string.find(heard.err, 'Unknown Redis command', 1, true) then return false end
+    if not string.find(heard.err, 'Unknown Redis command', 1, true) then return nil end
     -- Before Redis 7: it reaches those who listen at any node, and counts those who listen at this one.
-    return type(redis.pcall('PUBLISH', 'lockproxy:wake:' .. proxy, message)) == 'number'
+    return type(redis.pcall('PUBLISH', 'lockproxy:wake:' .. proxy, message)) == 'number' or nil
   end
   local heard = redis.pcall('PUBLISH', 'lockproxy:wake:' .. proxy, message)
-  return type(heard) == 'number' and heard > 0
+  if type(heard) ~= 'number' then return nil end
+  return heard > 0
+end
+
+-- Takes the proxy that is next out of others, and returns it and for how long the lock is reserved for it. That is the longest
+-- waiting one that hears of it, or that can't be told and has waited long enough. One that should hear and doesn't is taken for
+-- ended: if it isn't, its first waiter has it noted again.
+local function take_next(others)
+  local i = 1
+  while i <= #others do
+    local heard = tell(others[i][1])
+    local deaf = heard == nil or heard == false and others[i][3] == '2'
+    if heard then return table.remove(others, i)[1], A[12] end
+    if deaf and now - tonumber(others[i][4]) >= tonumber(A[16]) then return table.remove(others, i)[1], A[17] end
+    if deaf then i = i + 1 else table.remove(others, i) end
+  end
 end
 
 local whose = plain and {0, '-'} or {tonumber(token), client}
@@ -65,8 +86,12 @@ for _, entry in ipairs(others) do
   if entry[3] == '1' then wanted = 'free' end
 end
 
+local reserved_for, reservation
 local longest = rivals(nil)[1]
-if wanted == 'next' or (wanted == 'turn' and (#others == 0 or longest[1] == A[4])) then
+if wanted == 'none' or wanted == 'self' or (wanted == 'turn' and longest and longest[1] ~= A[4]) then
+  reserved_for, reservation = take_next(others)
+end
+if not reserved_for and (wanted == 'next' or wanted == 'turn') then
   local at, text = expiry(tonumber(A[6]), A[7])
   local given = next_token()
   rewrite(text, at + guard - now)
@@ -75,22 +100,14 @@ if wanted == 'next' or (wanted == 'turn' and (#others == 0 or longest[1] == A[4]
   return {1, tonumber(given), 0, whose[1], whose[2]}
 end
 
--- A lock is reserved for the longest waiting proxy that hears of it, or for this one.
-local reserved_for
-if wanted == 'self' and #others == 0 then
-  reserved_for = A[4]
-elseif wanted ~= 'free' and wanted ~= 'gap' then
-  while #others > 0 and not reserved_for do
-    local first = table.remove(others, 1)
-    if tell(first[1]) then reserved_for = first[1] end
-  end
-  if not reserved_for and wanted ~= 'none' then reserved_for = A[4] end
+if not reserved_for and wanted == 'self' then reserved_for, reservation = A[4], A[12] end
+if wanted ~= 'none' and reserved_for ~= A[4] then
+  others[#others + 1] = {A[4], whole(now), wanted == 'free' and '1' or A[15], whole(now)}
 end
-if wanted ~= 'none' and reserved_for ~= A[4] then others[#others + 1] = {A[4], whole(now), wanted == 'free' and '1' or '0'} end
 
 local last = token or '0'
 if reserved_for then
-  local at, text = expiry(tonumber(A[12]), 'ms')
+  local at, text = expiry(tonumber(reservation), 'ms')
   rewrite(text, at - now)
   record({token = last, expires = at, value = text, settles = settling(), acquired = now, session = '0', state = 'reserved',
     connection = reserved_for, request = '0', client = '-', waiting = join(others), owner = ''}, retention)

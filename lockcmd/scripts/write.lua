@@ -47,11 +47,11 @@ local function next_token()
   return whole(t)
 end
 
--- The waiting proxies seen within the last second, but for one, as a list of {id, seen, plain}.
+-- The waiting proxies seen within the last second, but for one, as a list of {id, seen, how, since}.
 local function rivals(but)
   local list = {}
-  for id, seen, with_plain in string.gmatch(waiting or '-', '([^,:]+):(%d+):(%d)') do
-    if id ~= but and now - tonumber(seen) < 1000 then list[#list + 1] = {id, seen, with_plain} end
+  for id, seen, how, since in string.gmatch(waiting or '-', '([^,:]+):(%d+):(%d):?(%d*)') do
+    if id ~= but and now - tonumber(seen) < 1000 then list[#list + 1] = {id, seen, how, since == '' and seen or since} end
   end
   return list
 end

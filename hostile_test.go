@@ -29,10 +29,7 @@ import (
 // What clients that are broken, slow or mean harm can do to the proxy, and to one another through it: nothing. Memory is
 // measured on the program itself, which is built without the race detector.
 func TestHostileClients(t *testing.T) {
-	bin := filepath.Join(t.TempDir(), "lockproxy")
-	if out, err := exec.Command("go", "build", "-o", bin, "./cmd/lockproxy").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	bin := buildHostile(t)
 	redis := testredis.Start(t)
 	for name, test := range map[string]func(*testing.T, *hostileProxy){
 		"malformed":        hostileMalformed,
@@ -52,6 +49,14 @@ func TestHostileClients(t *testing.T) {
 			}
 		})
 	}
+}
+
+func buildHostile(t *testing.T) (bin string) {
+	bin = filepath.Join(t.TempDir(), "lockproxy")
+	if out, err := exec.Command("go", "build", "-o", bin, "./cmd/lockproxy").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return bin
 }
 
 // hostileProxy is the program in a process of its own.

@@ -91,6 +91,7 @@ func (s *Server) newSession(raw net.Conn) *session {
 		}
 	}
 	sess.pipe.Watching(sess.watchInLine)
+	sess.framer.Unauthenticated(true) // for all that is known
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	return sess
 }

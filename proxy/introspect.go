@@ -92,7 +92,7 @@ func (q *inquiry) namesLock(names [][]byte) bool {
 
 func (q *inquiry) complete(raw []byte) []byte {
 	if raw[0] == '-' || raw[0] == '!' {
-		if q.refused != nil {
+		if q.refused != nil && !bytes.HasPrefix(raw, noAuthCode) {
 			return q.refused(raw)
 		}
 		return raw

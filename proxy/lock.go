@@ -41,7 +41,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		err = errSubscribed(spec.Name)
 	}
 	if err != nil {
-		s.pipe.Local(encodeError(spec.Name, err))
+		s.pipe.Local(s.unlessNoAuth(state, encodeError(spec.Name, err)))
 		return
 	}
 	s.identity = state.Identity
@@ -54,7 +54,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 	if s.draining.Load() {
 		s.cork(true) // it may have begun to while this one waited
 	}
-	text := encodeReply(spec.Name, reply, state.Proto)
+	text := s.unlessNoAuth(state, encodeReply(spec.Name, reply, state.Proto))
 	if number := s.holder.Granted(); number != before {
 		s.holder.Sent(number, lockcmd.Sent{At: time.Now(), End: s.meter.out.Load() + uint64(len(text))})
 		if state.Muted() {
@@ -70,11 +70,12 @@ func (s *session) refuseLarge() {
 	err := lockcmd.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes (--client-buffer): "+
 		"nothing was run", strings.ToUpper(s.tooLarge.Name), s.server.cfg.ClientBuffer))
 	s.streaming, s.tooLarge = false, nil
-	if s.settledState().InMulti && s.connect(passthrough.Own) == nil {
+	state := s.settledState()
+	if state.InMulti && s.connect(passthrough.Own) == nil {
 		s.pipe.Replace(abortMulti, encodeError("", err))
 		return
 	}
-	s.pipe.Local(encodeError("", err))
+	s.pipe.Local(s.unlessNoAuth(state, encodeError("", err)))
 }
 
 // abortMulti is a request that every Redis refuses to queue, so that it aborts the transaction, as it does for a command of

@@ -156,6 +156,9 @@ func (s *session) handleWhole() (more bool) {
 		if err != nil {
 			s.endLocks()
 			s.endRun()
+			if err = s.admit(err); err == nil {
+				continue
+			}
 			if s.streaming && s.tooLarge == nil {
 				s.pipe.Withdraw()
 			}
@@ -307,6 +310,7 @@ func (s *session) relay(r route) {
 	case passthrough.Reset:
 		s.pipe.Relay(r.raw, r.Expect)
 		s.await(s.pipe.Barrier())
+		s.framer.Unauthenticated(true) // perhaps
 		s.pipe.AfterReset()
 		return
 	}

@@ -8,7 +8,7 @@ func (f *Framer) inline(buf []byte) (Request, bool, error) {
 	i := bytes.IndexAny(buf[f.seen:min(len(buf), f.limits.Inline+1)], "\n\x00")
 	if i < 0 || buf[f.seen+i] == 0 {
 		if len(buf) > f.limits.Inline {
-			return Request{}, false, &ProtocolError{"too big inline request"}
+			return Request{}, false, &ProtocolError{Reason: "too big inline request"}
 		}
 		if i >= 0 {
 			f.seen += i // stay at the NUL
@@ -25,7 +25,7 @@ func (f *Framer) inline(buf []byte) (Request, bool, error) {
 	}
 	args, ok := splitWords(line)
 	if !ok {
-		return Request{}, false, &ProtocolError{"unbalanced quotes in request"}
+		return Request{}, false, &ProtocolError{Reason: "unbalanced quotes in request"}
 	}
 	return Request{Raw: buf[:nl+1], Args: args, Inline: true}, true, nil
 }

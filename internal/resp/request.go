@@ -19,6 +19,10 @@ const (
 	MaxInlineLen = 64 << 10      // bytes of an inline command, and of any header line
 	MaxBulkLen   = 512 << 20     // proto-max-bulk-len's default, bytes
 	MaxArgCount  = math.MaxInt32 // arguments of one request
+
+	// of a client that must log in first
+	maxStrangerArgs = 10
+	maxStrangerBulk = 16 << 10 // bytes
 )
 
 // Limits bounds what a client may announce. A zero field means Redis's own limit.
@@ -42,7 +46,12 @@ func (l Limits) withDefaults() Limits {
 }
 
 // ProtocolError is a request that Redis would refuse with "ERR Protocol error: …" before closing the connection.
-type ProtocolError struct{ Reason string }
+type ProtocolError struct {
+	Reason string
+	// Unauthenticated says that the limit is for clients that must log in first: if this one need not,
+	// tell the Framer and call Next again.
+	Unauthenticated bool
+}
 
 func (e *ProtocolError) Error() string { return "Protocol error: " + e.Reason }
 
@@ -73,19 +82,27 @@ type Framer struct {
 	argc   int   // arguments announced
 	body   int64 // bytes of the current argument and its CRLF still to come
 	stream bool  // the caller has given away the beginning of this request
-	spans  []span
-	args   [][]byte
+	// unauthenticated says that the client must log in first, for all that the caller knows.
+	unauthenticated bool
+	spans           []span
+	args            [][]byte
 }
 
 // NewFramer returns a Framer at the start of a stream.
 func NewFramer(limits Limits) *Framer { return &Framer{limits: limits.withDefaults()} }
+
+// Unauthenticated says whether the client must log in before it may do anything else. Redis then
+// allows it ten arguments of 16 KB each; see ProtocolError. Of a request that is streamed the rest is
+// left for Redis to judge.
+func (f *Framer) Unauthenticated(yes bool) { f.unauthenticated = yes }
 
 // Next scans buf, which must begin with the first byte that no Request has returned yet, and reports the request there.
 // ok false means that buf ends before the request does: call again with the same bytes and more.
 // A request without arguments ("*0", an empty line) is returned with no Args: Redis ignores it, and so should the caller.
 //
 // While a request is streamed (see Stream), Next returns its further bytes in Raw; ok is true with the last of them.
-// After an error, which is always a *ProtocolError, the stream has no further requests.
+// After an error, which is always a *ProtocolError, the stream has no further requests, unless the error
+// is Unauthenticated.
 func (f *Framer) Next(buf []byte) (req Request, ok bool, err error) {
 	for {
 		switch f.phase {
@@ -106,6 +123,9 @@ func (f *Framer) Next(buf []byte) (req Request, ok bool, err error) {
 			}
 			if n <= 0 {
 				return Request{Raw: buf[:end]}, true, nil
+			}
+			if n > maxStrangerArgs && f.unauthenticated {
+				return Request{}, false, &ProtocolError{"unauthenticated multibulk length", true}
 			}
 			f.pos, f.left, f.argc, f.phase = end, int(n), int(n), atHeader
 			f.spans = f.spans[:0]
@@ -205,11 +225,14 @@ func (f *Framer) bulkHeader(buf []byte) (n int64, end int, err error) {
 		return 0, 0, err
 	}
 	if c := buf[f.pos]; c != '$' {
-		return 0, 0, &ProtocolError{"expected '$', got '" + string([]byte{c}) + "'"}
+		return 0, 0, &ProtocolError{Reason: "expected '$', got '" + string([]byte{c}) + "'"}
 	}
 	n, valid := parseInt(buf[f.pos+1 : cr])
 	if !valid || n < 0 || n > f.limits.Bulk {
-		return 0, 0, &ProtocolError{"invalid bulk length"}
+		return 0, 0, &ProtocolError{Reason: "invalid bulk length"}
+	}
+	if n > maxStrangerBulk && f.unauthenticated && !f.stream {
+		return 0, 0, &ProtocolError{"unauthenticated bulk length", true}
 	}
 	return n, cr + 2, nil
 }
@@ -222,7 +245,7 @@ func (f *Framer) number(buf []byte, from int, tooLong, invalid string, lo, hi in
 	}
 	n, valid := parseInt(buf[from+1 : cr])
 	if !valid || n < lo || n > hi {
-		return 0, 0, &ProtocolError{invalid}
+		return 0, 0, &ProtocolError{Reason: invalid}
 	}
 	return n, cr + 2, nil
 }
@@ -234,7 +257,7 @@ func (f *Framer) line(buf []byte, from int, tooLong string) (cr int, err error) 
 	i := bytes.IndexByte(buf[start:min(len(buf), from+f.limits.Inline+1)], '\r')
 	if i < 0 {
 		if len(buf)-from > f.limits.Inline {
-			return 0, &ProtocolError{tooLong}
+			return 0, &ProtocolError{Reason: tooLong}
 		}
 		f.seen = len(buf)
 		return -1, nil

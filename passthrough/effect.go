@@ -8,7 +8,7 @@ type Effect uint8
 const (
 	NoEffect     Effect = iota
 	Multi               // opens a transaction
-	Exec                // ends it, whatever the reply
+	Exec                // ends it, unless the reply is an error that leaves it: see aborts
 	Discard             // ends it if the reply is OK
 	Watch               // the next transaction depends on keys
 	Unwatch             // it doesn't any more

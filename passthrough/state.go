@@ -81,15 +81,12 @@ func (s *State) apply(e Expect, h resp.Head) {
 			s.InMulti, s.inQueue = true, 0
 		}
 	case Exec:
-		s.InMulti, s.Watching = false, false
 		if h.Type == '*' && string(h.Line) != "-1" {
 			s.executed(h)
 		}
-		s.queued = nil
+		s.leaveMulti(!h.IsError() || s.aborted(h), h)
 	case Discard:
-		if h.IsOK() {
-			s.InMulti, s.Watching, s.queued = false, false, nil
-		}
+		s.leaveMulti(h.IsOK(), h)
 	case Reset:
 		if !h.IsError() {
 			s.reset()
@@ -101,6 +98,27 @@ func (s *State) apply(e Expect, h resp.Head) {
 			s.failed(e)
 		}
 	}
+}
+
+// leaveMulti takes the reply of EXEC or DISCARD into account. ended says that it has ended the transaction and the WATCH; otherwise both are still
+// in force, unless the error says that there is no transaction.
+func (s *State) leaveMulti(ended bool, h resp.Head) {
+	switch {
+	case ended:
+		s.InMulti, s.Watching, s.queued = false, false, nil
+	case bytes.HasPrefix(h.Line, []byte("ERR EXEC without MULTI")), bytes.HasPrefix(h.Line, []byte("ERR DISCARD without MULTI")):
+		s.InMulti, s.queued = false, nil
+	}
+}
+
+// aborts begin the errors with which EXEC ends a transaction. After every other one it goes on: up to Redis 6.0 after all that would be
+// EXECABORT now. In a cluster a node says where the keys are, and the proxy that a node was lost.
+var aborts = []string{"ERR Transaction contains write", "MOVED ", "ASK ", "CLUSTERDOWN", "CROSSSLOT", "TRYAGAIN", upstreamPrefix}
+
+// aborted reports whether EXEC's error has ended the transaction and the WATCH; EXECABORT also ends a WATCH alone.
+func (s *State) aborted(h resp.Head) bool {
+	begins := func(text string) bool { return bytes.HasPrefix(h.Line, []byte(text)) }
+	return begins("EXECABORT") || s.InMulti && slices.ContainsFunc(aborts, begins)
 }
 
 // reset makes the state what RESET leaves. What the library has said of itself it doesn't touch.
@@ -118,7 +136,7 @@ func neverRan(h resp.Head) bool {
 	return h.IsError() && slices.ContainsFunc(unknownTo, func(text string) bool { return bytes.HasPrefix(h.Line, []byte(text)) })
 }
 
-// failed takes an error into account of a command that may have done a part of what it says: before Redis 7.0 HELLO logs in, and takes
+// failed takes an error into account of a command that may have done a part of what it says: up to Redis 7.0 HELLO logs in, and takes
 // a name, before it looks at what stands behind that.
 func (s *State) failed(e Expect) {
 	if e.Effect == Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn) {

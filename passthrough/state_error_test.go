@@ -1,0 +1,93 @@
+package passthrough
+
+import (
+	"fmt"
+	"testing"
+)
+
+// What is in force on a connection stays so after an error, as Redis does it, unless the error itself ends it.
+func TestErrorsLeaveTheState(t *testing.T) {
+	const noPerm, arity = "-NOPERM this user has no permissions", "-ERR wrong number of arguments"
+	every := []string{noPerm, arity, "-NOAUTH Authentication required.", "-BUSY Redis is busy", "-LOADING Redis is loading",
+		"-MASTERDOWN Link with MASTER is down", "-READONLY You can't write", "-OOM command not allowed", "-MISCONF no", "-NOREPLICAS no", "!8\r\nERR long"}
+	text := "bad name"
+	changes := []Expect{
+		{Effect: Multi}, {Effect: Discard}, {Effect: Watch}, {Effect: Unwatch}, {Effect: Reset}, {Effect: Monitor},
+		{Effect: Select, Change: &Identity{DB: 7}}, {Effect: Auth, Change: &Identity{User: "eve", Password: "x", LoggedIn: true}},
+		{Effect: Hello, Change: &Identity{Proto: 3}},
+		{Effect: Subscribe, Count: 1}, {Effect: PSubscribe, Count: 1}, {Effect: SSubscribe, Count: 1},
+		{Effect: Unsubscribe}, {Effect: PUnsubscribe}, {Effect: SUnsubscribe},
+		{Effect: ReplyOff}, {Effect: ReplySkip}, {Effect: ReplyOn}, {Effect: SetName, Text: &text}, {Effect: SetLibName, Text: &text},
+		{Effect: SetLibVer, Text: &text}, {Effect: TrackingOn}, {Effect: TrackingOff}, {Effect: Quit},
+	}
+	inForce := map[string]State{
+		"nothing":           {},
+		"WATCH":             {Watching: true},
+		"MULTI":             {InMulti: true},
+		"WATCH and MULTI":   {Watching: true, InMulti: true},
+		"a login":           {Identity: Identity{User: "bob", Password: "b", LoggedIn: true, DB: 3, Proto: 3}, Trusted: true},
+		"subscriptions":     {channels: 1, patterns: 2, shard: 3},
+		"tracking":          {tracking: true},
+		"CLIENT REPLY OFF":  {replyOff: true},
+		"a name":            {Labels: Labels{Name: "me", LibName: "lib", LibVer: "1"}},
+		"something unknown": {marked: true, stays: true},
+	}
+	same := func(t *testing.T, before, after State) {
+		t.Helper()
+		if got, want := fmt.Sprintf("%+v", after), fmt.Sprintf("%+v", before); got != want {
+			t.Errorf("%s, before that %s", got, want)
+		}
+	}
+	for name, before := range inForce {
+		for _, change := range changes {
+			for _, said := range every {
+				t.Run(fmt.Sprintf("%s, effect %d, %s", name, change.Effect, said), func(t *testing.T) {
+					s := before
+					s.apply(change, headOf(t, said+"\r\n"))
+					same(t, before, s)
+				})
+			}
+		}
+		for _, said := range append(every, "-ERR EXEC without MULTI") {
+			if said == "-ERR EXEC without MULTI" && before.InMulti {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, EXEC, %s", name, said), func(t *testing.T) {
+				s := before
+				s.apply(Expect{Effect: Exec}, headOf(t, said+"\r\n"))
+				same(t, before, s)
+			})
+		}
+	}
+}
+
+// EXEC and DISCARD end what they end, by whatever reply.
+func TestRepliesThatEndATransaction(t *testing.T) {
+	for _, test := range []struct {
+		effect          Effect
+		reply           string
+		before          State
+		multi, watching bool
+	}{
+		{Exec, "*0", State{InMulti: true, Watching: true}, false, false},
+		{Exec, "*-1", State{InMulti: true, Watching: true}, false, false},
+		{Exec, "_", State{InMulti: true, Watching: true}, false, false},
+		{Exec, "-EXECABORT Transaction discarded because of previous errors.", State{InMulti: true, Watching: true}, false, false},
+		{Exec, "-EXECABORT Transaction discarded because of: NOPERM no", State{Watching: true}, false, false},
+		{Exec, "-ERR Transaction contains write commands but instance is now a read-only replica. EXEC aborted.", State{InMulti: true, Watching: true}, false, false},
+		{Exec, "-MOVED 1 a:1", State{InMulti: true, Watching: true}, false, false},
+		{Exec, "-CLUSTERDOWN Hash slot not served", State{InMulti: true, Watching: true}, false, false},
+		{Exec, "-UPSTREAM connection to a:1 was lost before the reply: whether the command ran is unknown", State{InMulti: true, Watching: true}, false, false},
+		{Exec, "-UPSTREAM connection to a:1 was lost before the reply: whether the command ran is unknown", State{Watching: true}, false, true},
+		{Exec, "-ERR EXEC without MULTI", State{InMulti: true, Watching: true}, false, true},
+		{Discard, "+OK", State{InMulti: true, Watching: true}, false, false},
+		{Discard, "-ERR DISCARD without MULTI", State{Watching: true}, false, true},
+		{Discard, "-ERR DISCARD without MULTI", State{InMulti: true, Watching: true}, false, true},
+	} {
+		s := test.before
+		s.apply(Expect{Effect: test.effect}, headOf(t, test.reply+"\r\n"))
+		if s.InMulti != test.multi || s.Watching != test.watching {
+			t.Errorf("%s, within MULTI %v, WATCH %v: in MULTI %v, watching %v", test.reply, test.before.InMulti, test.before.Watching, s.InMulti, s.Watching)
+		}
+	}
+}

@@ -109,12 +109,13 @@ man:
 test-faults: deps deps-faults
 	$(GO) test -tags faults -count=1 -parallel 4 -timeout 10m -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' .
 
-# Random faults for DURATION, which follow from SEED; it prints the one it has chosen.
+# Random faults for DURATION, which follow from SEED; it prints the one it has chosen. It needs root and iproute2, for a machine that vanishes;
+# SOAK is for its flags: SOAK=--no-machine leaves that out.
 DURATION ?= 10m
 SEED ?= 0
 soak: deps deps-faults
 	$(GO) build -o locksoak ./cmd/locksoak
-	./locksoak --duration $(DURATION) --seed $(SEED)
+	./locksoak --duration $(DURATION) --seed $(SEED) $(SOAK)
 
 # Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 8 minutes of one core, below 1 GB, or of both cores half that
 # time and twice the memory. MODEL is for its flags.

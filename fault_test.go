@@ -65,7 +65,7 @@ func repeated(kind string) []soak.Fault {
 }
 
 func underFault(t *testing.T, p soak.Plan) {
-	bench, err := soak.NewBench(ctx, t.TempDir(), builtPrograms(t), 1)
+	bench, err := soak.NewBench(ctx, t.TempDir(), builtPrograms(t), 1, p.NeedsMachine())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ type runCommand struct {
 	Out      string        `default:"." help:"Where the histories of violations go, and the summary (default: here)." type:"existingdir"`
 	Summary  string        `help:"Write the summary to this file too."`
 	Proxy    string        `help:"A built lockproxy to test; else one is built, with the race detector." type:"existingfile"`
+	Machine  bool          `default:"true" negatable:"" help:"Have two clients on a machine that vanishes: a network namespace, which needs root and iproute2. --no-machine leaves that fault out."`
 	Clients  int           `default:"14" help:"Clients that compete for locks (default ${default})."`
 }
 
@@ -45,7 +46,7 @@ func (c *runCommand) Run(ctx context.Context) error {
 	fmt.Printf("seed %d: to repeat it, SEED=%d\n", c.Seed, c.Seed)
 	if c.Plan {
 		for n := range max(c.Rounds, 1) {
-			fmt.Print(soak.NewPlan(c.Seed, c.Round+n, c.Only))
+			fmt.Print(soak.NewPlan(c.Seed, c.Round+n, c.Only, c.Machine))
 		}
 		return nil
 	}
@@ -62,7 +63,10 @@ func (c *runCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bench, err := soak.NewBench(ctx, dir, programs, c.Seed)
+	if !c.Machine {
+		fmt.Println("left out, as --no-machine says: machine vanished")
+	}
+	bench, err := soak.NewBench(ctx, dir, programs, c.Seed, c.Machine)
 	if err != nil {
 		return err
 	}
@@ -114,7 +118,7 @@ func (c *runCommand) rounds(ctx context.Context, bench *soak.Bench, p *progress)
 	load := soak.DefaultLoad()
 	load.Lockers = c.Clients
 	for n := c.Round; time.Since(p.start) < c.Duration && ctx.Err() == nil && (c.Rounds == 0 || n < c.Round+c.Rounds); n++ {
-		r, failed := bench.Run(ctx, soak.NewPlan(c.Seed, n, c.Only), load)
+		r, failed := bench.Run(ctx, soak.NewPlan(c.Seed, n, c.Only, c.Machine), load)
 		if failed != nil {
 			if ctx.Err() != nil {
 				return err

@@ -13,6 +13,8 @@
 //   - fence: a lock's register is linearizable, and takes writes of its holders only (by porcupine)
 //   - order: no fenced write is accepted behind one with a greater token
 //   - idle: no lock stays unheld for long while somebody waits for it, as it would if it were given to the dead
+//   - late: a lock that is free, with somebody in line for it, is given within the time that is promised
+//   - turns: proxies take turns: nobody is passed over again and again for those who came later elsewhere
 //   - answer: every command gets its own answer and nobody else's
 //   - writes: what was acknowledged is there once, what was not is there at most once, in order
 //   - service: when all faults are over, every lock can be had
@@ -44,12 +46,14 @@ type Bounds struct {
 	Arrival time.Duration // how much earlier one must have begun to wait to be sure to stand before another
 	Idle    time.Duration // how long a lock for which somebody waits may go unheld
 	Recover time.Duration // how long after a fault of the service that may not count yet
+	Grant   time.Duration // how long a lock that is free and waited for may take to be given
+	Vanish  time.Duration // how long a client whose machine has vanished may keep what is renewed for it
 }
 
 // DefaultBounds are for a small machine with other things to do.
 func DefaultBounds() Bounds {
 	return Bounds{Lease: 2 * time.Millisecond, Notice: 1500 * time.Millisecond, Arrival: 400 * time.Millisecond,
-		Idle: 3 * time.Second, Recover: 3 * time.Second}
+		Idle: 3 * time.Second, Recover: 3 * time.Second, Grant: 750 * time.Millisecond, Vanish: 8 * time.Second}
 }
 
 // Report is what the checker found.
@@ -57,6 +61,7 @@ type Report struct {
 	Violations []Violation
 	Undecided  []string // what porcupine could not decide in the time it had
 	Checked    map[string]int
+	Longest    time.Duration // that a lock took to be given by the rule late
 }
 
 // checker is one history, taken apart.
@@ -90,6 +95,7 @@ func Check(h history.History, bounds Bounds) Report {
 		c.fifo(key, ops)
 		c.order(key, ops)
 		c.idle(key, ops)
+		c.turns(key, ops)
 		c.fence(key, ops)
 	}
 	return c.report

@@ -59,6 +59,16 @@ func TestRules(t *testing.T) {
 	}
 	abandoned := ops{with(took(2, 0, 10, 10, 60000), func(o *history.Op) { o.HungUp, o.Outcome, o.Return, o.Result, o.Wait = true, "", 0, 0, true }),
 		with(took(1, 100, 5000, 20, 1000), func(o *history.Op) { o.Wait, o.Outcome, o.Result = true, history.Null, 0 })}
+	nobody := with(took(2, 100, 1700, 0, 500), func(o *history.Op) { o.Wait, o.Outcome = true, history.Null })
+	left := with(took(1, 0, 0, 0, 1000), func(o *history.Op) { o.Wait, o.HungUp, o.Outcome, o.Left = true, true, "", ms(500) })
+	far := with(took(1, 0, 10, 10, 2000), session)
+	vanished := history.Fault{From: ms(500), To: ms(3600000), Breaks: history.Breaks{Notices: true, Vanishes: true}, Clients: []int{1}}
+	blinked := vanished
+	blinked.To = ms(900)
+	passedOver := ops{with(took(1, 0, 3000, 100, 500), waited)}
+	for i := range int64(10) {
+		passedOver = append(passedOver, with(took(2, 500+200*i, 600+200*i, 10+i, 50), at(1)))
+	}
 	for _, c := range []struct {
 		name   string
 		ops    ops
@@ -119,6 +129,21 @@ func TestRules(t *testing.T) {
 		{"a lock that the dead may keep", abandoned, faults{service}, ""},
 		{"a lock that the dead keep, messages late", abandoned, faults{late}, "idle"},
 		{"nobody is let in", ops{{Kind: history.Probe, Key: "job", Outcome: history.Null, Call: ms(1), Return: ms(2)}}, nil, "service"},
+		{"given late", ops{took(1, 0, 10, 10, 500), with(took(2, 100, 1700, 20, 500), waited)}, nil, "late"},
+		{"given in time", ops{took(1, 0, 10, 10, 500), with(took(2, 100, 1100, 20, 500), waited)}, nil, ""},
+		{"given late, the machine stood still", ops{took(1, 0, 10, 10, 500), with(took(2, 100, 1700, 20, 500), waited)},
+			faults{fault(600, 1200, history.Breaks{Arrival: true})}, ""},
+		{"given late, the upstream silent", ops{took(1, 0, 10, 10, 500), with(took(2, 100, 1700, 20, 500), waited)}, faults{service}, ""},
+		{"nobody was let in, though the lock was free", ops{took(1, 0, 10, 10, 500), nobody}, nil, "late"},
+		{"given behind who left without reading", ops{left, with(took(2, 100, 1700, 20, 500), waited)}, nil, ""},
+		{"given late behind who left without reading", ops{left, with(took(2, 100, 2400, 20, 500), waited)}, nil, "late"},
+		{"kept for a machine that has vanished", ops{far, with(took(2, 100, 8500, 20, 500), waited)}, faults{vanished}, ""},
+		{"kept for long for a machine that has vanished", ops{far, with(took(2, 100, 10500, 20, 500), waited)}, faults{vanished}, "late"},
+		{"kept for a machine that was away for a moment", ops{far, with(took(2, 100, 10500, 20, 500), waited)}, faults{blinked}, ""},
+		{"passed over", passedOver, nil, "turns"},
+		{"passed over while messages were late", passedOver, faults{late}, ""},
+		{"others were first", append(ops{with(took(1, 0, 1300, 100, 500), waited)}, passedOver[1:4]...), nil, ""},
+
 		{"another's answer", ops{{Kind: history.Echo, Outcome: history.Garbled, Want: "a", Got: "b"}}, nil, "answer"},
 
 		{"a write lost", list("", push("a", 1, history.OK)), nil, "writes"},

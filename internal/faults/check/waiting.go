@@ -4,6 +4,7 @@ package check
 
 import (
 	"slices"
+	"time"
 
 	"lockproxy/internal/faults/history"
 )
@@ -43,19 +44,12 @@ func (c *checker) unheard(a, b history.Op, from, to int64) bool {
 	})
 }
 
-// idle finds a lock that nobody held for long though somebody waited for it.
+// span is a time.
+type span struct{ from, to int64 }
+
+// idle finds a lock that nobody held for long though somebody waited for it, and one that was given late.
 func (c *checker) idle(key string, ops []history.Op) {
-	type span struct{ from, to int64 }
-	var held []span // when somebody held it, or may have
-	for _, o := range ops {
-		switch {
-		case o.Kind != history.Lock && o.Kind != history.Probe:
-		case o.Acquired():
-			held = append(held, span{o.Call, c.latestEnd(o, ops)})
-		case o.Outcome == history.Unknown && !o.HungUp: // a reply may have been on its way to a client that gave up
-			held = append(held, span{o.Call, o.Call + o.Timeout + (5 * c.bounds.Idle).Nanoseconds()})
-		}
-	}
+	held, left := c.held(ops)
 	orphan := int64(0) // for how long a lock may stay that was given to somebody who has died
 	for _, o := range ops {
 		if o.HungUp {
@@ -66,22 +60,102 @@ func (c *checker) idle(key string, ops []history.Op) {
 		if o.Kind != history.Lock || !o.Wait || o.HungUp || o.Return == 0 || o.Outcome == history.Refused {
 			continue
 		}
-		from, to := o.Call, o.Return
-		if o.Outcome == history.OK {
-			to = o.Return
+		from := lastHeld(o, held)
+		c.checked("idle")
+		if c.excusesWait(from, orphan, o) {
+			continue
 		}
-		for moved := true; moved; { // what is held is no gap: find the latest time before `to` at which it was
-			moved = false
-			for _, h := range held {
-				if h.from < to && h.to > from && !(o.Acquired() && h.from == o.Call) {
-					from, moved = h.to, true
-				}
+		if gap := o.Return - from - c.stalled(from, o.Return); gap > c.bounds.Idle.Nanoseconds() {
+			c.violated("idle", []history.Op{o}, "client %d waited for lock %s at proxy %d although nobody had held it for %.3f s", o.Client, key, o.Proxy, float64(gap)/1e9)
+		}
+		from = max(from, lastHeld(o, left))
+		c.checked("late")
+		gap := o.Return - from - c.stalled(from, o.Return)
+		c.report.Longest = max(c.report.Longest, time.Duration(gap))
+		if gap > c.bounds.Grant.Nanoseconds() {
+			c.violated("late", []history.Op{o}, "client %d waited for lock %s at proxy %d although it had been free for %.3f s", o.Client, key, o.Proxy, float64(gap)/1e9)
+		}
+	}
+}
+
+// held are the times at which somebody held the lock, or may have. left are those, and those at which it may have been held
+// for somebody who left without reading the answer.
+func (c *checker) held(ops []history.Op) (held, left []span) {
+	for _, o := range ops {
+		cap, gone := c.vanished(o)
+		switch {
+		case o.Kind != history.Lock && o.Kind != history.Probe:
+		case o.Acquired():
+			held = append(held, span{o.Call, c.latestEnd(o, ops)})
+		case o.HungUp:
+			left = append(left, span{o.Call, o.Left + o.Timeout})
+		case o.Outcome == history.Unknown && gone:
+			held = append(held, span{o.Call, cap + o.Timeout})
+		case o.Outcome == history.Unknown: // a reply may have been on its way to a client that gave up
+			held = append(held, span{o.Call, o.Call + o.Timeout + (5 * c.bounds.Idle).Nanoseconds()})
+		}
+	}
+	return held, append(left, held...)
+}
+
+// lastHeld is the latest time, before o was answered, at which the lock was held, or else when o began.
+func lastHeld(o history.Op, held []span) int64 {
+	from := o.Call
+	for moved := true; moved; {
+		moved = false
+		for _, h := range held {
+			if h.from < o.Return && h.to > from && !(o.Acquired() && h.from == o.Call) {
+				from, moved = h.to, true
 			}
 		}
-		c.checked("idle")
-		if to-from-c.stalled(from, to) > c.bounds.Idle.Nanoseconds() && !c.broken(from, to, breaksService, c.bounds.Recover) &&
-			!c.broken(from-orphan, to, breaksOrphans, c.bounds.Recover) {
-			c.violated("idle", []history.Op{o}, "client %d waited for lock %s at proxy %d although nobody had held it for %.3f s", o.Client, key, o.Proxy, float64(to-from)/1e9)
+	}
+	return from
+}
+
+// excusesWait reports whether faults may have kept a lock from being given to o from a time on.
+func (c *checker) excusesWait(from, orphan int64, o history.Op) bool {
+	return c.broken(from, o.Return, breaksService, c.bounds.Recover) || c.broken(from-orphan, o.Return, breaksOrphans, c.bounds.Recover)
+}
+
+// vanished is until when a client whose machine is gone for good may keep a lock that is renewed for it.
+func (c *checker) vanished(o history.Op) (until int64, gone bool) {
+	for _, f := range c.faults {
+		if until = f.From + c.bounds.Vanish.Nanoseconds(); f.Breaks.Vanishes && f.Concerns(o) && f.To > until {
+			return until, true
+		}
+	}
+	return 0, false
+}
+
+// turns finds one that was passed over for clients of other proxies who had begun to wait later, more often than there are clients,
+// twice over: each proxy has a turn before its own.
+func (c *checker) turns(key string, ops []history.Op) {
+	margin := c.bounds.Arrival.Nanoseconds()
+	clients := map[int]bool{}
+	given := map[int64]bool{}
+	var grants []history.Op
+	for _, o := range ops {
+		clients[o.Client] = true
+		if o.Acquired() && !given[o.Result] { // an owner is given its own again
+			given[o.Result] = true
+			grants = append(grants, o)
+		}
+	}
+	for _, o := range ops {
+		if o.Kind != history.Lock || !o.Wait || o.HungUp || o.Return == 0 || o.Outcome == history.Refused ||
+			c.unheard(o, o, o.Call, o.Return) || c.excusesWait(o.Call, 0, o) {
+			continue
+		}
+		c.checked("turns")
+		passed := 0
+		for _, g := range grants {
+			if g.Proxy != o.Proxy && g.Call > max(o.Call, o.Sent)+margin && g.Return < o.Return {
+				passed++
+			}
+		}
+		if passed > 2*len(clients) {
+			c.violated("turns", []history.Op{o}, "client %d waited for lock %s at proxy %d for %.3f s, and %d who came later got it at other proxies",
+				o.Client, key, o.Proxy, float64(o.Return-o.Call)/1e9, passed)
 		}
 	}
 }
@@ -98,6 +172,16 @@ func (c *checker) stalled(from, to int64) (sum int64) {
 
 // latestEnd is when a lock that was acquired had ended at the latest, if the service works.
 func (c *checker) latestEnd(o history.Op, ops []history.Op) int64 {
+	until, gone := c.vanished(o)
+	end := c.ends(o, ops)
+	if o.Session && gone {
+		end = min(end, max(until, o.Return+o.Timeout))
+	}
+	return end
+}
+
+// ends is the same, of one whose machine stays.
+func (c *checker) ends(o history.Op, ops []history.Op) int64 {
 	end := o.Return + o.Timeout
 	for _, other := range ops {
 		if other.Token != o.Result || other.Client != o.Client {

@@ -38,6 +38,8 @@ type Locker struct {
 	Think   time.Duration // longest pause between two rounds of its own
 	// Sessions is how many of 100 locks are session locks.
 	Sessions int
+	// Owners is how many of 100 name an owner; 0 is a few.
+	Owners int
 	// Late and Forgotten are how many of 100 it holds beyond its time, and leaves without a release; 0 is a few.
 	Late, Forgotten int
 	// Shortest and Longest are the timeouts of its locks.
@@ -224,11 +226,11 @@ func (l *Locker) compete(ctx context.Context) {
 		args = append(args, "WAIT", seconds(wait))
 		o.Wait = true
 	}
-	switch {
-	case l.chance(l.Sessions):
+	if l.chance(l.Sessions) {
 		args = append(args, "SESSION")
 		o.Session = true
-	case l.chance(20):
+	}
+	if l.chance(cmp.Or(l.Owners, 20)) {
 		o.Owner = fmt.Sprintf("owner-%d-%d", l.ID, l.Random.Int64())
 		args = append(args, "OWNER", o.Owner)
 	}
@@ -236,6 +238,11 @@ func (l *Locker) compete(ctx context.Context) {
 	if o.Wait && l.chance(6) {
 		l.leaveWithin(ctx, o, wait, args)
 		return
+	}
+	if o.Owner != "" && l.chance(15) {
+		if l.leaveWithin(ctx, o, 200*time.Millisecond, args); !l.connect() { // it asks again elsewhere
+			return
+		}
 	}
 	got, ok := l.do(o, wait, judgeLock, args...)
 	if !ok && o.Owner != "" && got.Outcome == history.Unknown && l.connect() { // what OWNER is for: ask again
@@ -259,11 +266,15 @@ func (l *Locker) timeout() time.Duration { return l.Shortest + l.upTo(l.Longest-
 // leaveWithin asks for a lock and closes the connection before it has an answer, or without reading it.
 func (l *Locker) leaveWithin(ctx context.Context, o history.Op, wait time.Duration, args []string) {
 	o.Client, o.Proxy, o.HungUp = l.ID, l.at.Proxy, true
-	l.Notes.Begin(o)
+	op := l.Notes.Begin(o)
 	if l.conn.Send(args...) == nil {
 		pause(ctx, l.upTo(min(wait, 500*time.Millisecond)))
 	}
+	if o.Owner != "" && l.chance(50) {
+		l.conn.Reset()
+	}
 	l.hangUp()
+	l.Notes.End(op, func(op *history.Op) { op.Left = history.Now() })
 }
 
 // use is what a holder does: nothing for a while, fenced writes, a RELOCK; then it releases, or forgets to, or comes too late.

@@ -58,10 +58,12 @@ func (m *Mortal) live(ctx context.Context, c *Conn, at Target) {
 	pause(ctx, time.Duration(m.Random.Int64N(int64(400*time.Millisecond))))
 	if resets {
 		c.Reset()
+		m.Notes.End(op, func(op *history.Op) { op.Left = history.Now() })
 		return
 	}
 	r, err := c.Die()
 	if err != nil || session { // a session lock ends with its connection
+		m.Notes.End(op, func(op *history.Op) { op.Left = history.Now() })
 		return
 	}
 	m.Notes.End(op, func(op *history.Op) { settle(op, r, err, judgeLock) })

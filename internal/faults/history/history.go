@@ -69,6 +69,7 @@ type Op struct {
 	Session bool    `json:"session,omitempty"`
 	Owner   string  `json:"owner,omitempty"`
 	HungUp  bool    `json:"hung_up,omitempty"` // the client left without reading a reply
+	Left    int64   `json:"left_ns,omitempty"` // when it did
 	Value   string  `json:"value,omitempty"`
 	Call    int64   `json:"call_ns"`
 	Sent    int64   `json:"sent_ns,omitempty"`   // when a LOCK that waits was with the kernel; 0 if not known
@@ -101,6 +102,8 @@ type Breaks struct {
 	Service bool `json:"service,omitempty"`
 	// Orphans: a lock that was given to somebody who has died may stay until its timeout.
 	Orphans bool `json:"orphans,omitempty"`
+	// Vanishes: the proxies must find out by themselves that the clients are gone.
+	Vanishes bool `json:"vanishes,omitempty"`
 }
 
 // Fault is something that was done to the service.

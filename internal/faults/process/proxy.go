@@ -30,10 +30,17 @@ func Build(ctx context.Context, dir, command string) (string, error) {
 
 // StartProxy starts the lockproxy at path in front of upstream ("host:port") and waits until it listens. more are further flags.
 func StartProxy(ctx context.Context, path, upstream string, more ...string) (*Proxy, error) {
+	return StartProxyOn(ctx, "127.0.0.1", path, upstream, more...)
+}
+
+// StartProxyOn does so at one of this machine's addresses.
+func StartProxyOn(ctx context.Context, host, path, upstream string, more ...string) (*Proxy, error) {
 	addr, err := freeport.Addr()
 	if err != nil {
 		return nil, err
 	}
+	_, port, _ := net.SplitHostPort(addr)
+	addr = net.JoinHostPort(host, port)
 	p := &Proxy{Process{Addr: addr, path: path}}
 	p.args = append([]string{"--listen", addr, "--upstream", "redis://" + upstream, "--log-level", "warn"}, more...)
 	p.env = []string{"GORACE=halt_on_error=0"}

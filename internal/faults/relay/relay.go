@@ -38,6 +38,7 @@ type Relay struct {
 
 	mu      sync.Mutex
 	link    Link
+	away    time.Duration         // guarded by mu
 	changed chan struct{}         // guarded by mu; closed when link changes
 	conns   map[net.Conn]struct{} // guarded by mu; both sides of each
 	random  *rand.Rand            // guarded by mu
@@ -74,6 +75,20 @@ func (r *Relay) Set(link Link) {
 	r.link = link
 	close(r.changed)
 	r.changed = make(chan struct{})
+}
+
+// Away has everything arrive later by d, in each direction, whatever else the link does to it. Unlike a
+// Link's Latency it takes none of the link's capacity: pieces travel at the same time.
+func (r *Relay) Away(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = d
+}
+
+func (r *Relay) distance() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.away
 }
 
 // Cut resets all connections. What was held is lost.
@@ -167,6 +182,8 @@ func (r *Relay) state() (Link, <-chan struct{}) {
 // pump passes bytes until either side ends or the Relay does.
 func (r *Relay) pump(ctx context.Context, to, from net.Conn, up bool) {
 	buf := make([]byte, 32<<10)
+	way := newWay(to)
+	defer way.end()
 	over := false // nobody is there to read; from is read to its end all the same, or it would see a reset
 	for {
 		link, _ := r.state()
@@ -180,7 +197,7 @@ func (r *Relay) pump(ctx context.Context, to, from net.Conn, up bool) {
 				return
 			}
 			r.corrupt(buf[:n])
-			_, werr := to.Write(buf[:n])
+			werr := way.write(buf[:n], r.distance())
 			if errors.Is(werr, syscall.ECONNRESET) && !over {
 				reset(from)
 				return

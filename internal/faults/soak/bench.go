@@ -2,8 +2,8 @@
 
 // Package soak runs a lock service and its clients under faults, round by round, and has each round's history judged.
 //
-// A Bench is the service: a redis-server whose clock can be stepped, two proxies, and a relay on each link between them and
-// before them; beside it a third proxy, whose links are for corrupting. A Plan says what is done to it in a round, and when: it
+// A Bench is the service: a redis-server whose clock can be stepped, three proxies, and a relay on each link between them and
+// before them; next to it a fourth proxy, whose links are for corrupting, and a machine that can vanish. A Plan says what is done to it in a round, and when: it
 // follows from a seed alone. Run carries it out while clients work, lets all faults end, asks for every lock once more, and
 // checks what the clients have seen.
 package soak
@@ -39,10 +39,10 @@ func BuildPrograms(ctx context.Context, dir string) (p Programs, err error) {
 }
 
 // proxies is how many proxies clients use.
-const proxies = 2
+const proxies = 3
 
 // spare is the proxy whose links are corrupted; only noise uses it.
-const spare = 2
+const spare = proxies
 
 // Bench is a lock service to which things are done. Close it.
 type Bench struct {
@@ -53,6 +53,9 @@ type Bench struct {
 	up       [proxies + 1]*relay.Relay // from each proxy to redis
 	down     [proxies + 1]*relay.Relay // from clients to each proxy; the spare's stands before proxy 0
 	locker   [2]clientProcess
+	machine  *process.Machine // nil if there is none
+	distant  [2]clientProcess // on machine
+	gone     bool             // machine stays away for the rest of the round
 
 	watching sync.WaitGroup
 	stop     context.CancelFunc
@@ -73,8 +76,9 @@ var users = []string{"", "walter", "wanda"}
 
 const admin = "bench"
 
-// NewBench starts a service in a directory within dir.
-func NewBench(ctx context.Context, dir string, programs Programs, seed uint64) (b *Bench, err error) {
+// NewBench starts a service in a directory within dir. machine says that there must be a machine that can
+// vanish, which needs root.
+func NewBench(ctx context.Context, dir string, programs Programs, seed uint64, machine bool) (b *Bench, err error) {
 	b = &Bench{programs: programs}
 	defer func() {
 		if err != nil {
@@ -83,6 +87,13 @@ func NewBench(ctx context.Context, dir string, programs Programs, seed uint64) (
 	}()
 	if b.dir, err = os.MkdirTemp(dir, "bench"); err != nil {
 		return nil, err
+	}
+	host := "127.0.0.1"
+	if machine {
+		if b.machine, err = process.NewMachine(); err != nil {
+			return nil, err
+		}
+		host = b.machine.Host
 	}
 	args := []string{"--user", admin, "on", ">" + admin, "~*", "&*", "+@all"}
 	for _, user := range users[1:] {
@@ -96,7 +107,7 @@ func NewBench(ctx context.Context, dir string, programs Programs, seed uint64) (
 		if b.up[i], err = relay.New(b.redis.Addr, seed+uint64(i)); err != nil {
 			return nil, err
 		}
-		if b.proxy[i], err = process.StartProxy(ctx, programs.Proxy, b.up[i].Addr(), "--shutdown-timeout", "1s"); err != nil {
+		if b.proxy[i], err = process.StartProxyOn(ctx, host, programs.Proxy, b.up[i].Addr(), "--shutdown-timeout", "1s"); err != nil {
 			return nil, err
 		}
 		to := b.proxy[i].Addr
@@ -120,8 +131,11 @@ func (b *Bench) Close() {
 		b.stop()
 		b.watching.Wait()
 	}
-	for i := range b.locker {
-		b.locker[i].kill()
+	for _, p := range b.processesOfClients() {
+		p.kill()
+	}
+	if b.machine != nil {
+		b.machine.Close()
 	}
 	for i := range b.proxy {
 		if b.proxy[i] != nil {
@@ -154,8 +168,26 @@ func (b *Bench) watch(ctx context.Context) {
 	}
 }
 
+// processesOfClients are the clients in processes of their own.
+func (b *Bench) processesOfClients() (list []*clientProcess) {
+	for i := range b.locker {
+		list = append(list, &b.locker[i])
+	}
+	for i := range b.distant {
+		list = append(list, &b.distant[i])
+	}
+	return list
+}
+
 // fresh begins a round: an empty redis of the right persistence, with the right time, and proxies that reach it.
-func (b *Bench) fresh(ctx context.Context, persistence process.Persistence) error {
+func (b *Bench) fresh(ctx context.Context, p Plan) error {
+	persistence := p.Persistence
+	if b.machine != nil {
+		if err := b.machine.Link(true); err != nil {
+			return err
+		}
+		b.gone = false
+	}
 	b.mu.Lock()
 	b.redis.Kill()
 	err := errors.Join(os.RemoveAll(filepath.Join(b.redis.Dir(), "appendonlydir")), b.redis.SetClock(0))
@@ -168,6 +200,7 @@ func (b *Bench) fresh(ctx context.Context, persistence process.Persistence) erro
 		return err
 	}
 	for i := range b.proxy {
+		b.up[i].Away(p.Away / 2)
 		b.up[i].Set(relay.Link{})
 		b.down[i].Set(relay.Link{})
 		if !b.proxy[i].Runs() {

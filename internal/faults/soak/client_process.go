@@ -19,6 +19,7 @@ type clientProcess struct {
 	id    int
 	args  func(start int) []string
 	path  string
+	on    *process.Machine // nil is this one
 	notes *history.Collector
 
 	mu      sync.Mutex
@@ -44,6 +45,9 @@ func (p *clientProcess) startAgain() error {
 	}
 	p.starts++
 	cmd := exec.Command(p.path, p.args(p.starts)...)
+	if p.on != nil {
+		cmd = p.on.Command(p.path, p.args(p.starts)...)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err

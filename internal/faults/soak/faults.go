@@ -28,6 +28,8 @@ const (
 	onDown   = "client link"
 	onClient = "client"
 	onSpare  = "spare"
+
+	onMachine = "machine"
 )
 
 // kinds is every fault there is. docs/guarantees.md has a line for each.
@@ -61,7 +63,11 @@ var kinds = map[string]kind{
 
 	"client killed": {onClient, history.Breaks{}, (*Bench).killClient},
 	"client paused": {onClient, history.Breaks{Notices: true}, (*Bench).pauseClient},
+
+	machineVanished: {onMachine, history.Breaks{Notices: true, Vanishes: true}, (*Bench).vanish},
 }
+
+const machineVanished = "machine vanished"
 
 // concerns names the proxies and clients that a fault is done to, or to whose links; nil is all.
 func (f Fault) concerns() (toProxies, toClients []int) {
@@ -69,7 +75,9 @@ func (f Fault) concerns() (toProxies, toClients []int) {
 	case onProxy, onUp, onDown:
 		return []int{f.Target}, nil
 	case onClient:
-		return nil, []int{farClients + f.Target}
+		return nil, []int{farClients + f.client()}
+	case onMachine:
+		return nil, []int{distantClients, distantClients + 1}
 	}
 	return nil, nil
 }
@@ -311,14 +319,36 @@ func (b *Bench) corruptLinks(ctx context.Context, f *Fault) {
 	b.command(time.Second, "SCRIPT", "KILL") // a script that a changed bit keeps from ending
 }
 
+// client is which of the client processes a fault is done to.
+func (f Fault) client() int { return f.Target % len(Bench{}.locker) }
+
+// vanish takes a machine's link away: for a while, or for the rest of the round.
+func (b *Bench) vanish(ctx context.Context, f *Fault) {
+	if b.gone {
+		f.Detail = "it was gone already"
+		return
+	}
+	if err := b.machine.Link(false); err != nil {
+		b.alarm("%v", err)
+	}
+	if f.Amount%2 == 1 {
+		f.Detail, f.lasts, b.gone = "for good", time.Hour, true
+		return
+	}
+	sleep(ctx, f.For)
+	if err := b.machine.Link(true); err != nil {
+		b.alarm("%v", err)
+	}
+}
+
 func (b *Bench) killClient(ctx context.Context, f *Fault) {
-	b.locker[f.Target%len(b.locker)].kill()
+	b.locker[f.client()].kill()
 	sleep(ctx, f.For/4)
-	b.locker[f.Target%len(b.locker)].startAgain()
+	b.locker[f.client()].startAgain()
 }
 
 func (b *Bench) pauseClient(ctx context.Context, f *Fault) {
-	p := &b.locker[f.Target%len(b.locker)]
+	p := &b.locker[f.client()]
 	p.pause()
 	sleep(ctx, f.For)
 	p.resume()

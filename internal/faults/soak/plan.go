@@ -31,8 +31,11 @@ type Fault struct {
 // thing names what a fault is done to.
 func (f Fault) thing() string {
 	on := kinds[f.Kind].on
-	if on == onRedis || on == onSpare {
+	switch on {
+	case onRedis, onSpare, onMachine:
 		return on
+	case onClient:
+		return fmt.Sprint(on, f.client())
 	}
 	return fmt.Sprint(on, f.Target)
 }
@@ -46,6 +49,7 @@ type Plan struct {
 	Round       int
 	Seed        uint64
 	Persistence process.Persistence
+	Away        time.Duration // how far away redis is: there and back
 	Faults      []Fault
 	Active      time.Duration // when the faults are over
 	Quiet       time.Duration // how long clients go on then
@@ -54,14 +58,24 @@ type Plan struct {
 // Kinds are the names of all faults.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// NewPlan returns the plan of a round. It follows from its arguments alone. only leaves other kinds out, unless it is empty.
-func NewPlan(seed uint64, round int, only []string) Plan {
+// NeedsMachine reports whether a machine vanishes.
+func (p Plan) NeedsMachine() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return kinds[f.Kind].on == onMachine })
+}
+
+// NewPlan returns the plan of a round. It follows from its arguments alone. only leaves other kinds out, unless it is empty;
+// machine says whether there is one that can vanish.
+func NewPlan(seed uint64, round int, only []string, machine bool) Plan {
 	random := rand.New(rand.NewPCG(seed, uint64(round)))
 	p := Plan{Round: round, Seed: random.Uint64(), Active: 12 * time.Second, Quiet: 5 * time.Second}
 	p.Persistence = []process.Persistence{process.None, process.Always, process.Everysec, process.Never}[random.IntN(4)]
+	p.Away = []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond}[round%3]
 	names := Kinds()
 	if len(only) > 0 {
 		names = slices.Sorted(slices.Values(only))
+	}
+	if !machine {
+		names = slices.DeleteFunc(names, func(name string) bool { return kinds[name].on == onMachine })
 	}
 	// Every other round nothing is lost, so that all rules apply to all of it. And of all kinds only some: what a fault of one kind
 	// excuses, that of another must not hide.
@@ -70,7 +84,15 @@ func NewPlan(seed uint64, round int, only []string) Plan {
 		names = slices.DeleteFunc(names, func(name string) bool { return kinds[name].breaks.Leases })
 	}
 	if random.IntN(2) == 0 {
-		names = slices.DeleteFunc(names, func(name string) bool { return kinds[name].breaks.Notices })
+		names = slices.DeleteFunc(names, func(name string) bool { return kinds[name].breaks.Notices && !kinds[name].breaks.Vanishes })
+	}
+	// And in every fourth round nothing excuses a lock that is given late.
+	if round%4 == 3 {
+		p.Persistence = process.Always
+		names = slices.DeleteFunc(names, func(name string) bool {
+			b := kinds[name].breaks
+			return b.Service || b.Orphans || b.Leases
+		})
 	}
 	if len(names) == 0 {
 		return p
@@ -104,7 +126,7 @@ func Known(name string) bool {
 
 // String is the plan, for people.
 func (p Plan) String() string {
-	text := fmt.Sprintf("round %d, redis keeps: %s\n", p.Round, p.Persistence)
+	text := fmt.Sprintf("round %d, redis keeps: %s, and is %v away\n", p.Round, p.Persistence, p.Away)
 	for _, f := range p.Faults {
 		text += "  " + f.String() + "\n"
 	}

@@ -14,6 +14,7 @@ import (
 	"lockproxy/internal/faults/check"
 	"lockproxy/internal/faults/client"
 	"lockproxy/internal/faults/history"
+	"lockproxy/internal/faults/process"
 )
 
 // Result is what came of a round.
@@ -28,6 +29,7 @@ type Load struct {
 	Lockers int
 	Askers  int
 	Noise   int
+	Owners  int // how many of 100 LOCKs name an owner
 	Think   time.Duration
 	Bounds  check.Bounds
 }
@@ -40,14 +42,14 @@ const (
 
 // DefaultLoad is moderate: the machine is shared.
 func DefaultLoad() Load {
-	return Load{Lockers: 14, Askers: 6, Noise: 2, Think: 60 * time.Millisecond, Bounds: check.DefaultBounds()}
+	return Load{Lockers: 14, Askers: 6, Noise: 2, Owners: 60, Think: 60 * time.Millisecond, Bounds: check.DefaultBounds()}
 }
 
 // Run carries out a plan while clients work, and judges what they saw. An error is of the bench, not of the service. When ctx ends
 // it stops early, and what was seen so far is judged.
 func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error) {
 	r.Plan = p
-	if err := b.fresh(ctx, p.Persistence); err != nil {
+	if err := b.fresh(ctx, p); err != nil {
 		return r, err
 	}
 	c := b.newCrowd(p, load)
@@ -66,6 +68,7 @@ func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error
 	r.History.Faults = slices.Clone(b.faults)
 	b.mu.Unlock()
 	r.History.Ops = append(c.notes.Take(), c.far.Take()...)
+	load.Bounds.Grant += 6 * p.Away
 	r.Report = check.Check(r.History, load.Bounds)
 	r.Report.Violations = append(r.Report.Violations, b.processes()...)
 	return r, nil
@@ -131,8 +134,12 @@ type crowd struct {
 	running sync.WaitGroup
 }
 
-// farClients is the number of the first of the clients in processes of their own.
-const farClients = 4000
+// farClients is the number of the first of the clients in processes of their own, distantClients that of the first of those
+// on the machine that vanishes.
+const (
+	farClients     = 4000
+	distantClients = 4100
+)
 
 // newCrowd makes the clients. Their locks are this round's own.
 func (b *Bench) newCrowd(p Plan, load Load) *crowd {
@@ -148,7 +155,7 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 			keys = []string{c.mortal} // heirs
 		}
 		c.lockers = append(c.lockers, &client.Locker{ID: i, Targets: ways[i%len(ways)], Keys: keys, Random: random(i), Notes: c.notes,
-			Think: load.Think, Shortest: shortest, Longest: longest, Sessions: 30})
+			Think: load.Think, Shortest: shortest, Longest: longest, Sessions: 30, Owners: load.Owners})
 	}
 	for i := range load.Askers {
 		id := 1000 + i
@@ -171,13 +178,22 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 		}
 	}
 	for i := range b.locker {
-		id := farClients + i
-		b.locker[i].id, b.locker[i].path, b.locker[i].notes = id, b.programs.Soak, c.far
-		b.locker[i].args = func(start int) []string {
-			return ClientArgs(id, p.Seed+uint64(id+start), b.straight(), c.keys)
+		b.prepare(&b.locker[i], farClients+i, nil, p, c)
+	}
+	for i := range b.distant {
+		if b.machine != nil {
+			b.prepare(&b.distant[i], distantClients+i, b.machine, p, c)
 		}
 	}
 	return c
+}
+
+// prepare makes one of the client processes ready for a round.
+func (b *Bench) prepare(client *clientProcess, id int, on *process.Machine, p Plan, c *crowd) {
+	client.id, client.path, client.notes, client.on = id, b.programs.Soak, c.far, on
+	client.args = func(start int) []string {
+		return ClientArgs(id, p.Seed+uint64(id+start), b.straight(), c.keys)
+	}
 }
 
 func (c *crowd) start(ctx context.Context, b *Bench) {
@@ -194,16 +210,19 @@ func (c *crowd) start(ctx context.Context, b *Bench) {
 	for _, n := range c.noise {
 		run(n)
 	}
-	for i := range b.locker {
-		if err := b.locker[i].startAgain(); err != nil {
+	for _, p := range b.processesOfClients() {
+		if err := p.startAgain(); err != nil {
 			b.alarm("%v", err)
 		}
 	}
 }
 
 func (c *crowd) finish(b *Bench) {
-	for i := range b.locker {
-		b.locker[i].finish()
+	for _, p := range b.processesOfClients() {
+		if p.on != nil && b.gone {
+			p.kill() // what it asks isn't answered any more
+		}
+		p.finish()
 	}
 	c.running.Wait()
 }

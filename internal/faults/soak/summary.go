@@ -24,6 +24,7 @@ type Summary struct {
 	Violations map[string]int // by rule
 	Acquired   int
 	Hungup     int
+	Longest    time.Duration // that a free lock took to be given
 }
 
 // NewSummary is of no rounds.
@@ -55,6 +56,7 @@ func (s *Summary) Add(r Result) {
 	for rule, n := range r.Report.Checked {
 		s.Checked[rule] += n
 	}
+	s.Longest = max(s.Longest, r.Report.Longest)
 	s.Undecided += len(r.Report.Undecided)
 	for _, v := range r.Report.Violations {
 		s.Violations[v.Rule]++
@@ -91,7 +93,8 @@ func (s *Summary) Write(w io.Writer, ran time.Duration) {
 			fmt.Fprintln(w, "  none")
 		}
 	}
-	fmt.Fprintf(w, "clients that died or hung up while they asked: %d\nlocks that porcupine could not decide in time: %d\n", s.Hungup, s.Undecided)
+	fmt.Fprintf(w, "clients that died or hung up while they asked: %d\nlocks that porcupine could not decide in time: %d\n"+
+		"longest that a free lock took to be given, where nothing excused it: %v\n", s.Hungup, s.Undecided, s.Longest.Round(time.Millisecond))
 }
 
 // Describe is a violation for people, with when its operations and the faults around them were.

@@ -23,6 +23,8 @@ type chores struct {
 	connect func(Identity) *redis.Client
 	parts   uint16 // 1, unless the upstream is a cluster
 
+	sending sync.WaitGroup // of the clients, and of those that are no longer used
+
 	mu      sync.Mutex
 	clients map[choreFor]*choreClient // guarded by mu
 }
@@ -37,7 +39,7 @@ type choreFor struct {
 const clusterParts = 16
 
 type choreClient struct {
-	*redis.Client
+	batcher
 	used time.Time
 }
 
@@ -53,9 +55,9 @@ func newChores(connect func(Identity) *redis.Client, cluster bool) *chores {
 }
 
 // client is for what concerns no lock in particular.
-func (c *chores) client(as Identity) *redis.Client { return c.clientFor(choreFor{as: as}) }
+func (c *chores) client(as Identity) *redis.Client { return c.clientFor(choreFor{as: as}).client }
 
-func (c *chores) clientFor(whom choreFor) *redis.Client {
+func (c *chores) clientFor(whom choreFor) *choreClient {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	client := c.clients[whom]
@@ -63,11 +65,11 @@ func (c *chores) clientFor(whom choreFor) *redis.Client {
 		if len(c.clients) >= maxIdentities*int(c.parts) {
 			c.dropOldestLocked()
 		}
-		client = &choreClient{Client: c.connect(whom.as)}
+		client = &choreClient{batcher: batcher{client: c.connect(whom.as), sending: &c.sending}}
 		c.clients[whom] = client
 	}
 	client.used = time.Now()
-	return client.Client
+	return client
 }
 
 func (c *chores) dropOldestLocked() {
@@ -78,85 +80,81 @@ func (c *chores) dropOldestLocked() {
 			oldest, since = whom, client.used
 		}
 	}
-	c.clients[oldest].Close()
+	c.clients[oldest].client.Close()
 	delete(c.clients, oldest)
 }
 
+// close ends the clients, and what they have in flight. Nothing may be asked of them any more.
 func (c *chores) close() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for whom, client := range c.clients {
-		client.Close()
+		client.client.Close()
 		delete(c.clients, whom)
 	}
+	c.mu.Unlock()
+	c.sending.Wait()
 }
 
-// on returns where scripts on a lock run as an identity, each for no longer than timeout.
-func (c *chores) on(ctx context.Context, as Identity, key string, timeout time.Duration) evaluator {
+// on returns where scripts on a lock run as an identity. A reply that comes after until is of no use.
+func (c *chores) on(ctx context.Context, as Identity, key string, until time.Time) evaluator {
 	whom := choreFor{as: as}
 	if c.parts > 1 {
 		whom.part = slotOf([]byte(key)) / (slot.Count / c.parts)
 	}
-	return &choreEvaluator{ctx: ctx, client: c.clientFor(whom), cluster: c.parts > 1, timeout: min(max(timeout, time.Millisecond), choreTimeout)}
+	return &choreEvaluator{ctx: ctx, on: c.clientFor(whom), cluster: c.parts > 1, until: until}
 }
 
 type choreEvaluator struct {
 	ctx     context.Context
-	client  *redis.Client
+	on      *choreClient
 	cluster bool
-	timeout time.Duration
+	until   time.Time
 }
 
-// Eval runs a script by its hash, or if the upstream doesn't have it by its source.
+// Eval implements evaluator.
 func (e *choreEvaluator) Eval(script *Script, keys, args []string) (resp.Value, error) {
-	ctx, cancel := context.WithTimeout(e.ctx, e.timeout)
-	defer cancel()
-	argv := make([]any, len(args))
-	for i, arg := range args {
-		argv[i] = arg
-	}
-	got, err := e.client.EvalSha(ctx, script.SHA, keys, argv...).Result()
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		got, err = e.client.Eval(ctx, script.Source, keys, argv...).Result()
-	}
-	return choreValue(got, err)
+	c := e.run(&call{script: script}, keys, args)
+	return c.reply, c.err
 }
 
-// EvalConfirmed runs a script, and WAIT on the same connection.
+// EvalConfirmed implements evaluator.
 func (e *choreEvaluator) EvalConfirmed(script *Script, keys, args []string, replicas int, timeout time.Duration) (v, wait resp.Value, err error) {
-	ctx, cancel := context.WithTimeout(e.ctx, e.timeout+timeout)
-	defer cancel()
-	argv := make([]any, len(args))
-	for i, arg := range args {
-		argv[i] = arg
-	}
 	if e.cluster {
-		return e.evalThenWait(ctx, script, keys, argv, replicas, timeout)
+		ctx, cancel := context.WithTimeout(e.ctx, min(time.Until(e.until), choreTimeout)+timeout)
+		defer cancel()
+		return e.evalThenWait(ctx, script, keys, appendWords(nil, args), replicas, timeout)
 	}
-	var got, acknowledged *redis.Cmd
-	// Errors are each command's own.
-	e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		got = p.EvalSha(ctx, script.SHA, keys, argv...)
-		acknowledged = p.Do(ctx, "WAIT", replicas, timeout.Milliseconds())
-		return nil
-	})
-	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
-		e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			got = p.Eval(ctx, script.Source, keys, argv...)
-			acknowledged = p.Do(ctx, "WAIT", replicas, timeout.Milliseconds())
-			return nil
-		})
+	c := e.run(&call{script: script, replicas: replicas, within: timeout}, keys, args)
+	return c.reply, c.acknowledged, c.err
+}
+
+// run sends a script with others, and returns when its reply has come, or isn't waited for any longer.
+func (e *choreEvaluator) run(c *call, keys, args []string) *call {
+	c.words = appendWords(appendWords([]any{len(keys)}, keys), args)
+	c.until, c.done = e.until.Add(c.within), make(chan struct{})
+	e.on.submit(c)
+	timer := time.NewTimer(time.Until(c.until))
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return c
+	case <-timer.C:
+		return &call{err: errTooLate}
+	case <-e.ctx.Done():
+		return &call{err: e.ctx.Err()}
 	}
-	if v, err = choreValue(got.Result()); err != nil || v.IsError() {
-		return v, wait, err
+}
+
+func appendWords(list []any, more []string) []any {
+	for _, word := range more {
+		list = append(list, word)
 	}
-	wait, err = choreValue(acknowledged.Result())
-	return v, wait, err
+	return list
 }
 
 // evalThenWait does so in a cluster: only when the script has been answered is it known which node has written.
 func (e *choreEvaluator) evalThenWait(ctx context.Context, script *Script, keys []string, argv []any, replicas int, timeout time.Duration) (v, wait resp.Value, err error) {
-	conn := e.client.Conn()
+	conn := e.on.client.Conn()
 	defer conn.Close()
 	got := conn.EvalSha(ctx, script.SHA, keys, argv...)
 	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,7 +17,7 @@ type Holder struct {
 	granted  uint64    // likewise: locks that the client has been given
 	unheard  []unheard // only the session's goroutine uses it; the oldest first
 	lost     []unheard // likewise
-	unsure   []unsure  // only the session's goroutine uses it
+	unsure   []orphan  // likewise: of LOCKs whose replies were lost with the upstream connection, so that nobody knows their tokens
 	taken    takenLocks
 
 	mu     sync.Mutex
@@ -41,12 +42,8 @@ type Sent struct {
 // maxUnheard bounds how many locks are unheard: of more, the oldest are taken for heard of.
 const maxUnheard = 1024
 
-// unsure is a LOCK whose reply was lost with the upstream connection: nobody knows its token.
-type unsure struct {
-	at      lineKey
-	as      Identity
-	request request
-}
+// maxUnsure bounds the LOCKs of a connection whose outcomes are unknown; of more, the oldest are forgotten.
+const maxUnsure = 64
 
 // failed takes care of a LOCK that failed, if it may have taken the lock all the same. Not of an OWNER's, whose lock may be an older
 // one that he knows.
@@ -54,11 +51,22 @@ func (l *Locks) failed(s Session, at lineKey, as Identity, r request, err error)
 	if !mayHaveRun(err) || r.owner != "" {
 		return
 	}
-	h := s.Holder()
-	h.unsure = append(h.unsure, unsure{at, as, r})
+	o := l.unsureOf(at, as, r)
+	s.Holder().doubt(o)
 	if !s.Lost() { // nobody knows when it ends
-		l.agenda.after(0, func(context.Context) { l.releaseRequest(at, as, r) })
+		l.startRelease(o, func() {})
 	}
+}
+
+// doubt has a lock released, which the connection may have taken, when that has ended. Until then the LOCK may still be on its way
+// to the upstream.
+func (h *Holder) doubt(o orphan) {
+	now := time.Now()
+	h.unsure = slices.DeleteFunc(h.unsure, func(old orphan) bool { return now.After(old.until) })
+	if len(h.unsure) == maxUnsure {
+		h.unsure = slices.Delete(h.unsure, 0, 1)
+	}
+	h.unsure = append(h.unsure, o)
 }
 
 // grant takes note that the client is given a lock.
@@ -155,11 +163,11 @@ func (l *Locks) keep(s Session, r request, token int64, asked time.Time) {
 	ls := &lease{key: r.key, as: s.Identity(), token: token, timeout: r.timeout, trusted: asked.Add(r.timeout)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.replace(s, at, ls, r.timeout/3)
+	l.replace(s, at, ls, asked.Add(r.timeout/3))
 }
 
-// replace makes ls the lease of a lock, to be renewed after a time; h.mu is held.
-func (l *Locks) replace(s Session, at lineKey, ls *lease, after time.Duration) {
+// replace makes ls the lease of a lock, to be renewed at a time; h.mu is held.
+func (l *Locks) replace(s Session, at lineKey, ls *lease, when time.Time) {
 	h := s.Holder()
 	if h.leases == nil {
 		h.leases = map[lineKey]*lease{}
@@ -168,7 +176,7 @@ func (l *Locks) replace(s Session, at lineKey, ls *lease, after time.Duration) {
 		old.cancel()
 	}
 	h.leases[at] = ls
-	l.renewLater(s, at, ls, after)
+	l.renewAt(s, at, ls, when)
 }
 
 // relocked lets a session lock be renewed with the timeout that RELOCK has given it, if the token is of one.
@@ -181,7 +189,7 @@ func (l *Locks) relocked(s Session, at lineKey, token string, timeout time.Durat
 		return
 	}
 	ls := &lease{key: old.key, as: old.as, token: old.token, timeout: timeout, trusted: asked.Add(timeout)}
-	l.replace(s, at, ls, timeout/3)
+	l.replace(s, at, ls, asked.Add(timeout/3))
 }
 
 // suspend ends the renewing of the session lock that an UNLOCK with this proof is about to release, since a renewal that ran
@@ -206,19 +214,20 @@ func (l *Locks) resume(s Session, at lineKey, ls *lease) {
 	h := s.Holder()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.replace(s, at, ls, 0)
+	l.replace(s, at, ls, time.Now())
 }
 
-// renewLater renews after a time; h.mu is held.
-func (l *Locks) renewLater(s Session, at lineKey, ls *lease, after time.Duration) {
-	ls.cancel = l.agenda.after(after, func(ctx context.Context) { l.renew(ctx, s, at, ls) })
+// renewAt renews at a time; h.mu is held. That is counted from when the last renewal was asked for, as the lease is: its reply may
+// have taken long.
+func (l *Locks) renewAt(s Session, at lineKey, ls *lease, when time.Time) {
+	ls.cancel = l.agenda.after(time.Until(when), func(ctx context.Context) { l.renew(ctx, s, at, ls) })
 }
 
 // renew lets a session lock run for its timeout again. While the upstream doesn't answer it tries again, until the lock can't
 // be trusted any more.
 func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	asked := time.Now()
-	confirmed := l.confirm(l.chores.on(ctx, ls.as, ls.key, time.Until(ls.trusted)))
+	confirmed := l.confirm(l.chores.on(ctx, ls.as, ls.key, ls.trusted))
 	ints, err := l.evalInts(confirmed, relockScript, 1, ls.key, "",
 		strconv.FormatInt(ls.token, 10), milliseconds(ls.timeout), l.unit(), l.retention, "1")
 	if err == nil && ints[0] == 1 {
@@ -234,11 +243,12 @@ func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	case err == nil && ints[0] == 1:
 		ls.trusted = asked.Add(ls.timeout)
 		l.holdings.extend(at, strconv.FormatInt(ls.token, 10), ls.trusted)
-		l.renewLater(s, at, ls, ls.timeout/3)
+		l.renewAt(s, at, ls, asked.Add(ls.timeout/3))
 		h.mu.Unlock()
 		return
 	case err != nil && time.Now().Before(ls.trusted):
-		l.renewLater(s, at, ls, min(max(ls.timeout/20, 5*time.Millisecond), time.Second, max(time.Until(ls.trusted), time.Millisecond)))
+		pause := min(max(ls.timeout/20, 5*time.Millisecond), time.Second, max(time.Until(ls.trusted), time.Millisecond))
+		l.renewAt(s, at, ls, time.Now().Add(pause))
 		h.mu.Unlock()
 		return
 	}
@@ -259,12 +269,9 @@ func (h *Holder) forget(at lineKey) {
 	}
 }
 
-// Gone releases the session locks of a connection that has closed and those whose tokens are Unreached, and returns when that is done or can't be.
+// Gone releases what a connection that has closed can't have any more: its session locks, the locks whose tokens are Unreached, and those
+// that it may have taken without hearing of it. It returns when that is done, or goes on in the background; see releaseOrphans.
 func (l *Locks) Gone(h *Holder) {
-	l.releaseLost(h)
-	for _, u := range h.unsure {
-		l.releaseRequest(u.at, u.as, u.request)
-	}
 	h.mu.Lock()
 	leases := h.leases
 	h.leases = nil
@@ -272,36 +279,12 @@ func (l *Locks) Gone(h *Holder) {
 		ls.cancel()
 	}
 	h.mu.Unlock()
-	away := false
+	var list []orphan
 	for at, ls := range leases {
-		p := given(h.Connection, ls.token)
-		switch {
-		case away:
-			l.releaseLater(at, ls.as, p, time.Now().Add(busyPatience))
-		case l.releaseOrphan(at, ls.as, p):
-		case l.cfg.Moves:
-			away = true // each of the others would take as long: they follow when it is back
-		default:
-			l.log.Warn("the session locks of a closed connection run until their timeouts", "client", h.Addr, "locks", len(leases))
-			return // likewise
-		}
+		list = append(list, orphan{at, ls.as, given(h.Connection, ls.token), l.longestLease(ls.timeout)})
 	}
-}
-
-// releaseLost releases the locks whose tokens never reached the client.
-func (l *Locks) releaseLost(h *Holder) {
-	away := false
-	for i, u := range h.lost {
-		p := given(h.Connection, u.token)
-		switch {
-		case away:
-			l.releaseLater(u.at, u.as, p, time.Now().Add(busyPatience))
-		case l.releaseOrphan(u.at, u.as, p):
-		case l.cfg.Moves:
-			away = true
-		default: // each of the others would take as long
-			l.log.Warn("locks whose tokens never reached their client run until their timeouts", "client", h.Addr, "locks", len(h.lost)-i)
-			return
-		}
+	for _, u := range h.lost {
+		list = append(list, orphan{u.at, u.as, given(h.Connection, u.token), l.longestLease(l.cfg.MaxTimeout)})
 	}
+	l.releaseOrphans(append(list, h.unsure...)...)
 }

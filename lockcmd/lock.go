@@ -171,7 +171,7 @@ func (l *Locks) lookAfterLocked(at lineKey, st *settle, after time.Duration) {
 
 // lookAfter is one look. more says that others must follow.
 func (l *Locks) lookAfter(ctx context.Context, at lineKey, st *settle) (more bool) {
-	ints, err := l.evalInts(l.chores.on(ctx, st.as, at.key, choreTimeout), settleScript, 1, at.key, "")
+	ints, err := l.evalInts(l.chores.on(ctx, st.as, at.key, time.Now().Add(choreTimeout)), settleScript, 1, at.key, "")
 	switch {
 	case ctx.Err() != nil, err == nil && ints[0] == -1:
 		return false

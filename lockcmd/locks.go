@@ -100,7 +100,10 @@ type Locks struct {
 	tally     tally
 	holdings  *holdings
 	slowWait  atomic.Int64 // see Config.SlowWait, ns
-	slowLines slowLines
+	slowLines lineLimit
+
+	unreleased   atomic.Int64 // locks whose holders have gone, which are released later: see releaseLater
+	releaseLines lineLimit
 
 	mu      sync.Mutex
 	lines   map[lineKey]*line      // guarded by mu; no line is empty
@@ -124,6 +127,9 @@ func (l *Locks) Close() {
 	l.agenda.close()
 	l.wakes.close()
 	l.chores.close()
+	if n := l.unreleased.Load(); n > 0 {
+		l.log.Warn("locks whose holders have gone could not be released: they run until their timeouts", "locks", n)
+	}
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

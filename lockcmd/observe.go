@@ -188,23 +188,23 @@ func (l *Locks) audit(f Forcing, released bool, err error) {
 	l.log.Info("forced unlock", line...)
 }
 
-// maxSlowLines bounds the lines about slow waits within a second.
-const maxSlowLines = 10
+// maxLines bounds the lines of one kind within a second.
+const maxLines = 10
 
-// slowLines counts the lines about slow waits, so that a crowd at one lock doesn't fill the log.
-type slowLines struct {
+// lineLimit counts the log's lines of one kind, so that a crowd doesn't fill it.
+type lineLimit struct {
 	second  atomic.Int64
 	within  atomic.Int64
 	omitted atomic.Int64
 }
 
 // allow reports whether a line may be written now, and how many were not since the last one.
-func (s *slowLines) allow(now time.Time) (omitted int64, ok bool) {
+func (s *lineLimit) allow(now time.Time) (omitted int64, ok bool) {
 	second := now.Unix()
 	if s.second.Swap(second) != second {
 		s.within.Store(0)
 	}
-	if s.within.Add(1) > maxSlowLines {
+	if s.within.Add(1) > maxLines {
 		s.omitted.Add(1)
 		return 0, false
 	}

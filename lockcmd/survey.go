@@ -195,7 +195,7 @@ func (l *Locks) addWaiters(list []Held) {
 func (l *Locks) Force(ctx context.Context, as Identity, f Forcing) (released bool, err error) {
 	as.DB = f.DB
 	at := lineKey{f.DB, f.Key}
-	released, err = l.release(forcing{l.chores.on(ctx, as, f.Key, choreTimeout)}, at, as, proof{"token", strconv.FormatInt(f.Token, 10)})
+	released, err = l.release(forcing{l.chores.on(ctx, as, f.Key, time.Now().Add(choreTimeout))}, at, as, proof{"token", strconv.FormatInt(f.Token, 10)})
 	l.audit(f, released, err)
 	if err != nil {
 		return false, fmt.Errorf("release %s: %w", strings.ToValidUTF8(f.Key, "?"), err)

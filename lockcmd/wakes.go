@@ -199,7 +199,7 @@ func (w *wakes) heard(as Identity, payload string) {
 // reservation ends by itself.
 func (l *Locks) giveBack(as Identity, at lineKey) {
 	l.agenda.after(0, func(ctx context.Context) {
-		l.release(l.chores.on(ctx, as, at.key, choreTimeout), at, as, proof{"reserved", l.proxy})
+		l.release(l.chores.on(ctx, as, at.key, time.Now().Add(choreTimeout)), at, as, proof{"reserved", l.proxy})
 	})
 }
 

@@ -20,7 +20,7 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		ReadTimeout:           -1, // the context's
 		DisableIdentity:       true,
 		PoolSize:              4,
-		MaxIdleConns:          1,
+		MaxIdleConns:          4, // else a busy user's would be closed and opened all the time, which takes long if the upstream is far away
 		ConnMaxIdleTime:       30 * time.Second,
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {

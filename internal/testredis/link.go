@@ -14,11 +14,13 @@ import (
 type Link struct {
 	ln      net.Listener
 	to      string
+	delay   time.Duration // of all bytes, each way; not of connecting
 	running sync.WaitGroup
 
 	mu     sync.Mutex
 	free   *sync.Cond
 	held   bool       // guarded by mu
+	deaf   bool       // guarded by mu; what comes from addr is held
 	conns  []net.Conn // guarded by mu
 	ended  bool       // guarded by mu
 	insert Insertion  // guarded by mu
@@ -29,13 +31,17 @@ type Link struct {
 type Insertion func(replies int) (now, later string)
 
 // StartLink makes a path to addr that lasts as long as the test.
-func StartLink(t testing.TB, addr string) *Link {
+func StartLink(t testing.TB, addr string) *Link { return StartFarLink(t, addr, 0) }
+
+// StartFarLink makes a path whose far end is away by a round trip. Like a network, and unlike faults/relay, it delays bytes without
+// bounding how many are on their way.
+func StartFarLink(t testing.TB, addr string, roundTrip time.Duration) *Link {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Link{ln: ln, to: addr}
+	l := &Link{ln: ln, to: addr, delay: roundTrip / 2}
 	l.free = sync.NewCond(&l.mu)
 	l.running.Go(l.accept) // ends with the test, which waits for it
 	t.Cleanup(func() {
@@ -53,15 +59,18 @@ func StartLink(t testing.TB, addr string) *Link {
 func (l *Link) Addr() string { return l.ln.Addr().String() }
 
 // Hold stops the bytes to and fro, and keeps connections open; Release lets them go on.
-func (l *Link) Hold() { l.set(true) }
+func (l *Link) Hold() { l.set(true, true) }
+
+// HoldReplies does the same with bytes from the far end only.
+func (l *Link) HoldReplies() { l.set(false, true) }
 
 // Release ends Hold.
-func (l *Link) Release() { l.set(false) }
+func (l *Link) Release() { l.set(false, false) }
 
-func (l *Link) set(held bool) {
+func (l *Link) set(held, deaf bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = held
+	l.held, l.deaf = held, deaf
 	l.free.Broadcast()
 }
 
@@ -121,14 +130,32 @@ func (l *Link) accept() {
 	}
 }
 
+// piece is what was read from one end, and when it is to arrive at the other.
+type piece struct {
+	data []byte
+	due  time.Time
+}
+
+// carry ends when either side closes. What was read before from's end still arrives.
 func (l *Link) carry(to, from net.Conn, pass func(to net.Conn, data []byte) bool) {
-	defer to.Close()
 	defer from.Close()
-	buf := make([]byte, 32<<10)
+	pieces := make(chan piece, 1<<12)
+	l.running.Go(func() { // ends when pieces is closed
+		defer to.Close()
+		open := true
+		for p := range pieces {
+			time.Sleep(time.Until(p.due))
+			if open = open && pass(to, p.data); !open {
+				from.Close()
+			}
+		}
+	})
+	defer close(pieces)
 	for {
+		buf := make([]byte, 32<<10)
 		n, err := from.Read(buf)
-		if n > 0 && !pass(to, buf[:n]) {
-			return
+		if n > 0 {
+			pieces <- piece{buf[:n], time.Now().Add(l.delay)}
 		}
 		if err != nil {
 			return
@@ -137,9 +164,11 @@ func (l *Link) carry(to, from net.Conn, pass func(to net.Conn, data []byte) bool
 }
 
 // pass writes data once the link is not held. It returns false if the connection was cut.
-func (l *Link) pass(to net.Conn, data []byte) bool {
+func (l *Link) pass(to net.Conn, data []byte) bool { return l.passUnless(&l.held, to, data) }
+
+func (l *Link) passUnless(held *bool, to net.Conn, data []byte) bool {
 	l.mu.Lock()
-	for l.held && l.has(to) {
+	for *held && l.has(to) {
 		l.free.Wait()
 	}
 	alive := l.has(to)
@@ -161,7 +190,7 @@ type replies struct {
 // insertedLater is how much later the second part of an insertion goes than the first.
 const insertedLater = 2 * time.Millisecond
 
-// passReplies does as pass, and inserts what is to follow each reply; what follows none if there is no data.
+// passReplies does as pass with bytes from the far end, and inserts what is to follow each reply; what follows none if there is no data.
 func (l *Link) passReplies(p *replies, to net.Conn, data []byte) bool {
 	var out []byte
 	for begin := data == nil; begin || len(data) > 0; begin = false {
@@ -179,14 +208,14 @@ func (l *Link) passReplies(p *replies, to net.Conn, data []byte) bool {
 		now, later := p.insert(p.passed)
 		out = append(out, now...)
 		if later != "" {
-			if !l.pass(to, out) {
+			if !l.passUnless(&l.deaf, to, out) {
 				return false
 			}
 			time.Sleep(insertedLater)
 			out = []byte(later)
 		}
 	}
-	return len(out) == 0 || l.pass(to, out)
+	return len(out) == 0 || l.passUnless(&l.deaf, to, out)
 }
 
 func (l *Link) has(c net.Conn) bool {

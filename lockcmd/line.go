@@ -30,7 +30,7 @@ type line struct {
 	turn    int           // grants left before waiters of other proxies go first
 	grants  int           // since the last gap
 	gap     time.Time     // when a release last left the lock free although somebody waited
-	failing error         // what the last look met, if that may pass: see Locks.passing
+	failing error         // why the last look has found out nothing; nil if it has
 	lease   time.Duration // the timeout of the last one granted here; maxLook before
 }
 
@@ -173,7 +173,7 @@ func (l *line) answered(w wish, token int64) (taken bool) {
 
 // grant makes w the holder.
 func (l *line) grant(w *waiter, token int64) {
-	w.state, w.token = granted, token
+	w.state, w.token, l.failing = granted, token, nil
 	if l.turn <= 0 {
 		l.turn = l.len()
 	}

@@ -84,6 +84,20 @@ func (l *Locks) pauseFor(at lineKey, w *waiter, err error) time.Duration {
 	return jitter(minOutageLook, maxOutageLook)
 }
 
+// lookFailed has the next in line look at once when a look of w's has failed for good: so all in the line learn one after another that
+// the upstream is gone. Until a look is answered nobody is told that the lock is another's.
+func (l *Locks) lookFailed(at lineKey, w *waiter, err error) {
+	var said ServerError
+	if err == errGone || isNoReplicas(err) || errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
+		return // that concerns w alone
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ln := l.lines[at]; ln != nil {
+		ln.failing, w.look = err, true
+	}
+}
+
 // recovered takes note that a look has been answered.
 func (l *Locks) recovered(at lineKey) {
 	l.mu.Lock()

@@ -59,6 +59,7 @@ func (l *Locks) lookOrPause(s Session, at lineKey, w *waiter) (pause time.Durati
 	case l.passing(s, err):
 		return l.pauseFor(at, w, err), nil
 	}
+	l.lookFailed(at, w, err)
 	return 0, err
 }
 
@@ -278,7 +279,7 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 		ln.leave(w)
 		if ln.len() == 0 {
 			delete(l.lines, at)
-			if w.look && !won {
+			if w.look && !won && (err == nil || err == errGone) {
 				l.giveBack(w.as, at)
 			}
 		}

@@ -75,11 +75,16 @@ func TestTakeoverGuard(t *testing.T) {
 		t.Errorf("taken over from a plain client after %v, want %v", took, guard)
 	}
 
-	// A proxy without the guard takes over what has expired: the guard is to be the same everywhere.
+	// A proxy without the guard sees by the key's TTL that the lock isn't to be taken over yet.
 	c := dial(t, first.addr)
-	a.lock("other 0.1")
-	time.Sleep(130 * time.Millisecond)
-	c.lock("other 30")
+	a.lock("other 0.3")
+	began = time.Now()
+	time.Sleep(timeout + 30*time.Millisecond)
+	c.expect("LOCK other 30", "$-1\r\n")
+	c.lock("other 30 WAIT 5")
+	if took := time.Since(began); took < timeout+guard-30*time.Millisecond || took > timeout+guard+150*time.Millisecond {
+		t.Errorf("taken over by a proxy without the guard after %v, want %v", took, timeout+guard)
+	}
 }
 
 // With the guard, hand-overs and reservations go on as without.

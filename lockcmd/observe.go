@@ -254,7 +254,7 @@ func (l *Locks) describeHolder(s Session, at lineKey) []any {
 		return []any{"holder", fmt.Sprintf("unknown (%v)", err)}
 	case len(v.Elems) != len(infoFields):
 		return []any{"holder", "nobody at this moment"}
-	case string(v.Elems[1].Text) == "timestamp":
+	case string(v.Elems[1].Text) != "lockproxy":
 		return []any{"holder", "a plain client", "remaining", milliText(v.Elems[7].Int)}
 	}
 	pairs := []any{"holder", string(v.Elems[4].Text), "token", v.Elems[2].Int, "remaining", milliText(v.Elems[7].Int)}

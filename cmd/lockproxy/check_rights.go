@@ -34,7 +34,7 @@ var rights = []right{
 	{"exists", locking, levelFail, []any{"EXISTS", probeKey}},
 	{"set", locking, levelFail, []any{"SET", probeKey, "", "XX"}}, // XX: only if it were there
 	{"del", locking, levelFail, []any{"DEL", probeKey}},
-	{"pttl", []string{"telling a plain client's timestamp from LOCK's that is the same to the letter"}, levelWarn, []any{"PTTL", probeKey}},
+	{"pttl", []string{"LOCK where another client's lock is at the key"}, levelWarn, []any{"PTTL", probeKey}},
 	{"wait", []string{"LOCK with --min-replicas"}, levelFail, []any{"WAIT", "0", "1"}},
 	{"publish", []string{"waking waiters at other proxies at once"}, levelWarn, []any{"PUBLISH", wakeChannel, ""}},
 	{"subscribe", []string{"being woken at once by other proxies"}, levelWarn, nil},

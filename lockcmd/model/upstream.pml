@@ -164,10 +164,10 @@ inline lock_lua(i, p, how) {
 #define TTL_PROVES (ttl > 0)
 #endif
 
-/* fast_unlock.lua: what the short way of UNLOCK takes for held. It doesn't look at the clock but at what the key has to live. */
+/* fast_unlock.lua: what the short way of UNLOCK takes for held. */
 #define FAST_UNLOCK(tok, kind) \
   (GUARD == 0 && token == tok && state == HELD && value == written && value > 0 && settles == 0 && waiting1 == 0 && \
-  (kind == NONE || kind == NEXT || kind == TURN) && TTL_PROVES && (ttl == 0 || now < ttl))
+  (kind == NONE || kind == NEXT || kind == TURN) && TTL_PROVES && now < expires && (ttl == 0 || now < ttl))
 
 /* unlock.lua: frees what token tok holds, for locker i (NOBODY: an orphan's), at proxy p, whose wish is kind for nxt. */
 inline unlock_lua(tok, i, p, kind, nxt) {

@@ -7,10 +7,10 @@ A[1]  the token
 
 Returns 1 or 0; WRONGTYPE if a key holds something else.
 ]]
-if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
+if malformed then return redis.error_reply(WRONGTYPE) end
 if held and state == 'held' and token == A[1] and not anothers() then
   if value ~= written then rewrite(written, expires + guard - now) end
   return 1
 end
-if not value and redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply(WRONGTYPE) end
+if foreign() == 'data' then return redis.error_reply(WRONGTYPE) end
 return 0

@@ -29,14 +29,26 @@ end
 
 local connection = connections and string.match(connections, '^[^,]+') -- the last one to ask
 
+local until_ms = value and timestamp(value)
 -- From when on others may take what the companion says is held, or reserved. A reservation needs no guard: nobody works under it.
 local over = token and (state == 'held' and expires + guard or expires)
 -- Whether the companion's `connection` has the lock now: not over, and its own value at the key, or still settling.
-local held = token and state ~= 'released' and now < over and (value == written or now < settles)
+local held = token and state ~= 'released' and now < over and (value == written or now < settles and (until_ms or not value))
 if held and not value and redis.call('EXISTS', KEYS[1]) == 1 then held = false end -- it settled, and something else is there now
-local until_ms = value and timestamp(value)
--- Whether the key holds a live timestamp that LOCK did not write.
-local plain = until_ms and not held and now < until_ms + (token and value == written and 0 or guard)
+
+-- What another client has at the key, and until when, ms. "timestamp" is a live one; "other" is anything else with a TTL, such as another
+-- library's lock, or the time at which a lock was taken; "data" is anything else without one. It is nil for an expired timestamp without a
+-- TTL, which may be taken over, as for what LOCK has written.
+local function foreign()
+  if held then return nil end
+  local own = token and value == written
+  if until_ms and not own and now < until_ms + guard then return 'timestamp', until_ms + guard end
+  if not value and redis.call('EXISTS', KEYS[1]) == 0 then return nil end
+  local ttl = redis.call('PTTL', KEYS[1])
+  -- The TTL that LOCK set ends with the lock, give or take the moments that the script takes: if there is more, it is another client's.
+  if ttl > (own and 2 or -1) then return 'other', now + ttl end
+  return not until_ms and 'data' or nil
+end
 
 -- Whether what looks held is not the companion's: the key holds the same timestamp to the letter, but without a TTL, which LOCK always
 -- sets. A client that doesn't know LOCK has put it there. A user who may not ask is taken not to meet one. It is asked where a lock's

@@ -1,10 +1,11 @@
 --[[ LOCKINFO: who holds a lock. Nothing is written.
 
-Returns nil if it is free, else {"held" or "expired", "lockproxy" or "timestamp", token, owner, client, acquired ms, expires ms,
-remaining ms, session}; what is not known of a plain timestamp is nil. WRONGTYPE if a key holds something else.
+Returns nil if it is free, else {"held" or "expired", "lockproxy", "timestamp" or "other", token, owner, client, acquired ms, expires ms,
+remaining ms, session}; what is not known of another client's lock is nil. WRONGTYPE if a key holds something else.
 ]]
-if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
-if not value and redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply(WRONGTYPE) end
+local theirs, theirs_until = foreign()
+if malformed or theirs == 'data' then return redis.error_reply(WRONGTYPE) end
+if theirs == 'other' then return {'held', 'other', false, false, false, false, theirs_until, theirs_until - now, 0} end
 
 if token and state == 'held' and (held or (value and value == written)) and not anothers() then
   return {held and now < expires and 'held' or 'expired', 'lockproxy', tonumber(token), owner, client, tonumber(acquired), expires,

@@ -16,7 +16,8 @@ with a third if the lock was its owner's already: 1, or 2 if this connection had
 or if it is held {0, 1 if by a client that doesn't know LOCK else 0, ms until another may take it},
 or WRONGTYPE if a key holds something else; then nothing is written.
 ]]
-if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
+local theirs, theirs_until = foreign()
+if malformed or theirs == 'data' then return redis.error_reply(WRONGTYPE) end
 if not companion and redis.call('EXISTS', KEYS[2]) == 1 then return redis.error_reply(WRONGTYPE) end
 
 local retention = tonumber(A[3])
@@ -38,7 +39,7 @@ if again then
 end
 
 local mine = held and state == 'reserved' and connection == A[9] and A[10] == 'first'
-if A[10] == 'check' or plain or (held and not mine) then
+if A[10] == 'check' or theirs or (held and not mine) then
   if A[10] == 'first' and held then
     local line = rivals(nil)
     local noted, fresh = false, false
@@ -52,17 +53,13 @@ if A[10] == 'check' or plain or (held and not mine) then
     if not fresh then record({token = token, expires = expires, value = written, settles = settles, acquired = acquired, session = session,
       state = state, connection = connections, request = request, client = client, waiting = join(line), owner = owner}, retention) end
   end
-  return {0, plain and 1 or 0, (plain and until_ms + guard or held and over or now) - now}
+  return {0, theirs and 1 or 0, (theirs_until or held and over or now) - now}
 end
 
 local taken_over = 0
 if value and not mine then taken_over = value == written and 2 or 1 end
 local at, text = expiry(tonumber(A[1]), A[2])
-if value then
-  redis.call('SET', KEYS[1], text, 'PX', whole(at + guard - now))
-elseif not redis.call('SET', KEYS[1], text, 'PX', whole(at + guard - now), 'NX') then
-  return redis.error_reply(WRONGTYPE) -- MGET shows other types as missing
-end
+redis.call('SET', KEYS[1], text, 'PX', whole(at + guard - now))
 -- A loser's late write may still come when the winner has released the lock: whoever is next within the time settles too.
 local settled = settling()
 if taken_over > 0 then settled = now + tonumber(A[4]) elseif settled > 0 then taken_over = 2 end

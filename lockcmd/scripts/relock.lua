@@ -8,9 +8,9 @@ A[5]  1 to never shorten it: a renewal may come behind a RELOCK or LOCK that gav
 
 Returns 1, or 0 if the token doesn't hold the lock (any more); WRONGTYPE if a key holds something else.
 ]]
-if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
+if malformed then return redis.error_reply(WRONGTYPE) end
 if not held or state ~= 'held' or token ~= A[1] or anothers() then
-  if not value and redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply(WRONGTYPE) end
+  if foreign() == 'data' then return redis.error_reply(WRONGTYPE) end
   return 0
 end
 local at, text = expiry(tonumber(A[2]), A[3])

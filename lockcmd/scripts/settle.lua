@@ -5,12 +5,5 @@ Returns 1 if it was put right, 0 if there was nothing to put right, or -1 if the
 ]]
 if not token or now >= settles then return -1 end
 if not held or state ~= 'held' or value == written then return 0 end
-if value and not until_ms then return -1 end
-
-local ttl = whole(expires + guard - now)
-if value then
-  redis.call('SET', KEYS[1], written, 'PX', ttl)
-elseif not redis.call('SET', KEYS[1], written, 'PX', ttl, 'NX') then
-  return -1
-end
+redis.call('SET', KEYS[1], written, 'PX', whole(expires + guard - now))
 return 1

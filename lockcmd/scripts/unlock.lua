@@ -21,10 +21,10 @@ A[17]  how long a lock is then reserved for it, until it looks by itself, ms
 Returns {1 if the lock was freed, else 0: it was not the caller's (any more), or free;
 the token given to the first waiter, or 0; 1 if it is reserved for the proxy that asks, else 0;
 and if it was freed, the long way, the token that held it, or 0 for a plain client, and its holder's client},
-or WRONGTYPE if a key holds something else.
+or WRONGTYPE if a key holds something else, or with "force" what another lock library has put there.
 ]]
-if malformed or (value and not until_ms) then return redis.error_reply(WRONGTYPE) end
-if not value and redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply(WRONGTYPE) end
+local theirs = foreign()
+if malformed or theirs == 'data' or theirs == 'other' and A[1] == 'force' then return redis.error_reply(WRONGTYPE) end
 
 local retention = tonumber(A[3])
 local function proof()
@@ -32,7 +32,7 @@ local function proof()
   return A[1] == 'token' and token or connection
 end
 if A[1] == 'force' then
-  if not (held and state == 'held') and not plain then return {0, 0, 0} end
+  if not (held and state == 'held') and not theirs then return {0, 0, 0} end
 elseif not held or state ~= (A[1] == 'reserved' and 'reserved' or 'held') or anothers() then
   return {0, 0, 0}
 elseif A[1] == 'given' then
@@ -79,7 +79,7 @@ local function take_next(others)
   end
 end
 
-local whose = plain and {0, '-'} or {tonumber(token), client}
+local whose = theirs and {0, '-'} or {tonumber(token), client}
 local wanted = A[5]
 local others = rivals(A[4])
 for _, entry in ipairs(others) do

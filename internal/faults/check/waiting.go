@@ -78,8 +78,9 @@ func (c *checker) idle(key string, ops []history.Op) {
 	}
 }
 
-// held are the times at which somebody held the lock, or may have. left are those, and those at which it may have been held
-// for somebody who left without reading the answer.
+// held are the times at which somebody held the lock, or may have: also for one that was reset, until its timeout, since it may have
+// read its token; such locks are short. left are those, and those at which it may have been held for any that left without
+// reading the answer.
 func (c *checker) held(ops []history.Op) (held, left []span) {
 	for _, o := range ops {
 		cap, gone := c.vanished(o)
@@ -87,6 +88,8 @@ func (c *checker) held(ops []history.Op) (held, left []span) {
 		case o.Kind != history.Lock && o.Kind != history.Probe:
 		case o.Acquired():
 			held = append(held, span{o.Call, c.latestEnd(o, ops)})
+		case o.HungUp && o.Timeout < c.bounds.Idle.Nanoseconds():
+			held = append(held, span{o.Call, o.Left + o.Timeout})
 		case o.HungUp:
 			left = append(left, span{o.Call, o.Left + o.Timeout})
 		case o.Outcome == history.Unknown && gone:

@@ -683,3 +683,61 @@ func hostileExchangeOnce(addr, text string, want ...string) error {
 	nc.SetDeadline(time.Now().Add(5 * time.Second))
 	return hostileExchange(nc.(*net.TCPConn), bufio.NewReader(nc), text, want...)
 }
+
+// Many clients with large requests that they do not finish take a bounded amount of memory. Requests that
+// can be streamed are served all the same once they are complete; of those that must be held whole, some
+// are refused.
+func TestHostileUnfinished(t *testing.T) {
+	bin, redis := buildHostile(t), testredis.Start(t)
+	for _, c := range []struct {
+		name        string
+		clients     int
+		head, tail  string
+		want        string // of each client's reply
+		refusedWith string
+	}{
+		{"SET of 60 KB", 3000, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$61440\r\n" + strings.Repeat("x", 61000),
+			strings.Repeat("x", 440) + "\r\n", "+OK\r\n", ""},
+		{"LOCK of 900 KB", 300, "*3\r\n$4\r\nLOCK\r\n$921600\r\n" + strings.Repeat("x", 900_000),
+			strings.Repeat("x", 21_600) + "\r\n$2\r\nno\r\n", "-ERR timeout is not a float",
+			"-ERR too many clients are sending large requests"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := startHostileProxy(t, bin, redis)
+			most := p.memory("VmHWM")
+			var left []*net.TCPConn
+			for range c.clients {
+				nc := hostileDial(t, p.addr)
+				nc.SetDeadline(time.Now().Add(time.Minute))
+				fmt.Fprint(nc, "PING\r\n")
+				bufio.NewReaderSize(nc, 16).ReadString('\n')
+				io.WriteString(nc, c.head) // fails if it has been refused
+				left = append(left, nc)
+			}
+			watchHostile(t, p.addr).end(t, time.Second)
+			if grown := p.memory("VmHWM") - most; grown > 280<<20 {
+				t.Errorf("%d clients took %d MB", c.clients, grown>>20)
+			} else {
+				t.Logf("%d clients took %d MB", c.clients, grown>>20)
+			}
+			served, refused := 0, 0
+			for i, nc := range left {
+				io.WriteString(nc, c.tail)
+				got, err := bufio.NewReader(nc).ReadString('\n')
+				switch {
+				case strings.HasPrefix(got, c.want):
+					served++
+				case c.refusedWith != "" && (strings.HasPrefix(got, c.refusedWith) || got == "" && err != nil):
+					refused++
+				default:
+					t.Fatalf("client %d is answered %q, %v", i, got, err)
+				}
+				nc.Close()
+			}
+			t.Logf("%d served, %d refused", served, refused)
+			if served < 50 {
+				t.Errorf("%d served, %d refused", served, refused)
+			}
+		})
+	}
+}

@@ -96,6 +96,7 @@ type watch struct {
 	ended chan struct{} // closed when it has run
 	limit int           // of read, bytes
 	read  []byte        // what has come meanwhile
+	held  int64         // of it, what is accounted for in the server's buffers
 	err   error
 }
 
@@ -113,6 +114,12 @@ func (s *session) startWatch(after time.Duration) *watch {
 func (s *session) runWatch(w *watch) {
 	defer close(w.ended)
 	for w.err == nil && len(w.read) < w.limit {
+		if len(w.read) >= freeBuf && w.held == 0 {
+			if !s.server.buffers.take(maxSessionBuf) {
+				return
+			}
+			w.held = maxSessionBuf
+		}
 		w.read = slices.Grow(w.read, minWatchBuf)
 		var n int
 		n, w.err = s.from.Read(w.read[len(w.read):cap(w.read)])
@@ -130,6 +137,7 @@ func (s *session) stopWatch(w *watch) {
 	}
 	s.nc.SetReadDeadline(time.Unix(1, 0))
 	<-w.ended
+	s.server.buffers.take(-w.held)
 	s.nc.SetReadDeadline(time.Time{})
 	if s.draining.Load() { // drain may have set its deadline just before it was taken back
 		s.nc.SetReadDeadline(time.Unix(1, 0))
@@ -155,5 +163,6 @@ func (s *session) keep(read []byte) {
 	s.buf = append(s.buf[:s.end], read...)
 	s.end = len(s.buf)
 	s.buf = s.buf[:cap(s.buf)]
+	s.mayHold(len(s.buf)) // it holds it in any case
 	s.kept += len(read)
 }

@@ -94,6 +94,7 @@ type Server struct {
 	nextConn   atomic.Uint64
 	down       atomic.Bool // the last connect to the upstream failed: what has been logged
 	seen       observed
+	buffers    buffers    // what sessions may hold of unfinished requests
 	coroutines coroutines // for lock commands that are asked together
 
 	reserveForAll bool // as many connections are in reserve as there may be clients
@@ -148,6 +149,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
 		sessions: map[*session]struct{}{}, reserveForAll: reserveForAll,
 	}
+	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
 	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, max(0, cfg.UpstreamReserve), cfg.DialTimeout)
 	s.lanes.BoundUnread(cfg.MaxUnread, func(client net.Addr, err error) {
 		s.log.Warn("client closed: it doesn't read what it asked for", "client", clientAddr(client), "error", err)

@@ -19,6 +19,7 @@ import (
 const (
 	minSessionBuf = 1 << 10  // what most clients never need more than; see makeRoom
 	maxSessionBuf = 72 << 10 // a value of 64 KB is read at once, with what stands around it
+	growth        = 4        // how much larger a buffer becomes that was too small; 2 leaves more garbage
 )
 
 // session serves one client. Its goroutine, or while it rests an event loop, reads the client, frames requests and sends each on its way; the lane
@@ -44,6 +45,7 @@ type session struct {
 
 	buf        []byte // buf[start:end] has been read and not yet been passed on
 	start, end int
+	held       int64         // of buf, what is accounted for in the server's buffers
 	kept       int           // bytes that watches have read
 	drained    bool          // the last read has left nothing in the socket
 	left       bool          // the event loop has read something that it has left to the goroutine
@@ -65,6 +67,7 @@ type session struct {
 // serve runs the session to its end. On return its connections are closed and its goroutines have ended.
 func (s *session) serve() {
 	defer s.cancel()
+	defer s.mayHold(0)
 	s.greeted.Store(true)
 	if s.draining.Load() {
 		s.nc.SetReadDeadline(s.idleEnd)
@@ -196,13 +199,19 @@ func (s *session) handleWhole() (more bool) {
 	return true
 }
 
-// makeRoom prepares the buffer for the next read, twice as large after one that has filled it, and begins to stream a request that has outgrown
+// makeRoom prepares the buffer for the next read, larger after one that has filled it, and begins to stream a request that has outgrown
 // it. It returns false when a request that can't be streamed is too large.
 func (s *session) makeRoom() bool {
 	if s.start > 0 {
-		room := s.buf
-		if filled := s.end == len(s.buf); filled && len(s.buf) < maxSessionBuf || len(s.buf) > maxSessionBuf && s.start == s.end {
-			room = make([]byte, min(2*len(s.buf), maxSessionBuf))
+		room, size := s.buf, len(s.buf)
+		switch filled := s.end == size; {
+		case s.start == s.end && size > freeBuf && s.server.buffers.tight():
+			size = minSessionBuf
+		case filled && size < maxSessionBuf, size > maxSessionBuf && s.start == s.end:
+			size = min(growth*size, maxSessionBuf)
+		}
+		if size != len(s.buf) && s.mayHold(size) {
+			room = make([]byte, size)
 		}
 		s.start, s.end, s.buf = 0, copy(room, s.buf[s.start:s.end]), room
 	}
@@ -210,29 +219,40 @@ func (s *session) makeRoom() bool {
 		return true
 	}
 	limit := maxSessionBuf
-	if args, _ := s.framer.Head(s.buf[:s.end]); len(args) > 0 && lookup(args[0]).whole() {
+	args, argc := s.framer.Head(s.buf[:s.end])
+	if lookupHead(args).whole() {
 		limit = max(limit, s.server.cfg.ClientBuffer)
 	}
 	// An inline request and a header line have limits of their own, which the framer enforces.
-	_, argc := s.framer.Head(s.buf[:s.end])
 	if len(s.buf) < limit || argc == 0 {
-		size := 2 * len(s.buf)
+		size := growth * len(s.buf)
 		if len(s.buf) < limit {
 			size = min(size, limit)
 		}
-		s.buf = append(make([]byte, 0, size), s.buf...)[:size]
-		return true
+		if s.mayHold(size) {
+			s.buf = append(make([]byte, 0, size), s.buf...)[:size]
+			return true
+		}
+		if argc == 0 || lookupHead(args).whole() {
+			s.pipe.Local(encodeError("", errNoRoom))
+			return false
+		}
 	}
 	return s.stream(argc)
 }
 
+// lookupHead is the command of a request of which args have come.
+func lookupHead(args [][]byte) *command {
+	if len(args) == 0 {
+		return unknown
+	}
+	return lookup(args[0])
+}
+
 // stream begins to pass on the request in the buffer before it is complete.
 func (s *session) stream(argc int) bool {
-	cmd, proto := unknown, 0
 	args, _ := s.framer.Head(s.buf[:s.end])
-	if len(args) > 0 {
-		cmd = lookup(args[0])
-	}
+	cmd, proto := lookupHead(args), 0
 	if cmd.effect == passthrough.Hello && len(args) > 1 {
 		proto = helloProto(args[1])
 	}

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// TestFaultPushes is TestHostilePushes for a minute.
-func TestFaultPushes(t *testing.T) { pushedAtRandom(t, time.Minute) }
+// TestFaultPushes is TestHostilePushes for half a minute each.
+func TestFaultPushes(t *testing.T) { pushedAtRandom(t, 30*time.Second) }

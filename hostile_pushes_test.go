@@ -16,15 +16,25 @@ import (
 )
 
 // A user who may do little more than track keys redirects that to everybody else's connections as they are opened.
-func TestHostilePushes(t *testing.T) { pushedAtRandom(t, 4*time.Second) }
+func TestHostilePushes(t *testing.T) { pushedAtRandom(t, 3*time.Second) }
 
 // pushedAtRandom has clients log in in many ways and ask for markers while others' pushes come, and fails at each wrong answer.
 func pushedAtRandom(t *testing.T, lasts time.Duration) {
-	server := testredis.Start(t)
+	t.Run("server", func(t *testing.T) {
+		server := testredis.Start(t)
+		pushedOn(t, server, server.URL(), 16, lasts)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		node := testredis.StartCluster(t, 1, 0).Nodes[0]
+		pushedOn(t, node, "redis+cluster://"+node.Addr(), 1, lasts)
+	})
+}
+
+func pushedOn(t *testing.T, server *testredis.Server, url string, databases int, lasts time.Duration) {
 	admin := dial(t, server.Addr())
 	admin.expect("ACL SETUSER alice on >a ~* &* +@all", "+OK\r\n")
 	admin.expect("ACL SETUSER mallory on >m ~m:* resetchannels +set +client|tracking +client|id +hello +auth", "+OK\r\n")
-	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = dedicated, 2 })
+	p := startProxy(t, url, func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = dedicated, 2 })
 	over := time.Now().Add(lasts)
 	var running sync.WaitGroup
 	var asked, pushed, wrong atomic.Int64
@@ -42,7 +52,7 @@ func pushedAtRandom(t *testing.T, lasts time.Duration) {
 	for i := range 9 {
 		running.Go(func() { // likewise
 			for round := 0; time.Now().Before(over) && wrong.Load() < 20; round++ {
-				n, err := marked(p.addr, fmt.Sprintf("mark-%d-%d", i, round))
+				n, err := marked(p.addr, databases, fmt.Sprintf("mark-%d-%d", i, round))
 				asked.Add(int64(n))
 				if err != nil {
 					wrong.Add(1)
@@ -105,7 +115,7 @@ func redirectToNext(addr string) (redirected int, err error) {
 }
 
 // marked logs in by a new connection and asks for texts that nobody else asks for.
-func marked(addr, marker string) (asked int, err error) {
+func marked(addr string, databases int, marker string) (asked int, err error) {
 	c, err := diffDial(addr)
 	if err != nil {
 		return 0, err
@@ -134,7 +144,7 @@ func marked(addr, marker string) (asked int, err error) {
 	case 3:
 		expect("+OK", "AUTH", "alice", "a")
 	}
-	expect("+OK", "SELECT", strconv.Itoa(rand.IntN(16)))
+	expect("+OK", "SELECT", strconv.Itoa(rand.IntN(databases)))
 	for i := 0; i < 6 && err == nil; i++ {
 		text := fmt.Sprintf("%s-%d", marker, i)
 		want := fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)

@@ -195,6 +195,10 @@ func forNext(c *Conn, q *query) {
 
 // reset is RESET: all nodes' connections are as new ones, and so are further ones, without a login.
 func reset(c *Conn, q *query) {
+	if len(q.args) > 1 {
+		toHome(c, q) // it is refused, and changes nothing
+		return
+	}
 	c.forgetWatch()
 	c.txn = nil
 	c.setup = setup{proto: 2, reset: true}

@@ -28,6 +28,7 @@ const maxQueued = 1 << 20
 
 var (
 	multiCommand   = resp.AppendCommand(nil, "MULTI")
+	execCommand    = resp.AppendCommand(nil, "EXEC")
 	discardCommand = resp.AppendCommand(nil, "DISCARD")
 	unwatchCommand = resp.AppendCommand(nil, "UNWATCH")
 	// abortCommand is refused by every Redis, and aborts the transaction with that.
@@ -67,9 +68,7 @@ func (c *Conn) queue(q *query) {
 		c.exec(q, t)
 		return
 	case "discard":
-		c.txn = nil
-		c.forgetWatch()
-		c.inTransaction(q, t, nil)
+		c.discard(q, t)
 		return
 	case "multi":
 		c.inTransaction(q, t, nil)
@@ -78,6 +77,10 @@ func (c *Conn) queue(q *query) {
 		c.local(watchInMulti)
 		return
 	case "reset", "quit":
+		if name == "reset" && len(q.args) > 1 {
+			c.inTransaction(q, t, nil) // it is refused, which aborts the transaction
+			return
+		}
 		q.cmd.run(c, q)
 		return
 	case "auth", "hello", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe", "monitor", "scan":
@@ -104,6 +107,24 @@ func (c *Conn) queue(q *query) {
 		})
 		t.keep(q.raw)
 	}
+}
+
+// discard is DISCARD within a transaction. EXEC behind it ends the transaction where the user may not DISCARD, which has aborted it then.
+func (c *Conn) discard(q *query, t *transaction) {
+	if len(q.args) > 1 {
+		c.inTransaction(q, t, nil) // it is refused: the transaction goes on, aborted
+		return
+	}
+	c.txn = nil
+	c.forgetWatch()
+	c.inTransaction(q, t, nil)
+	t.node.push(&c.ownRequest(execCommand, nil).one)
+}
+
+// leave ends a transaction that is to be run elsewhere, also for a user who may not DISCARD.
+func (c *Conn) leave(n *node) {
+	n.push(&c.ownRequest(abortCommand, nil).one)
+	n.push(&c.ownRequest(execCommand, nil).one)
 }
 
 func notInMulti(name string) []byte {
@@ -151,7 +172,7 @@ func (c *Conn) settle(t *transaction, slot int) {
 	if n == t.node {
 		return
 	}
-	t.node.push(&c.ownRequest(discardCommand, nil).one)
+	c.leave(t.node)
 	t.node = n
 	c.begin(t, n)
 }
@@ -197,6 +218,7 @@ func (c *Conn) exec(q *query, t *transaction) {
 	if t.void {
 		c.inTransaction(&query{raw: discardCommand}, t, nil)
 		c.last.finish = func([][]byte) []byte { return c.nothingRun() }
+		t.node.push(&c.ownRequest(execCommand, nil).one)
 		return
 	}
 	r := newRequest(q.raw, t.slot)
@@ -238,7 +260,7 @@ func (c *Conn) exec(q *query, t *transaction) {
 		t.node.push(&r.one)
 		return
 	}
-	t.node.push(&c.ownRequest(discardCommand, nil).one) // it is not the one to run it any more, or not yet
+	c.leave(t.node) // it is not the one to run it any more, or not yet
 	r.before = begin
 	c.dispatch(&r.one)
 }

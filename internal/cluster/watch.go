@@ -2,6 +2,8 @@ package cluster
 
 // WATCH: what is watched is known to one connection to one node, and guards the transaction that is run there.
 
+import "lockproxy/internal/resp"
+
 // watched is what a WATCH has said.
 type watched struct {
 	part *part // the WATCH; nil if nothing is watched
@@ -82,13 +84,21 @@ func (c *Conn) forgetWatch() {
 	}
 }
 
-// unwatch is UNWATCH outside of a transaction.
+// unwatch is UNWATCH outside of a transaction. If it is refused what was watched still is.
 func unwatch(c *Conn, q *query) {
-	n := c.watched.node
-	c.forgetWatch()
-	if n == nil {
+	w := c.watched
+	if w.node == nil || len(q.args) > 1 {
+		if len(q.args) == 1 {
+			c.forgetWatch()
+		}
 		toHome(c, q)
 		return
 	}
-	c.inTransaction(q, &transaction{node: n}, nil)
+	c.forgetWatch()
+	c.inTransaction(q, &transaction{node: w.node}, nil)
+	c.last.each = func(_ *node, _ *part, h resp.Head) {
+		if h.IsError() && c.watched.part == nil {
+			c.watched = w
+		}
+	}
 }

@@ -1,0 +1,86 @@
+package cluster_test
+
+import (
+	"strings"
+	"testing"
+
+	"lockproxy/internal/testredis"
+)
+
+const (
+	wrongArgs = "-ERR wrong number of arguments for '%' command\r\n"
+	noDiscard = "-NOPERM this user has no permissions to run the 'discard' command\r\n"
+	notRun    = "*-1\r\n"
+)
+
+// A refused UNWATCH, DISCARD or RESET leaves in force what it would have ended, at the node that knows of it.
+func TestRefusedEnds(t *testing.T) {
+	c := testredis.StartCluster(t, 2, 0, patient...)
+	for _, node := range c.Nodes {
+		if got := node.Ask("ACL", "SETUSER", "poor", "on", ">p", "~*", "&*", "+@all", "-discard", "-unwatch"); got != "+OK" {
+			t.Fatal(got)
+		}
+	}
+	other := open(t, c)
+	for i := range c.Nodes { // whichever node home is
+		key := keyAt(t, c, i, "k")
+		for _, user := range []string{"", "poor"} {
+			k := open(t, c)
+			if user != "" {
+				k.expect("AUTH poor p", ok)
+			}
+			watched := func() {
+				t.Helper()
+				other.expect("SET "+key+" other", ok)
+				k.all("MULTI", "SET "+key+" mine", "EXEC", "GET "+key)
+				k.replies(ok, queued, notRun, "$5\r\nother\r\n")
+				k.all("MULTI", "PING", "EXEC")
+				k.replies(ok, queued, "*1\r\n+PONG\r\n")
+			}
+			for _, refused := range []string{"unwatch", "reset", "discard", "exec"} {
+				k.expect("WATCH "+key, ok)
+				switch refused {
+				case "discard", "exec":
+					want := "-ERR " + strings.ToUpper(refused) + " without MULTI\r\n"
+					if user != "" && refused == "discard" {
+						want = noDiscard
+					}
+					k.expect(refused, want)
+				default:
+					k.expect(refused+" x", strings.Replace(wrongArgs, "%", refused, 1))
+				}
+				watched()
+			}
+			if user != "" {
+				k.expect("WATCH "+key, ok)
+				k.expect("UNWATCH", "-NOPERM this user has no permissions to run the 'unwatch' command\r\n")
+				watched()
+			}
+			for _, refused := range []string{"discard", "reset"} {
+				k.expect("MULTI", ok)
+				k.expect("SET "+key+" mine", queued)
+				k.expect(refused+" x", strings.Replace(wrongArgs, "%", refused, 1))
+				k.expect("PING", queued)
+				k.expect("EXEC", aborted)
+				k.all("SET "+key+" x", "GET "+key)
+				k.replies(ok, "$1\r\nx\r\n")
+			}
+			if user != "" {
+				k.expect("MULTI", ok)
+				k.expect("SET "+key+" mine", queued)
+				k.expect("DISCARD", noDiscard)
+				k.all("GET "+key, "MULTI", "GET "+key, "EXEC")
+				k.replies("$1\r\nx\r\n", ok, queued, "*1\r\n$1\r\nx\r\n")
+				k.expect("RESET x", strings.Replace(wrongArgs, "%", "reset", 1))
+				for j := range c.Nodes { // also where nothing has been asked yet
+					k.expect("MULTI", ok)
+					k.expect("GET "+keyAt(t, c, j, "elsewhere"), queued)
+					k.expect("ACL WHOAMI", queued)
+					if got := k.ask("EXEC"); !strings.Contains(got, "$4\r\npoor\r\n") {
+						t.Errorf("node %d serves %q", j, got)
+					}
+				}
+			}
+		}
+	}
+}

@@ -88,3 +88,37 @@ func TestShutdownWithUnknownLocks(t *testing.T) {
 	p.ends(t, timeout)
 	t.Logf("%d LOCKs of unknown outcome: ended %v after SIGTERM", unknown, time.Since(start).Round(time.Millisecond))
 }
+
+// A client is told at once, and its connection closes, when its session lock is released by another client of the same proxy, long before
+// the next renewal.
+func TestSessionLockTakenAway(t *testing.T) {
+	_, p := startBoth(t)
+	for _, proto := range []string{"2", "3"} {
+		for _, release := range []string{"UNLOCK job FORCE", "UNLOCK job %d"} {
+			c, other := dial(t, p.addr), dial(t, p.addr)
+			c.do("HELLO " + proto)
+			other.do("PING")
+			token := c.lock("job 30 SESSION")
+			c.lock("second 30 SESSION")
+			if release != "UNLOCK job FORCE" {
+				release = fmt.Sprintf(release, token)
+			}
+			start := time.Now()
+			other.expect(release, ":1\r\n")
+			if proto == "3" {
+				want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n$3\r\njob\r\n:%d\r\n", token)
+				if got := c.reply(); got != want {
+					t.Errorf("%s: got %q, want %q", release, got, want)
+				}
+			}
+			c.closed()
+			if took := time.Since(start); took > 500*time.Millisecond {
+				t.Errorf("%s, RESP%s: closed after %v", release, proto, took)
+			}
+			other.lock("job 30 WAIT 1")
+			other.lock("second 30 WAIT 1") // the other locks of the connection end with it
+			other.expect("UNLOCK job", ":1\r\n")
+			other.expect("UNLOCK second", ":1\r\n")
+		}
+	}
+}

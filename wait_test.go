@@ -465,7 +465,7 @@ func TestSessionLock(t *testing.T) {
 		if got := c.reply(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		c.expect("EXISTS lost", ":0\r\n")
+		c.closed()
 	}
 }
 
@@ -484,6 +484,7 @@ func TestSessionLockIsLostWithTheUpstream(t *testing.T) {
 	if took := time.Since(start); took < 450*time.Millisecond || took > 700*time.Millisecond {
 		t.Errorf("lost after %v", took)
 	}
+	c.closed()
 	server.Resume()
 }
 

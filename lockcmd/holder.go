@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -161,6 +162,7 @@ func flag(b bool) string {
 func (l *Locks) keep(s Session, r request, token int64, asked time.Time) {
 	h, at := s.Holder(), lineKey{s.Identity().DB, r.key}
 	ls := &lease{key: r.key, as: s.Identity(), token: token, timeout: r.timeout, trusted: asked.Add(r.timeout)}
+	l.holdings.keep(at, token, s)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.replace(s, at, ls, asked.Add(r.timeout/3))
@@ -252,11 +254,28 @@ func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 		h.mu.Unlock()
 		return
 	}
+	h.mu.Unlock()
+	l.lose(s, at, ls.token, err)
+}
+
+// errTakenAway is why a session lock is lost that another connection of this proxy has released.
+var errTakenAway = errors.New("released by another connection")
+
+// lose tells a session that its lock is lost, unless it has no such session lock any more.
+func (l *Locks) lose(s Session, at lineKey, token int64, err error) {
+	h := s.Holder()
+	h.mu.Lock()
+	ls := h.leases[at]
+	if ls == nil || ls.token != token {
+		h.mu.Unlock()
+		return
+	}
+	ls.cancel()
 	delete(h.leases, at)
 	h.mu.Unlock()
-	l.observeLost(at, ls.token)
-	l.log.Warn("session lock lost", "key", ls.key, "token", ls.token, "client", h.Addr, "error", err)
-	s.LockLost(ls.key, ls.token)
+	l.observeLost(at, token)
+	l.log.Warn("session lock lost", "key", at.key, "token", token, "client", h.Addr, "error", err)
+	s.LockLost(at.key, token)
 }
 
 // forget ends the renewing of a lock that is no session lock any more.

@@ -22,6 +22,7 @@ type holding struct {
 	client     string
 	owner      string
 	session    bool
+	by         Session // whom to tell if the lock is taken away; nil unless it is a session lock
 	token      int64
 	since      time.Time
 	until      time.Time
@@ -89,15 +90,14 @@ func (h *holdings) extend(at lineKey, token string, until time.Time) {
 	}
 }
 
-// take forgets the lock that a release has ended, by its proof or its token, and returns since when it was held.
-func (h *holdings) take(at lineKey, p proof, token int64) (since time.Time, ok bool) {
+// take forgets the lock that a release has ended, by its proof or its token, and returns it.
+func (h *holdings) take(at lineKey, p proof, token int64) (held holding, ok bool) {
 	s := h.shard(at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held, ok := s.locks[at]
+	held, ok = s.locks[at]
 	switch {
 	case !ok:
-		return since, false
 	case p.kind == "token":
 		ok = p.value == strconv.FormatInt(held.token, 10)
 	case p.kind == "connection":
@@ -108,7 +108,18 @@ func (h *holdings) take(at lineKey, p proof, token int64) (since time.Time, ok b
 	if ok {
 		delete(s.locks, at)
 	}
-	return held.since, ok
+	return held, ok
+}
+
+// keep says whom to tell if a session lock is taken away.
+func (h *holdings) keep(at lineKey, token int64, by Session) {
+	s := h.shard(at)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if held, ok := s.locks[at]; ok && held.token == token {
+		held.by = by
+		s.locks[at] = held
+	}
 }
 
 // drop forgets a lock that was lost.

@@ -54,8 +54,8 @@ func TestHoldingsExpire(t *testing.T) {
 	if left := h.sweep(now.Add(3 * time.Second)); left != 3 || expired.Load() != 2 {
 		t.Errorf("%d left, %d expired", left, expired.Load())
 	}
-	if since, ok := h.take(lineKey{0, "owner"}, proof{"token", "3"}, 0); !ok || !since.Equal(now) {
-		t.Errorf("held since %v, %v", since, ok)
+	if held, ok := h.take(lineKey{0, "owner"}, proof{"token", "3"}, 0); !ok || !held.since.Equal(now) {
+		t.Errorf("held since %v, %v", held.since, ok)
 	}
 }
 

@@ -144,8 +144,11 @@ func (l *Locks) observeRelease(on evaluator, at lineKey, as Identity, p proof, v
 	default:
 		l.tally.disconnect.Add(1)
 	}
-	if since, ok := l.holdings.take(at, p, token); ok {
-		l.observer.LockHeld(time.Since(since))
+	if held, ok := l.holdings.take(at, p, token); ok {
+		l.observer.LockHeld(time.Since(held.since))
+		if held.by != nil {
+			l.lose(held.by, at, held.token, errTakenAway)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+	"time"
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
@@ -88,10 +89,15 @@ func (s *session) Identity() lockcmd.Identity {
 // Holder is this connection as the holder of locks.
 func (s *session) Holder() *lockcmd.Holder { return &s.holder }
 
-// LockLost tells the client that a session lock has been lost: by a push, or if its protocol has none by closing.
+// lostPush is how long a client has to read the push that a session lock is lost, before its connection closes.
+const lostPush = 50 * time.Millisecond
+
+// LockLost closes the connection of a client whose session lock has been lost. By RESP3 a push says so before; that alone would not
+// do, since client libraries drop pushes that they don't know.
 func (s *session) LockLost(key string, token int64) {
-	state, _ := s.pipe.State()
-	if state.Proto != 3 || !s.pipe.Push(encodeLockLost(key, token)) {
-		s.closeRaw()
+	if state, _ := s.pipe.State(); state.Proto == 3 && s.pipe.Push(encodeLockLost(key, token)) {
+		time.AfterFunc(lostPush, s.closeRaw)
+		return
 	}
+	s.closeRaw()
 }

@@ -34,6 +34,12 @@ var dedicated = os.Getenv("LOCKPROXY_TEST_UPSTREAM_MODE") == "dedicated"
 // startProxy serves in front of the Redis at url until the test ends. change may be nil.
 func startProxy(t testing.TB, url string, change func(*proxy.Config)) *testProxy {
 	t.Helper()
+	return startProxyAt(t, "127.0.0.1:0", url, change)
+}
+
+// startProxyAt is startProxy at an address of this machine.
+func startProxyAt(t testing.TB, at, url string, change func(*proxy.Config)) *testProxy {
+	t.Helper()
 	upstream, err := passthrough.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +54,7 @@ func startProxy(t testing.TB, url string, change func(*proxy.Config)) *testProxy
 	if change != nil {
 		change(&cfg)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -181,6 +181,18 @@ func (l *Locks) replace(s Session, at lineKey, ls *lease, when time.Time) {
 	l.renewAt(s, at, ls, when)
 }
 
+// ShortestLease is the shortest timeout of the client's session locks, 0 if it has none. It may be called from any goroutine.
+func (h *Holder) ShortestLease() (shortest time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, ls := range h.leases {
+		if shortest == 0 || ls.timeout < shortest {
+			shortest = ls.timeout
+		}
+	}
+	return shortest
+}
+
 // relocked lets a session lock be renewed with the timeout that RELOCK has given it, if the token is of one.
 func (l *Locks) relocked(s Session, at lineKey, token string, timeout time.Duration, asked time.Time) {
 	h := s.Holder()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/peer"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 	"lockproxy/lockcmd"
@@ -43,6 +44,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 			sess.serve()
 		}
 		sess.cancel()
+		sess.guard.Stop()
 		sess.raw.Close()
 		s.locks.Gone(&sess.holder)
 		s.mu.Lock()
@@ -90,6 +92,7 @@ func (s *Server) newSession(raw net.Conn) *session {
 			meter.seat = sess.seat
 		}
 	}
+	sess.guard = peer.NewGuard(raw, sess.lossBound, sess.closeRaw)
 	sess.pipe.Watching(sess.watchInLine)
 	sess.framer.Unauthenticated(true) // for all that is known
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)

@@ -67,6 +67,8 @@ func (s *session) Watch() (gone <-chan struct{}) {
 	if s.draining.Load() {
 		s.nc.SetReadDeadline(time.Unix(1, 0)) // it is told at once
 	}
+	s.waiting.Store(true)
+	s.guard.Start()
 	s.watch = s.startWatch(watchWaiterAfter)
 	return s.watch.gone
 }
@@ -83,6 +85,7 @@ func (s *session) watchInLine() (gone <-chan struct{}, stop func()) {
 // endWatch ends the watch of a lock command, once its answer is on its way: that must not wait for this.
 func (s *session) endWatch() {
 	if s.watch != nil {
+		s.waiting.Store(false)
 		s.stopWatch(s.watch)
 		s.watch = nil
 		s.pipe.Flush() // what has come meanwhile begins anew: a connect that failed during the wait says nothing about it

@@ -276,7 +276,8 @@ func (m *meter) fold() {
 
 // timed runs a lock command and tells how long it took.
 func (s *session) timed(spec *lockcmd.Spec, args [][]byte) lockcmd.Reply {
-	s.meter.fold() // it may take long
+	s.meter.fold()        // it may take long
+	defer s.guard.Start() // it may have taken a session lock
 	observer := s.server.cfg.Observer
 	if observer == nil {
 		return s.server.locks.Run(spec, s, args)

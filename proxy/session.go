@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/peer"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 	"lockproxy/lockcmd"
@@ -53,7 +54,9 @@ type session struct {
 	tooLarge   *lockcmd.Spec // what that request is, if it is a lock command: it is skipped
 	readErr    error         // what ended the reading of the client, once something has
 	timer      *time.Timer
-	watch      *watch // of a lock command that waits
+	watch      *watch      // of a lock command that waits
+	waiting    atomic.Bool // a lock command waits
+	guard      *peer.Guard // ends the session when the client's machine is lost; nil if that can't be known
 
 	greeted  atomic.Bool // what comes before the first request is done
 	draining atomic.Bool // the server is shutting down: the session ends when it may

@@ -28,7 +28,7 @@ const (
 // runCommand is lockproxy run: it holds a session lock while a command runs.
 type runCommand struct {
 	Key       string   `required:"" env:"-" placeholder:"NAME" help:"The lock's key."`
-	Timeout   seconds  `env:"-" default:"30" placeholder:"SECONDS" help:"The lock is renewed for as long as the command runs; this is the longest that it stays held if this machine or the proxy crashes (default ${default})."`
+	Timeout   seconds  `env:"-" default:"30" placeholder:"SECONDS" help:"The lock is renewed for as long as the command runs; this is the longest that it stays held if the proxy crashes. If this machine crashes it is as long, but at least 10 and at most 30 seconds, and 3 more (default ${default})."`
 	Wait      *seconds `env:"-" placeholder:"SECONDS" help:"Wait in line for this long if another holds the lock; 0 waits without end (default: don't wait)."`
 	KillAfter seconds  `env:"-" default:"10" placeholder:"SECONDS" help:"When the lock is lost the command gets SIGTERM at once, and SIGKILL after this long (default ${default})."`
 

@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/peer"
 )
 
 // connectWithin bounds connecting and logging in to the proxy.
 const connectWithin = 5 * time.Second
 
-// deadPeer finds a proxy whose machine has vanished while this one waits in line.
-var deadPeer = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
+// lossBound is for how long the proxy's machine may acknowledge nothing.
+const lossBound = 25 * time.Second
 
 // sessionConn is a connection to a lockproxy that a session lock lives on: what the proxy says of it is read at once. One
 // goroutine uses it.
@@ -66,11 +67,15 @@ func (r refusal) unavailable() bool {
 func (c *runCommand) connect(ctx context.Context) (*sessionConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
-	dialer := net.Dialer{KeepAliveConfig: deadPeer}
+	dialer := net.Dialer{}
 	nc, err := dialer.DialContext(ctx, c.proxy.Network, c.proxy.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the proxy: %w", err)
 	}
+	raw := nc
+	peer.NewGuard(raw, func() time.Duration { return lossBound }, func() {
+		raw.SetReadDeadline(time.Unix(1, 0))
+	}).Start() // it ends with the connection
 	if nc, err = c.secure(ctx, nc); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ package lockproxy_test
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -91,6 +92,34 @@ func (m *machine) dial(addr string) (c *rawConn) {
 		return err
 	})
 	return c
+}
+
+// serve makes the server at addr one of the machine's, and returns its address there.
+func (m *machine) serve(addr string) string {
+	m.t.Helper()
+	var ln net.Listener
+	m.on(func() (err error) {
+		ln, err = net.Listen("tcp", m.far+":0")
+		return err
+	})
+	m.t.Cleanup(func() { ln.Close() })
+	go func() { // ends when ln closes; the copies end with their connections
+		for {
+			outer, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			inner, err := net.Dial("tcp", addr)
+			if err != nil {
+				outer.Close()
+				continue
+			}
+			m.t.Cleanup(func() { outer.Close(); inner.Close() })
+			go io.Copy(inner, outer)
+			go io.Copy(outer, inner)
+		}
+	}()
+	return ln.Addr().String()
 }
 
 // A machine that vanishes leaves nothing behind for longer than docs/guarantees.md says: its session locks for their timeout, at least 10 s and
@@ -210,4 +239,55 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 		}
 		c.expect("UNLOCK slow", ":1\r\n")
 	})
+}
+
+// An upstream whose machine vanishes is noticed also by those who wait for its answers.
+func TestFaultUpstreamMachineVanishes(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p := startProxy(t, "redis://"+m.serve(testredis.Start(t).Addr()), nil)
+	holder := dial(t, p.addr)
+	token := holder.lock("held 600")
+	asking := map[string]*rawConn{"GET x": dial(t, p.addr), "LOCK job 30": dial(t, p.addr), unlock("held", token): holder,
+		"LOCK held 5 WAIT 300": dial(t, p.addr), "BLPOP list 0": dial(t, p.addr)}
+	for _, c := range asking {
+		c.expect("PING", "+PONG\r\n")
+	}
+	since := m.vanish()
+	for command, c := range asking {
+		c.send(command)
+	}
+	for command, c := range asking {
+		got, err := c.tryReply(75*time.Second - time.Since(since))
+		t.Logf("%s: after %v", command, time.Since(since).Round(10*time.Millisecond))
+		if err != nil || !strings.HasPrefix(got, "-UPSTREAM ") {
+			t.Errorf("%s: %q, %v; want UPSTREAM within 70 s", command, got, err)
+		}
+	}
+}
+
+// An upstream that is stopped for longer than that, and takes nothing more, is not lost: its machine answers.
+func TestFaultStoppedUpstreamIsNotLost(t *testing.T) {
+	t.Parallel()
+	server, p := startBoth(t)
+	c := dial(t, p.addr)
+	c.expect("PING", "+PONG\r\n")
+	server.Pause()
+	const many = 16
+	sent := make(chan error, 1)
+	go func() { // ends when all is sent, which needs Redis
+		big := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$%d\r\n%s\r\n", 1<<20, strings.Repeat("x", 1<<20))
+		_, err := io.WriteString(c, strings.Repeat(big, many))
+		sent <- err
+	}()
+	time.Sleep(75 * time.Second)
+	server.Resume()
+	for i := range many {
+		if got := c.reply(); got != "+OK\r\n" {
+			t.Fatalf("answer %d: %q", i, got)
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
 }

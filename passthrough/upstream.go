@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/cluster"
+	"lockproxy/internal/peer"
 	"lockproxy/internal/socket"
 )
 
@@ -47,8 +48,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// keepAlive finds an upstream whose machine has vanished within about a minute, instead of the kernel's two hours.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
+// lossBound is for how long an upstream's machine may acknowledge nothing: the kernel's own patience is 15 minutes.
+const lossBound = time.Minute
 
 // maxDial bounds a connection attempt whose context doesn't.
 const maxDial = time.Hour
@@ -201,9 +202,16 @@ func (u *Upstream) open(ctx context.Context, network, addr string) (net.Conn, er
 		return nil, err
 	}
 	if tcp, ok := raw.(*net.TCPConn); ok {
-		tcp.SetKeepAliveConfig(keepAlive)
+		peer.NewGuard(tcp, func() time.Duration { return lossBound }, func() { abort(tcp) }).Start() // ends with raw
 	}
 	return raw, nil
+}
+
+// abort ends a connection for its reader and its writer, who close it.
+func abort(tcp *net.TCPConn) {
+	tcp.SetLinger(0) // nothing more can be sent
+	tcp.CloseRead()
+	tcp.CloseWrite()
 }
 
 // secured is a TLS connection that closes at once, as a plain one does: tls.Conn's own Close may wait five seconds for room to

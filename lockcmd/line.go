@@ -59,7 +59,7 @@ type waiter struct {
 	wake      chan struct{} // holds one: something has changed, or the lock is worth a look
 	look      bool          // the lock may be free: look at once
 	looked    bool          // it has looked before
-	asks      atomic.Int64  // since when a look of its own is under way, ns of Unix time; 0 if none is
+	asks      atomic.Int64  // since when a look of its own is under way, as monotonic.Now; 0 if none is
 	place     *list.Element
 }
 

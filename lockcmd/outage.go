@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"lockproxy/internal/monotonic"
 )
 
 // mayHaveRun reports whether the request that failed with err may have been carried out all the same.
@@ -134,7 +136,7 @@ func (l *Locks) outage(at lineKey) error {
 		return nil
 	}
 	asks := ln.first().asks.Load()
-	if silence := time.Duration(time.Now().UnixNano() - asks); asks != 0 && silence > maxSilence {
+	if silence := monotonic.Since(asks); asks != 0 && silence > maxSilence {
 		return silentError(silence)
 	}
 	return nil

@@ -2,6 +2,8 @@ package lockcmd
 
 import (
 	"time"
+
+	"lockproxy/internal/monotonic"
 )
 
 // How often the first waiter looks at a lock of which it hears nothing. A release is told; a lost message, a DEL, or a plain
@@ -195,7 +197,7 @@ func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	}
 	w.look, w.looked = false, true
 	l.mu.Unlock()
-	w.asks.Store(time.Now().UnixNano())
+	w.asks.Store(monotonic.Now())
 	a, err := l.try(s, at, w.request, how)
 	w.asks.Store(0)
 	if denied := l.unmade(s, at, w, a, err); denied != nil {

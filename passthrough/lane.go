@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/busypoll"
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/socket"
 )
 
@@ -42,7 +43,7 @@ type lane struct {
 	wake    chan struct{}
 	ended   chan struct{} // closed when all that was asked has been answered or reported lost
 	retired atomic.Bool   // nobody begins to use it any more
-	silent  atomic.Int64  // since when answers have been due and none came, ns of Unix time; 0 if none are due
+	silent  atomic.Int64  // since when answers have been due and none came, as monotonic.Now; 0 if none are due
 	users   int           // guarded by Lanes.mu
 	// unwanted says that the proxy itself ends it.
 	unwanted bool // guarded by Lanes.mu
@@ -89,7 +90,7 @@ func (l *lane) serves() bool {
 // tooSilent reports whether the upstream has owed answers for so long that others should not stand behind these.
 func (l *lane) tooSilent() bool {
 	since := l.silent.Load()
-	return since != 0 && time.Duration(time.Now().UnixNano()-since) > maxSilence
+	return since != 0 && monotonic.Since(since) > maxSilence
 }
 
 // lost reports whether the connection has ended.
@@ -121,7 +122,7 @@ func (l *lane) submit(p *Pipe, raw []byte, n int) error {
 	l.runs.push(run{p, n})
 	idle := l.silent.Load() == 0
 	if idle {
-		l.silent.Store(time.Now().UnixNano())
+		l.silent.Store(monotonic.Now())
 	}
 	if idle && l.alone >= aloneBefore && !l.writing && l.submits == 1 && len(raw) <= maxAlone {
 		out := l.takeLocked()
@@ -263,7 +264,7 @@ func (l *lane) heard() {
 	defer l.mu.Unlock()
 	since := int64(0)
 	if l.run.replies > 0 || l.unsent > 0 || len(l.runs.list) > l.runs.first {
-		since = time.Now().UnixNano()
+		since = monotonic.Now()
 	}
 	l.silent.Store(since)
 }

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"io"
 	"syscall"
-	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/monotonic"
 )
 
 // TryRelayRun is Connect for a Shared way, RelayRun and Flush for a caller that may not wait. Where one of these might have to, or would
@@ -57,7 +57,7 @@ func (l *lane) gatherLocked(p *Pipe, raw []byte, n int, turn *eventloop.Turn) {
 	l.submits++
 	l.runs.push(run{p, n})
 	if l.silent.Load() == 0 {
-		l.silent.Store(time.Now().UnixNano())
+		l.silent.Store(monotonic.Now())
 	}
 	if !l.turning {
 		l.turning = true

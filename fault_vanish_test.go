@@ -227,7 +227,7 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 		other.expect("SET big "+strings.Repeat("x", 1<<20), "+OK\r\n")
 		c := m.dial(p.addr)
 		c.lock("slow 5 SESSION")
-		const many = 30
+		const many = 16
 		for range many {
 			c.send("GET big")
 		}

@@ -53,7 +53,7 @@ type Server struct {
 	history history
 	survey  *survey.Survey
 	logins  *logins
-	streams chan struct{}   // holds one for each page that is kept up to date
+	streams streams         // the pages that are kept up to date
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the recorder
@@ -76,7 +76,7 @@ func New(cfg Config) *Server {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, ready: readiness{ask: cfg.Proxy.Ready}}
-	s.survey, s.logins, s.streams = s.newSurvey(), newLogins(cfg.Token), make(chan struct{}, maxStreams)
+	s.survey, s.logins = s.newSurvey(), newLogins(cfg.Token)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,

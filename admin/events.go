@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,7 +13,7 @@ import (
 )
 
 const (
-	// maxStreams bounds how many pages are kept up to date at one time.
+	// maxStreams bounds how many pages are kept up to date at one time: see streams.
 	maxStreams = 8
 	// streamEvery is how often they are.
 	streamEvery = time.Second
@@ -45,15 +46,14 @@ func stateOf(st proxy.Stats) state {
 // serveEvents is the stream that keeps a page up to date: each second the events "state", "locks", and "history" with the points
 // that are new. It ends with the page, or with the server.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		http.Error(w, fmt.Sprintf("%d live pages are open already: close one", maxStreams), http.StatusServiceUnavailable)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer s.streams.open(addressOf(r), func() {
+		cancel()
+		out.SetWriteDeadline(time.Unix(1, 0)) // it may be writing to a page that does not read
+	})()
+	w.Header().Set("Content-Type", "text/event-stream")
 	out.SetReadDeadline(time.Time{}) // the request is there; what is read now is only whether the client is
 	tick := time.NewTicker(streamEvery)
 	defer tick.Stop()
@@ -63,6 +63,9 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		points := s.history.since(last)
 		if len(points) > 0 {
 			last = points[len(points)-1].At
+		}
+		if ctx.Err() != nil {
+			return
 		}
 		out.SetWriteDeadline(time.Now().Add(streamPatience))
 		for _, event := range []struct {
@@ -81,7 +84,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		select {
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}

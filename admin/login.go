@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -16,7 +17,7 @@ const (
 	sessionFor = 12 * time.Hour
 	// maxSessions bounds them; the one that ends first goes.
 	maxSessions = 64
-	// loginEvery is how often somebody may try to log in, all together, once loginBurst tries have been used up.
+	// loginEvery is how often one address may try to log in, once loginBurst tries have been used up.
 	loginEvery = time.Second
 	loginBurst = 5
 	// maxBody bounds what is posted, bytes.
@@ -30,8 +31,23 @@ type logins struct {
 
 	mu       sync.Mutex
 	sessions map[string]login // guarded by mu; by the cookie's value
-	tries    int              // guarded by mu; that may be made at once
-	refill   time.Time        // guarded by mu; when tries was last filled up
+	tries    map[string]tries // guarded by mu; by address, of those that have tried lately
+}
+
+// tries are the logins that one address may try.
+type tries struct {
+	left   int       // that may be made at once
+	refill time.Time // when left was last filled up
+}
+
+// maxTriers bounds the addresses whose tries are counted apart; the others share one count.
+const maxTriers = 1024
+
+func (t tries) at(now time.Time) tries {
+	if more := int(now.Sub(t.refill) / loginEvery); more > 0 {
+		return tries{min(t.left+more, loginBurst), now}
+	}
+	return t
 }
 
 type login struct {
@@ -40,22 +56,30 @@ type login struct {
 }
 
 func newLogins(token string) *logins {
-	return &logins{digest: sha256.Sum256([]byte(token)), on: token != "", sessions: map[string]login{}, tries: loginBurst, refill: time.Now()}
+	return &logins{digest: sha256.Sum256([]byte(token)), on: token != "", sessions: map[string]login{}, tries: map[string]tries{}}
 }
 
-// allow reports whether another try may be made now.
-func (l *logins) allow(now time.Time) bool {
+// allow reports whether an address may try to log in now. Others' wrong guesses do not keep the operator
+// out, and guessing is slow for each address.
+func (l *logins) allow(address string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if more := int(now.Sub(l.refill) / loginEvery); more > 0 {
-		l.tries = min(l.tries+more, loginBurst)
-		l.refill = now
+	if _, known := l.tries[address]; !known && len(l.tries) >= maxTriers {
+		maps.DeleteFunc(l.tries, func(_ string, t tries) bool { return t.at(now).left == loginBurst })
+		if len(l.tries) >= maxTriers {
+			address = ""
+		}
 	}
-	if l.tries == 0 {
-		return false
+	mine, known := l.tries[address]
+	if !known {
+		mine = tries{loginBurst, now}
 	}
-	l.tries--
-	return true
+	if mine = mine.at(now); mine.left > 0 {
+		mine.left--
+		l.tries[address] = mine
+		return true
+	}
+	return false
 }
 
 // isToken compares in a time that tells nothing.
@@ -128,7 +152,7 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !s.logins.on:
 		http.Error(w, "read-only: the proxy was started without --admin-token", http.StatusForbidden)
-	case !s.logins.allow(time.Now()):
+	case !s.logins.allow(addressOf(r), time.Now()):
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many tries: wait a moment", http.StatusTooManyRequests)
 	case !s.logins.isToken(sent.Token):

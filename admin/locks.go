@@ -38,17 +38,17 @@ func (u upstreamLocks) Look(ctx context.Context, db int, keys []string) ([]lockc
 
 // lockRow is one lock as the page gets it.
 type lockRow struct {
-	ID          string `json:"id,omitempty"` // the name's bytes, base64; not there if it is too long to be asked for
-	DB          int    `json:"db"`
-	Key         string `json:"key"` // printable
-	Token       int64  `json:"token"`
-	Owner       string `json:"owner"`
-	Client      string `json:"client"`
-	HeldMS      int64  `json:"held_ms"`
-	RemainingMS int64  `json:"remaining_ms"`
-	FullMS      int64  `json:"full_ms"` // what remaining is a part of
-	Session     bool   `json:"session"`
-	Waiters     int    `json:"waiters"`
+	ID          *string `json:"id,omitempty"` // the name's bytes, base64; not there if it is too long to be asked for
+	DB          int     `json:"db"`
+	Key         string  `json:"key"` // printable
+	Token       int64   `json:"token"`
+	Owner       string  `json:"owner"`
+	Client      string  `json:"client"`
+	HeldMS      int64   `json:"held_ms"`
+	RemainingMS int64   `json:"remaining_ms"`
+	FullMS      int64   `json:"full_ms"` // what remaining is a part of
+	Session     bool    `json:"session"`
+	Waiters     int     `json:"waiters"`
 }
 
 // lockList is what is shown of the locks.
@@ -95,7 +95,8 @@ func (s *Server) list(q survey.Query) lockList {
 			Session: r.Session, Waiters: r.Waiters,
 		}
 		if len(r.Key) <= maxName {
-			row.ID = base64.RawURLEncoding.EncodeToString([]byte(r.Key))
+			id := base64.RawURLEncoding.EncodeToString([]byte(r.Key))
+			row.ID = &id // of the lock named "" it is empty, but there
 		}
 		list.Locks = append(list.Locks, row)
 	}

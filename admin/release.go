@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"time"
 
@@ -38,15 +39,19 @@ func (s *Server) serveRelease(w http.ResponseWriter, r *http.Request) {
 	}
 	var sent struct {
 		DB     int
-		ID     string
+		ID     *string
 		Token  int64
 		Holder string
 	}
 	if !readPost(w, r, &sent) {
 		return
 	}
-	key, err := base64.RawURLEncoding.DecodeString(sent.ID)
-	if err != nil || len(key) == 0 || sent.DB < 0 || sent.Token <= 0 {
+	var key []byte
+	err := errNoID
+	if sent.ID != nil {
+		key, err = base64.RawURLEncoding.DecodeString(*sent.ID)
+	}
+	if err != nil || sent.DB < 0 || sent.Token <= 0 {
 		http.Error(w, "no such lock", http.StatusBadRequest)
 		return
 	}
@@ -65,6 +70,8 @@ func (s *Server) serveRelease(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, released{Released: true})
 	}
 }
+
+var errNoID = errors.New("no id")
 
 // clean keeps what an address is made of, since the page says it and the log keeps it.
 func clean(address string) string {

@@ -173,3 +173,41 @@ func TestLoginTriesAreBounded(t *testing.T) {
 		t.Errorf("%v", tried)
 	}
 }
+
+// Wrong guesses of others do not keep the operator out.
+func TestGuessesFromElsewhere(t *testing.T) {
+	s := startSite(t, func(cfg *admin.Config, _ *proxy.Config) { cfg.Token = adminToken })
+	guesser, tried := s.browser(), map[int]int{}
+	guesser.client.Transport = clientFrom("127.0.0.2").Transport
+	for range 20 {
+		status, _ := guesser.post("/api/login", `{"token":"guess"}`)
+		tried[status]++
+	}
+	s.browser().login()
+	if tried[429] < 10 {
+		t.Errorf("the guesser's answers: %v", tried)
+	}
+}
+
+// The lock whose name is empty is a lock like any other.
+func TestReleaseOfTheEmptyName(t *testing.T) {
+	s := startSite(t, func(cfg *admin.Config, _ *proxy.Config) { cfg.Token = adminToken })
+	s.lock(s.client(), "", 30)
+	b := s.browser()
+	b.login()
+	var found lock
+	eventually(t, 5*time.Second, "it is shown", func() bool {
+		list := s.locks("")
+		if len(list.Locks) == 1 {
+			found = list.Locks[0]
+		}
+		return len(list.Locks) == 1
+	})
+	if status, text := b.post("/api/release", releaseBody(found)); text != "{\"released\":true}\n" {
+		t.Errorf("%d %s", status, text)
+	}
+	body := fmt.Sprintf(`{"db":0,"token":%d}`, found.Token)
+	if status, _ := b.post("/api/release", body); status != http.StatusBadRequest {
+		t.Errorf("a release without an id: %d", status)
+	}
+}

@@ -95,7 +95,7 @@ function showLocks(list) {
   const seen = new Map();
   let at = $("rows").firstElementChild;
   for (const lock of list.locks) {
-    const name = `${lock.db} ${lock.id || lock.key}`;
+    const name = `${lock.db} ${lock.id ?? lock.key}`;
     const row = rows.get(name) || newRow();
     update(row, lock);
     seen.set(name, row);
@@ -164,7 +164,7 @@ function update(row, lock) {
   row.bar.setAttribute("aria-valuetext", `${span(lock.remaining_ms)} of ${span(lock.full_ms)}`);
   setText(cells.waiters, String(lock.waiters));
   cells.waiters.classList.toggle("waits", lock.waiters > 0);
-  const may = session.logged_in && lock.id;
+  const may = session.logged_in && lock.id !== undefined;
   if (may && !row.button) {
     row.button = document.createElement("button");
     row.button.type = "button";

@@ -47,13 +47,14 @@ type Bounds struct {
 	Idle    time.Duration // how long a lock for which somebody waits may go unheld
 	Recover time.Duration // how long after a fault of the service that may not count yet
 	Grant   time.Duration // how long a lock that is free and waited for may take to be given
-	Vanish  time.Duration // how long a client whose machine has vanished may keep what is renewed for it
+	Vanish  time.Duration // how long a client whose machine has vanished may keep a short lock that is renewed for it
+	Leave   time.Duration // how long it may stay in line
 }
 
 // DefaultBounds are for a small machine with other things to do.
 func DefaultBounds() Bounds {
 	return Bounds{Lease: 2 * time.Millisecond, Notice: 1500 * time.Millisecond, Arrival: 400 * time.Millisecond,
-		Idle: 3 * time.Second, Recover: 3 * time.Second, Grant: 750 * time.Millisecond, Vanish: 8 * time.Second}
+		Idle: 3 * time.Second, Recover: 3 * time.Second, Grant: 750 * time.Millisecond, Vanish: 14 * time.Second, Leave: 34 * time.Second}
 }
 
 // Report is what the checker found.

@@ -57,7 +57,7 @@ func (c *checker) idle(key string, ops []history.Op) {
 		}
 	}
 	for _, o := range ops {
-		if o.Kind != history.Lock || !o.Wait || o.HungUp || o.Return == 0 || o.Outcome == history.Refused {
+		if o.Kind != history.Lock && o.Kind != history.Probe || !o.Wait || o.HungUp || o.Return == 0 || o.Outcome == history.Refused {
 			continue
 		}
 		from := lastHeld(o, held)
@@ -85,7 +85,7 @@ func (c *checker) idle(key string, ops []history.Op) {
 // reading the answer.
 func (c *checker) held(ops []history.Op) (held, left []span) {
 	for _, o := range ops {
-		cap, gone := c.vanished(o)
+		until, gone := c.vanished(o)
 		switch {
 		case o.Kind != history.Lock && o.Kind != history.Probe:
 		case o.Acquired():
@@ -95,7 +95,7 @@ func (c *checker) held(ops []history.Op) (held, left []span) {
 		case o.HungUp:
 			left = append(left, span{o.Call, o.Left + o.Timeout})
 		case o.Outcome == history.Unknown && gone:
-			held = append(held, span{o.Call, cap + o.Timeout})
+			held = append(held, span{o.Call, until + c.bounds.Leave.Nanoseconds() + o.Timeout})
 		case o.Outcome == history.Unknown: // a reply may have been on its way to a client that gave up
 			held = append(held, span{o.Call, o.Call + o.Timeout + (5 * c.bounds.Idle).Nanoseconds()})
 		}

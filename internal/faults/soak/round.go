@@ -229,7 +229,10 @@ func (c *crowd) finish(b *Bench) {
 
 // probe asks for every lock by way of every proxy, now that all is well.
 func (b *Bench) probe(c *crowd) {
-	const wait = 8 * time.Second
+	wait := 8 * time.Second
+	if bounds := check.DefaultBounds(); b.gone {
+		wait += bounds.Leave + bounds.Vanish
+	}
 	orphans := false // a lock that the dead may keep isn't asked for
 	b.mu.Lock()
 	for _, f := range b.faults {

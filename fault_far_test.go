@@ -20,6 +20,8 @@ func TestFaultManySessionLocksFarAway(t *testing.T) {
 			link := testredis.StartFarLink(t, server.Addr(), 100*time.Millisecond)
 			p := startProcess(t, "--upstream", "redis://"+link.Addr())
 			t.Cleanup(func() {
+				p.cmd.Process.Kill()
+				<-p.exit
 				if t.Failed() {
 					t.Logf("the proxy said:\n%s", p.log.String())
 				}

@@ -17,8 +17,11 @@ import (
 const (
 	// maxBatch bounds how many scripts one batch has.
 	maxBatch = 512
-	// maxInFlight bounds the batches of one client that have been sent and not been answered, and so its connections.
+	// maxInFlight bounds the batches of one client that have been sent and not been answered, and so its connections. A further one is
+	// sent only when it would be full, or the last has had no answer for long: a connection that there is beats one to be made.
 	maxInFlight = 3
+	// longInFlight is that time.
+	longInFlight = 500 * time.Millisecond
 	// maxQueued bounds the scripts of one client that wait to be sent.
 	maxQueued = 8192
 )
@@ -52,8 +55,9 @@ type batcher struct {
 	sending *sync.WaitGroup // its goroutines; chores.close waits for them
 
 	mu       sync.Mutex
-	queue    []*call // guarded by mu
-	inFlight int     // guarded by mu
+	queue    []*call   // guarded by mu
+	inFlight int       // guarded by mu
+	sent     time.Time // guarded by mu; when the last batch was
 }
 
 // submit has c sent with the next batch. c.done is closed soon after c.until, at the latest.
@@ -65,7 +69,8 @@ func (b *batcher) submit(c *call) {
 		return
 	}
 	b.queue = append(b.queue, c)
-	if b.inFlight < maxInFlight {
+	if b.inFlight == 0 || b.inFlight < maxInFlight && (len(b.queue) >= maxBatch || time.Since(b.sent) > longInFlight) {
+		b.sent = time.Now()
 		b.inFlight++
 		b.sending.Go(b.run) // ends when the queue is empty; closing the client ends what is in flight
 	}
@@ -106,6 +111,7 @@ func (b *batcher) take() (batch []*call) {
 		}
 		b.queue[0], b.queue = nil, b.queue[1:]
 	}
+	b.sent = now
 	if len(batch) == 0 {
 		b.queue = nil
 		b.inFlight--

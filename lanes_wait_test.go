@@ -89,3 +89,23 @@ func TestWaitOfWhoMayNotPublish(t *testing.T) {
 	}
 	c.expect("GET a", "$1\r\n2\r\n")
 }
+
+// A lane that the proxy has closed since nobody uses it is not lost: WAIT behind a reply too large for a lane is answered.
+func TestWaitBehindARetiredLane(t *testing.T) {
+	server := testredis.Start(t)
+	dial(t, server.Addr()).expect("SET big "+strings.Repeat("x", 300000), "+OK\r\n")
+	p := sharing(t, server, 1)
+	for i := range 10 {
+		c := trusted(t, p.addr) // the only client of its login
+		c.expect("SET mine 1", "+OK\r\n")
+		if got := c.do("GET big"); len(got) < 300000 {
+			t.Fatalf("GET: %.100q", got)
+		}
+		if got := c.do("WAIT 0 10"); got != ":0\r\n" {
+			t.Errorf("client %d: WAIT says %q", i, got)
+		}
+		c.expect("GET mine", "$1\r\n1\r\n")
+		c.Close()
+		eventually(t, 5*time.Second, "it is gone", func() bool { return p.server.Stats().Clients == 0 })
+	}
+}

@@ -293,6 +293,13 @@ func (ls *Lanes) endLocked(l *lane) {
 	}()
 }
 
+// broke reports whether a lane's connection has ended, and not because the proxy itself had no use for it any more.
+func (ls *Lanes) broke(l *lane) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return l.lost() && !l.unwanted
+}
+
 // Stats counts connections to the upstream.
 type Stats struct {
 	Lanes  int // shared

@@ -34,7 +34,7 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	}
 	p.mu.Unlock()
 	p.isNew = true
-	if last != nil && (last.lost() || last.conn.RemoteAddr().String() != conn.RemoteAddr().String()) {
+	if last != nil && (p.lanes.broke(last) || last.conn.RemoteAddr().String() != conn.RemoteAddr().String()) {
 		p.severed = true
 	}
 	p.reader = make(chan struct{})

@@ -22,9 +22,6 @@ func (p *Pipe) ride(ctx context.Context, timeout time.Duration, kind laneKind) (
 		p.rides = true
 		return false, nil
 	}
-	if p.lane != nil && p.lane.lost() {
-		p.severed = true
-	}
 	p.leaveLane()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -44,6 +41,7 @@ func (p *Pipe) leaveLane() {
 		p.room.Wait()
 	}
 	p.mu.Unlock()
+	p.severed = p.severed || p.lanes.broke(p.lane)
 	p.lanes.leave(p.lane, p)
 	p.lane = nil
 }

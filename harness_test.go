@@ -40,6 +40,16 @@ func startProxy(t testing.TB, url string, change func(*proxy.Config)) *testProxy
 // startProxyAt is startProxy at an address of this machine.
 func startProxyAt(t testing.TB, at, url string, change func(*proxy.Config)) *testProxy {
 	t.Helper()
+	ln, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startProxyOn(t, ln, url, change)
+}
+
+// startProxyOn is startProxy for clients of a listener of the test's own.
+func startProxyOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Config)) *testProxy {
+	t.Helper()
 	upstream, err := passthrough.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
@@ -53,10 +63,6 @@ func startProxyAt(t testing.TB, at, url string, change func(*proxy.Config)) *tes
 	}
 	if change != nil {
 		change(&cfg)
-	}
-	ln, err := net.Listen("tcp", at)
-	if err != nil {
-		t.Fatal(err)
 	}
 	p := &testProxy{addr: ln.Addr().String(), server: proxy.New(cfg)}
 	served := make(chan error, 1)

@@ -27,16 +27,43 @@ func (p *Pipe) ClientErr() error { return p.out.err() }
 
 // CloseWhenAnswered closes the client as soon as nothing is owed to it.
 func (p *Pipe) CloseWhenAnswered() {
+	p.mu.Lock()
+	p.ending = true
+	p.mu.Unlock()
 	p.Flush()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ending = true
-	if p.nothingOwed() {
-		p.out.finish()
-	}
+	p.giveLocked()
 }
 
 func (p *Pipe) nothingOwed() bool { return p.ledger.empty() || p.lost != nil }
+
+// giveLocked gives the client pieces and, between two replies, the pushes that had to wait. It closes the client with them if that
+// was all that is owed to it. mu is held.
+func (p *Pipe) giveLocked(pieces ...[]byte) {
+	if !p.within && len(p.pushes) > 0 {
+		pieces = append(pieces, p.pushes)
+		p.pushes = nil
+	}
+	if p.ending && p.nothingOwed() {
+		p.out.finish(pieces...)
+		return
+	}
+	p.out.send(pieces...)
+}
+
+// Awaiting says that the session begins, or ends, to wait for an Answer: until then its replies are read though its client
+// doesn't take them.
+func (p *Pipe) Awaiting(begins bool) {
+	if begins {
+		p.out.hurry(1)
+	} else {
+		p.out.hurry(-1)
+	}
+}
+
+// Given is how many bytes the client has been given, though it may not have taken them.
+func (p *Pipe) Given() uint64 { return p.out.total() }
 
 // ClientGone says that the client has closed its side. An upstream connection of its own is told in the same way, so that the
 // upstream finishes what it was sent, gives up what blocks, and closes: then Wait returns. What was asked by a lane is answered.
@@ -111,25 +138,21 @@ func (p *Pipe) Wait() {
 // waits for an Answer: then that is for the session to do, see Lost.
 func (p *Pipe) finish(err error, withinReply bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.lost = &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err}
 	if p.leaving {
 		p.lost = ErrClosed
 	}
 	text, awaited := p.settleLost()
-	deliver := len(text) > 0 && !withinReply && !p.leaving
-	if deliver {
+	if withinReply || p.leaving {
+		text = nil
+	}
+	if !p.leaving {
 		p.client.SetWriteDeadline(time.Now().Add(time.Second))
-		deliver = p.out.begin(text)
 	}
-	closing := !awaited || p.ending // else the session has something to say, and closes
+	p.ending = p.ending || !awaited // else the session has something to say, and closes
+	p.giveLocked(text)
 	p.room.Broadcast()
-	p.mu.Unlock()
-	if deliver {
-		p.out.deliver(text)
-	}
-	if closing {
-		p.out.finish()
-	}
 }
 
 // maxLostText bounds what is said about requests that were lost together, bytes.

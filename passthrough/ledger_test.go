@@ -181,6 +181,7 @@ func (m *ledgerMachine) lock(rt *rapid.T) {
 // check holds at any time: what has come is a beginning of what should come.
 func (m *ledgerMachine) check(rt *rapid.T) {
 	// Replies may be cut anywhere, so only the total is looked at here.
+	m.out.wait()
 	if got, most := m.client.got.Len(), len(m.redis.client); got > most {
 		rt.Fatalf("the client got %d bytes of %d:\n%q\n%q", got, most, m.client.got.Bytes(), m.redis.client)
 	}
@@ -378,7 +379,7 @@ func TestLedgerLoss(t *testing.T) {
 			} else if got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if !u.client.closed {
+			if !u.isClosed() {
 				t.Error("the client is not closed")
 			}
 			if u.outstanding() {
@@ -396,7 +397,7 @@ func TestLedgerLossOfOwnRequest(t *testing.T) {
 	if !isDone(barrier) {
 		t.Error("a barrier from before holds")
 	}
-	if u.client.closed {
+	if u.isClosed() {
 		t.Error("the client is closed before the session could say what happened")
 	}
 	_, err := before.Value()

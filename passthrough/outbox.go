@@ -7,21 +7,24 @@ import (
 	"lockproxy/internal/socket"
 )
 
-// outbox is what one client is given, in order. Some who give may wait for the client, since they serve nobody else: they begin
-// and deliver. Others, whom many clients share, may not: they send, and what the client doesn't take at once is kept in a spool, which
-// a goroutine of the outbox empties. Its methods may be called from any goroutine; the caller sees to the order.
+// outbox is what one client is given, in order. Nobody who gives waits for the client: what it doesn't take at once is kept in a
+// spool, which a goroutine of the outbox empties. Whoever reads for one client alone waits with waitBelow before it reads more.
+// Its methods may be called from any goroutine; the caller sees to the order.
 type outbox struct {
 	conn   net.Conn
 	direct *socket.Socket // of conn; nil if what conn is given isn't what the kernel is, as with TLS
 
 	mu      sync.Mutex
 	room    *sync.Cond
-	busy    bool  // guarded by mu; somebody writes to conn, who goes on with what is queued
-	queue   spool // guarded by mu
-	failed  error // guarded by mu; why nothing can be given to the client any more
-	closing bool  // guarded by mu; close conn when nothing is queued
+	busy    bool   // guarded by mu; what is given now is queued: a goroutine empties the queue, or hold was called
+	queue   spool  // guarded by mu
+	given   uint64 // guarded by mu; bytes, so far
+	hurries int    // guarded by mu; see hurry
+	failed  error  // guarded by mu; why nothing can be given to the client any more
+	closing bool   // guarded by mu; close conn when nothing is queued
 
 	sent     func(n int) // counts what was written to direct; nil if nobody does
+	cork     func()      // has what is written next leave with the end of conn; nil if that can't be
 	draining sync.WaitGroup
 }
 
@@ -31,6 +34,9 @@ func newOutbox(conn net.Conn, direct *socket.Socket) *outbox {
 	if counter, ok := conn.(interface{ Sent(n int) }); ok {
 		o.sent = counter.Sent
 	}
+	if corker, ok := conn.(interface{ Cork() }); ok {
+		o.cork = corker.Cork
+	}
 	return o
 }
 
@@ -38,20 +44,65 @@ func newOutbox(conn net.Conn, direct *socket.Socket) *outbox {
 func (o *outbox) send(pieces ...[]byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.sendLocked(pieces)
+}
+
+// finish gives the client the last pieces, and closes it as soon as it has been given all.
+func (o *outbox) finish(last ...[]byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closing && o.cork != nil && len(last) > 0 {
+		o.cork()
+	}
+	o.closing = true
+	o.sendLocked(last)
+}
+
+func (o *outbox) sendLocked(pieces [][]byte) {
 	for _, piece := range pieces {
-		if !o.busy && o.failed == nil && o.direct != nil {
+		o.given += uint64(len(piece))
+		if !o.busy && o.queue.len() == 0 && o.failed == nil && o.direct != nil {
 			piece = o.writeNowLocked(piece)
 		}
 		o.queueLocked(piece)
 	}
-	if !o.busy && o.queue.len() > 0 {
+	o.startLocked()
+}
+
+// startLocked sees to what is queued, and to the end. mu is held.
+func (o *outbox) startLocked() {
+	switch {
+	case o.busy:
+	case o.queue.len() > 0, o.closing && o.direct == nil: // to close may have to wait for the client too
 		o.busy = true
 		o.draining.Add(1)
 		go func() { // ends when the queue is empty, or the client has closed or been closed; wait waits for it
 			defer o.draining.Done()
 			o.drain()
 		}()
+	case o.closing:
+		o.conn.Close()
 	}
+}
+
+// hold has all that is given kept back until release, and reports whether it did: not if the client leaves something unread.
+func (o *outbox) hold() (held bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	held = !o.busy
+	o.busy = true
+	return held
+}
+
+// release gives the client what was kept back since hold.
+func (o *outbox) release() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.busy = false
+	if o.failed == nil && o.direct != nil && o.queue.file == nil {
+		o.queue.skip(len(o.queue.mem) - len(o.writeNowLocked(o.queue.mem)))
+	}
+	o.startLocked()
 }
 
 // writeNowLocked gives the kernel as much of b as it takes now, and returns the rest. mu is held.
@@ -94,35 +145,7 @@ func (o *outbox) failLocked(err error) {
 	o.room.Broadcast()
 }
 
-// begin says that pieces come next. If it returns true the caller must deliver them; else they have been copied.
-func (o *outbox) begin(pieces ...[]byte) (deliver bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.busy {
-		o.busy = true
-		return true
-	}
-	for _, piece := range pieces {
-		o.queueLocked(piece)
-	}
-	return false
-}
-
-// deliver gives the client pieces, and what has been queued behind them meanwhile. It waits for the client.
-func (o *outbox) deliver(pieces ...[]byte) error {
-	for _, piece := range pieces {
-		if err := o.write(piece); err != nil {
-			o.mu.Lock()
-			o.failLocked(err)
-			o.mu.Unlock()
-			break
-		}
-	}
-	o.drain()
-	return o.err()
-}
-
-// write gives the client all of b, for the one who is busy with that.
+// write gives the client all of b, for drain.
 func (o *outbox) write(b []byte) error {
 	if o.direct != nil && len(b) > 0 {
 		n, err := o.direct.TryWrite(b)
@@ -145,7 +168,6 @@ func (o *outbox) write(b []byte) error {
 func (o *outbox) drain() {
 	var buf []byte
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	for o.failed == nil && o.queue.len() > 0 {
 		if buf == nil && o.queue.file != nil {
 			buf = make([]byte, spoolMemory)
@@ -162,7 +184,9 @@ func (o *outbox) drain() {
 		o.room.Broadcast()
 	}
 	o.busy = false
-	if o.closing {
+	closing := o.closing
+	o.mu.Unlock()
+	if closing {
 		o.conn.Close()
 	}
 }
@@ -174,32 +198,36 @@ func (o *outbox) err() error {
 	return o.failed
 }
 
-// waitBelow returns when at most limit bytes are queued, or none will be taken any more. It reports how many there were.
-func (o *outbox) waitBelow(limit int64) (found int64) {
+// waitBelow returns when at most limit bytes are queued, or none will be taken any more, or there is a hurry.
+func (o *outbox) waitBelow(limit int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	found = o.queue.len()
-	for o.queue.len() > limit && o.failed == nil {
+	for o.queue.len() > limit && o.failed == nil && o.hurries == 0 {
 		o.room.Wait()
 	}
-	return found
 }
 
-// backlogged reports whether the client has left so much unread that its session should wait.
+// hurry says that one more, or one less, waits for something that the upstream says or takes only when what it says before
+// that has been read: whoever reads it must not wait for the client meanwhile.
+func (o *outbox) hurry(by int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.hurries += by
+	o.room.Broadcast()
+}
+
+// backlogged reports whether the client leaves much unread.
 func (o *outbox) backlogged() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.queue.len() > maxBacklog
 }
 
-// finish closes the client as soon as it has been given all.
-func (o *outbox) finish() {
+// total is how many bytes the client has been given so far, though it may not have taken them.
+func (o *outbox) total() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.closing = true
-	if !o.busy {
-		o.conn.Close()
-	}
+	return o.given
 }
 
 // wait returns when no goroutine of the outbox runs.

@@ -53,12 +53,10 @@ func TestOutboxOrder(t *testing.T) {
 				return b
 			}
 			for next < total {
-				if rand.IntN(3) == 0 {
-					if a, b := piece(), piece(); o.begin(a, b) {
-						o.deliver(a, b)
-					}
-				} else {
-					o.send(piece(), piece())
+				held := rand.IntN(3) == 0 && o.hold()
+				o.send(piece(), piece())
+				if held {
+					o.release()
 				}
 				if rand.IntN(100) == 0 {
 					o.waitBelow(int64(rand.IntN(1 << 20)))
@@ -157,8 +155,9 @@ func TestOutboxOfAClientThatIsGone(t *testing.T) {
 		t.Errorf("the client is gone: %v, %d bytes queued", o.err(), o.queue.len())
 	}
 	o.send([]byte("x"))
-	if o.begin([]byte("y")) {
-		o.deliver([]byte("y"))
+	if o.hold() {
+		o.send([]byte("y"))
+		o.release()
 	}
 	if o.queue.len() != 0 {
 		t.Error("something is kept for a client that has gone")

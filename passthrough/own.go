@@ -17,7 +17,9 @@ func (p *Pipe) pin(ctx context.Context, timeout time.Duration) (connects bool, e
 	p.leaveLane()
 	p.rides = false // nor if this fails
 	if p.reader != nil {
+		p.out.hurry(1)
 		<-p.reader // it has given up its connection
+		p.out.hurry(-1)
 	}
 	p.mu.Lock()
 	setup, trusted := p.ledger.setup(), p.ledger.Trusted
@@ -128,7 +130,8 @@ func (p *Pipe) copyReplies(conn net.Conn, from io.Reader, r *replyReader) (spare
 	}
 }
 
-// passOwn gives the client its part of what was read, and waits for it.
+// passOwn gives the client its part of what was read, and waits until it has taken that, unless there is a hurry: what comes next
+// waits at the upstream, which has limits for it.
 func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, err error) {
 	p.mu.Lock()
 	_, _, err = r.sort(p, data, -1)
@@ -140,42 +143,33 @@ func (p *Pipe) passOwn(conn net.Conn, r *replyReader, data []byte) (spare bool, 
 		p.lanes.pause.said(p.ledger.pause)
 		p.ledger.pause = pauseChange{}
 	}
-	if !p.within && len(p.pushes) > 0 {
-		r.out = append(r.out, p.pushes)
-		p.pushes = nil
-	}
 	if p.leaving {
 		conn.SetReadDeadline(time.Now().Add(linger))
 	}
-	closing := p.ending && p.nothingOwed()
-	spare = err == nil && !closing && p.spareLocked()
+	spare = err == nil && p.spareLocked()
 	setup := p.ledger.setup()
-	p.room.Signal()
-	deliver := len(r.out) > 0 && !p.salvaging && p.out.begin(r.out...)
-	salvaging := p.salvaging
-	p.mu.Unlock()
-	if salvaging { // there is nobody to give anything to
-		if spare {
-			p.lanes.keepSpare(p, conn, setup)
-		}
-		return spare, err
+	held := spare && p.out.hold() // the spare is there for others before the client has its answer
+	if !p.salvaging {             // else there is nobody to give anything to
+		p.giveLocked(r.out...)
 	}
+	salvaging := p.salvaging
+	p.room.Signal()
+	p.mu.Unlock()
 
 	if spare {
 		p.lanes.keepSpare(p, conn, setup)
 	}
-	if deliver {
-		p.out.deliver(r.out...)
-	} else {
-		p.out.waitBelow(bufSize)
+	if held {
+		p.out.release()
 	}
+	if spare || salvaging {
+		return spare, err
+	}
+	p.out.waitBelow(0)
 	if gone := p.out.err(); gone != nil && err == nil {
 		err = errors.Join(errors.New("client is gone"), gone)
 	}
-	if closing {
-		p.out.finish()
-	}
-	return spare, err
+	return false, err
 }
 
 // spareLocked gives up the connection if nothing needs it, and reports whether. mu is held.

@@ -19,7 +19,9 @@
 // as one that may talk to it, it has a connection of its own: who hasn't logged in where that is demanded never gets further.
 //
 // Both directions run at once and neither holds a whole message on a connection of its own: what is read is passed on. On a lane
-// requests are whole, and nobody waits for a client that doesn't read: see outbox. The ledger says what each reply belongs to, so that
+// requests are whole, and nobody waits for a client that doesn't read: see outbox. On a connection of its own the reader waits for the
+// client, so that the upstream keeps what it doesn't read, but never while the session waits for the upstream: the session always
+// reads on, however much the client leaves unread. The ledger says what each reply belongs to, so that
 // the proxy can answer a request itself in its turn (Local), keep a reply to itself (Call), and know the state of the connection
 // (State). Nothing is ever sent twice. What is lost with a connection is answered as lost; a client whose own connection that
 // was is disconnected, since its state went with it.
@@ -136,6 +138,9 @@ func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (con
 		p.mu.Unlock()
 		return false, nil
 	}
+	if p.lanes.perIdentity > 0 && p.out.backlogged() {
+		p.large = largeFor
+	}
 	id := p.ledger.Identity
 	shares := way != Own && p.lanes.perIdentity > 0 && p.ledger.Trusted && p.large == 0 && !p.lanes.apart(id)
 	p.mu.Unlock()
@@ -190,10 +195,13 @@ func (p *Pipe) push(e entry) {
 		p.send()
 		p.mu.Lock()
 		if p.ledger.len() >= maxEntries || p.rides && p.inFlight >= maxInFlight {
+			p.out.hurry(1)
 			p.room.Wait()
+			p.out.hurry(-1)
 		}
 	}
 	p.ledger.push(e)
+	p.ending = p.ending || e.Effect == Quit
 	switch {
 	case p.lost != nil:
 		p.settleLost()
@@ -263,7 +271,10 @@ func (p *Pipe) give(raw []byte) {
 	case p.rides:
 		p.submit(raw)
 	case up != nil:
-		if _, err := upw.Write(raw); err != nil {
+		p.out.hurry(1) // it may take no more before what it says has been read
+		_, err := upw.Write(raw)
+		p.out.hurry(-1)
+		if err != nil {
 			up.Close() // the reader reports the loss
 		}
 	}

@@ -128,20 +128,24 @@ func (p *Pipe) Barrier() *Answer {
 }
 
 // Local gives the client a reply of the proxy's own, in its turn behind all replies still to come.
-func (p *Pipe) Local(text []byte) {
+func (p *Pipe) Local(text []byte) { p.say(text, false) }
+
+// Last is Local for what is said last: the client is closed with it.
+func (p *Pipe) Last(text []byte) { p.say(text, true) }
+
+func (p *Pipe) say(text []byte, last bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ending = p.ending || last
 	if !p.ledger.empty() || p.within { // a message may be on its way though nothing is owed
 		p.ledger.push(entry{kind: local, local: text})
-		p.mu.Unlock()
 		return
 	}
-	muted := p.ledger.muted()
-	p.ledger.skipNext = false
-	deliver := !muted && p.out.begin(text)
-	p.mu.Unlock()
-	if deliver {
-		p.out.deliver(text) // a failure shows when the client is read
+	if p.ledger.muted() {
+		text = nil
 	}
+	p.ledger.skipNext = false
+	p.giveLocked(text) // a failure shows when the client is read
 }
 
 // GiveNow gives the client the replies to requests before which all have been answered, though it is owed others: those to requests of the proxy's

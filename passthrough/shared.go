@@ -10,8 +10,9 @@ import (
 const (
 	// maxInFlight is how many replies a session may be waiting for on a lane: others' requests stand behind these.
 	maxInFlight = 1024
-	// maxBacklog is how much a client may leave unread before its session takes no further requests, bytes.
-	maxBacklog = 32 << 10
+	// maxBacklog is how much a client may leave unread before it goes on by a connection of its own, bytes: there the upstream
+	// keeps its replies, as it does for its own clients, and the proxy's memory and files have only what was asked before.
+	maxBacklog = spoolMemory
 	// largeFor is how many further requests a session with large requests or replies keeps its own connection.
 	largeFor = 256
 )
@@ -61,11 +62,6 @@ func (p *Pipe) submit(raw []byte) {
 		<-p.lane.ended // those before these have been told by then
 		p.lostShared(err, 0, n, false)
 	}
-	if backlog := p.out.waitBelow(maxBacklog); backlog > bufSize {
-		p.mu.Lock()
-		p.large = largeFor // it reads so slowly that it should wait on a connection of its own
-		p.mu.Unlock()
-	}
 }
 
 // passShared gives the client what has come of its replies, at most limit of them, on the lane that r reads. It returns what it
@@ -84,21 +80,9 @@ func (p *Pipe) passShared(r *replyReader, data []byte, limit int) (n, replies in
 		p.large = largeFor
 	}
 	p.within = r.within()
-	p.out.send(r.out...)
-	p.answeredLocked()
-	return n, replies, err
-}
-
-// answeredLocked does what had to wait for a reply to be given, or for all. mu is held.
-func (p *Pipe) answeredLocked() {
-	if !p.within && len(p.pushes) > 0 {
-		p.out.send(p.pushes)
-		p.pushes = nil
-	}
-	if p.ending && p.nothingOwed() {
-		p.out.finish()
-	}
+	p.giveLocked(r.out...)
 	p.room.Signal()
+	return n, replies, err
 }
 
 // lostShared answers requests whose lane has ended: first those that may have run, then those that were never sent. The session
@@ -116,11 +100,11 @@ func (p *Pipe) lostShared(err error, mayHaveRun, unsent int, withinReply bool) {
 		p.lost = &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err}
 		p.settleLost()
 		p.client.Close()
-	} else {
-		p.out.send(text)
+		text = nil
 	}
 	p.within = false
-	p.answeredLocked()
+	p.giveLocked(text)
+	p.room.Signal()
 }
 
 // loginLost ends a session whose login has ended with the lane.

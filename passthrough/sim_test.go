@@ -53,9 +53,16 @@ func (u *unplugged) answer(t testing.TB, text string) {
 
 // took is what the client has been given since the last call.
 func (u *unplugged) took() string {
+	u.out.wait()
 	text := u.client.got.String()
 	u.client.got.Reset()
 	return text
+}
+
+// isClosed reports whether the client has been closed.
+func (u *unplugged) isClosed() bool {
+	u.out.wait()
+	return u.client.closed
 }
 
 // outstanding reports whether the client is owed anything.

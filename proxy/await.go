@@ -27,6 +27,8 @@ func (s *session) await(answer *passthrough.Answer) {
 		return
 	default:
 	}
+	s.pipe.Awaiting(true)
+	defer s.pipe.Awaiting(false)
 	if s.timer == nil {
 		s.timer = time.NewTimer(watchAfter)
 	} else {

@@ -9,7 +9,6 @@ import (
 // cork holds back what is written to the client, for 200 ms at most, until it is taken back or the connection ends: then the end goes
 // with the last of it in one packet, so that who has read that knows of the end.
 func (s *session) cork(hold bool) {
-	s.corked = hold
 	conn, ok := s.raw.(syscall.Conn)
 	if !ok {
 		return

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"syscall"
 	"time"
 )
@@ -66,9 +67,15 @@ func (s *session) leave(asked bool) (more bool) {
 		s.part()
 		return false
 	}
-	s.cork(false)
+	s.hold(false)
 	s.nc.SetReadDeadline(next)
 	return false
+}
+
+// hold has what is written wait for what follows, or the end, or ends that.
+func (s *session) hold(on bool) {
+	s.corked = on
+	s.cork(on)
 }
 
 // between reports whether the session is between two commands that belong to nothing larger.
@@ -104,29 +111,23 @@ func (s *session) unread() bool {
 // part tells the client that this was all, and waits for a while until it has closed too.
 func (s *session) part() {
 	s.parted = true
-	s.meter.part = s.closeWrite
-	s.meter.parting.Store(true)
 	s.nc.SetReadDeadline(time.Now().Add(farewell))
-	s.pipe.CloseWhenAnswered()
-	for s.readErr == nil {
-		var n int
-		if n, s.readErr = s.nc.Read(s.buf); n > 0 {
-			s.server.seen.crossed.Add(1)
-		}
-	}
+	s.discard()
 }
 
-// closeWrite ends what is sent to the client.
-func (s *session) closeWrite() error {
-	if s.nc != s.raw {
-		if conn, ok := s.nc.(interface{ CloseWrite() error }); ok {
-			conn.CloseWrite() // of TLS: its own goodbye
-		}
+// closeWrite ends what is sent to the client, which is to close too. It may be called from any goroutine.
+func (s *session) closeWrite() (err error) {
+	if conn, ok := s.nc.(*tls.Conn); ok {
+		conn.CloseWrite() // its own goodbye
 	}
 	if conn, ok := s.raw.(interface{ CloseWrite() error }); ok {
-		return conn.CloseWrite()
+		err = conn.CloseWrite()
+	} else {
+		err = s.raw.Close()
 	}
-	return s.raw.Close()
+	s.ended.Store(true)
+	s.nc.SetReadDeadline(time.Now().Add(farewell))
+	return err
 }
 
 // peek looks at what the kernel has for the connection, see socket.Socket.Peek.

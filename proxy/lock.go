@@ -52,11 +52,11 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 	before := s.holder.Granted()
 	reply := s.timed(spec, req.Args)
 	if s.draining.Load() {
-		s.cork(true) // it may have begun to while this one waited
+		s.hold(true) // it may have begun to while this one waited
 	}
 	text := s.unlessNoAuth(state, encodeReply(spec.Name, reply, state.Proto))
 	if number := s.holder.Granted(); number != before {
-		s.holder.Sent(number, lockcmd.Sent{At: time.Now(), End: s.meter.out.Load() + uint64(len(text))})
+		s.holder.Sent(number, lockcmd.Sent{At: time.Now(), End: s.pipe.Given() + uint64(len(text))})
 		if state.Muted() {
 			s.holder.Heard() // it doesn't want to hear
 		}

@@ -100,13 +100,13 @@ func (s *session) endLocks() {
 		s.server.coroutines.put(st.on)
 		text = append(text, encodeReply(st.spec.Name, st.reply, state.Proto)...)
 		if st.grant != 0 {
-			s.holder.Sent(st.grant, lockcmd.Sent{At: time.Now(), End: s.meter.out.Load() + uint64(len(text))})
+			s.holder.Sent(st.grant, lockcmd.Sent{At: time.Now(), End: s.pipe.Given() + uint64(len(text))})
 		}
 	}
 	clear(s.locking)
 	s.locking = s.locking[:0]
 	if s.draining.Load() {
-		s.cork(true) // it may have begun to meanwhile
+		s.hold(true) // it may have begun to meanwhile
 	}
 	s.pipe.Local(text)
 }

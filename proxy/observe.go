@@ -214,9 +214,10 @@ type meter struct {
 	reads uint64           // only the session's goroutine
 
 	seat    *eventloop.Seat // the session's
-	part    func() error    // written before parting is set: what Close does then
-	parting atomic.Bool
-	asked   atomic.Int64 // when the batch came whose reply is timed, ns since origin; 0 is none
+	parting atomic.Bool     // the session reads until the client closes: Close ends only what is sent to it
+	part    func() error    // what Close does then
+	cork    func(hold bool) // see session.cork
+	asked   atomic.Int64    // when the batch came whose reply is timed, ns since origin; 0 is none
 }
 
 func (s *Server) newMeter(nc net.Conn) *meter {
@@ -228,6 +229,13 @@ func (m *meter) Write(b []byte) (int, error) {
 	n, err := m.Conn.Write(b)
 	m.Sent(n)
 	return n, err
+}
+
+// Cork has what is written next leave in one packet with the end of the connection, if that comes at once and doesn't undo it.
+func (m *meter) Cork() {
+	if m.parting.Load() {
+		m.cork(true)
+	}
 }
 
 // Close closes the connection, or when the session parts from its client only what is sent to it.

@@ -63,6 +63,7 @@ type session struct {
 	idleEnd  time.Time   // written before draining is set: when it may though it has asked nothing
 	corked   bool        // what is written waits for what follows, or the end: see cork
 	parted   bool        // it has ended for that
+	ended    atomic.Bool // the client has been sent the end of the connection
 	ctx      context.Context
 	cancel   context.CancelFunc
 }
@@ -84,7 +85,7 @@ func (s *session) serve() {
 		for more := true; more; {
 			asked := s.end > s.start || s.run.requests > 0
 			if s.draining.Load() {
-				s.cork(true)
+				s.hold(true)
 			}
 			if !s.handle() {
 				s.discard()
@@ -311,11 +312,13 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 }
 
 func (s *session) relay(r route) {
-	if r.Effect == passthrough.Quit && s.pipe.Rides() {
-		s.pipe.Local(quitReply) // the upstream must not close what others use
-		return
-	}
 	switch r.Effect {
+	case passthrough.Quit:
+		s.meter.parting.Store(true)
+		if s.pipe.Rides() { // the upstream must not close what others use
+			s.pipe.Last(quitReply)
+			return
+		}
 	case passthrough.Unanswered:
 		if state, _ := s.pipe.State(); state.Raw { // of a replica it is what it should be
 			break
@@ -349,7 +352,8 @@ func (s *session) connected(way passthrough.Way, effect passthrough.Effect) bool
 	case err == nil:
 		return true
 	case effect == passthrough.Quit:
-		s.pipe.Local(quitReply)
+		s.meter.parting.Store(true)
+		s.pipe.Last(quitReply)
 	default:
 		s.pipe.Local(encodeError("", err))
 	}
@@ -364,14 +368,21 @@ func (s *session) connect(way passthrough.Way) error {
 	return err
 }
 
-// discard reads what a client still sends after its last request, until the connection closes, which it does as soon as the
-// client has been given all that it is owed. To close at once would make the kernel throw away replies on their way.
+// discard has the session end. The client is sent the end of the connection with the last of all that it is owed, and what it
+// still sends is read until it closes too, for a while: to close at once would make the kernel throw away replies on their way.
 func (s *session) discard() {
+	s.meter.parting.Store(true)
 	s.pipe.CloseWhenAnswered()
 	for s.readErr == nil {
-		_, err := s.nc.Read(s.buf)
-		if isTimeout(err) && s.draining.Load() {
-			s.nc.SetReadDeadline(time.Time{}) // it ends when all is answered
+		n, err := s.nc.Read(s.buf)
+		if n > 0 && s.parted {
+			s.server.seen.crossed.Add(1)
+		}
+		if isTimeout(err) && !s.parted && !s.ended.Load() { // drain has asked it to look
+			s.nc.SetReadDeadline(time.Time{})
+			if s.ended.Load() {
+				s.nc.SetReadDeadline(time.Now().Add(farewell))
+			}
 			continue
 		}
 		s.readErr = err

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
 )
 
 func TestUpstreamDownAtStart(t *testing.T) {
@@ -75,6 +76,34 @@ func TestUpstreamLost(t *testing.T) {
 	c := dial(t, p.addr)
 	c.expect("EXISTS a b", ":0\r\n")
 	c.lock("job 30")
+}
+
+// An upstream that accepts and says nothing holds a client up for as long as it may take to log in, where the proxy logs in. What was
+// sent to it waits, as for a Redis that stands still, until the client gives up.
+func TestUpstreamThatSaysNothing(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close() // the kernel accepts; nobody reads
+	for _, dedicated := range []bool{false, true} {
+		p := startProxy(t, "redis://:secret@"+ln.Addr().String(), func(cfg *proxy.Config) {
+			cfg.Dedicated, cfg.DialTimeout = dedicated, 300*time.Millisecond
+		})
+		for _, command := range []string{"GET a", "MULTI", "LOCK a 10", "WAIT 0 10", "INFO", "AUTH secret", "FENCE a 1 GET a"} {
+			c, began := dial(t, p.addr), time.Now()
+			c.expect(command, "-UPSTREAM cannot reach "+ln.Addr().String()+"…")
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("dedicated %v: %s was answered after %v", dedicated, command, took)
+			}
+		}
+	}
+	p := startProxy(t, "redis://"+ln.Addr().String(), func(cfg *proxy.Config) { cfg.DialTimeout = 100 * time.Millisecond })
+	c := dial(t, p.addr)
+	c.send("GET a")
+	if got, err := c.tryReply(500 * time.Millisecond); got != "" || !isTimeout(err) {
+		t.Errorf("GET: %q, %v", got, err)
+	}
 }
 
 // A reply that was cut off can't be followed by anything.

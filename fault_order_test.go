@@ -72,3 +72,32 @@ func TestFaultSilenceIsNotAnothersLock(t *testing.T) {
 		}
 	}
 }
+
+// A client frees a lock and takes another by commands that it sends together. Redis has lost UNLOCK's script by SCRIPT FLUSH, and knows
+// LOCK's again by another client: LOCK runs first, while UNLOCK is sent again with its script.
+func TestNotPromisedOrderBehindScriptFlush(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	admin, other, c := dial(t, server.Addr()), trusted(t, p.addr), trusted(t, p.addr)
+	token := c.lock("a 30")
+	admin.expect("SCRIPT FLUSH", "+OK\r\n")
+	other.lock("x 30")
+	monitor := dial(t, server.Addr())
+	monitor.expect("MONITOR", "+OK\r\n")
+	c.send(unlock("a", token), "LOCK b 30")
+	if got := c.reply(); got != ":1\r\n" {
+		t.Fatal(got)
+	}
+	attackToken(t, c.reply())
+	taken := false
+	for {
+		line := monitor.reply()
+		if strings.Contains(line, `lua] "DEL" "a"`) {
+			break
+		}
+		taken = taken || strings.Contains(line, `lua] "SET" "b"`)
+	}
+	if !taken {
+		t.Error("the first lock was freed before the second was taken: the promise was kept")
+	}
+}

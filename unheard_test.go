@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,4 +134,62 @@ func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
 
 	closedBehind(t, p, "CLIENT REPLY OFF", "LOCK quiet 30") // it didn't want to hear of it
 	kept("quiet", 0)
+}
+
+// What a client had sent before its token came says nothing about whether it has read it.
+func TestUnheardTokenOfWaiterThatSentMore(t *testing.T) {
+	_, p := startBoth(t)
+	holder, next := dial(t, p.addr), dial(t, p.addr)
+	for _, closesFirst := range []bool{false, true} {
+		for _, more := range []string{"", "PING\r\n", strings.Repeat("PING\r\n", 400)} {
+			for _, together := range []bool{true, false} {
+				holder.lock("job 30")
+				c := dial(t, p.addr)
+				c.write("LOCK job 20 WAIT 10\r\n")
+				if together {
+					c.write(more)
+				}
+				attackWaits(t, p, "job", 1)
+				time.Sleep(50 * time.Millisecond) // it is watched
+				if !together {
+					c.write(more)
+					time.Sleep(20 * time.Millisecond)
+				}
+				if closesFirst {
+					holder.send("UNLOCK job")
+					c.Close()
+					holder.reply()
+				} else {
+					holder.expect("UNLOCK job", ":1\r\n")
+					c.Close()
+				}
+				began := time.Now()
+				if got := next.do("LOCK job 30 WAIT 3"); got[0] != ':' || time.Since(began) > time.Second {
+					t.Errorf("closes first %v, %d bytes more, together %v: %q after %v", closesFirst, len(more), together, got, time.Since(began))
+					next.do("UNLOCK job FORCE")
+				} else {
+					next.expect("UNLOCK job", ":1\r\n")
+				}
+			}
+		}
+	}
+}
+
+// A waiter that has sent more than is read while it waits, and closes, leaves the queue at once.
+func TestWaiterThatHasSentMuchLeaves(t *testing.T) {
+	_, p := startBoth(t)
+	holder, next := dial(t, p.addr), dial(t, p.addr)
+	for _, size := range []int{80 << 10, 100 << 10} {
+		holder.lock("job 30")
+		c := dial(t, p.addr)
+		c.write("LOCK job 20 WAIT 10\r\n")
+		attackWaits(t, p, "job", 1)
+		c.write(strings.Repeat("PING\r\n", size/6))
+		time.Sleep(100 * time.Millisecond)
+		c.Close()
+		eventually(t, time.Second, fmt.Sprintf("with %d bytes more it has left the queue", size), func() bool { return waiters(t, p, "job") == 0 })
+		holder.expect("UNLOCK job", ":1\r\n")
+		next.lock("job 30")
+		next.expect("UNLOCK job", ":1\r\n")
+	}
 }

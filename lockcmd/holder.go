@@ -38,6 +38,7 @@ type unheard struct {
 type Sent struct {
 	At  time.Time
 	End uint64 // how many bytes the client had been sent then, at least, with the token
+	In  uint64 // how many bytes had come from the client by then: it sent these before it can have read the token
 }
 
 // maxUnheard bounds how many locks are unheard: of more, the oldest are taken for heard of.
@@ -83,7 +84,7 @@ func (h *Holder) grant(at lineKey, as Identity, token int64) {
 // Sent, Heard, LastSent and Unreached.
 func (h *Holder) Granted() uint64 { return h.granted }
 
-// Sent takes note of where the token of the lock with a number was sent, unless the client has been heard since.
+// Sent takes note of where the token of the lock with a number was sent.
 func (h *Holder) Sent(number uint64, sent Sent) {
 	for i := len(h.unheard) - 1; i >= 0 && h.unheard[i].number >= number; i-- {
 		if h.unheard[i].number == number {
@@ -92,11 +93,13 @@ func (h *Holder) Sent(number uint64, sent Sent) {
 	}
 }
 
-// Heard takes note that the client has sent something, or doesn't want to hear what it was sent.
-func (h *Holder) Heard() {
-	clear(h.unheard)
-	h.unheard = h.unheard[:0]
-	if cap(h.unheard) > maxUnheard/8 {
+// Heard takes note that in bytes have come from the client so far, some of which it may have sent when it had read its tokens.
+func (h *Holder) Heard(in uint64) {
+	if len(h.unheard) == 0 {
+		return
+	}
+	h.unheard = slices.DeleteFunc(h.unheard, func(u unheard) bool { return !u.sent.At.IsZero() && u.sent.In < in })
+	if len(h.unheard) == 0 && cap(h.unheard) > maxUnheard/8 {
 		h.unheard = nil // few clients are given so many at once, and those not always
 	}
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"lockproxy/passthrough"
@@ -98,9 +99,11 @@ func (s *session) endWatch() {
 type watch struct {
 	start *time.Timer   // runs it
 	gone  chan struct{} // closed before ended if the client is
+	stop  chan struct{} // closed when it is to end
 	ended chan struct{} // closed when it has run
 	limit int           // of read, bytes
 	read  []byte        // what has come meanwhile
+	in    atomic.Int64  // how much that is
 	held  int64         // of it, what is accounted for in the server's buffers
 	err   error
 }
@@ -108,10 +111,12 @@ type watch struct {
 // minWatchBuf is little, since most clients that wait send nothing.
 const minWatchBuf = 256
 
-// startWatch begins a watch after a time. It ends when the client does, when that has sent too much to keep, or by stopWatch, which
-// waits for it.
+// hangupPoll is how often a watch that has read as much as it may keep looks whether the client has closed.
+const hangupPoll = 50 * time.Millisecond
+
+// startWatch begins a watch after a time. It ends when the client does, or by stopWatch, which waits for it.
 func (s *session) startWatch(after time.Duration) *watch {
-	w := &watch{gone: make(chan struct{}), ended: make(chan struct{}), limit: maxSessionBuf - (s.end - s.start)}
+	w := &watch{gone: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}), limit: maxSessionBuf - (s.end - s.start)}
 	w.start = time.AfterFunc(after, func() { s.runWatch(w) })
 	return w
 }
@@ -121,7 +126,7 @@ func (s *session) runWatch(w *watch) {
 	for w.err == nil && len(w.read) < w.limit {
 		if len(w.read) >= freeBuf && w.held == 0 {
 			if !s.server.buffers.take(maxSessionBuf) {
-				return
+				break
 			}
 			w.held = maxSessionBuf
 		}
@@ -129,10 +134,25 @@ func (s *session) runWatch(w *watch) {
 		var n int
 		n, w.err = s.from.Read(w.read[len(w.read):cap(w.read)])
 		w.read = w.read[:len(w.read)+n]
+		w.in.Store(int64(len(w.read)))
 	}
-	if w.err != nil && (!isTimeout(w.err) || s.draining.Load()) {
+	if w.err != nil && (!isTimeout(w.err) || s.draining.Load()) || w.err == nil && s.awaitHangup(w.stop) {
 		close(w.gone)
 	}
+}
+
+// awaitHangup returns true when the client has closed or the server is shutting down, and false when stop is closed. It reads nothing.
+func (s *session) awaitHangup(stop <-chan struct{}) bool {
+	look := time.NewTicker(hangupPoll)
+	defer look.Stop()
+	for !s.draining.Load() && !hungUp(s.raw) {
+		select {
+		case <-stop:
+			return false
+		case <-look.C:
+		}
+	}
+	return true
 }
 
 // stopWatch ends the watch and keeps what it has read.
@@ -140,6 +160,7 @@ func (s *session) stopWatch(w *watch) {
 	if w.start.Stop() {
 		return // it hasn't begun
 	}
+	close(w.stop)
 	s.nc.SetReadDeadline(time.Unix(1, 0))
 	<-w.ended
 	s.server.buffers.take(-w.held)
@@ -149,7 +170,7 @@ func (s *session) stopWatch(w *watch) {
 	}
 	if len(w.read) > 0 {
 		s.meter.heard(len(w.read))
-		s.holder.Heard()
+		s.holder.Heard(s.meter.in.Load())
 		s.keep(w.read)
 	}
 	if w.err != nil && !isTimeout(w.err) {

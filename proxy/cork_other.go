@@ -12,3 +12,9 @@ func (s *session) cork(hold bool) {}
 
 // sendQueue can't tell here what has reached the peer.
 func sendQueue(net.Conn) (n int, err error) { return 0, errors.ErrUnsupported }
+
+// receiveQueue can't tell here what has come.
+func receiveQueue(net.Conn) int { return 0 }
+
+// hungUp can't tell here without reading.
+func hungUp(net.Conn) bool { return false }

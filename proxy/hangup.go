@@ -45,6 +45,18 @@ const (
 	crossPatience = time.Second
 )
 
+// sent is when and where the client is sent a token that is the last of the next n bytes.
+func (s *session) sent(n int) lockcmd.Sent {
+	in := s.meter.in.Load()
+	if s.watch != nil {
+		in += uint64(s.watch.in.Load())
+	}
+	if s.nc == s.raw { // encrypted there are more bytes than are counted
+		in += uint64(receiveQueue(s.raw))
+	}
+	return lockcmd.Sent{At: time.Now(), End: s.pipe.Given() + uint64(n), In: in}
+}
+
 // judgeUnheard tells the Holder which tokens are taken never to have reached the client. It is called when nothing is written any more and the
 // connection is still open.
 func (s *session) judgeUnheard() {

@@ -4,8 +4,8 @@ package proxy
 
 import (
 	"fmt"
+	"math"
 	"strings"
-	"time"
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
@@ -56,9 +56,9 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 	}
 	text := s.unlessNoAuth(state, encodeReply(spec.Name, reply, state.Proto))
 	if number := s.holder.Granted(); number != before {
-		s.holder.Sent(number, lockcmd.Sent{At: time.Now(), End: s.pipe.Given() + uint64(len(text))})
+		s.holder.Sent(number, s.sent(len(text)))
 		if state.Muted() {
-			s.holder.Heard() // it doesn't want to hear
+			s.holder.Heard(math.MaxUint64) // it doesn't want to hear
 		}
 	}
 	s.pipe.Local(text)

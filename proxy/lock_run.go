@@ -7,7 +7,6 @@ package proxy
 import (
 	"bytes"
 	"slices"
-	"time"
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
@@ -100,7 +99,7 @@ func (s *session) endLocks() {
 		s.server.coroutines.put(st.on)
 		text = append(text, encodeReply(st.spec.Name, st.reply, state.Proto)...)
 		if st.grant != 0 {
-			s.holder.Sent(st.grant, lockcmd.Sent{At: time.Now(), End: s.pipe.Given() + uint64(len(text))})
+			s.holder.Sent(st.grant, s.sent(len(text)))
 		}
 	}
 	clear(s.locking)

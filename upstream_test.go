@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -317,4 +318,53 @@ func TestShutdownIsBounded(t *testing.T) {
 		list := goRedis(t, server.Addr()).ClientList(ctx).Val()
 		return !strings.Contains(list, "cmd=blpop")
 	})
+}
+
+// A connection of the proxy's own is lost on which the upstream sends a line without end, and takes no
+// memory by it. A script's status and error replies to clients are lines of any length.
+func TestEndlessLineOfTheUpstream(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	endless := bytes.Repeat([]byte("x"), 64<<10)
+	serving.Go(func() { // ends when the listener is closed
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { // ends when the proxy closes, or after 512 MB
+				defer nc.Close()
+				nc.Read(make([]byte, 4096)) // a request
+				nc.Write([]byte("+"))
+				for range 8192 {
+					if _, err := nc.Write(endless); err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(serving.Wait)
+	t.Cleanup(func() { ln.Close() })
+	server, usual := startBoth(t)
+	long := `return redis.status_reply(string.rep("x", 3000000))`
+	if got, err := goRedis(t, usual.addr).Eval(ctx, long, nil).Text(); len(got) != 3000000 {
+		t.Errorf("a long status: %d bytes, %v; from %s", len(got), err, server.Addr())
+	}
+	p := startProxy(t, "redis://"+ln.Addr().String(), nil)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err = p.server.Ready(ctx)
+	if err == nil || !strings.Contains(err.Error(), "a line longer than 1048576 bytes") {
+		t.Errorf("ready: %v", err)
+	}
+	runtime.ReadMemStats(&after)
+	if used := int64(after.TotalAlloc - before.TotalAlloc); used > 64<<20 {
+		t.Errorf("%d MB were allocated", used>>20)
+	}
+	c := dial(t, p.addr)
+	c.expect("LOCK job 30", "-UPSTREAM …") // held up to 64 MB: FENCE passes on what a client's script says
 }

@@ -2,11 +2,15 @@ package passthrough
 
 import (
 	"context"
+	"errors"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"lockproxy/internal/resp"
 )
 
 // Client returns a go-redis client for requests of the proxy's own, whose connections are logged in as id. It never sends
@@ -25,11 +29,52 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if u.cluster != nil {
-				return u.connectCluster(ctx, id, true)
+				conn, err := u.connectCluster(ctx, id, true)
+				return boundLines(conn), err
 			}
-			return u.connect(ctx, id)
+			conn, err := u.connect(ctx, id)
+			return boundLines(conn), err
 		},
 		DialerRetries:            1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
+}
+
+// maxOwnLine bounds a line of a reply to the proxy's own requests, bytes: their lines are short, but for
+// errors, and no error that Redis makes comes near it. go-redis reads a line whole, however long.
+const maxOwnLine = 1 << 20
+
+// boundedConn is a connection whose reading fails when a line of a reply is too long.
+type boundedConn struct {
+	net.Conn
+	scan resp.Scanner
+}
+
+// boundedSocket is one that go-redis can look at, to see whether the upstream has closed it.
+type boundedSocket struct {
+	*boundedConn
+	syscall.Conn
+}
+
+func boundLines(conn net.Conn) net.Conn {
+	if conn == nil {
+		return nil
+	}
+	bounded := &boundedConn{Conn: conn, scan: resp.Scanner{MaxLine: maxOwnLine}}
+	if socket, ok := conn.(syscall.Conn); ok {
+		return boundedSocket{bounded, socket}
+	}
+	return bounded
+}
+
+func (c *boundedConn) Read(p []byte) (n int, err error) {
+	n, err = c.Conn.Read(p)
+	for at := 0; at < n; {
+		took, _, wrong := c.scan.Scan(p[at:n])
+		if wrong != nil {
+			return 0, errors.New(wrong.Error()) // go-redis tells only what an error wraps
+		}
+		at += took
+	}
+	return n, err
 }

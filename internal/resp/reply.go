@@ -45,6 +45,11 @@ type aggregate struct {
 // Scanner splits the byte stream of one upstream connection into replies. Its zero value is at the start of a stream.
 // Not safe for concurrent use.
 type Scanner struct {
+	// MaxLine bounds what comes of a line before its end does, bytes; 0 is no bound. Redis itself sets
+	// none: a script's status or error reply is a line of any length.
+	MaxLine int
+
+	lineLen int // bytes of the current line that came in earlier reads
 	open    []aggregate
 	body    int64 // bytes of a bulk and its CRLF still to come
 	line    []byte
@@ -101,8 +106,13 @@ func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 		nl := bytes.IndexByte(p[n:], '\n')
 		if nl < 0 {
 			s.keepLine(p[n:])
+			s.lineLen += len(p) - n
+			if s.MaxLine > 0 && s.lineLen > s.MaxLine {
+				return len(p), false, fmt.Errorf("%w: a line longer than %d bytes", errReply, s.MaxLine)
+			}
 			return len(p), false, nil
 		}
+		s.lineLen = 0
 		line := p[n : n+nl+1]
 		n += nl + 1
 		if len(s.line) > 0 {

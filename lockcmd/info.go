@@ -78,7 +78,7 @@ func (l *Locks) runScan(s Session, args [][]byte) Reply {
 	if err != nil {
 		return errorReply(err)
 	}
-	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", o.pattern+companionInfix+"???", "COUNT", o.count))
+	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", closedGlob(o.pattern)+companionInfix+"???", "COUNT", o.count))
 	if err != nil {
 		return errorReply(err)
 	}
@@ -98,7 +98,7 @@ func (l *Locks) runScan(s Session, args [][]byte) Reply {
 			continue
 		}
 		info, err := l.eval(s, infoScript, key, "")
-		if _, denied := err.(ServerError); denied {
+		if said, ok := err.(ServerError); ok && hasCode(said, "NOPERM", "WRONGTYPE") {
 			continue // not this user's to see, or not a lock
 		}
 		if err != nil {
@@ -109,6 +109,38 @@ func (l *Locks) runScan(s Session, args [][]byte) Reply {
 		}
 	}
 	return Reply{Kind: ArrayReply, Elems: []Reply{bulkReply(string(v.Elems[0].Text)), keys}}
+}
+
+// closedGlob is a pattern of SCAN's that means the same whatever follows it: a backslash at its end, and a
+// class that is not closed, would take that in.
+func closedGlob(pattern string) string {
+	for i := 0; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '\\':
+			if i++; i == len(pattern) {
+				return pattern + `\`
+			}
+		case '[':
+			if i++; i < len(pattern) && pattern[i] == '^' {
+				i++
+			}
+			for ; i < len(pattern) && pattern[i] != ']'; i++ {
+				left := len(pattern) - i
+				switch {
+				case left == 1 && (pattern[i] == '\\' || pattern[i] == '-'):
+					return pattern[:i] + `\` + pattern[i:] + "]"
+				case pattern[i] == '\\':
+					i++
+				case left > 2 && pattern[i+1] == '-':
+					i += 2
+				}
+			}
+			if i >= len(pattern) {
+				return pattern + "]"
+			}
+		}
+	}
+	return pattern
 }
 
 // lockOf returns the lock whose companion has this name.

@@ -1,0 +1,47 @@
+package lockcmd
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/resp"
+)
+
+// scanSession finds one lock, about which the upstream says an error.
+type scanSession struct {
+	slowSession
+	said string
+}
+
+func (s *scanSession) Do(commands ...[][]byte) ([][]byte, error) {
+	return [][]byte{resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), CompanionKey([]byte("job")))}, nil
+}
+
+func (s *scanSession) Eval(*Script, []string, []string) (resp.Value, error) {
+	return resp.Value{Type: '-', Text: []byte(s.said)}, nil
+}
+
+// LOCKSCAN leaves out what the user may not see and what is no lock. Any other error means that it can't be told what is held.
+func TestScanReportsErrors(t *testing.T) {
+	l := New(Config{}, "proxy", func(Identity) *redis.Client { return nil }, hclog.NewNullLogger())
+	for said, skipped := range map[string]bool{
+		"NOPERM this user has no permissions":                   true,
+		"WRONGTYPE Key holds a value that is not a lock":        true,
+		"LOADING Redis is loading the dataset in memory":        false,
+		"BUSY Redis is busy running a script":                   false,
+		"MASTERDOWN Link with MASTER is down":                   false,
+		"UPSTREAM the node was lost, and nothing was sent":      false,
+		"ERR Error running script: user_script:1: out of mercy": false,
+	} {
+		reply := l.runScan(&scanSession{said: said}, [][]byte{[]byte("0")})
+		switch {
+		case skipped && (reply.Kind != ArrayReply || len(reply.Elems[1].Elems) != 0):
+			t.Errorf("%s: %+v, want no lock", said, reply)
+		case !skipped && (reply.Kind != ErrorReply || !strings.Contains(said, reply.Err.Error())):
+			t.Errorf("%s: %+v, want the error", said, reply)
+		}
+	}
+}

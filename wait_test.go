@@ -203,6 +203,34 @@ func TestWaiterHangsUp(t *testing.T) {
 }
 
 // Two users wait for one lock: neither is given it by the other's rights, and neither waits longer for it.
+// A client that closes its sending side behind its LOCK, as printf … | nc does, is answered if the lock is free, with WAIT as without. It
+// doesn't queue for one that is held.
+func TestHalfClosedClient(t *testing.T) {
+	_, p := startBoth(t)
+	holder := dial(t, p.addr)
+	for i, command := range []string{"LOCK job 10", "LOCK job 10 WAIT 5", "LOCK job 10 WAIT 5 SESSION"} {
+		c := dial(t, p.addr)
+		c.write(command + "\r\n")
+		c.Conn.(*net.TCPConn).CloseWrite()
+		token := attackToken(t, c.reply())
+		if i == 2 { // the connection has ended
+			holder.lock("job 10 WAIT 1")
+			holder.expect("UNLOCK job", ":1\r\n")
+			continue
+		}
+		holder.expect(unlock("job", token), ":1\r\n")
+	}
+
+	holder.lock("job 30")
+	c := dial(t, p.addr)
+	c.write("LOCK job 10 WAIT 5\r\n")
+	c.Conn.(*net.TCPConn).CloseWrite()
+	if got := c.reply(); !strings.HasPrefix(got, "-TRYAGAIN ") || !strings.Contains(got, "closed") {
+		t.Errorf("the lock is held: %q", got)
+	}
+	eventually(t, time.Second, "it has left the queue", func() bool { return waiters(t, p, "job") == 0 })
+}
+
 func TestWaitersOfDifferentUsers(t *testing.T) {
 	server, p := startBoth(t, "--user", "app", "on", ">pw", "~app:*", "&*", "+@all", "--user", "other", "on", ">pw", "~other:*", "+@all")
 	root, app, other := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr)

@@ -17,7 +17,7 @@ const (
 
 // errGone ends a wait whose client has closed, or whose proxy is shutting down: nobody hears of the one, and the other is told with a code
 // of Redis's own by which client libraries try again by themselves.
-var errGone = UsageError("TRYAGAIN the wait was ended, since the proxy is shutting down: the lock was not acquired; connect again and ask again")
+var errGone = UsageError("TRYAGAIN the wait was ended, since this side of the connection was closed or the proxy is shutting down: the lock was not acquired; connect again and ask again")
 
 // wait is LOCK … WAIT: it joins the line of the lock and answers when the lock is this client's, or the time is over. patience
 // 0 is without end.
@@ -45,10 +45,11 @@ func (l *Locks) wait(s Session, at lineKey, r request, patience time.Duration) R
 			pause, err = l.pauseFor(at, w, err), nil
 		}
 	}
-	if err == nil && !l.isGranted(w) {
+	queued := err == nil && !l.isGranted(w)
+	if queued {
 		err = l.waitTurn(s, at, w, patience, pause)
 	}
-	return l.waited(s, at, w, err)
+	return l.waited(s, at, w, queued, err)
 }
 
 // lookOrPause is a look. Unless that ends the wait, it returns how long to wait for the next one.
@@ -266,8 +267,9 @@ func (l *Locks) isOffered(w *waiter) bool {
 	return w.state == offered
 }
 
-// waited takes w out of the line and makes its answer.
-func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
+// waited takes w out of the line and makes its answer. queued says that it was not given the lock at once. If it was, a client that has
+// closed its side is answered as by LOCK without WAIT: it may have closed only that.
+func (l *Locks) waited(s Session, at lineKey, w *waiter, queued bool, err error) Reply {
 	l.awaitOffer(w)
 	l.mu.Lock()
 	won, unsure := w.state == granted, w.unsure
@@ -293,7 +295,7 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, err error) Reply {
 		l.releaseRequest(at, w.as, w.request)
 	}
 	switch {
-	case won && (err == errGone || s.Gone()):
+	case won && (err == errGone || queued && s.Gone()):
 		// It crossed with the hang-up: nobody is there to hold it.
 		if !w.before {
 			l.releaseGiven(at, w.as, w.connection, w.token)

@@ -32,10 +32,15 @@ func parseSeconds(arg []byte, limit time.Duration) (time.Duration, error) {
 	case seconds > limit.Seconds():
 		return 0, errFloat
 	}
+	mantissa, _, _ := strings.Cut(strings.ToLower(string(arg)), "e")
+	tiny := seconds == 0 && strings.ContainsAny(mantissa, "123456789") // what 64 bits round to nothing is not 0
+	if tiny && mantissa[0] == '-' {
+		return 0, errNegative
+	}
 	// By way of whole microseconds, since 30.001 * 1000 is more than 30001 in binary.
 	ms := math.Ceil(math.Round(seconds*1e6) / 1e3)
-	if mantissa, _, _ := strings.Cut(strings.ToLower(string(arg)), "e"); ms == 0 && strings.ContainsAny(mantissa, "123456789") {
-		ms = 1 // however little, down to what 64 bits round to nothing, it is not 0
+	if ms == 0 && (seconds > 0 || tiny) {
+		ms = 1
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }

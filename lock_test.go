@@ -225,6 +225,46 @@ func TestDeletedOrOverwrittenUnderItsHolder(t *testing.T) {
 	a.expect(unlock("job", token), ":0\r\n")
 }
 
+// What README.md says of commands that move a lock's key, or its TTL.
+func TestLockKeyIsMoved(t *testing.T) {
+	server, p := startBoth(t)
+	direct := goRedis(t, server.Addr())
+	a, b := dial(t, p.addr), dial(t, p.addr)
+
+	token := a.lock("short 30")
+	direct.PExpire(ctx, "short", 50*time.Millisecond)
+	b.lock("short 30 WAIT 1")
+	a.expect(unlock("short", token), ":0\r\n")
+
+	token = a.lock("lasting 1")
+	direct.Persist(ctx, "lasting")
+	a.expect(unlock("lasting", token), ":0\r\n")
+	a.expect(fmt.Sprintf("RELOCK lasting %d 30", token), ":0\r\n")
+	b.expect("LOCK lasting 30", "$-1\r\n")
+	b.lock("lasting 30 WAIT 3")
+
+	token = a.lock("old 30")
+	direct.Copy(ctx, "old", "copy", 0, false)
+	direct.Rename(ctx, "old", "new")
+	a.expect(unlock("old", token), ":0\r\n")
+	for _, name := range []string{"copy", "new"} {
+		a.expect(unlock(name, token), ":0\r\n")
+		b.expect("LOCK "+name+" 30", "$-1\r\n")
+		if info := b.do("LOCKINFO " + name); !strings.Contains(info, "\r\ntimestamp\r\n") {
+			t.Errorf("%s: LOCKINFO says %q", name, info)
+		}
+	}
+	b.lock("old 30")
+
+	token = a.lock("swapped 30")
+	direct.Do(ctx, "SWAPDB", 0, 1)
+	a.expect(unlock("swapped", token), ":0\r\n")
+	b.lock("swapped 30")
+	direct.Do(ctx, "SWAPDB", 0, 1)
+	b.expect("LOCK swapped 30", "$-1\r\n")
+	a.expect(unlock("swapped", token), ":1\r\n")
+}
+
 // A lock that was taken over from an expired plain client is its holder's although the loser of the race, which had read the
 // expired value too, replaces the timestamp. The proxy puts it right.
 func TestTakeoverSettles(t *testing.T) {

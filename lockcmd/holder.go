@@ -55,7 +55,17 @@ func (l *Locks) failed(s Session, at lineKey, as Identity, r request, err error)
 	}
 	o := l.unsureOf(at, as, r)
 	s.Holder().doubt(o)
-	if !s.Lost() { // nobody knows when it ends
+	var late LateError
+	switch {
+	case errors.As(err, &late): // it is still to run
+		l.agenda.after(0, func(ctx context.Context) {
+			select {
+			case <-late.Answered:
+				l.startRelease(l.unsureOf(at, as, r), func() {})
+			case <-ctx.Done():
+			}
+		})
+	case !s.Lost(): // nobody knows when it ends
 		l.startRelease(o, func() {})
 	}
 }

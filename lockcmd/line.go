@@ -53,6 +53,7 @@ type waiter struct {
 	renewed   bool      // its owner had the lock already
 	before    bool      // its connection had been given the lock before
 	joined    time.Time // the line
+	until     time.Time // when its wait ends; zero is never
 	asked     time.Time
 	unsure    bool          // a release, or a look of its own, has failed that may have given it the lock
 	denied    error         // why it gets nothing, if it was given the lock and that is taken back

@@ -67,6 +67,8 @@ type Session interface {
 	evaluator
 	// Do sends commands of the proxy's own together, in the session's turn, and returns their replies as they came.
 	Do(commands ...[][]byte) ([][]byte, error)
+	// Patience is until when Eval waits for an answer from now on; zero is without end. After that it fails with a LateError.
+	Patience(until time.Time)
 	// Watch begins to watch for the client to close, or the server to shut down: then gone is closed. The session ends it when
 	// the command has been answered.
 	Watch() (gone <-chan struct{})

@@ -62,7 +62,8 @@ func (l *Locks) passing(s Session, err error) bool {
 	if errors.As(err, &held) {
 		return true
 	}
-	if !l.cfg.Moves || s.Lost() {
+	var late LateError
+	if !l.cfg.Moves || s.Lost() || errors.As(err, &late) {
 		return false
 	}
 	var said ServerError
@@ -93,6 +94,10 @@ func (l *Locks) lookFailed(at lineKey, w *waiter, err error) {
 	if err == errGone || isNoReplicas(err) || errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
 		return // that concerns w alone
 	}
+	var late LateError
+	if errors.As(err, &late) {
+		err = silentError(time.Since(w.joined)) // the others have asked nothing that may run
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ln := l.lines[at]; ln != nil {
@@ -108,6 +113,20 @@ func (l *Locks) recovered(at lineKey) {
 		ln.failing = nil
 	}
 }
+
+// LateError says that a wait was over before the upstream had answered a script. Answered is closed when it has, or is lost; nil says that
+// the script was not sent, behind another that is late.
+type LateError struct{ Answered <-chan struct{} }
+
+func (e LateError) Error() string {
+	if e.Answered == nil {
+		return "does not answer: nothing was sent, try again"
+	}
+	return "has not answered in time: whether the lock was taken is not known, try again"
+}
+
+// MayHaveRun reports whether the script may yet run.
+func (e LateError) MayHaveRun() bool { return e.Answered != nil }
 
 // maxSilence is how long the first in line may be without an answer before those behind it can't be told that the lock is another's.
 const maxSilence = time.Second

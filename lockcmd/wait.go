@@ -26,6 +26,9 @@ func (l *Locks) wait(s Session, at lineKey, r request, patience time.Duration) R
 	defer l.waiters.Add(-1)
 	w := newWaiter(r, s.Identity())
 	w.joined = time.Now()
+	if patience > 0 {
+		w.until = w.joined.Add(patience)
+	}
 	l.mu.Lock()
 	ln := l.lines[at]
 	if ln == nil {
@@ -66,13 +69,24 @@ func (l *Locks) lookOrPause(s Session, at lineKey, w *waiter) (pause time.Durati
 	return 0, err
 }
 
+// patience is until when w waits for the answer to a question that it asks now: to the end of its wait, but long enough for an upstream
+// that is well.
+func (w *waiter) patience() time.Time {
+	if least := time.Now().Add(maxSilence); !w.until.IsZero() && w.until.Before(least) {
+		return least
+	}
+	return w.until
+}
+
 // unknown is how long to wait for the next look, to one who has not looked.
 const unknown = time.Duration(-1)
 
 // check finds out at once, for one who isn't first in line, what must not come out only when his turn comes: that he may not
 // lock here at all, or that he is the owner already.
 func (l *Locks) check(s Session, at lineKey, w *waiter) error {
+	s.Patience(w.patience())
 	a, err := l.try(s, at, w.request, asCheck)
+	s.Patience(time.Time{})
 	if denied := l.unmade(s, at, w, a, err); denied != nil {
 		return denied
 	}
@@ -199,7 +213,9 @@ func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	w.look, w.looked = false, true
 	l.mu.Unlock()
 	w.asks.Store(monotonic.Now())
+	s.Patience(w.patience())
 	a, err := l.try(s, at, w.request, how)
+	s.Patience(time.Time{})
 	w.asks.Store(0)
 	if denied := l.unmade(s, at, w, a, err); denied != nil {
 		return 0, denied

@@ -17,6 +17,8 @@ type slowSession struct {
 	meanwhile func() []int64
 }
 
+func (s *slowSession) Patience(time.Time) {}
+
 func (s *slowSession) Eval(*Script, []string, []string) (v resp.Value, err error) {
 	v.Type = '*'
 	for _, n := range s.meanwhile() {

@@ -2,6 +2,7 @@ package passthrough
 
 import (
 	"bytes"
+	"slices"
 
 	"lockproxy/internal/resp"
 )
@@ -39,6 +40,11 @@ type ledger struct {
 }
 
 func (l *ledger) empty() bool { return l.first == len(l.entries) }
+
+// owes reports whether the client is owed anything that it is to see.
+func (l *ledger) owes() bool {
+	return slices.ContainsFunc(l.entries[l.first:], func(e entry) bool { return e.kind != captured && e.kind != hidden })
+}
 
 // len is the number of entries, not of replies.
 func (l *ledger) len() int { return len(l.entries) - l.first }

@@ -160,6 +160,13 @@ func (p *Pipe) GiveNow(text []byte) (given bool) {
 	return true
 }
 
+// Owes reports whether the client is owed anything that it is to see.
+func (p *Pipe) Owes() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.within || p.ledger.owes()
+}
+
 // maxPushes bounds what waits in pushes, bytes.
 const maxPushes = 64 << 10
 

@@ -22,10 +22,14 @@ const watchWaiterAfter = 20 * time.Millisecond
 
 // await returns when the answer is there. If that takes long it reads on from the client meanwhile, as far as the buffer
 // goes, so that a client which closes is noticed: then the upstream is told, and the answer comes as a failure.
-func (s *session) await(answer *passthrough.Answer) {
+func (s *session) await(answer *passthrough.Answer) { s.awaitUntil(answer, time.Time{}) }
+
+// awaitUntil is await that gives up at a time, and returns false then. It doesn't while the client is owed something by
+// others, since its answers come in order. A zero time is never.
+func (s *session) awaitUntil(answer *passthrough.Answer, until time.Time) (answered bool) {
 	select {
 	case <-answer.Done:
-		return
+		return true
 	default:
 	}
 	s.pipe.Awaiting(true)
@@ -38,14 +42,23 @@ func (s *session) await(answer *passthrough.Answer) {
 	select {
 	case <-answer.Done:
 		s.timer.Stop()
-		return
+		return true
 	case <-s.timer.C:
 	}
+	var over <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		over = timer.C
+	}
+	expired := false
 	if s.readErr == nil && s.watch == nil {
 		w := s.startWatch(0)
 		select {
 		case <-answer.Done:
 		case <-w.ended:
+		case <-over:
+			expired = true
 		}
 		s.stopWatch(w)
 	}
@@ -57,8 +70,20 @@ func (s *session) await(answer *passthrough.Answer) {
 		case <-s.timer.C:
 			s.pipe.ClientGone()
 		}
+		over, expired = nil, false
+	}
+	if !expired {
+		select {
+		case <-answer.Done:
+			return true
+		case <-over:
+		}
+	}
+	if !s.pipe.Owes() {
+		return false
 	}
 	<-answer.Done
+	return true
 }
 
 // Watch watches the client for as long as a lock command waits for something other than an answer. gone is closed when the

@@ -43,15 +43,25 @@ func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value,
 		if st := s.beginning; st != nil {
 			return s.ask(st, raw)
 		}
+		if s.late != nil && !s.awaitUntil(s.late, s.patience) { // to connect might wait for that, too
+			return resp.Value{}, lockcmd.LateError{}
+		}
+		s.late = nil
 		s.pipe.Flush() // one who waits asks again and again: that the last connect has failed says nothing about this one
 		if err := s.connect(passthrough.Shared); err != nil {
 			return resp.Value{}, err
 		}
 		answer := s.pipe.Call(raw)
-		s.await(answer)
+		if !s.awaitUntil(answer, s.patience) {
+			s.late = answer
+			return resp.Value{}, lockcmd.LateError{Answered: answer.Done}
+		}
 		return answer.Value()
 	}, script, keys, args)
 }
+
+// Patience is until when Eval waits for an answer from now on; zero is without end.
+func (s *session) Patience(until time.Time) { s.patience = until }
 
 // Do sends commands of the proxy's own together, in the same way, and returns their replies.
 func (s *session) Do(commands ...[][]byte) ([][]byte, error) {

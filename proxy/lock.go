@@ -3,6 +3,7 @@ package proxy
 // A lock command, in its turn among a session's requests.
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -61,7 +62,10 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 			s.holder.Heard(math.MaxUint64) // it doesn't want to hear
 		}
 	}
-	s.pipe.Local(text)
+	var late lockcmd.LateError
+	if !errors.As(reply.Err, &late) || state.Muted() || !s.pipe.GiveNow(text) { // or it would come behind the answer that is late
+		s.pipe.Local(text)
+	}
 	s.endWatch()
 }
 

@@ -54,9 +54,11 @@ type session struct {
 	tooLarge   *lockcmd.Spec // what that request is, if it is a lock command: it is skipped
 	readErr    error         // what ended the reading of the client, once something has
 	timer      *time.Timer
-	watch      *watch      // of a lock command that waits
-	waiting    atomic.Bool // a lock command waits
-	guard      *peer.Guard // ends the session when the client's machine is lost; nil if that can't be known
+	watch      *watch              // of a lock command that waits
+	waiting    atomic.Bool         // a lock command waits
+	patience   time.Time           // see Patience
+	late       *passthrough.Answer // of a script that was given up; nil if there was none
+	guard      *peer.Guard         // ends the session when the client's machine is lost; nil if that can't be known
 
 	greeted  atomic.Bool // what comes before the first request is done
 	draining atomic.Bool // the server is shutting down: the session ends when it may

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/peer"
+	"lockproxy/internal/resp"
 )
 
 // connectWithin bounds connecting and logging in to the proxy.

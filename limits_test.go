@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -137,4 +138,37 @@ func TestClientBuffer(t *testing.T) {
 
 	c = dial(t, p.addr)
 	c.expect("COMMAND DOCS "+strings.Repeat("k", 300000), "*0\r\n") // not held: nothing is added to what Redis says
+}
+
+// A lock that is held keeps its name in memory once, and its session no buffer in which it came.
+func TestMemoryOfLongNames(t *testing.T) {
+	_, p := startBoth(t)
+	const n, length = 50, 1_000_000
+	live := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	goRedis(t, p.addr).Ping(ctx)
+	before := live()
+	var holders []*rawConn
+	for i := range n {
+		c := dial(t, p.addr)
+		c.lock(fmt.Sprintf("%s%d 30 SESSION OWNER me", strings.Repeat("k", length), i))
+		c.in = nil
+		holders = append(holders, c)
+	}
+	per := int64(0)
+	for range 20 { // what is on its way to somewhere goes by itself
+		if per = (live() - before) / n; per < length*3/2 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if per >= length*3/2 {
+		t.Errorf("a lock whose name has %d bytes takes %d", length, per)
+	}
+	t.Logf("%d bytes a lock", per)
+	runtime.KeepAlive(holders)
 }

@@ -218,6 +218,7 @@ func (s *session) makeRoom() bool {
 		}
 		if size != len(s.buf) && s.mayHold(size) {
 			room = make([]byte, size)
+			s.framer.Forget()
 		}
 		s.start, s.end, s.buf = 0, copy(room, s.buf[s.start:s.end]), room
 	}

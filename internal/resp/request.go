@@ -182,6 +182,9 @@ func (f *Framer) Stream(buf []byte) []byte {
 	return f.part(buf).Raw
 }
 
+// Forget lets go of the arguments of the last request, which keep the buffer that they lie in.
+func (f *Framer) Forget() { clear(f.args[:cap(f.args)]) }
+
 // part takes what has been scanned of a streamed request out of the buffer.
 func (f *Framer) part(buf []byte) Request {
 	if !f.stream {

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/busypoll"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/socket"
@@ -39,7 +38,6 @@ type lane struct {
 	way     io.ReadWriter   // conn's bytes
 	socket  *socket.Socket  // conn's; nil if way isn't that
 	seat    *eventloop.Seat // the reader's; nil if it has none
-	poller  *busypoll.Poller
 	wake    chan struct{}
 	ended   chan struct{} // closed when all that was asked has been answered or reported lost
 	retired atomic.Bool   // nobody begins to use it any more
@@ -248,7 +246,6 @@ func (l *lane) copyReplies() error {
 			return perr
 		}
 		l.heard()
-		l.poller.Stir()
 		if errors.Is(err, io.EOF) {
 			return errClosedByUpstream
 		}

@@ -40,7 +40,7 @@ func newScripted(t testing.TB, lanes int) *scripted {
 		t.Fatal(err)
 	}
 	s := &scripted{lanes: NewLanes(upstream, lanes, 0, time.Second), conns: make(chan net.Conn, 1000)}
-	loops, err := eventloop.Start(1, nil)
+	loops, err := eventloop.Start(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/busypoll"
 	"lockproxy/internal/eventloop"
 )
 
@@ -26,7 +25,6 @@ type Lanes struct {
 	stayAwake   atomic.Int64 // how long a spare may be silent, ns; 0 for any time
 	dialTimeout time.Duration
 	unread      Unread
-	poller      *busypoll.Poller // is told what the upstream has sent; nil if there is none
 	loops       *eventloop.Loops // read what it has sent by lanes; nil if there are none
 
 	pause   pause
@@ -86,9 +84,6 @@ func NewLanes(upstream *Upstream, perIdentity, reserve int, dialTimeout time.Dur
 func (ls *Lanes) BoundUnread(limit int64, dropped func(client net.Addr, err error)) {
 	ls.unread.Limit, ls.unread.Dropped = limit, dropped
 }
-
-// KeepAwake has poller told, before there are any connections, whenever the upstream has sent something.
-func (ls *Lanes) KeepAwake(poller *busypoll.Poller) { ls.poller = poller }
 
 // ReadBy has loops read lanes, before there are any.
 func (ls *Lanes) ReadBy(loops *eventloop.Loops) { ls.loops = loops }
@@ -171,7 +166,7 @@ func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
 		return
 	}
 	l := newLane(kind, conn)
-	l.poller, l.seat = ls.poller, ls.loops.NewSeat(l)
+	l.seat = ls.loops.NewSeat(l)
 	set.lanes = append(set.lanes, l)
 	ls.sets[kind] = set
 	ls.groupLocked(kind.Identity).lanes++

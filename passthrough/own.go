@@ -107,7 +107,6 @@ func (p *Pipe) copyReplies(conn net.Conn, from io.Reader, r *replyReader) (spare
 		n, err := from.Read(buf)
 		if n > 0 {
 			spare, err := p.passOwn(conn, r, buf[:n])
-			p.lanes.poller.Stir()
 			if spare || err != nil {
 				return spare, err
 			}

@@ -32,7 +32,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/tidwall/redcon"
 
-	"lockproxy/internal/busypoll"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
@@ -71,8 +70,6 @@ type Config struct {
 	TLS *tls.Config
 	// ProxyProtocolFrom are the networks whose connections begin with a PROXY header, version 1 or 2. One that doesn't is closed.
 	ProxyProtocolFrom []netip.Prefix
-	// BusyPoll is how long the proxy looks for more to do before it sleeps, where that helps: see the package busypoll. 0 is not at all.
-	BusyPoll time.Duration
 	// HandshakeTimeout is for the PROXY header and the TLS handshake together; 0 is 10 s.
 	HandshakeTimeout time.Duration
 }
@@ -84,13 +81,12 @@ type Server struct {
 	id         string // names this proxy among all, in the names of its connections
 	lanes      *passthrough.Lanes
 	locks      *lockcmd.Locks
-	poller     *busypoll.Poller // nil if there is none
 	loops      *eventloop.Loops // read clients and lanes; nil if there are none
 	ctx        context.Context  // ends when the server is told to stop at once
 	cancel     context.CancelFunc
 	serving    sync.WaitGroup // sessions; nothing is added once nothing is accepted
 	following  sync.WaitGroup // the upstream, if it moves
-	stopPoller sync.Once
+	stopLoops  sync.Once
 	nextConn   atomic.Uint64
 	down       atomic.Bool // the last connect to the upstream failed: what has been logged
 	seen       observed
@@ -172,8 +168,6 @@ func (s *Server) Serve(ln net.Listener) error {
 		return fmt.Errorf("serve %s: the server has been used already", ln.Addr())
 	}
 	s.ln = wrapped
-	s.poller = busypoll.Start(s.cfg.BusyPoll)
-	s.lanes.KeepAwake(s.poller)
 	s.startLoops()
 	s.following.Go(func() { s.cfg.Upstream.Follow(s.ctx, s.log, s.locks.FailedOver) }) // ends with s.ctx; Close waits for it
 	s.mu.Unlock()
@@ -188,7 +182,7 @@ func (s *Server) startLoops() {
 	if s.cfg.Dedicated {
 		return
 	}
-	loops, err := eventloop.Start((runtime.GOMAXPROCS(0)+1)/2, s.poller.Stir)
+	loops, err := eventloop.Start((runtime.GOMAXPROCS(0) + 1) / 2)
 	if err != nil {
 		s.log.Warn("clients are read without an event loop, which is slower", "error", err)
 	}
@@ -259,10 +253,7 @@ func (s *Server) Close() {
 	s.locks.Close()
 	s.lanes.Close()
 	s.following.Wait()
-	s.stopPoller.Do(func() {
-		s.poller.Stop()
-		s.loops.Stop()
-	})
+	s.stopLoops.Do(s.loops.Stop)
 	s.closeProbe()
 }
 

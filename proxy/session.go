@@ -125,9 +125,6 @@ func (s *session) read() {
 		err = nil
 	}
 	s.took(n, err)
-	if n > 0 {
-		s.server.poller.Stir()
-	}
 }
 
 // took takes note of a read into the buffer.

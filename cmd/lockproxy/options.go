@@ -30,7 +30,6 @@ type options struct {
 	UpstreamReserve int           `group:"Serving" default:"-1" placeholder:"N" help:"Idle connections that are kept for the clients of one user and password, beyond as many as have ever had one of their own at once, but at most one for each client, so that they are served as before once that password has been changed. -1: one for each client; 0: none (default ${default})."`
 	ClusterAnnounce string        `group:"Serving" placeholder:"HOST:PORT" help:"In front of a Redis Cluster: the address that clients which know Redis Cluster are told to use (default: the one that each has come to)."`
 	DialTimeout     time.Duration `group:"Serving" default:"5s" placeholder:"DURATION" help:"For connecting and logging in to the upstream (default ${default})."`
-	BusyPoll        time.Duration `group:"Serving" default:"100us" placeholder:"DURATION" help:"On machines of one or two cores: how long the proxy looks for more to do before it sleeps; 0 for not at all (default ${default})."`
 	ShutdownTimeout time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"After SIGTERM or SIGINT: for running commands and transactions to finish and locks to be released (default ${default})."`
 	ShutdownDelay   time.Duration `group:"Serving" default:"0s" placeholder:"DURATION" help:"How long after SIGTERM or SIGINT clients are served as before while /readyz says no, so that balancers send them elsewhere (default ${default})."`
 	Handover        string        `group:"Serving" placeholder:"PATH" help:"A Unix socket by which a new process takes over from a running one: start it with the same --listen and --handover, and the running one hands it the listening socket, finishes and ends."`
@@ -77,7 +76,6 @@ func (o *options) check() error {
 	}{
 		{"max-timeout", o.MaxTimeout, time.Millisecond, 10 * 365 * 24 * time.Hour},
 		{"fence-retention", o.FenceRetention, time.Second, 365 * 24 * time.Hour},
-		{"busy-poll", o.BusyPoll, 0, time.Second},
 		{"dial-timeout", o.DialTimeout, time.Millisecond, time.Hour},
 		{"shutdown-timeout", o.ShutdownTimeout, 0, time.Hour},
 		{"shutdown-delay", o.ShutdownDelay, 0, time.Hour},
@@ -195,7 +193,6 @@ func (o *options) serverConfig(upstream *passthrough.Upstream, log hclog.Logger)
 		Limits:          resp.Limits{Args: o.MaxArgs, Bulk: int64(o.MaxBulk), Inline: int(o.MaxInline)},
 		MaxClients:      o.MaxClients,
 		DialTimeout:     o.DialTimeout,
-		BusyPoll:        o.BusyPoll,
 		Logger:          log,
 
 		ClientBuffer:      int(o.ClientBuffer),

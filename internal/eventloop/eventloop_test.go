@@ -23,7 +23,7 @@ const patience = 10 * time.Second
 func start(t testing.TB, n int) *Loops {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	loops, err := Start(n, nil)
+	loops, err := Start(n)
 	if err != nil {
 		t.Fatal(err)
 	}

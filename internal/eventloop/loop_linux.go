@@ -57,9 +57,8 @@ type entry struct {
 	generation int32
 }
 
-// Start begins n loops, which tell heard, if it isn't nil, of each turn in which something has come. It returns nil where there are none. Whoever
-// starts them must Stop them.
-func Start(n int, heard func()) (*Loops, error) {
+// Start begins n loops, which the caller must Stop. It returns nil where there are none.
+func Start(n int) (*Loops, error) {
 	ls := &Loops{}
 	for range n {
 		l, err := newLoop()
@@ -68,7 +67,7 @@ func Start(n int, heard func()) (*Loops, error) {
 			return nil, err
 		}
 		ls.list = append(ls.list, l)
-		go l.run(heard) // ends with Stop, which waits for it
+		go l.run() // ends with Stop, which waits for it
 	}
 	return ls, nil
 }
@@ -155,7 +154,7 @@ func (l *loop) control(op int, conn syscall.RawConn, e entry) error {
 	return errors.Join(err, closed, refused)
 }
 
-func (l *loop) run(heard func()) {
+func (l *loop) run() {
 	defer close(l.ended)
 	epoll, err := l.file.SyscallConn()
 	if err != nil {
@@ -164,9 +163,6 @@ func (l *loop) run(heard func()) {
 	epoll.Read(func(fd uintptr) (done bool) { // returns when the file is closed
 		for {
 			n := wait(fd, l.events[:])
-			if n > 0 && heard != nil {
-				heard()
-			}
 			l.serve(l.events[:n])
 			if n < maxEvents && len(l.again) == 0 {
 				return false

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-admin fuzz test-faults soak model model-quick bench bench-locks deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-redis-suite test-admin fuzz test-faults soak model model-quick bench bench-locks deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -67,6 +67,11 @@ test-admin: deps deps-admin
 # The lock tests on servers of other versions, which it fetches but doesn't install; see docs/versions.md.
 test-versions: deps
 	sh internal/testredis/test-versions.sh
+
+# Redis's own test suite through lockproxy, in shared and in dedicated mode, in about 15 minutes; fetches it first. UNITS="unit/pubsub unit/multi"
+# names units, ROUNDS=3 runs all three times.
+test-redis-suite: deps
+	GO="$(GO)" bash internal/testredis/redis-suite.sh
 
 # Feeds each parser what nobody thought of, for FUZZTIME each; then the properties, with many more cases than make test.
 fuzz:

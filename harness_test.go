@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +27,11 @@ import (
 type testProxy struct {
 	addr   string
 	server *proxy.Server
+	shares bool // its clients use lanes
 }
+
+// testProxies are those that were started, by address.
+var testProxies sync.Map
 
 // dedicated is whether the proxies under test give every client an upstream connection of its own.
 var dedicated = os.Getenv("LOCKPROXY_TEST_UPSTREAM_MODE") == "dedicated"
@@ -64,7 +69,8 @@ func startProxyOn(t testing.TB, ln net.Listener, url string, change func(*proxy.
 	if change != nil {
 		change(&cfg)
 	}
-	p := &testProxy{addr: ln.Addr().String(), server: proxy.New(cfg)}
+	p := &testProxy{addr: ln.Addr().String(), server: proxy.New(cfg), shares: !cfg.Dedicated}
+	testProxies.Store(p.addr, p)
 	served := make(chan error, 1)
 	go func() { served <- p.server.Serve(ln) }()
 	t.Cleanup(func() {

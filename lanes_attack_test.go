@@ -18,8 +18,38 @@ func trusted(t testing.TB, addr string) *rawConn {
 	t.Helper()
 	c := dial(t, addr)
 	c.expect("PING", "+PONG\r\n")
+	openLane(t, addr)
 	c.expect("PING", "+PONG\r\n")
 	return c
+}
+
+// openLane returns when the proxy at addr has a lane for what logs in with these commands, if its
+// clients share any: for one client alone it opens none.
+func openLane(t testing.TB, addr string, login ...string) {
+	t.Helper()
+	known, ok := testProxies.Load(addr)
+	if !ok {
+		return
+	}
+	p := known.(*testProxy)
+	twins := []*rawConn{dial(t, addr), dial(t, addr)}
+	for _, c := range twins {
+		defer c.Close()
+		for _, command := range login {
+			if got := c.do(command); got[0] == '-' {
+				t.Fatalf("%s: %q", command, got)
+			}
+		}
+	}
+	if !p.shares {
+		return
+	}
+	eventually(t, 5*time.Second, "a lane is open", func() bool {
+		twins[1].do("PING")
+		id := strings.Trim(twins[0].do("CLIENT ID"), ":\r\n") // by its home
+		twins[0].do("PING")
+		return !strings.Contains(twins[1].do("CLIENT LIST ID "+id), "cmd=ping") // which went by a lane, then
+	})
 }
 
 // A request of the proxy's own behind one that ends the need for a connection of the session's own.
@@ -81,6 +111,7 @@ func TestLanePushes(t *testing.T) {
 	for range 4 {
 		c := dial(t, p.addr)
 		c.expect("HELLO 3", "%…")
+		openLane(t, p.addr, "HELLO 3")
 		c.expect("SET lane a", "+OK\r\n")
 		c.expect("DEL lane", ":1\r\n")
 		clients = append(clients, c)

@@ -72,22 +72,20 @@ func TestLanesLeaveNothingBehind(t *testing.T) {
 	settled := func() (goroutines, files int) {
 		eventually(t, 15*time.Second, "all clients are gone", func() bool {
 			st := p.server.Stats()
-			return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Pinned == 0
+			return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Homes == 0
 		})
 		return runtime.NumGoroutine(), hostileFiles(t)
 	}
 	goroutines, files := settled()
 	come(1500)
-	// Idle lanes may be more than before, each with two goroutines and a file, and so may connections for who needs one of his own, each
-	// with one of both.
+	// Idle lanes may be more than before, each with two goroutines and a file.
 	const lanes = 8
-	spares := func() int { return p.server.Stats().Connections.Spares }
 	eventually(t, 15*time.Second, "all is as before", func() bool {
 		g, f := settled()
-		return g <= goroutines+2*lanes+spares() && f <= files+lanes+spares()
+		return g <= goroutines+2*lanes && f <= files+lanes
 	})
 	if t.Failed() {
 		pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}
-	eventually(t, 10*time.Second, "the upstream has seen it", func() bool { return laneClients(admin) <= lanes+spares() })
+	eventually(t, 10*time.Second, "the upstream has seen it", func() bool { return laneClients(admin) <= lanes })
 }

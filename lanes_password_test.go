@@ -123,27 +123,11 @@ func TestPasswordChangedWhileConnected(t *testing.T) {
 	}
 }
 
-// killSpares kills the connections of a user that have been used for a login only.
-func killSpares(admin *rawConn, user string) (killed int) { return killIdle(admin, user, "auth") }
-
-// killIdle kills the connections of a user on which a command was last.
-func killIdle(admin *rawConn, user, last string) (killed int) {
-	admin.t.Helper()
-	for line := range strings.SplitSeq(admin.do("CLIENT LIST"), "\n") {
-		var id int
-		if _, err := fmt.Sscanf(line, "id=%d", &id); err == nil && strings.Contains(line, "user="+user) && strings.Contains(line, "cmd="+last) {
-			admin.expect(fmt.Sprintf("CLIENT KILL ID %d", id), ":1\r\n")
-			killed++
-		}
-	}
-	return killed
-}
-
-// More clients than there are connections in reserve take turns with these.
+// Many clients whose password has been changed are served on, whatever each does.
 func TestPasswordChangedUnderManyClients(t *testing.T) {
 	server := testredis.Start(t)
-	const clients, reserve = 40, 5
-	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamReserve = false, reserve })
+	const clients = 40
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
 	admin := dial(t, server.Addr())
 	admin.expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
 	var all []*rawConn
@@ -153,8 +137,6 @@ func TestPasswordChangedUnderManyClients(t *testing.T) {
 		c.expect("PING", "+PONG\r\n")
 		all = append(all, c)
 	}
-	killSpares(admin, "ann")
-	eventually(t, 5*time.Second, "spares are as many as the reserve", func() bool { return p.server.Stats().Connections.Spares == reserve })
 	admin.expect("ACL SETUSER ann resetpass >new", "+OK\r\n")
 	var running sync.WaitGroup
 	for i, c := range all {
@@ -174,7 +156,7 @@ func TestPasswordChangedUnderManyClients(t *testing.T) {
 	}
 	running.Wait()
 	st := p.server.Stats().Connections
-	if n := strings.Count(admin.do("CLIENT LIST"), "user=ann"); n > st.Lanes+st.Spares+st.Pinned {
+	if n := strings.Count(admin.do("CLIENT LIST"), "user=ann"); n > st.Lanes+st.Homes {
 		t.Errorf("the upstream has %d connections of ann's, the proxy knows of %+v", n, st)
 	}
 	stranger := dial(t, p.addr)
@@ -183,41 +165,6 @@ func TestPasswordChangedUnderManyClients(t *testing.T) {
 	admin.expect("ACL DELUSER ann", ":1\r\n")
 	for _, c := range append(all, stranger) {
 		c.closed()
-	}
-}
-
-// What the reserve can't do is said at once where nobody could leave a connection, and after a while where somebody might.
-func TestReserveIsUsedUp(t *testing.T) {
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(cfg *proxy.Config) {
-		cfg.Dedicated, cfg.UpstreamReserve, cfg.DialTimeout = false, 1, 300*time.Millisecond
-	})
-	admin := dial(t, server.Addr())
-	admin.expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
-	a, b, other := dial(t, p.addr), dial(t, p.addr), dial(t, p.addr) // the other one stays on the lane
-	for _, c := range []*rawConn{a, b, other} {
-		c.expect("AUTH ann old", "+OK\r\n")
-		c.expect("PING", "+PONG\r\n")
-	}
-	eventually(t, 5*time.Second, "one is in reserve", func() bool {
-		return killSpares(admin, "ann") == 1 && p.server.Stats().Connections.Spares <= 1
-	})
-	eventually(t, 5*time.Second, "another is in reserve", func() bool {
-		return p.server.Stats().Connections.Spares == 1 && strings.Count(admin.do("CLIENT LIST"), "user=ann") == 2
-	})
-	admin.expect("ACL SETUSER ann resetpass >new", "+OK\r\n")
-	a.expect("SUBSCRIBE c", "*3…")
-	start := time.Now()
-	b.expect("MULTI", "-UPSTREAM "+server.Addr()+" refused…")
-	if waited := time.Since(start); waited < 250*time.Millisecond || waited > 3*time.Second {
-		t.Errorf("it waited %v for one to be left", waited)
-	}
-	b.expect("PING", "+PONG\r\n") // by the lane, as before
-	b.send("MULTI")
-	time.Sleep(50 * time.Millisecond)
-	a.expect("UNSUBSCRIBE c", "*3…")
-	if got := b.reply(); got != "+OK\r\n" {
-		t.Errorf("MULTI once a connection was left: %q", got)
 	}
 }
 
@@ -240,26 +187,6 @@ func TestDeletedUserWhoRests(t *testing.T) {
 		admin.expect("ACL DELUSER bob", ":1\r\n")
 		c.closed()
 	}
-}
-
-// Reserves that die are replaced.
-func TestReserveIsReplaced(t *testing.T) {
-	server := testredis.Start(t)
-	p := sharing(t, server, 1)
-	admin := dial(t, server.Addr())
-	admin.expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
-	c := dial(t, p.addr)
-	c.expect("AUTH ann old", "+OK\r\n")
-	c.expect("PING", "+PONG\r\n")
-	for range 3 {
-		eventually(t, 5*time.Second, "there is one to kill", func() bool { return killSpares(admin, "ann") == 1 })
-	}
-	eventually(t, 5*time.Second, "there is one again", func() bool {
-		return strings.Count(admin.do("CLIENT LIST"), "user=ann") == 2 && p.server.Stats().Connections.Spares == 1
-	})
-	admin.expect("ACL SETUSER ann resetpass >new", "+OK\r\n")
-	c.expect("SELECT 4", "+OK\r\n")
-	c.expect("GET a", "$-1\r\n")
 }
 
 // Whom the upstream doesn't let in again after RESET, with the credentials of --upstream, harms nobody else.

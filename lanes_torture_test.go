@@ -27,7 +27,7 @@ func TestLaneTorture(t *testing.T) {
 	torture(t, p.addr, 40, 3*time.Second, false)
 	eventually(t, 5*time.Second, "no client is left", func() bool {
 		st := p.server.Stats()
-		return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Pinned == 0
+		return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Homes == 0
 	})
 }
 

@@ -207,7 +207,7 @@ func TestMetrics(t *testing.T) {
 		`lockproxy_commands_total{kind="fence"}`:                 "1",
 		`lockproxy_command_duration_seconds_count{kind="lock"}`:  "3",
 		`lockproxy_upstream_up`:                                  "1",
-		`lockproxy_upstream_connections{use="pinned"}`:           "1",
+		`lockproxy_upstream_connections{use="home"}`:             "1",
 		`lockproxy_locks_acquired_total`:                         "2",
 		`lockproxy_locks_refused_total{reason="held"}`:           "1",
 		`lockproxy_locks_refused_total{reason="wait_over"}`:      "1",

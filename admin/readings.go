@@ -33,9 +33,9 @@ var readings = []reading{
 		func(st *proxy.Stats) uint64 { return st.Connects }),
 	counter("upstream_connect_failures_total", "Connections to the upstream that could not be made for clients.",
 		func(st *proxy.Stats) uint64 { return st.ConnectFailures }),
-	labeled("upstream_connections", "Connections to the upstream for clients: lane ones are shared, pinned ones are a client's own, spare ones are kept for clients that will need their own.",
+	labeled("upstream_connections", "Connections to the upstream for clients: lane ones are shared, home ones are a client's own.",
 		prometheus.GaugeValue, "use", func(st *proxy.Stats) []sample {
-			return []sample{{"lane", float64(st.Connections.Lanes)}, {"pinned", float64(st.Connections.Pinned)}, {"spare", float64(st.Connections.Spares)}}
+			return []sample{{"lane", float64(st.Connections.Lanes)}, {"home", float64(st.Connections.Homes)}}
 		}),
 	gauge("clients_on_lanes", "Clients that share connections to the upstream.",
 		func(st *proxy.Stats) float64 { return float64(st.Connections.Shared) }),

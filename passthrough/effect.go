@@ -39,7 +39,8 @@ const (
 	TrackingOn          // CLIENT TRACKING
 	TrackingOff         //
 	Marks               // may leave something on the connection that isn't followed here, and which RESET takes away
-	Stays               // likewise, but it stays, or makes the connection known to others, as CLIENT ID does
+	Stays               // likewise, but it stays
+	Known               // others may know the connection by its number
 	logsIn              // the proxy's own login behind RESET: if it fails, the connection isn't what Identity says
 )
 

@@ -19,6 +19,9 @@ func (p *Pipe) neverSent() error {
 	if lost, ok := p.lost.(*Error); ok {
 		return &Error{Addr: lost.Addr, Err: lost.Err}
 	}
+	if p.lost == nil { // but the home is
+		return &Error{Addr: p.lanes.upstream.Addr, Err: errClosedByUpstream}
+	}
 	return p.lost
 }
 
@@ -34,6 +37,13 @@ func (p *Pipe) CloseWhenAnswered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.giveLocked()
+}
+
+// Answered reports whether the client is owed nothing, and has been given all.
+func (p *Pipe) Answered() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.nothingOwed() && !p.out.unread()
 }
 
 func (p *Pipe) nothingOwed() bool { return p.ledger.empty() || p.lost != nil }
@@ -65,59 +75,59 @@ func (p *Pipe) Awaiting(begins bool) {
 // Given is how many bytes the client has been given, though it may not have taken them.
 func (p *Pipe) Given() uint64 { return p.out.total() }
 
-// ClientGone says that the client has closed its side. An upstream connection of its own is told in the same way, so that the
-// upstream finishes what it was sent, gives up what blocks, and closes: then Wait returns. What was asked by a lane is answered.
+// ClientGone says that the client has closed its side. The home is told in the same way, so that the
+// upstream finishes what it was sent, gives up what blocks, and closes: then Wait returns. What was
+// asked by a lane is answered first.
 func (p *Pipe) ClientGone() {
 	p.Flush()
-	if p.salvage() {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leaving = true
 	p.client.SetWriteDeadline(time.Now().Add(linger))
-	if p.up == nil {
-		if p.inFlight > 0 && p.abandon == nil {
+	if p.onLane && p.inFlight > 0 {
+		if p.abandon == nil {
 			p.abandon = time.AfterFunc(linger, p.Close) // Wait stops it
 		}
+		return // Wait closes the home
+	}
+	p.closeHomeLocked()
+}
+
+// closeHomeLocked tells the upstream that nothing more is asked by the home. mu is held.
+func (p *Pipe) closeHomeLocked() {
+	if p.home == nil || p.home.closing {
 		return
 	}
-	p.up.SetReadDeadline(time.Now().Add(linger))
-	if half, ok := p.up.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-		p.up.Close()
+	p.home.closing = true // once the upstream has closed too this fails, and replies may be left to read
+	p.home.conn.SetReadDeadline(time.Now().Add(linger))
+	if half, ok := p.home.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		p.home.conn.Close()
 	}
+	p.home.seat.Rouse() // who reads it minds the deadline
 }
 
 // Close ends the session's part in upstream connections at once. Safe to call at any time, from any goroutine, more than once.
 func (p *Pipe) Close() {
-	if l := p.close(); l != nil {
-		l.wakeWaiting()
-	}
-}
-
-// close returns the lane at which the session may be waiting, nil if none.
-func (p *Pipe) close() *lane {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.leaving = true
-	if p.up != nil {
-		p.up.Close()
-		return nil // its reader does the rest
-	}
 	if p.lost == nil {
 		p.lost = ErrClosed
 		p.settleLost()
 	}
+	if p.home != nil {
+		p.home.close()
+	}
 	p.room.Broadcast()
-	return p.waitsAt
+	waits := p.waitsAt
+	p.mu.Unlock()
+	if waits != nil {
+		waits.wakeWaiting()
+	}
 }
 
-// Wait returns when nothing of the Pipe runs any more: its own upstream connection has ended, or all that was asked by a lane has been
-// answered.
+// Wait returns when nothing of the Pipe runs any more: all that was asked by a lane has been
+// answered, and the home has ended. ClientGone or Close must have been called.
 func (p *Pipe) Wait() {
-	if p.reader != nil {
-		<-p.reader
-	}
 	p.mu.Lock()
 	for p.inFlight > 0 && p.lost == nil {
 		p.room.Wait()
@@ -125,12 +135,19 @@ func (p *Pipe) Wait() {
 	if p.abandon != nil {
 		p.abandon.Stop()
 	}
+	if p.idle != nil {
+		p.idle.Stop() // it does nothing once the client is leaving
+	}
+	p.closeHomeLocked()
 	p.mu.Unlock()
+	if p.lastHome != nil {
+		<-p.lastHome.ended
+	}
 	if p.lane != nil {
-		p.lanes.leave(p.lane, p)
+		p.lanes.leave(p.lane)
 		p.lane = nil
 	}
-	p.lanes.quit(p)
+	p.lanes.withdraw(p)
 	p.out.wait()
 }
 
@@ -139,6 +156,9 @@ func (p *Pipe) Wait() {
 func (p *Pipe) finish(err error, withinReply bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.lost != nil {
+		return
+	}
 	p.lost = &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err}
 	if p.leaving {
 		p.lost = ErrClosed

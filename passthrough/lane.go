@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -33,21 +32,18 @@ const (
 // lane is one upstream connection that the sessions of one Identity share. Its writer gathers the requests of many sessions into
 // one write; its reader gives each session its replies. The sessions' requests stand in runs, in the order in which they went.
 type lane struct {
-	kind    laneKind
-	conn    net.Conn
-	way     io.ReadWriter   // conn's bytes
-	socket  *socket.Socket  // conn's; nil if way isn't that
-	seat    *eventloop.Seat // the reader's; nil if it has none
-	wake    chan struct{}
-	ended   chan struct{} // closed when all that was asked has been answered or reported lost
-	retired atomic.Bool   // nobody begins to use it any more
-	silent  atomic.Int64  // since when answers have been due and none came, as monotonic.Now; 0 if none are due
-	users   int           // guarded by Lanes.mu
-	// unwanted says that the proxy itself ends it.
-	unwanted bool // guarded by Lanes.mu
-	// loggedIn are those of the users that have logged in themselves.
-	loggedIn map[*Pipe]struct{} // guarded by Lanes.mu
-	used     uint64             // guarded by Lanes.mu; when it was last left, for the oldest to go first
+	kind     laneKind
+	conn     net.Conn
+	way      io.ReadWriter   // conn's bytes
+	socket   *socket.Socket  // conn's; nil if way isn't that
+	seat     *eventloop.Seat // the reader's; nil if it has none
+	wake     chan struct{}
+	ended    chan struct{} // closed when all that was asked has been answered or reported lost
+	retired  atomic.Bool   // nobody begins to use it any more
+	silent   atomic.Int64  // since when answers have been due and none came, as monotonic.Now; 0 if none are due
+	users    int           // guarded by Lanes.mu
+	unwanted bool          // guarded by Lanes.mu; the proxy itself ends it
+	used     uint64        // guarded by Lanes.mu; when it was last left, for the oldest to go first
 
 	mu       sync.Mutex
 	room     *sync.Cond
@@ -61,7 +57,6 @@ type lane struct {
 	runs     runs   // guarded by mu
 	dead     error  // guarded by mu
 
-	kept    bool   // the connection outlives the lane; to be read once ended is closed
 	spare   []byte // of who writes: what was sent last
 	replies replyReader
 	run     run   // the reader's: what it is within
@@ -69,7 +64,7 @@ type lane struct {
 }
 
 func newLane(kind laneKind, conn net.Conn) *lane {
-	l := &lane{kind: kind, conn: conn, way: directly(conn), loggedIn: map[*Pipe]struct{}{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	l := &lane{kind: kind, conn: conn, way: directly(conn), wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	l.socket, _ = l.way.(*socket.Socket)
 	l.replies.shared = true
 	l.room = sync.NewCond(&l.mu)
@@ -221,10 +216,7 @@ func (l *lane) read() {
 	if l.socket != nil {
 		l.seat.Close(l.socket.Raw())
 	}
-	l.kept = l.clean(err)
-	if !l.kept {
-		l.conn.Close()
-	}
+	l.conn.Close()
 	l.end(err)
 	close(l.ended)
 }
@@ -322,22 +314,4 @@ func (l *lane) end(err error) {
 		sent -= mayHaveRun
 		r.pipe.lostShared(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.replies.within())
 	}
-}
-
-// surrender ends a lane that nobody uses nor will, and reports whether its connection is as good as one that has just logged in. If not
-// it has been closed.
-func (l *lane) surrender() bool {
-	l.conn.SetReadDeadline(time.Unix(1, 0))
-	l.seat.Rouse()
-	<-l.ended
-	l.conn.SetReadDeadline(time.Time{})
-	return l.kept
-}
-
-// clean reports whether reading ended with err because of surrender, and all that was asked had been answered.
-func (l *lane) clean(err error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	asked := l.run.replies > 0 || len(l.gathered) > 0 || len(l.runs.list) > l.runs.first
-	return errors.Is(err, os.ErrDeadlineExceeded) && !asked && !l.replies.scan.Began()
 }

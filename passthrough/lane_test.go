@@ -39,7 +39,7 @@ func newScripted(t testing.TB, lanes int) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{lanes: NewLanes(upstream, lanes, 0, time.Second), conns: make(chan net.Conn, 1000)}
+	s := &scripted{lanes: NewLanes(upstream, lanes, time.Second), conns: make(chan net.Conn, 1000)}
 	loops, err := eventloop.Start(1)
 	if err != nil {
 		t.Fatal(err)
@@ -92,8 +92,34 @@ func (s *scripted) client(t testing.TB) *scriptedClient {
 		return []byte("-UNSENT\r\n")
 	})
 	p.ledger.Trusted = true
+	p.idledOut = true // only what needs a home has one
 	far.SetReadDeadline(time.Now().Add(20 * time.Second))
 	return &scriptedClient{p, far, bufio.NewReader(far)}
+}
+
+// openLane returns when there is a lane for the client's requests.
+func (c *scriptedClient) openLane(t testing.TB) {
+	t.Helper()
+	ls, kind := c.lanes, laneKind{Identity: c.ledger.Identity}
+	for over := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		ls.mu.Lock()
+		set := ls.sets[kind]
+		if set == nil {
+			set = &laneSet{}
+			ls.sets[kind] = set
+		}
+		open := set.leastUsed() != nil
+		if !open && set.opening == nil {
+			ls.beginOpenLocked(kind, set)
+		}
+		ls.mu.Unlock()
+		if open {
+			return
+		}
+		if time.Now().After(over) {
+			t.Fatal("no lane was opened")
+		}
+	}
 }
 
 // threeOnALane returns three clients that have sent a PING each by one lane, and the upstream's end of that.
@@ -110,10 +136,13 @@ func (s *scripted) threeOnALane(t testing.TB) (clients []*scriptedClient, lane n
 
 func (c *scriptedClient) ask(t testing.TB, words ...string) {
 	t.Helper()
+	if !c.OnLane() || !c.lane.serves() {
+		c.openLane(t)
+	}
 	if _, err := c.Connect(context.Background(), time.Second, Shared); err != nil {
 		t.Fatal(err)
 	}
-	if !c.Rides() {
+	if !c.OnLane() {
 		t.Fatal("the client has a connection of its own")
 	}
 	c.Relay(resp.AppendCommand(nil, words...), Expect{})
@@ -121,7 +150,7 @@ func (c *scriptedClient) ask(t testing.TB, words ...string) {
 
 // askByTurn does what ask and Flush do as an event loop does it, if it can be done so. On a lane that others use its turn may end with theirs.
 func (c *scriptedClient) askByTurn(words ...string) bool {
-	if !c.TryRelayRun(resp.AppendCommand(nil, words...), 1, &eventloop.Turn{}) {
+	if done, _ := c.TryRelay(resp.AppendCommand(nil, words...), 1, Shared, Expect{}, &eventloop.Turn{}); !done {
 		return false
 	}
 	if rand.IntN(2) == 0 {
@@ -372,7 +401,7 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	near, far := net.Pipe() // takes nothing
 	defer far.Close()
 	c := s.client(t)
-	c.lane, c.rides = newLane(laneKind{Identity: c.ledger.Identity}, near), true
+	c.lane, c.onLane = newLane(laneKind{Identity: c.ledger.Identity}, near), true
 	c.lane.users = 1
 	waiting := make(chan struct{})
 	go func() { // ends when the Pipe is closed; the test waits for it

@@ -1,7 +1,8 @@
 package passthrough
 
-// How a lane goes by an event loop: what the sessions that the loop reads have asked is sent once for all of them, when the loop's turn ends,
-// and the replies are given out as the loop reads them.
+// How requests and replies go by an event loop: what the sessions that the loop reads ask by a lane
+// is sent once for all of them, when the loop's turn ends or something that came later must go by a
+// home. Replies are given out as the loop reads them.
 
 import (
 	"errors"
@@ -12,11 +13,36 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// TryRelayRun is Connect for a Shared way, RelayRun and Flush for a caller that may not wait. Where one of these might have to, or would
-// open a connection, it does nothing and returns false. What it sends leaves at the end of turn.
-func (p *Pipe) TryRelayRun(raw []byte, n int, turn *eventloop.Turn) bool {
+// TryRelay is Connect, Relay (or RelayRun) and Flush for a caller that may not wait: n whole requests,
+// of which e describes the reply if n is 1. Where one of these might have to wait, or would open a
+// connection, it does nothing and returns false. rest says that the caller must Flush before it does
+// anything else, since the upstream has not taken all.
+func (p *Pipe) TryRelay(raw []byte, n int, way Way, e Expect, turn *eventloop.Turn) (done, rest bool) {
+	if p.failed != nil || len(p.wbuf) > 0 || len(raw) > bufSize {
+		return false, false
+	}
+	p.mu.Lock()
+	shares := way != Own && p.mayShareLocked() && (p.home != nil || p.idledOut)
+	kind := laneKind{p.ledger.Identity, p.scripts || way == Scripts}
+	if p.onLane && p.inFlight > 0 && (!shares || p.lane.kind != kind) {
+		shares = false // what was asked by the lane must be answered first
+	}
+	p.mu.Unlock()
+	if shares && (p.lane == nil || p.lane.kind != kind) {
+		p.leaveLane()
+		p.lane, _ = p.lanes.join(p, kind)
+		p.scripts = kind.Scripts
+	}
+	if shares && p.lane != nil {
+		return p.tryLane(raw, n, turn), false
+	}
+	return p.tryHome(raw, n, e, turn)
+}
+
+// tryLane gathers the requests on the session's lane.
+func (p *Pipe) tryLane(raw []byte, n int, turn *eventloop.Turn) bool {
 	l := p.lane
-	if l == nil || l.socket == nil || l.seat == nil || p.failed != nil || len(p.wbuf) > 0 {
+	if l.socket == nil || l.seat == nil {
 		return false
 	}
 	l.mu.Lock()
@@ -28,26 +54,54 @@ func (p *Pipe) TryRelayRun(raw []byte, n int, turn *eventloop.Turn) bool {
 	return true
 }
 
-// Sharing reports whether what the session asks next may well go by a lane.
-func (p *Pipe) Sharing() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lane != nil && p.up == nil
-}
-
 // takeRun notes that the client is owed n replies to requests that go by its lane, of this kind, unless it must not be, or wait.
 func (p *Pipe) takeRun(kind laneKind, n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := &p.ledger
-	if p.up != nil || p.lost != nil || p.large > 0 || p.ending || p.leaving || !l.Trusted || kind != (laneKind{l.Identity, p.scripts}) ||
-		p.inFlight+n > maxInFlight || l.len() >= maxEntries || p.lanes.pause.on.Load() || p.out.backlogged() {
+	if p.home == nil && !p.idledOut || !p.mayShareLocked() || p.ending || p.leaving || kind != (laneKind{l.Identity, p.scripts}) ||
+		p.inFlight+n > maxInFlight || l.len() >= maxEntries || p.out.backlogged() {
 		return false
 	}
 	l.push(entry{count: n})
 	p.inFlight += n
-	p.rides = true
+	p.onLane, p.behind = true, true
 	return true
+}
+
+// tryHome sends the requests by the session's home, behind all that came before in this turn.
+func (p *Pipe) tryHome(raw []byte, n int, e Expect, turn *eventloop.Turn) (done, rest bool) {
+	p.mu.Lock()
+	l := &p.ledger
+	if p.home == nil || p.home.socket == nil || p.onLane && p.inFlight > 0 || p.lost != nil || p.broken || p.ending || p.leaving ||
+		l.len() >= maxEntries || p.large > 0 {
+		p.mu.Unlock()
+		return false, false
+	}
+	p.onLane = false
+	if n == 1 {
+		l.push(entry{Expect: e})
+	} else {
+		l.push(entry{count: n})
+	}
+	home := p.home
+	p.mu.Unlock()
+	turn.Flush()
+	if p.lane != nil {
+		p.leaveLane() // nothing is owed by it
+	}
+	sent, err := home.socket.TryWrite(raw)
+	if err != nil {
+		home.close() // the reader reports the loss
+		return true, false
+	}
+	if sent < len(raw) {
+		p.wbuf = append(takeBuffer(), raw[sent:]...)
+		p.mu.Lock()
+		p.held = true
+		p.mu.Unlock()
+	}
+	return true, sent < len(raw)
 }
 
 // gatherLocked takes whole requests of p's, which will get n replies, to be sent when the turn ends. mu is held.

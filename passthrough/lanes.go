@@ -2,7 +2,8 @@ package passthrough
 
 import (
 	"context"
-	"math"
+	"errors"
+	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -16,65 +17,65 @@ const (
 	laneSessions = 64
 	// maxIdleLanes is how many lanes are kept that no session uses.
 	maxIdleLanes = 8
+	// refusalPause is how long after a refused login no further lane of that login is tried.
+	refusalPause = time.Second
 )
 
-// Lanes are the upstream connections that sessions share. Make them with NewLanes; Close ends them. Safe for concurrent use.
+// Lanes are the upstream connections that sessions share, and what all sessions' homes have in
+// common. Make them with NewLanes; Close ends them. Safe for concurrent use.
 type Lanes struct {
 	upstream    *Upstream
-	perIdentity int          // 0: nothing is shared
-	stayAwake   atomic.Int64 // how long a spare may be silent, ns; 0 for any time
+	perIdentity int           // 0: nothing is shared
+	homeIdle    time.Duration // see CloseIdleHomes
 	dialTimeout time.Duration
 	unread      Unread
-	loops       *eventloop.Loops // read what it has sent by lanes; nil if there are none
+	loops       *eventloop.Loops // read what comes by lanes; nil if there are none
 
-	pause   pause
-	pinned  atomic.Int64
-	running sync.WaitGroup
-	ctx     context.Context // ends when Close is called
-	cancel  context.CancelFunc
+	suspended atomic.Bool  // nobody may share: see Suspend
+	paused    atomic.Int64 // until when the upstream holds back writes, ns since began; 0 if it doesn't
+	began     time.Time
+	homes     atomic.Int64 // that are open
+	serving   serving
+	running   sync.WaitGroup
+	ctx       context.Context // ends when Close is called
+	cancel    context.CancelFunc
 
-	mu     sync.Mutex
-	sets   map[laneKind]*laneSet // guarded by mu
-	groups map[login]*group      // guarded by mu
-	idle   int                   // guarded by mu; spares of all groups
-	// maxIdle is how many of these there may be, and allowedIdle how many because of what the upstream allows.
-	maxIdle, allowedIdle int // guarded by mu
-	// reserve is how many there should be of each login, see wanted.
-	reserve int         // guarded by mu
-	expiry  *time.Timer // guarded by mu; for spares that are more than the reserve, nil if there are none
-	// expires is when the spare was left that expiry is for.
-	expires time.Time // guarded by mu
-	clock   uint64    // guarded by mu; counts leaves
-	closed  bool      // guarded by mu
+	mu      sync.Mutex
+	sets    map[laneKind]*laneSet // guarded by mu
+	refused map[laneKind]refusal  // guarded by mu; none is older than refusalPause when one is added
+	clock   uint64                // guarded by mu; counts leaves
+	closed  bool                  // guarded by mu
+	// laneLost is when a lane ended last that the proxy itself had not ended.
+	laneLost time.Time // guarded by mu
 }
 
 // laneKind is what the sessions that share a lane have in common.
 type laneKind struct {
 	Identity
-	// Scripts says that they run scripts of their clients, which may take long: while one does, the upstream answers everybody else that
-	// it is busy, but those who stand behind it on the same connection not at all.
+	// Scripts says that they run scripts of their clients, which may take long. While one does, the
+	// upstream tells everybody else that it is busy, but does not answer those behind it on the same
+	// connection at all.
 	Scripts bool
 }
 
 // laneSet is the lanes of one kind.
 type laneSet struct {
 	lanes   []*lane
-	opening *opening // of a further one; nil if none is under way
+	opening chan struct{} // closed when a further one is open, or can't be; nil if none is under way
+	alone   *Pipe         // the only session that asks for a lane so far; nil if none does, or others do too
 }
 
-// opening is a lane being opened.
-type opening struct {
-	done chan struct{}
-	err  error // once done is closed
+// refusal is the upstream's answer to a login that a lane tried.
+type refusal struct {
+	reply *Refused
+	at    time.Time
 }
 
-// NewLanes returns the shared connections to upstream, at most perIdentity for each identity. With 0 every session has a connection
-// of its own. reserve is how many idle connections of each user and password are kept for the sessions that share, beyond as many as have
-// had one of their own at once, and at most one for each of these; there are none if perIdentity is 0 or the upstream is a cluster, whose connections are many. dialTimeout bounds the opening of one.
-func NewLanes(upstream *Upstream, perIdentity, reserve int, dialTimeout time.Duration) *Lanes {
-	ls := &Lanes{upstream: upstream, perIdentity: perIdentity, dialTimeout: dialTimeout, allowedIdle: math.MaxInt}
-	ls.sets, ls.groups = map[laneKind]*laneSet{}, map[login]*group{}
-	ls.SetReserve(reserve)
+// NewLanes returns the shared connections to upstream, at most perIdentity for each identity. With 0
+// nothing is shared. dialTimeout bounds the opening of one.
+func NewLanes(upstream *Upstream, perIdentity int, dialTimeout time.Duration) *Lanes {
+	ls := &Lanes{upstream: upstream, perIdentity: perIdentity, dialTimeout: dialTimeout, began: time.Now()}
+	ls.sets, ls.refused = map[laneKind]*laneSet{}, map[laneKind]refusal{}
 	ls.ctx, ls.cancel = context.WithCancel(context.Background())
 	return ls
 }
@@ -88,53 +89,85 @@ func (ls *Lanes) BoundUnread(limit int64, dropped func(client net.Addr, err erro
 // ReadBy has loops read lanes, before there are any.
 func (ls *Lanes) ReadBy(loops *eventloop.Loops) { ls.loops = loops }
 
-// join finds a lane for a session, opening one if needed, which connects says. The session must leave it.
-func (ls *Lanes) join(ctx context.Context, p *Pipe, kind laneKind) (l *lane, connects bool, err error) {
-	for {
+// CloseIdleHomes has each home closed, before there are any, that was not needed for d and is as a
+// new connection would be. It is dialled again on demand. 0 keeps all of them.
+func (ls *Lanes) CloseIdleHomes(d time.Duration) { ls.homeIdle = d }
+
+// Suspend says whether the upstream polices single connections, so that nobody may share one.
+func (ls *Lanes) Suspend(suspended bool) { ls.suspended.Store(suspended) }
+
+// pause says that the upstream holds back writes for d from now on; 0 ends that. Nobody shares
+// meanwhile: a write that is held back would hold up what stands behind it.
+func (ls *Lanes) pause(d time.Duration) {
+	until := int64(0)
+	if d > 0 {
+		until = int64(time.Since(ls.began) + d)
+	}
+	ls.paused.Store(until)
+}
+
+// maySessionsShare reports whether sessions may share at this moment.
+func (ls *Lanes) maySessionsShare() bool {
+	if ls.perIdentity == 0 || ls.suspended.Load() {
+		return false
+	}
+	until := ls.paused.Load()
+	return until == 0 || int64(time.Since(ls.began)) > until
+}
+
+// join returns a lane for a session, which must leave it, or nil if the session is to use its home: as
+// long as it is the only one of this kind, to which a lane would be of no use, and until a lane is
+// open, which opening tells. It never waits. (To a single client of a cluster a lane is of use: it is
+// opened by a login that may ask who serves what.)
+func (ls *Lanes) join(p *Pipe, kind laneKind) (l *lane, opening <-chan struct{}) {
+	if p.alone.Load() && p.aloneIn == kind {
+		return nil, nil
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.closed {
+		return nil, nil
+	}
+	ls.withdrawLocked(p)
+	set := ls.sets[kind]
+	if set == nil {
+		set = &laneSet{}
+		ls.sets[kind] = set
+	}
+	l = set.leastUsed()
+	switch {
+	case l != nil && (l.users < laneSessions || len(set.lanes) >= ls.perIdentity):
+	case set.opening != nil:
+	case l == nil && len(set.lanes) == 0 && set.alone == nil && ls.upstream.cluster == nil:
+		set.alone, p.aloneIn = p, kind
+		p.alone.Store(true)
+		return nil, nil
+	default:
+		ls.beginOpenLocked(kind, set)
+	}
+	if l != nil {
+		l.users++
+	}
+	return l, set.opening
+}
+
+// withdrawLocked says that p does not ask for a lane of its kind any more. mu is held.
+func (ls *Lanes) withdrawLocked(p *Pipe) {
+	if !p.alone.Swap(false) {
+		return
+	}
+	if set := ls.sets[p.aloneIn]; set != nil && set.alone == p {
+		set.alone = nil
+		ls.forgetLocked(p.aloneIn, set)
+	}
+}
+
+// withdraw is withdrawLocked for a session that ends.
+func (ls *Lanes) withdraw(p *Pipe) {
+	if p.alone.Load() {
 		ls.mu.Lock()
-		g := ls.enterLocked(p, kind.Identity)
-		set := ls.sets[kind]
-		if set == nil {
-			set = &laneSet{}
-			ls.sets[kind] = set
-		}
-		l = set.leastUsed()
-		if l != nil && (l.users < laneSessions || len(set.lanes) >= ls.perIdentity || set.opening != nil) {
-			l.users++
-			if ls.loggedIn(kind.Identity) {
-				l.loggedIn[p] = struct{}{}
-			}
-			ls.topUpLocked(g)
-			ls.mu.Unlock()
-			return l, connects, nil
-		}
-		if ls.closed {
-			ls.mu.Unlock()
-			return nil, false, ErrClosed
-		}
-		o := set.opening
-		if o == nil {
-			o = &opening{done: make(chan struct{})}
-			set.opening = o
-			ls.running.Add(1)
-			go func() { // ends within dialTimeout, or at once when Close is called, which waits for it
-				defer ls.running.Done()
-				ls.open(kind, set, o)
-			}()
-		}
-		ls.mu.Unlock()
-		if l != nil {
-			continue // there is one to use until the further one is open
-		}
-		select {
-		case <-o.done:
-			if o.err != nil {
-				return nil, true, o.err
-			}
-			connects = true
-		case <-ctx.Done():
-			return nil, true, &Error{Addr: ls.upstream.Addr, Err: context.Cause(ctx)}
-		}
+		defer ls.mu.Unlock()
+		ls.withdrawLocked(p)
 	}
 }
 
@@ -148,20 +181,38 @@ func (s *laneSet) leastUsed() (least *lane) {
 	return least
 }
 
-func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
+// beginOpenLocked has a lane opened, unless the upstream has just refused its login. mu is held.
+func (ls *Lanes) beginOpenLocked(kind laneKind, set *laneSet) {
+	if was, ok := ls.refused[kind]; ok && time.Since(was.at) < refusalPause {
+		ls.forgetLocked(kind, set)
+		return
+	}
+	if p := set.alone; p != nil {
+		set.alone = nil
+		p.alone.Store(false) // it asks again, and finds the lane
+	}
+	set.opening = make(chan struct{})
+	ls.running.Add(1)
+	go func() { // ends within dialTimeout, or at once when Close is called, which waits for it
+		defer ls.running.Done()
+		ls.open(kind, set)
+	}()
+}
+
+func (ls *Lanes) open(kind laneKind, set *laneSet) {
 	ctx, cancel := context.WithTimeout(ls.ctx, ls.dialTimeout)
 	defer cancel()
-	conn, _, err := ls.obtain(ctx, Setup{Identity: kind.Identity}, nil)
+	conn, err := ls.upstream.connectAdmitted(ctx, kind.Identity)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if err == nil && ls.closed {
 		conn.Close()
 		err = ErrClosed
 	}
+	close(set.opening)
 	set.opening = nil
-	o.err = err
-	close(o.done)
 	if err != nil {
+		ls.noteRefusedLocked(kind, err)
 		ls.forgetLocked(kind, set)
 		return
 	}
@@ -169,7 +220,6 @@ func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
 	l.seat = ls.loops.NewSeat(l)
 	set.lanes = append(set.lanes, l)
 	ls.sets[kind] = set
-	ls.groupLocked(kind.Identity).lanes++
 	ls.running.Add(2)
 	go func() { // ends when conn does, which is when the upstream or nobody wants it any more; Close waits for it
 		defer ls.running.Done()
@@ -182,43 +232,30 @@ func (ls *Lanes) open(kind laneKind, set *laneSet, o *opening) {
 	}()
 }
 
+// noteRefusedLocked keeps a refusal of the login for refusalPause. mu is held.
+func (ls *Lanes) noteRefusedLocked(kind laneKind, err error) {
+	var reply *Refused
+	if !errors.As(err, &reply) {
+		return
+	}
+	maps.DeleteFunc(ls.refused, func(_ laneKind, was refusal) bool { return time.Since(was.at) >= refusalPause })
+	ls.refused[kind] = refusal{reply, time.Now()}
+}
+
 // forgetLocked drops a set of nothing. mu is held.
 func (ls *Lanes) forgetLocked(kind laneKind, set *laneSet) {
-	if len(set.lanes) == 0 && set.opening == nil && ls.sets[kind] == set {
+	if len(set.lanes) == 0 && set.opening == nil && set.alone == nil && ls.sets[kind] == set {
 		delete(ls.sets, kind)
 	}
 }
 
-// loggedIn reports whether a session of this identity has logged in itself. Its login ends with the connection: that it would be let
-// in once more is not for the proxy to say.
-func (ls *Lanes) loggedIn(id Identity) bool {
-	initial := ls.upstream.Initial
-	return id.LoggedIn && (id.User != initial.User || id.Password != initial.Password)
-}
-
-// remove takes a lane that has ended out of its set, and ends the sessions whose login it was.
+// remove takes a lane that has ended out of its set.
 func (ls *Lanes) remove(l *lane) {
 	ls.mu.Lock()
-	ended := l.loggedIn
-	l.loggedIn = nil
-	ls.removeLocked(l)
-	g := ls.groupLocked(l.kind.Identity)
-	g.lanes--
-	var bereaved map[*Pipe]struct{}
+	defer ls.mu.Unlock()
 	if !l.unwanted {
-		bereaved = ls.bereavedLocked(g)
+		ls.laneLost = time.Now()
 	}
-	ls.dropLocked(g)
-	ls.mu.Unlock()
-	for p := range ended {
-		p.loginLost()
-	}
-	for p := range bereaved {
-		p.restLost()
-	}
-}
-
-func (ls *Lanes) removeLocked(l *lane) {
 	set := ls.sets[l.kind]
 	if set == nil {
 		return
@@ -233,21 +270,18 @@ func (ls *Lanes) removeLocked(l *lane) {
 }
 
 // leave says that a session doesn't use its lane any more. One that nobody uses is kept for a while, if there aren't too many.
-func (ls *Lanes) leave(l *lane, p *Pipe) {
+func (ls *Lanes) leave(l *lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	delete(l.loggedIn, p)
 	ls.clock++
 	l.users--
 	l.used = ls.clock
 	if l.users > 0 {
 		return
 	}
-	if g := ls.groups[loginOf(l.kind.Identity)]; g != nil && len(g.line) > 0 {
-		g.serveLocked(nil) // who waits may have the connection
-	}
 	if l.retired.Load() {
-		ls.endLocked(l)
+		l.unwanted = true
+		l.close()
 		return
 	}
 	var oldest *lane
@@ -265,27 +299,9 @@ func (ls *Lanes) leave(l *lane, p *Pipe) {
 	}
 	if idle > maxIdleLanes {
 		oldest.retired.Store(true)
-		ls.endLocked(oldest)
+		oldest.unwanted = true
+		oldest.close()
 	}
-}
-
-// endLocked ends a lane that nobody uses nor will. Its connection goes to its login's reserve if that is short of one. mu is held.
-func (ls *Lanes) endLocked(l *lane) {
-	l.unwanted = true
-	g := ls.groups[loginOf(l.kind.Identity)]
-	if ls.closed || g == nil || len(g.idle) >= ls.worthKeeping(g) {
-		l.close()
-		return
-	}
-	ls.running.Add(1)
-	go func() { // ends when the lane has, which surrender makes sure of; Close waits for it
-		defer ls.running.Done()
-		if l.surrender() {
-			ls.mu.Lock()
-			defer ls.mu.Unlock()
-			ls.keepLocked(ls.groupLocked(l.kind.Identity), l.conn, Setup{Identity: l.kind.Identity})
-		}
-	}()
 }
 
 // broke reports whether a lane's connection has ended, and not because the proxy itself had no use for it any more.
@@ -299,8 +315,7 @@ func (ls *Lanes) broke(l *lane) bool {
 type Stats struct {
 	Lanes  int // shared
 	Shared int // sessions that use one of these
-	Pinned int // connections that are one session's own
-	Spares int // kept for sessions that need one of their own
+	Homes  int // sessions' own
 }
 
 // Stats returns the numbers of this moment.
@@ -313,35 +328,22 @@ func (ls *Lanes) Stats() (s Stats) {
 			s.Shared += l.users
 		}
 	}
-	s.Spares, s.Pinned = ls.idle, int(ls.pinned.Load())
+	s.Homes = int(ls.homes.Load())
 	return s
 }
 
 // Close ends all of them, and returns when they have ended.
 func (ls *Lanes) Close() {
 	ls.cancel()
-	ls.pause.close()
 	ls.mu.Lock()
 	ls.closed = true
-	if ls.expiry != nil {
-		ls.expiry.Stop()
-	}
 	var lanes []*lane
-	var conns []net.Conn
 	for _, set := range ls.sets {
 		lanes = append(lanes, set.lanes...)
-	}
-	for _, g := range ls.groups {
-		for _, s := range g.idle {
-			conns = append(conns, s.conn)
-		}
 	}
 	ls.mu.Unlock()
 	for _, l := range lanes {
 		l.close()
-	}
-	for _, conn := range conns {
-		conn.Close()
 	}
 	ls.running.Wait()
 }

@@ -233,6 +233,7 @@ func (l *ledger) headSubscribes() bool {
 func (l *ledger) confirm(kind Effect, h resp.Head) {
 	e := l.head()
 	if e != nil && e.Effect == kind {
+		l.trust(kind, h)
 		if e.Count >= 0 {
 			e.count = l.confirmations(kind, e.Count)
 			e.Count = -1 // counted

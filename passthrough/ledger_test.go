@@ -188,6 +188,7 @@ func (m *ledgerMachine) check(rt *rapid.T) {
 }
 
 func (m *ledgerMachine) checkAll() {
+	m.out.wait()
 	got, gotUnasked := separate(m.t, m.client.got.Bytes())
 	want, wantUnasked := separate(m.t, m.redis.client)
 	if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(gotUnasked, wantUnasked) {
@@ -370,7 +371,7 @@ func TestLedgerLoss(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			u := newUnplugged(Identity{Proto: 2})
 			test.prepare(u)
-			u.finish(gone, u.reader.within())
+			u.finish(gone, u.home.replies.within())
 			got := u.took()
 			if test.want == "bounded" {
 				if len(got) > maxLostText+len(lost) || !strings.HasPrefix(got, lost+lost) {

@@ -9,8 +9,11 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
+	"lockproxy/internal/cluster"
 	"lockproxy/internal/resp"
 )
 
@@ -122,9 +125,59 @@ func askUntil(ctx context.Context, conn net.Conn, cmds ...[]string) (replies []o
 	return replies, err
 }
 
+// connectAdmitted opens a connection that is logged in as id, and on which the upstream has answered
+// otherwise than by demanding a login. If it demands one the error is a *Refused.
+func (u *Upstream) connectAdmitted(ctx context.Context, id Identity) (net.Conn, error) {
+	conn, err := u.connect(ctx, id)
+	if err != nil || id.LoggedIn {
+		return conn, err
+	}
+	replies, err := askUntil(ctx, conn, []string{probe})
+	switch {
+	case len(replies) > 0 && strings.HasPrefix(string(replies[0].raw), noAuth):
+		err = &Refused{Addr: u.Addr, Step: probe, Reply: string(replies[0].Line)}
+	case err != nil:
+		err = &Error{Addr: u.Addr, Err: err}
+	default:
+		return conn, nil
+	}
+	conn.Close()
+	return nil, err
+}
+
+// noAuth begins the upstream's answer to those of whom it demands a login.
+const noAuth = "-NOAUTH"
+
 func loginLost(nc net.Conn, addr string, err error) error {
 	if _, isTLS := nc.(*secured); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("TLS: ended right after the handshake, as when the upstream misses a client certificate or doesn't accept it: %w", err)
 	}
 	return &Error{Addr: addr, Err: err}
+}
+
+// quiet reports whether a connection on which nothing is expected is open, and nothing has come on it but pushes, which whoever reads it next
+// can tell from replies. With TLS it is not quiet after a push either.
+func quiet(conn net.Conn) bool {
+	if whole, ok := conn.(*cluster.Conn); ok {
+		return whole.Quiet()
+	}
+	plain := true
+	if s, ok := conn.(*secured); ok {
+		conn, plain = s.raw, false
+	}
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	control, err := sc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	silent := false
+	err = control.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		silent = errors.Is(err, syscall.EAGAIN) || plain && n == 1 && b[0] == '>'
+	})
+	return err == nil && silent
 }

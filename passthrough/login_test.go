@@ -95,31 +95,3 @@ func TestLoginAmongPushes(t *testing.T) {
 		}
 	}
 }
-
-// What goes on while nothing is asked is told apart however it is cut.
-func TestSkipPushes(t *testing.T) {
-	for _, test := range []struct {
-		data        string
-		owed, still bool
-		ok          bool
-	}{
-		{tracked, false, false, true},
-		{tracked, true, true, true},
-		{tracked + "+PONG\r\n" + tracked, true, false, true},
-		{tracked + "+PONG\r\n+PONG\r\n", true, false, false},
-		{tracked + "+", false, false, false},
-		{"$5\r\nab", true, true, true},
-		{"nothing\r\n", true, true, false},
-	} {
-		for cut := range len(test.data) {
-			var scan resp.Scanner
-			still, err := skipPushes(&scan, []byte(test.data[:cut]), test.owed)
-			if err == nil {
-				still, err = skipPushes(&scan, []byte(test.data[cut:]), still)
-			}
-			if (err == nil) != test.ok || test.ok && still != test.still {
-				t.Errorf("%q, cut at %d: %v, %v", test.data, cut, still, err)
-			}
-		}
-	}
-}

@@ -16,7 +16,7 @@ type outbox struct {
 
 	mu      sync.Mutex
 	room    *sync.Cond
-	busy    bool   // guarded by mu; what is given now is queued: a goroutine empties the queue, or hold was called
+	busy    bool   // guarded by mu; what is given now is queued: a goroutine empties the queue
 	queue   spool  // guarded by mu
 	given   uint64 // guarded by mu; bytes, so far
 	hurries int    // guarded by mu; see hurry
@@ -83,26 +83,6 @@ func (o *outbox) startLocked() {
 	case o.closing:
 		o.conn.Close()
 	}
-}
-
-// hold has all that is given kept back until release, and reports whether it did: not if the client leaves something unread.
-func (o *outbox) hold() (held bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	held = !o.busy
-	o.busy = true
-	return held
-}
-
-// release gives the client what was kept back since hold.
-func (o *outbox) release() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.busy = false
-	if o.failed == nil && o.direct != nil && o.queue.file == nil {
-		o.queue.skip(len(o.queue.mem) - len(o.writeNowLocked(o.queue.mem)))
-	}
-	o.startLocked()
 }
 
 // writeNowLocked gives the kernel as much of b as it takes now, and returns the rest. mu is held.
@@ -221,6 +201,13 @@ func (o *outbox) backlogged() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.queue.len() > maxBacklog
+}
+
+// unread reports whether whoever reads for this client alone should wait for it: see waitBelow.
+func (o *outbox) unread() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.queue.len() > 0 && o.hurries == 0
 }
 
 // total is how many bytes the client has been given so far, though it may not have taken them.

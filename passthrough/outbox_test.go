@@ -53,11 +53,7 @@ func TestOutboxOrder(t *testing.T) {
 				return b
 			}
 			for next < total {
-				held := rand.IntN(3) == 0 && o.hold()
 				o.send(piece(), piece())
-				if held {
-					o.release()
-				}
 				if rand.IntN(100) == 0 {
 					o.waitBelow(int64(rand.IntN(1 << 20)))
 				}
@@ -155,10 +151,6 @@ func TestOutboxOfAClientThatIsGone(t *testing.T) {
 		t.Errorf("the client is gone: %v, %d bytes queued", o.err(), o.queue.len())
 	}
 	o.send([]byte("x"))
-	if o.hold() {
-		o.send([]byte("y"))
-		o.release()
-	}
 	if o.queue.len() != 0 {
 		t.Error("something is kept for a client that has gone")
 	}

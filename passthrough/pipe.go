@@ -35,9 +35,10 @@ package passthrough
 import (
 	"context"
 	"errors"
-	"io"
+	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/socket"
@@ -59,46 +60,44 @@ var ErrClosed = errors.New("connection closed")
 // Pipe is one session's way to the upstream. Its methods are for the one who reads the client, the session's goroutine or an event loop in its
 // place, except Close, Push and State.
 type Pipe struct {
-	lanes   *Lanes
-	client  net.Conn
-	encode  func(error) []byte // makes the reply to a request that was lost
-	out     *outbox
-	wbuf    []byte // not yet sent
-	asked   int    // replies that wbuf will get, if it goes by a lane
-	failed  error  // the last connect's failure, until the batch of requests that met it ends
-	lane    *lane  // the session's, nil if it uses none
-	group   *group // guarded by Lanes.mu; whom it has been let in as, nil if it hasn't
-	rides   bool   // requests go by the lane: there is no connection of its own
-	scripts bool   // the session has run scripts of its client's
-	isNew   bool   // the connection of its own is another than the last request's
-	braced  bool   // see Brace
-	// watch watches the client while the session waits in line for a connection; nil if nobody does.
-	watch func() (gone <-chan struct{}, stop func())
-	// severed says that a lane was lost, or that its own connection leads elsewhere.
-	severed bool
-	reader  chan struct{} // closed when the reader of its own connection has ended; nil if there never was one
+	lanes    *Lanes
+	client   net.Conn
+	encode   func(error) []byte // makes the reply to a request that was lost
+	out      *outbox
+	wbuf     []byte      // not yet sent
+	asked    int         // replies that wbuf will get, if it goes by a lane
+	failed   error       // the last connect's failure, until the batch of requests that met it ends
+	lane     *lane       // the session's, nil if it uses none
+	lastHome *home       // that was opened last, nil if none ever was
+	scripts  bool        // the session has run scripts of its client's
+	behind   bool        // a request went by another connection than the home that is open
+	aloneIn  laneKind    // what alone is about; written before that is set
+	alone    atomic.Bool // no other session asks for a lane of that kind
 
 	mu     sync.Mutex
 	room   *sync.Cond
-	ledger ledger    // guarded by mu
-	up     net.Conn  // guarded by mu; its own connection, or the one that was lost
-	upw    io.Writer // guarded by mu; up's way out
-	held   bool      // guarded by mu; the session is about to use up
-	large  int       // guarded by mu; for how many requests it keeps up because of large ones
-	broken bool      // guarded by mu; a request was begun on up whose end may never come
-	kept   bool      // guarded by mu; see Keep
-	letGo  bool      // guarded by mu; see LetGo
-	look   bool      // guarded by mu; see lookLocked
-	// salvaging says that the client has gone and the connection is brought back to what it was.
-	salvaging bool   // guarded by mu
-	inFlight  int    // guarded by mu; replies still to come by lane, or to be taken back
-	waitsAt   *lane  // guarded by mu; where the session may be waiting to submit
-	lost      error  // guarded by mu; why the session can't go on
-	ending    bool   // guarded by mu; close the client once nothing is owed to it
-	leaving   bool   // guarded by mu; the client has closed: an end of the upstream is no loss
-	within    bool   // guarded by mu; the client has been given a part of a reply
-	pushes    []byte // guarded by mu; wait for the end of that reply
-	abandon   *time.Timer
+	ledger ledger      // guarded by mu
+	home   *home       // guarded by mu; nil while it isn't open
+	used   bool        // guarded by mu; the home was, since closeIdle looked
+	idle   *time.Timer // calls closeIdle; nil if nothing does
+	// idledOut says that home isn't open since nothing needed it.
+	idledOut bool   // guarded by mu
+	onLane   bool   // guarded by mu; what is owed comes by the lane, otherwise by the home
+	held     bool   // guarded by mu; the session is about to use the home
+	pins     int    // guarded by mu; see Keep
+	large    int    // guarded by mu; for how many requests it stays at home because of large ones
+	broken   bool   // guarded by mu; a request was begun whose end may never come
+	cut      bool   // guarded by mu; the home was lost since Connect: what was to go by it is answered already
+	inFlight int    // guarded by mu; replies still to come by lane, or to be taken back
+	waitsAt  *lane  // guarded by mu; where the session may be waiting to submit
+	lost     error  // guarded by mu; why the session can't go on
+	ending   bool   // guarded by mu; close the client once nothing is owed to it
+	severed  bool   // guarded by mu; a connection by which earlier requests went was lost, or led elsewhere
+	leaving  bool   // guarded by mu; the client has closed: an end of the upstream is no loss
+	within   bool   // guarded by mu; the client has been given a part of a reply
+	pushes   []byte // guarded by mu; wait for the end of that reply
+	unasked  []byte // guarded by mu; the beginning of a push that comes by the home, while replies come by the lane
+	abandon  *time.Timer
 }
 
 // NewPipe returns a Pipe for client. It opens no connection yet. direct is client's socket, nil if what client is given isn't what that
@@ -111,16 +110,12 @@ func NewPipe(lanes *Lanes, client net.Conn, direct *socket.Socket, encode func(e
 	return p
 }
 
-// Watching has the client watched while the session waits in line for a connection: gone must be closed if it closes meanwhile, and stop ends
-// that.
-func (p *Pipe) Watching(watch func() (gone <-chan struct{}, stop func())) { p.watch = watch }
-
 // Way is how a request may go.
 type Way uint8
 
 const (
-	Own     Way = iota // by a connection of the session's own
-	Shared             // by one that others use too
+	Own     Way = iota // by the session's home
+	Shared             // by a lane
 	Scripts            // likewise, but it may take so long that those who run no scripts must not stand behind it
 )
 
@@ -133,53 +128,79 @@ func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (con
 		defer p.mu.Unlock()
 		return false, p.neverSent()
 	}
-	if p.up != nil {
-		p.held, p.letGo, p.isNew, p.rides = true, false, false, false
-		p.mu.Unlock()
-		return false, nil
-	}
 	if p.lanes.perIdentity > 0 && p.out.backlogged() {
 		p.large = largeFor
 	}
-	id := p.ledger.Identity
-	shares := way != Own && p.lanes.perIdentity > 0 && p.ledger.Trusted && p.large == 0 && !p.lanes.apart(id)
+	shares := way != Own && p.mayShareLocked()
+	kind := laneKind{p.ledger.Identity, p.scripts || way == Scripts}
+	lost := p.home == nil && !p.idledOut
 	p.mu.Unlock()
+	p.scripts = kind.Scripts
+	// A home that was lost is dialled again also for what could go by a lane: the client may need it next.
+	if !lost && shares && p.useLane(kind) {
+		return false, nil
+	}
+	p.useHome() // what sets a new home up goes by it too
+	if p.atHome() {
+		return false, nil
+	}
 	if p.failed != nil {
 		return false, p.failed
 	}
-	p.scripts = p.scripts || way == Scripts
-	if shares {
-		connects, err = p.ride(ctx, timeout, laneKind{id, p.scripts})
-		if err != nil && !id.LoggedIn && demandsLogin(err) {
-			p.distrust()
-			shares = false
-		}
-	}
-	if !shares {
-		connects, err = p.pin(ctx, timeout)
-	}
-	p.failed = err
-	return connects, err
+	p.failed = p.openHome(ctx, timeout)
+	return true, p.failed
 }
 
-// New reports whether Connect has just given the session a connection of its own, on which it hasn't sent anything.
-func (p *Pipe) New() bool { return p.isNew }
+// atHome makes ready for a request that goes by the home, and reports whether that is open. If it was
+// lost since Connect, what was to go by it has been answered, and is dropped.
+func (p *Pipe) atHome() (open bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = true
+	if p.cut {
+		p.wbuf, p.cut = keepBuffer(p.wbuf), false
+	}
+	return p.home != nil
+}
+
+// mayShareLocked reports whether a request that depends on nothing may go by a lane now. mu is held.
+func (p *Pipe) mayShareLocked() bool {
+	return p.lanes.maySessionsShare() && (p.onLane || p.ledger.empty()) &&
+		p.large == 0 && p.pins == 0 && !p.broken && p.lost == nil && (p.onLane || !p.within) && p.ledger.Shareable()
+}
+
+// Behind reports whether requests went by other connections than the home since this was last asked.
+func (p *Pipe) Behind() (behind bool) {
+	behind, p.behind = p.behind, false
+	return behind
+}
 
 // Severed reports whether the session's earlier requests went by a connection that was lost since, or to another server than the one
 // that it is connected to now: what it wrote there may be unknown here.
-func (p *Pipe) Severed() bool { return p.severed }
+func (p *Pipe) Severed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.severed
+}
 
-// Rides reports whether the last request that Connect was called for goes by a connection that others use too.
-func (p *Pipe) Rides() bool { return p.rides }
+// OnLane reports whether the last request that Connect was called for goes by a connection that others use too.
+func (p *Pipe) OnLane() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.onLane
+}
 
-// Keep says whether the session keeps its own connection though its replies don't tell why.
+// Keep says whether the session stays at its home though its replies don't tell why.
 func (p *Pipe) Keep(keep bool) {
 	p.mu.Lock()
-	p.kept = keep
+	p.pins = 0
+	if keep {
+		p.pins = 1
+	}
 	p.mu.Unlock()
 }
 
-// Mark says that a request may have left something on the session's own connection that isn't followed here: nobody else may use it.
+// Mark says that a request may have left something on the home that isn't followed here.
 func (p *Pipe) Mark() {
 	p.mu.Lock()
 	p.ledger.stays = true
@@ -190,11 +211,11 @@ func (p *Pipe) Mark() {
 func (p *Pipe) push(e entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for (p.ledger.len() >= maxEntries || p.rides && p.inFlight >= maxInFlight) && p.lost == nil {
+	for (p.ledger.len() >= maxEntries || p.onLane && p.inFlight >= maxInFlight) && p.lost == nil {
 		p.mu.Unlock()
 		p.send()
 		p.mu.Lock()
-		if p.ledger.len() >= maxEntries || p.rides && p.inFlight >= maxInFlight {
+		if p.ledger.len() >= maxEntries || p.onLane && p.inFlight >= maxInFlight {
 			p.out.hurry(1)
 			p.room.Wait()
 			p.out.hurry(-1)
@@ -205,7 +226,9 @@ func (p *Pipe) push(e entry) {
 	switch {
 	case p.lost != nil:
 		p.settleLost()
-	case p.rides:
+	case p.cut:
+		p.giveLocked(p.settle(nil, math.MaxInt, p.neverSent()))
+	case p.onLane:
 		p.inFlight += max(1, e.count)
 		p.asked += max(1, e.count)
 	case p.large > 0:
@@ -245,11 +268,10 @@ func (p *Pipe) queueLarge(raw []byte, n int) {
 // Flush sends what is queued. Before the next request the session must Connect.
 func (p *Pipe) Flush() {
 	p.failed = nil
-	p.mu.Lock()
-	p.held = false // what is owed for the queued requests keeps up from being given up
-	p.lookLocked()
-	p.mu.Unlock()
 	p.send()
+	p.mu.Lock()
+	p.held = false
+	p.mu.Unlock()
 }
 
 // send sends what is queued, in the midst of what Connect was called for.
@@ -263,19 +285,19 @@ func (p *Pipe) send() {
 // give sends raw, which will get the replies that are asked for.
 func (p *Pipe) give(raw []byte) {
 	p.mu.Lock()
-	up, upw, lost := p.up, p.upw, p.lost
+	home, gone, onLane := p.home, p.lost != nil || p.cut, p.onLane
 	p.mu.Unlock()
 	switch {
-	case lost != nil:
+	case gone:
 		p.asked = 0
-	case p.rides:
+	case onLane:
 		p.submit(raw)
-	case up != nil:
+	case home != nil:
 		p.out.hurry(1) // it may take no more before what it says has been read
-		_, err := upw.Write(raw)
+		_, err := home.way.Write(raw)
 		p.out.hurry(-1)
 		if err != nil {
-			up.Close() // the reader reports the loss
+			home.close() // the reader reports the loss
 		}
 	}
 }

@@ -91,6 +91,16 @@ func (p *Pipe) Withdraw() {
 	p.mu.Unlock()
 }
 
+// Calls sends requests of the proxy's own together, and keeps their replies from the client.
+func (p *Pipe) Calls(raws ...[]byte) []*Answer {
+	answers := make([]*Answer, len(raws))
+	for i, raw := range raws {
+		answers[i] = p.Ask(raw)
+	}
+	p.Flush()
+	return answers
+}
+
 // Call sends a request of the proxy's own and keeps its reply from the client.
 func (p *Pipe) Call(raw []byte) *Answer {
 	a := p.Ask(raw)
@@ -175,6 +185,11 @@ const maxPushes = 64 << 10
 func (p *Pipe) Push(text []byte) (ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.pushLocked(text)
+}
+
+// pushLocked is Push with mu held.
+func (p *Pipe) pushLocked(text []byte) (ok bool) {
 	if !p.within {
 		p.out.send(text)
 		return true

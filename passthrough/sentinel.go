@@ -101,7 +101,7 @@ func (s *sentinels) demoted(addr string) {
 func (s *sentinels) closeAllLocked() {
 	for c := range s.open {
 		delete(s.open, c)
-		c.Conn.Close()
+		c.shut()
 	}
 }
 
@@ -151,6 +151,15 @@ func (s *sentinels) track(raw net.Conn, addr string) (net.Conn, error) {
 type serverConn struct {
 	net.Conn
 	of *sentinels
+}
+
+// shut ends both directions. Whoever reads the connection sees its end, also in an event loop, which
+// does not hear of a Close, and closes it.
+func (c *serverConn) shut() {
+	tcp, ok := c.Conn.(*net.TCPConn)
+	if !ok || tcp.CloseWrite() != nil || tcp.CloseRead() != nil {
+		c.Conn.Close()
+	}
 }
 
 // Close implements net.Conn.

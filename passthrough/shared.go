@@ -2,11 +2,6 @@ package passthrough
 
 // How a Pipe goes by a lane, which it shares with other sessions.
 
-import (
-	"context"
-	"time"
-)
-
 const (
 	// maxInFlight is how many replies a session may be waiting for on a lane: others' requests stand behind these.
 	maxInFlight = 1024
@@ -17,18 +12,33 @@ const (
 	largeFor = 256
 )
 
-// ride puts the session on a lane of its kind.
-func (p *Pipe) ride(ctx context.Context, timeout time.Duration, kind laneKind) (connects bool, err error) {
-	if p.lane != nil && p.lane.kind == kind && (p.asked > 0 || p.lane.serves()) {
-		p.rides = true
-		return false, nil
+// useLane has what comes next go by a lane of this kind, and reports whether there is one.
+func (p *Pipe) useLane(kind laneKind) bool {
+	if p.lane == nil || p.lane.kind != kind || p.asked == 0 && !p.lane.serves() {
+		p.leaveLane()
+		var opening <-chan struct{}
+		p.lane, opening = p.lanes.join(p, kind)
+		if p.lane == nil && opening != nil && p.lanes.upstream.IsCluster() {
+			<-opening // within dialTimeout
+			p.lane, _ = p.lanes.join(p, kind)
+		}
+		if p.lane == nil {
+			return false
+		}
 	}
+	p.behind = true
+	p.mu.Lock()
+	p.onLane = true
+	p.mu.Unlock()
+	return true
+}
+
+// useHome has what comes next go by the home, behind all that was asked by the lane.
+func (p *Pipe) useHome() {
 	p.leaveLane()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	p.lane, connects, err = p.lanes.join(ctx, p, kind)
-	p.rides = err == nil
-	return connects, err
+	p.mu.Lock()
+	p.onLane = false
+	p.mu.Unlock()
 }
 
 // leaveLane waits until the session has all its replies, and leaves.
@@ -42,8 +52,12 @@ func (p *Pipe) leaveLane() {
 		p.room.Wait()
 	}
 	p.mu.Unlock()
-	p.severed = p.severed || p.lanes.broke(p.lane)
-	p.lanes.leave(p.lane, p)
+	if p.lanes.broke(p.lane) {
+		p.mu.Lock()
+		p.severed = true
+		p.mu.Unlock()
+	}
+	p.lanes.leave(p.lane)
 	p.lane = nil
 }
 
@@ -105,28 +119,6 @@ func (p *Pipe) lostShared(err error, mayHaveRun, unsent int, withinReply bool) {
 	p.within = false
 	p.giveLocked(text)
 	p.room.Signal()
-}
-
-// loginLost ends a session whose login has ended with the lane.
-func (p *Pipe) loginLost() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.lost == nil {
-		p.lost = ErrClosed
-		p.settleLost()
-	}
-	p.out.finish()
-	p.room.Broadcast()
-}
-
-// restLost ends a session whose login has ended with the connection that it had left, unless it has another one by now.
-func (p *Pipe) restLost() {
-	p.mu.Lock()
-	own := p.up != nil
-	p.mu.Unlock()
-	if !own {
-		p.loginLost()
-	}
 }
 
 // settle answers n requests with err, appending to text what the client is told. mu is held.

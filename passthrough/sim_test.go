@@ -3,6 +3,7 @@ package passthrough
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -27,20 +28,27 @@ func (c *clientEnd) SetWriteDeadline(time.Time) error { return nil }
 type unplugged struct {
 	*Pipe
 	client *clientEnd
-	reader replyReader
 }
 
 func newUnplugged(initial Identity) *unplugged {
 	client := &clientEnd{}
 	lost := func(error) []byte { return []byte("-UPSTREAM lost\r\n") }
-	lanes := NewLanes(&Upstream{Addr: "redis", Initial: initial}, 0, 0, time.Second)
-	return &unplugged{Pipe: NewPipe(lanes, client, nil, lost), client: client}
+	lanes := NewLanes(&Upstream{Addr: "redis", Initial: initial}, 0, time.Second)
+	u := &unplugged{Pipe: NewPipe(lanes, client, nil, lost), client: client}
+	u.home = &home{pipe: u.Pipe, way: nowhere{}}
+	return u
 }
+
+// nowhere takes what is sent, and answers nothing.
+type nowhere struct{}
+
+func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (nowhere) Read([]byte) (int, error)    { return 0, io.EOF }
 
 // feed lets data come from the upstream.
 func (u *unplugged) feed(data []byte) error {
-	_, err := u.passOwn(nil, &u.reader, data)
-	return err
+	defer u.out.wait()
+	return u.passHome(u.home, data)
 }
 
 // answer lets the upstream say text, all at once.

@@ -108,15 +108,6 @@ func (s *spool) take(buf []byte) ([]byte, error) {
 	return buf[:n], err
 }
 
-// skip drops n bytes from the front, of those that are in memory.
-func (s *spool) skip(n int) {
-	if n >= len(s.mem) {
-		s.dropMemory()
-		return
-	}
-	s.mem = s.mem[n:]
-}
-
 // clear drops all.
 func (s *spool) clear() {
 	s.dropMemory()

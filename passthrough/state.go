@@ -27,8 +27,9 @@ type State struct {
 	tracking                  bool
 	marked                    bool // Marks
 	stays                     bool // Stays
+	known                     bool // Known
+	pauses                    pauseChange
 	fresh                     bool // RESET has been done, and nothing sent since
-	pause                     pauseChange
 	replyOff, skipNext        bool
 }
 
@@ -44,6 +45,12 @@ func (s *State) Muted() bool { return s.replyOff || s.skipNext }
 // Shareable reports whether another connection that is set up so would do as well for what comes next.
 func (s *State) Shareable() bool {
 	return s.Plain() && !s.Watching && !s.tracking && !s.marked && !s.stays && s.Trusted
+}
+
+// replaceable reports whether a new connection would do as well, though others have seen this one.
+func (s *State) replaceable() bool {
+	own := s.LoggedIn && (s.User != s.initial.User || s.Password != s.initial.Password)
+	return s.Plain() && !s.Watching && !s.tracking && !s.marked && !s.stays && !s.known && !own
 }
 
 // Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are allowed.
@@ -124,12 +131,18 @@ func (s *State) aborted(h resp.Head) bool {
 // reset makes the state what RESET leaves. What the library has said of itself it doesn't touch.
 func (s *State) reset() {
 	after := newState(s.initial)
-	after.LibName, after.LibVer, after.stays, after.fresh = s.LibName, s.LibVer, s.stays, true
+	after.LibName, after.LibVer, after.stays, after.known, after.fresh = s.LibName, s.LibVer, s.stays, s.known, true
 	*s = after
 }
 
 // unknownTo begin the replies that say that there is no such command, or none by its second word; the last one before Redis 7.0.
 var unknownTo = []string{"ERR unknown command", "ERR unknown subcommand", "ERR Unknown subcommand or wrong number of arguments"}
+
+// pauseChange is what a reply tells of a pause of writes, once until it is taken.
+type pauseChange struct {
+	made  bool
+	lasts time.Duration // 0 if it is over
+}
 
 // neverRan reports whether a reply says so: then the command has left nothing.
 func neverRan(h resp.Head) bool {
@@ -142,11 +155,8 @@ func (s *State) failed(e Expect) {
 	if e.Effect == Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn) {
 		s.marked = true
 	}
-	switch e.Effect {
-	case Stays:
+	if e.Effect == Stays {
 		s.stays = true
-	case Pauses:
-		s.pause = pauseChange{refused: true}
 	}
 }
 
@@ -200,10 +210,12 @@ func (s *State) succeeded(e Expect) {
 		s.marked = true
 	case Stays:
 		s.stays = true
+	case Known:
+		s.known = true
 	case Pauses:
-		s.pause = pauseChange{lasts: time.Duration(e.Count) * time.Millisecond}
+		s.pauses = pauseChange{true, time.Duration(e.Count) * time.Millisecond}
 	case Unpauses:
-		s.pause = pauseChange{over: true}
+		s.pauses = pauseChange{made: true}
 	case TrackingOn:
 		s.tracking = true
 	case TrackingOff:

@@ -94,7 +94,6 @@ func (s *Server) newSession(raw net.Conn) *session {
 	}
 	sess.guard = peer.NewGuard(raw, sess.lossBound, sess.closeRaw)
 	meter.part, meter.cork = sess.closeWrite, sess.cork
-	sess.pipe.Watching(sess.watchInLine)
 	sess.framer.Unauthenticated(true) // for all that is known
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	return sess

@@ -17,7 +17,7 @@ const adviseRetry = 5 * time.Second
 // one that doesn't let the proxy's own user look is left alone.
 func (s *Server) Advise(ctx context.Context) {
 	s.adviseOnLocks(ctx)
-	s.heedLimits(ctx)
+	s.watchLimits(ctx)
 }
 
 func (s *Server) adviseOnLocks(ctx context.Context) {

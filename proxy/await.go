@@ -89,9 +89,6 @@ func (s *session) awaitUntil(answer *passthrough.Answer, until time.Time) (answe
 // Watch watches the client for as long as a lock command waits for something other than an answer. gone is closed when the
 // client has closed, or the server is shutting down. It ends when the command has been answered: see endWatch.
 func (s *session) Watch() (gone <-chan struct{}) {
-	if s.server.cfg.Upstream.Moves() {
-		s.pipe.LetGo()
-	}
 	if s.draining.Load() {
 		s.nc.SetReadDeadline(time.Unix(1, 0)) // it is told at once
 	}
@@ -99,15 +96,6 @@ func (s *session) Watch() (gone <-chan struct{}) {
 	s.guard.Start()
 	s.watch = s.startWatch(watchWaiterAfter)
 	return s.watch.gone
-}
-
-// watchInLine watches the client while the session waits in line for an upstream connection.
-func (s *session) watchInLine() (gone <-chan struct{}, stop func()) {
-	if s.watch != nil || s.readErr != nil {
-		return nil, func() {}
-	}
-	w := s.startWatch(0)
-	return w.gone, func() { s.stopWatch(w) }
 }
 
 // endWatch ends the watch of a lock command, once its answer is on its way: that must not wait for this.

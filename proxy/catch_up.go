@@ -15,14 +15,17 @@ const catchUpChannel = "lockproxy:wait"
 
 var errSevered = errors.New("a connection to the upstream was lost since this client wrote: what its writes have become is unknown")
 
-// catchUp makes a connection of the session's own, for a command that is about what the same connection has written, one that has written
-// what the session has. Up to Redis 7.0 any command that runs on it lets the upstream think so, and prelude is one. Later ones ask whether the
+// catchUp has the session's home count as one that has written what the session has by lanes, for a command that is about what the same
+// connection has written. Up to Redis 7.0 any command that runs on it lets the upstream think so, and prelude is one. Later ones ask whether the
 // command itself was passed on to replicas, as every message published is.
 //
 // The error is errSevered if the session must end, as it would have when it lost the connection on which it wrote; any other is the answer.
 func (s *session) catchUp(prelude []string) error {
-	if s.connect(passthrough.Own) != nil || !s.pipe.New() {
+	if s.connect(passthrough.Own) != nil {
 		return nil
+	}
+	if state := s.settledState(); state.InMulti || state.Opaque || state.Raw || !s.pipe.Behind() {
+		return nil // nothing can be asked before it there
 	}
 	if s.pipe.Severed() {
 		return errSevered

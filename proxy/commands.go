@@ -96,7 +96,6 @@ func commandTable() map[string]*command {
 		t[spec.Name] = &command{lock: spec, way: passthrough.Shared, kind: kindOf(spec)}
 	}
 	t["fence"].way = passthrough.Own // it is a transaction
-	t["quit"].way = passthrough.Shared
 	return t
 }
 
@@ -148,7 +147,12 @@ func lookup(name []byte) *command {
 // plain reports whether every request of the command may share a connection and is relayed as it is. waiting says that the keys at
 // which clients compete with LOCK are of interest.
 func (c *command) plain(waiting bool) bool {
-	return c.way == passthrough.Shared && c.effect == passthrough.NoEffect && !c.whole() && c.catchUp == nil && (c.competes == nil || !waiting)
+	return c.way == passthrough.Shared && c.effect == passthrough.NoEffect && !c.whole() && c.relayed(waiting)
+}
+
+// relayed reports whether requests of the command are passed on in one step, and their replies likewise. waiting is as for plain.
+func (c *command) relayed(waiting bool) bool {
+	return c.lock == nil && !c.introspect && !c.informs && !c.shapes && c.catchUp == nil && (c.competes == nil || !waiting)
 }
 
 // whole reports whether the command must be seen whole before it can be passed on.

@@ -133,8 +133,7 @@ func (st Stats) section() string {
 	line("upstream_connect_failures", st.ConnectFailures)
 	line("upstream_lanes", st.Connections.Lanes)
 	line("upstream_shared_clients", st.Connections.Shared)
-	line("upstream_pinned", st.Connections.Pinned)
-	line("upstream_spares", st.Connections.Spares)
+	line("upstream_homes", st.Connections.Homes)
 	c := st.Locks
 	line("locks_held", c.Holding)
 	line("locks_acquired", c.Acquired)

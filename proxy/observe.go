@@ -76,8 +76,7 @@ type Stats struct {
 type UpstreamStats struct {
 	Lanes  int // connections that clients share
 	Shared int // clients that use one of these
-	Pinned int // connections that are one client's own
-	Spares int // connections kept for clients that need one of their own
+	Homes  int // connections that are one client's own
 }
 
 // observed is what a Server counts.

@@ -1,18 +1,20 @@
 package proxy
 
-// How a session rests: an event loop reads its client, and passes on requests about which nothing needs to be decided, until something comes that
-// is for the session's goroutine.
+// How a session rests: an event loop reads its client and relays requests that need no waiting, until something comes that is for the session's
+// goroutine.
 
 import (
 	"syscall"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/resp"
+	"lockproxy/passthrough"
 )
 
 // rest leaves the client to the event loop, if that can be, and returns when the goroutine is wanted. It reports whether there is something to
 // handle; else the client must be read.
 func (s *session) rest() (read bool) {
-	if !s.drained || s.streaming || s.draining.Load() || s.seat == nil || !s.pipe.Sharing() || !s.seat.Enter(s.socket.Raw()) {
+	if !s.drained || s.streaming || s.draining.Load() || s.seat == nil || !s.seat.Enter(s.socket.Raw()) {
 		return false
 	}
 	s.seat.Wait()
@@ -37,34 +39,66 @@ func (s *session) Ready(turn *eventloop.Turn) eventloop.Next {
 		return eventloop.Stay
 	}
 	s.took(n, err)
-	if s.left = err != nil || !s.passRun(turn) || !s.drained; s.left {
+	if s.left = err != nil || !s.passInPlace(turn) || !s.drained; s.left {
 		return eventloop.Leave
 	}
 	return eventloop.Stay
 }
 
-// passRun passes on what is in the buffer, as handle does, if that is a run of requests, and perhaps the beginning of another one. What it doesn't
-// pass on is as if it had not looked at it.
-func (s *session) passRun(turn *eventloop.Turn) bool {
+// passInPlace passes on what is in the buffer, as handle does, if that is requests that need no waiting, and perhaps the beginning of another
+// one. What it doesn't pass on is as if it had not looked at it.
+func (s *session) passInPlace(turn *eventloop.Turn) bool {
+	defer s.meter.fold()
 	for s.start < s.end && s.run.requests < maxRun {
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
-		if err != nil || whole && !s.joinsRun(req) {
+		if err != nil {
 			return false
 		}
 		if !whole {
 			break
 		}
-	}
-	if s.run.requests == maxRun || s.end == len(s.buf) {
-		return false
-	}
-	if n := s.run.requests; n > 0 {
-		if !s.pipe.TryRelayRun(s.buf[s.start-s.run.bytes:s.start], n, turn) {
+		if !s.joinsRun(req) && !(s.passRun(turn) && s.passOne(req, turn)) {
 			return false
 		}
-		s.run.requests, s.run.bytes = 0, 0
-		s.meter.fold()
+	}
+	if s.run.requests == maxRun || s.end == len(s.buf) || !s.passRun(turn) {
+		return false
 	}
 	s.start, s.end = 0, copy(s.buf, s.buf[s.start:s.end])
 	return true
+}
+
+// passRun passes on the run, if there is one.
+func (s *session) passRun(turn *eventloop.Turn) bool {
+	n := s.run.requests
+	if n == 0 {
+		return true
+	}
+	done, rest := s.pipe.TryRelay(s.buf[s.start-s.run.bytes:s.start], n, passthrough.Shared, passthrough.Expect{}, turn)
+	if done {
+		s.run.requests, s.run.bytes = 0, 0
+	}
+	return done && !rest
+}
+
+// passOne passes on a single request that goes by the home, or runs a script.
+func (s *session) passOne(req resp.Request, turn *eventloop.Turn) bool {
+	if len(req.Args) == 0 {
+		return false
+	}
+	cmd := lookup(req.Args[0])
+	if !cmd.relayed(s.server.locks.Waiting()) || cmd.ofNode && s.server.cfg.Upstream.IsCluster() {
+		return false
+	}
+	r := routeOf(cmd, req)
+	switch r.Effect {
+	case passthrough.Quit, passthrough.Reset, passthrough.Unanswered:
+		return false // these take several steps: see relay
+	}
+	done, rest := s.pipe.TryRelay(r.raw, 1, r.way, r.Expect, turn)
+	if done {
+		s.meter.counted(cmd.kind)
+		s.start += len(req.Raw)
+	}
+	return done && !rest
 }

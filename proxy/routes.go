@@ -120,6 +120,8 @@ func inspectClient(r route, args [][]byte) route {
 		r.Effect, r.Count = passthrough.Pauses, pauseMillis(args[2])
 	case sub == "unpause":
 		r.Effect = passthrough.Unpauses
+	case sub == "id" || sub == "info" || sub == "list":
+		r.Effect = passthrough.Known
 	case slices.Contains(clientLeavesNothing, sub):
 		r.Effect = passthrough.NoEffect
 	case sub == "tracking" && len(args) > 2 && strings.EqualFold(string(args[2]), "on"):

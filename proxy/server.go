@@ -51,11 +51,10 @@ type Config struct {
 
 	// UpstreamConns is how many connections the sessions of one user, database and protocol share at most; 0 is 1.
 	UpstreamConns int
-	// UpstreamReserve is how many idle connections of each user and password are kept for the sessions that share, beyond as many as have had
-	// one of their own at once, and at most one for each of these, so that they are served as before once the password has been changed; 0
-	// is one for each client, less is none. See reserveLimit for how many there may be in all.
-	UpstreamReserve int
-	// Dedicated gives every session a connection of its own instead.
+	// HomeIdle is after how long a client's own connection to the upstream is closed that it has not
+	// needed, if that is as a new one would be. It is dialled again on demand. 0 is never.
+	HomeIdle time.Duration
+	// Dedicated has clients share nothing.
 	Dedicated bool
 	// ClusterAnnounce is host:port where clients that know Redis Cluster are told to go, if the upstream is one; "" is where each has
 	// come to.
@@ -93,8 +92,6 @@ type Server struct {
 	buffers    buffers    // what sessions may hold of unfinished requests
 	coroutines coroutines // for lock commands that are asked together
 
-	reserveForAll bool // as many connections are in reserve as there may be clients
-
 	greetingLogged atomic.Int64 // the second in which logGreeting last warned
 
 	mu       sync.Mutex
@@ -114,10 +111,6 @@ func New(cfg Config) *Server {
 	}
 	if cfg.UpstreamConns == 0 {
 		cfg.UpstreamConns = 1
-	}
-	reserveForAll := cfg.UpstreamReserve == 0
-	if reserveForAll {
-		cfg.UpstreamReserve = reserveLimit(openFiles(), cfg.MaxClients)
 	}
 	if cfg.Dedicated {
 		cfg.UpstreamConns = 0
@@ -143,10 +136,11 @@ func New(cfg Config) *Server {
 	rand.Read(id[:])
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
-		sessions: map[*session]struct{}{}, reserveForAll: reserveForAll,
+		sessions: map[*session]struct{}{},
 	}
 	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
-	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, max(0, cfg.UpstreamReserve), cfg.DialTimeout)
+	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
+	s.lanes.CloseIdleHomes(cfg.HomeIdle)
 	s.lanes.BoundUnread(cfg.MaxUnread, func(client net.Addr, err error) {
 		s.log.Warn("client closed: it doesn't read what it asked for", "client", clientAddr(client), "error", err)
 	})
@@ -177,17 +171,21 @@ func (s *Server) Serve(ln net.Listener) error {
 	return server.Serve(wrapped)
 }
 
-// startLoops begins the event loops that read clients and lanes. Without them each goroutine reads for itself.
+// startLoops begins the event loops that read clients, homes and lanes. Without them each goroutine reads for itself.
 func (s *Server) startLoops() {
-	if s.cfg.Dedicated {
-		return
-	}
 	loops, err := eventloop.Start((runtime.GOMAXPROCS(0) + 1) / 2)
 	if err != nil {
 		s.log.Warn("clients are read without an event loop, which is slower", "error", err)
 	}
 	s.loops = loops
 	s.lanes.ReadBy(loops)
+}
+
+// SetMaxClients changes how many clients are served at one time, from the next one on; those that are there stay.
+func (s *Server) SetMaxClients(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.MaxClients = n
 }
 
 // Leaving makes Ready say that this server is about to shut down. Clients are served as before.

@@ -78,7 +78,7 @@ func (s *session) serve() {
 	if s.draining.Load() {
 		s.nc.SetReadDeadline(s.idleEnd)
 	}
-	s.buf = make([]byte, minSessionBuf)
+	s.buf, s.drained = make([]byte, minSessionBuf), true
 	s.arrive()
 	for s.readErr == nil {
 		if !s.rest() {
@@ -98,6 +98,15 @@ func (s *session) serve() {
 			s.discard()
 		}
 	}
+	s.finish()
+}
+
+// finish gives the client what it is still owed, and closes its connections.
+func (s *session) finish() {
+	answered := s.pipe.Answered()
+	if answered {
+		s.judgeUnheard() // before a reset is all that the kernel still knows of the connection
+	}
 	if s.parted {
 		s.pipe.Close()
 	} else {
@@ -105,17 +114,17 @@ func (s *session) serve() {
 	}
 	s.pipe.Wait()
 	s.leaveSeat()
-	s.judgeUnheard()
+	if !answered {
+		s.judgeUnheard()
+	}
 	s.nc.Close()
 }
 
-// arrive has who comes without a login connected to the upstream before he asks anything: what he may do there without one is decided when he comes,
-// as with Redis directly. If there is no connection to be had, his first request looks for one.
+// arrive opens the client's home before its first request, so that nothing that it asks waits for
+// that. If there is no connection to be had, the first request tries again.
 func (s *session) arrive() {
-	if state, _ := s.pipe.State(); !state.Trusted {
-		s.connect(passthrough.Own)
-		s.pipe.Flush()
-	}
+	s.connect(passthrough.Own)
+	s.pipe.Flush()
 }
 
 // read takes what the client has sent, at least a byte of it, into the buffer.
@@ -315,10 +324,6 @@ func (s *session) relay(r route) {
 	switch r.Effect {
 	case passthrough.Quit:
 		s.meter.parting.Store(true)
-		if s.pipe.Rides() { // the upstream must not close what others use
-			s.pipe.Last(quitReply)
-			return
-		}
 	case passthrough.Unanswered:
 		if state, _ := s.pipe.State(); state.Raw { // of a replica it is what it should be
 			break
@@ -327,12 +332,6 @@ func (s *session) relay(r route) {
 			s.pipe.RelayUncertain(r.raw)
 			return
 		}
-	case passthrough.Pauses:
-		s.pipe.Brace()
-		s.pipe.Relay(r.raw, r.Expect)
-		s.await(s.pipe.Barrier())
-		s.pipe.Unbrace()
-		return
 	case passthrough.Reset:
 		s.pipe.Relay(r.raw, r.Expect)
 		s.await(s.pipe.Barrier())

@@ -27,7 +27,7 @@ type options struct {
 	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name, or redis+cluster://[user:pass@]host:port,host:port (rediss+cluster:// for TLS) for a whole Redis Cluster, some of whose nodes are named. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
 	UpstreamMode    string        `group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: clients share few connections to the upstream, and each has one of its own while its state needs it. dedicated: each has one of its own (default ${default})."`
 	UpstreamConns   int           `group:"Serving" default:"1" placeholder:"N" help:"Connections that the clients of one user, database and protocol share at most (default ${default})."`
-	UpstreamReserve int           `group:"Serving" default:"-1" placeholder:"N" help:"Idle connections that are kept for the clients of one user and password, beyond as many as have ever had one of their own at once, but at most one for each client, so that they are served as before once that password has been changed. -1: one for each client; 0: none (default ${default})."`
+	HomeIdle        time.Duration `group:"Serving" default:"0" placeholder:"DURATION" help:"After how long a client's own connection to Redis is closed that it has not needed, if nothing was changed on it; it is opened again on demand. 0 is never (default ${default})."`
 	ClusterAnnounce string        `group:"Serving" placeholder:"HOST:PORT" help:"In front of a Redis Cluster: the address that clients which know Redis Cluster are told to use (default: the one that each has come to)."`
 	DialTimeout     time.Duration `group:"Serving" default:"5s" placeholder:"DURATION" help:"For connecting and logging in to the upstream (default ${default})."`
 	ShutdownTimeout time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"After SIGTERM or SIGINT: for running commands and transactions to finish and locks to be released (default ${default})."`
@@ -80,6 +80,7 @@ func (o *options) check() error {
 		{"shutdown-timeout", o.ShutdownTimeout, 0, time.Hour},
 		{"shutdown-delay", o.ShutdownDelay, 0, time.Hour},
 		{"handshake-timeout", o.HandshakeTimeout, time.Millisecond, time.Hour},
+		{"home-idle", o.HomeIdle, 0, 365 * 24 * time.Hour},
 	} {
 		if bounded.value < bounded.min || bounded.value > bounded.max {
 			return fmt.Errorf("--%s is %v: want %v to %v", bounded.flag, bounded.value, bounded.min, bounded.max)
@@ -91,7 +92,6 @@ func (o *options) check() error {
 	}{
 		{"max-clients", size(o.MaxClients), 1, math.MaxInt32},
 		{"upstream-conns", size(o.UpstreamConns), 1, 1 << 10},
-		{"upstream-reserve", size(o.UpstreamReserve), -1, 1 << 20},
 		{"client-buffer", o.ClientBuffer, 64 << 10, 1 << 30},
 		{"max-unread", o.MaxUnread, 1 << 20, 1 << 50},
 		{"max-args", size(o.MaxArgs), 1, resp.MaxArgCount},
@@ -171,22 +171,11 @@ func (o *options) checkUpstream() (err error) {
 	return nil
 }
 
-// upstreamReserve makes of the flag's value what proxy.Config means by it.
-func upstreamReserve(flag int) int {
-	switch flag {
-	case -1:
-		return 0
-	case 0:
-		return -1
-	}
-	return flag
-}
-
 func (o *options) serverConfig(upstream *passthrough.Upstream, log hclog.Logger) proxy.Config {
 	return proxy.Config{
 		Upstream:        upstream,
 		UpstreamConns:   o.UpstreamConns,
-		UpstreamReserve: upstreamReserve(o.UpstreamReserve),
+		HomeIdle:        o.HomeIdle,
 		Dedicated:       o.UpstreamMode == "dedicated",
 		ClusterAnnounce: o.ClusterAnnounce,
 		Locks:           lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s", Durability: o.durability()},

@@ -53,7 +53,8 @@ func (t *Turn) Buffer(size int) []byte {
 	return t.buf[:size]
 }
 
-func (t *Turn) end() {
+// Flush has those told now that are to be told when the turn ends.
+func (t *Turn) Flush() {
 	for i, x := range t.later {
 		x.EndTurn()
 		t.later[i] = nil
@@ -127,7 +128,7 @@ func (s *Seat) catchUp() Next {
 	s.missed.Store(false)
 	turn := &Turn{}
 	next := s.handler.Ready(turn)
-	turn.end()
+	turn.Flush()
 	if next == Again {
 		s.missed.Store(true)
 	}

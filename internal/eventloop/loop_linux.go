@@ -197,7 +197,7 @@ func (l *loop) serve(events []unix.EpollEvent) {
 		}
 		l.batch[i] = event{}
 	}
-	l.turn.end()
+	l.turn.Flush()
 }
 
 // wait takes what has come. It doesn't wait: the scheduler does, which need not be told of so short a call.

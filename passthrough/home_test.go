@@ -1,0 +1,106 @@
+package passthrough
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What comes by the home while replies come by the lane reaches the client whole, between two of them.
+func TestPushesByTheHomeNextToALane(t *testing.T) {
+	const push, reply = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", "$5\r\nvalue\r\n"
+	for cut := range len(push) {
+		u := newUnplugged(Identity{LoggedIn: true, Proto: 3})
+		u.onLane, u.within = true, true // the client has been given a part of a reply
+		u.answer(t, push[:cut])
+		u.answer(t, push[cut:])
+		if got := u.took(); got != "" {
+			t.Fatalf("cut at %d: within a reply the client is given %q", cut, got)
+		}
+		u.mu.Lock()
+		u.within = false
+		u.giveLocked()
+		u.mu.Unlock()
+		u.out.wait()
+		if got := u.took(); got != push {
+			t.Fatalf("cut at %d: behind the reply the client is given %q", cut, got)
+		}
+		// A push that has begun when the client's requests go by the home again is its own before their replies.
+		u.answer(t, push[:cut])
+		u.useHome()
+		u.Relay(nil, Expect{})
+		u.answer(t, push[cut:]+reply)
+		u.out.wait()
+		if got := u.took(); got != push+reply {
+			t.Fatalf("cut at %d: by the home the client is given %q", cut, got)
+		}
+	}
+	u := newUnplugged(Identity{LoggedIn: true, Proto: 3})
+	u.onLane = true
+	if err := u.feed([]byte(">1\r\n$1000000\r\n" + strings.Repeat("x", 2*maxPushes))); err == nil {
+		t.Error("a push of any size is kept")
+	}
+}
+
+// A request that was queued when the home was lost is answered as lost, and is not sent by the next
+// home, where its reply would be taken for another's.
+func TestQueuedRequestsOfALostHome(t *testing.T) {
+	s := newScripted(t, 0)
+	c := s.client(t)
+	connect := func() {
+		t.Helper()
+		if _, err := c.Connect(context.Background(), time.Second, Own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	connect()
+	before, queued := c.Ask([]byte("SENT\r\n")), (*Answer)(nil)
+	c.Flush()
+	first := <-s.conns
+	if got := lineOf(t, first); got != "SENT" {
+		t.Fatalf("the upstream is sent %q", got)
+	}
+	connect()
+	queued = c.Ask([]byte("QUEUED\r\n"))
+	first.Close()
+	for i, a := range []*Answer{before, queued} {
+		if _, err := a.Value(); err == nil {
+			t.Errorf("request %d of a lost connection has a reply", i)
+		}
+	}
+	later := c.Ask([]byte("LATER\r\n")) // before Connect is asked again
+	if _, err := later.Value(); err == nil {
+		t.Error("a request behind them has a reply")
+	}
+	connect()
+	next := c.Ask([]byte("NEXT\r\n"))
+	c.Flush()
+	second, got := <-s.conns, ""
+	for got = lineOf(t, second); got == "*1"; got = lineOf(t, second) { // the proxy looks whether the upstream serves
+		second.Close()
+		second = <-s.conns
+	}
+	if got != "NEXT" {
+		t.Fatalf("the next connection is sent %q first", got)
+	}
+	io.WriteString(second, ":1\r\n")
+	if v, err := next.Value(); err != nil || v.Int != 1 {
+		t.Errorf("%v, %v", v, err)
+	}
+	c.Close()
+	c.Wait()
+}
+
+func lineOf(t *testing.T, conn net.Conn) string {
+	t.Helper()
+	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}

@@ -1,33 +1,36 @@
 // Package passthrough carries requests to the upstream Redis and brings its replies back, byte for byte and in order.
 //
-// A Pipe is one client's way to the upstream. Its requests go by one of two:
+// Each client has one upstream connection of its own, its home, opened when the client connects and
+// closed when it leaves. Everything that depends on connection state happens there. A request that
+// depends on nothing may take the lane instead, a connection shared by all clients with the same login,
+// database and protocol, because that is cheaper. A Pipe is one client's way to both:
 //
-//	a lane, which the sessions of one user, database and protocol share:
+//	session goroutine:  Connect, Relay, Ask  ->  Flush    ->  home, or lane: gathered, one write for many
+//	event loop:         TryRelay                          ->  home at once; lanes at the end of the turn,
+//	                                                          or before anything goes by a home
+//	event loop, or the reader of a lane or a home:
+//	                    upstream  ->  cut into replies  ->  ledger  ->  outbox  ->  client
 //
-//	  session goroutines:  Relay, Call  ->  Flush  ->  lane: gather, one write for many  ->  upstream
-//	  an event loop:       TryRelayRun  ->  lane: gather, one write at the end of the turn  ->  upstream
-//	  an event loop, or
-//	  the lane's reader:   upstream  ->  cut into replies, each to its Pipe  ->  ledger  ->  outbox  ->  client
+// Connect chooses the way, by the request (Way) and by State: the lane serves a client that Redis has
+// let in, whose connection is as a new one, while nothing is owed to it by the home, and the other way
+// round. There is no lane for a single client of its kind, and none is waited for: until it is open,
+// the home serves. So a request is never held up by the opening of a connection but the home's own.
 //
-//	a connection of its own, while the session's state or a request needs one:
+// When Redis ends a home, it ends the client too, as directly. A client that has not logged in itself
+// goes on with another home if the connection was as a new one, and Redis as a whole was away rather
+// than this connection closed alone: see homeEnded.
 //
-//	  session goroutine:   Relay, Call  ->  Flush  ->  upstream
-//	  its reader:          upstream  ->  cut into replies, ledger  ->  outbox  ->  client
+// Neither direction holds a whole message of a home: what is read is passed on. On a lane requests are
+// whole. Nobody who gives waits for the client (see outbox). The reader of a home waits, so that the
+// upstream keeps what its client leaves unread, but never while the session waits for the upstream. A
+// client that leaves much unread on a lane goes on at home. The ledger says what each reply belongs to,
+// so that the proxy can answer a request itself in its turn (Local), keep a reply to itself (Call), and
+// know the state of the home (State). Nothing is ever sent twice. What is lost with a connection is
+// answered as lost.
 //
-// The session says with Connect whether a request may share. Its own connection is given up by the reader, once all that was asked
-// has been answered and the replies have left the connection as a new one would be. Until a session has been answered by the upstream
-// as one that may talk to it, it has a connection of its own: who hasn't logged in where that is demanded never gets further.
-//
-// Both directions run at once and neither holds a whole message on a connection of its own: what is read is passed on. On a lane
-// requests are whole, and nobody waits for a client that doesn't read: see outbox. On a connection of its own the reader waits for the
-// client, so that the upstream keeps what it doesn't read, but never while the session waits for the upstream: the session always
-// reads on, however much the client leaves unread. The ledger says what each reply belongs to, so that
-// the proxy can answer a request itself in its turn (Local), keep a reply to itself (Call), and know the state of the connection
-// (State). Nothing is ever sent twice. What is lost with a connection is answered as lost; a client whose own connection that
-// was is disconnected, since its state went with it.
-//
-// Memory: for each session what waits to be sent, the replies that its client leaves unread up to spoolMemory, and on a connection of
-// its own a read buffer of bufSize at most; a queue of at most maxEntries.
+// Memory: for each session what waits to be sent, the replies that its client leaves unread up to
+// spoolMemory, and while its home is read by a goroutine a buffer of bufSize at most; a queue of at most
+// maxEntries.
 //
 // This package doesn't know what a lock is, nor a command's name but for those that set a connection up.
 package passthrough

@@ -8,8 +8,8 @@
 //
 // Each connection is taken from redcon before its parser reads a byte (see listener) and becomes a session with a goroutine
 // of its own, a bounded framer, and a Pipe. A session owns its connections and its Pipe's goroutine; the Server owns its sessions.
-// A session that shares an upstream connection rests when it has nothing to do: an event loop then reads its client, and passes on what nothing needs
-// to be decided about (see rest); for anything else it wakes the session's goroutine.
+// A session rests when it has nothing to do: an event loop then reads its client and relays in place whatever needs no waiting, in the
+// order in which clients' requests arrive (see rest). For anything else, such as a lock command, it wakes the session's goroutine.
 //
 // The proxy adds no privilege: lock commands run as scripts in the client's turn, on a connection that is logged in as it is, on its database.
 // What can't wait for that connection (renewing and releasing session locks) runs beside it with the same login.

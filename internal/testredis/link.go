@@ -117,13 +117,14 @@ func (l *Link) accept() {
 			near.Close()
 			far.Close()
 		}
-		l.mu.Unlock()
 		p := &replies{insert: l.insert}
-		if p.insert == nil {
-			p.insert = func(int) (now, later string) { return "", "" }
-		}
+		l.mu.Unlock()
 		l.running.Go(func() { l.carry(far, near, l.pass) }) // both end when either side closes, at the latest by Cut
 		l.running.Go(func() {
+			if p.insert == nil { // what comes may be a replication stream: it is not looked at
+				l.carry(near, far, func(to net.Conn, data []byte) bool { return l.passUnless(&l.deaf, to, data) })
+				return
+			}
 			l.passReplies(p, near, nil)
 			l.carry(near, far, func(to net.Conn, data []byte) bool { return l.passReplies(p, to, data) })
 		})

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
 )
 
 // startLinked starts two proxies of one Redis, the first by way of a link.
@@ -73,12 +74,11 @@ func TestFaultSilenceIsNotAnothersLock(t *testing.T) {
 	}
 }
 
-// A client frees a lock and takes another by commands that it sends together. Redis has lost UNLOCK's script by SCRIPT FLUSH, and knows
-// LOCK's again by another client: LOCK runs first, while UNLOCK is sent again with its script.
-func TestNotPromisedOrderBehindScriptFlush(t *testing.T) {
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
-	admin, other, c := dial(t, server.Addr()), trusted(t, p.addr), trusted(t, p.addr)
+// unlockedFirst has a client free a lock and take another by commands that it sends together, after
+// Redis has lost the scripts and other, who may or may not SCRIPT LOAD, has made it know LOCK's again.
+// It reports whether the commands ran in that order.
+func unlockedFirst(t *testing.T, p *testProxy, server *testredis.Server, other *rawConn) bool {
+	admin, c := dial(t, server.Addr()), trusted(t, p.addr)
 	token := c.lock("a 30")
 	admin.expect("SCRIPT FLUSH", "+OK\r\n")
 	other.lock("x 30")
@@ -89,15 +89,36 @@ func TestNotPromisedOrderBehindScriptFlush(t *testing.T) {
 		t.Fatal(got)
 	}
 	attackToken(t, c.reply())
-	taken := false
 	for {
 		line := monitor.reply()
 		if strings.Contains(line, `lua] "DEL" "a"`) {
-			break
+			return true
 		}
-		taken = taken || strings.Contains(line, `lua] "SET" "b"`)
+		if strings.Contains(line, `lua] "SET" "b"`) {
+			return false
+		}
 	}
-	if !taken {
+}
+
+// Commands that a client sends together run in their order, also just after SCRIPT FLUSH.
+func TestFaultOrderBehindScriptFlush(t *testing.T) {
+	for _, dedicated := range []bool{false, true} {
+		server := testredis.Start(t)
+		p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
+		if !unlockedFirst(t, p, server, trusted(t, p.addr)) {
+			t.Errorf("dedicated %v: the second lock was taken before the first was freed", dedicated)
+		}
+	}
+}
+
+// But not if somebody has made Redis know one of the two scripts alone: here a user who may not SCRIPT LOAD.
+func TestNotPromisedOrderBehindScriptFlush(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	dial(t, server.Addr()).expect("ACL SETUSER ann on >pw ~* &* +@all -script", "+OK\r\n")
+	other := dial(t, p.addr)
+	other.expect("AUTH ann pw", "+OK\r\n")
+	if unlockedFirst(t, p, server, other) {
 		t.Error("the first lock was freed before the second was taken: the promise was kept")
 	}
 }

@@ -132,6 +132,9 @@ func (b *batcher) send(batch []*call, withSource func(*Script) bool) (unknown []
 		command, script := "EVALSHA", c.script.SHA
 		if withSource(c.script) {
 			command, script = "EVAL", c.script.Source
+			if other := c.script.Together(); other != nil {
+				pipe.Do(ctx, "SCRIPT", "LOAD", other.Source) // a user who may not is served all the same
+			}
 		}
 		replies[i] = pipe.Do(ctx, append([]any{command, script}, c.words...)...)
 	}

@@ -55,6 +55,19 @@ func newScript(name string, parts ...string) *Script {
 	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
 }
 
+// Together is the script that a client's commands may have run in one flight with this one, or nil.
+// Whoever loads this one loads that too: if the upstream knew only one of them, what a client sends
+// together would run in another order.
+func (s *Script) Together() *Script {
+	switch s {
+	case lockScript:
+		return unlockScript
+	case unlockScript:
+		return lockScript
+	}
+	return nil
+}
+
 // numbers is what a script means that answers with one whole number: of the short ways, what their long ways say of the same.
 func (s *Script) numbers(n int64) []int64 {
 	switch {

@@ -16,9 +16,17 @@ import (
 func (s *session) evaluate(do func(raw []byte) (resp.Value, error), script *lockcmd.Script, keys, args []string) (resp.Value, error) {
 	v, err := do(s.scriptRequest("EVALSHA", script.SHA, keys, args))
 	if err == nil && v.IsError() && strings.HasPrefix(string(v.Text), "NOSCRIPT") {
+		s.load(script.Together())
 		v, err = do(s.scriptRequest("EVAL", script.Source, keys, args))
 	}
 	return v, err
+}
+
+// load has the upstream know a script when the next request runs, if the user may SCRIPT LOAD. nil is none.
+func (s *session) load(script *lockcmd.Script) {
+	if script != nil && s.connect(passthrough.Shared) == nil {
+		s.pipe.Ignore("SCRIPT", "LOAD", script.Source)
+	}
 }
 
 // scriptRequest is valid until the next is made.

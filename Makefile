@@ -35,7 +35,7 @@ deps-ci:
 
 # The closing lines are go test's own, which needn't vet once more.
 test: deps vet
-	$(GO) test -race -vet=off -count=1 -timeout 12m ./...
+	$(GO) test -race -vet=off -count=1 -timeout 20m ./...
 
 # The tests that compare the proxy with Redis, and those that attack it, once more with an upstream connection for each client.
 test-dedicated: deps

@@ -622,10 +622,11 @@ func TestHostileCrowd(t *testing.T) {
 	come(5000, 150)
 	watch.end(t, 5*time.Second) // 150 busy clients, the proxy and its Redis share a processor or two
 
-	// It keeps a few connections for requests of its own, as many as it needed at a time.
-	const kept = 5
+	// It keeps a few connections for requests of its own, as many as it needed at a time, and a few idle
+	// lanes, which two goroutines serve. Whether there was ever use for one is chance.
+	const kept, lanes = 5, 8
 	deadline := time.Now().Add(15 * time.Second)
-	for runtime.NumGoroutine() > goroutines || hostileFiles(t) > files+kept || hostileConnections(t, redis) > connections+kept {
+	for runtime.NumGoroutine() > goroutines+2*lanes || hostileFiles(t) > files+kept+lanes || hostileConnections(t, redis) > connections+kept+lanes {
 		if time.Now().After(deadline) {
 			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 			t.Fatalf("%d goroutines, %d files, %d upstream connections; before the crowd came %d, %d, %d", runtime.NumGoroutine(),

@@ -33,6 +33,7 @@ type home struct {
 func (p *Pipe) openHome(ctx context.Context, timeout time.Duration) error {
 	if p.lastHome != nil {
 		<-p.lastHome.ended
+		p.behind = true
 	}
 	p.mu.Lock()
 	setup := p.ledger.setup()

@@ -1,0 +1,46 @@
+package lockproxy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// WAIT is about what a client has written also if that went by a home that has been closed since,
+// and no other connection.
+func TestWaitAfterAHome(t *testing.T) {
+	server := testredis.Start(t)
+	replica := testredis.StartReplicas(t, server, 1)[0]
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.HomeIdle = false, 50*time.Millisecond })
+	c := dial(t, p.addr) // a lane is not opened for it alone
+	c.expect("SET a 1", "+OK\r\n")
+	c.expect("WAIT 1 5000", ":1\r\n")
+	replica.Pause()
+	c.expect("SET a 2", "+OK\r\n")
+	eventually(t, 5*time.Second, "its home is closed", func() bool { return p.server.Stats().Connections.Homes == 0 })
+	c.expect("WAIT 1 50", ":0\r\n")
+	replica.Resume()
+	c.expect("WAIT 1 5000", ":1\r\n")
+}
+
+// After the loss of the home by which a client wrote, it is not told that its writes have arrived.
+func TestWaitAfterALostHome(t *testing.T) {
+	server := testredis.Start(t)
+	replica := testredis.StartReplicas(t, server, 1)[0]
+	link := testredis.StartLink(t, server.Addr())
+	p := startProxy(t, "redis://"+link.Addr(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+	openLane(t, p.addr, "SELECT 3") // its end tells that the network was lost, not one client killed
+	c := dial(t, p.addr) // the only client of database 0
+	c.expect("SET a 1", "+OK\r\n")
+	replica.Pause()
+	c.expect("SET a 1", "+OK\r\n")
+	link.Cut()
+	eventually(t, 5*time.Second, "the proxy sees it", func() bool { return p.server.Stats().Connections.Homes == 0 })
+	if got := c.do("WAIT 1 50"); !strings.HasPrefix(got, "-UPSTREAM a connection") {
+		t.Errorf("WAIT says %q though what has become of the write is unknown", got)
+	}
+	replica.Resume()
+}

@@ -32,7 +32,9 @@ type home struct {
 // openHome dials the session's home, which is set up as the session has set itself up.
 func (p *Pipe) openHome(ctx context.Context, timeout time.Duration) error {
 	if p.lastHome != nil {
+		p.out.hurry(1) // it may be waiting for the client
 		<-p.lastHome.ended
+		p.out.hurry(-1)
 		p.behind = true
 	}
 	p.mu.Lock()

@@ -26,7 +26,8 @@ type home struct {
 	ended   chan struct{}   // closed when nobody reads any more
 	closing bool            // guarded by Pipe.mu; the upstream has been told that nothing more is asked
 	replies replyReader
-	failed  error // what ended the event loop's reading
+	unasked []byte // guarded by Pipe.mu; the beginning of a push that comes while replies come by the lane
+	failed  error  // what ended the event loop's reading
 }
 
 // openHome dials the session's home, which is set up as the session has set itself up.
@@ -168,11 +169,11 @@ func (p *Pipe) passHome(h *home, data []byte) (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.onLane {
-		return p.takeUnasked(r, data)
+		return p.takeUnasked(h, data)
 	}
 	p.used = true
-	begun := p.unasked
-	p.unasked = nil
+	begun := h.unasked
+	h.unasked = nil
 	_, _, err = r.sort(p, data, -1)
 	if len(begun) > 0 {
 		r.out = append([][]byte{begun}, r.out...)
@@ -198,20 +199,21 @@ func (p *Pipe) passHome(h *home, data []byte) (err error) {
 
 // takeUnasked takes what comes by the home while replies come by the lane: pushes, or what Redis says
 // before it closes. The client is given each whole, between two replies. mu is held.
-func (p *Pipe) takeUnasked(r *replyReader, data []byte) error {
+func (p *Pipe) takeUnasked(h *home, data []byte) error {
+	r := &h.replies
 	r.dest, r.feed = relayed, false
 	for len(data) > 0 {
 		n, done, err := r.scan.Scan(data)
 		if err != nil {
 			return err
 		}
-		p.unasked = append(p.unasked, data[:n]...)
+		h.unasked = append(h.unasked, data[:n]...)
 		data = data[n:]
-		if len(p.unasked) > maxPushes || done && !p.pushLocked(p.unasked) {
+		if len(h.unasked) > maxPushes || done && !p.pushLocked(h.unasked) {
 			return errors.New("the upstream sends more by a client's own connection than it was asked for")
 		}
 		if done {
-			p.unasked = nil
+			h.unasked = nil
 		}
 	}
 	return nil

@@ -46,6 +46,39 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 	}
 }
 
+// The beginning of a push that came by a home which ended within it is not given to the client.
+func TestAPushThatEndsWithItsHome(t *testing.T) {
+	u := newUnplugged(Identity{LoggedIn: true, Proto: 3})
+	u.onLane = true
+	u.answer(t, ">2\r\n$10\r\ninval")
+	u.home = &home{pipe: u.Pipe, way: nowhere{}} // the next one
+	u.useHome()
+	u.Relay(nil, Expect{})
+	u.answer(t, "$5\r\nvalue\r\n")
+	if got := u.took(); got != "$5\r\nvalue\r\n" {
+		t.Errorf("the client is given %q", got)
+	}
+}
+
+// Nothing goes by a lane while the client has been given a part of a push, though that has come just
+// since Connect looked: the lane's replies would come within it.
+func TestNoLaneWithinAPush(t *testing.T) {
+	u := newUnplugged(Identity{LoggedIn: true, Proto: 3})
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	kind := laneKind{Identity: u.ledger.Identity}
+	u.lane = newLane(kind, near)
+	u.answer(t, ">2\r\n$10\r\ninval")
+	if u.useLane(kind) || u.onLane {
+		t.Error("within a push a lane is used")
+	}
+	u.answer(t, "idate\r\n_\r\n")
+	if !u.useLane(kind) {
+		t.Error("behind the push no lane is used")
+	}
+}
+
 // A request that was queued when the home was lost is answered as lost, and is not sent by the next
 // home, where its reply would be taken for another's.
 func TestQueuedRequestsOfALostHome(t *testing.T) {

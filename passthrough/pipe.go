@@ -99,7 +99,6 @@ type Pipe struct {
 	leaving  bool   // guarded by mu; the client has closed: an end of the upstream is no loss
 	within   bool   // guarded by mu; the client has been given a part of a reply
 	pushes   []byte // guarded by mu; wait for the end of that reply
-	unasked  []byte // guarded by mu; the beginning of a push that comes by the home, while replies come by the lane
 	abandon  *time.Timer
 }
 

@@ -26,10 +26,12 @@ func (p *Pipe) useLane(kind laneKind) bool {
 			return false
 		}
 	}
-	p.behind = true
 	p.mu.Lock()
-	p.onLane = true
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	if !p.onLane && p.within {
+		return false // a push has begun to come by the home meanwhile
+	}
+	p.onLane, p.behind = true, true
 	return true
 }
 

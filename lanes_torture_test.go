@@ -98,6 +98,7 @@ type victim struct {
 	db, proto int
 	name      string
 	serial    int
+	pause     bool           // after this pipeline, so that what is idle is closed
 	value     map[int]string // of its key, by database
 	raw       []byte
 	want      []string // regular expressions
@@ -154,7 +155,7 @@ const okReply = `\+OK\r\n`
 
 // step adds one thing to do to the pipeline.
 func (v *victim) step() {
-	switch v.rand.IntN(24) {
+	switch v.rand.IntN(27) {
 	default:
 		u := v.unique("echo")
 		v.ask(exactly+bulk(u), "ECHO", u)
@@ -233,6 +234,17 @@ func (v *victim) step() {
 		v.ask(`\*1\r\n`+`\*\d+\r\n(?s:.*)`, "COMMAND", "INFO", "lock")
 	case 23:
 		v.ask(`[$=]\d+\r\n(?s:.*)upstream_lanes(?s:.*)`, "INFO", "lockproxy")
+	case 24:
+		lock := v.unique("tracked")
+		v.ask(okReply, "WATCH", v.key())
+		v.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "10")
+		u := v.unique("multi")
+		v.ask(okReply, "MULTI")
+		v.ask(`\+QUEUED\r\n`, "ECHO", u)
+		v.ask(v.array(1)+regexp.QuoteMeta(bulk(u)), "EXEC")
+		v.ask(`:1\r\n`, "UNLOCK", lock)
+	case 25:
+		v.pause = true
 	}
 }
 
@@ -252,6 +264,10 @@ func (v *victim) live(addr string, deadline time.Time) {
 		if !v.exchange(c) {
 			return
 		}
+		if v.pause && v.rand.IntN(4) == 0 {
+			time.Sleep(time.Duration(v.rand.IntN(80)) * time.Millisecond)
+		}
+		v.pause = false
 	}
 }
 

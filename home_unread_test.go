@@ -13,7 +13,9 @@ import (
 // it does without the proxy.
 func TestHomeIsDialledAgainForAClientThatDoesNotRead(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.HomeIdle = false, 100*time.Millisecond })
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.HomeIdle = false, 100*time.Millisecond
+	})
 	admin := dial(t, server.Addr())
 	admin.expect("SET big "+strings.Repeat("x", 60000), "+OK\r\n")
 	c := dial(t, p.addr)

@@ -14,13 +14,17 @@ import (
 func TestWaitAfterAHome(t *testing.T) {
 	server := testredis.Start(t)
 	replica := testredis.StartReplicas(t, server, 1)[0]
-	p := startProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.HomeIdle = false, 50*time.Millisecond })
+	p := startProxy(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.HomeIdle = false, 50*time.Millisecond
+	})
 	c := dial(t, p.addr) // a lane is not opened for it alone
 	c.expect("SET a 1", "+OK\r\n")
 	c.expect("WAIT 1 5000", ":1\r\n")
 	replica.Pause()
 	c.expect("SET a 2", "+OK\r\n")
-	eventually(t, 5*time.Second, "its home is closed", func() bool { return p.server.Stats().Connections.Homes == 0 })
+	eventually(t, 5*time.Second, "its home is closed", func() bool {
+		return p.server.Stats().Connections.Homes == 0
+	})
 	c.expect("WAIT 1 50", ":0\r\n")
 	replica.Resume()
 	c.expect("WAIT 1 5000", ":1\r\n")
@@ -33,12 +37,14 @@ func TestWaitAfterALostHome(t *testing.T) {
 	link := testredis.StartLink(t, server.Addr())
 	p := startProxy(t, "redis://"+link.Addr(), func(cfg *proxy.Config) { cfg.Dedicated = false })
 	openLane(t, p.addr, "SELECT 3") // its end tells that the network was lost, not one client killed
-	c := dial(t, p.addr) // the only client of database 0
+	c := dial(t, p.addr)            // the only client of database 0
 	c.expect("SET a 1", "+OK\r\n")
 	replica.Pause()
 	c.expect("SET a 1", "+OK\r\n")
 	link.Cut()
-	eventually(t, 5*time.Second, "the proxy sees it", func() bool { return p.server.Stats().Connections.Homes == 0 })
+	eventually(t, 5*time.Second, "the proxy sees it", func() bool {
+		return p.server.Stats().Connections.Homes == 0
+	})
 	if got := c.do("WAIT 1 50"); !strings.HasPrefix(got, "-UPSTREAM a connection") {
 		t.Errorf("WAIT says %q though what has become of the write is unknown", got)
 	}

@@ -128,6 +128,32 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 	c.Wait()
 }
 
+// A transaction that could not begin on a home that was lost ends the session: what comes behind MULTI
+// must not run without it.
+func TestMultiOnALostHome(t *testing.T) {
+	s := newScripted(t, 0)
+	c := s.client(t)
+	if _, err := c.Connect(context.Background(), time.Second, Own); err != nil {
+		t.Fatal(err)
+	}
+	before := c.Ask([]byte("SENT\r\n"))
+	c.send() // and the session is about to use the home further
+	(<-s.conns).Close()
+	if _, err := before.Value(); err == nil {
+		t.Error("a request of a lost connection has a reply")
+	}
+	c.Relay([]byte("MULTI\r\n"), Expect{Effect: Multi})
+	c.Relay([]byte("SET\r\n"), Expect{})
+	if !c.Lost() {
+		t.Error("the session goes on")
+	}
+	if _, err := c.Connect(context.Background(), time.Second, Own); err == nil {
+		t.Error("what comes behind MULTI finds a connection")
+	}
+	c.Close()
+	c.Wait()
+}
+
 func lineOf(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	conn.SetReadDeadline(time.Now().Add(5 * time.Second))

@@ -228,6 +228,11 @@ func (p *Pipe) push(e entry) {
 	switch {
 	case p.lost != nil:
 		p.settleLost()
+	case p.cut && e.Effect != NoEffect: // what comes behind it may mean something else without it
+		p.lost = p.neverSent()
+		text, awaited := p.settleLost()
+		p.ending = p.ending || !awaited
+		p.giveLocked(text)
 	case p.cut:
 		p.giveLocked(p.settle(nil, math.MaxInt, p.neverSent()))
 	case p.onLane:

@@ -14,7 +14,7 @@ import (
 
 // Pushes on connections that did not ask for any: any user has Redis send them with CLIENT TRACKING REDIRECT, with key names of its choice.
 
-// forgery is such a push. Whoever begins to read within its key reads replies of the attacker's.
+// forgery is such a push. A reader that begins within its key reads replies of the attacker's.
 var forgery = func() string {
 	key := "m:" + strings.Repeat("+++\r\n+FORGED\r\n:666\r\n", 40)
 	return fmt.Sprintf(">2\r\n$10\r\ninvalidate\r\n*1\r\n$%d\r\n%s\r\n", len(key), key)

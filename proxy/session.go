@@ -101,25 +101,6 @@ func (s *session) serve() {
 	s.finish()
 }
 
-// finish gives the client what it is still owed, and closes its connections.
-func (s *session) finish() {
-	answered := s.pipe.Answered()
-	if answered {
-		s.judgeUnheard() // before a reset is all that the kernel still knows of the connection
-	}
-	if s.parted {
-		s.pipe.Close()
-	} else {
-		s.pipe.ClientGone()
-	}
-	s.pipe.Wait()
-	s.leaveSeat()
-	if !answered {
-		s.judgeUnheard()
-	}
-	s.nc.Close()
-}
-
 // arrive opens the client's home before its first request, so that nothing that it asks waits for
 // that. If there is no connection to be had, the first request tries again.
 func (s *session) arrive() {

@@ -65,6 +65,11 @@ func TestRules(t *testing.T) {
 	vanished := history.Fault{From: ms(500), To: ms(3600000), Breaks: history.Breaks{Notices: true, Vanishes: true}, Clients: []int{1}}
 	blinked := vanished
 	blinked.To = ms(900)
+	lateVanished := vanished
+	lateVanished.From = ms(2600)
+	gaveUp := func(at int64) history.Op {
+		return history.Op{Client: 1, Kind: history.Lost, Key: "job", Token: 10, Call: ms(at)}
+	}
 	passedOver := ops{with(took(1, 0, 3000, 100, 500), waited)}
 	for i := range int64(10) {
 		passedOver = append(passedOver, with(took(2, 500+200*i, 600+200*i, 10+i, 50), at(1)))
@@ -143,6 +148,16 @@ func TestRules(t *testing.T) {
 		{"kept for a machine that has vanished", ops{far, with(took(2, 100, 14500, 20, 500), waited)}, faults{vanished}, ""},
 		{"kept for long for a machine that has vanished", ops{far, with(took(2, 100, 16500, 20, 500), waited)}, faults{vanished}, "late"},
 		{"kept for a machine that was away for a moment", ops{far, with(took(2, 100, 10500, 20, 500), waited)}, faults{blinked}, ""},
+		{"kept for a machine that has vanished, whose client gave it up there",
+			ops{far, gaveUp(6000), with(took(2, 100, 14500, 20, 500), waited)}, faults{vanished}, ""},
+		{"kept for long for a machine that has vanished, whose client gave it up there",
+			ops{far, gaveUp(6000), with(took(2, 100, 16500, 20, 500), waited)}, faults{vanished}, "late"},
+		{"kept for a client that gave it up before its machine vanished",
+			ops{far, gaveUp(400), with(took(2, 100, 2500, 20, 500), waited)}, faults{lateVanished}, "late"},
+		{"kept for a client that gave it up while its machine was away",
+			ops{far, gaveUp(800), with(took(2, 100, 2000, 20, 500), waited)}, faults{blinked}, ""},
+		{"kept for long for a client that gave it up while its machine was away",
+			ops{far, gaveUp(800), with(took(2, 100, 4500, 20, 500), waited)}, faults{blinked}, "late"},
 		{"passed over", passedOver, nil, "turns"},
 		{"passed over while messages were late", passedOver, faults{late}, ""},
 		{"others were first", append(ops{with(took(1, 0, 1300, 100, 500), waited)}, passedOver[1:4]...), nil, ""},

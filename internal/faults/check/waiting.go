@@ -189,6 +189,19 @@ func (c *checker) stalled(from, to int64) (sum int64) {
 	return sum
 }
 
+// noticed is when the proxy knows at the latest that o's client has given up its connection at a
+// time. A machine whose link is down cannot say so. Once the link is up again TCP says it within as
+// long as it was down.
+func (c *checker) noticed(o history.Op, at int64) int64 {
+	latest := at
+	for _, f := range c.faults {
+		if f.Breaks.Vanishes && f.Concerns(o) && f.From <= at && at < f.To {
+			latest = max(latest, min(f.From+c.bounds.Vanish.Nanoseconds(), f.To+(f.To-f.From)))
+		}
+	}
+	return latest
+}
+
 // latestEnd is when a lock that was acquired had ended at the latest, if the service works.
 func (c *checker) latestEnd(o history.Op, ops []history.Op) int64 {
 	until, gone := c.vanished(o)
@@ -207,8 +220,10 @@ func (c *checker) ends(o history.Op, ops []history.Op) int64 {
 			continue
 		}
 		switch {
-		case other.Kind == history.Unlock && other.Outcome == history.OK, other.Kind == history.Lost && o.Session:
+		case other.Kind == history.Unlock && other.Outcome == history.OK:
 			return max(other.Return, other.Call)
+		case other.Kind == history.Lost && o.Session:
+			return c.noticed(o, other.Call)
 		case other.Kind == history.Relock && other.Return != 0:
 			end = max(end, other.Return+other.Timeout)
 		case other.Kind == history.Relock:

@@ -80,9 +80,10 @@ const admin = "bench"
 // vanish, which needs root.
 func NewBench(ctx context.Context, dir string, programs Programs, seed uint64, machine bool) (b *Bench, err error) {
 	b = &Bench{programs: programs}
+	begun := b
 	defer func() {
 		if err != nil {
-			b.Close()
+			begun.Close()
 		}
 	}()
 	if b.dir, err = os.MkdirTemp(dir, "bench"); err != nil {

@@ -4,7 +4,7 @@
 // Each subcommand is a report (document.go) of one part, all of them of every part (bench.go). A part starts its servers (target.go)
 // and runs jobs: a job runs its cases one after the other in every round (interleaved, so that a disturbance from outside meets all of
 // them) and makes tables and figures of the results (section.go). The jobs are relay, lone and halfLoad (latency.go), pairs, idle,
-// scale, cluster, profiled, and the lock workloads contention, waiting and seed.
+// scale, cluster, order, profiled, and the lock workloads contention, waiting and seed.
 package main
 
 import (
@@ -27,6 +27,7 @@ type commands struct {
 	Idle    idleCmd    `cmd:"" help:"Memory of 10,000 idle connections, and what active ones among them notice."`
 	Scale   scaleCmd   `cmd:"" help:"Throughput and CPU per command with 1 to 5,000 clients."`
 	Cluster clusterCmd `cmd:"" help:"GET and SET on a Redis Cluster through lockproxy, as ratios to a client that knows clusters."`
+	Order   orderCmd   `cmd:"" help:"Whose request Redis runs first of two clients' that follow each other closely, next to HAProxy."`
 	Profile profileCmd `cmd:"" help:"What lockproxy does with its processor time in some of these workloads."`
 	Locks   locksCmd   `cmd:"" help:"Lock workloads: LOCK through one and two proxies, beside rueidislock, bsm/redislock and polling recipes directly on the same Redis."`
 }

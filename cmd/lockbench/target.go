@@ -18,6 +18,8 @@ const (
 	viaLockproxy = "lockproxy"
 	viaHAProxy   = "HAProxy"
 	viaTwemproxy = "twemproxy"
+	// viaHAProxyThread is HAProxy with one thread, which does one thing after the other.
+	viaHAProxyThread = "HAProxy, one thread"
 )
 
 var allWays = []string{viaDirect, viaLockproxy, viaHAProxy, viaTwemproxy} // directly first
@@ -77,7 +79,9 @@ func (l *lab) open(n needs) (b *bench, err error) {
 				server, err = b.startLockproxy(upstream)
 			}
 		case viaHAProxy:
-			server, err = b.startHAProxy()
+			server, err = b.startHAProxy("")
+		case viaHAProxyThread:
+			server, err = b.startHAProxy("  nbthread 1\n")
 		case viaTwemproxy:
 			server, err = b.startTwemproxy()
 		}
@@ -152,11 +156,12 @@ func (b *bench) startLockproxy(upstream string, more ...string) (*server, error)
 	return b.servers.start(b.ctx, addr, b.proxy, append(append(args, more...), b.args...)...)
 }
 
-// startHAProxy starts it as a plain TCP proxy, otherwise as it is by itself: with a thread for each core.
-func (b *bench) startHAProxy() (*server, error) {
+// startHAProxy starts it as a plain TCP proxy with further global settings, otherwise as it is by
+// itself: with a thread for each core.
+func (b *bench) startHAProxy(global string) (*server, error) {
 	clients := min(maxClients, (b.files-spareFiles)/2) // more is refused, not lowered
 	return b.configured("haproxy", `global
-  maxconn %[1]d
+`+global+`  maxconn %[1]d
 defaults
   mode tcp
   maxconn %[1]d

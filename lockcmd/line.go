@@ -122,24 +122,16 @@ type wish struct {
 	next *waiter
 }
 
-// A line that never breaks off would shut out plain clients that don't come by this proxy, since they never find the lock free.
-// So now and then, after so many grants and so long, a release leaves it free until the first waiter looks: if one of them gets
-// in, its timestamp is found, and from then on it is known that they compete.
-const (
-	gapGrants = 64
-	gapEvery  = time.Second
-)
-
-// offer says what a release by someone of identity as should do for the waiters here, and marks the one it names.
-func (l *line) offer(as Identity, plain bool, now time.Time) wish {
+// offer says what a release by someone of identity as should do for the waiters here, and marks the
+// one it names.
+func (l *line) offer(as Identity, foreignCompete bool, now time.Time) wish {
 	first := l.first()
 	switch {
 	case first == nil:
 		return wish{kind: "none"}
-	case plain:
+	case foreignCompete:
 		return wish{kind: "free"}
-	case l.grants >= gapGrants && now.Sub(l.gap) >= gapEvery:
-		l.grants, l.gap = 0, now
+	case l.gapDue(now):
 		return wish{kind: "gap"}
 	case first.state != waiting || first.as != as:
 		return wish{kind: "self"}

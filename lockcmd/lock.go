@@ -1,9 +1,6 @@
 package lockcmd
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // How a LOCK asks, as lock.lua names it.
 const (
@@ -17,7 +14,7 @@ const (
 // attempt is what one run of lock.lua found.
 type attempt struct {
 	token     int64 // 0 if the lock is held
-	plain     bool  // held by, or taken over from, a plain client
+	foreign   bool  // held by, or taken over from, a foreign client
 	takenOver bool
 	renewed   bool          // its owner had it already, and may know the token
 	before    bool          // this connection had been given it before
@@ -27,9 +24,7 @@ type attempt struct {
 
 // try runs lock.lua once. An error may come with a token: unless the connection had it before, the caller must undo it.
 func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, error) {
-	l.mu.Lock()
-	competes := l.plainCompetesLocked(at)
-	l.mu.Unlock()
+	compete := l.foreignCompete(at)
 	a := attempt{asked: time.Now()}
 	if held := l.holdOff.remaining(); held > 0 {
 		return a, heldOffError(held)
@@ -39,12 +34,12 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 		fast, how = longWay, asFirst
 	}
 	v, err := l.evalFast(confirmed, lockScript, r.key, fast, r.owner, milliseconds(r.timeout), l.unit(), l.retention,
-		milliseconds(settling), r.connection, r.number, r.client, flag(r.session), l.proxy, how, l.noted(competes))
+		milliseconds(takeoverGrace), r.connection, r.number, r.client, flag(r.session), l.proxy, how, l.waitsAs(compete))
 	found, err := ints(lockScript, 2, v, err)
 	if err != nil {
 		return a, err
 	}
-	a.token, a.plain = found[0], found[1] == 1
+	a.token, a.foreign = found[0], found[1] == 1
 	if a.token == 0 {
 		if len(found) > 2 {
 			a.remaining = time.Duration(found[2]) * time.Millisecond
@@ -54,8 +49,10 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 		a.renewed = len(found) > 2 && found[2] > 0
 		a.before = len(found) > 2 && found[2] == 2
 	}
-	if a.plain {
-		l.sawPlain(at)
+	if a.foreign {
+		l.mu.Lock()
+		l.foreign.saw(at, time.Now())
+		l.mu.Unlock()
 	}
 	switch {
 	case a.token == 0:
@@ -115,70 +112,6 @@ func (l *Locks) acquired(s Session, at lineKey, r request, a attempt) {
 		s.Holder().grant(at, s.Identity(), a.token)
 	}
 	if a.takenOver {
-		l.settleLater(s.Identity(), at, a.token)
+		l.startGrace(s.Identity(), at, a.token)
 	}
-}
-
-// looks are the times after a takeover at which its timestamp is looked at. A plain client writes within the time between its
-// own two commands: mostly a millisecond, seldom much more.
-var looks = []time.Duration{
-	3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond,
-	500 * time.Millisecond, time.Second, 1500 * time.Millisecond, settling - 50*time.Millisecond,
-}
-
-// settle is the looking after one lock that was taken over.
-type settle struct {
-	as     Identity
-	token  int64
-	look   int    // how many looks have begun
-	cancel func() // of the next
-}
-
-// settleLater looks after a lock that was taken over: whether a plain client that lost the race has replaced its timestamp.
-// It runs beside the holder's connection, which may be closed or busy. A further takeover begins the looks anew.
-func (l *Locks) settleLater(as Identity, at lineKey, token int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if old := l.settles[at]; old != nil {
-		if old.look == 0 {
-			return
-		}
-		old.cancel()
-	}
-	st := &settle{as: as, token: token}
-	l.settles[at] = st
-	l.lookAfterLocked(at, st, looks[0])
-}
-
-// lookAfterLocked lets st's next look begin after a time. mu is held.
-func (l *Locks) lookAfterLocked(at lineKey, st *settle, after time.Duration) {
-	st.cancel = l.agenda.after(after, func(ctx context.Context) {
-		l.mu.Lock()
-		st.look++
-		l.mu.Unlock()
-		more := l.lookAfter(ctx, at, st)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		switch {
-		case l.settles[at] != st: // taken over again
-		case more && st.look < len(looks):
-			l.lookAfterLocked(at, st, looks[st.look]-looks[st.look-1])
-		default:
-			delete(l.settles, at)
-		}
-	})
-}
-
-// lookAfter is one look. more says that others must follow.
-func (l *Locks) lookAfter(ctx context.Context, at lineKey, st *settle) (more bool) {
-	ints, err := l.evalInts(l.chores.on(ctx, st.as, at.key, time.Now().Add(choreTimeout)), settleScript, 1, at.key, "")
-	switch {
-	case ctx.Err() != nil, err == nil && ints[0] == -1:
-		return false
-	case err != nil:
-		l.log.Warn("cannot look after a lock while it settles", "key", at.key, "token", st.token, "error", err)
-	case ints[0] == 1:
-		l.log.Info("put right the timestamp of a lock that a plain client had lost and overwritten", "key", at.key, "token", st.token)
-	}
-	return true
 }

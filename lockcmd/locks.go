@@ -47,17 +47,12 @@ type Config struct {
 }
 
 const (
-	// settling is how long a lock that was taken over rests on its companion alone, since a plain client that lost the race
-	// may still replace its timestamp.
-	settling = 2 * time.Second
 	// reservation is how long a released lock is kept for the first waiter of a proxy that has been told.
 	reservation = 100 * time.Millisecond
 	// deafReservation is how long it is kept for one that can't be told, whose first waiter looks within maxLook and the time that
 	// the look takes. So that the lock isn't idle for most of the time, that is done only once the proxy has waited for deafPatience.
 	deafReservation = 400 * time.Millisecond
 	deafPatience    = 500 * time.Millisecond
-	// plainMemory is how long a lock counts as one that plain clients compete for since they were last seen.
-	plainMemory = 5 * time.Second
 )
 
 // Session is the connection that a command came by.
@@ -107,15 +102,19 @@ type Locks struct {
 	unreleased   atomic.Int64 // locks whose holders have gone, which are released later: see releaseLater
 	releaseLines lineLimit
 
-	mu      sync.Mutex
-	lines   map[lineKey]*line      // guarded by mu; no line is empty
-	plain   map[lineKey]plainSight // guarded by mu; where plain clients were seen lately
-	settles map[lineKey]*settle    // guarded by mu; locks taken over here lately
+	mu        sync.Mutex
+	lines     map[lineKey]*line     // guarded by mu; no line is empty
+	foreign   foreignClients        // guarded by mu
+	takeovers map[lineKey]*takeover // guarded by mu; locks taken over here lately
 }
 
 // New returns the lock commands of the proxy that is named proxy. connect makes a client of the upstream for an identity.
 func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hclog.Logger) *Locks {
-	l := &Locks{cfg: cfg, guard: milliseconds(cfg.TakeoverGuard), retention: milliseconds(cfg.FenceRetention), proxy: proxy, log: log, lines: map[lineKey]*line{}, plain: map[lineKey]plainSight{}, settles: map[lineKey]*settle{}}
+	l := &Locks{
+		cfg: cfg, proxy: proxy, log: log,
+		guard: milliseconds(cfg.TakeoverGuard), retention: milliseconds(cfg.FenceRetention),
+		lines: map[lineKey]*line{}, foreign: foreignClients{}, takeovers: map[lineKey]*takeover{},
+	}
 	l.SetSlowWait(cfg.SlowWait)
 	l.observe(cfg.Observer)
 	l.chores = newChores(connect, cfg.Cluster)
@@ -135,13 +134,6 @@ func (l *Locks) Close() {
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-
-func (l *Locks) unit() string {
-	if l.cfg.Seconds {
-		return "s"
-	}
-	return "ms"
-}
 
 // UsageError is a request that is wrong in itself; its text is Redis's own wording, code included.
 type UsageError string
@@ -223,113 +215,8 @@ func unexpected(script *Script, v resp.Value) error {
 	return fmt.Errorf("the upstream's answer to the %s script is none of the script's: type %q, %d elements", script.Name, v.Type, len(v.Elems))
 }
 
-// sawPlain takes note that a plain client competes for a lock.
-func (l *Locks) sawPlain(at lineKey) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.plain) >= maxPlain {
-		for old, sight := range l.plain { // any that is over, or else any at all: it will be seen again
-			delete(l.plain, old)
-			if time.Since(sight.seen) < plainMemory {
-				break
-			}
-		}
-	}
-	sight := l.plain[at]
-	sight.seen = time.Now()
-	l.plain[at] = sight
-}
-
-// noted is how this proxy is to be noted as waiting for a lock at which plain clients compete or don't: see lock.lua's A[11].
-func (l *Locks) noted(competes bool) string {
-	switch {
-	case competes:
-		return "1"
-	case l.wakes.deaf.Load():
-		return "2"
-	}
-	return "0"
-}
-
-// plainSight is what is remembered of plain clients at a lock.
-type plainSight struct {
-	seen  time.Time // when one was last seen
-	freed time.Time // when a release here last left the key free for them
-}
-
-// maxPlain bounds how many locks are remembered for their plain clients.
-const maxPlain = 10000
-
-// plainCompetesLocked reports whether plain clients have lately been seen at a lock. mu is held.
-func (l *Locks) plainCompetesLocked(at lineKey) bool {
-	sight, ok := l.plain[at]
-	if ok && time.Since(sight.seen) > plainMemory {
-		delete(l.plain, at)
-		return false
-	}
-	return ok
-}
-
-// freeForPlainLocked takes note that a release leaves a lock free for plain clients, if they compete for it. mu is held.
-func (l *Locks) freeForPlainLocked(at lineKey) {
-	if l.plainCompetesLocked(at) {
-		sight := l.plain[at]
-		sight.freed = time.Now()
-		l.plain[at] = sight
-	}
-}
-
-// plainsTurnLocked reports whether a lock has just been left free for plain clients, so that nobody here takes it yet. mu is held.
-func (l *Locks) plainsTurnLocked(at lineKey) bool {
-	return l.plainCompetesLocked(at) && time.Since(l.plain[at].freed) < minPlainLook
-}
-
 // Waiting reports whether anybody waits for any lock.
 func (l *Locks) Waiting() bool { return l.waiters.Load() > 0 }
-
-// Passing is told of a command by which a plain client may compete for the locks at keys in database
-// db. It returns what to call once the upstream has accepted the command, nil if nobody waits for any
-// of the locks. The call returns at once and may come from any goroutine.
-func (l *Locks) Passing(db int, keys [][]byte) (accepted func()) {
-	var waitedFor []lineKey
-	l.mu.Lock()
-	for _, key := range keys {
-		ln := l.lines[lineKey{db, string(key)}]
-		if ln == nil || ln.len() == 0 || len(waitedFor) == maxPassing {
-			continue
-		}
-		waitedFor = append(waitedFor, lineKey{db, ln.first().key}) // the waiter's string, not a copy
-	}
-	l.mu.Unlock()
-	if waitedFor == nil {
-		return nil
-	}
-	return func() {
-		for _, at := range waitedFor {
-			l.plainPassed(at)
-		}
-	}
-}
-
-// maxPassing bounds how many locks one command of a plain client is taken to compete for.
-const maxPassing = 64
-
-// plainPassed notes that the upstream has accepted a plain client's command on a lock that somebody
-// waits for. The first waiter, which may rely on a hand-over, looks more often from now on.
-func (l *Locks) plainPassed(at lineKey) {
-	l.mu.Lock()
-	ln := l.lines[at]
-	news := ln != nil && !l.plainCompetesLocked(at)
-	l.mu.Unlock()
-	if ln != nil {
-		l.sawPlain(at)
-	}
-	if news {
-		l.mu.Lock()
-		ln.wakeFirst()
-		l.mu.Unlock()
-	}
-}
 
 // jitter returns a duration between lo and hi.
 func jitter(lo, hi time.Duration) time.Duration { return lo + rand.N(hi-lo) }

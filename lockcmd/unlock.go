@@ -37,11 +37,11 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOver bool) (released bool, err error) {
 	l.mu.Lock()
 	w := wish{kind: "none"}
-	competes := l.plainCompetesLocked(at)
+	compete := l.foreign.compete(at, time.Now())
 	switch ln := l.lines[at]; {
 	case ln == nil:
 	case handOver && l.holdOff.remaining() == 0:
-		w = ln.offer(as, competes, time.Now())
+		w = ln.offer(as, compete, time.Now())
 	default:
 		w.kind = "gap"
 	}
@@ -58,7 +58,7 @@ func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOv
 	v, err := l.evalFast(where, unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), l.retention, l.proxy,
 		w.kind, milliseconds(next.timeout), l.unit(), dash(next.connection), dash(next.number), dash(next.client),
 		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db), l.wakes.tag(at.key),
-		l.noted(competes), milliseconds(deafPatience), milliseconds(deafReservation))
+		l.waitsAs(compete), milliseconds(deafPatience), milliseconds(deafReservation))
 	answer, err := ints(unlockScript, 3, v, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}
@@ -85,15 +85,15 @@ func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOv
 		w.next.unsure, orphaned = true, w.next.state == left
 	}
 	if answer[0] == 1 && answer[1] == 0 {
-		l.freeForPlainLocked(at)
+		l.foreign.leftFree(at, time.Now())
 	}
 	switch {
 	case answer[0] == 1 && answer[1] == 0 && w.next != nil:
 		ln.yielded(reservation)
 	case w.kind == "gap":
-		ln.yielded(minPlainLook)
+		ln.yielded(minForeignPoll)
 	}
-	if err != nil || answer[2] == 1 || w.kind == "none" && !l.plainCompetesLocked(at) { // one who joined since has looked before the lock was free
+	if err != nil || answer[2] == 1 || w.kind == "none" && !l.foreign.compete(at, time.Now()) { // one who joined since has looked before the lock was free
 		ln.lookNow()
 	}
 	l.mu.Unlock()

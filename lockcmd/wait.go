@@ -6,13 +6,11 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// How often the first waiter looks at a lock of which it hears nothing. A release is told; a lost message, a DEL, or a plain
-// client's release is not.
+// How often the first waiter looks at a lock of which it hears nothing. A release is told; a lost
+// message, a DEL, or a foreign client's release is not.
 const (
-	minLook      = 210 * time.Millisecond
-	maxLook      = 245 * time.Millisecond
-	minPlainLook = 15 * time.Millisecond // beside plain clients
-	maxPlainLook = 25 * time.Millisecond
+	minLook = 210 * time.Millisecond
+	maxLook = 245 * time.Millisecond
 )
 
 // errGone ends a wait whose client has closed, or whose proxy is shutting down: nobody hears of the one, and the other is told with a code
@@ -36,12 +34,12 @@ func (l *Locks) wait(s Session, at lineKey, r request, patience time.Duration) R
 		l.lines[at] = ln
 	}
 	knows := ln.join(w)
-	isFirst, plainsTurn := ln.first() == w, l.plainsTurnLocked(at)
+	isFirst, foreignTurn := ln.first() == w, l.foreign.haveTurn(at, w.joined)
 	l.mu.Unlock()
 
 	err, pause := error(nil), unknown
 	switch {
-	case isFirst && !plainsTurn: // most likely the lock is free
+	case isFirst && !foreignTurn: // most likely the lock is free
 		pause, err = l.lookOrPause(s, at, w)
 	case isFirst || !knows || r.owner != "":
 		if err = l.check(s, at, w); err != nil && l.passing(s, err) {
@@ -248,12 +246,9 @@ func (l *Locks) position(at lineKey, w *waiter) (first bool, lease time.Duration
 
 // untilLook is how long the first in line waits before it looks again, when the lock has remaining to run.
 func (l *Locks) untilLook(at lineKey, remaining time.Duration) time.Duration {
-	l.mu.Lock()
-	competes := l.plainCompetesLocked(at)
-	l.mu.Unlock()
 	pause := jitter(minLook, maxLook)
-	if competes {
-		pause = jitter(minPlainLook, maxPlainLook)
+	if l.foreignCompete(at) {
+		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
 	// At the expiry itself, and a millisecond later: expired means now >= value on a clock that counts whole ones.
 	return min(pause, remaining+time.Millisecond)

@@ -283,7 +283,7 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 	r := routeOf(cmd, req)
 	if cmd.competes != nil && s.server.locks.Waiting() {
 		state, _ := s.pipe.State()
-		r.Accepted = s.server.locks.Passing(state.DB, cmd.competes(req.Args))
+		r.Accepted = s.server.locks.ObserveForeign(state.DB, cmd.competes(req.Args))
 	}
 	if cmd.ofNode && s.server.cfg.Upstream.IsCluster() {
 		r.way, r.Effect = passthrough.Shared, passthrough.NoEffect // there is no node whose state it could change

@@ -4,7 +4,7 @@ chan line[PROXIES] = [LOCKERS] of { byte }; /* who waits here, in order of arriv
 byte turn[PROXIES];       /* grants left before waiters of other proxies go first */
 bit message[PROXIES];     /* wakes.go: on its way, the lock is reserved for the first waiter here */
 bit giving[PROXIES];      /* wakes.go: it is to give back what is reserved for it */
-bit looking[PROXIES];     /* lock.go: settles; it looks after a lock that was taken over */
+bit looking[PROXIES];     /* foreign.go: takeovers; it looks after a lock that was taken over */
 
 mtype wstate[LOCKERS] = IDLE; /* of the locker as a waiter */
 byte wtoken[LOCKERS];
@@ -108,7 +108,7 @@ inline yielded(p, d) { turn[p] = 0; lasts_here(p, d); wake_first(p) }
 
 inline look_now(p) { if :: len(line[p]) > 0 -> line[p] ? <first_>; wlook[first_] = 1 :: else fi }
 
-/* lock.go: settleLater. It begins with the answer; a proxy that is late with it is one that has been killed. */
+/* foreign.go: startGrace. It begins with the answer; a proxy that is late with it is one that has been killed. */
 inline look_after(p) {
   if
   :: r_over && !dead[p] -> looking[p] = 1; no_looks = 0

@@ -33,7 +33,7 @@
 #define PLAIN_TIMEOUT 2
 #endif
 #ifndef SETTLE
-#define SETTLE 2 /* locks.go: settling */
+#define SETTLE 2 /* foreign.go: takeoverGrace */
 #endif
 #ifndef RESERVATION
 #define RESERVATION 1 /* locks.go: reservation */

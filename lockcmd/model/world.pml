@@ -72,7 +72,7 @@ end:
 #endif
 
 #ifndef BREAK_NO_LOOKS
-/* lock.go: lookAfter, once a tick. Two proxies that look are as one. */
+/* foreign.go: repair, once a tick. Two proxies that look are as one. */
 active proctype Looks() {
 end:
   do

@@ -1,0 +1,227 @@
+package lockcmd
+
+import (
+	"context"
+	"time"
+)
+
+// Foreign clients lock with SETNX recipes of their own and know no LOCK. They and LOCK exclude each
+// other by the timestamp at the key; see scripts/common.lua. But they poll, stand in no queue, and
+// some write before they know that they have lost. So:
+//
+//   - Where they compete for a lock, a release leaves the key free for all instead of handing it
+//     over, and nobody here takes it for a moment: the two kinds take turns.
+//   - Where they compete, the first waiter polls often, since it is not told of their releases.
+//   - Now and then a release leaves the key free although none has been seen: a gap. Those that do
+//     not come by this proxy would never find it free otherwise.
+//   - A lock that LOCK has taken over from an expired timestamp rests on the metadata key alone for a
+//     grace period, while the proxy repairs what a late write has done to its timestamp.
+
+const (
+	// foreignMemory is how long foreign clients count as competing since one was last seen.
+	foreignMemory = 5 * time.Second
+	// maxForeign bounds how many locks are remembered for their foreign clients.
+	maxForeign = 10000
+	// maxForeignKeys bounds how many locks one command is taken to compete for.
+	maxForeignKeys = 64
+
+	// How often the first waiter polls where they compete. They have the first of these to
+	// themselves when a release has left the key free.
+	minForeignPoll = 15 * time.Millisecond
+	maxForeignPoll = 25 * time.Millisecond
+
+	// There is a gap after so many grants, and so long.
+	gapGrants = 64
+	gapEvery  = time.Second
+
+	// takeoverGrace is how long after a takeover the loser's write may still come.
+	takeoverGrace = 2 * time.Second
+)
+
+// unit is what timestamps are written in. Foreign clients know only one of the two.
+func (l *Locks) unit() string {
+	if l.cfg.Seconds {
+		return "s"
+	}
+	return "ms"
+}
+
+// foreignClients is what is known of foreign clients, by the lock. Its caller holds Locks.mu.
+type foreignClients map[lineKey]foreignSight
+
+type foreignSight struct {
+	seen  time.Time // when one was last seen
+	freed time.Time // when a release here last left the key free for them
+}
+
+// saw notes that a foreign client competes for a lock.
+func (f foreignClients) saw(at lineKey, now time.Time) {
+	if len(f) >= maxForeign {
+		for old, sight := range f { // any that is over, else any at all: it will be seen again
+			delete(f, old)
+			if now.Sub(sight.seen) < foreignMemory {
+				break
+			}
+		}
+	}
+	f[at] = foreignSight{seen: now, freed: f[at].freed}
+}
+
+// compete reports whether foreign clients have been seen at a lock lately.
+func (f foreignClients) compete(at lineKey, now time.Time) bool {
+	sight, ok := f[at]
+	if ok && now.Sub(sight.seen) > foreignMemory {
+		delete(f, at)
+		return false
+	}
+	return ok
+}
+
+// leftFree notes that a release has left a lock free. That is their turn, if they compete for it.
+func (f foreignClients) leftFree(at lineKey, now time.Time) {
+	if f.compete(at, now) {
+		f[at] = foreignSight{seen: f[at].seen, freed: now}
+	}
+}
+
+// haveTurn reports whether a lock has just been left free for them, so that nobody here takes it yet.
+func (f foreignClients) haveTurn(at lineKey, now time.Time) bool {
+	return f.compete(at, now) && now.Sub(f[at].freed) < minForeignPoll
+}
+
+// foreignCompete is foreignClients.compete for a caller that does not hold mu.
+func (l *Locks) foreignCompete(at lineKey) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.foreign.compete(at, time.Now())
+}
+
+// waitsAs is how this proxy is listed as waiting for a lock; see A[11] of lock.lua.
+func (l *Locks) waitsAs(foreignCompete bool) string {
+	switch {
+	case foreignCompete:
+		return "1"
+	case l.wakes.deaf.Load():
+		return "2"
+	}
+	return "0"
+}
+
+// gapDue reports whether the next release is to leave the key free. That counts as done.
+func (l *line) gapDue(now time.Time) bool {
+	if l.grants < gapGrants || now.Sub(l.gap) < gapEvery {
+		return false
+	}
+	l.grants, l.gap = 0, now
+	return true
+}
+
+// ObserveForeign is told of a command by which a foreign client may compete for the locks at keys in
+// database db. It returns what to call once the upstream has accepted the command, nil if nobody
+// waits for any of the locks. The call returns at once and may come from any goroutine.
+func (l *Locks) ObserveForeign(db int, keys [][]byte) (accepted func()) {
+	var waitedFor []lineKey
+	l.mu.Lock()
+	for _, key := range keys {
+		ln := l.lines[lineKey{db, string(key)}]
+		if ln == nil || ln.len() == 0 || len(waitedFor) == maxForeignKeys {
+			continue
+		}
+		waitedFor = append(waitedFor, lineKey{db, ln.first().key}) // the waiter's string, not a copy
+	}
+	l.mu.Unlock()
+	if waitedFor == nil {
+		return nil
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, at := range waitedFor {
+			l.foreignAcceptedLocked(at)
+		}
+	}
+}
+
+// foreignAcceptedLocked notes that the upstream has accepted a foreign client's command on a lock.
+// The first waiter, if there still is one, may rely on a hand-over: it polls often from now on. mu is
+// held.
+func (l *Locks) foreignAcceptedLocked(at lineKey) {
+	ln, now := l.lines[at], time.Now()
+	if ln == nil {
+		return
+	}
+	news := !l.foreign.compete(at, now)
+	l.foreign.saw(at, now)
+	if news {
+		ln.wakeFirst()
+	}
+}
+
+// repairTimes are the times after a takeover at which the timestamp is checked. The loser writes
+// within the time between two commands of its own: mostly a millisecond, seldom much more.
+var repairTimes = []time.Duration{
+	3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 80 * time.Millisecond,
+	200 * time.Millisecond, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond,
+	takeoverGrace - 50*time.Millisecond,
+}
+
+// takeover is the grace period of one lock.
+type takeover struct {
+	as     Identity
+	token  int64
+	checks int    // how many have begun
+	cancel func() // of the next
+}
+
+// startGrace repairs the timestamp of a lock that was taken over, for as long as a foreign client
+// that lost the race may replace it. It does so on a connection of the proxy's own, since the
+// holder's may be closed or busy. A further takeover starts again.
+func (l *Locks) startGrace(as Identity, at lineKey, token int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if old := l.takeovers[at]; old != nil {
+		if old.checks == 0 {
+			return
+		}
+		old.cancel()
+	}
+	t := &takeover{as: as, token: token}
+	l.takeovers[at] = t
+	l.repairAfterLocked(repairTimes[0], at, t)
+}
+
+// repairAfterLocked begins the next check after a time. mu is held.
+func (l *Locks) repairAfterLocked(pause time.Duration, at lineKey, t *takeover) {
+	t.cancel = l.agenda.after(pause, func(ctx context.Context) {
+		l.mu.Lock()
+		t.checks++
+		l.mu.Unlock()
+		more := l.repair(ctx, at, t)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		switch {
+		case l.takeovers[at] != t: // taken over again
+		case more && t.checks < len(repairTimes):
+			l.repairAfterLocked(repairTimes[t.checks]-repairTimes[t.checks-1], at, t)
+		default:
+			delete(l.takeovers, at)
+		}
+	})
+}
+
+// repair checks the timestamp of a lock and puts it right. more says whether to check again.
+func (l *Locks) repair(ctx context.Context, at lineKey, t *takeover) (more bool) {
+	on := l.chores.on(ctx, t.as, at.key, time.Now().Add(choreTimeout))
+	ints, err := l.evalInts(on, settleScript, 1, at.key, "")
+	switch {
+	case ctx.Err() != nil, err == nil && ints[0] == -1:
+		return false
+	case err != nil:
+		l.log.Warn("cannot look after a lock while it settles",
+			"key", at.key, "token", t.token, "error", err)
+	case ints[0] == 1:
+		l.log.Info("put right the timestamp of a lock that a plain client had lost and overwritten",
+			"key", at.key, "token", t.token)
+	}
+	return true
+}

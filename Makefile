@@ -33,8 +33,10 @@ deps-model:
 deps-ci:
 	@for part in clients faults admin packaging model; do $(MAKE) --no-print-directory deps-$$part || exit 1; done
 
-# The closing lines are go test's own, which needn't vet once more.
+# The closing lines are go test's own, which need not vet once more. lockbench is a module by itself:
+# what it measures with is no dependency of lockproxy.
 test: deps vet
+	$(GO) -C cmd/lockbench test -race -vet=off -count=1 -timeout 5m ./...
 	$(GO) test -race -vet=off -count=1 -timeout 20m ./...
 
 # The tests that compare the proxy with Redis, and those that attack it, once more with an upstream connection for each client.
@@ -44,6 +46,7 @@ test-dedicated: deps
 vet:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	$(GO) -C cmd/lockbench vet ./...
 
 # Real client libraries in nine languages through the proxy, and the older locks beside LOCK; installs them first.
 test-clients: deps-clients
@@ -84,19 +87,19 @@ fuzz:
 # Everything that lockbench measures, beside HAProxy, twemproxy and other locks (installed if missing), in about 20 minutes; prints the
 # tables and writes them to docs with their figures. BENCH is for its flags: BENCH="--quick -o /tmp/bench.md" takes about 4 minutes.
 bench: deps
-	$(GO) build -o lockbench ./cmd/lockbench
+	$(GO) -C cmd/lockbench build -o ../../lockbench .
 	./lockbench all -o docs/bench.md $(BENCH)
 
 # Whose request Redis runs first of two clients' that follow each other closely, next to HAProxy:
 # 384,000 trials in about 15 minutes.
 bench-order: deps
-	$(GO) build -o lockbench ./cmd/lockbench
+	$(GO) -C cmd/lockbench build -o ../../lockbench .
 	./lockbench order -o docs/bench-order.md $(BENCH)
 
 # LOCK beside other locks on the same Redis, in about three minutes; prints the tables and writes them to docs.
 bench-locks: deps
 	@mkdir -p docs
-	$(GO) build -o lockbench ./cmd/lockbench
+	$(GO) -C cmd/lockbench build -o ../../lockbench .
 	./lockbench locks -o docs/bench-locks.md
 
 # Archives, Debian packages, bills of materials and checksums in dist; see deploy/release.sh.

@@ -21,7 +21,7 @@ deps-faults:
 	@sh internal/faults/install.sh
 
 deps-admin:
-	@sh admin/install.sh
+	@sh internal/admin/install.sh
 
 deps-packaging:
 	@sh deploy/install.sh
@@ -64,8 +64,8 @@ test-cluster: deps
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
 test-admin: deps deps-admin
-	$(GO) vet -tags admin ./admin
-	$(GO) test -tags admin -vet=off -count=1 -timeout 5m -run 'TestPage|TestAlert|TestPrometheus' ./admin
+	$(GO) vet -tags admin ./internal/admin
+	$(GO) test -tags admin -vet=off -count=1 -timeout 5m -run 'TestPage|TestAlert|TestPrometheus' ./internal/admin
 
 # The lock tests on servers of other versions, which it fetches but doesn't install; see docs/versions.md.
 test-versions: deps

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockproxy/admin"
+	"lockproxy/internal/admin"
 	"lockproxy/proxy"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/survey"
-	"lockproxy/top"
+	"lockproxy/internal/top"
 )
 
 // topCommand is lockproxy top: the locks that are held, in a terminal.

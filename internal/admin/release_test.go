@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockproxy/admin"
+	"lockproxy/internal/admin"
 	"lockproxy/proxy"
 )
 

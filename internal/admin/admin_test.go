@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/admin"
+	"lockproxy/internal/admin"
 	"lockproxy/internal/testredis"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	dashboardFile = "../deploy/grafana/lockproxy.json"
-	alertsFile    = "../deploy/alerts/lockproxy.yml"
-	metricsPage   = "../docs/observability.md"
+	dashboardFile = "../../deploy/grafana/lockproxy.json"
+	alertsFile    = "../../deploy/alerts/lockproxy.yml"
+	metricsPage   = "../../docs/observability.md"
 )
 
 // expression is one of the dashboard's or the alerts', and where it stands.

@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"lockproxy/admin"
+	"lockproxy/internal/admin"
 	"lockproxy/proxy"
 )
 

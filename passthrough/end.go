@@ -11,7 +11,7 @@ import (
 func (p *Pipe) Lost() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lost != nil
+	return p.route == gone
 }
 
 // neverSent is the outcome of a request that comes when the Pipe is lost. mu is held.
@@ -31,7 +31,7 @@ func (p *Pipe) ClientErr() error { return p.out.err() }
 // CloseWhenAnswered closes the client as soon as nothing is owed to it.
 func (p *Pipe) CloseWhenAnswered() {
 	p.mu.Lock()
-	p.ending = true
+	p.end = max(p.end, whenAnswered)
 	p.mu.Unlock()
 	p.Flush()
 	p.mu.Lock()
@@ -46,7 +46,7 @@ func (p *Pipe) Answered() bool {
 	return p.nothingOwed() && !p.out.unread()
 }
 
-func (p *Pipe) nothingOwed() bool { return p.ledger.empty() || p.lost != nil }
+func (p *Pipe) nothingOwed() bool { return p.ledger.empty() || p.route == gone }
 
 // giveLocked gives the client pieces and, between two replies, the pushes that had to wait. It closes the client with them if that
 // was all that is owed to it. mu is held.
@@ -55,7 +55,7 @@ func (p *Pipe) giveLocked(pieces ...[]byte) {
 		pieces = append(pieces, p.pushes)
 		p.pushes = nil
 	}
-	if p.ending && p.nothingOwed() {
+	if p.end == whenAnswered && p.nothingOwed() {
 		p.out.finish(pieces...)
 		return
 	}
@@ -82,9 +82,9 @@ func (p *Pipe) ClientGone() {
 	p.Flush()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.leaving = true
+	p.end = clientGone
 	p.client.SetWriteDeadline(time.Now().Add(linger))
-	if p.onLane && p.inFlight > 0 {
+	if p.route == byLane && p.inFlight > 0 {
 		if p.abandon == nil {
 			p.abandon = time.AfterFunc(linger, p.Close) // Wait stops it
 		}
@@ -109,11 +109,8 @@ func (p *Pipe) closeHomeLocked() {
 // Close ends the session's part in upstream connections at once. Safe to call at any time, from any goroutine, more than once.
 func (p *Pipe) Close() {
 	p.mu.Lock()
-	p.leaving = true
-	if p.lost == nil {
-		p.lost = ErrClosed
-		p.settleLost()
-	}
+	p.end = clientGone
+	p.lose(ErrClosed)
 	if p.home != nil {
 		p.home.close()
 	}
@@ -129,7 +126,7 @@ func (p *Pipe) Close() {
 // answered, and the home has ended. ClientGone or Close must have been called.
 func (p *Pipe) Wait() {
 	p.mu.Lock()
-	for p.inFlight > 0 && p.lost == nil {
+	for p.inFlight > 0 && p.route != gone {
 		p.room.Wait()
 	}
 	if p.abandon != nil {
@@ -156,23 +153,35 @@ func (p *Pipe) Wait() {
 func (p *Pipe) finish(err error, withinReply bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.lost != nil {
+	if p.route == gone {
 		return
 	}
-	p.lost = &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err}
-	if p.leaving {
-		p.lost = ErrClosed
-	}
-	text, awaited := p.settleLost()
-	if withinReply || p.leaving {
-		text = nil
-	}
-	if !p.leaving {
+	if p.end == clientGone {
+		if _, awaited := p.lose(ErrClosed); !awaited {
+			p.out.finish()
+		}
+	} else {
+		text, awaited := p.lose(&Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
+		if withinReply {
+			text = nil
+		}
 		p.client.SetWriteDeadline(time.Now().Add(time.Second))
+		if !awaited { // else the session has something to say, and closes
+			p.end = whenAnswered
+		}
+		p.giveLocked(text)
 	}
-	p.ending = p.ending || !awaited // else the session has something to say, and closes
-	p.giveLocked(text)
 	p.room.Broadcast()
+}
+
+// lose ends the session's way to the upstream, for good. It returns what to tell the client, and
+// whether an Answer was among what was owed. mu is held.
+func (p *Pipe) lose(err error) (text []byte, awaited bool) {
+	if p.route != gone {
+		p.lost = err
+		p.setRoute(gone)
+	}
+	return p.settleLost()
 }
 
 // maxLostText bounds what is said about requests that were lost together, bytes.

@@ -36,7 +36,6 @@ func (p *Pipe) openHome(ctx context.Context, timeout time.Duration) error {
 		p.out.hurry(1) // it may be waiting for the client
 		<-p.lastHome.ended
 		p.out.hurry(-1)
-		p.behind = true
 	}
 	p.mu.Lock()
 	setup := p.ledger.setup()
@@ -52,11 +51,14 @@ func (p *Pipe) openHome(ctx context.Context, timeout time.Duration) error {
 		h.seat = p.lanes.loops.NewSeat(h)
 	}
 	p.mu.Lock()
-	if p.lastHome != nil && p.lastHome.conn.RemoteAddr().String() != conn.RemoteAddr().String() {
-		p.severed = true // what it wrote may be unknown there
+	if before := p.lastHome; before != nil {
+		p.writes = max(p.writes, Elsewhere)
+		if before.conn.RemoteAddr().String() != conn.RemoteAddr().String() {
+			p.writes = Unknown
+		}
 	}
-	p.home, p.lastHome, p.idledOut = h, h, false
-	if p.leaving {
+	p.home, p.lastHome, p.need = h, h, held
+	if p.end == clientGone {
 		conn.Close()
 	}
 	if every := p.lanes.homeIdle; every > 0 && p.idle == nil {
@@ -150,14 +152,17 @@ func (h *home) Ready(turn *eventloop.Turn) eventloop.Next {
 func (p *Pipe) closeIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.leaving || p.lost != nil {
+	if p.end == clientGone || p.route == gone {
 		return
 	}
-	needed := p.used || p.broken || p.held || p.pins > 0 || p.large > 0 || !p.onLane && !p.ledger.empty() || !p.ledger.replaceable()
-	p.used = false
-	if p.home != nil && !needed {
+	busy := p.stay.any() || p.route != byLane && !p.ledger.empty() || !p.ledger.replaceable()
+	switch {
+	case p.home == nil:
+	case p.need == recent:
+		p.need = unneeded
+	case p.need == unneeded && !busy:
 		p.home.close()
-		p.home, p.idledOut = nil, true
+		p.home = nil
 	}
 	p.idle.Reset(p.lanes.homeIdle)
 }
@@ -168,10 +173,14 @@ func (p *Pipe) passHome(h *home, data []byte) (err error) {
 	r := &h.replies
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.onLane {
+	switch {
+	case p.route == gone:
+		return nil
+	case p.route == byLane:
 		return p.takeUnasked(h, data)
+	case p.home == h && p.need == unneeded:
+		p.need = recent
 	}
-	p.used = true
 	begun := h.unasked
 	h.unasked = nil
 	_, _, err = r.sort(p, data, -1)
@@ -179,14 +188,14 @@ func (p *Pipe) passHome(h *home, data []byte) (err error) {
 		r.out = append([][]byte{begun}, r.out...)
 	}
 	if r.size > largeReply {
-		p.large = largeFor
+		p.stay.large = largeFor
 	}
 	p.within = r.within() || p.ledger.Raw
 	if change := p.ledger.pauses; change.made {
 		p.lanes.pause(change.lasts)
 		p.ledger.pauses = pauseChange{}
 	}
-	if p.leaving {
+	if p.end == clientGone {
 		h.conn.SetReadDeadline(time.Now().Add(linger))
 	}
 	p.giveLocked(r.out...)
@@ -224,24 +233,25 @@ func (p *Pipe) takeUnasked(h *home, data []byte) error {
 // client's own connection to the upstream would.
 func (p *Pipe) homeEnded(h *home, err error) {
 	p.mu.Lock()
-	withinReply := !p.onLane && h.replies.within()
+	onLane := p.route == byLane
+	withinReply := !onLane && h.replies.within()
 	switch {
-	case p.home != h, p.lost != nil: // it was closed because nothing needed it, or the session has ended
+	case p.home != h, p.route == gone: // it was closed because nothing needed it, or the session has ended
 		p.mu.Unlock()
 		return
-	case p.leaving && p.onLane:
+	case p.end == clientGone && onLane:
 		p.home = nil // replies to come by the lane are still given to the client
 		p.mu.Unlock()
 		return
 	}
-	if p.ledger.effects > 0 && !p.onLane || withinReply || p.leaving || p.broken || p.pins > 0 || !p.ledger.replaceable() {
+	if p.ledger.effects > 0 && !onLane || withinReply || p.end == clientGone || p.stay.begun || p.stay.pinned || !p.ledger.replaceable() {
 		p.mu.Unlock()
 		p.finish(err, withinReply)
 		return
 	}
-	p.home, p.severed = nil, true
-	if !p.onLane {
-		p.cut = true
+	p.home, p.need, p.writes = nil, recent, Unknown
+	if !onLane {
+		p.setRoute(dropped)
 		lost := &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err}
 		p.giveLocked(p.settle(nil, math.MaxInt, lost))
 		p.room.Broadcast()
@@ -256,10 +266,7 @@ func (p *Pipe) homeEnded(h *home, err error) {
 func (p *Pipe) endLogin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.lost == nil {
-		p.lost = ErrClosed
-		p.settleLost()
-	}
+	p.lose(ErrClosed)
 	p.out.finish()
 	p.room.Broadcast()
 }

@@ -15,7 +15,7 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 	const push, reply = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", "$5\r\nvalue\r\n"
 	for cut := range len(push) {
 		u := newUnplugged(Identity{LoggedIn: true, Proto: 3})
-		u.onLane, u.within = true, true // the client has been given a part of a reply
+		u.route, u.within = byLane, true // the client has been given a part of a reply
 		u.answer(t, push[:cut])
 		u.answer(t, push[cut:])
 		if got := u.took(); got != "" {
@@ -40,7 +40,7 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 		}
 	}
 	u := newUnplugged(Identity{LoggedIn: true, Proto: 3})
-	u.onLane = true
+	u.route = byLane
 	if err := u.feed([]byte(">1\r\n$1000000\r\n" + strings.Repeat("x", 2*maxPushes))); err == nil {
 		t.Error("a push of any size is kept")
 	}
@@ -49,7 +49,7 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 // The beginning of a push that came by a home which ended within it is not given to the client.
 func TestAPushThatEndsWithItsHome(t *testing.T) {
 	u := newUnplugged(Identity{LoggedIn: true, Proto: 3})
-	u.onLane = true
+	u.route = byLane
 	u.answer(t, ">2\r\n$10\r\ninval")
 	u.home = &home{pipe: u.Pipe, way: nowhere{}} // the next one
 	u.useHome()
@@ -70,7 +70,7 @@ func TestNoLaneWithinAPush(t *testing.T) {
 	kind := laneKind{Identity: u.ledger.Identity}
 	u.lane = newLane(kind, near)
 	u.answer(t, ">2\r\n$10\r\ninval")
-	if u.useLane(kind) || u.onLane {
+	if u.useLane(kind) || u.route != byHome {
 		t.Error("within a push a lane is used")
 	}
 	u.answer(t, "idate\r\n_\r\n")

@@ -92,7 +92,7 @@ func (s *scripted) client(t testing.TB) *scriptedClient {
 		return []byte("-UNSENT\r\n")
 	})
 	p.ledger.Trusted = true
-	p.idledOut = true // only what needs a home has one
+	p.need = unneeded // only what needs a home has one
 	far.SetReadDeadline(time.Now().Add(20 * time.Second))
 	return &scriptedClient{p, far, bufio.NewReader(far)}
 }
@@ -401,7 +401,7 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	near, far := net.Pipe() // takes nothing
 	defer far.Close()
 	c := s.client(t)
-	c.lane, c.onLane = newLane(laneKind{Identity: c.ledger.Identity}, near), true
+	c.lane, c.route = newLane(laneKind{Identity: c.ledger.Identity}, near), byLane
 	c.lane.users = 1
 	waiting := make(chan struct{})
 	go func() { // ends when the Pipe is closed; the test waits for it

@@ -22,9 +22,9 @@ func (p *Pipe) TryRelay(raw []byte, n int, way Way, e Expect, turn *eventloop.Tu
 		return false, false
 	}
 	p.mu.Lock()
-	shares := way != Own && p.mayShareLocked() && (p.home != nil || p.idledOut)
+	shares := way != Own && p.mayShareLocked() && (p.home != nil || p.need == unneeded)
 	kind := laneKind{p.ledger.Identity, p.scripts || way == Scripts}
-	if p.onLane && p.inFlight > 0 && (!shares || p.lane.kind != kind) {
+	if p.route == byLane && p.inFlight > 0 && (!shares || p.lane.kind != kind) {
 		shares = false // what was asked by the lane must be answered first
 	}
 	p.mu.Unlock()
@@ -59,13 +59,13 @@ func (p *Pipe) takeRun(kind laneKind, n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := &p.ledger
-	if p.home == nil && !p.idledOut || !p.mayShareLocked() || p.ending || p.leaving || kind != (laneKind{l.Identity, p.scripts}) ||
-		p.inFlight+n > maxInFlight || l.len() >= maxEntries || p.out.backlogged() {
+	if p.home == nil && p.need != unneeded || !p.mayShareLocked() || p.end != stays || kind != (laneKind{l.Identity, p.scripts}) ||
+		p.inFlight+n > maxInFlight || l.len() >= maxEntries || p.out.backlogged() || !p.setRoute(byLane) {
 		return false
 	}
 	l.push(entry{count: n})
 	p.inFlight += n
-	p.onLane, p.behind = true, true
+	p.writes = max(p.writes, Elsewhere)
 	return true
 }
 
@@ -73,12 +73,10 @@ func (p *Pipe) takeRun(kind laneKind, n int) bool {
 func (p *Pipe) tryHome(raw []byte, n int, e Expect, turn *eventloop.Turn) (done, rest bool) {
 	p.mu.Lock()
 	l := &p.ledger
-	if p.home == nil || p.home.socket == nil || p.onLane && p.inFlight > 0 || p.lost != nil || p.broken || p.ending || p.leaving ||
-		l.len() >= maxEntries || p.large > 0 {
+	if p.home == nil || p.home.socket == nil || p.stay.begun || p.stay.large > 0 || p.end != stays || l.len() >= maxEntries || !p.setRoute(byHome) {
 		p.mu.Unlock()
 		return false, false
 	}
-	p.onLane = false
 	if n == 1 {
 		l.push(entry{Expect: e})
 	} else {
@@ -98,7 +96,7 @@ func (p *Pipe) tryHome(raw []byte, n int, e Expect, turn *eventloop.Turn) (done,
 	if sent < len(raw) {
 		p.wbuf = append(takeBuffer(), raw[sent:]...)
 		p.mu.Lock()
-		p.held = true
+		p.need = held
 		p.mu.Unlock()
 	}
 	return true, sent < len(raw)

@@ -73,34 +73,92 @@ type Pipe struct {
 	lane     *lane       // the session's, nil if it uses none
 	lastHome *home       // that was opened last, nil if none ever was
 	scripts  bool        // the session has run scripts of its client's
-	behind   bool        // a request went by another connection than the home that is open
 	aloneIn  laneKind    // what alone is about; written before that is set
 	alone    atomic.Bool // no other session asks for a lane of that kind
 
-	mu     sync.Mutex
-	room   *sync.Cond
-	ledger ledger      // guarded by mu
-	home   *home       // guarded by mu; nil while it isn't open
-	used   bool        // guarded by mu; the home was, since closeIdle looked
-	idle   *time.Timer // calls closeIdle; nil if nothing does
-	// idledOut says that home isn't open since nothing needed it.
-	idledOut bool   // guarded by mu
-	onLane   bool   // guarded by mu; what is owed comes by the lane, otherwise by the home
-	held     bool   // guarded by mu; the session is about to use the home
-	pins     int    // guarded by mu; see Keep
-	large    int    // guarded by mu; for how many requests it stays at home because of large ones
-	broken   bool   // guarded by mu; a request was begun whose end may never come
-	cut      bool   // guarded by mu; the home was lost since Connect: what was to go by it is answered already
-	inFlight int    // guarded by mu; replies still to come by lane, or to be taken back
-	waitsAt  *lane  // guarded by mu; where the session may be waiting to submit
-	lost     error  // guarded by mu; why the session can't go on
-	ending   bool   // guarded by mu; close the client once nothing is owed to it
-	severed  bool   // guarded by mu; a connection by which earlier requests went was lost, or led elsewhere
-	leaving  bool   // guarded by mu; the client has closed: an end of the upstream is no loss
-	within   bool   // guarded by mu; the client has been given a part of a reply
-	pushes   []byte // guarded by mu; wait for the end of that reply
+	mu       sync.Mutex
+	room     *sync.Cond
+	ledger   ledger      // guarded by mu
+	home     *home       // guarded by mu; nil while it isn't open
+	need     need        // guarded by mu; of the home
+	idle     *time.Timer // calls closeIdle; nil if nothing does
+	route    route       // guarded by mu; changed by setRoute
+	lost     error       // guarded by mu; why route is gone
+	end      ending      // guarded by mu; only ever raised
+	writes   Writes      // guarded by mu
+	stay     stay        // guarded by mu
+	inFlight int         // guarded by mu; replies still to come by lane, or to be taken back
+	waitsAt  *lane       // guarded by mu; where the session may be waiting to submit
+	within   bool        // guarded by mu; the client has been given a part of a reply
+	pushes   []byte      // guarded by mu; wait for the end of that reply
 	abandon  *time.Timer
 }
+
+// route is how a session's requests go, and how what it is owed comes.
+type route uint8
+
+const (
+	byHome  route = iota
+	byLane        // by a connection that others use too
+	dropped       // the home was lost since Connect: what follows is answered as lost until that is called again
+	gone          // nowhere any more: lost says why
+)
+
+// setRoute changes the route, if nothing is in flight on the old one. mu is held.
+func (p *Pipe) setRoute(to route) (changed bool) {
+	switch {
+	case to == p.route:
+		return true
+	case p.route == gone:
+		return false
+	case to == byLane:
+		changed = p.route == byHome && p.ledger.empty() && !p.within
+	case p.route == byLane:
+		changed = to == gone || to == byHome && p.inFlight == 0
+	default:
+		changed = true
+	}
+	if changed {
+		p.route = to
+	}
+	return changed
+}
+
+// ending is what the end of a session waits for.
+type ending uint8
+
+const (
+	stays        ending = iota // it doesn't end
+	whenAnswered               // the client is closed once nothing is owed to it
+	clientGone                 // the client has closed: an end of the upstream is no loss
+)
+
+// Writes says where the requests have gone that the session has sent so far.
+type Writes uint8
+
+const (
+	AtHome    Writes = iota // by the home that is open
+	Elsewhere               // some by a lane, or by an earlier home
+	Unknown                 // some by a connection that was lost since, or to another server: the upstream may not have them
+)
+
+// stay is why a session stays at its home though State doesn't tell why.
+type stay struct {
+	pinned bool // see Keep
+	begun  bool // a request was begun whose end may never come
+	large  int  // for how many requests it does because of large ones
+}
+
+func (s *stay) any() bool { return s.pinned || s.begun || s.large > 0 }
+
+// need says whether a home is needed, for closeIdle.
+type need uint8
+
+const (
+	recent   need = iota // since closeIdle looked
+	held                 // the session is about to use it
+	unneeded             // a home that isn't open was closed for that
+)
 
 // NewPipe returns a Pipe for client. It opens no connection yet. direct is client's socket, nil if what client is given isn't what that
 // must be. encode makes the error reply for a request that was lost with a connection.
@@ -126,16 +184,16 @@ const (
 // each of them doesn't wait for the same dead address.
 func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (connects bool, err error) {
 	p.mu.Lock()
-	if p.lost != nil {
+	if p.route == gone {
 		defer p.mu.Unlock()
 		return false, p.neverSent()
 	}
 	if p.lanes.perIdentity > 0 && p.out.backlogged() {
-		p.large = largeFor
+		p.stay.large = largeFor
 	}
 	shares := way != Own && p.mayShareLocked()
 	kind := laneKind{p.ledger.Identity, p.scripts || way == Scripts}
-	lost := p.home == nil && !p.idledOut
+	lost := p.home == nil && p.need != unneeded
 	p.mu.Unlock()
 	p.scripts = kind.Scripts
 	// A home that was lost is dialled again also for what could go by a lane: the client may need it next.
@@ -158,47 +216,44 @@ func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (con
 func (p *Pipe) atHome() (open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = true
-	if p.cut {
-		p.wbuf, p.cut = keepBuffer(p.wbuf), false
+	if p.route == dropped {
+		p.wbuf = keepBuffer(p.wbuf)
+		p.setRoute(byHome)
+	}
+	if p.home != nil {
+		p.need = held
 	}
 	return p.home != nil
 }
 
 // mayShareLocked reports whether a request that depends on nothing may go by a lane now. mu is held.
 func (p *Pipe) mayShareLocked() bool {
-	return p.lanes.maySessionsShare() && (p.onLane || p.ledger.empty()) &&
-		p.large == 0 && p.pins == 0 && !p.broken && p.lost == nil && (p.onLane || !p.within) && p.ledger.Shareable()
+	free := p.route == byLane || p.route == byHome && p.ledger.empty() && !p.within
+	return free && p.lanes.maySessionsShare() && !p.stay.any() && p.ledger.Shareable()
 }
 
-// Behind reports whether requests went by other connections than the home since this was last asked.
-func (p *Pipe) Behind() (behind bool) {
-	behind, p.behind = p.behind, false
-	return behind
-}
-
-// Severed reports whether the session's earlier requests went by a connection that was lost since, or to another server than the one
-// that it is connected to now: what it wrote there may be unknown here.
-func (p *Pipe) Severed() bool {
+// Writes tells where the session's requests have gone. What was Elsewhere is forgotten: the caller sees
+// to it that the home catches up.
+func (p *Pipe) Writes() (were Writes) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.severed
+	if were = p.writes; were == Elsewhere {
+		p.writes = AtHome
+	}
+	return were
 }
 
 // OnLane reports whether the last request that Connect was called for goes by a connection that others use too.
 func (p *Pipe) OnLane() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.onLane
+	return p.route == byLane
 }
 
 // Keep says whether the session stays at its home though its replies don't tell why.
 func (p *Pipe) Keep(keep bool) {
 	p.mu.Lock()
-	p.pins = 0
-	if keep {
-		p.pins = 1
-	}
+	p.stay.pinned = keep
 	p.mu.Unlock()
 }
 
@@ -213,33 +268,39 @@ func (p *Pipe) Mark() {
 func (p *Pipe) push(e entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for (p.ledger.len() >= maxEntries || p.onLane && p.inFlight >= maxInFlight) && p.lost == nil {
+	full := func() bool {
+		return p.route != gone && (p.ledger.len() >= maxEntries || p.route == byLane && p.inFlight >= maxInFlight)
+	}
+	for full() {
 		p.mu.Unlock()
 		p.send()
 		p.mu.Lock()
-		if p.ledger.len() >= maxEntries || p.onLane && p.inFlight >= maxInFlight {
+		if full() {
 			p.out.hurry(1)
 			p.room.Wait()
 			p.out.hurry(-1)
 		}
 	}
 	p.ledger.push(e)
-	p.ending = p.ending || e.Effect == Quit
+	if e.Effect == Quit {
+		p.end = max(p.end, whenAnswered)
+	}
 	switch {
-	case p.lost != nil:
+	case p.route == gone:
 		p.settleLost()
-	case p.cut && e.Effect != NoEffect: // what comes behind it may mean something else without it
-		p.lost = p.neverSent()
-		text, awaited := p.settleLost()
-		p.ending = p.ending || !awaited
+	case p.route == dropped && e.Effect != NoEffect: // what comes behind it may mean something else without it
+		text, awaited := p.lose(p.neverSent())
+		if !awaited {
+			p.end = max(p.end, whenAnswered)
+		}
 		p.giveLocked(text)
-	case p.cut:
+	case p.route == dropped:
 		p.giveLocked(p.settle(nil, math.MaxInt, p.neverSent()))
-	case p.onLane:
+	case p.route == byLane:
 		p.inFlight += max(1, e.count)
 		p.asked += max(1, e.count)
-	case p.large > 0:
-		p.large = max(0, p.large-max(1, e.count))
+	default:
+		p.stay.large = max(0, p.stay.large-max(1, e.count))
 	}
 }
 
@@ -262,7 +323,7 @@ func (p *Pipe) queue(raw []byte, n int) {
 func (p *Pipe) queueLarge(raw []byte, n int) {
 	if len(raw) > bufSize {
 		p.mu.Lock()
-		p.large = largeFor
+		p.stay.large = largeFor
 		p.mu.Unlock()
 	}
 	last := min(n, p.asked) // raw's own replies
@@ -277,7 +338,9 @@ func (p *Pipe) Flush() {
 	p.failed = nil
 	p.send()
 	p.mu.Lock()
-	p.held = false
+	if p.need == held {
+		p.need = recent
+	}
 	p.mu.Unlock()
 }
 
@@ -292,12 +355,12 @@ func (p *Pipe) send() {
 // give sends raw, which will get the replies that are asked for.
 func (p *Pipe) give(raw []byte) {
 	p.mu.Lock()
-	home, gone, onLane := p.home, p.lost != nil || p.cut, p.onLane
+	home, route := p.home, p.route
 	p.mu.Unlock()
 	switch {
-	case gone:
+	case route == gone, route == dropped:
 		p.asked = 0
-	case onLane:
+	case route == byLane:
 		p.submit(raw)
 	case home != nil:
 		p.out.hurry(1) // it may take no more before what it says has been read

@@ -61,7 +61,7 @@ func (p *Pipe) Ignore(cmd ...string) { p.hidden(cmd...) }
 // RelayLarge queues the first piece of a request that Continue will add to. The session must have a connection of its own.
 func (p *Pipe) RelayLarge(raw []byte, e Expect) {
 	p.mu.Lock()
-	p.large, p.broken = largeFor, true
+	p.stay.large, p.stay.begun = largeFor, true
 	p.mu.Unlock()
 	p.Relay(raw, e)
 }
@@ -70,7 +70,7 @@ func (p *Pipe) RelayLarge(raw []byte, e Expect) {
 // not begun it, for want of a connection, the pieces are dropped.
 func (p *Pipe) Continue(raw []byte, last bool) {
 	p.mu.Lock()
-	begun := p.broken
+	begun := p.stay.begun
 	p.mu.Unlock()
 	if !begun {
 		return
@@ -78,7 +78,7 @@ func (p *Pipe) Continue(raw []byte, last bool) {
 	p.queue(raw, 0)
 	if last {
 		p.mu.Lock()
-		p.broken = false
+		p.stay.begun = false
 		p.mu.Unlock()
 	}
 }
@@ -146,7 +146,9 @@ func (p *Pipe) Last(text []byte) { p.say(text, true) }
 func (p *Pipe) say(text []byte, last bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ending = p.ending || last
+	if last {
+		p.end = max(p.end, whenAnswered)
+	}
 	if !p.ledger.empty() || p.within { // a message may be on its way though nothing is owed
 		p.ledger.push(entry{kind: local, local: text})
 		return

@@ -28,10 +28,10 @@ func (p *Pipe) useLane(kind laneKind) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.onLane && p.within {
+	if !p.setRoute(byLane) {
 		return false // a push has begun to come by the home meanwhile
 	}
-	p.onLane, p.behind = true, true
+	p.writes = max(p.writes, Elsewhere)
 	return true
 }
 
@@ -39,7 +39,9 @@ func (p *Pipe) useLane(kind laneKind) bool {
 func (p *Pipe) useHome() {
 	p.leaveLane()
 	p.mu.Lock()
-	p.onLane = false
+	if p.route == byLane {
+		p.setRoute(byHome)
+	}
 	p.mu.Unlock()
 }
 
@@ -50,13 +52,13 @@ func (p *Pipe) leaveLane() {
 	}
 	p.Flush()
 	p.mu.Lock()
-	for p.inFlight > 0 && p.lost == nil {
+	for p.inFlight > 0 && p.route != gone {
 		p.room.Wait()
 	}
 	p.mu.Unlock()
 	if p.lanes.broke(p.lane) {
 		p.mu.Lock()
-		p.severed = true
+		p.writes = Unknown
 		p.mu.Unlock()
 	}
 	p.lanes.leave(p.lane)
@@ -68,10 +70,10 @@ func (p *Pipe) submit(raw []byte) {
 	n := p.asked
 	p.asked = 0
 	p.mu.Lock()
-	gone := p.lost != nil
+	lost := p.route == gone
 	p.waitsAt = p.lane
 	p.mu.Unlock()
-	if gone {
+	if lost {
 		return
 	}
 	if err := p.lane.submit(p, raw, n); err != nil {
@@ -85,7 +87,7 @@ func (p *Pipe) submit(raw []byte) {
 func (p *Pipe) passShared(r *replyReader, data []byte, limit int) (n, replies int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.lost != nil {
+	if p.route == gone {
 		n, replies, err = r.skip(data, limit)
 		p.inFlight -= replies
 		return n, replies, err
@@ -93,7 +95,7 @@ func (p *Pipe) passShared(r *replyReader, data []byte, limit int) (n, replies in
 	n, replies, err = r.sort(p, data, limit)
 	p.inFlight -= replies
 	if r.size > largeReply {
-		p.large = largeFor
+		p.stay.large = largeFor
 	}
 	p.within = r.within()
 	p.giveLocked(r.out...)
@@ -107,14 +109,13 @@ func (p *Pipe) lostShared(err error, mayHaveRun, unsent int, withinReply bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inFlight -= mayHaveRun + unsent
-	if p.lost != nil {
+	if p.route == gone {
 		return
 	}
 	text := p.settle(nil, mayHaveRun, &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
 	text = p.settle(text, unsent, &Error{Addr: p.lanes.upstream.Addr, Err: err})
 	if withinReply {
-		p.lost = &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err}
-		p.settleLost()
+		p.lose(&Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
 		p.client.Close()
 		text = nil
 	}

@@ -24,10 +24,13 @@ func (s *session) catchUp(prelude []string) error {
 	if s.connect(passthrough.Own) != nil {
 		return nil
 	}
-	if state := s.settledState(); state.InMulti || state.Opaque || state.Raw || !s.pipe.Behind() {
+	if state := s.settledState(); state.InMulti || state.Opaque || state.Raw {
 		return nil // nothing can be asked before it there
 	}
-	if s.pipe.Severed() {
+	switch s.pipe.Writes() {
+	case passthrough.AtHome:
+		return nil
+	case passthrough.Unknown:
 		return errSevered
 	}
 	s.pipe.Keep(true)

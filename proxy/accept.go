@@ -33,7 +33,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	sess := s.newSession(raw)
 	if s.draining {
 		sess.idleEnd = s.idleEnd
-		sess.draining.Store(true)
+		sess.setPhase(draining)
 	}
 	s.sessions[sess] = struct{}{}
 	s.serving.Add(1)

@@ -89,10 +89,9 @@ func (s *session) awaitUntil(answer *passthrough.Answer, until time.Time) (answe
 // Watch watches the client for as long as a lock command waits for something other than an answer. gone is closed when the
 // client has closed, or the server is shutting down. It ends when the command has been answered: see endWatch.
 func (s *session) Watch() (gone <-chan struct{}) {
-	if s.draining.Load() {
+	if s.setPhase(locking); s.drains() {
 		s.nc.SetReadDeadline(time.Unix(1, 0)) // it is told at once
 	}
-	s.waiting.Store(true)
 	s.guard.Start()
 	s.watch = s.startWatch(watchWaiterAfter)
 	return s.watch.gone
@@ -101,7 +100,7 @@ func (s *session) Watch() (gone <-chan struct{}) {
 // endWatch ends the watch of a lock command, once its answer is on its way: that must not wait for this.
 func (s *session) endWatch() {
 	if s.watch != nil {
-		s.waiting.Store(false)
+		s.setPhase(serving)
 		s.stopWatch(s.watch)
 		s.watch = nil
 		s.pipe.Flush() // what has come meanwhile begins anew: a connect that failed during the wait says nothing about it
@@ -149,7 +148,7 @@ func (s *session) runWatch(w *watch) {
 		w.read = w.read[:len(w.read)+n]
 		w.in.Store(int64(len(w.read)))
 	}
-	if w.err != nil && (!isTimeout(w.err) || s.draining.Load()) || w.err == nil && s.awaitHangup(w.stop) {
+	if w.err != nil && (!isTimeout(w.err) || s.drains()) || w.err == nil && s.awaitHangup(w.stop) {
 		close(w.gone)
 	}
 }
@@ -158,7 +157,7 @@ func (s *session) runWatch(w *watch) {
 func (s *session) awaitHangup(stop <-chan struct{}) bool {
 	look := time.NewTicker(hangupPoll)
 	defer look.Stop()
-	for !s.draining.Load() && !hungUp(s.raw) {
+	for !s.drains() && !hungUp(s.raw) {
 		select {
 		case <-stop:
 			return false
@@ -178,7 +177,7 @@ func (s *session) stopWatch(w *watch) {
 	<-w.ended
 	s.server.buffers.take(-w.held)
 	s.nc.SetReadDeadline(time.Time{})
-	if s.draining.Load() { // drain may have set its deadline just before it was taken back
+	if s.drains() { // drain may have set its deadline just before it was taken back
 		s.nc.SetReadDeadline(time.Unix(1, 0))
 	}
 	if len(w.read) > 0 {

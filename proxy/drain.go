@@ -29,13 +29,12 @@ func idleDrain(deadline time.Time, bounded bool) time.Duration {
 // drain makes the session end when it may. One that sends nothing may from idle on. It may be called from any goroutine.
 func (s *session) drain(idle time.Time) {
 	s.idleEnd = idle
-	s.draining.Store(true)
-	if s.greeted.Load() {
-		s.nc.SetReadDeadline(time.Unix(1, 0)) // so that it looks
-		s.seat.Rouse()
-	} else {
+	if s.setPhase(draining) == handshaking {
 		s.nc.SetReadDeadline(idle)
+		return
 	}
+	s.nc.SetReadDeadline(time.Unix(1, 0)) // so that it looks
+	s.seat.Rouse()
 }
 
 // leave ends the session of a server that shuts down, if that is between two of its commands; asked says that requests have just
@@ -74,7 +73,11 @@ func (s *session) leave(asked bool) (more bool) {
 
 // hold has what is written wait for what follows, or the end, or ends that.
 func (s *session) hold(on bool) {
-	s.corked = on
+	if on {
+		s.setPhase(corked)
+	} else {
+		s.setPhase(draining)
+	}
 	s.cork(on)
 }
 
@@ -110,7 +113,7 @@ func (s *session) unread() bool {
 
 // part tells the client that this was all, and waits for a while until it has closed too.
 func (s *session) part() {
-	s.parted = true
+	s.setPhase(parting)
 	s.nc.SetReadDeadline(time.Now().Add(farewell))
 	s.discard()
 }
@@ -125,7 +128,7 @@ func (s *session) closeWrite() (err error) {
 	} else {
 		err = s.raw.Close()
 	}
-	s.ended.Store(true)
+	s.setPhase(closed)
 	s.nc.SetReadDeadline(time.Now().Add(farewell))
 	return err
 }

@@ -8,7 +8,7 @@ func (s *session) finish() {
 	if answered {
 		s.judgeUnheard() // before a reset is all that the kernel still knows of the connection
 	}
-	if s.parted {
+	if s.is(parting) {
 		s.pipe.Close()
 	} else {
 		s.pipe.ClientGone()

@@ -60,7 +60,7 @@ func (s *session) greet() bool {
 		if ctx.Err() != nil {
 			err = errors.New("not done within " + s.server.cfg.HandshakeTimeout.String())
 		}
-		if !s.draining.Load() {
+		if !s.drains() {
 			s.server.logGreeting(what, s.holder.Addr, err)
 		}
 		return false

@@ -52,7 +52,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 	}
 	before := s.holder.Granted()
 	reply := s.timed(spec, req.Args)
-	if s.draining.Load() {
+	if s.drains() {
 		s.hold(true) // it may have begun to while this one waited
 	}
 	text := s.unlessNoAuth(state, encodeReply(spec.Name, reply, state.Proto))

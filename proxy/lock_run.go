@@ -36,7 +36,7 @@ func (s *session) joinsLocks(req resp.Request) bool {
 		return false
 	}
 	cmd := lookup(req.Args[0])
-	if cmd.lock == nil || cmd.way != passthrough.Shared || !cmd.lock.AsksOnce(req.Args) || s.draining.Load() {
+	if cmd.lock == nil || cmd.way != passthrough.Shared || !cmd.lock.AsksOnce(req.Args) || s.drains() {
 		return false
 	}
 	if len(s.locking) == maxLockRun || slices.ContainsFunc(s.locking, func(st *lockStep) bool { return bytes.Equal(st.key, req.Args[1]) }) {
@@ -104,7 +104,7 @@ func (s *session) endLocks() {
 	}
 	clear(s.locking)
 	s.locking = s.locking[:0]
-	if s.draining.Load() {
+	if s.drains() {
 		s.hold(true) // it may have begun to meanwhile
 	}
 	s.pipe.Local(text)

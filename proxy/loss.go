@@ -15,7 +15,7 @@ func (s *session) lossBound() time.Duration {
 	switch {
 	case lease > 0:
 		return min(max(lease.Round(time.Second), minLossBound), maxLossBound)
-	case s.waiting.Load():
+	case s.is(locking):
 		return maxLossBound
 	}
 	return 0

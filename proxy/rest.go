@@ -14,7 +14,7 @@ import (
 // rest leaves the client to the event loop, if that can be, and returns when the goroutine is wanted. It reports whether there is something to
 // handle; else the client must be read.
 func (s *session) rest() (read bool) {
-	if !s.drained || s.streaming || s.draining.Load() || s.seat == nil || !s.seat.Enter(s.socket.Raw()) {
+	if !s.drained || s.streaming || s.drains() || s.seat == nil || !s.seat.Enter(s.socket.Raw()) {
 		return false
 	}
 	s.seat.Wait()
@@ -31,7 +31,7 @@ func (s *session) leaveSeat() {
 
 // Ready reads what has come and passes it on. It leaves to the goroutine what it can't pass on at once.
 func (s *session) Ready(turn *eventloop.Turn) eventloop.Next {
-	if s.draining.Load() {
+	if s.drains() {
 		return eventloop.Leave
 	}
 	n, err := s.socket.TryRead(s.buf[s.end:])

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/eventloop"
@@ -55,27 +54,21 @@ type session struct {
 	readErr    error         // what ended the reading of the client, once something has
 	timer      *time.Timer
 	watch      *watch              // of a lock command that waits
-	waiting    atomic.Bool         // a lock command waits
 	patience   time.Time           // see Patience
 	late       *passthrough.Answer // of a script that was given up; nil if there was none
 	guard      *peer.Guard         // ends the session when the client's machine is lost; nil if that can't be known
 
-	greeted  atomic.Bool // what comes before the first request is done
-	draining atomic.Bool // the server is shutting down: the session ends when it may
-	idleEnd  time.Time   // written before draining is set: when it may though it has asked nothing
-	corked   bool        // what is written waits for what follows, or the end: see cork
-	parted   bool        // it has ended for that
-	ended    atomic.Bool // the client has been sent the end of the connection
-	ctx      context.Context
-	cancel   context.CancelFunc
+	phases
+	idleEnd time.Time // written before the session is draining: when it may end though it has asked nothing
+	ctx     context.Context
+	cancel  context.CancelFunc
 }
 
 // serve runs the session to its end. On return its connections are closed and its goroutines have ended.
 func (s *session) serve() {
 	defer s.cancel()
 	defer s.mayHold(0)
-	s.greeted.Store(true)
-	if s.draining.Load() {
+	if s.setPhase(serving) == draining {
 		s.nc.SetReadDeadline(s.idleEnd)
 	}
 	s.buf, s.drained = make([]byte, minSessionBuf), true
@@ -86,13 +79,13 @@ func (s *session) serve() {
 		}
 		for more := true; more; {
 			asked := s.end > s.start || s.run.requests > 0
-			if s.draining.Load() {
+			if s.drains() {
 				s.hold(true)
 			}
 			if !s.handle() {
 				s.discard()
 			}
-			more = s.corked && s.readErr == nil && s.leave(asked)
+			more = s.is(corked) && s.readErr == nil && s.leave(asked)
 		}
 		if s.pipe.Lost() { // the one place that sees to it: nothing more is read for a Pipe that is lost
 			s.discard()
@@ -111,7 +104,7 @@ func (s *session) arrive() {
 // read takes what the client has sent, at least a byte of it, into the buffer.
 func (s *session) read() {
 	n, err := s.from.Read(s.buf[s.end:])
-	if isTimeout(err) && s.draining.Load() { // drain has asked it to look
+	if isTimeout(err) && s.drains() { // drain has asked it to look
 		err = nil
 	}
 	s.took(n, err)
@@ -355,12 +348,12 @@ func (s *session) discard() {
 	s.pipe.CloseWhenAnswered()
 	for s.readErr == nil {
 		n, err := s.nc.Read(s.buf)
-		if n > 0 && s.parted {
+		if n > 0 && s.is(parting) {
 			s.server.seen.crossed.Add(1)
 		}
-		if isTimeout(err) && !s.parted && !s.ended.Load() { // drain has asked it to look
+		if isTimeout(err) && !s.ends() { // drain has asked it to look
 			s.nc.SetReadDeadline(time.Time{})
-			if s.ended.Load() {
+			if s.ends() {
 				s.nc.SetReadDeadline(time.Now().Add(farewell))
 			}
 			continue

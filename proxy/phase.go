@@ -1,0 +1,54 @@
+package proxy
+
+import "sync/atomic"
+
+// phase is where a session is between its first byte and its last.
+type phase int32
+
+const (
+	handshaking phase = iota // what comes before the first request is not done
+	serving
+	locking  // a lock command waits for something other than an answer
+	draining // the server shuts down: the session ends when it may
+	corked   // likewise, and what is written waits for what follows, or the end: see cork
+	parting  // the session ends for that: what the client still sends is not run
+	closed   // the client has been sent the end of the connection, for another reason
+)
+
+// phases is a session's phase. Any goroutine may look at it and change it, but for locking and corked,
+// which are the session's own.
+type phases struct{ now atomic.Int32 }
+
+func (p *phases) is(what phase) bool { return phase(p.now.Load()) == what }
+
+// ends reports whether the client is sent nothing more than what it is owed.
+func (p *phases) ends() bool { return phase(p.now.Load()) >= parting }
+
+// drains reports whether the session ends when it may, since its server shuts down.
+func (p *phases) drains() bool {
+	now := phase(p.now.Load())
+	return draining <= now && now <= parting
+}
+
+// setPhase makes the phase to, if that can follow the one before, which it returns.
+func (p *phases) setPhase(to phase) (was phase) {
+	for {
+		was = phase(p.now.Load())
+		follows := false
+		switch to {
+		case serving:
+			follows = was == handshaking || was == locking
+		case locking:
+			follows = was == serving
+		case draining:
+			follows = was <= locking || was == corked
+		case corked, parting:
+			follows = was == draining || was == corked
+		case closed:
+			follows = was != parting
+		}
+		if !follows || p.now.CompareAndSwap(int32(was), int32(to)) {
+			return was
+		}
+	}
+}

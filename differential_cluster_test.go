@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/cluster"
+	"lockproxy/internal/commands"
 	"lockproxy/internal/testredis"
 )
 
@@ -87,7 +87,11 @@ func (c *diffConversation) inOneSlot() *diffConversation {
 			continue
 		}
 		step.args = slices.Clone(step.args)
-		for _, at := range cluster.KeyPositions(step.args) {
+		var args [][]byte
+		for _, arg := range step.args {
+			args = append(args, []byte(arg))
+		}
+		for _, at := range commands.Find(args[0]).Of(args).Keys.Positions(args, nil) {
 			step.args[at] = "{t}" + step.args[at]
 		}
 	}

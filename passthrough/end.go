@@ -4,6 +4,8 @@ package passthrough
 
 import (
 	"time"
+
+	"lockproxy/internal/commands"
 )
 
 // Lost reports whether the upstream connection has ended with what the session needs. It must end then: CloseWhenAnswered closes
@@ -197,7 +199,7 @@ func (p *Pipe) settleLost() (text []byte, awaited bool) {
 			e.answer.err = p.lost
 			close(e.answer.Done)
 		}
-		if e.Effect == Quit || e.Effect == Closes || e.Effect == Replicate {
+		if e.Effect == commands.Quit || e.Effect == commands.Closes || e.Effect == commands.Replicate {
 			silent = true
 		}
 		for ; e.count > 0 && !silent && len(text) < maxLostText && !p.ledger.muted(); e.count-- {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockproxy/internal/commands"
 )
 
 // What comes by the home while replies come by the lane reaches the client whole, between two of them.
@@ -142,7 +144,7 @@ func TestMultiOnALostHome(t *testing.T) {
 	if _, err := before.Value(); err == nil {
 		t.Error("a request of a lost connection has a reply")
 	}
-	c.Relay([]byte("MULTI\r\n"), Expect{Effect: Multi})
+	c.Relay([]byte("MULTI\r\n"), Expect{Effect: commands.Multi})
 	c.Relay([]byte("SET\r\n"), Expect{})
 	if !c.Lost() {
 		t.Error("the session goes on")

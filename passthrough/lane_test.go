@@ -16,6 +16,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
@@ -435,13 +436,13 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 		reply  resp.Head
 		shared bool
 	}{
-		{"a login that was refused", Expect{Effect: Hello, Change: &Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR Syntax error in HELLO option 'x'")}, false},
-		{"a name that was refused", Expect{Effect: Hello, Change: &Identity{Proto: 3}, Text: &name}, resp.Head{Type: '-', Line: []byte("ERR Syntax error")}, false},
-		{"a version that isn't spoken", Expect{Effect: Hello, Change: &Identity{Proto: 4}}, resp.Head{Type: '-', Line: []byte("NOPROTO unsupported protocol version")}, true},
-		{"a server without HELLO", Expect{Effect: Hello, Change: &Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR unknown command `HELLO`")}, true},
-		{"one too large to read", Expect{Effect: Hello}, resp.Head{Type: '%', Line: []byte("7")}, false},
-		{"AUTH too large to read", Expect{Effect: Auth}, resp.Head{Type: '+', Line: []byte("OK")}, false},
-		{"a password that was refused", Expect{Effect: Auth, Change: &Identity{User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("WRONGPASS")}, true},
+		{"a login that was refused", Expect{Effect: commands.Hello, Change: &Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR Syntax error in HELLO option 'x'")}, false},
+		{"a name that was refused", Expect{Effect: commands.Hello, Change: &Identity{Proto: 3}, Text: &name}, resp.Head{Type: '-', Line: []byte("ERR Syntax error")}, false},
+		{"a version that isn't spoken", Expect{Effect: commands.Hello, Change: &Identity{Proto: 4}}, resp.Head{Type: '-', Line: []byte("NOPROTO unsupported protocol version")}, true},
+		{"a server without HELLO", Expect{Effect: commands.Hello, Change: &Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR unknown command `HELLO`")}, true},
+		{"one too large to read", Expect{Effect: commands.Hello}, resp.Head{Type: '%', Line: []byte("7")}, false},
+		{"AUTH too large to read", Expect{Effect: commands.Auth}, resp.Head{Type: '+', Line: []byte("OK")}, false},
+		{"a password that was refused", Expect{Effect: commands.Auth, Change: &Identity{User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("WRONGPASS")}, true},
 	} {
 		s := newState(Identity{Proto: 2})
 		s.Trusted = true
@@ -453,7 +454,7 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 		s.Trusted, s.InMulti = true, true
 		s.apply(c.expect, resp.Head{Type: '+', Line: []byte("QUEUED")})
 		if c.reply.Type == '-' && c.what != "a server without HELLO" {
-			s.apply(Expect{Effect: Exec}, resp.Head{Type: '*', Line: []byte("1"), Errors: []int{0}})
+			s.apply(Expect{Effect: commands.Exec}, resp.Head{Type: '*', Line: []byte("1"), Errors: []int{0}})
 			if s.Shareable() && !c.shared {
 				t.Errorf("%s, in MULTI, can be shared", c.what)
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 )
 
@@ -55,19 +56,19 @@ func (l *ledger) len() int { return len(l.entries) - l.first }
 func (l *ledger) uncounted(e *entry) bool {
 	switch {
 	case l.Raw:
-		return e.awaitsReply() && e.kind != captured && e.Effect != Replicate
+		return e.awaitsReply() && e.kind != captured && e.Effect != commands.Replicate
 	case !l.empty() && l.head() != e || !e.awaitsReply() || e.kind == captured:
 		return false
 	case l.Opaque:
-		return e.Effect != Reset
+		return e.Effect != commands.Reset
 	}
-	return l.monitor && !l.InMulti && !l.Subscribed() && e.Effect == Monitor && e.Count == 0
+	return l.monitor && !l.InMulti && !l.Subscribed() && e.Effect == commands.Monitor && e.Count == 0
 }
 
 // discount takes note of a request that is uncounted.
 func (l *ledger) discount(e *entry) {
 	l.skipNext = false
-	if e.Effect == Monitor && !l.Opaque {
+	if e.Effect == commands.Monitor && !l.Opaque {
 		l.again++
 	}
 }
@@ -83,11 +84,11 @@ func (l *ledger) push(e entry) {
 		l.discount(&e)
 		return
 	}
-	if e.Effect != NoEffect {
+	if e.Effect != commands.NoEffect {
 		l.effects++
 	} else if e.kind == relayed && e.Accepted == nil && !l.empty() {
 		last := &l.entries[len(l.entries)-1]
-		if last.kind == relayed && last.Effect == NoEffect && last.Accepted == nil {
+		if last.kind == relayed && last.Effect == commands.NoEffect && last.Accepted == nil {
 			last.count += max(1, e.count)
 			return
 		}
@@ -107,7 +108,7 @@ func (l *ledger) withdraw() {
 	if last.count--; last.count > 0 {
 		return
 	}
-	if last.Effect != NoEffect {
+	if last.Effect != commands.NoEffect {
 		l.effects--
 	}
 	*last = entry{}
@@ -125,7 +126,7 @@ func (l *ledger) head() *entry {
 const maxIdleEntries = 64
 
 func (l *ledger) pop() {
-	if l.entries[l.first].Effect != NoEffect {
+	if l.entries[l.first].Effect != commands.NoEffect {
 		l.effects--
 	}
 	l.entries[l.first] = entry{}
@@ -148,7 +149,7 @@ func (l *ledger) destination(kind byte) entryKind {
 		l.passOver()
 	}
 	e := l.head()
-	if e != nil && e.Effect == Replicate && kind != '-' && kind != '>' {
+	if e != nil && e.Effect == commands.Replicate && kind != '-' && kind != '>' {
 		l.Raw = true
 	}
 	switch {
@@ -158,15 +159,15 @@ func (l *ledger) destination(kind byte) entryKind {
 		return relayed
 	case e.kind != relayed:
 		return e.kind
-	case e.Effect.subscribes() && kind == '*':
+	case e.Effect.Subscribes() && kind == '*':
 		return relayed // Redis sends confirmations even under CLIENT REPLY OFF
-	case kind == '+' && !l.InMulti && e.Effect == ReplyOn:
+	case kind == '+' && !l.InMulti && e.Effect == commands.ReplyOn:
 		return relayed // SKIP doesn't hide it
 	case l.skipNext:
 		return hidden
-	case kind == '+' && !l.InMulti && (e.Effect == ReplyOff || e.Effect == ReplySkip):
+	case kind == '+' && !l.InMulti && (e.Effect == commands.ReplyOff || e.Effect == commands.ReplySkip):
 		return hidden // the OK of the CLIENT REPLY ON that was sent in its place
-	case kind == '+' && e.Effect == Reset:
+	case kind == '+' && e.Effect == commands.Reset:
 		return relayed // it ends OFF before it answers
 	case l.replyOff:
 		return hidden
@@ -177,7 +178,7 @@ func (l *ledger) destination(kind byte) entryKind {
 // relaysPlainly reports whether the next reply goes to the client and, unless it is an error or a push, changes nothing.
 func (l *ledger) relaysPlainly() bool {
 	e := l.head()
-	return e != nil && e.kind == relayed && e.Effect == NoEffect && l.Trusted && !l.skipNext && !l.replyOff && !l.InMulti &&
+	return e != nil && e.kind == relayed && e.Effect == commands.NoEffect && l.Trusted && !l.skipNext && !l.replyOff && !l.InMulti &&
 		!l.Raw && !l.Opaque && !l.monitor
 }
 
@@ -191,7 +192,7 @@ func (l *ledger) finished(h resp.Head) (e entry, ok bool) {
 	case l.Raw:
 		return entry{}, false
 	case l.Opaque:
-		if e := l.head(); e != nil && e.Effect == Reset && h.Type == '+' && string(h.Line) == "RESET" {
+		if e := l.head(); e != nil && e.Effect == commands.Reset && h.Type == '+' && string(h.Line) == "RESET" {
 			return l.answered(h)
 		}
 		return entry{}, false
@@ -227,10 +228,10 @@ func (l *ledger) passOver() {
 
 func (l *ledger) headSubscribes() bool {
 	e := l.head()
-	return e != nil && e.Effect.subscribes()
+	return e != nil && e.Effect.Subscribes()
 }
 
-func (l *ledger) confirm(kind Effect, h resp.Head) {
+func (l *ledger) confirm(kind commands.Effect, h resp.Head) {
 	e := l.head()
 	if e != nil && e.Effect == kind {
 		l.trust(kind, h)
@@ -256,11 +257,11 @@ func (l *ledger) answered(h resp.Head) (entry, bool) {
 		l.skipNext = false
 		l.apply(e.Expect, h)
 	} else {
-		l.trust(NoEffect, h)
+		l.trust(commands.NoEffect, h)
 		l.marked = l.marked || e.Effect == logsIn && h.IsError()
 	}
 	done := *e
-	if e.count--; e.count == 0 || e.Effect.subscribes() {
+	if e.count--; e.count == 0 || e.Effect.Subscribes() {
 		l.pop()
 	}
 	return done, true

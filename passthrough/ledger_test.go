@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"lockproxy/internal/commands"
 )
 
 // Any requests, in any order, answered in any pieces: the client gets what it would get from Redis itself, the proxy's
@@ -43,7 +45,7 @@ func (m *ledgerMachine) relay(rt *rapid.T) {
 	c := anyCommand(rt, m.redis.inMulti)
 	m.redis.run(c)
 	m.Relay(nil, Expect{Effect: c.effect, Count: len(c.channels), Change: c.change})
-	if c.effect == Reset {
+	if c.effect == commands.Reset {
 		m.afterReset()
 	}
 }
@@ -67,10 +69,10 @@ func anyCommand(rt *rapid.T, inMulti bool) (c simCommand) {
 		// Data that looks like something else.
 		"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n", "$3\r\n+OK\r\n", "*1\r\n$6\r\nQUEUED\r\n",
 	}
-	effects := []Effect{Multi, Exec, Exec, Discard, Select, Auth, Hello, Reset}
+	effects := []commands.Effect{commands.Multi, commands.Exec, commands.Exec, commands.Discard, commands.Select, commands.Auth, commands.Hello, commands.Reset}
 	if !inMulti { // there these have forms of their own, which are tested below
-		effects = append(effects, Subscribe, PSubscribe, SSubscribe, Unsubscribe, PUnsubscribe, SUnsubscribe,
-			Monitor, ReplyOn, ReplyOn, ReplyOff, ReplySkip, ReplySkip)
+		effects = append(effects, commands.Subscribe, commands.PSubscribe, commands.SSubscribe, commands.Unsubscribe, commands.PUnsubscribe, commands.SUnsubscribe,
+			commands.Monitor, commands.ReplyOn, commands.ReplyOn, commands.ReplyOff, commands.ReplySkip, commands.ReplySkip)
 	}
 	if rapid.Bool().Draw(rt, "plain") {
 		c.reply = rapid.SampledFrom(plain).Draw(rt, "reply")
@@ -79,25 +81,25 @@ func anyCommand(rt *rapid.T, inMulti bool) (c simCommand) {
 	c.effect = rapid.SampledFrom(effects).Draw(rt, "effect")
 	denied := rapid.IntRange(0, 4).Draw(rt, "denied") == 0
 	switch c.effect {
-	case Select:
+	case commands.Select:
 		c.change = &Identity{DB: rapid.IntRange(0, 15).Draw(rt, "db")}
-	case Auth:
+	case commands.Auth:
 		c.change = &Identity{User: rapid.SampledFrom([]string{"", "bob"}).Draw(rt, "user"), Password: "pw", LoggedIn: true}
-	case Hello:
+	case commands.Hello:
 		c.change = &Identity{Proto: rapid.SampledFrom([]int{0, 2, 3}).Draw(rt, "proto")}
 		if rapid.Bool().Draw(rt, "with auth") {
 			c.change.User, c.change.Password, c.change.LoggedIn = "eve", "pw", true
 		}
-	case Subscribe, PSubscribe, SSubscribe:
+	case commands.Subscribe, commands.PSubscribe, commands.SSubscribe:
 		c.channels = rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 4).Draw(rt, "channels")
-	case Unsubscribe, PUnsubscribe, SUnsubscribe:
+	case commands.Unsubscribe, commands.PUnsubscribe, commands.SUnsubscribe:
 		c.channels = rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 3).Draw(rt, "channels")
-	case Exec:
+	case commands.Exec:
 		if denied {
 			c.reply = rapid.SampledFrom([]string{"*-1\r\n", "_\r\n"}).Draw(rt, "changed")
 		}
 		return c
-	case Multi, Discard, Reset, ReplyOn, ReplyOff, ReplySkip:
+	case commands.Multi, commands.Discard, commands.Reset, commands.ReplyOn, commands.ReplyOff, commands.ReplySkip:
 		return c
 	}
 	if denied {
@@ -233,10 +235,10 @@ func TestLedgerLocalReplies(t *testing.T) {
 	if got := u.took(); got != "+first\r\n" {
 		t.Fatalf("got %q", got)
 	}
-	u.ask(NoEffect)
+	u.ask(commands.NoEffect)
 	u.Local([]byte("+second\r\n"))
 	before := u.Barrier()
-	u.ask(NoEffect)
+	u.ask(commands.NoEffect)
 	u.Local([]byte("+third\r\n"))
 	u.Local([]byte("+fourth\r\n"))
 	behind := u.Barrier()
@@ -265,7 +267,7 @@ func TestLedgerRunsAreOneEntry(t *testing.T) {
 	u := newUnplugged(Identity{Proto: 2})
 	const n = 100_000
 	for range n {
-		u.ask(NoEffect)
+		u.ask(commands.NoEffect)
 	}
 	if got := u.ledger.len(); got != 1 {
 		t.Errorf("%d entries", got)
@@ -287,13 +289,13 @@ func TestLedgerAccepted(t *testing.T) {
 	accepted := func(name string) Expect {
 		return Expect{Accepted: func() { got = append(got, name) }}
 	}
-	u.ask(NoEffect)
+	u.ask(commands.NoEffect)
 	u.Relay(nil, accepted("first"))
-	u.ask(NoEffect)
-	u.ask(NoEffect)
+	u.ask(commands.NoEffect)
+	u.ask(commands.NoEffect)
 	u.Relay(nil, accepted("refused"))
 	u.Relay(nil, accepted("last"))
-	u.ask(NoEffect)
+	u.ask(commands.NoEffect)
 	for i, reply := range []string{
 		"+OK\r\n", ":0\r\n", "+OK\r\n", "+OK\r\n", "-NOPERM no\r\n", "$-1\r\n", "+OK\r\n",
 	} {
@@ -311,16 +313,16 @@ func TestLedgerAccepted(t *testing.T) {
 func TestLedgerForgets(t *testing.T) {
 	u := newUnplugged(Identity{Proto: 2})
 	for range maxEntries {
-		u.ask(Select)
+		u.ask(commands.Select)
 	}
 	u.answer(t, strings.Repeat("+OK\r\n", maxEntries))
 	if got := cap(u.ledger.entries); got > maxIdleEntries {
 		t.Errorf("room for %d entries is kept", got)
 	}
 	// Never quite empty, it doesn't grow either.
-	u.ask(Select)
+	u.ask(commands.Select)
 	for range 100_000 {
-		u.ask(Select)
+		u.ask(commands.Select)
 		u.answer(t, "+OK\r\n")
 	}
 	if got := cap(u.ledger.entries); got > 16*1024 {
@@ -337,34 +339,34 @@ func TestLedgerLoss(t *testing.T) {
 		want    string
 	}{
 		{"nothing is owed", func(u *unplugged) {}, ""},
-		{"each request is told", func(u *unplugged) { u.ask(NoEffect, NoEffect, Select) }, lost + lost + lost},
+		{"each request is told", func(u *unplugged) { u.ask(commands.NoEffect, commands.NoEffect, commands.Select) }, lost + lost + lost},
 		{"some are answered", func(u *unplugged) {
-			u.ask(NoEffect, NoEffect, NoEffect)
+			u.ask(commands.NoEffect, commands.NoEffect, commands.NoEffect)
 			u.answer(t, ":1\r\n:2\r\n")
 		}, ":1\r\n:2\r\n" + lost},
 		{"local replies keep their turn", func(u *unplugged) {
-			u.ask(NoEffect)
+			u.ask(commands.NoEffect)
 			u.Local([]byte("+local\r\n"))
-			u.ask(NoEffect)
+			u.ask(commands.NoEffect)
 		}, lost + "+local\r\n" + lost},
 		{"a replaced reply is lost too", func(u *unplugged) { u.Replace(nil, []byte("-ERR in multi\r\n")) }, lost},
 		{"within a reply nothing can be said", func(u *unplugged) {
-			u.ask(NoEffect, NoEffect)
+			u.ask(commands.NoEffect, commands.NoEffect)
 			u.answer(t, "$5\r\nab")
 		}, "$5\r\nab"},
-		{"QUIT expects it", func(u *unplugged) { u.ask(NoEffect, Quit) }, lost},
-		{"so does SHUTDOWN", func(u *unplugged) { u.ask(Closes, NoEffect) }, ""},
+		{"QUIT expects it", func(u *unplugged) { u.ask(commands.NoEffect, commands.Quit) }, lost},
+		{"so does SHUTDOWN", func(u *unplugged) { u.ask(commands.Closes, commands.NoEffect) }, ""},
 		{"silence was asked for", func(u *unplugged) {
-			u.ask(ReplyOff, NoEffect)
+			u.ask(commands.ReplyOff, commands.NoEffect)
 			u.answer(t, "+OK\r\n")
 		}, ""},
 		{"each missing confirmation is told", func(u *unplugged) {
-			u.Relay(nil, Expect{Effect: Subscribe, Count: 3})
+			u.Relay(nil, Expect{Effect: commands.Subscribe, Count: 3})
 			u.answer(t, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
 		}, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + lost + lost},
 		{"what is said of many is bounded", func(u *unplugged) {
 			for range 1_000_000 {
-				u.ask(NoEffect)
+				u.ask(commands.NoEffect)
 			}
 		}, "bounded"},
 	} {
@@ -429,7 +431,7 @@ func TestLedgerUnaskedReply(t *testing.T) {
 
 func TestLedgerUpstreamThatIsNoRedis(t *testing.T) {
 	u := newUnplugged(Identity{Proto: 2})
-	u.ask(NoEffect)
+	u.ask(commands.NoEffect)
 	if err := u.feed([]byte("HTTP/1.1 400 Bad Request\r\n")); err == nil {
 		t.Error("it is passed on as a reply")
 	}

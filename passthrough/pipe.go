@@ -44,6 +44,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/socket"
 )
 
@@ -282,13 +283,13 @@ func (p *Pipe) push(e entry) {
 		}
 	}
 	p.ledger.push(e)
-	if e.Effect == Quit {
+	if e.Effect == commands.Quit {
 		p.end = max(p.end, whenAnswered)
 	}
 	switch {
 	case p.route == gone:
 		p.settleLost()
-	case p.route == dropped && e.Effect != NoEffect: // what comes behind it may mean something else without it
+	case p.route == dropped && e.Effect != commands.NoEffect: // what comes behind it may mean something else without it
 		text, awaited := p.lose(p.neverSent())
 		if !awaited {
 			p.end = max(p.end, whenAnswered)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 )
 
@@ -77,7 +78,7 @@ func (u *unplugged) isClosed() bool {
 func (u *unplugged) outstanding() bool { return !u.ledger.empty() }
 
 // ask queues one request of each effect.
-func (u *unplugged) ask(effects ...Effect) {
+func (u *unplugged) ask(effects ...commands.Effect) {
 	for _, e := range effects {
 		u.Relay(nil, Expect{Effect: e, Count: 1})
 	}
@@ -100,7 +101,7 @@ type simRedis struct {
 
 // simCommand is one request, its reply if its sender decides it, and what it asks for.
 type simCommand struct {
-	effect   Effect
+	effect   commands.Effect
 	reply    string    // for NoEffect, and where not empty, an error in place of the usual reply
 	change   *Identity // for Select, Auth, Hello
 	channels []string  // for (un)subscribes
@@ -147,11 +148,11 @@ func (s *simRedis) locally(text string) {
 func (s *simRedis) run(c simCommand) {
 	next := false // CLIENT REPLY SKIP is about the next command
 	defer func() { s.skip = next }()
-	if s.subscribed() && !c.effect.subscribes() && c.effect != Reset {
+	if s.subscribed() && !c.effect.Subscribes() && c.effect != commands.Reset {
 		s.says("-ERR Can't execute that: only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n")
 		return
 	}
-	if s.inMulti && !slices.Contains([]Effect{Multi, Exec, Discard, Reset}, c.effect) {
+	if s.inMulti && !slices.Contains([]commands.Effect{commands.Multi, commands.Exec, commands.Discard, commands.Reset}, c.effect) {
 		if strings.HasPrefix(c.reply, "-") {
 			s.aborted = true
 			s.says(c.reply)
@@ -161,46 +162,46 @@ func (s *simRedis) run(c simCommand) {
 		s.says("+QUEUED\r\n")
 		return
 	}
-	if c.effect == Monitor && s.monitor {
+	if c.effect == commands.Monitor && s.monitor {
 		return // Redis says nothing to that
 	}
-	if c.reply != "" && c.effect != Exec {
+	if c.reply != "" && c.effect != commands.Exec {
 		s.says(c.reply)
 		return
 	}
 	switch c.effect {
-	case Multi:
+	case commands.Multi:
 		if s.inMulti {
 			s.says("-ERR MULTI calls can not be nested\r\n")
 			return
 		}
 		s.inMulti = true
 		s.says("+OK\r\n")
-	case Exec:
+	case commands.Exec:
 		s.exec(c)
-	case Discard:
+	case commands.Discard:
 		if !s.inMulti {
 			s.says("-ERR DISCARD without MULTI\r\n")
 			return
 		}
 		s.inMulti, s.aborted, s.queue = false, false, nil
 		s.says("+OK\r\n")
-	case Select, Auth, Hello:
+	case commands.Select, commands.Auth, commands.Hello:
 		s.become(c)
 		s.says(s.welcome(c))
-	case Reset:
+	case commands.Reset:
 		s.reset()
 		s.says("+RESET\r\n")
-	case Monitor:
+	case commands.Monitor:
 		s.monitor = true
 		s.says("+OK\r\n")
-	case ReplyOn:
+	case commands.ReplyOn:
 		s.off, s.skip = false, false
 		s.says("+OK\r\n")
-	case ReplyOff:
+	case commands.ReplyOff:
 		s.off = true
 		s.up = append(s.up, "+OK\r\n"...)
-	case ReplySkip:
+	case commands.ReplySkip:
 		next = !s.off
 		s.up = append(s.up, "+OK\r\n"...)
 	default:
@@ -219,7 +220,7 @@ func (s *simRedis) exec(c simCommand) {
 	default:
 		reply := fmt.Sprintf("*%d\r\n", len(s.queue))
 		for _, q := range s.queue {
-			if q.effect == NoEffect {
+			if q.effect == commands.NoEffect {
 				reply += q.reply
 				continue
 			}
@@ -233,10 +234,10 @@ func (s *simRedis) exec(c simCommand) {
 
 // become makes c's change true.
 func (s *simRedis) become(c simCommand) {
-	if c.effect == Select {
+	if c.effect == commands.Select {
 		s.DB = c.change.DB
 	}
-	if c.effect == Hello && c.change.Proto != 0 {
+	if c.effect == commands.Hello && c.change.Proto != 0 {
 		s.Proto = c.change.Proto
 	}
 	if c.change.LoggedIn {
@@ -247,7 +248,7 @@ func (s *simRedis) become(c simCommand) {
 // welcome is the reply to a command that has changed the connection.
 func (s *simRedis) welcome(c simCommand) string {
 	switch {
-	case c.effect != Hello:
+	case c.effect != commands.Hello:
 		return "+OK\r\n"
 	case s.Proto == 3:
 		return "%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n"
@@ -256,17 +257,17 @@ func (s *simRedis) welcome(c simCommand) string {
 }
 
 func (s *simRedis) subscribe(c simCommand) {
-	names, set, count := map[Effect]string{
-		Subscribe: "subscribe", PSubscribe: "psubscribe", SSubscribe: "ssubscribe",
-		Unsubscribe: "unsubscribe", PUnsubscribe: "punsubscribe", SUnsubscribe: "sunsubscribe",
+	names, set, count := map[commands.Effect]string{
+		commands.Subscribe: "subscribe", commands.PSubscribe: "psubscribe", commands.SSubscribe: "ssubscribe",
+		commands.Unsubscribe: "unsubscribe", commands.PUnsubscribe: "punsubscribe", commands.SUnsubscribe: "sunsubscribe",
 	}, s.channels, func() int { return len(s.channels) + len(s.patterns) }
 	switch c.effect {
-	case PSubscribe, PUnsubscribe:
+	case commands.PSubscribe, commands.PUnsubscribe:
 		set = s.patterns
-	case SSubscribe, SUnsubscribe:
+	case commands.SSubscribe, commands.SUnsubscribe:
 		set, count = s.shard, func() int { return len(s.shard) }
 	}
-	on := c.effect <= SSubscribe
+	on := c.effect <= commands.SSubscribe
 	list := c.channels
 	if len(list) == 0 {
 		for name := range set {

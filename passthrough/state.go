@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 )
 
@@ -66,7 +67,7 @@ func (s *State) subscriptions() int64 { return s.channels + s.patterns + s.shard
 // apply takes the reply to a request into account.
 func (s *State) apply(e Expect, h resp.Head) {
 	if s.InMulti && h.Type == '+' && string(h.Line) == "QUEUED" {
-		if e.Effect != NoEffect {
+		if e.Effect != commands.NoEffect {
 			s.queued = append(s.queued, queuedExpect{e, s.inQueue})
 		}
 		s.inQueue++
@@ -74,27 +75,27 @@ func (s *State) apply(e Expect, h resp.Head) {
 	}
 	s.trust(e.Effect, h)
 	switch e.Effect {
-	case NoEffect, Quit, Closes, Unanswered, uncertain:
-	case Marks, Stays:
+	case commands.NoEffect, commands.Quit, commands.Closes, commands.Unanswered, uncertain:
+	case commands.Marks, commands.Stays:
 		if !neverRan(h) { // else even if it failed
 			s.succeeded(e)
 		}
-	case Watch:
+	case commands.Watch:
 		s.Watching = s.Watching || h.IsOK()
-	case Unwatch:
+	case commands.Unwatch:
 		s.Watching = s.Watching && !h.IsOK()
-	case Multi:
+	case commands.Multi:
 		if h.IsOK() {
 			s.InMulti, s.inQueue = true, 0
 		}
-	case Exec:
+	case commands.Exec:
 		if h.Type == '*' && string(h.Line) != "-1" {
 			s.executed(h)
 		}
 		s.leaveMulti(!h.IsError() || s.aborted(h), h)
-	case Discard:
+	case commands.Discard:
 		s.leaveMulti(h.IsOK(), h)
-	case Reset:
+	case commands.Reset:
 		if !h.IsError() {
 			s.reset()
 		}
@@ -152,17 +153,17 @@ func neverRan(h resp.Head) bool {
 // failed takes an error into account of a command that may have done a part of what it says: up to Redis 7.0 HELLO logs in, and takes
 // a name, before it looks at what stands behind that.
 func (s *State) failed(e Expect) {
-	if e.Effect == Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn) {
+	if e.Effect == commands.Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn) {
 		s.marked = true
 	}
-	if e.Effect == Stays {
+	if e.Effect == commands.Stays {
 		s.stays = true
 	}
 }
 
 // trust takes a reply as a sign that the upstream lets the session talk to it. It gives RESET and QUIT to anybody.
-func (s *State) trust(e Effect, h resp.Head) {
-	if !h.IsError() && e != Reset && e != Quit {
+func (s *State) trust(e commands.Effect, h resp.Head) {
+	if !h.IsError() && e != commands.Reset && e != commands.Quit {
 		s.Trusted = true
 	}
 }
@@ -192,51 +193,51 @@ func (s *State) succeeded(e Expect) {
 	switch {
 	case e.Change != nil:
 		s.merge(e)
-	case e.Effect == Select:
+	case e.Effect == commands.Select:
 		s.marked = true // it was too large to see what it changes
-	case e.Effect == Auth || e.Effect == Hello:
+	case e.Effect == commands.Auth || e.Effect == commands.Hello:
 		s.Opaque = true // it was too large to see what it changes, which may be the user
 		if e.Proto != 0 {
 			s.Proto = e.Proto
 		}
-	case e.Effect.subscribes():
+	case e.Effect.Subscribes():
 		// Only in EXEC: a confirmation for each channel, within an array that counts one for them all.
 		s.Opaque = true
-	case e.Effect == Unanswered:
+	case e.Effect == commands.Unanswered:
 		s.Opaque = true // only in EXEC, whose array counts a reply that isn't there
 	}
 	switch e.Effect {
-	case Marks:
+	case commands.Marks:
 		s.marked = true
-	case Stays:
+	case commands.Stays:
 		s.stays = true
-	case Known:
+	case commands.Known:
 		s.known = true
-	case Pauses:
+	case commands.Pauses:
 		s.pauses = pauseChange{true, time.Duration(e.Count) * time.Millisecond}
-	case Unpauses:
+	case commands.Unpauses:
 		s.pauses = pauseChange{made: true}
-	case TrackingOn:
+	case commands.TrackingOn:
 		s.tracking = true
-	case TrackingOff:
+	case commands.TrackingOff:
 		s.tracking = false
-	case SetName:
+	case commands.SetName:
 		s.Name = *e.Text
-	case Hello:
+	case commands.Hello:
 		if e.Text != nil {
 			s.Name = *e.Text
 		}
-	case SetLibName:
+	case commands.SetLibName:
 		s.LibName = *e.Text
-	case SetLibVer:
+	case commands.SetLibVer:
 		s.LibVer = *e.Text
-	case Monitor:
+	case commands.Monitor:
 		s.monitor = true
-	case ReplyOn:
+	case commands.ReplyOn:
 		s.replyOff = false
-	case ReplyOff:
+	case commands.ReplyOff:
 		s.replyOff = true
-	case ReplySkip:
+	case commands.ReplySkip:
 		s.skipNext = !s.replyOff
 	}
 }
@@ -245,9 +246,9 @@ func (s *State) succeeded(e Expect) {
 // and the user if it brought one.
 func (s *State) merge(e Expect) {
 	switch e.Effect {
-	case Select:
+	case commands.Select:
 		s.DB = e.Change.DB
-	case Hello:
+	case commands.Hello:
 		if e.Change.Proto != 0 {
 			s.Proto = e.Change.Proto
 		}
@@ -258,22 +259,22 @@ func (s *State) merge(e Expect) {
 }
 
 // confirmation recognises the reply to a (un)subscribe by its first element.
-func confirmation(elem []byte) (kind Effect, ok bool) {
+func confirmation(elem []byte) (kind commands.Effect, ok bool) {
 	switch string(elem) {
 	case "subscribe":
-		return Subscribe, true
+		return commands.Subscribe, true
 	case "psubscribe":
-		return PSubscribe, true
+		return commands.PSubscribe, true
 	case "ssubscribe":
-		return SSubscribe, true
+		return commands.SSubscribe, true
 	case "unsubscribe":
-		return Unsubscribe, true
+		return commands.Unsubscribe, true
 	case "punsubscribe":
-		return PUnsubscribe, true
+		return commands.PUnsubscribe, true
 	case "sunsubscribe":
-		return SUnsubscribe, true
+		return commands.SUnsubscribe, true
 	}
-	return NoEffect, false
+	return commands.NoEffect, false
 }
 
 func isMessage(elem []byte) bool {
@@ -281,29 +282,29 @@ func isMessage(elem []byte) bool {
 }
 
 // confirmed takes over the count that a confirmation carries: channels and patterns together, sharded channels alone.
-func (s *State) confirmed(kind Effect, total int64) {
+func (s *State) confirmed(kind commands.Effect, total int64) {
 	switch kind {
-	case Subscribe, Unsubscribe:
+	case commands.Subscribe, commands.Unsubscribe:
 		s.channels = total - s.patterns
-	case PSubscribe, PUnsubscribe:
+	case commands.PSubscribe, commands.PUnsubscribe:
 		s.patterns = total - s.channels
-	case SSubscribe, SUnsubscribe:
+	case commands.SSubscribe, commands.SUnsubscribe:
 		s.shard = total
 	}
 }
 
 // confirmations is how many confirmations a (un)subscribe of count channels gets; one without channels names all there are,
 // and gets one even if there are none.
-func (s *State) confirmations(kind Effect, count int) int {
+func (s *State) confirmations(kind commands.Effect, count int) int {
 	if count > 0 {
 		return count
 	}
 	switch kind {
-	case Unsubscribe:
+	case commands.Unsubscribe:
 		count = int(s.channels)
-	case PUnsubscribe:
+	case commands.PUnsubscribe:
 		count = int(s.patterns)
-	case SUnsubscribe:
+	case commands.SUnsubscribe:
 		count = int(s.shard)
 	}
 	return max(1, count)

@@ -3,6 +3,8 @@ package passthrough
 import (
 	"fmt"
 	"testing"
+
+	"lockproxy/internal/commands"
 )
 
 // What is in force on a connection stays so after an error, as Redis does it, unless the error itself ends it.
@@ -12,13 +14,13 @@ func TestErrorsLeaveTheState(t *testing.T) {
 		"-MASTERDOWN Link with MASTER is down", "-READONLY You can't write", "-OOM command not allowed", "-MISCONF no", "-NOREPLICAS no", "!8\r\nERR long"}
 	text := "bad name"
 	changes := []Expect{
-		{Effect: Multi}, {Effect: Discard}, {Effect: Watch}, {Effect: Unwatch}, {Effect: Reset}, {Effect: Monitor},
-		{Effect: Select, Change: &Identity{DB: 7}}, {Effect: Auth, Change: &Identity{User: "eve", Password: "x", LoggedIn: true}},
-		{Effect: Hello, Change: &Identity{Proto: 3}},
-		{Effect: Subscribe, Count: 1}, {Effect: PSubscribe, Count: 1}, {Effect: SSubscribe, Count: 1},
-		{Effect: Unsubscribe}, {Effect: PUnsubscribe}, {Effect: SUnsubscribe},
-		{Effect: ReplyOff}, {Effect: ReplySkip}, {Effect: ReplyOn}, {Effect: SetName, Text: &text}, {Effect: SetLibName, Text: &text},
-		{Effect: SetLibVer, Text: &text}, {Effect: TrackingOn}, {Effect: TrackingOff}, {Effect: Quit},
+		{Effect: commands.Multi}, {Effect: commands.Discard}, {Effect: commands.Watch}, {Effect: commands.Unwatch}, {Effect: commands.Reset}, {Effect: commands.Monitor},
+		{Effect: commands.Select, Change: &Identity{DB: 7}}, {Effect: commands.Auth, Change: &Identity{User: "eve", Password: "x", LoggedIn: true}},
+		{Effect: commands.Hello, Change: &Identity{Proto: 3}},
+		{Effect: commands.Subscribe, Count: 1}, {Effect: commands.PSubscribe, Count: 1}, {Effect: commands.SSubscribe, Count: 1},
+		{Effect: commands.Unsubscribe}, {Effect: commands.PUnsubscribe}, {Effect: commands.SUnsubscribe},
+		{Effect: commands.ReplyOff}, {Effect: commands.ReplySkip}, {Effect: commands.ReplyOn}, {Effect: commands.SetName, Text: &text}, {Effect: commands.SetLibName, Text: &text},
+		{Effect: commands.SetLibVer, Text: &text}, {Effect: commands.TrackingOn}, {Effect: commands.TrackingOff}, {Effect: commands.Quit},
 	}
 	inForce := map[string]State{
 		"nothing":           {},
@@ -54,7 +56,7 @@ func TestErrorsLeaveTheState(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s, EXEC, %s", name, said), func(t *testing.T) {
 				s := before
-				s.apply(Expect{Effect: Exec}, headOf(t, said+"\r\n"))
+				s.apply(Expect{Effect: commands.Exec}, headOf(t, said+"\r\n"))
 				same(t, before, s)
 			})
 		}
@@ -64,25 +66,25 @@ func TestErrorsLeaveTheState(t *testing.T) {
 // EXEC and DISCARD end what they end, by whatever reply.
 func TestRepliesThatEndATransaction(t *testing.T) {
 	for _, test := range []struct {
-		effect          Effect
+		effect          commands.Effect
 		reply           string
 		before          State
 		multi, watching bool
 	}{
-		{Exec, "*0", State{InMulti: true, Watching: true}, false, false},
-		{Exec, "*-1", State{InMulti: true, Watching: true}, false, false},
-		{Exec, "_", State{InMulti: true, Watching: true}, false, false},
-		{Exec, "-EXECABORT Transaction discarded because of previous errors.", State{InMulti: true, Watching: true}, false, false},
-		{Exec, "-EXECABORT Transaction discarded because of: NOPERM no", State{Watching: true}, false, false},
-		{Exec, "-ERR Transaction contains write commands but instance is now a read-only replica. EXEC aborted.", State{InMulti: true, Watching: true}, false, false},
-		{Exec, "-MOVED 1 a:1", State{InMulti: true, Watching: true}, false, false},
-		{Exec, "-CLUSTERDOWN Hash slot not served", State{InMulti: true, Watching: true}, false, false},
-		{Exec, "-UPSTREAM connection to a:1 was lost before the reply: whether the command ran is unknown", State{InMulti: true, Watching: true}, false, false},
-		{Exec, "-UPSTREAM connection to a:1 was lost before the reply: whether the command ran is unknown", State{Watching: true}, false, true},
-		{Exec, "-ERR EXEC without MULTI", State{InMulti: true, Watching: true}, false, true},
-		{Discard, "+OK", State{InMulti: true, Watching: true}, false, false},
-		{Discard, "-ERR DISCARD without MULTI", State{Watching: true}, false, true},
-		{Discard, "-ERR DISCARD without MULTI", State{InMulti: true, Watching: true}, false, true},
+		{commands.Exec, "*0", State{InMulti: true, Watching: true}, false, false},
+		{commands.Exec, "*-1", State{InMulti: true, Watching: true}, false, false},
+		{commands.Exec, "_", State{InMulti: true, Watching: true}, false, false},
+		{commands.Exec, "-EXECABORT Transaction discarded because of previous errors.", State{InMulti: true, Watching: true}, false, false},
+		{commands.Exec, "-EXECABORT Transaction discarded because of: NOPERM no", State{Watching: true}, false, false},
+		{commands.Exec, "-ERR Transaction contains write commands but instance is now a read-only replica. EXEC aborted.", State{InMulti: true, Watching: true}, false, false},
+		{commands.Exec, "-MOVED 1 a:1", State{InMulti: true, Watching: true}, false, false},
+		{commands.Exec, "-CLUSTERDOWN Hash slot not served", State{InMulti: true, Watching: true}, false, false},
+		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: whether the command ran is unknown", State{InMulti: true, Watching: true}, false, false},
+		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: whether the command ran is unknown", State{Watching: true}, false, true},
+		{commands.Exec, "-ERR EXEC without MULTI", State{InMulti: true, Watching: true}, false, true},
+		{commands.Discard, "+OK", State{InMulti: true, Watching: true}, false, false},
+		{commands.Discard, "-ERR DISCARD without MULTI", State{Watching: true}, false, true},
+		{commands.Discard, "-ERR DISCARD without MULTI", State{InMulti: true, Watching: true}, false, true},
 	} {
 		s := test.before
 		s.apply(Expect{Effect: test.effect}, headOf(t, test.reply+"\r\n"))

@@ -3,6 +3,7 @@ package passthrough
 import (
 	"testing"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 )
 
@@ -24,11 +25,13 @@ type step struct {
 
 func TestState(t *testing.T) {
 	const ok, queued, fail = "+OK\r\n", "+QUEUED\r\n", "-ERR no\r\n"
-	multi, exec, discard := Expect{Effect: Multi}, Expect{Effect: Exec}, Expect{Effect: Discard}
-	selects := func(db int) Expect { return Expect{Effect: Select, Change: &Identity{DB: db}} }
-	auth := Expect{Effect: Auth, Change: &Identity{User: "bob", Password: "pw", LoggedIn: true}}
-	hello := func(proto int) Expect { return Expect{Effect: Hello, Change: &Identity{Proto: proto}} }
-	helloAuth := Expect{Effect: Hello, Change: &Identity{Proto: 3, User: "bob", Password: "pw", LoggedIn: true}}
+	multi, exec, discard := Expect{Effect: commands.Multi}, Expect{Effect: commands.Exec}, Expect{Effect: commands.Discard}
+	selects := func(db int) Expect { return Expect{Effect: commands.Select, Change: &Identity{DB: db}} }
+	auth := Expect{Effect: commands.Auth, Change: &Identity{User: "bob", Password: "pw", LoggedIn: true}}
+	hello := func(proto int) Expect {
+		return Expect{Effect: commands.Hello, Change: &Identity{Proto: proto}}
+	}
+	helloAuth := Expect{Effect: commands.Hello, Change: &Identity{Proto: 3, User: "bob", Password: "pw", LoggedIn: true}}
 	initial := Identity{Proto: 2, DB: 1, User: "first", Password: "p", LoggedIn: true}
 	bob := Identity{Proto: 2, DB: 1, User: "bob", Password: "pw", LoggedIn: true}
 	with := func(id Identity, change func(*Identity)) Identity { change(&id); return id }
@@ -43,7 +46,7 @@ func TestState(t *testing.T) {
 		{"new", nil, initial, false, true},
 		{"SELECT", []step{{selects(3), ok}}, with(initial, func(i *Identity) { i.DB = 3 }), false, true},
 		{"SELECT fails", []step{{selects(99), fail}}, initial, false, true},
-		{"SELECT with wrong arguments", []step{{Expect{Effect: Select}, fail}}, initial, false, true},
+		{"SELECT with wrong arguments", []step{{Expect{Effect: commands.Select}, fail}}, initial, false, true},
 		{"AUTH", []step{{auth, ok}}, bob, false, true},
 		{"AUTH fails", []step{{auth, "-WRONGPASS no\r\n"}}, initial, false, true},
 		{"HELLO 3", []step{{hello(3), "%1\r\n+proto\r\n:3\r\n"}}, with(initial, func(i *Identity) { i.Proto = 3 }), false, true},
@@ -64,10 +67,10 @@ func TestState(t *testing.T) {
 		{"not what was discarded", []step{{multi, ok}, {selects(3), queued}, {discard, ok}, {multi, ok}, {exec, "*0\r\n"}}, initial, false, true},
 		{"DISCARD denied", []step{{multi, ok}, {discard, "-NOPERM no\r\n"}}, initial, true, false},
 		{"a bulk that says QUEUED", []step{{multi, ok}, {exec, "*0\r\n"}, {selects(3), "$6\r\nQUEUED\r\n"}}, with(initial, func(i *Identity) { i.DB = 3 }), false, true},
-		{"RESET", []step{{helloAuth, "%0\r\n"}, {selects(5), ok}, {multi, ok}, {Expect{Effect: Reset}, "+RESET\r\n"}}, initial, false, true},
-		{"RESET denied", []step{{selects(5), ok}, {Expect{Effect: Reset}, "-NOPERM no\r\n"}}, with(initial, func(i *Identity) { i.DB = 5 }), false, true},
-		{"MONITOR", []step{{Expect{Effect: Monitor}, ok}}, initial, false, false},
-		{"MONITOR denied", []step{{Expect{Effect: Monitor}, "-NOPERM no\r\n"}}, initial, false, true},
+		{"RESET", []step{{helloAuth, "%0\r\n"}, {selects(5), ok}, {multi, ok}, {Expect{Effect: commands.Reset}, "+RESET\r\n"}}, initial, false, true},
+		{"RESET denied", []step{{selects(5), ok}, {Expect{Effect: commands.Reset}, "-NOPERM no\r\n"}}, with(initial, func(i *Identity) { i.DB = 5 }), false, true},
+		{"MONITOR", []step{{Expect{Effect: commands.Monitor}, ok}}, initial, false, false},
+		{"MONITOR denied", []step{{Expect{Effect: commands.Monitor}, "-NOPERM no\r\n"}}, initial, false, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newState(initial)
@@ -85,26 +88,26 @@ func TestState(t *testing.T) {
 func TestClientReply(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		effects []Effect
+		effects []commands.Effect
 		up      string
 		want    string
 	}{
-		{"ON", []Effect{ReplyOn}, "+OK\r\n", "+OK\r\n"},
-		{"OFF", []Effect{ReplyOff, NoEffect, NoEffect}, "+OK\r\n:1\r\n:2\r\n", ""},
-		{"OFF then ON", []Effect{ReplyOff, NoEffect, ReplyOn, NoEffect}, "+OK\r\n:1\r\n+OK\r\n:2\r\n", "+OK\r\n:2\r\n"},
-		{"SKIP", []Effect{ReplySkip, NoEffect, NoEffect}, "+OK\r\n:1\r\n:2\r\n", ":2\r\n"},
-		{"SKIP of an error", []Effect{ReplySkip, NoEffect, NoEffect}, "+OK\r\n-ERR x\r\n:2\r\n", ":2\r\n"},
-		{"SKIP, SKIP", []Effect{ReplySkip, ReplySkip, NoEffect, NoEffect}, "+OK\r\n+OK\r\n:1\r\n:2\r\n", ":2\r\n"},
-		{"SKIP, ON", []Effect{ReplySkip, ReplyOn, NoEffect}, "+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
-		{"SKIP, OFF, ON", []Effect{ReplySkip, ReplyOff, ReplyOn, NoEffect}, "+OK\r\n+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
-		{"OFF, SKIP, ON", []Effect{ReplyOff, ReplySkip, ReplyOn, NoEffect}, "+OK\r\n+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
-		{"OFF, RESET", []Effect{ReplyOff, Reset, NoEffect}, "+OK\r\n+RESET\r\n:1\r\n", "+RESET\r\n:1\r\n"},
-		{"SKIP, RESET", []Effect{ReplySkip, Reset, NoEffect}, "+OK\r\n+RESET\r\n:1\r\n", ":1\r\n"},
-		{"denied", []Effect{ReplyOff, NoEffect}, "-NOPERM no\r\n:1\r\n", "-NOPERM no\r\n:1\r\n"},
-		{"OFF, MULTI, EXEC", []Effect{ReplyOff, Multi, NoEffect, Exec, ReplyOn}, "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n+OK\r\n", "+OK\r\n"},
-		{"SKIP, MULTI", []Effect{ReplySkip, Multi, NoEffect, Exec}, "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n", "+QUEUED\r\n*1\r\n:1\r\n"},
-		{"OFF, SUBSCRIBE", []Effect{ReplyOff, Subscribe}, "+OK\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"},
-		{"OFF, SUBSCRIBE denied", []Effect{ReplyOff, Subscribe}, "+OK\r\n-NOPERM no\r\n", ""},
+		{"ON", []commands.Effect{commands.ReplyOn}, "+OK\r\n", "+OK\r\n"},
+		{"OFF", []commands.Effect{commands.ReplyOff, commands.NoEffect, commands.NoEffect}, "+OK\r\n:1\r\n:2\r\n", ""},
+		{"OFF then ON", []commands.Effect{commands.ReplyOff, commands.NoEffect, commands.ReplyOn, commands.NoEffect}, "+OK\r\n:1\r\n+OK\r\n:2\r\n", "+OK\r\n:2\r\n"},
+		{"SKIP", []commands.Effect{commands.ReplySkip, commands.NoEffect, commands.NoEffect}, "+OK\r\n:1\r\n:2\r\n", ":2\r\n"},
+		{"SKIP of an error", []commands.Effect{commands.ReplySkip, commands.NoEffect, commands.NoEffect}, "+OK\r\n-ERR x\r\n:2\r\n", ":2\r\n"},
+		{"SKIP, SKIP", []commands.Effect{commands.ReplySkip, commands.ReplySkip, commands.NoEffect, commands.NoEffect}, "+OK\r\n+OK\r\n:1\r\n:2\r\n", ":2\r\n"},
+		{"SKIP, ON", []commands.Effect{commands.ReplySkip, commands.ReplyOn, commands.NoEffect}, "+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
+		{"SKIP, OFF, ON", []commands.Effect{commands.ReplySkip, commands.ReplyOff, commands.ReplyOn, commands.NoEffect}, "+OK\r\n+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
+		{"OFF, SKIP, ON", []commands.Effect{commands.ReplyOff, commands.ReplySkip, commands.ReplyOn, commands.NoEffect}, "+OK\r\n+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
+		{"OFF, RESET", []commands.Effect{commands.ReplyOff, commands.Reset, commands.NoEffect}, "+OK\r\n+RESET\r\n:1\r\n", "+RESET\r\n:1\r\n"},
+		{"SKIP, RESET", []commands.Effect{commands.ReplySkip, commands.Reset, commands.NoEffect}, "+OK\r\n+RESET\r\n:1\r\n", ":1\r\n"},
+		{"denied", []commands.Effect{commands.ReplyOff, commands.NoEffect}, "-NOPERM no\r\n:1\r\n", "-NOPERM no\r\n:1\r\n"},
+		{"OFF, MULTI, EXEC", []commands.Effect{commands.ReplyOff, commands.Multi, commands.NoEffect, commands.Exec, commands.ReplyOn}, "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n+OK\r\n", "+OK\r\n"},
+		{"SKIP, MULTI", []commands.Effect{commands.ReplySkip, commands.Multi, commands.NoEffect, commands.Exec}, "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n", "+QUEUED\r\n*1\r\n:1\r\n"},
+		{"OFF, SUBSCRIBE", []commands.Effect{commands.ReplyOff, commands.Subscribe}, "+OK\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"},
+		{"OFF, SUBSCRIBE denied", []commands.Effect{commands.ReplyOff, commands.Subscribe}, "+OK\r\n-NOPERM no\r\n", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			u := newUnplugged(Identity{Proto: 2})
@@ -123,15 +126,15 @@ func TestClientReply(t *testing.T) {
 // Under OFF and SKIP the proxy's own replies are left out as well; SKIP is then used up.
 func TestClientReplyAndLocalReplies(t *testing.T) {
 	u := newUnplugged(Identity{Proto: 2})
-	u.ask(ReplySkip)
+	u.ask(commands.ReplySkip)
 	u.answer(t, "+OK\r\n")
 	u.Local([]byte("+skipped\r\n"))
 	u.Local([]byte("+seen\r\n"))
-	u.ask(ReplyOff)
+	u.ask(commands.ReplyOff)
 	u.Local([]byte("+off in its turn\r\n"))
 	u.answer(t, "+OK\r\n")
 	u.Local([]byte("+off\r\n"))
-	u.ask(ReplyOn)
+	u.ask(commands.ReplyOn)
 	u.Local([]byte("+on\r\n"))
 	u.answer(t, "+OK\r\n")
 	if got := u.took(); got != "+seen\r\n+OK\r\n+on\r\n" {
@@ -144,9 +147,9 @@ func TestClientReplyAndLocalReplies(t *testing.T) {
 func TestSubscribeWithinMulti(t *testing.T) {
 	const confirmed = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n"
 	u := newUnplugged(Identity{Proto: 2})
-	u.ask(Multi)
-	u.Relay(nil, Expect{Effect: Subscribe, Count: 2})
-	u.ask(Exec, NoEffect)
+	u.ask(commands.Multi)
+	u.Relay(nil, Expect{Effect: commands.Subscribe, Count: 2})
+	u.ask(commands.Exec, commands.NoEffect)
 	waiting := u.Barrier()
 	u.Local([]byte("+local\r\n"))
 	u.answer(t, "+OK\r\n+QUEUED\r\n*1\r\n"+confirmed)
@@ -164,7 +167,7 @@ func TestSubscribeWithinMulti(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	// Nothing is counted any more, so nothing is kept.
-	u.ask(Select, NoEffect, Select)
+	u.ask(commands.Select, commands.NoEffect, commands.Select)
 	if got := u.ledger.len(); got != 0 {
 		t.Errorf("%d entries that nothing will answer", got)
 	}
@@ -180,7 +183,7 @@ func TestSubscribeWithinMulti(t *testing.T) {
 // Behind SYNC come no replies: what was asked before is still answered.
 func TestReplicationStream(t *testing.T) {
 	u := newUnplugged(Identity{Proto: 2})
-	u.ask(NoEffect, Replicate)
+	u.ask(commands.NoEffect, commands.Replicate)
 	u.answer(t, ":1\r\n")
 	const stream = "$3\r\nRDBx*1\r\nnot\x00a reply"
 	u.answer(t, stream)
@@ -195,7 +198,7 @@ func TestReplicationStream(t *testing.T) {
 // A refused SYNC, as within MULTI, is answered by an error, and replies follow as before.
 func TestReplicationRefused(t *testing.T) {
 	u := newUnplugged(Identity{Proto: 2})
-	u.ask(Replicate, NoEffect)
+	u.ask(commands.Replicate, commands.NoEffect)
 	u.answer(t, "-ERR no\r\n:1\r\n")
 	if state, settled := u.State(); state.Raw || !settled || u.ledger.len() != 0 {
 		t.Errorf("Raw %v, settled %v, %d owed", state.Raw, settled, u.ledger.len())
@@ -205,7 +208,7 @@ func TestReplicationRefused(t *testing.T) {
 // What the client didn't complete is owed no answer; what it asked before is.
 func TestWithdraw(t *testing.T) {
 	u := newUnplugged(Identity{Proto: 2})
-	u.ask(Select, NoEffect, NoEffect)
+	u.ask(commands.Select, commands.NoEffect, commands.NoEffect)
 	u.Withdraw()
 	u.answer(t, "+OK\r\n")
 	u.Local([]byte("-later\r\n"))
@@ -213,7 +216,7 @@ func TestWithdraw(t *testing.T) {
 	if got := u.took(); got != "+OK\r\n:1\r\n-later\r\n" || u.ledger.len() != 0 {
 		t.Errorf("got %q, %d owed", got, u.ledger.len())
 	}
-	u.ask(Multi)
+	u.ask(commands.Multi)
 	u.Withdraw()
 	if _, settled := u.State(); !settled || u.outstanding() {
 		t.Error("a withdrawn request is still waited for")
@@ -245,14 +248,14 @@ func TestIsMonitorLine(t *testing.T) {
 func TestMonitorFeed(t *testing.T) {
 	const line = "+1700000000.123456 [0 127.0.0.1:5000] \"PING\"\r\n"
 	u := newUnplugged(Identity{Proto: 2})
-	u.ask(Monitor, NoEffect, Multi)
+	u.ask(commands.Monitor, commands.NoEffect, commands.Multi)
 	u.answer(t, "+OK\r\n"+line+"+PONG\r\n"+line+"+OK\r\n"+line)
 	if state, settled := u.State(); !state.InMulti || !settled {
 		t.Errorf("in MULTI %v, settled %v", state.InMulti, settled)
 	}
 	u.Replace(nil, []byte("-ERR in multi\r\n"))
 	u.answer(t, line+"-ERR x\r\n"+line)
-	u.ask(Discard)
+	u.ask(commands.Discard)
 	u.answer(t, "+OK\r\n")
 	own := u.Call(nil)
 	u.answer(t, line+":5\r\n")
@@ -271,7 +274,7 @@ func TestMonitorOnceMore(t *testing.T) {
 		refused = "-NOPERM User ann has no permissions to run the 'monitor' command\r\n"
 		arity   = "-ERR wrong number of arguments for 'monitor' command\r\n"
 	)
-	again, more := Expect{Effect: Monitor}, Expect{Effect: Monitor, Count: 1}
+	again, more := Expect{Effect: commands.Monitor}, Expect{Effect: commands.Monitor, Count: 1}
 	for _, c := range []struct {
 		name   string
 		asked  []Expect
@@ -285,7 +288,7 @@ func TestMonitorOnceMore(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			u := newUnplugged(Identity{Proto: 2})
-			u.ask(Monitor)
+			u.ask(commands.Monitor)
 			u.answer(t, "+OK\r\n")
 			for _, e := range c.asked {
 				u.Relay(nil, e)
@@ -314,11 +317,11 @@ func TestFailedWithinExec(t *testing.T) {
 		}
 		l.finished(s.Head())
 	}
-	feed(Expect{Effect: Multi}, "+OK\r\n")
+	feed(Expect{Effect: commands.Multi}, "+OK\r\n")
 	feed(Expect{}, "+QUEUED\r\n")
-	feed(Expect{Effect: Select, Change: &Identity{DB: 3}}, "+QUEUED\r\n")
-	feed(Expect{Effect: Select, Change: &Identity{DB: 99}}, "+QUEUED\r\n")
-	feed(Expect{Effect: Exec}, "*3\r\n*1\r\n-ERR nested\r\n+OK\r\n-ERR DB index is out of range\r\n")
+	feed(Expect{Effect: commands.Select, Change: &Identity{DB: 3}}, "+QUEUED\r\n")
+	feed(Expect{Effect: commands.Select, Change: &Identity{DB: 99}}, "+QUEUED\r\n")
+	feed(Expect{Effect: commands.Exec}, "*3\r\n*1\r\n-ERR nested\r\n+OK\r\n-ERR DB index is out of range\r\n")
 	if l.DB != 3 || l.InMulti || l.Opaque {
 		t.Errorf("database %d, in MULTI %v, opaque %v", l.DB, l.InMulti, l.Opaque)
 	}

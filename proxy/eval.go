@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
@@ -72,22 +73,22 @@ func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value,
 func (s *session) Patience(until time.Time) { s.patience = until }
 
 // Do sends commands of the proxy's own together, in the same way, and returns their replies.
-func (s *session) Do(commands ...[][]byte) ([][]byte, error) {
+func (s *session) Do(cmds ...[][]byte) ([][]byte, error) {
 	if err := s.connect(passthrough.Own); err != nil {
 		return nil, err
 	}
-	raws := make([][]byte, len(commands))
-	for i, command := range commands {
+	raws := make([][]byte, len(cmds))
+	for i, command := range cmds {
 		raws[i] = resp.AppendCommand(nil, command...)
 	}
-	replies := make([][]byte, len(commands))
+	replies := make([][]byte, len(cmds))
 	for i, answer := range s.pipe.Calls(raws...) {
 		s.await(answer)
 		raw, err := answer.Raw()
 		if err != nil {
 			return nil, err
 		}
-		if lookup(commands[i][0]) == unknown && bytes.HasPrefix(raw, []byte("+QUEUED")) {
+		if lookup(cmds[i][0]).Class == commands.Other && bytes.HasPrefix(raw, []byte("+QUEUED")) {
 			s.pipe.Mark() // the connection is kept meanwhile: see Keep
 		}
 		replies[i] = raw

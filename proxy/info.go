@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 	"lockproxy/passthrough"
 )
@@ -33,7 +34,7 @@ func (s *session) inform(req resp.Request) {
 		state = s.settledState()
 	}
 	if err != nil || state.InMulti || state.Opaque || state.Subscribed() {
-		if s.connected(passthrough.Shared, passthrough.NoEffect) {
+		if s.connected(passthrough.Shared, commands.NoEffect) {
 			s.relay(route{raw: req.Raw})
 		}
 		return

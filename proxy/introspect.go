@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
@@ -20,7 +21,7 @@ func (s *session) introspect(req resp.Request) {
 	}
 	q := inquire(req.Args, state.Proto)
 	if err != nil || q == nil || state.InMulti || state.Opaque || state.Subscribed() {
-		if s.connected(passthrough.Shared, passthrough.NoEffect) {
+		if s.connected(passthrough.Shared, commands.NoEffect) {
 			s.relay(route{raw: req.Raw})
 		}
 		return

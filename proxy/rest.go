@@ -6,6 +6,7 @@ package proxy
 import (
 	"syscall"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/passthrough"
@@ -92,7 +93,7 @@ func (s *session) passOne(req resp.Request, turn *eventloop.Turn) bool {
 	}
 	r := routeOf(cmd, req)
 	switch r.Effect {
-	case passthrough.Quit, passthrough.Reset, passthrough.Unanswered:
+	case commands.Quit, commands.Reset, commands.Unanswered:
 		return false // these take several steps: see relay
 	}
 	done, rest := s.pipe.TryRelay(r.raw, 1, r.way, r.Expect, turn)

@@ -3,10 +3,10 @@ package proxy
 import (
 	"bytes"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 	"lockproxy/passthrough"
 )
@@ -23,7 +23,8 @@ const maxShared = 64 << 10
 
 // routeOf decides it by the table. It is pure: no I/O.
 func routeOf(cmd *command, req resp.Request) route {
-	r := route{Expect: passthrough.Expect{Effect: cmd.effect, Count: len(req.Args) - 1}, raw: req.Raw, way: cmd.way}
+	cmd = cmd.of(req.Args)
+	r := route{Expect: passthrough.Expect{Effect: cmd.Effect, Count: len(req.Args) - 1}, raw: req.Raw, way: cmd.way}
 	if cmd.identity != nil {
 		r.Change, r.Text = cmd.identity(req.Args)
 	}
@@ -97,8 +98,51 @@ func text(b []byte) *string {
 func inspectReplconf(r route, args [][]byte) route {
 	for i := 1; i < len(args); i += 2 {
 		if bytes.EqualFold(args[i], []byte("ack")) || bytes.EqualFold(args[i], []byte("getack")) {
-			r.Effect = passthrough.Unanswered
+			r.Effect = commands.Unanswered
 		}
+	}
+	return r
+}
+
+// inspectTracking reads CLIENT TRACKING on|off ….
+func inspectTracking(r route, args [][]byte) route {
+	switch {
+	case len(args) > 2 && strings.EqualFold(string(args[2]), "on"):
+		r.Effect = commands.TrackingOn
+	case len(args) > 2 && strings.EqualFold(string(args[2]), "off"):
+		r.Effect = commands.TrackingOff
+	}
+	return r
+}
+
+// inspectSetName reads CLIENT SETNAME name.
+func inspectSetName(r route, args [][]byte) route {
+	if len(args) == 3 {
+		r.Effect, r.Text = commands.SetName, text(args[2])
+	}
+	return r
+}
+
+// inspectSetInfo reads CLIENT SETINFO LIB-NAME|LIB-VER text.
+func inspectSetInfo(r route, args [][]byte) route {
+	switch {
+	case len(args) != 4:
+	case strings.EqualFold(string(args[2]), "lib-name"):
+		r.Effect, r.Text = commands.SetLibName, text(args[3])
+	case strings.EqualFold(string(args[2]), "lib-ver"):
+		r.Effect, r.Text = commands.SetLibVer, text(args[3])
+	}
+	return r
+}
+
+// maxPause bounds what is made of a pause's length, ms: as long as a Duration can be.
+const maxPause = int64(math.MaxInt64 / time.Millisecond)
+
+// inspectPause reads CLIENT PAUSE ms WRITE.
+func inspectPause(r route, args [][]byte) route {
+	if len(args) == 4 && strings.EqualFold(string(args[3]), "write") {
+		ms, _ := resp.ParseInt(args[2])
+		r.Effect, r.Count = commands.Pauses, int(max(0, min(ms, maxPause)))
 	}
 	return r
 }
@@ -106,76 +150,13 @@ func inspectReplconf(r route, args [][]byte) route {
 // replyOn goes upstream in the place of all three forms of CLIENT REPLY: see passthrough.Pipe.Relay.
 var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
 
-// inspectClient knows the subcommands that say what is done with replies, and those by which clients introduce themselves, which
-// are followed: another connection is told the same; and those that leave nothing on the connection. The others are about the connection
-// itself, or make it known by its number.
-func inspectClient(r route, args [][]byte) route {
-	if len(args) < 2 {
-		return r
-	}
-	switch sub := strings.ToLower(string(args[1])); {
-	case sub == "help":
-		r.Effect, r.way = passthrough.NoEffect, passthrough.Shared
-	case sub == "pause" && len(args) == 4 && strings.EqualFold(string(args[3]), "write"):
-		r.Effect, r.Count = passthrough.Pauses, pauseMillis(args[2])
-	case sub == "unpause":
-		r.Effect = passthrough.Unpauses
-	case sub == "id" || sub == "info" || sub == "list":
-		r.Effect = passthrough.Known
-	case slices.Contains(clientLeavesNothing, sub):
-		r.Effect = passthrough.NoEffect
-	case sub == "tracking" && len(args) > 2 && strings.EqualFold(string(args[2]), "on"):
-		r.Effect = passthrough.TrackingOn
-	case sub == "tracking" && len(args) > 2 && strings.EqualFold(string(args[2]), "off"):
-		r.Effect = passthrough.TrackingOff
-	case sub == "setname" && len(args) == 3:
-		r.Effect, r.Text = passthrough.SetName, text(args[2])
-	case sub == "setinfo" && len(args) == 4 && strings.EqualFold(string(args[2]), "lib-name"):
-		r.Effect, r.Text = passthrough.SetLibName, text(args[3])
-	case sub == "setinfo" && len(args) == 4 && strings.EqualFold(string(args[2]), "lib-ver"):
-		r.Effect, r.Text = passthrough.SetLibVer, text(args[3])
-	case sub == "setinfo":
-		r.Effect = passthrough.NoEffect
-	case sub == "reply" && len(args) == 3:
-		r = inspectReply(r, args[2])
-	}
-	return r
-}
-
-// clientLeavesNothing are subcommands of CLIENT that are about other connections, or tell of this one what another that is set up so
-// would tell.
-var clientLeavesNothing = []string{"caching", "getname", "getredir", "kill", "pause", "trackinginfo", "unblock"}
-
-// maxPause bounds what is made of a pause's length, ms: as long as a Duration can be.
-const maxPause = int64(math.MaxInt64 / time.Millisecond)
-
-func pauseMillis(arg []byte) int {
-	n, _ := resp.ParseInt(arg)
-	return int(max(0, min(n, maxPause)))
-}
-
-func inspectReply(r route, how []byte) route {
-	switch strings.ToLower(string(how)) {
-	case "on":
-		r.Effect, r.raw = passthrough.ReplyOn, replyOn
-	case "off":
-		r.Effect, r.raw = passthrough.ReplyOff, replyOn
-	case "skip":
-		r.Effect, r.raw = passthrough.ReplySkip, replyOn
-	}
-	return r
-}
-
-// inspectScript is for SCRIPT and FUNCTION: KILL must not stand behind the script that it is to kill, and DEBUG changes the connection.
-func inspectScript(r route, args [][]byte) route {
-	if len(args) < 2 {
-		return r
-	}
-	switch strings.ToLower(string(args[1])) {
-	case "kill":
-		r.way = passthrough.Own
-	case "debug":
-		r.way, r.Effect = passthrough.Own, passthrough.Stays
+// inspectReply reads CLIENT REPLY on|off|skip.
+func inspectReply(r route, args [][]byte) route {
+	effects := map[string]commands.Effect{"on": commands.ReplyOn, "off": commands.ReplyOff, "skip": commands.ReplySkip}
+	if len(args) == 3 {
+		if effect, known := effects[strings.ToLower(string(args[2]))]; known {
+			r.Effect, r.raw = effect, replyOn
+		}
 	}
 	return r
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 	"lockproxy/passthrough"
 )
@@ -11,7 +12,7 @@ type run struct {
 	requests int
 	bytes    int // they end at the session's start
 	last     *command
-	name     [maxCommandName]byte // of last, as the client wrote it
+	name     [commands.MaxName]byte // of last, as the client wrote it
 	length   int
 }
 
@@ -61,7 +62,7 @@ func (r *run) lookup(name []byte) *command {
 		return r.last
 	}
 	cmd := lookup(name)
-	if len(name) <= maxCommandName {
+	if len(name) <= commands.MaxName {
 		r.last, r.length = cmd, copy(r.name[:], name)
 	}
 	return cmd

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/peer"
 	"lockproxy/internal/resp"
@@ -231,7 +232,7 @@ func (s *session) makeRoom() bool {
 // lookupHead is the command of a request of which args have come.
 func lookupHead(args [][]byte) *command {
 	if len(args) == 0 {
-		return unknown
+		return lookup(nil)
 	}
 	return lookup(args[0])
 }
@@ -240,13 +241,13 @@ func lookupHead(args [][]byte) *command {
 func (s *session) stream(argc int) bool {
 	args, _ := s.framer.Head(s.buf[:s.end])
 	cmd, proto := lookupHead(args), 0
-	if cmd.effect == passthrough.Hello && len(args) > 1 {
+	if cmd.Effect == commands.Hello && len(args) > 1 {
 		proto = helloProto(args[1])
 	}
 	s.streaming, s.tooLarge = true, cmd.lock
 	s.meter.counted(cmd.kind)
 	raw := s.framer.Stream(s.buf[:s.end])
-	expect := passthrough.Expect{Effect: cmd.effect, Count: argc - 1, Proto: proto}
+	expect := passthrough.Expect{Effect: cmd.Effect, Count: argc - 1, Proto: proto}
 	if s.tooLarge == nil && s.connected(passthrough.Own, expect.Effect) {
 		s.pipe.RelayLarge(raw, expect)
 	}
@@ -274,12 +275,12 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		return true
 	}
 	r := routeOf(cmd, req)
-	if cmd.competes != nil && s.server.locks.Waiting() {
+	if cmd.Competes && s.server.locks.Waiting() {
 		state, _ := s.pipe.State()
-		r.Accepted = s.server.locks.ObserveForeign(state.DB, cmd.competes(req.Args))
+		r.Accepted = s.server.locks.ObserveForeign(state.DB, cmd.foreignLocks(req.Args))
 	}
 	if cmd.ofNode && s.server.cfg.Upstream.IsCluster() {
-		r.way, r.Effect = passthrough.Shared, passthrough.NoEffect // there is no node whose state it could change
+		r.way, r.Effect = passthrough.Shared, commands.NoEffect // there is no node whose state it could change
 	}
 	if cmd.catchUp != nil {
 		defer s.pipe.Keep(false) // the connection, until the command goes by it
@@ -291,14 +292,14 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 	if s.connected(r.way, r.Effect) {
 		s.relay(r)
 	}
-	return r.Effect != passthrough.Quit
+	return r.Effect != commands.Quit
 }
 
 func (s *session) relay(r route) {
 	switch r.Effect {
-	case passthrough.Quit:
+	case commands.Quit:
 		s.meter.parting.Store(true)
-	case passthrough.Unanswered:
+	case commands.Unanswered:
 		if state, _ := s.pipe.State(); state.Raw { // of a replica it is what it should be
 			break
 		}
@@ -306,7 +307,7 @@ func (s *session) relay(r route) {
 			s.pipe.RelayUncertain(r.raw)
 			return
 		}
-	case passthrough.Reset:
+	case commands.Reset:
 		s.pipe.Relay(r.raw, r.Expect)
 		s.await(s.pipe.Barrier())
 		s.framer.Unauthenticated(true) // perhaps
@@ -319,12 +320,12 @@ func (s *session) relay(r route) {
 var quitReply = []byte("+OK\r\n")
 
 // connected makes sure that there is a way for a request, or answers it otherwise.
-func (s *session) connected(way passthrough.Way, effect passthrough.Effect) bool {
+func (s *session) connected(way passthrough.Way, effect commands.Effect) bool {
 	err := s.connect(way)
 	switch {
 	case err == nil:
 		return true
-	case effect == passthrough.Quit:
+	case effect == commands.Quit:
 		s.meter.parting.Store(true)
 		s.pipe.Last(quitReply)
 	default:

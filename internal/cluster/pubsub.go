@@ -22,7 +22,7 @@ func subscribe(c *Conn, q *query) {
 		n = s
 	}
 	c.channels = n
-	if !strings.HasPrefix(lower(q.args[0]), "un") && !strings.HasPrefix(lower(q.args[0]), "pun") {
+	if !strings.Contains(q.cmd.Name, "unsub") {
 		c.subscribes(n)
 	}
 	c.askAt(q, n).one.confirms = confirmsOf(q)
@@ -93,7 +93,7 @@ func subscribeSharded(c *Conn, q *query) {
 		c.local(crossSlot)
 		return
 	}
-	if slot >= 0 && lower(q.args[0]) == "ssubscribe" {
+	if slot >= 0 && q.cmd.Name == "ssubscribe" {
 		c.subscribes(c.slotNode(slot))
 	}
 	r := c.ask(q, slot)
@@ -124,15 +124,12 @@ func unsubscribeSharded(c *Conn, q *query) {
 
 // monitor is MONITOR, of all masters.
 func monitor(c *Conn, q *query) {
-	q.cmd = monitored
 	before := c.last
 	toMasters(c, q)
 	if r := c.last; r != before {
 		r.each = func(n *node, _ *part, h resp.Head) { n.state.monitor = n.state.monitor || h.IsOK() }
 	}
 }
-
-var monitored = &command{join: joinFirst}
 
 // confirmation is what a reply confirms by its first element.
 type confirmation uint8

@@ -221,11 +221,11 @@ func TestJoins(t *testing.T) {
 		{"sum each", joinSumEach, []string{"*2\r\n$1\r\nc\r\n:1\r\n", "*2\r\n$1\r\nc\r\n:4\r\n"}, "*2\r\n$1\r\nc\r\n:5\r\n"},
 		{"text", joinText, []string{"$2\r\na\n\r\n", "$2\r\nb\n\r\n"}, "$4\r\na\nb\n\r\n"},
 		{"none", joinSum, []string{"+odd\r\n", ":1\r\n"}, "+odd\r\n"},
-		{"error", joinReplies(&command{join: joinSum}), []string{":1\r\n", "-OOM no\r\n"}, "-OOM no\r\n"},
-		{"any", joinReplies(&command{join: joinFirst, any: true}), []string{"-NOTBUSY no\r\n", "+OK\r\n"}, "+OK\r\n"},
-		{"none of any", joinReplies(&command{join: joinFirst, any: true}), []string{"-NOTBUSY no\r\n", "-NOTBUSY no\r\n"}, "-NOTBUSY no\r\n"},
-		{"unknown before others", joinReplies(&command{join: joinSum}), []string{"-OOM no\r\n", "-UPSTREAM x: whether the command ran is unknown\r\n"}, "-UPSTREAM x: whether the command ran is unknown\r\n"},
-		{"in part", joinReplies(&command{join: joinSum}), []string{":1\r\n", "-UPSTREAM cannot reach x\r\n"},
+		{"error", joinReplies(joinSum, false), []string{":1\r\n", "-OOM no\r\n"}, "-OOM no\r\n"},
+		{"any", joinReplies(joinFirst, true), []string{"-NOTBUSY no\r\n", "+OK\r\n"}, "+OK\r\n"},
+		{"none of any", joinReplies(joinFirst, true), []string{"-NOTBUSY no\r\n", "-NOTBUSY no\r\n"}, "-NOTBUSY no\r\n"},
+		{"unknown before others", joinReplies(joinSum, false), []string{"-OOM no\r\n", "-UPSTREAM x: whether the command ran is unknown\r\n"}, "-UPSTREAM x: whether the command ran is unknown\r\n"},
+		{"in part", joinReplies(joinSum, false), []string{":1\r\n", "-UPSTREAM cannot reach x\r\n"},
 			"-UPSTREAM a part of the request was run by its node, but another node could not be reached: the outcome is unknown in part (cannot reach x)\r\n"},
 	} {
 		var in [][]byte
@@ -276,14 +276,14 @@ func FuzzRoute(f *testing.F) {
 				continue
 			}
 			cmd := lookup(req.Args)
-			for _, i := range cmd.keys.positions(req.Args, nil) {
+			for _, i := range cmd.Keys.Positions(req.Args, nil) {
 				if slot := Slot(req.Args[i]); slot < 0 || slot >= Slots {
 					t.Fatalf("slot %d", slot)
 				}
 			}
 			for n := 1; n <= len(req.Args); n++ {
 				slot, ok := cmd.headSlot(req.Args[:n], len(req.Args))
-				if at := cmd.keys.positions(req.Args, nil); ok && len(at) > 0 && slot >= 0 {
+				if at := cmd.Keys.Positions(req.Args, nil); ok && len(at) > 0 && slot >= 0 {
 					for _, i := range at {
 						if Slot(req.Args[i]) != slot {
 							t.Fatalf("%q: the beginning says slot %d, the whole %d", req.Args, slot, Slot(req.Args[i]))

@@ -35,28 +35,6 @@ func (s *setup) replay() (raws [][]byte) {
 	return raws
 }
 
-// state are the commands that change what a connection is.
-func state(set func(names string, change func(cmd *command))) {
-	for names, run := range map[string]func(*Conn, *query){
-		"auth hello": login,
-		"client|setname client|setinfo client|no-evict client|no-touch client|tracking": tellAll,
-		"client|caching":           forNext,
-		"reset":                    reset,
-		"multi":                    multi,
-		"watch":                    watch,
-		"unwatch":                  unwatch,
-		"exec discard":             toHome,
-		"subscribe psubscribe":     subscribe,
-		"unsubscribe punsubscribe": subscribe,
-		"ssubscribe":               subscribeSharded,
-		"sunsubscribe":             unsubscribeSharded,
-		"monitor":                  monitor,
-		"lockproxy.wait":           waitAt,
-	} {
-		set(names, func(cmd *command) { cmd.run = run })
-	}
-}
-
 // tell sends a request to all nodes that there is a connection to. done is called with the outcome.
 func (c *Conn) tell(q *query, done func(ok bool, reply []byte)) *request {
 	home := c.homeNode()
@@ -149,7 +127,7 @@ func (c *Conn) loginChanges(args [][]byte) (changes []told, proto int) {
 
 // tellAll is for what CLIENT sets on a connection.
 func tellAll(c *Conn, q *query) {
-	name := lower(q.args[1])
+	_, name, _ := strings.Cut(q.cmd.Name, "|")
 	switch {
 	case name == "setname":
 		name = "name"

@@ -51,7 +51,7 @@ func splitMget(c *Conn, q *query, at []int) {
 		for i, g := range gs {
 			places[i] = g.places
 		}
-		return joinReplies(&command{join: joinPlaces(places, n)})
+		return joinReplies(joinPlaces(places, n), false)
 	})
 }
 
@@ -61,10 +61,10 @@ func splitMset(c *Conn, q *query, at []int) {
 		c.local([]byte("-ERR wrong number of arguments for 'mset' command\r\n"))
 		return
 	}
-	splitBy(c, q, at, 2, func([]group) func([][]byte) []byte { return joinReplies(&command{join: joinFirst}) })
+	splitBy(c, q, at, 2, func([]group) func([][]byte) []byte { return joinReplies(joinFirst, false) })
 }
 
 // splitSum adds up how many keys it was about.
 func splitSum(c *Conn, q *query, at []int) {
-	splitBy(c, q, at, 1, func([]group) func([][]byte) []byte { return joinReplies(&command{join: joinSum}) })
+	splitBy(c, q, at, 1, func([]group) func([][]byte) []byte { return joinReplies(joinSum, false) })
 }

@@ -63,7 +63,7 @@ func multi(c *Conn, q *query) {
 // queue is for all that comes within a transaction. mu is held.
 func (c *Conn) queue(q *query) {
 	t := c.txn
-	switch name := lower(q.args[0]); name {
+	switch name := q.cmd.Name; name {
 	case "exec":
 		c.exec(q, t)
 		return
@@ -89,7 +89,7 @@ func (c *Conn) queue(q *query) {
 	}
 	slot, _ := c.slotOf(q)
 	switch {
-	case q.cmd.join != nil && q.cmd.why == "":
+	case q.cmd.Nodes.Several():
 		c.abort(q, t, notInMulti(string(q.args[0])))
 	case slot == manySlots, slot >= 0 && t.slot >= 0 && slot != t.slot:
 		c.abort(q, t, crossSlot)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 )
 
@@ -35,7 +36,7 @@ const manySlots = -2
 
 // slotOf is the slot of a request's keys, -1 if it has none, or manySlots. at is where the keys are.
 func (c *Conn) slotOf(q *query) (slot int, at []int) {
-	at = q.cmd.keys.positions(q.args, c.at[:0])
+	at = q.cmd.Keys.Positions(q.args, c.at[:0])
 	c.at = at
 	slot = -1
 	for i, j := range at {
@@ -93,15 +94,15 @@ func quit(c *Conn, q *query) {
 
 // toMasters sends it to all masters, or all nodes, and joins their answers.
 func toMasters(c *Conn, q *query) {
-	if c.slots == nil || !c.slots.whole() && !q.cmd.any {
+	if c.slots == nil || !c.slots.whole() && q.cmd.Nodes != commands.AnyMaster {
 		c.askUnknown(q)
 		return
 	}
 	addrs := c.slots.masters
-	if q.cmd.everyNode {
+	if q.cmd.Nodes == commands.All {
 		addrs = c.slots.nodes()
 	}
-	r := c.splitRequest(len(addrs), joinReplies(q.cmd))
+	r := c.splitRequest(len(addrs), joinReplies(q.cmd.join, q.cmd.Nodes == commands.AnyMaster))
 	for i, addr := range addrs {
 		p := r.parts[i]
 		p.raw, p.slot = q.raw, -1
@@ -144,8 +145,8 @@ func (c *Conn) splitRequest(n int, finish func([][]byte) []byte) *request {
 	return r
 }
 
-// joinReplies makes one reply. An error of one node is the answer, unless it is enough that one has done it.
-func joinReplies(cmd *command) func(replies [][]byte) []byte {
+// joinReplies makes one reply. An error of one node is the answer, unless any says that it is enough that one has done it.
+func joinReplies(join joiner, any bool) func(replies [][]byte) []byte {
 	return func(replies [][]byte) []byte {
 		var good [][]byte
 		for _, raw := range replies {
@@ -153,10 +154,10 @@ func joinReplies(cmd *command) func(replies [][]byte) []byte {
 				good = append(good, raw)
 			}
 		}
-		if len(good) == 0 || len(good) < len(replies) && !cmd.any {
+		if len(good) == 0 || len(good) < len(replies) && !any {
 			return worst(replies)
 		}
-		return cmd.join(good)
+		return join(good)
 	}
 }
 

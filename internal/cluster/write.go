@@ -86,7 +86,7 @@ func (c *Conn) route(args [][]byte, raw []byte) {
 		c.queue(q)
 		return
 	}
-	if n := c.subscribedAt(); n != nil && !whenSubscribed[lower(args[0])] {
+	if n := c.subscribedAt(); n != nil && !whenSubscribed[q.cmd.Name] {
 		c.askAt(q, n)
 		return
 	}

@@ -1,0 +1,162 @@
+package commands
+
+import "strings"
+
+// Command is a row of the table.
+type Command struct {
+	Name     string // in lower case; a subcommand's is "client|kill"
+	ID       int    // from 0, which is Unknown's, to Count-1
+	Class    Class
+	Effect   Effect
+	Keys     Keys
+	Competes bool  // it may take a lock, at its keys, for a client that does not know LOCK
+	Nodes    Nodes // of a cluster
+	Join     Join  // for Nodes that are several
+	Refused  string
+	subs     map[string]*Command
+}
+
+// Class says by which connections a command may go.
+type Class uint8
+
+const (
+	// Other is for commands of which nobody knows what they leave on the connection: the client's own.
+	Other Class = iota
+	// Shared commands neither depend on the connection that they go by nor change it, nor wait.
+	Shared
+	// Slow commands neither, but others must not stand behind them: scripts, and what Redis does in a
+	// thread.
+	Slow
+	// MayBlock commands are Shared unless they say BLOCK: then they are Blocking.
+	MayBlock
+	// Blocking commands may wait for another client. They leave nothing on the connection.
+	Blocking
+	// Stateful commands depend on the connection, or change it as their Effect says.
+	Stateful
+	// Lock commands are lockproxy's own.
+	Lock
+)
+
+// Nodes says to which nodes of a cluster a command goes.
+type Nodes uint8
+
+const (
+	One       Nodes = iota // the one that serves its keys; any, if it has none
+	Split                  // those that serve its keys, each with its own; the cluster has code for how
+	Masters                // all masters; it has failed if it has at one
+	AnyMaster              // all masters; it has succeeded if it has at one
+	All                    // all masters and replicas; it has failed if it has at one
+)
+
+// Several reports whether they are more than one, whatever the keys are.
+func (n Nodes) Several() bool { return n >= Masters }
+
+// Join says how one reply is made of those of several nodes.
+type Join uint8
+
+const (
+	First    Join = iota // they are all the same, as OK
+	Sum                  // of integers
+	Min                  //
+	Max                  // of integers; else First
+	MinEach              // the smallest integer at each place of arrays
+	SumEach              // the sum at each place; what isn't an integer is the first's
+	Elements             // of arrays, one behind the other
+	Distinct             // likewise, each once
+	Text                 // of strings, one behind the other
+)
+
+// Unknown is the row of what isn't in the table.
+var Unknown = &rows[0]
+
+// rows are all rows, by ID.
+var rows = expand()
+
+// Count is how many rows there are.
+var Count = len(rows)
+
+// byName are the rows but those of subcommands.
+var byName = index()
+
+// expand gives each name of the table a row of its own.
+func expand() []Command {
+	all := []Command{{Effect: Stays}}
+	for _, row := range table {
+		for name := range strings.FieldsSeq(row.Name) {
+			row.Name, row.ID = name, len(all)
+			all = append(all, row)
+		}
+	}
+	return all
+}
+
+func index() map[string]*Command {
+	m := map[string]*Command{}
+	for i := range rows[1:] {
+		if c := &rows[i+1]; !strings.Contains(c.Name, "|") {
+			m[c.Name] = c
+		}
+	}
+	for i := range rows {
+		c := &rows[i]
+		if name, sub, is := strings.Cut(c.Name, "|"); is {
+			if m[name].subs == nil {
+				m[name].subs = map[string]*Command{}
+			}
+			m[name].subs[sub] = c
+		}
+	}
+	return m
+}
+
+// Each calls f for each row in the order of their IDs, and with the row of the command that a
+// subcommand is of; else c itself.
+func Each(f func(c, of *Command)) {
+	for i := range rows {
+		name, _, _ := strings.Cut(rows[i].Name, "|")
+		of := byName[name]
+		if of == nil {
+			of = Unknown
+		}
+		f(&rows[i], of)
+	}
+}
+
+// MaxName is longer than any name in the table, and any subcommand's.
+const MaxName = 24
+
+// Find is the row of a command by its name as a client writes it, or Unknown. It does not allocate.
+func Find(name []byte) *Command {
+	if c := find(byName, name); c != nil {
+		return c
+	}
+	return Unknown
+}
+
+// Of is the row for a request of this command: that of its subcommand, if it has one, or c itself. It
+// does not allocate.
+func (c *Command) Of(args [][]byte) *Command {
+	if c.subs != nil && len(args) > 1 {
+		if sub := find(c.subs, args[1]); sub != nil {
+			return sub
+		}
+	}
+	return c
+}
+
+// HasSubs reports whether subcommands of the command have rows of their own.
+func (c *Command) HasSubs() bool { return c.subs != nil }
+
+func find(m map[string]*Command, name []byte) *Command {
+	var lower [MaxName]byte
+	if len(name) > MaxName {
+		return nil
+	}
+	for i, b := range name {
+		if b >= 'A' && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		lower[i] = b
+	}
+	return m[string(lower[:len(name)])]
+}

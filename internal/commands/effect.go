@@ -1,0 +1,45 @@
+package commands
+
+// Effect says what a request's reply does to the state of its connection. Most do nothing to it.
+type Effect uint8
+
+const (
+	NoEffect     Effect = iota
+	Multi               // opens a transaction
+	Exec                // ends it, unless the reply is an error that leaves it
+	Discard             // ends it if the reply is OK
+	Watch               // the next transaction depends on keys
+	Unwatch             // it doesn't any more
+	Select              // changes the database
+	Auth                // changes the user
+	Hello               // changes the protocol, and maybe the user
+	Reset               // back to a new connection's state
+	Quit                // the upstream answers and closes
+	Closes              // the upstream may close instead of answering (SHUTDOWN)
+	Subscribe           // each of the six answers with one confirmation a channel
+	PSubscribe          //
+	SSubscribe          //
+	Unsubscribe         //
+	PUnsubscribe        //
+	SUnsubscribe        //
+	Monitor             // status lines follow that answer nothing
+	ReplyOn             // CLIENT REPLY; the proxy leaves replies out itself
+	ReplyOff            //
+	ReplySkip           //
+	Unanswered          // gets no reply but in MULTI and in RESP2's subscribe mode, or if it is refused
+	Replicate           // SYNC, PSYNC: what follows is not replies any more
+	SetName             // CLIENT SETNAME
+	SetLibName          // CLIENT SETINFO LIB-NAME
+	SetLibVer           // CLIENT SETINFO LIB-VER
+	Pauses              // CLIENT PAUSE … WRITE
+	Unpauses            // CLIENT UNPAUSE
+	TrackingOn          // CLIENT TRACKING
+	TrackingOff         //
+	Marks               // may leave something on the connection that isn't followed, and RESET takes away
+	Stays               // likewise, but it stays
+	Known               // others may know the connection by its number
+	Effects             // how many there are
+)
+
+// Subscribes reports whether it is one of the six that answer with confirmations.
+func (e Effect) Subscribes() bool { return e >= Subscribe && e <= SUnsubscribe }

@@ -1,0 +1,165 @@
+package commands
+
+import (
+	"bytes"
+	"strings"
+
+	"lockproxy/internal/resp"
+)
+
+// Keys says which arguments of a command are keys. The zero value says that none are.
+type Keys struct {
+	// First, Last and Step are as in Redis's COMMAND: positions from the command's name, which is 0; a
+	// negative Last counts from the end.
+	First, Last, Step int
+	// find is for commands whose keys are not at fixed places. It appends their positions to at.
+	find func(args [][]byte, at []int) []int
+}
+
+func at(first, last, step int) Keys { return Keys{First: first, Last: last, Step: step} }
+
+func found(by func(args [][]byte, at []int) []int) Keys { return Keys{find: by} }
+
+// Any reports whether the command has keys.
+func (k *Keys) Any() bool { return k.First > 0 || k.find != nil }
+
+// Movable reports whether where they are depends on arguments.
+func (k *Keys) Movable() bool { return k.find != nil }
+
+// Positions appends to at where the keys of a request are. A request that has too few arguments has
+// those that are there.
+func (k *Keys) Positions(args [][]byte, at []int) []int {
+	if k.find != nil {
+		return k.find(args, at)
+	}
+	if k.First == 0 {
+		return at
+	}
+	last := k.Last
+	if last < 0 {
+		last += len(args)
+	}
+	for i := k.First; i <= last && i < len(args); i += k.Step {
+		at = append(at, i)
+	}
+	return at
+}
+
+// counted is for commands that say at position n how many keys follow.
+func counted(n int) func(args [][]byte, at []int) []int {
+	return func(args [][]byte, at []int) []int {
+		for i := n + 1; i <= n+count(args, n) && i < len(args); i++ {
+			at = append(at, i)
+		}
+		return at
+	}
+}
+
+// count reads the number at position n; 0 if there is none.
+func count(args [][]byte, n int) int {
+	if n >= len(args) {
+		return 0
+	}
+	keys, _ := resp.ParseInt(args[n])
+	return int(min(max(keys, 0), int64(len(args))))
+}
+
+// destinationAnd is for those that besides have a key right behind the name.
+func destinationAnd(find func([][]byte, []int) []int) func([][]byte, []int) []int {
+	return func(args [][]byte, at []int) []int {
+		if len(args) > 1 {
+			at = append(at, 1)
+		}
+		return find(args, at)
+	}
+}
+
+// streams is for XREAD and XREADGROUP: behind STREAMS come the keys and as many ids.
+func streams(args [][]byte, at []int) []int {
+	i := 1
+	if len(args) > 1 && bytes.EqualFold(args[0], []byte("xreadgroup")) {
+		i = 4 // GROUP group consumer: names that may be any word
+	}
+	for ; i < len(args); i++ {
+		if bytes.EqualFold(args[i], []byte("streams")) {
+			for j := i + 1; j <= i+(len(args)-i-1)/2; j++ {
+				at = append(at, j)
+			}
+			return at
+		}
+	}
+	return at
+}
+
+// keyAnd is for commands whose first argument is a key, and so is what stands behind each of words.
+func keyAnd(words ...string) func(args [][]byte, at []int) []int {
+	return func(args [][]byte, at []int) []int {
+		if len(args) > 1 {
+			at = append(at, 1)
+		}
+		for _, word := range words {
+			for i := 2; i+1 < len(args); i++ {
+				if strings.EqualFold(word, string(args[i])) {
+					at = append(at, i+1)
+					break
+				}
+			}
+		}
+		return at
+	}
+}
+
+// sorted is for SORT: its key, and what stands behind the last STORE that is none of a pattern's words.
+func sorted(args [][]byte, at []int) []int {
+	if len(args) > 1 {
+		at = append(at, 1)
+	}
+	store := 0
+	for i := 2; i+1 < len(args); i++ {
+		switch strings.ToLower(string(args[i])) {
+		case "limit":
+			i += 2
+		case "get", "by":
+			i++
+		case "store":
+			i++
+			store = i
+		}
+	}
+	if store > 0 {
+		at = append(at, store)
+	}
+	return at
+}
+
+// migrated is for MIGRATE, whose key is at the third place or, if that is empty, behind KEYS.
+func migrated(args [][]byte, at []int) []int {
+	if len(args) <= 3 {
+		return at
+	}
+	if len(args[3]) > 0 {
+		return append(at, 3)
+	}
+	for i := 6; i < len(args); i++ {
+		switch {
+		case bytes.EqualFold(args[i], []byte("auth")):
+			i++
+		case bytes.EqualFold(args[i], []byte("auth2")):
+			i += 2
+		case bytes.EqualFold(args[i], []byte("keys")):
+			for j := i + 1; j < len(args); j++ {
+				at = append(at, j)
+			}
+			return at
+		}
+	}
+	return at
+}
+
+// countedPairs is for MSETEX numkeys key value ….
+func countedPairs(args [][]byte, at []int) []int {
+	for i, n := 2, count(args, 1); n > 0 && i < len(args); i, n = i+2, n-1 {
+		at = append(at, i)
+	}
+	return at
+}

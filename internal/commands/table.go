@@ -1,0 +1,139 @@
+package commands
+
+// Why a cluster as a whole can't run a command.
+const (
+	oneNodesData = "it is about the data of one node"
+	endsOneNode  = "it would end one node"
+	aboutOneNode = "it is about one node"
+)
+
+// table is all that is known of commands, by name in lower case. Names that stand together are alike.
+var table = []Command{
+	// Data.
+	{Name: `append bitcount bitfield bitfield_ro bitpos decr decrby delex digest dump expire expireat
+		expiretime geoadd geodist geohash geopos georadius_ro georadiusbymember_ro geosearch get getbit
+		getdel getex getrange hdel hexists hexpire hexpireat hexpiretime hget hgetall hgetdel hgetex
+		hincrby hincrbyfloat hkeys hlen hmget hmset hpersist hpexpire hpexpireat hpexpiretime hpttl
+		hrandfield hscan hset hsetex hsetnx hstrlen httl hvals incr incrby incrbyfloat lindex linsert
+		llen lpop lpos lpush lpushx lrange lrem lset ltrim move persist pexpire pexpireat pexpiretime
+		pfadd psetex pttl restore restore-asking rpop rpush rpushx sadd scard setbit setex setrange
+		sismember smembers smismember spop spublish srandmember srem sscan strlen substr ttl type vcard
+		vdim vemb vgetattr vinfo vismember vlinks vrandmember vrange vrem vsetattr xack xackdel xadd
+		xautoclaim xclaim xdel xdelex xlen xpending xrange xrevrange xsetid xtrim zadd zcard zcount
+		zincrby zlexcount zmscore zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrank
+		zrem zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore
+		zrevrank zscan zscore`, Class: Shared, Keys: at(1, 1, 1)},
+	{Name: "vadd vsim", Class: Slow, Keys: at(1, 1, 1)}, // in a thread
+	{Name: "set setnx getset", Class: Shared, Keys: at(1, 1, 1), Competes: true},
+	{Name: `pfcount pfmerge sdiff sdiffstore sinter sinterstore sunion sunionstore`, Class: Shared,
+		Keys: at(1, -1, 1)},
+	{Name: "del exists touch unlink mget", Class: Shared, Keys: at(1, -1, 1), Nodes: Split},
+	{Name: "mset", Class: Shared, Keys: at(1, -1, 2), Nodes: Split},
+	{Name: "msetnx", Class: Shared, Keys: at(1, -1, 2)},
+	{Name: "msetex", Class: Shared, Keys: found(countedPairs)},
+	{Name: "copy geosearchstore lcs lmove rename renamenx rpoplpush smove zrangestore", Class: Shared,
+		Keys: at(1, 2, 1)},
+	{Name: "bitop", Class: Shared, Keys: at(2, -1, 1)},
+	{Name: "lmpop sintercard zdiff zinter zintercard zmpop zunion", Class: Shared,
+		Keys: found(counted(1))},
+	{Name: "zdiffstore zinterstore zunionstore", Class: Shared, Keys: found(destinationAnd(counted(2)))},
+	{Name: "georadius georadiusbymember", Class: Shared, Keys: found(keyAnd("store", "storedist"))},
+	{Name: "sort", Class: Shared, Keys: found(sorted)},
+	{Name: "sort_ro", Class: Shared, Keys: found(keyAnd())},
+	{Name: "migrate", Class: Shared, Keys: found(migrated)},
+	{Name: "xread xreadgroup", Class: MayBlock, Keys: found(streams)},
+	{Name: "blmove brpoplpush", Class: Blocking, Keys: at(1, 2, 1)},
+	{Name: "blpop brpop bzpopmax bzpopmin", Class: Blocking, Keys: at(1, -2, 1)},
+	{Name: "blmpop bzmpop", Class: Blocking, Keys: found(counted(2))},
+	{Name: "xgroup xinfo memory object", Class: Shared},
+	{Name: `memory|usage object|encoding object|freq object|idletime object|refcount
+		xgroup|create xgroup|createconsumer xgroup|delconsumer xgroup|destroy xgroup|setid
+		xinfo|consumers xinfo|groups xinfo|stream`, Class: Shared, Keys: at(2, 2, 1)},
+
+	// All keys.
+	{Name: "dbsize", Class: Shared, Nodes: Masters, Join: Sum},
+	{Name: "keys", Class: Shared, Nodes: Masters, Join: Elements},
+	{Name: "flushall flushdb", Class: Shared, Nodes: Masters},
+	{Name: "scan randomkey", Class: Shared}, // in a cluster one node after the other
+	{Name: "swapdb", Class: Shared},
+
+	// Scripts.
+	{Name: "eval evalsha", Class: Slow, Keys: found(counted(2)), Competes: true},
+	{Name: "eval_ro evalsha_ro fcall fcall_ro", Class: Slow, Keys: found(counted(2))},
+	{Name: "script function", Class: Shared},
+	{Name: "script|load", Class: Shared, Nodes: All},
+	{Name: "script|exists", Class: Shared, Nodes: Masters, Join: MinEach},
+	{Name: "script|flush function|load function|delete function|flush function|restore", Class: Shared,
+		Nodes: Masters},
+	{Name: "script|kill function|kill", Class: Stateful, Nodes: AnyMaster}, // not behind the script
+	{Name: "script|debug", Class: Stateful, Effect: Stays},
+
+	// Transactions.
+	{Name: "multi", Class: Stateful, Effect: Multi},
+	{Name: "exec", Class: Stateful, Effect: Exec},
+	{Name: "discard", Class: Stateful, Effect: Discard},
+	{Name: "watch", Class: Stateful, Effect: Watch, Keys: at(1, -1, 1)},
+	{Name: "unwatch", Class: Stateful, Effect: Unwatch},
+
+	// The connection.
+	{Name: "select", Class: Stateful, Effect: Select},
+	{Name: "auth", Class: Stateful, Effect: Auth},
+	{Name: "hello", Class: Stateful, Effect: Hello},
+	{Name: "reset", Class: Stateful, Effect: Reset},
+	{Name: "quit", Class: Stateful, Effect: Quit},
+	{Name: "post host:", Class: Stateful, Effect: Closes}, // Redis closes: a browser was made to send it
+	{Name: "echo ping", Class: Shared},
+	{Name: "readonly readwrite asking", Class: Stateful, Effect: Marks},
+	{Name: "wait", Class: Stateful, Nodes: Masters, Join: Min},
+	{Name: "waitaof", Class: Stateful, Nodes: Masters, Join: MinEach},
+	{Name: "client client|no-evict client|no-touch", Class: Stateful, Effect: Stays},
+	{Name: "client|reply client|setname client|tracking", Class: Stateful, Effect: Stays}, // by arguments
+	{Name: "client|setinfo", Class: Stateful},                                             // likewise
+	{Name: "client|help", Class: Shared},
+	{Name: "client|id client|info", Class: Stateful, Effect: Known},
+	{Name: "client|list", Class: Stateful, Effect: Known, Nodes: Masters, Join: Text},
+	{Name: "client|caching client|getname client|getredir client|trackinginfo", Class: Stateful},
+	{Name: "client|kill client|unblock", Class: Stateful, Nodes: AnyMaster, Join: Max},
+	{Name: "client|pause", Class: Stateful, Nodes: Masters}, // its effect is by arguments
+	{Name: "client|unpause", Class: Stateful, Effect: Unpauses, Nodes: Masters},
+
+	// Channels.
+	{Name: "subscribe", Class: Stateful, Effect: Subscribe},
+	{Name: "psubscribe", Class: Stateful, Effect: PSubscribe},
+	{Name: "ssubscribe", Class: Stateful, Effect: SSubscribe, Keys: at(1, -1, 1)},
+	{Name: "unsubscribe", Class: Stateful, Effect: Unsubscribe},
+	{Name: "punsubscribe", Class: Stateful, Effect: PUnsubscribe},
+	{Name: "sunsubscribe", Class: Stateful, Effect: SUnsubscribe, Keys: at(1, -1, 1)},
+	{Name: "publish pubsub", Class: Shared},
+	{Name: "pubsub|numpat", Class: Shared, Nodes: Masters, Join: Sum},
+	{Name: "pubsub|channels pubsub|shardchannels", Class: Shared, Nodes: Masters, Join: Distinct},
+	{Name: "pubsub|numsub pubsub|shardnumsub", Class: Shared, Nodes: Masters, Join: SumEach},
+
+	// The server.
+	{Name: "command config acl slowlog latency cluster", Class: Shared},
+	{Name: "info role time lolwut failover replicaof slaveof", Class: Shared},
+	{Name: "save bgsave bgrewriteaof memory|purge slowlog|reset config|resetstat", Class: Shared,
+		Nodes: Masters},
+	{Name: "lastsave", Class: Shared, Nodes: Masters, Join: Min},
+	{Name: "slowlog|get", Class: Shared, Nodes: Masters, Join: Elements},
+	{Name: "slowlog|len latency|reset", Class: Shared, Nodes: Masters, Join: Sum},
+	// A replica may become a master, and isn't told these by its master.
+	{Name: "acl|setuser acl|deluser acl|load acl|save config|set config|rewrite", Class: Shared,
+		Nodes: All},
+	{Name: "cluster|countkeysinslot cluster|getkeysinslot", Class: Shared},
+	{Name: `cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|delslots
+		cluster|delslotsrange cluster|failover cluster|flushslots cluster|forget cluster|meet
+		cluster|replicate cluster|reset cluster|saveconfig cluster|set-config-epoch cluster|setslot`,
+		Class: Shared, Refused: aboutOneNode},
+	{Name: "monitor", Class: Stateful, Effect: Monitor, Nodes: Masters},
+	{Name: "sync psync", Class: Stateful, Effect: Replicate, Refused: oneNodesData},
+	{Name: "replconf", Class: Stateful, Effect: Stays}, // by arguments
+	{Name: "shutdown", Class: Stateful, Effect: Closes, Refused: endsOneNode},
+	{Name: "debug", Effect: Stays},
+	{Name: "debug|object", Effect: Stays, Keys: at(2, 2, 1)},
+	{Name: "debug|restart debug|segfault", Effect: Stays, Refused: endsOneNode},
+
+	// lockproxy's own.
+	{Name: "lock unlock relock lockinfo lockscan fence", Class: Lock},
+	{Name: "lockproxy.wait", Effect: Stays}, // see package cluster
+}

@@ -1,0 +1,297 @@
+package commands
+
+import (
+	"bufio"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
+)
+
+// asker asks a redis-server and decodes its replies.
+func asker(t *testing.T) func(args ...string) resp.Value {
+	nc, err := net.Dial("tcp", testredis.Start(t).Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	in := bufio.NewReader(nc)
+	return func(args ...string) resp.Value {
+		t.Helper()
+		nc.Write(resp.AppendCommand(nil, args...))
+		raw, _, err := resp.ReadReply(in, 64<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := resp.ParseValue(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// unlisted are the commands of Redis that are not in the table, each with the reason.
+var unlisted = map[string]string{
+	"module":     "nobody knows what a module does",
+	"pfdebug":    "it is for Redis's own tests",
+	"pfselftest": "likewise",
+}
+
+// newer are the commands that the installed Redis does not know yet, with those of its subcommands.
+var newer = strings.Fields(`
+	client|no-touch client|setinfo delex digest hexpire hexpireat hexpiretime hgetdel hgetex hpersist
+	hpexpire hpexpireat hpexpiretime hpttl hsetex httl msetex vadd vcard vdim vemb vgetattr vinfo
+	vismember vlinks vrandmember vrange vrem vsetattr vsim waitaof xackdel xdelex`)
+
+// hidden are those that no Redis tells of.
+var hidden = []string{"post", "host:", "lockproxy.wait", "debug|object", "debug|restart", "debug|segfault"}
+
+// sharedInSpite are the commands that may be shared though Redis says of them what makes one look
+// twice, each with the reason.
+var sharedInSpite = map[string]string{
+	"echo":                 "it answers with its argument",
+	"ping":                 "a client that has subscribed does not share",
+	"command":              "it tells of the server",
+	"client|help":          "it tells of the server",
+	"publish":              "it gives to others; the publisher's connection is as before",
+	"spublish":             "likewise",
+	"pubsub|channels":      "it tells of the server",
+	"pubsub|numpat":        "likewise",
+	"pubsub|numsub":        "likewise",
+	"pubsub|shardchannels": "likewise",
+	"pubsub|shardnumsub":   "likewise",
+	"save":                 "it may take long, and leaves nothing on the connection",
+}
+
+// entry is what a server says of a command or a subcommand.
+type entry struct {
+	name              string
+	flags, categories []string
+	first, last, step int
+	subs              []entry
+}
+
+func entryOf(v resp.Value) entry {
+	e := entry{
+		name:       string(v.Elems[0].Text),
+		flags:      texts(v.Elems[2]),
+		first:      int(v.Elems[3].Int),
+		last:       int(v.Elems[4].Int),
+		step:       int(v.Elems[5].Int),
+		categories: texts(v.Elems[6]),
+	}
+	if len(v.Elems) > 9 {
+		for _, sub := range v.Elems[9].Elems {
+			e.subs = append(e.subs, entryOf(sub))
+		}
+	}
+	return e
+}
+
+func texts(v resp.Value) (list []string) {
+	for _, e := range v.Elems {
+		list = append(list, string(e.Text))
+	}
+	return list
+}
+
+func (e entry) is(flag string) bool { return slices.Contains(e.flags, flag) }
+
+func (e entry) in(category string) bool { return slices.Contains(e.categories, category) }
+
+// row is the row that requests of the entry's command get.
+func (e entry) row() *Command {
+	name, sub, _ := strings.Cut(e.name, "|")
+	return Find([]byte(name)).Of([][]byte{[]byte(name), []byte(sub)})
+}
+
+// The table agrees with what the installed server says of its commands.
+func TestTableAgainstRedis(t *testing.T) {
+	known := map[string]bool{}
+	var check func(e entry)
+	check = func(e entry) {
+		known[e.name] = true
+		name, _, _ := strings.Cut(e.name, "|")
+		switch row := e.row(); {
+		case unlisted[name] != "" && row != Unknown:
+			t.Errorf("%s is in the table and in the list of those that are not", e.name)
+		case unlisted[name] != "":
+		case row == Unknown:
+			t.Errorf("%s is not in the table", e.name)
+		default:
+			checkKeys(t, e, row)
+			checkClass(t, e, row)
+		}
+		for _, sub := range e.subs {
+			check(sub)
+		}
+	}
+	all := asker(t)("COMMAND").Elems
+	if len(all) < 200 {
+		t.Fatalf("%d commands", len(all))
+	}
+	for _, v := range all {
+		check(entryOf(v))
+	}
+	Each(func(c, _ *Command) {
+		switch {
+		case c == Unknown, c.Class == Lock, slices.Contains(hidden, c.Name), slices.Contains(newer, c.Name):
+		case !known[c.Name]:
+			t.Errorf("%s is in the table, and no command of Redis", c.Name)
+		}
+	})
+	for name := range unlisted {
+		if !known[name] {
+			t.Errorf("%s has a reason not to be in the table, and is no command of Redis", name)
+		}
+	}
+	for name := range sharedInSpite {
+		if (entry{name: name}).row().Class != Shared {
+			t.Errorf("%s has a reason to be shared, and is not", name)
+		}
+	}
+}
+
+// checkKeys compares where the keys are.
+func checkKeys(t *testing.T, e entry, row *Command) {
+	k := row.Keys
+	switch {
+	case e.is("movablekeys"):
+		if !k.Movable() {
+			t.Errorf("%s: its keys must be found by its arguments", e.name)
+		}
+	case k.Movable(), k.First != e.first, k.Last != e.last, k.Step != e.step:
+		t.Errorf("%s: keys at %d %d %d, not %d %d %d", e.name, k.First, k.Last, k.Step,
+			e.first, e.last, e.step)
+	}
+}
+
+// checkClass compares the class with the flags and the ACL categories.
+func checkClass(t *testing.T, e entry, row *Command) {
+	wrong := func(flag, want string) { t.Errorf("%s is flagged %s, so it must be %s", e.name, flag, want) }
+	scripting := e.in("@scripting") && e.is("skip_monitor")
+	switch row.Class {
+	case Blocking, MayBlock:
+		if !e.is("blocking") {
+			t.Errorf("%s is said to block, and Redis does not say so", e.name)
+		}
+	case Shared, Slow:
+		switch {
+		case e.is("blocking") || e.in("@blocking"):
+			wrong("blocking", "Blocking or MayBlock")
+		case scripting && row.Class != Slow:
+			wrong("skip_monitor", "Slow")
+		case sharedInSpite[e.name] != "" || sharedInSpite[row.Name] != "":
+		case e.is("no_multi"), e.is("no_auth"), e.is("allow_busy") && !e.in("@scripting"), e.is("pubsub"),
+			e.in("@connection"), e.in("@transaction"), e.in("@pubsub"):
+			wrong(strings.Join(append(e.flags, e.categories...), " "), "Stateful, or have a reason not to be")
+		case e.is("noscript") && !e.in("@admin") && !e.in("@scripting") && !strings.HasPrefix(e.name, "acl|"):
+			wrong("noscript", "Stateful, or about the server or scripts")
+		}
+	case Stateful, Other:
+		if data := e.is("write") || e.is("readonly"); data && e.first > 0 {
+			wrong("write or readonly", "Shared: it is about keys alone")
+		}
+		if row.Class == Other && !e.in("@admin") {
+			t.Errorf("%s: what it leaves on the connection must be said", e.name)
+		}
+	}
+	if reads := e.is("readonly"); row.Competes && (reads || !scripting && !e.is("write")) {
+		t.Errorf("%s can't take a lock: it does not write", e.name)
+	}
+}
+
+// A row is found by each name as clients write it, and a subcommand of it likewise, without allocating.
+func TestFind(t *testing.T) {
+	for name, want := range map[string]string{
+		"get a": "get", "GeT": "get", "client": "client", "CLIENT Kill": "client|kill", "client nosuch": "client",
+		"memory usage": "memory|usage", "get kill": "get", "nosuchcommand": "", "client|kill": "",
+		strings.Repeat("g", MaxName+1): "", "client " + strings.Repeat("k", 100): "client",
+	} {
+		var args [][]byte
+		for _, word := range strings.Fields(name) {
+			args = append(args, []byte(word))
+		}
+		var got *Command
+		if n := testing.AllocsPerRun(10, func() { got = Find(args[0]).Of(args) }); n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+		if got.Name != want {
+			t.Errorf("%s: %q, not %q", name, got.Name, want)
+		}
+	}
+}
+
+// Each name is in one row, which has its place by its ID, and fits into the room for names.
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	next := 0
+	Each(func(c, of *Command) {
+		if seen[c.Name] || c.ID != next || len(c.Name) > 2*MaxName {
+			t.Errorf("%q: twice, at %d instead of %d, or too long", c.Name, c.ID, next)
+		}
+		seen[c.Name] = true
+		next++
+		name, sub, is := strings.Cut(c.Name, "|")
+		if len(name) > MaxName || len(sub) > MaxName {
+			t.Errorf("%s is longer than MaxName", c.Name)
+		}
+		if is == (of == c) || of.Name != name {
+			t.Errorf("%q is of %q", c.Name, of.Name)
+		}
+		if c.Refused != "" && c.Nodes != One || c.Join != First && !c.Nodes.Several() {
+			t.Errorf("%s: what it has to do with nodes contradicts itself", c.Name)
+		}
+	})
+	if next != Count {
+		t.Errorf("%d rows, not %d", next, Count)
+	}
+}
+
+// Calls whose keys aren't at fixed places have them where the server says.
+func TestKeysOfCalls(t *testing.T) {
+	ask := asker(t)
+	for _, call := range []string{
+		"EVAL script 2 a b c", "EVALSHA sha 1 a b", "FCALL f 3 a b c d", "EVAL_RO script 1 a",
+		"EVALSHA_RO sha 2 a b", "FCALL_RO f 1 a", "ZUNIONSTORE dest 2 a b WEIGHTS 1 2",
+		"ZINTERSTORE dest 1 a AGGREGATE max", "ZDIFFSTORE dest 2 a b", "ZUNION 2 a b",
+		"ZINTER 3 a b c WITHSCORES", "ZDIFF 1 a", "ZINTERCARD 2 a b LIMIT 1", "SINTERCARD 2 a b",
+		"LMPOP 2 a b LEFT", "ZMPOP 1 a MIN", "BLMPOP 0 2 a b LEFT", "BZMPOP 0 1 a MIN",
+		"XREAD COUNT 2 STREAMS a b 0 0", "XREAD STREAMS streams 0",
+		"XREADGROUP GROUP streams streams STREAMS a b > >",
+		"XREADGROUP GROUP g c COUNT 1 NOACK STREAMS a >", "SORT a",
+		"SORT a BY x_* LIMIT 0 5 GET y_* GET # DESC ALPHA STORE dest", "SORT a STORE x STORE y",
+		"SORT a BY STORE GET STORE STORE z", "SORT_RO a", "GEORADIUS a 1 2 3 km STORE dest",
+		"GEORADIUS a 1 2 3 km STOREDIST dest COUNT 2",
+		"GEORADIUSBYMEMBER a m 3 km STORE x STOREDIST y", "GEORADIUS a 1 2 3 km",
+		"MIGRATE host 1 a 0 100 COPY", "MSETNX a 1 b 2", "BITOP AND dest a b", "BLPOP a b c 0",
+		"COPY a b DB 1", "OBJECT ENCODING a", "MEMORY USAGE a SAMPLES 3", "XGROUP CREATE a g $",
+		"SMOVE a b m", "LCS a b", "RENAME a b", "BLMOVE a b LEFT LEFT 0", "PFMERGE a b c",
+		"SINTERSTORE a b c", "SET a b", "MGET a b c", "HELLO",
+	} {
+		words := strings.Fields(call)
+		var want []string
+		if v := ask(append([]string{"COMMAND", "GETKEYS"}, words...)...); !v.IsError() {
+			for _, key := range v.Elems {
+				want = append(want, string(key.Text))
+			}
+		}
+		args := make([][]byte, len(words))
+		for i, w := range words {
+			args[i] = []byte(w)
+		}
+		var got []string
+		for _, i := range Find(args[0]).Of(args).Keys.Positions(args, nil) {
+			got = append(got, words[i])
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(slices.Compact(got), slices.Compact(want)) {
+			t.Errorf("%s: %q, not %q", call, got, want)
+		}
+	}
+}

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"lockproxy/internal/resp"
 )
 
 // Scripts of the proxy's own that are due at the same time, such as the renewals of many session locks, go to the upstream together:
@@ -26,21 +24,18 @@ const (
 	maxQueued = 8192
 )
 
-// call is one run of a script.
-type call struct {
-	script   *Script
-	words    []any     // number of keys, keys, arguments
-	until    time.Time // nobody wants the reply later
-	replicas int       // how many must have what it wrote, by WAIT; 0 sends none
-	within   time.Duration
+// queuedCall is a Call that waits to be sent, or for its answer.
+type queuedCall struct {
+	*Call
+	until time.Time // nobody wants the answer later
 
-	done                chan struct{} // closed when the following are set
-	reply, acknowledged resp.Value    // acknowledged is WAIT's
-	err                 error
+	done   chan struct{} // closed when the following are set
+	answer Answer
+	err    error
 }
 
-func (c *call) finish(reply, acknowledged resp.Value, err error) {
-	c.reply, c.acknowledged, c.err = reply, acknowledged, err
+func (c *queuedCall) finish(a Answer, err error) {
+	c.answer, c.err = a, err
 	close(c.done)
 }
 
@@ -55,17 +50,17 @@ type batcher struct {
 	sending *sync.WaitGroup // its goroutines; chores.close waits for them
 
 	mu       sync.Mutex
-	queue    []*call   // guarded by mu
-	inFlight int       // guarded by mu
-	sent     time.Time // guarded by mu; when the last batch was
+	queue    []*queuedCall // guarded by mu
+	inFlight int           // guarded by mu
+	sent     time.Time     // guarded by mu; when the last batch was
 }
 
 // submit has c sent with the next batch. c.done is closed soon after c.until, at the latest.
-func (b *batcher) submit(c *call) {
+func (b *batcher) submit(c *queuedCall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.queue) >= maxQueued {
-		c.finish(resp.Value{}, resp.Value{}, errQueueFull)
+		c.finish(Answer{}, errQueueFull)
 		return
 	}
 	b.queue = append(b.queue, c)
@@ -95,7 +90,7 @@ func (b *batcher) run() {
 }
 
 // take is the next batch; if there is none, the goroutine that asks is no longer counted.
-func (b *batcher) take() (batch []*call) {
+func (b *batcher) take() (batch []*queuedCall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -103,8 +98,8 @@ func (b *batcher) take() (batch []*call) {
 		c := b.queue[0]
 		switch {
 		case now.After(c.until):
-			c.finish(resp.Value{}, resp.Value{}, errTooLate)
-		case len(batch) > 0 && c.replicas != batch[0].replicas: // it would wait for replicas that it has no use for
+			c.finish(Answer{}, errTooLate)
+		case len(batch) > 0 && c.Confirm.Min != batch[0].Confirm.Min: // it would wait for replicas that it has no use for
 			return batch
 		default:
 			batch = append(batch, c)
@@ -121,26 +116,26 @@ func (b *batcher) take() (batch []*call) {
 
 // send sends a batch, some scripts with their sources and the others by their hashes, and finishes its calls, but for those whose
 // scripts the upstream doesn't know: those are returned, and have not run.
-func (b *batcher) send(batch []*call, withSource func(*Script) bool) (unknown []*call) {
+func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unknown []*queuedCall) {
 	// Sending many takes time on a narrow link.
-	timeout := choreTimeout + time.Duration(len(batch))*time.Millisecond + batch[0].within
+	timeout := choreTimeout + time.Duration(len(batch))*time.Millisecond + batch[0].Confirm.Within
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	pipe := b.client.Pipeline()
 	replies := make([]*redis.Cmd, len(batch))
 	for i, c := range batch {
-		command, script := "EVALSHA", c.script.SHA
-		if withSource(c.script) {
-			command, script = "EVAL", c.script.Source
-			if other := c.script.Together(); other != nil {
+		command, script := "EVALSHA", c.Script.SHA
+		if withSource(c.Script) {
+			command, script = "EVAL", c.Script.Source
+			if other := c.Script.Together(); other != nil {
 				pipe.Do(ctx, "SCRIPT", "LOAD", other.Source) // a user who may not is served all the same
 			}
 		}
-		replies[i] = pipe.Do(ctx, append([]any{command, script}, c.words...)...)
+		replies[i] = pipe.Do(ctx, append([]any{command, script}, c.words()...)...)
 	}
 	var wait *redis.Cmd // for all of them: the connection's last write is the last of theirs
-	if batch[0].replicas > 0 {
-		wait = pipe.Do(ctx, "WAIT", batch[0].replicas, batch[0].within.Milliseconds())
+	if batch[0].Confirm.Min > 0 {
+		wait = pipe.Do(ctx, "WAIT", batch[0].Confirm.Min, batch[0].Confirm.Within.Milliseconds())
 	}
 	pipe.Exec(ctx) // errors are each command's own
 	for i, c := range batch {
@@ -148,12 +143,13 @@ func (b *batcher) send(batch []*call, withSource func(*Script) bool) (unknown []
 			unknown = append(unknown, c)
 			continue
 		}
-		reply, err := choreValue(replies[i].Result())
-		acknowledged := resp.Value{}
-		if wait != nil && err == nil && !reply.IsError() {
-			acknowledged, err = choreValue(wait.Result())
+		var a Answer
+		var err error
+		a.Value, err = choreValue(replies[i].Result())
+		if wait != nil && err == nil && !a.IsError() {
+			a.Confirmed, err = choreValue(wait.Result())
 		}
-		c.finish(reply, acknowledged, err)
+		c.finish(a, err)
 	}
 	return unknown
 }

@@ -111,60 +111,56 @@ type choreEvaluator struct {
 	until   time.Time
 }
 
-// Eval implements evaluator.
-func (e *choreEvaluator) Eval(script *Script, keys, args []string) (resp.Value, error) {
-	c := e.run(&call{script: script}, keys, args)
-	return c.reply, c.err
-}
-
-// EvalConfirmed implements evaluator.
-func (e *choreEvaluator) EvalConfirmed(script *Script, keys, args []string, replicas int, timeout time.Duration) (v, wait resp.Value, err error) {
-	if e.cluster {
-		ctx, cancel := context.WithTimeout(e.ctx, min(time.Until(e.until), choreTimeout)+timeout)
-		defer cancel()
-		return e.evalThenWait(ctx, script, keys, appendWords(nil, args), replicas, timeout)
+// Eval implements evaluator: it runs a script with others, and returns when its answer has come, or
+// isn't waited for any longer.
+func (e *choreEvaluator) Eval(c *Call) (Answer, error) {
+	if e.cluster && c.Confirm.Min > 0 {
+		return e.evalThenWait(c)
 	}
-	c := e.run(&call{script: script, replicas: replicas, within: timeout}, keys, args)
-	return c.reply, c.acknowledged, c.err
-}
-
-// run sends a script with others, and returns when its reply has come, or isn't waited for any longer.
-func (e *choreEvaluator) run(c *call, keys, args []string) *call {
-	c.words = appendWords(appendWords([]any{len(keys)}, keys), args)
-	c.until, c.done = e.until.Add(c.within), make(chan struct{})
-	e.on.submit(c)
-	timer := time.NewTimer(time.Until(c.until))
+	q := &queuedCall{Call: c, until: e.until.Add(c.Confirm.Within), done: make(chan struct{})}
+	e.on.submit(q)
+	timer := time.NewTimer(time.Until(q.until))
 	defer timer.Stop()
 	select {
-	case <-c.done:
-		return c
+	case <-q.done:
+		return q.answer, q.err
 	case <-timer.C:
-		return &call{err: errTooLate}
+		return Answer{}, errTooLate
 	case <-e.ctx.Done():
-		return &call{err: e.ctx.Err()}
+		return Answer{}, e.ctx.Err()
 	}
 }
 
-func appendWords(list []any, more []string) []any {
-	for _, word := range more {
-		list = append(list, word)
+// words are what follows the script in a command that runs it.
+func (c *Call) words() []any {
+	list := make([]any, 0, 1+len(c.Keys)+len(c.Args))
+	list = append(list, len(c.Keys))
+	for _, key := range c.Keys {
+		list = append(list, key)
+	}
+	for _, arg := range c.Args {
+		list = append(list, arg)
 	}
 	return list
 }
 
-// evalThenWait does so in a cluster: only when the script has been answered is it known which node has written.
-func (e *choreEvaluator) evalThenWait(ctx context.Context, script *Script, keys []string, argv []any, replicas int, timeout time.Duration) (v, wait resp.Value, err error) {
+// evalThenWait has replicas confirm in a cluster: only when the script has been answered is it known
+// which node has written.
+func (e *choreEvaluator) evalThenWait(c *Call) (a Answer, err error) {
+	ctx, cancel := context.WithTimeout(e.ctx, min(time.Until(e.until), choreTimeout)+c.Confirm.Within)
+	defer cancel()
 	conn := e.on.client.Conn()
 	defer conn.Close()
-	got := conn.EvalSha(ctx, script.SHA, keys, argv...)
+	words := c.words()
+	got := conn.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, words...)...)
 	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
-		got = conn.Eval(ctx, script.Source, keys, argv...)
+		got = conn.Do(ctx, append([]any{"EVAL", c.Script.Source}, words...)...)
 	}
-	if v, err = choreValue(got.Result()); err != nil || v.IsError() {
-		return v, wait, err
+	if a.Value, err = choreValue(got.Result()); err != nil || a.IsError() {
+		return a, err
 	}
-	wait, err = choreValue(conn.Do(ctx, WaitAtKey, keys[0], replicas, timeout.Milliseconds()).Result())
-	return v, wait, err
+	a.Confirmed, err = choreValue(conn.Do(ctx, WaitAtKey, c.Keys[0], c.Confirm.Min, c.Confirm.Within.Milliseconds()).Result())
+	return a, err
 }
 
 // choreValue turns what go-redis returns back into a reply.

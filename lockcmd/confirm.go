@@ -2,62 +2,40 @@ package lockcmd
 
 // How a lock is given out only once enough replicas have it: --min-replicas.
 
-import (
-	"errors"
-
-	"lockproxy/internal/resp"
-)
-
-// confirmation is where a script runs that may give out a lock. With --min-replicas its answer comes when so many replicas have what
-// it wrote, or their time is over.
-type confirmation struct {
-	evaluator
-	want    Durability
-	got     int    // replicas that have it
-	refused string // the upstream's error to WAIT, or ""
-}
+import "errors"
 
 // WaitAtKey is what WAIT is called on a connection to a cluster, with the lock as its first argument: it is for the node that has
 // answered for that key last, on the connection by which it did, and fails if that has ended.
 const WaitAtKey = "LOCKPROXY.WAIT"
 
-// confirm returns where to run such a script.
-func (l *Locks) confirm(on evaluator) *confirmation {
-	return &confirmation{evaluator: on, want: l.cfg.Durability}
+// replicas are those that must confirm a script that may give out a lock.
+func (d Durability) replicas() Replicas {
+	if d.MinReplicas == 0 {
+		return Replicas{}
+	}
+	return Replicas{d.MinReplicas, d.ReplicaTimeout}
 }
 
-// Eval implements evaluator. An error says that the script's outcome, or how many replicas have it, is unknown.
-func (c *confirmation) Eval(script *Script, keys, args []string) (resp.Value, error) {
-	if c.want.MinReplicas == 0 {
-		return c.evaluator.Eval(script, keys, args)
+// missing is the NoReplicasError if too few replicas have confirmed what the script wrote. outcome says
+// what is true of the lock then.
+func (a *Answer) missing(want Replicas, outcome string) error {
+	got, refused := int(a.Confirmed.Int), ""
+	if a.Confirmed.IsError() {
+		refused = errorOf(a.Confirmed.Text).Error()
 	}
-	v, wait, err := c.EvalConfirmed(script, keys, args, c.want.MinReplicas, c.want.ReplicaTimeout)
-	c.got = int(wait.Int)
-	if err == nil && wait.IsError() {
-		said := errorOf(wait.Text)
-		if lost, ok := said.(relayedError); ok {
-			return v, lost // with its node: so it is unknown
-		}
-		c.refused = said.Error()
-	}
-	return v, err
-}
-
-// missing is the NoReplicasError if too few replicas have what the script wrote. outcome says what is true of the lock then.
-func (c *confirmation) missing(outcome string) error {
-	if c.got >= c.want.MinReplicas {
+	if got >= want.Min {
 		return nil
 	}
-	return NoReplicasError{Got: c.got, Want: c.want.MinReplicas, Within: c.want.ReplicaTimeout, Refused: c.refused, Outcome: outcome}
+	return NoReplicasError{Got: got, Want: want.Min, Within: want.Within, Refused: refused, Outcome: outcome}
 }
 
-// withheld is why a lock that was just taken must not be given out, or nil: too few replicas have it, or its server has been replaced
-// in this moment.
-func (l *Locks) withheld(c *confirmation) error {
+// withheld is why a lock that was just taken must not be given out, or nil: too few replicas have it, or
+// its server has been replaced in this moment.
+func (l *Locks) withheld(a *Answer, want Replicas) error {
 	if held := l.holdOff.remaining(); held > 0 {
 		return heldOffError(held)
 	}
-	return c.missing(notTaken)
+	return a.missing(want, notTaken)
 }
 
 // What is true of a lock of which too few replicas know.

@@ -112,7 +112,10 @@ func checkedHeld(raw []byte) error {
 	if err == nil && v.IsError() {
 		err = errorOf(v.Text)
 	}
-	held, err := ints(checkScript, 1, v, err)
+	if err != nil {
+		return err
+	}
+	held, err := ints(checkScript, 1, v)
 	if err == nil && held[0] == 0 {
 		err = errNotHeld
 	}

@@ -211,8 +211,9 @@ func (l *Locks) repairAfterLocked(pause time.Duration, at lineKey, t *takeover) 
 
 // repair checks the timestamp of a lock and puts it right. more says whether to check again.
 func (l *Locks) repair(ctx context.Context, at lineKey, t *takeover) (more bool) {
-	on := l.chores.on(ctx, t.as, at.key, time.Now().Add(choreTimeout))
-	ints, err := l.evalInts(on, settleScript, 1, at.key, "")
+	c := l.call(settleScript, at.key, longWay, "")
+	answer, err := l.chores.on(ctx, t.as, at.key, time.Now().Add(choreTimeout)).Eval(&c)
+	ints, err := c.ints(1, answer, err)
 	switch {
 	case ctx.Err() != nil, err == nil && ints[0] == -1:
 		return false

@@ -254,11 +254,11 @@ func (l *Locks) renewAt(s Session, at lineKey, ls *lease, when time.Time) {
 // be trusted any more.
 func (l *Locks) renew(ctx context.Context, s Session, at lineKey, ls *lease) {
 	asked := time.Now()
-	confirmed := l.confirm(l.chores.on(ctx, ls.as, ls.key, ls.trusted))
-	ints, err := l.evalInts(confirmed, relockScript, 1, ls.key, "",
-		strconv.FormatInt(ls.token, 10), milliseconds(ls.timeout), l.unit(), l.retention, "1")
+	c := l.relockCall(at, strconv.FormatInt(ls.token, 10), ls.timeout, true)
+	answer, err := l.chores.on(ctx, ls.as, ls.key, ls.trusted).Eval(c)
+	ints, err := c.ints(1, answer, err)
 	if err == nil && ints[0] == 1 {
-		err = confirmed.missing(notLonger) // a failover could bring back the earlier expiry: it isn't trusted to run longer
+		err = answer.missing(c.Confirm, notLonger) // a failover could bring back the earlier expiry: it isn't trusted to run longer
 	}
 	h := s.Holder()
 	h.mu.Lock()

@@ -7,42 +7,57 @@ import (
 	"lockproxy/internal/resp"
 )
 
-func (l *Locks) runRelock(s Session, args [][]byte) Reply {
+func (l *Locks) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
 	p, err := parseProof(args[1:2], "")
 	if err == nil && p.kind != "token" {
 		err = errInteger
 	}
 	if err != nil {
-		return errorReply(err)
+		return answered(errorReply(err)), true
 	}
 	timeout, err := parseTimeout(args[2], l.cfg.MaxTimeout)
 	if err != nil {
-		return errorReply(err)
+		return answered(errorReply(err)), true
 	}
 	at, asked := lineKey{s.Identity().DB, string(args[0])}, time.Now()
-	confirmed := l.confirm(s)
-	ints, err := l.evalInts(confirmed, relockScript, 1, at.key, "", p.value, milliseconds(timeout), l.unit(), l.retention, "0")
-	if err != nil {
-		return errorReply(err)
-	}
-	if ints[0] == 1 {
-		if err := confirmed.missing(notLonger); err != nil {
+	c := l.relockCall(at, p.value, timeout, false)
+	return Step{c, func(answer Answer, err error) Reply {
+		done, err := c.ints(1, answer, err)
+		if err == nil && done[0] == 1 {
+			err = answer.missing(c.Confirm, notLonger)
+		}
+		if err != nil {
 			return errorReply(err)
 		}
-		l.relocked(s, at, p.value, timeout, asked)
-		s.Holder().taken.extend(at, asked.Add(timeout))
-		l.holdings.extend(at, p.value, asked.Add(timeout))
-	}
-	return intReply(ints[0])
+		if done[0] == 1 {
+			l.relocked(s, at, p.value, timeout, asked)
+			s.Holder().taken.extend(at, asked.Add(timeout))
+			l.holdings.extend(at, p.value, asked.Add(timeout))
+		}
+		return intReply(done[0])
+	}}, true
+}
+
+// relockCall has the lock of a token run for timeout again. session says that the proxy renews it.
+func (l *Locks) relockCall(at lineKey, token string, timeout time.Duration, session bool) *Call {
+	c := l.call(relockScript, at.key, longWay, "", token, milliseconds(timeout), l.unit(), l.retention, flag(session))
+	c.Confirm = l.cfg.replicas()
+	return &c
 }
 
 // infoFields are the names of what info.lua returns, in order.
 var infoFields = []string{"state", "kind", "token", "owner", "client", "acquired_ms", "expires_ms", "remaining_ms", "session"}
 
-// runInfo is LOCKINFO. waiters counts those at this proxy.
-func (l *Locks) runInfo(s Session, args [][]byte) Reply {
-	key := string(args[0])
-	v, err := l.eval(s, infoScript, key, "")
+// beginInfo is LOCKINFO.
+func (l *Locks) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
+	c := l.call(infoScript, string(args[0]), longWay, "")
+	return Step{&c, func(answer Answer, err error) Reply {
+		return l.info(lineKey{s.Identity().DB, c.Keys[0]}, answer.Value, answer.failure(err))
+	}}, true
+}
+
+// info is LOCKINFO's reply, from what the script says. waiters counts those at this proxy.
+func (l *Locks) info(at lineKey, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
 		return errorReply(err)
@@ -64,7 +79,7 @@ func (l *Locks) runInfo(s Session, args [][]byte) Reply {
 	}
 	l.mu.Lock()
 	waiters := 0
-	if ln := l.lines[lineKey{s.Identity().DB, key}]; ln != nil {
+	if ln := l.lines[at]; ln != nil {
 		waiters = ln.len()
 	}
 	l.mu.Unlock()
@@ -97,7 +112,7 @@ func (l *Locks) runScan(s Session, args [][]byte) Reply {
 		if !ok {
 			continue
 		}
-		info, err := l.eval(s, infoScript, key, "")
+		info, err := l.ask(s, infoScript, key)
 		if said, ok := err.(ServerError); ok && hasCode(said, "NOPERM", "WRONGTYPE") {
 			continue // not this user's to see, or not a lock
 		}

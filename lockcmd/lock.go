@@ -22,20 +22,46 @@ type attempt struct {
 	asked     time.Time
 }
 
-// try runs lock.lua once. An error may come with a token: unless the connection had it before, the caller must undo it.
+// trying is a run of lock.lua.
+type trying struct {
+	Call
+	request
+	at    lineKey
+	asked time.Time
+}
+
+// try runs lock.lua once. An error may come with a token: unless the connection had it before, the
+// caller must undo it.
 func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, error) {
-	compete := l.foreignCompete(at)
-	a := attempt{asked: time.Now()}
-	if held := l.holdOff.remaining(); held > 0 {
-		return a, heldOffError(held)
+	t, err := l.beginTry(at, r, how)
+	if err != nil {
+		return attempt{asked: t.asked}, err
 	}
-	confirmed, fast := l.confirm(on), l.fastLock(r, how)
+	answer, err := on.Eval(&t.Call)
+	return l.finishTry(t, answer, err)
+}
+
+// beginTry makes the call for a run. An error says that none may be made now.
+func (l *Locks) beginTry(at lineKey, r request, how string) (*trying, error) {
+	compete := l.foreignCompete(at)
+	t := &trying{request: r, at: at, asked: time.Now()}
+	if held := l.holdOff.remaining(); held > 0 {
+		return t, heldOffError(held)
+	}
+	fast := l.fastLock(r, how)
 	if how == asAgain {
 		fast, how = longWay, asFirst
 	}
-	v, err := l.evalFast(confirmed, lockScript, r.key, fast, r.owner, milliseconds(r.timeout), l.unit(), l.retention,
+	t.Call = l.call(lockScript, r.key, fast, r.owner, milliseconds(r.timeout), l.unit(), l.retention,
 		milliseconds(takeoverGrace), r.connection, r.number, r.client, flag(r.session), l.proxy, how, l.waitsAs(compete))
-	found, err := ints(lockScript, 2, v, err)
+	t.Confirm = l.cfg.replicas()
+	return t, nil
+}
+
+// finishTry is what a run has found, as try returns it.
+func (l *Locks) finishTry(t *trying, answer Answer, err error) (attempt, error) {
+	a := attempt{asked: t.asked}
+	found, err := t.ints(2, answer, err)
 	if err != nil {
 		return a, err
 	}
@@ -51,16 +77,16 @@ func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, e
 	}
 	if a.foreign {
 		l.mu.Lock()
-		l.foreign.saw(at, time.Now())
+		l.foreign.saw(t.at, time.Now())
 		l.mu.Unlock()
 	}
 	switch {
 	case a.token == 0:
 		return a, nil
 	case a.renewed:
-		return a, confirmed.missing(stillOwners)
+		return a, answer.missing(t.Confirm, stillOwners)
 	}
-	return a, l.withheld(confirmed)
+	return a, l.withheld(&answer, t.Confirm)
 }
 
 // fastLock is LOCK's short way, which knows only ms and no takeover guard, and doesn't only check.
@@ -71,31 +97,52 @@ func (l *Locks) fastLock(r request, how string) shortWay {
 	return shortWay{milliseconds(r.timeout), milliseconds(r.timeout + l.cfg.FenceRetention), r.companion()}
 }
 
+// beginLock is a LOCK without WAIT.
+func (l *Locks) beginLock(s Session, args [][]byte) (step Step, ok bool) {
+	o, err := parseLock(args[1:], l.cfg.MaxTimeout)
+	switch {
+	case err != nil:
+		return answered(errorReply(err)), true
+	case o.waits:
+		return Step{}, false
+	}
+	r := s.Holder().request(string(args[0]), o)
+	t, err := l.beginTry(lineKey{s.Identity().DB, r.key}, r, asTry)
+	if err != nil {
+		return answered(l.tried(s, t, attempt{asked: t.asked}, err)), true
+	}
+	return Step{&t.Call, func(answer Answer, err error) Reply {
+		a, err := l.finishTry(t, answer, err)
+		return l.tried(s, t, a, err)
+	}}, true
+}
+
+// tried is the reply to a LOCK without WAIT.
+func (l *Locks) tried(s Session, t *trying, a attempt, err error) Reply {
+	switch {
+	case err != nil:
+		l.observeRefused(err)
+		if a.token != 0 && !a.before {
+			l.undo(s, t.at, s.Identity(), t.request, a.token)
+		}
+		l.failed(s, t.at, s.Identity(), t.request, err)
+		return errorReply(err)
+	case a.token == 0:
+		l.observeRefused(nil)
+		return nullReply
+	}
+	l.acquired(s, t.at, t.request, a)
+	return intReply(a.token)
+}
+
+// runLock is LOCK … WAIT.
 func (l *Locks) runLock(s Session, args [][]byte) Reply {
 	o, err := parseLock(args[1:], l.cfg.MaxTimeout)
 	if err != nil {
 		return errorReply(err)
 	}
 	r := s.Holder().request(string(args[0]), o)
-	at := lineKey{s.Identity().DB, r.key}
-	if o.waits {
-		return l.wait(s, at, r, o.wait)
-	}
-	a, err := l.try(s, at, r, asTry)
-	switch {
-	case err != nil:
-		l.observeRefused(err)
-		if a.token != 0 && !a.before {
-			l.undo(s, at, s.Identity(), r, a.token)
-		}
-		l.failed(s, at, s.Identity(), r, err)
-		return errorReply(err)
-	case a.token == 0:
-		l.observeRefused(nil)
-		return nullReply
-	}
-	l.acquired(s, at, r, a)
-	return intReply(a.token)
+	return l.wait(s, lineKey{s.Identity().DB, r.key}, r, o.wait)
 }
 
 // acquired does what follows from an acquisition.

@@ -21,7 +21,6 @@
 package lockcmd
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -30,8 +29,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
-
-	"lockproxy/internal/resp"
 )
 
 // Config is what an operator decides about locks.
@@ -57,8 +54,7 @@ const (
 
 // Session is the connection that a command came by.
 type Session interface {
-	// Eval and EvalConfirmed run a script in the session's turn. An error reply of the upstream is a Value; an error is a failure
-	// to get a reply.
+	// Eval runs a script in the session's turn.
 	evaluator
 	// Do sends commands of the proxy's own together, in the session's turn, and returns their replies as they came.
 	Do(commands ...[][]byte) ([][]byte, error)
@@ -144,76 +140,6 @@ func (e UsageError) Error() string { return string(e) }
 type ServerError string
 
 func (e ServerError) Error() string { return string(e) }
-
-// evaluator is where scripts run: a Session, or a chores connection.
-type evaluator interface {
-	Eval(script *Script, keys, args []string) (resp.Value, error)
-	// EvalConfirmed runs a script as Eval does, and right behind it on the same connection WAIT for that many replicas, for no
-	// longer than timeout. wait is its answer, of a script that has not failed. An error may concern that answer alone.
-	EvalConfirmed(script *Script, keys, args []string, replicas int, timeout time.Duration) (v, wait resp.Value, err error)
-}
-
-// eval runs a script on a lock and its companion. args are without blanks. An error reply comes back as a ServerError.
-func (l *Locks) eval(on evaluator, script *Script, key, owner string, args ...string) (resp.Value, error) {
-	return l.evalFast(on, script, key, longWay, owner, args...)
-}
-
-// shortWay is what the fast part of a script needs, see fast_lock.lua and fast_unlock.lua.
-type shortWay [3]string
-
-// longWay leaves the fast part out.
-var longWay shortWay
-
-func (l *Locks) evalFast(on evaluator, script *Script, key string, fast shortWay, owner string, args ...string) (resp.Value, error) {
-	v, err := on.Eval(script, []string{key, CompanionKey([]byte(key))}, []string{l.list(args), owner, fast[0], fast[1], fast[2]})
-	if err == nil && v.IsError() {
-		err = errorOf(v.Text)
-	}
-	return v, err
-}
-
-// list is a script's arguments in one, as read.lua takes them.
-func (l *Locks) list(args []string) string {
-	var room [256]byte
-	list := room[:0]
-	for _, arg := range args {
-		list = append(append(list, arg...), ' ')
-	}
-	return string(append(list, l.guard...))
-}
-
-// evalInts runs a script that answers with at least n whole numbers.
-func (l *Locks) evalInts(on evaluator, script *Script, n int, key, owner string, args ...string) ([]int64, error) {
-	v, err := l.eval(on, script, key, owner, args...)
-	return ints(script, n, v, err)
-}
-
-// ints takes the whole numbers, at least n, out of a script's answer.
-func ints(script *Script, n int, v resp.Value, err error) ([]int64, error) {
-	if err != nil {
-		return nil, err
-	}
-	if v.Type == ':' {
-		return script.numbers(v.Int), nil
-	}
-	elems := v.Elems
-	list := make([]int64, 0, 3)
-	for _, e := range elems {
-		if e.Type != ':' {
-			break
-		}
-		list = append(list, e.Int)
-	}
-	if len(list) < n {
-		return nil, unexpected(script, v)
-	}
-	return list, nil
-}
-
-// unexpected is an answer that the script can't give: the upstream has replaced or altered a command that it uses.
-func unexpected(script *Script, v resp.Value) error {
-	return fmt.Errorf("the upstream's answer to the %s script is none of the script's: type %q, %d elements", script.Name, v.Type, len(v.Elems))
-}
 
 // Waiting reports whether anybody waits for any lock.
 func (l *Locks) Waiting() bool { return l.waiters.Load() > 0 }

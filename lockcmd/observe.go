@@ -251,7 +251,7 @@ func (l *Locks) warnSlow(s Session, at lineKey, w *waiter) {
 
 // describeHolder is who has a lock, as pairs for the log.
 func (l *Locks) describeHolder(s Session, at lineKey) []any {
-	v, err := l.eval(s, infoScript, at.key, "")
+	v, err := l.ask(s, infoScript, at.key)
 	switch {
 	case err != nil:
 		return []any{"holder", fmt.Sprintf("unknown (%v)", err)}

@@ -20,8 +20,8 @@ func (s *scanSession) Do(commands ...[][]byte) ([][]byte, error) {
 	return [][]byte{resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), CompanionKey([]byte("job")))}, nil
 }
 
-func (s *scanSession) Eval(*Script, []string, []string) (resp.Value, error) {
-	return resp.Value{Type: '-', Text: []byte(s.said)}, nil
+func (s *scanSession) Eval(*Call) (Answer, error) {
+	return Answer{Value: resp.Value{Type: '-', Text: []byte(s.said)}}, nil
 }
 
 // LOCKSCAN leaves out what the user may not see and what is no lock. Any other error means that it can't be told what is held.

@@ -9,15 +9,18 @@ type Spec struct {
 	Name    string // lower case
 	MinArgs int    // with the name
 	MaxArgs int    // 0 is without limit
-	run     func(l *Locks, s Session, args [][]byte) Reply
+	// begin makes the Step of a request that is one. nil if none is; args are without the name.
+	begin func(l *Locks, s Session, args [][]byte) (step Step, ok bool)
+	// run runs any other.
+	run func(l *Locks, s Session, args [][]byte) Reply
 }
 
 // Specs lists the lock commands.
 var Specs = []Spec{
-	{Name: "lock", MinArgs: 3, MaxArgs: 8, run: (*Locks).runLock},
-	{Name: "unlock", MinArgs: 2, MaxArgs: 3, run: (*Locks).runUnlock},
-	{Name: "relock", MinArgs: 4, MaxArgs: 4, run: (*Locks).runRelock},
-	{Name: "lockinfo", MinArgs: 2, MaxArgs: 2, run: (*Locks).runInfo},
+	{Name: "lock", MinArgs: 3, MaxArgs: 8, begin: (*Locks).beginLock, run: (*Locks).runLock},
+	{Name: "unlock", MinArgs: 2, MaxArgs: 3, begin: (*Locks).beginUnlock},
+	{Name: "relock", MinArgs: 4, MaxArgs: 4, begin: (*Locks).beginRelock},
+	{Name: "lockinfo", MinArgs: 2, MaxArgs: 2, begin: (*Locks).beginInfo},
 	{Name: "lockscan", MinArgs: 2, MaxArgs: 6, run: (*Locks).runScan},
 	{Name: "fence", MinArgs: 4, run: (*Locks).runFence},
 }
@@ -33,8 +36,9 @@ func (c *Spec) CheckArity(args [][]byte) error {
 	return nil
 }
 
-// AsksOnce reports whether the command is one that mostly needs a single answer of the upstream and then can't wait for anything: a LOCK without
-// options, or an UNLOCK. args begin with the name.
+// AsksOnce reports whether the command is one that mostly needs a single answer of the upstream and then
+// can't wait for anything: a LOCK without options, or an UNLOCK. Begin begins it. args begin with the
+// name.
 func (c *Spec) AsksOnce(args [][]byte) bool {
 	switch c.Name {
 	case "lock":
@@ -49,12 +53,43 @@ func (c *Spec) isHelp(args [][]byte) bool {
 	return c.Name == "lock" && len(args) == 2 && bytes.EqualFold(args[1], []byte("help"))
 }
 
-// Run runs the command for a session. args begin with the name; their number has been checked.
-func (l *Locks) Run(c *Spec, s Session, args [][]byte) Reply {
+// Step is a lock command that has begun and needs one script's answer.
+type Step struct {
+	*Call  // nil if the command needs none: then it is finished with no answer
+	finish func(Answer, error) Reply
+}
+
+// Finish does what follows from the answer, or from the failure to get one, and returns the reply.
+// Steps of one session are begun in the order of its requests, and finished in that order.
+func (st Step) Finish(a Answer, err error) Reply { return st.finish(a, err) }
+
+// answered is the Step of a command that has its reply already.
+func answered(r Reply) Step { return Step{finish: func(Answer, error) Reply { return r }} }
+
+// Begin begins a command of which one script's answer is all that it needs, and reports whether it is
+// such. A Step that has begun must be finished. args begin with the name; their number has been checked.
+func (l *Locks) Begin(c *Spec, s Session, args [][]byte) (step Step, ok bool) {
 	if c.isHelp(args) {
-		return help()
+		return answered(help()), true
 	}
-	return c.run(l, s, args[1:])
+	if c.begin == nil {
+		return Step{}, false
+	}
+	return c.begin(l, s, args[1:])
+}
+
+// Run runs a command for a session. args are as for Begin.
+func (l *Locks) Run(c *Spec, s Session, args [][]byte) Reply {
+	step, ok := l.Begin(c, s, args)
+	if !ok {
+		return c.run(l, s, args[1:])
+	}
+	var a Answer
+	var err error
+	if step.Call != nil {
+		a, err = s.Eval(step.Call)
+	}
+	return step.Finish(a, err)
 }
 
 // help is LOCK HELP, in the form of Redis's own HELP subcommands.

@@ -74,36 +74,22 @@ func (l *Locks) Find(ctx context.Context, as Identity, cursor uint64, count int)
 	return next, keys, nil
 }
 
-// recorder takes down what scripts would be run.
-type recorder struct {
-	evaluator // nil: nothing else is asked of it
-	args      [][]any
-}
-
-func (r *recorder) Eval(_ *Script, keys, args []string) (resp.Value, error) {
-	line := []any{len(keys)}
-	for _, word := range append(append([]string(nil), keys...), args...) {
-		line = append(line, word)
-	}
-	r.args = append(r.args, line)
-	return resp.Value{Type: '_'}, nil
-}
-
 // Look asks about locks in one go, as as, and returns those that are held by LOCK now. What as may not see, and what is no lock,
 // is left out; an error is a failure to ask, or a refusal of all.
 func (l *Locks) Look(ctx context.Context, as Identity, keys []string) ([]Held, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	r := &recorder{}
-	for _, key := range keys {
-		l.eval(r, infoScript, key, "")
+	args := make([][]any, len(keys))
+	for i, key := range keys {
+		c := l.call(infoScript, key, longWay, "")
+		args[i] = c.words()
 	}
-	replies, err := l.pipeline(ctx, as, r.args, "EVALSHA", infoScript.SHA)
+	replies, err := l.pipeline(ctx, as, args, "EVALSHA", infoScript.SHA)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.withSource(ctx, as, r.args, replies); err != nil {
+	if err := l.withSource(ctx, as, args, replies); err != nil {
 		return nil, err
 	}
 	var list []Held

@@ -6,25 +6,38 @@ import (
 	"time"
 )
 
-func (l *Locks) runUnlock(s Session, args [][]byte) Reply {
+func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
 	p, err := parseProof(args[1:], s.Holder().Connection)
 	if err != nil {
-		return errorReply(err)
+		return answered(errorReply(err)), true
 	}
 	at := lineKey{s.Identity().DB, string(args[0])}
 	ls := s.Holder().suspend(at, p)
-	released, err := l.release(s, at, s.Identity(), p)
-	if !released {
-		l.resume(s, at, ls)
-	}
-	switch {
-	case err != nil:
-		return errorReply(err)
-	case !released:
-		return intReply(0)
-	}
-	s.Holder().taken.remove(at)
-	return intReply(1)
+	r := l.beginRelease(s, at, s.Identity(), p, true)
+	return Step{&r.Call, func(answer Answer, err error) Reply {
+		released, err := l.finishRelease(r, answer, err)
+		if !released {
+			l.resume(s, r.at, ls)
+		}
+		switch {
+		case err != nil:
+			return errorReply(err)
+		case !released:
+			return intReply(0)
+		}
+		s.Holder().taken.remove(r.at)
+		return intReply(1)
+	}}, true
+}
+
+// releasing is a run of unlock.lua.
+type releasing struct {
+	Call
+	on    evaluator // where it runs
+	at    lineKey
+	as    Identity
+	proof proof
+	wish  wish
 }
 
 // release frees a lock and hands it on, in one script: to the first waiter here, or by a reservation to the first waiter of
@@ -33,8 +46,15 @@ func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (release
 	return l.releaseAs(on, at, as, p, true)
 }
 
-// releaseAs does the same, or without handOver leaves the lock free for whoever looks first.
+// releaseAs does the same, or without handOver leaves the lock free for the one who looks first.
 func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOver bool) (released bool, err error) {
+	r := l.beginRelease(on, at, as, p, handOver)
+	answer, err := on.Eval(&r.Call)
+	return l.finishRelease(r, answer, err)
+}
+
+// beginRelease offers the lock to a waiter and makes the call. finishRelease must follow.
+func (l *Locks) beginRelease(on evaluator, at lineKey, as Identity, p proof, handOver bool) *releasing {
 	l.mu.Lock()
 	w := wish{kind: "none"}
 	compete := l.foreign.compete(at, time.Now())
@@ -47,70 +67,84 @@ func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOv
 	}
 	l.mu.Unlock()
 
+	r := &releasing{on: on, at: at, as: as, proof: p, wish: w}
 	next := request{}
 	if w.next != nil {
 		next = w.next.request
 	}
-	where, confirmed := on, l.confirm(on)
-	if w.next != nil {
-		where = confirmed
-	}
-	v, err := l.evalFast(where, unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), l.retention, l.proxy,
+	r.Call = l.call(unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), l.retention, l.proxy,
 		w.kind, milliseconds(next.timeout), l.unit(), dash(next.connection), dash(next.number), dash(next.client),
 		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db), l.wakes.tag(at.key),
 		l.waitsAs(compete), milliseconds(deafPatience), milliseconds(deafReservation))
-	answer, err := ints(unlockScript, 3, v, err)
+	if w.next != nil {
+		r.Confirm = l.cfg.replicas()
+	}
+	return r
+}
+
+// finishRelease tells the waiter to whom the lock was offered what has become of that.
+func (l *Locks) finishRelease(r *releasing, a Answer, err error) (released bool, failed error) {
+	answer, err := r.ints(3, a, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}
 	}
-	l.observeRelease(on, at, as, p, v, answer, err)
+	l.observeRelease(r.on, r.at, r.as, r.proof, a.Value, answer, err)
+	released, token := answer[0] == 1, answer[1]
+	var missing error
+	if token != 0 {
+		missing = l.withheld(&a, r.Confirm)
+	}
+	taken, orphaned := l.handedOn(r, answer, missing, err)
+	if token != 0 {
+		runtime.Gosched() // the one who was given the lock hears of it before the one who gave it
+	}
+	next := r.wish.next
+	switch {
+	case missing != nil && !taken:
+		l.undo(r.on, r.at, next.as, next.request, token)
+		next.signal()
+	case !taken:
+		l.releaseGiven(r.at, r.as, next.connection, token)
+	}
+	if orphaned {
+		l.releaseRequest(r.at, next.as, next.request)
+	}
+	return released, err
+}
 
+// handedOn ends the offer of a release that has been answered, or has failed with err. missing is why
+// the lock must not be given to the waiter that has it now. taken is false if that waiter doesn't keep
+// it; orphaned says that one who has left may have been given it.
+func (l *Locks) handedOn(r *releasing, answer []int64, missing, err error) (taken, orphaned bool) {
+	w, released, token := r.wish, answer[0] == 1, answer[1]
 	l.mu.Lock()
-	ln := l.lines[at]
+	defer l.mu.Unlock()
+	ln := l.lines[r.at]
 	if ln == nil {
 		ln = &line{}
 	}
-	var missing error
-	if answer[1] != 0 {
-		missing = l.withheld(confirmed)
-	}
-	taken := false
 	if missing != nil {
 		taken = ln.deny(w, missing)
 	} else {
-		taken = ln.answered(w, answer[1])
+		taken = ln.answered(w, token)
 	}
-	orphaned := false
 	if err != nil && w.next != nil {
 		w.next.unsure, orphaned = true, w.next.state == left
 	}
-	if answer[0] == 1 && answer[1] == 0 {
-		l.foreign.leftFree(at, time.Now())
+	free := released && token == 0
+	if free {
+		l.foreign.leftFree(r.at, time.Now())
 	}
 	switch {
-	case answer[0] == 1 && answer[1] == 0 && w.next != nil:
+	case free && w.next != nil:
 		ln.yielded(reservation)
 	case w.kind == "gap":
 		ln.yielded(minForeignPoll)
 	}
-	if err != nil || answer[2] == 1 || w.kind == "none" && !l.foreign.compete(at, time.Now()) { // one who joined since has looked before the lock was free
+	if err != nil || answer[2] == 1 || w.kind == "none" && !l.foreign.compete(r.at, time.Now()) { // one who joined since has looked before the lock was free
 		ln.lookNow()
 	}
-	l.mu.Unlock()
-	if answer[1] != 0 {
-		runtime.Gosched() // the one who was given the lock hears of it before the one who gave it
-	}
-	switch {
-	case missing != nil && !taken:
-		l.undo(on, at, w.next.as, w.next.request, answer[1])
-		w.next.signal()
-	case !taken:
-		l.releaseGiven(at, as, w.next.connection, answer[1])
-	}
-	if orphaned {
-		l.releaseRequest(at, w.next.as, w.next.request)
-	}
-	return answer[0] == 1, err
+	return taken, orphaned
 }
 
 // fastUnlock is UNLOCK's short way, which knows only ms, no takeover guard, a proof of one's own, and waiters that may be named.

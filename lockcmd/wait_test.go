@@ -19,17 +19,14 @@ type slowSession struct {
 
 func (s *slowSession) Patience(time.Time) {}
 
-func (s *slowSession) Eval(*Script, []string, []string) (v resp.Value, err error) {
-	v.Type = '*'
+func (s *slowSession) Eval(*Call) (a Answer, err error) {
+	a.Type = '*'
 	for _, n := range s.meanwhile() {
-		v.Elems = append(v.Elems, resp.Value{Type: ':', Int: n})
+		a.Elems = append(a.Elems, resp.Value{Type: ':', Int: n})
 	}
-	return v, nil
+	return a, nil
 }
 
-func (s *slowSession) EvalConfirmed(script *Script, keys, args []string, replicas int, timeout time.Duration) (v, wait resp.Value, err error) {
-	return resp.Value{}, resp.Value{}, errors.New("no replicas here")
-}
 func (s *slowSession) Do(...[][]byte) ([][]byte, error) { return nil, errors.New("no commands here") }
 func (s *slowSession) Watch() (gone <-chan struct{})    { return nil }
 func (s *slowSession) Lost() bool                       { return false }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"strconv"
-	"strings"
 	"time"
 
 	"lockproxy/internal/commands"
@@ -12,15 +11,34 @@ import (
 	"lockproxy/passthrough"
 )
 
-// evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its source. The second request
-// is no retry: NOSCRIPT says that nothing has run.
-func (s *session) evaluate(do func(raw []byte) (resp.Value, error), script *lockcmd.Script, keys, args []string) (resp.Value, error) {
-	v, err := do(s.scriptRequest("EVALSHA", script.SHA, keys, args))
-	if err == nil && v.IsError() && strings.HasPrefix(string(v.Text), "NOSCRIPT") {
-		s.load(script.Together())
-		v, err = do(s.scriptRequest("EVAL", script.Source, keys, args))
+// Eval runs a script as this session's client: on its connection, and so as its user, on its database and
+// in its order.
+func (s *session) Eval(c *lockcmd.Call) (a lockcmd.Answer, err error) {
+	if c.Confirm.Min > 0 {
+		return s.evalConfirmed(c)
+	}
+	a.Value, err = s.evaluate(s.askNow, c)
+	return a, err
+}
+
+// evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its source.
+func (s *session) evaluate(do func(raw []byte) (resp.Value, error), c *lockcmd.Call) (resp.Value, error) {
+	v, err := do(s.scriptRequest("EVALSHA", c.Script.SHA, c))
+	if isNoScript(v, err) {
+		v, err = s.evalSource(do, c)
 	}
 	return v, err
+}
+
+// isNoScript reports whether the upstream has said that it doesn't have a script: nothing has run.
+func isNoScript(v resp.Value, err error) bool {
+	return err == nil && v.IsError() && bytes.HasPrefix(v.Text, []byte("NOSCRIPT"))
+}
+
+// evalSource runs a script by its source, which is no retry: see isNoScript.
+func (s *session) evalSource(do func(raw []byte) (resp.Value, error), c *lockcmd.Call) (resp.Value, error) {
+	s.load(c.Script.Together())
+	return do(s.scriptRequest("EVAL", c.Script.Source, c))
 }
 
 // load has the upstream know a script when the next request runs, if the user may SCRIPT LOAD. nil is none.
@@ -31,9 +49,9 @@ func (s *session) load(script *lockcmd.Script) {
 }
 
 // scriptRequest is valid until the next is made.
-func (s *session) scriptRequest(name, script string, keys, args []string) []byte {
-	words := append(s.words[:0], name, script, strconv.Itoa(len(keys)))
-	words = append(append(words, keys...), args...)
+func (s *session) scriptRequest(name, script string, c *lockcmd.Call) []byte {
+	words := append(s.words[:0], name, script, strconv.Itoa(len(c.Keys)))
+	words = append(append(words, c.Keys[:]...), c.Args[:]...)
 	raw := resp.AppendCommand(s.script[:0], words...)
 	clear(words) // they would keep the key
 	s.words = words
@@ -46,27 +64,22 @@ func (s *session) scriptRequest(name, script string, keys, args []string) []byte
 // maxScriptRequest is up to which size the room for a script's request is kept for the next, bytes: most need less than half.
 const maxScriptRequest = 1 << 10
 
-// Eval runs a script as this session's client: on its connection, and so as its user, on its database and in its order.
-func (s *session) Eval(script *lockcmd.Script, keys, args []string) (resp.Value, error) {
-	return s.evaluate(func(raw []byte) (resp.Value, error) {
-		if st := s.beginning; st != nil {
-			return s.ask(st, raw)
-		}
-		if s.late != nil && !s.awaitUntil(s.late, s.patience) { // to connect might wait for that, too
-			return resp.Value{}, lockcmd.LateError{}
-		}
-		s.late = nil
-		s.pipe.Flush() // one who waits asks again and again: that the last connect has failed says nothing about this one
-		if err := s.connect(passthrough.Shared); err != nil {
-			return resp.Value{}, err
-		}
-		answer := s.pipe.Call(raw)
-		if !s.awaitUntil(answer, s.patience) {
-			s.late = answer
-			return resp.Value{}, lockcmd.LateError{Answered: answer.Done}
-		}
-		return answer.Value()
-	}, script, keys, args)
+// askNow sends a request for a script and waits for its answer, within the session's patience.
+func (s *session) askNow(raw []byte) (resp.Value, error) {
+	if s.late != nil && !s.awaitUntil(s.late, s.patience) { // to connect might wait for that, too
+		return resp.Value{}, lockcmd.LateError{}
+	}
+	s.late = nil
+	s.pipe.Flush() // one who waits asks again and again: that the last connect has failed says nothing about this one
+	if err := s.connect(passthrough.Shared); err != nil {
+		return resp.Value{}, err
+	}
+	answer := s.pipe.Call(raw)
+	if !s.awaitUntil(answer, s.patience) {
+		s.late = answer
+		return resp.Value{}, lockcmd.LateError{Answered: answer.Done}
+	}
+	return answer.Value()
 }
 
 // Patience is until when Eval waits for an answer from now on; zero is without end.

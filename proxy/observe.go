@@ -285,16 +285,19 @@ func (m *meter) fold() {
 func (s *session) timed(spec *lockcmd.Spec, args [][]byte) lockcmd.Reply {
 	s.meter.fold()        // it may take long
 	defer s.guard.Start() // it may have taken a session lock
-	observer := s.server.cfg.Observer
-	if observer == nil {
-		return s.server.locks.Run(spec, s, args)
-	}
 	began, waits := time.Now(), spec.Waits(args)
 	reply := s.server.locks.Run(spec, s, args)
 	if !waits {
-		observer.CommandTook(kindOf(spec), time.Since(began))
+		s.lockTook(spec, began)
 	}
 	return reply
+}
+
+// lockTook tells the Observer how long a lock command took that has ended.
+func (s *session) lockTook(spec *lockcmd.Spec, began time.Time) {
+	if observer := s.server.cfg.Observer; observer != nil {
+		observer.CommandTook(kindOf(spec), time.Since(began))
+	}
 }
 
 func kindOf(spec *lockcmd.Spec) Kind {

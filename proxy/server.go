@@ -75,22 +75,21 @@ type Config struct {
 
 // Server accepts clients and proxies each. Make it with New; use Serve once.
 type Server struct {
-	cfg        Config
-	log        hclog.Logger
-	id         string // names this proxy among all, in the names of its connections
-	lanes      *passthrough.Lanes
-	locks      *lockcmd.Locks
-	loops      *eventloop.Loops // read clients and lanes; nil if there are none
-	ctx        context.Context  // ends when the server is told to stop at once
-	cancel     context.CancelFunc
-	serving    sync.WaitGroup // sessions; nothing is added once nothing is accepted
-	following  sync.WaitGroup // the upstream, if it moves
-	stopLoops  sync.Once
-	nextConn   atomic.Uint64
-	down       atomic.Bool // the last connect to the upstream failed: what has been logged
-	seen       observed
-	buffers    buffers    // what sessions may hold of unfinished requests
-	coroutines coroutines // for lock commands that are asked together
+	cfg       Config
+	log       hclog.Logger
+	id        string // names this proxy among all, in the names of its connections
+	lanes     *passthrough.Lanes
+	locks     *lockcmd.Locks
+	loops     *eventloop.Loops // read clients and lanes; nil if there are none
+	ctx       context.Context  // ends when the server is told to stop at once
+	cancel    context.CancelFunc
+	serving   sync.WaitGroup // sessions; nothing is added once nothing is accepted
+	following sync.WaitGroup // the upstream, if it moves
+	stopLoops sync.Once
+	nextConn  atomic.Uint64
+	down      atomic.Bool // the last connect to the upstream failed: what has been logged
+	seen      observed
+	buffers   buffers // what sessions may hold of unfinished requests
 
 	greetingLogged atomic.Int64 // the second in which logGreeting last warned
 
@@ -247,7 +246,6 @@ func (s *Server) Close() {
 		sess.kill()
 	}
 	s.serving.Wait()
-	s.coroutines.close()
 	s.locks.Close()
 	s.lanes.Close()
 	s.following.Wait()

@@ -40,9 +40,8 @@ type session struct {
 	words    []string             // room for the words of a script's request
 	script   []byte               // room for its bytes
 
-	run       run         // of requests that are passed on together
-	locking   []*lockStep // of lock commands that are asked together
-	beginning *lockStep   // the one of these that hasn't asked yet; nil if none
+	run   run       // of requests that are passed on together
+	locks lockBatch // of lock commands that are asked together
 
 	buf        []byte // buf[start:end] has been read and not yet been passed on
 	start, end int
@@ -129,7 +128,7 @@ func (s *session) handle() (more bool) {
 		if !s.handleWhole() {
 			return false
 		}
-		s.endLocks() // more may come before these are answered, as in handleWhole
+		s.finishLocks() // more may come before these are answered, as in handleWhole
 	}
 	s.endRun()
 	more = s.makeRoom()
@@ -138,13 +137,14 @@ func (s *session) handle() (more bool) {
 	return more
 }
 
-// handleWhole does so, but for the lock commands that have begun at the end and a run of requests there. It leaves what stands
-// behind a request with which the Pipe was lost: what it was answered is the last that the client is told.
+// handleWhole does so, except that it leaves the last batch open: of lock commands, or a run of requests.
+// It leaves what stands behind a request with which the Pipe was lost: what that was answered is the last
+// that the client is told.
 func (s *session) handleWhole() (more bool) {
 	for s.start < s.end && !s.pipe.Lost() {
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
-			s.endLocks()
+			s.finishLocks()
 			s.endRun()
 			if err = s.admit(err); err == nil {
 				continue
@@ -155,10 +155,10 @@ func (s *session) handleWhole() (more bool) {
 			s.pipe.Local(encodeError("", err))
 			return false
 		}
-		if whole && s.joinsLocks(req) {
+		if whole && s.addLock(req) {
 			continue
 		}
-		if s.endLocks(); s.pipe.Lost() {
+		if s.finishLocks(); s.pipe.Lost() {
 			break
 		}
 		if whole && s.joinsRun(req) {

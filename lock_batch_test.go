@@ -332,3 +332,36 @@ func TestUnlocksTogetherWithoutAnUpstream(t *testing.T) {
 		t.Errorf("they took %v", took)
 	}
 }
+
+// What LOCK and UNLOCK cost, alone and 16 at once. The allocations are the whole process's, the client's
+// among them.
+func BenchmarkLock(b *testing.B) {
+	for _, together := range []int{1, 16} {
+		b.Run(fmt.Sprint(together), func(b *testing.B) {
+			_, p := startBoth(b)
+			c := trusted(b, p.addr)
+			requests, unlocks := "", ""
+			for i := range together {
+				requests += fmt.Sprintf("*3\r\n$4\r\nLOCK\r\n$3\r\nk%02d\r\n$2\r\n30\r\n", i)
+				unlocks += fmt.Sprintf("*2\r\n$6\r\nUNLOCK\r\n$3\r\nk%02d\r\n", i)
+			}
+			lock, unlock := []byte(requests), []byte(unlocks)
+			replies := make([]byte, together*len(":1234567890123456\r\n"))
+			turn := func(request []byte, length int) {
+				if _, err := c.Write(request); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.ReadFull(c.in, replies[:length]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			c.SetReadDeadline(time.Now().Add(time.Minute))
+			b.ReportAllocs()
+			for b.Loop() {
+				turn(lock, len(replies))
+				turn(unlock, together*len(":1\r\n"))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(2*together), "ns/command")
+		})
+	}
+}

@@ -15,7 +15,7 @@ deps:
 	@sh internal/testredis/install.sh
 
 deps-clients: deps
-	@bash testdata/clients/install.sh
+	@bash test/clients/testdata/install.sh
 
 deps-faults:
 	@sh internal/faults/install.sh
@@ -41,7 +41,8 @@ test: deps vet
 
 # The tests that compare the proxy with Redis, and those that attack it, once more with an upstream connection for each client.
 test-dedicated: deps
-	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -race -count=1 -timeout 8m -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' .
+	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -race -count=1 -timeout 8m -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' \
+		./test/relay ./test/sharing ./test/locks
 
 vet:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
@@ -50,17 +51,17 @@ vet:
 
 # Real client libraries in nine languages through the proxy, and the older locks beside LOCK; installs them first.
 test-clients: deps-clients
-	$(GO) test -tags clients -count=1 -timeout 10m -run 'TestClients|TestOlder' -v .
+	$(GO) test -tags clients -count=1 -timeout 10m -run 'TestClients|TestOlder' -v ./test/clients
 
 # The same client libraries, with data and locks, through lockproxy in front of a Redis Cluster of six nodes.
 test-clients-cluster: deps-clients
-	$(GO) test -tags clients -count=1 -timeout 10m -run TestClusterClients -v .
+	$(GO) test -tags clients -count=1 -timeout 10m -run TestClusterClients -v ./test/clients
 
 # Locks and data on a Redis Cluster of six nodes while masters die, stop, are replaced, and slots and nodes move, in about seven minutes;
 # prints what was counted. See docs/cluster-locks.md and docs/cluster.md. CLUSTER=TestClusterLocksGoOn is half a minute of it.
 CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterFaults|TestClusterSilentNode
 test-cluster: deps
-	$(GO) test -tags faults -race -count=1 -timeout 15m -run '^($(CLUSTER))$$' -v .
+	$(GO) test -tags faults -race -count=1 -timeout 15m -run '^($(CLUSTER))$$' -v ./test/faults
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
 test-admin: deps deps-admin
@@ -121,7 +122,8 @@ man:
 
 # What docs/guarantees.md says, each line of it: faults done to real processes, and the histories that show what is not promised.
 test-faults: deps deps-faults
-	$(GO) test -tags faults -count=1 -parallel 4 -timeout 10m -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' .
+	$(GO) test -tags faults -count=1 -parallel 4 -timeout 10m -p 1 -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' \
+		./test/faults ./test/locks ./test/relay
 
 # Random faults for DURATION, which follow from SEED; it prints the one it has chosen. It needs root and iproute2, for a machine that vanishes;
 # SOAK is for its flags: SOAK=--no-machine leaves that out.

@@ -1,274 +1,85 @@
-// Package lockproxy_test is the black box: real listeners in front of real redis-server processes, driven over sockets, by
-// redis-cli and by client libraries.
+// Package lockproxy_test is a tour: what lockproxy does, by one short test each. Every test starts a
+// real redis-server and a proxy in front of it, and speaks to both over sockets.
 //
-//	proxy_test.go         the relay: what comes through is what Redis said
-//	differential_test.go  the same for every command that Redis has
-//	lock_test.go          LOCK and UNLOCK as clients see them
-//	wait_test.go          WAIT, SESSION, OWNER, RELOCK, LOCKINFO, LOCKSCAN, FENCE; fairness and what waiting costs
-//	lock_attack_test.go   locks while connections are held back and cut at the worst moments
-//	older_test.go         the SETNX recipes beside LOCK, and clients_test.go real client libraries (make test-clients)
-//	upstream_test.go      an upstream that is down, lost or restarted; the process and its signals
-//	hostile_test.go       clients that mean harm, or just behave badly
+// The tests that prove it are in test:
+//
+//	test/relay     what comes through is what Redis says, for every command and every transport
+//	test/sharing   clients that share upstream connections notice nothing of each other
+//	test/locks     the lock commands: order, fairness, sessions, owners, fencing, other clients' locks
+//	test/cluster   in front of a Redis Cluster
+//	test/faults    what faults break, and what they must not (make test-faults, make test-cluster)
+//	test/clients   real client libraries in several languages (make test-clients)
+//
+// Packages test their own logic next to their code. internal/proxytest is what tests share.
 package lockproxy_test
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"lockproxy/internal/proxytest"
 )
 
-// Each conversation is sent in one write, directly and through the proxy, and must bring the same bytes.
-func TestRelayIsByteEqual(t *testing.T) {
-	big := strings.Repeat("0123456789abcdef", 1<<16)
-	conversations := map[string][]string{
-		"pipeline":     {"SET a 1", "INCR a", "GET a", "NOSUCH x", "GET", "LPUSH l 1 2 3", "LRANGE l 0 -1", "GET l", "DEL a l"},
-		"resp3":        {"HELLO 3 SETNAME me", "HSET h f v", "HGETALL h", "GET none", "ZADD z 1.5 m", "ZSCORE z m", "SMEMBERS none", "CLIENT GETNAME"},
-		"transaction":  {"MULTI", "SET a 1", "NOSUCH", "EXEC", "MULTI", "SET a 2", "GET a", "EXEC", "EXEC", "WATCH a", "MULTI", "DISCARD"},
-		"pubsub":       {"SUBSCRIBE a b", "PSUBSCRIBE c*", "PING", "GET x", "UNSUBSCRIBE", "PUNSUBSCRIBE", "GET x"},
-		"pubsub resp3": {"HELLO 3", "SUBSCRIBE a", "PUBLISH a hello", "GET x", "UNSUBSCRIBE", "GET x"},
-		"blocking":     {"BLPOP none 0.02", "RPUSH l x", "BLPOP l 0", "XREAD BLOCK 10 STREAMS s $", "WAIT 0 10"},
-		"tracking":     {"HELLO 3", "CLIENT TRACKING ON", "SET t 1", "GET t", "SET t 2", "GET t", "CLIENT TRACKING OFF"},
-		"scripts":      {"EVAL return{1,{'a',false}} 0", "SCRIPT LOAD return(1)", "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0", "EVAL error('x') 0"},
-		"reset":        {"SELECT 3", "MULTI", "RESET", "SELECT 99", "CLIENT REPLY SKIP", "GET a", "GET b", "CLIENT REPLY OFF", "GET c", "CLIENT REPLY ON"},
-		"big":          {"SET big " + big, "GET big", "APPEND big x", "STRLEN big", "GETRANGE big 0 70000"},
-	}
-	server, p := startBoth(t)
-	run := func(addr string, commands []string) []byte {
-		dial(t, server.Addr()).expect("FLUSHALL", "+OK\r\n")
-		c := dial(t, addr)
-		go c.send(append(commands, "ECHO the-end")...)
-		var got bytes.Buffer
-		for !bytes.HasSuffix(got.Bytes(), []byte("the-end\r\n")) {
-			got.WriteString(c.reply())
-		}
-		return got.Bytes()
-	}
-	for name, commands := range conversations {
-		direct, proxied := run(server.Addr(), commands), run(p.addr, commands)
-		direct, proxied = withoutID(direct), withoutID(proxied)
-		if !bytes.Equal(direct, proxied) {
-			t.Errorf("%s: %d bytes directly, %d through the proxy:\n%.2000q\n%.2000q", name, len(direct), len(proxied), direct, proxied)
-		}
+func TestMain(m *testing.M) { proxytest.Main(m) }
+
+// Commands that are not lock commands reach Redis as they came, and so do its replies.
+func TestTourRelay(t *testing.T) {
+	redis, proxy := proxytest.StartBoth(t)
+	direct, client := proxytest.Dial(t, redis.Addr()), proxytest.Dial(t, proxy.Addr)
+	client.Expect("SET greeting hello", "+OK\r\n")
+	direct.Expect("GET greeting", "$5\r\nhello\r\n")
+	client.Expect("LPUSH greeting x", direct.Do("LPUSH greeting x"))
+}
+
+// LOCK answers with a token, or with null while another client holds the lock. UNLOCK with the token
+// frees it.
+func TestTourLock(t *testing.T) {
+	_, proxy := proxytest.StartBoth(t)
+	a, b := proxytest.Dial(t, proxy.Addr), proxytest.Dial(t, proxy.Addr)
+	token := a.Lock("job 30")
+	b.Expect("LOCK job 30", "$-1\r\n")
+	a.Expect(proxytest.Unlock("job", token), ":1\r\n")
+	if later := b.Lock("job 30"); later <= token {
+		t.Errorf("token %d follows %d: tokens must rise", later, token)
 	}
 }
 
-// withoutID blanks the connection's number in HELLO's reply.
-func withoutID(raw []byte) []byte {
-	if i := bytes.Index(raw, []byte("$2\r\nid\r\n:")); i >= 0 {
-		end := i + 9 + bytes.IndexByte(raw[i+9:], '\r')
-		raw = append(append([]byte{}, raw[:i+9]...), raw[end:]...)
-	}
-	return raw
+// LOCK ... WAIT answers as soon as the lock is the client's. Waiters queue in order of arrival.
+func TestTourWait(t *testing.T) {
+	_, proxy := proxytest.StartBoth(t)
+	holder, first, second := proxytest.Dial(t, proxy.Addr), proxytest.Dial(t, proxy.Addr),
+		proxytest.Dial(t, proxy.Addr)
+	token := holder.Lock("job 30")
+	first.Send("LOCK job 30 WAIT 10")
+	proxytest.AwaitWaiters(t, proxy, "job", 1)
+	second.Send("LOCK job 30 WAIT 10")
+	proxytest.AwaitWaiters(t, proxy, "job", 2)
+	holder.Expect(proxytest.Unlock("job", token), ":1\r\n")
+	token = proxytest.Token(t, first.Reply())
+	first.Expect(proxytest.Unlock("job", token), ":1\r\n")
+	proxytest.Token(t, second.Reply())
 }
 
-func TestInlineCommands(t *testing.T) {
-	_, p := startBoth(t)
-	c := dial(t, p.addr)
-	c.write("\r\n\nSET k \"a b\\x41\"\r\nGET k\nLOCK 'job' 30\r\nUNLOCK job\r\nSET k \"oops\r\n")
-	for _, want := range []string{"+OK\r\n", "$4\r\na bA\r\n", ":…", ":1\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"} {
-		got := c.reply()
-		if prefix, open := strings.CutSuffix(want, "…"); got != want && !(open && strings.HasPrefix(got, prefix)) {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	c.closed()
+// A SESSION lock is renewed for as long as the client is connected, and free when it is not.
+func TestTourSession(t *testing.T) {
+	_, proxy := proxytest.StartBoth(t)
+	holder, other := proxytest.Dial(t, proxy.Addr), proxytest.Dial(t, proxy.Addr)
+	holder.Lock("job 0.5 SESSION")
+	time.Sleep(time.Second)
+	other.Expect("LOCK job 30", "$-1\r\n")
+	holder.Close()
+	other.Send("LOCK job 30 WAIT 5")
+	proxytest.Token(t, other.Reply())
 }
 
-// Both directions run at once: more is sent than any buffer on the way holds before the first reply is read.
-func TestLongPipeline(t *testing.T) {
-	_, p := startBoth(t)
-	c := dial(t, p.addr)
-	const n = 200_000
-	go func() {
-		request := []byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$40\r\n" + strings.Repeat("v", 40) + "\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
-		for range n / 100 {
-			if _, err := c.Write(bytes.Repeat(request, 100)); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	}()
-	time.Sleep(100 * time.Millisecond)
-	want := []byte("+OK\r\n$40\r\n" + strings.Repeat("v", 40) + "\r\n")
-	got := make([]byte, len(want))
-	c.SetReadDeadline(time.Now().Add(30 * time.Second))
-	for i := range n {
-		if _, err := io.ReadFull(c.in, got); err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("pair %d: %q, %v", i, got, err)
-		}
-	}
-}
-
-// A client that closes its sending side still gets every reply, as with "printf … | nc".
-func TestHalfClose(t *testing.T) {
-	server, p := startBoth(t)
-	for _, addr := range []string{server.Addr(), p.addr} {
-		c := dial(t, addr)
-		c.send("SET a 1", "INCR a", "GET a")
-		c.Conn.(interface{ CloseWrite() error }).CloseWrite()
-		c.SetReadDeadline(time.Now().Add(2 * time.Second))
-		if got, err := io.ReadAll(c.in); string(got) != "+OK\r\n:2\r\n$1\r\n2\r\n" || err != nil {
-			t.Errorf("%s: %q, %v", addr, got, err)
-		}
-	}
-}
-
-// A client that vanishes while it is blocked must not take an element with it.
-func TestVanishedWhileBlocked(t *testing.T) {
-	server, p := startBoth(t)
-	direct := goRedis(t, server.Addr())
-	for _, behind := range []string{"", "LOCK job 30"} {
-		c := dial(t, p.addr)
-		c.send("BLPOP queue 0")
-		if behind != "" {
-			c.send(behind)
-		}
-		blocked := func() bool { return strings.Contains(direct.ClientList(ctx).Val(), "cmd=blpop") }
-		eventually(t, time.Second, "the client is blocked", blocked)
-		c.Close()
-		eventually(t, time.Second, "the upstream connection is gone", func() bool { return !blocked() })
-		direct.RPush(ctx, "queue", "x")
-		if n := direct.LLen(ctx, "queue").Val(); n != 1 {
-			t.Errorf("behind %q: the queue has %d elements, want 1", behind, n)
-		}
-		direct.Del(ctx, "queue")
-	}
-}
-
-func TestGoRedis(t *testing.T) {
-	_, p := startBoth(t)
-	for _, protocol := range []int{2, 3} {
-		c := redis.NewClient(&redis.Options{Addr: p.addr, Protocol: protocol})
-		defer c.Close()
-		pipe := c.TxPipeline()
-		for i := range 100 {
-			pipe.Set(ctx, fmt.Sprint("k", i), i, time.Minute)
-		}
-		if _, err := pipe.Exec(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if n, err := c.Get(ctx, "k99").Int(); n != 99 || err != nil {
-			t.Errorf("k99 = %d, %v", n, err)
-		}
-		sub := c.Subscribe(ctx, "news")
-		defer sub.Close()
-		if _, err := sub.Receive(ctx); err != nil {
-			t.Fatal(err)
-		}
-		c.Publish(ctx, "news", "hello")
-		if m, err := sub.ReceiveMessage(ctx); err != nil || m.Payload != "hello" {
-			t.Errorf("message %v, %v", m, err)
-		}
-		token, err := c.Do(ctx, "LOCK", "job", 30).Int64()
-		if err != nil || token == 0 {
-			t.Errorf("LOCK: %d, %v", token, err)
-		}
-		if err := c.Do(ctx, "LOCK", "job", 30).Err(); err != redis.Nil {
-			t.Errorf("second LOCK: %v", err)
-		}
-		if n, err := c.Do(ctx, "UNLOCK", "job", token).Int(); n != 1 || err != nil {
-			t.Errorf("UNLOCK: %d, %v", n, err)
-		}
-	}
-}
-
-// What is answered only if it is refused: each reply is its own request's, whether it was or not.
-func TestMaybeAnsweredCommands(t *testing.T) {
-	server, p := startBoth(t)
-	admin := dial(t, server.Addr())
-	admin.expect("ACL SETUSER mute on >p ~* &* +@all -replconf", "+OK\r\n")
-	const acks = 20
-	for _, login := range []string{"PING", "HELLO 2", "HELLO 3", "AUTH mute p", "HELLO 3 AUTH mute p"} {
-		direct, through := dial(t, server.Addr()), dial(t, p.addr)
-		for _, c := range []*rawConn{direct, through} {
-			c.do(login)
-		}
-		refused := strings.Contains(login, "mute")
-		key := strings.ReplaceAll(login, " ", "-")
-		pipeline := []string{"REPLCONF ACK 0", "ECHO one", "REPLCONF GETACK *", "REPLCONF listening-port 1 ACK 0", "LOCKINFO nothing", "REPLCONF ACK 0", "REPLCONF ACK",
-			"NOSUCHCOMMAND", "CLIENT REPLY SKIP", "REPLCONF ACK 0", "ECHO two", "CLIENT REPLY OFF", "REPLCONF ACK 0", "GET a", "CLIENT REPLY ON", "ECHO three",
-			"MULTI", "REPLCONF ACK 0", "DISCARD", "SUBSCRIBE ch", "REPLCONF ACK 0", "UNSUBSCRIBE ch", "LOCK", "REPLCONF ACK 0", "MONITOR", "MONITOR", "RESET", "QUIT"}
-		all := func(c *rawConn) (text string) {
-			c.send(pipeline...)
-			for {
-				got, err := c.tryReply(5 * time.Second)
-				if err != nil {
-					return text
-				}
-				if !strings.HasPrefix(got, "+1") && !strings.Contains(got, "'lock") { // MONITOR's feed; what only one of them knows
-					text += got
-				}
-			}
-		}
-		null := "$-1\r\n"
-		if strings.Contains(login, "HELLO 3") {
-			null = "_\r\n"
-		}
-		want := strings.Replace(all(direct), "-ERR unknown command 'LOCKINFO', with args beginning with: 'nothing' \r\n", null, 1)
-		want = strings.Replace(want, "-ERR unknown command 'LOCK', with args beginning with: \r\n", "", 1)
-		got := all(through)
-		if got != want {
-			t.Errorf("%s:\n got %q\nwant %q", login, got, want)
-		}
-		c := dial(t, p.addr)
-		c.do(login)
-		for range acks {
-			c.send("REPLCONF ACK 0")
-		}
-		if refused {
-			for range acks {
-				if got := c.reply(); !strings.HasPrefix(got, "-NOPERM") {
-					t.Errorf("%s: %q", login, got)
-				}
-			}
-		}
-		c.expect("MONITOR", "+OK\r\n")
-		c.send("MONITOR", "REPLCONF ACK 0", "RESET")
-		for got := c.reply(); got != "+RESET\r\n"; got = c.reply() {
-			if !strings.HasPrefix(got, "+1") && !(refused && strings.HasPrefix(got, "-NOPERM")) {
-				t.Errorf("%s: %q among MONITOR's feed", login, got)
-			}
-		}
-		c.lock(key + " 30")
-	}
-}
-
-// MONITOR that was allowed once and isn't any more is answered the second time.
-func TestSecondMonitorIsRefused(t *testing.T) {
-	server, p := startBoth(t)
-	admin := dial(t, server.Addr())
-	admin.expect("ACL SETUSER spy on >p ~* &* +@all", "+OK\r\n")
-	c := dial(t, p.addr)
-	c.expect("AUTH spy p", "+OK\r\n")
-	c.expect("MONITOR", "+OK\r\n")
-	c.send("MONITOR")
-	time.Sleep(20 * time.Millisecond)
-	admin.expect("ACL SETUSER spy -monitor", "+OK\r\n")
-	c.send("MONITOR", "PING", "RESET")
-	var got []string
-	for last := ""; last != "+RESET\r\n"; {
-		if last = c.reply(); !strings.HasPrefix(last, "+1") {
-			got = append(got, last)
-		}
-	}
-	if len(got) != 3 || !strings.HasPrefix(got[0], "-NOPERM") || got[1] != "+PONG\r\n" {
-		t.Errorf("%q", got)
-	}
-}
-
-// REPLCONF ACK is never answered, and what follows it is answered all the same, each reply to its own request.
-func TestUnansweredCommands(t *testing.T) {
-	_, p := startBoth(t)
-	c := dial(t, p.addr)
-	c.send("REPLCONF GETACK *", "PING", "REPLCONF ACK 0", "LOCK job 30", "MULTI", "REPLCONF ACK 0", "DISCARD", "UNLOCK job")
-	for _, want := range []string{"+PONG\r\n", ":", "+OK\r\n", "+QUEUED\r\n", "+OK\r\n", ":1\r\n"} {
-		if got := c.reply(); !strings.HasPrefix(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
+// FENCE runs a command only while the token's lock is held, and in one step with that check.
+func TestTourFence(t *testing.T) {
+	_, proxy := proxytest.StartBoth(t)
+	client := proxytest.Dial(t, proxy.Addr)
+	token := client.Lock("job 30")
+	client.Expect(fmt.Sprintf("FENCE job %d SET result done", token), "+OK\r\n")
+	client.Expect(proxytest.Unlock("job", token), ":1\r\n")
+	client.Expect(fmt.Sprintf("FENCE job %d SET result late", token), "-FENCED …")
+	client.Expect("GET result", "$4\r\ndone\r\n")
 }

@@ -8,13 +8,16 @@ tests='Lock|Wait|Attack|Session|Owner|Fence|Token|Takeover|Contention|Settle|Rep
 skip='Differential|Introspection|TestRedisCLI'
 # RESET, CLIENT INFO, channels in ACLs and passwords between Sentinels came with 6.2, COMMAND DOCS, sharded channels and CLUSTER SHARDS with 7.0.
 before62="$skip|TestBusyScriptLane|TestFenceWithoutUnwatch|TestFenceWithUnknownCommand|TestWaitCoversWhatWentByLanes|TestClusterWakes|TestClusterAwareClients|TestLockIsOfTheClientsDatabaseAndUser|TestWaitersOfDifferentUsers|TestSentinelLogin|TestFence\$"
-go test -c -o "$cache.test" .
-trap 'rm -f "$cache.test"' EXIT
+mkdir -p "$cache.tests"
+go test -c -o "$cache.tests/" ./test/locks ./test/cluster
+trap 'rm -rf "$cache.tests"' EXIT
 failed=0
 try() {
 	bin=$(sh internal/testredis/version.sh "$cache" "$1" "$2" "$3")
 	echo "$("$bin/redis-server" --version)"
-	PATH=$bin:$PATH "$cache.test" -test.timeout 10m -test.run "$tests" -test.skip "$4" || failed=1
+	for part in locks cluster; do
+		(cd "test/$part" && PATH=$bin:$PATH "$cache.tests/$part.test" -test.timeout 10m -test.run "$tests" -test.skip "$4") || failed=1
+	done
 }
 try bullseye redis-server redis-server "$before62"
 try trixie redis-server redis-server "$skip"

@@ -1,0 +1,54 @@
+package proxytest
+
+import (
+	"fmt"
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func AwaitWaiters(t *testing.T, p *Proxy, key string, n int) {
+	t.Helper()
+	Eventually(t, 2*time.Second, "they wait", func() bool { return Waiters(t, p, key) == n })
+}
+
+func Token(t *testing.T, reply string) int64 {
+	t.Helper()
+	token, err := strconv.ParseInt(strings.Trim(reply, ":\r\n"), 10, 64)
+	if err != nil {
+		t.Fatalf("%q is no token", reply)
+	}
+	return token
+}
+
+// ReplicaTimeout is short, since tests wait for it.
+const ReplicaTimeout = 300 * time.Millisecond
+
+// WithReplicas is what --min-replicas n sets.
+func WithReplicas(n int) func(*proxy.Config) {
+	return func(cfg *proxy.Config) {
+		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: n, ReplicaTimeout: ReplicaTimeout}
+	}
+}
+
+// LockDirectly has another program hold a lock, for as long as the test may take.
+func (c *Conn) LockDirectly(key string) {
+	c.Expect(fmt.Sprintf("SET %s %d", key, time.Now().Add(time.Hour).UnixMilli()), "+OK\r\n")
+}
+
+// Waiters is how many wait for a lock, as LOCKINFO at p says.
+func Waiters(t testing.TB, p *Proxy, key string) int {
+	info, err := GoRedis(t, p.Addr).Do(Ctx, "LOCKINFO", key).Result()
+	if err != nil {
+		return 0
+	}
+	for k, v := range info.(map[any]any) {
+		if k == "waiters" {
+			return int(v.(int64))
+		}
+	}
+	return 0
+}

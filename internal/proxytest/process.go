@@ -1,0 +1,98 @@
+package proxytest
+
+import (
+	"bytes"
+	"fmt"
+	"lockproxy/internal/testredis"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+func OpenFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+// binaryDir is where Binary has put the command; "" if nowhere.
+var binaryDir string
+
+var buildBinary = sync.OnceValues(func() (path string, err error) {
+	if binaryDir, err = os.MkdirTemp("", "lockproxy-test-"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(binaryDir, "lockproxy")
+	out, err := exec.Command("go", "build", "-o", path, "lockproxy/cmd/lockproxy").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return path, err
+})
+
+// Binary is the path of the command, which is built once for all tests of a package.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := buildBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Main runs a package's tests and ends what they have left for each other: the lasting servers and
+// the built command. It is for TestMain.
+func Main(m *testing.M) {
+	status := m.Run()
+	Lasting.End()
+	os.RemoveAll(binaryDir)
+	os.Exit(status)
+}
+
+// Process is a lockproxy process.
+type Process struct {
+	Addr string
+	Cmd  *exec.Cmd
+	Log  bytes.Buffer
+	Exit chan error
+}
+
+// StartProcess runs the built command with these arguments and waits until it accepts.
+func StartProcess(t *testing.T, args ...string) *Process {
+	t.Helper()
+	p := &Process{Addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), Exit: make(chan error, 1)}
+	p.Cmd = exec.Command(Binary(t), append([]string{"--listen", p.Addr}, args...)...)
+	p.Cmd.Stderr = &p.Log
+	if err := p.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.Exit <- p.Cmd.Wait() }()
+	t.Cleanup(func() { p.Cmd.Process.Kill() })
+	Eventually(t, 5*time.Second, "the process accepts", func() bool {
+		nc, err := net.Dial("tcp", p.Addr)
+		if err == nil {
+			nc.Close()
+		}
+		return err == nil
+	})
+	return p
+}
+
+// Ends returns the exit status, which must come within timeout.
+func (p *Process) Ends(t *testing.T, timeout time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.Exit:
+		return p.Cmd.ProcessState.ExitCode()
+	case <-time.After(timeout):
+		t.Fatalf("the process has not ended within %v", timeout)
+		return -1
+	}
+}

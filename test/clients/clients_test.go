@@ -1,0 +1,163 @@
+//go:build clients
+
+package clients_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"lockproxy/internal/proxytest"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/testredis"
+)
+
+// A clientProgram is a program of testdata that uses one client library.
+type clientProgram struct {
+	name      string
+	dir       string   // below testdata
+	build     []string // run in dir first, if set; {out} is the program to build
+	run       []string // run in dir, with host, port and, if protocols are given, protocol added
+	protocols []string // the RESP versions it can speak, if it lets one choose
+}
+
+// Debian's libraries belong to the interpreters in /usr/bin: others may come first on PATH.
+var clientPrograms = []clientProgram{
+	{name: "redis-cli", dir: "redis-cli", run: []string{"bash", "redis-cli.sh"}, protocols: []string{"2", "3"}},
+	{name: "hiredis", dir: "hiredis", build: []string{"cc", "-Wall", "-o", "{out}", "hiredis.c", "-lhiredis"}, run: []string{"{out}"}},
+	{name: "redis-py", dir: "redis-py", run: []string{"/usr/bin/python3", "redis_py.py"}},
+	{name: "phpredis", dir: "phpredis", run: []string{"/usr/bin/php", "phpredis.php"}},
+	{name: "predis", dir: "predis", run: []string{"/usr/bin/php", "predis.php"}},
+	{name: "redis-rb", dir: "redis-rb", run: []string{"/usr/bin/ruby", "redis_rb.rb"}},
+	{name: "perl", dir: "perl", run: []string{"/usr/bin/perl", "redis.pl"}},
+	{name: "ioredis", dir: "node", run: []string{"node", "ioredis.js"}, protocols: []string{"2", "3"}},
+	{name: "node-redis", dir: "node", run: []string{"node", "node-redis.js"}, protocols: []string{"2", "3"}},
+	{name: "go-redis", dir: "go", build: []string{"go", "build", "-o", "{out}", "./go-redis"}, run: []string{"{out}"}, protocols: []string{"2", "3"}},
+	{name: "rueidis", dir: "go", build: []string{"go", "build", "-o", "{out}", "./rueidis"}, run: []string{"{out}"}, protocols: []string{"2", "3"}},
+	{name: "redigo", dir: "go", build: []string{"go", "build", "-o", "{out}", "./redigo"}, run: []string{"{out}"}},
+	{name: "java", dir: "java", run: []string{"java", "LockClient.java"}, protocols: []string{"2", "3"}},
+}
+
+// clientSteps are what every program must say that it did.
+var clientSteps = []string{"data", "pipeline", "transaction", "pubsub", "script", "wait-command", "lock", "lock-error", "lock-order", "lock-wait"}
+
+func TestClients(t *testing.T) {
+	bin := proxytest.Binary(t)
+	redis := strconv.Itoa(testredis.FreePort(t))
+	startForClients(t, redis, "redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	testClients(t, bin, "redis://127.0.0.1:"+redis)
+}
+
+// testClients runs all programs through the lockproxy at path bin, in front of an upstream.
+func testClients(t *testing.T, bin, upstream string) {
+	lockproxy := strconv.Itoa(testredis.FreePort(t))
+	startForClients(t, lockproxy, bin, "--listen", "127.0.0.1:"+lockproxy, "--upstream", upstream)
+
+	for _, c := range clientPrograms {
+		if c.protocols == nil {
+			t.Run(c.name, func(t *testing.T) { c.test(t, "127.0.0.1", lockproxy) })
+		}
+		for _, p := range c.protocols {
+			t.Run(c.name+"/RESP"+p, func(t *testing.T) { c.test(t, "127.0.0.1", lockproxy, p) })
+		}
+	}
+}
+
+func (c clientProgram) test(t *testing.T, args ...string) {
+	out := filepath.Join(t.TempDir(), c.name)
+	if c.build != nil {
+		c.command(t, 3*time.Minute, out, c.build)
+	}
+	printed := c.command(t, time.Minute, out, slices.Concat(c.run, args))
+
+	for _, step := range clientSteps {
+		if !slices.Contains(strings.Split(printed, "\n"), "ok "+step) {
+			t.Errorf("the program left out %s; it printed:\n%s", step, printed)
+		}
+	}
+}
+
+// command runs words in the program's directory and returns what it printed. It fails the test if the command fails.
+func (c clientProgram) command(t *testing.T, limit time.Duration, out string, words []string) string {
+	t.Helper()
+	words = slices.Clone(words)
+	for i, word := range words {
+		words[i] = strings.ReplaceAll(word, "{out}", out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Dir = filepath.Join("testdata", c.dir)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	// Some programs start others: a group of their own lets all of them be ended.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("not done in %v", limit)
+		}
+		t.Fatalf("%s: %v\n%s%s", strings.Join(words, " "), err, stdout.String(), stderr.String())
+	}
+	return stdout.String()
+}
+
+// startForClients starts a server, waits until it answers on its port, and ends it with the test.
+func startForClients(t *testing.T, port, name string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	stop := func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			cmd.Process.Kill()
+			<-ended
+			t.Errorf("%s did not end on SIGTERM in 10 s", name)
+		}
+		if t.Failed() {
+			t.Logf("output of %s:\n%s", name, output.String())
+		}
+	}
+	t.Cleanup(func() { stop() })
+	for deadline := time.Now().Add(20 * time.Second); !answersPing(port); {
+		select {
+		case err := <-ended:
+			ended <- err // for stop
+			t.Fatalf("%s ended: %v", name, err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not answer on port %s", name, port)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func answersPing(port string) bool {
+	conn, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Second))
+	fmt.Fprint(conn, "PING\r\n")
+	line, _ := bufio.NewReader(conn).ReadString('\n')
+	return line == "+PONG\r\n"
+}

@@ -1,0 +1,17 @@
+//go:build clients
+
+package clients_test
+
+import (
+	"lockproxy/internal/proxytest"
+	"testing"
+
+	"lockproxy/internal/testredis"
+)
+
+// The same programs, which know nothing of clusters, do the same on one of six nodes. They want WAIT to find no
+// replicas.
+func TestClusterClients(t *testing.T) {
+	t.Setenv("LOCKPROXY_TEST_CLUSTER", "1") // the programs inherit it
+	testClients(t, proxytest.Binary(t), testredis.StartCluster(t, 6, 0).URL())
+}

@@ -1,0 +1,12 @@
+//go:build clients
+
+// Package clients_test is real client libraries in several languages (make test-clients).
+package clients_test
+
+import (
+	"testing"
+
+	"lockproxy/internal/proxytest"
+)
+
+func TestMain(m *testing.M) { proxytest.Main(m) }

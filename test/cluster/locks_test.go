@@ -1,0 +1,190 @@
+package cluster_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd"
+)
+
+// What a single Redis does with locks, a cluster does too, whatever their names are.
+func TestClusterLocks(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0)
+	p := proxytest.Start(t, cluster.URL(), nil)
+	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	keys := []string{"job", "{a}b", "a{b}c", "a{b", "a}b", "a{}b", "a{}{b}", "}{", "{", "}", "{}", "b{a}", "{a}{b}", "}{a}", "{{}}", "a\x00b", "\xff\xfe", "{\r\n}x", ""}
+	for i := range 30 {
+		keys = append(keys, fmt.Sprint("job", i))
+	}
+	tokens := map[string]string{}
+	for _, key := range keys {
+		token := strings.Trim(a.DoWords("LOCK", key, "60", "OWNER", "me"), ":\r\n")
+		tokens[key] = token
+		for _, step := range []struct{ got, want string }{
+			{b.DoWords("LOCK", key, "60"), "$-1\r\n"},
+			{b.DoWords("LOCK", key, "60", "OWNER", "me"), ":" + token + "\r\n"},
+			{b.DoWords("RELOCK", key, token, "60"), ":1\r\n"},
+			{b.DoWords("FENCE", key, token, "EXISTS", key), ":1\r\n"},
+			{b.DoWords("FENCE", key, token+"0", "EXISTS", key), fmt.Sprintf("-FENCED token %s0 does not hold the lock '%s' (any more): the command was not run\r\n", token, oneLine(key))},
+			{b.DoWords("UNLOCK", key, token+"0"), ":0\r\n"},
+		} {
+			if step.got != step.want {
+				t.Errorf("%q: got %q, want %q", key, step.got, step.want)
+			}
+		}
+		if got := b.DoWords("LOCKINFO", key); !strings.Contains(got, "$4\r\nheld\r\n") || !strings.Contains(got, ":"+token+"\r\n") {
+			t.Errorf("LOCKINFO %q: %q", key, got)
+		}
+	}
+	if found, want := scanLocks(t, a), slices.Sorted(slices.Values(keys)); !slices.Equal(found, want) {
+		t.Errorf("LOCKSCAN finds %q, not %q", found, want)
+	}
+	for _, key := range keys {
+		if got := b.DoWords("UNLOCK", key, tokens[key]); got != ":1\r\n" {
+			t.Errorf("UNLOCK %q: %q", key, got)
+		}
+	}
+	if found := scanLocks(t, a); len(found) > 0 {
+		t.Errorf("LOCKSCAN finds %q behind their release", found)
+	}
+	spread := 0
+	for _, node := range cluster.Nodes {
+		if node.Ask("DBSIZE") != ":0" {
+			spread++
+		}
+	}
+	if spread != 3 {
+		t.Errorf("the locks are in %d of 3 nodes", spread)
+	}
+}
+
+// oneLine is how a name is shown within an error.
+func oneLine(name string) string { return strings.NewReplacer("\r", " ", "\n", " ").Replace(name) }
+
+// scanLocks is all that LOCKSCAN finds, in order.
+func scanLocks(t *testing.T, c *proxytest.Conn) (keys []string) {
+	t.Helper()
+	for cursor := "0"; ; {
+		v, err := resp.ParseValue([]byte(c.DoWords("LOCKSCAN", cursor, "COUNT", "20")))
+		if err != nil || len(v.Elems) != 2 {
+			t.Fatalf("LOCKSCAN: %v, %v", v, err)
+		}
+		for _, key := range v.Elems[1].Elems {
+			keys = append(keys, string(key.Text))
+		}
+		if cursor = string(v.Elems[0].Text); cursor == "0" {
+			slices.Sort(keys)
+			return slices.Compact(keys)
+		}
+	}
+}
+
+// A fenced command runs where the lock is, or not at all.
+func TestClusterFence(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0)
+	p := proxytest.Start(t, cluster.URL(), nil)
+	c := proxytest.Dial(t, p.Addr)
+	token := c.Lock("{job} 60")
+	fence := fmt.Sprintf("FENCE {job} %d ", token)
+	c.Expect(fence+"SET {job}:state busy", "+OK\r\n")
+	c.Expect(fence+"INCR {job}:state", "-ERR value is not an integer or out of range\r\n")
+	for i := range 20 { // some on the same node, most not
+		c.Expect(fmt.Sprintf("%sSET other%d x", fence, i), "-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+		c.Expect(fmt.Sprintf("EXISTS other%d", i), ":0\r\n")
+	}
+	c.Expect(fence+"MGET {job}:state other", "-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+	c.Expect(fence+"GET {job}:state", "$4\r\nbusy\r\n")
+	c.Expect("GET other", "$-1\r\n") // no transaction is left open
+
+	// The slot moves, and nothing of that lets a token through that doesn't hold the lock any more.
+	slot := cluster.Slot("{job}")
+	from := cluster.MasterOf(slot)
+	to := proxytest.AnotherMaster(cluster, from)
+	for i := range 6 {
+		cluster.MigrateSlots(from, to, slot)
+		from, to = to, from
+		c.Expect(fence+fmt.Sprintf("SET {job}:state %d", i), "+OK\r\n")
+	}
+	c.Expect(proxytest.Unlock("{job}", token), ":1\r\n")
+	cluster.MigrateSlots(from, to, slot)
+	c.Expect(fence+"SET {job}:state stale", "-FENCED …")
+	c.Expect("GET {job}:state", "$1\r\n5\r\n")
+}
+
+// --min-replicas counts those of the node that has the lock, and no others.
+func TestClusterMinReplicas(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 1)
+	p := proxytest.Start(t, cluster.URL(), proxytest.WithReplicas(1))
+	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	var keys []string
+	for i := range 20 {
+		keys = append(keys, fmt.Sprint("job", i))
+	}
+	for _, key := range keys {
+		token := a.Lock(key + " 10 SESSION")
+		master := cluster.MasterOf(cluster.Slot(key))
+		slot := strconv.Itoa(cluster.Slot(key))
+		if got := cluster.ReplicaOf(master).Ask("CLUSTER", "COUNTKEYSINSLOT", slot); got != ":2" {
+			t.Fatalf("a token was given out for what the replica doesn't have: %s keys", got)
+		}
+		b.Send("LOCK " + key + " 10 WAIT 5")
+		proxytest.AwaitWaiters(t, p, key, 1)
+		a.Expect(proxytest.Unlock(key, token), ":1\r\n")
+		b.Expect(proxytest.Unlock(key, proxytest.Token(t, b.Reply())), ":1\r\n")
+	}
+
+	master := cluster.MasterOf(cluster.Slot(keys[0]))
+	replica := cluster.ReplicaOf(master)
+	replica.Pause()
+	a.Expect("LOCK "+keys[0]+" 10", "-NOREPLICAS 0 of 1 replicas acknowledged it within 300ms: the lock was not taken, try again\r\n")
+	a.Expect("LOCKINFO "+keys[0], "$-1\r\n")
+	for _, key := range keys {
+		if cluster.MasterOf(cluster.Slot(key)) != master {
+			a.Expect(proxytest.Unlock(key, a.Lock(key+" 10")), ":1\r\n")
+		}
+	}
+	replica.Resume()
+	replica.WaitInSync()
+	proxytest.Eventually(t, 5*time.Second, "locks are given out again", func() bool { return !strings.HasPrefix(b.Do("LOCK "+keys[0]+" 10"), "-") })
+}
+
+// What an operator sees of the locks of all nodes, some of which have never seen the script.
+func TestClusterSurvey(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0)
+	p := proxytest.Start(t, cluster.URL(), nil)
+	c := proxytest.Dial(t, p.Addr)
+	var keys []string
+	for i := range 12 {
+		keys = append(keys, fmt.Sprint("job", i))
+		c.Lock(keys[i] + " 60")
+	}
+	c.Do("LOCKINFO " + keys[0]) // now one node knows the script
+	held, err := p.Server.Locks().Look(proxytest.Ctx, lockcmd.Identity{}, keys)
+	if err != nil || len(held) != len(keys) {
+		t.Errorf("%d of %d locks are found: %v", len(held), len(keys), err)
+	}
+	for cursor, found := uint64(0), 0; ; {
+		next, names, err := p.Server.Locks().Find(proxytest.Ctx, lockcmd.Identity{}, cursor, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found += len(names)
+		if cursor = next; cursor == 0 {
+			if found != len(keys) {
+				t.Errorf("a scan for locks finds %d, not %d", found, len(keys))
+			}
+			break
+		}
+	}
+}

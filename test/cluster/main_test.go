@@ -1,0 +1,10 @@
+// Package cluster_test is lockproxy in front of a Redis Cluster.
+package cluster_test
+
+import (
+	"testing"
+
+	"lockproxy/internal/proxytest"
+)
+
+func TestMain(m *testing.M) { proxytest.Main(m) }

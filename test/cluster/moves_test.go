@@ -1,0 +1,217 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
+)
+
+// A lock that is held, and waited for at two proxies, while its slot moves: with its keys here, there, and at both.
+func TestClusterLockMigrates(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0)
+	p, q := proxytest.Start(t, cluster.URL(), nil), proxytest.Start(t, cluster.URL(), nil)
+	holder, session := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	slot := cluster.Slot("{m}")
+	token := holder.Lock("{m}job 60")
+	kept := session.Lock("{m}kept 0.6 SESSION")
+	var waiters []*proxytest.Conn
+	for i, proxy := range []*proxytest.Proxy{p, q, p} {
+		w := proxytest.Dial(t, proxy.Addr)
+		w.Send("LOCK {m}job 60 WAIT 30")
+		waiters = append(waiters, w)
+		proxytest.AwaitWaiters(t, proxy, "{m}job", i/2+1)
+	}
+	from := cluster.MasterOf(slot)
+	to := proxytest.AnotherMaster(cluster, from)
+	m := cluster.BeginMigration(from, to, slot)
+	m.MoveKey("{m}job") // its companion is still at the old node: nobody can say anything about the lock
+	free := proxytest.Dial(t, p.Addr)
+	if got := free.Do("LOCK {m}job 60"); !strings.HasPrefix(got, "-TRYAGAIN ") {
+		t.Errorf("LOCK while the lock and its companion are apart: %q", got)
+	}
+	if got := free.Do("LOCK {m}new 60 WAIT 0.3"); !strings.HasPrefix(got, "-TRYAGAIN ") {
+		t.Errorf("LOCK of a new one: %q", got)
+	}
+	m.MoveKey(lockcmd.CompanionKey([]byte("{m}job"))) // both at the new one, which doesn't serve the slot yet
+	holder.Expect(fmt.Sprintf("RELOCK {m}job %d 60", token), ":1\r\n")
+	free.Expect("LOCK {m}job 60", "$-1\r\n")
+	holder.Expect(proxytest.Unlock("{m}job", token), ":1\r\n")
+	var got string
+	served := -1
+	proxytest.Eventually(t, 3*time.Second, "a waiter is served", func() bool {
+		for i, w := range waiters {
+			if reply, err := w.TryReply(10 * time.Millisecond); err == nil {
+				got, served = reply, i
+				return true
+			}
+		}
+		return false
+	})
+	last := token
+	for n := len(waiters); ; {
+		next := proxytest.Token(t, got)
+		if next <= last {
+			t.Errorf("token %d behind %d", next, last)
+		}
+		last = next
+		waiters[served].Expect(proxytest.Unlock("{m}job", next), ":1\r\n")
+		waiters = append(waiters[:served], waiters[served+1:]...)
+		if n--; n == 0 {
+			break
+		}
+		if n == 1 {
+			m.MoveKeys()
+			m.Finish() // the last one is served by the new node
+		}
+		proxytest.Eventually(t, 5*time.Second, "the next waiter is served", func() bool {
+			for i, w := range waiters {
+				if reply, err := w.TryReply(10 * time.Millisecond); err == nil {
+					got, served = reply, i
+					return true
+				}
+			}
+			return false
+		})
+	}
+	time.Sleep(time.Second) // longer than the session lock's timeout
+	session.Expect(proxytest.Unlock("{m}kept", kept), ":1\r\n")
+	if next := free.Lock("{m}job 60"); next <= last {
+		t.Errorf("token %d behind %d", next, last)
+	}
+	free.Lock("{m}new 60")
+}
+
+// A slot moves while a waiter of another proxy listens for a lock in it: soon it is woken at once again.
+func TestClusterWakesMigrate(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0)
+	p, q := proxytest.Start(t, cluster.URL(), nil), proxytest.Start(t, cluster.URL(), nil)
+	holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, q.Addr)
+	slot := cluster.Slot("job")
+	from := cluster.MasterOf(slot)
+	to := proxytest.AnotherMaster(cluster, from)
+	for range 3 {
+		token := holder.Lock("job 60")
+		waiter.Send("LOCK job 60 WAIT 30")
+		proxytest.AwaitWaiters(t, q, "job", 1)
+		cluster.MigrateSlots(from, to, slot)
+		from, to = to, from
+		proxytest.Eventually(t, 3*time.Second, "it listens at the new node", func() bool {
+			return strings.Contains(from.Ask("PUBSUB", "SHARDCHANNELS"), "lockproxy:wake:{")
+		})
+		if took := wakeTime(t, holder, waiter, "job", token); took > 100*time.Millisecond {
+			t.Errorf("the waiter had the lock %v after its release", took)
+		}
+	}
+}
+
+// A master dies with locks that are held and waited for: what can't be asked is answered UPSTREAM, or as the cluster says it, waiters are
+// kept, and the tokens of what was lost or not rise.
+func TestClusterMasterDies(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
+	p := proxytest.Start(t, cluster.URL(), proxytest.WithReplicas(1))
+	holder, waiter, session := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	token := holder.Lock("{a}job 60")
+	kept := session.Lock("{a}kept 20 SESSION")
+	waiter.Send("LOCK {a}job 60 WAIT 30")
+	proxytest.AwaitWaiters(t, p, "{a}job", 1)
+	master := cluster.MasterOf(cluster.Slot("{a}"))
+	elsewhere := ""
+	for i := 0; elsewhere == ""; i++ {
+		if key := fmt.Sprint("job", i); cluster.MasterOf(cluster.Slot(key)) != master {
+			elsewhere = key
+		}
+	}
+	replica := cluster.ReplicaOf(master)
+	master.Kill()
+	killed, errors := time.Now(), 0
+	for replica.Role() != "master" {
+		c := proxytest.Dial(t, p.Addr)
+		c.Send("LOCK {a}other 60")
+		got, err := c.TryReply(5 * time.Second)
+		switch {
+		case err != nil:
+			t.Errorf("no answer while the master is gone: %v", err)
+		case strings.HasPrefix(got, "-UPSTREAM "), strings.HasPrefix(got, "-CLUSTERDOWN "):
+			errors++
+		case got[0] != ':' && got != "$-1\r\n" && !strings.HasPrefix(got, "-NOREPLICAS "):
+			t.Errorf("while the master is gone: %q", got)
+		}
+		began := time.Now()
+		c = proxytest.Dial(t, p.Addr)
+		c.Expect(proxytest.Unlock(elsewhere, c.Lock(elsewhere+" 60")), ":1\r\n") // the others serve on
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("a lock at another node took %v", took)
+		}
+		c.Close()
+	}
+	if errors == 0 {
+		t.Error("nobody was told that the master is gone")
+	}
+	cluster.WaitReplaced(replica)
+	t.Logf("replaced %v after its death, %d were told", time.Since(killed).Round(time.Millisecond), errors)
+	cluster.Rejoin(t, master) // so that there is a replica again
+	holder = proxytest.Dial(t, p.Addr)
+	proxytest.Eventually(t, 5*time.Second, "the replica acknowledges", func() bool { return holder.Do("LOCK {a}again 60 OWNER me")[0] == ':' })
+	proxytest.Eventually(t, 5*time.Second, "the lock can be released", func() bool { return holder.Do(proxytest.Unlock("{a}job", token)) == ":1\r\n" })
+	if next := proxytest.Token(t, waiter.Reply()); next <= token {
+		t.Errorf("token %d behind %d", next, token)
+	}
+	session.Expect(fmt.Sprintf("FENCE {a}kept %d SET {a}x 1", kept), "+OK\r\n")
+}
+
+// Session locks of a client that goes while their master is gone are released by the one that takes its place.
+func TestClusterOrphans(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 1, "--cluster-node-timeout", "2500")
+	p := proxytest.Start(t, cluster.URL(), proxytest.WithReplicas(1))
+	session := proxytest.Dial(t, p.Addr)
+	for i := range 3 {
+		session.Lock(fmt.Sprintf("{a}job%d 600 SESSION", i))
+	}
+	master := cluster.MasterOf(cluster.Slot("{a}"))
+	replica := cluster.ReplicaOf(master)
+	master.Kill()
+	session.Close()
+	cluster.WaitReplaced(replica)
+	plain := proxytest.Dial(t, proxytest.Start(t, cluster.URL(), nil).Addr)
+	for i := range 3 {
+		proxytest.Eventually(t, 6*time.Second, "the lock is free", func() bool { return plain.Do(fmt.Sprintf("LOCK {a}job%d 600 OWNER me", i))[0] == ':' })
+	}
+}
+
+// With --failover-hold no lock is given out for a while behind a replica's having taken a master's place; a slot that moves is none.
+func TestClusterFailoverHold(t *testing.T) {
+	t.Parallel()
+	const hold = 1500 * time.Millisecond
+	cluster := testredis.StartCluster(t, 3, 1)
+	p := proxytest.Start(t, cluster.URL(), func(cfg *proxy.Config) { cfg.Locks.Durability.FailoverHold = hold })
+	c := proxytest.Dial(t, p.Addr)
+	token := c.Lock("job 30")
+	slot := cluster.Slot("job")
+	from := cluster.MasterOf(slot)
+	cluster.MigrateSlots(from, proxytest.AnotherMaster(cluster, from), slot)
+	time.Sleep(1200 * time.Millisecond) // the proxy looks once a second
+	c.Expect(proxytest.Unlock("other", c.Lock("other 30")), ":1\r\n")
+
+	cluster.Failover(cluster.MasterOf(slot))
+	began := time.Now()
+	proxytest.Eventually(t, 3*time.Second, "the proxy has seen it", func() bool {
+		got := c.Do("LOCK other 30 OWNER me")
+		return strings.HasPrefix(got, "-UPSTREAM was replaced by another server: ")
+	})
+	c.Expect(fmt.Sprintf("RELOCK job %d 30", token), ":1\r\n")
+	c.Expect("LOCK fourth 30 WAIT 0.1", "-UPSTREAM was replaced …")
+	c.Lock("third 30 WAIT 5")
+	if took := time.Since(began); took < hold-500*time.Millisecond || took > hold+1500*time.Millisecond {
+		t.Errorf("given out again after %v", took)
+	}
+}

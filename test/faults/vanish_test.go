@@ -1,0 +1,294 @@
+//go:build faults
+
+package faults_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// machine is another machine as far as the network goes: a namespace with one link to this one.
+type machine struct {
+	t    *testing.T
+	name string // of the namespace
+	near string // this machine's address on the link
+	far  string // its own
+}
+
+var machines atomic.Int64
+
+// newMachine makes one, which wants root and iproute2.
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	n := int(machines.Add(1))
+	m := &machine{t: t, name: fmt.Sprintf("lp%d-%d", os.Getpid(), n)}
+	net := fmt.Sprintf("10.213.%d.", (os.Getpid()+n)%250)
+	m.near, m.far = net+"1", net+"2"
+	link := fmt.Sprintf("lp%dv%d", os.Getpid(), n)
+	m.ip("netns", "add", m.name)
+	t.Cleanup(func() { m.ip("netns", "del", m.name) }) // and with it the link
+	m.ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", m.name)
+	m.ip("addr", "add", m.near+"/30", "dev", link)
+	m.ip("link", "set", link, "up")
+	m.ip("-n", m.name, "addr", "add", m.far+"/30", "dev", "eth0")
+	m.ip("-n", m.name, "link", "set", "eth0", "up")
+	return m
+}
+
+func (m *machine) ip(args ...string) {
+	m.t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		m.t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// vanish takes the machine off the network: it sends nothing more, not even an end.
+func (m *machine) vanish() time.Time {
+	m.ip("-n", m.name, "link", "set", "eth0", "down")
+	return time.Now()
+}
+
+// on runs something whose sockets are the machine's.
+func (m *machine) on(do func() error) {
+	m.t.Helper()
+	failed := make(chan error, 1)
+	go func() { // ends with do, and its thread with it
+		runtime.LockOSThread()
+		file, err := os.Open("/var/run/netns/" + m.name)
+		if err == nil {
+			defer file.Close()
+			if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
+				err = do()
+			}
+		}
+		failed <- err
+	}()
+	if err := <-failed; err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// dial connects the machine with a server here.
+func (m *machine) dial(addr string) (c *proxytest.Conn) {
+	m.t.Helper()
+	m.on(func() error {
+		nc, err := net.Dial("tcp", addr)
+		if err == nil {
+			m.t.Cleanup(func() { nc.Close() })
+			c = proxytest.Dialed(m.t, nc)
+		}
+		return err
+	})
+	return c
+}
+
+// serve makes the server at addr one of the machine's, and returns its address there.
+func (m *machine) serve(addr string) string {
+	m.t.Helper()
+	var ln net.Listener
+	m.on(func() (err error) {
+		ln, err = net.Listen("tcp", m.far+":0")
+		return err
+	})
+	m.t.Cleanup(func() { ln.Close() })
+	go func() { // ends when ln closes; the copies end with their connections
+		for {
+			outer, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			inner, err := net.Dial("tcp", addr)
+			if err != nil {
+				outer.Close()
+				continue
+			}
+			m.t.Cleanup(func() { outer.Close(); inner.Close() })
+			go io.Copy(inner, outer)
+			go io.Copy(outer, inner)
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// A machine that vanishes leaves nothing behind for longer than docs/guarantees.md says: its session locks for their timeout, at least 10 s and
+// at most 30 s, and its place in line for 30 s, and 3 s each to notice.
+func TestFaultClientMachineVanishes(t *testing.T) {
+	const lease, waits = 10*time.Second + 3*time.Second, 30*time.Second + 3*time.Second
+	server := testredis.Start(t)
+	setUp := func(t *testing.T) (*machine, *proxytest.Proxy, *proxytest.Conn) {
+		t.Parallel()
+		m := newMachine(t)
+		p := proxytest.StartAt(t, m.near+":0", server.URL(), nil)
+		return m, p, proxytest.Dial(t, p.Addr)
+	}
+	// free waits until a lock is free, and says how long that took.
+	free := func(t *testing.T, p *proxytest.Proxy, key string, since time.Time, bound time.Duration) {
+		t.Helper()
+		c := proxytest.Dial(t, p.Addr)
+		c.Send("LOCK " + key + " 1 WAIT 0")
+		got, err := c.TryReply(bound + 2*time.Second - time.Since(since))
+		took := time.Since(since)
+		t.Logf("another has it after %v", took.Round(10*time.Millisecond))
+		if err != nil || got[0] != ':' || took > bound {
+			t.Errorf("after %v: %q, %v; want it within %v", took, got, err, bound)
+		}
+	}
+
+	t.Run("holder", func(t *testing.T) {
+		m, p, _ := setUp(t)
+		m.dial(p.Addr).Lock("idle 5 SESSION")
+		free(t, p, "idle", m.vanish(), lease)
+	})
+	t.Run("holder with an answer on its way", func(t *testing.T) {
+		m, p, other := setUp(t)
+		c := m.dial(p.Addr)
+		c.Lock("busy 5 SESSION")
+		c.Send("BLPOP list 0")
+		time.Sleep(2 * time.Second) // the proxy has begun to look
+		since := m.vanish()
+		other.Expect("RPUSH list x", ":1\r\n")
+		free(t, p, "busy", since, lease)
+	})
+	t.Run("token on its way", func(t *testing.T) {
+		m, p, other := setUp(t)
+		other.Lock("wait 30")
+		m.dial(p.Addr).Send("LOCK wait 5 WAIT 0 SESSION")
+		proxytest.AwaitWaiters(t, p, "wait", 1)
+		m.vanish()
+		time.Sleep(3 * time.Second)
+		other.Expect("UNLOCK wait", ":1\r\n")
+		free(t, p, "wait", time.Now(), lease)
+	})
+	t.Run("waiter", func(t *testing.T) {
+		m, p, other := setUp(t)
+		other.Lock("line 60")
+		m.dial(p.Addr).Send("LOCK line 5 WAIT 0")
+		proxytest.AwaitWaiters(t, p, "line", 1)
+		since := m.vanish()
+		proxytest.Eventually(t, waits, "it leaves the line", func() bool { return strings.Contains(other.Do("LOCKINFO line"), "waiters\r\n:0\r\n") })
+		t.Logf("it has left the line after %v", time.Since(since).Round(10*time.Millisecond))
+	})
+	t.Run("waiter with an answer on its way", func(t *testing.T) {
+		m, p, other := setUp(t)
+		other.Lock("late 60")
+		m.dial(p.Addr).Send("BLPOP nothing 1", "LOCK late 5 WAIT 0")
+		time.Sleep(300 * time.Millisecond)
+		since := m.vanish() // before the answer to BLPOP
+		proxytest.AwaitWaiters(t, p, "late", 1)
+		proxytest.Eventually(t, waits, "it leaves the line", func() bool { return strings.Contains(other.Do("LOCKINFO late"), "waiters\r\n:0\r\n") })
+		t.Logf("it has left the line after %v", time.Since(since).Round(10*time.Millisecond))
+	})
+	t.Run("lockproxy run", func(t *testing.T) {
+		m, p, other := setUp(t)
+		run := func(key string, more ...string) *exec.Cmd {
+			args := append([]string{"netns", "exec", m.name, builtPrograms(t).Proxy, "run", "--url", "redis://" + p.Addr, "--key", key}, more...)
+			cmd := exec.Command("ip", args...)
+			cmd.WaitDelay = time.Second
+			return cmd
+		}
+		holder := run("job", "--timeout", "12", "--kill-after", "1", "--", "sleep", "100")
+		waiter := run("other", "--wait", "0", "--", "true")
+		other.Lock("other 60")
+		for _, cmd := range []*exec.Cmd{holder, waiter} {
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		}
+		proxytest.Eventually(t, 5*time.Second, "both have asked", func() bool {
+			return strings.Contains(other.Do("LOCKINFO other"), "waiters\r\n:1\r\n") && !strings.HasPrefix(other.Do("LOCKINFO job"), "$-1")
+		})
+		since := m.vanish()
+		free(t, p, "job", since, 12*time.Second+3*time.Second)
+		holder.Wait()
+		if code := holder.ProcessState.ExitCode(); code != 124 || time.Since(since) > 15*time.Second {
+			t.Errorf("the holder ends after %v with status %d, want 124", time.Since(since), code)
+		}
+		waiter.Wait()
+		t.Logf("the one that waits ends after %v", time.Since(since).Round(10*time.Millisecond))
+		if code := waiter.ProcessState.ExitCode(); code != 69 || time.Since(since) > waits {
+			t.Errorf("the one that waits ends after %v with status %d, want 69", time.Since(since), code)
+		}
+	})
+	t.Run("a client that reads nothing is not lost", func(t *testing.T) {
+		m, p, other := setUp(t)
+		other.Expect("SET big "+strings.Repeat("x", 1<<20), "+OK\r\n")
+		c := m.dial(p.Addr)
+		c.Lock("slow 5 SESSION")
+		const many = 16
+		for range many {
+			c.Send("GET big")
+		}
+		time.Sleep(25 * time.Second) // its window is closed, and the bound of 10 s over
+		for i := range many {
+			if got := c.Reply(); len(got) < 1<<20 {
+				t.Fatalf("answer %d has %d bytes", i, len(got))
+			}
+		}
+		c.Expect("UNLOCK slow", ":1\r\n")
+	})
+}
+
+// An upstream whose machine vanishes is noticed also by those who wait for its answers.
+func TestFaultUpstreamMachineVanishes(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p := proxytest.Start(t, "redis://"+m.serve(testredis.Start(t).Addr()), nil)
+	holder := proxytest.Dial(t, p.Addr)
+	token := holder.Lock("held 600")
+	asking := map[string]*proxytest.Conn{"GET x": proxytest.Dial(t, p.Addr), "LOCK job 30": proxytest.Dial(t, p.Addr), proxytest.Unlock("held", token): holder,
+		"LOCK held 5 WAIT 300": proxytest.Dial(t, p.Addr), "BLPOP list 0": proxytest.Dial(t, p.Addr)}
+	for _, c := range asking {
+		c.Expect("PING", "+PONG\r\n")
+	}
+	since := m.vanish()
+	for command, c := range asking {
+		c.Send(command)
+	}
+	for command, c := range asking {
+		got, err := c.TryReply(75*time.Second - time.Since(since))
+		t.Logf("%s: after %v", command, time.Since(since).Round(10*time.Millisecond))
+		if err != nil || !strings.HasPrefix(got, "-UPSTREAM ") {
+			t.Errorf("%s: %q, %v; want UPSTREAM within 70 s", command, got, err)
+		}
+	}
+}
+
+// An upstream that is stopped for longer than that, and takes nothing more, is not lost: its machine answers.
+func TestFaultStoppedUpstreamIsNotLost(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("PING", "+PONG\r\n")
+	server.Pause()
+	const many = 16
+	sent := make(chan error, 1)
+	go func() { // ends when all is sent, which needs Redis
+		big := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$%d\r\n%s\r\n", 1<<20, strings.Repeat("x", 1<<20))
+		_, err := io.WriteString(c, strings.Repeat(big, many))
+		sent <- err
+	}()
+	time.Sleep(75 * time.Second)
+	server.Resume()
+	for i := range many {
+		if got := c.Reply(); got != "+OK\r\n" {
+			t.Fatalf("answer %d: %q", i, got)
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,597 @@
+package locks_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// attackRelay stands between a proxy and its Redis and can hold back what passes by on single connections.
+type attackRelay struct {
+	addr string
+
+	mu    sync.Mutex
+	rules []*attackRule         // guarded by mu
+	conns map[net.Conn]struct{} // guarded by mu
+}
+
+// cutAny closes one of the connections that there are.
+func (r *attackRelay) cutAny() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for nc := range r.conns {
+		nc.Close()
+		return
+	}
+}
+
+// attackRule holds back, or cuts, the connections on which a piece that contains text comes from one side.
+type attackRule struct {
+	up   bool // of what the proxy sends, else of what Redis does
+	text string
+	cut  bool // close the connection instead of holding back
+	met  chan struct{}
+	over chan struct{}
+	once sync.Once
+}
+
+func attackBoth(t *testing.T) (*testredis.Server, *attackRelay, *proxytest.Proxy) {
+	return attackWith(t, nil)
+}
+
+// attackWith does it with a proxy that change has configured; it may be nil.
+func attackWith(t *testing.T, change func(*proxy.Config)) (*testredis.Server, *attackRelay, *proxytest.Proxy) {
+	t.Helper()
+	server := testredis.Start(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	r := &attackRelay{addr: ln.Addr().String(), conns: map[net.Conn]struct{}{}}
+	go func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go r.serve(nc, server.Addr())
+		}
+	}()
+	p := proxytest.Start(t, "redis://"+r.addr, change)
+	c := proxytest.Dial(t, p.Addr) // from now on the upstream knows the scripts by their hashes
+	c.Expect(fmt.Sprintf("RELOCK warm %d 1", c.Lock("warm 1")), ":1\r\n")
+	c.Expect("UNLOCK warm", ":1\r\n")
+	return server, r, p
+}
+
+func (r *attackRelay) serve(client net.Conn, addr string) {
+	defer client.Close()
+	up, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	r.mu.Lock()
+	r.conns[up] = struct{}{}
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		delete(r.conns, up)
+		r.mu.Unlock()
+	}()
+	var wg sync.WaitGroup
+	marked := &sync.Map{} // of the rules that apply to this connection
+	wg.Go(func() { r.pump(up, client, true, marked); up.(*net.TCPConn).CloseWrite() })
+	wg.Go(func() { r.pump(client, up, false, marked); client.Close() })
+	wg.Wait()
+}
+
+func (r *attackRelay) pump(to, from net.Conn, up bool, marked *sync.Map) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		r.mu.Lock()
+		rules := append([]*attackRule(nil), r.rules...)
+		r.mu.Unlock()
+		for _, rule := range rules {
+			if up && bytes.Contains(buf[:n], []byte(rule.text)) {
+				marked.Store(rule, true)
+			}
+			if _, ok := marked.Load(rule); !ok || rule.up != up {
+				continue
+			}
+			rule.once.Do(func() { close(rule.met) })
+			if rule.cut {
+				to.Close()
+				from.Close()
+				return
+			}
+			<-rule.over
+		}
+		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// hold keeps back what comes behind a request that contains text, the request too if up, else its reply, until release.
+func (r *attackRelay) hold(t *testing.T, up bool, text string) (rule *attackRule, release func()) {
+	rule = &attackRule{up: up, text: text, met: make(chan struct{}), over: make(chan struct{})}
+	r.add(rule)
+	release = sync.OnceFunc(func() {
+		r.mu.Lock()
+		r.rules = nil
+		r.mu.Unlock()
+		close(rule.over)
+	})
+	t.Cleanup(release)
+	return rule, release
+}
+
+func (r *attackRelay) add(rule *attackRule) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rules = append(r.rules, rule)
+}
+
+// A renewal that runs between an UNLOCK and its reply finds the lock gone, which is no loss.
+func TestAttackRenewalBehindUnlock(t *testing.T) {
+	_, relay, p := attackBoth(t)
+	for _, how := range []string{"connection", "token", "force"} {
+		c := proxytest.Dial(t, p.Addr)
+		token := c.Lock("job 0.3 SESSION")
+		_, release := relay.hold(t, false, how+" ")
+		switch how {
+		case "connection":
+			c.Send("UNLOCK job")
+		case "token":
+			c.Send(proxytest.Unlock("job", token))
+		case "force":
+			c.Send("UNLOCK job FORCE")
+		}
+		time.AfterFunc(250*time.Millisecond, release)
+		if got, err := c.TryReply(2 * time.Second); got != ":1\r\n" {
+			t.Errorf("by %s: %q, %v", how, got, err)
+		}
+		c.Expect("PING", "+PONG\r\n")
+	}
+}
+
+// An UNLOCK that frees nothing leaves the session lock renewed.
+func TestAttackFailedUnlockKeepsRenewing(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	token := c.Lock("job 0.3 SESSION")
+	c.Expect(proxytest.Unlock("job", token+1), ":0\r\n")
+	time.Sleep(500 * time.Millisecond)
+	other.Expect("LOCK job 30", "$-1\r\n")
+	c.Expect(proxytest.Unlock("job", token), ":1\r\n")
+}
+
+// RELOCK gives a session lock a new timeout, with which it is renewed.
+func TestAttackRelockOfSessionLock(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	token := c.Lock("short 30 SESSION")
+	c.Expect(fmt.Sprintf("RELOCK short %d 0.4", token), ":1\r\n")
+	long := c.Lock("long 0.3 SESSION")
+	c.Expect(fmt.Sprintf("RELOCK long %d 30", long), ":1\r\n")
+	time.Sleep(time.Second)
+	other.Expect("LOCK short 30", "$-1\r\n")
+	if ttl := proxytest.GoRedis(t, server.Addr()).PTTL(proxytest.Ctx, "long").Val(); ttl < 20*time.Second {
+		t.Errorf("the renewing has shortened the lock to %v", ttl)
+	}
+	c.Expect(proxytest.Unlock("short", token), ":1\r\n")
+	c.Expect(proxytest.Unlock("long", long), ":1\r\n")
+}
+
+// A waiter's time is over though the release that may be for it hangs; the release then finds that it has left.
+func TestAttackHangingRelease(t *testing.T) {
+	// What hangs is one connection, so it must be the releaser's alone.
+	_, relay, p := attackWith(t, func(cfg *proxy.Config) { cfg.Dedicated = true })
+	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	other.Do("PING")
+	holder.Lock("job 30")
+	next.Send("LOCK job 30 WAIT 0.3")
+	proxytest.AwaitWaiters(t, p, "job", 1)
+	rule, release := relay.hold(t, true, "connection ")
+	holder.Send("UNLOCK job")
+	<-rule.met
+	if got, err := next.TryReply(3 * time.Second); got != "$-1\r\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	release()
+	if got := holder.Reply(); got != ":1\r\n" {
+		t.Errorf("UNLOCK: %q", got)
+	}
+	other.Lock("job 30 WAIT 1")
+}
+
+// The reply to a release is lost, and with it whether the waiter has been given the lock; then its time is over.
+func TestAttackLostHandOver(t *testing.T) {
+	_, relay, p := attackBoth(t)
+	for _, hangUp := range []bool{false, true} {
+		holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		holder.Lock("job 30")
+		other.Do("PING")
+		next.Send("LOCK job 30 WAIT 0.4")
+		proxytest.AwaitWaiters(t, p, "job", 1)
+		rule := &attackRule{text: "connection ", cut: true, met: make(chan struct{}), over: make(chan struct{})}
+		time.Sleep(300 * time.Millisecond)
+		relay.add(rule)
+		holder.Send("UNLOCK job")
+		<-rule.met
+		relay.mu.Lock()
+		relay.rules = nil
+		relay.mu.Unlock()
+		if hangUp {
+			next.Close()
+		} else if got := next.Reply(); got[0] == ':' {
+			next.Expect("UNLOCK job", ":1\r\n")
+		}
+		if got := other.Do("LOCK job 30 WAIT 1"); got[0] != ':' {
+			t.Errorf("hang-up %v: the lock is nobody's: %q", hangUp, got)
+		}
+		other.Expect("UNLOCK job", ":1\r\n")
+	}
+}
+
+// The reply to a LOCK is lost with the upstream connection: nobody will ever know the token. A lock that this connection had
+// before stays.
+func TestAttackLostToken(t *testing.T) {
+	_, relay, p := attackBoth(t)
+	for _, command := range []string{"LOCK job 3600", "LOCK job 3600 SESSION", "LOCK job 3600 WAIT 5"} {
+		c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		other.Do("PING")
+		token := c.Lock("mine 30")
+		for _, key := range []string{"job", "mine"} {
+			if key == "mine" {
+				c = proxytest.Dial(t, p.Addr)
+				token = c.Lock("mine 30 WAIT 1")
+			}
+			rule := &attackRule{text: "3600000 ms", cut: true, met: make(chan struct{}), over: make(chan struct{})}
+			relay.add(rule)
+			c.Expect(strings.Replace(command, "job", key, 1), "-UPSTREAM …")
+			relay.mu.Lock()
+			relay.rules = nil
+			relay.mu.Unlock()
+			if key == "job" {
+				other.Lock("job 30 WAIT 1")
+				other.Expect("UNLOCK job", ":1\r\n")
+				other.Expect(proxytest.Unlock("mine", token), ":1\r\n")
+			} else {
+				time.Sleep(50 * time.Millisecond)
+				other.Expect(proxytest.Unlock("mine", token), ":1\r\n")
+			}
+		}
+	}
+}
+
+// An owner whose connection breaks before it has read that its lock was renewed still holds it: it knows the token.
+func TestAttackUnreadRenewal(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	for i, command := range []string{"LOCK job%d 60 OWNER me", "LOCK job%d 60 WAIT 5 OWNER me"} {
+		key := fmt.Sprint("job", i)
+		c, again, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		token := c.Lock(key + " 30 OWNER me")
+		c.Send(fmt.Sprintf(command, i))
+		proxytest.Eventually(t, time.Second, "it is renewed", func() bool { return direct.PTTL(proxytest.Ctx, key).Val() > 30*time.Second })
+		time.Sleep(5 * time.Millisecond)
+		c.Close() // with the reply unread, which makes it a reset
+		other.Expect("LOCK "+key+" 30 WAIT 0.3", "$-1\r\n")
+		if got := again.Lock(key + " 30 OWNER me"); got != token {
+			t.Errorf("%s: got %d, want %d", command, got, token)
+		}
+	}
+}
+
+// A release by FORCE names a waiter that meanwhile has taken the expired lock by itself: what it is given then is not its.
+func TestAttackForceBehindExpiry(t *testing.T) {
+	_, relay, p := attackBoth(t)
+	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder.Lock("job 0.4")
+	next.Send("LOCK job 30 WAIT 5")
+	proxytest.AwaitWaiters(t, p, "job", 1)
+	rule, release := relay.hold(t, true, "force ")
+	other.Send("UNLOCK job FORCE")
+	<-rule.met
+	token := proxytest.Token(t, next.Reply())
+	release()
+	if got := other.Reply(); got != ":1\r\n" {
+		t.Errorf("FORCE: %q", got)
+	}
+	next.Expect(proxytest.Unlock("job", token), ":0\r\n") // forced
+	other.Lock("job 30 WAIT 1")
+}
+
+// A connection with many session locks ends in bounded time though the upstream hangs.
+func TestAttackManySessionLocksAndAHungUpstream(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), nil)
+	c := proxytest.Dial(t, p.Addr)
+	for i := range 20 {
+		c.Lock(fmt.Sprintf("job%d 3600 SESSION", i))
+	}
+	server.Pause()
+	defer server.Resume()
+	c.Close()
+	start := time.Now()
+	p.Server.Close()
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("closing took %v", took)
+	}
+}
+
+// A full Redis takes no new lock, and lets those that there are be renewed, released and handed on.
+func TestAttackFullRedis(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	token := holder.Lock("kept 0.4 SESSION")
+	holder.Lock("job 30")
+	next.Send("LOCK job 30 WAIT 5")
+	proxytest.AwaitWaiters(t, p, "job", 1)
+	direct.ConfigSet(proxytest.Ctx, "maxmemory", "1")
+	defer direct.ConfigSet(proxytest.Ctx, "maxmemory", "0")
+	other.Expect("LOCK other 30", "-OOM …")
+	holder.Expect("UNLOCK job", ":1\r\n")
+	proxytest.Token(t, next.Reply())
+	next.Expect("UNLOCK job", ":1\r\n")
+	time.Sleep(700 * time.Millisecond)
+	holder.Expect(proxytest.Unlock("kept", token), ":1\r\n")
+}
+
+// A SELECT that fails within EXEC doesn't make the proxy mistake one database's locks for another's.
+func TestAttackFailedSelectInTransaction(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	holder, next, first := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	token := first.Lock("job 30")
+	next.Send("LOCK job 30 WAIT 0.5")
+	proxytest.AwaitWaiters(t, p, "job", 1)
+	holder.Expect("SELECT 3", "+OK\r\n")
+	holder.Lock("job 30")
+	holder.Expect("MULTI", "+OK\r\n")
+	holder.Expect("SELECT x", "+QUEUED\r\n")
+	holder.Do("EXEC")
+	holder.Expect("UNLOCK job", ":1\r\n")
+	if got := next.Reply(); got != "$-1\r\n" {
+		t.Errorf("two holders: %q", got)
+	}
+	first.Expect(proxytest.Unlock("job", token), ":1\r\n")
+}
+
+// While a lock settles its key may be missing; it may also have become something else.
+func TestAttackOtherTypeWhileItSettles(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	c := proxytest.Dial(t, p.Addr)
+	direct.Set(proxytest.Ctx, "job", "1000000000", 0)
+	token := c.Lock("job 30 OWNER me")
+	for _, command := range []string{fmt.Sprintf("RELOCK job %d 30", token), "LOCK job 60 OWNER me"} {
+		direct.TxPipelined(proxytest.Ctx, func(tx redis.Pipeliner) error { // at once: the proxy looks whether the key is right
+			tx.Del(proxytest.Ctx, "job")
+			tx.RPush(proxytest.Ctx, "job", "x")
+			return nil
+		})
+		c.Expect(command, "-WRONGTYPE …")
+		if kind := direct.Type(proxytest.Ctx, "job").Val(); kind != "list" {
+			t.Fatalf("%s made a %s of it", command, kind)
+		}
+	}
+}
+
+// Whatever a user may not do, a FENCE that was refused leaves no transaction behind.
+func TestAttackFenceWithoutDiscard(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	for _, denied := range []string{"exec", "multi", "watch", "discard"} {
+		direct.Do(proxytest.Ctx, "ACL", "SETUSER", "u", "reset", "on", ">p", "~*", "+@all", "-"+denied)
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("AUTH u p", "+OK\r\n")
+		token := c.Lock(denied + " 30")
+		c.Expect(fmt.Sprintf("FENCE %s %d NOSUCHCOMMAND", denied, token), "-…")
+		c.Expect(fmt.Sprintf("FENCE %s %d SET x", denied, token), "-…")
+		c.Do(fmt.Sprintf("FENCE %s %d SET x y", denied, token))
+		if denied != "discard" && direct.Exists(proxytest.Ctx, "x").Val() != 0 {
+			t.Fatalf("without %s it ran the command without the check", denied)
+		}
+		c.Expect("PING", "+PONG\r\n")
+		c.Close()
+	}
+}
+
+// Locks that are taken over again and again don't multiply the looks at them.
+func TestAttackTakeoverStorm(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	c := proxytest.Dial(t, p.Addr)
+	direct.Set(proxytest.Ctx, "job", "1000000000", 0)
+	const n = 500
+	for range n {
+		c.Lock("job 30")
+		c.Expect("UNLOCK job", ":1\r\n")
+	}
+	time.Sleep(2200 * time.Millisecond)
+	if scripts, _ := scriptCalls(t, direct); scripts > 3*n {
+		t.Errorf("%d scripts for %d locks", scripts, n)
+	}
+}
+
+// Odd owners come back as they were sent.
+func TestAttackOwnerNames(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	c := proxytest.GoRedis(t, p.Addr)
+	for i, owner := range []string{"\n", " ", "\x00", "a\nb\n", "%s", "v1 1 2 3", "\r\n", strings.Repeat("x", 100000), "\xff\xfe", "-"} {
+		key := fmt.Sprint("job", i)
+		token, err := c.Do(proxytest.Ctx, "LOCK", key, 30, "OWNER", owner).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := c.Do(proxytest.Ctx, "LOCK", key, 30, "OWNER", owner).Int64()
+		if err != nil || again != token {
+			t.Errorf("%q: %d, %v; want %d", owner, again, err, token)
+		}
+		if got := c.Do(proxytest.Ctx, "LOCK", key, 30, "OWNER", owner+"\n").Err(); got == nil {
+			t.Errorf("%q with a newline is another owner", owner)
+		}
+		info, _ := c.Do(proxytest.Ctx, "LOCKINFO", key).Result()
+		if got := info.(map[any]any)["owner"]; got != owner {
+			t.Errorf("got %q, want %q", got, owner)
+		}
+	}
+}
+
+// A session lock with a very short timeout is either kept or told lost, and doesn't keep the upstream busy.
+func TestAttackShortSessionLocks(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	for i := range 50 {
+		c := proxytest.Dial(t, p.Addr)
+		c.Do("HELLO 3")
+		c.Do(fmt.Sprintf("LOCK job%d 0.001 SESSION", i))
+	}
+	before, _ := scriptCalls(t, direct)
+	time.Sleep(time.Second)
+	after, _ := scriptCalls(t, direct)
+	t.Logf("%d scripts/s", after-before)
+	if after-before > 5000 {
+		t.Errorf("%d scripts/s for 50 locks", after-before)
+	}
+}
+
+// Clients hang up and upstream connections break at any point. No two hold the lock at once, and it is never nobody's for long.
+func TestAttackChaos(t *testing.T) {
+	_, relay, p := attackBoth(t)
+	proxies := []*proxytest.Proxy{p, proxytest.Start(t, "redis://"+relay.addr, nil)}
+	end := time.Now().Add(4 * time.Second)
+	type span struct {
+		token    int64
+		from, to time.Time
+	}
+	var (
+		mu    sync.Mutex
+		spans []span
+		wg    sync.WaitGroup
+	)
+	wg.Go(func() {
+		for time.Now().Before(end) {
+			time.Sleep(25 * time.Millisecond)
+			relay.cutAny()
+		}
+	})
+	for i := range 12 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 1))
+			var c *proxytest.Conn
+			for time.Now().Before(end) {
+				if c == nil {
+					nc, err := net.Dial("tcp", proxies[i%2].Addr)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					c = proxytest.Dialed(t, nc)
+				}
+				wait := []string{"0.005", "0.05", "0", "10"}[random.IntN(4)]
+				c.Write(resp.AppendCommand(nil, "LOCK", "job", "60", "SESSION", "WAIT", wait))
+				if random.IntN(10) == 0 {
+					time.Sleep(rand.N(20 * time.Millisecond))
+					c.Close()
+					c = nil
+					continue
+				}
+				got, err := c.TryReply(10 * time.Second)
+				s := span{from: time.Now()}
+				if err == nil && got[0] == ':' {
+					s.token = proxytest.Token(t, got)
+					time.Sleep(rand.N(2 * time.Millisecond))
+					s.to = time.Now()
+					how := []string{"", "FORCE"}[random.IntN(2)]
+					c.Write(resp.AppendCommand(nil, strings.Fields("UNLOCK job "+how)...))
+					if got, err = c.TryReply(10 * time.Second); got == ":1\r\n" && how == "" {
+						mu.Lock()
+						spans = append(spans, s)
+						mu.Unlock()
+					}
+				}
+				if err != nil || got[0] == '-' {
+					if proxytest.IsTimeout(err) {
+						t.Errorf("client %d has waited in vain", i)
+					}
+					c.Close()
+					c = nil
+				}
+			}
+			if c != nil {
+				c.Close()
+			}
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	longest := time.Duration(0)
+	for i := 1; i < len(spans); i++ {
+		if spans[i].from.Before(spans[i-1].to) || spans[i].token <= spans[i-1].token {
+			t.Errorf("two holders: %v, %v", spans[i-1], spans[i])
+		}
+		longest = max(longest, spans[i].from.Sub(spans[i-1].to))
+	}
+	t.Logf("%d locks, the longest time without one %v", len(spans), longest)
+	if len(spans) < 50 || longest > 1500*time.Millisecond {
+		t.Errorf("%d locks, the longest time without one %v", len(spans), longest)
+	}
+}
+
+// A SELECT that fails within MULTI leaves the database as it was, for lock commands too.
+func TestAttackFailedSelectInMulti(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	a.Send("SELECT 3", "MULTI", "SELECT 99", "SELECT 4", "SELECT 77", "EXEC")
+	for _, want := range []string{"+OK", "+OK", "+QUEUED", "+QUEUED", "+QUEUED", "*3\r\n-ERR"} {
+		if got := a.Reply(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	a.Lock("job 30")
+	b.Expect("SELECT 4", "+OK\r\n")
+	b.Send("LOCK job 30 WAIT 5")
+	time.Sleep(50 * time.Millisecond)
+	start := time.Now()
+	a.Expect("UNLOCK job", ":1\r\n")
+	if got := b.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond {
+		t.Errorf("%q after %v: it was not in the same line", got, time.Since(start))
+	}
+}
+
+// A waiter looks by itself while a release gives it the lock, and the look takes so long that what was given has expired when it runs: what
+// the waiter is told then is the lock that it has.
+func TestAttackLookBehindExpiredGrant(t *testing.T) {
+	_, relay, p := attackWith(t, func(cfg *proxy.Config) { cfg.Dedicated = true })
+	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder.Lock("job 30")
+	next.Send("LOCK job 0.5 WAIT 10")
+	proxytest.AwaitWaiters(t, p, "job", 1)
+	rule, release := relay.hold(t, true, " first ")
+	<-rule.met
+	holder.Expect("UNLOCK job", ":1\r\n")
+	time.Sleep(600 * time.Millisecond)
+	release()
+	token := proxytest.Token(t, next.Reply())
+	next.Expect(proxytest.Unlock("job", token), ":1\r\n")
+}

@@ -1,0 +1,35 @@
+//go:build faults
+
+package locks_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// 3,000 session locks, Redis 100 ms away: none is lost within three of their timeouts, and all are released within a second when the
+// program that held them ends, whether each has a connection of its own or not.
+func TestFaultManySessionLocksFarAway(t *testing.T) {
+	const locks = 3000
+	for _, clients := range []int{100, locks} {
+		t.Run(fmt.Sprintf("of %d clients", clients), func(t *testing.T) {
+			server := testredis.Start(t)
+			link := testredis.StartFarLink(t, server.Addr(), 100*time.Millisecond)
+			p := proxytest.StartProcess(t, "--upstream", "redis://"+link.Addr())
+			t.Cleanup(func() {
+				p.Cmd.Process.Kill()
+				<-p.Exit
+				if t.Failed() {
+					t.Logf("the proxy said:\n%s", p.Log.String())
+				}
+			})
+			far := takeFarLocks(t, proxytest.GoRedis(t, server.Addr()), p.Addr, "10", clients, locks/clients)
+			far.keptFor(30 * time.Second)
+			far.close(time.Second)
+		})
+	}
+}

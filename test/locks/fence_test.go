@@ -1,0 +1,115 @@
+package locks_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/faults/relay"
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// FENCE costs two round trips, also while clients wait for the lock at three proxies.
+func TestFenceTakesTwoRoundTrips(t *testing.T) {
+	const away = 100 * time.Millisecond
+	for _, waiting := range []bool{false, true} {
+		t.Run(fmt.Sprintf("waiting %v", waiting), func(t *testing.T) {
+			t.Parallel()
+			server := testredis.Start(t)
+			link := proxytest.LinkTo(t, server)
+			var proxies []*proxytest.Proxy
+			for range 3 {
+				proxies = append(proxies, proxytest.Start(t, "redis://"+link.Addr(), nil))
+			}
+			c := proxytest.SharedClient(t, proxies[0].Addr)
+			token := c.Lock("job 60")
+			fence := fmt.Sprintf("FENCE job %d INCR n", token)
+			c.Expect(fence, ":1\r\n")
+			link.Set(relay.Link{Latency: away / 2})
+			for _, p := range proxies {
+				if waiting {
+					proxytest.Dial(t, p.Addr).Send("LOCK job 60 WAIT 60")
+					proxytest.Eventually(t, 5*time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "job") == 1 })
+				}
+			}
+			const times = 20
+			var sum time.Duration
+			for i := range times {
+				start := time.Now()
+				c.Expect(fence, fmt.Sprintf(":%d\r\n", i+2))
+				sum += time.Since(start)
+			}
+			mean := sum / times
+			t.Logf("%v each, of which a round trip takes %v", mean, away)
+			if mean >= 5*away/2 {
+				t.Errorf("%v each, of which a round trip takes %v: want two round trips", mean, away)
+			}
+		})
+	}
+}
+
+// A renewal between FENCE's round trips has it begin again: it doesn't fail.
+func TestFenceBesideRenewals(t *testing.T) {
+	_, c := farAway(t, 10*time.Millisecond)
+	token := c.Lock("job 0.3 SESSION")
+	for i := range 30 { // a second: ten renewals
+		c.Expect(fmt.Sprintf("FENCE job %d INCR n", token), fmt.Sprintf(":%d\r\n", i+1))
+	}
+}
+
+// XREAD and XREADGROUP can be fenced, unless they block.
+func TestFenceReadsStreams(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	fence := fmt.Sprintf("FENCE job %d ", c.Lock("job 30"))
+	c.Expect("XADD s 1-1 f v", "$3\r\n1-1\r\n")
+	c.Expect("XGROUP CREATE s g 0", "+OK\r\n")
+	const entry = "*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
+	c.Expect(fence+"XREAD COUNT 1 STREAMS s 0", entry)
+	c.Expect(fence+"XREADGROUP GROUP g me STREAMS s >", entry)
+	c.Expect(fence+"XREADGROUP GROUP g me STREAMS s >", "*-1\r\n")
+	c.Expect(fence+"XREAD BLOCK 10 STREAMS s 0", "-ERR 'xread' can't be fenced: it blocks…")
+	c.Expect(fence+"XREADGROUP GROUP g me BLOCK 10 STREAMS s >", "-ERR 'xreadgroup' can't be fenced: it blocks…")
+	c.Expect("PING", "+PONG\r\n")
+}
+
+// While a lock that was taken over settles, a fenced write first puts its timestamp right. Otherwise a write that is checked just
+// before the end of that time, and run behind it, would pass though the lock is a plain client's by then.
+func TestFenceAtTheEndOfSettling(t *testing.T) {
+	server := testredis.Start(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	links := [2]*relay.Relay{proxytest.LinkTo(t, server), proxytest.LinkTo(t, server)}
+	holder := proxytest.Dial(t, proxytest.Start(t, "redis://"+links[0].Addr(), nil).Addr)
+	writer := proxytest.SharedClient(t, proxytest.Start(t, "redis://"+links[1].Addr(), nil).Addr)
+	writer.Expect(fmt.Sprintf("FENCE other %d PING", writer.Lock("other 30")), "+PONG\r\n")
+
+	for i := range 5 {
+		key := fmt.Sprint("job", i)
+		now := time.Now()
+		direct.Set(proxytest.Ctx, key, now.Add(-time.Second).UnixMilli(), 0) // a plain client's, expired
+		token := holder.Lock(key + " 30")
+		taken := time.Now()
+		links[0].Set(relay.Link{HoldUp: true}) // the proxy that took it over can't look after it
+		foreign := strconv.FormatInt(now.Add(time.Minute).UnixMilli(), 10)
+		direct.Set(proxytest.Ctx, key, foreign, 0)
+
+		links[1].Set(relay.Link{Latency: 300 * time.Millisecond})
+		// It settles for 2 s. The check runs 1.7 s after the takeover, and the write 2.3 s.
+		time.Sleep(time.Until(taken.Add(1400 * time.Millisecond)))
+		got := writer.Do(fmt.Sprintf("FENCE %s %d SET x 1", key, token))
+		value := direct.Get(proxytest.Ctx, key).Val()
+		links[0].Set(relay.Link{})
+		if strings.HasPrefix(got, "-FENCED") {
+			t.Logf("checked too late, tried again")
+			continue
+		}
+		if got != "+OK\r\n" || value == foreign {
+			t.Errorf("%q, though the lock's key is %s, a plain client's", got, value)
+		}
+		return
+	}
+	t.Fatal("never checked within the settling time")
+}

@@ -1,0 +1,357 @@
+package locks_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/faults/relay"
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+var tokenReply = regexp.MustCompile(`:\d{16}\r\n`)
+
+// What a client sends together, lock commands among it, is answered as if it had sent one command after another.
+func TestLockCommandsTogether(t *testing.T) {
+	_, alone := proxytest.StartBoth(t)
+	_, together := proxytest.StartBoth(t)
+	commands := []string{"LOCK k%d 30", "LOCK k%d 30", "LOCK k%d 30", "UNLOCK k%d", "UNLOCK k%d", "UNLOCK k%d FORCE", "UNLOCK k%d 1", "UNLOCK k%d no-token", "EXISTS k%d",
+		"PING", "LOCK k%d", "LOCK k%d soon", "LOCK k%d 30 OWNER me", "UNLOCK", "SET k%d x", "DEL k%d", "GET none%d", "MULTI", "EXEC", "DISCARD", "SELECT 1", "SELECT 0",
+		"CLIENT REPLY SKIP", "RELOCK k%d 1 30", "NOSUCHCOMMAND", "SUBSCRIBE c", "UNSUBSCRIBE c"}
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0))
+	for round := range 250 {
+		one, many := proxytest.Dial(t, alone.Addr), proxytest.Dial(t, together.Addr)
+		if round%2 == 1 {
+			one.Do("HELLO 3")
+			many.Do("HELLO 3")
+		}
+		if round%4 == 3 { // on a connection of its own
+			one.Do("CLIENT ID")
+			many.Do("CLIENT ID")
+		}
+		var pipeline []string
+		inMulti := false
+		for range 1 + random.IntN(60) {
+			c := commands[random.IntN(len(commands))]
+			if random.IntN(3) > 0 {
+				c = commands[random.IntN(7)] // mostly locks
+			}
+			switch {
+			case c == "MULTI":
+				inMulti = true
+			case c == "EXEC" || c == "DISCARD":
+				inMulti = false
+			case inMulti && round%2 == 1 && strings.HasSuffix(c, "SUBSCRIBE c"):
+				continue // whose EXEC Redis 7 answers without an element by RESP3: which reply belongs to what is a matter of time then
+			}
+			if strings.Contains(c, "%d") {
+				c = fmt.Sprintf(c, random.IntN(12))
+			}
+			pipeline = append(pipeline, c)
+		}
+		pipeline = append(pipeline, "RESET", "FLUSHALL", "ECHO end")
+		all := func(c *proxytest.Conn, send func()) (text string) {
+			send()
+			for !strings.HasSuffix(text, "$3\r\nend\r\n") {
+				got, err := c.TryReply(5 * time.Second)
+				if err != nil {
+					t.Fatalf("seed %d, round %d, %q: %v behind %q", seed, round, pipeline, err, text)
+				}
+				text += tokenReply.ReplaceAllString(got, ":token\r\n")
+			}
+			return text
+		}
+		want := all(one, func() {
+			for _, c := range pipeline {
+				one.WriteRaw(c + "\r\n")
+				time.Sleep(50 * time.Microsecond)
+			}
+		})
+		text := ""
+		for _, c := range pipeline {
+			words := strings.Fields(c)
+			text += fmt.Sprintf("*%d\r\n", len(words))
+			for _, w := range words {
+				text += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+			}
+		}
+		got := all(many, func() {
+			cut := random.IntN(2) * random.IntN(len(text))
+			many.WriteRaw(text[:cut])
+			many.WriteRaw(text[cut:])
+		})
+		if got != want {
+			t.Fatalf("seed %d, round %d, %q:\n got %q\nwant %q", seed, round, pipeline, got, want)
+		}
+		one.Close()
+		many.Close()
+	}
+}
+
+// farAway starts a proxy of a Redis that is so far away, each way, and knows the scripts, and a client of it.
+func farAway(t *testing.T, latency time.Duration) (*proxytest.Proxy, *proxytest.Conn) {
+	t.Helper()
+	link := proxytest.LinkTo(t, testredis.Start(t))
+	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+	c := proxytest.SharedClient(t, p.Addr)
+	c.Lock("first 30")
+	link.Set(relay.Link{Latency: latency})
+	return p, c
+}
+
+// Those of one client go to the upstream together: a way there and back is paid once.
+func TestLockCommandsTravelTogether(t *testing.T) {
+	_, c := farAway(t, 20*time.Millisecond)
+	const locks = 50
+	var pipeline []string
+	for i := range locks {
+		pipeline = append(pipeline, fmt.Sprintf("LOCK k%d 30", i))
+	}
+	start := time.Now()
+	c.Send(pipeline...)
+	last := ""
+	for i := range locks {
+		got := c.Reply()
+		if !tokenReply.MatchString(got) || got == last {
+			t.Fatalf("lock %d: %q", i, got)
+		}
+		last = got
+	}
+	if took := time.Since(start); took > 500*time.Millisecond {
+		t.Errorf("%d locks took %v, of which each way to the upstream and back takes 40 ms", locks, took)
+	}
+}
+
+// An upstream that has forgotten the scripts runs each all the same, in its turn.
+func TestLockCommandsTogetherWithoutTheScripts(t *testing.T) {
+	for _, conf := range []func(*proxy.Config){nil, func(cfg *proxy.Config) { cfg.Dedicated = true }, func(cfg *proxy.Config) { cfg.Locks.Seconds = true }} {
+		server := testredis.Start(t)
+		p := proxytest.Start(t, server.URL(), conf)
+		admin := proxytest.Dial(t, server.Addr())
+		c := proxytest.SharedClient(t, p.Addr)
+		for round := range 20 {
+			admin.Expect("SCRIPT FLUSH", "+OK\r\n")
+			c.Send("LOCK a 30", "LOCK b 30", "UNLOCK a", "UNLOCK b", "LOCK a 30", "LOCK a 30", "PING", "UNLOCK a", "UNLOCK a")
+			for i, want := range []string{":1…", ":1…", ":1\r\n", ":1\r\n", ":1…", "$-1\r\n", "+PONG\r\n", ":1\r\n", ":0\r\n"} {
+				got := c.Reply()
+				if prefix, cut := strings.CutSuffix(want, "…"); got != want && (!cut || !strings.HasPrefix(got, prefix) || len(got) != 19) {
+					t.Fatalf("round %d, reply %d: %q, want %q", round, i, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Locks whose replies are lost with the upstream connection are said to be unknown, and released; no reply is another's. Who had a connection of
+// his own is disconnected then.
+func TestLockCommandsTogetherAreLost(t *testing.T) {
+	for _, dedicated := range []bool{false, true} {
+		server := testredis.Start(t)
+		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
+		admin := proxytest.Dial(t, server.Addr())
+		unknown := 0
+		for round := range 30 {
+			unknown += loseLocks(t, p, admin, round, dedicated)
+		}
+		t.Logf("dedicated %v: %d locks were unknown", dedicated, unknown)
+		if unknown == 0 {
+			t.Error("none was lost")
+		}
+	}
+}
+
+func loseLocks(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn, round int, dedicated bool) (unknown int) {
+	const locks = 40
+	c, other := proxytest.SharedClient(t, p.Addr), proxytest.Dial(t, p.Addr)
+	defer c.Close()
+	var pipeline []string
+	for i := range locks {
+		pipeline = append(pipeline, fmt.Sprintf("LOCK r%d:%d 30", round, i))
+	}
+	killed := make(chan struct{})
+	go func() { // ends with the kill
+		defer close(killed)
+		time.Sleep(time.Duration(rand.IntN(600)) * time.Microsecond)
+		admin.Do("CLIENT KILL TYPE normal SKIPME yes")
+	}()
+	c.Send(pipeline...)
+	tokens := map[int]string{}
+	closed := false
+	for i := range locks {
+		got, err := c.TryReply(5 * time.Second)
+		if err != nil {
+			if closed = err == io.EOF || errors.Is(err, syscall.ECONNRESET); !closed {
+				t.Fatalf("round %d, lock %d: %v", round, i, err)
+			}
+			break
+		}
+		switch {
+		case tokenReply.MatchString(got):
+			tokens[i] = strings.Trim(got, ":\r\n")
+		case strings.HasPrefix(got, "-UPSTREAM"):
+			unknown++
+		default:
+			t.Fatalf("round %d, lock %d: %q", round, i, got)
+		}
+	}
+	<-killed
+	if dedicated && unknown > 0 && !closed {
+		c.Closed()
+	}
+	other.Close()
+	other = proxytest.SharedClient(t, p.Addr)
+	defer other.Close()
+	for i, token := range tokens {
+		other.Expect(fmt.Sprintf("UNLOCK r%d:%d %s", round, i, token), ":1\r\n")
+	}
+	proxytest.Eventually(t, 5*time.Second, "the others are released", func() bool {
+		for i := range locks {
+			if tokens[i] == "" && other.Do(fmt.Sprintf("EXISTS r%d:%d", round, i)) != ":0\r\n" {
+				return false
+			}
+		}
+		return true
+	})
+	return unknown
+}
+
+// Each lock is given out only once replicas have it, also where many are asked for together.
+func TestLockCommandsTogetherAreConfirmed(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Locks.Durability.MinReplicas, cfg.Locks.Durability.ReplicaTimeout = 1, 20*time.Millisecond
+	})
+	c := proxytest.SharedClient(t, p.Addr)
+	c.Send("LOCK a 30", "LOCK b 30", "UNLOCK a", "EXISTS a b")
+	for _, want := range []string{"-NOREPLICAS", "-NOREPLICAS", ":0\r\n", ":0\r\n"} {
+		if got := c.Reply(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Who has a lock is told so at once, though he asks for another that takes long.
+func TestLockCommandsTogetherDoNotWaitForAnother(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0)
+	p := proxytest.Start(t, cluster.URL(), nil)
+	c := proxytest.SharedClient(t, p.Addr)
+	slow := cluster.MasterOf(cluster.Slot("slow"))
+	var keys []string // of other nodes
+	for i := 0; len(keys) < 3; i++ {
+		if key := fmt.Sprint("k", i); cluster.MasterOf(cluster.Slot(key)) != slow {
+			keys = append(keys, key)
+		}
+	}
+	c.Expect(proxytest.Unlock("slow", c.Lock("slow 30")), ":1\r\n")
+	for _, key := range keys {
+		c.Expect(proxytest.Unlock(key, c.Lock(key+" 30")), ":1\r\n")
+	}
+	slow.Pause()
+	resume := time.AfterFunc(500*time.Millisecond, slow.Resume)
+	defer resume.Stop()
+	c.Send("LOCK "+keys[0]+" 30", "LOCK "+keys[1]+" 30", "LOCK slow 30", "LOCK "+keys[2]+" 30", "PING")
+	start := time.Now()
+	for range 2 {
+		if got := c.Reply(); !tokenReply.MatchString(got) {
+			t.Error(got)
+		}
+	}
+	if took := time.Since(start); took > 300*time.Millisecond {
+		t.Errorf("the first two came after %v", took)
+	}
+	for range 2 {
+		if got := c.Reply(); !tokenReply.MatchString(got) {
+			t.Error(got)
+		}
+	}
+	if took := time.Since(start); took < 400*time.Millisecond {
+		t.Errorf("the node that is paused has answered after %v", took)
+	}
+	if got := c.Reply(); got != "+PONG\r\n" {
+		t.Error(got)
+	}
+}
+
+// A client that sends far more lock commands than are answered is read no further than it is served.
+func TestManyLockCommandsAreNotKept(t *testing.T) {
+	p, c := farAway(t, 10*time.Millisecond)
+	go io.Copy(io.Discard, c.Conn) // ends with c
+	const size = 31
+	chunk := []byte(strings.Repeat("*3\r\n$4\r\nLOCK\r\n$1\r\na\r\n$2\r\n30\r\n", 1000))
+	c.SetWriteDeadline(time.Now().Add(2 * time.Second))
+	for {
+		if _, err := c.Write(chunk); err != nil {
+			break
+		}
+	}
+	st := p.Server.Stats()
+	var commands uint64
+	for _, n := range st.Commands {
+		commands += n
+	}
+	if commands < 20 || st.BytesIn > commands*size+512<<10 {
+		t.Errorf("%d bytes have been read of %d commands that have begun", st.BytesIn, commands)
+	}
+}
+
+// An upstream that can't be reached is waited for once, and not once for each of the commands.
+func TestUnlocksTogetherWithoutAnUpstream(t *testing.T) {
+	server := testredis.Start(t, "--requirepass", "pw")
+	p := proxytest.Start(t, strings.Replace(server.URL(), "redis://", "redis://:pw@", 1), func(cfg *proxy.Config) { cfg.DialTimeout = 300 * time.Millisecond })
+	server.Pause()
+	defer server.Resume()
+	c := proxytest.Dial(t, p.Addr)
+	start := time.Now()
+	c.Send("UNLOCK a 1", "UNLOCK b 1", "UNLOCK c 1", "UNLOCK d 1", "UNLOCK e 1", "UNLOCK f 1")
+	for range 6 {
+		if got := c.Reply(); !strings.HasPrefix(got, "-UPSTREAM") {
+			t.Error(got)
+		}
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("they took %v", took)
+	}
+}
+
+// What LOCK and UNLOCK cost, alone and 16 at once. The allocations are the whole process's, the client's
+// among them.
+func BenchmarkLock(b *testing.B) {
+	for _, together := range []int{1, 16} {
+		b.Run(fmt.Sprint(together), func(b *testing.B) {
+			_, p := proxytest.StartBoth(b)
+			c := proxytest.SharedClient(b, p.Addr)
+			requests, unlocks := "", ""
+			for i := range together {
+				requests += fmt.Sprintf("*3\r\n$4\r\nLOCK\r\n$3\r\nk%02d\r\n$2\r\n30\r\n", i)
+				unlocks += fmt.Sprintf("*2\r\n$6\r\nUNLOCK\r\n$3\r\nk%02d\r\n", i)
+			}
+			lock, unlock := []byte(requests), []byte(unlocks)
+			replies := make([]byte, together*len(":1234567890123456\r\n"))
+			turn := func(request []byte, length int) {
+				if _, err := c.Write(request); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.ReadFull(c.In, replies[:length]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			c.SetReadDeadline(time.Now().Add(time.Minute))
+			b.ReportAllocs()
+			for b.Loop() {
+				turn(lock, len(replies))
+				turn(unlock, together*len(":1\r\n"))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(2*together), "ns/command")
+		})
+	}
+}

@@ -1,0 +1,44 @@
+package locks_test
+
+import (
+	"fmt"
+	"lockproxy/internal/proxytest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// LOCKSCAN MATCH finds the locks that KEYS finds with the same pattern.
+func TestLockScanMatchesAsKeys(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	c, direct := proxytest.GoRedis(t, p.Addr), proxytest.GoRedis(t, server.Addr())
+	for _, key := range []string{"foo", `foo\`, `foo\:`, "a", "b", "c", "-", "[", "]", "^", `\`, "ab", "a-", "[ab", "foo:lockproxy:", `\\`, "x]"} {
+		if err := c.Do(proxytest.Ctx, "LOCK", key, 30).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pattern := range []string{
+		"foo", `foo\`, `foo\\`, `foo\\\`, `foo\:`, `\`, `\\`, `\a`, "*", "?", `*\`, "[", "[^", "[]", "[^]", "[ab", "[^ab", "[a-", "[a-c", "[^a-c", `[a\`, `[a-\`,
+		`[\]`, `[\]a`, "[-", "[--", "[---", "[a-c-", `[a-c-\`, "[ab]", "[a]b", "[a]-", "?[", `?\`, "x]", "[]]", `[\\`, `[\-`,
+	} {
+		var keys []string
+		for _, key := range direct.Keys(proxytest.Ctx, pattern).Val() {
+			if _, companion, ok := strings.Cut(key, ":lockproxy:"); !ok || companion == "" {
+				keys = append(keys, key)
+			}
+		}
+		page, err := c.Do(proxytest.Ctx, "LOCKSCAN", "0", "MATCH", pattern, "COUNT", "10000").Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, key := range page[1].([]any) {
+			got = append(got, key.(string))
+		}
+		slices.Sort(keys)
+		slices.Sort(got)
+		if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", keys) {
+			t.Errorf("%s: LOCKSCAN finds %q, KEYS %q", pattern, got, keys)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package locks_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// Four clients of one proxy and one of another take a lock in turns. The other proxy can't be told of a release, for a moment or
+// for good. Its client waits no longer than for the four, and the four no longer than for it.
+func TestWaitersOfAProxyThatCannotBeTold(t *testing.T) {
+	t.Parallel()
+	const (
+		hold = 250 * time.Millisecond
+		ends = 10 * time.Second
+		// Four holds, the one under way, and as long as a waiter takes to look by itself; the rest is for a busy machine.
+		longest = 5*hold + 300*time.Millisecond + 300*time.Millisecond
+	)
+	for name, c := range map[string]struct{ four, other, user string }{
+		"its connection is killed":        {},
+		"no right to the channels":        {"app:pw@", "app:pw@", "resetchannels"},
+		"no right to listen":              {"", "app:pw@", "resetchannels"},
+		"no right to tell, but to listen": {"app:pw@", "", "resetchannels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testredis.Start(t, "--user", "app", "on", ">pw", "~*", "+@all", "resetchannels")
+			as := func(user string) *proxytest.Proxy {
+				return proxytest.Start(t, strings.Replace(server.URL(), "://", "://"+user, 1), nil)
+			}
+			proxies := [2]*proxytest.Proxy{as(c.four), as(c.other)}
+			began := time.Now()
+			var (
+				mu     sync.Mutex
+				waits  [2]time.Duration // the longest, by proxy
+				counts [2]int
+				streak int // grants to the other proxy's client, one after another
+				most   int
+			)
+			var running sync.WaitGroup
+			for i := range 5 {
+				at := i / 4
+				conn := proxytest.Dial(t, proxies[at].Addr)
+				running.Go(func() {
+					if at == 1 {
+						time.Sleep(100 * time.Millisecond) // the four wait already
+					}
+					for time.Since(began) < ends {
+						asked := time.Now()
+						conn.Send("LOCK job 30 WAIT 60")
+						if got, err := conn.TryReply(ends); err != nil || got[0] != ':' {
+							t.Errorf("client %d: %q, %v", i, got, err)
+							return
+						}
+						mu.Lock()
+						waits[at] = max(waits[at], time.Since(asked))
+						counts[at]++
+						if streak = streak + 1; at == 0 {
+							streak = 0
+						}
+						most = max(most, streak)
+						mu.Unlock()
+						time.Sleep(hold)
+						conn.Expect("UNLOCK job", ":1\r\n")
+					}
+				})
+			}
+			if c.user == "" {
+				time.Sleep(180 * time.Millisecond)
+				proxytest.Dial(t, server.Addr()).Do("CLIENT KILL TYPE pubsub")
+			}
+			running.Wait()
+			t.Logf("the four: %d times, longest wait %v; the other: %d times, longest wait %v, %d in a row",
+				counts[0], waits[0], counts[1], waits[1], most)
+			for at, wait := range waits {
+				if wait > longest {
+					t.Errorf("proxy %d: a client waited %v, want at most %v", at, wait, longest)
+				}
+			}
+			if most > 3 {
+				t.Errorf("the other client had the lock %d times in a row while four waited", most)
+			}
+		})
+	}
+}
+
+// A lock that is reserved for a proxy whose only waiter has left is given back at once, and not kept for it until the reservation ends.
+func TestReservationOfAWaiterThatHasLeft(t *testing.T) {
+	server := testredis.Start(t)
+	p, other := proxytest.Start(t, server.URL(), nil), proxytest.Start(t, server.URL(), nil)
+	holder, next, leaves := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, other.Addr)
+	var times []time.Duration
+	for range 9 {
+		holder.Lock("job 30")
+		leaves.Expect("LOCK job 30 WAIT 0.005", "$-1\r\n")
+		next.Send("LOCK job 30 WAIT 5")
+		proxytest.AwaitWaiters(t, p, "job", 1)
+		time.Sleep(20 * time.Millisecond) // the other proxy listens
+		began := time.Now()
+		holder.Send("UNLOCK job")
+		if got := next.Reply(); got[0] != ':' {
+			t.Fatal(got)
+		}
+		times = append(times, time.Since(began))
+		next.Expect("UNLOCK job", ":1\r\n")
+		holder.Reply()
+	}
+	slices.Sort(times)
+	t.Log(times)
+	if median := times[len(times)/2]; median > 50*time.Millisecond {
+		t.Errorf("the next client at the proxy of the release had the lock after %v", times)
+	}
+}

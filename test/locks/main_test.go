@@ -1,0 +1,11 @@
+// Package locks_test is the lock commands as clients see them: LOCK, UNLOCK, WAIT, SESSION, OWNER, RELOCK, FENCE,
+// LOCKINFO, LOCKSCAN; fairness, other clients' locks, replicas and Sentinel.
+package locks_test
+
+import (
+	"testing"
+
+	"lockproxy/internal/proxytest"
+)
+
+func TestMain(m *testing.M) { proxytest.Main(m) }

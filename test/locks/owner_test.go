@@ -1,0 +1,218 @@
+package locks_test
+
+// A client that asks again by the same OWNER, on another connection: what happens to the first connection must not take the lock away.
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/faults/relay"
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// owners is a Redis that is far away, behind two proxies, and a third that is close to it.
+type owners struct {
+	t      *testing.T
+	link   *relay.Relay
+	far    [2]*proxytest.Proxy
+	near   *proxytest.Proxy
+	others *proxytest.Conn // a client of near
+}
+
+func startOwners(t *testing.T) *owners {
+	server := testredis.Start(t)
+	o := &owners{t: t, link: proxytest.LinkTo(t, server), near: proxytest.Start(t, server.URL(), nil)}
+	for i := range o.far {
+		o.far[i] = proxytest.Start(t, "redis://"+o.link.Addr(), nil)
+		c := proxytest.SharedClient(t, o.far[i].Addr) // Redis knows the scripts now
+		c.Lock(fmt.Sprintf("first:%d 30", i))
+		c.Expect(fmt.Sprintf("UNLOCK first:%d", i), ":1\r\n")
+	}
+	o.others = proxytest.Dial(t, o.near.Addr)
+	return o
+}
+
+// keeps fails unless the lock stays with a token for long enough that a release under way would have come, and can be released by it.
+func (o *owners) keeps(key string, token int64, c *proxytest.Conn) {
+	o.t.Helper()
+	if got := o.others.Do("LOCK " + key + " 30 WAIT 0.3"); got != "$-1\r\n" {
+		o.t.Errorf("%s: another client was given the lock: %q", key, got)
+		return
+	}
+	c.Expect(fmt.Sprintf("RELOCK %s %d 30", key, token), ":1\r\n")
+	c.Expect(proxytest.Unlock(key, token), ":1\r\n")
+}
+
+// isFree fails unless the next client is given the lock at once.
+func (o *owners) isFree(key string) {
+	o.t.Helper()
+	began := time.Now()
+	if got := o.others.Do("LOCK " + key + " 30 WAIT 3"); got[0] != ':' || time.Since(began) > time.Second {
+		o.t.Errorf("%s: %q after %v", key, got, time.Since(began))
+		return
+	}
+	o.others.Expect("UNLOCK "+key, ":1\r\n")
+}
+
+// A client gives up before its token has come, and asks again: it keeps what it is told it has.
+func TestOwnersRetryIsNotReleased(t *testing.T) {
+	for _, latency := range []time.Duration{5, 50} {
+		for _, how := range []string{"", " SESSION", " WAIT 5"} {
+			for i, where := range []string{"same proxy", "another"} {
+				t.Run(fmt.Sprintf("%v%s %s", latency*time.Millisecond, how, where), func(t *testing.T) {
+					t.Parallel()
+					o := startOwners(t)
+					o.link.Set(relay.Link{Latency: latency * time.Millisecond})
+					for n, after := range []time.Duration{3, 20, 50} {
+						key := fmt.Sprintf("job:%d", n)
+						c, again := proxytest.SharedClient(t, o.far[0].Addr), proxytest.SharedClient(t, o.far[i].Addr)
+						c.Send("LOCK " + key + " 30" + how + " OWNER me")
+						time.Sleep(after * time.Millisecond)
+						c.Close()
+						o.keeps(key, again.Lock(key+" 30"+how+" OWNER me"), again)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The same while Redis stands still: both requests are waiting there when the first client closes.
+func TestOwnersRetryWhileRedisIsPaused(t *testing.T) {
+	for i, where := range []string{"same proxy", "another"} {
+		t.Run(where, func(t *testing.T) {
+			o := startOwners(t)
+			for n := range 5 {
+				key := fmt.Sprintf("job:%d", n)
+				c, again := proxytest.SharedClient(t, o.far[0].Addr), proxytest.SharedClient(t, o.far[i].Addr)
+				o.link.Set(relay.Link{HoldUp: true, HoldDn: true})
+				c.Send("LOCK " + key + " 30 OWNER me")
+				time.Sleep(10 * time.Millisecond)
+				c.Close()
+				again.Send("LOCK " + key + " 30 OWNER me")
+				time.Sleep(10 * time.Millisecond)
+				o.link.Set(relay.Link{})
+				o.keeps(key, proxytest.Token(t, again.Reply()), again)
+			}
+		})
+	}
+}
+
+// The client that gives up is first in the queue, and a release has named it already.
+func TestOwnersRetryOfWaiterThatWasNamed(t *testing.T) {
+	for i, where := range []string{"same proxy", "near"} {
+		t.Run(where, func(t *testing.T) {
+			o := startOwners(t)
+			for n := range 3 {
+				key := fmt.Sprintf("job:%d", n)
+				c, holder := proxytest.SharedClient(t, o.far[0].Addr), proxytest.SharedClient(t, o.far[0].Addr)
+				again := proxytest.SharedClient(t, [...]*proxytest.Proxy{o.far[0], o.near}[i].Addr)
+				token := holder.Lock(key + " 30")
+				c.Send("LOCK " + key + " 30 WAIT 20 OWNER me")
+				proxytest.AwaitWaiters(t, o.far[0], key, 1)
+				time.Sleep(300 * time.Millisecond) // it is noted as waiting, and doesn't look by itself just now
+				o.link.Set(relay.Link{HoldDn: true})
+				holder.Send(proxytest.Unlock(key, token))
+				proxytest.Eventually(t, 2*time.Second, "the release has named the waiter, and its answer is on the way", func() bool {
+					return strings.Contains(o.others.Do("LOCKINFO "+key), "\r\nme\r\n")
+				})
+				c.Close()
+				again.Send("LOCK " + key + " 30 OWNER me")
+				time.Sleep(20 * time.Millisecond)
+				o.link.Set(relay.Link{})
+				o.keeps(key, proxytest.Token(t, again.Reply()), again)
+			}
+		})
+	}
+}
+
+// An owner's lock is freed when the last of its connections that have it is closed, in whichever order that is.
+func TestOwnersSessionsShareTheLock(t *testing.T) {
+	for i, where := range []string{"same proxy", "another"} {
+		for _, order := range [][3]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
+			t.Run(fmt.Sprint(where, order), func(t *testing.T) {
+				t.Parallel()
+				o := startOwners(t)
+				var conns [3]*proxytest.Conn
+				var token int64
+				for n := range conns {
+					conns[n] = proxytest.Dial(t, o.far[n*i%2].Addr)
+					if got := conns[n].Lock("job 1 SESSION OWNER me"); token != 0 && got != token {
+						t.Fatalf("got %d, want %d", got, token)
+					} else {
+						token = got
+					}
+				}
+				for n, closing := range order {
+					conns[closing].Close()
+					if n == 2 {
+						break
+					}
+					o.others.Expect("LOCK job 30 WAIT 1.2", "$-1\r\n") // longer than without its renewals
+					for _, left := range order[n+1:] {
+						conns[left].Expect("PING", "+PONG\r\n") // it hasn't been told that its lock is lost
+					}
+				}
+				o.isFree("job")
+			})
+		}
+	}
+}
+
+// What one connection of an owner was given without SESSION stays for its timeout when another one with SESSION closes.
+func TestOwnersSessionLeavesThePlainLock(t *testing.T) {
+	o := startOwners(t)
+	for i := range o.far {
+		key := fmt.Sprint("job:", i)
+		plain, session := proxytest.Dial(t, o.far[0].Addr), proxytest.Dial(t, o.far[i].Addr)
+		token := plain.Lock(key + " 30 OWNER me")
+		session.Lock(key + " 30 SESSION OWNER me")
+		session.Close()
+		o.keeps(key, token, plain)
+	}
+}
+
+// Two connections of an owner close without having read their tokens: nobody has the lock, and it is free at once.
+func TestOwnersUnreadTokensAreReleased(t *testing.T) {
+	o := startOwners(t)
+	o.link.Set(relay.Link{Latency: 20 * time.Millisecond})
+	for i := range o.far {
+		for _, how := range []string{"", " SESSION", " WAIT 5"} {
+			key := fmt.Sprintf("job:%d:%s", i, how[min(1, len(how)):min(2, len(how))])
+			var closing sync.WaitGroup
+			for _, p := range []*proxytest.Proxy{o.far[0], o.far[i]} {
+				c := proxytest.SharedClient(t, p.Addr)
+				c.Send("LOCK " + key + " 30" + how + " OWNER me")
+				time.Sleep(3 * time.Millisecond)
+				closing.Go(func() { c.Close() })
+			}
+			closing.Wait()
+			time.Sleep(200 * time.Millisecond)
+			o.isFree(key)
+		}
+	}
+}
+
+// More connections of an owner than the record names: closing those that it names doesn't free the lock.
+func TestOwnerOfManyConnections(t *testing.T) {
+	o := startOwners(t)
+	first := proxytest.Dial(t, o.near.Addr)
+	token := first.Lock("job 30 OWNER me")
+	for range 20 {
+		c := proxytest.Dial(t, o.near.Addr)
+		if got := c.Lock("job 30 SESSION OWNER me"); got != token {
+			t.Fatalf("got %d, want %d", got, token)
+		}
+		defer c.Close()
+	}
+	for range 20 {
+		c := proxytest.Dial(t, o.near.Addr)
+		c.Lock("job 30 SESSION OWNER me")
+		c.Close()
+	}
+	o.keeps("job", token, first)
+}

@@ -1,0 +1,450 @@
+package locks_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testtls"
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
+)
+
+// served waits until a proxy's writes arrive at server, and returns how long that took.
+func served(t *testing.T, p *proxytest.Proxy, server *testredis.Server) time.Duration {
+	t.Helper()
+	began := time.Now()
+	mark := "here:" + server.Addr()
+	proxytest.Eventually(t, 15*time.Second, "the proxy serves by the new master", func() bool {
+		nc, err := net.Dial("tcp", p.Addr)
+		if err != nil {
+			return false
+		}
+		defer nc.Close()
+		c := proxytest.Dialed(t, nc)
+		c.Send("SET " + mark + " 1")
+		got, err := c.TryReply(time.Second)
+		return err == nil && got == "+OK\r\n" && server.Ask("EXISTS", mark) == ":1"
+	})
+	return time.Since(began)
+}
+
+// switched waits until the Sentinels name another master than old.
+func switched(t *testing.T, g *testredis.Group, old *testredis.Server) *testredis.Server {
+	t.Helper()
+	var master *testredis.Server
+	proxytest.Eventually(t, 20*time.Second, "the Sentinels name another master", func() bool {
+		master = g.Master()
+		return master != nil && master != old
+	})
+	return master
+}
+
+// judge watches who has which lock, by what clients were answered.
+type judge struct {
+	mu         sync.Mutex
+	holders    map[string]heldLock
+	last       map[string]int64
+	taken      int
+	violations []string // two that hold at a time
+	backward   []string // tokens
+	wrong      []string // replies
+	lost       int      // locks whose holder found at UNLOCK that they were not its any more
+	unknown    int      // commands reported as of unknown outcome, or ended with the connection
+	refused    int      // answered UPSTREAM or NOREPLICAS with nothing done
+}
+
+type heldLock struct {
+	token int64
+	until time.Time
+}
+
+func newJudge() *judge { return &judge{holders: map[string]heldLock{}, last: map[string]int64{}} }
+
+func (j *judge) took(key string, token int64, timeout time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.taken++
+	if other := j.holders[key]; time.Now().Before(other.until) {
+		j.violations = append(j.violations, fmt.Sprintf("%s: %d while %d holds it", key, token, other.token))
+	}
+	if token <= j.last[key] {
+		j.backward = append(j.backward, fmt.Sprintf("%s: %d behind %d", key, token, j.last[key]))
+	}
+	j.last[key] = max(token, j.last[key])
+	j.holders[key] = heldLock{token, time.Now().Add(timeout)}
+}
+
+func (j *judge) frees(key string, token int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.holders[key].token == token {
+		delete(j.holders, key)
+	}
+}
+
+// failed counts an answer that is none. closed says that the connection ended instead.
+func (j *judge) failed(got string, closed bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case closed || strings.Contains(got, "unknown"):
+		j.unknown++
+	case strings.HasPrefix(got, "-UPSTREAM ") || strings.HasPrefix(got, "-NOREPLICAS ") || strings.HasPrefix(got, "-READONLY ") || strings.HasPrefix(got, "-LOADING ") ||
+		strings.HasPrefix(got, "-UNBLOCKED ") || strings.HasPrefix(got, "-MASTERDOWN "):
+		j.refused++
+	default:
+		j.wrong = append(j.wrong, got)
+	}
+}
+
+func (j *judge) count(n *int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	*n++
+}
+
+// workload is clients that lock, and clients that read and write, through one proxy, until stop.
+type workload struct {
+	t       *testing.T
+	addr    string
+	prefix  string
+	judge   *judge
+	stopped chan struct{}
+	running sync.WaitGroup
+}
+
+func startWorkload(t *testing.T, addr, prefix string) *workload {
+	w := &workload{t: t, addr: addr, prefix: prefix, judge: newJudge(), stopped: make(chan struct{})}
+	for i := range 8 {
+		w.running.Go(func() {
+			w.clients(func(c *proxytest.Conn) bool { return w.lock(c, fmt.Sprintf("%s:%d", prefix, i%4)) })
+		})
+	}
+	for i := range 4 {
+		n := 0
+		w.running.Go(func() {
+			w.clients(func(c *proxytest.Conn) bool { n++; return w.data(c, fmt.Sprintf("%s-data-%d-%d", prefix, i, n)) })
+		})
+	}
+	return w
+}
+
+func (w *workload) stop() *judge {
+	close(w.stopped)
+	w.running.Wait()
+	return w.judge
+}
+
+// clients runs step on a connection, and on another when that has ended.
+func (w *workload) clients(step func(c *proxytest.Conn) (alive bool)) {
+	for {
+		nc, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		c := proxytest.Dialed(w.t, nc)
+		for alive := true; alive; {
+			select {
+			case <-w.stopped:
+				nc.Close()
+				return
+			default:
+			}
+			alive = step(c)
+		}
+		nc.Close()
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+const workTimeout = 10 * time.Second
+
+// lock takes a lock, holds it for a while, mostly a short one, and releases it.
+func (w *workload) lock(c *proxytest.Conn, key string) (alive bool) {
+	c.Write([]byte("LOCK " + key + " 10 WAIT 3\r\n"))
+	got, err := c.TryReply(20 * time.Second)
+	if err != nil || got[0] == '-' {
+		w.judge.failed(got, err != nil)
+		return err == nil
+	}
+	if got[0] != ':' {
+		return true
+	}
+	token := proxytest.Token(w.t, got)
+	w.judge.took(key, token, workTimeout)
+	hold := time.Duration(rand.N(5)) * time.Millisecond
+	if rand.N(20) == 0 {
+		hold = time.Second
+	}
+	time.Sleep(hold)
+	w.judge.frees(key, token)
+	fmt.Fprintf(c, "UNLOCK %s %d\r\n", key, token)
+	got, err = c.TryReply(20 * time.Second)
+	switch {
+	case err != nil || got[0] == '-':
+		w.judge.failed(got, err != nil)
+		return err == nil
+	case got == ":0\r\n":
+		w.judge.count(&w.judge.lost)
+	}
+	return true
+}
+
+// data sends a pipeline whose replies tell which request each belongs to.
+func (w *workload) data(c *proxytest.Conn, id string) (alive bool) {
+	c.Write([]byte("ECHO " + id + "a\r\nSET " + id + " 1 PX 5000\r\nECHO " + id + "b\r\nEXISTS " + id + "\r\n"))
+	wants := []string{fmt.Sprintf("$%d\r\n%sa\r\n", len(id)+1, id), "+OK\r\n", fmt.Sprintf("$%d\r\n%sb\r\n", len(id)+1, id), ":1\r\n"}
+	failed := false
+	for _, want := range wants {
+		got, err := c.TryReply(20 * time.Second)
+		switch {
+		case err != nil:
+			w.judge.failed(got, true)
+			return false
+		case got[0] == '-':
+			failed = true
+			w.judge.failed(got, false)
+		case got != want && !failed: // behind a failure the rest may tell of another server
+			w.judge.failed(got, false)
+		}
+	}
+	time.Sleep(time.Millisecond)
+	return true
+}
+
+// The master is killed, replaced by hand, and stopped for a while, with locks and data on the way.
+func TestSentinelFailovers(t *testing.T) {
+	t.Parallel()
+	g := testredis.StartGroup(t, testredis.GroupOptions{})
+	plain, safe := proxytest.Start(t, g.URL(), nil), proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {
+		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1, ReplicaTimeout: 200 * time.Millisecond}
+	})
+	works := []*workload{startWorkload(t, plain.Addr, "plain"), startWorkload(t, safe.Addr, "safe")}
+	time.Sleep(500 * time.Millisecond)
+	recovered := func(what string, old *testredis.Server) *testredis.Server {
+		t.Helper()
+		master := switched(t, g, old)
+		took := max(served(t, plain, master), served(t, safe, master))
+		t.Logf("%s: served %v after the Sentinels' switch", what, took.Round(time.Millisecond))
+		if took > 2*time.Second {
+			t.Errorf("%s: took %v", what, took)
+		}
+		return master
+	}
+
+	old := g.Servers[0]
+	old.Kill()
+	master := recovered("killed", old)
+	old.Restart()
+	old.Replicate(master)
+	g.InSync(t)
+
+	g.Failover(t)
+	old, master = master, recovered("by hand", master)
+	g.InSync(t)
+
+	old = master
+	old.Pause()
+	master = recovered("stopped", old)
+	c := proxytest.Dial(t, plain.Addr)
+	c.Expect("SET after:the:switch 1", "+OK\r\n")
+	old.Resume()
+	for end := time.Now().Add(time.Second); time.Now().Before(end) && old.Role() != "slave"; {
+		c.Expect("SET after:the:switch 1", "+OK\r\n")
+		if old.Role() == "master" && old.Ask("EXISTS", "after:the:switch") == ":1" && old.Role() == "master" {
+			t.Error("the old master is written to")
+		}
+	}
+	for _, w := range works {
+		j := w.stop()
+		t.Logf("%s: %d locks taken, %d found lost at UNLOCK, %d times two held one, %d commands of unknown outcome, %d refused",
+			w.prefix, j.taken, j.lost, len(j.violations), j.unknown, j.refused)
+		if len(j.wrong) > 0 || len(j.backward) > 0 {
+			t.Errorf("%s: wrong replies %q, tokens that went back %q", w.prefix, j.wrong, j.backward)
+		}
+		if w.prefix == "safe" && len(j.violations) > 0 {
+			t.Errorf("with min-replicas: %q", j.violations)
+		}
+		if j.taken < 20 {
+			t.Errorf("%s: only %d locks were taken", w.prefix, j.taken)
+		}
+	}
+}
+
+// A proxy logs in to the Sentinels and to the servers with each one's password, goes on when Sentinels are away, and says why if all are.
+func TestSentinelLogin(t *testing.T) {
+	t.Parallel()
+	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Password: "pw", SentinelPassword: "spw"})
+	addrs := strings.TrimPrefix(g.URL(), "redis+sentinel://")
+	c := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+"/2?sentinel_password=spw", nil).Addr)
+	c.Expect("SET x 1", "+OK\r\n")
+	c.Lock("job 30")
+	if got := g.Servers[0].Ask("INFO", "keyspace"); !strings.Contains(got, "db2:keys=3") {
+		t.Errorf("not in database 2: %s", got)
+	}
+	// Without a password for the servers clients bring their own, and the proxy can't ask for the role.
+	open := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://"+addrs+"?sentinel_password=spw", nil).Addr)
+	open.Expect("GET x", "-NOAUTH …")
+	open.Expect("AUTH pw", "+OK\r\n")
+	open.Lock("open 30")
+
+	denied := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+"?sentinel_password=wrong", nil).Addr)
+	if got := denied.Do("LOCK job 30"); !strings.HasPrefix(got, "-UPSTREAM cannot reach mymaster: nothing was sent, try again (no Sentinel has told who the master is: ") ||
+		!strings.Contains(got, "WRONGPASS") || strings.Contains(got, "wrong") {
+		t.Errorf("with a wrong password: %q", got)
+	}
+	g.Sentinels[0].Kill()
+	g.Sentinels[1].Kill()
+	last := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+"?sentinel_password=spw", nil).Addr)
+	last.Lock("last 30")
+	g.Sentinels[2].Kill()
+	time.Sleep(100 * time.Millisecond)
+	last.Expect("PING", "+PONG\r\n") // what is known goes on
+	c.Expect("PING", "+PONG\r\n")
+}
+
+// An operator makes the master a replica without the Sentinels: its connections are left within seconds.
+func TestSentinelDemotedByHand(t *testing.T) {
+	t.Parallel()
+	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, SentinelLines: []string{"sentinel down-after-milliseconds mymaster 60000"}})
+	p := proxytest.Start(t, g.URL(), nil)
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("MULTI", "+OK\r\n") // it has a connection of its own
+	host, port, _ := net.SplitHostPort(g.Servers[1].Addr())
+	g.Servers[1].Ask("REPLICAOF", "NO", "ONE")
+	if got := g.Servers[0].Ask("REPLICAOF", host, port); got != "+OK" {
+		t.Fatal(got)
+	}
+	if got, err := c.TryReply(5 * time.Second); err == nil || proxytest.IsTimeout(err) {
+		t.Errorf("the session on the old master lives: %q, %v", got, err)
+	}
+	if got := proxytest.Dial(t, p.Addr).Do("SET x 1"); !strings.HasPrefix(got, "-UPSTREAM cannot reach "+g.Servers[0].Addr()) || !strings.Contains(got, "it is a replica") {
+		t.Errorf("a replica is used: %q", got)
+	}
+}
+
+// Those who wait for a lock wait on while the master is replaced; who asks meanwhile is told UPSTREAM, and so is one whose time is over.
+func TestWaitersOutlastAFailover(t *testing.T) {
+	t.Parallel()
+	for _, minReplicas := range []int{0, 1} {
+		t.Run(fmt.Sprintf("min-replicas %d", minReplicas), func(t *testing.T) {
+			t.Parallel()
+			g := testredis.StartGroup(t, testredis.GroupOptions{SentinelLines: []string{"sentinel down-after-milliseconds mymaster 2500"}})
+			p := proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {
+				cfg.Locks.Durability = lockcmd.Durability{MinReplicas: minReplicas, ReplicaTimeout: time.Second}
+			})
+			holder, first, second, short := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			free := proxytest.Dial(t, p.Addr)
+			token := holder.Lock("job 60")
+			free.Expect("PING", "+PONG\r\n")
+			for i, w := range []*proxytest.Conn{first, second} {
+				w.Send("LOCK job 60 WAIT 0")
+				proxytest.AwaitWaiters(t, p, "job", i+1)
+			}
+			proxytest.Eventually(t, 5*time.Second, "the replicas have the lock", func() bool {
+				return g.Servers[1].Ask("EXISTS", "job") == ":1" && g.Servers[2].Ask("EXISTS", "job") == ":1"
+			})
+			short.Send("LOCK job 60 WAIT 1.5")
+			proxytest.AwaitWaiters(t, p, "job", 3)
+			g.Servers[0].Kill()
+			if proxytest.Dedicated { // who asks nothing when its connection to the upstream ends, ends with that
+				free.Closed()
+				holder.Closed()
+				free, holder = proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			}
+			if got := free.Do("LOCK job 60"); !strings.HasPrefix(got, "-UPSTREAM ") {
+				t.Errorf("LOCK while there is no master: %q", got)
+			}
+			if got := free.Do("LOCK job 60"); !strings.HasPrefix(got, "-UPSTREAM cannot reach ") {
+				t.Errorf("LOCK while there is no master: %q", got)
+			}
+			if got := short.Reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
+				t.Errorf("a wait that ended while there was no master: %q", got)
+			}
+			served(t, p, switched(t, g, g.Servers[0]))
+			if got := holder.Do(proxytest.Unlock("job", token)); got != ":1\r\n" {
+				t.Fatalf("UNLOCK by a session of before: %q", got)
+			}
+			next := proxytest.Token(t, first.Reply())
+			first.Expect(proxytest.Unlock("job", next), ":1\r\n")
+			last := proxytest.Token(t, second.Reply())
+			second.Expect(proxytest.Unlock("job", last), ":1\r\n")
+			if token >= next || next >= last {
+				t.Errorf("tokens %d, %d, %d", token, next, last)
+			}
+		})
+	}
+}
+
+// With --failover-hold no lock is given out for a while behind a failover, and those who wait wait on.
+func TestFailoverHold(t *testing.T) {
+	t.Parallel()
+	const hold = 1500 * time.Millisecond
+	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Sentinels: 1})
+	p := proxytest.Start(t, g.URL(), func(cfg *proxy.Config) { cfg.Locks.Durability = lockcmd.Durability{FailoverHold: hold} })
+	c := proxytest.Dial(t, p.Addr)
+	token := c.Lock("job 30")
+	proxytest.Eventually(t, 5*time.Second, "the replica has the lock", func() bool { return g.Servers[1].Ask("EXISTS", "job") == ":1" })
+	g.Failover(t)
+	switched(t, g, g.Servers[0])
+	var got string
+	proxytest.Eventually(t, 5*time.Second, "the proxy has heard of it", func() bool {
+		nc, err := net.Dial("tcp", p.Addr)
+		if err != nil {
+			return false
+		}
+		defer nc.Close()
+		fmt.Fprint(nc, "LOCK other 30\r\n")
+		got, err = proxytest.Dialed(t, nc).TryReply(time.Second)
+		return err == nil && strings.Contains(got, "failover-hold")
+	})
+	began := time.Now()
+	if !strings.HasPrefix(got, "-UPSTREAM was replaced by another server: ") {
+		t.Errorf("LOCK: %q", got)
+	}
+	d := proxytest.Dial(t, p.Addr)
+	d.Expect(fmt.Sprintf("RELOCK job %d 30", token), ":1\r\n") // what is held is held
+	d.Expect("LOCK other 30 WAIT 0.1", "-UPSTREAM was replaced …")
+	d.Expect("SET x 1", "+OK\r\n")
+	d.Expect(proxytest.Unlock("job", token), ":1\r\n")
+	d.Lock("other 30 WAIT 5")
+	if took := time.Since(began); took < hold-500*time.Millisecond || took > hold+500*time.Millisecond {
+		t.Errorf("given out again after %v", took)
+	}
+	d.Lock("job 30")
+}
+
+// TLS to the Sentinels and to the servers, each with the name that it is reached by.
+func TestSentinelTLS(t *testing.T) {
+	t.Parallel()
+	ca := testtls.NewAuthority(t)
+	pair := ca.Issue(t, "redis")
+	tlsArgs := func(port int) []string {
+		return []string{"--tls-port", fmt.Sprint(port), "--tls-cert-file", pair.CertFile, "--tls-key-file", pair.KeyFile, "--tls-ca-cert-file", ca.File, "--tls-replication", "yes", "--tls-auth-clients", "no"}
+	}
+	masterPort, sentinelPort := testredis.FreePort(t), testredis.FreePort(t)
+	master := testredis.Start(t, tlsArgs(masterPort)...)
+	testredis.StartSentinel(t, fmt.Sprintf("127.0.0.1:%d", masterPort), tlsArgs(sentinelPort)...)
+	p := proxytest.Start(t, fmt.Sprintf("rediss+sentinel://127.0.0.1:%d/mymaster", sentinelPort), func(cfg *proxy.Config) {
+		tls := cfg.Upstream.TLS().Clone()
+		tls.RootCAs = ca.Pool
+		cfg.Upstream.SetTLS(tls)
+	})
+	proxytest.Dial(t, p.Addr).Lock("job 30")
+	if got := master.Ask("EXISTS", "job"); got != ":1" {
+		t.Errorf("not at the master: %s", got)
+	}
+	stranger := proxytest.Start(t, fmt.Sprintf("rediss+sentinel://127.0.0.1:%d/mymaster", sentinelPort), nil)
+	proxytest.Eventually(t, 10*time.Second, "an unknown authority is named as the reason", func() bool {
+		got := proxytest.Dial(t, stranger.Addr).Do("LOCK job 30")
+		return strings.HasPrefix(got, "-UPSTREAM cannot reach mymaster") && strings.Contains(got, "certificate signed by unknown authority")
+	})
+}

@@ -1,0 +1,129 @@
+package locks_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// A session lock whose client closes while Redis stands still, for longer than one try to release it takes, is released as soon as Redis
+// goes on.
+func TestSessionLockIsReleasedAfterAStall(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	c.Lock("job 30 SESSION")
+	other.Do("PING")
+	stall := 4500 * time.Millisecond
+	direct.Do(proxytest.Ctx, "CLIENT", "PAUSE", stall.Milliseconds(), "WRITE")
+	start := time.Now()
+	c.Close()
+	proxytest.Eventually(t, stall+2*time.Second, "the lock is released", func() bool { return direct.Exists(proxytest.Ctx, "job").Val() == 0 })
+	t.Logf("released %v after the client closed", time.Since(start).Round(time.Millisecond))
+}
+
+// A lock that may have been taken by a LOCK whose reply was lost is released once the upstream answers, however long that takes.
+func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
+	server := testredis.Start(t)
+	link := testredis.StartLink(t, server.Addr())
+	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+	direct := proxytest.GoRedis(t, server.Addr())
+	c := proxytest.Dial(t, p.Addr)
+	c.Lock("warm-1 1") // so that Redis knows the script
+	c.Do("PING")
+	c.Lock("warm-2 1") // so that the next one needs no further connection
+	link.HoldReplies()
+	c.Send("LOCK job 30")
+	proxytest.Eventually(t, 5*time.Second, "Redis has given the lock", func() bool { return direct.Exists(proxytest.Ctx, "job").Val() == 1 })
+	link.Cut()
+	if got := c.Reply(); got[:9] != "-UPSTREAM" {
+		t.Fatalf("LOCK: %q", got)
+	}
+	link.Hold()
+	time.Sleep(3 * time.Second)
+	if direct.Exists(proxytest.Ctx, "job").Val() != 1 {
+		t.Fatal("the lock was released by way of a link that lets nothing pass")
+	}
+	link.Release()
+	proxytest.Eventually(t, 3*time.Second, "the lock is released", func() bool { return direct.Exists(proxytest.Ctx, "job").Val() == 0 })
+}
+
+// A proxy that is told to stop ends in time, though Redis is silent and there are many locks of which it doesn't know whether they were
+// taken.
+func TestShutdownWithUnknownLocks(t *testing.T) {
+	server := testredis.Start(t)
+	link := testredis.StartLink(t, server.Addr())
+	const timeout = 4 * time.Second
+	p := proxytest.StartProcess(t, "--upstream", "redis://"+link.Addr(), "--shutdown-timeout", timeout.String())
+	c, twin := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	unknown := 0
+	for round := range 10 {
+		for range 20 { // until the two share a lane: what is lost there costs no client its connection
+			c.Expect("PING", "+PONG\r\n")
+			twin.Expect("PING", "+PONG\r\n")
+			time.Sleep(5 * time.Millisecond)
+		}
+		link.Hold()
+		var commands []string
+		for i := range 60 {
+			commands = append(commands, fmt.Sprintf("LOCK job-%d-%d 60", round, i))
+		}
+		c.Send(commands...)
+		time.Sleep(50 * time.Millisecond)
+		link.Cut()
+		link.Release()
+		for range commands {
+			if c.Reply()[0] == '-' {
+				unknown++
+			}
+		}
+	}
+	if unknown < 100 {
+		t.Fatalf("only %d LOCKs have failed", unknown)
+	}
+	c.Expect("LOCK mine 60 SESSION", ":…")
+	link.Hold()
+	c.Close()
+	start := time.Now()
+	p.Cmd.Process.Signal(syscall.SIGTERM)
+	p.Ends(t, timeout)
+	t.Logf("%d LOCKs of unknown outcome: ended %v after SIGTERM", unknown, time.Since(start).Round(time.Millisecond))
+}
+
+// A client is told at once, and its connection closes, when its session lock is released by another client of the same proxy, long before
+// the next renewal.
+func TestSessionLockTakenAway(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	for _, proto := range []string{"2", "3"} {
+		for _, release := range []string{"UNLOCK job FORCE", "UNLOCK job %d"} {
+			c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			c.Do("HELLO " + proto)
+			other.Do("PING")
+			token := c.Lock("job 30 SESSION")
+			c.Lock("second 30 SESSION")
+			if release != "UNLOCK job FORCE" {
+				release = fmt.Sprintf(release, token)
+			}
+			start := time.Now()
+			other.Expect(release, ":1\r\n")
+			if proto == "3" {
+				want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n$3\r\njob\r\n:%d\r\n", token)
+				if got := c.Reply(); got != want {
+					t.Errorf("%s: got %q, want %q", release, got, want)
+				}
+			}
+			c.Closed()
+			if took := time.Since(start); took > 500*time.Millisecond {
+				t.Errorf("%s, RESP%s: closed after %v", release, proto, took)
+			}
+			other.Lock("job 30 WAIT 1")
+			other.Lock("second 30 WAIT 1") // the other locks of the connection end with it
+			other.Expect("UNLOCK job", ":1\r\n")
+			other.Expect("UNLOCK second", ":1\r\n")
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package locks_test
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// crowd is clients of several proxies that take one lock in turns, until stop.
+type crowd struct {
+	judge   *judge
+	counts  []atomic.Int64 // acquisitions, by client
+	lastAt  atomic.Int64   // of the last acquisition, Unix ns
+	longest atomic.Int64   // wait, ns
+	stopped chan struct{}
+	running sync.WaitGroup
+}
+
+// crowdTimeout is what its clients lock for: as long as the others must wait if one is killed within.
+const crowdTimeout = time.Second
+
+func startCrowd(t *testing.T, clients int, addr func(i int) string) *crowd {
+	c := &crowd{judge: newJudge(), counts: make([]atomic.Int64, clients), stopped: make(chan struct{})}
+	for i := range clients {
+		c.running.Go(func() { c.client(t, i, addr(i)) })
+	}
+	return c
+}
+
+// client ends when its proxy does.
+func (c *crowd) client(t *testing.T, i int, addr string) {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer nc.Close()
+	conn := proxytest.Dialed(t, nc)
+	for {
+		select {
+		case <-c.stopped:
+			return
+		default:
+		}
+		asked := time.Now()
+		fmt.Fprintf(nc, "LOCK job %v WAIT 20\r\n", crowdTimeout.Seconds())
+		got, err := conn.TryReply(25 * time.Second)
+		if err != nil {
+			return
+		}
+		if got[0] != ':' {
+			t.Errorf("client %d: %q", i, got)
+			return
+		}
+		token := proxytest.Token(t, got)
+		c.judge.took("job", token, crowdTimeout)
+		c.lastAt.Store(time.Now().UnixNano())
+		c.longest.Store(max(c.longest.Load(), int64(time.Since(asked))))
+		c.counts[i].Add(1)
+		time.Sleep(time.Millisecond)
+		c.judge.frees("job", token) // whoever is next may have its token before this client has its reply
+		fmt.Fprintf(nc, "UNLOCK job %d\r\n", token)
+		if got, err := conn.TryReply(5 * time.Second); err == nil && got != ":1\r\n" {
+			t.Errorf("client %d: UNLOCK: %q", i, got)
+		}
+	}
+}
+
+func (c *crowd) stop() {
+	close(c.stopped)
+	c.running.Wait()
+}
+
+func (c *crowd) snapshot() []int {
+	list := make([]int, len(c.counts))
+	for i := range list {
+		list[i] = int(c.counts[i].Load())
+	}
+	return list
+}
+
+// Three lockproxy processes beside one upstream, with nothing set up between them: each lock has one holder, everybody has his turn, and
+// when one of them is killed the others go on.
+func TestThreeProxies(t *testing.T) {
+	redis := testredis.Start(t)
+	var proxies []*proxytest.Process
+	for range 3 {
+		proxies = append(proxies, proxytest.StartProcess(t, "--upstream", redis.URL()))
+	}
+	const clients = 12
+	c := startCrowd(t, clients, func(i int) string { return proxies[i%3].Addr })
+	time.Sleep(2 * time.Second)
+	before := c.snapshot()
+	sum, ratio := fairness(before)
+	t.Logf("three proxies, %d clients: %d acquisitions/s, fewest/most %.2f, longest wait %v", clients, sum/2, ratio, time.Duration(c.longest.Load()))
+	if ratio < 0.5 || sum < 5*clients {
+		t.Errorf("acquisitions by client: %v", before)
+	}
+
+	proxies[0].Cmd.Process.Kill()
+	<-proxies[0].Exit
+	killed := time.Now()
+	last := c.lastAt.Load()
+	// Its clients may have held the lock, and it may have been reserved for them: that passes by itself.
+	proxytest.Eventually(t, crowdTimeout+2*time.Second, "the others go on", func() bool { return c.lastAt.Load() > last && c.lastAt.Load() > killed.UnixNano() })
+	t.Logf("one of them killed: the next acquisition %v later", time.Since(killed).Round(time.Millisecond))
+	time.Sleep(2 * time.Second)
+	c.longest.Store(0)
+	middle := c.snapshot()
+	time.Sleep(time.Second)
+	c.stop()
+	after := c.snapshot()
+	var left []int
+	for i := range after {
+		if i%3 != 0 {
+			left = append(left, after[i]-middle[i])
+		}
+	}
+	sum, ratio = fairness(left)
+	t.Logf("two left: %d acquisitions/s, fewest/most %.2f, longest wait %v", sum, ratio, time.Duration(c.longest.Load()))
+	if ratio < 0.5 || sum < 2*len(left) {
+		t.Errorf("acquisitions by client of the two left: %v", left)
+	}
+	if len(c.judge.violations) > 0 || len(c.judge.backward) > 0 {
+		t.Errorf("two at a time: %q, tokens that went back: %q", c.judge.violations, c.judge.backward)
+	}
+}

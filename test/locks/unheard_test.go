@@ -1,0 +1,196 @@
+package locks_test
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+)
+
+// closedBehind sends a command and closes at once: the end is there before the answer.
+func closedBehind(t *testing.T, p *proxytest.Proxy, commands ...string) {
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("PING", "+PONG\r\n")
+	c.Send(commands...)
+	c.Close()
+}
+
+// A client that has closed before the token of its lock can have reached it was never the holder.
+func TestUnheardTokenIsReleased(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	next := proxytest.Dial(t, p.Addr)
+	for range 20 {
+		closedBehind(t, p, "LOCK job 30") // before the token or just behind it
+		time.Sleep(2 * time.Millisecond)
+		start := time.Now()
+		next.Lock("job 30 WAIT 5")
+		if took := time.Since(start); took > 300*time.Millisecond {
+			t.Fatalf("released after %v", took)
+		}
+		next.Expect("UNLOCK job", ":1\r\n")
+	}
+}
+
+// That holds for each of those that it asked for together.
+func TestUnheardTokensAreReleased(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	next := proxytest.Dial(t, p.Addr)
+	const locks = 20 // that are read at once: what comes later is taken for said behind the tokens before it
+	var pipeline []string
+	for i := range locks {
+		pipeline = append(pipeline, fmt.Sprintf("LOCK job:%d 30", i))
+	}
+	for range 10 {
+		closedBehind(t, p, pipeline...)
+		time.Sleep(2 * time.Millisecond)
+		start := time.Now()
+		for i := range locks {
+			next.Lock(fmt.Sprintf("job:%d 30 WAIT 5", i))
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Fatalf("released after %v", took)
+		}
+		for i := range locks {
+			next.Expect(fmt.Sprintf("UNLOCK job:%d", i), ":1\r\n")
+		}
+	}
+}
+
+// Of several tokens only those are given up that can't have been read.
+func TestOnlyUnheardTokensAreReleased(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	c, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	busy := "local now = function() local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end local over = now() + 300 repeat until now() > over"
+	c.WriteRaw("LOCK read 30\r\n")
+	token := proxytest.Token(t, c.Reply())
+	c.Write(slices.Concat(resp.AppendCommand(nil, "EVAL", busy, "0"), []byte("LOCK unread 30\r\nLOCK unread:2 30\r\n")))
+	time.Sleep(150 * time.Millisecond)
+	c.Close()
+	next.Lock("unread 30 WAIT 5")
+	next.Lock("unread:2 30 WAIT 5")
+	next.Expect("LOCK read 30", "$-1\r\n")
+	next.Expect(proxytest.Unlock("read", token), ":1\r\n")
+}
+
+// A lock whose token may have been read is its holder's until its timeout, in whichever way his connection ends.
+func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	next := proxytest.Dial(t, p.Addr)
+	kept := func(name string, token int64) {
+		t.Helper()
+		time.Sleep(100 * time.Millisecond)
+		next.Expect("LOCK "+name+" 30", "$-1\r\n")
+		if token != 0 {
+			next.Expect(proxytest.Unlock(name, token), ":1\r\n")
+		}
+	}
+	long := func() { time.Sleep(200 * time.Millisecond) }
+	reset := func(c *proxytest.Conn) {
+		c.Conn.(*net.TCPConn).SetLinger(0)
+		c.Close()
+	}
+
+	c := proxytest.Dial(t, p.Addr)
+	token := c.Lock("closed 30")
+	c.Close()
+	kept("closed", token)
+
+	c = proxytest.Dial(t, p.Addr) // what a balancer does to a connection on which nothing is said for long
+	token = c.Lock("reset 30")
+	long()
+	reset(c)
+	kept("reset", token)
+
+	c = proxytest.Dial(t, p.Addr) // the kernel has the token, and only it knows whether it was read
+	c.Send("LOCK unread 30")
+	long()
+	c.Close()
+	kept("unread", 0)
+
+	c = proxytest.Dial(t, p.Addr) // as printf | nc does
+	c.Send("LOCK half 30")
+	c.Conn.(*net.TCPConn).CloseWrite()
+	token = proxytest.Token(t, c.Reply())
+	c.Close()
+	kept("half", token)
+
+	c = proxytest.Dial(t, p.Addr) // what is refused by a reset is the answer behind the token
+	c.Send("LOCK first 30", "BLPOP nothing 0.2")
+	token = proxytest.Token(t, c.Reply())
+	c.Close()
+	time.Sleep(300 * time.Millisecond)
+	kept("first", token)
+
+	c = proxytest.Dial(t, p.Addr)
+	c.Send("LOCK several 30", "LOCKINFO several")
+	token = proxytest.Token(t, c.Reply())
+	long()
+	reset(c)
+	kept("several", token)
+
+	closedBehind(t, p, "CLIENT REPLY OFF", "LOCK quiet 30") // it didn't want to hear of it
+	kept("quiet", 0)
+}
+
+// What a client had sent before its token came says nothing about whether it has read it.
+func TestUnheardTokenOfWaiterThatSentMore(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	for _, closesFirst := range []bool{false, true} {
+		for _, more := range []string{"", "PING\r\n", strings.Repeat("PING\r\n", 400)} {
+			for _, together := range []bool{true, false} {
+				holder.Lock("job 30")
+				c := proxytest.Dial(t, p.Addr)
+				c.WriteRaw("LOCK job 20 WAIT 10\r\n")
+				if together {
+					c.WriteRaw(more)
+				}
+				proxytest.AwaitWaiters(t, p, "job", 1)
+				time.Sleep(50 * time.Millisecond) // it is watched
+				if !together {
+					c.WriteRaw(more)
+					time.Sleep(20 * time.Millisecond)
+				}
+				if closesFirst {
+					holder.Send("UNLOCK job")
+					c.Close()
+					holder.Reply()
+				} else {
+					holder.Expect("UNLOCK job", ":1\r\n")
+					c.Close()
+				}
+				began := time.Now()
+				if got := next.Do("LOCK job 30 WAIT 3"); got[0] != ':' || time.Since(began) > time.Second {
+					t.Errorf("closes first %v, %d bytes more, together %v: %q after %v", closesFirst, len(more), together, got, time.Since(began))
+					next.Do("UNLOCK job FORCE")
+				} else {
+					next.Expect("UNLOCK job", ":1\r\n")
+				}
+			}
+		}
+	}
+}
+
+// A waiter that has sent more than is read while it waits, and closes, leaves the queue at once.
+func TestWaiterThatHasSentMuchLeaves(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	for _, size := range []int{80 << 10, 100 << 10} {
+		holder.Lock("job 30")
+		c := proxytest.Dial(t, p.Addr)
+		c.WriteRaw("LOCK job 20 WAIT 10\r\n")
+		proxytest.AwaitWaiters(t, p, "job", 1)
+		c.WriteRaw(strings.Repeat("PING\r\n", size/6))
+		time.Sleep(100 * time.Millisecond)
+		c.Close()
+		proxytest.Eventually(t, time.Second, fmt.Sprintf("with %d bytes more it has left the queue", size), func() bool { return proxytest.Waiters(t, p, "job") == 0 })
+		holder.Expect("UNLOCK job", ":1\r\n")
+		next.Lock("job 30")
+		next.Expect("UNLOCK job", ":1\r\n")
+	}
+}

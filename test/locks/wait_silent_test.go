@@ -1,0 +1,58 @@
+package locks_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// The first in line is answered when its wait is over, also while Redis is silent, and not that another holds the lock. What its last look takes
+// later is released.
+func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = time.Second })
+	fresh, held, owed, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	for _, c := range []*proxytest.Conn{fresh, held, owed} {
+		c.Expect("PING", "+PONG\r\n")
+	}
+	other.Lock("held 2")
+	held.Send("LOCK held 60 WAIT 1.5")
+	proxytest.AwaitWaiters(t, p, "held", 1)
+	server.Pause()
+	start := time.Now()
+	within := func(c *proxytest.Conn, want string, bound time.Duration) {
+		t.Helper()
+		got, err := c.TryReply(bound - time.Since(start))
+		if took := time.Since(start); err != nil || !strings.HasPrefix(got, "-UPSTREAM "+want) {
+			t.Errorf("after %v: %q, %v; want UPSTREAM %s within %v", took, got, err, want, bound)
+		}
+	}
+	fresh.Send("LOCK free 60 WAIT 1")
+	owed.Send("GET x", "LOCK owed 60 WAIT 0.5")
+	within(fresh, "has not answered in time", 2*time.Second)
+	fresh.Send("LOCK more 60 WAIT 0.5", "PING") // none piles up behind the one that is late
+	within(fresh, "does not answer", 4*time.Second)
+	within(held, "", 4*time.Second)
+	if got, err := owed.TryReply(time.Second); err == nil {
+		t.Errorf("%q came before the answer to GET", got)
+	}
+	server.Resume()
+	if got := fresh.Reply(); got != "+PONG\r\n" {
+		t.Errorf("the command behind them: %q", got)
+	}
+	if got := owed.Reply(); got != "$-1\r\n" {
+		t.Errorf("GET: %q", got)
+	}
+	if got := owed.Reply(); got[0] != ':' { // it had to wait for GET's answer, and then there was its own
+		t.Errorf("LOCK behind GET: %q", got)
+	}
+	next := proxytest.Dial(t, p.Addr)
+	for _, key := range []string{"free", "more", "held"} {
+		next.Lock(key + " 1 WAIT 3")
+	}
+	fresh.Lock("again 5 WAIT 1")
+}

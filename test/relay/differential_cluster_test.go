@@ -1,0 +1,143 @@
+package relay_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/commands"
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// diffOnClusters are the tables whose conversations are held with a cluster too.
+var diffOnClusters = []string{"strings", "hashes", "lists", "sets", "zsets", "streams", "geo", "keys", "scripting", "transactions", "pubsub", "blocking", "connection", "protocol"}
+
+// diffClusterExceptions is the one table of what a cluster behind the proxy answers otherwise than one Redis, though all keys are in
+// one slot. calls are the first words of a call, separated by commas.
+var diffClusterExceptions = []struct{ calls, reason string }{
+	{"select,swapdb,move,copy", "a cluster has one database"},
+	{"scan", "a page ends where the keys of one master do, and may be empty, as with one Redis too"},
+	{"sort", "Redis refuses BY and GET with patterns in a cluster, whose keys could be anywhere"},
+	{"wait", "these nodes have a replica"},
+}
+
+// diffNotOnClusters are conversations that a cluster can't have, by their names.
+var diffNotOnClusters = map[string]string{
+	"SELECT":                  "a cluster has one database",
+	"moving":                  "likewise",
+	"QUIT while MONITOR runs": "MONITOR shows what the proxy itself asks the nodes",
+	"RESET from every state":  "likewise",
+	"SELECT, AUTH and others in a transaction":  "a cluster has one database",
+	"HELLO in a transaction":                    "it is about the connections to all nodes, the transaction to one",
+	"what may not be queued":                    "MONITOR is of all nodes, the transaction of one",
+	"SUBSCRIBE in a transaction":                "subscriptions are another node's than the transaction",
+	"SUBSCRIBE of one channel in a transaction": "likewise",
+	"what a subscriber may do":                  "likewise",
+	"a transaction that sends to itself":        "Redis puts the message into the middle of EXEC's reply, whose end can't be told then",
+	"a transaction and SCRIPT":                  "SCRIPT is of all nodes, the transaction of one",
+	"keyspace notifications":                    "each node tells of its own keys",
+}
+
+// TestDifferentialCluster holds the conversations about data with a redis-server and, through the proxy, with a cluster, and compares
+// what comes back byte for byte. All keys of a conversation are brought into one slot on both sides, so that what a cluster can't do
+// with keys of several doesn't end it.
+func TestDifferentialCluster(t *testing.T) {
+	nodes := proxytest.SixNodes(t)
+	url := nodes.URL()
+	for _, name := range diffOnClusters {
+		file := filepath.Join("testdata/differential", name+".txt")
+		script, err := diffParse(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if script.server != nil {
+			continue
+		}
+		for _, proto := range []string{"2", "3"} {
+			t.Run(name+"/RESP"+proto, func(t *testing.T) {
+				direct, proxied := diffClusterPair(t, url)
+				for _, c := range script.conversations {
+					if c.proto != "" && c.proto != proto || !c.clusterable() || diffNotOnClusters[c.name] != "" {
+						continue
+					}
+					t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+						diffClusterHold(t, c.inOneSlot(), direct, proxied, proto)
+					})
+				}
+			})
+		}
+	}
+}
+
+// clusterable reports whether a conversation can be held there at all: whether it doesn't look at the one server.
+func (c *diffConversation) clusterable() bool {
+	return !slices.ContainsFunc(c.steps, func(s diffStep) bool {
+		return s.directive == "blocked" || s.directive == "until" || s.directive == "busy" || s.directive == "send"
+	})
+}
+
+// inOneSlot is the conversation with a hash tag before each key.
+func (c *diffConversation) inOneSlot() *diffConversation {
+	tagged := *c
+	tagged.steps = slices.Clone(c.steps)
+	for i := range tagged.steps {
+		step := &tagged.steps[i]
+		if step.directive != "" || len(step.args) == 0 {
+			continue
+		}
+		step.args = slices.Clone(step.args)
+		var args [][]byte
+		for _, arg := range step.args {
+			args = append(args, []byte(arg))
+		}
+		for _, at := range commands.Find(args[0]).Of(args).Keys.Positions(args, nil) {
+			step.args[at] = "{t}" + step.args[at]
+		}
+	}
+	return &tagged
+}
+
+func diffClusterPair(t *testing.T, url string) (direct, proxied *diffSide) {
+	side := func(addr string) *diffSide {
+		control, err := diffDial(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { control.nc.Close() })
+		_, port, _ := strings.Cut(addr, ":")
+		return &diffSide{addr: addr, control: control, port: port}
+	}
+	return side(testredis.Start(t).Addr()), side(proxytest.Start(t, url, nil).Addr)
+}
+
+func diffClusterHold(t *testing.T, c *diffConversation, direct, proxied *diffSide, proto string) {
+	want, wantErr := c.hold(direct, proto, false)
+	got, gotErr := c.hold(proxied, proto, false)
+	if wantErr != nil || gotErr != nil {
+		t.Errorf("directly: %v; through the proxy: %v", wantErr, gotErr)
+	}
+	for i := range min(len(want), len(got)) {
+		step := want[i].step
+		if want[i].compare == got[i].compare {
+			continue
+		}
+		if !diffClusterMayDiffer(step) {
+			t.Errorf("line %d, %s:\n  one Redis: %s\n  a cluster: %s", step.line, step.text, diffShow(want[i].compare), diffShow(got[i].compare))
+			return
+		}
+	}
+}
+
+func diffClusterMayDiffer(step diffStep) bool {
+	call := strings.ToLower(strings.Join(step.args, " "))
+	for _, e := range diffClusterExceptions {
+		for prefix := range strings.SplitSeq(e.calls, ",") {
+			if call == prefix || strings.HasPrefix(call, prefix+" ") {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,299 @@
+package relay_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd"
+)
+
+// diffExceptions is the one table of replies that can't be the same byte for byte, since two servers, or two connections,
+// are compared. What may differ is normalised; the rest must be the same. calls are the first words of a call.
+var diffExceptions = []struct {
+	calls  string // separated by commas
+	normal func(raw string) string
+	reason string
+}{
+	// The two servers differ.
+	{"time,lastsave,object idletime,acl log,slowlog get,latency latest,latency history,latency doctor," +
+		"pttl,function stats,memory usage,client list,client info", diffNumbers, "clocks, addresses, ids and memory sizes"},
+	{"memory stats", diffSigned, "memory sizes, the differences of some of which may be below zero"},
+	{"latency histogram,latency graph", diffNumbers, "measured durations"},
+	{"memory malloc-stats,memory doctor,debug jmap,debug htstats,debug htstats-key", diffType, "what one process has in its memory"},
+	{"info", diffFields, "INFO is about one process: its fields must be the same"},
+	{"config get", diffSortedNumbers, "directory, port and files; the order of a hash table whose seed is random"},
+	{"cluster myid,cluster nodes,cluster links,cluster slots,cluster shards,cluster replicas,cluster slaves",
+		diffHex, "random names, ports, and times"},
+	{"debug object,role,psync,sync", diffHex, "addresses in memory; replication ids are random"},
+	{"keys,scan,smembers,sscan,sunion,sinter,sdiff,hgetall,hkeys,hvals,pubsub channels,pubsub shardchannels,function list,acl cat",
+		diffSorted, "the order of a hash table whose seed is random"},
+	{"unsubscribe,punsubscribe,sunsubscribe", diffUnsubscribed, "without names: the order of a hash table whose seed is random"},
+	{"randomkey,srandmember,spop,hrandfield,zrandmember", diffType, "random elements"},
+	{"xadd", diffStreamID, "the id * is the server's clock"},
+	{"lolwut,acl genpass", diffType, "a random picture or password"},
+	{"hello,exec", diffConnectionID, "the id of the connection, which HELLO tells in a transaction too"},
+	{"client id", diffNumbers, "the id of the connection"},
+	{"function dump", diffType, "the order of a hash table whose seed is random"},
+
+	// The proxy differs, as it should.
+	{"command count", diffNumbers, "the proxy counts its lock commands too"},
+	{"command,command info,command docs", diffWithoutLocks, "the proxy has lock commands too"},
+	{"command list", diffListWithoutLocks, "the proxy has lock commands too; the order of a hash table"},
+}
+
+// diffFeeds are messages that answer no call, wherever they come.
+var diffFeeds = []struct {
+	hint    string
+	pattern *regexp.Regexp
+	with    string
+	reason  string
+}{
+	{`] "`, regexp.MustCompile(`(?m)^\+[0-9]+\.[0-9]{6} \[([0-9]+) ([0-9.]+:[0-9]+|lua)\] `), "+TIME [$1 ADDR] ", "MONITOR shows times and addresses"},
+	{`tracking-redir-broken`, regexp.MustCompile(`(tracking-redir-broken\r\n):[0-9]+`), "$1:N", "the id of the connection"},
+}
+
+// diffShared are replies that may differ where clients share upstream connections.
+var diffShared = []struct {
+	calls  string
+	normal func(raw string) string
+	reason string
+}{
+	{"client list", diffType, "it shows what connections the upstream has"},
+}
+
+// diffStaysOpen are steps at which the upstream has closed a connection that the proxy keeps where clients share upstream connections:
+// nothing of the client's was under way or kept there.
+var diffStaysOpen = map[string]string{
+	"@idle => closed":  "it goes on when the upstream is back",
+	"@alice => closed": "its next request finds that nobody can log in so any more, and ends it",
+}
+
+// diffLost is what the proxy says before it closes where Redis only closes, since from outside a CLIENT KILL looks like a
+// failure. Only steps that end in "=> lost" may have it.
+var diffLost = regexp.MustCompile(`^-UPSTREAM connection to \S+ was lost before the reply: .*\r\n`)
+
+// In no table, since what Redis does there is of no use to anybody:
+//
+//   - CLIENT REPLY OFF or SKIP within MULTI cuts EXEC's array short. The proxy's has all elements.
+//   - QUIT, or a protocol error, under CLIENT REPLY OFF leaves the connection open for good. The proxy closes it.
+//   - REPLCONF ACK and GETACK within MULTI get no reply in EXEC's array, which counts one. The proxy relays all as ever, but lock
+//     commands on that connection don't work any more until RESET.
+
+// diffNormal is what of a reply to call is compared.
+func diffNormal(call []string, raw string) string {
+	for _, feed := range diffFeeds {
+		if !strings.Contains(raw, feed.hint) { // a regular expression takes long to read a large reply
+			continue
+		}
+		raw = feed.pattern.ReplaceAllString(raw, feed.with)
+	}
+	if len(call) == 0 || diffIsError(raw) {
+		return raw
+	}
+	whole := strings.ToLower(strings.Join(call, " "))
+	var best string
+	normal := diffSame
+	exceptions := diffExceptions
+	if !proxytest.Dedicated {
+		exceptions = append(slices.Clone(exceptions), diffShared...)
+	}
+	for _, e := range exceptions {
+		for _, prefix := range strings.Split(e.calls, ",") {
+			if len(prefix) >= len(best) && (whole == prefix || strings.HasPrefix(whole, prefix+" ")) {
+				best, normal = prefix, e.normal
+			}
+		}
+	}
+	return normal(raw)
+}
+
+func diffSame(raw string) string { return raw }
+
+var (
+	diffNumber = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+	diffHexes  = regexp.MustCompile(`[0-9a-f]{8,}`)
+)
+
+// diffNumbers keeps all but the numbers.
+func diffNumbers(raw string) string { return diffNumber.ReplaceAllString(raw, "N") }
+
+// diffSigned keeps not even whether they are below zero.
+func diffSigned(raw string) string {
+	return diffNumbers(regexp.MustCompile(`:-[0-9]+`).ReplaceAllString(raw, ":0"))
+}
+
+// diffHex keeps all but long hexadecimal numbers, and other numbers.
+func diffHex(raw string) string { return diffNumbers(diffHexes.ReplaceAllString(raw, "H")) }
+
+func diffStreamID(raw string) string {
+	return regexp.MustCompile(`[0-9]{13}-[0-9]`).ReplaceAllString(raw, "ID")
+}
+
+func diffConnectionID(raw string) string {
+	return regexp.MustCompile(`(\$2\r\nid\r\n):[0-9]+`).ReplaceAllString(raw, "$1:N")
+}
+
+// diffType keeps only the type of the reply, and null and empty ones.
+func diffType(raw string) string {
+	if raw == "" {
+		return ""
+	}
+	if strings.HasPrefix(raw, "$-1") || strings.HasPrefix(raw, "*-1") || strings.HasPrefix(raw, "*0") {
+		return raw
+	}
+	if strings.ContainsRune("*~%", rune(raw[0])) { // with the number of elements
+		return raw[:strings.Index(raw, "\n")+1]
+	}
+	return raw[:1]
+}
+
+var diffField = regexp.MustCompile(`(?m)^([a-z_0-9|-]+):[^\r\n]*`)
+
+// diffFields keeps the names of fields and sections.
+func diffFields(raw string) string {
+	raw = regexp.MustCompile(`^[$=][0-9]+`).ReplaceAllString(diffField.ReplaceAllString(raw, "$1"), "")
+	return diffSortText(raw) // statistics of commands are in the order of a hash table
+}
+
+// diffSorted sorts the elements of all arrays, sets and maps.
+func diffSorted(raw string) string {
+	return diffEach(raw, func(v *resp.Value) { diffSortElems(v) })
+}
+
+func diffSortedNumbers(raw string) string {
+	raw = regexp.MustCompile(`/[^\r\n ]*`).ReplaceAllString(raw, "PATH")
+	return diffSortText(diffNumbers(raw))
+}
+
+// diffSortText sorts the lines, for replies whose lengths have been normalised away.
+func diffSortText(text string) string {
+	lines := strings.Split(text, "\r\n")
+	sort.Strings(lines)
+	return strings.Join(lines, "\r\n")
+}
+
+// diffUnsubscribed keeps the counts in their order and the names in alphabetical order.
+func diffUnsubscribed(raw string) string {
+	var names []string
+	text := regexp.MustCompile(`(?m)(subscribe\r\n)\$[0-9]+\r\n(.*)\r\n`).ReplaceAllStringFunc(raw, func(found string) string {
+		_, name, _ := strings.Cut(found, "\r\n")
+		names = append(names, name)
+		return "subscribe\r\nNAME\r\n"
+	})
+	sort.Strings(names)
+	return text + strings.Join(names, "")
+}
+
+// diffEach decodes each reply in raw, lets change change it, and writes it in a form of its own.
+func diffEach(raw string, change func(*resp.Value)) string {
+	var text strings.Builder
+	var scan resp.Scanner
+	for len(raw) > 0 {
+		n, done, err := scan.Scan([]byte(raw))
+		if err != nil || !done {
+			return text.String() + raw
+		}
+		v, err := resp.ParseValue([]byte(raw[:n]))
+		if err != nil {
+			return text.String() + raw
+		}
+		change(&v)
+		text.WriteString(diffText(v) + " ")
+		raw = raw[n:]
+	}
+	return text.String()
+}
+
+func diffText(v resp.Value) string {
+	switch v.Type {
+	case '*', '%', '~', '>':
+		parts := make([]string, len(v.Elems))
+		for i, elem := range v.Elems {
+			parts[i] = diffText(elem)
+		}
+		return fmt.Sprintf("%c%d(%s)", v.Type, len(v.Elems), strings.Join(parts, " "))
+	case ':':
+		return fmt.Sprintf(":%d", v.Int)
+	}
+	if v.Type == '+' {
+		return string(v.Text)
+	}
+	return fmt.Sprintf("%c%q", v.Type, v.Text)
+}
+
+// diffSortElems sorts the elements of v and theirs, each of which becomes a text.
+func diffSortElems(v *resp.Value) {
+	if len(v.Elems) == 0 {
+		return
+	}
+	texts := make([]string, len(v.Elems))
+	for i := range v.Elems {
+		diffSortElems(&v.Elems[i])
+		texts[i] = diffText(v.Elems[i])
+	}
+	if v.Type != '>' {
+		sort.Strings(texts)
+	}
+	for i, text := range texts {
+		v.Elems[i] = resp.Value{Type: '+', Text: []byte(text)}
+	}
+}
+
+// diffWithoutLocks leaves out what COMMAND, COMMAND INFO and COMMAND DOCS say about lock commands, and the order of the rest,
+// which is a hash table's.
+func diffWithoutLocks(raw string) string {
+	return diffEach(raw, func(v *resp.Value) {
+		var kept []resp.Value
+		for i := 0; i < len(v.Elems); i++ {
+			elem := v.Elems[i]
+			name := string(elem.Text)
+			if elem.Type == '*' && len(elem.Elems) > 0 {
+				name = string(elem.Elems[0].Text)
+			}
+			pair := elem.Type == '$' && i+1 < len(v.Elems) // COMMAND DOCS: a name and its documentation
+			if !diffIsLock(name) {
+				kept = append(kept, elem)
+				if pair {
+					kept[len(kept)-1].Elems = []resp.Value{v.Elems[i+1]}
+				}
+			}
+			if pair {
+				i++
+			}
+		}
+		v.Elems = kept
+		v.Type = '*'
+		for i := range v.Elems { // their own order is Redis's
+			v.Elems[i] = resp.Value{Type: '+', Text: []byte(diffPairText(v.Elems[i]))}
+		}
+		diffSortElems(v)
+	})
+}
+
+func diffListWithoutLocks(raw string) string {
+	return diffEach(raw, func(v *resp.Value) {
+		v.Elems = slices.DeleteFunc(v.Elems, func(elem resp.Value) bool { return diffIsLock(string(elem.Text)) })
+		diffSortElems(v)
+	})
+}
+
+func diffPairText(v resp.Value) string {
+	if v.Type == '$' && len(v.Elems) == 1 {
+		diffSortElems(&v.Elems[0])
+		return string(v.Text) + " " + diffText(v.Elems[0])
+	}
+	diffSortElems(&v) // subcommands are in a hash table too
+	return diffText(v)
+}
+
+var diffLockNames = []string{"lock", "unlock", "relock", "lockinfo", "lockscan", "fence"}
+
+func diffIsLock(name string) bool {
+	known := func(spec lockcmd.Spec) bool { return spec.Name == name }
+	return slices.Contains(diffLockNames, name) || slices.ContainsFunc(lockcmd.Specs, known)
+}

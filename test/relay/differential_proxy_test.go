@@ -1,0 +1,339 @@
+package relay_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
+)
+
+// What can't be compared with a direct connection, since it is about lock commands, or about how soon something happens.
+
+// diffSession is a redis-server, a direct connection to it, and connections through a proxy in front of it.
+type diffSession struct {
+	t      *testing.T
+	server *testredis.Server
+	direct *diffConn
+	addr   string
+}
+
+func newDiffSession(t *testing.T, args ...string) *diffSession {
+	t.Helper()
+	server := testredis.Start(t, append(diffServerArgs[:len(diffServerArgs):len(diffServerArgs)], args...)...)
+	s := &diffSession{t: t, server: server, addr: proxytest.Start(t, server.URL(), nil).Addr}
+	s.direct = s.dial(server.Addr())
+	return s
+}
+
+func (s *diffSession) dial(addr string) *diffConn {
+	s.t.Helper()
+	conn, err := diffDial(addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { conn.nc.Close() })
+	return conn
+}
+
+// open connects through the proxy, in RESP2 or RESP3.
+func (s *diffSession) open(proto string) *diffConn {
+	s.t.Helper()
+	conn := s.dial(s.addr)
+	if reply := conn.do("HELLO", proto); diffIsError(reply) {
+		s.t.Fatalf("HELLO %s is answered %q", proto, reply)
+	}
+	return conn
+}
+
+// waitFor asks the redis-server until the answer has text in it, or hasn't if not is set, and returns how long that took.
+func (s *diffSession) waitFor(call, text string, not bool) time.Duration {
+	s.t.Helper()
+	began := time.Now()
+	for {
+		reply := s.direct.do(strings.Fields(call)...)
+		took := time.Since(began)
+		if strings.Contains(reply, text) != not {
+			return took
+		}
+		if took > diffPatience {
+			s.t.Fatalf("%s is still answered %q", call, reply)
+		}
+		time.Sleep(time.Millisecond) // Redis tells nobody
+	}
+}
+
+// A diffWant is a call and how its reply must begin; "" if none may come.
+type diffWant struct{ call, reply string }
+
+// check makes the calls one by one, then all of them in one write.
+func (s *diffSession) check(t *testing.T, proto string, steps []diffWant) {
+	t.Helper()
+	for _, pipelined := range []bool{false, true} {
+		s.direct.do("FLUSHALL")
+		conn := s.open(proto)
+		var all []byte
+		for _, step := range steps {
+			words, err := diffWords(step.call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = resp.AppendCommand(all, words...)
+		}
+		if pipelined {
+			conn.nc.Write(all)
+		}
+		for i, step := range steps {
+			if !pipelined {
+				words, _ := diffWords(step.call)
+				conn.send(words...)
+			}
+			if step.reply == "" {
+				continue
+			}
+			if reply := conn.reply(); !strings.HasPrefix(reply, step.reply) {
+				t.Fatalf("RESP%s, in one write: %v: step %d, %s: got %q, want %q…", proto, pipelined, i, step.call, reply, step.reply)
+			}
+		}
+		conn.nc.(*net.TCPConn).CloseWrite()
+		if rest := conn.rest(); rest != "(closed)" {
+			t.Fatalf("RESP%s, in one write: %v: more comes: %q", proto, pipelined, rest)
+		}
+	}
+}
+
+// TestDifferentialLocksWithoutReplies: lock commands run under CLIENT REPLY OFF and SKIP, and their replies are left out.
+func TestDifferentialLocksWithoutReplies(t *testing.T) {
+	s := newDiffSession(t)
+	cases := map[string][]diffWant{
+		"SKIP": {
+			{"CLIENT REPLY SKIP", ""}, {"LOCK a 10", ""}, {"PING", "+PONG"}, {"UNLOCK a", ":1"},
+			{"LOCK a 10", ":"}, {"CLIENT REPLY SKIP", ""}, {"UNLOCK a", ""}, {"EXISTS a", ":0"},
+			{"CLIENT REPLY SKIP", ""}, {"LOCK a nonsense", ""}, {"PING", "+PONG"},
+			{"CLIENT REPLY SKIP", ""}, {"LOCK", ""}, {"LOCK a 10", ":"},
+			{"CLIENT REPLY SKIP", ""}, {"GET a", ""}, {"UNLOCK a", ":1"},
+		},
+		"OFF": {
+			{"CLIENT REPLY OFF", ""}, {"LOCK a 10", ""}, {"LOCK b 10", ""}, {"UNLOCK b", ""}, {"PING", ""}, {"UNLOCK nosuch", ""},
+			{"LOCK a", ""}, {"CLIENT REPLY SKIP", ""}, {"LOCK c 10", ""},
+			{"CLIENT REPLY ON", "+OK"}, {"EXISTS a b c", ":2"}, {"UNLOCK a", ":1"}, {"UNLOCK b", ":0"}, {"UNLOCK c", ":1"},
+		},
+		"OFF, then RESET": {
+			{"CLIENT REPLY OFF", ""}, {"LOCK a 10", ""}, {"RESET", "+RESET"}, {"UNLOCK a", ":1"}, {"PING", "+PONG"},
+		},
+	}
+	for name, steps := range cases {
+		t.Run(name, func(t *testing.T) {
+			s.check(t, "2", steps)
+			s.check(t, "3", steps)
+		})
+	}
+	// Redis itself never closes for a QUIT whose OK it doesn't send; a proxy that did the same would keep both connections.
+	t.Run("QUIT", func(t *testing.T) {
+		for _, how := range []string{"OFF", "SKIP"} {
+			conn := s.open("2")
+			conn.send("CLIENT", "REPLY", how)
+			conn.send("QUIT")
+			if rest := conn.rest(); rest != "(closed)" {
+				t.Errorf("QUIT under CLIENT REPLY %s: %q", how, rest)
+			}
+		}
+	})
+}
+
+// TestDifferentialLocksInEveryState: whatever a connection has been through, a lock command on it is answered, in its turn.
+func TestDifferentialLocksInEveryState(t *testing.T) {
+	s := newDiffSession(t)
+	const lock, unlock = "LOCK a 10", "UNLOCK a"
+	both := map[string][]diffWant{
+		"SYNC refused":        {{"MULTI", "+OK"}, {"SYNC", "-"}, {"DISCARD", "+OK"}, {lock, ":"}, {unlock, ":1"}},
+		"PSYNC refused":       {{"MULTI", "+OK"}, {"PSYNC ? -1", "-"}, {"EXEC", "-EXECABORT"}, {lock, ":"}, {unlock, ":1"}},
+		"wrong AUTH":          {{"AUTH wrong wrong", "-WRONGPASS"}, {lock, ":"}, {unlock, ":1"}},
+		"another database":    {{"SELECT 3", "+OK"}, {lock, ":"}, {"EXISTS a", ":1"}, {"SELECT 0", "+OK"}, {"EXISTS a", ":0"}, {unlock, ":0"}, {"SELECT 3", "+OK"}, {unlock, ":1"}},
+		"SELECT in MULTI":     {{"MULTI", "+OK"}, {"SELECT 5", "+QUEUED"}, {"EXEC", "*1"}, {lock, ":"}, {"SELECT 5", "+OK"}, {unlock, ":1"}},
+		"in MULTI":            {{"MULTI", "+OK"}, {lock, "-ERR "}, {"SET k v", "+QUEUED"}, {"EXEC", "-EXECABORT"}, {"EXISTS a k", ":0"}, {lock, ":"}, {unlock, ":1"}},
+		"in MULTI, then drop": {{"MULTI", "+OK"}, {unlock, "-ERR "}, {"DISCARD", "+OK"}, {lock, ":"}, {unlock, ":1"}},
+		"RESET":               {{"MULTI", "+OK"}, {"RESET", "+RESET"}, {lock, ":"}, {unlock, ":1"}},
+		"a script":            {{`EVAL "return redis.call('LOCK','a',10)" 0`, "-ERR"}, {lock, ":"}, {unlock, ":1"}},
+	}
+	for name, steps := range both {
+		t.Run(name, func(t *testing.T) {
+			s.check(t, "2", steps)
+			s.check(t, "3", steps)
+		})
+	}
+	only2 := map[string][]diffWant{
+		"subscribed": {
+			{"SUBSCRIBE c", "*3"}, {lock, "-ERR Can't execute 'lock': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n"},
+			{"UNSUBSCRIBE", "*3"}, {lock, ":"}, {unlock, ":1"},
+		},
+		"a waiting command": {{"BLPOP nosuch 0.02", "*-1"}, {lock, ":"}, {"BLPOP nosuch 0.02", "*-1"}, {unlock, ":1"}},
+		"subscribed in MULTI": {
+			{"MULTI", "+OK"}, {"SUBSCRIBE c", "+QUEUED"}, {"EXEC", "*1"}, {lock, "-ERR "}, {"PING", "*2"}, {"RESET", "+RESET"}, {lock, ":"}, {unlock, ":1"},
+		},
+	}
+	for name, steps := range only2 {
+		t.Run(name, func(t *testing.T) { s.check(t, "2", steps) })
+	}
+	only3 := map[string][]diffWant{
+		"subscribed":        {{"SUBSCRIBE c", ">3"}, {lock, ":"}, {unlock, ":1"}, {"UNSUBSCRIBE", ">3"}},
+		"a waiting command": {{"BLPOP nosuch 0.02", "_"}, {lock, ":"}, {"BLPOP nosuch 0.02", "_"}, {unlock, ":1"}},
+		"attribute":         {{"DEBUG PROTOCOL attrib", "|1"}, {lock, ":"}, {unlock, ":1"}},
+	}
+	for name, steps := range only3 {
+		t.Run(name, func(t *testing.T) { s.check(t, "3", steps) })
+	}
+}
+
+// TestDifferentialMonitorAndLocks: Redis doesn't let a connection that monitors read or write keys, and ignores a second MONITOR.
+func TestDifferentialMonitorAndLocks(t *testing.T) {
+	s := newDiffSession(t)
+	conn := s.open("2")
+	conn.do("MONITOR")
+	conn.send("MONITOR")
+	conn.send("LOCK", "a", "10")
+	conn.send("RESET")
+	conn.send("LOCK", "a", "10")
+	var errors, numbers int
+	for numbers == 0 {
+		switch reply := conn.reply(); {
+		case diffIsError(reply):
+			errors++
+		case strings.HasPrefix(reply, ":"):
+			numbers++
+		case !strings.HasPrefix(reply, "+"):
+			t.Fatalf("%q comes", reply)
+		}
+	}
+	if errors != 1 {
+		t.Errorf("%d errors, want the one for LOCK while monitoring", errors)
+	}
+}
+
+// TestDifferentialVanished: a client that vanishes while a command of its waits takes its upstream connection with it, at once,
+// so that nothing is popped for nobody; within about goneGrace (proxy/await.go) if a lock command is behind that command.
+func TestDifferentialVanished(t *testing.T) {
+	blpop := resp.AppendCommand(nil, "BLPOP", "q", "0")
+	cases := []struct {
+		name   string
+		behind []byte // pipelined behind BLPOP
+		limit  time.Duration
+	}{
+		{"blocked", nil, 100 * time.Millisecond},
+		{"blocked with more behind", resp.AppendCommand(nil, "SET", "k", "v"), 100 * time.Millisecond},
+		{"blocked with LOCK behind", resp.AppendCommand(nil, "LOCK", "a", "10"), 500 * time.Millisecond},
+		{"blocked with LOCK and more behind", append(resp.AppendCommand(nil, "LOCK", "a", "10"), resp.AppendCommand(nil, "SET", "k", "v")...), 500 * time.Millisecond},
+	}
+	for _, c := range cases {
+		for _, reset := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, reset %v", c.name, reset), func(t *testing.T) {
+				s := newDiffSession(t)
+				var took []time.Duration
+				for range 3 { // the best of three: the machine may be busy
+					conn := s.open("2")
+					conn.do("CLIENT", "SETNAME", "victim")
+					conn.nc.Write(append(append([]byte{}, blpop...), c.behind...))
+					s.waitFor("INFO clients", "blocked_clients:1", false)
+					time.Sleep(20 * time.Millisecond) // until the session watches the client, if it does
+					if reset {
+						conn.nc.(*net.TCPConn).SetLinger(0)
+					}
+					conn.nc.Close()
+					took = append(took, s.waitFor("CLIENT LIST", "name=victim", true))
+					s.direct.do("RPUSH", "q", "x")
+					if got := s.direct.do("LPOP", "q"); got != "$1\r\nx\r\n" {
+						t.Fatalf("the element is gone: %q", got)
+					}
+					if got := s.direct.do("EXISTS", "a", "k"); got != ":0\r\n" {
+						t.Fatalf("what was behind BLPOP ran for nobody: %q keys", got)
+					}
+					if took[len(took)-1] < c.limit {
+						return
+					}
+				}
+				t.Errorf("the upstream connection was there for %v, want one below %v", took, c.limit)
+			})
+		}
+	}
+}
+
+// TestDifferentialReplica: a replica syncs and follows through the proxy, and its acknowledgements come back.
+func TestDifferentialReplica(t *testing.T) {
+	s := newDiffSession(t, "--repl-diskless-sync-delay", "0")
+	s.direct.do("DEBUG", "POPULATE", "20000", "key", "200")
+	_, port, _ := strings.Cut(s.addr, ":")
+	replica := testredis.Start(t, append(diffServerArgs[:len(diffServerArgs):len(diffServerArgs)], "--replicaof", "127.0.0.1 "+port)...)
+	r := &diffSession{t: t, server: replica, direct: s.dial(replica.Addr())}
+	r.waitFor("INFO replication", "master_link_status:up", false)
+	through := s.open("2")
+	for i := range 1000 {
+		if reply := through.do("SET", fmt.Sprint("n", i), "v"); reply != "+OK\r\n" {
+			t.Fatal(reply)
+		}
+	}
+	if got := through.do("WAIT", "1", "3000"); got != ":1\r\n" {
+		t.Errorf("WAIT is answered %q", got)
+	}
+	if want, got := s.direct.do("DEBUG", "DIGEST"), r.direct.do("DEBUG", "DIGEST"); got != want {
+		t.Errorf("the replica's digest is %q, the master's %q", got, want)
+	}
+	if got := through.do("LOCK", "a", "10"); !strings.HasPrefix(got, ":") {
+		t.Errorf("LOCK: %q", got)
+	}
+	through.do("WAIT", "1", "3000")
+	if want, got := s.direct.do("GET", "a"), r.direct.do("GET", "a"); got != want {
+		t.Errorf("the lock is %q at the replica, %q at the master", got, want)
+	}
+}
+
+// TestDifferentialLongLines: a line that doesn't end is refused when it has one byte more than Redis's limit.
+func TestDifferentialLongLines(t *testing.T) {
+	s := newDiffSession(t)
+	for _, begin := range []string{"PING", "*", "*1\r\n$"} {
+		line := begin + strings.Repeat("1", 64<<10+1-len(begin)+strings.Count(begin, "\r\n")*4)
+		direct, proxied := s.dial(s.server.Addr()), s.dial(s.addr)
+		io.WriteString(direct.nc, line)
+		io.WriteString(proxied.nc, line)
+		if want, got := direct.rest(), proxied.rest(); got != want {
+			t.Errorf("%q…: %q directly, %q through the proxy", begin, want, got)
+		}
+	}
+}
+
+// TestDifferentialErrorsWithinLargeRequests: a request that the proxy has begun to pass on may turn out to be none.
+func TestDifferentialErrorsWithinLargeRequests(t *testing.T) {
+	s := newDiffSession(t)
+	large := "$100000\r\n" + strings.Repeat("x", 100000) + "\r\n"
+	for _, text := range []string{
+		"*3\r\n$3\r\nSET\r\n" + large + "x\r\n",
+		"PING\r\n*3\r\n$3\r\nSET\r\n" + large + "$-1\r\n",
+		"*3\r\n$9\r\nSUBSCRIBE\r\n" + large + "$x\r\n",
+		"MULTI\r\nPING\r\n*3\r\n$3\r\nSET\r\n" + large + "$" + strings.Repeat("1", 65536),
+		"*3\r\n$5\r\nBLPOP\r\n$6\r\nnosuch\r\n$4\r\n0.05\r\n*3\r\n$3\r\nSET\r\n" + large + "x\r\n",
+	} {
+		direct, proxied := s.dial(s.server.Addr()), s.dial(s.addr)
+		io.WriteString(direct.nc, text)
+		io.WriteString(proxied.nc, text)
+		if want, got := direct.rest(), proxied.rest(); got != want {
+			t.Errorf("%.30q…: %q directly, %q through the proxy", text, want, got)
+		}
+	}
+}
+
+// TestDifferentialUnauthenticatedLengths: Redis refuses long requests of clients that have not logged in. It does so when it
+// reads the length, through the proxy when the request is complete or too long to be held.
+func TestDifferentialUnauthenticatedLengths(t *testing.T) {
+	s := newDiffSession(t, "--requirepass", "secret")
+	for _, addr := range []string{s.server.Addr(), s.addr} {
+		conn := s.dial(addr)
+		io.WriteString(conn.nc, "*2\r\n$4\r\nECHO\r\n$16385\r\n"+strings.Repeat("x", 16385)+"\r\n")
+		if got := conn.rest(); !strings.HasPrefix(got, "-ERR Protocol error: unauthenticated bulk length\r\n") {
+			t.Errorf("%q comes", got)
+		}
+	}
+}

@@ -1,0 +1,468 @@
+package relay_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+)
+
+// The tables in testdata/differential are plain text. Each file has its own pair of servers; each conversation in it begins
+// with empty databases and new connections, and is held in RESP2 and in RESP3. A line is one call, or one of:
+//
+//	# …                       a comment
+//	!server --option value    options of the redis-server of this file; first line
+//	== name (RESP3)           a new conversation; in brackets, if only one protocol is meant. (raw) sends no HELLO at all;
+//	                             (dedicated) is left out where clients share upstream connections: it sees what others do there
+//	GET k                     a call on the connection without a name, words as in redis-cli; its one reply is read
+//	@b GET k                  the same on connection b, which is opened by its first line
+//	SUBSCRIBE a b => 2        a call that is answered by that many replies; 0 for one that isn't, or later
+//	=> 1                      nothing is sent, a further reply is read
+//	QUIT => closed            all that comes is read, until the connection is closed
+//	=> lost                   the same; the proxy, which can't know why its connection was closed, may say UPSTREAM first
+//	@b CLIENT ID => $b        the reply, an integer or a string, becomes the variable $b: itself it isn't compared
+//	CLIENT INFO => $a addr=(\S+)   the part of the reply that the expression finds becomes $a
+//	!send "*1\r\n$4\r\n…"     these bytes, as they are; nothing is read
+//	!closewrite               closes the sending side
+//	!close                    closes the connection
+//	!blocked 2                waits until that many clients block on the server
+//	!until "INFO x" text      waits until the server's answer to that has the text in it
+//	!busy                     waits until the server refuses commands because a script runs
+//
+// $port is the redis-server's port.
+
+// A diffScript is one file.
+type diffScript struct {
+	file          string
+	server        []string
+	conversations []*diffConversation
+}
+
+type diffConversation struct {
+	name  string
+	proto string // "2", "3", "raw", or "" for both 2 and 3
+	steps []diffStep
+}
+
+type diffStep struct {
+	line      int
+	text      string
+	conn      string
+	directive string // "send", …, or "" for a call
+	args      []string
+	replies   int
+	closed    bool
+	lost      bool
+	capture   string
+	pattern   *regexp.Regexp
+}
+
+// diffScripts reads all files.
+func diffScripts(t testing.TB) (scripts []*diffScript) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/differential/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tables of calls: %v", err)
+	}
+	for _, file := range files {
+		script, err := diffParse(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts = append(scripts, script)
+	}
+	return scripts
+}
+
+var (
+	diffTitle  = regexp.MustCompile(`^== (.*?)(?: \((?:RESP)?(2|3|raw|dedicated)\))?$`)
+	diffSuffix = regexp.MustCompile(`^(.*?)(?:^| )=> (closed|lost|[0-9]+|\$[a-z]+(?: .*)?)$`)
+)
+
+func diffParse(file string) (*diffScript, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	s := &diffScript{file: filepath.Base(file)}
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		var err error
+		switch {
+		case line == "" || line[0] == '#':
+		case strings.HasPrefix(line, "!server "):
+			s.server = strings.Fields(line)[1:]
+		case strings.HasPrefix(line, "== "):
+			m := diffTitle.FindStringSubmatch(line)
+			s.conversations = append(s.conversations, &diffConversation{name: m[1], proto: m[2]})
+		case len(s.conversations) == 0:
+			err = errors.New("a step before the first ==")
+		default:
+			var step diffStep
+			step, err = diffParseStep(line)
+			step.line = i + 1
+			c := s.conversations[len(s.conversations)-1]
+			c.steps = append(c.steps, step)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, i+1, err)
+		}
+	}
+	return s, nil
+}
+
+func diffParseStep(line string) (step diffStep, err error) {
+	step = diffStep{text: line, replies: 1}
+	if line[0] == '@' {
+		step.conn, line, _ = strings.Cut(line[1:], " ")
+	}
+	if line != "" && line[0] == '!' {
+		var rest string
+		step.directive, rest, _ = strings.Cut(line[1:], " ")
+		step.args, err = diffWords(rest)
+		return step, err
+	}
+	if m := diffSuffix.FindStringSubmatch(line); m != nil {
+		line = m[1]
+		switch what := m[2]; {
+		case what == "closed", what == "lost":
+			step.closed, step.lost = true, what == "lost"
+		case what[0] == '$':
+			var pattern string
+			step.capture, pattern, _ = strings.Cut(what[1:], " ")
+			if pattern == "" {
+				pattern = `(?:^:|^\$[0-9]+\r\n|^\+|^=[0-9]+\r\ntxt:)(.*)\r\n`
+			}
+			step.pattern, err = regexp.Compile(pattern)
+		default:
+			step.replies, err = strconv.Atoi(what)
+		}
+		if err != nil {
+			return step, err
+		}
+	}
+	step.args, err = diffWords(line)
+	return step, err
+}
+
+// diffWords cuts a line as redis-cli does.
+func diffWords(line string) (words []string, err error) {
+	if strings.TrimSpace(line) == "" {
+		return nil, nil
+	}
+	req, ok, err := resp.NewFramer(resp.Limits{}).Next([]byte("  " + line + "\n")) // blanks: "*" must not begin it
+	if err != nil || !ok {
+		return nil, fmt.Errorf("not a line of words: %v", err)
+	}
+	for _, arg := range req.Args {
+		words = append(words, string(arg))
+	}
+	return words, nil
+}
+
+// command is the name that the step's call has in COMMAND LIST, or would have: "get", "client|id".
+func (s *diffStep) command(containers map[string]bool) string {
+	if s.directive != "" || len(s.args) == 0 {
+		return ""
+	}
+	name := strings.ToLower(s.args[0])
+	if containers[name] && len(s.args) > 1 {
+		name += "|" + strings.ToLower(s.args[1])
+	}
+	return name
+}
+
+// A diffSide is one of the two ways to a Redis that are compared, and a direct way to the Redis itself.
+type diffSide struct {
+	addr    string
+	control *diffConn
+	port    string
+}
+
+// A diffConn is a raw connection.
+type diffConn struct {
+	nc   net.Conn
+	in   *bufio.Reader
+	last []string // the last call
+}
+
+// diffPatience is how long a reply may take before a test has failed.
+const diffPatience = 10 * time.Second
+
+func diffDial(addr string) (*diffConn, error) {
+	nc, err := net.DialTimeout("tcp", addr, diffPatience)
+	if err != nil {
+		return nil, err
+	}
+	return &diffConn{nc: nc, in: bufio.NewReaderSize(nc, 64<<10)}, nil
+}
+
+func (c *diffConn) send(args ...string) {
+	c.last = args
+	c.nc.Write(resp.AppendCommand(nil, args...)) // a failure shows in what is read
+}
+
+// do sends a call and reads its one reply.
+func (c *diffConn) do(args ...string) string {
+	c.send(args...)
+	return c.reply()
+}
+
+// reply reads one reply, or says in brackets why there is none.
+func (c *diffConn) reply() string {
+	raw, err := c.read(diffPatience)
+	switch {
+	case err == nil:
+		return raw
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return raw + "(nothing comes)"
+	}
+	return raw + "(closed)"
+}
+
+func (c *diffConn) read(patience time.Duration) (string, error) {
+	c.nc.SetReadDeadline(time.Now().Add(patience))
+	var scan resp.Scanner
+	var raw []byte
+	for {
+		if _, err := c.in.Peek(1); err != nil {
+			return string(raw), err
+		}
+		have, _ := c.in.Peek(c.in.Buffered())
+		n, done, err := scan.Scan(have)
+		raw = append(raw, have[:n]...)
+		c.in.Discard(n)
+		if done || err != nil {
+			return string(raw), err
+		}
+	}
+}
+
+// rest reads until the connection is closed, by reset or not.
+func (c *diffConn) rest() string {
+	c.nc.SetReadDeadline(time.Now().Add(diffPatience))
+	raw, err := io.ReadAll(c.in)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return string(raw) + "(not closed)"
+	}
+	return string(raw) + "(closed)"
+}
+
+// A diffEvent is what a step gave.
+type diffEvent struct {
+	step    diffStep
+	reply   string // as it came, several one behind the other
+	compare string // after what must differ has been normalised
+}
+
+// diffTalk is one conversation being held with one side.
+type diffTalk struct {
+	side  *diffSide
+	proto string
+	conns map[string]*diffConn
+	order []string
+	vars  map[string]string
+	sent  bool // all calls have been
+}
+
+// pipelineable reports whether nothing in the conversation needs the reply of something before.
+func (c *diffConversation) pipelineable() bool {
+	for _, step := range c.steps {
+		if step.conn != "" || step.directive != "" || step.capture != "" || step.closed || len(step.args) == 0 || slices.Contains(step.args, "$port") {
+			return false
+		}
+	}
+	return len(c.steps) > 0
+}
+
+// hold holds the conversation and returns what came of each step. It ends early when a reply is missing. Pipelined, all
+// calls are sent before the first reply is read.
+func (c *diffConversation) hold(side *diffSide, proto string, pipelined bool) (events []diffEvent, err error) {
+	talk := &diffTalk{side: side, proto: proto, conns: map[string]*diffConn{}, vars: map[string]string{"port": side.port}}
+	defer func() {
+		for _, conn := range talk.conns {
+			conn.nc.Close()
+		}
+	}()
+	for _, clean := range [][]string{{"FLUSHALL"}, {"FUNCTION", "FLUSH"}, {"SCRIPT", "FLUSH"}, {"SLOWLOG", "RESET"}, {"CONFIG", "RESETSTAT"}} {
+		if reply := side.control.do(clean...); reply != "+OK\r\n" {
+			return nil, fmt.Errorf("%v is answered %q", clean, reply)
+		}
+	}
+	if pipelined {
+		conn, err := talk.open("")
+		if err != nil {
+			return nil, err
+		}
+		var all []byte
+		for _, step := range c.steps {
+			all = resp.AppendCommand(all, step.args...)
+		}
+		talk.sent = true
+		go conn.nc.Write(all) // ends when all is written, or the connection is closed below
+	}
+	for _, step := range c.steps {
+		event, err := talk.do(step)
+		if err != nil {
+			return events, fmt.Errorf("line %d, %s: %w", step.line, step.text, err)
+		}
+		events = append(events, event)
+	}
+	// What has not been read must be the same as well.
+	for _, name := range talk.order {
+		conn := talk.conns[name]
+		step := diffStep{text: "at the end, on connection @" + name, conn: name, closed: true}
+		if half, ok := conn.nc.(*net.TCPConn); ok && half.CloseWrite() == nil {
+			raw := conn.rest()
+			events = append(events, diffEvent{step, raw, diffNormal(nil, raw)})
+		}
+	}
+	return events, nil
+}
+
+func (t *diffTalk) do(step diffStep) (event diffEvent, err error) {
+	event.step = step
+	switch step.directive {
+	case "blocked":
+		return event, t.waitFor("INFO clients", "\r\nblocked_clients:"+step.args[0]+"\r\n")
+	case "until":
+		return event, t.waitFor(step.args[0], step.args[1])
+	case "busy":
+		return event, t.waitFor("PING", "-BUSY ")
+	}
+	conn := t.conns[step.conn]
+	if conn == nil {
+		if conn, err = t.open(step.conn); err != nil {
+			return event, err
+		}
+	}
+	switch step.directive {
+	case "":
+	case "send":
+		_, err = io.WriteString(conn.nc, strings.Join(step.args, ""))
+		return event, err
+	case "closewrite":
+		return event, conn.nc.(*net.TCPConn).CloseWrite()
+	case "close":
+		return event, conn.nc.Close()
+	default:
+		return event, errors.New("unknown directive")
+	}
+
+	switch {
+	case t.sent:
+		conn.last = step.args
+	case len(step.args) > 0:
+		conn.send(t.expand(conn, step.args)...)
+	}
+	var raw strings.Builder
+	if step.closed {
+		raw.WriteString(conn.rest())
+	} else {
+		for range step.replies {
+			raw.WriteString(conn.reply())
+		}
+	}
+	event.reply = raw.String()
+	if step.capture != "" {
+		m := step.pattern.FindStringSubmatch(event.reply)
+		if m == nil {
+			return event, fmt.Errorf("%q has no $%s", event.reply, step.capture)
+		}
+		t.vars[step.capture] = m[1]
+		return event, nil
+	}
+	event.compare = diffNormal(conn.last, event.reply)
+	if step.lost {
+		event.compare = diffLost.ReplaceAllString(event.compare, "")
+	}
+	if strings.HasSuffix(event.reply, "(nothing comes)") {
+		return event, fmt.Errorf("only %q comes", event.reply)
+	}
+	return event, nil
+}
+
+func (t *diffTalk) open(name string) (*diffConn, error) {
+	conn, err := diffDial(t.side.addr)
+	if err != nil {
+		return nil, err
+	}
+	t.conns[name] = conn
+	t.order = append(t.order, name)
+	if t.proto == "3" {
+		if reply := conn.do("HELLO", "3"); !strings.HasPrefix(reply, "%") {
+			return nil, fmt.Errorf("HELLO 3 is answered %q", reply)
+		}
+	}
+	return conn, nil
+}
+
+// expand puts in the variables.
+func (t *diffTalk) expand(conn *diffConn, args []string) []string {
+	expanded := make([]string, len(args))
+	for i, arg := range args {
+		expanded[i] = arg
+		if len(arg) > 1 && arg[0] == '$' {
+			if value, ok := t.vars[arg[1:]]; ok {
+				expanded[i] = value
+			}
+		}
+	}
+	return expanded
+}
+
+// waitFor asks until the answer has text in it, since Redis tells nobody.
+func (t *diffTalk) waitFor(call, text string) error {
+	for deadline := time.Now().Add(diffPatience); ; time.Sleep(time.Millisecond) {
+		reply := t.side.control.do(strings.Fields(call)...)
+		if strings.Contains(reply, text) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is still answered %q", call, reply)
+		}
+	}
+}
+
+// diffCompare reports where the proxied conversation differs from the direct one.
+func diffCompare(t *testing.T, file string, direct, proxied []diffEvent) {
+	t.Helper()
+	for i := range min(len(direct), len(proxied)) {
+		d, p := direct[i], proxied[i]
+		if d.compare == p.compare || diffMayStayOpen(d, p) {
+			continue
+		}
+		t.Errorf("%s:%d: %s\n direct:  %s\n proxied: %s", file, d.step.line, d.step.text, diffShow(d.compare), diffShow(p.compare))
+	}
+	if len(direct) != len(proxied) {
+		t.Errorf("%s: %d steps directly, %d through the proxy", file, len(direct), len(proxied))
+	}
+}
+
+func diffMayStayOpen(direct, proxied diffEvent) bool {
+	return !proxytest.Dedicated && diffStaysOpen[direct.step.text] != "" && direct.reply == "(closed)" && proxied.reply == "(not closed)"
+}
+
+func diffShow(s string) string {
+	if len(s) > 3000 {
+		s = s[:3000] + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// diffIsError reports whether a reply is an error.
+func diffIsError(reply string) bool {
+	return strings.HasPrefix(reply, "-") || strings.HasPrefix(reply, "!")
+}

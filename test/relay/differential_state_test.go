@@ -1,0 +1,164 @@
+package relay_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// stateCommands change what is in force on a connection, are refused, or show it. The key k is what clients watch. Those that stand there more than
+// once come up more often at random.
+var stateCommands = []string{
+	"WATCH k", "WATCH k", "WATCH k", "WATCH", "UNWATCH", "UNWATCH x", "MULTI", "MULTI", "MULTI", "MULTI x", "EXEC", "EXEC", "EXEC", "EXEC x",
+	"DISCARD", "DISCARD x", "SET k 1", "SET k 2", "SET k 3", "GET k", "GET k", "PING", "PING", "NOSUCHCOMMAND", "GET", "LPUSH k x",
+	"SELECT 0", "SELECT 1", "SELECT 99", "SELECT x", "SELECT",
+	"AUTH bob b", "AUTH bob wrong", "AUTH default x", "AUTH a b c", "AUTH poor p",
+	"HELLO 2", "HELLO 3", "HELLO 4", "HELLO x", "HELLO 3 AUTH bob b", "HELLO 3 AUTH bob wrong", "HELLO 4 AUTH bob b", "HELLO 2 AUTH default x",
+	"HELLO 3 SETNAME name BAD", "HELLO 3 AUTH bob b BAD", "HELLO 3 AUTH bob",
+	"RESET", "RESET x", "SUBSCRIBE c", "UNSUBSCRIBE c", "PSUBSCRIBE", "PUNSUBSCRIBE x y",
+	"CLIENT REPLY", "CLIENT REPLY x", "CLIENT REPLY ON", "CLIENT SETNAME n", "CLIENT SETNAME n\nm", "CLIENT GETNAME",
+	"CLIENT TRACKING ON", "CLIENT TRACKING OFF", "CLIENT TRACKING x", "CLIENT TRACKING ON REDIRECT 999999", "CLIENT TRACKING ON PREFIX p",
+	"CLIENT NOSUCH", "ACL WHOAMI", "ACL WHOAMI", "CLIENT CACHING YES",
+}
+
+// connectionID is where HELLO tells it.
+var connectionID = regexp.MustCompile(`\$2\r\nid\r\n:\d+`)
+
+// TestDifferentialStateAfterErrors: what errors of all kinds leave in force is what they leave with Redis, on the connections of the clients that got
+// them and on those that other clients get afterwards. Clients take turns, and go and come.
+func TestDifferentialStateAfterErrors(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("dedicated %v", alone), func(t *testing.T) {
+			t.Parallel()
+			direct, behind := testredis.Start(t), testredis.Start(t)
+			p := proxytest.Start(t, behind.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = alone, 1 })
+			for _, server := range []*testredis.Server{direct, behind} {
+				admin := proxytest.Dial(t, server.Addr())
+				admin.Expect("ACL SETUSER bob on >b ~* &* +@all", "+OK\r\n")
+				admin.Expect("ACL SETUSER poor on >p ~* &* +@all -exec -unwatch -discard -select -client|setname", "+OK\r\n")
+			}
+			random := 0
+			for over := time.Now().Add(2 * time.Second); time.Now().Before(over); random++ {
+				seed := rand.Uint64()
+				talk := newStateTalk(t, direct.Addr(), p.Addr)
+				talk.atRandom(rand.New(rand.NewPCG(seed, 0)))
+				talk.end(fmt.Sprintf("at random from seed %d", seed))
+			}
+			for _, before := range statesBefore {
+				for _, command := range slices.Compact(slices.Clone(stateCommands)) {
+					talk := newStateTalk(t, direct.Addr(), p.Addr)
+					talk.after(before, command)
+					talk.end(fmt.Sprintf("%q, then %s", before, command))
+				}
+			}
+			t.Logf("%d sequences at random", random)
+		})
+	}
+}
+
+// statesBefore are ways to have something in force.
+var statesBefore = [][]string{
+	{}, {"WATCH k"}, {"MULTI", "SET k 5"}, {"WATCH k", "MULTI", "SET k 5"}, {"WATCH k", "MULTI", "NOSUCHCOMMAND"}, {"SELECT 1", "WATCH k"},
+	{"AUTH bob b", "WATCH k"}, {"AUTH poor p", "WATCH k"}, {"AUTH poor p", "WATCH k", "MULTI", "SET k 5"}, {"HELLO 3", "WATCH k"},
+	{"HELLO 3", "CLIENT TRACKING ON", "GET k"}, {"SUBSCRIBE c"}, {"WATCH k", "HELLO 3", "SUBSCRIBE c"}, {"CLIENT SETNAME first", "WATCH k", "UNWATCH"},
+}
+
+// stateTalk is one conversation of three clients with a Redis, and with another through the proxy.
+type stateTalk struct {
+	t       *testing.T
+	addrs   []string
+	clients [3][2]*diffConn
+	said    strings.Builder
+	differs bool
+}
+
+func newStateTalk(t *testing.T, addrs ...string) *stateTalk {
+	s := &stateTalk{t: t, addrs: addrs}
+	for i := range s.clients {
+		s.connect(i)
+	}
+	return s
+}
+
+// connect has a client come, and the one before go.
+func (s *stateTalk) connect(i int) {
+	s.t.Helper()
+	for j, addr := range s.addrs {
+		if s.clients[i][j] != nil {
+			s.clients[i][j].nc.Close()
+		}
+		c, err := diffDial(addr)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.clients[i][j] = c
+	}
+	fmt.Fprintf(&s.said, "%d comes\n", i)
+}
+
+// say has a client ask both, until once they have differed.
+func (s *stateTalk) say(i int, commands ...string) {
+	for _, command := range commands {
+		if s.differs {
+			return
+		}
+		var replies [2]string
+		for j := range s.addrs {
+			got := s.clients[i][j].do(strings.Split(command, " ")...)
+			replies[j] = connectionID.ReplaceAllString(got, "id")
+		}
+		fmt.Fprintf(&s.said, "%d: %q -> %q\n", i, command, replies[0])
+		if s.differs = replies[0] != replies[1]; s.differs {
+			fmt.Fprintf(&s.said, "   through the proxy %q\n", replies[1])
+		}
+	}
+}
+
+func (s *stateTalk) end(name string) {
+	s.t.Helper()
+	for _, both := range s.clients {
+		both[0].nc.Close()
+		both[1].nc.Close()
+	}
+	if s.differs {
+		s.t.Errorf("%s:\n%s", name, s.said.String())
+	}
+}
+
+// after has one client set something up and say command, another change what may be watched, and a third and both begin transactions.
+func (s *stateTalk) after(before []string, command string) {
+	for i := range s.clients {
+		s.say(i, "PING") // they may share connections now
+	}
+	s.say(0, before...)
+	s.say(0, command)
+	s.say(1, "SET k 9", "SELECT 1", "SET k 9")
+	s.say(2, "MULTI", "PING", "EXEC")
+	s.say(1, "MULTI", "PING", "EXEC")
+	s.say(0, "MULTI", "SET k 7", "EXEC", "GET k", "ACL WHOAMI", "CLIENT GETNAME", "DISCARD")
+	s.connect(0)
+	s.say(1, "SET k 8")
+	s.say(0, "PING", "MULTI", "PING", "EXEC", "ACL WHOAMI", "CLIENT GETNAME")
+}
+
+func (s *stateTalk) atRandom(random *rand.Rand) {
+	for range 30 {
+		i := random.IntN(len(s.clients))
+		if random.IntN(20) == 0 {
+			s.connect(i)
+		}
+		s.say(i, stateCommands[random.IntN(len(stateCommands))])
+	}
+	s.connect(0)
+	s.say(0, "PING", "MULTI")
+	s.say(1, "PING")
+	s.say(0, "PING", "EXEC")
+}

@@ -1,0 +1,223 @@
+package relay_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+	"lockproxy/proxy"
+)
+
+// infoLines is the text of an INFO reply as a map.
+func infoLines(t testing.TB, raw string) map[string]string {
+	t.Helper()
+	v, err := resp.ParseValue([]byte(raw))
+	if err != nil || v.Type != '$' && v.Type != '=' {
+		t.Fatalf("not a text: %q, %v", raw, err)
+	}
+	lines := map[string]string{}
+	for line := range strings.SplitSeq(string(v.Text), "\r\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			lines[name] = value
+		}
+	}
+	return lines
+}
+
+func TestInfoSection(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	for range 3 {
+		c.Expect("PING", "+PONG\r\n")
+	}
+	token := c.Lock("a 30")
+	c.Expect("LOCK a 30", "$-1\r\n")
+	c.Expect("FENCE a 1 SET x 1", "-FENCED…")
+	c.Expect(proxytest.Unlock("a", token), ":1\r\n")
+	for _, command := range []string{"INFO lockproxy", "info LOCKPROXY", "INFO server lockproxy"} {
+		got := infoLines(t, c.Do(command))
+		for name, want := range map[string]string{
+			"locks_acquired": "1", "locks_refused": "1", "locks_unlocked": "1", "fences_refused": "1", "lock_commands": "4",
+			"connected_clients": "1", "upstream_status": "up", "upstream_connects": "1", "locks_held": "0", "lock_waiters": "0",
+		} {
+			if got[name] != want {
+				t.Errorf("%s: %s is %q, want %q", command, name, got[name], want)
+			}
+		}
+		if both := strings.Contains(command, "server"); both != (got["redis_version"] != "") {
+			t.Errorf("%s: redis_version %q", command, got["redis_version"])
+		}
+	}
+	for _, command := range []string{"INFO", "INFO all", "INFO everything", "INFO server"} {
+		if raw := c.Do(command); strings.Contains(raw, "Lockproxy") || !strings.Contains(raw, "redis_version") {
+			t.Errorf("%s isn't the upstream's alone: %.60q", command, raw)
+		}
+	}
+}
+
+// Whatever the connection's state, INFO lockproxy is answered in its turn and in the client's protocol.
+func TestInfoSectionWhereItIsSent(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	c.Send("SET k 1", "INFO lockproxy", "GET k", "MULTI", "INFO lockproxy", "EXEC", "ECHO end")
+	for _, want := range []string{"+OK\r\n", "$", "$1\r\n1\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n$0\r\n\r\n", "$3\r\nend\r\n"} {
+		if got := c.Reply(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestInfoSectionRESP3(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("HELLO 3", "%…")
+	if raw := c.Do("INFO lockproxy"); !strings.HasPrefix(raw, "=") || !strings.Contains(raw, "\r\ntxt:# Lockproxy\r\n") {
+		t.Errorf("got %q", raw)
+	}
+	if raw := c.Do("INFO keyspace lockproxy"); strings.Count(raw, "txt:") != 1 || !strings.Contains(raw, "# Keyspace\r\n\r\n# Lockproxy\r\n") {
+		t.Errorf("got %q", raw)
+	}
+	c.Expect("SUBSCRIBE news", ">3…")
+	if raw := c.Do("INFO lockproxy"); !strings.Contains(raw, "# Lockproxy\r\n") {
+		t.Errorf("subscribed, got %q", raw)
+	}
+}
+
+// Who may not INFO at the upstream may not here.
+func TestInfoSectionNeedsPermission(t *testing.T) {
+	server, p := proxytest.StartBoth(t, "--requirepass", "secret")
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("AUTH secret", "+OK\r\n")
+	admin.Expect("ACL SETUSER app on >pw ~* +ping", "+OK\r\n")
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("INFO lockproxy", "-NOAUTH …")
+	c.Expect("AUTH app pw", "+OK\r\n")
+	c.Expect("INFO lockproxy", "-NOPERM…")
+	c.Expect("AUTH secret", "+OK\r\n")
+	c.Expect("INFO lockproxy", "$…")
+	sub := proxytest.Dial(t, p.Addr)
+	sub.Expect("AUTH secret", "+OK\r\n")
+	sub.Expect("SUBSCRIBE news", "*3…")
+	sub.Expect("INFO lockproxy", "-ERR Can't execute 'info'…")
+}
+
+func TestInfoSectionWithUpstreamDown(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	server.Kill()
+	proxytest.Dial(t, p.Addr).Expect("INFO lockproxy", "-UPSTREAM …")
+}
+
+// One line says who waits long, and for whom; one more is left of each FORCE.
+func TestLogLines(t *testing.T) {
+	server, _ := proxytest.StartBoth(t)
+	log := &lockedLog{}
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Locks.SlowWait = 50 * time.Millisecond
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info})
+	})
+	holder, waiter, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	token := holder.Lock("a 30 OWNER me")
+	waiter.Send("LOCK a 30 WAIT 20")
+	proxytest.Eventually(t, 5*time.Second, "a line of the wait", func() bool { return log.count("waiting long for a lock") == 1 })
+	for _, want := range []string{"key=a", "client=" + waiter.LocalAddr().String(), "holder=" + holder.LocalAddr().String(),
+		"owner=me", fmt.Sprintf("token=%d", token), "waiters=1", "[WARN]"} {
+		if !strings.Contains(log.line("waiting long"), want) {
+			t.Errorf("no %s in %s", want, log.line("waiting long"))
+		}
+	}
+	other.Expect("UNLOCK a FORCE", ":1\r\n")
+	if got := waiter.Reply(); !strings.HasPrefix(got, ":") {
+		t.Errorf("the waiter got %q", got)
+	}
+	for _, want := range []string{"key=a", "client=" + other.LocalAddr().String(), "holder=" + holder.LocalAddr().String(),
+		fmt.Sprintf("token=%d", token), "user=default", "via=redis", "released=true", "[INFO]"} {
+		if !strings.Contains(log.line("forced unlock"), want) {
+			t.Errorf("no %s in %s", want, log.line("forced unlock"))
+		}
+	}
+	other.Expect("UNLOCK nothing FORCE", ":0\r\n")
+	if log.count("released=false") != 1 {
+		t.Error("no line of a FORCE that released nothing")
+	}
+	time.Sleep(100 * time.Millisecond)
+	if n := log.count("waiting long"); n != 1 {
+		t.Errorf("%d lines for one wait", n)
+	}
+}
+
+// A crowd that waits long doesn't fill the log.
+func TestSlowWaitLinesAreBounded(t *testing.T) {
+	server, _ := proxytest.StartBoth(t)
+	log := &lockedLog{}
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Locks.SlowWait = 100 * time.Millisecond
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info})
+	})
+	proxytest.Dial(t, p.Addr).Lock("a 30")
+	for range 60 {
+		proxytest.Dial(t, p.Addr).Send("LOCK a 30 WAIT 20")
+	}
+	proxytest.Eventually(t, 5*time.Second, "60 waiters", func() bool { return p.Server.Stats().Locks.Waiters == 60 })
+	time.Sleep(150 * time.Millisecond)
+	if n := log.count("waiting long"); n < 1 || n > 30 {
+		t.Errorf("%d lines for 60 waiters", n)
+	}
+}
+
+func TestStats(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	for range 100 {
+		c.Send("SET k 1", "GET k")
+		c.Reply()
+		c.Reply()
+	}
+	c.Lock("s 0.2")
+	c.Expect("LOCK s 5 WAIT 0.01", "$-1\r\n")
+	holder := proxytest.Dial(t, p.Addr)
+	holder.Lock("gone 5 SESSION")
+	holder.Close()
+	forced := proxytest.Dial(t, p.Addr)
+	forced.Lock("f 1 SESSION")
+	c.Expect("UNLOCK f FORCE", ":1\r\n")
+	forced.Closed() // RESP2 is told of the loss so
+	first, second := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	token := first.Lock("h 5")
+	second.Send("LOCK h 5 WAIT 5")
+	proxytest.Eventually(t, 2*time.Second, "a waiter", func() bool { return p.Server.Stats().Locks.Waiters == 1 })
+	first.Expect(proxytest.Unlock("h", token), ":1\r\n")
+	second.Reply()
+	proxytest.Eventually(t, 5*time.Second, "the expiry", func() bool { return p.Server.Stats().Locks.Expired == 1 })
+	st := p.Server.Stats()
+	l := st.Locks
+	if l.Acquired != 5 || l.Handed != 1 || l.Overtime != 1 || l.Disconnect != 1 || l.Forced != 1 || l.Lost != 1 || l.Unlocked != 1 || l.Holding != 1 {
+		t.Errorf("locks: %+v", l)
+	}
+	if st.Commands[proxy.Relayed] != 200 || st.Accepted != 5 || st.Clients != 3 {
+		t.Errorf("%+v", st)
+	}
+	up := st.Connections
+	if up.Homes != 3 || st.Connects != 5 || proxytest.Dedicated && up.Lanes != 0 || up.Lanes > 1 {
+		t.Errorf("%+v, %d connects", up, st.Connects)
+	}
+	if st.BytesOut < 100*10 || st.BytesIn < 100*40 {
+		t.Errorf("%d bytes in, %d out", st.BytesIn, st.BytesOut)
+	}
+}
+
+// A lock that was taken and given back since no replica has it was neither acquired nor released.
+func TestStatsOfUndoneLock(t *testing.T) {
+	server, _ := proxytest.StartBoth(t)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Locks.MinReplicas, cfg.Locks.ReplicaTimeout = 1, 50*time.Millisecond
+	})
+	proxytest.Dial(t, p.Addr).Expect("LOCK a 10", "-NOREPLICAS…")
+	if l := p.Server.Stats().Locks; l.Acquired != 0 || l.Unlocked != 0 || l.Disconnect != 0 || l.Failed != 1 || l.Holding != 0 {
+		t.Errorf("%+v", l)
+	}
+}

@@ -1,0 +1,175 @@
+package relay_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// One client too many is told so, as by Redis, and keeps nobody waiting.
+func TestMaxClients(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.MaxClients = 3 })
+	var clients []*proxytest.Conn
+	for range 3 {
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("PING", "+PONG\r\n")
+		clients = append(clients, c)
+	}
+	for range 20 {
+		proxytest.Dial(t, p.Addr) // reads nothing
+	}
+	extra := proxytest.Dial(t, p.Addr)
+	if rest, err := io.ReadAll(extra.In); string(rest) != "-ERR max number of clients reached\r\n" || err != nil {
+		t.Errorf("the fourth client: %q, %v", rest, err)
+	}
+	clients[0].Expect("PING", "+PONG\r\n")
+	clients[0].Close()
+	proxytest.Eventually(t, 2*time.Second, "a place is free again", func() bool {
+		nc, err := net.Dial("tcp", p.Addr)
+		if err != nil {
+			return false
+		}
+		defer nc.Close()
+		nc.SetDeadline(time.Now().Add(time.Second))
+		nc.Write([]byte("PING\r\n"))
+		answer := make([]byte, 7)
+		_, err = io.ReadFull(nc, answer)
+		return err == nil && string(answer) == "+PONG\r\n"
+	})
+}
+
+func TestMaxClientsAmongSilentTLS(t *testing.T) {
+	server := testredis.Start(t)
+	p, trusting := tpTLSProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.MaxClients, cfg.HandshakeTimeout = 3, 300*time.Millisecond })
+	for range 3 {
+		proxytest.Dial(t, p.Addr) // never shakes hands
+	}
+	proxytest.Dial(t, p.Addr).Closed()                                               // without a word, as in Redis
+	proxytest.Eventually(t, 2*time.Second, "silent clients make room", func() bool { // when their time is over
+		nc, err := tls.Dial("tcp", p.Addr, trusting)
+		if err != nil {
+			return false
+		}
+		return nc.Close() == nil
+	})
+}
+
+// Each limit answers and closes as Redis does at its own.
+func TestLimits(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Limits = resp.Limits{Args: 10, Bulk: 2000, Inline: 200}
+		cfg.ClientBuffer = 100000
+	})
+	for _, c := range []struct{ name, request, want string }{
+		{"arguments", "*11\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
+		{"as many arguments as allowed", "*10\r\n$3\r\nDEL\r\n" + strings.Repeat("$1\r\nx\r\n", 9), ":0\r\n"},
+		{"bulk", "*2\r\n$4\r\nECHO\r\n$2001\r\n", "-ERR Protocol error: invalid bulk length\r\n"},
+		{"bulk as long as allowed", fmt.Sprintf("*2\r\n$6\r\nSTRLEN\r\n$2000\r\n%s\r\n", strings.Repeat("x", 2000)), ":0\r\n"},
+		{"inline", strings.Repeat("x", 201), "-ERR Protocol error: too big inline request\r\n"},
+		{"header line", "*" + strings.Repeat("1", 201), "-ERR Protocol error: too big mbulk count string\r\n"},
+	} {
+		nc := proxytest.Dial(t, p.Addr)
+		nc.WriteRaw(c.request)
+		if got := nc.Reply(); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+		if strings.HasPrefix(c.want, "-ERR Protocol") {
+			nc.Closed()
+		}
+	}
+}
+
+// What must be held whole is bounded by --client-buffer; everything else streams.
+func TestClientBuffer(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.ClientBuffer = 100000 })
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("SET big "+strings.Repeat("x", 300000), "+OK\r\n")
+	c.Expect("STRLEN big", ":300000\r\n")
+	c.Lock(strings.Repeat("k", 99900) + " 30")
+	// A lock command that is larger is refused, and skipped: the connection goes on, with its session locks.
+	token := c.Lock("job 30 SESSION")
+	large := strings.Repeat("k", 300000)
+	c.Expect("LOCK "+large+" 30", "-ERR the LOCK command is larger than 100000 bytes (--client-buffer): nothing was run\r\n")
+	c.Expect(fmt.Sprintf("FENCE job %d SET big %s", token, large), "-ERR the FENCE command is larger than 100000 bytes…")
+	c.Expect("STRLEN big", ":300000\r\n") // as it was
+	c.Expect("MULTI", "+OK\r\n")
+	c.Expect("LOCK "+large+" 30", "-ERR the LOCK command is larger…")
+	c.Expect("EXEC", "-EXECABORT…")
+	c.Send("PING", "UNLOCK "+large, "PING")
+	for _, want := range []string{"+PONG\r\n", "-ERR the UNLOCK command is larger…", "+PONG\r\n"} {
+		if got := c.Reply(); got != want && !strings.HasPrefix(got, strings.TrimSuffix(want, "…")) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	c.Expect(proxytest.Unlock("job", token), ":1\r\n")
+	c.WriteRaw("*2\r\n$6\r\nUNLOCK\r\n$200000\r\n" + strings.Repeat("k", 200000) + "\r\n")
+	if got := c.Reply(); !strings.HasPrefix(got, "-ERR the UNLOCK command is larger") {
+		t.Errorf("an UNLOCK that ends with its key: %q", got)
+	}
+	// One that isn't well-formed ends the connection, as any does.
+	c.WriteRaw("*3\r\n$4\r\nLOCK\r\n$200000\r\n" + strings.Repeat("k", 200000) + "\r\nx1\r\n")
+	if got := c.Reply(); !strings.HasPrefix(got, "-ERR Protocol error: expected '$'") {
+		t.Errorf("a request that isn't one: %q", got)
+	}
+	c.Closed()
+	// Whom a HELLO that isn't held logs in can't be known, but what it speaks can.
+	c = proxytest.Dial(t, p.Addr)
+	c.Expect("PING", "+PONG\r\n")
+	c.Expect("HELLO 3 SETNAME "+strings.Repeat("n", 300000), "%7…")
+	c.Expect("LOCKINFO nothing", "-ERR lock commands can't be used on a connection whose state was changed in a way…")
+	c.Expect("GET nothing", "_\r\n")
+	c.Expect("SUBSCRIBE a", ">3…")
+	c.Expect("RESET", "+RESET\r\n")
+	c.Expect("LOCKINFO nothing", "$-1\r\n")
+	c.Expect("HELLO 3 SETNAME short", "%7…")
+	c.Expect("LOCKINFO nothing", "_\r\n")
+
+	c = proxytest.Dial(t, p.Addr)
+	c.Expect("COMMAND DOCS "+strings.Repeat("k", 300000), "*0\r\n") // not held: nothing is added to what Redis says
+}
+
+// A lock that is held keeps its name in memory once, and its session no buffer in which it came.
+func TestMemoryOfLongNames(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	const n, length = 50, 1_000_000
+	live := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	proxytest.GoRedis(t, p.Addr).Ping(proxytest.Ctx)
+	before := live()
+	var holders []*proxytest.Conn
+	for i := range n {
+		c := proxytest.Dial(t, p.Addr)
+		c.Lock(fmt.Sprintf("%s%d 30 SESSION OWNER me", strings.Repeat("k", length), i))
+		c.In = nil
+		holders = append(holders, c)
+	}
+	per := int64(0)
+	for range 20 { // what is on its way to somewhere goes by itself
+		if per = (live() - before) / n; per < length*3/2 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if per >= length*3/2 {
+		t.Errorf("a lock whose name has %d bytes takes %d", length, per)
+	}
+	t.Logf("%d bytes a lock", per)
+	runtime.KeepAlive(holders)
+}

@@ -1,0 +1,11 @@
+// Package relay_test is what comes through the proxy is what Redis says: for every command, in every state, by every
+// transport, for hostile and slow clients, and while the upstream is away.
+package relay_test
+
+import (
+	"testing"
+
+	"lockproxy/internal/proxytest"
+)
+
+func TestMain(m *testing.M) { proxytest.Main(m) }

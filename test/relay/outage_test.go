@@ -1,0 +1,59 @@
+package relay_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// When Redis is gone, everybody who waits is told so, and nobody that another client holds the lock: at once, or where another server
+// may take its place, at the end of the wait.
+func TestWaitersAreToldThatRedisIsGone(t *testing.T) {
+	t.Parallel()
+	const wait, n = 3 * time.Second, 30
+	for name, moves := range map[string]bool{"one Redis": false, "one that may be replaced": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testredis.Start(t)
+			url := server.URL()
+			if moves {
+				url = "redis+sentinel://" + testredis.StartSentinel(t, server.Addr()).Addr() + "/mymaster"
+			}
+			p := proxytest.Start(t, url, nil)
+			proxytest.Dial(t, p.Addr).Lock("job 60")
+			line := make([]*proxytest.Conn, n)
+			for i := range line {
+				line[i] = proxytest.SharedClient(t, p.Addr)
+				line[i].Send("LOCK job 30 WAIT 3")
+			}
+			proxytest.AwaitWaiters(t, p, "job", n)
+			joined := time.Now()
+			time.Sleep(300 * time.Millisecond)
+			server.Kill()
+			killed := time.Now()
+			null, last := 0, time.Duration(0)
+			for _, c := range line {
+				got, err := c.TryReply(2 * wait)
+				if got == "$-1\r\n" {
+					null++
+				} else if err != nil || !strings.HasPrefix(got, "-UPSTREAM ") {
+					t.Errorf("told %q, %v", got, err)
+				}
+				last = time.Since(killed)
+			}
+			t.Logf("%d were told that the lock is another's; the last was told after %v", null, last)
+			if null > 0 {
+				t.Errorf("%d of %d were told that another holds the lock", null, n)
+			}
+			if took := time.Since(joined); moves && took < wait-500*time.Millisecond {
+				t.Errorf("they were told after %v, before their time was over", took)
+			}
+			if !moves && last > time.Second {
+				t.Errorf("the last was told %v after Redis died", last)
+			}
+		})
+	}
+}

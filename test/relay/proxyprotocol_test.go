@@ -1,0 +1,195 @@
+package relay_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/pires/go-proxyproto"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testtls"
+	"lockproxy/proxy"
+)
+
+// tpFrom makes connections from networks begin with a PROXY header.
+func tpFrom(t *testing.T, networks string) func(*proxy.Config) {
+	list, err := proxy.ParseNetworks(networks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(cfg *proxy.Config) { cfg.ProxyProtocolFrom, cfg.HandshakeTimeout = list, 300*time.Millisecond }
+}
+
+// tpHeader is the header of a client at source.
+func tpHeader(t *testing.T, version byte, source string) string {
+	addr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source))
+	var b bytes.Buffer
+	if _, err := proxyproto.HeaderProxyFromAddrs(version, addr, addr).WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestProxyProtocolGivesTheClientsAddress(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), tpFrom(t, "10.0.0.0/8, 127.0.0.1"))
+	local := "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00" // a balancer's own check of version 2
+	for _, c := range []struct{ name, header, addr string }{
+		{"version 1", tpHeader(t, 1, "203.0.113.7:4711"), "203.0.113.7:4711"},
+		{"version 1, IPv6", tpHeader(t, 1, "[2001:db8::7]:4711"), "[2001:db8::7]:4711"},
+		{"version 2", tpHeader(t, 2, "203.0.113.7:4711"), "203.0.113.7:4711"},
+		{"version 2, IPv6", tpHeader(t, 2, "[2001:db8::7]:4711"), "[2001:db8::7]:4711"},
+		{"version 1, unknown", "PROXY UNKNOWN\r\n", "127.0.0.1:"},
+		{"version 2, local", local, "127.0.0.1:"},
+	} {
+		nc := proxytest.Dial(t, p.Addr)
+		nc.WriteRaw(c.header + "PING\r\n")
+		if got := nc.Reply(); got != "+PONG\r\n" {
+			t.Errorf("%s: %q", c.name, got)
+			continue
+		}
+		token := nc.Lock("job 30")
+		if got := nc.Do("LOCKINFO job"); !strings.Contains(got, "\r\n"+c.addr) {
+			t.Errorf("%s: %q", c.name, got)
+		}
+		nc.Expect(proxytest.Unlock("job", token), ":1\r\n")
+	}
+
+	// Behind the header a session is as any other: it may wait, and be left.
+	nc, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, server.Addr())
+	nc.WriteRaw(tpHeader(t, 2, "203.0.113.7:4711"))
+	nc.Send("BLPOP list 0", "ECHO behind")
+	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool { return strings.Contains(other.Do("INFO clients"), "blocked_clients:1") })
+	nc.Close()
+	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool { return strings.Contains(other.Do("INFO clients"), "blocked_clients:0") })
+}
+
+// A peer that must send a header and doesn't is closed, without holding up others.
+func TestProxyProtocolWithoutHeader(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), tpFrom(t, "127.0.0.0/8"))
+	silent, partial, bare, broken := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	partial.WriteRaw("\r\n\r\n\x00\r\n")
+	bare.Send("PING")
+	broken.WriteRaw("PROXY TCP4 nonsense\r\nPING\r\n")
+	if got := bare.Reply(); got != "-ERR expected a PROXY header, since this address is one of --proxy-protocol-from\r\n" {
+		t.Errorf("without a header: %q", got)
+	}
+	start := time.Now()
+	good := proxytest.Dial(t, p.Addr)
+	good.WriteRaw(tpHeader(t, 1, "203.0.113.7:4711") + "PING\r\n")
+	if got := good.Reply(); got != "+PONG\r\n" || time.Since(start) > 200*time.Millisecond {
+		t.Errorf("a client among silent ones: %q after %v", got, time.Since(start))
+	}
+	for _, c := range []*proxytest.Conn{silent, partial, bare, broken} {
+		c.Closed()
+	}
+	good.Expect("PING", "+PONG\r\n") // its time for the header is over, and the header has come
+}
+
+// Balancers check whether somebody listens, all the time: that is nothing to log.
+func TestProxyProtocolChecksAreNotLogged(t *testing.T) {
+	server := testredis.Start(t)
+	var mu sync.Mutex
+	var log bytes.Buffer
+	from := tpFrom(t, "127.0.0.0/8")
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		from(cfg)
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Mutex: &mu})
+	})
+	said := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return log.String()
+	}
+	for range 5 {
+		proxytest.Dial(t, p.Addr).Close()
+	}
+	proxytest.Dial(t, p.Addr).Expect("PING", "-ERR expected a PROXY header…")
+	proxytest.Eventually(t, 2*time.Second, "a line in the log", func() bool { return said() != "" })
+	proxytest.Dial(t, p.Addr).Expect("PING", "-ERR expected a PROXY header…")
+	if lines := strings.Count(said(), "\n"); lines > 2 || !strings.Contains(said(), `failed="PROXY header"`) { // two seconds at most
+		t.Errorf("%d lines:\n%s", lines, said())
+	}
+}
+
+// From elsewhere a header is what Redis takes it for: an inline command that it doesn't know.
+func TestProxyProtocolFromElsewhere(t *testing.T) {
+	server := testredis.Start(t)
+	for _, header := range []string{"PROXY TCP4 203.0.113.7 203.0.113.8 1 2\r\n", tpHeader(t, 2, "203.0.113.7:4711")} {
+		for _, networks := range []string{"10.0.0.0/8", ""} {
+			change := func(*proxy.Config) {}
+			if networks != "" {
+				change = tpFrom(t, networks)
+			}
+			direct, c := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, proxytest.Start(t, server.URL(), change).Addr)
+			direct.WriteRaw(header + "\r\nPING\r\n")
+			c.WriteRaw(header + "\r\nPING\r\n")
+			for range 2 {
+				want, _ := direct.TryReply(300 * time.Millisecond)
+				got, _ := c.TryReply(300 * time.Millisecond)
+				if got != want {
+					t.Errorf("%q: got %q, want %q", header, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestProxyProtocolBeforeTLS(t *testing.T) {
+	server := testredis.Start(t)
+	ca := testtls.NewAuthority(t)
+	pair := ca.Issue(t, "localhost")
+	from := tpFrom(t, "127.0.0.1/32")
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		from(cfg)
+		cfg.HandshakeTimeout = 10 * time.Second // a handshake takes long on a busy machine
+		cfg.TLS = &tls.Config{Certificates: []tls.Certificate{pair.Cert}}
+	})
+	plain := proxytest.Dial(t, p.Addr)
+	plain.WriteRaw(tpHeader(t, 2, "203.0.113.7:4711"))
+	nc := tls.Client(plain.Conn, &tls.Config{RootCAs: ca.Pool, ServerName: "localhost"})
+	c := &proxytest.Conn{T: t, Conn: nc, In: bufio.NewReader(nc)}
+	c.Lock("job 30")
+	if got := c.Do("LOCKINFO job"); !strings.Contains(got, "203.0.113.7:4711") {
+		t.Errorf("LOCKINFO: %q", got)
+	}
+	if _, err := tls.Dial("tcp", p.Addr, &tls.Config{InsecureSkipVerify: true}); err == nil {
+		t.Error("TLS without the header was served")
+	}
+}
+
+func TestProxyProtocolNetworks(t *testing.T) {
+	for list, want := range map[string]string{
+		"10.0.0.0/8":                     "[10.0.0.0/8]",
+		" 10.1.2.3/8 , ::1,192.168.0.1 ": "[10.0.0.0/8 ::1/128 192.168.0.1/32]",
+		"::ffff:10.0.0.1":                "[10.0.0.1/32]",
+		"":                               `not a network: ""; want for example 10.0.0.0/8 or 192.168.1.7`,
+		"10.0.0.0/33":                    `not a network: "10.0.0.0/33"; want for example 10.0.0.0/8 or 192.168.1.7`,
+		"localhost":                      `not a network: "localhost"; want for example 10.0.0.0/8 or 192.168.1.7`,
+	} {
+		networks, err := proxy.ParseNetworks(list)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			var texts []string
+			for _, n := range networks {
+				texts = append(texts, n.String())
+			}
+			got = "[" + strings.Join(texts, " ") + "]"
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", list, got, want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package relay_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// The answer to QUIT comes before the end of the connection, however the two goroutines of a session are scheduled.
+func TestQuitIsAlwaysAnswered(t *testing.T) {
+	p := proxytest.Start(t, testredis.Start(t).URL(), nil)
+	for range 2000 {
+		c := proxytest.Dial(t, p.Addr)
+		c.Send("PING", "QUIT")
+		if got, err := io.ReadAll(c.In); string(got) != "+PONG\r\n+OK\r\n" || err != nil {
+			t.Fatalf("got %q, %v", got, err)
+		}
+		c.Close()
+	}
+}
+
+// quitters are ways to come to QUIT: what is sent before it, one request after the other's answer.
+var quitters = map[string][]string{"new": nil, "on a lane": {"PING", "PING"}, "in MULTI": {"MULTI", "PING"}, "with SUBSCRIBE": {"HELLO 3", "SUBSCRIBE a"}}
+
+// The end of the connection comes in one packet with the answer to QUIT: a client that has read that finds the connection closed, and
+// doesn't send into it.
+func TestQuitEndsWithTheAnswer(t *testing.T) {
+	server := testredis.Start(t)
+	for _, dedicated := range []bool{false, true} {
+		for name, before := range quitters {
+			t.Run(fmt.Sprintf("dedicated=%v/%s", dedicated, name), func(t *testing.T) {
+				p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
+				var wg sync.WaitGroup
+				var mu sync.Mutex
+				open := 0 // guarded by mu
+				const clients, quits = 8, 50
+				for range clients {
+					wg.Go(func() {
+						for range quits {
+							c := proxytest.Dial(t, p.Addr)
+							for _, command := range before {
+								c.Do(command)
+							}
+							c.Send("QUIT")
+							if got, err := c.TryReply(5 * time.Second); got != "+OK\r\n" || err != nil {
+								t.Errorf("QUIT: %q, %v", got, err)
+							}
+							if !proxytest.KnowsEnd(t, c.Conn) {
+								mu.Lock()
+								open++
+								mu.Unlock()
+							}
+							c.Close()
+						}
+					})
+				}
+				wg.Wait()
+				if open > 0 {
+					t.Errorf("%d of %d connections were open when +OK had been read", open, clients*quits)
+				}
+			})
+		}
+	}
+}
+
+// What a client sends behind QUIT is not run, and doesn't cost it the answer, also if that is read late.
+func TestQuitWithMoreBehindIt(t *testing.T) {
+	server := testredis.Start(t)
+	for _, dedicated := range []bool{false, true} {
+		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
+		for i := range 100 {
+			c := proxytest.Dial(t, p.Addr)
+			if i%2 == 0 {
+				c.Expect("PING", "+PONG\r\n")
+			}
+			c.Send("QUIT", "SET quit 1")
+			c.Write([]byte(strings.Repeat("PING\r\n", 30000))) // it may be told already that nobody reads
+			time.Sleep(2 * time.Millisecond)
+			c.SetReadDeadline(time.Now().Add(5 * time.Second))
+			if got, err := io.ReadAll(c.In); string(got) != "+OK\r\n" || err != nil {
+				t.Fatalf("dedicated %v, client %d: got %q, %v", dedicated, i, got, err)
+			}
+			c.Close()
+		}
+	}
+	proxytest.Dial(t, server.Addr()).Expect("EXISTS quit", ":0\r\n")
+}

@@ -1,0 +1,258 @@
+package relay_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testtls"
+	"lockproxy/proxy"
+)
+
+// tpTLSProxy serves TLS in front of the Redis at url; the result's clients trust it.
+func tpTLSProxy(t *testing.T, url string, change func(*proxy.Config)) (*proxytest.Proxy, *tls.Config) {
+	ca := testtls.NewAuthority(t)
+	server := ca.Issue(t, "localhost")
+	p := proxytest.Start(t, url, func(cfg *proxy.Config) {
+		cfg.TLS = &tls.Config{Certificates: []tls.Certificate{server.Cert}}
+		if change != nil {
+			change(cfg)
+		}
+	})
+	return p, &tls.Config{RootCAs: ca.Pool, ServerName: "localhost"}
+}
+
+func tpDialTLS(t *testing.T, addr string, cfg *tls.Config) *proxytest.Conn {
+	t.Helper()
+	nc, err := tls.Dial("tcp", addr, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return &proxytest.Conn{T: t, Conn: nc, In: bufio.NewReader(nc)}
+}
+
+func TestTLSServesClients(t *testing.T) {
+	server := testredis.Start(t)
+	p, trusting := tpTLSProxy(t, server.URL(), nil)
+	c := tpDialTLS(t, p.Addr, trusting)
+	c.Send("SET a 1", "GET a", "MULTI", "INCR a", "EXEC")
+	for _, want := range []string{"+OK\r\n", "$1\r\n1\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n:2\r\n"} {
+		if got := c.Reply(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	token := c.Lock("job 30")
+	c.Expect("LOCK job 30", "$-1\r\n")
+	c.Expect(proxytest.Unlock("job", token), ":1\r\n")
+
+	value := strings.Repeat("0123456789abcdef", 1<<17) // 2 MiB
+	go fmt.Fprintf(c, "*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$%d\r\n%s\r\n", len(value), value)
+	if got := c.Reply(); got != "+OK\r\n" {
+		t.Errorf("SET of %d bytes: %q", len(value), got)
+	}
+	if got := c.Do("GET big"); len(got) != len(value)+len("$2097152\r\n\r\n") {
+		t.Errorf("GET: %d bytes", len(got))
+	}
+	c.Expect("QUIT", "+OK\r\n")
+	if _, err := c.TryReply(time.Second); err != io.EOF { // with the alert that TLS wants at the end
+		t.Errorf("after QUIT: %v", err)
+	}
+
+	clients := redis.NewClient(&redis.Options{Addr: p.Addr, Protocol: 3, TLSConfig: trusting})
+	defer clients.Close()
+	if got, err := clients.Do(proxytest.Ctx, "LOCK", "job", 30).Int64(); err != nil || got <= token {
+		t.Errorf("LOCK by go-redis: %d, %v", got, err)
+	}
+}
+
+// A client that closes its sending side is still given what it asked for.
+func TestTLSHalfClose(t *testing.T) {
+	server := testredis.Start(t)
+	p, trusting := tpTLSProxy(t, server.URL(), nil)
+	c := tpDialTLS(t, p.Addr, trusting)
+	c.Send("SET a 1", "GET a", "LOCK job 30")
+	c.Conn.(*tls.Conn).CloseWrite()
+	rest, err := io.ReadAll(c.In)
+	if err != nil || !strings.HasPrefix(string(rest), "+OK\r\n$1\r\n1\r\n:") {
+		t.Errorf("got %q, %v", rest, err)
+	}
+}
+
+// While a client waits the proxy goes on reading from it, which TLS must survive.
+func TestTLSWaits(t *testing.T) {
+	server := testredis.Start(t)
+	p, trusting := tpTLSProxy(t, server.URL(), nil)
+	other, waiting, leaving := proxytest.Dial(t, server.Addr()), tpDialTLS(t, p.Addr, trusting), tpDialTLS(t, p.Addr, trusting)
+	for round := range 3 {
+		waiting.Send("BLPOP list 5", "ECHO behind")
+		time.Sleep(50 * time.Millisecond) // the session watches its client by now
+		waiting.Send("ECHO later")
+		time.Sleep(10 * time.Millisecond)
+		other.Do(fmt.Sprint("RPUSH list ", round))
+		for _, want := range []string{fmt.Sprintf("*2\r\n$4\r\nlist\r\n$1\r\n%d\r\n", round), "$6\r\nbehind\r\n", "$5\r\nlater\r\n"} {
+			if got := waiting.Reply(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+	}
+
+	leaving.Send("BLPOP list 0")
+	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool { return strings.Contains(other.Do("INFO clients"), "blocked_clients:1") })
+	leaving.Close()
+	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool { return strings.Contains(other.Do("INFO clients"), "blocked_clients:0") })
+
+	holder := tpDialTLS(t, p.Addr, trusting)
+	token := holder.Lock("job 30")
+	gone := tpDialTLS(t, p.Addr, trusting)
+	gone.Send("LOCK job 30 WAIT 0")
+	waiting.Send("LOCK job 30 WAIT 5", "PING")
+	time.Sleep(50 * time.Millisecond)
+	gone.Close()
+	time.Sleep(50 * time.Millisecond)
+	holder.Expect(proxytest.Unlock("job", token), ":1\r\n")
+	if got := waiting.Reply(); !strings.HasPrefix(got, ":") {
+		t.Errorf("LOCK behind a waiter that left: %q", got)
+	}
+	if got := waiting.Reply(); got != "+PONG\r\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Clients that don't shake hands cost others nothing, and are closed in time.
+func TestTLSHandshakeIsBounded(t *testing.T) {
+	server := testredis.Start(t)
+	p, trusting := tpTLSProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.HandshakeTimeout = 300 * time.Millisecond })
+	var silent []*proxytest.Conn
+	for i := range 20 {
+		c := proxytest.Dial(t, p.Addr)
+		if i%2 == 0 {
+			c.WriteRaw("\x16\x03\x01\x02\x00\x01") // the beginning of a ClientHello
+		}
+		silent = append(silent, c)
+	}
+	start := time.Now()
+	tpDialTLS(t, p.Addr, trusting).Expect("PING", "+PONG\r\n")
+	if took := time.Since(start); took > 250*time.Millisecond {
+		t.Errorf("a client among silent ones was served after %v", took)
+	}
+	for _, c := range silent {
+		c.Closed()
+	}
+	plain := proxytest.Dial(t, p.Addr)
+	plain.Send("PING")
+	rest, _ := io.ReadAll(plain.In)
+	if strings.Contains(string(rest), "PONG") {
+		t.Errorf("plain text was served: %q", rest)
+	}
+	patient := tpDialTLS(t, p.Addr, trusting)
+	time.Sleep(400 * time.Millisecond)
+	patient.Expect("PING", "+PONG\r\n")
+}
+
+func TestTLSClientCertificates(t *testing.T) {
+	server := testredis.Start(t)
+	ours, others := testtls.NewAuthority(t), testtls.NewAuthority(t)
+	p, trusting := tpTLSProxy(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.TLS.ClientAuth, cfg.TLS.ClientCAs = tls.RequireAndVerifyClientCert, ours.Pool
+	})
+	for _, c := range []struct {
+		name   string
+		certs  []tls.Certificate
+		served bool
+	}{
+		{"ours", []tls.Certificate{ours.Issue(t, "client").Cert}, true},
+		{"another's", []tls.Certificate{others.Issue(t, "client").Cert}, false},
+		{"none", nil, false},
+	} {
+		cfg := trusting.Clone()
+		cfg.Certificates = c.certs
+		nc, err := tls.Dial("tcp", p.Addr, cfg)
+		if err == nil {
+			nc.SetDeadline(time.Now().Add(5 * time.Second))
+			nc.Write([]byte("PING\r\n"))
+			_, err = nc.Read(make([]byte, 16)) // with TLS 1.3 the refusal comes after the client's handshake
+			nc.Close()
+		}
+		if (err == nil) != c.served {
+			t.Errorf("certificate: %s: %v", c.name, err)
+		}
+	}
+}
+
+// At Close no client is waited for, even if it doesn't read.
+func TestTLSCloseDoesNotWait(t *testing.T) {
+	server := testredis.Start(t)
+	p, trusting := tpTLSProxy(t, server.URL(), nil)
+	c := tpDialTLS(t, p.Addr, trusting)
+	c.Do("SET big " + strings.Repeat("x", 1<<20))
+	for range 20 {
+		c.Send("GET big")
+	}
+	stuck := proxytest.Dial(t, p.Addr) // in its handshake
+	stuck.WriteRaw("\x16")
+	time.Sleep(100 * time.Millisecond)
+	start := time.Now()
+	p.Server.Close()
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("Close took %v", took)
+	}
+}
+
+// At Shutdown a client is given what it asked for, and its end said; one in its handshake isn't waited for.
+func TestTLSShutdown(t *testing.T) {
+	server := testredis.Start(t)
+	p, trusting := tpTLSProxy(t, server.URL(), nil)
+	stuck := proxytest.Dial(t, p.Addr)
+	stuck.WriteRaw("\x16")
+	idle, busy := tpDialTLS(t, p.Addr, trusting), tpDialTLS(t, p.Addr, trusting)
+	idle.Expect("PING", "+PONG\r\n")
+	busy.Send("BLPOP list 0.3")
+	time.Sleep(100 * time.Millisecond)
+	within, cancel := context.WithTimeout(proxytest.Ctx, 3*time.Second)
+	defer cancel()
+	if err := p.Server.Shutdown(within); err != nil {
+		t.Error(err)
+	}
+	if got := busy.Reply(); got != "*-1\r\n" {
+		t.Errorf("BLPOP: %q", got)
+	}
+	for _, c := range []*proxytest.Conn{idle, busy} {
+		if rest, err := io.ReadAll(c.In); len(rest) > 0 || err != nil {
+			t.Errorf("at the end: %q, %v", rest, err)
+		}
+	}
+	stuck.Closed()
+}
+
+func TestTLSRedisCLI(t *testing.T) {
+	server := testredis.Start(t)
+	ca, clients := testtls.NewAuthority(t), testtls.NewAuthority(t)
+	pair, client := ca.Issue(t, "localhost"), clients.Issue(t, "cli")
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.TLS = &tls.Config{Certificates: []tls.Certificate{pair.Cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool}
+	})
+	_, port, _ := net.SplitHostPort(p.Addr)
+	args := []string{"-p", port, "--tls", "--cacert", ca.File, "--cert", client.CertFile, "--key", client.KeyFile}
+	for command, want := range map[string]string{"SET a 1": "OK", "LOCK job 5": "1", "COMMAND DOCS LOCK": "lock\nsummary"} {
+		out, err := exec.Command("redis-cli", append(args, strings.Fields(command)...)...).CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), want) {
+			t.Errorf("redis-cli --tls %s: %v\n%s", command, err, out)
+		}
+	}
+	out, _ := exec.Command("redis-cli", append(args[:5:5], "PING")...).CombinedOutput()
+	if strings.Contains(string(out), "PONG") {
+		t.Errorf("redis-cli without a certificate: %s", out)
+	}
+}

@@ -1,0 +1,218 @@
+package relay_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// lossCommands has every command at which a session waits for a reply of its upstream, and one of each other way
+// in which requests are passed on.
+var lossCommands = []string{
+	"GET k", "SET k v", "SET k v NX", "SETNX k v", "GETSET k v", "EVAL return(1) 0", "EVAL return(1) 1 k",
+	"EVALSHA 0123456789012345678901234567890123456789 1 k", "SCRIPT LOAD return(1)", "SCRIPT KILL", "FCALL f 0",
+	"MULTI", "EXEC", "DISCARD", "WATCH k", "UNWATCH", "SELECT 1", "AUTH default secret", "HELLO", "HELLO 3", "RESET",
+	"QUIT", "POST", "SUBSCRIBE ch", "PSUBSCRIBE p*", "UNSUBSCRIBE", "MONITOR", "SYNC", "REPLCONF ACK 0", "REPLCONF GETACK",
+	"BLPOP nothing 0.1", "XREAD BLOCK 100 STREAMS nothing 0", "WAIT 0 10", "WAITAOF 0 0 10", "PUBLISH ch m", "DEL n",
+	"CLIENT ID", "CLIENT PAUSE 10 WRITE", "CLIENT PAUSE 10", "CLIENT UNPAUSE", "CLIENT REPLY ON", "CLIENT REPLY OFF",
+	"CLIENT REPLY SKIP", "CLIENT SETNAME n", "CLIENT TRACKING ON", "CLIENT KILL ID 1", "INFO", "INFO lockproxy", "COMMAND",
+	"COMMAND COUNT", "COMMAND DOCS lock", "COMMAND GETKEYS LOCK k 10", "CLUSTER INFO", "READONLY", "NOSUCHCOMMAND",
+	"LOCK free 10", "LOCK free 10 WAIT 1", "LOCK held 10 WAIT 0.1", "LOCK free 10 SESSION", "UNLOCK free", "UNLOCK free 1",
+	"UNLOCK free FORCE", "RELOCK free 1 10", "LOCKINFO free", "LOCKSCAN 0", "FENCE free 1 GET k",
+}
+
+// lossSituation is what a client has done when it sends a command whose upstream connection is lost.
+type lossSituation struct {
+	name      string
+	dedicated bool
+	before    []string            // is answered before the loss
+	with      func(string) string // what is sent in place of the command; nil is the command itself
+	waiter    bool                // another client waits for a lock
+}
+
+var lossSituations = []lossSituation{
+	{name: "new"},
+	{name: "on a lane", before: []string{"PING", "PING"}},
+	{name: "on a lane, RESP3", before: []string{"HELLO 3", "PING"}},
+	{name: "in MULTI", before: []string{"PING", "MULTI", "GET k"}},
+	{name: "subscribed", before: []string{"SUBSCRIBE other"}},
+	{name: "subscribed, RESP3", before: []string{"HELLO 3", "SUBSCRIBE other"}},
+	{name: "watching", before: []string{"WATCH w"}},
+	{name: "new, another waits for a lock", waiter: true},
+	{name: "on a lane, another waits for a lock", before: []string{"PING", "PING"}, waiter: true},
+	{name: "behind a pipeline", before: []string{"PING", "PING"}, with: func(c string) string { return "GET k\nINCR n\n" + c + "\nGET k" }},
+	{name: "new, between what changes it", with: func(c string) string { return "SELECT 1\n" + c + "\nSELECT 0\nPING" }},
+	{name: "behind POST", with: func(c string) string { return "POST\n" + c + "\nPING" }},
+	{name: "behind LOCK WAIT", before: []string{"PING", "PING"}, with: func(c string) string { return "LOCK held 10 WAIT 0.1\n" + c }},
+	{name: "within FENCE", before: []string{"PING", "PING"}, with: func(c string) string { return "FENCE free 1 " + c }},
+	{name: "muted", before: []string{"PING"}, with: func(c string) string { return "CLIENT REPLY OFF\n" + c + "\nCLIENT REPLY ON" }},
+	{name: "dedicated, new", dedicated: true},
+	{name: "dedicated, used", dedicated: true, before: []string{"PING", "GET k"}},
+	{name: "dedicated, in MULTI", dedicated: true, before: []string{"MULTI"}},
+	{name: "dedicated, another waits for a lock", dedicated: true, waiter: true},
+	{name: "dedicated, behind a pipeline", dedicated: true, with: func(c string) string { return "GET k\nINCR n\n" + c + "\nGET k" }},
+}
+
+// A client whose upstream connection is lost, whatever it asks and in whatever state, is answered or closed, and
+// afterwards it is closed or served.
+func TestNoSilenceBehindALoss(t *testing.T) {
+	server := testredis.Start(t)
+	proxytest.Dial(t, server.Addr()).LockDirectly("held")
+	slots := make(chan struct{}, 24)
+	for _, in := range lossSituations {
+		for _, reset := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/reset=%v", in.name, reset), func(t *testing.T) {
+				var wg sync.WaitGroup
+				for _, command := range lossCommands {
+					slots <- struct{}{}
+					wg.Go(func() {
+						defer func() { <-slots }()
+						if err := in.lose(t, server, command, reset); err != nil {
+							t.Errorf("%s: %v", command, err)
+						}
+					})
+				}
+				wg.Wait()
+			})
+		}
+	}
+}
+
+// lose sends a command, ends all connections to the upstream while it waits for an answer, and returns what is wrong with
+// what the client is told.
+func (in *lossSituation) lose(t *testing.T, server *testredis.Server, command string, reset bool) error {
+	link := testredis.StartLink(t, server.Addr())
+	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) { cfg.Dedicated = in.dedicated })
+	c, err := lossClient(p.Addr, in.before...)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if in.waiter {
+		waiter, err := lossClient(p.Addr, "PING", "PING")
+		if err != nil {
+			return err
+		}
+		defer waiter.Close()
+		waiter.Write(resp.AppendCommand(nil, "LOCK", "held", "10", "WAIT", "0"))
+		for end := time.Now().Add(10 * time.Second); p.Server.Stats().Locks.Waiters == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				return fmt.Errorf("the other doesn't wait: it was told %q", waiter.told())
+			}
+		}
+	}
+	sent := command
+	if in.with != nil {
+		sent = in.with(command)
+	}
+	link.Hold()
+	var out []byte
+	for _, line := range strings.Split(sent, "\n") {
+		out = resp.AppendCommand(out, strings.Fields(line)...)
+	}
+	c.Write(out)
+	time.Sleep(30 * time.Millisecond)
+	if reset {
+		link.Reset()
+	} else {
+		link.Cut()
+	}
+	link.Release()
+	return c.isServedOrClosed()
+}
+
+// lossConn collects what its client is told.
+type lossConn struct {
+	net.Conn
+	mu     sync.Mutex
+	got    []byte // guarded by mu
+	closed bool   // guarded by mu
+}
+
+func lossClient(addr string, before ...string) (*lossConn, error) {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &lossConn{Conn: nc}
+	go func() { // ends when the connection does, which the caller closes
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := nc.Read(buf)
+			c.mu.Lock()
+			c.got = append(c.got, buf[:n]...)
+			c.closed = err != nil
+			c.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for _, command := range before {
+		had := c.told()
+		nc.Write(resp.AppendCommand(nil, strings.Fields(command)...))
+		for end := time.Now().Add(10 * time.Second); c.told() == had; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				nc.Close()
+				return nil, fmt.Errorf("%s is not answered", command)
+			}
+		}
+	}
+	return c, nil
+}
+
+func (c *lossConn) told() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return string(c.got)
+}
+
+// isServedOrClosed asks until it is answered or closed.
+func (c *lossConn) isServedOrClosed() error {
+	const mark = "still-there"
+	var probe []byte
+	for _, words := range [][]string{{"CLIENT", "REPLY", "ON"}, {"DISCARD"}, {"PING", mark}} {
+		probe = resp.AppendCommand(probe, words...)
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		c.Write(probe)
+		for again := time.Now().Add(300 * time.Millisecond); time.Now().Before(again); time.Sleep(2 * time.Millisecond) {
+			c.mu.Lock()
+			over := c.closed || strings.Contains(string(c.got), mark)
+			c.mu.Unlock()
+			if over {
+				return nil
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Errorf("silence: the client was told %.300q, is not closed, and not served", c.got)
+}
+
+// A client whose Redis has closed its connection, in the midst of a pipeline, is closed too.
+func TestClosedByTheUpstreamWithinAPipeline(t *testing.T) {
+	server := testredis.Start(t)
+	for _, mode := range []bool{false, true} {
+		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = mode })
+		for _, then := range []string{"RESET", "CLIENT PAUSE 1 WRITE", "WAIT 0 10", "SELECT 1", "LOCK a 10", "PING"} {
+			c := proxytest.Dial(t, p.Addr)
+			c.Send("POST", then, "PING")
+			c.SetReadDeadline(time.Now().Add(5 * time.Second))
+			got, err := io.ReadAll(c.In)
+			if proxytest.IsTimeout(err) || len(got) > 0 && !strings.HasPrefix(string(got), "-UPSTREAM ") || strings.Contains(string(got), "PONG") {
+				t.Errorf("dedicated %v, POST, %s: got %q, %v; Redis closes", mode, then, got, err)
+			}
+			c.Close()
+		}
+	}
+}

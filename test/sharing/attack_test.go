@@ -1,0 +1,210 @@
+package sharing_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testhostile"
+	"lockproxy/internal/testredis"
+)
+
+// A request of the proxy's own behind one that ends the need for a connection of the session's own.
+func TestLaneOwnRequestsBehindStateChanges(t *testing.T) {
+	p := sharing(t, testredis.Start(t), 1)
+	for _, first := range []struct{ send, want string }{
+		{"SELECT 0", "+OK\r\n"}, {"CLIENT SETNAME x", "+OK\r\n"}, {"UNWATCH", "+OK\r\n"},
+	} {
+		for _, second := range []struct{ send, want string }{
+			{"COMMAND COUNT", ":"}, {"INFO lockproxy", "$"}, {"LOCK a 1 OWNER me", ":"}, {"COMMAND INFO get", "*"},
+		} {
+			c := proxytest.SharedClient(t, p.Addr)
+			for range 20 {
+				c.Send(first.send, second.send, "PING")
+				if got := c.Reply(); got != first.want {
+					t.Fatalf("%s: %q", first.send, got)
+				}
+				if got := c.Reply(); !strings.HasPrefix(got, second.want) {
+					t.Fatalf("%s: %q", second.send, got)
+				}
+				if got := c.Reply(); got != "+PONG\r\n" {
+					t.Fatalf("PING: %q", got)
+				}
+			}
+			c.Close()
+		}
+	}
+}
+
+// A stream's reader that blocks must not do so on a lane, whatever its group is called.
+func TestLaneIsNotBlockedByReaders(t *testing.T) {
+	p := sharing(t, testredis.Start(t), 1)
+	c, other := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
+	c.Expect("XGROUP CREATE s streams $ MKSTREAM", "+OK\r\n")
+	c.Send("XREADGROUP GROUP streams me BLOCK 0 STREAMS s >")
+	time.Sleep(50 * time.Millisecond)
+	other.Expect("XADD s 1-1 a b", "$3\r\n1-1\r\n")
+	if got := c.Reply(); !strings.Contains(got, "1-1") {
+		t.Errorf("XREADGROUP: %q", got)
+	}
+}
+
+// laneIDs are the upstream's numbers of its connections that last ran a command with this text in its line of CLIENT LIST.
+func laneIDs(admin *proxytest.Conn, having string) (ids []string) {
+	admin.T.Helper()
+	for line := range strings.SplitSeq(admin.Do("CLIENT LIST"), "\n") {
+		if _, rest, ok := strings.Cut(line, "id="); ok && strings.Contains(line, having) {
+			ids = append(ids, strings.Fields(rest)[0])
+		}
+	}
+	return ids
+}
+
+// Invalidations that some client redirects to a lane are nobody's replies, and nobody's loss.
+func TestLanePushes(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	var clients []*proxytest.Conn
+	for range 4 {
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("HELLO 3", "%…")
+		proxytest.OpenLane(t, p.Addr, "HELLO 3")
+		c.Expect("SET lane a", "+OK\r\n")
+		c.Expect("DEL lane", ":1\r\n")
+		clients = append(clients, c)
+	}
+	admin := proxytest.Dial(t, server.Addr())
+	lane := laneIDs(admin, "cmd=del ")
+	if len(lane) != 1 {
+		t.Fatalf("lanes: %q", lane)
+	}
+	admin.Expect("CLIENT TRACKING ON REDIRECT "+lane[0]+" BCAST", "+OK\r\n")
+	admin.Expect("SET idle 1", "+OK\r\n")
+	for i := range 100 {
+		for j, c := range clients {
+			c.Send(fmt.Sprintf("SET k%d %04d", j, i), fmt.Sprintf("GET k%d", j), fmt.Sprintf("ECHO e%d:%04d", j, i))
+		}
+		for j, c := range clients {
+			for _, want := range []string{"+OK\r\n", fmt.Sprintf("$4\r\n%04d\r\n", i), fmt.Sprintf("$7\r\ne%d:%04d\r\n", j, i)} {
+				if got := c.Reply(); got != want {
+					t.Fatalf("%d: client %d got %q, want %q", i, j, got, want)
+				}
+			}
+		}
+	}
+	if now := laneIDs(admin, "id="+lane[0]+" "); len(now) != 1 {
+		t.Error("the lane was lost")
+	}
+}
+
+// A large request that finds no upstream is dropped whole, whatever has gone by a lane before.
+func TestLargeRequestWithoutUpstream(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	c := proxytest.SharedClient(t, p.Addr)
+	server.Kill()
+	big := strings.Repeat("x", 300<<10)
+	c.WriteRaw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s\r\n", len(big), big))
+	if got := c.Reply(); !strings.HasPrefix(got, "-UPSTREAM") {
+		t.Errorf("got %q", got)
+	}
+	time.Sleep(50 * time.Millisecond)
+	server.Restart()
+	c.Expect("PING", "+PONG\r\n")
+}
+
+// Closing doesn't wait for an upstream that has stopped reading.
+func TestCloseWithHungUpstream(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	c := proxytest.SharedClient(t, p.Addr)
+	server.Pause()
+	defer server.Resume()
+	go func() { // ends when the connection closes
+		req := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s\r\n", 30000, strings.Repeat("x", 30000))
+		for range 1000 {
+			if _, err := c.Write([]byte(req)); err != nil {
+				return
+			}
+		}
+	}()
+	time.Sleep(500 * time.Millisecond)
+	done := make(chan struct{})
+	go func() { p.Server.Close(); close(done) }() // waited for below
+	select {
+	case <-done:
+	case <-time.After(3 * time.Second):
+		t.Error("Close waits for a hung upstream")
+		server.Resume()
+		<-done
+	}
+}
+
+// More requests that may change the state than the proxy keeps in mind at a time.
+func TestManyStatefulRequests(t *testing.T) {
+	p := sharing(t, testredis.Start(t), 1)
+	c := proxytest.SharedClient(t, p.Addr)
+	const n = 20000
+	go c.Write([]byte(strings.Repeat("SELECT 0\r\n", n) + "ECHO end\r\n"))
+	for i := range n {
+		if got := c.Reply(); got != "+OK\r\n" {
+			t.Fatalf("%d: %q", i, got)
+		}
+	}
+	if got := c.Reply(); got != "$3\r\nend\r\n" {
+		t.Error(got)
+	}
+}
+
+// Who begins to use scripts while another's runs too long is told so, and doesn't stand behind it.
+func TestBusyScriptLane(t *testing.T) {
+	server := testredis.Start(t, "--busy-reply-threshold", "50")
+	p := sharing(t, server, 1)
+	slow, other, third := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
+	slow.Expect("EVAL return(1) 0", ":1\r\n")
+	slow.Send("EVAL while(1)do(function()end)()end 0")
+	time.Sleep(300 * time.Millisecond)
+	for _, c := range []*proxytest.Conn{other, third} {
+		began := time.Now()
+		c.Expect("EVAL return(2) 0", "-BUSY…")
+		c.Expect("GET a", "-BUSY…")
+		c.Expect("LOCK a 1", "-BUSY…")
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("told BUSY after %v", took)
+		}
+	}
+	proxytest.Dial(t, server.Addr()).Expect("SCRIPT KILL", "+OK\r\n")
+	if got := slow.Reply(); !strings.Contains(got, "killed by user") {
+		t.Errorf("the script: %q", got)
+	}
+	other.Expect("EVAL return(3) 0", ":3\r\n")
+}
+
+// Whatever a client sends once it shares a lane, the upstream keeps that open for the others.
+func TestMalformedRequestsLeaveTheLane(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	admin, other := proxytest.Dial(t, server.Addr()), proxytest.SharedClient(t, p.Addr)
+	other.Expect("DEL lane", ":0\r\n")
+	before := laneIDs(admin, "cmd=del ")
+	for _, request := range testhostile.Requests(t) {
+		c := proxytest.SharedClient(t, p.Addr)
+		c.WriteRaw(string(request))
+		c.Conn.(*net.TCPConn).CloseWrite()
+		c.SetReadDeadline(time.Now().Add(2 * time.Second))
+		io.Copy(io.Discard, c.In)
+		c.Close()
+		if got := other.Do("PING"); got != "+PONG\r\n" {
+			t.Fatalf("%.100q: another client is answered %q", request, got)
+		}
+	}
+	other.Expect("DEL lane", ":0\r\n")
+	if after := laneIDs(admin, "cmd=del "); !slices.Equal(before, after) || len(after) != 1 {
+		t.Errorf("lane %q before, %q after", before, after)
+	}
+}

@@ -1,0 +1,116 @@
+package sharing_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// Unless told otherwise the proxy can serve every client that is connected after its password has been changed, whatever each does, all at
+// once: as Redis does.
+func TestPasswordChangedWhileEverybodyIsBusy(t *testing.T) {
+	const clients = 60
+	for _, login := range []string{"AUTH ann old", ""} {
+		server := testredis.Start(t)
+		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.MaxClients = false, 20 })
+		p.Server.SetMaxClients(clients)
+		admin := proxytest.Dial(t, server.Addr())
+		admin.Expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
+		var all []*proxytest.Conn
+		for range clients {
+			c := proxytest.Dial(t, p.Addr)
+			if login != "" {
+				c.Expect(login, "+OK\r\n")
+			}
+			c.Expect("GET a", "$-1\r\n")
+			all = append(all, c)
+		}
+		time.Sleep(50 * time.Millisecond)
+		admin.Expect("ACL SETUSER ann resetpass >new", "+OK\r\n")
+		admin.Expect("CONFIG SET requirepass new", "+OK\r\n")
+		for i, c := range all {
+			switch i % 4 {
+			case 0:
+				c.Expect("SUBSCRIBE c", "*3…")
+			case 1:
+				c.Expect("MULTI", "+OK\r\n")
+				c.Expect("ECHO a", "+QUEUED\r\n")
+			case 2:
+				c.Send(fmt.Sprintf("BLPOP l%d 10", i))
+			case 3:
+				c.Expect("SELECT 2", "+OK\r\n")
+				c.Expect("CLIENT ID", ":…")
+			}
+		}
+		proxytest.Eventually(t, 5*time.Second, "all are blocked", func() bool {
+			return strings.Count(admin.Do("CLIENT LIST"), "cmd=blpop") == clients/4
+		})
+		for i, c := range all {
+			switch i % 4 {
+			case 0:
+				c.Expect("UNSUBSCRIBE c", "*3…")
+			case 1:
+				c.Expect("EXEC", "*1\r\n$1\r\na\r\n")
+			case 2:
+				admin.Do(fmt.Sprintf("RPUSH l%d x", i))
+				c.Reply()
+			}
+			c.Expect("GET a", "$-1\r\n")
+		}
+	}
+}
+
+// Who has come before there was a password is not asked for one, though he had asked nothing yet; who comes later is.
+func TestConnectedBeforeThereWasAPassword(t *testing.T) {
+	for _, dedicated := range []bool{false, true} {
+		server := testredis.Start(t)
+		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
+		admin := proxytest.Dial(t, server.Addr())
+		direct, through := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
+		proxytest.Eventually(t, 5*time.Second, "the client is there", func() bool { return p.Server.Stats().Connections.Homes == 1 })
+		time.Sleep(20 * time.Millisecond)
+		admin.Expect("CONFIG SET requirepass new", "+OK\r\n")
+		laterDirect, laterThrough := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
+		for _, command := range []string{"GET a", "HELLO 3", "MULTI", "PING", "EXEC", "ACL WHOAMI"} {
+			if want, got := shown(command, direct.Do(command)), shown(command, through.Do(command)); got != want || got[0] == '-' {
+				t.Errorf("dedicated %v, %s: got %q, want %q", dedicated, command, got, want)
+			}
+			if want, got := shown(command, laterDirect.Do(command)), shown(command, laterThrough.Do(command)); got != want || got[0] != '-' {
+				t.Errorf("dedicated %v, who came later, %s: got %q, want %q", dedicated, command, got, want)
+			}
+		}
+	}
+}
+
+// impatient starts a proxy of a Redis that closes clients which are silent for 3 s, and knows a user ann.
+func impatient(t *testing.T) (server *testredis.Server, p *proxytest.Proxy, admin *proxytest.Conn) {
+	server = testredis.Start(t, "--timeout", "3")
+	p = proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+	admin = proxytest.Dial(t, server.Addr())
+	looksAtLimits(t, p, admin)
+	admin.Expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
+	return server, p, admin
+}
+
+// A login is not given up where the upstream takes long to answer.
+func TestLoginAtASlowUpstream(t *testing.T) {
+	t.Parallel()
+	server, p, admin := impatient(t)
+	direct, through := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
+	direct.Expect("AUTH ann old", "+OK\r\n")
+	through.Expect("AUTH ann old", "+OK\r\n")
+	admin.Expect("ACL SETUSER ann resetpass >new", "+OK\r\n")
+	time.Sleep(800 * time.Millisecond)
+	server.Pause()
+	time.Sleep(1500 * time.Millisecond)
+	server.Resume()
+	for _, c := range []*proxytest.Conn{direct, through} {
+		c.Expect("PING", "+PONG\r\n")
+		c.Expect("SUBSCRIBE c", "*3…")
+	}
+}

@@ -1,0 +1,81 @@
+package sharing_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// Who hasn't been let in doesn't count among those who compete for a lock without LOCK; who has does, also by his first request.
+func TestStrangersDoNotCompete(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("CONFIG SET requirepass secret", "+OK\r\n")
+	for _, round := range []struct {
+		key, login string
+		handed     int64
+	}{{"one", "", 1}, {"two", "AUTH secret\r\n", 0}} {
+		holder, waiter, plain := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		holder.Expect("AUTH secret", "+OK\r\n")
+		waiter.Expect("AUTH secret", "+OK\r\n")
+		token := holder.Lock(round.key + " 30")
+		waiter.Send("LOCK " + round.key + " 30 WAIT 5")
+		proxytest.Eventually(t, 2*time.Second, "it waits", func() bool { return p.Server.Stats().Locks.Waiters == 1 })
+		before := p.Server.Stats().Locks.Handed
+		plain.WriteRaw(round.login + "SETNX " + round.key + " x\r\n")
+		plain.Reply()
+		if round.login != "" {
+			if got := plain.Reply(); got != ":0\r\n" {
+				t.Errorf("SETNX: %q", got)
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+		holder.Expect(proxytest.Unlock(round.key, token), ":1\r\n")
+		if got := waiter.Reply(); got[0] != ':' {
+			t.Fatalf("the waiter: %q", got)
+		}
+		if handed := int64(p.Server.Stats().Locks.Handed - before); handed != round.handed {
+			t.Errorf("%s: handed on %d times, want %d", round.key, handed, round.handed)
+		}
+	}
+}
+
+// A FENCE that was refused leaves the client's next transaction alone, also where its user may not UNWATCH.
+func TestFenceWithoutUnwatch(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("ACL SETUSER u on >p ~* &* +@all -unwatch", "+OK\r\n")
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("AUTH u p", "+OK\r\n")
+	c.Lock("job 30")
+	c.Expect("FENCE job 5 SET x y", "-FENCED…")
+	admin.Expect("DEL job", ":1\r\n")
+	c.Expect("MULTI", "+OK\r\n")
+	c.Expect("ECHO a", "+QUEUED\r\n")
+	c.Expect("EXEC", "*1\r\n$1\r\na\r\n")
+}
+
+// A command that the proxy doesn't know keeps its connection to itself within FENCE too, unless the upstream doesn't know it either.
+func TestFenceWithUnknownCommand(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	c := proxytest.SharedClient(t, p.Addr)
+	token := c.Lock("job 30")
+	c.Expect(fmt.Sprintf("FENCE job %d NOSUCHCOMMAND", token), "-ERR unknown command…")
+	c.Expect("GET a", "$-1\r\n")
+	if st := p.Server.Stats().Connections; st.Shared != 1 {
+		t.Errorf("%+v, want it to use a lane", st)
+	}
+	c.Expect(fmt.Sprintf("FENCE job %d MODULE LIST", token), "*…") // Redis 8 has one built in
+	for range 3 {
+		c.Expect("GET a", "$-1\r\n")
+	}
+	if st := p.Server.Stats().Connections; st.Shared != 0 {
+		t.Errorf("%+v, want it to stay at its home", st)
+	}
+}

@@ -1,0 +1,199 @@
+package sharing_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// Each client has an upstream connection of its own from when it connects until it leaves: its home.
+
+// clientList is the upstream's list of clients but for the one that asks, by id.
+func clientList(admin *proxytest.Conn) map[string]string {
+	admin.T.Helper()
+	list := map[string]string{}
+	me := strings.TrimPrefix(strings.TrimSuffix(admin.Do("CLIENT ID"), "\r\n"), ":")
+	for line := range strings.SplitSeq(admin.Do("CLIENT LIST"), "\n") {
+		if m := regexp.MustCompile(`^(?:.*\r)?id=(\d+) `).FindStringSubmatch(line); m != nil && m[1] != me {
+			list[m[1]] = line
+		}
+	}
+	return list
+}
+
+// field reads one field of a line of CLIENT LIST.
+func field(line, name string) string {
+	_, rest, _ := strings.Cut(line, " "+name+"=")
+	value, _, _ := strings.Cut(rest, " ")
+	return value
+}
+
+// clientFields are the names, users and databases that a list shows.
+func clientFields(list map[string]string) (fields []string) {
+	for _, line := range list {
+		fields = append(fields, fmt.Sprintf("name=%s user=%s db=%s", field(line, "name"), field(line, "user"), field(line, "db")))
+	}
+	slices.Sort(fields)
+	return fields
+}
+
+// The upstream shows the clients of the proxy as it shows its own: one connection for each, with its
+// name, user and database, gone when it is gone. A lane is one more.
+func TestClientListShowsTheClients(t *testing.T) {
+	alone, behind := testredis.Start(t), testredis.Start(t)
+	p := sharing(t, behind, 1)
+	var lists [2][]string
+	var clients [2][]*proxytest.Conn
+	admins := [2]*proxytest.Conn{proxytest.Dial(t, alone.Addr()), proxytest.Dial(t, behind.Addr())}
+	for i, addr := range []string{alone.Addr(), p.Addr} {
+		admin := admins[i]
+		admin.Expect("ACL SETUSER ann on >pw ~* &* +@all", "+OK\r\n")
+		for _, commands := range [][]string{
+			{}, // connects, and asks nothing
+			{"CLIENT SETNAME first", "SELECT 3"},
+			{"AUTH ann pw", "CLIENT SETNAME second", "SELECT 2"},
+			{"HELLO 3 AUTH ann pw SETNAME third"},
+			{"CLIENT SETNAME gone", "SELECT 1", "CLIENT SETNAME fourth", "SELECT 0"},
+			{"SUBSCRIBE news"},
+			{"MULTI"},
+		} {
+			c := proxytest.Dial(t, addr)
+			clients[i] = append(clients[i], c)
+			for _, command := range commands {
+				if got := c.Do(command); got[0] == '-' {
+					t.Fatalf("%s: %q", command, got)
+				}
+			}
+		}
+		proxytest.Eventually(t, 5*time.Second, "all are listed", func() bool { return len(clientList(admin)) == len(clients[i]) })
+		lists[i] = clientFields(clientList(admin))
+		for n, c := range clients[i] {
+			c.Close()
+			proxytest.Eventually(t, time.Second, "the client is gone", func() bool { return len(clientList(admin)) == len(clients[i])-1-n })
+		}
+	}
+	if !slices.Equal(lists[0], lists[1]) {
+		t.Errorf("through the proxy the list shows\n%s\ndirectly\n%s", strings.Join(lists[1], "\n"), strings.Join(lists[0], "\n"))
+	}
+	// One client has no other connection, and several have one lane.
+	for _, others := range []int{0, 4} {
+		for range others + 1 {
+			c := proxytest.Dial(t, p.Addr)
+			for range 3 {
+				c.Expect("GET a", "$-1\r\n")
+			}
+			defer c.Close()
+		}
+		want := others + 1
+		if others > 0 {
+			want = 1 + others + 1 + 1 // the first, these, and the lane
+		}
+		proxytest.Eventually(t, 2*time.Second, fmt.Sprintf("%d connections", want), func() bool { return len(clientList(admins[1])) == want })
+	}
+}
+
+// CLIENT KILL ends the client whose connection it names, logged in or not, whatever it does, and
+// nobody else.
+func TestClientKillEndsTheClient(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("ACL SETUSER ann on >pw ~* &* +@all", "+OK\r\n")
+	other := proxytest.SharedClient(t, p.Addr)
+	for _, login := range []string{"PING", "AUTH ann pw"} {
+		for _, before := range []string{"GET a", "SUBSCRIBE c", "MULTI", "CLIENT SETNAME me"} {
+			for _, by := range []string{"ID", "ADDR", "proxied ID"} {
+				c := proxytest.Dial(t, p.Addr)
+				id := strings.TrimSuffix(strings.TrimPrefix(c.Do("CLIENT ID"), ":"), "\r\n")
+				c.Do(login)
+				c.Do(before)
+				switch by {
+				case "ID":
+					admin.Expect("CLIENT KILL ID "+id, ":1\r\n")
+				case "proxied ID":
+					other.Expect("CLIENT KILL ID "+id, ":1\r\n")
+				case "ADDR":
+					admin.Expect("CLIENT KILL ADDR "+field(clientList(admin)[id], "addr"), ":1\r\n")
+				}
+				if got, err := c.TryReply(2 * time.Second); err == nil || proxytest.IsTimeout(err) {
+					t.Errorf("%s, %s, killed by %s: it reads %q, %v", login, before, by, got, err)
+				}
+				other.Expect("GET a", "$-1\r\n")
+			}
+		}
+	}
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("AUTH ann pw", "+OK\r\n")
+	c.Expect("GET a", "$-1\r\n")
+	admin.Expect("CLIENT KILL USER ann", ":1\r\n")
+	c.Closed()
+	other.Expect("GET a", "$-1\r\n")
+}
+
+// A client that has not logged in outlives the upstream's restart, and gets a new home under its name.
+func TestHomeIsDialledAgain(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	idle, named := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
+	named.Expect("CLIENT SETNAME me", "+OK\r\n")
+	named.Expect("SELECT 3", "+OK\r\n")
+	server.Kill()
+	proxytest.Eventually(t, 5*time.Second, "the homes are lost", func() bool { return p.Server.Stats().Connections.Homes == 0 })
+	time.Sleep(200 * time.Millisecond)
+	server.Restart()
+	for _, c := range []*proxytest.Conn{idle, named} {
+		c.Expect("MULTI", "+OK\r\n")
+		c.Expect("SET a b", "+QUEUED\r\n")
+		c.Expect("EXEC", "*1\r\n+OK\r\n")
+	}
+	named.Expect("CLIENT GETNAME", "$2\r\nme\r\n")
+	if info := named.Do("CLIENT INFO"); field(info, "db") != "3" || field(info, "name") != "me" {
+		t.Errorf("its connection is %q", info)
+	}
+}
+
+// With --home-idle a home that nothing needs is closed, and dialled again on demand.
+func TestHomeIdle(t *testing.T) {
+	server := testredis.Start(t)
+	const idle = 300 * time.Millisecond
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.HomeIdle = false, idle })
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("ACL SETUSER ann on >pw ~* &* +@all", "+OK\r\n")
+	proxytest.OpenLane(t, p.Addr, "SELECT 2")
+	plain, subscriber, watching, blocked, fresh := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr), proxytest.Dial(t, p.Addr)
+	plain.Expect("SELECT 2", "+OK\r\n")
+	subscriber.Expect("SUBSCRIBE c", "*3…")
+	watching.Expect("WATCH a", "+OK\r\n")
+	blocked.Send("BLPOP list 0")
+	proxytest.Eventually(t, 5*time.Second, "only those that are needed are open", func() bool { return p.Server.Stats().Connections.Homes == 3 })
+	plain.Expect("GET a", "$-1\r\n") // by a lane: no home is opened for it
+	if st := p.Server.Stats().Connections; st.Homes != 3 {
+		t.Errorf("%+v", st)
+	}
+	admin.Expect("PUBLISH c x", ":1\r\n")
+	subscriber.Reply()
+	admin.Expect("SET a changed", "+OK\r\n")
+	watching.Expect("MULTI", "+OK\r\n")
+	watching.Expect("EXEC", "*-1\r\n")
+	admin.Expect("RPUSH list x", ":1\r\n")
+	if got := blocked.Reply(); got != "*2\r\n$4\r\nlist\r\n$1\r\nx\r\n" {
+		t.Errorf("BLPOP: %q", got)
+	}
+	plain.Expect("MULTI", "+OK\r\n")
+	plain.Expect("SET in two", "+QUEUED\r\n")
+	plain.Expect("EXEC", "*1\r\n+OK\r\n")
+	plain.Expect("SELECT 0", "+OK\r\n")
+	plain.Expect("EXISTS in", ":0\r\n")
+	fresh.Expect("AUTH ann pw", "+OK\r\n")
+	time.Sleep(2 * idle)
+	fresh.Expect("MULTI", "+OK\r\n")
+	fresh.Expect("ACL WHOAMI", "+QUEUED\r\n")
+	fresh.Expect("EXEC", "*1\r\n$3\r\nann\r\n")
+}

@@ -1,0 +1,70 @@
+package sharing_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// Clients keep their own replies while homes are closed because they are idle, and homes and lanes
+// alike are killed, one at a time or all, or lost with the network.
+func TestHomeTorture(t *testing.T) {
+	server := testredis.Start(t)
+	link := testredis.StartLink(t, server.Addr())
+	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.UpstreamConns, cfg.HomeIdle = false, 2, 20*time.Millisecond
+	})
+	killer := proxytest.Dial(t, server.Addr())
+	killer.Expect("ACL SETUSER ann on >pw ~* &* +@all", "+OK\r\n")
+	for db := range 3 {
+		killer.Expect(fmt.Sprintf("SELECT %d", db), "+OK\r\n")
+		killer.Expect(fmt.Sprintf("SET db %d", db), "+OK\r\n")
+	}
+	stop := make(chan struct{})
+	var killing sync.WaitGroup
+	killed := 0
+	killing.Go(func() { // ends with stop
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(20+rand.IntN(200)) * time.Millisecond):
+			}
+			killed++
+			switch rand.IntN(12) {
+			default:
+				ids := laneIDs(killer, "resp=")
+				killer.Do("CLIENT KILL ID " + ids[rand.IntN(len(ids))] + " SKIPME yes")
+			case 0:
+				killer.Do("CLIENT KILL TYPE normal SKIPME yes")
+			case 1:
+				link.Cut()
+			case 2:
+				link.Reset()
+			case 3:
+				link.HoldReplies()
+				time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+				link.Cut()
+				link.Release()
+			case 4:
+				killer.Do("CLIENT KILL USER ann")
+			}
+		}
+	})
+	torture(t, p.Addr, 40, 3*time.Second, true)
+	close(stop)
+	killing.Wait()
+	if killed < 5 {
+		t.Errorf("only %d times were connections ended", killed)
+	}
+	proxytest.Eventually(t, 10*time.Second, "no client is left", func() bool {
+		st := p.Server.Stats()
+		return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Homes == 0
+	})
+}

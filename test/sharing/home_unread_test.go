@@ -1,0 +1,37 @@
+package sharing_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// A client that leaves its replies unread is given a home again all the same: what it asks runs, as
+// it does without the proxy.
+func TestHomeIsDialledAgainForAClientThatDoesNotRead(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.HomeIdle = false, 100*time.Millisecond
+	})
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("SET big "+strings.Repeat("x", 60000), "+OK\r\n")
+	c := proxytest.Dial(t, p.Addr)
+	const each = len("$60000\r\n\r\n") + 60000
+	for asked := 0; p.Server.Stats().BytesOut == uint64(asked*each); asked++ {
+		if asked > 2000 {
+			t.Fatal("the client's connection takes all")
+		}
+		c.Send("GET big")
+		given := time.Now().Add(20 * time.Millisecond)
+		for time.Now().Before(given) && p.Server.Stats().BytesOut < uint64((asked+1)*each) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	proxytest.Eventually(t, 5*time.Second, "its home is closed", func() bool { return len(clientList(admin)) == 0 })
+	c.Send("SET ran 1")
+	proxytest.Eventually(t, 5*time.Second, "what it asks runs", func() bool { return admin.Do("EXISTS ran") == ":1\r\n" })
+}

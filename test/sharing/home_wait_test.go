@@ -1,0 +1,53 @@
+package sharing_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// WAIT is about what a client has written also if that went by a home that has been closed since,
+// and no other connection.
+func TestWaitAfterAHome(t *testing.T) {
+	server := testredis.Start(t)
+	replica := testredis.StartReplicas(t, server, 1)[0]
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.HomeIdle = false, 50*time.Millisecond
+	})
+	c := proxytest.Dial(t, p.Addr) // a lane is not opened for it alone
+	c.Expect("SET a 1", "+OK\r\n")
+	c.Expect("WAIT 1 5000", ":1\r\n")
+	replica.Pause()
+	c.Expect("SET a 2", "+OK\r\n")
+	proxytest.Eventually(t, 5*time.Second, "its home is closed", func() bool {
+		return p.Server.Stats().Connections.Homes == 0
+	})
+	c.Expect("WAIT 1 50", ":0\r\n")
+	replica.Resume()
+	c.Expect("WAIT 1 5000", ":1\r\n")
+}
+
+// After the loss of the home by which a client wrote, it is not told that its writes have arrived.
+func TestWaitAfterALostHome(t *testing.T) {
+	server := testredis.Start(t)
+	replica := testredis.StartReplicas(t, server, 1)[0]
+	link := testredis.StartLink(t, server.Addr())
+	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+	proxytest.OpenLane(t, p.Addr, "SELECT 3") // its end tells that the network was lost, not one client killed
+	c := proxytest.Dial(t, p.Addr)            // the only client of database 0
+	c.Expect("SET a 1", "+OK\r\n")
+	replica.Pause()
+	c.Expect("SET a 1", "+OK\r\n")
+	link.Cut()
+	proxytest.Eventually(t, 5*time.Second, "the proxy sees it", func() bool {
+		return p.Server.Stats().Connections.Homes == 0
+	})
+	if got := c.Do("WAIT 1 50"); !strings.HasPrefix(got, "-UPSTREAM a connection") {
+		t.Errorf("WAIT says %q though what has become of the write is unknown", got)
+	}
+	replica.Resume()
+}

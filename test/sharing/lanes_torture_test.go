@@ -1,0 +1,374 @@
+package sharing_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// Many clients do everything at once, in pipelines, and each knows what it must be answered.
+func TestLaneTorture(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 2)
+	for db := range 3 {
+		admin := proxytest.Dial(t, server.Addr())
+		admin.Expect(fmt.Sprintf("SELECT %d", db), "+OK\r\n")
+		admin.Expect(fmt.Sprintf("SET db %d", db), "+OK\r\n")
+	}
+	torture(t, p.Addr, 40, 3*time.Second, false)
+	proxytest.Eventually(t, 5*time.Second, "no client is left", func() bool {
+		st := p.Server.Stats()
+		return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Homes == 0
+	})
+}
+
+// The same while the upstream closes connections at random: a reply may say that it was lost, and is nobody else's. What is said not to have
+// been sent never ran.
+func TestLaneTortureWithKills(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 2)
+	for db := range 3 {
+		admin := proxytest.Dial(t, server.Addr())
+		admin.Expect(fmt.Sprintf("SELECT %d", db), "+OK\r\n")
+		admin.Expect(fmt.Sprintf("SET db %d", db), "+OK\r\n")
+	}
+	stop := make(chan struct{})
+	var killing sync.WaitGroup
+	killer := proxytest.Dial(t, server.Addr())
+	killed := 0
+	killing.Go(func() { // ends with stop
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(10+rand.IntN(40)) * time.Millisecond):
+			}
+			if ids := laneIDs(killer, "resp="); len(ids) > 1 {
+				killer.Do("CLIENT KILL ID " + ids[rand.IntN(len(ids)-1)] + " SKIPME yes")
+				killed++
+			}
+		}
+	})
+	torture(t, p.Addr, 40, 3*time.Second, true)
+	close(stop)
+	killing.Wait()
+	if killed < 20 {
+		t.Errorf("only %d connections were killed", killed)
+	}
+}
+
+// torture lets clients loose for a while. With losses they may be told that a request was lost, or be closed, and go on with a new
+// connection.
+func torture(t *testing.T, addr string, clients int, lasting time.Duration, losses bool) {
+	deadline := time.Now().Add(lasting)
+	var running sync.WaitGroup
+	var asked, lost atomic.Int64
+	for i := range clients {
+		running.Go(func() {
+			for round := 0; time.Now().Before(deadline) && !t.Failed(); round++ {
+				v := &victim{t: t, id: i, life: round, rand: rand.New(rand.NewPCG(uint64(i), uint64(round))), losses: losses, asked: &asked, lost: &lost}
+				v.live(addr, deadline)
+			}
+		})
+	}
+	running.Wait()
+	t.Logf("%d requests, %d lost", asked.Load(), lost.Load())
+	if asked.Load() < 1000 || losses && lost.Load() == 0 {
+		t.Errorf("too little happened: %d requests, %d lost", asked.Load(), lost.Load())
+	}
+}
+
+// victim is one client and what it knows.
+type victim struct {
+	t           *testing.T
+	id, life    int
+	rand        *rand.Rand
+	losses      bool
+	asked, lost *atomic.Int64
+
+	db, proto int
+	name      string
+	serial    int
+	pause     bool           // after this pipeline, so that what is idle is closed
+	value     map[int]string // of its key, by database
+	raw       []byte
+	want      []string // regular expressions
+	sent      []string // the requests, for messages
+}
+
+func (v *victim) ask(want string, words ...string) {
+	v.raw = resp.AppendCommand(v.raw, words...)
+	if want != "" {
+		v.want, v.sent = append(v.want, want), append(v.sent, fmt.Sprintf("%.100q", words))
+	}
+}
+
+// exactly begins what is no regular expression.
+const exactly = "\x00"
+
+func (v *victim) null() string {
+	if v.proto == 3 {
+		return `_\r\n`
+	}
+	return `\$-1\r\n`
+}
+
+func (v *victim) array(n int) string { return fmt.Sprintf(`\*%d\r\n`, n) }
+
+// push is what begins a confirmation.
+func (v *victim) push() string {
+	if v.proto == 3 {
+		return ">"
+	}
+	return `\*`
+}
+
+func (v *victim) unique(what string) string {
+	v.serial++
+	return fmt.Sprintf("%s-%d-%d-%x", what, v.id, v.serial, v.rand.Uint64())
+}
+
+// key is of this life alone: what a client had sent before it was closed may still run behind what it sends after.
+func (v *victim) key() string { return fmt.Sprintf("key:%d:%d", v.id, v.life) }
+
+func (v *victim) known() string {
+	switch value, ok := v.value[v.db]; {
+	case !ok:
+		return v.null()
+	default:
+		return exactly + proxytest.Bulk(value)
+	}
+}
+
+const okReply = `\+OK\r\n`
+
+// step adds one thing to do to the pipeline.
+func (v *victim) step() {
+	switch v.rand.IntN(27) {
+	default:
+		u := v.unique("echo")
+		v.ask(exactly+proxytest.Bulk(u), "ECHO", u)
+	case 1, 2, 3:
+		v.ask(v.known(), "GET", v.key())
+	case 4, 5:
+		u := v.unique("value")
+		if v.rand.IntN(40) == 0 {
+			u += strings.Repeat("x", v.rand.IntN(300<<10))
+		}
+		v.ask(okReply, "SET", v.key(), u)
+		v.value[v.db] = u
+	case 6:
+		u := v.unique("multi")
+		v.ask(okReply, "MULTI")
+		v.ask(`\+QUEUED\r\n`, "ECHO", u)
+		v.ask(`\+QUEUED\r\n`, "GET", "db")
+		v.ask(v.array(2)+regexp.QuoteMeta(proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db))), "EXEC")
+	case 7:
+		if v.rand.IntN(8) > 0 { // Redis takes its time to see that it has waited for long enough
+			return
+		}
+		v.ask(`(\*-1|_)\r\n`, "BLPOP", v.unique("nothing"), "0.00"+fmt.Sprint(1+v.rand.IntN(5)))
+	case 8:
+		ch := v.unique("channel")
+		v.ask(v.push()+`3\r\n\$9\r\nsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:1\r\n`, "SUBSCRIBE", ch)
+		v.ask(v.push()+`3\r\n\$11\r\nunsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:0\r\n`, "UNSUBSCRIBE")
+	case 9:
+		ch := v.unique("pattern")
+		v.ask(v.push()+`3\r\n\$10\r\npsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:1\r\n`, "PSUBSCRIBE", ch)
+		v.ask(v.push()+`3\r\n\$12\r\npunsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:0\r\n`, "PUNSUBSCRIBE", ch)
+	case 10, 11:
+		v.db = v.rand.IntN(3)
+		v.ask(okReply, "SELECT", fmt.Sprint(v.db))
+		v.ask(exactly+proxytest.Bulk(fmt.Sprint(v.db)), "GET", "db")
+	case 12:
+		v.proto = 2 + v.rand.IntN(2)
+		v.ask(`(%7|\*14)\r\n(?s:.*)\$5\r\nproto\r\n:`+fmt.Sprint(v.proto)+`\r\n(?s:.*)`, "HELLO", fmt.Sprint(v.proto))
+		v.ask(v.null(), "GET", "nothing")
+	case 13:
+		v.name = v.unique("name")
+		v.ask(okReply, "CLIENT", "SETNAME", v.name)
+	case 14:
+		if v.rand.IntN(4) > 0 { // it pins
+			return
+		}
+		want := v.null()
+		if v.name != "" {
+			want = exactly + proxytest.Bulk(v.name)
+		}
+		v.ask(want, "CLIENT", "GETNAME")
+	case 15, 16:
+		u := v.unique("script")
+		v.ask(v.array(2)+regexp.QuoteMeta(proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db))), "EVAL", "return {ARGV[1], redis.call('GET', 'db')}", "0", u)
+	case 17:
+		lock := v.unique("lock")
+		v.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "10")
+		v.ask(`:1\r\n`, "UNLOCK", lock)
+		v.ask(v.null(), "LOCKINFO", lock)
+	case 18:
+		v.ask(`-FENCED .*\r\n`, "FENCE", v.unique("lock"), "12345", "SET", v.key(), "fenced")
+	case 19:
+		v.db, v.proto, v.name = 0, 2, ""
+		v.ask(`\+RESET\r\n`, "RESET")
+		v.ask(`\$1\r\n0\r\n`, "GET", "db")
+	case 20:
+		v.ask("", "CLIENT", "REPLY", "SKIP")
+		v.ask("", "ECHO", v.unique("skipped"))
+		u := v.unique("after")
+		v.ask(exactly+proxytest.Bulk(u), "ECHO", u)
+	case 21:
+		v.ask(okReply, "WATCH", v.key())
+		v.ask(v.known(), "GET", v.key())
+		v.ask(okReply, "UNWATCH")
+	case 22:
+		v.ask(`\*1\r\n`+`\*\d+\r\n(?s:.*)`, "COMMAND", "INFO", "lock")
+	case 23:
+		v.ask(`[$=]\d+\r\n(?s:.*)upstream_lanes(?s:.*)`, "INFO", "lockproxy")
+	case 24:
+		lock := v.unique("tracked")
+		v.ask(okReply, "WATCH", v.key())
+		v.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "10")
+		u := v.unique("multi")
+		v.ask(okReply, "MULTI")
+		v.ask(`\+QUEUED\r\n`, "ECHO", u)
+		v.ask(v.array(1)+regexp.QuoteMeta(proxytest.Bulk(u)), "EXEC")
+		v.ask(`:1\r\n`, "UNLOCK", lock)
+	case 25:
+		v.pause = true
+	}
+}
+
+// live is one connection's life.
+func (v *victim) live(addr string, deadline time.Time) {
+	c := proxytest.Dial(v.t, addr)
+	defer c.Close()
+	v.proto, v.value = 2, map[int]string{}
+	for range 10 + v.rand.IntN(100) {
+		if time.Now().After(deadline) || v.t.Failed() {
+			return
+		}
+		v.raw, v.want, v.sent = v.raw[:0], v.want[:0], v.sent[:0]
+		for range 1 + v.rand.IntN(30) {
+			v.step()
+		}
+		if !v.exchange(c) {
+			return
+		}
+		if v.pause && v.rand.IntN(4) == 0 {
+			time.Sleep(time.Duration(v.rand.IntN(80)) * time.Millisecond)
+		}
+		v.pause = false
+	}
+}
+
+// exchange sends what has been gathered and looks at each reply. It returns false if the connection is of no further use.
+func (v *victim) exchange(c *proxytest.Conn) bool {
+	written := make(chan struct{})
+	go func() { // ends when all is written, or the connection closed; waited for below
+		defer close(written)
+		for b := v.raw; len(b) > 0; {
+			n := 1 + v.rand.IntN(len(b))
+			if _, err := c.Write(b[:n]); err != nil {
+				return
+			}
+			b = b[n:]
+		}
+	}()
+	defer func() { <-written }()
+	for i, want := range v.want {
+		exact, isExact := strings.CutPrefix(want, exactly)
+		got, err := c.TryReply(15 * time.Second)
+		v.asked.Add(1)
+		if v.losses && (err != nil && !proxytest.IsTimeout(err) || strings.HasPrefix(got, "-UPSTREAM ")) {
+			v.lost.Add(1)
+			c.Close() // nobody can say what the state is now
+			return false
+		}
+		if err != nil {
+			v.t.Errorf("client %d, %s: no reply: %v, have %.200q", v.id, v.sent[i], err, got)
+			c.Close()
+			return false
+		}
+		if isExact && got == exact {
+			continue
+		}
+		if ok, _ := regexp.MatchString("^"+want+"$", got); isExact || !ok {
+			v.t.Errorf("client %d (RESP%d), request %d of %d, %s: got %.300q, want %.300q, before it %s", v.id, v.proto, i, len(v.want), v.sent[i], got, want, v.sent[:i])
+			c.Close()
+			return false
+		}
+	}
+	return true
+}
+
+// What a client is told was never sent has not run, and what was answered has.
+func TestLaneLossesAreTold(t *testing.T) {
+	server := testredis.Start(t)
+	link := testredis.StartLink(t, server.Addr())
+	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+	var unsent, unknown int
+	for round := range 6 {
+		var clients []*proxytest.Conn
+		for range 4 {
+			clients = append(clients, proxytest.SharedClient(t, p.Addr))
+		}
+		if round%2 == 0 {
+			link.Hold()
+		}
+		for i, c := range clients {
+			var raw []byte
+			for j := range 200 {
+				raw = resp.AppendCommand(raw, "SET", fmt.Sprintf("lost:%d:%d:%d", round, i, j), strings.Repeat("x", 5000))
+			}
+			go c.Write(raw) // ends when it is read, or the client is closed with the test
+		}
+		time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond)
+		link.Cut()
+		link.Release()
+		admin := proxytest.Dial(t, server.Addr())
+		for i, c := range clients {
+			for j := range 200 {
+				got, err := c.TryReply(5 * time.Second)
+				if err != nil {
+					t.Fatalf("round %d, client %d, %d: %v", round, i, j, err)
+				}
+				exists := func() bool { return admin.Do(fmt.Sprintf("EXISTS lost:%d:%d:%d", round, i, j)) == ":1\r\n" }
+				switch {
+				case got == "+OK\r\n":
+					if !exists() {
+						t.Errorf("round %d, client %d, %d: OK, but it didn't run", round, i, j)
+					}
+				case strings.Contains(got, "nothing was sent"):
+					if unsent++; exists() {
+						t.Errorf("round %d, client %d, %d: %q, but it ran", round, i, j, got)
+					}
+				case strings.Contains(got, "whether the command ran is unknown"):
+					unknown++
+				default:
+					t.Fatalf("round %d, client %d, %d: %q", round, i, j, got)
+				}
+			}
+			for got := ""; got != "$5\r\nafter\r\n"; {
+				// A connection that was being made when the link was cut is lost as well, and so is a home
+				// whose end the proxy has not seen yet. Either is said.
+				if got = c.Do("ECHO after"); got != "$5\r\nafter\r\n" && !strings.HasPrefix(got, "-UPSTREAM ") {
+					t.Fatalf("round %d, client %d: ECHO after: %q", round, i, got)
+				}
+			}
+			c.Close()
+		}
+	}
+	t.Logf("%d not sent, %d unknown", unsent, unknown)
+	if unknown == 0 {
+		t.Error("nothing was lost")
+	}
+}

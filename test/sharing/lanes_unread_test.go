@@ -1,0 +1,79 @@
+package sharing_test
+
+import (
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// unreadClient asks for 60 MB in a pipeline, by a lane, and reads nothing yet.
+func unreadClient(t *testing.T, p *proxytest.Proxy) *proxytest.Conn {
+	t.Helper()
+	c := proxytest.SharedClient(t, p.Addr)
+	c.WriteRaw(strings.Repeat("GET big\r\n", 1000))
+	return c
+}
+
+// readBig reads that many of what unreadClient asks for.
+func readBig(t *testing.T, c *proxytest.Conn, replies int) {
+	t.Helper()
+	want := "$61440\r\n" + strings.Repeat("x", 60<<10) + "\r\n"
+	got := make([]byte, len(want))
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for i := range replies {
+		if n, err := io.ReadFull(c.In, got); err != nil || string(got) != want {
+			t.Fatalf("reply %d: %d bytes, %v: %.20q", i, n, err, got)
+		}
+	}
+}
+
+// Clients that together leave more unread than there is room for are closed, which the log says; others are served.
+func TestUnreadIsBoundedForAll(t *testing.T) {
+	server := testredis.Start(t)
+	proxytest.Dial(t, server.Addr()).Expect("SET big "+strings.Repeat("x", 60<<10), "+OK\r\n")
+	var log proxytest.LogBuffer
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.MaxUnread = false, 2<<20
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log})
+	})
+	var slow []*proxytest.Conn
+	for range 4 {
+		slow = append(slow, unreadClient(t, p))
+	}
+	proxytest.Eventually(t, 10*time.Second, "one is closed, and the log says so", func() bool {
+		return strings.Contains(log.String(), "client closed: it doesn't read what it asked for: client="+slow[0].LocalAddr().String()[:9])
+	})
+	other := proxytest.SharedClient(t, p.Addr)
+	other.Expect("SET a b", "+OK\r\n")
+	for _, c := range slow {
+		c.Close()
+	}
+	// What they left is given back: one that reads late is served.
+	proxytest.Eventually(t, 10*time.Second, "they are gone", func() bool { return p.Server.Stats().Clients == 1 })
+	c := proxytest.SharedClient(t, p.Addr)
+	c.WriteRaw(strings.Repeat("GET big\r\n", 20))
+	time.Sleep(50 * time.Millisecond)
+	readBig(t, c, 20)
+}
+
+// A proxy that can't make files serves those who don't read at once too, as far as its memory for them goes.
+func TestUnreadWithoutFiles(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "not there"))
+	server := testredis.Start(t)
+	proxytest.Dial(t, server.Addr()).Expect("SET big "+strings.Repeat("x", 60<<10), "+OK\r\n")
+	p := sharing(t, server, 1)
+	c := proxytest.SharedClient(t, p.Addr)
+	c.WriteRaw(strings.Repeat("GET big\r\n", 300))
+	time.Sleep(300 * time.Millisecond)
+	other := proxytest.SharedClient(t, p.Addr)
+	other.Expect("SET a b", "+OK\r\n")
+	readBig(t, c, 300)
+}

@@ -1,0 +1,112 @@
+package sharing_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// WAIT is about what its client has written, by whatever connection.
+func TestWaitCoversWhatWentByLanes(t *testing.T) {
+	server := testredis.Start(t)
+	replica := testredis.StartReplicas(t, server, 1)[0]
+	p := sharing(t, server, 1)
+	c, other := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
+	c.Expect("SET a 1", "+OK\r\n")
+	c.Expect("WAIT 1 5000", ":1\r\n")
+	replica.Pause()
+	for _, writes := range [][]string{
+		{"SET a 2"},
+		{"SET a 3", "MULTI", "EXEC"},
+		{"SET a 4", "MULTI", "SET b 1", "EXEC", "GET b"},
+		{"SET a 5", "BLPOP nothing 0.001"},
+		{"EVAL return(redis.call('INCR','n')) 0"},
+		{"SET a 6", "CLIENT SETNAME x"},
+	} {
+		c.Send(append(writes, "WAIT 1 50")...)
+		for range writes {
+			c.Reply()
+		}
+		if got := c.Reply(); got != ":0\r\n" {
+			t.Errorf("%q: WAIT says %q though the replica has nothing", writes, got)
+		}
+		c.Send(writes...)
+		for range writes {
+			c.Reply()
+		}
+		c.Expect("WAIT 1 50", ":0\r\n")
+		other.Expect("GET a", "$…") // nobody else stands behind a WAIT
+	}
+	replica.Resume()
+	c.Expect("WAIT 1 5000", ":1\r\n")
+}
+
+// After the loss of the lane by which a client wrote, it is not told that its writes have arrived.
+func TestWaitAfterALostLane(t *testing.T) {
+	server := testredis.Start(t)
+	replica := testredis.StartReplicas(t, server, 1)[0]
+	p := sharing(t, server, 1)
+	admin := proxytest.Dial(t, server.Addr())
+	for _, then := range []string{"", "GET a", "MULTI"} {
+		c := proxytest.SharedClient(t, p.Addr)
+		replica.Pause()
+		c.Expect("SET a 1", "+OK\r\n")
+		lanes := p.Server.Stats().Connections
+		admin.Expect("CLIENT KILL TYPE normal SKIPME yes", ":…")
+		proxytest.Eventually(t, 5*time.Second, "the proxy sees it", func() bool { return p.Server.Stats().Connections.Lanes == 0 })
+		if then != "" {
+			c.Do(then)
+		}
+		if then == "MULTI" {
+			c.Do("EXEC")
+		}
+		got := c.Do("WAIT 1 50")
+		if got != ":0\r\n" && !strings.HasPrefix(got, "-UPSTREAM") {
+			t.Errorf("after %q (%+v): WAIT says %q", then, lanes, got)
+		}
+		replica.Resume()
+		c.Close()
+	}
+}
+
+// Who may not publish is told so where it matters, and never that writes have arrived which haven't.
+func TestWaitOfWhoMayNotPublish(t *testing.T) {
+	server := testredis.Start(t)
+	replica := testredis.StartReplicas(t, server, 1)[0]
+	p := sharing(t, server, 1)
+	proxytest.Dial(t, server.Addr()).Expect("ACL SETUSER w on >pw ~* -@all +@read +@write +wait +ping", "+OK\r\n")
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("AUTH w pw", "+OK\r\n")
+	c.Expect("SET a 1", "+OK\r\n")
+	replica.Pause()
+	c.Expect("SET a 2", "+OK\r\n")
+	got := c.Do("WAIT 1 50")
+	replica.Resume()
+	if got != ":0\r\n" && !strings.HasPrefix(got, "-NOPERM lockproxy") {
+		t.Errorf("WAIT says %q though the replica has nothing", got)
+	}
+	c.Expect("GET a", "$1\r\n2\r\n")
+}
+
+// A lane that the proxy has closed since nobody uses it is not lost: WAIT behind a reply too large for a lane is answered.
+func TestWaitBehindARetiredLane(t *testing.T) {
+	server := testredis.Start(t)
+	proxytest.Dial(t, server.Addr()).Expect("SET big "+strings.Repeat("x", 300000), "+OK\r\n")
+	p := sharing(t, server, 1)
+	for i := range 10 {
+		c := proxytest.SharedClient(t, p.Addr) // the only client of its login
+		c.Expect("SET mine 1", "+OK\r\n")
+		if got := c.Do("GET big"); len(got) < 300000 {
+			t.Fatalf("GET: %.100q", got)
+		}
+		if got := c.Do("WAIT 0 10"); got != ":0\r\n" {
+			t.Errorf("client %d: WAIT says %q", i, got)
+		}
+		c.Expect("GET mine", "$1\r\n1\r\n")
+		c.Close()
+		proxytest.Eventually(t, 5*time.Second, "it is gone", func() bool { return p.Server.Stats().Clients == 0 })
+	}
+}

@@ -1,0 +1,10 @@
+// Package sharing_test is homes and lanes: clients that share upstream connections notice nothing of each other.
+package sharing_test
+
+import (
+	"testing"
+
+	"lockproxy/internal/proxytest"
+)
+
+func TestMain(m *testing.M) { proxytest.Main(m) }

@@ -1,0 +1,78 @@
+package sharing_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// What stands behind another client's write that the upstream holds back isn't held back: clients don't share meanwhile.
+func TestPausedWritesHoldUpNobodyElse(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	const clients = 20
+	var writers, readers []*proxytest.Conn
+	for range clients {
+		writers, readers = append(writers, proxytest.SharedClient(t, p.Addr)), append(readers, proxytest.SharedClient(t, p.Addr))
+	}
+	pauser := proxytest.SharedClient(t, p.Addr)
+	for round, pause := range [][]string{{"CLIENT PAUSE 60000 WRITE"}, {"MULTI", "CLIENT PAUSE 60000 WRITE", "EXEC"}} {
+		if round == 1 {
+			// Within a transaction it isn't seen before it is done: what is asked at that very moment may be held back.
+			time.Sleep(20 * time.Millisecond)
+		}
+		for _, command := range pause {
+			pauser.Do(command)
+		}
+		time.Sleep(20 * time.Millisecond)
+		for i, c := range writers {
+			c.Send(fmt.Sprintf("SET k%d v", i))
+		}
+		for range 3 {
+			for i, c := range readers {
+				start := time.Now()
+				c.Send(fmt.Sprintf("GET other%d", i))
+				if got := c.Reply(); got != "$-1\r\n" || time.Since(start) > time.Second {
+					t.Fatalf("round %d, reader %d: %q after %v", round, i, got, time.Since(start))
+				}
+			}
+		}
+		pauser.Expect("CLIENT UNPAUSE", "+OK\r\n")
+		for i, c := range writers {
+			if got := c.Reply(); got != "+OK\r\n" {
+				t.Errorf("writer %d: %q", i, got)
+			}
+			c.Expect(fmt.Sprintf("GET k%d", i), "$1\r\nv\r\n")
+		}
+		for _, c := range readers {
+			c.Expect("GET other", "$-1\r\n")
+		}
+		if st := p.Server.Stats().Connections; st.Shared < clients {
+			t.Errorf("%+v: want all readers to share again", st)
+		}
+	}
+}
+
+// A pause that is refused keeps nobody from sharing.
+func TestRefusedPause(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("ACL SETUSER limited on >p ~* &* +@all -client|pause", "+OK\r\n")
+	c, other := proxytest.Dial(t, p.Addr), proxytest.SharedClient(t, p.Addr)
+	c.Expect("AUTH limited p", "+OK\r\n")
+	proxytest.OpenLane(t, p.Addr, "AUTH limited p")
+	for range 5 {
+		c.Expect("CLIENT PAUSE 60000 WRITE", "-NOPERM…")
+		c.Expect("CLIENT PAUSE x WRITE", "-NOPERM…")
+		other.Expect("CLIENT PAUSE x WRITE", "-ERR…")
+		proxytest.Eventually(t, 2*time.Second, "both share", func() bool {
+			c.Expect("SET a b", "+OK\r\n")
+			other.Expect("SET a b", "+OK\r\n")
+			return p.Server.Stats().Connections.Shared == 2
+		})
+	}
+}

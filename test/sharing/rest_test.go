@@ -1,0 +1,170 @@
+package sharing_test
+
+// Sessions that rest: an event loop reads their clients. Whatever ends them, and whatever wakes them, is noticed.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+)
+
+// resting returns a client whose session rests, which it does once it has been answered by a shared connection.
+func resting(t *testing.T, p *proxytest.Proxy) *proxytest.Conn {
+	t.Helper()
+	c := proxytest.Dial(t, p.Addr)
+	for range 3 {
+		c.Expect("PING", "+PONG\r\n")
+		time.Sleep(2 * time.Millisecond)
+	}
+	return c
+}
+
+// A client that goes away while its session rests is missed, in whatever way it goes, and first given what it has asked.
+func TestRestingClientGoes(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	gone := func() bool { return p.Server.Stats().Clients == 0 }
+	for _, way := range []string{"FIN", "reset", "half", "behind a request", "behind half a request"} {
+		c := resting(t, p)
+		conn := c.Conn.(*net.TCPConn)
+		switch way {
+		case "reset":
+			conn.SetLinger(0)
+			conn.Close()
+		case "half", "behind a request", "behind half a request":
+			want := ""
+			if way != "half" {
+				c.Send("ECHO a", "ECHO b")
+				want = "$1\r\na\r\n$1\r\nb\r\n"
+			}
+			if way == "behind half a request" {
+				c.WriteRaw("*2\r\n$4\r\nECHO\r\n$5\r\nhel")
+			}
+			conn.CloseWrite()
+			c.SetReadDeadline(time.Now().Add(5 * time.Second))
+			if got, err := io.ReadAll(c.In); string(got) != want || err != nil {
+				t.Errorf("%s: %q, %v", way, got, err)
+			}
+		default:
+			conn.Close()
+		}
+		proxytest.Eventually(t, 5*time.Second, "the proxy misses a client that went: "+way, gone)
+	}
+}
+
+// A session that the proxy itself closes while it rests ends, and gives up what it holds: here since one of its session locks is lost.
+func TestLockLostWhileResting(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	c.Lock("lost 0.6 SESSION")
+	c.Lock("kept 0.6 SESSION")
+	for range 3 {
+		c.Expect("PING", "+PONG\r\n")
+		time.Sleep(2 * time.Millisecond)
+	}
+	proxytest.GoRedis(t, server.Addr()).Del(proxytest.Ctx, "lost")
+	c.Closed()
+	proxytest.Eventually(t, 5*time.Second, "the session ends", func() bool { return p.Server.Stats().Clients == 0 })
+	other := proxytest.Dial(t, p.Addr)
+	other.Lock("kept 1")
+}
+
+// A shutdown doesn't wait for sessions that rest longer than for others that ask nothing, and Close not at all.
+func TestShutdownWhileResting(t *testing.T) {
+	for _, way := range []string{"Shutdown", "Close"} {
+		_, p := proxytest.StartBoth(t)
+		var clients []*proxytest.Conn
+		for range 20 {
+			clients = append(clients, resting(t, p))
+		}
+		start := time.Now()
+		if way == "Close" {
+			p.Server.Close()
+		} else if err := p.Server.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("%s took %v", way, took)
+		}
+		for _, c := range clients {
+			c.Closed()
+		}
+	}
+}
+
+// An urgent byte, which no read passes over together with what is behind it, stops nothing.
+func TestUrgentByte(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	for range 10 {
+		c := resting(t, p)
+		proxytest.SendUrgent(t, c.Conn, append(resp.AppendCommand(nil, "ECHO", "a"), '!'))
+		c.Send("ECHO b")
+		for _, want := range []string{"$1\r\na\r\n", "$1\r\nb\r\n"} {
+			if got := c.Reply(); got != want {
+				t.Fatalf("%q, want %q", got, want)
+			}
+		}
+	}
+}
+
+// Requests that the loop passes on, and such as it leaves to the session's goroutine, are answered in the order in which they were sent, however
+// they are cut into pieces.
+func TestRestingOrder(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	var all sync.WaitGroup
+	for i := range 16 {
+		c := proxytest.Dial(t, p.Addr)
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 7))
+			for round := range 60 {
+				var raw, want []byte
+				for k := range 1 + rng.IntN(40) {
+					word := fmt.Sprintf("%d-%d-%s", round, k, strings.Repeat("x", rng.IntN(100)))
+					bulk := fmt.Appendf(nil, "$%d\r\n%s\r\n", len(word), word)
+					switch rng.IntN(12) {
+					case 0:
+						raw = append(raw, "ECHO "+word+"\r\n"...)
+						want = append(want, bulk...)
+					case 1:
+						raw = resp.AppendCommand(resp.AppendCommand(resp.AppendCommand(raw, "MULTI"), "ECHO", word), "EXEC")
+						want = append(append(want, "+OK\r\n+QUEUED\r\n*1\r\n"...), bulk...)
+					case 2:
+						raw = resp.AppendCommand(raw, "UNLOCK", fmt.Sprintf("none-%d", i), "1")
+						want = append(want, ":0\r\n"...)
+					case 3:
+						raw = resp.AppendCommand(raw, "SELECT", fmt.Sprint(rng.IntN(3)))
+						want = append(want, "+OK\r\n"...)
+					default:
+						raw = resp.AppendCommand(raw, "ECHO", word)
+						want = append(want, bulk...)
+					}
+				}
+				for len(raw) > 0 {
+					n := min(len(raw), 1+rng.IntN(3000))
+					if _, err := c.Write(raw[:n]); err != nil {
+						t.Error(err)
+						return
+					}
+					if raw = raw[n:]; rng.IntN(3) == 0 {
+						time.Sleep(time.Duration(rng.IntN(200)) * time.Microsecond)
+					}
+				}
+				got := make([]byte, len(want))
+				c.SetReadDeadline(time.Now().Add(20 * time.Second))
+				if _, err := io.ReadFull(c.In, got); err != nil || string(got) != string(want) {
+					t.Errorf("client %d, round %d: %v\ngot  %q\nwant %q", i, round, err, got, want)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}

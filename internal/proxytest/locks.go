@@ -1,20 +1,22 @@
 package proxytest
 
 import (
-	"fmt"
-	"lockproxy/lockcmd"
-	"lockproxy/proxy"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
 )
 
+// AwaitWaiters waits until n clients wait for a lock at p, no longer than two seconds.
 func AwaitWaiters(t *testing.T, p *Proxy, key string, n int) {
 	t.Helper()
 	Eventually(t, 2*time.Second, "they wait", func() bool { return Waiters(t, p, key) == n })
 }
 
+// Token is the token in a LOCK's reply.
 func Token(t *testing.T, reply string) int64 {
 	t.Helper()
 	token, err := strconv.ParseInt(strings.Trim(reply, ":\r\n"), 10, 64)
@@ -32,11 +34,6 @@ func WithReplicas(n int) func(*proxy.Config) {
 	return func(cfg *proxy.Config) {
 		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: n, ReplicaTimeout: ReplicaTimeout}
 	}
-}
-
-// LockDirectly has another program hold a lock, for as long as the test may take.
-func (c *Conn) LockDirectly(key string) {
-	c.Expect(fmt.Sprintf("SET %s %d", key, time.Now().Add(time.Hour).UnixMilli()), "+OK\r\n")
 }
 
 // Waiters is how many wait for a lock, as LOCKINFO at p says.

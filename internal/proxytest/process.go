@@ -3,7 +3,6 @@ package proxytest
 import (
 	"bytes"
 	"fmt"
-	"lockproxy/internal/testredis"
 	"net"
 	"os"
 	"os/exec"
@@ -11,8 +10,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"lockproxy/internal/testredis"
 )
 
+// OpenFiles is how many files this process has open.
 func OpenFiles(t *testing.T) int {
 	t.Helper()
 	files, err := os.ReadDir("/proc/self/fd")

@@ -2,6 +2,7 @@ package proxytest
 
 import (
 	"crypto/tls"
+
 	"lockproxy/proxy"
 )
 

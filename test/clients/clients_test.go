@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"lockproxy/internal/proxytest"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 )
 

@@ -3,9 +3,9 @@
 package clients_test
 
 import (
-	"lockproxy/internal/proxytest"
 	"testing"
 
+	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 )
 

@@ -3,7 +3,6 @@
 package clients_test
 
 import (
-	"lockproxy/internal/proxytest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/proxytest"
 )
 
 // Clients that know Redis Cluster are told that the proxy is all of it, and work.

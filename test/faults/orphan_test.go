@@ -3,9 +3,10 @@
 package faults_test
 
 import (
-	"lockproxy/internal/proxytest"
 	"testing"
 	"time"
+
+	"lockproxy/internal/proxytest"
 )
 
 // A waiter that was given a lock dies while Redis is busy with a script: its lock is released once the script has ended.

@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"lockproxy/internal/faults/client"
-	"lockproxy/internal/faults/relay"
-
 	processes "lockproxy/internal/faults/process"
+	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 )
 

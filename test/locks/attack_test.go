@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/resp"
-
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
 	"lockproxy/proxy"
 )

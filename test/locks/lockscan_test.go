@@ -2,10 +2,11 @@ package locks_test
 
 import (
 	"fmt"
-	"lockproxy/internal/proxytest"
 	"slices"
 	"strings"
 	"testing"
+
+	"lockproxy/internal/proxytest"
 )
 
 // LOCKSCAN MATCH finds the locks that KEYS finds with the same pattern.

@@ -2,11 +2,12 @@ package relay_test
 
 import (
 	"io"
-	"lockproxy/internal/proxytest"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"lockproxy/internal/proxytest"
 )
 
 // relayPerTurn is how many requests a turn of relayTurn sends at once.

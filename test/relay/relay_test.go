@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxytest"
-
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/proxytest"
 )
 
 // Each conversation is sent in one write, directly and through the proxy, and must bring the same bytes.

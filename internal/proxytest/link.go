@@ -1,9 +1,10 @@
 package proxytest
 
 import (
+	"testing"
+
 	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/testredis"
-	"testing"
 )
 
 // LinkTo makes a link to a server that can be made bad.

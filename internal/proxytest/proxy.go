@@ -1,19 +1,10 @@
 package proxytest
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
-	"lockproxy/lockcmd"
-	"lockproxy/passthrough"
-	"lockproxy/proxy"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,6 +12,11 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
+	"lockproxy/proxy"
 )
 
 // Shutdown begins to shut a proxy down, within a time, and returns what waits for the end of that.
@@ -118,113 +114,17 @@ func StartBoth(t testing.TB, redisArgs ...string) (*testredis.Server, *Proxy) {
 	return server, Start(t, server.URL(), nil)
 }
 
+// GoRedis is a go-redis client of addr that never tries again by itself.
 func GoRedis(t testing.TB, addr string) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 200, DisableIdentity: true})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
+// Ctx is for calls that need a context and have no bound.
 var Ctx = context.Background()
 
-// Conn is a client that shows every byte.
-type Conn struct {
-	T testing.TB
-	net.Conn
-	In *bufio.Reader
-}
-
-func Dial(t testing.TB, addr string) *Conn {
-	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { nc.Close() })
-	return Dialed(t, nc)
-}
-
-func Dialed(t testing.TB, nc net.Conn) *Conn {
-	return &Conn{T: t, Conn: nc, In: bufio.NewReader(nc)}
-}
-
-// Send writes commands given as words separated by blanks, in one write.
-func (c *Conn) Send(commands ...string) {
-	c.T.Helper()
-	var out []byte
-	for _, command := range commands {
-		out = resp.AppendCommand(out, strings.Fields(command)...)
-	}
-	c.WriteRaw(string(out))
-}
-
-func (c *Conn) WriteRaw(raw string) {
-	c.T.Helper()
-	if _, err := c.Write([]byte(raw)); err != nil {
-		c.T.Fatalf("write: %v", err)
-	}
-}
-
-// Reply reads one whole reply, raw.
-func (c *Conn) Reply() string {
-	c.T.Helper()
-	raw, err := c.TryReply(5 * time.Second)
-	if err != nil {
-		c.T.Fatalf("no reply: %v (have %q)", err, raw)
-	}
-	return raw
-}
-
-func (c *Conn) TryReply(timeout time.Duration) (string, error) {
-	c.SetReadDeadline(time.Now().Add(timeout))
-	var scan resp.Scanner
-	var raw bytes.Buffer
-	for {
-		b, err := c.In.ReadByte()
-		if err != nil {
-			return raw.String(), err
-		}
-		raw.WriteByte(b)
-		if _, done, err := scan.Scan([]byte{b}); done || err != nil {
-			return raw.String(), err
-		}
-	}
-}
-
-// Do sends one command and returns its raw reply.
-func (c *Conn) Do(command string) string {
-	c.T.Helper()
-	c.Send(command)
-	return c.Reply()
-}
-
-// Expect sends one command and fails unless its raw reply is want; "…" at the end of want stands for anything.
-func (c *Conn) Expect(command, want string) {
-	c.T.Helper()
-	got := c.Do(command)
-	if prefix, open := strings.CutSuffix(want, "…"); got != want && !(open && strings.HasPrefix(got, prefix)) {
-		c.T.Errorf("%s: got %q, want %q", command, got, want)
-	}
-}
-
-// Lock takes a lock and returns its token.
-func (c *Conn) Lock(args string) int64 {
-	c.T.Helper()
-	got := c.Do("LOCK " + args)
-	token, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(got, ":"), "\r\n"), 10, 64)
-	if err != nil || token <= 0 || token >= 1<<53 {
-		c.T.Fatalf("LOCK %s: got %q, want a token", args, got)
-	}
-	return token
-}
-
-// Closed fails unless the server closes the connection, with nothing more to read, within a second.
-func (c *Conn) Closed() {
-	c.T.Helper()
-	if got, err := c.TryReply(time.Second); err == nil || got != "" || IsTimeout(err) {
-		c.T.Errorf("want a closed connection, got %q, %v", got, err)
-	}
-}
-
+// IsTimeout reports whether a read or write met its deadline.
 func IsTimeout(err error) bool {
 	ne, ok := err.(net.Error)
 	return ok && ne.Timeout()
@@ -240,4 +140,5 @@ func Eventually(t testing.TB, timeout time.Duration, what string, ok func() bool
 	}
 }
 
+// Unlock is the command that releases a lock by its token.
 func Unlock(key string, token int64) string { return fmt.Sprintf("UNLOCK %s %d", key, token) }

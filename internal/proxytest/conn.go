@@ -1,0 +1,182 @@
+package proxytest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// Conn is a client that shows every byte.
+type Conn struct {
+	T testing.TB
+	net.Conn
+	In *bufio.Reader
+}
+
+// Dial connects a client to addr. The connection closes with the test.
+func Dial(t testing.TB, addr string) *Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return Dialed(t, nc)
+}
+
+// Dialed is a client on a connection that the test has made itself.
+func Dialed(t testing.TB, nc net.Conn) *Conn {
+	return &Conn{T: t, Conn: nc, In: bufio.NewReader(nc)}
+}
+
+// Send writes commands given as words separated by blanks, in one write.
+func (c *Conn) Send(commands ...string) {
+	c.T.Helper()
+	var out []byte
+	for _, command := range commands {
+		out = resp.AppendCommand(out, strings.Fields(command)...)
+	}
+	c.WriteRaw(string(out))
+}
+
+// WriteRaw writes bytes as they are.
+func (c *Conn) WriteRaw(raw string) {
+	c.T.Helper()
+	if _, err := c.Write([]byte(raw)); err != nil {
+		c.T.Fatalf("write: %v", err)
+	}
+}
+
+// Reply reads one whole reply, raw.
+func (c *Conn) Reply() string {
+	c.T.Helper()
+	raw, err := c.TryReply(5 * time.Second)
+	if err != nil {
+		c.T.Fatalf("no reply: %v (have %q)", err, raw)
+	}
+	return raw
+}
+
+// TryReply is Reply with an error instead of the test's end, and with what was read of the reply.
+func (c *Conn) TryReply(timeout time.Duration) (string, error) {
+	c.SetReadDeadline(time.Now().Add(timeout))
+	var scan resp.Scanner
+	var raw bytes.Buffer
+	for {
+		b, err := c.In.ReadByte()
+		if err != nil {
+			return raw.String(), err
+		}
+		raw.WriteByte(b)
+		if _, done, err := scan.Scan([]byte{b}); done || err != nil {
+			return raw.String(), err
+		}
+	}
+}
+
+// Do sends one command and returns its raw reply.
+func (c *Conn) Do(command string) string {
+	c.T.Helper()
+	c.Send(command)
+	return c.Reply()
+}
+
+// Expect sends one command and fails unless its raw reply is want; "…" at the end of want stands for anything.
+func (c *Conn) Expect(command, want string) {
+	c.T.Helper()
+	got := c.Do(command)
+	if prefix, open := strings.CutSuffix(want, "…"); got != want && !(open && strings.HasPrefix(got, prefix)) {
+		c.T.Errorf("%s: got %q, want %q", command, got, want)
+	}
+}
+
+// Lock takes a lock and returns its token.
+func (c *Conn) Lock(args string) int64 {
+	c.T.Helper()
+	got := c.Do("LOCK " + args)
+	token, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(got, ":"), "\r\n"), 10, 64)
+	if err != nil || token <= 0 || token >= 1<<53 {
+		c.T.Fatalf("LOCK %s: got %q, want a token", args, got)
+	}
+	return token
+}
+
+// Closed fails unless the server closes the connection, with nothing more to read, within a second.
+func (c *Conn) Closed() {
+	c.T.Helper()
+	if got, err := c.TryReply(time.Second); err == nil || got != "" || IsTimeout(err) {
+		c.T.Errorf("want a closed connection, got %q, %v", got, err)
+	}
+}
+
+// WantReply fails unless the next reply is want.
+func (c *Conn) WantReply(want string) {
+	c.T.Helper()
+	if got := c.Reply(); got != want {
+		c.T.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// DoWords sends one command whose words may be any bytes, and returns its raw reply.
+func (c *Conn) DoWords(words ...string) string {
+	c.T.Helper()
+	c.WriteRaw(string(resp.AppendCommand(nil, words...)))
+	return c.Reply()
+}
+
+// LockDirectly has another program hold a lock, for as long as the test may take.
+func (c *Conn) LockDirectly(key string) {
+	c.Expect(fmt.Sprintf("SET %s %d", key, time.Now().Add(time.Hour).UnixMilli()), "+OK\r\n")
+}
+
+// Answer reads one reply and skips pushes.
+func (c *Conn) Answer() string {
+	c.T.Helper()
+	for {
+		if got := c.Reply(); got[0] != '>' {
+			return got
+		}
+	}
+}
+
+// Asked sends one command and fails unless its reply, behind whatever pushes, begins with want.
+func (c *Conn) Asked(command, want string) {
+	c.T.Helper()
+	c.Send(command)
+	if got := c.Answer(); !strings.HasPrefix(got, want) {
+		c.T.Fatalf("%s: got %.200q, want %q", command, got, want)
+	}
+}
+
+// Echoed has three ways to the upstream answered: the client's own connection, a shared one, and a lock's.
+func (c *Conn) Echoed(marker string) {
+	c.T.Helper()
+	echo := func(n int) {
+		text := fmt.Sprintf("%s-%d", marker, n)
+		c.Asked("ECHO "+text, fmt.Sprintf("$%d\r\n%s\r\n", len(text), text))
+	}
+	echo(1)
+	echo(2)
+	c.Asked("MULTI", "+OK\r\n")
+	c.Asked("ECHO in", "+QUEUED\r\n")
+	c.Asked("EXEC", "*1\r\n$2\r\nin\r\n")
+	echo(3)
+	c.Asked("WATCH k", "+OK\r\n")
+	echo(4)
+	c.Asked("UNWATCH", "+OK\r\n")
+	echo(5)
+	c.Asked("LOCK "+marker+" 10", ":")
+	c.Asked("UNLOCK "+marker, ":1\r\n")
+	c.Asked("CLIENT SETNAME "+marker, "+OK\r\n")
+	echo(6)
+}
+
+// Bulk is a bulk string as it is on the wire.
+func Bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }

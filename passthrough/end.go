@@ -117,10 +117,10 @@ func (p *Pipe) Close() {
 		p.home.close()
 	}
 	p.room.Broadcast()
-	waits := p.waitsAt
+	lane := p.lane
 	p.mu.Unlock()
-	if waits != nil {
-		waits.wakeWaiting()
+	if lane != nil {
+		lane.wakeWaiting()
 	}
 }
 
@@ -142,9 +142,12 @@ func (p *Pipe) Wait() {
 	if p.lastHome != nil {
 		<-p.lastHome.ended
 	}
-	if p.lane != nil {
-		p.lanes.leave(p.lane)
-		p.lane = nil
+	p.mu.Lock()
+	lane := p.lane
+	p.lane = nil
+	p.mu.Unlock()
+	if lane != nil {
+		p.lanes.leave(lane)
 	}
 	p.lanes.withdraw(p)
 	p.out.wait()

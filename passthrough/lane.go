@@ -4,9 +4,9 @@ import (
 	"errors"
 	"io"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"lockproxy/internal/eventloop"
@@ -15,58 +15,67 @@ import (
 )
 
 const (
-	// maxGathered is how many bytes of requests wait for a lane's writer before further ones have to wait themselves.
+	// maxGathered is how many bytes of requests wait to be sent by a lane before further ones have to wait themselves.
 	maxGathered = 256 << 10
 	// laneBuf is how much of a lane's replies is read at once, bytes: one of 64 KB, with what stands around it.
 	laneBuf = 72 << 10
 	// largeReply is when a reply is too large to share a connection: those that follow it wait for all of it, bytes.
 	largeReply = 256 << 10
-	// aloneBefore is after how many writes that had one session's requests to send the next one doesn't wait for others to join it.
-	aloneBefore = 4
-	// maxAlone is what is certain not to fill the connection while nothing else is on its way, bytes.
-	maxAlone = 16 << 10
 	// maxSilence is how long a lane may be without an answer that is due before others begin to avoid it.
 	maxSilence = 100 * time.Millisecond
 )
 
-// lane is one upstream connection that the sessions of one Identity share. Its writer gathers the requests of many sessions into
-// one write; its reader gives each session its replies. The sessions' requests stand in runs, in the order in which they went.
+// lane is one upstream connection that the sessions of one Identity share. Requests enter it by add, and
+// leave it by flush: whoever has added some sends all that is gathered, unless somebody already does,
+// who then sends these too. Its reader gives each session its replies. The sessions' requests stand in
+// runs, in the order in which they went.
 type lane struct {
-	kind     laneKind
-	conn     net.Conn
-	way      io.ReadWriter   // conn's bytes
-	socket   *socket.Socket  // conn's; nil if way isn't that
-	seat     *eventloop.Seat // the reader's; nil if it has none
-	wake     chan struct{}
-	ended    chan struct{} // closed when all that was asked has been answered or reported lost
-	retired  atomic.Bool   // nobody begins to use it any more
-	silent   atomic.Int64  // since when answers have been due and none came, as monotonic.Now; 0 if none are due
-	users    int           // guarded by Lanes.mu
-	unwanted bool          // guarded by Lanes.mu; the proxy itself ends it
-	used     uint64        // guarded by Lanes.mu; when it was last left, for the oldest to go first
+	kind    laneKind
+	conn    net.Conn
+	way     io.ReadWriter   // conn's bytes
+	socket  *socket.Socket  // conn's; nil if way isn't that
+	seat    *eventloop.Seat // the reader's; nil if it has none
+	ended   chan struct{}   // closed when all that was asked has been answered or reported lost
+	retired atomic.Bool     // nobody begins to use it any more
+	silent  atomic.Int64    // since when answers have been due and none came, as monotonic.Now; 0 if none are due
+	laneUse                 // guarded by Lanes.mu
 
-	mu       sync.Mutex
-	room     *sync.Cond
-	gathered []byte // guarded by mu; not yet sent
-	unsent   int    // guarded by mu; replies that gathered will get
-	submits  int    // guarded by mu; how often something was added to gathered
-	alone    int    // guarded by mu; how many writes in a row have had a single submit to send
-	writing  bool   // guarded by mu; somebody writes, and will see to what is gathered meanwhile
-	rest     []byte // guarded by mu; what the connection had no room for of what was taken: the writer is to send it
-	turning  bool   // guarded by mu; what is gathered is sent when a turn of the event loop ends
-	runs     runs   // guarded by mu
-	dead     error  // guarded by mu
+	mu      sync.Mutex
+	room    *sync.Cond
+	out     gathered // guarded by mu
+	runs    runs     // guarded by mu
+	dead    error    // guarded by mu
+	writers sync.WaitGroup
 
-	spare   []byte // of who writes: what was sent last
+	in incoming // the reader's
+}
+
+// laneUse is what Lanes knows of a lane.
+type laneUse struct {
+	users    int
+	unwanted bool   // the proxy itself ends it
+	used     uint64 // when it was last left, for the oldest to go first
+}
+
+// gathered is requests that wait to be sent together.
+type gathered struct {
+	raw     []byte
+	replies int    // that raw will get
+	writing bool   // somebody sends, and will send raw too
+	spare   []byte // room for what comes next
+}
+
+// incoming is how far a lane's reader has come.
+type incoming struct {
 	replies replyReader
-	run     run   // the reader's: what it is within
-	failed  error // the reader's: what ended the event loop's reading
+	run     run   // that it is within
+	failed  error // what ended the event loop's reading
 }
 
 func newLane(kind laneKind, conn net.Conn) *lane {
-	l := &lane{kind: kind, conn: conn, way: directly(conn), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	l := &lane{kind: kind, conn: conn, way: directly(conn), ended: make(chan struct{})}
 	l.socket, _ = l.way.(*socket.Socket)
-	l.replies.shared = true
+	l.in.replies.shared = true
 	l.room = sync.NewCond(&l.mu)
 	return l
 }
@@ -74,16 +83,10 @@ func newLane(kind laneKind, conn net.Conn) *lane {
 // serves reports whether further requests should go by this lane. One whose upstream is silent for too long doesn't serve those who have
 // not asked yet: it may be busy with a script, and have an answer for them.
 func (l *lane) serves() bool {
-	if l.tooSilent() {
+	if since := l.silent.Load(); since != 0 && monotonic.Since(since) > maxSilence {
 		l.retired.Store(true)
 	}
-	return !l.retired.Load() && !l.lost()
-}
-
-// tooSilent reports whether the upstream has owed answers for so long that others should not stand behind these.
-func (l *lane) tooSilent() bool {
-	since := l.silent.Load()
-	return since != 0 && monotonic.Since(since) > maxSilence
+	return !l.retired.Load()
 }
 
 // lost reports whether the connection has ended.
@@ -93,40 +96,100 @@ func (l *lane) lost() bool {
 	return l.dead != nil
 }
 
-// submit queues whole requests of p's which will get n replies, or sends them at once where there is nobody to wait for: nothing is on
-// its way, nor has there lately been anything to gather. An error says that nothing of them was or will be sent. Nor will it be
-// if p ends before there is room.
-func (l *lane) submit(p *Pipe, raw []byte, n int) error {
+// errNoRoom is why a request can't be added to a lane now.
+var errNoRoom = errors.New("no room")
+
+// add takes whole requests of p's, for which its client will be owed e. They are sent by flush. Where
+// there is no room it waits if it may, but not once p is lost. An error says that nothing was taken;
+// but for errNoRoom it is why the lane has ended.
+func (l *lane) add(p *Pipe, e entry, raw []byte, mayWait bool) error {
 	l.mu.Lock()
-	for len(l.gathered) > maxGathered && l.dead == nil {
-		if p.Lost() {
-			l.mu.Unlock()
-			return nil
+	defer l.mu.Unlock()
+	for len(l.out.raw) > maxGathered && l.dead == nil {
+		switch {
+		case !mayWait || p.Lost():
+			return errNoRoom
+		case l.out.writing:
+			l.room.Wait()
+		default:
+			l.flushLocked()
 		}
-		l.room.Wait()
 	}
 	if l.dead != nil {
-		defer l.mu.Unlock()
 		return l.dead
 	}
-	l.gathered = append(l.gathered, raw...)
-	l.unsent += n
-	l.submits++
+	n := max(1, e.count)
+	if !p.owe(e, n) {
+		return errNoRoom
+	}
+	l.out.raw = append(l.out.raw, raw...)
+	l.out.replies += n
 	l.runs.push(run{p, n})
-	idle := l.silent.Load() == 0
-	if idle {
+	if l.silent.Load() == 0 {
 		l.silent.Store(monotonic.Now())
 	}
-	if idle && l.alone >= aloneBefore && !l.writing && l.submits == 1 && len(raw) <= maxAlone {
-		out := l.takeLocked()
-		l.mu.Unlock()
-		l.send(out)
-		return nil
-	}
-	l.mu.Unlock()
-	l.wakeWriter()
 	return nil
 }
+
+// flush sends what is gathered, unless somebody does: who sends goes on until nothing is left. It never
+// waits for the upstream.
+func (l *lane) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flushLocked()
+}
+
+func (l *lane) flushLocked() {
+	if l.out.writing {
+		return
+	}
+	l.out.writing = true
+	for len(l.out.raw) > 0 {
+		raw := l.out.raw
+		l.out.raw, l.out.replies, l.out.spare = l.out.spare[:0], 0, nil
+		l.room.Broadcast()
+		l.mu.Unlock()
+		rest := l.write(raw)
+		l.mu.Lock()
+		if len(rest) > 0 && l.dead == nil {
+			l.writers.Add(1)
+			go l.writeRest(rest) // ends when that is written, or with the lane; read waits for it
+			return
+		}
+		if cap(raw) <= 2*maxGathered {
+			l.out.spare = raw[:0]
+		}
+	}
+	l.out.writing = false
+}
+
+// write sends what of raw the upstream takes at once, and returns the rest.
+func (l *lane) write(raw []byte) (rest []byte) {
+	if l.socket == nil {
+		return raw // a Write may wait
+	}
+	n, err := l.socket.TryWrite(raw)
+	if err != nil {
+		l.close() // the reader reports the loss
+		return nil
+	}
+	return raw[n:]
+}
+
+// writeRest waits for room for what is left of a write, and goes on with what was gathered meanwhile.
+func (l *lane) writeRest(rest []byte) {
+	defer l.writers.Done()
+	if _, err := l.way.Write(rest); err != nil {
+		l.close()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out.writing = false
+	l.flushLocked()
+}
+
+// EndTurn is flush, for the event loop.
+func (l *lane) EndTurn() { l.flush() }
 
 // close ends the lane. It may be called from any goroutine.
 func (l *lane) close() {
@@ -134,80 +197,11 @@ func (l *lane) close() {
 	l.seat.Rouse()
 }
 
-func (l *lane) wakeWriter() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
 // wakeWaiting makes those who wait for room look whether they still want it.
 func (l *lane) wakeWaiting() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.room.Broadcast()
-}
-
-// write sends what is gathered until the lane ends. It yields once before it takes what there is, so that all sessions that
-// have something to ask add to it: one write, and one read of the upstream's, for many requests.
-func (l *lane) write() {
-	for {
-		select {
-		case <-l.wake:
-		case <-l.ended:
-			return
-		}
-		runtime.Gosched()
-		l.mu.Lock()
-		out := l.rest
-		l.rest = nil
-		if out == nil {
-			if l.writing || len(l.gathered) == 0 {
-				l.mu.Unlock()
-				continue
-			}
-			out = l.takeLocked()
-		}
-		l.mu.Unlock()
-		l.send(out)
-	}
-}
-
-// takeLocked takes what is gathered. The caller must send it. mu is held.
-func (l *lane) takeLocked() (out []byte) {
-	if l.submits == 1 {
-		l.alone = min(l.alone+1, aloneBefore)
-	} else {
-		l.alone = 0
-	}
-	out = l.gathered
-	l.gathered, l.unsent, l.submits = l.spare[:0], 0, 0
-	l.spare = nil
-	l.writing = true
-	l.room.Broadcast()
-	return out
-}
-
-// send writes what was taken.
-func (l *lane) send(out []byte) {
-	if _, err := l.way.Write(out); err != nil {
-		l.close() // the reader reports the loss
-	}
-	l.sent(out)
-}
-
-// sent gives up being the one who writes, when all of what was taken has been.
-func (l *lane) sent(out []byte) {
-	l.mu.Lock()
-	l.writing = false
-	if cap(out) <= 2*maxGathered {
-		l.spare = out[:0]
-	}
-	more := len(l.gathered) > 0
-	l.mu.Unlock()
-	if more {
-		l.wakeWriter()
-	}
 }
 
 // read gives out replies until the connection ends, then reports what was lost.
@@ -218,15 +212,16 @@ func (l *lane) read() {
 	}
 	l.conn.Close()
 	l.end(err)
+	l.writers.Wait()
 	close(l.ended)
 }
 
 func (l *lane) copyReplies() error {
 	var buf []byte
 	for drained := true; ; {
-		if drained && !l.replies.large() && l.socket != nil && l.seat.Enter(l.socket.Raw()) {
-			if l.seat.Wait(); l.failed != nil {
-				return l.failed
+		if drained && !l.in.replies.large() && l.socket != nil && l.seat.Enter(l.socket.Raw()) {
+			if l.seat.Wait(); l.in.failed != nil {
+				return l.in.failed
 			}
 		}
 		if buf == nil {
@@ -252,7 +247,7 @@ func (l *lane) heard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	since := int64(0)
-	if l.run.replies > 0 || l.unsent > 0 || len(l.runs.list) > l.runs.first {
+	if l.in.run.replies > 0 || l.out.replies > 0 || len(l.runs.list) > l.runs.first {
 		since = monotonic.Now()
 	}
 	l.silent.Store(since)
@@ -261,24 +256,24 @@ func (l *lane) heard() {
 // pass gives out what was read, each session's at once.
 func (l *lane) pass(data []byte) error {
 	for len(data) > 0 {
-		if l.replies.meetsPush(data) {
-			n, err := l.replies.drop(data)
+		if l.in.replies.meetsPush(data) {
+			n, err := l.in.replies.drop(data)
 			if err != nil {
 				return err
 			}
 			data = data[n:]
 			continue
 		}
-		if l.run.replies == 0 && !l.nextRun() {
+		if l.in.run.replies == 0 && !l.nextRun() {
 			return errors.New("the upstream sent a reply that nobody had asked for")
 		}
-		n, done, err := l.run.pipe.passShared(&l.replies, data, l.run.replies)
+		n, done, err := l.in.run.pipe.passShared(&l.in.replies, data, l.in.run.replies)
 		if err != nil {
 			return err
 		}
-		l.run.replies -= done
+		l.in.run.replies -= done
 		data = data[n:]
-		if l.replies.size > largeReply {
+		if l.in.replies.size > largeReply {
 			l.retired.Store(true)
 		}
 	}
@@ -288,22 +283,23 @@ func (l *lane) pass(data []byte) error {
 func (l *lane) nextRun() (ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.run, ok = l.runs.pop()
+	l.in.run, ok = l.runs.pop()
 	return ok
 }
 
 // end tells every session what it has lost. Nothing is queued behind it.
 func (l *lane) end(err error) {
 	l.mu.Lock()
+	l.retired.Store(true)
 	l.dead = err
 	list := l.runs.takeAll()
-	unsent := l.unsent
-	l.gathered = nil
+	unsent := l.out.replies
+	l.out.raw = nil
 	l.room.Broadcast()
 	l.mu.Unlock()
 
-	if l.run.replies > 0 {
-		list = append([]run{l.run}, list...)
+	if l.in.run.replies > 0 {
+		list = append([]run{l.in.run}, list...)
 	}
 	sent := -unsent
 	for _, r := range list {
@@ -312,6 +308,32 @@ func (l *lane) end(err error) {
 	for i, r := range list {
 		mayHaveRun := min(r.replies, sent)
 		sent -= mayHaveRun
-		r.pipe.lostShared(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.replies.within())
+		r.pipe.lostShared(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.in.replies.within())
 	}
 }
+
+// Ready gives out what has come.
+func (l *lane) Ready(turn *eventloop.Turn) eventloop.Next {
+	buf := turn.Buffer(laneBuf)
+	n, err := l.socket.TryRead(buf)
+	switch {
+	case err == syscall.EAGAIN:
+		return eventloop.Stay
+	case err == io.EOF:
+		l.in.failed = errClosedByUpstream
+	case err != nil:
+		l.in.failed = err
+	default:
+		l.in.failed = l.pass(buf[:n])
+		l.heard()
+	}
+	switch {
+	case l.in.failed != nil, l.in.replies.large():
+		return eventloop.Leave
+	case n == len(buf):
+		return eventloop.Again
+	}
+	return eventloop.Stay
+}
+
+var errClosedByUpstream = errors.New("closed by the upstream")

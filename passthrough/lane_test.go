@@ -512,7 +512,7 @@ func TestTurnsWithoutRoom(t *testing.T) {
 		}
 		byTurn++
 		l.mu.Lock()
-		if l.writing {
+		if l.out.writing {
 			left++
 		}
 		l.mu.Unlock()

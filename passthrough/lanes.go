@@ -220,15 +220,11 @@ func (ls *Lanes) open(kind laneKind, set *laneSet) {
 	l.seat = ls.loops.NewSeat(l)
 	set.lanes = append(set.lanes, l)
 	ls.sets[kind] = set
-	ls.running.Add(2)
+	ls.running.Add(1)
 	go func() { // ends when conn does, which is when the upstream or nobody wants it any more; Close waits for it
 		defer ls.running.Done()
 		l.read()
 		ls.remove(l)
-	}()
-	go func() { // ends when the reader does
-		defer ls.running.Done()
-		l.write()
 	}()
 }
 
@@ -276,7 +272,7 @@ func (ls *Lanes) leave(l *lane) {
 	ls.clock++
 	l.users--
 	l.used = ls.clock
-	if l.users > 0 {
+	if l.users > 0 || l.lost() {
 		return
 	}
 	if l.retired.Load() {

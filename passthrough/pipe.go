@@ -40,6 +40,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,10 +69,9 @@ type Pipe struct {
 	client   net.Conn
 	encode   func(error) []byte // makes the reply to a request that was lost
 	out      *outbox
-	wbuf     []byte      // not yet sent
-	asked    int         // replies that wbuf will get, if it goes by a lane
+	wbuf     []byte      // to go by the home, not yet sent
+	added    bool        // the lane has something of the session's that may not have been sent
 	failed   error       // the last connect's failure, until the batch of requests that met it ends
-	lane     *lane       // the session's, nil if it uses none
 	lastHome *home       // that was opened last, nil if none ever was
 	scripts  bool        // the session has run scripts of its client's
 	aloneIn  laneKind    // what alone is about; written before that is set
@@ -89,7 +89,7 @@ type Pipe struct {
 	writes   Writes      // guarded by mu
 	stay     stay        // guarded by mu
 	inFlight int         // guarded by mu; replies still to come by lane, or to be taken back
-	waitsAt  *lane       // guarded by mu; where the session may be waiting to submit
+	lane     *lane       // that the session uses, nil if none; written by the session with mu held, so it reads it without
 	within   bool        // guarded by mu; the client has been given a part of a reply
 	pushes   []byte      // guarded by mu; wait for the end of that reply
 	abandon  *time.Timer
@@ -189,14 +189,9 @@ func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (con
 		defer p.mu.Unlock()
 		return false, p.neverSent()
 	}
-	if p.lanes.perIdentity > 0 && p.out.backlogged() {
-		p.stay.large = largeFor
-	}
-	shares := way != Own && p.mayShareLocked()
-	kind := laneKind{p.ledger.Identity, p.scripts || way == Scripts}
+	shares, kind := p.chooseLocked(way)
 	lost := p.home == nil && p.need != unneeded
 	p.mu.Unlock()
-	p.scripts = kind.Scripts
 	// A home that was lost is dialled again also for what could go by a lane: the client may need it next.
 	if !lost && shares && p.useLane(kind) {
 		return false, nil
@@ -227,10 +222,15 @@ func (p *Pipe) atHome() (open bool) {
 	return p.home != nil
 }
 
-// mayShareLocked reports whether a request that depends on nothing may go by a lane now. mu is held.
-func (p *Pipe) mayShareLocked() bool {
+// chooseLocked reports whether a request may go by a lane now, and of which kind that must be. mu is held.
+func (p *Pipe) chooseLocked(way Way) (shares bool, kind laneKind) {
+	if p.lanes.perIdentity > 0 && p.out.backlogged() {
+		p.stay.large = largeFor
+	}
+	p.scripts = p.scripts || way == Scripts
 	free := p.route == byLane || p.route == byHome && p.ledger.empty() && !p.within
-	return free && p.lanes.maySessionsShare() && !p.stay.any() && p.ledger.Shareable()
+	shares = free && way != Own && p.lanes.maySessionsShare() && !p.stay.any() && p.ledger.Shareable()
+	return shares, laneKind{p.ledger.Identity, p.scripts}
 }
 
 // Writes tells where the session's requests have gone. What was Elsewhere is forgotten: the caller sees
@@ -265,23 +265,41 @@ func (p *Pipe) Mark() {
 	p.mu.Unlock()
 }
 
-// push notes what the client is owed, and waits while that is too much.
-func (p *Pipe) push(e entry) {
+// request sends a request of which the client will be owed e, or gathers it until Flush.
+func (p *Pipe) request(e entry, raw []byte) {
+	if p.awaitRoom() == byLane && p.addToLane(e, raw) {
+		return
+	}
+	p.push(e)
+	p.queue(raw)
+}
+
+// fullLocked reports whether the client is owed so much that it is owed nothing more for now. mu is held.
+func (p *Pipe) fullLocked() bool {
+	return p.route != gone && (p.ledger.len() >= maxEntries || p.route == byLane && p.inFlight >= maxInFlight)
+}
+
+// awaitRoom waits while the client is owed too much. It returns the route.
+func (p *Pipe) awaitRoom() route {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	full := func() bool {
-		return p.route != gone && (p.ledger.len() >= maxEntries || p.route == byLane && p.inFlight >= maxInFlight)
-	}
-	for full() {
+	for p.fullLocked() {
 		p.mu.Unlock()
 		p.send()
 		p.mu.Lock()
-		if full() {
+		if p.fullLocked() {
 			p.out.hurry(1)
 			p.room.Wait()
 			p.out.hurry(-1)
 		}
 	}
+	return p.route
+}
+
+// push notes what the client is owed, by the home or as lost.
+func (p *Pipe) push(e entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.ledger.push(e)
 	if e.Effect == commands.Quit {
 		p.end = max(p.end, whenAnswered)
@@ -297,41 +315,30 @@ func (p *Pipe) push(e entry) {
 		p.giveLocked(text)
 	case p.route == dropped:
 		p.giveLocked(p.settle(nil, math.MaxInt, p.neverSent()))
-	case p.route == byLane:
-		p.inFlight += max(1, e.count)
-		p.asked += max(1, e.count)
 	default:
 		p.stay.large = max(0, p.stay.large-max(1, e.count))
 	}
 }
 
-// queue takes n whole requests, or none but a piece of one.
-func (p *Pipe) queue(raw []byte, n int) {
-	if len(raw) >= newBuffer {
-		p.queueLarge(raw, n)
-		return
-	}
-	if p.wbuf == nil {
-		p.wbuf = takeBuffer()
-	}
-	p.wbuf = append(p.wbuf, raw...)
-	if len(p.wbuf) >= bufSize {
+// queue gathers what goes by the home. What isn't worth that it sends, uncopied, behind what has been gathered.
+func (p *Pipe) queue(raw []byte) {
+	switch {
+	case len(raw) >= newBuffer:
 		p.send()
+		p.give(raw)
+	case p.wbuf == nil:
+		p.wbuf = append(takeBuffer(), raw...)
+	default:
+		p.wbuf = append(p.wbuf, raw...)
 	}
-}
-
-// queueLarge sends what isn't worth gathering, behind what has been. It isn't copied first.
-func (p *Pipe) queueLarge(raw []byte, n int) {
 	if len(raw) > bufSize {
 		p.mu.Lock()
 		p.stay.large = largeFor
 		p.mu.Unlock()
 	}
-	last := min(n, p.asked) // raw's own replies
-	p.asked -= last
-	p.send()
-	p.asked = last
-	p.give(raw)
+	if len(p.wbuf) >= bufSize {
+		p.send()
+	}
 }
 
 // Flush sends what is queued. Before the next request the session must Connect.
@@ -345,31 +352,37 @@ func (p *Pipe) Flush() {
 	p.mu.Unlock()
 }
 
-// send sends what is queued, in the midst of what Connect was called for.
+// send sends what is queued, in the midst of what Connect was called for. It yields before it has a lane
+// flushed, so that all sessions that have something to ask add to it: one write, and one read of the
+// upstream's, for many requests.
 func (p *Pipe) send() {
+	if p.added {
+		p.added = false
+		runtime.Gosched()
+		p.lane.flush()
+	}
 	if len(p.wbuf) > 0 {
 		p.give(p.wbuf)
 		p.wbuf = keepBuffer(p.wbuf)
 	}
 }
 
-// give sends raw, which will get the replies that are asked for.
+// give sends raw by the home, if that is still there.
 func (p *Pipe) give(raw []byte) {
 	p.mu.Lock()
-	home, route := p.home, p.route
+	home := p.home
+	if p.route != byHome {
+		home = nil
+	}
 	p.mu.Unlock()
-	switch {
-	case route == gone, route == dropped:
-		p.asked = 0
-	case route == byLane:
-		p.submit(raw)
-	case home != nil:
-		p.out.hurry(1) // it may take no more before what it says has been read
-		_, err := home.way.Write(raw)
-		p.out.hurry(-1)
-		if err != nil {
-			home.close() // the reader reports the loss
-		}
+	if home == nil {
+		return
+	}
+	p.out.hurry(1) // it may take no more before what it says has been read
+	_, err := home.way.Write(raw)
+	p.out.hurry(-1)
+	if err != nil {
+		home.close() // the reader reports the loss
 	}
 }
 

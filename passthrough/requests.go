@@ -10,15 +10,13 @@ import "lockproxy/internal/resp"
 // The proxy itself leaves out the replies that CLIENT REPLY OFF and SKIP suppress, so that the ledger never loses count: for
 // these, raw must be CLIENT REPLY ON, which asks the upstream for the same permission.
 func (p *Pipe) Relay(raw []byte, e Expect) {
-	p.push(entry{Expect: e})
-	p.queue(raw, 1)
+	p.request(entry{Expect: e}, raw)
 }
 
 // RelayUncertain queues a request that gets no reply unless it is refused, and a probe behind it. The session must not be within MULTI, nor
 // Subscribed, and its state settled.
 func (p *Pipe) RelayUncertain(raw []byte) {
-	p.push(entry{Expect: Expect{Effect: uncertain}})
-	p.queue(raw, 1)
+	p.request(entry{Expect: Expect{Effect: uncertain}}, raw)
 	p.hidden("HELLO") // nobody may be refused it who isn't refused everything
 }
 
@@ -34,8 +32,7 @@ func (p *Pipe) AfterReset() {
 	}
 	login := loginCommands(p.lanes.upstream.Initial)
 	for _, cmd := range login {
-		p.push(entry{kind: hidden, Expect: Expect{Effect: logsIn}})
-		p.queue(resp.AppendCommand(nil, cmd...), 1)
+		p.request(entry{kind: hidden, Expect: Expect{Effect: logsIn}}, resp.AppendCommand(nil, cmd...))
 	}
 	if len(login) == 0 {
 		p.hidden("HELLO")
@@ -45,14 +42,12 @@ func (p *Pipe) AfterReset() {
 // RelayRun queues n whole requests in a row, as Relay queues each. They must be such that Connect need not be asked for each, and
 // expect nothing: none of them changes the connection.
 func (p *Pipe) RelayRun(raw []byte, n int) {
-	p.push(entry{count: n})
-	p.queue(raw, n)
+	p.request(entry{count: n}, raw)
 }
 
 // hidden queues a request whose reply nobody hears of.
 func (p *Pipe) hidden(cmd ...string) {
-	p.push(entry{kind: hidden})
-	p.queue(resp.AppendCommand(nil, cmd...), 1)
+	p.request(entry{kind: hidden}, resp.AppendCommand(nil, cmd...))
 }
 
 // Ignore sends a request of the proxy's own whose reply is of no interest.
@@ -75,7 +70,7 @@ func (p *Pipe) Continue(raw []byte, last bool) {
 	if !begun {
 		return
 	}
-	p.queue(raw, 0)
+	p.queue(raw)
 	if last {
 		p.mu.Lock()
 		p.stay.begun = false
@@ -111,15 +106,13 @@ func (p *Pipe) Call(raw []byte) *Answer {
 // Ask queues a request of the proxy's own, whose reply it keeps from the client.
 func (p *Pipe) Ask(raw []byte) *Answer {
 	a := &Answer{Done: make(chan struct{})}
-	p.push(entry{kind: captured, answer: a})
-	p.queue(raw, 1)
+	p.request(entry{kind: captured, answer: a}, raw)
 	return a
 }
 
 // Replace sends a request and gives the client text in place of its reply.
 func (p *Pipe) Replace(raw, text []byte) {
-	p.push(entry{kind: replaced, local: text})
-	p.queue(raw, 1)
+	p.request(entry{kind: replaced, local: text}, raw)
 }
 
 // Barrier's Answer is there when all that was asked before has been answered to the client. What Connect has given the session is

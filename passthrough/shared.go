@@ -14,25 +14,28 @@ const (
 
 // useLane has what comes next go by a lane of this kind, and reports whether there is one.
 func (p *Pipe) useLane(kind laneKind) bool {
-	if p.lane == nil || p.lane.kind != kind || p.asked == 0 && !p.lane.serves() {
+	if p.lane == nil || p.lane.kind != kind || !p.lane.serves() {
 		p.leaveLane()
-		var opening <-chan struct{}
-		p.lane, opening = p.lanes.join(p, kind)
+		opening := p.join(kind)
 		if p.lane == nil && opening != nil && p.lanes.upstream.IsCluster() {
 			<-opening // within dialTimeout
-			p.lane, _ = p.lanes.join(p, kind)
-		}
-		if p.lane == nil {
-			return false
+			p.join(kind)
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.setRoute(byLane) {
-		return false // a push has begun to come by the home meanwhile
+	return p.lane != nil && p.setRoute(byLane) // if no push has begun to come by the home meanwhile
+}
+
+// join joins a lane of this kind, if there is one, and otherwise returns what tells when one may be.
+func (p *Pipe) join(kind laneKind) (opening <-chan struct{}) {
+	l, opening := p.lanes.join(p, kind)
+	if l != nil {
+		p.mu.Lock()
+		p.lane = l
+		p.mu.Unlock()
 	}
-	p.writes = max(p.writes, Elsewhere)
-	return true
+	return opening
 }
 
 // useHome has what comes next go by the home, behind all that was asked by the lane.
@@ -47,7 +50,8 @@ func (p *Pipe) useHome() {
 
 // leaveLane waits until the session has all its replies, and leaves.
 func (p *Pipe) leaveLane() {
-	if p.lane == nil {
+	l := p.lane
+	if l == nil {
 		return
 	}
 	p.Flush()
@@ -55,31 +59,43 @@ func (p *Pipe) leaveLane() {
 	for p.inFlight > 0 && p.route != gone {
 		p.room.Wait()
 	}
+	p.lane = nil
 	p.mu.Unlock()
-	if p.lanes.broke(p.lane) {
+	if p.lanes.broke(l) {
 		p.mu.Lock()
 		p.writes = Unknown
 		p.mu.Unlock()
 	}
-	p.lanes.leave(p.lane)
-	p.lane = nil
+	p.lanes.leave(l)
 }
 
-// submit hands requests to the lane.
-func (p *Pipe) submit(raw []byte) {
-	n := p.asked
-	p.asked = 0
-	p.mu.Lock()
-	lost := p.route == gone
-	p.waitsAt = p.lane
-	p.mu.Unlock()
-	if lost {
-		return
-	}
-	if err := p.lane.submit(p, raw, n); err != nil {
+// addToLane adds a request to the lane, once that has room. It reports false if the session is lost.
+func (p *Pipe) addToLane(e entry, raw []byte) bool {
+	switch err := p.lane.add(p, e, raw, true); err {
+	case nil:
+		p.added = true
+	case errNoRoom:
+		return false
+	default:
 		<-p.lane.ended // those before these have been told by then
+		n := max(1, e.count)
+		p.owe(e, n)
 		p.lostShared(err, 0, n, false)
 	}
+	return true
+}
+
+// owe notes what the client is owed by its lane, unless that is too much.
+func (p *Pipe) owe(e entry, replies int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.route != byLane || p.fullLocked() {
+		return false
+	}
+	p.ledger.push(e)
+	p.inFlight += replies
+	p.writes = max(p.writes, Elsewhere)
+	return true
 }
 
 // passShared gives the client what has come of its replies, at most limit of them, on the lane that r reads. It returns what it

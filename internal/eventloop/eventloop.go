@@ -14,6 +14,7 @@
 package eventloop
 
 import (
+	"slices"
 	"sync/atomic"
 	"syscall"
 )
@@ -42,8 +43,12 @@ type Turn struct {
 	buf   []byte
 }
 
-// Later has x told when the turn ends. The caller sees to it that it is told once.
-func (t *Turn) Later(x Later) { t.later = append(t.later, x) }
+// Later has x told when the turn ends, once.
+func (t *Turn) Later(x Later) {
+	if !slices.Contains(t.later, x) {
+		t.later = append(t.later, x)
+	}
+}
 
 // Buffer is size bytes of room until the Handler returns.
 func (t *Turn) Buffer(size int) []byte {

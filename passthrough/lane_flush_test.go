@@ -1,0 +1,94 @@
+package passthrough
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/eventloop"
+)
+
+// onLane returns a Pipe whose requests go by l, and which nobody reads.
+func onLane(l *lane) *Pipe {
+	p := NewPipe(NewLanes(&Upstream{}, 1, time.Second), nil, nil, nil)
+	p.lane, p.route = l, byLane
+	return p
+}
+
+// Who finds that another writes leaves its requests to that one, who sends them too, and nobody waits
+// for an upstream that takes nothing.
+func TestWhoWritesSendsAll(t *testing.T) {
+	for _, direct := range []bool{true, false} {
+		near, far := tcpPair(t)
+		near.SetWriteBuffer(4 << 10)
+		far.SetReadBuffer(4 << 10)
+		l := newLane(laneKind{}, near)
+		if !direct {
+			l = newLane(laneKind{}, struct{ net.Conn }{near})
+		}
+		if (l.socket != nil) != direct {
+			t.Fatal("the lane writes otherwise than the test wants")
+		}
+		p, q := onLane(l), onLane(l)
+		const size = 1 << 10
+		sent := 0
+		add := func(p *Pipe, c string) {
+			t.Helper()
+			if err := l.add(p, entry{}, []byte(strings.Repeat(c, size)), false); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+		}
+		writing := func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.out.writing
+		}
+		for i := 0; !writing(); i++ {
+			if add(p, "p"); i%2 == 0 { // what isn't flushed goes with what is
+				l.flush()
+			}
+		}
+		for range 10 {
+			add(q, "q")
+			l.flush()
+		}
+		far.SetReadDeadline(time.Now().Add(10 * time.Second))
+		got := make([]byte, sent*size)
+		if _, err := io.ReadFull(far, got); err != nil {
+			t.Fatal(err)
+		}
+		if want := strings.Repeat("p", (sent-10)*size) + strings.Repeat("q", 10*size); string(got) != want {
+			t.Error("requests came in another order than they were added")
+		}
+		for over := time.Now().Add(10 * time.Second); writing(); time.Sleep(time.Millisecond) {
+			if time.Now().After(over) {
+				t.Fatal("somebody writes though nothing is left")
+			}
+		}
+		near.Close()
+		l.writers.Wait()
+	}
+}
+
+// What a turn of one loop has added is sent when that turn says so, though the turn of another loop has
+// added something too: a home write that follows must not overtake it.
+func TestEachTurnFlushes(t *testing.T) {
+	near, far := tcpPair(t)
+	l := newLane(laneKind{}, near)
+	l.seat = (&eventloop.Loops{}).NewSeat(l)
+	p, q := onLane(l), onLane(l)
+	one, other := &eventloop.Turn{}, &eventloop.Turn{}
+	if !p.tryLane(entry{}, []byte("PING\r\n"), one) || !q.tryLane(entry{}, []byte("ECHO\r\n"), other) {
+		t.Fatal("the lane takes nothing")
+	}
+	other.Flush()
+	far.SetReadDeadline(time.Now().Add(5 * time.Second))
+	got := make([]byte, 12)
+	if _, err := io.ReadFull(far, got); err != nil || string(got) != "PING\r\nECHO\r\n" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	one.Flush()
+}

@@ -1,0 +1,88 @@
+package passthrough
+
+// How requests go by an event loop: what the sessions that the loop reads ask by a lane is sent once for
+// all of them, when the loop's turn ends or something that came later must go by a home.
+
+import "lockproxy/internal/eventloop"
+
+// TryRelay is Connect, Relay (or RelayRun) and Flush for a caller that may not wait: n whole requests,
+// of which e describes the reply if n is 1. Where one of these might have to wait, or would open a
+// connection, it does nothing and returns false. rest says that the caller must Flush before it does
+// anything else, since the upstream has not taken all.
+func (p *Pipe) TryRelay(raw []byte, n int, way Way, e Expect, turn *eventloop.Turn) (done, rest bool) {
+	owed := entry{Expect: e}
+	if n > 1 {
+		owed = entry{count: n}
+	}
+	if p.failed != nil || len(p.wbuf) > 0 || len(raw) > bufSize || !p.tryConnect(way) {
+		return false, false
+	}
+	if p.lane != nil {
+		return p.tryLane(owed, raw, turn), false
+	}
+	return p.tryHome(owed, raw, turn)
+}
+
+// tryConnect is Connect where that need not wait. A lane is used only then.
+func (p *Pipe) tryConnect(way Way) bool {
+	p.mu.Lock()
+	shares, kind := p.chooseLocked(way)
+	if p.home == nil && p.need != unneeded || p.end != stays || !shares && p.stay.large > 0 {
+		p.mu.Unlock()
+		return false
+	}
+	if shares && p.lane != nil && p.lane.kind == kind {
+		defer p.mu.Unlock()
+		return p.setRoute(byLane)
+	}
+	waits := p.inFlight > 0
+	p.mu.Unlock()
+	if waits { // what was asked by the lane must be answered first
+		return false
+	}
+	p.leaveLane()
+	if shares {
+		p.join(kind)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lane != nil {
+		return p.setRoute(byLane)
+	}
+	return p.setRoute(byHome)
+}
+
+// tryLane gathers requests on the session's lane, to be sent when the turn ends.
+func (p *Pipe) tryLane(e entry, raw []byte, turn *eventloop.Turn) bool {
+	l := p.lane
+	if l.socket == nil || l.seat == nil || !l.serves() || l.add(p, e, raw, false) != nil {
+		return false
+	}
+	turn.Later(l)
+	return true
+}
+
+// tryHome sends requests by the session's home, behind all that came before in this turn.
+func (p *Pipe) tryHome(e entry, raw []byte, turn *eventloop.Turn) (done, rest bool) {
+	p.mu.Lock()
+	home := p.home
+	if home == nil || home.socket == nil || p.route != byHome || p.stay.begun || p.ledger.len() >= maxEntries {
+		p.mu.Unlock()
+		return false, false
+	}
+	p.ledger.push(e)
+	p.mu.Unlock()
+	turn.Flush()
+	sent, err := home.socket.TryWrite(raw)
+	if err != nil {
+		home.close() // the reader reports the loss
+		return true, false
+	}
+	if sent < len(raw) {
+		p.wbuf = append(takeBuffer(), raw[sent:]...)
+		p.mu.Lock()
+		p.need = held
+		p.mu.Unlock()
+	}
+	return true, sent < len(raw)
+}

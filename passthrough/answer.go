@@ -1,6 +1,8 @@
 package passthrough
 
-import "lockproxy/internal/resp"
+import (
+	"lockproxy/internal/resp"
+)
 
 // Answer is a reply that comes later. Done is closed when it is there.
 type Answer struct {
@@ -9,7 +11,7 @@ type Answer struct {
 	err  error
 }
 
-// Value waits for the reply and decodes it. The error is an *Error if the upstream was lost first.
+// Value waits for the reply and decodes it. The error is an *upstream.Error if the upstream was lost first.
 func (a *Answer) Value() (resp.Value, error) {
 	<-a.Done
 	if a.err != nil {

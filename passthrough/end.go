@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/upstream"
 )
 
 // Lost reports whether the upstream connection has ended with what the session needs. It must end then: CloseWhenAnswered closes
@@ -18,11 +19,11 @@ func (p *Pipe) Lost() bool {
 
 // neverSent is the outcome of a request that comes when the Pipe is lost. mu is held.
 func (p *Pipe) neverSent() error {
-	if lost, ok := p.lost.(*Error); ok {
-		return &Error{Addr: lost.Addr, Err: lost.Err}
+	if lost, ok := p.lost.(*upstream.Error); ok {
+		return &upstream.Error{Addr: lost.Addr, Err: lost.Err}
 	}
 	if p.lost == nil { // but the home is
-		return &Error{Addr: p.lanes.upstream.Addr, Err: errClosedByUpstream}
+		return &upstream.Error{Addr: p.lanes.upstream.Addr, Err: errClosedByUpstream}
 	}
 	return p.lost
 }
@@ -166,7 +167,7 @@ func (p *Pipe) finish(err error, withinReply bool) {
 			p.out.finish()
 		}
 	} else {
-		text, awaited := p.lose(&Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
+		text, awaited := p.lose(&upstream.Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
 		if withinReply {
 			text = nil
 		}

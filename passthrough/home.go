@@ -14,6 +14,7 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/socket"
+	"lockproxy/internal/upstream"
 )
 
 // home reads the replies that come by a session's home.
@@ -42,11 +43,11 @@ func (p *Pipe) openHome(ctx context.Context, timeout time.Duration) error {
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := p.lanes.upstream.connect(ctx, setup.Identity)
+	conn, err := p.lanes.upstream.Dial(ctx, setup)
 	if err != nil {
 		return err
 	}
-	h := &home{pipe: p, conn: conn, way: directly(conn), ended: make(chan struct{})}
+	h := &home{pipe: p, conn: conn, way: upstream.Raw(conn), ended: make(chan struct{})}
 	if h.socket, _ = h.way.(*socket.Socket); h.socket != nil {
 		h.seat = p.lanes.loops.NewSeat(h)
 	}
@@ -67,9 +68,6 @@ func (p *Pipe) openHome(ctx context.Context, timeout time.Duration) error {
 	p.mu.Unlock()
 	p.lanes.homes.Add(1)
 	go h.read() // ends when conn does; Close closes conn and Wait waits
-	for _, cmd := range setup.labelCommands() {
-		p.hidden(cmd...)
-	}
 	return nil
 }
 
@@ -252,7 +250,7 @@ func (p *Pipe) homeEnded(h *home, err error) {
 	p.home, p.need, p.writes = nil, recent, Unknown
 	if !onLane {
 		p.setRoute(dropped)
-		lost := &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err}
+		lost := &upstream.Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err}
 		p.giveLocked(p.settle(nil, math.MaxInt, lost))
 		p.room.Broadcast()
 	}
@@ -318,8 +316,8 @@ func (ls *Lanes) whoServes() string {
 	}
 	ctx, cancel := context.WithTimeout(ls.ctx, min(maxCheck, ls.dialTimeout))
 	defer cancel()
-	conn, err := ls.upstream.connectAdmitted(ctx, ls.upstream.Initial)
-	var refused *Refused
+	conn, err := ls.upstream.DialAdmitted(ctx, ls.upstream.Initial)
+	var refused *upstream.Refused
 	switch {
 	case err == nil:
 		defer conn.Close()

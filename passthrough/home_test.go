@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/upstream"
 )
 
 // What comes by the home while replies come by the lane reaches the client whole, between two of them.
 func TestPushesByTheHomeNextToALane(t *testing.T) {
 	const push, reply = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", "$5\r\nvalue\r\n"
 	for cut := range len(push) {
-		u := newUnplugged(Identity{LoggedIn: true, Proto: 3})
+		u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 		u.route, u.within = byLane, true // the client has been given a part of a reply
 		u.answer(t, push[:cut])
 		u.answer(t, push[cut:])
@@ -41,7 +42,7 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 			t.Fatalf("cut at %d: by the home the client is given %q", cut, got)
 		}
 	}
-	u := newUnplugged(Identity{LoggedIn: true, Proto: 3})
+	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 	u.route = byLane
 	if err := u.feed([]byte(">1\r\n$1000000\r\n" + strings.Repeat("x", 2*maxPushes))); err == nil {
 		t.Error("a push of any size is kept")
@@ -50,7 +51,7 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 
 // The beginning of a push that came by a home which ended within it is not given to the client.
 func TestAPushThatEndsWithItsHome(t *testing.T) {
-	u := newUnplugged(Identity{LoggedIn: true, Proto: 3})
+	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 	u.route = byLane
 	u.answer(t, ">2\r\n$10\r\ninval")
 	u.home = &home{pipe: u.Pipe, way: nowhere{}} // the next one
@@ -65,7 +66,7 @@ func TestAPushThatEndsWithItsHome(t *testing.T) {
 // Nothing goes by a lane while the client has been given a part of a push, though that has come just
 // since Connect looked: the lane's replies would come within it.
 func TestNoLaneWithinAPush(t *testing.T) {
-	u := newUnplugged(Identity{LoggedIn: true, Proto: 3})
+	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()

@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/socket"
+	"lockproxy/internal/upstream"
 )
 
 const (
@@ -73,7 +74,7 @@ type incoming struct {
 }
 
 func newLane(kind laneKind, conn net.Conn) *lane {
-	l := &lane{kind: kind, conn: conn, way: directly(conn), ended: make(chan struct{})}
+	l := &lane{kind: kind, conn: conn, way: upstream.Raw(conn), ended: make(chan struct{})}
 	l.socket, _ = l.way.(*socket.Socket)
 	l.in.replies.shared = true
 	l.room = sync.NewCond(&l.mu)

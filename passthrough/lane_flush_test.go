@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/upstream"
 )
 
 // onLane returns a Pipe whose requests go by l, and which nobody reads.
 func onLane(l *lane) *Pipe {
-	p := NewPipe(NewLanes(&Upstream{}, 1, time.Second), nil, nil, nil)
+	p := NewPipe(NewLanes(&upstream.Upstream{}, 1, time.Second), nil, nil, nil)
 	p.lane, p.route = l, byLane
 	return p
 }

@@ -20,6 +20,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
+	"lockproxy/internal/upstream"
 )
 
 const probing = "*1\r\n$4\r\nPING\r\n"
@@ -36,7 +37,7 @@ func newScripted(t testing.TB, lanes int) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	upstream, err := ParseURL("redis://" + ln.Addr().String())
+	upstream, err := upstream.Parse("redis://" + ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func (s *scripted) client(t testing.TB) *scriptedClient {
 	t.Helper()
 	near, far := tcpPair(t)
 	p := NewPipe(s.lanes, near, socket.New(near), func(err error) []byte {
-		var lost *Error
+		var lost *upstream.Error
 		if errors.As(err, &lost) && lost.Sent {
 			return []byte("-SENT\r\n")
 		}
@@ -436,21 +437,21 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 		reply  resp.Head
 		shared bool
 	}{
-		{"a login that was refused", Expect{Effect: commands.Hello, Change: &Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR Syntax error in HELLO option 'x'")}, false},
-		{"a name that was refused", Expect{Effect: commands.Hello, Change: &Identity{Proto: 3}, Text: &name}, resp.Head{Type: '-', Line: []byte("ERR Syntax error")}, false},
-		{"a version that isn't spoken", Expect{Effect: commands.Hello, Change: &Identity{Proto: 4}}, resp.Head{Type: '-', Line: []byte("NOPROTO unsupported protocol version")}, true},
-		{"a server without HELLO", Expect{Effect: commands.Hello, Change: &Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR unknown command `HELLO`")}, true},
+		{"a login that was refused", Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR Syntax error in HELLO option 'x'")}, false},
+		{"a name that was refused", Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: 3}, Text: &name}, resp.Head{Type: '-', Line: []byte("ERR Syntax error")}, false},
+		{"a version that isn't spoken", Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: 4}}, resp.Head{Type: '-', Line: []byte("NOPROTO unsupported protocol version")}, true},
+		{"a server without HELLO", Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR unknown command `HELLO`")}, true},
 		{"one too large to read", Expect{Effect: commands.Hello}, resp.Head{Type: '%', Line: []byte("7")}, false},
 		{"AUTH too large to read", Expect{Effect: commands.Auth}, resp.Head{Type: '+', Line: []byte("OK")}, false},
-		{"a password that was refused", Expect{Effect: commands.Auth, Change: &Identity{User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("WRONGPASS")}, true},
+		{"a password that was refused", Expect{Effect: commands.Auth, Change: &upstream.Identity{User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("WRONGPASS")}, true},
 	} {
-		s := newState(Identity{Proto: 2})
+		s := newState(upstream.Identity{Proto: 2})
 		s.Trusted = true
 		s.apply(c.expect, c.reply)
 		if s.Shareable() != c.shared {
 			t.Errorf("%s: shareable %v, want %v", c.what, s.Shareable(), c.shared)
 		}
-		s = newState(Identity{Proto: 2})
+		s = newState(upstream.Identity{Proto: 2})
 		s.Trusted, s.InMulti = true, true
 		s.apply(c.expect, resp.Head{Type: '+', Line: []byte("QUEUED")})
 		if c.reply.Type == '-' && c.what != "a server without HELLO" {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/upstream"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // Lanes are the upstream connections that sessions share, and what all sessions' homes have in
 // common. Make them with NewLanes; Close ends them. Safe for concurrent use.
 type Lanes struct {
-	upstream    *Upstream
+	upstream    *upstream.Upstream
 	perIdentity int           // 0: nothing is shared
 	homeIdle    time.Duration // see CloseIdleHomes
 	dialTimeout time.Duration
@@ -51,7 +52,7 @@ type Lanes struct {
 
 // laneKind is what the sessions that share a lane have in common.
 type laneKind struct {
-	Identity
+	upstream.Identity
 	// Scripts says that they run scripts of their clients, which may take long. While one does, the
 	// upstream tells everybody else that it is busy, but does not answer those behind it on the same
 	// connection at all.
@@ -67,14 +68,14 @@ type laneSet struct {
 
 // refusal is the upstream's answer to a login that a lane tried.
 type refusal struct {
-	reply *Refused
+	reply *upstream.Refused
 	at    time.Time
 }
 
-// NewLanes returns the shared connections to upstream, at most perIdentity for each identity. With 0
+// NewLanes returns the shared connections to up, at most perIdentity for each identity. With 0
 // nothing is shared. dialTimeout bounds the opening of one.
-func NewLanes(upstream *Upstream, perIdentity int, dialTimeout time.Duration) *Lanes {
-	ls := &Lanes{upstream: upstream, perIdentity: perIdentity, dialTimeout: dialTimeout, began: time.Now()}
+func NewLanes(up *upstream.Upstream, perIdentity int, dialTimeout time.Duration) *Lanes {
+	ls := &Lanes{upstream: up, perIdentity: perIdentity, dialTimeout: dialTimeout, began: time.Now()}
 	ls.sets, ls.refused = map[laneKind]*laneSet{}, map[laneKind]refusal{}
 	ls.ctx, ls.cancel = context.WithCancel(context.Background())
 	return ls
@@ -138,7 +139,7 @@ func (ls *Lanes) join(p *Pipe, kind laneKind) (l *lane, opening <-chan struct{})
 	switch {
 	case l != nil && (l.users < laneSessions || len(set.lanes) >= ls.perIdentity):
 	case set.opening != nil:
-	case l == nil && len(set.lanes) == 0 && set.alone == nil && ls.upstream.cluster == nil:
+	case l == nil && len(set.lanes) == 0 && set.alone == nil && !ls.upstream.IsCluster():
 		set.alone, p.aloneIn = p, kind
 		p.alone.Store(true)
 		return nil, nil
@@ -202,7 +203,7 @@ func (ls *Lanes) beginOpenLocked(kind laneKind, set *laneSet) {
 func (ls *Lanes) open(kind laneKind, set *laneSet) {
 	ctx, cancel := context.WithTimeout(ls.ctx, ls.dialTimeout)
 	defer cancel()
-	conn, err := ls.upstream.connectAdmitted(ctx, kind.Identity)
+	conn, err := ls.upstream.DialAdmitted(ctx, kind.Identity)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if err == nil && ls.closed {
@@ -230,7 +231,7 @@ func (ls *Lanes) open(kind laneKind, set *laneSet) {
 
 // noteRefusedLocked keeps a refusal of the login for refusalPause. mu is held.
 func (ls *Lanes) noteRefusedLocked(kind laneKind, err error) {
-	var reply *Refused
+	var reply *upstream.Refused
 	if !errors.As(err, &reply) {
 		return
 	}

@@ -11,15 +11,16 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/upstream"
 )
 
 // Any requests, in any order, answered in any pieces: the client gets what it would get from Redis itself, the proxy's
 // own replies in their turn, and the State is Redis's.
 func TestLedgerAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		initial := Identity{Proto: 2}
+		initial := upstream.Identity{Proto: 2}
 		if rapid.Bool().Draw(rt, "login") {
-			initial = Identity{Proto: 2, User: "u", Password: "p", LoggedIn: true, DB: 1}
+			initial = upstream.Identity{Proto: 2, User: "u", Password: "p", LoggedIn: true, DB: 1}
 		}
 		m := &ledgerMachine{t: t, rt: rt, unplugged: newUnplugged(initial), redis: newSimRedis(initial)}
 		rt.Repeat(map[string]func(*rapid.T){
@@ -53,7 +54,7 @@ func (m *ledgerMachine) relay(rt *rapid.T) {
 // afterReset does as a session does behind a RESET.
 func (m *ledgerMachine) afterReset() {
 	m.arriveAll()
-	login := loginCommands(m.redis.initial)
+	login := m.redis.initial.Login()
 	for range login {
 		m.redis.up = append(m.redis.up, "+OK\r\n"...)
 	}
@@ -82,11 +83,11 @@ func anyCommand(rt *rapid.T, inMulti bool) (c simCommand) {
 	denied := rapid.IntRange(0, 4).Draw(rt, "denied") == 0
 	switch c.effect {
 	case commands.Select:
-		c.change = &Identity{DB: rapid.IntRange(0, 15).Draw(rt, "db")}
+		c.change = &upstream.Identity{DB: rapid.IntRange(0, 15).Draw(rt, "db")}
 	case commands.Auth:
-		c.change = &Identity{User: rapid.SampledFrom([]string{"", "bob"}).Draw(rt, "user"), Password: "pw", LoggedIn: true}
+		c.change = &upstream.Identity{User: rapid.SampledFrom([]string{"", "bob"}).Draw(rt, "user"), Password: "pw", LoggedIn: true}
 	case commands.Hello:
-		c.change = &Identity{Proto: rapid.SampledFrom([]int{0, 2, 3}).Draw(rt, "proto")}
+		c.change = &upstream.Identity{Proto: rapid.SampledFrom([]int{0, 2, 3}).Draw(rt, "proto")}
 		if rapid.Bool().Draw(rt, "with auth") {
 			c.change.User, c.change.Password, c.change.LoggedIn = "eve", "pw", true
 		}
@@ -230,7 +231,7 @@ func isDone(a *Answer) bool {
 
 // A Local behind nothing goes out at once; behind something, in its turn.
 func TestLedgerLocalReplies(t *testing.T) {
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.Local([]byte("+first\r\n"))
 	if got := u.took(); got != "+first\r\n" {
 		t.Fatalf("got %q", got)
@@ -264,7 +265,7 @@ func TestLedgerLocalReplies(t *testing.T) {
 
 // A run of plain requests costs one entry, however long it is.
 func TestLedgerRunsAreOneEntry(t *testing.T) {
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	const n = 100_000
 	for range n {
 		u.ask(commands.NoEffect)
@@ -284,7 +285,7 @@ func TestLedgerRunsAreOneEntry(t *testing.T) {
 
 // Accepted is called for its own request's reply alone, and not if that is an error.
 func TestLedgerAccepted(t *testing.T) {
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	var got []string
 	accepted := func(name string) Expect {
 		return Expect{Accepted: func() { got = append(got, name) }}
@@ -311,7 +312,7 @@ func TestLedgerAccepted(t *testing.T) {
 
 // The queue's memory goes with it.
 func TestLedgerForgets(t *testing.T) {
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	for range maxEntries {
 		u.ask(commands.Select)
 	}
@@ -371,7 +372,7 @@ func TestLedgerLoss(t *testing.T) {
 		}, "bounded"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			u := newUnplugged(Identity{Proto: 2})
+			u := newUnplugged(upstream.Identity{Proto: 2})
 			test.prepare(u)
 			u.finish(gone, u.home.replies.within())
 			got := u.took()
@@ -394,7 +395,7 @@ func TestLedgerLoss(t *testing.T) {
 
 func TestLedgerLossOfOwnRequest(t *testing.T) {
 	gone := errors.New("gone")
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	before, barrier := u.Call(nil), u.Barrier()
 	u.finish(gone, false)
 	if !isDone(barrier) {
@@ -404,7 +405,7 @@ func TestLedgerLossOfOwnRequest(t *testing.T) {
 		t.Error("the client is closed before the session could say what happened")
 	}
 	_, err := before.Value()
-	var lost *Error
+	var lost *upstream.Error
 	if !errors.As(err, &lost) || !lost.Sent || !errors.Is(err, gone) {
 		t.Errorf("before the loss: %v", err)
 	}
@@ -422,7 +423,7 @@ func TestLedgerLossOfOwnRequest(t *testing.T) {
 
 // What the upstream sends on its own, a client without requests gets.
 func TestLedgerUnaskedReply(t *testing.T) {
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.answer(t, "-ERR max number of clients reached\r\n")
 	if got := u.took(); got != "-ERR max number of clients reached\r\n" {
 		t.Errorf("got %q", got)
@@ -430,7 +431,7 @@ func TestLedgerUnaskedReply(t *testing.T) {
 }
 
 func TestLedgerUpstreamThatIsNoRedis(t *testing.T) {
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.NoEffect)
 	if err := u.feed([]byte("HTTP/1.1 400 Bad Request\r\n")); err == nil {
 		t.Error("it is passed on as a reply")
@@ -439,7 +440,7 @@ func TestLedgerUpstreamThatIsNoRedis(t *testing.T) {
 
 // An answer to the proxy's own request is kept in memory, so its size has an end.
 func TestLedgerOwnReplyIsBounded(t *testing.T) {
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.Call(nil)
 	u.answer(t, fmt.Sprintf("$%d\r\n", 2*maxCall))
 	piece := bytes.Repeat([]byte("x"), 1<<20)

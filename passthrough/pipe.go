@@ -181,7 +181,7 @@ const (
 )
 
 // Connect makes sure that there is a way for the next request, within timeout. connects says that a connection had to be opened, or
-// that this failed. The error is an *Error with Sent false, or a *Refused; within one batch of requests it is remembered, so that
+// that this failed. The error is an *upstream.Error with Sent false, or a *upstream.Refused; within one batch of requests it is remembered, so that
 // each of them doesn't wait for the same dead address.
 func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (connects bool, err error) {
 	p.mu.Lock()

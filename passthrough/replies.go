@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 )
 
 // replyReader cuts what one upstream connection sends into replies and decides where each goes. It does no I/O.
@@ -152,7 +153,7 @@ func (r *replyReader) skip(data []byte, limit int) (at, replies int, err error) 
 func (r *replyReader) act(l *ledger, e entry) {
 	switch e.kind {
 	case captured:
-		e.answer.raw, e.answer.err = r.keep, failureIn(r.keep)
+		e.answer.raw, e.answer.err = r.keep, upstream.FailureIn(r.keep)
 		close(e.answer.Done)
 	case marker:
 		close(e.answer.Done)

@@ -30,7 +30,7 @@ func (p *Pipe) AfterReset() {
 	if !fresh {
 		return
 	}
-	login := loginCommands(p.lanes.upstream.Initial)
+	login := p.lanes.upstream.Initial.Login()
 	for _, cmd := range login {
 		p.request(entry{kind: hidden, Expect: Expect{Effect: logsIn}}, resp.AppendCommand(nil, cmd...))
 	}

@@ -1,5 +1,7 @@
 package passthrough
 
+import "lockproxy/internal/upstream"
+
 // How a Pipe goes by a lane, which it shares with other sessions.
 
 const (
@@ -128,10 +130,10 @@ func (p *Pipe) lostShared(err error, mayHaveRun, unsent int, withinReply bool) {
 	if p.route == gone {
 		return
 	}
-	text := p.settle(nil, mayHaveRun, &Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
-	text = p.settle(text, unsent, &Error{Addr: p.lanes.upstream.Addr, Err: err})
+	text := p.settle(nil, mayHaveRun, &upstream.Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
+	text = p.settle(text, unsent, &upstream.Error{Addr: p.lanes.upstream.Addr, Err: err})
 	if withinReply {
-		p.lose(&Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
+		p.lose(&upstream.Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
 		p.client.Close()
 		text = nil
 	}

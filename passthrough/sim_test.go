@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 )
 
 // clientEnd is a net.Conn that keeps what is written to it.
@@ -31,10 +32,10 @@ type unplugged struct {
 	client *clientEnd
 }
 
-func newUnplugged(initial Identity) *unplugged {
+func newUnplugged(initial upstream.Identity) *unplugged {
 	client := &clientEnd{}
 	lost := func(error) []byte { return []byte("-UPSTREAM lost\r\n") }
-	lanes := NewLanes(&Upstream{Addr: "redis", Initial: initial}, 0, time.Second)
+	lanes := NewLanes(&upstream.Upstream{Addr: "redis", Initial: initial}, 0, time.Second)
 	u := &unplugged{Pipe: NewPipe(lanes, client, nil, lost), client: client}
 	u.home = &home{pipe: u.Pipe, way: nowhere{}}
 	return u
@@ -87,8 +88,8 @@ func (u *unplugged) ask(effects ...commands.Effect) {
 // simRedis is one connection of a Redis, written down naively, in two versions at once: what it sends when the proxy
 // has taken out CLIENT REPLY, and what the client should see.
 type simRedis struct {
-	initial            Identity
-	Identity           // as State's
+	initial            upstream.Identity
+	upstream.Identity  // as State's
 	inMulti, aborted   bool
 	queue              []simCommand
 	channels, patterns map[string]bool
@@ -102,12 +103,12 @@ type simRedis struct {
 // simCommand is one request, its reply if its sender decides it, and what it asks for.
 type simCommand struct {
 	effect   commands.Effect
-	reply    string    // for NoEffect, and where not empty, an error in place of the usual reply
-	change   *Identity // for Select, Auth, Hello
-	channels []string  // for (un)subscribes
+	reply    string             // for NoEffect, and where not empty, an error in place of the usual reply
+	change   *upstream.Identity // for Select, Auth, Hello
+	channels []string           // for (un)subscribes
 }
 
-func newSimRedis(initial Identity) *simRedis {
+func newSimRedis(initial upstream.Identity) *simRedis {
 	s := &simRedis{initial: initial}
 	s.reset()
 	return s

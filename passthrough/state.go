@@ -7,12 +7,13 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 )
 
 // State is the state of one upstream connection as its replies tell it. It is pure: no I/O, no clock.
 type State struct {
-	Identity
-	Labels
+	upstream.Identity
+	upstream.Labels
 	// Trusted says that the upstream has answered the session otherwise than with an error: it may talk to it, as who it is.
 	Trusted  bool
 	InMulti  bool // within MULTI
@@ -20,7 +21,7 @@ type State struct {
 	Opaque   bool // replies can't be counted any more: lock commands are not possible
 	Raw      bool // the stream is no longer made of replies at all
 
-	initial                   Identity
+	initial                   upstream.Identity
 	queued                    []queuedExpect // what EXEC will make true
 	inQueue                   int            // commands that EXEC will run
 	channels, patterns, shard int64
@@ -34,11 +35,11 @@ type State struct {
 	replyOff, skipNext        bool
 }
 
-func newState(initial Identity) State {
+func newState(initial upstream.Identity) State {
 	return State{Identity: initial, initial: initial, Trusted: initial.LoggedIn}
 }
 
-func (s *State) setup() Setup { return Setup{s.Identity, s.Labels} }
+func (s *State) setup() upstream.Setup { return upstream.Setup{Identity: s.Identity, Labels: s.Labels} }
 
 // Muted reports whether CLIENT REPLY keeps the next command's reply from the client.
 func (s *State) Muted() bool { return s.replyOff || s.skipNext }
@@ -121,7 +122,7 @@ func (s *State) leaveMulti(ended bool, h resp.Head) {
 
 // aborts begin the errors with which EXEC ends a transaction. After every other one it goes on: up to Redis 6.0 after all that would be
 // EXECABORT now. In a cluster a node says where the keys are, and the proxy that a node was lost.
-var aborts = []string{"ERR Transaction contains write", "MOVED ", "ASK ", "CLUSTERDOWN", "CROSSSLOT", "TRYAGAIN", upstreamPrefix}
+var aborts = []string{"ERR Transaction contains write", "MOVED ", "ASK ", "CLUSTERDOWN", "CROSSSLOT", "TRYAGAIN", upstream.Prefix}
 
 // aborted reports whether EXEC's error has ended the transaction and the WATCH; EXECABORT also ends a WATCH alone.
 func (s *State) aborted(h resp.Head) bool {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/upstream"
 )
 
 // What is in force on a connection stays so after an error, as Redis does it, unless the error itself ends it.
@@ -15,8 +16,8 @@ func TestErrorsLeaveTheState(t *testing.T) {
 	text := "bad name"
 	changes := []Expect{
 		{Effect: commands.Multi}, {Effect: commands.Discard}, {Effect: commands.Watch}, {Effect: commands.Unwatch}, {Effect: commands.Reset}, {Effect: commands.Monitor},
-		{Effect: commands.Select, Change: &Identity{DB: 7}}, {Effect: commands.Auth, Change: &Identity{User: "eve", Password: "x", LoggedIn: true}},
-		{Effect: commands.Hello, Change: &Identity{Proto: 3}},
+		{Effect: commands.Select, Change: &upstream.Identity{DB: 7}}, {Effect: commands.Auth, Change: &upstream.Identity{User: "eve", Password: "x", LoggedIn: true}},
+		{Effect: commands.Hello, Change: &upstream.Identity{Proto: 3}},
 		{Effect: commands.Subscribe, Count: 1}, {Effect: commands.PSubscribe, Count: 1}, {Effect: commands.SSubscribe, Count: 1},
 		{Effect: commands.Unsubscribe}, {Effect: commands.PUnsubscribe}, {Effect: commands.SUnsubscribe},
 		{Effect: commands.ReplyOff}, {Effect: commands.ReplySkip}, {Effect: commands.ReplyOn}, {Effect: commands.SetName, Text: &text}, {Effect: commands.SetLibName, Text: &text},
@@ -27,11 +28,11 @@ func TestErrorsLeaveTheState(t *testing.T) {
 		"WATCH":             {Watching: true},
 		"MULTI":             {InMulti: true},
 		"WATCH and MULTI":   {Watching: true, InMulti: true},
-		"a login":           {Identity: Identity{User: "bob", Password: "b", LoggedIn: true, DB: 3, Proto: 3}, Trusted: true},
+		"a login":           {Identity: upstream.Identity{User: "bob", Password: "b", LoggedIn: true, DB: 3, Proto: 3}, Trusted: true},
 		"subscriptions":     {channels: 1, patterns: 2, shard: 3},
 		"tracking":          {tracking: true},
 		"CLIENT REPLY OFF":  {replyOff: true},
-		"a name":            {Labels: Labels{Name: "me", LibName: "lib", LibVer: "1"}},
+		"a name":            {Labels: upstream.Labels{Name: "me", LibName: "lib", LibVer: "1"}},
 		"something unknown": {marked: true, stays: true},
 	}
 	same := func(t *testing.T, before, after State) {

@@ -5,6 +5,7 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 )
 
 // headOf is what a Scanner says of one reply.
@@ -26,39 +27,39 @@ type step struct {
 func TestState(t *testing.T) {
 	const ok, queued, fail = "+OK\r\n", "+QUEUED\r\n", "-ERR no\r\n"
 	multi, exec, discard := Expect{Effect: commands.Multi}, Expect{Effect: commands.Exec}, Expect{Effect: commands.Discard}
-	selects := func(db int) Expect { return Expect{Effect: commands.Select, Change: &Identity{DB: db}} }
-	auth := Expect{Effect: commands.Auth, Change: &Identity{User: "bob", Password: "pw", LoggedIn: true}}
+	selects := func(db int) Expect { return Expect{Effect: commands.Select, Change: &upstream.Identity{DB: db}} }
+	auth := Expect{Effect: commands.Auth, Change: &upstream.Identity{User: "bob", Password: "pw", LoggedIn: true}}
 	hello := func(proto int) Expect {
-		return Expect{Effect: commands.Hello, Change: &Identity{Proto: proto}}
+		return Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: proto}}
 	}
-	helloAuth := Expect{Effect: commands.Hello, Change: &Identity{Proto: 3, User: "bob", Password: "pw", LoggedIn: true}}
-	initial := Identity{Proto: 2, DB: 1, User: "first", Password: "p", LoggedIn: true}
-	bob := Identity{Proto: 2, DB: 1, User: "bob", Password: "pw", LoggedIn: true}
-	with := func(id Identity, change func(*Identity)) Identity { change(&id); return id }
+	helloAuth := Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: 3, User: "bob", Password: "pw", LoggedIn: true}}
+	initial := upstream.Identity{Proto: 2, DB: 1, User: "first", Password: "p", LoggedIn: true}
+	bob := upstream.Identity{Proto: 2, DB: 1, User: "bob", Password: "pw", LoggedIn: true}
+	with := func(id upstream.Identity, change func(*upstream.Identity)) upstream.Identity { change(&id); return id }
 
 	for _, test := range []struct {
 		name  string
 		steps []step
-		want  Identity
+		want  upstream.Identity
 		multi bool
 		plain bool
 	}{
 		{"new", nil, initial, false, true},
-		{"SELECT", []step{{selects(3), ok}}, with(initial, func(i *Identity) { i.DB = 3 }), false, true},
+		{"SELECT", []step{{selects(3), ok}}, with(initial, func(i *upstream.Identity) { i.DB = 3 }), false, true},
 		{"SELECT fails", []step{{selects(99), fail}}, initial, false, true},
 		{"SELECT with wrong arguments", []step{{Expect{Effect: commands.Select}, fail}}, initial, false, true},
 		{"AUTH", []step{{auth, ok}}, bob, false, true},
 		{"AUTH fails", []step{{auth, "-WRONGPASS no\r\n"}}, initial, false, true},
-		{"HELLO 3", []step{{hello(3), "%1\r\n+proto\r\n:3\r\n"}}, with(initial, func(i *Identity) { i.Proto = 3 }), false, true},
-		{"HELLO alone", []step{{hello(3), "%0\r\n"}, {hello(0), "%0\r\n"}}, with(initial, func(i *Identity) { i.Proto = 3 }), false, true},
+		{"HELLO 3", []step{{hello(3), "%1\r\n+proto\r\n:3\r\n"}}, with(initial, func(i *upstream.Identity) { i.Proto = 3 }), false, true},
+		{"HELLO alone", []step{{hello(3), "%0\r\n"}, {hello(0), "%0\r\n"}}, with(initial, func(i *upstream.Identity) { i.Proto = 3 }), false, true},
 		{"HELLO back", []step{{hello(3), "%0\r\n"}, {hello(2), "*0\r\n"}}, initial, false, true},
 		{"HELLO fails", []step{{hello(4), "-NOPROTO no\r\n"}}, initial, false, true},
-		{"HELLO with AUTH", []step{{helloAuth, "%0\r\n"}}, with(bob, func(i *Identity) { i.Proto = 3 }), false, true},
+		{"HELLO with AUTH", []step{{helloAuth, "%0\r\n"}}, with(bob, func(i *upstream.Identity) { i.Proto = 3 }), false, true},
 		{"MULTI", []step{{multi, ok}}, initial, true, false},
 		{"MULTI denied", []step{{multi, "-NOPERM no\r\n"}}, initial, false, true},
 		{"EXEC", []step{{multi, ok}, {exec, "*0\r\n"}}, initial, false, true},
 		{"EXEC applies what was queued", []step{{multi, ok}, {selects(3), queued}, {auth, queued}, {selects(4), queued}, {exec, "*3\r\n+OK\r\n+OK\r\n+OK\r\n"}},
-			with(bob, func(i *Identity) { i.DB = 4 }), false, true},
+			with(bob, func(i *upstream.Identity) { i.DB = 4 }), false, true},
 		{"not before EXEC", []step{{multi, ok}, {selects(3), queued}}, initial, true, false},
 		{"not what was refused", []step{{multi, ok}, {selects(3), fail}, {exec, "-EXECABORT no\r\n"}}, initial, false, true},
 		{"not when EXEC aborts", []step{{multi, ok}, {selects(3), queued}, {exec, "-EXECABORT no\r\n"}}, initial, false, true},
@@ -66,9 +67,9 @@ func TestState(t *testing.T) {
 		{"the same in RESP3", []step{{multi, ok}, {selects(3), queued}, {exec, "_\r\n"}}, initial, false, true},
 		{"not what was discarded", []step{{multi, ok}, {selects(3), queued}, {discard, ok}, {multi, ok}, {exec, "*0\r\n"}}, initial, false, true},
 		{"DISCARD denied", []step{{multi, ok}, {discard, "-NOPERM no\r\n"}}, initial, true, false},
-		{"a bulk that says QUEUED", []step{{multi, ok}, {exec, "*0\r\n"}, {selects(3), "$6\r\nQUEUED\r\n"}}, with(initial, func(i *Identity) { i.DB = 3 }), false, true},
+		{"a bulk that says QUEUED", []step{{multi, ok}, {exec, "*0\r\n"}, {selects(3), "$6\r\nQUEUED\r\n"}}, with(initial, func(i *upstream.Identity) { i.DB = 3 }), false, true},
 		{"RESET", []step{{helloAuth, "%0\r\n"}, {selects(5), ok}, {multi, ok}, {Expect{Effect: commands.Reset}, "+RESET\r\n"}}, initial, false, true},
-		{"RESET denied", []step{{selects(5), ok}, {Expect{Effect: commands.Reset}, "-NOPERM no\r\n"}}, with(initial, func(i *Identity) { i.DB = 5 }), false, true},
+		{"RESET denied", []step{{selects(5), ok}, {Expect{Effect: commands.Reset}, "-NOPERM no\r\n"}}, with(initial, func(i *upstream.Identity) { i.DB = 5 }), false, true},
 		{"MONITOR", []step{{Expect{Effect: commands.Monitor}, ok}}, initial, false, false},
 		{"MONITOR denied", []step{{Expect{Effect: commands.Monitor}, "-NOPERM no\r\n"}}, initial, false, true},
 	} {
@@ -110,7 +111,7 @@ func TestClientReply(t *testing.T) {
 		{"OFF, SUBSCRIBE denied", []commands.Effect{commands.ReplyOff, commands.Subscribe}, "+OK\r\n-NOPERM no\r\n", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			u := newUnplugged(Identity{Proto: 2})
+			u := newUnplugged(upstream.Identity{Proto: 2})
 			u.ask(test.effects...)
 			u.answer(t, test.up)
 			if got := u.took(); got != test.want {
@@ -125,7 +126,7 @@ func TestClientReply(t *testing.T) {
 
 // Under OFF and SKIP the proxy's own replies are left out as well; SKIP is then used up.
 func TestClientReplyAndLocalReplies(t *testing.T) {
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.ReplySkip)
 	u.answer(t, "+OK\r\n")
 	u.Local([]byte("+skipped\r\n"))
@@ -146,7 +147,7 @@ func TestClientReplyAndLocalReplies(t *testing.T) {
 // nobody waits for a turn that never comes.
 func TestSubscribeWithinMulti(t *testing.T) {
 	const confirmed = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n"
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Multi)
 	u.Relay(nil, Expect{Effect: commands.Subscribe, Count: 2})
 	u.ask(commands.Exec, commands.NoEffect)
@@ -182,7 +183,7 @@ func TestSubscribeWithinMulti(t *testing.T) {
 
 // Behind SYNC come no replies: what was asked before is still answered.
 func TestReplicationStream(t *testing.T) {
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.NoEffect, commands.Replicate)
 	u.answer(t, ":1\r\n")
 	const stream = "$3\r\nRDBx*1\r\nnot\x00a reply"
@@ -197,7 +198,7 @@ func TestReplicationStream(t *testing.T) {
 
 // A refused SYNC, as within MULTI, is answered by an error, and replies follow as before.
 func TestReplicationRefused(t *testing.T) {
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Replicate, commands.NoEffect)
 	u.answer(t, "-ERR no\r\n:1\r\n")
 	if state, settled := u.State(); state.Raw || !settled || u.ledger.len() != 0 {
@@ -207,7 +208,7 @@ func TestReplicationRefused(t *testing.T) {
 
 // What the client didn't complete is owed no answer; what it asked before is.
 func TestWithdraw(t *testing.T) {
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Select, commands.NoEffect, commands.NoEffect)
 	u.Withdraw()
 	u.answer(t, "+OK\r\n")
@@ -247,7 +248,7 @@ func TestIsMonitorLine(t *testing.T) {
 // MONITOR's feed comes between replies and answers none of them, even where a status would.
 func TestMonitorFeed(t *testing.T) {
 	const line = "+1700000000.123456 [0 127.0.0.1:5000] \"PING\"\r\n"
-	u := newUnplugged(Identity{Proto: 2})
+	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Monitor, commands.NoEffect, commands.Multi)
 	u.answer(t, "+OK\r\n"+line+"+PONG\r\n"+line+"+OK\r\n"+line)
 	if state, settled := u.State(); !state.InMulti || !settled {
@@ -287,7 +288,7 @@ func TestMonitorOnceMore(t *testing.T) {
 		{"one of two is refused", []Expect{again, again, {}}, refused + "+PONG\r\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			u := newUnplugged(Identity{Proto: 2})
+			u := newUnplugged(upstream.Identity{Proto: 2})
 			u.ask(commands.Monitor)
 			u.answer(t, "+OK\r\n")
 			for _, e := range c.asked {
@@ -307,7 +308,7 @@ func TestMonitorOnceMore(t *testing.T) {
 
 // Of what a transaction was to change, only that is true which didn't fail.
 func TestFailedWithinExec(t *testing.T) {
-	l := &ledger{State: newState(Identity{Proto: 2})}
+	l := &ledger{State: newState(upstream.Identity{Proto: 2})}
 	feed := func(e Expect, reply string) {
 		var s resp.Scanner
 		l.push(entry{Expect: e})
@@ -319,8 +320,8 @@ func TestFailedWithinExec(t *testing.T) {
 	}
 	feed(Expect{Effect: commands.Multi}, "+OK\r\n")
 	feed(Expect{}, "+QUEUED\r\n")
-	feed(Expect{Effect: commands.Select, Change: &Identity{DB: 3}}, "+QUEUED\r\n")
-	feed(Expect{Effect: commands.Select, Change: &Identity{DB: 99}}, "+QUEUED\r\n")
+	feed(Expect{Effect: commands.Select, Change: &upstream.Identity{DB: 3}}, "+QUEUED\r\n")
+	feed(Expect{Effect: commands.Select, Change: &upstream.Identity{DB: 99}}, "+QUEUED\r\n")
 	feed(Expect{Effect: commands.Exec}, "*3\r\n*1\r\n-ERR nested\r\n+OK\r\n-ERR DB index is out of range\r\n")
 	if l.DB != 3 || l.InMulti || l.Opaque {
 		t.Errorf("database %d, in MULTI %v, opaque %v", l.DB, l.InMulti, l.Opaque)

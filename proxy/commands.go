@@ -5,6 +5,7 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
@@ -16,7 +17,7 @@ type command struct {
 	way  passthrough.Way // by what connection it may go
 	// identity returns what the connection becomes once the command has succeeded, and its name if
 	// that is set too.
-	identity func(args [][]byte) (*passthrough.Identity, *string)
+	identity func(args [][]byte) (*upstream.Identity, *string)
 	// inspect decides by the arguments, where these differ.
 	inspect func(r route, args [][]byte) route
 	// catchUp is for WAIT and WAITAOF, which are about what the same connection has written.

@@ -74,7 +74,7 @@ func encodeError(name string, err error) []byte {
 		text = serverErrorText(name, text)
 	case errors.As(err, &protocol):
 		text = "ERR " + text
-	default: // *passthrough.Error, *passthrough.Refused, an upstream that doesn't speak Redis
+	default: // *upstream.Error, *upstream.Refused, an upstream that doesn't speak Redis
 		text = "UPSTREAM " + text
 	}
 	return resp.AppendError(nil, text)

@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 	"lockproxy/passthrough"
 )
 
@@ -42,7 +43,7 @@ func routeOf(cmd *command, req resp.Request) route {
 }
 
 // selectIdentity reads SELECT index.
-func selectIdentity(args [][]byte) (*passthrough.Identity, *string) {
+func selectIdentity(args [][]byte) (*upstream.Identity, *string) {
 	if len(args) != 2 {
 		return nil, nil
 	}
@@ -50,23 +51,23 @@ func selectIdentity(args [][]byte) (*passthrough.Identity, *string) {
 	if !ok {
 		return nil, nil // queued in a transaction, it fails later
 	}
-	return &passthrough.Identity{DB: int(db)}, nil
+	return &upstream.Identity{DB: int(db)}, nil
 }
 
 // authIdentity reads AUTH [user] password.
-func authIdentity(args [][]byte) (*passthrough.Identity, *string) {
+func authIdentity(args [][]byte) (*upstream.Identity, *string) {
 	switch len(args) {
 	case 2:
-		return &passthrough.Identity{Password: string(args[1]), LoggedIn: true}, nil
+		return &upstream.Identity{Password: string(args[1]), LoggedIn: true}, nil
 	case 3:
-		return &passthrough.Identity{User: string(args[1]), Password: string(args[2]), LoggedIn: true}, nil
+		return &upstream.Identity{User: string(args[1]), Password: string(args[2]), LoggedIn: true}, nil
 	}
 	return nil, nil
 }
 
 // helloIdentity reads HELLO [version [AUTH user password] [SETNAME name]].
-func helloIdentity(args [][]byte) (id *passthrough.Identity, name *string) {
-	id = &passthrough.Identity{}
+func helloIdentity(args [][]byte) (id *upstream.Identity, name *string) {
+	id = &upstream.Identity{}
 	if len(args) < 2 {
 		return id, nil
 	}

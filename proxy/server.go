@@ -34,13 +34,14 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
 
 // Config is what a Server is made of. Upstream is required.
 type Config struct {
-	Upstream    *passthrough.Upstream
+	Upstream    *upstream.Upstream
 	Locks       lockcmd.Config
 	Limits      resp.Limits   // zero fields are Redis's own limits
 	MaxClients  int           // 0 is 10,000, as in Redis
@@ -145,7 +146,7 @@ func New(cfg Config) *Server {
 	})
 	s.startObserving(&cfg.Locks)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
-		return cfg.Upstream.Client(passthrough.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})
+		return cfg.Upstream.Client(upstream.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})
 	}, cfg.Logger)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s

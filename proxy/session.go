@@ -13,6 +13,7 @@ import (
 	"lockproxy/internal/peer"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
+	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
@@ -36,9 +37,9 @@ type session struct {
 	pipe     *passthrough.Pipe
 	framer   *resp.Framer
 	holder   lockcmd.Holder
-	identity passthrough.Identity // of the lock command that is running
-	words    []string             // room for the words of a script's request
-	script   []byte               // room for its bytes
+	identity upstream.Identity // of the lock command that is running
+	words    []string          // room for the words of a script's request
+	script   []byte            // room for its bytes
 
 	run   run       // of requests that are passed on together
 	locks lockBatch // of lock commands that are asked together

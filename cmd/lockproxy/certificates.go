@@ -8,14 +8,14 @@ import (
 	"os"
 	"sync/atomic"
 
-	"lockproxy/passthrough"
+	"lockproxy/internal/upstream"
 )
 
 // certificates are the files that TLS is made of, towards clients and towards the upstream.
 type certificates struct {
 	opts     *options
-	upstream *passthrough.Upstream // nil if it is plain
-	base     *tls.Config           // the upstream's, as its URL says
+	upstream *upstream.Upstream // nil if it is plain
+	base     *tls.Config        // the upstream's, as its URL says
 	clients  atomic.Pointer[tls.Config]
 }
 

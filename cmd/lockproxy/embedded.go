@@ -5,14 +5,14 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"lockproxy/passthrough"
+	"lockproxy/internal/upstream"
 )
 
 // embedded is the in-memory store that serves when no upstream is named. It is a Redis in miniature, on a loopback port of its
 // own: good for trying out, not for use.
 type embedded struct {
 	store    *miniredis.Miniredis
-	upstream *passthrough.Upstream
+	upstream *upstream.Upstream
 	stopped  chan struct{}
 	ended    chan struct{}
 }
@@ -25,7 +25,7 @@ func startEmbedded() (*embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	upstream, err := passthrough.ParseURL("redis://" + store.Addr())
+	upstream, err := upstream.Parse("redis://" + store.Addr())
 	if err != nil {
 		store.Close()
 		return nil, err

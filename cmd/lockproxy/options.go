@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
-	"lockproxy/passthrough"
 	"lockproxy/proxy"
 )
 
@@ -63,7 +63,7 @@ type options struct {
 	LogLevel  string `group:"Logging" enum:"trace,debug,info,warn,error,off" default:"info" placeholder:"LEVEL" help:"trace, debug, info, warn, error or off (default ${default})."`
 	LogFormat string `group:"Logging" enum:"text,json" default:"text" placeholder:"text|json" help:"One line of text, or of JSON, per event (default ${default})."`
 
-	upstream *passthrough.Upstream
+	upstream *upstream.Upstream
 	networks []netip.Prefix // of ProxyProtocolFrom
 }
 
@@ -151,7 +151,7 @@ func (o *options) checkListen() (err error) {
 
 func (o *options) checkUpstream() (err error) {
 	if o.Upstream != "" {
-		if o.upstream, err = passthrough.ParseURL(strings.TrimSpace(o.Upstream)); err != nil {
+		if o.upstream, err = upstream.Parse(strings.TrimSpace(o.Upstream)); err != nil {
 			return fmt.Errorf("--upstream: %w", err)
 		}
 	}
@@ -171,7 +171,7 @@ func (o *options) checkUpstream() (err error) {
 	return nil
 }
 
-func (o *options) serverConfig(upstream *passthrough.Upstream, log hclog.Logger) proxy.Config {
+func (o *options) serverConfig(upstream *upstream.Upstream, log hclog.Logger) proxy.Config {
 	return proxy.Config{
 		Upstream:        upstream,
 		UpstreamConns:   o.UpstreamConns,

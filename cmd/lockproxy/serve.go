@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/passthrough"
+	"lockproxy/internal/upstream"
 	"lockproxy/proxy"
 )
 
@@ -180,7 +180,7 @@ func shutdown(server *proxy.Server, opts *options, log hclog.Logger, signals <-c
 	log.Info("stopped")
 }
 
-func describe(u *passthrough.Upstream) string {
+func describe(u *upstream.Upstream) string {
 	if u == nil {
 		return "embedded"
 	}

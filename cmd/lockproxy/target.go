@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"lockproxy/passthrough"
+	"lockproxy/internal/upstream"
 )
 
 // target is the lockproxy that a command asks as a client: the flags that name it, and how to be let in.
@@ -16,7 +16,7 @@ type target struct {
 	TLSKey        string `name:"tls-key" env:"-" placeholder:"FILE" help:"The key of --tls-cert, PEM."`
 	TLSServerName string `name:"tls-server-name" env:"-" placeholder:"NAME" help:"The name that the proxy's certificate must have (default: the URL's host)."`
 
-	proxy *passthrough.Upstream
+	proxy *upstream.Upstream
 }
 
 // parse reads the URL.
@@ -24,7 +24,7 @@ func (t *target) parse() (err error) {
 	if (t.TLSCert == "") != (t.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key belong together: give both")
 	}
-	if t.proxy, err = passthrough.ParseURL(t.URL); err != nil {
+	if t.proxy, err = upstream.Parse(t.URL); err != nil {
 		return fmt.Errorf("--url: %w", err)
 	}
 	if t.proxy.TLS() == nil && (t.TLSCA != "" || t.TLSCert != "" || t.TLSServerName != "") {

@@ -16,8 +16,8 @@ import (
 
 	"lockproxy/internal/admin"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
-	"lockproxy/passthrough"
 	"lockproxy/proxy"
 )
 
@@ -41,7 +41,7 @@ func startSite(t testing.TB, change func(*admin.Config, *proxy.Config)) *site {
 func startSiteAt(t testing.TB, redis *testredis.Server, change func(*admin.Config, *proxy.Config)) *site {
 	t.Helper()
 	s := &site{t: t, redis: redis}
-	upstream, err := passthrough.ParseURL(s.redis.URL())
+	upstream, err := upstream.Parse(s.redis.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestReadyWithPassword(t *testing.T) {
 		t.Errorf("without credentials: %d %s", got, text)
 	}
 	wrong := startSiteAt(t, redis, func(_ *admin.Config, cfg *proxy.Config) {
-		cfg.Upstream, _ = passthrough.ParseURL("redis://:guess-me@" + redis.Addr())
+		cfg.Upstream, _ = upstream.Parse("redis://:guess-me@" + redis.Addr())
 	})
 	if got, text := wrong.get("/readyz"); got != 503 || !strings.Contains(text, "refused the proxy's AUTH") || strings.Contains(text, "guess-me") {
 		t.Errorf("with a wrong password: %d %s", got, text)

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
-	"lockproxy/passthrough"
 	"lockproxy/proxy"
 )
 
@@ -80,7 +80,7 @@ func StartAt(t testing.TB, at, url string, change func(*proxy.Config)) *Proxy {
 // StartOn is startProxy for clients of a listener of the test's own.
 func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Config)) *Proxy {
 	t.Helper()
-	upstream, err := passthrough.ParseURL(url)
+	upstream, err := upstream.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}

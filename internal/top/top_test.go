@@ -16,8 +16,8 @@ import (
 
 	"lockproxy/internal/survey"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
-	"lockproxy/passthrough"
 	"lockproxy/proxy"
 )
 
@@ -27,7 +27,7 @@ var ctx = context.Background()
 func startProxy(t *testing.T) (server *testredis.Server, o Options) {
 	t.Helper()
 	server = testredis.Start(t)
-	upstream, err := passthrough.ParseURL(server.URL())
+	upstream, err := upstream.Parse(server.URL())
 	if err != nil {
 		t.Fatal(err)
 	}

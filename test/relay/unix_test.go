@@ -10,15 +10,15 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
-	"lockproxy/passthrough"
 	"lockproxy/proxy"
 )
 
 // tpServe serves on a listener of the test's own until the test ends.
 func tpServe(t *testing.T, ln net.Listener, url string) {
 	t.Helper()
-	upstream, err := passthrough.ParseURL(url)
+	upstream, err := upstream.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testtls"
-	"lockproxy/passthrough"
+	"lockproxy/internal/upstream"
 	"lockproxy/proxy"
 )
 
@@ -137,7 +137,7 @@ func TestUpstreamURLs(t *testing.T) {
 		{"http://:secret@h", "", "", "scheme"},
 		{"secret@h", "", "", "want redis://"},
 	} {
-		u, err := passthrough.ParseURL(c.url)
+		u, err := upstream.Parse(c.url)
 		switch {
 		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "secret")):
 			t.Errorf("%s: %v", c.url, err)

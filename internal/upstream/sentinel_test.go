@@ -1,4 +1,4 @@
-package passthrough
+package upstream
 
 import (
 	"context"

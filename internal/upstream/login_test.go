@@ -1,4 +1,4 @@
-package passthrough
+package upstream
 
 import (
 	"context"
@@ -75,10 +75,10 @@ func TestLoginAmongPushes(t *testing.T) {
 				rest = tracked
 			}
 			text.WriteString(rest)
-			u := &Upstream{Network: "tcp", sentinels: newSentinels("g", []string{"s"}), dial: (&net.Dialer{}).DialContext}
+			u := &Upstream{Network: "tcp", sentinels: newSentinels("g", []string{"s"})}
 			u.sentinels.hear("s", opinion{answering(t, len(test.replies), text.String()), 1}, func(string, string) {})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			conn, err := u.connect(ctx, id)
+			conn, err := u.Dial(ctx, Setup{Identity: id})
 			cancel()
 			if !test.want(err) {
 				t.Errorf("%s, a push behind reply %d: %v", test.name, at, err)

@@ -1,4 +1,4 @@
-package passthrough
+package upstream
 
 import (
 	"context"
@@ -29,10 +29,10 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if u.cluster != nil {
-				conn, err := u.connectCluster(ctx, id, true)
+				conn, err := u.dialCluster(ctx, Setup{Identity: id}, true)
 				return boundLines(conn), err
 			}
-			conn, err := u.connect(ctx, id)
+			conn, err := u.Dial(ctx, Setup{Identity: id})
 			return boundLines(conn), err
 		},
 		DialerRetries:            1,

@@ -1,4 +1,4 @@
-package passthrough
+package upstream
 
 // How a new connection is logged in and set up.
 
@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -17,38 +15,12 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Refused is the upstream's error to the login that the proxy does on a new connection.
-type Refused struct {
-	Addr  string
-	Step  string // AUTH, SELECT or HELLO
-	Reply string // as the upstream said it
-}
-
-func (e *Refused) Error() string {
-	return fmt.Sprintf("%s refused the proxy's %s: %s", e.Addr, e.Step, e.Reply)
-}
-
-// loginCommands are the requests that bring a new connection to id.
-func loginCommands(id Identity) (cmds [][]string) {
-	if id.LoggedIn && id.User != "" {
-		cmds = append(cmds, []string{"AUTH", id.User, id.Password})
-	} else if id.LoggedIn {
-		cmds = append(cmds, []string{"AUTH", id.Password})
-	}
-	if id.Proto == 3 {
-		cmds = append(cmds, []string{"HELLO", "3"})
-	}
-	if id.DB != 0 {
-		cmds = append(cmds, []string{"SELECT", strconv.Itoa(id.DB)})
-	}
-	return cmds
-}
-
 // probe is a request whose reply doesn't matter.
 const probe = "PING"
 
-func (u *Upstream) login(nc net.Conn, addr string, id Identity) error {
-	cmds := loginCommands(id)
+// login tells a new connection what it is to be. Labels are no reason to fail.
+func (u *Upstream) login(nc net.Conn, addr string, as Setup) error {
+	cmds := append(as.Login(), as.Labels.commands()...)
 	if u.sentinels != nil {
 		cmds = append(cmds, []string{askRole})
 	}
@@ -62,7 +34,7 @@ func (u *Upstream) login(nc net.Conn, addr string, id Identity) error {
 	replies, err := ask(nc, cmds...)
 	for i, reply := range replies {
 		switch step := cmds[i][0]; {
-		case step == probe:
+		case step == probe || step == "CLIENT":
 		case step == askRole:
 			if err := checkRole(reply.raw); err != nil {
 				return &Error{Addr: addr, Err: err}
@@ -124,29 +96,6 @@ func askUntil(ctx context.Context, conn net.Conn, cmds ...[]string) (replies []o
 	}
 	return replies, err
 }
-
-// connectAdmitted opens a connection that is logged in as id, and on which the upstream has answered
-// otherwise than by demanding a login. If it demands one the error is a *Refused.
-func (u *Upstream) connectAdmitted(ctx context.Context, id Identity) (net.Conn, error) {
-	conn, err := u.connect(ctx, id)
-	if err != nil || id.LoggedIn {
-		return conn, err
-	}
-	replies, err := askUntil(ctx, conn, []string{probe})
-	switch {
-	case len(replies) > 0 && strings.HasPrefix(string(replies[0].raw), noAuth):
-		err = &Refused{Addr: u.Addr, Step: probe, Reply: string(replies[0].Line)}
-	case err != nil:
-		err = &Error{Addr: u.Addr, Err: err}
-	default:
-		return conn, nil
-	}
-	conn.Close()
-	return nil, err
-}
-
-// noAuth begins the upstream's answer to those of whom it demands a login.
-const noAuth = "-NOAUTH"
 
 func loginLost(nc net.Conn, addr string, err error) error {
 	if _, isTLS := nc.(*secured); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -1,4 +1,4 @@
-package passthrough
+package upstream
 
 // An upstream that is found by its Sentinels: which of a group's servers is the master, and what happens when that changes.
 

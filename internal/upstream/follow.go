@@ -1,4 +1,4 @@
-package passthrough
+package upstream
 
 // How the Sentinels of a group are heard. See sentinel.go for what is made of it.
 
@@ -37,9 +37,6 @@ func (u *Upstream) SetSentinelLogin(user, password string) (ok bool) {
 	}
 	return u.sentinels != nil
 }
-
-// Moves reports whether another server may take this one's place: then what fails meanwhile is worth waiting for.
-func (u *Upstream) Moves() bool { return u.sentinels != nil || u.cluster != nil }
 
 // Follow keeps up with who the master is, until ctx ends; connections to one that has been replaced are closed. replaced is called
 // before the first connection to each new master, but not for the one that was found at first. Of a cluster it keeps up with who serves what. For an upstream at a fixed address
@@ -149,7 +146,7 @@ func (f *follower) tell(old, master string) {
 func (f *follower) watchRole(ctx context.Context) {
 	for ctx.Err() == nil {
 		look, cancel := context.WithTimeout(ctx, sentinelPatience)
-		nc, err := f.upstream.connect(look, f.upstream.Initial)
+		nc, err := f.upstream.Dial(look, Setup{Identity: f.upstream.Initial})
 		cancel()
 		var failed *Error
 		switch {
@@ -176,7 +173,7 @@ func (u *Upstream) sentinelClient(addr string) *redis.SentinelClient {
 		Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, sentinelPatience)
 			defer cancel()
-			raw, err := u.open(ctx, "tcp", addr)
+			raw, err := open(ctx, "tcp", addr)
 			if err != nil {
 				return nil, err
 			}

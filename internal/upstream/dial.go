@@ -1,0 +1,112 @@
+package upstream
+
+// How a connection to one server is made.
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"lockproxy/internal/peer"
+	"lockproxy/internal/socket"
+)
+
+// lossBound is for how long an upstream's machine may acknowledge nothing: the kernel's own patience is 15 minutes.
+const lossBound = time.Minute
+
+// dialer bounds the attempts whose contexts don't. Its keep-alive is go-redis's.
+var dialer = net.Dialer{
+	Timeout:         time.Hour,
+	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
+}
+
+// dialServer is Dial for the server at addr.
+func (u *Upstream) dialServer(ctx context.Context, addr string, as Setup) (net.Conn, error) {
+	raw, err := open(ctx, u.Network, addr)
+	if err != nil {
+		return nil, &Error{Addr: addr, Err: err}
+	}
+	if u.sentinels != nil {
+		tracked, err := u.sentinels.track(raw, addr)
+		if err != nil {
+			raw.Close()
+			return nil, &Error{Addr: addr, Err: err}
+		}
+		raw = tracked
+	}
+	// The deadline covers TLS and login; a closed context ends both at once.
+	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
+	nc, err := u.secure(ctx, raw, addr)
+	if err == nil {
+		err = u.login(nc, addr, as)
+	}
+	if !stop() && err == nil {
+		err = &Error{Addr: addr, Err: context.Cause(ctx)}
+	}
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return nc, nil
+}
+
+// open makes a plain connection.
+func open(ctx context.Context, network, addr string) (net.Conn, error) {
+	raw, err := dialer.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := raw.(*net.TCPConn); ok {
+		peer.NewGuard(tcp, func() time.Duration { return lossBound }, func() { abort(tcp) }).Start() // ends with raw
+	}
+	return raw, nil
+}
+
+// abort ends a connection for its reader and its writer, who close it.
+func abort(tcp *net.TCPConn) {
+	tcp.SetLinger(0) // nothing more can be sent
+	tcp.CloseRead()
+	tcp.CloseWrite()
+}
+
+// secured is a TLS connection that closes at once, as a plain one does: tls.Conn's own Close may wait five seconds for room to
+// say goodbye, and callers hold locks. CloseWrite does say it, and Redis takes it for the end of the requests.
+type secured struct {
+	*tls.Conn
+	raw net.Conn
+}
+
+func (c *secured) Close() error { return c.raw.Close() }
+
+// Raw is how the bytes of an upstream connection are read and written: by its socket where that is all there is to it.
+func Raw(conn net.Conn) io.ReadWriter {
+	plain := conn
+	if c, ok := conn.(*serverConn); ok {
+		plain = c.Conn
+	}
+	if s := socket.New(plain); s != nil {
+		return s
+	}
+	return conn
+}
+
+// secure puts TLS around raw, if that is what connections are made with. The certificate must have the name that the
+// configuration says, or else addr's host.
+func (u *Upstream) secure(ctx context.Context, raw net.Conn, addr string) (net.Conn, error) {
+	cfg := u.TLS()
+	if cfg == nil {
+		return raw, nil
+	}
+	if cfg.ServerName == "" {
+		cfg = cfg.Clone()
+		cfg.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	nc := tls.Client(raw, cfg)
+	if err := nc.HandshakeContext(ctx); err != nil {
+		return nil, &Error{Addr: addr, Err: fmt.Errorf("TLS: %w", err)}
+	}
+	return &secured{Conn: nc, raw: raw}, nil
+}

@@ -1,0 +1,76 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"lockproxy/internal/resp"
+)
+
+// Error is a failure of the upstream or of the way to it.
+type Error struct {
+	Addr string
+	Sent bool // the request may have reached the upstream, and may have run
+	Err  error
+}
+
+func (e *Error) Error() string {
+	if e.Sent {
+		return fmt.Sprintf("connection to %s was lost before the reply: whether the command ran is unknown (%v)", e.Addr, e.Err)
+	}
+	return fmt.Sprintf("cannot reach %s: nothing was sent, try again (%v)", e.Addr, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// MayHaveRun reports whether the request may have reached the upstream.
+func (e *Error) MayHaveRun() bool { return e.Sent }
+
+// Refused is the upstream's error to the login that the proxy does on a new connection.
+type Refused struct {
+	Addr  string
+	Step  string // AUTH, SELECT, HELLO or PING
+	Reply string // as the upstream said it
+}
+
+func (e *Refused) Error() string {
+	return fmt.Sprintf("%s refused the proxy's %s: %s", e.Addr, e.Step, e.Reply)
+}
+
+// Refusal is the reply to a request whose node doesn't let the proxy in, though another did.
+func (e *Refused) Refusal() []byte { return resp.AppendError(nil, Prefix+e.Error()) }
+
+// Prefix begins the replies that tell of a failure of the upstream.
+const Prefix = "UPSTREAM "
+
+// nodeFailure is the reply to a request that failed with a node of a cluster.
+func nodeFailure(addr string, sent bool, err error) []byte {
+	var known *Error
+	if errors.As(err, &known) {
+		err = known.Err
+	}
+	return resp.AppendError(nil, Prefix+(&Error{Addr: addr, Sent: sent, Err: err}).Error())
+}
+
+// FailureIn reads a reply that says that the upstream's own upstream has failed: a cluster's node, or
+// what is behind another lockproxy. It is nil for all others.
+func FailureIn(raw []byte) error {
+	text, is := strings.CutPrefix(string(raw[:min(len(raw), 1024)]), "-"+Prefix)
+	if !is {
+		return nil
+	}
+	text = strings.TrimSpace(text)
+	return &nested{text: text, sent: strings.Contains(text, "unknown")}
+}
+
+// nested is such a failure.
+type nested struct {
+	text string
+	sent bool
+}
+
+func (e *nested) Error() string { return e.text }
+
+// MayHaveRun reports whether the request may have reached its node.
+func (e *nested) MayHaveRun() bool { return e.sent }

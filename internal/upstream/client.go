@@ -13,8 +13,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Client returns a go-redis client for requests of the proxy's own, whose connections are logged in as id. It never sends
-// anything twice, and each call is bounded by its own context.
+// Client returns a go-redis client for requests of the proxy's own, whose connections are logged in as
+// id. It never sends anything twice, and each call is bounded by its own context.
 func (u *Upstream) Client(id Identity) *redis.Client {
 	id.Proto = 2
 	return redis.NewClient(&redis.Options{
@@ -24,7 +24,7 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		ReadTimeout:           -1, // the context's
 		DisableIdentity:       true,
 		PoolSize:              4,
-		MaxIdleConns:          4, // else a busy user's would be closed and opened all the time, which takes long if the upstream is far away
+		MaxIdleConns:          4, // otherwise a busy user's would be closed and opened all the time
 		ConnMaxIdleTime:       30 * time.Second,
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -40,8 +40,8 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 	})
 }
 
-// maxOwnLine bounds a line of a reply to the proxy's own requests, bytes: their lines are short, but for
-// errors, and no error that Redis makes comes near it. go-redis reads a line whole, however long.
+// maxOwnLine bounds a line of a reply to the proxy's own requests, bytes: their lines are short, but
+// for errors, and no error that Redis makes comes near it. go-redis reads a line whole, however long.
 const maxOwnLine = 1 << 20
 
 // boundedConn is a connection whose reading fails when a line of a reply is too long.

@@ -14,13 +14,16 @@ import (
 	"lockproxy/internal/socket"
 )
 
-// lossBound is for how long an upstream's machine may acknowledge nothing: the kernel's own patience is 15 minutes.
+// lossBound is for how long an upstream's machine may acknowledge nothing: the kernel's own patience is
+// 15 minutes.
 const lossBound = time.Minute
 
 // dialer bounds the attempts whose contexts don't. Its keep-alive is go-redis's.
 var dialer = net.Dialer{
-	Timeout:         time.Hour,
-	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
+	Timeout: time.Hour,
+	KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3,
+	},
 }
 
 // dialServer is Dial for the server at addr.
@@ -72,8 +75,9 @@ func abort(tcp *net.TCPConn) {
 	tcp.CloseWrite()
 }
 
-// secured is a TLS connection that closes at once, as a plain one does: tls.Conn's own Close may wait five seconds for room to
-// say goodbye, and callers hold locks. CloseWrite does say it, and Redis takes it for the end of the requests.
+// secured is a TLS connection that closes at once, as a plain one does: tls.Conn's own Close may wait
+// five seconds for room for its last message, and callers hold locks. CloseWrite does send it, and Redis
+// takes it for the end of the requests.
 type secured struct {
 	*tls.Conn
 	raw net.Conn
@@ -81,7 +85,8 @@ type secured struct {
 
 func (c *secured) Close() error { return c.raw.Close() }
 
-// Raw is how the bytes of an upstream connection are read and written: by its socket where that is all there is to it.
+// Raw is how the bytes of an upstream connection are read and written: by its socket, where that is all
+// there is to it.
 func Raw(conn net.Conn) io.ReadWriter {
 	plain := conn
 	if c, ok := conn.(*serverConn); ok {
@@ -93,8 +98,8 @@ func Raw(conn net.Conn) io.ReadWriter {
 	return conn
 }
 
-// secure puts TLS around raw, if that is what connections are made with. The certificate must have the name that the
-// configuration says, or else addr's host.
+// secure puts TLS around raw, if that is what connections are made with. The certificate must have the
+// name that the configuration says, or otherwise addr's host.
 func (u *Upstream) secure(ctx context.Context, raw net.Conn, addr string) (net.Conn, error) {
 	cfg := u.TLS()
 	if cfg == nil {

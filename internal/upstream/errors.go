@@ -17,7 +17,8 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Sent {
-		return fmt.Sprintf("connection to %s was lost before the reply: whether the command ran is unknown (%v)", e.Addr, e.Err)
+		return fmt.Sprintf("connection to %s was lost before the reply: whether the command ran is unknown (%v)",
+			e.Addr, e.Err)
 	}
 	return fmt.Sprintf("cannot reach %s: nothing was sent, try again (%v)", e.Addr, e.Err)
 }

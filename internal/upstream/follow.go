@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// sentinelLook is how often each Sentinel is asked, besides when it says that something has changed, and how often the master
-	// is asked whether it still is one.
+	// sentinelLook is how often each Sentinel is asked, and when it says that something has changed, and
+	// how often the master is asked whether it still is one.
 	sentinelLook = time.Second
 	// sentinelPatience bounds one question.
 	sentinelPatience = time.Second
@@ -29,8 +29,8 @@ const (
 // switchChannel is where a Sentinel tells that a group has another master.
 const switchChannel = "+switch-master"
 
-// SetSentinelLogin sets what the Sentinels are asked as; a user of "" is the default user. It must be called before Follow.
-// ok is false if this upstream has no Sentinels.
+// SetSentinelLogin sets what the Sentinels are asked as; a user of "" is the default user. It must be
+// called before Follow. ok is false if this upstream has no Sentinels.
 func (u *Upstream) SetSentinelLogin(user, password string) (ok bool) {
 	if u.sentinels != nil {
 		u.sentinels.user, u.sentinels.password = user, password
@@ -38,9 +38,10 @@ func (u *Upstream) SetSentinelLogin(user, password string) (ok bool) {
 	return u.sentinels != nil
 }
 
-// Follow keeps up with who the master is, until ctx ends; connections to one that has been replaced are closed. replaced is called
-// before the first connection to each new master, but not for the one that was found at first. Of a cluster it keeps up with who serves what. For an upstream at a fixed address
-// Follow returns at once.
+// Follow keeps up with who the master is, until ctx ends; connections to one that has been replaced are
+// closed. replaced is called before the first connection to each new master, but not for the one that
+// was found at first. Of a cluster it keeps up with which node serves which slots. For an upstream at a
+// fixed address Follow returns at once.
 func (u *Upstream) Follow(ctx context.Context, log hclog.Logger, replaced func()) {
 	if u.cluster != nil {
 		u.followCluster(ctx, log, replaced)
@@ -86,7 +87,8 @@ func (f *follower) hear(ctx context.Context, addr string) {
 	}
 }
 
-// listen asks a Sentinel at once, whenever it says that a master has been switched, and from time to time, until that fails.
+// listen asks a Sentinel at once, whenever it says that a master has been switched, and every
+// sentinelLook, until that fails.
 func (f *follower) listen(ctx context.Context, client *redis.SentinelClient, addr string, answered func()) error {
 	if err := f.look(ctx, client, addr); err != nil {
 		return err
@@ -115,7 +117,8 @@ func (f *follower) look(ctx context.Context, client *redis.SentinelClient, addr 
 	ctx, cancel := context.WithTimeout(ctx, sentinelPatience)
 	defer cancel()
 	group := f.upstream.sentinels.group
-	// The epoch first: an address that is newer than it is taken up at the next look, an older one would be taken for newer.
+	// The epoch first: an address that is newer than it is taken up at the next look, an older one would
+	// be taken for newer.
 	facts, err := client.Master(ctx, group).Result()
 	if err != nil {
 		return fmt.Errorf("SENTINEL MASTER %s: %w", group, err)
@@ -139,10 +142,12 @@ func (f *follower) tell(old, master string) {
 		return
 	}
 	f.replaced()
-	f.log.Warn("the master was replaced: connections to the old one are closed", "upstream", f.upstream.sentinels, "old", old, "master", master)
+	f.log.Warn("the master was replaced: connections to the old one are closed",
+		"upstream", f.upstream.sentinels, "old", old, "master", master)
 }
 
-// watchRole looks whether the master has been made a replica without a word of the Sentinels, as an operator may do by hand.
+// watchRole looks whether the master has been made a replica without a word of the Sentinels, as an
+// operator may do by hand.
 func (f *follower) watchRole(ctx context.Context) {
 	for ctx.Err() == nil {
 		look, cancel := context.WithTimeout(ctx, sentinelPatience)
@@ -159,7 +164,7 @@ func (f *follower) watchRole(ctx context.Context) {
 	}
 }
 
-// sentinelClient returns a client of one Sentinel. Its connections are made as those to the servers are.
+// sentinelClient returns a client of one Sentinel. Its connections are made like those to the servers.
 func (u *Upstream) sentinelClient(addr string) *redis.SentinelClient {
 	return redis.NewSentinelClient(&redis.Options{
 		Addr:                  addr,

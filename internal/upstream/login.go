@@ -25,7 +25,8 @@ func (u *Upstream) login(nc net.Conn, addr string, as Setup) error {
 		cmds = append(cmds, []string{askRole})
 	}
 	if _, isTLS := nc.(*secured); isTLS && len(cmds) == 0 {
-		// With TLS 1.3 the server refuses a client's certificate only after the handshake: any reply shows that it didn't.
+		// With TLS 1.3 the server refuses a client's certificate only after the handshake: any reply shows
+		// that it didn't.
 		cmds = [][]string{{probe}}
 	}
 	if len(cmds) == 0 {
@@ -64,8 +65,9 @@ const maxOwnReply = 1 << 20
 // errUnasked is why a connection isn't used on which replies could be taken for those to the next requests.
 var errUnasked = errors.New("the upstream has closed the connection, or sent a reply that nobody asked for")
 
-// ask sends requests by a connection on which nothing else is under way, and returns the replies, as many as have come if it fails. It reads
-// nothing beyond the last. After an error the connection is of no use.
+// ask sends requests by a connection on which nothing else is under way, and returns the replies, as
+// many as have come if it fails. It reads nothing beyond the last. After an error the connection is of no
+// use.
 func ask(conn net.Conn, cmds ...[]string) (replies []ownReply, err error) {
 	var out []byte
 	for _, cmd := range cmds {
@@ -81,7 +83,8 @@ func ask(conn net.Conn, cmds ...[]string) (replies []ownReply, err error) {
 		}
 		replies = append(replies, ownReply{head, raw})
 	}
-	if _, isTLS := conn.(*secured); !isTLS && !quiet(conn) { // with TLS nobody can tell a push from a reply before it is read
+	// With TLS nobody can tell a push from a reply before it is read.
+	if _, isTLS := conn.(*secured); !isTLS && !quiet(conn) {
 		return replies, errUnasked
 	}
 	return replies, nil
@@ -99,13 +102,14 @@ func askUntil(ctx context.Context, conn net.Conn, cmds ...[]string) (replies []o
 
 func loginLost(nc net.Conn, addr string, err error) error {
 	if _, isTLS := nc.(*secured); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("TLS: ended right after the handshake, as when the upstream misses a client certificate or doesn't accept it: %w", err)
+		err = fmt.Errorf("TLS: ended right after the handshake, as when the upstream misses a client "+
+			"certificate or doesn't accept it: %w", err)
 	}
 	return &Error{Addr: addr, Err: err}
 }
 
-// quiet reports whether a connection on which nothing is expected is open, and nothing has come on it but pushes, which whoever reads it next
-// can tell from replies. With TLS it is not quiet after a push either.
+// quiet reports whether a connection on which nothing is expected is open, and nothing has come on it but
+// pushes, which the next reader can tell from replies. With TLS it is not quiet after a push either.
 func quiet(conn net.Conn) bool {
 	if whole, ok := conn.(*cluster.Conn); ok {
 		return whole.Quiet()

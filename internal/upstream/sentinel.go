@@ -1,6 +1,7 @@
 package upstream
 
-// An upstream that is found by its Sentinels: which of a group's servers is the master, and what happens when that changes.
+// An upstream that is found by its Sentinels: which of a group's servers is the master, and what happens
+// when that changes.
 
 import (
 	"context"
@@ -17,8 +18,8 @@ import (
 
 // sentinels is what is known of one group of servers, and the connections to its master.
 //
-// Each answer of a Sentinel comes with the epoch of the configuration that it is from. A higher epoch wins, so that a Sentinel
-// that was cut off and has missed a failover leads nobody back to the old master.
+// Each answer of a Sentinel comes with the epoch of the configuration that it is from. A higher epoch
+// wins, so that a Sentinel that was cut off and has missed a failover leads nobody back to the old master.
 type sentinels struct {
 	group          string
 	addrs          []string // of the Sentinels
@@ -40,16 +41,19 @@ type opinion struct {
 }
 
 func newSentinels(group string, addrs []string) *sentinels {
-	return &sentinels{group: group, addrs: addrs, known: make(chan struct{}), said: map[string]opinion{}, open: map[*serverConn]bool{},
-		why: errors.New("no Sentinel has been asked yet")}
+	return &sentinels{
+		group: group, addrs: addrs, known: make(chan struct{}),
+		said: map[string]opinion{}, open: map[*serverConn]bool{},
+		why: errors.New("no Sentinel has been asked yet"),
+	}
 }
 
 func (s *sentinels) String() string {
 	return fmt.Sprintf("%s (by the Sentinels at %s)", s.group, strings.Join(s.addrs, ", "))
 }
 
-// electLocked takes note of what a Sentinel says, and reports whether another master follows from it. Without a higher epoch it takes
-// more than half of the Sentinels: they have been set up anew then. s.mu is held.
+// electLocked records what a Sentinel says, and reports whether another master follows from it. Without a
+// higher epoch it takes more than half of the Sentinels: they have been set up again then. s.mu is held.
 func (s *sentinels) electLocked(sentinel string, said opinion) (replaced bool) {
 	s.said[sentinel] = said
 	if said == s.master {
@@ -73,8 +77,9 @@ func (s *sentinels) electLocked(sentinel string, said opinion) (replaced bool) {
 	return replaced
 }
 
-// hear takes note of what a Sentinel says. If another master follows from it, replaced is called before any connection to that
-// master can be made, and the connections to the old one are closed. old is "" for the first.
+// hear records what a Sentinel says. If another master follows from it, replaced is called before any
+// connection to that master can be made, and the connections to the old one are closed. old is "" for
+// the first.
 func (s *sentinels) hear(sentinel string, said opinion, replaced func(old, master string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +110,7 @@ func (s *sentinels) closeAllLocked() {
 	}
 }
 
-// failing takes note of why a Sentinel can't be asked.
+// failing records why a Sentinel can't be asked.
 func (s *sentinels) failing(sentinel string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +158,8 @@ type serverConn struct {
 	of *sentinels
 }
 
-// shut ends both directions. Whoever reads the connection sees its end, also in an event loop, which
-// does not hear of a Close, and closes it.
+// shut ends both directions. The reader of the connection sees its end, also in an event loop, which does
+// not hear of a Close, and closes it.
 func (c *serverConn) shut() {
 	tcp, ok := c.Conn.(*net.TCPConn)
 	if !ok || tcp.CloseWrite() != nil || tcp.CloseRead() != nil {
@@ -187,7 +192,8 @@ func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 }
 
 // errNotMaster is why a server that a Sentinel has named is not used, or not any more.
-var errNotMaster = errors.New("it is a replica, not the master (any more): the Sentinels have not named another yet")
+var errNotMaster = errors.New("it is a replica, not the master (any more): " +
+	"the Sentinels have not named another yet")
 
 // checkRole reads the answer to ROLE. A user who may not ask is left to what the Sentinels say.
 func checkRole(raw []byte) error {

@@ -21,7 +21,8 @@ type Upstream struct {
 	cluster   *cluster.Cluster           // nil for a single server
 }
 
-// TLS is what connections are made with from now on; nil is plain text. It must not be modified: SetTLS a Clone.
+// TLS is what connections are made with from now on; nil is plain text. It must not be modified: SetTLS a
+// Clone.
 func (u *Upstream) TLS() *tls.Config { return u.tls.Load() }
 
 // SetTLS changes what connections are made with from now on.
@@ -38,7 +39,8 @@ func (u *Upstream) String() string {
 // MarshalText does so in a log of JSON.
 func (u *Upstream) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// Moves reports whether another server may take this one's place: then what fails meanwhile is worth waiting for.
+// Moves reports whether another server may take this one's place: then what fails meanwhile is worth
+// waiting for.
 func (u *Upstream) Moves() bool { return u.sentinels != nil || u.cluster != nil }
 
 // Dial opens a connection that is set up as a client's. The error is an *Error, or the upstream's own

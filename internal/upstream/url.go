@@ -54,7 +54,7 @@ func Parse(url string) (*Upstream, error) {
 		u.SetTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 	}
 	password, _ := parsed.User.Password()
-	u.Initial = Identity{User: parsed.User.Username(), Password: password, LoggedIn: password != "", Proto: 2}
+	u.Initial = Identity{Proto: 2, User: parsed.User.Username(), Password: password, LoggedIn: password != ""}
 	db := strings.Trim(parsed.Path, "/")
 	switch kind {
 	case "":
@@ -133,7 +133,8 @@ func split(base, kind, rest string) (parsed *neturl.URL, addrs []string, err err
 	parsed, err = neturl.Parse(base + "://" + host + tail)
 	// A password with "#", "/", "?" or "@" in it that isn't percent-encoded would end up, in part, as
 	// something else.
-	if err != nil || strings.Contains(rest, "#") || strings.Count(rest, "@") > 1 || found == (parsed.User == nil) {
+	cut := strings.Contains(rest, "#") || strings.Count(rest, "@") > 1
+	if err != nil || cut || found != (parsed.User != nil) {
 		return nil, nil, errors.New("it is no URL") // without err, which quotes it
 	}
 	switch {

@@ -197,14 +197,14 @@ func (l *ledger) finished(h resp.Head) (e entry, ok bool) {
 		}
 		return entry{}, false
 	case h.Type == '>' || h.Type == '*':
-		if kind, is := confirmation(h.Elem); is && (h.Type == '>' || l.Subscribed() || l.headSubscribes()) {
+		if kind := commands.Confirmation(h.Elem); kind != commands.NoEffect && (h.Type == '>' || l.Subscribed() || l.headSubscribes()) {
 			l.confirm(kind, h)
 			return entry{}, false
 		}
-		if h.Type == '>' || l.Subscribed() && isMessage(h.Elem) {
+		if h.Type == '>' || l.Subscribed() && commands.IsMessage(h.Elem) {
 			return entry{}, false
 		}
-	case h.Type == '+' && l.monitor && isMonitorLine(h.Line):
+	case h.Type == '+' && l.monitor && commands.IsMonitorLine(h.Line):
 		return entry{}, false
 	case l.again > 0 && h.IsError() && bytes.HasPrefix(h.Line, []byte("NOPERM")) && bytes.Contains(h.Line, []byte("'monitor'")):
 		l.again--
@@ -236,7 +236,7 @@ func (l *ledger) confirm(kind commands.Effect, h resp.Head) {
 	if e != nil && e.Effect == kind {
 		l.trust(kind, h)
 		if e.Count >= 0 {
-			e.count = l.confirmations(kind, e.Count)
+			e.count = l.subscriptions.Confirmations(kind, e.Count)
 			e.Count = -1 // counted
 		}
 		if e.count--; e.count == 0 {
@@ -244,7 +244,7 @@ func (l *ledger) confirm(kind commands.Effect, h resp.Head) {
 			l.pop()
 		}
 	}
-	l.confirmed(kind, h.Last)
+	l.subscriptions.Confirmed(kind, h.Last)
 }
 
 func (l *ledger) answered(h resp.Head) (entry, bool) {

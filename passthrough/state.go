@@ -21,18 +21,18 @@ type State struct {
 	Opaque   bool // replies can't be counted any more: lock commands are not possible
 	Raw      bool // the stream is no longer made of replies at all
 
-	initial                   upstream.Identity
-	queued                    []queuedExpect // what EXEC will make true
-	inQueue                   int            // commands that EXEC will run
-	channels, patterns, shard int64
-	monitor                   bool
-	tracking                  bool
-	marked                    bool // Marks
-	stays                     bool // Stays
-	known                     bool // Known
-	pauses                    pauseChange
-	fresh                     bool // RESET has been done, and nothing sent since
-	replyOff, skipNext        bool
+	initial            upstream.Identity
+	queued             []queuedExpect // what EXEC will make true
+	inQueue            int            // commands that EXEC will run
+	subscriptions      commands.Subscriptions
+	monitor            bool
+	tracking           bool
+	marked             bool // Marks
+	stays              bool // Stays
+	known              bool // Known
+	pauses             pauseChange
+	fresh              bool // RESET has been done, and nothing sent since
+	replyOff, skipNext bool
 }
 
 func newState(initial upstream.Identity) State {
@@ -56,14 +56,12 @@ func (s *State) replaceable() bool {
 }
 
 // Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are allowed.
-func (s *State) Subscribed() bool { return s.Proto == 2 && s.subscriptions() > 0 }
+func (s *State) Subscribed() bool { return s.Proto == 2 && s.subscriptions.All() > 0 }
 
 // Plain reports whether nothing but Identity tells this connection from a new one.
 func (s *State) Plain() bool {
-	return !s.InMulti && !s.Opaque && !s.Raw && s.subscriptions() == 0 && !s.monitor && !s.replyOff && !s.skipNext
+	return !s.InMulti && !s.Opaque && !s.Raw && s.subscriptions.All() == 0 && !s.monitor && !s.replyOff && !s.skipNext
 }
-
-func (s *State) subscriptions() int64 { return s.channels + s.patterns + s.shard }
 
 // apply takes the reply to a request into account.
 func (s *State) apply(e Expect, h resp.Head) {
@@ -257,65 +255,4 @@ func (s *State) merge(e Expect) {
 	if e.Change.LoggedIn {
 		s.User, s.Password, s.LoggedIn = e.Change.User, e.Change.Password, true
 	}
-}
-
-// confirmation recognises the reply to a (un)subscribe by its first element.
-func confirmation(elem []byte) (kind commands.Effect, ok bool) {
-	switch string(elem) {
-	case "subscribe":
-		return commands.Subscribe, true
-	case "psubscribe":
-		return commands.PSubscribe, true
-	case "ssubscribe":
-		return commands.SSubscribe, true
-	case "unsubscribe":
-		return commands.Unsubscribe, true
-	case "punsubscribe":
-		return commands.PUnsubscribe, true
-	case "sunsubscribe":
-		return commands.SUnsubscribe, true
-	}
-	return commands.NoEffect, false
-}
-
-func isMessage(elem []byte) bool {
-	return bytes.Equal(elem, []byte("message")) || bytes.Equal(elem, []byte("pmessage")) || bytes.Equal(elem, []byte("smessage"))
-}
-
-// confirmed takes over the count that a confirmation carries: channels and patterns together, sharded channels alone.
-func (s *State) confirmed(kind commands.Effect, total int64) {
-	switch kind {
-	case commands.Subscribe, commands.Unsubscribe:
-		s.channels = total - s.patterns
-	case commands.PSubscribe, commands.PUnsubscribe:
-		s.patterns = total - s.channels
-	case commands.SSubscribe, commands.SUnsubscribe:
-		s.shard = total
-	}
-}
-
-// confirmations is how many confirmations a (un)subscribe of count channels gets; one without channels names all there are,
-// and gets one even if there are none.
-func (s *State) confirmations(kind commands.Effect, count int) int {
-	if count > 0 {
-		return count
-	}
-	switch kind {
-	case commands.Unsubscribe:
-		count = int(s.channels)
-	case commands.PUnsubscribe:
-		count = int(s.patterns)
-	case commands.SUnsubscribe:
-		count = int(s.shard)
-	}
-	return max(1, count)
-}
-
-// isMonitorLine tells MONITOR's feed ("1700000000.123456 [0 127.0.0.1:5000] …") from a status reply.
-func isMonitorLine(line []byte) bool {
-	i := 0
-	for i < len(line) && line[i] >= '0' && line[i] <= '9' {
-		i++
-	}
-	return i > 0 && len(line) > i+9 && line[i] == '.' && line[i+7] == ' ' && line[i+8] == '['
 }

@@ -29,7 +29,7 @@ func TestErrorsLeaveTheState(t *testing.T) {
 		"MULTI":             {InMulti: true},
 		"WATCH and MULTI":   {Watching: true, InMulti: true},
 		"a login":           {Identity: upstream.Identity{User: "bob", Password: "b", LoggedIn: true, DB: 3, Proto: 3}, Trusted: true},
-		"subscriptions":     {channels: 1, patterns: 2, shard: 3},
+		"subscriptions":     {subscriptions: commands.Subscriptions{Channels: 1, Patterns: 2, Sharded: 3}},
 		"tracking":          {tracking: true},
 		"CLIENT REPLY OFF":  {replyOff: true},
 		"a name":            {Labels: upstream.Labels{Name: "me", LibName: "lib", LibVer: "1"}},

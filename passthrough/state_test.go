@@ -239,7 +239,7 @@ func TestIsMonitorLine(t *testing.T) {
 		".123456 [0 127.0.0.1:5000]": false,
 		"1700000000.123456 0 127.0":  false,
 	} {
-		if got := isMonitorLine([]byte(line)); got != want {
+		if got := commands.IsMonitorLine([]byte(line)); got != want {
 			t.Errorf("%q: got %v", line, got)
 		}
 	}

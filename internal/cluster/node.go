@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 )
 
@@ -49,9 +50,9 @@ type node struct {
 
 // nodeState is what a connection would lose with its end, beyond what it owes.
 type nodeState struct {
-	channels, patterns, shard int64 // subscriptions
-	pending                   bool  // the first has been asked for
-	monitor                   bool
+	commands.Subscriptions
+	pending bool // the first subscription has been asked for
+	monitor bool
 }
 
 // newNode begins to open a connection to addr, or takes one over that is open. c.mu is held.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 )
 
@@ -18,7 +19,7 @@ var errShard = errors.New("a sharded channel could not be subscribed to again af
 // subscribe is SUBSCRIBE, PSUBSCRIBE and their opposites.
 func subscribe(c *Conn, q *query) {
 	n := c.channelNode()
-	if s := c.channels; s != nil && !s.ended && s.state.channels+s.state.patterns > 0 {
+	if s := c.channels; s != nil && !s.ended && s.state.Channels+s.state.Patterns > 0 {
 		n = s
 	}
 	c.channels = n
@@ -76,7 +77,7 @@ func (c *Conn) subscribedAt() *node {
 }
 
 // subscribed reports whether there are subscriptions, or will be.
-func (s *nodeState) subscribed() bool { return s.pending || s.channels+s.patterns+s.shard > 0 }
+func (s *nodeState) subscribed() bool { return s.pending || s.All() > 0 }
 
 // confirmsOf is how many confirmations a request gets; -1 is as many as there are subscriptions, one at least.
 func confirmsOf(q *query) int {
@@ -108,7 +109,7 @@ func unsubscribeSharded(c *Conn, q *query) {
 	}
 	asked := false
 	for _, n := range c.nodes {
-		if n.state.shard > 0 {
+		if n.state.Sharded > 0 {
 			r := newRequest(q.raw, -1)
 			r.one.confirms = -1
 			c.kept += len(q.raw)
@@ -131,81 +132,42 @@ func monitor(c *Conn, q *query) {
 	}
 }
 
-// confirmation is what a reply confirms by its first element.
-type confirmation uint8
-
-const (
-	confirmsNothing confirmation = iota
-	subscribed
-	psubscribed
-	ssubscribed
-	unsubscribed
-	punsubscribed
-	sunsubscribed
-)
-
-func confirmationOf(h resp.Head) confirmation {
+// confirmationOf is what a reply confirms.
+func confirmationOf(h resp.Head) commands.Effect {
 	if h.Type != '*' && h.Type != '>' {
-		return confirmsNothing
+		return commands.NoEffect
 	}
-	switch string(h.Elem) {
-	case "subscribe":
-		return subscribed
-	case "psubscribe":
-		return psubscribed
-	case "ssubscribe":
-		return ssubscribed
-	case "unsubscribe":
-		return unsubscribed
-	case "punsubscribe":
-		return punsubscribed
-	case "sunsubscribe":
-		return sunsubscribed
-	}
-	return confirmsNothing
-}
-
-func isMessage(h resp.Head) bool {
-	return string(h.Elem) == "message" || string(h.Elem) == "pmessage" || string(h.Elem) == "smessage"
+	return commands.Confirmation(h.Elem)
 }
 
 // unasked reports whether a reply answers nothing.
 func (n *node) unasked(h resp.Head) bool {
 	p := n.waiting.head()
-	confirms := confirmationOf(h) != confirmsNothing && p != nil && p.confirms != 0
+	confirms := confirmationOf(h) != commands.NoEffect && p != nil && p.confirms != 0
 	switch h.Type {
 	case '>':
 		return !confirms
 	case '*':
-		subscriptions := n.state.channels + n.state.patterns + n.state.shard
-		return n.c.setup.proto == 2 && subscriptions > 0 && !confirms && (isMessage(h) || confirmationOf(h) == sunsubscribed && p == nil)
+		subscriptions := n.state.All()
+		return n.c.setup.proto == 2 && subscriptions > 0 && !confirms && (commands.IsMessage(h.Elem) || confirmationOf(h) == commands.SUnsubscribe && p == nil)
 	case '+':
-		return n.state.monitor && isMonitorLine(h.Line)
+		return n.state.monitor && commands.IsMonitorLine(h.Line)
 	}
 	return false
-}
-
-// isMonitorLine tells MONITOR's feed ("1700000000.123456 [0 127.0.0.1:5000] …") from a status reply.
-func isMonitorLine(line []byte) bool {
-	i := 0
-	for i < len(line) && line[i] >= '0' && line[i] <= '9' {
-		i++
-	}
-	return i > 0 && len(line) > i+9 && line[i] == '.' && line[i+7] == ' ' && line[i+8] == '['
 }
 
 // confirmed takes one of the replies to a request for subscriptions. It returns false for the last, and for an error.
 func (n *node) confirmed(p *part, h resp.Head, reply *pieces) (more bool) {
 	kind := confirmationOf(h)
 	n.state.pending = false
-	if kind == confirmsNothing {
+	if kind == commands.NoEffect {
 		return false // another node may have to confirm it
 	}
 	if p.confirms < 0 {
-		p.confirms = max(1, n.state.of(kind))
+		p.confirms = n.state.Confirmations(kind, 0)
 	}
-	n.state.take(kind, h.Last)
-	if kind == ssubscribed || kind == sunsubscribed {
+	n.state.Confirmed(kind, h.Last)
+	if kind == commands.SSubscribe || kind == commands.SUnsubscribe {
 		n.c.shardConfirmed(n, kind, reply)
 	}
 	if p.confirms--; p.confirms == 0 {
@@ -218,33 +180,8 @@ func (n *node) confirmed(p *part, h resp.Head, reply *pieces) (more bool) {
 	return true
 }
 
-// of is how many subscriptions of one kind there are.
-func (s *nodeState) of(kind confirmation) int {
-	switch kind {
-	case unsubscribed:
-		return int(s.channels)
-	case punsubscribed:
-		return int(s.patterns)
-	case sunsubscribed:
-		return int(s.shard)
-	}
-	return 0
-}
-
-// take notes the count that a confirmation carries: channels and patterns together, sharded channels alone.
-func (s *nodeState) take(kind confirmation, total int64) {
-	switch kind {
-	case subscribed, unsubscribed:
-		s.channels = total - s.patterns
-	case psubscribed, punsubscribed:
-		s.patterns = total - s.channels
-	case ssubscribed, sunsubscribed:
-		s.shard = total
-	}
-}
-
 // shardConfirmed counts the sharded channels of all nodes together, and says so in the confirmation. c.mu is held.
-func (c *Conn) shardConfirmed(n *node, kind confirmation, reply *pieces) {
+func (c *Conn) shardConfirmed(n *node, kind commands.Effect, reply *pieces) {
 	raw := reply.bytes()
 	aggregate, elems, err := shardElements(raw)
 	if err != nil || len(elems) != 3 {
@@ -254,7 +191,7 @@ func (c *Conn) shardConfirmed(n *node, kind confirmation, reply *pieces) {
 	if c.shards == nil {
 		c.shards = map[string]*node{}
 	}
-	if kind == ssubscribed {
+	if kind == commands.SSubscribe {
 		c.shards[channel] = n
 	} else if c.shards[channel] == n {
 		delete(c.shards, channel)
@@ -273,7 +210,7 @@ func shardElements(raw []byte) (kind byte, elems [][]byte, err error) {
 
 // unasked gives the client what a node has sent without being asked, behind what that node has answered before. c.mu is held.
 func (c *Conn) unasked(n *node, h resp.Head, reply pieces) {
-	if confirmationOf(h) == sunsubscribed {
+	if confirmationOf(h) == commands.SUnsubscribe {
 		c.shardMoved(n, reply.bytes())
 		return
 	}
@@ -311,7 +248,7 @@ func (c *Conn) shardMoved(n *node, raw []byte) {
 	if err != nil || len(elems) != 3 {
 		return
 	}
-	n.state.shard = max(0, n.state.shard-1)
+	n.state.Sharded = max(0, n.state.Sharded-1)
 	v, err := resp.ParseValue(elems[1])
 	if err != nil || c.shards[string(elems[1])] != n {
 		return

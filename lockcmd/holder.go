@@ -230,7 +230,8 @@ func (h *Holder) suspend(at lineKey, p proof) *lease {
 	}
 	ls.cancel()
 	delete(h.leases, at)
-	return ls
+	again := *ls // what is under way of its renewal finds it gone
+	return &again
 }
 
 // resume renews a lock again, at once, that has not been released, or finds it lost. ls may be nil.

@@ -9,12 +9,26 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// Lost reports whether the upstream connection has ended with what the session needs. It must end then: CloseWhenAnswered closes
-// at once.
-func (p *Pipe) Lost() bool {
+// Status is what a session has to know of its Pipe besides State.
+type Status struct {
+	Lost      bool   // what the session needs has ended at the upstream: it must end then, WhenAnswered
+	Owes      bool   // the client is owed something that it is to see
+	Answered  bool   // the client is owed nothing, and has been given all
+	Given     uint64 // how many bytes the client has been given, though it may not have taken them
+	ClientErr error  // why something could not be given to the client, nor what is behind it; nil if all was
+	Writes    Writes
+}
+
+// Status returns it as of this moment.
+func (p *Pipe) Status() (s Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.route == gone
+	s.Lost, s.Writes = p.route == gone, p.writes
+	s.Owes = p.within || p.ledger.owes()
+	var unread bool
+	unread, s.Given, s.ClientErr = p.out.status()
+	s.Answered = p.nothingOwed() && !unread
+	return s
 }
 
 // neverSent is the outcome of a request that comes when the Pipe is lost. mu is held.
@@ -28,25 +42,36 @@ func (p *Pipe) neverSent() error {
 	return p.lost
 }
 
-// ClientErr is why something could not be given to the client, or nil. Nothing behind that was given to it either.
-func (p *Pipe) ClientErr() error { return p.out.err() }
-
-// CloseWhenAnswered closes the client as soon as nothing is owed to it.
-func (p *Pipe) CloseWhenAnswered() {
+// End has the session's part in upstream connections end:
+//
+//   - WhenAnswered: the client is closed as soon as nothing is owed to it.
+//   - ClientGone: the client has closed its side. The home is told in the same way, so that the upstream
+//     finishes what it was sent, gives up what blocks, and closes: then Wait returns. What was asked by a
+//     lane is answered first.
+//   - AtOnce: it may be called from any goroutine, at any time, more than once.
+func (p *Pipe) End(when Ending) {
+	if when != AtOnce {
+		p.Flush()
+	}
 	p.mu.Lock()
-	p.end = max(p.end, whenAnswered)
+	p.end = max(p.end, when)
+	lane := p.lane
+	switch when {
+	case WhenAnswered:
+		p.giveLocked()
+	case ClientGone:
+		p.clientGone()
+	case AtOnce:
+		p.lose(ErrClosed)
+		if p.home != nil {
+			p.home.close()
+		}
+		p.room.Broadcast()
+	}
 	p.mu.Unlock()
-	p.Flush()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.giveLocked()
-}
-
-// Answered reports whether the client is owed nothing, and has been given all.
-func (p *Pipe) Answered() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.nothingOwed() && !p.out.unread()
+	if when == AtOnce && lane != nil {
+		lane.wakeWaiting()
+	}
 }
 
 func (p *Pipe) nothingOwed() bool { return p.ledger.empty() || p.route == gone }
@@ -58,38 +83,30 @@ func (p *Pipe) giveLocked(pieces ...[]byte) {
 		pieces = append(pieces, p.pushes)
 		p.pushes = nil
 	}
-	if p.end == whenAnswered && p.nothingOwed() {
+	if p.end == WhenAnswered && p.nothingOwed() {
 		p.out.finish(pieces...)
 		return
 	}
 	p.out.send(pieces...)
 }
 
-// Awaiting says that the session begins, or ends, to wait for an Answer: until then its replies are read though its client
-// doesn't take them.
+// Awaiting says that the session begins, or ends, to wait for an Answer. What it has asked is sent, and
+// until the end replies are read though the client doesn't take them.
 func (p *Pipe) Awaiting(begins bool) {
 	if begins {
+		p.send()
 		p.out.hurry(1)
 	} else {
 		p.out.hurry(-1)
 	}
 }
 
-// Given is how many bytes the client has been given, though it may not have taken them.
-func (p *Pipe) Given() uint64 { return p.out.total() }
-
-// ClientGone says that the client has closed its side. The home is told in the same way, so that the
-// upstream finishes what it was sent, gives up what blocks, and closes: then Wait returns. What was
-// asked by a lane is answered first.
-func (p *Pipe) ClientGone() {
-	p.Flush()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.end = clientGone
-	p.client.SetWriteDeadline(time.Now().Add(linger))
+// clientGone is End with mu held.
+func (p *Pipe) clientGone() {
+	p.out.conn.SetWriteDeadline(time.Now().Add(linger))
 	if p.route == byLane && p.inFlight > 0 {
 		if p.abandon == nil {
-			p.abandon = time.AfterFunc(linger, p.Close) // Wait stops it
+			p.abandon = time.AfterFunc(linger, func() { p.End(AtOnce) }) // Wait stops it
 		}
 		return // Wait closes the home
 	}
@@ -109,24 +126,8 @@ func (p *Pipe) closeHomeLocked() {
 	p.home.seat.Rouse() // who reads it minds the deadline
 }
 
-// Close ends the session's part in upstream connections at once. Safe to call at any time, from any goroutine, more than once.
-func (p *Pipe) Close() {
-	p.mu.Lock()
-	p.end = clientGone
-	p.lose(ErrClosed)
-	if p.home != nil {
-		p.home.close()
-	}
-	p.room.Broadcast()
-	lane := p.lane
-	p.mu.Unlock()
-	if lane != nil {
-		lane.wakeWaiting()
-	}
-}
-
 // Wait returns when nothing of the Pipe runs any more: all that was asked by a lane has been
-// answered, and the home has ended. ClientGone or Close must have been called.
+// answered, and the home has ended. The end must have been ClientGone or AtOnce.
 func (p *Pipe) Wait() {
 	p.mu.Lock()
 	for p.inFlight > 0 && p.route != gone {
@@ -162,7 +163,7 @@ func (p *Pipe) finish(err error, withinReply bool) {
 	if p.route == gone {
 		return
 	}
-	if p.end == clientGone {
+	if p.end >= ClientGone {
 		if _, awaited := p.lose(ErrClosed); !awaited {
 			p.out.finish()
 		}
@@ -171,9 +172,9 @@ func (p *Pipe) finish(err error, withinReply bool) {
 		if withinReply {
 			text = nil
 		}
-		p.client.SetWriteDeadline(time.Now().Add(time.Second))
+		p.out.conn.SetWriteDeadline(time.Now().Add(time.Second))
 		if !awaited { // else the session has something to say, and closes
-			p.end = whenAnswered
+			p.end = WhenAnswered
 		}
 		p.giveLocked(text)
 	}
@@ -210,7 +211,7 @@ func (p *Pipe) settleLost() (text []byte, awaited bool) {
 			switch {
 			case e.kind == local:
 				text = append(text, e.local...)
-			case (e.kind == relayed || e.kind == replaced) && e.Effect != uncertain:
+			case (e.kind == relayed || e.kind == replaced) && e.Effect != Uncertain:
 				text = append(text, p.encode(p.lost)...)
 			}
 		}

@@ -32,7 +32,7 @@ type home struct {
 }
 
 // openHome dials the session's home, which is set up as the session has set itself up.
-func (p *Pipe) openHome(ctx context.Context, timeout time.Duration) error {
+func (p *Pipe) openHome(ctx context.Context) error {
 	if p.lastHome != nil {
 		p.out.hurry(1) // it may be waiting for the client
 		<-p.lastHome.ended
@@ -41,9 +41,12 @@ func (p *Pipe) openHome(ctx context.Context, timeout time.Duration) error {
 	p.mu.Lock()
 	setup := p.ledger.setup()
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.lanes.dialTimeout)
 	defer cancel()
 	conn, err := p.lanes.upstream.Dial(ctx, setup)
+	if p.lanes.connected != nil {
+		p.lanes.connected(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -59,7 +62,7 @@ func (p *Pipe) openHome(ctx context.Context, timeout time.Duration) error {
 		}
 	}
 	p.home, p.lastHome, p.need = h, h, held
-	if p.end == clientGone {
+	if p.end >= ClientGone {
 		conn.Close()
 	}
 	if every := p.lanes.homeIdle; every > 0 && p.idle == nil {
@@ -150,7 +153,7 @@ func (h *home) Ready(turn *eventloop.Turn) eventloop.Next {
 func (p *Pipe) closeIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.end == clientGone || p.route == gone {
+	if p.end >= ClientGone || p.route == gone {
 		return
 	}
 	busy := p.stay.any() || p.route != byLane && !p.ledger.empty() || !p.ledger.replaceable()
@@ -193,7 +196,7 @@ func (p *Pipe) passHome(h *home, data []byte) (err error) {
 		p.lanes.pause(change.lasts)
 		p.ledger.pauses = pauseChange{}
 	}
-	if p.end == clientGone {
+	if p.end >= ClientGone {
 		h.conn.SetReadDeadline(time.Now().Add(linger))
 	}
 	p.giveLocked(r.out...)
@@ -237,12 +240,12 @@ func (p *Pipe) homeEnded(h *home, err error) {
 	case p.home != h, p.route == gone: // it was closed because nothing needed it, or the session has ended
 		p.mu.Unlock()
 		return
-	case p.end == clientGone && onLane:
+	case p.end >= ClientGone && onLane:
 		p.home = nil // replies to come by the lane are still given to the client
 		p.mu.Unlock()
 		return
 	}
-	if p.ledger.effects > 0 && !onLane || withinReply || p.end == clientGone || p.stay.begun || p.stay.pinned || !p.ledger.replaceable() {
+	if p.ledger.effects > 0 && !onLane || withinReply || p.end >= ClientGone || p.stay.begun || p.stay.pinned || !p.ledger.replaceable() {
 		p.mu.Unlock()
 		p.finish(err, withinReply)
 		return

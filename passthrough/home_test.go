@@ -35,7 +35,7 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 		// A push that has begun when the client's requests go by the home again is its own before their replies.
 		u.answer(t, push[:cut])
 		u.useHome()
-		u.Relay(nil, Expect{})
+		u.Relay(Request{})
 		u.answer(t, push[cut:]+reply)
 		u.out.wait()
 		if got := u.took(); got != push+reply {
@@ -56,7 +56,7 @@ func TestAPushThatEndsWithItsHome(t *testing.T) {
 	u.answer(t, ">2\r\n$10\r\ninval")
 	u.home = &home{pipe: u.Pipe, way: nowhere{}} // the next one
 	u.useHome()
-	u.Relay(nil, Expect{})
+	u.Relay(Request{})
 	u.answer(t, "$5\r\nvalue\r\n")
 	if got := u.took(); got != "$5\r\nvalue\r\n" {
 		t.Errorf("the client is given %q", got)
@@ -89,31 +89,31 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 	c := s.client(t)
 	connect := func() {
 		t.Helper()
-		if _, err := c.Connect(context.Background(), time.Second, Own); err != nil {
+		if err := c.Connect(context.Background(), Own); err != nil {
 			t.Fatal(err)
 		}
 	}
 	connect()
-	before, queued := c.Ask([]byte("SENT\r\n")), (*Answer)(nil)
+	before, queued := c.Do([]byte("SENT\r\n"))[0], (*Answer)(nil)
 	c.Flush()
 	first := <-s.conns
 	if got := lineOf(t, first); got != "SENT" {
 		t.Fatalf("the upstream is sent %q", got)
 	}
 	connect()
-	queued = c.Ask([]byte("QUEUED\r\n"))
+	queued = c.Do([]byte("QUEUED\r\n"))[0]
 	first.Close()
 	for i, a := range []*Answer{before, queued} {
 		if _, err := a.Value(); err == nil {
 			t.Errorf("request %d of a lost connection has a reply", i)
 		}
 	}
-	later := c.Ask([]byte("LATER\r\n")) // before Connect is asked again
+	later := c.Do([]byte("LATER\r\n"))[0] // before Connect is asked again
 	if _, err := later.Value(); err == nil {
 		t.Error("a request behind them has a reply")
 	}
 	connect()
-	next := c.Ask([]byte("NEXT\r\n"))
+	next := c.Do([]byte("NEXT\r\n"))[0]
 	c.Flush()
 	second, got := <-s.conns, ""
 	for got = lineOf(t, second); got == "*1"; got = lineOf(t, second) { // the proxy looks whether the upstream serves
@@ -127,7 +127,7 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 	if v, err := next.Value(); err != nil || v.Int != 1 {
 		t.Errorf("%v, %v", v, err)
 	}
-	c.Close()
+	c.End(AtOnce)
 	c.Wait()
 }
 
@@ -136,24 +136,24 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 func TestMultiOnALostHome(t *testing.T) {
 	s := newScripted(t, 0)
 	c := s.client(t)
-	if _, err := c.Connect(context.Background(), time.Second, Own); err != nil {
+	if err := c.Connect(context.Background(), Own); err != nil {
 		t.Fatal(err)
 	}
-	before := c.Ask([]byte("SENT\r\n"))
+	before := c.Do([]byte("SENT\r\n"))[0]
 	c.send() // and the session is about to use the home further
 	(<-s.conns).Close()
 	if _, err := before.Value(); err == nil {
 		t.Error("a request of a lost connection has a reply")
 	}
-	c.Relay([]byte("MULTI\r\n"), Expect{Effect: commands.Multi})
-	c.Relay([]byte("SET\r\n"), Expect{})
-	if !c.Lost() {
+	c.Relay(Request{Raw: []byte("MULTI\r\n"), Expect: Expect{Effect: commands.Multi}})
+	c.Relay(Request{Raw: []byte("SET\r\n")})
+	if !c.Status().Lost {
 		t.Error("the session goes on")
 	}
-	if _, err := c.Connect(context.Background(), time.Second, Own); err == nil {
+	if err := c.Connect(context.Background(), Own); err == nil {
 		t.Error("what comes behind MULTI finds a connection")
 	}
-	c.Close()
+	c.End(AtOnce)
 	c.Wait()
 }
 

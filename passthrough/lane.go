@@ -108,7 +108,7 @@ func (l *lane) add(p *Pipe, e entry, raw []byte, mayWait bool) error {
 	defer l.mu.Unlock()
 	for len(l.out.raw) > maxGathered && l.dead == nil {
 		switch {
-		case !mayWait || p.Lost():
+		case !mayWait || p.isGone():
 			return errNoRoom
 		case l.out.writing:
 			l.room.Wait()

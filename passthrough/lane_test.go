@@ -138,21 +138,21 @@ func (s *scripted) threeOnALane(t testing.TB) (clients []*scriptedClient, lane n
 
 func (c *scriptedClient) ask(t testing.TB, words ...string) {
 	t.Helper()
-	if !c.OnLane() || !c.lane.serves() {
+	if c.route != byLane || !c.lane.serves() {
 		c.openLane(t)
 	}
-	if _, err := c.Connect(context.Background(), time.Second, Shared); err != nil {
+	if err := c.Connect(context.Background(), Shared); err != nil {
 		t.Fatal(err)
 	}
-	if !c.OnLane() {
+	if c.route != byLane {
 		t.Fatal("the client has a connection of its own")
 	}
-	c.Relay(resp.AppendCommand(nil, words...), Expect{})
+	c.Relay(Request{Raw: resp.AppendCommand(nil, words...)})
 }
 
 // askByTurn does what ask and Flush do as an event loop does it, if it can be done so. On a lane that others use its turn may end with theirs.
 func (c *scriptedClient) askByTurn(words ...string) bool {
-	if done, _ := c.TryRelay(resp.AppendCommand(nil, words...), 1, Shared, Expect{}, &eventloop.Turn{}); !done {
+	if done, _ := c.TryRelay(Request{Raw: resp.AppendCommand(nil, words...), Way: Shared}, &eventloop.Turn{}); !done {
 		return false
 	}
 	if rand.IntN(2) == 0 {
@@ -247,7 +247,7 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 		}
 	})
 	for _, c := range clients {
-		c.Close()
+		c.End(AtOnce)
 		c.Wait()
 	}
 	close(over)
@@ -385,7 +385,7 @@ func TestLaneLost(t *testing.T) {
 			if got := c.line(t); got != "+later" {
 				t.Errorf("round %d: afterwards %q", round, got)
 			}
-			c.Close()
+			c.End(AtOnce)
 			c.Wait()
 		}
 		close(stop)
@@ -409,7 +409,7 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	go func() { // ends when the Pipe is closed; the test waits for it
 		defer close(waiting)
 		for range 2 * maxGathered / bufSize {
-			c.Relay(make([]byte, bufSize), Expect{})
+			c.Relay(Request{Raw: make([]byte, bufSize)})
 			c.Flush()
 		}
 	}()
@@ -418,7 +418,7 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 		t.Fatal("there was room")
 	case <-time.After(50 * time.Millisecond):
 	}
-	c.Close()
+	c.End(AtOnce)
 	select {
 	case <-waiting:
 	case <-time.After(5 * time.Second):
@@ -546,7 +546,7 @@ func TestTurnsWithoutRoom(t *testing.T) {
 	}
 	asking.Wait()
 	for _, c := range clients {
-		c.Close()
+		c.End(AtOnce)
 		c.Wait()
 	}
 	close(over)

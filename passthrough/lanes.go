@@ -29,6 +29,7 @@ type Lanes struct {
 	perIdentity int           // 0: nothing is shared
 	homeIdle    time.Duration // see CloseIdleHomes
 	dialTimeout time.Duration
+	connected   func(err error) // nil is nobody; see TellConnects
 	unread      Unread
 	loops       *eventloop.Loops // read what comes by lanes; nil if there are none
 
@@ -86,6 +87,9 @@ func NewLanes(up *upstream.Upstream, perIdentity int, dialTimeout time.Duration)
 func (ls *Lanes) BoundUnread(limit int64, dropped func(client net.Addr, err error)) {
 	ls.unread.Limit, ls.unread.Dropped = limit, dropped
 }
+
+// TellConnects has told be called whenever a home was opened, or could not be, before there are any.
+func (ls *Lanes) TellConnects(told func(err error)) { ls.connected = told }
 
 // ReadBy has loops read lanes, before there are any.
 func (ls *Lanes) ReadBy(loops *eventloop.Loops) { ls.loops = loops }

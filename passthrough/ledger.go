@@ -2,7 +2,6 @@ package passthrough
 
 import (
 	"bytes"
-	"slices"
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
@@ -31,11 +30,15 @@ const (
 // awaitsReply reports whether the upstream will answer for this entry.
 func (e *entry) awaitsReply() bool { return e.kind < local }
 
+// unseen reports whether the client is to see nothing of it.
+func (e *entry) unseen() bool { return e.kind == captured || e.kind == hidden }
+
 // ledger is the queue of what is owed to one client, and the connection state that decides it. It is pure: no I/O, no clock, no lock.
 type ledger struct {
 	State
 	entries []entry
 	first   int // entries before it are done
+	unseen  int // entries of which the client sees nothing among the rest
 	effects int // entries with an Effect among the rest
 	again   int // times that MONITOR was sent once more, and nothing behind it has been answered: it is answered only if it is refused
 }
@@ -43,9 +46,7 @@ type ledger struct {
 func (l *ledger) empty() bool { return l.first == len(l.entries) }
 
 // owes reports whether the client is owed anything that it is to see.
-func (l *ledger) owes() bool {
-	return slices.ContainsFunc(l.entries[l.first:], func(e entry) bool { return e.kind != captured && e.kind != hidden })
-}
+func (l *ledger) owes() bool { return l.len() > l.unseen }
 
 // len is the number of entries, not of replies.
 func (l *ledger) len() int { return len(l.entries) - l.first }
@@ -76,7 +77,7 @@ func (l *ledger) discount(e *entry) {
 // unsure reports whether an error that comes next may be the reply of a request that mostly gets none.
 func (l *ledger) unsure() bool {
 	e := l.head()
-	return l.again > 0 || e != nil && e.Effect == uncertain
+	return l.again > 0 || e != nil && e.Effect == Uncertain
 }
 
 func (l *ledger) push(e entry) {
@@ -95,6 +96,9 @@ func (l *ledger) push(e entry) {
 	}
 	if e.count == 0 {
 		e.count = 1
+	}
+	if e.unseen() {
+		l.unseen++
 	}
 	l.entries = append(l.entries, e)
 }
@@ -128,6 +132,9 @@ const maxIdleEntries = 64
 func (l *ledger) pop() {
 	if l.entries[l.first].Effect != commands.NoEffect {
 		l.effects--
+	}
+	if l.entries[l.first].unseen() {
+		l.unseen--
 	}
 	l.entries[l.first] = entry{}
 	l.first++
@@ -220,7 +227,7 @@ const helloAt = len("ERR unknown command '")
 
 // passOver drops a request that turns out to have got no reply, since that to the probe behind it has come.
 func (l *ledger) passOver() {
-	if e := l.head(); e != nil && e.Effect == uncertain {
+	if e := l.head(); e != nil && e.Effect == Uncertain {
 		l.skipNext = false
 		l.pop()
 	}

@@ -45,7 +45,7 @@ type ledgerMachine struct {
 func (m *ledgerMachine) relay(rt *rapid.T) {
 	c := anyCommand(rt, m.redis.inMulti)
 	m.redis.run(c)
-	m.Relay(nil, Expect{Effect: c.effect, Count: len(c.channels), Change: c.change})
+	m.Relay(Request{Expect: Expect{Effect: c.effect, Count: len(c.channels), Change: c.change}})
 	if c.effect == commands.Reset {
 		m.afterReset()
 	}
@@ -61,7 +61,7 @@ func (m *ledgerMachine) afterReset() {
 	if len(login) == 0 {
 		m.redis.up = append(m.redis.up, "*2\r\n$5\r\nproto\r\n:2\r\n"...)
 	}
-	m.AfterReset()
+	m.Flush()
 }
 
 func anyCommand(rt *rapid.T, inMulti bool) (c simCommand) {
@@ -135,7 +135,7 @@ func (m *ledgerMachine) local(*rapid.T) {
 	text := fmt.Sprintf("+local %d\r\n", m.locals)
 	m.locals++
 	m.redis.locally(text)
-	m.Local([]byte(text))
+	m.Reply([]byte(text), InTurn)
 }
 
 func (m *ledgerMachine) barrier(*rapid.T) { m.markers = append(m.markers, m.Barrier()) }
@@ -158,12 +158,12 @@ func (m *ledgerMachine) lock(rt *rapid.T) {
 		m.redis.aborted = true
 		m.redis.up = append(m.redis.up, "-ERR wrong number of arguments for 'get' command\r\n"...)
 		m.redis.locally(text)
-		m.Replace(nil, []byte(text))
+		m.Relay(Request{Instead: []byte(text)})
 	case state.Subscribed():
 		m.redis.locally(text)
-		m.Local([]byte(text))
+		m.Reply([]byte(text), InTurn)
 	default:
-		answer := m.Call(nil)
+		answer := m.Do([]byte(nil))[0]
 		if m.redis.monitor || m.redis.Proto == 3 {
 			m.redis.unasked()
 		}
@@ -177,7 +177,7 @@ func (m *ledgerMachine) lock(rt *rapid.T) {
 			rt.Fatalf("the proxy's own request: got %q, want %q", answer.raw, want)
 		}
 		m.redis.locally(text)
-		m.Local([]byte(text))
+		m.Reply([]byte(text), InTurn)
 	}
 }
 
@@ -229,19 +229,19 @@ func isDone(a *Answer) bool {
 	}
 }
 
-// A Local behind nothing goes out at once; behind something, in its turn.
+// A reply of the proxy's own behind nothing goes out at once; behind something, in its turn.
 func TestLedgerLocalReplies(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
-	u.Local([]byte("+first\r\n"))
+	u.Reply([]byte("+first\r\n"), InTurn)
 	if got := u.took(); got != "+first\r\n" {
 		t.Fatalf("got %q", got)
 	}
 	u.ask(commands.NoEffect)
-	u.Local([]byte("+second\r\n"))
+	u.Reply([]byte("+second\r\n"), InTurn)
 	before := u.Barrier()
 	u.ask(commands.NoEffect)
-	u.Local([]byte("+third\r\n"))
-	u.Local([]byte("+fourth\r\n"))
+	u.Reply([]byte("+third\r\n"), InTurn)
+	u.Reply([]byte("+fourth\r\n"), InTurn)
 	behind := u.Barrier()
 	if got := u.took(); got != "" || isDone(before) {
 		t.Fatalf("before its turn: %q", got)
@@ -291,11 +291,11 @@ func TestLedgerAccepted(t *testing.T) {
 		return Expect{Accepted: func() { got = append(got, name) }}
 	}
 	u.ask(commands.NoEffect)
-	u.Relay(nil, accepted("first"))
+	u.Relay(Request{Expect: accepted("first")})
 	u.ask(commands.NoEffect)
 	u.ask(commands.NoEffect)
-	u.Relay(nil, accepted("refused"))
-	u.Relay(nil, accepted("last"))
+	u.Relay(Request{Expect: accepted("refused")})
+	u.Relay(Request{Expect: accepted("last")})
 	u.ask(commands.NoEffect)
 	for i, reply := range []string{
 		"+OK\r\n", ":0\r\n", "+OK\r\n", "+OK\r\n", "-NOPERM no\r\n", "$-1\r\n", "+OK\r\n",
@@ -347,10 +347,10 @@ func TestLedgerLoss(t *testing.T) {
 		}, ":1\r\n:2\r\n" + lost},
 		{"local replies keep their turn", func(u *unplugged) {
 			u.ask(commands.NoEffect)
-			u.Local([]byte("+local\r\n"))
+			u.Reply([]byte("+local\r\n"), InTurn)
 			u.ask(commands.NoEffect)
 		}, lost + "+local\r\n" + lost},
-		{"a replaced reply is lost too", func(u *unplugged) { u.Replace(nil, []byte("-ERR in multi\r\n")) }, lost},
+		{"a replaced reply is lost too", func(u *unplugged) { u.Relay(Request{Instead: []byte("-ERR in multi\r\n")}) }, lost},
 		{"within a reply nothing can be said", func(u *unplugged) {
 			u.ask(commands.NoEffect, commands.NoEffect)
 			u.answer(t, "$5\r\nab")
@@ -362,7 +362,7 @@ func TestLedgerLoss(t *testing.T) {
 			u.answer(t, "+OK\r\n")
 		}, ""},
 		{"each missing confirmation is told", func(u *unplugged) {
-			u.Relay(nil, Expect{Effect: commands.Subscribe, Count: 3})
+			u.Relay(Request{Expect: Expect{Effect: commands.Subscribe, Count: 3}})
 			u.answer(t, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
 		}, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + lost + lost},
 		{"what is said of many is bounded", func(u *unplugged) {
@@ -396,7 +396,7 @@ func TestLedgerLoss(t *testing.T) {
 func TestLedgerLossOfOwnRequest(t *testing.T) {
 	gone := errors.New("gone")
 	u := newUnplugged(upstream.Identity{Proto: 2})
-	before, barrier := u.Call(nil), u.Barrier()
+	before, barrier := u.Do([]byte(nil))[0], u.Barrier()
 	u.finish(gone, false)
 	if !isDone(barrier) {
 		t.Error("a barrier from before holds")
@@ -410,7 +410,7 @@ func TestLedgerLossOfOwnRequest(t *testing.T) {
 		t.Errorf("before the loss: %v", err)
 	}
 	// A request behind the loss is answered as well, at once.
-	if _, err := u.Call(nil).Value(); !errors.As(err, &lost) {
+	if _, err := u.Do([]byte(nil))[0].Value(); !errors.As(err, &lost) {
 		t.Errorf("behind the loss: %v", err)
 	}
 	if !isDone(u.Barrier()) {
@@ -441,7 +441,7 @@ func TestLedgerUpstreamThatIsNoRedis(t *testing.T) {
 // An answer to the proxy's own request is kept in memory, so its size has an end.
 func TestLedgerOwnReplyIsBounded(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
-	u.Call(nil)
+	u.Do([]byte(nil))
 	u.answer(t, fmt.Sprintf("$%d\r\n", 2*maxCall))
 	piece := bytes.Repeat([]byte("x"), 1<<20)
 	for sent := 0; ; sent += len(piece) {

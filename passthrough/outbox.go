@@ -171,6 +171,14 @@ func (o *outbox) drain() {
 	}
 }
 
+// status tells whether whoever reads for this client alone should wait for it, how many bytes it has been
+// given so far, though it may not have taken them, and why it can't be given more; nil if it can.
+func (o *outbox) status() (unread bool, given uint64, failed error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.queue.len() > 0 && o.hurries == 0, o.given, o.failed
+}
+
 // err is why nothing can be given to the client any more, or nil.
 func (o *outbox) err() error {
 	o.mu.Lock()
@@ -208,13 +216,6 @@ func (o *outbox) unread() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.queue.len() > 0 && o.hurries == 0
-}
-
-// total is how many bytes the client has been given so far, though it may not have taken them.
-func (o *outbox) total() uint64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.given
 }
 
 // wait returns when no goroutine of the outbox runs.

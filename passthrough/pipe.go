@@ -5,7 +5,7 @@
 // depends on nothing may take the lane instead, a connection shared by all clients with the same login,
 // database and protocol, because that is cheaper. A Pipe is one client's way to both:
 //
-//	session goroutine:  Connect, Relay, Ask  ->  Flush    ->  home, or lane: gathered, one write for many
+//	session goroutine:  Connect, Relay, Do  ->  Flush     ->  home, or lane: gathered, one write for many
 //	event loop:         TryRelay                          ->  home at once; lanes at the end of the turn,
 //	                                                          or before anything goes by a home
 //	event loop, or the reader of a lane or a home:
@@ -24,7 +24,7 @@
 // whole. Nobody who gives waits for the client (see outbox). The reader of a home waits, so that the
 // upstream keeps what its client leaves unread, but never while the session waits for the upstream. A
 // client that leaves much unread on a lane goes on at home. The ledger says what each reply belongs to,
-// so that the proxy can answer a request itself in its turn (Local), keep a reply to itself (Call), and
+// so that the proxy can answer a request itself in its turn (Reply), keep a reply to itself (Do), and
 // know the state of the home (State). Nothing is ever sent twice. What is lost with a connection is
 // answered as lost.
 //
@@ -59,14 +59,13 @@ const (
 	maxCall = 64 << 20
 )
 
-// ErrClosed is the outcome of a Call on a Pipe that was closed by its own side.
+// ErrClosed is the outcome of what was asked by a Pipe that was closed by its own side.
 var ErrClosed = errors.New("connection closed")
 
-// Pipe is one session's way to the upstream. Its methods are for the one who reads the client, the session's goroutine or an event loop in its
-// place, except Close, Push and State.
+// Pipe is one session's way to the upstream. Its methods are for whatever reads the client, the session's
+// goroutine or an event loop in its place, except Push, State, and End with AtOnce.
 type Pipe struct {
 	lanes    *Lanes
-	client   net.Conn
 	encode   func(error) []byte // makes the reply to a request that was lost
 	out      *outbox
 	wbuf     []byte      // to go by the home, not yet sent
@@ -85,7 +84,7 @@ type Pipe struct {
 	idle     *time.Timer // calls closeIdle; nil if nothing does
 	route    route       // guarded by mu; changed by setRoute
 	lost     error       // guarded by mu; why route is gone
-	end      ending      // guarded by mu; only ever raised
+	end      Ending      // guarded by mu; only ever raised
 	writes   Writes      // guarded by mu
 	stay     stay        // guarded by mu
 	inFlight int         // guarded by mu; replies still to come by lane, or to be taken back
@@ -125,13 +124,14 @@ func (p *Pipe) setRoute(to route) (changed bool) {
 	return changed
 }
 
-// ending is what the end of a session waits for.
-type ending uint8
+// Ending is what the end of a session waits for: see End.
+type Ending uint8
 
 const (
-	stays        ending = iota // it doesn't end
-	whenAnswered               // the client is closed once nothing is owed to it
-	clientGone                 // the client has closed: an end of the upstream is no loss
+	stays        Ending = iota // it doesn't end
+	WhenAnswered               // the client is closed once nothing is owed to it
+	ClientGone                 // the client has closed: an end of the upstream is no loss
+	AtOnce                     // nothing
 )
 
 // Writes says where the requests have gone that the session has sent so far.
@@ -145,7 +145,7 @@ const (
 
 // stay is why a session stays at its home though State doesn't tell why.
 type stay struct {
-	pinned bool // see Keep
+	pinned bool // see Pin
 	begun  bool // a request was begun whose end may never come
 	large  int  // for how many requests it does because of large ones
 }
@@ -164,7 +164,7 @@ const (
 // NewPipe returns a Pipe for client. It opens no connection yet. direct is client's socket, nil if what client is given isn't what that
 // must be. encode makes the error reply for a request that was lost with a connection.
 func NewPipe(lanes *Lanes, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
-	p := &Pipe{lanes: lanes, client: client, encode: encode, out: newOutbox(client, direct)}
+	p := &Pipe{lanes: lanes, encode: encode, out: newOutbox(client, direct)}
 	p.out.queue.all = &lanes.unread
 	p.room = sync.NewCond(&p.mu)
 	p.ledger.State = newState(lanes.upstream.Initial)
@@ -180,31 +180,35 @@ const (
 	Scripts            // likewise, but it may take so long that those who run no scripts must not stand behind it
 )
 
-// Connect makes sure that there is a way for the next request, within timeout. connects says that a connection had to be opened, or
-// that this failed. The error is an *upstream.Error with Sent false, or a *upstream.Refused; within one batch of requests it is remembered, so that
-// each of them doesn't wait for the same dead address.
-func (p *Pipe) Connect(ctx context.Context, timeout time.Duration, way Way) (connects bool, err error) {
+// Connect makes sure that there is a way for the next requests, up to Flush. The error is an *upstream.Error with
+// Sent false, or an *upstream.Refused; it is remembered up to Flush, so that not each of several requests waits for
+// the same dead address.
+func (p *Pipe) Connect(ctx context.Context, way Way) error {
 	p.mu.Lock()
 	if p.route == gone {
 		defer p.mu.Unlock()
-		return false, p.neverSent()
+		return p.neverSent()
+	}
+	if p.ledger.fresh {
+		p.mu.Unlock()
+		p.logInAgain()
+		p.mu.Lock()
 	}
 	shares, kind := p.chooseLocked(way)
 	lost := p.home == nil && p.need != unneeded
 	p.mu.Unlock()
 	// A home that was lost is dialled again also for what could go by a lane: the client may need it next.
 	if !lost && shares && p.useLane(kind) {
-		return false, nil
+		return nil
 	}
 	p.useHome() // what sets a new home up goes by it too
 	if p.atHome() {
-		return false, nil
+		return nil
 	}
-	if p.failed != nil {
-		return false, p.failed
+	if p.failed == nil {
+		p.failed = p.openHome(ctx)
 	}
-	p.failed = p.openHome(ctx, timeout)
-	return true, p.failed
+	return p.failed
 }
 
 // atHome makes ready for a request that goes by the home, and reports whether that is open. If it was
@@ -233,36 +237,24 @@ func (p *Pipe) chooseLocked(way Way) (shares bool, kind laneKind) {
 	return shares, laneKind{p.ledger.Identity, p.scripts}
 }
 
-// Writes tells where the session's requests have gone. What was Elsewhere is forgotten: the caller sees
-// to it that the home catches up.
-func (p *Pipe) Writes() (were Writes) {
+// Hold is for how long a session stays at its home: see Pin.
+type Hold uint8
+
+const (
+	Unpinned Hold = iota // as long as State says
+	Pinned               // until it is Unpinned
+	ForGood              // for good: a request may have left something there that isn't followed here
+)
+
+// Pin says whether the session stays at its home though its replies don't tell why.
+func (p *Pipe) Pin(hold Hold) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if were = p.writes; were == Elsewhere {
-		p.writes = AtHome
+	if hold == ForGood {
+		p.ledger.stays = true
+		return
 	}
-	return were
-}
-
-// OnLane reports whether the last request that Connect was called for goes by a connection that others use too.
-func (p *Pipe) OnLane() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.route == byLane
-}
-
-// Keep says whether the session stays at its home though its replies don't tell why.
-func (p *Pipe) Keep(keep bool) {
-	p.mu.Lock()
-	p.stay.pinned = keep
-	p.mu.Unlock()
-}
-
-// Mark says that a request may have left something on the home that isn't followed here.
-func (p *Pipe) Mark() {
-	p.mu.Lock()
-	p.ledger.stays = true
-	p.mu.Unlock()
+	p.stay.pinned = hold == Pinned
 }
 
 // request sends a request of which the client will be owed e, or gathers it until Flush.
@@ -302,7 +294,7 @@ func (p *Pipe) push(e entry) {
 	defer p.mu.Unlock()
 	p.ledger.push(e)
 	if e.Effect == commands.Quit {
-		p.end = max(p.end, whenAnswered)
+		p.end = max(p.end, WhenAnswered)
 	}
 	switch {
 	case p.route == gone:
@@ -310,7 +302,7 @@ func (p *Pipe) push(e entry) {
 	case p.route == dropped && e.Effect != commands.NoEffect: // what comes behind it may mean something else without it
 		text, awaited := p.lose(p.neverSent())
 		if !awaited {
-			p.end = max(p.end, whenAnswered)
+			p.end = max(p.end, WhenAnswered)
 		}
 		p.giveLocked(text)
 	case p.route == dropped:
@@ -343,13 +335,17 @@ func (p *Pipe) queue(raw []byte) {
 
 // Flush sends what is queued. Before the next request the session must Connect.
 func (p *Pipe) Flush() {
-	p.failed = nil
-	p.send()
 	p.mu.Lock()
+	fresh := p.ledger.fresh
 	if p.need == held {
 		p.need = recent
 	}
 	p.mu.Unlock()
+	if fresh {
+		p.logInAgain()
+	}
+	p.failed = nil
+	p.send()
 }
 
 // send sends what is queued, in the midst of what Connect was called for. It yields before it has a lane

@@ -4,32 +4,80 @@ package passthrough
 
 import "lockproxy/internal/resp"
 
-// Relay queues one whole request, or on a connection of the session's own the first piece of one, whose reply goes to the client
-// unchanged.
+// Request is a request that is passed on, or several in a row that nothing is expected of, or a piece of one.
+type Request struct {
+	Raw []byte
+	N   int // of requests in Raw, if there are several
+	Way Way // for TryRelay; otherwise Connect has seen to it
+	Expect
+	Piece     Piece
+	Instead   []byte // what the client is given in place of the reply, if that isn't nil
+	Dropped   bool   // the client is given nothing
+	CatchesUp bool   // with it the home knows what the session has sent Elsewhere: see Writes
+}
+
+// Piece says which part of a request Raw is. Only the home takes pieces.
+type Piece uint8
+
+const (
+	Whole Piece = iota
+	First
+	Further
+	Last
+	Broken // none: what came behind the others turned out not to be one. Nothing may be sent behind it
+)
+
+// Relay passes a request on, and its reply back to the client. The session must have called Connect, and
+// calls Flush when it has no more. If it could not Connect for the First piece, further ones are dropped.
 //
-// The proxy itself leaves out the replies that CLIENT REPLY OFF and SKIP suppress, so that the ledger never loses count: for
-// these, raw must be CLIENT REPLY ON, which asks the upstream for the same permission.
-func (p *Pipe) Relay(raw []byte, e Expect) {
-	p.request(entry{Expect: e}, raw)
-}
-
-// RelayUncertain queues a request that gets no reply unless it is refused, and a probe behind it. The session must not be within MULTI, nor
-// Subscribed, and its state settled.
-func (p *Pipe) RelayUncertain(raw []byte) {
-	p.request(entry{Expect: Expect{Effect: uncertain}}, raw)
-	p.hidden("HELLO") // nobody may be refused it who isn't refused everything
-}
-
-// AfterReset does what comes behind a RESET that has been answered, if it has been done: the connection is logged in as a new one is, or
-// else asked whether its client may talk to the upstream without a login, as Trusted says. HELLO tells that to everybody.
-func (p *Pipe) AfterReset() {
+// The proxy itself leaves out the replies that CLIENT REPLY OFF and SKIP suppress, so that the ledger never
+// loses count: for these, Raw must be CLIENT REPLY ON, which asks the upstream for the same permission.
+func (p *Pipe) Relay(r Request) {
+	e := entry{Expect: r.Expect, count: r.N}
+	switch {
+	case r.Instead != nil:
+		e.kind, e.local = replaced, r.Instead
+	case r.Dropped:
+		e.kind = hidden
+	}
 	p.mu.Lock()
-	fresh := p.ledger.fresh
+	begun := p.stay.begun
+	switch {
+	case r.Piece == First:
+		p.stay.large, p.stay.begun = largeFor, true
+	case r.Piece == Broken:
+		p.ledger.withdraw()
+	case r.CatchesUp && p.writes == Elsewhere:
+		p.writes = AtHome
+	}
+	p.mu.Unlock()
+	switch {
+	case r.Piece <= First:
+		p.request(e, r.Raw)
+	case r.Piece != Broken && begun:
+		p.queue(r.Raw)
+	}
+	if r.Piece == Last {
+		p.mu.Lock()
+		p.stay.begun = false
+		p.mu.Unlock()
+	}
+	if r.Effect == Uncertain {
+		p.hidden("HELLO") // nobody may be refused it who isn't refused everything
+	}
+}
+
+// hidden queues a request whose reply nobody hears of.
+func (p *Pipe) hidden(cmd ...string) {
+	p.request(entry{kind: hidden}, resp.AppendCommand(nil, cmd...))
+}
+
+// logInAgain does what comes behind a RESET: the connection is logged in as a new one is, or else asked
+// whether its client may talk to the upstream without a login, as Trusted says. HELLO tells that to everybody.
+func (p *Pipe) logInAgain() {
+	p.mu.Lock()
 	p.ledger.fresh = false
 	p.mu.Unlock()
-	if !fresh {
-		return
-	}
 	login := p.lanes.upstream.Initial.Login()
 	for _, cmd := range login {
 		p.request(entry{kind: hidden, Expect: Expect{Effect: logsIn}}, resp.AppendCommand(nil, cmd...))
@@ -39,80 +87,15 @@ func (p *Pipe) AfterReset() {
 	}
 }
 
-// RelayRun queues n whole requests in a row, as Relay queues each. They must be such that Connect need not be asked for each, and
-// expect nothing: none of them changes the connection.
-func (p *Pipe) RelayRun(raw []byte, n int) {
-	p.request(entry{count: n}, raw)
-}
-
-// hidden queues a request whose reply nobody hears of.
-func (p *Pipe) hidden(cmd ...string) {
-	p.request(entry{kind: hidden}, resp.AppendCommand(nil, cmd...))
-}
-
-// Ignore sends a request of the proxy's own whose reply is of no interest.
-func (p *Pipe) Ignore(cmd ...string) { p.hidden(cmd...) }
-
-// RelayLarge queues the first piece of a request that Continue will add to. The session must have a connection of its own.
-func (p *Pipe) RelayLarge(raw []byte, e Expect) {
-	p.mu.Lock()
-	p.stay.large, p.stay.begun = largeFor, true
-	p.mu.Unlock()
-	p.Relay(raw, e)
-}
-
-// Continue queues a further piece of the request that RelayLarge began; last says that it is complete with that. If RelayLarge has
-// not begun it, for want of a connection, the pieces are dropped.
-func (p *Pipe) Continue(raw []byte, last bool) {
-	p.mu.Lock()
-	begun := p.stay.begun
-	p.mu.Unlock()
-	if !begun {
-		return
-	}
-	p.queue(raw)
-	if last {
-		p.mu.Lock()
-		p.stay.begun = false
-		p.mu.Unlock()
-	}
-}
-
-// Withdraw says that the request that RelayLarge began will never be complete, since the client's bytes turned out not to be one.
-// Nothing may be sent behind it.
-func (p *Pipe) Withdraw() {
-	p.mu.Lock()
-	p.ledger.withdraw()
-	p.mu.Unlock()
-}
-
-// Calls sends requests of the proxy's own together, and keeps their replies from the client.
-func (p *Pipe) Calls(raws ...[]byte) []*Answer {
+// Do queues requests of the proxy's own, whose replies it keeps from the client. They are sent when they
+// are awaited: see Awaiting.
+func (p *Pipe) Do(raws ...[]byte) []*Answer {
 	answers := make([]*Answer, len(raws))
 	for i, raw := range raws {
-		answers[i] = p.Ask(raw)
+		answers[i] = &Answer{Done: make(chan struct{})}
+		p.request(entry{kind: captured, answer: answers[i]}, raw)
 	}
-	p.Flush()
 	return answers
-}
-
-// Call sends a request of the proxy's own and keeps its reply from the client.
-func (p *Pipe) Call(raw []byte) *Answer {
-	a := p.Ask(raw)
-	p.Flush()
-	return a
-}
-
-// Ask queues a request of the proxy's own, whose reply it keeps from the client.
-func (p *Pipe) Ask(raw []byte) *Answer {
-	a := &Answer{Done: make(chan struct{})}
-	p.request(entry{kind: captured, answer: a}, raw)
-	return a
-}
-
-// Replace sends a request and gives the client text in place of its reply.
-func (p *Pipe) Replace(raw, text []byte) {
-	p.request(entry{kind: replaced, local: text}, raw)
 }
 
 // Barrier's Answer is there when all that was asked before has been answered to the client. What Connect has given the session is
@@ -120,56 +103,47 @@ func (p *Pipe) Replace(raw, text []byte) {
 func (p *Pipe) Barrier() *Answer {
 	a := &Answer{Done: make(chan struct{})}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.ledger.empty() {
 		close(a.Done)
 	} else {
 		p.ledger.push(entry{kind: marker, answer: a})
 	}
-	p.mu.Unlock()
-	p.send()
 	return a
 }
 
-// Local gives the client a reply of the proxy's own, in its turn behind all replies still to come.
-func (p *Pipe) Local(text []byte) { p.say(text, false) }
+// When says when the client is given a reply of the proxy's own.
+type When uint8
 
-// Last is Local for what is said last: the client is closed with it.
-func (p *Pipe) Last(text []byte) { p.say(text, true) }
+const (
+	InTurn  When = iota // behind all replies still to come
+	Now                 // though it is owed others: those to requests of the proxy's own, which it doesn't see
+	Finally             // InTurn, and the client is closed with it
+)
 
-func (p *Pipe) say(text []byte, last bool) {
+// Reply gives the client a reply of the proxy's own. given is false if it can't be Now: the client has been
+// given a part of a push, and must have the rest first.
+func (p *Pipe) Reply(text []byte, when When) (given bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if last {
-		p.end = max(p.end, whenAnswered)
+	if when == Finally {
+		p.end = max(p.end, WhenAnswered)
 	}
-	if !p.ledger.empty() || p.within { // a message may be on its way though nothing is owed
-		p.ledger.push(entry{kind: local, local: text})
-		return
-	}
-	if p.ledger.muted() {
-		text = nil
-	}
-	p.ledger.skipNext = false
-	p.giveLocked(text) // a failure shows when the client is read
-}
-
-// GiveNow gives the client the replies to requests before which all have been answered, though it is owed others: those to requests of the proxy's
-// own, which it doesn't see. given is false if the client has been given a part of a push, and must have the rest first.
-func (p *Pipe) GiveNow(text []byte) (given bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.within {
+	switch {
+	case when == Now && p.within:
 		return false
+	case when == Now:
+		p.out.send(text)
+	case !p.ledger.empty() || p.within: // a message may be on its way though nothing is owed
+		p.ledger.push(entry{kind: local, local: text})
+	default:
+		if p.ledger.muted() {
+			text = nil
+		}
+		p.ledger.skipNext = false
+		p.giveLocked(text) // a failure shows when the client is read
 	}
-	p.out.send(text)
 	return true
-}
-
-// Owes reports whether the client is owed anything that it is to see.
-func (p *Pipe) Owes() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.within || p.ledger.owes()
 }
 
 // maxPushes bounds what waits in pushes, bytes.

@@ -87,6 +87,13 @@ func (p *Pipe) addToLane(e entry, raw []byte) bool {
 	return true
 }
 
+// isGone reports whether the session is lost.
+func (p *Pipe) isGone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.route == gone
+}
+
 // owe notes what the client is owed by its lane, unless that is too much.
 func (p *Pipe) owe(e entry, replies int) bool {
 	p.mu.Lock()
@@ -134,7 +141,7 @@ func (p *Pipe) lostShared(err error, mayHaveRun, unsent int, withinReply bool) {
 	text = p.settle(text, unsent, &upstream.Error{Addr: p.lanes.upstream.Addr, Err: err})
 	if withinReply {
 		p.lose(&upstream.Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
-		p.client.Close()
+		p.out.conn.Close()
 		text = nil
 	}
 	p.within = false

@@ -81,7 +81,7 @@ func (u *unplugged) outstanding() bool { return !u.ledger.empty() }
 // ask queues one request of each effect.
 func (u *unplugged) ask(effects ...commands.Effect) {
 	for _, e := range effects {
-		u.Relay(nil, Expect{Effect: e, Count: 1})
+		u.Relay(Request{Expect: Expect{Effect: e, Count: 1}})
 	}
 }
 

@@ -74,7 +74,7 @@ func (s *State) apply(e Expect, h resp.Head) {
 	}
 	s.trust(e.Effect, h)
 	switch e.Effect {
-	case commands.NoEffect, commands.Quit, commands.Closes, commands.Unanswered, uncertain:
+	case commands.NoEffect, commands.Quit, commands.Closes, commands.Unanswered, Uncertain:
 	case commands.Marks, commands.Stays:
 		if !neverRan(h) { // else even if it failed
 			s.succeeded(e)

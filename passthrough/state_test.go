@@ -129,14 +129,14 @@ func TestClientReplyAndLocalReplies(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.ReplySkip)
 	u.answer(t, "+OK\r\n")
-	u.Local([]byte("+skipped\r\n"))
-	u.Local([]byte("+seen\r\n"))
+	u.Reply([]byte("+skipped\r\n"), InTurn)
+	u.Reply([]byte("+seen\r\n"), InTurn)
 	u.ask(commands.ReplyOff)
-	u.Local([]byte("+off in its turn\r\n"))
+	u.Reply([]byte("+off in its turn\r\n"), InTurn)
 	u.answer(t, "+OK\r\n")
-	u.Local([]byte("+off\r\n"))
+	u.Reply([]byte("+off\r\n"), InTurn)
 	u.ask(commands.ReplyOn)
-	u.Local([]byte("+on\r\n"))
+	u.Reply([]byte("+on\r\n"), InTurn)
 	u.answer(t, "+OK\r\n")
 	if got := u.took(); got != "+seen\r\n+OK\r\n+on\r\n" {
 		t.Errorf("got %q", got)
@@ -149,10 +149,10 @@ func TestSubscribeWithinMulti(t *testing.T) {
 	const confirmed = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n"
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Multi)
-	u.Relay(nil, Expect{Effect: commands.Subscribe, Count: 2})
+	u.Relay(Request{Expect: Expect{Effect: commands.Subscribe, Count: 2}})
 	u.ask(commands.Exec, commands.NoEffect)
 	waiting := u.Barrier()
-	u.Local([]byte("+local\r\n"))
+	u.Reply([]byte("+local\r\n"), InTurn)
 	u.answer(t, "+OK\r\n+QUEUED\r\n*1\r\n"+confirmed)
 	if got, want := u.took(), "+OK\r\n+QUEUED\r\n*1\r\n"+confirmed; len(got) != len(want)+len("+local\r\n") {
 		t.Errorf("got %q, want %q and the local reply", got, want)
@@ -175,7 +175,7 @@ func TestSubscribeWithinMulti(t *testing.T) {
 	if !isDone(u.Barrier()) || u.outstanding() {
 		t.Error("a barrier holds, or something is outstanding")
 	}
-	u.Local([]byte("+at once\r\n"))
+	u.Reply([]byte("+at once\r\n"), InTurn)
 	if got := u.took(); got != "+at once\r\n" {
 		t.Errorf("got %q", got)
 	}
@@ -210,19 +210,19 @@ func TestReplicationRefused(t *testing.T) {
 func TestWithdraw(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Select, commands.NoEffect, commands.NoEffect)
-	u.Withdraw()
+	u.Relay(Request{Piece: Broken})
 	u.answer(t, "+OK\r\n")
-	u.Local([]byte("-later\r\n"))
+	u.Reply([]byte("-later\r\n"), InTurn)
 	u.answer(t, ":1\r\n")
 	if got := u.took(); got != "+OK\r\n:1\r\n-later\r\n" || u.ledger.len() != 0 {
 		t.Errorf("got %q, %d owed", got, u.ledger.len())
 	}
 	u.ask(commands.Multi)
-	u.Withdraw()
+	u.Relay(Request{Piece: Broken})
 	if _, settled := u.State(); !settled || u.outstanding() {
 		t.Error("a withdrawn request is still waited for")
 	}
-	u.Withdraw() // it may have been answered before
+	u.Relay(Request{Piece: Broken}) // it may have been answered before
 }
 
 func TestIsMonitorLine(t *testing.T) {
@@ -254,11 +254,11 @@ func TestMonitorFeed(t *testing.T) {
 	if state, settled := u.State(); !state.InMulti || !settled {
 		t.Errorf("in MULTI %v, settled %v", state.InMulti, settled)
 	}
-	u.Replace(nil, []byte("-ERR in multi\r\n"))
+	u.Relay(Request{Instead: []byte("-ERR in multi\r\n")})
 	u.answer(t, line+"-ERR x\r\n"+line)
 	u.ask(commands.Discard)
 	u.answer(t, "+OK\r\n")
-	own := u.Call(nil)
+	own := u.Do([]byte(nil))[0]
 	u.answer(t, line+":5\r\n")
 	if v, err := own.Value(); err != nil || v.Int != 5 {
 		t.Errorf("the proxy's own request: %+v, %v", v, err)
@@ -292,13 +292,13 @@ func TestMonitorOnceMore(t *testing.T) {
 			u.ask(commands.Monitor)
 			u.answer(t, "+OK\r\n")
 			for _, e := range c.asked {
-				u.Relay(nil, e)
+				u.Relay(Request{Expect: e})
 			}
 			u.answer(t, c.answer)
 			if u.outstanding() {
 				t.Error("something is outstanding")
 			}
-			u.Local([]byte("+end\r\n"))
+			u.Reply([]byte("+end\r\n"), InTurn)
 			if got, want := u.took(), "+OK\r\n"+c.answer+"+end\r\n"; got != want {
 				t.Errorf("got %q\nwant %q", got, want)
 			}

@@ -5,22 +5,18 @@ package passthrough
 
 import "lockproxy/internal/eventloop"
 
-// TryRelay is Connect, Relay (or RelayRun) and Flush for a caller that may not wait: n whole requests,
-// of which e describes the reply if n is 1. Where one of these might have to wait, or would open a
-// connection, it does nothing and returns false. rest says that the caller must Flush before it does
-// anything else, since the upstream has not taken all.
-func (p *Pipe) TryRelay(raw []byte, n int, way Way, e Expect, turn *eventloop.Turn) (done, rest bool) {
-	owed := entry{Expect: e}
-	if n > 1 {
-		owed = entry{count: n}
-	}
-	if p.failed != nil || len(p.wbuf) > 0 || len(raw) > bufSize || !p.tryConnect(way) {
+// TryRelay is Connect, Relay and Flush for a caller that may not wait. Where one of these might have to
+// wait, or would open a connection, it does nothing and returns false. rest says that the caller must
+// Flush before it does anything else, since the upstream has not taken all.
+func (p *Pipe) TryRelay(r Request, turn *eventloop.Turn) (done, rest bool) {
+	if p.failed != nil || len(p.wbuf) > 0 || len(r.Raw) > bufSize || !p.tryConnect(r.Way) {
 		return false, false
 	}
+	e := entry{Expect: r.Expect, count: r.N}
 	if p.lane != nil {
-		return p.tryLane(owed, raw, turn), false
+		return p.tryLane(e, r.Raw, turn), false
 	}
-	return p.tryHome(owed, raw, turn)
+	return p.tryHome(e, r.Raw, turn)
 }
 
 // tryConnect is Connect where that need not wait. A lane is used only then.

@@ -68,7 +68,7 @@ func (s *session) awaitUntil(answer *passthrough.Answer, until time.Time) (answe
 		case <-answer.Done:
 			s.timer.Stop()
 		case <-s.timer.C:
-			s.pipe.ClientGone()
+			s.pipe.End(passthrough.ClientGone)
 		}
 		over, expired = nil, false
 	}
@@ -79,11 +79,22 @@ func (s *session) awaitUntil(answer *passthrough.Answer, until time.Time) (answe
 		case <-over:
 		}
 	}
-	if !s.pipe.Owes() {
+	if !s.pipe.Status().Owes {
 		return false
 	}
 	<-answer.Done
 	return true
+}
+
+// Watch watches the client for as long as a lock command waits for something other than an answer. gone is closed when the
+// client has closed, or the server is shutting down. It ends when the command has been answered: see endWatch.
+func (s *session) Watch() (gone <-chan struct{}) {
+	if s.setPhase(locking); s.drains() {
+		s.nc.SetReadDeadline(time.Unix(1, 0)) // it is told at once
+	}
+	s.guard.Start()
+	s.watch = s.startWatch(watchWaiterAfter)
+	return s.watch.gone
 }
 
 // endWatch ends the watch of a lock command, once its answer is on its way: that must not wait for this.

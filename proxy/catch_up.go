@@ -20,38 +20,38 @@ var errSevered = errors.New("a connection to the upstream was lost since this cl
 // command itself was passed on to replicas, as every message published is.
 //
 // The error is errSevered if the session must end, as it would have when it lost the connection on which it wrote; any other is the answer.
-func (s *session) catchUp(prelude []string) error {
+func (s *session) catchUp(prelude []string) (done bool, err error) {
 	if s.connect(passthrough.Own) != nil {
-		return nil
+		return false, nil
 	}
 	if state := s.settledState(); state.InMulti || state.Opaque || state.Raw {
-		return nil // nothing can be asked before it there
+		return false, nil // nothing can be asked before it there
 	}
-	switch s.pipe.Writes() {
+	switch s.pipe.Status().Writes {
 	case passthrough.AtHome:
-		return nil
+		return false, nil
 	case passthrough.Unknown:
-		return errSevered
+		return false, errSevered
 	}
-	s.pipe.Keep(true)
-	s.pipe.Ignore(prelude...)
+	s.pipe.Pin(passthrough.Pinned)
+	s.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, prelude...), Dropped: true})
 	if s.server.cfg.Upstream.IsCluster() {
-		return nil
+		return true, nil
 	}
 	said, err := s.own("PUBLISH", catchUpChannel, "")
 	if err != nil || !said.IsError() {
-		return nil // what comes next meets the same error
+		return err == nil, nil // what comes next meets the same error
 	}
 	if hello, err := s.own("HELLO"); err != nil || anyCommandCounts(hello) {
-		return nil
+		return err == nil, nil
 	}
-	return lockcmd.UsageError("NOPERM lockproxy would have to PUBLISH to " + catchUpChannel + " to have the upstream count what this client has written by connections that it shares: it said: " +
+	return false, lockcmd.UsageError("NOPERM lockproxy would have to PUBLISH to " + catchUpChannel + " to have the upstream count what this client has written by connections that it shares: it said: " +
 		string(said.Text) + ". Allow that, or run lockproxy with --upstream-mode dedicated")
 }
 
 // own sends a command of the proxy's own by the session's own connection.
 func (s *session) own(words ...string) (resp.Value, error) {
-	answer := s.pipe.Call(resp.AppendCommand(nil, words...))
+	answer := s.pipe.Do(resp.AppendCommand(nil, words...))[0]
 	s.await(answer)
 	return answer.Value()
 }

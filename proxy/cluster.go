@@ -27,14 +27,14 @@ func (s *session) clusterShape(req resp.Request) (ok bool) {
 		return false
 	}
 	if err := s.connect(passthrough.Shared); err != nil {
-		s.pipe.Local(encodeError("", err))
+		s.reply(encodeError("", err))
 		return true
 	}
 	state := s.settledState()
 	if state.InMulti || state.Opaque || state.Subscribed() {
 		return false
 	}
-	asked := s.pipe.Call(resp.AppendCommand(nil, req.Args...))
+	asked := s.pipe.Do(resp.AppendCommand(nil, req.Args...))[0]
 	s.await(asked)
 	raw, err := asked.Raw()
 	switch {
@@ -45,7 +45,7 @@ func (s *session) clusterShape(req resp.Request) (ok bool) {
 		answer(e, s.clusterNode(), req.Args[2:])
 		raw = e.Buf
 	}
-	s.pipe.Local(raw)
+	s.reply(raw)
 	return true
 }
 

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"strconv"
-	"time"
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
@@ -21,7 +20,7 @@ func (s *session) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 	}
 	wait := resp.AppendCommand(nil, "WAIT", strconv.Itoa(c.Confirm.Min), within)
 	var confirmed *passthrough.Answer
-	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
+	a.Value, err = s.evaluate(func(raw []byte) (resp.Value, error) {
 		if confirmed != nil {
 			s.await(confirmed) // of the script that the upstream didn't have
 		}
@@ -29,7 +28,7 @@ func (s *session) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 		if err := s.connect(passthrough.Own); err != nil {
 			return resp.Value{}, err
 		}
-		answers := s.pipe.Calls(raw, wait)
+		answers := s.pipe.Do(raw, wait)
 		confirmed = answers[1]
 		s.await(answers[0])
 		return answers[0].Value()
@@ -46,23 +45,26 @@ func (s *session) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 // evalThenWait runs a script on a connection of the session's own, and when it has been answered has the
 // node that ran it wait.
 func (s *session) evalThenWait(c *lockcmd.Call, wait []byte) (a lockcmd.Answer, err error) {
-	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
+	a.Value, err = s.evaluate(func(raw []byte) (resp.Value, error) {
 		s.pipe.Flush() // see askNow
 		if err := s.connect(passthrough.Own); err != nil {
 			return resp.Value{}, err
 		}
-		s.pipe.Keep(true) // the node's connection counts: it must be the same
-		answer := s.pipe.Call(raw)
+		s.pipe.Pin(passthrough.Pinned) // the node's connection counts: it must be the same
+		answer := s.pipe.Do(raw)[0]
 		s.await(answer)
 		return answer.Value()
 	}, c)
 	if err != nil || a.IsError() {
-		s.pipe.Keep(false)
+		s.pipe.Pin(passthrough.Unpinned)
 		return a, err
 	}
-	answer := s.pipe.Call(wait)
-	s.pipe.Keep(false)
+	answer := s.pipe.Do(wait)[0]
+	s.pipe.Pin(passthrough.Unpinned)
 	s.await(answer)
 	a.Confirmed, err = answer.Value()
 	return a, err
 }
+
+// Lost reports whether the session is about to end, since it can't do without the upstream connection that it has lost.
+func (s *session) Lost() bool { return s.pipe.Status().Lost }

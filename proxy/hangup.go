@@ -3,11 +3,29 @@ package proxy
 import (
 	"errors"
 	"io"
+	"net"
 	"syscall"
 	"time"
 
 	"lockproxy/lockcmd"
 )
+
+// Gone reports whether the client is known to have closed at this moment: whether the kernel has its FIN or reset, and nothing
+// sent before it is left to read. It takes nothing from the connection.
+func (s *session) Gone() bool {
+	if s.readErr != nil {
+		return true
+	}
+	if s.watch != nil {
+		select {
+		case <-s.watch.gone:
+			return true
+		default:
+		}
+	}
+	n, err := s.peek()
+	return n == 0 && err == nil || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
+}
 
 // A lock is released if its token crossed with the end of the connection: nobody has it, and all would wait for its timeout. But the end
 // of a connection doesn't tell what the client has read. A kernel whose process dies sends a reset if something is unread; a balancer
@@ -36,7 +54,7 @@ func (s *session) sent(n int) lockcmd.Sent {
 	if s.nc == s.raw { // encrypted there are more bytes than are counted
 		in += uint64(receiveQueue(s.raw))
 	}
-	return lockcmd.Sent{At: time.Now(), End: s.pipe.Given() + uint64(n), In: in}
+	return lockcmd.Sent{At: time.Now(), End: s.pipe.Status().Given + uint64(n), In: in}
 }
 
 // judgeUnheard tells the Holder which tokens are taken never to have reached the client. It is called when nothing is written any more and the
@@ -46,7 +64,7 @@ func (s *session) judgeUnheard() {
 	if !ok {
 		return
 	}
-	written, refused, failed := s.meter.out.Load(), uint64(0), s.pipe.ClientErr()
+	written, refused, failed := s.meter.out.Load(), uint64(0), s.pipe.Status().ClientErr
 	reset := errors.Is(s.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET) // it is told once, to who reads or to who writes
 	if errors.Is(s.readErr, io.EOF) && !reset {
 		refused = s.refused(written - min(written, last.End))
@@ -73,7 +91,7 @@ func (s *session) refused(behind uint64) uint64 {
 		if err != nil || unacknowledged <= int(behind) {
 			return 0
 		}
-		if s.broken() || s.pipe.ClientErr() != nil {
+		if s.broken() || s.pipe.Status().ClientErr != nil {
 			return uint64(unacknowledged)
 		}
 		if s.ctx.Err() != nil || time.Now().After(over) {

@@ -39,14 +39,14 @@ func (s *session) inform(req resp.Request) {
 		}
 		return
 	}
-	answer := s.pipe.Call(req.Raw)
+	answer := s.pipe.Do(req.Raw)[0]
 	s.await(answer)
 	raw, err := answer.Raw()
 	if err != nil {
-		s.pipe.Local(encodeError("", err))
+		s.reply(encodeError("", err))
 		return
 	}
-	s.pipe.Local(addSection(raw, s.server.Stats().section(), len(req.Args) == 2, state.Proto))
+	s.reply(addSection(raw, s.server.Stats().section(), len(req.Args) == 2, state.Proto))
 }
 
 // addSection puts section behind what an upstream answered to INFO, in RESP3 a text with its format. An error is passed on, but

@@ -31,17 +31,17 @@ func (s *session) introspect(req resp.Request) {
 		asks = [][]byte{resp.AppendCommand(nil, q.first...), asks[0]}
 	}
 	var raws [][]byte
-	for _, answer := range s.pipe.Calls(asks...) {
+	for _, answer := range s.pipe.Do(asks...) {
 		s.await(answer)
 		raw, err := answer.Raw()
 		if err != nil {
-			s.pipe.Local(encodeError("", err))
+			s.reply(encodeError("", err))
 			return
 		}
 		raws = append(raws, raw)
 	}
 	q.before = raws[0] // if it was asked first; else nobody looks
-	s.pipe.Local(q.complete(raws[len(raws)-1]))
+	s.reply(q.complete(raws[len(raws)-1]))
 }
 
 // inquiry is one COMMAND request that concerns the lock commands. It is pure: no I/O.

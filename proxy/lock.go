@@ -21,7 +21,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 	// Who may lock here stands in line from when he asks, though there may be no way to the upstream yet: his turn finds one.
 	if spec.Name != "lock" || !settled || !state.Shareable() {
 		if err := s.connect(way); err != nil {
-			s.pipe.Local(encodeError(spec.Name, err))
+			s.reply(encodeError(spec.Name, err))
 			return
 		}
 		state = s.settledState()
@@ -32,7 +32,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		if err == nil {
 			err = errInMulti
 		}
-		s.pipe.Replace(abortMulti, encodeError(spec.Name, err))
+		s.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(spec.Name, err)})
 		return
 	case err == nil && state.Opaque:
 		err = errOpaque
@@ -42,13 +42,13 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		err = errSubscribed(spec.Name)
 	}
 	if err != nil {
-		s.pipe.Local(s.unlessNoAuth(state, encodeError(spec.Name, err)))
+		s.reply(s.unlessNoAuth(state, encodeError(spec.Name, err)))
 		return
 	}
 	s.identity = state.Identity
 	if way == passthrough.Own {
-		s.pipe.Keep(true)
-		defer s.pipe.Keep(false)
+		s.pipe.Pin(passthrough.Pinned)
+		defer s.pipe.Pin(passthrough.Unpinned)
 	}
 	before := s.holder.Granted()
 	reply := s.timed(spec, req.Args)
@@ -63,8 +63,8 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		}
 	}
 	var late lockcmd.LateError
-	if !errors.As(reply.Err, &late) || state.Muted() || !s.pipe.GiveNow(text) { // or it would come behind the answer that is late
-		s.pipe.Local(text)
+	if !errors.As(reply.Err, &late) || state.Muted() || !s.pipe.Reply(text, passthrough.Now) { // or it would come behind the answer that is late
+		s.reply(text)
 	}
 	s.endWatch()
 }
@@ -76,10 +76,10 @@ func (s *session) refuseLarge() {
 	s.streaming, s.tooLarge = false, nil
 	state := s.settledState()
 	if state.InMulti && s.connect(passthrough.Own) == nil {
-		s.pipe.Replace(abortMulti, encodeError("", err))
+		s.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError("", err)})
 		return
 	}
-	s.pipe.Local(s.unlessNoAuth(state, encodeError("", err)))
+	s.reply(s.unlessNoAuth(state, encodeError("", err)))
 }
 
 // abortMulti is a request that every Redis refuses to queue, so that it aborts the transaction, as it does for a command of

@@ -72,7 +72,7 @@ func (s *session) startLock(spec *lockcmd.Spec, args [][]byte) {
 	one.Step, _ = s.server.locks.Begin(spec, s, args) // it is one that asks once
 	if c := one.Call; c != nil && c.Confirm.Min == 0 {
 		if one.err = s.connect(passthrough.Shared); one.err == nil {
-			one.answer = s.pipe.Ask(s.scriptRequest("EVALSHA", c.Script.SHA, c))
+			one.answer = s.pipe.Do(s.scriptRequest("EVALSHA", c.Script.SHA, c))[0]
 		}
 	}
 	s.locks = append(s.locks, one)
@@ -94,7 +94,7 @@ func (s *session) finishLocks() {
 			s.await(one.answer)
 		}
 		before := s.holder.Granted()
-		reply := s.finishLock(one)
+		reply := one.Finish(s.answerTo(one))
 		s.lockTook(one.spec, one.began)
 		state, _ := s.pipe.State()
 		text = append(text, encodeReply(one.spec.Name, reply, state.Proto)...)
@@ -108,24 +108,23 @@ func (s *session) finishLocks() {
 	if s.drains() {
 		s.hold(true) // it may have begun to meanwhile
 	}
-	s.pipe.Local(text)
+	s.reply(text)
 }
 
-// finishLock finishes a command of the batch that has been awaited, or that could not be asked together
-// with others.
-func (s *session) finishLock(one *batchedLock) lockcmd.Reply {
-	var a lockcmd.Answer
-	err := one.err
+// answerTo is what the upstream says to a command of the batch that has been awaited, or could not be
+// asked together with others.
+func (s *session) answerTo(one *batchedLock) (a lockcmd.Answer, err error) {
 	switch {
 	case one.answer != nil:
 		a.Value, err = one.answer.Value()
 		if isNoScript(a.Value, err) {
 			a.Value, err = s.evalSource(s.askNow, one.Call)
 		}
-	case err == nil && one.Call != nil:
-		a, err = s.Eval(one.Call)
+		return a, err
+	case one.err == nil && one.Call != nil:
+		return s.Eval(one.Call)
 	}
-	return one.Finish(s.command(), a, err)
+	return a, one.err
 }
 
 // giveBefore gives the client text, and returns what is left of it, if an answer is not there yet: a
@@ -136,7 +135,7 @@ func (s *session) giveBefore(answer *passthrough.Answer, text []byte) (left []by
 		return text
 	default:
 	}
-	if len(text) > 0 && s.pipe.GiveNow(text) {
+	if len(text) > 0 && s.pipe.Reply(text, passthrough.Now) {
 		return nil
 	}
 	return text

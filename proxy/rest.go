@@ -75,7 +75,8 @@ func (s *session) passRun(turn *eventloop.Turn) bool {
 	if n == 0 {
 		return true
 	}
-	done, rest := s.pipe.TryRelay(s.buf[s.start-s.run.bytes:s.start], n, passthrough.Shared, passthrough.Expect{}, turn)
+	raw := s.buf[s.start-s.run.bytes : s.start]
+	done, rest := s.pipe.TryRelay(passthrough.Request{Raw: raw, N: n, Way: passthrough.Shared}, turn)
 	if done {
 		s.run.requests, s.run.bytes = 0, 0
 	}
@@ -96,7 +97,7 @@ func (s *session) passOne(req resp.Request, turn *eventloop.Turn) bool {
 	case commands.Quit, commands.Reset, commands.Unanswered:
 		return false // these take several steps: see relay
 	}
-	done, rest := s.pipe.TryRelay(r.raw, 1, r.way, r.Expect, turn)
+	done, rest := s.pipe.TryRelay(r.request(), turn)
 	if done {
 		s.meter.counted(cmd.kind)
 		s.start += len(req.Raw)

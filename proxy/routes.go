@@ -17,6 +17,13 @@ type route struct {
 	passthrough.Expect
 	raw []byte // what is sent: the request itself, mostly
 	way passthrough.Way
+	// catchesUp says that what the session has sent elsewhere is known where the request goes.
+	catchesUp bool
+}
+
+// request is the route as passthrough takes it.
+func (r route) request() passthrough.Request {
+	return passthrough.Request{Raw: r.raw, Way: r.way, Expect: r.Expect, CatchesUp: r.catchesUp}
 }
 
 // maxShared is how long a request may be that goes by a connection that others use too, bytes.

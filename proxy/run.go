@@ -48,11 +48,11 @@ func (s *session) endRun() {
 	s.run.requests, s.run.bytes = 0, 0
 	err := s.connect(passthrough.Shared)
 	if err == nil {
-		s.pipe.RelayRun(raw, n)
+		s.pipe.Relay(passthrough.Request{Raw: raw, N: n})
 		return
 	}
 	for range n {
-		s.pipe.Local(encodeError("", err))
+		s.reply(encodeError("", err))
 	}
 }
 

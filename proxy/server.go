@@ -132,7 +132,6 @@ func New(cfg Config) *Server {
 	}
 	cfg.Locks.Moves = cfg.Upstream.Moves()
 	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
-	cfg.Locks.CanFence = func(command [][]byte) bool { return lookup(command[0]).fenceable(command) }
 	var id [8]byte
 	rand.Read(id[:])
 	s := &Server{
@@ -142,6 +141,7 @@ func New(cfg Config) *Server {
 	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
 	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
 	s.lanes.CloseIdleHomes(cfg.HomeIdle)
+	s.lanes.TellConnects(s.upstreamIs)
 	s.lanes.BoundUnread(cfg.MaxUnread, func(client net.Addr, err error) {
 		s.log.Warn("client closed: it doesn't read what it asked for", "client", clientAddr(client), "error", err)
 	})

@@ -55,6 +55,7 @@ type session struct {
 	readErr    error         // what ended the reading of the client, once something has
 	timer      *time.Timer
 	watch      *watch              // of a lock command that waits
+	patience   time.Time           // see Patience
 	late       *passthrough.Answer // of a script that was given up; nil if there was none
 	guard      *peer.Guard         // ends the session when the client's machine is lost; nil if that can't be known
 
@@ -87,7 +88,7 @@ func (s *session) serve() {
 			}
 			more = s.is(corked) && s.readErr == nil && s.leave(asked)
 		}
-		if s.pipe.Lost() { // the one place that sees to it: nothing more is read for a Pipe that is lost
+		if s.pipe.Status().Lost { // the one place that sees to it: nothing more is read for a Pipe that is lost
 			s.discard()
 		}
 	}
@@ -141,7 +142,7 @@ func (s *session) handle() (more bool) {
 // It leaves what stands behind a request with which the Pipe was lost: what that was answered is the last
 // that the client is told.
 func (s *session) handleWhole() (more bool) {
-	for s.start < s.end && !s.pipe.Lost() {
+	for s.start < s.end && (s.run.requests > 0 || !s.pipe.Status().Lost) { // a run has not been passed on yet
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
 			s.finishLocks()
@@ -150,16 +151,18 @@ func (s *session) handleWhole() (more bool) {
 				continue
 			}
 			if s.streaming && s.tooLarge == nil {
-				s.pipe.Withdraw()
+				s.pipe.Relay(passthrough.Request{Piece: passthrough.Broken})
 			}
-			s.pipe.Local(encodeError("", err))
+			s.reply(encodeError("", err))
 			return false
 		}
 		if whole && s.addLock(req) {
 			continue
 		}
-		if s.finishLocks(); s.pipe.Lost() {
-			break
+		if len(s.locks) > 0 {
+			if s.finishLocks(); s.pipe.Status().Lost {
+				break
+			}
 		}
 		if whole && s.joinsRun(req) {
 			continue
@@ -172,8 +175,11 @@ func (s *session) handleWhole() (more bool) {
 				s.refuseLarge()
 			}
 		case s.streaming:
-			s.pipe.Continue(req.Raw, whole)
-			s.streaming = !whole
+			piece := passthrough.Further
+			if s.streaming = !whole; whole {
+				piece = passthrough.Last
+			}
+			s.pipe.Relay(passthrough.Request{Raw: req.Raw, Piece: piece})
 		case whole && len(req.Args) > 0:
 			if !s.dispatch(req) {
 				return false
@@ -222,7 +228,7 @@ func (s *session) makeRoom() bool {
 			return true
 		}
 		if argc == 0 || lookupHead(args).whole() {
-			s.pipe.Local(encodeError("", errNoRoom))
+			s.reply(encodeError("", errNoRoom))
 			return false
 		}
 	}
@@ -249,7 +255,7 @@ func (s *session) stream(argc int) bool {
 	raw := s.framer.Stream(s.buf[:s.end])
 	expect := passthrough.Expect{Effect: cmd.Effect, Count: argc - 1, Proto: proto}
 	if s.tooLarge == nil && s.connected(passthrough.Own, expect.Effect) {
-		s.pipe.RelayLarge(raw, expect)
+		s.pipe.Relay(passthrough.Request{Raw: raw, Expect: expect, Piece: passthrough.First})
 	}
 	s.end = copy(s.buf, s.buf[len(raw):s.end])
 	return true
@@ -283,9 +289,10 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		r.way, r.Effect = passthrough.Shared, commands.NoEffect // there is no node whose state it could change
 	}
 	if cmd.catchUp != nil {
-		defer s.pipe.Keep(false) // the connection, until the command goes by it
-		if err := s.catchUp(cmd.catchUp); err != nil {
-			s.pipe.Local(encodeError("", err))
+		defer s.pipe.Pin(passthrough.Unpinned) // the connection, until the command goes by it
+		var err error
+		if r.catchesUp, err = s.catchUp(cmd.catchUp); err != nil {
+			s.reply(encodeError("", err))
 			return err != errSevered
 		}
 	}
@@ -304,17 +311,14 @@ func (s *session) relay(r route) {
 			break
 		}
 		if state := s.settledState(); !state.InMulti && !state.Subscribed() && !state.Opaque && !state.Raw {
-			s.pipe.RelayUncertain(r.raw)
-			return
+			r.Effect = passthrough.Uncertain
 		}
-	case commands.Reset:
-		s.pipe.Relay(r.raw, r.Expect)
+	}
+	s.pipe.Relay(r.request())
+	if r.Effect == commands.Reset {
 		s.await(s.pipe.Barrier())
 		s.framer.Unauthenticated(true) // perhaps
-		s.pipe.AfterReset()
-		return
 	}
-	s.pipe.Relay(r.raw, r.Expect)
 }
 
 var quitReply = []byte("+OK\r\n")
@@ -327,26 +331,22 @@ func (s *session) connected(way passthrough.Way, effect commands.Effect) bool {
 		return true
 	case effect == commands.Quit:
 		s.meter.parting.Store(true)
-		s.pipe.Last(quitReply)
+		s.pipe.Reply(quitReply, passthrough.Finally)
 	default:
-		s.pipe.Local(encodeError("", err))
+		s.reply(encodeError("", err))
 	}
 	return false
 }
 
 func (s *session) connect(way passthrough.Way) error {
-	connects, err := s.pipe.Connect(s.ctx, s.server.cfg.DialTimeout, way)
-	if connects {
-		s.server.upstreamIs(err)
-	}
-	return err
+	return s.pipe.Connect(s.ctx, way)
 }
 
 // discard has the session end. The client is sent the end of the connection with the last of all that it is owed, and what it
 // still sends is read until it closes too, for a while: to close at once would make the kernel throw away replies on their way.
 func (s *session) discard() {
 	s.meter.parting.Store(true)
-	s.pipe.CloseWhenAnswered()
+	s.pipe.End(passthrough.WhenAnswered)
 	for s.readErr == nil {
 		n, err := s.nc.Read(s.buf)
 		if n > 0 && s.is(parting) {
@@ -366,7 +366,7 @@ func (s *session) discard() {
 // kill ends the session at once.
 func (s *session) kill() {
 	s.cancel()
-	s.pipe.Close()
+	s.pipe.End(passthrough.AtOnce)
 	s.closeRaw()
 }
 

@@ -25,7 +25,7 @@ func (s *session) noAuth() (reply []byte, err error) {
 	if err := s.connect(passthrough.Own); err != nil {
 		return nil, err
 	}
-	answer := s.pipe.Call(ping)
+	answer := s.pipe.Do(ping)[0]
 	s.await(answer)
 	if reply, err = answer.Raw(); !bytes.HasPrefix(reply, noAuthCode) {
 		reply = nil

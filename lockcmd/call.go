@@ -12,6 +12,7 @@ type Call struct {
 	Script  *Script
 	Keys    [2]string // the lock and its companion
 	Args    [5]string
+	Until   time.Time // when a Session fails with a LateError unless it is answered; zero is never
 	Confirm Replicas
 }
 

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -30,13 +31,13 @@ const fenceTries = 16
 // doubles).
 //
 // Only the lock's key is watched. Every acquisition, release and expiry changes it; waiters change the companion alone.
-func (l *Locks) runFence(s Session, args [][]byte) Reply {
+func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 	key := string(args[0])
 	token, ok := resp.ParseInt(args[1])
 	if !ok {
 		return errorReply(errInteger)
 	}
-	if !s.CanFence(args[2:]) {
+	if !l.cfg.CanFence(args[2:]) {
 		return errorReply(UsageError("ERR '" + strings.ToLower(string(args[2])) +
 			"' can't be fenced: it blocks, or is not one that a transaction runs as data"))
 	}

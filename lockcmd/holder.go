@@ -49,7 +49,7 @@ const maxUnsure = 64
 
 // failed takes care of a LOCK that failed, if it may have taken the lock all the same. Not of an OWNER's, whose lock may be an older
 // one that he knows.
-func (l *Locks) failed(s Session, at lineKey, as Identity, r request, err error) {
+func (l *Locks) failed(ctx context.Context, s Session, at lineKey, as Identity, r request, err error) {
 	if !mayHaveRun(err) || r.owner != "" {
 		return
 	}
@@ -65,7 +65,7 @@ func (l *Locks) failed(s Session, at lineKey, as Identity, r request, err error)
 			case <-ctx.Done():
 			}
 		})
-	case !s.Lost(): // nobody knows when it ends
+	case context.Cause(ctx) != ErrLost: // nobody knows when it ends
 		l.startRelease(o, func() {})
 	}
 }
@@ -230,7 +230,8 @@ func (h *Holder) suspend(at lineKey, p proof) *lease {
 	}
 	ls.cancel()
 	delete(h.leases, at)
-	return ls
+	again := *ls // what is under way of its renewal finds it gone
+	return &again
 }
 
 // resume renews a lock again, at once, that has not been released, or finds it lost. ls may be nil.

@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ func (l *Locks) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
 	}
 	at, asked := lineKey{s.Identity().DB, string(args[0])}, time.Now()
 	c := l.relockCall(at, p.value, timeout, false)
-	return Step{c, func(answer Answer, err error) Reply {
+	return Step{c, func(_ context.Context, answer Answer, err error) Reply {
 		done, err := c.ints(1, answer, err)
 		if err == nil && done[0] == 1 {
 			err = answer.missing(c.Confirm, notLonger)
@@ -51,7 +52,7 @@ var infoFields = []string{"state", "kind", "token", "owner", "client", "acquired
 // beginInfo is LOCKINFO.
 func (l *Locks) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
 	c := l.call(infoScript, string(args[0]), longWay, "")
-	return Step{&c, func(answer Answer, err error) Reply {
+	return Step{&c, func(_ context.Context, answer Answer, err error) Reply {
 		return l.info(lineKey{s.Identity().DB, c.Keys[0]}, answer.Value, answer.failure(err))
 	}}, true
 }
@@ -88,7 +89,7 @@ func (l *Locks) info(at lineKey, v resp.Value, err error) Reply {
 }
 
 // runScan is LOCKSCAN: a SCAN for companions, of which those whose locks are held now are named.
-func (l *Locks) runScan(s Session, args [][]byte) Reply {
+func (l *Locks) runScan(_ context.Context, s Session, args [][]byte) Reply {
 	o, err := parseScan(args)
 	if err != nil {
 		return errorReply(err)

@@ -1,6 +1,9 @@
 package lockcmd
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // How a LOCK asks, as lock.lua names it.
 const (
@@ -30,14 +33,15 @@ type trying struct {
 	asked time.Time
 }
 
-// try runs lock.lua once. An error may come with a token: unless the connection had it before, the
-// caller must undo it.
-func (l *Locks) try(on evaluator, at lineKey, r request, how string) (attempt, error) {
-	t, err := l.beginTry(at, r, how)
+// try runs lock.lua once for a waiter. An error may come with a token: unless the connection had it
+// before, the caller must undo it.
+func (l *Locks) try(s Session, at lineKey, w *waiter, how string) (attempt, error) {
+	t, err := l.beginTry(at, w.request, how)
 	if err != nil {
 		return attempt{asked: t.asked}, err
 	}
-	answer, err := on.Eval(&t.Call)
+	t.Until = w.patience()
+	answer, err := s.Eval(&t.Call)
 	return l.finishTry(t, answer, err)
 }
 
@@ -107,25 +111,27 @@ func (l *Locks) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 		return Step{}, false
 	}
 	r := s.Holder().request(string(args[0]), o)
-	t, err := l.beginTry(lineKey{s.Identity().DB, r.key}, r, asTry)
-	if err != nil {
-		return answered(l.tried(s, t, attempt{asked: t.asked}, err)), true
+	t, held := l.beginTry(lineKey{s.Identity().DB, r.key}, r, asTry)
+	if held != nil {
+		return Step{finish: func(ctx context.Context, _ Answer, _ error) Reply {
+			return l.tried(ctx, s, t, attempt{asked: t.asked}, held)
+		}}, true
 	}
-	return Step{&t.Call, func(answer Answer, err error) Reply {
+	return Step{&t.Call, func(ctx context.Context, answer Answer, err error) Reply {
 		a, err := l.finishTry(t, answer, err)
-		return l.tried(s, t, a, err)
+		return l.tried(ctx, s, t, a, err)
 	}}, true
 }
 
 // tried is the reply to a LOCK without WAIT.
-func (l *Locks) tried(s Session, t *trying, a attempt, err error) Reply {
+func (l *Locks) tried(ctx context.Context, s Session, t *trying, a attempt, err error) Reply {
 	switch {
 	case err != nil:
 		l.observeRefused(err)
 		if a.token != 0 && !a.before {
 			l.undo(s, t.at, s.Identity(), t.request, a.token)
 		}
-		l.failed(s, t.at, s.Identity(), t.request, err)
+		l.failed(ctx, s, t.at, s.Identity(), t.request, err)
 		return errorReply(err)
 	case a.token == 0:
 		l.observeRefused(nil)
@@ -136,13 +142,13 @@ func (l *Locks) tried(s Session, t *trying, a attempt, err error) Reply {
 }
 
 // runLock is LOCK … WAIT.
-func (l *Locks) runLock(s Session, args [][]byte) Reply {
+func (l *Locks) runLock(ctx context.Context, s Session, args [][]byte) Reply {
 	o, err := parseLock(args[1:], l.cfg.MaxTimeout)
 	if err != nil {
 		return errorReply(err)
 	}
 	r := s.Holder().request(string(args[0]), o)
-	return l.wait(s, lineKey{s.Identity().DB, r.key}, r, o.wait)
+	return l.wait(ctx, s, lineKey{s.Identity().DB, r.key}, r, o.wait)
 }
 
 // acquired does what follows from an acquisition.

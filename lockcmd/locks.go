@@ -21,6 +21,7 @@
 package lockcmd
 
 import (
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -41,6 +42,8 @@ type Config struct {
 	Durability
 	SlowWait time.Duration // log a client that has waited so long for a lock; 0 logs none
 	Observer Observer      // nil is nobody
+	// CanFence reports whether a command may run within a transaction of the proxy's own.
+	CanFence func(command [][]byte) bool
 }
 
 const (
@@ -52,28 +55,30 @@ const (
 	deafPatience    = 500 * time.Millisecond
 )
 
-// Session is the connection that a command came by.
+// Session is the connection that a command came by. A command runs with a context that ends when the
+// session has no use for it any more, see ErrGone and ErrLost. To watch for that may cost something: it
+// begins with the first call of Done, and the session ends it when the command has been answered.
 type Session interface {
 	// Eval runs a script in the session's turn.
 	evaluator
-	// Do sends commands of the proxy's own together, in the session's turn, and returns their replies as they came.
+	// Do sends commands of the proxy's own together, in the session's turn, and returns their replies
+	// as they came.
 	Do(commands ...[][]byte) ([][]byte, error)
-	// Patience is until when Eval waits for an answer from now on; zero is without end. After that it fails with a LateError.
-	Patience(until time.Time)
-	// Watch begins to watch for the client to close, or the server to shut down: then gone is closed. The session ends it when
-	// the command has been answered.
-	Watch() (gone <-chan struct{})
-	// Lost reports whether the session is about to end, since a connection to the upstream that it can't do without has ended.
-	Lost() bool
-	// Gone reports whether the client is known to have closed at this moment.
-	Gone() bool
-	// LockLost tells the client that a session lock has been lost. It may be called from any goroutine.
-	LockLost(key string, token int64)
-	// CanFence reports whether a command may run within a transaction of the proxy's own.
-	CanFence(command [][]byte) bool
 	Identity() Identity
 	Holder() *Holder
+	// LockLost tells the client that a session lock has been lost. It may be called from any goroutine.
+	LockLost(key string, token int64)
 }
+
+// ErrGone is the cause with which a command's context ends when the client has closed or the server shuts
+// down. Nobody hears of the one, and the other is told with a code of Redis's own by which client
+// libraries try again by themselves.
+const ErrGone = UsageError("TRYAGAIN the wait was ended, since this side of the connection was " +
+	"closed or the proxy is shutting down: the lock was not acquired; connect again and ask again")
+
+// ErrLost is the cause when the session is about to end, since a connection to the upstream that it
+// can't do without has ended.
+var ErrLost = errors.New("the session has lost its connection to the upstream")
 
 // Locks is the lock commands of one proxy. Make it with New; Close ends what it has running.
 type Locks struct {

@@ -96,7 +96,7 @@ func (l *Locks) observeRefused(err error) {
 // observeWaited takes note of a LOCK with WAIT that has ended.
 func (l *Locks) observeWaited(w *waiter, won bool, err error) {
 	switch {
-	case err == errGone:
+	case err == ErrGone:
 		l.tally.gone.Add(1)
 		return
 	case won:

@@ -3,6 +3,7 @@ package lockcmd
 // What a lock command does about an upstream that doesn't serve at the moment.
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,7 +19,7 @@ func mayHaveRun(err error) bool {
 	var held heldOffError
 	var sent interface{ MayHaveRun() bool }
 	switch {
-	case errors.As(err, &said), errors.As(err, &held), isNoReplicas(err), err == errGone:
+	case errors.As(err, &said), errors.As(err, &held), isNoReplicas(err), err == ErrGone:
 		return false
 	case errors.As(err, &sent):
 		return sent.MayHaveRun()
@@ -57,13 +58,13 @@ const (
 
 // passing reports whether an upstream that failed with err is worth waiting for: another server is to take its place. How the request
 // itself went doesn't matter to a waiter: repeated, it finds what it was given by its own name, or nothing.
-func (l *Locks) passing(s Session, err error) bool {
+func (l *Locks) passing(ctx context.Context, err error) bool {
 	var held heldOffError
 	if errors.As(err, &held) {
 		return true
 	}
 	var late LateError
-	if !l.cfg.Moves || s.Lost() || errors.As(err, &late) {
+	if !l.cfg.Moves || context.Cause(ctx) == ErrLost || errors.As(err, &late) {
 		return false
 	}
 	var said ServerError
@@ -91,7 +92,7 @@ func (l *Locks) pauseFor(at lineKey, w *waiter, err error) time.Duration {
 // the upstream is gone. Until a look is answered nobody is told that the lock is another's.
 func (l *Locks) lookFailed(at lineKey, w *waiter, err error) {
 	var said ServerError
-	if err == errGone || isNoReplicas(err) || errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
+	if err == ErrGone || isNoReplicas(err) || errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
 		return // that concerns w alone
 	}
 	var late LateError

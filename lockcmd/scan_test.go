@@ -36,7 +36,7 @@ func TestScanReportsErrors(t *testing.T) {
 		"UPSTREAM the node was lost, and nothing was sent":      false,
 		"ERR Error running script: user_script:1: out of mercy": false,
 	} {
-		reply := l.runScan(&scanSession{said: said}, [][]byte{[]byte("0")})
+		reply := l.runScan(t.Context(), &scanSession{said: said}, [][]byte{[]byte("0")})
 		switch {
 		case skipped && (reply.Kind != ArrayReply || len(reply.Elems[1].Elems) != 0):
 			t.Errorf("%s: %+v, want no lock", said, reply)

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"bytes"
+	"context"
 )
 
 // Spec is one lock command.
@@ -12,7 +13,7 @@ type Spec struct {
 	// begin makes the Step of a request that is one. nil if none is; args are without the name.
 	begin func(l *Locks, s Session, args [][]byte) (step Step, ok bool)
 	// run runs any other.
-	run func(l *Locks, s Session, args [][]byte) Reply
+	run func(l *Locks, ctx context.Context, s Session, args [][]byte) Reply
 }
 
 // Specs lists the lock commands.
@@ -56,15 +57,17 @@ func (c *Spec) isHelp(args [][]byte) bool {
 // Step is a lock command that has begun and needs one script's answer.
 type Step struct {
 	*Call  // nil if the command needs none: then it is finished with no answer
-	finish func(Answer, error) Reply
+	finish func(context.Context, Answer, error) Reply
 }
 
 // Finish does what follows from the answer, or from the failure to get one, and returns the reply.
 // Steps of one session are begun in the order of its requests, and finished in that order.
-func (st Step) Finish(a Answer, err error) Reply { return st.finish(a, err) }
+func (st Step) Finish(ctx context.Context, a Answer, err error) Reply { return st.finish(ctx, a, err) }
 
 // answered is the Step of a command that has its reply already.
-func answered(r Reply) Step { return Step{finish: func(Answer, error) Reply { return r }} }
+func answered(r Reply) Step {
+	return Step{finish: func(context.Context, Answer, error) Reply { return r }}
+}
 
 // Begin begins a command of which one script's answer is all that it needs, and reports whether it is
 // such. A Step that has begun must be finished. args begin with the name; their number has been checked.
@@ -79,17 +82,17 @@ func (l *Locks) Begin(c *Spec, s Session, args [][]byte) (step Step, ok bool) {
 }
 
 // Run runs a command for a session. args are as for Begin.
-func (l *Locks) Run(c *Spec, s Session, args [][]byte) Reply {
+func (l *Locks) Run(ctx context.Context, c *Spec, s Session, args [][]byte) Reply {
 	step, ok := l.Begin(c, s, args)
 	if !ok {
-		return c.run(l, s, args[1:])
+		return c.run(l, ctx, s, args[1:])
 	}
 	var a Answer
 	var err error
 	if step.Call != nil {
 		a, err = s.Eval(step.Call)
 	}
-	return step.Finish(a, err)
+	return step.Finish(ctx, a, err)
 }
 
 // help is LOCK HELP, in the form of Redis's own HELP subcommands.

@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"context"
 	"runtime"
 	"strconv"
 	"time"
@@ -14,7 +15,7 @@ func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
 	at := lineKey{s.Identity().DB, string(args[0])}
 	ls := s.Holder().suspend(at, p)
 	r := l.beginRelease(s, at, s.Identity(), p, true)
-	return Step{&r.Call, func(answer Answer, err error) Reply {
+	return Step{&r.Call, func(_ context.Context, answer Answer, err error) Reply {
 		released, err := l.finishRelease(r, answer, err)
 		if !released {
 			l.resume(s, r.at, ls)

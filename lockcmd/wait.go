@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"context"
 	"time"
 
 	"lockproxy/internal/monotonic"
@@ -13,13 +14,9 @@ const (
 	maxLook = 245 * time.Millisecond
 )
 
-// errGone ends a wait whose client has closed, or whose proxy is shutting down: nobody hears of the one, and the other is told with a code
-// of Redis's own by which client libraries try again by themselves.
-var errGone = UsageError("TRYAGAIN the wait was ended, since this side of the connection was closed or the proxy is shutting down: the lock was not acquired; connect again and ask again")
-
 // wait is LOCK … WAIT: it joins the line of the lock and answers when the lock is this client's, or the time is over. patience
 // 0 is without end.
-func (l *Locks) wait(s Session, at lineKey, r request, patience time.Duration) Reply {
+func (l *Locks) wait(ctx context.Context, s Session, at lineKey, r request, patience time.Duration) Reply {
 	l.waiters.Add(1)
 	defer l.waiters.Add(-1)
 	w := newWaiter(r, s.Identity())
@@ -40,27 +37,27 @@ func (l *Locks) wait(s Session, at lineKey, r request, patience time.Duration) R
 	err, pause := error(nil), unknown
 	switch {
 	case isFirst && !foreignTurn: // most likely the lock is free
-		pause, err = l.lookOrPause(s, at, w)
+		pause, err = l.lookOrPause(ctx, s, at, w)
 	case isFirst || !knows || r.owner != "":
-		if err = l.check(s, at, w); err != nil && l.passing(s, err) {
+		if err = l.check(s, at, w); err != nil && l.passing(ctx, err) {
 			pause, err = l.pauseFor(at, w, err), nil
 		}
 	}
 	queued := err == nil && !l.isGranted(w)
 	if queued {
-		err = l.waitTurn(s, at, w, patience, pause)
+		err = l.waitTurn(ctx, s, at, w, patience, pause)
 	}
-	return l.waited(s, at, w, queued, err)
+	return l.waited(ctx, s, at, w, queued, err)
 }
 
 // lookOrPause is a look. Unless that ends the wait, it returns how long to wait for the next one.
-func (l *Locks) lookOrPause(s Session, at lineKey, w *waiter) (pause time.Duration, err error) {
+func (l *Locks) lookOrPause(ctx context.Context, s Session, at lineKey, w *waiter) (pause time.Duration, err error) {
 	remaining, err := l.look(s, at, w)
 	switch {
 	case err == nil:
 		l.recovered(at)
 		return l.untilLook(at, remaining), nil
-	case l.passing(s, err):
+	case l.passing(ctx, err):
 		return l.pauseFor(at, w, err), nil
 	}
 	l.lookFailed(at, w, err)
@@ -82,9 +79,7 @@ const unknown = time.Duration(-1)
 // check finds out at once, for one who isn't first in line, what must not come out only when his turn comes: that he may not
 // lock here at all, or that he is the owner already.
 func (l *Locks) check(s Session, at lineKey, w *waiter) error {
-	s.Patience(w.patience())
-	a, err := l.try(s, at, w.request, asCheck)
-	s.Patience(time.Time{})
+	a, err := l.try(s, at, w, asCheck)
 	if denied := l.unmade(s, at, w, a, err); denied != nil {
 		return denied
 	}
@@ -103,14 +98,14 @@ func (l *Locks) check(s Session, at lineKey, w *waiter) error {
 
 // waitTurn returns when w has been granted the lock, or its time is over, or its client gone, or a look has failed. pause
 // is how long to wait for the next look.
-func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, pause time.Duration) error {
+func (l *Locks) waitTurn(ctx context.Context, s Session, at lineKey, w *waiter, patience, pause time.Duration) error {
 	var over <-chan time.Time
 	if patience > 0 {
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
 		over = timer.C
 	}
-	gone := s.Watch()
+	gone := ctx.Done()
 	l.wakes.listen(w.as, at.key)
 	slow := l.slowTimer()
 	defer slow.stop()
@@ -126,7 +121,7 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, pause time.
 		timeToLook := false
 		select {
 		case <-gone:
-			return errGone
+			return ErrGone
 		case <-over:
 			return l.outage(at)
 		case <-slow.due():
@@ -143,7 +138,7 @@ func (l *Locks) waitTurn(s Session, at lineKey, w *waiter, patience, pause time.
 		if !l.shouldLook(at, w, timeToLook) {
 			continue
 		}
-		pause, err := l.lookOrPause(s, at, w)
+		pause, err := l.lookOrPause(ctx, s, at, w)
 		if err != nil || l.isGranted(w) {
 			return err
 		}
@@ -211,9 +206,7 @@ func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	w.look, w.looked = false, true
 	l.mu.Unlock()
 	w.asks.Store(monotonic.Now())
-	s.Patience(w.patience())
-	a, err := l.try(s, at, w.request, how)
-	s.Patience(time.Time{})
+	a, err := l.try(s, at, w, how)
 	w.asks.Store(0)
 	if denied := l.unmade(s, at, w, a, err); denied != nil {
 		return 0, denied
@@ -280,7 +273,7 @@ func (l *Locks) isOffered(w *waiter) bool {
 
 // waited takes w out of the line and makes its answer. queued says that it was not given the lock at once. If it was, a client that has
 // closed its side is answered as by LOCK without WAIT: it may have closed only that.
-func (l *Locks) waited(s Session, at lineKey, w *waiter, queued bool, err error) Reply {
+func (l *Locks) waited(ctx context.Context, s Session, at lineKey, w *waiter, queued bool, err error) Reply {
 	l.awaitOffer(w)
 	l.mu.Lock()
 	won, unsure := w.state == granted, w.unsure
@@ -294,7 +287,7 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, queued bool, err error)
 		ln.leave(w)
 		if ln.len() == 0 {
 			delete(l.lines, at)
-			if w.look && !won && (err == nil || err == errGone) {
+			if w.look && !won && (err == nil || err == ErrGone) {
 				l.giveBack(w.as, at)
 			}
 		}
@@ -306,17 +299,17 @@ func (l *Locks) waited(s Session, at lineKey, w *waiter, queued bool, err error)
 		l.releaseRequest(at, w.as, w.request)
 	}
 	switch {
-	case won && (err == errGone || queued && s.Gone()):
+	case won && (err == ErrGone || queued && context.Cause(ctx) == ErrGone):
 		// It crossed with the hang-up: nobody is there to hold it.
 		if !w.before {
 			l.releaseGiven(at, w.as, w.connection, w.token)
 		}
-		return errorReply(errGone)
+		return errorReply(ErrGone)
 	case won:
 		l.acquired(s, at, w.request, attempt{token: w.token, takenOver: w.takenOver, renewed: w.renewed, before: w.before, asked: w.asked})
 		return intReply(w.token)
 	case err != nil:
-		l.failed(s, at, w.as, w.request, err)
+		l.failed(ctx, s, at, w.as, w.request, err)
 		return errorReply(err)
 	}
 	return nullReply

@@ -3,7 +3,6 @@ package lockcmd
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
@@ -17,8 +16,6 @@ type slowSession struct {
 	meanwhile func() []int64
 }
 
-func (s *slowSession) Patience(time.Time) {}
-
 func (s *slowSession) Eval(*Call) (a Answer, err error) {
 	a.Type = '*'
 	for _, n := range s.meanwhile() {
@@ -28,11 +25,7 @@ func (s *slowSession) Eval(*Call) (a Answer, err error) {
 }
 
 func (s *slowSession) Do(...[][]byte) ([][]byte, error) { return nil, errors.New("no commands here") }
-func (s *slowSession) Watch() (gone <-chan struct{})    { return nil }
-func (s *slowSession) Lost() bool                       { return false }
-func (s *slowSession) Gone() bool                       { return false }
 func (s *slowSession) LockLost(key string, token int64) {}
-func (s *slowSession) CanFence(command [][]byte) bool   { return false }
 func (s *slowSession) Identity() Identity               { return Identity{} }
 func (s *slowSession) Holder() *Holder                  { return &s.holder }
 

@@ -86,17 +86,6 @@ func (s *session) awaitUntil(answer *passthrough.Answer, until time.Time) (answe
 	return true
 }
 
-// Watch watches the client for as long as a lock command waits for something other than an answer. gone is closed when the
-// client has closed, or the server is shutting down. It ends when the command has been answered: see endWatch.
-func (s *session) Watch() (gone <-chan struct{}) {
-	if s.setPhase(locking); s.drains() {
-		s.nc.SetReadDeadline(time.Unix(1, 0)) // it is told at once
-	}
-	s.guard.Start()
-	s.watch = s.startWatch(watchWaiterAfter)
-	return s.watch.gone
-}
-
 // endWatch ends the watch of a lock command, once its answer is on its way: that must not wait for this.
 func (s *session) endWatch() {
 	if s.watch != nil {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"strconv"
+	"time"
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
@@ -20,7 +21,7 @@ func (s *session) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 	}
 	wait := resp.AppendCommand(nil, "WAIT", strconv.Itoa(c.Confirm.Min), within)
 	var confirmed *passthrough.Answer
-	a.Value, err = s.evaluate(func(raw []byte) (resp.Value, error) {
+	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
 		if confirmed != nil {
 			s.await(confirmed) // of the script that the upstream didn't have
 		}
@@ -45,7 +46,7 @@ func (s *session) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 // evalThenWait runs a script on a connection of the session's own, and when it has been answered has the
 // node that ran it wait.
 func (s *session) evalThenWait(c *lockcmd.Call, wait []byte) (a lockcmd.Answer, err error) {
-	a.Value, err = s.evaluate(func(raw []byte) (resp.Value, error) {
+	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
 		s.pipe.Flush() // see askNow
 		if err := s.connect(passthrough.Own); err != nil {
 			return resp.Value{}, err
@@ -65,6 +66,3 @@ func (s *session) evalThenWait(c *lockcmd.Call, wait []byte) (a lockcmd.Answer, 
 	a.Confirmed, err = answer.Value()
 	return a, err
 }
-
-// Lost reports whether the session is about to end, since it can't do without the upstream connection that it has lost.
-func (s *session) Lost() bool { return s.pipe.Status().Lost }

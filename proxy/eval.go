@@ -21,9 +21,12 @@ func (s *session) Eval(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 	return a, err
 }
 
+// asker sends a request for a script and returns its answer.
+type asker func(raw []byte, until time.Time) (resp.Value, error)
+
 // evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its source.
-func (s *session) evaluate(do func(raw []byte) (resp.Value, error), c *lockcmd.Call) (resp.Value, error) {
-	v, err := do(s.scriptRequest("EVALSHA", c.Script.SHA, c))
+func (s *session) evaluate(do asker, c *lockcmd.Call) (resp.Value, error) {
+	v, err := do(s.scriptRequest("EVALSHA", c.Script.SHA, c), c.Until)
 	if isNoScript(v, err) {
 		v, err = s.evalSource(do, c)
 	}
@@ -36,9 +39,9 @@ func isNoScript(v resp.Value, err error) bool {
 }
 
 // evalSource runs a script by its source, which is no retry: see isNoScript.
-func (s *session) evalSource(do func(raw []byte) (resp.Value, error), c *lockcmd.Call) (resp.Value, error) {
+func (s *session) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) {
 	s.load(c.Script.Together())
-	return do(s.scriptRequest("EVAL", c.Script.Source, c))
+	return do(s.scriptRequest("EVAL", c.Script.Source, c), c.Until)
 }
 
 // load has the upstream know a script when the next request runs, if the user may SCRIPT LOAD. nil is none.
@@ -64,9 +67,9 @@ func (s *session) scriptRequest(name, script string, c *lockcmd.Call) []byte {
 // maxScriptRequest is up to which size the room for a script's request is kept for the next, bytes: most need less than half.
 const maxScriptRequest = 1 << 10
 
-// askNow sends a request for a script and waits for its answer, within the session's patience.
-func (s *session) askNow(raw []byte) (resp.Value, error) {
-	if s.late != nil && !s.awaitUntil(s.late, s.patience) { // to connect might wait for that, too
+// askNow is an asker that waits for no longer than until; zero is without end.
+func (s *session) askNow(raw []byte, until time.Time) (resp.Value, error) {
+	if s.late != nil && !s.awaitUntil(s.late, until) { // to connect might wait for that, too
 		return resp.Value{}, lockcmd.LateError{}
 	}
 	s.late = nil
@@ -75,15 +78,12 @@ func (s *session) askNow(raw []byte) (resp.Value, error) {
 		return resp.Value{}, err
 	}
 	answer := s.pipe.Do(raw)[0]
-	if !s.awaitUntil(answer, s.patience) {
+	if !s.awaitUntil(answer, until) {
 		s.late = answer
 		return resp.Value{}, lockcmd.LateError{Answered: answer.Done}
 	}
 	return answer.Value()
 }
-
-// Patience is until when Eval waits for an answer from now on; zero is without end.
-func (s *session) Patience(until time.Time) { s.patience = until }
 
 // Do sends commands of the proxy's own together, in the same way, and returns their replies.
 func (s *session) Do(cmds ...[][]byte) ([][]byte, error) {
@@ -108,9 +108,6 @@ func (s *session) Do(cmds ...[][]byte) ([][]byte, error) {
 	}
 	return replies, nil
 }
-
-// CanFence reports whether a command may run within a transaction of the proxy's own.
-func (s *session) CanFence(command [][]byte) bool { return lookup(command[0]).fenceable(command) }
 
 // Identity is whom the running lock command runs as, and where.
 func (s *session) Identity() lockcmd.Identity {

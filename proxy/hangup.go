@@ -3,29 +3,11 @@ package proxy
 import (
 	"errors"
 	"io"
-	"net"
 	"syscall"
 	"time"
 
 	"lockproxy/lockcmd"
 )
-
-// Gone reports whether the client is known to have closed at this moment: whether the kernel has its FIN or reset, and nothing
-// sent before it is left to read. It takes nothing from the connection.
-func (s *session) Gone() bool {
-	if s.readErr != nil {
-		return true
-	}
-	if s.watch != nil {
-		select {
-		case <-s.watch.gone:
-			return true
-		default:
-		}
-	}
-	n, err := s.peek()
-	return n == 0 && err == nil || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
-}
 
 // A lock is released if its token crossed with the end of the connection: nobody has it, and all would wait for its timeout. But the end
 // of a connection doesn't tell what the client has read. A kernel whose process dies sends a reset if something is unread; a balancer

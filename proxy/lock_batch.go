@@ -94,7 +94,7 @@ func (s *session) finishLocks() {
 			s.await(one.answer)
 		}
 		before := s.holder.Granted()
-		reply := one.Finish(s.answerTo(one))
+		reply := s.finishLock(one)
 		s.lockTook(one.spec, one.began)
 		state, _ := s.pipe.State()
 		text = append(text, encodeReply(one.spec.Name, reply, state.Proto)...)
@@ -111,20 +111,21 @@ func (s *session) finishLocks() {
 	s.reply(text)
 }
 
-// answerTo is what the upstream says to a command of the batch that has been awaited, or could not be
-// asked together with others.
-func (s *session) answerTo(one *batchedLock) (a lockcmd.Answer, err error) {
+// finishLock finishes a command of the batch that has been awaited, or that could not be asked together
+// with others.
+func (s *session) finishLock(one *batchedLock) lockcmd.Reply {
+	var a lockcmd.Answer
+	err := one.err
 	switch {
 	case one.answer != nil:
 		a.Value, err = one.answer.Value()
 		if isNoScript(a.Value, err) {
 			a.Value, err = s.evalSource(s.askNow, one.Call)
 		}
-		return a, err
-	case one.err == nil && one.Call != nil:
-		return s.Eval(one.Call)
+	case err == nil && one.Call != nil:
+		a, err = s.Eval(one.Call)
 	}
-	return a, one.err
+	return one.Finish(s.command(), a, err)
 }
 
 // giveBefore gives the client text, and returns what is left of it, if an answer is not there yet: a

@@ -286,7 +286,7 @@ func (s *session) timed(spec *lockcmd.Spec, args [][]byte) lockcmd.Reply {
 	s.meter.fold()        // it may take long
 	defer s.guard.Start() // it may have taken a session lock
 	began, waits := time.Now(), spec.Waits(args)
-	reply := s.server.locks.Run(spec, s, args)
+	reply := s.server.locks.Run(s.command(), spec, s, args)
 	if !waits {
 		s.lockTook(spec, began)
 	}

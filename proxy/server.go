@@ -132,6 +132,7 @@ func New(cfg Config) *Server {
 	}
 	cfg.Locks.Moves = cfg.Upstream.Moves()
 	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
+	cfg.Locks.CanFence = func(command [][]byte) bool { return lookup(command[0]).fenceable(command) }
 	var id [8]byte
 	rand.Read(id[:])
 	s := &Server{

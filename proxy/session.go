@@ -55,7 +55,6 @@ type session struct {
 	readErr    error         // what ended the reading of the client, once something has
 	timer      *time.Timer
 	watch      *watch              // of a lock command that waits
-	patience   time.Time           // see Patience
 	late       *passthrough.Answer // of a script that was given up; nil if there was none
 	guard      *peer.Guard         // ends the session when the client's machine is lost; nil if that can't be known
 

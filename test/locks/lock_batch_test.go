@@ -239,6 +239,31 @@ func TestLockCommandsTogetherAreConfirmed(t *testing.T) {
 	}
 }
 
+// An UNLOCK that hands its lock on, which replicas must confirm, keeps its turn among others.
+func TestUnlocksTogetherOfWhichOneIsConfirmed(t *testing.T) {
+	server := testredis.Start(t)
+	holder := proxytest.SharedClient(t, proxytest.Start(t, server.URL(), nil).Addr)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Locks.Durability.MinReplicas, cfg.Locks.Durability.ReplicaTimeout = 1, 20*time.Millisecond
+	})
+	c, waiter := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
+	var pipeline []string
+	for _, key := range []string{"a", "b", "c", "d"} {
+		pipeline = append(pipeline, proxytest.Unlock(key, holder.Lock(key+" 30")))
+	}
+	waiter.Send("LOCK b 30 WAIT 5")
+	proxytest.AwaitWaiters(t, p, "b", 1)
+	c.Send(append(pipeline, "EXISTS a b c d")...)
+	for i, want := range []string{":1\r\n", ":1\r\n", ":1\r\n", ":1\r\n", ":0\r\n"} {
+		if got := c.Reply(); got != want {
+			t.Errorf("reply %d: %q, want %q", i, got, want)
+		}
+	}
+	if got := waiter.Reply(); !strings.HasPrefix(got, "-NOREPLICAS") {
+		t.Errorf("the waiter: %q", got)
+	}
+}
+
 // Who has a lock is told so at once, though he asks for another that takes long.
 func TestLockCommandsTogetherDoNotWaitForAnother(t *testing.T) {
 	t.Parallel()
@@ -320,38 +345,5 @@ func TestUnlocksTogetherWithoutAnUpstream(t *testing.T) {
 	}
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("they took %v", took)
-	}
-}
-
-// What LOCK and UNLOCK cost, alone and 16 at once. The allocations are the whole process's, the client's
-// among them.
-func BenchmarkLock(b *testing.B) {
-	for _, together := range []int{1, 16} {
-		b.Run(fmt.Sprint(together), func(b *testing.B) {
-			_, p := proxytest.StartBoth(b)
-			c := proxytest.SharedClient(b, p.Addr)
-			requests, unlocks := "", ""
-			for i := range together {
-				requests += fmt.Sprintf("*3\r\n$4\r\nLOCK\r\n$3\r\nk%02d\r\n$2\r\n30\r\n", i)
-				unlocks += fmt.Sprintf("*2\r\n$6\r\nUNLOCK\r\n$3\r\nk%02d\r\n", i)
-			}
-			lock, unlock := []byte(requests), []byte(unlocks)
-			replies := make([]byte, together*len(":1234567890123456\r\n"))
-			turn := func(request []byte, length int) {
-				if _, err := c.Write(request); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := io.ReadFull(c.In, replies[:length]); err != nil {
-					b.Fatal(err)
-				}
-			}
-			c.SetReadDeadline(time.Now().Add(time.Minute))
-			b.ReportAllocs()
-			for b.Loop() {
-				turn(lock, len(replies))
-				turn(unlock, together*len(":1\r\n"))
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(2*together), "ns/command")
-		})
 	}
 }

@@ -50,11 +50,11 @@ func isNoReplicas(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// undo takes back a lock whose client won't be told of it, and leaves it free: a waiter to whom it were handed would fare no better.
-func (l *Locks) undo(on evaluator, at lineKey, as Identity, r request, token int64) {
-	p := given(r.connection, token)
-	if _, err := l.releaseAs(on, at, as, p, false); err != nil {
-		l.releaseOrphan(at, as, p)
+// undo takes back a lock whose client won't be told of it, and leaves it free: a waiter to whom it were
+// handed would fare no better.
+func (l *Locks) undo(on evaluator, lock *heldLock) {
+	if _, err := l.releaseAs(on, lock.at(), lock.as, lock.given(), false); err != nil {
+		l.releaseAbandoned(lock)
 	}
 }
 
@@ -73,7 +73,7 @@ func (l *Locks) unmade(s Session, at lineKey, w *waiter, a attempt, err error) e
 	}
 	l.mu.Unlock()
 	if (denied != nil || err != nil) && a.token != 0 && !a.before {
-		l.undo(s, at, w.as, w.request, a.token)
+		l.undo(s, w.lock(a.token))
 	}
 	return denied
 }

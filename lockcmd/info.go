@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
 )
 
@@ -20,7 +21,7 @@ func (l *Locks) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
 	if err != nil {
 		return answered(errorReply(err)), true
 	}
-	at, asked := lineKey{s.Identity().DB, string(args[0])}, time.Now()
+	at, asked := lineKey{s.Identity().DB, string(args[0])}, monotonic.Now()
 	c := l.relockCall(at, p.value, timeout, false)
 	return Step{c, func(_ context.Context, answer Answer, err error) Reply {
 		done, err := c.ints(1, answer, err)
@@ -31,9 +32,7 @@ func (l *Locks) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
 			return errorReply(err)
 		}
 		if done[0] == 1 {
-			l.relocked(s, at, p.value, timeout, asked)
-			s.Holder().taken.extend(at, asked.Add(timeout))
-			l.holdings.extend(at, p.value, asked.Add(timeout))
+			l.relocked(s.Holder(), at, p.value, timeout, asked)
 		}
 		return intReply(done[0])
 	}}, true

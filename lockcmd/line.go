@@ -68,6 +68,11 @@ func newWaiter(r request, as Identity) *waiter {
 	return &waiter{request: r, as: as, wake: make(chan struct{}, 1)}
 }
 
+// lock is what w was given, or with no token may have been.
+func (w *waiter) lock(token int64) *heldLock {
+	return &heldLock{request: w.request, as: w.as, token: token}
+}
+
 func (w *waiter) signal() {
 	select {
 	case w.wake <- struct{}{}:

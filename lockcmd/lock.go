@@ -3,6 +3,8 @@ package lockcmd
 import (
 	"context"
 	"time"
+
+	"lockproxy/internal/monotonic"
 )
 
 // How a LOCK asks, as lock.lua names it.
@@ -129,16 +131,15 @@ func (l *Locks) tried(ctx context.Context, s Session, t *trying, a attempt, err 
 	case err != nil:
 		l.observeRefused(err)
 		if a.token != 0 && !a.before {
-			l.undo(s, t.at, s.Identity(), t.request, a.token)
+			l.undo(s, &heldLock{request: t.request, as: s.Identity(), token: a.token})
 		}
-		l.failed(ctx, s, t.at, s.Identity(), t.request, err)
+		l.failed(ctx, s, &heldLock{request: t.request, as: s.Identity()}, err)
 		return errorReply(err)
 	case a.token == 0:
 		l.observeRefused(nil)
 		return nullReply
 	}
-	l.acquired(s, t.at, t.request, a)
-	return intReply(a.token)
+	return l.acquired(s, t.request, a)
 }
 
 // runLock is LOCK … WAIT.
@@ -151,20 +152,21 @@ func (l *Locks) runLock(ctx context.Context, s Session, args [][]byte) Reply {
 	return l.wait(ctx, s, lineKey{s.Identity().DB, r.key}, r, o.wait)
 }
 
-// acquired does what follows from an acquisition.
-func (l *Locks) acquired(s Session, at lineKey, r request, a attempt) {
-	l.observeAcquired(at, r, a)
+// acquired does what follows from an acquisition, and returns the reply.
+func (l *Locks) acquired(s Session, r request, a attempt) Reply {
+	lock := &heldLock{request: r, as: s.Identity(), token: a.token, since: monotonic.Of(a.asked)}
+	lock.until.Store(lock.since + int64(r.timeout))
 	if r.session {
-		l.keep(s, r, a.token, a.asked)
-		s.Holder().taken.remove(at)
-	} else {
-		s.Holder().forget(at)
-		s.Holder().taken.add(at, a.asked.Add(r.timeout))
+		lock.by = s
 	}
-	if !a.before {
-		s.Holder().grant(at, s.Identity(), a.token)
-	}
+	l.hold(s.Holder(), lock)
+	l.observeAcquired(lock, a.renewed)
 	if a.takenOver {
-		l.startGrace(s.Identity(), at, a.token)
+		l.startGrace(lock.as, lock.at(), a.token)
 	}
+	reply := intReply(a.token)
+	if !a.before {
+		reply.given = lock
+	}
+	return reply
 }

@@ -96,7 +96,7 @@ type Locks struct {
 
 	observer  Observer
 	tally     tally
-	holdings  *holdings
+	registry  *registry
 	slowWait  atomic.Int64 // see Config.SlowWait, ns
 	slowLines lineLimit
 

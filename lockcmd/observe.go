@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
 )
 
@@ -52,7 +53,7 @@ type tally struct {
 
 // Counts tells what has happened so far.
 func (l *Locks) Counts() Counts {
-	holding := l.holdings.sweep(time.Now())
+	holding := l.registry.sweep(monotonic.Now())
 	l.mu.Lock()
 	lines := len(l.lines)
 	l.mu.Unlock()
@@ -68,20 +69,20 @@ func (l *Locks) Counts() Counts {
 
 // observe is called once, by New.
 func (l *Locks) observe(by Observer) {
-	l.observer, l.holdings = by, newHoldings(&l.tally.expired)
+	l.observer, l.registry = by, newRegistry(&l.tally.expired)
 	if by == nil {
 		l.observer = noObserver{}
 	}
 }
 
-// observeAcquired takes note of a LOCK that was answered with a token.
-func (l *Locks) observeAcquired(at lineKey, r request, a attempt) {
-	if a.renewed {
+// observeAcquired counts a LOCK that is answered with a token. again says that its owner had it already.
+func (l *Locks) observeAcquired(lock *heldLock, again bool) {
+	if again {
 		l.tally.renewed.Add(1)
 	} else {
 		l.tally.acquired.Add(1)
 	}
-	l.holdings.put(at, r, a.token, a.asked)
+	l.registry.put(lock)
 }
 
 // observeRefused takes note of a LOCK without WAIT that got nothing.
@@ -107,12 +108,6 @@ func (l *Locks) observeWaited(w *waiter, won bool, err error) {
 		l.tally.overtime.Add(1)
 	}
 	l.observer.LockWaited(time.Since(w.joined), won)
-}
-
-// observeLost takes note of a session lock that is none any more.
-func (l *Locks) observeLost(at lineKey, token int64) {
-	l.tally.lost.Add(1)
-	l.holdings.drop(at, token)
 }
 
 // observeRelease takes note of what a release has answered, before the next holder can hear of it. on is where it ran.
@@ -144,11 +139,15 @@ func (l *Locks) observeRelease(on evaluator, at lineKey, as Identity, p proof, v
 	default:
 		l.tally.disconnect.Add(1)
 	}
-	if held, ok := l.holdings.take(at, p, token); ok {
-		l.observer.LockHeld(time.Since(held.since))
-		if held.by != nil {
-			l.lose(held.by, at, held.token, errTakenAway)
-		}
+	lock := l.registry.take(at, p, token)
+	if lock == nil {
+		return
+	}
+	l.observer.LockHeld(monotonic.Since(lock.since))
+	if lock.by != nil {
+		l.lose(lock, errTakenAway)
+	} else {
+		lock.until.Store(0)
 	}
 }
 

@@ -22,7 +22,12 @@ type Reply struct {
 	Text  string
 	Elems []Reply
 	Raw   []byte
+	given *heldLock // whose token it is, if the client has not been sent that before
 }
+
+// GivesLock reports whether the reply is the token of a lock that the client has not been sent before:
+// Holder.MarkSent is to be told, if it is sent.
+func (r *Reply) GivesLock() bool { return r.given != nil }
 
 var nullReply = Reply{Kind: NullReply}
 

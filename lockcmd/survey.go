@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
 )
 
@@ -36,14 +37,14 @@ type Held struct {
 // Known tells of locks without asking the upstream: those that were taken by way of this proxy and have not been seen to end,
 // limit at most, and all that are waited for here. Of the latter, if others hold them, no more than the place and the waiters.
 func (l *Locks) Known(limit int) []Held {
-	now := time.Now()
 	places := map[Place]int{}
 	var list []Held
-	l.holdings.some(limit, func(at lineKey, h holding) {
-		places[Place{at.db, at.key}] = len(list)
+	l.registry.sample(limit, func(lock *heldLock) {
+		place := Place{lock.as.DB, lock.key}
+		places[place] = len(list)
 		list = append(list, Held{
-			Place: Place{at.db, at.key}, Token: h.token, Owner: h.owner, Client: h.client, Session: h.session,
-			Age: now.Sub(h.since), Remaining: h.until.Sub(now),
+			Place: place, Token: lock.token, Owner: lock.owner, Client: lock.client, Session: lock.session,
+			Age: monotonic.Since(lock.since), Remaining: -monotonic.Since(lock.until.Load()),
 		})
 	})
 	l.mu.Lock()

@@ -13,20 +13,17 @@ func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
 		return answered(errorReply(err)), true
 	}
 	at := lineKey{s.Identity().DB, string(args[0])}
-	ls := s.Holder().suspend(at, p)
+	s.Holder().suspend(at, p)
 	r := l.beginRelease(s, at, s.Identity(), p, true)
 	return Step{&r.Call, func(_ context.Context, answer Answer, err error) Reply {
 		released, err := l.finishRelease(r, answer, err)
-		if !released {
-			l.resume(s, r.at, ls)
-		}
+		l.unlocked(s.Holder(), r.at, released)
 		switch {
 		case err != nil:
 			return errorReply(err)
 		case !released:
 			return intReply(0)
 		}
-		s.Holder().taken.remove(r.at)
 		return intReply(1)
 	}}, true
 }
@@ -102,13 +99,13 @@ func (l *Locks) finishRelease(r *releasing, a Answer, err error) (released bool,
 	next := r.wish.next
 	switch {
 	case missing != nil && !taken:
-		l.undo(r.on, r.at, next.as, next.request, token)
+		l.undo(r.on, next.lock(token))
 		next.signal()
 	case !taken:
-		l.releaseGiven(r.at, r.as, next.connection, token)
+		l.releaseAbandoned(next.lock(token))
 	}
 	if orphaned {
-		l.releaseRequest(r.at, next.as, next.request)
+		l.releaseAbandoned(next.lock(0))
 	}
 	return released, err
 }

@@ -296,20 +296,19 @@ func (l *Locks) waited(ctx context.Context, s Session, at lineKey, w *waiter, qu
 	l.observeWaited(w, won, err)
 
 	if !won && unsure {
-		l.releaseRequest(at, w.as, w.request)
+		l.releaseAbandoned(w.lock(0))
 	}
 	switch {
 	case won && (err == ErrGone || queued && context.Cause(ctx) == ErrGone):
 		// It crossed with the hang-up: nobody is there to hold it.
 		if !w.before {
-			l.releaseGiven(at, w.as, w.connection, w.token)
+			l.releaseAbandoned(w.lock(w.token))
 		}
 		return errorReply(ErrGone)
 	case won:
-		l.acquired(s, at, w.request, attempt{token: w.token, takenOver: w.takenOver, renewed: w.renewed, before: w.before, asked: w.asked})
-		return intReply(w.token)
+		return l.acquired(s, w.request, attempt{token: w.token, takenOver: w.takenOver, renewed: w.renewed, before: w.before, asked: w.asked})
 	case err != nil:
-		l.failed(ctx, s, at, w.as, w.request, err)
+		l.failed(ctx, s, w.lock(0), err)
 		return errorReply(err)
 	}
 	return nullReply

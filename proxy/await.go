@@ -171,7 +171,7 @@ func (s *session) stopWatch(w *watch) {
 	}
 	if len(w.read) > 0 {
 		s.meter.heard(len(w.read))
-		s.holder.Heard(s.meter.in.Load())
+		s.holder.MarkDelivered(s.meter.in.Load())
 		s.keep(w.read)
 	}
 	if w.err != nil && !isTimeout(w.err) {

@@ -8,7 +8,7 @@ import "lockproxy/passthrough"
 func (s *session) finish() {
 	answered := s.pipe.Status().Answered
 	if answered {
-		s.judgeUnheard() // before a reset is all that the kernel still knows of the connection
+		s.markUnread() // before a reset is all that the kernel still knows of the connection
 	}
 	if s.is(parting) {
 		s.pipe.End(passthrough.AtOnce)
@@ -18,7 +18,7 @@ func (s *session) finish() {
 	s.pipe.Wait()
 	s.leaveSeat()
 	if !answered {
-		s.judgeUnheard()
+		s.markUnread()
 	}
 	s.nc.Close()
 }

@@ -5,7 +5,6 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"lockproxy/internal/resp"
@@ -50,17 +49,13 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		s.pipe.Pin(passthrough.Pinned)
 		defer s.pipe.Pin(passthrough.Unpinned)
 	}
-	before := s.holder.Granted()
 	reply := s.timed(spec, req.Args)
 	if s.drains() {
 		s.hold(true) // it may have begun to while this one waited
 	}
 	text := s.unlessNoAuth(state, encodeReply(spec.Name, reply, state.Proto))
-	if number := s.holder.Granted(); number != before {
-		s.holder.Sent(number, s.sent(len(text)))
-		if state.Muted() {
-			s.holder.Heard(math.MaxUint64) // it doesn't want to hear
-		}
+	if reply.GivesLock() && !state.Muted() { // else it doesn't want to hear
+		s.holder.MarkSent(reply, s.sent(len(text)))
 	}
 	var late lockcmd.LateError
 	if !errors.As(reply.Err, &late) || state.Muted() || !s.pipe.Reply(text, passthrough.Now) { // or it would come behind the answer that is late

@@ -93,13 +93,12 @@ func (s *session) finishLocks() {
 			text = s.giveBefore(one.answer, text)
 			s.await(one.answer)
 		}
-		before := s.holder.Granted()
 		reply := s.finishLock(one)
 		s.lockTook(one.spec, one.began)
 		state, _ := s.pipe.State()
 		text = append(text, encodeReply(one.spec.Name, reply, state.Proto)...)
-		if number := s.holder.Granted(); number != before {
-			s.holder.Sent(number, s.sent(len(text)))
+		if reply.GivesLock() {
+			s.holder.MarkSent(reply, s.sent(len(text)))
 		}
 	}
 	clear(s.locks)

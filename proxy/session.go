@@ -117,7 +117,7 @@ func (s *session) took(n int, err error) {
 	s.readErr = err
 	if n > 0 {
 		s.meter.heard(n)
-		s.holder.Heard(s.meter.in.Load())
+		s.holder.MarkDelivered(s.meter.in.Load())
 	}
 }
 

@@ -21,7 +21,7 @@ func closedBehind(t *testing.T, p *proxytest.Proxy, commands ...string) {
 }
 
 // A client that has closed before the token of its lock can have reached it was never the holder.
-func TestUnheardTokenIsReleased(t *testing.T) {
+func TestUndeliveredTokenIsReleased(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	next := proxytest.Dial(t, p.Addr)
 	for range 20 {
@@ -37,7 +37,7 @@ func TestUnheardTokenIsReleased(t *testing.T) {
 }
 
 // That holds for each of those that it asked for together.
-func TestUnheardTokensAreReleased(t *testing.T) {
+func TestUndeliveredTokensAreReleased(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	next := proxytest.Dial(t, p.Addr)
 	const locks = 20 // that are read at once: what comes later is taken for said behind the tokens before it
@@ -62,7 +62,7 @@ func TestUnheardTokensAreReleased(t *testing.T) {
 }
 
 // Of several tokens only those are given up that can't have been read.
-func TestOnlyUnheardTokensAreReleased(t *testing.T) {
+func TestOnlyUndeliveredTokensAreReleased(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	busy := "local now = function() local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end local over = now() + 300 repeat until now() > over"
@@ -138,7 +138,7 @@ func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
 }
 
 // What a client had sent before its token came says nothing about whether it has read it.
-func TestUnheardTokenOfWaiterThatSentMore(t *testing.T) {
+func TestUndeliveredTokenOfWaiterThatSentMore(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	for _, closesFirst := range []bool{false, true} {

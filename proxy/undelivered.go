@@ -9,16 +9,22 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// A lock is released if its token crossed with the end of the connection: nobody has it, and all would wait for its timeout. But the end
-// of a connection doesn't tell what the client has read. A kernel whose process dies sends a reset if something is unread; a balancer
-// sends one too, when nothing has been said on a connection for long, and its client may hold a lock and work. So a lock is given up when
+// A lock is released if its token crossed with the end of the connection: nobody has it, and all would
+// wait for its timeout. But the end of a connection does not say what the client has read. The kernel
+// of a process that dies sends a reset if something is unread; a balancer sends one too when a
+// connection has been silent for long, and its client may hold a lock and work. So these count:
 //
-//   - its token was never given to the kernel, since writing failed; or
-//   - the client's FIN did not acknowledge the token, and the token was answered by a reset: it had closed before; or
-//   - a reset came, without a FIN, so soon behind the token that they are taken to have crossed.
+//	signal                                            certain
+//	the token was never given to the kernel, since    yes
+//	writing failed
+//	the client's FIN did not acknowledge the token,   yes, unless the client ended what it sends, read
+//	and a reset answered the token                    the token, and closed with others on their way
+//	                                                  before its kernel had acknowledged that one, which
+//	                                                  it delays by 40 ms at most
+//	a reset came, without a FIN, within crossing of   no
+//	the token
 //
-// Only the last is not certain; nor is the second for a client that ends what it sends, reads a token, and closes with others on their way before its
-// kernel has acknowledged that one, which it delays by 40 ms at most. Otherwise the lock is its holder's until its timeout.
+// Otherwise the lock is its holder's until its timeout.
 
 const (
 	// crossing is how soon behind a token a reset is taken to have crossed with it.
@@ -39,10 +45,10 @@ func (s *session) sent(n int) lockcmd.Sent {
 	return lockcmd.Sent{At: time.Now(), End: s.pipe.Status().Given + uint64(n), In: in}
 }
 
-// judgeUnheard tells the Holder which tokens are taken never to have reached the client. It is called when nothing is written any more and the
-// connection is still open.
-func (s *session) judgeUnheard() {
-	last, ok := s.holder.LastSent()
+// markUnread tells the Holder which tokens are taken never to have reached the client. It is called when
+// nothing is written any more and the connection is still open.
+func (s *session) markUnread() {
+	last, ok := s.holder.LastUndelivered()
 	if !ok {
 		return
 	}
@@ -54,7 +60,7 @@ func (s *session) judgeUnheard() {
 	if s.nc != s.raw && refused > 0 { // encrypted there are more bytes than are counted: nothing is known but of the very last one
 		refused = 1
 	}
-	s.holder.Unreached(func(sent lockcmd.Sent) bool {
+	s.holder.MarkUnread(func(sent lockcmd.Sent) bool {
 		switch {
 		case written < sent.End:
 			return failed != nil

@@ -1,0 +1,226 @@
+package lockcmd
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/monotonic"
+)
+
+// request is one LOCK of a connection, as metadata keys name it.
+type request struct {
+	key        string
+	timeout    time.Duration
+	connection string
+	number     string
+	client     string
+	session    bool
+	owner      string
+}
+
+// companion is what a metadata key says of the holder, from `session` on; see read.lua.
+func (r request) companion() string {
+	return flag(r.session) + " held " + r.connection + " " + r.number + " " + r.client + " -\n" + r.owner
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// heldLock is a lock that a connection was given, or may have been given. It is all that this proxy
+// knows of that: the Holder and the registry refer to the same record. Whether the lock is held is
+// for the upstream alone to say.
+type heldLock struct {
+	request // the LOCK that took it; its timeout is guarded by Holder.mu
+	as      Identity
+	token   int64   // 0 if the outcome of the LOCK is not known
+	by      Session // nil unless it is a session lock
+	sent    Sent    // of an undelivered one
+	since   int64   // when it was first asked for, as monotonic.Now
+	// until is when the timeout ends, counted from when it was asked for and as monotonic.Now: the
+	// upstream keeps the lock at least so long. It is 0 once another client has released it here.
+	until atomic.Int64
+
+	renewed bool   // guarded by Holder.mu
+	round   int    // guarded by Holder.mu; counts the changes of renewed, and of the next renewal
+	cancel  func() // guarded by Holder.mu; of the next renewal
+}
+
+func (lock *heldLock) at() lineKey { return lineKey{lock.as.DB, lock.key} }
+
+func (lock *heldLock) tokenText() string { return strconv.FormatInt(lock.token, 10) }
+
+// given is the proof for releasing the lock when its connection cannot have it any more. The token
+// alone would not do: an owner that has asked again on another connection has the same one.
+func (lock *heldLock) given() proof {
+	if lock.token == 0 {
+		return proof{"request", lock.connection + "/" + lock.number}
+	}
+	return proof{"given", lock.connection + "/" + lock.tokenText()}
+}
+
+// Holder is one client connection as the holder of locks.
+type Holder struct {
+	Connection string // names this connection among all connections of all proxies; no blanks
+	Addr       string // for people; no blanks
+
+	// Only the session's goroutine uses these:
+	requests    uint64
+	undelivered []*heldLock // the client may not have read their tokens; the oldest first
+	unread      []*heldLock // the client cannot have read their tokens
+	unknown     []*heldLock // LOCKs whose outcome is not known
+
+	mu      sync.Mutex
+	locks   map[lineKey]*heldLock // guarded by mu; given, and not known to have been released
+	renewed int                   // guarded by mu; how many of locks are
+	more    int64                 // guarded by mu; when those beyond maxHeld have ended, as monotonic.Now
+}
+
+const (
+	// maxHeld bounds the locks of a connection that are followed until they end, but for session
+	// locks, which cost more than a record. Of a connection that takes locks and leaves their release
+	// to others, or to their timeouts, only the last of these timeouts matters.
+	maxHeld = 64
+	// maxUndelivered bounds the undelivered ones. Of more the oldest are taken for delivered.
+	maxUndelivered = 1024
+	// maxUnknown bounds the unknown ones. Of more the oldest are forgotten.
+	maxUnknown = 64
+)
+
+// request makes a LOCK of the connection's.
+func (h *Holder) request(key string, o lockOptions) request {
+	h.requests++
+	return request{key: key, timeout: o.timeout, connection: h.Connection, client: h.Addr,
+		number: strconv.FormatUint(h.requests, 10), session: o.session, owner: o.owner}
+}
+
+// setLocked changes whether a lock is renewed. What was under way of that ends. mu is held.
+func (h *Holder) setLocked(lock *heldLock, renewed bool) {
+	if lock.renewed {
+		lock.cancel()
+		h.renewed--
+	}
+	if renewed {
+		h.renewed++
+	}
+	lock.renewed = renewed
+	lock.round++
+}
+
+// addLocked records a lock that the connection was given, in place of what it had there. mu is held.
+func (h *Holder) addLocked(lock *heldLock) {
+	h.removeLocked(lock.at())
+	if n := len(h.locks) - h.renewed; lock.by == nil && n > 0 && n%8 == 0 { // not each time
+		now := monotonic.Now()
+		maps.DeleteFunc(h.locks, func(_ lineKey, old *heldLock) bool {
+			return old.by == nil && old.until.Load() <= now
+		})
+	}
+	if h.locks == nil {
+		h.locks = map[lineKey]*heldLock{}
+	}
+	if lock.by != nil || len(h.locks)-h.renewed < maxHeld {
+		h.locks[lock.at()] = lock
+	} else {
+		h.more = max(h.more, lock.until.Load())
+	}
+}
+
+// removeLocked forgets a lock that is not the connection's any more, if there is one. mu is held.
+func (h *Holder) removeLocked(at lineKey) {
+	if old := h.locks[at]; old != nil {
+		h.setLocked(old, false)
+		delete(h.locks, at)
+	}
+}
+
+// suspend ends the renewing of the session lock that an UNLOCK with a proof may release: a renewal
+// that ran behind it would take the lock for lost. Locks.unlocked must follow.
+func (h *Holder) suspend(at lineKey, p proof) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.renewed == 0 {
+		return
+	}
+	if lock := h.locks[at]; lock != nil && (p.kind != "token" || p.value == lock.tokenText()) {
+		h.setLocked(lock, false)
+	}
+}
+
+// Holds reports whether the connection may hold a lock: one that it has taken, and that neither it
+// nor another client of this proxy has released. until is when the last of them has expired, at the
+// latest; zero if they are renewed.
+func (h *Holder) Holds() (until time.Time, holds bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.renewed > 0 {
+		return time.Time{}, true
+	}
+	last := h.more
+	for _, lock := range h.locks {
+		last = max(last, lock.until.Load())
+	}
+	left := time.Duration(last - monotonic.Now())
+	return time.Now().Add(left), left > 0
+}
+
+// ShortestLease is the shortest timeout of the client's session locks, 0 if it has none. It may be
+// called from any goroutine.
+func (h *Holder) ShortestLease() (shortest time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, lock := range h.locks {
+		if lock.renewed && (shortest == 0 || lock.timeout < shortest) {
+			shortest = lock.timeout
+		}
+	}
+	return shortest
+}
+
+// Sent is when and where a client is sent the token of a lock.
+type Sent struct {
+	At  time.Time
+	End uint64 // how many bytes the client has been sent then, at least, with the token
+	In  uint64 // how many bytes have come from the client by then: it can't have read the token before
+}
+
+// MarkSent says where the client is sent a reply that GivesLock. It is for the session's goroutine, as
+// is what follows.
+func (h *Holder) MarkSent(r Reply, sent Sent) {
+	if len(h.undelivered) == maxUndelivered {
+		h.undelivered = slices.Delete(h.undelivered, 0, maxUndelivered/2)
+	}
+	r.given.sent = sent
+	h.undelivered = append(h.undelivered, r.given)
+}
+
+// MarkDelivered says that in bytes have come from the client so far, some of which it may have sent
+// when it had read its tokens.
+func (h *Holder) MarkDelivered(in uint64) {
+	h.undelivered = slices.DeleteFunc(h.undelivered, func(lock *heldLock) bool { return lock.sent.In < in })
+}
+
+// LastUndelivered is where the last token was sent; ok is false if it has been delivered.
+func (h *Holder) LastUndelivered() (sent Sent, ok bool) {
+	if len(h.undelivered) == 0 {
+		return Sent{}, false
+	}
+	return h.undelivered[len(h.undelivered)-1].sent, true
+}
+
+// MarkUnread says that the connection has ended, and which tokens the client cannot have read. Those
+// locks were never its, and Gone releases them.
+func (h *Holder) MarkUnread(unread func(Sent) bool) {
+	for _, lock := range h.undelivered {
+		if unread(lock.sent) {
+			h.unread = append(h.unread, lock)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package lockcmd
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"lockproxy/internal/monotonic"
+)
+
+// recordOf is the record of a lock that ends at a time.
+func recordOf(key string, token int64, until time.Time) *heldLock {
+	lock := &heldLock{request: request{key: key, connection: "c"}, token: token, since: monotonic.Now()}
+	lock.until.Store(monotonic.Of(until))
+	return lock
+}
+
+// However many locks a connection takes, that it holds one is known until it has released each or the
+// last has expired.
+func TestHolds(t *testing.T) {
+	h, l := &Holder{}, &Locks{}
+	l.registry = newRegistry(&l.tally.expired)
+	if _, holds := h.Holds(); holds {
+		t.Error("a new connection holds a lock")
+	}
+	key := func(i int) string { return fmt.Sprint("lock-", i) }
+	at := func(i int) lineKey { return lineKey{0, key(i)} }
+	take := func(i int, until time.Time) *heldLock {
+		lock := recordOf(key(i), 7, until)
+		l.hold(h, lock)
+		return lock
+	}
+	holdsUntil := func(what string, want time.Time) {
+		t.Helper()
+		if until, holds := h.Holds(); !holds || until.Sub(want).Abs() > 10*time.Millisecond {
+			t.Errorf("%s: until %v (%v), want %v", what, until, holds, want)
+		}
+	}
+	soon, later := time.Now().Add(500*time.Millisecond), time.Now().Add(time.Hour)
+	take(0, soon)
+	take(1, soon)
+	l.unlocked(h, at(1), true)
+	l.unlocked(h, at(2), true)
+	holdsUntil("with one lock", soon)
+	now := monotonic.Now()
+	l.relocked(h, at(0), "7", time.Hour, now)
+	l.relocked(h, at(0), "8", time.Minute, now) // another's token
+	l.relocked(h, at(1), "7", time.Hour, now)
+	holdsUntil("with that lock relocked", later)
+	l.unlocked(h, at(0), true)
+	if _, holds := h.Holds(); holds {
+		t.Error("it holds a lock when it has released all")
+	}
+	take(0, later).until.Store(0)
+	if _, holds := h.Holds(); holds {
+		t.Error("it holds a lock that another client has released")
+	}
+	for i := range 10 * maxHeld {
+		take(i, soon)
+	}
+	if len(h.locks) > maxHeld {
+		t.Errorf("%d are remembered", len(h.locks))
+	}
+	for i := range 10 * maxHeld {
+		l.unlocked(h, at(i), true)
+	}
+	holdsUntil("beyond what is remembered one by one", soon)
+	time.Sleep(time.Until(soon))
+	if _, holds := h.Holds(); holds {
+		t.Error("it holds a lock when all have expired")
+	}
+}
+
+// A connection whose locks others release remembers few of them.
+func TestReleasedByOthersIsForgotten(t *testing.T) {
+	h, l := &Holder{}, &Locks{}
+	for i := range 1000 {
+		lock := recordOf(fmt.Sprint(i), 7, time.Now().Add(time.Hour))
+		l.hold(h, lock)
+		lock.until.Store(0)
+	}
+	if len(h.locks) > 8 {
+		t.Errorf("%d are remembered", len(h.locks))
+	}
+}
+
+// However many tokens are undelivered, they take bounded memory, and the last are known.
+func TestUndeliveredIsBounded(t *testing.T) {
+	h := &Holder{}
+	for i := range 10 * maxUndelivered {
+		h.MarkSent(Reply{given: recordOf("a", int64(i), time.Now())}, Sent{End: uint64(i), In: uint64(i)})
+	}
+	if len(h.undelivered) > maxUndelivered || cap(h.undelivered) > 2*maxUndelivered {
+		t.Errorf("%d are remembered, with room for %d", len(h.undelivered), cap(h.undelivered))
+	}
+	if sent, ok := h.LastUndelivered(); !ok || sent.End != 10*maxUndelivered-1 {
+		t.Errorf("the last was sent at %v, %v", sent, ok)
+	}
+	h.MarkDelivered(10*maxUndelivered - 2)
+	h.MarkUnread(func(sent Sent) bool { return sent.End > 0 })
+	if len(h.unread) != 2 {
+		t.Errorf("%d are unread, want 2", len(h.unread))
+	}
+	h.MarkDelivered(10 * maxUndelivered)
+	if _, ok := h.LastUndelivered(); ok {
+		t.Error("some are undelivered although the client has been heard")
+	}
+}

@@ -1,0 +1,136 @@
+package lockcmd
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// registry finds the locks that were taken by way of this proxy, until they are seen to end. So the
+// operator learns how long they were held and which of them nobody released, and a session learns
+// that its lock was taken away. It decides nothing: the upstream does.
+type registry struct {
+	seed    maphash.Seed
+	expired *atomic.Uint64
+	shards  [registryShards]registryShard
+}
+
+type registryShard struct {
+	mu    sync.Mutex
+	locks map[lineKey]*heldLock // guarded by mu
+	puts  int                   // guarded by mu; since the last sweep
+}
+
+const (
+	registryShards = 32 // a sweep holds up few
+	// maxRegistered bounds a shard. Locks beyond are not registered.
+	maxRegistered = 4096
+	// expiryGrace is how long after its timeout a lock counts as expired: a release may be on its way.
+	expiryGrace = time.Second
+)
+
+func newRegistry(expired *atomic.Uint64) *registry {
+	r := &registry{seed: maphash.MakeSeed(), expired: expired}
+	for i := range r.shards {
+		r.shards[i].locks = map[lineKey]*heldLock{}
+	}
+	return r
+}
+
+// lock returns the shard of a lock, which is locked.
+func (r *registry) lock(at lineKey) *registryShard {
+	s := &r.shards[maphash.String(r.seed, at.key)%registryShards]
+	s.mu.Lock()
+	return s
+}
+
+// put registers a lock that was taken, or asked for by its owner again.
+func (r *registry) put(lock *heldLock) {
+	at, now := lock.at(), lock.since
+	s := r.lock(at)
+	defer s.mu.Unlock()
+	old := s.locks[at]
+	switch {
+	case old == nil:
+	case old.token == lock.token:
+		lock.since = old.since
+		if lock.by == nil { // LOCK does not shorten it; a session lock is renewed long before
+			lock.until.Store(max(lock.until.Load(), old.until.Load()))
+		}
+	case now > old.until.Load():
+		r.expired.Add(1)
+	}
+	if s.puts++; s.puts > maxRegistered/2 {
+		r.sweepLocked(s, now)
+	}
+	if old != nil || len(s.locks) < maxRegistered {
+		s.locks[at] = lock
+	}
+}
+
+// extend is for the lock of a token that runs until another time. How long a session lock can be
+// trusted is for its own renewals to say.
+func (r *registry) extend(at lineKey, token string, until int64) {
+	s := r.lock(at)
+	defer s.mu.Unlock()
+	if lock := s.locks[at]; lock != nil && lock.by == nil && lock.tokenText() == token {
+		lock.until.Store(until)
+	}
+}
+
+// take removes the lock that a release has ended, by its proof or its token, and returns it, or nil.
+func (r *registry) take(at lineKey, p proof, token int64) *heldLock {
+	s := r.lock(at)
+	defer s.mu.Unlock()
+	lock := s.locks[at]
+	switch {
+	case lock == nil:
+		return nil
+	case p.kind == "token" && p.value == lock.tokenText():
+	case p.kind == "connection" && p.value == lock.connection:
+	case p.kind != "token" && p.kind != "connection" && token == lock.token:
+	default:
+		return nil
+	}
+	delete(s.locks, at)
+	return lock
+}
+
+// sweep removes and counts the locks that have expired, and returns how many are left.
+func (r *registry) sweep(now int64) (left int) {
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		r.sweepLocked(s, now)
+		left += len(s.locks)
+		s.mu.Unlock()
+	}
+	return left
+}
+
+// sweepLocked sweeps one shard, whose mu is held.
+func (r *registry) sweepLocked(s *registryShard, now int64) {
+	s.puts = 0
+	for at, lock := range s.locks {
+		if now > lock.until.Load()+int64(expiryGrace) {
+			delete(s.locks, at)
+			r.expired.Add(1)
+		}
+	}
+}
+
+// sample calls visit for up to limit locks.
+func (r *registry) sample(limit int, visit func(*heldLock)) {
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		for _, lock := range s.locks {
+			if limit--; limit < 0 {
+				break
+			}
+			visit(lock)
+		}
+		s.mu.Unlock()
+	}
+}

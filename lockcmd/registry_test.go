@@ -1,0 +1,92 @@
+package lockcmd
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockproxy/internal/monotonic"
+)
+
+func testRegistry() (*registry, *atomic.Uint64) {
+	expired := new(atomic.Uint64)
+	return newRegistry(expired), expired
+}
+
+// taken is the record of a lock that connection has asked for at a time.
+func taken(key, connection string, token int64, asked int64, timeout time.Duration) *heldLock {
+	lock := &heldLock{request: request{key: key, connection: connection}, token: token, since: asked}
+	lock.until.Store(asked + int64(timeout))
+	return lock
+}
+
+func TestRegistry(t *testing.T) {
+	r, expired := testRegistry()
+	at, now := lineKey{0, "a"}, monotonic.Now()
+	ends := func(p proof, token int64, want bool) {
+		t.Helper()
+		if got := r.take(at, p, token) != nil; got != want {
+			t.Errorf("release by %v of %d ended it: %v", p, token, got)
+		}
+	}
+	r.put(taken("a", "c1", 7, now, time.Second))
+	ends(proof{"token", "6"}, 0, false)
+	ends(proof{"connection", "c2"}, 0, false)
+	ends(proof{"force", ""}, 8, false)
+	ends(proof{"token", "7"}, 0, true)
+	ends(proof{"token", "7"}, 0, false)
+
+	r.put(taken("a", "c1", 8, now, time.Second))
+	ends(proof{"connection", "c1"}, 0, true)
+	r.put(taken("a", "c1", 9, now, time.Second))
+	ends(proof{"force", ""}, 9, true)
+	if left := r.sweep(now + int64(time.Hour)); left != 0 || expired.Load() != 0 {
+		t.Errorf("%d left, %d expired", left, expired.Load())
+	}
+}
+
+func TestRegisteredLocksExpire(t *testing.T) {
+	r, expired := testRegistry()
+	now := monotonic.Now()
+	after := func(d time.Duration) int64 { return now + int64(d) }
+	r.put(taken("short", "c", 1, now, time.Second))
+	r.put(taken("renewed", "c", 2, now, time.Second))
+	r.put(taken("owner", "c", 3, now, time.Minute))
+	r.put(taken("owner", "d", 3, after(time.Second/2), time.Second)) // never shortened
+	r.put(taken("next", "c", 4, now, time.Second))
+	r.extend(lineKey{0, "renewed"}, "2", after(10*time.Second))
+	r.extend(lineKey{0, "short"}, "99", after(10*time.Second)) // another's token
+	r.put(taken("next", "d", 5, after(2*time.Second), time.Second))
+	if expired.Load() != 1 {
+		t.Errorf("%d expired by a successor, want 1", expired.Load())
+	}
+	if left := r.sweep(after(1500 * time.Millisecond)); left != 4 {
+		t.Errorf("%d left within the grace, want 4", left)
+	}
+	if left := r.sweep(after(3 * time.Second)); left != 3 || expired.Load() != 2 {
+		t.Errorf("%d left, %d expired", left, expired.Load())
+	}
+	if lock := r.take(lineKey{0, "owner"}, proof{"token", "3"}, 0); lock == nil || lock.since != now {
+		t.Errorf("held: %+v, since %v", lock, now)
+	}
+}
+
+// However many locks nobody releases, they take bounded memory and are swept as others come.
+func TestRegistryIsBounded(t *testing.T) {
+	r, expired := testRegistry()
+	now := monotonic.Now()
+	for i := range 3 * registryShards * maxRegistered {
+		r.put(taken(fmt.Sprint(i), "c", int64(i), now, time.Hour))
+	}
+	if left := r.sweep(now); left > registryShards*maxRegistered || left < registryShards*maxRegistered/2 {
+		t.Errorf("%d locks are registered", left)
+	}
+	later := now + int64(2*time.Hour)
+	for i := range registryShards * maxRegistered {
+		r.put(taken("other"+fmt.Sprint(i), "c", int64(i), later, time.Hour))
+	}
+	if expired.Load() == 0 {
+		t.Error("nothing has been swept without being asked for")
+	}
+}

@@ -1,0 +1,117 @@
+package lockcmd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"lockproxy/internal/monotonic"
+)
+
+// Session locks are renewed while their connections are open, each when a third of its timeout is
+// over. That is counted from when the last renewal was asked for, as the timeout is: its answer may
+// have taken long.
+
+// hold records a lock that a connection was given, and begins to renew a session lock.
+func (l *Locks) hold(h *Holder, lock *heldLock) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.addLocked(lock)
+	if lock.by != nil {
+		l.renewLocked(h, lock, lock.since+int64(lock.timeout/3))
+	}
+}
+
+// unlocked follows suspend. A session lock that was not released is renewed at once, or found lost.
+func (l *Locks) unlocked(h *Holder, at lineKey, released bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	lock := h.locks[at]
+	switch {
+	case released:
+		h.removeLocked(at)
+	case lock != nil && lock.by != nil && !lock.renewed:
+		l.renewLocked(h, lock, monotonic.Now())
+	}
+}
+
+// relocked is for the lock of a token to which RELOCK has given another timeout.
+func (l *Locks) relocked(h *Holder, at lineKey, token string, timeout time.Duration, asked int64) {
+	until := asked + int64(timeout)
+	l.registry.extend(at, token, until)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	lock := h.locks[at]
+	if lock == nil || lock.tokenText() != token {
+		return
+	}
+	lock.until.Store(until)
+	lock.timeout = timeout
+	if lock.renewed {
+		l.renewLocked(h, lock, asked+int64(timeout/3))
+	}
+}
+
+// renewLocked renews a lock at a time, instead of when it was to be. h.mu is held.
+func (l *Locks) renewLocked(h *Holder, lock *heldLock, when int64) {
+	h.setLocked(lock, true)
+	round := lock.round
+	lock.cancel = l.agenda.after(time.Duration(when-monotonic.Now()), func(ctx context.Context) {
+		l.renew(ctx, h, lock, round)
+	})
+}
+
+// renew lets a session lock run for its timeout again. While the upstream does not answer it tries
+// again, until the lock cannot be trusted any more.
+func (l *Locks) renew(ctx context.Context, h *Holder, lock *heldLock, round int) {
+	h.mu.Lock()
+	timeout, left := lock.timeout, time.Duration(lock.until.Load()-monotonic.Now())
+	h.mu.Unlock()
+	asked := monotonic.Now()
+	c := l.relockCall(lock.at(), lock.tokenText(), timeout, true)
+	answer, err := l.chores.on(ctx, lock.as, lock.key, time.Now().Add(left)).Eval(c)
+	ints, err := c.ints(1, answer, err)
+	if err == nil && ints[0] == 1 {
+		// A failover could bring back the earlier expiry: it is not trusted to run longer.
+		err = answer.missing(c.Confirm, notLonger)
+	}
+	h.mu.Lock()
+	if lock.round != round || ctx.Err() != nil { // released, or given another timeout, meanwhile
+		h.mu.Unlock()
+		return
+	}
+	left = time.Duration(lock.until.Load() - monotonic.Now())
+	switch {
+	case err == nil && ints[0] == 1:
+		lock.until.Store(asked + int64(timeout))
+		l.registry.extend(lock.at(), lock.tokenText(), asked+int64(timeout))
+		l.renewLocked(h, lock, asked+int64(timeout/3))
+		h.mu.Unlock()
+	case err != nil && left > 0:
+		pause := min(max(timeout/20, 5*time.Millisecond), time.Second, max(left, time.Millisecond))
+		l.renewLocked(h, lock, monotonic.Now()+int64(pause))
+		h.mu.Unlock()
+	default:
+		h.mu.Unlock()
+		l.lose(lock, err)
+	}
+}
+
+// errTakenAway is why a session lock is lost that another connection of this proxy has released.
+var errTakenAway = errors.New("released by another connection")
+
+// lose tells a session that its lock is lost, unless it has none there any more.
+func (l *Locks) lose(lock *heldLock, err error) {
+	h := lock.by.Holder()
+	h.mu.Lock()
+	if !lock.renewed {
+		h.mu.Unlock()
+		return
+	}
+	h.removeLocked(lock.at())
+	h.mu.Unlock()
+	l.tally.lost.Add(1)
+	l.registry.take(lock.at(), proof{"token", lock.tokenText()}, 0)
+	l.log.Warn("session lock lost", "key", lock.key, "token", lock.token, "client", h.Addr, "error", err)
+	lock.by.LockLost(lock.key, lock.token)
+}

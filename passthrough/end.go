@@ -4,9 +4,6 @@ package passthrough
 
 import (
 	"time"
-
-	"lockproxy/internal/commands"
-	"lockproxy/internal/upstream"
 )
 
 // Status is what a session has to know of its Pipe besides State.
@@ -29,17 +26,6 @@ func (p *Pipe) Status() (s Status) {
 	unread, s.Given, s.ClientErr = p.out.status()
 	s.Answered = p.nothingOwed() && !unread
 	return s
-}
-
-// neverSent is the outcome of a request that comes when the Pipe is lost. mu is held.
-func (p *Pipe) neverSent() error {
-	if lost, ok := p.lost.(*upstream.Error); ok {
-		return &upstream.Error{Addr: lost.Addr, Err: lost.Err}
-	}
-	if p.lost == nil { // but the home is
-		return &upstream.Error{Addr: p.lanes.upstream.Addr, Err: errClosedByUpstream}
-	}
-	return p.lost
 }
 
 // End has the session's part in upstream connections end:
@@ -74,22 +60,6 @@ func (p *Pipe) End(when Ending) {
 	}
 }
 
-func (p *Pipe) nothingOwed() bool { return p.ledger.empty() || p.route == gone }
-
-// giveLocked gives the client pieces and, between two replies, the pushes that had to wait. It closes the client with them if that
-// was all that is owed to it. mu is held.
-func (p *Pipe) giveLocked(pieces ...[]byte) {
-	if !p.within && len(p.pushes) > 0 {
-		pieces = append(pieces, p.pushes)
-		p.pushes = nil
-	}
-	if p.end == WhenAnswered && p.nothingOwed() {
-		p.out.finish(pieces...)
-		return
-	}
-	p.out.send(pieces...)
-}
-
 // Awaiting says that the session begins, or ends, to wait for an Answer. What it has asked is sent, and
 // until the end replies are read though the client doesn't take them.
 func (p *Pipe) Awaiting(begins bool) {
@@ -111,19 +81,6 @@ func (p *Pipe) clientGone() {
 		return // Wait closes the home
 	}
 	p.closeHomeLocked()
-}
-
-// closeHomeLocked tells the upstream that nothing more is asked by the home. mu is held.
-func (p *Pipe) closeHomeLocked() {
-	if p.home == nil || p.home.closing {
-		return
-	}
-	p.home.closing = true // once the upstream has closed too this fails, and replies may be left to read
-	p.home.conn.SetReadDeadline(time.Now().Add(linger))
-	if half, ok := p.home.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-		p.home.conn.Close()
-	}
-	p.home.seat.Rouse() // who reads it minds the deadline
 }
 
 // Wait returns when nothing of the Pipe runs any more: all that was asked by a lane has been
@@ -151,71 +108,6 @@ func (p *Pipe) Wait() {
 	if lane != nil {
 		p.lanes.leave(lane)
 	}
-	p.lanes.withdraw(p)
+	p.lanes.withdraw(&p.laneWay)
 	p.out.wait()
-}
-
-// finish answers what is still owed after the session's own connection has ended, and closes the client, unless the session
-// waits for an Answer: then that is for the session to do, see Lost.
-func (p *Pipe) finish(err error, withinReply bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.route == gone {
-		return
-	}
-	if p.end >= ClientGone {
-		if _, awaited := p.lose(ErrClosed); !awaited {
-			p.out.finish()
-		}
-	} else {
-		text, awaited := p.lose(&upstream.Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
-		if withinReply {
-			text = nil
-		}
-		p.out.conn.SetWriteDeadline(time.Now().Add(time.Second))
-		if !awaited { // else the session has something to say, and closes
-			p.end = WhenAnswered
-		}
-		p.giveLocked(text)
-	}
-	p.room.Broadcast()
-}
-
-// lose ends the session's way to the upstream, for good. It returns what to tell the client, and
-// whether an Answer was among what was owed. mu is held.
-func (p *Pipe) lose(err error) (text []byte, awaited bool) {
-	if p.route != gone {
-		p.lost = err
-		p.setRoute(gone)
-	}
-	return p.settleLost()
-}
-
-// maxLostText bounds what is said about requests that were lost together, bytes.
-const maxLostText = 64 << 10
-
-// settleLost empties the ledger of a lost connection, with mu held, and returns what to tell the client, and whether an
-// Answer was among it. Nothing is said for QUIT and SHUTDOWN, nor behind them: the upstream closes by way of answer.
-func (p *Pipe) settleLost() (text []byte, awaited bool) {
-	silent := false
-	for e := p.ledger.head(); e != nil; e = p.ledger.head() {
-		if e.answer != nil {
-			awaited = true
-			e.answer.err = p.lost
-			close(e.answer.Done)
-		}
-		if e.Effect == commands.Quit || e.Effect == commands.Closes || e.Effect == commands.Replicate {
-			silent = true
-		}
-		for ; e.count > 0 && !silent && len(text) < maxLostText && !p.ledger.muted(); e.count-- {
-			switch {
-			case e.kind == local:
-				text = append(text, e.local...)
-			case (e.kind == relayed || e.kind == replaced) && e.Effect != Uncertain:
-				text = append(text, p.encode(p.lost)...)
-			}
-		}
-		p.ledger.pop()
-	}
-	return text, awaited
 }

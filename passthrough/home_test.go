@@ -34,7 +34,8 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 		}
 		// A push that has begun when the client's requests go by the home again is its own before their replies.
 		u.answer(t, push[:cut])
-		u.useHome()
+		u.leaveLane()
+		u.atHome()
 		u.Relay(Request{})
 		u.answer(t, push[cut:]+reply)
 		u.out.wait()
@@ -54,8 +55,9 @@ func TestAPushThatEndsWithItsHome(t *testing.T) {
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 	u.route = byLane
 	u.answer(t, ">2\r\n$10\r\ninval")
-	u.home = &home{pipe: u.Pipe, way: nowhere{}} // the next one
-	u.useHome()
+	u.home = &home{owed: &u.owed, way: nowhere{}} // the next one
+	u.leaveLane()
+	u.atHome()
 	u.Relay(Request{})
 	u.answer(t, "$5\r\nvalue\r\n")
 	if got := u.took(); got != "$5\r\nvalue\r\n" {

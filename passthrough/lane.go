@@ -100,15 +100,15 @@ func (l *lane) lost() bool {
 // errNoRoom is why a request can't be added to a lane now.
 var errNoRoom = errors.New("no room")
 
-// add takes whole requests of p's, for which its client will be owed e. They are sent by flush. Where
-// there is no room it waits if it may, but not once p is lost. An error says that nothing was taken;
+// add takes whole requests of a session's, for which its client will be owed e. They are sent by flush. Where
+// there is no room it waits if it may, but not once the session is lost. An error says that nothing was taken;
 // but for errNoRoom it is why the lane has ended.
-func (l *lane) add(p *Pipe, e entry, raw []byte, mayWait bool) error {
+func (l *lane) add(o *owed, e entry, raw []byte, mayWait bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.out.raw) > maxGathered && l.dead == nil {
 		switch {
-		case !mayWait || p.isGone():
+		case !mayWait || o.isGone():
 			return errNoRoom
 		case l.out.writing:
 			l.room.Wait()
@@ -120,12 +120,12 @@ func (l *lane) add(p *Pipe, e entry, raw []byte, mayWait bool) error {
 		return l.dead
 	}
 	n := max(1, e.count)
-	if !p.owe(e, n) {
+	if !o.owe(e, n) {
 		return errNoRoom
 	}
 	l.out.raw = append(l.out.raw, raw...)
 	l.out.replies += n
-	l.runs.push(run{p, n})
+	l.runs.push(run{o, n})
 	if l.silent.Load() == 0 {
 		l.silent.Store(monotonic.Now())
 	}
@@ -268,7 +268,7 @@ func (l *lane) pass(data []byte) error {
 		if l.in.run.replies == 0 && !l.nextRun() {
 			return errors.New("the upstream sent a reply that nobody had asked for")
 		}
-		n, done, err := l.in.run.pipe.passShared(&l.in.replies, data, l.in.run.replies)
+		n, done, err := l.in.run.client.passShared(&l.in.replies, data, l.in.run.replies)
 		if err != nil {
 			return err
 		}
@@ -309,7 +309,7 @@ func (l *lane) end(err error) {
 	for i, r := range list {
 		mayHaveRun := min(r.replies, sent)
 		sent -= mayHaveRun
-		r.pipe.lostShared(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.in.replies.within())
+		r.client.lostShared(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.in.replies.within())
 	}
 }
 

@@ -37,7 +37,7 @@ func TestWhoWritesSendsAll(t *testing.T) {
 		sent := 0
 		add := func(p *Pipe, c string) {
 			t.Helper()
-			if err := l.add(p, entry{}, []byte(strings.Repeat(c, size)), false); err != nil {
+			if err := l.add(&p.owed, entry{}, []byte(strings.Repeat(c, size)), false); err != nil {
 				t.Fatal(err)
 			}
 			sent++

@@ -64,7 +64,7 @@ type laneKind struct {
 type laneSet struct {
 	lanes   []*lane
 	opening chan struct{} // closed when a further one is open, or can't be; nil if none is under way
-	alone   *Pipe         // the only session that asks for a lane so far; nil if none does, or others do too
+	alone   *laneWay      // the only session that asks for a lane so far; nil if none does, or others do too
 }
 
 // refusal is the upstream's answer to a login that a lane tried.
@@ -124,8 +124,8 @@ func (ls *Lanes) maySessionsShare() bool {
 // long as it is the only one of this kind, to which a lane would be of no use, and until a lane is
 // open, which opening tells. It never waits. (To a single client of a cluster a lane is of use: it is
 // opened by a login that may ask who serves what.)
-func (ls *Lanes) join(p *Pipe, kind laneKind) (l *lane, opening <-chan struct{}) {
-	if p.alone.Load() && p.aloneIn == kind {
+func (ls *Lanes) join(w *laneWay, kind laneKind) (l *lane, opening <-chan struct{}) {
+	if w.alone.Load() && w.aloneIn == kind {
 		return nil, nil
 	}
 	ls.mu.Lock()
@@ -133,7 +133,7 @@ func (ls *Lanes) join(p *Pipe, kind laneKind) (l *lane, opening <-chan struct{})
 	if ls.closed {
 		return nil, nil
 	}
-	ls.withdrawLocked(p)
+	ls.withdrawLocked(w)
 	set := ls.sets[kind]
 	if set == nil {
 		set = &laneSet{}
@@ -144,8 +144,8 @@ func (ls *Lanes) join(p *Pipe, kind laneKind) (l *lane, opening <-chan struct{})
 	case l != nil && (l.users < laneSessions || len(set.lanes) >= ls.perIdentity):
 	case set.opening != nil:
 	case l == nil && len(set.lanes) == 0 && set.alone == nil && !ls.upstream.IsCluster():
-		set.alone, p.aloneIn = p, kind
-		p.alone.Store(true)
+		set.alone, w.aloneIn = w, kind
+		w.alone.Store(true)
 		return nil, nil
 	default:
 		ls.beginOpenLocked(kind, set)
@@ -156,23 +156,23 @@ func (ls *Lanes) join(p *Pipe, kind laneKind) (l *lane, opening <-chan struct{})
 	return l, set.opening
 }
 
-// withdrawLocked says that p does not ask for a lane of its kind any more. mu is held.
-func (ls *Lanes) withdrawLocked(p *Pipe) {
-	if !p.alone.Swap(false) {
+// withdrawLocked says that w does not ask for a lane of its kind any more. mu is held.
+func (ls *Lanes) withdrawLocked(w *laneWay) {
+	if !w.alone.Swap(false) {
 		return
 	}
-	if set := ls.sets[p.aloneIn]; set != nil && set.alone == p {
+	if set := ls.sets[w.aloneIn]; set != nil && set.alone == w {
 		set.alone = nil
-		ls.forgetLocked(p.aloneIn, set)
+		ls.forgetLocked(w.aloneIn, set)
 	}
 }
 
 // withdraw is withdrawLocked for a session that ends.
-func (ls *Lanes) withdraw(p *Pipe) {
-	if p.alone.Load() {
+func (ls *Lanes) withdraw(w *laneWay) {
+	if w.alone.Load() {
 		ls.mu.Lock()
 		defer ls.mu.Unlock()
-		ls.withdrawLocked(p)
+		ls.withdrawLocked(w)
 	}
 }
 
@@ -192,9 +192,9 @@ func (ls *Lanes) beginOpenLocked(kind laneKind, set *laneSet) {
 		ls.forgetLocked(kind, set)
 		return
 	}
-	if p := set.alone; p != nil {
+	if w := set.alone; w != nil {
 		set.alone = nil
-		p.alone.Store(false) // it asks again, and finds the lane
+		w.alone.Store(false) // it asks again, and finds the lane
 	}
 	set.opening = make(chan struct{})
 	ls.running.Add(1)

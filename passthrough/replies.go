@@ -43,11 +43,11 @@ func (r *replyReader) drop(data []byte) (n int, err error) {
 	return n, err
 }
 
-// sort takes from the front of data up to limit replies to p's requests, -1 for all there are, and puts into out what of it the client
-// is to be given, with p.mu held. It returns how many bytes it took and how many replies ended there. Pieces for the client that
+// sort takes from the front of data up to limit replies to o's requests, -1 for all there are, and puts into out what of it the client
+// is to be given, with o.mu held. It returns how many bytes it took and how many replies ended there. Pieces for the client that
 // lie side by side in data become one.
-func (r *replyReader) sort(p *Pipe, data []byte, limit int) (at, replies int, err error) {
-	l := &p.ledger
+func (r *replyReader) sort(o *owed, data []byte, limit int) (at, replies int, err error) {
+	l := &o.ledger
 	r.out = r.out[:0]
 	from := 0 // data[from:at] goes to the client
 	cut := func(to int) {

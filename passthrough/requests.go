@@ -146,26 +146,10 @@ func (p *Pipe) Reply(text []byte, when When) (given bool) {
 	return true
 }
 
-// maxPushes bounds what waits in pushes, bytes.
-const maxPushes = 64 << 10
-
 // Push gives the client bytes that answer nothing, between two replies. It may be called from any goroutine. ok is false if too much
 // waits for the end of the reply that the client is being given.
 func (p *Pipe) Push(text []byte) (ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pushLocked(text)
-}
-
-// pushLocked is Push with mu held.
-func (p *Pipe) pushLocked(text []byte) (ok bool) {
-	if !p.within {
-		p.out.send(text)
-		return true
-	}
-	if len(p.pushes)+len(text) > maxPushes {
-		return false
-	}
-	p.pushes = append(p.pushes, text...)
-	return true
 }

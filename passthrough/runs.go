@@ -2,7 +2,7 @@ package passthrough
 
 // run is a number of replies in a row that go to one session.
 type run struct {
-	pipe    *Pipe
+	client  *owed
 	replies int
 }
 
@@ -14,7 +14,7 @@ type runs struct {
 
 // push adds a run at the end, to the last one if that is of the same session.
 func (q *runs) push(r run) {
-	if last := len(q.list) - 1; last >= q.first && q.list[last].pipe == r.pipe {
+	if last := len(q.list) - 1; last >= q.first && q.list[last].client == r.client {
 		q.list[last].replies += r.replies
 		return
 	}

@@ -8,10 +8,10 @@ import (
 
 // Runs are a queue of replies, each of which knows whose it is.
 func TestRunsAgainstModel(t *testing.T) {
-	pipes := []*Pipe{{}, {}, {}}
+	pipes := []*owed{{}, {}, {}}
 	rapid.Check(t, func(t *rapid.T) {
 		var q runs
-		var model []*Pipe // of each reply that is due
+		var model []*owed // of each reply that is due
 		for range rapid.IntRange(0, 200).Draw(t, "steps") {
 			if rapid.IntRange(0, 2).Draw(t, "step") > 0 {
 				p, n := rapid.SampledFrom(pipes).Draw(t, "pipe"), rapid.IntRange(1, 3).Draw(t, "replies")
@@ -37,7 +37,7 @@ func TestRunsAgainstModel(t *testing.T) {
 	})
 }
 
-func checkRun(t *rapid.T, q *runs, model []*Pipe) []*Pipe {
+func checkRun(t *rapid.T, q *runs, model []*owed) []*owed {
 	r, ok := q.pop()
 	if ok != (len(model) > 0) {
 		t.Fatalf("pop: %v with %d replies due", ok, len(model))
@@ -48,9 +48,9 @@ func checkRun(t *rapid.T, q *runs, model []*Pipe) []*Pipe {
 	return checkOneRun(t, r, model)
 }
 
-func checkOneRun(t *rapid.T, r run, model []*Pipe) []*Pipe {
+func checkOneRun(t *rapid.T, r run, model []*owed) []*owed {
 	for range r.replies {
-		if len(model) == 0 || model[0] != r.pipe {
+		if len(model) == 0 || model[0] != r.client {
 			t.Fatal("a run of another's")
 		}
 		model = model[1:]

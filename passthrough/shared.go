@@ -1,8 +1,14 @@
 package passthrough
 
-import "lockproxy/internal/upstream"
+// How a session goes by a lane, which it shares with other sessions.
 
-// How a Pipe goes by a lane, which it shares with other sessions.
+import (
+	"runtime"
+	"sync/atomic"
+
+	"lockproxy/internal/eventloop"
+	"lockproxy/internal/upstream"
+)
 
 const (
 	// maxInFlight is how many replies a session may be waiting for on a lane: others' requests stand behind these.
@@ -14,162 +20,150 @@ const (
 	largeFor = 256
 )
 
+// laneWay is a session's way to lanes.
+type laneWay struct {
+	*owed
+	lane    *lane       // that it uses, nil if none; written by the session with mu held, so it reads it without
+	added   bool        // the lane has something of the session's that may not have been sent
+	scripts bool        // the session has run scripts of its client's
+	aloneIn laneKind    // what alone is about; written before that is set
+	alone   atomic.Bool // no other session asks for a lane of that kind
+}
+
+// chooseLocked reports whether a request may go by a lane now, and of which kind that must be. mu is held.
+func (w *laneWay) chooseLocked(way Way) (shares bool, kind laneKind) {
+	if w.lanes.perIdentity > 0 && w.out.backlogged() {
+		w.stay.large = largeFor
+	}
+	w.scripts = w.scripts || way == Scripts
+	free := w.route == byLane || w.route == byHome && w.ledger.empty() && !w.within
+	shares = free && way != Own && w.lanes.maySessionsShare() && !w.stay.any() && w.ledger.Shareable()
+	return shares, laneKind{w.ledger.Identity, w.scripts}
+}
+
 // useLane has what comes next go by a lane of this kind, and reports whether there is one.
-func (p *Pipe) useLane(kind laneKind) bool {
-	if p.lane == nil || p.lane.kind != kind || !p.lane.serves() {
-		p.leaveLane()
-		opening := p.join(kind)
-		if p.lane == nil && opening != nil && p.lanes.upstream.IsCluster() {
+func (w *laneWay) useLane(kind laneKind) bool {
+	if w.lane == nil || w.lane.kind != kind || !w.lane.serves() {
+		w.leaveLane()
+		opening := w.join(kind)
+		if w.lane == nil && opening != nil && w.lanes.upstream.IsCluster() {
 			<-opening // within dialTimeout
-			p.join(kind)
+			w.join(kind)
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lane != nil && p.setRoute(byLane) // if no push has begun to come by the home meanwhile
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lane != nil && w.setRoute(byLane) // if no push has begun to come by the home meanwhile
 }
 
 // join joins a lane of this kind, if there is one, and otherwise returns what tells when one may be.
-func (p *Pipe) join(kind laneKind) (opening <-chan struct{}) {
-	l, opening := p.lanes.join(p, kind)
+func (w *laneWay) join(kind laneKind) (opening <-chan struct{}) {
+	l, opening := w.lanes.join(w, kind)
 	if l != nil {
-		p.mu.Lock()
-		p.lane = l
-		p.mu.Unlock()
+		w.mu.Lock()
+		w.lane = l
+		w.mu.Unlock()
 	}
 	return opening
 }
 
-// useHome has what comes next go by the home, behind all that was asked by the lane.
-func (p *Pipe) useHome() {
-	p.leaveLane()
-	p.mu.Lock()
-	if p.route == byLane {
-		p.setRoute(byHome)
-	}
-	p.mu.Unlock()
-}
-
 // leaveLane waits until the session has all its replies, and leaves.
-func (p *Pipe) leaveLane() {
-	l := p.lane
+func (w *laneWay) leaveLane() {
+	l := w.lane
 	if l == nil {
 		return
 	}
-	p.Flush()
-	p.mu.Lock()
-	for p.inFlight > 0 && p.route != gone {
-		p.room.Wait()
+	w.flushLane()
+	w.mu.Lock()
+	for w.inFlight > 0 && w.route != gone {
+		w.room.Wait()
 	}
-	p.lane = nil
-	p.mu.Unlock()
-	if p.lanes.broke(l) {
-		p.mu.Lock()
-		p.writes = Unknown
-		p.mu.Unlock()
+	w.lane = nil
+	w.mu.Unlock()
+	if w.lanes.broke(l) {
+		w.mu.Lock()
+		w.writes = Unknown
+		w.mu.Unlock()
 	}
-	p.lanes.leave(l)
+	w.lanes.leave(l)
 }
 
 // addToLane adds a request to the lane, once that has room. It reports false if the session is lost.
-func (p *Pipe) addToLane(e entry, raw []byte) bool {
-	switch err := p.lane.add(p, e, raw, true); err {
+func (w *laneWay) addToLane(e entry, raw []byte) bool {
+	switch err := w.lane.add(w.owed, e, raw, true); err {
 	case nil:
-		p.added = true
+		w.added = true
 	case errNoRoom:
 		return false
 	default:
-		<-p.lane.ended // those before these have been told by then
+		<-w.lane.ended // those before these have been told by then
 		n := max(1, e.count)
-		p.owe(e, n)
-		p.lostShared(err, 0, n, false)
+		if !w.owe(e, n) {
+			return false
+		}
+		w.lostShared(err, 0, n, false)
 	}
 	return true
 }
 
-// isGone reports whether the session is lost.
-func (p *Pipe) isGone() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.route == gone
+// flushLane has the lane send what was added. It yields before that, so that all sessions that have
+// something to ask add to it: one write, and one read of the upstream's, for many requests.
+func (w *laneWay) flushLane() {
+	if w.added {
+		w.added = false
+		runtime.Gosched()
+		w.lane.flush()
+	}
 }
 
-// owe notes what the client is owed by its lane, unless that is too much.
-func (p *Pipe) owe(e entry, replies int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.route != byLane || p.fullLocked() {
+// tryLane gathers requests on the session's lane, to be sent when the turn ends.
+func (w *laneWay) tryLane(e entry, raw []byte, turn *eventloop.Turn) bool {
+	l := w.lane
+	if l.socket == nil || l.seat == nil || !l.serves() || l.add(w.owed, e, raw, false) != nil {
 		return false
 	}
-	p.ledger.push(e)
-	p.inFlight += replies
-	p.writes = max(p.writes, Elsewhere)
+	turn.Later(l)
 	return true
 }
 
 // passShared gives the client what has come of its replies, at most limit of them, on the lane that r reads. It returns what it
 // took. It never waits for the client.
-func (p *Pipe) passShared(r *replyReader, data []byte, limit int) (n, replies int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.route == gone {
+func (o *owed) passShared(r *replyReader, data []byte, limit int) (n, replies int, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.route == gone {
 		n, replies, err = r.skip(data, limit)
-		p.inFlight -= replies
+		o.inFlight -= replies
 		return n, replies, err
 	}
-	n, replies, err = r.sort(p, data, limit)
-	p.inFlight -= replies
+	n, replies, err = r.sort(o, data, limit)
+	o.inFlight -= replies
 	if r.size > largeReply {
-		p.stay.large = largeFor
+		o.stay.large = largeFor
 	}
-	p.within = r.within()
-	p.giveLocked(r.out...)
-	p.room.Signal()
+	o.within = r.within()
+	o.giveLocked(r.out...)
+	o.room.Signal()
 	return n, replies, err
 }
 
 // lostShared answers requests whose lane has ended: first those that may have run, then those that were never sent. The session
 // goes on, by another lane, unless the client has been given a part of a reply.
-func (p *Pipe) lostShared(err error, mayHaveRun, unsent int, withinReply bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.inFlight -= mayHaveRun + unsent
-	if p.route == gone {
+func (o *owed) lostShared(err error, mayHaveRun, unsent int, withinReply bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.inFlight -= mayHaveRun + unsent
+	if o.route == gone {
 		return
 	}
-	text := p.settle(nil, mayHaveRun, &upstream.Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
-	text = p.settle(text, unsent, &upstream.Error{Addr: p.lanes.upstream.Addr, Err: err})
+	text := o.settle(nil, mayHaveRun, &upstream.Error{Addr: o.lanes.upstream.Addr, Sent: true, Err: err})
+	text = o.settle(text, unsent, &upstream.Error{Addr: o.lanes.upstream.Addr, Err: err})
 	if withinReply {
-		p.lose(&upstream.Error{Addr: p.lanes.upstream.Addr, Sent: true, Err: err})
-		p.out.conn.Close()
+		o.lose(&upstream.Error{Addr: o.lanes.upstream.Addr, Sent: true, Err: err})
+		o.out.conn.Close()
 		text = nil
 	}
-	p.within = false
-	p.giveLocked(text)
-	p.room.Signal()
-}
-
-// settle answers n requests with err, appending to text what the client is told. mu is held.
-func (p *Pipe) settle(text []byte, n int, err error) []byte {
-	l := &p.ledger
-	for ; n > 0 && !l.empty(); n-- {
-		e := l.head()
-		switch {
-		case e.answer != nil:
-			e.answer.err = err
-			close(e.answer.Done)
-		case e.kind == relayed || e.kind == replaced:
-			text = append(text, p.encode(err)...)
-		}
-		if e.count--; e.count == 0 {
-			l.pop()
-		}
-		for e, ok := l.ready(); ok; e, ok = l.ready() {
-			if e.answer != nil {
-				close(e.answer.Done)
-			}
-			text = append(text, e.local...)
-		}
-	}
-	return text
+	o.within = false
+	o.giveLocked(text)
+	o.room.Signal()
 }

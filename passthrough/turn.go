@@ -47,38 +47,3 @@ func (p *Pipe) tryConnect(way Way) bool {
 	}
 	return p.setRoute(byHome)
 }
-
-// tryLane gathers requests on the session's lane, to be sent when the turn ends.
-func (p *Pipe) tryLane(e entry, raw []byte, turn *eventloop.Turn) bool {
-	l := p.lane
-	if l.socket == nil || l.seat == nil || !l.serves() || l.add(p, e, raw, false) != nil {
-		return false
-	}
-	turn.Later(l)
-	return true
-}
-
-// tryHome sends requests by the session's home, behind all that came before in this turn.
-func (p *Pipe) tryHome(e entry, raw []byte, turn *eventloop.Turn) (done, rest bool) {
-	p.mu.Lock()
-	home := p.home
-	if home == nil || home.socket == nil || p.route != byHome || p.stay.begun || p.ledger.len() >= maxEntries {
-		p.mu.Unlock()
-		return false, false
-	}
-	p.ledger.push(e)
-	p.mu.Unlock()
-	turn.Flush()
-	sent, err := home.socket.TryWrite(raw)
-	if err != nil {
-		home.close() // the reader reports the loss
-		return true, false
-	}
-	if sent < len(raw) {
-		p.wbuf = append(takeBuffer(), raw[sent:]...)
-		p.mu.Lock()
-		p.need = held
-		p.mu.Unlock()
-	}
-	return true, sent < len(raw)
-}

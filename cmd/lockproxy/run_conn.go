@@ -3,19 +3,17 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
-	"lockproxy/internal/peer"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 )
 
 // connectWithin bounds connecting and logging in to the proxy.
@@ -62,72 +60,34 @@ func (r refusal) unavailable() bool {
 	return strings.HasPrefix(string(r), "ERR max number of clients")
 }
 
-// connect opens a connection that is logged in as the URL says. In RESP3 a lost lock is pushed; a proxy whose Redis or user
-// doesn't allow HELLO closes the connection instead.
+// connect opens a connection that is logged in as the URL says. In RESP3 a lost lock is pushed; a proxy
+// whose Redis or user doesn't allow HELLO closes the connection instead.
 func (c *runCommand) connect(ctx context.Context) (*sessionConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
-	dialer := net.Dialer{}
-	nc, err := dialer.DialContext(ctx, c.proxy.Network, c.proxy.Addr)
+	cfg, err := c.tls()
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the proxy: %w", err)
+		return nil, refusal(err.Error()) // trying again won't help
 	}
-	raw := nc
-	peer.NewGuard(raw, func() time.Duration { return lossBound }, func() {
-		raw.SetReadDeadline(time.Unix(1, 0))
-	}).Start() // it ends with the connection
-	if nc, err = c.secure(ctx, nc); err != nil {
-		return nil, err
+	c.proxy.SetTLS(cfg)
+	c.proxy.LossBound = lossBound
+	as := upstream.Setup{Identity: c.proxy.Initial}
+	as.Proto = 3
+	nc, err := c.proxy.Dial(ctx, as)
+	var refused *upstream.Refused
+	if errors.As(err, &refused) && refused.Step == "HELLO" && !refusal(refused.Reply).unavailable() {
+		as.Proto = 2
+		nc, err = c.proxy.Dial(ctx, as)
+	}
+	switch {
+	case errors.As(err, &refused):
+		return nil, fmt.Errorf("%s: %w", refused.Step, refusal(refused.Reply))
+	case err != nil:
+		return nil, fmt.Errorf("cannot reach the proxy: %w", errors.Unwrap(err))
 	}
 	conn := &sessionConn{nc: nc, events: make(chan event), closing: make(chan struct{})}
 	go conn.read() // ends when the connection does; close waits for it
-	if err := c.login(ctx, conn); err != nil {
-		conn.close()
-		return nil, err
-	}
 	return conn, nil
-}
-
-func (c *runCommand) secure(ctx context.Context, nc net.Conn) (net.Conn, error) {
-	cfg, err := c.tls()
-	if cfg == nil && err == nil {
-		return nc, nil
-	}
-	if err != nil {
-		nc.Close()
-		return nil, refusal(err.Error()) // trying again won't help
-	}
-	secured := tls.Client(nc, cfg)
-	if err := secured.HandshakeContext(ctx); err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("TLS with the proxy: %w", err)
-	}
-	return secured, nil
-}
-
-func (c *runCommand) login(ctx context.Context, conn *sessionConn) error {
-	as := c.proxy.Initial
-	if as.LoggedIn {
-		auth := []string{"AUTH", as.User, as.Password}
-		if as.User == "" {
-			auth = []string{"AUTH", as.Password}
-		}
-		if _, err := conn.ask(ctx, auth...); err != nil {
-			return fmt.Errorf("AUTH: %w", err)
-		}
-	}
-	var refused refusal
-	if _, err := conn.ask(ctx, "HELLO", "3"); err != nil && !errors.As(err, &refused) {
-		return err
-	} else if err != nil && refused.unavailable() {
-		return err
-	}
-	if as.DB != 0 {
-		if _, err := conn.ask(ctx, "SELECT", strconv.Itoa(as.DB)); err != nil {
-			return fmt.Errorf("SELECT: %w", err)
-		}
-	}
-	return nil
 }
 
 // send writes a request without waiting for its reply, which comes as an event.

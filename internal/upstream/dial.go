@@ -3,6 +3,7 @@ package upstream
 // How a connection to one server is made.
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -14,9 +15,8 @@ import (
 	"lockproxy/internal/socket"
 )
 
-// lossBound is for how long an upstream's machine may acknowledge nothing: the kernel's own patience is
-// 15 minutes.
-const lossBound = time.Minute
+// defaultLossBound is for Upstream.LossBound: the kernel's own patience is 15 minutes.
+const defaultLossBound = time.Minute
 
 // dialer bounds the attempts whose contexts don't. Its keep-alive is go-redis's.
 var dialer = net.Dialer{
@@ -28,7 +28,7 @@ var dialer = net.Dialer{
 
 // dialServer is Dial for the server at addr.
 func (u *Upstream) dialServer(ctx context.Context, addr string, as Setup) (net.Conn, error) {
-	raw, err := open(ctx, u.Network, addr)
+	raw, err := u.open(ctx, u.Network, addr)
 	if err != nil {
 		return nil, &Error{Addr: addr, Err: err}
 	}
@@ -57,13 +57,15 @@ func (u *Upstream) dialServer(ctx context.Context, addr string, as Setup) (net.C
 }
 
 // open makes a plain connection.
-func open(ctx context.Context, network, addr string) (net.Conn, error) {
+func (u *Upstream) open(ctx context.Context, network, addr string) (net.Conn, error) {
 	raw, err := dialer.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	if tcp, ok := raw.(*net.TCPConn); ok {
-		peer.NewGuard(tcp, func() time.Duration { return lossBound }, func() { abort(tcp) }).Start() // ends with raw
+		bound := cmp.Or(u.LossBound, defaultLossBound)
+		// It ends with raw.
+		peer.NewGuard(tcp, func() time.Duration { return bound }, func() { abort(tcp) }).Start()
 	}
 	return raw, nil
 }

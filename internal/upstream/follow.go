@@ -178,7 +178,7 @@ func (u *Upstream) sentinelClient(addr string) *redis.SentinelClient {
 		Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, sentinelPatience)
 			defer cancel()
-			raw, err := open(ctx, "tcp", addr)
+			raw, err := u.open(ctx, "tcp", addr)
 			if err != nil {
 				return nil, err
 			}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"lockproxy/internal/cluster"
 )
@@ -15,6 +16,9 @@ type Upstream struct {
 	Network string   // "tcp" or "unix"
 	Addr    string   // host:port or a socket's path; the group's name if Sentinels tell the address
 	Initial Identity // what a client starts as: the URL's credentials and database
+	// LossBound is for how long its machine may acknowledge nothing before a connection is given up; 0 is
+	// a minute.
+	LossBound time.Duration
 
 	tls       atomic.Pointer[tls.Config] // nil for none
 	sentinels *sentinels                 // nil if no Sentinels tell the address

@@ -40,41 +40,40 @@ var table = commandTable()
 
 func commandTable() []command {
 	own := map[string]command{
-		"select":          {identity: selectIdentity},
-		"auth":            {identity: authIdentity},
-		"hello":           {identity: helloIdentity},
-		"client|pause":    {inspect: inspectPause},
-		"client|tracking": {inspect: inspectTracking},
-		"client|setname":  {inspect: inspectSetName},
-		"client|setinfo":  {inspect: inspectSetInfo},
-		"client|reply":    {inspect: inspectReply},
-		"replconf":        {inspect: inspectReplconf},
-		"wait":            {catchUp: []string{"WAIT", "0", "0"}},
-		"waitaof":         {catchUp: []string{"WAITAOF", "0", "0", "0"}},
-		"command":         {introspect: true, kind: Introspects},
-		"info":            {informs: true},
-		"cluster":         {shapes: true},
-		"readonly":        {ofNode: true},
-		"readwrite":       {ofNode: true},
-		"asking":          {ofNode: true},
+		"select":       {identity: selectIdentity},
+		"auth":         {identity: authIdentity},
+		"hello":        {identity: helloIdentity},
+		"client|pause": {inspect: inspectPause},
+		"replconf":     {inspect: inspectReplconf},
+		"wait":         {catchUp: []string{"WAIT", "0", "0"}},
+		"waitaof":      {catchUp: []string{"WAITAOF", "0", "0", "0"}},
+		"command":      {introspect: true, kind: Introspects},
+		"info":         {informs: true},
+		"cluster":      {shapes: true},
+		"readonly":     {ofNode: true},
+		"readwrite":    {ofNode: true},
+		"asking":       {ofNode: true},
 	}
 	for i := range lockcmd.Specs {
 		spec := &lockcmd.Specs[i]
 		own[spec.Name] = command{lock: spec, kind: kindOf(spec)}
 	}
-	t := make([]command, 0, commands.Count)
-	commands.Each(func(row, of *commands.Command) {
+	t := make([]command, len(commands.Rows))
+	for i := range t {
+		row := &commands.Rows[i]
 		cmd := own[row.Name]
 		delete(own, row.Name)
 		cmd.Command, cmd.way = row, wayOf(row)
 		if row.Class == commands.MayBlock {
 			cmd.inspect = inspectRead
 		}
-		t = append(t, cmd)
-		if row != of && (row.Class != of.Class || row.Effect != of.Effect || cmd.inspect != nil) {
-			t[of.ID].varies = true
+		t[i] = cmd
+		for of := row.Of; of != nil; of = of.Of {
+			if row.Class != of.Class || row.Effect != of.Effect || cmd.inspect != nil {
+				t[of.ID].varies = true
+			}
 		}
-	})
+	}
 	for name := range own {
 		panic("proxy: " + name + " is not in the table of commands")
 	}
@@ -104,7 +103,7 @@ func (c *command) of(args [][]byte) *command {
 	if !c.varies {
 		return c
 	}
-	return &table[c.Of(args).ID]
+	return &table[c.For(args).ID]
 }
 
 // plain reports whether every request of the command may share a connection and is relayed as it is.

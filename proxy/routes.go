@@ -36,6 +36,15 @@ func routeOf(cmd *command, req resp.Request) route {
 	if cmd.identity != nil {
 		r.Change, r.Text = cmd.identity(req.Args)
 	}
+	switch r.Effect {
+	case commands.SetName, commands.SetLibName, commands.SetLibVer:
+		name := string(req.Args[len(req.Args)-1])
+		r.Text = &name
+	case commands.ReplyOn, commands.ReplyOff, commands.ReplySkip:
+		if r.raw = replyOn; len(req.Args) != 3 {
+			r.raw, r.Effect = req.Raw, commands.Stays // it is refused
+		}
+	}
 	if cmd.inspect != nil {
 		r = cmd.inspect(r, req.Args)
 	}
@@ -85,7 +94,8 @@ func helloIdentity(args [][]byte) (id *upstream.Identity, name *string) {
 			id.User, id.Password, id.LoggedIn = string(args[i+1]), string(args[i+2]), true
 			i += 2
 		case option == "setname" && i+1 < len(args):
-			name = text(args[i+1])
+			text := string(args[i+1])
+			name = &text
 			i++
 		}
 	}
@@ -97,48 +107,12 @@ func helloProto(arg []byte) int {
 	return int(version)
 }
 
-func text(b []byte) *string {
-	s := string(b)
-	return &s
-}
-
 // inspectReplconf finds the two options that a replica, or anybody else, gets no reply to.
 func inspectReplconf(r route, args [][]byte) route {
 	for i := 1; i < len(args); i += 2 {
 		if bytes.EqualFold(args[i], []byte("ack")) || bytes.EqualFold(args[i], []byte("getack")) {
 			r.Effect = commands.Unanswered
 		}
-	}
-	return r
-}
-
-// inspectTracking reads CLIENT TRACKING on|off ….
-func inspectTracking(r route, args [][]byte) route {
-	switch {
-	case len(args) > 2 && strings.EqualFold(string(args[2]), "on"):
-		r.Effect = commands.TrackingOn
-	case len(args) > 2 && strings.EqualFold(string(args[2]), "off"):
-		r.Effect = commands.TrackingOff
-	}
-	return r
-}
-
-// inspectSetName reads CLIENT SETNAME name.
-func inspectSetName(r route, args [][]byte) route {
-	if len(args) == 3 {
-		r.Effect, r.Text = commands.SetName, text(args[2])
-	}
-	return r
-}
-
-// inspectSetInfo reads CLIENT SETINFO LIB-NAME|LIB-VER text.
-func inspectSetInfo(r route, args [][]byte) route {
-	switch {
-	case len(args) != 4:
-	case strings.EqualFold(string(args[2]), "lib-name"):
-		r.Effect, r.Text = commands.SetLibName, text(args[3])
-	case strings.EqualFold(string(args[2]), "lib-ver"):
-		r.Effect, r.Text = commands.SetLibVer, text(args[3])
 	}
 	return r
 }
@@ -157,17 +131,6 @@ func inspectPause(r route, args [][]byte) route {
 
 // replyOn goes upstream in the place of all three forms of CLIENT REPLY: see passthrough.Pipe.Relay.
 var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
-
-// inspectReply reads CLIENT REPLY on|off|skip.
-func inspectReply(r route, args [][]byte) route {
-	effects := map[string]commands.Effect{"on": commands.ReplyOn, "off": commands.ReplyOff, "skip": commands.ReplySkip}
-	if len(args) == 3 {
-		if effect, known := effects[strings.ToLower(string(args[2]))]; known {
-			r.Effect, r.raw = effect, replyOn
-		}
-	}
-	return r
-}
 
 // inspectRead is for XREAD and XREADGROUP, which block if they say so. It doesn't matter where: a group, a consumer and a stream may be
 // named by any word, STREAMS and BLOCK too, and a connection too many is better than one that others wait for.

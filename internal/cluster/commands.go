@@ -23,7 +23,8 @@ var table []command
 func init() { // not in the declaration, since some of the ways look commands up
 	splits := map[string]func(c *Conn, q *query, at []int){"mget": splitMget, "mset": splitMset}
 	ways := waysByName()
-	commands.Each(func(row, _ *commands.Command) {
+	for i := range commands.Rows {
+		row := &commands.Rows[i]
 		cmd := command{Command: row, run: toHome, join: joiners[row.Join]}
 		switch {
 		case ways[row.Name] != nil:
@@ -41,7 +42,7 @@ func init() { // not in the declaration, since some of the ways look commands up
 			}
 		}
 		table = append(table, cmd)
-	})
+	}
 }
 
 // waysByName are the ways of the commands that there is code for.
@@ -55,7 +56,8 @@ func waysByName() map[string]func(*Conn, *query) {
 		"readonly readwrite asking":                     answerOK,
 		"quit":                                          quit,
 		"auth hello":                                    login,
-		"client|setname client|setinfo client|no-evict client|no-touch client|tracking": tellAll,
+		"client|setname client|setinfo|lib-name client|setinfo|lib-ver client|no-evict": tellAll,
+		"client|no-touch client|tracking client|tracking|on client|tracking|off":        tellAll,
 		"client|caching":           forNext,
 		"reset":                    reset,
 		"multi":                    multi,
@@ -88,7 +90,7 @@ func refuse(c *Conn, q *query) {
 }
 
 // lookup finds the command of a request.
-func lookup(args [][]byte) *command { return &table[commands.Find(args[0]).Of(args).ID] }
+func lookup(args [][]byte) *command { return &table[commands.Find(args[0]).For(args).ID] }
 
 // headSlot is the slot of a request of which only the first arguments have come, of argc; ok is false
 // if they don't tell.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 )
 
@@ -19,7 +20,7 @@ type setup struct {
 }
 
 // replayed are the names under which commands are kept, in the order in which a node is told them.
-var replayed = [...]string{"auth", "hello", "name", "lib-name", "lib-ver", "no-evict", "no-touch", "tracking"}
+var replayed = [...]string{"auth", "hello", "setname", "lib-name", "lib-ver", "no-evict", "no-touch", "tracking"}
 
 var resetCommand = resp.AppendCommand(nil, "RESET")
 
@@ -118,7 +119,7 @@ func (c *Conn) loginChanges(args [][]byte) (changes []told, proto int) {
 			changes = append(changes, c.setup.change("auth", resp.AppendCommand(nil, []byte("AUTH"), args[i+1], args[i+2])))
 			i += 2
 		case option == "setname" && i+1 < len(args):
-			changes = append(changes, c.setup.change("name", resp.AppendCommand(nil, []byte("CLIENT"), []byte("SETNAME"), args[i+1])))
+			changes = append(changes, c.setup.change("setname", resp.AppendCommand(nil, []byte("CLIENT"), []byte("SETNAME"), args[i+1])))
 			i++
 		}
 	}
@@ -127,29 +128,23 @@ func (c *Conn) loginChanges(args [][]byte) (changes []told, proto int) {
 
 // tellAll is for what CLIENT sets on a connection.
 func tellAll(c *Conn, q *query) {
-	_, name, _ := strings.Cut(q.cmd.Name, "|")
-	switch {
-	case name == "setname":
-		name = "name"
-	case name == "setinfo" && len(q.args) > 2 && strings.EqualFold(string(q.args[2]), "lib-name"):
-		name = "lib-name"
-	case name == "setinfo" && len(q.args) > 2 && strings.EqualFold(string(q.args[2]), "lib-ver"):
-		name = "lib-ver"
-	case name == "setinfo":
-		toHome(c, q) // it is not a good one
-		return
-	case name == "tracking" && hasWord(q.args[2:], "redirect"):
+	tracks := strings.HasPrefix(q.cmd.Name, "client|tracking")
+	if tracks && hasWord(q.args[2:], "redirect") {
 		c.local(resp.AppendError(nil, "ERR CLIENT TRACKING with REDIRECT can't be had on a cluster as a whole: use HELLO 3, and the messages come on this connection"))
 		return
 	}
+	name := q.cmd.Name[strings.LastIndexByte(q.cmd.Name, '|')+1:]
+	if tracks {
+		name = "tracking"
+	}
 	changes := []told{c.setup.change(name, resp.AppendCommand(nil, q.args...))}
-	on := name == "tracking" && len(q.args) > 2 && strings.EqualFold(string(q.args[2]), "on")
+	on := q.cmd.Effect == commands.TrackingOn
 	c.setup.tracking = c.setup.tracking || on
 	c.tell(q, func(ok bool, _ []byte) {
 		switch {
 		case !ok:
 			c.setup.takeBack(changes)
-		case name == "tracking":
+		case tracks:
 			c.setup.tracking = on
 		}
 	})

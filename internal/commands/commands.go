@@ -4,8 +4,9 @@ import "strings"
 
 // Command is a row of the table.
 type Command struct {
-	Name     string // in lower case; a subcommand's is "client|kill"
-	ID       int    // from 0, which is Unknown's, to Count-1
+	Name     string   // in lower case; a subcommand's is "client|kill"
+	ID       int      // its place in Rows
+	Of       *Command // what it is a subcommand of; nil if it is none
 	Class    Class
 	Effect   Effect
 	Keys     Keys
@@ -66,14 +67,11 @@ const (
 	Text                 // of strings, one behind the other
 )
 
+// Rows are all rows, by ID. They are only read.
+var Rows = expand()
+
 // Unknown is the row of what isn't in the table.
-var Unknown = &rows[0]
-
-// rows are all rows, by ID.
-var rows = expand()
-
-// Count is how many rows there are.
-var Count = len(rows)
+var Unknown = &Rows[0]
 
 // byName are the rows but those of subcommands.
 var byName = index()
@@ -90,36 +88,22 @@ func expand() []Command {
 	return all
 }
 
+// index joins subcommands to their commands, which stand before them in the table.
 func index() map[string]*Command {
-	m := map[string]*Command{}
-	for i := range rows[1:] {
-		if c := &rows[i+1]; !strings.Contains(c.Name, "|") {
-			m[c.Name] = c
+	top := map[string]*Command{}
+	for i := range Rows[1:] {
+		c := &Rows[i+1]
+		in, rest := &top, c.Name
+		for name, sub, is := strings.Cut(rest, "|"); is; name, sub, is = strings.Cut(sub, "|") {
+			c.Of, rest = (*in)[name], sub
+			in = &c.Of.subs
 		}
-	}
-	for i := range rows {
-		c := &rows[i]
-		if name, sub, is := strings.Cut(c.Name, "|"); is {
-			if m[name].subs == nil {
-				m[name].subs = map[string]*Command{}
-			}
-			m[name].subs[sub] = c
+		if *in == nil {
+			*in = map[string]*Command{}
 		}
+		(*in)[rest] = c
 	}
-	return m
-}
-
-// Each calls f for each row in the order of their IDs, and with the row of the command that a
-// subcommand is of; else c itself.
-func Each(f func(c, of *Command)) {
-	for i := range rows {
-		name, _, _ := strings.Cut(rows[i].Name, "|")
-		of := byName[name]
-		if of == nil {
-			of = Unknown
-		}
-		f(&rows[i], of)
-	}
+	return top
 }
 
 // MaxName is longer than any name in the table, and any subcommand's.
@@ -133,13 +117,15 @@ func Find(name []byte) *Command {
 	return Unknown
 }
 
-// Of is the row for a request of this command: that of its subcommand, if it has one, or c itself. It
+// For is the row for a request of this command: that of its subcommand, if it has one, or c itself. It
 // does not allocate.
-func (c *Command) Of(args [][]byte) *Command {
-	if c.subs != nil && len(args) > 1 {
-		if sub := find(c.subs, args[1]); sub != nil {
-			return sub
+func (c *Command) For(args [][]byte) *Command {
+	for ; c.subs != nil && len(args) > 1; args = args[1:] {
+		sub := find(c.subs, args[1])
+		if sub == nil {
+			break
 		}
+		c = sub
 	}
 	return c
 }

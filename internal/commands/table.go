@@ -87,8 +87,16 @@ var table = []Command{
 	{Name: "wait", Class: Stateful, Nodes: Masters, Join: Min},
 	{Name: "waitaof", Class: Stateful, Nodes: Masters, Join: MinEach},
 	{Name: "client client|no-evict client|no-touch", Class: Stateful, Effect: Stays},
-	{Name: "client|reply client|setname client|tracking", Class: Stateful, Effect: Stays}, // by arguments
-	{Name: "client|setinfo", Class: Stateful},                                             // likewise
+	{Name: "client|setname", Class: Stateful, Effect: SetName},
+	{Name: "client|setinfo", Class: Stateful},
+	{Name: "client|setinfo|lib-name", Class: Stateful, Effect: SetLibName},
+	{Name: "client|setinfo|lib-ver", Class: Stateful, Effect: SetLibVer},
+	{Name: "client|tracking client|reply", Class: Stateful, Effect: Stays},
+	{Name: "client|tracking|on", Class: Stateful, Effect: TrackingOn},
+	{Name: "client|tracking|off", Class: Stateful, Effect: TrackingOff},
+	{Name: "client|reply|on", Class: Stateful, Effect: ReplyOn},
+	{Name: "client|reply|off", Class: Stateful, Effect: ReplyOff},
+	{Name: "client|reply|skip", Class: Stateful, Effect: ReplySkip},
 	{Name: "client|help", Class: Shared},
 	{Name: "client|id client|info", Class: Stateful, Effect: Known},
 	{Name: "client|list", Class: Stateful, Effect: Known, Nodes: Masters, Join: Text},

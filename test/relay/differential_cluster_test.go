@@ -92,7 +92,7 @@ func (c *diffConversation) inOneSlot() *diffConversation {
 		for _, arg := range step.args {
 			args = append(args, []byte(arg))
 		}
-		for _, at := range commands.Find(args[0]).Of(args).Keys.Positions(args, nil) {
+		for _, at := range commands.Find(args[0]).For(args).Keys.Positions(args, nil) {
 			step.args[at] = "{t}" + step.args[at]
 		}
 	}

@@ -79,7 +79,7 @@ func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 		if i < len(doors)-1 {
 			patience, cancel = context.WithTimeout(ctx, doorPatience)
 		}
-		nc, dialErr := o.Dial(patience, addr)
+		nc, dialErr := o.Dial(patience, addr, nil)
 		cancel()
 		if dialErr != nil {
 			err = dialErr

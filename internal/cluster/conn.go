@@ -20,8 +20,10 @@ const (
 	maxJoined = 64 << 20
 )
 
-// Dialer opens a connection to a node, host:port, that is logged in.
-type Dialer func(ctx context.Context, addr string) (net.Conn, error)
+// Dialer opens a connection to a node, host:port, that is logged in, and then told setup, requests whose
+// replies are not read by anybody else. If the node refuses a login the error has a method Refusal, with
+// the reply to what the node would have been asked.
+type Dialer func(ctx context.Context, addr string, setup [][]string) (net.Conn, error)
 
 // Options says how a Conn behaves.
 type Options struct {

@@ -38,8 +38,19 @@ type client struct {
 
 const dialTimeout = 5 * time.Second
 
-func dialer(ctx context.Context, addr string) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+func dialer(ctx context.Context, addr string, setup [][]string) (net.Conn, error) {
+	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	for _, cmd := range setup {
+		nc.Write(resp.AppendCommand(nil, cmd...))
+		if _, _, err := resp.ReadReply(nc, 1<<20); err != nil {
+			nc.Close()
+			return nil, err
+		}
+	}
+	return nc, nil
 }
 
 func failure(addr string, sent bool, err error) []byte {

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 
 	"lockproxy/internal/cluster"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/upstream"
 )
 
 // A node that doesn't know the user whom others have let in is not asked as somebody else.
@@ -18,9 +20,17 @@ func TestLoginThatANodeRefuses(t *testing.T) {
 	c := testredis.StartCluster(t, 2, 0, patient...)
 	c.Nodes[0].Ask("ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all")
 	one, two := keyAt(t, c, 0, "u"), keyAt(t, c, 1, "u")
-	cl := cluster.New(c.Addrs())
+	u, err := upstream.Parse(c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 50 { // until home is the node that knows her
-		k := openAt(t, cl)
+		nc, err := u.Dial(t.Context(), upstream.Setup{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		k := &client{t, nc.(*cluster.Conn), bufio.NewReader(nc)}
 		if got := k.ask("AUTH ann pw"); strings.HasPrefix(got, "-WRONGPASS") {
 			continue
 		}
@@ -85,5 +95,34 @@ func TestCloseWrite(t *testing.T) {
 	k.replies(ok)
 	if _, err := k.tryReply(5 * time.Second); !errors.Is(err, io.EOF) {
 		t.Errorf("behind QUIT: %v", err)
+	}
+}
+
+// A login that is refused everywhere changes nothing, also for a node that is met while it is under way.
+func TestRefusedLoginIsTakenBack(t *testing.T) {
+	c := six(t)
+	u, err := upstream.Parse(c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		nc, err := u.Dial(t.Context(), upstream.Setup{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		k := &client{t, nc.(*cluster.Conn), bufio.NewReader(nc)}
+		k.all("AUTH nobody x", "GET nothing1", "GET nothing2", "GET nothing3")
+		if got := k.reply(); !strings.HasPrefix(got, "-WRONGPASS") {
+			t.Errorf("AUTH: %q", got)
+		}
+		for range 3 {
+			if got := k.reply(); got != "$-1\r\n" && !strings.Contains(got, "refused the login") {
+				t.Errorf("GET: %q", got)
+			}
+		}
+		for _, key := range []string{"nothing1", "nothing2", "nothing3"} {
+			k.expect("GET "+key, "$-1\r\n")
+		}
 	}
 }

@@ -19,7 +19,7 @@ func TestNoSignOfLifeWithinTransaction(t *testing.T) {
 	server := miniredis.RunT(t)
 	cl := New([]string{server.Addr()})
 	c, err := cl.Open(context.Background(), Options{
-		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		Dial: func(ctx context.Context, addr string, _ [][]string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		},
 		Failure: func(addr string, sent bool, err error) []byte { return resp.AppendError(nil, err.Error()) },

@@ -125,7 +125,7 @@ func isNodeError(err error) bool {
 func askAt(ctx context.Context, dial Dialer, addr string) (*slotMap, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
-	nc, err := dial(ctx, addr)
+	nc, err := dial(ctx, addr, nil)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
@@ -28,13 +29,11 @@ type node struct {
 	addr string
 	nc   net.Conn // nil until it is open
 
-	login     []byte   // what sets it up, to be sent before all else
-	loggingIn int      // answers to login that are still to come: until then nothing else is sent
-	full      [][]byte // chunks to be sent
-	tail      []byte   // the last chunk, which is still being filled
-	sent      int      // bytes of tail that have been sent
-	unsent    int      // bytes to be sent in all
-	more      chan struct{}
+	full   [][]byte // chunks to be sent
+	tail   []byte   // the last chunk, which is still being filled
+	sent   int      // bytes of tail that have been sent
+	unsent int      // bytes to be sent in all
+	more   chan struct{}
 	// waiting are the parts that have no answer yet. The first taken of them have been handed to the connection.
 	waiting  partQueue
 	taken    int
@@ -59,17 +58,8 @@ type nodeState struct {
 func (c *Conn) newNode(addr string, nc net.Conn) *node {
 	n := &node{c: c, addr: addr, nc: nc, more: make(chan struct{}, 1)}
 	c.nodes[addr] = n
-	for _, raw := range c.setup.replay() {
-		p := n.setUpBy(raw)
-		p.node = n
-		n.login = append(n.login, raw...)
-		n.waiting.push(p)
-		n.loggingIn++
-	}
-	if n.loggingIn > 0 {
-		n.wake()
-	}
-	c.running.Go(n.run) // ends when the connection does; Close ends and awaits it
+	setup := c.setup
+	c.running.Go(func() { n.run(setup) }) // ends when the connection does; Close ends and awaits it
 	return n
 }
 
@@ -122,13 +112,29 @@ func (n *node) wake() {
 	}
 }
 
+// dial opens the connection, set up as the others are.
+func (n *node) dial(as setup) (net.Conn, error) {
+	c := n.c
+	ctx, cancel := context.WithTimeout(c.ctx, c.Timeout)
+	defer cancel()
+	nc, err := c.Dial(ctx, n.addr, as.replay())
+	if isRefusal(err) && as.told[0] != nil {
+		c.mu.Lock()
+		takenBack := !slices.Equal(as.told[0], c.setup.told[0])
+		c.mu.Unlock()
+		if takenBack { // others have refused that login too: the client is who it was before
+			as.told[0] = nil
+			return c.Dial(ctx, n.addr, as.replay())
+		}
+	}
+	return nc, err
+}
+
 // run opens the connection, if it isn't, and sends what there is until it ends.
-func (n *node) run() {
+func (n *node) run(as setup) {
 	c := n.c
 	if n.nc == nil {
-		ctx, cancel := context.WithTimeout(c.ctx, c.Timeout)
-		defer cancel()
-		nc, err := c.Dial(ctx, n.addr)
+		nc, err := n.dial(as)
 		c.mu.Lock()
 		if err != nil {
 			n.end(err)
@@ -167,12 +173,6 @@ func (n *node) run() {
 func (n *node) take() (out net.Buffers, half, ended bool) {
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
-	if n.loggingIn > 0 {
-		if n.login != nil {
-			out, n.login, n.taken = net.Buffers{n.login}, nil, n.loggingIn
-		}
-		return out, false, n.ended
-	}
 	out = n.full
 	if len(n.tail) > n.sent {
 		out = append(out, n.tail[n.sent:])
@@ -294,11 +294,6 @@ func (n *node) complete() error {
 	}
 	n.waiting.pop()
 	n.taken = max(n.taken-1, 0)
-	if n.loggingIn > 0 {
-		if n.loggingIn--; n.loggingIn == 0 {
-			defer n.wake() // if that has let it in
-		}
-	}
 	n.c.answered(n, p, h, reply)
 	return nil
 }

@@ -15,7 +15,7 @@ func TestOpenBesideASilentNode(t *testing.T) {
 	m := mapOf(2, func(slot int) int { return slot % 2 })
 	m.masters = []string{"silent:1", "good:1"}
 	cl.slots.Store(m)
-	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+	dial := func(ctx context.Context, addr string, _ [][]string) (net.Conn, error) {
 		if addr == "silent:1" {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
@@ -49,7 +49,7 @@ func TestOpenAmongPushes(t *testing.T) {
 	const slots = "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$4\r\ngood\r\n:1\r\n"
 	for at, says := range []string{push + info + slots, info + push + slots, info + slots + push, push + info + push + slots + push + push} {
 		cl := New([]string{"good:1"})
-		dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		dial := func(ctx context.Context, addr string, _ [][]string) (net.Conn, error) {
 			here, there := net.Pipe()
 			done := make(chan struct{})
 			go func() { // ends when the Conn does

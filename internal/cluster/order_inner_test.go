@@ -48,7 +48,7 @@ func allAt(addr string) *slotMap {
 	return m
 }
 
-func (p *puppets) dial(ctx context.Context, addr string) (net.Conn, error) {
+func (p *puppets) dial(ctx context.Context, addr string, _ [][]string) (net.Conn, error) {
 	if wait := p.dials[addr]; wait != nil {
 		if err := wait(); err != nil {
 			return nil, err

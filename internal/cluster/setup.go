@@ -1,10 +1,10 @@
 package cluster
 
-// What a user does to a connection, and every node's must be told: those that are open at once, further ones when they are opened.
+// What a user does to a connection, and every node's must be told: those that are open at once, further
+// ones by who dials them.
 
 import (
-	"bytes"
-	"fmt"
+	"slices"
 	"strings"
 
 	"lockproxy/internal/commands"
@@ -16,24 +16,22 @@ type setup struct {
 	proto    int  // of the replies
 	reset    bool // what Dial's connections begin with isn't wanted any more
 	tracking bool // CLIENT TRACKING is on
-	told     [len(replayed)][]byte
+	told     [len(replayed)][]string
 }
 
 // replayed are the names under which commands are kept, in the order in which a node is told them.
 var replayed = [...]string{"auth", "hello", "setname", "lib-name", "lib-ver", "no-evict", "no-touch", "tracking"}
 
-var resetCommand = resp.AppendCommand(nil, "RESET")
-
-func (s *setup) replay() (raws [][]byte) {
+func (s *setup) replay() (cmds [][]string) {
 	if s.reset {
-		raws = append(raws, resetCommand)
+		cmds = append(cmds, []string{"RESET"})
 	}
-	for _, raw := range s.told {
-		if raw != nil {
-			raws = append(raws, raw)
+	for _, cmd := range s.told {
+		if cmd != nil {
+			cmds = append(cmds, cmd)
 		}
 	}
-	return raws
+	return cmds
 }
 
 // tell sends a request to all nodes that there is a connection to. done is called with the outcome.
@@ -66,15 +64,19 @@ func (c *Conn) tell(q *query, done func(ok bool, reply []byte)) *request {
 // told is a change of what nodes are told that isn't answered yet.
 type told struct {
 	place       int
-	raw, before []byte
+	cmd, before []string
 }
 
 // change notes what further nodes are to be told from now on; the reply may take it back.
-func (s *setup) change(name string, raw []byte) told {
+func (s *setup) change(name string, args ...[]byte) told {
+	cmd := make([]string, len(args))
+	for i, arg := range args {
+		cmd[i] = string(arg)
+	}
 	for place, known := range replayed {
 		if known == name {
-			t := told{place, raw, s.told[place]}
-			s.told[place] = raw
+			t := told{place, cmd, s.told[place]}
+			s.told[place] = cmd
 			return t
 		}
 	}
@@ -83,7 +85,7 @@ func (s *setup) change(name string, raw []byte) told {
 
 func (s *setup) takeBack(changes []told) {
 	for _, t := range changes {
-		if bytes.Equal(s.told[t.place], t.raw) {
+		if slices.Equal(s.told[t.place], t.cmd) {
 			s.told[t.place] = t.before
 		}
 	}
@@ -105,21 +107,21 @@ func login(c *Conn, q *query) {
 // loginChanges takes AUTH, or HELLO [proto [AUTH user password] [SETNAME name]], apart.
 func (c *Conn) loginChanges(args [][]byte) (changes []told, proto int) {
 	if strings.EqualFold(string(args[0]), "auth") {
-		return []told{c.setup.change("auth", resp.AppendCommand(nil, args...))}, 0
+		return []told{c.setup.change("auth", args...)}, 0
 	}
 	if len(args) > 1 {
 		if n, ok := resp.ParseInt(args[1]); ok && (n == 2 || n == 3) {
 			proto = int(n)
-			changes = append(changes, c.setup.change("hello", resp.AppendCommand(nil, args[:2]...)))
+			changes = append(changes, c.setup.change("hello", args[:2]...))
 		}
 	}
 	for i := 2; i < len(args); i++ {
 		switch option := strings.ToLower(string(args[i])); {
 		case option == "auth" && i+2 < len(args):
-			changes = append(changes, c.setup.change("auth", resp.AppendCommand(nil, []byte("AUTH"), args[i+1], args[i+2])))
+			changes = append(changes, c.setup.change("auth", []byte("AUTH"), args[i+1], args[i+2]))
 			i += 2
 		case option == "setname" && i+1 < len(args):
-			changes = append(changes, c.setup.change("setname", resp.AppendCommand(nil, []byte("CLIENT"), []byte("SETNAME"), args[i+1])))
+			changes = append(changes, c.setup.change("setname", []byte("CLIENT"), []byte("SETNAME"), args[i+1]))
 			i++
 		}
 	}
@@ -137,7 +139,7 @@ func tellAll(c *Conn, q *query) {
 	if tracks {
 		name = "tracking"
 	}
-	changes := []told{c.setup.change(name, resp.AppendCommand(nil, q.args...))}
+	changes := []told{c.setup.change(name, q.args...)}
 	on := q.cmd.Effect == commands.TrackingOn
 	c.setup.tracking = c.setup.tracking || on
 	c.tell(q, func(ok bool, _ []byte) {
@@ -183,22 +185,3 @@ func reset(c *Conn, q *query) {
 	}
 	c.shards = nil
 }
-
-// setUpBy makes sure that a node which doesn't let the user in, as others have, is not asked as somebody else.
-func (n *node) setUpBy(raw []byte) *part {
-	return &n.c.ownRequest(raw, func(reply []byte) {
-		if isError(reply) && !isFailure(reply) && bytes.Equal(raw, n.c.setup.told[0]) {
-			n.end(&Refusal{Addr: n.addr, Reply: string(errorLine(reply))})
-		}
-	}).one
-}
-
-// Refusal is a node's error to a login that another node has accepted.
-type Refusal struct{ Addr, Reply string }
-
-func (e *Refusal) Error() string {
-	return fmt.Sprintf("node %s refused the login that other nodes of the cluster have accepted: %s", e.Addr, e.Reply)
-}
-
-// Refusal is the reply to what the node would have been asked.
-func (e *Refusal) Refusal() []byte { return resp.AppendError(nil, "UPSTREAM "+e.Error()) }

@@ -51,7 +51,9 @@ func (u *Upstream) dialCluster(ctx context.Context, as Setup, ends bool) (net.Co
 
 // nodeDialer makes connections to nodes.
 func (u *Upstream) nodeDialer(as Setup) cluster.Dialer {
-	return func(ctx context.Context, addr string) (net.Conn, error) { return u.dialServer(ctx, addr, as) }
+	return func(ctx context.Context, addr string, setup [][]string) (net.Conn, error) {
+		return u.dialServer(ctx, addr, as, setup)
+	}
 }
 
 // followCluster keeps up with the cluster until ctx ends. replaced is called before the first request

@@ -26,8 +26,8 @@ var dialer = net.Dialer{
 	},
 }
 
-// dialServer is Dial for the server at addr.
-func (u *Upstream) dialServer(ctx context.Context, addr string, as Setup) (net.Conn, error) {
+// dialServer is Dial for the server at addr, which is told more behind what sets it up.
+func (u *Upstream) dialServer(ctx context.Context, addr string, as Setup, more [][]string) (net.Conn, error) {
 	raw, err := u.open(ctx, u.Network, addr)
 	if err != nil {
 		return nil, &Error{Addr: addr, Err: err}
@@ -44,7 +44,7 @@ func (u *Upstream) dialServer(ctx context.Context, addr string, as Setup) (net.C
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
 	nc, err := u.secure(ctx, raw, addr)
 	if err == nil {
-		err = u.login(nc, addr, as)
+		err = u.login(nc, addr, as, more)
 	}
 	if !stop() && err == nil {
 		err = &Error{Addr: addr, Err: context.Cause(ctx)}

@@ -39,8 +39,11 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("%s refused the proxy's %s: %s", e.Addr, e.Step, e.Reply)
 }
 
-// Refusal is the reply to a request whose node doesn't let the proxy in, though another did.
-func (e *Refused) Refusal() []byte { return resp.AppendError(nil, Prefix+e.Error()) }
+// Refusal is the reply to a request for a node of a cluster that does not let the client in.
+func (e *Refused) Refusal() []byte {
+	return resp.AppendError(nil, fmt.Sprintf("%snode %s refused the login that other nodes of the cluster "+
+		"have accepted: %s", Prefix, e.Addr, e.Reply))
+}
 
 // Prefix begins the replies that tell of a failure of the upstream.
 const Prefix = "UPSTREAM "

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,9 +20,11 @@ import (
 // probe is a request whose reply doesn't matter.
 const probe = "PING"
 
-// login tells a new connection what it is to be. Labels are no reason to fail.
-func (u *Upstream) login(nc net.Conn, addr string, as Setup) error {
-	cmds := append(as.Login(), as.Labels.commands()...)
+// login tells a new connection what it is to be, and more. That it is refused is a reason to fail, but for
+// labels, and of more but for AUTH.
+func (u *Upstream) login(nc net.Conn, addr string, as Setup, more [][]string) error {
+	login := as.Login()
+	cmds := slices.Concat(login, as.Labels.commands(), more)
 	if u.sentinels != nil {
 		cmds = append(cmds, []string{askRole})
 	}
@@ -34,13 +38,12 @@ func (u *Upstream) login(nc net.Conn, addr string, as Setup) error {
 	}
 	replies, err := ask(nc, cmds...)
 	for i, reply := range replies {
-		switch step := cmds[i][0]; {
-		case step == probe || step == "CLIENT":
+		switch step := strings.ToUpper(cmds[i][0]); {
 		case step == askRole:
 			if err := checkRole(reply.raw); err != nil {
 				return &Error{Addr: addr, Err: err}
 			}
-		case reply.IsError():
+		case reply.IsError() && (i < len(login) || step == "AUTH"):
 			return &Refused{Addr: addr, Step: step, Reply: string(reply.Line)}
 		}
 	}

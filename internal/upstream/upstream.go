@@ -65,7 +65,7 @@ func (u *Upstream) Dial(ctx context.Context, as Setup) (net.Conn, error) {
 			return nil, &Error{Addr: u.Addr, Err: err}
 		}
 	}
-	return u.dialServer(ctx, addr, as)
+	return u.dialServer(ctx, addr, as, nil)
 }
 
 // DialAdmitted is Dial for a connection on which the upstream has answered otherwise than by demanding a

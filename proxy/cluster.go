@@ -10,15 +10,14 @@ import (
 
 	"lockproxy/internal/cluster"
 	"lockproxy/internal/resp"
-	"lockproxy/passthrough"
 )
 
 // A client that knows Redis Cluster asks who serves which slot, and goes there. In front of a cluster it is told that one node serves all of
 // them: this proxy, at the address that it has come to. The real nodes are none of its business.
 
-// clusterShape answers CLUSTER SLOTS and its like with the proxy as the only node, once the upstream has shown that this client may
-// ask. ok is false for what the upstream answers itself.
-func (s *session) clusterShape(req resp.Request) (ok bool) {
+// clusterShape answers CLUSTER SLOTS and its like with the proxy as the only node, once the upstream has
+// shown that this client may ask.
+func (s *session) clusterShape(req resp.Request) (done bool) {
 	if len(req.Args) < 2 || !s.server.cfg.Upstream.IsCluster() {
 		return false
 	}
@@ -26,12 +25,8 @@ func (s *session) clusterShape(req resp.Request) (ok bool) {
 	if answer == nil {
 		return false
 	}
-	if err := s.connect(passthrough.Shared); err != nil {
-		s.reply(encodeError("", err))
-		return true
-	}
-	state := s.settledState()
-	if state.InMulti || state.Opaque || state.Subscribed() {
+	state, ok := s.mayAnswer()
+	if !ok {
 		return false
 	}
 	asked := s.pipe.Do(resp.AppendCommand(nil, req.Args...))[0]

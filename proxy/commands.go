@@ -5,7 +5,6 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
@@ -15,19 +14,13 @@ type command struct {
 	*commands.Command
 	lock *lockcmd.Spec
 	way  passthrough.Way // by what connection it may go
-	// identity returns what the connection becomes once the command has succeeded, and its name if
-	// that is set too.
-	identity func(args [][]byte) (*upstream.Identity, *string)
 	// inspect decides by the arguments, where these differ.
 	inspect func(r route, args [][]byte) route
 	// catchUp is for WAIT and WAITAOF, which are about what the same connection has written.
 	catchUp []string
-	// introspect is for COMMAND, whose answer tells of the lock commands too.
-	introspect bool
-	// informs is for INFO, which has a section of the proxy's own.
-	informs bool
-	// shapes is for CLUSTER, which in front of a cluster tells of this proxy.
-	shapes bool
+	// answer answers a request in the place of the upstream. done is false for those that it leaves to
+	// the upstream.
+	answer func(s *session, req resp.Request) (done bool)
 	// ofNode is for what a client tells one node of a cluster about itself.
 	ofNode bool
 	// varies says that its subcommands go by different connections, or do different things to them.
@@ -36,20 +29,22 @@ type command struct {
 }
 
 // table is all commands, by ID.
-var table = commandTable()
+var table []command
+
+func init() { table = commandTable() } // not in the declaration, since answers look commands up
 
 func commandTable() []command {
 	own := map[string]command{
-		"select":       {identity: selectIdentity},
-		"auth":         {identity: authIdentity},
-		"hello":        {identity: helloIdentity},
+		"select":       {inspect: inspectSelect},
+		"auth":         {inspect: inspectAuth},
+		"hello":        {inspect: inspectHello},
 		"client|pause": {inspect: inspectPause},
 		"replconf":     {inspect: inspectReplconf},
 		"wait":         {catchUp: []string{"WAIT", "0", "0"}},
 		"waitaof":      {catchUp: []string{"WAITAOF", "0", "0", "0"}},
-		"command":      {introspect: true, kind: Introspects},
-		"info":         {informs: true},
-		"cluster":      {shapes: true},
+		"command":      {answer: (*session).introspect, kind: Introspects},
+		"info":         {answer: (*session).inform},
+		"cluster":      {answer: (*session).clusterShape},
 		"readonly":     {ofNode: true},
 		"readwrite":    {ofNode: true},
 		"asking":       {ofNode: true},
@@ -63,7 +58,7 @@ func commandTable() []command {
 		row := &commands.Rows[i]
 		cmd := own[row.Name]
 		delete(own, row.Name)
-		cmd.Command, cmd.way = row, wayOf(row)
+		cmd.Command, cmd.way = row, ways[row.Class]
 		if row.Class == commands.MayBlock {
 			cmd.inspect = inspectRead
 		}
@@ -80,20 +75,10 @@ func commandTable() []command {
 	return t
 }
 
-// wayOf is by what connection a command may go, unless its arguments say otherwise.
-func wayOf(row *commands.Command) passthrough.Way {
-	switch row.Class {
-	case commands.Shared, commands.MayBlock:
-		return passthrough.Shared
-	case commands.Lock:
-		if row.Name == "fence" { // it is a transaction
-			return passthrough.Own
-		}
-		return passthrough.Shared
-	case commands.Slow:
-		return passthrough.Scripts
-	}
-	return passthrough.Own
+// ways are by what connections commands may go, unless their arguments say otherwise; Own for all others.
+var ways = map[commands.Class]passthrough.Way{
+	commands.Shared: passthrough.Shared, commands.MayBlock: passthrough.Shared,
+	commands.Lock: passthrough.Shared, commands.Slow: passthrough.Scripts,
 }
 
 func lookup(name []byte) *command { return &table[commands.Find(name).ID] }
@@ -115,14 +100,12 @@ func (c *command) plain(waiting bool) bool {
 // relayed reports whether requests of the command are passed on in one step, and their replies
 // likewise. waiting is as for plain.
 func (c *command) relayed(waiting bool) bool {
-	return c.lock == nil && !c.introspect && !c.informs && !c.shapes && c.catchUp == nil &&
-		!(c.Competes && waiting)
+	return c.lock == nil && c.answer == nil && c.catchUp == nil && !(c.Competes && waiting)
 }
 
 // whole reports whether the command must be seen whole before it can be passed on.
 func (c *command) whole() bool {
-	return c.lock != nil || c.identity != nil || c.inspect != nil || c.varies || c.introspect ||
-		c.informs || c.shapes
+	return c.lock != nil || c.inspect != nil || c.answer != nil || c.varies
 }
 
 // fenceable reports whether a request may run within a transaction of the proxy's own: whether it

@@ -6,16 +6,14 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
-	"lockproxy/passthrough"
 )
 
 // infoSection is the name of the proxy's own section of INFO.
 const infoSection = "lockproxy"
 
-// informs reports whether an INFO asks for the proxy's section by name. INFO without names, or with all or everything, is the
-// upstream's alone, so that what parses it sees just what Redis says.
+// informs reports whether an INFO asks for the proxy's section by name. INFO without names, or with all
+// or everything, is the upstream's alone, so that what parses it sees just what Redis says.
 func informs(args [][]byte) bool {
 	for _, name := range args[1:] {
 		if bytes.EqualFold(name, []byte(infoSection)) {
@@ -25,28 +23,25 @@ func informs(args [][]byte) bool {
 	return false
 }
 
-// inform answers INFO with the proxy's section added to what the upstream says. The upstream is asked first, so that a user who
-// may not INFO there may not here. Within a transaction, and where only a few commands may be sent, the upstream alone answers.
-func (s *session) inform(req resp.Request) {
-	var state passthrough.State
-	err := s.connect(passthrough.Shared)
-	if err == nil {
-		state = s.settledState()
+// inform answers INFO with the proxy's section added to what the upstream says. The upstream is asked
+// first, so that a user who may not INFO there may not here.
+func (s *session) inform(req resp.Request) (done bool) {
+	if !informs(req.Args) {
+		return false
 	}
-	if err != nil || state.InMulti || state.Opaque || state.Subscribed() {
-		if s.connected(passthrough.Shared, commands.NoEffect) {
-			s.relay(route{raw: req.Raw})
-		}
-		return
+	state, ok := s.mayAnswer()
+	if !ok {
+		return false
 	}
 	answer := s.pipe.Do(req.Raw)[0]
 	s.await(answer)
 	raw, err := answer.Raw()
 	if err != nil {
 		s.reply(encodeError("", err))
-		return
+		return true
 	}
 	s.reply(addSection(raw, s.server.Stats().section(), len(req.Args) == 2, state.Proto))
+	return true
 }
 
 // addSection puts section behind what an upstream answered to INFO, in RESP3 a text with its format. An error is passed on, but

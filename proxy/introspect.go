@@ -5,26 +5,17 @@ import (
 	"slices"
 	"strings"
 
-	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
-	"lockproxy/passthrough"
 )
 
 // introspect answers COMMAND with what the upstream says of its commands and, in their places among them, the lock commands.
 // An error of the upstream is passed on: of a user who may not ask, or of a version that doesn't know the subcommand.
-func (s *session) introspect(req resp.Request) {
-	var state passthrough.State
-	err := s.connect(passthrough.Shared)
-	if err == nil {
-		state = s.settledState()
-	}
+func (s *session) introspect(req resp.Request) (done bool) {
+	state, ok := s.mayAnswer()
 	q := inquire(req.Args, state.Proto)
-	if err != nil || q == nil || state.InMulti || state.Opaque || state.Subscribed() {
-		if s.connected(passthrough.Shared, commands.NoEffect) {
-			s.relay(route{raw: req.Raw})
-		}
-		return
+	if !ok || q == nil {
+		return false
 	}
 	asks := [][]byte{resp.AppendCommand(nil, q.ask...)}
 	if q.first != nil {
@@ -36,12 +27,13 @@ func (s *session) introspect(req resp.Request) {
 		raw, err := answer.Raw()
 		if err != nil {
 			s.reply(encodeError("", err))
-			return
+			return true
 		}
 		raws = append(raws, raw)
 	}
 	q.before = raws[0] // if it was asked first; else nobody looks
 	s.reply(q.complete(raws[len(raws)-1]))
+	return true
 }
 
 // inquiry is one COMMAND request that concerns the lock commands. It is pure: no I/O.

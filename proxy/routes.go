@@ -33,9 +33,6 @@ const maxShared = 64 << 10
 func routeOf(cmd *command, req resp.Request) route {
 	cmd = cmd.of(req.Args)
 	r := route{Expect: passthrough.Expect{Effect: cmd.Effect, Count: len(req.Args) - 1}, raw: req.Raw, way: cmd.way}
-	if cmd.identity != nil {
-		r.Change, r.Text = cmd.identity(req.Args)
-	}
 	switch r.Effect {
 	case commands.SetName, commands.SetLibName, commands.SetLibVer:
 		name := string(req.Args[len(req.Args)-1])
@@ -58,34 +55,33 @@ func routeOf(cmd *command, req resp.Request) route {
 	return r
 }
 
-// selectIdentity reads SELECT index.
-func selectIdentity(args [][]byte) (*upstream.Identity, *string) {
-	if len(args) != 2 {
-		return nil, nil
+// inspectSelect reads SELECT index.
+func inspectSelect(r route, args [][]byte) route {
+	if len(args) == 2 {
+		if db, ok := resp.ParseInt(args[1]); ok { // or it is queued in a transaction, and fails later
+			r.Change = &upstream.Identity{DB: int(db)}
+		}
 	}
-	db, ok := resp.ParseInt(args[1])
-	if !ok {
-		return nil, nil // queued in a transaction, it fails later
-	}
-	return &upstream.Identity{DB: int(db)}, nil
+	return r
 }
 
-// authIdentity reads AUTH [user] password.
-func authIdentity(args [][]byte) (*upstream.Identity, *string) {
+// inspectAuth reads AUTH [user] password.
+func inspectAuth(r route, args [][]byte) route {
 	switch len(args) {
 	case 2:
-		return &upstream.Identity{Password: string(args[1]), LoggedIn: true}, nil
+		r.Change = &upstream.Identity{Password: string(args[1]), LoggedIn: true}
 	case 3:
-		return &upstream.Identity{User: string(args[1]), Password: string(args[2]), LoggedIn: true}, nil
+		r.Change = &upstream.Identity{User: string(args[1]), Password: string(args[2]), LoggedIn: true}
 	}
-	return nil, nil
+	return r
 }
 
-// helloIdentity reads HELLO [version [AUTH user password] [SETNAME name]].
-func helloIdentity(args [][]byte) (id *upstream.Identity, name *string) {
-	id = &upstream.Identity{}
+// inspectHello reads HELLO [version [AUTH user password] [SETNAME name]].
+func inspectHello(r route, args [][]byte) route {
+	id := &upstream.Identity{}
+	r.Change = id
 	if len(args) < 2 {
-		return id, nil
+		return r
 	}
 	id.Proto = helloProto(args[1])
 	for i := 2; i < len(args); i++ {
@@ -94,12 +90,12 @@ func helloIdentity(args [][]byte) (id *upstream.Identity, name *string) {
 			id.User, id.Password, id.LoggedIn = string(args[i+1]), string(args[i+2]), true
 			i += 2
 		case option == "setname" && i+1 < len(args):
-			text := string(args[i+1])
-			name = &text
 			i++
+			name := string(args[i])
+			r.Text = &name
 		}
 	}
-	return id, name
+	return r
 }
 
 func helloProto(arg []byte) int {

@@ -268,15 +268,7 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		s.runLock(cmd.lock, req)
 		return true
 	}
-	if cmd.introspect {
-		s.introspect(req)
-		return true
-	}
-	if cmd.informs && informs(req.Args) {
-		s.inform(req)
-		return true
-	}
-	if cmd.shapes && s.clusterShape(req) {
+	if cmd.answer != nil && cmd.answer(s, req) {
 		return true
 	}
 	r := routeOf(cmd, req)
@@ -299,6 +291,16 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		s.relay(r)
 	}
 	return r.Effect != commands.Quit
+}
+
+// mayAnswer reports whether the proxy can answer what the upstream is asked first. Within a transaction,
+// and where only a few commands may be sent, the upstream alone answers.
+func (s *session) mayAnswer() (state passthrough.State, ok bool) {
+	if s.connect(passthrough.Shared) != nil { // what goes to the upstream meets the same error
+		return state, false
+	}
+	state = s.settledState()
+	return state, !state.InMulti && !state.Opaque && !state.Subscribed()
 }
 
 func (s *session) relay(r route) {

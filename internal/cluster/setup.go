@@ -61,92 +61,85 @@ func (c *Conn) tell(q *query, done func(ok bool, reply []byte)) *request {
 	return r
 }
 
-// told is a change of what nodes are told that isn't answered yet.
-type told struct {
-	place       int
-	cmd, before []string
-}
-
-// change notes what further nodes are to be told from now on; the reply may take it back.
-func (s *setup) change(name string, args ...[]byte) told {
+// change notes what further nodes are to be told from now on under a name of replayed; the reply may take
+// it back.
+func (s *setup) change(name string, args ...[]byte) {
 	cmd := make([]string, len(args))
 	for i, arg := range args {
 		cmd[i] = string(arg)
 	}
-	for place, known := range replayed {
-		if known == name {
-			t := told{place, cmd, s.told[place]}
-			s.told[place] = cmd
-			return t
-		}
-	}
-	panic("cluster: nothing is told under the name " + name)
+	s.told[slices.Index(replayed[:], name)] = cmd
 }
 
-func (s *setup) takeBack(changes []told) {
-	for _, t := range changes {
-		if slices.Equal(s.told[t.place], t.cmd) {
-			s.told[t.place] = t.before
+// takeBack undoes a change from before to after, but for what has been changed again.
+func (s *setup) takeBack(before, after setup) {
+	for i, cmd := range after.told {
+		if !slices.Equal(cmd, before.told[i]) && slices.Equal(cmd, s.told[i]) {
+			s.told[i] = before.told[i]
 		}
 	}
 }
 
-// login is AUTH and HELLO.
-func login(c *Conn, q *query) {
-	changes, proto := c.loginChanges(q.args)
+// tellChanges sends a request that has changed what nodes are told. done is called if none refuses it.
+func (c *Conn) tellChanges(q *query, before setup, done func()) {
+	after := c.setup
 	c.tell(q, func(ok bool, _ []byte) {
-		switch {
-		case !ok:
-			c.setup.takeBack(changes)
-		case proto != 0:
-			c.setup.proto = proto
+		if !ok {
+			c.setup.takeBack(before, after)
+			return
 		}
+		done()
 	})
 }
 
-// loginChanges takes AUTH, or HELLO [proto [AUTH user password] [SETNAME name]], apart.
-func (c *Conn) loginChanges(args [][]byte) (changes []told, proto int) {
-	if strings.EqualFold(string(args[0]), "auth") {
-		return []told{c.setup.change("auth", args...)}, 0
+// login is AUTH, or HELLO [proto [AUTH user password] [SETNAME name]].
+func login(c *Conn, q *query) {
+	before, args, proto := c.setup, q.args, 0
+	if q.cmd.Name == "auth" {
+		c.setup.change("auth", args...)
+		args = nil
 	}
 	if len(args) > 1 {
 		if n, ok := resp.ParseInt(args[1]); ok && (n == 2 || n == 3) {
 			proto = int(n)
-			changes = append(changes, c.setup.change("hello", args[:2]...))
+			c.setup.change("hello", args[:2]...)
 		}
 	}
 	for i := 2; i < len(args); i++ {
 		switch option := strings.ToLower(string(args[i])); {
 		case option == "auth" && i+2 < len(args):
-			changes = append(changes, c.setup.change("auth", []byte("AUTH"), args[i+1], args[i+2]))
+			c.setup.change("auth", []byte("AUTH"), args[i+1], args[i+2])
 			i += 2
 		case option == "setname" && i+1 < len(args):
-			changes = append(changes, c.setup.change("setname", []byte("CLIENT"), []byte("SETNAME"), args[i+1]))
+			c.setup.change("setname", []byte("CLIENT"), []byte("SETNAME"), args[i+1])
 			i++
 		}
 	}
-	return changes, proto
+	c.tellChanges(q, before, func() {
+		if proto != 0 {
+			c.setup.proto = proto
+		}
+	})
 }
 
 // tellAll is for what CLIENT sets on a connection.
 func tellAll(c *Conn, q *query) {
-	tracks := strings.HasPrefix(q.cmd.Name, "client|tracking")
-	if tracks && hasWord(q.args[2:], "redirect") {
-		c.local(resp.AppendError(nil, "ERR CLIENT TRACKING with REDIRECT can't be had on a cluster as a whole: use HELLO 3, and the messages come on this connection"))
-		return
-	}
+	before := c.setup
 	name := q.cmd.Name[strings.LastIndexByte(q.cmd.Name, '|')+1:]
+	tracks := strings.HasPrefix(q.cmd.Name, "client|tracking")
+	on := q.cmd.Effect == commands.TrackingOn
 	if tracks {
 		name = "tracking"
 	}
-	changes := []told{c.setup.change(name, q.args...)}
-	on := q.cmd.Effect == commands.TrackingOn
+	if tracks && hasWord(q.args[2:], "redirect") {
+		c.local(resp.AppendError(nil, "ERR CLIENT TRACKING with REDIRECT can't be had on a cluster as a whole: "+
+			"use HELLO 3, and the messages come on this connection"))
+		return
+	}
+	c.setup.change(name, q.args...)
 	c.setup.tracking = c.setup.tracking || on
-	c.tell(q, func(ok bool, _ []byte) {
-		switch {
-		case !ok:
-			c.setup.takeBack(changes)
-		case tracks:
+	c.tellChanges(q, before, func() {
+		if tracks {
 			c.setup.tracking = on
 		}
 	})

@@ -142,6 +142,7 @@ var table = []Command{
 	{Name: "debug|restart debug|segfault", Effect: Stays, Refused: endsOneNode},
 
 	// lockproxy's own.
-	{Name: "lock unlock relock lockinfo lockscan fence", Class: Lock},
+	{Name: "lock unlock relock lockinfo lockscan", Class: Lock},
+	{Name: "fence", Class: Stateful},        // a transaction
 	{Name: "lockproxy.wait", Effect: Stays}, // see package cluster
 }

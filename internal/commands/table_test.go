@@ -48,7 +48,7 @@ var newer = strings.Fields(`
 	vismember vlinks vrandmember vrange vrem vsetattr vsim waitaof xackdel xdelex`)
 
 // hidden are those that no Redis tells of.
-var hidden = []string{"post", "host:", "lockproxy.wait", "debug|object", "debug|restart", "debug|segfault"}
+var hidden = []string{"post", "host:", "fence", "lockproxy.wait", "debug|object", "debug|restart", "debug|segfault"}
 
 // sharedInSpite are the commands that may be shared though Redis says of them what makes one look
 // twice, each with the reason.

@@ -64,17 +64,13 @@ func FailureIn(raw []byte) error {
 	if !is {
 		return nil
 	}
-	text = strings.TrimSpace(text)
-	return &nested{text: text, sent: strings.Contains(text, "unknown")}
+	return nested(strings.TrimSpace(text))
 }
 
 // nested is such a failure.
-type nested struct {
-	text string
-	sent bool
-}
+type nested string
 
-func (e *nested) Error() string { return e.text }
+func (e nested) Error() string { return string(e) }
 
 // MayHaveRun reports whether the request may have reached its node.
-func (e *nested) MayHaveRun() bool { return e.sent }
+func (e nested) MayHaveRun() bool { return strings.Contains(string(e), "unknown") }

@@ -135,10 +135,12 @@ func (h *Holder) addLocked(lock *heldLock) {
 
 // removeLocked forgets a lock that is not the connection's any more, if there is one. mu is held.
 func (h *Holder) removeLocked(at lineKey) {
-	if old := h.locks[at]; old != nil {
-		h.setLocked(old, false)
-		delete(h.locks, at)
+	if h.renewed > 0 { // most connections renew none, and save the search
+		if lock := h.locks[at]; lock != nil {
+			h.setLocked(lock, false)
+		}
 	}
+	delete(h.locks, at)
 }
 
 // suspend ends the renewing of the session lock that an UNLOCK with a proof may release: a renewal

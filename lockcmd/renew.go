@@ -26,11 +26,9 @@ func (l *Locks) hold(h *Holder, lock *heldLock) {
 func (l *Locks) unlocked(h *Holder, at lineKey, released bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	lock := h.locks[at]
-	switch {
-	case released:
+	if released {
 		h.removeLocked(at)
-	case lock != nil && lock.by != nil && !lock.renewed:
+	} else if lock := h.locks[at]; lock != nil && lock.by != nil && !lock.renewed {
 		l.renewLocked(h, lock, monotonic.Now())
 	}
 }

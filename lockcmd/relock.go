@@ -1,0 +1,44 @@
+package lockcmd
+
+import (
+	"context"
+	"time"
+
+	"lockproxy/internal/monotonic"
+)
+
+func (l *Locks) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
+	p, err := parseProof(args[1:2], "")
+	if err == nil && p.kind != "token" {
+		err = errInteger
+	}
+	if err != nil {
+		return answered(errorReply(err)), true
+	}
+	timeout, err := parseTimeout(args[2], l.cfg.MaxTimeout)
+	if err != nil {
+		return answered(errorReply(err)), true
+	}
+	at, asked := lineKey{s.Identity().DB, string(args[0])}, monotonic.Now()
+	c := l.relockCall(at, p.value, timeout, false)
+	return Step{c, func(_ context.Context, answer Answer, err error) Reply {
+		done, err := c.ints(1, answer, err)
+		if err == nil && done[0] == 1 {
+			err = answer.missing(c.Confirm, notLonger)
+		}
+		if err != nil {
+			return errorReply(err)
+		}
+		if done[0] == 1 {
+			l.relocked(s.Holder(), at, p.value, timeout, asked)
+		}
+		return intReply(done[0])
+	}}, true
+}
+
+// relockCall has the lock of a token run for timeout again. session says that the proxy renews it.
+func (l *Locks) relockCall(at lineKey, token string, timeout time.Duration, session bool) *Call {
+	c := l.call(relockScript, at.key, longWay, "", token, milliseconds(timeout), l.unit(), l.retention, flag(session))
+	c.Confirm = l.cfg.replicas()
+	return &c
+}

@@ -16,8 +16,8 @@ type Call struct {
 	Confirm Replicas
 }
 
-// Replicas is how many replicas are to confirm what a script has written before it counts as answered,
-// and how long they may take. The zero value is none.
+// Replicas is how many replicas are to confirm what a script has written before it counts as
+// answered, and how long they may take. The zero value is none.
 type Replicas struct {
 	Min    int
 	Within time.Duration
@@ -29,8 +29,8 @@ type Answer struct {
 	Confirmed  resp.Value // WAIT's, if replicas were to confirm it and the script has not failed
 }
 
-// evaluator is where scripts run: a Session, or a chores connection. An error of Eval's is a failure to
-// get an answer; it may concern Confirmed alone.
+// evaluator is where scripts run: a Session, or a chores connection. An error of Eval's is a
+// failure to get an answer; it may concern Confirmed alone.
 type evaluator interface {
 	Eval(c *Call) (Answer, error)
 }
@@ -67,8 +67,8 @@ func (l *Locks) ask(on evaluator, script *Script, key string, args ...string) (r
 	return a.Value, a.failure(err)
 }
 
-// failure is the error that came in place of an answer, or that the answer is: err, a ServerError, or
-// the loss of the node that was to wait for replicas.
+// failure is the error that came in place of an answer, or that the answer is: err, a ServerError,
+// or the loss of the node that was to wait for replicas.
 func (a *Answer) failure(err error) error {
 	switch {
 	case err != nil:
@@ -109,8 +109,8 @@ func ints(script *Script, n int, v resp.Value) ([]int64, error) {
 	return list, nil
 }
 
-// unexpected is an answer that the script can't give: the upstream has replaced or altered a command
-// that it uses.
+// unexpected is an answer that the script can't give: the upstream has replaced or altered a
+// command that it uses.
 func unexpected(script *Script, v resp.Value) error {
 	return fmt.Errorf("the upstream's answer to the %s script is none of the script's: type %q, %d elements",
 		script.Name, v.Type, len(v.Elems))

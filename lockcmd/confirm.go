@@ -4,8 +4,9 @@ package lockcmd
 
 import "errors"
 
-// WaitAtKey is what WAIT is called on a connection to a cluster, with the lock as its first argument: it is for the node that has
-// answered for that key last, on the connection by which it did, and fails if that has ended.
+// WaitAtKey is what WAIT is called on a connection to a cluster, with the lock as its first
+// argument: it is for the node that has answered for that key last, on the connection by which it
+// did, and fails if that has ended.
 const WaitAtKey = "LOCKPROXY.WAIT"
 
 // replicas are those that must confirm a script that may give out a lock.
@@ -16,8 +17,8 @@ func (d Durability) replicas() Replicas {
 	return Replicas{d.MinReplicas, d.ReplicaTimeout}
 }
 
-// missing is the NoReplicasError if too few replicas have confirmed what the script wrote. outcome says
-// what is true of the lock then.
+// missing is the NoReplicasError if too few replicas have confirmed what the script wrote. outcome
+// says what is true of the lock then.
 func (a *Answer) missing(want Replicas, outcome string) error {
 	got, refused := int(a.Confirmed.Int), ""
 	if a.Confirmed.IsError() {
@@ -29,8 +30,8 @@ func (a *Answer) missing(want Replicas, outcome string) error {
 	return NoReplicasError{Got: got, Want: want.Min, Within: want.Within, Refused: refused, Outcome: outcome}
 }
 
-// withheld is why a lock that was just taken must not be given out, or nil: too few replicas have it, or
-// its server has been replaced in this moment.
+// withheld is why a lock that was just taken must not be given out, or nil: too few replicas have
+// it, or its server has been replaced in this moment.
 func (l *Locks) withheld(a *Answer, want Replicas) error {
 	if held := l.holdOff.remaining(); held > 0 {
 		return heldOffError(held)
@@ -50,17 +51,17 @@ func isNoReplicas(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// undo takes back a lock whose client won't be told of it, and leaves it free: a waiter to whom it were
-// handed would fare no better.
+// undo takes back a lock whose client won't be told of it, and leaves it free: a waiter to whom it
+// were handed would fare no better.
 func (l *Locks) undo(on evaluator, lock *heldLock) {
 	if _, err := l.releaseAs(on, lock.at(), lock.as, lock.given(), false); err != nil {
 		l.releaseAbandoned(lock)
 	}
 }
 
-// unmade takes back what a look or a check of w's has found if too few replicas know of it, or if a release has given up giving it
-// to w meanwhile: w has left then, so that nobody gives it the lock any more. It returns the error that w's client is answered, nil
-// if there is nothing to take back.
+// unmade takes back what a poll or a check of w's has found if too few replicas know of it, or if a
+// release has given up giving it to w meanwhile. Then w has left: nobody gives it the lock any
+// more. It returns the error that w's client is answered, nil if there is nothing to take back.
 func (l *Locks) unmade(s Session, at lineKey, w *waiter, a attempt, err error) error {
 	missing := err != nil && a.token != 0 && !a.renewed
 	l.mu.Lock()
@@ -78,8 +79,9 @@ func (l *Locks) unmade(s Session, at lineKey, w *waiter, a attempt, err error) e
 	return denied
 }
 
-// deny ends an offer whose lock too few replicas know of. What it must undo first is up to its caller, who tells the waiter by
-// signal afterwards. found says that the waiter has found the lock by itself meanwhile, with enough replicas: then it keeps it.
+// deny ends an offer whose lock too few replicas know of. What it must undo first is up to its
+// caller, who tells the waiter by signal afterwards. found says that the waiter has found the lock
+// by itself meanwhile, with enough replicas: then it keeps it.
 func (l *line) deny(w wish, err error) (found bool) {
 	if w.next.state == granted {
 		return true

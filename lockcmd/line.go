@@ -20,18 +20,19 @@ type lineKey struct {
 	key string
 }
 
-// line is the queue of one lock's waiters in this proxy, in order of arrival. It is pure: its caller holds the lock, reads the
-// clock and does the I/O.
+// line is the queue of one lock's waiters in this proxy, in order of arrival. It is pure: its
+// caller holds the lock, reads the clock and does the I/O.
 //
-// Only the first waiter looks at the lock; the others wait to become first. A release offers the lock to the first waiter, by
-// name, within its script; until the outcome is known the waiter stays first and can't be offered another.
+// Only the first waiter polls the lock; the others wait to become first. A release offers the lock
+// to the first waiter, by name, within its script; until the outcome is known the waiter stays
+// first and can't be offered another.
 type line struct {
 	waiters list.List     // of *waiter
 	turn    int           // grants left before waiters of other proxies go first
 	grants  int           // since the last gap
 	gap     time.Time     // when a release last left the lock free although somebody waited
-	failing error         // why the last look has found out nothing; nil if it has
-	lease   time.Duration // the timeout of the last one granted here; maxLook before
+	failing error         // why the last poll has found out nothing; nil if it has
+	lease   time.Duration // the timeout of the last one granted here; maxPoll before
 }
 
 type waiterState uint8
@@ -55,12 +56,12 @@ type waiter struct {
 	joined    time.Time // the line
 	until     time.Time // when its wait ends; zero is never
 	asked     time.Time
-	unsure    bool          // a release, or a look of its own, has failed that may have given it the lock
+	unsure    bool          // a release, or a poll of its own, has failed that may have given it the lock
 	denied    error         // why it gets nothing, if it was given the lock and that is taken back
-	wake      chan struct{} // holds one: something has changed, or the lock is worth a look
-	look      bool          // the lock may be free: look at once
-	looked    bool          // it has looked before
-	asks      atomic.Int64  // since when a look of its own is under way, as monotonic.Now; 0 if none is
+	wake      chan struct{} // holds one: something has changed, or the lock may be free
+	poll      bool          // the lock may be free: poll at once
+	polled    bool          // it has polled before
+	asks      atomic.Int64  // since when a poll of its own is under way, as monotonic.Now; 0 if none is
 	place     *list.Element
 }
 
@@ -80,8 +81,9 @@ func (w *waiter) signal() {
 	}
 }
 
-// supersede takes note that w, whom a release had given the lock, has taken it once more by a look that came so late that the first had
-// ended: what it holds is what has the higher token. That w was given one and left the other would keep the lock from all.
+// supersede notes that w, which a release had given the lock, has taken it again by a poll that
+// came so late that the first lease had ended. It holds the one with the higher token. If w were
+// told the other, nobody could release the lock.
 func (w *waiter) supersede(a attempt) {
 	if a.token > w.token {
 		w.token, w.takenOver, w.renewed, w.before, w.asked = a.token, a.takenOver, a.renewed, a.before, a.asked
@@ -97,7 +99,8 @@ func (l *line) first() *waiter {
 
 func (l *line) len() int { return l.waiters.Len() }
 
-// join adds w at the end. knows reports whether another waiter has the same identity, and so has shown that it may lock here.
+// join adds w at the end. knows reports whether another waiter has the same identity, and so has
+// shown that it may lock here.
 func (l *line) join(w *waiter) (knows bool) {
 	if last := l.waiters.Back(); last != nil {
 		knows = last.Value.(*waiter).as == w.as || l.first().as == w.as
@@ -106,8 +109,8 @@ func (l *line) join(w *waiter) (knows bool) {
 	return knows
 }
 
-// leave takes w out of the line. The next one, if w was first, is told that it is first now, and to look if w had been told to and
-// has not.
+// leave takes w out of the line. The next one, if w was first, is told that it is first now, and to
+// poll if w had been told to and has not.
 func (l *line) leave(w *waiter) {
 	if w.place == nil {
 		return
@@ -116,7 +119,7 @@ func (l *line) leave(w *waiter) {
 	l.waiters.Remove(w.place)
 	w.place = nil
 	if next := l.first(); wasFirst && next != nil {
-		next.look = next.look || w.look && w.state != granted
+		next.poll = next.poll || w.poll && w.state != granted
 		next.signal()
 	}
 }
@@ -148,8 +151,8 @@ func (l *line) offer(as Identity, foreignCompete bool, now time.Time) wish {
 	return wish{kind: "next", next: first}
 }
 
-// answered ends an offer: token is what the release gave to the waiter it named, 0 for nothing. It returns false if the waiter
-// has left meanwhile, and the token must be released.
+// answered ends an offer: token is what the release gave to the waiter it named, 0 for nothing. It
+// returns false if the waiter has left meanwhile, and the token must be released.
 func (l *line) answered(w wish, token int64) (taken bool) {
 	if w.next == nil {
 		return true
@@ -182,23 +185,23 @@ func (l *line) grant(w *waiter, token int64) {
 	w.signal()
 }
 
-// yielded says that others go first. If they don't, the first here looks after so long.
+// yielded says that others go first. If they don't, the first here polls after so long.
 func (l *line) yielded(wait time.Duration) {
 	l.turn, l.lease = 0, wait
 	l.wakeFirst()
 }
 
-// wakeFirst lets the first waiter think again about when to look.
+// wakeFirst lets the first waiter think again about when to poll.
 func (l *line) wakeFirst() {
 	if first := l.first(); first != nil {
 		first.signal()
 	}
 }
 
-// lookNow tells the first waiter that the lock may be free.
-func (l *line) lookNow() {
+// pollNow tells the first waiter that the lock may be free.
+func (l *line) pollNow() {
 	if first := l.first(); first != nil {
-		first.look = true
+		first.poll = true
 		first.signal()
 	}
 }

@@ -13,7 +13,7 @@ const (
 	asFirst = "first"
 	asCheck = "check"
 
-	asAgain = "again" // as asFirst, by who has nothing but time that says that the lock may be free: the short way would be in vain
+	asAgain = "again" // as asFirst, but only time says that the lock may be free: the short way would be in vain
 )
 
 // attempt is what one run of lock.lua found.

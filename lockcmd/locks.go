@@ -49,8 +49,8 @@ type Config struct {
 const (
 	// reservation is how long a released lock is kept for the first waiter of a proxy that has been told.
 	reservation = 100 * time.Millisecond
-	// deafReservation is how long it is kept for one that can't be told, whose first waiter looks within maxLook and the time that
-	// the look takes. So that the lock isn't idle for most of the time, that is done only once the proxy has waited for deafPatience.
+	// deafReservation is how long it is kept for one that can't be told, whose first waiter polls within maxPoll and the time that
+	// the poll takes. So that the lock isn't idle for most of the time, that is done only once the proxy has waited for deafPatience.
 	deafReservation = 400 * time.Millisecond
 	deafPatience    = 500 * time.Millisecond
 )

@@ -13,7 +13,8 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// mayHaveRun reports whether the request that failed with err may have been carried out all the same.
+// mayHaveRun reports whether the request that failed with err may have been carried out all the
+// same.
 func mayHaveRun(err error) bool {
 	var said ServerError
 	var held heldOffError
@@ -33,8 +34,9 @@ func hasCode(said ServerError, codes ...string) bool {
 	return slices.Contains(codes, code)
 }
 
-// relayedError is an UPSTREAM error that came as a reply: of a cluster of which one node was lost, where the connection to the others
-// goes on, or of a lockproxy behind this one. Its text is without UPSTREAM.
+// relayedError is an UPSTREAM error that came as a reply: of a cluster of which one node was lost,
+// where the connection to the others goes on, or of a lockproxy behind this one. Its text is
+// without UPSTREAM.
 type relayedError string
 
 func (e relayedError) Error() string { return string(e) }
@@ -50,14 +52,15 @@ func errorOf(text []byte) error {
 	return ServerError(text)
 }
 
-// How often a waiter looks while the upstream is being replaced.
+// How often a waiter polls while the upstream is being replaced.
 const (
-	minOutageLook = 30 * time.Millisecond
-	maxOutageLook = 60 * time.Millisecond
+	minOutagePoll = 30 * time.Millisecond
+	maxOutagePoll = 60 * time.Millisecond
 )
 
-// passing reports whether an upstream that failed with err is worth waiting for: another server is to take its place. How the request
-// itself went doesn't matter to a waiter: repeated, it finds what it was given by its own name, or nothing.
+// passing reports whether an upstream that failed with err is worth waiting for: another server is
+// to take its place. How the request itself went doesn't matter to a waiter: repeated, it finds
+// what it was given by its own name, or nothing.
 func (l *Locks) passing(ctx context.Context, err error) bool {
 	var held heldOffError
 	if errors.As(err, &held) {
@@ -75,7 +78,8 @@ func (l *Locks) passing(ctx context.Context, err error) bool {
 	return errors.As(err, &failed)
 }
 
-// pauseFor takes note that a look of w's has failed with err, which may pass, and returns how long to wait for the next.
+// pauseFor notes that a poll of w's has failed with err, which may pass, and returns how long to
+// wait for the next.
 func (l *Locks) pauseFor(at lineKey, w *waiter, err error) time.Duration {
 	l.mu.Lock()
 	l.lines[at].failing = err
@@ -85,12 +89,13 @@ func (l *Locks) pauseFor(at lineKey, w *waiter, err error) time.Duration {
 	if errors.As(err, &held) {
 		return time.Duration(held)
 	}
-	return jitter(minOutageLook, maxOutageLook)
+	return jitter(minOutagePoll, maxOutagePoll)
 }
 
-// lookFailed has the next in line look at once when a look of w's has failed for good: so all in the line learn one after another that
-// the upstream is gone. Until a look is answered nobody is told that the lock is another's.
-func (l *Locks) lookFailed(at lineKey, w *waiter, err error) {
+// pollFailed has the next in line poll at once when a poll of w's has failed for good: so all in
+// the line learn one after another that the upstream is gone. Until a poll is answered nobody is
+// told that the lock is another's.
+func (l *Locks) pollFailed(at lineKey, w *waiter, err error) {
 	var said ServerError
 	if err == ErrGone || isNoReplicas(err) || errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
 		return // that concerns w alone
@@ -102,11 +107,11 @@ func (l *Locks) lookFailed(at lineKey, w *waiter, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ln := l.lines[at]; ln != nil {
-		ln.failing, w.look = err, true
+		ln.failing, w.poll = err, true
 	}
 }
 
-// recovered takes note that a look has been answered.
+// recovered notes that a poll has been answered.
 func (l *Locks) recovered(at lineKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,8 +120,8 @@ func (l *Locks) recovered(at lineKey) {
 	}
 }
 
-// LateError says that a wait was over before the upstream had answered a script. Answered is closed when it has, or is lost; nil says that
-// the script was not sent, behind another that is late.
+// LateError says that a wait was over before the upstream had answered a script. Answered is closed
+// when it has, or is lost; nil says that the script was not sent, behind another that is late.
 type LateError struct{ Answered <-chan struct{} }
 
 func (e LateError) Error() string {
@@ -129,7 +134,8 @@ func (e LateError) Error() string {
 // MayHaveRun reports whether the script may yet run.
 func (e LateError) MayHaveRun() bool { return e.Answered != nil }
 
-// maxSilence is how long the first in line may be without an answer before those behind it can't be told that the lock is another's.
+// maxSilence is how long the first in line may be without an answer before those behind it can't be
+// told that the lock is another's.
 const maxSilence = time.Second
 
 // silentError says so.
@@ -142,7 +148,8 @@ func (e silentError) Error() string {
 // MayHaveRun reports that nothing was asked for whom this is told.
 func (e silentError) MayHaveRun() bool { return false }
 
-// outage is what those who wait for a lock are answered when their time is over: nil if it is held by another, as far as is known.
+// outage is what those who wait for a lock are answered when their time is over: nil if it is held
+// by another, as far as is known.
 func (l *Locks) outage(at lineKey) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -38,13 +38,13 @@ type releasing struct {
 	wish  wish
 }
 
-// release frees a lock and hands it on, in one script: to the first waiter here, or by a reservation to the first waiter of
-// another proxy. on and as are who releases.
+// release frees a lock and hands it on, in one script: to the first waiter here, or by a
+// reservation to the first waiter of another proxy. on and as are who releases.
 func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (released bool, err error) {
 	return l.releaseAs(on, at, as, p, true)
 }
 
-// releaseAs does the same, or without handOver leaves the lock free for the one who looks first.
+// releaseAs does the same, or without handOver leaves the lock free for the one that polls first.
 func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOver bool) (released bool, err error) {
 	r := l.beginRelease(on, at, as, p, handOver)
 	answer, err := on.Eval(&r.Call)
@@ -110,9 +110,9 @@ func (l *Locks) finishRelease(r *releasing, a Answer, err error) (released bool,
 	return released, err
 }
 
-// handedOn ends the offer of a release that has been answered, or has failed with err. missing is why
-// the lock must not be given to the waiter that has it now. taken is false if that waiter doesn't keep
-// it; orphaned says that one who has left may have been given it.
+// handedOn ends the offer of a release that has been answered, or has failed with err. missing is
+// why the lock must not be given to the waiter that has it now. taken is false if that waiter
+// doesn't keep it; orphaned says that one who has left may have been given it.
 func (l *Locks) handedOn(r *releasing, answer []int64, missing, err error) (taken, orphaned bool) {
 	w, released, token := r.wish, answer[0] == 1, answer[1]
 	l.mu.Lock()
@@ -139,13 +139,16 @@ func (l *Locks) handedOn(r *releasing, answer []int64, missing, err error) (take
 	case w.kind == "gap":
 		ln.yielded(minForeignPoll)
 	}
-	if err != nil || answer[2] == 1 || w.kind == "none" && !l.foreign.compete(r.at, time.Now()) { // one who joined since has looked before the lock was free
-		ln.lookNow()
+	// One that has joined since has polled before the lock was free.
+	joined := w.kind == "none" && !l.foreign.compete(r.at, time.Now())
+	if err != nil || answer[2] == 1 || joined {
+		ln.pollNow()
 	}
 	return taken, orphaned
 }
 
-// fastUnlock is UNLOCK's short way, which knows only ms, no takeover guard, a proof of one's own, and waiters that may be named.
+// fastUnlock is UNLOCK's short way, which knows only ms, no takeover guard, a proof of one's own,
+// and waiters that may be named.
 func (l *Locks) fastUnlock(p proof, w wish) shortWay {
 	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || p.kind != "token" && p.kind != "connection" {
 		return longWay

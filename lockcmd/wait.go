@@ -7,15 +7,15 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// How often the first waiter looks at a lock of which it hears nothing. A release is told; a lost
+// How often the first waiter polls a lock of which it hears nothing. A release is told; a lost
 // message, a DEL, or a foreign client's release is not.
 const (
-	minLook = 210 * time.Millisecond
-	maxLook = 245 * time.Millisecond
+	minPoll = 210 * time.Millisecond
+	maxPoll = 245 * time.Millisecond
 )
 
-// wait is LOCK … WAIT: it joins the line of the lock and answers when the lock is this client's, or the time is over. patience
-// 0 is without end.
+// wait is LOCK … WAIT: it joins the line of the lock and answers when the lock is this client's, or
+// the time is over. patience 0 is without end.
 func (l *Locks) wait(ctx context.Context, s Session, at lineKey, r request, patience time.Duration) Reply {
 	l.waiters.Add(1)
 	defer l.waiters.Add(-1)
@@ -27,7 +27,7 @@ func (l *Locks) wait(ctx context.Context, s Session, at lineKey, r request, pati
 	l.mu.Lock()
 	ln := l.lines[at]
 	if ln == nil {
-		ln = &line{lease: maxLook}
+		ln = &line{lease: maxPoll}
 		l.lines[at] = ln
 	}
 	knows := ln.join(w)
@@ -37,7 +37,7 @@ func (l *Locks) wait(ctx context.Context, s Session, at lineKey, r request, pati
 	err, pause := error(nil), unknown
 	switch {
 	case isFirst && !foreignTurn: // most likely the lock is free
-		pause, err = l.lookOrPause(ctx, s, at, w)
+		pause, err = l.pollOrPause(ctx, s, at, w)
 	case isFirst || !knows || r.owner != "":
 		if err = l.check(s, at, w); err != nil && l.passing(ctx, err) {
 			pause, err = l.pauseFor(at, w, err), nil
@@ -50,22 +50,22 @@ func (l *Locks) wait(ctx context.Context, s Session, at lineKey, r request, pati
 	return l.waited(ctx, s, at, w, queued, err)
 }
 
-// lookOrPause is a look. Unless that ends the wait, it returns how long to wait for the next one.
-func (l *Locks) lookOrPause(ctx context.Context, s Session, at lineKey, w *waiter) (pause time.Duration, err error) {
-	remaining, err := l.look(s, at, w)
+// pollOrPause polls. Unless that ends the wait, it returns how long to wait for the next one.
+func (l *Locks) pollOrPause(ctx context.Context, s Session, at lineKey, w *waiter) (pause time.Duration, err error) {
+	remaining, err := l.poll(s, at, w)
 	switch {
 	case err == nil:
 		l.recovered(at)
-		return l.untilLook(at, remaining), nil
+		return l.untilPoll(at, remaining), nil
 	case l.passing(ctx, err):
 		return l.pauseFor(at, w, err), nil
 	}
-	l.lookFailed(at, w, err)
+	l.pollFailed(at, w, err)
 	return 0, err
 }
 
-// patience is until when w waits for the answer to a question that it asks now: to the end of its wait, but long enough for an upstream
-// that is well.
+// patience is until when w waits for the answer to a question that it asks now: to the end of its
+// wait, but long enough for an upstream that is well.
 func (w *waiter) patience() time.Time {
 	if least := time.Now().Add(maxSilence); !w.until.IsZero() && w.until.Before(least) {
 		return least
@@ -73,11 +73,11 @@ func (w *waiter) patience() time.Time {
 	return w.until
 }
 
-// unknown is how long to wait for the next look, to one who has not looked.
+// unknown is how long to wait for the next poll, to a waiter that has not polled.
 const unknown = time.Duration(-1)
 
-// check finds out at once, for one who isn't first in line, what must not come out only when his turn comes: that he may not
-// lock here at all, or that he is the owner already.
+// check finds out at once, for one who isn't first in line, what must not come out only when his
+// turn comes: that he may not lock here at all, or that he is the owner already.
 func (l *Locks) check(s Session, at lineKey, w *waiter) error {
 	a, err := l.try(s, at, w, asCheck)
 	if denied := l.unmade(s, at, w, a, err); denied != nil {
@@ -96,8 +96,8 @@ func (l *Locks) check(s Session, at lineKey, w *waiter) error {
 	return err
 }
 
-// waitTurn returns when w has been granted the lock, or its time is over, or its client gone, or a look has failed. pause
-// is how long to wait for the next look.
+// waitTurn returns when w has been granted the lock, or its time is over, or its client gone, or a
+// poll has failed. pause is how long to wait for the next poll.
 func (l *Locks) waitTurn(ctx context.Context, s Session, at lineKey, w *waiter, patience, pause time.Duration) error {
 	var over <-chan time.Time
 	if patience > 0 {
@@ -116,9 +116,9 @@ func (l *Locks) waitTurn(ctx context.Context, s Session, at lineKey, w *waiter, 
 	}
 	for {
 		if first, lease := l.position(at, w); first && !next.armed {
-			next.arm(l.untilLook(at, lease))
+			next.arm(l.untilPoll(at, lease))
 		}
-		timeToLook := false
+		timeToPoll := false
 		select {
 		case <-gone:
 			return ErrGone
@@ -128,17 +128,17 @@ func (l *Locks) waitTurn(ctx context.Context, s Session, at lineKey, w *waiter, 
 			l.warnSlow(s, at, w)
 			continue
 		case <-next.due():
-			timeToLook = true
+			timeToPoll = true
 		case <-w.wake:
 		}
 		next.armed = false // what was known of the lock has changed
 		if granted, err := l.outcome(w); granted || err != nil {
 			return err
 		}
-		if !l.shouldLook(at, w, timeToLook) {
+		if !l.shouldPoll(at, w, timeToPoll) {
 			continue
 		}
-		pause, err := l.lookOrPause(ctx, s, at, w)
+		pause, err := l.pollOrPause(ctx, s, at, w)
 		if err != nil || l.isGranted(w) {
 			return err
 		}
@@ -146,7 +146,8 @@ func (l *Locks) waitTurn(ctx context.Context, s Session, at lineKey, w *waiter, 
 	}
 }
 
-// lazyTimer is a timer that may never be needed: only the first in line looks by itself, the others wait to be woken. Its zero value isn't armed.
+// lazyTimer is a timer that may never be needed: only the first in line polls, the others wait to
+// be woken. Its zero value isn't armed.
 type lazyTimer struct {
 	*time.Timer // nil until it is armed
 	armed       bool
@@ -189,21 +190,21 @@ func (l *Locks) isGranted(w *waiter) bool {
 	return w.state == granted
 }
 
-// shouldLook reports whether w is first in line, and it is time to look or it has been told to.
-func (l *Locks) shouldLook(at lineKey, w *waiter, timeToLook bool) bool {
+// shouldPoll reports whether w is first in line, and it is time to poll or it has been told to.
+func (l *Locks) shouldPoll(at lineKey, w *waiter, timeToPoll bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return w.place != nil && l.lines[at].first() == w && (timeToLook || w.look)
+	return w.place != nil && l.lines[at].first() == w && (timeToPoll || w.poll)
 }
 
-// look tries to take the lock for the first in line, and otherwise returns how long it has to run.
-func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration, err error) {
+// poll tries to take the lock for the first in line, and otherwise returns how long it has to run.
+func (l *Locks) poll(s Session, at lineKey, w *waiter) (remaining time.Duration, err error) {
 	l.mu.Lock()
 	how := asFirst
-	if w.looked && !w.look {
+	if w.polled && !w.poll {
 		how = asAgain
 	}
-	w.look, w.looked = false, true
+	w.poll, w.polled = false, true
 	l.mu.Unlock()
 	w.asks.Store(monotonic.Now())
 	a, err := l.try(s, at, w, how)
@@ -226,7 +227,8 @@ func (l *Locks) look(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	return 0, nil
 }
 
-// position tells whether w is first in line, and how long the lock lasts at most that was last given out here, if it is known.
+// position tells whether w is first in line, and how long the lock lasts at most that was last
+// given out here, if it is known.
 func (l *Locks) position(at lineKey, w *waiter) (first bool, lease time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,22 +239,24 @@ func (l *Locks) position(at lineKey, w *waiter) (first bool, lease time.Duration
 	return true, ln.lease
 }
 
-// untilLook is how long the first in line waits before it looks again, when the lock has remaining to run.
-func (l *Locks) untilLook(at lineKey, remaining time.Duration) time.Duration {
-	pause := jitter(minLook, maxLook)
+// untilPoll is how long the first in line waits before it polls again, when the lock has remaining
+// to run.
+func (l *Locks) untilPoll(at lineKey, remaining time.Duration) time.Duration {
+	pause := jitter(minPoll, maxPoll)
 	if l.foreignCompete(at) {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
-	// At the expiry itself, and a millisecond later: expired means now >= value on a clock that counts whole ones.
+	// At the expiry itself, and a millisecond later: expired means now >= value on a clock that
+	// counts whole ones.
 	return min(pause, remaining+time.Millisecond)
 }
 
-// offerPatience is how long a waiter whose time is over stays for a release that may be giving it the lock, besides the time that
-// replicas have.
+// offerPatience is how long a waiter whose time is over stays for a release that may be giving it
+// the lock, besides the time that replicas have.
 const offerPatience = time.Second
 
-// awaitOffer returns when no release is under way that names w: its script's answer decides. It doesn't wait for one that
-// hangs, which will find that w has left.
+// awaitOffer returns when no release is under way that names w: its script's answer decides. It
+// doesn't wait for one that hangs, which will find that w has left.
 func (l *Locks) awaitOffer(w *waiter) {
 	patience := time.NewTimer(offerPatience + l.cfg.ReplicaTimeout)
 	defer patience.Stop()
@@ -271,8 +275,9 @@ func (l *Locks) isOffered(w *waiter) bool {
 	return w.state == offered
 }
 
-// waited takes w out of the line and makes its answer. queued says that it was not given the lock at once. If it was, a client that has
-// closed its side is answered as by LOCK without WAIT: it may have closed only that.
+// waited takes w out of the line and makes its answer. queued says that it was not given the lock
+// at once. If it was, a client that has closed its side is answered as by LOCK without WAIT: it may
+// have closed only that.
 func (l *Locks) waited(ctx context.Context, s Session, at lineKey, w *waiter, queued bool, err error) Reply {
 	l.awaitOffer(w)
 	l.mu.Lock()
@@ -287,7 +292,7 @@ func (l *Locks) waited(ctx context.Context, s Session, at lineKey, w *waiter, qu
 		ln.leave(w)
 		if ln.len() == 0 {
 			delete(l.lines, at)
-			if w.look && !won && (err == nil || err == ErrGone) {
+			if w.poll && !won && (err == nil || err == ErrGone) {
 				l.giveBack(w.as, at)
 			}
 		}
@@ -306,7 +311,9 @@ func (l *Locks) waited(ctx context.Context, s Session, at lineKey, w *waiter, qu
 		}
 		return errorReply(ErrGone)
 	case won:
-		return l.acquired(s, w.request, attempt{token: w.token, takenOver: w.takenOver, renewed: w.renewed, before: w.before, asked: w.asked})
+		return l.acquired(s, w.request, attempt{
+			token: w.token, takenOver: w.takenOver, renewed: w.renewed, before: w.before, asked: w.asked,
+		})
 	case err != nil:
 		l.failed(ctx, s, w.lock(0), err)
 		return errorReply(err)

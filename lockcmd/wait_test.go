@@ -10,7 +10,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// slowSession is a session whose scripts are answered with what meanwhile returns, which is called while they are under way.
+// slowSession is a session whose scripts are answered with what meanwhile returns, which is called
+// while they are under way.
 type slowSession struct {
 	holder    Holder
 	meanwhile func() []int64
@@ -29,23 +30,24 @@ func (s *slowSession) LockLost(key string, token int64) {}
 func (s *slowSession) Identity() Identity               { return Identity{} }
 func (s *slowSession) Holder() *Holder                  { return &s.holder }
 
-// A release gives the lock to a waiter while its look is under way, and its lease ends before the look runs, which takes the lock
-// once more. Then the waiter has what it was given last; its first token is worth nothing, and nobody else knows of the second.
-func TestLookBehindGrant(t *testing.T) {
+// A release gives the lock to a waiter while its poll is under way, and its lease ends before the
+// poll runs, which takes the lock once more. Then the waiter has what it was given last; its first
+// token is worth nothing, and nobody else knows of the second.
+func TestPollBehindGrant(t *testing.T) {
 	for _, c := range []struct {
 		what            string
-		granted, looked int64
+		granted, polled int64
 	}{
-		{what: "the look ran after the grant had ended", granted: 100, looked: 200},
-		{what: "the look found the grant", granted: 100, looked: 100},
-		{what: "the look ran first, and a forced release gave the lock anew", granted: 200, looked: 100},
-		{what: "the look found the lock held", granted: 100, looked: 0},
+		{what: "the poll ran after the grant had ended", granted: 100, polled: 200},
+		{what: "the poll found the grant", granted: 100, polled: 100},
+		{what: "the poll ran first, and a forced release gave the lock anew", granted: 200, polled: 100},
+		{what: "the poll found the lock held", granted: 100, polled: 0},
 	} {
 		l := New(Config{}, "proxy", func(Identity) *redis.Client { return nil }, hclog.NewNullLogger())
 		at := lineKey{0, "job"}
 		r := request{key: at.key, connection: "c", number: "1"}
 		for name, step := range map[string]func(s Session, w *waiter) error{
-			"look":  func(s Session, w *waiter) error { _, err := l.look(s, at, w); return err },
+			"poll":  func(s Session, w *waiter) error { _, err := l.poll(s, at, w); return err },
 			"check": func(s Session, w *waiter) error { return l.check(s, at, w) },
 		} {
 			w, ln := newWaiter(r, Identity{}), &line{}
@@ -55,31 +57,32 @@ func TestLookBehindGrant(t *testing.T) {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				ln.grant(w, c.granted)
-				if c.looked == 0 {
+				if c.polled == 0 {
 					return []int64{0, 0, 1000}
 				}
-				return []int64{c.looked, 0}
+				return []int64{c.polled, 0}
 			}}
-			if err := step(s, w); err != nil || w.state != granted || w.token != max(c.granted, c.looked) {
-				t.Errorf("%s: %s: error %v, state %d, token %d, want %d", c.what, name, err, w.state, w.token, max(c.granted, c.looked))
+			if err := step(s, w); err != nil || w.state != granted || w.token != max(c.granted, c.polled) {
+				t.Errorf("%s: %s: error %v, state %d, token %d, want %d", c.what, name, err, w.state, w.token, max(c.granted, c.polled))
 			}
 		}
 		l.Close()
 	}
 }
 
-// A waiter who has been told to look, and leaves before it does, leaves that to the next; one who was given the lock doesn't.
-func TestLeavePassesLookOn(t *testing.T) {
+// A waiter that has been told to poll, and leaves before it does, leaves that to the next; one that
+// was given the lock doesn't.
+func TestLeavePassesPollOn(t *testing.T) {
 	for _, state := range []waiterState{waiting, left, granted} {
 		ln := &line{}
 		first, next := newWaiter(request{}, Identity{}), newWaiter(request{}, Identity{})
 		ln.join(first)
 		ln.join(next)
-		ln.lookNow()
+		ln.pollNow()
 		first.state = state
 		ln.leave(first)
-		if want := state != granted; next.look != want || len(next.wake) != 1 {
-			t.Errorf("state %d: the next one looks: %v, want %v; is woken: %v", state, next.look, want, len(next.wake) == 1)
+		if want := state != granted; next.poll != want || len(next.wake) != 1 {
+			t.Errorf("state %d: the next one polls: %v, want %v; is woken: %v", state, next.poll, want, len(next.wake) == 1)
 		}
 	}
 }

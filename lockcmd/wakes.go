@@ -12,7 +12,7 @@ import (
 )
 
 // wakes hears from other proxies that a lock is reserved for the first waiter here. A message may be lost, or not be permitted:
-// the first waiter looks from time to time anyway.
+// the first waiter polls from time to time anyway.
 //
 // It listens as long as anybody waits: to one channel for all locks, or in a cluster to one for each slot in which somebody waits;
 // see shards.
@@ -137,7 +137,7 @@ func (w *wakes) receive(as Identity, sh *shards) (subscribed bool, err error) {
 		w.count(0)
 	}
 	if w.ctx.Err() == nil {
-		w.locks.log.Debug("cannot listen for releases by other proxies: waiters look by themselves", "error", err)
+		w.locks.log.Debug("cannot listen for releases by other proxies: waiters poll", "error", err)
 	}
 	return subscribed, err
 }
@@ -176,7 +176,7 @@ func (w *wakes) receiveOne(client *redis.Client, as Identity, hears func()) erro
 	}
 }
 
-// heard lets the first waiter look at the lock that a message names. If nobody waits for it any more, the lock is given back.
+// heard lets the first waiter poll the lock that a message names. If nobody waits for it any more, the lock is given back.
 func (w *wakes) heard(as Identity, payload string) {
 	db, key, _ := strings.Cut(payload, ":")
 	n, err := strconv.Atoi(db)
@@ -189,7 +189,7 @@ func (w *wakes) heard(as Identity, payload string) {
 	defer w.locks.mu.Unlock()
 	if ln := w.locks.lines[at]; ln != nil {
 		ln.turn = 0
-		ln.lookNow()
+		ln.pollNow()
 		return
 	}
 	w.locks.giveBack(as, at)

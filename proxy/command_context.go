@@ -10,9 +10,9 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// commandContext is the context of a session's lock command, for the session's goroutine alone. It ends
-// as lockcmd.Session says. To watch the client costs a goroutine, which few commands need: the first call
-// of Done begins it, and endWatch ends it. Err looks by itself.
+// commandContext is the context of a session's lock command, for the session's goroutine alone. It
+// ends as lockcmd.Session says. To watch the client costs a goroutine, which few commands need: the
+// first call of Done begins it, and endWatch ends it. Err looks by itself.
 type commandContext session
 
 // command is the context of the lock command that is running.
@@ -46,8 +46,8 @@ func (c *commandContext) Err() error {
 func (c *commandContext) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 func (c *commandContext) Value(any) any                           { return nil }
 
-// gone reports whether the client is known to have closed: whether the kernel has its FIN or reset, and
-// nothing sent before it is left to read. It takes nothing from the connection.
+// gone reports whether the client is known to have closed: whether the kernel has its FIN or reset,
+// and nothing sent before it is left to read. It takes nothing from the connection.
 func (s *session) gone() bool {
 	if s.readErr != nil {
 		return true

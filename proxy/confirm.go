@@ -9,17 +9,20 @@ import (
 	"lockproxy/passthrough"
 )
 
-// evalConfirmed is Eval that has replicas confirm: it sends WAIT right behind the script, on the same
-// connection, before the script's answer has come. The connection is the session's own, since WAIT holds
-// up whatever is behind it.
+// evalConfirmed is Eval that has replicas confirm: it sends WAIT right behind the script, on the
+// same connection, before the script's answer has come. The connection is the session's own, since
+// WAIT holds up whatever is behind it.
 //
-// In a cluster it waits for the script's answer first: only then is it known which node has written.
+// In a cluster it waits for the script's answer first: only then is it known which node has
+// written.
 func (s *session) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
+	replicas := strconv.Itoa(c.Confirm.Min)
 	within := strconv.FormatInt(c.Confirm.Within.Milliseconds(), 10)
 	if s.server.cfg.Locks.Cluster {
-		return s.evalThenWait(c, resp.AppendCommand(nil, lockcmd.WaitAtKey, c.Keys[0], strconv.Itoa(c.Confirm.Min), within))
+		wait := resp.AppendCommand(nil, lockcmd.WaitAtKey, c.Keys[0], replicas, within)
+		return s.evalThenWait(c, wait)
 	}
-	wait := resp.AppendCommand(nil, "WAIT", strconv.Itoa(c.Confirm.Min), within)
+	wait := resp.AppendCommand(nil, "WAIT", replicas, within)
 	var confirmed *passthrough.Answer
 	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
 		if confirmed != nil {
@@ -43,8 +46,8 @@ func (s *session) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 	return a, err
 }
 
-// evalThenWait runs a script on a connection of the session's own, and when it has been answered has the
-// node that ran it wait.
+// evalThenWait runs a script on a connection of the session's own, and when it has been answered
+// has the node that ran it wait.
 func (s *session) evalThenWait(c *lockcmd.Call, wait []byte) (a lockcmd.Answer, err error) {
 	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
 		s.pipe.Flush() // see askNow

@@ -11,8 +11,8 @@ import (
 	"lockproxy/passthrough"
 )
 
-// Eval runs a script as this session's client: on its connection, and so as its user, on its database and
-// in its order.
+// Eval runs a script as this session's client: on its connection, and so as its user, on its
+// database and in its order.
 func (s *session) Eval(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 	if c.Confirm.Min > 0 {
 		return s.evalConfirmed(c)
@@ -24,7 +24,8 @@ func (s *session) Eval(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 // asker sends a request for a script and returns its answer.
 type asker func(raw []byte, until time.Time) (resp.Value, error)
 
-// evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its source.
+// evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its
+// source.
 func (s *session) evaluate(do asker, c *lockcmd.Call) (resp.Value, error) {
 	v, err := do(s.scriptRequest("EVALSHA", c.Script.SHA, c), c.Until)
 	if isNoScript(v, err) {
@@ -44,10 +45,12 @@ func (s *session) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) {
 	return do(s.scriptRequest("EVAL", c.Script.Source, c), c.Until)
 }
 
-// load has the upstream know a script when the next request runs, if the user may SCRIPT LOAD. nil is none.
+// load has the upstream know a script when the next request runs, if the user may SCRIPT LOAD. nil
+// is none.
 func (s *session) load(script *lockcmd.Script) {
 	if script != nil && s.connect(passthrough.Shared) == nil {
-		s.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, "SCRIPT", "LOAD", script.Source), Dropped: true})
+		raw := resp.AppendCommand(nil, "SCRIPT", "LOAD", script.Source)
+		s.pipe.Relay(passthrough.Request{Raw: raw, Dropped: true})
 	}
 }
 
@@ -64,7 +67,8 @@ func (s *session) scriptRequest(name, script string, c *lockcmd.Call) []byte {
 	return raw
 }
 
-// maxScriptRequest is up to which size the room for a script's request is kept for the next, bytes: most need less than half.
+// maxScriptRequest is up to which size the room for a script's request is kept for the next, bytes:
+// most need less than half.
 const maxScriptRequest = 1 << 10
 
 // askNow is an asker that waits for no longer than until; zero is without end.
@@ -73,7 +77,7 @@ func (s *session) askNow(raw []byte, until time.Time) (resp.Value, error) {
 		return resp.Value{}, lockcmd.LateError{}
 	}
 	s.late = nil
-	s.pipe.Flush() // one who waits asks again and again: that the last connect has failed says nothing about this one
+	s.pipe.Flush() // a waiter asks again and again: that the last connect has failed is to be forgotten
 	if err := s.connect(passthrough.Shared); err != nil {
 		return resp.Value{}, err
 	}
@@ -118,11 +122,12 @@ func (s *session) Identity() lockcmd.Identity {
 // Holder is this connection as the holder of locks.
 func (s *session) Holder() *lockcmd.Holder { return &s.holder }
 
-// lostPush is how long a client has to read the push that a session lock is lost, before its connection closes.
+// lostPush is how long a client has to read the push that a session lock is lost, before its
+// connection closes.
 const lostPush = 50 * time.Millisecond
 
-// LockLost closes the connection of a client whose session lock has been lost. By RESP3 a push says so before; that alone would not
-// do, since client libraries drop pushes that they don't know.
+// LockLost closes the connection of a client whose session lock has been lost. By RESP3 a push says
+// so before; that alone would not do, since client libraries drop pushes that they don't know.
 func (s *session) LockLost(key string, token int64) {
 	if state, _ := s.pipe.State(); state.Proto == 3 && s.pipe.Push(encodeLockLost(key, token)) {
 		time.AfterFunc(lostPush, s.closeRaw)

@@ -1,8 +1,9 @@
 package proxy
 
-// Lock commands that stand next to each other in what a client has sent, as those of a program whose
-// threads share one connection do. Each needs an answer of the upstream before its own can be given,
-// but none needs another's: they are asked together, and cost one round trip instead of one each.
+// Lock commands that stand next to each other in what a client has sent, as those of a program
+// whose threads share one connection do. Each needs an answer of the upstream before its own can be
+// given, but none needs another's: they are asked together, and cost one round trip instead of one
+// each.
 
 import (
 	"slices"
@@ -16,8 +17,8 @@ import (
 // maxLockBatch is how many are asked together.
 const maxLockBatch = 64
 
-// lockBatch is lock commands of a session that have begun and not been finished, in order. Only the last
-// may not have been asked; then it is finished at once.
+// lockBatch is lock commands of a session that have begun and not been finished, in order. Only the
+// last may not have been asked; then it is finished at once.
 type lockBatch []batchedLock
 
 type batchedLock struct {
@@ -33,17 +34,17 @@ func (b lockBatch) concern(key []byte) bool {
 	return slices.ContainsFunc(b, func(one batchedLock) bool { return one.Keys[0] == string(key) })
 }
 
-// addLock begins a lock command together with those before it, or with those behind it if it concerns a
-// lock that one of them concerns too: these are answered first. It reports false, and doesn't begin it,
-// if the command must be run by itself: it is alone, may wait, or the state of the connection must be
-// looked at first.
+// addLock begins a lock command together with those before it, or with those behind it if it
+// concerns a lock that one of them concerns too: these are answered first. It reports false, and
+// doesn't begin it, if the command must be run by itself: it is alone, may wait, or the state of
+// the connection must be looked at first.
 func (s *session) addLock(req resp.Request) bool {
 	alone := len(s.locks) == 0 && s.start+len(req.Raw) == s.end
 	if alone || len(req.Args) == 0 || s.streaming {
 		return false
 	}
 	cmd := lookup(req.Args[0])
-	if cmd.lock == nil || cmd.way != passthrough.Shared || !cmd.lock.AsksOnce(req.Args) || s.drains() {
+	if cmd.lock == nil || !cmd.lock.AsksOnce(req.Args) || cmd.way != passthrough.Shared || s.drains() {
 		return false
 	}
 	if len(s.locks) == maxLockBatch || s.locks.concern(req.Args[1]) {
@@ -83,7 +84,7 @@ func (s *session) finishLocks() {
 	if len(s.locks) == 0 {
 		return
 	}
-	if s.locks[0].answer != nil { // else none could be asked, and that the connect has failed is to be remembered
+	if s.locks[0].answer != nil { // otherwise that the connect has failed is to be remembered
 		s.pipe.Flush()
 	}
 	var text []byte
@@ -110,8 +111,8 @@ func (s *session) finishLocks() {
 	s.reply(text)
 }
 
-// finishLock finishes a command of the batch that has been awaited, or that could not be asked together
-// with others.
+// finishLock finishes a command of the batch that has been awaited, or that could not be asked
+// together with others.
 func (s *session) finishLock(one *batchedLock) lockcmd.Reply {
 	var a lockcmd.Answer
 	err := one.err
@@ -127,8 +128,8 @@ func (s *session) finishLock(one *batchedLock) lockcmd.Reply {
 	return one.Finish(s.command(), a, err)
 }
 
-// giveBefore gives the client text, and returns what is left of it, if an answer is not there yet: a
-// client that has a lock need not wait for another's.
+// giveBefore gives the client text, and returns what is left of it, if an answer is not there yet:
+// a client that has a lock need not wait for another's.
 func (s *session) giveBefore(answer *passthrough.Answer, text []byte) (left []byte) {
 	select {
 	case <-answer.Done:

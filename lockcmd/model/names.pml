@@ -42,7 +42,7 @@
 #define DEAF_RESERVATION 2 /* locks.go: deafReservation; longer than LOOK */
 #endif
 #ifndef LOOK
-#define LOOK 1 /* wait.go: maxLook */
+#define LOOK 1 /* wait.go: maxPoll */
 #endif
 #ifndef FRESH
 #define FRESH 3 /* write.lua: how long a proxy counts as waiting; lock.lua: after how long it is noted anew */

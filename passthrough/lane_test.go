@@ -37,11 +37,11 @@ func newScripted(t testing.TB, lanes int) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	upstream, err := upstream.Parse("redis://" + ln.Addr().String())
+	redis, err := upstream.Parse("redis://" + ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{lanes: NewLanes(upstream, lanes, time.Second), conns: make(chan net.Conn, 1000)}
+	s := &scripted{lanes: NewLanes(redis, lanes, time.Second), conns: make(chan net.Conn, 1000)}
 	loops, err := eventloop.Start(1)
 	if err != nil {
 		t.Fatal(err)

@@ -25,12 +25,12 @@ func startEmbedded() (*embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	upstream, err := upstream.Parse("redis://" + store.Addr())
+	redis, err := upstream.Parse("redis://" + store.Addr())
 	if err != nil {
 		store.Close()
 		return nil, err
 	}
-	e := &embedded{store: store, upstream: upstream, stopped: make(chan struct{}), ended: make(chan struct{})}
+	e := &embedded{store: store, upstream: redis, stopped: make(chan struct{}), ended: make(chan struct{})}
 	go e.expire() // ends by stop, which waits for it
 	return e, nil
 }

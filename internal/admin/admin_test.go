@@ -41,13 +41,13 @@ func startSite(t testing.TB, change func(*admin.Config, *proxy.Config)) *site {
 func startSiteAt(t testing.TB, redis *testredis.Server, change func(*admin.Config, *proxy.Config)) *site {
 	t.Helper()
 	s := &site{t: t, redis: redis}
-	upstream, err := upstream.Parse(s.redis.URL())
+	target, err := upstream.Parse(s.redis.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := admin.Config{Metrics: admin.NewMetrics("test"), Logger: hclog.NewNullLogger()}
 	behind := proxy.Config{
-		Upstream: upstream, Observer: cfg.Metrics, DialTimeout: time.Second,
+		Upstream: target, Observer: cfg.Metrics, DialTimeout: time.Second,
 		Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute},
 	}
 	if change != nil {

@@ -80,12 +80,12 @@ func StartAt(t testing.TB, at, url string, change func(*proxy.Config)) *Proxy {
 // StartOn is startProxy for clients of a listener of the test's own.
 func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Config)) *Proxy {
 	t.Helper()
-	upstream, err := upstream.Parse(url)
+	target, err := upstream.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := proxy.Config{
-		Upstream: upstream,
+		Upstream: target,
 		Locks:    lockcmd.Config{MaxTimeout: 24 * time.Hour, FenceRetention: 10 * time.Minute},
 		Logger:   hclog.NewNullLogger(),
 		// The same tests run in both modes: see the Makefile.

@@ -27,7 +27,7 @@ var ctx = context.Background()
 func startProxy(t *testing.T) (server *testredis.Server, o Options) {
 	t.Helper()
 	server = testredis.Start(t)
-	upstream, err := upstream.Parse(server.URL())
+	behind, err := upstream.Parse(server.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func startProxy(t *testing.T) (server *testredis.Server, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := proxy.New(proxy.Config{Upstream: upstream, Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
+	p := proxy.New(proxy.Config{Upstream: behind, Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(ln) }()
 	t.Cleanup(func() {

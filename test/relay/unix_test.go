@@ -18,11 +18,11 @@ import (
 // tpServe serves on a listener of the test's own until the test ends.
 func tpServe(t *testing.T, ln net.Listener, url string) {
 	t.Helper()
-	upstream, err := upstream.Parse(url)
+	redis, err := upstream.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := proxy.New(proxy.Config{Upstream: upstream, Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
+	server := proxy.New(proxy.Config{Upstream: redis, Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }() // ends by Close; waited for in Cleanup
 	t.Cleanup(func() {

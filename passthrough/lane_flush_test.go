@@ -93,3 +93,52 @@ func TestEachTurnFlushes(t *testing.T) {
 	}
 	one.Flush()
 }
+
+// What a session asks as it is closed, and finds its lane ended, is left for the session to answer as lost.
+func TestLaneThatEndsWithItsSession(t *testing.T) {
+	near, _ := tcpPair(t)
+	l := newLane(laneKind{}, near)
+	p := onLane(l)
+	l.end(io.EOF)
+	close(l.ended)
+	p.mu.Lock()
+	p.lose(ErrClosed)
+	p.mu.Unlock()
+	if p.addToLane(entry{kind: captured, answer: &Answer{Done: make(chan struct{})}}, []byte("PING\r\n")) {
+		t.Error("the lane has taken a request that nobody will answer")
+	}
+}
+
+// A route is left only with nothing in flight on it, and once it is gone for good.
+func TestSetRoute(t *testing.T) {
+	const busy = 1
+	for _, c := range []struct {
+		from, to route
+		inFlight int
+		within   bool
+		want     route
+	}{
+		{byHome, byLane, 0, false, byLane},
+		{byHome, byLane, 0, true, byHome}, // the home has given a part of a push
+		{byHome, dropped, 0, false, dropped},
+		{byLane, byHome, 0, false, byHome},
+		{byLane, byHome, busy, false, byLane},
+		{byLane, dropped, 0, false, byLane}, // the home is not what is in use
+		{byLane, gone, busy, false, gone},
+		{dropped, byHome, 0, false, byHome},
+		{dropped, byLane, 0, false, dropped},
+		{dropped, gone, 0, false, gone},
+		{gone, byHome, 0, false, gone},
+		{gone, byLane, 0, false, gone},
+	} {
+		o := &owed{route: c.from, inFlight: c.inFlight, delivery: delivery{within: c.within}}
+		if changed := o.setRoute(c.to); o.route != c.want || changed != (c.to == c.want) {
+			t.Errorf("from %d to %d with %d in flight, within %v: %v, and now %d", c.from, c.to, c.inFlight, c.within, changed, o.route)
+		}
+	}
+	o := &owed{}
+	o.ledger.push(entry{})
+	if o.setRoute(byLane) {
+		t.Error("a reply that is to come by the home would come behind what comes by the lane")
+	}
+}

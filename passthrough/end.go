@@ -1,6 +1,7 @@
 package passthrough
 
-// How a Pipe ends: because its client is owed nothing more, because the client has gone, or because the upstream has.
+// How a Pipe ends: because its client is owed nothing more, because the client has gone, or because
+// the upstream has.
 
 import (
 	"time"
@@ -60,8 +61,8 @@ func (p *Pipe) End(when Ending) {
 	}
 }
 
-// Awaiting says that the session begins, or ends, to wait for an Answer. What it has asked is sent, and
-// until the end replies are read though the client doesn't take them.
+// Awaiting says that the session begins, or ends, to wait for an Answer. What it has asked is sent,
+// and until the end replies are read though the client doesn't take them.
 func (p *Pipe) Awaiting(begins bool) {
 	if begins {
 		p.send()

@@ -1,6 +1,7 @@
 package passthrough
 
-// A session's home: the upstream connection of its own. Whatever depends on a connection happens there.
+// A session's home: the upstream connection of its own. Whatever depends on a connection happens
+// there.
 
 import (
 	"errors"
@@ -143,8 +144,8 @@ func (h *home) pass(data []byte) (err error) {
 	return err
 }
 
-// takeUnasked takes what comes by the home while replies come by the lane: pushes, or what Redis says
-// before it closes. The client is given each whole, between two replies. mu is held.
+// takeUnasked takes what comes by the home while replies come by the lane: pushes, or what Redis
+// says before it closes. The client is given each whole, between two replies. mu is held.
 func (h *home) takeUnasked(data []byte) error {
 	r := &h.replies
 	r.dest, r.feed = relayed, false
@@ -165,9 +166,9 @@ func (h *home) takeUnasked(data []byte) error {
 	return nil
 }
 
-// reportLoss does what the end of the session's home asks for. The session goes on, with another home,
-// if this one was as a new connection but for the replies that are owed; otherwise it ends, as the
-// client's own connection to the upstream would.
+// reportLoss does what the end of the session's home asks for. The session goes on, with another
+// home, if this one was as a new connection but for the replies that are owed; otherwise it ends,
+// as the client's own connection to the upstream would.
 func (h *home) reportLoss(err error) {
 	h.mu.Lock()
 	onLane := h.route == byLane

@@ -71,8 +71,8 @@ func (w *homeWay) openHome(ctx context.Context) error {
 	return nil
 }
 
-// atHome makes ready for a request that goes by the home, and reports whether that is open. If it was
-// lost since Connect, what was to go by it has been answered, and is dropped.
+// atHome makes ready for a request that goes by the home, and reports whether that is open. If it
+// was lost since Connect, what was to go by it has been answered, and is dropped.
 func (w *homeWay) atHome() (open bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,8 @@ func (w *homeWay) atHome() (open bool) {
 	return w.home != nil
 }
 
-// queue gathers what goes by the home. What isn't worth that it sends, uncopied, behind what has been gathered.
+// queue gathers what goes by the home. What isn't worth that it sends, uncopied, behind what has
+// been gathered.
 func (w *homeWay) queue(raw []byte) {
 	switch {
 	case len(raw) >= newBuffer:

@@ -16,20 +16,24 @@ import (
 )
 
 const (
-	// maxGathered is how many bytes of requests wait to be sent by a lane before further ones have to wait themselves.
+	// maxGathered is how many bytes of requests wait to be sent by a lane before further ones have
+	// to wait themselves.
 	maxGathered = 256 << 10
-	// laneBuf is how much of a lane's replies is read at once, bytes: one of 64 KB, with what stands around it.
+	// laneBuf is how much of a lane's replies is read at once, bytes: one of 64 KB, with what
+	// stands around it.
 	laneBuf = 72 << 10
-	// largeReply is when a reply is too large to share a connection: those that follow it wait for all of it, bytes.
+	// largeReply is when a reply is too large to share a connection: those that follow it wait for
+	// all of it, bytes.
 	largeReply = 256 << 10
-	// maxSilence is how long a lane may be without an answer that is due before others begin to avoid it.
+	// maxSilence is how long a lane may be without an answer that is due before others begin to
+	// avoid it.
 	maxSilence = 100 * time.Millisecond
 )
 
-// lane is one upstream connection that the sessions of one Identity share. Requests enter it by add, and
-// leave it by flush: whoever has added some sends all that is gathered, unless somebody already does,
-// who then sends these too. Its reader gives each session its replies. The sessions' requests stand in
-// runs, in the order in which they went.
+// lane is one upstream connection that the sessions of one Identity share. Requests enter it by
+// add, and leave it by flush: whoever has added some sends all that is gathered, unless somebody
+// already does, who then sends these too. Its reader gives each session its replies. The sessions'
+// requests stand in runs, in the order in which they went.
 type lane struct {
 	kind    laneKind
 	conn    net.Conn
@@ -81,8 +85,9 @@ func newLane(kind laneKind, conn net.Conn) *lane {
 	return l
 }
 
-// serves reports whether further requests should go by this lane. One whose upstream is silent for too long doesn't serve those who have
-// not asked yet: it may be busy with a script, and have an answer for them.
+// serves reports whether further requests should go by this lane. One whose upstream is silent for
+// too long doesn't serve those who have not asked yet: it may be busy with a script, and have an
+// answer for them.
 func (l *lane) serves() bool {
 	if since := l.silent.Load(); since != 0 && monotonic.Since(since) > maxSilence {
 		l.retired.Store(true)
@@ -100,9 +105,9 @@ func (l *lane) lost() bool {
 // errNoRoom is why a request can't be added to a lane now.
 var errNoRoom = errors.New("no room")
 
-// add takes whole requests of a session's, for which its client will be owed e. They are sent by flush. Where
-// there is no room it waits if it may, but not once the session is lost. An error says that nothing was taken;
-// but for errNoRoom it is why the lane has ended.
+// add takes whole requests of a session's, for which its client will be owed e. They are sent by
+// flush. Where there is no room it waits if it may, but not once the session is lost. An error says
+// that nothing was taken; but for errNoRoom it is why the lane has ended.
 func (l *lane) add(o *owed, e entry, raw []byte, mayWait bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,8 +137,8 @@ func (l *lane) add(o *owed, e entry, raw []byte, mayWait bool) error {
 	return nil
 }
 
-// flush sends what is gathered, unless somebody does: who sends goes on until nothing is left. It never
-// waits for the upstream.
+// flush sends what is gathered, unless somebody does: who sends goes on until nothing is left. It
+// never waits for the upstream.
 func (l *lane) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,7 +182,8 @@ func (l *lane) write(raw []byte) (rest []byte) {
 	return raw[n:]
 }
 
-// writeRest waits for room for what is left of a write, and goes on with what was gathered meanwhile.
+// writeRest waits for room for what is left of a write, and goes on with what was gathered
+// meanwhile.
 func (l *lane) writeRest(rest []byte) {
 	defer l.writers.Done()
 	if _, err := l.way.Write(rest); err != nil {

@@ -55,8 +55,8 @@ type Lanes struct {
 type laneKind struct {
 	upstream.Identity
 	// Scripts says that they run scripts of their clients, which may take long. While one does, the
-	// upstream tells everybody else that it is busy, but does not answer those behind it on the same
-	// connection at all.
+	// upstream tells everybody else that it is busy, but does not answer those behind it on the
+	// same connection at all.
 	Scripts bool
 }
 
@@ -82,13 +82,15 @@ func NewLanes(up *upstream.Upstream, perIdentity int, dialTimeout time.Duration)
 	return ls
 }
 
-// BoundUnread bounds what clients leave unread, before there are any: limit is for all together, in bytes, 0 for none. dropped, if it isn't nil,
-// is told of each client that is closed because of this or another bound; it must not wait.
+// BoundUnread bounds what clients leave unread, before there are any: limit is for all together, in
+// bytes, 0 for none. dropped, if it isn't nil, is told of each client that is closed because of
+// this or another bound; it must not wait.
 func (ls *Lanes) BoundUnread(limit int64, dropped func(client net.Addr, err error)) {
 	ls.unread.Limit, ls.unread.Dropped = limit, dropped
 }
 
-// TellConnects has told be called whenever a home was opened, or could not be, before there are any.
+// TellConnects has told be called whenever a home was opened, or could not be, before there are
+// any.
 func (ls *Lanes) TellConnects(told func(err error)) { ls.connected = told }
 
 // ReadBy has loops read lanes, before there are any.
@@ -120,10 +122,10 @@ func (ls *Lanes) maySessionsShare() bool {
 	return until == 0 || int64(time.Since(ls.began)) > until
 }
 
-// join returns a lane for a session, which must leave it, or nil if the session is to use its home: as
-// long as it is the only one of this kind, to which a lane would be of no use, and until a lane is
-// open, which opening tells. It never waits. (To a single client of a cluster a lane is of use: it is
-// opened by a login that may ask who serves what.)
+// join returns a lane for a session, which must leave it, or nil if the session is to use its home:
+// as long as it is the only one of this kind, to which a lane would be of no use, and until a lane
+// is open, which opening tells. It never waits. (To a single client of a cluster a lane is of use:
+// it is opened by a login that may ask who serves what.)
 func (ls *Lanes) join(w *laneWay, kind laneKind) (l *lane, opening <-chan struct{}) {
 	if w.alone.Load() && w.aloneIn == kind {
 		return nil, nil
@@ -270,7 +272,8 @@ func (ls *Lanes) remove(l *lane) {
 	ls.forgetLocked(l.kind, set)
 }
 
-// leave says that a session doesn't use its lane any more. One that nobody uses is kept for a while, if there aren't too many.
+// leave says that a session doesn't use its lane any more. One that nobody uses is kept for a
+// while, if there aren't too many.
 func (ls *Lanes) leave(l *lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -305,7 +308,8 @@ func (ls *Lanes) leave(l *lane) {
 	}
 }
 
-// broke reports whether a lane's connection has ended, and not because the proxy itself had no use for it any more.
+// broke reports whether a lane's connection has ended, and not because the proxy itself had no use
+// for it any more.
 func (ls *Lanes) broke(l *lane) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

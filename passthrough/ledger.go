@@ -33,7 +33,8 @@ func (e *entry) awaitsReply() bool { return e.kind < local }
 // unseen reports whether the client is to see nothing of it.
 func (e *entry) unseen() bool { return e.kind == captured || e.kind == hidden }
 
-// ledger is the queue of what is owed to one client, and the connection state that decides it. It is pure: no I/O, no clock, no lock.
+// ledger is the queue of what is owed to one client, and the connection state that decides it. It
+// is pure: no I/O, no clock, no lock.
 type ledger struct {
 	State
 	entries []entry
@@ -51,9 +52,9 @@ func (l *ledger) owes() bool { return l.len() > l.unseen }
 // len is the number of entries, not of replies.
 func (l *ledger) len() int { return len(l.entries) - l.first }
 
-// uncounted reports whether nobody can say when e, the next in the queue, will have been answered, or it will not be: Redis
-// ignores a second MONITOR. While the connection is Opaque only RESET's reply can be told from others,
-// and while it is Raw none.
+// uncounted reports whether nobody can say when e, the next in the queue, will have been answered,
+// or it will not be: Redis ignores a second MONITOR. While the connection is Opaque only RESET's
+// reply can be told from others, and while it is Raw none.
 func (l *ledger) uncounted(e *entry) bool {
 	switch {
 	case l.Raw:
@@ -74,7 +75,8 @@ func (l *ledger) discount(e *entry) {
 	}
 }
 
-// unsure reports whether an error that comes next may be the reply of a request that mostly gets none.
+// unsure reports whether an error that comes next may be the reply of a request that mostly gets
+// none.
 func (l *ledger) unsure() bool {
 	e := l.head()
 	return l.again > 0 || e != nil && e.Effect == Uncertain
@@ -149,8 +151,8 @@ func (l *ledger) pop() {
 	}
 }
 
-// destination says where a reply goes whose first byte is kind. It also finds out whether what begins is no reply but a
-// replication stream.
+// destination says where a reply goes whose first byte is kind. It also finds out whether what
+// begins is no reply but a replication stream.
 func (l *ledger) destination(kind byte) entryKind {
 	if kind == '*' || kind == '%' {
 		l.passOver()
@@ -182,7 +184,8 @@ func (l *ledger) destination(kind byte) entryKind {
 	return relayed
 }
 
-// relaysPlainly reports whether the next reply goes to the client and, unless it is an error or a push, changes nothing.
+// relaysPlainly reports whether the next reply goes to the client and, unless it is an error or a
+// push, changes nothing.
 func (l *ledger) relaysPlainly() bool {
 	e := l.head()
 	return e != nil && e.kind == relayed && e.Effect == commands.NoEffect && l.Trusted && !l.skipNext && !l.replyOff && !l.InMulti &&
@@ -192,8 +195,9 @@ func (l *ledger) relaysPlainly() bool {
 // muted reports whether a reply that the proxy makes is to be left out now.
 func (l *ledger) muted() bool { return l.replyOff || l.skipNext }
 
-// finished takes note that a reply has been passed whole. It returns the entry that it answered, for the caller to act on
-// its local or answer, and whether there is one: pushes, messages and MONITOR's feed answer nothing.
+// finished takes note that a reply has been passed whole. It returns the entry that it answered,
+// for the caller to act on its local or answer, and whether there is one: pushes, messages and
+// MONITOR's feed answer nothing.
 func (l *ledger) finished(h resp.Head) (e entry, ok bool) {
 	switch {
 	case l.Raw:
@@ -222,10 +226,12 @@ func (l *ledger) finished(h resp.Head) (e entry, ok bool) {
 	return l.answered(h)
 }
 
-// helloAt is where the name stands in "ERR unknown command 'HELLO'…", which is what a Redis before 6.0 says to a probe.
+// helloAt is where the name stands in "ERR unknown command 'HELLO'…", which is what a Redis before
+// 6.0 says to a probe.
 const helloAt = len("ERR unknown command '")
 
-// passOver drops a request that turns out to have got no reply, since that to the probe behind it has come.
+// passOver drops a request that turns out to have got no reply, since that to the probe behind it
+// has come.
 func (l *ledger) passOver() {
 	if e := l.head(); e != nil && e.Effect == Uncertain {
 		l.skipNext = false
@@ -274,7 +280,8 @@ func (l *ledger) answered(h resp.Head) (entry, bool) {
 	return done, true
 }
 
-// ready pops the next entry if it needs no reply from upstream, or if what it waits for can't be told from other replies.
+// ready pops the next entry if it needs no reply from upstream, or if what it waits for can't be
+// told from other replies.
 func (l *ledger) ready() (e entry, ok bool) {
 	head := l.head()
 	for head != nil && l.uncounted(head) {

@@ -20,8 +20,8 @@ func (o *owed) neverSent() error {
 	return o.lost
 }
 
-// finish answers what is still owed after the session's own connection has ended, and closes the client, unless the session
-// waits for an Answer: then that is for the session to do: see Status.
+// finish answers what is still owed after the session's own connection has ended, and closes the
+// client, unless the session waits for an Answer: then that is for the session to do: see Status.
 func (o *owed) finish(err error, withinReply bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,8 +59,9 @@ func (o *owed) lose(err error) (text []byte, awaited bool) {
 // maxLostText bounds what is said about requests that were lost together, bytes.
 const maxLostText = 64 << 10
 
-// settleLost empties the ledger of a lost connection, with mu held, and returns what to tell the client, and whether an
-// Answer was among it. Nothing is said for QUIT and SHUTDOWN, nor behind them: the upstream closes by way of answer.
+// settleLost empties the ledger of a lost connection, with mu held, and returns what to tell the
+// client, and whether an Answer was among it. Nothing is said for QUIT and SHUTDOWN, nor behind
+// them: the upstream closes by way of answer.
 func (o *owed) settleLost() (text []byte, awaited bool) {
 	silent := false
 	for e := o.ledger.head(); e != nil; e = o.ledger.head() {

@@ -7,9 +7,10 @@ import (
 	"lockproxy/internal/socket"
 )
 
-// outbox is what one client is given, in order. Nobody who gives waits for the client: what it doesn't take at once is kept in a
-// spool, which a goroutine of the outbox empties. Whoever reads for one client alone waits with waitBelow before it reads more.
-// Its methods may be called from any goroutine; the caller sees to the order.
+// outbox is what one client is given, in order. Nobody who gives waits for the client: what it
+// doesn't take at once is kept in a spool, which a goroutine of the outbox empties. Whoever reads
+// for one client alone waits with waitBelow before it reads more. Its methods may be called from
+// any goroutine; the caller sees to the order.
 type outbox struct {
 	conn   net.Conn
 	direct *socket.Socket // of conn; nil if what conn is given isn't what the kernel is, as with TLS
@@ -171,8 +172,9 @@ func (o *outbox) drain() {
 	}
 }
 
-// status tells whether whoever reads for this client alone should wait for it, how many bytes it has been
-// given so far, though it may not have taken them, and why it can't be given more; nil if it can.
+// status tells whether whoever reads for this client alone should wait for it, how many bytes it
+// has been given so far, though it may not have taken them, and why it can't be given more; nil if
+// it can.
 func (o *outbox) status() (unread bool, given uint64, failed error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -186,7 +188,8 @@ func (o *outbox) err() error {
 	return o.failed
 }
 
-// waitBelow returns when at most limit bytes are queued, or none will be taken any more, or there is a hurry.
+// waitBelow returns when at most limit bytes are queued, or none will be taken any more, or there
+// is a hurry.
 func (o *outbox) waitBelow(limit int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -195,8 +198,9 @@ func (o *outbox) waitBelow(limit int64) {
 	}
 }
 
-// hurry says that one more, or one less, waits for something that the upstream says or takes only when what it says before
-// that has been read: whoever reads it must not wait for the client meanwhile.
+// hurry says that one more, or one less, waits for something that the upstream says or takes only
+// when what it says before that has been read: whoever reads it must not wait for the client
+// meanwhile.
 func (o *outbox) hurry(by int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

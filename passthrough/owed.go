@@ -7,7 +7,8 @@ import (
 	"lockproxy/internal/commands"
 )
 
-// owed is what one client is owed, and how that comes: what a session, its home and its lane have in common.
+// owed is what one client is owed, and how that comes: what a session, its home and its lane have
+// in common.
 type owed struct {
 	lanes  *Lanes
 	encode func(error) []byte // makes the reply to a request that was lost
@@ -81,7 +82,8 @@ type stay struct {
 
 func (s *stay) any() bool { return s.pinned || s.begun || s.large > 0 }
 
-// fullLocked reports whether the client is owed so much that it is owed nothing more for now. mu is held.
+// fullLocked reports whether the client is owed so much that it is owed nothing more for now. mu is
+// held.
 func (o *owed) fullLocked() bool {
 	return o.route != gone && (o.ledger.len() >= maxEntries || o.route == byLane && o.inFlight >= maxInFlight)
 }
@@ -130,8 +132,8 @@ func (o *owed) push(e entry) {
 	}
 }
 
-// giveLocked gives the client pieces and, between two replies, the pushes that had to wait. It closes the client with them if that
-// was all that is owed to it. mu is held.
+// giveLocked gives the client pieces and, between two replies, the pushes that had to wait. It
+// closes the client with them if that was all that is owed to it. mu is held.
 func (o *owed) giveLocked(pieces ...[]byte) {
 	if !o.within && len(o.pushes) > 0 {
 		pieces = append(pieces, o.pushes)

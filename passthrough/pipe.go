@@ -1,10 +1,11 @@
-// Package passthrough carries requests to the upstream Redis and brings its replies back, byte for byte and in order.
+// Package passthrough carries requests to the upstream Redis and brings its replies back, byte for
+// byte and in order.
 //
 // Each client has one upstream connection of its own, its home, opened when the client connects and
 // closed when it leaves. Everything that depends on connection state happens there. A request that
-// depends on nothing may take the lane instead, a connection shared by all clients with the same login,
-// database and protocol, because that is cheaper. A Pipe is one client's way to both: a homeWay and a
-// laneWay, and what the client is owed, by whichever of them that comes:
+// depends on nothing may take the lane instead, a connection shared by all clients with the same
+// login, database and protocol, because that is cheaper. A Pipe is one client's way to both: a
+// homeWay and a laneWay, and what the client is owed, by whichever of them that comes:
 //
 //	session goroutine:  Connect, Relay, Do  ->  Flush     ->  home, or lane: gathered, one write for many
 //	event loop:         TryRelay                          ->  home at once; lanes at the end of the turn,
@@ -12,28 +13,30 @@
 //	event loop, or the reader of a lane or a home:
 //	                    upstream  ->  cut into replies  ->  owed (ledger)  ->  outbox  ->  client
 //
-// Connect chooses the way, by the request (Way) and by State: the lane serves a client that Redis has
-// let in, whose connection is as a new one, while nothing is owed to it by the home, and the other way
-// round. There is no lane for a single client of its kind, and none is waited for: until it is open,
-// the home serves. So a request is never held up by the opening of a connection but the home's own.
+// Connect chooses the way, by the request (Way) and by State: the lane serves a client that Redis
+// has let in, whose connection is as a new one, while nothing is owed to it by the home, and the
+// other way round. There is no lane for a single client of its kind, and none is waited for: until
+// it is open, the home serves. So a request is never held up by the opening of a connection but the
+// home's own.
 //
-// When Redis ends a home, it ends the client too, as directly. A client that has not logged in itself
-// goes on with another home if the connection was as a new one, and Redis as a whole was away rather
-// than this connection closed alone: see home.reportLoss.
+// When Redis ends a home, it ends the client too, as directly. A client that has not logged in
+// itself goes on with another home if the connection was as a new one, and Redis as a whole was
+// away rather than this connection closed alone: see home.reportLoss.
 //
-// Neither direction holds a whole message of a home: what is read is passed on. On a lane requests are
-// whole. Nobody who gives waits for the client (see outbox). The reader of a home waits, so that the
-// upstream keeps what its client leaves unread, but never while the session waits for the upstream. A
-// client that leaves much unread on a lane goes on at home. The ledger says what each reply belongs to,
-// so that the proxy can answer a request itself in its turn (Reply), keep a reply to itself (Do), and
-// know the state of the home (State). Nothing is ever sent twice. What is lost with a connection is
-// answered as lost.
+// Neither direction holds a whole message of a home: what is read is passed on. On a lane requests
+// are whole. Nobody who gives waits for the client (see outbox). The reader of a home waits, so
+// that the upstream keeps what its client leaves unread, but never while the session waits for the
+// upstream. A client that leaves much unread on a lane goes on at home. The ledger says what each
+// reply belongs to, so that the proxy can answer a request itself in its turn (Reply), keep a reply
+// to itself (Do), and know the state of the home (State). Nothing is ever sent twice. What is lost
+// with a connection is answered as lost.
 //
 // Memory: for each session what waits to be sent, the replies that its client leaves unread up to
-// spoolMemory, and while its home is read by a goroutine a buffer of bufSize at most; a queue of at most
-// maxEntries.
+// spoolMemory, and while its home is read by a goroutine a buffer of bufSize at most; a queue of at
+// most maxEntries.
 //
-// This package doesn't know what a lock is, nor a command's name but for those that set a connection up.
+// This package doesn't know what a lock is, nor a command's name but for those that set a
+// connection up.
 package passthrough
 
 import (
@@ -50,7 +53,8 @@ const (
 	minBuf     = 1 << 10
 	bufSize    = 64 << 10
 	maxEntries = 16 << 10 // of about 100 bytes each; a run of plain requests is one
-	// linger is how long the upstream may be silent after the client has closed and all has been sent to it.
+	// linger is how long the upstream may be silent after the client has closed and all has been
+	// sent to it.
 	linger = 30 * time.Second
 	// maxCall bounds a reply that is kept in memory, bytes.
 	maxCall = 64 << 20
@@ -59,8 +63,8 @@ const (
 // ErrClosed is the outcome of what was asked by a Pipe that was closed by its own side.
 var ErrClosed = errors.New("connection closed")
 
-// Pipe is one session's way to the upstream. Its methods are for whatever reads the client, the session's
-// goroutine or an event loop in its place, except Push, State, and End with AtOnce.
+// Pipe is one session's way to the upstream. Its methods are for whatever reads the client, the
+// session's goroutine or an event loop in its place, except Push, State, and End with AtOnce.
 type Pipe struct {
 	owed
 	laneWay
@@ -79,8 +83,9 @@ const (
 	AtOnce                     // nothing
 )
 
-// NewPipe returns a Pipe for client. It opens no connection yet. direct is client's socket, nil if what client is given isn't what that
-// must be. encode makes the error reply for a request that was lost with a connection.
+// NewPipe returns a Pipe for client. It opens no connection yet. direct is client's socket, nil if
+// what client is given isn't what that must be. encode makes the error reply for a request that was
+// lost with a connection.
 func NewPipe(lanes *Lanes, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
 	p := &Pipe{}
 	p.lanes, p.encode, p.out = lanes, encode, newOutbox(client, direct)
@@ -100,9 +105,9 @@ const (
 	Scripts            // likewise, but it may take so long that those who run no scripts must not stand behind it
 )
 
-// Connect makes sure that there is a way for the next requests, up to Flush. The error is an *upstream.Error with
-// Sent false, or an *upstream.Refused; it is remembered up to Flush, so that not each of several requests waits for
-// the same dead address.
+// Connect makes sure that there is a way for the next requests, up to Flush. The error is an
+// *upstream.Error with Sent false, or an *upstream.Refused; it is remembered up to Flush, so that
+// not each of several requests waits for the same dead address.
 func (p *Pipe) Connect(ctx context.Context, way Way) error {
 	p.mu.Lock()
 	if p.route == gone {
@@ -117,7 +122,8 @@ func (p *Pipe) Connect(ctx context.Context, way Way) error {
 	shares, kind := p.chooseLocked(way)
 	lost := p.home == nil && p.need != unneeded
 	p.mu.Unlock()
-	// A home that was lost is dialled again also for what could go by a lane: the client may need it next.
+	// A home that was lost is dialled again also for what could go by a lane: the client may need
+	// it next.
 	if !lost && shares && p.useLane(kind) {
 		return nil
 	}
@@ -198,8 +204,8 @@ func (p *Pipe) send() {
 	p.flushHome()
 }
 
-// State returns the state of the connection as of the replies that have come; settled says that no reply which may change
-// it is still to come.
+// State returns the state of the connection as of the replies that have come; settled says that no
+// reply which may change it is still to come.
 func (p *Pipe) State() (s State, settled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// replyReader cuts what one upstream connection sends into replies and decides where each goes. It does no I/O.
+// replyReader cuts what one upstream connection sends into replies and decides where each goes. It
+// does no I/O.
 type replyReader struct {
 	scan resp.Scanner
 	dest entryKind // of the reply that scan is within
@@ -23,15 +24,18 @@ type replyReader struct {
 // within reports whether the client has been given a part of a reply that is not complete.
 func (r *replyReader) within() bool { return r.scan.Began() && r.dest == relayed && !r.dropping }
 
-// sizeable is from which size on a reply is better read by who may wait for more of it, bytes: the event loop, which reads as soon as something has
-// come, would give it to its client in small pieces.
+// sizeable is from which size on a reply is better read by who may wait for more of it, bytes: the
+// event loop, which reads as soon as something has come, would give it to its client in small
+// pieces.
 const sizeable = 16 << 10
 
-// large reports whether the reply that is being read, or was last, is sizeable: they are mostly followed by their like.
+// large reports whether the reply that is being read, or was last, is sizeable: they are mostly
+// followed by their like.
 func (r *replyReader) large() bool { return r.size >= sizeable }
 
-// meetsPush reports whether data, which came by a lane, begins with a push or the rest of one. It belongs to nobody: sessions that may
-// get pushes have connections of their own. But any client may name a lane in CLIENT TRACKING REDIRECT.
+// meetsPush reports whether data, which came by a lane, begins with a push or the rest of one. It
+// belongs to nobody: sessions that may get pushes have connections of their own. But any client may
+// name a lane in CLIENT TRACKING REDIRECT.
 func (r *replyReader) meetsPush(data []byte) bool {
 	return r.dropping || r.shared && !r.scan.Began() && data[0] == '>'
 }
@@ -43,9 +47,10 @@ func (r *replyReader) drop(data []byte) (n int, err error) {
 	return n, err
 }
 
-// sort takes from the front of data up to limit replies to o's requests, -1 for all there are, and puts into out what of it the client
-// is to be given, with o.mu held. It returns how many bytes it took and how many replies ended there. Pieces for the client that
-// lie side by side in data become one.
+// sort takes from the front of data up to limit replies to o's requests, -1 for all there are, and
+// puts into out what of it the client is to be given, with o.mu held. It returns how many bytes it
+// took and how many replies ended there. Pieces for the client that lie side by side in data become
+// one.
 func (r *replyReader) sort(o *owed, data []byte, limit int) (at, replies int, err error) {
 	l := &o.ledger
 	r.out = r.out[:0]
@@ -113,8 +118,9 @@ func (r *replyReader) sort(o *owed, data []byte, limit int) (at, replies int, er
 	return at, replies, nil
 }
 
-// plain takes from the front of data up to limit replies, -1 and less for any number, which go to the client, are there whole and change nothing.
-// It leaves the last reply of a run of requests, and whatever is not so plain, to sort.
+// plain takes from the front of data up to limit replies, -1 and less for any number, which go to
+// the client, are there whole and change nothing. It leaves the last reply of a run of requests,
+// and whatever is not so plain, to sort.
 func (r *replyReader) plain(l *ledger, data []byte, limit int) (at, replies int) {
 	if r.scan.Began() || !l.relaysPlainly() {
 		return 0, 0

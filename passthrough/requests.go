@@ -1,10 +1,12 @@
 package passthrough
 
-// What a session asks for: requests that are passed on, those of the proxy's own, and what it says to the client itself, each in its turn.
+// What a session asks for: requests that are passed on, those of the proxy's own, and what it says
+// to the client itself, each in its turn.
 
 import "lockproxy/internal/resp"
 
-// Request is a request that is passed on, or several in a row that nothing is expected of, or a piece of one.
+// Request is a request that is passed on, or several in a row that nothing is expected of, or a
+// piece of one.
 type Request struct {
 	Raw []byte
 	N   int // of requests in Raw, if there are several
@@ -27,11 +29,13 @@ const (
 	Broken // none: what came behind the others turned out not to be one. Nothing may be sent behind it
 )
 
-// Relay passes a request on, and its reply back to the client. The session must have called Connect, and
-// calls Flush when it has no more. If it could not Connect for the First piece, further ones are dropped.
+// Relay passes a request on, and its reply back to the client. The session must have called
+// Connect, and calls Flush when it has no more. If it could not Connect for the First piece,
+// further ones are dropped.
 //
-// The proxy itself leaves out the replies that CLIENT REPLY OFF and SKIP suppress, so that the ledger never
-// loses count: for these, Raw must be CLIENT REPLY ON, which asks the upstream for the same permission.
+// The proxy itself leaves out the replies that CLIENT REPLY OFF and SKIP suppress, so that the
+// ledger never loses count: for these, Raw must be CLIENT REPLY ON, which asks the upstream for the
+// same permission.
 func (p *Pipe) Relay(r Request) {
 	e := entry{Expect: r.Expect, count: r.N}
 	switch {
@@ -72,8 +76,9 @@ func (p *Pipe) hidden(cmd ...string) {
 	p.request(entry{kind: hidden}, resp.AppendCommand(nil, cmd...))
 }
 
-// logInAgain does what comes behind a RESET: the connection is logged in as a new one is, or else asked
-// whether its client may talk to the upstream without a login, as Trusted says. HELLO tells that to everybody.
+// logInAgain does what comes behind a RESET: the connection is logged in as a new one is, or else
+// asked whether its client may talk to the upstream without a login, as Trusted says. HELLO tells
+// that to everybody.
 func (p *Pipe) logInAgain() {
 	p.mu.Lock()
 	p.ledger.fresh = false
@@ -87,8 +92,8 @@ func (p *Pipe) logInAgain() {
 	}
 }
 
-// Do queues requests of the proxy's own, whose replies it keeps from the client. They are sent when they
-// are awaited: see Awaiting.
+// Do queues requests of the proxy's own, whose replies it keeps from the client. They are sent when
+// they are awaited: see Awaiting.
 func (p *Pipe) Do(raws ...[]byte) []*Answer {
 	answers := make([]*Answer, len(raws))
 	for i, raw := range raws {
@@ -98,8 +103,8 @@ func (p *Pipe) Do(raws ...[]byte) []*Answer {
 	return answers
 }
 
-// Barrier's Answer is there when all that was asked before has been answered to the client. What Connect has given the session is
-// still there then.
+// Barrier's Answer is there when all that was asked before has been answered to the client. What
+// Connect has given the session is still there then.
 func (p *Pipe) Barrier() *Answer {
 	a := &Answer{Done: make(chan struct{})}
 	p.mu.Lock()
@@ -121,8 +126,8 @@ const (
 	Finally             // InTurn, and the client is closed with it
 )
 
-// Reply gives the client a reply of the proxy's own. given is false if it can't be Now: the client has been
-// given a part of a push, and must have the rest first.
+// Reply gives the client a reply of the proxy's own. given is false if it can't be Now: the client
+// has been given a part of a push, and must have the rest first.
 func (p *Pipe) Reply(text []byte, when When) (given bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,8 +151,8 @@ func (p *Pipe) Reply(text []byte, when When) (given bool) {
 	return true
 }
 
-// Push gives the client bytes that answer nothing, between two replies. It may be called from any goroutine. ok is false if too much
-// waits for the end of the reply that the client is being given.
+// Push gives the client bytes that answer nothing, between two replies. It may be called from any
+// goroutine. ok is false if too much waits for the end of the reply that the client is being given.
 func (p *Pipe) Push(text []byte) (ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,12 +11,15 @@ import (
 )
 
 const (
-	// maxInFlight is how many replies a session may be waiting for on a lane: others' requests stand behind these.
+	// maxInFlight is how many replies a session may be waiting for on a lane: others' requests
+	// stand behind these.
 	maxInFlight = 1024
-	// maxBacklog is how much a client may leave unread before it goes on by a connection of its own, bytes: there the upstream
-	// keeps its replies, as it does for its own clients, and the proxy's memory and files have only what was asked before.
+	// maxBacklog is how much a client may leave unread before it goes on by a connection of its
+	// own, bytes: there the upstream keeps its replies, as it does for its own clients, and the
+	// proxy's memory and files have only what was asked before.
 	maxBacklog = spoolMemory
-	// largeFor is how many further requests a session with large requests or replies keeps its own connection.
+	// largeFor is how many further requests a session with large requests or replies keeps its own
+	// connection.
 	largeFor = 256
 )
 
@@ -30,7 +33,8 @@ type laneWay struct {
 	alone   atomic.Bool // no other session asks for a lane of that kind
 }
 
-// chooseLocked reports whether a request may go by a lane now, and of which kind that must be. mu is held.
+// chooseLocked reports whether a request may go by a lane now, and of which kind that must be. mu
+// is held.
 func (w *laneWay) chooseLocked(way Way) (shares bool, kind laneKind) {
 	if w.lanes.perIdentity > 0 && w.out.backlogged() {
 		w.stay.large = largeFor
@@ -56,7 +60,8 @@ func (w *laneWay) useLane(kind laneKind) bool {
 	return w.lane != nil && w.setRoute(byLane) // if no push has begun to come by the home meanwhile
 }
 
-// join joins a lane of this kind, if there is one, and otherwise returns what tells when one may be.
+// join joins a lane of this kind, if there is one, and otherwise returns what tells when one may
+// be.
 func (w *laneWay) join(kind laneKind) (opening <-chan struct{}) {
 	l, opening := w.lanes.join(w, kind)
 	if l != nil {
@@ -88,7 +93,8 @@ func (w *laneWay) leaveLane() {
 	w.lanes.leave(l)
 }
 
-// addToLane adds a request to the lane, once that has room. It reports false if the session is lost.
+// addToLane adds a request to the lane, once that has room. It reports false if the session is
+// lost.
 func (w *laneWay) addToLane(e entry, raw []byte) bool {
 	switch err := w.lane.add(w.owed, e, raw, true); err {
 	case nil:
@@ -126,8 +132,8 @@ func (w *laneWay) tryLane(e entry, raw []byte, turn *eventloop.Turn) bool {
 	return true
 }
 
-// passShared gives the client what has come of its replies, at most limit of them, on the lane that r reads. It returns what it
-// took. It never waits for the client.
+// passShared gives the client what has come of its replies, at most limit of them, on the lane that
+// r reads. It returns what it took. It never waits for the client.
 func (o *owed) passShared(r *replyReader, data []byte, limit int) (n, replies int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,8 +153,9 @@ func (o *owed) passShared(r *replyReader, data []byte, limit int) (n, replies in
 	return n, replies, err
 }
 
-// lostShared answers requests whose lane has ended: first those that may have run, then those that were never sent. The session
-// goes on, by another lane, unless the client has been given a part of a reply.
+// lostShared answers requests whose lane has ended: first those that may have run, then those that
+// were never sent. The session goes on, by another lane, unless the client has been given a part of
+// a reply.
 func (o *owed) lostShared(err error, mayHaveRun, unsent int, withinReply bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,13 +1,13 @@
 package passthrough
 
-// How requests go by an event loop: what the sessions that the loop reads ask by a lane is sent once for
-// all of them, when the loop's turn ends or something that came later must go by a home.
+// How requests go by an event loop: what the sessions that the loop reads ask by a lane is sent
+// once for all of them, when the loop's turn ends or something that came later must go by a home.
 
 import "lockproxy/internal/eventloop"
 
-// TryRelay is Connect, Relay and Flush for a caller that may not wait. Where one of these might have to
-// wait, or would open a connection, it does nothing and returns false. rest says that the caller must
-// Flush before it does anything else, since the upstream has not taken all.
+// TryRelay is Connect, Relay and Flush for a caller that may not wait. Where one of these might
+// have to wait, or would open a connection, it does nothing and returns false. rest says that the
+// caller must Flush before it does anything else, since the upstream has not taken all.
 func (p *Pipe) TryRelay(r Request, turn *eventloop.Turn) (done, rest bool) {
 	if p.failed != nil || len(p.wbuf) > 0 || len(r.Raw) > bufSize || !p.tryConnect(r.Way) {
 		return false, false

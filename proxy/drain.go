@@ -6,15 +6,18 @@ import (
 	"time"
 )
 
-// How a session ends while its server shuts down: between two commands, with all that was asked answered. A client that sends a
-// command when it has the answer to the last finds its connection closed before it sends: the last answer and the end of the
-// connection come in one packet, see cork. What comes after that is not run.
+// How a session ends while its server shuts down: between two commands, with all that was asked
+// answered. A client that sends a command when it has the answer to the last finds its connection
+// closed before it sends: the last answer and the end of the connection come in one packet, see
+// cork. What comes after that is not run.
 
 const (
-	// maxIdleDrain is how long a client that sends nothing keeps its connection while the server shuts down. One that sends
-	// something is sent away with its answer, which is the better moment.
+	// maxIdleDrain is how long a client that sends nothing keeps its connection while the server
+	// shuts down. One that sends something is sent away with its answer, which is the better
+	// moment.
 	maxIdleDrain = time.Second
-	// farewell is how long a client may take to close its side: to close before would make the kernel throw away answers on their way.
+	// farewell is how long a client may take to close its side: to close before would make the
+	// kernel throw away answers on their way.
 	farewell = 250 * time.Millisecond
 )
 
@@ -26,7 +29,8 @@ func idleDrain(deadline time.Time, bounded bool) time.Duration {
 	return min(maxIdleDrain, time.Until(deadline)/4)
 }
 
-// drain makes the session end when it may. One that sends nothing may from idle on. It may be called from any goroutine.
+// drain makes the session end when it may. One that sends nothing may from idle on. It may be
+// called from any goroutine.
 func (s *session) drain(idle time.Time) {
 	s.idleEnd = idle
 	if s.setPhase(draining) == handshaking {
@@ -37,9 +41,9 @@ func (s *session) drain(idle time.Time) {
 	s.seat.Rouse()
 }
 
-// leave ends the session of a server that shuts down, if that is between two of its commands; asked says that requests have just
-// been passed on. It is called with the socket corked. It returns true if there is something to handle, and else leaves the next read
-// to serve.
+// leave ends the session of a server that shuts down, if that is between two of its commands; asked
+// says that requests have just been passed on. It is called with the socket corked. It returns true
+// if there is something to handle, and else leaves the next read to serve.
 func (s *session) leave(asked bool) (more bool) {
 	s.nc.SetReadDeadline(time.Time{})
 	had := s.kept
@@ -87,8 +91,9 @@ func (s *session) between() bool {
 	return s.start == s.end && !s.streaming && !state.InMulti && !state.Watching
 }
 
-// mayGo reports whether the session holds no lock: the end of the connection would release it, if it is a session lock, or
-// leave it to its timeout, if it is to be released without a token. If it does, until is when to look again at the latest.
+// mayGo reports whether the session holds no lock: the end of the connection would release it, if
+// it is a session lock, or leave it to its timeout, if it is to be released without a token. If it
+// does, until is when to look again at the latest.
 func (s *session) mayGo(until *time.Time) bool {
 	end, holds := s.holder.Holds()
 	if holds {
@@ -118,7 +123,8 @@ func (s *session) part() {
 	s.discard()
 }
 
-// closeWrite ends what is sent to the client, which is to close too. It may be called from any goroutine.
+// closeWrite ends what is sent to the client, which is to close too. It may be called from any
+// goroutine.
 func (s *session) closeWrite() (err error) {
 	if conn, ok := s.nc.(*tls.Conn); ok {
 		conn.CloseWrite() // its own goodbye

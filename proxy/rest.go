@@ -1,7 +1,7 @@
 package proxy
 
-// How a session rests: an event loop reads its client and relays requests that need no waiting, until something comes that is for the session's
-// goroutine.
+// How a session rests: an event loop reads its client and relays requests that need no waiting,
+// until something comes that is for the session's goroutine.
 
 import (
 	"syscall"
@@ -12,8 +12,8 @@ import (
 	"lockproxy/passthrough"
 )
 
-// rest leaves the client to the event loop, if that can be, and returns when the goroutine is wanted. It reports whether there is something to
-// handle; else the client must be read.
+// rest leaves the client to the event loop, if that can be, and returns when the goroutine is
+// wanted. It reports whether there is something to handle; else the client must be read.
 func (s *session) rest() (read bool) {
 	if !s.drained || s.streaming || s.drains() || s.seat == nil || !s.seat.Enter(s.socket.Raw()) {
 		return false
@@ -30,7 +30,8 @@ func (s *session) leaveSeat() {
 	}
 }
 
-// Ready reads what has come and passes it on. It leaves to the goroutine what it can't pass on at once.
+// Ready reads what has come and passes it on. It leaves to the goroutine what it can't pass on at
+// once.
 func (s *session) Ready(turn *eventloop.Turn) eventloop.Next {
 	if s.drains() {
 		return eventloop.Leave
@@ -46,8 +47,9 @@ func (s *session) Ready(turn *eventloop.Turn) eventloop.Next {
 	return eventloop.Stay
 }
 
-// passInPlace passes on what is in the buffer, as handle does, if that is requests that need no waiting, and perhaps the beginning of another
-// one. What it doesn't pass on is as if it had not looked at it.
+// passInPlace passes on what is in the buffer, as handle does, if that is requests that need no
+// waiting, and perhaps the beginning of another one. What it doesn't pass on is as if it had not
+// looked at it.
 func (s *session) passInPlace(turn *eventloop.Turn) bool {
 	defer s.meter.fold()
 	for s.start < s.end && s.run.requests < maxRun {

@@ -6,8 +6,8 @@ import (
 	"lockproxy/passthrough"
 )
 
-// run is requests that stand side by side in a session's buffer and go on as one: what a client has pipelined mostly costs once
-// what a request alone costs.
+// run is requests that stand side by side in a session's buffer and go on as one: what a client has
+// pipelined mostly costs once what a request alone costs.
 type run struct {
 	requests int
 	bytes    int // they end at the session's start

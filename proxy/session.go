@@ -24,8 +24,9 @@ const (
 	growth        = 4        // how much larger a buffer becomes that was too small; 2 leaves more garbage
 )
 
-// session serves one client. Its goroutine, or while it rests an event loop, reads the client, frames requests and sends each on its way; the lane
-// or the Pipe's goroutine brings back the replies.
+// session serves one client. Its goroutine, or while it rests an event loop, reads the client,
+// frames requests and sends each on its way; the lane or the Pipe's goroutine brings back the
+// replies.
 type session struct {
 	server   *Server
 	raw      net.Conn        // as it was accepted
@@ -64,7 +65,8 @@ type session struct {
 	cancel  context.CancelFunc
 }
 
-// serve runs the session to its end. On return its connections are closed and its goroutines have ended.
+// serve runs the session to its end. On return its connections are closed and its goroutines have
+// ended.
 func (s *session) serve() {
 	defer s.cancel()
 	defer s.mayHold(0)
@@ -121,7 +123,8 @@ func (s *session) took(n int, err error) {
 	}
 }
 
-// handle passes on every whole request in the buffer. It returns false when the session has no further requests.
+// handle passes on every whole request in the buffer. It returns false when the session has no
+// further requests.
 func (s *session) handle() (more bool) {
 	for had := -1; had != s.kept; {
 		had = s.kept
@@ -137,9 +140,9 @@ func (s *session) handle() (more bool) {
 	return more
 }
 
-// handleWhole does so, except that it leaves the last batch open: of lock commands, or a run of requests.
-// It leaves what stands behind a request with which the Pipe was lost: what that was answered is the last
-// that the client is told.
+// handleWhole does so, except that it leaves the last batch open: of lock commands, or a run of
+// requests. It leaves what stands behind a request with which the Pipe was lost: what that was
+// answered is the last that the client is told.
 func (s *session) handleWhole() (more bool) {
 	for s.start < s.end && (s.run.requests > 0 || !s.pipe.Status().Lost) { // a run has not been passed on yet
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
@@ -191,8 +194,9 @@ func (s *session) handleWhole() (more bool) {
 	return true
 }
 
-// makeRoom prepares the buffer for the next read, larger after one that has filled it, and begins to stream a request that has outgrown
-// it. It returns false when a request that can't be streamed is too large.
+// makeRoom prepares the buffer for the next read, larger after one that has filled it, and begins
+// to stream a request that has outgrown it. It returns false when a request that can't be streamed
+// is too large.
 func (s *session) makeRoom() bool {
 	if s.start > 0 {
 		room, size := s.buf, len(s.buf)
@@ -260,7 +264,8 @@ func (s *session) stream(argc int) bool {
 	return true
 }
 
-// dispatch sends one request where it belongs. It returns false when the session has no further requests.
+// dispatch sends one request where it belongs. It returns false when the session has no further
+// requests.
 func (s *session) dispatch(req resp.Request) (more bool) {
 	cmd := lookup(req.Args[0])
 	s.meter.counted(cmd.kind)
@@ -293,8 +298,8 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 	return r.Effect != commands.Quit
 }
 
-// mayAnswer reports whether the proxy can answer what the upstream is asked first. Within a transaction,
-// and where only a few commands may be sent, the upstream alone answers.
+// mayAnswer reports whether the proxy can answer what the upstream is asked first. Within a
+// transaction, and where only a few commands may be sent, the upstream alone answers.
 func (s *session) mayAnswer() (state passthrough.State, ok bool) {
 	if s.connect(passthrough.Shared) != nil { // what goes to the upstream meets the same error
 		return state, false
@@ -343,8 +348,9 @@ func (s *session) connect(way passthrough.Way) error {
 	return s.pipe.Connect(s.ctx, way)
 }
 
-// discard has the session end. The client is sent the end of the connection with the last of all that it is owed, and what it
-// still sends is read until it closes too, for a while: to close at once would make the kernel throw away replies on their way.
+// discard has the session end. The client is sent the end of the connection with the last of all
+// that it is owed, and what it still sends is read until it closes too, for a while: to close at
+// once would make the kernel throw away replies on their way.
 func (s *session) discard() {
 	s.meter.parting.Store(true)
 	s.pipe.End(passthrough.WhenAnswered)

@@ -36,34 +36,28 @@ func (h *home) close() {
 	h.seat.Rouse()
 }
 
-// read brings replies until the connection ends.
-func (h *home) read() {
-	defer close(h.ended)
-	defer h.lanes.homes.Add(-1)
-	err := h.copyReplies()
+// Resume brings replies until the connection ends, or an event loop brings them.
+func (h *home) Resume() {
+	err := h.failed
+	if err == nil {
+		if err = h.copyReplies(); err == nil {
+			return // it is parked, and belongs to the loop
+		}
+	}
 	if h.socket != nil {
 		h.seat.Close(h.socket.Raw())
 	}
 	h.conn.Close()
 	h.reportLoss(err)
+	h.lanes.homes.Add(-1)
+	close(h.ended)
 }
 
-// copyReplies returns why the connection ended.
+// copyReplies returns why the connection ended, or nil once an event loop reads it.
 func (h *home) copyReplies() error {
-	var buf []byte
-	for drained := true; ; {
-		if drained && !h.replies.large() && h.socket != nil && h.seat.Enter(h.socket.Raw()) {
-			buf = nil // of a size for what came before
-			if h.seat.Wait(); h.failed != nil {
-				return h.failed
-			}
-			h.out.waitBelow(0)
-		}
-		if buf == nil {
-			buf = make([]byte, minBuf)
-		}
+	h.out.waitBelow(0)
+	for buf := make([]byte, minBuf); ; {
 		n, err := h.way.Read(buf)
-		drained = n < len(buf)
 		if n > 0 {
 			if err := h.pass(buf[:n]); err != nil {
 				return err
@@ -76,10 +70,22 @@ func (h *home) copyReplies() error {
 		if err != nil {
 			return err
 		}
+		if n < len(buf) && !h.replies.large() && h.park() {
+			return nil
+		}
+		if h.failed != nil {
+			return h.failed
+		}
 		if n == len(buf) && n < bufSize {
 			buf = make([]byte, 2*n)
 		}
 	}
+}
+
+// park leaves the reading to an event loop, if one can read the connection and nothing has come that
+// it cannot deal with.
+func (h *home) park() bool {
+	return h.socket != nil && h.seat.Enter(h.socket.Raw()) && h.seat.Park()
 }
 
 // Ready gives the client what has come, unless it leaves so much unread that it must be waited for.

@@ -67,7 +67,9 @@ func (w *homeWay) openHome(ctx context.Context) error {
 	}
 	w.mu.Unlock()
 	w.lanes.homes.Add(1)
-	go h.read() // ends when conn does; End closes conn and Wait waits
+	if !h.park() {
+		go h.Resume() // ends when conn does; End closes conn and Wait waits
+	}
 	return nil
 }
 

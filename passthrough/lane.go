@@ -41,6 +41,7 @@ type lane struct {
 	socket  *socket.Socket  // conn's; nil if way isn't that
 	seat    *eventloop.Seat // the reader's; nil if it has none
 	ended   chan struct{}   // closed when all that was asked has been answered or reported lost
+	gone    func()          // called behind that, once
 	retired atomic.Bool     // nobody begins to use it any more
 	silent  atomic.Int64    // since when answers have been due and none came, as monotonic.Now; 0 if none are due
 	laneUse                 // guarded by Lanes.mu
@@ -211,9 +212,14 @@ func (l *lane) wakeWaiting() {
 	l.room.Broadcast()
 }
 
-// read gives out replies until the connection ends, then reports what was lost.
-func (l *lane) read() {
-	err := l.copyReplies()
+// Resume gives out replies until the connection ends, or an event loop gives them out.
+func (l *lane) Resume() {
+	err := l.in.failed
+	if err == nil {
+		if err = l.copyReplies(); err == nil {
+			return // it is parked, and belongs to the loop
+		}
+	}
 	if l.socket != nil {
 		l.seat.Close(l.socket.Raw())
 	}
@@ -221,21 +227,13 @@ func (l *lane) read() {
 	l.end(err)
 	l.writers.Wait()
 	close(l.ended)
+	l.gone()
 }
 
+// copyReplies returns why the connection ended, or nil once an event loop reads it.
 func (l *lane) copyReplies() error {
-	var buf []byte
-	for drained := true; ; {
-		if drained && !l.in.replies.large() && l.socket != nil && l.seat.Enter(l.socket.Raw()) {
-			if l.seat.Wait(); l.in.failed != nil {
-				return l.in.failed
-			}
-		}
-		if buf == nil {
-			buf = make([]byte, laneBuf)
-		}
+	for buf := make([]byte, laneBuf); ; {
 		n, err := l.way.Read(buf)
-		drained = n < len(buf)
 		if perr := l.pass(buf[:n]); perr != nil {
 			return perr
 		}
@@ -246,7 +244,19 @@ func (l *lane) copyReplies() error {
 		if err != nil {
 			return err
 		}
+		if n < len(buf) && !l.in.replies.large() && l.park() {
+			return nil
+		}
+		if l.in.failed != nil {
+			return l.in.failed
+		}
 	}
+}
+
+// park leaves the reading to an event loop, if one can read the connection and nothing has come that
+// it cannot deal with.
+func (l *lane) park() bool {
+	return l.socket != nil && l.seat.Enter(l.socket.Raw()) && l.seat.Park()
 }
 
 // heard takes note that the upstream has answered something.

@@ -228,10 +228,14 @@ func (ls *Lanes) open(kind laneKind, set *laneSet) {
 	set.lanes = append(set.lanes, l)
 	ls.sets[kind] = set
 	ls.running.Add(1)
-	go func() { // ends when conn does, which is when the upstream or nobody wants it any more; Close waits for it
-		defer ls.running.Done()
-		l.read()
+	l.gone = func() {
 		ls.remove(l)
+		ls.running.Done()
+	}
+	go func() { // ends when conn does, which is when the upstream or nobody wants it; Close waits for it
+		if !l.park() {
+			l.Resume()
+		}
 	}()
 }
 

@@ -38,20 +38,26 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	s.sessions[sess] = struct{}{}
 	s.serving.Add(1)
 	s.mu.Unlock()
-	go func() { // ends with its client, or by drain or kill; Shutdown and Close wait for it
-		defer s.serving.Done()
+	go func() { // ends with its client, or by drain or kill, or parks; Shutdown and Close wait for the session
 		if sess.greet() {
-			sess.serve()
+			sess.begin()
+		} else {
+			sess.cancel()
+			s.ended(sess)
 		}
-		sess.cancel()
-		sess.guard.Stop()
-		sess.raw.Close()
-		s.locks.Gone(&sess.holder)
-		s.mu.Lock()
-		s.retireLocked(sess)
-		s.mu.Unlock()
 	}()
 	return false
+}
+
+// ended frees what a session has had. Its client is gone.
+func (s *Server) ended(sess *session) {
+	sess.guard.Stop()
+	sess.raw.Close()
+	s.locks.Gone(&sess.holder)
+	s.mu.Lock()
+	s.retireLocked(sess)
+	s.mu.Unlock()
+	s.serving.Done()
 }
 
 // refuse closes a connection that was one too many. As in Redis a client with TLS isn't told why: that would take a handshake.

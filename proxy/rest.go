@@ -12,15 +12,11 @@ import (
 	"lockproxy/passthrough"
 )
 
-// rest leaves the client to the event loop, if that can be, and returns when the goroutine is
-// wanted. It reports whether there is something to handle; else the client must be read.
-func (s *session) rest() (read bool) {
-	if !s.drained || s.streaming || s.drains() || s.seat == nil || !s.seat.Enter(s.socket.Raw()) {
-		return false
-	}
-	s.seat.Wait()
-	read, s.left = s.left, false
-	return read
+// park leaves the client to the event loop, if one can read it and nothing has come that the loop
+// cannot deal with.
+func (s *session) park() bool {
+	return s.drained && !s.streaming && !s.drains() && s.seat != nil && s.seat.Enter(s.socket.Raw()) &&
+		s.seat.Park()
 }
 
 // leaveSeat has no event loop look at the client any more.

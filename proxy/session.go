@@ -65,20 +65,25 @@ type session struct {
 	cancel  context.CancelFunc
 }
 
-// serve runs the session to its end. On return its connections are closed and its goroutines have
-// ended.
-func (s *session) serve() {
-	defer s.cancel()
-	defer s.mayHold(0)
+// begin serves a client that has been greeted.
+func (s *session) begin() {
 	if s.setPhase(serving) == draining {
 		s.nc.SetReadDeadline(s.idleEnd)
 	}
 	s.buf, s.drained = make([]byte, minSessionBuf), true
 	s.arrive()
+	if !s.park() {
+		s.Resume()
+	}
+}
+
+// Resume serves the client until it or the proxy ends the session, or an event loop serves it.
+func (s *session) Resume() {
 	for s.readErr == nil {
-		if !s.rest() {
+		if !s.left {
 			s.read()
 		}
+		s.left = false
 		for more := true; more; {
 			asked := s.end > s.start || s.run.requests > 0
 			if s.drains() {
@@ -92,8 +97,14 @@ func (s *session) serve() {
 		if s.pipe.Status().Lost { // the one place that sees to it: nothing more is read for a Pipe that is lost
 			s.discard()
 		}
+		if s.readErr == nil && s.park() {
+			return
+		}
 	}
 	s.finish()
+	s.mayHold(0)
+	s.cancel()
+	s.server.ended(s)
 }
 
 // arrive opens the client's home before its first request, so that nothing that it asks waits for

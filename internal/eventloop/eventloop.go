@@ -1,16 +1,20 @@
-// Package eventloop waits for many sockets at once and has what comes there dealt with in place, without a goroutine for each to be woken.
+// Package eventloop waits for many sockets at once and has what comes there dealt with in place,
+// without a goroutine for each.
 //
-// A goroutine that reads a connection takes a Seat for it. When it has nothing to do it calls Wait: from then on the loop tells the Seat's Handler
-// whenever something has come, until the Handler finds what it can't deal with without waiting, or Rouse is called; then Wait returns, and the
-// goroutine reads the connection itself until it calls Wait again. So a connection always has one reader, and code that may wait stays with
-// the goroutine.
+// A goroutine that reads a connection takes a Seat for it. When it has nothing to do it calls Park and
+// ends: from then on the loop tells the Seat's Handler whenever something has come, until the Handler
+// finds what it cannot deal with without waiting, or Rouse is called. Then Resume runs in a goroutine
+// by itself, which reads the connection until it calls Park again. So a connection always has one
+// reader, code that may wait has a goroutine, and a connection where nothing happens has none.
 //
-// What that saves, for each request of a client: waking a goroutine, and the read by which a goroutine finds out that there is no more. The loop
-// is told once of what has come (epoll, edge-triggered), and also whether the peer has closed, so a read that has found less than there
-// was room for was the last one. (That is so of TCP, but for urgent data: who is sent such is read by its goroutine from then on. It isn't of a Unix
-// socket over which files are passed.)
+// What that saves, for each request of a client: waking a goroutine, and the read by which a goroutine
+// finds out that there is no more. The loop is told once of what has come (epoll, edge-triggered), and
+// also whether the peer has closed, so a read that has found less than there was room for was the last
+// one. (That is so of TCP, but for urgent data: a connection that is sent such is read by a goroutine
+// from then on. It is not so of a Unix socket over which files are passed.)
 //
-// Only on Linux; anywhere else there are no loops, and all methods may be called on the nil *Loops and *Seat that stand for that.
+// Only on Linux; anywhere else there are no loops, and all methods can be called on the nil *Loops and
+// *Seat that stand for that.
 package eventloop
 
 import (
@@ -25,13 +29,17 @@ type Next uint8
 const (
 	Stay  Next = iota // nothing is left to read; tell the Handler when more comes
 	Again             // tell it again soon: there may be more
-	Leave             // Wait returns: the goroutine must read until it has found less than it had room for
+	Leave             // Resume must read until it has found less than it had room for
 )
 
 // Handler deals with what comes for one Seat. It must not wait for anything.
 type Handler interface {
-	// Ready is called when something may have come. It is never called by two goroutines at once, nor while Wait isn't running.
+	// Ready is called when something may have come. It is never called by two goroutines at once, nor
+	// next to the goroutine that reads.
 	Ready(turn *Turn) Next
+	// Resume is called in a goroutine by itself, once for each Park that was true, when the goroutine is
+	// wanted. It may wait.
+	Resume()
 }
 
 // Later is something that is worth doing once for many Seats, such as to send what their Handlers have gathered.
@@ -71,14 +79,13 @@ func (t *Turn) Flush() {
 const (
 	away    int32 = iota // the goroutine
 	waiting              // nobody: the loop is to begin when something comes
-	served               // the loop, or Wait in its place
+	served               // the loop, or Park in its place
 )
 
 // Seat is one connection's place in a loop. Make it with Loops.NewSeat.
 type Seat struct {
 	loops   *Loops
 	handler Handler
-	wake    chan struct{} // room for one: there is one for each Wait that doesn't return by itself
 
 	state  atomic.Int32
 	missed atomic.Bool // something has come that the Handler has not been told
@@ -88,16 +95,16 @@ type Seat struct {
 	tried bool
 }
 
-// NewSeat returns a Seat whose handler is told of what comes. Nothing is watched before the first Wait.
+// NewSeat returns a Seat whose handler is told of what comes. Nothing is watched before the first Park.
 func (ls *Loops) NewSeat(handler Handler) *Seat {
 	if ls == nil {
 		return nil
 	}
-	return &Seat{loops: ls, handler: handler, wake: make(chan struct{}, 1)}
+	return &Seat{loops: ls, handler: handler}
 }
 
-// Enter makes ready to Wait for what comes by conn, and reports whether one can. It must be called before each Wait, by the goroutine that does,
-// and costs little but for the first time.
+// Enter makes ready to Park for what comes by conn, and reports whether one can. It must be called
+// before each Park, by the goroutine that does, and costs little but for the first time.
 func (s *Seat) Enter(conn syscall.RawConn) bool {
 	if s == nil || s.roused.Load() {
 		return false
@@ -109,21 +116,22 @@ func (s *Seat) Enter(conn syscall.RawConn) bool {
 	return s.entered()
 }
 
-// Wait has the loop read until the goroutine is wanted. The last read before must have found less than it had room for, or there been none.
-// When the peer closes, Wait returns, and Enter is false from then on: the goroutine must read to the end.
-func (s *Seat) Wait() {
+// Park leaves the reading to the loop until a goroutine is wanted. The last read before must have found
+// less than it had room for, or there been none. If it returns true the goroutine must end and touch
+// nothing: Resume may run already. Otherwise it is wanted at once and reads on. Once the peer has
+// closed, Enter is false: the goroutine must read to the end.
+func (s *Seat) Park() (parked bool) {
 	for {
 		s.state.Store(waiting)
 		if s.roused.Load() && s.state.CompareAndSwap(waiting, away) {
-			return
+			return false
 		}
 		if !s.missed.Load() || !s.state.CompareAndSwap(waiting, served) {
-			<-s.wake
-			return
+			return true
 		}
 		if s.catchUp() == Leave {
 			s.state.Store(away)
-			return
+			return false
 		}
 	}
 }
@@ -140,15 +148,16 @@ func (s *Seat) catchUp() Next {
 	return next
 }
 
-// Rouse has Wait return, now and whenever it is called. It may be called from any goroutine, and does nothing where nobody waits. Whoever closes the
-// connection while its goroutine may Wait must call it behind that: of a connection that is closed here the loop hears nothing.
+// Rouse asks for the goroutine, now and for good. It may be called from any goroutine. A caller that
+// closes the connection must call it after that: of a connection that is closed here the loop hears
+// nothing.
 func (s *Seat) Rouse() {
 	if s == nil {
 		return
 	}
 	s.roused.Store(true)
 	if s.state.CompareAndSwap(waiting, away) {
-		s.wake <- struct{}{}
+		go s.handler.Resume() // its owner's; it ends or parks again
 	}
 }
 
@@ -156,7 +165,7 @@ func (s *Seat) Rouse() {
 func (s *Seat) come(turn *Turn) (again bool) {
 	s.missed.Store(true)
 	if !s.state.CompareAndSwap(waiting, served) {
-		return false // Wait looks at missed
+		return false // Park looks at missed
 	}
 	if !s.missed.Swap(false) { // the goroutine has been here, and waits anew
 		return s.finish(Stay)
@@ -175,7 +184,7 @@ func (s *Seat) finish(next Next) (again bool) {
 	switch {
 	case next == Leave:
 		s.state.Store(away)
-		s.wake <- struct{}{}
+		go s.handler.Resume() // its owner's; it ends or parks again
 		return false
 	case next == Again && !s.roused.Load():
 		return true
@@ -185,7 +194,7 @@ func (s *Seat) finish(next Next) (again bool) {
 	}
 	s.state.Store(waiting)
 	if s.roused.Load() && s.state.CompareAndSwap(waiting, away) {
-		s.wake <- struct{}{}
+		go s.handler.Resume()
 	}
 	return false
 }

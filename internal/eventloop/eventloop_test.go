@@ -57,6 +57,17 @@ func pair(t testing.TB) (near, far *net.TCPConn) {
 	return accepted.(*net.TCPConn), dialled.(*net.TCPConn)
 }
 
+// resumed lets a test's goroutine wait as long as it would be parked.
+type resumed chan struct{}
+
+func (c resumed) Resume() { c <- struct{}{} }
+
+func (c resumed) park(s *Seat) {
+	if s.Park() {
+		<-c
+	}
+}
+
 // reader reads one connection, partly in the loop and partly by its goroutine, as chance has it.
 type reader struct {
 	seat   *Seat
@@ -65,6 +76,7 @@ type reader struct {
 	again  bool
 	reads  int
 	inside atomic.Int32 // how many read at this moment
+	resumed
 	loop   int          // reads by the loop
 
 	mu  sync.Mutex
@@ -73,7 +85,7 @@ type reader struct {
 }
 
 func newReader(loops *Loops, conn net.Conn, leave int) *reader {
-	r := &reader{socket: socket.New(conn), leave: leave}
+	r := &reader{socket: socket.New(conn), leave: leave, resumed: make(resumed, 1)}
 	r.seat = loops.NewSeat(r)
 	return r
 }
@@ -120,7 +132,7 @@ func (r *reader) run() {
 	buf := make([]byte, 64)
 	for drained := true; ; {
 		if drained && r.seat.Enter(r.socket.Raw()) {
-			r.seat.Wait()
+			r.park(r.seat)
 			if _, err := r.state(); err != nil {
 				return
 			}
@@ -256,7 +268,7 @@ func TestRouse(t *testing.T) {
 		go func() { // ends by Rouse
 			defer close(waited)
 			for r.seat.Enter(r.socket.Raw()) {
-				r.seat.Wait()
+				r.park(r.seat)
 			}
 		}()
 		io.WriteString(far, "x")
@@ -335,7 +347,7 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seat := loops.NewSeat(handler(func(*Turn) Next { return Stay }))
+	seat := loops.NewSeat(newHandler(func(*Turn) Next { return Stay }))
 	if seat.Enter(raw) {
 		t.Error("one can wait for a file")
 	}
@@ -347,9 +359,14 @@ type later struct{ turns atomic.Int32 }
 
 func (x *later) EndTurn() { x.turns.Add(1) }
 
-type handler func(turn *Turn) Next
+type handler struct {
+	ready func(turn *Turn) Next
+	resumed
+}
 
-func (h handler) Ready(turn *Turn) Next { return h(turn) }
+func newHandler(ready func(turn *Turn) Next) handler { return handler{ready, make(resumed, 1)} }
+
+func (h handler) Ready(turn *Turn) Next { return h.ready(turn) }
 
 // What Handlers put off is done once, when all that had come has been seen.
 func TestLater(t *testing.T) {
@@ -360,19 +377,19 @@ func TestLater(t *testing.T) {
 	for range 20 {
 		near, far := pair(t)
 		sock := socket.New(near)
-		var seat *Seat
-		seat = loops.NewSeat(handler(func(turn *Turn) Next {
+		h := newHandler(func(turn *Turn) Next {
 			if _, err := sock.TryRead(turn.Buffer(10)); err == syscall.EAGAIN {
 				return Stay
 			}
 			turn.Later(&x)
 			told.Add(1)
 			return Leave
-		}))
+		})
+		seat := loops.NewSeat(h)
 		io.WriteString(far, "x")
 		waits.Go(func() { // ends with what has been sent
 			if seat.Enter(sock.Raw()) {
-				seat.Wait()
+				h.park(seat)
 			}
 		})
 	}
@@ -404,17 +421,18 @@ func TestNoAllocation(t *testing.T) {
 	near, far := pair(t)
 	got := make(chan struct{}, 1)
 	sock := socket.New(near)
-	seat := loops.NewSeat(handler(func(turn *Turn) Next {
+	h := newHandler(func(turn *Turn) Next {
 		if _, err := sock.TryRead(turn.Buffer(64)); err == nil {
 			got <- struct{}{}
 		}
 		return Stay
-	}))
+	})
+	seat := loops.NewSeat(h)
 	done := make(chan struct{})
 	go func() { // ends when far closes
 		defer close(done)
 		if seat.Enter(sock.Raw()) {
-			seat.Wait()
+			h.park(seat)
 		}
 	}()
 	b := []byte("x")

@@ -83,7 +83,7 @@ func newLoop() (*loop, error) {
 	return &loop{file: os.NewFile(uintptr(fd), "epoll"), ended: make(chan struct{})}, nil
 }
 
-// Stop ends the loops, and returns when they have ended. No Handler is told of anything behind it, so nobody should Wait any more.
+// Stop ends the loops, and returns when they have ended. No Handler is told of anything behind it, so nobody should Park any more.
 func (ls *Loops) Stop() {
 	if ls == nil {
 		return
@@ -106,7 +106,7 @@ func (s *Seat) enter(conn syscall.RawConn) {
 
 func (s *Seat) entered() bool { return s.loop != nil }
 
-// Close takes the Seat from its loop: the Handler is told of nothing any more. It is called by the goroutine, not while it Waits, before conn,
+// Close takes the Seat from its loop: the Handler is told of nothing any more. It is called by the goroutine, not while it is parked, before conn,
 // which Enter was given, is used by another or behind its end.
 func (s *Seat) Close(conn syscall.RawConn) {
 	if s == nil || s.loop == nil {

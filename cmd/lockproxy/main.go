@@ -28,7 +28,6 @@ func main() {
 	if os.Getenv("GOMAXPROCS") == "" && runtime.NumCPU() <= smallMachine {
 		runtime.GOMAXPROCS(1)
 	}
-	leaveHeapRoom()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

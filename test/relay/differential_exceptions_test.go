@@ -66,11 +66,10 @@ var diffShared = []struct {
 	{"client list", diffType, "it shows what connections the upstream has"},
 }
 
-// diffStaysOpen are steps at which the upstream has closed a connection that the proxy keeps where clients share upstream connections:
-// nothing of the client's was under way or kept there.
+// diffStaysOpen are steps at which Redis has closed a connection that the proxy keeps: nothing of the
+// client's was under way or kept there.
 var diffStaysOpen = map[string]string{
-	"@idle => closed":  "it goes on when the upstream is back",
-	"@alice => closed": "its next request finds that nobody can log in so any more, and ends it",
+	"@idle => closed": "it goes on when the upstream is back",
 }
 
 // diffLost is what the proxy says before it closes where Redis only closes, since from outside a CLIENT KILL looks like a

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
 )
 
@@ -452,7 +451,7 @@ func diffCompare(t *testing.T, file string, direct, proxied []diffEvent) {
 }
 
 func diffMayStayOpen(direct, proxied diffEvent) bool {
-	return !proxytest.Dedicated && diffStaysOpen[direct.step.text] != "" && direct.reply == "(closed)" && proxied.reply == "(not closed)"
+	return diffStaysOpen[direct.step.text] != "" && direct.reply == "(closed)" && proxied.reply == "(not closed)"
 }
 
 func diffShow(s string) string {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/upstream"
 )
 
@@ -154,6 +155,38 @@ func TestMultiOnALostHome(t *testing.T) {
 	}
 	if err := c.Connect(context.Background(), Own); err == nil {
 		t.Error("what comes behind MULTI finds a connection")
+	}
+	c.End(AtOnce)
+	c.Wait()
+}
+
+// An event loop sends what a client has pipelined for its home in one piece: Redis answers some
+// commands otherwise if it reads them alone.
+func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
+	s := newScripted(t, 0)
+	c := s.client(t)
+	if err := c.Connect(context.Background(), Own); err != nil {
+		t.Fatal(err)
+	}
+	c.Flush()
+	conn := <-s.conns
+	turn := &eventloop.Turn{}
+	for _, raw := range []string{"MULTI\r\n", "SET\r\n", "EXEC\r\n"} {
+		if !c.TryRelay(Request{Raw: []byte(raw), Way: Own}, turn) {
+			t.Fatalf("%q would have to wait", raw)
+		}
+	}
+	buf := make([]byte, 100)
+	conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	if n, _ := conn.Read(buf); n > 0 {
+		t.Errorf("%q was sent by itself", buf[:n])
+	}
+	if !c.TryFlush(turn) {
+		t.Fatal("the upstream has no room")
+	}
+	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if n, err := conn.Read(buf); string(buf[:n]) != "MULTI\r\nSET\r\nEXEC\r\n" {
+		t.Errorf("%q, %v", buf[:n], err)
 	}
 	c.End(AtOnce)
 	c.Wait()

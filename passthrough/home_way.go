@@ -6,7 +6,6 @@ import (
 	"context"
 	"time"
 
-	"lockproxy/internal/eventloop"
 	"lockproxy/internal/socket"
 	"lockproxy/internal/upstream"
 )
@@ -137,29 +136,49 @@ func (w *homeWay) writeHome(raw []byte) {
 	}
 }
 
-// tryHome sends requests by the session's home, behind all that came before in this turn.
-func (w *homeWay) tryHome(e entry, raw []byte, turn *eventloop.Turn) (done, rest bool) {
+// tryHome gathers a request for tryFlushHome: a pipeline goes in one piece, as it came.
+func (w *homeWay) tryHome(e entry, raw []byte) (done bool) {
 	w.mu.Lock()
-	home := w.home
-	if home == nil || home.socket == nil || w.route != byHome || w.stay.begun || w.ledger.len() >= maxEntries {
+	if w.home == nil || w.home.socket == nil || w.route != byHome || w.stay.begun || w.ledger.len() >= maxEntries {
 		w.mu.Unlock()
-		return false, false
+		return false
 	}
 	w.ledger.push(e)
 	w.mu.Unlock()
-	turn.Flush()
-	sent, err := home.socket.TryWrite(raw)
-	if err != nil {
-		home.close() // the reader reports the loss
-		return true, false
+	if w.wbuf == nil {
+		w.wbuf = takeBuffer()
 	}
-	if sent < len(raw) {
-		w.wbuf = append(takeBuffer(), raw[sent:]...)
+	w.wbuf = append(w.wbuf, raw...)
+	return true
+}
+
+// tryFlushHome sends what is gathered, as far as that needs no waiting. It returns false if there is
+// a rest.
+func (w *homeWay) tryFlushHome() (all bool) {
+	w.mu.Lock()
+	home := w.home
+	if w.route != byHome { // it was lost, and what was gathered is answered
+		home = nil
+	}
+	w.mu.Unlock()
+	sent := len(w.wbuf)
+	if home != nil {
+		n, err := home.socket.TryWrite(w.wbuf)
+		if err != nil {
+			home.close() // the reader reports the loss
+		} else {
+			sent = n
+		}
+	}
+	if sent < len(w.wbuf) {
+		w.wbuf = w.wbuf[:copy(w.wbuf, w.wbuf[sent:])]
 		w.mu.Lock()
 		w.need = held
 		w.mu.Unlock()
+		return false
 	}
-	return true, sent < len(raw)
+	w.wbuf = keepBuffer(w.wbuf)
+	return true
 }
 
 // closeIdle closes the home if nothing has needed it since this was last called.

@@ -152,7 +152,7 @@ func (c *scriptedClient) ask(t testing.TB, words ...string) {
 
 // askByTurn does what ask and Flush do as an event loop does it, if it can be done so. On a lane that others use its turn may end with theirs.
 func (c *scriptedClient) askByTurn(words ...string) bool {
-	if done, _ := c.TryRelay(Request{Raw: resp.AppendCommand(nil, words...), Way: Shared}, &eventloop.Turn{}); !done {
+	if !c.TryRelay(Request{Raw: resp.AppendCommand(nil, words...), Way: Shared}, &eventloop.Turn{}) {
 		return false
 	}
 	if rand.IntN(2) == 0 {

@@ -5,18 +5,27 @@ package passthrough
 
 import "lockproxy/internal/eventloop"
 
-// TryRelay is Connect, Relay and Flush for a caller that may not wait. Where one of these might
-// have to wait, or would open a connection, it does nothing and returns false. rest says that the
-// caller must Flush before it does anything else, since the upstream has not taken all.
-func (p *Pipe) TryRelay(r Request, turn *eventloop.Turn) (done, rest bool) {
-	if p.failed != nil || len(p.wbuf) > 0 || len(r.Raw) > bufSize || !p.tryConnect(r.Way) {
-		return false, false
+// TryRelay is Connect and Relay for a caller that may not wait. Where one of these might have to
+// wait, or would open a connection, it does nothing and returns false. TryFlush must follow.
+func (p *Pipe) TryRelay(r Request, turn *eventloop.Turn) (done bool) {
+	if p.failed != nil || len(r.Raw) > bufSize || !p.tryConnect(r.Way) {
+		return false
 	}
 	e := entry{Expect: r.Expect, count: r.N}
 	if p.lane != nil {
-		return p.tryLane(e, r.Raw, turn), false
+		return p.tryLane(e, r.Raw, turn)
 	}
-	return p.tryHome(e, r.Raw, turn)
+	return p.tryHome(e, r.Raw)
+}
+
+// TryFlush sends what TryRelay has gathered for the home, behind all that came before in this turn. It
+// returns false if the upstream has not taken all: then Flush must send the rest before anything else.
+func (p *Pipe) TryFlush(turn *eventloop.Turn) (all bool) {
+	if len(p.wbuf) == 0 {
+		return true
+	}
+	turn.Flush()
+	return p.tryFlushHome()
 }
 
 // tryConnect is Connect where that need not wait. A lane is used only then.

@@ -47,7 +47,14 @@ func (s *session) Ready(turn *eventloop.Turn) eventloop.Next {
 // waiting, and perhaps the beginning of another one. What it doesn't pass on is as if it had not
 // looked at it.
 func (s *session) passInPlace(turn *eventloop.Turn) bool {
-	defer s.meter.fold()
+	passed := s.passWhole(turn)
+	sent := s.pipe.TryFlush(turn)
+	s.meter.fold()
+	return passed && sent
+}
+
+// passWhole is passInPlace up to where what goes by the home is sent.
+func (s *session) passWhole(turn *eventloop.Turn) bool {
 	for s.start < s.end && s.run.requests < maxRun {
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
@@ -74,11 +81,11 @@ func (s *session) passRun(turn *eventloop.Turn) bool {
 		return true
 	}
 	raw := s.buf[s.start-s.run.bytes : s.start]
-	done, rest := s.pipe.TryRelay(passthrough.Request{Raw: raw, N: n, Way: passthrough.Shared}, turn)
+	done := s.pipe.TryRelay(passthrough.Request{Raw: raw, N: n, Way: passthrough.Shared}, turn)
 	if done {
 		s.run.requests, s.run.bytes = 0, 0
 	}
-	return done && !rest
+	return done
 }
 
 // passOne passes on a single request that goes by the home, or runs a script.
@@ -95,10 +102,10 @@ func (s *session) passOne(req resp.Request, turn *eventloop.Turn) bool {
 	case commands.Quit, commands.Reset, commands.Unanswered:
 		return false // these take several steps: see relay
 	}
-	done, rest := s.pipe.TryRelay(r.request(), turn)
+	done := s.pipe.TryRelay(r.request(), turn)
 	if done {
 		s.meter.counted(cmd.kind)
 		s.start += len(req.Raw)
 	}
-	return done && !rest
+	return done
 }

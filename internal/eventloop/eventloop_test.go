@@ -77,7 +77,7 @@ type reader struct {
 	reads  int
 	inside atomic.Int32 // how many read at this moment
 	resumed
-	loop   int          // reads by the loop
+	loop int // reads by the loop
 
 	mu  sync.Mutex
 	got []byte

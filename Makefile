@@ -122,7 +122,7 @@ man:
 
 # What docs/guarantees.md says, each line of it: faults done to real processes, and the histories that show what is not promised.
 test-faults: deps deps-faults
-	$(GO) test -tags faults -count=1 -parallel 4 -timeout 10m -p 1 -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' \
+	$(GO) test -tags faults -count=1 -parallel 4 -timeout 10m -p 2 -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' \
 		./test/faults ./test/locks ./test/relay
 
 # Random faults for DURATION, which follow from SEED; it prints the one it has chosen. It needs root and iproute2, for a machine that vanishes;

@@ -51,8 +51,8 @@ func isNoReplicas(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// undo takes back a lock whose client won't be told of it, and leaves it free: a waiter to whom it
-// were handed would fare no better.
+// undo takes back a lock whose client is not told of it, and leaves it free: a waiter would fare no
+// better with it.
 func (l *Locks) undo(on evaluator, lock *heldLock) {
 	if _, err := l.releaseAs(on, lock.at(), lock.as, lock.given(), false); err != nil {
 		l.releaseAbandoned(lock)

@@ -13,7 +13,8 @@ const (
 	asFirst = "first"
 	asCheck = "check"
 
-	asAgain = "again" // as asFirst, but only time says that the lock may be free: the short way would be in vain
+	// asAgain is asFirst where only time says that the lock can be free: the fast part would be in vain.
+	asAgain = "again"
 )
 
 // attempt is what one run of lock.lua found.

@@ -80,7 +80,7 @@ func (l *Locks) beginRelease(on evaluator, at lineKey, as Identity, p proof, han
 	return r
 }
 
-// finishRelease tells the waiter to whom the lock was offered what has become of that.
+// finishRelease tells the waiter that was offered the lock how that ended.
 func (l *Locks) finishRelease(r *releasing, a Answer, err error) (released bool, failed error) {
 	answer, err := r.ints(3, a, err)
 	if err != nil {

@@ -40,7 +40,7 @@ func TestPollBehindGrant(t *testing.T) {
 	}{
 		{what: "the poll ran after the grant had ended", granted: 100, polled: 200},
 		{what: "the poll found the grant", granted: 100, polled: 100},
-		{what: "the poll ran first, and a forced release gave the lock anew", granted: 200, polled: 100},
+		{what: "the poll ran first, and a forced release gave the lock again", granted: 200, polled: 100},
 		{what: "the poll found the lock held", granted: 100, polled: 0},
 	} {
 		l := New(Config{}, "proxy", func(Identity) *redis.Client { return nil }, hclog.NewNullLogger())

@@ -88,5 +88,5 @@ func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, err
 	return nil, err
 }
 
-// noAuth begins the upstream's answer to those of whom it demands a login.
+// noAuth begins the upstream's answer to a client that must log in first.
 const noAuth = "-NOAUTH"

@@ -40,6 +40,7 @@ func wantLines(t *testing.T, printed string, lines ...string) {
 }
 
 func TestCheckTellsOfACluster(t *testing.T) {
+	t.Parallel()
 	c := testredis.StartCluster(t, 3, 0)
 	printed := check(t, 0, "--upstream", c.URL())
 	wantLines(t, printed, "PASS upstream 127.0.0.1:", "PASS cluster 3 masters serve all slots", "PASS rights user default may do all")
@@ -161,6 +162,7 @@ func TestCheckNamesMissingRights(t *testing.T) {
 
 // In a cluster proxies wake each other by the channels of slots.
 func TestCheckNamesMissingRightsOfACluster(t *testing.T) {
+	t.Parallel()
 	cluster := testredis.StartCluster(t, 1, 0)
 	url := strings.Replace(cluster.URL(), "://", "://app:"+secret+"@", 1)
 	acl := func(rules ...string) {

@@ -43,6 +43,7 @@ func pings(ctx context.Context, t *testing.T, network, addr string) (asked int) 
 // Each of three processes takes over from the one before; whoever connects meanwhile is served, and a connection that exists is closed
 // with the answer to its next command. Of the admin pages the same is true.
 func TestHandover(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	dir := t.TempDir()
 	for _, listen := range []string{fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), "unix://" + filepath.Join(dir, "x.sock")} {
@@ -134,6 +135,7 @@ func TestHandoverThatFails(t *testing.T) {
 
 // With --listen systemd the socket is the one that systemd has opened, and stays open when the process ends.
 func TestSocketOfSystemd(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -174,6 +176,7 @@ func TestSocketOfSystemd(t *testing.T) {
 
 // While --shutdown-delay lasts clients are served as before, and /readyz says no.
 func TestShutdownDelay(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	admin, addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 	p := start(t, "--listen", addr, "--upstream", redis.URL(), "--admin", admin, "--shutdown-delay", "600ms")

@@ -211,6 +211,7 @@ func TestSocketFileOfProcess(t *testing.T) {
 
 // Whatever goes wrong with the upstream, its password isn't told, to the log or to clients.
 func TestPasswordIsNotTold(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, "--requirepass", "other")
 	for _, args := range [][]string{
 		{"--upstream", "redis://user:" + secret + "@" + redis.Addr()},

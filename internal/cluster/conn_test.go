@@ -128,6 +128,7 @@ func (c *client) expect(line, want string) {
 }
 
 func TestPipelineOverSlotsKeepsTheOrder(t *testing.T) {
+	t.Parallel()
 	c := open(t, six(t))
 	const n = 3000
 	go func() {
@@ -225,6 +226,7 @@ func TestSlotMovesUnderAPipeline(t *testing.T) {
 
 // Keys that are in part here and in part there: what can be answered is, and what can't says so.
 func TestSlotOnItsWay(t *testing.T) {
+	t.Parallel()
 	c := testredis.StartCluster(t, 2, 0, patient...)
 	k := open(t, c)
 	k.expect("MSET {s}a 1 {s}b 2", "+OK\r\n")

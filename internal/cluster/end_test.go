@@ -17,6 +17,7 @@ import (
 
 // A node that doesn't know the user whom others have let in is not asked as somebody else.
 func TestLoginThatANodeRefuses(t *testing.T) {
+	t.Parallel()
 	c := testredis.StartCluster(t, 2, 0, patient...)
 	c.Nodes[0].Ask("ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all")
 	one, two := keyAt(t, c, 0, "u"), keyAt(t, c, 1, "u")

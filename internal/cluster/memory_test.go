@@ -20,7 +20,7 @@ func TestRepliesOfPartsAreBounded(t *testing.T) {
 	whole := k.reply()
 	before := heap()
 	c.Nodes[1].Pause()
-	const n = 150
+	const n = 60
 	for range n {
 		k.send("MGET " + one + " " + two)
 	}

@@ -97,6 +97,7 @@ func TestWatch(t *testing.T) {
 
 // A transaction whose slot moves before EXEC is run by the new node; one that is guarded by a WATCH is refused, as if a key had changed.
 func TestTransactionsWhoseSlotMoves(t *testing.T) {
+	t.Parallel()
 	c := testredis.StartCluster(t, 2, 0, patient...)
 	k := open(t, c)
 	slot := c.Slot("{m}")
@@ -156,6 +157,7 @@ func TestPubSub(t *testing.T) {
 }
 
 func TestShardedPubSub(t *testing.T) {
+	t.Parallel()
 	c := testredis.StartCluster(t, 2, 0, patient...)
 	k, other := open(t, c), open(t, c)
 	one, two := keyAt(t, c, 0, "p"), keyAt(t, c, 1, "p")
@@ -221,6 +223,7 @@ func TestResp3AndTracking(t *testing.T) {
 }
 
 func TestBlocking(t *testing.T) {
+	t.Parallel()
 	c := testredis.StartCluster(t, 2, 0, patient...)
 	k, other := open(t, c), open(t, c)
 	k.expect("BLPOP a b 1", crossSlot)
@@ -272,6 +275,7 @@ func TestScanVisitsAllMasters(t *testing.T) {
 }
 
 func TestLargeValuesStream(t *testing.T) {
+	t.Parallel()
 	k := open(t, six(t))
 	value := strings.Repeat("v", 8<<20)
 	k.send("SET large " + value)

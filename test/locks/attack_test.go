@@ -417,6 +417,7 @@ func TestAttackFenceWithoutDiscard(t *testing.T) {
 
 // Locks that are taken over again and again don't multiply the looks at them.
 func TestAttackTakeoverStorm(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	c := proxytest.Dial(t, p.Addr)
@@ -476,6 +477,7 @@ func TestAttackShortSessionLocks(t *testing.T) {
 
 // Clients hang up and upstream connections break at any point. No two hold the lock at once, and it is never nobody's for long.
 func TestAttackChaos(t *testing.T) {
+	t.Parallel()
 	_, relay, p := attackBoth(t)
 	proxies := []*proxytest.Proxy{p, proxytest.Start(t, "redis://"+relay.addr, nil)}
 	end := time.Now().Add(4 * time.Second)

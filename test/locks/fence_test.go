@@ -79,6 +79,7 @@ func TestFenceReadsStreams(t *testing.T) {
 // While a lock that was taken over settles, a fenced write first puts its timestamp right. Otherwise a write that is checked just
 // before the end of that time, and run behind it, would pass though the lock is a plain client's by then.
 func TestFenceAtTheEndOfSettling(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	links := [2]*relay.Relay{proxytest.LinkTo(t, server), proxytest.LinkTo(t, server)}

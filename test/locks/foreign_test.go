@@ -62,6 +62,7 @@ func elsewhere(t *testing.T, c *proxytest.Conn, direct *redis.Client, key string
 }
 
 func TestTakenTimeWithTTLIsAnothers(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	for unit, p := range foreignProxies(t, server) {
@@ -151,6 +152,7 @@ func TestWaitForOtherLibrariesLock(t *testing.T) {
 
 // A recipe takes the lock in the very second in which LOCK's has expired, and writes that second: it has the lock.
 func TestTakenTimeIsLOCKsOwnExpiry(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	for unit, p := range foreignProxies(t, server) {
@@ -170,6 +172,7 @@ func TestTakenTimeIsLOCKsOwnExpiry(t *testing.T) {
 
 // Another client lets LOCK's key live longer: it says so of its own accord, so the lock is nobody's of LOCK's until then.
 func TestExpireOnLOCKsKey(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	for unit, p := range foreignProxies(t, server) {
@@ -197,6 +200,7 @@ func TestExpireOnLOCKsKey(t *testing.T) {
 // The recipe that sets the timestamp and a TTL in a script (L4) and crashes: the lock is free when the TTL has ended, at most a second
 // behind its timestamp.
 func TestTimestampWithTTLEnds(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	const acquire = `if redis.call('SETNX', KEYS[1], ARGV[1]) == 1 then redis.call('EXPIRE', KEYS[1], ARGV[2]) return 1 end return 0`

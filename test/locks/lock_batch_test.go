@@ -21,6 +21,7 @@ var tokenReply = regexp.MustCompile(`:\d{16}\r\n`)
 
 // What a client sends together, lock commands among it, is answered as if it had sent one command after another.
 func TestLockCommandsTogether(t *testing.T) {
+	t.Parallel()
 	_, alone := proxytest.StartBoth(t)
 	_, together := proxytest.StartBoth(t)
 	commands := []string{"LOCK k%d 30", "LOCK k%d 30", "LOCK k%d 30", "UNLOCK k%d", "UNLOCK k%d", "UNLOCK k%d FORCE", "UNLOCK k%d 1", "UNLOCK k%d no-token", "EXISTS k%d",
@@ -154,6 +155,7 @@ func TestLockCommandsTogetherWithoutTheScripts(t *testing.T) {
 // Locks whose replies are lost with the upstream connection are said to be unknown, and released; no reply is another's. Who had a connection of
 // his own is disconnected then.
 func TestLockCommandsTogetherAreLost(t *testing.T) {
+	t.Parallel()
 	for _, dedicated := range []bool{false, true} {
 		server := testredis.Start(t)
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })

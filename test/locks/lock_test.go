@@ -506,6 +506,7 @@ func TestEvictedCompanion(t *testing.T) {
 }
 
 func TestEvictionIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	for policy, want := range map[string]bool{"noeviction": false, "volatile-lru": true} {
 		server := testredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", policy)
 		p := proxytest.StartProcess(t, "--upstream", server.URL())

@@ -83,6 +83,7 @@ func TestOwnersRetryIsNotReleased(t *testing.T) {
 
 // The same while Redis stands still: both requests are waiting there when the first client closes.
 func TestOwnersRetryWhileRedisIsPaused(t *testing.T) {
+	t.Parallel()
 	for i, where := range []string{"same proxy", "another"} {
 		t.Run(where, func(t *testing.T) {
 			o := startOwners(t)
@@ -104,6 +105,7 @@ func TestOwnersRetryWhileRedisIsPaused(t *testing.T) {
 
 // The client that gives up is first in the queue, and a release has named it already.
 func TestOwnersRetryOfWaiterThatWasNamed(t *testing.T) {
+	t.Parallel()
 	for i, where := range []string{"same proxy", "near"} {
 		t.Run(where, func(t *testing.T) {
 			o := startOwners(t)
@@ -178,6 +180,7 @@ func TestOwnersSessionLeavesThePlainLock(t *testing.T) {
 
 // Two connections of an owner close without having read their tokens: nobody has the lock, and it is free at once.
 func TestOwnersUnreadTokensAreReleased(t *testing.T) {
+	t.Parallel()
 	o := startOwners(t)
 	o.link.Set(relay.Link{Latency: 20 * time.Millisecond})
 	for i := range o.far {

@@ -13,6 +13,7 @@ import (
 // UNLOCK is refused while a renewal of the lock is under way. Another renewal begins at once then; the
 // two must not disturb each other.
 func TestRefusedUnlockDuringARenewal(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	link := proxytest.LinkTo(t, server)
 	p := proxytest.Start(t, "redis://"+link.Addr(), nil)

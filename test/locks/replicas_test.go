@@ -11,6 +11,7 @@ import (
 )
 
 func TestMinReplicas(t *testing.T) {
+	t.Parallel()
 	master := testredis.Start(t)
 	replicas := testredis.StartReplicas(t, master, 2)
 	p := proxytest.Start(t, master.URL(), proxytest.WithReplicas(2))
@@ -173,6 +174,7 @@ func acknowledgedLock(t *testing.T, client *proxytest.Conn, key string, replicas
 // The upstream is cut off from its replica, still serves, and dies; the replica takes its place. Without --min-replicas a lock that
 // was given out in between is lost, and given out again while its holder has it. With it, nothing was given out.
 func TestFailoverOfLocks(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		minReplicas   int
 		lost, granted int // of the locks taken before the cut, and behind it

@@ -103,6 +103,7 @@ func (far *farLocks) close(within time.Duration) {
 // However far away Redis is, session locks are renewed in time and released at once, many in one round trip, also when Redis doesn't
 // know the scripts.
 func TestSessionLocksFarAway(t *testing.T) {
+	t.Parallel()
 	for _, clients := range []int{10, 300} {
 		t.Run(fmt.Sprintf("of %d clients", clients), func(t *testing.T) {
 			server := testredis.Start(t)

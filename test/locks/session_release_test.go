@@ -13,6 +13,7 @@ import (
 // A session lock whose client closes while Redis stands still, for longer than one try to release it takes, is released as soon as Redis
 // goes on.
 func TestSessionLockIsReleasedAfterAStall(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -28,6 +29,7 @@ func TestSessionLockIsReleasedAfterAStall(t *testing.T) {
 
 // A lock that may have been taken by a LOCK whose reply was lost is released once the upstream answers, however long that takes.
 func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())
 	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
@@ -55,6 +57,7 @@ func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
 // A proxy that is told to stop ends in time, though Redis is silent and there are many locks of which it doesn't know whether they were
 // taken.
 func TestShutdownWithUnknownLocks(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())
 	const timeout = 4 * time.Second

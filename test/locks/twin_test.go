@@ -48,6 +48,7 @@ func TestSameTimestampIsAnothers(t *testing.T) {
 
 // Its owner asks once more for a lock that settles, through another proxy, since its own is gone: then the other looks after it.
 func TestOwnerBackWhileSettling(t *testing.T) {
+	t.Parallel()
 	server, first := proxytest.StartBoth(t)
 	second := proxytest.Start(t, server.URL(), nil)
 	direct := proxytest.GoRedis(t, server.Addr())

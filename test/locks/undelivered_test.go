@@ -79,6 +79,7 @@ func TestOnlyUndeliveredTokensAreReleased(t *testing.T) {
 
 // A lock whose token may have been read is its holder's until its timeout, in whichever way his connection ends.
 func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	next := proxytest.Dial(t, p.Addr)
 	kept := func(name string, token int64) {

@@ -13,6 +13,7 @@ import (
 // The first in line is answered when its wait is over, also while Redis is silent, and not that another holds the lock. What its last look takes
 // later is released.
 func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = time.Second })
 	fresh, held, owed, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)

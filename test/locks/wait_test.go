@@ -666,6 +666,7 @@ func TestManyWaitersCostNothing(t *testing.T) {
 // Plain clients that poll and waiters each get their share. One that comes by the proxy is seen at once; one that doesn't is
 // found when a line leaves the lock free for a moment, as it does once a second.
 func TestPlainClientsAndWaiters(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	t.Run("by the proxy", func(t *testing.T) { testPlainClient(t, p, p.Addr, 100) })
 	t.Run("directly", func(t *testing.T) { testPlainClient(t, p, server.Addr(), 3) })

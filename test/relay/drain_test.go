@@ -138,6 +138,7 @@ func TestDrainAnswersAllThatWasSent(t *testing.T) {
 
 // Transactions are finished, and locks released, by the connections that began and took them.
 func TestDrainWaitsForTransactionsAndLocks(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	trade, watch, plain, session, short := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	trade.Expect("MULTI", "+OK\r\n")

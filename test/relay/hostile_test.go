@@ -672,6 +672,7 @@ func hostileExchangeOnce(addr, text string, want ...string) error {
 // can be streamed are served all the same once they are complete; of those that must be held whole, some
 // are refused.
 func TestHostileUnfinished(t *testing.T) {
+	t.Parallel()
 	bin, redis := proxytest.Binary(t), testredis.Start(t)
 	for _, c := range []struct {
 		name        string

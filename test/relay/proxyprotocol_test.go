@@ -124,6 +124,7 @@ func TestProxyProtocolChecksAreNotLogged(t *testing.T) {
 
 // From elsewhere a header is what Redis takes it for: an inline command that it doesn't know.
 func TestProxyProtocolFromElsewhere(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	for _, header := range []string{"PROXY TCP4 203.0.113.7 203.0.113.8 1 2\r\n", tpHeader(t, 2, "203.0.113.7:4711")} {
 		for _, networks := range []string{"10.0.0.0/8", ""} {

@@ -15,6 +15,7 @@ import (
 
 // The answer to QUIT comes before the end of the connection, however the two goroutines of a session are scheduled.
 func TestQuitIsAlwaysAnswered(t *testing.T) {
+	t.Parallel()
 	p := proxytest.Start(t, testredis.Start(t).URL(), nil)
 	for range 2000 {
 		c := proxytest.Dial(t, p.Addr)
@@ -32,6 +33,7 @@ var quitters = map[string][]string{"new": nil, "on a lane": {"PING", "PING"}, "i
 // The end of the connection comes in one packet with the answer to QUIT: a client that has read that finds the connection closed, and
 // doesn't send into it.
 func TestQuitEndsWithTheAnswer(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	for _, dedicated := range []bool{false, true} {
 		for name, before := range quitters {

@@ -88,6 +88,7 @@ func TestLimitsBeforeLoginWithoutUpstream(t *testing.T) {
 // Before it has logged in, a client does not learn from lock commands, or from COMMAND, that this is not
 // the Redis behind it.
 func TestLockCommandsBeforeLogin(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--requirepass", "secret")
 	for name, change := range map[string]func(*proxy.Config){
 		"as_is": nil, "dedicated": func(cfg *proxy.Config) { cfg.Dedicated = true },

@@ -65,6 +65,7 @@ var lossSituations = []lossSituation{
 // A client whose upstream connection is lost, whatever it asks and in whatever state, is answered or closed, and
 // afterwards it is closed or served.
 func TestNoSilenceBehindALoss(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	proxytest.Dial(t, server.Addr()).LockDirectly("held")
 	slots := make(chan struct{}, 24)

@@ -15,6 +15,7 @@ import (
 // Clients keep their own replies while homes are closed because they are idle, and homes and lanes
 // alike are killed, one at a time or all, or lost with the network.
 func TestHomeTorture(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())
 	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) {

@@ -153,6 +153,7 @@ func TestLaneReplySkip(t *testing.T) {
 
 // A client that moves between databases, protocols and transactions in one pipeline is always where it thinks it is.
 func TestLaneMoves(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := sharing(t, server, 2)
 	c := proxytest.SharedClient(t, p.Addr)

@@ -18,6 +18,7 @@ import (
 
 // Many clients do everything at once, in pipelines, and each knows what it must be answered.
 func TestLaneTorture(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := sharing(t, server, 2)
 	for db := range 3 {
@@ -35,6 +36,7 @@ func TestLaneTorture(t *testing.T) {
 // The same while the upstream closes connections at random: a reply may say that it was lost, and is nobody else's. What is said not to have
 // been sent never ran.
 func TestLaneTortureWithKills(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := sharing(t, server, 2)
 	for db := range 3 {
@@ -312,6 +314,7 @@ func (v *victim) exchange(c *proxytest.Conn) bool {
 
 // What a client is told was never sent has not run, and what was answered has.
 func TestLaneLossesAreTold(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())
 	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) { cfg.Dedicated = false })

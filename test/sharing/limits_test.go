@@ -25,6 +25,7 @@ func looksAtLimits(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn) {
 
 // Where Redis closes clients that have it hold much, one client is closed for it and no other.
 func TestUpstreamsLimitsForClients(t *testing.T) {
+	t.Parallel()
 	for _, limit := range []string{"client-output-buffer-limit", "maxmemory-clients"} {
 		t.Run(limit, func(t *testing.T) {
 			value := map[string]string{"client-output-buffer-limit": "normal 1mb 1mb 1", "maxmemory-clients": "4mb"}[limit]

@@ -56,6 +56,7 @@ func shown(command, reply string) string {
 }
 
 func TestPasswordChangedWhileConnected(t *testing.T) {
+	t.Parallel()
 	for _, l := range changedLogins {
 		t.Run(l.name, func(t *testing.T) {
 			alone, behind := testredis.Start(t), testredis.Start(t)

@@ -24,12 +24,12 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	s.mu.Lock()
 	if s.stopping || len(s.sessions) >= s.cfg.MaxClients {
 		refused := !s.stopping
-		s.seen.rejected.Add(1)
+		s.counters.rejected.Add(1)
 		s.mu.Unlock()
 		s.refuse(raw, refused)
 		return false
 	}
-	s.seen.accepted.Add(1)
+	s.counters.accepted.Add(1)
 	sess := s.newSession(raw)
 	if s.draining {
 		sess.idleEnd = s.idleEnd
@@ -39,8 +39,8 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	s.serving.Add(1)
 	s.mu.Unlock()
 	go func() { // ends with its client, or by drain or kill, or parks; Shutdown and Close wait for the session
-		if sess.greet() {
-			sess.begin()
+		if sess.handshake() {
+			sess.serve()
 		} else {
 			sess.cancel()
 			s.ended(sess)
@@ -98,8 +98,8 @@ func (s *Server) newSession(raw net.Conn) *session {
 			meter.seat = sess.seat
 		}
 	}
-	sess.guard = peer.NewGuard(raw, sess.lossBound, sess.closeRaw)
-	meter.part, meter.cork = sess.closeWrite, sess.cork
+	sess.guard = peer.NewGuard(raw, sess.silenceLimit, sess.closeRaw)
+	meter.closeWrite, meter.cork = sess.closeWrite, sess.cork
 	sess.framer.Unauthenticated(true) // for all that is known
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	return sess

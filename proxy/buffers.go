@@ -18,16 +18,16 @@ var errNoRoom = lockcmd.UsageError("ERR too many clients are sending large reque
 
 // buffers accounts for the sessions' read buffers, so that many clients with unfinished requests do not
 // take more memory than the proxy has.
-type buffers struct {
+type bufferQuota struct {
 	used atomic.Int64
 	max  int64
 }
 
 // tight reports whether sessions should give up what they can do without.
-func (b *buffers) tight() bool { return b.used.Load() > b.max/2 }
+func (b *bufferQuota) scarce() bool { return b.used.Load() > b.max/2 }
 
 // take accounts for n bytes more, or less, if there is room for them.
-func (b *buffers) take(n int64) bool {
+func (b *bufferQuota) reserve(n int64) bool {
 	if b.used.Add(n) > b.max && n > 0 {
 		b.used.Add(-n)
 		return false
@@ -37,11 +37,11 @@ func (b *buffers) take(n int64) bool {
 
 // mayHold reports whether the session may have a buffer of size bytes, and accounts for it if so. A
 // smaller one than before it may always have.
-func (s *session) mayHold(size int) bool {
+func (s *session) reserveBuffer(size int) bool {
 	over := int64(max(0, size-freeBuf))
-	if !s.server.buffers.take(over - s.held) {
+	if !s.server.buffers.reserve(over - s.reserved) {
 		return false
 	}
-	s.held = over
+	s.reserved = over
 	return true
 }

@@ -16,13 +16,13 @@ type command struct {
 	way  passthrough.Way // by what connection it may go
 	// inspect decides by the arguments, where these differ.
 	inspect func(r route, args [][]byte) route
-	// catchUp is for WAIT and WAITAOF, which are about what the same connection has written.
-	catchUp []string
+	// syncFirst is for WAIT and WAITAOF, which are about what the same connection has written.
+	syncFirst []string
 	// answer answers a request in the place of the upstream. done is false for those that it leaves to
 	// the upstream.
 	answer func(s *session, req resp.Request) (done bool)
 	// ofNode is for what a client tells one node of a cluster about itself.
-	ofNode bool
+	perNode bool
 	// varies says that its subcommands go by different connections, or do different things to them.
 	varies bool
 	kind   Kind // as what it is counted
@@ -40,14 +40,14 @@ func commandTable() []command {
 		"hello":        {inspect: inspectHello},
 		"client|pause": {inspect: inspectPause},
 		"replconf":     {inspect: inspectReplconf},
-		"wait":         {catchUp: []string{"WAIT", "0", "0"}},
-		"waitaof":      {catchUp: []string{"WAITAOF", "0", "0", "0"}},
-		"command":      {answer: (*session).introspect, kind: Introspects},
-		"info":         {answer: (*session).inform},
-		"cluster":      {answer: (*session).clusterShape},
-		"readonly":     {ofNode: true},
-		"readwrite":    {ofNode: true},
-		"asking":       {ofNode: true},
+		"wait":         {syncFirst: []string{"WAIT", "0", "0"}},
+		"waitaof":      {syncFirst: []string{"WAITAOF", "0", "0", "0"}},
+		"command":      {answer: (*session).answerCommand, kind: Introspects},
+		"info":         {answer: (*session).answerInfo},
+		"cluster":      {answer: (*session).answerCluster},
+		"readonly":     {perNode: true},
+		"readwrite":    {perNode: true},
+		"asking":       {perNode: true},
 	}
 	for i := range lockcmd.Specs {
 		spec := &lockcmd.Specs[i]
@@ -93,18 +93,18 @@ func (c *command) of(args [][]byte) *command {
 
 // plain reports whether every request of the command may share a connection and is relayed as it is.
 // waiting says that the keys at which clients compete with LOCK are of interest.
-func (c *command) plain(waiting bool) bool {
-	return c.way == passthrough.Shared && c.Effect == commands.NoEffect && !c.whole() && c.relayed(waiting)
+func (c *command) batchable(waiting bool) bool {
+	return c.way == passthrough.Shared && c.Effect == commands.NoEffect && !c.mustBeWhole() && c.oneStep(waiting)
 }
 
 // relayed reports whether requests of the command are passed on in one step, and their replies
 // likewise. waiting is as for plain.
-func (c *command) relayed(waiting bool) bool {
-	return c.lock == nil && c.answer == nil && c.catchUp == nil && !(c.Competes && waiting)
+func (c *command) oneStep(waiting bool) bool {
+	return c.lock == nil && c.answer == nil && c.syncFirst == nil && !(c.Competes && waiting)
 }
 
 // whole reports whether the command must be seen whole before it can be passed on.
-func (c *command) whole() bool {
+func (c *command) mustBeWhole() bool {
 	return c.lock != nil || c.inspect != nil || c.answer != nil || c.varies
 }
 

@@ -18,7 +18,7 @@ const (
 	maxIdleDrain = time.Second
 	// farewell is how long a client may take to close its side: to close before would make the
 	// kernel throw away answers on their way.
-	farewell = 250 * time.Millisecond
+	lingerTimeout = 250 * time.Millisecond
 )
 
 // idleDrain is how much of the time that a shutdown may take is for clients that send nothing.
@@ -41,12 +41,12 @@ func (s *session) drain(idle time.Time) {
 	s.seat.Rouse()
 }
 
-// leave ends the session of a server that shuts down, if that is between two of its commands; asked
+// tryClose ends the session of a server that shuts down, if that is between two of its commands; asked
 // says that requests have just been passed on. It is called with the socket corked. It returns true
 // if there is something to handle, and else leaves the next read to serve.
-func (s *session) leave(asked bool) (more bool) {
+func (s *session) tryClose(asked bool) (more bool) {
 	s.nc.SetReadDeadline(time.Time{})
-	had := s.kept
+	had := s.watchedBytes
 	answers := s.pipe.Barrier()
 	select {
 	case <-answers.Done:
@@ -54,29 +54,29 @@ func (s *session) leave(asked bool) (more bool) {
 		asked = true
 		s.await(answers)
 	}
-	if s.kept != had && s.readErr == nil {
+	if s.watchedBytes != had && s.readErr == nil {
 		return true
 	}
 	next := s.idleEnd
 	switch {
 	case s.readErr != nil:
 		return false
-	case !s.between():
+	case !s.atCommandBoundary():
 		next = time.Time{} // until the server's patience ends
-	case !s.mayGo(&next):
-	case s.unread():
+	case !s.holdsNoLock(&next):
+	case s.hasUnread():
 		return s.end > s.start
 	case asked || !time.Now().Before(s.idleEnd):
-		s.part()
+		s.closeGracefully()
 		return false
 	}
-	s.hold(false)
+	s.setCorked(false)
 	s.nc.SetReadDeadline(next)
 	return false
 }
 
 // hold has what is written wait for what follows, or the end, or ends that.
-func (s *session) hold(on bool) {
+func (s *session) setCorked(on bool) {
 	if on {
 		s.setPhase(corked)
 	} else {
@@ -85,16 +85,16 @@ func (s *session) hold(on bool) {
 	s.cork(on)
 }
 
-// between reports whether the session is between two commands that belong to nothing larger.
-func (s *session) between() bool {
+// atCommandBoundary reports whether the session is between two commands that belong to nothing larger.
+func (s *session) atCommandBoundary() bool {
 	state, _ := s.pipe.State()
 	return s.start == s.end && !s.streaming && !state.InMulti && !state.Watching
 }
 
-// mayGo reports whether the session holds no lock: the end of the connection would release it, if
+// holdsNoLock reports whether the session holds no lock: the end of the connection would release it, if
 // it is a session lock, or leave it to its timeout, if it is to be released without a token. If it
 // does, until is when to look again at the latest.
-func (s *session) mayGo(until *time.Time) bool {
+func (s *session) holdsNoLock(until *time.Time) bool {
 	end, holds := s.holder.Holds()
 	if holds {
 		*until = end
@@ -103,7 +103,7 @@ func (s *session) mayGo(until *time.Time) bool {
 }
 
 // unread reports whether the client has sent something that has not been handled.
-func (s *session) unread() bool {
+func (s *session) hasUnread() bool {
 	if s.nc != s.raw { // what decrypts may have something
 		s.nc.SetReadDeadline(time.Unix(1, 0))
 		s.read()
@@ -116,11 +116,11 @@ func (s *session) unread() bool {
 	return n > 0 && err == nil
 }
 
-// part tells the client that this was all, and waits for a while until it has closed too.
-func (s *session) part() {
-	s.setPhase(parting)
-	s.nc.SetReadDeadline(time.Now().Add(farewell))
-	s.discard()
+// closeGracefully tells the client that this was all, and waits for a while until it has closed too.
+func (s *session) closeGracefully() {
+	s.setPhase(drained)
+	s.nc.SetReadDeadline(time.Now().Add(lingerTimeout))
+	s.linger()
 }
 
 // closeWrite ends what is sent to the client, which is to close too. It may be called from any
@@ -135,7 +135,7 @@ func (s *session) closeWrite() (err error) {
 		err = s.raw.Close()
 	}
 	s.setPhase(closed)
-	s.nc.SetReadDeadline(time.Now().Add(farewell))
+	s.nc.SetReadDeadline(time.Now().Add(lingerTimeout))
 	return err
 }
 

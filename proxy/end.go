@@ -10,13 +10,13 @@ func (s *session) finish() {
 	if answered {
 		s.markUnread() // before a reset is all that the kernel still knows of the connection
 	}
-	if s.is(parting) {
+	if s.is(drained) {
 		s.pipe.End(passthrough.AtOnce)
 	} else {
 		s.pipe.End(passthrough.ClientGone)
 	}
 	s.pipe.Wait()
-	s.leaveSeat()
+	s.unregister()
 	if !answered {
 		s.markUnread()
 	}

@@ -23,7 +23,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 			s.reply(encodeError(spec.Name, err))
 			return
 		}
-		state = s.settledState()
+		state = s.awaitState()
 	}
 	err := spec.CheckArity(req.Args)
 	switch {
@@ -51,11 +51,11 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 	}
 	reply := s.timed(spec, req.Args)
 	if s.drains() {
-		s.hold(true) // it may have begun to while this one waited
+		s.setCorked(true) // it may have begun to while this one waited
 	}
 	text := s.unlessNoAuth(state, encodeReply(spec.Name, reply, state.Proto))
 	if reply.GivesLock() && !state.Muted() { // else it doesn't want to hear
-		s.holder.MarkSent(reply, s.sent(len(text)))
+		s.holder.MarkSent(reply, s.sentPosition(len(text)))
 	}
 	var late lockcmd.LateError
 	if !errors.As(reply.Err, &late) || state.Muted() || !s.pipe.Reply(text, passthrough.Now) { // or it would come behind the answer that is late
@@ -69,7 +69,7 @@ func (s *session) refuseLarge() {
 	err := lockcmd.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes (--client-buffer): "+
 		"nothing was run", strings.ToUpper(s.tooLarge.Name), s.server.cfg.ClientBuffer))
 	s.streaming, s.tooLarge = false, nil
-	state := s.settledState()
+	state := s.awaitState()
 	if state.InMulti && s.connect(passthrough.Own) == nil {
 		s.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError("", err)})
 		return
@@ -81,8 +81,8 @@ func (s *session) refuseLarge() {
 // its own that is not allowed there.
 var abortMulti = resp.AppendCommand(nil, "GET")
 
-// settledState is the state of the connection once everything asked before has been answered as far as it matters.
-func (s *session) settledState() passthrough.State {
+// awaitState is the state of the connection once everything asked before has been answered as far as it matters.
+func (s *session) awaitState() passthrough.State {
 	state, settled := s.pipe.State()
 	if !settled {
 		s.await(s.pipe.Barrier())

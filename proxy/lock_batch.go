@@ -30,7 +30,7 @@ type batchedLock struct {
 }
 
 // concern reports whether one of the commands is about a lock.
-func (b lockBatch) concern(key []byte) bool {
+func (b lockBatch) concerns(key []byte) bool {
 	return slices.ContainsFunc(b, func(one batchedLock) bool { return one.Keys[0] == string(key) })
 }
 
@@ -47,16 +47,16 @@ func (s *session) addLock(req resp.Request) bool {
 	if cmd.lock == nil || !cmd.lock.AsksOnce(req.Args) || cmd.way != passthrough.Shared || s.drains() {
 		return false
 	}
-	if len(s.locks) == maxLockBatch || s.locks.concern(req.Args[1]) {
+	if len(s.locks) == maxLockBatch || s.locks.concerns(req.Args[1]) {
 		s.finishLocks()
 	}
 	if len(s.locks) == 0 {
-		s.endRun()
+		s.relayBatch()
 		if state, settled := s.pipe.State(); !settled || !state.Plain() || !state.Trusted {
 			return false
 		}
 	}
-	s.meter.counted(cmd.kind)
+	s.meter.count(cmd.kind)
 	s.start += len(req.Raw)
 	if s.startLock(cmd.lock, req.Args); s.locks[len(s.locks)-1].answer == nil {
 		s.finishLocks() // there is nothing to wait for, or it takes long, as with --min-replicas
@@ -66,7 +66,7 @@ func (s *session) addLock(req resp.Request) bool {
 
 // startLock begins a lock command and asks the upstream, if one request does for that.
 func (s *session) startLock(spec *lockcmd.Spec, args [][]byte) {
-	s.meter.fold() // it may take long
+	s.meter.publish() // it may take long
 	state, _ := s.pipe.State()
 	s.identity = state.Identity
 	one := batchedLock{spec: spec, began: time.Now()}
@@ -91,22 +91,22 @@ func (s *session) finishLocks() {
 	for i := range s.locks {
 		one := &s.locks[i]
 		if one.answer != nil {
-			text = s.giveBefore(one.answer, text)
+			text = s.sendBefore(one.answer, text)
 			s.await(one.answer)
 		}
 		reply := s.finishLock(one)
-		s.lockTook(one.spec, one.began)
+		s.observeLock(one.spec, one.began)
 		state, _ := s.pipe.State()
 		text = append(text, encodeReply(one.spec.Name, reply, state.Proto)...)
 		if reply.GivesLock() {
-			s.holder.MarkSent(reply, s.sent(len(text)))
+			s.holder.MarkSent(reply, s.sentPosition(len(text)))
 		}
 	}
 	clear(s.locks)
 	s.locks = s.locks[:0]
 	s.guard.Start() // an UNLOCK that failed has left a session lock
 	if s.drains() {
-		s.hold(true) // it may have begun to meanwhile
+		s.setCorked(true) // it may have begun to meanwhile
 	}
 	s.reply(text)
 }
@@ -130,7 +130,7 @@ func (s *session) finishLock(one *batchedLock) lockcmd.Reply {
 
 // giveBefore gives the client text, and returns what is left of it, if an answer is not there yet:
 // a client that has a lock need not wait for another's.
-func (s *session) giveBefore(answer *passthrough.Answer, text []byte) (left []byte) {
+func (s *session) sendBefore(answer *passthrough.Answer, text []byte) (left []byte) {
 	select {
 	case <-answer.Done:
 		return text

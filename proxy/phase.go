@@ -11,7 +11,7 @@ const (
 	locking  // a lock command waits for something other than an answer
 	draining // the server shuts down: the session ends when it may
 	corked   // likewise, and what is written waits for what follows, or the end: see cork
-	parting  // the session ends for that: what the client still sends is not run
+	drained  // the session ends for that: what the client still sends is not run
 	closed   // the client has been sent the end of the connection, for another reason
 )
 
@@ -22,12 +22,12 @@ type phases struct{ now atomic.Int32 }
 func (p *phases) is(what phase) bool { return phase(p.now.Load()) == what }
 
 // ends reports whether the client is sent nothing more than what it is owed.
-func (p *phases) ends() bool { return phase(p.now.Load()) >= parting }
+func (p *phases) ends() bool { return phase(p.now.Load()) >= drained }
 
 // drains reports whether the session ends when it may, since its server shuts down.
 func (p *phases) drains() bool {
 	now := phase(p.now.Load())
-	return draining <= now && now <= parting
+	return draining <= now && now <= drained
 }
 
 // setPhase makes the phase to, if that can follow the one before, which it returns.
@@ -42,10 +42,10 @@ func (p *phases) setPhase(to phase) (was phase) {
 			follows = was == serving
 		case draining:
 			follows = was <= locking || was == corked
-		case corked, parting:
+		case corked, drained:
 			follows = was == draining || was == corked
 		case closed:
-			follows = was != parting
+			follows = was != drained
 		}
 		if !follows || p.now.CompareAndSwap(int32(was), int32(to)) {
 			return was

@@ -8,8 +8,8 @@ func TestPhases(t *testing.T) {
 		handshaking: {serving, draining, closed},
 		serving:     {locking, draining, closed},
 		locking:     {serving, draining, closed},
-		draining:    {corked, parting, closed},
-		corked:      {draining, parting, closed},
+		draining:    {corked, drained, closed},
+		corked:      {draining, drained, closed},
 	}
 	for from := handshaking; from <= closed; from++ {
 		may := map[phase]bool{from: true}

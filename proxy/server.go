@@ -9,7 +9,7 @@
 // Each connection is taken from redcon before its parser reads a byte (see listener) and becomes a session with a goroutine
 // of its own, a bounded framer, and a Pipe. A session owns its connections and its Pipe's goroutine; the Server owns its sessions.
 // A session rests when it has nothing to do: an event loop then reads its client and relays in place whatever needs no waiting, in the
-// order in which clients' requests arrive (see rest). For anything else, such as a lock command, it wakes the session's goroutine.
+// order in which clients' requests arrive (see park). For anything else, such as a lock command, it wakes the session's goroutine.
 //
 // The proxy adds no privilege: lock commands run as scripts in the client's turn, on a connection that is logged in as it is, on its database.
 // What can't wait for that connection (renewing and releasing session locks) runs beside it with the same login.
@@ -89,15 +89,15 @@ type Server struct {
 	stopLoops sync.Once
 	nextConn  atomic.Uint64
 	down      atomic.Bool // the last connect to the upstream failed: what has been logged
-	seen      observed
-	buffers   buffers // what sessions may hold of unfinished requests
+	counters  counters
+	buffers   bufferQuota // what sessions may hold of unfinished requests
 
-	greetingLogged atomic.Int64 // the second in which logGreeting last warned
+	handshakeLogged atomic.Int64 // the second in which logGreeting last warned
 
 	mu       sync.Mutex
 	ln       *listener             // guarded by mu
 	sessions map[*session]struct{} // guarded by mu
-	leaving  bool                  // guarded by mu; it will be shut down soon
+	unready  bool                  // guarded by mu; it will be shut down soon
 	draining bool                  // guarded by mu; sessions end when they may
 	idleEnd  time.Time             // guarded by mu; when sessions may end that ask nothing, once draining is set
 	stopping bool                  // guarded by mu; no session is begun
@@ -142,7 +142,7 @@ func New(cfg Config) *Server {
 	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
 	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
 	s.lanes.CloseIdleHomes(cfg.HomeIdle)
-	s.lanes.TellConnects(s.upstreamIs)
+	s.lanes.TellConnects(s.recordUpstreamStatus)
 	s.lanes.BoundUnread(cfg.MaxUnread, func(client net.Addr, err error) {
 		s.log.Warn("client closed: it doesn't read what it asked for", "client", clientAddr(client), "error", err)
 	})
@@ -190,11 +190,11 @@ func (s *Server) SetMaxClients(n int) {
 	s.cfg.MaxClients = n
 }
 
-// Leaving makes Ready say that this server is about to shut down. Clients are served as before.
-func (s *Server) Leaving() {
+// SetUnready makes Ready say that this server is about to shut down. Clients are served as before.
+func (s *Server) SetUnready() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaving = true
+	s.unready = true
 }
 
 // Shutdown stops accepting, and closes each connection between two of its commands when all that its client has asked is answered:
@@ -207,7 +207,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	idleEnd := now.Add(idle)
 	s.mu.Lock()
 	ln := s.ln
-	s.leaving, s.draining, s.idleEnd = true, true, idleEnd
+	s.unready, s.draining, s.idleEnd = true, true, idleEnd
 	sessions := s.sessionsLocked()
 	s.mu.Unlock()
 	for _, sess := range sessions {
@@ -227,7 +227,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	if n := s.seen.crossed.Load(); n > 0 {
+	if n := s.counters.tooLate.Load(); n > 0 {
 		s.log.Info("commands that were sent as their connections ended have not been run", "clients", n)
 	}
 	s.Close()
@@ -238,7 +238,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close ends everything at once, and returns when it has ended. Safe to call more than once.
 func (s *Server) Close() {
 	s.mu.Lock()
-	s.leaving, s.stopping = true, true
+	s.unready, s.stopping = true, true
 	if s.ln != nil {
 		s.ln.Close()
 	}
@@ -265,8 +265,8 @@ func (s *Server) sessionsLocked() []*session {
 	return list
 }
 
-// upstreamIs takes note of how connecting went, and logs it when that has changed. A nil error is success.
-func (s *Server) upstreamIs(err error) {
+// recordUpstreamStatus records how connecting went, and logs it when that has changed. A nil error is success.
+func (s *Server) recordUpstreamStatus(err error) {
 	s.observeConnect(err)
 	if err != nil && s.down.CompareAndSwap(false, true) {
 		s.log.Error("upstream does not serve: clients are answered UPSTREAM until it does", "upstream", s.cfg.Upstream, "error", err)

@@ -42,22 +42,22 @@ type session struct {
 	words    []string          // room for the words of a script's request
 	script   []byte            // room for its bytes
 
-	run   run       // of requests that are passed on together
+	batch batch     // of requests that are passed on together
 	locks lockBatch // of lock commands that are asked together
 
-	buf        []byte // buf[start:end] has been read and not yet been passed on
-	start, end int
-	held       int64         // of buf, what is accounted for in the server's buffers
-	kept       int           // bytes that watches have read
-	drained    bool          // the last read has left nothing in the socket
-	left       bool          // the event loop has read something that it has left to the goroutine
-	streaming  bool          // a request too large to hold is on its way
-	tooLarge   *lockcmd.Spec // what that request is, if it is a lock command: it is skipped
-	readErr    error         // what ended the reading of the client, once something has
-	timer      *time.Timer
-	watch      *watch              // of a lock command that waits
-	late       *passthrough.Answer // of a script that was given up; nil if there was none
-	guard      *peer.Guard         // ends the session when the client's machine is lost; nil if that can't be known
+	buf          []byte // buf[start:end] has been read and not yet been passed on
+	start, end   int
+	reserved     int64         // of buf, what is accounted for in the server's buffers
+	watchedBytes int           // bytes that watches have read
+	socketEmpty  bool          // the last read has left nothing in the socket
+	unhandled    bool          // the event loop has read something that it has left to the goroutine
+	streaming    bool          // a request too large to hold is on its way
+	tooLarge     *lockcmd.Spec // what that request is, if it is a lock command: it is skipped
+	readErr      error         // what ended the reading of the client, once something has
+	timer        *time.Timer
+	watch        *clientWatch        // of a lock command that waits
+	late         *passthrough.Answer // of a script that was given up; nil if there was none
+	guard        *peer.Guard         // ends the session when the client's machine is lost; nil if that can't be known
 
 	phases
 	idleEnd time.Time // written before the session is draining: when it may end though it has asked nothing
@@ -66,12 +66,12 @@ type session struct {
 }
 
 // begin serves a client that has been greeted.
-func (s *session) begin() {
+func (s *session) serve() {
 	if s.setPhase(serving) == draining {
 		s.nc.SetReadDeadline(s.idleEnd)
 	}
-	s.buf, s.drained = make([]byte, minSessionBuf), true
-	s.arrive()
+	s.buf, s.socketEmpty = make([]byte, minSessionBuf), true
+	s.openHome()
 	if !s.park() {
 		s.Resume()
 	}
@@ -80,36 +80,36 @@ func (s *session) begin() {
 // Resume serves the client until it or the proxy ends the session, or an event loop serves it.
 func (s *session) Resume() {
 	for s.readErr == nil {
-		if !s.left {
+		if !s.unhandled {
 			s.read()
 		}
-		s.left = false
+		s.unhandled = false
 		for more := true; more; {
-			asked := s.end > s.start || s.run.requests > 0
+			asked := s.end > s.start || s.batch.requests > 0
 			if s.drains() {
-				s.hold(true)
+				s.setCorked(true)
 			}
 			if !s.handle() {
-				s.discard()
+				s.linger()
 			}
-			more = s.is(corked) && s.readErr == nil && s.leave(asked)
+			more = s.is(corked) && s.readErr == nil && s.tryClose(asked)
 		}
 		if s.pipe.Status().Lost { // the one place that sees to it: nothing more is read for a Pipe that is lost
-			s.discard()
+			s.linger()
 		}
 		if s.readErr == nil && s.park() {
 			return
 		}
 	}
 	s.finish()
-	s.mayHold(0)
+	s.reserveBuffer(0)
 	s.cancel()
 	s.server.ended(s)
 }
 
-// arrive opens the client's home before its first request, so that nothing that it asks waits for
+// openHome opens the client's home before its first request, so that nothing that it asks waits for
 // that. If there is no connection to be had, the first request tries again.
-func (s *session) arrive() {
+func (s *session) openHome() {
 	s.connect(passthrough.Own)
 	s.pipe.Flush()
 }
@@ -120,16 +120,16 @@ func (s *session) read() {
 	if isTimeout(err) && s.drains() { // drain has asked it to look
 		err = nil
 	}
-	s.took(n, err)
+	s.consumed(n, err)
 }
 
-// took takes note of a read into the buffer.
-func (s *session) took(n int, err error) {
-	s.drained = s.end+n < len(s.buf)
+// consumed records a read into the buffer.
+func (s *session) consumed(n int, err error) {
+	s.socketEmpty = s.end+n < len(s.buf)
 	s.end += n
 	s.readErr = err
 	if n > 0 {
-		s.meter.heard(n)
+		s.meter.addRead(n)
 		s.holder.MarkDelivered(s.meter.in.Load())
 	}
 }
@@ -137,16 +137,16 @@ func (s *session) took(n int, err error) {
 // handle passes on every whole request in the buffer. It returns false when the session has no
 // further requests.
 func (s *session) handle() (more bool) {
-	for had := -1; had != s.kept; {
-		had = s.kept
+	for had := -1; had != s.watchedBytes; {
+		had = s.watchedBytes
 		if !s.handleWhole() {
 			return false
 		}
 		s.finishLocks() // more may come before these are answered, as in handleWhole
 	}
-	s.endRun()
+	s.relayBatch()
 	more = s.makeRoom()
-	s.meter.fold()
+	s.meter.publish()
 	s.pipe.Flush()
 	return more
 }
@@ -155,11 +155,11 @@ func (s *session) handle() (more bool) {
 // requests. It leaves what stands behind a request with which the Pipe was lost: what that was
 // answered is the last that the client is told.
 func (s *session) handleWhole() (more bool) {
-	for s.start < s.end && (s.run.requests > 0 || !s.pipe.Status().Lost) { // a run has not been passed on yet
+	for s.start < s.end && (s.batch.requests > 0 || !s.pipe.Status().Lost) { // a run has not been passed on yet
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
 			s.finishLocks()
-			s.endRun()
+			s.relayBatch()
 			if err = s.admit(err); err == nil {
 				continue
 			}
@@ -177,10 +177,10 @@ func (s *session) handleWhole() (more bool) {
 				break
 			}
 		}
-		if whole && s.joinsRun(req) {
+		if whole && s.addToBatch(req) {
 			continue
 		}
-		s.endRun()
+		s.relayBatch()
 		s.start += len(req.Raw)
 		switch {
 		case s.tooLarge != nil:
@@ -212,12 +212,12 @@ func (s *session) makeRoom() bool {
 	if s.start > 0 {
 		room, size := s.buf, len(s.buf)
 		switch filled := s.end == size; {
-		case s.start == s.end && size > freeBuf && s.server.buffers.tight():
+		case s.start == s.end && size > freeBuf && s.server.buffers.scarce():
 			size = minSessionBuf
 		case filled && size < maxSessionBuf, size > maxSessionBuf && s.start == s.end:
 			size = min(growth*size, maxSessionBuf)
 		}
-		if size != len(s.buf) && s.mayHold(size) {
+		if size != len(s.buf) && s.reserveBuffer(size) {
 			room = make([]byte, size)
 			s.framer.Forget()
 		}
@@ -228,7 +228,7 @@ func (s *session) makeRoom() bool {
 	}
 	limit := maxSessionBuf
 	args, argc := s.framer.Head(s.buf[:s.end])
-	if lookupHead(args).whole() {
+	if lookupHead(args).mustBeWhole() {
 		limit = max(limit, s.server.cfg.ClientBuffer)
 	}
 	// An inline request and a header line have limits of their own, which the framer enforces.
@@ -237,11 +237,11 @@ func (s *session) makeRoom() bool {
 		if len(s.buf) < limit {
 			size = min(size, limit)
 		}
-		if s.mayHold(size) {
+		if s.reserveBuffer(size) {
 			s.buf = append(make([]byte, 0, size), s.buf...)[:size]
 			return true
 		}
-		if argc == 0 || lookupHead(args).whole() {
+		if argc == 0 || lookupHead(args).mustBeWhole() {
 			s.reply(encodeError("", errNoRoom))
 			return false
 		}
@@ -265,7 +265,7 @@ func (s *session) stream(argc int) bool {
 		proto = helloProto(args[1])
 	}
 	s.streaming, s.tooLarge = true, cmd.lock
-	s.meter.counted(cmd.kind)
+	s.meter.count(cmd.kind)
 	raw := s.framer.Stream(s.buf[:s.end])
 	expect := passthrough.Expect{Effect: cmd.Effect, Count: argc - 1, Proto: proto}
 	if s.tooLarge == nil && s.connected(passthrough.Own, expect.Effect) {
@@ -279,7 +279,7 @@ func (s *session) stream(argc int) bool {
 // requests.
 func (s *session) dispatch(req resp.Request) (more bool) {
 	cmd := lookup(req.Args[0])
-	s.meter.counted(cmd.kind)
+	s.meter.count(cmd.kind)
 	if cmd.lock != nil {
 		s.runLock(cmd.lock, req)
 		return true
@@ -292,15 +292,15 @@ func (s *session) dispatch(req resp.Request) (more bool) {
 		state, _ := s.pipe.State()
 		r.Accepted = s.server.locks.ObserveForeign(state.DB, cmd.foreignLocks(req.Args))
 	}
-	if cmd.ofNode && s.server.cfg.Upstream.IsCluster() {
+	if cmd.perNode && s.server.cfg.Upstream.IsCluster() {
 		r.way, r.Effect = passthrough.Shared, commands.NoEffect // there is no node whose state it could change
 	}
-	if cmd.catchUp != nil {
+	if cmd.syncFirst != nil {
 		defer s.pipe.Pin(passthrough.Unpinned) // the connection, until the command goes by it
 		var err error
-		if r.catchesUp, err = s.catchUp(cmd.catchUp); err != nil {
+		if r.catchesUp, err = s.syncWrites(cmd.syncFirst); err != nil {
 			s.reply(encodeError("", err))
-			return err != errSevered
+			return err != errWritesUnknown
 		}
 	}
 	if s.connected(r.way, r.Effect) {
@@ -315,19 +315,19 @@ func (s *session) mayAnswer() (state passthrough.State, ok bool) {
 	if s.connect(passthrough.Shared) != nil { // what goes to the upstream meets the same error
 		return state, false
 	}
-	state = s.settledState()
+	state = s.awaitState()
 	return state, !state.InMulti && !state.Opaque && !state.Subscribed()
 }
 
 func (s *session) relay(r route) {
 	switch r.Effect {
 	case commands.Quit:
-		s.meter.parting.Store(true)
+		s.meter.lingering.Store(true)
 	case commands.Unanswered:
 		if state, _ := s.pipe.State(); state.Raw { // of a replica it is what it should be
 			break
 		}
-		if state := s.settledState(); !state.InMulti && !state.Subscribed() && !state.Opaque && !state.Raw {
+		if state := s.awaitState(); !state.InMulti && !state.Subscribed() && !state.Opaque && !state.Raw {
 			r.Effect = passthrough.Uncertain
 		}
 	}
@@ -347,7 +347,7 @@ func (s *session) connected(way passthrough.Way, effect commands.Effect) bool {
 	case err == nil:
 		return true
 	case effect == commands.Quit:
-		s.meter.parting.Store(true)
+		s.meter.lingering.Store(true)
 		s.pipe.Reply(quitReply, passthrough.Finally)
 	default:
 		s.reply(encodeError("", err))
@@ -359,21 +359,21 @@ func (s *session) connect(way passthrough.Way) error {
 	return s.pipe.Connect(s.ctx, way)
 }
 
-// discard has the session end. The client is sent the end of the connection with the last of all
+// linger has the session end. The client is sent the end of the connection with the last of all
 // that it is owed, and what it still sends is read until it closes too, for a while: to close at
 // once would make the kernel throw away replies on their way.
-func (s *session) discard() {
-	s.meter.parting.Store(true)
+func (s *session) linger() {
+	s.meter.lingering.Store(true)
 	s.pipe.End(passthrough.WhenAnswered)
 	for s.readErr == nil {
 		n, err := s.nc.Read(s.buf)
-		if n > 0 && s.is(parting) {
-			s.server.seen.crossed.Add(1)
+		if n > 0 && s.is(drained) {
+			s.server.counters.tooLate.Add(1)
 		}
 		if isTimeout(err) && !s.ends() { // drain has asked it to look
 			s.nc.SetReadDeadline(time.Time{})
 			if s.ends() {
-				s.nc.SetReadDeadline(time.Now().Add(farewell))
+				s.nc.SetReadDeadline(time.Now().Add(lingerTimeout))
 			}
 			continue
 		}

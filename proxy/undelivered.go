@@ -28,13 +28,13 @@ import (
 
 const (
 	// crossing is how soon behind a token a reset is taken to have crossed with it.
-	crossing = 100 * time.Millisecond
+	resetWithin = 100 * time.Millisecond
 	// crossPatience is how long a client that has closed may take to say what became of a token that was on its way.
-	crossPatience = time.Second
+	ackTimeout = time.Second
 )
 
 // sent is when and where the client is sent a token that is the last of the next n bytes.
-func (s *session) sent(n int) lockcmd.Sent {
+func (s *session) sentPosition(n int) lockcmd.Sent {
 	in := s.meter.in.Load()
 	if s.watch != nil {
 		in += uint64(s.watch.in.Load())
@@ -55,7 +55,7 @@ func (s *session) markUnread() {
 	written, refused, failed := s.meter.out.Load(), uint64(0), s.pipe.Status().ClientErr
 	reset := errors.Is(s.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET) // it is told once, to who reads or to who writes
 	if errors.Is(s.readErr, io.EOF) && !reset {
-		refused = s.refused(written - min(written, last.End))
+		refused = s.bytesReset(written - min(written, last.End))
 	}
 	if s.nc != s.raw && refused > 0 { // encrypted there are more bytes than are counted: nothing is known but of the very last one
 		refused = 1
@@ -65,7 +65,7 @@ func (s *session) markUnread() {
 		case written < sent.End:
 			return failed != nil
 		case reset:
-			return time.Since(sent.At) < crossing
+			return time.Since(sent.At) < resetWithin
 		}
 		return sent.End > written-refused
 	})
@@ -73,13 +73,13 @@ func (s *session) markUnread() {
 
 // refused is how many of the last bytes that were written a client that has closed didn't acknowledge and answered by a reset. It is 0 if not more
 // than behind were, or nothing tells.
-func (s *session) refused(behind uint64) uint64 {
-	for over := time.Now().Add(crossPatience); ; time.Sleep(2 * time.Millisecond) {
+func (s *session) bytesReset(behind uint64) uint64 {
+	for over := time.Now().Add(ackTimeout); ; time.Sleep(2 * time.Millisecond) {
 		unacknowledged, err := sendQueue(s.raw)
 		if err != nil || unacknowledged <= int(behind) {
 			return 0
 		}
-		if s.broken() || s.pipe.Status().ClientErr != nil {
+		if s.wasReset() || s.pipe.Status().ClientErr != nil {
 			return uint64(unacknowledged)
 		}
 		if s.ctx.Err() != nil || time.Now().After(over) {
@@ -89,7 +89,7 @@ func (s *session) refused(behind uint64) uint64 {
 }
 
 // broken reports whether a reset has come behind the end of what the client sent.
-func (s *session) broken() bool {
+func (s *session) wasReset() bool {
 	conn, ok := s.raw.(syscall.Conn)
 	if !ok {
 		return false

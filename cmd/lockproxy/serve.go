@@ -94,11 +94,11 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	go func() { served <- server.Serve(ln) }() // ends by Shutdown or Close; waited for below
 	log.Info("serving", "listen", opts.shown(ln.Addr()), "upstream", describe(opts.upstream), "version", version)
 	if opts.upstream != nil {
-		advising, stopAdvising := context.WithCancel(context.Background())
-		var advised sync.WaitGroup
-		advised.Go(func() { server.Advise(advising) }) // ends when it has looked, or with serve, which waits for it
-		defer advised.Wait()
-		defer stopAdvising()
+		checking, stopChecking := context.WithCancel(context.Background())
+		var checks sync.WaitGroup
+		checks.Go(func() { server.CheckUpstream(checking) }) // ends when it has looked, or with serve, which waits for it
+		defer checks.Wait()
+		defer stopChecking()
 	}
 	if err := before.relieve(); err != nil {
 		log.Warn("cannot tell the process whose place this one takes that it may end: stop it", "error", err)
@@ -128,7 +128,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 
 // leave lets clients be served for a while longer, in which balancers learn that this proxy is about to end.
 func leave(server *proxy.Server, opts *options, log hclog.Logger, signals chan os.Signal) {
-	server.Leaving()
+	server.SetUnready()
 	if opts.ShutdownDelay == 0 {
 		return
 	}

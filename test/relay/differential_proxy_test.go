@@ -216,7 +216,7 @@ func TestDifferentialMonitorAndLocks(t *testing.T) {
 }
 
 // TestDifferentialVanished: a client that vanishes while a command of its waits takes its upstream connection with it, at once,
-// so that nothing is popped for nobody; within about goneGrace (proxy/await.go) if a lock command is behind that command.
+// so that nothing is popped for nobody; within about goneTimeout (proxy/client_watch.go) if a lock command is behind that command.
 func TestDifferentialVanished(t *testing.T) {
 	t.Parallel()
 	blpop := resp.AppendCommand(nil, "BLPOP", "q", "0")

@@ -16,7 +16,7 @@ func looksAtLimits(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn) {
 	t.Helper()
 	looking, stop := context.WithCancel(proxytest.Ctx)
 	looked := make(chan struct{})
-	go func() { defer close(looked); p.Server.Advise(looking) }()
+	go func() { defer close(looked); p.Server.CheckUpstream(looking) }()
 	t.Cleanup(func() { stop(); <-looked })
 	proxytest.Eventually(t, 5*time.Second, "the proxy has looked", func() bool { return strings.Contains(admin.Do("INFO commandstats"), "cmdstat_config|get:calls=3") })
 	time.Sleep(20 * time.Millisecond) // it has the last answer

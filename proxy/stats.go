@@ -79,14 +79,14 @@ type UpstreamStats struct {
 	Homes  int // connections that are one client's own
 }
 
-// observed is what a Server counts.
-type observed struct {
+// counters are what a Server counts.
+type counters struct {
 	started  time.Time
 	accepted atomic.Uint64
 	rejected atomic.Uint64
 	connects atomic.Uint64
 	failures atomic.Uint64
-	crossed  atomic.Uint64 // clients whose commands crossed with the end of their connections
+	tooLate  atomic.Uint64 // clients whose commands crossed with the end of their connections
 	ended    traffic       // of the sessions that are no more
 }
 
@@ -106,7 +106,7 @@ func (t *traffic) addTo(st *Stats) {
 
 // startObserving is called once, by New, before anything else is made.
 func (s *Server) startObserving(locks *lockcmd.Config) {
-	s.seen.started = time.Now()
+	s.counters.started = time.Now()
 	if locks.Observer == nil && s.cfg.Observer != nil {
 		locks.Observer = s.cfg.Observer
 	}
@@ -115,10 +115,10 @@ func (s *Server) startObserving(locks *lockcmd.Config) {
 // Stats tells what the proxy does and has done. It costs a little for each client.
 func (s *Server) Stats() Stats {
 	st := Stats{
-		Version: s.cfg.Version, Started: s.seen.started,
-		Accepted: s.seen.accepted.Load(), Rejected: s.seen.rejected.Load(),
+		Version: s.cfg.Version, Started: s.counters.started,
+		Accepted: s.counters.accepted.Load(), Rejected: s.counters.rejected.Load(),
 		Upstream: s.cfg.Upstream.String(), UpstreamUp: !s.down.Load(),
-		Connects: s.seen.connects.Load(), ConnectFailures: s.seen.failures.Load(),
+		Connects: s.counters.connects.Load(), ConnectFailures: s.counters.failures.Load(),
 		Connections: UpstreamStats(s.lanes.Stats()),
 		Locks:       s.locks.Counts(),
 	}
@@ -126,8 +126,8 @@ func (s *Server) Stats() Stats {
 	st.ClusterMasters, st.ClusterWhole = s.cfg.Upstream.ClusterMasters()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Draining, st.Clients = s.leaving, len(s.sessions)
-	s.seen.ended.addTo(&st)
+	st.Draining, st.Clients = s.unready, len(s.sessions)
+	s.counters.ended.addTo(&st)
 	for sess := range s.sessions {
 		sess.meter.addTo(&st)
 	}
@@ -140,21 +140,21 @@ func (s *Server) Locks() *lockcmd.Locks { return s.locks }
 // retireLocked takes a session that has ended out of the sessions and keeps what it has counted. mu is held.
 func (s *Server) retireLocked(sess *session) {
 	delete(s.sessions, sess)
-	sess.meter.fold()
+	sess.meter.publish()
 	t := &sess.meter.traffic
 	for i := range t.commands {
-		s.seen.ended.commands[i].Add(t.commands[i].Load())
+		s.counters.ended.commands[i].Add(t.commands[i].Load())
 	}
-	s.seen.ended.in.Add(t.in.Load())
-	s.seen.ended.out.Add(t.out.Load())
+	s.counters.ended.in.Add(t.in.Load())
+	s.counters.ended.out.Add(t.out.Load())
 }
 
 func (s *Server) observeConnect(err error) {
 	if err != nil {
-		s.seen.failures.Add(1)
+		s.counters.failures.Add(1)
 		return
 	}
-	s.seen.connects.Add(1)
+	s.counters.connects.Add(1)
 }
 
 // errDraining is why a proxy that is stopping isn't ready.
@@ -164,7 +164,7 @@ var errDraining = errors.New("shutting down: no new clients are taken")
 // a login, or that the user may not PING, is for clients to deal with.
 func (s *Server) Ready(ctx context.Context) error {
 	s.mu.Lock()
-	leaving := s.leaving
+	leaving := s.unready
 	s.mu.Unlock()
 	if leaving {
 		return errDraining
@@ -209,18 +209,18 @@ type meter struct {
 	observer Observer
 	origin   time.Time
 
-	batch [maxKinds]uint32 // only the session's goroutine
-	reads uint64           // only the session's goroutine
+	unpublished [maxKinds]uint32 // only the session's goroutine
+	reads       uint64           // only the session's goroutine
 
-	seat    *eventloop.Seat // the session's
-	parting atomic.Bool     // the session reads until the client closes: Close ends only what is sent to it
-	part    func() error    // what Close does then
-	cork    func(hold bool) // see session.cork
-	asked   atomic.Int64    // when the batch came whose reply is timed, ns since origin; 0 is none
+	seat       *eventloop.Seat // the session's
+	lingering  atomic.Bool     // the session reads until the client closes: Close ends only what is sent to it
+	closeWrite func() error    // what Close does then
+	cork       func(hold bool) // see session.cork
+	asked      atomic.Int64    // when the batch came whose reply is timed, ns since origin; 0 is none
 }
 
 func (s *Server) newMeter(nc net.Conn) *meter {
-	return &meter{Conn: nc, observer: s.cfg.Observer, origin: s.seen.started}
+	return &meter{Conn: nc, observer: s.cfg.Observer, origin: s.counters.started}
 }
 
 // Write gives the client replies.
@@ -232,15 +232,15 @@ func (m *meter) Write(b []byte) (int, error) {
 
 // Cork has what is written next leave in one packet with the end of the connection, if that comes at once and doesn't undo it.
 func (m *meter) Cork() {
-	if m.parting.Load() {
+	if m.lingering.Load() {
 		m.cork(true)
 	}
 }
 
 // Close closes the connection, or when the session parts from its client only what is sent to it.
 func (m *meter) Close() error {
-	if m.parting.Load() {
-		return m.part()
+	if m.lingering.Load() {
+		return m.closeWrite()
 	}
 	defer m.seat.Rouse() // who reads is to find out
 	return m.Conn.Close()
@@ -255,46 +255,46 @@ func (m *meter) Sent(n int) {
 	}
 }
 
-// heard takes note of what was read from the client.
-func (m *meter) heard(n int) {
+// addRead counts what was read from the client.
+func (m *meter) addRead(n int) {
 	m.in.Add(uint64(n))
 	if m.reads++; m.reads%sampleEvery == 0 && m.observer != nil {
 		m.asked.Store(int64(time.Since(m.origin)))
 	}
 }
 
-// counted takes note of a request.
-func (m *meter) counted(kind Kind) {
-	m.batch[kind]++
+// count counts a request.
+func (m *meter) count(kind Kind) {
+	m.unpublished[kind]++
 	if kind != Relayed {
 		m.asked.Store(0) // the sample is of relayed requests
 	}
 }
 
-// fold makes the batch's counts visible.
-func (m *meter) fold() {
-	for kind, n := range m.batch[:Kinds] {
+// publish makes the batch's counts visible.
+func (m *meter) publish() {
+	for kind, n := range m.unpublished[:Kinds] {
 		if n != 0 {
 			m.commands[kind].Add(uint64(n))
-			m.batch[kind] = 0
+			m.unpublished[kind] = 0
 		}
 	}
 }
 
 // timed runs a lock command and tells how long it took.
 func (s *session) timed(spec *lockcmd.Spec, args [][]byte) lockcmd.Reply {
-	s.meter.fold()        // it may take long
+	s.meter.publish()     // it may take long
 	defer s.guard.Start() // it may have taken a session lock
 	began, waits := time.Now(), spec.Waits(args)
 	reply := s.server.locks.Run(s.command(), spec, s, args)
 	if !waits {
-		s.lockTook(spec, began)
+		s.observeLock(spec, began)
 	}
 	return reply
 }
 
-// lockTook tells the Observer how long a lock command took that has ended.
-func (s *session) lockTook(spec *lockcmd.Spec, began time.Time) {
+// observeLock tells the Observer how long a lock command took that has ended.
+func (s *session) observeLock(spec *lockcmd.Spec, began time.Time) {
 	if observer := s.server.cfg.Observer; observer != nil {
 		observer.CommandTook(kindOf(spec), time.Since(began))
 	}

@@ -14,11 +14,11 @@ import (
 )
 
 // wrap puts around a new connection what it has to begin with: a PROXY header if it comes from a network that sends one, then
-// TLS. Nothing is read yet, since this runs on the accepting goroutine; greet does that on the session's own.
+// TLS. Nothing is read yet, since this runs on the accepting goroutine; handshake does that on the session's own.
 func (s *Server) wrap(raw net.Conn) net.Conn {
 	nc := raw
 	if s.fromBalancer(raw.RemoteAddr()) {
-		nc = proxyproto.NewConn(nc, proxyproto.WithPolicy(proxyproto.REQUIRE), proxyproto.SetReadHeaderTimeout(0)) // greet bounds it
+		nc = proxyproto.NewConn(nc, proxyproto.WithPolicy(proxyproto.REQUIRE), proxyproto.SetReadHeaderTimeout(0)) // handshake bounds it
 	}
 	if s.cfg.TLS != nil {
 		nc = tls.Server(nc, s.cfg.TLS)
@@ -42,8 +42,8 @@ func (s *Server) fromBalancer(peer net.Addr) bool {
 	return false
 }
 
-// greet does what comes before the first request, within HandshakeTimeout. It reports whether the client may go on.
-func (s *session) greet() bool {
+// handshake does what comes before the first request, within HandshakeTimeout. It reports whether the client may go on.
+func (s *session) handshake() bool {
 	if s.nc == s.raw {
 		return true
 	}
@@ -61,7 +61,7 @@ func (s *session) greet() bool {
 			err = errors.New("not done within " + s.server.cfg.HandshakeTimeout.String())
 		}
 		if !s.drains() {
-			s.server.logGreeting(what, s.holder.Addr, err)
+			s.server.logHandshake(what, s.holder.Addr, err)
 		}
 		return false
 	}
@@ -99,9 +99,9 @@ func (s *session) hasClosed() bool {
 }
 
 // logGreeting says why a client was sent away before its first request: once a second at most, since anybody can cause it.
-func (s *Server) logGreeting(what, addr string, err error) {
+func (s *Server) logHandshake(what, addr string, err error) {
 	now := time.Now().Unix()
-	if errors.Is(err, io.EOF) || s.greetingLogged.Swap(now) == now {
+	if errors.Is(err, io.EOF) || s.handshakeLogged.Swap(now) == now {
 		s.log.Debug("client sent away", "client", addr, "failed", what, "error", err)
 		return
 	}

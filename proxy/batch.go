@@ -8,7 +8,7 @@ import (
 
 // run is requests that stand side by side in a session's buffer and go on as one: what a client has
 // pipelined mostly costs once what a request alone costs.
-type run struct {
+type batch struct {
 	requests int
 	bytes    int // they end at the session's start
 	last     *command
@@ -17,35 +17,35 @@ type run struct {
 }
 
 // maxRun is how many requests go on as one, so that a session waits for room in time.
-const maxRun = 256
+const maxBatch = 256
 
-// joinsRun takes a request into the run, if it is one that nothing needs to be decided about.
-func (s *session) joinsRun(req resp.Request) bool {
-	if len(req.Args) == 0 || req.Inline || s.streaming || s.run.bytes+len(req.Raw) > maxShared {
+// addToBatch adds a request to the batch, if it is one that nothing needs to be decided about.
+func (s *session) addToBatch(req resp.Request) bool {
+	if len(req.Args) == 0 || req.Inline || s.streaming || s.batch.bytes+len(req.Raw) > maxShared {
 		return false
 	}
-	cmd := s.run.lookup(req.Args[0])
-	if !cmd.plain(s.server.locks.Waiting()) {
+	cmd := s.batch.lookup(req.Args[0])
+	if !cmd.batchable(s.server.locks.Waiting()) {
 		return false
 	}
-	if s.run.requests == maxRun {
-		s.endRun()
+	if s.batch.requests == maxBatch {
+		s.relayBatch()
 	}
-	s.meter.counted(cmd.kind)
+	s.meter.count(cmd.kind)
 	s.start += len(req.Raw)
-	s.run.requests++
-	s.run.bytes += len(req.Raw)
+	s.batch.requests++
+	s.batch.bytes += len(req.Raw)
 	return true
 }
 
-// endRun passes on the run.
-func (s *session) endRun() {
-	n := s.run.requests
+// relayBatch passes on the batch.
+func (s *session) relayBatch() {
+	n := s.batch.requests
 	if n == 0 {
 		return
 	}
-	raw := s.buf[s.start-s.run.bytes : s.start]
-	s.run.requests, s.run.bytes = 0, 0
+	raw := s.buf[s.start-s.batch.bytes : s.start]
+	s.batch.requests, s.batch.bytes = 0, 0
 	err := s.connect(passthrough.Shared)
 	if err == nil {
 		s.pipe.Relay(passthrough.Request{Raw: raw, N: n})
@@ -57,7 +57,7 @@ func (s *session) endRun() {
 }
 
 // lookup finds a command that is likely to be the one before.
-func (r *run) lookup(name []byte) *command {
+func (r *batch) lookup(name []byte) *command {
 	if r.last != nil && string(name) == string(r.name[:r.length]) {
 		return r.last
 	}

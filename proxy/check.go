@@ -10,17 +10,17 @@ import (
 )
 
 // adviseRetry is how long after a failure to reach the upstream it is looked at again.
-const adviseRetry = 5 * time.Second
+const checkRetry = 5 * time.Second
 
-// Advise looks at what the upstream is set up to do, until ctx ends: once whether it would lose locks, of which it logs a warning, and from time
+// CheckUpstream looks at what the upstream is set up to do, until ctx ends: once whether it would lose locks, of which it logs a warning, and from time
 // to time whether it closes clients for what they ask, since then they can't share connections. It waits for an upstream that is down;
 // one that doesn't let the proxy's own user look is left alone.
-func (s *Server) Advise(ctx context.Context) {
-	s.adviseOnLocks(ctx)
+func (s *Server) CheckUpstream(ctx context.Context) {
+	s.checkEviction(ctx)
 	s.watchLimits(ctx)
 }
 
-func (s *Server) adviseOnLocks(ctx context.Context) {
+func (s *Server) checkEviction(ctx context.Context) {
 	client := s.cfg.Upstream.Client(s.cfg.Upstream.Initial)
 	defer client.Close()
 	for {
@@ -30,7 +30,7 @@ func (s *Server) adviseOnLocks(ctx context.Context) {
 		var refused redis.Error
 		switch {
 		case err == nil:
-			s.adviseOnMemory(info)
+			s.warnOfEviction(info)
 			return
 		case errors.As(err, &refused):
 			s.log.Debug("cannot look whether the upstream may evict locks", "error", err)
@@ -39,14 +39,14 @@ func (s *Server) adviseOnLocks(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(adviseRetry):
+		case <-time.After(checkRetry):
 		}
 	}
 }
 
 // adviseOnMemory warns if the upstream drops keys when its memory is full: any policy but noeviction may pick a lock, and the
 // companion that remembers its token.
-func (s *Server) adviseOnMemory(info string) {
+func (s *Server) warnOfEviction(info string) {
 	policy, limit := infoField(info, "maxmemory_policy"), infoField(info, "maxmemory")
 	if policy == "" || policy == "noeviction" {
 		return

@@ -9,11 +9,11 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// introspect answers COMMAND with what the upstream says of its commands and, in their places among them, the lock commands.
+// answerCommand answers COMMAND with what the upstream says of its commands and, in their places among them, the lock commands.
 // An error of the upstream is passed on: of a user who may not ask, or of a version that doesn't know the subcommand.
-func (s *session) introspect(req resp.Request) (done bool) {
+func (s *session) answerCommand(req resp.Request) (done bool) {
 	state, ok := s.mayAnswer()
-	q := inquire(req.Args, state.Proto)
+	q := newCommandQuery(req.Args, state.Proto)
 	if !ok || q == nil {
 		return false
 	}
@@ -32,12 +32,12 @@ func (s *session) introspect(req resp.Request) (done bool) {
 		raws = append(raws, raw)
 	}
 	q.before = raws[0] // if it was asked first; else nobody looks
-	s.reply(q.complete(raws[len(raws)-1]))
+	s.reply(q.answer(raws[len(raws)-1]))
 	return true
 }
 
 // inquiry is one COMMAND request that concerns the lock commands. It is pure: no I/O.
-type inquiry struct {
+type commandQuery struct {
 	args  [][]byte // as the client sent them
 	ask   [][]byte // what the upstream is asked
 	first [][]byte // what it is asked before that, if anything
@@ -45,32 +45,32 @@ type inquiry struct {
 	before []byte
 	proto  int
 	// splice makes the answer out of the elements of the upstream's, which is no error; nil elems if it isn't an aggregate.
-	splice func(raw []byte, kind byte, elems [][]byte) []byte
+	merge func(raw []byte, kind byte, elems [][]byte) []byte
 	// refused makes the answer out of an error of the upstream.
 	refused func(raw []byte) []byte
 }
 
-// inquire returns nil for a request that the upstream can answer alone.
-func inquire(args [][]byte, proto int) *inquiry {
-	q := &inquiry{args: args, ask: args, proto: proto}
+// newCommandQuery returns nil for a request that the upstream can answer alone.
+func newCommandQuery(args [][]byte, proto int) *commandQuery {
+	q := &commandQuery{args: args, ask: args, proto: proto}
 	sub := ""
 	if len(args) > 1 {
 		sub = strings.ToLower(string(args[1]))
 	}
 	switch {
 	case len(args) == 1, sub == "info" && len(args) == 2:
-		q.splice = q.allInfos
+		q.merge = q.allInfos
 	case sub == "info" && q.namesLock(args[2:]):
 		q.ask = append(slices.Clone(args), []byte("get")) // to see how many fields an entry has
-		q.splice = q.infos
+		q.merge = q.infos
 	case sub == "docs" && len(args) == 2:
-		q.splice = q.allDocs
+		q.merge = q.allDocs
 	case sub == "docs" && q.namesLock(args[2:]):
-		q.splice = q.docs
+		q.merge = q.docs
 	case sub == "count" && len(args) == 2:
-		q.first, q.splice = askLocks, q.count
+		q.first, q.merge = askLocks, q.count
 	case sub == "list" && (len(args) == 2 || len(args) == 5):
-		q.splice = q.list
+		q.merge = q.list
 	case (sub == "getkeys" || sub == "getkeysandflags") && len(args) > 2 && lookup(args[2]).lock != nil:
 		q.keys(sub == "getkeysandflags")
 	default:
@@ -79,11 +79,11 @@ func inquire(args [][]byte, proto int) *inquiry {
 	return q
 }
 
-func (q *inquiry) namesLock(names [][]byte) bool {
+func (q *commandQuery) namesLock(names [][]byte) bool {
 	return slices.ContainsFunc(names, func(name []byte) bool { return lookup(name).lock != nil })
 }
 
-func (q *inquiry) complete(raw []byte) []byte {
+func (q *commandQuery) answer(raw []byte) []byte {
 	if raw[0] == '-' || raw[0] == '!' {
 		if q.refused != nil && !bytes.HasPrefix(raw, noAuthCode) {
 			return q.refused(raw)
@@ -91,7 +91,7 @@ func (q *inquiry) complete(raw []byte) []byte {
 		return raw
 	}
 	if raw[0] == ':' {
-		return q.splice(raw, ':', nil)
+		return q.merge(raw, ':', nil)
 	}
 	kind, elems, err := resp.Elements(raw)
 	if err != nil {
@@ -101,11 +101,11 @@ func (q *inquiry) complete(raw []byte) []byte {
 		// An upstream from before the subcommands, as the embedded store is: it answers all with what COMMAND answers.
 		return resp.AppendError(nil, "ERR unknown subcommand '"+string(q.args[1])+"'. Try COMMAND HELP.")
 	}
-	return q.splice(raw, kind, elems)
+	return q.merge(raw, kind, elems)
 }
 
 // named reports whether the answer is one of names: those of commands, each maybe with its documentation.
-func (q *inquiry) named() bool {
+func (q *commandQuery) named() bool {
 	if len(q.args) < 2 {
 		return false
 	}
@@ -114,17 +114,17 @@ func (q *inquiry) named() bool {
 }
 
 // encode returns what build encodes.
-func (q *inquiry) encode(build func(e *resp.Encoder)) []byte {
+func (q *commandQuery) encode(build func(e *resp.Encoder)) []byte {
 	e := &resp.Encoder{Proto: q.proto}
 	build(e)
 	return e.Buf
 }
 
-func (q *inquiry) info(spec *lockcmd.Spec, fields int) []byte {
+func (q *commandQuery) info(spec *lockcmd.Spec, fields int) []byte {
 	return q.encode(func(e *resp.Encoder) { spec.AppendInfo(e, fields) })
 }
 
-func (q *inquiry) name(name string) []byte {
+func (q *commandQuery) name(name string) []byte {
 	return q.encode(func(e *resp.Encoder) { e.Bulk(name) })
 }
 
@@ -138,7 +138,7 @@ var askLocks = func() (ask [][]byte) {
 }()
 
 // count adds to COMMAND COUNT the lock commands that the upstream hasn't counted.
-func (q *inquiry) count(raw []byte, kind byte, _ [][]byte) []byte {
+func (q *commandQuery) count(raw []byte, kind byte, _ [][]byte) []byte {
 	n, ok := resp.ParseInt(bytes.TrimRight(raw[1:], "\r\n"))
 	if kind != ':' || !ok {
 		return raw
@@ -155,7 +155,7 @@ func (q *inquiry) count(raw []byte, kind byte, _ [][]byte) []byte {
 }
 
 // allInfos adds to COMMAND. What the upstream has by the name of a lock command can't be reached, so it isn't told.
-func (q *inquiry) allInfos(_ []byte, kind byte, elems [][]byte) []byte {
+func (q *commandQuery) allInfos(_ []byte, kind byte, elems [][]byte) []byte {
 	fields := infoFields(elems)
 	elems = slices.DeleteFunc(elems, func(entry []byte) bool {
 		_, parts, err := resp.Elements(entry)
@@ -168,7 +168,7 @@ func (q *inquiry) allInfos(_ []byte, kind byte, elems [][]byte) []byte {
 }
 
 // infos fills in COMMAND INFO name …, whose answer has one element for each name, and here for one more.
-func (q *inquiry) infos(raw []byte, kind byte, elems [][]byte) []byte {
+func (q *commandQuery) infos(raw []byte, kind byte, elems [][]byte) []byte {
 	names := q.args[2:]
 	if len(elems) != len(names)+1 {
 		return raw
@@ -193,7 +193,7 @@ func infoFields(entries [][]byte) int {
 }
 
 // allDocs adds to COMMAND DOCS.
-func (q *inquiry) allDocs(_ []byte, kind byte, elems [][]byte) []byte {
+func (q *commandQuery) allDocs(_ []byte, kind byte, elems [][]byte) []byte {
 	var kept [][]byte
 	for i := 0; i+1 < len(elems); i += 2 {
 		if !isLockName(elems[i]) {
@@ -207,7 +207,7 @@ func (q *inquiry) allDocs(_ []byte, kind byte, elems [][]byte) []byte {
 }
 
 // docs fills in COMMAND DOCS name …, whose answer has the known among the names, in their order.
-func (q *inquiry) docs(_ []byte, kind byte, elems [][]byte) []byte {
+func (q *commandQuery) docs(_ []byte, kind byte, elems [][]byte) []byte {
 	var mixed [][]byte
 	for _, name := range q.args[2:] {
 		if spec := lookup(name).lock; spec != nil {
@@ -223,12 +223,12 @@ func (q *inquiry) docs(_ []byte, kind byte, elems [][]byte) []byte {
 	return resp.AppendAggregate(nil, kind, append(mixed, elems...))
 }
 
-func (q *inquiry) appendDoc(pairs [][]byte, spec *lockcmd.Spec) [][]byte {
+func (q *commandQuery) appendDoc(pairs [][]byte, spec *lockcmd.Spec) [][]byte {
 	return append(pairs, q.name(spec.Name), q.encode(spec.AppendDoc))
 }
 
 // list adds to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value].
-func (q *inquiry) list(_ []byte, kind byte, elems [][]byte) []byte {
+func (q *commandQuery) list(_ []byte, kind byte, elems [][]byte) []byte {
 	elems = slices.DeleteFunc(elems, isLockName)
 	for i := range lockcmd.Specs {
 		if spec := &lockcmd.Specs[i]; q.listed(spec) {
@@ -238,7 +238,7 @@ func (q *inquiry) list(_ []byte, kind byte, elems [][]byte) []byte {
 	return resp.AppendAggregate(nil, kind, elems)
 }
 
-func (q *inquiry) listed(spec *lockcmd.Spec) bool {
+func (q *commandQuery) listed(spec *lockcmd.Spec) bool {
 	if len(q.args) < 5 {
 		return true
 	}

@@ -17,7 +17,7 @@ var (
 
 // keys prepares the answer to COMMAND GETKEYS and GETKEYSANDFLAGS for a lock command. The upstream is asked all the same: it
 // may not know the subcommand, nor the user be allowed to ask. For a command that runs another it is asked about that one.
-func (q *inquiry) keys(withFlags bool) {
+func (q *commandQuery) keys(withFlags bool) {
 	call := q.args[2:]
 	spec := lookup(call[0]).lock
 	arity := spec.Arity()
@@ -30,7 +30,7 @@ func (q *inquiry) keys(withFlags bool) {
 		}
 		return resp.AppendAggregate(nil, '*', [][]byte{q.key(string(call[1]), spec.KeyFlags(), withFlags)})
 	}
-	q.splice = func(raw []byte, _ byte, _ [][]byte) []byte { return raw } // the upstream knows a command by that name
+	q.merge = func(raw []byte, _ byte, _ [][]byte) []byte { return raw } // the upstream knows a command by that name
 	q.refused = onlyAfter(errUnknownToRedis, ours)
 	if !spec.RunsAnother() || len(call) < -arity {
 		return
@@ -45,7 +45,7 @@ func (q *inquiry) keys(withFlags bool) {
 			return onlyAfter(errNoKeyArgs, ours)(raw)
 		}
 	}
-	q.splice = func(_ []byte, kind byte, elems [][]byte) []byte {
+	q.merge = func(_ []byte, kind byte, elems [][]byte) []byte {
 		key := q.key(string(call[1]), spec.KeyFlags(), withFlags)
 		return resp.AppendAggregate(nil, kind, slices.Insert(elems, 0, key))
 	}
@@ -61,7 +61,7 @@ func onlyAfter(expected []byte, answer func([]byte) []byte) func([]byte) []byte 
 	}
 }
 
-func (q *inquiry) key(key string, flags []string, withFlags bool) []byte {
+func (q *commandQuery) key(key string, flags []string, withFlags bool) []byte {
 	return q.encode(func(e *resp.Encoder) {
 		if !withFlags {
 			e.Bulk(key)

@@ -19,7 +19,7 @@ var (
 // noAuth returns the upstream's own NOAUTH if the client must log in before it may do anything else, and
 // nil if it need not. An error says that the upstream could not be asked.
 func (s *session) noAuth() (reply []byte, err error) {
-	if state, _ := s.pipe.State(); state.Trusted || s.settledState().Trusted {
+	if state, _ := s.pipe.State(); state.Trusted || s.awaitState().Trusted {
 		return nil, nil
 	}
 	if err := s.connect(passthrough.Own); err != nil {

@@ -44,14 +44,14 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 		{"COMMAND COUNT", "+what\r\n", "+what\r\n"},
 		{"COMMAND LIST", "*2\r\n$4\r\nLOCK\r\n$3\r\nget\r\n", "*7\r\n$3\r\nget\r\n$4\r\nlock\r\n$6\r\nunlock\r\n$6\r\nrelock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n$5\r\nfence\r\n"},
 	} {
-		q := inquire(words(c.request), 2)
+		q := newCommandQuery(words(c.request), 2)
 		if q == nil {
 			t.Errorf("%s: not asked", c.request)
-		} else if got := q.complete([]byte(c.reply)); string(got) != c.want {
+		} else if got := q.answer([]byte(c.reply)); string(got) != c.want {
 			t.Errorf("%s after %q:\n got %q\nwant %q", c.request, c.reply, got, c.want)
 		}
 	}
-	all := inquire(words("COMMAND"), 2).complete([]byte("*1\r\n" + old))
+	all := newCommandQuery(words("COMMAND"), 2).answer([]byte("*1\r\n" + old))
 	if _, elems, err := resp.Elements(all); err != nil || len(elems) != 7 || string(elems[0]) != old || !strings.HasPrefix(string(elems[6]), "*6\r\n$5\r\nfence\r\n") {
 		t.Errorf("COMMAND: %q, %v", all, err)
 	}

@@ -10,7 +10,7 @@ import (
 
 // goneGrace is how much longer the upstream may take for a client that has closed: it may have closed only its sending side,
 // and be reading still, as "printf … | nc" does.
-const goneGrace = 250 * time.Millisecond
+const goneTimeout = 250 * time.Millisecond
 
 // watchAfter is how long a session waits for the upstream before it begins to watch its client meanwhile. Watching costs a
 // goroutine, and most answers come sooner.
@@ -63,7 +63,7 @@ func (s *session) awaitUntil(answer *passthrough.Answer, until time.Time) (answe
 		s.stopWatch(w)
 	}
 	if s.readErr != nil {
-		s.timer.Reset(goneGrace)
+		s.timer.Reset(goneTimeout)
 		select {
 		case <-answer.Done:
 			s.timer.Stop()
@@ -97,16 +97,16 @@ func (s *session) endWatch() {
 }
 
 // watch reads from the client while its session waits for something else.
-type watch struct {
-	start *time.Timer   // runs it
-	gone  chan struct{} // closed before ended if the client is
-	stop  chan struct{} // closed when it is to end
-	ended chan struct{} // closed when it has run
-	limit int           // of read, bytes
-	read  []byte        // what has come meanwhile
-	in    atomic.Int64  // how much that is
-	held  int64         // of it, what is accounted for in the server's buffers
-	err   error
+type clientWatch struct {
+	start    *time.Timer   // runs it
+	gone     chan struct{} // closed before ended if the client is
+	stop     chan struct{} // closed when it is to end
+	ended    chan struct{} // closed when it has run
+	limit    int           // of read, bytes
+	read     []byte        // what has come meanwhile
+	in       atomic.Int64  // how much that is
+	reserved int64         // of it, what is accounted for in the server's buffers
+	err      error
 }
 
 // minWatchBuf is little, since most clients that wait send nothing.
@@ -116,20 +116,20 @@ const minWatchBuf = 256
 const hangupPoll = 50 * time.Millisecond
 
 // startWatch begins a watch after a time. It ends when the client does, or by stopWatch, which waits for it.
-func (s *session) startWatch(after time.Duration) *watch {
-	w := &watch{gone: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}), limit: maxSessionBuf - (s.end - s.start)}
+func (s *session) startWatch(after time.Duration) *clientWatch {
+	w := &clientWatch{gone: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}), limit: maxSessionBuf - (s.end - s.start)}
 	w.start = time.AfterFunc(after, func() { s.runWatch(w) })
 	return w
 }
 
-func (s *session) runWatch(w *watch) {
+func (s *session) runWatch(w *clientWatch) {
 	defer close(w.ended)
 	for w.err == nil && len(w.read) < w.limit {
-		if len(w.read) >= freeBuf && w.held == 0 {
-			if !s.server.buffers.take(maxSessionBuf) {
+		if len(w.read) >= freeBuf && w.reserved == 0 {
+			if !s.server.buffers.reserve(maxSessionBuf) {
 				break
 			}
-			w.held = maxSessionBuf
+			w.reserved = maxSessionBuf
 		}
 		w.read = slices.Grow(w.read, minWatchBuf)
 		var n int
@@ -157,22 +157,22 @@ func (s *session) awaitHangup(stop <-chan struct{}) bool {
 }
 
 // stopWatch ends the watch and keeps what it has read.
-func (s *session) stopWatch(w *watch) {
+func (s *session) stopWatch(w *clientWatch) {
 	if w.start.Stop() {
 		return // it hasn't begun
 	}
 	close(w.stop)
 	s.nc.SetReadDeadline(time.Unix(1, 0))
 	<-w.ended
-	s.server.buffers.take(-w.held)
+	s.server.buffers.reserve(-w.reserved)
 	s.nc.SetReadDeadline(time.Time{})
 	if s.drains() { // drain may have set its deadline just before it was taken back
 		s.nc.SetReadDeadline(time.Unix(1, 0))
 	}
 	if len(w.read) > 0 {
-		s.meter.heard(len(w.read))
+		s.meter.addRead(len(w.read))
 		s.holder.MarkDelivered(s.meter.in.Load())
-		s.keep(w.read)
+		s.addRead(w.read)
 	}
 	if w.err != nil && !isTimeout(w.err) {
 		s.readErr = w.err
@@ -181,7 +181,7 @@ func (s *session) stopWatch(w *watch) {
 
 // keep takes into the buffer what a watch has read, behind what has not been passed on yet. What has been leaves it, but stays where it is
 // for those who have requests from it.
-func (s *session) keep(read []byte) {
+func (s *session) addRead(read []byte) {
 	if s.start > 0 {
 		unread := s.buf[s.start:s.end]
 		s.buf = append(make([]byte, 0, max(minSessionBuf, len(unread)+len(read))), unread...)
@@ -190,6 +190,27 @@ func (s *session) keep(read []byte) {
 	s.buf = append(s.buf[:s.end], read...)
 	s.end = len(s.buf)
 	s.buf = s.buf[:cap(s.buf)]
-	s.mayHold(len(s.buf)) // it holds it in any case
-	s.kept += len(read)
+	s.reserveBuffer(len(s.buf)) // it holds it in any case
+	s.watchedBytes += len(read)
+}
+
+// A client whose machine has vanished closes nothing. While it has a session lock, or waits for a lock,
+// others wait for it. So its kernel has to answer the proxy's: within the shortest lease of its session
+// locks, and these bounds.
+const (
+	minSilence = 10 * time.Second // a laptop may take so long to change its network
+	maxSilence = 30 * time.Second
+)
+
+// silenceLimit is for how long the client's machine may answer nothing; 0 is for as long as the kernel
+// allows. The guard calls it.
+func (s *session) silenceLimit() time.Duration {
+	lease := s.holder.ShortestLease()
+	switch {
+	case lease > 0:
+		return min(max(lease.Round(time.Second), minSilence), maxSilence)
+	case s.is(locking):
+		return maxSilence
+	}
+	return 0
 }

@@ -14,7 +14,7 @@ const infoSection = "lockproxy"
 
 // informs reports whether an INFO asks for the proxy's section by name. INFO without names, or with all
 // or everything, is the upstream's alone, so that what parses it sees just what Redis says.
-func informs(args [][]byte) bool {
+func namesInfoSection(args [][]byte) bool {
 	for _, name := range args[1:] {
 		if bytes.EqualFold(name, []byte(infoSection)) {
 			return true
@@ -23,10 +23,10 @@ func informs(args [][]byte) bool {
 	return false
 }
 
-// inform answers INFO with the proxy's section added to what the upstream says. The upstream is asked
+// answerInfo answers INFO with the proxy's section added to what the upstream says. The upstream is asked
 // first, so that a user who may not INFO there may not here.
-func (s *session) inform(req resp.Request) (done bool) {
-	if !informs(req.Args) {
+func (s *session) answerInfo(req resp.Request) (done bool) {
+	if !namesInfoSection(req.Args) {
 		return false
 	}
 	state, ok := s.mayAnswer()

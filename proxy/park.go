@@ -15,12 +15,12 @@ import (
 // park leaves the client to the event loop, if one can read it and nothing has come that the loop
 // cannot deal with.
 func (s *session) park() bool {
-	return s.drained && !s.streaming && !s.drains() && s.seat != nil && s.seat.Enter(s.socket.Raw()) &&
+	return s.socketEmpty && !s.streaming && !s.drains() && s.seat != nil && s.seat.Enter(s.socket.Raw()) &&
 		s.seat.Park()
 }
 
 // leaveSeat has no event loop look at the client any more.
-func (s *session) leaveSeat() {
+func (s *session) unregister() {
 	if s.seat != nil {
 		s.seat.Close(s.socket.Raw())
 	}
@@ -36,8 +36,8 @@ func (s *session) Ready(turn *eventloop.Turn) eventloop.Next {
 	if err == syscall.EAGAIN {
 		return eventloop.Stay
 	}
-	s.took(n, err)
-	if s.left = err != nil || !s.passInPlace(turn) || !s.drained; s.left {
+	s.consumed(n, err)
+	if s.unhandled = err != nil || !s.relayInPlace(turn) || !s.socketEmpty; s.unhandled {
 		return eventloop.Leave
 	}
 	return eventloop.Stay
@@ -46,16 +46,16 @@ func (s *session) Ready(turn *eventloop.Turn) eventloop.Next {
 // passInPlace passes on what is in the buffer, as handle does, if that is requests that need no
 // waiting, and perhaps the beginning of another one. What it doesn't pass on is as if it had not
 // looked at it.
-func (s *session) passInPlace(turn *eventloop.Turn) bool {
-	passed := s.passWhole(turn)
+func (s *session) relayInPlace(turn *eventloop.Turn) bool {
+	passed := s.relayWhole(turn)
 	sent := s.pipe.TryFlush(turn)
-	s.meter.fold()
+	s.meter.publish()
 	return passed && sent
 }
 
 // passWhole is passInPlace up to where what goes by the home is sent.
-func (s *session) passWhole(turn *eventloop.Turn) bool {
-	for s.start < s.end && s.run.requests < maxRun {
+func (s *session) relayWhole(turn *eventloop.Turn) bool {
+	for s.start < s.end && s.batch.requests < maxBatch {
 		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
 		if err != nil {
 			return false
@@ -63,38 +63,38 @@ func (s *session) passWhole(turn *eventloop.Turn) bool {
 		if !whole {
 			break
 		}
-		if !s.joinsRun(req) && !(s.passRun(turn) && s.passOne(req, turn)) {
+		if !s.addToBatch(req) && !(s.tryRelayBatch(turn) && s.tryRelayOne(req, turn)) {
 			return false
 		}
 	}
-	if s.run.requests == maxRun || s.end == len(s.buf) || !s.passRun(turn) {
+	if s.batch.requests == maxBatch || s.end == len(s.buf) || !s.tryRelayBatch(turn) {
 		return false
 	}
 	s.start, s.end = 0, copy(s.buf, s.buf[s.start:s.end])
 	return true
 }
 
-// passRun passes on the run, if there is one.
-func (s *session) passRun(turn *eventloop.Turn) bool {
-	n := s.run.requests
+// tryRelayBatch passes on the batch, if there is one.
+func (s *session) tryRelayBatch(turn *eventloop.Turn) bool {
+	n := s.batch.requests
 	if n == 0 {
 		return true
 	}
-	raw := s.buf[s.start-s.run.bytes : s.start]
+	raw := s.buf[s.start-s.batch.bytes : s.start]
 	done := s.pipe.TryRelay(passthrough.Request{Raw: raw, N: n, Way: passthrough.Shared}, turn)
 	if done {
-		s.run.requests, s.run.bytes = 0, 0
+		s.batch.requests, s.batch.bytes = 0, 0
 	}
 	return done
 }
 
 // passOne passes on a single request that goes by the home, or runs a script.
-func (s *session) passOne(req resp.Request, turn *eventloop.Turn) bool {
+func (s *session) tryRelayOne(req resp.Request, turn *eventloop.Turn) bool {
 	if len(req.Args) == 0 {
 		return false
 	}
 	cmd := lookup(req.Args[0])
-	if !cmd.relayed(s.server.locks.Waiting()) || cmd.ofNode && s.server.cfg.Upstream.IsCluster() {
+	if !cmd.oneStep(s.server.locks.Waiting()) || cmd.perNode && s.server.cfg.Upstream.IsCluster() {
 		return false
 	}
 	r := routeOf(cmd, req)
@@ -104,7 +104,7 @@ func (s *session) passOne(req resp.Request, turn *eventloop.Turn) bool {
 	}
 	done := s.pipe.TryRelay(r.request(), turn)
 	if done {
-		s.meter.counted(cmd.kind)
+		s.meter.count(cmd.kind)
 		s.start += len(req.Raw)
 	}
 	return done

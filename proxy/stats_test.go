@@ -27,9 +27,9 @@ func (c *counting) CommandTook(kind Kind, d time.Duration) {
 
 // request is what a session does with its meter for one relayed request.
 func request(m *meter, reply []byte) {
-	m.heard(40)
-	m.counted(Relayed)
-	m.fold()
+	m.addRead(40)
+	m.count(Relayed)
+	m.publish()
 	m.Write(reply)
 }
 
@@ -57,8 +57,8 @@ func TestMeterSamplesOnlyRelayed(t *testing.T) {
 	seen := &counting{}
 	m := &meter{Conn: sink{}, observer: seen, origin: time.Now()}
 	for range 10 * sampleEvery {
-		m.heard(40)
-		m.counted(firstLock)
+		m.addRead(40)
+		m.count(firstLock)
 		m.Write([]byte(":1\r\n"))
 	}
 	if *seen != (counting{}) {

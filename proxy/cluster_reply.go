@@ -15,9 +15,9 @@ import (
 // A client that knows Redis Cluster asks who serves which slot, and goes there. In front of a cluster it is told that one node serves all of
 // them: this proxy, at the address that it has come to. The real nodes are none of its business.
 
-// clusterShape answers CLUSTER SLOTS and its like with the proxy as the only node, once the upstream has
+// answerCluster answers CLUSTER SLOTS and its like with the proxy as the only node, once the upstream has
 // shown that this client may ask.
-func (s *session) clusterShape(req resp.Request) (done bool) {
+func (s *session) answerCluster(req resp.Request) (done bool) {
 	if len(req.Args) < 2 || !s.server.cfg.Upstream.IsCluster() {
 		return false
 	}

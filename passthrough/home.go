@@ -20,11 +20,11 @@ import (
 type home struct {
 	*owed
 	conn    net.Conn
-	way     io.ReadWriter   // conn's bytes
-	socket  *socket.Socket  // conn's; nil if way isn't that
-	seat    *eventloop.Seat // nil if no event loop reads it
-	ended   chan struct{}   // closed when nobody reads any more
-	closing bool            // guarded by mu; the upstream has been told that nothing more is asked
+	way     io.ReadWriter           // conn's bytes
+	socket  *socket.Socket          // conn's; nil if way isn't that
+	reg     *eventloop.Registration // nil if no event loop reads it
+	ended   chan struct{}           // closed when nobody reads any more
+	closing bool                    // guarded by mu; the upstream has been told that nothing more is asked
 	replies replyReader
 	unasked []byte // guarded by mu; the beginning of a push that comes while replies come by the lane
 	failed  error  // what ended the event loop's reading
@@ -33,7 +33,7 @@ type home struct {
 // close ends the connection. It may be called from any goroutine.
 func (h *home) close() {
 	h.conn.Close()
-	h.seat.Rouse()
+	h.reg.Wake()
 }
 
 // Resume brings replies until the connection ends, or an event loop brings them.
@@ -44,9 +44,7 @@ func (h *home) Resume() {
 			return // it is parked, and belongs to the loop
 		}
 	}
-	if h.socket != nil {
-		h.seat.Close(h.socket.Raw())
-	}
+	h.reg.Unregister()
 	h.conn.Close()
 	h.reportLoss(err)
 	h.lanes.homes.Add(-1)
@@ -85,12 +83,12 @@ func (h *home) copyReplies() error {
 // park leaves the reading to an event loop, if one can read the connection and nothing has come that
 // it cannot deal with.
 func (h *home) park() bool {
-	return h.socket != nil && h.seat.Enter(h.socket.Raw()) && h.seat.Park()
+	return h.reg.Park()
 }
 
 // Ready gives the client what has come, unless it leaves so much unread that it must be waited for.
-func (h *home) Ready(turn *eventloop.Turn) eventloop.Next {
-	buf := turn.Buffer(laneBuf)
+func (h *home) Ready(it *eventloop.Iteration) eventloop.Next {
+	buf := it.Buffer(laneBuf)
 	n, err := h.socket.TryRead(buf)
 	switch {
 	case err == syscall.EAGAIN:

@@ -170,9 +170,9 @@ func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
 	}
 	c.Flush()
 	conn := <-s.conns
-	turn := &eventloop.Turn{}
+	it := &eventloop.Iteration{}
 	for _, raw := range []string{"MULTI\r\n", "SET\r\n", "EXEC\r\n"} {
-		if !c.TryRelay(Request{Raw: []byte(raw), Way: Own}, turn) {
+		if !c.TryRelay(Request{Raw: []byte(raw), Way: Own}, it) {
 			t.Fatalf("%q would have to wait", raw)
 		}
 	}
@@ -181,7 +181,7 @@ func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
 	if n, _ := conn.Read(buf); n > 0 {
 		t.Errorf("%q was sent by itself", buf[:n])
 	}
-	if !c.TryFlush(turn) {
+	if !c.TryFlush(it) {
 		t.Fatal("the upstream has no room")
 	}
 	conn.SetReadDeadline(time.Now().Add(5 * time.Second))

@@ -48,7 +48,7 @@ func (w *homeWay) openHome(ctx context.Context) error {
 	}
 	h := &home{owed: w.owed, conn: conn, way: upstream.Raw(conn), ended: make(chan struct{})}
 	if h.socket, _ = h.way.(*socket.Socket); h.socket != nil {
-		h.seat = w.lanes.loops.NewSeat(h)
+		h.reg = w.lanes.loops.NewRegistration(h, h.socket.Raw())
 	}
 	w.mu.Lock()
 	if before := w.lastHome; before != nil {
@@ -210,5 +210,5 @@ func (w *homeWay) closeHomeLocked() {
 	if half, ok := w.home.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
 		w.home.conn.Close()
 	}
-	w.home.seat.Rouse() // who reads it minds the deadline
+	w.home.reg.Wake() // who reads it minds the deadline
 }

@@ -31,20 +31,20 @@ const (
 )
 
 // lane is one upstream connection that the sessions of one Identity share. Requests enter it by
-// add, and leave it by flush: whoever has added some sends all that is gathered, unless somebody
+// add, and leave it by Flush: whoever has added some sends all that is gathered, unless somebody
 // already does, who then sends these too. Its reader gives each session its replies. The sessions'
 // requests stand in runs, in the order in which they went.
 type lane struct {
 	kind    laneKind
 	conn    net.Conn
-	way     io.ReadWriter   // conn's bytes
-	socket  *socket.Socket  // conn's; nil if way isn't that
-	seat    *eventloop.Seat // the reader's; nil if it has none
-	ended   chan struct{}   // closed when all that was asked has been answered or reported lost
-	gone    func()          // called behind that, once
-	retired atomic.Bool     // nobody begins to use it any more
-	silent  atomic.Int64    // since when answers have been due and none came, as monotonic.Now; 0 if none are due
-	laneUse                 // guarded by Lanes.mu
+	way     io.ReadWriter           // conn's bytes
+	socket  *socket.Socket          // conn's; nil if way isn't that
+	reg     *eventloop.Registration // the reader's; nil if it has none
+	ended   chan struct{}           // closed when all that was asked has been answered or reported lost
+	gone    func()                  // called behind that, once
+	retired atomic.Bool             // nobody begins to use it any more
+	silent  atomic.Int64            // since when answers have been due and none came, as monotonic.Now; 0 if none are due
+	laneUse                         // guarded by Lanes.mu
 
 	mu      sync.Mutex
 	room    *sync.Cond
@@ -107,7 +107,7 @@ func (l *lane) lost() bool {
 var errNoRoom = errors.New("no room")
 
 // add takes whole requests of a session's, for which its client will be owed e. They are sent by
-// flush. Where there is no room it waits if it may, but not once the session is lost. An error says
+// Flush. Where there is no room it waits if it may, but not once the session is lost. An error says
 // that nothing was taken; but for errNoRoom it is why the lane has ended.
 func (l *lane) add(o *owed, e entry, raw []byte, mayWait bool) error {
 	l.mu.Lock()
@@ -138,9 +138,9 @@ func (l *lane) add(o *owed, e entry, raw []byte, mayWait bool) error {
 	return nil
 }
 
-// flush sends what is gathered, unless somebody does: who sends goes on until nothing is left. It
-// never waits for the upstream.
-func (l *lane) flush() {
+// Flush sends what is gathered, unless another goroutine is sending: that goes on until nothing is
+// left. It never waits for the upstream.
+func (l *lane) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.flushLocked()
@@ -196,13 +196,10 @@ func (l *lane) writeRest(rest []byte) {
 	l.flushLocked()
 }
 
-// EndTurn is flush, for the event loop.
-func (l *lane) EndTurn() { l.flush() }
-
 // close ends the lane. It may be called from any goroutine.
 func (l *lane) close() {
 	l.conn.Close()
-	l.seat.Rouse()
+	l.reg.Wake()
 }
 
 // wakeWaiting makes those who wait for room look whether they still want it.
@@ -220,9 +217,7 @@ func (l *lane) Resume() {
 			return // it is parked, and belongs to the loop
 		}
 	}
-	if l.socket != nil {
-		l.seat.Close(l.socket.Raw())
-	}
+	l.reg.Unregister()
 	l.conn.Close()
 	l.end(err)
 	l.writers.Wait()
@@ -256,7 +251,7 @@ func (l *lane) copyReplies() error {
 // park leaves the reading to an event loop, if one can read the connection and nothing has come that
 // it cannot deal with.
 func (l *lane) park() bool {
-	return l.socket != nil && l.seat.Enter(l.socket.Raw()) && l.seat.Park()
+	return l.reg.Park()
 }
 
 // heard takes note that the upstream has answered something.
@@ -330,8 +325,8 @@ func (l *lane) end(err error) {
 }
 
 // Ready gives out what has come.
-func (l *lane) Ready(turn *eventloop.Turn) eventloop.Next {
-	buf := turn.Buffer(laneBuf)
+func (l *lane) Ready(it *eventloop.Iteration) eventloop.Next {
+	buf := it.Buffer(laneBuf)
 	n, err := l.socket.TryRead(buf)
 	switch {
 	case err == syscall.EAGAIN:

@@ -49,12 +49,12 @@ func TestWhoWritesSendsAll(t *testing.T) {
 		}
 		for i := 0; !writing(); i++ {
 			if add(p, "p"); i%2 == 0 { // what isn't flushed goes with what is
-				l.flush()
+				l.Flush()
 			}
 		}
 		for range 10 {
 			add(q, "q")
-			l.flush()
+			l.Flush()
 		}
 		far.SetReadDeadline(time.Now().Add(10 * time.Second))
 		got := make([]byte, sent*size)
@@ -74,14 +74,14 @@ func TestWhoWritesSendsAll(t *testing.T) {
 	}
 }
 
-// What a turn of one loop has added is sent when that turn says so, though the turn of another loop has
+// What an iteration of one loop has added is sent at its end, though the iteration of another loop has
 // added something too: a home write that follows must not overtake it.
-func TestEachTurnFlushes(t *testing.T) {
+func TestEachIterationFlushes(t *testing.T) {
 	near, far := tcpPair(t)
 	l := newLane(laneKind{}, near)
-	l.seat = (&eventloop.Loops{}).NewSeat(l)
+	l.reg = (&eventloop.Loops{}).NewRegistration(l, l.socket.Raw())
 	p, q := onLane(l), onLane(l)
-	one, other := &eventloop.Turn{}, &eventloop.Turn{}
+	one, other := &eventloop.Iteration{}, &eventloop.Iteration{}
 	if !p.tryLane(entry{}, []byte("PING\r\n"), one) || !q.tryLane(entry{}, []byte("ECHO\r\n"), other) {
 		t.Fatal("the lane takes nothing")
 	}

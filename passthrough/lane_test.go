@@ -150,15 +150,16 @@ func (c *scriptedClient) ask(t testing.TB, words ...string) {
 	c.Relay(Request{Raw: resp.AppendCommand(nil, words...)})
 }
 
-// askByTurn does what ask and Flush do as an event loop does it, if it can be done so. On a lane that others use its turn may end with theirs.
-func (c *scriptedClient) askByTurn(words ...string) bool {
-	if !c.TryRelay(Request{Raw: resp.AppendCommand(nil, words...), Way: Shared}, &eventloop.Turn{}) {
+// tryAsk does what ask and Flush do as an event loop does it, if that can be done. On a lane that
+// others use, its iteration may end with theirs.
+func (c *scriptedClient) tryAsk(words ...string) bool {
+	if !c.TryRelay(Request{Raw: resp.AppendCommand(nil, words...), Way: Shared}, &eventloop.Iteration{}) {
 		return false
 	}
 	if rand.IntN(2) == 0 {
 		runtime.Gosched() // others add to it
 	}
-	c.lane.EndTurn()
+	c.lane.Flush()
 	return true
 }
 
@@ -228,7 +229,7 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 			asked++
 			name := fmt.Sprintf("%s%d-%d", kind, i, asked)
 			due[i] += string(scriptedReply(name))
-			if rapid.Bool().Draw(rt, "by turn") && clients[i].askByTurn(name) {
+			if rapid.Bool().Draw(rt, "in a loop") && clients[i].tryAsk(name) {
 				continue
 			}
 			clients[i].ask(t, name)
@@ -331,7 +332,7 @@ func TestLaneLost(t *testing.T) {
 			asking.Go(func() {
 				for j := range 60 {
 					set := []string{"SET", fmt.Sprintf("%d-%d", i, j), strings.Repeat("x", 60<<10)}
-					if rand.IntN(2) == 0 && c.askByTurn(set...) {
+					if rand.IntN(2) == 0 && c.tryAsk(set...) {
 						continue
 					}
 					c.ask(t, set...)
@@ -463,9 +464,9 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 	}
 }
 
-// What a lane has no room for at the end of a turn follows as soon as it has, with what is asked meanwhile behind it, by whichever way that
+// What a lane has no room for at the end of an iteration follows as soon as it has, with what is asked meanwhile behind it, by whichever way that
 // goes; and nobody waits for it who doesn't ask too much.
-func TestTurnsWithoutRoom(t *testing.T) {
+func TestIterationsWithoutRoom(t *testing.T) {
 	s := newScripted(t, 1)
 	clients, lane := s.threeOnALane(t)
 	read, over := make(chan struct{}), make(chan struct{})
@@ -499,7 +500,7 @@ func TestTurnsWithoutRoom(t *testing.T) {
 		side.(interface{ SetReadBuffer(bytes int) error }).SetReadBuffer(64 << 10)
 		side.(interface{ SetWriteBuffer(bytes int) error }).SetWriteBuffer(64 << 10)
 	}
-	left, byTurn := 0, 0
+	left, inLoop := 0, 0
 	for _, c := range clients {
 		if got := c.line(t); got != "+PONG" {
 			t.Fatal(got)
@@ -508,18 +509,18 @@ func TestTurnsWithoutRoom(t *testing.T) {
 	for j := range 400 {
 		i := j % len(clients)
 		c, l := clients[i], clients[i].lane
-		if !c.askByTurn("SET", fmt.Sprintf("%d-%d", i, j), strings.Repeat("x", 60<<10)) {
+		if !c.tryAsk("SET", fmt.Sprintf("%d-%d", i, j), strings.Repeat("x", 60<<10)) {
 			break
 		}
-		byTurn++
+		inLoop++
 		l.mu.Lock()
 		if l.out.writing {
 			left++
 		}
 		l.mu.Unlock()
 	}
-	if byTurn == 400 || left == 0 {
-		t.Fatalf("the lane has taken %d requests, and had no room after %d", byTurn, left)
+	if inLoop == 400 || left == 0 {
+		t.Fatalf("the lane has taken %d requests, and had no room after %d", inLoop, left)
 	}
 	var asking sync.WaitGroup
 	for i, c := range clients {
@@ -533,7 +534,7 @@ func TestTurnsWithoutRoom(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	close(read)
 	for i, c := range clients {
-		for j := i; j < byTurn; j += len(clients) {
+		for j := i; j < inLoop; j += len(clients) {
 			if got, want := c.line(t), fmt.Sprintf("+%d-%d", i, j); got != want {
 				t.Fatalf("%q, want %q", got, want)
 			}

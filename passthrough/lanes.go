@@ -224,7 +224,9 @@ func (ls *Lanes) open(kind laneKind, set *laneSet) {
 		return
 	}
 	l := newLane(kind, conn)
-	l.seat = ls.loops.NewSeat(l)
+	if l.socket != nil {
+		l.reg = ls.loops.NewRegistration(l, l.socket.Raw())
+	}
 	set.lanes = append(set.lanes, l)
 	ls.sets[kind] = set
 	ls.running.Add(1)

@@ -8,7 +8,8 @@
 // homeWay and a laneWay, and what the client is owed, by whichever of them that comes:
 //
 //	session goroutine:  Connect, Relay, Do  ->  Flush     ->  home, or lane: gathered, one write for many
-//	event loop:         TryRelay  ->  TryFlush            ->  home at once; lanes at the end of the turn,
+//	event loop:         TryRelay  ->  TryFlush            ->  home at once; lanes at the end of the
+//	                                                          iteration,
 //	                                                          or before anything goes by a home
 //	event loop, or the reader of a lane or a home:
 //	                    upstream  ->  cut into replies  ->  owed (ledger)  ->  outbox  ->  client

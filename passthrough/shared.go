@@ -118,17 +118,17 @@ func (w *laneWay) flushLane() {
 	if w.added {
 		w.added = false
 		runtime.Gosched()
-		w.lane.flush()
+		w.lane.Flush()
 	}
 }
 
-// tryLane gathers requests on the session's lane, to be sent when the turn ends.
-func (w *laneWay) tryLane(e entry, raw []byte, turn *eventloop.Turn) bool {
+// tryLane gathers requests on the session's lane, to be sent when the iteration ends.
+func (w *laneWay) tryLane(e entry, raw []byte, it *eventloop.Iteration) bool {
 	l := w.lane
-	if l.socket == nil || l.seat == nil || !l.serves() || l.add(w.owed, e, raw, false) != nil {
+	if l.socket == nil || l.reg == nil || !l.serves() || l.add(w.owed, e, raw, false) != nil {
 		return false
 	}
-	turn.Later(l)
+	it.AtEnd(l)
 	return true
 }
 

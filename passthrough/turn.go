@@ -1,30 +1,30 @@
 package passthrough
 
 // How requests go by an event loop: what the sessions that the loop reads ask by a lane is sent
-// once for all of them, when the loop's turn ends or something that came later must go by a home.
+// once for all of them, when the loop's iteration ends or something that came later must go by a home.
 
 import "lockproxy/internal/eventloop"
 
 // TryRelay is Connect and Relay for a caller that may not wait. Where one of these might have to
 // wait, or would open a connection, it does nothing and returns false. TryFlush must follow.
-func (p *Pipe) TryRelay(r Request, turn *eventloop.Turn) (done bool) {
+func (p *Pipe) TryRelay(r Request, it *eventloop.Iteration) (done bool) {
 	if p.failed != nil || len(r.Raw) > bufSize || !p.tryConnect(r.Way) {
 		return false
 	}
 	e := entry{Expect: r.Expect, count: r.N}
 	if p.lane != nil {
-		return p.tryLane(e, r.Raw, turn)
+		return p.tryLane(e, r.Raw, it)
 	}
 	return p.tryHome(e, r.Raw)
 }
 
-// TryFlush sends what TryRelay has gathered for the home, behind all that came before in this turn. It
-// returns false if the upstream has not taken all: then Flush must send the rest before anything else.
-func (p *Pipe) TryFlush(turn *eventloop.Turn) (all bool) {
+// TryFlush sends what TryRelay has gathered for the home, behind all that came before in this
+// iteration. It returns false if the upstream has not taken all: then Flush must send the rest before anything else.
+func (p *Pipe) TryFlush(it *eventloop.Iteration) (all bool) {
 	if len(p.wbuf) == 0 {
 		return true
 	}
-	turn.Flush()
+	it.Flush()
 	return p.tryFlushHome()
 }
 

@@ -94,8 +94,8 @@ func (s *Server) newSession(raw net.Conn) *session {
 	if direct != nil && nc == raw { // behind a PROXY header nc has bytes that its socket had
 		sess.from = direct
 		if _, isTCP := raw.(*net.TCPConn); isTCP {
-			sess.seat = s.loops.NewSeat(sess)
-			meter.seat = sess.seat
+			sess.reg = s.loops.NewRegistration(sess, sess.socket.Raw())
+			meter.reg = sess.reg
 		}
 	}
 	sess.guard = peer.NewGuard(raw, sess.silenceLimit, sess.closeRaw)

@@ -38,7 +38,7 @@ func (s *session) drain(idle time.Time) {
 		return
 	}
 	s.nc.SetReadDeadline(time.Unix(1, 0)) // so that it looks
-	s.seat.Rouse()
+	s.reg.Wake()
 }
 
 // tryClose ends the session of a server that shuts down, if that is between two of its commands; asked

@@ -16,7 +16,7 @@ func (s *session) finish() {
 		s.pipe.End(passthrough.ClientGone)
 	}
 	s.pipe.Wait()
-	s.unregister()
+	s.reg.Unregister()
 	if !answered {
 		s.markUnread()
 	}

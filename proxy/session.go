@@ -29,11 +29,11 @@ const (
 // replies.
 type session struct {
 	server   *Server
-	raw      net.Conn        // as it was accepted
-	nc       net.Conn        // raw, or what wrap put around it
-	from     io.Reader       // nc's bytes
-	socket   *socket.Socket  // raw's; nil if it has none
-	seat     *eventloop.Seat // where an event loop reads the client in place of the goroutine; nil if none does
+	raw      net.Conn                // as it was accepted
+	nc       net.Conn                // raw, or what wrap put around it
+	from     io.Reader               // nc's bytes
+	socket   *socket.Socket          // raw's; nil if it has none
+	reg      *eventloop.Registration // where an event loop reads the client in place of the goroutine; nil if none does
 	meter    *meter
 	pipe     *passthrough.Pipe
 	framer   *resp.Framer
@@ -391,7 +391,7 @@ func (s *session) kill() {
 // closeRaw closes the connection at once. It may be called from any goroutine.
 func (s *session) closeRaw() {
 	s.raw.Close() // not nc: TLS would wait for room to say goodbye
-	s.seat.Rouse()
+	s.reg.Wake()
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

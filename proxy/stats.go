@@ -212,11 +212,11 @@ type meter struct {
 	unpublished [maxKinds]uint32 // only the session's goroutine
 	reads       uint64           // only the session's goroutine
 
-	seat       *eventloop.Seat // the session's
-	lingering  atomic.Bool     // the session reads until the client closes: Close ends only what is sent to it
-	closeWrite func() error    // what Close does then
-	cork       func(hold bool) // see session.cork
-	asked      atomic.Int64    // when the batch came whose reply is timed, ns since origin; 0 is none
+	reg        *eventloop.Registration // the session's
+	lingering  atomic.Bool             // the session reads until the client closes: Close ends only what is sent to it
+	closeWrite func() error            // what Close does then
+	cork       func(hold bool)         // see session.cork
+	asked      atomic.Int64            // when the batch came whose reply is timed, ns since origin; 0 is none
 }
 
 func (s *Server) newMeter(nc net.Conn) *meter {
@@ -242,7 +242,7 @@ func (m *meter) Close() error {
 	if m.lingering.Load() {
 		return m.closeWrite()
 	}
-	defer m.seat.Rouse() // who reads is to find out
+	defer m.reg.Wake() // who reads is to find out
 	return m.Conn.Close()
 }
 

@@ -29,10 +29,11 @@ func start(t testing.TB, n int) *Loops {
 	}
 	t.Cleanup(func() {
 		loops.Stop()
-		for over := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		for over := time.Now().Add(patience); runtime.NumGoroutine() > before; {
 			if time.Now().After(over) {
 				t.Fatalf("%d goroutines, before it was started %d", runtime.NumGoroutine(), before)
 			}
+			time.Sleep(time.Millisecond)
 		}
 	})
 	return loops
@@ -62,15 +63,18 @@ type resumed chan struct{}
 
 func (c resumed) Resume() { c <- struct{}{} }
 
-func (c resumed) park(s *Seat) {
-	if s.Park() {
+// park returns false if the Registration can't be parked.
+func (c resumed) park(r *Registration) bool {
+	parked := r.Park()
+	if parked {
 		<-c
 	}
+	return parked
 }
 
-// reader reads one connection, partly in the loop and partly by its goroutine, as chance has it.
-type reader struct {
-	seat   *Seat
+// randomReader reads one connection, sometimes in the loop and sometimes in its goroutine.
+type randomReader struct {
+	reg    *Registration
 	socket *socket.Socket
 	leave  int // the loop leaves every so many reads to the goroutine; 0 is none
 	again  bool
@@ -84,31 +88,31 @@ type reader struct {
 	err error
 }
 
-func newReader(loops *Loops, conn net.Conn, leave int) *reader {
-	r := &reader{socket: socket.New(conn), leave: leave, resumed: make(resumed, 1)}
-	r.seat = loops.NewSeat(r)
+func newReader(loops *Loops, conn net.Conn, leave int) *randomReader {
+	r := &randomReader{socket: socket.New(conn), leave: leave, resumed: make(resumed, 1)}
+	r.reg = loops.NewRegistration(r, r.socket.Raw())
 	return r
 }
 
-func (r *reader) took(b []byte, err error) {
+func (r *randomReader) took(b []byte, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.got = append(r.got, b...)
 	r.err = err
 }
 
-func (r *reader) state() (got []byte, err error) {
+func (r *randomReader) state() (got []byte, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return bytes.Clone(r.got), r.err
 }
 
-func (r *reader) Ready(turn *Turn) Next {
+func (r *randomReader) Ready(it *Iteration) Next {
 	if r.inside.Add(1) != 1 {
 		panic("two read at once")
 	}
 	defer r.inside.Add(-1)
-	buf := turn.Buffer(64)
+	buf := it.Buffer(64)
 	n, err := r.socket.TryRead(buf)
 	if err == syscall.EAGAIN {
 		return Stay
@@ -128,11 +132,10 @@ func (r *reader) Ready(turn *Turn) Next {
 }
 
 // run reads to the end of the connection.
-func (r *reader) run() {
+func (r *randomReader) run() {
 	buf := make([]byte, 64)
 	for drained := true; ; {
-		if drained && r.seat.Enter(r.socket.Raw()) {
-			r.park(r.seat)
+		if drained && r.park(r.reg) {
 			if _, err := r.state(); err != nil {
 				return
 			}
@@ -150,8 +153,8 @@ func (r *reader) run() {
 	}
 }
 
-// Whatever is sent in whatever pieces is read once and in order, and the end is noticed, however it comes, though reading changes hands all
-// the time.
+// Everything is read once and in order, in whatever pieces it is sent, and the end is noticed,
+// though the loop and the goroutine take turns all the time.
 func TestNothingIsMissed(t *testing.T) {
 	for _, procs := range []int{1, 2, 4} {
 		was := runtime.GOMAXPROCS(procs)
@@ -169,7 +172,7 @@ func nothingIsMissed(t *testing.T) {
 		r := newReader(loops, near, i%4)
 		all.Go(func() { // ends with the connection
 			r.run()
-			r.seat.Close(r.socket.Raw())
+			r.reg.Unregister()
 			near.Close()
 		})
 		all.Go(func() { // ends within a second, or by its deadline
@@ -193,7 +196,8 @@ func nothingIsMissed(t *testing.T) {
 			case 1:
 				far.Close()
 			case 2: // the reset must find everything read
-				for over := time.Now().Add(patience); time.Now().Before(over); time.Sleep(time.Millisecond) {
+				for over := time.Now().Add(patience); time.Now().Before(over); {
+					time.Sleep(time.Millisecond)
 					if got, _ := r.state(); len(got) == len(sent) {
 						break
 					}
@@ -208,14 +212,14 @@ func nothingIsMissed(t *testing.T) {
 					break
 				}
 				if time.Now().After(over) {
-					t.Errorf("connection %d: the end isn't noticed: %d bytes of %d", i, len(got), len(sent))
+					t.Errorf("connection %d: no end: %d bytes of %d", i, len(got), len(sent))
 					near.Close()
-					r.seat.Rouse()
+					r.reg.Wake()
 					return
 				}
 			}
 			if !bytes.Equal(got, sent) {
-				t.Errorf("connection %d: %d bytes have come of %d, or others", i, len(got), len(sent))
+				t.Errorf("connection %d: %d bytes, %d were sent", i, len(got), len(sent))
 			}
 			byLoop.Add(int64(r.loop))
 		})
@@ -226,7 +230,7 @@ func nothingIsMissed(t *testing.T) {
 	}
 }
 
-// The end of a connection is noticed also when it came with the last bytes, or before anybody waited.
+// The end of a connection is noticed also when it came with the last bytes, or before Park.
 func TestEndWithTheLastBytes(t *testing.T) {
 	loops := start(t, 1)
 	for _, when := range []string{"before", "while"} {
@@ -254,36 +258,37 @@ func TestEndWithTheLastBytes(t *testing.T) {
 		if got, err := r.state(); string(got) != "last" || err != io.EOF {
 			t.Errorf("%q, %v", got, err)
 		}
-		r.seat.Close(r.socket.Raw())
+		r.reg.Unregister()
 	}
 }
 
-// Rouse ends each Wait from then on, in whatever moment it is called, and what has come until then is not lost.
-func TestRouse(t *testing.T) {
+// Wake ends Park and each later one, at whatever moment it is called, and nothing that has arrived
+// until then is lost.
+func TestWake(t *testing.T) {
 	loops := start(t, 1)
 	for i := range 300 {
 		near, far := pair(t)
 		r := newReader(loops, near, 0)
 		waited := make(chan struct{})
-		go func() { // ends by Rouse
+		go func() { // ends by Wake
 			defer close(waited)
-			for r.seat.Enter(r.socket.Raw()) {
-				r.park(r.seat)
+			for r.reg.Park() {
+				<-r.resumed
 			}
 		}()
 		io.WriteString(far, "x")
 		for range rand.IntN(200) {
 			runtime.Gosched()
 		}
-		r.seat.Rouse()
+		r.reg.Wake()
 		select {
 		case <-waited:
 		case <-time.After(patience):
-			t.Fatalf("try %d: it waits though it has been roused", i)
+			t.Fatalf("try %d: parked after Wake", i)
 		}
-		r.seat.Rouse()
-		if r.seat.Enter(r.socket.Raw()) {
-			t.Fatal("one can wait though one has been roused")
+		r.reg.Wake()
+		if r.reg.Park() {
+			t.Fatal("Park after Wake")
 		}
 		if got, _ := r.state(); len(got) == 0 {
 			near.SetReadDeadline(time.Now().Add(patience))
@@ -291,7 +296,7 @@ func TestRouse(t *testing.T) {
 				t.Fatalf("try %d: what has come is lost: %v", i, err)
 			}
 		}
-		r.seat.Close(r.socket.Raw())
+		r.reg.Unregister()
 		near.Close()
 		far.Close()
 	}
@@ -300,16 +305,16 @@ func TestRouse(t *testing.T) {
 	}
 }
 
-// A Seat that has been closed hears of nothing, also not by the one that has its slot.
-func TestClosed(t *testing.T) {
+// The Handler of an ended Registration is not called, not even for the next one in its slot.
+func TestUnregistered(t *testing.T) {
 	loops := start(t, 1)
 	near, far := pair(t)
 	first := newReader(loops, near, 0)
-	if !first.seat.Enter(first.socket.Raw()) {
-		t.Fatal("it can't be watched")
+	if first.reg.register(); !first.reg.registered() {
+		t.Fatal("the connection can't be watched")
 	}
-	first.seat.Close(first.socket.Raw())
-	first.seat.Close(first.socket.Raw())
+	first.reg.Unregister()
+	first.reg.Unregister()
 	second := newReader(loops, near, 0)
 	done := make(chan struct{})
 	go func() { // ends with the connection
@@ -321,7 +326,7 @@ func TestClosed(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(patience):
-		t.Fatal("the second Seat of a connection hears of nothing")
+		t.Fatal("the second Registration of a connection hears of nothing")
 	}
 	if got, _ := second.state(); string(got) != "hello" {
 		t.Errorf("%q", got)
@@ -330,12 +335,12 @@ func TestClosed(t *testing.T) {
 		t.Errorf("the first has read %q", got)
 	}
 	near.Close()
-	if third := newReader(loops, near, 0); third.seat.Enter(third.socket.Raw()) {
+	if third := newReader(loops, near, 0); third.reg.Park() {
 		t.Error("a closed connection can be watched")
 	}
 }
 
-// What the kernel doesn't watch can't be waited for.
+// What the kernel doesn't watch can't be parked.
 func TestRefused(t *testing.T) {
 	loops := start(t, 1)
 	file, err := os.CreateTemp(t.TempDir(), "")
@@ -347,72 +352,70 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seat := loops.NewSeat(newHandler(func(*Turn) Next { return Stay }))
-	if seat.Enter(raw) {
-		t.Error("one can wait for a file")
+	reg := loops.NewRegistration(newHandler(func(*Iteration) Next { return Stay }), raw)
+	if reg.Park() {
+		t.Error("a file can be parked")
 	}
-	seat.Close(raw)
+	reg.Unregister()
 }
 
-// later is told at the end of a turn.
-type later struct{ turns atomic.Int32 }
+// flushes counts the ends of iterations.
+type flushes struct{ n atomic.Int32 }
 
-func (x *later) EndTurn() { x.turns.Add(1) }
+func (f *flushes) Flush() { f.n.Add(1) }
 
 type handler struct {
-	ready func(turn *Turn) Next
+	ready func(it *Iteration) Next
 	resumed
 }
 
-func newHandler(ready func(turn *Turn) Next) handler { return handler{ready, make(resumed, 1)} }
+func newHandler(ready func(it *Iteration) Next) handler { return handler{ready, make(resumed, 1)} }
 
-func (h handler) Ready(turn *Turn) Next { return h.ready(turn) }
+func (h handler) Ready(it *Iteration) Next { return h.ready(it) }
 
-// What Handlers put off is done once, when all that had come has been seen.
-func TestLater(t *testing.T) {
+// What Handlers put off to the end of the iteration is done once, after all of them were called.
+func TestAtEnd(t *testing.T) {
 	loops := start(t, 1)
-	var x later
+	var ended flushes
 	var told atomic.Int32
 	var waits sync.WaitGroup
 	for range 20 {
 		near, far := pair(t)
 		sock := socket.New(near)
-		h := newHandler(func(turn *Turn) Next {
-			if _, err := sock.TryRead(turn.Buffer(10)); err == syscall.EAGAIN {
+		h := newHandler(func(it *Iteration) Next {
+			if _, err := sock.TryRead(it.Buffer(10)); err == syscall.EAGAIN {
 				return Stay
 			}
-			turn.Later(&x)
+			it.AtEnd(&ended)
 			told.Add(1)
 			return Leave
 		})
-		seat := loops.NewSeat(h)
+		reg := loops.NewRegistration(h, sock.Raw())
 		io.WriteString(far, "x")
 		waits.Go(func() { // ends with what has been sent
-			if seat.Enter(sock.Raw()) {
-				h.park(seat)
-			}
+			h.park(reg)
 		})
 	}
 	waits.Wait()
-	for over := time.Now().Add(patience); x.turns.Load() < told.Load() && time.Now().Before(over); {
+	for over := time.Now().Add(patience); ended.n.Load() < told.Load() && time.Now().Before(over); {
 		time.Sleep(time.Millisecond)
 	}
-	if told.Load() != 20 || x.turns.Load() != 20 {
-		t.Errorf("%d were told, %d turns ended", told.Load(), x.turns.Load())
+	if told.Load() != 20 || ended.n.Load() != 20 {
+		t.Errorf("%d were told, %d iterations ended", told.Load(), ended.n.Load())
 	}
 }
 
-// Without loops there are no Seats, and nothing can be done wrong with those.
+// Without loops nothing is parked, and nothing fails.
 func TestNone(t *testing.T) {
 	var loops *Loops
-	seat := loops.NewSeat(nil)
 	near, _ := pair(t)
-	if raw, _ := near.SyscallConn(); seat.Enter(raw) {
-		t.Error("one can wait where there are no loops")
-	} else {
-		seat.Close(raw)
+	raw, _ := near.SyscallConn()
+	reg := loops.NewRegistration(nil, raw)
+	if reg.Park() {
+		t.Error("a connection is parked though there are no loops")
 	}
-	seat.Rouse()
+	reg.Unregister()
+	reg.Wake()
 	loops.Stop()
 }
 
@@ -421,19 +424,17 @@ func TestNoAllocation(t *testing.T) {
 	near, far := pair(t)
 	got := make(chan struct{}, 1)
 	sock := socket.New(near)
-	h := newHandler(func(turn *Turn) Next {
-		if _, err := sock.TryRead(turn.Buffer(64)); err == nil {
+	h := newHandler(func(it *Iteration) Next {
+		if _, err := sock.TryRead(it.Buffer(64)); err == nil {
 			got <- struct{}{}
 		}
 		return Stay
 	})
-	seat := loops.NewSeat(h)
+	reg := loops.NewRegistration(h, sock.Raw())
 	done := make(chan struct{})
 	go func() { // ends when far closes
 		defer close(done)
-		if seat.Enter(sock.Raw()) {
-			h.park(seat)
-		}
+		h.park(reg)
 	}()
 	b := []byte("x")
 	if n := testing.AllocsPerRun(100, func() {

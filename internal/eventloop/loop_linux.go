@@ -13,51 +13,55 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxEvents is how many Seats are served in one turn.
+// maxEvents bounds the events of one Iteration.
 const maxEvents = 128
 
-// Loops are some loops among which Seats are shared out. Make them with Start.
+// Loops share the Registrations out among them. Make them with Start.
 type Loops struct {
 	list []*loop
 	next atomic.Uint32
 }
 
-// loop is one goroutine and its epoll instance. That is itself watched by Go's scheduler, so the loop waits as any goroutine that reads does.
+// loop is one goroutine and its epoll instance. Go's scheduler watches that in turn, so the loop
+// waits as any goroutine does that reads.
 type loop struct {
 	file  *os.File // the epoll instance
 	ended chan struct{}
 
 	mu    sync.Mutex
-	slots []slot // guarded by mu; whose the events are
-	free  []int32
+	slots []slot  // guarded by mu
+	free  []int32 // guarded by mu; numbers of slots without a Registration
 
 	// Only the loop's goroutine:
-	events [maxEvents]unix.EpollEvent
-	batch  []event
-	again  []*Seat
-	turn   Turn
+	events    [maxEvents]unix.EpollEvent
+	batch     []event
+	again     []*Registration
+	iteration Iteration
 }
 
-// slot is where a Seat is found. Its number and its generation are what the kernel is given, and gives back with an event.
+// slot holds a Registration. The kernel is given the slot's number and generation, and returns both
+// with each event.
 type slot struct {
-	seat       *Seat
+	reg        *Registration
 	generation int32
 }
 
-// event is what has come for a Seat.
+// event says that something has arrived for a Registration.
 type event struct {
-	seat   *Seat
-	hangup bool // the peer has closed, the connection is broken, or a read may stop in front of an urgent byte
+	reg *Registration
+	// hangup: the peer has closed, the connection is broken, or urgent data has arrived, in front
+	// of which a read may stop.
+	hangup bool
 }
 
-// entry is where a Seat is.
-type entry struct {
-	loop       *loop // nil if in none
+// slotRef says which slot a Registration has.
+type slotRef struct {
+	loop       *loop // nil for none
 	number     int32
 	generation int32
 }
 
-// Start begins n loops, which the caller must Stop. It returns nil where there are none.
+// Start starts n loops, which the caller must Stop. Where there is no event loop it returns nil.
 func Start(n int) (*Loops, error) {
 	ls := &Loops{}
 	for range n {
@@ -75,7 +79,7 @@ func Start(n int) (*Loops, error) {
 func newLoop() (*loop, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err == nil {
-		err = unix.SetNonblock(fd, true) // which has no effect but that os takes it for a file that can be waited for
+		err = unix.SetNonblock(fd, true) // so that package os waits for it with the scheduler
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start an event loop: %w", err)
@@ -83,7 +87,8 @@ func newLoop() (*loop, error) {
 	return &loop{file: os.NewFile(uintptr(fd), "epoll"), ended: make(chan struct{})}, nil
 }
 
-// Stop ends the loops, and returns when they have ended. No Handler is told of anything behind it, so nobody should Park any more.
+// Stop ends the loops, and returns when they have ended. A connection that is parked then stays so
+// until Wake is called.
 func (ls *Loops) Stop() {
 	if ls == nil {
 		return
@@ -94,30 +99,29 @@ func (ls *Loops) Stop() {
 	}
 }
 
-// enter has the loop look for what comes by conn. If that is impossible the Seat stays outside.
-func (s *Seat) enter(conn syscall.RawConn) {
-	l := s.loops.list[s.loops.next.Add(1)%uint32(len(s.loops.list))]
-	l.take(s)
-	err := l.control(unix.EPOLL_CTL_ADD, conn, s.entry)
-	if err != nil {
-		l.release(s)
+// register has the kernel watch the connection, if it can.
+func (r *Registration) register() {
+	l := r.loops.list[r.loops.next.Add(1)%uint32(len(r.loops.list))]
+	l.takeSlot(r)
+	if l.control(unix.EPOLL_CTL_ADD, r) != nil {
+		l.releaseSlot(r)
 	}
 }
 
-func (s *Seat) entered() bool { return s.loop != nil }
+func (r *Registration) registered() bool { return r.loop != nil }
 
-// Close takes the Seat from its loop: the Handler is told of nothing any more. It is called by the goroutine, not while it is parked, before conn,
-// which Enter was given, is used by another or behind its end.
-func (s *Seat) Close(conn syscall.RawConn) {
-	if s == nil || s.loop == nil {
+// Unregister ends the Registration for good: its Handler is not called any more. The goroutine that
+// reads calls it, so not while the connection is parked, and before another Registration gets the
+// connection.
+func (r *Registration) Unregister() {
+	if r == nil || r.loop == nil {
 		return
 	}
-	s.loop.control(unix.EPOLL_CTL_DEL, conn, s.entry) // has no effect on one that has been closed
-	s.loop.release(s)
+	r.loop.control(unix.EPOLL_CTL_DEL, r) // fails if the connection is closed, which has removed it
+	r.loop.releaseSlot(r)
 }
 
-// take finds a slot for a Seat.
-func (l *loop) take(s *Seat) {
+func (l *loop) takeSlot(r *Registration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.free) == 0 {
@@ -127,29 +131,34 @@ func (l *loop) take(s *Seat) {
 	number := l.free[len(l.free)-1]
 	l.free = l.free[:len(l.free)-1]
 	at := &l.slots[number]
-	at.seat = s
+	at.reg = r
 	at.generation++
-	s.entry = entry{l, number, at.generation}
+	r.slotRef = slotRef{l, number, at.generation}
 }
 
-func (l *loop) release(s *Seat) {
+func (l *loop) releaseSlot(r *Registration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.slots[s.number].seat = nil
-	l.free = append(l.free, s.number)
-	s.entry = entry{}
+	l.slots[r.number].reg = nil
+	l.free = append(l.free, r.number)
+	r.slotRef = slotRef{}
 }
 
-// control tells the kernel what to watch.
-func (l *loop) control(op int, conn syscall.RawConn, e entry) error {
+// control has the kernel begin or end to watch a connection.
+func (l *loop) control(op int, r *Registration) error {
 	epoll, err := l.file.SyscallConn()
 	if err != nil {
 		return err
 	}
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLPRI | unix.EPOLLRDHUP | unix.EPOLLET, Fd: e.number, Pad: e.generation}
+	event := unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLPRI | unix.EPOLLRDHUP | unix.EPOLLET,
+		Fd:     r.number, Pad: r.generation,
+	}
 	var closed, refused error
 	err = epoll.Control(func(epfd uintptr) {
-		closed = conn.Control(func(fd uintptr) { refused = unix.EpollCtl(int(epfd), op, int(fd), &event) })
+		closed = r.conn.Control(func(fd uintptr) {
+			refused = unix.EpollCtl(int(epfd), op, int(fd), &event)
+		})
 	})
 	return errors.Join(err, closed, refused)
 }
@@ -162,8 +171,8 @@ func (l *loop) run() {
 	}
 	epoll.Read(func(fd uintptr) (done bool) { // returns when the file is closed
 		for {
-			n := wait(fd, l.events[:])
-			l.serve(l.events[:n])
+			n := poll(fd, l.events[:])
+			l.iterate(l.events[:n])
 			if n < maxEvents && len(l.again) == 0 {
 				return false
 			}
@@ -172,38 +181,43 @@ func (l *loop) run() {
 	})
 }
 
-// serve is one turn.
-func (l *loop) serve(events []unix.EpollEvent) {
+// hangups are the events that end reading in the loop: see event.
+const hangups = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR | unix.EPOLLPRI
+
+// iterate is one Iteration.
+func (l *loop) iterate(events []unix.EpollEvent) {
 	again := l.again
 	l.again = nil
-	for _, s := range again {
-		if s.goOn(&l.turn) {
-			l.again = append(l.again, s)
+	for _, r := range again {
+		if r.onAgain(&l.iteration) {
+			l.again = append(l.again, r)
 		}
 	}
 	l.batch = l.batch[:0]
 	l.mu.Lock()
 	for _, e := range events {
-		if at := l.slots[e.Fd]; at.seat != nil && at.generation == e.Pad {
-			l.batch = append(l.batch, event{at.seat, e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR|unix.EPOLLPRI) != 0})
+		if at := l.slots[e.Fd]; at.reg != nil && at.generation == e.Pad {
+			l.batch = append(l.batch, event{at.reg, e.Events&hangups != 0})
 		}
 	}
 	l.mu.Unlock()
 	for i, e := range l.batch {
 		if e.hangup {
-			e.seat.Rouse()
-		} else if e.seat.come(&l.turn) {
-			l.again = append(l.again, e.seat)
+			e.reg.Wake()
+		} else if e.reg.onEvent(&l.iteration) {
+			l.again = append(l.again, e.reg)
 		}
 		l.batch[i] = event{}
 	}
-	l.turn.Flush()
+	l.iteration.Flush()
 }
 
-// wait takes what has come. It doesn't wait: the scheduler does, which need not be told of so short a call.
-func wait(fd uintptr, events []unix.EpollEvent) int {
+// poll returns the events that have arrived. It does not wait, so the scheduler need not know of
+// the call.
+func poll(fd uintptr, events []unix.EpollEvent) int {
 	for {
-		n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+		n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd,
+			uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
 		switch errno {
 		case 0:
 			return int(n)

@@ -2,12 +2,10 @@
 
 package eventloop
 
-import "syscall"
-
-// Loops are none here.
+// Loops do not exist here.
 type Loops struct{}
 
-type entry struct{}
+type slotRef struct{}
 
 // Start returns nil.
 func Start(n int) (*Loops, error) { return nil, nil }
@@ -15,9 +13,9 @@ func Start(n int) (*Loops, error) { return nil, nil }
 // Stop does nothing.
 func (ls *Loops) Stop() {}
 
-func (s *Seat) enter(conn syscall.RawConn) {}
+func (r *Registration) register() {}
 
-func (s *Seat) entered() bool { return false }
+func (r *Registration) registered() bool { return false }
 
-// Close does nothing.
-func (s *Seat) Close(conn syscall.RawConn) {}
+// Unregister does nothing.
+func (r *Registration) Unregister() {}

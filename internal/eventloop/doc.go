@@ -1,0 +1,31 @@
+// Package eventloop waits for many sockets at once and handles what arrives in place, without a
+// goroutine for each.
+//
+// A connection has a Registration with a Handler, and always exactly one reader:
+//
+//	goroutine  --Park-->  parked  --something arrives-->  loop: Handler.Ready  --Stay-->  parked
+//	    ^                    |                                     |
+//	    +------ Wake --------+------------- Leave, Wake -----------+   Handler.Resume runs
+//
+// A goroutine that has nothing left to do calls Park and ends. From then on the loop calls
+// Handler.Ready whenever something has arrived, until that returns Leave because it would have to
+// wait, or until Wake is called. Then Handler.Resume runs in a new goroutine, which reads the
+// connection until it calls Park again. So code that waits has a goroutine, and a connection where
+// nothing happens has none.
+//
+// This saves, for each request of a client, waking a goroutine, and the read by which a goroutine
+// finds out that there is no more. The loop learns of each arrival once (epoll, edge-triggered),
+// and also when the peer has closed, so a read that has filled less than its buffer was the last
+// one. Two exceptions: a connection that receives TCP urgent data is read by a goroutine from then
+// on, and this does not hold for a Unix socket over which files are passed.
+//
+// One Iteration of a loop calls the Handlers of all connections where something has arrived. What
+// is cheaper to do once for many of them, such as sending what they have gathered, is put off to
+// its end by Iteration.AtEnd.
+//
+// Goroutines: one for each loop, from Start to Stop, which waits for it. The goroutine of a Resume
+// belongs to the owner of the Handler.
+//
+// There are loops on Linux only. Elsewhere Start returns a nil *Loops, and all methods work on the
+// nil *Loops and *Registration that follow from it: nothing is ever parked.
+package eventloop

@@ -1,0 +1,153 @@
+package eventloop
+
+import (
+	"sync/atomic"
+	"syscall"
+)
+
+// Next says what a Registration does after its Handler was called.
+type Next uint8
+
+const (
+	Stay  Next = iota // nothing is left to read: call Ready when more arrives
+	Again             // there may be more: call Ready again soon
+	Leave             // call Resume, which must read until a read fills less than its buffer
+)
+
+// Handler handles what arrives on one connection.
+type Handler interface {
+	// Ready is called when something may have arrived. It must not wait. It never runs twice at the
+	// same time, nor while Resume runs.
+	Ready(it *Iteration) Next
+	// Resume reads the connection, and may wait. It runs in a new goroutine, once for each Park
+	// that returned true.
+	Resume()
+}
+
+// reader says who reads a connection.
+type reader = int32
+
+const (
+	byGoroutine reader = iota
+	parked             // nobody, until something arrives
+	byLoop             // or Park in place of the loop
+)
+
+// Registration is one connection's place in a loop. Make it with Loops.NewRegistration. All its
+// methods do nothing on nil.
+type Registration struct {
+	loops   *Loops
+	handler Handler
+	conn    syscall.RawConn
+
+	reader  atomic.Int32
+	pending atomic.Bool // something has arrived that the Handler does not know of
+	woken   atomic.Bool
+
+	slotRef
+	tried bool // the kernel was asked to watch conn
+}
+
+// NewRegistration returns a Registration of conn, for handler. The kernel watches conn from the
+// first Park on.
+func (ls *Loops) NewRegistration(handler Handler, conn syscall.RawConn) *Registration {
+	if ls == nil {
+		return nil
+	}
+	return &Registration{loops: ls, handler: handler, conn: conn}
+}
+
+// Park leaves the reading to the loop. The last read must have filled less than its buffer. If Park
+// returns true the goroutine must end and touch nothing: Resume may run already. If it returns
+// false the goroutine reads on: something has arrived that the Handler leaves to it, the peer has
+// closed, Wake was called, or the kernel can't watch conn.
+func (r *Registration) Park() bool {
+	if r == nil || r.woken.Load() {
+		return false
+	}
+	if !r.tried {
+		r.tried = true
+		r.register()
+	}
+	if !r.registered() {
+		return false
+	}
+	for {
+		r.reader.Store(parked)
+		if r.woken.Load() && r.reader.CompareAndSwap(parked, byGoroutine) {
+			return false
+		}
+		if !r.pending.Load() || !r.reader.CompareAndSwap(parked, byLoop) {
+			return true
+		}
+		if r.handlePending() == Leave {
+			r.reader.Store(byGoroutine)
+			return false
+		}
+	}
+}
+
+// handlePending calls the Handler for what arrived while the goroutine was reading.
+func (r *Registration) handlePending() Next {
+	r.pending.Store(false)
+	it := &Iteration{}
+	next := r.handler.Ready(it)
+	it.Flush()
+	if next == Again {
+		r.pending.Store(true)
+	}
+	return next
+}
+
+// Wake has Resume called if the connection is parked, and makes every later Park fail. It may be
+// called from any goroutine. A caller that closes the connection must call Wake after that: the
+// kernel does not tell the loop of a close on this side.
+func (r *Registration) Wake() {
+	if r == nil {
+		return
+	}
+	r.woken.Store(true)
+	if r.reader.CompareAndSwap(parked, byGoroutine) {
+		go r.handler.Resume() // its owner's; it ends or parks again
+	}
+}
+
+// onEvent is called by the loop when something has arrived. It reports whether the Handler wants to
+// be called again.
+func (r *Registration) onEvent(it *Iteration) (again bool) {
+	r.pending.Store(true)
+	if !r.reader.CompareAndSwap(parked, byLoop) {
+		return false // Park looks at pending
+	}
+	if !r.pending.Swap(false) { // the goroutine has run meanwhile, and parked again
+		return r.handled(Stay)
+	}
+	return r.handled(r.handler.Ready(it))
+}
+
+// onAgain calls a Handler that asked for it with Again.
+func (r *Registration) onAgain(it *Iteration) (again bool) {
+	r.pending.Store(false)
+	return r.handled(r.handler.Ready(it))
+}
+
+// handled does what the Handler has asked for. The loop goes on being the reader only if the
+// Handler wants that and Wake was not called.
+func (r *Registration) handled(next Next) (again bool) {
+	switch {
+	case next == Leave:
+		r.reader.Store(byGoroutine)
+		go r.handler.Resume() // its owner's; it ends or parks again
+		return false
+	case next == Again && !r.woken.Load():
+		return true
+	}
+	if next == Again {
+		r.pending.Store(true)
+	}
+	r.reader.Store(parked)
+	if r.woken.Load() && r.reader.CompareAndSwap(parked, byGoroutine) {
+		go r.handler.Resume()
+	}
+	return false
+}

@@ -20,7 +20,8 @@ if ARGV[5] ~= '' then
       local ms = string.sub(micros, 1, 3)
       local over = ms + ARGV[3]
       local text = string.format('%d%03d', clock[1] + math.floor(over / 1000), over % 1000)
-      if redis.call('SET', KEYS[1], text, 'PX', ARGV[3], 'NX') then
+      local taken = redis.pcall('SET', KEYS[1], text, 'PX', ARGV[3], 'NX')
+      if taken and not taken.err then -- a full server refuses it too where the lock is held
         redis.call('SET', KEYS[2], 'v1 ' .. token .. ' ' .. text .. ' ' .. text .. ' 0 ' .. clock[1] .. ms .. ' ' .. ARGV[5], 'PX', ARGV[4])
         return tonumber(token)
       end

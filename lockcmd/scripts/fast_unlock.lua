@@ -17,7 +17,7 @@ if ARGV[4] ~= '' then
     local micros = string.format('%06d', tonumber(clock[2]))
     local ms = string.sub(micros, 1, 3)
     local ttl = redis.pcall('PTTL', KEYS[1]) -- without one it is another's timestamp, the same to the letter: see common.lua
-    if string.sub(companion, line - 2, line - 1) == ' -' and clock[1] .. ms < value and (type(ttl) ~= 'number' or ttl > 0) then
+    if line and string.sub(companion, line - 2, line - 1) == ' -' and clock[1] .. ms < value and (type(ttl) ~= 'number' or ttl > 0) then
       if ARGV[5] == 'none' then
         redis.call('DEL', KEYS[1])
         redis.call('SET', KEYS[2], string.sub(companion, 1, 19) .. ' 0 0 0 0 0 released - 0 - -\n', 'PX', ARGV[3])

@@ -1,0 +1,286 @@
+package lockcmd
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"lockproxy/internal/testredis"
+)
+
+// recordedRun wraps a script. ARGV[6] to ARGV[9] are the time (seconds, microseconds), the TTL of
+// the lock, and "full" if the memory is. So two runs differ in nothing else. The keys live an hour
+// longer than the script asks for: none expires during the test. It returns {reply, writes}.
+const recordedRun = `
+local server, writes, dirty = redis, {}, false
+local redis = {error_reply = server.error_reply}
+function redis.call(command, ...)
+  local args = {...}
+  if command == 'TIME' then return {ARGV[6], ARGV[7]} end
+  if command == 'PTTL' then
+    return server.call('EXISTS', args[1]) == 0 and -2 or tonumber(ARGV[8])
+  end
+  if command == 'SET' then
+    if ARGV[9] == 'full' and not dirty then error('OOM command not allowed') end
+    local real = {unpack(args)}
+    real[4] = string.format('%.0f', args[4] + 3600000)
+    local done = server.call('SET', unpack(real))
+    if not done then return done end
+    args[5] = nil -- NX: it was free
+  end
+  if command ~= 'SET' and string.find('GET MGET EXISTS', command, 1, true) then
+    return server.call(command, unpack(args))
+  end
+  dirty = true
+  for i, arg in ipairs(args) do args[i] = tostring(arg) end
+  writes[#writes + 1] = command .. ' ' .. table.concat(args, ' ')
+  return command == 'SET' and {ok = 'OK'} or server.call(command, unpack(args))
+end
+function redis.pcall(...)
+  local ok, reply = pcall(redis.call, ...)
+  if ok then return reply end
+  return {err = type(reply) == 'table' and reply.err or tostring(reply)}
+end
+local function script()
+%s
+end
+local ok, reply = pcall(script)
+if not ok then reply = 'failed: ' .. (type(reply) == 'table' and reply.err or tostring(reply)) end
+return {reply or false, table.concat(writes, '\n')}`
+
+// storedLock is what the upstream has of a lock before a script runs.
+type storedLock struct {
+	now    time.Time
+	full   bool
+	lock   any    // text, nil for no key, or a list, which is of the wrong type
+	ttl    int64  // of the lock's key, ms; -1 is none
+	record any    // as lock
+	token  string // the record's
+}
+
+// drawStored draws a state. Most differ little from those that a fast path serves.
+func drawStored(t *rapid.T) storedLock {
+	odds := rapid.SampledFrom([]int{0, 8, 32}).Draw(t, "odds")
+	odd := func(what string) bool {
+		return odds > 0 && rapid.IntRange(1, odds).Draw(t, "odd "+what) == 1
+	}
+	pick := func(what, usual string, others ...string) string {
+		if !odd(what) {
+			return usual
+		}
+		return rapid.SampledFrom(others).Draw(t, what)
+	}
+	micros := rapid.SampledFrom([]int64{0, 1, 999, 1000, 123_456, 999_999}).Draw(t, "µs")
+	st := storedLock{now: time.Unix(1_790_000_000, 1000*micros), full: odd("memory")}
+	now, second, clock := st.now.UnixMilli(), st.now.Unix(), st.now.UnixMicro()
+	num := func(n int64) string { return strconv.FormatInt(n, 10) }
+	waits := func(proxy string, ago, how int64) string {
+		return fmt.Sprintf("%s:%d:%d:%d", proxy, now-ago, how, now-2*ago)
+	}
+
+	states := []string{"held", "held", "held", "released", "released", "reserved"}
+	state := rapid.SampledFrom(states).Draw(t, "state")
+	expires := now + 30_000
+	if odd("expiry") {
+		expires = now + rapid.SampledFrom([]int64{-1, 0, 1, 1000}).Draw(t, "remaining")
+	}
+	written := num(expires)
+	if odd("unit") {
+		expires = (expires + 999) / 1000 * 1000
+		written = num(expires / 1000)
+	}
+	st.token = pick("token", num(clock-60_000_000),
+		num(clock-1), num(clock), num(clock+1), "7", num(10*clock), "9999999999999999")
+	settles := pick("grace", "0", num(now-1), num(now), num(now+1500))
+	waiting := pick("waiting", "-", waits("p2", 100, 0), waits("p2", 5000, 0), waits("p1", 100, 0),
+		waits("p2", 100, 1), waits("p1", 1, 0)+","+waits("p2", 1, 2))
+	session := pick("session", "0", "1")
+	connections := pick("connections", connection1, connection1+"2", connection2+","+connection1,
+		connection1+","+connection2, connection1+",-", connection2)
+	number, client := pick("request", "1", "0", "2"), pick("client", "127.0.0.1:1", "-")
+	owner := pick("owner", "", "o1", "o2", "o1\nsecond line", " held - \n")
+	acquired := num(now - 20_000)
+	switch state {
+	case "released":
+		expires, written, acquired, session, owner = 0, "0", "0", "0", ""
+		connections, number, client = "-", "0", "-"
+	case "reserved":
+		connections, number, client, owner = pick("reserved for", "p1", "p2"), "0", "-", ""
+	}
+	record := strings.Join([]string{"v1", st.token, num(expires), written, settles, acquired,
+		session, state, connections, number, client, waiting}, " ") + "\n" + owner
+	st.record = record
+	switch pick("record", "well-formed", "none", "list", "cut", "cut", "cut", "foreign") {
+	case "none":
+		st.record = nil
+	case "list":
+		st.record = []string{"a"}
+	case "cut":
+		end := rapid.OneOf(rapid.IntRange(72, 96), rapid.IntRange(0, 200)).Draw(t, "end")
+		st.record = record[:end%len(record)]
+	case "foreign":
+		st.record = "not a record"
+	}
+
+	usual := written
+	if state == "released" {
+		usual = ""
+	}
+	switch value := pick("lock", usual, "", written, num(now-1), num(now+5000), num(second-1),
+		num(second+5), "1.79e+12", num(second)+".5", "another library's", "list", "0"); value {
+	case "":
+	case "list":
+		st.lock = []string{"a"}
+	default:
+		st.lock = value
+	}
+	st.ttl = max(expires-now, 1)
+	if odd("TTL") {
+		st.ttl = rapid.SampledFrom([]int64{-1, 0, 1, 2, 3, 86_400_000}).Draw(t, "TTL")
+	}
+	return st
+}
+
+const connection1, connection2 = "0123456789abcdef-1", "fedcba9876543210-1"
+
+// drawRequest draws a LOCK.
+func drawRequest(t *rapid.T, key string) request {
+	ms := rapid.SampledFrom([]int{1, 999, 1000, 1001, 30_000, 86_400_000}).Draw(t, "timeout")
+	return request{
+		key:        key,
+		timeout:    time.Duration(ms) * time.Millisecond,
+		connection: rapid.SampledFrom([]string{connection1, connection2}).Draw(t, "connection"),
+		number:     rapid.SampledFrom([]string{"1", "18446744073709551615"}).Draw(t, "number"),
+		client:     "127.0.0.1:2",
+		session:    rapid.Bool().Draw(t, "session"),
+		owner:      rapid.SampledFrom([]string{"", "o1", "two\nlines"}).Draw(t, "owner"),
+	}
+}
+
+// drawCall draws a LOCK or an UNLOCK by a client that may hold the lock of st, and its waiters.
+func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
+	clear(l.lines)
+	clear(l.foreign)
+	at := lineKey{key: "{job}" + rapid.SampledFrom([]string{"", " 1"}).Draw(t, "key")}
+	if rapid.IntRange(0, 4).Draw(t, "foreign") == 0 {
+		l.foreign.saw(at, time.Now())
+	}
+	if rapid.IntRange(0, 2).Draw(t, "LOCK") == 0 {
+		mode := rapid.SampledFrom([]string{asTry, asFirst}).Draw(t, "mode")
+		run, err := l.beginTry(at, drawRequest(t, at.key), mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run.Call
+	}
+	if n := rapid.IntRange(0, 2).Draw(t, "waiters"); n > 0 {
+		as := Identity{DB: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "waiter's database")}
+		ln := &line{turn: n - 1}
+		ln.join(newWaiter(drawRequest(t, at.key), as))
+		l.lines[at] = ln
+	}
+	p := rapid.SampledFrom([]proof{
+		{"token", st.token}, {"token", st.token}, {"token", "1"}, {"token", st.token + "0"},
+		{"connection", connection1}, {"connection", connection1}, {"connection", connection2},
+		{"connection", "0123456789abcdef-"}, {"request", connection1 + "/1"},
+		{"given", connection1 + "/" + st.token}, {"reserved", "p1"}, {"force", ""},
+	}).Draw(t, "proof")
+	handOver := rapid.IntRange(0, 4).Draw(t, "hands over") > 0
+	return l.beginRelease(nil, at, Identity{}, p, handOver).Call
+}
+
+// run runs c on a state. It returns the reply, what was written, and what the keys hold then.
+func (st storedLock) run(t *rapid.T, client *redis.Client, s *redis.Script, c Call) [3]string {
+	ctx := t.Context()
+	setup := client.TxPipeline()
+	setup.FlushAll(ctx)
+	for i, value := range []any{st.lock, st.record} {
+		switch value := value.(type) {
+		case string:
+			setup.Set(ctx, c.Keys[i], value, time.Hour)
+		case []string:
+			setup.RPush(ctx, c.Keys[i], value)
+		}
+	}
+	if _, err := setup.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var args []any
+	for _, arg := range c.Args {
+		args = append(args, arg)
+	}
+	full := map[bool]string{true: "full"}[st.full]
+	args = append(args, st.now.Unix(), st.now.Nanosecond()/1000, st.ttl, full)
+	got, err := s.Run(ctx, client, c.Keys[:], args...).Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := ""
+	for _, key := range c.Keys {
+		dump, err := client.Dump(ctx, key).Result()
+		if err != nil && err != redis.Nil {
+			t.Fatal(err)
+		}
+		left += fmt.Sprintf("%q ", dump)
+	}
+	return [3]string{fmt.Sprint(got[0]), fmt.Sprint(got[1]), left}
+}
+
+// Whatever is stored, a fast path gives the answer that the long one gives, and writes the same. If
+// it leaves the lock to the long path, it has written nothing.
+func TestFastPathProperty(t *testing.T) {
+	server := testredis.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	connect := func(Identity) *redis.Client { return nil }
+	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
+	defer l.Close()
+	recorded := map[*Script]*redis.Script{}
+	for _, s := range []*Script{lockScript, unlockScript} {
+		recorded[s] = redis.NewScript(strings.Replace(recordedRun, "%s", s.Source, 1))
+	}
+
+	acquired, released, handedOver := 0, 0, 0 // by the fast paths
+	rapid.Check(t, func(t *rapid.T) {
+		for range 20 {
+			st := drawStored(t)
+			c := drawCall(t, l, st)
+			got := st.run(t, client, recorded[c.Script], c)
+			fast := c.Args
+			c.Args = [5]string(slices.Concat(c.Args[:2], longWay[:]))
+			want := st.run(t, client, recorded[c.Script], c)
+
+			n, err := strconv.ParseInt(got[0], 10, 64)
+			switch {
+			case strings.Contains(got[0], "OOM") && strings.Contains(want[0], "OOM"):
+				got[0] = want[0] // they name different lines
+			case err != nil: // the long path's
+			case c.Script == lockScript:
+				acquired++
+				got[0] = fmt.Sprint(lockScript.numbers(n))
+			default:
+				released++
+				if n > 1 {
+					handedOver++
+				}
+				// The long path says whose lock it was, too.
+				got[0] = strings.Trim(fmt.Sprint(unlockScript.numbers(n)), "]")
+				want[0] = want[0][:min(len(got[0]), len(want[0]))]
+			}
+			if got != want {
+				t.Fatalf("%s %q of %+v\ngot  %q\nlong %q", c.Script.Name, fast, st, got, want)
+			}
+		}
+	})
+	if min(acquired, released, handedOver) < 20 {
+		t.Errorf("the fast paths have served %d LOCKs, and %d UNLOCKs, %d of them with a waiter",
+			acquired, released, handedOver)
+	}
+}

@@ -1,9 +1,10 @@
 // Package freeport finds loopback ports for servers that tests, the benchmark and the soak start.
 //
-// Asking the kernel for a port and closing it again isn't enough: until the server listens, the kernel may give the same port to any other
-// listener or outgoing connection. So ports are taken from below the range that Linux, macOS and Windows use for those, and each is reserved for
-// as long as the caller wants it, among all processes that use this package: the UDP port of the same number is kept bound. What isn't served
-// by a caller of this package and listens in the range is avoided only if it listens already.
+// It is not enough to ask the kernel for a port and close it again: until the server listens, the
+// kernel may give the port to any other listener or outgoing connection. So the ports are below the
+// range that Linux, macOS and Windows use for those. Each is reserved among all processes that use
+// this package, because the UDP port of the same number stays bound. Other programs' ports in the
+// range are avoided if they listen already.
 package freeport
 
 import (
@@ -19,15 +20,15 @@ const (
 	last  = 31999 // the kernel's own begin at 32768 or above
 )
 
-// Reservation keeps one or more ports from others that use this package.
+// Reservation is one or more ports that nobody else who uses this package gets.
 type Reservation struct {
 	Port int
 
 	held []net.PacketConn
 }
 
-// Reserve finds a port that nobody has reserved and on which nothing listens on 127.0.0.1, and of which the same is true of the ports that lie
-// above it by each of also. It fails if hundreds of ports have been tried in vain.
+// Reserve reserves a port of 127.0.0.1 on which nothing listens, and the ports that are higher by
+// each number in also. It fails when 500 attempts have failed.
 func Reserve(also ...int) (*Reservation, error) {
 	highest := 0
 	for _, above := range also {
@@ -51,7 +52,8 @@ func Reserve(also ...int) (*Reservation, error) {
 		r.Release()
 		errs = err
 	}
-	return nil, errors.Join(errors.New("no free loopback port found: end what listens on ports 10000 to 31999"), errs)
+	return nil, errors.Join(
+		errors.New("no free loopback port found: end what listens on ports 10000 to 31999"), errs)
 }
 
 func (r *Reservation) take(port int) error {
@@ -68,7 +70,7 @@ func (r *Reservation) take(port int) error {
 	return ln.Close()
 }
 
-// Addr is the port on 127.0.0.1, as host:port.
+// Addr returns the port as host:port.
 func (r *Reservation) Addr() string { return fmt.Sprintf("127.0.0.1:%d", r.Port) }
 
 var forGood struct {
@@ -76,7 +78,7 @@ var forGood struct {
 	held []*Reservation
 }
 
-// Addr reserves a port, and those above it by each of also, until this process ends, and is 127.0.0.1 with the port, as host:port.
+// Addr is Reserve until this process ends. It returns the port as host:port.
 func Addr(also ...int) (string, error) {
 	r, err := Reserve(also...)
 	if err != nil {
@@ -88,7 +90,7 @@ func Addr(also ...int) (string, error) {
 	return r.Addr(), nil
 }
 
-// Release lets others have the port. It may be called again.
+// Release ends the reservation. It may be called more than once.
 func (r *Reservation) Release() {
 	for _, held := range r.held {
 		held.Close()

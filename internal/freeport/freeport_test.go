@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Nobody is given what another holds, however many ask at once, and what a listener has is given to nobody.
+// Nobody is given what another holds, however many ask at once, and what a listener has is given to
+// nobody.
 func TestReserve(t *testing.T) {
 	var (
 		mu   sync.Mutex

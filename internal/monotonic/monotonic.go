@@ -1,15 +1,16 @@
-// Package monotonic tells times that no step of the machine's clock moves, as numbers that fit into an atomic.Int64.
+// Package monotonic tells the time as a number for an atomic.Int64. Steps of the machine's clock do
+// not change it.
 package monotonic
 
 import "time"
 
 var began = time.Now().Add(-1) // so that Now is never 0
 
-// Now is how many nanoseconds this process has run for, more than 0. Only differences mean something.
+// Now returns for how many nanoseconds this process has run. It is never 0.
 func Now() int64 { return int64(time.Since(began)) }
 
-// Of is what Now was at t, which time.Now has returned.
+// Of returns what Now was at t, a result of time.Now.
 func Of(t time.Time) int64 { return int64(t.Sub(began)) }
 
-// Since is the time since Now was then.
+// Since returns the time since Now returned then.
 func Since(then int64) time.Duration { return time.Duration(Now() - then) }

@@ -12,7 +12,8 @@ func TestNow(t *testing.T) {
 	}
 	then, clock := Now(), time.Now()
 	time.Sleep(20 * time.Millisecond)
-	if got, want := Since(then), time.Since(clock); got < 20*time.Millisecond || got > want+10*time.Millisecond {
+	if got, want := Since(then), time.Since(clock); got < 20*time.Millisecond ||
+		got > want+10*time.Millisecond {
 		t.Errorf("%v have gone by, the clock says %v", got, want)
 	}
 }

@@ -1,4 +1,7 @@
-// Package peer notices that the machine at the other end of a TCP connection has vanished.
+// Package peer detects that the machine at the other end of a TCP connection has vanished.
+//
+// A Guard checks one connection by a timer, from Start until Stop or the end of the
+// connection. It has no goroutine between two checks.
 package peer
 
 import (
@@ -8,12 +11,13 @@ import (
 	"time"
 )
 
-// Guard watches whether the machine at the other end of a TCP connection still answers. A process that is stopped, or that doesn't
-// read, is no loss: its kernel answers for it.
+// Guard checks whether the machine at the other end of a TCP connection still answers. A process
+// there that is stopped, or does not read, is not lost: its kernel answers.
 //
-// While nothing is on its way to the peer, keepalive finds the loss. While something is, keepalive rests, and the kernel goes on for 15
-// minutes; then the Guard finds it, on Linux only. TCP_USER_TIMEOUT would do so everywhere in the kernel, but it also ends a connection
-// whose peer acknowledges everything and has no room for more.
+// While no data is on its way to the peer, keepalive finds the loss. While data is, keepalive
+// pauses, and the kernel retries for 15 minutes. There the Guard finds the loss, on Linux only.
+// (TCP_USER_TIMEOUT would do so too, but it also ends a connection whose peer acknowledges
+// everything and has no room for more.)
 //
 // A nil Guard does nothing.
 type Guard struct {
@@ -23,14 +27,15 @@ type Guard struct {
 	lost   func()
 
 	mu      sync.Mutex
-	timer   *time.Timer   // guarded by mu; of the next look, nil while there is none
+	timer   *time.Timer   // guarded by mu; of the next check, nil while there is none
 	set     time.Duration // guarded by mu; what keepalive is set to; 0 for the usual one
 	silence silence       // guarded by mu
 }
 
-// NewGuard returns a Guard of conn that doesn't look yet, or nil if conn isn't a TCP connection. within is asked at each look for how
-// long the peer's machine may answer nothing; 0 ends the looking until the next Start. lost is called once that was too long,
-// from a goroutine of its own.
+// NewGuard returns a Guard of conn, or nil if conn is not a TCP connection. It checks nothing
+// before Start. At each check within returns for how long the peer's machine may stay silent; 0
+// ends the checks until the next Start. lost is called, in a goroutine by itself, when the peer was
+// silent for longer.
 func NewGuard(conn net.Conn, within func() time.Duration, lost func()) *Guard {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -43,10 +48,10 @@ func NewGuard(conn net.Conn, within func() time.Duration, lost func()) *Guard {
 	return &Guard{conn: tcp, raw: raw, within: within, lost: lost}
 }
 
-// minLookEvery is how often a Guard looks at least.
-const minLookEvery = time.Second
+// minCheckEvery is the shortest time between two checks.
+const minCheckEvery = time.Second
 
-// Start begins to look, if that hasn't begun. It costs nothing worth mention until the first look, a second later.
+// Start starts the checks, if they have not started. The first one is a second later.
 func (g *Guard) Start() {
 	if g == nil {
 		return
@@ -54,11 +59,11 @@ func (g *Guard) Start() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.timer == nil {
-		g.timer = time.AfterFunc(minLookEvery, g.look)
+		g.timer = time.AfterFunc(minCheckEvery, g.check)
 	}
 }
 
-// Stop ends the looking. It also ends by itself when conn is closed.
+// Stop ends the checks. They also end when conn is closed.
 func (g *Guard) Stop() {
 	if g == nil {
 		return
@@ -71,14 +76,14 @@ func (g *Guard) Stop() {
 	}
 }
 
-func (g *Guard) look() {
-	if g.lookOnce() {
+func (g *Guard) check() {
+	if g.isLost() {
 		g.lost()
 	}
 }
 
-// lookOnce looks and prepares the next look. It reports whether the peer is lost.
-func (g *Guard) lookOnce() (lost bool) {
+// isLost checks once and sets the timer for the next check. It reports whether the peer is lost.
+func (g *Guard) isLost() (lost bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.timer == nil { // stopped meanwhile
@@ -90,41 +95,44 @@ func (g *Guard) lookOnce() (lost bool) {
 		g.conn.SetKeepAliveConfig(KeepAlive(within))
 	}
 	p, err := stateOf(g.raw)
-	silent := g.silence.look(time.Now(), p)
-	if lost = within > 0 && p.tries >= minTries && silent >= within; lost || err != nil || within == 0 {
+	silent := g.silence.update(time.Now(), p)
+	if lost = within > 0 && p.tries >= minTries && silent >= within; lost || err != nil ||
+		within == 0 {
 		g.timer, g.silence = nil, silence{}
 		return lost
 	}
-	g.timer.Reset(max(minLookEvery, within/20))
+	g.timer.Reset(max(minCheckEvery, within/20))
 	return false
 }
 
-// KeepAlive finds a peer whose machine has vanished within a time, in whole seconds, while nothing is on its way to it. 0 is what Go
-// gives every connection.
+// KeepAlive returns settings that find a vanished machine within a time, in whole seconds, while no
+// data is on its way to it. For 0 they are Go's default.
 func KeepAlive(within time.Duration) net.KeepAliveConfig {
 	if within == 0 {
 		return net.KeepAliveConfig{Enable: true}
 	}
 	const probes = 3
 	interval := max((within / 6).Truncate(time.Second), time.Second)
-	return net.KeepAliveConfig{Enable: true, Idle: max(within-probes*interval, time.Second), Interval: interval, Count: probes}
+	return net.KeepAliveConfig{Enable: true, Idle: max(within-probes*interval, time.Second),
+		Interval: interval, Count: probes}
 }
 
-// state is what is known of the other end of a connection.
+// state is what the kernel knows of the other end of a connection.
 type state struct {
-	owes  bool          // it has not acknowledged all that it was sent
-	tries int           // how often that was sent again, or the peer was probed, without an answer
-	heard time.Duration // how long ago anything came from it
+	owes  bool          // it has not acknowledged all data
+	tries int           // how many retransmissions, or probes, had no answer
+	heard time.Duration // how long ago anything arrived from it
 }
 
-// minTries is how many tries must have failed: one packet may be lost on the way to a machine that is well.
+// minTries must have failed: a single packet may get lost on its way.
 const minTries = 2
 
-// silence is since when a peer has answered nothing while it owed something. Its zero value is a peer that owes nothing.
+// silence measures for how long a peer has answered nothing while it owed an acknowledgement. Its
+// zero value is a peer that owes none.
 type silence struct{ since time.Time }
 
-// look returns how long the silence has lasted.
-func (s *silence) look(now time.Time, p state) time.Duration {
+// update returns for how long the silence has lasted.
+func (s *silence) update(now time.Time, p state) time.Duration {
 	switch {
 	case !p.owes:
 		s.since = time.Time{}

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// The silence is counted from when the peer was first seen to owe something, not from when it last had something to say; and from the start
-// whenever anything comes from it.
+// The silence starts when a check first finds that the peer owes something, not when the peer last
+// sent something. It starts again whenever anything arrives from it.
 func TestSilence(t *testing.T) {
 	start := time.Now()
 	const owes, owesNothing = true, false
 	var s silence
-	for _, look := range []struct {
+	for _, check := range []struct {
 		at, heard time.Duration // since start; how long ago
 		owes      bool
 		want      time.Duration
@@ -26,15 +26,17 @@ func TestSilence(t *testing.T) {
 		{30 * time.Second, 11 * time.Second, owes, 0},
 		{31 * time.Second, 12 * time.Second, owes, time.Second},
 	} {
-		if got := s.look(start.Add(look.at), state{owes: look.owes, heard: look.heard}); got != look.want {
-			t.Errorf("at %v: silent for %v, want %v", look.at, got, look.want)
+		if got := s.update(start.Add(check.at),
+			state{owes: check.owes, heard: check.heard}); got != check.want {
+			t.Errorf("at %v: silent for %v, want %v", check.at, got, check.want)
 		}
 	}
 }
 
 // Keepalive gives up after the time that it is given.
 func TestKeepAlive(t *testing.T) {
-	for _, within := range []time.Duration{10 * time.Second, 17 * time.Second, 25 * time.Second, 30 * time.Second, time.Minute} {
+	for _, within := range []time.Duration{10 * time.Second, 17 * time.Second, 25 * time.Second,
+		30 * time.Second, time.Minute} {
 		k := KeepAlive(within)
 		if got := k.Idle + time.Duration(k.Count)*k.Interval; !k.Enable || got != within {
 			t.Errorf("%v: %+v gives up after %v", within, k, got)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stateOf is what the kernel knows of the other end of a TCP connection.
+// stateOf returns what the kernel knows of the other end of a TCP connection.
 func stateOf(raw syscall.RawConn) (state, error) {
 	var info *unix.TCPInfo
 	var failed error

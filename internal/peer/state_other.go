@@ -4,5 +4,6 @@ package peer
 
 import "syscall"
 
-// stateOf can't tell here: only keepalive finds a machine that has vanished, and only while nothing is on its way to it.
+// stateOf knows nothing here: only keepalive finds a vanished machine, and only while no data is on
+// its way to it.
 func stateOf(syscall.RawConn) (state, error) { return state{}, nil }

@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// maxHeader is more than a header line of any length takes, with the line end behind its argument, bytes.
+// maxHeader bounds a header line and the line end of its argument, bytes.
 const maxHeader = 24
 
-// AppendCommand appends a request made of args, as an array of bulk strings, to dst.
+// AppendCommand appends a request to dst: args as an array of bulk strings.
 func AppendCommand[T string | []byte](dst []byte, args ...T) []byte {
 	size := maxHeader
 	for _, arg := range args {
@@ -30,7 +30,8 @@ func appendHeader(dst []byte, kind byte, n int64) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// AppendError appends an error reply. Line ends in text would end the reply early, so they become spaces, as in Redis.
+// AppendError appends an error reply. Line ends in text become spaces, as in Redis: they would end
+// the reply.
 func AppendError(dst []byte, text string) []byte {
 	dst = append(dst, '-')
 	for _, c := range []byte(text) {

@@ -2,17 +2,17 @@ package resp
 
 import "strconv"
 
-// Encoder builds a reply in one version of the protocol. In version 2 maps and sets are flat arrays. Each aggregate is
-// begun with its length and followed by as many elements.
+// Encoder appends a reply to Buf, in RESP version Proto (2 or 3). Version 2 has flat arrays for
+// maps and sets. An aggregate is its length, followed by as many elements.
 type Encoder struct {
 	Proto int
 	Buf   []byte
 }
 
-// Array begins an array of n elements.
+// Array appends the header of an array of n elements.
 func (e *Encoder) Array(n int) { e.Buf = appendHeader(e.Buf, '*', int64(n)) }
 
-// Set begins a set of n elements.
+// Set appends the header of a set of n elements.
 func (e *Encoder) Set(n int) {
 	if e.Proto == 3 {
 		e.Buf = appendHeader(e.Buf, '~', int64(n))
@@ -21,7 +21,7 @@ func (e *Encoder) Set(n int) {
 	e.Array(n)
 }
 
-// Map begins a map of n keys, each followed by its value.
+// Map appends the header of a map of n keys. Each key is followed by its value.
 func (e *Encoder) Map(n int) {
 	if e.Proto == 3 {
 		e.Buf = appendHeader(e.Buf, '%', int64(n))
@@ -36,17 +36,18 @@ func (e *Encoder) Bulk(text string) {
 	e.Buf = append(append(e.Buf, text...), '\r', '\n')
 }
 
-// Status appends a status; text has no line end in it.
+// Status appends a status. text must have no line end.
 func (e *Encoder) Status(text string) {
 	e.Buf = append(append(append(e.Buf, '+'), text...), '\r', '\n')
 }
 
-// Int appends a number.
+// Int appends an integer.
 func (e *Encoder) Int(n int) {
 	e.Buf = append(strconv.AppendInt(append(e.Buf, ':'), int64(n), 10), '\r', '\n')
 }
 
-// Elements cuts the one whole array, set or map in raw into its elements, raw too; a map's are keys and values in turn.
+// Elements cuts an array, set or map, which must be all of raw, into its encoded elements. Those of
+// a map are keys and values in turn.
 func Elements(raw []byte) (kind byte, elems [][]byte, err error) {
 	var whole Scanner
 	n, done, err := whole.Scan(raw)
@@ -69,7 +70,7 @@ func Elements(raw []byte) (kind byte, elems [][]byte, err error) {
 	return kind, elems, nil
 }
 
-// AppendAggregate is the reverse of Elements.
+// AppendAggregate appends an aggregate of such elements: the reverse of Elements.
 func AppendAggregate(dst []byte, kind byte, elems [][]byte) []byte {
 	n := len(elems)
 	if kind == '%' {

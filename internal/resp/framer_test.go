@@ -29,9 +29,10 @@ func copied(r resp.Request) request {
 	return out
 }
 
-// frame feeds chunks to a Framer as a session does, and returns all requests and the error that ended them.
-// left is what no request has claimed.
-func frame(t testing.TB, limits resp.Limits, chunks ...[]byte) (reqs []request, left []byte, err error) {
+// frame feeds chunks to a Framer as a session does, and returns all requests and the error that
+// ended them. left is what no request has claimed.
+func frame(t testing.TB, limits resp.Limits, chunks ...[]byte) (reqs []request, left []byte,
+	err error) {
 	t.Helper()
 	f := resp.NewFramer(limits)
 	for _, chunk := range chunks {
@@ -46,7 +47,8 @@ func frame(t testing.TB, limits resp.Limits, chunks ...[]byte) (reqs []request, 
 			}
 			if !ok {
 				if r.Raw != nil || r.Args != nil {
-					t.Fatalf("an incomplete request that isn't streamed has bytes or arguments: %+v", copied(r))
+					t.Fatalf("an incomplete request, not streamed, has bytes or arguments: %+v",
+						copied(r))
 				}
 				break
 			}
@@ -82,28 +84,38 @@ func TestFramerRequests(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "array", in: "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", want: [][]string{{"GET", "k"}}},
-		{name: "empty argument", in: "*2\r\n$4\r\nECHO\r\n$0\r\n\r\n", want: [][]string{{"ECHO", ""}}},
-		{name: "binary argument", in: "*2\r\n$4\r\nECHO\r\n$5\r\n\x00\r\n\xff*\r\n", want: [][]string{{"ECHO", "\x00\r\n\xff*"}}},
-		{name: "pipeline", in: "*1\r\n$4\r\nPING\r\nPING\r\n*1\r\n$4\r\nPING\r\n", want: [][]string{{"PING"}, {"PING"}, {"PING"}}},
+		{name: "empty argument", in: "*2\r\n$4\r\nECHO\r\n$0\r\n\r\n",
+			want: [][]string{{"ECHO", ""}}},
+		{name: "binary argument", in: "*2\r\n$4\r\nECHO\r\n$5\r\n\x00\r\n\xff*\r\n",
+			want: [][]string{{"ECHO", "\x00\r\n\xff*"}}},
+		{name: "pipeline", in: "*1\r\n$4\r\nPING\r\nPING\r\n*1\r\n$4\r\nPING\r\n",
+			want: [][]string{{"PING"}, {"PING"}, {"PING"}}},
 		{name: "inline", in: "PING\r\n", want: [][]string{{"PING"}}},
 		{name: "inline without CR", in: "SET a b\n", want: [][]string{{"SET", "a", "b"}}},
 		{name: "inline with blanks", in: " \t SET  a\tb \r\n", want: [][]string{{"SET", "a", "b"}}},
-		{name: "empty lines are ignored", in: "\r\n\n\r\n  \r\nPING\r\n", want: [][]string{{"PING"}}},
-		{name: "arrays of none are ignored", in: "*0\r\n*-1\r\n*-9223372036854775808\r\nPING\r\n", want: [][]string{{"PING"}}},
+		{name: "empty lines are ignored", in: "\r\n\n\r\n  \r\nPING\r\n",
+			want: [][]string{{"PING"}}},
+		{name: "arrays of none are ignored", in: "*0\r\n*-1\r\n*-9223372036854775808\r\nPING\r\n",
+			want: [][]string{{"PING"}}},
 		// Redis looks at neither the byte behind a header's CR, nor the two behind an argument.
 		{name: "any byte for LF", in: "*1\rx$4\ryPINGab", want: [][]string{{"PING"}}},
 		{name: "incomplete count", in: "PING\r\n*2\r", want: [][]string{{"PING"}}, left: "*2\r"},
 		{name: "incomplete length", in: "*2\r\n$3", left: "*2\r\n$3"},
 		{name: "incomplete argument", in: "*1\r\n$4\r\nPIN", left: "*1\r\n$4\r\nPIN"},
-		{name: "argument without its line end", in: "*1\r\n$4\r\nPING\r", left: "*1\r\n$4\r\nPING\r"},
+		{name: "argument without its line end", in: "*1\r\n$4\r\nPING\r",
+			left: "*1\r\n$4\r\nPING\r"},
 		{name: "incomplete inline", in: "PING", left: "PING"},
-		{name: "a NUL hides the line's end", in: "PI\x00NG\r\nPING\r\n", left: "PI\x00NG\r\nPING\r\n"},
+		{name: "a NUL hides the line's end", in: "PI\x00NG\r\nPING\r\n",
+			left: "PI\x00NG\r\nPING\r\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for how, chunks := range map[string][][]byte{"whole": {[]byte(test.in)}, "by byte": bytewise([]byte(test.in))} {
+			for how, chunks := range map[string][][]byte{"whole": {[]byte(test.in)},
+				"by byte": bytewise([]byte(test.in))} {
 				reqs, left, err := frame(t, resp.Limits{}, chunks...)
-				if err != nil || !reflect.DeepEqual(words(reqs), test.want) || string(left) != test.left {
-					t.Errorf("%s: got %q, left %q, error %v; want %q, left %q", how, words(reqs), left, err, test.want, test.left)
+				if err != nil || !reflect.DeepEqual(words(reqs), test.want) ||
+					string(left) != test.left {
+					t.Errorf("%s: got %q, left %q, error %v; want %q, left %q", how, words(reqs),
+						left, err, test.want, test.left)
 				}
 			}
 		})
@@ -125,7 +137,8 @@ func TestFramerLimits(t *testing.T) {
 		{"*" + strings.Repeat("1", 20), "too big mbulk count string"},
 		{"*1\r\n$" + strings.Repeat("1", 20), "too big bulk count string"},
 	} {
-		for how, chunks := range map[string][][]byte{"whole": {[]byte(test.in)}, "by byte": bytewise([]byte(test.in))} {
+		for how, chunks := range map[string][][]byte{"whole": {[]byte(test.in)},
+			"by byte": bytewise([]byte(test.in))} {
 			_, _, err := frame(t, limits, chunks...)
 			if got := reason(t, err); got != test.want {
 				t.Errorf("%q, %s: got %q, want %q", test.in, how, got, test.want)
@@ -172,20 +185,23 @@ func TestFramerHead(t *testing.T) {
 		want string
 		argc int
 	}{
-		{3, "[]", 0}, {4, "[]", 3}, {12, "[]", 3}, {13, "[SET]", 3}, {19, "[SET]", 3}, {20, "[SET k]", 3}, {26, "[SET k]", 3},
+		{3, "[]", 0}, {4, "[]", 3}, {12, "[]", 3}, {13, "[SET]", 3}, {19, "[SET]", 3},
+		{20, "[SET k]", 3}, {26, "[SET k]", 3},
 	} {
 		if _, ok, err := f.Next([]byte(in[:test.have])); ok || err != nil {
 			t.Fatalf("%d bytes: %v, %v", test.have, ok, err)
 		}
 		args, argc := f.Head([]byte(in[:test.have]))
 		if got := fmt.Sprintf("%s", args); got != test.want || argc != test.argc {
-			t.Errorf("%q: got %s of %d, want %s of %d", in[:test.have], got, argc, test.want, test.argc)
+			t.Errorf("%q: got %s of %d, want %s of %d", in[:test.have], got, argc, test.want,
+				test.argc)
 		}
 	}
 }
 
-// stream frames in, fed n bytes at a time, giving up each request that is incomplete when at bytes of the input have come. It
-// returns every byte that was passed on, and the requests that came whole.
+// stream frames in, fed n bytes at a time, giving up each request that is incomplete when at bytes
+// of the input have come. It returns every byte that was passed on, and the requests that came
+// whole.
 func stream(t testing.TB, in []byte, n, at int) (passed []byte, whole []request, err error) {
 	t.Helper()
 	f := resp.NewFramer(resp.Limits{})
@@ -224,15 +240,17 @@ func stream(t testing.TB, in []byte, n, at int) (passed []byte, whole []request,
 }
 
 func TestFramerStream(t *testing.T) {
-	in := []byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$12\r\nvalue\r\nvalue\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING\r\n")
+	in := []byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$12\r\nvalue\r\nvalue\r\n" +
+		"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING\r\n")
 	for n := 1; n <= len(in); n++ {
 		for at := 1; at <= len(in); at++ {
 			passed, whole, err := stream(t, in, n, at)
 			if err != nil || !bytes.Equal(passed, in) {
-				t.Fatalf("%d bytes at a time, streamed from %d: passed %q, error %v", n, at, passed, err)
+				t.Fatalf("%d bytes at a time, streamed from %d: passed %q, error %v", n, at, passed,
+					err)
 			}
 			if last := whole[len(whole)-1]; last.raw != "PING\r\n" {
-				t.Fatalf("%d bytes at a time, streamed from %d: the request behind them came as %+v", n, at, last)
+				t.Fatalf("%d bytes at a time, streamed from %d: then came %+v", n, at, last)
 			}
 		}
 	}
@@ -262,8 +280,10 @@ func TestFramerStreamErrors(t *testing.T) {
 
 // What a client announces costs nothing before it comes.
 func TestFramerAllocatesNothingAhead(t *testing.T) {
-	for _, in := range []string{"*2147483647\r\n$1\r\na\r\n", "*1\r\n$536870912\r\nabc", "*2147483647\r\n$536870912\r\n"} {
-		if got := allocated(func() { resp.NewFramer(resp.Limits{}).Next([]byte(in)) }); got > 64<<10 {
+	for _, in := range []string{"*2147483647\r\n$1\r\na\r\n", "*1\r\n$536870912\r\nabc",
+		"*2147483647\r\n$536870912\r\n"} {
+		next := func() { resp.NewFramer(resp.Limits{}).Next([]byte(in)) }
+		if got := allocated(next); got > 64<<10 {
 			t.Errorf("%q: %d bytes allocated", in, got)
 		}
 	}

@@ -26,7 +26,7 @@ func cutBy(b, pattern []byte) (pieces [][]byte) {
 	return pieces
 }
 
-// maxFuzzAlloc is more than any use of memory in proportion to what has come needs, and far less than what can be announced.
+// maxFuzzAlloc is more than what arrives can need, and far less than what can be announced.
 const maxFuzzAlloc = 16 << 20
 
 // maxFuzzInput keeps each case quick, bytes.
@@ -76,7 +76,8 @@ func FuzzFramer(f *testing.F) {
 func FuzzScanner(f *testing.F) {
 	for _, in := range []string{
 		"+OK\r\n-ERR x\r\n:1\r\n$3\r\nabc\r\n*2\r\n$1\r\na\r\n:7\r\n",
-		"%1\r\n+a\r\n~1\r\n_\r\n>2\r\n+x\r\n#t\r\n|1\r\n+a\r\n:1\r\n,1.5\r\n(123\r\n!3\r\nERR\r\n=5\r\ntxt:a\r\n",
+		"%1\r\n+a\r\n~1\r\n_\r\n>2\r\n+x\r\n#t\r\n|1\r\n+a\r\n:1\r\n,1.5\r\n" +
+			"(123\r\n!3\r\nERR\r\n=5\r\ntxt:a\r\n",
 		"$9223372036854775807\r\n+OK\r\n",
 		"%4611686018427387904\r\n",
 		"*2305843009213693952\r\n$2305843009213693952\r\nx",
@@ -117,7 +118,8 @@ func FuzzScanner(f *testing.F) {
 	})
 }
 
-// smallIsRight: what SmallReply takes is what a Scanner takes, and says nothing that a Scanner's user must act on.
+// smallIsRight: what SmallReply takes is what a Scanner takes, and says nothing that a Scanner's
+// user must act on.
 func smallIsRight(t *testing.T, in []byte) {
 	n := resp.SmallReply(in)
 	if n == 0 {
@@ -125,7 +127,9 @@ func smallIsRight(t *testing.T, in []byte) {
 	}
 	var s resp.Scanner
 	taken, done, err := s.Scan(in)
-	if head := s.Head(); taken != n || !done || err != nil || head.IsError() || head.Elem != nil || strings.IndexByte("$+:_", head.Type) < 0 {
-		t.Fatalf("of %q SmallReply takes %d, a Scanner %d, done %v, error %v, head %+v", in, n, taken, done, err, head)
+	if head := s.Head(); taken != n || !done || err != nil || head.IsError() || head.Elem != nil ||
+		strings.IndexByte("$+:_", head.Type) < 0 {
+		t.Fatalf("of %q SmallReply takes %d, a Scanner %d, done %v, error %v, head %+v", in, n,
+			taken, done, err, head)
 	}
 }

@@ -2,8 +2,8 @@ package resp
 
 import "bytes"
 
-// inline frames a request that is a line of words. A line with a NUL in it never ends, as in Redis, which looks for the
-// line end with a C string function; it is refused when it grows too long.
+// inline frames a request that is a line of words. A line that contains a NUL never ends, as in
+// Redis, which searches the line end with a C string function. It is refused when it gets too long.
 func (f *Framer) inline(buf []byte) (Request, bool, error) {
 	i := bytes.IndexAny(buf[f.seen:min(len(buf), f.limits.Inline+1)], "\n\x00")
 	if i < 0 || buf[f.seen+i] == 0 {
@@ -30,10 +30,14 @@ func (f *Framer) inline(buf []byte) (Request, bool, error) {
 	return Request{Raw: buf[:nl+1], Args: args, Inline: true}, true, nil
 }
 
-// splitWords cuts a line into words by the rules of Redis's inline commands and configuration files (sdssplitargs):
-// blanks separate, but vertical tab and form feed only between words: within one that isn't quoted they belong to it; "…" knows
-// \n \r \t \b \a \xHH and \ before any other byte; '…' knows only \'; a closing quote must be followed by a blank or the end.
-// ok is false when the quotes don't balance.
+// splitWords cuts a line into words by the rules of Redis's inline commands and configuration files
+// (sdssplitargs). ok is false when the quotes don't balance.
+//
+//   - Blanks separate words. Vertical tab and form feed do so only between words:
+//     inside an unquoted word they belong to it.
+//   - "…" knows \n \r \t \b \a \xHH, and \ in front of any other byte.
+//   - '…' knows only \'.
+//   - A closing quote must be followed by a blank or the end.
 func splitWords(line []byte) (words [][]byte, ok bool) {
 	for i := 0; ; {
 		for i < len(line) && isSpace(line[i]) {
@@ -67,7 +71,8 @@ func doubleQuoted(word, line []byte, i int) ([]byte, int, bool) {
 		switch c := line[i]; {
 		case c == '"':
 			return word, i + 1, true
-		case c == '\\' && i+3 < len(line) && line[i+1] == 'x' && isHex(line[i+2]) && isHex(line[i+3]):
+		case c == '\\' && i+3 < len(line) && line[i+1] == 'x' && isHex(line[i+2]) &&
+			isHex(line[i+3]):
 			word = append(word, unhex(line[i+2])<<4|unhex(line[i+3]))
 			i += 3
 		case c == '\\' && i+1 < len(line):

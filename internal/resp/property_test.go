@@ -15,19 +15,23 @@ import (
 // chunks cuts b at random places; some pieces are empty.
 func chunks(t *rapid.T, b []byte) (cut [][]byte) {
 	for rest := b; len(rest) > 0; {
-		n := min(len(rest), rapid.OneOf(rapid.IntRange(0, 3), rapid.IntRange(0, len(rest))).Draw(t, "chunk"))
+		size := rapid.OneOf(rapid.IntRange(0, 3), rapid.IntRange(0, len(rest)))
+		n := min(len(rest), size.Draw(t, "chunk"))
 		cut = append(cut, rest[:n])
 		rest = rest[n:]
 	}
 	return cut
 }
 
-// anyBytes are arguments and bulks: short ones, with the protocol's own bytes often in them, and now and then long ones.
+// anyBytes are arguments and bulks: short ones, with the protocol's own bytes often in them, and
+// now and then long ones.
 func anyBytes() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.StringOf(rapid.RuneFrom([]rune("\r\n$*:+-_>|09aé\x00"))),
 		rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 20), func(b []byte) string { return string(b) }),
-		rapid.Map(rapid.IntRange(0, 5000), func(n int) string { return strings.Repeat("\r\n*1", n/4) }),
+		rapid.Map(rapid.IntRange(0, 5000), func(n int) string {
+			return strings.Repeat("\r\n*1", n/4)
+		}),
 	)
 }
 
@@ -35,7 +39,8 @@ func anyBytes() *rapid.Generator[string] {
 func anyRequest(t *rapid.T) (raw []byte, args []string) {
 	switch rapid.IntRange(0, 5).Draw(t, "form") {
 	case 0: // what Redis ignores
-		return []byte(rapid.SampledFrom([]string{"\r\n", "\n", " \r\n", "*0\r\n", "*-1\r\n", "*-7\r\n"}).Draw(t, "nothing")), nil
+		return []byte(rapid.SampledFrom([]string{"\r\n", "\n", " \r\n", "*0\r\n", "*-1\r\n",
+			"*-7\r\n"}).Draw(t, "nothing")), nil
 	case 1: // a line, every argument quoted in full
 		args = rapid.SliceOfN(anyBytes(), 1, 5).Draw(t, "args")
 		for _, arg := range args {

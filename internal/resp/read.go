@@ -6,12 +6,13 @@ import (
 	"io"
 )
 
-// errTooLarge is of a reply that is larger than ReadReply was told it may be.
+// errTooLarge says that a reply is larger than the limit of ReadReply.
 var errTooLarge = errors.New("the reply is too large")
 
-// ReadReply reads one whole reply from r and nothing beyond it, so that r can be given to somebody else afterwards. It skips pushes:
-// Redis may send them between any two replies on a RESP3 connection, and any user can have it do so, with key names of that user's choice.
-// They are not kept in memory, and r's deadline bounds how long they may go on. The reply has at most limit bytes.
+// ReadReply reads one whole reply from r, of at most limit bytes, and nothing behind it: another
+// reader can take over r. It skips pushes: on a RESP3 connection Redis can send them between any
+// two replies, and any user can cause that, with key names of its choice. Pushes are not kept in
+// memory, and r's deadline bounds how long they go on.
 func ReadReply(r io.Reader, limit int) (raw []byte, head Head, err error) {
 	var buf [512]byte
 	for {

@@ -31,7 +31,8 @@ func (r *inPieces) Read(p []byte) (n int, err error) {
 
 // anyReply is a reply of any type, nested or not.
 func anyReply(t *rapid.T, depth int) string {
-	kinds := []string{"+OK\r\n", "+\r\n", "-ERR no\r\n", ":-1\r\n", "$-1\r\n", "*-1\r\n", "*0\r\n", "_\r\n", "#t\r\n", ",1.5\r\n", "bulk", "array", "map", "attribute"}
+	kinds := []string{"+OK\r\n", "+\r\n", "-ERR no\r\n", ":-1\r\n", "$-1\r\n", "*-1\r\n", "*0\r\n",
+		"_\r\n", "#t\r\n", ",1.5\r\n", "bulk", "array", "map", "attribute"}
 	if depth == 0 {
 		kinds = kinds[:11]
 	}
@@ -93,18 +94,23 @@ func TestReadReplyProperty(t *testing.T) {
 }
 
 func TestReadReplyIsBounded(t *testing.T) {
-	for _, endless := range []string{"+" + strings.Repeat("x", 10000), "$9223372\r\n" + strings.Repeat("x", 10000)} {
+	many := strings.Repeat("x", 10000)
+	for _, endless := range []string{"+" + many, "$9223372\r\n" + many} {
 		r := strings.NewReader(endless)
-		if raw, _, err := resp.ReadReply(r, 1000); err == nil || errors.Is(err, io.EOF) || len(raw) > 2000 {
+		if raw, _, err := resp.ReadReply(r, 1000); err == nil || errors.Is(err, io.EOF) ||
+			len(raw) > 2000 {
 			t.Errorf("%.10q: %d bytes, %v", endless, len(raw), err)
 		}
 	}
-	long := ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1000000\r\n" + strings.Repeat("x", 1000000) + "\r\n+OK\r\n"
-	if raw, _, err := resp.ReadReply(strings.NewReader(long), 1000); err != nil || string(raw) != "+OK\r\n" {
+	long := ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1000000\r\n" + strings.Repeat("x", 1000000) +
+		"\r\n+OK\r\n"
+	if raw, _, err := resp.ReadReply(strings.NewReader(long), 1000); err != nil ||
+		string(raw) != "+OK\r\n" {
 		t.Errorf("behind a long push: %q, %v", raw, err)
 	}
 	for _, cut := range []string{"", "+O", "$3\r\nab", ">1\r\n+x\r\n", ">2\r\n+x\r\n"} {
-		if raw, _, err := resp.ReadReply(iotest.OneByteReader(strings.NewReader(cut)), 1000); !errors.Is(err, io.EOF) {
+		if raw, _, err := resp.ReadReply(iotest.OneByteReader(strings.NewReader(cut)),
+			1000); !errors.Is(err, io.EOF) {
 			t.Errorf("%q: %q, %v", cut, raw, err)
 		}
 	}

@@ -18,8 +18,9 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// ask sends raw to the Redis at addr, on a connection of its own, and returns all that it answers until it closes the
-// connection or answers the ECHO that is sent behind, unless raw is a line too long to be ended.
+// ask sends raw to the Redis at addr, on a connection of its own, and returns all that it answers
+// until it closes the connection or answers the ECHO that is sent behind, unless raw is a line too
+// long to be ended.
 func ask(t testing.TB, addr string, raw []byte) string {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
@@ -122,14 +123,16 @@ func TestProtocolErrorsAreRedisOwn(t *testing.T) {
 			t.Errorf("%.40q: got %q, Redis says %q", in, got, want)
 		}
 		if len(in) < 1000 {
-			if _, _, err := frame(t, resp.Limits{}, bytewise([]byte(in))...); reason(t, err) != text {
+			_, _, err := frame(t, resp.Limits{}, bytewise([]byte(in))...)
+			if reason(t, err) != text {
 				t.Errorf("%q: %q by bytes, %q at once", in, err, text)
 			}
 		}
 	}
 }
 
-// splitter asks Redis how it splits an inline command into words. It connects anew when Redis has closed.
+// splitter asks Redis how it splits an inline command into words. It connects anew when Redis has
+// closed.
 type splitter struct {
 	t    testing.TB
 	addr string
@@ -199,10 +202,14 @@ func TestInlineWordsAreRedisOwn(t *testing.T) {
 		}
 	}()
 	for _, line := range []string{
-		"", " ", "a", "a b", "a\tb", " a  b ", "a\rb", "a\r", "a\r\r", "a\vb", "a\fb", "\va\f", "\v", "a \v\f b",
-		`"a"`, `""`, `'a'`, `''`, `"a b"`, `'a b'`, `a"b c"`, `a'b c'`, `"a" 'b'`, `"a"'b'`, "\"a\"\vb", "'a'\fb", "\"a\"\v", `"a"b`, `'a'b`, `"`, `'`,
-		`"\n\r\t\b\a\\\"\'\q"`, `"\x41\xff\x00"`, `"\x4"`, `"\x4g"`, `"\xg4"`, `"\X41"`, `"\x4`, `"\x`, `"\`, `"\"`, `"a\`,
-		`'\n\x41\\'`, `'\''`, `'\'`, `'\"'`, `\n`, `\"a"`, `a\ b`, "\xff\xfe", `"` + "\t\r\v" + `"`, "'\t\r\v'",
+		"", " ", "a", "a b", "a\tb", " a  b ", "a\rb", "a\r", "a\r\r", "a\vb", "a\fb", "\va\f",
+		"\v", "a \v\f b",
+		`"a"`, `""`, `'a'`, `''`, `"a b"`, `'a b'`, `a"b c"`, `a'b c'`, `"a" 'b'`, `"a"'b'`,
+		"\"a\"\vb", "'a'\fb", "\"a\"\v", `"a"b`, `'a'b`, `"`, `'`,
+		`"\n\r\t\b\a\\\"\'\q"`, `"\x41\xff\x00"`, `"\x4"`, `"\x4g"`, `"\xg4"`, `"\X41"`, `"\x4`,
+		`"\x`, `"\`, `"\"`, `"a\`,
+		`'\n\x41\\'`, `'\''`, `'\'`, `'\"'`, `\n`, `\"a"`, `a\ b`, "\xff\xfe", `"` + "\t\r\v" + `"`,
+		"'\t\r\v'",
 	} {
 		s.compare(t, line)
 	}
@@ -221,9 +228,12 @@ func TestParseInt(t *testing.T) {
 		ok   bool
 	}{
 		{"0", 0, true}, {"7", 7, true}, {"-1", -1, true}, {"10", 10, true},
-		{"9223372036854775807", 9223372036854775807, true}, {"-9223372036854775808", -9223372036854775808, true},
-		{in: "9223372036854775808"}, {in: "-9223372036854775809"}, {in: "9999999999999999999"}, {in: "18446744073709551616"},
-		{in: ""}, {in: "-"}, {in: "-0"}, {in: "00"}, {in: "+1"}, {in: " 1"}, {in: "1 "}, {in: "1.0"}, {in: "0x1"}, {in: "1e1"}, {in: "１"},
+		{"9223372036854775807", 9223372036854775807, true},
+		{"-9223372036854775808", -9223372036854775808, true},
+		{in: "9223372036854775808"}, {in: "-9223372036854775809"}, {in: "9999999999999999999"},
+		{in: "18446744073709551616"},
+		{in: ""}, {in: "-"}, {in: "-0"}, {in: "00"}, {in: "+1"}, {in: " 1"}, {in: "1 "},
+		{in: "1.0"}, {in: "0x1"}, {in: "1e1"}, {in: "１"},
 	} {
 		if got, ok := resp.ParseInt([]byte(test.in)); ok != test.ok || ok && got != test.want {
 			t.Errorf("%q: got %d, %v", test.in, got, ok)

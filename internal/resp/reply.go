@@ -6,15 +6,17 @@ import (
 	"fmt"
 )
 
-// Head is what a Scanner remembers of a reply that it has passed: enough to tell "+OK" from "-ERR", and a subscription's
+// Head is what a Scanner keeps of a reply: enough to tell "+OK" from "-ERR", and a subscription's
 // confirmation from a message. Its slices are valid until the Scanner begins the next reply.
 type Head struct {
-	Type byte   // the type byte of the reply itself; an attribute before it doesn't count
-	Line []byte // the first line behind the type byte, without its CRLF, at most maxHead bytes of it
-	Elem []byte // the first element of an array or push, if it is a bulk string, at most maxHead bytes of it
-	Last int64  // the last integer among the elements of an array or push; 0 if there is none
-	// Errors are the positions, from 0, of the elements that are errors: of EXEC's reply, the commands that failed. Of more
-	// than maxErrors the rest is left out, which ManyErrors says.
+	Type byte // the type byte of the reply, not of an attribute before it
+	// the first line without type byte and CRLF, at most maxHead bytes
+	Line []byte
+	// the first element of an array or push, if that is a bulk string; at most maxHead bytes
+	Elem []byte
+	Last int64 // the last integer among the elements of an array or push; 0 if there is none
+	// Errors are the indexes, from 0, of the elements that are errors. In EXEC's reply these are
+	// the commands that failed. ManyErrors says that there are more than maxErrors.
 	Errors     []int
 	ManyErrors bool
 }
@@ -34,7 +36,7 @@ const (
 	maxLength = 1 << 61 // of a bulk or aggregate: beyond any real one, and its double fits an int64
 )
 
-// errReply wraps every way in which bytes can fail to be a Redis reply.
+// errReply is wrapped by every error about bytes that are no Redis reply.
 var errReply = errors.New("not a Redis reply")
 
 type aggregate struct {
@@ -42,14 +44,14 @@ type aggregate struct {
 	attribute bool // its end doesn't complete an element: the value it describes follows
 }
 
-// Scanner splits the byte stream of one upstream connection into replies. Its zero value is at the start of a stream.
-// Not safe for concurrent use.
+// Scanner splits the bytes from one upstream connection into replies. Its zero value is at the
+// start of the stream. Not safe for concurrent use.
 type Scanner struct {
-	// MaxLine bounds what comes of a line before its end does, bytes; 0 is no bound. Redis itself sets
-	// none: a script's status or error reply is a line of any length.
+	// MaxLine bounds a line that has not ended, bytes; 0 is no bound. Redis has none: a script's
+	// status or error reply is a line of any length.
 	MaxLine int
 
-	lineLen int // bytes of the current line that came in earlier reads
+	lineLen int // bytes of the current line in earlier calls of Scan
 	open    []aggregate
 	body    int64 // bytes of a bulk and its CRLF still to come
 	line    []byte
@@ -73,7 +75,8 @@ const (
 	maxLeast = 1 << 20
 )
 
-// Least returns how many bytes of the current reply, or between two of the next, are still to come at the least, up to maxLeast.
+// Least returns the least number of bytes that the current reply, or between two replies the next
+// one, still needs; at most maxLeast.
 func (s *Scanner) Least() int {
 	least := int64(minElem)
 	switch {
@@ -82,14 +85,15 @@ func (s *Scanner) Least() int {
 	case len(s.line) > 0:
 		least = 1
 	}
-	for _, a := range s.open { // the last element begun of each is what least has counted so far
+	for _, a := range s.open { // least has counted the element that each of them is in
 		least += minElem * (min(a.left, maxLeast) - 1)
 	}
 	return int(min(least, maxLeast))
 }
 
-// Scan takes bytes from the front of p up to the end of the current reply and returns how many. done says that the reply is
-// complete; if it isn't, all of p was taken. An error means that the upstream doesn't speak the Redis protocol; it is final.
+// Scan returns how many bytes at the front of p belong to the current reply, and whether the reply
+// ends there. If it does not, n is len(p). An error means that the upstream does not speak the
+// Redis protocol. It is final.
 func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 	if !s.began && len(p) > 0 {
 		s.began, s.elems = true, 0
@@ -108,7 +112,8 @@ func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 			s.keepLine(p[n:])
 			s.lineLen += len(p) - n
 			if s.MaxLine > 0 && s.lineLen > s.MaxLine {
-				return len(p), false, fmt.Errorf("%w: a line longer than %d bytes", errReply, s.MaxLine)
+				return len(p), false, fmt.Errorf("%w: a line longer than %d bytes", errReply,
+					s.MaxLine)
 			}
 			return len(p), false, nil
 		}
@@ -142,8 +147,8 @@ func (s *Scanner) takeBody(p []byte) int {
 	return take
 }
 
-// keepLine saves the beginning of a line that continues in the next read. Only the type and a number matter later, so what is
-// beyond lineBuf is dropped.
+// keepLine saves the beginning of a line that continues in the next call of Scan. Only the type and
+// a number matter later, so it keeps no more than lineBuf has room for.
 func (s *Scanner) keepLine(part []byte) {
 	if s.line == nil {
 		s.line = s.lineBuf[:0]
@@ -152,9 +157,10 @@ func (s *Scanner) keepLine(part []byte) {
 	s.line = append(s.line, part[:min(len(part), room)]...)
 }
 
-// header takes one whole line and reports whether it completed the reply.
+// header reads one whole line and reports whether the reply ends with it.
 func (s *Scanner) header(line []byte) (done bool, err error) {
-	line = line[:min(len(line), maxHead)] // as keepLine does, so that the outcome doesn't depend on where reads end
+	// as keepLine does, so that the outcome doesn't depend on where reads end
+	line = line[:min(len(line), maxHead)]
 	kind := line[0]
 	text := bytes.TrimRight(line[1:], "\r\n")
 	depth := len(s.open)
@@ -174,11 +180,11 @@ func (s *Scanner) header(line []byte) (done bool, err error) {
 		return s.completed(), nil
 	case ':':
 		if ofReply {
-			s.head.Last, _ = parseInt(text)
+			s.head.Last, _ = ParseInt(text)
 		}
 		return s.completed(), nil
 	}
-	n, ok := parseInt(text)
+	n, ok := ParseInt(text)
 	if !ok || n < -1 || n > maxLength {
 		return false, fmt.Errorf("%w: length in %q", errReply, line)
 	}
@@ -206,7 +212,7 @@ func (s *Scanner) header(line []byte) (done bool, err error) {
 	return false, fmt.Errorf("%w: type byte %q", errReply, kind)
 }
 
-// failedElem takes note that the current element of the reply is an error.
+// failedElem records that the current element of the reply is an error.
 func (s *Scanner) failedElem() {
 	if len(s.head.Errors) == maxErrors {
 		s.head.ManyErrors = true
@@ -215,7 +221,7 @@ func (s *Scanner) failedElem() {
 	s.head.Errors = append(s.head.Errors, s.elems-1)
 }
 
-// begin opens an aggregate of n elements; n <= 0 is one that is complete at once.
+// begin begins an aggregate of n elements. With n <= 0 it also ends there.
 func (s *Scanner) begin(n int64, attribute bool) (done bool, err error) {
 	if n <= 0 {
 		return !attribute && s.completed(), nil
@@ -227,7 +233,7 @@ func (s *Scanner) begin(n int64, attribute bool) (done bool, err error) {
 	return false, nil
 }
 
-// completed accounts for one finished element and reports whether that was the end of the whole reply.
+// completed counts a complete element and reports whether it was the last of the reply.
 func (s *Scanner) completed() bool {
 	for len(s.open) > 0 {
 		top := &s.open[len(s.open)-1]

@@ -1,12 +1,3 @@
-// Package resp finds the boundaries of Redis protocol messages (RESP2, RESP3 and inline commands) and encodes the few
-// that lockproxy speaks itself.
-//
-// It does no I/O, starts no goroutine and reads no clock. A Framer is fed the bytes that a client sent and says where each
-// request ends; a Scanner is fed the bytes that Redis sent and says where each reply ends. Both are incremental: they
-// may be fed a byte at a time, look at a byte once, never allocate what a peer merely announces, and accept just
-// what Redis accepts, since a proxy and a Redis that disagree about where a request ends can be played against each other.
-//
-// Neither keeps the bytes: the caller does, and may give away the first part of a large message before the rest has come.
 package resp
 
 import (
@@ -14,7 +5,7 @@ import (
 	"math"
 )
 
-// Redis's own limits (server.h, networking.c): what a Framer with zero Limits enforces.
+// Redis's own limits (server.h, networking.c), which apply for zero Limits.
 const (
 	MaxInlineLen = 64 << 10      // bytes of an inline command, and of any header line
 	MaxBulkLen   = 512 << 20     // proto-max-bulk-len's default, bytes
@@ -45,21 +36,22 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// ProtocolError is a request that Redis would refuse with "ERR Protocol error: …" before closing the connection.
+// ProtocolError means that Redis would answer "ERR Protocol error: …" and close the connection.
 type ProtocolError struct {
 	Reason string
-	// Unauthenticated says that the limit is for clients that must log in first: if this one need not,
-	// tell the Framer and call Next again.
+	// Unauthenticated says that the limit applies only to clients that have to log in first. For
+	// another client, tell the Framer and call Next again.
 	Unauthenticated bool
 }
 
 func (e *ProtocolError) Error() string { return "Protocol error: " + e.Reason }
 
-// Request is one framed request, or a piece of one that is being streamed.
+// Request is one request, or a piece of a streamed one.
 type Request struct {
-	Raw    []byte   // the bytes as the client sent them; aliases the caller's buffer
-	Args   [][]byte // name and arguments; nil for a piece of a streamed request. Valid until the next call of Next
-	Inline bool     // sent as a line, not as an array
+	Raw []byte // as the client sent it; a part of the caller's buffer
+	// name and arguments, valid until the next call of Next; nil for a streamed request
+	Args   [][]byte
+	Inline bool // sent as a line, not as an array
 }
 
 type span struct{ from, to int }
@@ -67,22 +59,24 @@ type span struct{ from, to int }
 type framerPhase uint8
 
 const (
-	atStart  framerPhase = iota // nothing of the request has been seen
-	atHeader                    // at the "$" line of an argument
+	atStart  framerPhase = iota // in front of the request
+	atHeader                    // in front of the "$" line of an argument
 	atBody                      // within an argument
 )
 
-// Framer splits one client's byte stream into requests. Its zero value is not ready: use NewFramer. Not safe for concurrent use.
+// Framer splits the bytes from one client into requests. Make it with NewFramer. Not safe for
+// concurrent use.
 type Framer struct {
 	limits Limits
 	phase  framerPhase
-	pos    int   // bytes of the caller's buffer that have been scanned for this request
-	seen   int   // where the search for the end of the current line goes on; 0 when it has not begun
+	pos    int // bytes of this request in the caller's buffer that have been scanned
+	// where to continue the search for the end of the current line; 0 for its start
+	seen   int
 	left   int   // arguments not yet complete
 	argc   int   // arguments announced
-	body   int64 // bytes of the current argument and its CRLF still to come
-	stream bool  // the caller has given away the beginning of this request
-	// unauthenticated says that the client must log in first, for all that the caller knows.
+	body   int64 // missing bytes of the current argument and its CRLF
+	stream bool  // the request is streamed: the caller has passed on its beginning
+	// unauthenticated: see Unauthenticated.
 	unauthenticated bool
 	spans           []span
 	args            [][]byte
@@ -91,18 +85,17 @@ type Framer struct {
 // NewFramer returns a Framer at the start of a stream.
 func NewFramer(limits Limits) *Framer { return &Framer{limits: limits.withDefaults()} }
 
-// Unauthenticated says whether the client must log in before it may do anything else. Redis then
-// allows it ten arguments of 16 KB each; see ProtocolError. Of a request that is streamed the rest is
-// left for Redis to judge.
+// Unauthenticated says whether the client has to log in before it can do anything else. Redis then
+// allows it ten arguments of 16 KB each: see ProtocolError. The limits do not apply to the rest of
+// a streamed request, which Redis judges.
 func (f *Framer) Unauthenticated(yes bool) { f.unauthenticated = yes }
 
-// Next scans buf, which must begin with the first byte that no Request has returned yet, and reports the request there.
-// ok false means that buf ends before the request does: call again with the same bytes and more.
-// A request without arguments ("*0", an empty line) is returned with no Args: Redis ignores it, and so should the caller.
+// Next returns the request at the front of buf, which must begin behind the previous request. If ok
+// is false, the request is incomplete: call Next again with the same bytes and more. The caller
+// should ignore a request without Args ("*0", an empty line), as Redis does.
 //
-// While a request is streamed (see Stream), Next returns its further bytes in Raw; ok is true with the last of them.
-// After an error, which is always a *ProtocolError, the stream has no further requests, unless the error
-// is Unauthenticated.
+// While a request is streamed (see Stream), Next returns its further bytes in Raw, and true with
+// the last of them. An error is always a *ProtocolError. It is final, unless it is Unauthenticated.
 func (f *Framer) Next(buf []byte) (req Request, ok bool, err error) {
 	for {
 		switch f.phase {
@@ -117,7 +110,8 @@ func (f *Framer) Next(buf []byte) (req Request, ok bool, err error) {
 				f.pos = end
 				return f.finish(buf), true, nil
 			}
-			n, end, err := f.number(buf, 0, "too big mbulk count string", "invalid multibulk length", math.MinInt64, int64(f.limits.Args))
+			n, end, err := f.number(buf, 0, "too big mbulk count string",
+				"invalid multibulk length", math.MinInt64, int64(f.limits.Args))
 			if err != nil || end == 0 {
 				return Request{}, false, err
 			}
@@ -158,8 +152,8 @@ func (f *Framer) Next(buf []byte) (req Request, ok bool, err error) {
 	}
 }
 
-// Head returns the arguments of the incomplete request in buf that have come whole, and how many it has in all.
-// It says enough to route a request that is too large to be held.
+// Head returns the whole arguments of the incomplete request in buf, and how many it will have.
+// That is enough to route a request that is too large to keep.
 func (f *Framer) Head(buf []byte) (args [][]byte, argc int) {
 	if f.phase == atStart || f.stream {
 		return nil, 0
@@ -171,8 +165,9 @@ func (f *Framer) Head(buf []byte) (args [][]byte, argc int) {
 	return f.slices(buf, whole), f.argc
 }
 
-// Stream gives up holding the incomplete request in buf: the returned bytes are scanned and may be sent on and forgotten,
-// and from now on Next returns the request piece by piece. The next buffer must begin right behind them.
+// Stream returns the scanned part of the incomplete request in buf. The caller can pass it on and
+// forget it: from now on Next returns the request in pieces. The next buffer must begin behind that
+// part.
 func (f *Framer) Stream(buf []byte) []byte {
 	f.stream = true
 	if f.phase == atBody {
@@ -182,10 +177,10 @@ func (f *Framer) Stream(buf []byte) []byte {
 	return f.part(buf).Raw
 }
 
-// Forget lets go of the arguments of the last request, which keep the buffer that they lie in.
+// Forget drops the arguments of the last request, which keep the caller's buffer in memory.
 func (f *Framer) Forget() { clear(f.args[:cap(f.args)]) }
 
-// part takes what has been scanned of a streamed request out of the buffer.
+// part returns the scanned part of a streamed request.
 func (f *Framer) part(buf []byte) Request {
 	if !f.stream {
 		return Request{}
@@ -208,7 +203,7 @@ func (f *Framer) finish(buf []byte) Request {
 	return req
 }
 
-// maxIdleSpans is how many argument positions are kept for the next request: a rare huge one must not stay in memory.
+// maxIdleSpans is for how many arguments memory is kept for the next request.
 const maxIdleSpans = 1024
 
 func (f *Framer) slices(buf []byte, n int) [][]byte {
@@ -230,7 +225,7 @@ func (f *Framer) bulkHeader(buf []byte) (n int64, end int, err error) {
 	if c := buf[f.pos]; c != '$' {
 		return 0, 0, &ProtocolError{Reason: "expected '$', got '" + string([]byte{c}) + "'"}
 	}
-	n, valid := parseInt(buf[f.pos+1 : cr])
+	n, valid := ParseInt(buf[f.pos+1 : cr])
 	if !valid || n < 0 || n > f.limits.Bulk {
 		return 0, 0, &ProtocolError{Reason: "invalid bulk length"}
 	}
@@ -240,21 +235,23 @@ func (f *Framer) bulkHeader(buf []byte) (n int64, end int, err error) {
 	return n, cr + 2, nil
 }
 
-// number parses the header line at from; end is the offset behind its line end, or 0 while the line is incomplete.
-func (f *Framer) number(buf []byte, from int, tooLong, invalid string, lo, hi int64) (n int64, end int, err error) {
+// number reads the header line at from. end is the offset behind the line, 0 while it is
+// incomplete.
+func (f *Framer) number(buf []byte, from int, tooLong, invalid string, lo, hi int64) (n int64,
+	end int, err error) {
 	cr, err := f.line(buf, from, tooLong)
 	if err != nil || cr < 0 {
 		return 0, 0, err
 	}
-	n, valid := parseInt(buf[from+1 : cr])
+	n, valid := ParseInt(buf[from+1 : cr])
 	if !valid || n < lo || n > hi {
 		return 0, 0, &ProtocolError{Reason: invalid}
 	}
 	return n, cr + 2, nil
 }
 
-// line returns the offset of the "\r" that ends the line at from, or -1 while it, or the byte behind it, has not come.
-// Like Redis it takes the byte behind "\r" for "\n" unseen.
+// line returns the offset of the "\r" that ends the line at from, or -1 while that or the next byte
+// is missing. Like Redis, it does not check that the next byte is "\n".
 func (f *Framer) line(buf []byte, from int, tooLong string) (cr int, err error) {
 	start := max(from, f.seen)
 	i := bytes.IndexByte(buf[start:min(len(buf), from+f.limits.Inline+1)], '\r')
@@ -273,8 +270,9 @@ func (f *Framer) line(buf []byte, from int, tooLong string) (cr int, err error) 
 	return cr, nil
 }
 
-// parseInt reads a decimal as Redis's string2ll does: no plus sign, no leading zeros, no spaces, 64 bits.
-func parseInt(b []byte) (n int64, ok bool) {
+// ParseInt reads a decimal number of 64 bits as Redis's string2ll does: without plus sign, leading
+// zeros and spaces.
+func ParseInt(b []byte) (n int64, ok bool) {
 	if len(b) == 1 && b[0] >= '0' && b[0] <= '9' {
 		return int64(b[0] - '0'), true
 	}
@@ -297,6 +295,3 @@ func parseInt(b []byte) (n int64, ok bool) {
 	}
 	return int64(u), u <= math.MaxInt64
 }
-
-// ParseInt reads a whole number as Redis does: a minus sign is allowed; plus signs, spaces and leading zeros are not.
-func ParseInt(b []byte) (n int64, ok bool) { return parseInt(b) }

@@ -18,7 +18,8 @@ type reply struct {
 	last       int64
 }
 
-// scan feeds chunks to a Scanner and returns the replies, what is left of an incomplete one, and the error that ended them.
+// scan feeds chunks to a Scanner and returns the replies, what is left of an incomplete one, and
+// the error that ended them.
 func scan(t testing.TB, chunks ...[]byte) (replies []reply, left []byte, err error) {
 	t.Helper()
 	var s resp.Scanner
@@ -40,7 +41,8 @@ func scan(t testing.TB, chunks ...[]byte) (replies []reply, left []byte, err err
 			chunk = chunk[n:]
 			if done {
 				h := s.Head()
-				replies = append(replies, reply{string(left), h.Type, string(h.Line), string(h.Elem), h.Last})
+				replies = append(replies, reply{string(left), h.Type, string(h.Line),
+					string(h.Elem), h.Last})
 				left = nil
 			}
 		}
@@ -63,8 +65,10 @@ func TestScannerHeads(t *testing.T) {
 		{raw: "*-1\r\n", kind: '*', line: "-1"},
 		{raw: "*2\r\n$1\r\na\r\n:7\r\n", kind: '*', line: "2", elem: "a", last: 7},
 		{raw: "*2\r\n:1\r\n$1\r\na\r\n", kind: '*', line: "2", last: 1},
-		{raw: "*3\r\n$9\r\nsubscribe\r\n$2\r\n:9\r\n:1\r\n", kind: '*', line: "3", elem: "subscribe", last: 1},
-		{raw: "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n", kind: '*', line: "3", elem: "unsubscribe"},
+		{raw: "*3\r\n$9\r\nsubscribe\r\n$2\r\n:9\r\n:1\r\n", kind: '*', line: "3",
+			elem: "subscribe", last: 1},
+		{raw: "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n", kind: '*', line: "3",
+			elem: "unsubscribe"},
 		{raw: "*2\r\n$-1\r\n$1\r\na\r\n", kind: '*', line: "2"},
 		{raw: "*1\r\n*2\r\n$1\r\na\r\n:5\r\n", kind: '*', line: "1"},
 		{raw: "*3\r\n*0\r\n*-1\r\n*1\r\n*1\r\n+a\r\n", kind: '*', line: "3"},
@@ -74,30 +78,36 @@ func TestScannerHeads(t *testing.T) {
 		{raw: "#t\r\n", kind: '#', line: "t"},
 		{raw: ",1.5\r\n", kind: ',', line: "1.5"},
 		{raw: ",inf\r\n", kind: ',', line: "inf"},
-		{raw: "(3492890328409238509324850943850943825024385\r\n", kind: '(', line: "3492890328409238509324850943850943825024385"},
+		{raw: "(3492890328409238509324850943850943825024385\r\n", kind: '(',
+			line: "3492890328409238509324850943850943825024385"},
 		{raw: "!5\r\nERR a\r\n", kind: '!', line: "5"},
 		{raw: "=7\r\ntxt:abc\r\n", kind: '=', line: "7"},
 		{raw: "%2\r\n+a\r\n:1\r\n+b\r\n*1\r\n_\r\n", kind: '%', line: "2", last: 1},
 		{raw: "%0\r\n", kind: '%', line: "0"},
 		{raw: "~2\r\n:1\r\n:2\r\n", kind: '~', line: "2", last: 2},
-		{raw: ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n", kind: '>', line: "3", elem: "message"},
+		{raw: ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n", kind: '>', line: "3",
+			elem: "message"},
 		{raw: ">0\r\n", kind: '>', line: "0"},
 		// An attribute belongs to the value behind it, whose head is what counts.
 		{raw: "|1\r\n+ttl\r\n:9\r\n+OK\r\n", kind: '+', line: "OK"},
 		{raw: "|0\r\n+OK\r\n", kind: '+', line: "OK"},
-		{raw: "|1\r\n$1\r\nk\r\n*1\r\n:2\r\n|1\r\n+a\r\n+b\r\n*2\r\n$1\r\nx\r\n:3\r\n", kind: '*', line: "2", elem: "x", last: 3},
+		{raw: "|1\r\n$1\r\nk\r\n*1\r\n:2\r\n|1\r\n+a\r\n+b\r\n*2\r\n$1\r\nx\r\n:3\r\n", kind: '*',
+			line: "2", elem: "x", last: 3},
 		{raw: "|1\r\n+a\r\n:5\r\n*1\r\n+x\r\n", kind: '*', line: "1"},
 		{raw: "*2\r\n|1\r\n+a\r\n+b\r\n:1\r\n:2\r\n", kind: '*', line: "2", last: 2},
-		{raw: ">2\r\n|1\r\n+a\r\n:8\r\n$9\r\nsubscribe\r\n:1\r\n", kind: '>', line: "2", elem: "subscribe", last: 1},
+		{raw: ">2\r\n|1\r\n+a\r\n:8\r\n$9\r\nsubscribe\r\n:1\r\n", kind: '>', line: "2",
+			elem: "subscribe", last: 1},
 	} {
 		in := []byte("+before\r\n" + want.raw + "+behind\r\n")
 		for at := 0; at <= len(in); at++ {
 			replies, left, err := scan(t, in[:at], in[at:])
 			if err != nil || len(left) > 0 || len(replies) != 3 || replies[1] != want {
-				t.Fatalf("%q cut at %d: got %+v, left %q, error %v; want %+v", in, at, replies, left, err, want)
+				t.Fatalf("%q cut at %d: got %+v, left %q, error %v; want %+v", in, at, replies,
+					left, err, want)
 			}
 		}
-		if replies, _, err := scan(t, bytewise(in)...); err != nil || len(replies) != 3 || replies[1] != want {
+		if replies, _, err := scan(t, bytewise(in)...); err != nil || len(replies) != 3 ||
+			replies[1] != want {
 			t.Errorf("%q by bytes: got %+v, error %v", in, replies, err)
 		}
 	}
@@ -113,7 +123,8 @@ func TestScannerLongLines(t *testing.T) {
 				t.Fatalf("%q: %+v, %v", in, whole, err)
 			}
 			for at := 1; at < len(in); at++ {
-				if cut, _, err := scan(t, in[:at], in[at:]); err != nil || !reflect.DeepEqual(cut, whole) {
+				if cut, _, err := scan(t, in[:at], in[at:]); err != nil ||
+					!reflect.DeepEqual(cut, whole) {
 					t.Fatalf("%q cut at %d: got %+v, %v; at once %+v", in, at, cut, err, whole)
 				}
 			}
@@ -124,7 +135,8 @@ func TestScannerLongLines(t *testing.T) {
 func TestScannerRefuses(t *testing.T) {
 	for _, in := range []string{
 		"\r\n", "\n", "x\r\n", "OK\r\n", "HTTP/1.1 400 Bad Request\r\n",
-		"$x\r\n", "$\r\n", "$-2\r\n", "$+1\r\n", "$1 \r\n", "*x\r\n", "*-2\r\n", "%x\r\n", "$?\r\n", "*?\r\n",
+		"$x\r\n", "$\r\n", "$-2\r\n", "$+1\r\n", "$1 \r\n", "*x\r\n", "*-2\r\n", "%x\r\n", "$?\r\n",
+		"*?\r\n",
 		"$99999999999999999999\r\n", "*99999999999999999999\r\n",
 		// Lengths that would wrap once the line end, or the values of a map, are added.
 		"$9223372036854775807\r\n", "$9223372036854775806\r\n", "=9223372036854775807\r\n",
@@ -196,8 +208,10 @@ func TestParseValue(t *testing.T) {
 		{"#t\r\n", text('#', "t")}, {",1.5\r\n", text(',', "1.5")}, {"(9\r\n", text('(', "9")},
 		{"!3\r\nERR\r\n", text('!', "ERR")}, {"=5\r\ntxt:a\r\n", text('=', "txt:a")},
 		{"*0\r\n", resp.Value{Type: '*'}},
-		{"*2\r\n:1\r\n*1\r\n$-1\r\n", resp.Value{Type: '*', Elems: []resp.Value{number(1), {Type: '*', Elems: []resp.Value{null}}}}},
-		{"%1\r\n+a\r\n:1\r\n", resp.Value{Type: '%', Elems: []resp.Value{text('+', "a"), number(1)}}},
+		{"*2\r\n:1\r\n*1\r\n$-1\r\n", resp.Value{Type: '*',
+			Elems: []resp.Value{number(1), {Type: '*', Elems: []resp.Value{null}}}}},
+		{"%1\r\n+a\r\n:1\r\n", resp.Value{Type: '%',
+			Elems: []resp.Value{text('+', "a"), number(1)}}},
 		{"~1\r\n:1\r\n", resp.Value{Type: '~', Elems: []resp.Value{number(1)}}},
 		{">1\r\n:1\r\n", resp.Value{Type: '>', Elems: []resp.Value{number(1)}}},
 	} {
@@ -205,14 +219,17 @@ func TestParseValue(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%q: got %+v, %v; want %+v", test.in, got, err, test.want)
 		}
-		if got.IsNull() != (test.want.Type == '_') || got.IsError() != (test.in[0] == '-' || test.in[0] == '!') {
+		if got.IsNull() != (test.want.Type == '_') ||
+			got.IsError() != (test.in[0] == '-' || test.in[0] == '!') {
 			t.Errorf("%q: null %v, error %v", test.in, got.IsNull(), got.IsError())
 		}
 	}
 	for _, in := range []string{
-		"", "+", "+OK", "\n", "$3\r\nab\r\n", "$3\r\nabc\r", "$x\r\n", "*1\r\n", "*2\r\n:1\r\n", ":x\r\n", "?\r\n", "x1\r\n",
+		"", "+", "+OK", "\n", "$3\r\nab\r\n", "$3\r\nabc\r", "$x\r\n", "*1\r\n", "*2\r\n:1\r\n",
+		":x\r\n", "?\r\n", "x1\r\n",
 		"+OK\r\n+OK\r\n", strings.Repeat("*1\r\n", 40) + ":1\r\n",
-		"$9223372036854775807\r\nx\r\n", "$9223372036854775806\r\nx\r\n", "%9223372036854775807\r\n", "*9223372036854775807\r\n:1\r\n",
+		"$9223372036854775807\r\nx\r\n", "$9223372036854775806\r\nx\r\n",
+		"%9223372036854775807\r\n", "*9223372036854775807\r\n:1\r\n",
 	} {
 		if v, err := resp.ParseValue([]byte(in)); err == nil {
 			t.Errorf("%q: got %+v, want an error", in, v)

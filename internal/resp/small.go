@@ -1,10 +1,11 @@
 package resp
 
-// What most requests and replies are like: small, whole, and of nothing unusual. They are recognised in one pass, without the
-// bookkeeping of what may come in pieces; everything else is left to Framer and Scanner, who alone say what is right.
+// The fast path for requests and replies that are small, whole and ordinary: see the package
+// comment.
 
-// small frames a request that is whole in buf, of less than ten arguments of less than 10,000 bytes each. It returns where the request ends,
-// with its arguments in spans, or 0 if it isn't like that.
+// small frames a request that is whole in buf, with less than ten arguments of less than 10,000
+// bytes each. It returns where the request ends, with its arguments in spans. 0 means that there is
+// no such request.
 func (f *Framer) small(buf []byte) (end int) {
 	if len(buf) < 4 || buf[2] != '\r' || buf[3] != '\n' || buf[1] < '1' || buf[1] > '9' {
 		return 0
@@ -27,8 +28,8 @@ func (f *Framer) small(buf []byte) (end int) {
 	return at
 }
 
-// smallLength reads the header line at p[at:] of something of less than 10,000 bytes. It returns where the line ends, or 0 if it
-// isn't such a line.
+// smallLength reads the header line at p[at:] of something of less than 10,000 bytes. It returns
+// where the line ends, or 0 if there is no such line.
 func smallLength(p []byte, at int, kind byte) (n, end int) {
 	if at >= len(p) || p[at] != kind {
 		return 0, 0
@@ -38,14 +39,16 @@ func smallLength(p []byte, at int, kind byte) (n, end int) {
 		n = 10*n + int(p[i]-'0')
 	}
 	digits := i - at - 1
-	if digits == 0 || digits > 1 && p[at+1] == '0' || i+1 >= len(p) || p[i] != '\r' || p[i+1] != '\n' {
+	if digits == 0 || digits > 1 && p[at+1] == '0' || i+1 >= len(p) || p[i] != '\r' ||
+		p[i+1] != '\n' {
 		return 0, 0
 	}
 	return n, i + 2
 }
 
-// SmallReply returns how long the reply at the front of p is if it is a small one that says nothing about the connection and is there
-// whole: a bulk string, an integer, a null, or the status OK. Else it returns 0.
+// SmallReply returns the length of the reply at the front of p, if it is whole, small and says
+// nothing about the connection's state: a bulk string, an integer, a null, or the status OK.
+// Otherwise it returns 0.
 func SmallReply(p []byte) (n int) {
 	if len(p) < 4 {
 		return 0
@@ -70,7 +73,8 @@ func SmallReply(p []byte) (n int) {
 	return 0
 }
 
-// smallInteger is how long the integer's reply at the front of p is, 0 if it isn't whole, or no integer.
+// smallInteger returns the length of the integer reply at the front of p, or 0 if there is none
+// that is whole.
 func smallInteger(p []byte) (n int) {
 	i := 1
 	if p[1] == '-' {
@@ -85,7 +89,7 @@ func smallInteger(p []byte) (n int) {
 	return i + 2
 }
 
-// prefix is the length of text, if p begins with it, else 0.
+// prefix returns len(text) if p begins with text, otherwise 0.
 func prefix(p []byte, text string) int {
 	if len(p) >= len(text) && string(p[:len(text)]) == text {
 		return len(text)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Value is a whole reply, decoded. Maps and sets are Arrays of their flattened elements; only what lock scripts answer is told apart.
+// Value is a whole reply, decoded. The elements of a map are its keys and values in turn.
 type Value struct {
 	Type  byte    // the type byte as sent; '_' for every kind of null
 	Int   int64   // of ':'
@@ -22,7 +22,7 @@ func (v Value) IsError() bool { return v.Type == '-' || v.Type == '!' }
 // maxValueDepth bounds the recursion of ParseValue; lock scripts answer with depth two.
 const maxValueDepth = 32
 
-// ParseValue decodes the one whole reply in raw, as a Scanner delimited it. Text aliases raw.
+// ParseValue decodes a whole reply, which must be all of raw. Text is a part of raw.
 func ParseValue(raw []byte) (Value, error) {
 	v, rest, err := parseValue(raw, 0)
 	if err == nil && len(rest) > 0 {
@@ -45,7 +45,7 @@ func parseValue(raw []byte, depth int) (v Value, rest []byte, err error) {
 	case '_':
 		return v, rest, nil
 	}
-	n, ok := parseInt(line)
+	n, ok := ParseInt(line)
 	if !ok || v.Type != ':' && n > maxLength {
 		return v, nil, fmt.Errorf("%w: number in %q", errReply, line)
 	}

@@ -1,4 +1,5 @@
-// Package slot knows to which slot of a Redis Cluster a key belongs, by the cluster specification's rules. It is pure computation.
+// Package slot computes to which slot of a Redis Cluster a key belongs, by the rules of the cluster
+// specification. It is pure: no I/O, no clock.
 package slot
 
 import "bytes"
@@ -6,7 +7,7 @@ import "bytes"
 // Count is how many slots a Redis Cluster has.
 const Count = 16384
 
-// Of is the slot of a key, of which its hash tag decides alone if it has one.
+// Of returns the slot of a key. If the key has a hash tag, the slot is that of the tag.
 func Of(key []byte) int {
 	if tag, ok := Tag(key); ok {
 		key = tag
@@ -14,7 +15,8 @@ func Of(key []byte) int {
 	return int(CRC16(0, key)) % Count
 }
 
-// Tag is a key's hash tag: what stands between its first "{" and the first "}" behind that, unless that is nothing.
+// Tag returns a key's hash tag: the text between its first "{" and the next "}". ok is false if
+// there is none or it is empty.
 func Tag(key []byte) (tag []byte, ok bool) {
 	open := bytes.IndexByte(key, '{')
 	if open < 0 {
@@ -28,7 +30,7 @@ func Tag(key []byte) (tag []byte, ok bool) {
 	return tag[:n], true
 }
 
-// table is how each byte changes the sum.
+// table[b] is how the byte b changes the sum.
 var table = func() (t [256]uint16) {
 	for i := range t {
 		crc := uint16(i) << 8
@@ -44,7 +46,8 @@ var table = func() (t [256]uint16) {
 	return t
 }()
 
-// CRC16 continues the CRC16 of the cluster specification (XMODEM: polynomial 0x1021, no reflection) over data; it begins with 0.
+// CRC16 extends crc, which is 0 at the start, by data. It is the CRC16 of the cluster specification
+// (XMODEM: polynomial 0x1021, no reflection).
 func CRC16(crc uint16, data []byte) uint16 {
 	for _, b := range data {
 		crc = crc<<8 ^ table[byte(crc>>8)^b]

@@ -1,10 +1,14 @@
 // Package socket reads and writes a plain TCP or Unix socket more cheaply than its net.Conn does.
 //
-// Go's scheduler is told of each system call that a net.Conn makes, so that it can run something else meanwhile, and watches those that
-// last. A call on a socket that never blocks is over before that is of use; for a relay, which does little else, the telling and the
-// watching are a tenth of its work. So most calls are made here without (on Linux; elsewhere they are the usual ones).
+// For each system call of a net.Conn, Go's scheduler prepares to run something else, and watches
+// calls that last. A call on a non-blocking socket is over before that is of use. For a relay,
+// which does little else, this is a tenth of the work. So most calls here bypass the scheduler (on
+// Linux; elsewhere they are the usual ones).
 //
-// Waiting for the socket, deadlines and Close are net.Conn's own: a Socket may be mixed with its net.Conn.
+// A Socket waits by way of its net.Conn, whose deadlines and Close apply. Calls of both can be
+// mixed.
+//
+// The package starts no goroutine.
 package socket
 
 import (
@@ -14,26 +18,27 @@ import (
 	"syscall"
 )
 
-// Socket is the socket of a net.Conn. One goroutine may read while another writes, but only one may Write or TryWrite.
-// Nil is not usable.
+// Socket is the socket of a net.Conn. One goroutine may read while another writes, but only one may
+// Write or TryWrite. It must not be nil.
 type Socket struct {
-	raw                syscall.RawConn
-	in, out, all, look half
-	first              [1]byte          // for look
-	see                func(fd uintptr) // look's call, for Control
-	take               func(fd uintptr) // in's call that doesn't wait, for Control
+	raw                             syscall.RawConn
+	reads, tryWrites, writes, peeks half
+	first                           [1]byte          // for Peek
+	peek                            func(fd uintptr) // Peek's call
+	tryRead                         func(fd uintptr) // TryRead's call
 }
 
-// half is one direction's call under way. The callbacks are made once, so that a call allocates nothing.
+// half is a call under way, of one kind. Its callback is made once, so that a call allocates
+// nothing.
 type half struct {
 	buf   []byte
 	n     int
 	err   error
 	call  func(fd uintptr) (done bool)
-	calls uint32 // so far, and round again
+	calls uint32 // so far; it overflows
 }
 
-// New returns the socket of conn, or nil if what conn carries isn't what its socket does (TLS), or it has none.
+// New returns the socket of conn, or nil if conn is not a *net.TCPConn or *net.UnixConn.
 func New(conn net.Conn) *Socket {
 	var sc syscall.Conn
 	switch c := conn.(type) {
@@ -49,30 +54,30 @@ func New(conn net.Conn) *Socket {
 		return nil
 	}
 	s := &Socket{raw: raw}
-	s.in.call = func(fd uintptr) bool {
-		s.in.n, s.in.err = again(s.in.read, fd, s.in.buf)
-		return s.in.err != syscall.EAGAIN
+	s.reads.call = func(fd uintptr) bool {
+		s.reads.n, s.reads.err = again(s.reads.read, fd, s.reads.buf)
+		return s.reads.err != syscall.EAGAIN
 	}
-	s.take = func(fd uintptr) { s.in.n, s.in.err = again(s.in.read, fd, s.in.buf) }
-	s.out.call = func(fd uintptr) bool {
-		s.out.n, s.out.err = again(s.out.write, fd, s.out.buf)
+	s.tryRead = func(fd uintptr) { s.reads.n, s.reads.err = again(s.reads.read, fd, s.reads.buf) }
+	s.tryWrites.call = func(fd uintptr) bool {
+		s.tryWrites.n, s.tryWrites.err = again(s.tryWrites.write, fd, s.tryWrites.buf)
 		return true
 	}
-	s.see = func(fd uintptr) { s.look.n, s.look.err = again(s.look.peek, fd, s.first[:]) }
-	s.all.call = func(fd uintptr) bool {
-		for s.all.err == nil && s.all.n < len(s.all.buf) {
-			n, err := again(s.all.write, fd, s.all.buf[s.all.n:])
+	s.peek = func(fd uintptr) { s.peeks.n, s.peeks.err = again(s.peeks.peek, fd, s.first[:]) }
+	s.writes.call = func(fd uintptr) bool {
+		for s.writes.err == nil && s.writes.n < len(s.writes.buf) {
+			n, err := again(s.writes.write, fd, s.writes.buf[s.writes.n:])
 			if err == syscall.EAGAIN {
 				return false
 			}
-			s.all.n, s.all.err = s.all.n+n, err
+			s.writes.n, s.writes.err = s.writes.n+n, err
 		}
 		return true
 	}
 	return s
 }
 
-// again repeats a call that a signal has interrupted.
+// again repeats a call while a signal interrupts it.
 func again(call func(uintptr, []byte) (int, error), fd uintptr, b []byte) (n int, err error) {
 	for {
 		if n, err = call(fd, b); err != syscall.EINTR {
@@ -81,76 +86,78 @@ func again(call func(uintptr, []byte) (int, error), fd uintptr, b []byte) (n int
 	}
 }
 
-// Read waits until something has come and takes it, as net.Conn's does. b must not be empty.
+// Read is net.Conn's. b must not be empty.
 func (s *Socket) Read(b []byte) (n int, err error) {
-	s.in.buf = b
-	err = s.raw.Read(s.in.call)
-	s.in.buf = nil
+	s.reads.buf = b
+	err = s.raw.Read(s.reads.call)
+	s.reads.buf = nil
 	switch {
 	case err != nil:
 		return 0, err
-	case s.in.err != nil:
-		return 0, os.NewSyscallError("read", s.in.err)
-	case s.in.n == 0:
+	case s.reads.err != nil:
+		return 0, os.NewSyscallError("read", s.reads.err)
+	case s.reads.n == 0:
 		return 0, io.EOF
 	}
-	return s.in.n, nil
+	return s.reads.n, nil
 }
 
-// TryRead takes what has come, and doesn't wait for more: the error is syscall.EAGAIN if nothing has. It knows no deadline. It may be called
-// only by who might Read. b must not be empty.
+// TryRead is Read without waiting: if there is nothing to read, the error is syscall.EAGAIN.
+// Deadlines do not apply to it. b must not be empty.
 func (s *Socket) TryRead(b []byte) (n int, err error) {
-	s.in.buf = b
-	err = s.raw.Control(s.take)
-	s.in.buf = nil
+	s.reads.buf = b
+	err = s.raw.Control(s.tryRead)
+	s.reads.buf = nil
 	switch {
 	case err != nil:
 		return 0, err
-	case s.in.err == syscall.EAGAIN:
+	case s.reads.err == syscall.EAGAIN:
 		return 0, syscall.EAGAIN
-	case s.in.err != nil:
-		return 0, os.NewSyscallError("read", s.in.err)
-	case s.in.n == 0:
+	case s.reads.err != nil:
+		return 0, os.NewSyscallError("read", s.reads.err)
+	case s.reads.n == 0:
 		return 0, io.EOF
 	}
-	return s.in.n, nil
+	return s.reads.n, nil
 }
 
-// Raw is the connection as package syscall knows it.
+// Raw returns the connection for package syscall.
 func (s *Socket) Raw() syscall.RawConn { return s.raw }
 
-// Peek looks at what has come, takes nothing and waits for nothing: it may be called while another goroutine reads, but by one at a time.
-// n is 0 without an error if the peer has closed and all it sent has been read; the error is syscall.EAGAIN if it may send more.
+// Peek reports whether there is something to read, without reading or waiting. It may be called
+// while another goroutine reads, but not twice at the same time. If the peer has closed and
+// everything has been read, n is 0 and err nil. If the peer may still send, err is syscall.EAGAIN.
 func (s *Socket) Peek() (n int, err error) {
-	if err := s.raw.Control(s.see); err != nil {
+	if err := s.raw.Control(s.peek); err != nil {
 		return 0, err
 	}
-	return s.look.n, s.look.err
+	return s.peeks.n, s.peeks.err
 }
 
-// TryWrite gives the kernel as much of b as it takes now, which may be nothing: it never waits for the peer. b must not be empty.
+// TryWrite writes as much of b as the kernel takes at once, which may be nothing. b must not be
+// empty.
 func (s *Socket) TryWrite(b []byte) (n int, err error) {
-	s.out.buf = b
-	err = s.raw.Write(s.out.call)
-	s.out.buf = nil
+	s.tryWrites.buf = b
+	err = s.raw.Write(s.tryWrites.call)
+	s.tryWrites.buf = nil
 	switch {
 	case err != nil:
 		return 0, err
-	case s.out.err == syscall.EAGAIN:
+	case s.tryWrites.err == syscall.EAGAIN:
 		return 0, nil
-	case s.out.err != nil:
-		return 0, os.NewSyscallError("write", s.out.err)
+	case s.tryWrites.err != nil:
+		return 0, os.NewSyscallError("write", s.tryWrites.err)
 	}
-	return s.out.n, nil
+	return s.tryWrites.n, nil
 }
 
-// Write gives the kernel all of b, and waits for the peer to take it where it must, as net.Conn's does.
+// Write is net.Conn's: it waits until the kernel has taken all of b.
 func (s *Socket) Write(b []byte) (n int, err error) {
-	s.all.buf, s.all.n, s.all.err = b, 0, nil
-	err = s.raw.Write(s.all.call)
-	s.all.buf = nil
-	if err == nil && s.all.err != nil {
-		err = os.NewSyscallError("write", s.all.err)
+	s.writes.buf, s.writes.n, s.writes.err = b, 0, nil
+	err = s.raw.Write(s.writes.call)
+	s.writes.buf = nil
+	if err == nil && s.writes.err != nil {
+		err = os.NewSyscallError("write", s.writes.err)
 	}
-	return s.all.n, err
+	return s.writes.n, err
 }

@@ -35,7 +35,8 @@ func pair(t testing.TB, network string) (near, far net.Conn) {
 	return near, far
 }
 
-// Whole streams go both ways at once, through buffers of the kernel's that are far smaller, and end with EOF.
+// Whole streams go both ways at once, through buffers of the kernel's that are far smaller, and end
+// with EOF.
 func TestStreams(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		near, far := pair(t, network)

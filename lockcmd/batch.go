@@ -118,7 +118,7 @@ func (b *batcher) take() (batch []*queuedCall) {
 // scripts the upstream doesn't know: those are returned, and have not run.
 func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unknown []*queuedCall) {
 	// Sending many takes time on a narrow link.
-	timeout := choreTimeout + time.Duration(len(batch))*time.Millisecond + batch[0].Confirm.Within
+	timeout := backgroundTimeout + time.Duration(len(batch))*time.Millisecond + batch[0].Confirm.Within
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	pipe := b.client.Pipeline()
@@ -131,7 +131,7 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 				pipe.Do(ctx, "SCRIPT", "LOAD", other.Source) // a user who may not is served all the same
 			}
 		}
-		replies[i] = pipe.Do(ctx, append([]any{command, script}, c.words()...)...)
+		replies[i] = pipe.Do(ctx, append([]any{command, script}, c.evalArgs()...)...)
 	}
 	var wait *redis.Cmd // for all of them: the connection's last write is the last of theirs
 	if batch[0].Confirm.Min > 0 {
@@ -145,9 +145,9 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 		}
 		var a Answer
 		var err error
-		a.Value, err = choreValue(replies[i].Result())
+		a.Value, err = replyValue(replies[i].Result())
 		if wait != nil && err == nil && !a.IsError() {
-			a.Confirmed, err = choreValue(wait.Result())
+			a.Confirmed, err = replyValue(wait.Result())
 		}
 		c.finish(a, err)
 	}

@@ -35,17 +35,17 @@ type evaluator interface {
 	Eval(c *Call) (Answer, error)
 }
 
-// shortWay is what the fast part of a script needs, see fast_lock.lua and fast_unlock.lua.
-type shortWay [3]string
+// fastArgs is what the fast part of a script needs, see fast_lock.lua and fast_unlock.lua.
+type fastArgs [3]string
 
-// longWay leaves the fast part out.
-var longWay shortWay
+// noFastPath leaves the fast part out.
+var noFastPath fastArgs
 
 // call is a run of a script on a lock and its companion. args are without blanks.
-func (l *Locks) call(script *Script, key string, fast shortWay, owner string, args ...string) Call {
+func (l *Locks) call(script *Script, key string, fast fastArgs, owner string, args ...string) Call {
 	return Call{
 		Script: script,
-		Keys:   [2]string{key, CompanionKey([]byte(key))},
+		Keys:   [2]string{key, RecordKey([]byte(key))},
 		Args:   [5]string{l.list(args), owner, fast[0], fast[1], fast[2]},
 	}
 }
@@ -62,7 +62,7 @@ func (l *Locks) list(args []string) string {
 
 // ask runs a script that needs nobody's confirmation, and reads its answer.
 func (l *Locks) ask(on evaluator, script *Script, key string, args ...string) (resp.Value, error) {
-	c := l.call(script, key, longWay, "", args...)
+	c := l.call(script, key, noFastPath, "", args...)
 	a, err := on.Eval(&c)
 	return a.Value, a.failure(err)
 }
@@ -94,7 +94,7 @@ func (c *Call) ints(n int, a Answer, err error) ([]int64, error) {
 // ints takes the whole numbers, at least n, out of what a script has said.
 func ints(script *Script, n int, v resp.Value) ([]int64, error) {
 	if v.Type == ':' {
-		return script.numbers(v.Int), nil
+		return script.expandShortReply(v.Int), nil
 	}
 	list := make([]int64, 0, 3)
 	for _, e := range v.Elems {

@@ -17,9 +17,9 @@ func (d Durability) replicas() Replicas {
 	return Replicas{d.MinReplicas, d.ReplicaTimeout}
 }
 
-// missing is the NoReplicasError if too few replicas have confirmed what the script wrote. outcome
+// missingReplicas is the NoReplicasError if too few replicas have confirmed what the script wrote. outcome
 // says what is true of the lock then.
-func (a *Answer) missing(want Replicas, outcome string) error {
+func (a *Answer) missingReplicas(want Replicas, outcome string) error {
 	got, refused := int(a.Confirmed.Int), ""
 	if a.Confirmed.IsError() {
 		refused = errorOf(a.Confirmed.Text).Error()
@@ -30,13 +30,13 @@ func (a *Answer) missing(want Replicas, outcome string) error {
 	return NoReplicasError{Got: got, Want: want.Min, Within: want.Within, Refused: refused, Outcome: outcome}
 }
 
-// withheld is why a lock that was just taken must not be given out, or nil: too few replicas have
+// notConfirmed is why a lock that was just taken must not be given out, or nil: too few replicas have
 // it, or its server has been replaced in this moment.
-func (l *Locks) withheld(a *Answer, want Replicas) error {
+func (l *Locks) notConfirmed(a *Answer, want Replicas) error {
 	if held := l.holdOff.remaining(); held > 0 {
 		return heldOffError(held)
 	}
-	return a.missing(want, notTaken)
+	return a.missingReplicas(want, notTaken)
 }
 
 // What is true of a lock of which too few replicas know.
@@ -54,21 +54,21 @@ func isNoReplicas(err error) bool {
 // undo takes back a lock whose client is not told of it, and leaves it free: a waiter would fare no
 // better with it.
 func (l *Locks) undo(on evaluator, lock *heldLock) {
-	if _, err := l.releaseAs(on, lock.at(), lock.as, lock.given(), false); err != nil {
+	if _, err := l.release(on, lock.id(), lock.as, lock.releaseProof(), false); err != nil {
 		l.releaseAbandoned(lock)
 	}
 }
 
-// unmade takes back what a poll or a check of w's has found if too few replicas know of it, or if a
+// rollBack takes back what a poll or a check of w's has found if too few replicas know of it, or if a
 // release has given up giving it to w meanwhile. Then w has left: nobody gives it the lock any
 // more. It returns the error that w's client is answered, nil if there is nothing to take back.
-func (l *Locks) unmade(s Session, at lineKey, w *waiter, a attempt, err error) error {
+func (l *Locks) rollBack(s Session, id LockID, w *waiter, a attempt, err error) error {
 	missing := err != nil && a.token != 0 && !a.renewed
 	l.mu.Lock()
-	if missing && w.denied == nil {
-		w.denied = err
+	if missing && w.rejected == nil {
+		w.rejected = err
 	}
-	denied := w.denied
+	denied := w.rejected
 	if denied != nil {
 		w.state = left
 	}
@@ -79,15 +79,15 @@ func (l *Locks) unmade(s Session, at lineKey, w *waiter, a attempt, err error) e
 	return denied
 }
 
-// deny ends an offer whose lock too few replicas know of. What it must undo first is up to its
+// reject ends an offer whose lock too few replicas know of. What it must undo first is up to its
 // caller, who tells the waiter by signal afterwards. found says that the waiter has found the lock
 // by itself meanwhile, with enough replicas: then it keeps it.
-func (l *line) deny(w wish, err error) (found bool) {
-	if w.next.state == granted {
+func (q *waitQueue) reject(offer handOver, err error) (found bool) {
+	if offer.next.state == granted {
 		return true
 	}
-	if w.next.state == offered {
-		w.next.state, w.next.denied = left, err
+	if offer.next.state == offered {
+		offer.next.state, offer.next.rejected = left, err
 	}
 	return false
 }

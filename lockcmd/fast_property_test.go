@@ -151,9 +151,9 @@ func drawStored(t *rapid.T) storedLock {
 const connection1, connection2 = "0123456789abcdef-1", "fedcba9876543210-1"
 
 // drawRequest draws a LOCK.
-func drawRequest(t *rapid.T, key string) request {
+func drawRequest(t *rapid.T, key string) lockRequest {
 	ms := rapid.SampledFrom([]int{1, 999, 1000, 1001, 30_000, 86_400_000}).Draw(t, "timeout")
-	return request{
+	return lockRequest{
 		key:        key,
 		timeout:    time.Duration(ms) * time.Millisecond,
 		connection: rapid.SampledFrom([]string{connection1, connection2}).Draw(t, "connection"),
@@ -166,15 +166,15 @@ func drawRequest(t *rapid.T, key string) request {
 
 // drawCall draws a LOCK or an UNLOCK by a client that may hold the lock of st, and its waiters.
 func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
-	clear(l.lines)
+	clear(l.queues)
 	clear(l.foreign)
-	at := lineKey{key: "{job}" + rapid.SampledFrom([]string{"", " 1"}).Draw(t, "key")}
+	id := LockID{Key: "{job}" + rapid.SampledFrom([]string{"", " 1"}).Draw(t, "key")}
 	if rapid.IntRange(0, 4).Draw(t, "foreign") == 0 {
-		l.foreign.saw(at, time.Now())
+		l.foreign.saw(id, time.Now())
 	}
 	if rapid.IntRange(0, 2).Draw(t, "LOCK") == 0 {
-		mode := rapid.SampledFrom([]string{asTry, asFirst}).Draw(t, "mode")
-		run, err := l.beginTry(at, drawRequest(t, at.key), mode)
+		mode := rapid.SampledFrom([]string{modeTry, modeFirst}).Draw(t, "mode")
+		run, err := l.beginTry(id, drawRequest(t, id.Key), mode)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,9 +182,9 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
 	}
 	if n := rapid.IntRange(0, 2).Draw(t, "waiters"); n > 0 {
 		as := Identity{DB: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "waiter's database")}
-		ln := &line{turn: n - 1}
-		ln.join(newWaiter(drawRequest(t, at.key), as))
-		l.lines[at] = ln
+		q := &waitQueue{quota: n - 1}
+		q.join(newWaiter(drawRequest(t, id.Key), as))
+		l.queues[id] = q
 	}
 	p := rapid.SampledFrom([]proof{
 		{"token", st.token}, {"token", st.token}, {"token", "1"}, {"token", st.token + "0"},
@@ -193,7 +193,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
 		{"given", connection1 + "/" + st.token}, {"reserved", "p1"}, {"force", ""},
 	}).Draw(t, "proof")
 	handOver := rapid.IntRange(0, 4).Draw(t, "hands over") > 0
-	return l.beginRelease(nil, at, Identity{}, p, handOver).Call
+	return l.beginRelease(nil, id, Identity{}, p, handOver).Call
 }
 
 // run runs c on a state. It returns the reply, what was written, and what the keys hold then.
@@ -254,7 +254,7 @@ func TestFastPathProperty(t *testing.T) {
 			c := drawCall(t, l, st)
 			got := st.run(t, client, recorded[c.Script], c)
 			fast := c.Args
-			c.Args = [5]string(slices.Concat(c.Args[:2], longWay[:]))
+			c.Args = [5]string(slices.Concat(c.Args[:2], noFastPath[:]))
 			want := st.run(t, client, recorded[c.Script], c)
 
 			n, err := strconv.ParseInt(got[0], 10, 64)
@@ -264,14 +264,14 @@ func TestFastPathProperty(t *testing.T) {
 			case err != nil: // the long path's
 			case c.Script == lockScript:
 				acquired++
-				got[0] = fmt.Sprint(lockScript.numbers(n))
+				got[0] = fmt.Sprint(lockScript.expandShortReply(n))
 			default:
 				released++
 				if n > 1 {
 					handedOver++
 				}
 				// The long path says whose lock it was, too.
-				got[0] = strings.Trim(fmt.Sprint(unlockScript.numbers(n)), "]")
+				got[0] = strings.Trim(fmt.Sprint(unlockScript.expandShortReply(n)), "]")
 				want[0] = want[0][:min(len(got[0]), len(want[0]))]
 			}
 			if got != want {

@@ -41,7 +41,7 @@ func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 		return errorReply(UsageError("ERR '" + strings.ToLower(string(args[2])) +
 			"' can't be fenced: it blocks, or is not one that a transaction runs as data"))
 	}
-	keys := []string{key, CompanionKey(args[0])}
+	keys := []string{key, RecordKey(args[0])}
 	proof := l.list([]string{strconv.FormatInt(token, 10)})
 	check := words("EVALSHA", checkScript.SHA, "2", keys[0], keys[1], proof)
 	for range fenceTries {
@@ -51,7 +51,7 @@ func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 			continue
 		}
 		if err == errNotHeld {
-			l.tally.fenced.Add(1)
+			l.counters.fenced.Add(1)
 			err = FencedError{key, token}
 		}
 		if err != nil {

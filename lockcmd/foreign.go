@@ -31,8 +31,8 @@ const (
 	maxForeignPoll = 25 * time.Millisecond
 
 	// There is a gap after so many grants, and so long.
-	gapGrants = 64
-	gapEvery  = time.Second
+	foreignGapGrants = 64
+	foreignGapEvery  = time.Second
 
 	// takeoverGrace is how long after a takeover the loser's write may still come.
 	takeoverGrace = 2 * time.Second
@@ -47,7 +47,7 @@ func (l *Locks) unit() string {
 }
 
 // foreignClients is what is known of foreign clients, by the lock. Its caller holds Locks.mu.
-type foreignClients map[lineKey]foreignSight
+type foreignClients map[LockID]foreignSight
 
 type foreignSight struct {
 	seen  time.Time // when one was last seen
@@ -55,7 +55,7 @@ type foreignSight struct {
 }
 
 // saw notes that a foreign client competes for a lock.
-func (f foreignClients) saw(at lineKey, now time.Time) {
+func (f foreignClients) saw(id LockID, now time.Time) {
 	if len(f) >= maxForeign {
 		for old, sight := range f { // any that is over, else any at all: it will be seen again
 			delete(f, old)
@@ -64,36 +64,36 @@ func (f foreignClients) saw(at lineKey, now time.Time) {
 			}
 		}
 	}
-	f[at] = foreignSight{seen: now, freed: f[at].freed}
+	f[id] = foreignSight{seen: now, freed: f[id].freed}
 }
 
 // compete reports whether foreign clients have been seen at a lock lately.
-func (f foreignClients) compete(at lineKey, now time.Time) bool {
-	sight, ok := f[at]
+func (f foreignClients) compete(id LockID, now time.Time) bool {
+	sight, ok := f[id]
 	if ok && now.Sub(sight.seen) > foreignMemory {
-		delete(f, at)
+		delete(f, id)
 		return false
 	}
 	return ok
 }
 
 // leftFree notes that a release has left a lock free. That is their turn, if they compete for it.
-func (f foreignClients) leftFree(at lineKey, now time.Time) {
-	if f.compete(at, now) {
-		f[at] = foreignSight{seen: f[at].seen, freed: now}
+func (f foreignClients) leftFree(id LockID, now time.Time) {
+	if f.compete(id, now) {
+		f[id] = foreignSight{seen: f[id].seen, freed: now}
 	}
 }
 
 // haveTurn reports whether a lock has just been left free for them, so that nobody here takes it yet.
-func (f foreignClients) haveTurn(at lineKey, now time.Time) bool {
-	return f.compete(at, now) && now.Sub(f[at].freed) < minForeignPoll
+func (f foreignClients) haveTurn(id LockID, now time.Time) bool {
+	return f.compete(id, now) && now.Sub(f[id].freed) < minForeignPoll
 }
 
 // foreignCompete is foreignClients.compete for a caller that does not hold mu.
-func (l *Locks) foreignCompete(at lineKey) bool {
+func (l *Locks) foreignCompete(id LockID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.foreign.compete(at, time.Now())
+	return l.foreign.compete(id, time.Now())
 }
 
 // waitsAs is how this proxy is listed as waiting for a lock; see A[11] of lock.lua.
@@ -101,18 +101,18 @@ func (l *Locks) waitsAs(foreignCompete bool) string {
 	switch {
 	case foreignCompete:
 		return "1"
-	case l.wakes.deaf.Load():
+	case l.notifications.unsubscribed.Load():
 		return "2"
 	}
 	return "0"
 }
 
-// gapDue reports whether the next release is to leave the key free. That counts as done.
-func (l *line) gapDue(now time.Time) bool {
-	if l.grants < gapGrants || now.Sub(l.gap) < gapEvery {
+// foreignGapDue reports whether the next release is to leave the key free. That counts as done.
+func (q *waitQueue) foreignGapDue(now time.Time) bool {
+	if q.grants < foreignGapGrants || now.Sub(q.lastGap) < foreignGapEvery {
 		return false
 	}
-	l.grants, l.gap = 0, now
+	q.grants, q.lastGap = 0, now
 	return true
 }
 
@@ -120,14 +120,14 @@ func (l *line) gapDue(now time.Time) bool {
 // database db. It returns what to call once the upstream has accepted the command, nil if nobody
 // waits for any of the locks. The call returns at once and may come from any goroutine.
 func (l *Locks) ObserveForeign(db int, keys [][]byte) (accepted func()) {
-	var waitedFor []lineKey
+	var waitedFor []LockID
 	l.mu.Lock()
 	for _, key := range keys {
-		ln := l.lines[lineKey{db, string(key)}]
-		if ln == nil || ln.len() == 0 || len(waitedFor) == maxForeignKeys {
+		q := l.queues[LockID{db, string(key)}]
+		if q == nil || q.len() == 0 || len(waitedFor) == maxForeignKeys {
 			continue
 		}
-		waitedFor = append(waitedFor, lineKey{db, ln.first().key}) // the waiter's string, not a copy
+		waitedFor = append(waitedFor, LockID{db, q.first().key}) // the waiter's string, not a copy
 	}
 	l.mu.Unlock()
 	if waitedFor == nil {
@@ -136,8 +136,8 @@ func (l *Locks) ObserveForeign(db int, keys [][]byte) (accepted func()) {
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, at := range waitedFor {
-			l.foreignAcceptedLocked(at)
+		for _, id := range waitedFor {
+			l.foreignAcceptedLocked(id)
 		}
 	}
 }
@@ -145,15 +145,15 @@ func (l *Locks) ObserveForeign(db int, keys [][]byte) (accepted func()) {
 // foreignAcceptedLocked notes that the upstream has accepted a foreign client's command on a lock.
 // The first waiter, if there still is one, may rely on a hand-over: it polls often from now on. mu is
 // held.
-func (l *Locks) foreignAcceptedLocked(at lineKey) {
-	ln, now := l.lines[at], time.Now()
-	if ln == nil {
+func (l *Locks) foreignAcceptedLocked(id LockID) {
+	q, now := l.queues[id], time.Now()
+	if q == nil {
 		return
 	}
-	news := !l.foreign.compete(at, now)
-	l.foreign.saw(at, now)
+	news := !l.foreign.compete(id, now)
+	l.foreign.saw(id, now)
 	if news {
-		ln.wakeFirst()
+		q.wakeFirst()
 	}
 }
 
@@ -176,53 +176,53 @@ type takeover struct {
 // startGrace repairs the timestamp of a lock that was taken over, for as long as a foreign client
 // that lost the race may replace it. It does so on a connection of the proxy's own, since the
 // holder's may be closed or busy. A further takeover starts again.
-func (l *Locks) startGrace(as Identity, at lineKey, token int64) {
+func (l *Locks) startGrace(as Identity, id LockID, token int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if old := l.takeovers[at]; old != nil {
+	if old := l.takeovers[id]; old != nil {
 		if old.checks == 0 {
 			return
 		}
 		old.cancel()
 	}
 	t := &takeover{as: as, token: token}
-	l.takeovers[at] = t
-	l.repairAfterLocked(repairTimes[0], at, t)
+	l.takeovers[id] = t
+	l.repairAfterLocked(repairTimes[0], id, t)
 }
 
 // repairAfterLocked begins the next check after a time. mu is held.
-func (l *Locks) repairAfterLocked(pause time.Duration, at lineKey, t *takeover) {
-	t.cancel = l.agenda.after(pause, func(ctx context.Context) {
+func (l *Locks) repairAfterLocked(pause time.Duration, id LockID, t *takeover) {
+	t.cancel = l.timers.after(pause, func(ctx context.Context) {
 		l.mu.Lock()
 		t.checks++
 		l.mu.Unlock()
-		more := l.repair(ctx, at, t)
+		more := l.repair(ctx, id, t)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		switch {
-		case l.takeovers[at] != t: // taken over again
+		case l.takeovers[id] != t: // taken over again
 		case more && t.checks < len(repairTimes):
-			l.repairAfterLocked(repairTimes[t.checks]-repairTimes[t.checks-1], at, t)
+			l.repairAfterLocked(repairTimes[t.checks]-repairTimes[t.checks-1], id, t)
 		default:
-			delete(l.takeovers, at)
+			delete(l.takeovers, id)
 		}
 	})
 }
 
 // repair checks the timestamp of a lock and puts it right. more says whether to check again.
-func (l *Locks) repair(ctx context.Context, at lineKey, t *takeover) (more bool) {
-	c := l.call(settleScript, at.key, longWay, "")
-	answer, err := l.chores.on(ctx, t.as, at.key, time.Now().Add(choreTimeout)).Eval(&c)
+func (l *Locks) repair(ctx context.Context, id LockID, t *takeover) (more bool) {
+	c := l.call(repairScript, id.Key, noFastPath, "")
+	answer, err := l.background.on(ctx, t.as, id.Key, time.Now().Add(backgroundTimeout)).Eval(&c)
 	ints, err := c.ints(1, answer, err)
 	switch {
 	case ctx.Err() != nil, err == nil && ints[0] == -1:
 		return false
 	case err != nil:
 		l.log.Warn("cannot look after a lock while it settles",
-			"key", at.key, "token", t.token, "error", err)
+			"key", id.Key, "token", t.token, "error", err)
 	case ints[0] == 1:
 		l.log.Info("put right the timestamp of a lock that a plain client had lost and overwritten",
-			"key", at.key, "token", t.token)
+			"key", id.Key, "token", t.token)
 	}
 	return true
 }

@@ -11,8 +11,8 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// request is one LOCK of a connection, as metadata keys name it.
-type request struct {
+// lockRequest is one LOCK of a connection, as metadata keys name it.
+type lockRequest struct {
 	key        string
 	timeout    time.Duration
 	connection string
@@ -22,8 +22,8 @@ type request struct {
 	owner      string
 }
 
-// companion is what a metadata key says of the holder, from `session` on; see read.lua.
-func (r request) companion() string {
+// holderFields is what a metadata key says of the holder, from `session` on; see read.lua.
+func (r lockRequest) holderFields() string {
 	return flag(r.session) + " held " + r.connection + " " + r.number + " " + r.client + " -\n" + r.owner
 }
 
@@ -38,12 +38,12 @@ func flag(b bool) string {
 // knows of that: the Holder and the registry refer to the same record. Whether the lock is held is
 // for the upstream alone to say.
 type heldLock struct {
-	request // the LOCK that took it; its timeout is guarded by Holder.mu
-	as      Identity
-	token   int64   // 0 if the outcome of the LOCK is not known
-	by      Session // nil unless it is a session lock
-	sent    Sent    // of an undelivered one
-	since   int64   // when it was first asked for, as monotonic.Now
+	lockRequest // the LOCK that took it; its timeout is guarded by Holder.mu
+	as          Identity
+	token       int64   // 0 if the outcome of the LOCK is not known
+	by          Session // nil unless it is a session lock
+	sent        Sent    // of an undelivered one
+	since       int64   // when it was first asked for, as monotonic.Now
 	// until is when the timeout ends, counted from when it was asked for and as monotonic.Now: the
 	// upstream keeps the lock at least so long. It is 0 once another client has released it here.
 	until atomic.Int64
@@ -53,13 +53,13 @@ type heldLock struct {
 	cancel  func() // guarded by Holder.mu; of the next renewal
 }
 
-func (lock *heldLock) at() lineKey { return lineKey{lock.as.DB, lock.key} }
+func (lock *heldLock) id() LockID { return LockID{lock.as.DB, lock.key} }
 
 func (lock *heldLock) tokenText() string { return strconv.FormatInt(lock.token, 10) }
 
-// given is the proof for releasing the lock when its connection cannot have it any more. The token
+// releaseProof is the proof for releasing the lock when its connection cannot have it any more. The token
 // alone would not do: an owner that has asked again on another connection has the same one.
-func (lock *heldLock) given() proof {
+func (lock *heldLock) releaseProof() proof {
 	if lock.token == 0 {
 		return proof{"request", lock.connection + "/" + lock.number}
 	}
@@ -78,9 +78,9 @@ type Holder struct {
 	unknown     []*heldLock // LOCKs whose outcome is not known
 
 	mu      sync.Mutex
-	locks   map[lineKey]*heldLock // guarded by mu; given, and not known to have been released
-	renewed int                   // guarded by mu; how many of locks are
-	more    int64                 // guarded by mu; when those beyond maxHeld have ended, as monotonic.Now
+	locks   map[LockID]*heldLock // guarded by mu; given, and not known to have been released
+	renewed int                  // guarded by mu; how many of locks are
+	more    int64                // guarded by mu; when those beyond maxHeld have ended, as monotonic.Now
 }
 
 const (
@@ -95,9 +95,9 @@ const (
 )
 
 // request makes a LOCK of the connection's.
-func (h *Holder) request(key string, o lockOptions) request {
+func (h *Holder) request(key string, o lockOptions) lockRequest {
 	h.requests++
-	return request{key: key, timeout: o.timeout, connection: h.Connection, client: h.Addr,
+	return lockRequest{key: key, timeout: o.timeout, connection: h.Connection, client: h.Addr,
 		number: strconv.FormatUint(h.requests, 10), session: o.session, owner: o.owner}
 }
 
@@ -116,42 +116,42 @@ func (h *Holder) setLocked(lock *heldLock, renewed bool) {
 
 // addLocked records a lock that the connection was given, in place of what it had there. mu is held.
 func (h *Holder) addLocked(lock *heldLock) {
-	h.removeLocked(lock.at())
+	h.removeLocked(lock.id())
 	if n := len(h.locks) - h.renewed; lock.by == nil && n > 0 && n%8 == 0 { // not each time
 		now := monotonic.Now()
-		maps.DeleteFunc(h.locks, func(_ lineKey, old *heldLock) bool {
+		maps.DeleteFunc(h.locks, func(_ LockID, old *heldLock) bool {
 			return old.by == nil && old.until.Load() <= now
 		})
 	}
 	if h.locks == nil {
-		h.locks = map[lineKey]*heldLock{}
+		h.locks = map[LockID]*heldLock{}
 	}
 	if lock.by != nil || len(h.locks)-h.renewed < maxHeld {
-		h.locks[lock.at()] = lock
+		h.locks[lock.id()] = lock
 	} else {
 		h.more = max(h.more, lock.until.Load())
 	}
 }
 
 // removeLocked forgets a lock that is not the connection's any more, if there is one. mu is held.
-func (h *Holder) removeLocked(at lineKey) {
+func (h *Holder) removeLocked(id LockID) {
 	if h.renewed > 0 { // most connections renew none, and save the search
-		if lock := h.locks[at]; lock != nil {
+		if lock := h.locks[id]; lock != nil {
 			h.setLocked(lock, false)
 		}
 	}
-	delete(h.locks, at)
+	delete(h.locks, id)
 }
 
 // suspend ends the renewing of the session lock that an UNLOCK with a proof may release: a renewal
 // that ran behind it would take the lock for lost. Locks.unlocked must follow.
-func (h *Holder) suspend(at lineKey, p proof) {
+func (h *Holder) suspend(id LockID, p proof) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.renewed == 0 {
 		return
 	}
-	if lock := h.locks[at]; lock != nil && (p.kind != "token" || p.value == lock.tokenText()) {
+	if lock := h.locks[id]; lock != nil && (p.kind != "token" || p.value == lock.tokenText()) {
 		h.setLocked(lock, false)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // recordOf is the record of a lock that ends at a time.
 func recordOf(key string, token int64, until time.Time) *heldLock {
-	lock := &heldLock{request: request{key: key, connection: "c"}, token: token, since: monotonic.Now()}
+	lock := &heldLock{lockRequest: lockRequest{key: key, connection: "c"}, token: token, since: monotonic.Now()}
 	lock.until.Store(monotonic.Of(until))
 	return lock
 }
@@ -19,12 +19,12 @@ func recordOf(key string, token int64, until time.Time) *heldLock {
 // last has expired.
 func TestHolds(t *testing.T) {
 	h, l := &Holder{}, &Locks{}
-	l.registry = newRegistry(&l.tally.expired)
+	l.registry = newRegistry(&l.counters.expired)
 	if _, holds := h.Holds(); holds {
 		t.Error("a new connection holds a lock")
 	}
 	key := func(i int) string { return fmt.Sprint("lock-", i) }
-	at := func(i int) lineKey { return lineKey{0, key(i)} }
+	at := func(i int) LockID { return LockID{0, key(i)} }
 	take := func(i int, until time.Time) *heldLock {
 		lock := recordOf(key(i), 7, until)
 		l.hold(h, lock)

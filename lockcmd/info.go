@@ -11,14 +11,14 @@ var infoFields = []string{"state", "kind", "token", "owner", "client", "acquired
 
 // beginInfo is LOCKINFO.
 func (l *Locks) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
-	c := l.call(infoScript, string(args[0]), longWay, "")
+	c := l.call(infoScript, string(args[0]), noFastPath, "")
 	return Step{&c, func(_ context.Context, answer Answer, err error) Reply {
-		return l.info(lineKey{s.Identity().DB, c.Keys[0]}, answer.Value, answer.failure(err))
+		return l.info(LockID{s.Identity().DB, c.Keys[0]}, answer.Value, answer.failure(err))
 	}}, true
 }
 
 // info is LOCKINFO's reply, from what the script says. waiters counts those at this proxy.
-func (l *Locks) info(at lineKey, v resp.Value, err error) Reply {
+func (l *Locks) info(id LockID, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
 		return errorReply(err)
@@ -40,8 +40,8 @@ func (l *Locks) info(at lineKey, v resp.Value, err error) Reply {
 	}
 	l.mu.Lock()
 	waiters := 0
-	if ln := l.lines[at]; ln != nil {
-		waiters = ln.len()
+	if q := l.queues[id]; q != nil {
+		waiters = q.len()
 	}
 	l.mu.Unlock()
 	info.Elems = append(info.Elems, bulkReply("waiters"), intReply(int64(waiters)))

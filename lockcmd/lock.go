@@ -9,12 +9,12 @@ import (
 
 // How a LOCK asks, as lock.lua names it.
 const (
-	asTry   = "try"
-	asFirst = "first"
-	asCheck = "check"
+	modeTry   = "try"
+	modeFirst = "first"
+	modeCheck = "check"
 
-	// asAgain is asFirst where only time says that the lock can be free: the fast part would be in vain.
-	asAgain = "again"
+	// modeAgain is asFirst where only time says that the lock can be free: the fast part would be in vain.
+	modeAgain = "again"
 )
 
 // attempt is what one run of lock.lua found.
@@ -25,23 +25,23 @@ type attempt struct {
 	renewed   bool          // its owner had it already, and may know the token
 	before    bool          // this connection had been given it before
 	remaining time.Duration // of a held lock
-	asked     time.Time
+	askedAt   time.Time
 }
 
-// trying is a run of lock.lua.
-type trying struct {
+// lockRun is a run of lock.lua.
+type lockRun struct {
 	Call
-	request
-	at    lineKey
-	asked time.Time
+	lockRequest
+	id      LockID
+	askedAt time.Time
 }
 
 // try runs lock.lua once for a waiter. An error may come with a token: unless the connection had it
 // before, the caller must undo it.
-func (l *Locks) try(s Session, at lineKey, w *waiter, how string) (attempt, error) {
-	t, err := l.beginTry(at, w.request, how)
+func (l *Locks) try(s Session, id LockID, w *waiter, how string) (attempt, error) {
+	t, err := l.beginTry(id, w.lockRequest, how)
 	if err != nil {
-		return attempt{asked: t.asked}, err
+		return attempt{askedAt: t.askedAt}, err
 	}
 	t.Until = w.patience()
 	answer, err := s.Eval(&t.Call)
@@ -49,15 +49,15 @@ func (l *Locks) try(s Session, at lineKey, w *waiter, how string) (attempt, erro
 }
 
 // beginTry makes the call for a run. An error says that none may be made now.
-func (l *Locks) beginTry(at lineKey, r request, how string) (*trying, error) {
-	compete := l.foreignCompete(at)
-	t := &trying{request: r, at: at, asked: time.Now()}
+func (l *Locks) beginTry(id LockID, r lockRequest, how string) (*lockRun, error) {
+	compete := l.foreignCompete(id)
+	t := &lockRun{lockRequest: r, id: id, askedAt: time.Now()}
 	if held := l.holdOff.remaining(); held > 0 {
 		return t, heldOffError(held)
 	}
 	fast := l.fastLock(r, how)
-	if how == asAgain {
-		fast, how = longWay, asFirst
+	if how == modeAgain {
+		fast, how = noFastPath, modeFirst
 	}
 	t.Call = l.call(lockScript, r.key, fast, r.owner, milliseconds(r.timeout), l.unit(), l.retention,
 		milliseconds(takeoverGrace), r.connection, r.number, r.client, flag(r.session), l.proxy, how, l.waitsAs(compete))
@@ -66,8 +66,8 @@ func (l *Locks) beginTry(at lineKey, r request, how string) (*trying, error) {
 }
 
 // finishTry is what a run has found, as try returns it.
-func (l *Locks) finishTry(t *trying, answer Answer, err error) (attempt, error) {
-	a := attempt{asked: t.asked}
+func (l *Locks) finishTry(t *lockRun, answer Answer, err error) (attempt, error) {
+	a := attempt{askedAt: t.askedAt}
 	found, err := t.ints(2, answer, err)
 	if err != nil {
 		return a, err
@@ -84,24 +84,24 @@ func (l *Locks) finishTry(t *trying, answer Answer, err error) (attempt, error) 
 	}
 	if a.foreign {
 		l.mu.Lock()
-		l.foreign.saw(t.at, time.Now())
+		l.foreign.saw(t.id, time.Now())
 		l.mu.Unlock()
 	}
 	switch {
 	case a.token == 0:
 		return a, nil
 	case a.renewed:
-		return a, answer.missing(t.Confirm, stillOwners)
+		return a, answer.missingReplicas(t.Confirm, stillOwners)
 	}
-	return a, l.withheld(&answer, t.Confirm)
+	return a, l.notConfirmed(&answer, t.Confirm)
 }
 
 // fastLock is LOCK's short way, which knows only ms and no takeover guard, and doesn't only check.
-func (l *Locks) fastLock(r request, how string) shortWay {
-	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || how == asCheck {
-		return longWay
+func (l *Locks) fastLock(r lockRequest, how string) fastArgs {
+	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || how == modeCheck {
+		return noFastPath
 	}
-	return shortWay{milliseconds(r.timeout), milliseconds(r.timeout + l.cfg.FenceRetention), r.companion()}
+	return fastArgs{milliseconds(r.timeout), milliseconds(r.timeout + l.cfg.FenceRetention), r.holderFields()}
 }
 
 // beginLock is a LOCK without WAIT.
@@ -114,10 +114,10 @@ func (l *Locks) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 		return Step{}, false
 	}
 	r := s.Holder().request(string(args[0]), o)
-	t, held := l.beginTry(lineKey{s.Identity().DB, r.key}, r, asTry)
+	t, held := l.beginTry(LockID{s.Identity().DB, r.key}, r, modeTry)
 	if held != nil {
 		return Step{finish: func(ctx context.Context, _ Answer, _ error) Reply {
-			return l.tried(ctx, s, t, attempt{asked: t.asked}, held)
+			return l.tried(ctx, s, t, attempt{askedAt: t.askedAt}, held)
 		}}, true
 	}
 	return Step{&t.Call, func(ctx context.Context, answer Answer, err error) Reply {
@@ -127,20 +127,20 @@ func (l *Locks) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 }
 
 // tried is the reply to a LOCK without WAIT.
-func (l *Locks) tried(ctx context.Context, s Session, t *trying, a attempt, err error) Reply {
+func (l *Locks) tried(ctx context.Context, s Session, t *lockRun, a attempt, err error) Reply {
 	switch {
 	case err != nil:
 		l.observeRefused(err)
 		if a.token != 0 && !a.before {
-			l.undo(s, &heldLock{request: t.request, as: s.Identity(), token: a.token})
+			l.undo(s, &heldLock{lockRequest: t.lockRequest, as: s.Identity(), token: a.token})
 		}
-		l.failed(ctx, s, &heldLock{request: t.request, as: s.Identity()}, err)
+		l.failed(ctx, s, &heldLock{lockRequest: t.lockRequest, as: s.Identity()}, err)
 		return errorReply(err)
 	case a.token == 0:
 		l.observeRefused(nil)
 		return nullReply
 	}
-	return l.acquired(s, t.request, a)
+	return l.acquired(s, t.lockRequest, a)
 }
 
 // runLock is LOCK … WAIT.
@@ -150,12 +150,12 @@ func (l *Locks) runLock(ctx context.Context, s Session, args [][]byte) Reply {
 		return errorReply(err)
 	}
 	r := s.Holder().request(string(args[0]), o)
-	return l.wait(ctx, s, lineKey{s.Identity().DB, r.key}, r, o.wait)
+	return l.wait(ctx, s, LockID{s.Identity().DB, r.key}, r, o.wait)
 }
 
 // acquired does what follows from an acquisition, and returns the reply.
-func (l *Locks) acquired(s Session, r request, a attempt) Reply {
-	lock := &heldLock{request: r, as: s.Identity(), token: a.token, since: monotonic.Of(a.asked)}
+func (l *Locks) acquired(s Session, r lockRequest, a attempt) Reply {
+	lock := &heldLock{lockRequest: r, as: s.Identity(), token: a.token, since: monotonic.Of(a.askedAt)}
 	lock.until.Store(lock.since + int64(r.timeout))
 	if r.session {
 		lock.by = s
@@ -163,7 +163,7 @@ func (l *Locks) acquired(s Session, r request, a attempt) Reply {
 	l.hold(s.Holder(), lock)
 	l.observeAcquired(lock, a.renewed)
 	if a.takenOver {
-		l.startGrace(lock.as, lock.at(), a.token)
+		l.startGrace(lock.as, lock.id(), a.token)
 	}
 	reply := intReply(a.token)
 	if !a.before {

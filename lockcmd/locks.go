@@ -49,10 +49,10 @@ type Config struct {
 const (
 	// reservation is how long a released lock is kept for the first waiter of a proxy that has been told.
 	reservation = 100 * time.Millisecond
-	// deafReservation is how long it is kept for one that can't be told, whose first waiter polls within maxPoll and the time that
+	// pollReservation is how long it is kept for one that can't be told, whose first waiter polls within maxPoll and the time that
 	// the poll takes. So that the lock isn't idle for most of the time, that is done only once the proxy has waited for deafPatience.
-	deafReservation = 400 * time.Millisecond
-	deafPatience    = 500 * time.Millisecond
+	pollReservation = 400 * time.Millisecond
+	pollPatience    = 500 * time.Millisecond
 )
 
 // Session is the connection that a command came by. A command runs with a context that ends when the
@@ -82,31 +82,31 @@ var ErrLost = errors.New("the session has lost its connection to the upstream")
 
 // Locks is the lock commands of one proxy. Make it with New; Close ends what it has running.
 type Locks struct {
-	cfg    Config
-	proxy  string // names this proxy among all, in companions and channels
-	log    hclog.Logger
-	chores *chores
-	agenda *agenda
-	wakes  *wakes
+	cfg           Config
+	proxy         string // names this proxy among all, in companions and channels
+	log           hclog.Logger
+	background    *backgroundClients
+	timers        *timers
+	notifications *releaseNotifications
 
 	guard, retention string // the two durations that every script is told, ms
 
 	waiters atomic.Int64 // all over; for a cheap answer to Waiting
 	holdOff holdOff
 
-	observer  Observer
-	tally     tally
-	registry  *registry
-	slowWait  atomic.Int64 // see Config.SlowWait, ns
-	slowLines lineLimit
+	observer Observer
+	counters counters
+	registry *registry
+	slowWait atomic.Int64 // see Config.SlowWait, ns
+	slowLog  logLimit
 
-	unreleased   atomic.Int64 // locks whose holders have gone, which are released later: see releaseLater
-	releaseLines lineLimit
+	unreleased atomic.Int64 // locks whose holders have gone, which are released later: see releaseLater
+	releaseLog logLimit
 
 	mu        sync.Mutex
-	lines     map[lineKey]*line     // guarded by mu; no line is empty
+	queues    map[LockID]*waitQueue // guarded by mu; no line is empty
 	foreign   foreignClients        // guarded by mu
-	takeovers map[lineKey]*takeover // guarded by mu; locks taken over here lately
+	takeovers map[LockID]*takeover  // guarded by mu; locks taken over here lately
 }
 
 // New returns the lock commands of the proxy that is named proxy. connect makes a client of the upstream for an identity.
@@ -114,21 +114,21 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 	l := &Locks{
 		cfg: cfg, proxy: proxy, log: log,
 		guard: milliseconds(cfg.TakeoverGuard), retention: milliseconds(cfg.FenceRetention),
-		lines: map[lineKey]*line{}, foreign: foreignClients{}, takeovers: map[lineKey]*takeover{},
+		queues: map[LockID]*waitQueue{}, foreign: foreignClients{}, takeovers: map[LockID]*takeover{},
 	}
 	l.SetSlowWait(cfg.SlowWait)
-	l.observe(cfg.Observer)
-	l.chores = newChores(connect, cfg.Cluster)
-	l.agenda = newAgenda()
-	l.wakes = newWakes(l)
+	l.setObserver(cfg.Observer)
+	l.background = newBackgroundClients(connect, cfg.Cluster)
+	l.timers = newTimers()
+	l.notifications = newReleaseNotifications(l)
 	return l
 }
 
 // Close ends what runs in the background, and returns when it has ended. No command may be running.
 func (l *Locks) Close() {
-	l.agenda.close()
-	l.wakes.close()
-	l.chores.close()
+	l.timers.close()
+	l.notifications.close()
+	l.background.close()
 	if n := l.unreleased.Load(); n > 0 {
 		l.log.Warn("locks whose holders have gone could not be released: they run until their timeouts", "locks", n)
 	}

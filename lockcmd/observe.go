@@ -23,15 +23,15 @@ type noObserver struct{}
 func (noObserver) LockWaited(time.Duration, bool) {}
 func (noObserver) LockHeld(time.Duration)         {}
 
-// Counts is what has happened to locks by way of this proxy, since it started.
-type Counts struct {
-	Acquired uint64 // with a new token
-	Handed   uint64 // of Acquired, given to a waiter by the script that released the lock
-	Renewed  uint64 // a LOCK by the owner who had the lock
-	Held     uint64 // refused: held by another
-	Overtime uint64 // refused: still held when the WAIT was over
-	Gone     uint64 // the client closed while it waited
-	Failed   uint64 // answered with an error
+// Stats is what has happened to locks by way of this proxy, since it started.
+type Stats struct {
+	Acquired   uint64 // with a new token
+	HandedOver uint64 // of Acquired, given to a waiter by the script that released the lock
+	Renewed    uint64 // a LOCK by the owner who had the lock
+	Held       uint64 // refused: held by another
+	Overtime   uint64 // refused: still held when the WAIT was over
+	Gone       uint64 // the client closed while it waited
+	Failed     uint64 // answered with an error
 
 	Unlocked   uint64 // released by their holders
 	Forced     uint64 // released by FORCE, or the admin page
@@ -41,35 +41,35 @@ type Counts struct {
 	Fenced     uint64 // FENCEs that were refused with FENCED
 
 	Waiters int // clients that wait now
-	Lines   int // locks that they wait for
+	Queues  int // locks that they wait for
 	Holding int // locks that were taken here and have not been seen to end
 }
 
-// tally is Counts as it grows.
-type tally struct {
-	acquired, handed, renewed, held, overtime, gone, failed atomic.Uint64
-	unlocked, forced, disconnect, expired, lost, fenced     atomic.Uint64
+// counters is Counts as it grows.
+type counters struct {
+	acquired, handedOver, renewed, held, overtime, gone, failed atomic.Uint64
+	unlocked, forced, disconnect, expired, lost, fenced         atomic.Uint64
 }
 
-// Counts tells what has happened so far.
-func (l *Locks) Counts() Counts {
+// Stats tells what has happened so far.
+func (l *Locks) Stats() Stats {
 	holding := l.registry.sweep(monotonic.Now())
 	l.mu.Lock()
-	lines := len(l.lines)
+	lines := len(l.queues)
 	l.mu.Unlock()
-	t := &l.tally
-	return Counts{
-		Acquired: t.acquired.Load(), Handed: t.handed.Load(), Renewed: t.renewed.Load(),
+	t := &l.counters
+	return Stats{
+		Acquired: t.acquired.Load(), HandedOver: t.handedOver.Load(), Renewed: t.renewed.Load(),
 		Held: t.held.Load(), Overtime: t.overtime.Load(), Gone: t.gone.Load(), Failed: t.failed.Load(),
 		Unlocked: t.unlocked.Load(), Forced: t.forced.Load(), Disconnect: t.disconnect.Load(),
 		Expired: t.expired.Load(), Lost: t.lost.Load(), Fenced: t.fenced.Load(),
-		Waiters: int(l.waiters.Load()), Lines: lines, Holding: holding,
+		Waiters: int(l.waiters.Load()), Queues: lines, Holding: holding,
 	}
 }
 
-// observe is called once, by New.
-func (l *Locks) observe(by Observer) {
-	l.observer, l.registry = by, newRegistry(&l.tally.expired)
+// setObserver is called once, by New.
+func (l *Locks) setObserver(by Observer) {
+	l.observer, l.registry = by, newRegistry(&l.counters.expired)
 	if by == nil {
 		l.observer = noObserver{}
 	}
@@ -78,9 +78,9 @@ func (l *Locks) observe(by Observer) {
 // observeAcquired counts a LOCK that is answered with a token. again says that its owner had it already.
 func (l *Locks) observeAcquired(lock *heldLock, again bool) {
 	if again {
-		l.tally.renewed.Add(1)
+		l.counters.renewed.Add(1)
 	} else {
-		l.tally.acquired.Add(1)
+		l.counters.acquired.Add(1)
 	}
 	l.registry.put(lock)
 }
@@ -88,9 +88,9 @@ func (l *Locks) observeAcquired(lock *heldLock, again bool) {
 // observeRefused takes note of a LOCK without WAIT that got nothing.
 func (l *Locks) observeRefused(err error) {
 	if err != nil {
-		l.tally.failed.Add(1)
+		l.counters.failed.Add(1)
 	} else {
-		l.tally.held.Add(1)
+		l.counters.held.Add(1)
 	}
 }
 
@@ -98,29 +98,29 @@ func (l *Locks) observeRefused(err error) {
 func (l *Locks) observeWaited(w *waiter, won bool, err error) {
 	switch {
 	case err == ErrGone:
-		l.tally.gone.Add(1)
+		l.counters.gone.Add(1)
 		return
 	case won:
 	case err != nil:
-		l.tally.failed.Add(1)
+		l.counters.failed.Add(1)
 		return
 	default:
-		l.tally.overtime.Add(1)
+		l.counters.overtime.Add(1)
 	}
 	l.observer.LockWaited(time.Since(w.joined), won)
 }
 
 // observeRelease takes note of what a release has answered, before the next holder can hear of it. on is where it ran.
-func (l *Locks) observeRelease(on evaluator, at lineKey, as Identity, p proof, v resp.Value, answer []int64, err error) {
+func (l *Locks) observeRelease(on evaluator, id LockID, as Identity, p proof, v resp.Value, answer []int64, err error) {
 	released := err == nil && answer[0] == 1
 	if p.kind == "force" {
-		l.auditForce(on, at, as, v, released, err)
+		l.auditForce(on, id, as, v, released, err)
 	}
 	if !released {
 		return
 	}
 	if answer[1] != 0 {
-		l.tally.handed.Add(1)
+		l.counters.handedOver.Add(1)
 	}
 	token := int64(0)
 	if len(answer) > 3 {
@@ -130,16 +130,16 @@ func (l *Locks) observeRelease(on evaluator, at lineKey, as Identity, p proof, v
 	if p.kind == "request" || p.kind == "reserved" || p.kind == "given" && asked {
 		return // of a lock that nobody was told of
 	}
-	_, forced := on.(forcing)
+	_, forced := on.(operatorConn)
 	switch {
 	case forced || p.kind == "force":
-		l.tally.forced.Add(1)
+		l.counters.forced.Add(1)
 	case asked:
-		l.tally.unlocked.Add(1)
+		l.counters.unlocked.Add(1)
 	default:
-		l.tally.disconnect.Add(1)
+		l.counters.disconnect.Add(1)
 	}
-	lock := l.registry.take(at, p, token)
+	lock := l.registry.remove(id, p, token)
 	if lock == nil {
 		return
 	}
@@ -152,7 +152,7 @@ func (l *Locks) observeRelease(on evaluator, at lineKey, as Identity, p proof, v
 }
 
 // auditForce leaves a line of each UNLOCK … FORCE: who was it, and whose lock was taken away.
-func (l *Locks) auditForce(on evaluator, at lineKey, as Identity, v resp.Value, released bool, err error) {
+func (l *Locks) auditForce(on evaluator, id LockID, as Identity, v resp.Value, released bool, err error) {
 	client := ""
 	if s, ok := on.(Session); ok {
 		client = s.Holder().Addr
@@ -161,14 +161,14 @@ func (l *Locks) auditForce(on evaluator, at lineKey, as Identity, v resp.Value, 
 	if len(v.Elems) > 4 {
 		token, holder = v.Elems[3].Int, string(v.Elems[4].Text)
 	}
-	l.audit(Forcing{DB: at.db, Key: at.key, Token: token, Holder: holder, Client: client, User: as.User, Via: "redis"}, released, err)
+	l.audit(ForcedUnlock{DB: id.DB, Key: id.Key, Token: token, Holder: holder, Client: client, User: as.User, Via: "redis"}, released, err)
 }
 
-// forcing is where an operator's release runs.
-type forcing struct{ evaluator }
+// operatorConn is where an operator's release runs.
+type operatorConn struct{ evaluator }
 
-// Forcing is one forced unlock, as the log keeps it.
-type Forcing struct {
+// ForcedUnlock is one forced unlock, as the log keeps it.
+type ForcedUnlock struct {
 	DB     int
 	Key    string
 	Token  int64  // 0 if a plain client's timestamp was removed
@@ -178,7 +178,7 @@ type Forcing struct {
 	Via    string // redis, or admin
 }
 
-func (l *Locks) audit(f Forcing, released bool, err error) {
+func (l *Locks) audit(f ForcedUnlock, released bool, err error) {
 	user := f.User
 	if user == "" {
 		user = "default"
@@ -190,23 +190,23 @@ func (l *Locks) audit(f Forcing, released bool, err error) {
 	l.log.Info("forced unlock", line...)
 }
 
-// maxLines bounds the lines of one kind within a second.
-const maxLines = 10
+// maxLogLines bounds the lines of one kind within a second.
+const maxLogLines = 10
 
-// lineLimit counts the log's lines of one kind, so that a crowd doesn't fill it.
-type lineLimit struct {
+// logLimit counts the log's lines of one kind, so that a crowd doesn't fill it.
+type logLimit struct {
 	second  atomic.Int64
 	within  atomic.Int64
 	omitted atomic.Int64
 }
 
 // allow reports whether a line may be written now, and how many were not since the last one.
-func (s *lineLimit) allow(now time.Time) (omitted int64, ok bool) {
+func (s *logLimit) allow(now time.Time) (omitted int64, ok bool) {
 	second := now.Unix()
 	if s.second.Swap(second) != second {
 		s.within.Store(0)
 	}
-	if s.within.Add(1) > maxLines {
+	if s.within.Add(1) > maxLogLines {
 		s.omitted.Add(1)
 		return 0, false
 	}
@@ -226,20 +226,20 @@ func (l *Locks) slowTimer() lazyTimer {
 }
 
 // warnSlow says who has waited long for a lock, and for whom. It asks the upstream for the holder, in the waiter's own turn.
-func (l *Locks) warnSlow(s Session, at lineKey, w *waiter) {
-	omitted, ok := l.slowLines.allow(time.Now())
+func (l *Locks) warnSlow(s Session, id LockID, w *waiter) {
+	omitted, ok := l.slowLog.allow(time.Now())
 	if !ok {
 		return
 	}
-	line := []any{"key", at.key, "db", at.db, "waited", time.Since(w.joined).Round(time.Millisecond).String(), "client", w.client}
-	holder := l.describeHolder(s, at)
+	line := []any{"key", id.Key, "db", id.DB, "waited", time.Since(w.joined).Round(time.Millisecond).String(), "client", w.client}
+	holder := l.describeHolder(s, id)
 	if l.isGranted(w) {
 		holder = []any{"holder", "this client, since a moment ago"}
 	}
 	line = append(line, holder...)
 	l.mu.Lock()
-	if ln := l.lines[at]; ln != nil {
-		line = append(line, "waiters", ln.len())
+	if q := l.queues[id]; q != nil {
+		line = append(line, "waiters", q.len())
 	}
 	l.mu.Unlock()
 	if omitted > 0 {
@@ -249,8 +249,8 @@ func (l *Locks) warnSlow(s Session, at lineKey, w *waiter) {
 }
 
 // describeHolder is who has a lock, as pairs for the log.
-func (l *Locks) describeHolder(s Session, at lineKey) []any {
-	v, err := l.ask(s, infoScript, at.key)
+func (l *Locks) describeHolder(s Session, id LockID) []any {
+	v, err := l.ask(s, infoScript, id.Key)
 	switch {
 	case err != nil:
 		return []any{"holder", fmt.Sprintf("unknown (%v)", err)}

@@ -58,10 +58,10 @@ const (
 	maxOutagePoll = 60 * time.Millisecond
 )
 
-// passing reports whether an upstream that failed with err is worth waiting for: another server is
+// isTransient reports whether an upstream that failed with err is worth waiting for: another server is
 // to take its place. How the request itself went doesn't matter to a waiter: repeated, it finds
 // what it was given by its own name, or nothing.
-func (l *Locks) passing(ctx context.Context, err error) bool {
+func (l *Locks) isTransient(ctx context.Context, err error) bool {
 	var held heldOffError
 	if errors.As(err, &held) {
 		return true
@@ -78,12 +78,12 @@ func (l *Locks) passing(ctx context.Context, err error) bool {
 	return errors.As(err, &failed)
 }
 
-// pauseFor notes that a poll of w's has failed with err, which may pass, and returns how long to
+// pollAfter notes that a poll of w's has failed with err, which may pass, and returns how long to
 // wait for the next.
-func (l *Locks) pauseFor(at lineKey, w *waiter, err error) time.Duration {
+func (l *Locks) pollAfter(id LockID, w *waiter, err error) time.Duration {
 	l.mu.Lock()
-	l.lines[at].failing = err
-	w.unsure = w.unsure || mayHaveRun(err) && w.owner == "" // as in failed
+	l.queues[id].failing = err
+	w.unknownOutcome = w.unknownOutcome || mayHaveRun(err) && w.owner == "" // as in failed
 	l.mu.Unlock()
 	var held heldOffError
 	if errors.As(err, &held) {
@@ -95,7 +95,7 @@ func (l *Locks) pauseFor(at lineKey, w *waiter, err error) time.Duration {
 // pollFailed has the next in line poll at once when a poll of w's has failed for good: so all in
 // the line learn one after another that the upstream is gone. Until a poll is answered nobody is
 // told that the lock is another's.
-func (l *Locks) pollFailed(at lineKey, w *waiter, err error) {
+func (l *Locks) pollFailed(id LockID, w *waiter, err error) {
 	var said ServerError
 	if err == ErrGone || isNoReplicas(err) || errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
 		return // that concerns w alone
@@ -106,17 +106,17 @@ func (l *Locks) pollFailed(at lineKey, w *waiter, err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ln := l.lines[at]; ln != nil {
-		ln.failing, w.poll = err, true
+	if q := l.queues[id]; q != nil {
+		q.failing, w.pollNow = err, true
 	}
 }
 
 // recovered notes that a poll has been answered.
-func (l *Locks) recovered(at lineKey) {
+func (l *Locks) recovered(id LockID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ln := l.lines[at]; ln != nil {
-		ln.failing = nil
+	if q := l.queues[id]; q != nil {
+		q.failing = nil
 	}
 }
 
@@ -150,19 +150,19 @@ func (e silentError) MayHaveRun() bool { return false }
 
 // outage is what those who wait for a lock are answered when their time is over: nil if it is held
 // by another, as far as is known.
-func (l *Locks) outage(at lineKey) error {
+func (l *Locks) outage(id LockID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ln := l.lines[at]
+	q := l.queues[id]
 	switch {
-	case ln == nil:
+	case q == nil:
 		return nil
-	case ln.failing != nil:
-		return ln.failing
-	case ln.first() == nil:
+	case q.failing != nil:
+		return q.failing
+	case q.first() == nil:
 		return nil
 	}
-	asks := ln.first().asks.Load()
+	asks := q.first().pollStarted.Load()
 	if silence := monotonic.Since(asks); asks != 0 && silence > maxSilence {
 		return silentError(silence)
 	}

@@ -18,8 +18,8 @@ type registry struct {
 
 type registryShard struct {
 	mu    sync.Mutex
-	locks map[lineKey]*heldLock // guarded by mu
-	puts  int                   // guarded by mu; since the last sweep
+	locks map[LockID]*heldLock // guarded by mu
+	puts  int                  // guarded by mu; since the last sweep
 }
 
 const (
@@ -33,24 +33,24 @@ const (
 func newRegistry(expired *atomic.Uint64) *registry {
 	r := &registry{seed: maphash.MakeSeed(), expired: expired}
 	for i := range r.shards {
-		r.shards[i].locks = map[lineKey]*heldLock{}
+		r.shards[i].locks = map[LockID]*heldLock{}
 	}
 	return r
 }
 
 // lock returns the shard of a lock, which is locked.
-func (r *registry) lock(at lineKey) *registryShard {
-	s := &r.shards[maphash.String(r.seed, at.key)%registryShards]
+func (r *registry) lock(id LockID) *registryShard {
+	s := &r.shards[maphash.String(r.seed, id.Key)%registryShards]
 	s.mu.Lock()
 	return s
 }
 
 // put registers a lock that was taken, or asked for by its owner again.
 func (r *registry) put(lock *heldLock) {
-	at, now := lock.at(), lock.since
-	s := r.lock(at)
+	id, now := lock.id(), lock.since
+	s := r.lock(id)
 	defer s.mu.Unlock()
-	old := s.locks[at]
+	old := s.locks[id]
 	switch {
 	case old == nil:
 	case old.token == lock.token:
@@ -65,25 +65,25 @@ func (r *registry) put(lock *heldLock) {
 		r.sweepLocked(s, now)
 	}
 	if old != nil || len(s.locks) < maxRegistered {
-		s.locks[at] = lock
+		s.locks[id] = lock
 	}
 }
 
 // extend is for the lock of a token that runs until another time. How long a session lock can be
 // trusted is for its own renewals to say.
-func (r *registry) extend(at lineKey, token string, until int64) {
-	s := r.lock(at)
+func (r *registry) extend(id LockID, token string, until int64) {
+	s := r.lock(id)
 	defer s.mu.Unlock()
-	if lock := s.locks[at]; lock != nil && lock.by == nil && lock.tokenText() == token {
+	if lock := s.locks[id]; lock != nil && lock.by == nil && lock.tokenText() == token {
 		lock.until.Store(until)
 	}
 }
 
-// take removes the lock that a release has ended, by its proof or its token, and returns it, or nil.
-func (r *registry) take(at lineKey, p proof, token int64) *heldLock {
-	s := r.lock(at)
+// remove removes the lock that a release has ended, by its proof or its token, and returns it, or nil.
+func (r *registry) remove(id LockID, p proof, token int64) *heldLock {
+	s := r.lock(id)
 	defer s.mu.Unlock()
-	lock := s.locks[at]
+	lock := s.locks[id]
 	switch {
 	case lock == nil:
 		return nil
@@ -93,7 +93,7 @@ func (r *registry) take(at lineKey, p proof, token int64) *heldLock {
 	default:
 		return nil
 	}
-	delete(s.locks, at)
+	delete(s.locks, id)
 	return lock
 }
 
@@ -112,9 +112,9 @@ func (r *registry) sweep(now int64) (left int) {
 // sweepLocked sweeps one shard, whose mu is held.
 func (r *registry) sweepLocked(s *registryShard, now int64) {
 	s.puts = 0
-	for at, lock := range s.locks {
+	for id, lock := range s.locks {
 		if now > lock.until.Load()+int64(expiryGrace) {
-			delete(s.locks, at)
+			delete(s.locks, id)
 			r.expired.Add(1)
 		}
 	}

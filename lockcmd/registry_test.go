@@ -16,17 +16,17 @@ func testRegistry() (*registry, *atomic.Uint64) {
 
 // taken is the record of a lock that connection has asked for at a time.
 func taken(key, connection string, token int64, asked int64, timeout time.Duration) *heldLock {
-	lock := &heldLock{request: request{key: key, connection: connection}, token: token, since: asked}
+	lock := &heldLock{lockRequest: lockRequest{key: key, connection: connection}, token: token, since: asked}
 	lock.until.Store(asked + int64(timeout))
 	return lock
 }
 
 func TestRegistry(t *testing.T) {
 	r, expired := testRegistry()
-	at, now := lineKey{0, "a"}, monotonic.Now()
+	id, now := LockID{0, "a"}, monotonic.Now()
 	ends := func(p proof, token int64, want bool) {
 		t.Helper()
-		if got := r.take(at, p, token) != nil; got != want {
+		if got := r.remove(id, p, token) != nil; got != want {
 			t.Errorf("release by %v of %d ended it: %v", p, token, got)
 		}
 	}
@@ -55,8 +55,8 @@ func TestRegisteredLocksExpire(t *testing.T) {
 	r.put(taken("owner", "c", 3, now, time.Minute))
 	r.put(taken("owner", "d", 3, after(time.Second/2), time.Second)) // never shortened
 	r.put(taken("next", "c", 4, now, time.Second))
-	r.extend(lineKey{0, "renewed"}, "2", after(10*time.Second))
-	r.extend(lineKey{0, "short"}, "99", after(10*time.Second)) // another's token
+	r.extend(LockID{0, "renewed"}, "2", after(10*time.Second))
+	r.extend(LockID{0, "short"}, "99", after(10*time.Second)) // another's token
 	r.put(taken("next", "d", 5, after(2*time.Second), time.Second))
 	if expired.Load() != 1 {
 		t.Errorf("%d expired by a successor, want 1", expired.Load())
@@ -67,7 +67,7 @@ func TestRegisteredLocksExpire(t *testing.T) {
 	if left := r.sweep(after(3 * time.Second)); left != 3 || expired.Load() != 2 {
 		t.Errorf("%d left, %d expired", left, expired.Load())
 	}
-	if lock := r.take(lineKey{0, "owner"}, proof{"token", "3"}, 0); lock == nil || lock.since != now {
+	if lock := r.remove(LockID{0, "owner"}, proof{"token", "3"}, 0); lock == nil || lock.since != now {
 		t.Errorf("held: %+v, since %v", lock, now)
 	}
 }

@@ -19,26 +19,26 @@ func (l *Locks) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
 	if err != nil {
 		return answered(errorReply(err)), true
 	}
-	at, asked := lineKey{s.Identity().DB, string(args[0])}, monotonic.Now()
-	c := l.relockCall(at, p.value, timeout, false)
+	id, asked := LockID{s.Identity().DB, string(args[0])}, monotonic.Now()
+	c := l.relockCall(id, p.value, timeout, false)
 	return Step{c, func(_ context.Context, answer Answer, err error) Reply {
 		done, err := c.ints(1, answer, err)
 		if err == nil && done[0] == 1 {
-			err = answer.missing(c.Confirm, notLonger)
+			err = answer.missingReplicas(c.Confirm, notLonger)
 		}
 		if err != nil {
 			return errorReply(err)
 		}
 		if done[0] == 1 {
-			l.relocked(s.Holder(), at, p.value, timeout, asked)
+			l.relocked(s.Holder(), id, p.value, timeout, asked)
 		}
 		return intReply(done[0])
 	}}, true
 }
 
 // relockCall has the lock of a token run for timeout again. session says that the proxy renews it.
-func (l *Locks) relockCall(at lineKey, token string, timeout time.Duration, session bool) *Call {
-	c := l.call(relockScript, at.key, longWay, "", token, milliseconds(timeout), l.unit(), l.retention, flag(session))
+func (l *Locks) relockCall(id LockID, token string, timeout time.Duration, session bool) *Call {
+	c := l.call(relockScript, id.Key, noFastPath, "", token, milliseconds(timeout), l.unit(), l.retention, flag(session))
 	c.Confirm = l.cfg.replicas()
 	return &c
 }

@@ -23,23 +23,23 @@ func (l *Locks) hold(h *Holder, lock *heldLock) {
 }
 
 // unlocked follows suspend. A session lock that was not released is renewed at once, or found lost.
-func (l *Locks) unlocked(h *Holder, at lineKey, released bool) {
+func (l *Locks) unlocked(h *Holder, id LockID, released bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if released {
-		h.removeLocked(at)
-	} else if lock := h.locks[at]; lock != nil && lock.by != nil && !lock.renewed {
+		h.removeLocked(id)
+	} else if lock := h.locks[id]; lock != nil && lock.by != nil && !lock.renewed {
 		l.renewLocked(h, lock, monotonic.Now())
 	}
 }
 
 // relocked is for the lock of a token to which RELOCK has given another timeout.
-func (l *Locks) relocked(h *Holder, at lineKey, token string, timeout time.Duration, asked int64) {
+func (l *Locks) relocked(h *Holder, id LockID, token string, timeout time.Duration, asked int64) {
 	until := asked + int64(timeout)
-	l.registry.extend(at, token, until)
+	l.registry.extend(id, token, until)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	lock := h.locks[at]
+	lock := h.locks[id]
 	if lock == nil || lock.tokenText() != token {
 		return
 	}
@@ -54,7 +54,7 @@ func (l *Locks) relocked(h *Holder, at lineKey, token string, timeout time.Durat
 func (l *Locks) renewLocked(h *Holder, lock *heldLock, when int64) {
 	h.setLocked(lock, true)
 	round := lock.round
-	lock.cancel = l.agenda.after(time.Duration(when-monotonic.Now()), func(ctx context.Context) {
+	lock.cancel = l.timers.after(time.Duration(when-monotonic.Now()), func(ctx context.Context) {
 		l.renew(ctx, h, lock, round)
 	})
 }
@@ -66,12 +66,12 @@ func (l *Locks) renew(ctx context.Context, h *Holder, lock *heldLock, round int)
 	timeout, left := lock.timeout, time.Duration(lock.until.Load()-monotonic.Now())
 	h.mu.Unlock()
 	asked := monotonic.Now()
-	c := l.relockCall(lock.at(), lock.tokenText(), timeout, true)
-	answer, err := l.chores.on(ctx, lock.as, lock.key, time.Now().Add(left)).Eval(c)
+	c := l.relockCall(lock.id(), lock.tokenText(), timeout, true)
+	answer, err := l.background.on(ctx, lock.as, lock.key, time.Now().Add(left)).Eval(c)
 	ints, err := c.ints(1, answer, err)
 	if err == nil && ints[0] == 1 {
 		// A failover could bring back the earlier expiry: it is not trusted to run longer.
-		err = answer.missing(c.Confirm, notLonger)
+		err = answer.missingReplicas(c.Confirm, notLonger)
 	}
 	h.mu.Lock()
 	if lock.round != round || ctx.Err() != nil { // released, or given another timeout, meanwhile
@@ -82,7 +82,7 @@ func (l *Locks) renew(ctx context.Context, h *Holder, lock *heldLock, round int)
 	switch {
 	case err == nil && ints[0] == 1:
 		lock.until.Store(asked + int64(timeout))
-		l.registry.extend(lock.at(), lock.tokenText(), asked+int64(timeout))
+		l.registry.extend(lock.id(), lock.tokenText(), asked+int64(timeout))
 		l.renewLocked(h, lock, asked+int64(timeout/3))
 		h.mu.Unlock()
 	case err != nil && left > 0:
@@ -106,10 +106,10 @@ func (l *Locks) lose(lock *heldLock, err error) {
 		h.mu.Unlock()
 		return
 	}
-	h.removeLocked(lock.at())
+	h.removeLocked(lock.id())
 	h.mu.Unlock()
-	l.tally.lost.Add(1)
-	l.registry.take(lock.at(), proof{"token", lock.tokenText()}, 0)
+	l.counters.lost.Add(1)
+	l.registry.remove(lock.id(), proof{"token", lock.tokenText()}, 0)
 	l.log.Warn("session lock lost", "key", lock.key, "token", lock.token, "client", h.Addr, "error", err)
 	lock.by.LockLost(lock.key, lock.token)
 }

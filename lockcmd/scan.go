@@ -13,7 +13,7 @@ func (l *Locks) runScan(_ context.Context, s Session, args [][]byte) Reply {
 	if err != nil {
 		return errorReply(err)
 	}
-	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", closedGlob(o.pattern)+companionInfix+"???", "COUNT", o.count))
+	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", closedGlob(o.pattern)+recordInfix+"???", "COUNT", o.count))
 	if err != nil {
 		return errorReply(err)
 	}
@@ -80,10 +80,10 @@ func closedGlob(pattern string) string {
 
 // lockOf returns the lock whose companion has this name.
 func lockOf(companion string) (key string, ok bool) {
-	i := strings.LastIndex(companion, companionInfix)
+	i := strings.LastIndex(companion, recordInfix)
 	if i < 0 {
 		return "", false
 	}
 	key = companion[:i]
-	return key, CompanionKey([]byte(key)) == companion
+	return key, RecordKey([]byte(key)) == companion
 }

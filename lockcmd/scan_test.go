@@ -17,7 +17,7 @@ type scanSession struct {
 }
 
 func (s *scanSession) Do(commands ...[][]byte) ([][]byte, error) {
-	return [][]byte{resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), CompanionKey([]byte("job")))}, nil
+	return [][]byte{resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), RecordKey([]byte("job")))}, nil
 }
 
 func (s *scanSession) Eval(*Call) (Answer, error) {

@@ -31,8 +31,8 @@ var (
 	unlockSource string
 	//go:embed scripts/relock.lua
 	relockSource string
-	//go:embed scripts/settle.lua
-	settleSource string
+	//go:embed scripts/repair.lua
+	repairSource string
 	//go:embed scripts/info.lua
 	infoSource string
 	//go:embed scripts/check.lua
@@ -41,7 +41,7 @@ var (
 	lockScript   = newScript("lock", fastLockSource, readSource, commonSource, writeSource, lockSource)
 	unlockScript = newScript("unlock", fastUnlockSource, readSource, commonSource, writeSource, unlockSource)
 	relockScript = newScript("relock", readSource, commonSource, writeSource, relockSource)
-	settleScript = newScript("settle", readSource, commonSource, settleSource)
+	repairScript = newScript("repair", readSource, commonSource, repairSource)
 	infoScript   = newScript("info", readSource, commonSource, infoSource)
 	checkScript  = newScript("check", readSource, commonSource, writeSource, checkSource)
 )
@@ -68,8 +68,8 @@ func (s *Script) Together() *Script {
 	return nil
 }
 
-// numbers is what a script means that answers with one whole number: of the short ways, what their long ways say of the same.
-func (s *Script) numbers(n int64) []int64 {
+// expandShortReply is what a script means that answers with one whole number: of the short ways, what their long ways say of the same.
+func (s *Script) expandShortReply(n int64) []int64 {
 	switch {
 	case s == lockScript:
 		return []int64{n, 0}

@@ -33,10 +33,10 @@ func BenchmarkScripts(b *testing.B) {
 		pipe := client.Pipeline()
 		for i := range keys {
 			key := fmt.Sprintf("job%d", i)
-			r := request{key: key, timeout: 30 * time.Second, connection: fmt.Sprintf("0123456789abcdef-%d", i), number: strconv.Itoa(pairs), client: "127.0.0.1:12345"}
-			lock, unlock := l.fastLock(r, asTry), l.fastUnlock(proof{"connection", r.connection}, wish{kind: "none"})
-			companion := CompanionKey([]byte(key))
-			pipe.EvalSha(ctx, lockScript.SHA, []string{key, companion}, strings.Join([]string{"30000", "ms", "600000", "2000", r.connection, r.number, r.client, "0", "p", asTry, "0", "0"}, " "), "", lock[0], lock[1], lock[2])
+			r := lockRequest{key: key, timeout: 30 * time.Second, connection: fmt.Sprintf("0123456789abcdef-%d", i), number: strconv.Itoa(pairs), client: "127.0.0.1:12345"}
+			lock, unlock := l.fastLock(r, modeTry), l.fastUnlock(proof{"connection", r.connection}, handOver{kind: "none"})
+			companion := RecordKey([]byte(key))
+			pipe.EvalSha(ctx, lockScript.SHA, []string{key, companion}, strings.Join([]string{"30000", "ms", "600000", "2000", r.connection, r.number, r.client, "0", "p", modeTry, "0", "0"}, " "), "", lock[0], lock[1], lock[2])
 			pipe.EvalSha(ctx, unlockScript.SHA, []string{key, companion}, "connection "+r.connection+" 600000 p none 0 ms - - - 0 100 0 - 0", "", unlock[0], unlock[1], unlock[2])
 		}
 		cmds, err := pipe.Exec(ctx)

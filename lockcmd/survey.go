@@ -16,15 +16,9 @@ import (
 
 // What an operator sees of the locks: not in any client's turn, but on connections of the proxy's own.
 
-// Place names a lock within the upstream.
-type Place struct {
-	DB  int
-	Key string
-}
-
-// Held is a lock that is held by LOCK.
-type Held struct {
-	Place
+// LockInfo is a lock that is held by LOCK.
+type LockInfo struct {
+	LockID
 	Token     int64
 	Owner     string
 	Client    string        // address
@@ -34,36 +28,36 @@ type Held struct {
 	Waiters   int // at this proxy
 }
 
-// Known tells of locks without asking the upstream: those that were taken by way of this proxy and have not been seen to end,
+// Snapshot tells of locks without asking the upstream: those that were taken by way of this proxy and have not been seen to end,
 // limit at most, and all that are waited for here. Of the latter, if others hold them, no more than the place and the waiters.
-func (l *Locks) Known(limit int) []Held {
-	places := map[Place]int{}
-	var list []Held
+func (l *Locks) Snapshot(limit int) []LockInfo {
+	places := map[LockID]int{}
+	var list []LockInfo
 	l.registry.sample(limit, func(lock *heldLock) {
-		place := Place{lock.as.DB, lock.key}
+		place := LockID{lock.as.DB, lock.key}
 		places[place] = len(list)
-		list = append(list, Held{
-			Place: place, Token: lock.token, Owner: lock.owner, Client: lock.client, Session: lock.session,
+		list = append(list, LockInfo{
+			LockID: place, Token: lock.token, Owner: lock.owner, Client: lock.client, Session: lock.session,
 			Age: monotonic.Since(lock.since), Remaining: -monotonic.Since(lock.until.Load()),
 		})
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for at, ln := range l.lines {
-		place := Place{at.db, at.key}
+	for id, q := range l.queues {
+		place := LockID{id.DB, id.Key}
 		i, ok := places[place]
 		if !ok {
 			i = len(list)
-			list = append(list, Held{Place: place})
+			list = append(list, LockInfo{LockID: place})
 		}
-		list[i].Waiters = ln.len()
+		list[i].Waiters = q.len()
 	}
 	return list
 }
 
-// Find is one step of a SCAN for locks, as as: it returns the next cursor, 0 at the end, and names that may be locks.
-func (l *Locks) Find(ctx context.Context, as Identity, cursor uint64, count int) (next uint64, keys []string, err error) {
-	names, next, err := l.chores.client(as).Scan(ctx, cursor, "*"+companionInfix+"???", int64(count)).Result()
+// Scan is one step of a SCAN for locks, as as: it returns the next cursor, 0 at the end, and names that may be locks.
+func (l *Locks) Scan(ctx context.Context, as Identity, cursor uint64, count int) (next uint64, keys []string, err error) {
+	names, next, err := l.background.client(as).Scan(ctx, cursor, "*"+recordInfix+"???", int64(count)).Result()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -75,25 +69,25 @@ func (l *Locks) Find(ctx context.Context, as Identity, cursor uint64, count int)
 	return next, keys, nil
 }
 
-// Look asks about locks in one go, as as, and returns those that are held by LOCK now. What as may not see, and what is no lock,
+// Inspect asks about locks in one go, as as, and returns those that are held by LOCK now. What as may not see, and what is no lock,
 // is left out; an error is a failure to ask, or a refusal of all.
-func (l *Locks) Look(ctx context.Context, as Identity, keys []string) ([]Held, error) {
+func (l *Locks) Inspect(ctx context.Context, as Identity, keys []string) ([]LockInfo, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	args := make([][]any, len(keys))
 	for i, key := range keys {
-		c := l.call(infoScript, key, longWay, "")
-		args[i] = c.words()
+		c := l.call(infoScript, key, noFastPath, "")
+		args[i] = c.evalArgs()
 	}
 	replies, err := l.pipeline(ctx, as, args, "EVALSHA", infoScript.SHA)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.withSource(ctx, as, args, replies); err != nil {
+	if err := l.askBySource(ctx, as, args, replies); err != nil {
 		return nil, err
 	}
-	var list []Held
+	var list []LockInfo
 	var refused error
 	for i, reply := range replies {
 		got, err := reply.Result()
@@ -109,8 +103,8 @@ func (l *Locks) Look(ctx context.Context, as Identity, keys []string) ([]Held, e
 		case err != nil:
 			return nil, err
 		}
-		if h, ok := asHeld(asValue(got)); ok {
-			h.Place = Place{as.DB, keys[i]}
+		if h, ok := heldInfo(scriptValue(got)); ok {
+			h.LockID = LockID{as.DB, keys[i]}
 			list = append(list, h)
 		}
 	}
@@ -121,8 +115,8 @@ func (l *Locks) Look(ctx context.Context, as Identity, keys []string) ([]Held, e
 	return list, nil
 }
 
-// withSource asks again by the script's source where an upstream, or the node of a cluster that has the lock, doesn't know its hash.
-func (l *Locks) withSource(ctx context.Context, as Identity, args [][]any, replies []*redis.Cmd) error {
+// askBySource asks again by the script's source where an upstream, or the node of a cluster that has the lock, doesn't know its hash.
+func (l *Locks) askBySource(ctx context.Context, as Identity, args [][]any, replies []*redis.Cmd) error {
 	var places []int
 	var again [][]any
 	for i, reply := range replies {
@@ -141,7 +135,7 @@ func (l *Locks) withSource(ctx context.Context, as Identity, args [][]any, repli
 }
 
 func (l *Locks) pipeline(ctx context.Context, as Identity, argLists [][]any, command, script string) ([]*redis.Cmd, error) {
-	pipe := l.chores.client(as).Pipeline()
+	pipe := l.background.client(as).Pipeline()
 	replies := make([]*redis.Cmd, len(argLists))
 	for i, args := range argLists {
 		replies[i] = pipe.Do(ctx, append([]any{command, script}, args...)...)
@@ -154,35 +148,35 @@ func (l *Locks) pipeline(ctx context.Context, as Identity, argLists [][]any, com
 	return replies, err
 }
 
-// asHeld reads what info.lua returns; ok is false for a lock that isn't held by LOCK.
-func asHeld(v resp.Value) (h Held, ok bool) {
+// heldInfo reads what info.lua returns; ok is false for a lock that isn't held by LOCK.
+func heldInfo(v resp.Value) (h LockInfo, ok bool) {
 	if len(v.Elems) != len(infoFields) || string(v.Elems[0].Text) != "held" || string(v.Elems[1].Text) != "lockproxy" {
 		return h, false
 	}
 	ms := func(i int) time.Duration { return time.Duration(v.Elems[i].Int) * time.Millisecond }
 	now := ms(6) - ms(7) // the upstream's clock: expires without remaining
-	return Held{
+	return LockInfo{
 		Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text), Client: string(v.Elems[4].Text),
 		Age: max(now-ms(5), 0), Remaining: ms(7), Session: v.Elems[8].Int == 1,
 	}, true
 }
 
-func (l *Locks) addWaiters(list []Held) {
+func (l *Locks) addWaiters(list []LockInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range list {
-		if ln := l.lines[lineKey{list[i].DB, list[i].Key}]; ln != nil {
-			list[i].Waiters = ln.len()
+		if q := l.queues[LockID{list[i].DB, list[i].Key}]; q != nil {
+			list[i].Waiters = q.len()
 		}
 	}
 }
 
 // Force releases a lock as as, if it still has f's token, and hands it on as any release does: an operator takes away what he
 // has seen, and not what has been acquired since. It leaves a line in the log.
-func (l *Locks) Force(ctx context.Context, as Identity, f Forcing) (released bool, err error) {
+func (l *Locks) Force(ctx context.Context, as Identity, f ForcedUnlock) (released bool, err error) {
 	as.DB = f.DB
-	at := lineKey{f.DB, f.Key}
-	released, err = l.release(forcing{l.chores.on(ctx, as, f.Key, time.Now().Add(choreTimeout))}, at, as, proof{"token", strconv.FormatInt(f.Token, 10)})
+	id := LockID{f.DB, f.Key}
+	released, err = l.release(operatorConn{l.background.on(ctx, as, f.Key, time.Now().Add(backgroundTimeout))}, id, as, proof{"token", strconv.FormatInt(f.Token, 10)}, true)
 	l.audit(f, released, err)
 	if err != nil {
 		return false, fmt.Errorf("release %s: %w", strings.ToValidUTF8(f.Key, "?"), err)

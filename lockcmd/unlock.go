@@ -12,12 +12,12 @@ func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
 	if err != nil {
 		return answered(errorReply(err)), true
 	}
-	at := lineKey{s.Identity().DB, string(args[0])}
-	s.Holder().suspend(at, p)
-	r := l.beginRelease(s, at, s.Identity(), p, true)
+	id := LockID{s.Identity().DB, string(args[0])}
+	s.Holder().suspend(id, p)
+	r := l.beginRelease(s, id, s.Identity(), p, true)
 	return Step{&r.Call, func(_ context.Context, answer Answer, err error) Reply {
 		released, err := l.finishRelease(r, answer, err)
-		l.unlocked(s.Holder(), r.at, released)
+		l.unlocked(s.Holder(), r.id, released)
 		switch {
 		case err != nil:
 			return errorReply(err)
@@ -28,75 +28,70 @@ func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
 	}}, true
 }
 
-// releasing is a run of unlock.lua.
-type releasing struct {
+// unlockRun is a run of unlock.lua.
+type unlockRun struct {
 	Call
-	on    evaluator // where it runs
-	at    lineKey
-	as    Identity
-	proof proof
-	wish  wish
+	on       evaluator // where it runs
+	id       LockID
+	as       Identity
+	proof    proof
+	handOver handOver
 }
 
 // release frees a lock and hands it on, in one script: to the first waiter here, or by a
 // reservation to the first waiter of another proxy. on and as are who releases.
-func (l *Locks) release(on evaluator, at lineKey, as Identity, p proof) (released bool, err error) {
-	return l.releaseAs(on, at, as, p, true)
-}
-
-// releaseAs does the same, or without handOver leaves the lock free for the one that polls first.
-func (l *Locks) releaseAs(on evaluator, at lineKey, as Identity, p proof, handOver bool) (released bool, err error) {
-	r := l.beginRelease(on, at, as, p, handOver)
+func (l *Locks) release(on evaluator, id LockID, as Identity, p proof, handsOver bool) (released bool, err error) {
+	r := l.beginRelease(on, id, as, p, handsOver)
 	answer, err := on.Eval(&r.Call)
 	return l.finishRelease(r, answer, err)
 }
 
 // beginRelease offers the lock to a waiter and makes the call. finishRelease must follow.
-func (l *Locks) beginRelease(on evaluator, at lineKey, as Identity, p proof, handOver bool) *releasing {
+func (l *Locks) beginRelease(on evaluator, id LockID, as Identity, p proof, handsOver bool) *unlockRun {
 	l.mu.Lock()
-	w := wish{kind: "none"}
-	compete := l.foreign.compete(at, time.Now())
-	switch ln := l.lines[at]; {
-	case ln == nil:
-	case handOver && l.holdOff.remaining() == 0:
-		w = ln.offer(as, compete, time.Now())
+	offer := handOver{kind: "none"}
+	compete := l.foreign.compete(id, time.Now())
+	switch q := l.queues[id]; {
+	case q == nil:
+	case handsOver && l.holdOff.remaining() == 0:
+		offer = q.offer(as, compete, time.Now())
 	default:
-		w.kind = "gap"
+		offer.kind = "gap"
 	}
 	l.mu.Unlock()
 
-	r := &releasing{on: on, at: at, as: as, proof: p, wish: w}
-	next := request{}
-	if w.next != nil {
-		next = w.next.request
+	r := &unlockRun{on: on, id: id, as: as, proof: p, handOver: offer}
+	next := lockRequest{}
+	if offer.next != nil {
+		next = offer.next.lockRequest
 	}
-	r.Call = l.call(unlockScript, at.key, l.fastUnlock(p, w), next.owner, p.kind, dash(p.value), l.retention, l.proxy,
-		w.kind, milliseconds(next.timeout), l.unit(), dash(next.connection), dash(next.number), dash(next.client),
-		flag(next.session), milliseconds(reservation), strconv.Itoa(at.db), l.wakes.tag(at.key),
-		l.waitsAs(compete), milliseconds(deafPatience), milliseconds(deafReservation))
-	if w.next != nil {
+	r.Call = l.call(unlockScript, id.Key, l.fastUnlock(p, offer), next.owner, p.kind, orDash(p.value), l.retention, l.proxy,
+		offer.kind, milliseconds(next.timeout), l.unit(), orDash(next.connection), orDash(next.number), orDash(next.client),
+		flag(next.session), milliseconds(reservation), strconv.Itoa(id.DB), l.notifications.slotTag(id.Key),
+		l.waitsAs(compete), milliseconds(pollPatience), milliseconds(pollReservation))
+	if offer.next != nil {
 		r.Confirm = l.cfg.replicas()
 	}
 	return r
 }
 
 // finishRelease tells the waiter that was offered the lock how that ended.
-func (l *Locks) finishRelease(r *releasing, a Answer, err error) (released bool, failed error) {
+func (l *Locks) finishRelease(r *unlockRun, a Answer, err error) (released bool, failed error) {
 	answer, err := r.ints(3, a, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}
 	}
-	l.observeRelease(r.on, r.at, r.as, r.proof, a.Value, answer, err)
+	l.observeRelease(r.on, r.id, r.as, r.proof, a.Value, answer, err)
 	released, token := answer[0] == 1, answer[1]
 	var missing error
 	if token != 0 {
-		missing = l.withheld(&a, r.Confirm)
+		missing = l.notConfirmed(&a, r.Confirm)
 	}
-	taken, orphaned := l.handedOn(r, answer, missing, err)
+	taken, orphaned := l.endHandOver(r, answer, missing, err)
 	if token != 0 {
 		runtime.Gosched() // the one who was given the lock hears of it before the one who gave it
 	}
-	next := r.wish.next
+	next := r.handOver.next
 	switch {
 	case missing != nil && !taken:
 		l.undo(r.on, next.lock(token))
@@ -110,63 +105,63 @@ func (l *Locks) finishRelease(r *releasing, a Answer, err error) (released bool,
 	return released, err
 }
 
-// handedOn ends the offer of a release that has been answered, or has failed with err. missing is
+// endHandOver ends the offer of a release that has been answered, or has failed with err. missing is
 // why the lock must not be given to the waiter that has it now. taken is false if that waiter
 // doesn't keep it; orphaned says that one who has left may have been given it.
-func (l *Locks) handedOn(r *releasing, answer []int64, missing, err error) (taken, orphaned bool) {
-	w, released, token := r.wish, answer[0] == 1, answer[1]
+func (l *Locks) endHandOver(r *unlockRun, answer []int64, missing, err error) (taken, orphaned bool) {
+	offer, released, token := r.handOver, answer[0] == 1, answer[1]
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ln := l.lines[r.at]
-	if ln == nil {
-		ln = &line{}
+	q := l.queues[r.id]
+	if q == nil {
+		q = &waitQueue{}
 	}
 	if missing != nil {
-		taken = ln.deny(w, missing)
+		taken = q.reject(offer, missing)
 	} else {
-		taken = ln.answered(w, token)
+		taken = q.endHandOver(offer, token)
 	}
-	if err != nil && w.next != nil {
-		w.next.unsure, orphaned = true, w.next.state == left
+	if err != nil && offer.next != nil {
+		offer.next.unknownOutcome, orphaned = true, offer.next.state == left
 	}
 	free := released && token == 0
 	if free {
-		l.foreign.leftFree(r.at, time.Now())
+		l.foreign.leftFree(r.id, time.Now())
 	}
 	switch {
-	case free && w.next != nil:
-		ln.yielded(reservation)
-	case w.kind == "gap":
-		ln.yielded(minForeignPoll)
+	case free && offer.next != nil:
+		q.yield(reservation)
+	case offer.kind == "gap":
+		q.yield(minForeignPoll)
 	}
 	// One that has joined since has polled before the lock was free.
-	joined := w.kind == "none" && !l.foreign.compete(r.at, time.Now())
+	joined := offer.kind == "none" && !l.foreign.compete(r.id, time.Now())
 	if err != nil || answer[2] == 1 || joined {
-		ln.pollNow()
+		q.pollNow()
 	}
 	return taken, orphaned
 }
 
 // fastUnlock is UNLOCK's short way, which knows only ms, no takeover guard, a proof of one's own,
 // and waiters that may be named.
-func (l *Locks) fastUnlock(p proof, w wish) shortWay {
+func (l *Locks) fastUnlock(p proof, offer handOver) fastArgs {
 	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || p.kind != "token" && p.kind != "connection" {
-		return longWay
+		return noFastPath
 	}
-	fast := shortWay{l.retention, p.value, w.kind}
-	switch w.kind {
+	fast := fastArgs{l.retention, p.value, offer.kind}
+	switch offer.kind {
 	case "none":
 	case "next", "turn":
-		r := w.next.request
-		fast[2] = milliseconds(r.timeout) + " " + milliseconds(r.timeout+l.cfg.FenceRetention) + " " + r.companion()
+		r := offer.next.lockRequest
+		fast[2] = milliseconds(r.timeout) + " " + milliseconds(r.timeout+l.cfg.FenceRetention) + " " + r.holderFields()
 	default:
-		return longWay
+		return noFastPath
 	}
 	return fast
 }
 
-// dash stands for what an unnamed waiter doesn't have.
-func dash(s string) string {
+// orDash stands for what an unnamed waiter doesn't have.
+func orDash(s string) string {
 	if s == "" {
 		return "-"
 	}

@@ -16,7 +16,7 @@ const (
 
 // wait is LOCK … WAIT: it joins the line of the lock and answers when the lock is this client's, or
 // the time is over. patience 0 is without end.
-func (l *Locks) wait(ctx context.Context, s Session, at lineKey, r request, patience time.Duration) Reply {
+func (l *Locks) wait(ctx context.Context, s Session, id LockID, r lockRequest, patience time.Duration) Reply {
 	l.waiters.Add(1)
 	defer l.waiters.Add(-1)
 	w := newWaiter(r, s.Identity())
@@ -25,42 +25,42 @@ func (l *Locks) wait(ctx context.Context, s Session, at lineKey, r request, pati
 		w.until = w.joined.Add(patience)
 	}
 	l.mu.Lock()
-	ln := l.lines[at]
-	if ln == nil {
-		ln = &line{lease: maxPoll}
-		l.lines[at] = ln
+	q := l.queues[id]
+	if q == nil {
+		q = &waitQueue{lease: maxPoll}
+		l.queues[id] = q
 	}
-	knows := ln.join(w)
-	isFirst, foreignTurn := ln.first() == w, l.foreign.haveTurn(at, w.joined)
+	knows := q.join(w)
+	isFirst, foreignTurn := q.first() == w, l.foreign.haveTurn(id, w.joined)
 	l.mu.Unlock()
 
-	err, pause := error(nil), unknown
+	err, pause := error(nil), notPolled
 	switch {
 	case isFirst && !foreignTurn: // most likely the lock is free
-		pause, err = l.pollOrPause(ctx, s, at, w)
+		pause, err = l.pollOrPause(ctx, s, id, w)
 	case isFirst || !knows || r.owner != "":
-		if err = l.check(s, at, w); err != nil && l.passing(ctx, err) {
-			pause, err = l.pauseFor(at, w, err), nil
+		if err = l.check(s, id, w); err != nil && l.isTransient(ctx, err) {
+			pause, err = l.pollAfter(id, w, err), nil
 		}
 	}
 	queued := err == nil && !l.isGranted(w)
 	if queued {
-		err = l.waitTurn(ctx, s, at, w, patience, pause)
+		err = l.waitTurn(ctx, s, id, w, patience, pause)
 	}
-	return l.waited(ctx, s, at, w, queued, err)
+	return l.waited(ctx, s, id, w, queued, err)
 }
 
 // pollOrPause polls. Unless that ends the wait, it returns how long to wait for the next one.
-func (l *Locks) pollOrPause(ctx context.Context, s Session, at lineKey, w *waiter) (pause time.Duration, err error) {
-	remaining, err := l.poll(s, at, w)
+func (l *Locks) pollOrPause(ctx context.Context, s Session, id LockID, w *waiter) (pause time.Duration, err error) {
+	remaining, err := l.poll(s, id, w)
 	switch {
 	case err == nil:
-		l.recovered(at)
-		return l.untilPoll(at, remaining), nil
-	case l.passing(ctx, err):
-		return l.pauseFor(at, w, err), nil
+		l.recovered(id)
+		return l.pollInterval(id, remaining), nil
+	case l.isTransient(ctx, err):
+		return l.pollAfter(id, w, err), nil
 	}
-	l.pollFailed(at, w, err)
+	l.pollFailed(id, w, err)
 	return 0, err
 }
 
@@ -73,14 +73,14 @@ func (w *waiter) patience() time.Time {
 	return w.until
 }
 
-// unknown is how long to wait for the next poll, to a waiter that has not polled.
-const unknown = time.Duration(-1)
+// notPolled is how long to wait for the next poll, to a waiter that has not polled.
+const notPolled = time.Duration(-1)
 
 // check finds out at once, for one who isn't first in line, what must not come out only when his
 // turn comes: that he may not lock here at all, or that he is the owner already.
-func (l *Locks) check(s Session, at lineKey, w *waiter) error {
-	a, err := l.try(s, at, w, asCheck)
-	if denied := l.unmade(s, at, w, a, err); denied != nil {
+func (l *Locks) check(s Session, id LockID, w *waiter) error {
+	a, err := l.try(s, id, w, modeCheck)
+	if denied := l.rollBack(s, id, w, a, err); denied != nil {
 		return denied
 	}
 	l.mu.Lock()
@@ -90,15 +90,15 @@ func (l *Locks) check(s Session, at lineKey, w *waiter) error {
 	case w.state == granted:
 		w.supersede(a)
 	default:
-		w.asked, w.renewed, w.before = a.asked, a.renewed, a.before
-		l.lines[at].grant(w, a.token)
+		w.askedAt, w.renewed, w.before = a.askedAt, a.renewed, a.before
+		l.queues[id].grant(w, a.token)
 	}
 	return err
 }
 
 // waitTurn returns when w has been granted the lock, or its time is over, or its client gone, or a
 // poll has failed. pause is how long to wait for the next poll.
-func (l *Locks) waitTurn(ctx context.Context, s Session, at lineKey, w *waiter, patience, pause time.Duration) error {
+func (l *Locks) waitTurn(ctx context.Context, s Session, id LockID, w *waiter, patience, pause time.Duration) error {
 	var over <-chan time.Time
 	if patience > 0 {
 		timer := time.NewTimer(patience)
@@ -106,26 +106,26 @@ func (l *Locks) waitTurn(ctx context.Context, s Session, at lineKey, w *waiter, 
 		over = timer.C
 	}
 	gone := ctx.Done()
-	l.wakes.listen(w.as, at.key)
+	l.notifications.listen(w.as, id.Key)
 	slow := l.slowTimer()
 	defer slow.stop()
 	var next lazyTimer
 	defer next.stop()
-	if pause != unknown {
+	if pause != notPolled {
 		next.arm(pause)
 	}
 	for {
-		if first, lease := l.position(at, w); first && !next.armed {
-			next.arm(l.untilPoll(at, lease))
+		if first, lease := l.position(id, w); first && !next.armed {
+			next.arm(l.pollInterval(id, lease))
 		}
 		timeToPoll := false
 		select {
 		case <-gone:
 			return ErrGone
 		case <-over:
-			return l.outage(at)
+			return l.outage(id)
 		case <-slow.due():
-			l.warnSlow(s, at, w)
+			l.warnSlow(s, id, w)
 			continue
 		case <-next.due():
 			timeToPoll = true
@@ -135,10 +135,10 @@ func (l *Locks) waitTurn(ctx context.Context, s Session, at lineKey, w *waiter, 
 		if granted, err := l.outcome(w); granted || err != nil {
 			return err
 		}
-		if !l.shouldPoll(at, w, timeToPoll) {
+		if !l.shouldPoll(id, w, timeToPoll) {
 			continue
 		}
-		pause, err := l.pollOrPause(ctx, s, at, w)
+		pause, err := l.pollOrPause(ctx, s, id, w)
 		if err != nil || l.isGranted(w) {
 			return err
 		}
@@ -181,7 +181,7 @@ func (t *lazyTimer) stop() {
 func (l *Locks) outcome(w *waiter) (won bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return w.state == granted, w.denied
+	return w.state == granted, w.rejected
 }
 
 func (l *Locks) isGranted(w *waiter) bool {
@@ -191,25 +191,25 @@ func (l *Locks) isGranted(w *waiter) bool {
 }
 
 // shouldPoll reports whether w is first in line, and it is time to poll or it has been told to.
-func (l *Locks) shouldPoll(at lineKey, w *waiter, timeToPoll bool) bool {
+func (l *Locks) shouldPoll(id LockID, w *waiter, timeToPoll bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return w.place != nil && l.lines[at].first() == w && (timeToPoll || w.poll)
+	return w.place != nil && l.queues[id].first() == w && (timeToPoll || w.pollNow)
 }
 
 // poll tries to take the lock for the first in line, and otherwise returns how long it has to run.
-func (l *Locks) poll(s Session, at lineKey, w *waiter) (remaining time.Duration, err error) {
+func (l *Locks) poll(s Session, id LockID, w *waiter) (remaining time.Duration, err error) {
 	l.mu.Lock()
-	how := asFirst
-	if w.polled && !w.poll {
-		how = asAgain
+	how := modeFirst
+	if w.polled && !w.pollNow {
+		how = modeAgain
 	}
-	w.poll, w.polled = false, true
+	w.pollNow, w.polled = false, true
 	l.mu.Unlock()
-	w.asks.Store(monotonic.Now())
-	a, err := l.try(s, at, w, how)
-	w.asks.Store(0)
-	if denied := l.unmade(s, at, w, a, err); denied != nil {
+	w.pollStarted.Store(monotonic.Now())
+	a, err := l.try(s, id, w, how)
+	w.pollStarted.Store(0)
+	if denied := l.rollBack(s, id, w, a, err); denied != nil {
 		return 0, denied
 	}
 	l.mu.Lock()
@@ -221,29 +221,29 @@ func (l *Locks) poll(s Session, at lineKey, w *waiter) (remaining time.Duration,
 	case err != nil || a.token == 0:
 		return a.remaining, err
 	}
-	l.lines[at].turn = 0
-	l.lines[at].grant(w, a.token)
-	w.takenOver, w.renewed, w.before, w.asked = a.takenOver, a.renewed, a.before, a.asked
+	l.queues[id].quota = 0
+	l.queues[id].grant(w, a.token)
+	w.takenOver, w.renewed, w.before, w.askedAt = a.takenOver, a.renewed, a.before, a.askedAt
 	return 0, nil
 }
 
 // position tells whether w is first in line, and how long the lock lasts at most that was last
 // given out here, if it is known.
-func (l *Locks) position(at lineKey, w *waiter) (first bool, lease time.Duration) {
+func (l *Locks) position(id LockID, w *waiter) (first bool, lease time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ln := l.lines[at]
-	if w.place == nil || ln.first() != w {
+	q := l.queues[id]
+	if w.place == nil || q.first() != w {
 		return false, 0
 	}
-	return true, ln.lease
+	return true, q.lease
 }
 
-// untilPoll is how long the first in line waits before it polls again, when the lock has remaining
+// pollInterval is how long the first in line waits before it polls again, when the lock has remaining
 // to run.
-func (l *Locks) untilPoll(at lineKey, remaining time.Duration) time.Duration {
+func (l *Locks) pollInterval(id LockID, remaining time.Duration) time.Duration {
 	pause := jitter(minPoll, maxPoll)
-	if l.foreignCompete(at) {
+	if l.foreignCompete(id) {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
 	// At the expiry itself, and a millisecond later: expired means now >= value on a clock that
@@ -278,22 +278,22 @@ func (l *Locks) isOffered(w *waiter) bool {
 // waited takes w out of the line and makes its answer. queued says that it was not given the lock
 // at once. If it was, a client that has closed its side is answered as by LOCK without WAIT: it may
 // have closed only that.
-func (l *Locks) waited(ctx context.Context, s Session, at lineKey, w *waiter, queued bool, err error) Reply {
+func (l *Locks) waited(ctx context.Context, s Session, id LockID, w *waiter, queued bool, err error) Reply {
 	l.awaitOffer(w)
 	l.mu.Lock()
-	won, unsure := w.state == granted, w.unsure
+	won, unsure := w.state == granted, w.unknownOutcome
 	if !won {
 		w.state = left
 	}
 	if err == nil {
-		err = w.denied
+		err = w.rejected
 	}
-	if ln := l.lines[at]; ln != nil {
-		ln.leave(w)
-		if ln.len() == 0 {
-			delete(l.lines, at)
-			if w.poll && !won && (err == nil || err == ErrGone) {
-				l.giveBack(w.as, at)
+	if q := l.queues[id]; q != nil {
+		q.leave(w)
+		if q.len() == 0 {
+			delete(l.queues, id)
+			if w.pollNow && !won && (err == nil || err == ErrGone) {
+				l.releaseReservation(w.as, id)
 			}
 		}
 	}
@@ -311,8 +311,8 @@ func (l *Locks) waited(ctx context.Context, s Session, at lineKey, w *waiter, qu
 		}
 		return errorReply(ErrGone)
 	case won:
-		return l.acquired(s, w.request, attempt{
-			token: w.token, takenOver: w.takenOver, renewed: w.renewed, before: w.before, asked: w.asked,
+		return l.acquired(s, w.lockRequest, attempt{
+			token: w.token, takenOver: w.takenOver, renewed: w.renewed, before: w.before, askedAt: w.askedAt,
 		})
 	case err != nil:
 		l.failed(ctx, s, w.lock(0), err)

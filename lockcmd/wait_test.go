@@ -44,19 +44,19 @@ func TestPollBehindGrant(t *testing.T) {
 		{what: "the poll found the lock held", granted: 100, polled: 0},
 	} {
 		l := New(Config{}, "proxy", func(Identity) *redis.Client { return nil }, hclog.NewNullLogger())
-		at := lineKey{0, "job"}
-		r := request{key: at.key, connection: "c", number: "1"}
+		id := LockID{0, "job"}
+		r := lockRequest{key: id.Key, connection: "c", number: "1"}
 		for name, step := range map[string]func(s Session, w *waiter) error{
-			"poll":  func(s Session, w *waiter) error { _, err := l.poll(s, at, w); return err },
-			"check": func(s Session, w *waiter) error { return l.check(s, at, w) },
+			"poll":  func(s Session, w *waiter) error { _, err := l.poll(s, id, w); return err },
+			"check": func(s Session, w *waiter) error { return l.check(s, id, w) },
 		} {
-			w, ln := newWaiter(r, Identity{}), &line{}
-			ln.join(w)
-			l.lines[at] = ln
+			w, q := newWaiter(r, Identity{}), &waitQueue{}
+			q.join(w)
+			l.queues[id] = q
 			s := &slowSession{meanwhile: func() []int64 {
 				l.mu.Lock()
 				defer l.mu.Unlock()
-				ln.grant(w, c.granted)
+				q.grant(w, c.granted)
 				if c.polled == 0 {
 					return []int64{0, 0, 1000}
 				}
@@ -74,15 +74,15 @@ func TestPollBehindGrant(t *testing.T) {
 // was given the lock doesn't.
 func TestLeavePassesPollOn(t *testing.T) {
 	for _, state := range []waiterState{waiting, left, granted} {
-		ln := &line{}
-		first, next := newWaiter(request{}, Identity{}), newWaiter(request{}, Identity{})
-		ln.join(first)
-		ln.join(next)
-		ln.pollNow()
+		q := &waitQueue{}
+		first, next := newWaiter(lockRequest{}, Identity{}), newWaiter(lockRequest{}, Identity{})
+		q.join(first)
+		q.join(next)
+		q.pollNow()
 		first.state = state
-		ln.leave(first)
-		if want := state != granted; next.poll != want || len(next.wake) != 1 {
-			t.Errorf("state %d: the next one polls: %v, want %v; is woken: %v", state, next.poll, want, len(next.wake) == 1)
+		q.leave(first)
+		if want := state != granted; next.pollNow != want || len(next.wake) != 1 {
+			t.Errorf("state %d: the next one polls: %v, want %v; is woken: %v", state, next.pollNow, want, len(next.wake) == 1)
 		}
 	}
 }

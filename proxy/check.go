@@ -45,7 +45,7 @@ func (s *Server) checkEviction(ctx context.Context) {
 }
 
 // adviseOnMemory warns if the upstream drops keys when its memory is full: any policy but noeviction may pick a lock, and the
-// companion that remembers its token.
+// record that remembers its token.
 func (s *Server) warnOfEviction(info string) {
 	policy, limit := infoField(info, "maxmemory_policy"), infoField(info, "maxmemory")
 	if policy == "" || policy == "noeviction" {

@@ -143,7 +143,7 @@ func (st Stats) section() string {
 	line("lock_errors", c.Failed)
 	line("lock_waiters", c.Waiters)
 	line("lock_waits_abandoned", c.Gone)
-	line("lock_handoffs", c.Handed)
+	line("lock_handoffs", c.HandedOver)
 	line("fences_refused", c.Fenced)
 	return b.String()
 }

@@ -69,7 +69,7 @@ type Stats struct {
 	ConnectFailures uint64
 	Connections     UpstreamStats
 
-	Locks lockcmd.Counts
+	Locks lockcmd.Stats
 }
 
 // UpstreamStats is how connections to the upstream are used.
@@ -120,7 +120,7 @@ func (s *Server) Stats() Stats {
 		Upstream: s.cfg.Upstream.String(), UpstreamUp: !s.down.Load(),
 		Connects: s.counters.connects.Load(), ConnectFailures: s.counters.failures.Load(),
 		Connections: UpstreamStats(s.lanes.Stats()),
-		Locks:       s.locks.Counts(),
+		Locks:       s.locks.Stats(),
 	}
 	st.Cluster = s.cfg.Upstream.IsCluster()
 	st.ClusterMasters, st.ClusterWhole = s.cfg.Upstream.ClusterMasters()

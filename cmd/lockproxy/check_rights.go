@@ -116,7 +116,7 @@ func (c *checkCommand) probe(ctx context.Context, client *redis.Client, conn *re
 	args := slices.Clone(r.probe)
 	for i := range args {
 		if args[i] == probeKey {
-			args[i] = lockcmd.CompanionKey([]byte(key)) + ":check" // nobody's key, and beginning as the lock does
+			args[i] = lockcmd.RecordKey([]byte(key)) + ":check" // nobody's key, and beginning as the lock does
 		}
 	}
 	err := conn.Do(ctx, args...).Err()

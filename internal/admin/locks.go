@@ -26,14 +26,14 @@ func (u upstreamLocks) as(db int) lockcmd.Identity {
 	return id
 }
 
-func (u upstreamLocks) Known() []lockcmd.Held { return u.proxy.Locks().Known(maxKnown) }
+func (u upstreamLocks) Snapshot() []lockcmd.LockInfo { return u.proxy.Locks().Snapshot(maxKnown) }
 
-func (u upstreamLocks) Find(ctx context.Context, db int, cursor uint64, count int) (uint64, []string, error) {
-	return u.proxy.Locks().Find(ctx, u.as(db), cursor, count)
+func (u upstreamLocks) Scan(ctx context.Context, db int, cursor uint64, count int) (uint64, []string, error) {
+	return u.proxy.Locks().Scan(ctx, u.as(db), cursor, count)
 }
 
-func (u upstreamLocks) Look(ctx context.Context, db int, keys []string) ([]lockcmd.Held, error) {
-	return u.proxy.Locks().Look(ctx, u.as(db), keys)
+func (u upstreamLocks) Inspect(ctx context.Context, db int, keys []string) ([]lockcmd.LockInfo, error) {
+	return u.proxy.Locks().Inspect(ctx, u.as(db), keys)
 }
 
 // lockRow is one lock as the page gets it.

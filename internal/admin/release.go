@@ -58,7 +58,7 @@ func (s *Server) serveRelease(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(s.ctx, releaseTimeout)
 	defer cancel()
 	as := s.cfg.Proxy.Identity()
-	done, err := s.cfg.Proxy.Locks().Force(ctx, as, lockcmd.Forcing{
+	done, err := s.cfg.Proxy.Locks().Force(ctx, as, lockcmd.ForcedUnlock{
 		DB: sent.DB, Key: string(key), Token: sent.Token, Holder: clean(sent.Holder), Client: r.RemoteAddr, User: as.User, Via: "admin",
 	})
 	switch {

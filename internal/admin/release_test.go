@@ -112,7 +112,7 @@ func TestRelease(t *testing.T) {
 	if err := <-waiter; err != nil {
 		t.Errorf("the waiter wasn't given the lock: %v", err)
 	}
-	if st := s.proxy.Stats().Locks; st.Forced != 1 || st.Handed != 1 {
+	if st := s.proxy.Stats().Locks; st.Forced != 1 || st.HandedOver != 1 {
 		t.Errorf("%+v", st)
 	}
 	if status, _ := b.post("/api/logout", "{}"); status != 200 {

@@ -19,12 +19,12 @@ import (
 
 // Source is where locks are found.
 type Source interface {
-	// Known tells what is known without asking the upstream.
-	Known() []lockcmd.Held
-	// Find is one step of a scan of a database, about count keys long. next is 0 at its end.
-	Find(ctx context.Context, db int, cursor uint64, count int) (next uint64, keys []string, err error)
-	// Look returns those of the keys that are held now.
-	Look(ctx context.Context, db int, keys []string) ([]lockcmd.Held, error)
+	// Snapshot tells what is known without asking the upstream.
+	Snapshot() []lockcmd.LockInfo
+	// Scan is one step of a scan of a database, about count keys long. next is 0 at its end.
+	Scan(ctx context.Context, db int, cursor uint64, count int) (next uint64, keys []string, err error)
+	// Inspect returns those of the keys that are held now.
+	Inspect(ctx context.Context, db int, keys []string) ([]lockcmd.LockInfo, error)
 }
 
 // Budget bounds one Step.
@@ -52,18 +52,18 @@ type Survey struct {
 	stepping sync.Mutex // held while a Step runs; before mu
 
 	mu     sync.Mutex
-	locks  map[lockcmd.Place]*seen // guarded by mu
-	scans  []*scan                 // guarded by mu
-	next   int                     // guarded by mu; of scans, whose turn it is
-	unseen int                     // guarded by mu; of locks, how many are only known by name
-	err    error                   // guarded by mu; of the last Step
-	full   bool                    // guarded by mu; there are more than maxLocks
-	at     time.Time               // guarded by mu; when the last Step ended
+	locks  map[lockcmd.LockID]*seen // guarded by mu
+	scans  []*scan                  // guarded by mu
+	next   int                      // guarded by mu; of scans, whose turn it is
+	unseen int                      // guarded by mu; of locks, how many are only known by name
+	err    error                    // guarded by mu; of the last Step
+	full   bool                     // guarded by mu; there are more than maxLocks
+	at     time.Time                // guarded by mu; when the last Step ended
 }
 
 // seen is a lock as it was when it was last looked at.
 type seen struct {
-	lockcmd.Held
+	lockcmd.LockInfo
 	at      time.Time // zero: it is only known by name so far
 	longest time.Duration
 }
@@ -78,7 +78,7 @@ type scan struct {
 // New returns a Survey that knows nothing yet. home is the database that is scanned in any case; others are when locks are
 // known in them.
 func New(source Source, home int, budget Budget) *Survey {
-	return &Survey{source: source, budget: budget, home: home, locks: map[lockcmd.Place]*seen{}, scans: []*scan{{db: home}}}
+	return &Survey{source: source, budget: budget, home: home, locks: map[lockcmd.LockID]*seen{}, scans: []*scan{{db: home}}}
 }
 
 // Step takes the view a little further. If another runs it waits for that instead.
@@ -89,7 +89,7 @@ func (s *Survey) Step(ctx context.Context) {
 		return
 	}
 	defer s.stepping.Unlock()
-	known := s.source.Known()
+	known := s.source.Snapshot()
 	s.takeIn(known)
 	err := s.scan(ctx)
 	if lookErr := s.look(ctx); err == nil {
@@ -104,14 +104,14 @@ func (s *Survey) Step(ctx context.Context) {
 }
 
 // takeIn adds what is known without asking, to be looked at.
-func (s *Survey) takeIn(known []lockcmd.Held) {
+func (s *Survey) takeIn(known []lockcmd.LockInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waiters := map[lockcmd.Place]int{}
+	waiters := map[lockcmd.LockID]int{}
 	for _, h := range known {
-		s.addLocked(h.Place)
+		s.addLocked(h.LockID)
 		if h.Waiters > 0 {
-			waiters[h.Place] = h.Waiters
+			waiters[h.LockID] = h.Waiters
 		}
 		if len(s.scans) < maxScans && !slices.ContainsFunc(s.scans, func(sc *scan) bool { return sc.db == h.DB }) {
 			s.scans = append(s.scans, &scan{db: h.DB})
@@ -119,7 +119,7 @@ func (s *Survey) takeIn(known []lockcmd.Held) {
 	}
 }
 
-func (s *Survey) addLocked(place lockcmd.Place) {
+func (s *Survey) addLocked(place lockcmd.LockID) {
 	if s.locks[place] != nil {
 		return
 	}
@@ -127,7 +127,7 @@ func (s *Survey) addLocked(place lockcmd.Place) {
 		s.full = true
 		return
 	}
-	s.locks[place] = &seen{Held: lockcmd.Held{Place: place}}
+	s.locks[place] = &seen{LockInfo: lockcmd.LockInfo{LockID: place}}
 	s.unseen++
 }
 
@@ -142,13 +142,13 @@ func (s *Survey) scan(ctx context.Context) error {
 		if enough { // most names that are found may be of locks that were released lately
 			return nil
 		}
-		next, keys, err := s.source.Find(ctx, db, cursor, scanCount)
+		next, keys, err := s.source.Scan(ctx, db, cursor, scanCount)
 		if err != nil {
 			return err
 		}
 		s.mu.Lock()
 		for _, key := range keys {
-			s.addLocked(lockcmd.Place{DB: db, Key: key})
+			s.addLocked(lockcmd.LockID{DB: db, Key: key})
 		}
 		sc.cursor = next
 		if next == 0 {
@@ -169,7 +169,7 @@ func (s *Survey) look(ctx context.Context) error {
 	var failed error
 	for db, keys := range s.due() {
 		for batch := range slices.Chunk(keys, lookBatch) {
-			found, err := s.source.Look(ctx, db, batch)
+			found, err := s.source.Inspect(ctx, db, batch)
 			if err != nil {
 				failed = err
 				break
@@ -205,16 +205,16 @@ func (s *Survey) due() map[int][]string {
 }
 
 // looked takes in what a look has found; what it has not is held no more.
-func (s *Survey) looked(db int, keys []string, found []lockcmd.Held) {
+func (s *Survey) looked(db int, keys []string, found []lockcmd.LockInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	byKey := map[string]lockcmd.Held{}
+	byKey := map[string]lockcmd.LockInfo{}
 	for _, h := range found {
 		byKey[h.Key] = h
 	}
 	for _, key := range keys {
-		place := lockcmd.Place{DB: db, Key: key}
+		place := lockcmd.LockID{DB: db, Key: key}
 		old := s.locks[place]
 		if old.at.IsZero() {
 			s.unseen--
@@ -225,7 +225,7 @@ func (s *Survey) looked(db int, keys []string, found []lockcmd.Held) {
 			s.full = s.full && len(s.locks) >= maxLocks
 			continue
 		}
-		l := &seen{Held: h, at: now, longest: h.Remaining}
+		l := &seen{LockInfo: h, at: now, longest: h.Remaining}
 		if old.Token == h.Token {
 			l.longest = max(l.longest, old.longest)
 		}
@@ -234,14 +234,14 @@ func (s *Survey) looked(db int, keys []string, found []lockcmd.Held) {
 }
 
 // fallBackLocked shows what the source knows of locks that couldn't be looked at. mu is held.
-func (s *Survey) fallBackLocked(known []lockcmd.Held) {
+func (s *Survey) fallBackLocked(known []lockcmd.LockInfo) {
 	now := time.Now()
 	for _, h := range known {
-		if l := s.locks[h.Place]; l != nil && h.Token != 0 && l.Token != h.Token {
+		if l := s.locks[h.LockID]; l != nil && h.Token != 0 && l.Token != h.Token {
 			if l.at.IsZero() {
 				s.unseen--
 			}
-			*l = seen{Held: h, at: now, longest: h.Remaining}
+			*l = seen{LockInfo: h, at: now, longest: h.Remaining}
 		}
 	}
 }
@@ -261,7 +261,7 @@ func (s *Survey) current(now time.Time) []Row {
 		if l.at.IsZero() || l.Remaining <= since {
 			continue
 		}
-		r := Row{Held: l.Held, Full: l.longest}
+		r := Row{LockInfo: l.LockInfo, Full: l.longest}
 		r.Age += since
 		r.Remaining -= since
 		if !r.Session {

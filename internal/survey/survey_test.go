@@ -14,16 +14,16 @@ import (
 // fake is an upstream in one database, whose keys are scanned in order.
 type fake struct {
 	keys    []string
-	held    map[string]lockcmd.Held
-	known   []lockcmd.Held
+	held    map[string]lockcmd.LockInfo
+	known   []lockcmd.LockInfo
 	scanned int
 	looked  int
 	refuse  error
 }
 
-func (f *fake) Known() []lockcmd.Held { return f.known }
+func (f *fake) Snapshot() []lockcmd.LockInfo { return f.known }
 
-func (f *fake) Find(_ context.Context, db int, cursor uint64, count int) (uint64, []string, error) {
+func (f *fake) Scan(_ context.Context, db int, cursor uint64, count int) (uint64, []string, error) {
 	if f.refuse != nil {
 		return 0, nil, f.refuse
 	}
@@ -38,7 +38,7 @@ func (f *fake) Find(_ context.Context, db int, cursor uint64, count int) (uint64
 	return uint64(end), f.keys[cursor:end], nil
 }
 
-func (f *fake) Look(_ context.Context, db int, keys []string) (list []lockcmd.Held, err error) {
+func (f *fake) Inspect(_ context.Context, db int, keys []string) (list []lockcmd.LockInfo, err error) {
 	if f.refuse != nil {
 		return nil, f.refuse
 	}
@@ -52,14 +52,14 @@ func (f *fake) Look(_ context.Context, db int, keys []string) (list []lockcmd.He
 }
 
 func newFake(locks int) *fake {
-	f := &fake{held: map[string]lockcmd.Held{}}
+	f := &fake{held: map[string]lockcmd.LockInfo{}}
 	for i := range locks {
-		f.add(fmt.Sprintf("k%05d", i), lockcmd.Held{Token: int64(i + 1), Remaining: time.Minute})
+		f.add(fmt.Sprintf("k%05d", i), lockcmd.LockInfo{Token: int64(i + 1), Remaining: time.Minute})
 	}
 	return f
 }
 
-func (f *fake) add(key string, h lockcmd.Held) {
+func (f *fake) add(key string, h lockcmd.LockInfo) {
 	h.Key = key
 	f.keys = append(f.keys, key)
 	f.held[key] = h
@@ -84,8 +84,8 @@ func TestStepsAreBounded(t *testing.T) {
 	if v := s.View(Query{}, time.Now()); v.Total != 2400 || !v.Complete {
 		t.Fatalf("%d locks found, complete %v", v.Total, v.Complete)
 	}
-	clear(f.held) // released: their companions are there still, and are found again and again
-	f.add("z", lockcmd.Held{Token: 1, Remaining: time.Minute})
+	clear(f.held) // released: their records are there still, and are found again and again
+	f.add("z", lockcmd.LockInfo{Token: 1, Remaining: time.Minute})
 	for range 40 {
 		f.scanned, f.looked = 0, 0
 		s.Step(ctx)
@@ -109,8 +109,8 @@ func TestMoreThanCanBeFollowed(t *testing.T) {
 
 func TestKnownWithoutScan(t *testing.T) {
 	f := newFake(0)
-	f.held["mine"] = lockcmd.Held{Place: lockcmd.Place{DB: 5, Key: "mine"}, Token: 9, Remaining: time.Minute, Waiters: 2}
-	f.known = []lockcmd.Held{{Place: lockcmd.Place{DB: 5, Key: "mine"}, Token: 9, Owner: "guess"}, {Place: lockcmd.Place{Key: "gone"}, Token: 1, Remaining: time.Hour}}
+	f.held["mine"] = lockcmd.LockInfo{LockID: lockcmd.LockID{DB: 5, Key: "mine"}, Token: 9, Remaining: time.Minute, Waiters: 2}
+	f.known = []lockcmd.LockInfo{{LockID: lockcmd.LockID{DB: 5, Key: "mine"}, Token: 9, Owner: "guess"}, {LockID: lockcmd.LockID{Key: "gone"}, Token: 1, Remaining: time.Hour}}
 	s := New(f, 0, DefaultBudget)
 	s.Step(ctx)
 	v := s.View(Query{}, time.Now())
@@ -130,11 +130,11 @@ func TestKnownWithoutScan(t *testing.T) {
 // Between looks the time goes on, and a lock whose time has passed isn't shown.
 func TestTimeGoesOn(t *testing.T) {
 	f := newFake(0)
-	f.add("a", lockcmd.Held{Token: 1, Age: 10 * time.Second, Remaining: 20 * time.Second})
-	f.add("s", lockcmd.Held{Token: 2, Age: time.Hour, Remaining: 9 * time.Second, Session: true})
+	f.add("a", lockcmd.LockInfo{Token: 1, Age: 10 * time.Second, Remaining: 20 * time.Second})
+	f.add("s", lockcmd.LockInfo{Token: 2, Age: time.Hour, Remaining: 9 * time.Second, Session: true})
 	s := New(f, 0, DefaultBudget)
 	s.Step(ctx)
-	f.held["s"] = lockcmd.Held{Place: lockcmd.Place{Key: "s"}, Token: 2, Age: time.Hour, Remaining: 6 * time.Second, Session: true}
+	f.held["s"] = lockcmd.LockInfo{LockID: lockcmd.LockID{Key: "s"}, Token: 2, Age: time.Hour, Remaining: 6 * time.Second, Session: true}
 	s.Step(ctx)
 	near := func(got, want time.Duration) bool { return (got - want).Abs() < time.Second/2 }
 	v := s.View(Query{}, time.Now().Add(2*time.Second))
@@ -151,9 +151,9 @@ func TestTimeGoesOn(t *testing.T) {
 
 func TestQuery(t *testing.T) {
 	f := newFake(0)
-	f.add("b", lockcmd.Held{Token: 1, Owner: "Zoe", Client: "10.0.0.2:1", Age: 3 * time.Second, Remaining: time.Minute, Waiters: 1})
-	f.add("a", lockcmd.Held{Token: 2, Owner: "adam", Client: "10.0.0.3:1", Age: 2 * time.Second, Remaining: time.Hour, Waiters: 9})
-	f.add("c", lockcmd.Held{Token: 3, Client: "10.0.0.1:1", Age: time.Second, Remaining: time.Second})
+	f.add("b", lockcmd.LockInfo{Token: 1, Owner: "Zoe", Client: "10.0.0.2:1", Age: 3 * time.Second, Remaining: time.Minute, Waiters: 1})
+	f.add("a", lockcmd.LockInfo{Token: 2, Owner: "adam", Client: "10.0.0.3:1", Age: 2 * time.Second, Remaining: time.Hour, Waiters: 9})
+	f.add("c", lockcmd.LockInfo{Token: 3, Client: "10.0.0.1:1", Age: time.Second, Remaining: time.Second})
 	s := New(f, 0, DefaultBudget)
 	s.Step(ctx)
 	for _, test := range []struct {

@@ -14,7 +14,7 @@ import (
 
 // Row is one lock to be shown.
 type Row struct {
-	lockcmd.Held
+	lockcmd.LockInfo
 	Full time.Duration // what Remaining is a part of
 }
 

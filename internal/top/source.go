@@ -15,11 +15,11 @@ import (
 // proxySource finds locks by LOCKSCAN and LOCKINFO, as the user of its client. It needs no more than any user of the proxy has.
 type proxySource struct{ client *redis.Client }
 
-// Known tells nothing: a client only knows what it asks.
-func (s proxySource) Known() []lockcmd.Held { return nil }
+// Snapshot tells nothing: a client only knows what it asks.
+func (s proxySource) Snapshot() []lockcmd.LockInfo { return nil }
 
-// Find is one LOCKSCAN. The client is logged in to one database.
-func (s proxySource) Find(ctx context.Context, _ int, cursor uint64, count int) (next uint64, keys []string, err error) {
+// Scan is one LOCKSCAN. The client is logged in to one database.
+func (s proxySource) Scan(ctx context.Context, _ int, cursor uint64, count int) (next uint64, keys []string, err error) {
 	reply, err := s.client.Do(ctx, "LOCKSCAN", cursor, "COUNT", count).Slice()
 	if err != nil {
 		return 0, nil, explain(err)
@@ -40,8 +40,8 @@ func (s proxySource) Find(ctx context.Context, _ int, cursor uint64, count int) 
 	return next, keys, nil
 }
 
-// Look is a LOCKINFO for each key, in one go.
-func (s proxySource) Look(ctx context.Context, db int, keys []string) ([]lockcmd.Held, error) {
+// Inspect is a LOCKINFO for each key, in one go.
+func (s proxySource) Inspect(ctx context.Context, db int, keys []string) ([]lockcmd.LockInfo, error) {
 	pipe := s.client.Pipeline()
 	replies := make([]*redis.Cmd, len(keys))
 	for i, key := range keys {
@@ -51,14 +51,14 @@ func (s proxySource) Look(ctx context.Context, db int, keys []string) ([]lockcmd
 	if _, err := pipe.Exec(ctx); err != nil && !errors.As(err, &said) {
 		return nil, err
 	}
-	var list []lockcmd.Held
+	var list []lockcmd.LockInfo
 	for i, reply := range replies {
 		fields, err := reply.Slice()
 		if err != nil {
 			continue // released since, or not this user's to see
 		}
 		if h, ok := asHeld(fields); ok {
-			h.Place = lockcmd.Place{DB: db, Key: keys[i]}
+			h.LockID = lockcmd.LockID{DB: db, Key: keys[i]}
 			list = append(list, h)
 		}
 	}
@@ -66,7 +66,7 @@ func (s proxySource) Look(ctx context.Context, db int, keys []string) ([]lockcmd
 }
 
 // asHeld reads what LOCKINFO answers; ok is false for a lock that isn't held.
-func asHeld(fields []any) (h lockcmd.Held, ok bool) {
+func asHeld(fields []any) (h lockcmd.LockInfo, ok bool) {
 	text, number := map[string]string{}, map[string]int64{}
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, _ := fields[i].(string)
@@ -79,7 +79,7 @@ func asHeld(fields []any) (h lockcmd.Held, ok bool) {
 	}
 	ms := func(name string) time.Duration { return time.Duration(number[name]) * time.Millisecond }
 	now := ms("expires_ms") - ms("remaining_ms") // by the upstream's clock
-	return lockcmd.Held{
+	return lockcmd.LockInfo{
 		Token: number["token"], Owner: text["owner"], Client: text["client"], Age: max(now-ms("acquired_ms"), 0), Remaining: ms("remaining_ms"),
 		Session: number["session"] == 1, Waiters: int(number["waiters"]),
 	}, text["state"] == "held"

@@ -230,8 +230,8 @@ func TestWatchScrolls(t *testing.T) {
 
 // Whatever the width, lines fit, and what is worth least is left out first.
 func TestTableFits(t *testing.T) {
-	rows := []survey.Row{{Held: lockcmd.Held{
-		Place: lockcmd.Place{Key: strings.Repeat("日本語キー", 30)}, Owner: strings.Repeat("o", 300), Client: "[2001:db8::1234:5678]:65535",
+	rows := []survey.Row{{LockInfo: lockcmd.LockInfo{
+		LockID: lockcmd.LockID{Key: strings.Repeat("日本語キー", 30)}, Owner: strings.Repeat("o", 300), Client: "[2001:db8::1234:5678]:65535",
 		Age: 400 * 24 * time.Hour, Remaining: 400 * 24 * time.Hour, Waiters: 99999,
 	}, Full: 800 * 24 * time.Hour}}
 	for width := range 300 {

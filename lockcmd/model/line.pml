@@ -1,9 +1,9 @@
-/* What a proxy knows: line.go, and the parts of wait.go, lock.go and fence.go that are no steps of their own. */
+/* What a proxy knows: queue.go, and the parts of wait.go, lock.go and fence.go that are no steps of their own. */
 
 chan line[PROXIES] = [LOCKERS] of { byte }; /* who waits here, in order of arrival */
 byte turn[PROXIES];       /* grants left before waiters of other proxies go first */
-bit message[PROXIES];     /* wakes.go: on its way, the lock is reserved for the first waiter here */
-bit giving[PROXIES];      /* wakes.go: it is to give back what is reserved for it */
+bit message[PROXIES];     /* notifications.go: on its way, the lock is reserved for the first waiter here */
+bit giving[PROXIES];      /* notifications.go: it is to give back what is reserved for it */
 bit looking[PROXIES];     /* foreign.go: takeovers; it looks after a lock that was taken over */
 
 mtype wstate[LOCKERS] = IDLE; /* of the locker as a waiter */
@@ -69,7 +69,7 @@ inline publish(q) {
 #endif
 }
 
-/* wakes.go: giveBack. Where there is but one proxy, a reservation is left to end. */
+/* notifications.go: releaseReservation. Where there is but one proxy, a reservation is left to end. */
 inline gives_back(p) {
 #if PROXIES > 1
   giving[p] = 1

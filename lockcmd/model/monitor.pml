@@ -28,7 +28,7 @@ byte lease[AGENTS];   /* until when the agent may think that it has the lock; 0:
 short harmed[AGENTS]; /* what has been done to that lock */
 byte fresh_until;     /* until when losers may write who saw the lock of LOCK's that has just expired */
 byte writer = BY_LOCK;
-bit late_write;       /* in this tick, a plain client has written since settle.lua ran */
+bit late_write;       /* in this tick, a plain client has written since repair.lua ran */
 #ifdef CHECK_TOKENS
 byte highest;         /* the highest token given */
 #endif

@@ -72,13 +72,13 @@
 mtype = { RELEASED, HELD, RESERVED };              /* read.lua: state */
 mtype = { TRY, FIRST };                            /* lock.lua: how */
 mtype = { NONE, NEXT, TURN, SELF, FREE, GAP };     /* unlock.lua: what a release wishes for the waiters of its proxy */
-mtype = { IDLE, WAITING, OFFERED, GRANTED, LEFT }; /* line.go: waiterState */
+mtype = { IDLE, WAITING, OFFERED, GRANTED, LEFT }; /* queue.go: waiterState */
 
 #define NOBODY  255
 #define BY_LOCK 255 /* who wrote what is at the key, if no plain client */
 
 bit dead[PROXIES];
-bit looked;   /* settle.lua has run since the clock has moved */
+bit looked;   /* repair.lua has run since the clock has moved */
 bit no_looks; /* the proxy that looked after a takeover has been killed, and none has begun anew */
 
 /* What a run shows is found by breaking it: the assertion bears the name of the property. */
@@ -92,7 +92,7 @@ hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fen
 
 #define SEEN_HAND_OVER    1 /* a release gives the lock to the waiter it names */
 #define SEEN_RESERVATION  2 /* a waiter of another proxy takes what was reserved for it */
-#define SEEN_PUT_RIGHT    3 /* settle.lua finds a timestamp changed */
+#define SEEN_PUT_RIGHT    3 /* repair.lua finds a timestamp changed */
 #define SEEN_CARRIED      4 /* a lock that is taken free settles, since the one before did */
 #define SEEN_LEFT         5 /* a lock is given to a waiter who has left */
 #define SEEN_LOOK_GRANTED 6 /* a look finds that a release has granted the lock already */

@@ -19,7 +19,7 @@ hidden byte r_token;             /* lock, unlock: the token given, or 0 */
 hidden byte r_over;              /* lock: it settles */
 hidden byte r_until;             /* lock: when what refused it expires */
 hidden byte r_freed, r_self;     /* unlock, relock */
-hidden short r_settle;           /* settle: 1, 0 or -1 */
+hidden short r_repair;           /* settle: 1, 0 or -1 */
 
 hidden byte held, plain, over, for_me, taken_over, others_first;
 hidden byte at, given, entry, reserved_for, lasting_, but_, until_, text_;
@@ -268,20 +268,20 @@ inline relock_lua(tok, i, lasting) {
   fi
 }
 
-/* settle.lua */
-inline settle_lua() {
+/* repair.lua */
+inline repair_lua() {
   read_lua();
 #ifdef BREAK_SETTLES_BLINDLY
   held = true;
 #endif
   if
-  :: token == 0 || now >= settles -> r_settle = -1
-  :: token > 0 && now < settles && (!held || state != HELD || value == written) -> r_settle = 0
-  :: else -> rewrite_written(); r_settle = 1
+  :: token == 0 || now >= settles -> r_repair = -1
+  :: token > 0 && now < settles && (!held || state != HELD || value == written) -> r_repair = 0
+  :: else -> rewrite_written(); r_repair = 1
   fi
 }
 
-/* What settle.lua and check.lua do to a timestamp that a plain client has replaced. */
+/* What repair.lua and check.lua do to a timestamp that a plain client has replaced. */
 inline rewrite_written() {
   WITNESSED(SEEN_PUT_RIGHT);
   overwritten_by_lock(connection);

@@ -78,15 +78,15 @@ end:
   do
   :: atomic {
        LOOKING && !looked ->
-       settle_lua(); printf("%d  settle.lua %d\n", now, r_settle); looked = 1; late_write = 0;
-       if :: r_settle == -1 -> looking[0] = 0; looking[PROXIES - 1] = 0 :: else fi
+       repair_lua(); printf("%d  repair.lua %d\n", now, r_repair); looked = 1; late_write = 0;
+       if :: r_repair == -1 -> looking[0] = 0; looking[PROXIES - 1] = 0 :: else fi
      }
   od
 }
 #endif
 
 #if PROXIES > 1 && defined(WAITS)
-/* wakes.go: the lock is reserved for the first waiter here. */
+/* notifications.go: the lock is reserved for the first waiter here. */
 proctype Wakes(byte p) {
 end:
   do

@@ -31,15 +31,15 @@ func TestClusterLockMigrates(t *testing.T) {
 	from := cluster.MasterOf(slot)
 	to := proxytest.AnotherMaster(cluster, from)
 	m := cluster.BeginMigration(from, to, slot)
-	m.MoveKey("{m}job") // its companion is still at the old node: nobody can say anything about the lock
+	m.MoveKey("{m}job") // its record is still at the old node: nobody can say anything about the lock
 	free := proxytest.Dial(t, p.Addr)
 	if got := free.Do("LOCK {m}job 60"); !strings.HasPrefix(got, "-TRYAGAIN ") {
-		t.Errorf("LOCK while the lock and its companion are apart: %q", got)
+		t.Errorf("LOCK while the lock and its record are apart: %q", got)
 	}
 	if got := free.Do("LOCK {m}new 60 WAIT 0.3"); !strings.HasPrefix(got, "-TRYAGAIN ") {
 		t.Errorf("LOCK of a new one: %q", got)
 	}
-	m.MoveKey(lockcmd.CompanionKey([]byte("{m}job"))) // both at the new one, which doesn't serve the slot yet
+	m.MoveKey(lockcmd.RecordKey([]byte("{m}job"))) // both at the new one, which doesn't serve the slot yet
 	holder.Expect(fmt.Sprintf("RELOCK {m}job %d 60", token), ":1\r\n")
 	free.Expect("LOCK {m}job 60", "$-1\r\n")
 	holder.Expect(proxytest.Unlock("{m}job", token), ":1\r\n")

@@ -103,9 +103,9 @@ func TestLockIsStoredAsATimestamp(t *testing.T) {
 		if left := value*unit.ms - direct.Time(proxytest.Ctx).Val().UnixMilli(); ttl < left-1 || ttl > left+1000 {
 			t.Errorf("%s has a TTL of %d ms and %d ms to run", key, ttl, left)
 		}
-		companion := lockcmd.CompanionKey([]byte(key))
-		if ttl := direct.PTTL(proxytest.Ctx, companion).Val(); ttl < 10*time.Minute || ttl > 10*time.Minute+4*time.Second {
-			t.Errorf("the companion of %s has a TTL of %v", key, ttl)
+		record := lockcmd.RecordKey([]byte(key))
+		if ttl := direct.PTTL(proxytest.Ctx, record).Val(); ttl < 10*time.Minute || ttl > 10*time.Minute+4*time.Second {
+			t.Errorf("the record of %s has a TTL of %v", key, ttl)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestTokensRise(t *testing.T) {
 	}
 	// A clock that stepped back looks like a last token from the future.
 	future := last + 3600*1000*1000
-	direct.Set(proxytest.Ctx, lockcmd.CompanionKey([]byte("job")), fmt.Sprintf("v1 %d 0 0 0 0 0 released - 0 - -\n", future), 0)
+	direct.Set(proxytest.Ctx, lockcmd.RecordKey([]byte("job")), fmt.Sprintf("v1 %d 0 0 0 0 0 released - 0 - -\n", future), 0)
 	if token := proxytest.Dial(t, p.Addr).Lock("job 1"); token != future+1 {
 		t.Errorf("token %d after %d", token, future)
 	}
@@ -480,13 +480,13 @@ func TestRedisCLI(t *testing.T) {
 	}
 }
 
-// A lock whose companion was evicted can't be proven to be anybody's: it is held until its timeout, then free.
+// A lock whose record was evicted can't be proven to be anybody's: it is held until its timeout, then free.
 func TestEvictedCompanion(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	token := a.Lock("job 0.2")
-	direct.Del(proxytest.Ctx, lockcmd.CompanionKey([]byte("job")))
+	direct.Del(proxytest.Ctx, lockcmd.RecordKey([]byte("job")))
 	a.Expect(proxytest.Unlock("job", token), ":0\r\n")
 	b.Expect("LOCK job 30", "$-1\r\n")
 	if got := b.Do("LOCKINFO job"); !strings.Contains(got, "$9\r\ntimestamp\r\n") {
@@ -496,12 +496,12 @@ func TestEvictedCompanion(t *testing.T) {
 	if next := b.Lock("job 30"); next <= token {
 		t.Errorf("token %d after %d", next, token)
 	}
-	// What LOCK didn't write at the companion's key is left alone, whatever its type.
+	// What LOCK didn't write at the record's key is left alone, whatever its type.
 	for _, foreign := range []string{"SET %s data", "RPUSH %s data", "SET %s 1795226400123"} {
 		direct.FlushAll(proxytest.Ctx)
-		b.Do(fmt.Sprintf(foreign, lockcmd.CompanionKey([]byte("job"))))
+		b.Do(fmt.Sprintf(foreign, lockcmd.RecordKey([]byte("job"))))
 		b.Expect("LOCK job 30", "-WRONGTYPE…")
-		b.Expect("EXISTS job "+lockcmd.CompanionKey([]byte("job")), ":1\r\n")
+		b.Expect("EXISTS job "+lockcmd.RecordKey([]byte("job")), ":1\r\n")
 	}
 }
 

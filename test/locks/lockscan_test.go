@@ -24,7 +24,7 @@ func TestLockScanMatchesAsKeys(t *testing.T) {
 	} {
 		var keys []string
 		for _, key := range direct.Keys(proxytest.Ctx, pattern).Val() {
-			if _, companion, ok := strings.Cut(key, ":lockproxy:"); !ok || companion == "" {
+			if _, suffix, ok := strings.Cut(key, ":lockproxy:"); !ok || suffix == "" {
 				keys = append(keys, key)
 			}
 		}

@@ -723,12 +723,12 @@ func TestLostGrantIsFound(t *testing.T) {
 	proxytest.Eventually(t, time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "job") == 1 })
 	// What a release that named it would have written: its connection and request.
 	direct := proxytest.GoRedis(t, server.Addr())
-	fields := strings.Fields(direct.Get(proxytest.Ctx, lockcmd.CompanionKey([]byte("job"))).Val())
+	fields := strings.Fields(direct.Get(proxytest.Ctx, lockcmd.RecordKey([]byte("job"))).Val())
 	prefix, number, _ := strings.Cut(fields[8], "-")
 	n, _ := strconv.Atoi(number)
 	granted, _ := strconv.ParseInt(fields[1], 10, 64)
 	fields[1], fields[8], fields[9] = strconv.FormatInt(granted+7, 10), fmt.Sprintf("%s-%d", prefix, n+1), "1"
-	direct.Set(proxytest.Ctx, lockcmd.CompanionKey([]byte("job")), strings.Join(fields, " ")+"\n", time.Minute)
+	direct.Set(proxytest.Ctx, lockcmd.RecordKey([]byte("job")), strings.Join(fields, " ")+"\n", time.Minute)
 	if got, want := next.Reply(), fmt.Sprintf(":%d\r\n", granted+7); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -195,7 +195,7 @@ func TestStats(t *testing.T) {
 	proxytest.Eventually(t, 5*time.Second, "the expiry", func() bool { return p.Server.Stats().Locks.Expired == 1 })
 	st := p.Server.Stats()
 	l := st.Locks
-	if l.Acquired != 5 || l.Handed != 1 || l.Overtime != 1 || l.Disconnect != 1 || l.Forced != 1 || l.Lost != 1 || l.Unlocked != 1 || l.Holding != 1 {
+	if l.Acquired != 5 || l.HandedOver != 1 || l.Overtime != 1 || l.Disconnect != 1 || l.Forced != 1 || l.Lost != 1 || l.Unlocked != 1 || l.Holding != 1 {
 		t.Errorf("locks: %+v", l)
 	}
 	if st.Commands[proxy.Relayed] != 200 || st.Accepted != 5 || st.Clients != 3 {

@@ -25,7 +25,7 @@ func TestStrangersDoNotCompete(t *testing.T) {
 		token := holder.Lock(round.key + " 30")
 		waiter.Send("LOCK " + round.key + " 30 WAIT 5")
 		proxytest.Eventually(t, 2*time.Second, "it waits", func() bool { return p.Server.Stats().Locks.Waiters == 1 })
-		before := p.Server.Stats().Locks.Handed
+		before := p.Server.Stats().Locks.HandedOver
 		plain.WriteRaw(round.login + "SETNX " + round.key + " x\r\n")
 		plain.Reply()
 		if round.login != "" {
@@ -38,7 +38,7 @@ func TestStrangersDoNotCompete(t *testing.T) {
 		if got := waiter.Reply(); got[0] != ':' {
 			t.Fatalf("the waiter: %q", got)
 		}
-		if handed := int64(p.Server.Stats().Locks.Handed - before); handed != round.handed {
+		if handed := int64(p.Server.Stats().Locks.HandedOver - before); handed != round.handed {
 			t.Errorf("%s: handed on %d times, want %d", round.key, handed, round.handed)
 		}
 	}

@@ -6,25 +6,25 @@ import (
 	"lockproxy/internal/slot"
 )
 
-// companionInfix stands between a lock's name and the three bytes that bring its companion into the same cluster slot.
-const companionInfix = ":lockproxy:"
+// recordInfix stands between a lock's name and the three bytes that bring its companion into the same cluster slot.
+const recordInfix = ":lockproxy:"
 
-// companionTag ends the companion of a lock whose own hash tag already decides the slot.
-const companionTag = "tag"
+// recordTag ends the companion of a lock whose own hash tag already decides the slot.
+const recordTag = "tag"
 
 // slotAlphabet is what the three bytes are made of: no brace, so that they never make or end a hash tag.
 const slotAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
 
-// CompanionKey names the key that stores who holds the lock key. It begins with the lock's own name, so that an ACL pattern
+// RecordKey names the key that stores who holds the lock key. It begins with the lock's own name, so that an ACL pattern
 // which covers every name beginning like the lock's covers it, and it is in the lock's cluster slot whatever bytes the name has.
 //
 // A name with a hash tag shares it. For any other the whole name is hashed, and still is with a suffix that has no brace;
 // CRC16 is linear, so that for every difference between two slots there is a suffix that makes it up.
-func CompanionKey(key []byte) string {
-	name := make([]byte, 0, len(key)+len(companionInfix)+3)
-	name = append(append(name, key...), companionInfix...)
+func RecordKey(key []byte) string {
+	name := make([]byte, 0, len(key)+len(recordInfix)+3)
+	name = append(append(name, key...), recordInfix...)
 	if _, tagged := slot.Tag(key); tagged {
-		return string(append(name, companionTag...))
+		return string(append(name, recordTag...))
 	}
 	want := slot.CRC16(0, key)
 	have := slot.CRC16(want, unsuffixed)
@@ -33,7 +33,7 @@ func CompanionKey(key []byte) string {
 }
 
 // unsuffixed is what a companion's name has behind the lock's, with a suffix that changes nothing.
-var unsuffixed = []byte(companionInfix + "\x00\x00\x00")
+var unsuffixed = []byte(recordInfix + "\x00\x00\x00")
 
 // slotOf is the cluster slot of a key.
 func slotOf(key []byte) uint16 { return uint16(slot.Of(key)) }

@@ -37,7 +37,7 @@ var oddKeys = []string{"", "job", "{a}b", "a{b}c", "a{b", "a}b", "a{}b", "a{}{b}
 func checkCompanion(t interface {
 	Errorf(format string, args ...any)
 }, key string) {
-	companion := CompanionKey([]byte(key))
+	companion := RecordKey([]byte(key))
 	if !strings.HasPrefix(companion, key) || companion == key {
 		t.Errorf("companion %q does not begin with %q", companion, key)
 	}
@@ -47,7 +47,7 @@ func checkCompanion(t interface {
 	if lock, ok := lockOf(companion); !ok || lock != key {
 		t.Errorf("the companion of %.40q is taken for that of %.40q, %v", key, lock, ok)
 	}
-	channel := (&shards{wakes: &wakes{locks: &Locks{proxy: "0123456789abcdef"}}}).channel(slotOf([]byte(key)))
+	channel := (&shardedSubscriptions{notifications: &releaseNotifications{locks: &Locks{proxy: "0123456789abcdef"}}}).channel(slotOf([]byte(key)))
 	if specified(channel) != specified(key) {
 		t.Errorf("%.40q is in slot %d, the channel for it in %d", key, specified(key), specified(channel))
 	}
@@ -66,7 +66,7 @@ func TestCompanionSharesSlot(t *testing.T) {
 // Of any bytes; braces come often.
 func TestCompanionSharesSlotProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		part := rapid.OneOf(rapid.SampledFrom([]string{"{", "}", "{}", "}{", companionInfix, companionTag}), rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 6), func(b []byte) string { return string(b) }))
+		part := rapid.OneOf(rapid.SampledFrom([]string{"{", "}", "{}", "}{", recordInfix, recordTag}), rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 6), func(b []byte) string { return string(b) }))
 		checkCompanion(t, strings.Join(rapid.SliceOfN(part, 0, 8).Draw(t, "key"), ""))
 	})
 }
@@ -83,7 +83,7 @@ func TestEverySlotHasASuffix(t *testing.T) {
 func TestCompanionSharesSlotByRedis(t *testing.T) {
 	node := testredis.StartCluster(t, 1, 0).Nodes[0]
 	for _, key := range oddKeys {
-		lock, companion := node.Ask("CLUSTER", "KEYSLOT", key), node.Ask("CLUSTER", "KEYSLOT", CompanionKey([]byte(key)))
+		lock, companion := node.Ask("CLUSTER", "KEYSLOT", key), node.Ask("CLUSTER", "KEYSLOT", RecordKey([]byte(key)))
 		if want := ":" + strconv.Itoa(int(slotOf([]byte(key)))); lock != want || companion != want {
 			t.Errorf("%.40q: slot %s, its companion %s, slotOf %s", key, lock, companion, want)
 		}

@@ -10,9 +10,9 @@ import (
 
 // lineModel is a line beside a list of who waits, in order of arrival, and of what has been given to whom.
 type lineModel struct {
-	line    line
+	line    waitQueue
 	waiting []*waiter         // who has joined, and neither left nor been granted the lock
-	offers  []wish            // of releases whose outcome isn't known; there is never more than one that names a waiter
+	offers  []handOver        // of releases whose outcome isn't known; there is never more than one that names a waiter
 	given   map[int64]*waiter // each token that was given to a waiter
 	token   int64
 	now     time.Time
@@ -58,7 +58,7 @@ func TestLineAgainstModel(t *testing.T) {
 		joined := 0
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
-				w := newWaiter(request{timeout: time.Duration(joined+1) * time.Second}, someone.Draw(t, "identity"))
+				w := newWaiter(lockRequest{timeout: time.Duration(joined+1) * time.Second}, someone.Draw(t, "identity"))
 				knows := len(m.waiting) > 0 && (m.waiting[0].as == w.as || m.waiting[len(m.waiting)-1].as == w.as)
 				if got := m.line.join(w); got != knows {
 					t.Fatalf("join: another of its identity is there: %v, want %v", got, knows)
@@ -90,9 +90,9 @@ func TestLineAgainstModel(t *testing.T) {
 					want = "none"
 				case plain:
 					want = "free"
-				case m.since >= gapGrants && m.now.Sub(m.gap) >= gapEvery:
+				case m.since >= foreignGapGrants && m.now.Sub(m.gap) >= foreignGapEvery:
 					want, m.gap, m.since = "gap", m.now, 0
-				case m.waiting[0].as != as || slices.ContainsFunc(m.offers, func(o wish) bool { return o.next == m.waiting[0] }):
+				case m.waiting[0].as != as || slices.ContainsFunc(m.offers, func(o handOver) bool { return o.next == m.waiting[0] }):
 					want = "self"
 				}
 				if got := offer.kind; got != want && (want != "next or turn" || got != "next" && got != "turn") {
@@ -120,7 +120,7 @@ func TestLineAgainstModel(t *testing.T) {
 					token = m.token
 				}
 				w, before := offer.next, offer.next.state
-				taken := m.line.answered(offer, token)
+				taken := m.line.endHandOver(offer, token)
 				switch {
 				case token == 0 && !taken:
 					t.Fatal("a release that gave nothing is to be undone")
@@ -152,8 +152,8 @@ func TestLineAgainstModel(t *testing.T) {
 				if len(m.waiting) > 0 {
 					t.Skip()
 				}
-				for range gapGrants {
-					w := newWaiter(request{}, Identity{})
+				for range foreignGapGrants {
+					w := newWaiter(lockRequest{}, Identity{})
 					m.line.join(w)
 					m.token++
 					m.line.grant(w, m.token)

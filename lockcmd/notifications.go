@@ -11,27 +11,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wakes hears from other proxies that a lock is reserved for the first waiter here. A message may be lost, or not be permitted:
+// releaseNotifications hears from other proxies that a lock is reserved for the first waiter here. A message may be lost, or not be permitted:
 // the first waiter polls from time to time anyway.
 //
 // It listens as long as anybody waits: to one channel for all locks, or in a cluster to one for each slot in which somebody waits;
 // see shards.
-type wakes struct {
-	locks   *Locks
-	ctx     context.Context
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-	deaf    atomic.Bool // it can't be told: listening has failed, and nobody listens at the moment. Written under mu
+type releaseNotifications struct {
+	locks        *Locks
+	ctx          context.Context
+	cancel       context.CancelFunc
+	running      sync.WaitGroup
+	unsubscribed atomic.Bool // it can't be told: listening has failed, and nobody listens at the moment. Written under mu
 
-	mu        sync.Mutex
-	listening map[Identity]*shards // guarded by mu; user and password only
-	hearing   int                  // guarded by mu; how many of them have subscribed
-	closed    bool                 // guarded by mu
-	old       bool                 // guarded by mu; the cluster's nodes know no sharded channels
+	mu         sync.Mutex
+	listening  map[Identity]*shardedSubscriptions // guarded by mu; user and password only
+	subscribed int                                // guarded by mu; how many of them have subscribed
+	closed     bool                               // guarded by mu
+	noSharded  bool                               // guarded by mu; the cluster's nodes know no sharded channels
 }
 
-// wakeChannel is the beginning of the names of the channels; unlock.lua knows it too.
-const wakeChannel = "lockproxy:wake:"
+// notifyChannel is the beginning of the names of the channels; unlock.lua knows it too.
+const notifyChannel = "lockproxy:wake:"
 
 // After a failure it listens again: at once if it had subscribed, otherwise after pauses that grow.
 const (
@@ -42,14 +42,14 @@ const (
 // maxListening bounds the connections that listen: one is enough, but which user may subscribe isn't known before.
 const maxListening = 8
 
-func newWakes(l *Locks) *wakes {
-	w := &wakes{locks: l, listening: map[Identity]*shards{}}
+func newReleaseNotifications(l *Locks) *releaseNotifications {
+	w := &releaseNotifications{locks: l, listening: map[Identity]*shardedSubscriptions{}}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
-// tag is what unlock.lua is told of the channel on which others listen for a lock.
-func (w *wakes) tag(key string) string {
+// slotTag is what unlock.lua is told of the channel on which others listen for a lock.
+func (w *releaseNotifications) slotTag(key string) string {
 	if !w.locks.cfg.Cluster {
 		return "-"
 	}
@@ -57,7 +57,7 @@ func (w *wakes) tag(key string) string {
 }
 
 // listen makes sure that messages about a lock are heard, by way of a connection of a waiter's user.
-func (w *wakes) listen(as Identity, key string) {
+func (w *releaseNotifications) listen(as Identity, key string) {
 	as.DB = 0
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,7 +70,7 @@ func (w *wakes) listen(as Identity, key string) {
 	if w.closed || len(w.listening) >= maxListening {
 		return
 	}
-	sh := newShards(w)
+	sh := newShardedSubscriptions(w)
 	w.listening[as] = sh
 	if w.locks.cfg.Cluster {
 		sh.wantLocked(slotOf([]byte(key)))
@@ -79,7 +79,7 @@ func (w *wakes) listen(as Identity, key string) {
 }
 
 // keepListening hears messages until nobody waits any more, or the user may not listen: its next waiter tries again.
-func (w *wakes) keepListening(as Identity, sh *shards) {
+func (w *releaseNotifications) keepListening(as Identity, sh *shardedSubscriptions) {
 	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
 		subscribed, err := w.receive(as, sh)
 		refused := redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS")
@@ -93,14 +93,14 @@ func (w *wakes) keepListening(as Identity, sh *shards) {
 		case <-w.ctx.Done():
 		case <-time.After(pause):
 		}
-		if w.ends(as, refused) {
+		if w.forget(as, refused) {
 			return
 		}
 	}
 }
 
-// ends forgets a connection that is not needed any more, or no use.
-func (w *wakes) ends(as Identity, refused bool) bool {
+// forget forgets a connection that is not needed any more, or no use.
+func (w *releaseNotifications) forget(as Identity, refused bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !refused && !w.closed && w.locks.Waiting() {
@@ -111,30 +111,30 @@ func (w *wakes) ends(as Identity, refused bool) bool {
 }
 
 // receive hears messages until the connection fails. subscribed says that it could be told until then.
-func (w *wakes) receive(as Identity, sh *shards) (subscribed bool, err error) {
-	client := w.locks.chores.client(as)
+func (w *releaseNotifications) receive(as Identity, sh *shardedSubscriptions) (subscribed bool, err error) {
+	client := w.locks.background.client(as)
 	hears := func() {
 		if !subscribed {
 			subscribed = true
-			w.count(1)
+			w.countSubscribed(1)
 		}
 	}
-	sharded := w.locks.cfg.Cluster && !w.isOld()
+	sharded := w.locks.cfg.Cluster && !w.lacksSharded()
 	if sharded {
 		err = sh.receive(client, as, hears)
 	}
 	if sharded && redis.HasErrorPrefix(err, "unknown command") {
 		w.mu.Lock()
-		w.old, sharded = true, false
+		w.noSharded, sharded = true, false
 		w.mu.Unlock()
 	}
 	if !sharded {
-		err = w.receiveOne(client, as, hears)
+		err = w.receiveAll(client, as, hears)
 	}
 	if subscribed {
-		w.count(-1)
+		w.countSubscribed(-1)
 	} else {
-		w.count(0)
+		w.countSubscribed(0)
 	}
 	if w.ctx.Err() == nil {
 		w.locks.log.Debug("cannot listen for releases by other proxies: waiters poll", "error", err)
@@ -142,23 +142,23 @@ func (w *wakes) receive(as Identity, sh *shards) (subscribed bool, err error) {
 	return subscribed, err
 }
 
-// count notes that one more connection has subscribed, or that one has failed.
-func (w *wakes) count(n int) {
+// countSubscribed notes that one more connection has subscribed, or that one has failed.
+func (w *releaseNotifications) countSubscribed(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hearing += n
-	w.deaf.Store(w.hearing == 0)
+	w.subscribed += n
+	w.unsubscribed.Store(w.subscribed == 0)
 }
 
-func (w *wakes) isOld() bool {
+func (w *releaseNotifications) lacksSharded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.old
+	return w.noSharded
 }
 
-// receiveOne hears messages on the one channel for all locks.
-func (w *wakes) receiveOne(client *redis.Client, as Identity, hears func()) error {
-	sub := client.Subscribe(w.ctx, wakeChannel+w.locks.proxy)
+// receiveAll hears messages on the one channel for all locks.
+func (w *releaseNotifications) receiveAll(client *redis.Client, as Identity, hears func()) error {
+	sub := client.Subscribe(w.ctx, notifyChannel+w.locks.proxy)
 	defer sub.Close()
 	stop := context.AfterFunc(w.ctx, func() { sub.Close() }) // a receive in progress doesn't look at its context
 	defer stop()
@@ -171,39 +171,39 @@ func (w *wakes) receiveOne(client *redis.Client, as Identity, hears func()) erro
 		case *redis.Subscription:
 			hears()
 		case *redis.Message:
-			w.heard(as, m.Payload)
+			w.onMessage(as, m.Payload)
 		}
 	}
 }
 
-// heard lets the first waiter poll the lock that a message names. If nobody waits for it any more, the lock is given back.
-func (w *wakes) heard(as Identity, payload string) {
+// onMessage lets the first waiter poll the lock that a message names. If nobody waits for it any more, the lock is given back.
+func (w *releaseNotifications) onMessage(as Identity, payload string) {
 	db, key, _ := strings.Cut(payload, ":")
 	n, err := strconv.Atoi(db)
 	if err != nil {
 		return
 	}
 	as.DB = n
-	at := lineKey{n, key}
+	id := LockID{n, key}
 	w.locks.mu.Lock()
 	defer w.locks.mu.Unlock()
-	if ln := w.locks.lines[at]; ln != nil {
-		ln.turn = 0
-		ln.pollNow()
+	if q := w.locks.queues[id]; q != nil {
+		q.quota = 0
+		q.pollNow()
 		return
 	}
-	w.locks.giveBack(as, at)
+	w.locks.releaseReservation(as, id)
 }
 
-// giveBack hands on a lock that may be reserved for this proxy, though nobody waits for it here any more. If that fails, the
+// releaseReservation hands on a lock that may be reserved for this proxy, though nobody waits for it here any more. If that fails, the
 // reservation ends by itself.
-func (l *Locks) giveBack(as Identity, at lineKey) {
-	l.agenda.after(0, func(ctx context.Context) {
-		l.release(l.chores.on(ctx, as, at.key, time.Now().Add(choreTimeout)), at, as, proof{"reserved", l.proxy})
+func (l *Locks) releaseReservation(as Identity, id LockID) {
+	l.timers.after(0, func(ctx context.Context) {
+		l.release(l.background.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout)), id, as, proof{"reserved", l.proxy}, true)
 	})
 }
 
-func (w *wakes) close() {
+func (w *releaseNotifications) close() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()

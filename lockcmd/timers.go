@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// agenda runs jobs at their times, each in a goroutine of its own, until it is closed.
-type agenda struct {
+// timers runs jobs at their times, each in a goroutine of its own, until it is closed.
+type timers struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -16,14 +16,14 @@ type agenda struct {
 	closed bool
 }
 
-func newAgenda() *agenda {
-	a := &agenda{}
+func newTimers() *timers {
+	a := &timers{}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
 }
 
 // after runs job after d, unless cancel is called before or the agenda is closed. The job must end when its ctx does.
-func (a *agenda) after(d time.Duration, job func(ctx context.Context)) (cancel func()) {
+func (a *timers) after(d time.Duration, job func(ctx context.Context)) (cancel func()) {
 	timer := time.AfterFunc(d, func() {
 		a.mu.Lock()
 		if a.closed {
@@ -39,7 +39,7 @@ func (a *agenda) after(d time.Duration, job func(ctx context.Context)) (cancel f
 }
 
 // close cancels what runs and waits for it. What was to run later doesn't.
-func (a *agenda) close() {
+func (a *timers) close() {
 	a.mu.Lock()
 	a.closed = true
 	a.mu.Unlock()

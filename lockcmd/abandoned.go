@@ -18,9 +18,9 @@ import (
 func (l *Locks) Gone(h *Holder) {
 	h.mu.Lock()
 	list := append(h.unread, h.unknown...)
-	for at, lock := range h.locks {
+	for id, lock := range h.locks {
 		if lock.by != nil {
-			h.removeLocked(at)
+			h.removeLocked(id)
 			list = append(list, lock)
 		}
 	}
@@ -39,7 +39,7 @@ func (l *Locks) failed(ctx context.Context, s Session, lock *heldLock, err error
 	var late LateError
 	switch {
 	case errors.As(err, &late): // it is still to run
-		l.agenda.after(0, func(ctx context.Context) {
+		l.timers.after(0, func(ctx context.Context) {
 			select {
 			case <-late.Answered:
 				l.startRelease(lock, func() {})
@@ -85,7 +85,7 @@ func (l *Locks) releaseAbandoned(list ...*heldLock) {
 	if len(list) == 0 {
 		return
 	}
-	patience := time.NewTimer(choreTimeout)
+	patience := time.NewTimer(backgroundTimeout)
 	defer patience.Stop()
 	room := make(chan struct{}, min(len(list), maxReleasing))
 	leave := func() { <-room }
@@ -95,7 +95,7 @@ func (l *Locks) releaseAbandoned(list ...*heldLock) {
 			l.startRelease(lock, leave)
 			continue
 		case <-patience.C:
-		case <-l.agenda.ctx.Done():
+		case <-l.timers.ctx.Done():
 		}
 		for _, lock := range list[i:] {
 			l.releaseLater(l.newRelease(lock, func() {}), errTooLate)
@@ -107,14 +107,14 @@ func (l *Locks) releaseAbandoned(list ...*heldLock) {
 		case room <- struct{}{}:
 		case <-patience.C:
 			return
-		case <-l.agenda.ctx.Done():
+		case <-l.timers.ctx.Done():
 			return
 		}
 	}
 }
 
-// release is the releasing of an abandoned lock.
-type release struct {
+// abandonedRelease is the releasing of an abandoned lock.
+type abandonedRelease struct {
 	*heldLock
 	since time.Time
 	end   time.Time     // when the lock has ended by itself, at the latest
@@ -123,24 +123,24 @@ type release struct {
 	done  func()        // called when there is nothing left to do
 }
 
-func (l *Locks) newRelease(lock *heldLock, done func()) *release {
+func (l *Locks) newRelease(lock *heldLock, done func()) *abandonedRelease {
 	timeout := l.cfg.MaxTimeout // RELOCK may have given it, and so may its owner
 	if lock.session || lock.token == 0 {
 		timeout = lock.timeout
 	}
 	now := time.Now()
-	return &release{heldLock: lock, since: now, end: now.Add(timeout + l.cfg.TakeoverGuard), done: done}
+	return &abandonedRelease{heldLock: lock, since: now, end: now.Add(timeout + l.cfg.TakeoverGuard), done: done}
 }
 
 // startRelease begins to release a lock in the background.
 func (l *Locks) startRelease(lock *heldLock, done func()) {
 	r := l.newRelease(lock, done)
-	l.agenda.after(0, func(ctx context.Context) { l.tryRelease(ctx, r) })
+	l.timers.after(0, func(ctx context.Context) { l.tryRelease(ctx, r) })
 }
 
 // tryRelease asks the upstream once, and goes on later if it could not do it.
-func (l *Locks) tryRelease(ctx context.Context, r *release) {
-	_, err := l.release(l.chores.on(ctx, r.as, r.key, r.end), r.at(), r.as, r.given())
+func (l *Locks) tryRelease(ctx context.Context, r *abandonedRelease) {
+	_, err := l.release(l.background.on(ctx, r.as, r.key, r.end), r.id(), r.as, r.releaseProof(), true)
 	var said ServerError
 	switch {
 	case err == nil:
@@ -154,7 +154,7 @@ func (l *Locks) tryRelease(ctx context.Context, r *release) {
 }
 
 // releaseLater tries again after a pause, unless the lock has ended then. err is why it has not been released.
-func (l *Locks) releaseLater(r *release, err error) {
+func (l *Locks) releaseLater(r *abandonedRelease, err error) {
 	limit := maxReleasePause
 	if time.Since(r.since) > lateRelease {
 		limit = lateReleasePause
@@ -175,10 +175,10 @@ func (l *Locks) releaseLater(r *release, err error) {
 			l.log.Warn("cannot release a lock whose holder has gone: this one and others are tried again until they end", "key", r.key, "error", err)
 		}
 	}
-	l.agenda.after(r.pause, func(ctx context.Context) { l.tryRelease(ctx, r) })
+	l.timers.after(r.pause, func(ctx context.Context) { l.tryRelease(ctx, r) })
 }
 
-func (l *Locks) endRelease(r *release) {
+func (l *Locks) endRelease(r *abandonedRelease) {
 	if r.later {
 		l.unreleased.Add(-1)
 	}
@@ -186,9 +186,9 @@ func (l *Locks) endRelease(r *release) {
 }
 
 // warnUnreleased says that a lock will not be released.
-func (l *Locks) warnUnreleased(r *release, err error) {
-	if omitted, ok := l.releaseLines.allow(time.Now()); ok {
-		proof := r.given()
+func (l *Locks) warnUnreleased(r *abandonedRelease, err error) {
+	if omitted, ok := l.releaseLog.allow(time.Now()); ok {
+		proof := r.releaseProof()
 		l.log.Warn("cannot release a lock whose holder has gone: it runs until its timeout",
 			"key", r.key, proof.kind, proof.value, "error", err, "others_not_logged", omitted)
 	}

@@ -7,8 +7,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// doc is what COMMAND tells about a lock command, in the terms of Redis's own: https://redis.io/docs/latest/commands/command-docs.
-type doc struct {
+// commandDoc is what COMMAND tells about a lock command, in the terms of Redis's own: https://redis.io/docs/latest/commands/command-docs.
+type commandDoc struct {
 	summary    string
 	complexity string
 	flags      []string
@@ -45,8 +45,8 @@ var (
 	changing = []string{"keyspace", "write", "slow", "scripting"}
 )
 
-// docs has an entry for each of Specs.
-var docs = map[string]doc{
+// commandDocs has an entry for each of Specs.
+var commandDocs = map[string]commandDoc{
 	"lock": {
 		summary:    "Take a lock; returns its token, or null if another holds it",
 		complexity: "O(1)",
@@ -129,26 +129,26 @@ func (c *Spec) Arity() int {
 
 // InCategory reports whether the command is in an ACL category.
 func (c *Spec) InCategory(name string) bool {
-	return slices.Contains(docs[c.Name].categories, strings.ToLower(name))
+	return slices.Contains(commandDocs[c.Name].categories, strings.ToLower(name))
 }
 
 // KeyFlags are what the command does to its first argument, as COMMAND GETKEYSANDFLAGS says it; nil if that is no key.
 func (c *Spec) KeyFlags() []string {
-	if keys := docs[c.Name].keys; len(keys) > 0 {
+	if keys := commandDocs[c.Name].keys; len(keys) > 0 {
 		return keys[0].flags
 	}
 	return nil
 }
 
 // RunsAnother reports whether behind its second argument the command names another, with keys of its own.
-func (c *Spec) RunsAnother() bool { return slices.Contains(docs[c.Name].flags, "movablekeys") }
+func (c *Spec) RunsAnother() bool { return slices.Contains(commandDocs[c.Name].flags, "movablekeys") }
 
 // InfoFields is how many fields COMMAND INFO has, since Redis 7.0; 6.0 had 7 and those before 6.
 const InfoFields = 10
 
 // AppendInfo appends the first fields of the command's entry in COMMAND INFO.
 func (c *Spec) AppendInfo(e *resp.Encoder, fields int) {
-	d := docs[c.Name]
+	d := commandDocs[c.Name]
 	e.Array(fields)
 	first := min(1, len(d.keys))
 	for _, field := range []func(){
@@ -220,7 +220,7 @@ func appendSearch(e *resp.Encoder, half, kind string, spec ...any) {
 
 // AppendDoc appends the command's value in the map of COMMAND DOCS.
 func (c *Spec) AppendDoc(e *resp.Encoder) {
-	d := docs[c.Name]
+	d := commandDocs[c.Name]
 	e.Map(5)
 	for _, field := range [][2]string{{"summary", d.summary}, {"since", docSince}, {"group", docGroup}, {"complexity", d.complexity}} {
 		e.Bulk(field[0])

@@ -14,23 +14,23 @@ import (
 	"lockproxy/internal/slot"
 )
 
-// choreTimeout bounds one step on a connection of the proxy's own.
-const choreTimeout = 2 * time.Second
+// backgroundTimeout bounds one step on a connection of the proxy's own.
+const backgroundTimeout = 2 * time.Second
 
-// chores keeps a client of the upstream for each identity that something must be done for beside its own connection. In a cluster
+// backgroundClients keeps a client of the upstream for each identity that something must be done for beside its own connection. In a cluster
 // it is one for each part of the slots: what waits for a node that doesn't answer must not hold up the others' locks.
-type chores struct {
+type backgroundClients struct {
 	connect func(Identity) *redis.Client
 	parts   uint16 // 1, unless the upstream is a cluster
 
 	sending sync.WaitGroup // of the clients, and of those that are no longer used
 
 	mu      sync.Mutex
-	clients map[choreFor]*choreClient // guarded by mu
+	clients map[clientKey]*backgroundClient // guarded by mu
 }
 
-// choreFor is what a client is for.
-type choreFor struct {
+// clientKey is what a client is for.
+type clientKey struct {
 	as   Identity
 	part uint16
 }
@@ -38,7 +38,7 @@ type choreFor struct {
 // clusterParts is how many parts a cluster's slots have here: a master mostly has slots that follow one another.
 const clusterParts = 16
 
-type choreClient struct {
+type backgroundClient struct {
 	batcher
 	used time.Time
 }
@@ -46,8 +46,8 @@ type choreClient struct {
 // maxIdentities bounds the clients, by each part; the one that was used least lately goes.
 const maxIdentities = 256
 
-func newChores(connect func(Identity) *redis.Client, cluster bool) *chores {
-	c := &chores{connect: connect, parts: 1, clients: map[choreFor]*choreClient{}}
+func newBackgroundClients(connect func(Identity) *redis.Client, cluster bool) *backgroundClients {
+	c := &backgroundClients{connect: connect, parts: 1, clients: map[clientKey]*backgroundClient{}}
 	if cluster {
 		c.parts = clusterParts
 	}
@@ -55,9 +55,11 @@ func newChores(connect func(Identity) *redis.Client, cluster bool) *chores {
 }
 
 // client is for what concerns no lock in particular.
-func (c *chores) client(as Identity) *redis.Client { return c.clientFor(choreFor{as: as}).client }
+func (c *backgroundClients) client(as Identity) *redis.Client {
+	return c.clientFor(clientKey{as: as}).client
+}
 
-func (c *chores) clientFor(whom choreFor) *choreClient {
+func (c *backgroundClients) clientFor(whom clientKey) *backgroundClient {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	client := c.clients[whom]
@@ -65,15 +67,15 @@ func (c *chores) clientFor(whom choreFor) *choreClient {
 		if len(c.clients) >= maxIdentities*int(c.parts) {
 			c.dropOldestLocked()
 		}
-		client = &choreClient{batcher: batcher{client: c.connect(whom.as), sending: &c.sending}}
+		client = &backgroundClient{batcher: batcher{client: c.connect(whom.as), sending: &c.sending}}
 		c.clients[whom] = client
 	}
 	client.used = time.Now()
 	return client
 }
 
-func (c *chores) dropOldestLocked() {
-	var oldest choreFor
+func (c *backgroundClients) dropOldestLocked() {
+	var oldest clientKey
 	var since time.Time
 	for whom, client := range c.clients {
 		if since.IsZero() || client.used.Before(since) {
@@ -85,7 +87,7 @@ func (c *chores) dropOldestLocked() {
 }
 
 // close ends the clients, and what they have in flight. Nothing may be asked of them any more.
-func (c *chores) close() {
+func (c *backgroundClients) close() {
 	c.mu.Lock()
 	for whom, client := range c.clients {
 		client.client.Close()
@@ -96,24 +98,24 @@ func (c *chores) close() {
 }
 
 // on returns where scripts on a lock run as an identity. A reply that comes after until is of no use.
-func (c *chores) on(ctx context.Context, as Identity, key string, until time.Time) evaluator {
-	whom := choreFor{as: as}
+func (c *backgroundClients) on(ctx context.Context, as Identity, key string, until time.Time) evaluator {
+	whom := clientKey{as: as}
 	if c.parts > 1 {
 		whom.part = slotOf([]byte(key)) / (slot.Count / c.parts)
 	}
-	return &choreEvaluator{ctx: ctx, on: c.clientFor(whom), cluster: c.parts > 1, until: until}
+	return &backgroundEvaluator{ctx: ctx, on: c.clientFor(whom), cluster: c.parts > 1, until: until}
 }
 
-type choreEvaluator struct {
+type backgroundEvaluator struct {
 	ctx     context.Context
-	on      *choreClient
+	on      *backgroundClient
 	cluster bool
 	until   time.Time
 }
 
 // Eval implements evaluator: it runs a script with others, and returns when its answer has come, or
 // isn't waited for any longer.
-func (e *choreEvaluator) Eval(c *Call) (Answer, error) {
+func (e *backgroundEvaluator) Eval(c *Call) (Answer, error) {
 	if e.cluster && c.Confirm.Min > 0 {
 		return e.evalThenWait(c)
 	}
@@ -131,8 +133,8 @@ func (e *choreEvaluator) Eval(c *Call) (Answer, error) {
 	}
 }
 
-// words are what follows the script in a command that runs it.
-func (c *Call) words() []any {
+// evalArgs are what follows the script in a command that runs it.
+func (c *Call) evalArgs() []any {
 	list := make([]any, 0, 1+len(c.Keys)+len(c.Args))
 	list = append(list, len(c.Keys))
 	for _, key := range c.Keys {
@@ -146,25 +148,25 @@ func (c *Call) words() []any {
 
 // evalThenWait has replicas confirm in a cluster: only when the script has been answered is it known
 // which node has written.
-func (e *choreEvaluator) evalThenWait(c *Call) (a Answer, err error) {
-	ctx, cancel := context.WithTimeout(e.ctx, min(time.Until(e.until), choreTimeout)+c.Confirm.Within)
+func (e *backgroundEvaluator) evalThenWait(c *Call) (a Answer, err error) {
+	ctx, cancel := context.WithTimeout(e.ctx, min(time.Until(e.until), backgroundTimeout)+c.Confirm.Within)
 	defer cancel()
 	conn := e.on.client.Conn()
 	defer conn.Close()
-	words := c.words()
+	words := c.evalArgs()
 	got := conn.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, words...)...)
 	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
 		got = conn.Do(ctx, append([]any{"EVAL", c.Script.Source}, words...)...)
 	}
-	if a.Value, err = choreValue(got.Result()); err != nil || a.IsError() {
+	if a.Value, err = replyValue(got.Result()); err != nil || a.IsError() {
 		return a, err
 	}
-	a.Confirmed, err = choreValue(conn.Do(ctx, WaitAtKey, c.Keys[0], c.Confirm.Min, c.Confirm.Within.Milliseconds()).Result())
+	a.Confirmed, err = replyValue(conn.Do(ctx, WaitAtKey, c.Keys[0], c.Confirm.Min, c.Confirm.Within.Milliseconds()).Result())
 	return a, err
 }
 
-// choreValue turns what go-redis returns back into a reply.
-func choreValue(got any, err error) (resp.Value, error) {
+// replyValue turns what go-redis returns back into a reply.
+func replyValue(got any, err error) (resp.Value, error) {
 	var reply redis.Error
 	switch {
 	case errors.Is(err, redis.Nil):
@@ -174,11 +176,11 @@ func choreValue(got any, err error) (resp.Value, error) {
 	case err != nil:
 		return resp.Value{}, fmt.Errorf("on a connection of the proxy's own: %w", err)
 	}
-	return asValue(got), nil
+	return scriptValue(got), nil
 }
 
-// asValue turns what go-redis makes of a script's reply back into one.
-func asValue(got any) resp.Value {
+// scriptValue turns what go-redis makes of a script's reply back into one.
+func scriptValue(got any) resp.Value {
 	switch v := got.(type) {
 	case int64:
 		return resp.Value{Type: ':', Int: v}
@@ -187,7 +189,7 @@ func asValue(got any) resp.Value {
 	case []any:
 		list := resp.Value{Type: '*'}
 		for _, elem := range v {
-			list.Elems = append(list.Elems, asValue(elem))
+			list.Elems = append(list.Elems, scriptValue(elem))
 		}
 		return list
 	}

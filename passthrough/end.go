@@ -22,7 +22,7 @@ func (p *Pipe) Status() (s Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.Lost, s.Writes = p.route == gone, p.writes
-	s.Owes = p.within || p.ledger.owes()
+	s.Owes = p.within || p.pending.owes()
 	var unread bool
 	unread, s.Given, s.ClientErr = p.out.status()
 	s.Answered = p.nothingOwed() && !unread
@@ -45,11 +45,11 @@ func (p *Pipe) End(when Ending) {
 	lane := p.lane
 	switch when {
 	case WhenAnswered:
-		p.giveLocked()
+		p.sendLocked()
 	case ClientGone:
 		p.clientGone()
 	case AtOnce:
-		p.lose(ErrClosed)
+		p.loseUpstream(ErrClosed)
 		if p.home != nil {
 			p.home.close()
 		}
@@ -66,9 +66,9 @@ func (p *Pipe) End(when Ending) {
 func (p *Pipe) Awaiting(begins bool) {
 	if begins {
 		p.send()
-		p.out.hurry(1)
+		p.out.keepReading(1)
 	} else {
-		p.out.hurry(-1)
+		p.out.keepReading(-1)
 	}
 }
 
@@ -76,8 +76,8 @@ func (p *Pipe) Awaiting(begins bool) {
 func (p *Pipe) clientGone() {
 	p.out.conn.SetWriteDeadline(time.Now().Add(linger))
 	if p.route == byLane && p.inFlight > 0 {
-		if p.abandon == nil {
-			p.abandon = time.AfterFunc(linger, func() { p.End(AtOnce) }) // Wait stops it
+		if p.lingering == nil {
+			p.lingering = time.AfterFunc(linger, func() { p.End(AtOnce) }) // Wait stops it
 		}
 		return // Wait closes the home
 	}
@@ -91,11 +91,11 @@ func (p *Pipe) Wait() {
 	for p.inFlight > 0 && p.route != gone {
 		p.room.Wait()
 	}
-	if p.abandon != nil {
-		p.abandon.Stop()
+	if p.lingering != nil {
+		p.lingering.Stop()
 	}
-	if p.idle != nil {
-		p.idle.Stop() // it does nothing once the client is leaving
+	if p.idleTimer != nil {
+		p.idleTimer.Stop() // it does nothing once the client is leaving
 	}
 	p.closeHomeLocked()
 	p.mu.Unlock()
@@ -107,8 +107,8 @@ func (p *Pipe) Wait() {
 	p.lane = nil
 	p.mu.Unlock()
 	if lane != nil {
-		p.lanes.leave(lane)
+		p.pool.leave(lane)
 	}
-	p.lanes.withdraw(&p.laneWay)
+	p.pool.cancelAlone(&p.laneSide)
 	p.out.wait()
 }

@@ -18,16 +18,16 @@ import (
 
 // home reads the replies that come by a session's home.
 type home struct {
-	*owed
-	conn    net.Conn
-	way     io.ReadWriter           // conn's bytes
-	socket  *socket.Socket          // conn's; nil if way isn't that
-	reg     *eventloop.Registration // nil if no event loop reads it
-	ended   chan struct{}           // closed when nobody reads any more
-	closing bool                    // guarded by mu; the upstream has been told that nothing more is asked
-	replies replyReader
-	unasked []byte // guarded by mu; the beginning of a push that comes while replies come by the lane
-	failed  error  // what ended the event loop's reading
+	*client
+	conn        net.Conn
+	rw          io.ReadWriter           // conn's bytes
+	socket      *socket.Socket          // conn's; nil if way isn't that
+	reg         *eventloop.Registration // nil if no event loop reads it
+	ended       chan struct{}           // closed when nobody reads any more
+	closing     bool                    // guarded by mu; the upstream has been told that nothing more is asked
+	replies     demux
+	partialPush []byte // guarded by mu; the beginning of a push that comes while replies come by the lane
+	failed      error  // what ended the event loop's reading
 }
 
 // close ends the connection. It may be called from any goroutine.
@@ -47,7 +47,7 @@ func (h *home) Resume() {
 	h.reg.Unregister()
 	h.conn.Close()
 	h.reportLoss(err)
-	h.lanes.homes.Add(-1)
+	h.pool.homes.Add(-1)
 	close(h.ended)
 }
 
@@ -55,9 +55,9 @@ func (h *home) Resume() {
 func (h *home) copyReplies() error {
 	h.out.waitBelow(0)
 	for buf := make([]byte, minBuf); ; {
-		n, err := h.way.Read(buf)
+		n, err := h.rw.Read(buf)
 		if n > 0 {
-			if err := h.pass(buf[:n]); err != nil {
+			if err := h.deliver(buf[:n]); err != nil {
 				return err
 			}
 			h.out.waitBelow(0)
@@ -98,10 +98,11 @@ func (h *home) Ready(it *eventloop.Iteration) eventloop.Next {
 	case err != nil:
 		h.failed = err
 	default:
-		h.failed = h.pass(buf[:n])
+		h.failed = h.deliver(buf[:n])
 	}
+	unread, _, _ := h.out.status()
 	switch {
-	case h.failed != nil, h.replies.large(), h.out.unread():
+	case h.failed != nil, h.replies.large(), unread:
 		return eventloop.Leave
 	case n == len(buf):
 		return eventloop.Again
@@ -110,8 +111,8 @@ func (h *home) Ready(it *eventloop.Iteration) eventloop.Next {
 }
 
 // pass gives the client its part of what was read. What comes next waits at the upstream, which has
-// limits for it, until the client has taken that: see outbox.waitBelow.
-func (h *home) pass(data []byte) (err error) {
+// limits for it, until the client has taken that: see clientWriter.waitBelow.
+func (h *home) deliver(data []byte) (err error) {
 	r := &h.replies
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,30 +120,30 @@ func (h *home) pass(data []byte) (err error) {
 	case h.route == gone:
 		return nil
 	case h.route == byLane:
-		return h.takeUnasked(data)
-	case h.home == h && h.need == unneeded:
-		h.need = recent
+		return h.deliverPushes(data)
+	case h.home == h && h.homeUse == unneeded:
+		h.homeUse = recent
 	}
-	begun := h.unasked
-	h.unasked = nil
-	_, _, err = r.sort(h.owed, data, -1)
+	begun := h.partialPush
+	h.partialPush = nil
+	_, _, err = r.cut(h.client, data, -1)
 	if len(begun) > 0 {
 		r.out = append([][]byte{begun}, r.out...)
 	}
 	if r.size > largeReply {
-		h.stay.large = largeFor
+		h.needsHome.large = largeFor
 	}
-	h.within = r.within() || h.ledger.Raw
-	if change := h.ledger.pauses; change.made {
-		h.lanes.pause(change.lasts)
-		h.ledger.pauses = pauseChange{}
+	h.within = r.within() || h.pending.Streaming
+	if change := h.pending.pauses; change.made {
+		h.pool.pause(change.lasts)
+		h.pending.pauses = pauseChange{}
 	}
 	if h.end >= ClientGone {
 		h.conn.SetReadDeadline(time.Now().Add(linger))
 	}
-	h.giveLocked(r.out...)
+	h.sendLocked(r.out...)
 	h.room.Signal()
-	if gone := h.out.err(); gone != nil && err == nil {
+	if _, _, gone := h.out.status(); gone != nil && err == nil {
 		err = errors.Join(errors.New("client is gone"), gone)
 	}
 	return err
@@ -150,21 +151,21 @@ func (h *home) pass(data []byte) (err error) {
 
 // takeUnasked takes what comes by the home while replies come by the lane: pushes, or what Redis
 // says before it closes. The client is given each whole, between two replies. mu is held.
-func (h *home) takeUnasked(data []byte) error {
+func (h *home) deliverPushes(data []byte) error {
 	r := &h.replies
-	r.dest, r.feed = relayed, false
+	r.dest, r.undecided = relayed, false
 	for len(data) > 0 {
 		n, done, err := r.scan.Scan(data)
 		if err != nil {
 			return err
 		}
-		h.unasked = append(h.unasked, data[:n]...)
+		h.partialPush = append(h.partialPush, data[:n]...)
 		data = data[n:]
-		if len(h.unasked) > maxPushes || done && !h.pushLocked(h.unasked) {
+		if len(h.partialPush) > maxPushes || done && !h.pushLocked(h.partialPush) {
 			return errors.New("the upstream sends more by a client's own connection than it was asked for")
 		}
 		if done {
-			h.unasked = nil
+			h.partialPush = nil
 		}
 	}
 	return nil
@@ -186,25 +187,25 @@ func (h *home) reportLoss(err error) {
 		h.mu.Unlock()
 		return
 	}
-	if h.ledger.effects > 0 && !onLane || withinReply || h.end >= ClientGone || h.stay.begun || h.stay.pinned || !h.ledger.replaceable() {
+	if h.pending.effects > 0 && !onLane || withinReply || h.end >= ClientGone || h.needsHome.open || h.needsHome.pinned || !h.pending.replaceable() {
 		h.mu.Unlock()
-		h.finish(err, withinReply)
+		h.homeLost(err, withinReply)
 		return
 	}
-	h.home, h.need, h.writes = nil, recent, Unknown
+	h.home, h.homeUse, h.writes = nil, recent, Unknown
 	if !onLane {
 		h.setRoute(dropped)
-		lost := &upstream.Error{Addr: h.lanes.upstream.Addr, Sent: true, Err: err}
-		h.giveLocked(h.settle(nil, math.MaxInt, lost))
+		lost := &upstream.Error{Addr: h.pool.upstream.Addr, Sent: true, Err: err}
+		h.sendLocked(h.failNext(nil, math.MaxInt, lost))
 		h.room.Broadcast()
 	}
 	h.mu.Unlock()
-	if !h.lanes.closedAlone(h.conn.RemoteAddr(), time.Now()) {
+	if !h.pool.closedAlone(h.conn.RemoteAddr(), time.Now()) {
 		return
 	}
 	h.mu.Lock() // CLIENT KILL, or the upstream's timeout for clients
 	defer h.mu.Unlock()
-	h.owed.lose(ErrClosed)
+	h.client.loseUpstream(ErrClosed)
 	h.out.finish()
 	h.room.Broadcast()
 }

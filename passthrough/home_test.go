@@ -27,7 +27,7 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 		}
 		u.mu.Lock()
 		u.within = false
-		u.giveLocked()
+		u.sendLocked()
 		u.mu.Unlock()
 		u.out.wait()
 		if got := u.took(); got != push {
@@ -36,7 +36,7 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 		// A push that has begun when the client's requests go by the home again is its own before their replies.
 		u.answer(t, push[:cut])
 		u.leaveLane()
-		u.atHome()
+		u.useHome()
 		u.Relay(Request{})
 		u.answer(t, push[cut:]+reply)
 		u.out.wait()
@@ -56,9 +56,9 @@ func TestAPushThatEndsWithItsHome(t *testing.T) {
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 	u.route = byLane
 	u.answer(t, ">2\r\n$10\r\ninval")
-	u.home = &home{owed: &u.owed, way: nowhere{}} // the next one
+	u.home = &home{client: &u.client, rw: nowhere{}} // the next one
 	u.leaveLane()
-	u.atHome()
+	u.useHome()
 	u.Relay(Request{})
 	u.answer(t, "$5\r\nvalue\r\n")
 	if got := u.took(); got != "$5\r\nvalue\r\n" {
@@ -73,7 +73,7 @@ func TestNoLaneWithinAPush(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	kind := laneKind{Identity: u.ledger.Identity}
+	kind := poolKey{Identity: u.pending.Identity}
 	u.lane = newLane(kind, near)
 	u.answer(t, ">2\r\n$10\r\ninval")
 	if u.useLane(kind) || u.route != byHome {
@@ -92,7 +92,7 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 	c := s.client(t)
 	connect := func() {
 		t.Helper()
-		if err := c.Connect(context.Background(), Own); err != nil {
+		if err := c.Connect(context.Background(), Home); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 func TestMultiOnALostHome(t *testing.T) {
 	s := newScripted(t, 0)
 	c := s.client(t)
-	if err := c.Connect(context.Background(), Own); err != nil {
+	if err := c.Connect(context.Background(), Home); err != nil {
 		t.Fatal(err)
 	}
 	before := c.Do([]byte("SENT\r\n"))[0]
@@ -153,7 +153,7 @@ func TestMultiOnALostHome(t *testing.T) {
 	if !c.Status().Lost {
 		t.Error("the session goes on")
 	}
-	if err := c.Connect(context.Background(), Own); err == nil {
+	if err := c.Connect(context.Background(), Home); err == nil {
 		t.Error("what comes behind MULTI finds a connection")
 	}
 	c.End(AtOnce)
@@ -165,14 +165,14 @@ func TestMultiOnALostHome(t *testing.T) {
 func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
 	s := newScripted(t, 0)
 	c := s.client(t)
-	if err := c.Connect(context.Background(), Own); err != nil {
+	if err := c.Connect(context.Background(), Home); err != nil {
 		t.Fatal(err)
 	}
 	c.Flush()
 	conn := <-s.conns
 	it := &eventloop.Iteration{}
 	for _, raw := range []string{"MULTI\r\n", "SET\r\n", "EXEC\r\n"} {
-		if !c.TryRelay(Request{Raw: []byte(raw), Way: Own}, it) {
+		if !c.TryRelay(Request{Raw: []byte(raw), Way: Home}, it) {
 			t.Fatalf("%q would have to wait", raw)
 		}
 	}

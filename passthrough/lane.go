@@ -35,32 +35,32 @@ const (
 // already does, who then sends these too. Its reader gives each session its replies. The sessions'
 // requests stand in runs, in the order in which they went.
 type lane struct {
-	kind    laneKind
-	conn    net.Conn
-	way     io.ReadWriter           // conn's bytes
-	socket  *socket.Socket          // conn's; nil if way isn't that
-	reg     *eventloop.Registration // the reader's; nil if it has none
-	ended   chan struct{}           // closed when all that was asked has been answered or reported lost
-	gone    func()                  // called behind that, once
-	retired atomic.Bool             // nobody begins to use it any more
-	silent  atomic.Int64            // since when answers have been due and none came, as monotonic.Now; 0 if none are due
-	laneUse                         // guarded by Lanes.mu
+	key         poolKey
+	conn        net.Conn
+	rw          io.ReadWriter           // conn's bytes
+	socket      *socket.Socket          // conn's; nil if way isn't that
+	reg         *eventloop.Registration // the reader's; nil if it has none
+	ended       chan struct{}           // closed when all that was asked has been answered or reported lost
+	onEnd       func()                  // called behind that, once
+	retired     atomic.Bool             // nobody begins to use it any more
+	silentSince atomic.Int64            // since when answers have been due and none came, as monotonic.Now; 0 if none are due
+	laneUse                             // guarded by Pool.mu
 
 	mu      sync.Mutex
 	room    *sync.Cond
-	out     gathered // guarded by mu
-	runs    runs     // guarded by mu
-	dead    error    // guarded by mu
+	out     gathered  // guarded by mu
+	spans   spanQueue // guarded by mu
+	err     error     // guarded by mu
 	writers sync.WaitGroup
 
 	in incoming // the reader's
 }
 
-// laneUse is what Lanes knows of a lane.
+// laneUse is what Pool knows of a lane.
 type laneUse struct {
 	users    int
 	unwanted bool   // the proxy itself ends it
-	used     uint64 // when it was last left, for the oldest to go first
+	leftAt   uint64 // when it was last left, for the oldest to go first
 }
 
 // gathered is requests that wait to be sent together.
@@ -73,14 +73,14 @@ type gathered struct {
 
 // incoming is how far a lane's reader has come.
 type incoming struct {
-	replies replyReader
-	run     run   // that it is within
+	replies demux
+	span    span  // that it is within
 	failed  error // what ended the event loop's reading
 }
 
-func newLane(kind laneKind, conn net.Conn) *lane {
-	l := &lane{kind: kind, conn: conn, way: upstream.Raw(conn), ended: make(chan struct{})}
-	l.socket, _ = l.way.(*socket.Socket)
+func newLane(kind poolKey, conn net.Conn) *lane {
+	l := &lane{key: kind, conn: conn, rw: upstream.Raw(conn), ended: make(chan struct{})}
+	l.socket, _ = l.rw.(*socket.Socket)
 	l.in.replies.shared = true
 	l.room = sync.NewCond(&l.mu)
 	return l
@@ -90,7 +90,7 @@ func newLane(kind laneKind, conn net.Conn) *lane {
 // too long doesn't serve those who have not asked yet: it may be busy with a script, and have an
 // answer for them.
 func (l *lane) serves() bool {
-	if since := l.silent.Load(); since != 0 && monotonic.Since(since) > maxSilence {
+	if since := l.silentSince.Load(); since != 0 && monotonic.Since(since) > maxSilence {
 		l.retired.Store(true)
 	}
 	return !l.retired.Load()
@@ -100,7 +100,7 @@ func (l *lane) serves() bool {
 func (l *lane) lost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dead != nil
+	return l.err != nil
 }
 
 // errNoRoom is why a request can't be added to a lane now.
@@ -109,10 +109,10 @@ var errNoRoom = errors.New("no room")
 // add takes whole requests of a session's, for which its client will be owed e. They are sent by
 // Flush. Where there is no room it waits if it may, but not once the session is lost. An error says
 // that nothing was taken; but for errNoRoom it is why the lane has ended.
-func (l *lane) add(o *owed, e entry, raw []byte, mayWait bool) error {
+func (l *lane) add(o *client, e pendingReply, raw []byte, mayWait bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.out.raw) > maxGathered && l.dead == nil {
+	for len(l.out.raw) > maxGathered && l.err == nil {
 		switch {
 		case !mayWait || o.isGone():
 			return errNoRoom
@@ -122,18 +122,18 @@ func (l *lane) add(o *owed, e entry, raw []byte, mayWait bool) error {
 			l.flushLocked()
 		}
 	}
-	if l.dead != nil {
-		return l.dead
+	if l.err != nil {
+		return l.err
 	}
 	n := max(1, e.count)
-	if !o.owe(e, n) {
+	if !o.expectOnLane(e, n) {
 		return errNoRoom
 	}
 	l.out.raw = append(l.out.raw, raw...)
 	l.out.replies += n
-	l.runs.push(run{o, n})
-	if l.silent.Load() == 0 {
-		l.silent.Store(monotonic.Now())
+	l.spans.push(span{o, n})
+	if l.silentSince.Load() == 0 {
+		l.silentSince.Store(monotonic.Now())
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (l *lane) flushLocked() {
 		l.mu.Unlock()
 		rest := l.write(raw)
 		l.mu.Lock()
-		if len(rest) > 0 && l.dead == nil {
+		if len(rest) > 0 && l.err == nil {
 			l.writers.Add(1)
 			go l.writeRest(rest) // ends when that is written, or with the lane; read waits for it
 			return
@@ -187,7 +187,7 @@ func (l *lane) write(raw []byte) (rest []byte) {
 // meanwhile.
 func (l *lane) writeRest(rest []byte) {
 	defer l.writers.Done()
-	if _, err := l.way.Write(rest); err != nil {
+	if _, err := l.rw.Write(rest); err != nil {
 		l.close()
 	}
 	l.mu.Lock()
@@ -222,17 +222,17 @@ func (l *lane) Resume() {
 	l.end(err)
 	l.writers.Wait()
 	close(l.ended)
-	l.gone()
+	l.onEnd()
 }
 
 // copyReplies returns why the connection ended, or nil once an event loop reads it.
 func (l *lane) copyReplies() error {
 	for buf := make([]byte, laneBuf); ; {
-		n, err := l.way.Read(buf)
-		if perr := l.pass(buf[:n]); perr != nil {
+		n, err := l.rw.Read(buf)
+		if perr := l.distribute(buf[:n]); perr != nil {
 			return perr
 		}
-		l.heard()
+		l.updateSilence()
 		if errors.Is(err, io.EOF) {
 			return errClosedByUpstream
 		}
@@ -255,35 +255,35 @@ func (l *lane) park() bool {
 }
 
 // heard takes note that the upstream has answered something.
-func (l *lane) heard() {
+func (l *lane) updateSilence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	since := int64(0)
-	if l.in.run.replies > 0 || l.out.replies > 0 || len(l.runs.list) > l.runs.first {
+	if l.in.span.replies > 0 || l.out.replies > 0 || len(l.spans.list) > l.spans.first {
 		since = monotonic.Now()
 	}
-	l.silent.Store(since)
+	l.silentSince.Store(since)
 }
 
 // pass gives out what was read, each session's at once.
-func (l *lane) pass(data []byte) error {
+func (l *lane) distribute(data []byte) error {
 	for len(data) > 0 {
-		if l.in.replies.meetsPush(data) {
-			n, err := l.in.replies.drop(data)
+		if l.in.replies.atPush(data) {
+			n, err := l.in.replies.dropPush(data)
 			if err != nil {
 				return err
 			}
 			data = data[n:]
 			continue
 		}
-		if l.in.run.replies == 0 && !l.nextRun() {
+		if l.in.span.replies == 0 && !l.nextSpan() {
 			return errors.New("the upstream sent a reply that nobody had asked for")
 		}
-		n, done, err := l.in.run.client.passShared(&l.in.replies, data, l.in.run.replies)
+		n, done, err := l.in.span.client.deliverFromLane(&l.in.replies, data, l.in.span.replies)
 		if err != nil {
 			return err
 		}
-		l.in.run.replies -= done
+		l.in.span.replies -= done
 		data = data[n:]
 		if l.in.replies.size > largeReply {
 			l.retired.Store(true)
@@ -292,10 +292,10 @@ func (l *lane) pass(data []byte) error {
 	return nil
 }
 
-func (l *lane) nextRun() (ok bool) {
+func (l *lane) nextSpan() (ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.in.run, ok = l.runs.pop()
+	l.in.span, ok = l.spans.pop()
 	return ok
 }
 
@@ -303,15 +303,15 @@ func (l *lane) nextRun() (ok bool) {
 func (l *lane) end(err error) {
 	l.mu.Lock()
 	l.retired.Store(true)
-	l.dead = err
-	list := l.runs.takeAll()
+	l.err = err
+	list := l.spans.takeAll()
 	unsent := l.out.replies
 	l.out.raw = nil
 	l.room.Broadcast()
 	l.mu.Unlock()
 
-	if l.in.run.replies > 0 {
-		list = append([]run{l.in.run}, list...)
+	if l.in.span.replies > 0 {
+		list = append([]span{l.in.span}, list...)
 	}
 	sent := -unsent
 	for _, r := range list {
@@ -320,7 +320,7 @@ func (l *lane) end(err error) {
 	for i, r := range list {
 		mayHaveRun := min(r.replies, sent)
 		sent -= mayHaveRun
-		r.client.lostShared(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.in.replies.within())
+		r.client.laneLost(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.in.replies.within())
 	}
 }
 
@@ -336,8 +336,8 @@ func (l *lane) Ready(it *eventloop.Iteration) eventloop.Next {
 	case err != nil:
 		l.in.failed = err
 	default:
-		l.in.failed = l.pass(buf[:n])
-		l.heard()
+		l.in.failed = l.distribute(buf[:n])
+		l.updateSilence()
 	}
 	switch {
 	case l.in.failed != nil, l.in.replies.large():

@@ -13,7 +13,7 @@ import (
 
 // onLane returns a Pipe whose requests go by l, and which nobody reads.
 func onLane(l *lane) *Pipe {
-	p := NewPipe(NewLanes(&upstream.Upstream{}, 1, time.Second), nil, nil, nil)
+	p := NewPipe(NewPool(&upstream.Upstream{}, 1, time.Second), nil, nil, nil)
 	p.lane, p.route = l, byLane
 	return p
 }
@@ -25,9 +25,9 @@ func TestWhoWritesSendsAll(t *testing.T) {
 		near, far := tcpPair(t)
 		near.SetWriteBuffer(4 << 10)
 		far.SetReadBuffer(4 << 10)
-		l := newLane(laneKind{}, near)
+		l := newLane(poolKey{}, near)
 		if !direct {
-			l = newLane(laneKind{}, struct{ net.Conn }{near})
+			l = newLane(poolKey{}, struct{ net.Conn }{near})
 		}
 		if (l.socket != nil) != direct {
 			t.Fatal("the lane writes otherwise than the test wants")
@@ -37,7 +37,7 @@ func TestWhoWritesSendsAll(t *testing.T) {
 		sent := 0
 		add := func(p *Pipe, c string) {
 			t.Helper()
-			if err := l.add(&p.owed, entry{}, []byte(strings.Repeat(c, size)), false); err != nil {
+			if err := l.add(&p.client, pendingReply{}, []byte(strings.Repeat(c, size)), false); err != nil {
 				t.Fatal(err)
 			}
 			sent++
@@ -78,11 +78,11 @@ func TestWhoWritesSendsAll(t *testing.T) {
 // added something too: a home write that follows must not overtake it.
 func TestEachIterationFlushes(t *testing.T) {
 	near, far := tcpPair(t)
-	l := newLane(laneKind{}, near)
+	l := newLane(poolKey{}, near)
 	l.reg = (&eventloop.Loops{}).NewRegistration(l, l.socket.Raw())
 	p, q := onLane(l), onLane(l)
 	one, other := &eventloop.Iteration{}, &eventloop.Iteration{}
-	if !p.tryLane(entry{}, []byte("PING\r\n"), one) || !q.tryLane(entry{}, []byte("ECHO\r\n"), other) {
+	if !p.tryLane(pendingReply{}, []byte("PING\r\n"), one) || !q.tryLane(pendingReply{}, []byte("ECHO\r\n"), other) {
 		t.Fatal("the lane takes nothing")
 	}
 	other.Flush()
@@ -97,14 +97,14 @@ func TestEachIterationFlushes(t *testing.T) {
 // What a session asks as it is closed, and finds its lane ended, is left for the session to answer as lost.
 func TestLaneThatEndsWithItsSession(t *testing.T) {
 	near, _ := tcpPair(t)
-	l := newLane(laneKind{}, near)
+	l := newLane(poolKey{}, near)
 	p := onLane(l)
 	l.end(io.EOF)
 	close(l.ended)
 	p.mu.Lock()
-	p.lose(ErrClosed)
+	p.loseUpstream(ErrClosed)
 	p.mu.Unlock()
-	if p.addToLane(entry{kind: captured, answer: &Answer{Done: make(chan struct{})}}, []byte("PING\r\n")) {
+	if p.addToLane(pendingReply{kind: internal, answer: &Answer{Done: make(chan struct{})}}, []byte("PING\r\n")) {
 		t.Error("the lane has taken a request that nobody will answer")
 	}
 }
@@ -131,13 +131,13 @@ func TestSetRoute(t *testing.T) {
 		{gone, byHome, 0, false, gone},
 		{gone, byLane, 0, false, gone},
 	} {
-		o := &owed{route: c.from, inFlight: c.inFlight, delivery: delivery{within: c.within}}
+		o := &client{route: c.from, inFlight: c.inFlight, delivery: delivery{within: c.within}}
 		if changed := o.setRoute(c.to); o.route != c.want || changed != (c.to == c.want) {
 			t.Errorf("from %d to %d with %d in flight, within %v: %v, and now %d", c.from, c.to, c.inFlight, c.within, changed, o.route)
 		}
 	}
-	o := &owed{}
-	o.ledger.push(entry{})
+	o := &client{}
+	o.pending.push(pendingReply{})
 	if o.setRoute(byLane) {
 		t.Error("a reply that is to come by the home would come behind what comes by the lane")
 	}

@@ -27,7 +27,7 @@ const probing = "*1\r\n$4\r\nPING\r\n"
 
 // scripted is an upstream that a test plays.
 type scripted struct {
-	lanes *Lanes
+	lanes *Pool
 	conns chan net.Conn // as they are opened
 }
 
@@ -41,12 +41,12 @@ func newScripted(t testing.TB, lanes int) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{lanes: NewLanes(redis, lanes, time.Second), conns: make(chan net.Conn, 1000)}
+	s := &scripted{lanes: NewPool(redis, lanes, time.Second), conns: make(chan net.Conn, 1000)}
 	loops, err := eventloop.Start(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.lanes.ReadBy(loops)
+	s.lanes.ReadIn(loops)
 	accepting := make(chan struct{})
 	go func() { // ends when ln does
 		defer close(accepting)
@@ -93,8 +93,8 @@ func (s *scripted) client(t testing.TB) *scriptedClient {
 		}
 		return []byte("-UNSENT\r\n")
 	})
-	p.ledger.Trusted = true
-	p.need = unneeded // only what needs a home has one
+	p.pending.Admitted = true
+	p.homeUse = unneeded // only what needs a home has one
 	far.SetReadDeadline(time.Now().Add(20 * time.Second))
 	return &scriptedClient{p, far, bufio.NewReader(far)}
 }
@@ -102,17 +102,17 @@ func (s *scripted) client(t testing.TB) *scriptedClient {
 // openLane returns when there is a lane for the client's requests.
 func (c *scriptedClient) openLane(t testing.TB) {
 	t.Helper()
-	ls, kind := c.lanes, laneKind{Identity: c.ledger.Identity}
+	ls, kind := c.pool, poolKey{Identity: c.pending.Identity}
 	for over := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		ls.mu.Lock()
-		set := ls.sets[kind]
+		set := ls.groups[kind]
 		if set == nil {
-			set = &laneSet{}
-			ls.sets[kind] = set
+			set = &laneGroup{}
+			ls.groups[kind] = set
 		}
 		open := set.leastUsed() != nil
 		if !open && set.opening == nil {
-			ls.beginOpenLocked(kind, set)
+			ls.startOpenLocked(kind, set)
 		}
 		ls.mu.Unlock()
 		if open {
@@ -404,7 +404,7 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	near, far := net.Pipe() // takes nothing
 	defer far.Close()
 	c := s.client(t)
-	c.lane, c.route = newLane(laneKind{Identity: c.ledger.Identity}, near), byLane
+	c.lane, c.route = newLane(poolKey{Identity: c.pending.Identity}, near), byLane
 	c.lane.users = 1
 	waiting := make(chan struct{})
 	go func() { // ends when the Pipe is closed; the test waits for it
@@ -447,13 +447,13 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 		{"a password that was refused", Expect{Effect: commands.Auth, Change: &upstream.Identity{User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("WRONGPASS")}, true},
 	} {
 		s := newState(upstream.Identity{Proto: 2})
-		s.Trusted = true
+		s.Admitted = true
 		s.apply(c.expect, c.reply)
 		if s.Shareable() != c.shared {
 			t.Errorf("%s: shareable %v, want %v", c.what, s.Shareable(), c.shared)
 		}
 		s = newState(upstream.Identity{Proto: 2})
-		s.Trusted, s.InMulti = true, true
+		s.Admitted, s.InMulti = true, true
 		s.apply(c.expect, resp.Head{Type: '+', Line: []byte("QUEUED")})
 		if c.reply.Type == '-' && c.what != "a server without HELLO" {
 			s.apply(Expect{Effect: commands.Exec}, resp.Head{Type: '*', Line: []byte("1"), Errors: []int{0}})

@@ -5,14 +5,14 @@
 // closed when it leaves. Everything that depends on connection state happens there. A request that
 // depends on nothing may take the lane instead, a connection shared by all clients with the same
 // login, database and protocol, because that is cheaper. A Pipe is one client's way to both: a
-// homeWay and a laneWay, and what the client is owed, by whichever of them that comes:
+// homeSide and a laneSide, and what the client is owed, by whichever of them that comes:
 //
 //	session goroutine:  Connect, Relay, Do  ->  Flush     ->  home, or lane: gathered, one write for many
 //	event loop:         TryRelay  ->  TryFlush            ->  home at once; lanes at the end of the
 //	                                                          iteration,
 //	                                                          or before anything goes by a home
 //	event loop, or the reader of a lane or a home:
-//	                    upstream  ->  cut into replies  ->  owed (ledger)  ->  outbox  ->  client
+//	                    upstream  ->  cut into replies  ->  pending queue  ->  clientWriter  ->  client
 //
 // Connect chooses the way, by the request (Way) and by State: the lane serves a client that Redis
 // has let in, whose connection is as a new one, while nothing is owed to it by the home, and the
@@ -25,15 +25,15 @@
 // away rather than this connection closed alone: see home.reportLoss.
 //
 // Neither direction holds a whole message of a home: what is read is passed on. On a lane requests
-// are whole. Nobody who gives waits for the client (see outbox). The reader of a home waits, so
+// are whole. Nobody who gives waits for the client (see clientWriter). The reader of a home waits, so
 // that the upstream keeps what its client leaves unread, but never while the session waits for the
-// upstream. A client that leaves much unread on a lane goes on at home. The ledger says what each
+// upstream. A client that leaves much unread on a lane goes on at home. The pending queue says what each
 // reply belongs to, so that the proxy can answer a request itself in its turn (Reply), keep a reply
 // to itself (Do), and know the state of the home (State). Nothing is ever sent twice. What is lost
 // with a connection is answered as lost.
 //
 // Memory: for each session what waits to be sent, the replies that its client leaves unread up to
-// spoolMemory, and while its home is read by a goroutine a buffer of bufSize at most; a queue of at
+// overflowMemory, and while its home is read by a goroutine a buffer of bufSize at most; a queue of at
 // most maxEntries.
 //
 // This package doesn't know what a lock is, nor a command's name but for those that set a
@@ -67,18 +67,18 @@ var ErrClosed = errors.New("connection closed")
 // Pipe is one session's way to the upstream. Its methods are for whatever reads the client, the
 // session's goroutine or an event loop in its place, except Push, State, and End with AtOnce.
 type Pipe struct {
-	owed
-	laneWay
-	homeWay
-	failed  error // the last connect's failure, until the batch of requests that met it ends
-	abandon *time.Timer
+	client
+	laneSide
+	homeSide
+	failed    error // the last connect's failure, until the batch of requests that met it ends
+	lingering *time.Timer
 }
 
 // Ending is what the end of a session waits for: see End.
 type Ending uint8
 
 const (
-	stays        Ending = iota // it doesn't end
+	notEnding    Ending = iota // it doesn't end
 	WhenAnswered               // the client is closed once nothing is owed to it
 	ClientGone                 // the client has closed: an end of the upstream is no loss
 	AtOnce                     // nothing
@@ -87,13 +87,13 @@ const (
 // NewPipe returns a Pipe for client. It opens no connection yet. direct is client's socket, nil if
 // what client is given isn't what that must be. encode makes the error reply for a request that was
 // lost with a connection.
-func NewPipe(lanes *Lanes, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
+func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
 	p := &Pipe{}
-	p.lanes, p.encode, p.out = lanes, encode, newOutbox(client, direct)
-	p.laneWay.owed, p.homeWay.owed = &p.owed, &p.owed
+	p.pool, p.encodeError, p.out = lanes, encode, newClientWriter(client, direct)
+	p.laneSide.client, p.homeSide.client = &p.client, &p.client
 	p.out.queue.all = &lanes.unread
 	p.room = sync.NewCond(&p.mu)
-	p.ledger.State = newState(lanes.upstream.Initial)
+	p.pending.State = newState(lanes.upstream.Initial)
 	return p
 }
 
@@ -101,7 +101,7 @@ func NewPipe(lanes *Lanes, client net.Conn, direct *socket.Socket, encode func(e
 type Way uint8
 
 const (
-	Own     Way = iota // by the session's home
+	Home    Way = iota // by the session's home
 	Shared             // by a lane
 	Scripts            // likewise, but it may take so long that those who run no scripts must not stand behind it
 )
@@ -115,13 +115,13 @@ func (p *Pipe) Connect(ctx context.Context, way Way) error {
 		defer p.mu.Unlock()
 		return p.neverSent()
 	}
-	if p.ledger.fresh {
+	if p.pending.fresh {
 		p.mu.Unlock()
 		p.logInAgain()
 		p.mu.Lock()
 	}
 	shares, kind := p.chooseLocked(way)
-	lost := p.home == nil && p.need != unneeded
+	lost := p.home == nil && p.homeUse != unneeded
 	p.mu.Unlock()
 	// A home that was lost is dialled again also for what could go by a lane: the client may need
 	// it next.
@@ -129,7 +129,7 @@ func (p *Pipe) Connect(ctx context.Context, way Way) error {
 		return nil
 	}
 	p.leaveLane()
-	if p.atHome() {
+	if p.useHome() {
 		return nil
 	}
 	if p.failed == nil {
@@ -152,18 +152,18 @@ func (p *Pipe) Pin(hold Hold) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if hold == ForGood {
-		p.ledger.stays = true
+		p.pending.stickyState = true
 		return
 	}
-	p.stay.pinned = hold == Pinned
+	p.needsHome.pinned = hold == Pinned
 }
 
 // request sends a request of which the client will be owed e, or gathers it until Flush.
-func (p *Pipe) request(e entry, raw []byte) {
+func (p *Pipe) enqueue(e pendingReply, raw []byte) {
 	if p.awaitRoom() == byLane && p.addToLane(e, raw) {
 		return
 	}
-	p.push(e)
+	p.expect(e)
 	p.queue(raw)
 }
 
@@ -176,9 +176,9 @@ func (p *Pipe) awaitRoom() route {
 		p.send()
 		p.mu.Lock()
 		if p.fullLocked() {
-			p.out.hurry(1)
+			p.out.keepReading(1)
 			p.room.Wait()
-			p.out.hurry(-1)
+			p.out.keepReading(-1)
 		}
 	}
 	return p.route
@@ -187,9 +187,9 @@ func (p *Pipe) awaitRoom() route {
 // Flush sends what is queued. Before the next request the session must Connect.
 func (p *Pipe) Flush() {
 	p.mu.Lock()
-	fresh := p.ledger.fresh
-	if p.need == held {
-		p.need = recent
+	fresh := p.pending.fresh
+	if p.homeUse == held {
+		p.homeUse = recent
 	}
 	p.mu.Unlock()
 	if fresh {
@@ -210,5 +210,5 @@ func (p *Pipe) send() {
 func (p *Pipe) State() (s State, settled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.ledger.State, p.ledger.effects == 0
+	return p.pending.State, p.pending.effects == 0
 }

@@ -12,10 +12,10 @@ type Request struct {
 	N   int // of requests in Raw, if there are several
 	Way Way // for TryRelay; otherwise Connect has seen to it
 	Expect
-	Piece     Piece
-	Instead   []byte // what the client is given in place of the reply, if that isn't nil
-	Dropped   bool   // the client is given nothing
-	CatchesUp bool   // with it the home knows what the session has sent Elsewhere: see Writes
+	Piece       Piece
+	Instead     []byte // what the client is given in place of the reply, if that isn't nil
+	Discarded   bool   // the client is given nothing
+	SyncsWrites bool   // with it the home knows what the session has sent Elsewhere: see Writes
 }
 
 // Piece says which part of a request Raw is. Only the home takes pieces.
@@ -34,61 +34,61 @@ const (
 // further ones are dropped.
 //
 // The proxy itself leaves out the replies that CLIENT REPLY OFF and SKIP suppress, so that the
-// ledger never loses count: for these, Raw must be CLIENT REPLY ON, which asks the upstream for the
+// pending queue never loses count: for these, Raw must be CLIENT REPLY ON, which asks the upstream for the
 // same permission.
 func (p *Pipe) Relay(r Request) {
-	e := entry{Expect: r.Expect, count: r.N}
+	e := pendingReply{Expect: r.Expect, count: r.N}
 	switch {
 	case r.Instead != nil:
-		e.kind, e.local = replaced, r.Instead
-	case r.Dropped:
-		e.kind = hidden
+		e.kind, e.local = overridden, r.Instead
+	case r.Discarded:
+		e.kind = discarded
 	}
 	p.mu.Lock()
-	begun := p.stay.begun
+	begun := p.needsHome.open
 	switch {
 	case r.Piece == First:
-		p.stay.large, p.stay.begun = largeFor, true
+		p.needsHome.large, p.needsHome.open = largeFor, true
 	case r.Piece == Broken:
-		p.ledger.withdraw()
-	case r.CatchesUp && p.writes == Elsewhere:
+		p.pending.withdraw()
+	case r.SyncsWrites && p.writes == Elsewhere:
 		p.writes = AtHome
 	}
 	p.mu.Unlock()
 	switch {
 	case r.Piece <= First:
-		p.request(e, r.Raw)
+		p.enqueue(e, r.Raw)
 	case r.Piece != Broken && begun:
 		p.queue(r.Raw)
 	}
 	if r.Piece == Last {
 		p.mu.Lock()
-		p.stay.begun = false
+		p.needsHome.open = false
 		p.mu.Unlock()
 	}
-	if r.Effect == Uncertain {
-		p.hidden("HELLO") // nobody may be refused it who isn't refused everything
+	if r.Effect == MaybeUnanswered {
+		p.discard("HELLO") // nobody may be refused it who isn't refused everything
 	}
 }
 
 // hidden queues a request whose reply nobody hears of.
-func (p *Pipe) hidden(cmd ...string) {
-	p.request(entry{kind: hidden}, resp.AppendCommand(nil, cmd...))
+func (p *Pipe) discard(cmd ...string) {
+	p.enqueue(pendingReply{kind: discarded}, resp.AppendCommand(nil, cmd...))
 }
 
 // logInAgain does what comes behind a RESET: the connection is logged in as a new one is, or else
-// asked whether its client may talk to the upstream without a login, as Trusted says. HELLO tells
+// asked whether its client may talk to the upstream without a login, as Admitted says. HELLO tells
 // that to everybody.
 func (p *Pipe) logInAgain() {
 	p.mu.Lock()
-	p.ledger.fresh = false
+	p.pending.fresh = false
 	p.mu.Unlock()
-	login := p.lanes.upstream.Initial.Login()
+	login := p.pool.upstream.Initial.Login()
 	for _, cmd := range login {
-		p.request(entry{kind: hidden, Expect: Expect{Effect: logsIn}}, resp.AppendCommand(nil, cmd...))
+		p.enqueue(pendingReply{kind: discarded, Expect: Expect{Effect: logsIn}}, resp.AppendCommand(nil, cmd...))
 	}
 	if len(login) == 0 {
-		p.hidden("HELLO")
+		p.discard("HELLO")
 	}
 }
 
@@ -98,7 +98,7 @@ func (p *Pipe) Do(raws ...[]byte) []*Answer {
 	answers := make([]*Answer, len(raws))
 	for i, raw := range raws {
 		answers[i] = &Answer{Done: make(chan struct{})}
-		p.request(entry{kind: captured, answer: answers[i]}, raw)
+		p.enqueue(pendingReply{kind: internal, answer: answers[i]}, raw)
 	}
 	return answers
 }
@@ -109,10 +109,10 @@ func (p *Pipe) Barrier() *Answer {
 	a := &Answer{Done: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ledger.empty() {
+	if p.pending.empty() {
 		close(a.Done)
 	} else {
-		p.ledger.push(entry{kind: marker, answer: a})
+		p.pending.push(pendingReply{kind: barrier, answer: a})
 	}
 	return a
 }
@@ -139,14 +139,14 @@ func (p *Pipe) Reply(text []byte, when When) (given bool) {
 		return false
 	case when == Now:
 		p.out.send(text)
-	case !p.ledger.empty() || p.within: // a message may be on its way though nothing is owed
-		p.ledger.push(entry{kind: local, local: text})
+	case !p.pending.empty() || p.within: // a message may be on its way though nothing is owed
+		p.pending.push(pendingReply{kind: local, local: text})
 	default:
-		if p.ledger.muted() {
+		if p.pending.muted() {
 			text = nil
 		}
-		p.ledger.skipNext = false
-		p.giveLocked(text) // a failure shows when the client is read
+		p.pending.skipNext = false
+		p.sendLocked(text) // a failure shows when the client is read
 	}
 	return true
 }

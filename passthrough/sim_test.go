@@ -29,15 +29,15 @@ func (c *clientEnd) SetWriteDeadline(time.Time) error { return nil }
 // unplugged is a Pipe without an upstream: the test says what it answers.
 type unplugged struct {
 	*Pipe
-	client *clientEnd
+	far *clientEnd
 }
 
 func newUnplugged(initial upstream.Identity) *unplugged {
 	client := &clientEnd{}
 	lost := func(error) []byte { return []byte("-UPSTREAM lost\r\n") }
-	lanes := NewLanes(&upstream.Upstream{Addr: "redis", Initial: initial}, 0, time.Second)
-	u := &unplugged{Pipe: NewPipe(lanes, client, nil, lost), client: client}
-	u.home = &home{owed: &u.owed, way: nowhere{}}
+	lanes := NewPool(&upstream.Upstream{Addr: "redis", Initial: initial}, 0, time.Second)
+	u := &unplugged{Pipe: NewPipe(lanes, client, nil, lost), far: client}
+	u.home = &home{client: &u.client, rw: nowhere{}}
 	return u
 }
 
@@ -50,7 +50,7 @@ func (nowhere) Read([]byte) (int, error)    { return 0, io.EOF }
 // feed lets data come from the upstream.
 func (u *unplugged) feed(data []byte) error {
 	defer u.out.wait()
-	return u.home.pass(data)
+	return u.home.deliver(data)
 }
 
 // answer lets the upstream say text, all at once.
@@ -64,19 +64,19 @@ func (u *unplugged) answer(t testing.TB, text string) {
 // took is what the client has been given since the last call.
 func (u *unplugged) took() string {
 	u.out.wait()
-	text := u.client.got.String()
-	u.client.got.Reset()
+	text := u.far.got.String()
+	u.far.got.Reset()
 	return text
 }
 
 // isClosed reports whether the client has been closed.
 func (u *unplugged) isClosed() bool {
 	u.out.wait()
-	return u.client.closed
+	return u.far.closed
 }
 
 // outstanding reports whether the client is owed anything.
-func (u *unplugged) outstanding() bool { return !u.ledger.empty() }
+func (u *unplugged) outstanding() bool { return !u.pending.empty() }
 
 // ask queues one request of each effect.
 func (u *unplugged) ask(effects ...commands.Effect) {

@@ -14,12 +14,12 @@ import (
 type State struct {
 	upstream.Identity
 	upstream.Labels
-	// Trusted says that the upstream has answered the session otherwise than with an error: it may talk to it, as who it is.
-	Trusted  bool
-	InMulti  bool // within MULTI
-	Watching bool // a client's own WATCH is in force
-	Opaque   bool // replies can't be counted any more: lock commands are not possible
-	Raw      bool // the stream is no longer made of replies at all
+	// Admitted says that the upstream has answered the session otherwise than with an error: it may talk to it, as who it is.
+	Admitted  bool
+	InMulti   bool // within MULTI
+	Watching  bool // a client's own WATCH is in force
+	Untracked bool // replies can't be counted any more: lock commands are not possible
+	Streaming bool // the stream is no longer made of replies at all
 
 	initial            upstream.Identity
 	queued             []queuedExpect // what EXEC will make true
@@ -27,16 +27,16 @@ type State struct {
 	subscriptions      commands.Subscriptions
 	monitor            bool
 	tracking           bool
-	marked             bool // Marks
-	stays              bool // Stays
-	known              bool // Known
+	unknownState       bool // Marks
+	stickyState        bool // Stays
+	knownID            bool // Known
 	pauses             pauseChange
 	fresh              bool // RESET has been done, and nothing sent since
 	replyOff, skipNext bool
 }
 
 func newState(initial upstream.Identity) State {
-	return State{Identity: initial, initial: initial, Trusted: initial.LoggedIn}
+	return State{Identity: initial, initial: initial, Admitted: initial.LoggedIn}
 }
 
 func (s *State) setup() upstream.Setup { return upstream.Setup{Identity: s.Identity, Labels: s.Labels} }
@@ -46,13 +46,13 @@ func (s *State) Muted() bool { return s.replyOff || s.skipNext }
 
 // Shareable reports whether another connection that is set up so would do as well for what comes next.
 func (s *State) Shareable() bool {
-	return s.Plain() && !s.Watching && !s.tracking && !s.marked && !s.stays && s.Trusted
+	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState && s.Admitted
 }
 
 // replaceable reports whether a new connection would do as well, though others have seen this one.
 func (s *State) replaceable() bool {
 	own := s.LoggedIn && (s.User != s.initial.User || s.Password != s.initial.Password)
-	return s.Plain() && !s.Watching && !s.tracking && !s.marked && !s.stays && !s.known && !own
+	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState && !s.knownID && !own
 }
 
 // Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are allowed.
@@ -60,7 +60,7 @@ func (s *State) Subscribed() bool { return s.Proto == 2 && s.subscriptions.All()
 
 // Plain reports whether nothing but Identity tells this connection from a new one.
 func (s *State) Plain() bool {
-	return !s.InMulti && !s.Opaque && !s.Raw && s.subscriptions.All() == 0 && !s.monitor && !s.replyOff && !s.skipNext
+	return !s.InMulti && !s.Untracked && !s.Streaming && s.subscriptions.All() == 0 && !s.monitor && !s.replyOff && !s.skipNext
 }
 
 // apply takes the reply to a request into account.
@@ -72,10 +72,10 @@ func (s *State) apply(e Expect, h resp.Head) {
 		s.inQueue++
 		return
 	}
-	s.trust(e.Effect, h)
+	s.admit(e.Effect, h)
 	switch e.Effect {
-	case commands.NoEffect, commands.Quit, commands.Closes, commands.Unanswered, Uncertain:
-	case commands.Marks, commands.Stays:
+	case commands.NoEffect, commands.Quit, commands.Closes, commands.Unanswered, MaybeUnanswered:
+	case commands.UnknownState, commands.StickyState:
 		if !neverRan(h) { // else even if it failed
 			s.succeeded(e)
 		}
@@ -131,7 +131,7 @@ func (s *State) aborted(h resp.Head) bool {
 // reset makes the state what RESET leaves. What the library has said of itself it doesn't touch.
 func (s *State) reset() {
 	after := newState(s.initial)
-	after.LibName, after.LibVer, after.stays, after.known, after.fresh = s.LibName, s.LibVer, s.stays, s.known, true
+	after.LibName, after.LibVer, after.stickyState, after.knownID, after.fresh = s.LibName, s.LibVer, s.stickyState, s.knownID, true
 	*s = after
 }
 
@@ -153,17 +153,17 @@ func neverRan(h resp.Head) bool {
 // a name, before it looks at what stands behind that.
 func (s *State) failed(e Expect) {
 	if e.Effect == commands.Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn) {
-		s.marked = true
+		s.unknownState = true
 	}
-	if e.Effect == commands.Stays {
-		s.stays = true
+	if e.Effect == commands.StickyState {
+		s.stickyState = true
 	}
 }
 
 // trust takes a reply as a sign that the upstream lets the session talk to it. It gives RESET and QUIT to anybody.
-func (s *State) trust(e commands.Effect, h resp.Head) {
+func (s *State) admit(e commands.Effect, h resp.Head) {
 	if !h.IsError() && e != commands.Reset && e != commands.Quit {
-		s.Trusted = true
+		s.Admitted = true
 	}
 }
 
@@ -183,7 +183,7 @@ func (s *State) executed(h resp.Head) {
 		}
 	}
 	if h.ManyErrors && len(s.queued) > 0 {
-		s.Opaque = true // whether one of them is among the errors that were not noted can't be said
+		s.Untracked = true // whether one of them is among the errors that were not noted can't be said
 	}
 }
 
@@ -193,25 +193,25 @@ func (s *State) succeeded(e Expect) {
 	case e.Change != nil:
 		s.merge(e)
 	case e.Effect == commands.Select:
-		s.marked = true // it was too large to see what it changes
+		s.unknownState = true // it was too large to see what it changes
 	case e.Effect == commands.Auth || e.Effect == commands.Hello:
-		s.Opaque = true // it was too large to see what it changes, which may be the user
+		s.Untracked = true // it was too large to see what it changes, which may be the user
 		if e.Proto != 0 {
 			s.Proto = e.Proto
 		}
 	case e.Effect.Subscribes():
 		// Only in EXEC: a confirmation for each channel, within an array that counts one for them all.
-		s.Opaque = true
+		s.Untracked = true
 	case e.Effect == commands.Unanswered:
-		s.Opaque = true // only in EXEC, whose array counts a reply that isn't there
+		s.Untracked = true // only in EXEC, whose array counts a reply that isn't there
 	}
 	switch e.Effect {
-	case commands.Marks:
-		s.marked = true
-	case commands.Stays:
-		s.stays = true
-	case commands.Known:
-		s.known = true
+	case commands.UnknownState:
+		s.unknownState = true
+	case commands.StickyState:
+		s.stickyState = true
+	case commands.KnownID:
+		s.knownID = true
 	case commands.Pauses:
 		s.pauses = pauseChange{true, time.Duration(e.Count) * time.Millisecond}
 	case commands.Unpauses:

@@ -28,12 +28,12 @@ func TestErrorsLeaveTheState(t *testing.T) {
 		"WATCH":             {Watching: true},
 		"MULTI":             {InMulti: true},
 		"WATCH and MULTI":   {Watching: true, InMulti: true},
-		"a login":           {Identity: upstream.Identity{User: "bob", Password: "b", LoggedIn: true, DB: 3, Proto: 3}, Trusted: true},
+		"a login":           {Identity: upstream.Identity{User: "bob", Password: "b", LoggedIn: true, DB: 3, Proto: 3}, Admitted: true},
 		"subscriptions":     {subscriptions: commands.Subscriptions{Channels: 1, Patterns: 2, Sharded: 3}},
 		"tracking":          {tracking: true},
 		"CLIENT REPLY OFF":  {replyOff: true},
 		"a name":            {Labels: upstream.Labels{Name: "me", LibName: "lib", LibVer: "1"}},
-		"something unknown": {marked: true, stays: true},
+		"something unknown": {unknownState: true, stickyState: true},
 	}
 	same := func(t *testing.T, before, after State) {
 		t.Helper()

@@ -160,8 +160,8 @@ func TestSubscribeWithinMulti(t *testing.T) {
 	if !isDone(waiting) {
 		t.Error("a barrier from before holds")
 	}
-	if state, settled := u.State(); !state.Opaque || !settled || state.Plain() {
-		t.Errorf("opaque %v, settled %v", state.Opaque, settled)
+	if state, settled := u.State(); !state.Untracked || !settled || state.Plain() {
+		t.Errorf("opaque %v, settled %v", state.Untracked, settled)
 	}
 	u.answer(t, "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
 	if got := u.took(); got != "*2\r\n$4\r\npong\r\n$0\r\n\r\n" {
@@ -169,7 +169,7 @@ func TestSubscribeWithinMulti(t *testing.T) {
 	}
 	// Nothing is counted any more, so nothing is kept.
 	u.ask(commands.Select, commands.NoEffect, commands.Select)
-	if got := u.ledger.len(); got != 0 {
+	if got := u.pending.len(); got != 0 {
 		t.Errorf("%d entries that nothing will answer", got)
 	}
 	if !isDone(u.Barrier()) || u.outstanding() {
@@ -188,7 +188,7 @@ func TestReplicationStream(t *testing.T) {
 	u.answer(t, ":1\r\n")
 	const stream = "$3\r\nRDBx*1\r\nnot\x00a reply"
 	u.answer(t, stream)
-	if state, _ := u.State(); !state.Raw {
+	if state, _ := u.State(); !state.Streaming {
 		t.Error("the stream is taken for replies")
 	}
 	if got := u.took(); got != ":1\r\n"+stream {
@@ -201,8 +201,8 @@ func TestReplicationRefused(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Replicate, commands.NoEffect)
 	u.answer(t, "-ERR no\r\n:1\r\n")
-	if state, settled := u.State(); state.Raw || !settled || u.ledger.len() != 0 {
-		t.Errorf("Raw %v, settled %v, %d owed", state.Raw, settled, u.ledger.len())
+	if state, settled := u.State(); state.Streaming || !settled || u.pending.len() != 0 {
+		t.Errorf("Raw %v, settled %v, %d owed", state.Streaming, settled, u.pending.len())
 	}
 }
 
@@ -214,8 +214,8 @@ func TestWithdraw(t *testing.T) {
 	u.answer(t, "+OK\r\n")
 	u.Reply([]byte("-later\r\n"), InTurn)
 	u.answer(t, ":1\r\n")
-	if got := u.took(); got != "+OK\r\n:1\r\n-later\r\n" || u.ledger.len() != 0 {
-		t.Errorf("got %q, %d owed", got, u.ledger.len())
+	if got := u.took(); got != "+OK\r\n:1\r\n-later\r\n" || u.pending.len() != 0 {
+		t.Errorf("got %q, %d owed", got, u.pending.len())
 	}
 	u.ask(commands.Multi)
 	u.Relay(Request{Piece: Broken})
@@ -308,22 +308,22 @@ func TestMonitorOnceMore(t *testing.T) {
 
 // Of what a transaction was to change, only that is true which didn't fail.
 func TestFailedWithinExec(t *testing.T) {
-	l := &ledger{State: newState(upstream.Identity{Proto: 2})}
+	l := &pendingQueue{State: newState(upstream.Identity{Proto: 2})}
 	feed := func(e Expect, reply string) {
 		var s resp.Scanner
-		l.push(entry{Expect: e})
+		l.push(pendingReply{Expect: e})
 		l.destination(reply[0])
 		if _, done, err := s.Scan([]byte(reply)); !done || err != nil {
 			t.Fatalf("%q: %v, %v", reply, done, err)
 		}
-		l.finished(s.Head())
+		l.complete(s.Head())
 	}
 	feed(Expect{Effect: commands.Multi}, "+OK\r\n")
 	feed(Expect{}, "+QUEUED\r\n")
 	feed(Expect{Effect: commands.Select, Change: &upstream.Identity{DB: 3}}, "+QUEUED\r\n")
 	feed(Expect{Effect: commands.Select, Change: &upstream.Identity{DB: 99}}, "+QUEUED\r\n")
 	feed(Expect{Effect: commands.Exec}, "*3\r\n*1\r\n-ERR nested\r\n+OK\r\n-ERR DB index is out of range\r\n")
-	if l.DB != 3 || l.InMulti || l.Opaque {
-		t.Errorf("database %d, in MULTI %v, opaque %v", l.DB, l.InMulti, l.Opaque)
+	if l.DB != 3 || l.InMulti || l.Untracked {
+		t.Errorf("database %d, in MULTI %v, opaque %v", l.DB, l.InMulti, l.Untracked)
 	}
 }

@@ -113,7 +113,7 @@ func (c *command) mustBeWhole() bool {
 func (c *command) fenceable(args [][]byte) bool {
 	r := routeOf(c, resp.Request{Args: args})
 	return c.Class == commands.Other ||
-		c.lock == nil && r.Effect == commands.NoEffect && r.way != passthrough.Own
+		c.lock == nil && r.Effect == commands.NoEffect && r.way != passthrough.Home
 }
 
 // foreignLocks are the keys at which a client that does not know LOCK may be taking a lock.

@@ -29,7 +29,7 @@ func (s *session) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 			s.await(confirmed) // of the script that the upstream didn't have
 		}
 		s.pipe.Flush() // see askNow
-		if err := s.connect(passthrough.Own); err != nil {
+		if err := s.connect(passthrough.Home); err != nil {
 			return resp.Value{}, err
 		}
 		answers := s.pipe.Do(raw, wait)
@@ -51,7 +51,7 @@ func (s *session) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 func (s *session) evalThenWait(c *lockcmd.Call, wait []byte) (a lockcmd.Answer, err error) {
 	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
 		s.pipe.Flush() // see askNow
-		if err := s.connect(passthrough.Own); err != nil {
+		if err := s.connect(passthrough.Home); err != nil {
 			return resp.Value{}, err
 		}
 		s.pipe.Pin(passthrough.Pinned) // the node's connection counts: it must be the same

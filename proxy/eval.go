@@ -50,7 +50,7 @@ func (s *session) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) {
 func (s *session) load(script *lockcmd.Script) {
 	if script != nil && s.connect(passthrough.Shared) == nil {
 		raw := resp.AppendCommand(nil, "SCRIPT", "LOAD", script.Source)
-		s.pipe.Relay(passthrough.Request{Raw: raw, Dropped: true})
+		s.pipe.Relay(passthrough.Request{Raw: raw, Discarded: true})
 	}
 }
 
@@ -91,7 +91,7 @@ func (s *session) askNow(raw []byte, until time.Time) (resp.Value, error) {
 
 // Do sends commands of the proxy's own together, in the same way, and returns their replies.
 func (s *session) Do(cmds ...[][]byte) ([][]byte, error) {
-	if err := s.connect(passthrough.Own); err != nil {
+	if err := s.connect(passthrough.Home); err != nil {
 		return nil, err
 	}
 	raws := make([][]byte, len(cmds))

@@ -33,7 +33,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		}
 		s.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(spec.Name, err)})
 		return
-	case err == nil && state.Opaque:
+	case err == nil && state.Untracked:
 		err = errOpaque
 	case err == nil && state.Watching && spec.Name == "fence":
 		err = errWatching
@@ -45,7 +45,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		return
 	}
 	s.identity = state.Identity
-	if way == passthrough.Own {
+	if way == passthrough.Home {
 		s.pipe.Pin(passthrough.Pinned)
 		defer s.pipe.Pin(passthrough.Unpinned)
 	}
@@ -70,7 +70,7 @@ func (s *session) refuseLarge() {
 		"nothing was run", strings.ToUpper(s.tooLarge.Name), s.server.cfg.ClientBuffer))
 	s.streaming, s.tooLarge = false, nil
 	state := s.awaitState()
-	if state.InMulti && s.connect(passthrough.Own) == nil {
+	if state.InMulti && s.connect(passthrough.Home) == nil {
 		s.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError("", err)})
 		return
 	}

@@ -52,7 +52,7 @@ func (s *session) addLock(req resp.Request) bool {
 	}
 	if len(s.locks) == 0 {
 		s.relayBatch()
-		if state, settled := s.pipe.State(); !settled || !state.Plain() || !state.Trusted {
+		if state, settled := s.pipe.State(); !settled || !state.Plain() || !state.Admitted {
 			return false
 		}
 	}

@@ -19,10 +19,10 @@ var (
 // noAuth returns the upstream's own NOAUTH if the client must log in before it may do anything else, and
 // nil if it need not. An error says that the upstream could not be asked.
 func (s *session) noAuth() (reply []byte, err error) {
-	if state, _ := s.pipe.State(); state.Trusted || s.awaitState().Trusted {
+	if state, _ := s.pipe.State(); state.Admitted || s.awaitState().Admitted {
 		return nil, nil
 	}
-	if err := s.connect(passthrough.Own); err != nil {
+	if err := s.connect(passthrough.Home); err != nil {
 		return nil, err
 	}
 	answer := s.pipe.Do(ping)[0]
@@ -36,7 +36,7 @@ func (s *session) noAuth() (reply []byte, err error) {
 // unlessNoAuth is what a client is answered by the proxy itself, text, or if it must log in first the
 // upstream's NOAUTH. state is the connection's from before the command.
 func (s *session) unlessNoAuth(state passthrough.State, text []byte) []byte {
-	if state.Trusted {
+	if state.Admitted {
 		return text
 	}
 	if reply, _ := s.noAuth(); reply != nil {

@@ -23,7 +23,7 @@ type route struct {
 
 // request is the route as passthrough takes it.
 func (r route) request() passthrough.Request {
-	return passthrough.Request{Raw: r.raw, Way: r.way, Expect: r.Expect, CatchesUp: r.catchesUp}
+	return passthrough.Request{Raw: r.raw, Way: r.way, Expect: r.Expect, SyncsWrites: r.catchesUp}
 }
 
 // maxShared is how long a request may be that goes by a connection that others use too, bytes.
@@ -39,7 +39,7 @@ func routeOf(cmd *command, req resp.Request) route {
 		r.Text = &name
 	case commands.ReplyOn, commands.ReplyOff, commands.ReplySkip:
 		if r.raw = replyOn; len(req.Args) != 3 {
-			r.raw, r.Effect = req.Raw, commands.Stays // it is refused
+			r.raw, r.Effect = req.Raw, commands.StickyState // it is refused
 		}
 	}
 	if cmd.inspect != nil {
@@ -47,9 +47,9 @@ func routeOf(cmd *command, req resp.Request) route {
 	}
 	// What one client sends must never make the upstream close what others use: it may have set its limits lower, but not below these.
 	if len(r.raw) > maxShared {
-		r.way = passthrough.Own
+		r.way = passthrough.Home
 	}
-	if r.way != passthrough.Own && req.Inline {
+	if r.way != passthrough.Home && req.Inline {
 		r.raw = resp.AppendCommand(nil, req.Args...)
 	}
 	return r
@@ -133,7 +133,7 @@ var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
 func inspectRead(r route, args [][]byte) route {
 	for _, arg := range args[1:] {
 		if bytes.EqualFold(arg, []byte("block")) {
-			r.way = passthrough.Own
+			r.way = passthrough.Home
 		}
 	}
 	return r

@@ -11,7 +11,7 @@ import (
 
 // Which way each request goes, by its name and its arguments.
 func TestRouteOf(t *testing.T) {
-	own, shared, scripts := passthrough.Own, passthrough.Shared, passthrough.Scripts
+	own, shared, scripts := passthrough.Home, passthrough.Shared, passthrough.Scripts
 	for _, c := range []struct {
 		request string
 		way     passthrough.Way
@@ -20,8 +20,8 @@ func TestRouteOf(t *testing.T) {
 		{"get a", shared, commands.NoEffect},
 		{"gEt a", shared, commands.NoEffect},
 		{"eval x 0", scripts, commands.NoEffect},
-		{"nosuchcommand", own, commands.Stays},
-		{strings.Repeat("g", 100), own, commands.Stays},
+		{"nosuchcommand", own, commands.StickyState},
+		{strings.Repeat("g", 100), own, commands.StickyState},
 		{"blpop a 0", own, commands.NoEffect},
 		{"xread streams a 0", shared, commands.NoEffect},
 		{"xread count 1 BLOCK 0 streams a 0", own, commands.NoEffect},
@@ -31,22 +31,22 @@ func TestRouteOf(t *testing.T) {
 		{"script load x", shared, commands.NoEffect},
 		{"script KILL", own, commands.NoEffect},
 		{"function kill", own, commands.NoEffect},
-		{"script debug yes", own, commands.Stays},
-		{"client", own, commands.Stays},
+		{"script debug yes", own, commands.StickyState},
+		{"client", own, commands.StickyState},
 		{"client help", shared, commands.NoEffect},
-		{"client id", own, commands.Known},
+		{"client id", own, commands.KnownID},
 		{"client pause 10 WRITE", own, commands.Pauses},
 		{"client tracking on", own, commands.TrackingOn},
 		{"client tracking OFF", own, commands.TrackingOff},
-		{"client tracking", own, commands.Stays},
+		{"client tracking", own, commands.StickyState},
 		{"client getname", own, commands.NoEffect},
 		{"client kill id 1", own, commands.NoEffect},
-		{"client no-evict on", own, commands.Stays},
-		{"client no-touch on", own, commands.Stays},
+		{"client no-evict on", own, commands.StickyState},
+		{"client no-touch on", own, commands.StickyState},
 		{"client setname x", own, commands.SetName},
 		{"client setinfo lib-name x", own, commands.SetLibName},
 		{"client reply skip", own, commands.ReplySkip},
-		{"client reply maybe", own, commands.Stays},
+		{"client reply maybe", own, commands.StickyState},
 		{"select 1", own, commands.Select},
 		{"auth a", own, commands.Auth},
 		{"hello 3", own, commands.Hello},
@@ -57,9 +57,9 @@ func TestRouteOf(t *testing.T) {
 		{"shutdown", own, commands.Closes},
 		{"monitor", own, commands.Monitor},
 		{"wait 1 0", own, commands.NoEffect},
-		{"debug sleep 0", own, commands.Stays},
-		{"readonly", own, commands.Marks},
-		{"asking", own, commands.Marks},
+		{"debug sleep 0", own, commands.StickyState},
+		{"readonly", own, commands.UnknownState},
+		{"asking", own, commands.UnknownState},
 		{"set a " + strings.Repeat("x", maxShared), own, commands.NoEffect},
 	} {
 		req, _, err := resp.NewFramer(resp.Limits{}).Next(resp.AppendCommand(nil, strings.Fields(c.request)...))

@@ -79,7 +79,7 @@ type Server struct {
 	cfg       Config
 	log       hclog.Logger
 	id        string // names this proxy among all, in the names of its connections
-	lanes     *passthrough.Lanes
+	lanes     *passthrough.Pool
 	locks     *lockcmd.Locks
 	loops     *eventloop.Loops // read clients and lanes; nil if there are none
 	ctx       context.Context  // ends when the server is told to stop at once
@@ -140,10 +140,10 @@ func New(cfg Config) *Server {
 		sessions: map[*session]struct{}{},
 	}
 	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
-	s.lanes = passthrough.NewLanes(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
+	s.lanes = passthrough.NewPool(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
 	s.lanes.CloseIdleHomes(cfg.HomeIdle)
-	s.lanes.TellConnects(s.recordUpstreamStatus)
-	s.lanes.BoundUnread(cfg.MaxUnread, func(client net.Addr, err error) {
+	s.lanes.OnHomeDial(s.recordUpstreamStatus)
+	s.lanes.LimitUnread(cfg.MaxUnread, func(client net.Addr, err error) {
 		s.log.Warn("client closed: it doesn't read what it asked for", "client", clientAddr(client), "error", err)
 	})
 	s.startObserving(&cfg.Locks)
@@ -180,7 +180,7 @@ func (s *Server) startLoops() {
 		s.log.Warn("clients are read without an event loop, which is slower", "error", err)
 	}
 	s.loops = loops
-	s.lanes.ReadBy(loops)
+	s.lanes.ReadIn(loops)
 }
 
 // SetMaxClients changes how many clients are served at one time, from the next one on; those that are there stay.

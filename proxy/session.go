@@ -110,7 +110,7 @@ func (s *session) Resume() {
 // openHome opens the client's home before its first request, so that nothing that it asks waits for
 // that. If there is no connection to be had, the first request tries again.
 func (s *session) openHome() {
-	s.connect(passthrough.Own)
+	s.connect(passthrough.Home)
 	s.pipe.Flush()
 }
 
@@ -268,7 +268,7 @@ func (s *session) stream(argc int) bool {
 	s.meter.count(cmd.kind)
 	raw := s.framer.Stream(s.buf[:s.end])
 	expect := passthrough.Expect{Effect: cmd.Effect, Count: argc - 1, Proto: proto}
-	if s.tooLarge == nil && s.connected(passthrough.Own, expect.Effect) {
+	if s.tooLarge == nil && s.connected(passthrough.Home, expect.Effect) {
 		s.pipe.Relay(passthrough.Request{Raw: raw, Expect: expect, Piece: passthrough.First})
 	}
 	s.end = copy(s.buf, s.buf[len(raw):s.end])
@@ -316,7 +316,7 @@ func (s *session) mayAnswer() (state passthrough.State, ok bool) {
 		return state, false
 	}
 	state = s.awaitState()
-	return state, !state.InMulti && !state.Opaque && !state.Subscribed()
+	return state, !state.InMulti && !state.Untracked && !state.Subscribed()
 }
 
 func (s *session) relay(r route) {
@@ -324,11 +324,11 @@ func (s *session) relay(r route) {
 	case commands.Quit:
 		s.meter.lingering.Store(true)
 	case commands.Unanswered:
-		if state, _ := s.pipe.State(); state.Raw { // of a replica it is what it should be
+		if state, _ := s.pipe.State(); state.Streaming { // of a replica it is what it should be
 			break
 		}
-		if state := s.awaitState(); !state.InMulti && !state.Subscribed() && !state.Opaque && !state.Raw {
-			r.Effect = passthrough.Uncertain
+		if state := s.awaitState(); !state.InMulti && !state.Subscribed() && !state.Untracked && !state.Streaming {
+			r.Effect = passthrough.MaybeUnanswered
 		}
 	}
 	s.pipe.Relay(r.request())

@@ -21,10 +21,10 @@ var errWritesUnknown = errors.New("a connection to the upstream was lost since t
 //
 // The error is errSevered if the session must end, as it would have when it lost the connection on which it wrote; any other is the answer.
 func (s *session) syncWrites(prelude []string) (done bool, err error) {
-	if s.connect(passthrough.Own) != nil {
+	if s.connect(passthrough.Home) != nil {
 		return false, nil
 	}
-	if state := s.awaitState(); state.InMulti || state.Opaque || state.Raw {
+	if state := s.awaitState(); state.InMulti || state.Untracked || state.Streaming {
 		return false, nil // nothing can be asked before it there
 	}
 	switch s.pipe.Status().Writes {
@@ -34,7 +34,7 @@ func (s *session) syncWrites(prelude []string) (done bool, err error) {
 		return false, errWritesUnknown
 	}
 	s.pipe.Pin(passthrough.Pinned)
-	s.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, prelude...), Dropped: true})
+	s.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, prelude...), Discarded: true})
 	if s.server.cfg.Upstream.IsCluster() {
 		return true, nil
 	}

@@ -78,7 +78,7 @@ var byName = index()
 
 // expand gives each name of the table a row of its own.
 func expand() []Command {
-	all := []Command{{Effect: Stays}}
+	all := []Command{{Effect: StickyState}}
 	for _, row := range table {
 		for name := range strings.FieldsSeq(row.Name) {
 			row.Name, row.ID = name, len(all)

@@ -35,9 +35,9 @@ const (
 	Unpauses            // CLIENT UNPAUSE
 	TrackingOn          // CLIENT TRACKING
 	TrackingOff         //
-	Marks               // may leave something on the connection that isn't followed, and RESET takes away
-	Stays               // likewise, but it stays
-	Known               // others may know the connection by its number
+	UnknownState        // may leave something on the connection that isn't followed, and RESET takes away
+	StickyState         // likewise, but it stays
+	KnownID             // others may know the connection by its number
 	Effects             // how many there are
 )
 

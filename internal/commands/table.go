@@ -66,7 +66,7 @@ var table = []Command{
 	{Name: "script|flush function|load function|delete function|flush function|restore", Class: Shared,
 		Nodes: Masters},
 	{Name: "script|kill function|kill", Class: Stateful, Nodes: AnyMaster}, // not behind the script
-	{Name: "script|debug", Class: Stateful, Effect: Stays},
+	{Name: "script|debug", Class: Stateful, Effect: StickyState},
 
 	// Transactions.
 	{Name: "multi", Class: Stateful, Effect: Multi},
@@ -83,23 +83,23 @@ var table = []Command{
 	{Name: "quit", Class: Stateful, Effect: Quit},
 	{Name: "post host:", Class: Stateful, Effect: Closes}, // Redis closes: a browser was made to send it
 	{Name: "echo ping", Class: Shared},
-	{Name: "readonly readwrite asking", Class: Stateful, Effect: Marks},
+	{Name: "readonly readwrite asking", Class: Stateful, Effect: UnknownState},
 	{Name: "wait", Class: Stateful, Nodes: Masters, Join: Min},
 	{Name: "waitaof", Class: Stateful, Nodes: Masters, Join: MinEach},
-	{Name: "client client|no-evict client|no-touch", Class: Stateful, Effect: Stays},
+	{Name: "client client|no-evict client|no-touch", Class: Stateful, Effect: StickyState},
 	{Name: "client|setname", Class: Stateful, Effect: SetName},
 	{Name: "client|setinfo", Class: Stateful},
 	{Name: "client|setinfo|lib-name", Class: Stateful, Effect: SetLibName},
 	{Name: "client|setinfo|lib-ver", Class: Stateful, Effect: SetLibVer},
-	{Name: "client|tracking client|reply", Class: Stateful, Effect: Stays},
+	{Name: "client|tracking client|reply", Class: Stateful, Effect: StickyState},
 	{Name: "client|tracking|on", Class: Stateful, Effect: TrackingOn},
 	{Name: "client|tracking|off", Class: Stateful, Effect: TrackingOff},
 	{Name: "client|reply|on", Class: Stateful, Effect: ReplyOn},
 	{Name: "client|reply|off", Class: Stateful, Effect: ReplyOff},
 	{Name: "client|reply|skip", Class: Stateful, Effect: ReplySkip},
 	{Name: "client|help", Class: Shared},
-	{Name: "client|id client|info", Class: Stateful, Effect: Known},
-	{Name: "client|list", Class: Stateful, Effect: Known, Nodes: Masters, Join: Text},
+	{Name: "client|id client|info", Class: Stateful, Effect: KnownID},
+	{Name: "client|list", Class: Stateful, Effect: KnownID, Nodes: Masters, Join: Text},
 	{Name: "client|caching client|getname client|getredir client|trackinginfo", Class: Stateful},
 	{Name: "client|kill client|unblock", Class: Stateful, Nodes: AnyMaster, Join: Max},
 	{Name: "client|pause", Class: Stateful, Nodes: Masters}, // its effect is by arguments
@@ -135,14 +135,14 @@ var table = []Command{
 		Class: Shared, Refused: aboutOneNode},
 	{Name: "monitor", Class: Stateful, Effect: Monitor, Nodes: Masters},
 	{Name: "sync psync", Class: Stateful, Effect: Replicate, Refused: oneNodesData},
-	{Name: "replconf", Class: Stateful, Effect: Stays}, // by arguments
+	{Name: "replconf", Class: Stateful, Effect: StickyState}, // by arguments
 	{Name: "shutdown", Class: Stateful, Effect: Closes, Refused: endsOneNode},
-	{Name: "debug", Effect: Stays},
-	{Name: "debug|object", Effect: Stays, Keys: at(2, 2, 1)},
-	{Name: "debug|restart debug|segfault", Effect: Stays, Refused: endsOneNode},
+	{Name: "debug", Effect: StickyState},
+	{Name: "debug|object", Effect: StickyState, Keys: at(2, 2, 1)},
+	{Name: "debug|restart debug|segfault", Effect: StickyState, Refused: endsOneNode},
 
 	// lockproxy's own.
 	{Name: "lock unlock relock lockinfo lockscan", Class: Lock},
-	{Name: "fence", Class: Stateful},        // a transaction
-	{Name: "lockproxy.wait", Effect: Stays}, // see package cluster
+	{Name: "fence", Class: Stateful},              // a transaction
+	{Name: "lockproxy.wait", Effect: StickyState}, // see package cluster
 }

@@ -11,7 +11,7 @@ func (p *Pipe) TryRelay(r Request, it *eventloop.Iteration) (done bool) {
 	if p.failed != nil || len(r.Raw) > bufSize || !p.tryConnect(r.Way) {
 		return false
 	}
-	e := entry{Expect: r.Expect, count: r.N}
+	e := pendingReply{Expect: r.Expect, count: r.N}
 	if p.lane != nil {
 		return p.tryLane(e, r.Raw, it)
 	}
@@ -21,7 +21,7 @@ func (p *Pipe) TryRelay(r Request, it *eventloop.Iteration) (done bool) {
 // TryFlush sends what TryRelay has gathered for the home, behind all that came before in this
 // iteration. It returns false if the upstream has not taken all: then Flush must send the rest before anything else.
 func (p *Pipe) TryFlush(it *eventloop.Iteration) (all bool) {
-	if len(p.wbuf) == 0 {
+	if len(p.unsent) == 0 {
 		return true
 	}
 	it.Flush()
@@ -32,11 +32,11 @@ func (p *Pipe) TryFlush(it *eventloop.Iteration) (all bool) {
 func (p *Pipe) tryConnect(way Way) bool {
 	p.mu.Lock()
 	shares, kind := p.chooseLocked(way)
-	if p.home == nil && p.need != unneeded || p.end != stays || !shares && p.stay.large > 0 {
+	if p.home == nil && p.homeUse != unneeded || p.end != notEnding || !shares && p.needsHome.large > 0 {
 		p.mu.Unlock()
 		return false
 	}
-	if shares && p.lane != nil && p.lane.kind == kind {
+	if shares && p.lane != nil && p.lane.key == kind {
 		defer p.mu.Unlock()
 		return p.setRoute(byLane)
 	}

@@ -1,19 +1,19 @@
 package passthrough
 
 // run is a number of replies in a row that go to one session.
-type run struct {
-	client  *owed
+type span struct {
+	client  *client
 	replies int
 }
 
 // runs is a queue of them. It is pure: no I/O, no clock, no lock. Its zero value is empty.
-type runs struct {
-	list  []run
+type spanQueue struct {
+	list  []span
 	first int // those before it are done
 }
 
 // push adds a run at the end, to the last one if that is of the same session.
-func (q *runs) push(r run) {
+func (q *spanQueue) push(r span) {
 	if last := len(q.list) - 1; last >= q.first && q.list[last].client == r.client {
 		q.list[last].replies += r.replies
 		return
@@ -27,12 +27,12 @@ func (q *runs) push(r run) {
 }
 
 // pop removes the first; ok is false if there is none.
-func (q *runs) pop() (r run, ok bool) {
+func (q *spanQueue) pop() (r span, ok bool) {
 	if q.first == len(q.list) {
-		return run{}, false
+		return span{}, false
 	}
 	r = q.list[q.first]
-	q.list[q.first] = run{}
+	q.list[q.first] = span{}
 	q.first++
 	if q.first == len(q.list) {
 		q.list, q.first = q.list[:0], 0
@@ -41,8 +41,8 @@ func (q *runs) pop() (r run, ok bool) {
 }
 
 // takeAll empties the queue.
-func (q *runs) takeAll() []run {
+func (q *spanQueue) takeAll() []span {
 	list := q.list[q.first:]
-	*q = runs{}
+	*q = spanQueue{}
 	return list
 }

@@ -8,14 +8,14 @@ import (
 
 // Runs are a queue of replies, each of which knows whose it is.
 func TestRunsAgainstModel(t *testing.T) {
-	pipes := []*owed{{}, {}, {}}
+	pipes := []*client{{}, {}, {}}
 	rapid.Check(t, func(t *rapid.T) {
-		var q runs
-		var model []*owed // of each reply that is due
+		var q spanQueue
+		var model []*client // of each reply that is due
 		for range rapid.IntRange(0, 200).Draw(t, "steps") {
 			if rapid.IntRange(0, 2).Draw(t, "step") > 0 {
 				p, n := rapid.SampledFrom(pipes).Draw(t, "pipe"), rapid.IntRange(1, 3).Draw(t, "replies")
-				q.push(run{p, n})
+				q.push(span{p, n})
 				for range n {
 					model = append(model, p)
 				}
@@ -37,7 +37,7 @@ func TestRunsAgainstModel(t *testing.T) {
 	})
 }
 
-func checkRun(t *rapid.T, q *runs, model []*owed) []*owed {
+func checkRun(t *rapid.T, q *spanQueue, model []*client) []*client {
 	r, ok := q.pop()
 	if ok != (len(model) > 0) {
 		t.Fatalf("pop: %v with %d replies due", ok, len(model))
@@ -48,7 +48,7 @@ func checkRun(t *rapid.T, q *runs, model []*owed) []*owed {
 	return checkOneRun(t, r, model)
 }
 
-func checkOneRun(t *rapid.T, r run, model []*owed) []*owed {
+func checkOneRun(t *rapid.T, r span, model []*client) []*client {
 	for range r.replies {
 		if len(model) == 0 || model[0] != r.client {
 			t.Fatal("a run of another's")

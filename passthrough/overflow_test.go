@@ -10,30 +10,30 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A spool gives back what it was given, in order, in memory and beyond.
+// A overflow gives back what it was given, in order, in memory and beyond.
 func TestSpoolAgainstModel(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	source := make([]byte, 4*spoolMemory)
+	source := make([]byte, 4*overflowMemory)
 	rand.NewChaCha8([32]byte{}).Read(source)
 	rapid.Check(t, func(t *rapid.T) {
-		var s spool
+		var s overflow
 		var model []byte
-		buf := make([]byte, rapid.IntRange(1, spoolMemory).Draw(t, "buffer"))
+		buf := make([]byte, rapid.IntRange(1, overflowMemory).Draw(t, "buffer"))
 		defer s.clear()
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "append") {
 				from := rapid.IntRange(0, len(source)).Draw(t, "from")
-				b := source[from:rapid.IntRange(from, min(len(source), from+2*spoolMemory)).Draw(t, "to")]
+				b := source[from:rapid.IntRange(from, min(len(source), from+2*overflowMemory)).Draw(t, "to")]
 				if err := s.append(b); err != nil {
 					t.Fatal(err)
 				}
 				model = append(model, b...)
-			} else if got, err := s.take(buf); err != nil || len(got) > len(model) || !bytes.Equal(got, model[:len(got)]) || len(got) == 0 && len(model) > 0 {
+			} else if got, err := s.next(buf); err != nil || len(got) > len(model) || !bytes.Equal(got, model[:len(got)]) || len(got) == 0 && len(model) > 0 {
 				t.Fatalf("took %d bytes, %v; %d are there", len(got), err, len(model))
 			} else {
 				model = model[len(got):]
 			}
-			if s.len() != int64(len(model)) || len(s.mem) > spoolMemory {
+			if s.len() != int64(len(model)) || len(s.mem) > overflowMemory {
 				t.Fatalf("%d bytes, %d in memory; want %d", s.len(), len(s.mem), len(model))
 			}
 		}
@@ -47,14 +47,14 @@ func TestSpoolAgainstModel(t *testing.T) {
 // The memory and the file go with what was in them, and there is a limit.
 func TestSpoolBounds(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	var s spool
-	if err := s.append(make([]byte, spoolMemory)); err != nil || s.file != nil {
+	var s overflow
+	if err := s.append(make([]byte, overflowMemory)); err != nil || s.file != nil {
 		t.Fatalf("what fits into memory: %v", err)
 	}
 	if err := s.append(make([]byte, 1)); err != nil || s.file == nil {
 		t.Fatalf("a byte more: %v", err)
 	}
-	s.write += maxSpool - s.len() // as if so much had been written
+	s.writeAt += maxOverflow - s.len() // as if so much had been written
 	if err := s.append(make([]byte, 1)); err == nil {
 		t.Error("it has no limit")
 	}
@@ -62,7 +62,7 @@ func TestSpoolBounds(t *testing.T) {
 		t.Error("clear leaves something")
 	}
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "not there"))
-	if err := s.append(make([]byte, spoolMemory+1)); err == nil {
+	if err := s.append(make([]byte, overflowMemory+1)); err == nil {
 		t.Error("no room for a file is no error")
 	}
 }
@@ -70,24 +70,24 @@ func TestSpoolBounds(t *testing.T) {
 // What all clients leave unread together has a limit, and who reads makes room again.
 func TestSpoolsShareALimit(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	all := &Unread{Limit: 4 * spoolMemory}
-	a, b := spool{all: all}, spool{all: all}
-	if err := a.append(make([]byte, 3*spoolMemory)); err != nil {
+	all := &Unread{Limit: 4 * overflowMemory}
+	a, b := overflow{all: all}, overflow{all: all}
+	if err := a.append(make([]byte, 3*overflowMemory)); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.append(make([]byte, 2*spoolMemory)); err == nil {
+	if err := b.append(make([]byte, 2*overflowMemory)); err == nil {
 		t.Error("more than there is room for was taken")
 	}
 	b.clear()
-	if err := b.append(make([]byte, spoolMemory+1)); err == nil && all.filed.Load() > all.Limit {
+	if err := b.append(make([]byte, overflowMemory+1)); err == nil && all.inFiles.Load() > all.Limit {
 		t.Error("more than there is room for was taken")
 	}
 	b.clear()
 	a.clear()
-	if got := all.filed.Load(); got != 0 {
+	if got := all.inFiles.Load(); got != 0 {
 		t.Errorf("%d bytes are still counted", got)
 	}
-	if err := b.append(make([]byte, 4*spoolMemory)); err != nil {
+	if err := b.append(make([]byte, 4*overflowMemory)); err != nil {
 		t.Errorf("room that was given back: %v", err)
 	}
 	b.clear()
@@ -97,21 +97,21 @@ func TestSpoolsShareALimit(t *testing.T) {
 func TestSpoolsWithoutFiles(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "not there"))
 	all := &Unread{Limit: 1 << 30}
-	a, b := spool{all: all}, spool{all: all}
-	if err := a.append(make([]byte, maxUnfiled-spoolMemory)); err != nil {
+	a, b := overflow{all: all}, overflow{all: all}
+	if err := a.append(make([]byte, maxInMemory-overflowMemory)); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.append(make([]byte, 2*spoolMemory)); err == nil {
+	if err := b.append(make([]byte, 2*overflowMemory)); err == nil {
 		t.Error("more than there is memory for was taken")
 	}
-	if got, err := a.take(nil); err != nil || len(got) != maxUnfiled-spoolMemory || all.unfiled.Load() != 0 {
-		t.Errorf("took %d bytes, %v; %d are still counted", len(got), err, all.unfiled.Load())
+	if got, err := a.next(nil); err != nil || len(got) != maxInMemory-overflowMemory || all.inMemory.Load() != 0 {
+		t.Errorf("took %d bytes, %v; %d are still counted", len(got), err, all.inMemory.Load())
 	}
-	if err := b.append(make([]byte, 2*spoolMemory)); err != nil {
+	if err := b.append(make([]byte, 2*overflowMemory)); err != nil {
 		t.Error(err)
 	}
 	b.clear()
-	if got := all.unfiled.Load(); got != 0 {
+	if got := all.inMemory.Load(); got != 0 {
 		t.Errorf("%d bytes are still counted", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // Effects that requests of the proxy's own have.
 const (
-	Uncertain = commands.Effects + iota // Unanswered, but a probe behind it tells whether it got a reply
+	MaybeUnanswered = commands.Effects + iota // Unanswered, but a probe behind it tells whether it got a reply
 	// logsIn is of the login behind RESET: if it fails, the connection isn't what Identity says.
 	logsIn
 )

@@ -9,41 +9,41 @@ import (
 
 // replyReader cuts what one upstream connection sends into replies and decides where each goes. It
 // does no I/O.
-type replyReader struct {
-	scan resp.Scanner
-	dest entryKind // of the reply that scan is within
-	feed bool      // whether it goes to dest depends on its end: it may be a line of MONITOR's feed, which answers nothing, or a late refusal
-	keep []byte    // what has come of it, if it is captured or may be feed
-	size int       // bytes that have come of it
-	out  [][]byte  // what the client is to be given
+type demux struct {
+	scan      resp.Scanner
+	dest      replyKind // of the reply that scan is within
+	undecided bool      // whether it goes to dest depends on its end: it may be a line of MONITOR's feed, which answers nothing, or a late refusal
+	kept      []byte    // what has come of it, if it is captured or may be feed
+	size      int       // bytes that have come of it
+	out       [][]byte  // what the client is to be given
 
 	shared   bool // the connection is a lane
 	dropping bool // scan is within a push that came by a lane
 }
 
 // within reports whether the client has been given a part of a reply that is not complete.
-func (r *replyReader) within() bool { return r.scan.Began() && r.dest == relayed && !r.dropping }
+func (d *demux) within() bool { return d.scan.Began() && d.dest == relayed && !d.dropping }
 
 // sizeable is from which size on a reply is better read by who may wait for more of it, bytes: the
 // event loop, which reads as soon as something has come, would give it to its client in small
 // pieces.
-const sizeable = 16 << 10
+const largeEnough = 16 << 10
 
 // large reports whether the reply that is being read, or was last, is sizeable: they are mostly
 // followed by their like.
-func (r *replyReader) large() bool { return r.size >= sizeable }
+func (d *demux) large() bool { return d.size >= largeEnough }
 
 // meetsPush reports whether data, which came by a lane, begins with a push or the rest of one. It
 // belongs to nobody: sessions that may get pushes have connections of their own. But any client may
 // name a lane in CLIENT TRACKING REDIRECT.
-func (r *replyReader) meetsPush(data []byte) bool {
-	return r.dropping || r.shared && !r.scan.Began() && data[0] == '>'
+func (d *demux) atPush(data []byte) bool {
+	return d.dropping || d.shared && !d.scan.Began() && data[0] == '>'
 }
 
 // drop takes a push from the front of data, as far as it has come.
-func (r *replyReader) drop(data []byte) (n int, err error) {
-	n, done, err := r.scan.Scan(data)
-	r.dropping = !done
+func (d *demux) dropPush(data []byte) (n int, err error) {
+	n, done, err := d.scan.Scan(data)
+	d.dropping = !done
 	return n, err
 }
 
@@ -51,45 +51,45 @@ func (r *replyReader) drop(data []byte) (n int, err error) {
 // puts into out what of it the client is to be given, with o.mu held. It returns how many bytes it
 // took and how many replies ended there. Pieces for the client that lie side by side in data become
 // one.
-func (r *replyReader) sort(o *owed, data []byte, limit int) (at, replies int, err error) {
-	l := &o.ledger
-	r.out = r.out[:0]
+func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err error) {
+	l := &o.pending
+	d.out = d.out[:0]
 	from := 0 // data[from:at] goes to the client
 	cut := func(to int) {
 		if at > from {
-			r.out = append(r.out, data[from:at])
+			d.out = append(d.out, data[from:at])
 		}
 		from, at = to, to
 	}
-	for at < len(data) && replies != limit && !r.meetsPush(data[at:]) {
-		if n, passed := r.plain(l, data[at:], limit-replies); passed > 0 {
+	for at < len(data) && replies != limit && !d.atPush(data[at:]) {
+		if n, passed := d.cutPlain(l, data[at:], limit-replies); passed > 0 {
 			at += n
 			replies += passed
 			continue
 		}
-		if !r.scan.Began() {
-			r.dest = l.destination(data[at])
-			r.feed = data[at] == '+' && l.monitor && (r.dest != relayed || l.muted()) || data[at] == '-' && l.unsure()
-			r.size = 0
+		if !d.scan.Began() {
+			d.dest = l.destination(data[at])
+			d.undecided = data[at] == '+' && l.monitor && (d.dest != relayed || l.muted()) || data[at] == '-' && l.errorUndecided()
+			d.size = 0
 		}
-		if l.Raw {
+		if l.Streaming {
 			at = len(data)
 			break
 		}
-		n, done, err := r.scan.Scan(data[at:])
+		n, done, err := d.scan.Scan(data[at:])
 		if err != nil {
 			return at, replies, err
 		}
-		r.size += n
+		d.size += n
 		piece := data[at : at+n]
-		if r.dest == relayed && !r.feed {
+		if d.dest == relayed && !d.undecided {
 			at += n
 		} else {
 			cut(at + n)
 		}
-		if r.dest == captured || r.feed {
-			r.keep = append(r.keep, piece...)
-			if len(r.keep) > maxCall {
+		if d.dest == internal || d.undecided {
+			d.kept = append(d.kept, piece...)
+			if len(d.kept) > maxCall {
 				return at, replies, errors.New("the reply to the proxy's own request is too large")
 			}
 		}
@@ -97,21 +97,21 @@ func (r *replyReader) sort(o *owed, data []byte, limit int) (at, replies int, er
 			continue
 		}
 		replies++
-		e, ok := l.finished(r.scan.Head())
-		if ok && e.Accepted != nil && !r.scan.Head().IsError() {
+		e, ok := l.complete(d.scan.Head())
+		if ok && e.Accepted != nil && !d.scan.Head().IsError() {
 			e.Accepted()
 		}
 		switch {
 		case ok && e.kind != relayed:
 			cut(at)
-			r.act(l, e)
-		case r.feed && ok && r.dest == relayed, r.feed && !ok && !l.muted(): // Redis counts its feed among the replies
-			r.out = append(r.out, r.keep)
+			d.finish(l, e)
+		case d.undecided && ok && d.dest == relayed, d.undecided && !ok && !l.muted(): // Redis counts its feed among the replies
+			d.out = append(d.out, d.kept)
 		}
-		r.keep = nil
-		for e, ok := l.ready(); ok; e, ok = l.ready() {
+		d.kept = nil
+		for e, ok := l.popReady(); ok; e, ok = l.popReady() {
 			cut(at)
-			r.act(l, e)
+			d.finish(l, e)
 		}
 	}
 	cut(at)
@@ -121,8 +121,8 @@ func (r *replyReader) sort(o *owed, data []byte, limit int) (at, replies int, er
 // plain takes from the front of data up to limit replies, -1 and less for any number, which go to
 // the client, are there whole and change nothing. It leaves the last reply of a run of requests,
 // and whatever is not so plain, to sort.
-func (r *replyReader) plain(l *ledger, data []byte, limit int) (at, replies int) {
-	if r.scan.Began() || !l.relaysPlainly() {
+func (d *demux) cutPlain(l *pendingQueue, data []byte, limit int) (at, replies int) {
+	if d.scan.Began() || !l.nextIsPlain() {
 		return 0, 0
 	}
 	e := l.head()
@@ -134,16 +134,16 @@ func (r *replyReader) plain(l *ledger, data []byte, limit int) (at, replies int)
 		at += n
 		replies++
 		e.count--
-		r.size = n
+		d.size = n
 	}
 	return at, replies
 }
 
 // skip takes replies as sort does, for a session that has ended.
-func (r *replyReader) skip(data []byte, limit int) (at, replies int, err error) {
-	r.keep = nil
-	for at < len(data) && replies != limit && !r.meetsPush(data[at:]) {
-		n, done, err := r.scan.Scan(data[at:])
+func (d *demux) skip(data []byte, limit int) (at, replies int, err error) {
+	d.kept = nil
+	for at < len(data) && replies != limit && !d.atPush(data[at:]) {
+		n, done, err := d.scan.Scan(data[at:])
 		if err != nil {
 			return at, replies, err
 		}
@@ -156,16 +156,16 @@ func (r *replyReader) skip(data []byte, limit int) (at, replies int, err error) 
 }
 
 // act does what is due when an entry has been answered.
-func (r *replyReader) act(l *ledger, e entry) {
+func (d *demux) finish(l *pendingQueue, e pendingReply) {
 	switch e.kind {
-	case captured:
-		e.answer.raw, e.answer.err = r.keep, upstream.FailureIn(r.keep)
+	case internal:
+		e.answer.raw, e.answer.err = d.kept, upstream.FailureIn(d.kept)
 		close(e.answer.Done)
-	case marker:
+	case barrier:
 		close(e.answer.Done)
-	case replaced, local:
+	case overridden, local:
 		if !l.muted() {
-			r.out = append(r.out, e.local)
+			d.out = append(d.out, e.local)
 		}
 		l.skipNext = false
 	}

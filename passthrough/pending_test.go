@@ -185,14 +185,14 @@ func (m *ledgerMachine) lock(rt *rapid.T) {
 func (m *ledgerMachine) check(rt *rapid.T) {
 	// Replies may be cut anywhere, so only the total is looked at here.
 	m.out.wait()
-	if got, most := m.client.got.Len(), len(m.redis.client); got > most {
-		rt.Fatalf("the client got %d bytes of %d:\n%q\n%q", got, most, m.client.got.Bytes(), m.redis.client)
+	if got, most := m.far.got.Len(), len(m.redis.client); got > most {
+		rt.Fatalf("the client got %d bytes of %d:\n%q\n%q", got, most, m.far.got.Bytes(), m.redis.client)
 	}
 }
 
 func (m *ledgerMachine) checkAll() {
 	m.out.wait()
-	got, gotUnasked := separate(m.t, m.client.got.Bytes())
+	got, gotUnasked := separate(m.t, m.far.got.Bytes())
 	want, wantUnasked := separate(m.t, m.redis.client)
 	if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(gotUnasked, wantUnasked) {
 		m.rt.Fatalf("the client got\n%q\n%q\nwant\n%q\n%q", got, gotUnasked, want, wantUnasked)
@@ -211,7 +211,7 @@ func (m *ledgerMachine) checkAll() {
 
 func (m *ledgerMachine) sameState(rt *rapid.T, state State) {
 	r := m.redis
-	if state.Identity != r.Identity || state.InMulti != r.inMulti || state.Subscribed() != r.subscribed() || state.Opaque || state.Raw {
+	if state.Identity != r.Identity || state.InMulti != r.inMulti || state.Subscribed() != r.subscribed() || state.Untracked || state.Streaming {
 		rt.Fatalf("state %+v, Redis is %+v", state, r)
 	}
 	plain := !r.inMulti && !r.monitor && !r.off && !r.skip && len(r.channels)+len(r.patterns)+len(r.shard) == 0
@@ -270,7 +270,7 @@ func TestLedgerRunsAreOneEntry(t *testing.T) {
 	for range n {
 		u.ask(commands.NoEffect)
 	}
-	if got := u.ledger.len(); got != 1 {
+	if got := u.pending.len(); got != 1 {
 		t.Errorf("%d entries", got)
 	}
 	u.answer(t, strings.Repeat(":1\r\n", n-1))
@@ -317,7 +317,7 @@ func TestLedgerForgets(t *testing.T) {
 		u.ask(commands.Select)
 	}
 	u.answer(t, strings.Repeat("+OK\r\n", maxEntries))
-	if got := cap(u.ledger.entries); got > maxIdleEntries {
+	if got := cap(u.pending.entries); got > maxIdleEntries {
 		t.Errorf("room for %d entries is kept", got)
 	}
 	// Never quite empty, it doesn't grow either.
@@ -326,7 +326,7 @@ func TestLedgerForgets(t *testing.T) {
 		u.ask(commands.Select)
 		u.answer(t, "+OK\r\n")
 	}
-	if got := cap(u.ledger.entries); got > 16*1024 {
+	if got := cap(u.pending.entries); got > 16*1024 {
 		t.Errorf("room for %d entries after many that came and went", got)
 	}
 }
@@ -374,7 +374,7 @@ func TestLedgerLoss(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			u := newUnplugged(upstream.Identity{Proto: 2})
 			test.prepare(u)
-			u.finish(gone, u.home.replies.within())
+			u.homeLost(gone, u.home.replies.within())
 			got := u.took()
 			if test.want == "bounded" {
 				if len(got) > maxLostText+len(lost) || !strings.HasPrefix(got, lost+lost) {
@@ -397,7 +397,7 @@ func TestLedgerLossOfOwnRequest(t *testing.T) {
 	gone := errors.New("gone")
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	before, barrier := u.Do([]byte(nil))[0], u.Barrier()
-	u.finish(gone, false)
+	u.homeLost(gone, false)
 	if !isDone(barrier) {
 		t.Error("a barrier from before holds")
 	}

@@ -39,7 +39,7 @@ func TestOutboxOrder(t *testing.T) {
 		if !encrypted {
 			direct = socket.New(near)
 		}
-		o := newOutbox(near, direct)
+		o := newClientWriter(near, direct)
 		const total = 1 << 20 // of 8 bytes each
 		go func() {           // ends when all is given; the reader below waits for that
 			next := uint64(0)
@@ -86,7 +86,7 @@ func TestOutboxOrder(t *testing.T) {
 		}
 		o.wait()
 		o.mu.Lock()
-		if o.queue.file != nil || o.busy {
+		if o.queue.file != nil || o.drains {
 			t.Error("something is left")
 		}
 		o.mu.Unlock()
@@ -96,7 +96,7 @@ func TestOutboxOrder(t *testing.T) {
 // send waits for nobody, and what a client doesn't read is not kept in memory.
 func TestOutboxSendDoesNotWait(t *testing.T) {
 	near, far := tcpPair(t)
-	o := newOutbox(near, socket.New(near))
+	o := newClientWriter(near, socket.New(near))
 	piece := bytes.Repeat([]byte("0123456789abcdef"), 4<<10)
 	const pieces = 1000
 	began := time.Now()
@@ -112,7 +112,7 @@ func TestOutboxSendDoesNotWait(t *testing.T) {
 	o.mu.Lock()
 	memory, queued := len(o.queue.mem), o.queue.len()
 	o.mu.Unlock()
-	if memory > spoolMemory || queued < 32<<20 {
+	if memory > overflowMemory || queued < 32<<20 {
 		t.Errorf("%d bytes in memory of %d", memory, queued)
 	}
 	o.finish()
@@ -127,7 +127,7 @@ func TestOutboxSendDoesNotWait(t *testing.T) {
 // A client that closes releases whoever waits for it.
 func TestOutboxOfAClientThatIsGone(t *testing.T) {
 	near, far := tcpPair(t)
-	o := newOutbox(near, socket.New(near))
+	o := newClientWriter(near, socket.New(near))
 	o.send(make([]byte, 32<<20))
 	waited := make(chan struct{})
 	go func() { // ends when the client has closed; the test waits for it
@@ -147,8 +147,8 @@ func TestOutboxOfAClientThatIsGone(t *testing.T) {
 		t.Fatal("waitBelow waits for a client that has gone")
 	}
 	o.wait()
-	if o.err() == nil || o.queue.len() != 0 {
-		t.Errorf("the client is gone: %v, %d bytes queued", o.err(), o.queue.len())
+	if _, _, err := o.status(); err == nil || o.queue.len() != 0 {
+		t.Errorf("the client is gone: %v, %d bytes queued", err, o.queue.len())
 	}
 	o.send([]byte("x"))
 	if o.queue.len() != 0 {

@@ -1,0 +1,166 @@
+package passthrough
+
+import (
+	"math"
+	"sync"
+
+	"lockproxy/internal/commands"
+)
+
+// owed is what one client is owed, and how that comes: what a session, its home and its lane have
+// in common.
+type client struct {
+	pool        *Pool
+	encodeError func(error) []byte // makes the reply to a request that was lost
+	out         *clientWriter
+
+	mu        sync.Mutex
+	room      *sync.Cond
+	pending   pendingQueue // guarded by mu
+	route     route        // guarded by mu; changed by setRoute
+	lost      error        // guarded by mu; why route is gone
+	end       Ending       // guarded by mu; only ever raised
+	writes    Writes       // guarded by mu
+	needsHome homeReasons  // guarded by mu
+	inFlight  int          // guarded by mu; replies still to come by lane, or to be taken back
+	home      *home        // guarded by mu; nil while it isn't open
+	homeUse   homeUse      // guarded by mu; of the home
+	delivery               // guarded by mu
+}
+
+// delivery is what the client is given besides whole replies.
+type delivery struct {
+	within bool   // it has been given a part of a reply
+	pushes []byte // wait for the end of that reply
+}
+
+// route is how a session's requests go, and how what it is owed comes.
+type route uint8
+
+const (
+	byHome  route = iota
+	byLane        // by a connection that others use too
+	dropped       // the home was lost since Connect: what follows is answered as lost until that is called again
+	gone          // nowhere any more: lost says why
+)
+
+// setRoute changes the route, if nothing is in flight on the old one. mu is held.
+func (c *client) setRoute(to route) (changed bool) {
+	switch {
+	case to == c.route:
+		return true
+	case c.route == gone:
+		return false
+	case to == byLane:
+		changed = c.route == byHome && c.pending.empty() && !c.within
+	case c.route == byLane:
+		changed = to == gone || to == byHome && c.inFlight == 0
+	default:
+		changed = true
+	}
+	if changed {
+		c.route = to
+	}
+	return changed
+}
+
+// Writes says where the requests have gone that the session has sent so far.
+type Writes uint8
+
+const (
+	AtHome    Writes = iota // by the home that is open
+	Elsewhere               // some by a lane, or by an earlier home
+	Unknown                 // some by a connection that was lost since, or to another server: the upstream may not have them
+)
+
+// stay is why a session stays at its home though State doesn't tell why.
+type homeReasons struct {
+	pinned bool // see Pin
+	open   bool // a request was begun whose end may never come
+	large  int  // for how many requests it does because of large ones
+}
+
+func (s *homeReasons) any() bool { return s.pinned || s.open || s.large > 0 }
+
+// fullLocked reports whether the client is owed so much that it is owed nothing more for now. mu is
+// held.
+func (c *client) fullLocked() bool {
+	return c.route != gone && (c.pending.len() >= maxEntries || c.route == byLane && c.inFlight >= maxInFlight)
+}
+
+// isGone reports whether the session is lost.
+func (c *client) isGone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.route == gone
+}
+
+// owe notes what the client is owed by its lane, unless that is too much.
+func (c *client) expectOnLane(e pendingReply, replies int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.route != byLane || c.fullLocked() {
+		return false
+	}
+	c.pending.push(e)
+	c.inFlight += replies
+	c.writes = max(c.writes, Elsewhere)
+	return true
+}
+
+// push notes what the client is owed, by the home or as lost.
+func (c *client) expect(e pendingReply) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending.push(e)
+	if e.Effect == commands.Quit {
+		c.end = max(c.end, WhenAnswered)
+	}
+	switch {
+	case c.route == gone:
+		c.failAll()
+	case c.route == dropped && e.Effect != commands.NoEffect: // what comes behind it may mean something else without it
+		text, awaited := c.loseUpstream(c.neverSent())
+		if !awaited {
+			c.end = max(c.end, WhenAnswered)
+		}
+		c.sendLocked(text)
+	case c.route == dropped:
+		c.sendLocked(c.failNext(nil, math.MaxInt, c.neverSent()))
+	default:
+		c.needsHome.large = max(0, c.needsHome.large-max(1, e.count))
+	}
+}
+
+// giveLocked gives the client pieces and, between two replies, the pushes that had to wait. It
+// closes the client with them if that was all that is owed to it. mu is held.
+func (c *client) sendLocked(pieces ...[]byte) {
+	if !c.within && len(c.pushes) > 0 {
+		pieces = append(pieces, c.pushes)
+		c.pushes = nil
+	}
+	if c.end == WhenAnswered && c.nothingOwed() {
+		c.out.finish(pieces...)
+		return
+	}
+	c.out.send(pieces...)
+}
+
+// nothingOwed reports whether the client waits for nothing. mu is held.
+func (c *client) nothingOwed() bool { return c.pending.empty() || c.route == gone }
+
+// maxPushes bounds what waits in pushes, bytes.
+const maxPushes = 64 << 10
+
+// pushLocked is Push with mu held.
+func (c *client) pushLocked(text []byte) (ok bool) {
+	if !c.within {
+		c.out.send(text)
+		return true
+	}
+	if len(c.pushes)+len(text) > maxPushes {
+		return false
+	}
+	c.pushes = append(c.pushes, text...)
+	return true
+}

@@ -1,0 +1,214 @@
+package passthrough
+
+// How a session goes by its home.
+
+import (
+	"context"
+	"time"
+
+	"lockproxy/internal/socket"
+	"lockproxy/internal/upstream"
+)
+
+// homeSide is a session's way to its home.
+type homeSide struct {
+	*client
+	lastHome  *home       // that was opened last, nil if none ever was
+	unsent    []byte      // not yet sent
+	idleTimer *time.Timer // calls closeIdle; nil if nothing does
+}
+
+// need says whether a home is needed, for closeIdle.
+type homeUse uint8
+
+const (
+	recent   homeUse = iota // since closeIdle looked
+	held                    // the session is about to use it
+	unneeded                // a home that isn't open was closed for that
+)
+
+// openHome dials the session's home, which is set up as the session has set itself up.
+func (s *homeSide) openHome(ctx context.Context) error {
+	if s.lastHome != nil {
+		s.out.keepReading(1) // it may be waiting for the client
+		<-s.lastHome.ended
+		s.out.keepReading(-1)
+	}
+	s.mu.Lock()
+	setup := s.pending.setup()
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, s.pool.dialTimeout)
+	defer cancel()
+	conn, err := s.pool.upstream.Dial(ctx, setup)
+	if s.pool.onHomeDial != nil {
+		s.pool.onHomeDial(err)
+	}
+	if err != nil {
+		return err
+	}
+	h := &home{client: s.client, conn: conn, rw: upstream.Raw(conn), ended: make(chan struct{})}
+	if h.socket, _ = h.rw.(*socket.Socket); h.socket != nil {
+		h.reg = s.pool.loops.NewRegistration(h, h.socket.Raw())
+	}
+	s.mu.Lock()
+	if before := s.lastHome; before != nil {
+		s.writes = max(s.writes, Elsewhere)
+		if before.conn.RemoteAddr().String() != conn.RemoteAddr().String() {
+			s.writes = Unknown
+		}
+	}
+	s.home, s.lastHome, s.homeUse = h, h, held
+	if s.end >= ClientGone {
+		conn.Close()
+	}
+	if every := s.pool.homeIdle; every > 0 && s.idleTimer == nil {
+		s.idleTimer = time.AfterFunc(every, s.closeIdle) // Wait stops it
+	}
+	s.mu.Unlock()
+	s.pool.homes.Add(1)
+	if !h.park() {
+		go h.Resume() // ends when conn does; End closes conn and Wait waits
+	}
+	return nil
+}
+
+// atHome makes ready for a request that goes by the home, and reports whether that is open. If it
+// was lost since Connect, what was to go by it has been answered, and is dropped.
+func (s *homeSide) useHome() (open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.route == dropped {
+		s.unsent = keepBuffer(s.unsent)
+	}
+	s.setRoute(byHome)
+	if s.home != nil {
+		s.homeUse = held
+	}
+	return s.home != nil
+}
+
+// queue gathers what goes by the home. What isn't worth that it sends, uncopied, behind what has
+// been gathered.
+func (s *homeSide) queue(raw []byte) {
+	switch {
+	case len(raw) >= newBuffer:
+		s.flushHome()
+		s.writeHome(raw)
+	case s.unsent == nil:
+		s.unsent = append(takeBuffer(), raw...)
+	default:
+		s.unsent = append(s.unsent, raw...)
+	}
+	if len(raw) > bufSize {
+		s.mu.Lock()
+		s.needsHome.large = largeFor
+		s.mu.Unlock()
+	}
+	if len(s.unsent) >= bufSize {
+		s.flushHome()
+	}
+}
+
+// flushHome sends what is gathered.
+func (s *homeSide) flushHome() {
+	if len(s.unsent) > 0 {
+		s.writeHome(s.unsent)
+		s.unsent = keepBuffer(s.unsent)
+	}
+}
+
+// writeHome sends raw by the home, if that is still there.
+func (s *homeSide) writeHome(raw []byte) {
+	s.mu.Lock()
+	home := s.home
+	if s.route != byHome {
+		home = nil
+	}
+	s.mu.Unlock()
+	if home == nil {
+		return
+	}
+	s.out.keepReading(1) // it may take no more before what it says has been read
+	_, err := home.rw.Write(raw)
+	s.out.keepReading(-1)
+	if err != nil {
+		home.close() // the reader reports the loss
+	}
+}
+
+// tryHome gathers a request for tryFlushHome: a pipeline goes in one piece, as it came.
+func (s *homeSide) tryHome(e pendingReply, raw []byte) (done bool) {
+	s.mu.Lock()
+	if s.home == nil || s.home.socket == nil || s.route != byHome || s.needsHome.open || s.pending.len() >= maxEntries {
+		s.mu.Unlock()
+		return false
+	}
+	s.pending.push(e)
+	s.mu.Unlock()
+	if s.unsent == nil {
+		s.unsent = takeBuffer()
+	}
+	s.unsent = append(s.unsent, raw...)
+	return true
+}
+
+// tryFlushHome sends what is gathered, as far as that needs no waiting. It returns false if there is
+// a rest.
+func (s *homeSide) tryFlushHome() (all bool) {
+	s.mu.Lock()
+	home := s.home
+	if s.route != byHome { // it was lost, and what was gathered is answered
+		home = nil
+	}
+	s.mu.Unlock()
+	sent := len(s.unsent)
+	if home != nil {
+		n, err := home.socket.TryWrite(s.unsent)
+		if err != nil {
+			home.close() // the reader reports the loss
+		} else {
+			sent = n
+		}
+	}
+	if sent < len(s.unsent) {
+		s.unsent = s.unsent[:copy(s.unsent, s.unsent[sent:])]
+		s.mu.Lock()
+		s.homeUse = held
+		s.mu.Unlock()
+		return false
+	}
+	s.unsent = keepBuffer(s.unsent)
+	return true
+}
+
+// closeIdle closes the home if nothing has needed it since this was last called.
+func (s *homeSide) closeIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end >= ClientGone || s.route == gone {
+		return
+	}
+	busy := s.needsHome.any() || s.route != byLane && !s.pending.empty() || !s.pending.replaceable()
+	switch {
+	case s.home == nil:
+	case s.homeUse == recent:
+		s.homeUse = unneeded
+	case s.homeUse == unneeded && !busy:
+		s.home.close()
+		s.home = nil
+	}
+	s.idleTimer.Reset(s.pool.homeIdle)
+}
+
+// closeHomeLocked tells the upstream that nothing more is asked by the home. mu is held.
+func (s *homeSide) closeHomeLocked() {
+	if s.home == nil || s.home.closing {
+		return
+	}
+	s.home.closing = true // once the upstream has closed too this fails, and replies may be left to read
+	s.home.conn.SetReadDeadline(time.Now().Add(linger))
+	if half, ok := s.home.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		s.home.conn.Close()
+	}
+	s.home.reg.Wake() // who reads it minds the deadline
+}

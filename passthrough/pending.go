@@ -1,0 +1,298 @@
+package passthrough
+
+import (
+	"bytes"
+
+	"lockproxy/internal/commands"
+	"lockproxy/internal/resp"
+)
+
+// entry is one thing that the client is owed, in the order of its requests.
+type pendingReply struct {
+	Expect
+	count  int       // replies still to come; runs of plain requests share one entry
+	local  []byte    // a reply that the proxy made; sent in place of the upstream's if replaces, else on its own
+	kind   replyKind // where the upstream's reply goes
+	answer *Answer   // for captured and marker
+}
+
+type replyKind uint8
+
+const (
+	relayed    replyKind = iota // to the client
+	internal                    // to answer
+	discarded                   // nowhere
+	overridden                  // nowhere; local goes to the client instead
+	local                       // no reply comes from upstream; local goes to the client
+	barrier                     // no reply comes from upstream; answer is told that everything before has been answered
+)
+
+// awaitsReply reports whether the upstream will answer for this entry.
+func (e *pendingReply) awaitsReply() bool { return e.kind < local }
+
+// unseen reports whether the client is to see nothing of it.
+func (e *pendingReply) unseen() bool { return e.kind == internal || e.kind == discarded }
+
+// pending queue is the queue of what is owed to one client, and the connection state that decides it. It
+// is pure: no I/O, no clock, no lock.
+type pendingQueue struct {
+	State
+	entries      []pendingReply
+	first        int // entries before it are done
+	unseen       int // entries of which the client sees nothing among the rest
+	effects      int // entries with an Effect among the rest
+	monitorAgain int // times that MONITOR was sent once more, and nothing behind it has been answered: it is answered only if it is refused
+}
+
+func (q *pendingQueue) empty() bool { return q.first == len(q.entries) }
+
+// owes reports whether the client is owed anything that it is to see.
+func (q *pendingQueue) owes() bool { return q.len() > q.unseen }
+
+// len is the number of entries, not of replies.
+func (q *pendingQueue) len() int { return len(q.entries) - q.first }
+
+// uncounted reports whether nobody can say when e, the next in the queue, will have been answered,
+// or it will not be: Redis ignores a second MONITOR. While the connection is Untracked only RESET's
+// reply can be told from others, and while it is Raw none.
+func (q *pendingQueue) uncounted(e *pendingReply) bool {
+	switch {
+	case q.Streaming:
+		return e.awaitsReply() && e.kind != internal && e.Effect != commands.Replicate
+	case !q.empty() && q.head() != e || !e.awaitsReply() || e.kind == internal:
+		return false
+	case q.Untracked:
+		return e.Effect != commands.Reset
+	}
+	return q.monitor && !q.InMulti && !q.Subscribed() && e.Effect == commands.Monitor && e.Count == 0
+}
+
+// discount takes note of a request that is uncounted.
+func (q *pendingQueue) skipUncounted(e *pendingReply) {
+	q.skipNext = false
+	if e.Effect == commands.Monitor && !q.Untracked {
+		q.monitorAgain++
+	}
+}
+
+// unsure reports whether an error that comes next may be the reply of a request that mostly gets
+// none.
+func (q *pendingQueue) errorUndecided() bool {
+	e := q.head()
+	return q.monitorAgain > 0 || e != nil && e.Effect == MaybeUnanswered
+}
+
+func (q *pendingQueue) push(e pendingReply) {
+	if q.uncounted(&e) {
+		q.skipUncounted(&e)
+		return
+	}
+	if e.Effect != commands.NoEffect {
+		q.effects++
+	} else if e.kind == relayed && e.Accepted == nil && !q.empty() {
+		last := &q.entries[len(q.entries)-1]
+		if last.kind == relayed && last.Effect == commands.NoEffect && last.Accepted == nil {
+			last.count += max(1, e.count)
+			return
+		}
+	}
+	if e.count == 0 {
+		e.count = 1
+	}
+	if e.unseen() {
+		q.unseen++
+	}
+	q.entries = append(q.entries, e)
+}
+
+// withdraw forgets the request pushed last, if it hasn't been answered already.
+func (q *pendingQueue) withdraw() {
+	if q.empty() {
+		return
+	}
+	last := &q.entries[len(q.entries)-1]
+	if last.count--; last.count > 0 {
+		return
+	}
+	if last.Effect != commands.NoEffect {
+		q.effects--
+	}
+	*last = pendingReply{}
+	q.entries = q.entries[:len(q.entries)-1]
+}
+
+func (q *pendingQueue) head() *pendingReply {
+	if q.empty() {
+		return nil
+	}
+	return &q.entries[q.first]
+}
+
+// maxIdleEntries is how much of the queue's memory is kept when it is empty.
+const maxIdleEntries = 64
+
+func (q *pendingQueue) pop() {
+	if q.entries[q.first].Effect != commands.NoEffect {
+		q.effects--
+	}
+	if q.entries[q.first].unseen() {
+		q.unseen--
+	}
+	q.entries[q.first] = pendingReply{}
+	q.first++
+	switch {
+	case q.empty() && cap(q.entries) > maxIdleEntries:
+		q.entries, q.first = nil, 0
+	case q.empty():
+		q.entries, q.first = q.entries[:0], 0
+	case q.first >= 1024 && q.first > len(q.entries)/2:
+		q.entries = append(q.entries[:0], q.entries[q.first:]...)
+		q.first = 0
+	}
+}
+
+// destination says where a reply goes whose first byte is kind. It also finds out whether what
+// begins is no reply but a replication stream.
+func (q *pendingQueue) destination(kind byte) replyKind {
+	if kind == '*' || kind == '%' {
+		q.popUnanswered()
+	}
+	e := q.head()
+	if e != nil && e.Effect == commands.Replicate && kind != '-' && kind != '>' {
+		q.Streaming = true
+	}
+	switch {
+	case q.Streaming || q.Untracked || kind == '>' || kind == '*' && q.Subscribed():
+		return relayed
+	case e == nil:
+		return relayed
+	case e.kind != relayed:
+		return e.kind
+	case e.Effect.Subscribes() && kind == '*':
+		return relayed // Redis sends confirmations even under CLIENT REPLY OFF
+	case kind == '+' && !q.InMulti && e.Effect == commands.ReplyOn:
+		return relayed // SKIP doesn't hide it
+	case q.skipNext:
+		return discarded
+	case kind == '+' && !q.InMulti && (e.Effect == commands.ReplyOff || e.Effect == commands.ReplySkip):
+		return discarded // the OK of the CLIENT REPLY ON that was sent in its place
+	case kind == '+' && e.Effect == commands.Reset:
+		return relayed // it ends OFF before it answers
+	case q.replyOff:
+		return discarded
+	}
+	return relayed
+}
+
+// relaysPlainly reports whether the next reply goes to the client and, unless it is an error or a
+// push, changes nothing.
+func (q *pendingQueue) nextIsPlain() bool {
+	e := q.head()
+	return e != nil && e.kind == relayed && e.Effect == commands.NoEffect && q.Admitted && !q.skipNext && !q.replyOff && !q.InMulti &&
+		!q.Streaming && !q.Untracked && !q.monitor
+}
+
+// muted reports whether a reply that the proxy makes is to be left out now.
+func (q *pendingQueue) muted() bool { return q.replyOff || q.skipNext }
+
+// finished takes note that a reply has been passed whole. It returns the entry that it answered,
+// for the caller to act on its local or answer, and whether there is one: pushes, messages and
+// MONITOR's feed answer nothing.
+func (q *pendingQueue) complete(h resp.Head) (e pendingReply, ok bool) {
+	switch {
+	case q.Streaming:
+		return pendingReply{}, false
+	case q.Untracked:
+		if e := q.head(); e != nil && e.Effect == commands.Reset && h.Type == '+' && string(h.Line) == "RESET" {
+			return q.answered(h)
+		}
+		return pendingReply{}, false
+	case h.Type == '>' || h.Type == '*':
+		if kind := commands.Confirmation(h.Elem); kind != commands.NoEffect && (h.Type == '>' || q.Subscribed() || q.headSubscribes()) {
+			q.confirm(kind, h)
+			return pendingReply{}, false
+		}
+		if h.Type == '>' || q.Subscribed() && commands.IsMessage(h.Elem) {
+			return pendingReply{}, false
+		}
+	case h.Type == '+' && q.monitor && commands.IsMonitorLine(h.Line):
+		return pendingReply{}, false
+	case q.monitorAgain > 0 && h.IsError() && bytes.HasPrefix(h.Line, []byte("NOPERM")) && bytes.Contains(h.Line, []byte("'monitor'")):
+		q.monitorAgain--
+		return pendingReply{}, false
+	case h.IsError() && bytes.HasPrefix(h.Line, []byte("ERR unknown command")) && bytes.HasPrefix(h.Line[min(len(h.Line), helloAt):], []byte("HELLO")):
+		q.popUnanswered()
+	}
+	return q.answered(h)
+}
+
+// helloAt is where the name stands in "ERR unknown command 'HELLO'…", which is what a Redis before
+// 6.0 says to a probe.
+const helloAt = len("ERR unknown command '")
+
+// passOver drops a request that turns out to have got no reply, since that to the probe behind it
+// has come.
+func (q *pendingQueue) popUnanswered() {
+	if e := q.head(); e != nil && e.Effect == MaybeUnanswered {
+		q.skipNext = false
+		q.pop()
+	}
+}
+
+func (q *pendingQueue) headSubscribes() bool {
+	e := q.head()
+	return e != nil && e.Effect.Subscribes()
+}
+
+func (q *pendingQueue) confirm(kind commands.Effect, h resp.Head) {
+	e := q.head()
+	if e != nil && e.Effect == kind {
+		q.admit(kind, h)
+		if e.Count >= 0 {
+			e.count = q.subscriptions.Confirmations(kind, e.Count)
+			e.Count = -1 // counted
+		}
+		if e.count--; e.count == 0 {
+			q.skipNext = false
+			q.pop()
+		}
+	}
+	q.subscriptions.Confirmed(kind, h.Last)
+}
+
+func (q *pendingQueue) answered(h resp.Head) (pendingReply, bool) {
+	e := q.head()
+	if e == nil {
+		return pendingReply{}, false
+	}
+	q.monitorAgain = 0 // replies come in order: what was sent before this has got none
+	if e.kind == relayed {
+		q.skipNext = false
+		q.apply(e.Expect, h)
+	} else {
+		q.admit(commands.NoEffect, h)
+		q.unknownState = q.unknownState || e.Effect == logsIn && h.IsError()
+	}
+	done := *e
+	if e.count--; e.count == 0 || e.Effect.Subscribes() {
+		q.pop()
+	}
+	return done, true
+}
+
+// ready pops the next entry if it needs no reply from upstream, or if what it waits for can't be
+// told from other replies.
+func (q *pendingQueue) popReady() (e pendingReply, ok bool) {
+	head := q.head()
+	for head != nil && q.uncounted(head) {
+		q.skipUncounted(head)
+		q.pop()
+		head = q.head()
+	}
+	if head == nil || head.awaitsReply() {
+		return pendingReply{}, false
+	}
+	done := *head
+	q.pop()
+	return done, true
+}

@@ -6,7 +6,7 @@ import (
 )
 
 // Foreign clients lock with SETNX recipes of their own and know no LOCK. They and LOCK exclude each
-// other by the timestamp at the key; see scripts/common.lua. But they poll, stand in no queue, and
+// other by the timestamp at the key; see scripts/read.lua. But they poll, stand in no queue, and
 // some write before they know that they have lost. So:
 //
 //   - Where they compete for a lock, a release leaves the key free for all instead of handing it

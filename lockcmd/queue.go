@@ -146,7 +146,7 @@ func (q *waitQueue) offer(as Identity, foreignCompete bool, now time.Time) handO
 	}
 	first.state, first.askedAt = offered, now
 	if q.quota <= 0 {
-		return handOver{kind: "turn", next: first}
+		return handOver{kind: "fair", next: first}
 	}
 	return handOver{kind: "next", next: first}
 }

@@ -84,7 +84,7 @@ func TestLineAgainstModel(t *testing.T) {
 			"release": func(t *rapid.T) {
 				as, plain := someone.Draw(t, "identity"), rapid.IntRange(0, 5).Draw(t, "plain") == 0
 				offer := m.line.offer(as, plain, m.now)
-				want := "next or turn"
+				want := "next or fair"
 				switch {
 				case len(m.waiting) == 0:
 					want = "none"
@@ -95,10 +95,10 @@ func TestLineAgainstModel(t *testing.T) {
 				case m.waiting[0].as != as || slices.ContainsFunc(m.offers, func(o handOver) bool { return o.next == m.waiting[0] }):
 					want = "self"
 				}
-				if got := offer.kind; got != want && (want != "next or turn" || got != "next" && got != "turn") {
+				if got := offer.kind; got != want && (want != "next or fair" || got != "next" && got != "fair") {
 					t.Fatalf("a release with %d waiting is %q, want %q", len(m.waiting), got, want)
 				}
-				if want == "next or turn" {
+				if want == "next or fair" {
 					if offer.next != m.waiting[0] {
 						t.Fatalf("the lock is offered to number %d", m.arrival[offer.next])
 					}

@@ -2,62 +2,47 @@ package lockcmd
 
 import (
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 )
 
-// Script is one atomic step on a lock, run by the upstream. What the scripts do is modelled, and explored in every order, in
-// model/upstream.pml: that must follow them, and model/README.md says with which it was last compared.
+// Script is one atomic step on a lock, run by the upstream. The model explores what the scripts do
+// in every order. It must follow them: see model/README.md.
 type Script struct {
 	Name   string
 	Source string
 	SHA    string // what EVALSHA calls it, hex
 }
 
-var (
-	//go:embed scripts/read.lua
-	readSource string
-	//go:embed scripts/common.lua
-	commonSource string
-	//go:embed scripts/write.lua
-	writeSource string
-	//go:embed scripts/fast_lock.lua
-	fastLockSource string
-	//go:embed scripts/fast_unlock.lua
-	fastUnlockSource string
-	//go:embed scripts/lock.lua
-	lockSource string
-	//go:embed scripts/unlock.lua
-	unlockSource string
-	//go:embed scripts/relock.lua
-	relockSource string
-	//go:embed scripts/repair.lua
-	repairSource string
-	//go:embed scripts/info.lua
-	infoSource string
-	//go:embed scripts/check.lua
-	checkSource string
+//go:embed scripts/*.lua
+var sources embed.FS
 
-	lockScript   = newScript("lock", fastLockSource, readSource, commonSource, writeSource, lockSource)
-	unlockScript = newScript("unlock", fastUnlockSource, readSource, commonSource, writeSource, unlockSource)
-	relockScript = newScript("relock", readSource, commonSource, writeSource, relockSource)
-	repairScript = newScript("repair", readSource, commonSource, repairSource)
-	infoScript   = newScript("info", readSource, commonSource, infoSource)
-	checkScript  = newScript("check", readSource, commonSource, writeSource, checkSource)
+var (
+	lockScript   = newScript("fast_lock", "read", "write", "lock")
+	unlockScript = newScript("fast_unlock", "read", "write", "unlock")
+	relockScript = newScript("read", "write", "relock")
+	repairScript = newScript("read", "repair")
+	infoScript   = newScript("read", "info")
+	checkScript  = newScript("read", "write", "check")
 )
 
-func newScript(name string, parts ...string) *Script {
-	source := ""
-	for _, part := range parts {
-		source += part
+// newScript puts a script together from files in scripts. The last of them names it.
+func newScript(files ...string) *Script {
+	var source []byte
+	for _, file := range files {
+		part, err := sources.ReadFile("scripts/" + file + ".lua")
+		if err != nil {
+			panic(err) // it is not embedded
+		}
+		source = append(source, part...)
 	}
-	sum := sha1.Sum([]byte(source))
-	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
+	sum := sha1.Sum(source)
+	return &Script{files[len(files)-1], string(source), hex.EncodeToString(sum[:])}
 }
 
 // Together is the script that a client's commands may have run in one flight with this one, or nil.
-// Whoever loads this one loads that too: if the upstream knew only one of them, what a client sends
-// together would run in another order.
+// The two are loaded together: if the upstream knew only one of them, what a client sends together
+// would run in another order.
 func (s *Script) Together() *Script {
 	switch s {
 	case lockScript:
@@ -68,7 +53,7 @@ func (s *Script) Together() *Script {
 	return nil
 }
 
-// expandShortReply is what a script means that answers with one whole number: of the short ways, what their long ways say of the same.
+// expandShortReply is the reply that one whole number stands for: a fast path answers with one.
 func (s *Script) expandShortReply(n int64) []int64 {
 	switch {
 	case s == lockScript:

@@ -151,7 +151,7 @@ func (l *Locks) fastUnlock(p proof, offer handOver) fastArgs {
 	fast := fastArgs{l.retention, p.value, offer.kind}
 	switch offer.kind {
 	case "none":
-	case "next", "turn":
+	case "next", "fair":
 		r := offer.next.lockRequest
 		fast[2] = milliseconds(r.timeout) + " " + milliseconds(r.timeout+l.cfg.FenceRetention) + " " + r.holderFields()
 	default:

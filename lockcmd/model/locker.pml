@@ -127,7 +127,7 @@ releasing:
        :: wstate[first_] != WAITING -> kind = SELF
        :: wstate[first_] == WAITING ->
           wstate[first_] = OFFERED; next = first_; named[next]++;
-          kind = (turn[home] == 0 -> TURN : NEXT)
+          kind = (turn[home] == 0 -> FAIR : NEXT)
        fi
     fi
   }

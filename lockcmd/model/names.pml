@@ -71,7 +71,7 @@
 
 mtype = { RELEASED, HELD, RESERVED };              /* read.lua: state */
 mtype = { TRY, FIRST };                            /* lock.lua: how */
-mtype = { NONE, NEXT, TURN, SELF, FREE, GAP };     /* unlock.lua: what a release wishes for the waiters of its proxy */
+mtype = { NONE, NEXT, FAIR, SELF, FREE, GAP };     /* unlock.lua: what a release wishes for the waiters of its proxy */
 mtype = { IDLE, WAITING, OFFERED, GRANTED, LEFT }; /* queue.go: waiterState */
 
 #define NOBODY  255

@@ -42,7 +42,7 @@ hidden byte ahead; /* by how much the clock of the proxy that asks is ahead */
 #define ASKED_BY(p) skip
 #endif
 
-/* common.lua */
+/* read.lua */
 inline read_lua() {
   over = (token > 0 && state == HELD -> expires + GUARD : expires);
   held = token > 0 && state != RELEASED && CLOCK < over && (value == written || now < settles);
@@ -167,7 +167,7 @@ inline lock_lua(i, p, how) {
 /* fast_unlock.lua: what the short way of UNLOCK takes for held. */
 #define FAST_UNLOCK(tok, kind) \
   (GUARD == 0 && token == tok && state == HELD && value == written && value > 0 && settles == 0 && waiting1 == 0 && \
-  (kind == NONE || kind == NEXT || kind == TURN) && TTL_PROVES && now < expires && (ttl == 0 || now < ttl))
+  (kind == NONE || kind == NEXT || kind == FAIR) && TTL_PROVES && now < expires && (ttl == 0 || now < ttl))
 
 /* unlock.lua: frees what token tok holds, for locker i (NOBODY: an orphan's), at proxy p, whose wish is kind for nxt. */
 inline unlock_lua(tok, i, p, kind, nxt) {
@@ -205,7 +205,7 @@ inline hand_on(p, kind, nxt) {
   until_ = CARRIED;
   reserved_for = 0; lasting_ = RESERVATION;
   if
-  :: waiting1 > 0 && (kind == NONE || kind == SELF || (kind == TURN && others_first)) ->
+  :: waiting1 > 0 && (kind == NONE || kind == SELF || (kind == FAIR && others_first)) ->
      /* take_next; there is but one other. PUBLISH tells how many hear of it */
      reserved_for = waiting1; entry = waiting1 - 1;
      if
@@ -221,7 +221,7 @@ inline hand_on(p, kind, nxt) {
   :: else
   fi;
   if
-  :: reserved_for == 0 && (kind == NEXT || kind == TURN) ->
+  :: reserved_for == 0 && (kind == NEXT || kind == FAIR) ->
      WITNESSED(SEEN_HAND_OVER);
      at = now + TIMEOUT_OF(nxt); text_ = TEXT(at);
      next_token();

@@ -1,28 +1,103 @@
---[[ Put in front of every other script here, but for the short ways: what they all read. KEYS[1] is always the lock and KEYS[2] its companion.
+--[[ The first part of each script here, behind the fast paths: reads the lock and its record.
 
-The lock holds the Unix time at which it expires, in seconds or ms, told apart by size; expired means now >= value.
-The companion holds "v1 token expires value settles acquired session state connection request client waiting\nowner":
-  token       the last one given out; it never goes back
-  expires, settles, acquired  ms; before `settles` a lock that was taken over is its holder's whatever the lock's key says
+KEYS[1]  the lock. It holds the Unix time at which it expires, in seconds or ms, told apart by
+         size. It has expired when now >= that time.
+KEYS[2]  its record: "v1 token expires value grace acquired session state connection request client
+         waiting\nowner", in one line up to the \n
+  token       the last one given out; it never decreases
+  expires, grace, acquired  ms. grace is the end of the grace period after a takeover: until then
+              the lock belongs to its holder, whatever the lock's key holds
   value       what was written at the lock
-  session     1 while a proxy renews it, else 0
-  state       held; reserved: kept for a short time for the first waiter of the proxy named as `connection`; or released
-  connection  the connections that were given the lock, the last to ask first, with commas between: there are others only if its
-              owner asked again elsewhere. A connection that can't have the lock any more is taken out; the lock is freed with the last.
-              "-" stands for those beyond eight, and is never taken out
-  request, client  which request of the first of these took the lock, 0 if that is not known; and that connection's address
-  waiting     proxies that have waiters, the longest waiting first: "proxy:seen:how:since,…", or "-". The times are in ms. how is
-              1 if clients that don't know LOCK compete there, 2 if the proxy can't be told of a release, otherwise 0
-Only this server's clock is ever read.
+  session     1 while a proxy renews it, otherwise 0
+  state       held; reserved: kept for a short time for the first waiter of the proxy that is named
+              as `connection`; or released
+  connection  the connections that were given the lock, the last to ask first, with commas between.
+              There are several only if the owner asked again elsewhere. A connection that can't
+              have the lock any more is taken out; the lock is freed with the last. "-" stands for
+              those beyond eight, and is never taken out
+  request, client  which request of the first of these took the lock, 0 if that is not known; and
+              that connection's address
+  waiting     proxies that have waiters, the longest waiting first: "proxy:seen:how:since,…", or
+              "-". The times are in ms. how is 1 if foreign clients compete there, 2 if the proxy
+              gets no release notifications, otherwise 0
 
-ARGV[1]  the arguments, separated by blanks, as each script lists them: in one, since a client that has not logged in must be
-         told so, and may not send more than ten arguments. The last of them, for every script, is the takeover guard, ms: for so
-         long after its expiry a lock is still its holder's, and a plain timestamp is still in force. The TTL of a lock's key is longer
-         by it, the timestamp isn't
+ARGV[1]  the arguments that each script lists as A[1], A[2], …, with blanks between. They are in
+         one, because a client that has not logged in may not send more than ten arguments, and
+         must be told to log in. The last of them is the takeover guard, ms: for so long after its
+         expiry a lock still belongs to its holder, and a foreign timestamp is in force. The TTL of
+         a lock's key is longer by it, the timestamp is not
 ARGV[2]  the owner's name, or "", for the scripts that take one
-ARGV[3] to ARGV[5]  for the short ways of lock and unlock
+ARGV[3] to ARGV[5]  for the fast paths of lock and unlock
+
+Foreign clients lock with SETNX and timestamps, and know no LOCK. Only this server's clock counts.
 ]]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local stored = redis.call('MGET', KEYS[1], KEYS[2])
-local value, companion = stored[1], stored[2]
+local value, record = stored[1], stored[2]
+
+local A = {}
+for field in string.gmatch(ARGV[1] or '', '%S+') do A[#A + 1] = field end
+
+local guard = tonumber(A[#A])
+local WRONGTYPE = 'WRONGTYPE Key holds a value that is not a lock'
+
+-- A timestamp in ms, or nil if the text is none: a decimal number, and a time between 2001 and 5138
+-- in one of the two units. The last form is how Lua prints a large number.
+local function timestamp(text)
+  local n = tonumber(string.match(text, '^%d+$') or string.match(text, '^%d+%.%d+$')
+    or string.match(text, '^%d%.%d+e%+1[0-3]$') or nil)
+  if not n then return nil end
+  if n >= 1e9 and n < 1e11 then return n * 1000 end
+  if n >= 1e12 and n < 1e14 then return n end
+end
+
+local function whole(n) return string.format('%.0f', tonumber(n)) end
+
+local token, expires, written, grace, acquired, session, state
+local connections, request, client, waiting, owner
+local malformed = false -- LOCK did not write what the record's key holds
+if record then
+  token, expires, written, grace, acquired, session, state, connections, request, client, waiting,
+    owner = string.match(record,
+      '^v1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%a+) (%S+) (%d+) (%S+) (%S+)\n(.*)$')
+  malformed = not token
+  if token then expires, grace = tonumber(expires), tonumber(grace) end
+end
+
+local connection = connections and string.match(connections, '^[^,]+') -- the last one to ask
+
+local until_ms = value and timestamp(value)
+-- When others may take what is held or reserved. A reservation needs no guard, as nobody works then.
+local free_at = token and (state == 'held' and expires + guard or expires)
+-- Whether `connection` has the lock now: its time is not over, and the key holds its own value, or
+-- the grace period is not over.
+local held = token and state ~= 'released' and now < free_at
+  and (value == written or now < grace and (until_ms or not value))
+if held and not value and redis.call('EXISTS', KEYS[1]) == 1 then
+  held = false -- in the grace period, and the key holds another type now
+end
+
+-- What a foreign client has at the key, and until when, ms. "timestamp" is a live one. "other" is
+-- anything else with a TTL, such as another library's lock, or the time at which a lock was taken.
+-- "data" is anything else without one. It is nil for what LOCK has written, and for an expired
+-- timestamp without a TTL, which may be taken over.
+local function foreign()
+  if held then return nil end
+  local own = token and value == written
+  if until_ms and not own and now < until_ms + guard then return 'timestamp', until_ms + guard end
+  if not value and redis.call('EXISTS', KEYS[1]) == 0 then return nil end
+  local ttl = redis.call('PTTL', KEYS[1])
+  -- The TTL that LOCK set ends with the lock, except for the moments that the script takes.
+  if ttl > (own and 2 or -1) then return 'other', now + ttl end
+  return not until_ms and 'data' or nil
+end
+
+-- Whether a foreign client has written the very timestamp that the record names: it has no TTL,
+-- which LOCK always sets. If the user may not ask for the TTL, the answer is no. Only what a holder
+-- may do depends on it: others are refused by either timestamp.
+local function foreign_twin()
+  if not held or value ~= written or now < grace then return false end
+  local ttl = redis.pcall('PTTL', KEYS[1])
+  return type(ttl) == 'number' and ttl < 0
+end

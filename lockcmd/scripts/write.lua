@@ -1,24 +1,25 @@
---[[ Put behind common.lua in front of the scripts that write. ]]
+--[[ Behind read.lua in the scripts that write: how they do. ]]
 
--- Writes a companion that outlives the lock by retention ms.
-local function record(r, retention)
+-- Writes a record that outlives the lock by retention ms.
+local function write_record(r, retention)
   redis.call('SET', KEYS[2],
-    'v1 ' .. r.token .. ' ' .. whole(r.expires) .. ' ' .. r.value .. ' ' .. whole(r.settles) .. ' ' .. whole(r.acquired) .. ' '
-      .. r.session .. ' ' .. r.state .. ' ' .. r.connection .. ' ' .. r.request .. ' ' .. r.client .. ' ' .. r.waiting .. '\n' .. r.owner,
+    'v1 ' .. r.token .. ' ' .. whole(r.expires) .. ' ' .. r.value .. ' ' .. whole(r.grace)
+      .. ' ' .. whole(r.acquired) .. ' ' .. r.session .. ' ' .. r.state .. ' ' .. r.connection
+      .. ' ' .. r.request .. ' ' .. r.client .. ' ' .. r.waiting .. '\n' .. r.owner,
     'PX', whole(math.max(r.expires + guard - now, 0) + retention))
 end
 
--- Writes the key of a lock that there is already, for ttl ms. On a full server a script may write only once it has deleted
--- something, and there too a lock must be renewed and handed on.
-local function rewrite(text, ttl)
+-- Writes the key of a lock that exists, for ttl ms. On a full server a script may write only after
+-- it has deleted something, and there too a lock must be renewed and handed over.
+local function write_lock(text, ttl)
   local done = redis.pcall('SET', KEYS[1], text, 'PX', whole(ttl))
   if not done.err then return end
   if string.find(done.err, 'OOM', 1, true) then redis.call('DEL', KEYS[1]) end
   redis.call('SET', KEYS[1], text, 'PX', whole(ttl))
 end
 
--- When a lock taken now for timeout ms expires, and what is written at its key, in the unit "ms" or "s" (rounded up: the lock
--- then lasts until that second).
+-- When a lock taken now for timeout ms expires, and what is written at its key, in the unit "ms" or
+-- "s". Seconds are rounded up: the lock then lasts until that second.
 local function expiry(timeout, unit)
   local at = now + timeout
   if unit ~= 's' then return at, whole(at) end
@@ -26,7 +27,7 @@ local function expiry(timeout, unit)
   return seconds * 1000, whole(seconds)
 end
 
--- The connections that were given the lock, but for one; found says whether that was among them.
+-- The connections that were given the lock, except one; found says whether that was among them.
 local function without(name)
   local others, found = {}, false
   for other in string.gmatch(connections, '[^,]+') do
@@ -35,27 +36,31 @@ local function without(name)
   return others, found
 end
 
--- Until when a lock that was taken over settles, whoever has it since; 0 if none does.
-local function settling()
-  return token and now < settles and settles or 0
+-- The end of the grace period, 0 if there is none now. It goes on when the lock has another holder.
+local function grace_end()
+  return token and now < grace and grace or 0
 end
 
--- More than any token given out for this lock, and than any that a server whose clock is not behind can have given out.
+-- More than each token given out for this lock, and than each that a server whose clock is not
+-- behind can have given out.
 local function next_token()
   local t = clock[1] * 1000000 + clock[2]
   if token then t = math.max(t, tonumber(token) + 1) end
   return whole(t)
 end
 
--- The waiting proxies seen within the last second, but for one, as a list of {id, seen, how, since}.
-local function rivals(but)
+-- The waiting proxies seen within the last second, except one: a list of {id, seen, how, since}.
+local function waiting_proxies(except)
   local list = {}
   for id, seen, how, since in string.gmatch(waiting or '-', '([^,:]+):(%d+):(%d):?(%d*)') do
-    if id ~= but and now - tonumber(seen) < 1000 then list[#list + 1] = {id, seen, how, since == '' and seen or since} end
+    if id ~= except and now - tonumber(seen) < 1000 then
+      list[#list + 1] = {id, seen, how, since == '' and seen or since}
+    end
   end
   return list
 end
 
+-- Such a list as the record holds it.
 local function join(list)
   if #list == 0 then return '-' end
   local parts = {}

@@ -8,7 +8,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// BenchmarkPipeline is a lane's use of a Conn: requests of many clients to all slots in one write, replies read as they come.
+// BenchmarkPipeline is a lane's use of a Conn: requests of many clients to all slots in one write,
+// replies read as they come.
 func BenchmarkPipeline(b *testing.B) {
 	c := lasting.Cluster(b, 3, 1, patient...)
 	nc, err := cluster.New(c.Addrs()).Open(b.Context(), cluster.Options{Dial: dialer, Proto: 2, Timeout: dialTimeout, Failure: failure})

@@ -12,253 +12,218 @@ import (
 )
 
 const (
-	// maxBuffered is how many bytes of replies wait for earlier ones before their nodes aren't read any more.
-	maxBuffered = 1 << 20
-	// maxKept is how many bytes of requests may be without an answer before Write waits.
-	maxKept = 4 << 20
-	// maxJoined bounds a reply of one node that is put together with others, bytes.
+	// maxUnread is how many bytes of replies wait for earlier ones before nodes are not read.
+	maxUnread = 1 << 20
+	// maxUnanswered is how many bytes of requests may be without an answer before Write waits.
+	maxUnanswered = 4 << 20
+	// maxJoined bounds a reply of one node that is joined with others, bytes.
 	maxJoined = 64 << 20
 )
-
-// Dialer opens a connection to a node, host:port, that is logged in, and then told setup, requests whose
-// replies are not read by anybody else. If the node refuses a login the error has a method Refusal, with
-// the reply to what the node would have been asked.
-type Dialer func(ctx context.Context, addr string, setup [][]string) (net.Conn, error)
 
 // Options says how a Conn behaves.
 type Options struct {
 	Dial    Dialer
-	Proto   int           // the protocol that Dial's connections speak, 2 or 3
+	Proto   int           // the protocol of Dial's connections, 2 or 3
 	Timeout time.Duration // of opening the connection to a further node
-	// Failure makes the reply to a request that failed with the connection to a node. sent says that it may have run.
+	// Failure makes the reply to a request whose node can't be reached, or was lost before it
+	// answered. sent says that the request may have run.
 	Failure func(addr string, sent bool, err error) []byte
-	// EndOnLoss ends the Conn when a request is lost with a node, instead of answering with Failure.
+	// EndOnLoss ends the Conn when a request is lost with a node, instead of answering Failure.
 	EndOnLoss bool
 }
 
-// Conn is the whole cluster as one connection to one Redis. Write may be called by one goroutine at a time, and Read by another; the
-// rest by any.
+// Conn is the whole cluster as one connection to one Redis. One goroutine may call Write while
+// another calls Read; the other methods may be called by any.
 type Conn struct {
-	cluster *Cluster
 	Options
-	ctx     context.Context // ends with the Conn
-	cancel  context.CancelFunc
-	running sync.WaitGroup // the nodes' goroutines
-	framer  *resp.Framer   // of Write
-	rest    []byte         // of Write; the beginning of a request
-	at      []int          // of Write; for once
+	deadlines
+	lifetime
+	cluster *Cluster
 
+	// mu guards the rest.
+	in         requestReader
+	replies    replyQueue
+	room       *sync.Cond // what waits until less is unread, unanswered or unsent
+	unanswered int        // bytes of requests without an answer
+	nodes      nodeSet
+	order      slotOrder
+	answers    answers
+	settings   settings
+	tx         txState
+	subs       subscriptions
+}
+
+// lifetime is what ends with a Conn.
+type lifetime struct {
 	mu          sync.Mutex
-	readable    *sync.Cond
-	room        *sync.Cond
-	waiters     int                      // guarded by mu; how many wait for room
-	slots       *slotMap                 // guarded by mu; nil if it isn't known
-	nodes       map[string]*node         // guarded by mu; by address
-	home        *node                    // guarded by mu; where requests without keys go; nil until one is needed
-	head, last  *request                 // guarded by mu; the queue
-	buffered    int                      // guarded by mu; bytes of replies that Read hasn't returned
-	kept        int                      // guarded by mu; bytes of requests without an answer
-	moving      map[int]*moving          // guarded by mu; by slot
-	answering   answering                // guarded by mu; while a node's answer is looked at
-	delayed     map[*time.Timer]struct{} // guarded by mu; what is done later
-	streaming   *stream                  // guarded by mu; the large request that is being written
-	setup       setup                    // guarded by mu; what further nodes are told
-	txn         *transaction             // guarded by mu; nil outside of one
-	watched     watched                  // guarded by mu
-	shards      map[string]*node         // guarded by mu; where sharded channels are subscribed to, by channel, encoded
-	subscriber  *node                    // guarded by mu; the last that was asked for a subscription
-	channels    *node                    // guarded by mu; where its channels that aren't sharded are
-	caching     []byte                   // guarded by mu; CLIENT CACHING for the next request
-	newest      *request                 // guarded by mu; the one of the client's that came last
-	answeredFor answeredFor              // guarded by mu; see waitAt
-	err         error                    // guarded by mu; why the Conn has ended
-	half        bool                     // guarded by mu; CloseWrite was called
-
-	readUntil, writeUntil deadline // guarded by mu
+	ctx         context.Context
+	cancel      context.CancelFunc
+	running     sync.WaitGroup           // its goroutines and timers
+	timers      map[*time.Timer]struct{} // guarded by mu
+	err         error                    // guarded by mu; why it has ended
+	writeClosed bool                     // guarded by mu; CloseWrite or QUIT
 }
 
 // newConn makes a Conn without any connection.
 func newConn(cl *Cluster, o Options) *Conn {
-	c := &Conn{cluster: cl, Options: o, framer: resp.NewFramer(limits), nodes: map[string]*node{}, delayed: map[*time.Timer]struct{}{}}
+	c := &Conn{cluster: cl, Options: o}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.readable, c.room = sync.NewCond(&c.mu), sync.NewCond(&c.mu)
-	c.slots = cl.slots.Load()
-	c.setup.proto = o.Proto
+	c.timers = map[*time.Timer]struct{}{}
+	c.room = sync.NewCond(&c.mu)
+	c.replies.readable = sync.NewCond(&c.mu)
+	c.readBy.cond, c.writeBy.cond = c.replies.readable, c.room
+	c.in = requestReader{c: c, framer: resp.NewFramer(limits)}
+	c.nodes = nodeSet{c: c, slots: cl.slots.Load(), byAddr: map[string]*node{}}
+	c.order = slotOrder{c: c, holds: map[int]*slotHold{}}
+	c.answers.c, c.tx.c, c.subs.c = c, c, c
+	c.subs.shards = map[string]*node{}
+	c.settings.proto = o.Proto
 	return c
 }
 
-// limits are so wide that the nodes' own decide.
-var limits = resp.Limits{Bulk: 1 << 40, Inline: 16 << 20}
-
-// Read returns replies, in the order of the requests, and what comes unasked between them.
+// Read returns replies in the order of the requests, and between them what comes unasked.
 func (c *Conn) Read(b []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		if n = c.readNow(b); n > 0 || len(b) == 0 {
-			return n, nil
-		}
+		n = c.replies.take(b)
+		c.room.Broadcast()
 		switch {
+		case n > 0 || len(b) == 0:
+			return n, nil
 		case c.err != nil:
 			return 0, c.err
-		case c.half && (c.head == nil && len(c.nodes) == 0 || c.head != nil && c.head.void):
+		case c.writeClosed && c.replies.ended(len(c.nodes.byAddr)):
 			return 0, io.EOF
-		case c.readUntil.passed:
+		case c.readBy.passed:
 			return 0, os.ErrDeadlineExceeded
 		}
-		c.readable.Wait()
+		c.replies.readable.Wait()
 	}
 }
 
-// readNow takes what there is.
-func (c *Conn) readNow(b []byte) (n int) {
-	for c.head != nil {
-		r := c.head
-		k := r.out.take(b[n:])
-		n += k
-		r.began = r.began || k > 0
-		if r.out.size > 0 || !r.done {
-			break
-		}
-		c.head, r.read = r.next, true
-		if c.head == nil {
-			c.last = nil
-		}
-	}
-	if n > 0 {
-		c.buffered -= n
-	}
-	c.signalRoom()
-	return n
-}
-
-// headNeeds reports whether the first in the queue waits for what n has still to send.
-func (c *Conn) headNeeds(n *node) (needs bool) {
-	if c.head == nil {
-		return true
-	}
-	c.head.eachPart(func(p *part) { needs = needs || p.node == n })
-	return needs
-}
-
-func (c *Conn) waitRoom() {
-	c.waiters++
-	c.room.Wait()
-	c.waiters--
-}
-
-func (c *Conn) signalRoom() {
-	if c.waiters > 0 {
-		c.room.Broadcast()
-	}
-}
-
-// enqueue gives a request of the client's its place. mu is held.
-func (c *Conn) enqueue(r *request) {
-	if c.last == nil {
-		c.head = r
-	} else {
-		c.last.next = r
-	}
-	c.last = r
-	c.newest, c.answeredFor = r, answeredFor{}
-}
-
-// Quiet reports whether the Conn can be used further, nothing is awaited, and nothing has come but pushes.
+// Quiet reports whether the Conn can be used further, nothing is awaited, and nothing has come but
+// pushes.
 func (c *Conn) Quiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for r := c.head; r != nil; r = r.next {
-		if !r.done || r.began || r.out.size == 0 || r.out.first[0] != '>' {
-			return false
-		}
-	}
-	return c.err == nil && !c.half && len(c.rest) == 0 && c.txn == nil && c.watched.part == nil
-}
-
-// give adds bytes to what the client is given for r. mu is held.
-func (c *Conn) give(r *request, reply pieces) {
-	r.out.append(reply)
-	c.buffered += reply.size
-	if r == c.head {
-		c.readable.Signal()
-	}
-}
-
-// local answers a request of the client's at once. mu is held.
-func (c *Conn) local(text []byte) {
-	r := &request{done: true}
-	c.enqueue(r)
-	c.give(r, pieces{first: text, size: len(text)})
-}
-
-// ownRequest is one whose reply the client doesn't see. finish is called with it; nil is for those whose reply doesn't matter.
-func (c *Conn) ownRequest(raw []byte, finish func(reply []byte)) *request {
-	r := newRequest(raw, -1)
-	r.hidden = true
-	c.kept += len(raw)
-	r.finish = func(replies [][]byte) []byte {
-		if finish != nil {
-			finish(replies[0])
-		}
-		return nil
-	}
-	return r
-}
-
-// endLocked ends the Conn. What has been answered can still be read. mu is held.
-func (c *Conn) endLocked(err error) {
-	if c.err != nil {
-		return
-	}
-	c.err = err
-	c.cancel()
-	for _, n := range c.nodes {
-		n.end(err)
-	}
-	for timer := range c.delayed {
-		if timer.Stop() {
-			c.running.Done()
-		}
-	}
-	c.readable.Broadcast()
-	c.room.Broadcast()
+	return c.err == nil && !c.writeClosed && len(c.in.rest) == 0 && c.replies.onlyPushes() &&
+		c.tx.open == nil && c.tx.watched.part == nil
 }
 
 // Close ends all connections at once, and returns when nothing of the Conn runs any more.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	c.endLocked(net.ErrClosed)
-	c.readUntil.stop()
-	c.writeUntil.stop()
+	c.end(net.ErrClosed)
+	c.readBy.stop()
+	c.writeBy.stop()
 	c.mu.Unlock()
-	c.cluster.forget(c)
+	c.cluster.remove(c)
 	c.running.Wait()
 	return nil
 }
 
-// CloseWrite tells each node that nothing more will be asked, so that it answers, gives up what blocks, and closes.
+// CloseWrite tells each node that no more requests come. A node then answers, gives up what blocks,
+// and closes its connection.
 func (c *Conn) CloseWrite() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.half = true
-	for _, n := range c.nodes {
-		n.wake()
-	}
-	c.readable.Broadcast()
+	c.endRequests()
 	return nil
 }
 
-// LocalAddr is nobody's.
-func (c *Conn) LocalAddr() net.Addr { return Addr("") }
+// LocalAddr is empty: a Conn has many connections.
+func (c *Conn) LocalAddr() net.Addr { return addr("") }
 
-// RemoteAddr is the cluster.
-func (c *Conn) RemoteAddr() net.Addr { return Addr(c.cluster.String()) }
+// RemoteAddr names the cluster.
+func (c *Conn) RemoteAddr() net.Addr { return addr(c.cluster.String()) }
 
-// Addr is a cluster as a net.Addr.
-type Addr string
+type addr string
 
-// Network is "cluster".
-func (Addr) Network() string { return "cluster" }
+func (addr) Network() string  { return "cluster" }
+func (a addr) String() string { return string(a) }
 
-func (a Addr) String() string { return string(a) }
+// endRequests is called when no more requests come. mu is held.
+func (c *Conn) endRequests() {
+	c.writeClosed = true
+	for _, n := range c.nodes.byAddr {
+		n.wake()
+	}
+	c.replies.readable.Broadcast()
+}
+
+// end ends the Conn. Replies that have come can still be read. mu is held.
+func (c *Conn) end(err error) {
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	c.cancel()
+	for _, n := range c.nodes.byAddr {
+		n.end(err)
+	}
+	for timer := range c.timers {
+		if timer.Stop() {
+			c.running.Done()
+		}
+	}
+	c.replies.readable.Broadcast()
+	c.room.Broadcast()
+}
+
+// after calls do, with mu held, after delay, unless the Conn has ended by then. mu is held.
+func (l *lifetime) after(delay time.Duration, do func()) {
+	l.running.Add(1)
+	var timer *time.Timer
+	timer = time.AfterFunc(delay, func() { // Conn.end stops it, or Close waits for it
+		defer l.running.Done()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.timers, timer)
+		if l.err == nil {
+			do()
+		}
+	})
+	l.timers[timer] = struct{}{}
+}
+
+// send sends a request of the client's that has one part to n; nil is the node that serves its
+// slot. mu is held.
+func (c *Conn) send(r *request, n *node) *request {
+	c.unanswered += len(r.one.raw)
+	c.replies.add(r)
+	if n == nil {
+		c.dispatch(&r.one)
+	} else {
+		n.push(&r.one)
+	}
+	return r
+}
+
+// dispatch sends a part to the node that serves its slot, in order. mu is held.
+func (c *Conn) dispatch(p *part) {
+	switch {
+	case p.slot < 0:
+		c.nodes.defaultNode().push(p)
+	case !c.order.held(p):
+		c.nodes.forSlot(p.slot).push(p)
+	}
+}
+
+// ownRequest is a request whose reply the client does not see. mu is held.
+func (c *Conn) ownRequest(raw []byte) *request {
+	r := newRequest(raw, -1)
+	r.internal = true
+	c.unanswered += len(raw)
+	return r
+}
+
+// refreshMap starts a refresh of the map, unless one is under way. mu is held.
+func (c *Conn) refreshMap() {
+	if c.err != nil || !c.cluster.beginRefresh() {
+		return
+	}
+	c.running.Go(func() { // ends after askTimeout for each node, or with ctx; Close waits for it
+		c.cluster.refresh(c.ctx, c.Dial, refreshGap)
+	})
+}

@@ -180,7 +180,8 @@ func TestSplitsAndJoins(t *testing.T) {
 	c.expect("SCRIPT EXISTS "+sha, "*1\r\n:1\r\n")
 }
 
-// A slot that moves under a pipeline: every reply is right, in order, and no write is lost or overtaken.
+// A slot that moves under a pipeline: every reply is right, in order, and no write is lost or
+// overtaken.
 func TestSlotMovesUnderAPipeline(t *testing.T) {
 	c := testredis.StartCluster(t, 3, 0, patient...)
 	cl := cluster.New(c.Addrs())

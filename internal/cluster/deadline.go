@@ -5,61 +5,53 @@ import (
 	"time"
 )
 
+// deadlines is the part of a net.Conn that bounds Read and Write.
+type deadlines struct{ readBy, writeBy deadline }
+
 // SetDeadline bounds Read and Write.
-func (c *Conn) SetDeadline(t time.Time) error {
-	c.SetReadDeadline(t)
-	return c.SetWriteDeadline(t)
+func (d *deadlines) SetDeadline(t time.Time) error {
+	d.SetReadDeadline(t)
+	return d.SetWriteDeadline(t)
 }
 
 // SetReadDeadline bounds Read.
-func (c *Conn) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.readUntil.set(t, &c.mu, c.readable)
-	return nil
-}
+func (d *deadlines) SetReadDeadline(t time.Time) error { return d.readBy.set(t) }
 
 // SetWriteDeadline bounds Write.
-func (c *Conn) SetWriteDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.writeUntil.set(t, &c.mu, c.room)
+func (d *deadlines) SetWriteDeadline(t time.Time) error { return d.writeBy.set(t) }
+
+// deadline wakes what waits for cond when its time has come. cond.L guards it.
+type deadline struct {
+	cond   *sync.Cond
+	passed bool
+	timer  *time.Timer // nil without a deadline
+}
+
+// set changes the deadline; the zero time is none.
+func (d *deadline) set(t time.Time) error {
+	d.cond.L.Lock()
+	defer d.cond.L.Unlock()
+	d.stop()
+	d.passed = !t.IsZero() && !t.After(time.Now())
+	if d.passed {
+		d.cond.Broadcast()
+	} else if !t.IsZero() {
+		var timer *time.Timer
+		timer = time.AfterFunc(time.Until(t), func() { // stop makes it do nothing
+			d.cond.L.Lock()
+			defer d.cond.L.Unlock()
+			if d.timer == timer {
+				d.passed = true
+				d.cond.Broadcast()
+			}
+		})
+		d.timer = timer
+	}
 	return nil
 }
 
-// deadline wakes those who wait on a Cond when its time has come.
-type deadline struct {
-	passed bool
-	timer  *time.Timer // nil if it isn't set, or has passed
-	round  int
-}
-
-// set changes the deadline; zero is none. mu, which is cond's, is held.
-func (d *deadline) set(t time.Time, mu *sync.Mutex, cond *sync.Cond) {
-	d.stop()
-	d.passed = false
-	if t.IsZero() {
-		return
-	}
-	left := time.Until(t)
-	if left <= 0 {
-		d.passed = true
-		cond.Broadcast()
-		return
-	}
-	round := d.round
-	d.timer = time.AfterFunc(left, func() { // stop stops it, or makes it do nothing
-		mu.Lock()
-		defer mu.Unlock()
-		if d.round == round {
-			d.passed = true
-			cond.Broadcast()
-		}
-	})
-}
-
+// stop is called with cond.L held.
 func (d *deadline) stop() {
-	d.round++
 	if d.timer != nil {
 		d.timer.Stop()
 		d.timer = nil

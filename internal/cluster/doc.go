@@ -1,29 +1,38 @@
-// Package cluster presents a Redis Cluster as one Redis, at the level of a connection: a Conn is written
-// requests and read replies, in order, as a TCP connection to one Redis would be. It knows nothing of
+// Package cluster presents a Redis Cluster as one connection to one Redis. It knows nothing of
 // clients, locks or lanes.
 //
-//	Write  ->  cut into requests  ->  route: by the slot of the keys,  ->  node: gather, one write
-//	                                  to all masters, in parts, ...
-//	Read   <-  queue of requests, in  <-  answer: join, follow         <-  node: cut into replies
-//	           the client's order         MOVED and ASK
+// The main types:
 //
-// Where a command goes is in its row of package commands; for some there is code here (waysByName).
+//	Cluster    what is known of a cluster: its map says which node serves which slot
+//	Conn       a net.Conn: Write takes requests, Read returns their replies in order
+//	node       a Conn's connection to one node
+//	request    made of parts, one for each node that is asked
+//	slotOrder  keeps requests for one slot in order while the slot moves
 //
-// A Conn has a connection of its own to each node that it needs, opened when it is first needed.
-// Options.Dial makes it, and sets it up as the Conn's user has set up the Conn. Nodes work in parallel;
-// replies wait in the queue for those before them. Closing the Conn closes them all, so a client that is
-// gone blocks nothing.
+// The path of a request:
 //
-// A request that a node has not run, because its keys are elsewhere or on their way, is sent again, to
-// where the node says, without overtaking: what the same slot is asked meanwhile is held. A request that
-// may have run is never sent again: if its node is lost it is answered with what Options.Failure says,
-// and the others go on, unless the Conn has lost something with the node that it can't have again (a
-// transaction, a subscription): then it ends.
+//	Write → requestReader: cut → command.route: by slot → node.push: gather → node.run: send
+//	Read  ← replyQueue: in order ← answers: join, or send again ← node.pass: cut ← node.read
 //
-// Which node serves which slot is known to the Cluster, which all Conns share. It learns it from CLUSTER
-// SLOTS, asked when there is a reason to and every lookEvery, and from each MOVED.
+// The row of a command in package commands says which nodes it goes to; handlers.go names those
+// that need code. A Conn opens the connection to a node when it is first needed, with the settings
+// of the others (settings.go). Requests without keys go to the default node, always the same
+// master.
 //
-// Memory, for each Conn: maxKept of requests without an answer, and maxBuffered of replies that wait for
-// earlier ones. A reply that is put together from several is held whole, at most maxJoined from each node.
-// Large single requests and replies stream.
+// A node that answers MOVED, ASK or TRYAGAIN has not run the request. It is sent again, to the node
+// that is named or after a delay, and what comes for the same slot is held meanwhile. A request
+// that may have run is never sent again: if its node is lost it is answered with Options.Failure,
+// and the others go on. The Conn ends if it has lost what can't be restored: a transaction, a
+// WATCH, a subscription, CLIENT TRACKING.
+//
+// The Cluster learns the map from CLUSTER SLOTS, which Follow asks for every second and Conns after
+// a redirection or a loss, and from each MOVED.
+//
+// Goroutines: each node has one that opens the connection and sends (node.run), and one that reads
+// (node.read). A Conn may have one that refreshes the map, and timers. All end with the Conn: Close
+// waits for them. Follow runs in its caller's goroutine.
+//
+// Memory of a Conn: requests without an answer up to maxUnanswered, and replies that wait for
+// earlier ones up to maxUnread. A reply that is joined with others is held whole, at most maxJoined
+// bytes from each node. Other large requests and replies are streamed.
 package cluster

@@ -78,7 +78,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
-// A client that closes its side is answered what it has asked, and then the end; what blocks is given up.
+// A client that closes its side is answered what it has asked, and then the end; what blocks is
+// given up.
 func TestCloseWrite(t *testing.T) {
 	k := open(t, six(t))
 	k.send("SET a 1", "GET b", "MGET a b", "GET a", "BLPOP nothing 0")
@@ -99,7 +100,8 @@ func TestCloseWrite(t *testing.T) {
 	}
 }
 
-// A login that is refused everywhere changes nothing, also for a node that is met while it is under way.
+// A login that is refused everywhere changes nothing, also for a node that is met while it is under
+// way.
 func TestRefusedLoginIsTakenBack(t *testing.T) {
 	c := six(t)
 	u, err := upstream.Parse(c.URL())

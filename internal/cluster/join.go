@@ -8,21 +8,23 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// A joiner makes one reply out of those of the parts of a request, in the order of the parts. They are raw, and none of them is
-// an error. It is pure. What doesn't look as expected is given to the client as the first part has it.
+// A joiner makes one reply out of those of a request's parts, in their order. They are raw, and
+// none is an error. If they don't look as expected it returns the first.
 type joiner func(replies [][]byte) []byte
 
-// joinFirst is for those that are all the same, as OK.
+// joinFirst is for replies that are all the same, as OK.
 func joinFirst(replies [][]byte) []byte { return replies[0] }
 
-// joinSum adds up integers.
 func joinSum(replies [][]byte) []byte {
 	return joinInts(replies, func(a, b int64) int64 { return a + b })
 }
 
-// joinMin is the smallest of integers.
 func joinMin(replies [][]byte) []byte {
 	return joinInts(replies, func(a, b int64) int64 { return min(a, b) })
+}
+
+func joinMax(replies [][]byte) []byte {
+	return joinInts(replies, func(a, b int64) int64 { return max(a, b) })
 }
 
 func joinInts(replies [][]byte, fold func(a, b int64) int64) []byte {
@@ -38,13 +40,15 @@ func joinInts(replies [][]byte, fold func(a, b int64) int64) []byte {
 			total = fold(total, n)
 		}
 	}
-	return append(strconv.AppendInt([]byte{':'}, total, 10), '\r', '\n')
+	return integer(total)
 }
 
-// joinMinEach is the smallest of the integers at each place of arrays of integers: WAITAOF, SCRIPT EXISTS.
+func integer(n int64) []byte { return append(strconv.AppendInt([]byte{':'}, n, 10), '\r', '\n') }
+
+// joinMinEach is the least integer at each place of arrays: WAITAOF, SCRIPT EXISTS.
 func joinMinEach(replies [][]byte) []byte { return joinEach(replies, joinMin) }
 
-// joinSumEach adds up at each place, and takes what isn't an integer from the first: PUBSUB NUMSUB.
+// joinSumEach is the sum at each place, or what the first has if it is no integer: PUBSUB NUMSUB.
 func joinSumEach(replies [][]byte) []byte { return joinEach(replies, joinSum) }
 
 func joinEach(replies [][]byte, fold joiner) []byte {
@@ -68,7 +72,7 @@ func joinEach(replies [][]byte, fold joiner) []byte {
 	return resp.AppendAggregate(nil, kind, first)
 }
 
-// joinAll puts the elements of all behind one another.
+// joinAll concatenates arrays.
 func joinAll(replies [][]byte) []byte {
 	var all [][]byte
 	for _, raw := range replies {
@@ -81,10 +85,9 @@ func joinAll(replies [][]byte) []byte {
 	return resp.AppendAggregate(nil, replies[0][0], all)
 }
 
-// joinDistinct does so but for those that have been there before.
+// joinDistinct concatenates arrays, with each element once.
 func joinDistinct(replies [][]byte) []byte {
-	joined := joinAll(replies)
-	kind, elems, err := resp.Elements(joined)
+	kind, elems, err := resp.Elements(joinAll(replies))
 	if err != nil {
 		return replies[0]
 	}
@@ -97,7 +100,7 @@ func joinDistinct(replies [][]byte) []byte {
 	return resp.AppendAggregate(nil, kind, elems)
 }
 
-// joinText puts texts behind one another.
+// joinText concatenates strings.
 func joinText(replies [][]byte) []byte {
 	var text []byte
 	for _, raw := range replies {
@@ -107,48 +110,83 @@ func joinText(replies [][]byte) []byte {
 		}
 		text = append(text, v.Text...)
 	}
-	if replies[0][0] == '=' {
-		return append(appendLength(nil, '=', len(text)), append(text, '\r', '\n')...)
-	}
-	return append(appendLength(nil, '$', len(text)), append(text, '\r', '\n')...)
+	joined := bulk(string(text))
+	joined[0] = replies[0][0]
+	return joined
 }
 
-func appendLength(dst []byte, kind byte, n int) []byte {
-	return append(strconv.AppendInt(append(dst, kind), int64(n), 10), '\r', '\n')
+func bulk(text string) []byte {
+	var e resp.Encoder
+	e.Bulk(text)
+	return e.Buf
 }
 
-// joinPlaces puts the elements of arrays where places says: element j of reply i at places[i][j]. For MGET.
-func joinPlaces(places [][]int, n int) joiner {
+// joinPlaces makes an array of n elements: the j-th of reply i is at gs[i].places[j]. For MGET.
+func joinPlaces(gs []group, n int) joiner {
 	return func(replies [][]byte) []byte {
 		whole := make([][]byte, n)
 		for i, raw := range replies {
 			_, elems, err := resp.Elements(raw)
-			if err != nil || len(elems) != len(places[i]) {
-				return resp.AppendError(nil, "ERR a node has answered a part of the request otherwise than it should")
+			if err != nil || len(elems) != len(gs[i].places) {
+				return resp.AppendError(nil,
+					"ERR a node has answered a part of the request otherwise than it should")
 			}
 			for j, elem := range elems {
-				whole[places[i][j]] = elem
+				whole[gs[i].places[j]] = elem
 			}
 		}
 		return resp.AppendAggregate(nil, '*', whole)
 	}
 }
 
-// isError reports whether a raw reply is one.
-func isError(raw []byte) bool { return len(raw) > 0 && (raw[0] == '-' || raw[0] == '!') }
-
-// joinLargest is the largest of integers, or if they aren't the first reply.
-func joinLargest(replies [][]byte) []byte {
-	return joinInts(replies, func(a, b int64) int64 { return max(a, b) })
+// joinReplies joins replies some of which may be errors. An error is the reply, unless any says
+// that it is enough that one node has succeeded.
+func joinReplies(join joiner, any bool) func(replies [][]byte) []byte {
+	return func(replies [][]byte) []byte {
+		var good [][]byte
+		for _, raw := range replies {
+			if !isError(raw) {
+				good = append(good, raw)
+			}
+		}
+		if len(good) == 0 || len(good) < len(replies) && !any {
+			return failureOf(replies)
+		}
+		return join(good)
+	}
 }
+
+// failureOf is the error that the client gets for replies some of which are errors. One that leaves
+// the outcome unknown comes before others. If a node has done its part and another could not be
+// reached, the outcome is unknown too.
+func failureOf(replies [][]byte) []byte {
+	var found []byte
+	partlyDone := false
+	for _, raw := range replies {
+		switch {
+		case !isError(raw):
+			partlyDone = true
+		case found == nil || isUnknown(raw):
+			found = raw
+		}
+	}
+	if partlyDone && isFailure(found) && !isUnknown(found) {
+		why := string(errorLine(found)[len(failurePrefix)-1:])
+		return resp.AppendError(nil, "UPSTREAM a part of the request was run by its node, but "+
+			"another node could not be reached: the outcome is unknown in part ("+why+")")
+	}
+	return found
+}
+
+// isError reports whether a raw reply is an error.
+func isError(raw []byte) bool { return len(raw) > 0 && (raw[0] == '-' || raw[0] == '!') }
 
 // failurePrefix begins the replies that Options.Failure makes.
 const failurePrefix = "-UPSTREAM "
 
-// isFailure reports whether a reply says that a node could not be asked, or was lost.
 func isFailure(raw []byte) bool { return bytes.HasPrefix(raw, []byte(failurePrefix)) }
 
-// unknownOutcome reports whether it says that the request may have run.
-func unknownOutcome(raw []byte) bool {
+// isUnknown reports whether a reply says that the request may have run.
+func isUnknown(raw []byte) bool {
 	return isFailure(raw) && bytes.Contains(raw, []byte("whether the command ran is unknown"))
 }

@@ -13,8 +13,9 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// A node of which something is awaited, and which is no master any more, is asked for a sign of life, but not in a transaction: there that
-// would be queued too, and be answered among what the client has asked.
+// A node of which something is awaited, and which is no master any more, is asked for a sign of
+// life, but not in a transaction: there that would be queued too, and be answered among what the
+// client has asked.
 func TestNoSignOfLifeWithinTransaction(t *testing.T) {
 	server := miniredis.RunT(t)
 	cl := New([]string{server.Addr()})
@@ -47,15 +48,16 @@ func TestNoSignOfLifeWithinTransaction(t *testing.T) {
 	}
 	cl.slots.Store(mapOf(1, func(int) int { return 0 })) // another node has all slots
 	c.mu.Lock()
-	c.nodes[server.Addr()].state.pending = true // something is awaited
+	c.nodes.byAddr[server.Addr()].state.pending = true // something is awaited
 	c.mu.Unlock()
-	c.learned()
+	c.mapChanged()
 	if got := ask("EXEC", 2); got != "*1\r\n:0\r\n" {
 		t.Errorf("EXEC: %q, want the reply to PUBLISH alone", got)
 	}
 }
 
-// A node that comes back and takes itself for a master isn't believed, whoever else can't be asked, unless nobody has known better for long.
+// A node that comes back and takes itself for a master isn't believed, whoever else can't be asked,
+// unless nobody has known better for long.
 func TestOldEpochIsNotBelieved(t *testing.T) {
 	cl := New([]string{"a:1"})
 	began := time.Now()
@@ -73,7 +75,7 @@ func TestOldEpochIsNotBelieved(t *testing.T) {
 		{"other:1", 1, 16 * time.Second, true}, // another cluster, or one that began anew
 		{"old:1", 3, 17 * time.Second, true},
 	} {
-		if got := cl.learn(allAt(step.addr), step.epoch, began.Add(step.after)); got != step.learned {
+		if got := cl.update(allAt(step.addr), step.epoch, began.Add(step.after)); got != step.learned {
 			t.Errorf("step %d: learned %v from %s", i, got, step.addr)
 		}
 		if got := cl.slots.Load().master(0); (got == step.addr) != step.learned {

@@ -2,24 +2,31 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/slot"
 )
 
-// slotMap is who serves what, as one node saw it at one moment. It is pure, and not changed once it is made.
+// Slots is how many slots a Redis Cluster has.
+const Slots = slot.Count
+
+// Slot is the slot of a key.
+func Slot(key []byte) int { return slot.Of(key) }
+
+// slotMap says which node serves which slot, as one node saw it at one moment. A slotMap does not
+// change after it was made.
 type slotMap struct {
-	owner    [Slots]uint16 // of each slot, 1 + its index in masters; 0 is nobody
+	owner    [Slots]uint16 // of each slot: 1 + its index in masters; 0 is none
 	masters  []string      // host:port, in the order of the lowest slot that each serves
-	lowest   []int         // for each master
-	ids      []string      // of the masters; "" if it isn't known
+	lowest   []int         // the lowest slot of each master
+	ids      []string      // of the masters; "" if unknown
 	replicas []string
 }
 
-// master is who serves a slot; "" is nobody.
+// master is the node that serves a slot; "" is none.
 func (m *slotMap) master(slot int) string {
 	if i := m.owner[slot]; i > 0 {
 		return m.masters[i-1]
@@ -27,21 +34,15 @@ func (m *slotMap) master(slot int) string {
 	return ""
 }
 
-// knows reports whether a node is one of the cluster's, as master is one that serves slots.
-func (m *slotMap) knows(addr string) (master, any bool) {
-	master = slices.Contains(m.masters, addr)
-	return master, master || slices.Contains(m.replicas, addr)
-}
-
-// nodes is all of them, the masters first.
+// nodes is all nodes, the masters first.
 func (m *slotMap) nodes() []string { return append(slices.Clone(m.masters), m.replicas...) }
 
-// equal reports whether two maps say the same.
 func (m *slotMap) equal(o *slotMap) bool {
-	return m.owner == o.owner && slices.Equal(m.masters, o.masters) && slices.Equal(m.ids, o.ids) && slices.Equal(m.replicas, o.replicas)
+	return m.owner == o.owner && slices.Equal(m.masters, o.masters) &&
+		slices.Equal(m.ids, o.ids) && slices.Equal(m.replicas, o.replicas)
 }
 
-// promoted are the masters that were replicas in an older map.
+// promoted is the masters that were replicas in an older map.
 func (m *slotMap) promoted(old *slotMap) (masters []string) {
 	for i, master := range m.masters {
 		if slices.Contains(old.replicas, master) && slices.Contains(m.owner[:], uint16(i+1)) {
@@ -54,7 +55,7 @@ func (m *slotMap) promoted(old *slotMap) (masters []string) {
 // whole reports whether every slot has a master.
 func (m *slotMap) whole() bool { return !slices.Contains(m.owner[:], 0) }
 
-// with is m but for one slot, of which a node has said that another serves it.
+// with is a copy of m in which the node at addr serves slot.
 func (m *slotMap) with(slot int, addr string) *slotMap {
 	changed := *m
 	i := slices.Index(m.masters, addr)
@@ -63,13 +64,14 @@ func (m *slotMap) with(slot int, addr string) *slotMap {
 		changed.masters = append(slices.Clone(m.masters), addr)
 		changed.lowest = append(slices.Clone(m.lowest), slot)
 		changed.ids = append(slices.Clone(m.ids), "")
-		changed.replicas = slices.DeleteFunc(slices.Clone(m.replicas), func(r string) bool { return r == addr })
+		changed.replicas = slices.DeleteFunc(slices.Clone(m.replicas),
+			func(replica string) bool { return replica == addr })
 	}
 	changed.owner[slot] = uint16(i + 1)
 	return &changed
 }
 
-// parseMap reads the answer to CLUSTER SLOTS of the node at asked.
+// parseMap reads the reply to CLUSTER SLOTS of the node at asked.
 func parseMap(raw []byte, asked string) (*slotMap, error) {
 	v, err := resp.ParseValue(raw)
 	if err != nil {
@@ -82,8 +84,12 @@ func parseMap(raw []byte, asked string) (*slotMap, error) {
 	slices.SortFunc(ranges, func(a, b resp.Value) int { return int(firstInt(a) - firstInt(b)) })
 	m := &slotMap{}
 	for _, r := range ranges {
-		if len(r.Elems) < 3 || r.Elems[0].Int < 0 || r.Elems[1].Int >= Slots || r.Elems[0].Int > r.Elems[1].Int {
-			return nil, errors.New("an answer to CLUSTER SLOTS that isn't one")
+		if len(r.Elems) < 3 {
+			return nil, errNoMap
+		}
+		from, to := r.Elems[0].Int, r.Elems[1].Int
+		if from < 0 || to >= Slots || from > to {
+			return nil, errNoMap
 		}
 		master, id, err := parseNode(r.Elems[2], asked)
 		if err != nil {
@@ -93,14 +99,15 @@ func parseMap(raw []byte, asked string) (*slotMap, error) {
 		if i < 0 {
 			i = len(m.masters)
 			m.masters = append(m.masters, master)
-			m.lowest = append(m.lowest, int(r.Elems[0].Int))
+			m.lowest = append(m.lowest, int(from))
 			m.ids = append(m.ids, id)
 		}
-		for slot := r.Elems[0].Int; slot <= r.Elems[1].Int; slot++ {
+		for slot := from; slot <= to; slot++ {
 			m.owner[slot] = uint16(i + 1)
 		}
 		for _, elem := range r.Elems[3:] {
-			if replica, _, err := parseNode(elem, asked); err == nil && !slices.Contains(m.replicas, replica) {
+			replica, _, err := parseNode(elem, asked)
+			if err == nil && !slices.Contains(m.replicas, replica) {
 				m.replicas = append(m.replicas, replica)
 			}
 		}
@@ -111,6 +118,8 @@ func parseMap(raw []byte, asked string) (*slotMap, error) {
 	return m, nil
 }
 
+var errNoMap = errors.New("an answer to CLUSTER SLOTS that isn't one")
+
 func firstInt(v resp.Value) int64 {
 	if len(v.Elems) == 0 {
 		return -1
@@ -118,19 +127,20 @@ func firstInt(v resp.Value) int64 {
 	return v.Elems[0].Int
 }
 
-// parseNode reads one node: host, port, id, and what else there may be. A host that the node doesn't know, or doesn't want to tell,
-// is the one where it was asked.
+// parseNode reads one node of CLUSTER SLOTS: host, port, id and more.
 func parseNode(v resp.Value, asked string) (addr, id string, err error) {
 	if len(v.Elems) < 2 || v.Elems[1].Int < 1 || v.Elems[1].Int > 65535 {
-		return "", "", fmt.Errorf("a node without a port in CLUSTER SLOTS")
+		return "", "", errors.New("a node without a port in CLUSTER SLOTS")
 	}
 	if len(v.Elems) > 2 {
 		id = string(v.Elems[2].Text)
 	}
-	return nodeAddr(string(v.Elems[0].Text), strconv.FormatInt(v.Elems[1].Int, 10), asked), id, nil
+	port := strconv.FormatInt(v.Elems[1].Int, 10)
+	return nodeAddr(string(v.Elems[0].Text), port, asked), id, nil
 }
 
-// nodeAddr is where a node is that is announced as host and port by the one at asked.
+// nodeAddr is the address of a node that the node at asked announces as host and port. Without a
+// host it is the one of asked.
 func nodeAddr(host, port, asked string) string {
 	if host == "" || host == "?" {
 		host, _, _ = net.SplitHostPort(asked)

@@ -35,14 +35,14 @@ func TestOpenBesideASilentNode(t *testing.T) {
 		c.Close()
 		if took := time.Since(began); took > 5*time.Second {
 			t.Fatalf("it took %v", took)
-		} else if took > doorPatience {
+		} else if took > candidateTimeout {
 			return // the silent one was tried
 		}
 	}
 }
 
-// The first node is asked who serves what on the connection that serves the client next: pushes are not taken for the answers, and what is behind
-// these is not lost.
+// The first node is asked who serves what on the connection that serves the client next: pushes are
+// not taken for the answers, and what is behind these is not lost.
 func TestOpenAmongPushes(t *testing.T) {
 	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$11\r\nm:\r\n+FORGED\r\n"
 	const info = "$25\r\ncluster_current_epoch:7\r\n\r\n"

@@ -1,179 +1,206 @@
 package cluster
 
-// How requests for a slot keep their order while the slot goes from one node to another.
+// How the requests for a slot keep their order while the slot moves from one node to another.
 
-// moving is a slot whose requests are held, so that they don't overtake: while the node that had it has still to say of requests that
-// it was sent before that it is another's, and while a request of it can't be run anywhere yet.
-type moving struct {
-	from   *node   // nil while there is a pause
-	left   int     // parts at from
-	to     string  // where those go that from has said are another's; "" before the first
-	others bool    // further nodes may have been asked for the slot
-	first  []*part // in order; what further nodes have not run, and was asked before all else
-	again  []*part // in order; from has not run them, and could not say who would
-	trial  *part   // the first of those, which is asked for alone until it has an answer; nil before
-	held   []*part // in order, behind those
+import "time"
+
+// The delay before a request is sent again doubles with each try: half a second in all.
+const firstDelay, maxDelay = 2 * time.Millisecond, 80 * time.Millisecond
+
+// slotOrder holds requests so that they do not overtake others for the same slot. Conn.mu is held
+// in all methods.
+type slotOrder struct {
+	c     *Conn
+	holds map[int]*slotHold // by slot
 }
 
-// goesTo reports whether what is sent on to a node is in order there, behind all that was sent on before.
-func (m *moving) goesTo(addr string) bool {
-	if len(m.again) > 0 || m.trial != nil || m.to != "" && m.to != addr {
+// slotHold is what is held for one slot: while a node that was asked for the slot has still to say
+// whether another node serves it, and while no node can run a request for it.
+type slotHold struct {
+	from   *node   // the node that has to answer; nil during a delay
+	left   int     // how many requests from has to answer
+	to     string  // the node that from has named, which was sent what from has not run; "" if none
+	others bool    // other nodes may have been asked for the slot too
+	first  []*part // what other nodes have not run; it was sent before what is in again
+	again  []*part // what from has not run without naming a node
+	probe  *part   // the first of again, which is sent alone until it has an answer; nil before
+	held   []*part // what has come since
+}
+
+// leadsTo reports whether what is sent to a node is in order there, and records that it is sent.
+func (h *slotHold) leadsTo(addr string) bool {
+	if len(h.again) > 0 || h.probe != nil || h.to != "" && h.to != addr {
 		return false
 	}
-	m.to = addr
+	h.to = addr
 	return true
 }
 
-// adopt takes another map over. What it says is another's now is held until those that have been asked for it have answered. mu is held.
-func (c *Conn) adopt(m *slotMap) {
-	if m == c.slots || m == nil {
-		return
+// held holds p if its slot's requests are held, and reports whether they are.
+func (o *slotOrder) held(p *part) bool {
+	h := o.holds[p.slot]
+	if h != nil {
+		p.raw = append([]byte(nil), p.raw...)
+		h.held = append(h.held, p)
 	}
-	c.slots = m
-	if c.home != nil {
-		if master, _ := m.knows(c.home.addr); !master {
-			c.home = nil
-		}
-	}
-	for _, n := range c.nodes {
-		var owed map[int]int
-		for _, p := range n.waiting.all() {
-			switch moving := c.moving[max(p.slot, 0)]; {
-			case p.slot < 0 || m.master(p.slot) == n.addr:
-			case moving == nil:
-				if owed == nil {
-					owed = map[int]int{}
-				}
-				owed[p.slot]++
-			case moving.from != n:
-				moving.others = true
-			}
-		}
-		for slot, left := range owed {
-			c.startMoving(n, slot, left)
-		}
-	}
+	return h != nil
 }
 
-// hold begins to hold a slot's requests back, if n has any. c.mu is held.
-func (c *Conn) hold(n *node, slot int) {
-	if c.moving[slot] != nil {
-		return
-	}
-	if left := n.owes(slot); left > 0 {
-		c.startMoving(n, slot, left)
-	}
-}
-
-// owes is how many requests for a slot n has still to answer.
-func (n *node) owes(slot int) (left int) {
+// holdMoved holds the slots that n has to answer for and m gives to another node.
+func (o *slotOrder) holdMoved(n *node, m *slotMap) {
+	var owed map[int]int
 	for _, p := range n.waiting.all() {
-		if p.slot == slot {
-			left++
+		switch h := o.holds[max(p.slot, 0)]; {
+		case p.slot < 0 || m.master(p.slot) == n.addr:
+		case h == nil:
+			if owed == nil {
+				owed = map[int]int{}
+			}
+			owed[p.slot]++
+		case h.from != n:
+			h.others = true
 		}
 	}
-	return left
+	for slot, left := range owed {
+		o.start(n, slot, left)
+	}
 }
 
-// startMoving begins to hold a slot's requests back for as long as n owes left of them, and the one whose answer is being looked at.
-func (c *Conn) startMoving(n *node, slot, left int) *moving {
-	if c.moving == nil {
-		c.moving = map[int]*moving{}
+// hold holds a slot's requests if n has some to answer.
+func (o *slotOrder) hold(n *node, slot int) {
+	if left := n.owes(slot); left > 0 && o.holds[slot] == nil {
+		o.start(n, slot, left)
 	}
-	if by := c.answering; by.node == n && by.part.slot == slot {
-		left++ // which passed takes off
-	}
-	m := &moving{from: n, left: left}
-	c.moving[slot] = m
-	return m
 }
 
-// holdBack has p, which n has not run, asked again in a moment, and what else its slot is asked not before. c.mu is held.
-func (c *Conn) holdBack(n *node, p *part) {
-	m := c.moving[p.slot]
-	if m == nil && p.slot >= 0 {
-		m = c.startMoving(n, p.slot, n.owes(p.slot))
+// start holds a slot's requests until n has answered left of them, and the one whose answer is
+// being handled.
+func (o *slotOrder) start(n *node, slot, left int) *slotHold {
+	if a := &o.c.answers; a.node == n && a.part.slot == slot {
+		left++ // answered will subtract it
+	}
+	h := &slotHold{from: n, left: left}
+	o.holds[slot] = h
+	return h
+}
+
+// postpone sends p, which n has not run, again after a delay, and holds the rest of its slot until
+// then.
+func (o *slotOrder) postpone(n *node, p *part) {
+	h := o.holds[p.slot]
+	if h == nil && p.slot >= 0 {
+		h = o.start(n, p.slot, n.owes(p.slot))
 	}
 	switch {
-	case m == nil:
-		c.later(p)
-	case m.from != n:
-		m.first = append(m.first, p)
-	case m.trial == p:
-		c.tryLater(m)
+	case h == nil:
+		o.retry(p)
+	case h.from != n:
+		h.first = append(h.first, p)
+	case h.probe == p:
+		o.probeLater(h)
 	default:
-		m.again = append(m.again, p)
+		h.again = append(h.again, p)
 	}
 }
 
-// tryLater asks for the first of those that are to be asked again, in a moment. c.mu is held.
-func (c *Conn) tryLater(m *moving) {
-	m.from = nil
-	c.afterDelay(m.trial, func() {
-		slot := m.trial.slot
-		if c.owed(slot, "") != nil {
-			c.tryLater(m)
+// probeLater sends the probe after a delay, when no node has to answer for the slot any more.
+func (o *slotOrder) probeLater(h *slotHold) {
+	h.from = nil
+	o.afterDelay(h.probe, func() {
+		slot := h.probe.slot
+		if o.waitingNode(slot, "") != nil {
+			o.probeLater(h)
 			return
 		}
-		if len(m.first) > 0 {
-			m.again = append(append(m.first[1:], m.trial), m.again...)
-			m.trial, m.first = m.first[0], nil
+		if len(h.first) > 0 {
+			h.again = append(append(h.first[1:], h.probe), h.again...)
+			h.probe, h.first = h.first[0], nil
 		}
-		m.from, m.left = c.slotNode(slot), 1
-		m.from.push(m.trial)
+		h.from, h.left = o.c.nodes.forSlot(slot), 1
+		h.from.push(h.probe)
 	})
 }
 
-// owed is a node that has been asked for a slot and has not answered, but for one at an address; nil if there is none.
-func (c *Conn) owed(slot int, but string) *node {
-	for _, n := range c.nodes {
-		if n.addr != but && n.owes(slot) > 0 {
+// waitingNode is a node that has to answer for a slot, except the one at an address; nil if none.
+func (o *slotOrder) waitingNode(slot int, except string) *node {
+	for _, n := range o.c.nodes.byAddr {
+		if n.addr != except && n.owes(slot) > 0 {
 			return n
 		}
 	}
 	return nil
 }
 
-// giveUp lets what has waited behind p, which has been tried often enough, be tried once more only. c.mu is held.
-func (c *Conn) giveUp(p *part) {
-	m := c.moving[p.slot]
-	if m == nil || m.trial != p {
+// giveUp has what waits behind p, which was tried often enough, be tried only once.
+func (o *slotOrder) giveUp(p *part) {
+	h := o.holds[p.slot]
+	if h == nil || h.probe != p {
 		return
 	}
-	for _, behind := range append(m.again, m.held...) {
+	for _, behind := range append(h.again, h.held...) {
 		behind.tries = max(behind.tries, maxTries)
 	}
 }
 
-// passed takes note that n has answered a request for slot. c.mu is held.
-func (c *Conn) passed(n *node, slot int) {
-	m := c.moving[slot]
-	if m == nil || m.from != n {
+// answered is called when n has answered a request for slot.
+func (o *slotOrder) answered(n *node, slot int) {
+	h := o.holds[slot]
+	if h == nil || h.from != n {
 		return
 	}
-	if m.left--; m.left > 0 {
+	if h.left--; h.left > 0 {
 		return
 	}
-	if m.trial != nil || len(m.again) == 0 {
-		c.release(slot, m)
+	if h.probe != nil || len(h.again) == 0 {
+		o.release(slot, h)
 		return
 	}
-	m.trial, m.again = m.again[0], m.again[1:]
-	c.tryLater(m)
+	h.probe, h.again = h.again[0], h.again[1:]
+	o.probeLater(h)
 }
 
-// release ends the holding back of a slot's requests, unless yet another node has been asked for it. c.mu is held.
-func (c *Conn) release(slot int, m *moving) {
-	delete(c.moving, slot)
-	behind := append(append(m.first, m.again...), m.held...)
-	if m.others && c.slots != nil {
-		if n := c.owed(slot, c.slots.master(slot)); n != nil {
-			next := c.startMoving(n, slot, n.owes(slot))
+// release sends what is held for a slot, unless yet another node has to answer for it.
+func (o *slotOrder) release(slot int, h *slotHold) {
+	delete(o.holds, slot)
+	behind := append(append(h.first, h.again...), h.held...)
+	if slots := o.c.nodes.slots; h.others && slots != nil {
+		if n := o.waitingNode(slot, slots.master(slot)); n != nil {
+			next := o.start(n, slot, n.owes(slot))
 			next.held, next.others = behind, true
 			return
 		}
 	}
 	for _, p := range behind {
-		c.dispatch(p)
+		o.c.dispatch(p)
 	}
+}
+
+// releaseHeldFor ends the holds that wait for n, which is lost. What was to be sent before n's
+// other requests is sent; what comes behind them is returned.
+func (o *slotOrder) releaseHeldFor(n *node) (behind []*part) {
+	var again []*part
+	for slot, h := range o.holds {
+		if h.from != n {
+			continue
+		}
+		delete(o.holds, slot)
+		if h.probe == nil {
+			again = append(append(again, h.first...), h.again...)
+		} else {
+			behind = append(behind, h.again...)
+		}
+		behind = append(behind, h.held...)
+	}
+	for _, p := range again {
+		o.c.dispatch(p)
+	}
+	return behind
+}
+
+// retry sends p again after a delay.
+func (o *slotOrder) retry(p *part) { o.afterDelay(p, func() { o.c.dispatch(p) }) }
+
+// afterDelay calls do after a delay that grows with p's tries.
+func (o *slotOrder) afterDelay(p *part, do func()) {
+	o.c.after(min(firstDelay<<min(max(p.tries-1, 0), 10), maxDelay), do)
 }

@@ -30,11 +30,11 @@ func newPuppets(t *testing.T, names ...string) *puppets {
 		p.calls[name] = make(chan net.Conn, 10)
 	}
 	p.cl.slots.Store(allAt(names[0]))
-	p.cl.looking = true // nobody asks them who serves what
+	p.cl.refreshing = true // nobody asks them who serves what
 	p.conn = newConn(p.cl, Options{Dial: p.dial, Proto: 2, Timeout: time.Minute, Failure: func(addr string, sent bool, err error) []byte {
 		return resp.AppendError(nil, "UPSTREAM "+addr+": sent "+strconv.FormatBool(sent))
 	}})
-	p.cl.conns[p.conn] = struct{}{}
+	p.cl.add(p.conn)
 	p.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	p.in = bufio.NewReader(p.conn)
 	t.Cleanup(func() { p.conn.Close() })
@@ -130,18 +130,20 @@ func (n *puppet) says(lines ...string) {
 	}
 }
 
-// learn is a look at the cluster after which one node serves all slots. late says that the Conn isn't told yet.
+// learn is a look at the cluster after which one node serves all slots. late says that the Conn
+// isn't told yet.
 func (p *puppets) learn(addr string, late bool) {
 	if late {
 		p.cl.slots.Store(allAt(addr))
 		return
 	}
-	p.cl.learn(allAt(addr), 1, time.Now())
+	p.cl.update(allAt(addr), 1, time.Now())
 }
 
 var slotK = strconv.Itoa(Slot([]byte("k")))
 
-// A Conn that meets a MOVED takes over all that is known by then, of other slots too: what they were asked before isn't overtaken.
+// A Conn that meets a MOVED takes over all that is known by then, of other slots too: what they
+// were asked before isn't overtaken.
 func TestOrderWhenMovedBringsANewMap(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("GET other", "SET k 1")
@@ -158,7 +160,8 @@ func TestOrderWhenMovedBringsANewMap(t *testing.T) {
 	p.replies("$-1", "+OK", "+OK")
 }
 
-// What could not be sent to a node that is lost goes to its successor before what was held behind it.
+// What could not be sent to a node that is lost goes to its successor before what was held behind
+// it.
 func TestOrderWhenANodeIsLost(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	lost := make(chan error)
@@ -173,7 +176,8 @@ func TestOrderWhenANodeIsLost(t *testing.T) {
 	p.replies("+1", "+2", "+3")
 }
 
-// A node that is asked again because another has said so, when a third serves the slot by now, is waited for.
+// A node that is asked again because another has said so, when a third serves the slot by now, is
+// waited for.
 func TestOrderOverThreeNodes(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1", "c:1")
 	p.send("SET k 1", "SET k 2")
@@ -197,7 +201,8 @@ func TestOrderOverThreeNodes(t *testing.T) {
 	p.replies("+1", "+2", "+3")
 }
 
-// What comes behind a transaction doesn't overtake it when its slot has moved, nor does it overtake what was before it.
+// What comes behind a transaction doesn't overtake it when its slot has moved, nor does it overtake
+// what was before it.
 func TestOrderAroundATransaction(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("SET k 0", "MULTI", "SET k 1", "EXEC", "SET k 2", "GET k")
@@ -245,7 +250,7 @@ func TestTransactionWhoseNodeIsLost(t *testing.T) {
 	sent := func() int {
 		p.conn.mu.Lock()
 		defer p.conn.mu.Unlock()
-		return p.conn.nodes["a:1"].taken
+		return p.conn.nodes.byAddr["a:1"].sentCount
 	}
 	for sent() == 0 {
 		time.Sleep(time.Millisecond)
@@ -261,7 +266,8 @@ func TestTransactionWhoseNodeIsLost(t *testing.T) {
 	p.replies("$-1")
 }
 
-// What is read behind a WATCH is read behind it, wherever the slot has gone, and nothing is watched after one that has failed.
+// What is read behind a WATCH is read behind it, wherever the slot has gone, and nothing is watched
+// after one that has failed.
 func TestOrderBehindAWatch(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("WATCH k", "GET k")
@@ -309,7 +315,8 @@ func TestTransactionBehindAWatchThatWaits(t *testing.T) {
 	p.replies("+OK", "+OK", "+OK", "+QUEUED", "*-1")
 }
 
-// Nodes of which each says that the other serves a slot are given half a second to agree. A client isn't told of them.
+// Nodes of which each says that the other serves a slot are given half a second to agree. A client
+// isn't told of them.
 func TestNodesThatDisagree(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	began := time.Now()

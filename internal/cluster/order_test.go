@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What comes behind a request that the nodes can't run yet doesn't overtake it, if it is about the same slot.
+// What comes behind a request that the nodes can't run yet doesn't overtake it, if it is about the
+// same slot.
 func TestOrderBehindTryAgain(t *testing.T) {
 	c := six(t)
 	const tag = "{order}"
@@ -36,7 +37,8 @@ func TestOrderBehindTryAgain(t *testing.T) {
 	c.MigrateSlots(to, from, slot)
 }
 
-// LOCKPROXY.WAIT asks the node that has answered for a key last, on the same connection, and fails when that can't be had.
+// LOCKPROXY.WAIT asks the node that has answered for a key last, on the same connection, and fails
+// when that can't be had.
 func TestWaitAt(t *testing.T) {
 	c := six(t)
 	conn := open(t, c)

@@ -1,11 +1,14 @@
 package cluster
 
-// pieces is bytes that lie in several places, in order. Its zero value is empty.
+// pieces is a text that lies in several places, in order. Its zero value is empty.
 type pieces struct {
 	first []byte
 	more  [][]byte
 	size  int
 }
+
+// piece is a text that lies in one place.
+func piece(text []byte) pieces { return pieces{first: text, size: len(text)} }
 
 func (p *pieces) add(b []byte) {
 	if len(b) == 0 {
@@ -27,7 +30,7 @@ func (p *pieces) append(q pieces) {
 	}
 }
 
-// bytes is all of it in one place, which is its own only if it has to be.
+// bytes is the whole text. It is a copy only if the text lies in several places.
 func (p *pieces) bytes() []byte {
 	if len(p.more) == 0 {
 		return p.first
@@ -40,7 +43,7 @@ func (p *pieces) bytes() []byte {
 	return whole
 }
 
-// take moves bytes from the front to b.
+// take moves bytes from the front to b, and returns how many.
 func (p *pieces) take(b []byte) (n int) {
 	for n < len(b) && p.size > 0 {
 		k := copy(b[n:], p.first)

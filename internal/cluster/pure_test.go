@@ -69,16 +69,14 @@ func TestPlacesAreJoined(t *testing.T) {
 			args, at = append(args, rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "key")), append(at, i+1)
 		}
 		gs := groups(args, at)
-		places := make([][]int, len(gs))
 		replies := make([][]byte, len(gs))
 		for i, g := range gs {
-			places[i] = g.places
 			replies[i] = []byte(fmt.Sprintf("*%d\r\n", len(g.places)))
 			for _, place := range g.places {
 				replies[i] = fmt.Appendf(replies[i], "$%d\r\n%s\r\n", len(args[at[place]]), args[at[place]])
 			}
 		}
-		_, elems, err := resp.Elements(joinPlaces(places, len(at))(replies))
+		_, elems, err := resp.Elements(joinPlaces(gs, len(at))(replies))
 		if err != nil || len(elems) != len(at) {
 			t.Fatalf("%d elements of %d, %v", len(elems), len(at), err)
 		}
@@ -134,7 +132,8 @@ func TestScanCursors(t *testing.T) {
 	})
 }
 
-// A replica that has taken its master's place is scanned from its start: its own cursors are others.
+// A replica that has taken its master's place is scanned from its start: its own cursors are
+// others.
 func TestScanOfAReplacedMaster(t *testing.T) {
 	m := mapOf(3, func(slot int) int { return slot * 3 / Slots })
 	text, _ := nextScan(m, 1, 77)
@@ -198,7 +197,7 @@ func TestRedirections(t *testing.T) {
 		{"UNBLOCKED client unblocked via CLIENT UNBLOCK", notRedirected, 0, ""},
 		{"ERR MOVED 1 a:1", notRedirected, 0, ""},
 	} {
-		if kind, slot, addr := redirected([]byte(c.line), "asked:1"); kind != c.kind || slot != c.slot || addr != c.addr {
+		if kind, slot, addr := parseRedirect([]byte(c.line), "asked:1"); kind != c.kind || slot != c.slot || addr != c.addr {
 			t.Errorf("%s: %d %d %s", c.line, kind, slot, addr)
 		}
 	}
@@ -213,8 +212,8 @@ func TestJoins(t *testing.T) {
 	}{
 		{"sum", joinSum, []string{":1\r\n", ":-2\r\n", ":30\r\n"}, ":29\r\n"},
 		{"min", joinMin, []string{":5\r\n", ":2\r\n", ":3\r\n"}, ":2\r\n"},
-		{"largest", joinLargest, []string{":0\r\n", ":2\r\n"}, ":2\r\n"},
-		{"largest of OK", joinLargest, []string{"+OK\r\n", "+OK\r\n"}, "+OK\r\n"},
+		{"largest", joinMax, []string{":0\r\n", ":2\r\n"}, ":2\r\n"},
+		{"largest of OK", joinMax, []string{"+OK\r\n", "+OK\r\n"}, "+OK\r\n"},
 		{"all", joinAll, []string{"*1\r\n$1\r\na\r\n", "*0\r\n", "*2\r\n:1\r\n*1\r\n:2\r\n"}, "*3\r\n$1\r\na\r\n:1\r\n*1\r\n:2\r\n"},
 		{"distinct", joinDistinct, []string{"*1\r\n$1\r\na\r\n", "*2\r\n$1\r\nb\r\n$1\r\na\r\n"}, "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
 		{"min each", joinMinEach, []string{"*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"}, "*2\r\n:1\r\n:0\r\n"},
@@ -259,7 +258,8 @@ func TestPieces(t *testing.T) {
 	})
 }
 
-// FuzzRoute gives the router whatever a framer lets through: it must find slots or none, and never fail.
+// FuzzRoute gives the router whatever a framer lets through: it must find slots or none, and never
+// fail.
 func FuzzRoute(f *testing.F) {
 	for _, seed := range []string{"GET a", "EVAL s 99 a", "EVAL s -1 a", "XREAD STREAMS", "SORT a STORE", "MIGRATE h 1", "ZUNIONSTORE", "BLPOP a", "MSET a", "GEORADIUS a STORE"} {
 		f.Add(resp.AppendCommand(nil, bytesOf(seed)...))

@@ -7,20 +7,21 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// redirection is what a node says instead of running a command. Whatever it is, the command did not run.
+// redirection is what a node says instead of running a command. None of them has run.
 type redirection uint8
 
 const (
 	notRedirected redirection = iota
-	moved                     // the slot is another node's
-	ask                       // the slot is on its way to another node, and the key may be there
-	tryAgain                  // the slot is on its way, and some of the keys are here, some there
-	down                      // nobody serves the slot, or too much of the cluster is out of reach
-	demoted                   // the node is no master any more, and has let go what was blocked
+	moved                     // another node serves the slot
+	ask                       // the slot is moving to another node, which may have the key
+	tryAgain                  // the slot is moving, and some of the keys have gone already
+	down                      // no node serves the slot, or too few nodes reach each other
+	demoted                   // the node is no master any more; it has ended a blocking command
 )
 
-// redirected reads an error reply, the whole line without "-". For moved and ask it returns the slot and the node.
-func redirected(line []byte, asked string) (kind redirection, slot int, addr string) {
+// parseRedirect reads an error reply, without "-" and line end, of the node at asked. moved and ask
+// have a slot and the address of the node to ask.
+func parseRedirect(line []byte, asked string) (kind redirection, slot int, addr string) {
 	word, rest, _ := strings.Cut(string(line), " ")
 	switch word {
 	case "MOVED":
@@ -45,8 +46,13 @@ func redirected(line []byte, asked string) (kind redirection, slot int, addr str
 	if !ok || n < 0 || n >= Slots || i < 0 {
 		return notRedirected, 0, ""
 	}
-	host := strings.Trim(place[:i], "[]")
-	return kind, int(n), nodeAddr(host, place[i+1:], asked)
+	return kind, int(n), nodeAddr(strings.Trim(place[:i], "[]"), place[i+1:], asked)
+}
+
+// isRedirect reports whether an error reply is a redirection.
+func isRedirect(line []byte) bool {
+	kind, _, _ := parseRedirect(line, "")
+	return kind != notRedirected
 }
 
 // errorLine is the text of an error reply, without "-" and line end.

@@ -13,7 +13,8 @@ const (
 	notRun    = "*-1\r\n"
 )
 
-// A refused UNWATCH, DISCARD or RESET leaves in force what it would have ended, at the node that knows of it.
+// A refused UNWATCH, DISCARD or RESET leaves in force what it would have ended, at the node that
+// knows of it.
 func TestRefusedEnds(t *testing.T) {
 	c := testredis.StartCluster(t, 2, 0, patient...)
 	for _, node := range c.Nodes {

@@ -2,48 +2,68 @@ package cluster
 
 import "lockproxy/internal/resp"
 
-// request is one of the client's, or one of the Conn's own. The client's stand in the queue until their replies have been read.
+// request is one request of the client's, or one of the Conn's own. The client's are in the
+// replyQueue until their replies have been read.
 type request struct {
-	next  *request // in the queue
-	one   part     // its only part, unless parts says otherwise
-	parts []*part  // of one that goes to several nodes
-	left  int      // parts without an answer
-	// finish makes the reply out of those of the parts; nil gives the only part's as it comes. It is called once, with Conn.mu held.
+	next       *request // in the replyQueue
+	one        part     // its only part if parts is nil
+	parts      []*part  // of a request that goes to several nodes
+	unanswered int      // parts without an answer
+	hooks
+	internal  bool   // the Conn's own: it is not in the replyQueue
+	redirects bool   // it follows redirections though it is internal
+	dropped   bool   // neither it nor what comes behind it will be answered
+	removed   bool   // it is not in the replyQueue any more
+	out       pieces // what the client has still to read
+	started   bool   // the client has read some of the reply
+	heldBytes int    // of the parts that were answered before the last
+	done      bool   // out has the end of the reply
+}
+
+// hooks are what differs between requests. Each may be nil, and is called with Conn.mu held.
+type hooks struct {
+	// finish makes the reply out of those of the parts. nil passes on the only part's.
 	finish func(replies [][]byte) []byte
-	// intercept is called with a node's error before it becomes the answer, or is followed to another node; true says that it has
-	// been dealt with. A request with one is not sent elsewhere but by it.
-	intercept func(p *part, line []byte) bool
-	each      func(n *node, p *part, h resp.Head) // is called with each part's answer
-	before    func(n *node)                       // is called when n is about to be asked, and may ask it for something first
-	txn       *transaction                        // what it is within; nil if it is within none
-	hidden    bool                                // the Conn's own: it isn't in the queue
-	follows   bool                                // it goes where nodes say though it is hidden
-	void      bool                                // it is not answered any more, nor is what comes behind it
-	read      bool                                // it is not in the queue any more
-	out       pieces                              // what the client is to be given and hasn't been
-	began     bool                                // the client has been given some of the reply
-	held      int                                 // bytes of the parts that have been answered while others have not
-	done      bool                                // out is all that there is
+	// intercept is called with a node's error before it becomes the answer or is followed to
+	// another node. true says that it was dealt with. A request with intercept follows no
+	// redirections by itself.
+	intercept func(n *node, p *part, line []byte) bool
+	onAnswer  func(n *node, h resp.Head)
+	// beforeSend is called before the request is sent to n, and may send something else first.
+	beforeSend func(n *node)
+	// onFailure is called when a node can't be reached, or is lost before it has answered.
+	onFailure func()
 }
 
 // part is what one node is asked for a request.
 type part struct {
 	req    *request
-	raw    []byte // what is sent, kept so that it can be sent elsewhere; nil if it wasn't kept
-	slot   int    // of its keys; -1 if it has none, or nobody knows
-	node   *node  // where it waits for its answer; nil if nowhere
-	tries  int    // how often it has been sent elsewhere
+	raw    []byte // what is sent; nil if it was not kept, and can't be sent to another node
+	slot   int    // of its keys; -1 if it has none, or its slot does not matter
+	node   *node  // the node that is to answer; nil if none
+	tries  int    // how often it was sent again
 	asking bool   // ASKING goes before it
-	reply  pieces // of a request with finish, once it is there
-	// confirms is how many confirmations it gets, for SUBSCRIBE and its like; else 0.
+	reply  pieces // of a request with finish
+	// confirms is how many confirmations of subscriptions are still to come; -1 is not known yet.
 	confirms int
-	passed   bool // some of the reply was given to the request before all was there
+	streamed bool // some of the reply was delivered before its end came
 }
 
 // newRequest is a request of one part.
 func newRequest(raw []byte, slot int) *request {
-	r := &request{left: 1}
+	r := &request{unanswered: 1}
 	r.one = part{req: r, raw: raw, slot: slot}
+	return r
+}
+
+// newSplitRequest is a request of n parts.
+func newSplitRequest(n int, finish func([][]byte) []byte) *request {
+	r := &request{unanswered: n, parts: make([]*part, n), hooks: hooks{finish: finish}}
+	all := make([]part, n)
+	for i := range all {
+		all[i] = part{req: r, slot: -1}
+		r.parts[i] = &all[i]
+	}
 	return r
 }
 
@@ -58,7 +78,7 @@ func (r *request) eachPart(f func(p *part)) {
 	}
 }
 
-// partQueue is the parts that wait for a node's answers, in order. Its zero value is empty.
+// partQueue is the parts that a node is to answer, in order. Its zero value is empty.
 type partQueue struct {
 	list  []*part
 	first int
@@ -93,5 +113,4 @@ func (q *partQueue) pop() *part {
 	return p
 }
 
-// all is those in the queue.
 func (q *partQueue) all() []*part { return q.list[q.first:] }

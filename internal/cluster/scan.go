@@ -2,59 +2,65 @@ package cluster
 
 import (
 	"hash/fnv"
+	"slices"
 	"strconv"
 
 	"lockproxy/internal/resp"
 )
 
-// A cursor of SCAN says which master is being scanned, and where in it. Masters are scanned in the order of the lowest slot that each
-// serves, so a replica that takes its master's place takes its turn too. From the low end: 14 bits for that slot, 8 for who the
-// master was, since another one's own cursor says nothing to it, and the rest for the master's own cursor.
+// A client's cursor of SCAN names the master that is being scanned, and has that master's own
+// cursor. Masters are scanned in the order of the lowest slot that each serves, so a replica that
+// takes its master's place takes its turn too. From the low end: 14 bits of that slot, 8 that
+// identify the master, since another one can't use its cursor, and the rest for that cursor.
 const (
 	scanSlotBits   = 14
-	scanWhoBits    = 8
-	scanCursorBits = 64 - scanSlotBits - scanWhoBits
+	scanIDBits     = 8
+	scanCursorBits = 64 - scanSlotBits - scanIDBits
 )
 
 // scanPlace is a decoded cursor.
 type scanPlace struct {
 	slot   int
-	who    uint8
+	id     uint8
 	cursor uint64 // the master's own
 }
 
 // decodeScan reads a client's cursor; ok is false if it is no number.
 func decodeScan(text []byte) (p scanPlace, ok bool) {
 	n, err := strconv.ParseUint(string(text), 10, 64)
-	if err != nil {
-		return p, false
-	}
 	return scanPlace{
 		slot:   int(n & (1<<scanSlotBits - 1)),
-		who:    uint8(n >> scanSlotBits),
-		cursor: n >> (scanSlotBits + scanWhoBits),
-	}, true
+		id:     uint8(n >> scanSlotBits),
+		cursor: n >> (scanSlotBits + scanIDBits),
+	}, err == nil
 }
 
-func (p scanPlace) encode() uint64 {
-	return uint64(p.slot) | uint64(p.who)<<scanSlotBits | p.cursor<<(scanSlotBits+scanWhoBits)
+// encodeScan is the cursor of a master, as the client gets it.
+func encodeScan(m *slotMap, master int, cursor uint64) string {
+	id := uint64(scanID(m, master)) << scanSlotBits
+	n := uint64(m.lowest[master]) | id | cursor<<(scanSlotBits+scanIDBits)
+	return strconv.FormatUint(n, 10)
 }
 
-// whoIs is a master in 8 bits.
-func whoIs(id string) uint8 {
+// scanID identifies a master in 8 bits.
+func scanID(m *slotMap, master int) uint8 {
+	id := m.ids[master]
+	if id == "" {
+		id = m.masters[master]
+	}
 	h := fnv.New32a()
 	h.Write([]byte(id))
 	return uint8(h.Sum32() >> 8)
 }
 
-// current is the master that is to be scanned, as an index, and its own cursor: if it isn't the one that gave it, from the start.
-// ok is false if there is nothing left to scan.
+// current is the index of the master that is to be scanned, and its own cursor: 0 if another one
+// gave it. ok is false if nothing is left to scan.
 func (p scanPlace) current(m *slotMap) (master int, cursor uint64, ok bool) {
 	for i, lowest := range m.lowest {
 		if lowest < p.slot {
 			continue
 		}
-		if lowest == p.slot && whoIs(m.name(i)) == p.who {
+		if lowest == p.slot && scanID(m, i) == p.id {
 			cursor = p.cursor
 		}
 		return i, cursor, true
@@ -62,28 +68,21 @@ func (p scanPlace) current(m *slotMap) (master int, cursor uint64, ok bool) {
 	return 0, 0, false
 }
 
-// next is what the client gets for the cursor that a master has answered; "0" is the end. ok is false if it doesn't fit.
+// nextScan is what the client gets for the cursor that a master has answered; "0" is the end. ok is
+// false if it has too many bits.
 func nextScan(m *slotMap, master int, answered uint64) (cursor string, ok bool) {
 	switch {
 	case answered >= 1<<scanCursorBits:
 		return "", false
 	case answered > 0:
-		return strconv.FormatUint(scanPlace{m.lowest[master], whoIs(m.name(master)), answered}.encode(), 10), true
+		return encodeScan(m, master, answered), true
 	case master+1 == len(m.masters):
 		return "0", true
 	}
-	return strconv.FormatUint(scanPlace{m.lowest[master+1], whoIs(m.name(master + 1)), 0}.encode(), 10), true
+	return encodeScan(m, master+1, 0), true
 }
 
-// name is what tells a master from others.
-func (m *slotMap) name(i int) string {
-	if m.ids[i] != "" {
-		return m.ids[i]
-	}
-	return m.masters[i]
-}
-
-// scanned makes the client's reply out of the one of a master.
+// scanned makes the client's reply out of that of a master.
 func scanned(m *slotMap, master int, raw []byte) []byte {
 	kind, elems, err := resp.Elements(raw)
 	if err != nil || len(elems) != 2 {
@@ -99,13 +98,37 @@ func scanned(m *slotMap, master int, raw []byte) []byte {
 	}
 	cursor, ok := nextScan(m, master, answered)
 	if !ok {
-		return resp.AppendError(nil, "ERR a node's cursor is too large to be told with the node: scan the nodes one by one")
+		return resp.AppendError(nil,
+			"ERR a node's cursor is too large to be told with the node: scan the nodes one by one")
 	}
-	elems[0] = appendBulk(nil, cursor)
+	elems[0] = bulk(cursor)
 	return resp.AppendAggregate(nil, kind, elems)
 }
 
-func appendBulk(dst []byte, text string) []byte {
-	dst = strconv.AppendInt(append(dst, '$'), int64(len(text)), 10)
-	return append(append(append(dst, "\r\n"...), text...), "\r\n"...)
+// scan sends SCAN to the master that the cursor names.
+func scan(c *Conn, q *query) {
+	var place scanPlace
+	known := len(q.args) > 1
+	if known {
+		place, known = decodeScan(q.args[1])
+	}
+	m := c.nodes.slots
+	switch {
+	case !known:
+		toDefault(c, q) // a node says what is wrong
+		return
+	case m == nil:
+		noNodes(c)
+		return
+	}
+	master, cursor, ok := place.current(m)
+	if !ok {
+		answerIf(c, pingCommand, func() []byte { return []byte("*2\r\n$1\r\n0\r\n*0\r\n") })
+		return
+	}
+	args := slices.Clone(q.args)
+	args[1] = strconv.AppendUint(nil, cursor, 10)
+	r := newRequest(resp.AppendCommand(nil, args...), -1)
+	r.finish = func(replies [][]byte) []byte { return scanned(m, master, replies[0]) }
+	c.send(r, c.nodes.at(m.masters[master]))
 }

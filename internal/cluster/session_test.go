@@ -95,7 +95,8 @@ func TestWatch(t *testing.T) {
 	k.replies(ok, crossSlot, aborted)
 }
 
-// A transaction whose slot moves before EXEC is run by the new node; one that is guarded by a WATCH is refused, as if a key had changed.
+// A transaction whose slot moves before EXEC is run by the new node; one that is guarded by a WATCH
+// is refused, as if a key had changed.
 func TestTransactionsWhoseSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := testredis.StartCluster(t, 2, 0, patient...)

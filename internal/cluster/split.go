@@ -8,7 +8,7 @@ type group struct {
 	places []int // which of the keys, from 0
 }
 
-// groups puts keys together by slot, in the order of their first keys. It is pure.
+// groups puts keys together by slot, in the order of their first keys.
 func groups(args [][]byte, at []int) (all []group) {
 	index := map[int]int{}
 	for place, j := range at {
@@ -24,47 +24,40 @@ func groups(args [][]byte, at []int) (all []group) {
 	return all
 }
 
-// splitBy asks for the keys of each slot apart. with says how many arguments go with each key, itself among them.
-func splitBy(c *Conn, q *query, at []int, with int, finish func(gs []group) func([][]byte) []byte) {
-	gs := groups(q.args, at)
-	r := c.splitRequest(len(gs), finish(gs))
+// splitBy sends the keys of each slot in a request, each key with the width-1 arguments behind it.
+func splitBy(c *Conn, q *query, at []int, gs []group, width int, join joiner) {
+	r := newSplitRequest(len(gs), joinReplies(join, false))
+	c.replies.add(r)
 	for i, g := range gs {
-		args := make([][]byte, 1, 1+with*len(g.places))
+		args := make([][]byte, 1, 1+width*len(g.places))
 		args[0] = q.args[0]
 		for _, place := range g.places {
-			args = append(args, q.args[at[place]:at[place]+with]...)
+			args = append(args, q.args[at[place]:at[place]+width]...)
 		}
 		p := r.parts[i]
 		p.raw, p.slot = resp.AppendCommand(nil, args...), g.slot
-		c.kept += len(p.raw)
+		c.unanswered += len(p.raw)
 	}
 	for _, p := range r.parts {
 		c.dispatch(p)
 	}
 }
 
-// splitMget puts the values where their keys were.
 func splitMget(c *Conn, q *query, at []int) {
-	n := len(at)
-	splitBy(c, q, at, 1, func(gs []group) func([][]byte) []byte {
-		places := make([][]int, len(gs))
-		for i, g := range gs {
-			places[i] = g.places
-		}
-		return joinReplies(joinPlaces(places, n), false)
-	})
+	gs := groups(q.args, at)
+	splitBy(c, q, at, gs, 1, joinPlaces(gs, len(at)))
 }
 
-// splitMset sets the keys of each slot at once, but not those of all.
+// splitMset sets the keys of each slot atomically, but not those of all.
 func splitMset(c *Conn, q *query, at []int) {
 	if len(q.args)%2 == 0 {
-		c.local([]byte("-ERR wrong number of arguments for 'mset' command\r\n"))
+		c.replies.answer([]byte("-ERR wrong number of arguments for 'mset' command\r\n"))
 		return
 	}
-	splitBy(c, q, at, 2, func([]group) func([][]byte) []byte { return joinReplies(joinFirst, false) })
+	splitBy(c, q, at, groups(q.args, at), 2, joinFirst)
 }
 
-// splitSum adds up how many keys it was about.
+// splitSum is for commands that answer how many keys they were about.
 func splitSum(c *Conn, q *query, at []int) {
-	splitBy(c, q, at, 1, func([]group) func([][]byte) []byte { return joinReplies(joinSum, false) })
+	splitBy(c, q, at, groups(q.args, at), 1, joinSum)
 }

@@ -8,22 +8,24 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// transaction is what stands between a MULTI and its EXEC. It begins at home and moves, as long as it has had no keys, to where the
-// first of them are. What it queues is kept, so that it can be run elsewhere if the node turns out not to have the keys any more: then
-// nothing of it has run.
+// transaction is what stands between a MULTI and its EXEC. It begins at the default node and moves
+// to the node of its first key. What it queues is kept, so that another node can run it if this one
+// turns out not to have the keys any more: then nothing of it has run. Conn.mu is held in all
+// methods.
 type transaction struct {
+	c       *Conn
 	node    *node
-	slot    int      // of its keys; -1 as long as it has none
+	slot    int      // of its keys; -1 before the first
 	raws    [][]byte // what was queued
 	size    int      // bytes of raws
-	lost    bool     // not all that was queued is in raws
+	lost    bool     // raws is not all that was queued
 	guarded bool     // a WATCH was in force, which only its node knows
 	void    bool     // that WATCH had not been sent yet, so EXEC does nothing
-	aside   bool     // a node has said that a key is not its own
-	caching []byte   // CLIENT CACHING, which was said of it; nil if nothing was
+	moved   bool     // a node has said that a key is another's
+	caching []byte   // CLIENT CACHING for it; nil if none
 }
 
-// maxQueued is how much of a transaction is kept so that it can be run elsewhere, bytes.
+// maxQueued is how many bytes of a transaction are kept.
 const maxQueued = 1 << 20
 
 var (
@@ -31,7 +33,7 @@ var (
 	execCommand    = resp.AppendCommand(nil, "EXEC")
 	discardCommand = resp.AppendCommand(nil, "DISCARD")
 	unwatchCommand = resp.AppendCommand(nil, "UNWATCH")
-	// abortCommand is refused by every Redis, and aborts the transaction with that.
+	// abortCommand is refused by every Redis, which aborts the transaction.
 	abortCommand = resp.AppendCommand(nil, "GET")
 	watchInMulti = []byte("-ERR WATCH inside MULTI is not allowed\r\n")
 	queuedReply  = []byte("+QUEUED\r\n")
@@ -39,96 +41,82 @@ var (
 
 // multi is MULTI outside of a transaction.
 func multi(c *Conn, q *query) {
-	t := &transaction{slot: -1, caching: c.caching}
-	if w := c.watched; w.part != nil {
+	t := &transaction{c: c, slot: -1, caching: c.tx.caching}
+	if w := c.tx.watched; w.part != nil {
 		t.node, t.slot, t.guarded, t.void = w.node, w.slot, true, w.node == nil
 	}
 	if t.node == nil {
-		t.node = c.homeNode()
+		t.node = c.nodes.defaultNode()
 	}
 	r := newRequest(q.raw, -1)
-	r.txn = t
+	r.onFailure = t.fail
 	r.finish = func(replies [][]byte) []byte {
-		if isError(replies[0]) && c.txn == t {
-			c.txn = nil
+		if isError(replies[0]) && c.tx.open == t {
+			c.tx.open = nil
 		}
 		return replies[0]
 	}
-	c.kept += len(q.raw)
-	c.enqueue(r)
-	t.node.push(&r.one)
-	c.txn = t
+	c.send(r, t.node)
+	c.tx.open = t
 }
 
-// queue is for all that comes within a transaction. mu is held.
-func (c *Conn) queue(q *query) {
-	t := c.txn
-	switch name := q.cmd.Name; name {
-	case "exec":
-		c.exec(q, t)
-		return
-	case "discard":
-		c.discard(q, t)
-		return
-	case "multi":
-		c.inTransaction(q, t, nil)
-		return
-	case "watch": // a node would first look whose key it is
-		c.local(watchInMulti)
-		return
-	case "reset", "quit":
-		if name == "reset" && len(q.args) > 1 {
-			c.inTransaction(q, t, nil) // it is refused, which aborts the transaction
-			return
-		}
-		q.cmd.run(c, q)
-		return
-	case "auth", "hello", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe", "monitor", "scan":
-		c.abort(q, t, notInMulti(name))
-		return
-	}
-	slot, _ := c.slotOf(q)
-	switch {
+// notWithinMulti is the commands that can't be queued, besides those that go to several nodes.
+var notWithinMulti = map[string]bool{
+	"auth": true, "hello": true, "scan": true, "monitor": true,
+	"subscribe": true, "psubscribe": true, "ssubscribe": true,
+	"unsubscribe": true, "punsubscribe": true, "sunsubscribe": true,
+}
+
+// add handles a request within the transaction.
+func (t *transaction) add(q *query) {
+	switch name := q.cmd.Name; {
+	case name == "exec":
+		t.exec(q)
+	case name == "discard" && len(q.args) == 1:
+		t.discard(q)
+	case name == "watch": // a node would first check whose key it is
+		t.c.replies.answer(watchInMulti)
+	case name == "quit" || name == "reset" && len(q.args) == 1:
+		q.cmd.route(t.c, q)
+	case name == "multi" || name == "discard" || name == "reset": // refused; the latter abort it
+		t.send(q.raw, nil)
+	case notWithinMulti[name]:
+		t.abort(notInMulti(name))
 	case q.cmd.Nodes.Several():
-		c.abort(q, t, notInMulti(string(q.args[0])))
-	case slot == manySlots, slot >= 0 && t.slot >= 0 && slot != t.slot:
-		c.abort(q, t, crossSlot)
+		t.abort(notInMulti(string(q.args[0])))
 	default:
-		if slot >= 0 && t.slot < 0 {
-			c.settle(t, slot)
-		}
-		c.inTransaction(q, t, func(p *part, line []byte) bool {
-			if kind, _, _ := redirected(line, ""); kind == notRedirected {
-				return false
-			}
-			t.aside = true
-			c.partDone(p, pieces{first: queuedReply, size: len(queuedReply)})
-			return true
-		})
-		t.keep(q.raw)
+		t.enqueue(q)
 	}
-}
-
-// discard is DISCARD within a transaction. EXEC behind it ends the transaction where the user may not DISCARD, which has aborted it then.
-func (c *Conn) discard(q *query, t *transaction) {
-	if len(q.args) > 1 {
-		c.inTransaction(q, t, nil) // it is refused: the transaction goes on, aborted
-		return
-	}
-	c.txn = nil
-	c.forgetWatch()
-	c.inTransaction(q, t, nil)
-	t.node.push(&c.ownRequest(execCommand, nil).one)
-}
-
-// leave ends a transaction that is to be run elsewhere, also for a user who may not DISCARD.
-func (c *Conn) leave(n *node) {
-	n.push(&c.ownRequest(abortCommand, nil).one)
-	n.push(&c.ownRequest(execCommand, nil).one)
 }
 
 func notInMulti(name string) []byte {
-	return resp.AppendError(nil, "ERR "+name+" can't be part of a transaction on a cluster, which is run by one node")
+	return resp.AppendError(nil,
+		"ERR "+name+" can't be part of a transaction on a cluster, which is run by one node")
+}
+
+// enqueue sends a request that EXEC is to run.
+func (t *transaction) enqueue(q *query) {
+	slot, _ := t.c.in.slotOf(q)
+	if slot == manySlots || slot >= 0 && t.slot >= 0 && slot != t.slot {
+		t.abort(crossSlotReply)
+		return
+	}
+	if slot >= 0 && t.slot < 0 {
+		t.slot = slot
+		if n := t.c.nodes.forSlot(slot); n != t.node {
+			t.abandon()
+			t.begin(n)
+		}
+	}
+	t.send(q.raw, func(_ *node, p *part, line []byte) bool {
+		if !isRedirect(line) {
+			return false
+		}
+		t.moved = true
+		t.c.answers.partDone(p, piece(queuedReply))
+		return true
+	})
+	t.keep(q.raw)
 }
 
 func (t *transaction) keep(raw []byte) {
@@ -140,96 +128,88 @@ func (t *transaction) keep(raw []byte) {
 	t.raws = append(t.raws, append([]byte(nil), raw...))
 }
 
-// inTransaction asks the transaction's node. intercept is called with an error before the client sees it; true says that it has dealt
-// with it.
-func (c *Conn) inTransaction(q *query, t *transaction, intercept func(p *part, line []byte) bool) {
-	r := newRequest(q.raw, -1)
+// fail is called when something of the transaction has not reached its node: EXEC must fail.
+func (t *transaction) fail() { t.lost = true }
+
+// send sends a request of the client's to the transaction's node. intercept is called with an error
+// before the client gets it; true says that it was dealt with.
+func (t *transaction) send(raw []byte, intercept func(*node, *part, []byte) bool) *request {
+	r := newRequest(raw, -1)
 	r.intercept = intercept
 	if intercept == nil {
-		r.intercept = func(*part, []byte) bool { return false }
+		r.intercept = func(*node, *part, []byte) bool { return false }
 	}
-	r.txn = t
-	c.kept += len(q.raw)
-	c.enqueue(r)
-	t.node.push(&r.one)
+	r.onFailure = t.fail
+	return t.c.send(r, t.node)
 }
 
-// abort answers a command that can't be queued, and makes EXEC fail as Redis does after such a one.
-func (c *Conn) abort(q *query, t *transaction, text []byte) {
-	r := newRequest(abortCommand, -1)
+// abort answers a command that can't be queued, and makes EXEC fail.
+func (t *transaction) abort(text []byte) {
+	r := t.send(abortCommand, nil)
 	r.finish = func([][]byte) []byte { return text }
-	r.intercept = func(*part, []byte) bool { return false }
-	c.kept += len(abortCommand)
-	c.enqueue(r)
-	t.node.push(&r.one)
 	t.lost = true
 }
 
-// settle moves the transaction to where its first keys are.
-func (c *Conn) settle(t *transaction, slot int) {
-	t.slot = slot
-	n := c.slotNode(slot)
-	if n == t.node {
-		return
-	}
-	c.leave(t.node)
-	t.node = n
-	c.begin(t, n)
+// abandon ends the transaction at its node, also for a user that may not DISCARD.
+func (t *transaction) abandon() {
+	t.node.sendOwn(abortCommand)
+	t.node.sendOwn(execCommand)
 }
 
-// begin tells a node what was queued so far.
-func (c *Conn) begin(t *transaction, n *node) {
+// begin sends what was queued so far to n.
+func (t *transaction) begin(n *node) {
+	t.node, t.moved = n, false
 	if t.caching != nil {
-		n.push(&c.ownRequest(t.caching, nil).one)
+		n.sendOwn(t.caching)
 	}
-	n.push(&c.ownRequest(multiCommand, nil).one)
+	n.sendOwn(multiCommand)
 	for _, raw := range t.raws {
-		r := c.ownRequest(raw, nil)
-		r.intercept = func(p *part, line []byte) bool {
-			kind, _, _ := redirected(line, "")
-			t.aside = t.aside || kind != notRedirected
+		r := t.c.ownRequest(raw)
+		r.intercept = func(_ *node, _ *part, line []byte) bool {
+			t.moved = t.moved || isRedirect(line)
 			return false
 		}
 		n.push(&r.one)
 	}
 	if t.lost {
-		n.push(&c.ownRequest(abortCommand, nil).one)
+		n.sendOwn(abortCommand)
 	}
 }
 
-var (
-	nullTwo   = []byte("*-1\r\n")
-	nullThree = []byte("_\r\n")
-)
-
-// nothingRun is EXEC's answer when what was watched has changed.
-func (c *Conn) nothingRun() []byte {
-	if c.setup.proto == 3 {
-		return nullThree
-	}
-	return nullTwo
+// discard is DISCARD. EXEC behind it ends the transaction for a user that may not DISCARD, which
+// has aborted it.
+func (t *transaction) discard(q *query) {
+	t.c.tx.open = nil
+	t.c.tx.forgetWatch()
+	t.send(q.raw, nil)
+	t.node.sendOwn(execCommand)
 }
 
-// exec ends the transaction. If its node has not run it because the keys are elsewhere, another does. If something was watched
-// there, it is answered as if that had changed, which the client has to expect, since nobody can say that it has not.
-func (c *Conn) exec(q *query, t *transaction) {
-	c.txn = nil
-	c.forgetWatch()
+// nullReply is the answer of EXEC when what was watched has changed.
+func (t *transaction) nullReply() []byte {
+	if t.c.settings.proto == 3 {
+		return []byte("_\r\n")
+	}
+	return []byte("*-1\r\n")
+}
+
+// exec ends the transaction. If its node has not run it because another has the keys, that one
+// does. If something was watched it is answered as if that had changed, since nobody can say that
+// it has not.
+func (t *transaction) exec(q *query) {
+	c := t.c
+	c.tx.open = nil
+	c.tx.forgetWatch()
 	if t.void {
-		c.inTransaction(&query{raw: discardCommand}, t, nil)
-		c.last.finish = func([][]byte) []byte { return c.nothingRun() }
-		t.node.push(&c.ownRequest(execCommand, nil).one)
+		r := t.send(discardCommand, nil)
+		r.finish = func([][]byte) []byte { return t.nullReply() }
+		t.node.sendOwn(execCommand)
 		return
 	}
 	r := newRequest(q.raw, t.slot)
-	begin := func(n *node) {
-		t.node, t.aside = n, false
-		c.begin(t, n)
-	}
-	r.intercept = func(p *part, line []byte) bool {
-		n := c.answering.node
-		kind, slot, addr := redirected(line, n.addr)
-		if kind == notRedirected && !(t.aside && bytes.HasPrefix(line, []byte("EXECABORT"))) {
+	r.intercept = func(n *node, p *part, line []byte) bool {
+		kind, slot, addr := parseRedirect(line, n.addr)
+		if kind == notRedirected && !(t.moved && bytes.HasPrefix(line, []byte("EXECABORT"))) {
 			return false
 		}
 		if kind == moved || kind == ask {
@@ -239,28 +219,25 @@ func (c *Conn) exec(q *query, t *transaction) {
 		dealt := true
 		switch {
 		case t.guarded:
-			text := c.nothingRun()
-			c.partDone(p, pieces{first: text, size: len(text)})
+			c.answers.partDone(p, piece(t.nullReply()))
 		case t.lost || p.tries > maxTries:
-			c.giveUp(p)
-			dealt = c.notFollowed(p, kind)
+			c.order.giveUp(p)
+			dealt = c.answers.notFollowed(p, kind)
 		default:
-			r.before = begin
-			c.holdBack(n, p) // what comes behind it may not overtake
+			r.beforeSend = t.begin
+			c.order.postpone(n, p) // what comes behind it may not overtake
 		}
 		if kind == moved {
-			c.adopt(c.cluster.moved(slot, addr))
+			c.nodes.applyMap(c.cluster.slotMoved(slot, addr))
 		}
-		c.cluster.look(c)
+		c.refreshMap()
 		return dealt
 	}
-	c.kept += len(q.raw)
-	c.enqueue(r)
-	if t.slot < 0 || t.guarded || c.moving[t.slot] == nil && c.slotNode(t.slot) == t.node {
-		t.node.push(&r.one)
-		return
+	to := t.node
+	if t.slot >= 0 && !t.guarded &&
+		(c.order.holds[t.slot] != nil || c.nodes.forSlot(t.slot) != to) {
+		t.abandon() // it is not the node to run it any more, or not yet
+		r.beforeSend, to = t.begin, nil
 	}
-	c.leave(t.node) // it is not the one to run it any more, or not yet
-	r.before = begin
-	c.dispatch(&r.one)
+	c.send(r, to)
 }

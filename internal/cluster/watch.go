@@ -1,104 +1,116 @@
 package cluster
 
-// WATCH: what is watched is known to one connection to one node, and guards the transaction that is run there.
+// WATCH: one connection to one node knows what is watched, and guards the transaction that is run
+// there.
 
 import "lockproxy/internal/resp"
 
-// watched is what a WATCH has said.
+// txState is what a client's transaction is made of. Conn.mu is held in all methods.
+type txState struct {
+	c       *Conn
+	open    *transaction // nil outside of MULTI
+	watched watched
+	caching []byte // CLIENT CACHING for the next request; nil if none
+}
+
+// watched is what WATCH has begun.
 type watched struct {
-	part *part // the WATCH; nil if nothing is watched
-	node *node // nil while it waits to be sent
+	part *part // the first WATCH; nil if nothing is watched
+	node *node // nil until it is sent
 	slot int
-	more bool // a further WATCH has gone to the same node
+	more bool // another WATCH has gone to the same node
+}
+
+// restsOn reports whether n has an open transaction, or something watched.
+func (tx *txState) restsOn(n *node) bool {
+	return tx.watched.node == n || tx.open != nil && tx.open.node == n
 }
 
 // watch is WATCH outside of a transaction.
 func watch(c *Conn, q *query) {
-	slot, _ := c.slotOf(q)
-	w := &c.watched
+	slot, _ := c.in.slotOf(q)
+	w := &c.tx.watched
 	switch {
 	case slot == manySlots || w.part != nil && slot >= 0 && slot != w.slot:
-		c.local(crossSlot)
+		c.replies.answer(crossSlotReply)
 	case slot < 0:
-		toHome(c, q)
-	case w.part != nil && w.node == nil:
-		c.local(tryAgainReply)
-	case w.part != nil:
-		w.more = true
-		c.inTransaction(q, &transaction{node: w.node}, c.notWatched)
+		toDefault(c, q)
+	case w.part == nil:
+		c.tx.firstWatch(q, slot)
+	case w.node == nil:
+		c.replies.answer(tryAgainReply)
 	default:
-		c.firstWatch(q, slot)
+		w.more = true
+		(&transaction{c: c, node: w.node}).send(q.raw, c.tx.watchRefused)
 	}
 }
 
-// firstWatch sends a WATCH to who serves the slot, and on to who turns out to serve it, as long as nothing rests on it.
-func (c *Conn) firstWatch(q *query, slot int) {
+// firstWatch sends a WATCH to the node that serves the slot. It follows redirections as long as
+// nothing depends on it.
+func (tx *txState) firstWatch(q *query, slot int) {
+	c := tx.c
 	r := newRequest(q.raw, slot)
 	p := &r.one
-	c.watched = watched{part: p, slot: slot}
-	r.before = func(n *node) {
-		if c.watched.part == p && c.txn == nil {
-			c.watched.node = n
+	tx.watched = watched{part: p, slot: slot}
+	r.beforeSend = func(n *node) {
+		if tx.watched.part == p && tx.open == nil {
+			tx.watched.node = n
 		}
 	}
-	r.intercept = func(p *part, line []byte) bool {
-		n := c.answering.node
-		kind, at, addr := redirected(line, n.addr)
-		alone := c.watched.part == p && c.txn == nil && !c.watched.more
+	r.intercept = func(n *node, p *part, line []byte) bool {
+		kind, at, addr := parseRedirect(line, n.addr)
+		alone := tx.watched.part == p && tx.open == nil && !tx.watched.more
 		if kind == notRedirected || !alone || p.tries >= maxTries {
 			if alone {
-				c.watched = watched{}
+				tx.watched = watched{}
 			}
-			c.giveUp(p)
-			return c.notWatched(p, line)
+			c.order.giveUp(p)
+			return tx.watchRefused(n, p, line)
 		}
 		p.tries++
-		c.watched.node = nil
-		c.holdBack(n, p) // what is read behind it must not be read before
+		tx.watched.node = nil
+		c.order.postpone(n, p) // what is read behind it must not be read before
 		if kind == moved {
-			c.adopt(c.cluster.moved(at, addr))
+			c.nodes.applyMap(c.cluster.slotMoved(at, addr))
 		}
-		c.cluster.look(c)
+		c.refreshMap()
 		return true
 	}
-	c.kept += len(q.raw)
-	c.enqueue(r)
-	c.dispatch(p)
+	c.send(r, nil)
 }
 
-// notWatched answers a WATCH that a node has refused.
-func (c *Conn) notWatched(p *part, line []byte) bool {
-	kind, _, _ := redirected(line, "")
-	return c.notFollowed(p, kind)
+// watchRefused answers a WATCH that a node has refused.
+func (tx *txState) watchRefused(_ *node, p *part, line []byte) bool {
+	kind, _, _ := parseRedirect(line, "")
+	return tx.c.answers.notFollowed(p, kind)
 }
 
-// forgetWatch ends what is watched, as far as the Conn is concerned: EXEC, DISCARD and their like end it at its node, unless that is still
-// to hear of it.
-func (c *Conn) forgetWatch() {
-	w := c.watched
-	c.watched = watched{}
+// forgetWatch is for EXEC, DISCARD and the like: the node forgets with them what is watched, unless
+// the WATCH was not sent yet.
+func (tx *txState) forgetWatch() {
+	w := tx.watched
+	tx.watched = watched{}
 	if w.part != nil && w.node == nil {
-		r := c.ownRequest(unwatchCommand, nil)
+		r := tx.c.ownRequest(unwatchCommand)
 		r.one.slot = w.slot
-		c.dispatch(&r.one)
+		tx.c.dispatch(&r.one)
 	}
 }
 
-// unwatch is UNWATCH outside of a transaction. If it is refused what was watched still is.
+// unwatch is UNWATCH outside of a transaction.
 func unwatch(c *Conn, q *query) {
-	w := c.watched
+	w := c.tx.watched
+	if len(q.args) == 1 {
+		c.tx.forgetWatch()
+	}
 	if w.node == nil || len(q.args) > 1 {
-		if len(q.args) == 1 {
-			c.forgetWatch()
-		}
-		toHome(c, q)
+		toDefault(c, q)
 		return
 	}
-	c.forgetWatch()
-	c.inTransaction(q, &transaction{node: w.node}, nil)
-	c.last.each = func(_ *node, _ *part, h resp.Head) {
-		if h.IsError() && c.watched.part == nil {
-			c.watched = w
+	r := (&transaction{c: c, node: w.node}).send(q.raw, nil)
+	r.onAnswer = func(_ *node, h resp.Head) {
+		if h.IsError() && c.tx.watched.part == nil {
+			c.tx.watched = w // a refused UNWATCH changes nothing
 		}
 	}
 }

@@ -46,8 +46,8 @@ func (e *Encoder) Int(n int) {
 	e.Buf = append(strconv.AppendInt(append(e.Buf, ':'), int64(n), 10), '\r', '\n')
 }
 
-// Elements cuts an array, set or map, which must be all of raw, into its encoded elements. Those of
-// a map are keys and values in turn.
+// Elements cuts an array, set, map or push, which must be all of raw, into its encoded elements.
+// Those of a map are keys and values in turn.
 func Elements(raw []byte) (kind byte, elems [][]byte, err error) {
 	var whole Scanner
 	n, done, err := whole.Scan(raw)
@@ -55,7 +55,7 @@ func Elements(raw []byte) (kind byte, elems [][]byte, err error) {
 		return 0, nil, errReply
 	}
 	kind = raw[0]
-	if kind != '*' && kind != '~' && kind != '%' {
+	if kind != '*' && kind != '~' && kind != '%' && kind != '>' {
 		return kind, nil, errReply
 	}
 	for rest := raw[len(whole.Head().Line)+3:]; len(rest) > 0; {

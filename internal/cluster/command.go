@@ -1,0 +1,67 @@
+package cluster
+
+import "lockproxy/internal/commands"
+
+// command is how one command goes to the cluster.
+type command struct {
+	*commands.Command
+	route func(c *Conn, q *query)
+	// split sends a request whose keys, at the places at, are in several slots. nil refuses it.
+	split func(c *Conn, q *query, at []int)
+	join  joiner // of the replies of several nodes
+}
+
+// query is a request of the client's that is being sent.
+type query struct {
+	cmd  *command
+	args [][]byte
+	raw  []byte // aliases what was written: it must be sent or copied
+}
+
+// table is all commands, by ID.
+var table []command
+
+// lookup finds the command of a request.
+func lookup(args [][]byte) *command { return &table[commands.Find(args[0]).For(args).ID] }
+
+// manySlots is the slot of keys of several.
+const manySlots = -2
+
+// slotOf is the slot of a request's keys, -1 if it has none, or manySlots. at is where the keys
+// are, until the next call.
+func (in *requestReader) slotOf(q *query) (slot int, at []int) {
+	at = q.cmd.Keys.Positions(q.args, in.keys[:0])
+	in.keys = at
+	slot = -1
+	for i, j := range at {
+		s := Slot(q.args[j])
+		if i > 0 && s != slot {
+			return manySlots, at
+		}
+		slot = s
+	}
+	return slot, at
+}
+
+// headSlot is the slot of a request of argc arguments, of which only the first have come; ok is
+// false if they don't tell.
+func (cmd *command) headSlot(args [][]byte, argc int) (slot int, ok bool) {
+	k := &cmd.Keys
+	switch {
+	case k.Movable() || cmd.Nodes.Several() || cmd.HasSubs():
+		return 0, false
+	case k.First == 0:
+		return -1, true
+	case k.Last < 0 && (k.First-1)%k.Step+k.First != argc-1 && argc-1 > k.First+k.Step-1:
+		return 0, false
+	case len(args) <= max(k.Last, k.First):
+		return 0, false
+	}
+	slot = Slot(args[k.First])
+	for i := k.First; i <= k.Last; i += k.Step {
+		if Slot(args[i]) != slot {
+			return 0, false
+		}
+	}
+	return slot, true
+}

@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"strings"
+
+	"lockproxy/internal/commands"
+)
+
+func init() { // not in table's declaration: some handlers look commands up
+	splits := map[string]func(c *Conn, q *query, at []int){"mget": splitMget, "mset": splitMset}
+	handlers := handlersByName()
+	for i := range commands.Rows {
+		row := &commands.Rows[i]
+		cmd := command{Command: row, route: toDefault, join: joiners[row.Join]}
+		switch {
+		case handlers[row.Name] != nil:
+			cmd.route = handlers[row.Name]
+		case row.Refused != "":
+			cmd.route = refuse
+		case row.Nodes.Several():
+			cmd.route = toMasters
+		case row.Keys.Any():
+			cmd.route = byKeys
+		}
+		if row.Nodes == commands.Split {
+			if cmd.split = splits[row.Name]; cmd.split == nil {
+				cmd.split = splitSum
+			}
+		}
+		table = append(table, cmd)
+	}
+}
+
+// handlersByName is the commands that need code of their own.
+func handlersByName() map[string]func(*Conn, *query) {
+	byName := map[string]func(*Conn, *query){}
+	for names, handler := range map[string]func(*Conn, *query){
+		"scan":      scan,
+		"randomkey": randomKey,
+		"cluster|countkeysinslot cluster|getkeysinslot": bySlot,
+		"readonly readwrite asking":                     answerOK,
+		"quit":                                          quit,
+
+		"auth hello": login,
+		"client|setname client|setinfo|lib-name client|setinfo|lib-ver": connSetting,
+		"client|no-evict client|no-touch":                               connSetting,
+		"client|tracking client|tracking|on client|tracking|off":        tracking,
+		"client|caching": clientCaching,
+		"reset":          reset,
+
+		"multi":   multi,
+		"watch":   watch,
+		"unwatch": unwatch,
+
+		"subscribe psubscribe unsubscribe punsubscribe": subscribe,
+		"ssubscribe":     subscribeSharded,
+		"sunsubscribe":   unsubscribeSharded,
+		"publish":        publish,
+		"monitor":        monitor,
+		"lockproxy.wait": waitAtKey,
+	} {
+		for name := range strings.FieldsSeq(names) {
+			byName[name] = handler
+		}
+	}
+	return byName
+}
+
+var joiners = map[commands.Join]joiner{
+	commands.First: joinFirst, commands.Sum: joinSum, commands.Min: joinMin, commands.Max: joinMax,
+	commands.MinEach: joinMinEach, commands.SumEach: joinSumEach, commands.Elements: joinAll,
+	commands.Distinct: joinDistinct, commands.Text: joinText,
+}

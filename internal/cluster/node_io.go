@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"errors"
+	"io"
+	"net"
+
+	"lockproxy/internal/resp"
+)
+
+const (
+	// minRead and maxRead bound the memory that replies are read into, bytes. It grows as needed.
+	minRead, maxRead = 4 << 10, 64 << 10
+	// minChunk and maxChunk bound the memory that requests are gathered in, likewise.
+	minChunk, maxChunk = 1 << 10, 64 << 10
+	// maxUnsent is how many bytes of a streamed request wait for the node before Write waits.
+	maxUnsent = 256 << 10
+	// streamFrom is how many bytes of a reply are gathered before they are delivered without the
+	// rest.
+	streamFrom = 64 << 10
+)
+
+// outgoing is what is to be sent to a node.
+type outgoing struct {
+	full   [][]byte // chunks
+	tail   []byte   // the last chunk, which is being filled
+	sent   int      // bytes of tail
+	unsent int      // bytes in all
+	more   chan struct{}
+}
+
+// add returns where raw is now.
+func (o *outgoing) add(raw []byte) []byte {
+	if cap(o.tail)-len(o.tail) < len(raw) {
+		if len(o.tail) > o.sent {
+			o.full = append(o.full, o.tail[o.sent:])
+		}
+		size := min(max(2*cap(o.tail), minChunk), maxChunk)
+		o.tail, o.sent = make([]byte, 0, max(size, len(raw))), 0
+	}
+	from := len(o.tail)
+	o.tail = append(o.tail, raw...)
+	o.unsent += len(raw)
+	return o.tail[from:len(o.tail):len(o.tail)]
+}
+
+// take returns what was added since the last call.
+func (o *outgoing) take() (out net.Buffers) {
+	out = o.full
+	if len(o.tail) > o.sent {
+		out = append(out, o.tail[o.sent:])
+	}
+	o.full, o.sent, o.unsent = nil, len(o.tail), 0
+	return out
+}
+
+// incoming is the reply that a node is sending.
+type incoming struct {
+	scan       resp.Scanner
+	partial    pieces // what has come and was not delivered
+	discarding bool   // what comes of it is of no use
+}
+
+// read passes on replies until the connection ends.
+func (n *node) read() {
+	err := n.copyReplies()
+	n.nc.Close()
+	n.c.mu.Lock()
+	n.end(err)
+	n.c.mu.Unlock()
+	n.wake()
+}
+
+func (n *node) copyReplies() error {
+	buf, used := make([]byte, minRead), 0
+	for {
+		k, err := n.nc.Read(buf[used:])
+		if perr := n.pass(buf[used : used+k]); perr != nil {
+			return perr
+		}
+		if errors.Is(err, io.EOF) {
+			return errors.New("closed by the node")
+		}
+		if err != nil {
+			return err
+		}
+		full := k == len(buf)-used
+		used += k // replies stay in buf until the client has read them
+		if len(buf)-used < len(buf)/4 {
+			size := len(buf)
+			if full && size < maxRead {
+				size *= 2
+			}
+			buf, used = make([]byte, size), 0
+		}
+	}
+}
+
+// pass passes on what was read. It waits while the client leaves too much unread.
+func (n *node) pass(data []byte) error {
+	c := n.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(data) > 0 && !n.ended {
+		k, done, err := n.in.scan.Scan(data)
+		if err != nil {
+			return err
+		}
+		if !n.in.discarding {
+			n.in.partial.add(data[:k])
+		}
+		data = data[k:]
+		switch {
+		case done:
+			if err := n.complete(); err != nil {
+				return err
+			}
+		case n.in.partial.size >= streamFrom:
+			n.passPartial()
+		}
+	}
+	for c.replies.unread > maxUnread && !n.ended && !c.replies.needs(n) {
+		c.room.Wait()
+	}
+	return nil
+}
+
+// passPartial delivers what has come of a large reply, if that is certain to be the client's.
+func (n *node) passPartial() {
+	h, p := n.in.scan.Head(), n.waiting.head()
+	switch {
+	case p == nil || h.IsError() || h.Type == '>' || p.confirms != 0 || n.isUnasked(h):
+	case p.req.finish != nil || p.req.internal:
+		if n.in.partial.size > maxJoined {
+			n.in.partial, n.in.discarding = pieces{}, true
+		}
+	default:
+		p.streamed = true
+		n.c.replies.deliver(p.req, n.in.partial)
+		n.in.partial = pieces{}
+	}
+}
+
+var tooLarge = resp.AppendError(nil,
+	"ERR the reply of a node is too large to be put together with those of others")
+
+// complete passes on the end of a reply.
+func (n *node) complete() error {
+	h, reply := n.in.scan.Head(), n.in.partial
+	n.in.partial = pieces{}
+	if n.in.discarding {
+		n.in.discarding = false
+		reply.add(tooLarge)
+	}
+	if n.isUnasked(h) {
+		n.c.subs.unasked(n, h, reply)
+		return nil
+	}
+	p := n.waiting.head()
+	if p == nil {
+		return errors.New("the node sent a reply that nobody had asked for")
+	}
+	if p.confirms != 0 && n.c.subs.confirmed(n, p, h, &reply) {
+		return nil
+	}
+	n.waiting.pop()
+	n.sentCount = max(n.sentCount-1, 0)
+	n.c.answers.answered(n, p, h, reply)
+	return nil
+}

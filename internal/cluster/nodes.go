@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// nodeSet is a Conn's connections to nodes, and the map by which requests go to them. Conn.mu
+// guards it.
+type nodeSet struct {
+	c      *Conn
+	slots  *slotMap         // nil if not known
+	byAddr map[string]*node // those that have not ended
+	dflt   *node            // the default node; nil until one is needed
+}
+
+// at is the connection to the node at addr.
+func (s *nodeSet) at(addr string) *node {
+	if n := s.byAddr[addr]; n != nil {
+		return n
+	}
+	return s.open(addr, nil)
+}
+
+// forSlot is the connection to the node that serves a slot. If that is not known any node will
+// tell.
+func (s *nodeSet) forSlot(slot int) *node {
+	if s.slots != nil {
+		if addr := s.slots.master(slot); addr != "" {
+			return s.at(addr)
+		}
+	}
+	return s.defaultNode()
+}
+
+// defaultNode is where requests without keys go: always the same master as long as there is a
+// connection to it.
+func (s *nodeSet) defaultNode() *node {
+	if s.dflt != nil {
+		return s.dflt
+	}
+	addrs := s.c.cluster.seeds
+	if s.slots != nil {
+		addrs = s.slots.masters
+	}
+	addr := addrs[rand.IntN(len(addrs))]
+	for _, known := range addrs {
+		if s.byAddr[known] != nil {
+			addr = known
+			break
+		}
+	}
+	s.dflt = s.at(addr)
+	return s.dflt
+}
+
+// channelNode is where channels that aren't sharded are: the master with the lowest slot.
+func (s *nodeSet) channelNode() *node {
+	if s.slots == nil {
+		return s.defaultNode()
+	}
+	return s.at(s.slots.masters[0])
+}
+
+// forget is called when a connection has ended.
+func (s *nodeSet) forget(n *node) {
+	if s.byAddr[n.addr] == n {
+		delete(s.byAddr, n.addr)
+	}
+	if s.dflt == n {
+		s.dflt = nil
+	}
+}
+
+// applyMap replaces the map. What it says is another node's now is held until the nodes that were
+// asked for it have answered.
+func (s *nodeSet) applyMap(m *slotMap) {
+	if m == s.slots || m == nil {
+		return
+	}
+	s.slots = m
+	if s.dflt != nil && !slices.Contains(m.masters, s.dflt.addr) {
+		s.dflt = nil
+	}
+	for _, n := range s.byAddr {
+		s.c.order.holdMoved(n, m)
+	}
+}
+
+// closingTimeout is how long a node that is no master any more may take to say so.
+const closingTimeout = time.Second
+
+var (
+	errReplaced = errors.New("it is no master any more, and does not answer")
+	pingCommand = resp.AppendCommand(nil, "PING")
+)
+
+// mapChanged applies the newest map. A node that is no master any more, and has still to answer,
+// is sent a PING, and given up if it does not answer that.
+func (c *Conn) mapChanged() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.nodes.applyMap(c.cluster.slots.Load())
+	for _, n := range c.nodes.byAddr {
+		idle := n.waiting.len() == 0
+		if slices.Contains(c.nodes.slots.masters, n.addr) || n.closing || n.nc == nil ||
+			idle && n.state == (nodeState{}) {
+			continue
+		}
+		// Within a transaction PING would be queued too, and answered by EXEC.
+		inTransaction := c.tx.open != nil && c.tx.open.node == n
+		if inTransaction && idle {
+			continue
+		}
+		n.closing = true
+		if !inTransaction {
+			n.sendOwn(pingCommand)
+		}
+		asked := n.waiting.all()[n.waiting.len()-1]
+		c.after(closingTimeout, func() {
+			n.closing = false
+			if asked.node == n && !n.ended {
+				n.end(errReplaced)
+			}
+		})
+	}
+}
+
+// askAll sends a request of the client's to several nodes. finish makes one reply out of theirs.
+func (s *nodeSet) askAll(nodes []*node, raw []byte, finish func([][]byte) []byte) *request {
+	r := newSplitRequest(len(nodes), finish)
+	s.c.replies.add(r)
+	for i, n := range nodes {
+		r.parts[i].raw = raw
+		s.c.unanswered += len(raw)
+		n.push(r.parts[i])
+	}
+	return r
+}
+
+// atAll is the connections to the nodes at addrs.
+func (s *nodeSet) atAll(addrs []string) (nodes []*node) {
+	for _, addr := range addrs {
+		nodes = append(nodes, s.at(addr))
+	}
+	return nodes
+}

@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"time"
+)
+
+// candidateTimeout bounds the attempt to begin a Conn at one node while there are others: a node
+// that has stopped accepts connections and says nothing.
+const candidateTimeout = time.Second
+
+// Open makes a Conn with a connection to one node, which shows that the cluster can be reached and
+// lets the user in. The error is Dial's.
+func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
+	err := errNoNode
+	candidates := cl.candidates()
+	for i, addr := range candidates {
+		dialCtx, cancel := ctx, context.CancelFunc(func() {})
+		if i < len(candidates)-1 {
+			dialCtx, cancel = context.WithTimeout(ctx, candidateTimeout)
+		}
+		var nc net.Conn
+		nc, err = o.Dial(dialCtx, addr, nil)
+		cancel()
+		if _, refused := refusalOf(err); refused {
+			return nil, err
+		}
+		known := cl.slots.Load() != nil
+		if err == nil && !known {
+			if err = cl.bootstrap(ctx, nc, addr); err != nil {
+				nc.Close()
+			}
+		}
+		if err != nil && ctx.Err() != nil {
+			return nil, err
+		} else if err != nil {
+			continue
+		}
+		// A user that may not ask for the map begins at any node.
+		if m := cl.slots.Load(); known || m == nil || slices.Contains(m.masters, addr) {
+			return cl.begin(o, addr, nc), nil
+		}
+		nc.Close()
+		return cl.Open(ctx, o) // at a master
+	}
+	return nil, err
+}
+
+// bootstrap asks the first node for the map. That the user may not ask is no error.
+func (cl *Cluster) bootstrap(ctx context.Context, nc net.Conn, addr string) error {
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	m, epoch, err := askNode(nc, addr)
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	if err == nil {
+		cl.update(m, epoch, time.Now())
+	}
+	if errors.As(err, new(nodeError)) {
+		return nil
+	}
+	return err
+}
+
+// begin makes a Conn with a default node.
+func (cl *Cluster) begin(o Options, addr string, nc net.Conn) *Conn {
+	c := newConn(cl, o)
+	cl.add(c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes.dflt = c.nodes.open(addr, nc)
+	return c
+}

@@ -1,0 +1,114 @@
+package cluster
+
+import "sync"
+
+// replyQueue is the client's requests in their order, until their replies have been read. Conn.mu
+// guards it.
+type replyQueue struct {
+	readable   *sync.Cond
+	head, last *request
+	newest     *request // the last that the client has sent
+	answeredBy answerer // of newest
+	unread     int      // bytes of replies
+}
+
+// answerer is the node that has answered a request for a slot; its zero value is none.
+type answerer struct {
+	node *node
+	slot int
+}
+
+// add puts a request of the client's at the end.
+func (q *replyQueue) add(r *request) {
+	q.insert(q.last, r)
+	q.newest, q.answeredBy = r, answerer{}
+}
+
+// insert puts r behind prev; nil is in front.
+func (q *replyQueue) insert(prev, r *request) {
+	if prev == nil {
+		r.next, q.head = q.head, r
+	} else {
+		r.next, prev.next = prev.next, r
+	}
+	if q.last == prev {
+		q.last = r
+	}
+}
+
+// insertPush puts a push behind r, if that is in the queue, otherwise as far in front as it can be
+// between two replies.
+func (q *replyQueue) insertPush(r, push *request) {
+	switch {
+	case r != nil && !r.removed:
+	case q.head != nil && q.head.started:
+		r = q.head
+	default:
+		r = nil
+	}
+	q.insert(r, push)
+	q.unread += push.out.size
+	q.readable.Signal()
+}
+
+// deliver adds to the reply of r.
+func (q *replyQueue) deliver(r *request, text pieces) {
+	r.out.append(text)
+	q.unread += text.size
+	if r == q.head {
+		q.readable.Signal()
+	}
+}
+
+// answer adds a request of the client's that needs no node.
+func (q *replyQueue) answer(text []byte) {
+	r := &request{done: true}
+	q.add(r)
+	q.deliver(r, piece(text))
+}
+
+// take moves what can be read to b, and returns how much.
+func (q *replyQueue) take(b []byte) (n int) {
+	for q.head != nil {
+		r := q.head
+		k := r.out.take(b[n:])
+		n += k
+		r.started = r.started || k > 0
+		if r.out.size > 0 || !r.done {
+			break
+		}
+		q.head, r.removed = r.next, true
+	}
+	if q.head == nil {
+		q.last = nil
+	}
+	q.unread -= n
+	return n
+}
+
+// needs reports whether the client can read nothing before n has answered.
+func (q *replyQueue) needs(n *node) (needs bool) {
+	if q.head == nil {
+		return true
+	}
+	q.head.eachPart(func(p *part) { needs = needs || p.node == n })
+	return needs
+}
+
+// ended reports whether no reply will come any more, if there are so many nodes.
+func (q *replyQueue) ended(nodes int) bool {
+	if q.head == nil {
+		return nodes == 0
+	}
+	return q.head.dropped
+}
+
+// onlyPushes reports whether no request waits for its reply, and nothing but pushes is to be read.
+func (q *replyQueue) onlyPushes() bool {
+	for r := q.head; r != nil; r = r.next {
+		if !r.done || r.started || r.out.size == 0 || r.out.first[0] != '>' {
+			return false
+		}
+	}
+	return true
+}

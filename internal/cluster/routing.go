@@ -1,0 +1,121 @@
+package cluster
+
+// The routes of most commands: by their keys, to the default node, or to all masters.
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+
+	"lockproxy/internal/commands"
+	"lockproxy/internal/resp"
+)
+
+var (
+	crossSlotReply = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+	okReply        = []byte("+OK\r\n")
+)
+
+// byKeys sends a request to the node that serves its keys, or its parts to several.
+func byKeys(c *Conn, q *query) {
+	slot, at := c.in.slotOf(q)
+	switch {
+	case slot != manySlots:
+		c.send(newRequest(q.raw, slot), nil)
+	case q.cmd.split != nil:
+		q.cmd.split(c, q, at)
+	default:
+		c.replies.answer(crossSlotReply)
+	}
+}
+
+// toDefault sends a request to the default node.
+func toDefault(c *Conn, q *query) { c.send(newRequest(q.raw, -1), nil) }
+
+// refuse answers a command that can't be sent to a cluster.
+func refuse(c *Conn, q *query) {
+	name := strings.ToUpper(strings.ReplaceAll(q.cmd.Name, "|", " "))
+	c.replies.answer(resp.AppendError(nil, "ERR "+name+" can't be sent to a cluster as a whole: "+
+		q.cmd.Refused+". Send it to that node directly"))
+}
+
+// answerOK is for what a client that knows clusters tells a node, and does not matter here.
+func answerOK(c *Conn, _ *query) {
+	answerIf(c, pingCommand, func() []byte { return okReply })
+}
+
+// answerIf answers text unless the default node answers raw with an error.
+func answerIf(c *Conn, raw []byte, text func() []byte) {
+	r := newRequest(raw, -1)
+	r.finish = func(replies [][]byte) []byte {
+		if isError(replies[0]) {
+			return replies[0]
+		}
+		return text()
+	}
+	c.send(r, nil)
+}
+
+// bySlot sends CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT to the node that serves the slot.
+func bySlot(c *Conn, q *query) {
+	slot := -1
+	if len(q.args) > 2 {
+		if n, ok := resp.ParseInt(q.args[2]); ok && n >= 0 && n < Slots {
+			slot = int(n)
+		}
+	}
+	c.send(newRequest(q.raw, slot), nil)
+}
+
+// quit ends the Conn behind all earlier requests.
+func quit(c *Conn, _ *query) {
+	c.replies.answer(okReply)
+	c.endRequests()
+}
+
+// toMasters sends a request to all masters or all nodes, and joins their replies.
+func toMasters(c *Conn, q *query) {
+	slots, enoughIfOne := c.nodes.slots, q.cmd.Nodes == commands.AnyMaster
+	if slots == nil || !slots.whole() && !enoughIfOne {
+		noNodes(c)
+		return
+	}
+	addrs := slots.masters
+	if q.cmd.Nodes == commands.All {
+		addrs = slots.nodes()
+	}
+	c.nodes.askAll(c.nodes.atAll(addrs), q.raw, joinReplies(q.cmd.join, enoughIfOne))
+}
+
+var errUnknownNodes = errors.New("it isn't known yet who the nodes are")
+
+// noNodes answers a request to all nodes while they are not known. A node says itself if the client
+// is not let in.
+func noNodes(c *Conn) {
+	c.refreshMap()
+	answerIf(c, slotsCommand, func() []byte {
+		if c.nodes.slots != nil {
+			return []byte("-CLUSTERDOWN Hash slot not served\r\n")
+		}
+		return c.Failure(c.cluster.String(), false, errUnknownNodes)
+	})
+}
+
+// randomKey asks all masters, and answers the key of one of those that have one.
+func randomKey(c *Conn, q *query) {
+	if c.nodes.slots == nil {
+		noNodes(c)
+		return
+	}
+	masters := c.nodes.atAll(c.nodes.slots.masters)
+	from := rand.IntN(len(masters))
+	c.nodes.askAll(masters, q.raw, func(replies [][]byte) []byte {
+		for i := range replies {
+			raw := replies[(i+from)%len(replies)]
+			if v, err := resp.ParseValue(raw); err != nil || !v.IsNull() {
+				return raw
+			}
+		}
+		return replies[0]
+	})
+}

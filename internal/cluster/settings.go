@@ -1,0 +1,164 @@
+package cluster
+
+// What a client sets on a connection, which is set on those to all nodes: the open ones at once,
+// further ones when they are opened.
+
+import (
+	"slices"
+	"strings"
+
+	"lockproxy/internal/commands"
+	"lockproxy/internal/resp"
+)
+
+// settings is what the connections to further nodes begin with.
+type settings struct {
+	proto    int  // of the replies
+	reset    bool // RESET undoes what Dial's connections begin with
+	tracking bool // CLIENT TRACKING is on
+	kept     [len(settingNames)][]string
+}
+
+// settingNames is the settings that are kept, in the order in which they are sent.
+var settingNames = [...]string{
+	"auth", "hello", "setname", "lib-name", "lib-ver", "no-evict", "no-touch", "tracking",
+}
+
+// commands is the requests that set s on a connection.
+func (s *settings) commands() (cmds [][]string) {
+	if s.reset {
+		cmds = append(cmds, []string{"RESET"})
+	}
+	for _, cmd := range s.kept {
+		if cmd != nil {
+			cmds = append(cmds, cmd)
+		}
+	}
+	return cmds
+}
+
+// keep changes a setting for the connections that are opened from now on.
+func (s *settings) keep(name string, args ...[]byte) {
+	cmd := make([]string, len(args))
+	for i, arg := range args {
+		cmd[i] = string(arg)
+	}
+	s.kept[slices.Index(settingNames[:], name)] = cmd
+}
+
+// revert undoes a change from before to after, except what was changed again.
+func (s *settings) revert(before, after settings) {
+	for i, cmd := range after.kept {
+		if !slices.Equal(cmd, before.kept[i]) && slices.Equal(cmd, s.kept[i]) {
+			s.kept[i] = before.kept[i]
+		}
+	}
+}
+
+// broadcast sends a request to all nodes that there is a connection to. done is called with the
+// outcome.
+func broadcast(c *Conn, q *query, done func(ok bool)) *request {
+	dflt := c.nodes.defaultNode()
+	nodes := []*node{dflt}
+	for _, n := range c.nodes.byAddr {
+		if n != dflt {
+			nodes = append(nodes, n)
+		}
+	}
+	return c.nodes.askAll(nodes, q.raw, func(replies [][]byte) []byte {
+		refused := slices.ContainsFunc(replies, isError)
+		done(!refused)
+		if refused {
+			return failureOf(replies)
+		}
+		return replies[0]
+	})
+}
+
+// broadcastSetting broadcasts a request for which settings were changed, and reverts the change if
+// a node refuses it. done is called if none does.
+func broadcastSetting(c *Conn, q *query, before settings, done func()) {
+	after := c.settings
+	broadcast(c, q, func(ok bool) {
+		if ok {
+			done()
+		} else {
+			c.settings.revert(before, after)
+		}
+	})
+}
+
+// login is AUTH, or HELLO [proto [AUTH user password] [SETNAME name]].
+func login(c *Conn, q *query) {
+	before, args, proto := c.settings, q.args, 0
+	if q.cmd.Name == "auth" {
+		c.settings.keep("auth", args...)
+		args = nil
+	}
+	if len(args) > 1 {
+		if n, ok := resp.ParseInt(args[1]); ok && (n == 2 || n == 3) {
+			proto = int(n)
+			c.settings.keep("hello", args[:2]...)
+		}
+	}
+	for i := 2; i < len(args); i++ {
+		switch option := strings.ToLower(string(args[i])); {
+		case option == "auth" && i+2 < len(args):
+			c.settings.keep("auth", []byte("AUTH"), args[i+1], args[i+2])
+			i += 2
+		case option == "setname" && i+1 < len(args):
+			c.settings.keep("setname", []byte("CLIENT"), []byte("SETNAME"), args[i+1])
+			i++
+		}
+	}
+	broadcastSetting(c, q, before, func() {
+		if proto != 0 {
+			c.settings.proto = proto
+		}
+	})
+}
+
+// connSetting is CLIENT SETNAME, SETINFO, NO-EVICT and NO-TOUCH.
+func connSetting(c *Conn, q *query) {
+	before := c.settings
+	c.settings.keep(q.cmd.Name[strings.LastIndexByte(q.cmd.Name, '|')+1:], q.args...)
+	broadcastSetting(c, q, before, func() {})
+}
+
+// tracking is CLIENT TRACKING.
+func tracking(c *Conn, q *query) {
+	isRedirect := func(arg []byte) bool { return strings.EqualFold(string(arg), "redirect") }
+	if slices.ContainsFunc(q.args[2:], isRedirect) {
+		c.replies.answer(resp.AppendError(nil, "ERR CLIENT TRACKING with REDIRECT can't be had on "+
+			"a cluster as a whole: use HELLO 3, and the messages come on this connection"))
+		return
+	}
+	before, on := c.settings, q.cmd.Effect == commands.TrackingOn
+	c.settings.keep("tracking", q.args...)
+	c.settings.tracking = c.settings.tracking || on
+	broadcastSetting(c, q, before, func() { c.settings.tracking = on })
+}
+
+// clientCaching is CLIENT CACHING, which is about the next request, whichever node that goes to.
+func clientCaching(c *Conn, q *query) {
+	toDefault(c, q)
+	c.tx.caching = append([]byte(nil), q.raw...) // push sends it to other nodes
+}
+
+// reset is RESET: all connections are as fresh ones, without a login, also further ones.
+func reset(c *Conn, q *query) {
+	if len(q.args) > 1 {
+		toDefault(c, q) // it is refused, and changes nothing
+		return
+	}
+	c.tx.forgetWatch()
+	c.tx.open = nil
+	c.settings = settings{proto: 2, reset: true}
+	r := broadcast(c, q, func(bool) {})
+	r.onAnswer = func(n *node, h resp.Head) {
+		if !h.IsError() {
+			n.state = nodeState{}
+		}
+	}
+	clear(c.subs.shards)
+}

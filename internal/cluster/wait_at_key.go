@@ -1,0 +1,38 @@
+package cluster
+
+import (
+	"errors"
+
+	"lockproxy/internal/resp"
+)
+
+var (
+	errNotWritten  = errors.New("what was written last is not that key")
+	errWriterEnded = errors.New("the connection on which it was written has ended")
+	errUnanswered  = errors.New("it stands behind requests that have not been answered")
+)
+
+// waitAtKey is LOCKPROXY.WAIT key numreplicas timeout, by which lock commands have replicas confirm
+// what was written. It is WAIT on the connection to the node that has answered the last request, if
+// that was for the key: on any other, WAIT counts replicas that may not have the write.
+func waitAtKey(c *Conn, q *query) {
+	if len(q.args) != 4 {
+		c.replies.answer([]byte("-ERR wrong number of arguments for 'lockproxy.wait' command\r\n"))
+		return
+	}
+	by, err := c.replies.answeredBy, error(nil)
+	switch {
+	case c.replies.head != nil:
+		err = errUnanswered
+	case by.node == nil || by.slot != Slot(q.args[1]):
+		err = errNotWritten
+	case by.node.ended:
+		err = errWriterEnded
+	}
+	if err != nil {
+		c.replies.answer(c.Failure(c.cluster.String(), true, err))
+		return
+	}
+	c.send(newRequest(resp.AppendCommand(nil, []byte("WAIT"), q.args[2], q.args[3]), -1), by.node)
+	c.replies.answeredBy = by // it may be asked again
+}

@@ -10,10 +10,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"lockproxy/internal/peer"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/socket"
-	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
 
@@ -33,13 +30,15 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	sess := s.newSession(raw)
 	if s.draining {
 		sess.idleEnd = s.idleEnd
-		sess.setPhase(draining)
+		sess.client.setPhase(draining)
 	}
 	s.sessions[sess] = struct{}{}
 	s.serving.Add(1)
 	s.mu.Unlock()
-	go func() { // ends with its client, or by drain or kill, or parks; Shutdown and Close wait for the session
-		if sess.handshake() {
+	// The goroutine ends with its client, by drain or kill, or when the session is parked. Shutdown
+	// and Close wait for the session.
+	go func() {
+		if s.handshake(sess.ctx, sess.client) {
 			sess.serve()
 		} else {
 			sess.cancel()
@@ -51,56 +50,45 @@ func (s *Server) accept(conn redcon.Conn) bool {
 
 // ended frees what a session has had. Its client is gone.
 func (s *Server) ended(sess *session) {
-	sess.guard.Stop()
-	sess.raw.Close()
-	s.locks.Gone(&sess.holder)
+	c := sess.client
+	c.guard.Stop()
+	c.raw.Close()
+	s.locks.Gone(&c.holder)
+	c.publish()
 	s.mu.Lock()
-	s.retireLocked(sess)
+	delete(s.sessions, sess)
+	s.counters.ended.add(&c.traffic)
 	s.mu.Unlock()
 	s.serving.Done()
 }
 
-// refuse closes a connection that was one too many. As in Redis a client with TLS isn't told why: that would take a handshake.
+// refuse closes a connection that was one too many. As in Redis a client with TLS isn't told why:
+// that would take a handshake.
 func (s *Server) refuse(raw net.Conn, say bool) {
 	if say && s.cfg.TLS == nil {
-		raw.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // the socket's buffer is empty: it doesn't wait
+		// The socket's buffer is empty: this doesn't wait.
+		raw.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 		raw.Write([]byte("-ERR max number of clients reached\r\n"))
 	}
 	raw.Close()
 }
 
 func (s *Server) newSession(raw net.Conn) *session {
-	nc := s.wrap(raw)
-	meter := s.newMeter(nc)
-	sock := socket.New(raw)
-	direct := sock // where what is written to the client isn't encrypted
+	c := newClient(raw, s.wrap(raw))
+	c.observer, c.origin = s.cfg.Observer, s.started
+	c.holder.Connection = fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1))
+	direct := c.socket // where what is written to the client isn't encrypted
 	if s.cfg.TLS != nil {
 		direct = nil
 	}
-	sess := &session{
-		server: s,
-		raw:    raw,
-		nc:     nc,
-		from:   nc,
-		socket: sock,
-		meter:  meter,
-		pipe:   passthrough.NewPipe(s.lanes, meter, direct, encodeLost),
-		framer: resp.NewFramer(s.cfg.Limits),
-		holder: lockcmd.Holder{
-			Connection: fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1)),
-			Addr:       clientAddr(raw.RemoteAddr()),
-		},
-	}
-	if direct != nil && nc == raw { // behind a PROXY header nc has bytes that its socket had
-		sess.from = direct
-		if _, isTCP := raw.(*net.TCPConn); isTCP {
-			sess.reg = s.loops.NewRegistration(sess, sess.socket.Raw())
-			meter.reg = sess.reg
-		}
-	}
-	sess.guard = peer.NewGuard(raw, sess.silenceLimit, sess.closeRaw)
-	meter.closeWrite, meter.cork = sess.closeWrite, sess.cork
+	sess := &session{}
+	sess.client, sess.quota, sess.server = c, &s.buffers, s
+	sess.framer = resp.NewFramer(s.cfg.Limits)
 	sess.framer.Unauthenticated(true) // for all that is known
+	sess.pipe = passthrough.NewPipe(s.lanes, c, direct, encodeLost)
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
+	if _, isTCP := raw.(*net.TCPConn); isTCP && !c.wrapped() {
+		c.reg = s.loops.NewRegistration(sess, c.socket.Raw())
+	}
 	return sess
 }

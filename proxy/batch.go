@@ -6,64 +6,64 @@ import (
 	"lockproxy/passthrough"
 )
 
-// run is requests that stand side by side in a session's buffer and go on as one: what a client has
-// pipelined mostly costs once what a request alone costs.
+// batch is requests that stand next to each other in a session's buffer and go on as one: what a
+// client has pipelined then mostly costs once what one request costs.
 type batch struct {
 	requests int
-	bytes    int // they end at the session's start
+	bytes    int // they end at the input's start
 	last     *command
 	name     [commands.MaxName]byte // of last, as the client wrote it
-	length   int
+	length   int                    // of name
 }
 
-// maxRun is how many requests go on as one, so that a session waits for room in time.
+// maxBatch is how many requests go on as one, so that a session waits for room in time.
 const maxBatch = 256
 
-// addToBatch adds a request to the batch, if it is one that nothing needs to be decided about.
-func (s *session) addToBatch(req resp.Request) bool {
-	if len(req.Args) == 0 || req.Inline || s.streaming || s.batch.bytes+len(req.Raw) > maxShared {
+// lookup finds a command that is likely to be the same as the one before.
+func (b *batch) lookup(name []byte) *command {
+	if b.last != nil && string(name) == string(b.name[:b.length]) {
+		return b.last
+	}
+	cmd := lookup(name)
+	if len(name) <= commands.MaxName {
+		b.last, b.length = cmd, copy(b.name[:], name)
+	}
+	return cmd
+}
+
+// addToBatch adds a request to the batch, if nothing needs to be decided about it.
+func (d *dispatcher) addToBatch(req resp.Request) bool {
+	if len(req.Args) == 0 || req.Inline || d.streaming || d.batch.bytes+len(req.Raw) > maxShared {
 		return false
 	}
-	cmd := s.batch.lookup(req.Args[0])
-	if !cmd.batchable(s.server.locks.Waiting()) {
+	cmd := d.batch.lookup(req.Args[0])
+	if !cmd.batchable(d.server.locks.Waiting()) {
 		return false
 	}
-	if s.batch.requests == maxBatch {
-		s.relayBatch()
+	if d.batch.requests == maxBatch {
+		d.relayBatch()
 	}
-	s.meter.count(cmd.kind)
-	s.start += len(req.Raw)
-	s.batch.requests++
-	s.batch.bytes += len(req.Raw)
+	d.client.count(cmd.kind)
+	d.start += len(req.Raw)
+	d.batch.requests++
+	d.batch.bytes += len(req.Raw)
 	return true
 }
 
 // relayBatch passes on the batch.
-func (s *session) relayBatch() {
-	n := s.batch.requests
+func (d *dispatcher) relayBatch() {
+	n := d.batch.requests
 	if n == 0 {
 		return
 	}
-	raw := s.buf[s.start-s.batch.bytes : s.start]
-	s.batch.requests, s.batch.bytes = 0, 0
-	err := s.connect(passthrough.Shared)
+	raw := d.buf[d.start-d.batch.bytes : d.start]
+	d.batch.requests, d.batch.bytes = 0, 0
+	err := d.connect(passthrough.Shared)
 	if err == nil {
-		s.pipe.Relay(passthrough.Request{Raw: raw, N: n})
+		d.pipe.Relay(passthrough.Request{Raw: raw, N: n})
 		return
 	}
 	for range n {
-		s.reply(encodeError("", err))
+		d.reply(encodeError("", err))
 	}
-}
-
-// lookup finds a command that is likely to be the one before.
-func (r *batch) lookup(name []byte) *command {
-	if r.last != nil && string(name) == string(r.name[:r.length]) {
-		return r.last
-	}
-	cmd := lookup(name)
-	if len(name) <= commands.MaxName {
-		r.last, r.length = cmd, copy(r.name[:], name)
-	}
-	return cmd
 }

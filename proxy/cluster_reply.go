@@ -17,30 +17,28 @@ import (
 
 // answerCluster answers CLUSTER SLOTS and its like with the proxy as the only node, once the upstream has
 // shown that this client may ask.
-func (s *session) answerCluster(req resp.Request) (done bool) {
-	if len(req.Args) < 2 || !s.server.cfg.Upstream.IsCluster() {
+func answerCluster(x *exchange, req resp.Request) (done bool) {
+	if len(req.Args) < 2 || !x.server.cfg.Upstream.IsCluster() {
 		return false
 	}
 	answer := clusterAnswers[strings.ToLower(string(req.Args[1]))]
 	if answer == nil {
 		return false
 	}
-	state, ok := s.mayAnswer()
+	state, ok := x.mayAnswer()
 	if !ok {
 		return false
 	}
-	asked := s.pipe.Do(resp.AppendCommand(nil, req.Args...))[0]
-	s.await(asked)
-	raw, err := asked.Raw()
+	raw, err := x.ask(resp.AppendCommand(nil, req.Args...)).Raw()
 	switch {
 	case err != nil:
 		raw = encodeError("", err)
 	case raw[0] != '-' && raw[0] != '!':
 		e := &resp.Encoder{Proto: state.Proto}
-		answer(e, s.clusterNode(), req.Args[2:])
+		answer(e, clusterNode(x), req.Args[2:])
 		raw = e.Buf
 	}
-	s.reply(raw)
+	x.reply(raw)
 	return true
 }
 
@@ -54,17 +52,17 @@ type node struct {
 }
 
 // clusterNode is the proxy as this client sees it.
-func (s *session) clusterNode() node {
-	addr := s.server.cfg.ClusterAnnounce
+func clusterNode(x *exchange) node {
+	addr := x.server.cfg.ClusterAnnounce
 	if addr == "" {
-		addr = s.nc.LocalAddr().String()
+		addr = x.client.LocalAddr().String()
 	}
 	host, port, _ := net.SplitHostPort(addr)
 	n := node{host: host}
 	n.port, _ = strconv.Atoi(port)
 	sum := sha1.Sum([]byte("lockproxy " + addr))
 	n.id = hex.EncodeToString(sum[:])
-	n.nodes, n.whole = s.server.cfg.Upstream.ClusterMasters()
+	n.nodes, n.whole = x.server.cfg.Upstream.ClusterMasters()
 	return n
 }
 

@@ -13,52 +13,65 @@ import (
 // commandContext is the context of a session's lock command, for the session's goroutine alone. It
 // ends as lockcmd.Session says. To watch the client costs a goroutine, which few commands need: the
 // first call of Done begins it, and endWatch ends it. Err looks by itself.
-type commandContext session
+type commandContext exchange
 
 // command is the context of the lock command that is running.
-func (s *session) command() context.Context { return (*commandContext)(s) }
+func (x *exchange) command() context.Context { return (*commandContext)(x) }
 
 // Done is closed soon after the client has closed, or the server has begun to shut down.
 func (c *commandContext) Done() <-chan struct{} {
-	s := (*session)(c)
-	if s.watch == nil {
-		if s.setPhase(locking); s.drains() {
-			s.nc.SetReadDeadline(time.Unix(1, 0)) // it is told at once
+	if c.watch == nil {
+		if c.client.setPhase(locking); c.client.drains() {
+			c.client.interruptRead() // it is told at once
 		}
-		s.guard.Start()
-		s.watch = s.startWatch(watchWaiterAfter)
+		c.client.guard.Start()
+		c.watch = c.startWatch(watchWaiterAfter)
 	}
-	return s.watch.gone
+	return c.watch.gone
 }
 
 // Err is why the command is of no use any more, as is known at this moment: ErrGone or ErrLost.
 func (c *commandContext) Err() error {
-	s := (*session)(c)
 	switch {
-	case s.gone():
+	case (*exchange)(c).gone():
 		return lockcmd.ErrGone
-	case s.pipe.Status().Lost:
+	case c.pipe.Status().Lost:
 		return lockcmd.ErrLost
 	}
 	return nil
 }
 
+// Deadline implements context.Context.
 func (c *commandContext) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
-func (c *commandContext) Value(any) any                           { return nil }
+
+// Value implements context.Context.
+func (c *commandContext) Value(any) any { return nil }
 
 // gone reports whether the client is known to have closed: whether the kernel has its FIN or reset,
 // and nothing sent before it is left to read. It takes nothing from the connection.
-func (s *session) gone() bool {
-	if s.readErr != nil {
+func (x *exchange) gone() bool {
+	if x.readErr != nil {
 		return true
 	}
-	if s.watch != nil {
+	if x.watch != nil {
 		select {
-		case <-s.watch.gone:
+		case <-x.watch.gone:
 			return true
 		default:
 		}
 	}
-	n, err := s.peek()
+	n, err := x.client.peek()
 	return n == 0 && err == nil || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
+}
+
+// endWatch ends the watch of a lock command, once its answer is on its way: that must not wait for
+// this.
+func (x *exchange) endWatch() {
+	if x.watch == nil {
+		return
+	}
+	x.client.setPhase(serving)
+	x.watch.end()
+	x.watch = nil
+	x.pipe.Flush() // forgets a connect that failed during the wait
 }

@@ -9,10 +9,11 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// answerCommand answers COMMAND with what the upstream says of its commands and, in their places among them, the lock commands.
-// An error of the upstream is passed on: of a user who may not ask, or of a version that doesn't know the subcommand.
-func (s *session) answerCommand(req resp.Request) (done bool) {
-	state, ok := s.mayAnswer()
+// answerCommand answers COMMAND with what the upstream says of its commands and, in their places
+// among them, the lock commands. An error of the upstream is passed on: of a user who may not ask,
+// or of a version that doesn't know the subcommand.
+func answerCommand(x *exchange, req resp.Request) (done bool) {
+	state, ok := x.mayAnswer()
 	q := newCommandQuery(req.Args, state.Proto)
 	if !ok || q == nil {
 		return false
@@ -22,17 +23,17 @@ func (s *session) answerCommand(req resp.Request) (done bool) {
 		asks = [][]byte{resp.AppendCommand(nil, q.first...), asks[0]}
 	}
 	var raws [][]byte
-	for _, answer := range s.pipe.Do(asks...) {
-		s.await(answer)
+	for _, answer := range x.pipe.Do(asks...) {
+		x.await(answer)
 		raw, err := answer.Raw()
 		if err != nil {
-			s.reply(encodeError("", err))
+			x.reply(encodeError("", err))
 			return true
 		}
 		raws = append(raws, raw)
 	}
-	q.before = raws[0] // if it was asked first; else nobody looks
-	s.reply(q.answer(raws[len(raws)-1]))
+	q.before = raws[0] // if it was asked first; otherwise it is not read
+	x.reply(q.answer(raws[len(raws)-1]))
 	return true
 }
 

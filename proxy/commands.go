@@ -20,7 +20,7 @@ type command struct {
 	syncFirst []string
 	// answer answers a request in the place of the upstream. done is false for those that it leaves to
 	// the upstream.
-	answer func(s *session, req resp.Request) (done bool)
+	answer func(x *exchange, req resp.Request) (done bool)
 	// ofNode is for what a client tells one node of a cluster about itself.
 	perNode bool
 	// varies says that its subcommands go by different connections, or do different things to them.
@@ -42,9 +42,9 @@ func commandTable() []command {
 		"replconf":     {inspect: inspectReplconf},
 		"wait":         {syncFirst: []string{"WAIT", "0", "0"}},
 		"waitaof":      {syncFirst: []string{"WAITAOF", "0", "0", "0"}},
-		"command":      {answer: (*session).answerCommand, kind: Introspects},
-		"info":         {answer: (*session).answerInfo},
-		"cluster":      {answer: (*session).answerCluster},
+		"command":      {answer: answerCommand, kind: Introspects},
+		"info":         {answer: answerInfo},
+		"cluster":      {answer: answerCluster},
 		"readonly":     {perNode: true},
 		"readwrite":    {perNode: true},
 		"asking":       {perNode: true},

@@ -15,7 +15,7 @@ import (
 //
 // In a cluster it waits for the script's answer first: only then is it known which node has
 // written.
-func (s *session) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
+func (s *lockSession) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 	replicas := strconv.Itoa(c.Confirm.Min)
 	within := strconv.FormatInt(c.Confirm.Within.Milliseconds(), 10)
 	if s.server.cfg.Locks.Cluster {
@@ -48,16 +48,14 @@ func (s *session) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 
 // evalThenWait runs a script on a connection of the session's own, and when it has been answered
 // has the node that ran it wait.
-func (s *session) evalThenWait(c *lockcmd.Call, wait []byte) (a lockcmd.Answer, err error) {
+func (s *lockSession) evalThenWait(c *lockcmd.Call, wait []byte) (a lockcmd.Answer, err error) {
 	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
 		s.pipe.Flush() // see askNow
 		if err := s.connect(passthrough.Home); err != nil {
 			return resp.Value{}, err
 		}
 		s.pipe.Pin(passthrough.Pinned) // the node's connection counts: it must be the same
-		answer := s.pipe.Do(raw)[0]
-		s.await(answer)
-		return answer.Value()
+		return s.ask(raw).Value()
 	}, c)
 	if err != nil || a.IsError() {
 		s.pipe.Pin(passthrough.Unpinned)

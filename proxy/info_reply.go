@@ -12,8 +12,9 @@ import (
 // infoSection is the name of the proxy's own section of INFO.
 const infoSection = "lockproxy"
 
-// informs reports whether an INFO asks for the proxy's section by name. INFO without names, or with all
-// or everything, is the upstream's alone, so that what parses it sees just what Redis says.
+// namesInfoSection reports whether an INFO asks for the proxy's section by name. INFO without
+// names, or with all or everything, is the upstream's alone, so that what parses it sees just what
+// Redis says.
 func namesInfoSection(args [][]byte) bool {
 	for _, name := range args[1:] {
 		if bytes.EqualFold(name, []byte(infoSection)) {
@@ -23,29 +24,29 @@ func namesInfoSection(args [][]byte) bool {
 	return false
 }
 
-// answerInfo answers INFO with the proxy's section added to what the upstream says. The upstream is asked
-// first, so that a user who may not INFO there may not here.
-func (s *session) answerInfo(req resp.Request) (done bool) {
+// answerInfo answers INFO with the proxy's section added to what the upstream says. The upstream is
+// asked first: a user who may not INFO there may not here.
+func answerInfo(x *exchange, req resp.Request) (done bool) {
 	if !namesInfoSection(req.Args) {
 		return false
 	}
-	state, ok := s.mayAnswer()
+	state, ok := x.mayAnswer()
 	if !ok {
 		return false
 	}
-	answer := s.pipe.Do(req.Raw)[0]
-	s.await(answer)
-	raw, err := answer.Raw()
+	raw, err := x.ask(req.Raw).Raw()
 	if err != nil {
-		s.reply(encodeError("", err))
-		return true
+		raw = encodeError("", err)
+	} else {
+		raw = addSection(raw, x.server.Stats().section(), len(req.Args) == 2, state.Proto)
 	}
-	s.reply(addSection(raw, s.server.Stats().section(), len(req.Args) == 2, state.Proto))
+	x.reply(raw)
 	return true
 }
 
-// addSection puts section behind what an upstream answered to INFO, in RESP3 a text with its format. An error is passed on, but
-// for the embedded store's, which knows few sections and says so; Redis answers with an empty text.
+// addSection puts section behind what an upstream answered to INFO, in RESP3 a text with its
+// format. An error is passed on, except that of the embedded store, which knows few sections and
+// says so; Redis answers with an empty text.
 func addSection(raw []byte, section string, alone bool, proto int) []byte {
 	v, err := resp.ParseValue(raw)
 	if err == nil && alone && v.Type == '-' && bytes.HasPrefix(v.Text, []byte("section (")) {

@@ -6,24 +6,31 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
 
-// runLock runs a lock command in its turn and gives the client its answer. It is a step on the client's own connection, but
-// one whose reply is seen here first, so nothing that follows it is sent before.
-func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
+// locker runs the lock commands of a session.
+type locker struct {
+	lockSession
+	begun lockBatch // commands that are asked together
+}
+
+// runLock runs a lock command in its turn and gives the client its answer. Its reply is seen here
+// first, so nothing that follows it is sent before.
+func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 	way := lookup(req.Args[0]).way
-	state, settled := s.pipe.State()
-	// Who may lock here stands in line from when he asks, though there may be no way to the upstream yet: his turn finds one.
+	state, settled := l.pipe.State()
+	// LOCK joins the queue before there is a way to the upstream: when its turn comes it finds one.
 	if spec.Name != "lock" || !settled || !state.Shareable() {
-		if err := s.connect(way); err != nil {
-			s.reply(encodeError(spec.Name, err))
+		if err := l.connect(way); err != nil {
+			l.reply(encodeError(spec.Name, err))
 			return
 		}
-		state = s.awaitState()
+		state = l.awaitState()
 	}
 	err := spec.CheckArity(req.Args)
 	switch {
@@ -31,7 +38,7 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		if err == nil {
 			err = errInMulti
 		}
-		s.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(spec.Name, err)})
+		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(spec.Name, err)})
 		return
 	case err == nil && state.Untracked:
 		err = errOpaque
@@ -41,52 +48,62 @@ func (s *session) runLock(spec *lockcmd.Spec, req resp.Request) {
 		err = errSubscribed(spec.Name)
 	}
 	if err != nil {
-		s.reply(s.unlessNoAuth(state, encodeError(spec.Name, err)))
+		l.reply(l.unlessNoAuth(state, encodeError(spec.Name, err)))
 		return
 	}
-	s.identity = state.Identity
+	l.identity = state.Identity
 	if way == passthrough.Home {
-		s.pipe.Pin(passthrough.Pinned)
-		defer s.pipe.Pin(passthrough.Unpinned)
+		l.pipe.Pin(passthrough.Pinned)
+		defer l.pipe.Pin(passthrough.Unpinned)
 	}
-	reply := s.timed(spec, req.Args)
-	if s.drains() {
-		s.setCorked(true) // it may have begun to while this one waited
+	reply := l.timed(spec, req.Args)
+	if l.client.drains() {
+		l.client.setCorked(true) // the server may have begun to shut down meanwhile
 	}
-	text := s.unlessNoAuth(state, encodeReply(spec.Name, reply, state.Proto))
-	if reply.GivesLock() && !state.Muted() { // else it doesn't want to hear
-		s.holder.MarkSent(reply, s.sentPosition(len(text)))
+	text := l.unlessNoAuth(state, encodeReply(spec.Name, reply, state.Proto))
+	if reply.GivesLock() && !state.Muted() { // a muted client has asked for no token
+		l.client.holder.MarkSent(reply, l.sentPosition(len(text)))
 	}
+	// A reply in its turn would come behind the answer that is late.
 	var late lockcmd.LateError
-	if !errors.As(reply.Err, &late) || state.Muted() || !s.pipe.Reply(text, passthrough.Now) { // or it would come behind the answer that is late
-		s.reply(text)
+	early := errors.As(reply.Err, &late) && !state.Muted()
+	if !early || !l.pipe.Reply(text, passthrough.Now) {
+		l.reply(text)
 	}
-	s.endWatch()
+	l.endWatch()
+}
+
+// timed runs a lock command and tells the Observer how long it took.
+func (l *locker) timed(spec *lockcmd.Spec, args [][]byte) lockcmd.Reply {
+	l.client.publish()           // it may take long
+	defer l.client.guard.Start() // it may have acquired a session lock
+	began, waits := time.Now(), spec.Waits(args)
+	reply := l.server.locks.Run(l.command(), spec, &l.lockSession, args)
+	if !waits {
+		l.observeLock(spec, began)
+	}
+	return reply
+}
+
+// observeLock tells the Observer how long a lock command took that has ended.
+func (l *locker) observeLock(spec *lockcmd.Spec, began time.Time) {
+	if observer := l.server.cfg.Observer; observer != nil {
+		observer.CommandTook(kindOf(spec), time.Since(began))
+	}
 }
 
 // refuseLarge answers a lock command that is too large to be held, once all of it has been skipped.
-func (s *session) refuseLarge() {
+func (l *locker) refuseLarge(spec *lockcmd.Spec) {
 	err := lockcmd.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes (--client-buffer): "+
-		"nothing was run", strings.ToUpper(s.tooLarge.Name), s.server.cfg.ClientBuffer))
-	s.streaming, s.tooLarge = false, nil
-	state := s.awaitState()
-	if state.InMulti && s.connect(passthrough.Home) == nil {
-		s.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError("", err)})
+		"nothing was run", strings.ToUpper(spec.Name), l.server.cfg.ClientBuffer))
+	state := l.awaitState()
+	if state.InMulti && l.connect(passthrough.Home) == nil {
+		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError("", err)})
 		return
 	}
-	s.reply(s.unlessNoAuth(state, encodeError("", err)))
+	l.reply(l.unlessNoAuth(state, encodeError("", err)))
 }
 
-// abortMulti is a request that every Redis refuses to queue, so that it aborts the transaction, as it does for a command of
-// its own that is not allowed there.
+// abortMulti is a request that every Redis refuses to queue, so that it aborts the transaction, as
+// a command does that is not allowed there.
 var abortMulti = resp.AppendCommand(nil, "GET")
-
-// awaitState is the state of the connection once everything asked before has been answered as far as it matters.
-func (s *session) awaitState() passthrough.State {
-	state, settled := s.pipe.State()
-	if !settled {
-		s.await(s.pipe.Barrier())
-		state, _ = s.pipe.State()
-	}
-	return state
-}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
@@ -29,114 +28,87 @@ type batchedLock struct {
 	err    error               // why not, if it was to be
 }
 
-// concern reports whether one of the commands is about a lock.
+// concerns reports whether one of the commands is about a lock.
 func (b lockBatch) concerns(key []byte) bool {
 	return slices.ContainsFunc(b, func(one batchedLock) bool { return one.Keys[0] == string(key) })
 }
 
-// addLock begins a lock command together with those before it, or with those behind it if it
-// concerns a lock that one of them concerns too: these are answered first. It reports false, and
-// doesn't begin it, if the command must be run by itself: it is alone, may wait, or the state of
-// the connection must be looked at first.
-func (s *session) addLock(req resp.Request) bool {
-	alone := len(s.locks) == 0 && s.start+len(req.Raw) == s.end
-	if alone || len(req.Args) == 0 || s.streaming {
-		return false
-	}
-	cmd := lookup(req.Args[0])
-	if cmd.lock == nil || !cmd.lock.AsksOnce(req.Args) || cmd.way != passthrough.Shared || s.drains() {
-		return false
-	}
-	if len(s.locks) == maxLockBatch || s.locks.concerns(req.Args[1]) {
-		s.finishLocks()
-	}
-	if len(s.locks) == 0 {
-		s.relayBatch()
-		if state, settled := s.pipe.State(); !settled || !state.Plain() || !state.Admitted {
-			return false
-		}
-	}
-	s.meter.count(cmd.kind)
-	s.start += len(req.Raw)
-	if s.startLock(cmd.lock, req.Args); s.locks[len(s.locks)-1].answer == nil {
-		s.finishLocks() // there is nothing to wait for, or it takes long, as with --min-replicas
-	}
-	return true
-}
-
 // startLock begins a lock command and asks the upstream, if one request does for that.
-func (s *session) startLock(spec *lockcmd.Spec, args [][]byte) {
-	s.meter.publish() // it may take long
-	state, _ := s.pipe.State()
-	s.identity = state.Identity
+func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte) {
+	l.client.publish() // it may take long
+	state, _ := l.pipe.State()
+	l.identity = state.Identity
 	one := batchedLock{spec: spec, began: time.Now()}
-	one.Step, _ = s.server.locks.Begin(spec, s, args) // it is one that asks once
+	one.Step, _ = l.server.locks.Begin(spec, &l.lockSession, args) // it is one that asks once
 	if c := one.Call; c != nil && c.Confirm.Min == 0 {
-		if one.err = s.connect(passthrough.Shared); one.err == nil {
-			one.answer = s.pipe.Do(s.scriptRequest("EVALSHA", c.Script.SHA, c))[0]
+		if one.err = l.connect(passthrough.Shared); one.err == nil {
+			one.answer = l.pipe.Do(l.scriptRequest("EVALSHA", c.Script.SHA, c))[0]
 		}
 	}
-	s.locks = append(s.locks, one)
+	l.begun = append(l.begun, one)
+	if one.answer == nil {
+		l.finishLocks() // there is nothing to wait for, or it takes long, as with --min-replicas
+	}
 }
 
 // finishLocks gives the client the answers of the lock commands that have begun.
-func (s *session) finishLocks() {
-	if len(s.locks) == 0 {
+func (l *locker) finishLocks() {
+	if len(l.begun) == 0 {
 		return
 	}
-	if s.locks[0].answer != nil { // otherwise that the connect has failed is to be remembered
-		s.pipe.Flush()
+	if l.begun[0].answer != nil { // otherwise a failed connect is to be remembered
+		l.pipe.Flush()
 	}
 	var text []byte
-	for i := range s.locks {
-		one := &s.locks[i]
+	for i := range l.begun {
+		one := &l.begun[i]
 		if one.answer != nil {
-			text = s.sendBefore(one.answer, text)
-			s.await(one.answer)
+			text = l.sendBefore(one.answer, text)
+			l.await(one.answer)
 		}
-		reply := s.finishLock(one)
-		s.observeLock(one.spec, one.began)
-		state, _ := s.pipe.State()
+		reply := l.finishLock(one)
+		l.observeLock(one.spec, one.began)
+		state, _ := l.pipe.State()
 		text = append(text, encodeReply(one.spec.Name, reply, state.Proto)...)
 		if reply.GivesLock() {
-			s.holder.MarkSent(reply, s.sentPosition(len(text)))
+			l.client.holder.MarkSent(reply, l.sentPosition(len(text)))
 		}
 	}
-	clear(s.locks)
-	s.locks = s.locks[:0]
-	s.guard.Start() // an UNLOCK that failed has left a session lock
-	if s.drains() {
-		s.setCorked(true) // it may have begun to meanwhile
+	clear(l.begun)
+	l.begun = l.begun[:0]
+	l.client.guard.Start() // an UNLOCK that failed has left a session lock
+	if l.client.drains() {
+		l.client.setCorked(true) // the server may have begun to shut down meanwhile
 	}
-	s.reply(text)
+	l.reply(text)
 }
 
 // finishLock finishes a command of the batch that has been awaited, or that could not be asked
 // together with others.
-func (s *session) finishLock(one *batchedLock) lockcmd.Reply {
+func (l *locker) finishLock(one *batchedLock) lockcmd.Reply {
 	var a lockcmd.Answer
 	err := one.err
 	switch {
 	case one.answer != nil:
 		a.Value, err = one.answer.Value()
 		if isNoScript(a.Value, err) {
-			a.Value, err = s.evalSource(s.askNow, one.Call)
+			a.Value, err = l.evalSource(l.askNow, one.Call)
 		}
 	case err == nil && one.Call != nil:
-		a, err = s.Eval(one.Call)
+		a, err = l.Eval(one.Call)
 	}
-	return one.Finish(s.command(), a, err)
+	return one.Finish(l.command(), a, err)
 }
 
-// giveBefore gives the client text, and returns what is left of it, if an answer is not there yet:
-// a client that has a lock need not wait for another's.
-func (s *session) sendBefore(answer *passthrough.Answer, text []byte) (left []byte) {
+// sendBefore gives the client text if an answer is not there yet, and returns what is left of it: a
+// client that has a lock must not wait for another's.
+func (l *locker) sendBefore(answer *passthrough.Answer, text []byte) (left []byte) {
 	select {
 	case <-answer.Done:
 		return text
 	default:
 	}
-	if len(text) > 0 && s.pipe.Reply(text, passthrough.Now) {
+	if len(text) > 0 && l.pipe.Reply(text, passthrough.Now) {
 		return nil
 	}
 	return text

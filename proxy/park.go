@@ -1,7 +1,7 @@
 package proxy
 
-// How a session rests: an event loop reads its client and relays requests that need no waiting,
-// until something comes that is for the session's goroutine.
+// While a session is parked an event loop reads its client, and relays in place the requests that
+// need no waiting, until something comes that is for the session's goroutine.
 
 import (
 	"syscall"
@@ -12,81 +12,79 @@ import (
 	"lockproxy/passthrough"
 )
 
-// park leaves the client to the event loop, if one can read it and nothing has come that the loop
-// cannot deal with.
+// park leaves the client to the event loop. It returns false if the goroutine must read on: no loop
+// can read the client, or something has come that needs the goroutine.
 func (s *session) park() bool {
-	return s.socketEmpty && !s.streaming && !s.drains() && s.reg.Park()
+	return s.socketEmpty && !s.streaming && !s.client.drains() && s.client.reg.Park()
 }
 
-// Ready reads what has come and passes it on. It leaves to the goroutine what it can't pass on at
-// once.
+// Ready reads what has come and relays it. It leaves to the goroutine what needs waiting.
 func (s *session) Ready(it *eventloop.Iteration) eventloop.Next {
-	if s.drains() {
+	if s.client.drains() {
 		return eventloop.Leave
 	}
-	n, err := s.socket.TryRead(s.buf[s.end:])
+	n, err := s.client.socket.TryRead(s.buf[s.end:])
 	if err == syscall.EAGAIN {
 		return eventloop.Stay
 	}
-	s.consumed(n, err)
+	s.filled(n, err)
 	if s.unhandled = err != nil || !s.relayInPlace(it) || !s.socketEmpty; s.unhandled {
 		return eventloop.Leave
 	}
 	return eventloop.Stay
 }
 
-// passInPlace passes on what is in the buffer, as handle does, if that is requests that need no
-// waiting, and perhaps the beginning of another one. What it doesn't pass on is as if it had not
-// looked at it.
-func (s *session) relayInPlace(it *eventloop.Iteration) bool {
-	passed := s.relayWhole(it)
-	sent := s.pipe.TryFlush(it)
-	s.meter.publish()
-	return passed && sent
+// relayInPlace relays all requests in the buffer, as handle does, if they need no waiting; the last
+// may be incomplete. What it does not relay stays in the buffer as it was.
+func (d *dispatcher) relayInPlace(it *eventloop.Iteration) bool {
+	relayed := d.tryRelayAll(it)
+	sent := d.pipe.TryFlush(it)
+	d.client.publish()
+	return relayed && sent
 }
 
-// passWhole is passInPlace up to where what goes by the home is sent.
-func (s *session) relayWhole(it *eventloop.Iteration) bool {
-	for s.start < s.end && s.batch.requests < maxBatch {
-		req, whole, err := s.framer.Next(s.buf[s.start:s.end])
+// tryRelayAll is relayInPlace without the sending of what goes by the home.
+func (d *dispatcher) tryRelayAll(it *eventloop.Iteration) bool {
+	for d.start < d.end && d.batch.requests < maxBatch {
+		req, whole, err := d.framer.Next(d.buf[d.start:d.end])
 		if err != nil {
 			return false
 		}
 		if !whole {
 			break
 		}
-		if !s.addToBatch(req) && !(s.tryRelayBatch(it) && s.tryRelayOne(req, it)) {
+		if !d.addToBatch(req) && !(d.tryRelayBatch(it) && d.tryRelayOne(req, it)) {
 			return false
 		}
 	}
-	if s.batch.requests == maxBatch || s.end == len(s.buf) || !s.tryRelayBatch(it) {
+	if d.batch.requests == maxBatch || d.end == len(d.buf) || !d.tryRelayBatch(it) {
 		return false
 	}
-	s.start, s.end = 0, copy(s.buf, s.buf[s.start:s.end])
+	d.start, d.end = 0, copy(d.buf, d.buf[d.start:d.end])
 	return true
 }
 
-// tryRelayBatch passes on the batch, if there is one.
-func (s *session) tryRelayBatch(it *eventloop.Iteration) bool {
-	n := s.batch.requests
+// tryRelayBatch is relayBatch that never waits. It reports false if it would have to.
+func (d *dispatcher) tryRelayBatch(it *eventloop.Iteration) bool {
+	n := d.batch.requests
 	if n == 0 {
 		return true
 	}
-	raw := s.buf[s.start-s.batch.bytes : s.start]
-	done := s.pipe.TryRelay(passthrough.Request{Raw: raw, N: n, Way: passthrough.Shared}, it)
+	raw := d.buf[d.start-d.batch.bytes : d.start]
+	done := d.pipe.TryRelay(passthrough.Request{Raw: raw, N: n, Way: passthrough.Shared}, it)
 	if done {
-		s.batch.requests, s.batch.bytes = 0, 0
+		d.batch.requests, d.batch.bytes = 0, 0
 	}
 	return done
 }
 
-// passOne passes on a single request that goes by the home, or runs a script.
-func (s *session) tryRelayOne(req resp.Request, it *eventloop.Iteration) bool {
+// tryRelayOne relays a single request that goes by the home, or runs a script.
+func (d *dispatcher) tryRelayOne(req resp.Request, it *eventloop.Iteration) bool {
 	if len(req.Args) == 0 {
 		return false
 	}
 	cmd := lookup(req.Args[0])
-	if !cmd.oneStep(s.server.locks.Waiting()) || cmd.perNode && s.server.cfg.Upstream.IsCluster() {
+	if !cmd.oneStep(d.server.locks.Waiting()) || cmd.perNode && d.server.cfg.Upstream.IsCluster() {
 		return false
 	}
 	r := routeOf(cmd, req)
@@ -94,10 +92,10 @@ func (s *session) tryRelayOne(req resp.Request, it *eventloop.Iteration) bool {
 	case commands.Quit, commands.Reset, commands.Unanswered:
 		return false // these take several steps: see relay
 	}
-	done := s.pipe.TryRelay(r.request(), it)
+	done := d.pipe.TryRelay(r.request(), it)
 	if done {
-		s.meter.count(cmd.kind)
-		s.start += len(req.Raw)
+		d.client.count(cmd.kind)
+		d.start += len(req.Raw)
 	}
 	return done
 }

@@ -9,11 +9,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
-	"lockproxy/passthrough"
 )
-
-// reply gives the client a reply of the proxy's own, in its turn.
-func (s *session) reply(text []byte) { s.pipe.Reply(text, passthrough.InTurn) }
 
 // encodeReply is a lock command's answer in the client's protocol version.
 func encodeReply(name string, r lockcmd.Reply, proto int) []byte {

@@ -84,6 +84,8 @@ type Server struct {
 	loops     *eventloop.Loops // read clients and lanes; nil if there are none
 	ctx       context.Context  // ends when the server is told to stop at once
 	cancel    context.CancelFunc
+	started   time.Time
+	prober    *redis.Client  // by which Ready asks; connects when it is needed
 	serving   sync.WaitGroup // sessions; nothing is added once nothing is accepted
 	following sync.WaitGroup // the upstream, if it moves
 	stopLoops sync.Once
@@ -101,7 +103,6 @@ type Server struct {
 	draining bool                  // guarded by mu; sessions end when they may
 	idleEnd  time.Time             // guarded by mu; when sessions may end that ask nothing, once draining is set
 	stopping bool                  // guarded by mu; no session is begun
-	prober   *redis.Client         // guarded by mu; nil until Ready is asked
 }
 
 // New returns a Server that is not listening yet.
@@ -137,7 +138,7 @@ func New(cfg Config) *Server {
 	rand.Read(id[:])
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]),
-		sessions: map[*session]struct{}{},
+		sessions: map[*session]struct{}{}, started: time.Now(),
 	}
 	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
 	s.lanes = passthrough.NewPool(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
@@ -146,7 +147,10 @@ func New(cfg Config) *Server {
 	s.lanes.LimitUnread(cfg.MaxUnread, func(client net.Addr, err error) {
 		s.log.Warn("client closed: it doesn't read what it asked for", "client", clientAddr(client), "error", err)
 	})
-	s.startObserving(&cfg.Locks)
+	if cfg.Locks.Observer == nil && cfg.Observer != nil {
+		cfg.Locks.Observer = cfg.Observer
+	}
+	s.prober = cfg.Upstream.Client(cfg.Upstream.Initial)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
 		return cfg.Upstream.Client(upstream.Identity{User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB})
 	}, cfg.Logger)
@@ -188,13 +192,6 @@ func (s *Server) SetMaxClients(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cfg.MaxClients = n
-}
-
-// SetUnready makes Ready say that this server is about to shut down. Clients are served as before.
-func (s *Server) SetUnready() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unready = true
 }
 
 // Shutdown stops accepting, and closes each connection between two of its commands when all that its client has asked is answered:
@@ -253,7 +250,7 @@ func (s *Server) Close() {
 	s.lanes.Close()
 	s.following.Wait()
 	s.stopLoops.Do(s.loops.Stop)
-	s.closeProbe()
+	s.prober.Close()
 }
 
 // sessionsLocked are the sessions there are. mu is held.
@@ -267,11 +264,24 @@ func (s *Server) sessionsLocked() []*session {
 
 // recordUpstreamStatus records how connecting went, and logs it when that has changed. A nil error is success.
 func (s *Server) recordUpstreamStatus(err error) {
-	s.observeConnect(err)
+	if err == nil {
+		s.counters.connects.Add(1)
+	} else {
+		s.counters.failures.Add(1)
+	}
 	if err != nil && s.down.CompareAndSwap(false, true) {
 		s.log.Error("upstream does not serve: clients are answered UPSTREAM until it does", "upstream", s.cfg.Upstream, "error", err)
 	}
 	if err == nil && s.down.CompareAndSwap(true, false) {
 		s.log.Info("upstream serves again", "upstream", s.cfg.Upstream)
 	}
+}
+
+// Locks are the lock commands of this proxy.
+func (s *Server) Locks() *lockcmd.Locks { return s.locks }
+
+// Identity is what the proxy logs in as by itself: the URL's user, on its database.
+func (s *Server) Identity() lockcmd.Identity {
+	id := s.cfg.Upstream.Initial
+	return lockcmd.Identity{User: id.User, Password: id.Password, LoggedIn: id.LoggedIn, DB: id.DB}
 }

@@ -25,9 +25,14 @@ func (c *counting) CommandTook(kind Kind, d time.Duration) {
 	}
 }
 
+// newTestClient is a client that reads everything it is sent.
+func newTestClient(observer Observer) *client {
+	return &client{Conn: sink{}, meter: meter{observer: observer, origin: time.Now()}}
+}
+
 // request is what a session does with its meter for one relayed request.
-func request(m *meter, reply []byte) {
-	m.addRead(40)
+func request(m *client, reply []byte) {
+	m.received(40)
 	m.count(Relayed)
 	m.publish()
 	m.Write(reply)
@@ -36,7 +41,7 @@ func request(m *meter, reply []byte) {
 // What every request pays is a few additions, and no memory.
 func TestMeterCountsWithoutMemory(t *testing.T) {
 	seen := &counting{}
-	m := &meter{Conn: sink{}, observer: seen, origin: time.Now()}
+	m := newTestClient(seen)
 	reply := []byte("+OK\r\n")
 	if n := testing.AllocsPerRun(1000, func() { request(m, reply) }); n != 0 {
 		t.Errorf("%v allocations a request", n)
@@ -55,9 +60,9 @@ func TestMeterCountsWithoutMemory(t *testing.T) {
 // The time of a lock command isn't taken for a relayed request's.
 func TestMeterSamplesOnlyRelayed(t *testing.T) {
 	seen := &counting{}
-	m := &meter{Conn: sink{}, observer: seen, origin: time.Now()}
+	m := newTestClient(seen)
 	for range 10 * sampleEvery {
-		m.addRead(40)
+		m.received(40)
 		m.count(firstLock)
 		m.Write([]byte(":1\r\n"))
 	}
@@ -86,7 +91,7 @@ func TestKinds(t *testing.T) {
 }
 
 func BenchmarkMeter(b *testing.B) {
-	m := &meter{Conn: sink{}, observer: &counting{}, origin: time.Now()}
+	m := newTestClient(&counting{})
 	reply := []byte("+OK\r\n")
 	b.ReportAllocs()
 	for b.Loop() {

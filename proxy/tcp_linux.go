@@ -9,19 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cork holds back what is written to the client, for 200 ms at most, until it is taken back or the connection ends: then the end goes
-// with the last of it in one packet, so that who has read that knows of the end.
-func (s *session) cork(hold bool) {
+// cork holds back what is written, for 200 ms at most, until cork(raw, false) or the end of the
+// connection. The end then leaves in one packet with the last bytes, so a peer that has read them
+// knows of the end. A Unix socket has no cork.
+func cork(raw net.Conn, on bool) {
 	value := 0
-	if hold {
+	if on {
 		value = 1
 	}
-	onSocket(s.raw, func(fd uintptr) { // not on a Unix socket, which has no such thing
+	onSocket(raw, func(fd uintptr) {
 		syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, value)
 	})
 }
 
-// sendQueue is how many bytes of what was written the peer's kernel has not acknowledged.
+// sendQueue is how many written bytes the peer's kernel has not acknowledged.
 func sendQueue(raw net.Conn) (n int, err error) {
 	if _, isTCP := raw.(*net.TCPConn); !isTCP {
 		return 0, nil
@@ -48,25 +49,12 @@ func queued(raw net.Conn, which uintptr) (n int, err error) {
 	return int(size), err
 }
 
-// hungUp reports whether the peer has closed its side, also if what it sent before has not all been read.
+// hungUp reports whether the peer has closed its side, even if earlier bytes are unread.
 func hungUp(raw net.Conn) bool {
-	look := []unix.PollFd{{Events: unix.POLLRDHUP}}
+	fds := []unix.PollFd{{Events: unix.POLLRDHUP}}
 	err := onSocket(raw, func(fd uintptr) {
-		look[0].Fd = int32(fd)
-		unix.Poll(look, 0)
+		fds[0].Fd = int32(fd)
+		unix.Poll(fds, 0)
 	})
-	return look[0].Revents != 0 || errors.Is(err, net.ErrClosed)
-}
-
-// onSocket has call run on a connection's socket.
-func onSocket(raw net.Conn, call func(fd uintptr)) error {
-	conn, ok := raw.(syscall.Conn)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	control, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return control.Control(call)
+	return fds[0].Revents != 0 || errors.Is(err, net.ErrClosed)
 }

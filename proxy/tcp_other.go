@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// cork does nothing here: a client may have the last answer for a moment before it is told of the end.
-func (s *session) cork(hold bool) {}
+// cork does nothing here: a client may have its last answer for a moment before it sees the end.
+func cork(net.Conn, bool) {}
 
 // sendQueue can't tell here what has reached the peer.
 func sendQueue(net.Conn) (n int, err error) { return 0, errors.ErrUnsupported }

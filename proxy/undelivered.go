@@ -9,58 +9,61 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// A lock is released if its token crossed with the end of the connection: nobody has it, and all would
-// wait for its timeout. But the end of a connection does not say what the client has read. The kernel
-// of a process that dies sends a reset if something is unread; a balancer sends one too when a
-// connection has been silent for long, and its client may hold a lock and work. So these count:
+// A lock is released if its token crossed with the end of the connection: otherwise nobody has it,
+// and all wait for its lease to end. But the end of a connection does not say what the client has
+// read. The kernel of a process that dies sends a reset if something is unread; a balancer sends
+// one too when a connection has been silent for long, and its client may hold a lock and work. So
+// these count:
 //
 //	signal                                            certain
 //	the token was never given to the kernel, since    yes
 //	writing failed
-//	the client's FIN did not acknowledge the token,   yes, unless the client ended what it sends, read
-//	and a reset answered the token                    the token, and closed with others on their way
-//	                                                  before its kernel had acknowledged that one, which
-//	                                                  it delays by 40 ms at most
-//	a reset came, without a FIN, within crossing of   no
-//	the token
+//	the client's FIN did not acknowledge the token,   yes, unless the client ended what it sends,
+//	and a reset answered the token                    read the token, and closed with others on
+//	                                                  their way before its kernel had acknowledged
+//	                                                  that one, which it delays by 40 ms at most
+//	a reset came, without a FIN, within resetWithin   no
+//	of the token
 //
-// Otherwise the lock is its holder's until its timeout.
+// Otherwise the lock is its holder's until its lease ends.
 
 const (
-	// crossing is how soon behind a token a reset is taken to have crossed with it.
+	// resetWithin is how soon behind a token a reset is taken to have crossed with it.
 	resetWithin = 100 * time.Millisecond
-	// crossPatience is how long a client that has closed may take to say what became of a token that was on its way.
+	// ackTimeout is how long a client that has closed may take to say what became of a token that
+	// was on its way.
 	ackTimeout = time.Second
 )
 
-// sent is when and where the client is sent a token that is the last of the next n bytes.
-func (s *session) sentPosition(n int) lockcmd.Sent {
-	in := s.meter.in.Load()
-	if s.watch != nil {
-		in += uint64(s.watch.in.Load())
+// sentPosition is when and where the client is sent a token that is the last of the next n bytes.
+func (l *locker) sentPosition(n int) lockcmd.Sent {
+	in := l.client.in.Load()
+	if l.watch != nil {
+		in += uint64(l.watch.count.Load())
 	}
-	if s.nc == s.raw { // encrypted there are more bytes than are counted
-		in += uint64(receiveQueue(s.raw))
+	if !l.client.wrapped() {
+		in += uint64(receiveQueue(l.client.raw))
 	}
-	return lockcmd.Sent{At: time.Now(), End: s.pipe.Status().Given + uint64(n), In: in}
+	return lockcmd.Sent{At: time.Now(), End: l.pipe.Status().Given + uint64(n), In: in}
 }
 
-// markUnread tells the Holder which tokens are taken never to have reached the client. It is called when
-// nothing is written any more and the connection is still open.
-func (s *session) markUnread() {
-	last, ok := s.holder.LastUndelivered()
+// markUnread tells the Holder which tokens are taken never to have reached the client. It is called
+// when nothing is written any more and the connection is still open.
+func (l *locker) markUnread() {
+	last, ok := l.client.holder.LastUndelivered()
 	if !ok {
 		return
 	}
-	written, refused, failed := s.meter.out.Load(), uint64(0), s.pipe.Status().ClientErr
-	reset := errors.Is(s.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET) // it is told once, to who reads or to who writes
-	if errors.Is(s.readErr, io.EOF) && !reset {
-		refused = s.bytesReset(written - min(written, last.End))
+	written, refused, failed := l.client.out.Load(), uint64(0), l.pipe.Status().ClientErr
+	// A reset is told once, to the reader or to the writer.
+	reset := errors.Is(l.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET)
+	if errors.Is(l.readErr, io.EOF) && !reset {
+		refused = l.refusedBytes(written - min(written, last.End))
 	}
-	if s.nc != s.raw && refused > 0 { // encrypted there are more bytes than are counted: nothing is known but of the very last one
-		refused = 1
+	if l.client.wrapped() {
+		refused = min(refused, 1) // of the bytes that are counted only the very last is known
 	}
-	s.holder.MarkUnread(func(sent lockcmd.Sent) bool {
+	l.client.holder.MarkUnread(func(sent lockcmd.Sent) bool {
 		switch {
 		case written < sent.End:
 			return failed != nil
@@ -71,34 +74,19 @@ func (s *session) markUnread() {
 	})
 }
 
-// refused is how many of the last bytes that were written a client that has closed didn't acknowledge and answered by a reset. It is 0 if not more
-// than behind were, or nothing tells.
-func (s *session) bytesReset(behind uint64) uint64 {
+// refusedBytes is how many of the last written bytes a client that has closed didn't acknowledge
+// and answered by a reset. It is 0 if that are not more than behind, or if nothing tells.
+func (l *locker) refusedBytes(behind uint64) uint64 {
 	for over := time.Now().Add(ackTimeout); ; time.Sleep(2 * time.Millisecond) {
-		unacknowledged, err := sendQueue(s.raw)
+		unacknowledged, err := sendQueue(l.client.raw)
 		if err != nil || unacknowledged <= int(behind) {
 			return 0
 		}
-		if s.wasReset() || s.pipe.Status().ClientErr != nil {
+		if l.client.wasReset() || l.pipe.Status().ClientErr != nil {
 			return uint64(unacknowledged)
 		}
-		if s.ctx.Err() != nil || time.Now().After(over) {
+		if l.ctx.Err() != nil || time.Now().After(over) {
 			return 0
 		}
 	}
-}
-
-// broken reports whether a reset has come behind the end of what the client sent.
-func (s *session) wasReset() bool {
-	conn, ok := s.raw.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	control, err := conn.SyscallConn()
-	if err != nil {
-		return false
-	}
-	pending := 0
-	control.Control(func(fd uintptr) { pending, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR) })
-	return pending != 0
 }

@@ -10,55 +10,54 @@ import (
 	"lockproxy/passthrough"
 )
 
-// syncChannel is where nothing is said to nobody: see syncWrites.
+// syncChannel is a channel without subscribers, for an empty message: see syncWrites.
 const syncChannel = "lockproxy:wait"
 
-var errWritesUnknown = errors.New("a connection to the upstream was lost since this client wrote: what its writes have become is unknown")
+var errWritesUnknown = errors.New("a connection to the upstream was lost since this client wrote: " +
+	"what its writes have become is unknown")
 
-// syncWrites has the session's home count as one that has written what the session has by lanes, for a command that is about what the same
-// connection has written. Up to Redis 7.0 any command that runs on it lets the upstream think so, and prelude is one. Later ones ask whether the
-// command itself was passed on to replicas, as every message published is.
+// syncWrites prepares the home for WAIT or WAITAOF, which count what their own connection has
+// written: the home shall count as one that has written what the client wrote by lanes. Up to Redis
+// 7.0 any command that runs on it does that, so prelude is sent. Later versions ask whether the
+// connection's last command was passed on to replicas, as every published message is.
 //
-// The error is errSevered if the session must end, as it would have when it lost the connection on which it wrote; any other is the answer.
-func (s *session) syncWrites(prelude []string) (done bool, err error) {
-	if s.connect(passthrough.Home) != nil {
+// done says that the home is pinned and up to date. After errWritesUnknown the session must end, as
+// it would have when it lost the connection on which it wrote. Any other error is the answer.
+func (x *exchange) syncWrites(prelude []string) (done bool, err error) {
+	if x.connect(passthrough.Home) != nil {
 		return false, nil
 	}
-	if state := s.awaitState(); state.InMulti || state.Untracked || state.Streaming {
+	if state := x.awaitState(); state.InMulti || state.Untracked || state.Streaming {
 		return false, nil // nothing can be asked before it there
 	}
-	switch s.pipe.Status().Writes {
+	switch x.pipe.Status().Writes {
 	case passthrough.AtHome:
 		return false, nil
 	case passthrough.Unknown:
 		return false, errWritesUnknown
 	}
-	s.pipe.Pin(passthrough.Pinned)
-	s.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, prelude...), Discarded: true})
-	if s.server.cfg.Upstream.IsCluster() {
+	x.pipe.Pin(passthrough.Pinned)
+	x.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, prelude...), Discarded: true})
+	if x.server.cfg.Upstream.IsCluster() {
 		return true, nil
 	}
-	said, err := s.doHome("PUBLISH", syncChannel, "")
-	if err != nil || !said.IsError() {
+	published, err := x.ask(resp.AppendCommand(nil, "PUBLISH", syncChannel, "")).Value()
+	if err != nil || !published.IsError() {
 		return err == nil, nil // what comes next meets the same error
 	}
-	if hello, err := s.doHome("HELLO"); err != nil || offsetFollowsAny(hello) {
+	hello, err := x.ask(resp.AppendCommand(nil, "HELLO")).Value()
+	if err != nil || anyCommandSyncs(hello) {
 		return err == nil, nil
 	}
-	return false, lockcmd.UsageError("NOPERM lockproxy would have to PUBLISH to " + syncChannel + " to have the upstream count what this client has written by connections that it shares: it said: " +
-		string(said.Text) + ". Allow that, or run lockproxy with --upstream-mode dedicated")
+	return false, lockcmd.UsageError("NOPERM lockproxy would have to PUBLISH to " + syncChannel +
+		" to have the upstream count what this client has written by connections that it shares: " +
+		"it said: " + string(published.Text) +
+		". Allow that, or run lockproxy with --upstream-mode dedicated")
 }
 
-// own sends a command of the proxy's own by the session's own connection.
-func (s *session) doHome(words ...string) (resp.Value, error) {
-	answer := s.pipe.Do(resp.AppendCommand(nil, words...))[0]
-	s.await(answer)
-	return answer.Value()
-}
-
-// anyCommandCounts reports whether HELLO's answer is of a server on which WAIT after any command is about all that was written before it. An
-// error is: before Redis 6 there was no HELLO.
-func offsetFollowsAny(hello resp.Value) bool {
+// anyCommandSyncs reports whether HELLO's answer is of a server where WAIT after any command counts
+// all earlier writes: one before Redis 7.2. An error is one: before Redis 6 there was no HELLO.
+func anyCommandSyncs(hello resp.Value) bool {
 	if hello.IsError() {
 		return true
 	}

@@ -7,13 +7,23 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
 
+// lockSession is a session as lock commands see it: their lockcmd.Session.
+type lockSession struct {
+	exchange
+	identity upstream.Identity   // of the lock command that is running
+	late     *passthrough.Answer // of a script that was given up; nil if there was none
+	words    []string            // room for the words of a script's request
+	request  []byte              // room for its bytes
+}
+
 // Eval runs a script as this session's client: on its connection, and so as its user, on its
 // database and in its order.
-func (s *session) Eval(c *lockcmd.Call) (a lockcmd.Answer, err error) {
+func (s *lockSession) Eval(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 	if c.Confirm.Min > 0 {
 		return s.evalConfirmed(c)
 	}
@@ -26,7 +36,7 @@ type asker func(raw []byte, until time.Time) (resp.Value, error)
 
 // evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its
 // source.
-func (s *session) evaluate(do asker, c *lockcmd.Call) (resp.Value, error) {
+func (s *lockSession) evaluate(do asker, c *lockcmd.Call) (resp.Value, error) {
 	v, err := do(s.scriptRequest("EVALSHA", c.Script.SHA, c), c.Until)
 	if isNoScript(v, err) {
 		v, err = s.evalSource(do, c)
@@ -40,14 +50,14 @@ func isNoScript(v resp.Value, err error) bool {
 }
 
 // evalSource runs a script by its source, which is no retry: see isNoScript.
-func (s *session) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) {
+func (s *lockSession) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) {
 	s.load(c.Script.Together())
 	return do(s.scriptRequest("EVAL", c.Script.Source, c), c.Until)
 }
 
 // load has the upstream know a script when the next request runs, if the user may SCRIPT LOAD. nil
 // is none.
-func (s *session) load(script *lockcmd.Script) {
+func (s *lockSession) load(script *lockcmd.Script) {
 	if script != nil && s.connect(passthrough.Shared) == nil {
 		raw := resp.AppendCommand(nil, "SCRIPT", "LOAD", script.Source)
 		s.pipe.Relay(passthrough.Request{Raw: raw, Discarded: true})
@@ -55,14 +65,14 @@ func (s *session) load(script *lockcmd.Script) {
 }
 
 // scriptRequest is valid until the next is made.
-func (s *session) scriptRequest(name, script string, c *lockcmd.Call) []byte {
+func (s *lockSession) scriptRequest(name, script string, c *lockcmd.Call) []byte {
 	words := append(s.words[:0], name, script, strconv.Itoa(len(c.Keys)))
 	words = append(append(words, c.Keys[:]...), c.Args[:]...)
-	raw := resp.AppendCommand(s.script[:0], words...)
+	raw := resp.AppendCommand(s.request[:0], words...)
 	clear(words) // they would keep the key
 	s.words = words
-	if s.script = raw; cap(raw) > maxScriptRequest {
-		s.script = nil
+	if s.request = raw; cap(raw) > maxScriptRequest {
+		s.request = nil
 	}
 	return raw
 }
@@ -72,12 +82,12 @@ func (s *session) scriptRequest(name, script string, c *lockcmd.Call) []byte {
 const maxScriptRequest = 1 << 10
 
 // askNow is an asker that waits for no longer than until; zero is without end.
-func (s *session) askNow(raw []byte, until time.Time) (resp.Value, error) {
+func (s *lockSession) askNow(raw []byte, until time.Time) (resp.Value, error) {
 	if s.late != nil && !s.awaitUntil(s.late, until) { // to connect might wait for that, too
 		return resp.Value{}, lockcmd.LateError{}
 	}
 	s.late = nil
-	s.pipe.Flush() // a waiter asks again and again: that the last connect has failed is to be forgotten
+	s.pipe.Flush() // forgets a failed connect: a waiter asks again and again
 	if err := s.connect(passthrough.Shared); err != nil {
 		return resp.Value{}, err
 	}
@@ -89,8 +99,9 @@ func (s *session) askNow(raw []byte, until time.Time) (resp.Value, error) {
 	return answer.Value()
 }
 
-// Do sends commands of the proxy's own together, in the same way, and returns their replies.
-func (s *session) Do(cmds ...[][]byte) ([][]byte, error) {
+// Do sends commands of the proxy's own together, by the client's own connection, and returns their
+// replies.
+func (s *lockSession) Do(cmds ...[][]byte) ([][]byte, error) {
 	if err := s.connect(passthrough.Home); err != nil {
 		return nil, err
 	}
@@ -113,25 +124,25 @@ func (s *session) Do(cmds ...[][]byte) ([][]byte, error) {
 	return replies, nil
 }
 
-// Identity is whom the running lock command runs as, and where.
-func (s *session) Identity() lockcmd.Identity {
+// Identity is what the running lock command runs as, and on which database.
+func (s *lockSession) Identity() lockcmd.Identity {
 	id := s.identity
 	return lockcmd.Identity{User: id.User, Password: id.Password, LoggedIn: id.LoggedIn, DB: id.DB}
 }
 
 // Holder is this connection as the holder of locks.
-func (s *session) Holder() *lockcmd.Holder { return &s.holder }
+func (s *lockSession) Holder() *lockcmd.Holder { return &s.client.holder }
 
-// lostPush is how long a client has to read the push that a session lock is lost, before its
-// connection closes.
+// lostPush is how long a client may take to read the push that a session lock is lost. Then its
+// connection is closed.
 const lostPush = 50 * time.Millisecond
 
 // LockLost closes the connection of a client whose session lock has been lost. By RESP3 a push says
 // so before; that alone would not do, since client libraries drop pushes that they don't know.
-func (s *session) LockLost(key string, token int64) {
+func (s *lockSession) LockLost(key string, token int64) {
 	if state, _ := s.pipe.State(); state.Proto == 3 && s.pipe.Push(encodeLockLost(key, token)) {
-		time.AfterFunc(lostPush, s.closeRaw)
+		time.AfterFunc(lostPush, s.client.closeRaw)
 		return
 	}
-	s.closeRaw()
+	s.client.closeRaw()
 }

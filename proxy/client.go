@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"lockproxy/internal/eventloop"
+	"lockproxy/internal/peer"
+	"lockproxy/internal/socket"
+	"lockproxy/lockcmd"
+)
+
+// client is the connection of one client. Its session reads it, the Pipe writes it.
+type client struct {
+	net.Conn                         // raw, or what wrap put around it
+	raw      net.Conn                // as it was accepted
+	from     io.Reader               // reads the Conn's bytes
+	socket   *socket.Socket          // raw's; nil if it has none
+	reg      *eventloop.Registration // lets an event loop read in place of the goroutine; nil if none does
+	guard    *peer.Guard             // closes raw when the client's machine is lost; nil if none can tell
+	holder   lockcmd.Holder          // the client as a holder of locks
+	meter
+	phases
+	lingering atomic.Bool // the session reads until the client closes: Close ends only the replies
+}
+
+// newClient returns the client at the other end of raw. conn is what wrap put around that.
+func newClient(raw, conn net.Conn) *client {
+	c := &client{Conn: conn, raw: raw, from: conn, socket: socket.New(raw)}
+	c.holder.Addr = clientAddr(raw.RemoteAddr())
+	if c.socket != nil && !c.wrapped() { // behind a PROXY header conn has bytes that its socket had
+		c.from = c.socket
+	}
+	c.guard = peer.NewGuard(raw, c.silenceLimit, c.closeRaw)
+	return c
+}
+
+// wrapped reports whether there is TLS or a PROXY header: fewer bytes are counted than the kernel
+// carries, and the Conn may hold some that the socket has no more.
+func (c *client) wrapped() bool { return c.Conn != c.raw }
+
+// Write gives the client replies.
+func (c *client) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.Sent(n)
+	return n, err
+}
+
+// Cork has the next write leave in one packet with the end of the connection, if that follows at
+// once. It has an effect only in a session that lingers.
+func (c *client) Cork() {
+	if c.lingering.Load() {
+		cork(c.raw, true)
+	}
+}
+
+// setCorked holds back what is written until the session ends or setCorked(false), while the server
+// shuts down.
+func (c *client) setCorked(on bool) {
+	if on {
+		c.setPhase(corked)
+	} else {
+		c.setPhase(draining)
+	}
+	cork(c.raw, on)
+}
+
+// Close closes the connection, or of a session that lingers only the direction to the client.
+func (c *client) Close() error {
+	if c.lingering.Load() {
+		return c.closeWrite()
+	}
+	defer c.reg.Wake() // the reader sees the close
+	return c.Conn.Close()
+}
+
+// closeWrite ends what is sent to the client, which is to close too. Any goroutine may call it.
+func (c *client) closeWrite() (err error) {
+	if conn, ok := c.Conn.(*tls.Conn); ok {
+		conn.CloseWrite() // its own goodbye
+	}
+	if conn, ok := c.raw.(interface{ CloseWrite() error }); ok {
+		err = conn.CloseWrite()
+	} else {
+		err = c.raw.Close()
+	}
+	c.setPhase(closed)
+	c.SetReadDeadline(time.Now().Add(lingerTimeout))
+	return err
+}
+
+// closeRaw closes the connection at once. Any goroutine may call it.
+func (c *client) closeRaw() {
+	c.raw.Close() // TLS would wait for room for its goodbye
+	c.reg.Wake()
+}
+
+// interruptRead makes a read that is under way, and each further one, time out at once.
+func (c *client) interruptRead() { c.SetReadDeadline(time.Unix(1, 0)) }
+
+// peek looks at what the kernel has for the connection, see socket.Socket.Peek.
+func (c *client) peek() (n int, err error) {
+	if c.socket == nil {
+		return 0, syscall.EAGAIN
+	}
+	return c.socket.Peek()
+}
+
+// wasReset reports whether a reset has come behind the end of what the client sent.
+func (c *client) wasReset() bool {
+	pending := 0
+	onSocket(c.raw, func(fd uintptr) {
+		pending, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR)
+	})
+	return pending != 0
+}
+
+// A client whose machine has vanished closes nothing. While it has a session lock, or waits for a
+// lock, others wait for it. So its kernel has to answer the proxy's: within the shortest lease of
+// its session locks, and these bounds.
+const (
+	minSilence = 10 * time.Second // a laptop may take so long to change its network
+	maxSilence = 30 * time.Second
+)
+
+// silenceLimit is for how long the client's machine may answer nothing; 0 is for as long as the
+// kernel allows. The guard calls it.
+func (c *client) silenceLimit() time.Duration {
+	lease := c.holder.ShortestLease()
+	switch {
+	case lease > 0:
+		return min(max(lease.Round(time.Second), minSilence), maxSilence)
+	case c.is(locking):
+		return maxSilence
+	}
+	return 0
+}
+
+// onSocket runs call on a connection's socket.
+func onSocket(raw net.Conn, call func(fd uintptr)) error {
+	conn, ok := raw.(syscall.Conn)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	control, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return control.Control(call)
+}

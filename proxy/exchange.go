@@ -1,0 +1,132 @@
+package proxy
+
+import (
+	"context"
+	"time"
+
+	"lockproxy/passthrough"
+)
+
+// exchange is what a session asks the upstream and answers its client, on the session's goroutine.
+type exchange struct {
+	input
+	server *Server
+	pipe   *passthrough.Pipe
+	ctx    context.Context // ends with the session
+	timer  *time.Timer     // of await; nil until it is needed
+	watch  *clientWatch    // of a lock command that waits; nil while none does
+}
+
+func (x *exchange) connect(way passthrough.Way) error { return x.pipe.Connect(x.ctx, way) }
+
+// reply gives the client a reply of the proxy's own, in its turn.
+func (x *exchange) reply(text []byte) { x.pipe.Reply(text, passthrough.InTurn) }
+
+// ask sends a request of the proxy's own, where the last connect led, and returns its answer once
+// that is there.
+func (x *exchange) ask(raw []byte) *passthrough.Answer {
+	answer := x.pipe.Do(raw)[0]
+	x.await(answer)
+	return answer
+}
+
+// awaitState is the state of the connection once all earlier requests have been answered as far as
+// they matter to it.
+func (x *exchange) awaitState() passthrough.State {
+	state, settled := x.pipe.State()
+	if !settled {
+		x.await(x.pipe.Barrier())
+		state, _ = x.pipe.State()
+	}
+	return state
+}
+
+// mayAnswer reports whether the proxy can answer what the upstream is asked first. Within a
+// transaction, and where only a few commands may be sent, the upstream alone answers.
+func (x *exchange) mayAnswer() (state passthrough.State, ok bool) {
+	if x.connect(passthrough.Shared) != nil { // what goes to the upstream meets the same error
+		return state, false
+	}
+	state = x.awaitState()
+	return state, !state.InMulti && !state.Untracked && !state.Subscribed()
+}
+
+const (
+	// goneTimeout is how much longer the upstream may take for a client that has closed. It may
+	// have closed only its sending side, and be reading still, as "printf … | nc" does.
+	goneTimeout = 250 * time.Millisecond
+	// watchAfter is how long a session waits for the upstream before it watches its client. A watch
+	// costs a goroutine, and most answers come sooner.
+	watchAfter = 5 * time.Millisecond
+	// watchWaiterAfter is how long a lock command waits before its client is watched. Where a lock
+	// changes hands quickly most waits are over by then. A client that has gone before is found out
+	// when its turn comes, see commandContext.Err.
+	watchWaiterAfter = 20 * time.Millisecond
+)
+
+// await returns when the answer is there. If that takes long it reads on from the client meanwhile,
+// as far as the buffer goes. If the client closes, so does its connection to the upstream, and the
+// answer is a failure.
+func (x *exchange) await(answer *passthrough.Answer) { x.awaitUntil(answer, time.Time{}) }
+
+// awaitUntil is await that gives up at a time, and returns false then. A zero time is never. It
+// does not give up while the client is owed another answer, since its answers come in order.
+func (x *exchange) awaitUntil(answer *passthrough.Answer, until time.Time) (answered bool) {
+	select {
+	case <-answer.Done:
+		return true
+	default:
+	}
+	x.pipe.Awaiting(true)
+	defer x.pipe.Awaiting(false)
+	if x.timer == nil {
+		x.timer = time.NewTimer(watchAfter)
+	} else {
+		x.timer.Reset(watchAfter)
+	}
+	select {
+	case <-answer.Done:
+		x.timer.Stop()
+		return true
+	case <-x.timer.C:
+	}
+	var over <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		over = timer.C
+	}
+	expired := false
+	if x.readErr == nil && x.watch == nil {
+		w := x.startWatch(0)
+		select {
+		case <-answer.Done:
+		case <-w.ended:
+		case <-over:
+			expired = true
+		}
+		w.end()
+	}
+	if x.readErr != nil {
+		x.timer.Reset(goneTimeout)
+		select {
+		case <-answer.Done:
+			x.timer.Stop()
+		case <-x.timer.C:
+			x.pipe.End(passthrough.ClientGone)
+		}
+		over, expired = nil, false
+	}
+	if !expired {
+		select {
+		case <-answer.Done:
+			return true
+		case <-over:
+		}
+	}
+	if !x.pipe.Status().Owes {
+		return false
+	}
+	<-answer.Done
+	return true
+}

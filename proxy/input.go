@@ -1,0 +1,135 @@
+package proxy
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+const (
+	// minSessionBuf is enough for most clients, see makeRoom.
+	minSessionBuf = 1 << 10
+	// maxSessionBuf lets a value of 64 KB be read at once, with what stands around it.
+	maxSessionBuf = 72 << 10
+	// growth is how much larger a buffer becomes that was too small; 2 leaves more garbage.
+	growth = 4
+)
+
+// input is what has been read from the client and not passed on yet.
+type input struct {
+	client *client
+	framer *resp.Framer
+	quota  *bufferQuota
+
+	buf         []byte // buf[start:end] is the unread part
+	start, end  int
+	reserved    int64 // of quota
+	watched     int   // bytes that client watches have read
+	socketEmpty bool  // the last read has left nothing in the socket
+	unhandled   bool  // an event loop has read something that it leaves to the goroutine
+	readErr     error // what ended the reading, once something has
+}
+
+// read takes what the client has sent, at least a byte, into the buffer.
+func (in *input) read() {
+	n, err := in.client.from.Read(in.buf[in.end:])
+	if isTimeout(err) && in.client.drains() { // drain has interrupted it
+		err = nil
+	}
+	in.filled(n, err)
+}
+
+// filled records a read into the buffer.
+func (in *input) filled(n int, err error) {
+	in.socketEmpty = in.end+n < len(in.buf)
+	in.end += n
+	in.readErr = err
+	in.received(n)
+}
+
+// received counts n bytes that were read, if there are any: the client has read what it was sent
+// before it sent them.
+func (in *input) received(n int) {
+	if n > 0 {
+		in.client.received(n)
+		in.client.holder.MarkDelivered(in.client.in.Load())
+	}
+}
+
+// add puts what a watch has read behind what is in the buffer. Requests that refer to the buffer
+// stay valid.
+func (in *input) add(read []byte) {
+	if in.start > 0 {
+		unread := in.buf[in.start:in.end]
+		room := make([]byte, 0, max(minSessionBuf, len(unread)+len(read)))
+		in.buf = append(room, unread...)
+		in.start, in.end = 0, len(unread)
+	}
+	in.buf = append(in.buf[:in.end], read...)
+	in.end = len(in.buf)
+	in.buf = in.buf[:cap(in.buf)]
+	in.reserve(len(in.buf)) // it is used in any case
+	in.watched += len(read)
+}
+
+// hasUnread reports whether the client has sent something that has not been handled.
+func (in *input) hasUnread() bool {
+	if in.client.wrapped() { // what decrypts may have something
+		in.client.interruptRead()
+		in.read()
+		in.client.SetReadDeadline(time.Time{})
+		if in.end > in.start || in.readErr != nil {
+			return true
+		}
+	}
+	n, err := in.client.peek()
+	return n > 0 && err == nil
+}
+
+// reserve reports whether the buffer may have size bytes, and accounts for them if so. It may
+// always become smaller.
+func (in *input) reserve(size int) bool {
+	over := int64(max(0, size-freeBuf))
+	if !in.quota.reserve(over - in.reserved) {
+		return false
+	}
+	in.reserved = over
+	return true
+}
+
+// compact moves what has not been passed on to the beginning of the buffer. A buffer that was
+// filled becomes larger, and one that was large for a single request smaller again.
+func (in *input) compact() {
+	if in.start == 0 {
+		return
+	}
+	room, size := in.buf, len(in.buf)
+	switch filled := in.end == size; {
+	case in.start == in.end && size > freeBuf && in.quota.scarce():
+		size = minSessionBuf
+	case filled && size < maxSessionBuf, size > maxSessionBuf && in.start == in.end:
+		size = min(growth*size, maxSessionBuf)
+	}
+	if size != len(in.buf) && in.reserve(size) {
+		room = make([]byte, size)
+		in.framer.Forget()
+	}
+	in.start, in.end, in.buf = 0, copy(room, in.buf[in.start:in.end]), room
+}
+
+// grow makes a full buffer larger, up to limit at first. It reports false if there is no room for that.
+func (in *input) grow(limit int) bool {
+	size := growth * len(in.buf)
+	if len(in.buf) < limit {
+		size = min(size, limit)
+	}
+	if !in.reserve(size) {
+		return false
+	}
+	in.buf = append(make([]byte, 0, size), in.buf...)[:size]
+	return true
+}
+
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// sampleEvery is which of a session's reads are timed: the clock costs too.
+const sampleEvery = 64
+
+// traffic is what a session has carried. The session and its Pipe add to it; anybody may read it.
+type traffic struct {
+	commands [maxKinds]atomic.Uint64
+	in, out  atomic.Uint64
+}
+
+func (t *traffic) addTo(st *Stats) {
+	for i := range t.commands {
+		st.Commands[i] += t.commands[i].Load()
+	}
+	st.BytesIn += t.in.Load()
+	st.BytesOut += t.out.Load()
+}
+
+// add adds the traffic of a session that has ended.
+func (t *traffic) add(ended *traffic) {
+	for i := range t.commands {
+		t.commands[i].Add(ended.commands[i].Load())
+	}
+	t.in.Add(ended.in.Load())
+	t.out.Add(ended.out.Load())
+}
+
+// meter counts for one session. A request costs a plain addition: others see it after publish.
+type meter struct {
+	traffic
+	observer Observer  // nil for none
+	origin   time.Time // of asked
+
+	unpublished [maxKinds]uint32 // only for the reader of the client
+	reads       uint64           // likewise
+	asked       atomic.Int64     // when the timed request came, ns since origin; 0 for none
+}
+
+// Sent counts n bytes of replies.
+func (m *meter) Sent(n int) {
+	m.out.Add(uint64(n))
+	if asked := m.asked.Load(); asked != 0 {
+		m.asked.Store(0)
+		m.observer.CommandTook(Relayed, time.Since(m.origin)-time.Duration(asked))
+	}
+}
+
+// received counts n bytes that were read from the client.
+func (m *meter) received(n int) {
+	m.in.Add(uint64(n))
+	if m.reads++; m.reads%sampleEvery == 0 && m.observer != nil {
+		m.asked.Store(int64(time.Since(m.origin)))
+	}
+}
+
+// count counts a request.
+func (m *meter) count(kind Kind) {
+	m.unpublished[kind]++
+	if kind != Relayed {
+		m.asked.Store(0) // the sample is of relayed requests
+	}
+}
+
+// publish lets others see what count has counted.
+func (m *meter) publish() {
+	for kind, n := range m.unpublished[:Kinds] {
+		if n != 0 {
+			m.commands[kind].Add(uint64(n))
+			m.unpublished[kind] = 0
+		}
+	}
+}

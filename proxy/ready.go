@@ -1,0 +1,39 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errDraining is why a proxy that is stopping isn't ready.
+var errDraining = errors.New("shutting down: no new clients are taken")
+
+// Ready reports whether clients can be served: nil, or why not. It asks the upstream as the URL's
+// user. That the upstream wants a login, or that the user may not PING, is for clients to deal
+// with.
+func (s *Server) Ready(ctx context.Context) error {
+	s.mu.Lock()
+	unready := s.unready
+	s.mu.Unlock()
+	if unready {
+		return errDraining
+	}
+	err := s.prober.Ping(ctx).Err()
+	if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM") {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the upstream %s does not serve: %w", s.cfg.Upstream, err)
+	}
+	return nil
+}
+
+// SetUnready makes Ready say that this server is about to shut down. Clients are served as before.
+func (s *Server) SetUnready() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unready = true
+}

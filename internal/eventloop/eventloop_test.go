@@ -264,6 +264,41 @@ func TestEndWithTheLastBytes(t *testing.T) {
 
 // Wake ends Park and each later one, at whatever moment it is called, and nothing that has arrived
 // until then is lost.
+// What has arrived before the first Park is handled by Park, while the loop is busy with others.
+func TestFirstParkHandlesWhatHasArrived(t *testing.T) {
+	loops := start(t, 1)
+	busy, busyPeer := pair(t)
+	var armed atomic.Bool
+	entered, leave := make(chan struct{}), make(chan struct{})
+	block := loops.NewRegistration(newHandler(func(*Iteration) Next {
+		if armed.Swap(false) {
+			close(entered)
+			<-leave
+		}
+		return Stay
+	}), socket.New(busy).Raw())
+	if !block.Park() {
+		t.Fatal("not parked")
+	}
+	defer block.Unregister()
+	defer close(leave)
+	armed.Store(true)
+	busyPeer.Write([]byte("x"))
+	<-entered
+
+	near, far := pair(t)
+	far.Write([]byte("first"))
+	time.Sleep(10 * time.Millisecond)
+	r := newReader(loops, near, 0)
+	defer r.reg.Unregister()
+	if !r.reg.Park() {
+		t.Fatal("not parked")
+	}
+	if got, err := r.state(); string(got) != "first" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestWake(t *testing.T) {
 	loops := start(t, 1)
 	for i := range 300 {

@@ -68,6 +68,8 @@ func (r *Registration) Park() bool {
 	if !r.tried {
 		r.tried = true
 		r.register()
+		// Something may have arrived before, and is handled before what the loop finds meanwhile.
+		r.pending.Store(true)
 	}
 	if !r.registered() {
 		return false

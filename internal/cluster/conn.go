@@ -58,17 +58,15 @@ type lifetime struct {
 	mu          sync.Mutex
 	ctx         context.Context
 	cancel      context.CancelFunc
-	running     sync.WaitGroup           // its goroutines and timers
-	timers      map[*time.Timer]struct{} // guarded by mu
-	err         error                    // guarded by mu; why it has ended
-	writeClosed bool                     // guarded by mu; CloseWrite or QUIT
+	running     sync.WaitGroup // its goroutines
+	err         error          // guarded by mu; why it has ended
+	writeClosed bool           // guarded by mu; CloseWrite or QUIT
 }
 
 // newConn makes a Conn without any connection.
 func newConn(cl *Cluster, o Options) *Conn {
 	c := &Conn{cluster: cl, Options: o}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.timers = map[*time.Timer]struct{}{}
 	c.room = sync.NewCond(&c.mu)
 	c.replies.readable = sync.NewCond(&c.mu)
 	c.readBy.cond, c.writeBy.cond = c.replies.readable, c.room
@@ -162,29 +160,23 @@ func (c *Conn) end(err error) {
 	for _, n := range c.nodes.byAddr {
 		n.end(err)
 	}
-	for timer := range c.timers {
-		if timer.Stop() {
-			c.running.Done()
-		}
-	}
 	c.replies.readable.Broadcast()
 	c.room.Broadcast()
 }
 
 // after calls do, with mu held, after delay, unless the Conn has ended by then. mu is held.
 func (l *lifetime) after(delay time.Duration, do func()) {
-	l.running.Add(1)
-	var timer *time.Timer
-	timer = time.AfterFunc(delay, func() { // Conn.end stops it, or Close waits for it
-		defer l.running.Done()
+	l.running.Go(func() { // ends after delay, or with ctx; Close waits for it
+		select {
+		case <-time.After(delay):
+		case <-l.ctx.Done():
+		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.timers, timer)
 		if l.err == nil {
 			do()
 		}
 	})
-	l.timers[timer] = struct{}{}
 }
 
 // send sends a request of the client's that has one part to n; nil is the node that serves its

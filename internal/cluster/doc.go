@@ -29,8 +29,8 @@
 // a redirection or a loss, and from each MOVED.
 //
 // Goroutines: each node has one that opens the connection and sends (node.run), and one that reads
-// (node.read). A Conn may have one that refreshes the map, and timers. All end with the Conn: Close
-// waits for them. Follow runs in its caller's goroutine.
+// (node.read). A Conn may have one that refreshes the map, and some that wait for a delay. All end
+// with the Conn: Close waits for them. Follow runs in its caller's goroutine.
 //
 // Memory of a Conn: requests without an answer up to maxUnanswered, and replies that wait for
 // earlier ones up to maxUnread. A reply that is joined with others is held whole, at most maxJoined

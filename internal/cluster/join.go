@@ -15,61 +15,56 @@ type joiner func(replies [][]byte) []byte
 // joinFirst is for replies that are all the same, as OK.
 func joinFirst(replies [][]byte) []byte { return replies[0] }
 
-func joinSum(replies [][]byte) []byte {
-	return joinInts(replies, func(a, b int64) int64 { return a + b })
-}
+var (
+	joinSum = joinInts(func(a, b int64) int64 { return a + b })
+	joinMin = joinInts(func(a, b int64) int64 { return min(a, b) })
+	joinMax = joinInts(func(a, b int64) int64 { return max(a, b) })
+	// joinMinEach is the least integer at each place of arrays: WAITAOF, SCRIPT EXISTS.
+	joinMinEach = joinEach(joinMin)
+	// joinSumEach is the sum at each place, or what the first has if it is no integer: PUBSUB
+	// NUMSUB.
+	joinSumEach = joinEach(joinSum)
+)
 
-func joinMin(replies [][]byte) []byte {
-	return joinInts(replies, func(a, b int64) int64 { return min(a, b) })
-}
-
-func joinMax(replies [][]byte) []byte {
-	return joinInts(replies, func(a, b int64) int64 { return max(a, b) })
-}
-
-func joinInts(replies [][]byte, fold func(a, b int64) int64) []byte {
-	total := int64(0)
-	for i, raw := range replies {
-		n, ok := resp.ParseInt(bytes.TrimRight(raw[1:], "\r\n"))
-		if raw[0] != ':' || !ok {
-			return replies[0]
+func joinInts(fold func(a, b int64) int64) joiner {
+	return func(replies [][]byte) []byte {
+		total := int64(0)
+		for i, raw := range replies {
+			n, ok := resp.ParseInt(lineOf(raw))
+			switch {
+			case raw[0] != ':' || !ok:
+				return replies[0]
+			case i == 0:
+				total = n
+			default:
+				total = fold(total, n)
+			}
 		}
-		if i == 0 {
-			total = n
-		} else {
-			total = fold(total, n)
-		}
+		return integer(total)
 	}
-	return integer(total)
 }
 
 func integer(n int64) []byte { return append(strconv.AppendInt([]byte{':'}, n, 10), '\r', '\n') }
 
-// joinMinEach is the least integer at each place of arrays: WAITAOF, SCRIPT EXISTS.
-func joinMinEach(replies [][]byte) []byte { return joinEach(replies, joinMin) }
-
-// joinSumEach is the sum at each place, or what the first has if it is no integer: PUBSUB NUMSUB.
-func joinSumEach(replies [][]byte) []byte { return joinEach(replies, joinSum) }
-
-func joinEach(replies [][]byte, fold joiner) []byte {
-	kind, first, err := resp.Elements(replies[0])
-	if err != nil {
-		return replies[0]
-	}
-	columns := make([][][]byte, len(first))
-	for _, raw := range replies {
-		_, elems, err := resp.Elements(raw)
-		if err != nil || len(elems) != len(first) {
-			return replies[0]
+func joinEach(fold joiner) joiner {
+	return func(replies [][]byte) []byte {
+		var joined [][]byte
+		columns := map[int][][]byte{}
+		for _, raw := range replies {
+			_, elems, err := resp.Elements(raw)
+			if err != nil || joined != nil && len(elems) != len(joined) {
+				return replies[0]
+			}
+			joined = make([][]byte, len(elems))
+			for i, elem := range elems {
+				columns[i] = append(columns[i], elem)
+			}
 		}
-		for i, elem := range elems {
-			columns[i] = append(columns[i], elem)
+		for i := range joined {
+			joined[i] = fold(columns[i])
 		}
+		return resp.AppendAggregate(nil, replies[0][0], joined)
 	}
-	for i := range first {
-		first[i] = fold(columns[i])
-	}
-	return resp.AppendAggregate(nil, kind, first)
 }
 
 // joinAll concatenates arrays.
@@ -171,7 +166,7 @@ func failureOf(replies [][]byte) []byte {
 		}
 	}
 	if partlyDone && isFailure(found) && !isUnknown(found) {
-		why := string(errorLine(found)[len(failurePrefix)-1:])
+		why := string(lineOf(found)[len(failurePrefix)-1:])
 		return resp.AppendError(nil, "UPSTREAM a part of the request was run by its node, but "+
 			"another node could not be reached: the outcome is unknown in part ("+why+")")
 	}

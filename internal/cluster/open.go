@@ -51,11 +51,7 @@ func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 
 // bootstrap asks the first node for the map. That the user may not ask is no error.
 func (cl *Cluster) bootstrap(ctx context.Context, nc net.Conn, addr string) error {
-	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	m, epoch, err := askNode(nc, addr)
-	if !stop() {
-		return context.Cause(ctx)
-	}
+	m, epoch, err := askNode(ctx, nc, addr)
 	if err == nil {
 		cl.update(m, epoch, time.Now())
 	}

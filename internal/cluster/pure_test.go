@@ -297,8 +297,8 @@ func FuzzRoute(f *testing.F) {
 
 func bytesOf(line string) [][]byte { return bytes.Fields([]byte(line)) }
 
-func TestErrorLine(t *testing.T) {
-	if got := strconv.Quote(string(errorLine([]byte("-ERR x\r\n")))); got != `"ERR x"` {
+func TestLineOf(t *testing.T) {
+	if got := strconv.Quote(string(lineOf([]byte("-ERR x\r\n")))); got != `"ERR x"` {
 		t.Error(got)
 	}
 }

@@ -106,7 +106,7 @@ func (q *replyQueue) ended(nodes int) bool {
 // onlyPushes reports whether no request waits for its reply, and nothing but pushes is to be read.
 func (q *replyQueue) onlyPushes() bool {
 	for r := q.head; r != nil; r = r.next {
-		if !r.done || r.started || r.out.size == 0 || r.out.first[0] != '>' {
+		if !r.done || r.started || r.out.size == 0 || r.out.list[0][0] != '>' {
 			return false
 		}
 	}

@@ -55,5 +55,5 @@ func isRedirect(line []byte) bool {
 	return kind != notRedirected
 }
 
-// errorLine is the text of an error reply, without "-" and line end.
-func errorLine(raw []byte) []byte { return bytes.TrimRight(raw[1:], "\r\n") }
+// lineOf is the text of a reply of one line, without its type and line end.
+func lineOf(raw []byte) []byte { return bytes.TrimRight(raw[1:], "\r\n") }

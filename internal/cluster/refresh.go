@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strings"
@@ -121,9 +120,7 @@ func askAt(ctx context.Context, dial Dialer, addr string) (*slotMap, int64, erro
 		return nil, 0, err
 	}
 	defer nc.Close()
-	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	return askNode(nc, addr)
+	return askNode(ctx, nc, addr)
 }
 
 var (
@@ -133,7 +130,13 @@ var (
 
 // askNode asks the node at addr for its map, and for the epoch that it knows. It reads nothing
 // beyond the answers: the connection may serve a client next.
-func askNode(nc io.ReadWriter, addr string) (m *slotMap, epoch int64, err error) {
+func askNode(ctx context.Context, nc net.Conn, addr string) (m *slotMap, epoch int64, err error) {
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !stop() {
+			err = context.Cause(ctx)
+		}
+	}()
 	if _, err := nc.Write(slices.Concat(infoCommand, slotsCommand)); err != nil {
 		return nil, 0, err
 	}
@@ -146,7 +149,7 @@ func askNode(nc io.ReadWriter, addr string) (m *slotMap, epoch int64, err error)
 		return nil, 0, err
 	}
 	if head.IsError() {
-		return nil, 0, nodeError(errorLine(raw))
+		return nil, 0, nodeError(lineOf(raw))
 	}
 	m, err = parseMap(raw, addr)
 	if err != nil {

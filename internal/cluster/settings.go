@@ -29,12 +29,8 @@ func (s *settings) commands() (cmds [][]string) {
 	if s.reset {
 		cmds = append(cmds, []string{"RESET"})
 	}
-	for _, cmd := range s.kept {
-		if cmd != nil {
-			cmds = append(cmds, cmd)
-		}
-	}
-	return cmds
+	cmds = append(cmds, s.kept[:]...)
+	return slices.DeleteFunc(cmds, func(cmd []string) bool { return cmd == nil })
 }
 
 // keep changes a setting for the connections that are opened from now on.

@@ -2,20 +2,13 @@ package lockcmd
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/slot"
 )
-
-// backgroundTimeout bounds one step on a connection of the proxy's own.
-const backgroundTimeout = 2 * time.Second
 
 // backgroundClients keeps a client of the upstream for each identity that something must be done for beside its own connection. In a cluster
 // it is one for each part of the slots: what waits for a node that doesn't answer must not hold up the others' locks.
@@ -133,19 +126,6 @@ func (e *backgroundEvaluator) Eval(c *Call) (Answer, error) {
 	}
 }
 
-// evalArgs are what follows the script in a command that runs it.
-func (c *Call) evalArgs() []any {
-	list := make([]any, 0, 1+len(c.Keys)+len(c.Args))
-	list = append(list, len(c.Keys))
-	for _, key := range c.Keys {
-		list = append(list, key)
-	}
-	for _, arg := range c.Args {
-		list = append(list, arg)
-	}
-	return list
-}
-
 // evalThenWait has replicas confirm in a cluster: only when the script has been answered is it known
 // which node has written.
 func (e *backgroundEvaluator) evalThenWait(c *Call) (a Answer, err error) {
@@ -163,35 +143,4 @@ func (e *backgroundEvaluator) evalThenWait(c *Call) (a Answer, err error) {
 	}
 	a.Confirmed, err = replyValue(conn.Do(ctx, WaitAtKey, c.Keys[0], c.Confirm.Min, c.Confirm.Within.Milliseconds()).Result())
 	return a, err
-}
-
-// replyValue turns what go-redis returns back into a reply.
-func replyValue(got any, err error) (resp.Value, error) {
-	var reply redis.Error
-	switch {
-	case errors.Is(err, redis.Nil):
-		return resp.Value{Type: '_'}, nil
-	case errors.As(err, &reply):
-		return resp.Value{Type: '-', Text: []byte(strings.TrimSpace(reply.Error()))}, nil
-	case err != nil:
-		return resp.Value{}, fmt.Errorf("on a connection of the proxy's own: %w", err)
-	}
-	return scriptValue(got), nil
-}
-
-// scriptValue turns what go-redis makes of a script's reply back into one.
-func scriptValue(got any) resp.Value {
-	switch v := got.(type) {
-	case int64:
-		return resp.Value{Type: ':', Int: v}
-	case string:
-		return resp.Value{Type: '$', Text: []byte(v)}
-	case []any:
-		list := resp.Value{Type: '*'}
-		for _, elem := range v {
-			list.Elems = append(list.Elems, scriptValue(elem))
-		}
-		return list
-	}
-	return resp.Value{Type: '_'}
 }

@@ -3,6 +3,9 @@ package lockcmd
 import (
 	"context"
 	"errors"
+	"fmt"
+	"lockproxy/internal/resp"
+	"strings"
 	"sync"
 	"time"
 
@@ -152,4 +155,51 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 		c.finish(a, err)
 	}
 	return unknown
+}
+
+// backgroundTimeout bounds one step on a connection of the proxy's own.
+const backgroundTimeout = 2 * time.Second
+
+// replyValue turns what go-redis returns back into a reply.
+func replyValue(got any, err error) (resp.Value, error) {
+	var reply redis.Error
+	switch {
+	case errors.Is(err, redis.Nil):
+		return resp.Value{Type: '_'}, nil
+	case errors.As(err, &reply):
+		return resp.Value{Type: '-', Text: []byte(strings.TrimSpace(reply.Error()))}, nil
+	case err != nil:
+		return resp.Value{}, fmt.Errorf("on a connection of the proxy's own: %w", err)
+	}
+	return scriptValue(got), nil
+}
+
+// scriptValue turns what go-redis makes of a script's reply back into one.
+func scriptValue(got any) resp.Value {
+	switch v := got.(type) {
+	case int64:
+		return resp.Value{Type: ':', Int: v}
+	case string:
+		return resp.Value{Type: '$', Text: []byte(v)}
+	case []any:
+		list := resp.Value{Type: '*'}
+		for _, elem := range v {
+			list.Elems = append(list.Elems, scriptValue(elem))
+		}
+		return list
+	}
+	return resp.Value{Type: '_'}
+}
+
+// evalArgs are what follows the script in a command that runs it.
+func (c *Call) evalArgs() []any {
+	list := make([]any, 0, 1+len(c.Keys)+len(c.Args))
+	list = append(list, len(c.Keys))
+	for _, key := range c.Keys {
+		list = append(list, key)
+	}
+	for _, arg := range c.Args {
+		list = append(list, arg)
+	}
+	return list
 }

@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"bytes"
 	"context"
+	"strings"
 )
 
 // Spec is one lock command.
@@ -84,4 +85,44 @@ var helpText = []string{
 	"    Run a command only if the token holds the lock, atomically.",
 	"LOCK HELP",
 	"    Print this help.",
+}
+
+// Waits reports whether a LOCK with these arguments may wait for others. args begin with the name.
+func (c *Spec) Waits(args [][]byte) bool {
+	if c.Name != "lock" || len(args) < 5 {
+		return false
+	}
+	for _, arg := range args[3:] {
+		if len(arg) == 4 && strings.EqualFold(string(arg), "wait") {
+			return true
+		}
+	}
+	return false
+}
+
+// Begin begins a command of which one script's answer is all that it needs, and reports whether it
+// is such. A Step that has begun must be finished. args begin with the name; their number has been
+// checked.
+func (l *Locks) Begin(c *Spec, s Session, args [][]byte) (step Step, ok bool) {
+	if c.isHelp(args) {
+		return answered(help()), true
+	}
+	if c.begin == nil {
+		return Step{}, false
+	}
+	return c.begin(l, s, args[1:])
+}
+
+// Run runs a command for a session. args are as for Begin.
+func (l *Locks) Run(ctx context.Context, c *Spec, s Session, args [][]byte) Reply {
+	step, ok := l.Begin(c, s, args)
+	if !ok {
+		return c.run(l, ctx, s, args[1:])
+	}
+	var a Answer
+	var err error
+	if step.Call != nil {
+		a, err = s.Eval(step.Call)
+	}
+	return step.Finish(ctx, a, err)
 }

@@ -3,7 +3,6 @@ package lockcmd
 // What the operator demands beyond the upstream's own word, for upstreams that may lose writes in a failover.
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -14,21 +13,6 @@ type Durability struct {
 	ReplicaTimeout time.Duration // how long they may take for that; more than 0 if MinReplicas is
 	TakeoverGuard  time.Duration // how long after its expiry another may take over a lock
 	FailoverHold   time.Duration // after a failover no lock is given out for so long
-}
-
-// NoReplicasError says that too few replicas have acknowledged what was written.
-type NoReplicasError struct {
-	Got, Want int
-	Within    time.Duration
-	Refused   string // the upstream's error to WAIT, or ""
-	Outcome   string // what is true of the lock now
-}
-
-func (e NoReplicasError) Error() string {
-	if e.Refused != "" {
-		return fmt.Sprintf("NOREPLICAS the upstream does not tell how many replicas acknowledged it (%s): %s", e.Refused, e.Outcome)
-	}
-	return fmt.Sprintf("NOREPLICAS %d of %d replicas acknowledged it within %v: %s", e.Got, e.Want, e.Within, e.Outcome)
 }
 
 // holdOff is the time after a failover in which no lock is given out.
@@ -52,10 +36,44 @@ func (h *holdOff) remaining() time.Duration {
 	return max(time.Until(*until), 0)
 }
 
-// heldOffError is the answer to a LOCK meanwhile. It is one of the upstream's state: nothing was sent.
-type heldOffError time.Duration
+// WaitAtKey is what WAIT is called on a connection to a cluster, with the lock as its first
+// argument: it is for the node that has answered for that key last, on the connection by which it
+// did, and fails if that has ended.
+const WaitAtKey = "LOCKPROXY.WAIT"
 
-func (e heldOffError) Error() string {
-	return fmt.Sprintf("was replaced by another server: locks that it may have lost are waited out for another %v (--failover-hold); nothing was sent, try again",
-		time.Duration(e).Round(time.Millisecond))
+// replicas are those that must confirm a script that may give out a lock.
+func (d Durability) replicas() Replicas {
+	if d.MinReplicas == 0 {
+		return Replicas{}
+	}
+	return Replicas{d.MinReplicas, d.ReplicaTimeout}
 }
+
+// missingReplicas is the NoReplicasError if too few replicas have confirmed what the script wrote. outcome
+// says what is true of the lock then.
+func (a *Answer) missingReplicas(want Replicas, outcome string) error {
+	got, refused := int(a.Confirmed.Int), ""
+	if a.Confirmed.IsError() {
+		refused = errorOf(a.Confirmed.Text).Error()
+	}
+	if got >= want.Min {
+		return nil
+	}
+	return NoReplicasError{Got: got, Want: want.Min, Within: want.Within, Refused: refused, Outcome: outcome}
+}
+
+// notConfirmed is why a lock that was just taken must not be given out, or nil: too few replicas have
+// it, or its server has been replaced in this moment.
+func (l *Locks) notConfirmed(a *Answer, want Replicas) error {
+	if held := l.holdOff.remaining(); held > 0 {
+		return heldOffError(held)
+	}
+	return a.missingReplicas(want, notTaken)
+}
+
+// What is true of a lock of which too few replicas know.
+const (
+	notTaken    = "the lock was not taken, try again"
+	stillOwners = "the lock is its owner's as before, on the upstream alone for longer"
+	notLonger   = "the lock may run for longer on the upstream alone, try again"
+)

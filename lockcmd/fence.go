@@ -4,22 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
 	"lockproxy/internal/resp"
 )
-
-// FencedError says that a fenced command was not run, since its token doesn't hold the lock.
-type FencedError struct {
-	Key   string
-	Token int64
-}
-
-func (e FencedError) Error() string {
-	return fmt.Sprintf("FENCED token %d does not hold the lock '%s' (any more): the command was not run", e.Token, e.Key)
-}
 
 // fenceTries bounds how often a fenced transaction begins again because the lock's key changed within it: by a renewal, mostly.
 const fenceTries = 16

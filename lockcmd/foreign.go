@@ -30,10 +30,6 @@ const (
 	minForeignPoll = 15 * time.Millisecond
 	maxForeignPoll = 25 * time.Millisecond
 
-	// There is a gap after so many grants, and so long.
-	foreignGapGrants = 64
-	foreignGapEvery  = time.Second
-
 	// takeoverGrace is how long after a takeover the loser's write may still come.
 	takeoverGrace = 2 * time.Second
 )
@@ -105,15 +101,6 @@ func (l *Locks) waitsAs(foreignCompete bool) string {
 		return "2"
 	}
 	return "0"
-}
-
-// foreignGapDue reports whether the next release is to leave the key free. That counts as done.
-func (q *waitQueue) foreignGapDue(now time.Time) bool {
-	if q.grants < foreignGapGrants || now.Sub(q.lastGap) < foreignGapEvery {
-		return false
-	}
-	q.grants, q.lastGap = 0, now
-	return true
 }
 
 // ObserveForeign is told of a command by which a foreign client may compete for the locks at keys in

@@ -11,29 +11,6 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// lockRequest is one LOCK of a connection, as metadata keys name it.
-type lockRequest struct {
-	key        string
-	timeout    time.Duration
-	connection string
-	number     string
-	client     string
-	session    bool
-	owner      string
-}
-
-// holderFields is what a metadata key says of the holder, from `session` on; see read.lua.
-func (r lockRequest) holderFields() string {
-	return flag(r.session) + " held " + r.connection + " " + r.number + " " + r.client + " -\n" + r.owner
-}
-
-func flag(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
-}
-
 // heldLock is a lock that a connection was given, or may have been given. It is all that this proxy
 // knows of that: the Holder and the registry refer to the same record. Whether the lock is held is
 // for the upstream alone to say.

@@ -17,35 +17,12 @@ const (
 	modeAgain = "again"
 )
 
-// attempt is what one run of lock.lua found.
-type attempt struct {
-	token     int64 // 0 if the lock is held
-	foreign   bool  // held by, or taken over from, a foreign client
-	takenOver bool
-	renewed   bool          // its owner had it already, and may know the token
-	before    bool          // this connection had been given it before
-	remaining time.Duration // of a held lock
-	askedAt   time.Time
-}
-
 // lockRun is a run of lock.lua.
 type lockRun struct {
 	Call
 	lockRequest
 	id      LockID
 	askedAt time.Time
-}
-
-// try runs lock.lua once for a waiter. An error may come with a token: unless the connection had it
-// before, the caller must undo it.
-func (l *Locks) try(s Session, id LockID, w *waiter, how string) (attempt, error) {
-	t, err := l.beginTry(id, w.lockRequest, how)
-	if err != nil {
-		return attempt{askedAt: t.askedAt}, err
-	}
-	t.Until = w.patience()
-	answer, err := s.Eval(&t.Call)
-	return l.finishTry(t, answer, err)
 }
 
 // beginTry makes the call for a run. An error says that none may be made now.
@@ -141,16 +118,6 @@ func (l *Locks) tried(ctx context.Context, s Session, t *lockRun, a attempt, err
 		return nullReply
 	}
 	return l.acquired(s, t.lockRequest, a)
-}
-
-// runLock is LOCK … WAIT.
-func (l *Locks) runLock(ctx context.Context, s Session, args [][]byte) Reply {
-	o, err := parseLock(args[1:], l.cfg.MaxTimeout)
-	if err != nil {
-		return errorReply(err)
-	}
-	r := s.Holder().request(string(args[0]), o)
-	return l.wait(ctx, s, LockID{s.Identity().DB, r.key}, r, o.wait)
 }
 
 // acquired does what follows from an acquisition, and returns the reply.

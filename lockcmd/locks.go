@@ -21,7 +21,6 @@
 package lockcmd
 
 import (
-	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -69,16 +68,6 @@ type Session interface {
 	// LockLost tells the client that a session lock has been lost. It may be called from any goroutine.
 	LockLost(key string, token int64)
 }
-
-// ErrGone is the cause with which a command's context ends when the client has closed or the server shuts
-// down. Nobody hears of the one, and the other is told with a code of Redis's own by which client
-// libraries try again by themselves.
-const ErrGone = UsageError("TRYAGAIN the wait was ended, since this side of the connection was " +
-	"closed or the proxy is shutting down: the lock was not acquired; connect again and ask again")
-
-// ErrLost is the cause when the session is about to end, since a connection to the upstream that it
-// can't do without has ended.
-var ErrLost = errors.New("the session has lost its connection to the upstream")
 
 // Locks is the lock commands of one proxy. Make it with New; Close ends what it has running.
 type Locks struct {
@@ -135,16 +124,6 @@ func (l *Locks) Close() {
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-
-// UsageError is a request that is wrong in itself; its text is Redis's own wording, code included.
-type UsageError string
-
-func (e UsageError) Error() string { return string(e) }
-
-// ServerError is an error that the upstream answered to a script, to be passed on as it said it.
-type ServerError string
-
-func (e ServerError) Error() string { return string(e) }
 
 // Waiting reports whether anybody waits for any lock.
 func (l *Locks) Waiting() bool { return l.waiters.Load() > 0 }

@@ -6,51 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"lockproxy/internal/monotonic"
 )
-
-// mayHaveRun reports whether the request that failed with err may have been carried out all the
-// same.
-func mayHaveRun(err error) bool {
-	var said ServerError
-	var held heldOffError
-	var sent interface{ MayHaveRun() bool }
-	switch {
-	case errors.As(err, &said), errors.As(err, &held), isNoReplicas(err), err == ErrGone:
-		return false
-	case errors.As(err, &sent):
-		return sent.MayHaveRun()
-	}
-	return true
-}
-
-// hasCode reports whether an error reply begins with one of these words.
-func hasCode(said ServerError, codes ...string) bool {
-	code, _, _ := strings.Cut(string(said), " ")
-	return slices.Contains(codes, code)
-}
-
-// relayedError is an UPSTREAM error that came as a reply: of a cluster of which one node was lost,
-// where the connection to the others goes on, or of a lockproxy behind this one. Its text is
-// without UPSTREAM.
-type relayedError string
-
-func (e relayedError) Error() string { return string(e) }
-
-// MayHaveRun reports whether the request may have been carried out: its words are passthrough's.
-func (e relayedError) MayHaveRun() bool { return !strings.Contains(string(e), "nothing was sent") }
-
-// errorOf is what an error reply says.
-func errorOf(text []byte) error {
-	if said, ok := strings.CutPrefix(string(text), "UPSTREAM "); ok {
-		return relayedError(said)
-	}
-	return ServerError(text)
-}
 
 // How often a waiter polls while the upstream is being replaced.
 const (
@@ -119,20 +78,6 @@ func (l *Locks) recovered(id LockID) {
 		q.failing = nil
 	}
 }
-
-// LateError says that a wait was over before the upstream had answered a script. Answered is closed
-// when it has, or is lost; nil says that the script was not sent, behind another that is late.
-type LateError struct{ Answered <-chan struct{} }
-
-func (e LateError) Error() string {
-	if e.Answered == nil {
-		return "does not answer: nothing was sent, try again"
-	}
-	return "has not answered in time: whether the lock was taken is not known, try again"
-}
-
-// MayHaveRun reports whether the script may yet run.
-func (e LateError) MayHaveRun() bool { return e.Answered != nil }
 
 // maxSilence is how long the first in line may be without an answer before those behind it can't be
 // told that the lock is another's.

@@ -6,20 +6,6 @@ import (
 	"time"
 )
 
-// Identity is whom a connection's commands run as, and where.
-type Identity struct {
-	User     string // "" is the default user
-	Password string // never logged
-	LoggedIn bool
-	DB       int
-}
-
-// LockID names a lock within the upstream.
-type LockID struct {
-	DB  int
-	Key string
-}
-
 // waitQueue is the queue of one lock's waiters in this proxy, in order of arrival. It is pure: its
 // caller holds the lock, reads the clock and does the I/O.
 //
@@ -204,4 +190,32 @@ func (q *waitQueue) pollNow() {
 		first.pollNow = true
 		first.signal()
 	}
+}
+
+// A release leaves the key free for foreign clients after so many grants, and so long.
+const (
+	foreignGapGrants = 64
+	foreignGapEvery  = time.Second
+)
+
+// foreignGapDue reports whether the next release is to leave the key free. That counts as done.
+func (q *waitQueue) foreignGapDue(now time.Time) bool {
+	if q.grants < foreignGapGrants || now.Sub(q.lastGap) < foreignGapEvery {
+		return false
+	}
+	q.grants, q.lastGap = 0, now
+	return true
+}
+
+// reject ends an offer whose lock too few replicas know of. What it must undo first is up to its
+// caller, who tells the waiter by signal afterwards. found says that the waiter has found the lock
+// by itself meanwhile, with enough replicas: then it keeps it.
+func (q *waitQueue) reject(offer handOver, err error) (found bool) {
+	if offer.next.state == granted {
+		return true
+	}
+	if offer.next.state == offered {
+		offer.next.state, offer.next.rejected = left, err
+	}
+	return false
 }

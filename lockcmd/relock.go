@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"context"
-	"time"
 
 	"lockproxy/internal/monotonic"
 )
@@ -34,11 +33,4 @@ func (l *Locks) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
 		}
 		return intReply(done[0])
 	}}, true
-}
-
-// relockCall has the lock of a token run for timeout again. session says that the proxy renews it.
-func (l *Locks) relockCall(id LockID, token string, timeout time.Duration, session bool) *Call {
-	c := l.call(relockScript, id.Key, noFastPath, "", token, milliseconds(timeout), l.unit(), l.retention, flag(session))
-	c.Confirm = l.cfg.replicas()
-	return &c
 }

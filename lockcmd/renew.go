@@ -113,3 +113,10 @@ func (l *Locks) lose(lock *heldLock, err error) {
 	l.log.Warn("session lock lost", "key", lock.key, "token", lock.token, "client", h.Addr, "error", err)
 	lock.by.LockLost(lock.key, lock.token)
 }
+
+// relockCall has the lock of a token run for timeout again. session says that the proxy renews it.
+func (l *Locks) relockCall(id LockID, token string, timeout time.Duration, session bool) *Call {
+	c := l.call(relockScript, id.Key, noFastPath, "", token, milliseconds(timeout), l.unit(), l.retention, flag(session))
+	c.Confirm = l.cfg.replicas()
+	return &c
+}

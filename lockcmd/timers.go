@@ -46,3 +46,34 @@ func (a *timers) close() {
 	a.cancel()
 	a.running.Wait()
 }
+
+// lazyTimer is a timer that may never be needed: only the first in line polls, the others wait to
+// be woken. Its zero value isn't armed.
+type lazyTimer struct {
+	*time.Timer // nil until it is armed
+	armed       bool
+}
+
+// due is nil, and so never ready, until the timer is armed.
+func (t *lazyTimer) due() <-chan time.Time {
+	if t.Timer == nil {
+		return nil
+	}
+	return t.C
+}
+
+func (t *lazyTimer) arm(d time.Duration) {
+	if t.Timer == nil {
+		t.Timer = time.NewTimer(d)
+	} else {
+		t.Reset(d)
+	}
+	t.armed = true
+}
+
+// stop ends it for good.
+func (t *lazyTimer) stop() {
+	if t.Timer != nil {
+		t.Stop()
+	}
+}

@@ -167,3 +167,11 @@ func orDash(s string) string {
 	}
 	return s
 }
+
+// undo takes back a lock whose client is not told of it, and leaves it free: a waiter would fare no
+// better with it.
+func (l *Locks) undo(on evaluator, lock *heldLock) {
+	if _, err := l.release(on, lock.id(), lock.as, lock.releaseProof(), false); err != nil {
+		l.releaseAbandoned(lock)
+	}
+}

@@ -146,37 +146,6 @@ func (l *Locks) waitTurn(ctx context.Context, s Session, id LockID, w *waiter, p
 	}
 }
 
-// lazyTimer is a timer that may never be needed: only the first in line polls, the others wait to
-// be woken. Its zero value isn't armed.
-type lazyTimer struct {
-	*time.Timer // nil until it is armed
-	armed       bool
-}
-
-// due is nil, and so never ready, until the timer is armed.
-func (t *lazyTimer) due() <-chan time.Time {
-	if t.Timer == nil {
-		return nil
-	}
-	return t.C
-}
-
-func (t *lazyTimer) arm(d time.Duration) {
-	if t.Timer == nil {
-		t.Timer = time.NewTimer(d)
-	} else {
-		t.Reset(d)
-	}
-	t.armed = true
-}
-
-// stop ends it for good.
-func (t *lazyTimer) stop() {
-	if t.Timer != nil {
-		t.Stop()
-	}
-}
-
 // outcome tells whether w has the lock, or an error if it was to have it and that was taken back.
 func (l *Locks) outcome(w *waiter) (won bool, err error) {
 	l.mu.Lock()
@@ -319,4 +288,46 @@ func (l *Locks) waited(ctx context.Context, s Session, id LockID, w *waiter, que
 		return errorReply(err)
 	}
 	return nullReply
+}
+
+// rollBack takes back what a poll or a check of w's has found if too few replicas know of it, or if a
+// release has given up giving it to w meanwhile. Then w has left: nobody gives it the lock any
+// more. It returns the error that w's client is answered, nil if there is nothing to take back.
+func (l *Locks) rollBack(s Session, id LockID, w *waiter, a attempt, err error) error {
+	missing := err != nil && a.token != 0 && !a.renewed
+	l.mu.Lock()
+	if missing && w.rejected == nil {
+		w.rejected = err
+	}
+	denied := w.rejected
+	if denied != nil {
+		w.state = left
+	}
+	l.mu.Unlock()
+	if (denied != nil || err != nil) && a.token != 0 && !a.before {
+		l.undo(s, w.lock(a.token))
+	}
+	return denied
+}
+
+// runLock is LOCK … WAIT.
+func (l *Locks) runLock(ctx context.Context, s Session, args [][]byte) Reply {
+	o, err := parseLock(args[1:], l.cfg.MaxTimeout)
+	if err != nil {
+		return errorReply(err)
+	}
+	r := s.Holder().request(string(args[0]), o)
+	return l.wait(ctx, s, LockID{s.Identity().DB, r.key}, r, o.wait)
+}
+
+// try runs lock.lua once for a waiter. An error may come with a token: unless the connection had it
+// before, the caller must undo it.
+func (l *Locks) try(s Session, id LockID, w *waiter, how string) (attempt, error) {
+	t, err := l.beginTry(id, w.lockRequest, how)
+	if err != nil {
+		return attempt{askedAt: t.askedAt}, err
+	}
+	t.Until = w.patience()
+	answer, err := s.Eval(&t.Call)
+	return l.finishTry(t, answer, err)
 }

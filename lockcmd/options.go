@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -11,26 +12,36 @@ import (
 
 const (
 	errSyntax   UsageError = "ERR syntax error"
-	errFloat    UsageError = "ERR timeout is not a float or out of range"
 	errNegative UsageError = "ERR timeout is negative"
 	errInteger  UsageError = "ERR value is not an integer or out of range"
 	errCursor   UsageError = "ERR invalid cursor"
 )
 
-// parseSeconds reads a time in seconds, decimals allowed, as BLPOP does: rounded up to the millisecond. limit is the largest
-// that is allowed. Zero is returned as zero.
+// errSeconds is the error for an argument that is no time, or one that is not allowed. want says what
+// would be.
+func errSeconds(arg []byte, want string) UsageError {
+	const shown = 64 // bytes
+	return UsageError(fmt.Sprintf("ERR timeout is not a float or out of range: %.*q (seconds, %s)",
+		shown, arg, want))
+}
+
+// atMost is how an error names a largest time.
+func atMost(limit time.Duration) string {
+	return "at most " + strconv.FormatFloat(limit.Seconds(), 'f', -1, 64)
+}
+
+// parseSeconds reads a time in seconds, decimals allowed, as BLPOP does: rounded up to the
+// millisecond. limit is the largest that is allowed. Zero is returned as zero.
 func parseSeconds(arg []byte, limit time.Duration) (time.Duration, error) {
 	if !isDecimal(arg) {
-		return 0, errFloat
+		return 0, errSeconds(arg, atMost(limit))
 	}
 	seconds, err := strconv.ParseFloat(string(arg), 64)
 	switch {
-	case err != nil:
-		return 0, errFloat
+	case err != nil, seconds > limit.Seconds():
+		return 0, errSeconds(arg, atMost(limit))
 	case seconds < 0:
 		return 0, errNegative
-	case seconds > limit.Seconds():
-		return 0, errFloat
 	}
 	mantissa, _, _ := strings.Cut(strings.ToLower(string(arg)), "e")
 	tiny := seconds == 0 && strings.ContainsAny(mantissa, "123456789") // what 64 bits round to nothing is not 0
@@ -62,8 +73,8 @@ func isDecimal(arg []byte) bool {
 // parseTimeout reads LOCK's timeout: more than 0 and at most limit.
 func parseTimeout(arg []byte, limit time.Duration) (time.Duration, error) {
 	timeout, err := parseSeconds(arg, limit)
-	if err == nil && timeout == 0 {
-		err = errFloat
+	if err != nil && err != errNegative || err == nil && timeout == 0 {
+		err = errSeconds(arg, "greater than 0, "+atMost(limit))
 	}
 	return timeout, err
 }

@@ -44,6 +44,12 @@ func TestLockContract(t *testing.T) {
 	b.Expect("UNLOCK job FORCE", ":1\r\n")
 }
 
+// outOfRange is the reply to a lock command whose timeout is arg.
+func outOfRange(arg string) string {
+	return fmt.Sprintf("-ERR timeout is not a float or out of range: %q (seconds, greater than 0, "+
+		"at most 86400)\r\n", arg)
+}
+
 func TestLockErrors(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
@@ -55,12 +61,13 @@ func TestLockErrors(t *testing.T) {
 		"LOCK k":                "-ERR wrong number of arguments for 'lock' command\r\n",
 		"UNLOCK":                "-ERR wrong number of arguments for 'unlock' command\r\n",
 		"UNLOCK a b c":          "-ERR wrong number of arguments for 'unlock' command\r\n",
-		"LOCK k ten":            "-ERR timeout is not a float or out of range\r\n",
-		"LOCK k inf":            "-ERR timeout is not a float or out of range\r\n",
-		"LOCK k nan":            "-ERR timeout is not a float or out of range\r\n",
-		"LOCK k 1e400":          "-ERR timeout is not a float or out of range\r\n",
-		"LOCK k 0":              "-ERR timeout is not a float or out of range\r\n",
-		"LOCK k 86400.001":      "-ERR timeout is not a float or out of range\r\n",
+		"LOCK k ten":            outOfRange("ten"),
+		"LOCK k inf":            outOfRange("inf"),
+		"LOCK k nan":            outOfRange("nan"),
+		"LOCK k 1e400":          outOfRange("1e400"),
+		"LOCK k 0":              outOfRange("0"),
+		"LOCK k 10s":            outOfRange("10s"),
+		"LOCK k 86400.001":      outOfRange("86400.001"),
 		"LOCK k -1e-400":        "-ERR timeout is negative\r\n",
 		"LOCK k 1 WAIT -1e-400": "-ERR timeout is negative\r\n",
 		"LOCK k -1":             "-ERR timeout is negative\r\n",
@@ -470,7 +477,7 @@ func TestRedisCLI(t *testing.T) {
 		{"LOCK job 30", "(nil)"},
 		{"UNLOCK job 1", "(integer) 0"},
 		{"UNLOCK job " + token, "(integer) 1"},
-		{"-3 LOCK job abc", "(error) ERR timeout is not a float or out of range"},
+		{"-3 LOCK job abc", `(error) ERR timeout is not a float or out of range: "abc" (seconds, greater than 0, at most 86400)`},
 		{"SET a 1", "OK"},
 		{"EVAL return{1,2} 0", "1) (integer) 1\n2) (integer) 2"},
 	} {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// maxRun bounds every connection of the benchmark, so that nothing can hang: no single run takes as long.
+// maxRun bounds every connection of the benchmark, so that nothing can hang: no single run takes as
+// long.
 const maxRun = 120 * time.Second
 
 // lab is what the parts of one run of lockbench share.
@@ -17,7 +18,6 @@ type lab struct {
 	proxy    string // the lockproxy to measure
 	args     []string
 	files    int  // how many files each process may have open
-	rounds   int  // 0: as many as each part has by itself
 	quick    bool // parts do less
 	versions versions
 	others   float64  // share of the cores that other programs used meanwhile
@@ -28,7 +28,7 @@ type lab struct {
 type part struct {
 	rounds int
 	needs  needs
-	beside bool // HAProxy and twemproxy must be installed
+	others bool // HAProxy and twemproxy must be installed
 	jobs   []job
 }
 
@@ -41,8 +41,9 @@ type job interface {
 	sections() []*section
 }
 
-// grouped is a job whose cases are compared in groups of the same size, which follow each other: those of a group are run one right
-// after the other, so that a disturbance from outside meets all of them.
+// grouped is a job whose cases are compared in groups of the same size, which follow each other:
+// those of a group are run one right after the other, so that a disturbance from outside meets all
+// of them.
 type grouped interface{ group() int }
 
 // bench is the servers of a part, and how often to measure.
@@ -66,7 +67,7 @@ func (l *lab) measure(p *part) error {
 		return err
 	}
 	defer b.close()
-	b.rounds = l.roundsOf(p)
+	b.rounds = p.rounds
 	for _, j := range p.jobs {
 		if err := b.run(j); err != nil {
 			return err
@@ -75,17 +76,10 @@ func (l *lab) measure(p *part) error {
 	return nil
 }
 
-func (l *lab) roundsOf(p *part) int {
-	if l.rounds > 0 {
-		return l.rounds
-	}
-	return p.rounds
-}
-
 // steps is how many runs a part is made of.
-func (l *lab) steps(p *part) (n int) {
+func (p *part) steps() (n int) {
 	for _, j := range p.jobs {
-		n += len(j.cases()) * l.roundsOf(p)
+		n += len(j.cases()) * p.rounds
 	}
 	return n
 }
@@ -108,8 +102,8 @@ func (b *bench) run(j job) error {
 	return nil
 }
 
-// turns is the order in which a round goes through n cases. Every round begins with another group, and each group with another case,
-// so that none always follows the same.
+// turns is the order in which a round goes through n cases. Every round begins with another group,
+// and each group with another case, so that none always follows the same.
 func turns(n, group, round int) []int {
 	order := make([]int, 0, n)
 	groups := n / group
@@ -146,8 +140,8 @@ func (b *bench) during(work func() error) (usage, error) {
 	return after.minus(before), err
 }
 
-// failed notes a run that failed and starts its proxy anew, so that the next run isn't its victim. It is an error if the benchmark
-// can't go on.
+// failed notes a run that failed and starts its proxy again, so that the next run isn't its victim.
+// It is an error if the benchmark can't go on.
 func (b *bench) failed(t *target, run string, err error) error {
 	if b.ctx.Err() != nil {
 		return context.Cause(b.ctx)

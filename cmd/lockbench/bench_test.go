@@ -18,7 +18,8 @@ func TestTurns(t *testing.T) {
 		{6, 2, 3, []int{1, 0, 3, 2, 5, 4}},
 	} {
 		if got := turns(c.n, c.group, c.round); !slices.Equal(got, c.want) {
-			t.Errorf("%d cases in groups of %d, round %d: %v, want %v", c.n, c.group, c.round, got, c.want)
+			t.Errorf("%d cases in groups of %d, round %d: %v, want %v", c.n, c.group, c.round, got,
+				c.want)
 		}
 	}
 }
@@ -26,7 +27,8 @@ func TestTurns(t *testing.T) {
 func TestTurnsTakeAllOnceAndKeepGroupsTogether(t *testing.T) {
 	for round := range 7 {
 		order := turns(12, 4, round)
-		if sorted := slices.Sorted(slices.Values(order)); !slices.Equal(sorted, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}) {
+		if sorted := slices.Sorted(slices.Values(order)); !slices.Equal(sorted,
+			[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}) {
 			t.Fatalf("round %d: %v", round, order)
 		}
 		for i := range order {
@@ -40,12 +42,10 @@ func TestTurnsTakeAllOnceAndKeepGroupsTogether(t *testing.T) {
 // Every report's groups have the same size, so that no case is left out.
 func TestGroupsFit(t *testing.T) {
 	for _, quick := range []bool{false, true} {
-		for _, c := range []command{&allCmd{common{Quick: quick}}} {
-			for _, p := range partsOf(c.documents()) {
-				for _, j := range p.jobs {
-					if g, ok := j.(grouped); ok && len(j.cases())%g.group() != 0 {
-						t.Errorf("%s: %d cases in groups of %d", j.title(), len(j.cases()), g.group())
-					}
+		for _, p := range partsOf((&flags{Report: "all", Quick: quick}).documents()) {
+			for _, j := range p.jobs {
+				if g, ok := j.(grouped); ok && len(j.cases())%g.group() != 0 {
+					t.Errorf("%s: %d cases in groups of %d", j.title(), len(j.cases()), g.group())
 				}
 			}
 		}
@@ -54,23 +54,21 @@ func TestGroupsFit(t *testing.T) {
 
 func TestSteps(t *testing.T) {
 	p := &part{rounds: 3, jobs: []job{newPairs(2, 1), &waiting{clients: 1}}}
-	if n := (&lab{}).steps(p); n != 18 {
+	if n := p.steps(); n != 18 {
 		t.Errorf("%d steps", n)
-	}
-	if n := (&lab{rounds: 1}).steps(p); n != 6 {
-		t.Errorf("with --rounds 1: %d steps", n)
 	}
 }
 
 func TestPartsAreMeasuredOnce(t *testing.T) {
-	docs := (&allCmd{}).documents()
+	docs := (&flags{Report: "all"}).documents()
 	listed := 0
 	for _, d := range docs {
 		listed += len(d.parts)
 	}
 	parts := partsOf(docs)
 	if listed != len(parts)+1 {
-		t.Errorf("%d parts of %d listed: pairs should be the only one in both documents", len(parts), listed)
+		t.Errorf("%d parts of %d listed: pairs should be the only one in both documents",
+			len(parts), listed)
 	}
 }
 
@@ -85,7 +83,8 @@ func TestAllowed(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for n, want := range map[int]string{1: "1 client", 50: "50 clients", 1000: "1,000 clients", 1234567: "1,234,567 clients"} {
+	for n, want := range map[int]string{1: "1 client", 50: "50 clients", 1000: "1,000 clients",
+		1234567: "1,234,567 clients"} {
 		if got := count(n, "client"); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
@@ -95,7 +94,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
-	if got := fmt.Sprint(workload{"GET", 1000, 16, 1 << 10}); got != "GET, 1,000 clients, P=16, 1 KB" {
+	if got := fmt.Sprint(workload{"GET", 1000, 16,
+		1 << 10}); got != "GET, 1,000 clients, P=16, 1 KB" {
 		t.Errorf("%q", got)
 	}
 }

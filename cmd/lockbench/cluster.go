@@ -10,17 +10,20 @@ import (
 	"lockproxy/cmd/lockbench/redisbench"
 )
 
-// clusterWays are compared before a cluster: directly by a client that knows clusters, through lockproxy by one that doesn't.
+// clusterWays are compared before a cluster: directly by a client that knows clusters, through
+// lockproxy by one that doesn't.
 var clusterWays = []string{viaDirect, viaLockproxy}
 
-// cluster is GET and SET of random keys by redis-benchmark on a Redis Cluster. redis-benchmark ends a run of several threads, which
-// all of those with --cluster are, at the next quarter of a second, so its own rates are too low: what the masters have done within a
-// while in the middle of a run is counted instead.
+// cluster is GET and SET of random keys by redis-benchmark on a Redis Cluster. redis-benchmark ends
+// a run of several threads, which all of those with --cluster are, at the next quarter of a second,
+// so its own rates are too low: what the masters have done within a while in the middle of a run is
+// counted instead.
 type cluster struct {
 	time      time.Duration // that is counted
 	workloads []workload
-	filled    bool             // all keys have values, and keep them: only Redis is emptied before a run, not the masters
-	results   [][][]*clustered // of each workload, by each way, by round; nil: failed
+	// all keys have values, and keep them: only Redis is emptied before a run, not the masters
+	filled  bool
+	results [][][]*clustered // of each workload, by each way, by round; nil: failed
 }
 
 // clustered is one run. CPU is per request.
@@ -33,7 +36,8 @@ type clustered struct {
 const (
 	// clusterKeys is how many keys there are, by each way; directly as many for each master.
 	clusterKeys = masterCount * 10000
-	// Keys are written at random until nearly all have a value; masters differ in how many of theirs have.
+	// Keys are written at random until nearly all have a value; masters differ in how many of
+	// theirs have.
 	filledEnough  = 0.998
 	missesAllowed = 0.01 // of the GETs
 	// clusterWarms is what redis-benchmark is given to connect.
@@ -47,7 +51,8 @@ func clusterPart(quick bool) *part {
 		p.rounds, j.time = 3, 500*time.Millisecond
 	}
 	for _, pipeline := range []int{1, 16} {
-		j.workloads = append(j.workloads, workload{"SET", usualClients, pipeline, usualSize}, workload{"GET", usualClients, pipeline, usualSize})
+		j.workloads = append(j.workloads, workload{"SET", usualClients, pipeline, usualSize},
+			workload{"GET", usualClients, pipeline, usualSize})
 	}
 	j.results = make([][][]*clustered, len(j.workloads))
 	for w := range j.results {
@@ -88,7 +93,8 @@ func (j *cluster) measure(b *bench, i int) error {
 
 // clusterLoad never ends by itself.
 func clusterLoad(t *target, w workload) redisbench.Load {
-	l := redisbench.Load{Addr: t.server.addr, Test: w.test, Clients: w.clients, Pipeline: w.pipeline, Size: w.size,
+	l := redisbench.Load{Addr: t.server.addr, Test: w.test, Clients: w.clients,
+		Pipeline: w.pipeline, Size: w.size,
 		Requests: math.MaxInt32 / 2, Threads: masterCount, Keys: clusterKeys}
 	if t.name == viaDirect {
 		l.Cluster, l.Keys = true, clusterKeys/masterCount // it has keys of its own for each master
@@ -98,7 +104,8 @@ func clusterLoad(t *target, w workload) redisbench.Load {
 
 // fillCluster gives the keys of all ways values.
 func (b *bench) fillCluster() error {
-	ctx, cancel := context.WithTimeoutCause(b.ctx, runLimit, fmt.Errorf("not done after %v", runLimit))
+	ctx, cancel := context.WithTimeoutCause(b.ctx, runLimit,
+		fmt.Errorf("not done after %v", runLimit))
 	defer cancel()
 	for i, t := range b.targets {
 		l := clusterLoad(t, workload{"SET", usualClients, 16, usualSize})
@@ -192,7 +199,8 @@ func between(before, after clusterSample, t *target, w workload) (*clustered, er
 	case float64(used.misses) > missesAllowed*float64(done):
 		return nil, fmt.Errorf("%d of %d GETs found nothing", used.misses, done)
 	}
-	r := &clustered{rate: float64(done) / after.at.Sub(before.at).Seconds(), nodesCPU: used.cpu / time.Duration(done)}
+	r := &clustered{rate: float64(done) / after.at.Sub(before.at).Seconds(),
+		nodesCPU: used.cpu / time.Duration(done)}
 	if t.name != viaDirect {
 		r.lockproxy = (after.lockproxy - before.lockproxy) / time.Duration(done)
 	}

@@ -14,11 +14,13 @@ func TestClusterTable(t *testing.T) {
 		return &clustered{rate: rate, nodesCPU: 10 * time.Microsecond, lockproxy: lockproxy}
 	}
 	j := clusterPart(true).jobs[0].(*cluster)
-	j.results[0] = [][]*clustered{{run(100, 0), run(200, 0), run(300, 0)}, {run(60, 5*time.Microsecond), run(100, 5*time.Microsecond), nil}}
+	j.results[0] = [][]*clustered{{run(100, 0), run(200, 0), run(300, 0)},
+		{run(60, 5*time.Microsecond), run(100, 5*time.Microsecond), nil}}
 	j.results[1] = [][]*clustered{{run(100, 0)}, {nil}}
 	got := j.sections()[0].markdown("")
 	for _, want := range []string{
-		"| SET, P=1 | 200 (100–300) | 80 (60–100), 1 failed | 0.55 (0.50–0.60), 1 failed | 10.0 (10.0–10.0) | 15.0 (15.0–15.0), 1 failed [5.0] |\n",
+		"| SET, P=1 | 200 (100–300) | 80 (60–100), 1 failed | 0.55 (0.50–0.60), 1 failed | 10.0 " +
+			"(10.0–10.0) | 15.0 (15.0–15.0), 1 failed [5.0] |\n",
 		"| GET, P=1 | 100 | failed | failed | 10.0 | failed |\n",
 	} {
 		if !strings.Contains(got, want) {
@@ -31,7 +33,8 @@ func TestBetween(t *testing.T) {
 	began := time.Now()
 	run := func(used usage) clusterSample {
 		used.cpu = 2 * time.Second
-		return clusterSample{at: began.Add(500 * time.Millisecond), used: used, lockproxy: time.Second}
+		return clusterSample{at: began.Add(500 * time.Millisecond), used: used,
+			lockproxy: time.Second}
 	}
 	get, set := workload{"GET", 50, 16, 64}, workload{"SET", 50, 16, 64}
 	for _, c := range []struct {
@@ -46,15 +49,18 @@ func TestBetween(t *testing.T) {
 		{"many keys without a value", get, usage{gets: 10000, misses: 101}, false},
 		{"answered by the proxy", set, usage{gets: 10000}, false},
 	} {
-		got, err := between(clusterSample{at: began}, run(c.used), &target{name: viaLockproxy}, c.load)
+		got, err := between(clusterSample{at: began}, run(c.used), &target{name: viaLockproxy},
+			c.load)
 		switch {
 		case (err == nil) != c.ok:
 			t.Errorf("%s: %v", c.name, err)
-		case c.ok && *got != clustered{rate: 20000, nodesCPU: 200 * time.Microsecond, lockproxy: 100 * time.Microsecond}:
+		case c.ok && *got != clustered{rate: 20000, nodesCPU: 200 * time.Microsecond,
+			lockproxy: 100 * time.Microsecond}:
 			t.Errorf("%s: %+v", c.name, *got)
 		}
 	}
-	if got, err := between(clusterSample{at: began}, run(usage{gets: 10000}), &target{name: viaDirect}, get); err != nil || got.lockproxy != 0 {
+	if got, err := between(clusterSample{at: began}, run(usage{gets: 10000}),
+		&target{name: viaDirect}, get); err != nil || got.lockproxy != 0 {
 		t.Errorf("directly: %+v, %v", got, err)
 	}
 }
@@ -72,7 +78,8 @@ func TestBenchmarkOfCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, node := range b.masters.monitors {
-		if size, err := node.do("DBSIZE"); err != nil || size.n < 0.9*clusterKeys/masterCount || size.n > clusterKeys/masterCount {
+		if size, err := node.do("DBSIZE"); err != nil || size.n < 0.9*clusterKeys/masterCount ||
+			size.n > clusterKeys/masterCount {
 			t.Errorf("master %d has %d keys: %v", i, size.n, err)
 		}
 	}
@@ -93,7 +100,10 @@ func TestBenchmarkOfCluster(t *testing.T) {
 			t.Errorf("%v, by an impostor: %+v", load, rate)
 		}
 	}
-	if len(b.failures) != len(j.workloads) || slices.ContainsFunc(b.failures, func(f string) bool { return !strings.HasSuffix(f, ": the masters have seen no request") }) {
+	if len(b.failures) != len(j.workloads) || slices.ContainsFunc(b.failures,
+		func(f string) bool {
+			return !strings.HasSuffix(f, ": the masters have seen no request")
+		}) {
 		t.Errorf("noted as %q", b.failures)
 	}
 }

@@ -1,70 +1,65 @@
 package main
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/alecthomas/kong"
 )
 
-// common is the flags of all reports.
-type common struct {
-	Output    string        `short:"o" placeholder:"FILE" help:"Write the report to a file too, and its figures beside it."`
-	Quick     bool          `short:"q" help:"Fewer rounds, shorter runs, fewer cases: to see whether a change does anything."`
-	Proxy     string        `placeholder:"PATH" help:"A built lockproxy (default: built from the source that lockbench is run in)."`
-	ProxyArgs string        `env:"LOCKBENCH_PROXY_ARGS" placeholder:"FLAGS" help:"Further flags for lockproxy, separated by spaces, as in --proxy-args=--upstream-mode=dedicated; also in the environment: $$${env}."`
-	Rounds    int           `placeholder:"N" help:"Rounds of every workload (default: each report's own number, 3 to 7)."`
-	Limit     time.Duration `default:"40m" help:"End without a report after this time (default ${default})."`
+// flags is the command line.
+type flags struct {
+	Report    string `arg:"" enum:"${reports}" help:"What to measure."`
+	Output    string `short:"o" placeholder:"FILE" help:"${output}"`
+	Quick     bool   `short:"q" help:"${quick}"`
+	Proxy     string `placeholder:"PATH" help:"${proxy}"`
+	ProxyArgs string `env:"LOCKBENCH_PROXY_ARGS" placeholder:"FLAGS" help:"${args}"`
 }
 
-// Validate is called by kong.
-func (c *common) Validate() error {
-	if c.Rounds < 0 || c.Limit <= 0 {
-		return fmt.Errorf("--rounds and --limit must be positive")
+var flagHelp = kong.Vars{
+	"reports": "all,relay,latency,pairs,idle,scale,cluster,profile,locks,order",
+	"output":  "Write the report to a file too, and its figures next to it.",
+	"quick":   "Fewer rounds, shorter runs, fewer cases: to see whether a change does anything.",
+	"proxy":   "A built lockproxy (default: built from the source that lockbench is run in).",
+	"args": "Further flags for lockproxy, separated by spaces, " +
+		"as in --proxy-args=--upstream-mode=dedicated.",
+}
+
+// description says what the reports are.
+const description = `Measures lockproxy next to what it is compared with.
+
+    all      everything below except order, in about 20 minutes (with --quick in 4)
+    relay    GET and SET by redis-benchmark through lockproxy, HAProxy and twemproxy
+    latency  what each proxy adds to the latency of one client, and at half load
+    pairs    LOCK and UNLOCK on a key of each client's own
+    idle     memory of 10,000 idle connections, and what active ones among them notice
+    scale    throughput and CPU per command with 1 to 5,000 clients
+    cluster  GET and SET on a Redis Cluster, next to a client that knows clusters
+    profile  what lockproxy does with its processor time in some of these workloads
+    locks    LOCK through one and two proxies, next to lock libraries and polling recipes
+    order    which of two close requests of two clients Redis runs first`
+
+// limit ends a report that takes longer.
+const limit = 40 * time.Minute
+
+// documents is the files of the report that is asked for.
+func (f *flags) documents() []*document {
+	q := f.Quick
+	pairs := pairsPart(q)
+	switch f.Report {
+	case "all":
+		return []*document{
+			benchDocument(relayPart(q), latencyPart(q), pairs, idlePart(q), scalePart(q),
+				clusterPart(q), profilePart(q)),
+			locksDocument(locksPart(q), pairs),
+		}
+	case "locks":
+		return []*document{locksDocument(locksPart(q), pairs)}
+	case "order":
+		return []*document{{name: "bench-order", head: orderHead, goals: true,
+			parts: []*part{orderPart(q)}}}
 	}
-	return nil
+	return []*document{benchDocument(map[string]func(bool) *part{
+		"relay": relayPart, "latency": latencyPart, "pairs": pairsPart, "idle": idlePart,
+		"scale": scalePart, "cluster": clusterPart, "profile": profilePart,
+	}[f.Report](q))}
 }
-
-func (c *common) flags() *common { return c }
-
-// command is a subcommand: what it writes follows from its flags.
-type command interface {
-	flags() *common
-	documents() []*document
-}
-
-type allCmd struct{ common }
-
-func (c *allCmd) documents() []*document {
-	pairs := pairsPart(c.Quick)
-	return []*document{
-		benchDocument(relayPart(c.Quick), latencyPart(c.Quick), pairs, idlePart(c.Quick), scalePart(c.Quick), clusterPart(c.Quick), profilePart(c.Quick)),
-		{name: "bench-locks", head: locksHead, parts: []*part{locksPart(c.Quick), pairs}},
-	}
-}
-
-type relayCmd struct{ common }
-
-func (c *relayCmd) documents() []*document { return []*document{benchDocument(relayPart(c.Quick))} }
-
-type latencyCmd struct{ common }
-
-func (c *latencyCmd) documents() []*document { return []*document{benchDocument(latencyPart(c.Quick))} }
-
-type pairsCmd struct{ common }
-
-func (c *pairsCmd) documents() []*document { return []*document{benchDocument(pairsPart(c.Quick))} }
-
-type idleCmd struct{ common }
-
-func (c *idleCmd) documents() []*document { return []*document{benchDocument(idlePart(c.Quick))} }
-
-type scaleCmd struct{ common }
-
-func (c *scaleCmd) documents() []*document { return []*document{benchDocument(scalePart(c.Quick))} }
-
-type clusterCmd struct{ common }
-
-func (c *clusterCmd) documents() []*document { return []*document{benchDocument(clusterPart(c.Quick))} }
-
-type profileCmd struct{ common }
-
-func (c *profileCmd) documents() []*document { return []*document{benchDocument(profilePart(c.Quick))} }

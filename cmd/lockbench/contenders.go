@@ -10,8 +10,8 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// contender is a way to lock. open connects n clients; key names the lock of each. close ends what open has begun, also after
-// it has failed.
+// contender is a way to lock. open connects n clients; key names the lock of each. close ends what
+// open has begun, also after it has failed.
 type contender struct {
 	name string
 	open func(f *field, n int, key func(i int) string) ([]locker, error)
@@ -37,7 +37,8 @@ func (f *field) close() {
 }
 
 // raws opens a light client per locker.
-func (f *field) raws(n int, addr func(i int) string, with func(i int, c *rawClient) locker) ([]locker, error) {
+func (f *field) raws(n int, addr func(i int) string,
+	with func(i int, c *rawClient) locker) ([]locker, error) {
 	lockers := make([]locker, n)
 	for i := range lockers {
 		c, err := dial(addr(i))
@@ -57,16 +58,22 @@ func (f *field) through(count int) func(i int) string {
 	return func(i int) string { return f.proxies[i%count] }
 }
 
-// goRedis is a client of go-redis as a program would have it, with as many connections as callers. Nothing is sent twice.
+// goRedis is a client of go-redis as a program would have it, with as many connections as callers.
+// Nothing is sent twice.
 func (f *field) goRedis(addr string, n int) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: n, MinIdleConns: n, MaxRetries: -1, ReadTimeout: maxReply})
+	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: n, MinIdleConns: n, MaxRetries: -1,
+		ReadTimeout: maxReply})
 	f.closers = append(f.closers, func() { rdb.Close() })
 	return rdb
 }
 
 func lockRaw(name string, proxies int, wait bool) contender {
 	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
-		return f.raws(n, f.through(proxies), func(i int, c *rawClient) locker { return &rawLock{rawClient: c, key: key(i), wait: wait} })
+		return f.raws(n, f.through(proxies),
+			func(i int, c *rawClient) locker {
+				return &rawLock{rawClient: c, key: key(i),
+					wait: wait}
+			})
 	}}
 }
 
@@ -84,11 +91,12 @@ func lockGoRedis(name string, proxies int, wait bool) contender {
 	}}
 }
 
-// lockRueidis is LOCK and UNLOCK by one client of rueidis for all, which sends what its callers ask at the same time together, as it does any
-// command. Nothing is sent twice.
+// lockRueidis is LOCK and UNLOCK by one client of rueidis for all, which sends what its callers ask
+// at the same time together, as it does any command. Nothing is sent twice.
 func lockRueidis(name string) contender {
 	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
-		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.proxies[0]}, DisableRetry: true})
+		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.proxies[0]},
+			DisableRetry: true})
 		if err != nil {
 			return nil, err
 		}
@@ -101,12 +109,13 @@ func lockRueidis(name string) contender {
 	}}
 }
 
-// rueidisPatience is how long a try of rueidislock may take. There is no next key to go on to after the 20 ms that it allows by
-// default, and when a busy machine exceeds them it deletes what it has just taken, which with NoLoopTracking wakes nobody: then
-// all clients of one locker wait forever.
+// rueidisPatience is how long a try of rueidislock may take. There is no next key to go on to after
+// the 20 ms that it allows by default, and when a busy machine exceeds them it deletes what it has
+// just taken, which with NoLoopTracking wakes nobody: then all clients of one locker wait forever.
 const rueidisPatience = 10 * time.Second
 
-// rueidisDirect shares lockers of rueidislock, set up as its README recommends for one Redis, among the clients.
+// rueidisDirect shares lockers of rueidislock, set up as its README recommends for one Redis, among
+// the clients.
 func rueidisDirect(name string, clientsPerLocker int) contender {
 	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
 		lockers := make([]locker, n)
@@ -136,7 +145,8 @@ func bsmDirect(name string, pause time.Duration) contender {
 		client := redislock.New(f.goRedis(f.redis, n))
 		lockers := make([]locker, n)
 		for i := range lockers {
-			lockers[i] = &bsmLock{ctx: f.ctx, client: client, key: key(i), retry: redislock.LinearBackoff(pause)}
+			lockers[i] = &bsmLock{ctx: f.ctx, client: client, key: key(i),
+				retry: redislock.LinearBackoff(pause)}
 		}
 		return lockers, nil
 	}}
@@ -144,13 +154,19 @@ func bsmDirect(name string, pause time.Duration) contender {
 
 func setnxDirect(name string, pause time.Duration) contender {
 	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
-		return f.raws(n, f.direct, func(i int, c *rawClient) locker { return &setnxLock{rawClient: c, key: key(i), pause: pause} })
+		return f.raws(n, f.direct, func(i int,
+			c *rawClient) locker {
+			return &setnxLock{rawClient: c, key: key(i), pause: pause}
+		})
 	}}
 }
 
 func evalDirect(name string, pause time.Duration) contender {
 	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
-		return f.raws(n, f.direct, func(i int, c *rawClient) locker { return &evalLock{rawClient: c, key: key(i), pause: pause} })
+		return f.raws(n, f.direct, func(i int, c *rawClient) locker {
+			return &evalLock{rawClient: c,
+				key: key(i), pause: pause}
+		})
 	}}
 }
 

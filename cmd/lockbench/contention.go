@@ -59,33 +59,45 @@ func (j *contention) rueidis() (best int) {
 	rate := func(i int) float64 { return stat.Median(over(j.results[i], (*outcome).rate)) }
 	best = -1
 	for i, c := range j.contenders {
-		if (c.name == rueidisShared || c.name == rueidisEach) && (best < 0 || rate(i) > rate(best)) {
+		if (c.name == rueidisShared || c.name == rueidisEach) &&
+			(best < 0 || rate(i) > rate(best)) {
 			best = i
 		}
 	}
 	return best
 }
 
+func longestWait(o *outcome) float64 { return ms(o.waits().longest()) }
+
 func (j *contention) sections() []*section {
 	best := j.rueidis()
 	s := &section{
 		title: "One lock, " + fmt.Sprint(j.clients) + " clients, hold time 0",
-		before: fmt.Sprintf("Each client takes the lock and releases it, again and again for %v; the lock is on one Redis for all. Acquisitions/s: median "+
-			"(least–most of the rounds); ratio: the median over the rounds of acquisitions/s to those of %q in the same round, the faster of the two ways to use "+
-			"rueidislock, which is set up as its README says for one Redis, but with TryNextAfter raised from 20 ms, which a busy machine exceeds: then it drops "+
-			"the lock and may wait forever. Scripts, commands (those that scripts call as well) and Redis CPU are per acquisition. A violation is two clients inside "+
-			"at once; stalled are clients that %v after the end of a run had still not been given the lock, though nobody used it: both in all rounds.",
+		before: fmt.Sprintf("Each client takes the lock and releases it, again and again for %v; "+
+			"the lock is on one Redis for all. Acquisitions/s: median "+
+			"(least–most of the rounds); ratio: the median over the rounds of acquisitions/s to "+
+			"those of %q in the same round, the faster of the two ways to use "+
+			"rueidislock, which is set up as its README says for one Redis, but with "+
+			"TryNextAfter raised from 20 ms, which a busy machine exceeds: then it drops "+
+			"the lock and may wait forever. Scripts, commands (those that scripts call as well) "+
+			"and Redis CPU are per acquisition. A violation is two clients inside "+
+			"at once; stalled are clients that %v after the end of a run had still not been "+
+			"given the lock, though nobody used it: both in all rounds.",
 			j.time, j.contenders[best].name, stallAfter),
-		header: []string{"", "acquisitions/s", "ratio to rueidislock", "fewest/most per client", "mean wait ms", "p99 ms", "longest ms", "longest/mean",
+		header: []string{"", "acquisitions/s", "ratio to rueidislock", "fewest/most per client",
+			"mean wait ms", "p99 ms", "longest ms", "longest/mean",
 			"scripts", "commands", "Redis CPU µs", "violations", "stalled"},
 	}
-	rates := chart.Rows{Title: "One lock, " + fmt.Sprint(j.clients) + " clients: how often it changes hands", Unit: "acquisitions/s", Verb: "%.0f"}
-	waits := chart.Rows{Title: "One lock, " + fmt.Sprint(j.clients) + " clients: the longest that one of them waits", Unit: "ms", Verb: "%.0f", Log: true}
+	rates := chart.Rows{Title: "One lock, " + fmt.Sprint(j.clients) +
+		" clients: how often it changes hands", Unit: "acquisitions/s", Verb: "%.0f"}
+	waits := chart.Rows{Title: "One lock, " + fmt.Sprint(j.clients) +
+		" clients: the longest that one of them waits", Unit: "ms", Verb: "%.0f", Log: true}
 	for i, c := range j.contenders {
 		rounds := j.results[i]
-		rates.Rows = append(rates.Rows, chart.Row{Name: c.name, Color: colorOf(c.name), Value: stat.Of(over(rounds, (*outcome).rate))})
+		rates.Rows = append(rates.Rows, chart.Row{Name: c.name, Color: colorOf(c.name),
+			Value: stat.Of(over(rounds, (*outcome).rate))})
 		waits.Rows = append(waits.Rows, chart.Row{Name: c.name, Color: colorOf(c.name),
-			Value: stat.Of(over(rounds, func(o *outcome) float64 { return ms(o.waits().longest()) }))})
+			Value: stat.Of(over(rounds, longestWait))})
 		ratios := make([]float64, len(rounds))
 		violations, stalled := 0, 0
 		for r, o := range rounds {
@@ -99,13 +111,22 @@ func (j *contention) sections() []*section {
 			middle(rounds, "%.2f", (*outcome).fairness),
 			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().mean()) }),
 			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().at(0.99)) }),
-			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().longest()) }),
-			middle(rounds, "%.1f", func(o *outcome) float64 { return float64(o.waits().longest()) / float64(o.waits().mean()) }),
-			middle(rounds, "%.2f", func(o *outcome) float64 { return per(float64(o.used.scripts), o.total) }),
-			middle(rounds, "%.1f", func(o *outcome) float64 { return per(float64(o.used.commands), o.total) }),
-			middle(rounds, "%.1f", func(o *outcome) float64 { return per(us(o.used.cpu), o.total) }),
+			middle(rounds, "%.1f", longestWait),
+			middle(rounds, "%.1f", func(o *outcome) float64 {
+				return longestWait(o) / ms(o.waits().mean())
+			}),
+			middle(rounds, "%.2f", func(o *outcome) float64 {
+				return per(float64(o.used.scripts), o.total)
+			}),
+			middle(rounds, "%.1f", func(o *outcome) float64 {
+				return per(float64(o.used.commands), o.total)
+			}),
+			middle(rounds, "%.1f", func(o *outcome) float64 {
+				return per(us(o.used.cpu), o.total)
+			}),
 			fmt.Sprint(violations), fmt.Sprint(stalled))
 	}
-	s.figures = []figure{{"rate", "Acquisitions per second, as in the table below", rates}, {"wait", "The longest wait, as in the table below", waits}}
+	s.figures = []figure{{"rate", "Acquisitions per second, as in the table below", rates},
+		{"wait", "The longest wait, as in the table below", waits}}
 	return []*section{s}
 }

@@ -28,7 +28,8 @@ func benchHead(l *lab) string {
 			fact(name, version+how)
 		}
 	}
-	fact("machine", fmt.Sprintf("%s; %s; %s open files for a process", machine(), kernel(), thousands(l.files)))
+	fact("machine", fmt.Sprintf("%s; %s; %s open files for a process", machine(), kernel(),
+		thousands(l.files)))
 	if l.quick {
 		fact("how", "a quick run: fewer rounds, shorter, not all workloads")
 	}
@@ -38,14 +39,14 @@ func benchHead(l *lab) string {
 	program("HAProxy", v.haproxy, ", TCP mode, a thread for each core, which is its default")
 	program("twemproxy", v.twemproxy, ", one connection to Redis, which is its default")
 	program("redis-benchmark", v.benchmark, ", one thread where nothing else is said")
-	fact("lock libraries", fmt.Sprintf("go-redis %s, bsm/redislock %s, rueidislock %s", library("github.com/redis/go-redis/v9"), library("github.com/bsm/redislock"),
-		library("github.com/redis/rueidis")))
-	return `# lockproxy beside other proxies
+	fact("lock libraries", lockLibraries())
+	return `# lockproxy next to other proxies
 
-Written by ` + "`make bench`" + `; run it again for the figures of your machine. All servers and clients share the one machine, by loopback: what one
-of them uses is lost to the others, so the ratios are of everything together. The ways that are compared take turns within each round; ratios are
-between runs of the same round. A figure is a median over the rounds, in brackets the least and most of them. Locks that clients compete for
-are in [bench-locks.md](bench-locks.md).
+Written by ` + "`make bench`" + `; run it again for the figures of your machine. All servers and
+clients share the one machine, by loopback: what one of them uses is lost to the others, so the
+ratios are of everything together. The ways that are compared take turns within each round; ratios
+are between runs of the same round. A figure is a median over the rounds, in brackets the least and
+most of them. Locks that clients compete for are in [bench-locks.md](bench-locks.md).
 
 ` + facts.table()
 }
@@ -75,16 +76,16 @@ func (d *document) sections() (list []*section) {
 	return list
 }
 
-// markdown shows figures if they are there, beside the document.
+// markdown shows figures if they are there, next to the document.
 func (d *document) markdown(l *lab, figures bool) string {
-	beside := ""
+	name := ""
 	if figures {
-		beside = d.name
+		name = d.name
 	}
 	var b strings.Builder
 	b.WriteString(d.head(l))
 	for _, s := range d.sections() {
-		b.WriteString(s.markdown(beside))
+		b.WriteString(s.markdown(name))
 	}
 	if len(l.failures) > 0 {
 		b.WriteString("\n## Runs that failed\n\nThey count in no figure.\n\n")
@@ -95,7 +96,7 @@ func (d *document) markdown(l *lab, figures bool) string {
 	return b.String()
 }
 
-// write writes the document to a file and its figures beside it.
+// write writes the document to a file and its figures next to it.
 func (d *document) write(l *lab, file string) error {
 	for _, s := range d.sections() {
 		for _, f := range s.figures {
@@ -103,7 +104,8 @@ func (d *document) write(l *lab, file string) error {
 			if err != nil {
 				return err
 			}
-			if err := writeFile(filepath.Join(filepath.Dir(file), f.file(d.name)), svg); err != nil {
+			if err := writeFile(filepath.Join(filepath.Dir(file), f.file(d.name)),
+				svg); err != nil {
 				return err
 			}
 		}

@@ -12,12 +12,15 @@ import (
 	"lockproxy/cmd/lockbench/stat"
 )
 
-// measuredRelay is a relay with results that are made up: directly 100, and ratios by round of the other ways.
+// measuredRelay is a relay with results that are made up: directly 100, and ratios by round of the
+// other ways.
 func measuredRelay() *relay {
 	j := relayPart(true).jobs[0].(*relay)
 	for w := range j.workloads {
-		j.rates[w] = [][]float64{{100, 100, 100}, {110, 120, 130}, {60, stat.Failed, 70}, {stat.Failed, stat.Failed, stat.Failed}}
-		j.spent[w] = [][]spent{{{5000, 0, 4000}, {5000, 0, 4000}, {5000, 0, 4000}}, {{8000, 3000, 1000}, nothingKnown, {4000, 3000, 1000}}, nil, nil}
+		j.rates[w] = [][]float64{{100, 100, 100}, {110, 120, 130}, {60, stat.Failed, 70},
+			{stat.Failed, stat.Failed, stat.Failed}}
+		j.spent[w] = [][]spent{{{5000, 0, 4000}, {5000, 0, 4000}, {5000, 0, 4000}},
+			{{8000, 3000, 1000}, nothingKnown, {4000, 3000, 1000}}, nil, nil}
 	}
 	return j
 }
@@ -35,7 +38,7 @@ func TestRelayTable(t *testing.T) {
 		}
 	}
 	if alone := measuredRelay().sections()[0].markdown(""); strings.Contains(alone, "![") {
-		t.Error("a figure in a report that has none beside it")
+		t.Error("a figure in a report that is not in a file")
 	}
 }
 
@@ -43,8 +46,11 @@ func TestRelayTable(t *testing.T) {
 func TestCoresTable(t *testing.T) {
 	j := measuredRelay()
 	got := j.sections()[len(aspects)].markdown("")
-	unused := func(rate, used float64) string { return fmt.Sprintf("%.1f", float64(runtime.NumCPU())*1e6/rate-used) }
-	want := fmt.Sprintf("| GET, P=1, 64 B | 5000.0 (5000.0–5000.0) | 4000.0 (4000.0–4000.0) | %s (%[1]s–%[1]s) | 6000.0 (4000.0–8000.0), 1 failed | 3000.0 (3000.0–3000.0), 1 failed |",
+	unused := func(rate, used float64) string {
+		return fmt.Sprintf("%.1f", float64(runtime.NumCPU())*1e6/rate-used)
+	}
+	want := fmt.Sprintf("| GET, P=1, 64 B | 5000.0 (5000.0–5000.0) | 4000.0 (4000.0–4000.0) | %s "+
+		"(%[1]s–%[1]s) | 6000.0 (4000.0–8000.0), 1 failed | 3000.0 (3000.0–3000.0), 1 failed |",
 		unused(100, 9000))
 	if !strings.Contains(got, want) || !strings.Contains(got, "| 1.88 (1.25–2.50), 1 failed |\n") {
 		t.Errorf("no %q in\n%s", want, got)
@@ -60,10 +66,13 @@ func TestCoresTable(t *testing.T) {
 
 func TestCoresOfPairs(t *testing.T) {
 	j := newPairs(50, time.Second)
-	j.results[0] = []*outcome{{elapsed: time.Second, acquired: 1000, total: 1000, used: usage{cpu: 30 * time.Millisecond}, client: 20 * time.Millisecond, proxy: 10 * time.Millisecond}}
+	j.results[0] = []*outcome{{elapsed: time.Second, acquired: 1000, total: 1000,
+		used: usage{cpu: 30 * time.Millisecond}, client: 20 * time.Millisecond,
+		proxy: 10 * time.Millisecond}}
 	got := j.cores().markdown("")
 	unused := float64(runtime.NumCPU())*1000 - 60
-	if want := fmt.Sprintf("| %s | 20.0 | 10.0 | 30.0 | %.1f |\n", pairsLockproxy, unused); !strings.Contains(got, want) {
+	if want := fmt.Sprintf("| %s | 20.0 | 10.0 | 30.0 | %.1f |\n", pairsLockproxy,
+		unused); !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)
 	}
 }
@@ -90,7 +99,8 @@ func TestRelayGoals(t *testing.T) {
 	if len(goals) != 6 {
 		t.Fatalf("%d goals", len(goals))
 	}
-	for i, want := range []bool{true, true, true, true, false, true} { // no lead can be told where a run of the others failed
+	// no lead can be told where a run of the others failed
+	for i, want := range []bool{true, true, true, true, false, true} {
 		if goals[i].met() != want {
 			t.Errorf("%s: %+v: met %v", goals[i].name, goals[i].got, !want)
 		}
@@ -135,13 +145,15 @@ func TestLatencyTable(t *testing.T) {
 		}
 		return d
 	}
-	j := &halfLoad{rate: 1000, results: latencies{{run(0, 1000), run(10, 1000)}, {run(30, 1000), run(20, 500)}, {nil, run(40, 1000)}, {nil, nil}}}
+	j := &halfLoad{rate: 1000, results: latencies{{run(0, 1000), run(10, 1000)},
+		{run(30, 1000), run(20, 500)}, {nil, run(40, 1000)}, {nil, nil}}}
 	got := j.sections()[0].markdown("")
 	for _, want := range []string{
 		"|  | p50 µs | p99 µs | p50 added | p99 added | reached |\n",
 		"| direct | 55 (50–60) | 104 (99–109) |  |  | 1.00 (1.00–1.00) |\n",
 		"| lockproxy | 75 (70–80) | 124 (119–129) | 20 (10–30) | 20 (10–30) | 0.75 (0.50–1.00) |\n",
-		"| HAProxy | 90, 1 failed | 139, 1 failed | 30, 1 failed | 30, 1 failed | 1.00, 1 failed |\n",
+		"| HAProxy | 90, 1 failed | 139, 1 failed | 30, 1 failed | 30, 1 failed | 1.00, 1 failed " +
+			"|\n",
 		"| twemproxy | failed | failed | failed | failed | failed |\n",
 	} {
 		if !strings.Contains(got, want) {
@@ -159,7 +171,8 @@ func TestScaleTables(t *testing.T) {
 		{{run(200)}, {run(220)}, {run(40)}, {nil}},
 	}}
 	sections := j.sections()
-	for i, want := range []string{"| 5,000 | 200 | 220 | 1.10 | 40 | 0.20 | failed | failed |\n", "| 1 | 15.0 | 15.0 [5.0] | 15.0 [5.0] | failed |\n"} {
+	for i, want := range []string{"| 5,000 | 200 | 220 | 1.10 | 40 | 0.20 | failed | failed |\n",
+		"| 1 | 15.0 | 15.0 [5.0] | 15.0 [5.0] | failed |\n"} {
 		if got := sections[i].markdown(""); !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -188,7 +201,9 @@ func TestIdleTable(t *testing.T) {
 }
 
 func TestDocument(t *testing.T) {
-	l := &lab{versions: versions{redis: "7.0.15", haproxy: "2.6.12", lockproxy: "dev"}, failures: []string{"twemproxy, GET: it broke"}, others: 0.25, args: []string{"--upstream-mode", "dedicated"}}
+	l := &lab{versions: versions{redis: "7.0.15", haproxy: "2.6.12", lockproxy: "dev"},
+		failures: []string{"twemproxy, GET: it broke"}, others: 0.25,
+		args: []string{"--upstream-mode", "dedicated"}}
 	d := benchDocument(&part{jobs: []job{measuredRelay()}})
 	file := filepath.Join(t.TempDir(), "bench.md")
 	if err := d.write(l, file); err != nil {
@@ -198,7 +213,8 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| Redis | 7.0.15,", "| HAProxy | 2.6.12,", "## Goals\n", "| met |", "## Runs that failed\n", "- twemproxy, GET: it broke\n",
+	for _, want := range []string{"| Redis | 7.0.15,", "| HAProxy | 2.6.12,", "## Goals\n",
+		"| met |", "## Runs that failed\n", "- twemproxy, GET: it broke\n",
 		"other programs used 25 % of the cores: **too much", "with `--upstream-mode dedicated`"} {
 		if !strings.Contains(string(report), want) {
 			t.Errorf("no %q in the report", want)
@@ -208,7 +224,8 @@ func TestDocument(t *testing.T) {
 		t.Error("the version of a program that isn't there")
 	}
 	for _, a := range aspects {
-		if _, err := os.Stat(filepath.Join(filepath.Dir(file), "bench-"+a.name+".svg")); err != nil {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(file),
+			"bench-"+a.name+".svg")); err != nil {
 			t.Error(err)
 		}
 	}

@@ -35,8 +35,8 @@ var errStalled = errors.New("a client waits for a lock that nobody has")
 // stallAfter is how long after the end of a run those who still wait may take to have their turn.
 const stallAfter = 10 * time.Second
 
-// drive lets lockers take and release until more says no. inside may be nil: the work under the lock. oneLock says that all
-// lockers compete for the same one, and looks whether two ever have it.
+// drive lets lockers take and release until more says no. inside may be nil: the work under the
+// lock. oneLock says that all lockers compete for the same one, and looks whether two ever have it.
 type drive struct {
 	ctx     context.Context // of the run
 	lockers []locker
@@ -171,7 +171,8 @@ func (o *outcome) stalled() (n int) {
 
 func (o *outcome) rate() float64 { return float64(o.acquired) / o.elapsed.Seconds() }
 
-// share is how often the client that had the lock least often had it, and the one that had it most often.
+// share is how often the client that had the lock least often had it, and the one that had it most
+// often.
 func (o *outcome) share() (fewest, most int) {
 	counts := over(o.clients, func(c client) int { return c.acquired })
 	return slices.Min(counts), slices.Max(counts)

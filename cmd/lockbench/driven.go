@@ -13,8 +13,9 @@ type driven struct {
 	rate       float64 // requests/s answered in time
 	latencies  durations
 	unanswered int
-	redisCPU   time.Duration // per request; in both, other work of the process counts too, such as accepting
-	proxyCPU   time.Duration // per request; 0 directly
+	// per request; in both, other work of the process counts too, such as accepting
+	redisCPU time.Duration
+	proxyCPU time.Duration // per request; 0 directly
 }
 
 // What the load generator asks for: the usual value.
@@ -28,10 +29,12 @@ func (b *bench) getPlan(pipeline int) (load.Plan, error) {
 	}
 	request := "*2\r\n$3\r\nGET\r\n$" + strconv.Itoa(len(usualKey)) + "\r\n" + usualKey + "\r\n"
 	reply := "$" + strconv.Itoa(len(value)) + "\r\n" + value + "\r\n"
-	return load.Plan{Request: slices.Repeat([]byte(request), pipeline), Reply: slices.Repeat([]byte(reply), pipeline)}, nil
+	return load.Plan{Request: slices.Repeat([]byte(request), pipeline),
+		Reply: slices.Repeat([]byte(reply), pipeline)}, nil
 }
 
-// driveClients runs a plan with clients of a target, which are connected already: what connecting costs is not measured.
+// driveClients runs a plan with clients of a target, which are connected already: what connecting
+// costs is not measured.
 func (b *bench) driveClients(t *target, clients *load.Clients, p load.Plan) (d driven, err error) {
 	var proxy, result = time.Duration(0), load.Result{}
 	used, err := b.during(func() (err error) {
@@ -51,7 +54,8 @@ func (b *bench) driveClients(t *target, clients *load.Clients, p load.Plan) (d d
 	}
 	slices.Sort(result.Latencies)
 	answered := len(result.Latencies) - result.Unanswered
-	d = driven{rate: result.Rate, latencies: result.Latencies, unanswered: result.Unanswered, redisCPU: used.cpu / time.Duration(max(answered, 1))}
+	d = driven{rate: result.Rate, latencies: result.Latencies, unanswered: result.Unanswered,
+		redisCPU: used.cpu / time.Duration(max(answered, 1))}
 	if t.name != viaDirect {
 		d.proxyCPU = proxy / time.Duration(max(answered, 1))
 	}

@@ -11,7 +11,8 @@ import (
 
 // machine describes where the figures come from, as far as they depend on it.
 func machine() string {
-	return fmt.Sprintf("%d processor cores (%s), shared by Redis, the proxies and the clients", runtime.NumCPU(), cpuModel())
+	return fmt.Sprintf("%d processor cores (%s), shared by Redis, the proxies and the clients",
+		runtime.NumCPU(), cpuModel())
 }
 
 func platform() string {
@@ -21,19 +22,22 @@ func platform() string {
 func cpuModel() string {
 	info, _ := os.ReadFile("/proc/cpuinfo") // elsewhere than on Linux there is none
 	for line := range strings.SplitSeq(string(info), "\n") {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+		if name, value, ok := strings.Cut(line, ":"); ok &&
+			strings.TrimSpace(name) == "model name" {
 			return strings.TrimSpace(value)
 		}
 	}
 	return "model unknown"
 }
 
-// kernel is the system's name and the first two numbers of its version: the rest may name the machine.
+// kernel is the system's name and the first two numbers of its version: the rest may name the
+// machine.
 func kernel() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
 		return runtime.GOOS
 	}
 	numbers := strings.SplitN(unix.ByteSliceToString(u.Release[:]), ".", 3)
-	return unix.ByteSliceToString(u.Sysname[:]) + " " + strings.Join(numbers[:min(2, len(numbers))], ".")
+	return unix.ByteSliceToString(u.Sysname[:]) + " " + strings.Join(numbers[:min(2, len(numbers))],
+		".")
 }

@@ -20,7 +20,8 @@ type judged interface{ goals() []goal }
 
 // keepLeast makes a goal that of the worst of several figures.
 func (g *goal) keepLeast(s stat.Spread) {
-	if g.got.Rounds == 0 && g.got.Failed == 0 || s.Rounds > 0 && s.Median < g.got.Median || s.Rounds == 0 {
+	if g.got.Rounds == 0 && g.got.Failed == 0 || s.Rounds > 0 && s.Median < g.got.Median ||
+		s.Rounds == 0 {
 		g.got = s
 	}
 }
@@ -37,7 +38,8 @@ func (g goal) met() bool {
 
 // goalSection is nil if nothing measured has a goal.
 func goalSection(jobs []job) *section {
-	s := &section{title: "Goals", before: "What lockproxy is to reach, and what it reached here: medians, in brackets the least and most of the rounds.",
+	s := &section{title: "Goals", before: "What lockproxy is to reach, and what it reached here: " +
+		"medians, in brackets the least and most of the rounds.",
 		header: []string{"", "goal", "measured", ""}}
 	for _, j := range jobs {
 		j, ok := j.(judged)
@@ -52,7 +54,8 @@ func goalSection(jobs []job) *section {
 			if g.met() {
 				verdict = "met"
 			}
-			s.row(g.name, fmt.Sprintf("%s %v%s", bound, g.want, g.unit), g.got.Format("%.2f")+g.unit, verdict)
+			s.row(g.name, fmt.Sprintf("%s %v%s", bound, g.want, g.unit),
+				g.got.Format("%.2f")+g.unit, verdict)
 		}
 	}
 	if len(s.rows) == 0 {

@@ -7,7 +7,8 @@ import (
 	"lockproxy/cmd/lockbench/load"
 )
 
-// idle is many clients that do nothing: what each costs, and whether the few that do something notice.
+// idle is many clients that do nothing: what each costs, and whether the few that do something
+// notice.
 type idle struct {
 	clients int // as many as the limit on open files allows, if that is fewer
 	time    time.Duration
@@ -28,7 +29,7 @@ var idleTargets = []string{viaDirect, viaLockproxy, viaHAProxy}
 
 func idlePart(quick bool) *part {
 	j := &idle{clients: 10000, time: 2 * time.Second, results: make([][]*idled, len(idleTargets))}
-	p := &part{rounds: 3, beside: true, jobs: []job{j}}
+	p := &part{rounds: 3, others: true, jobs: []job{j}}
 	if quick {
 		p.rounds, j.time = 1, time.Second
 	}
@@ -106,7 +107,8 @@ func (j *idle) among(b *bench, t *target) (*idled, error) {
 		return nil, err
 	}
 	result.without, result.among = without.rate, among.rate
-	result.memory, result.later, result.redisMemory = each(after.front-before.front, n), each(later.front-before.front, n), each(after.redis-before.redis, n)
+	result.memory, result.later, result.redisMemory = each(after.front-before.front, n),
+		each(later.front-before.front, n), each(after.redis-before.redis, n)
 	return result, nil
 }
 
@@ -128,8 +130,8 @@ func (b *bench) memory(t *target) (m memory, err error) {
 	return m, err
 }
 
-// most is how many idle clients a target can have besides the active ones, at most wanted: each process may have only so many files
-// open, and some proxies need two for a client.
+// most is how many idle clients a target can have besides the active ones, at most wanted: each
+// process may have only so many files open, and some proxies need two for a client.
 func (b *bench) most(t *target, wanted, active int) (int, error) {
 	const probes = 100
 	before, err := t.server.process().files()
@@ -149,10 +151,11 @@ func (b *bench) most(t *target, wanted, active int) (int, error) {
 	if n := allowed(b.files, perClient, wanted, active); n > 0 {
 		return n, nil
 	}
-	return 0, fmt.Errorf("the limit on open files, %d, is too low for idle clients: raise it (ulimit -Hn)", b.files)
+	return 0, fmt.Errorf("the limit on open files, %d, is too low for idle clients: raise it "+
+		"(ulimit -Hn)", b.files)
 }
 
-// allowed is how many idle clients fit beside active ones.
+// allowed is how many idle clients there can be in addition to active ones.
 func allowed(files, perClient, wanted, active int) int {
 	return min(wanted, (files-spareFiles)/perClient-active)
 }

@@ -8,13 +8,15 @@ import (
 	"lockproxy/cmd/lockbench/stat"
 )
 
-// lone is one client that sends a request and waits for its reply: what a proxy adds when nothing else happens.
+// lone is one client that sends a request and waits for its reply: what a proxy adds when nothing
+// else happens.
 type lone struct {
 	time    time.Duration
 	results latencies
 }
 
-// halfLoad is requests that are due at a fixed rate, half of what Redis can do directly, by the usual number of clients.
+// halfLoad is requests that are due at a fixed rate, half of what Redis can do directly, by the
+// usual number of clients.
 type halfLoad struct {
 	time    time.Duration
 	rate    float64 // requests/s; 0: not known yet
@@ -26,7 +28,7 @@ type latencies [][]*driven
 
 func latencyPart(quick bool) *part {
 	alone, loaded := &lone{time: time.Second}, &halfLoad{time: 2 * time.Second}
-	p := &part{rounds: 7, needs: needs{targets: allWays}, beside: true, jobs: []job{alone, loaded}}
+	p := &part{rounds: 7, needs: needs{targets: allWays}, others: true, jobs: []job{alone, loaded}}
 	if quick {
 		p.rounds, alone.time, loaded.time = 3, 500*time.Millisecond, time.Second
 	}
@@ -66,7 +68,8 @@ func (j *halfLoad) measure(b *bench, i int) error {
 	return j.results.measure(b, i, usualClients, plan, j.title())
 }
 
-// fullRate is what the usual clients get directly if each sends as soon as it is answered: the median of three runs.
+// fullRate is what the usual clients get directly if each sends as soon as it is answered: the
+// median of three runs.
 func (b *bench) fullRate(p load.Plan) (float64, error) {
 	var rates []float64
 	for range 3 {
@@ -79,8 +82,8 @@ func (b *bench) fullRate(p load.Plan) (float64, error) {
 	return stat.Median(rates), nil
 }
 
-// measure runs a plan by one of the ways. Requests that go unanswered in an open loop don't make the run a failure: they count as
-// long as they waited.
+// measure runs a plan by one of the ways. Requests that go unanswered in an open loop don't make
+// the run a failure: they count as long as they waited.
 func (l latencies) measure(b *bench, way, clients int, p load.Plan, run string) error {
 	d, err := b.driveNew(b.targets[way], clients, p)
 	result := &d

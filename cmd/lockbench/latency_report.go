@@ -74,7 +74,8 @@ func (l latencies) figure(name, title string, log bool) figure {
 
 func (j *lone) sections() []*section {
 	s := &section{title: "Latency: one client",
-		before: fmt.Sprintf("One client sends GET of %s, waits for the reply and sends the next, for %v a run. Microseconds, median over the rounds (least–most); added: "+
+		before: fmt.Sprintf("One client sends GET of %s, waits for the reply and sends the next, "+
+			"for %v a run. Microseconds, median over the rounds (least–most); added: "+
 			"the difference to the same directly in the same round.", inBytes(usualSize), j.time),
 		header: []string{""}}
 	j.results.table(s, func(int) []string { return nil })
@@ -84,10 +85,14 @@ func (j *lone) sections() []*section {
 
 func (j *halfLoad) sections() []*section {
 	s := &section{title: "Latency: half load",
-		before: fmt.Sprintf("%d clients together send %.0f GETs of %s per second, for %v a run: half of what they get directly if each sends as soon as it is answered. A "+
-			"request's latency counts from when it was due, also if its client was still waiting for the reply before it, so a way that can't keep up or stops for a "+
-			"moment is charged with all that it delays. Reached: requests answered in time, of those that were due; with less than all, the latencies are those of "+
-			"a line that grows, and say only that it does.", usualClients, j.rate, inBytes(usualSize), j.time),
+		before: fmt.Sprintf("%d clients together send %.0f GETs of %s per second, for %v a run: "+
+			"half of what they get directly if each sends as soon as it is answered. A "+
+			"request's latency counts from when it was due, also if its client was still waiting "+
+			"for the reply before it, so a way that can't keep up or stops for a "+
+			"moment is charged with all that it delays. Reached: requests answered in time, of "+
+			"those that were due; with less than all, the latencies are those of "+
+			"a line that grows, and say only that it does.", usualClients, j.rate,
+			inBytes(usualSize), j.time),
 		header: []string{""}}
 	j.results.table(s, func(way int) []string {
 		reached := over(j.results[way], func(d *driven) float64 {
@@ -99,6 +104,7 @@ func (j *halfLoad) sections() []*section {
 		return []string{stat.Of(reached).Format("%.2f")}
 	})
 	s.header = append(s.header, "reached")
-	s.figures = []figure{j.results.figure("latency-half-load", "Latency of GET at half load, 50 clients", true)}
+	s.figures = []figure{j.results.figure("latency-half-load",
+		"Latency of GET at half load, 50 clients", true)}
 	return []*section{s}
 }

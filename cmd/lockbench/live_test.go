@@ -12,7 +12,8 @@ import (
 	"lockproxy/cmd/lockbench/stat"
 )
 
-// liveBench is a real Redis, and as its "proxy" a second Redis: one that answers everything by itself.
+// liveBench is a real Redis, and as its "proxy" a second Redis: one that answers everything by
+// itself.
 func liveBench(t *testing.T) (b *bench, impostor *target) {
 	t.Helper()
 	log, err := os.Create(t.TempDir() + "/progress")
@@ -20,7 +21,8 @@ func liveBench(t *testing.T) (b *bench, impostor *target) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { log.Close() })
-	l := &lab{ctx: t.Context(), progress: newProgress(log), dir: t.TempDir(), files: raiseFileLimit()}
+	l := &lab{ctx: t.Context(), progress: newProgress(log), dir: t.TempDir(),
+		files: raiseFileLimit()}
 	if b, err = l.open(needs{targets: []string{viaDirect}}); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +55,8 @@ func TestBenchmarkOfRedis(t *testing.T) {
 
 func TestRunThatRedisHasNotSeenFails(t *testing.T) {
 	b, impostor := liveBench(t)
-	if rate, _, err := b.benchmark(impostor, workload{"SET", 2, 1, 10}, 1000); err == nil || !strings.Contains(err.Error(), "Redis has seen 0") {
+	if rate, _, err := b.benchmark(impostor, workload{"SET", 2, 1, 10}, 1000); err == nil ||
+		!strings.Contains(err.Error(), "Redis has seen 0") {
 		t.Errorf("%v requests/s: %v", rate, err)
 	}
 }
@@ -62,7 +65,8 @@ func TestFailedRunIsNotedAndItsServerRestarted(t *testing.T) {
 	b, impostor := liveBench(t)
 	impostor.server.cmd.Process.Kill()
 	impostor.server.cmd.Wait()
-	j := &relay{workloads: []workload{{"GET", 2, 1, 10}}, requests: []int{100}, rates: [][][]float64{make([][]float64, len(allWays))},
+	j := &relay{workloads: []workload{{"GET", 2, 1, 10}}, requests: []int{100},
+		rates: [][][]float64{make([][]float64, len(allWays))},
 		spent: [][][]spent{make([][]spent, len(allWays))}}
 	if err := j.measure(b, 1); err != nil {
 		t.Fatalf("one dead proxy ends the report: %v", err)
@@ -70,7 +74,8 @@ func TestFailedRunIsNotedAndItsServerRestarted(t *testing.T) {
 	if s := stat.Of(j.rates[0][1]); s.Failed != 1 || s.Rounds != 0 {
 		t.Errorf("counted as %+v", s)
 	}
-	if len(b.failures) != 1 || !strings.HasPrefix(b.failures[0], "lockproxy, GET, 2 clients, P=1, 10 B: not running: ") {
+	if len(b.failures) != 1 || !strings.HasPrefix(b.failures[0],
+		"lockproxy, GET, 2 clients, P=1, 10 B: not running: ") {
 		t.Errorf("noted as %q", b.failures)
 	}
 	if err := impostor.server.serves(); err != nil {
@@ -84,10 +89,13 @@ type oneJob func(b *bench) error
 func (oneJob) title() string                   { return "One" }
 func (oneJob) cases() []string                 { return []string{"case"} }
 func (j oneJob) measure(b *bench, _ int) error { return j(b) }
-func (oneJob) sections() []*section            { return []*section{{title: "One", header: []string{""}}} }
-func (j oneJob) flags() *common                { return &common{Proxy: "live_test.go", Limit: time.Minute} }
+func (oneJob) sections() []*section {
+	return []*section{{title: "One",
+		header: []string{""}}}
+}
 func (j oneJob) documents() []*document {
-	return []*document{{name: "one", head: func(*lab) string { return "" }, parts: []*part{{rounds: 2, jobs: []job{j}}}}}
+	return []*document{{name: "one", head: func(*lab) string { return "" },
+		parts: []*part{{rounds: 2, jobs: []job{j}}}}}
 }
 
 func TestReportLeavesNothingBehind(t *testing.T) {
@@ -96,17 +104,22 @@ func TestReportLeavesNothingBehind(t *testing.T) {
 		measure func(b *bench, cancel func()) error
 		want    error
 	}{
-		"whole":       {func(*bench, func()) error { return nil }, nil},
-		"error":       {func(*bench, func()) error { return broken }, broken},
-		"interrupted": {func(b *bench, cancel func()) error { cancel(); return b.ctx.Err() }, context.Canceled},
+		"whole": {func(*bench, func()) error { return nil }, nil},
+		"error": {func(*bench, func()) error { return broken }, broken},
+		"interrupted": {func(b *bench, cancel func()) error { cancel(); return b.ctx.Err() },
+			context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir())
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var redis *server
-			job := oneJob(func(b *bench) error { redis = b.servers.running[0]; return c.measure(b, cancel) })
-			if err := report(ctx, job, io.Discard, newProgress(os.Stderr)); !errors.Is(err, c.want) {
+			job := oneJob(func(b *bench) error {
+				redis = b.servers.running[0]
+				return c.measure(b, cancel)
+			})
+			if err := report(ctx, &flags{Proxy: "live_test.go"}, job.documents(), io.Discard,
+				newProgress(os.Stderr)); !errors.Is(err, c.want) {
 				t.Errorf("ended with %v", err)
 			}
 			if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
@@ -130,8 +143,10 @@ func TestDriveNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.rate < 100 || d.unanswered != 0 || d.proxyCPU != 0 || d.latencies.at(0.5) <= 0 || d.latencies.at(0.5) > d.latencies.at(0.99) {
-		t.Errorf("%v/s, p50 %v, p99 %v, %d unanswered, %v of a proxy's CPU", d.rate, d.latencies.at(0.5), d.latencies.at(0.99), d.unanswered, d.proxyCPU)
+	if d.rate < 100 || d.unanswered != 0 || d.proxyCPU != 0 || d.latencies.at(0.5) <= 0 ||
+		d.latencies.at(0.5) > d.latencies.at(0.99) {
+		t.Errorf("%v/s, p50 %v, p99 %v, %d unanswered, %v of a proxy's CPU", d.rate,
+			d.latencies.at(0.5), d.latencies.at(0.99), d.unanswered, d.proxyCPU)
 	}
 }
 
@@ -162,7 +177,8 @@ func TestProxiesCPU(t *testing.T) {
 
 func TestIdleClientsOfRedis(t *testing.T) {
 	b, _ := liveBench(t)
-	j := &idle{clients: 300, time: 50 * time.Millisecond, results: make([][]*idled, len(idleTargets))}
+	j := &idle{clients: 300, time: 50 * time.Millisecond, results: make([][]*idled,
+		len(idleTargets))}
 	if err := j.measure(b, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -91,12 +91,15 @@ type rueidisProxyLock struct {
 }
 
 func (l *rueidisProxyLock) acquire() (err error) {
-	l.token, err = l.client.Do(l.ctx, l.client.B().Arbitrary("LOCK").Keys(l.key).Args(lockSeconds).Build()).AsInt64()
+	cmd := l.client.B().Arbitrary("LOCK").Keys(l.key).Args(lockSeconds).Build()
+	l.token, err = l.client.Do(l.ctx, cmd).AsInt64()
 	return err
 }
 
 func (l *rueidisProxyLock) release() error {
-	n, err := l.client.Do(l.ctx, l.client.B().Arbitrary("UNLOCK").Keys(l.key).Args(strconv.FormatInt(l.token, 10)).Build()).AsInt64()
+	token := strconv.FormatInt(l.token, 10)
+	cmd := l.client.B().Arbitrary("UNLOCK").Keys(l.key).Args(token).Build()
+	n, err := l.client.Do(l.ctx, cmd).AsInt64()
 	if err == nil && n != 1 {
 		err = errNotReleased
 	}
@@ -129,14 +132,15 @@ type bsmLock struct {
 }
 
 func (l *bsmLock) acquire() (err error) {
-	l.held, err = l.client.Obtain(l.ctx, l.key, lockTimeout, &redislock.Options{RetryStrategy: l.retry})
+	l.held, err = l.client.Obtain(l.ctx, l.key, lockTimeout,
+		&redislock.Options{RetryStrategy: l.retry})
 	return err
 }
 
 func (l *bsmLock) release() error { return l.held.Release(l.ctx) }
 
-// setnxLock is the oldest recipe, L1: SETNX of the time at which the lock expires; if that fails GET, and GETSET once it has
-// expired. pause 0 tries again at once.
+// setnxLock is the oldest recipe, L1: SETNX of the time at which the lock expires; if that fails
+// GET, and GETSET once it has expired. pause 0 tries again at once.
 type setnxLock struct {
 	*rawClient
 	key   string
@@ -173,7 +177,8 @@ func (l *setnxLock) release() error {
 	return err
 }
 
-// evalLock is L4 with its release put right: scripts by EVAL, three tries at once, then the pause of its caller.
+// evalLock is L4 with its release put right: scripts by EVAL, three tries at once, then the pause
+// of its caller.
 type evalLock struct {
 	*rawClient
 	key   string
@@ -201,7 +206,8 @@ return 0`
 func (l *evalLock) acquire() error {
 	for ; ; time.Sleep(l.pause) {
 		for range 3 {
-			r, err := l.do("EVAL", evalAcquire, "1", l.key, strconv.FormatInt(time.Now().Unix(), 10), lockSeconds)
+			r, err := l.do("EVAL", evalAcquire, "1", l.key, strconv.FormatInt(time.Now().Unix(),
+				10), lockSeconds)
 			if err != nil || r.n == 0 {
 				return err
 			}

@@ -10,7 +10,8 @@ import (
 	"lockproxy/internal/freeport"
 )
 
-// masters are a Redis Cluster without replicas, each with an equal part of the slots. The zero masters are none.
+// masters are a Redis Cluster without replicas, each with an equal part of the slots. The zero
+// masters are none.
 type masters struct {
 	nodes    []*server
 	monitors []monitor // of each node
@@ -32,10 +33,12 @@ func (b *bench) startCluster() error {
 			return err
 		}
 		first, last := i*clusterSlots/masterCount, (i+1)*clusterSlots/masterCount-1
-		if err := b.masters.tell(i, "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil { // or they would have to quarrel about it
+		// or they would have to quarrel about it
+		if err := b.masters.tell(i, "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
-		if err := b.masters.tell(i, "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+		if err := b.masters.tell(i, "ADDSLOTSRANGE", strconv.Itoa(first),
+			strconv.Itoa(last)); err != nil {
 			return err
 		}
 	}
@@ -54,7 +57,9 @@ func (b *bench) startMaster() error {
 		return err
 	}
 	_, port, _ := net.SplitHostPort(addr)
-	node, err := b.servers.startNode(b.ctx, addr, "redis-server", append(b.redisArgs(port), "--cluster-enabled", "yes", "--cluster-config-file", "nodes-"+port+".conf")...)
+	node, err := b.servers.startNode(b.ctx, addr, "redis-server",
+		append(b.redisArgs(port), "--cluster-enabled", "yes", "--cluster-config-file",
+			"nodes-"+port+".conf")...)
 	if err != nil {
 		return err
 	}
@@ -62,14 +67,16 @@ func (b *bench) startMaster() error {
 	if err != nil {
 		return err
 	}
-	b.masters.nodes, b.masters.monitors = append(b.masters.nodes, node), append(b.masters.monitors, m)
+	b.masters.nodes, b.masters.monitors = append(b.masters.nodes, node),
+		append(b.masters.monitors, m)
 	return nil
 }
 
 // tell gives a node a CLUSTER command.
 func (m *masters) tell(i int, command ...string) error {
 	if _, err := m.monitors[i].do(append([]string{"CLUSTER"}, command...)...); err != nil {
-		return fmt.Errorf("cannot make a cluster, CLUSTER %s failed (it takes Redis 7 or later): %w", command[0], err)
+		return fmt.Errorf("cannot make a cluster, CLUSTER %s failed (it needs Redis 7): %w",
+			command[0], err)
 	}
 	return nil
 }
@@ -96,7 +103,8 @@ func (m *masters) whole() (bool, error) {
 			return false, fmt.Errorf("cannot ask a node for the state of the cluster: %w", err)
 		}
 		for name, value := range fields(info.text) {
-			if name == "cluster_state" && value != "ok" || name == "cluster_known_nodes" && value != strconv.Itoa(masterCount) {
+			if name == "cluster_state" && value != "ok" || name == "cluster_known_nodes" &&
+				value != strconv.Itoa(masterCount) {
 				return false, nil
 			}
 		}
@@ -106,7 +114,8 @@ func (m *masters) whole() (bool, error) {
 
 // url is how lockproxy finds the cluster.
 func (m *masters) url() string {
-	return "redis+cluster://" + strings.Join(over(m.nodes, func(s *server) string { return s.addr }), ",")
+	return "redis+cluster://" + strings.Join(over(m.nodes,
+		func(s *server) string { return s.addr }), ",")
 }
 
 // usage is what all masters together have done so far.

@@ -10,7 +10,8 @@ import (
 // colorOf keeps what is compared in the same colour in all figures.
 func colorOf(name string) chart.Color {
 	for prefix, color := range map[string]chart.Color{
-		viaLockproxy: chart.Blue, "LOCK": chart.Blue, viaHAProxy: chart.Orange, "SETNX": chart.Orange, viaTwemproxy: chart.Green, "rueidislock": chart.Green,
+		viaLockproxy: chart.Blue, "LOCK": chart.Blue, viaHAProxy: chart.Orange,
+		"SETNX": chart.Orange, viaTwemproxy: chart.Green, "rueidislock": chart.Green,
 	} {
 		if strings.HasPrefix(name, prefix) {
 			return color

@@ -53,7 +53,10 @@ var orderKinds = []orderKind{
 		return [][]string{{"MULTI"}, {"GET", tag}, {"EXEC"}}
 	}},
 	{name: "script", replies: 1,
-		request: func(_, tag string) [][]string { return [][]string{{"EVAL", "return 1", "1", tag}} }},
+		request: func(_, tag string) [][]string {
+			return [][]string{{"EVAL", "return 1", "1",
+				tag}}
+		}},
 	{name: "lock", replies: 1, request: func(way, tag string) [][]string {
 		if way == viaLockproxy {
 			return [][]string{{"LOCK", tag, "1"}}
@@ -65,17 +68,11 @@ var orderKinds = []orderKind{
 
 func orderPart(quick bool) *part {
 	j := &order{trials: 100, results: map[orderCase]*orderResult{}}
-	p := &part{rounds: 10, needs: needs{targets: orderWays}, beside: true, jobs: []job{j}}
+	p := &part{rounds: 10, needs: needs{targets: orderWays}, others: true, jobs: []job{j}}
 	if quick {
 		p.rounds, j.trials = 2, 50
 	}
 	return p
-}
-
-type orderCmd struct{ common }
-
-func (c *orderCmd) documents() []*document {
-	return []*document{{name: "bench-order", head: orderHead, goals: true, parts: []*part{orderPart(c.Quick)}}}
 }
 
 func (j *order) title() string { return "Order" }

@@ -10,10 +10,10 @@ func orderHead(l *lab) string {
 	v := l.versions
 	return fmt.Sprintf(`# Order across clients
 
-Written by `+"`make bench-order`"+`. Client A's request is on the wire some time before client B's. MONITOR
-on Redis says which of them ran first. Each pair of kinds is tried through lockproxy and through HAProxy
-in turn, all on one machine, by loopback. A trial counts if B's request was sent before twice the gap had
-passed.
+Written by `+"`make bench-order`"+`. Client A's request is on the wire some time before client B's.
+MONITOR on Redis says which of them ran first. Each pair of kinds is tried through lockproxy and
+through HAProxy in turn, all on one machine, by loopback. A trial counts if B's request was sent
+before twice the gap had passed.
 
 - machine: %s; %s
 - Redis %s, lockproxy %s%s, HAProxy %s (TCP mode, one thread)
@@ -57,7 +57,8 @@ func (j *order) sections() (list []*section) {
 	list = append(list, sum)
 	for gap, d := range orderGaps {
 		s := &section{title: fmt.Sprintf("A gap of %v", d),
-			before: "Trials of 1,000 in which B's request ran before A's: lockproxy / HAProxy. A: rows; B: columns.",
+			before: "Trials of 1,000 in which B's request ran before A's: lockproxy / HAProxy. " +
+				"A: rows; B: columns.",
 			header: []string{"A, then B"}}
 		for _, k := range orderKinds {
 			s.header = append(s.header, k.name)
@@ -65,7 +66,8 @@ func (j *order) sections() (list []*section) {
 		for first, k := range orderKinds {
 			cells := []string{k.name}
 			for second := range orderKinds {
-				cells = append(cells, j.share(orderCase{first, second, gap, 0})+" / "+j.share(orderCase{first, second, gap, 1}))
+				cells = append(cells, j.share(orderCase{first, second, gap,
+					0})+" / "+j.share(orderCase{first, second, gap, 1}))
 			}
 			s.row(cells...)
 		}
@@ -91,8 +93,10 @@ func (j *order) goals() (list []goal) {
 		if n == 0 || m == 0 {
 			continue
 		}
-		list = append(list, goal{name: fmt.Sprintf("order with a gap of %v: trials of 1,000 that went wrong, next to HAProxy's", d),
-			want: 1000 * float64(theirs) / float64(m), got: stat.Of([]float64{1000 * float64(ours) / float64(n)})})
+		list = append(list, goal{name: fmt.Sprintf("order with a gap of %v: trials of 1,000 that "+
+			"went wrong, next to HAProxy's", d),
+			want: 1000 * float64(theirs) / float64(m),
+			got:  stat.Of([]float64{1000 * float64(ours) / float64(n)})})
 	}
 	return list
 }

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch sees how much of the machine programs use that are no part of the benchmark: what they use is missing in its figures.
+// watch sees how much of the machine programs use that are no part of the benchmark: what they use
+// is missing in its figures.
 type watch struct {
 	began time.Time
 	busy  time.Duration // of all cores
@@ -20,7 +21,8 @@ type watch struct {
 
 func startWatch() watch { return watch{time.Now(), machineCPU(), ownCPU()} }
 
-// others is the share of the cores that others have used, 0 to 1. All programs that lockbench has started must have ended.
+// others is the share of the cores that others have used, 0 to 1. All programs that lockbench has
+// started must have ended.
 func (w watch) others() float64 {
 	others := machineCPU() - w.busy - (ownCPU() - w.own)
 	return max(0, float64(others)/float64(time.Since(w.began))/float64(runtime.NumCPU()))
@@ -37,11 +39,13 @@ func ownCPU() (total time.Duration) {
 }
 
 func machineCPU() time.Duration {
-	stat, _ := os.ReadFile("/proc/stat") // elsewhere than on Linux there is none, and nobody else to be seen
+	// elsewhere than on Linux there is none, and nobody else to be seen
+	stat, _ := os.ReadFile("/proc/stat")
 	return parseMachineCPU(string(stat))
 }
 
-// parseMachineCPU adds up what programs have used, and what the host has taken away. Interrupts are left out: they serve everybody.
+// parseMachineCPU adds up what programs have used, and what the host has taken away. Interrupts are
+// left out: they serve everybody.
 func parseMachineCPU(stat string) (total time.Duration) {
 	line, _, _ := strings.Cut(stat, "\n")
 	fields := strings.Fields(line)

@@ -41,9 +41,11 @@ func newPairs(clients int, d time.Duration) *pairs {
 
 func pairsPart(quick bool) *part {
 	if quick {
-		return &part{rounds: 2, needs: needs{lockproxies: 1}, jobs: []job{newPairs(pairClients, time.Second)}}
+		return &part{rounds: 2, needs: needs{lockproxies: 1},
+			jobs: []job{newPairs(pairClients, time.Second)}}
 	}
-	return &part{rounds: 5, needs: needs{lockproxies: 1}, jobs: []job{newPairs(pairClients, 2*time.Second)}}
+	return &part{rounds: 5, needs: needs{lockproxies: 1},
+		jobs: []job{newPairs(pairClients, 2*time.Second)}}
 }
 
 func (j *pairs) title() string   { return "Pairs" }
@@ -52,7 +54,8 @@ func (j *pairs) cases() []string { return names(j.contenders) }
 func (j *pairs) measure(b *bench, i int) error {
 	f := b.field(j.time + stallAfter)
 	defer f.close()
-	lockers, err := j.contenders[i].open(f, j.clients, func(i int) string { return fmt.Sprintf("job:%d", i) })
+	lockers, err := j.contenders[i].open(f, j.clients,
+		func(i int) string { return fmt.Sprintf("job:%d", i) })
 	if err != nil {
 		return err
 	}
@@ -75,14 +78,20 @@ func (j *pairs) ratio(i int, figure func(*outcome) float64) stat.Spread {
 func (j *pairs) sections() []*section {
 	s := &section{
 		title: fmt.Sprintf("A lock each, %d clients", j.clients),
-		before: fmt.Sprintf("Each client takes and releases a lock of its own, for %v: nobody waits. Ratios are medians over the rounds (least–most) of the ratio to "+
-			"bsm/redislock in the same round. Those that are not lockproxy talk to Redis directly.", j.time),
-		header: []string{"", "pairs/s", "ratio", "Redis CPU µs/pair", "ratio", "commands/pair", "mean LOCK ms", "p99 LOCK ms"},
+		before: fmt.Sprintf("Each client takes and releases a lock of its own, for %v: nobody "+
+			"waits. Ratios are medians over the rounds (least–most) of the ratio to "+
+			"bsm/redislock in the same round. Those that are not lockproxy talk to Redis directly.",
+			j.time),
+		header: []string{"", "pairs/s", "ratio", "Redis CPU µs/pair", "ratio", "commands/pair",
+			"mean LOCK ms", "p99 LOCK ms"},
 	}
-	bars := chart.Bars{Title: fmt.Sprintf("LOCK and UNLOCK of a lock each, %d clients", j.clients), Unit: "ratio to bsm/redislock", Verb: "%.2f", Mark: 1,
+	bars := chart.Bars{Title: fmt.Sprintf("LOCK and UNLOCK of a lock each, %d clients", j.clients),
+		Unit: "ratio to bsm/redislock", Verb: "%.2f", Mark: 1,
 		Groups: []string{"pairs/s (more is better)", "Redis CPU per pair (less is better)"}}
-	bars.Series = []chart.Series{{Name: "lockproxy, light client", Color: chart.Blue}, {Name: "lockproxy, go-redis", Color: chart.Purple},
-		{Name: "lockproxy, rueidis", Color: chart.Orange}, {Name: "bsm/redislock", Color: chart.Plain}, {Name: "rueidislock", Color: chart.Green}}
+	bars.Series = []chart.Series{{Name: "lockproxy, light client", Color: chart.Blue},
+		{Name: "lockproxy, go-redis", Color: chart.Purple},
+		{Name: "lockproxy, rueidis", Color: chart.Orange}, {Name: "bsm/redislock",
+			Color: chart.Plain}, {Name: "rueidislock", Color: chart.Green}}
 	for i, c := range j.contenders {
 		rounds := j.results[i]
 		rate, cpu := j.ratio(i, (*outcome).rate), j.ratio(i, (*outcome).cpu)
@@ -91,22 +100,28 @@ func (j *pairs) sections() []*section {
 			rate.Format("%.2f"),
 			spread(rounds, "%.1f", (*outcome).cpu),
 			cpu.Format("%.2f"),
-			middle(rounds, "%.1f", func(o *outcome) float64 { return per(float64(o.used.commands), o.total) }),
+			middle(rounds, "%.1f", func(o *outcome) float64 {
+				return per(float64(o.used.commands), o.total)
+			}),
 			middle(rounds, "%.2f", func(o *outcome) float64 { return ms(o.waits().mean()) }),
 			middle(rounds, "%.2f", func(o *outcome) float64 { return ms(o.waits().at(0.99)) }))
 		bars.Series[i].Values = []stat.Spread{rate, cpu}
 	}
-	s.figures = []figure{{"pairs", bars.Title + ", as ratios to bsm/redislock, from the table below", bars}}
+	s.figures = []figure{{"pairs", bars.Title +
+		", as ratios to bsm/redislock, from the table below", bars}}
 	return []*section{s, j.cores()}
 }
 
 func (j *pairs) goals() (list []goal) {
-	for _, way := range []struct{ contender, how string }{{pairsLockproxy, "a connection each"}, {pairsShared, "one connection for all"}} {
+	for _, way := range []struct{ contender, how string }{{pairsLockproxy, "a connection each"},
+		{pairsShared, "one connection for all"}} {
 		i := slices.Index(j.cases(), way.contender)
 		list = append(list,
-			goal{name: fmt.Sprintf("LOCK + UNLOCK pairs/s, %d clients with a lock each, %s: ratio to bsm/redislock directly", j.clients, way.how),
+			goal{name: fmt.Sprintf("LOCK + UNLOCK pairs/s, %d clients with a lock each, %s: "+
+				"ratio to bsm/redislock directly", j.clients, way.how),
 				want: 0.8, atLeast: true, got: j.ratio(i, (*outcome).rate)},
-			goal{name: "Redis CPU for each such pair, " + way.how + ": ratio to bsm/redislock", want: 1, got: j.ratio(i, (*outcome).cpu)})
+			goal{name: "Redis CPU for each such pair, " + way.how + ": ratio to bsm/redislock",
+				want: 1, got: j.ratio(i, (*outcome).cpu)})
 	}
 	return list
 }

@@ -72,7 +72,8 @@ func (p process) resident() (int, error) {
 func parseResident(status string) (int, error) {
 	for line := range strings.Lines(status) {
 		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kb, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
+			kb, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value),
+				"kB")))
 			if err != nil {
 				return 0, fmt.Errorf("cannot read the memory of a server: %w", err)
 			}

@@ -7,12 +7,14 @@ import (
 )
 
 func TestParseCPU(t *testing.T) {
-	stat := "4711 (a (strange) name) S 1 4711 4711 0 -1 4194560 1000 0 0 0 150 27 0 0 20 0 9 0 100 1000000 500 18446744073709551615\n"
+	stat := "4711 (a (strange) name) S 1 4711 4711 0 -1 4194560 1000 0 0 0 150 27 0 0 20 0 9 0 " +
+		"100 1000000 500 18446744073709551615\n"
 	got, err := parseCPU([]byte(stat))
 	if err != nil || got != 1770*time.Millisecond {
 		t.Errorf("%v, %v", got, err)
 	}
-	for _, bad := range []string{"", "1 (x) S 1 2", "1 (x) S 1 4711 4711 0 -1 4194560 1000 0 0 0 many 27 0"} {
+	for _, bad := range []string{"", "1 (x) S 1 2",
+		"1 (x) S 1 4711 4711 0 -1 4194560 1000 0 0 0 many 27 0"} {
 		if got, err := parseCPU([]byte(bad)); err == nil {
 			t.Errorf("%q was read as %v", bad, got)
 		}
@@ -20,7 +22,8 @@ func TestParseCPU(t *testing.T) {
 }
 
 func TestParseResident(t *testing.T) {
-	got, err := parseResident("Name:\tredis-server\nVmHWM:\t   99999 kB\nVmRSS:\t    8124 kB\nRssAnon:\t    1 kB\n")
+	got, err := parseResident("Name:\tredis-server\nVmHWM:\t   99999 kB\nVmRSS:\t    8124 " +
+		"kB\nRssAnon:\t    1 kB\n")
 	if err != nil || got != 8124<<10 {
 		t.Errorf("%v, %v", got, err)
 	}

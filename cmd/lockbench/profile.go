@@ -10,7 +10,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// profiled is what lockproxy does with its processor time in some workloads: it explains what the others measure.
+// profiled is what lockproxy does with its processor time in some workloads: it explains what the
+// others measure.
 type profiled struct {
 	time      time.Duration // of a profile, whole seconds
 	workloads []workload
@@ -39,10 +40,11 @@ const (
 	activities
 )
 
-var activityNames = [activities]string{"writing to clients", "reading from clients", "writing to Redis", "replies", "requests", "scheduler", "GC", "other"}
+var activityNames = [activities]string{"writing to clients", "reading from clients",
+	"writing to Redis", "replies", "requests", "scheduler", "GC", "other"}
 
-// activityOf says of functions, by how their names begin, what calls of theirs are for. Of a stack the innermost that is named here counts, and
-// of two that fit it the first.
+// activityOf says of functions, by how their names begin, what calls of theirs are for. Of a stack
+// the innermost that is named here counts, and of two that fit it the first.
 var activityOf = []struct {
 	function string
 	activity activity
@@ -73,14 +75,17 @@ var activityOf = []struct {
 
 func profilePart(quick bool) *part {
 	j := &profiled{time: 3 * time.Second, workloads: []workload{
-		{"GET", usualClients, 1, usualSize}, {"GET", usualClients, 16, usualSize}, {"GET", usualClients, 64, usualSize},
-		{"GET", usualClients, 1, 64 << 10}, {"SET", usualClients, 1, 64 << 10}, {"GET", 1, 1, usualSize}, {"GET", 1000, 1, usualSize},
+		{"GET", usualClients, 1, usualSize}, {"GET", usualClients, 16, usualSize},
+		{"GET", usualClients, 64, usualSize},
+		{"GET", usualClients, 1, 64 << 10}, {"SET", usualClients, 1, 64 << 10},
+		{"GET", 1, 1, usualSize}, {"GET", 1000, 1, usualSize},
 	}}
 	if quick {
 		j.time = time.Second
 	}
 	j.results = make([][]*breakdown, len(j.workloads)+1)
-	return &part{rounds: 1, needs: needs{targets: []string{viaDirect, viaLockproxy}, profiled: true}, jobs: []job{j}}
+	return &part{rounds: 1, needs: needs{targets: []string{viaDirect, viaLockproxy},
+		profiled: true}, jobs: []job{j}}
 }
 
 func (j *profiled) title() string { return "Profile" }
@@ -89,7 +94,8 @@ func (j *profiled) cases() (names []string) {
 	for _, w := range j.workloads {
 		names = append(names, w.String())
 	}
-	return append(names, fmt.Sprintf("LOCK and UNLOCK, %s with a lock each", count(pairClients, "client")))
+	return append(names, fmt.Sprintf("LOCK and UNLOCK, %s with a lock each",
+		count(pairClients, "client")))
 }
 
 // lead is how long a workload runs before it is profiled.
@@ -119,7 +125,8 @@ func (j *profiled) locks(b *bench) (requests int, err error) {
 	d := j.time + 2*lead
 	f := b.field(d + stallAfter)
 	defer f.close()
-	lockers, err := lockRaw(pairsLockproxy, 1, false).open(f, pairClients, func(i int) string { return fmt.Sprintf("job:%d", i) })
+	lockers, err := lockRaw(pairsLockproxy, 1, false).open(f, pairClients,
+		func(i int) string { return fmt.Sprintf("job:%d", i) })
 	if err != nil {
 		return 0, err
 	}
@@ -131,7 +138,8 @@ func (j *profiled) locks(b *bench) (requests int, err error) {
 }
 
 // profile runs something and looks meanwhile at what lockproxy does.
-func (b *bench) profile(d time.Duration, run func(*bench) (requests int, err error)) (*breakdown, error) {
+func (b *bench) profile(d time.Duration, run func(*bench) (requests int, err error)) (*breakdown,
+	error) {
 	type fetched struct {
 		p   *profile.Profile
 		err error
@@ -168,7 +176,8 @@ func (b *bench) profile(d time.Duration, run func(*bench) (requests int, err err
 	return sum, nil
 }
 
-// fetchProfile asks a lockproxy that was started with --admin-pprof what it does for d, whole seconds.
+// fetchProfile asks a lockproxy that was started with --admin-pprof what it does for d, whole
+// seconds.
 func fetchProfile(ctx context.Context, admin string, d time.Duration) (*profile.Profile, error) {
 	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", admin, int(d.Seconds()))
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -13,7 +13,8 @@ import (
 func sampled(value int64, stack ...string) *profile.Sample {
 	s := &profile.Sample{Value: []int64{1, value}}
 	for _, name := range stack {
-		s.Location = append(s.Location, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}})
+		line := profile.Line{Function: &profile.Function{Name: name}}
+		s.Location = append(s.Location, &profile.Location{Line: []profile.Line{line}})
 	}
 	return s
 }
@@ -21,17 +22,25 @@ func sampled(value int64, stack ...string) *profile.Sample {
 func TestBreakDown(t *testing.T) {
 	const call = "internal/runtime/syscall/linux.Syscall6"
 	b := breakDown(&profile.Profile{Sample: []*profile.Sample{
-		sampled(40, call, "lockproxy/internal/socket.call", "lockproxy/passthrough.(*outbox).send", "lockproxy/passthrough.(*Pipe).passShared", "lockproxy/passthrough.(*lane).pass"),
-		sampled(10, call, "lockproxy/internal/socket.call", "lockproxy/proxy.(*session).read", "lockproxy/proxy.(*session).serve"),
-		sampled(5, "lockproxy/internal/resp.(*Framer).Next", "lockproxy/proxy.(*session).handle", "lockproxy/proxy.(*session).serve"),
-		sampled(5, call, "lockproxy/passthrough.(*lane).submit", "lockproxy/passthrough.(*Pipe).Call", "lockproxy/proxy.(*session).Eval"),
-		sampled(10, "lockproxy/passthrough.(*replyReader).sort", "lockproxy/passthrough.(*Pipe).passShared", "lockproxy/passthrough.(*lane).pass"),
-		sampled(15, "runtime.epollwait", "runtime.netpoll", "runtime.findRunnable", "runtime.schedule", "runtime.mcall"),
-		sampled(5, "runtime.gcDrainN", "runtime.gcAssistAlloc1", "runtime.gcAssistAlloc", "lockproxy/lockcmd.(*Locks).Run", "lockproxy/proxy.(*session).serve"),
+		sampled(40, call, "lockproxy/internal/socket.call", "lockproxy/passthrough.(*outbox).send",
+			"lockproxy/passthrough.(*Pipe).passShared", "lockproxy/passthrough.(*lane).pass"),
+		sampled(10, call, "lockproxy/internal/socket.call", "lockproxy/proxy.(*session).read",
+			"lockproxy/proxy.(*session).serve"),
+		sampled(5, "lockproxy/internal/resp.(*Framer).Next", "lockproxy/proxy.(*session).handle",
+			"lockproxy/proxy.(*session).serve"),
+		sampled(5, call, "lockproxy/passthrough.(*lane).submit",
+			"lockproxy/passthrough.(*Pipe).Call", "lockproxy/proxy.(*session).Eval"),
+		sampled(10, "lockproxy/passthrough.(*replyReader).sort",
+			"lockproxy/passthrough.(*Pipe).passShared", "lockproxy/passthrough.(*lane).pass"),
+		sampled(15, "runtime.epollwait", "runtime.netpoll", "runtime.findRunnable",
+			"runtime.schedule", "runtime.mcall"),
+		sampled(5, "runtime.gcDrainN", "runtime.gcAssistAlloc1", "runtime.gcAssistAlloc",
+			"lockproxy/lockcmd.(*Locks).Run", "lockproxy/proxy.(*session).serve"),
 		sampled(10, "something.else"),
 	}})
 	for a, want := range map[activity]float64{
-		toClients: 0.4, fromClients: 0.1, withRequests: 0.05, toRedis: 0.05, withReplies: 0.1, scheduling: 0.15, collecting: 0.05, otherwise: 0.1,
+		toClients: 0.4, fromClients: 0.1, withRequests: 0.05, toRedis: 0.05, withReplies: 0.1,
+		scheduling: 0.15, collecting: 0.05, otherwise: 0.1,
 	} {
 		if math.Abs(b.shares[a]-want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", activityNames[a], b.shares[a], want)
@@ -53,7 +62,8 @@ func TestProfileTable(t *testing.T) {
 	}
 	got := j.sections()[0].markdown("")
 	for _, want := range []string{
-		"|  | CPU µs/request | writing to clients | reading from clients | writing to Redis | replies | requests | scheduler | GC | other | in system calls |\n",
+		"|  | CPU µs/request | writing to clients | reading from clients | writing to Redis | " +
+			"replies | requests | scheduler | GC | other | in system calls |\n",
 		"| GET, 50 clients, P=16, 64 B | 1.50 | 50 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 75 |\n",
 		"| LOCK and UNLOCK, 50 clients with a lock each | 1.50 | 50 |",
 	} {

@@ -16,7 +16,8 @@ import (
 	"lockproxy/cmd/lockbench/redisbench"
 )
 
-// The programs that lockproxy is measured beside. They are servers, and some systems have those where only root looks.
+// The programs that lockproxy is compared with. They are servers, and some systems have those
+// where only root looks.
 var serverDirs = []string{"/usr/sbin", "/usr/local/sbin"}
 
 //go:embed install.sh
@@ -52,7 +53,8 @@ func find(program string) (string, error) {
 func runProgram(ctx context.Context, program string, args ...string) error {
 	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s failed: %w: %s", strings.Join(append([]string{program}, args...), " "), err, bytes.TrimSpace(out))
+		return fmt.Errorf("%s failed: %w: %s", strings.Join(append([]string{program}, args...),
+			" "), err, bytes.TrimSpace(out))
 	}
 	return nil
 }
@@ -74,9 +76,11 @@ func printed(program string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// programVersions asks all programs but Redis, which is asked when it runs. What isn't installed is "".
+// programVersions asks all programs but Redis, which is asked when it runs. What isn't installed is
+// "".
 func programVersions(lockproxy string, built bool) versions {
-	v := versions{benchmark: redisbench.Version(), lockproxy: strings.TrimPrefix(printed(lockproxy, "--version"), "lockproxy ")}
+	v := versions{benchmark: redisbench.Version(),
+		lockproxy: strings.TrimPrefix(printed(lockproxy, "--version"), "lockproxy ")}
 	if revision := printed("git", "describe", "--always", "--dirty"); built && revision != "" {
 		v.lockproxy = revision
 	}
@@ -87,6 +91,12 @@ func programVersions(lockproxy string, built bool) versions {
 		v.twemproxy = number.FindString(printed(path, "-V"))
 	}
 	return v
+}
+
+func lockLibraries() string {
+	return fmt.Sprintf("go-redis %s, bsm/redislock %s, rueidislock %s",
+		library("github.com/redis/go-redis/v9"), library("github.com/bsm/redislock"),
+		library("github.com/redis/rueidis"))
 }
 
 // library is the version of a Go module that lockbench is built with.
@@ -103,7 +113,8 @@ func library(module string) string {
 	return "unknown"
 }
 
-// proxyToMeasure is the program named, or one built in dir from the source that lockbench is run in.
+// proxyToMeasure is the program named, or one built in dir from the source that lockbench is run
+// in.
 func proxyToMeasure(ctx context.Context, named, dir string) (string, error) {
 	if named != "" {
 		path, err := filepath.Abs(named)
@@ -117,7 +128,8 @@ func proxyToMeasure(ctx context.Context, named, dir string) (string, error) {
 	}
 	path, err := buildProxy(ctx, dir)
 	if err != nil {
-		return "", fmt.Errorf("%w\nRun lockbench inside lockproxy's source, or name a built lockproxy with --proxy", err)
+		return "", fmt.Errorf("%w\nRun lockbench inside lockproxy's source, or name a built "+
+			"lockproxy with --proxy", err)
 	}
 	return path, nil
 }

@@ -5,7 +5,8 @@ import (
 	"os"
 )
 
-// progress is the line on stderr that says what is being measured. On a terminal each line replaces the one before.
+// progress is the line on stderr that says what is being measured. On a terminal each line replaces
+// the one before.
 type progress struct {
 	out         *os.File
 	terminal    bool

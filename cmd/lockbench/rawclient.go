@@ -13,8 +13,9 @@ import (
 	"lockproxy/internal/socket"
 )
 
-// rawClient is a client that costs next to nothing, since it shares the machine with what it measures: one connection, one
-// command at a time, only the replies that the workloads meet, and its socket read and written as a client in C would.
+// rawClient is a client that costs next to nothing, since it shares the machine with what it
+// measures: one connection, one command at a time, only the replies that the workloads meet, and
+// its socket read and written as a client in C would.
 type rawClient struct {
 	nc  net.Conn
 	way *socket.Socket // nc's

@@ -10,13 +10,16 @@ import (
 	"lockproxy/cmd/lockbench/stat"
 )
 
-// relay is GET and SET by redis-benchmark, directly and through each proxy: what it costs that a proxy is in between.
+// relay is GET and SET by redis-benchmark, directly and through each proxy: what it costs that a
+// proxy is in between.
 type relay struct {
-	time      time.Duration // how long a run takes directly; through a proxy as many requests are sent
+	// how long a run takes directly; through a proxy as many requests are sent
+	time      time.Duration
 	workloads []workload
-	requests  []int         // of a run of each workload: as many as have kept Redis busy for that time; 0: not known yet
-	rates     [][][]float64 // of each workload, by each way, by round
-	spent     [][][]spent   // likewise
+	// of a run of each workload: as many as have kept Redis busy for that time; 0: not known yet
+	requests []int
+	rates    [][][]float64 // of each workload, by each way, by round
+	spent    [][][]spent   // likewise
 }
 
 // workload is one way to use redis-benchmark.
@@ -26,7 +29,8 @@ type workload struct {
 }
 
 func (w workload) String() string {
-	return fmt.Sprintf("%s, %s, P=%d, %s", w.test, count(w.clients, "client"), w.pipeline, inBytes(w.size))
+	return fmt.Sprintf("%s, %s, P=%d, %s", w.test, count(w.clients, "client"), w.pipeline,
+		inBytes(w.size))
 }
 
 // The workload that the others differ from in one respect, and what each of them shows.
@@ -37,16 +41,18 @@ const (
 
 func relayPart(quick bool) *part {
 	j := &relay{time: 800 * time.Millisecond}
-	p := &part{rounds: 5, needs: needs{targets: allWays}, beside: true, jobs: []job{j}}
+	p := &part{rounds: 5, needs: needs{targets: allWays}, others: true, jobs: []job{j}}
 	both := func(clients, pipeline, size int) {
-		j.workloads = append(j.workloads, workload{"GET", clients, pipeline, size}, workload{"SET", clients, pipeline, size})
+		j.workloads = append(j.workloads, workload{"GET", clients, pipeline, size},
+			workload{"SET", clients, pipeline, size})
 	}
 	for _, pipeline := range []int{1, 16, 64} {
 		both(usualClients, pipeline, usualSize)
 	}
 	if quick {
 		p.rounds, j.time = 3, 400*time.Millisecond
-		j.workloads = append(j.workloads, workload{"GET", usualClients, 16, 1 << 10}, workload{"SET", usualClients, 1, 64 << 10}, workload{"GET", 1, 1, usualSize},
+		j.workloads = append(j.workloads, workload{"GET", usualClients, 16, 1 << 10},
+			workload{"SET", usualClients, 1, 64 << 10}, workload{"GET", 1, 1, usualSize},
 			workload{"GET", 1000, 1, usualSize})
 	} else {
 		for _, size := range []int{1 << 10, 64 << 10} {
@@ -120,8 +126,8 @@ func (b *bench) calibrate(w workload, d time.Duration) (int, error) {
 // runLimit is for one run of redis-benchmark, far longer than any should take.
 const runLimit = 60 * time.Second
 
-// benchmark runs redis-benchmark once and looks that Redis itself has seen all of it: a proxy that answers by itself, loses requests or
-// sends them twice is no measure.
+// benchmark runs redis-benchmark once and looks that Redis itself has seen all of it: a proxy that
+// answers by itself, loses requests or sends them twice is no measure.
 func (b *bench) benchmark(t *target, w workload, requests int) (rate float64, s spent, err error) {
 	if err := t.server.serves(); err != nil { // redis-benchmark would try to connect for ever
 		return 0, s, fmt.Errorf("not running: %w", err)
@@ -130,7 +136,8 @@ func (b *bench) benchmark(t *target, w workload, requests int) (rate float64, s 
 	if _, err := b.monitor.do("SET", redisbench.Key, value); err != nil {
 		return 0, s, err
 	}
-	ctx, cancel := context.WithTimeoutCause(b.ctx, runLimit, fmt.Errorf("not done after %v", runLimit))
+	ctx, cancel := context.WithTimeoutCause(b.ctx, runLimit,
+		fmt.Errorf("not done after %v", runLimit))
 	defer cancel()
 	before, err := t.server.process().cpu()
 	if err != nil {
@@ -138,7 +145,8 @@ func (b *bench) benchmark(t *target, w workload, requests int) (rate float64, s 
 	}
 	var report redisbench.Report
 	used, err := b.during(func() (err error) {
-		report, err = redisbench.Run(ctx, redisbench.Load{Addr: t.server.addr, Test: w.test, Clients: w.clients, Pipeline: w.pipeline, Size: w.size, Requests: requests})
+		report, err = redisbench.Run(ctx, redisbench.Load{Addr: t.server.addr, Test: w.test,
+			Clients: w.clients, Pipeline: w.pipeline, Size: w.size, Requests: requests})
 		return err
 	})
 	if err != nil {
@@ -155,8 +163,8 @@ func (b *bench) benchmark(t *target, w workload, requests int) (rate float64, s 
 	return report.Rate, s, w.seenBy(used, requests)
 }
 
-// seenBy is an error unless Redis has done what was asked for. redis-benchmark sends whole pipelines: of the last some more than
-// it counts.
+// seenBy is an error unless Redis has done what was asked for. redis-benchmark sends whole
+// pipelines: of the last some more than it counts.
 func (w workload) seenBy(u usage, requests int) error {
 	done := u.gets
 	if w.test == "SET" {

@@ -19,15 +19,21 @@ type aspect struct {
 }
 
 var aspects = []aspect{
-	{"relay-pipelining", "Requests in a pipeline", fmt.Sprintf("%d clients, values of %s", usualClients, inBytes(usualSize)),
+	{"relay-pipelining", "Requests in a pipeline", fmt.Sprintf("%d clients, values of %s",
+		usualClients, inBytes(usualSize)),
 		func(w workload) bool { return w.clients == usualClients && w.size == usualSize },
 		func(w workload) string { return fmt.Sprintf("%s, P=%d", w.test, w.pipeline) },
 		func(w workload) string { return fmt.Sprintf("%s P=%d", w.test, w.pipeline) }},
 	{"relay-values", "Size of values", fmt.Sprintf("%d clients, large values", usualClients),
 		func(w workload) bool { return w.clients == usualClients && w.size != usualSize },
-		func(w workload) string { return fmt.Sprintf("%s, %s, P=%d", w.test, inBytes(w.size), w.pipeline) },
-		func(w workload) string { return fmt.Sprintf("%s P=%d\n%s", w.test, w.pipeline, inBytes(w.size)) }},
-	{"relay-clients", "Number of clients", fmt.Sprintf("1 and 1,000 clients, values of %s", inBytes(usualSize)),
+		func(w workload) string {
+			return fmt.Sprintf("%s, %s, P=%d", w.test, inBytes(w.size), w.pipeline)
+		},
+		func(w workload) string {
+			return fmt.Sprintf("%s P=%d\n%s", w.test, w.pipeline, inBytes(w.size))
+		}},
+	{"relay-clients", "Number of clients", fmt.Sprintf("1 and 1,000 clients, values of %s",
+		inBytes(usualSize)),
 		func(w workload) bool { return w.clients != usualClients },
 		func(w workload) string {
 			return fmt.Sprintf("%s, %s, P=%d", w.test, count(w.clients, "client"), w.pipeline)
@@ -41,9 +47,12 @@ func (j *relay) sections() (list []*section) {
 	for i, a := range aspects {
 		s := j.aspect(a)
 		if i == 0 {
-			s.before = "GET and SET by redis-benchmark. Directly: requests/s, median (least–most of the rounds). Through each proxy: the ratio to those directly in the same " +
-				"round, median (least–most). P is how many requests a client sends before it waits for the replies. After every run Redis is asked whether it has " +
-				"seen all of the requests and had a value for each GET; a run with any error is counted as failed, and in no figure.\n\n" + s.before
+			s.before = "GET and SET by redis-benchmark. Directly: requests/s, median (least–most " +
+				"of the rounds). Through each proxy: the ratio to those directly in the same " +
+				"round, median (least–most). P is how many requests a client sends before it " +
+				"waits for the replies. After every run Redis is asked whether it has " +
+				"seen all of the requests and had a value for each GET; a run with any error is " +
+				"counted as failed, and in no figure.\n\n" + s.before
 		}
 		list = append(list, s)
 	}
@@ -53,7 +62,8 @@ func (j *relay) sections() (list []*section) {
 func (j *relay) aspect(a aspect) *section {
 	s := &section{title: "Relay: " + lowerFirst(a.title), before: upperFirst(a.figure) + ".",
 		header: append([]string{"", "direct, requests/s"}, allWays[1:]...)}
-	bars := chart.Bars{Title: "Throughput through a proxy: " + a.figure, Unit: "ratio to direct", Verb: "%.2f", Mark: 1}
+	bars := chart.Bars{Title: "Throughput through a proxy: " + a.figure, Unit: "ratio to direct",
+		Verb: "%.2f", Mark: 1}
 	for _, name := range allWays[1:] {
 		bars.Series = append(bars.Series, chart.Series{Name: name, Color: colorOf(name)})
 	}
@@ -70,7 +80,8 @@ func (j *relay) aspect(a aspect) *section {
 		s.row(cells...)
 		bars.Groups = append(bars.Groups, a.short(load))
 	}
-	s.figures = []figure{{a.name, bars.Title + ", as a ratio to direct Redis: the table below as bars", bars}}
+	s.figures = []figure{{a.name, bars.Title +
+		", as a ratio to direct Redis: the table below as bars", bars}}
 	return s
 }
 
@@ -81,12 +92,15 @@ func (j *relay) ratio(w, way int) stat.Spread {
 
 func (j *relay) goals() (list []goal) {
 	least := goal{name: "GET and SET: the least ratio of all workloads", want: 0.5, atLeast: true}
-	ahead := goal{name: "The same, P=1 and P=16: least lead over the better of the other proxies (lockproxy ÷ it)", want: 1, atLeast: true}
+	ahead := goal{name: "The same, P=1 and P=16: least lead over the better of the other proxies " +
+		"(lockproxy ÷ it)", want: 1, atLeast: true}
 	for w, load := range j.workloads {
 		ratio := j.ratio(w, slices.Index(allWays, viaLockproxy))
-		if usual := load.clients == usualClients && load.size == usualSize; usual && load.pipeline < 64 {
+		if usual := load.clients == usualClients && load.size == usualSize; usual &&
+			load.pipeline < 64 {
 			want := map[int]float64{1: 1.1, 16: 0.65}[load.pipeline]
-			list = append(list, goal{name: fmt.Sprintf("%v: ratio to direct", load), want: want, atLeast: true, got: ratio})
+			list = append(list, goal{name: fmt.Sprintf("%v: ratio to direct", load), want: want,
+				atLeast: true, got: ratio})
 			ahead.keepLeast(j.lead(w))
 		}
 		least.keepLeast(ratio)
@@ -99,7 +113,8 @@ func (j *relay) lead(w int) stat.Spread {
 	ours := j.rates[w][slices.Index(allWays, viaLockproxy)]
 	var leads []float64
 	for r := range ours {
-		best := max(j.rates[w][slices.Index(allWays, viaHAProxy)][r], j.rates[w][slices.Index(allWays, viaTwemproxy)][r])
+		best := max(j.rates[w][slices.Index(allWays, viaHAProxy)][r],
+			j.rates[w][slices.Index(allWays, viaTwemproxy)][r])
 		leads = append(leads, ours[r]/best)
 	}
 	return stat.Of(leads)

@@ -10,16 +10,15 @@ import (
 	"strings"
 )
 
-// report measures what the documents of a command are about, and writes them. Nothing is written unless all was measured.
-func report(ctx context.Context, c command, stdout io.Writer, p *progress) error {
-	flags := c.flags()
-	ctx, cancel := context.WithTimeoutCause(ctx, flags.Limit, fmt.Errorf("the time limit of %v (--limit) is over", flags.Limit))
+// report measures what the documents are about, and writes them. Nothing is written
+// unless all was measured.
+func report(ctx context.Context, f *flags, docs []*document, stdout io.Writer, p *progress) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took more than %v", limit))
 	defer cancel()
-	docs := c.documents()
-	if err := writable(flags.Output); err != nil {
+	if err := writable(f.Output); err != nil {
 		return err
 	}
-	l, err := measureAll(ctx, flags, docs, p)
+	l, err := measureAll(ctx, f, docs, p)
 	p.end()
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -32,7 +31,7 @@ func report(ctx context.Context, c command, stdout io.Writer, p *progress) error
 			return err
 		}
 	}
-	if err := writeAll(l, docs, flags.Output); err != nil {
+	if err := writeAll(l, docs, f.Output); err != nil {
 		return err
 	}
 	if len(l.failures) > 0 {
@@ -41,7 +40,8 @@ func report(ctx context.Context, c command, stdout io.Writer, p *progress) error
 	return nil
 }
 
-// writable makes the directory that the report goes to: better to fail now than when all is measured.
+// writable makes the directory that the report goes to: better to fail now than when all is
+// measured.
 func writable(output string) error {
 	if output == "" {
 		return nil
@@ -56,7 +56,7 @@ func writable(output string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// writeAll writes the first document to the file named, and others beside it.
+// writeAll writes the first document to the file named, and others next to it.
 func writeAll(l *lab, docs []*document, output string) error {
 	if output == "" {
 		return nil
@@ -73,26 +73,29 @@ func writeAll(l *lab, docs []*document, output string) error {
 	return nil
 }
 
-func measureAll(ctx context.Context, flags *common, docs []*document, p *progress) (l *lab, err error) {
+func measureAll(
+	ctx context.Context, f *flags, docs []*document, p *progress,
+) (l *lab, err error) {
 	dir, err := os.MkdirTemp("", "lockbench")
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a directory for the servers: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	parts := partsOf(docs)
-	l = &lab{ctx: ctx, progress: p, dir: dir, files: raiseFileLimit(), rounds: flags.Rounds, quick: flags.Quick, args: strings.Fields(flags.ProxyArgs)}
+	l = &lab{ctx: ctx, progress: p, dir: dir, files: raiseFileLimit(), quick: f.Quick,
+		args: strings.Fields(f.ProxyArgs)}
 	for _, part := range parts {
-		p.total += l.steps(part)
-		if part.beside {
+		p.total += part.steps()
+		if part.others {
 			if err := install(ctx); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if l.proxy, err = proxyToMeasure(ctx, flags.Proxy, l.dir); err != nil {
+	if l.proxy, err = proxyToMeasure(ctx, f.Proxy, l.dir); err != nil {
 		return nil, err
 	}
-	l.versions = programVersions(l.proxy, flags.Proxy == "")
+	l.versions = programVersions(l.proxy, f.Proxy == "")
 	watch := startWatch()
 	for _, part := range parts {
 		if err := l.measure(part); err != nil {

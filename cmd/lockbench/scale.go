@@ -17,7 +17,7 @@ type scale struct {
 
 func scalePart(quick bool) *part {
 	j := &scale{time: 1500 * time.Millisecond, clients: []int{1, 10, 100, 1000, 5000}}
-	p := &part{rounds: 3, needs: needs{targets: allWays}, beside: true, jobs: []job{j}}
+	p := &part{rounds: 3, needs: needs{targets: allWays}, others: true, jobs: []job{j}}
 	if quick {
 		p.rounds, j.time = 1, 700*time.Millisecond
 	}
@@ -80,15 +80,19 @@ func bothCPU(d *driven) float64   { return us(d.redisCPU + d.proxyCPU) }
 
 func (j *scale) sections() []*section {
 	rates := &section{title: "Scale: throughput",
-		before: fmt.Sprintf("Each client sends GET of %s and waits for the reply, again and again for %v, by lockbench's own load generator; all are connected before "+
-			"that. Requests/s, median (least–most of the rounds), and the ratio to those directly in the same round.", inBytes(usualSize), j.time),
+		before: fmt.Sprintf("Each client sends GET of %s and waits for the reply, again and "+
+			"again for %v, by lockbench's own load generator; all are connected before "+
+			"that. Requests/s, median (least–most of the rounds), and the ratio to those "+
+			"directly in the same round.", inBytes(usualSize), j.time),
 		header: []string{"clients", "direct"}}
 	cpu := &section{title: "Scale: CPU per command",
-		before: "Microseconds of processor time that Redis and the proxy together use for each request: median (least–most); in brackets after it, how much of it is the " +
+		before: "Microseconds of processor time that Redis and the proxy together use for each " +
+			"request: median (least–most); in brackets after it, how much of it is the " +
 			"proxy's. What the clients use is not counted.",
 		header: append([]string{"clients"}, allWays...)}
 	rateLines := chart.Lines{Title: "GET, as clients grow", Unit: "commands/s", Across: "clients"}
-	cpuLines := chart.Lines{Title: "CPU of Redis and proxy together, as clients grow", Unit: "µs per command", Across: "clients"}
+	cpuLines := chart.Lines{Title: "CPU of Redis and proxy together, as clients grow",
+		Unit: "µs per command", Across: "clients"}
 	for _, name := range allWays {
 		rateLines.Series = append(rateLines.Series, chart.Series{Name: name, Color: colorOf(name)})
 		cpuLines.Series = append(cpuLines.Series, chart.Series{Name: name, Color: colorOf(name)})
@@ -97,7 +101,8 @@ func (j *scale) sections() []*section {
 		rates.header = append(rates.header, name, "ratio")
 	}
 	for n, clients := range j.clients {
-		rateLines.At, cpuLines.At = append(rateLines.At, float64(clients)), append(cpuLines.At, float64(clients))
+		rateLines.At, cpuLines.At = append(rateLines.At, float64(clients)),
+			append(cpuLines.At, float64(clients))
 		rateCells, cpuCells := []string{thousands(clients)}, []string{thousands(clients)}
 		for way := range allWays {
 			rate, both := stat.Of(j.figures(n, way, driveRate)), stat.Of(j.figures(n, way, bothCPU))
@@ -106,11 +111,13 @@ func (j *scale) sections() []*section {
 			rateCells = append(rateCells, rate.Format("%.0f"))
 			cpuCell := both.Format("%.1f")
 			if way > 0 {
-				ratio := stat.Of(stat.Ratios(j.figures(n, way, driveRate), j.figures(n, 0, driveRate)))
+				ratio := stat.Of(stat.Ratios(j.figures(n, way, driveRate),
+					j.figures(n, 0, driveRate)))
 				rateCells = append(rateCells, ratio.Format("%.2f"))
 			}
 			if way > 0 && both.Rounds > 0 {
-				proxy := stat.Of(j.figures(n, way, func(d *driven) float64 { return us(d.proxyCPU) }))
+				proxy := stat.Of(j.figures(n, way,
+					func(d *driven) float64 { return us(d.proxyCPU) }))
 				cpuCell += fmt.Sprintf(" [%.1f]", proxy.Median)
 			}
 			cpuCells = append(cpuCells, cpuCell)
@@ -118,7 +125,9 @@ func (j *scale) sections() []*section {
 		rates.row(rateCells...)
 		cpu.row(cpuCells...)
 	}
-	rates.figures = []figure{{"scale", "Requests per second by number of clients, as in the table below", rateLines}}
-	cpu.figures = []figure{{"scale-cpu", "CPU time per command by number of clients, as in the table below", cpuLines}}
+	rates.figures = []figure{{"scale", "Requests per second by number of clients, as in the " +
+		"table below", rateLines}}
+	cpu.figures = []figure{{"scale-cpu", "CPU time per command by number of clients, as in the " +
+		"table below", cpuLines}}
 	return []*section{rates, cpu}
 }

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// section is a part of a report: a table with what must be known to read it, and figures that show it.
+// section is a part of a report: a table with what must be known to read it, and figures that show
+// it.
 type section struct {
 	title   string
 	before  string // paragraphs
@@ -25,7 +26,7 @@ func (f figure) file(document string) string { return document + "-" + f.name + 
 
 func (s *section) row(cells ...string) { s.rows = append(s.rows, cells) }
 
-// markdown shows the figures too if the name of the document beside which they are is given.
+// markdown shows the figures too if it is given the name of the document, which theirs begin with.
 func (s *section) markdown(document string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n## %s\n\n", s.title)
@@ -43,7 +44,8 @@ func (s *section) markdown(document string) string {
 
 func (s *section) table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(s.header, " | "), "---|"+strings.Repeat("---:|", len(s.header)-1))
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(s.header, " | "),
+		"---|"+strings.Repeat("---:|", len(s.header)-1))
 	for _, row := range s.rows {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// seed is the workload by which the old recipes were once judged: clients that share out a number of jobs, each of which
-// touches Redis a few times under one lock.
+// seed is the workload by which the old recipes were once judged: clients that share out a number
+// of jobs, each of which touches Redis a few times under one lock.
 type seed struct {
 	contenders []contender
 	clients    int
@@ -37,7 +37,8 @@ func (j *seed) measure(b *bench, i int) error {
 	if err != nil {
 		return err
 	}
-	d := drive{ctx: f.ctx, lockers: lockers, oneLock: true, jobs: j.jobs, inside: func(i int) error { return touch(lockers[i].(doer)) }}
+	d := drive{ctx: f.ctx, lockers: lockers, oneLock: true, jobs: j.jobs,
+		inside: func(i int) error { return touch(lockers[i].(doer)) }}
 	o, err := d.run(b)
 	if err != nil {
 		return err
@@ -54,7 +55,8 @@ type doer interface {
 	do(args ...string) (reply, error)
 }
 
-// touch is a job: it reads and writes in a way that loses a count if another does the same meanwhile.
+// touch is a job: it reads and writes in a way that loses a count if another does the same
+// meanwhile.
 func touch(c doer) error {
 	r, err := c.do("GET", "job:done")
 	if err != nil {
@@ -72,7 +74,8 @@ func (j *seed) check(b *bench) error {
 	r, err := b.monitor.do("GET", "job:done")
 	if err == nil && r.text != strconv.Itoa(j.jobs) {
 		err = fmt.Errorf("of %d jobs %s were counted", j.jobs, r.text)
-		return errors.Join(err, errors.New("two had the lock at once: report it with this run's command"))
+		return errors.Join(err, errors.New("two had the lock at once: report it with this run's "+
+			"command"))
 	}
 	return err
 }
@@ -80,10 +83,13 @@ func (j *seed) check(b *bench) error {
 func (j *seed) sections() []*section {
 	s := &section{
 		title: fmt.Sprintf("%d jobs shared by %d clients", j.jobs, j.clients),
-		before: "The work of each job, under one lock, is GET, INCR, SET on the client's own connection. A release is timed from the sending of the UNLOCK, DEL or EVAL " +
-			"until its reply. Commands (those that scripts call as well) include the three of the work. All by the light client. The longest wait is " +
+		before: "The work of each job, under one lock, is GET, INCR, SET on the client's own " +
+			"connection. A release is timed from the sending of the UNLOCK, DEL or EVAL " +
+			"until its reply. Commands (those that scripts call as well) include the three of " +
+			"the work. All by the light client. The longest wait is " +
 			"what a timeout on the lock would have to allow.",
-		header: []string{"", "jobs/s", "release ms, mean", "longest", "Redis commands/job", "Redis CPU µs/job", "wait ms, mean", "longest", "violations"},
+		header: []string{"", "jobs/s", "release ms, mean", "longest", "Redis commands/job",
+			"Redis CPU µs/job", "wait ms, mean", "longest", "violations"},
 	}
 	for i, c := range j.contenders {
 		rounds := j.results[i]
@@ -95,8 +101,12 @@ func (j *seed) sections() []*section {
 			spread(rounds, "%.0f", (*outcome).rate),
 			middle(rounds, "%.2f", func(o *outcome) float64 { return ms(o.releases().mean()) }),
 			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.releases().longest()) }),
-			middle(rounds, "%.1f", func(o *outcome) float64 { return per(float64(o.used.commands), o.total) }),
-			middle(rounds, "%.0f", func(o *outcome) float64 { return per(us(o.used.cpu), o.total) }),
+			middle(rounds, "%.1f", func(o *outcome) float64 {
+				return per(float64(o.used.commands), o.total)
+			}),
+			middle(rounds, "%.0f", func(o *outcome) float64 {
+				return per(us(o.used.cpu), o.total)
+			}),
 			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().mean()) }),
 			middle(rounds, "%.0f", func(o *outcome) float64 { return ms(o.waits().longest()) }),
 			fmt.Sprint(violations))

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// servers are processes that speak the Redis protocol; those that stand in front of others after them.
+// servers are processes that speak the Redis protocol; those that stand in front of others after
+// them.
 type servers struct{ running []*server }
 
 // server is one process, which may be started again on the same address.
@@ -37,7 +38,8 @@ func (s *servers) start(ctx context.Context, addr, path string, args ...string) 
 }
 
 // startNode is start for a node of a cluster.
-func (s *servers) startNode(ctx context.Context, addr, path string, args ...string) (*server, error) {
+func (s *servers) startNode(ctx context.Context, addr, path string, args ...string) (*server,
+	error) {
 	return s.launch(ctx, &server{addr: addr, path: path, args: args, node: true})
 }
 
@@ -53,7 +55,8 @@ func (p *server) start() error {
 	p.log.Reset()
 	p.cmd = exec.Command(p.path, p.args...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is for lockbench, which ends its servers itself
+	// a Ctrl-C is for lockbench, which ends its servers itself
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("cannot start %s: %w", p.path, err)
 	}
@@ -80,7 +83,8 @@ func (p *server) wait(ctx context.Context) error {
 		}
 		if time.Now().After(deadline) {
 			p.end()
-			return fmt.Errorf("%s doesn't serve on %s: %w: it said: %s", p.path, p.addr, err, strings.TrimSpace(p.log.String()))
+			return fmt.Errorf("%s doesn't serve on %s: %w: it said: %s", p.path, p.addr, err,
+				strings.TrimSpace(p.log.String()))
 		}
 	}
 }

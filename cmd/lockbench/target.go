@@ -38,7 +38,8 @@ type needs struct {
 	cluster     bool     // the targets lead to a Redis Cluster, and Redis is idle
 }
 
-// maxClients is how many clients the servers are told to accept, if the limit on open files allows it.
+// maxClients is how many clients the servers are told to accept, if the limit on open files allows
+// it.
 const maxClients = 12000
 
 // open starts a Redis and what else is needed, in front of it. close ends them.
@@ -126,14 +127,17 @@ func (b *bench) startRedis() (*server, error) {
 }
 
 func (b *bench) redisArgs(port string) []string {
-	return []string{"--port", port, "--bind", "127.0.0.1", "--dir", b.dir, "--save", "", "--appendonly", "no",
+	return []string{"--port", port, "--bind", "127.0.0.1", "--dir", b.dir, "--save", "",
+		"--appendonly", "no",
 		"--tcp-backlog", strconv.Itoa(backlog), "--maxclients", strconv.Itoa(maxClients)}
 }
 
-// backlog is how many connections may wait to be accepted: as many as thousands of clients that come at once need.
+// backlog is how many connections may wait to be accepted: as many as thousands of clients that
+// come at once need.
 const backlog = 4096
 
-// startProfiled starts a lockproxy that serves profiles of itself, and which locks are taken through.
+// startProfiled starts a lockproxy that serves profiles of itself, and which locks are taken
+// through.
 func (b *bench) startProfiled(upstream string) (*server, error) {
 	admin, err := freeport.Addr()
 	if err != nil {
@@ -152,7 +156,8 @@ func (b *bench) startLockproxy(upstream string, more ...string) (*server, error)
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"--listen", addr, "--upstream", upstream, "--log-level", "warn", "--max-clients", strconv.Itoa(maxClients)}
+	args := []string{"--listen", addr, "--upstream", upstream, "--log-level", "warn",
+		"--max-clients", strconv.Itoa(maxClients)}
 	return b.servers.start(b.ctx, addr, b.proxy, append(append(args, more...), b.args...)...)
 }
 
@@ -177,7 +182,8 @@ listen redis
 // spareFiles is how many files a server may have open besides its clients' connections.
 const spareFiles = 150
 
-// startTwemproxy starts it with one connection to Redis, which is its default and what it is made for.
+// startTwemproxy starts it with one connection to Redis, which is its default and what it is made
+// for.
 func (b *bench) startTwemproxy() (*server, error) {
 	stats, err := freeport.Addr() // it always serves statistics, by default to everybody
 	if err != nil {
@@ -190,12 +196,15 @@ func (b *bench) startTwemproxy() (*server, error) {
   backlog: %[3]d
   servers:
     - %[4]s:1
-`, func(config string) []string { return []string{"-c", config, "-a", host, "-s", port, "-v", "1"} }, 0)
+`, func(config string) []string {
+		return []string{"-c", config, "-a", host, "-s", port, "-v", "1"}
+	}, 0)
 }
 
-// configured starts a program with a configuration file, in which %[1]d are the most clients, %[2]s is its address, %[3]d the backlog
-// and %[4]s is Redis.
-func (b *bench) configured(program, config string, args func(file string) []string, clients int) (*server, error) {
+// configured starts a program with a configuration file, in which %[1]d are the most clients, %[2]s
+// is its address, %[3]d the backlog and %[4]s is Redis.
+func (b *bench) configured(program, config string, args func(file string) []string,
+	clients int) (*server, error) {
 	path, err := find(program)
 	if err != nil {
 		return nil, err
@@ -205,7 +214,8 @@ func (b *bench) configured(program, config string, args func(file string) []stri
 		return nil, err
 	}
 	file := filepath.Join(b.dir, program+".conf")
-	if err := os.WriteFile(file, fmt.Appendf(nil, config, clients, addr, backlog, b.redis), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, clients, addr, backlog, b.redis),
+		0o600); err != nil {
 		return nil, fmt.Errorf("cannot write the configuration of %s: %w", program, err)
 	}
 	return b.servers.start(b.ctx, addr, path, args(file)...)

@@ -5,11 +5,18 @@ import (
 	"time"
 )
 
-const infoBefore = "# CPU\r\nused_cpu_sys:1.500000\r\nused_cpu_user:2.250000\r\nused_cpu_sys_children:9.0\r\n\r\n# Stats\r\nkeyspace_hits:5\r\nkeyspace_misses:2\r\n" +
-	"\r\n# Commandstats\r\ncmdstat_get:calls=100,usec=1,usec_per_call=1.00,rejected_calls=0,failed_calls=0\r\ncmdstat_info:calls=3,usec=1\r\n"
+const infoBefore = "# CPU\r\nused_cpu_sys:1.500000\r\nused_cpu_user:2.250000\r\n" +
+	"used_cpu_sys_children:9.0\r\n\r\n" +
+	"# Stats\r\nkeyspace_hits:5\r\nkeyspace_misses:2\r\n" +
+	"\r\n# Commandstats\r\ncmdstat_get:calls=100,usec=1,usec_per_call=1.00," +
+	"rejected_calls=0,failed_calls=0\r\n" +
+	"cmdstat_info:calls=3,usec=1\r\n"
 
-const infoAfter = "# CPU\r\nused_cpu_sys:2.000000\r\nused_cpu_user:3.250000\r\n# Stats\r\nkeyspace_misses:2\r\n# Commandstats\r\n" +
-	"cmdstat_get:calls=1100,usec=9\r\ncmdstat_set:calls=7,usec=9\r\ncmdstat_evalsha:calls=3,usec=9\r\ncmdstat_eval:calls=1,usec=9\r\ncmdstat_info:calls=9,usec=1\r\n"
+const infoAfter = "# CPU\r\nused_cpu_sys:2.000000\r\nused_cpu_user:3.250000\r\n# " +
+	"Stats\r\nkeyspace_misses:2\r\n# Commandstats\r\n" +
+	"cmdstat_get:calls=1100,usec=9\r\ncmdstat_set:calls=7,usec=9\r\n" +
+	"cmdstat_evalsha:calls=3,usec=9\r\ncmdstat_eval:calls=1,usec=9\r\n" +
+	"cmdstat_info:calls=9,usec=1\r\n"
 
 func TestUsage(t *testing.T) {
 	got := parseUsage(infoAfter).minus(parseUsage(infoBefore))

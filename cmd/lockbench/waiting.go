@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// waiting is many clients in line for a lock that is held: what they cost while nothing happens, and how soon the first of
-// them has the lock once it is released.
+// waiting is many clients in line for a lock that is held: what they cost while nothing happens,
+// and how soon the first of them has the lock once it is released.
 type waiting struct {
 	clients int
 	quiet   time.Duration
@@ -23,7 +23,8 @@ type waited struct {
 	handOvers durations
 }
 
-// settle is how long the line is left alone before each release, so that the first in line is really waiting.
+// settle is how long the line is left alone before each release, so that the first in line is
+// really waiting.
 const settle = 20 * time.Millisecond
 
 func (j *waiting) title() string   { return "Waiting" }
@@ -37,7 +38,8 @@ type grant struct {
 
 func (j *waiting) measure(b *bench, _ int) error {
 	f := b.field(maxRun)
-	holders, err := f.raws(j.clients+1, f.through(1), func(_ int, c *rawClient) locker { return &rawLock{rawClient: c, key: "job", wait: true} })
+	holders, err := f.raws(j.clients+1, f.through(1),
+		func(_ int, c *rawClient) locker { return &rawLock{rawClient: c, key: "job", wait: true} })
 	var running sync.WaitGroup
 	defer running.Wait() // for the waiters, which end when their connections close
 	defer f.close()
@@ -63,7 +65,8 @@ func (j *waiting) measure(b *bench, _ int) error {
 		return err
 	}
 	var result waited
-	if result.used, err = b.during(func() error { time.Sleep(j.quiet); return b.ctx.Err() }); err != nil {
+	result.used, err = b.during(func() error { time.Sleep(j.quiet); return b.ctx.Err() })
+	if err != nil {
 		return err
 	}
 	if result.handOvers, err = j.handOver(holder, grants, queue); err != nil {
@@ -74,7 +77,8 @@ func (j *waiting) measure(b *bench, _ int) error {
 }
 
 // handOver releases the lock again and again; who has had it goes to the end of the line.
-func (j *waiting) handOver(holder *rawLock, grants <-chan grant, queue func(*rawLock)) (durations, error) {
+func (j *waiting) handOver(holder *rawLock, grants <-chan grant, queue func(*rawLock)) (durations,
+	error) {
 	var took durations
 	for range j.tries {
 		time.Sleep(settle)
@@ -102,12 +106,14 @@ func (j *waiting) inLine(f *field) error {
 		return err
 	}
 	defer c.close()
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	deadline := time.Now().Add(15 * time.Second)
+	for ; time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if n, err := c.waiters("job"); err != nil || n == j.clients {
 			return err
 		}
 	}
-	return fmt.Errorf("not all of %d clients got into the line within 15 s: a limit of the system on open files (ulimit -n) may be too low", j.clients)
+	return fmt.Errorf("not all of %d clients got into the line within 15 s: a limit of the "+
+		"system on open files (ulimit -n) may be too low", j.clients)
 }
 
 // waiters is how many wait for a lock, as LOCKINFO says.
@@ -141,10 +147,13 @@ func (c *rawClient) waiters(key string) (int, error) {
 func (j *waiting) sections() []*section {
 	s := &section{
 		title: fmt.Sprintf("%d clients in line for a held lock", j.clients),
-		before: fmt.Sprintf("LOCK WAIT through one proxy. While the lock is held for %v nothing else happens: Redis commands/s are all that the waiting costs it (those that "+
-			"scripts call as well). Then the holder releases, %d times in each round, %v apart: from the sending of its UNLOCK until the first in line has read its token.",
+		before: fmt.Sprintf("LOCK WAIT through one proxy. While the lock is held for %v nothing "+
+			"else happens: Redis commands/s are all that the waiting costs it (those that "+
+			"scripts call as well). Then the holder releases, %d times in each round, %v apart: "+
+			"from the sending of its UNLOCK until the first in line has read its token.",
 			j.quiet, j.tries, settle),
-		header: []string{"", "Redis commands/s", "scripts/s", "hand-over ms, median", "p90", "longest"},
+		header: []string{"", "Redis commands/s", "scripts/s", "hand-over ms, median", "p90",
+			"longest"},
 	}
 	rate := func(n int) float64 { return float64(n) / j.quiet.Seconds() }
 	s.row(j.cases()[0],

@@ -51,7 +51,8 @@ func (b Bars) Plot(c draw.Canvas, p *plot.Plot) {
 	w := share / float64(len(b.Series))
 	bottom := c.Min.Y
 	if b.Mark > 0 {
-		c.StrokeLine2(draw.LineStyle{Color: ink, Width: vg.Points(1), Dashes: []vg.Length{4, 3}}, c.Min.X, y(b.Mark), c.Max.X, y(b.Mark))
+		c.StrokeLine2(draw.LineStyle{Color: ink, Width: vg.Points(1), Dashes: []vg.Length{4, 3}},
+			c.Min.X, y(b.Mark), c.Max.X, y(b.Mark))
 	}
 	for k, s := range b.Series {
 		for g, v := range s.Values {
@@ -62,7 +63,8 @@ func (b Bars) Plot(c draw.Canvas, p *plot.Plot) {
 				continue
 			}
 			from, to, top := x(left+w*0.05), x(left+w*0.95), inside(v.Median, p.Y, y)
-			c.FillPolygon(colors[s.Color], []vg.Point{{X: from, Y: bottom}, {X: to, Y: bottom}, {X: to, Y: top}, {X: from, Y: top}})
+			c.FillPolygon(colors[s.Color], []vg.Point{{X: from, Y: bottom}, {X: to, Y: bottom},
+				{X: to, Y: top}, {X: from, Y: top}})
 			most := inside(v.Most, p.Y, y)
 			whisker(c, middle, inside(v.Least, p.Y, y), most)
 			note(c, vg.Point{X: middle, Y: most + 2}, fmt.Sprintf(b.Verb, v.Median))

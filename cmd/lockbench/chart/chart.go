@@ -1,5 +1,6 @@
-// Package chart draws the figures of a benchmark as SVG: medians as bars or lines, and from the least to the greatest of the rounds
-// a thin line. The background is white, so that a figure can be read on a dark page too.
+// Package chart draws the figures of a benchmark as SVG: medians as bars or lines, and from the
+// least to the greatest of the rounds a thin line. The background is white, so that a figure can be
+// read on a dark page too.
 package chart
 
 import (
@@ -20,7 +21,8 @@ import (
 	"lockproxy/cmd/lockbench/stat"
 )
 
-// Series is one of the things compared: a value for each group or point of the figure. A value of no rounds is left out.
+// Series is one of the things compared: a value for each group or point of the figure. A value of
+// no rounds is left out.
 type Series struct {
 	Name   string
 	Color  Color
@@ -64,7 +66,8 @@ const (
 var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
 
 func style(size vg.Length, x text.XAlignment, y text.YAlignment) text.Style {
-	return text.Style{Color: ink, Font: font.From(sans, size), XAlign: x, YAlign: y, Handler: plot.DefaultTextHandler}
+	return text.Style{Color: ink, Font: font.From(sans, size), XAlign: x, YAlign: y,
+		Handler: plot.DefaultTextHandler}
 }
 
 // newPlot is empty, with a title, an axis that has a unit, and the font of all figures.
@@ -75,9 +78,11 @@ func newPlot(title, unit string) *plot.Plot {
 	p.Title.Padding = vg.Points(4)
 	p.Y.Label.Text = unit
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		axis.Color, axis.Tick.Color, axis.Label.TextStyle.Color, axis.Tick.Label.Color = ink, ink, ink, ink
+		axis.Color, axis.Tick.Color, axis.Label.TextStyle.Color, axis.Tick.Label.Color = ink, ink,
+			ink, ink
 		axis.Label.TextStyle.Font, axis.Tick.Label.Font = font.From(sans, 11), font.From(sans, 10)
-		axis.Label.TextStyle.Handler, axis.Tick.Label.Handler = plot.DefaultTextHandler, plot.DefaultTextHandler
+		axis.Label.TextStyle.Handler, axis.Tick.Label.Handler = plot.DefaultTextHandler,
+			plot.DefaultTextHandler
 	}
 	p.X.Padding, p.Y.Padding = 0, 0
 	return p
@@ -101,7 +106,8 @@ func render(p *plot.Plot, series []Series) ([]byte, error) {
 	return anyFont(out.Bytes()), nil
 }
 
-var textElement = regexp.MustCompile(`<text( [^>]*font-family:Liberation Sans)(;[^>]*font-size:([\d.]+)px[^>]*)>([^<]*)</text>`)
+var textElement = regexp.MustCompile(`<text( [^>]*font-family:Liberation Sans)` +
+	`(;[^>]*font-size:([\d.]+)px[^>]*)>([^<]*)</text>`)
 
 // anyFont makes texts as wide as they were meant to be on machines that don't have this font, too.
 func anyFont(svg []byte) []byte {
@@ -111,8 +117,10 @@ func anyFont(svg []byte) []byte {
 		if err != nil {
 			return element
 		}
-		w := style(vg.Length(size), draw.XLeft, draw.YBottom).Width(html.UnescapeString(string(part[4])))
-		return fmt.Appendf(nil, `<text textLength="%.1f" lengthAdjust="spacingAndGlyphs"%s,Arial,Helvetica,sans-serif%s>%s</text>`, w.Points(), part[1], part[2], part[4])
+		w := style(vg.Length(size), draw.XLeft,
+			draw.YBottom).Width(html.UnescapeString(string(part[4])))
+		return fmt.Appendf(nil, `<text textLength="%.1f" lengthAdjust="spacingAndGlyphs"%s,Arial,`+
+			`Helvetica,sans-serif%s>%s</text>`, w.Points(), part[1], part[2], part[4])
 	})
 }
 
@@ -126,7 +134,8 @@ func legend(c draw.Canvas, series []Series) {
 	}
 	x, y := c.Center().X-total/2, c.Min.Y
 	for _, s := range series {
-		c.FillPolygon(colors[s.Color], []vg.Point{{X: x, Y: y}, {X: x + swatch, Y: y}, {X: x + swatch, Y: y + swatch}, {X: x, Y: y + swatch}})
+		c.FillPolygon(colors[s.Color], []vg.Point{{X: x, Y: y}, {X: x + swatch, Y: y},
+			{X: x + swatch, Y: y + swatch}, {X: x, Y: y + swatch}})
 		c.FillText(label, vg.Point{X: x + swatch + gap, Y: y}, s.Name)
 		x += swatch + gap + label.Width(s.Name) + between
 	}
@@ -144,6 +153,7 @@ func whisker(c draw.Canvas, x, least, most vg.Length) {
 func note(c draw.Canvas, at vg.Point, txt string) {
 	s := style(8.5, draw.XCenter, draw.YBottom)
 	w, h := s.Width(txt)/2+1, s.Height(txt)+1
-	c.FillPolygon(color.White, []vg.Point{{X: at.X - w, Y: at.Y}, {X: at.X + w, Y: at.Y}, {X: at.X + w, Y: at.Y + h}, {X: at.X - w, Y: at.Y + h}})
+	c.FillPolygon(color.White, []vg.Point{{X: at.X - w, Y: at.Y}, {X: at.X + w, Y: at.Y},
+		{X: at.X + w, Y: at.Y + h}, {X: at.X - w, Y: at.Y + h}})
 	c.FillText(s, at, txt)
 }

@@ -38,14 +38,17 @@ func texts(t *testing.T, svg []byte) map[string]bool {
 
 func TestBars(t *testing.T) {
 	svg, err := Bars{
-		Title: "A title", Unit: "ratio to direct", Verb: "%.2f", Groups: []string{"P=1\n64 KB", "P=16"}, Mark: 1,
-		Series: []Series{{"lockproxy", Blue, spreads(1.1, 0.65)}, {"HAProxy", Orange, []stat.Spread{stat.Of([]float64{0.5}), {Failed: 3}}}},
+		Title: "A title", Unit: "ratio to direct", Verb: "%.2f",
+		Groups: []string{"P=1\n64 KB", "P=16"}, Mark: 1,
+		Series: []Series{{"lockproxy", Blue, spreads(1.1, 0.65)},
+			{"HAProxy", Orange, []stat.Spread{stat.Of([]float64{0.5}), {Failed: 3}}}},
 	}.SVG()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := texts(t, svg)
-	for _, want := range []string{"A title", "ratio to direct", "P=1", "64 KB", "P=16", "lockproxy", "HAProxy", "1.10", "0.65", "0.50", "–"} {
+	for _, want := range []string{"A title", "ratio to direct", "P=1", "64 KB", "P=16", "lockproxy",
+		"HAProxy", "1.10", "0.65", "0.50", "–"} {
 		if !got[want] {
 			t.Errorf("no %q in the figure", want)
 		}
@@ -55,13 +58,15 @@ func TestBars(t *testing.T) {
 func TestLines(t *testing.T) {
 	svg, err := Lines{
 		Title: "Throughput", Unit: "commands/s", Across: "clients", At: []float64{1, 10, 1000},
-		Series: []Series{{"direct", Plain, spreads(25000, 45000, 40000)}, {"lockproxy", Blue, append(spreads(12000, 20000), stat.Spread{})}},
+		Series: []Series{{"direct", Plain, spreads(25000, 45000, 40000)},
+			{"lockproxy", Blue, append(spreads(12000, 20000), stat.Spread{})}},
 	}.SVG()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := texts(t, svg)
-	for _, want := range []string{"Throughput", "commands/s", "clients", "1", "10", "1,000", "direct", "lockproxy", "20,000"} {
+	for _, want := range []string{"Throughput", "commands/s", "clients", "1", "10", "1,000",
+		"direct", "lockproxy", "20,000"} {
 		if !got[want] {
 			t.Errorf("no %q in the figure", want)
 		}
@@ -70,7 +75,8 @@ func TestLines(t *testing.T) {
 
 func TestLogBars(t *testing.T) {
 	svg, err := Bars{Unit: "µs", Verb: "%.0f", Log: true, Groups: []string{"p50"},
-		Series: []Series{{"direct", Plain, spreads(70)}, {"lockproxy", Blue, spreads(200000)}}}.SVG()
+		Series: []Series{{"direct", Plain, spreads(70)},
+			{"lockproxy", Blue, spreads(200000)}}}.SVG()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,13 +90,15 @@ func TestLogBars(t *testing.T) {
 
 func TestRows(t *testing.T) {
 	svg, err := Rows{Title: "Waits", Unit: "ms", Verb: "%.1f", Log: true, Rows: []Row{
-		{"a long name", Blue, spreads(45.2)[0]}, {"another", Plain, spreads(0.5)[0]}, {"failed", Green, stat.Spread{Failed: 1}},
+		{"a long name", Blue, spreads(45.2)[0]}, {"another", Plain, spreads(0.5)[0]},
+		{"failed", Green, stat.Spread{Failed: 1}},
 	}}.SVG()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := texts(t, svg)
-	for _, want := range []string{"Waits", "ms", "a long name", "another", "failed", "45.2", "0.5", "–", "0.1", "1", "10"} {
+	for _, want := range []string{"Waits", "ms", "a long name", "another", "failed", "45.2", "0.5",
+		"–", "0.1", "1", "10"} {
 		if !got[want] {
 			t.Errorf("no %q in the figure", want)
 		}
@@ -98,12 +106,14 @@ func TestRows(t *testing.T) {
 }
 
 func TestTextsFitWithoutTheFont(t *testing.T) {
-	svg, err := Bars{Title: "A <title> & more", Unit: "ms", Verb: "%.2f", Groups: []string{"P=1"}, Series: []Series{{"one", Blue, spreads(1)}, {"two", Green, spreads(2)}}}.SVG()
+	svg, err := Bars{Title: "A <title> & more", Unit: "ms", Verb: "%.2f", Groups: []string{"P=1"},
+		Series: []Series{{"one", Blue, spreads(1)}, {"two", Green, spreads(2)}}}.SVG()
 	if err != nil {
 		t.Fatal(err)
 	}
 	texts(t, svg)
-	all, fitted := strings.Count(string(svg), "<text"), strings.Count(string(svg), "<text textLength=")
+	all, fitted := strings.Count(string(svg), "<text"), strings.Count(string(svg),
+		"<text textLength=")
 	if all < 8 || fitted != all {
 		t.Errorf("%d of %d texts have their length", fitted, all)
 	}
@@ -129,7 +139,8 @@ func TestNothingToDraw(t *testing.T) {
 }
 
 func TestGroup(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.01: "0.01", 999: "999", 1000: "1,000", 1234567: "1,234,567", -4500: "-4,500"} {
+	for v, want := range map[float64]string{0: "0", 0.01: "0.01", 999: "999", 1000: "1,000",
+		1234567: "1,234,567", -4500: "-4,500"} {
 		if got := group(v); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)
 		}

@@ -43,7 +43,8 @@ func (l Lines) Plot(c draw.Canvas, p *plot.Plot) {
 			at := vg.Point{X: x(l.At[i]), Y: y(v.Median)}
 			points = append(points, at)
 			whisker(c, at.X, y(v.Least), y(v.Most))
-			c.DrawGlyph(draw.GlyphStyle{Color: colors[s.Color], Radius: vg.Points(3), Shape: draw.CircleGlyph{}}, at)
+			c.DrawGlyph(draw.GlyphStyle{Color: colors[s.Color], Radius: vg.Points(3),
+				Shape: draw.CircleGlyph{}}, at)
 		}
 		if len(points) > 1 {
 			c.StrokeLines(draw.LineStyle{Color: colors[s.Color], Width: vg.Points(2)}, points)

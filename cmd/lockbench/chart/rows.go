@@ -16,7 +16,7 @@ import (
 type Rows struct {
 	Title string
 	Unit  string // of the values, below
-	Verb  string // by which a median is written beside its bar, as "%.2f"
+	Verb  string // by which a median is written next to its bar, as "%.2f"
 	Log   bool   // each step of the axis multiplies
 	Rows  []Row  // from above
 }
@@ -64,7 +64,8 @@ func (r Rows) Plot(c draw.Canvas, p *plot.Plot) {
 			continue
 		}
 		left, right := c.Min.X, inside(row.Value.Median, p.X, x)
-		c.FillPolygon(colors[row.Color], []vg.Point{{X: left, Y: low}, {X: right, Y: low}, {X: right, Y: high}, {X: left, Y: high}})
+		c.FillPolygon(colors[row.Color], []vg.Point{{X: left, Y: low}, {X: right, Y: low},
+			{X: right, Y: high}, {X: left, Y: high}})
 		least, most := inside(row.Value.Least, p.X, x), inside(row.Value.Most, p.X, x)
 		c.StrokeLine2(hairline, least, middle, most, middle)
 		for _, end := range []vg.Length{least, most} {
@@ -72,7 +73,8 @@ func (r Rows) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		text := fmt.Sprintf(r.Verb, row.Value.Median)
 		w, h := label.Width(text)+2, label.Height(text)/2
-		box := []vg.Point{{X: most + 3, Y: middle - h}, {X: most + 3 + w, Y: middle - h}, {X: most + 3 + w, Y: middle + h}, {X: most + 3, Y: middle + h}}
+		box := []vg.Point{{X: most + 3, Y: middle - h}, {X: most + 3 + w, Y: middle - h},
+			{X: most + 3 + w, Y: middle + h}, {X: most + 3, Y: middle + h}}
 		c.FillPolygon(color.White, box)
 		c.FillText(label, vg.Point{X: most + 4, Y: middle}, text)
 	}

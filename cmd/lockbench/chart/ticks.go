@@ -14,7 +14,8 @@ type span struct {
 	log       bool
 }
 
-// rangeOf is from 0, or on a logarithmic axis from a power of ten, to the greatest value of all series.
+// rangeOf is from 0, or on a logarithmic axis from a power of ten, to the greatest value of all
+// series.
 func rangeOf(series []Series, log bool) span {
 	r := span{log: log}
 	for _, s := range series {

@@ -28,8 +28,9 @@ type conn struct {
 // dialTimeout is for one connection and its first reply.
 const dialTimeout = 10 * time.Second
 
-// Open connects n clients to host:port, an IPv4 address, one after the other. Each sends a PING and waits for its reply, as clients
-// do when they connect: so that the server has accepted all of them, and a proxy done for each what it does for a client.
+// Open connects n clients to host:port, an IPv4 address, one after the other. Each sends a PING and
+// waits for its reply, as clients do when they connect: so that the server has accepted all of
+// them, and a proxy done for each what it does for a client.
 func Open(addr string, n int) (*Clients, error) {
 	to, err := netip.ParseAddrPort(addr)
 	if err != nil || !to.Addr().Is4() {
@@ -44,7 +45,8 @@ func Open(addr string, n int) (*Clients, error) {
 		fd, err := open(to)
 		if err == nil {
 			c.conns = append(c.conns, conn{fd: fd})
-			event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(len(c.conns) - 1)} // an index, for quick lookup
+			// an index, for quick lookup
+			event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(len(c.conns) - 1)}
 			err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &event)
 		}
 		if err != nil {

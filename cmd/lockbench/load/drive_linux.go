@@ -43,7 +43,8 @@ func (c *Clients) Drive(ctx context.Context, p Plan) (Result, error) {
 	r.result.Latencies = make([]time.Duration, 0, size)
 	ended := make(chan error)
 	go func() {
-		// The thread ends with this goroutine, since it isn't unlocked: what is set below is for the run alone.
+		// The thread ends with this goroutine, since it isn't unlocked: what is set below is for
+		// the run alone.
 		runtime.LockOSThread()
 		unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 		ended <- r.drive()
@@ -98,7 +99,8 @@ func (r *run) sendFirst() error {
 	return nil
 }
 
-// sendDue begins the requests whose time has come. Those of busy clients are sent when the reply before them has come.
+// sendDue begins the requests whose time has come. Those of busy clients are sent when the reply
+// before them has come.
 func (r *run) sendDue(now int64) error {
 	for ; r.begun < r.total && r.due(r.begun) <= now; r.begun++ {
 		c := &r.conns[r.begun%len(r.conns)]
@@ -128,7 +130,8 @@ func (r *run) pause(now, end int64) int64 {
 func (r *run) send(c *conn, since int64) error {
 	n, err := unix.Write(c.fd, r.Request)
 	if err == nil && n < len(r.Request) {
-		err = fmt.Errorf("the system took only %d of %d bytes at once: use a shorter request", n, len(r.Request))
+		err = fmt.Errorf("the system took only %d of %d bytes at once: use a shorter request", n,
+			len(r.Request))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot send: %w", err)
@@ -152,10 +155,12 @@ func (r *run) receive(pause int64) error {
 	return nil
 }
 
-// wait is epoll_pwait2, whose timeout is exact to the nanosecond where that of epoll_wait is to the millisecond.
+// wait is epoll_pwait2, whose timeout is exact to the nanosecond where that of epoll_wait is to the
+// millisecond.
 func (r *run) wait(pause int64) (int, error) {
 	timeout := unix.NsecToTimespec(pause)
-	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(r.epoll), uintptr(unsafe.Pointer(&r.events[0])), uintptr(len(r.events)),
+	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(r.epoll),
+		uintptr(unsafe.Pointer(&r.events[0])), uintptr(len(r.events)),
 		uintptr(unsafe.Pointer(&timeout)), 0, 0)
 	switch errno {
 	case 0:

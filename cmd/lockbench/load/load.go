@@ -1,9 +1,10 @@
-// Package load drives one server with many clients from one thread, so that the generator costs little of the machine that it
-// shares with what it measures. Linux only.
+// Package load drives one server with many clients from one thread, so that the generator costs
+// little of the machine that it shares with what it measures. Linux only.
 //
-// Closed loop: each client sends its request again as soon as it is answered. Open loop: requests are due at a fixed rate, whatever
-// the server does, and a request's latency counts from when it was due, not from when a client was free to send it: a server that
-// stops for a moment is charged with all that it kept waiting (no coordinated omission).
+// Closed loop: each client sends its request again as soon as it is answered. Open loop: requests
+// are due at a fixed rate, whatever the server does, and a request's latency counts from when it
+// was due, not from when a client was free to send it: a server that stops for a moment is charged
+// with all that it kept waiting (no coordinated omission).
 package load
 
 import (
@@ -22,9 +23,10 @@ type Plan struct {
 
 // Result is what a run came to.
 type Result struct {
-	Rate       float64         // requests answered within Plan.Time, per second
-	Latencies  []time.Duration // of all requests, in no order; of the unanswered, how long they had waited
-	Unanswered int             // requests that were due and had no reply when the grace was over
+	Rate float64 // requests answered within Plan.Time, per second
+	// of all requests, in no order; of the unanswered, how long they had waited
+	Latencies  []time.Duration
+	Unanswered int // requests that were due and had no reply when the grace was over
 }
 
 // DefaultGrace is Plan.Grace unless that says otherwise.
@@ -40,7 +42,8 @@ func (e *WrongReply) Error() string {
 // start is as much of a reply as is needed to see what it is.
 func start(reply []byte) []byte { return reply[:min(len(reply), 80)] }
 
-// schedule says when requests are due: request k at k times the gap, to be sent by client k modulo their number.
+// schedule says when requests are due: request k at k times the gap, to be sent by client k modulo
+// their number.
 type schedule struct {
 	gap   float64 // ns
 	total int

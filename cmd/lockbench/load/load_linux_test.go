@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// serve answers every line of every client by what answer returns for it, nothing if that is empty; PING's three lines, with
-// which clients begin, by PONG. It ends with the test.
+// serve answers every line of every client by what answer returns for it, nothing if that is empty;
+// PING's three lines, with which clients begin, by PONG. It ends with the test.
 func serve(t *testing.T, answer func(line string) string) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,13 +70,15 @@ func TestClosedLoop(t *testing.T) {
 	c := open10(t, serve(t, func(string) string { count.Add(1); return "+OK\r\n" }))
 	for range 2 { // the same clients may drive again
 		count.Store(0)
-		r, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"), Time: 200 * time.Millisecond})
+		r, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"),
+			Time: 200 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
 		served := int(count.Load())
 		if r.Unanswered != 0 || len(r.Latencies) != served || served < 100 {
-			t.Errorf("%d latencies, %d unanswered, of %d requests served", len(r.Latencies), r.Unanswered, served)
+			t.Errorf("%d latencies, %d unanswered, of %d requests served", len(r.Latencies),
+				r.Unanswered, served)
 		}
 		if answered := int(r.Rate*0.2 + 0.5); answered > served || answered < served-10 {
 			t.Errorf("rate of %v/s in 0.2 s, but %d served", r.Rate, served)
@@ -94,12 +96,14 @@ func TestOpenLoopCountsAStallForAllThatItDelays(t *testing.T) {
 		return "+OK\r\n"
 	})
 	const rate = 1000
-	r, err := open10(t, addr).Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"), Time: time.Second, Rate: rate, Grace: 20 * time.Second})
+	r, err := open10(t, addr).Drive(t.Context(), Plan{Request: []byte("a\r\n"),
+		Reply: []byte("+OK\r\n"), Time: time.Second, Rate: rate, Grace: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Latencies) != rate || r.Unanswered != 0 {
-		t.Errorf("%d latencies and %d unanswered of %d requests", len(r.Latencies), r.Unanswered, rate)
+		t.Errorf("%d latencies and %d unanswered of %d requests", len(r.Latencies), r.Unanswered,
+			rate)
 	}
 	slow := 0
 	for _, l := range r.Latencies {
@@ -107,7 +111,8 @@ func TestOpenLoopCountsAStallForAllThatItDelays(t *testing.T) {
 			slow++
 		}
 	}
-	// Of those due in the first 300 ms all waited longer. Counted from when they were sent it would be ten, one for each client.
+	// Of those due in the first 300 ms all waited longer. Counted from when they were sent it would
+	// be ten, one for each client.
 	if slow < 290 {
 		t.Errorf("only %d requests waited 100 ms or longer", slow)
 	}
@@ -115,7 +120,8 @@ func TestOpenLoopCountsAStallForAllThatItDelays(t *testing.T) {
 
 func TestUnanswered(t *testing.T) {
 	c := open10(t, serve(t, func(string) string { return "" }))
-	r, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"), Time: 100 * time.Millisecond, Rate: 500})
+	r, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"),
+		Time: 100 * time.Millisecond, Rate: 500})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +137,8 @@ func TestUnanswered(t *testing.T) {
 
 func TestOpenLoopKeepsItsRate(t *testing.T) {
 	c := open10(t, serve(t, func(string) string { return "+OK\r\n" }))
-	r, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"), Time: 500 * time.Millisecond, Rate: 2000})
+	r, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"),
+		Time: 500 * time.Millisecond, Rate: 2000})
 	if err != nil || len(r.Latencies) != 1000 || r.Rate < 1500 || r.Rate > 2000 {
 		t.Errorf("%d latencies, %v/s: %v", len(r.Latencies), r.Rate, err)
 	}
@@ -140,7 +147,8 @@ func TestOpenLoopKeepsItsRate(t *testing.T) {
 func TestReplyInPieces(t *testing.T) {
 	c := open10(t, serve(t, func(line string) string { return line }))
 	// Two lines are two replies, which come together or one after the other.
-	r, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\nb\r\n"), Reply: []byte("a\r\nb\r\n"), Time: 100 * time.Millisecond})
+	r, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\nb\r\n"), Reply: []byte("a\r\nb\r\n"),
+		Time: 100 * time.Millisecond})
 	if err != nil || len(r.Latencies) < 20 {
 		t.Errorf("%d latencies: %v", len(r.Latencies), err)
 	}
@@ -149,7 +157,8 @@ func TestReplyInPieces(t *testing.T) {
 func TestWrongReply(t *testing.T) {
 	for _, reply := range []string{"-ERR no\r\n", "+OK\r\n+OK\r\n", "+OKAY\r\n"} {
 		c := open10(t, serve(t, func(string) string { return reply }))
-		_, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"), Time: time.Minute})
+		_, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"),
+			Time: time.Minute})
 		var wrong *WrongReply
 		if !errors.As(err, &wrong) {
 			t.Errorf("%q: %v", reply, err)
@@ -159,7 +168,8 @@ func TestWrongReply(t *testing.T) {
 
 func TestLostConnection(t *testing.T) {
 	c := open10(t, serve(t, func(string) string { return "close" }))
-	if _, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"), Time: time.Minute}); err == nil {
+	if _, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"),
+		Time: time.Minute}); err == nil {
 		t.Error("no error")
 	}
 }
@@ -168,7 +178,8 @@ func TestDriveEndsWithContext(t *testing.T) {
 	c := open10(t, serve(t, func(string) string { return "" }))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := c.Drive(ctx, Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"), Time: time.Minute})
+	_, err := c.Drive(ctx, Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"),
+		Time: time.Minute})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("ended with %v", err)
 	}

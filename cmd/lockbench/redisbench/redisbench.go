@@ -22,29 +22,32 @@ type Load struct {
 	Pipeline int // requests that each client sends before it waits for their replies
 	Size     int // of the value that SET writes, in bytes
 	Requests int
-	Threads  int  // 0: one
-	Keys     int  // random ones; 0: Key alone
-	Cluster  bool // Addr is a node of a Redis Cluster; Keys is for each of its masters, all in one slot
+	Threads  int // 0: one
+	Keys     int // random ones; 0: Key alone
+	// Addr is a node of a Redis Cluster; Keys is for each of its masters, all in one slot
+	Cluster bool
 }
 
 // Key is the one key that GET and SET use, unless they use random ones.
 const Key = "key:__rand_int__"
 
-// Report is what redis-benchmark says of a run. Those before Redis 7 say the rate alone: then the latencies are 0.
+// Report is what redis-benchmark says of a run. Those before Redis 7 say the rate alone: then the
+// latencies are 0.
 type Report struct {
 	Rate     float64 // requests/s
 	P50, P99 time.Duration
 	CPU      time.Duration // that redis-benchmark itself has used, its start included
 }
 
-// Run runs until all requests are answered, or ctx is done. An error reply, a lost connection and a report that isn't whole
-// are errors.
+// Run runs until all requests are answered, or ctx is done. An error reply, a lost connection and a
+// report that isn't whole are errors.
 func Run(ctx context.Context, l Load) (Report, error) {
 	host, port, err := net.SplitHostPort(l.Addr)
 	if err != nil {
 		return Report{}, fmt.Errorf("redis-benchmark: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "redis-benchmark", append([]string{"-h", host, "-p", port}, l.args()...)...)
+	cmd := exec.CommandContext(ctx, "redis-benchmark", append([]string{"-h", host, "-p", port},
+		l.args()...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
@@ -65,7 +68,8 @@ func Run(ctx context.Context, l Load) (Report, error) {
 // args are all but the address.
 func (l Load) args() []string {
 	number := strconv.Itoa
-	args := []string{"--csv", "-t", strings.ToLower(l.Test), "-c", number(l.Clients), "-P", number(l.Pipeline), "-d", number(l.Size), "-n", number(l.Requests)}
+	args := []string{"--csv", "-t", strings.ToLower(l.Test), "-c", number(l.Clients), "-P",
+		number(l.Pipeline), "-d", number(l.Size), "-n", number(l.Requests)}
 	if l.Threads > 0 {
 		args = append(args, "--threads", number(l.Threads))
 	}
@@ -91,7 +95,7 @@ func Version() string {
 func complaint(stderr string) string {
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
-		// It asks for the configuration to show it, and a proxy needn't know CONFIG.
+		// It asks for the configuration to show it, and a proxy may not know CONFIG.
 		if line != "" && !strings.HasPrefix(line, "WARN") {
 			return line
 		}
@@ -99,7 +103,8 @@ func complaint(stderr string) string {
 	return ""
 }
 
-// parse reads the CSV: with a header of column names, or before Redis 7 the test's name and its rate alone.
+// parse reads the CSV: with a header of column names, or before Redis 7 the test's name and its
+// rate alone.
 func parse(out, test string) (Report, error) {
 	reader := csv.NewReader(strings.NewReader(out))
 	reader.FieldsPerRecord = -1

@@ -1,4 +1,5 @@
-// Package stat says what several rounds of one measurement came to: the median, and between what it lay.
+// Package stat says what several rounds of one measurement came to: the median, and between what it
+// lay.
 package stat
 
 import (
@@ -50,7 +51,8 @@ func Ratios(rounds, base []float64) []float64 {
 	return ratios
 }
 
-// Format is "median (least–most)", each by verb; a single round has no spread. It says how many rounds failed.
+// Format is "median (least–most)", each by verb; a single round has no spread. It says how many
+// rounds failed.
 func (s Spread) Format(verb string) string {
 	if s.Rounds == 0 {
 		if s.Failed == 0 {

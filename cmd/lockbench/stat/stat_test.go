@@ -33,8 +33,10 @@ func TestSpread(t *testing.T) {
 		{nil, Spread{}, "–"},
 		{[]float64{0.5}, Spread{Median: 0.5, Least: 0.5, Most: 0.5, Rounds: 1}, "0.50"},
 		{[]float64{3, 1, 2}, Spread{Median: 2, Least: 1, Most: 3, Rounds: 3}, "2.00 (1.00–3.00)"},
-		{[]float64{Failed, 4, 2}, Spread{Median: 3, Least: 2, Most: 4, Rounds: 2, Failed: 1}, "3.00 (2.00–4.00), 1 failed"},
-		{[]float64{-0.001, -5, 10}, Spread{Median: -0.001, Least: -5, Most: 10, Rounds: 3}, "0.00 (-5.00–10.00)"},
+		{[]float64{Failed, 4, 2}, Spread{Median: 3, Least: 2, Most: 4, Rounds: 2, Failed: 1},
+			"3.00 (2.00–4.00), 1 failed"},
+		{[]float64{-0.001, -5, 10}, Spread{Median: -0.001, Least: -5, Most: 10, Rounds: 3},
+			"0.00 (-5.00–10.00)"},
 		{[]float64{Failed, Failed}, Spread{Failed: 2}, "failed"},
 	} {
 		got := Of(c.rounds)
@@ -49,7 +51,8 @@ func TestSpread(t *testing.T) {
 
 func TestRatios(t *testing.T) {
 	got := Ratios([]float64{1, Failed, 3, 4, 0}, []float64{2, 2, Failed, 0, 5})
-	if got[0] != 0.5 || !math.IsNaN(got[1]) || !math.IsNaN(got[2]) || !math.IsNaN(got[3]) || got[4] != 0 {
+	if got[0] != 0.5 || !math.IsNaN(got[1]) || !math.IsNaN(got[2]) || !math.IsNaN(got[3]) ||
+		got[4] != 0 {
 		t.Errorf("ratios: %v", got)
 	}
 }

@@ -12,7 +12,8 @@ import (
 // replies read as they come.
 func BenchmarkPipeline(b *testing.B) {
 	c := lasting.Cluster(b, 3, 1, patient...)
-	nc, err := cluster.New(c.Addrs()).Open(b.Context(), cluster.Options{Dial: dialer, Proto: 2, Timeout: dialTimeout, Failure: failure})
+	nc, err := cluster.New(c.Addrs()).Open(b.Context(), cluster.Options{Dial: dialer, Proto: 2,
+		Timeout: dialTimeout, Failure: failure})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -20,7 +21,8 @@ func BenchmarkPipeline(b *testing.B) {
 	const batch = 200
 	var out []byte
 	for i := range batch {
-		out = resp.AppendCommand(out, "SET", fmt.Sprintf("key:%d", i), "a value of some length, as they mostly are")
+		out = resp.AppendCommand(out, "SET", fmt.Sprintf("key:%d", i),
+			"a value of some length, as they mostly are")
 	}
 	b.ResetTimer()
 	const inFlight = 8

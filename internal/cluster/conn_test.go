@@ -55,7 +55,8 @@ func dialer(ctx context.Context, addr string, setup [][]string) (net.Conn, error
 
 func failure(addr string, sent bool, err error) []byte {
 	if sent {
-		return resp.AppendError(nil, "UPSTREAM "+addr+": whether the command ran is unknown: "+err.Error())
+		return resp.AppendError(nil,
+			"UPSTREAM "+addr+": whether the command ran is unknown: "+err.Error())
 	}
 	return resp.AppendError(nil, "UPSTREAM "+addr+": nothing was sent: "+err.Error())
 }
@@ -69,7 +70,8 @@ func openAt(t *testing.T, cl *cluster.Cluster) *client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	nc, err := cl.Open(ctx, cluster.Options{Dial: dialer, Proto: 2, Timeout: dialTimeout, Failure: failure})
+	nc, err := cl.Open(ctx, cluster.Options{Dial: dialer, Proto: 2, Timeout: dialTimeout,
+		Failure: failure})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +135,8 @@ func TestPipelineOverSlotsKeepsTheOrder(t *testing.T) {
 	const n = 3000
 	go func() {
 		for i := range n {
-			c.nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "SET", fmt.Sprint("order:", i), fmt.Sprint(i)), "GET", fmt.Sprint("order:", i)))
+			c.nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "SET", fmt.Sprint("order:", i),
+				fmt.Sprint(i)), "GET", fmt.Sprint("order:", i)))
 		}
 	}()
 	for i := range n {
@@ -152,7 +155,8 @@ func TestSplitsAndJoins(t *testing.T) {
 	c.expect("FLUSHALL", "+OK\r\n")
 	c.expect("DBSIZE", ":0\r\n")
 	c.expect("MSET a 1 b 2 c 3 d 4", "+OK\r\n")
-	c.expect("MGET a nothing c b a d", "*6\r\n$1\r\n1\r\n$-1\r\n$1\r\n3\r\n$1\r\n2\r\n$1\r\n1\r\n$1\r\n4\r\n")
+	c.expect("MGET a nothing c b a d",
+		"*6\r\n$1\r\n1\r\n$-1\r\n$1\r\n3\r\n$1\r\n2\r\n$1\r\n1\r\n$1\r\n4\r\n")
 	c.expect("EXISTS a b c d e a", ":5\r\n")
 	c.expect("TOUCH a b c", ":3\r\n")
 	c.expect("DBSIZE", ":4\r\n")
@@ -166,7 +170,8 @@ func TestSplitsAndJoins(t *testing.T) {
 	c.expect("SELECT 0", "+OK\r\n")
 	c.expect("SELECT 1", "-ERR SELECT is not allowed in cluster mode\r\n")
 	c.expect("EVAL return{KEYS[1],ARGV[1]} 1 a b", "*2\r\n$1\r\na\r\n$1\r\nb\r\n")
-	c.expect("EVALSHA ffffffffffffffffffffffffffffffffffffffff 1 a", "-NOSCRIPT No matching script. Please use EVAL.\r\n")
+	c.expect("EVALSHA ffffffffffffffffffffffffffffffffffffffff 1 a",
+		"-NOSCRIPT No matching script. Please use EVAL.\r\n")
 	sha := "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
 	c.send("SCRIPT FLUSH")
 	c.reply()
@@ -199,14 +204,16 @@ func TestSlotMovesUnderAPipeline(t *testing.T) {
 			}
 			for i := range 20 {
 				key := fmt.Sprintf("{hot}%d", i)
-				k.nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "RPUSH", key, fmt.Sprint(n)), "LRANGE", key, "-1", "-1"))
+				k.nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "RPUSH", key, fmt.Sprint(n)),
+					"LRANGE", key, "-1", "-1"))
 			}
 			for i := range 20 {
 				if got := k.reply(); got != fmt.Sprintf(":%d\r\n", n+1) {
 					t.Errorf("RPUSH %d of key %d: %q", n, i, got)
 					return
 				}
-				if got, want := k.reply(), fmt.Sprintf("*1\r\n$%d\r\n%d\r\n", len(fmt.Sprint(n)), n); got != want {
+				want := fmt.Sprintf("*1\r\n$%d\r\n%d\r\n", len(fmt.Sprint(n)), n)
+				if got := k.reply(); got != want {
 					t.Errorf("LRANGE after %d of key %d: %q", n, i, got)
 					return
 				}

@@ -15,7 +15,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// A node that doesn't know the user whom others have let in is not asked as somebody else.
+// A node that does not know the user refuses its requests, and runs none as another user.
 func TestLoginThatANodeRefuses(t *testing.T) {
 	t.Parallel()
 	c := testredis.StartCluster(t, 2, 0, patient...)
@@ -25,7 +25,7 @@ func TestLoginThatANodeRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 50 { // until home is the node that knows her
+	for range 50 { // until the default node is the one that knows the user
 		nc, err := u.Dial(t.Context(), upstream.Setup{})
 		if err != nil {
 			t.Fatal(err)
@@ -36,19 +36,20 @@ func TestLoginThatANodeRefuses(t *testing.T) {
 			continue
 		}
 		k.expect("SET "+one+" 1", ok)
-		if got := k.ask("SET " + two + " 1"); !strings.HasPrefix(got, "-UPSTREAM node "+c.Nodes[1].Addr()+" refused the login") {
+		want := "-UPSTREAM node " + c.Nodes[1].Addr() + " refused the login"
+		if got := k.ask("SET " + two + " 1"); !strings.HasPrefix(got, want) {
 			t.Errorf("SET at the other node: %q", got)
 		}
 		k.expect("GET "+one, "$1\r\n1\r\n")
 		if got := c.Nodes[1].Ask("GET", two); got != "$-1" {
-			t.Errorf("it was run as somebody else: %q", got)
+			t.Errorf("it was run as another user: %q", got)
 		}
 		return
 	}
 	t.Fatal("no connection begins at the node that knows the user")
 }
 
-// What is closed leaves nothing behind, whatever it waits for.
+// Close leaves no goroutine behind, whatever the Conn waits for.
 func TestCloseEndsEverything(t *testing.T) {
 	c := six(t)
 	cl := cluster.New(c.Addrs())
@@ -71,15 +72,15 @@ func TestCloseEndsEverything(t *testing.T) {
 			t.Errorf("Write after Close: %v", err)
 		}
 	}
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	deadline := time.Now().Add(5 * time.Second)
+	for ; runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}
 	}
 }
 
-// A client that closes its side is answered what it has asked, and then the end; what blocks is
-// given up.
+// A client that closes its side gets its replies, and then the end. Blocking commands are given up.
 func TestCloseWrite(t *testing.T) {
 	k := open(t, six(t))
 	k.send("SET a 1", "GET b", "MGET a b", "GET a", "BLPOP nothing 0")
@@ -88,7 +89,8 @@ func TestCloseWrite(t *testing.T) {
 	k.reply()
 	k.reply()
 	k.replies("$1\r\n1\r\n")
-	if got, err := k.tryReply(5 * time.Second); got != "" || err == nil || errors.Is(err, net.ErrClosed) {
+	if got, err := k.tryReply(5 * time.Second); got != "" || err == nil ||
+		errors.Is(err, net.ErrClosed) {
 		t.Errorf("behind the last reply: %q, %v", got, err)
 	}
 	k = open(t, six(t))
@@ -100,8 +102,7 @@ func TestCloseWrite(t *testing.T) {
 	}
 }
 
-// A login that is refused everywhere changes nothing, also for a node that is met while it is under
-// way.
+// A login that all nodes refuse changes nothing, also for a node that is dialed meanwhile.
 func TestRefusedLoginIsTakenBack(t *testing.T) {
 	c := six(t)
 	u, err := upstream.Parse(c.URL())

@@ -9,7 +9,7 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// While one node is silent, what the other answers to requests of both is not piled up.
+// While one node is silent, the replies of the other to requests of both do not pile up.
 func TestRepliesOfPartsAreBounded(t *testing.T) {
 	c := testredis.StartCluster(t, 2, 0, "--cluster-node-timeout", "60000")
 	k := open(t, c)

@@ -9,8 +9,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// A Conn begins at another node when one says nothing, long before the time for it is over.
-func TestOpenBesideASilentNode(t *testing.T) {
+// A Conn begins at another node when one is silent, long before its timeout.
+func TestOpenNextToASilentNode(t *testing.T) {
 	cl := New([]string{"silent:1", "good:1"})
 	m := mapOf(2, func(slot int) int { return slot % 2 })
 	m.masters = []string{"silent:1", "good:1"}
@@ -41,13 +41,14 @@ func TestOpenBesideASilentNode(t *testing.T) {
 	}
 }
 
-// The first node is asked who serves what on the connection that serves the client next: pushes are
-// not taken for the answers, and what is behind these is not lost.
+// The first node is asked for the map on the connection that serves the client next: pushes are not
+// taken for the answers, and what comes behind these is not lost.
 func TestOpenAmongPushes(t *testing.T) {
 	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$11\r\nm:\r\n+FORGED\r\n"
 	const info = "$25\r\ncluster_current_epoch:7\r\n\r\n"
 	const slots = "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$4\r\ngood\r\n:1\r\n"
-	for at, says := range []string{push + info + slots, info + push + slots, info + slots + push, push + info + push + slots + push + push} {
+	for at, says := range []string{push + info + slots, info + push + slots, info + slots + push,
+		push + info + push + slots + push + push} {
 		cl := New([]string{"good:1"})
 		dial := func(ctx context.Context, addr string, _ [][]string) (net.Conn, error) {
 			here, there := net.Pipe()
@@ -80,7 +81,7 @@ func TestOpenAmongPushes(t *testing.T) {
 	}
 }
 
-// readRequests reads so many: a request is an array.
+// readRequests reads n requests, which are arrays.
 func readRequests(nc net.Conn, n int) {
 	for range n {
 		if _, _, err := resp.ReadReply(nc, 1000); err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What comes behind a request that the nodes can't run yet doesn't overtake it, if it is about the
-// same slot.
+// What comes behind a request that no node can run yet does not overtake it if it is for the same
+// slot.
 func TestOrderBehindTryAgain(t *testing.T) {
 	c := six(t)
 	const tag = "{order}"
@@ -37,22 +37,25 @@ func TestOrderBehindTryAgain(t *testing.T) {
 	c.MigrateSlots(to, from, slot)
 }
 
-// LOCKPROXY.WAIT asks the node that has answered for a key last, on the same connection, and fails
-// when that can't be had.
+// LOCKPROXY.WAIT asks the node that has answered last for the key, on the same connection, and
+// fails if that is impossible.
 func TestWaitAt(t *testing.T) {
 	c := six(t)
 	conn := open(t, c)
 	for i := range 6 {
 		key := "wait" + strconv.Itoa(i)
-		if got := conn.ask("LOCKPROXY.WAIT " + key + " 1 100"); !strings.HasPrefix(got, "-UPSTREAM ") {
+		got := conn.ask("LOCKPROXY.WAIT " + key + " 1 100")
+		if !strings.HasPrefix(got, "-UPSTREAM ") {
 			t.Errorf("a WAIT for what was not written: %q", got)
 		}
 		conn.expect("SET "+key+" x", "+OK\r\n")
 		conn.expect("LOCKPROXY.WAIT "+key+" 1 1000", ":1\r\n")
 		conn.expect("LOCKPROXY.WAIT "+key+" 2 50", ":1\r\n")
 	}
-	conn.expect("LOCKPROXY.WAIT wait5 1", "-ERR wrong number of arguments for 'lockproxy.wait' command\r\n")
-	conn.send("SET wait5 y", "LOCKPROXY.WAIT wait5 1 100") // where the first will be run isn't known yet
+	conn.expect("LOCKPROXY.WAIT wait5 1",
+		"-ERR wrong number of arguments for 'lockproxy.wait' command\r\n")
+	// the node of SET is not known yet
+	conn.send("SET wait5 y", "LOCKPROXY.WAIT wait5 1 100")
 	conn.reply()
 	if got := conn.reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
 		t.Errorf("a WAIT right behind a write: %q", got)

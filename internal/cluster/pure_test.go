@@ -12,7 +12,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// mapOf is a map in which each of n masters has the slots whose numbers the function gives to it.
+// mapOf returns a map of n masters. master returns which of them serves a slot.
 func mapOf(n int, master func(slot int) int) *slotMap {
 	m := &slotMap{}
 	index := map[int]uint16{}
@@ -37,7 +37,8 @@ func TestGroupsPartitionTheKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		args := [][]byte{[]byte("MGET")}
 		var at []int
-		for i, key := range rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 3), 1, 40).Draw(t, "keys") {
+		keys := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 3), 1, 40).Draw(t, "keys")
+		for i, key := range keys {
 			args, at = append(args, key), append(at, i+1)
 		}
 		seen := map[int]bool{}
@@ -66,14 +67,16 @@ func TestPlacesAreJoined(t *testing.T) {
 		args := [][]byte{[]byte("MGET")}
 		var at []int
 		for i := range rapid.IntRange(1, 40).Draw(t, "n") {
-			args, at = append(args, rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "key")), append(at, i+1)
+			args, at = append(args, rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "key")),
+				append(at, i+1)
 		}
 		gs := groups(args, at)
 		replies := make([][]byte, len(gs))
 		for i, g := range gs {
 			replies[i] = []byte(fmt.Sprintf("*%d\r\n", len(g.places)))
 			for _, place := range g.places {
-				replies[i] = fmt.Appendf(replies[i], "$%d\r\n%s\r\n", len(args[at[place]]), args[at[place]])
+				replies[i] = fmt.Appendf(replies[i], "$%d\r\n%s\r\n", len(args[at[place]]),
+					args[at[place]])
 			}
 		}
 		_, elems, err := resp.Elements(joinPlaces(gs, len(at))(replies))
@@ -81,14 +84,15 @@ func TestPlacesAreJoined(t *testing.T) {
 			t.Fatalf("%d elements of %d, %v", len(elems), len(at), err)
 		}
 		for i, elem := range elems {
-			if want := fmt.Sprintf("$%d\r\n%s\r\n", len(args[at[i]]), args[at[i]]); string(elem) != want {
+			want := fmt.Sprintf("$%d\r\n%s\r\n", len(args[at[i]]), args[at[i]])
+			if string(elem) != want {
 				t.Fatalf("element %d: %q, not %q", i, elem, want)
 			}
 		}
 	})
 }
 
-// A scan comes by every master once, whatever their own cursors are, and ends.
+// A scan visits every master once, whatever their own cursors are, and ends.
 func TestScanCursors(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 9).Draw(t, "masters")
@@ -132,8 +136,8 @@ func TestScanCursors(t *testing.T) {
 	})
 }
 
-// A replica that has taken its master's place is scanned from its start: its own cursors are
-// others.
+// A replica that has taken its master's place is scanned from its start: it does not know the
+// cursor.
 func TestScanOfAReplacedMaster(t *testing.T) {
 	m := mapOf(3, func(slot int) int { return slot * 3 / Slots })
 	text, _ := nextScan(m, 1, 77)
@@ -147,29 +151,35 @@ func TestScanOfAReplacedMaster(t *testing.T) {
 	}
 }
 
-// A map reads what a node says, also where it doesn't tell its own host.
+// parseMap reads what a node says, also if it does not tell its own host.
 func TestMapIsRead(t *testing.T) {
 	raw := "*3\r\n" +
-		"*4\r\n:8192\r\n:16383\r\n*4\r\n$9\r\n127.0.0.2\r\n:7001\r\n$2\r\nbb\r\n*0\r\n*3\r\n$0\r\n\r\n:7005\r\n$2\r\nee\r\n" +
+		"*4\r\n:8192\r\n:16383\r\n" +
+		"*4\r\n$9\r\n127.0.0.2\r\n:7001\r\n$2\r\nbb\r\n*0\r\n" +
+		"*3\r\n$0\r\n\r\n:7005\r\n$2\r\nee\r\n" +
 		"*3\r\n:0\r\n:99\r\n*4\r\n$-1\r\n:7000\r\n$2\r\naa\r\n*2\r\n$8\r\nhostname\r\n$1\r\nx\r\n" +
 		"*3\r\n:100\r\n:100\r\n*3\r\n$1\r\n?\r\n:7002\r\n$2\r\ncc\r\n"
 	m, err := parseMap([]byte(raw), "10.1.1.1:6379")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for slot, want := range map[int]string{0: "10.1.1.1:7000", 99: "10.1.1.1:7000", 100: "10.1.1.1:7002", 101: "", 8192: "127.0.0.2:7001"} {
+	for slot, want := range map[int]string{0: "10.1.1.1:7000", 99: "10.1.1.1:7000",
+		100: "10.1.1.1:7002", 101: "", 8192: "127.0.0.2:7001"} {
 		if got := m.master(slot); got != want {
 			t.Errorf("slot %d: %q, not %q", slot, got, want)
 		}
 	}
-	if !slices.Equal(m.replicas, []string{"10.1.1.1:7005"}) || m.whole() || !slices.Equal(m.lowest, []int{0, 100, 8192}) {
+	if !slices.Equal(m.replicas, []string{"10.1.1.1:7005"}) || m.whole() ||
+		!slices.Equal(m.lowest, []int{0, 100, 8192}) {
 		t.Errorf("replicas %v, whole %v, lowest %v", m.replicas, m.whole(), m.lowest)
 	}
 	changed := m.with(101, "10.1.1.1:7002").with(102, "new:1")
-	if changed.master(101) != "10.1.1.1:7002" || changed.master(102) != "new:1" || m.master(101) != "" {
+	if changed.master(101) != "10.1.1.1:7002" || changed.master(102) != "new:1" ||
+		m.master(101) != "" {
 		t.Error("a moved slot isn't in the new map, or is in the old one")
 	}
-	for _, bad := range []string{"*0\r\n", "-ERR no\r\n", "*1\r\n*1\r\n:1\r\n", "*1\r\n*3\r\n:5\r\n:99999\r\n*2\r\n$1\r\na\r\n:1\r\n", "+OK\r\n"} {
+	for _, bad := range []string{"*0\r\n", "-ERR no\r\n", "*1\r\n*1\r\n:1\r\n",
+		"*1\r\n*3\r\n:5\r\n:99999\r\n*2\r\n$1\r\na\r\n:1\r\n", "+OK\r\n"} {
 		if _, err := parseMap([]byte(bad), "a:1"); err == nil {
 			t.Errorf("%q is taken for a map", bad)
 		}
@@ -193,11 +203,13 @@ func TestRedirections(t *testing.T) {
 		{"MOVED", notRedirected, 0, ""},
 		{"TRYAGAIN Multiple keys request during rehashing of slot", tryAgain, 0, ""},
 		{"CLUSTERDOWN The cluster is down", down, 0, ""},
-		{"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)", demoted, 0, ""},
+		{"UNBLOCKED force unblock from blocking operation, instance state changed (master -> " +
+			"replica?)", demoted, 0, ""},
 		{"UNBLOCKED client unblocked via CLIENT UNBLOCK", notRedirected, 0, ""},
 		{"ERR MOVED 1 a:1", notRedirected, 0, ""},
 	} {
-		if kind, slot, addr := parseRedirect([]byte(c.line), "asked:1"); kind != c.kind || slot != c.slot || addr != c.addr {
+		if kind, slot, addr := parseRedirect([]byte(c.line), "asked:1"); kind != c.kind ||
+			slot != c.slot || addr != c.addr {
 			t.Errorf("%s: %d %d %s", c.line, kind, slot, addr)
 		}
 	}
@@ -214,18 +226,26 @@ func TestJoins(t *testing.T) {
 		{"min", joinMin, []string{":5\r\n", ":2\r\n", ":3\r\n"}, ":2\r\n"},
 		{"largest", joinMax, []string{":0\r\n", ":2\r\n"}, ":2\r\n"},
 		{"largest of OK", joinMax, []string{"+OK\r\n", "+OK\r\n"}, "+OK\r\n"},
-		{"all", joinAll, []string{"*1\r\n$1\r\na\r\n", "*0\r\n", "*2\r\n:1\r\n*1\r\n:2\r\n"}, "*3\r\n$1\r\na\r\n:1\r\n*1\r\n:2\r\n"},
-		{"distinct", joinDistinct, []string{"*1\r\n$1\r\na\r\n", "*2\r\n$1\r\nb\r\n$1\r\na\r\n"}, "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
-		{"min each", joinMinEach, []string{"*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"}, "*2\r\n:1\r\n:0\r\n"},
-		{"sum each", joinSumEach, []string{"*2\r\n$1\r\nc\r\n:1\r\n", "*2\r\n$1\r\nc\r\n:4\r\n"}, "*2\r\n$1\r\nc\r\n:5\r\n"},
+		{"all", joinAll, []string{"*1\r\n$1\r\na\r\n", "*0\r\n", "*2\r\n:1\r\n*1\r\n:2\r\n"},
+			"*3\r\n$1\r\na\r\n:1\r\n*1\r\n:2\r\n"},
+		{"distinct", joinDistinct, []string{"*1\r\n$1\r\na\r\n", "*2\r\n$1\r\nb\r\n$1\r\na\r\n"},
+			"*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
+		{"min each", joinMinEach, []string{"*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"},
+			"*2\r\n:1\r\n:0\r\n"},
+		{"sum each", joinSumEach, []string{"*2\r\n$1\r\nc\r\n:1\r\n", "*2\r\n$1\r\nc\r\n:4\r\n"},
+			"*2\r\n$1\r\nc\r\n:5\r\n"},
 		{"text", joinText, []string{"$2\r\na\n\r\n", "$2\r\nb\n\r\n"}, "$4\r\na\nb\n\r\n"},
 		{"none", joinSum, []string{"+odd\r\n", ":1\r\n"}, "+odd\r\n"},
 		{"error", joinReplies(joinSum, false), []string{":1\r\n", "-OOM no\r\n"}, "-OOM no\r\n"},
 		{"any", joinReplies(joinFirst, true), []string{"-NOTBUSY no\r\n", "+OK\r\n"}, "+OK\r\n"},
-		{"none of any", joinReplies(joinFirst, true), []string{"-NOTBUSY no\r\n", "-NOTBUSY no\r\n"}, "-NOTBUSY no\r\n"},
-		{"unknown before others", joinReplies(joinSum, false), []string{"-OOM no\r\n", "-UPSTREAM x: whether the command ran is unknown\r\n"}, "-UPSTREAM x: whether the command ran is unknown\r\n"},
+		{"none of any", joinReplies(joinFirst, true), []string{"-NOTBUSY no\r\n",
+			"-NOTBUSY no\r\n"}, "-NOTBUSY no\r\n"},
+		{"unknown before others", joinReplies(joinSum, false),
+			[]string{"-OOM no\r\n", "-UPSTREAM x: whether the command ran is unknown\r\n"},
+			"-UPSTREAM x: whether the command ran is unknown\r\n"},
 		{"in part", joinReplies(joinSum, false), []string{":1\r\n", "-UPSTREAM cannot reach x\r\n"},
-			"-UPSTREAM a part of the request was run by its node, but another node could not be reached: the outcome is unknown in part (cannot reach x)\r\n"},
+			"-UPSTREAM a part of the request was run by its node, but another node could not be " +
+				"reached: the outcome is unknown in part (cannot reach x)\r\n"},
 	} {
 		var in [][]byte
 		for _, raw := range c.in {
@@ -237,7 +257,7 @@ func TestJoins(t *testing.T) {
 	}
 }
 
-// Pieces give back what they were given, however it is taken.
+// Pieces return what was added, however it is taken.
 func TestPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p pieces
@@ -258,10 +278,10 @@ func TestPieces(t *testing.T) {
 	})
 }
 
-// FuzzRoute gives the router whatever a framer lets through: it must find slots or none, and never
-// fail.
+// FuzzRoute routes whatever a framer accepts: it must find a slot or none, and never fail.
 func FuzzRoute(f *testing.F) {
-	for _, seed := range []string{"GET a", "EVAL s 99 a", "EVAL s -1 a", "XREAD STREAMS", "SORT a STORE", "MIGRATE h 1", "ZUNIONSTORE", "BLPOP a", "MSET a", "GEORADIUS a STORE"} {
+	for _, seed := range []string{"GET a", "EVAL s 99 a", "EVAL s -1 a", "XREAD STREAMS",
+		"SORT a STORE", "MIGRATE h 1", "ZUNIONSTORE", "BLPOP a", "MSET a", "GEORADIUS a STORE"} {
 		f.Add(resp.AppendCommand(nil, bytesOf(seed)...))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -286,7 +306,8 @@ func FuzzRoute(f *testing.F) {
 				if at := cmd.Keys.Positions(req.Args, nil); ok && len(at) > 0 && slot >= 0 {
 					for _, i := range at {
 						if Slot(req.Args[i]) != slot {
-							t.Fatalf("%q: the beginning says slot %d, the whole %d", req.Args, slot, Slot(req.Args[i]))
+							t.Fatalf("%q: the beginning says slot %d, the whole %d", req.Args, slot,
+								Slot(req.Args[i]))
 						}
 					}
 				}

@@ -13,17 +13,19 @@ const (
 	notRun    = "*-1\r\n"
 )
 
-// A refused UNWATCH, DISCARD or RESET leaves in force what it would have ended, at the node that
-// knows of it.
+// A refused UNWATCH, DISCARD or RESET changes nothing at the node that has the watch or the
+// transaction.
 func TestRefusedEnds(t *testing.T) {
 	c := testredis.StartCluster(t, 2, 0, patient...)
 	for _, node := range c.Nodes {
-		if got := node.Ask("ACL", "SETUSER", "poor", "on", ">p", "~*", "&*", "+@all", "-discard", "-unwatch"); got != "+OK" {
+		got := node.Ask("ACL", "SETUSER", "poor", "on", ">p", "~*", "&*", "+@all",
+			"-discard", "-unwatch")
+		if got != "+OK" {
 			t.Fatal(got)
 		}
 	}
 	other := open(t, c)
-	for i := range c.Nodes { // whichever node home is
+	for i := range c.Nodes { // whichever node is the default
 		key := keyAt(t, c, i, "k")
 		for _, user := range []string{"", "poor"} {
 			k := open(t, c)
@@ -54,7 +56,8 @@ func TestRefusedEnds(t *testing.T) {
 			}
 			if user != "" {
 				k.expect("WATCH "+key, ok)
-				k.expect("UNWATCH", "-NOPERM this user has no permissions to run the 'unwatch' command\r\n")
+				k.expect("UNWATCH", "-NOPERM this user has no permissions to run the 'unwatch' "+
+					"command\r\n")
 				watched()
 			}
 			for _, refused := range []string{"discard", "reset"} {

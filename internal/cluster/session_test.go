@@ -8,11 +8,12 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// keyAt is a key that starts with prefix and is served by the i-th master.
+// keyAt returns a key that starts with prefix and is served by the i-th master.
 func keyAt(t *testing.T, c *testredis.Cluster, i int, prefix string) string {
 	t.Helper()
 	for n := range 1000 {
-		key := prefix + strings.Repeat("x", n%7) + string(rune('a'+n%26)) + strings.Repeat("y", n/26)
+		key := prefix + strings.Repeat("x", n%7) + string(rune('a'+n%26)) +
+			strings.Repeat("y", n/26)
 		if c.MasterOf(c.Slot(key)) == c.Nodes[i] {
 			return key
 		}
@@ -45,7 +46,7 @@ const (
 func TestTransactions(t *testing.T) {
 	k := open(t, six(t))
 	k.expect("FLUSHALL", ok)
-	for _, tag := range []string{"{a}", "{b}", "{c}", "{d}"} { // whichever node home is
+	for _, tag := range []string{"{a}", "{b}", "{c}", "{d}"} { // whichever node is the default
 		k.all("MULTI", "PING", "SET "+tag+"1 x", "GET "+tag+"1", "EXEC")
 		k.replies(ok, queued, queued, queued, "*3\r\n+PONG\r\n+OK\r\n$1\r\nx\r\n")
 		k.expect("MULTI", ok) // and the same one by one
@@ -58,11 +59,14 @@ func TestTransactions(t *testing.T) {
 	k.all("MULTI", "MGET a b c", "EXEC", "MULTI", "DISCARD", "PING")
 	k.replies(ok, crossSlot, aborted, ok, ok, "+PONG\r\n")
 	k.all("MULTI", "SET {a}1", "EXEC", "EXEC", "DISCARD")
-	k.replies(ok, "-ERR wrong number of arguments for 'set' command\r\n", aborted, "-ERR EXEC without MULTI\r\n", "-ERR DISCARD without MULTI\r\n")
+	k.replies(ok, "-ERR wrong number of arguments for 'set' command\r\n", aborted,
+		"-ERR EXEC without MULTI\r\n", "-ERR DISCARD without MULTI\r\n")
 	k.all("MULTI", "MULTI", "WATCH a", "SET {b}1 z", "EXEC")
-	k.replies(ok, "-ERR MULTI calls can not be nested\r\n", "-ERR WATCH inside MULTI is not allowed\r\n", queued, "*1\r\n+OK\r\n")
+	k.replies(ok, "-ERR MULTI calls can not be nested\r\n",
+		"-ERR WATCH inside MULTI is not allowed\r\n", queued, "*1\r\n+OK\r\n")
 	k.all("MULTI", "DBSIZE", "EXEC")
-	k.replies(ok, "-ERR DBSIZE can't be part of a transaction on a cluster, which is run by one node\r\n", aborted)
+	k.replies(ok, "-ERR DBSIZE can't be part of a transaction on a cluster, which is run by one "+
+		"node\r\n", aborted)
 	k.all("MULTI", "EXEC", "PING")
 	k.replies(ok, "*0\r\n", "+PONG\r\n")
 }
@@ -137,15 +141,19 @@ func TestTransactionsWhoseSlotMoves(t *testing.T) {
 
 func TestPubSub(t *testing.T) {
 	c := six(t)
-	for range 4 { // whichever nodes are home
+	for range 4 { // whichever nodes are the default
 		k, other := open(t, c), open(t, c)
 		k.all("GET nothing", "SUBSCRIBE x y", "PSUBSCRIBE z*")
-		k.replies("$-1\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\ny\r\n:2\r\n", "*3\r\n$10\r\npsubscribe\r\n$2\r\nz*\r\n:3\r\n")
+		k.replies("$-1\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n",
+			"*3\r\n$9\r\nsubscribe\r\n$1\r\ny\r\n:2\r\n",
+			"*3\r\n$10\r\npsubscribe\r\n$2\r\nz*\r\n:3\r\n")
 		other.send("PUBLISH x 1", "PUBLISH zz 2")
 		other.reply()
 		other.reply()
-		k.replies("*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\n1\r\n", "*4\r\n$8\r\npmessage\r\n$2\r\nz*\r\n$2\r\nzz\r\n$1\r\n2\r\n")
-		other.expect("PUBSUB NUMSUB x y no", "*6\r\n$1\r\nx\r\n:1\r\n$1\r\ny\r\n:1\r\n$2\r\nno\r\n:0\r\n")
+		k.replies("*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\n1\r\n",
+			"*4\r\n$8\r\npmessage\r\n$2\r\nz*\r\n$2\r\nzz\r\n$1\r\n2\r\n")
+		other.expect("PUBSUB NUMSUB x y no",
+			"*6\r\n$1\r\nx\r\n:1\r\n$1\r\ny\r\n:1\r\n$2\r\nno\r\n:0\r\n")
 		k.all("PING", "UNSUBSCRIBE")
 		k.replies("*2\r\n$4\r\npong\r\n$0\r\n\r\n")
 		first, second := k.reply(), k.reply()
@@ -163,10 +171,12 @@ func TestShardedPubSub(t *testing.T) {
 	k, other := open(t, c), open(t, c)
 	one, two := keyAt(t, c, 0, "p"), keyAt(t, c, 1, "p")
 	text := func(kind, channel string, n string) string {
-		return "*3\r\n$" + length(kind) + "\r\n" + kind + "\r\n$" + length(channel) + "\r\n" + channel + "\r\n:" + n + "\r\n"
+		return "*3\r\n$" + length(kind) + "\r\n" + kind + "\r\n$" + length(channel) + "\r\n" +
+			channel + "\r\n:" + n + "\r\n"
 	}
 	message := func(channel, text string) string {
-		return "*3\r\n$8\r\nsmessage\r\n$" + length(channel) + "\r\n" + channel + "\r\n$" + length(text) + "\r\n" + text + "\r\n"
+		return "*3\r\n$8\r\nsmessage\r\n$" + length(channel) + "\r\n" + channel + "\r\n$" +
+			length(text) + "\r\n" + text + "\r\n"
 	}
 	k.expect("SSUBSCRIBE "+one, text("ssubscribe", one, "1"))
 	k.expect("SSUBSCRIBE "+two, text("ssubscribe", two, "2"))

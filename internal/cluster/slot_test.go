@@ -33,13 +33,15 @@ func TestSlotsAreRedisOwn(t *testing.T) {
 		}
 		return nil
 	}
-	for _, key := range []string{"", "{", "}", "{}", "{}x", "}{", "a}b", "x{y}z", "{a}{b}", "{{a}}", "{a", "a{}b{c}", "foo{{bar}}zap", "\x00{\xff}\r\n"} {
+	for _, key := range []string{"", "{", "}", "{}", "{}x", "}{", "a}b", "x{y}z", "{a}{b}", "{{a}}",
+		"{a", "a{}b{c}", "foo{{bar}}zap", "\x00{\xff}\r\n"} {
 		if err := same([]byte(key)); err != nil {
 			t.Error(err)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		piece := rapid.OneOf(rapid.SampledFrom([][]byte{{'{'}, {'}'}, {}, {0}}), rapid.SliceOfN(rapid.Byte(), 0, 4))
+		piece := rapid.OneOf(rapid.SampledFrom([][]byte{{'{'}, {'}'}, {}, {0}}),
+			rapid.SliceOfN(rapid.Byte(), 0, 4))
 		key := bytes.Join(rapid.SliceOfN(piece, 0, 8).Draw(t, "key"), nil)
 		if err := same(key); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// Clients that know Redis Cluster are told that the proxy is all of it, and work.
+// Clients that know Redis Cluster are told that the proxy is the only node, and work.
 func TestClusterAwareClients(t *testing.T) {
 	p := proxytest.Start(t, proxytest.SixNodes(t).URL(), nil)
 	host, port, _ := net.SplitHostPort(p.Addr)
@@ -42,17 +42,20 @@ func TestClusterAwareClients(t *testing.T) {
 		t.Errorf("LOCK: %d, %v", token, err)
 	}
 
-	out, err := exec.Command("redis-cli", "-c", "-h", host, "-p", port, "SET", "aware:cli", "x").CombinedOutput()
+	out, err := exec.Command("redis-cli", "-c", "-h", host, "-p", port, "SET", "aware:cli",
+		"x").CombinedOutput()
 	if err != nil || string(out) != "OK\n" {
 		t.Errorf("redis-cli -c: %q, %v", out, err)
 	}
-	scan, err := exec.Command("redis-cli", "-h", host, "-p", port, "--scan", "--pattern", "aware:*").CombinedOutput()
+	scan, err := exec.Command("redis-cli", "-h", host, "-p", port, "--scan", "--pattern",
+		"aware:*").CombinedOutput()
 	if n := len(strings.Fields(string(scan))); err != nil || n < 52 {
 		t.Errorf("redis-cli --scan: %d keys, %v", n, err)
 	}
 
 	c := proxytest.Dial(t, p.Addr)
-	c.Expect("CLUSTER SLOTS", fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$%d\r\n%s\r\n:%s\r\n$40\r\n…", len(host), host, port))
+	c.Expect("CLUSTER SLOTS", fmt.Sprintf(
+		"*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$%d\r\n%s\r\n:%s\r\n$40\r\n…", len(host), host, port))
 	for _, ask := range []string{"CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER NODES"} {
 		got := c.Do(ask)
 		if !strings.Contains(got, port) {
@@ -66,13 +69,16 @@ func TestClusterAwareClients(t *testing.T) {
 	}
 	c.Expect("CLUSTER KEYSLOT {x}a", ":16287\r\n")
 	c.Expect("CLUSTER COUNTKEYSINSLOT 1", ":0\r\n")
-	c.Expect("CLUSTER FAILOVER", "-ERR CLUSTER FAILOVER can't be sent to a cluster as a whole: it is about one node. Send it to that node directly\r\n")
+	c.Expect("CLUSTER FAILOVER", "-ERR CLUSTER FAILOVER can't be sent to a cluster as a whole: "+
+		"it is about one node. Send it to that node directly\r\n")
 	c.Expect("READONLY", "+OK\r\n")
 	c.Expect("ASKING", "+OK\r\n")
-	if got := c.Do("CLUSTER INFO"); !strings.Contains(got, "cluster_state:ok") || !strings.Contains(got, "lockproxy_upstream_masters:3") {
+	if got := c.Do("CLUSTER INFO"); !strings.Contains(got, "cluster_state:ok") ||
+		!strings.Contains(got, "lockproxy_upstream_masters:3") {
 		t.Errorf("CLUSTER INFO: %q", got)
 	}
-	if got := c.Do("INFO lockproxy"); !strings.Contains(got, "upstream_cluster_masters:3\r\nupstream_cluster_whole:1") {
+	if got := c.Do("INFO lockproxy"); !strings.Contains(got,
+		"upstream_cluster_masters:3\r\nupstream_cluster_whole:1") {
 		t.Errorf("INFO lockproxy: %q", got)
 	}
 }

@@ -20,7 +20,8 @@ func TestClusterLocks(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3, 0)
 	p := proxytest.Start(t, cluster.URL(), nil)
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	keys := []string{"job", "{a}b", "a{b}c", "a{b", "a}b", "a{}b", "a{}{b}", "}{", "{", "}", "{}", "b{a}", "{a}{b}", "}{a}", "{{}}", "a\x00b", "\xff\xfe", "{\r\n}x", ""}
+	keys := []string{"job", "{a}b", "a{b}c", "a{b", "a}b", "a{}b", "a{}{b}", "}{", "{", "}", "{}",
+		"b{a}", "{a}{b}", "}{a}", "{{}}", "a\x00b", "\xff\xfe", "{\r\n}x", ""}
 	for i := range 30 {
 		keys = append(keys, fmt.Sprint("job", i))
 	}
@@ -33,18 +34,22 @@ func TestClusterLocks(t *testing.T) {
 			{b.DoWords("LOCK", key, "60", "OWNER", "me"), ":" + token + "\r\n"},
 			{b.DoWords("RELOCK", key, token, "60"), ":1\r\n"},
 			{b.DoWords("FENCE", key, token, "EXISTS", key), ":1\r\n"},
-			{b.DoWords("FENCE", key, token+"0", "EXISTS", key), fmt.Sprintf("-FENCED token %s0 does not hold the lock '%s' (any more): the command was not run\r\n", token, oneLine(key))},
+			{b.DoWords("FENCE", key, token+"0", "EXISTS", key),
+				fmt.Sprintf("-FENCED token %s0 does not hold the lock '%s' (any more): the "+
+					"command was not run\r\n", token, oneLine(key))},
 			{b.DoWords("UNLOCK", key, token+"0"), ":0\r\n"},
 		} {
 			if step.got != step.want {
 				t.Errorf("%q: got %q, want %q", key, step.got, step.want)
 			}
 		}
-		if got := b.DoWords("LOCKINFO", key); !strings.Contains(got, "$4\r\nheld\r\n") || !strings.Contains(got, ":"+token+"\r\n") {
+		if got := b.DoWords("LOCKINFO", key); !strings.Contains(got, "$4\r\nheld\r\n") ||
+			!strings.Contains(got, ":"+token+"\r\n") {
 			t.Errorf("LOCKINFO %q: %q", key, got)
 		}
 	}
-	if found, want := scanLocks(t, a), slices.Sorted(slices.Values(keys)); !slices.Equal(found, want) {
+	if found, want := scanLocks(t, a), slices.Sorted(slices.Values(keys)); !slices.Equal(found,
+		want) {
 		t.Errorf("LOCKSCAN finds %q, not %q", found, want)
 	}
 	for _, key := range keys {
@@ -66,10 +71,10 @@ func TestClusterLocks(t *testing.T) {
 	}
 }
 
-// oneLine is how a name is shown within an error.
+// oneLine shows a name within an error.
 func oneLine(name string) string { return strings.NewReplacer("\r", " ", "\n", " ").Replace(name) }
 
-// scanLocks is all that LOCKSCAN finds, in order.
+// scanLocks returns all that LOCKSCAN finds, in order.
 func scanLocks(t *testing.T, c *proxytest.Conn) (keys []string) {
 	t.Helper()
 	for cursor := "0"; ; {
@@ -98,10 +103,12 @@ func TestClusterFence(t *testing.T) {
 	c.Expect(fence+"SET {job}:state busy", "+OK\r\n")
 	c.Expect(fence+"INCR {job}:state", "-ERR value is not an integer or out of range\r\n")
 	for i := range 20 { // some on the same node, most not
-		c.Expect(fmt.Sprintf("%sSET other%d x", fence, i), "-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+		c.Expect(fmt.Sprintf("%sSET other%d x", fence, i),
+			"-CROSSSLOT Keys in request don't hash to the same slot\r\n")
 		c.Expect(fmt.Sprintf("EXISTS other%d", i), ":0\r\n")
 	}
-	c.Expect(fence+"MGET {job}:state other", "-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+	c.Expect(fence+"MGET {job}:state other",
+		"-CROSSSLOT Keys in request don't hash to the same slot\r\n")
 	c.Expect(fence+"GET {job}:state", "$4\r\nbusy\r\n")
 	c.Expect("GET other", "$-1\r\n") // no transaction is left open
 
@@ -146,7 +153,8 @@ func TestClusterMinReplicas(t *testing.T) {
 	master := cluster.MasterOf(cluster.Slot(keys[0]))
 	replica := cluster.ReplicaOf(master)
 	replica.Pause()
-	a.Expect("LOCK "+keys[0]+" 10", "-NOREPLICAS 0 of 1 replicas acknowledged it within 300ms: the lock was not taken, try again\r\n")
+	a.Expect("LOCK "+keys[0]+" 10", "-NOREPLICAS 0 of 1 replicas acknowledged it within 300ms: "+
+		"the lock was not taken, try again\r\n")
 	a.Expect("LOCKINFO "+keys[0], "$-1\r\n")
 	for _, key := range keys {
 		if cluster.MasterOf(cluster.Slot(key)) != master {
@@ -155,7 +163,8 @@ func TestClusterMinReplicas(t *testing.T) {
 	}
 	replica.Resume()
 	replica.WaitInSync()
-	proxytest.Eventually(t, 5*time.Second, "locks are given out again", func() bool { return !strings.HasPrefix(b.Do("LOCK "+keys[0]+" 10"), "-") })
+	proxytest.Eventually(t, 5*time.Second, "locks are given out again",
+		func() bool { return !strings.HasPrefix(b.Do("LOCK "+keys[0]+" 10"), "-") })
 }
 
 // What an operator sees of the locks of all nodes, some of which have never seen the script.

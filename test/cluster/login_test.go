@@ -54,7 +54,7 @@ func TestClusterLogin(t *testing.T) {
 	u.Expect("GET b"+one, "-NOPERM …")
 }
 
-// keyOf is a key that starts with prefix and is served by the i-th node.
+// keyOf returns a key that starts with prefix and is served by the i-th node.
 func keyOf(c *testredis.Cluster, i int, prefix string) string {
 	for n := 0; ; n++ {
 		if key := fmt.Sprint(prefix, n); c.MasterOf(c.Slot(key)) == c.Nodes[i] {
@@ -66,9 +66,11 @@ func keyOf(c *testredis.Cluster, i int, prefix string) string {
 func TestClusterTLS(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	pair := ca.Issue(t, "redis.test")
-	c, addrs := testredis.StartTLSCluster(t, 3, "--tls-cert-file", pair.CertFile, "--tls-key-file", pair.KeyFile,
+	c, addrs := testredis.StartTLSCluster(t, 3, "--tls-cert-file", pair.CertFile, "--tls-key-file",
+		pair.KeyFile,
 		"--tls-ca-cert-file", ca.File, "--tls-auth-clients", "optional")
-	p := proxytest.Start(t, "rediss+cluster://"+strings.Join(addrs, ","), proxytest.UpstreamTLS(func(cfg *tls.Config) { cfg.RootCAs = ca.Pool }))
+	p := proxytest.Start(t, "rediss+cluster://"+strings.Join(addrs, ","),
+		proxytest.UpstreamTLS(func(cfg *tls.Config) { cfg.RootCAs = ca.Pool }))
 	k := proxytest.Dial(t, p.Addr)
 	for i := range 3 {
 		k.Expect("SET "+keyOf(c, i, "tls")+" 1", "+OK\r\n")

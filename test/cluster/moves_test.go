@@ -12,7 +12,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// A lock that is held, and waited for at two proxies, while its slot moves: with its keys here, there, and at both.
+// A lock that is held, and waited for at two proxies, while its slot moves: with its keys here,
+// there, and at both.
 func TestClusterLockMigrates(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 0)
@@ -31,7 +32,8 @@ func TestClusterLockMigrates(t *testing.T) {
 	from := cluster.MasterOf(slot)
 	to := proxytest.AnotherMaster(cluster, from)
 	m := cluster.BeginMigration(from, to, slot)
-	m.MoveKey("{m}job") // its record is still at the old node: nobody can say anything about the lock
+	// its record is still at the old node: no node can say anything about the lock
+	m.MoveKey("{m}job")
 	free := proxytest.Dial(t, p.Addr)
 	if got := free.Do("LOCK {m}job 60"); !strings.HasPrefix(got, "-TRYAGAIN ") {
 		t.Errorf("LOCK while the lock and its record are apart: %q", got)
@@ -39,7 +41,8 @@ func TestClusterLockMigrates(t *testing.T) {
 	if got := free.Do("LOCK {m}new 60 WAIT 0.3"); !strings.HasPrefix(got, "-TRYAGAIN ") {
 		t.Errorf("LOCK of a new one: %q", got)
 	}
-	m.MoveKey(lockcmd.RecordKey([]byte("{m}job"))) // both at the new one, which doesn't serve the slot yet
+	// both at the new one, which doesn't serve the slot yet
+	m.MoveKey(lockcmd.RecordKey([]byte("{m}job")))
 	holder.Expect(fmt.Sprintf("RELOCK {m}job %d 60", token), ":1\r\n")
 	free.Expect("LOCK {m}job 60", "$-1\r\n")
 	holder.Expect(proxytest.Unlock("{m}job", token), ":1\r\n")
@@ -88,7 +91,8 @@ func TestClusterLockMigrates(t *testing.T) {
 	free.Lock("{m}new 60")
 }
 
-// A slot moves while a waiter of another proxy listens for a lock in it: soon it is woken at once again.
+// A slot moves while a waiter of another proxy listens for a lock in it: soon it is woken at once
+// again.
 func TestClusterWakesMigrate(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 0)
@@ -112,13 +116,14 @@ func TestClusterWakesMigrate(t *testing.T) {
 	}
 }
 
-// A master dies with locks that are held and waited for: what can't be asked is answered UPSTREAM, or as the cluster says it, waiters are
-// kept, and the tokens of what was lost or not rise.
+// A master dies with locks that are held and waited for: what can't be asked is answered UPSTREAM,
+// or as the cluster says it, waiters are kept, and the tokens of what was lost or not rise.
 func TestClusterMasterDies(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 	p := proxytest.Start(t, cluster.URL(), proxytest.WithReplicas(1))
-	holder, waiter, session := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder, waiter, session := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	token := holder.Lock("{a}job 60")
 	kept := session.Lock("{a}kept 20 SESSION")
 	waiter.Send("LOCK {a}job 60 WAIT 30")
@@ -147,28 +152,33 @@ func TestClusterMasterDies(t *testing.T) {
 		}
 		began := time.Now()
 		c = proxytest.Dial(t, p.Addr)
-		c.Expect(proxytest.Unlock(elsewhere, c.Lock(elsewhere+" 60")), ":1\r\n") // the others serve on
+		// the others serve on
+		c.Expect(proxytest.Unlock(elsewhere, c.Lock(elsewhere+" 60")), ":1\r\n")
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("a lock at another node took %v", took)
 		}
 		c.Close()
 	}
 	if errors == 0 {
-		t.Error("nobody was told that the master is gone")
+		t.Error("no client was told that the master is gone")
 	}
 	cluster.WaitReplaced(replica)
-	t.Logf("replaced %v after its death, %d were told", time.Since(killed).Round(time.Millisecond), errors)
+	t.Logf("replaced %v after its death, %d were told", time.Since(killed).Round(time.Millisecond),
+		errors)
 	cluster.Rejoin(t, master) // so that there is a replica again
 	holder = proxytest.Dial(t, p.Addr)
-	proxytest.Eventually(t, 5*time.Second, "the replica acknowledges", func() bool { return holder.Do("LOCK {a}again 60 OWNER me")[0] == ':' })
-	proxytest.Eventually(t, 5*time.Second, "the lock can be released", func() bool { return holder.Do(proxytest.Unlock("{a}job", token)) == ":1\r\n" })
+	proxytest.Eventually(t, 5*time.Second, "the replica acknowledges",
+		func() bool { return holder.Do("LOCK {a}again 60 OWNER me")[0] == ':' })
+	proxytest.Eventually(t, 5*time.Second, "the lock can be released",
+		func() bool { return holder.Do(proxytest.Unlock("{a}job", token)) == ":1\r\n" })
 	if next := proxytest.Token(t, waiter.Reply()); next <= token {
 		t.Errorf("token %d behind %d", next, token)
 	}
 	session.Expect(fmt.Sprintf("FENCE {a}kept %d SET {a}x 1", kept), "+OK\r\n")
 }
 
-// Session locks of a client that goes while their master is gone are released by the one that takes its place.
+// Session locks of a client that goes while their master is gone are released by the one that takes
+// its place.
 func TestClusterOrphans(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 1, "--cluster-node-timeout", "2500")
@@ -184,16 +194,19 @@ func TestClusterOrphans(t *testing.T) {
 	cluster.WaitReplaced(replica)
 	plain := proxytest.Dial(t, proxytest.Start(t, cluster.URL(), nil).Addr)
 	for i := range 3 {
-		proxytest.Eventually(t, 6*time.Second, "the lock is free", func() bool { return plain.Do(fmt.Sprintf("LOCK {a}job%d 600 OWNER me", i))[0] == ':' })
+		proxytest.Eventually(t, 6*time.Second, "the lock is free",
+			func() bool { return plain.Do(fmt.Sprintf("LOCK {a}job%d 600 OWNER me", i))[0] == ':' })
 	}
 }
 
-// With --failover-hold no lock is given out for a while behind a replica's having taken a master's place; a slot that moves is none.
+// With --failover-hold no lock is given out for a while behind a replica's having taken a master's
+// place; a slot that moves is none.
 func TestClusterFailoverHold(t *testing.T) {
 	t.Parallel()
 	const hold = 1500 * time.Millisecond
 	cluster := testredis.StartCluster(t, 3, 1)
-	p := proxytest.Start(t, cluster.URL(), func(cfg *proxy.Config) { cfg.Locks.Durability.FailoverHold = hold })
+	p := proxytest.Start(t, cluster.URL(),
+		func(cfg *proxy.Config) { cfg.Locks.Durability.FailoverHold = hold })
 	c := proxytest.Dial(t, p.Addr)
 	token := c.Lock("job 30")
 	slot := cluster.Slot("job")
@@ -211,7 +224,8 @@ func TestClusterFailoverHold(t *testing.T) {
 	c.Expect(fmt.Sprintf("RELOCK job %d 30", token), ":1\r\n")
 	c.Expect("LOCK fourth 30 WAIT 0.1", "-UPSTREAM was replaced …")
 	c.Lock("third 30 WAIT 5")
-	if took := time.Since(began); took < hold-500*time.Millisecond || took > hold+1500*time.Millisecond {
+	if took := time.Since(began); took < hold-500*time.Millisecond ||
+		took > hold+1500*time.Millisecond {
 		t.Errorf("given out again after %v", took)
 	}
 }

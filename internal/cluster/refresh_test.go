@@ -13,17 +13,18 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// A node of which something is awaited, and which is no master any more, is asked for a sign of
-// life, but not in a transaction: there that would be queued too, and be answered among what the
-// client has asked.
-func TestNoSignOfLifeWithinTransaction(t *testing.T) {
+// A node that is no master any more and owes replies is sent a PING, except within a transaction:
+// there PING would be queued, and EXEC would answer it.
+func TestNoPingWithinTransaction(t *testing.T) {
 	server := miniredis.RunT(t)
 	cl := New([]string{server.Addr()})
 	c, err := cl.Open(context.Background(), Options{
 		Dial: func(ctx context.Context, addr string, _ [][]string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		},
-		Failure: func(addr string, sent bool, err error) []byte { return resp.AppendError(nil, err.Error()) },
+		Failure: func(addr string, sent bool, err error) []byte {
+			return resp.AppendError(nil, err.Error())
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -43,12 +44,13 @@ func TestNoSignOfLifeWithinTransaction(t *testing.T) {
 		return got
 	}
 	ask("MULTI", 1)
-	if got := ask("PUBLISH channel text", 1); got != "+QUEUED\r\n" { // without a key, so that the node stays the one to ask
+	// PUBLISH has no key: the transaction stays at this node
+	if got := ask("PUBLISH channel text", 1); got != "+QUEUED\r\n" {
 		t.Fatalf("PUBLISH: %q", got)
 	}
 	cl.slots.Store(mapOf(1, func(int) int { return 0 })) // another node has all slots
 	c.mu.Lock()
-	c.nodes.byAddr[server.Addr()].state.pending = true // something is awaited
+	c.nodes.byAddr[server.Addr()].state.pending = true // a reply is awaited
 	c.mu.Unlock()
 	c.mapChanged()
 	if got := ask("EXEC", 2); got != "*1\r\n:0\r\n" {
@@ -56,8 +58,8 @@ func TestNoSignOfLifeWithinTransaction(t *testing.T) {
 	}
 }
 
-// A node that comes back and takes itself for a master isn't believed, whoever else can't be asked,
-// unless nobody has known better for long.
+// A node that comes back and takes itself for a master is not believed, unless no node has known a
+// newer epoch for a while.
 func TestOldEpochIsNotBelieved(t *testing.T) {
 	cl := New([]string{"a:1"})
 	began := time.Now()
@@ -72,10 +74,11 @@ func TestOldEpochIsNotBelieved(t *testing.T) {
 		{"old:1", 3, 2 * time.Second, false},
 		{"new:1", 4, 5 * time.Second, true},
 		{"old:1", 3, 14 * time.Second, false},
-		{"other:1", 1, 16 * time.Second, true}, // another cluster, or one that began anew
+		{"other:1", 1, 16 * time.Second, true}, // another cluster, or one that began again
 		{"old:1", 3, 17 * time.Second, true},
 	} {
-		if got := cl.update(allAt(step.addr), step.epoch, began.Add(step.after)); got != step.learned {
+		got := cl.update(allAt(step.addr), step.epoch, began.Add(step.after))
+		if got != step.learned {
 			t.Errorf("step %d: learned %v from %s", i, got, step.addr)
 		}
 		if got := cl.slots.Load().master(0); (got == step.addr) != step.learned {

@@ -13,7 +13,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// puppets are nodes that a test speaks for. A Conn dials them by name.
+// puppets are nodes that a test plays. A Conn dials them by name.
 type puppets struct {
 	t     *testing.T
 	cl    *Cluster
@@ -23,17 +23,19 @@ type puppets struct {
 	dials map[string]func() error  // what dialing waits for, if it does
 }
 
-// newPuppets makes nodes, of which the first is who serves all slots.
+// newPuppets makes nodes, of which the first serves all slots.
 func newPuppets(t *testing.T, names ...string) *puppets {
-	p := &puppets{t: t, cl: New(names), calls: map[string]chan net.Conn{}, dials: map[string]func() error{}}
+	p := &puppets{t: t, cl: New(names), calls: map[string]chan net.Conn{},
+		dials: map[string]func() error{}}
 	for _, name := range names {
 		p.calls[name] = make(chan net.Conn, 10)
 	}
 	p.cl.slots.Store(allAt(names[0]))
-	p.cl.refreshing = true // nobody asks them who serves what
-	p.conn = newConn(p.cl, Options{Dial: p.dial, Proto: 2, Timeout: time.Minute, Failure: func(addr string, sent bool, err error) []byte {
-		return resp.AppendError(nil, "UPSTREAM "+addr+": sent "+strconv.FormatBool(sent))
-	}})
+	p.cl.refreshing = true // so that no refresh asks them
+	p.conn = newConn(p.cl, Options{Dial: p.dial, Proto: 2, Timeout: time.Minute,
+		Failure: func(addr string, sent bool, err error) []byte {
+			return resp.AppendError(nil, "UPSTREAM "+addr+": sent "+strconv.FormatBool(sent))
+		}})
 	p.cl.add(p.conn)
 	p.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	p.in = bufio.NewReader(p.conn)
@@ -130,9 +132,9 @@ func (n *puppet) says(lines ...string) {
 	}
 }
 
-// learn is a look at the cluster after which one node serves all slots. late says that the Conn
-// isn't told yet.
-func (p *puppets) learn(addr string, late bool) {
+// refreshed updates the map to one in which one node serves all slots. late says that the Conn is
+// not told yet.
+func (p *puppets) refreshed(addr string, late bool) {
 	if late {
 		p.cl.slots.Store(allAt(addr))
 		return
@@ -142,14 +144,14 @@ func (p *puppets) learn(addr string, late bool) {
 
 var slotK = strconv.Itoa(Slot([]byte("k")))
 
-// A Conn that meets a MOVED takes over all that is known by then, of other slots too: what they
-// were asked before isn't overtaken.
+// A Conn that gets a MOVED applies the newest map, which may concern other slots too. Earlier
+// requests for these are not overtaken.
 func TestOrderWhenMovedBringsANewMap(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("GET other", "SET k 1")
 	a := p.at("a:1")
 	a.hears("GET other", "SET k 1")
-	p.learn("b:1", true)
+	p.refreshed("b:1", true)
 	a.says("-MOVED " + strconv.Itoa(Slot([]byte("other"))) + " b:1")
 	b := p.at("b:1")
 	b.hears("GET other")
@@ -160,14 +162,13 @@ func TestOrderWhenMovedBringsANewMap(t *testing.T) {
 	p.replies("$-1", "+OK", "+OK")
 }
 
-// What could not be sent to a node that is lost goes to its successor before what was held behind
-// it.
+// What could not be sent to a lost node goes to its successor before what was held behind it.
 func TestOrderWhenANodeIsLost(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	lost := make(chan error)
 	p.dials["a:1"] = func() error { return <-lost }
 	p.send("SET k 1", "SET k 2")
-	p.learn("b:1", false)
+	p.refreshed("b:1", false)
 	p.send("SET k 3")
 	lost <- errors.New("refused")
 	b := p.at("b:1")
@@ -176,8 +177,7 @@ func TestOrderWhenANodeIsLost(t *testing.T) {
 	p.replies("+1", "+2", "+3")
 }
 
-// A node that is asked again because another has said so, when a third serves the slot by now, is
-// waited for.
+// A request that is redirected to one node while a third serves the slot by now is waited for.
 func TestOrderOverThreeNodes(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1", "c:1")
 	p.send("SET k 1", "SET k 2")
@@ -186,7 +186,7 @@ func TestOrderOverThreeNodes(t *testing.T) {
 	a.says("-MOVED " + slotK + " b:1")
 	b := p.at("b:1")
 	b.hears("SET k 1")
-	p.learn("c:1", false)
+	p.refreshed("c:1", false)
 	p.send("SET k 3")
 	a.says("-MOVED " + slotK + " c:1")
 	time.Sleep(20 * time.Millisecond)
@@ -201,8 +201,7 @@ func TestOrderOverThreeNodes(t *testing.T) {
 	p.replies("+1", "+2", "+3")
 }
 
-// What comes behind a transaction doesn't overtake it when its slot has moved, nor does it overtake
-// what was before it.
+// When a slot moves, a transaction is neither overtaken nor overtakes what came before it.
 func TestOrderAroundATransaction(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("SET k 0", "MULTI", "SET k 1", "EXEC", "SET k 2", "GET k")
@@ -220,13 +219,13 @@ func TestOrderAroundATransaction(t *testing.T) {
 	p.replies("+OK", "+OK", "+QUEUED", "*1", "+OK", "+OK", "+2")
 }
 
-// A transaction waits for what its slot was asked before, at another node.
+// A transaction waits for earlier requests for its slot at another node.
 func TestTransactionWaitsForWhatWasBefore(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("SET k 0")
 	a := p.at("a:1")
 	a.hears("SET k 0")
-	p.learn("b:1", false)
+	p.refreshed("b:1", false)
 	a.hears("PING")
 	p.send("MULTI", "SET k 1", "EXEC", "GET k")
 	b := p.at("b:1")
@@ -256,7 +255,7 @@ func TestTransactionWhoseNodeIsLost(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	p.send("SET k 1", "EXEC")
-	p.learn("b:1", true)
+	p.refreshed("b:1", true)
 	a.nc.Close()
 	p.replies("-UPSTREAM a:1: sent true", "-UPSTREAM a:1: sent false", "-UPSTREAM a:1: sent false")
 	p.send("GET k")
@@ -266,8 +265,8 @@ func TestTransactionWhoseNodeIsLost(t *testing.T) {
 	p.replies("$-1")
 }
 
-// What is read behind a WATCH is read behind it, wherever the slot has gone, and nothing is watched
-// after one that has failed.
+// What is read behind a WATCH is read later than it, whichever node serves the slot. After a WATCH
+// that has failed nothing is watched.
 func TestOrderBehindAWatch(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("WATCH k", "GET k")
@@ -286,7 +285,8 @@ func TestOrderBehindAWatch(t *testing.T) {
 	p.replies("+OK", "+QUEUED", "*-1")
 
 	p.send("WATCH k")
-	for range maxTries + 1 { // on its way all the while: it is the slot's node that is asked, not another
+	// the slot is moving all the while: its own node is asked each time
+	for range maxTries + 1 {
 		b.hears("WATCH k")
 		b.says("-TRYAGAIN Multiple keys request during rehashing of slot")
 	}
@@ -303,7 +303,7 @@ func TestTransactionBehindAWatchThatWaits(t *testing.T) {
 	p.send("SET k 0")
 	a := p.at("a:1")
 	a.hears("SET k 0")
-	p.learn("b:1", false)
+	p.refreshed("b:1", false)
 	a.hears("PING")
 	p.send("WATCH k", "MULTI", "SET k 1", "EXEC")
 	b := p.at("b:1")
@@ -315,8 +315,8 @@ func TestTransactionBehindAWatchThatWaits(t *testing.T) {
 	p.replies("+OK", "+OK", "+OK", "+QUEUED", "*-1")
 }
 
-// Nodes of which each says that the other serves a slot are given half a second to agree. A client
-// isn't told of them.
+// Two nodes that each name the other for a slot have half a second to agree. A client does not see
+// their redirections.
 func TestNodesThatDisagree(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	began := time.Now()

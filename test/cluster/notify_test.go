@@ -12,8 +12,9 @@ import (
 	"lockproxy/proxy"
 )
 
-// A release wakes the waiter of another proxy at once, by the channel of the lock's slot, in whichever slots the locks are; and on nodes
-// that know no such channels by the one that reaches every node.
+// A release notifies the waiter of another proxy at once: by the channel of the lock's slot,
+// whatever slot that is, or by the channel that reaches every node where nodes know no sharded
+// channels.
 func TestClusterWakes(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -27,25 +28,30 @@ func TestClusterWakes(t *testing.T) {
 			holder := proxytest.Dial(t, proxytest.Start(t, node.URL(), cluster).Addr)
 			other := proxytest.Start(t, node.URL(), cluster)
 			waiter := proxytest.Dial(t, other.Addr)
-			for i, key := range []string{"job", "job", "{tag}job", "a{}b", "}{", "job2", "job3", "job4"} {
+			for i, key := range []string{"job", "job", "{tag}job", "a{}b", "}{", "job2", "job3",
+				"job4"} {
 				token := holder.Lock(key + " 30")
 				waiter.Send("LOCK " + key + " 30 WAIT 10")
 				proxytest.AwaitWaiters(t, other, key, 1)
-				time.Sleep(150 * time.Millisecond) // its subscription arrives, and it looks only every 210 ms
+				// its subscription arrives, and it looks only every 210 ms
+				time.Sleep(150 * time.Millisecond)
 				took := wakeTime(t, holder, waiter, key, token)
 				if took > 100*time.Millisecond {
-					t.Errorf("%d: the waiter for %s had the lock %v after its release", i, key, took)
+					t.Errorf("%d: the waiter for %s had the lock %v after its release", i, key,
+						took)
 				}
 			}
 			channels := node.Ask("PUBSUB", "SHARDCHANNELS")
-			if sharded := strings.Count(channels, "lockproxy:wake:{"); sharded != map[string]int{"sharded": 7, "old": 0}[name] {
+			if sharded := strings.Count(channels,
+				"lockproxy:wake:{"); sharded != map[string]int{"sharded": 7, "old": 0}[name] {
 				t.Errorf("%d sharded channels:\n%s", sharded, channels)
 			}
 		})
 	}
 }
 
-// wakeTime releases a lock and returns how long it took until the waiter had it, which releases it too.
+// wakeTime releases a lock and returns how long it took until the waiter had it. The waiter
+// releases it too.
 func wakeTime(t *testing.T, holder, waiter *proxytest.Conn, key string, token int64) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -59,11 +65,13 @@ func wakeTime(t *testing.T, holder, waiter *proxytest.Conn, key string, token in
 // A user who may not use the channels locks and waits all the same.
 func TestClusterWakesWithoutTheRight(t *testing.T) {
 	t.Parallel()
-	node := testredis.StartCluster(t, 1, 0, "--user", "app", "on", ">pw", "~*", "+@all", "resetchannels").Nodes[0]
+	node := testredis.StartCluster(t, 1, 0, "--user", "app", "on", ">pw", "~*", "+@all",
+		"resetchannels").Nodes[0]
 	cluster := func(cfg *proxy.Config) { cfg.Locks.Cluster = true }
 	url := strings.Replace(node.URL(), "://", "://app:pw@", 1)
 	other := proxytest.Start(t, url, cluster)
-	holder, waiter := proxytest.Dial(t, proxytest.Start(t, url, cluster).Addr), proxytest.Dial(t, other.Addr)
+	holder, waiter := proxytest.Dial(t, proxytest.Start(t, url, cluster).Addr),
+		proxytest.Dial(t, other.Addr)
 	var times []time.Duration
 	for i := range 5 {
 		key := fmt.Sprint("job", i)

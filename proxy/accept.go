@@ -18,23 +18,13 @@ import (
 func (s *Server) accept(conn redcon.Conn) bool {
 	raw := conn.NetConn().(accepted).Conn
 	conn.Detach()
-	s.mu.Lock()
-	if s.stopping || len(s.sessions) >= s.cfg.MaxClients {
-		refused := !s.stopping
+	sess, full := s.add(func() *session { return newSession(s, raw) })
+	if sess == nil {
 		s.counters.rejected.Add(1)
-		s.mu.Unlock()
-		s.refuse(raw, refused)
+		refuse(raw, full && s.cfg.TLS == nil)
 		return false
 	}
 	s.counters.accepted.Add(1)
-	sess := s.newSession(raw)
-	if s.draining {
-		sess.idleEnd = s.idleEnd
-		sess.client.setPhase(draining)
-	}
-	s.sessions[sess] = struct{}{}
-	s.serving.Add(1)
-	s.mu.Unlock()
 	// The goroutine ends with its client, by drain or kill, or when the session is parked. Shutdown
 	// and Close wait for the session.
 	go func() {
@@ -55,17 +45,13 @@ func (s *Server) ended(sess *session) {
 	c.raw.Close()
 	s.locks.Gone(&c.holder)
 	c.publish()
-	s.mu.Lock()
-	delete(s.sessions, sess)
-	s.counters.ended.add(&c.traffic)
-	s.mu.Unlock()
-	s.serving.Done()
+	s.remove(sess, func() { s.counters.ended.add(&c.traffic) })
 }
 
-// refuse closes a connection that was one too many. As in Redis a client with TLS isn't told why:
+// refuse closes a connection, one too many if say. As in Redis a client with TLS isn't told why:
 // that would take a handshake.
-func (s *Server) refuse(raw net.Conn, say bool) {
-	if say && s.cfg.TLS == nil {
+func refuse(raw net.Conn, say bool) {
+	if say {
 		// The socket's buffer is empty: this doesn't wait.
 		raw.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 		raw.Write([]byte("-ERR max number of clients reached\r\n"))
@@ -73,8 +59,8 @@ func (s *Server) refuse(raw net.Conn, say bool) {
 	raw.Close()
 }
 
-func (s *Server) newSession(raw net.Conn) *session {
-	c := newClient(raw, s.wrap(raw))
+func newSession(s *Server, raw net.Conn) *session {
+	c := newClient(raw, s.cfg.wrap(raw))
 	c.observer, c.origin = s.cfg.Observer, s.started
 	c.holder.Connection = fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1))
 	direct := c.socket // where what is written to the client isn't encrypted
@@ -85,7 +71,7 @@ func (s *Server) newSession(raw net.Conn) *session {
 	sess.client, sess.quota, sess.server = c, &s.buffers, s
 	sess.framer = resp.NewFramer(s.cfg.Limits)
 	sess.framer.Unauthenticated(true) // for all that is known
-	sess.pipe = passthrough.NewPipe(s.lanes, c, direct, encodeLost)
+	sess.pipe = passthrough.NewPipe(s.pool, c, direct, encodeLost)
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	if _, isTCP := raw.(*net.TCPConn); isTCP && !c.wrapped() {
 		c.reg = s.loops.NewRegistration(sess, c.socket.Raw())

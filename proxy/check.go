@@ -6,34 +6,47 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/upstream"
 )
 
-// adviseRetry is how long after a failure to reach the upstream it is looked at again.
+// checkRetry is how long after a failure to reach the upstream it is asked again.
 const checkRetry = 5 * time.Second
 
-// CheckUpstream looks at what the upstream is set up to do, until ctx ends: once whether it would lose locks, of which it logs a warning, and from time
-// to time whether it closes clients for what they ask, since then they can't share connections. It waits for an upstream that is down;
-// one that doesn't let the proxy's own user look is left alone.
+// CheckUpstream checks how the upstream is set up, until ctx ends: once whether it would lose
+// locks, of which it logs a warning, and from time to time whether it closes clients for what they
+// ask, since then they can't share connections. It waits for an upstream that is down. It gives up
+// if the proxy's own user may not ask.
 func (s *Server) CheckUpstream(ctx context.Context) {
-	s.checkEviction(ctx)
-	s.watchLimits(ctx)
+	c := upstreamCheck{s.cfg.Upstream, s.cfg.DialTimeout, s.log}
+	c.checkEviction(ctx)
+	c.watchLimits(ctx, s.pool.Suspend)
 }
 
-func (s *Server) checkEviction(ctx context.Context) {
-	client := s.cfg.Upstream.Client(s.cfg.Upstream.Initial)
+// upstreamCheck asks the upstream how it is set up, as the URL's user.
+type upstreamCheck struct {
+	upstream *upstream.Upstream
+	timeout  time.Duration // of one question
+	log      hclog.Logger
+}
+
+// checkEviction asks once, as soon as the upstream answers.
+func (c *upstreamCheck) checkEviction(ctx context.Context) {
+	client := c.upstream.Client(c.upstream.Initial)
 	defer client.Close()
 	for {
-		look, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
-		info, err := client.Info(look, "memory").Result()
+		once, cancel := context.WithTimeout(ctx, c.timeout)
+		info, err := client.Info(once, "memory").Result()
 		cancel()
 		var refused redis.Error
 		switch {
 		case err == nil:
-			s.warnOfEviction(info)
+			c.warnOfEviction(info)
 			return
 		case errors.As(err, &refused):
-			s.log.Debug("cannot look whether the upstream may evict locks", "error", err)
+			c.log.Debug("cannot look whether the upstream may evict locks", "error", err)
 			return
 		}
 		select {
@@ -44,19 +57,19 @@ func (s *Server) checkEviction(ctx context.Context) {
 	}
 }
 
-// adviseOnMemory warns if the upstream drops keys when its memory is full: any policy but noeviction may pick a lock, and the
-// record that remembers its token.
-func (s *Server) warnOfEviction(info string) {
+// warnOfEviction warns if the upstream drops keys when its memory is full: any policy but
+// noeviction may pick a lock, and its lock record with the token.
+func (c *upstreamCheck) warnOfEviction(info string) {
 	policy, limit := infoField(info, "maxmemory_policy"), infoField(info, "maxmemory")
-	if policy == "" || policy == "noeviction" {
-		return
+	switch {
+	case policy == "" || policy == "noeviction":
+	case limit == "0":
+		c.log.Info("the upstream would evict locks if it had a maxmemory", "maxmemory_policy", policy)
+	default:
+		c.log.Warn("the upstream may evict locks when its memory is full: set maxmemory-policy "+
+			"noeviction, or keep locks in a Redis of their own",
+			"maxmemory_policy", policy, "maxmemory", limit)
 	}
-	const advice = "the upstream may evict locks when its memory is full: set maxmemory-policy noeviction, or keep locks in a Redis of their own"
-	if limit == "0" {
-		s.log.Info("the upstream would evict locks if it had a maxmemory", "maxmemory_policy", policy)
-		return
-	}
-	s.log.Warn(advice, "maxmemory_policy", policy, "maxmemory", limit)
 }
 
 // infoField returns the value of one line of INFO, or "".

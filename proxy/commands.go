@@ -109,11 +109,12 @@ func (c *command) mustBeWhole() bool {
 }
 
 // fenceable reports whether a request may run within a transaction of the proxy's own: whether it
-// neither blocks nor does anything to the connection, as far as anybody knows.
-func (c *command) fenceable(args [][]byte) bool {
-	r := routeOf(c, resp.Request{Args: args})
-	return c.Class == commands.Other ||
-		c.lock == nil && r.Effect == commands.NoEffect && r.way != passthrough.Home
+// neither blocks nor does anything to the connection, as far as is known.
+func fenceable(args [][]byte) bool {
+	cmd := lookup(args[0])
+	r := routeOf(cmd, resp.Request{Args: args})
+	return cmd.Class == commands.Other ||
+		cmd.lock == nil && r.Effect == commands.NoEffect && r.way != passthrough.Home
 }
 
 // foreignLocks are the keys at which a client that does not know LOCK may be taking a lock.

@@ -16,14 +16,14 @@ import (
 // wrap puts around a new connection what it has to begin with: a PROXY header if it comes from a
 // network that sends one, then TLS. It runs on the accepting goroutine, so it reads nothing: see
 // handshake.
-func (s *Server) wrap(raw net.Conn) net.Conn {
+func (cfg *Config) wrap(raw net.Conn) net.Conn {
 	nc := raw
-	if s.fromBalancer(raw.RemoteAddr()) {
+	if cfg.fromBalancer(raw.RemoteAddr()) {
 		nc = proxyproto.NewConn(nc, proxyproto.WithPolicy(proxyproto.REQUIRE),
 			proxyproto.SetReadHeaderTimeout(0)) // handshake bounds it
 	}
-	if s.cfg.TLS != nil {
-		nc = tls.Server(nc, s.cfg.TLS)
+	if cfg.TLS != nil {
+		nc = tls.Server(nc, cfg.TLS)
 	}
 	return nc
 }
@@ -31,13 +31,13 @@ func (s *Server) wrap(raw net.Conn) net.Conn {
 // fromBalancer reports whether a peer is in a network whose connections begin with a PROXY header.
 // From any other, a header is a request like the rest: no client can choose the address that it is
 // known by.
-func (s *Server) fromBalancer(peer net.Addr) bool {
+func (cfg *Config) fromBalancer(peer net.Addr) bool {
 	tcp, ok := peer.(*net.TCPAddr)
 	if !ok {
 		return false
 	}
 	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
-	for _, network := range s.cfg.ProxyProtocolFrom {
+	for _, network := range cfg.ProxyProtocolFrom {
 		if network.Contains(addr) {
 			return true
 		}
@@ -108,7 +108,7 @@ func (c *client) hasClosed() bool {
 // most, since anybody can cause it.
 func (s *Server) logHandshake(what, addr string, err error) {
 	now := time.Now().Unix()
-	if errors.Is(err, io.EOF) || s.handshakeLogged.Swap(now) == now {
+	if errors.Is(err, io.EOF) || s.counters.handshakeWarned.Swap(now) == now {
 		s.log.Debug("client sent away", "client", addr, "failed", what, "error", err)
 		return
 	}

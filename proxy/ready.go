@@ -15,10 +15,7 @@ var errDraining = errors.New("shutting down: no new clients are taken")
 // user. That the upstream wants a login, or that the user may not PING, is for clients to deal
 // with.
 func (s *Server) Ready(ctx context.Context) error {
-	s.mu.Lock()
-	unready := s.unready
-	s.mu.Unlock()
-	if unready {
+	if s.isUnready() {
 		return errDraining
 	}
 	err := s.prober.Ping(ctx).Err()
@@ -29,11 +26,4 @@ func (s *Server) Ready(ctx context.Context) error {
 		return fmt.Errorf("the upstream %s does not serve: %w", s.cfg.Upstream, err)
 	}
 	return nil
-}
-
-// SetUnready makes Ready say that this server is about to shut down. Clients are served as before.
-func (s *Server) SetUnready() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unready = true
 }

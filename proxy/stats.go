@@ -65,6 +65,13 @@ type Stats struct {
 	BytesIn  uint64 // from clients, without TLS and PROXY headers
 	BytesOut uint64 // to clients, likewise
 
+	UpstreamStats
+
+	Locks lockcmd.Stats
+}
+
+// UpstreamStats is the upstream at that moment.
+type UpstreamStats struct {
 	Upstream        string // its address
 	UpstreamUp      bool   // the last connect has succeeded, or there was none yet
 	Cluster         bool   // it is a Redis Cluster
@@ -72,13 +79,11 @@ type Stats struct {
 	ClusterWhole    bool   // each slot of it is served
 	Connects        uint64 // to the upstream, for clients
 	ConnectFailures uint64
-	Connections     UpstreamStats
-
-	Locks lockcmd.Stats
+	Connections     ConnectionStats
 }
 
-// UpstreamStats is how connections to the upstream are used.
-type UpstreamStats struct {
+// ConnectionStats is how connections to the upstream are used.
+type ConnectionStats struct {
 	Lanes  int // connections that clients share
 	Shared int // clients that use one of these
 	Homes  int // connections of one client each
@@ -90,25 +95,40 @@ type counters struct {
 	rejected atomic.Uint64
 	connects atomic.Uint64
 	failures atomic.Uint64
+	down     atomic.Bool   // the last connect has failed
 	tooLate  atomic.Uint64 // clients that sent commands as their connections ended
 	ended    traffic       // of the sessions that have ended
+
+	handshakeWarned atomic.Int64 // the second in which logHandshake last warned
+}
+
+// connected counts a connect to the upstream. It reports whether the outcome differs from the last.
+func (c *counters) connected(err error) (changed bool) {
+	if err == nil {
+		c.connects.Add(1)
+	} else {
+		c.failures.Add(1)
+	}
+	return c.down.Swap(err != nil) != (err != nil)
 }
 
 // Stats returns the present figures. It costs a little for each client.
 func (s *Server) Stats() Stats {
+	up := s.cfg.Upstream
 	st := Stats{
 		Version: s.cfg.Version, Started: s.started,
 		Accepted: s.counters.accepted.Load(), Rejected: s.counters.rejected.Load(),
-		Upstream: s.cfg.Upstream.String(), UpstreamUp: !s.down.Load(),
-		Connects: s.counters.connects.Load(), ConnectFailures: s.counters.failures.Load(),
-		Connections: UpstreamStats(s.lanes.Stats()),
-		Locks:       s.locks.Stats(),
-		Cluster:     s.cfg.Upstream.IsCluster(),
+		UpstreamStats: UpstreamStats{
+			Upstream: up.String(), UpstreamUp: !s.counters.down.Load(), Cluster: up.IsCluster(),
+			Connects: s.counters.connects.Load(), ConnectFailures: s.counters.failures.Load(),
+			Connections: ConnectionStats(s.pool.Stats()),
+		},
+		Locks: s.locks.Stats(),
 	}
-	st.ClusterMasters, st.ClusterWhole = s.cfg.Upstream.ClusterMasters()
+	st.ClusterMasters, st.ClusterWhole = up.ClusterMasters()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Draining, st.Clients = s.unready, len(s.sessions)
+	st.Draining, st.Clients = s.state >= serverUnready, len(s.sessions)
 	s.counters.ended.addTo(&st)
 	for sess := range s.sessions {
 		sess.client.addTo(&st)

@@ -1,8 +1,5 @@
 package proxy
 
-// Where the upstream polices single connections (timeout, client-output-buffer-limit normal,
-// maxmemory-clients), nobody shares one: no client is closed for what another did, nor kept for it.
-
 import (
 	"context"
 	"errors"
@@ -12,26 +9,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// limitsEvery is how often the upstream's limits are looked at.
+// Where the upstream polices single connections (timeout, client-output-buffer-limit normal,
+// maxmemory-clients), clients share none: no client is closed for what another did, nor kept for
+// it.
+
+// limitsEvery is how often the upstream is asked for its limits.
 const limitsEvery = 30 * time.Second
 
-// watchLimits looks until ctx ends, or the upstream says that it may not.
-func (s *Server) watchLimits(ctx context.Context) {
+// watchLimits calls suspend when the upstream begins or ceases to limit connections, until ctx ends
+// or the upstream refuses to tell.
+func (c *upstreamCheck) watchLimits(ctx context.Context, suspend func(bool)) {
 	limits := ""
 	for ctx.Err() == nil {
-		found, err := s.upstreamLimits(ctx)
+		found, err := c.limits(ctx)
 		var refused redis.Error
 		if errors.As(err, &refused) {
-			s.log.Debug("cannot look whether the upstream limits single connections", "error", err)
+			c.log.Debug("cannot look whether the upstream limits single connections", "error", err)
 			return
 		}
 		if err == nil && found != limits {
 			limits = found
-			s.lanes.Suspend(limits != "")
+			suspend(limits != "")
 			if limits != "" {
-				s.log.Warn("the upstream limits single connections: clients share none, as with --upstream-mode dedicated", "limit", limits)
+				c.log.Warn("the upstream limits single connections: clients share none, as with "+
+					"--upstream-mode dedicated", "limit", limits)
 			} else {
-				s.log.Info("the upstream does not limit single connections any more: clients share them")
+				c.log.Info("the upstream does not limit single connections any more: clients share them")
 			}
 		}
 		select {
@@ -41,14 +44,15 @@ func (s *Server) watchLimits(ctx context.Context) {
 	}
 }
 
-// upstreamLimits asks for what the upstream allows a client; "" is anything.
-func (s *Server) upstreamLimits(ctx context.Context) (limits string, err error) {
-	client := s.cfg.Upstream.Client(s.cfg.Upstream.Initial)
+// limits asks for what the upstream allows a client; "" is anything.
+func (c *upstreamCheck) limits(ctx context.Context) (limits string, err error) {
+	client := c.upstream.Client(c.upstream.Initial)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	values := map[string]string{}
-	for _, name := range []string{"client-output-buffer-limit", "maxmemory-clients", "timeout"} { // one at a time, as before Redis 7.0
+	// One at a time, as before Redis 7.0.
+	for _, name := range []string{"client-output-buffer-limit", "maxmemory-clients", "timeout"} {
 		found, err := client.ConfigGet(ctx, name).Result()
 		if err != nil {
 			return "", err

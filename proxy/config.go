@@ -1,0 +1,74 @@
+package proxy
+
+import (
+	"cmp"
+	"crypto/tls"
+	"net/netip"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+	"lockproxy/lockcmd"
+)
+
+// Config is what a Server is made of. Upstream is required.
+type Config struct {
+	Upstream    *upstream.Upstream
+	Locks       lockcmd.Config
+	Limits      resp.Limits   // zero fields are Redis's own limits
+	MaxClients  int           // 0 is 10,000, as in Redis
+	DialTimeout time.Duration // of connecting and logging in to the upstream; 0 is 5 s
+	Logger      hclog.Logger  // nil logs nothing
+	Observer    Observer      // is told how long things took; nil is nobody
+	Version     string        // for INFO lockproxy
+
+	// UpstreamConns is how many lanes there are at most for one user, database and protocol; 0 is
+	// 1.
+	UpstreamConns int
+	// HomeIdle is after how long without a request a client's home is closed, if its state is that
+	// of a new connection. It is dialled again on demand. 0 is never.
+	HomeIdle time.Duration
+	// Dedicated has clients share no connections.
+	Dedicated bool
+	// ClusterAnnounce is host:port where clients that know Redis Cluster are told to go, if the
+	// upstream is one; "" is where each has connected to.
+	ClusterAnnounce string
+	// ClientBuffer bounds a request that must be seen whole, bytes: a lock command, AUTH, HELLO,
+	// CLIENT, COMMAND. Others are streamed. 0 is 1 MiB; less than 64 KiB, the size of a read, makes
+	// no difference.
+	ClientBuffer int
+	// MaxUnread bounds the temporary files with replies that clients don't read, all together,
+	// bytes; 0 is 1 GiB. A client for whose replies there is no room is closed.
+	MaxUnread int64
+	// TLS is what clients are served with; nil is plain text.
+	TLS *tls.Config
+	// ProxyProtocolFrom are the networks whose connections begin with a PROXY header, version 1 or
+	// 2. One that doesn't is closed.
+	ProxyProtocolFrom []netip.Prefix
+	// HandshakeTimeout is for the PROXY header and the TLS handshake together; 0 is 10 s.
+	HandshakeTimeout time.Duration
+}
+
+// setDefaults gives zero fields the values that they stand for.
+func (cfg *Config) setDefaults() {
+	cfg.MaxClients = cmp.Or(cfg.MaxClients, 10000)
+	cfg.UpstreamConns = cmp.Or(cfg.UpstreamConns, 1)
+	if cfg.Dedicated {
+		cfg.UpstreamConns = 0
+	}
+	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, 5*time.Second)
+	cfg.ClientBuffer = cmp.Or(cfg.ClientBuffer, 1<<20)
+	cfg.MaxUnread = cmp.Or(cfg.MaxUnread, 1<<30)
+	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 10*time.Second)
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	if cfg.Locks.Observer == nil && cfg.Observer != nil {
+		cfg.Locks.Observer = cfg.Observer
+	}
+	cfg.Locks.Moves = cfg.Upstream.Moves()
+	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
+	cfg.Locks.CanFence = fenceable
+}

@@ -1,0 +1,102 @@
+package proxy
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// serverState is how far a Server is on its way to its end. It only grows.
+type serverState uint8
+
+const (
+	serverReady    serverState = iota
+	serverUnready              // it will be shut down soon
+	serverDraining             // sessions end when they may
+	serverStopped              // no session is begun
+)
+
+// roster is the sessions of a Server, and whether there may be more.
+type roster struct {
+	running sync.WaitGroup // sessions; nothing is added once nothing is accepted
+
+	mu       sync.Mutex
+	state    serverState           // guarded by mu
+	ln       *listener             // guarded by mu; nil before Serve
+	max      int                   // guarded by mu; sessions at one time
+	sessions map[*session]struct{} // guarded by mu
+	idleEnd  time.Time             // guarded by mu; when idle sessions end once the server drains
+}
+
+// listen calls start and returns what to accept clients from. ok is false if it is too late for
+// that, or was done before.
+func (r *roster) listen(ln net.Listener, start func()) (accepts *listener, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state == serverStopped || r.ln != nil {
+		return nil, false
+	}
+	r.ln = newListener(ln)
+	start()
+	return r.ln, true
+}
+
+// add adds the session that begin returns, if there is room for one more; otherwise it returns nil.
+// full says that there is none because there are too many.
+func (r *roster) add(begin func() *session) (sess *session, full bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state == serverStopped || len(r.sessions) >= r.max {
+		return nil, r.state != serverStopped
+	}
+	sess = begin()
+	if r.state == serverDraining {
+		sess.idleEnd = r.idleEnd
+		sess.client.setPhase(draining)
+	}
+	r.sessions[sess] = struct{}{}
+	r.running.Add(1)
+	return sess, false
+}
+
+// advance changes the state, unless it is further already, and returns what there is to end.
+// idleEnd is for serverDraining.
+func (r *roster) advance(to serverState, idleEnd time.Time) (ln *listener, sessions []*session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state = max(r.state, to)
+	if to == serverDraining {
+		r.idleEnd = idleEnd
+	}
+	for sess := range r.sessions {
+		sessions = append(sessions, sess)
+	}
+	return r.ln, sessions
+}
+
+// remove removes a session that has ended; count counts what it has carried.
+func (r *roster) remove(sess *session, count func()) {
+	r.mu.Lock()
+	delete(r.sessions, sess)
+	count()
+	r.mu.Unlock()
+	r.running.Done()
+}
+
+// SetMaxClients changes how many clients are served at one time, from the next one on. Those that
+// are there stay.
+func (r *roster) SetMaxClients(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.max = n
+}
+
+// SetUnready makes Ready say that the server is about to shut down. Clients are served as before.
+func (r *roster) SetUnready() { r.advance(serverUnready, time.Time{}) }
+
+// isUnready reports whether the server will be shut down soon, or has been.
+func (r *roster) isUnready() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state >= serverUnready
+}

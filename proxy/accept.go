@@ -14,7 +14,8 @@ import (
 	"lockproxy/passthrough"
 )
 
-// accept takes a new connection over from redcon. It runs on the accepting goroutine, so it only starts things.
+// accept takes a new connection over from redcon. It runs on the accepting goroutine, so it only
+// starts things.
 func (s *Server) accept(conn redcon.Conn) bool {
 	raw := conn.NetConn().(accepted).Conn
 	conn.Detach()

@@ -64,7 +64,8 @@ func (c *upstreamCheck) warnOfEviction(info string) {
 	switch {
 	case policy == "" || policy == "noeviction":
 	case limit == "0":
-		c.log.Info("the upstream would evict locks if it had a maxmemory", "maxmemory_policy", policy)
+		c.log.Info("the upstream would evict locks if it had a maxmemory",
+			"maxmemory_policy", policy)
 	default:
 		c.log.Warn("the upstream may evict locks when its memory is full: set maxmemory-policy "+
 			"noeviction, or keep locks in a Redis of their own",

@@ -21,8 +21,8 @@ type client struct {
 	raw      net.Conn                // as it was accepted
 	from     io.Reader               // reads the Conn's bytes
 	socket   *socket.Socket          // raw's; nil if it has none
-	reg      *eventloop.Registration // lets an event loop read in place of the goroutine; nil if none does
-	guard    *peer.Guard             // closes raw when the client's machine is lost; nil if none can tell
+	reg      *eventloop.Registration // lets an event loop read; nil if none does
+	guard    *peer.Guard             // closes raw if the machine is lost; nil if it can't tell
 	holder   lockcmd.Holder          // the client as a holder of locks
 	meter
 	phases

@@ -27,7 +27,8 @@ const minWatchBuf = 256
 // hangupPoll is how often a watch that may read no more checks whether the client has closed.
 const hangupPoll = 50 * time.Millisecond
 
-// startWatch begins a watch after a time. It ends when the client does, or by end, which waits for it.
+// startWatch begins a watch after a time. It ends when the client does, or by end, which waits for
+// it.
 func (in *input) startWatch(after time.Duration) *clientWatch {
 	w := &clientWatch{
 		in: in, limit: maxSessionBuf - (in.end - in.start),

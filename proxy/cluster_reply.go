@@ -12,11 +12,12 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// A client that knows Redis Cluster asks who serves which slot, and goes there. In front of a cluster it is told that one node serves all of
-// them: this proxy, at the address that it has come to. The real nodes are none of its business.
+// A client that knows Redis Cluster asks which node serves which slot, and goes there. In front of
+// a cluster it is told that one node serves all slots: this proxy, at the address that the client
+// has connected to.
 
-// answerCluster answers CLUSTER SLOTS and its like with the proxy as the only node, once the upstream has
-// shown that this client may ask.
+// answerCluster answers CLUSTER SLOTS and its like with the proxy as the only node, once the
+// upstream has shown that this client may ask.
 func answerCluster(x *exchange, req resp.Request) (done bool) {
 	if len(req.Args) < 2 || !x.server.cfg.Upstream.IsCluster() {
 		return false
@@ -105,16 +106,20 @@ var clusterAnswers = map[string]func(e *resp.Encoder, n node, args [][]byte){
 		e.Bulk("online")
 	},
 	"nodes": func(e *resp.Encoder, n node, _ [][]byte) {
-		e.Bulk(fmt.Sprintf("%s %s@%d myself,master - 0 0 1 connected 0-%d\n", n.id, net.JoinHostPort(n.host, strconv.Itoa(n.port)), n.port, cluster.Slots-1))
+		addr := net.JoinHostPort(n.host, strconv.Itoa(n.port))
+		e.Bulk(fmt.Sprintf("%s %s@%d myself,master - 0 0 1 connected 0-%d\n",
+			n.id, addr, n.port, cluster.Slots-1))
 	},
 	"info": func(e *resp.Encoder, n node, _ [][]byte) {
 		state := "ok"
 		if !n.whole {
 			state = "fail"
 		}
-		e.Bulk(fmt.Sprintf("cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%d\r\ncluster_slots_ok:%d\r\n"+
-			"cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:1\r\ncluster_current_epoch:1\r\n"+
-			"cluster_my_epoch:1\r\nlockproxy_upstream_masters:%d\r\n", state, cluster.Slots, cluster.Slots, n.nodes))
+		e.Bulk(fmt.Sprintf("cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%d\r\n"+
+			"cluster_slots_ok:%d\r\ncluster_slots_pfail:0\r\ncluster_slots_fail:0\r\n"+
+			"cluster_known_nodes:1\r\ncluster_size:1\r\ncluster_current_epoch:1\r\n"+
+			"cluster_my_epoch:1\r\nlockproxy_upstream_masters:%d\r\n",
+			state, cluster.Slots, cluster.Slots, n.nodes))
 	},
 	"myid":      func(e *resp.Encoder, n node, _ [][]byte) { e.Bulk(n.id) },
 	"myshardid": func(e *resp.Encoder, n node, _ [][]byte) { e.Bulk(n.id) },

@@ -61,7 +61,8 @@ func (x *exchange) gone() bool {
 		}
 	}
 	n, err := x.client.peek()
-	return n == 0 && err == nil || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
+	return n == 0 && err == nil || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, net.ErrClosed)
 }
 
 // endWatch ends the watch of a lock command, once its answer is on its way: that must not wait for

@@ -15,8 +15,9 @@ var (
 	errNoKeyArgs      = []byte("-ERR The command has no key arguments\r\n")
 )
 
-// keys prepares the answer to COMMAND GETKEYS and GETKEYSANDFLAGS for a lock command. The upstream is asked all the same: it
-// may not know the subcommand, nor the user be allowed to ask. For a command that runs another it is asked about that one.
+// keys prepares the answer to COMMAND GETKEYS and GETKEYSANDFLAGS for a lock command. The upstream
+// is asked all the same: it may not know the subcommand, or the user may not be allowed to ask. For
+// a command that runs another the upstream is asked about that one.
 func (q *commandQuery) keys(withFlags bool) {
 	call := q.args[2:]
 	spec := lookup(call[0]).lock
@@ -28,16 +29,18 @@ func (q *commandQuery) keys(withFlags bool) {
 		case spec.KeyFlags() == nil:
 			return errNoKeyArgs
 		}
-		return resp.AppendAggregate(nil, '*', [][]byte{q.key(string(call[1]), spec.KeyFlags(), withFlags)})
+		key := q.key(string(call[1]), spec.KeyFlags(), withFlags)
+		return resp.AppendAggregate(nil, '*', [][]byte{key})
 	}
-	q.merge = func(raw []byte, _ byte, _ [][]byte) []byte { return raw } // the upstream knows a command by that name
+	// No error: the upstream knows a command by that name.
+	q.merge = func(raw []byte, _ byte, _ [][]byte) []byte { return raw }
 	q.refused = onlyAfter(errUnknownToRedis, ours)
 	if !spec.RunsAnother() || len(call) < -arity {
 		return
 	}
 	q.ask = append(slices.Clone(q.args[:2]), call[3:]...)
 	q.refused = onlyAfter(errNoKeyArgs, ours)
-	if len(call) == -arity { // Redis 7.0 refuses to look at one word alone, which can't have a key
+	if len(call) == -arity { // Redis 7.0 refuses one word alone, which can't have a key
 		q.refused = func(raw []byte) []byte {
 			if bytes.HasPrefix(raw, errOneWord) {
 				raw = errNoKeyArgs

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"path"
 	"slices"
 	"strings"
 
@@ -37,17 +38,17 @@ func answerCommand(x *exchange, req resp.Request) (done bool) {
 	return true
 }
 
-// inquiry is one COMMAND request that concerns the lock commands. It is pure: no I/O.
+// commandQuery is one COMMAND request that concerns the lock commands. It is pure: no I/O.
 type commandQuery struct {
-	args  [][]byte // as the client sent them
-	ask   [][]byte // what the upstream is asked
-	first [][]byte // what it is asked before that, if anything
-	// before is the answer to first.
-	before []byte
+	args   [][]byte // as the client sent them
+	ask    [][]byte // what the upstream is asked
+	first  [][]byte // what it is asked before that, if anything
+	before []byte   // the answer to first
 	proto  int
-	// splice makes the answer out of the elements of the upstream's, which is no error; nil elems if it isn't an aggregate.
+	// merge makes the answer out of the upstream's, which is no error. elems are its elements; nil
+	// if it isn't an aggregate.
 	merge func(raw []byte, kind byte, elems [][]byte) []byte
-	// refused makes the answer out of an error of the upstream.
+	// refused makes the answer out of an error of the upstream. nil passes that on.
 	refused func(raw []byte) []byte
 }
 
@@ -72,7 +73,7 @@ func newCommandQuery(args [][]byte, proto int) *commandQuery {
 		q.first, q.merge = askLocks, q.count
 	case sub == "list" && (len(args) == 2 || len(args) == 5):
 		q.merge = q.list
-	case (sub == "getkeys" || sub == "getkeysandflags") && len(args) > 2 && lookup(args[2]).lock != nil:
+	case (sub == "getkeys" || sub == "getkeysandflags") && len(args) > 2 && q.namesLock(args[2:3]):
 		q.keys(sub == "getkeysandflags")
 	default:
 		return nil
@@ -84,6 +85,7 @@ func (q *commandQuery) namesLock(names [][]byte) bool {
 	return slices.ContainsFunc(names, func(name []byte) bool { return lookup(name).lock != nil })
 }
 
+// answer makes the client's answer out of the upstream's.
 func (q *commandQuery) answer(raw []byte) []byte {
 	if raw[0] == '-' || raw[0] == '!' {
 		if q.refused != nil && !bytes.HasPrefix(raw, noAuthCode) {
@@ -99,13 +101,14 @@ func (q *commandQuery) answer(raw []byte) []byte {
 		return raw
 	}
 	if q.named() && len(elems) > 0 && elems[0][0] == '*' {
-		// An upstream from before the subcommands, as the embedded store is: it answers all with what COMMAND answers.
-		return resp.AppendError(nil, "ERR unknown subcommand '"+string(q.args[1])+"'. Try COMMAND HELP.")
+		// An upstream without subcommands, as the embedded store: it always answers as COMMAND.
+		text := "ERR unknown subcommand '" + string(q.args[1]) + "'. Try COMMAND HELP."
+		return resp.AppendError(nil, text)
 	}
 	return q.merge(raw, kind, elems)
 }
 
-// named reports whether the answer is one of names: those of commands, each maybe with its documentation.
+// named reports whether the answer is made of names of commands, perhaps with documentation.
 func (q *commandQuery) named() bool {
 	if len(q.args) < 2 {
 		return false
@@ -155,7 +158,8 @@ func (q *commandQuery) count(raw []byte, kind byte, _ [][]byte) []byte {
 	return q.encode(func(e *resp.Encoder) { e.Int(int(n)) })
 }
 
-// allInfos adds to COMMAND. What the upstream has by the name of a lock command can't be reached, so it isn't told.
+// allInfos adds to COMMAND. What the upstream has by the name of a lock command is left out, since
+// it can't be reached.
 func (q *commandQuery) allInfos(_ []byte, kind byte, elems [][]byte) []byte {
 	fields := infoFields(elems)
 	elems = slices.DeleteFunc(elems, func(entry []byte) bool {
@@ -168,7 +172,8 @@ func (q *commandQuery) allInfos(_ []byte, kind byte, elems [][]byte) []byte {
 	return resp.AppendAggregate(nil, kind, elems)
 }
 
-// infos fills in COMMAND INFO name …, whose answer has one element for each name, and here for one more.
+// infos fills in COMMAND INFO name …, whose answer has one element for each name, and here one
+// more.
 func (q *commandQuery) infos(raw []byte, kind byte, elems [][]byte) []byte {
 	names := q.args[2:]
 	if len(elems) != len(names)+1 {
@@ -248,9 +253,15 @@ func (q *commandQuery) listed(spec *lockcmd.Spec) bool {
 	case "aclcat":
 		return spec.InCategory(value)
 	case "pattern":
-		return matchGlob(strings.ToLower(value), spec.Name)
+		return globMatches(strings.ToLower(value), spec.Name)
 	}
 	return false // of no module
+}
+
+// globMatches reports whether a name matches a pattern of Redis's, which is like path's.
+func globMatches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
 }
 
 func isLockName(name []byte) bool { return lookup([]byte(bulkText(name))).lock != nil }

@@ -12,20 +12,20 @@ import (
 // command is what the proxy does with one command, by its row in the table of commands.
 type command struct {
 	*commands.Command
+	kind Kind // as what it is counted
 	lock *lockcmd.Spec
 	way  passthrough.Way // by what connection it may go
 	// inspect decides by the arguments, where these differ.
 	inspect func(r route, args [][]byte) route
-	// syncFirst is for WAIT and WAITAOF, which are about what the same connection has written.
-	syncFirst []string
-	// answer answers a request in the place of the upstream. done is false for those that it leaves to
-	// the upstream.
+	// answer answers a request in the place of the upstream. done is false for those that it leaves
+	// to the upstream.
 	answer func(x *exchange, req resp.Request) (done bool)
-	// ofNode is for what a client tells one node of a cluster about itself.
+	// syncFirst is for WAIT and WAITAOF, see syncWrites.
+	syncFirst []string
+	// perNode is for what a client tells one node of a cluster about itself.
 	perNode bool
-	// varies says that its subcommands go by different connections, or do different things to them.
+	// varies says that subcommands differ in the connection that they go by, or in their effect.
 	varies bool
-	kind   Kind // as what it is counted
 }
 
 // table is all commands, by ID.
@@ -75,7 +75,8 @@ func commandTable() []command {
 	return t
 }
 
-// ways are by what connections commands may go, unless their arguments say otherwise; Own for all others.
+// ways are by what connections commands may go, unless their arguments say otherwise; Home for all
+// others.
 var ways = map[commands.Class]passthrough.Way{
 	commands.Shared: passthrough.Shared, commands.MayBlock: passthrough.Shared,
 	commands.Lock: passthrough.Shared, commands.Slow: passthrough.Scripts,
@@ -91,19 +92,20 @@ func (c *command) of(args [][]byte) *command {
 	return &table[c.For(args).ID]
 }
 
-// plain reports whether every request of the command may share a connection and is relayed as it is.
-// waiting says that the keys at which clients compete with LOCK are of interest.
+// batchable reports whether every request of the command may go by a lane, and is relayed as it is.
+// waiting says that clients wait for locks: then requests that may take a lock are looked at.
 func (c *command) batchable(waiting bool) bool {
-	return c.way == passthrough.Shared && c.Effect == commands.NoEffect && !c.mustBeWhole() && c.oneStep(waiting)
+	return c.way == passthrough.Shared && c.Effect == commands.NoEffect && !c.mustBeWhole() &&
+		c.oneStep(waiting)
 }
 
-// relayed reports whether requests of the command are passed on in one step, and their replies
-// likewise. waiting is as for plain.
+// oneStep reports whether requests of the command are passed on in one step, and their replies
+// likewise. waiting is as for batchable.
 func (c *command) oneStep(waiting bool) bool {
 	return c.lock == nil && c.answer == nil && c.syncFirst == nil && !(c.Competes && waiting)
 }
 
-// whole reports whether the command must be seen whole before it can be passed on.
+// mustBeWhole reports whether a request of the command must be seen whole before it is passed on.
 func (c *command) mustBeWhole() bool {
 	return c.lock != nil || c.inspect != nil || c.answer != nil || c.varies
 }

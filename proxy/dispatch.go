@@ -171,7 +171,7 @@ func (d *dispatcher) dispatch(req resp.Request) (more bool) {
 	if cmd.syncFirst != nil {
 		defer d.pipe.Pin(passthrough.Unpinned) // the home, until the command goes there
 		var err error
-		if r.catchesUp, err = d.syncWrites(cmd.syncFirst); err != nil {
+		if r.syncsWrites, err = d.syncWrites(cmd.syncFirst); err != nil {
 			d.reply(encodeError("", err))
 			return err != errWritesUnknown
 		}

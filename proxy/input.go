@@ -119,7 +119,8 @@ func (in *input) compact() {
 	in.start, in.end, in.buf = 0, copy(room, in.buf[in.start:in.end]), room
 }
 
-// grow makes a full buffer larger, up to limit at first. It reports false if there is no room for that.
+// grow makes a full buffer larger, up to limit at first. It reports false if there is no room for
+// that.
 func (in *input) grow(limit int) bool {
 	size := growth * len(in.buf)
 	if len(in.buf) < limit {

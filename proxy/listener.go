@@ -8,15 +8,18 @@ import (
 	"time"
 )
 
-// listener hands redcon connections that it can't close: redcon closes a connection whose accept callback answers false,
-// which is how sessions take theirs over. It also waits between failing Accepts, which redcon would repeat without pause.
+// listener hands redcon connections that it can't close: redcon closes a connection whose accept
+// callback answers false, which is how sessions take theirs over. It also pauses between Accepts
+// that fail, which redcon would repeat at once.
 type listener struct {
 	net.Listener
 	closing sync.Once
 	closed  chan struct{}
 	ended   chan struct{} // closed when nothing is accepted any more
 	ending  sync.Once
-	last    atomic.Pointer[time.Time] // only what waits already is accepted, until then at most; nil while all are
+	// last says that only connections are accepted that wait already, until then at most; nil while
+	// all are.
+	last atomic.Pointer[time.Time]
 }
 
 func newListener(ln net.Listener) *listener {
@@ -34,15 +37,16 @@ const (
 )
 
 func (l *listener) Accept() (net.Conn, error) {
-	looked := false
+	repeated := false
 	for delay := minAcceptDelay; ; delay = min(2*delay, maxAcceptDelay) {
 		nc, err := l.Listener.Accept()
 		if err == nil {
 			return accepted{nc}, nil
 		}
-		if last := l.last.Load(); isTimeout(err) && last != nil && !looked && time.Now().Before(*last) {
-			looked = true
-			l.deadline() // somebody may have come when the time was over already
+		last := l.last.Load()
+		if isTimeout(err) && last != nil && !repeated && time.Now().Before(*last) {
+			repeated = true
+			l.deadline() // a client may have come when the time was over already
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) || isTimeout(err) {
@@ -60,17 +64,19 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// end notes that nothing is accepted any more.
+// end records that nothing is accepted any more.
 func (l *listener) end() error {
 	l.ending.Do(func() { close(l.ended) })
 	return net.ErrClosed
 }
 
-// lastAccepts is for connections that the kernel has made already: they would be reset when the listener closes.
+// lastAccepts is for connections that the kernel has made already: they would be reset when the
+// listener closes.
 const lastAccepts = 20 * time.Millisecond
 
-// finish accepts those who wait already, and closes. It returns when nothing is accepted any more: soon after until, if one comes after the
-// other, as when another process accepts from the same socket and clients know of no end.
+// finish accepts the connections that wait already, and closes. It returns when nothing is accepted
+// any more: soon after until, if connections keep coming, as when another process accepts from the
+// same socket.
 func (l *listener) finish(until time.Time) {
 	l.last.Store(&until)
 	l.deadline()
@@ -78,7 +84,8 @@ func (l *listener) finish(until time.Time) {
 	l.Close()
 }
 
-// deadline lets Accept return when nobody has come for a while; it closes the listener if that can't be asked of it.
+// deadline lets Accept return when no client has come for a while. It closes a listener that has no
+// deadlines.
 func (l *listener) deadline() {
 	ln, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
 	if !ok || ln.SetDeadline(time.Now().Add(lastAccepts)) != nil {

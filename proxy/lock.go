@@ -41,7 +41,7 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(spec.Name, err)})
 		return
 	case err == nil && state.Untracked:
-		err = errOpaque
+		err = errUntracked
 	case err == nil && state.Watching && spec.Name == "fence":
 		err = errWatching
 	case err == nil && state.Subscribed():
@@ -94,8 +94,9 @@ func (l *locker) observeLock(spec *lockcmd.Spec, began time.Time) {
 
 // refuseLarge answers a lock command that is too large to be held, once all of it has been skipped.
 func (l *locker) refuseLarge(spec *lockcmd.Spec) {
-	err := lockcmd.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes (--client-buffer): "+
-		"nothing was run", strings.ToUpper(spec.Name), l.server.cfg.ClientBuffer))
+	name, limit := strings.ToUpper(spec.Name), l.server.cfg.ClientBuffer
+	err := lockcmd.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes "+
+		"(--client-buffer): nothing was run", name, limit))
 	state := l.awaitState()
 	if state.InMulti && l.connect(passthrough.Home) == nil {
 		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError("", err)})

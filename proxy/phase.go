@@ -2,11 +2,11 @@ package proxy
 
 import "sync/atomic"
 
-// phase is where a session is between its first byte and its last.
+// phase is how far a session is between its first byte and its last.
 type phase int32
 
 const (
-	handshaking phase = iota // what comes before the first request is not done
+	handshaking phase = iota // the PROXY header or the TLS handshake is not done
 	serving
 	locking  // a lock command waits for something other than an answer
 	draining // the server shuts down: the session ends when it may
@@ -15,8 +15,8 @@ const (
 	closed   // the client has been sent the end of the connection, for another reason
 )
 
-// phases is a session's phase. Any goroutine may look at it and change it, but for locking and corked,
-// which are the session's own.
+// phases is a session's phase. Any goroutine may read and change it; only the session's own makes
+// it locking or corked.
 type phases struct{ now atomic.Int32 }
 
 func (p *phases) is(what phase) bool { return phase(p.now.Load()) == what }

@@ -49,7 +49,7 @@ func appendReply(dst []byte, r lockcmd.Reply, proto int) []byte {
 	return dst
 }
 
-// encodeLockLost is the push by which a RESP3 client hears that a session lock has been lost.
+// encodeLockLost is the push that tells a RESP3 client that a session lock has been lost.
 func encodeLockLost(key string, token int64) []byte {
 	out := redcon.AppendBulkString([]byte(">3\r\n"), "locklost")
 	return redcon.AppendInt(redcon.AppendBulkString(out, key), token)
@@ -58,7 +58,8 @@ func encodeLockLost(key string, token int64) []byte {
 // encodeLost is the reply to a relayed request that failed for want of the upstream.
 func encodeLost(err error) []byte { return encodeError("", err) }
 
-// encodeError is the one place where errors become what a client reads. name is the lock command that failed, if it was one.
+// encodeError is the one place where errors become what a client reads. name is the lock command
+// that failed, if it was one.
 func encodeError(name string, err error) []byte {
 	var (
 		usage    lockcmd.UsageError
@@ -80,14 +81,17 @@ func encodeError(name string, err error) []byte {
 	return resp.AppendError(nil, text)
 }
 
-// serverErrorText passes on what the upstream said about a script, in terms of the command that the client sent.
+// serverErrorText passes on what the upstream said about a script, in terms of the command that the
+// client sent.
 func serverErrorText(name, text string) string {
 	// Before 7.0 Redis wraps what a command within the script was answered.
-	if _, inner, ok := strings.Cut(text, ": -"); ok && strings.HasPrefix(text, "ERR Error running script") {
+	_, inner, ok := strings.Cut(text, ": -")
+	if ok && strings.HasPrefix(text, "ERR Error running script") {
 		text = inner
 	}
-	// Redis 7.0 and 7.2 word a denial inside a script differently, and neither begins it as elsewhere.
-	if strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ACL failure in script") {
+	// Redis 7.0 and 7.2 word a denial inside a script differently, and both without NOPERM.
+	if strings.Contains(text, "The user executing the script can't") ||
+		strings.Contains(text, "ACL failure in script") {
 		text = "NOPERM " + strings.TrimPrefix(strings.TrimPrefix(text, "NOPERM "), "ERR ")
 	}
 	for _, sent := range []string{"'evalsha'", "'eval'"} {
@@ -100,12 +104,15 @@ func serverErrorText(name, text string) string {
 
 var (
 	errInMulti  = lockcmd.UsageError("ERR Command not allowed inside a transaction")
-	errWatching = lockcmd.UsageError("ERR FENCE can't be used between WATCH and MULTI: it is a transaction itself, and would end the WATCH")
-	errOpaque   = lockcmd.UsageError("ERR lock commands can't be used on a connection whose state was changed in a way that can't be followed, within MULTI or by a request beyond --client-buffer: RESET it first")
+	errWatching = lockcmd.UsageError("ERR FENCE can't be used between WATCH and MULTI: " +
+		"it is a transaction itself, and would end the WATCH")
+	errUntracked = lockcmd.UsageError("ERR lock commands can't be used on a connection whose " +
+		"state was changed in a way that can't be followed, within MULTI or by a request beyond " +
+		"--client-buffer: RESET it first")
 )
 
 // errSubscribed is Redis's own restriction for RESP2 connections that have subscribed.
 func errSubscribed(name string) error {
-	return lockcmd.UsageError("ERR Can't execute '" + name +
-		"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
+	return lockcmd.UsageError("ERR Can't execute '" + name + "': only (P|S)SUBSCRIBE / " +
+		"(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }

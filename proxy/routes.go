@@ -15,15 +15,14 @@ import (
 // route says how one request goes to the upstream.
 type route struct {
 	passthrough.Expect
-	raw []byte // what is sent: the request itself, mostly
-	way passthrough.Way
-	// catchesUp says that what the session has sent elsewhere is known where the request goes.
-	catchesUp bool
+	raw         []byte // what is sent: the request itself, mostly
+	way         passthrough.Way
+	syncsWrites bool // the home counts as one that has written what lanes have, see syncWrites
 }
 
 // request is the route as passthrough takes it.
 func (r route) request() passthrough.Request {
-	return passthrough.Request{Raw: r.raw, Way: r.way, Expect: r.Expect, SyncsWrites: r.catchesUp}
+	return passthrough.Request{Raw: r.raw, Way: r.way, Expect: r.Expect, SyncsWrites: r.syncsWrites}
 }
 
 // maxShared is how long a request may be that goes by a connection that others use too, bytes.
@@ -32,7 +31,8 @@ const maxShared = 64 << 10
 // routeOf decides it by the table. It is pure: no I/O.
 func routeOf(cmd *command, req resp.Request) route {
 	cmd = cmd.of(req.Args)
-	r := route{Expect: passthrough.Expect{Effect: cmd.Effect, Count: len(req.Args) - 1}, raw: req.Raw, way: cmd.way}
+	r := route{raw: req.Raw, way: cmd.way}
+	r.Effect, r.Count = cmd.Effect, len(req.Args)-1
 	switch r.Effect {
 	case commands.SetName, commands.SetLibName, commands.SetLibVer:
 		name := string(req.Args[len(req.Args)-1])
@@ -45,7 +45,8 @@ func routeOf(cmd *command, req resp.Request) route {
 	if cmd.inspect != nil {
 		r = cmd.inspect(r, req.Args)
 	}
-	// What one client sends must never make the upstream close what others use: it may have set its limits lower, but not below these.
+	// A request must never make the upstream close a lane. The upstream's limits may be lower than
+	// usual, but not lower than this.
 	if len(r.raw) > maxShared {
 		r.way = passthrough.Home
 	}
@@ -58,7 +59,7 @@ func routeOf(cmd *command, req resp.Request) route {
 // inspectSelect reads SELECT index.
 func inspectSelect(r route, args [][]byte) route {
 	if len(args) == 2 {
-		if db, ok := resp.ParseInt(args[1]); ok { // or it is queued in a transaction, and fails later
+		if db, ok := resp.ParseInt(args[1]); ok { // otherwise it fails, perhaps only in EXEC
 			r.Change = &upstream.Identity{DB: int(db)}
 		}
 	}
@@ -71,7 +72,8 @@ func inspectAuth(r route, args [][]byte) route {
 	case 2:
 		r.Change = &upstream.Identity{Password: string(args[1]), LoggedIn: true}
 	case 3:
-		r.Change = &upstream.Identity{User: string(args[1]), Password: string(args[2]), LoggedIn: true}
+		user, password := string(args[1]), string(args[2])
+		r.Change = &upstream.Identity{User: user, Password: password, LoggedIn: true}
 	}
 	return r
 }
@@ -125,11 +127,13 @@ func inspectPause(r route, args [][]byte) route {
 	return r
 }
 
-// replyOn goes upstream in the place of all three forms of CLIENT REPLY: see passthrough.Pipe.Relay.
+// replyOn goes upstream in the place of all three forms of CLIENT REPLY: see
+// passthrough.Pipe.Relay.
 var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
 
-// inspectRead is for XREAD and XREADGROUP, which block if they say so. It doesn't matter where: a group, a consumer and a stream may be
-// named by any word, STREAMS and BLOCK too, and a connection too many is better than one that others wait for.
+// inspectRead is for XREAD and XREADGROUP, which block if they say so. It doesn't matter where they
+// say it: a group, a consumer and a stream may have any name, also BLOCK, and one that goes by the
+// home for nothing is better than one that a lane waits for.
 func inspectRead(r route, args [][]byte) route {
 	for _, arg := range args[1:] {
 		if bytes.EqualFold(arg, []byte("block")) {

@@ -62,12 +62,14 @@ func TestRouteOf(t *testing.T) {
 		{"asking", own, commands.UnknownState},
 		{"set a " + strings.Repeat("x", maxShared), own, commands.NoEffect},
 	} {
-		req, _, err := resp.NewFramer(resp.Limits{}).Next(resp.AppendCommand(nil, strings.Fields(c.request)...))
+		raw := resp.AppendCommand(nil, strings.Fields(c.request)...)
+		req, _, err := resp.NewFramer(resp.Limits{}).Next(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r := routeOf(lookup(req.Args[0]), req); r.way != c.way || r.Effect != c.effect {
-			t.Errorf("%.60s: way %v, effect %v; want %v, %v", c.request, r.way, r.Effect, c.way, c.effect)
+			t.Errorf("%.60s: way %v, effect %v; want %v, %v",
+				c.request, r.way, r.Effect, c.way, c.effect)
 		}
 	}
 	req, _, err := resp.NewFramer(resp.Limits{}).Next([]byte("GET  'a b'\r\n"))
@@ -80,7 +82,10 @@ func TestRouteOf(t *testing.T) {
 }
 
 func TestBefore72(t *testing.T) {
-	for version, want := range map[string]bool{"6.0.16": true, "7.0.15": true, "7.2.0": false, "7.10": false, "8.0.2": false, "255.255.255": false, "": false, "7": false} {
+	for version, want := range map[string]bool{
+		"6.0.16": true, "7.0.15": true, "7.2.0": false, "7.10": false, "8.0.2": false,
+		"255.255.255": false, "": false, "7": false,
+	} {
 		if got := before72(version); got != want {
 			t.Errorf("%q: %v", version, got)
 		}

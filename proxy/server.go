@@ -74,7 +74,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 	// redcon needs refuse and never calls it: every connection is taken over.
 	refuse := func(conn redcon.Conn, cmd redcon.Command) { conn.Close() }
-	server := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), refuse, s.accept, nil)
+	addr := ln.Addr()
+	server := redcon.NewServerNetwork(addr.Network(), addr.String(), refuse, s.accept, nil)
 	server.AcceptError = func(err error) { s.log.Error("cannot accept clients", "error", err) }
 	return server.Serve(accepts)
 }
@@ -118,7 +119,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		err = context.Cause(ctx)
 	}
 	if n := s.counters.tooLate.Load(); n > 0 {
-		s.log.Info("commands that were sent as their connections ended have not been run", "clients", n)
+		s.log.Info("commands that were sent as their connections ended have not been run",
+			"clients", n)
 	}
 	s.Close()
 	<-drained

@@ -41,7 +41,8 @@ func queued(raw net.Conn, which uintptr) (n int, err error) {
 	var size int32
 	var errno syscall.Errno
 	err = onSocket(raw, func(fd uintptr) {
-		_, _, errno = syscall.RawSyscall(syscall.SYS_IOCTL, fd, which, uintptr(unsafe.Pointer(&size)))
+		at := uintptr(unsafe.Pointer(&size))
+		_, _, errno = syscall.RawSyscall(syscall.SYS_IOCTL, fd, which, at)
 	})
 	if err == nil && errno != 0 {
 		err = errno

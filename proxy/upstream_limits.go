@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,8 @@ func (c *upstreamCheck) watchLimits(ctx context.Context, suspend func(bool)) {
 				c.log.Warn("the upstream limits single connections: clients share none, as with "+
 					"--upstream-mode dedicated", "limit", limits)
 			} else {
-				c.log.Info("the upstream does not limit single connections any more: clients share them")
+				c.log.Info("the upstream does not limit single connections any more: " +
+					"clients share them")
 			}
 		}
 		select {
@@ -50,16 +52,16 @@ func (c *upstreamCheck) limits(ctx context.Context) (limits string, err error) {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	values := map[string]string{}
+	var values [3]string
 	// One at a time, as before Redis 7.0.
-	for _, name := range []string{"client-output-buffer-limit", "maxmemory-clients", "timeout"} {
+	for i, name := range [...]string{"client-output-buffer-limit", "maxmemory-clients", "timeout"} {
 		found, err := client.ConfigGet(ctx, name).Result()
 		if err != nil {
 			return "", err
 		}
-		values[name] = found[name]
+		values[i] = found[name]
 	}
-	return limitsIn(values["client-output-buffer-limit"], values["maxmemory-clients"], values["timeout"]), nil
+	return limitsIn(values[0], values[1], values[2]), nil
 }
 
 // limitsIn reads "normal 0 0 0 slave …", a number of bytes or percent, and seconds.
@@ -71,10 +73,11 @@ func limitsIn(buffers, memory, timeout string) string {
 			limits = append(limits, "client-output-buffer-limit "+strings.Join(words[i:i+4], " "))
 		}
 	}
-	for _, l := range []struct{ name, value string }{{"maxmemory-clients", memory}, {"timeout", timeout}} {
-		if l.value != "" && l.value != "0" {
-			limits = append(limits, l.name+" "+l.value)
+	for name, value := range map[string]string{"maxmemory-clients ": memory, "timeout ": timeout} {
+		if value != "" && value != "0" {
+			limits = append(limits, name+value)
 		}
 	}
+	slices.Sort(limits)
 	return strings.Join(limits, ", ")
 }

@@ -13,8 +13,8 @@ import (
 // syncChannel is a channel without subscribers, for an empty message: see syncWrites.
 const syncChannel = "lockproxy:wait"
 
-var errWritesUnknown = errors.New("a connection to the upstream was lost since this client wrote: " +
-	"what its writes have become is unknown")
+var errWritesUnknown = errors.New("a connection to the upstream was lost since this client " +
+	"wrote: what its writes have become is unknown")
 
 // syncWrites prepares the home for WAIT or WAITAOF, which count what their own connection has
 // written: the home shall count as one that has written what the client wrote by lanes. Up to Redis

@@ -102,7 +102,7 @@ func (c *command) batchable(waiting bool) bool {
 // oneStep reports whether requests of the command are passed on in one step, and their replies
 // likewise. waiting is as for batchable.
 func (c *command) oneStep(waiting bool) bool {
-	return c.lock == nil && c.answer == nil && c.syncFirst == nil && !(c.Competes && waiting)
+	return c.lock == nil && c.answer == nil && c.syncFirst == nil && !(c.ForeignLock && waiting)
 }
 
 // mustBeWhole reports whether a request of the command must be seen whole before it is passed on.

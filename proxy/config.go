@@ -21,7 +21,7 @@ type Config struct {
 	MaxClients  int           // 0 is 10,000, as in Redis
 	DialTimeout time.Duration // of connecting and logging in to the upstream; 0 is 5 s
 	Logger      hclog.Logger  // nil logs nothing
-	Observer    Observer      // is told how long things took; nil is nobody
+	Observer    Observer      // is told how long things took; nil for none
 	Version     string        // for INFO lockproxy
 
 	// UpstreamConns is how many lanes there are at most for one user, database and protocol; 0 is

@@ -108,7 +108,7 @@ func (d *dispatcher) makeRoom() bool {
 	if held {
 		limit = max(limit, d.server.cfg.ClientBuffer)
 	}
-	// An inline request and a header line have limits of their own, which the framer enforces.
+	// An inline request and a header line have their own limits, which the framer enforces.
 	if len(d.buf) < limit || argc == 0 {
 		if d.grow(limit) {
 			return true
@@ -160,7 +160,7 @@ func (d *dispatcher) dispatch(req resp.Request) (more bool) {
 		return true
 	}
 	r := routeOf(cmd, req)
-	if cmd.Competes && d.server.locks.Waiting() {
+	if cmd.ForeignLock && d.server.locks.Waiting() {
 		state, _ := d.pipe.State()
 		r.Accepted = d.server.locks.ObserveForeign(state.DB, cmd.foreignLocks(req.Args))
 	}

@@ -4,29 +4,29 @@ import "strings"
 
 // Command is a row of the table.
 type Command struct {
-	Name     string   // in lower case; a subcommand's is "client|kill"
-	ID       int      // its place in Rows
-	Of       *Command // what it is a subcommand of; nil if it is none
-	Class    Class
-	Effect   Effect
-	Keys     Keys
-	Competes bool  // it may take a lock, at its keys, for a client that does not know LOCK
-	Nodes    Nodes // of a cluster
-	Join     Join  // for Nodes that are several
-	Refused  string
-	subs     map[string]*Command
+	Name        string   // in lower case; a subcommand's is "client|kill"
+	ID          int      // its place in Rows
+	Of          *Command // what it is a subcommand of; nil if it is none
+	Class       Class
+	Effect      Effect
+	Keys        Keys
+	ForeignLock bool  // it may take a lock, at its keys, for a client that doesn't use LOCK
+	Nodes       Nodes // of a cluster
+	Join        Join  // for Nodes that are several
+	Refused     string
+	subs        map[string]*Command
 }
 
 // Class says by which connections a command may go.
 type Class uint8
 
 const (
-	// Other is for commands of which nobody knows what they leave on the connection: the client's own.
+	// Other commands may leave anything on the connection, so that must be the client's home.
 	Other Class = iota
 	// Shared commands neither depend on the connection that they go by nor change it, nor wait.
 	Shared
-	// Slow commands neither, but others must not stand behind them: scripts, and what Redis does in a
-	// thread.
+	// Slow commands neither, but others must not stand behind them: scripts, and what Redis does in
+	// a thread.
 	Slow
 	// MayBlock commands are Shared unless they say BLOCK: then they are Blocking.
 	MayBlock
@@ -43,7 +43,7 @@ type Nodes uint8
 
 const (
 	One       Nodes = iota // the one that serves its keys; any, if it has none
-	Split                  // those that serve its keys, each with its own; the cluster has code for how
+	Split                  // those that serve its keys, each with its own: by code of the cluster
 	Masters                // all masters; it has failed if it has at one
 	AnyMaster              // all masters; it has succeeded if it has at one
 	All                    // all masters and replicas; it has failed if it has at one
@@ -76,7 +76,7 @@ var Unknown = &Rows[0]
 // byName are the rows but those of subcommands.
 var byName = index()
 
-// expand gives each name of the table a row of its own.
+// expand gives each name of the table its own row.
 func expand() []Command {
 	all := []Command{{Effect: StickyState}}
 	for _, row := range table {
@@ -117,8 +117,8 @@ func Find(name []byte) *Command {
 	return Unknown
 }
 
-// For is the row for a request of this command: that of its subcommand, if it has one, or c itself. It
-// does not allocate.
+// For is the row for a request of this command: that of its subcommand, if it has one, or c itself.
+// It does not allocate.
 func (c *Command) For(args [][]byte) *Command {
 	for ; c.subs != nil && len(args) > 1; args = args[1:] {
 		sub := find(c.subs, args[1])
@@ -130,7 +130,7 @@ func (c *Command) For(args [][]byte) *Command {
 	return c
 }
 
-// HasSubs reports whether subcommands of the command have rows of their own.
+// HasSubs reports whether subcommands of the command have their own rows.
 func (c *Command) HasSubs() bool { return c.subs != nil }
 
 func find(m map[string]*Command, name []byte) *Command {

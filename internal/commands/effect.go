@@ -26,7 +26,7 @@ const (
 	ReplyOn             // CLIENT REPLY; the proxy leaves replies out itself
 	ReplyOff            //
 	ReplySkip           //
-	Unanswered          // gets no reply but in MULTI and in RESP2's subscribe mode, or if it is refused
+	Unanswered          // gets a reply only in MULTI, in RESP2's subscribe mode, or if it is refused
 	Replicate           // SYNC, PSYNC: what follows is not replies any more
 	SetName             // CLIENT SETNAME
 	SetLibName          // CLIENT SETINFO LIB-NAME
@@ -35,7 +35,7 @@ const (
 	Unpauses            // CLIENT UNPAUSE
 	TrackingOn          // CLIENT TRACKING
 	TrackingOff         //
-	UnknownState        // may leave something on the connection that isn't followed, and RESET takes away
+	UnknownState        // may leave something untracked on the connection, up to RESET
 	StickyState         // likewise, but it stays
 	KnownID             // others may know the connection by its number
 	Effects             // how many there are

@@ -9,8 +9,8 @@ import (
 
 // Keys says which arguments of a command are keys. The zero value says that none are.
 type Keys struct {
-	// First, Last and Step are as in Redis's COMMAND: positions from the command's name, which is 0; a
-	// negative Last counts from the end.
+	// First, Last and Step are as in Redis's COMMAND: positions from the command's name, which is
+	// 0; a negative Last counts from the end.
 	First, Last, Step int
 	// find is for commands whose keys are not at fixed places. It appends their positions to at.
 	find func(args [][]byte, at []int) []int
@@ -64,7 +64,7 @@ func count(args [][]byte, n int) int {
 	return int(min(max(keys, 0), int64(len(args))))
 }
 
-// destinationAnd is for those that besides have a key right behind the name.
+// destinationAnd is for those that have a key right behind the name too.
 func destinationAnd(find func([][]byte, []int) []int) func([][]byte, []int) []int {
 	return func(args [][]byte, at []int) []int {
 		if len(args) > 1 {
@@ -109,7 +109,8 @@ func keyAnd(words ...string) func(args [][]byte, at []int) []int {
 	}
 }
 
-// sorted is for SORT: its key, and what stands behind the last STORE that is none of a pattern's words.
+// sorted is for SORT: its key, and what stands behind the last STORE that is none of a pattern's
+// words.
 func sorted(args [][]byte, at []int) []int {
 	if len(args) > 1 {
 		at = append(at, 1)

@@ -6,8 +6,8 @@ type Subscriptions struct{ Channels, Patterns, Sharded int64 }
 // All is how many they are.
 func (s *Subscriptions) All() int64 { return s.Channels + s.Patterns + s.Sharded }
 
-// Confirmed takes over the count that a confirmation carries: channels and patterns together, sharded
-// channels alone.
+// Confirmed takes over the count that a confirmation carries: channels and patterns together,
+// sharded channels alone.
 func (s *Subscriptions) Confirmed(kind Effect, total int64) {
 	switch kind {
 	case Subscribe, Unsubscribe:
@@ -19,13 +19,15 @@ func (s *Subscriptions) Confirmed(kind Effect, total int64) {
 	}
 }
 
-// Confirmations is how many a request gets that names so many channels; one without channels names all
-// there are, and gets one even if there are none.
+// Confirmations is how many a request gets that names so many channels; one without channels names
+// all there are, and gets one even if there are none.
 func (s *Subscriptions) Confirmations(kind Effect, channels int) int {
 	if channels > 0 {
 		return channels
 	}
-	all := map[Effect]int64{Unsubscribe: s.Channels, PUnsubscribe: s.Patterns, SUnsubscribe: s.Sharded}
+	all := map[Effect]int64{
+		Unsubscribe: s.Channels, PUnsubscribe: s.Patterns, SUnsubscribe: s.Sharded,
+	}
 	return max(1, int(all[kind]))
 }
 
@@ -42,7 +44,8 @@ func IsMessage(elem []byte) bool {
 	return string(elem) == "message" || string(elem) == "pmessage" || string(elem) == "smessage"
 }
 
-// IsMonitorLine tells MONITOR's feed ("1700000000.123456 [0 127.0.0.1:5000] …") from a status reply.
+// IsMonitorLine tells MONITOR's feed ("1700000000.123456 [0 127.0.0.1:5000] …") from a status
+// reply.
 func IsMonitorLine(line []byte) bool {
 	i := 0
 	for i < len(line) && line[i] >= '0' && line[i] <= '9' {

@@ -7,36 +7,40 @@ const (
 	aboutOneNode = "it is about one node"
 )
 
-// table is all that is known of commands, by name in lower case. Names that stand together are alike.
+// table is all that is known of commands, by name in lower case. Names that stand together are
+// alike.
 var table = []Command{
 	// Data.
-	{Name: `append bitcount bitfield bitfield_ro bitpos decr decrby delex digest dump expire expireat
-		expiretime geoadd geodist geohash geopos georadius_ro georadiusbymember_ro geosearch get getbit
-		getdel getex getrange hdel hexists hexpire hexpireat hexpiretime hget hgetall hgetdel hgetex
-		hincrby hincrbyfloat hkeys hlen hmget hmset hpersist hpexpire hpexpireat hpexpiretime hpttl
-		hrandfield hscan hset hsetex hsetnx hstrlen httl hvals incr incrby incrbyfloat lindex linsert
-		llen lpop lpos lpush lpushx lrange lrem lset ltrim move persist pexpire pexpireat pexpiretime
-		pfadd psetex pttl restore restore-asking rpop rpush rpushx sadd scard setbit setex setrange
-		sismember smembers smismember spop spublish srandmember srem sscan strlen substr ttl type vcard
-		vdim vemb vgetattr vinfo vismember vlinks vrandmember vrange vrem vsetattr xack xackdel xadd
-		xautoclaim xclaim xdel xdelex xlen xpending xrange xrevrange xsetid xtrim zadd zcard zcount
-		zincrby zlexcount zmscore zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrank
-		zrem zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore
-		zrevrank zscan zscore`, Class: Shared, Keys: at(1, 1, 1)},
+	{Name: `append bitcount bitfield bitfield_ro bitpos decr decrby delex digest dump expire
+		expireat expiretime geoadd geodist geohash geopos georadius_ro georadiusbymember_ro
+		geosearch get getbit getdel getex getrange hdel hexists hexpire hexpireat hexpiretime
+		hget hgetall hgetdel hgetex hincrby hincrbyfloat hkeys hlen hmget hmset hpersist hpexpire
+		hpexpireat hpexpiretime hpttl hrandfield hscan hset hsetex hsetnx hstrlen httl hvals incr
+		incrby incrbyfloat lindex linsert llen lpop lpos lpush lpushx lrange lrem lset ltrim move
+		persist pexpire pexpireat pexpiretime pfadd psetex pttl restore restore-asking rpop rpush
+		rpushx sadd scard setbit setex setrange sismember smembers smismember spop spublish
+		srandmember srem sscan strlen substr ttl type vcard vdim vemb vgetattr vinfo vismember
+		vlinks vrandmember vrange vrem vsetattr xack xackdel xadd xautoclaim xclaim xdel xdelex
+		xlen xpending xrange xrevrange xsetid xtrim zadd zcard zcount zincrby zlexcount zmscore
+		zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrank zrem zremrangebylex
+		zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan
+		zscore`, Class: Shared, Keys: at(1, 1, 1)},
 	{Name: "vadd vsim", Class: Slow, Keys: at(1, 1, 1)}, // in a thread
-	{Name: "set setnx getset", Class: Shared, Keys: at(1, 1, 1), Competes: true},
+	{Name: "set setnx getset", Class: Shared, Keys: at(1, 1, 1), ForeignLock: true},
 	{Name: `pfcount pfmerge sdiff sdiffstore sinter sinterstore sunion sunionstore`, Class: Shared,
 		Keys: at(1, -1, 1)},
 	{Name: "del exists touch unlink mget", Class: Shared, Keys: at(1, -1, 1), Nodes: Split},
 	{Name: "mset", Class: Shared, Keys: at(1, -1, 2), Nodes: Split},
 	{Name: "msetnx", Class: Shared, Keys: at(1, -1, 2)},
 	{Name: "msetex", Class: Shared, Keys: found(countedPairs)},
-	{Name: "copy geosearchstore lcs lmove rename renamenx rpoplpush smove zrangestore", Class: Shared,
-		Keys: at(1, 2, 1)},
+	{Name: "copy geosearchstore lcs lmove rename renamenx rpoplpush smove zrangestore",
+		Class: Shared,
+		Keys:  at(1, 2, 1)},
 	{Name: "bitop", Class: Shared, Keys: at(2, -1, 1)},
 	{Name: "lmpop sintercard zdiff zinter zintercard zmpop zunion", Class: Shared,
 		Keys: found(counted(1))},
-	{Name: "zdiffstore zinterstore zunionstore", Class: Shared, Keys: found(destinationAnd(counted(2)))},
+	{Name: "zdiffstore zinterstore zunionstore", Class: Shared,
+		Keys: found(destinationAnd(counted(2)))},
 	{Name: "georadius georadiusbymember", Class: Shared, Keys: found(keyAnd("store", "storedist"))},
 	{Name: "sort", Class: Shared, Keys: found(sorted)},
 	{Name: "sort_ro", Class: Shared, Keys: found(keyAnd())},
@@ -58,12 +62,13 @@ var table = []Command{
 	{Name: "swapdb", Class: Shared},
 
 	// Scripts.
-	{Name: "eval evalsha", Class: Slow, Keys: found(counted(2)), Competes: true},
+	{Name: "eval evalsha", Class: Slow, Keys: found(counted(2)), ForeignLock: true},
 	{Name: "eval_ro evalsha_ro fcall fcall_ro", Class: Slow, Keys: found(counted(2))},
 	{Name: "script function", Class: Shared},
 	{Name: "script|load", Class: Shared, Nodes: All},
 	{Name: "script|exists", Class: Shared, Nodes: Masters, Join: MinEach},
-	{Name: "script|flush function|load function|delete function|flush function|restore", Class: Shared,
+	{Name: "script|flush function|load function|delete function|flush function|restore",
+		Class: Shared,
 		Nodes: Masters},
 	{Name: "script|kill function|kill", Class: Stateful, Nodes: AnyMaster}, // not behind the script
 	{Name: "script|debug", Class: Stateful, Effect: StickyState},
@@ -81,7 +86,8 @@ var table = []Command{
 	{Name: "hello", Class: Stateful, Effect: Hello},
 	{Name: "reset", Class: Stateful, Effect: Reset},
 	{Name: "quit", Class: Stateful, Effect: Quit},
-	{Name: "post host:", Class: Stateful, Effect: Closes}, // Redis closes: a browser was made to send it
+	// Redis closes: a browser was made to send it
+	{Name: "post host:", Class: Stateful, Effect: Closes},
 	{Name: "echo ping", Class: Shared},
 	{Name: "readonly readwrite asking", Class: Stateful, Effect: UnknownState},
 	{Name: "wait", Class: Stateful, Nodes: Masters, Join: Min},
@@ -131,7 +137,8 @@ var table = []Command{
 	{Name: "cluster|countkeysinslot cluster|getkeysinslot", Class: Shared},
 	{Name: `cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|delslots
 		cluster|delslotsrange cluster|failover cluster|flushslots cluster|forget cluster|meet
-		cluster|replicate cluster|reset cluster|saveconfig cluster|set-config-epoch cluster|setslot`,
+		cluster|replicate cluster|reset cluster|saveconfig cluster|set-config-epoch
+		cluster|setslot`,
 		Class: Shared, Refused: aboutOneNode},
 	{Name: "monitor", Class: Stateful, Effect: Monitor, Nodes: Masters},
 	{Name: "sync psync", Class: Stateful, Effect: Replicate, Refused: oneNodesData},

@@ -43,12 +43,14 @@ var unlisted = map[string]string{
 
 // newer are the commands that the installed Redis does not know yet, with those of its subcommands.
 var newer = strings.Fields(`
-	client|no-touch client|setinfo delex digest hexpire hexpireat hexpiretime hgetdel hgetex hpersist
+	client|no-touch client|setinfo delex digest hexpire hexpireat hexpiretime hgetdel hgetex
+	hpersist
 	hpexpire hpexpireat hpexpiretime hpttl hsetex httl msetex vadd vcard vdim vemb vgetattr vinfo
 	vismember vlinks vrandmember vrange vrem vsetattr vsim waitaof xackdel xdelex`)
 
 // hidden are those that no Redis tells of.
-var hidden = []string{"post", "host:", "fence", "lockproxy.wait", "debug|object", "debug|restart", "debug|segfault"}
+var hidden = []string{"post", "host:", "fence", "lockproxy.wait", "debug|object", "debug|restart",
+	"debug|segfault"}
 
 // sharedInSpite are the commands that may be shared though Redis says of them what makes one look
 // twice, each with the reason.
@@ -174,7 +176,9 @@ func checkKeys(t *testing.T, e entry, row *Command) {
 
 // checkClass compares the class with the flags and the ACL categories.
 func checkClass(t *testing.T, e entry, row *Command) {
-	wrong := func(flag, want string) { t.Errorf("%s is flagged %s, so it must be %s", e.name, flag, want) }
+	wrong := func(flag, want string) {
+		t.Errorf("%s is flagged %s, so it must be %s", e.name, flag, want)
+	}
 	scripting := e.in("@scripting") && e.is("skip_monitor")
 	switch row.Class {
 	case Blocking, MayBlock:
@@ -188,10 +192,13 @@ func checkClass(t *testing.T, e entry, row *Command) {
 		case scripting && row.Class != Slow:
 			wrong("skip_monitor", "Slow")
 		case sharedInSpite[e.name] != "" || sharedInSpite[row.Name] != "":
-		case e.is("no_multi"), e.is("no_auth"), e.is("allow_busy") && !e.in("@scripting"), e.is("pubsub"),
+		case e.is("no_multi"), e.is("no_auth"), e.is("pubsub"),
+			e.is("allow_busy") && !e.in("@scripting"),
 			e.in("@connection"), e.in("@transaction"), e.in("@pubsub"):
-			wrong(strings.Join(append(e.flags, e.categories...), " "), "Stateful, or have a reason not to be")
-		case e.is("noscript") && !e.in("@admin") && !e.in("@scripting") && !strings.HasPrefix(e.name, "acl|"):
+			wrong(strings.Join(append(e.flags, e.categories...), " "),
+				"Stateful, or have a reason not to be")
+		case e.is("noscript") && !e.in("@admin") && !e.in("@scripting") &&
+			!strings.HasPrefix(e.name, "acl|"):
 			wrong("noscript", "Stateful, or about the server or scripts")
 		}
 	case Stateful, Other:
@@ -202,16 +209,18 @@ func checkClass(t *testing.T, e entry, row *Command) {
 			t.Errorf("%s: what it leaves on the connection must be said", e.name)
 		}
 	}
-	if reads := e.is("readonly"); row.Competes && (reads || !scripting && !e.is("write")) {
+	if reads := e.is("readonly"); row.ForeignLock && (reads || !scripting && !e.is("write")) {
 		t.Errorf("%s can't take a lock: it does not write", e.name)
 	}
 }
 
-// A row is found by each name as clients write it, and a subcommand of it likewise, without allocating.
+// A row is found by each name as clients write it, and a subcommand of it likewise, without
+// allocating.
 func TestFind(t *testing.T) {
 	for name, want := range map[string]string{
-		"get a": "get", "GeT": "get", "client": "client", "CLIENT Kill": "client|kill", "client nosuch": "client",
-		"client reply OFF": "client|reply|off", "client reply never": "client|reply", "client reply": "client|reply",
+		"get a": "get", "GeT": "get", "client": "client", "CLIENT Kill": "client|kill",
+		"client nosuch": "client", "client reply OFF": "client|reply|off",
+		"client reply never": "client|reply", "client reply": "client|reply",
 		"memory usage": "memory|usage", "get kill": "get", "nosuchcommand": "", "client|kill": "",
 		strings.Repeat("g", MaxName+1): "", "client " + strings.Repeat("k", 100): "client",
 	} {

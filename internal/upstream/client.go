@@ -13,8 +13,11 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Client returns a go-redis client for requests of the proxy's own, whose connections are logged in as
-// id. It never sends anything twice, and each call is bounded by its own context.
+// noMaintNotifications has go-redis ask for no notifications of Redis Enterprise.
+var noMaintNotifications = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+
+// Client returns a go-redis client for requests of the proxy's own, whose connections are logged in
+// as id. It never sends anything twice, and each call is bounded by its own context.
 func (u *Upstream) Client(id Identity) *redis.Client {
 	id.Proto = 2
 	return redis.NewClient(&redis.Options{
@@ -36,13 +39,13 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 			return boundLines(conn), err
 		},
 		DialerRetries:            1,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaintNotificationsConfig: noMaintNotifications,
 	})
 }
 
-// maxOwnLine bounds a line of a reply to the proxy's own requests, bytes: their lines are short, but
-// for errors, and no error that Redis makes comes near it. go-redis reads a line whole, however long.
-const maxOwnLine = 1 << 20
+// maxLine bounds a line of a reply to the proxy's own requests, bytes. Their lines are short,
+// except errors, and no error of Redis comes near it. go-redis reads a line whole, however long.
+const maxLine = 1 << 20
 
 // boundedConn is a connection whose reading fails when a line of a reply is too long.
 type boundedConn struct {
@@ -50,7 +53,7 @@ type boundedConn struct {
 	scan resp.Scanner
 }
 
-// boundedSocket is one that go-redis can look at, to see whether the upstream has closed it.
+// boundedSocket is a boundedConn of which go-redis can see whether the upstream has closed it.
 type boundedSocket struct {
 	*boundedConn
 	syscall.Conn
@@ -60,7 +63,7 @@ func boundLines(conn net.Conn) net.Conn {
 	if conn == nil {
 		return nil
 	}
-	bounded := &boundedConn{Conn: conn, scan: resp.Scanner{MaxLine: maxOwnLine}}
+	bounded := &boundedConn{Conn: conn, scan: resp.Scanner{MaxLine: maxLine}}
 	if socket, ok := conn.(syscall.Conn); ok {
 		return boundedSocket{bounded, socket}
 	}

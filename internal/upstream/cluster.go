@@ -16,8 +16,8 @@ import (
 // IsCluster reports whether the upstream is a Redis Cluster.
 func (u *Upstream) IsCluster() bool { return u.cluster != nil }
 
-// ClusterMasters is how many masters serve slots, and whether every slot is served, as far as is known;
-// 0 if the upstream is no cluster.
+// ClusterMasters is how many masters serve slots, and whether every slot is served, as far as is
+// known; 0 if the upstream is no cluster.
 func (u *Upstream) ClusterMasters() (masters int, whole bool) {
 	if u.cluster == nil {
 		return 0, false
@@ -25,18 +25,20 @@ func (u *Upstream) ClusterMasters() (masters int, whole bool) {
 	return u.cluster.Masters()
 }
 
-// nodeTimeout bounds the opening of a connection to a further node of a cluster, if nothing else does.
+// nodeTimeout bounds the opening of a connection to a further node of a cluster, if nothing else
+// does.
 const nodeTimeout = 5 * time.Second
 
-// dialCluster opens the cluster as one connection. ends says that it ends when a request is lost with a
-// node, instead of answering it.
+// dialCluster opens the cluster as one connection. ends says that it ends when a request is lost
+// with a node, instead of answering it.
 func (u *Upstream) dialCluster(ctx context.Context, as Setup, ends bool) (net.Conn, error) {
 	timeout := nodeTimeout
 	if until, ok := ctx.Deadline(); ok {
 		timeout = time.Until(until)
 	}
 	conn, err := u.cluster.Open(ctx, cluster.Options{
-		Dial: u.nodeDialer(as), Proto: max(as.Proto, 2), Timeout: timeout, Failure: nodeFailure, EndOnLoss: ends,
+		Dial: u.nodeDialer(as), Proto: max(as.Proto, 2), Timeout: timeout,
+		Failure: nodeFailure, EndOnLoss: ends,
 	})
 	var known *Error
 	var refused *Refused
@@ -56,8 +58,8 @@ func (u *Upstream) nodeDialer(as Setup) cluster.Dialer {
 	}
 }
 
-// followCluster keeps up with the cluster until ctx ends. replaced is called before the first request
-// to a replica that has become a master.
+// followCluster keeps up with the cluster until ctx ends. replaced is called before the first
+// request to a replica that has become a master.
 func (u *Upstream) followCluster(ctx context.Context, log hclog.Logger, replaced func()) {
 	u.cluster.OnReplaced(func(master string) {
 		replaced()
@@ -68,7 +70,8 @@ func (u *Upstream) followCluster(ctx context.Context, log hclog.Logger, replaced
 		if ctx.Err() == nil && (err != nil) != failing {
 			failing = err != nil
 			if failing {
-				log.Warn("no node of the cluster tells who serves which slots: what is known of it is used on",
+				log.Warn("no node of the cluster tells who serves which slots: "+
+					"what is known of it is used on",
 					"upstream", u, "error", err)
 			} else {
 				log.Info("the cluster's nodes tell again who serves which slots", "upstream", u)

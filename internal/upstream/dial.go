@@ -26,9 +26,11 @@ var dialer = net.Dialer{
 	},
 }
 
-// dialServer is Dial for the server at addr, which is told more behind what sets it up.
-func (u *Upstream) dialServer(ctx context.Context, addr string, as Setup, more [][]string) (net.Conn, error) {
-	raw, err := u.open(ctx, u.Network, addr)
+// dialServer is Dial for the server at addr. more is sent behind what sets the connection up.
+func (u *Upstream) dialServer(
+	ctx context.Context, addr string, as Setup, more [][]string,
+) (net.Conn, error) {
+	raw, err := u.connect(ctx, u.Network, addr)
 	if err != nil {
 		return nil, &Error{Addr: addr, Err: err}
 	}
@@ -56,8 +58,8 @@ func (u *Upstream) dialServer(ctx context.Context, addr string, as Setup, more [
 	return nc, nil
 }
 
-// open makes a plain connection.
-func (u *Upstream) open(ctx context.Context, network, addr string) (net.Conn, error) {
+// connect makes a plain connection.
+func (u *Upstream) connect(ctx context.Context, network, addr string) (net.Conn, error) {
 	raw, err := dialer.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -77,18 +79,18 @@ func abort(tcp *net.TCPConn) {
 	tcp.CloseWrite()
 }
 
-// secured is a TLS connection that closes at once, as a plain one does: tls.Conn's own Close may wait
-// five seconds for room for its last message, and callers hold locks. CloseWrite does send it, and Redis
-// takes it for the end of the requests.
-type secured struct {
+// tlsConn is a TLS connection that closes at once, as a plain one does: tls.Conn's own Close may
+// wait five seconds for room for its last message, and callers hold locks. CloseWrite does send it,
+// and Redis takes it for the end of the requests.
+type tlsConn struct {
 	*tls.Conn
 	raw net.Conn
 }
 
-func (c *secured) Close() error { return c.raw.Close() }
+func (c *tlsConn) Close() error { return c.raw.Close() }
 
-// Raw is how the bytes of an upstream connection are read and written: by its socket, where that is all
-// there is to it.
+// Raw is how the bytes of an upstream connection are read and written: directly by its socket if
+// there is no TLS.
 func Raw(conn net.Conn) io.ReadWriter {
 	plain := conn
 	if c, ok := conn.(*serverConn); ok {
@@ -100,8 +102,8 @@ func Raw(conn net.Conn) io.ReadWriter {
 	return conn
 }
 
-// secure puts TLS around raw, if that is what connections are made with. The certificate must have the
-// name that the configuration says, or otherwise addr's host.
+// secure puts TLS around raw, if the upstream has it. The certificate must have the name that the
+// configuration says, or otherwise addr's host.
 func (u *Upstream) secure(ctx context.Context, raw net.Conn, addr string) (net.Conn, error) {
 	cfg := u.TLS()
 	if cfg == nil {
@@ -115,5 +117,5 @@ func (u *Upstream) secure(ctx context.Context, raw net.Conn, addr string) (net.C
 	if err := nc.HandshakeContext(ctx); err != nil {
 		return nil, &Error{Addr: addr, Err: fmt.Errorf("TLS: %w", err)}
 	}
-	return &secured{Conn: nc, raw: raw}, nil
+	return &tlsConn{Conn: nc, raw: raw}, nil
 }

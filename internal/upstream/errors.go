@@ -17,7 +17,8 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Sent {
-		return fmt.Sprintf("connection to %s was lost before the reply: whether the command ran is unknown (%v)",
+		return fmt.Sprintf("connection to %s was lost before the reply: whether the command ran "+
+			"is unknown (%v)",
 			e.Addr, e.Err)
 	}
 	return fmt.Sprintf("cannot reach %s: nothing was sent, try again (%v)", e.Addr, e.Err)
@@ -41,8 +42,8 @@ func (e *Refused) Error() string {
 
 // Refusal is the reply to a request for a node of a cluster that does not let the client in.
 func (e *Refused) Refusal() []byte {
-	return resp.AppendError(nil, fmt.Sprintf("%snode %s refused the login that other nodes of the cluster "+
-		"have accepted: %s", Prefix, e.Addr, e.Reply))
+	return resp.AppendError(nil, fmt.Sprintf("%snode %s refused the login that other nodes "+
+		"of the cluster have accepted: %s", Prefix, e.Addr, e.Reply))
 }
 
 // Prefix begins the replies that tell of a failure of the upstream.
@@ -57,20 +58,20 @@ func nodeFailure(addr string, sent bool, err error) []byte {
 	return resp.AppendError(nil, Prefix+(&Error{Addr: addr, Sent: sent, Err: err}).Error())
 }
 
-// FailureIn reads a reply that says that the upstream's own upstream has failed: a cluster's node, or
-// what is behind another lockproxy. It is nil for all others.
+// FailureIn reads a reply that says that the upstream's own upstream has failed: a cluster's node,
+// or what is behind another lockproxy. It is nil for all others.
 func FailureIn(raw []byte) error {
 	text, is := strings.CutPrefix(string(raw[:min(len(raw), 1024)]), "-"+Prefix)
 	if !is {
 		return nil
 	}
-	return nested(strings.TrimSpace(text))
+	return nestedError(strings.TrimSpace(text))
 }
 
 // nested is such a failure.
-type nested string
+type nestedError string
 
-func (e nested) Error() string { return string(e) }
+func (e nestedError) Error() string { return string(e) }
 
 // MayHaveRun reports whether the request may have reached its node.
-func (e nested) MayHaveRun() bool { return strings.Contains(string(e), "unknown") }
+func (e nestedError) MayHaveRun() bool { return strings.Contains(string(e), "unknown") }

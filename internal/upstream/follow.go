@@ -1,6 +1,6 @@
 package upstream
 
-// How the Sentinels of a group are heard. See sentinel.go for what is made of it.
+// How the Sentinels of a group are asked. See sentinel.go for what follows from their answers.
 
 import (
 	"context"
@@ -13,15 +13,14 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 const (
-	// sentinelLook is how often each Sentinel is asked, and when it says that something has changed, and
+	// sentinelPoll is how often each Sentinel is asked, apart from when it reports a change, and
 	// how often the master is asked whether it still is one.
-	sentinelLook = time.Second
-	// sentinelPatience bounds one question.
-	sentinelPatience = time.Second
+	sentinelPoll = time.Second
+	// sentinelTimeout bounds one question.
+	sentinelTimeout = time.Second
 	// sentinelRetry is the pause before a Sentinel that has failed is asked again.
 	sentinelRetry = 300 * time.Millisecond
 )
@@ -29,7 +28,7 @@ const (
 // switchChannel is where a Sentinel tells that a group has another master.
 const switchChannel = "+switch-master"
 
-// SetSentinelLogin sets what the Sentinels are asked as; a user of "" is the default user. It must be
+// SetSentinelLogin sets the login for the Sentinels; a user of "" is the default user. It must be
 // called before Follow. ok is false if this upstream has no Sentinels.
 func (u *Upstream) SetSentinelLogin(user, password string) (ok bool) {
 	if u.sentinels != nil {
@@ -38,10 +37,10 @@ func (u *Upstream) SetSentinelLogin(user, password string) (ok bool) {
 	return u.sentinels != nil
 }
 
-// Follow keeps up with who the master is, until ctx ends; connections to one that has been replaced are
-// closed. replaced is called before the first connection to each new master, but not for the one that
-// was found at first. Of a cluster it keeps up with which node serves which slots. For an upstream at a
-// fixed address Follow returns at once.
+// Follow keeps track of the master until ctx ends; connections to one that has been replaced are
+// closed. replaced is called before the first connection to each new master, but not for the one
+// that was found at first. Of a cluster Follow keeps track of which node serves which slots. For an
+// upstream at a fixed address it returns at once.
 func (u *Upstream) Follow(ctx context.Context, log hclog.Logger, replaced func()) {
 	if u.cluster != nil {
 		u.followCluster(ctx, log, replaced)
@@ -53,7 +52,7 @@ func (u *Upstream) Follow(ctx context.Context, log hclog.Logger, replaced func()
 	f := &follower{upstream: u, log: log, replaced: replaced}
 	var running sync.WaitGroup
 	for _, addr := range u.sentinels.addrs {
-		running.Go(func() { f.hear(ctx, addr) }) // ends with ctx
+		running.Go(func() { f.watchSentinel(ctx, addr) }) // ends with ctx
 	}
 	running.Go(func() { f.watchRole(ctx) }) // ends with ctx
 	running.Wait()
@@ -66,11 +65,11 @@ type follower struct {
 	replaced func()
 }
 
-// hear listens to one Sentinel until ctx ends.
-func (f *follower) hear(ctx context.Context, addr string) {
+// watchSentinel asks one Sentinel until ctx ends.
+func (f *follower) watchSentinel(ctx context.Context, addr string) {
 	client := f.upstream.sentinelClient(addr)
 	defer client.Close()
-	silent := false // has been logged
+	silent := false // and that has been logged
 	for ctx.Err() == nil {
 		err := f.listen(ctx, client, addr, func() {
 			if silent {
@@ -80,24 +79,27 @@ func (f *follower) hear(ctx context.Context, addr string) {
 		})
 		if ctx.Err() == nil && !silent {
 			silent = true
-			f.log.Warn("a Sentinel does not answer: the others are asked", "sentinel", addr, "error", err)
+			f.log.Warn("a Sentinel does not answer: the others are asked", "sentinel", addr,
+				"error", err)
 		}
-		f.upstream.sentinels.failing(addr, err)
+		f.upstream.sentinels.recordFailure(addr, err)
 		sleep(ctx, sentinelRetry)
 	}
 }
 
-// listen asks a Sentinel at once, whenever it says that a master has been switched, and every
-// sentinelLook, until that fails.
-func (f *follower) listen(ctx context.Context, client *redis.SentinelClient, addr string, answered func()) error {
-	if err := f.look(ctx, client, addr); err != nil {
+// listen asks a Sentinel at once, whenever it reports another master, and every sentinelPoll, until
+// that fails.
+func (f *follower) listen(
+	ctx context.Context, client *redis.SentinelClient, addr string, answered func(),
+) error {
+	if err := f.query(ctx, client, addr); err != nil {
 		return err
 	}
 	answered()
 	sub := client.Subscribe(ctx, switchChannel)
 	defer sub.Close()
 	switched := sub.Channel()
-	tick := time.NewTicker(sentinelLook)
+	tick := time.NewTicker(sentinelPoll)
 	defer tick.Stop()
 	for {
 		select {
@@ -106,19 +108,19 @@ func (f *follower) listen(ctx context.Context, client *redis.SentinelClient, add
 		case <-switched:
 		case <-tick.C:
 		}
-		if err := f.look(ctx, client, addr); err != nil {
+		if err := f.query(ctx, client, addr); err != nil {
 			return err
 		}
 	}
 }
 
-// look asks a Sentinel who the master is.
-func (f *follower) look(ctx context.Context, client *redis.SentinelClient, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, sentinelPatience)
+// query asks a Sentinel for the master, and records the answer.
+func (f *follower) query(ctx context.Context, client *redis.SentinelClient, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, sentinelTimeout)
 	defer cancel()
 	group := f.upstream.sentinels.group
-	// The epoch first: an address that is newer than it is taken up at the next look, an older one would
-	// be taken for newer.
+	// The epoch comes first: an address that is newer than its epoch is corrected by the next
+	// query, but one that is older would be taken for newer.
 	facts, err := client.Master(ctx, group).Result()
 	if err != nil {
 		return fmt.Errorf("SENTINEL MASTER %s: %w", group, err)
@@ -131,12 +133,13 @@ func (f *follower) look(ctx context.Context, client *redis.SentinelClient, addr 
 	if err != nil || len(master) != 2 {
 		return fmt.Errorf("it gives no address, or no config-epoch, for the group %s", group)
 	}
-	f.upstream.sentinels.hear(addr, opinion{net.JoinHostPort(master[0], master[1]), epoch}, f.tell)
+	v := vote{net.JoinHostPort(master[0], master[1]), epoch}
+	f.upstream.sentinels.record(addr, v, f.onSwitch)
 	return nil
 }
 
-// tell makes a new master known.
-func (f *follower) tell(old, master string) {
+// onSwitch reports a new master; old is "" for the first.
+func (f *follower) onSwitch(old, master string) {
 	if old == "" {
 		f.log.Info("found the master", "upstream", f.upstream.sentinels, "master", master)
 		return
@@ -146,25 +149,26 @@ func (f *follower) tell(old, master string) {
 		"upstream", f.upstream.sentinels, "old", old, "master", master)
 }
 
-// watchRole looks whether the master has been made a replica without a word of the Sentinels, as an
-// operator may do by hand.
+// watchRole finds out if the master becomes a replica without the Sentinels' knowledge, as when an
+// operator does it by hand.
 func (f *follower) watchRole(ctx context.Context) {
 	for ctx.Err() == nil {
-		look, cancel := context.WithTimeout(ctx, sentinelPatience)
-		nc, err := f.upstream.Dial(look, Setup{Identity: f.upstream.Initial})
+		once, cancel := context.WithTimeout(ctx, sentinelTimeout)
+		nc, err := f.upstream.Dial(once, Setup{Identity: f.upstream.Initial})
 		cancel()
 		var failed *Error
 		switch {
 		case err == nil:
 			nc.Close()
 		case errors.Is(err, errNotMaster) && errors.As(err, &failed):
-			f.upstream.sentinels.demoted(failed.Addr)
+			f.upstream.sentinels.closeConns(failed.Addr)
 		}
-		sleep(ctx, sentinelLook)
+		sleep(ctx, sentinelPoll)
 	}
 }
 
-// sentinelClient returns a client of one Sentinel. Its connections are made like those to the servers.
+// sentinelClient returns a client of one Sentinel. Its connections are made like those to the
+// servers.
 func (u *Upstream) sentinelClient(addr string) *redis.SentinelClient {
 	return redis.NewSentinelClient(&redis.Options{
 		Addr:                  addr,
@@ -176,9 +180,9 @@ func (u *Upstream) sentinelClient(addr string) *redis.SentinelClient {
 		PoolSize:              2,
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, sentinelPatience)
+			ctx, cancel := context.WithTimeout(ctx, sentinelTimeout)
 			defer cancel()
-			raw, err := u.open(ctx, "tcp", addr)
+			raw, err := u.connect(ctx, "tcp", addr)
 			if err != nil {
 				return nil, err
 			}
@@ -189,7 +193,7 @@ func (u *Upstream) sentinelClient(addr string) *redis.SentinelClient {
 			return nc, err
 		},
 		DialerRetries:            1,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaintNotificationsConfig: noMaintNotifications,
 	})
 }
 

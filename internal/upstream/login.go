@@ -20,23 +20,23 @@ import (
 // probe is a request whose reply doesn't matter.
 const probe = "PING"
 
-// login tells a new connection what it is to be, and more. That it is refused is a reason to fail, but for
-// labels, and of more but for AUTH.
+// login sets a new connection up, and sends more. It fails if the login is refused, or an AUTH
+// among more. Labels may be refused, and the rest of more.
 func (u *Upstream) login(nc net.Conn, addr string, as Setup, more [][]string) error {
 	login := as.Login()
 	cmds := slices.Concat(login, as.Labels.commands(), more)
 	if u.sentinels != nil {
 		cmds = append(cmds, []string{askRole})
 	}
-	if _, isTLS := nc.(*secured); isTLS && len(cmds) == 0 {
-		// With TLS 1.3 the server refuses a client's certificate only after the handshake: any reply shows
-		// that it didn't.
+	if _, isTLS := nc.(*tlsConn); isTLS && len(cmds) == 0 {
+		// With TLS 1.3 the server refuses a client's certificate only after the handshake: any
+		// reply shows that it didn't.
 		cmds = [][]string{{probe}}
 	}
 	if len(cmds) == 0 {
 		return nil
 	}
-	replies, err := ask(nc, cmds...)
+	replies, err := roundTrip(nc, cmds...)
 	for i, reply := range replies {
 		switch step := strings.ToUpper(cmds[i][0]); {
 		case step == askRole:
@@ -56,22 +56,24 @@ func (u *Upstream) login(nc net.Conn, addr string, as Setup, more [][]string) er
 // askRole is the request whose reply tells whether a server is a master.
 const askRole = "ROLE"
 
-// ownReply is the reply to a request of the proxy's own.
-type ownReply struct {
+// reply is the reply to a request of the proxy's own.
+type reply struct {
 	resp.Head
 	raw []byte
 }
 
-// maxOwnReply bounds such a reply while a connection is set up, bytes.
-const maxOwnReply = 1 << 20
+// maxReply bounds such a reply while a connection is set up, bytes.
+const maxReply = 1 << 20
 
-// errUnasked is why a connection isn't used on which replies could be taken for those to the next requests.
-var errUnasked = errors.New("the upstream has closed the connection, or sent a reply that nobody asked for")
+// errUnexpectedReply is why a connection isn't used: what has come on it could be taken for the
+// reply to the next request.
+var errUnexpectedReply = errors.New("the upstream has closed the connection, " +
+	"or sent a reply that nobody asked for")
 
-// ask sends requests by a connection on which nothing else is under way, and returns the replies, as
-// many as have come if it fails. It reads nothing beyond the last. After an error the connection is of no
-// use.
-func ask(conn net.Conn, cmds ...[]string) (replies []ownReply, err error) {
+// roundTrip sends requests by a connection on which nothing else is under way, and returns the
+// replies: if it fails, as many as have come. It reads nothing beyond the last. After an error the
+// connection is of no use.
+func roundTrip(conn net.Conn, cmds ...[]string) (replies []reply, err error) {
 	var out []byte
 	for _, cmd := range cmds {
 		out = resp.AppendCommand(out, cmd...)
@@ -80,23 +82,25 @@ func ask(conn net.Conn, cmds ...[]string) (replies []ownReply, err error) {
 		return nil, err
 	}
 	for range cmds {
-		raw, head, err := resp.ReadReply(conn, maxOwnReply)
+		raw, head, err := resp.ReadReply(conn, maxReply)
 		if err != nil {
 			return replies, err
 		}
-		replies = append(replies, ownReply{head, raw})
+		replies = append(replies, reply{head, raw})
 	}
-	// With TLS nobody can tell a push from a reply before it is read.
-	if _, isTLS := conn.(*secured); !isTLS && !quiet(conn) {
-		return replies, errUnasked
+	// With TLS a push can't be told from a reply before it is read.
+	if _, isTLS := conn.(*tlsConn); !isTLS && !isIdle(conn) {
+		return replies, errUnexpectedReply
 	}
 	return replies, nil
 }
 
-// askUntil is ask, which ends when ctx does.
-func askUntil(ctx context.Context, conn net.Conn, cmds ...[]string) (replies []ownReply, err error) {
+// roundTripUntil is roundTrip that ends when ctx does.
+func roundTripUntil(
+	ctx context.Context, conn net.Conn, cmds ...[]string,
+) (replies []reply, err error) {
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	replies, err = ask(conn, cmds...)
+	replies, err = roundTrip(conn, cmds...)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -104,21 +108,22 @@ func askUntil(ctx context.Context, conn net.Conn, cmds ...[]string) (replies []o
 }
 
 func loginLost(nc net.Conn, addr string, err error) error {
-	if _, isTLS := nc.(*secured); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("TLS: ended right after the handshake, as when the upstream misses a client "+
-			"certificate or doesn't accept it: %w", err)
+	if _, isTLS := nc.(*tlsConn); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("TLS: ended right after the handshake, as when the upstream misses a "+
+			"client certificate or doesn't accept it: %w", err)
 	}
 	return &Error{Addr: addr, Err: err}
 }
 
-// quiet reports whether a connection on which nothing is expected is open, and nothing has come on it but
-// pushes, which the next reader can tell from replies. With TLS it is not quiet after a push either.
-func quiet(conn net.Conn) bool {
+// isIdle reports whether a connection on which nothing is expected is open, and nothing has come on
+// it but pushes, which the next reader can tell from replies. With TLS it is not idle after a push
+// either.
+func isIdle(conn net.Conn) bool {
 	if whole, ok := conn.(*cluster.Conn); ok {
 		return whole.Quiet()
 	}
 	plain := true
-	if s, ok := conn.(*secured); ok {
+	if s, ok := conn.(*tlsConn); ok {
 		conn, plain = s.raw, false
 	}
 	sc, ok := conn.(syscall.Conn)

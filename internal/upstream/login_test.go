@@ -12,7 +12,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// answering is the address of an upstream that reads so many requests by each connection, and answers with text.
+// answering is the address of an upstream that reads so many requests by each connection, and
+// answers with text.
 func answering(t *testing.T, requests int, text string) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,10 +44,12 @@ func answering(t *testing.T, requests int, text string) (addr string) {
 
 const tracked = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$22\r\nm:\r\n+FORGED\r\n-FORGED\r\n\r\n"
 
-// The replies to a login are told from pushes before, between and behind them, and nothing is read beyond the last. Whatever else follows that
-// ends the connection.
+// The replies to a login are told from pushes before, between and behind them, and nothing is read
+// beyond the last. Whatever else follows that ends the connection.
 func TestLoginAmongPushes(t *testing.T) {
-	const master, replica = "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n", "*5\r\n$5\r\nslave\r\n$1\r\nh\r\n:1\r\n$9\r\nconnected\r\n:0\r\n"
+	const master = "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
+	const replica = "*5\r\n$5\r\nslave\r\n$1\r\nh\r\n:1\r\n$9\r\nconnected\r\n:0\r\n"
+	const hello = "%1\r\n+proto\r\n:3\r\n"
 	id := Identity{User: "alice", Password: "a", LoggedIn: true, DB: 2, Proto: 3}
 	for _, test := range []struct {
 		name    string
@@ -54,13 +57,18 @@ func TestLoginAmongPushes(t *testing.T) {
 		behind  string
 		want    func(err error) bool
 	}{
-		{"let in", []string{"+OK\r\n", "%1\r\n+proto\r\n:3\r\n", "+OK\r\n", master}, "", func(err error) bool { return err == nil }},
-		{"a replica", []string{"+OK\r\n", "%1\r\n+proto\r\n:3\r\n", "+OK\r\n", replica}, "", func(err error) bool { return errors.Is(err, errNotMaster) }},
-		{"no such database", []string{"+OK\r\n", "%1\r\n+proto\r\n:3\r\n", "-ERR DB index\r\n", master}, "", func(err error) bool {
-			var refused *Refused
-			return errors.As(err, &refused) && refused.Step == "SELECT" && refused.Reply == "ERR DB index"
-		}},
-		{"a reply too many", []string{"+OK\r\n", "%1\r\n+proto\r\n:3\r\n", "+OK\r\n", master}, "+OK\r\n", func(err error) bool { return errors.Is(err, errUnasked) }},
+		{"let in", []string{"+OK\r\n", hello, "+OK\r\n", master}, "",
+			func(err error) bool { return err == nil }},
+		{"a replica", []string{"+OK\r\n", hello, "+OK\r\n", replica}, "",
+			func(err error) bool { return errors.Is(err, errNotMaster) }},
+		{"no such database", []string{"+OK\r\n", hello, "-ERR DB index\r\n", master}, "",
+			func(err error) bool {
+				var refused *Refused
+				return errors.As(err, &refused) && refused.Step == "SELECT" &&
+					refused.Reply == "ERR DB index"
+			}},
+		{"a reply too many", []string{"+OK\r\n", hello, "+OK\r\n", master},
+			"+OK\r\n", func(err error) bool { return errors.Is(err, errUnexpectedReply) }},
 	} {
 		for at := range len(test.replies) + 1 {
 			var text strings.Builder
@@ -76,7 +84,8 @@ func TestLoginAmongPushes(t *testing.T) {
 			}
 			text.WriteString(rest)
 			u := &Upstream{Network: "tcp", sentinels: newSentinels("g", []string{"s"})}
-			u.sentinels.hear("s", opinion{answering(t, len(test.replies), text.String()), 1}, func(string, string) {})
+			u.sentinels.record("s", vote{answering(t, len(test.replies), text.String()), 1},
+				func(string, string) {})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			conn, err := u.Dial(ctx, Setup{Identity: id})
 			cancel()

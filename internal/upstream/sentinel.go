@@ -1,7 +1,7 @@
 package upstream
 
-// An upstream that is found by its Sentinels: which of a group's servers is the master, and what happens
-// when that changes.
+// An upstream that is found by its Sentinels: which of a group's servers is the master, and what
+// happens when that changes.
 
 import (
 	"context"
@@ -18,33 +18,35 @@ import (
 
 // sentinels is what is known of one group of servers, and the connections to its master.
 //
-// Each answer of a Sentinel comes with the epoch of the configuration that it is from. A higher epoch
-// wins, so that a Sentinel that was cut off and has missed a failover leads nobody back to the old master.
+// Each vote of a Sentinel has the epoch of the configuration that it is from. A higher epoch wins,
+// so that a Sentinel that was cut off and has missed a failover leads no client back to the old
+// master.
 type sentinels struct {
 	group          string
-	addrs          []string // of the Sentinels
-	user, password string   // for the Sentinels; never logged
-	known          chan struct{}
+	addrs          []string      // of the Sentinels
+	user, password string        // for the Sentinels; never logged
+	voted          chan struct{} // closed when a Sentinel has answered
 
-	mu     sync.Mutex
-	master opinion              // guarded by mu; without an address until a Sentinel has answered
-	said   map[string]opinion   // guarded by mu; by each Sentinel's address, its last answer
-	undone opinion              // guarded by mu; what most Sentinels gave up for one with a lower epoch
-	open   map[*serverConn]bool // guarded by mu; the connections to master
-	why    error                // guarded by mu; why no Sentinel has answered yet
+	mu sync.Mutex
+	// guarded by mu; without an address until a Sentinel has answered
+	master    vote
+	votes     map[string]vote      // guarded by mu; each Sentinel's last, by its address
+	overruled vote                 // guarded by mu; most Sentinels gave it up for a lower epoch
+	conns     map[*serverConn]bool // guarded by mu; to master
+	lastErr   error                // guarded by mu; why no Sentinel has answered yet
 }
 
-// opinion is a Sentinel's answer to who is the master.
-type opinion struct {
+// vote is a Sentinel's answer to who is the master.
+type vote struct {
 	addr  string // host:port
 	epoch int64
 }
 
 func newSentinels(group string, addrs []string) *sentinels {
 	return &sentinels{
-		group: group, addrs: addrs, known: make(chan struct{}),
-		said: map[string]opinion{}, open: map[*serverConn]bool{},
-		why: errors.New("no Sentinel has been asked yet"),
+		group: group, addrs: addrs, voted: make(chan struct{}),
+		votes: map[string]vote{}, conns: map[*serverConn]bool{},
+		lastErr: errors.New("no Sentinel has been asked yet"),
 	}
 }
 
@@ -52,50 +54,51 @@ func (s *sentinels) String() string {
 	return fmt.Sprintf("%s (by the Sentinels at %s)", s.group, strings.Join(s.addrs, ", "))
 }
 
-// electLocked records what a Sentinel says, and reports whether another master follows from it. Without a
-// higher epoch it takes more than half of the Sentinels: they have been set up again then. s.mu is held.
-func (s *sentinels) electLocked(sentinel string, said opinion) (replaced bool) {
-	s.said[sentinel] = said
-	if said == s.master {
+// electLocked records a Sentinel's vote, and reports whether another master follows from it. A vote
+// without a higher epoch wins if more than half of the Sentinels agree: they have been set up again
+// then. s.mu is held.
+func (s *sentinels) electLocked(sentinel string, v vote) (replaced bool) {
+	s.votes[sentinel] = v
+	if v == s.master {
 		return false
 	}
 	agree := 0
-	for _, other := range s.said {
-		if other == said {
+	for _, other := range s.votes {
+		if other == v {
 			agree++
 		}
 	}
-	newer := s.master.addr == "" || said.epoch > s.master.epoch
-	if most := agree > len(s.addrs)/2; !most && (!newer || said == s.undone) {
+	newer := s.master.addr == "" || v.epoch > s.master.epoch
+	if most := agree > len(s.addrs)/2; !most && (!newer || v == s.overruled) {
 		return false
 	}
 	if !newer {
-		s.undone = s.master
+		s.overruled = s.master
 	}
-	replaced = said.addr != s.master.addr
-	s.master = said
+	replaced = v.addr != s.master.addr
+	s.master = v
 	return replaced
 }
 
-// hear records what a Sentinel says. If another master follows from it, replaced is called before any
-// connection to that master can be made, and the connections to the old one are closed. old is "" for
-// the first.
-func (s *sentinels) hear(sentinel string, said opinion, replaced func(old, master string)) {
+// record records a Sentinel's vote. If another master follows from it, replaced is called before
+// any connection to that master can be made, and the connections to the old one are closed. old is
+// "" for the first.
+func (s *sentinels) record(sentinel string, v vote, replaced func(old, master string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.master.addr
-	if !s.electLocked(sentinel, said) {
+	if !s.electLocked(sentinel, v) {
 		return
 	}
-	replaced(old, said.addr)
+	replaced(old, v.addr)
 	if old == "" {
-		close(s.known)
+		close(s.voted)
 	}
 	s.closeAllLocked()
 }
 
-// demoted closes the connections to addr, which has turned out to be a replica.
-func (s *sentinels) demoted(addr string) {
+// closeConns closes the connections to addr, which has turned out to be a replica.
+func (s *sentinels) closeConns(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.master.addr == addr {
@@ -104,35 +107,36 @@ func (s *sentinels) demoted(addr string) {
 }
 
 func (s *sentinels) closeAllLocked() {
-	for c := range s.open {
-		delete(s.open, c)
-		c.shut()
+	for c := range s.conns {
+		delete(s.conns, c)
+		c.shutdown()
 	}
 }
 
-// failing records why a Sentinel can't be asked.
-func (s *sentinels) failing(sentinel string, err error) {
+// recordFailure records why a Sentinel can't be asked.
+func (s *sentinels) recordFailure(sentinel string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.why = fmt.Errorf("Sentinel %s: %w", sentinel, err)
+	s.lastErr = fmt.Errorf("Sentinel %s: %w", sentinel, err)
 }
 
-// firstAnswer is how long a connection waits for the first Sentinel to answer when the proxy has just started.
-const firstAnswer = time.Second
+// firstVoteTimeout is how long a connection waits for the first Sentinel to answer when the proxy
+// has just started.
+const firstVoteTimeout = time.Second
 
 // current is the master's address.
 func (s *sentinels) current(ctx context.Context) (string, error) {
-	patience := time.NewTimer(firstAnswer)
-	defer patience.Stop()
+	timeout := time.NewTimer(firstVoteTimeout)
+	defer timeout.Stop()
 	select {
-	case <-s.known:
+	case <-s.voted:
 	case <-ctx.Done():
-	case <-patience.C:
+	case <-timeout.C:
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.master.addr == "" {
-		return "", fmt.Errorf("no Sentinel has told who the master is: %w", s.why)
+		return "", fmt.Errorf("no Sentinel has told who the master is: %w", s.lastErr)
 	}
 	return s.master.addr, nil
 }
@@ -148,7 +152,7 @@ func (s *sentinels) track(raw net.Conn, addr string) (net.Conn, error) {
 	if s.master.addr != addr {
 		return nil, errReplaced
 	}
-	s.open[c] = true
+	s.conns[c] = true
 	return c, nil
 }
 
@@ -158,9 +162,9 @@ type serverConn struct {
 	of *sentinels
 }
 
-// shut ends both directions. The reader of the connection sees its end, also in an event loop, which does
-// not hear of a Close, and closes it.
-func (c *serverConn) shut() {
+// shutdown ends both directions. The reader of the connection sees its end, also in an event loop,
+// which does not see a Close, and closes it.
+func (c *serverConn) shutdown() {
 	tcp, ok := c.Conn.(*net.TCPConn)
 	if !ok || tcp.CloseWrite() != nil || tcp.CloseRead() != nil {
 		c.Conn.Close()
@@ -170,7 +174,7 @@ func (c *serverConn) shut() {
 // Close implements net.Conn.
 func (c *serverConn) Close() error {
 	c.of.mu.Lock()
-	delete(c.of.open, c)
+	delete(c.of.conns, c)
 	c.of.mu.Unlock()
 	return c.Conn.Close()
 }
@@ -195,7 +199,7 @@ func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 var errNotMaster = errors.New("it is a replica, not the master (any more): " +
 	"the Sentinels have not named another yet")
 
-// checkRole reads the answer to ROLE. A user who may not ask is left to what the Sentinels say.
+// checkRole reads the answer to ROLE. If the user may not ask, the Sentinels are trusted.
 func checkRole(raw []byte) error {
 	v, err := resp.ParseValue(raw)
 	if err == nil && len(v.Elems) > 0 && string(v.Elems[0].Text) != "master" {

@@ -8,41 +8,46 @@ import (
 	"time"
 )
 
-// The newest configuration wins, whoever tells of it first, and nobody leads back to an older one but a majority.
+// The newest configuration wins, whichever Sentinel reports it first. Only a majority leads
+// back to an older one.
 func TestSentinelsElect(t *testing.T) {
 	s := newSentinels("g", []string{"a", "b", "c"})
 	for i, step := range []struct {
 		from   string
-		said   opinion
+		said   vote
 		moves  bool
 		master string
 	}{
-		{"a", opinion{"one", 3}, true, "one"},
-		{"b", opinion{"one", 3}, false, "one"},
-		{"b", opinion{"two", 4}, true, "two"},  // it was the first to hear of a failover
-		{"a", opinion{"one", 3}, false, "two"}, // it has not yet
-		{"c", opinion{"old", 1}, false, "two"}, // it was cut off for long
-		{"c", opinion{"two", 4}, false, "two"},
-		{"a", opinion{"two", 4}, false, "two"},
-		{"a", opinion{"two", 5}, false, "two"},   // a failover back, of which the middle was missed
-		{"b", opinion{"three", 0}, false, "two"}, // set up anew
-		{"b", opinion{"three", 0}, false, "two"}, // one Sentinel counts once
-		{"c", opinion{"three", 0}, true, "three"},
-		{"a", opinion{"two", 5}, false, "three"}, // it has been left out of that
-		{"a", opinion{"four", 6}, true, "four"},
+		{"a", vote{"one", 3}, true, "one"},
+		{"b", vote{"one", 3}, false, "one"},
+		{"b", vote{"two", 4}, true, "two"},  // it was the first to hear of a failover
+		{"a", vote{"one", 3}, false, "two"}, // it has not yet
+		{"c", vote{"old", 1}, false, "two"}, // it was cut off for long
+		{"c", vote{"two", 4}, false, "two"},
+		{"a", vote{"two", 4}, false, "two"},
+		{"a", vote{"two", 5}, false, "two"},   // a failover back, of which the middle was missed
+		{"b", vote{"three", 0}, false, "two"}, // set up again
+		{"b", vote{"three", 0}, false, "two"}, // one Sentinel counts once
+		{"c", vote{"three", 0}, true, "three"},
+		{"a", vote{"two", 5}, false, "three"}, // it has been left out of that
+		{"a", vote{"four", 6}, true, "four"},
 	} {
-		if moves := s.electLocked(step.from, step.said); moves != step.moves || s.master.addr != step.master {
-			t.Errorf("step %d: %v, master %v; want %v, %s", i, moves, s.master, step.moves, step.master)
+		if moves := s.electLocked(step.from, step.said); moves != step.moves ||
+			s.master.addr != step.master {
+			t.Errorf("step %d: %v, master %v; want %v, %s", i, moves, s.master, step.moves,
+				step.master)
 		}
 	}
 }
 
-// A connection ends when the master does, and one that was being made to the old master is not used.
+// A connection ends when the master does, and one that was being made to the old master is not
+// used.
 func TestConnectionsEndWithTheirMaster(t *testing.T) {
 	s := newSentinels("g", []string{"a"})
 	order := []string{}
 	say := func(addr string, epoch int64) {
-		s.hear("a", opinion{addr, epoch}, func(old, master string) { order = append(order, old+">"+master) })
+		s.record("a", vote{addr, epoch},
+			func(old, master string) { order = append(order, old+">"+master) })
 	}
 	say("one", 1)
 	near, far := net.Pipe()
@@ -59,8 +64,8 @@ func TestConnectionsEndWithTheirMaster(t *testing.T) {
 	if _, err := s.track(near, "one"); err == nil {
 		t.Error("a connection to the old master is used")
 	}
-	if len(s.open) != 0 {
-		t.Errorf("%d connections are kept in mind", len(s.open))
+	if len(s.conns) != 0 {
+		t.Errorf("%d connections are kept in mind", len(s.conns))
 	}
 	if kept.Close(); len(order) != 2 || order[0] != ">one" || order[1] != "one>two" {
 		t.Errorf("told of %q", order)
@@ -70,16 +75,18 @@ func TestConnectionsEndWithTheirMaster(t *testing.T) {
 // Nobody waits for Sentinels that don't answer longer than a second.
 func TestNoSentinelAnswers(t *testing.T) {
 	s := newSentinels("g", []string{"a"})
-	s.failing("a", errors.New("some reason"))
+	s.recordFailure("a", errors.New("some reason"))
 	began := time.Now()
 	_, err := s.current(context.Background())
-	if took := time.Since(began); err == nil || took < firstAnswer || took > 2*firstAnswer || err.Error() != "no Sentinel has told who the master is: Sentinel a: some reason" {
+	if took := time.Since(began); err == nil || took < firstVoteTimeout ||
+		took > 2*firstVoteTimeout || err.Error() != "no Sentinel has told who the master is: "+
+		"Sentinel a: some reason" {
 		t.Errorf("%v after %v", err, took)
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	began = time.Now()
-	if _, err := s.current(over); err == nil || time.Since(began) > firstAnswer/2 {
+	if _, err := s.current(over); err == nil || time.Since(began) > firstVoteTimeout/2 {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

@@ -16,8 +16,8 @@ type Upstream struct {
 	Network string   // "tcp" or "unix"
 	Addr    string   // host:port or a socket's path; the group's name if Sentinels tell the address
 	Initial Identity // what a client starts as: the URL's credentials and database
-	// LossBound is for how long its machine may acknowledge nothing before a connection is given up; 0 is
-	// a minute.
+	// LossBound is for how long its machine may acknowledge nothing before a connection is given
+	// up; 0 is a minute.
 	LossBound time.Duration
 
 	tls       atomic.Pointer[tls.Config] // nil for none
@@ -25,8 +25,8 @@ type Upstream struct {
 	cluster   *cluster.Cluster           // nil for a single server
 }
 
-// TLS is what connections are made with from now on; nil is plain text. It must not be modified: SetTLS a
-// Clone.
+// TLS is what connections are made with from now on; nil is plain text. It must not be modified:
+// SetTLS a Clone.
 func (u *Upstream) TLS() *tls.Config { return u.tls.Load() }
 
 // SetTLS changes what connections are made with from now on.
@@ -43,15 +43,15 @@ func (u *Upstream) String() string {
 // MarshalText does so in a log of JSON.
 func (u *Upstream) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// Moves reports whether another server may take this one's place: then what fails meanwhile is worth
-// waiting for.
+// Moves reports whether another server may take this one's place: then what fails meanwhile is
+// worth waiting for.
 func (u *Upstream) Moves() bool { return u.sentinels != nil || u.cluster != nil }
 
-// Dial opens a connection that is set up as a client's. The error is an *Error, or the upstream's own
-// refusal as a *Refused. Nothing that a client sent has been used up when it fails.
+// Dial opens a connection that is set up as a client's. The error is an *Error, or the upstream's
+// own refusal as a *Refused. Nothing that a client sent has been used up when it fails.
 //
-// If Sentinels tell the address, the server has said that it is the master, unless the user may not ask;
-// when it is replaced, the connection is closed.
+// If Sentinels tell the address, the server has said that it is the master, unless the user may not
+// ask; when it is replaced, the connection is closed.
 //
 // The connection to a cluster is one to all of its nodes.
 func (u *Upstream) Dial(ctx context.Context, as Setup) (net.Conn, error) {
@@ -68,14 +68,14 @@ func (u *Upstream) Dial(ctx context.Context, as Setup) (net.Conn, error) {
 	return u.dialServer(ctx, addr, as, nil)
 }
 
-// DialAdmitted is Dial for a connection on which the upstream has answered otherwise than by demanding a
-// login. If it demands one the error is a *Refused.
+// DialAdmitted is Dial for a connection on which the upstream has answered otherwise than by
+// demanding a login. If it demands one the error is a *Refused.
 func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, error) {
 	conn, err := u.Dial(ctx, Setup{Identity: id})
 	if err != nil || id.LoggedIn {
 		return conn, err
 	}
-	replies, err := askUntil(ctx, conn, []string{probe})
+	replies, err := roundTripUntil(ctx, conn, []string{probe})
 	switch {
 	case len(replies) > 0 && strings.HasPrefix(string(replies[0].raw), noAuth):
 		err = &Refused{Addr: u.Addr, Step: probe, Reply: string(replies[0].Line)}

@@ -24,11 +24,11 @@ var forms = map[string]string{
 // ports are where servers listen unless a URL says otherwise.
 var ports = map[string]string{"": "6379", "sentinel": "26379", "cluster": "6379"}
 
-// Parse reads redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], or
-// redis+sentinel://[user:pass@]host:port,host:port/group[/db] and rediss+sentinel://, or
-// redis+cluster://[user:pass@]host:port,host:port and rediss+cluster://, whose upstream must be followed:
-// see Follow. The credentials are for the servers; TLS is for the Sentinels too. An error never contains
-// the URL, which may hold passwords.
+// Parse reads redis://[user:pass@]host:port[/db], rediss:// for TLS,
+// unix://[user:pass@]/path[?db=n], or redis+sentinel://[user:pass@]host:port,host:port/group[/db]
+// and rediss+sentinel://, or redis+cluster://[user:pass@]host:port,host:port and rediss+cluster://,
+// whose upstream must be followed: see Follow. The credentials are for the servers; TLS is for the
+// Sentinels too. An error never contains the URL, which may hold passwords.
 func Parse(url string) (*Upstream, error) {
 	scheme, rest, found := strings.Cut(url, "://")
 	if !found {
@@ -46,15 +46,17 @@ func Parse(url string) (*Upstream, error) {
 	form := scheme + "://" + forms[kind]
 	parsed, addrs, err := split(base, kind, rest)
 	if err != nil {
-		return nil, fmt.Errorf("not a usable %s URL (it is not shown here since it may hold a password): "+
-			"%w: want %s, with # / ? @ in a password written as %%23 %%2F %%3F %%40", scheme, err, form)
+		return nil, fmt.Errorf("not a usable %s URL (it is not shown here since it may hold a "+
+			"password): %w: want %s, with # / ? @ in a password written as %%23 %%2F %%3F %%40",
+			scheme, err, form)
 	}
 	u := &Upstream{Network: "tcp", Addr: strings.Join(addrs, ",")}
 	if base == "rediss" {
 		u.SetTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 	}
 	password, _ := parsed.User.Password()
-	u.Initial = Identity{Proto: 2, User: parsed.User.Username(), Password: password, LoggedIn: password != ""}
+	u.Initial = Identity{Proto: 2, User: parsed.User.Username(), Password: password,
+		LoggedIn: password != ""}
 	db := strings.Trim(parsed.Path, "/")
 	switch kind {
 	case "":
@@ -79,21 +81,23 @@ func Parse(url string) (*Upstream, error) {
 		u.cluster = cluster.New(addrs)
 	}
 	for name, values := range parsed.Query() {
-		if !u.option(name, values[len(values)-1], &db) {
-			return nil, fmt.Errorf("not a usable %s URL: option %q has no effect here, or not that value: "+
+		if !u.setOption(name, values[len(values)-1], &db) {
+			return nil, fmt.Errorf("not a usable %s URL: option %q has no effect here, or not "+
+				"that value: "+
 				"leave it out", scheme, name)
 		}
 	}
 	if u.Initial.DB, err = strconv.Atoi(cmp.Or(db, "0")); err != nil {
 		behind := map[string]string{"": "host", "unix": "path", "sentinel": "group"}[kind]
-		return nil, fmt.Errorf("not a usable %s URL: want a database's number behind the %s, as in %s",
+		return nil, fmt.Errorf("not a usable %s URL: want a database's number behind the %s, as "+
+			"in %s",
 			scheme, behind, form)
 	}
 	return u, nil
 }
 
 // option takes what stands behind the ? of a URL.
-func (u *Upstream) option(name, value string, db *string) bool {
+func (u *Upstream) setOption(name, value string, db *string) bool {
 	cfg := u.TLS()
 	switch {
 	case name == "db" && !u.Moves():
@@ -131,8 +135,8 @@ func split(base, kind, rest string) (parsed *neturl.URL, addrs []string, err err
 		host = login + "@" + host
 	}
 	parsed, err = neturl.Parse(base + "://" + host + tail)
-	// A password with "#", "/", "?" or "@" in it that isn't percent-encoded would end up, in part, as
-	// something else.
+	// A password with "#", "/", "?" or "@" in it that isn't percent-encoded would end up, in part,
+	// as something else.
 	cut := strings.Contains(rest, "#") || strings.Count(rest, "@") > 1
 	if err != nil || cut || found != (parsed.User != nil) {
 		return nil, nil, errors.New("it is no URL") // without err, which quotes it
@@ -142,7 +146,8 @@ func split(base, kind, rest string) (parsed *neturl.URL, addrs []string, err err
 		addrs, err = parseAddrs(hosts, ports[kind])
 	case kind == "":
 		host, port := parsed.Hostname(), parsed.Port()
-		addrs, err = parseAddrs(net.JoinHostPort(cmp.Or(host, "localhost"), cmp.Or(port, ports[kind])), "")
+		addrs, err = parseAddrs(net.JoinHostPort(cmp.Or(host, "localhost"),
+			cmp.Or(port, ports[kind])), "")
 	}
 	return parsed, addrs, err
 }
@@ -158,7 +163,8 @@ func parseAddrs(hosts, defaultPort string) (addrs []string, err error) {
 			return nil, errors.New("the addresses are not host:port,host:port")
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, errors.New("the addresses are not host:port,host:port with ports from 1 to 65535")
+			return nil, errors.New("the addresses are not host:port,host:port with ports from 1 " +
+				"to 65535")
 		}
 		addrs = append(addrs, net.JoinHostPort(host, port))
 	}

@@ -66,7 +66,8 @@ func TestParse(t *testing.T) {
 	} {
 		u, err := Parse(c.url)
 		if c.err != "" {
-			if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "secret") {
+			if err == nil || !strings.Contains(err.Error(), c.err) ||
+				strings.Contains(err.Error(), "secret") {
 				t.Errorf("%s: %v", c.url, err)
 			}
 			continue
@@ -87,14 +88,15 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The Sentinels have credentials of their own.
+// The Sentinels have their own credentials.
 func TestSentinelURL(t *testing.T) {
 	u, err := Parse("redis+sentinel://u:p@a,b:1/g/2?sentinel_user=s&sentinel_password=q%40")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := u.sentinels
-	if s.user != "s" || s.password != "q@" || strings.Join(s.addrs, " ") != "a:26379 b:1" || s.group != "g" {
+	if s.user != "s" || s.password != "q@" || strings.Join(s.addrs, " ") != "a:26379 b:1" ||
+		s.group != "g" {
 		t.Errorf("%q %q %q %q", s.user, s.password, s.addrs, s.group)
 	}
 }

@@ -36,8 +36,8 @@ func init() { table = commandTable() } // not in the declaration, since answers 
 func commandTable() []command {
 	own := map[string]command{
 		"select":       {inspect: inspectSelect},
-		"auth":         {inspect: inspectAuth},
-		"hello":        {inspect: inspectHello},
+		"auth":         {inspect: inspectLogin},
+		"hello":        {inspect: inspectLogin},
 		"client|pause": {inspect: inspectPause},
 		"replconf":     {inspect: inspectReplconf},
 		"wait":         {syncFirst: []string{"WAIT", "0", "0"}},

@@ -133,14 +133,14 @@ func lookupHead(args [][]byte) *command {
 // stream begins to pass on the request in the buffer before it is complete.
 func (d *dispatcher) stream(argc int) {
 	args, _ := d.framer.Head(d.buf[:d.end])
-	cmd, proto := lookupHead(args), 0
-	if cmd.Effect == commands.Hello && len(args) > 1 {
-		proto = helloProto(args[1])
-	}
+	cmd := lookupHead(args)
 	d.streaming, d.skipped = true, cmd.lock
 	d.client.count(cmd.kind)
 	raw := d.framer.Stream(d.buf[:d.end])
-	expect := passthrough.Expect{Effect: cmd.Effect, Count: argc - 1, Proto: proto}
+	expect := passthrough.Expect{Effect: cmd.Effect, Count: argc - 1}
+	if cmd.Effect == commands.Hello {
+		expect.Proto = int(commands.ParseLogin(args).Proto)
+	}
 	if d.skipped == nil && d.connected(passthrough.Home, expect.Effect) {
 		d.pipe.Relay(passthrough.Request{Raw: raw, Expect: expect, Piece: passthrough.First})
 	}

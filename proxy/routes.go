@@ -66,43 +66,21 @@ func inspectSelect(r route, args [][]byte) route {
 	return r
 }
 
-// inspectAuth reads AUTH [user] password.
-func inspectAuth(r route, args [][]byte) route {
-	switch len(args) {
-	case 2:
-		r.Change = &upstream.Identity{Password: string(args[1]), LoggedIn: true}
-	case 3:
-		user, password := string(args[1]), string(args[2])
-		r.Change = &upstream.Identity{User: user, Password: password, LoggedIn: true}
+// inspectLogin reads AUTH and HELLO.
+func inspectLogin(r route, args [][]byte) route {
+	login := commands.ParseLogin(args)
+	if r.Effect == commands.Auth && login.Password == nil {
+		return r // it will be refused
+	}
+	r.Change = &upstream.Identity{
+		User: string(login.User), Password: string(login.Password),
+		LoggedIn: login.Password != nil, Proto: int(login.Proto),
+	}
+	if login.Name != nil {
+		name := string(login.Name)
+		r.Text = &name
 	}
 	return r
-}
-
-// inspectHello reads HELLO [version [AUTH user password] [SETNAME name]].
-func inspectHello(r route, args [][]byte) route {
-	id := &upstream.Identity{}
-	r.Change = id
-	if len(args) < 2 {
-		return r
-	}
-	id.Proto = helloProto(args[1])
-	for i := 2; i < len(args); i++ {
-		switch option := strings.ToLower(string(args[i])); {
-		case option == "auth" && i+2 < len(args):
-			id.User, id.Password, id.LoggedIn = string(args[i+1]), string(args[i+2]), true
-			i += 2
-		case option == "setname" && i+1 < len(args):
-			i++
-			name := string(args[i])
-			r.Text = &name
-		}
-	}
-	return r
-}
-
-func helloProto(arg []byte) int {
-	version, _ := resp.ParseInt(arg)
-	return int(version)
 }
 
 // inspectReplconf finds the two options that a replica, or anybody else, gets no reply to.

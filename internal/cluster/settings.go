@@ -84,31 +84,24 @@ func broadcastSetting(c *Conn, q *query, before settings, done func()) {
 	})
 }
 
-// login is AUTH, or HELLO [proto [AUTH user password] [SETNAME name]].
+// login is AUTH and HELLO.
 func login(c *Conn, q *query) {
-	before, args, proto := c.settings, q.args, 0
-	if q.cmd.Name == "auth" {
-		c.settings.keep("auth", args...)
-		args = nil
+	before, asked := c.settings, commands.ParseLogin(q.args)
+	switch {
+	case asked.User != nil:
+		c.settings.keep("auth", []byte("AUTH"), asked.User, asked.Password)
+	case asked.Password != nil:
+		c.settings.keep("auth", []byte("AUTH"), asked.Password)
 	}
-	if len(args) > 1 {
-		if n, ok := resp.ParseInt(args[1]); ok && (n == 2 || n == 3) {
-			proto = int(n)
-			c.settings.keep("hello", args[:2]...)
-		}
+	proto := int(asked.Proto)
+	if proto == 2 || proto == 3 {
+		c.settings.keep("hello", q.args[:2]...)
 	}
-	for i := 2; i < len(args); i++ {
-		switch option := strings.ToLower(string(args[i])); {
-		case option == "auth" && i+2 < len(args):
-			c.settings.keep("auth", []byte("AUTH"), args[i+1], args[i+2])
-			i += 2
-		case option == "setname" && i+1 < len(args):
-			c.settings.keep("setname", []byte("CLIENT"), []byte("SETNAME"), args[i+1])
-			i++
-		}
+	if asked.Name != nil {
+		c.settings.keep("setname", []byte("CLIENT"), []byte("SETNAME"), asked.Name)
 	}
 	broadcastSetting(c, q, before, func() {
-		if proto != 0 {
+		if proto == 2 || proto == 3 {
 			c.settings.proto = proto
 		}
 	})

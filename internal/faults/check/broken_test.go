@@ -18,24 +18,25 @@ import (
 
 // bugs are what can be wrong with a lockServer. Without any it keeps all promises.
 type bugs struct {
-	noOwnerCheck   bool // UNLOCK without a token frees anybody's lock
-	noCompare      bool // UNLOCK key token frees whatever token holds the lock
-	clientClock    bool // expiry is judged by the clock of the proxy that is asked, and they differ
-	counterResets  bool // tokens are counted, from 1 whenever the lock becomes free
-	sameToken      bool // tokens are the time in ms
-	swapsReplies   bool // a reply goes to another connection now and then
-	lifo           bool // the last to come is served first
-	deadKeep       bool // a waiter that has gone is given the lock all the same
-	unfenced       bool // FENCE doesn't look at the token
-	silentSessions bool // session locks end with their timeout, and nobody is told
+	noOwnerCheck   bool // UNLOCK without a token frees any client's lock
+	noCompare      bool // UNLOCK with a token frees the lock of any other token
+	clientClock    bool // each proxy judges expiry by its own clock, and the clocks differ
+	counterResets  bool // tokens count from 1 again whenever the lock becomes free
+	sameToken      bool // tokens are the time, in units of 100 ms
+	swapsReplies   bool // a reply sometimes goes to another connection
+	lifo           bool // the waiter that came last is served first
+	deadKeep       bool // a waiter that has gone is given the lock nevertheless
+	unfenced       bool // FENCE ignores the token
+	silentSessions bool // session locks end with their timeout, and no client is told
 	forgets        bool // a lock is free 200 ms early
-	doublesWrites  bool // RPUSH is tried again now and then, as by a proxy that retries
-	losesWrites    bool // RPUSH is acknowledged and not done now and then
-	staleReads     bool // GET answers what was there before
-	sleeps         bool // a release wakes nobody
+	doublesWrites  bool // RPUSH is sometimes done twice, as by a proxy that retries
+	losesWrites    bool // RPUSH is sometimes acknowledged and not done
+	staleReads     bool // GET sometimes answers the value before the last
+	sleeps         bool // a release wakes no waiter
 }
 
-// lockServer is a lock service of two proxies in memory, for showing that the checker sees what is wrong with one.
+// lockServer is a lock service of two proxies in memory. It can be broken, so that the checker can
+// be tested.
 type lockServer struct {
 	bugs
 	addrs []string
@@ -74,8 +75,10 @@ type serverConn struct {
 }
 
 func startServer(t *testing.T, b bugs) *lockServer {
-	s := &lockServer{bugs: b, stop: make(chan struct{}), locks: map[string]*heldLock{}, data: map[string][2]string{}, lists: map[string][]string{},
-		conns: map[*serverConn]bool{}, random: rand.New(rand.NewPCG(1, 1)), token: time.Now().UnixMicro()}
+	s := &lockServer{bugs: b, stop: make(chan struct{}), locks: map[string]*heldLock{},
+		data: map[string][2]string{}, lists: map[string][]string{},
+		conns: map[*serverConn]bool{}, random: rand.New(rand.NewPCG(1, 1)),
+		token: time.Now().UnixMicro()}
 	for i := range 2 {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -89,7 +92,9 @@ func startServer(t *testing.T, b bugs) *lockServer {
 				if err != nil {
 					return
 				}
-				s.work.Go(func() { s.serve(&serverConn{nc: nc, proxy: i, gone: make(chan struct{})}) })
+				s.work.Go(func() {
+					s.serve(&serverConn{nc: nc, proxy: i, gone: make(chan struct{})})
+				})
 			}
 		})
 	}
@@ -106,7 +111,7 @@ func startServer(t *testing.T, b bugs) *lockServer {
 	return s
 }
 
-// tick ends locks whose time is over.
+// tick ends locks whose lease is over.
 func (s *lockServer) tick() {
 	for {
 		select {
@@ -138,7 +143,7 @@ func (s *lockServer) expired(l *heldLock, proxy int) bool {
 	return !now.Before(l.until)
 }
 
-// free ends a lock and gives it to the next; mu is held.
+// free ends a lock and gives it to the next waiter; mu is held.
 func (s *lockServer) free(key string, l *heldLock) {
 	l.by, l.until = nil, time.Time{}
 	if s.counterResets {
@@ -213,7 +218,7 @@ func (s *lockServer) serve(c *serverConn) {
 	}
 }
 
-// refused reports whether a client that has closed has answered what it was sent behind that with a reset.
+// refused reports whether a closed client has answered a later reply with a reset.
 func refused(nc net.Conn) bool {
 	time.Sleep(2 * time.Millisecond)
 	control, err := nc.(*net.TCPConn).SyscallConn()
@@ -221,11 +226,13 @@ func refused(nc net.Conn) bool {
 		return false
 	}
 	pending := 0
-	control.Control(func(fd uintptr) { pending, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR) })
+	control.Control(func(fd uintptr) {
+		pending, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR)
+	})
 	return pending != 0
 }
 
-// reply writes to c, or if replies are swapped, to another once in a while.
+// reply writes to c, or sometimes to another connection if replies are swapped.
 func (s *lockServer) reply(c *serverConn, text string) {
 	s.mu.Lock()
 	if s.swapsReplies && s.random.IntN(40) == 0 {
@@ -265,7 +272,7 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 
 func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
 
-// run is one command; it returns the reply.
+// run executes one command and returns its reply.
 func (s *lockServer) run(c *serverConn, args []string) string {
 	name := strings.ToUpper(args[0])
 	if name == "LOCK" {
@@ -304,7 +311,8 @@ func (s *lockServer) run(c *serverConn, args []string) string {
 	held := l.by != nil && !s.expired(l, c.proxy)
 	switch name {
 	case "UNLOCK":
-		mine := len(args) > 2 && (token == l.token || s.noCompare) || len(args) == 2 && (l.by == c || s.noOwnerCheck)
+		mine := len(args) > 2 && (token == l.token || s.noCompare) || len(args) == 2 &&
+			(l.by == c || s.noOwnerCheck)
 		if held && mine {
 			s.free(args[1], l)
 			return ":1\r\n"
@@ -341,7 +349,7 @@ func (s *lockServer) lock(c *serverConn, args []string) string {
 		case "SESSION":
 			w.session = true
 		case "OWNER":
-			i++ // its clients never ask again
+			i++ // its clients never repeat a LOCK
 		}
 	}
 	s.mu.Lock()
@@ -396,7 +404,7 @@ func (s *lockServer) await(l *heldLock, key string, w *waiting, patience time.Du
 	}
 	var token int64
 	select {
-	case token = <-w.given: // it crossed
+	case token = <-w.given: // given while this waiter left
 	default:
 		return ""
 	}

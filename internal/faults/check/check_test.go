@@ -31,8 +31,8 @@ func (c *counted) End(op *history.Op, change func(*history.Op)) {
 	}
 }
 
-// enough returns when clients have worked for so long, and have taken so many locks: on a machine that is busy with other things a time
-// alone says nothing about how much has happened.
+// enough returns when clients have worked for that long and have taken that many locks. On a busy
+// machine the time alone says little about how much has happened.
 func (c *counted) enough(long time.Duration, locks int64) {
 	time.Sleep(long)
 	for end := time.Now().Add(time.Minute); c.taken.Load() < locks && time.Now().Before(end); {
@@ -52,9 +52,11 @@ func judge(t *testing.T, b bugs) check.Report {
 	defer stop()
 	var working sync.WaitGroup
 	for i := range 10 {
-		l := &client.Locker{ID: i, Targets: targets, Keys: []string{"a", "b"}, Random: rand.New(rand.NewPCG(7, uint64(i))), Notes: notes,
-			Think: 10 * time.Millisecond, Shortest: 50 * time.Millisecond, Longest: 300 * time.Millisecond, Sessions: 30}
-		switch { // what has to happen for the bug to show happens often
+		l := &client.Locker{ID: i, Targets: targets, Keys: []string{"a", "b"},
+			Random: rand.New(rand.NewPCG(7, uint64(i))), Notes: notes,
+			Think: 10 * time.Millisecond, Shortest: 50 * time.Millisecond,
+			Longest: 300 * time.Millisecond, Sessions: 30}
+		switch { // makes what shows the bug happen often
 		case b.silentSessions:
 			l.Sessions = 100
 		case b.unfenced:
@@ -68,11 +70,13 @@ func judge(t *testing.T, b bugs) check.Report {
 		working.Go(func() { l.Run(ctx) })
 	}
 	mortals := 2
-	if b.sleeps { // they would take in passing what nobody else is woken for
+	if b.sleeps { // they would take the lock for which no other waiter is woken
 		mortals = 0
 	}
 	for i := range mortals {
-		m := &client.Mortal{ID: 100 + i, Targets: targets, Key: "mortal", Random: rand.New(rand.NewPCG(8, uint64(i))), Notes: notes, Timeout: time.Minute, Short: 300 * time.Millisecond}
+		m := &client.Mortal{ID: 100 + i, Targets: targets, Key: "mortal",
+			Random: rand.New(rand.NewPCG(8, uint64(i))), Notes: notes, Timeout: time.Minute,
+			Short: 300 * time.Millisecond}
 		working.Go(func() { m.Run(ctx) })
 	}
 	for i := range 3 {
@@ -84,15 +88,17 @@ func judge(t *testing.T, b bugs) check.Report {
 	working.Wait()
 	s.mu.Lock()
 	for name, values := range s.lists {
-		notes.Add(history.Op{Kind: history.List, Key: name, Outcome: history.OK, Got: strings.Join(values, "\n"), Call: history.Now()})
+		notes.Add(history.Op{Kind: history.List, Key: name, Outcome: history.OK,
+			Got: strings.Join(values, "\n"), Call: history.Now()})
 	}
 	s.mu.Unlock()
 	bounds := check.DefaultBounds()
-	bounds.Idle, bounds.Notice, bounds.Arrival = 2500*time.Millisecond, 100*time.Millisecond, 200*time.Millisecond
+	bounds.Idle, bounds.Notice, bounds.Arrival = 2500*time.Millisecond, 100*time.Millisecond,
+		200*time.Millisecond
 	return check.Check(history.History{Ops: notes.Take()}, bounds)
 }
 
-// pusher asks what has one right answer.
+// pusher sends commands that have one right answer.
 type pusher struct {
 	id     int
 	target client.Target
@@ -107,7 +113,8 @@ func (p *pusher) run(ctx context.Context) {
 		}
 		for ok := true; ok && ctx.Err() == nil; n++ {
 			list, value := fmt.Sprint("list:", p.id), fmt.Sprintf("%d-%d", p.id, n)
-			ok = p.ask(c, history.Op{Kind: history.Push, Key: list, Value: value, Want: ":1"}, "RPUSH", list, value) &&
+			ok = p.ask(c, history.Op{Kind: history.Push, Key: list, Value: value, Want: ":1"},
+				"RPUSH", list, value) &&
 				p.ask(c, history.Op{Kind: history.Echo, Want: value}, "ECHO", value)
 			time.Sleep(time.Millisecond)
 		}
@@ -132,15 +139,18 @@ func (p *pusher) ask(c *client.Conn, o history.Op, args ...string) bool {
 	return err == nil
 }
 
-// mostHistories is how many histories a service with a bug may make before one shows it: in some the two things that the bug needs never meet.
+// mostHistories is how many histories a service with a bug gets to show it: in some, the two things
+// that the bug needs never meet.
 const mostHistories = 5
 
-// objects reports whether one of the rules has been broken; none are no service's that has a bug.
+// objects reports whether one of the rules was broken. A service without a bug has no rules.
 func objects(r check.Report, rules []string) bool {
-	return rules == nil || slices.ContainsFunc(r.Violations, func(v check.Violation) bool { return slices.Contains(rules, v.Rule) })
+	return rules == nil || slices.ContainsFunc(r.Violations, func(v check.Violation) bool {
+		return slices.Contains(rules, v.Rule)
+	})
 }
 
-// A service that works is not accused of anything, and of each that has a bug, the checker names it.
+// The checker names each bug of a service, and finds nothing in a service without one.
 func TestBrokenServersAreCaught(t *testing.T) {
 	services := []struct {
 		name  string
@@ -150,19 +160,20 @@ func TestBrokenServersAreCaught(t *testing.T) {
 		{"no bug", bugs{}, nil},
 		{"no owner check on release", bugs{noOwnerCheck: true}, []string{"exclusion", "lost"}},
 		{"release without comparing tokens", bugs{noCompare: true}, []string{"stale", "exclusion"}},
-		{"the clock of whoever asks", bugs{clientClock: true}, []string{"exclusion", "lost"}},
-		{"tokens counted from 1 again", bugs{counterResets: true}, []string{"tokens"}},
+		{"expiry by the clock of the proxy that is asked", bugs{clientClock: true},
+			[]string{"exclusion", "lost"}},
+		{"tokens count from 1 again", bugs{counterResets: true}, []string{"tokens"}},
 		{"two locks with one token", bugs{sameToken: true}, []string{"tokens"}},
 		{"swapped replies", bugs{swapsReplies: true}, []string{"answer"}},
 		{"last come, first served", bugs{lifo: true}, []string{"fifo"}},
 		{"locks kept by dead waiters", bugs{deadKeep: true}, []string{"idle"}},
-		{"fences that let everybody through", bugs{unfenced: true}, []string{"stale", "order"}},
-		{"session locks that end unannounced", bugs{silentSessions: true}, []string{"exclusion"}},
+		{"fences that accept every token", bugs{unfenced: true}, []string{"stale", "order"}},
+		{"session locks end unannounced", bugs{silentSessions: true}, []string{"exclusion"}},
 		{"locks that end early", bugs{forgets: true}, []string{"exclusion", "lost"}},
 		{"writes done twice", bugs{doublesWrites: true}, []string{"writes"}},
 		{"writes lost", bugs{losesWrites: true}, []string{"writes"}},
-		{"reads of what was", bugs{staleReads: true}, []string{"fence"}},
-		{"releases that wake nobody", bugs{sleeps: true}, []string{"idle"}},
+		{"reads of the previous value", bugs{staleReads: true}, []string{"fence"}},
+		{"releases that wake no waiter", bugs{sleeps: true}, []string{"idle"}},
 	}
 	reports := make([]check.Report, len(services))
 	var all sync.WaitGroup
@@ -192,7 +203,8 @@ func TestBrokenServersAreCaught(t *testing.T) {
 			if len(found) > 0 {
 				t.Error("a service without a bug is accused of", found)
 			}
-			for _, rule := range []string{"exclusion", "tokens", "stale", "lost", "fifo", "fence", "order", "idle", "answer", "writes"} {
+			for _, rule := range []string{"exclusion", "tokens", "stale", "lost", "fifo", "fence",
+				"order", "idle", "answer", "writes"} {
 				if reports[i].Checked[rule] == 0 {
 					t.Errorf("rule %q was never applied", rule)
 				}

@@ -11,7 +11,7 @@ import (
 	"lockproxy/internal/faults/history"
 )
 
-// porcupineTime is how long porcupine may think about one lock.
+// porcupineTime bounds porcupine's search on one lock.
 const porcupineTime = 10 * time.Second
 
 // fence checks that a lock with its register is linearizable.
@@ -30,11 +30,13 @@ func (c *checker) fence(key string, ops []history.Op) {
 	case porcupine.Illegal:
 		c.violated("fence", ops, "lock %s and its register are not linearizable", key)
 	case porcupine.Unknown:
-		c.report.Undecided = append(c.report.Undecided, fmt.Sprintf("lock %s, %d operations", key, len(ops)))
+		c.report.Undecided = append(c.report.Undecided, fmt.Sprintf("lock %s, %d operations", key,
+			len(ops)))
 	}
 }
 
-// beforeLoss returns what was before a fault ended leases, lost data or let tokens go back, as it was known then: what was under way has no outcome.
+// beforeLoss returns the operations before the first fault that ended leases, lost data or let
+// tokens go back. The outcome of those still under way at that time is unknown.
 func (c *checker) beforeLoss(ops []history.Op) (list []history.Op) {
 	until := forever
 	for _, f := range c.faults {
@@ -56,7 +58,7 @@ func (c *checker) beforeLoss(ops []history.Op) (list []history.Op) {
 
 // lockState is a lock with the register that its holders write.
 type lockState struct {
-	token    int64 // the last one given; 0 is none yet
+	token    int64 // the last one given; 0 before the first
 	released bool
 	soonest  int64 // when the lock may have expired
 	latest   int64 // when it must have
@@ -70,8 +72,8 @@ type step struct {
 	longer int64 // by how much a lease may outlive its timeout
 }
 
-// steps leaves out what has no effect on anybody, and bounds what has an unknown outcome: a step that names a token can have
-// had its effect no later than a greater one was given.
+// steps leaves out operations without effect and bounds those of unknown outcome: a step that names
+// a token took effect before a greater token was given, if at all.
 func steps(ops []history.Op, longer int64) []porcupine.Operation {
 	lostAt := map[int64]int64{}
 	for _, o := range ops {
@@ -85,7 +87,8 @@ func steps(ops []history.Op, longer int64) []porcupine.Operation {
 	for _, o := range ops {
 		s := step{Op: o, lostAt: forever, longer: longer}
 		switch {
-		case o.Kind == history.Lost, o.Kind == history.Unlock && o.Token == 0, o.Outcome == history.Refused, o.Outcome == history.Garbled:
+		case o.Kind == history.Lost, o.Kind == history.Unlock && o.Token == 0,
+			o.Outcome == history.Refused, o.Outcome == history.Garbled:
 			continue
 		case o.Kind == history.Lock || o.Kind == history.Probe:
 			if !o.Acquired() {
@@ -107,12 +110,13 @@ func steps(ops []history.Op, longer int64) []porcupine.Operation {
 			}
 			end = max(end, o.Call)
 		}
-		list = append(list, porcupine.Operation{ClientId: o.Client, Input: s, Call: o.Call, Return: end})
+		list = append(list, porcupine.Operation{ClientId: o.Client, Input: s, Call: o.Call,
+			Return: end})
 	}
 	return list
 }
 
-// exact is by how much a time may be off, since timeouts are kept to the millisecond.
+// exact is the error of a time: timeouts are in whole milliseconds.
 const exact = int64(2 * time.Millisecond)
 
 var lockModel = porcupine.NondeterministicModel{
@@ -120,7 +124,7 @@ var lockModel = porcupine.NondeterministicModel{
 	Step: func(state, input, _ any) []any { return next(state.(lockState), input.(step)) },
 }
 
-// next returns the states in which a lock can be after a step, none if the step can't have gone so.
+// next returns the states that a lock can be in after a step; none if the step is impossible.
 func next(s lockState, o step) []any {
 	holds := s.token == o.Token && !s.released && o.Call <= s.latest
 	without := s.token != o.Token || s.released || o.Return >= s.soonest

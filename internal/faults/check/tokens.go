@@ -29,31 +29,40 @@ func (c *checker) tokens(key string, ops []history.Op) {
 			}
 		}
 		c.checked("tokens")
-		if first, given := owners[o.Result]; given && (o.Owner == "" || o.Owner != first.Owner) && !c.broken(first.Call, o.Return, breaksTokens, 0) {
-			c.violated("tokens", []history.Op{first, o}, "token %d of lock %s was given to client %d and to client %d", o.Result, key, first.Client, o.Client)
+		if first, given := owners[o.Result]; given && (o.Owner == "" || o.Owner != first.Owner) &&
+			!c.broken(first.Call, o.Return, breaksTokens, 0) {
+			c.violated("tokens", []history.Op{first, o},
+				"token %d of lock %s was given to client %d and to client %d", o.Result, key,
+				first.Client, o.Client)
 		} else if given {
-			continue // the same owner's again: others may have had it since, if the data was lost
+			// by the same owner: after a loss of data others can have had the lock in between
+			continue
 		}
 		owners[o.Result] = o
 		if best.Result >= o.Result && !c.broken(best.Call, o.Return, breaksTokens, 0) {
-			c.violated("tokens", []history.Op{best, o}, "lock %s gave token %d behind token %d", key, o.Result, best.Result)
+			c.violated("tokens", []history.Op{best, o}, "lock %s gave token %d after token %d", key,
+				o.Result, best.Result)
 		}
 	}
 }
 
-// stale finds what was accepted with a token though somebody had been given a greater one before it was asked.
+// stale finds commands accepted although a greater token had been given before they were sent.
 func (c *checker) stale(key string, ops []history.Op) {
 	for _, o := range ops {
-		if o.Kind == history.Unlock && o.Token == 0 && o.Outcome == history.OK && o.Result != 0 && !c.restored(o, ops) {
-			c.violated("stale", []history.Op{o}, "lock %s was released for client %d, which didn't hold it", key, o.Client)
+		if o.Kind == history.Unlock && o.Token == 0 && o.Outcome == history.OK && o.Result != 0 &&
+			!c.restored(o, ops) {
+			c.violated("stale", []history.Op{o},
+				"lock %s was released for client %d, which didn't hold it", key, o.Client)
 		}
 		if !accepted(o) {
 			continue
 		}
 		c.checked("stale")
 		for _, g := range ops {
-			if g.Acquired() && g.Result > o.Token && g.Return < o.Call && !c.broken(g.Call, o.Return, breaksLeases, 0) {
-				c.violated("stale", []history.Op{g, o}, "lock %s: a %s by client %d with token %d was accepted after token %d had been given",
+			if g.Acquired() && g.Result > o.Token && g.Return < o.Call &&
+				!c.broken(g.Call, o.Return, breaksLeases, 0) {
+				c.violated("stale", []history.Op{g, o},
+					"lock %s: a %s by client %d with token %d was accepted after token %d",
 					key, o.Kind, o.Client, o.Token, g.Result)
 				break
 			}
@@ -61,7 +70,8 @@ func (c *checker) stale(key string, ops []history.Op) {
 	}
 }
 
-// restored reports whether a lock that o's client had released may be its own once more: the release was acknowledged, and lost.
+// restored reports whether a lock that o's client had released can be held by it again: the
+// acknowledged release was lost.
 func (c *checker) restored(o history.Op, ops []history.Op) bool {
 	return slices.ContainsFunc(ops, func(g history.Op) bool {
 		return g.Client == o.Client && g.Acquired() && c.broken(g.Call, o.Call, breaksWrites, 0)
@@ -73,10 +83,11 @@ func accepted(o history.Op) bool {
 	if o.Token == 0 || o.Outcome != history.OK {
 		return false
 	}
-	return o.Kind == history.Fence || (o.Kind == history.Unlock || o.Kind == history.Relock) && o.Result == 1
+	return o.Kind == history.Fence || (o.Kind == history.Unlock || o.Kind == history.Relock) &&
+		o.Result == 1
 }
 
-// order finds fenced writes that were accepted behind one with a greater token.
+// order finds fenced writes that were accepted after one with a greater token.
 func (c *checker) order(key string, ops []history.Op) {
 	var writes []history.Op
 	for _, o := range ops {
@@ -96,7 +107,9 @@ func (c *checker) order(key string, ops []history.Op) {
 		}
 		c.checked("order")
 		if best.Token > o.Token && !c.broken(best.Call, o.Return, breaksLeases, 0) {
-			c.violated("order", []history.Op{best, o}, "lock %s: a fenced write with token %d was accepted behind one with token %d", key, o.Token, best.Token)
+			c.violated("order", []history.Op{best, o},
+				"lock %s: a fenced write with token %d was accepted after one with token %d", key,
+				o.Token, best.Token)
 		}
 	}
 }

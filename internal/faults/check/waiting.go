@@ -9,7 +9,7 @@ import (
 	"lockproxy/internal/faults/history"
 )
 
-// fifo finds waiters of one proxy that were served though another had waited there for longer.
+// fifo finds waiters that were served before another that had waited longer at the same proxy.
 func (c *checker) fifo(key string, ops []history.Op) {
 	margin := c.bounds.Arrival.Nanoseconds()
 	var waits []history.Op
@@ -24,40 +24,46 @@ func (c *checker) fifo(key string, ops []history.Op) {
 				break
 			}
 			began := max(a.Call, a.Sent)
-			if b.Proxy != a.Proxy || b.Call-began < margin || c.unheard(a, b, a.Call-margin, max(a.Return, b.Return)) ||
+			if b.Proxy != a.Proxy || b.Call-began < margin ||
+				c.unheard(a, b, a.Call-margin, max(a.Return, b.Return)) ||
 				c.broken(a.Call, b.Call, breaksArrival, 0) {
 				continue
 			}
 			c.checked("fifo")
 			if b.Result < a.Result && !c.broken(a.Call, b.Return, breaksTokens, 0) {
-				c.violated("fifo", []history.Op{a, b}, "lock %s at proxy %d: client %d began to wait %.3f s after client %d, and was served before it",
+				c.violated("fifo", []history.Op{a, b},
+					"lock %s at proxy %d: client %d came %.3f s after client %d, but was first",
 					key, a.Proxy, b.Client, float64(b.Call-began)/1e9, a.Client)
 			}
 		}
 	}
 }
 
-// unheard reports whether what one of two clients of a proxy asked or was told, between two times, may have been late for a reason of its own.
+// unheard reports whether a message of one of two clients of a proxy can have been late, between
+// two times, for a reason that does not concern the other.
 func (c *checker) unheard(a, b history.Op, from, to int64) bool {
 	return slices.ContainsFunc(c.faults, func(f history.Fault) bool {
-		return f.Breaks.Notices && f.From <= to && f.To+c.bounds.Recover.Nanoseconds() >= from && (f.Concerns(a) || f.Concerns(b))
+		return f.Breaks.Notices && f.From <= to && f.To+c.bounds.Recover.Nanoseconds() >= from &&
+			(f.Concerns(a) || f.Concerns(b))
 	})
 }
 
-// span is a time.
+// span is an interval of time.
 type span struct{ from, to int64 }
 
-// idle finds a lock that nobody held for long though somebody waited for it, and one that was given late.
+// idle finds a lock that was unheld for long while a client waited for it, and one that was given
+// late.
 func (c *checker) idle(key string, ops []history.Op) {
 	held, left := c.held(ops)
-	orphan := int64(0) // for how long a lock may stay that was given to somebody who has died
+	orphan := int64(0) // how long a lock given to a dead client can stay
 	for _, o := range ops {
 		if o.HungUp {
 			orphan = max(orphan, o.Timeout)
 		}
 	}
 	for _, o := range ops {
-		if o.Kind != history.Lock && o.Kind != history.Probe || !o.Wait || o.HungUp || o.Return == 0 || o.Outcome == history.Refused {
+		if o.Kind != history.Lock && o.Kind != history.Probe || !o.Wait || o.HungUp ||
+			o.Return == 0 || o.Outcome == history.Refused {
 			continue
 		}
 		from := lastHeld(o, held)
@@ -65,26 +71,31 @@ func (c *checker) idle(key string, ops []history.Op) {
 		if c.excusesWait(from, orphan, o) {
 			continue
 		}
-		if gap := o.Return - from - c.stalled(from, o.Return) - c.resetLeases(ops, from, o.Return); gap > c.bounds.Idle.Nanoseconds() {
-			c.violated("idle", []history.Op{o}, "client %d waited for lock %s at proxy %d although nobody had held it for %.3f s", o.Client, key, o.Proxy, float64(gap)/1e9)
+		if gap := o.Return - from - c.stalled(from, o.Return) - c.resetLeases(ops, from,
+			o.Return); gap > c.bounds.Idle.Nanoseconds() {
+			c.violated("idle", []history.Op{o},
+				"client %d waited for lock %s at proxy %d although nobody had held it for %.3f s",
+				o.Client, key, o.Proxy, float64(gap)/1e9)
 		}
 		if from = max(from, lastHeld(o, left)); c.unheard(o, o, from, o.Return) {
-			continue // it may have been given in time, and told late
+			continue // it can have been given in time and reported late
 		}
 		c.checked("late")
 		gap := o.Return - from - c.stalled(from, o.Return)
 		c.report.Longest = max(c.report.Longest, time.Duration(gap))
 		if gap > c.bounds.Grant.Nanoseconds() {
-			c.violated("late", []history.Op{o}, "client %d waited for lock %s at proxy %d although it had been free for %.3f s", o.Client, key, o.Proxy, float64(gap)/1e9)
+			c.violated("late", []history.Op{o},
+				"client %d waited for lock %s at proxy %d although it had been free for %.3f s",
+				o.Client, key, o.Proxy, float64(gap)/1e9)
 		}
 	}
 }
 
-// mostResets is how many locks of clients that were reset may follow one another between two looks.
+// mostResets is how many locks of clients that were reset can follow one another between two polls.
 const mostResets = 3
 
-// resetLeases is for how long between from and to the lock may have been held for clients that were
-// reset: each may have read its token, and then keeps the lock until its timeout, which is short.
+// resetLeases is how long, between from and to, the lock can have been held for clients that were
+// reset: each can have read its token, and then keeps the lock until its short timeout.
 func (c *checker) resetLeases(ops []history.Op, from, to int64) (sum int64) {
 	n := 0
 	for _, o := range ops {
@@ -97,8 +108,8 @@ func (c *checker) resetLeases(ops []history.Op, from, to int64) (sum int64) {
 	return sum
 }
 
-// held are the times at which somebody held the lock, or may have. left are those, and those at which it
-// may have been held for any that left without reading the answer.
+// held are the times at which the lock was, or can have been, held. left are those, and those at
+// which it can have been held for a client that left without reading the reply.
 func (c *checker) held(ops []history.Op) (held, left []span) {
 	for _, o := range ops {
 		until, gone := c.vanished(o)
@@ -110,14 +121,16 @@ func (c *checker) held(ops []history.Op) (held, left []span) {
 			left = append(left, span{o.Call, o.Left + o.Timeout})
 		case o.Outcome == history.Unknown && gone:
 			held = append(held, span{o.Call, until + c.bounds.Leave.Nanoseconds() + o.Timeout})
-		case o.Outcome == history.Unknown: // a reply may have been on its way to a client that gave up
-			held = append(held, span{o.Call, o.Call + o.Timeout + (5 * c.bounds.Idle).Nanoseconds()})
+		case o.Outcome == history.Unknown:
+			// a reply can have been on its way to a client that gave up
+			until := o.Call + o.Timeout + (5 * c.bounds.Idle).Nanoseconds()
+			held = append(held, span{o.Call, until})
 		}
 	}
 	return held, append(left, held...)
 }
 
-// lastHeld is the latest time, before o was answered, at which the lock was held, or else when o began.
+// lastHeld is the latest time before o's reply at which the lock was held, but not before o began.
 func lastHeld(o history.Op, held []span) int64 {
 	from := o.Call
 	for moved := true; moved; {
@@ -131,23 +144,26 @@ func lastHeld(o history.Op, held []span) int64 {
 	return from
 }
 
-// excusesWait reports whether faults may have kept a lock from being given to o from a time on.
+// excusesWait reports whether faults can have kept a lock from o since a time.
 func (c *checker) excusesWait(from, orphan int64, o history.Op) bool {
-	return c.broken(from, o.Return, breaksService, c.bounds.Recover) || c.broken(from-orphan, o.Return, breaksOrphans, c.bounds.Recover)
+	return c.broken(from, o.Return, breaksService, c.bounds.Recover) ||
+		c.broken(from-orphan, o.Return, breaksOrphans, c.bounds.Recover)
 }
 
-// vanished is until when a client whose machine is gone for good may keep a lock that is renewed for it.
+// vanished is until when a client whose machine is gone for good can keep a lock that is renewed
+// for it.
 func (c *checker) vanished(o history.Op) (until int64, gone bool) {
 	for _, f := range c.faults {
-		if until = f.From + c.bounds.Vanish.Nanoseconds(); f.Breaks.Vanishes && f.Concerns(o) && f.To > until {
+		if until = f.From + c.bounds.Vanish.Nanoseconds(); f.Breaks.Vanishes && f.Concerns(o) &&
+			f.To > until {
 			return until, true
 		}
 	}
 	return 0, false
 }
 
-// turns finds one that was passed over for clients of other proxies who had begun to wait later, more often than there are clients,
-// twice over: each proxy has a turn before its own.
+// turns finds a waiter that was passed over for later waiters of other proxies more than twice as
+// often as there are clients: each proxy has a turn before the waiter's.
 func (c *checker) turns(key string, ops []history.Op) {
 	margin := c.bounds.Arrival.Nanoseconds()
 	clients := map[int]bool{}
@@ -155,13 +171,14 @@ func (c *checker) turns(key string, ops []history.Op) {
 	var grants []history.Op
 	for _, o := range ops {
 		clients[o.Client] = true
-		if o.Acquired() && !given[o.Result] { // an owner is given its own again
+		if o.Acquired() && !given[o.Result] { // an owner can be given its lock again
 			given[o.Result] = true
 			grants = append(grants, o)
 		}
 	}
 	for _, o := range ops {
-		if o.Kind != history.Lock || !o.Wait || o.HungUp || o.Return == 0 || o.Outcome == history.Refused ||
+		if o.Kind != history.Lock || !o.Wait || o.HungUp || o.Return == 0 ||
+			o.Outcome == history.Refused ||
 			c.unheard(o, o, o.Call, o.Return) || c.excusesWait(o.Call, 0, o) {
 			continue
 		}
@@ -173,13 +190,14 @@ func (c *checker) turns(key string, ops []history.Op) {
 			}
 		}
 		if passed > 2*len(clients) {
-			c.violated("turns", []history.Op{o}, "client %d waited for lock %s at proxy %d for %.3f s, and %d who came later got it at other proxies",
+			c.violated("turns", []history.Op{o},
+				"client %d waited for lock %s at proxy %d for %.3f s, and %d later ones had it",
 				o.Client, key, o.Proxy, float64(o.Return-o.Call)/1e9, passed)
 		}
 	}
 }
 
-// stalled is for how long the machine stood still between two times: nobody can be let in then.
+// stalled is how long the machine stood still between two times: no lock is given then.
 func (c *checker) stalled(from, to int64) (sum int64) {
 	for _, f := range c.faults {
 		if f.Breaks.Arrival {
@@ -189,9 +207,9 @@ func (c *checker) stalled(from, to int64) (sum int64) {
 	return sum
 }
 
-// noticed is when the proxy knows at the latest that o's client has given up its connection at a
-// time. A machine whose link is down cannot say so. Once the link is up again TCP says it within as
-// long as it was down.
+// noticed is when at the latest the proxy knows that o's client gave up its connection at a time. A
+// machine whose link is down cannot say so. Once the link is up again, TCP says it within as long
+// as the link was down.
 func (c *checker) noticed(o history.Op, at int64) int64 {
 	latest := at
 	for _, f := range c.faults {
@@ -202,7 +220,7 @@ func (c *checker) noticed(o history.Op, at int64) int64 {
 	return latest
 }
 
-// latestEnd is when a lock that was acquired had ended at the latest, if the service works.
+// latestEnd is when at the latest an acquired lock had ended, if the service works.
 func (c *checker) latestEnd(o history.Op, ops []history.Op) int64 {
 	until, gone := c.vanished(o)
 	end := c.ends(o, ops)
@@ -212,7 +230,7 @@ func (c *checker) latestEnd(o history.Op, ops []history.Op) int64 {
 	return end
 }
 
-// ends is the same, of one whose machine stays.
+// ends is latestEnd for a client whose machine stays.
 func (c *checker) ends(o history.Op, ops []history.Op) int64 {
 	end := o.Return + o.Timeout
 	for _, other := range ops {
@@ -233,7 +251,7 @@ func (c *checker) ends(o history.Op, ops []history.Op) int64 {
 		}
 	}
 	if o.Session {
-		end += 10 * o.Timeout // renewed for as long as its connection was open, which is not known here
+		end += 10 * o.Timeout // renewed while its connection was open, which is not known here
 	}
 	return end
 }

@@ -14,18 +14,19 @@ import (
 	"lockproxy/internal/faults/history"
 )
 
-// Asker is a client that sends batches of commands each of which has one right answer, which nobody else's command has. It moves
-// between users, databases and protocols, and into the states that tie a connection to one client.
+// Asker is a client that sends batches of commands each of which has one right answer, different
+// from all others. It changes users, databases and protocols, and enters the states that tie a
+// connection to one client.
 type Asker struct {
 	ID      int
-	Name    string // what the names of its keys begin with
+	Name    string // prefix of its keys
 	Targets []Target
-	Users   []string // names; the password is the name. "" is the default user
+	Users   []string // names; a password is the name. "" is the default user
 	Random  *rand.Rand
 	Notes   Noter
 	Think   time.Duration
 	Big     int // longest value, bytes
-	// OneDatabase keeps it in database 0, which is all that a cluster has.
+	// OneDatabase keeps it in database 0, the only one of a cluster.
 	OneDatabase bool
 
 	conn  *Conn
@@ -33,10 +34,11 @@ type Asker struct {
 	user  string
 	db    int
 	count int
-	lists int // how many lists it has begun: one for each connection, so that what comes late can't come between
+	// how many lists it has begun: one per connection, so that no late write comes between
+	lists int
 }
 
-// question is a command and the right answers to it; an error of the upstream is one always.
+// question is a command and its right answers. An error of the upstream is always one.
 type question struct {
 	args []string
 	want []string
@@ -47,7 +49,8 @@ type question struct {
 func (a *Asker) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if a.conn == nil && !a.connect() {
-			pause(ctx, 20*time.Millisecond+time.Duration(a.Random.Int64N(int64(80*time.Millisecond))))
+			pause(ctx, 20*time.Millisecond+
+				time.Duration(a.Random.Int64N(int64(80*time.Millisecond))))
 			continue
 		}
 		a.batch()
@@ -129,7 +132,8 @@ func (a *Asker) batch() {
 	ops := make([]*history.Op, len(questions))
 	for i, q := range questions {
 		raw = Append(raw, q.args...)
-		o := history.Op{Client: a.ID, Kind: history.Echo, Proxy: a.at.Proxy, Key: strings.ToLower(q.args[0]), Want: strings.Join(q.want, "\n")}
+		o := history.Op{Client: a.ID, Kind: history.Echo, Proxy: a.at.Proxy,
+			Key: strings.ToLower(q.args[0]), Want: strings.Join(q.want, "\n")}
 		if q.push != "" {
 			o.Kind, o.Key, o.Value = history.Push, q.args[1], q.push
 		}
@@ -144,9 +148,11 @@ func (a *Asker) batch() {
 		a.Notes.End(ops[i], func(op *history.Op) { settle(op, r, err, q.judge) })
 		switch {
 		case err == nil && ops[i].Outcome == history.Unknown:
-			err = errors.New("lost with what was before it") // UPSTREAM: the connection closes behind it
+			// UPSTREAM: the connection closes after it
+			err = errors.New("lost with what was before it")
 		case err == nil && ops[i].Outcome == history.Refused:
-			err = errors.New("what was before it was refused") // the connection is in another state than was asked for
+			// the connection is in another state than was asked for
+			err = errors.New("what was before it was refused")
 		}
 	}
 	if err != nil {
@@ -166,8 +172,8 @@ func (q question) judge(r Reply, op *history.Op) {
 
 const anyInteger = ":n"
 
-// question makes one command, or a few that belong together. "null" is right where data may have been lost; that is the lists'
-// to find.
+// question makes one command, or a few that belong together. Null is right where data can have been
+// lost: the lists show that.
 func (a *Asker) question() []question {
 	v, key := a.unique(), a.own(a.Random.IntN(4))
 	switch a.Random.IntN(16) {
@@ -177,9 +183,11 @@ func (a *Asker) question() []question {
 		return []question{{args: []string{"PING", v}, want: []string{v}}}
 	case 2, 3:
 		v += strings.Repeat("x", a.Random.IntN(a.Big+1)/(1+a.Random.IntN(50)))
-		return []question{{args: []string{"SET", key, v}, want: []string{"OK"}}, {args: []string{"GET", key}, want: []string{v, "null"}}}
+		return []question{{args: []string{"SET", key, v}, want: []string{"OK"}},
+			{args: []string{"GET", key}, want: []string{v, "null"}}}
 	case 4, 5, 6, 7:
-		return []question{{args: []string{"RPUSH", a.list(a.lists, a.db), v}, want: []string{anyInteger}, push: v}}
+		return []question{{args: []string{"RPUSH", a.list(a.lists, a.db), v},
+			want: []string{anyInteger}, push: v}}
 	case 8:
 		want := a.user
 		if want == "" {
@@ -217,6 +225,7 @@ func (a *Asker) question() []question {
 			{args: []string{"CLIENT", "GETNAME"}, want: []string{v}},
 		}
 	default:
-		return []question{{args: []string{"BLPOP", key + ":nothing", "0.01"}, want: []string{"null"}}}
+		return []question{{args: []string{"BLPOP", key + ":nothing", "0.01"},
+			want: []string{"null"}}}
 	}
 }

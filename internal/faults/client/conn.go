@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package client is the clients of a fault test: they lock, wait, write with fences, hang up, overstay their leases and ask
-// questions that have one right answer, and note what they saw.
+// Package client is the clients of a fault test. They lock, wait, write with fences, hang up,
+// overstay their leases, ask questions that have one right answer, and record what they saw.
 //
-// Conn reads replies by code of its own, none of the proxy's, and is strict: a byte that doesn't belong is Garbled.
+// Conn reads replies without the proxy's code and is strict: an unexpected byte is Garbled.
 package client
 
 import (
@@ -25,7 +25,7 @@ type Conn struct {
 	Push func(elems []string) // called with each push; nil ignores them
 }
 
-// ErrGarbled is a reply that is none.
+// ErrGarbled is returned for bytes that are not a reply.
 var ErrGarbled = errors.New("not a reply")
 
 // Dial connects.
@@ -37,20 +37,21 @@ func Dial(addr string) (*Conn, error) {
 	return On(nc), nil
 }
 
-// On is a client on a connection that has been made.
+// On returns a client on an open connection.
 func On(nc net.Conn) *Conn { return &Conn{nc: nc, in: bufio.NewReaderSize(nc, 4<<10)} }
 
 // Close closes the connection, at any point of a conversation.
 func (c *Conn) Close() { c.nc.Close() }
 
-// Reset closes the connection with a reset, as the kernel of a machine does whose process has died with bytes unread.
+// Reset closes the connection with a reset, as the kernel does for a process that died with bytes
+// unread.
 func (c *Conn) Reset() {
 	c.nc.(*net.TCPConn).SetLinger(0)
 	c.nc.Close()
 }
 
-// Die closes the connection as a process's end does, and returns what had reached this machine by then: whatever comes later is refused
-// with a reset. The error says that there was no whole reply.
+// Die closes the connection as the end of a process does, and returns the reply if it had arrived
+// whole. Later bytes are refused with a reset. The error says that there was no whole reply.
 func (c *Conn) Die() (Reply, error) {
 	control, err := c.nc.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -85,7 +86,8 @@ func (c *Conn) Write(raw []byte) error {
 	return err
 }
 
-// Reply is a reply: Int is of numbers, Text of strings, statuses and errors, Elems of aggregates, whose keys and values are flat.
+// Reply is a reply: Int of numbers, Text of strings, statuses and errors, Elems of aggregates; keys
+// and values of maps are flat.
 type Reply struct {
 	Kind  byte // ':', '$', '+', '-', '*' or '_'
 	Int   int64
@@ -118,8 +120,8 @@ func (r Reply) String() string {
 	return r.Text
 }
 
-// Receive reads the next reply; pushes that come before it are handed to Push. The error is ErrGarbled, a timeout, or what
-// ended the connection.
+// Receive reads the next reply and passes earlier pushes to Push. The error is ErrGarbled, a
+// timeout, or what ended the connection.
 func (c *Conn) Receive(timeout time.Duration) (Reply, error) {
 	c.nc.SetReadDeadline(time.Now().Add(timeout))
 	for {
@@ -142,8 +144,8 @@ func (c *Conn) pushed(r Reply) {
 	c.Push(elems)
 }
 
-// Idle reads pushes until the time is over; it returns nil then, and what ended the connection otherwise. A reply that nobody
-// asked for is ErrGarbled.
+// Idle reads pushes until the time is over and then returns nil, otherwise what ended the
+// connection. A reply to no request is ErrGarbled.
 func (c *Conn) Idle(d time.Duration) error {
 	until := time.Now().Add(d)
 	for {
@@ -211,7 +213,8 @@ func (c *Conn) value(depth int) (kind byte, r Reply, err error) {
 			return 0, r, err
 		}
 		if body[n] != '\r' || body[n+1] != '\n' {
-			return 0, r, fmt.Errorf("%w: a string of %d bytes ends with %q", ErrGarbled, n, body[n:])
+			return 0, r, fmt.Errorf("%w: a string of %d bytes ends with %q", ErrGarbled, n,
+				body[n:])
 		}
 		r.Text = string(body[:n])
 	case '*', '~', '%', '>':
@@ -235,7 +238,7 @@ func (c *Conn) value(depth int) (kind byte, r Reply, err error) {
 	return kind, r, nil
 }
 
-// WriteSlowly sends bytes, however long the other side takes to make room for them.
+// WriteSlowly sends bytes, however long the peer takes to make room for them.
 func (c *Conn) WriteSlowly(raw []byte) error {
 	c.nc.SetWriteDeadline(time.Time{})
 	_, err := c.nc.Write(raw)

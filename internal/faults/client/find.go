@@ -10,8 +10,8 @@ import (
 	"lockproxy/internal/faults/history"
 )
 
-// Find notes what is in the Asker's lists of a database, as redis itself at addr says it to user, whose name is its password; "" is
-// the default user. Nothing may be under way any more.
+// Find records the contents of the Asker's lists in a database, as Redis at addr shows them to
+// user, whose password is its name; "" is the default user. No operation may be in flight.
 func (a *Asker) Find(notes Noter, addr, user string, db int) error {
 	c, err := Dial(addr)
 	if err != nil {
@@ -37,14 +37,17 @@ func (a *Asker) Find(notes Noter, addr, user string, db int) error {
 		for i, e := range r.Elems {
 			values[i] = e.Text
 		}
-		notes.End(op, func(op *history.Op) { op.Outcome, op.Got = history.OK, strings.Join(values, "\n") })
+		notes.End(op, func(op *history.Op) {
+			op.Outcome, op.Got = history.OK, strings.Join(values, "\n")
+		})
 	}
 	return nil
 }
 
-// Probe asks for a lock once, as a client who waits would, and gives it back.
+// Probe asks for a lock once, as a waiter would, and releases it.
 func Probe(notes Noter, id int, at Target, key string, wait time.Duration) {
-	op := notes.Begin(history.Op{Client: id, Kind: history.Probe, Key: key, Proxy: at.Proxy, Wait: true, Timeout: int64(time.Second)})
+	op := notes.Begin(history.Op{Client: id, Kind: history.Probe, Key: key, Proxy: at.Proxy,
+		Wait: true, Timeout: int64(time.Second)})
 	c, err := Dial(at.Addr)
 	var r Reply
 	if err == nil {
@@ -53,16 +56,18 @@ func Probe(notes Noter, id int, at Target, key string, wait time.Duration) {
 	}
 	notes.End(op, func(op *history.Op) { settle(op, r, err, judgeLock) })
 	if op.Acquired() {
-		unlock := notes.Begin(history.Op{Client: id, Kind: history.Unlock, Key: key, Proxy: at.Proxy, Token: op.Result})
+		unlock := notes.Begin(history.Op{Client: id, Kind: history.Unlock, Key: key,
+			Proxy: at.Proxy, Token: op.Result})
 		r, err := c.Do(patience, "UNLOCK", key)
 		notes.End(unlock, func(op *history.Op) { settle(op, r, err, judgeFlag) })
 	}
 }
 
-// Ask sends one command of a kind that histories know, and notes what came of it.
+// Ask sends one command of a kind that histories know, and records its outcome.
 func Ask(notes Noter, c *Conn, o history.Op, wait time.Duration, args ...string) history.Op {
 	judge := map[history.Kind]func(Reply, *history.Op){
-		history.Lock: judgeLock, history.Unlock: judgeFlag, history.Relock: judgeFlag, history.Fence: judgeStatus, history.Get: judgeValue,
+		history.Lock: judgeLock, history.Unlock: judgeFlag, history.Relock: judgeFlag,
+		history.Fence: judgeStatus, history.Get: judgeValue,
 	}[o.Kind]
 	op := notes.Begin(o)
 	r, err := c.Do(wait+patience, args...)

@@ -15,13 +15,13 @@ import (
 	"lockproxy/internal/faults/history"
 )
 
-// Target is a way to a proxy: straight, or through a relay.
+// Target is an address of a proxy, direct or through a relay.
 type Target struct {
 	Proxy int
 	Addr  string
 }
 
-// Noter takes notes of what a client does: a history.Recorder, or in a process of its own a history.Stream.
+// Noter records what a client does: a history.Recorder, or in a separate process a history.Stream.
 type Noter interface {
 	Begin(history.Op) *history.Op
 	End(*history.Op, func(*history.Op))
@@ -31,16 +31,17 @@ type Noter interface {
 // Locker is a client that competes for locks. Run returns when its context ends.
 type Locker struct {
 	ID      int
-	Targets []Target // it changes over to another when one fails
+	Targets []Target // it changes to another when one fails
 	Keys    []string
 	Random  *rand.Rand
 	Notes   Noter
-	Think   time.Duration // longest pause between two rounds of its own
+	Think   time.Duration // longest pause between two of its rounds
 	// Sessions is how many of 100 locks are session locks.
 	Sessions int
-	// Owners is how many of 100 name an owner; 0 is a few.
+	// Owners is how many of 100 LOCKs name an owner; 0 means a few.
 	Owners int
-	// Late and Forgotten are how many of 100 it holds beyond its time, and leaves without a release; 0 is a few.
+	// Late and Forgotten are how many of 100 locks it holds beyond their lease, and never releases;
+	// 0 means a few.
 	Late, Forgotten int
 	// Shortest and Longest are the timeouts of its locks.
 	Shortest, Longest time.Duration
@@ -51,15 +52,15 @@ type Locker struct {
 	held held
 }
 
-// held is the lock that a Locker believes it has; key is "" if none.
+// held is the lock that a Locker relies on; key is "" if none.
 type held struct {
 	key     string
 	token   int64
 	session bool
-	until   int64 // by history.Now; of no meaning for a session lock
+	until   int64 // by history.Now; without meaning for a session lock
 }
 
-// patience is how long a reply may take beyond the wait that was asked for, before its client gives up.
+// patience is how long a client waits for a reply beyond the wait that it asked for.
 const patience = 6 * time.Second
 
 // Run competes until ctx ends.
@@ -88,7 +89,7 @@ func (l *Locker) upTo(d time.Duration) time.Duration {
 
 func (l *Locker) chance(percent int) bool { return l.Random.IntN(100) < percent }
 
-// connect makes a connection that is known to reach the upstream.
+// connect makes a connection that has reached the upstream.
 func (l *Locker) connect() bool {
 	l.at = l.Targets[l.Random.IntN(len(l.Targets))]
 	c, err := Dial(l.at.Addr)
@@ -109,15 +110,17 @@ func (l *Locker) connect() bool {
 }
 
 func (l *Locker) pushed(elems []string) {
-	if len(elems) == 3 && elems[0] == "locklost" && elems[1] == l.held.key && elems[2] == strconv.FormatInt(l.held.token, 10) {
+	if len(elems) == 3 && elems[0] == "locklost" && elems[1] == l.held.key &&
+		elems[2] == strconv.FormatInt(l.held.token, 10) {
 		l.lost()
 	}
 }
 
-// lost notes that the session lock is gone.
+// lost records that the session lock is gone.
 func (l *Locker) lost() {
 	if l.held.key != "" && l.held.session {
-		l.Notes.Add(history.Op{Client: l.ID, Kind: history.Lost, Key: l.held.key, Proxy: l.at.Proxy, Token: l.held.token, Call: history.Now()})
+		l.Notes.Add(history.Op{Client: l.ID, Kind: history.Lost, Key: l.held.key, Proxy: l.at.Proxy,
+			Token: l.held.token, Call: history.Now()})
 		l.held = held{}
 	}
 }
@@ -133,8 +136,9 @@ func (l *Locker) hangUp() {
 	l.conn = nil
 }
 
-// do sends a command and notes what came of it. It returns false when there is no connection any more.
-func (l *Locker) do(o history.Op, wait time.Duration, judge func(Reply, *history.Op), args ...string) (history.Op, bool) {
+// do sends a command and records its outcome. It returns false when the connection is gone.
+func (l *Locker) do(o history.Op, wait time.Duration, judge func(Reply, *history.Op),
+	args ...string) (history.Op, bool) {
 	o.Client, o.Proxy = l.ID, l.at.Proxy
 	op := l.Notes.Begin(o)
 	var r Reply
@@ -155,7 +159,7 @@ func (l *Locker) do(o history.Op, wait time.Duration, judge func(Reply, *history
 	return *op, true
 }
 
-// settle says how an operation ended. judge sees replies that are no errors.
+// settle sets the outcome of an operation. judge gets replies that are not errors.
 func settle(op *history.Op, r Reply, err error, judge func(Reply, *history.Op)) {
 	switch {
 	case errors.Is(err, ErrGarbled):
@@ -177,9 +181,10 @@ func settle(op *history.Op, r Reply, err error, judge func(Reply, *history.Op)) 
 	}
 }
 
-// saysUndone reports whether the proxy says of what it couldn't get an answer to that it was not done.
+// saysUndone reports whether the proxy says of a request without an answer that it was not done.
 func saysUndone(text string) bool {
-	return strings.Contains(text, "nothing was sent") || strings.Contains(text, "it was not acquired")
+	return strings.Contains(text, "nothing was sent") ||
+		strings.Contains(text, "it was not acquired")
 }
 
 func judgeLock(r Reply, op *history.Op) {
@@ -211,10 +216,11 @@ func judgeValue(r Reply, op *history.Op) {
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
 
-// Register is the name of what a lock's fenced writes go to: in the same slot, if the lock's name has a hash tag.
+// Register is the key that a lock's fenced writes go to: in the same slot, if the lock's name has a
+// hash tag.
 func Register(key string) string { return "register:" + key }
 
-// compete is one try for a lock, and what follows from it.
+// compete makes one attempt at a lock and uses it if it is acquired.
 func (l *Locker) compete(ctx context.Context) {
 	key := l.Keys[l.Random.IntN(len(l.Keys))]
 	o := history.Op{Kind: history.Lock, Key: key}
@@ -240,12 +246,14 @@ func (l *Locker) compete(ctx context.Context) {
 		return
 	}
 	if o.Owner != "" && l.chance(15) {
-		if l.leaveWithin(ctx, o, 200*time.Millisecond, args); !l.connect() { // it asks again elsewhere
+		// it asks again elsewhere
+		if l.leaveWithin(ctx, o, 200*time.Millisecond, args); !l.connect() {
 			return
 		}
 	}
 	got, ok := l.do(o, wait, judgeLock, args...)
-	if !ok && o.Owner != "" && got.Outcome == history.Unknown && l.connect() { // what OWNER is for: ask again
+	// what OWNER is for: ask again
+	if !ok && o.Owner != "" && got.Outcome == history.Unknown && l.connect() {
 		got, ok = l.do(o, wait, judgeLock, args...)
 	}
 	if ok && got.Acquired() {
@@ -256,14 +264,14 @@ func (l *Locker) compete(ctx context.Context) {
 	}
 }
 
-// intrude tries to release what is another's.
+// intrude tries to release another client's lock.
 func (l *Locker) intrude(key string) {
 	l.do(history.Op{Kind: history.Unlock, Key: key}, 0, judgeFlag, "UNLOCK", key)
 }
 
 func (l *Locker) timeout() time.Duration { return l.Shortest + l.upTo(l.Longest-l.Shortest) }
 
-// leaveWithin asks for a lock and closes the connection before it has an answer, or without reading it.
+// leaveWithin asks for a lock and closes the connection before the reply, or without reading it.
 func (l *Locker) leaveWithin(ctx context.Context, o history.Op, wait time.Duration, args []string) {
 	o.Client, o.Proxy, o.HungUp = l.ID, l.at.Proxy, true
 	op := l.Notes.Begin(o)
@@ -277,7 +285,8 @@ func (l *Locker) leaveWithin(ctx context.Context, o history.Op, wait time.Durati
 	l.Notes.End(op, func(op *history.Op) { op.Left = history.Now() })
 }
 
-// use is what a holder does: nothing for a while, fenced writes, a RELOCK; then it releases, or forgets to, or comes too late.
+// use is what a holder does: nothing for a while, fenced writes, a RELOCK. Then it releases the
+// lock, forgets to, or comes too late.
 func (l *Locker) use(ctx context.Context) {
 	h := l.held
 	for n := l.Random.IntN(3); n > 0 && l.conn != nil; n-- {
@@ -297,7 +306,8 @@ func (l *Locker) use(ctx context.Context) {
 			return
 		}
 	case l.chance(cmp.Or(l.Late, 8)): // too late
-		if !l.hold(ctx, time.Duration(h.until-history.Now())+l.upTo(100*time.Millisecond)) || l.chance(70) && !l.write(h) {
+		if !l.hold(ctx, time.Duration(h.until-history.Now())+l.upTo(100*time.Millisecond)) ||
+			l.chance(70) && !l.write(h) {
 			return
 		}
 	case l.chance(cmp.Or(l.Forgotten, 2)): // forgotten, or the client dies
@@ -307,14 +317,15 @@ func (l *Locker) use(ctx context.Context) {
 	l.release(h)
 }
 
-// hold lets time pass, and watches for notices. It returns false if there is no connection any more.
+// hold lets time pass and watches for notices. It returns false if the connection is gone.
 func (l *Locker) hold(ctx context.Context, d time.Duration) bool {
 	if ctx.Err() != nil {
 		d = 0
 	}
 	if err := l.conn.Idle(max(d, time.Millisecond)); err != nil {
 		if errors.Is(err, ErrGarbled) {
-			l.Notes.Add(history.Op{Client: l.ID, Kind: history.Echo, Proxy: l.at.Proxy, Outcome: history.Garbled, Got: err.Error(), Call: history.Now()})
+			l.Notes.Add(history.Op{Client: l.ID, Kind: history.Echo, Proxy: l.at.Proxy,
+				Outcome: history.Garbled, Got: err.Error(), Call: history.Now()})
 		}
 		l.hangUp()
 		return false
@@ -325,26 +336,31 @@ func (l *Locker) hold(ctx context.Context, d time.Duration) bool {
 func (l *Locker) release(h held) {
 	args := []string{"UNLOCK", h.key, strconv.FormatInt(h.token, 10)}
 	if l.chance(30) {
-		args = args[:2] // by the connection
+		args = args[:2] // the lock that this connection took
 	}
-	o, ok := l.do(history.Op{Kind: history.Unlock, Key: h.key, Token: h.token, Session: h.session}, 0, judgeFlag, args...)
+	o, ok := l.do(history.Op{Kind: history.Unlock, Key: h.key, Token: h.token, Session: h.session},
+		0, judgeFlag, args...)
 	if ok && o.Outcome != history.OK {
-		l.hangUp() // it is this connection's still, and if it is a session lock it is renewed for as long as that is open
+		// the connection still holds the lock, and a session lock is renewed while it is open
+		l.hangUp()
 	}
 	l.held = held{}
 }
 
 func (l *Locker) relock(h held) bool {
 	timeout := l.timeout()
-	o := history.Op{Kind: history.Relock, Key: h.key, Token: h.token, Session: h.session, Timeout: timeout.Truncate(time.Millisecond).Nanoseconds()}
-	_, ok := l.do(o, 0, judgeFlag, "RELOCK", h.key, strconv.FormatInt(h.token, 10), seconds(timeout))
+	o := history.Op{Kind: history.Relock, Key: h.key, Token: h.token, Session: h.session,
+		Timeout: timeout.Truncate(time.Millisecond).Nanoseconds()}
+	_, ok := l.do(o, 0, judgeFlag, "RELOCK", h.key, strconv.FormatInt(h.token, 10),
+		seconds(timeout))
 	return ok
 }
 
-// write is a fenced write of a value that nobody else writes.
+// write is a fenced write of a unique value.
 func (l *Locker) write(h held) bool {
 	value := fmt.Sprintf("%d:%d:%d", h.token, l.ID, l.Random.Int64())
-	_, ok := l.do(history.Op{Kind: history.Fence, Key: h.key, Token: h.token, Value: value, Session: h.session}, 0, judgeStatus,
+	_, ok := l.do(history.Op{Kind: history.Fence, Key: h.key, Token: h.token, Value: value,
+		Session: h.session}, 0, judgeStatus,
 		"FENCE", h.key, strconv.FormatInt(h.token, 10), "SET", Register(h.key), value)
 	return ok
 }

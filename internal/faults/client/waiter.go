@@ -11,10 +11,10 @@ import (
 	"lockproxy/internal/faults/history"
 )
 
-// Mortal is a waiter that wants a lock for much longer than anybody would wait for it to expire, and dies while it waits: its
-// connection closes before the answer reaches it. If ever it keeps the lock, others find no way in. If the answer has reached it the lock
-// is its own, and it gives it back by another connection. Every other one dies by a reset, which doesn't tell the two apart: its
-// lock is a short one.
+// Mortal is a waiter for a lock with a very long timeout, and dies while it waits: its connection
+// closes before the reply reaches it. If it ever keeps the lock, no other client gets it. If the
+// reply has reached it, the lock is its own, and it releases it through another connection. Every
+// other one dies by a reset, which does not tell the two cases apart: its lock has a short timeout.
 type Mortal struct {
 	ID      int
 	Targets []Target
@@ -22,7 +22,7 @@ type Mortal struct {
 	Random  *rand.Rand
 	Notes   Noter
 	Timeout time.Duration // of the lock that it never gets
-	Short   time.Duration // of that of one which dies by a reset
+	Short   time.Duration // of the lock of one that dies by a reset
 }
 
 // Run lives and dies until ctx ends.
@@ -48,7 +48,8 @@ func (m *Mortal) live(ctx context.Context, c *Conn, at Target) {
 	if resets {
 		timeout = m.Short
 	}
-	op := m.Notes.Begin(history.Op{Client: m.ID, Kind: history.Lock, Key: m.Key, Proxy: at.Proxy, Timeout: timeout.Nanoseconds(), Wait: true, HungUp: true,
+	op := m.Notes.Begin(history.Op{Client: m.ID, Kind: history.Lock, Key: m.Key, Proxy: at.Proxy,
+		Timeout: timeout.Nanoseconds(), Wait: true, HungUp: true,
 		Session: session})
 	args := []string{"LOCK", m.Key, seconds(timeout), "WAIT", "0"}
 	if session {
@@ -72,10 +73,12 @@ func (m *Mortal) live(ctx context.Context, c *Conn, at Target) {
 	}
 }
 
-// giveBack releases a lock by its token, from another connection. Each try is noted: one whose outcome is unknown may have done it.
+// giveBack releases a lock by its token, through another connection. It records each attempt: one
+// of unknown outcome can have released it.
 func (m *Mortal) giveBack(at Target, token int64) {
-	for range 50 { // in the midst of a fault it may take long
-		unlock := m.Notes.Begin(history.Op{Client: m.ID, Kind: history.Unlock, Key: m.Key, Proxy: at.Proxy, Token: token})
+	for range 50 { // during a fault it can take long
+		unlock := m.Notes.Begin(history.Op{Client: m.ID, Kind: history.Unlock, Key: m.Key,
+			Proxy: at.Proxy, Token: token})
 		var r Reply
 		c, err := Dial(at.Addr)
 		if err == nil {

@@ -1,9 +1,10 @@
 //go:build linux
 
-// Package history is what clients of a lock service saw and what was done to it meanwhile: the material that package check
-// judges.
+// Package history is what clients of a lock service saw and which faults there were: the material
+// that package check judges.
 //
-// All times are of one clock, the machine's monotonic one (Now), so that several processes can share a history.
+// All times are of the machine's monotonic clock (Now), so that several processes can share a
+// history.
 package history
 
 import (
@@ -18,7 +19,8 @@ import (
 	"unsafe"
 )
 
-// Now is the machine's monotonic clock, in ns: the same in every process, and no step of the wall clock moves it.
+// Now is the machine's monotonic clock, in ns: the same in every process, and unaffected by steps
+// of the wall clock.
 func Now() int64 {
 	var ts syscall.Timespec
 	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&ts)), 0)
@@ -37,42 +39,44 @@ const (
 	Relock Kind = "relock"
 	Fence  Kind = "fence" // FENCE key token SET register value
 	Get    Kind = "get"   // of the register
-	Echo   Kind = "echo"  // whatever has one right answer, Want
-	Push   Kind = "push"  // RPUSH of Value to the client's own list
-	List   Kind = "list"  // LRANGE of that list, once nothing is under way any more: Got, an element a line
-	Lost   Kind = "lost"  // no operation: the client was told, or saw, that the session lock of Token is gone
-	Probe  Kind = "probe" // a LOCK with WAIT once all faults are over
+	Echo   Kind = "echo"  // a command with one right answer, Want
+	Push   Kind = "push"  // RPUSH of Value to the client's list
+	List   Kind = "list"  // LRANGE of that list once nothing is in flight: Got, an element a line
+	// no operation: the client was told, or saw, that the session lock of Token is gone
+	Lost  Kind = "lost"
+	Probe Kind = "probe" // a LOCK with WAIT once all faults are over
 )
 
 // Outcome is how an operation ended, as far as its client knows.
 type Outcome string
 
-// The outcomes. The zero Outcome is of one that has not ended: its client has died, or gave up.
+// The outcomes. The zero Outcome is of an operation that has not ended: its client died or gave up.
 const (
 	Unknown Outcome = ""
 	OK      Outcome = "ok"
 	Null    Outcome = "null"
 	Refused Outcome = "refused" // an error that says that nothing was done
 	Fenced  Outcome = "fenced"
-	Garbled Outcome = "garbled" // what came is no reply, or none that this command can have
+	Garbled Outcome = "garbled" // bytes that are not a reply, or not one that this command can have
 )
 
 // Op is one operation of one client.
 type Op struct {
-	Client  int     `json:"client"`
-	Kind    Kind    `json:"kind"`
-	Key     string  `json:"key,omitempty"`
-	Proxy   int     `json:"proxy"`
-	Token   int64   `json:"token,omitempty"` // what unlock, relock and fence named
-	Timeout int64   `json:"timeout_ns,omitempty"`
-	Wait    bool    `json:"wait,omitempty"`
-	Session bool    `json:"session,omitempty"`
-	Owner   string  `json:"owner,omitempty"`
-	HungUp  bool    `json:"hung_up,omitempty"` // the client left without reading a reply
-	Left    int64   `json:"left_ns,omitempty"` // when it did
-	Value   string  `json:"value,omitempty"`
-	Call    int64   `json:"call_ns"`
-	Sent    int64   `json:"sent_ns,omitempty"`   // when a LOCK that waits was with the kernel; 0 if not known
+	Client  int    `json:"client"`
+	Kind    Kind   `json:"kind"`
+	Key     string `json:"key,omitempty"`
+	Proxy   int    `json:"proxy"`
+	Token   int64  `json:"token,omitempty"` // the token in UNLOCK, RELOCK and FENCE
+	Timeout int64  `json:"timeout_ns,omitempty"`
+	Wait    bool   `json:"wait,omitempty"`
+	Session bool   `json:"session,omitempty"`
+	Owner   string `json:"owner,omitempty"`
+	HungUp  bool   `json:"hung_up,omitempty"` // the client left without reading a reply
+	Left    int64  `json:"left_ns,omitempty"` // when it left
+	Value   string `json:"value,omitempty"`
+	Call    int64  `json:"call_ns"`
+	// when the kernel had a waiting LOCK; 0 if not known
+	Sent    int64   `json:"sent_ns,omitempty"`
 	Return  int64   `json:"return_ns,omitempty"` // 0 if the outcome is unknown
 	Outcome Outcome `json:"outcome,omitempty"`
 	Result  int64   `json:"result,omitempty"` // a lock's token; 1 or 0
@@ -80,27 +84,27 @@ type Op struct {
 	Got     string  `json:"got,omitempty"`
 }
 
-// Acquired reports whether o is known to have been given a lock.
+// Acquired reports whether o is known to have acquired a lock.
 func (o Op) Acquired() bool {
 	return (o.Kind == Lock || o.Kind == Probe) && o.Outcome == OK && o.Result > 0
 }
 
-// Breaks says which promises a fault ends, see docs/guarantees.md.
+// Breaks says which promises a fault ends; see docs/guarantees.md.
 type Breaks struct {
-	// Leases: locks taken before the fault's end may be gone from its beginning on.
+	// Leases: locks taken before the fault's end can be gone from its beginning on.
 	Leases bool `json:"leases,omitempty"`
-	// Writes that were acknowledged may be gone.
+	// Writes that were acknowledged can be gone.
 	Writes bool `json:"writes,omitempty"`
-	// Tokens may go back: what was known of the last ones is gone and the clock is behind what it once was.
+	// Tokens can go back: the last ones are forgotten and the clock is behind its highest value.
 	Tokens bool `json:"tokens,omitempty"`
-	// Notices: what a proxy tells a client comes late or never, so a session lock's holder may not know that it is lost; nor does
-	// what is sent first arrive first.
+	// Notices: a proxy's messages to a client come late or never. The holder of a session lock may
+	// not know that it is lost, and requests can arrive in another order than they were sent.
 	Notices bool `json:"notices,omitempty"`
-	// Arrival: of what was sent before the fault's end, what was sent first needn't have been read first.
+	// Arrival: requests sent before the fault's end can be read in another order.
 	Arrival bool `json:"arrival,omitempty"`
-	// Service: locks can't be taken or handed on until a while after the fault.
+	// Service: locks can't be taken or handed over until a while after the fault.
 	Service bool `json:"service,omitempty"`
-	// Orphans: a lock that was given to somebody who has died may stay until its timeout.
+	// Orphans: a lock given to a dead client can stay until its timeout.
 	Orphans bool `json:"orphans,omitempty"`
 	// Vanishes: the proxies must find out by themselves that the clients are gone.
 	Vanishes bool `json:"vanishes,omitempty"`
@@ -114,16 +118,18 @@ type Fault struct {
 	From   int64  `json:"from_ns"`
 	To     int64  `json:"to_ns"`
 	Breaks Breaks `json:"breaks"`
-	// Proxies and Clients are those that it was done to, or whose links; nil is all.
+	// Proxies and Clients are those affected, or whose links were; nil is all.
 	Proxies []int `json:"proxies,omitempty"`
 	Clients []int `json:"clients,omitempty"`
-	// Longer is by how much leases that were given before may outlive their timeouts, ns: Redis's clock has gone back.
+	// Longer is by how many ns earlier leases can outlive their timeouts: Redis's clock has gone
+	// back.
 	Longer int64 `json:"longer_ns,omitempty"`
 }
 
-// Concerns reports whether what was done may have been felt by an operation's client, or by the proxy that it asked.
+// Concerns reports whether a fault can have affected an operation's client or its proxy.
 func (f Fault) Concerns(o Op) bool {
-	return (f.Proxies == nil || slices.Contains(f.Proxies, o.Proxy)) && (f.Clients == nil || slices.Contains(f.Clients, o.Client))
+	return (f.Proxies == nil || slices.Contains(f.Proxies, o.Proxy)) &&
+		(f.Clients == nil || slices.Contains(f.Clients, o.Client))
 }
 
 // History is what happened in one round.
@@ -193,7 +199,7 @@ func Read(r io.Reader) (h History, err error) {
 	}
 }
 
-// Seconds is for people: the time since start.
+// Seconds formats the time since start for people.
 func Seconds(at, start int64) string {
 	return fmt.Sprintf("%.3f s", time.Duration(at-start).Seconds())
 }

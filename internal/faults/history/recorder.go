@@ -10,7 +10,7 @@ type Recorder struct {
 	ops []*Op // guarded by mu
 }
 
-// Begin notes an invocation, and returns it for End. It sets Call.
+// Begin records an invocation, and returns it for End. It sets Call.
 func (r *Recorder) Begin(o Op) *Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -20,7 +20,7 @@ func (r *Recorder) Begin(o Op) *Op {
 	return op
 }
 
-// End notes a completion; change sets the outcome. It sets Return.
+// End records a completion; change sets the outcome. It sets Return.
 func (r *Recorder) End(op *Op, change func(*Op)) {
 	now := Now()
 	r.mu.Lock()
@@ -31,14 +31,14 @@ func (r *Recorder) End(op *Op, change func(*Op)) {
 	}
 }
 
-// Add notes an operation that is over.
+// Add records an operation that is over.
 func (r *Recorder) Add(o Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ops = append(r.ops, &o)
 }
 
-// Take returns all that was noted since the last Take. No operation may be under way.
+// Take returns what was recorded since the last Take. No operation may be in flight.
 func (r *Recorder) Take() []Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Stream writes operations as they begin and end, so that a process that is killed leaves behind what it had done. One goroutine
-// uses it.
+// Stream writes operations as they begin and end, so that a killed process leaves a record. It is
+// for one goroutine.
 type Stream struct {
 	out  io.Writer
 	next int
@@ -23,10 +23,10 @@ type noted struct {
 	Op Op  `json:"op"`
 }
 
-// NewStream returns a Stream to out. Each note is one Write.
+// NewStream returns a Stream to out. Each record is one Write.
 func NewStream(out io.Writer) *Stream { return &Stream{out: out, ids: map[*Op]int{}} }
 
-// Begin notes an invocation before it is sent.
+// Begin records an invocation before it is sent.
 func (s *Stream) Begin(o Op) *Op {
 	op := &o
 	op.Call = Now()
@@ -36,7 +36,7 @@ func (s *Stream) Begin(o Op) *Op {
 	return op
 }
 
-// End notes a completion.
+// End records a completion.
 func (s *Stream) End(op *Op, change func(*Op)) {
 	now := Now()
 	change(op)
@@ -47,7 +47,7 @@ func (s *Stream) End(op *Op, change func(*Op)) {
 	delete(s.ids, op)
 }
 
-// Add notes an operation that is over.
+// Add records an operation that is over.
 func (s *Stream) Add(o Op) {
 	s.next++
 	s.write(s.next, o)
@@ -64,11 +64,11 @@ type Collector struct {
 	ops []Op // guarded by mu
 }
 
-// Collect reads a Stream until its end. A line that was cut short is left out.
+// Collect reads a Stream until its end and ignores an incomplete last line.
 func (c *Collector) Collect(in io.Reader) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
-	ops := map[int]int{} // places in c.ops, by id
+	ops := map[int]int{} // indices in c.ops, by id
 	for lines.Scan() {
 		var n noted
 		if json.Unmarshal(lines.Bytes(), &n) != nil {
@@ -86,8 +86,8 @@ func (c *Collector) Collect(in io.Reader) {
 	}
 }
 
-// Died notes that a client's process was killed at a time, which ended its session locks. All that it has written must have been
-// collected.
+// Died records that a client's process was killed at a time, which ended its session locks.
+// Everything it wrote must have been collected.
 func (c *Collector) Died(client int, at int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,11 +102,12 @@ func (c *Collector) Died(client int, at int64) {
 		}
 	}
 	for token, o := range held {
-		c.ops = append(c.ops, Op{Client: client, Kind: Lost, Key: o.Key, Proxy: o.Proxy, Token: token, Call: at})
+		c.ops = append(c.ops, Op{Client: client, Kind: Lost, Key: o.Key, Proxy: o.Proxy,
+			Token: token, Call: at})
 	}
 }
 
-// Take returns all that was collected since the last Take. No Stream may be open.
+// Take returns what was collected since the last Take. No Stream may be open.
 func (c *Collector) Take() []Op {
 	c.mu.Lock()
 	defer c.mu.Unlock()

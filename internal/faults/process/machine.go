@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// Machine is a network namespace with one link to this one, which can be taken away: as if its power were
-// cut, nobody is told. Making one needs root and iproute2.
+// Machine is a network namespace with one link to this machine. Without the link it is like a
+// machine without power: no peer is told. It needs root and iproute2.
 type Machine struct {
 	Host string // this side's address on the link
 
@@ -21,10 +21,11 @@ type Machine struct {
 
 var machines atomic.Int64
 
-// NewMachine makes one. Close it.
+// NewMachine makes a Machine. Close it.
 func NewMachine() (*Machine, error) {
 	if _, err := exec.LookPath("ip"); err != nil || os.Geteuid() != 0 {
-		return nil, errors.New("a machine that vanishes is a network namespace, which needs root and iproute2's ip")
+		return nil, errors.New(
+			"a vanishing machine is a network namespace: it needs root and iproute2's ip")
 	}
 	// 198.18.0.0/15 is for tests of networks. A link takes four addresses.
 	number := (int64(os.Getpid()) + machines.Add(1)*257) % (1 << 15)

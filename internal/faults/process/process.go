@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package process runs the real programs of a fault test, redis-server and lockproxy, and does to them what machines and
-// operators do: kill, pause, restart, and for Redis power cuts and wrong clocks.
+// Package process runs the real programs of a fault test, redis-server and lockproxy, and does to
+// them what machines and operators do: kill, pause, restart, and for Redis power cuts and wrong
+// clocks.
 package process
 
 import (
@@ -69,7 +70,7 @@ func (p *Process) Runs() bool {
 // Kill ends the process with SIGKILL and waits for it. It may be called again.
 func (p *Process) Kill() { p.end(syscall.SIGKILL, time.Minute) }
 
-// Stop asks the process to end with SIGTERM, and kills it if it doesn't within patience. It reports whether it ended by itself.
+// Stop sends SIGTERM, and SIGKILL after patience. It reports whether SIGTERM was enough.
 func (p *Process) Stop(patience time.Duration) bool { return p.end(syscall.SIGTERM, patience) }
 
 func (p *Process) end(signal syscall.Signal, patience time.Duration) bool {
@@ -89,11 +90,12 @@ func (p *Process) end(signal syscall.Signal, patience time.Duration) bool {
 	return false
 }
 
-// Pause stops the process with SIGSTOP, and returns when it has stopped or ended; Resume lets it go on.
+// Pause stops the process with SIGSTOP, and returns when it has stopped or ended.
 func (p *Process) Pause() {
 	p.cmd.Process.Signal(syscall.SIGSTOP)
 	stat := fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid)
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	deadline := time.Now().Add(5 * time.Second)
+	for ; time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		line, err := os.ReadFile(stat)
 		if _, state, ok := bytes.Cut(line, []byte(") ")); err != nil || ok && state[0] == 'T' {
 			return
@@ -101,7 +103,7 @@ func (p *Process) Pause() {
 	}
 }
 
-// Resume lets a paused process go on.
+// Resume lets a paused process continue.
 func (p *Process) Resume() {
 	if p.cmd != nil {
 		p.cmd.Process.Signal(syscall.SIGCONT)
@@ -118,13 +120,13 @@ func (p *Process) Memory() int64 {
 	return resident * int64(os.Getpagesize())
 }
 
-// Log is the end of what the process has printed.
+// Log is the last part of what the process has printed.
 func (p *Process) Log() string { return p.log.String() }
 
-// Alarms are the lines that no program should ever print: of races and of panics.
+// Alarms are the printed lines that report races and panics.
 func (p *Process) Alarms() string { return p.log.Alarms() }
 
-// awaitPort returns when ready says so, or the process has ended, or it takes too long.
+// awaitPort returns when ready returns true, the process has ended, or it takes too long.
 func (p *Process) awaitPort(ctx context.Context, ready func() bool) error {
 	deadline := time.Now().Add(20 * time.Second)
 	for !ready() {
@@ -141,12 +143,12 @@ func (p *Process) awaitPort(ctx context.Context, ready func() bool) error {
 	return nil
 }
 
-// tail keeps the last of what is written, and all that sounds of a race or a panic.
+// tail keeps the last of what is written, and all that looks like a race or a panic.
 type tail struct {
 	mu     sync.Mutex
 	text   []byte // guarded by mu
 	alarms []byte // guarded by mu
-	alarm  bool   // guarded by mu; what comes belongs to an alarm
+	alarm  bool   // guarded by mu; the following lines belong to an alarm
 }
 
 const maxTail = 64 << 10
@@ -158,7 +160,8 @@ func (t *tail) Write(piece []byte) (int, error) {
 	if len(t.text) > 2*maxTail {
 		t.text = append([]byte(nil), t.text[len(t.text)-maxTail:]...)
 	}
-	for _, word := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: ", "=== REDIS BUG REPORT START"} {
+	for _, word := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: ",
+		"=== REDIS BUG REPORT START"} {
 		t.alarm = t.alarm || bytes.Contains(piece, []byte(word))
 	}
 	if t.alarm && len(t.alarms) < maxTail {

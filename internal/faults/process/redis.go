@@ -15,11 +15,11 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Persistence is what Redis keeps of what it has acknowledged when its machine loses power.
+// Persistence is what Redis keeps of acknowledged writes when its machine loses power.
 type Persistence string
 
-// The kinds of persistence: none at all, or an append-only file that is synced after every write, each second, or when the
-// kernel likes.
+// The kinds of persistence: none, or an append-only file that is synced after every write, every
+// second, or when the kernel likes.
 const (
 	None     Persistence = "none"
 	Always   Persistence = "always"
@@ -27,7 +27,7 @@ const (
 	Never    Persistence = "no"
 )
 
-// Redis is a redis-server process with a directory of its own.
+// Redis is a redis-server process with its own directory.
 type Redis struct {
 	Process
 	dir         string
@@ -46,8 +46,10 @@ type aofSize struct {
 // Faketime is where Debian's package libfaketime puts its library.
 const Faketime = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
-// StartRedis starts a redis-server in a new directory within dir. With clock its time can be stepped (needs Debian's libfaketime).
-func StartRedis(ctx context.Context, dir string, persistence Persistence, clock bool, args ...string) (*Redis, error) {
+// StartRedis starts a redis-server in a new directory within dir. With clock its time can be
+// stepped (needs Debian's libfaketime).
+func StartRedis(ctx context.Context, dir string, persistence Persistence, clock bool,
+	args ...string) (*Redis, error) {
 	addr, err := freeport.Addr()
 	if err != nil {
 		return nil, err
@@ -57,7 +59,8 @@ func StartRedis(ctx context.Context, dir string, persistence Persistence, clock 
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(addr)
-	r.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", r.dir, "--save", "", "--maxclients", "12000",
+	r.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", r.dir, "--save", "",
+		"--maxclients", "12000",
 		"--tcp-backlog", "511", "--lua-time-limit", "200", "--repl-diskless-sync", "no"}, args...)
 	if clock {
 		if err := r.fakeClock(); err != nil {
@@ -77,8 +80,10 @@ func (r *Redis) fakeClock() error {
 		library = found[0]
 	}
 	r.clock = filepath.Join(r.dir, "clock")
-	// libc.so.6 before jemalloc, which Debian's redis-server links: jemalloc asks for the time before libfaketime can be ready.
-	r.env = []string{"LD_PRELOAD=" + library + " libc.so.6", "FAKETIME_TIMESTAMP_FILE=" + r.clock, "FAKETIME_NO_CACHE=1",
+	// libc.so.6 before jemalloc, which Debian's redis-server links: jemalloc asks for the time
+	// before libfaketime is ready.
+	r.env = []string{"LD_PRELOAD=" + library + " libc.so.6", "FAKETIME_TIMESTAMP_FILE=" + r.clock,
+		"FAKETIME_NO_CACHE=1",
 		"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1"}
 	return r.SetClock(0)
 }
@@ -101,17 +106,19 @@ func (r *Redis) setClock(text string) error {
 	return os.Rename(r.clock+".new", r.clock)
 }
 
-// Freeze makes the server's clock stand at a time, of whole seconds, at once.
+// Freeze stops the server's clock at a time in whole seconds, at once.
 func (r *Redis) Freeze(at time.Time) error { return r.setClock(at.Format(time.DateTime) + "\n") }
 
-// Start starts the process again, at the same address, with what its files hold, and waits until it has read them.
+// Start starts the process again at the same address, with the contents of its files, and waits
+// until it has read them.
 func (r *Redis) Start(ctx context.Context, persistence Persistence) error {
 	r.persistence, r.sizes = persistence, nil
 	args := r.args
 	if persistence == None {
 		r.args = append(r.args[:len(r.args):len(r.args)], "--appendonly", "no")
 	} else {
-		r.args = append(r.args[:len(r.args):len(r.args)], "--appendonly", "yes", "--appendfsync", string(persistence))
+		r.args = append(r.args[:len(r.args):len(r.args)], "--appendonly", "yes", "--appendfsync",
+			string(persistence))
 	}
 	err := r.start()
 	r.args = args
@@ -121,7 +128,8 @@ func (r *Redis) Start(ctx context.Context, persistence Persistence) error {
 	return r.awaitPort(ctx, func() bool { return strings.HasPrefix(r.ask("PING"), "+PONG") })
 }
 
-// ask sends one command on a new connection and returns the beginning of its reply, "" if there was none.
+// ask sends one command on a new connection and returns the beginning of its reply, "" if there was
+// none.
 func (r *Redis) ask(args ...string) string {
 	nc, err := net.Dial("tcp", r.Addr)
 	if err != nil {
@@ -135,7 +143,7 @@ func (r *Redis) ask(args ...string) string {
 	return string(answer[:n])
 }
 
-// Watch notes how long the append-only file is, for PowerCut. Call it several times a second.
+// Watch records the length of the append-only file, for PowerCut. Call it several times a second.
 func (r *Redis) Watch() {
 	now := time.Now()
 	if path, size := r.aof(); path != "" {
@@ -157,8 +165,9 @@ func (r *Redis) aof() (path string, size int64) {
 	return path, size
 }
 
-// PowerCut kills the process and takes from its files what a machine that lost its power might not have written: with Always
-// nothing, with Everysec the last second, with Never what came within lost, and with None everything.
+// PowerCut kills the process and takes from its files what a machine without power might not have
+// written: with Always nothing, with Everysec the last second, with Never what came within lost,
+// and with None everything.
 func (r *Redis) PowerCut(lost time.Duration) error {
 	r.Kill()
 	switch r.persistence {

@@ -1,9 +1,10 @@
 //go:build linux
 
-// Package relay is a TCP link that can be made bad: cut, cut in one direction, stalled, slow, trickling, corrupting.
+// Package relay is a TCP link that can be made bad: cut, cut in one direction, stalled, slow,
+// trickling, corrupting.
 //
-// It is written here rather than taken from a library, since a fault must hit connections that are open already, corrupt
-// single bits, and take back a one-way cut in either manner: the held bytes arrive late, as with TCP, or the connection breaks.
+// It is no library, since a fault must hit open connections, corrupt single bits, and end a one-way
+// cut in either manner: the held bytes arrive late, as with TCP, or the connection breaks.
 package relay
 
 import (
@@ -16,7 +17,7 @@ import (
 	"time"
 )
 
-// Link is how bytes pass, in both directions unless it says otherwise.
+// Link is how bytes pass, in both directions unless a field says otherwise.
 type Link struct {
 	Refuse  bool          // new connections are closed at once
 	HoldUp  bool          // nothing passes from the client's side; it waits
@@ -44,13 +45,15 @@ type Relay struct {
 	random  *rand.Rand            // guarded by mu
 }
 
-// New starts a Relay to address to, on a free loopback port. seed decides which bytes are corrupted.
+// New starts a Relay to address to, on a free loopback port. seed decides which bytes are
+// corrupted.
 func New(to string, seed uint64) (*Relay, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{to: to, ln: ln, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}, random: rand.New(rand.NewPCG(seed, 0))}
+	r := &Relay{to: to, ln: ln, changed: make(chan struct{}), conns: map[net.Conn]struct{}{},
+		random: rand.New(rand.NewPCG(seed, 0))}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.running.Add(1)
 	go r.accept() // ends with ln; Close waits for it
@@ -68,7 +71,7 @@ func (r *Relay) Close() {
 	r.running.Wait()
 }
 
-// Set changes how bytes pass from now on. What was held goes on its way.
+// Set changes how bytes pass from now on. Held bytes continue.
 func (r *Relay) Set(link Link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,8 +80,8 @@ func (r *Relay) Set(link Link) {
 	r.changed = make(chan struct{})
 }
 
-// Away has everything arrive later by d, in each direction, whatever else the link does to it. Unlike a
-// Link's Latency it takes none of the link's capacity: pieces travel at the same time.
+// Away delays everything by d in each direction, in addition to the link's delays. Unlike a Link's
+// Latency it takes none of the link's capacity: pieces travel at the same time.
 func (r *Relay) Away(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +94,7 @@ func (r *Relay) distance() time.Duration {
 	return r.away
 }
 
-// Cut resets all connections. What was held is lost.
+// Cut resets all connections. Held bytes are lost.
 func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +103,8 @@ func (r *Relay) Cut() {
 	}
 }
 
-// Hangup closes all connections in good order, both sides, as a middlebox does that forgets them. What was held is lost.
+// Hangup closes all connections in good order, both sides, as a middlebox does that forgets them.
+// Held bytes are lost.
 func (r *Relay) Hangup() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +113,7 @@ func (r *Relay) Hangup() {
 	}
 }
 
-// CutOne resets one connection, any.
+// CutOne resets any one connection.
 func (r *Relay) CutOne() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +136,7 @@ func (r *Relay) accept() {
 			return
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // out of descriptors, which others give back
+			time.Sleep(10 * time.Millisecond) // out of descriptors, until others close theirs
 			continue
 		}
 		r.running.Add(1)
@@ -146,7 +150,8 @@ func (r *Relay) serve(client net.Conn) {
 		reset(client)
 		return
 	}
-	dialer := net.Dialer{Timeout: 30 * time.Second} // what was accepted is reset else, though on a busy machine the other side is only late
+	// Long: on a busy machine the server can be late, and client would be reset.
+	dialer := net.Dialer{Timeout: 30 * time.Second}
 	server, err := dialer.DialContext(r.ctx, "tcp", r.to)
 	if err != nil {
 		reset(client)
@@ -184,7 +189,8 @@ func (r *Relay) pump(ctx context.Context, to, from net.Conn, up bool) {
 	buf := make([]byte, 32<<10)
 	way := newWay(to)
 	defer way.end()
-	over := false // nobody is there to read; from is read to its end all the same, or it would see a reset
+	// the peer has gone; from is read to its end nevertheless, or it would see a reset
+	over := false
 	for {
 		link, _ := r.state()
 		most := len(buf)
@@ -213,7 +219,8 @@ func (r *Relay) pump(ctx context.Context, to, from net.Conn, up bool) {
 	}
 }
 
-// delay holds back n bytes for as long as the link says. It returns false when the connection ends first.
+// delay holds back n bytes for as long as the link says. It returns false when the connection ends
+// first.
 func (r *Relay) delay(ctx context.Context, n int, up bool) bool {
 	waited := false
 	for {

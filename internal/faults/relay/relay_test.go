@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Pieces travel at the same time, arrive in order, and all arrive though the sender has closed.
+// Pieces travel at the same time, arrive in order, and all arrive although the sender has closed.
 func TestAway(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// way brings pieces to a connection, each after its time. One goroutine uses it.
+// way brings pieces to a connection, each after its delay. It is for one goroutine.
 type way struct {
 	to      net.Conn
 	travels chan piece            // nil until something travels
-	ended   chan struct{}         // closed when all that travelled has arrived
-	failed  atomic.Pointer[error] // of what arrived
+	ended   chan struct{}         // closed when all pieces have arrived
+	failed  atomic.Pointer[error] // of pieces that arrived
 }
 
 type piece struct {
@@ -22,12 +22,12 @@ type piece struct {
 	data []byte
 }
 
-// maxTravelling bounds how many pieces are under way, each of 32 KB at most.
+// maxTravelling bounds how many pieces travel, each of 32 KB at most.
 const maxTravelling = 64
 
 func newWay(to net.Conn) *way { return &way{to: to} }
 
-// write returns what has come of earlier pieces, if they take their time.
+// write returns the error of earlier pieces, if they are delayed.
 func (w *way) write(data []byte, after time.Duration) error {
 	if w.travels == nil && after == 0 {
 		_, err := w.to.Write(data)

@@ -1,11 +1,13 @@
 //go:build linux
 
-// Package soak runs a lock service and its clients under faults, round by round, and has each round's history judged.
+// Package soak runs a lock service and its clients under faults, round by round, and judges the
+// history of each round.
 //
-// A Bench is the service: a redis-server whose clock can be stepped, three proxies, and a relay on each link between them and
-// before them; next to it a fourth proxy, whose links are for corrupting, and a machine that can vanish. A Plan says what is done to it in a round, and when: it
-// follows from a seed alone. Run carries it out while clients work, lets all faults end, asks for every lock once more, and
-// checks what the clients have seen.
+// A Bench is the service: a redis-server whose clock can be stepped, three proxies, and a relay on
+// each link between them and before them. Next to it are a fourth proxy, whose links are corrupted,
+// and a machine that can vanish. A Plan says what is done to it in a round, and when; it depends on
+// a seed alone. Run carries it out while clients work, lets all faults end, asks for every lock
+// once more, and checks what the clients have seen.
 package soak
 
 import (
@@ -44,14 +46,14 @@ const proxies = 3
 // spare is the proxy whose links are corrupted; only noise uses it.
 const spare = proxies
 
-// Bench is a lock service to which things are done. Close it.
+// Bench is a lock service with faults. Close it.
 type Bench struct {
 	dir      string
 	programs Programs
 	redis    *process.Redis
 	proxy    [proxies + 1]*process.Proxy
-	up       [proxies + 1]*relay.Relay // from each proxy to redis
-	down     [proxies + 1]*relay.Relay // from clients to each proxy; the spare's stands before proxy 0
+	up       [proxies + 1]*relay.Relay // from each proxy to Redis
+	down     [proxies + 1]*relay.Relay // from clients to each proxy; the spare's is before proxy 0
 	locker   [2]clientProcess
 	machine  *process.Machine // nil if there is none
 	distant  [2]clientProcess // on machine
@@ -60,25 +62,26 @@ type Bench struct {
 	watching sync.WaitGroup
 	stop     context.CancelFunc
 
-	mu        sync.Mutex          // held while redis is started, ended or looked at
+	mu        sync.Mutex          // held while redis is started, ended or inspected
 	offset    time.Duration       // guarded by mu; of redis's clock
-	highWater time.Time           // guarded by mu; how late it was by redis's clock when that was last stepped, at the latest
+	highWater time.Time           // guarded by mu; an upper bound of redis's clock at its last step
 	lostData  bool                // guarded by mu; redis has lost data in this round
 	faults    []history.Fault     // guarded by mu; of this round
 	alarms    []string            // guarded by mu
-	seen      string              // guarded by mu; alarms of processes that were told already
-	doing     atomic.Value        // of string: what is being done, for people
+	seen      string              // guarded by mu; alarms of processes that were reported already
+	doing     atomic.Value        // of string: the fault under way, for people
 	persist   process.Persistence // guarded by mu
 }
 
-// users may do everything, but ACL faults come on them. Their passwords are their names.
+// users may run every command until an ACL fault. Their passwords are their names.
 var users = []string{"", "walter", "wanda"}
 
 const admin = "bench"
 
-// NewBench starts a service in a directory within dir. machine says that there must be a machine that can
-// vanish, which needs root.
-func NewBench(ctx context.Context, dir string, programs Programs, seed uint64, machine bool) (b *Bench, err error) {
+// NewBench starts a service in a directory within dir. machine says that there must be a machine
+// that can vanish, which needs root.
+func NewBench(ctx context.Context, dir string, programs Programs, seed uint64,
+	machine bool) (b *Bench, err error) {
 	b = &Bench{programs: programs}
 	begun := b
 	defer func() {
@@ -108,7 +111,8 @@ func NewBench(ctx context.Context, dir string, programs Programs, seed uint64, m
 		if b.up[i], err = relay.New(b.redis.Addr, seed+uint64(i)); err != nil {
 			return nil, err
 		}
-		if b.proxy[i], err = process.StartProxyOn(ctx, host, programs.Proxy, b.up[i].Addr(), "--shutdown-timeout", "1s"); err != nil {
+		if b.proxy[i], err = process.StartProxyOn(ctx, host, programs.Proxy, b.up[i].Addr(),
+			"--shutdown-timeout", "1s"); err != nil {
 			return nil, err
 		}
 		to := b.proxy[i].Addr
@@ -154,7 +158,7 @@ func (b *Bench) Close() {
 	os.RemoveAll(b.dir)
 }
 
-// watch notes what a power cut needs to know.
+// watch records what a power cut needs to know.
 func (b *Bench) watch(ctx context.Context) {
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
 		select {
@@ -169,7 +173,7 @@ func (b *Bench) watch(ctx context.Context) {
 	}
 }
 
-// processesOfClients are the clients in processes of their own.
+// processesOfClients are the clients in separate processes.
 func (b *Bench) processesOfClients() (list []*clientProcess) {
 	for i := range b.locker {
 		list = append(list, &b.locker[i])
@@ -180,7 +184,8 @@ func (b *Bench) processesOfClients() (list []*clientProcess) {
 	return list
 }
 
-// fresh begins a round: an empty redis of the right persistence, with the right time, and proxies that reach it.
+// fresh begins a round: an empty redis of the right persistence, with the right time, and proxies
+// that reach it.
 func (b *Bench) fresh(ctx context.Context, p Plan) error {
 	persistence := p.Persistence
 	if b.machine != nil {
@@ -191,7 +196,8 @@ func (b *Bench) fresh(ctx context.Context, p Plan) error {
 	}
 	b.mu.Lock()
 	b.redis.Kill()
-	err := errors.Join(os.RemoveAll(filepath.Join(b.redis.Dir(), "appendonlydir")), b.redis.SetClock(0))
+	err := errors.Join(os.RemoveAll(filepath.Join(b.redis.Dir(), "appendonlydir")),
+		b.redis.SetClock(0))
 	b.offset, b.highWater, b.lostData, b.faults, b.persist = 0, time.Now(), false, nil, persistence
 	if err == nil {
 		err = b.redis.Start(ctx, persistence)
@@ -267,7 +273,7 @@ func (b *Bench) linked() (targets []client.Target) {
 	return targets
 }
 
-// alarm notes something that is wrong with a process itself.
+// alarm records a fault of a process.
 func (b *Bench) alarm(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"lockproxy/internal/faults/process"
 )
 
-// clientProcess is a client.Locker in a process of its own: locksoak client.
+// clientProcess is a client.Locker in a separate process: locksoak client.
 type clientProcess struct {
 	id    int
 	args  func(start int) []string
@@ -30,7 +30,8 @@ type clientProcess struct {
 
 // ClientArgs are the arguments of locksoak for a client process.
 func ClientArgs(id int, seed uint64, targets []client.Target, keys []string) []string {
-	args := []string{"client", "--id", fmt.Sprint(id), "--seed", fmt.Sprint(seed), "--keys", strings.Join(keys, ",")}
+	args := []string{"client", "--id", fmt.Sprint(id), "--seed", fmt.Sprint(seed), "--keys",
+		strings.Join(keys, ",")}
 	for _, t := range targets {
 		args = append(args, "--target", fmt.Sprintf("%d=%s", t.Proxy, t.Addr))
 	}
@@ -73,7 +74,7 @@ func (p *clientProcess) signal(s syscall.Signal) {
 	}
 }
 
-// end ends the process, and returns when all that it has written is read.
+// end ends the process, and returns when its whole output is read.
 func (p *clientProcess) end(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"lockproxy/internal/faults/relay"
 )
 
-// kind is a kind of fault: what it is done to (two of the same don't overlap), what it breaks, and how to do it. do returns when
-// the fault is over.
+// kind is a kind of fault: its target (which has at most one fault at a time), what it breaks, and
+// how to do it. do returns when the fault is over.
 type kind struct {
 	on     string
 	breaks history.Breaks
@@ -34,15 +34,20 @@ const (
 
 // kinds is every fault there is. docs/guarantees.md has a line for each.
 var kinds = map[string]kind{
-	"proxy killed":   {onProxy, history.Breaks{Notices: true, Service: true, Orphans: true}, (*Bench).killProxy},
-	"proxy paused":   {onProxy, history.Breaks{Notices: true, Service: true, Orphans: true}, (*Bench).pauseProxy},
-	"proxy replaced": {onProxy, history.Breaks{Notices: true, Service: true, Orphans: true}, (*Bench).replaceProxy},
+	"proxy killed": {onProxy, history.Breaks{Notices: true, Service: true, Orphans: true},
+		(*Bench).killProxy},
+	"proxy paused": {onProxy, history.Breaks{Notices: true, Service: true, Orphans: true},
+		(*Bench).pauseProxy},
+	"proxy replaced": {onProxy, history.Breaks{Notices: true, Service: true, Orphans: true},
+		(*Bench).replaceProxy},
 
-	"power cut":       {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).cutPower}, // and what its persistence lets go
-	"redis paused":    {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).pauseRedis},
-	"clients killed":  {onRedis, history.Breaks{Service: true}, (*Bench).killClients},
-	"wakes lost":      {onRedis, history.Breaks{}, (*Bench).loseWakes},
-	"clients paused":  {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).pauseClients},
+	// and loses what its persistence loses
+	"power cut":      {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).cutPower},
+	"redis paused":   {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).pauseRedis},
+	"clients killed": {onRedis, history.Breaks{Service: true}, (*Bench).killClients},
+	"wakes lost":     {onRedis, history.Breaks{}, (*Bench).loseWakes},
+	"clients paused": {onRedis, history.Breaks{Service: true, Orphans: true},
+		(*Bench).pauseClients},
 	"scripts flushed": {onRedis, history.Breaks{}, (*Bench).flushScripts},
 	"data flushed":    {onRedis, history.Breaks{Leases: true, Writes: true}, (*Bench).flushData},
 	"memory full":     {onRedis, history.Breaks{Service: true}, (*Bench).fillMemory},
@@ -52,14 +57,16 @@ var kinds = map[string]kind{
 	"clock forward":   {onRedis, history.Breaks{Leases: true}, (*Bench).clockForward},
 	"clock back":      {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).clockBack},
 
-	"upstream link cut":     {onUp, history.Breaks{Service: true, Orphans: true}, (*Bench).cutUp},
-	"upstream link one-way": {onUp, history.Breaks{Service: true, Orphans: true}, (*Bench).oneWayUp},
-	"upstream link slow":    {onUp, history.Breaks{Service: true, Orphans: true}, (*Bench).slowUp},
-	"client link closed":    {onDown, history.Breaks{Notices: true}, (*Bench).closeDown},
-	"client link reset":     {onDown, history.Breaks{Notices: true, Leases: true}, (*Bench).resetDown},
-	"client link one-way":   {onDown, history.Breaks{Notices: true}, (*Bench).oneWayDown},
-	"client link slow":      {onDown, history.Breaks{Notices: true}, (*Bench).slowDown},
-	"links corrupted":       {onSpare, history.Breaks{}, (*Bench).corruptLinks},
+	"upstream link cut": {onUp, history.Breaks{Service: true, Orphans: true}, (*Bench).cutUp},
+	"upstream link one-way": {onUp, history.Breaks{Service: true, Orphans: true},
+		(*Bench).oneWayUp},
+	"upstream link slow": {onUp, history.Breaks{Service: true, Orphans: true}, (*Bench).slowUp},
+	"client link closed": {onDown, history.Breaks{Notices: true}, (*Bench).closeDown},
+	"client link reset": {onDown, history.Breaks{Notices: true, Leases: true},
+		(*Bench).resetDown},
+	"client link one-way": {onDown, history.Breaks{Notices: true}, (*Bench).oneWayDown},
+	"client link slow":    {onDown, history.Breaks{Notices: true}, (*Bench).slowDown},
+	"links corrupted":     {onSpare, history.Breaks{}, (*Bench).corruptLinks},
 
 	"client killed": {onClient, history.Breaks{}, (*Bench).killClient},
 	"client paused": {onClient, history.Breaks{Notices: true}, (*Bench).pauseClient},
@@ -69,7 +76,7 @@ var kinds = map[string]kind{
 
 const machineVanished = "machine vanished"
 
-// concerns names the proxies and clients that a fault is done to, or to whose links; nil is all.
+// concerns names the proxies and clients that a fault affects, or whose links; nil is all.
 func (f Fault) concerns() (toProxies, toClients []int) {
 	switch kinds[f.Kind].on {
 	case onProxy, onUp, onDown:
@@ -135,7 +142,8 @@ func (b *Bench) cutPower(ctx context.Context, f *Fault) {
 	}
 }
 
-// loseDataLocked notes that redis loses data: if its clock is behind what it once was, tokens may go back.
+// loseDataLocked records that redis loses data: if its clock is behind its highest value, tokens
+// can go back.
 func (b *Bench) loseDataLocked(f *Fault) {
 	b.lostData = true
 	if time.Now().Add(b.offset).Before(b.highWater) {
@@ -190,7 +198,8 @@ func (b *Bench) fillMemory(ctx context.Context, f *Fault) {
 	b.must(f, "CONFIG", "SET", "maxmemory", "0")
 }
 
-// runBusyScript keeps redis busy: with a script that SCRIPT KILL ends, or one that has written and must end by itself.
+// runBusyScript keeps redis busy with a script that SCRIPT KILL ends, or with one that has written
+// and must end by itself.
 func (b *Bench) runBusyScript(ctx context.Context, f *Fault) {
 	if f.Amount%2 == 0 {
 		f.Detail = "ended by SCRIPT KILL"
@@ -205,8 +214,9 @@ func (b *Bench) runBusyScript(ctx context.Context, f *Fault) {
 		return
 	}
 	f.Detail = "that has written"
-	// It counts turns, for how long nobody knows exactly: within a script the time stands still.
-	b.command(time.Minute, "EVAL", "redis.call('SET', 'busy', 1) for i = 1, ARGV[1] do local x = i % 7 end", "0",
+	// It counts iterations, for an unknown time: within a script Redis's time stands still.
+	b.command(time.Minute, "EVAL",
+		"redis.call('SET', 'busy', 1) for i = 1, ARGV[1] do local x = i % 7 end", "0",
 		fmt.Sprint(f.For.Milliseconds()*30000))
 }
 
@@ -252,7 +262,8 @@ func (b *Bench) cutUp(ctx context.Context, f *Fault) {
 	r := b.up[f.Target]
 	if f.Amount%2 == 0 {
 		f.Detail = "one connection after the other"
-		for end := time.Now().Add(f.For); time.Now().Before(end) && ctx.Err() == nil; sleep(ctx, 20*time.Millisecond) {
+		for end := time.Now().Add(f.For); time.Now().Before(end) &&
+			ctx.Err() == nil; sleep(ctx, 20*time.Millisecond) {
 			r.CutOne()
 		}
 		return
@@ -266,7 +277,7 @@ func (b *Bench) cutUp(ctx context.Context, f *Fault) {
 func (b *Bench) oneWayUp(ctx context.Context, f *Fault)   { oneWay(ctx, b.up[f.Target], f) }
 func (b *Bench) oneWayDown(ctx context.Context, f *Fault) { oneWay(ctx, b.down[f.Target], f) }
 
-// oneWay stops one direction; then what was held arrives late, or is lost.
+// oneWay stops one direction; then the held bytes arrive late, or are lost.
 func oneWay(ctx context.Context, r *relay.Relay, f *Fault) {
 	link := relay.Link{HoldUp: f.Amount&1 == 0, HoldDn: f.Amount&1 == 1}
 	f.Detail = map[bool]string{true: "towards redis", false: "towards the client"}[link.HoldUp]
@@ -319,10 +330,10 @@ func (b *Bench) corruptLinks(ctx context.Context, f *Fault) {
 	b.command(time.Second, "SCRIPT", "KILL") // a script that a changed bit keeps from ending
 }
 
-// client is which of the client processes a fault is done to.
+// client is which of the client processes a fault affects.
 func (f Fault) client() int { return f.Target % len(Bench{}.locker) }
 
-// vanish takes a machine's link away: for a while, or for the rest of the round.
+// vanish takes a machine's link away, for a while or for the rest of the round.
 func (b *Bench) vanish(ctx context.Context, f *Fault) {
 	if b.gone {
 		f.Detail = "it was gone already"
@@ -354,9 +365,10 @@ func (b *Bench) pauseClient(ctx context.Context, f *Fault) {
 	p.resume()
 }
 
-// must runs a command that has to work; redis may be slow to answer.
+// must runs a command that has to work; redis can be slow to answer.
 func (b *Bench) must(f *Fault, args ...string) {
-	if _, err := b.command(20*time.Second, args...); err != nil && !strings.Contains(err.Error(), "NOTBUSY") {
+	if _, err := b.command(20*time.Second, args...); err != nil &&
+		!strings.Contains(err.Error(), "NOTBUSY") {
 		b.alarm("%s: %s failed: %v", f.Kind, strings.Join(args, " "), err)
 	}
 }

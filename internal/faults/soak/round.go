@@ -17,7 +17,7 @@ import (
 	"lockproxy/internal/faults/process"
 )
 
-// Result is what came of a round.
+// Result is the outcome of a round.
 type Result struct {
 	Plan    Plan
 	History history.History
@@ -42,11 +42,12 @@ const (
 
 // DefaultLoad is moderate: the machine is shared.
 func DefaultLoad() Load {
-	return Load{Lockers: 14, Askers: 6, Noise: 2, Owners: 60, Think: 60 * time.Millisecond, Bounds: check.DefaultBounds()}
+	return Load{Lockers: 14, Askers: 6, Noise: 2, Owners: 60, Think: 60 * time.Millisecond,
+		Bounds: check.DefaultBounds()}
 }
 
-// Run carries out a plan while clients work, and judges what they saw. An error is of the bench, not of the service. When ctx ends
-// it stops early, and what was seen so far is judged.
+// Run carries out a plan while clients work, and judges what they saw. An error is of the bench,
+// not of the service. When ctx ends, Run stops early and judges what was seen so far.
 func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error) {
 	r.Plan = p
 	if err := b.fresh(ctx, p); err != nil {
@@ -78,7 +79,7 @@ func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error
 func (b *Bench) carryOut(ctx context.Context, p Plan) {
 	start := time.Now()
 	var running sync.WaitGroup
-	things := map[string]*sync.Mutex{} // a thing has one fault at a time, however long that takes
+	things := map[string]*sync.Mutex{} // a target has one fault at a time, however long that takes
 	for _, f := range p.Faults {
 		thing := f.thing()
 		if things[thing] == nil {
@@ -99,7 +100,7 @@ func (b *Bench) carryOut(ctx context.Context, p Plan) {
 	sleep(ctx, time.Until(start.Add(p.Active)))
 }
 
-// inflict does one fault and takes note of it.
+// inflict does one fault and records it.
 func (b *Bench) inflict(ctx context.Context, f Fault) {
 	k := kinds[f.Kind]
 	f.breaks = k.breaks
@@ -111,7 +112,8 @@ func (b *Bench) inflict(ctx context.Context, f Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	toProxies, toClients := f.concerns()
-	b.faults = append(b.faults, history.Fault{Kind: f.Kind, Target: fmt.Sprint(k.on, " ", f.Target), Detail: f.Detail, From: from, To: to, Breaks: f.breaks,
+	b.faults = append(b.faults, history.Fault{Kind: f.Kind, Target: fmt.Sprint(k.on, " ", f.Target),
+		Detail: f.Detail, From: from, To: to, Breaks: f.breaks,
 		Proxies: toProxies, Clients: toClients, Longer: f.longer.Nanoseconds()})
 }
 
@@ -134,16 +136,17 @@ type crowd struct {
 	running sync.WaitGroup
 }
 
-// farClients is the number of the first of the clients in processes of their own, distantClients that of the first of those
-// on the machine that vanishes.
+// farClients is the number of the first client in a separate process, distantClients that of the
+// first on the machine that vanishes.
 const (
 	farClients     = 4000
 	distantClients = 4100
 )
 
-// newCrowd makes the clients. Their locks are this round's own.
+// newCrowd makes the clients. Their locks are used in this round only.
 func (b *Bench) newCrowd(p Plan, load Load) *crowd {
-	c := &crowd{notes: &history.Recorder{}, far: &history.Collector{}, mortal: fmt.Sprintf("round-%d:mortal", p.Round)}
+	c := &crowd{notes: &history.Recorder{}, far: &history.Collector{},
+		mortal: fmt.Sprintf("round-%d:mortal", p.Round)}
 	for i := range 3 {
 		c.keys = append(c.keys, fmt.Sprintf("round-%d:lock-%d", p.Round, i))
 	}
@@ -152,29 +155,37 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 	for i := range load.Lockers {
 		keys := c.keys
 		if i%5 == 4 {
-			keys = []string{c.mortal} // heirs
+			keys = []string{c.mortal} // they take the lock after a mortal
 		}
-		c.lockers = append(c.lockers, &client.Locker{ID: i, Targets: ways[i%len(ways)], Keys: keys, Random: random(i), Notes: c.notes,
-			Think: load.Think, Shortest: shortest, Longest: longest, Sessions: 30, Owners: load.Owners})
+		c.lockers = append(c.lockers, &client.Locker{ID: i, Targets: ways[i%len(ways)], Keys: keys,
+			Random: random(i), Notes: c.notes,
+			Think: load.Think, Shortest: shortest, Longest: longest, Sessions: 30,
+			Owners: load.Owners})
 	}
 	for i := range load.Askers {
 		id := 1000 + i
-		c.askers = append(c.askers, &client.Asker{ID: id, Name: fmt.Sprint("asker:", id), Targets: ways[i%2], Users: users, Random: random(id),
+		c.askers = append(c.askers, &client.Asker{ID: id, Name: fmt.Sprint("asker:", id),
+			Targets: ways[i%2], Users: users, Random: random(id),
 			Notes: c.notes, Think: load.Think, Big: 100_000})
 	}
 	for i := range 2 {
 		id := 2000 + i
-		c.mortals = append(c.mortals, &client.Mortal{ID: id, Targets: b.straight(), Key: c.mortal, Random: random(id), Notes: c.notes, Timeout: time.Minute, Short: longest})
+		c.mortals = append(c.mortals, &client.Mortal{ID: id, Targets: b.straight(), Key: c.mortal,
+			Random: random(id), Notes: c.notes, Timeout: time.Minute, Short: longest})
 	}
-	bad := []client.Target{{Proxy: spare, Addr: b.down[spare].Addr()}, {Proxy: spare, Addr: b.proxy[spare].Addr}}
+	bad := []client.Target{{Proxy: spare, Addr: b.down[spare].Addr()},
+		{Proxy: spare, Addr: b.proxy[spare].Addr}}
 	for i := range load.Noise {
 		id := 3000 + i
 		if i%2 == 0 {
-			c.noise = append(c.noise, &client.Asker{ID: id, Name: "N-O-I-S-E", Targets: bad[i/2%2:], Users: users[:1], Random: random(id),
+			c.noise = append(c.noise, &client.Asker{ID: id, Name: "N-O-I-S-E", Targets: bad[i/2%2:],
+				Users: users[:1], Random: random(id),
 				Notes: &history.Recorder{}, Think: load.Think, Big: 2000})
 		} else {
-			c.noise = append(c.noise, &client.Locker{ID: id, Targets: bad[(i/2+1)%2:], Keys: []string{"N-O-I-S-E"}, Random: random(id),
-				Notes: &history.Recorder{}, Think: load.Think, Shortest: shortest, Longest: longest, Sessions: 30})
+			c.noise = append(c.noise, &client.Locker{ID: id, Targets: bad[(i/2+1)%2:],
+				Keys: []string{"N-O-I-S-E"}, Random: random(id),
+				Notes: &history.Recorder{}, Think: load.Think, Shortest: shortest, Longest: longest,
+				Sessions: 30})
 		}
 	}
 	for i := range b.locker {
@@ -197,7 +208,8 @@ func (b *Bench) prepare(client *clientProcess, id int, on *process.Machine, p Pl
 }
 
 func (c *crowd) start(ctx context.Context, b *Bench) {
-	run := func(one interface{ Run(context.Context) }) { c.running.Go(func() { one.Run(ctx) }) } // ends with ctx; finish waits
+	// ends with ctx; finish waits
+	run := func(one interface{ Run(context.Context) }) { c.running.Go(func() { one.Run(ctx) }) }
 	for _, l := range c.lockers {
 		run(l)
 	}
@@ -220,20 +232,20 @@ func (c *crowd) start(ctx context.Context, b *Bench) {
 func (c *crowd) finish(b *Bench) {
 	for _, p := range b.processesOfClients() {
 		if p.on != nil && b.gone {
-			p.kill() // what it asks isn't answered any more
+			p.kill() // its requests are no longer answered
 		}
 		p.finish()
 	}
 	c.running.Wait()
 }
 
-// probe asks for every lock by way of every proxy, now that all is well.
+// probe asks for every lock through every proxy, now that all faults are over.
 func (b *Bench) probe(c *crowd) {
 	wait := 8 * time.Second
 	if bounds := check.DefaultBounds(); b.gone {
 		wait += bounds.Leave + bounds.Vanish
 	}
-	orphans := false // a lock that the dead may keep isn't asked for
+	orphans := false // a lock that a dead client may keep isn't asked for
 	b.mu.Lock()
 	for _, f := range b.faults {
 		orphans = orphans || f.Breaks.Orphans || f.Breaks.Leases
@@ -252,7 +264,7 @@ func (b *Bench) probe(c *crowd) {
 	asking.Wait()
 }
 
-// findLists reads what the askers have pushed, straight from redis.
+// findLists reads what the askers have pushed, directly from redis.
 func (b *Bench) findLists(c *crowd) {
 	for db := range client.Databases {
 		for _, a := range c.askers {
@@ -264,7 +276,7 @@ func (b *Bench) findLists(c *crowd) {
 	}
 }
 
-// processes finds what is wrong with the processes themselves: races, panics, an end that nobody asked for.
+// processes finds faults of the processes themselves: races, panics, unexpected ends.
 func (b *Bench) processes() (list []check.Violation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

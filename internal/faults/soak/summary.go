@@ -24,12 +24,13 @@ type Summary struct {
 	Violations map[string]int // by rule
 	Acquired   int
 	Hungup     int
-	Longest    time.Duration // that a free lock took to be given
+	Longest    time.Duration // the longest hand-over of a free lock
 }
 
 // NewSummary is of no rounds.
 func NewSummary() *Summary {
-	return &Summary{Ops: map[string]int{}, Outcomes: map[string]int{}, Faults: map[string]int{}, Checked: map[string]int{}, Violations: map[string]int{}}
+	return &Summary{Ops: map[string]int{}, Outcomes: map[string]int{}, Faults: map[string]int{},
+		Checked: map[string]int{}, Violations: map[string]int{}}
 }
 
 // Add adds a round.
@@ -40,7 +41,7 @@ func (s *Summary) Add(r Result) {
 		switch {
 		case o.HungUp:
 			s.Hungup++
-		case o.Kind == history.Lost: // is no operation
+		case o.Kind == history.Lost: // not an operation
 		case o.Outcome == history.Unknown:
 			s.Outcomes["unknown"]++
 		default:
@@ -70,20 +71,23 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// Line is for a look in passing.
+// Line is a summary in one line.
 func (s *Summary) Line() string {
-	return fmt.Sprintf("%d rounds, %d operations (%d locks taken), %d faults, %d unknown outcomes, %d violations",
-		s.Rounds, total(s.Ops), s.Acquired, total(s.Faults), s.Outcomes["unknown"], total(s.Violations))
+	return fmt.Sprintf(
+		"%d rounds, %d operations (%d locks taken), %d faults, %d unknown outcomes, %d violations",
+		s.Rounds, total(s.Ops), s.Acquired, total(s.Faults), s.Outcomes["unknown"],
+		total(s.Violations))
 }
 
-// Write writes all of it.
+// Write writes everything.
 func (s *Summary) Write(w io.Writer, ran time.Duration) {
 	fmt.Fprintf(w, "%s in %v\n", s.Line(), ran.Round(time.Second))
 	for _, part := range []struct {
 		name   string
 		counts map[string]int
 	}{
-		{"operations", s.Ops}, {"outcomes", s.Outcomes}, {"faults", s.Faults}, {"rule applied", s.Checked}, {"violations", s.Violations},
+		{"operations", s.Ops}, {"outcomes", s.Outcomes}, {"faults", s.Faults},
+		{"rule applied", s.Checked}, {"violations", s.Violations},
 	} {
 		fmt.Fprintf(w, "%s:\n", part.name)
 		for _, name := range slices.Sorted(maps.Keys(part.counts)) {
@@ -93,11 +97,15 @@ func (s *Summary) Write(w io.Writer, ran time.Duration) {
 			fmt.Fprintln(w, "  none")
 		}
 	}
-	fmt.Fprintf(w, "clients that died or hung up while they asked: %d\nlocks that porcupine could not decide in time: %d\n"+
-		"longest that a free lock took to be given, where nothing excused it: %v\n", s.Hungup, s.Undecided, s.Longest.Round(time.Millisecond))
+	fmt.Fprintf(w,
+		"clients that died or hung up while they asked: %d\n"+
+			"locks that porcupine could not decide in time: %d\n"+
+			"longest that a free lock took to be given, where nothing excused it: %v\n",
+		s.Hungup, s.Undecided, s.Longest.Round(time.Millisecond))
 }
 
-// Describe is a violation for people, with when its operations and the faults around them were.
+// Describe is a violation for people, with the times of its operations and of the faults around
+// them.
 func (r Result) Describe() string {
 	var text strings.Builder
 	for _, v := range r.Report.Violations {
@@ -107,14 +115,16 @@ func (r Result) Describe() string {
 		}
 		start := r.History.Ops[0].Call
 		for _, o := range v.Ops {
-			fmt.Fprintf(&text, "    %s to %s: client %d at proxy %d: %s %s token %d: %s %d %s\n", history.Seconds(o.Call, start), history.Seconds(o.Return, start),
+			fmt.Fprintf(&text, "    %s to %s: client %d at proxy %d: %s %s token %d: %s %d %s\n",
+				history.Seconds(o.Call, start), history.Seconds(o.Return, start),
 				o.Client, o.Proxy, o.Kind, o.Key, o.Token, o.Outcome, o.Result, o.Got)
 		}
 	}
 	if len(r.Report.Violations) > 0 && len(r.History.Ops) > 0 {
 		start := r.History.Ops[0].Call
 		for _, f := range r.History.Faults {
-			fmt.Fprintf(&text, "    fault %s to %s: %s (%s) %s\n", history.Seconds(f.From, start), history.Seconds(f.To, start), f.Kind, f.Target, f.Detail)
+			fmt.Fprintf(&text, "    fault %s to %s: %s (%s) %s\n", history.Seconds(f.From, start),
+				history.Seconds(f.To, start), f.Kind, f.Target, f.Detail)
 		}
 	}
 	return text.String()

@@ -5,114 +5,23 @@ package passthrough
 
 import (
 	"errors"
-	"io"
 	"math"
-	"net"
-	"syscall"
 	"time"
 
-	"lockproxy/internal/eventloop"
-	"lockproxy/internal/socket"
 	"lockproxy/internal/upstream"
 )
 
 // home reads the replies that come by a session's home.
 type home struct {
 	*client
-	conn        net.Conn
-	rw          io.ReadWriter           // conn's bytes
-	socket      *socket.Socket          // conn's; nil if way isn't that
-	reg         *eventloop.Registration // nil if no event loop reads it
-	ended       chan struct{}           // closed when nobody reads any more
-	closing     bool                    // guarded by mu; the upstream has been told that nothing more is asked
-	replies     demux
-	partialPush []byte // guarded by mu; the beginning of a push that comes while replies come by the lane
-	failed      error  // what ended the event loop's reading
-}
-
-// close ends the connection. It may be called from any goroutine.
-func (h *home) close() {
-	h.conn.Close()
-	h.reg.Wake()
-}
-
-// Resume brings replies until the connection ends, or an event loop brings them.
-func (h *home) Resume() {
-	err := h.failed
-	if err == nil {
-		if err = h.copyReplies(); err == nil {
-			return // it is parked, and belongs to the loop
-		}
-	}
-	h.reg.Unregister()
-	h.conn.Close()
-	h.reportLoss(err)
-	h.pool.homes.Add(-1)
-	close(h.ended)
-}
-
-// copyReplies returns why the connection ended, or nil once an event loop reads it.
-func (h *home) copyReplies() error {
-	h.out.waitBelow(0)
-	for buf := make([]byte, minBuf); ; {
-		n, err := h.rw.Read(buf)
-		if n > 0 {
-			if err := h.deliver(buf[:n]); err != nil {
-				return err
-			}
-			h.out.waitBelow(0)
-		}
-		if errors.Is(err, io.EOF) {
-			return errClosedByUpstream
-		}
-		if err != nil {
-			return err
-		}
-		if n < len(buf) && !h.replies.large() && h.park() {
-			return nil
-		}
-		if h.failed != nil {
-			return h.failed
-		}
-		if n == len(buf) && n < bufSize {
-			buf = make([]byte, 2*n)
-		}
-	}
-}
-
-// park leaves the reading to an event loop, if one can read the connection and nothing has come that
-// it cannot deal with.
-func (h *home) park() bool {
-	return h.reg.Park()
-}
-
-// Ready gives the client what has come, unless it leaves so much unread that it must be waited for.
-func (h *home) Ready(it *eventloop.Iteration) eventloop.Next {
-	buf := it.Buffer(laneBuf)
-	n, err := h.socket.TryRead(buf)
-	switch {
-	case err == syscall.EAGAIN:
-		return eventloop.Stay
-	case err == io.EOF:
-		h.failed = errClosedByUpstream
-	case err != nil:
-		h.failed = err
-	default:
-		h.failed = h.deliver(buf[:n])
-	}
-	unread, _, _ := h.out.status()
-	switch {
-	case h.failed != nil, h.replies.large(), unread:
-		return eventloop.Leave
-	case n == len(buf):
-		return eventloop.Again
-	}
-	return eventloop.Stay
+	connReader
+	closing     bool   // guarded by mu; the upstream knows that nothing more will be asked
+	partialPush []byte // guarded by mu; the beginning of a push that arrives while replies come by the lane
 }
 
 // pass gives the client its part of what was read. What comes next waits at the upstream, which has
 // limits for it, until the client has taken that: see clientWriter.waitBelow.
-func (h *home) deliver(data []byte) (err error) {
+func (h *home) consume(data []byte) (err error) {
 	r := &h.replies
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -169,6 +78,22 @@ func (h *home) deliverPushes(data []byte) error {
 		}
 	}
 	return nil
+}
+
+// mustWait reports whether the client leaves replies unread.
+func (h *home) mustWait() bool {
+	unread, _, _ := h.out.status()
+	return unread
+}
+
+// wait waits until the client has read its replies.
+func (h *home) wait() { h.out.waitBelow(0) }
+
+// connEnded is for connReader.
+func (h *home) connEnded(err error) {
+	h.reportLoss(err)
+	h.pool.homes.Add(-1)
+	close(h.ended)
 }
 
 // reportLoss does what the end of the session's home asks for. The session goes on, with another

@@ -5,9 +5,6 @@ package passthrough
 import (
 	"context"
 	"time"
-
-	"lockproxy/internal/socket"
-	"lockproxy/internal/upstream"
 )
 
 // homeSide is a session's way to its home.
@@ -46,10 +43,8 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h := &home{client: s.client, conn: conn, rw: upstream.Raw(conn), ended: make(chan struct{})}
-	if h.socket, _ = h.rw.(*socket.Socket); h.socket != nil {
-		h.reg = s.pool.loops.NewRegistration(h, h.socket.Raw())
-	}
+	h := &home{client: s.client}
+	h.init(conn, h, minBuf, s.pool.loops)
 	s.mu.Lock()
 	if before := s.lastHome; before != nil {
 		s.writes = max(s.writes, Elsewhere)
@@ -66,9 +61,7 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.pool.homes.Add(1)
-	if !h.park() {
-		go h.Resume() // ends when conn does; End closes conn and Wait waits
-	}
+	h.start() // until conn ends: End closes conn, and Wait waits
 	return nil
 }
 

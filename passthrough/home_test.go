@@ -56,7 +56,7 @@ func TestAPushThatEndsWithItsHome(t *testing.T) {
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 	u.route = byLane
 	u.answer(t, ">2\r\n$10\r\ninval")
-	u.home = &home{client: &u.client, rw: nowhere{}} // the next one
+	u.home = &home{client: &u.client, connReader: connReader{rw: nowhere{}}} // the next one
 	u.leaveLane()
 	u.useHome()
 	u.Relay(Request{})
@@ -74,7 +74,7 @@ func TestNoLaneWithinAPush(t *testing.T) {
 	defer near.Close()
 	defer far.Close()
 	kind := poolKey{Identity: u.pending.Identity}
-	u.lane = newLane(kind, near)
+	u.lane = newLane(kind, near, nil)
 	u.answer(t, ">2\r\n$10\r\ninval")
 	if u.useLane(kind) || u.route != byHome {
 		t.Error("within a push a lane is used")

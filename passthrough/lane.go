@@ -2,26 +2,19 @@ package passthrough
 
 import (
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/monotonic"
-	"lockproxy/internal/socket"
-	"lockproxy/internal/upstream"
 )
 
 const (
 	// maxGathered is how many bytes of requests wait to be sent by a lane before further ones have
 	// to wait themselves.
 	maxGathered = 256 << 10
-	// laneBuf is how much of a lane's replies is read at once, bytes: one of 64 KB, with what
-	// stands around it.
-	laneBuf = 72 << 10
 	// largeReply is when a reply is too large to share a connection: those that follow it wait for
 	// all of it, bytes.
 	largeReply = 256 << 10
@@ -35,16 +28,12 @@ const (
 // already does, who then sends these too. Its reader gives each session its replies. The sessions'
 // requests stand in runs, in the order in which they went.
 type lane struct {
-	key         poolKey
-	conn        net.Conn
-	rw          io.ReadWriter           // conn's bytes
-	socket      *socket.Socket          // conn's; nil if way isn't that
-	reg         *eventloop.Registration // the reader's; nil if it has none
-	ended       chan struct{}           // closed when all that was asked has been answered or reported lost
-	onEnd       func()                  // called behind that, once
-	retired     atomic.Bool             // nobody begins to use it any more
-	silentSince atomic.Int64            // since when answers have been due and none came, as monotonic.Now; 0 if none are due
-	laneUse                             // guarded by Pool.mu
+	key poolKey
+	connReader
+	onEnd       func()       // called once, when all that was asked has been answered or reported lost
+	retired     atomic.Bool  // no further client uses it
+	silentSince atomic.Int64 // since when due answers are missing, as monotonic.Now; 0 if none are due
+	laneUse                  // guarded by Pool.mu
 
 	mu      sync.Mutex
 	room    *sync.Cond
@@ -53,7 +42,7 @@ type lane struct {
 	err     error     // guarded by mu
 	writers sync.WaitGroup
 
-	in incoming // the reader's
+	current span // only the reader: that it is in
 }
 
 // laneUse is what Pool knows of a lane.
@@ -71,17 +60,10 @@ type gathered struct {
 	spare   []byte // room for what comes next
 }
 
-// incoming is how far a lane's reader has come.
-type incoming struct {
-	replies demux
-	span    span  // that it is within
-	failed  error // what ended the event loop's reading
-}
-
-func newLane(kind poolKey, conn net.Conn) *lane {
-	l := &lane{key: kind, conn: conn, rw: upstream.Raw(conn), ended: make(chan struct{})}
-	l.socket, _ = l.rw.(*socket.Socket)
-	l.in.replies.shared = true
+func newLane(key poolKey, conn net.Conn, loops *eventloop.Loops) *lane {
+	l := &lane{key: key}
+	l.init(conn, l, loopBuf, loops)
+	l.replies.shared = true
 	l.room = sync.NewCond(&l.mu)
 	return l
 }
@@ -196,12 +178,6 @@ func (l *lane) writeRest(rest []byte) {
 	l.flushLocked()
 }
 
-// close ends the lane. It may be called from any goroutine.
-func (l *lane) close() {
-	l.conn.Close()
-	l.reg.Wake()
-}
-
 // wakeWaiting makes those who wait for room look whether they still want it.
 func (l *lane) wakeWaiting() {
 	l.mu.Lock()
@@ -209,57 +185,12 @@ func (l *lane) wakeWaiting() {
 	l.room.Broadcast()
 }
 
-// Resume gives out replies until the connection ends, or an event loop gives them out.
-func (l *lane) Resume() {
-	err := l.in.failed
-	if err == nil {
-		if err = l.copyReplies(); err == nil {
-			return // it is parked, and belongs to the loop
-		}
-	}
-	l.reg.Unregister()
-	l.conn.Close()
-	l.end(err)
-	l.writers.Wait()
-	close(l.ended)
-	l.onEnd()
-}
-
-// copyReplies returns why the connection ended, or nil once an event loop reads it.
-func (l *lane) copyReplies() error {
-	for buf := make([]byte, laneBuf); ; {
-		n, err := l.rw.Read(buf)
-		if perr := l.distribute(buf[:n]); perr != nil {
-			return perr
-		}
-		l.updateSilence()
-		if errors.Is(err, io.EOF) {
-			return errClosedByUpstream
-		}
-		if err != nil {
-			return err
-		}
-		if n < len(buf) && !l.in.replies.large() && l.park() {
-			return nil
-		}
-		if l.in.failed != nil {
-			return l.in.failed
-		}
-	}
-}
-
-// park leaves the reading to an event loop, if one can read the connection and nothing has come that
-// it cannot deal with.
-func (l *lane) park() bool {
-	return l.reg.Park()
-}
-
 // heard takes note that the upstream has answered something.
 func (l *lane) updateSilence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	since := int64(0)
-	if l.in.span.replies > 0 || l.out.replies > 0 || len(l.spans.list) > l.spans.first {
+	if l.current.replies > 0 || l.out.replies > 0 || len(l.spans.list) > l.spans.first {
 		since = monotonic.Now()
 	}
 	l.silentSince.Store(since)
@@ -268,24 +199,24 @@ func (l *lane) updateSilence() {
 // pass gives out what was read, each session's at once.
 func (l *lane) distribute(data []byte) error {
 	for len(data) > 0 {
-		if l.in.replies.atPush(data) {
-			n, err := l.in.replies.dropPush(data)
+		if l.replies.atPush(data) {
+			n, err := l.replies.dropPush(data)
 			if err != nil {
 				return err
 			}
 			data = data[n:]
 			continue
 		}
-		if l.in.span.replies == 0 && !l.nextSpan() {
+		if l.current.replies == 0 && !l.nextSpan() {
 			return errors.New("the upstream sent a reply that nobody had asked for")
 		}
-		n, done, err := l.in.span.client.deliverFromLane(&l.in.replies, data, l.in.span.replies)
+		n, done, err := l.current.client.deliverFromLane(&l.replies, data, l.current.replies)
 		if err != nil {
 			return err
 		}
-		l.in.span.replies -= done
+		l.current.replies -= done
 		data = data[n:]
-		if l.in.replies.size > largeReply {
+		if l.replies.size > largeReply {
 			l.retired.Store(true)
 		}
 	}
@@ -295,12 +226,31 @@ func (l *lane) distribute(data []byte) error {
 func (l *lane) nextSpan() (ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.in.span, ok = l.spans.pop()
+	l.current, ok = l.spans.pop()
 	return ok
 }
 
-// end tells every session what it has lost. Nothing is queued behind it.
-func (l *lane) end(err error) {
+// consume is for connReader.
+func (l *lane) consume(data []byte) error {
+	err := l.distribute(data)
+	l.updateSilence()
+	return err
+}
+
+func (l *lane) mustWait() bool { return false }
+
+func (l *lane) wait() {}
+
+// connEnded is for connReader.
+func (l *lane) connEnded(err error) {
+	l.reportLoss(err)
+	l.writers.Wait()
+	close(l.ended)
+	l.onEnd()
+}
+
+// reportLoss tells every session what it has lost. Nothing is queued behind it.
+func (l *lane) reportLoss(err error) {
 	l.mu.Lock()
 	l.retired.Store(true)
 	l.err = err
@@ -310,8 +260,8 @@ func (l *lane) end(err error) {
 	l.room.Broadcast()
 	l.mu.Unlock()
 
-	if l.in.span.replies > 0 {
-		list = append([]span{l.in.span}, list...)
+	if l.current.replies > 0 {
+		list = append([]span{l.current}, list...)
 	}
 	sent := -unsent
 	for _, r := range list {
@@ -320,32 +270,6 @@ func (l *lane) end(err error) {
 	for i, r := range list {
 		mayHaveRun := min(r.replies, sent)
 		sent -= mayHaveRun
-		r.client.laneLost(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.in.replies.within())
+		r.client.laneLost(err, mayHaveRun, r.replies-mayHaveRun, i == 0 && l.replies.within())
 	}
 }
-
-// Ready gives out what has come.
-func (l *lane) Ready(it *eventloop.Iteration) eventloop.Next {
-	buf := it.Buffer(laneBuf)
-	n, err := l.socket.TryRead(buf)
-	switch {
-	case err == syscall.EAGAIN:
-		return eventloop.Stay
-	case err == io.EOF:
-		l.in.failed = errClosedByUpstream
-	case err != nil:
-		l.in.failed = err
-	default:
-		l.in.failed = l.distribute(buf[:n])
-		l.updateSilence()
-	}
-	switch {
-	case l.in.failed != nil, l.in.replies.large():
-		return eventloop.Leave
-	case n == len(buf):
-		return eventloop.Again
-	}
-	return eventloop.Stay
-}
-
-var errClosedByUpstream = errors.New("closed by the upstream")

@@ -25,9 +25,9 @@ func TestWhoWritesSendsAll(t *testing.T) {
 		near, far := tcpPair(t)
 		near.SetWriteBuffer(4 << 10)
 		far.SetReadBuffer(4 << 10)
-		l := newLane(poolKey{}, near)
+		l := newLane(poolKey{}, near, nil)
 		if !direct {
-			l = newLane(poolKey{}, struct{ net.Conn }{near})
+			l = newLane(poolKey{}, struct{ net.Conn }{near}, nil)
 		}
 		if (l.socket != nil) != direct {
 			t.Fatal("the lane writes otherwise than the test wants")
@@ -78,7 +78,7 @@ func TestWhoWritesSendsAll(t *testing.T) {
 // added something too: a home write that follows must not overtake it.
 func TestEachIterationFlushes(t *testing.T) {
 	near, far := tcpPair(t)
-	l := newLane(poolKey{}, near)
+	l := newLane(poolKey{}, near, nil)
 	l.reg = (&eventloop.Loops{}).NewRegistration(l, l.socket.Raw())
 	p, q := onLane(l), onLane(l)
 	one, other := &eventloop.Iteration{}, &eventloop.Iteration{}
@@ -97,9 +97,9 @@ func TestEachIterationFlushes(t *testing.T) {
 // What a session asks as it is closed, and finds its lane ended, is left for the session to answer as lost.
 func TestLaneThatEndsWithItsSession(t *testing.T) {
 	near, _ := tcpPair(t)
-	l := newLane(poolKey{}, near)
+	l := newLane(poolKey{}, near, nil)
 	p := onLane(l)
-	l.end(io.EOF)
+	l.reportLoss(io.EOF)
 	close(l.ended)
 	p.mu.Lock()
 	p.loseUpstream(ErrClosed)

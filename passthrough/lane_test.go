@@ -404,7 +404,7 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	near, far := net.Pipe() // takes nothing
 	defer far.Close()
 	c := s.client(t)
-	c.lane, c.route = newLane(poolKey{Identity: c.pending.Identity}, near), byLane
+	c.lane, c.route = newLane(poolKey{Identity: c.pending.Identity}, near, nil), byLane
 	c.lane.users = 1
 	waiting := make(chan struct{})
 	go func() { // ends when the Pipe is closed; the test waits for it

@@ -51,8 +51,6 @@ import (
 )
 
 const (
-	minBuf     = 1 << 10
-	bufSize    = 64 << 10
 	maxEntries = 16 << 10 // of about 100 bytes each; a run of plain requests is one
 	// linger is how long the upstream may be silent after the client has closed and all has been
 	// sent to it.

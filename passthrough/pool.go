@@ -223,10 +223,7 @@ func (p *Pool) open(kind poolKey, set *laneGroup) {
 		p.dropEmptyLocked(kind, set)
 		return
 	}
-	l := newLane(kind, conn)
-	if l.socket != nil {
-		l.reg = p.loops.NewRegistration(l, l.socket.Raw())
-	}
+	l := newLane(kind, conn, p.loops)
 	set.lanes = append(set.lanes, l)
 	p.groups[kind] = set
 	p.running.Add(1)
@@ -234,11 +231,7 @@ func (p *Pool) open(kind poolKey, set *laneGroup) {
 		p.remove(l)
 		p.running.Done()
 	}
-	go func() { // ends when conn does, which is when the upstream or nobody wants it; Close waits for it
-		if !l.park() {
-			l.Resume()
-		}
-	}()
+	l.start() // until the upstream or the pool closes it; Close waits for it
 }
 
 // noteRefusedLocked keeps a refusal of the login for refusalPause. mu is held.

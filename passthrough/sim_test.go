@@ -37,7 +37,7 @@ func newUnplugged(initial upstream.Identity) *unplugged {
 	lost := func(error) []byte { return []byte("-UPSTREAM lost\r\n") }
 	lanes := NewPool(&upstream.Upstream{Addr: "redis", Initial: initial}, 0, time.Second)
 	u := &unplugged{Pipe: NewPipe(lanes, client, nil, lost), far: client}
-	u.home = &home{client: &u.client, rw: nowhere{}}
+	u.home = &home{client: &u.client, connReader: connReader{rw: nowhere{}}}
 	return u
 }
 
@@ -50,7 +50,7 @@ func (nowhere) Read([]byte) (int, error)    { return 0, io.EOF }
 // feed lets data come from the upstream.
 func (u *unplugged) feed(data []byte) error {
 	defer u.out.wait()
-	return u.home.deliver(data)
+	return u.home.consume(data)
 }
 
 // answer lets the upstream say text, all at once.

@@ -1,0 +1,131 @@
+package passthrough
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+
+	"lockproxy/internal/eventloop"
+	"lockproxy/internal/socket"
+	"lockproxy/internal/upstream"
+)
+
+const (
+	// minBuf and bufSize are the least and the most that a goroutine reads at once, bytes.
+	minBuf  = 1 << 10
+	bufSize = 64 << 10
+	// loopBuf is how much the event loop reads at once, bytes: a reply of 64 KB and some more.
+	loopBuf = 72 << 10
+)
+
+var errClosedByUpstream = errors.New("closed by the upstream")
+
+// connReader reads one upstream connection for a home or a lane. The event loop reads it while
+// nothing has to be waited for, otherwise a goroutine does.
+type connReader struct {
+	conn    net.Conn
+	rw      io.ReadWriter           // conn's bytes
+	socket  *socket.Socket          // conn's; nil if rw is something else, as with TLS
+	reg     *eventloop.Registration // nil if no loop reads conn
+	to      consumer
+	buf     int           // how much a goroutine reads at first, bytes
+	ended   chan struct{} // closed when nobody reads any more, and the consumer knows
+	replies demux
+	failed  error // what ended the reading in the loop
+}
+
+// consumer is what a connReader reads for.
+type consumer interface {
+	consume(data []byte) error // an error ends the connection
+	mustWait() bool            // whether wait would not return at once
+	wait()                     // returns when more should be read
+	connEnded(err error)       // is called once; it may wait
+}
+
+// init makes a connReader of conn. A goroutine reads buf bytes at first.
+func (r *connReader) init(conn net.Conn, to consumer, buf int, loops *eventloop.Loops) {
+	r.conn, r.rw, r.to, r.buf = conn, upstream.Raw(conn), to, buf
+	r.ended = make(chan struct{})
+	if r.socket, _ = r.rw.(*socket.Socket); r.socket != nil {
+		r.reg = loops.NewRegistration(r, r.socket.Raw())
+	}
+}
+
+// start has the event loop read, or a goroutine, which ends when the connection does.
+func (r *connReader) start() {
+	if !r.reg.Park() {
+		go r.Resume()
+	}
+}
+
+// close ends the connection. It may be called from any goroutine.
+func (r *connReader) close() {
+	r.conn.Close()
+	r.reg.Wake()
+}
+
+// Resume reads until the connection ends or the event loop can read it again.
+func (r *connReader) Resume() {
+	err := r.failed
+	if err == nil {
+		if err = r.read(); err == nil {
+			return // it is parked, and belongs to the loop
+		}
+	}
+	r.reg.Unregister()
+	r.conn.Close()
+	r.to.connEnded(err)
+}
+
+// read returns why the connection ended, or nil once it is parked.
+func (r *connReader) read() error {
+	r.to.wait()
+	for buf := make([]byte, r.buf); ; {
+		n, err := r.rw.Read(buf)
+		if n > 0 {
+			if err := r.to.consume(buf[:n]); err != nil {
+				return err
+			}
+			r.to.wait()
+		}
+		if errors.Is(err, io.EOF) {
+			return errClosedByUpstream
+		}
+		if err != nil {
+			return err
+		}
+		if n < len(buf) && !r.replies.large() && r.reg.Park() {
+			return nil
+		}
+		if r.failed != nil {
+			return r.failed
+		}
+		if n == len(buf) && n < bufSize {
+			buf = make([]byte, 2*n)
+		}
+	}
+}
+
+// Ready reads what has arrived.
+func (r *connReader) Ready(it *eventloop.Iteration) eventloop.Next {
+	buf := it.Buffer(loopBuf)
+	n, err := r.socket.TryRead(buf)
+	switch {
+	case err == syscall.EAGAIN:
+		return eventloop.Stay
+	case err == io.EOF:
+		r.failed = errClosedByUpstream
+	case err != nil:
+		r.failed = err
+	default:
+		r.failed = r.to.consume(buf[:n])
+	}
+	switch {
+	case r.failed != nil, r.replies.large(), r.to.mustWait():
+		return eventloop.Leave
+	case n == len(buf):
+		return eventloop.Again
+	}
+	return eventloop.Stay
+}

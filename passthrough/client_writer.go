@@ -112,8 +112,8 @@ func (w *clientWriter) queueLocked(b []byte) {
 	if err := w.queue.append(b); err != nil {
 		w.failLocked(err)
 		w.conn.Close() // it can't be given the rest
-		if all := w.queue.all; all != nil && all.Dropped != nil {
-			all.Dropped(w.conn.RemoteAddr(), err)
+		if all := w.queue.all; all != nil && all.dropped != nil {
+			all.dropped(w.conn.RemoteAddr(), err)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (h *home) consume(data []byte) (err error) {
 	}
 	h.within = r.within() || h.pending.Streaming
 	if change := h.pending.pauses; change.made {
-		h.pool.pause(change.lasts)
+		h.pool.sharing.pause(change.lasts)
 		h.pending.pauses = pauseChange{}
 	}
 	if h.end >= ClientGone {
@@ -120,7 +120,7 @@ func (h *home) reportLoss(err error) {
 	h.home, h.homeUse, h.writes = nil, recent, Unknown
 	if !onLane {
 		h.setRoute(dropped)
-		lost := &upstream.Error{Addr: h.pool.upstream.Addr, Sent: true, Err: err}
+		lost := &upstream.Error{Addr: h.pool.Upstream.Addr, Sent: true, Err: err}
 		h.sendLocked(h.failNext(nil, math.MaxInt, lost))
 		h.room.Broadcast()
 	}

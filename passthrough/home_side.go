@@ -34,11 +34,11 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	s.mu.Lock()
 	setup := s.pending.setup()
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, s.pool.dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.pool.DialTimeout)
 	defer cancel()
-	conn, err := s.pool.upstream.Dial(ctx, setup)
-	if s.pool.onHomeDial != nil {
-		s.pool.onHomeDial(err)
+	conn, err := s.pool.Upstream.Dial(ctx, setup)
+	if s.pool.OnDial != nil {
+		s.pool.OnDial(err)
 	}
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	if s.end >= ClientGone {
 		conn.Close()
 	}
-	if every := s.pool.homeIdle; every > 0 && s.idleTimer == nil {
+	if every := s.pool.HomeIdle; every > 0 && s.idleTimer == nil {
 		s.idleTimer = time.AfterFunc(every, s.closeIdle) // Wait stops it
 	}
 	s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *homeSide) closeIdle() {
 		s.home.close()
 		s.home = nil
 	}
-	s.idleTimer.Reset(s.pool.homeIdle)
+	s.idleTimer.Reset(s.pool.HomeIdle)
 }
 
 // closeHomeLocked tells the upstream that nothing more is asked by the home. mu is held.

@@ -36,12 +36,12 @@ type laneSide struct {
 // chooseLocked reports whether a request may go by a lane now, and of which kind that must be. mu
 // is held.
 func (s *laneSide) chooseLocked(way Way) (shares bool, kind poolKey) {
-	if s.pool.lanesPerKey > 0 && s.out.backlogged() {
+	if s.pool.LanesPerKey > 0 && s.out.backlogged() {
 		s.needsHome.large = largeFor
 	}
 	s.scripts = s.scripts || way == Scripts
 	free := s.route == byLane || s.route == byHome && s.pending.empty() && !s.within
-	shares = free && way != Home && s.pool.maySessionsShare() && !s.needsHome.any() && s.pending.Shareable()
+	shares = free && way != Home && s.pool.LanesPerKey > 0 && s.pool.sharing.allowed() && !s.needsHome.any() && s.pending.Shareable()
 	return shares, poolKey{s.pending.Identity, s.scripts}
 }
 
@@ -50,8 +50,8 @@ func (s *laneSide) useLane(kind poolKey) bool {
 	if s.lane == nil || s.lane.key != kind || !s.lane.serves() {
 		s.leaveLane()
 		opening := s.join(kind)
-		if s.lane == nil && opening != nil && s.pool.upstream.IsCluster() {
-			<-opening // within dialTimeout
+		if s.lane == nil && opening != nil && s.pool.Upstream.IsCluster() {
+			<-opening // within DialTimeout
 			s.join(kind)
 		}
 	}
@@ -163,10 +163,10 @@ func (c *client) laneLost(err error, mayHaveRun, unsent int, withinReply bool) {
 	if c.route == gone {
 		return
 	}
-	text := c.failNext(nil, mayHaveRun, &upstream.Error{Addr: c.pool.upstream.Addr, Sent: true, Err: err})
-	text = c.failNext(text, unsent, &upstream.Error{Addr: c.pool.upstream.Addr, Err: err})
+	text := c.failNext(nil, mayHaveRun, &upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err})
+	text = c.failNext(text, unsent, &upstream.Error{Addr: c.pool.Upstream.Addr, Err: err})
 	if withinReply {
-		c.loseUpstream(&upstream.Error{Addr: c.pool.upstream.Addr, Sent: true, Err: err})
+		c.loseUpstream(&upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err})
 		c.out.conn.Close()
 		text = nil
 	}

@@ -41,7 +41,7 @@ func newScripted(t testing.TB, lanes int) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{lanes: NewPool(redis, lanes, time.Second), conns: make(chan net.Conn, 1000)}
+	s := &scripted{lanes: NewPool(Config{Upstream: redis, LanesPerKey: lanes, DialTimeout: time.Second}), conns: make(chan net.Conn, 1000)}
 	loops, err := eventloop.Start(1)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ func (c *client) neverSent() error {
 		return &upstream.Error{Addr: lost.Addr, Err: lost.Err}
 	}
 	if c.lost == nil { // but the home is
-		return &upstream.Error{Addr: c.pool.upstream.Addr, Err: errClosedByUpstream}
+		return &upstream.Error{Addr: c.pool.Upstream.Addr, Err: errClosedByUpstream}
 	}
 	return c.lost
 }
@@ -33,7 +33,7 @@ func (c *client) homeLost(err error, withinReply bool) {
 			c.out.finish()
 		}
 	} else {
-		text, awaited := c.loseUpstream(&upstream.Error{Addr: c.pool.upstream.Addr, Sent: true, Err: err})
+		text, awaited := c.loseUpstream(&upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err})
 		if withinReply {
 			text = nil
 		}

@@ -1,7 +1,5 @@
 package passthrough
 
-// Whether a home that has ended was closed alone.
-
 import (
 	"context"
 	"errors"
@@ -12,23 +10,24 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// maxCheck bounds how long whoServes asks.
-const maxCheck = time.Second
+const (
+	// maxProbe bounds a probe.
+	maxProbe = time.Second
+	// sameOutage is how close together connections end that are lost for the same reason.
+	sameOutage = 100 * time.Millisecond
+)
 
-// serving is what stillServes found last.
+// outageCheck finds out whether Redis still answers after a connection has ended.
 type outageCheck struct {
 	mu   sync.Mutex
-	at   time.Time // guarded by mu; when it began to ask
-	addr string    // guarded by mu; who answered; "" for nobody
+	at   time.Time // guarded by mu; when the last probe began
+	addr string    // guarded by mu; which server has answered it; "" for none
 }
 
-// aroundLoss is how close together connections end that are lost for one reason.
-const sameOutage = 100 * time.Millisecond
-
-// closedAlone reports whether the upstream at addr has closed one connection rather than all: it
+// closedAlone reports whether Redis at addr has closed a single connection rather than all: it
 // answers, and no lane has ended at about the same time.
 func (p *Pool) closedAlone(addr net.Addr, ended time.Time) bool {
-	if !p.answers(addr, ended) {
+	if !p.outage.answers(p, addr, ended) {
 		return false
 	}
 	select {
@@ -40,26 +39,25 @@ func (p *Pool) closedAlone(addr net.Addr, ended time.Time) bool {
 	return p.laneLost.Before(ended.Add(-sameOutage))
 }
 
-// stillServes reports whether the upstream at addr answers. Those whose connections ended before
-// somebody began to ask share the answer.
-func (p *Pool) answers(addr net.Addr, ended time.Time) bool {
-	s := &p.outage
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.at.After(ended) {
-		s.at, s.addr = time.Now(), p.probe()
+// answers reports whether Redis at addr answers. Connections that ended before a probe began share
+// its result.
+func (o *outageCheck) answers(p *Pool, addr net.Addr, ended time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.at.After(ended) {
+		o.at, o.addr = time.Now(), probe(p.ctx, p.Upstream, min(maxProbe, p.DialTimeout))
 	}
-	return s.addr != "" && s.addr == addr.String()
+	return o.addr != "" && o.addr == addr.String()
 }
 
-// whoServes is the address of the server that answers, or "".
-func (p *Pool) probe() string {
-	if p.upstream.IsCluster() {
-		return "" // the end of a node's connection is no end of a home
+// probe returns the address of the server that answers, or "".
+func probe(ctx context.Context, up *upstream.Upstream, timeout time.Duration) string {
+	if up.IsCluster() {
+		return "" // a home is no single connection there
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, min(maxCheck, p.dialTimeout))
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := p.upstream.DialAdmitted(ctx, p.upstream.Initial)
+	conn, err := up.DialAdmitted(ctx, up.Initial)
 	var refused *upstream.Refused
 	switch {
 	case err == nil:

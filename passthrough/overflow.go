@@ -18,9 +18,9 @@ const (
 )
 
 // Unread bounds what the clients of a proxy leave unread, all together.
-type Unread struct {
-	Limit   int64                            // of the files, bytes; 0 is none
-	Dropped func(client net.Addr, err error) // is told of a client that was closed for it; nil if nobody is
+type unreadTotal struct {
+	limit   int64                            // of the files, bytes; 0 is none
+	dropped func(client net.Addr, err error) // is told of a client that was closed for it; nil if nobody is
 
 	inFiles, inMemory atomic.Int64 // bytes in files, and in memory for want of one
 }
@@ -37,7 +37,7 @@ func reserve(used *atomic.Int64, n, limit int64) bool {
 // overflow is a queue of bytes whose memory is bounded: what is beyond overflowMemory waits in a file without a name, which goes
 // with the process; where none can be made a little more waits in memory. Its zero value is empty. Not safe for concurrent use.
 type overflow struct {
-	all             *Unread // what it counts in; nil if in nothing
+	all             *unreadTotal // what it counts in; nil if in nothing
 	mem             []byte
 	inMemory        int64    // bytes of mem that all.unfiled counts
 	file            *os.File // what came behind mem; nil if nothing did
@@ -64,11 +64,11 @@ func (s *overflow) append(b []byte) error {
 		s.file = file
 	}
 	// The file holds also what has been taken, until it is empty.
-	if s.all != nil && s.all.Limit > 0 && !reserve(&s.all.inFiles, int64(len(b)), s.all.Limit) {
+	if s.all != nil && s.all.limit > 0 && !reserve(&s.all.inFiles, int64(len(b)), s.all.limit) {
 		return errors.New("all clients together leave too much unread")
 	}
 	if _, err := s.file.WriteAt(b, s.writeAt); err != nil {
-		if s.all != nil && s.all.Limit > 0 {
+		if s.all != nil && s.all.limit > 0 {
 			s.all.inFiles.Add(-int64(len(b)))
 		}
 		return fmt.Errorf("no room for what the client leaves unread: %w", err)
@@ -114,7 +114,7 @@ func (s *overflow) clear() {
 	if s.file != nil {
 		s.file.Close()
 	}
-	if s.all != nil && s.all.Limit > 0 {
+	if s.all != nil && s.all.limit > 0 {
 		s.all.inFiles.Add(-s.writeAt)
 	}
 	s.file, s.readAt, s.writeAt = nil, 0, 0

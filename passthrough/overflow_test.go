@@ -70,7 +70,7 @@ func TestSpoolBounds(t *testing.T) {
 // What all clients leave unread together has a limit, and who reads makes room again.
 func TestSpoolsShareALimit(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	all := &Unread{Limit: 4 * overflowMemory}
+	all := &unreadTotal{limit: 4 * overflowMemory}
 	a, b := overflow{all: all}, overflow{all: all}
 	if err := a.append(make([]byte, 3*overflowMemory)); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestSpoolsShareALimit(t *testing.T) {
 		t.Error("more than there is room for was taken")
 	}
 	b.clear()
-	if err := b.append(make([]byte, overflowMemory+1)); err == nil && all.inFiles.Load() > all.Limit {
+	if err := b.append(make([]byte, overflowMemory+1)); err == nil && all.inFiles.Load() > all.limit {
 		t.Error("more than there is room for was taken")
 	}
 	b.clear()
@@ -96,7 +96,7 @@ func TestSpoolsShareALimit(t *testing.T) {
 // Where no file can be made, memory takes its place, as far as there is some for all.
 func TestSpoolsWithoutFiles(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "not there"))
-	all := &Unread{Limit: 1 << 30}
+	all := &unreadTotal{limit: 1 << 30}
 	a, b := overflow{all: all}, overflow{all: all}
 	if err := a.append(make([]byte, maxInMemory-overflowMemory)); err != nil {
 		t.Fatal(err)

@@ -91,7 +91,7 @@ func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(er
 	p.laneSide.client, p.homeSide.client = &p.client, &p.client
 	p.out.queue.all = &lanes.unread
 	p.room = sync.NewCond(&p.mu)
-	p.pending.State = newState(lanes.upstream.Initial)
+	p.pending.State = newState(lanes.Upstream.Initial)
 	return p
 }
 

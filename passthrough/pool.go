@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,120 +15,86 @@ import (
 )
 
 const (
-	// laneSessions is how many sessions use a lane before a further one is opened, if there may be.
+	// laneSessions is how many sessions use a lane before another one is opened.
 	laneSessions = 64
-	// maxIdleLanes is how many lanes are kept that no session uses.
+	// maxIdleLanes bounds the lanes without a session that are kept.
 	maxIdleLanes = 8
-	// refusalPause is how long after a refused login no further lane of that login is tried.
+	// refusalPause is for how long no lane is opened after Redis has refused its login.
 	refusalPause = time.Second
 )
 
-// Pool are the upstream connections that sessions share, and what all sessions' homes have in
-// common. Make them with NewLanes; Close ends them. Safe for concurrent use.
-type Pool struct {
-	upstream    *upstream.Upstream
-	lanesPerKey int           // 0: nothing is shared
-	homeIdle    time.Duration // see CloseIdleHomes
-	dialTimeout time.Duration
-	onHomeDial  func(err error) // nil is nobody; see TellConnects
-	unread      Unread
-	loops       *eventloop.Loops // read what comes by lanes; nil if there are none
-
-	suspended atomic.Bool  // nobody may share: see Suspend
-	paused    atomic.Int64 // until when the upstream holds back writes, ns since began; 0 if it doesn't
-	began     time.Time
-	homes     atomic.Int64 // that are open
-	outage    outageCheck
-	running   sync.WaitGroup
-	ctx       context.Context // ends when Close is called
-	cancel    context.CancelFunc
-
-	mu      sync.Mutex
-	groups  map[poolKey]*laneGroup // guarded by mu
-	refused map[poolKey]refusal    // guarded by mu; none is older than refusalPause when one is added
-	leaves  uint64                 // guarded by mu; counts leaves
-	closed  bool                   // guarded by mu
-	// laneLost is when a lane ended last that the proxy itself had not ended.
-	laneLost time.Time // guarded by mu
+// Config is what a Pool is made of.
+type Config struct {
+	Upstream    *upstream.Upstream
+	LanesPerKey int             // at most, for each login, database and protocol; 0: no lanes
+	DialTimeout time.Duration   // bounds the opening of a connection
+	OnDial      func(err error) // is called whenever a home was opened, or could not be; nil: nobody
+	// HomeIdle: a home is closed after so long without a request, if a new connection can take its
+	// place. It is dialled again on demand. 0 keeps all homes.
+	HomeIdle time.Duration
+	// MaxUnread bounds the files for what all clients together leave unread, bytes; 0 is no bound.
+	MaxUnread int64
+	// OnDropped is called for each client that is closed because of this or another bound on what it
+	// leaves unread; nil: nobody. It must not wait.
+	OnDropped func(client net.Addr, err error)
 }
 
-// laneKind is what the sessions that share a lane have in common.
+// Pool is the lanes, by login, and what the homes of all sessions have in common. Make it with
+// NewPool, and end it with Close. Safe for concurrent use.
+type Pool struct {
+	Config
+	unread  unreadTotal
+	loops   *eventloop.Loops // read upstream connections; nil for none
+	sharing sharing
+	homes   atomic.Int64 // that are open
+	outage  outageCheck
+	running sync.WaitGroup
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+
+	mu       sync.Mutex
+	groups   map[poolKey]*laneGroup // guarded by mu
+	refused  map[poolKey]time.Time  // guarded by mu; when Redis refused the login
+	leaves   uint64                 // guarded by mu; how often a session has left a lane
+	closed   bool                   // guarded by mu
+	laneLost time.Time              // guarded by mu; when a lane was last lost, not closed by the pool
+}
+
+// poolKey is what the sessions on a lane have in common.
 type poolKey struct {
 	upstream.Identity
-	// Scripts says that they run scripts of their clients, which may take long. While one does, the
-	// upstream tells everybody else that it is busy, but does not answer those behind it on the
-	// same connection at all.
+	// Scripts says that the sessions run scripts of their clients, which can take long. Meanwhile
+	// Redis tells other connections that it is busy, but answers nobody on the same connection.
 	Scripts bool
 }
 
-// laneSet is the lanes of one kind.
+// laneGroup is the lanes of one poolKey.
 type laneGroup struct {
 	lanes   []*lane
-	opening chan struct{} // closed when a further one is open, or can't be; nil if none is under way
-	alone   *laneSide     // the only session that asks for a lane so far; nil if none does, or others do too
+	opening chan struct{} // closed when the attempt to open another lane has ended; nil for none
+	alone   *laneSide     // the only session that has asked for a lane; nil for none, or several
 }
 
-// refusal is the upstream's answer to a login that a lane tried.
-type refusal struct {
-	reply *upstream.Refused
-	at    time.Time
+// NewPool returns a Pool without connections.
+func NewPool(cfg Config) *Pool {
+	p := &Pool{Config: cfg, groups: map[poolKey]*laneGroup{}, refused: map[poolKey]time.Time{}}
+	p.unread.limit, p.unread.dropped = cfg.MaxUnread, cfg.OnDropped
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
 }
 
-// NewLanes returns the shared connections to up, at most perIdentity for each identity. With 0
-// nothing is shared. dialTimeout bounds the opening of one.
-func NewPool(up *upstream.Upstream, perIdentity int, dialTimeout time.Duration) *Pool {
-	ls := &Pool{upstream: up, lanesPerKey: perIdentity, dialTimeout: dialTimeout, began: time.Now()}
-	ls.groups, ls.refused = map[poolKey]*laneGroup{}, map[poolKey]refusal{}
-	ls.ctx, ls.cancel = context.WithCancel(context.Background())
-	return ls
-}
-
-// BoundUnread bounds what clients leave unread, before there are any: limit is for all together, in
-// bytes, 0 for none. dropped, if it isn't nil, is told of each client that is closed because of
-// this or another bound; it must not wait.
-func (p *Pool) LimitUnread(limit int64, dropped func(client net.Addr, err error)) {
-	p.unread.Limit, p.unread.Dropped = limit, dropped
-}
-
-// TellConnects has told be called whenever a home was opened, or could not be, before there are
-// any.
-func (p *Pool) OnHomeDial(told func(err error)) { p.onHomeDial = told }
-
-// ReadBy has loops read lanes, before there are any.
+// ReadIn has loops read the connections that are opened from now on.
 func (p *Pool) ReadIn(loops *eventloop.Loops) { p.loops = loops }
 
-// CloseIdleHomes has each home closed, before there are any, that was not needed for d and is as a
-// new connection would be. It is dialled again on demand. 0 keeps all of them.
-func (p *Pool) CloseIdleHomes(d time.Duration) { p.homeIdle = d }
+// Suspend says whether Redis polices single connections, so that no lane may be used.
+func (p *Pool) Suspend(suspended bool) { p.sharing.suspended.Store(suspended) }
 
-// Suspend says whether the upstream polices single connections, so that nobody may share one.
-func (p *Pool) Suspend(suspended bool) { p.suspended.Store(suspended) }
-
-// pause says that the upstream holds back writes for d from now on; 0 ends that. Nobody shares
-// meanwhile: a write that is held back would hold up what stands behind it.
-func (p *Pool) pause(d time.Duration) {
-	until := int64(0)
-	if d > 0 {
-		until = int64(time.Since(p.began) + d)
-	}
-	p.paused.Store(until)
-}
-
-// maySessionsShare reports whether sessions may share at this moment.
-func (p *Pool) maySessionsShare() bool {
-	if p.lanesPerKey == 0 || p.suspended.Load() {
-		return false
-	}
-	until := p.paused.Load()
-	return until == 0 || int64(time.Since(p.began)) > until
-}
-
-// join returns a lane for a session, which must leave it, or nil if the session is to use its home:
-// as long as it is the only one of this kind, to which a lane would be of no use, and until a lane
-// is open, which opening tells. It never waits. (To a single client of a cluster a lane is of use:
-// it is opened by a login that may ask who serves what.)
-func (p *Pool) join(w *laneSide, kind poolKey) (l *lane, opening <-chan struct{}) {
-	if w.alone.Load() && w.aloneIn == kind {
+// join returns a lane for a session, which must leave it, or nil if the session has to use its home.
+// That is so while no other session has this key, because a lane would be of no use then, and until
+// a lane is open. opening is closed when that is decided. join never waits. (On a cluster a lane is
+// of use to a single session too: the proxy's own login opens it, which may ask for the slots.)
+func (p *Pool) join(s *laneSide, key poolKey) (l *lane, opening <-chan struct{}) {
+	if s.alone.Load() && s.aloneIn == key {
 		return nil, nil
 	}
 	p.mu.Lock()
@@ -135,52 +102,51 @@ func (p *Pool) join(w *laneSide, kind poolKey) (l *lane, opening <-chan struct{}
 	if p.closed {
 		return nil, nil
 	}
-	p.cancelAloneLocked(w)
-	set := p.groups[kind]
-	if set == nil {
-		set = &laneGroup{}
-		p.groups[kind] = set
+	p.cancelAloneLocked(s)
+	group := p.groups[key]
+	if group == nil {
+		group = &laneGroup{}
+		p.groups[key] = group
 	}
-	l = set.leastUsed()
+	l = group.leastUsed()
 	switch {
-	case l != nil && (l.users < laneSessions || len(set.lanes) >= p.lanesPerKey):
-	case set.opening != nil:
-	case l == nil && len(set.lanes) == 0 && set.alone == nil && !p.upstream.IsCluster():
-		set.alone, w.aloneIn = w, kind
-		w.alone.Store(true)
+	case l != nil && (l.users < laneSessions || len(group.lanes) >= p.LanesPerKey):
+	case group.opening != nil:
+	case l == nil && len(group.lanes) == 0 && group.alone == nil && !p.Upstream.IsCluster():
+		group.alone, s.aloneIn = s, key
+		s.alone.Store(true)
 		return nil, nil
 	default:
-		p.startOpenLocked(kind, set)
+		p.startOpenLocked(key, group)
 	}
 	if l != nil {
 		l.users++
 	}
-	return l, set.opening
+	return l, group.opening
 }
 
-// withdrawLocked says that w does not ask for a lane of its kind any more. mu is held.
-func (p *Pool) cancelAloneLocked(w *laneSide) {
-	if !w.alone.Swap(false) {
-		return
-	}
-	if set := p.groups[w.aloneIn]; set != nil && set.alone == w {
-		set.alone = nil
-		p.dropEmptyLocked(w.aloneIn, set)
-	}
-}
-
-// withdraw is withdrawLocked for a session that ends.
-func (p *Pool) cancelAlone(w *laneSide) {
-	if w.alone.Load() {
+// cancelAlone says that a session does not ask for a lane any more.
+func (p *Pool) cancelAlone(s *laneSide) {
+	if s.alone.Load() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.cancelAloneLocked(w)
+		p.cancelAloneLocked(s)
 	}
 }
 
-// leastUsed is the lane that the fewest sessions use, of those that serve, or nil.
-func (s *laneGroup) leastUsed() (least *lane) {
-	for _, l := range s.lanes {
+func (p *Pool) cancelAloneLocked(s *laneSide) {
+	if !s.alone.Swap(false) {
+		return
+	}
+	if group := p.groups[s.aloneIn]; group != nil && group.alone == s {
+		group.alone = nil
+		p.dropEmptyLocked(s.aloneIn, group)
+	}
+}
+
+// leastUsed returns the lane with the fewest sessions, of those that serve, or nil.
+func (g *laneGroup) leastUsed() (least *lane) {
+	for _, l := range g.lanes {
 		if l.serves() && (least == nil || l.users < least.users) {
 			least = l
 		}
@@ -188,44 +154,50 @@ func (s *laneGroup) leastUsed() (least *lane) {
 	return least
 }
 
-// beginOpenLocked has a lane opened, unless the upstream has just refused its login. mu is held.
-func (p *Pool) startOpenLocked(kind poolKey, set *laneGroup) {
-	if was, ok := p.refused[kind]; ok && time.Since(was.at) < refusalPause {
-		p.dropEmptyLocked(kind, set)
+// startOpenLocked begins to open a lane, unless Redis has just refused its login. mu is held.
+func (p *Pool) startOpenLocked(key poolKey, group *laneGroup) {
+	if at, ok := p.refused[key]; ok && time.Since(at) < refusalPause {
+		p.dropEmptyLocked(key, group)
 		return
 	}
-	if w := set.alone; w != nil {
-		set.alone = nil
-		w.alone.Store(false) // it asks again, and finds the lane
+	if s := group.alone; s != nil {
+		group.alone = nil
+		s.alone.Store(false) // it asks again, and finds the lane
 	}
-	set.opening = make(chan struct{})
+	group.opening = make(chan struct{})
 	p.running.Add(1)
-	go func() { // ends within dialTimeout, or at once when Close is called, which waits for it
+	go func() { // ends within DialTimeout, or at once when Close is called, which waits for it
 		defer p.running.Done()
-		p.open(kind, set)
+		p.open(key, group)
 	}()
 }
 
-func (p *Pool) open(kind poolKey, set *laneGroup) {
-	ctx, cancel := context.WithTimeout(p.ctx, p.dialTimeout)
+func (p *Pool) open(key poolKey, group *laneGroup) {
+	ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
 	defer cancel()
-	conn, err := p.upstream.DialAdmitted(ctx, kind.Identity)
+	conn, err := p.Upstream.DialAdmitted(ctx, key.Identity)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil && p.closed {
 		conn.Close()
 		err = ErrClosed
 	}
-	close(set.opening)
-	set.opening = nil
+	close(group.opening)
+	group.opening = nil
 	if err != nil {
-		p.noteRefusedLocked(kind, err)
-		p.dropEmptyLocked(kind, set)
+		var refused *upstream.Refused
+		if errors.As(err, &refused) {
+			maps.DeleteFunc(p.refused, func(_ poolKey, at time.Time) bool {
+				return time.Since(at) >= refusalPause
+			})
+			p.refused[key] = time.Now()
+		}
+		p.dropEmptyLocked(key, group)
 		return
 	}
-	l := newLane(kind, conn, p.loops)
-	set.lanes = append(set.lanes, l)
-	p.groups[kind] = set
+	l := newLane(key, conn, p.loops)
+	group.lanes = append(group.lanes, l)
+	p.groups[key] = group
 	p.running.Add(1)
 	l.onEnd = func() {
 		p.remove(l)
@@ -234,45 +206,32 @@ func (p *Pool) open(kind poolKey, set *laneGroup) {
 	l.start() // until the upstream or the pool closes it; Close waits for it
 }
 
-// noteRefusedLocked keeps a refusal of the login for refusalPause. mu is held.
-func (p *Pool) noteRefusedLocked(kind poolKey, err error) {
-	var reply *upstream.Refused
-	if !errors.As(err, &reply) {
-		return
-	}
-	maps.DeleteFunc(p.refused, func(_ poolKey, was refusal) bool { return time.Since(was.at) >= refusalPause })
-	p.refused[kind] = refusal{reply, time.Now()}
-}
-
-// forgetLocked drops a set of nothing. mu is held.
-func (p *Pool) dropEmptyLocked(kind poolKey, set *laneGroup) {
-	if len(set.lanes) == 0 && set.opening == nil && set.alone == nil && p.groups[kind] == set {
-		delete(p.groups, kind)
+// dropEmptyLocked forgets a group in which there is nothing. mu is held.
+func (p *Pool) dropEmptyLocked(key poolKey, group *laneGroup) {
+	if len(group.lanes) == 0 && group.opening == nil && group.alone == nil && p.groups[key] == group {
+		delete(p.groups, key)
 	}
 }
 
-// remove takes a lane that has ended out of its set.
+// remove takes a lane that has ended out of its group.
 func (p *Pool) remove(l *lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !l.unwanted {
 		p.laneLost = time.Now()
 	}
-	set := p.groups[l.key]
-	if set == nil {
+	group := p.groups[l.key]
+	if group == nil {
 		return
 	}
-	for i, other := range set.lanes {
-		if other == l {
-			set.lanes = append(set.lanes[:i:i], set.lanes[i+1:]...)
-			break
-		}
+	if i := slices.Index(group.lanes, l); i >= 0 {
+		group.lanes = slices.Delete(group.lanes, i, i+1)
 	}
-	p.dropEmptyLocked(l.key, set)
+	p.dropEmptyLocked(l.key, group)
 }
 
-// leave says that a session doesn't use its lane any more. One that nobody uses is kept for a
-// while, if there aren't too many.
+// leave says that a session does not use its lane any more. A lane without sessions is kept for a
+// while, if there are not too many.
 func (p *Pool) leave(l *lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,53 +241,55 @@ func (p *Pool) leave(l *lane) {
 	if l.users > 0 || l.lost() {
 		return
 	}
-	if l.retired.Load() {
-		l.unwanted = true
-		l.close()
-		return
+	if !l.retired.Load() {
+		var idle int
+		if l, idle = p.longestIdleLocked(); idle <= maxIdleLanes {
+			return
+		}
 	}
-	var oldest *lane
-	idle := 0
-	for _, set := range p.groups {
-		for _, l := range set.lanes {
+	l.retired.Store(true)
+	l.unwanted = true
+	l.close()
+}
+
+// longestIdleLocked returns the lane that has had no session for longest, and how many lanes have
+// none. mu is held.
+func (p *Pool) longestIdleLocked() (longest *lane, idle int) {
+	for _, group := range p.groups {
+		for _, l := range group.lanes {
 			if l.users > 0 || l.retired.Load() {
 				continue
 			}
 			idle++
-			if oldest == nil || l.leftAt < oldest.leftAt {
-				oldest = l
+			if longest == nil || l.leftAt < longest.leftAt {
+				longest = l
 			}
 		}
 	}
-	if idle > maxIdleLanes {
-		oldest.retired.Store(true)
-		oldest.unwanted = true
-		oldest.close()
-	}
+	return longest, idle
 }
 
-// broke reports whether a lane's connection has ended, and not because the proxy itself had no use
-// for it any more.
+// laneBroke reports whether a lane's connection has ended, and the pool has not closed it.
 func (p *Pool) laneBroke(l *lane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return l.lost() && !l.unwanted
 }
 
-// Stats counts connections to the upstream.
+// Stats counts upstream connections.
 type Stats struct {
-	Lanes  int // shared
-	Shared int // sessions that use one of these
-	Homes  int // sessions' own
+	Lanes  int
+	Shared int // sessions that use a lane
+	Homes  int
 }
 
 // Stats returns the numbers of this moment.
 func (p *Pool) Stats() (s Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, set := range p.groups {
-		s.Lanes += len(set.lanes)
-		for _, l := range set.lanes {
+	for _, group := range p.groups {
+		s.Lanes += len(group.lanes)
+		for _, l := range group.lanes {
 			s.Shared += l.users
 		}
 	}
@@ -336,14 +297,14 @@ func (p *Pool) Stats() (s Stats) {
 	return s
 }
 
-// Close ends all of them, and returns when they have ended.
+// Close ends all lanes, and returns when they have ended.
 func (p *Pool) Close() {
 	p.cancel()
 	p.mu.Lock()
 	p.closed = true
 	var lanes []*lane
-	for _, set := range p.groups {
-		lanes = append(lanes, set.lanes...)
+	for _, group := range p.groups {
+		lanes = append(lanes, group.lanes...)
 	}
 	p.mu.Unlock()
 	for _, l := range lanes {

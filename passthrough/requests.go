@@ -83,7 +83,7 @@ func (p *Pipe) logInAgain() {
 	p.mu.Lock()
 	p.pending.fresh = false
 	p.mu.Unlock()
-	login := p.pool.upstream.Initial.Login()
+	login := p.pool.Upstream.Initial.Login()
 	for _, cmd := range login {
 		p.enqueue(pendingReply{kind: discarded, Expect: Expect{Effect: logsIn}}, resp.AppendCommand(nil, cmd...))
 	}

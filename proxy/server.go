@@ -48,12 +48,13 @@ func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]), started: time.Now()}
 	s.roster.max, s.roster.sessions = cfg.MaxClients, map[*session]struct{}{}
 	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
-	s.pool = passthrough.NewPool(cfg.Upstream, cfg.UpstreamConns, cfg.DialTimeout)
-	s.pool.CloseIdleHomes(cfg.HomeIdle)
-	s.pool.OnHomeDial(s.recordUpstreamStatus)
-	s.pool.LimitUnread(cfg.MaxUnread, func(client net.Addr, err error) {
-		s.log.Warn("client closed: it doesn't read what it asked for",
-			"client", clientAddr(client), "error", err)
+	s.pool = passthrough.NewPool(passthrough.Config{
+		Upstream: cfg.Upstream, LanesPerKey: cfg.UpstreamConns, DialTimeout: cfg.DialTimeout,
+		OnDial: s.recordUpstreamStatus, HomeIdle: cfg.HomeIdle, MaxUnread: cfg.MaxUnread,
+		OnDropped: func(client net.Addr, err error) {
+			s.log.Warn("client closed: it doesn't read what it asked for",
+				"client", clientAddr(client), "error", err)
+		},
 	})
 	s.prober = cfg.Upstream.Client(cfg.Upstream.Initial)
 	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {

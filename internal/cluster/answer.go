@@ -4,13 +4,9 @@ package cluster
 
 import "lockproxy/internal/resp"
 
-const (
-	// maxTries is how often a request is sent again before the client is told why.
-	maxTries = 12
-	// promptTries is how often it follows a MOVED at once. The nodes disagree if that is not
-	// enough, and are given time.
-	promptTries = 4
-)
+// promptTries is how often a request follows a MOVED at once. The nodes disagree if that is not
+// enough, and are given time.
+const promptTries = 4
 
 var (
 	// tryAgainReply is a node's own for keys some of which have moved.

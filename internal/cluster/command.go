@@ -24,25 +24,6 @@ var table []command
 // lookup finds the command of a request.
 func lookup(args [][]byte) *command { return &table[commands.Find(args[0]).For(args).ID] }
 
-// manySlots is the slot of keys of several.
-const manySlots = -2
-
-// slotOf is the slot of a request's keys, -1 if it has none, or manySlots. at is where the keys
-// are, until the next call.
-func (in *requestReader) slotOf(q *query) (slot int, at []int) {
-	at = q.cmd.Keys.Positions(q.args, in.keys[:0])
-	in.keys = at
-	slot = -1
-	for i, j := range at {
-		s := Slot(q.args[j])
-		if i > 0 && s != slot {
-			return manySlots, at
-		}
-		slot = s
-	}
-	return slot, at
-}
-
 // headSlot is the slot of a request of argc arguments, of which only the first have come; ok is
 // false if they don't tell.
 func (cmd *command) headSlot(args [][]byte, argc int) (slot int, ok bool) {

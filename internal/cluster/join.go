@@ -116,24 +116,6 @@ func bulk(text string) []byte {
 	return e.Buf
 }
 
-// joinPlaces makes an array of n elements: the j-th of reply i is at gs[i].places[j]. For MGET.
-func joinPlaces(gs []group, n int) joiner {
-	return func(replies [][]byte) []byte {
-		whole := make([][]byte, n)
-		for i, raw := range replies {
-			_, elems, err := resp.Elements(raw)
-			if err != nil || len(elems) != len(gs[i].places) {
-				return resp.AppendError(nil,
-					"ERR a node has answered a part of the request otherwise than it should")
-			}
-			for j, elem := range elems {
-				whole[gs[i].places[j]] = elem
-			}
-		}
-		return resp.AppendAggregate(nil, '*', whole)
-	}
-}
-
 // joinReplies joins replies some of which may be errors. An error is the reply, unless any says
 // that it is enough that one node has succeeded.
 func joinReplies(join joiner, any bool) func(replies [][]byte) []byte {

@@ -7,16 +7,6 @@ import (
 	"fmt"
 )
 
-// NodeError is the loss of a node together with something that can't be restored.
-type NodeError struct {
-	Addr string
-	Err  error
-}
-
-func (e *NodeError) Error() string { return fmt.Sprintf("node %s: %v", e.Addr, e.Err) }
-
-func (e *NodeError) Unwrap() error { return e.Err }
-
 // refusal is the error of a Dialer whose login a node has refused.
 type refusal interface {
 	error
@@ -46,7 +36,7 @@ func (a *answers) lost(n *node, err error) {
 		}
 		c.refreshMap()
 	} else {
-		c.end(&NodeError{Addr: n.addr, Err: err})
+		c.end(fmt.Errorf("node %s: %w", n.addr, err))
 	}
 	c.replies.readable.Broadcast()
 	c.room.Broadcast()

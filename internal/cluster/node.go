@@ -37,15 +37,6 @@ type nodeState struct {
 // subscribed reports whether there are subscriptions, or will be.
 func (s *nodeState) subscribed() bool { return s.pending || s.All() > 0 }
 
-// open begins to open a connection to addr, or uses nc, which is open. c.mu is held.
-func (s *nodeSet) open(addr string, nc net.Conn) *node {
-	n := &node{c: s.c, addr: addr, nc: nc, out: outgoing{more: make(chan struct{}, 1)}}
-	s.byAddr[addr] = n
-	as := s.c.settings
-	s.c.running.Go(func() { n.run(as) }) // ends with the connection; Close waits for it
-	return n
-}
-
 var askingCommand = resp.AppendCommand(nil, "ASKING")
 
 // push sends p. c.mu is held.

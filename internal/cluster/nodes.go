@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"time"
 
@@ -24,6 +25,15 @@ func (s *nodeSet) at(addr string) *node {
 		return n
 	}
 	return s.open(addr, nil)
+}
+
+// open begins to open a connection to addr, or uses nc, which is open. c.mu is held.
+func (s *nodeSet) open(addr string, nc net.Conn) *node {
+	n := &node{c: s.c, addr: addr, nc: nc, out: outgoing{more: make(chan struct{}, 1)}}
+	s.byAddr[addr] = n
+	as := s.c.settings
+	s.c.running.Go(func() { n.run(as) }) // ends with the connection; Close waits for it
+	return n
 }
 
 // forSlot is the connection to the node that serves a slot. If that is not known any node will

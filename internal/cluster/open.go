@@ -41,7 +41,12 @@ func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 		}
 		// A user that may not ask for the map begins at any node.
 		if m := cl.slots.Load(); known || m == nil || slices.Contains(m.masters, addr) {
-			return cl.begin(o, addr, nc), nil
+			c := newConn(cl, o)
+			cl.add(c)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.nodes.dflt = c.nodes.open(addr, nc)
+			return c, nil
 		}
 		nc.Close()
 		return cl.Open(ctx, o) // at a master
@@ -59,14 +64,4 @@ func (cl *Cluster) bootstrap(ctx context.Context, nc net.Conn, addr string) erro
 		return nil
 	}
 	return err
-}
-
-// begin makes a Conn with a default node.
-func (cl *Cluster) begin(o Options, addr string, nc net.Conn) *Conn {
-	c := newConn(cl, o)
-	cl.add(c)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.nodes.dflt = c.nodes.open(addr, nc)
-	return c
 }

@@ -4,6 +4,9 @@ package cluster
 
 import "time"
 
+// maxTries is how often a request is sent again before the client is told why.
+const maxTries = 12
+
 // The delay before a request is sent again doubles with each try: half a second in all.
 const firstDelay, maxDelay = 2 * time.Millisecond, 80 * time.Millisecond
 

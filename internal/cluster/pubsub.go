@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"lockproxy/internal/commands"
@@ -218,7 +219,7 @@ func (s *subscriptions) shardMoved(n *node, raw []byte) {
 	r := s.c.ownRequest(resp.AppendCommand(nil, []byte("SSUBSCRIBE"), v.Text))
 	r.finish = func(replies [][]byte) []byte {
 		if isError(replies[0]) {
-			s.c.end(&NodeError{Addr: n.addr, Err: errShard})
+			s.c.end(fmt.Errorf("node %s: %w", n.addr, errShard))
 		}
 		return nil
 	}

@@ -48,6 +48,24 @@ func splitMget(c *Conn, q *query, at []int) {
 	splitBy(c, q, at, gs, 1, joinPlaces(gs, len(at)))
 }
 
+// joinPlaces makes an array of n elements: the j-th of reply i is at gs[i].places[j]. For MGET.
+func joinPlaces(gs []group, n int) joiner {
+	return func(replies [][]byte) []byte {
+		whole := make([][]byte, n)
+		for i, raw := range replies {
+			_, elems, err := resp.Elements(raw)
+			if err != nil || len(elems) != len(gs[i].places) {
+				return resp.AppendError(nil,
+					"ERR a node has answered a part of the request otherwise than it should")
+			}
+			for j, elem := range elems {
+				whole[gs[i].places[j]] = elem
+			}
+		}
+		return resp.AppendAggregate(nil, '*', whole)
+	}
+}
+
 // splitMset sets the keys of each slot atomically, but not those of all.
 func splitMset(c *Conn, q *query, at []int) {
 	if len(q.args)%2 == 0 {

@@ -25,6 +25,39 @@ type transaction struct {
 	caching []byte   // CLIENT CACHING for it; nil if none
 }
 
+// txState is what a client's transaction is made of. Conn.mu is held in all methods.
+type txState struct {
+	c       *Conn
+	open    *transaction // nil outside of MULTI
+	watched watched
+	caching []byte // CLIENT CACHING for the next request; nil if none
+}
+
+// watched is what WATCH has begun.
+type watched struct {
+	part *part // the first WATCH; nil if nothing is watched
+	node *node // nil until it is sent
+	slot int
+	more bool // another WATCH has gone to the same node
+}
+
+// restsOn reports whether n has an open transaction, or something watched.
+func (tx *txState) restsOn(n *node) bool {
+	return tx.watched.node == n || tx.open != nil && tx.open.node == n
+}
+
+// forgetWatch is for EXEC, DISCARD and the like: the node forgets with them what is watched, unless
+// the WATCH was not sent yet.
+func (tx *txState) forgetWatch() {
+	w := tx.watched
+	tx.watched = watched{}
+	if w.part != nil && w.node == nil {
+		r := tx.c.ownRequest(unwatchCommand)
+		r.one.slot = w.slot
+		tx.c.dispatch(&r.one)
+	}
+}
+
 // maxQueued is how many bytes of a transaction are kept.
 const maxQueued = 1 << 20
 

@@ -5,27 +5,6 @@ package cluster
 
 import "lockproxy/internal/resp"
 
-// txState is what a client's transaction is made of. Conn.mu is held in all methods.
-type txState struct {
-	c       *Conn
-	open    *transaction // nil outside of MULTI
-	watched watched
-	caching []byte // CLIENT CACHING for the next request; nil if none
-}
-
-// watched is what WATCH has begun.
-type watched struct {
-	part *part // the first WATCH; nil if nothing is watched
-	node *node // nil until it is sent
-	slot int
-	more bool // another WATCH has gone to the same node
-}
-
-// restsOn reports whether n has an open transaction, or something watched.
-func (tx *txState) restsOn(n *node) bool {
-	return tx.watched.node == n || tx.open != nil && tx.open.node == n
-}
-
 // watch is WATCH outside of a transaction.
 func watch(c *Conn, q *query) {
 	slot, _ := c.in.slotOf(q)
@@ -83,18 +62,6 @@ func (tx *txState) firstWatch(q *query, slot int) {
 func (tx *txState) watchRefused(_ *node, p *part, line []byte) bool {
 	kind, _, _ := parseRedirect(line, "")
 	return tx.c.answers.notFollowed(p, kind)
-}
-
-// forgetWatch is for EXEC, DISCARD and the like: the node forgets with them what is watched, unless
-// the WATCH was not sent yet.
-func (tx *txState) forgetWatch() {
-	w := tx.watched
-	tx.watched = watched{}
-	if w.part != nil && w.node == nil {
-		r := tx.c.ownRequest(unwatchCommand)
-		r.one.slot = w.slot
-		tx.c.dispatch(&r.one)
-	}
 }
 
 // unwatch is UNWATCH outside of a transaction.

@@ -102,6 +102,25 @@ func (in *requestReader) route(q *query) {
 	}
 }
 
+// manySlots is the slot of keys of several.
+const manySlots = -2
+
+// slotOf is the slot of a request's keys, -1 if it has none, or manySlots. at is where the keys
+// are, until the next call.
+func (in *requestReader) slotOf(q *query) (slot int, at []int) {
+	at = q.cmd.Keys.Positions(q.args, in.keys[:0])
+	in.keys = at
+	slot = -1
+	for i, j := range at {
+		s := Slot(q.args[j])
+		if i > 0 && s != slot {
+			return manySlots, at
+		}
+		slot = s
+	}
+	return slot, at
+}
+
 // stream begins to stream the request at the beginning of b, if its node is known by now. It
 // returns what is left of b.
 func (in *requestReader) stream(b []byte) (rest []byte, err error) {

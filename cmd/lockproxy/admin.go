@@ -43,13 +43,13 @@ type watching struct {
 }
 
 // prepare opens the admin server's listener, if one is wanted, and lets the proxy that cfg is for tell it of what it does.
-func (o *AdminOptions) prepare(cfg *proxy.Config, before *predecessor) (*watching, error) {
+func (o *AdminOptions) prepare(cfg *proxy.Config, old *parent) (*watching, error) {
 	cfg.Version, cfg.Locks.SlowWait = version, o.SlowWait
 	w := &watching{options: o}
 	if o.Admin == "" {
 		return w, nil
 	}
-	ln, err := before.listener("admin", o.Admin)
+	ln, err := old.listener("admin", o.Admin)
 	if err == nil && ln == nil {
 		ln, err = net.Listen("tcp", o.Admin)
 	}

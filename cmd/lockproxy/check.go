@@ -112,5 +112,5 @@ func (c *checkCommand) look() (found findings) {
 	return found
 }
 
-// checkWithin bounds all questions to the upstream together, besides connecting.
+// checkWithin bounds all questions to the upstream together, without connecting.
 const checkWithin = 5 * time.Second

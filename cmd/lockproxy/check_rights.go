@@ -25,7 +25,7 @@ type right struct {
 // probeKey stands for a key in a right's probe.
 const probeKey = "KEY"
 
-// rights are what a locking user may need, as README.md documents it; besides these, +select for other databases than 0.
+// rights are what a locking user may need, as README.md documents it; and +select for other databases than 0.
 var rights = []right{
 	{"eval", locking, levelFail, []any{"EVAL", "return 1", "0"}},
 	{"evalsha", locking, levelFail, []any{"EVALSHA", strings.Repeat("0", 40), "0"}},
@@ -116,7 +116,7 @@ func (c *checkCommand) probe(ctx context.Context, client *redis.Client, conn *re
 	args := slices.Clone(r.probe)
 	for i := range args {
 		if args[i] == probeKey {
-			args[i] = lockcmd.RecordKey([]byte(key)) + ":check" // nobody's key, and beginning as the lock does
+			args[i] = lockcmd.RecordKey([]byte(key)) + ":check" // an unused key that begins as the lock does
 		}
 	}
 	err := conn.Do(ctx, args...).Err()

@@ -137,7 +137,7 @@ func TestCheckNamesMissingRights(t *testing.T) {
 		if r.level == levelFail {
 			status = 1
 		}
-		// One replica is wanted, since WAIT is of no use else; that there is none fails as well.
+		// One replica is wanted, since otherwise WAIT is of no use; that there is none fails as well.
 		args, line := []string{"--upstream", url, "--lock", "app:x"}, r.level+" rights user app lacks +"+r.command+", for "
 		if r.command == "wait" {
 			args = append(args, "--min-replicas", "1")

@@ -12,7 +12,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// reloader does SIGHUP's work: it reads flags, environment and configuration file anew, and the TLS files.
+// reloader does SIGHUP's work: it reads flags, environment and configuration file again, and the TLS files.
 type reloader struct {
 	args    []string // the command line
 	current *options // what is in use

@@ -11,17 +11,18 @@ import (
 	"time"
 )
 
-// A running process hands over where it listens to the one that is to take its place, by a Unix socket at --handover: its listening
-// sockets themselves, so that no connection is refused or lost that the kernel has already made.
+// A running process, the parent, hands over to the one that is to take its place, its child, by a
+// Unix socket at --handover. It hands over its listening sockets themselves, so that no connection is
+// refused or lost that the kernel has already made. The parent's part is upgrader.
 //
-//	successor -> predecessor   connects
-//	predecessor -> successor   handoverOffer, with the listening sockets
-//	successor -> predecessor   handoverDone, once it serves
-//	predecessor                accepts no more, finishes what it has been asked, ends
+//	child -> parent   connects
+//	parent -> child   handoverOffer, with the listening sockets
+//	child -> parent   handoverReady, once it serves
+//	parent            accepts no more, finishes what it has been asked, ends
 //
-// Whichever of them ends before handoverDone, the other goes on as if nothing had happened.
+// If one of them ends before handoverReady, the other goes on as if nothing had happened.
 
-// handoverVersion changes when processes of different versions could not hand over to one another.
+// handoverVersion changes when processes of different versions could not hand over to each other.
 const handoverVersion = 1
 
 // handoverOffer says what the sockets are that come with it.
@@ -32,26 +33,26 @@ type handoverOffer struct {
 }
 
 const (
-	handoverDone = 'S'
-	// handoverPatience is how long a process may take for its part of the conversation, but for getting ready.
-	handoverPatience = 5 * time.Second
-	// handoverStart is how long a successor may take until it serves.
-	handoverStart = time.Minute
-	// maxHandover bounds the offer, bytes; maxHandoverSockets how many sockets come with it.
+	handoverReady = 'S'
+	// handoverTimeout is how long a process may take for its part, except for getting ready.
+	handoverTimeout = 5 * time.Second
+	// readyTimeout is how long a child may take until it serves.
+	readyTimeout = time.Minute
+	// maxHandover bounds the offer, bytes; maxHandoverSockets the sockets that come with it.
 	maxHandover, maxHandoverSockets = 4 << 10, 8
 )
 
 func handoverName(flag, address string) string { return flag + " " + address }
 
-// predecessor is the process whose place this one takes. A nil one has nothing.
-type predecessor struct {
+// parent is the process whose place this one takes. A nil one has nothing.
+type parent struct {
 	pid     int
 	conn    *net.UnixConn
 	sockets map[string]*os.File
 }
 
-// findPredecessor asks the process that serves at path for what it listens on; nil if there is none.
-func findPredecessor(path string) (*predecessor, error) {
+// findParent asks the process that serves at path for what it listens on; nil if there is none.
+func findParent(path string) (*parent, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -61,7 +62,7 @@ func findPredecessor(path string) (*predecessor, error) {
 			return nil, nil
 		}
 		if err == nil {
-			var p *predecessor
+			var p *parent
 			if p, err = receiveOffer(conn); err == nil {
 				return p, nil
 			}
@@ -74,8 +75,8 @@ func findPredecessor(path string) (*predecessor, error) {
 	}
 }
 
-func receiveOffer(conn *net.UnixConn) (*predecessor, error) {
-	conn.SetDeadline(time.Now().Add(handoverPatience))
+func receiveOffer(conn *net.UnixConn) (*parent, error) {
+	conn.SetDeadline(time.Now().Add(handoverTimeout))
 	text, rights := make([]byte, maxHandover), make([]byte, syscall.CmsgSpace(4*maxHandoverSockets))
 	n, m, _, _, err := conn.ReadMsgUnix(text, rights)
 	if err != nil {
@@ -93,7 +94,7 @@ func receiveOffer(conn *net.UnixConn) (*predecessor, error) {
 	case len(files) != len(offer.Names):
 		err = fmt.Errorf("it has %d names for %d sockets", len(offer.Names), len(files))
 	}
-	p := &predecessor{pid: offer.PID, conn: conn, sockets: map[string]*os.File{}}
+	p := &parent{pid: offer.PID, conn: conn, sockets: map[string]*os.File{}}
 	for i, file := range files {
 		if err != nil {
 			file.Close()
@@ -123,8 +124,8 @@ func receivedFiles(rights []byte) (files []*os.File, err error) {
 	return files, nil
 }
 
-// listener is what the predecessor listens on for a flag with this address; nil if it doesn't.
-func (p *predecessor) listener(flag, address string) (net.Listener, error) {
+// listener is what the parent listens on for a flag with this address; nil if it doesn't.
+func (p *parent) listener(flag, address string) (net.Listener, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -134,23 +135,23 @@ func (p *predecessor) listener(flag, address string) (net.Listener, error) {
 		return nil, nil
 	}
 	delete(p.sockets, name)
-	defer file.Close() // FileListener has one of its own
+	defer file.Close() // FileListener has its own
 	return net.FileListener(file)
 }
 
-// relieve tells the predecessor that its successor serves.
-func (p *predecessor) relieve() error {
+// ready tells the parent that its child serves.
+func (p *parent) ready() error {
 	if p == nil {
 		return nil
 	}
 	defer p.close()
-	p.conn.SetDeadline(time.Now().Add(handoverPatience))
-	_, err := p.conn.Write([]byte{handoverDone})
+	p.conn.SetDeadline(time.Now().Add(handoverTimeout))
+	_, err := p.conn.Write([]byte{handoverReady})
 	return err
 }
 
-// close lets the predecessor go on, unless it has been relieved.
-func (p *predecessor) close() {
+// close lets the parent go on, unless this process is ready.
+func (p *parent) close() {
 	if p == nil {
 		return
 	}

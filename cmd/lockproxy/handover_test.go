@@ -40,7 +40,7 @@ func pings(ctx context.Context, t *testing.T, network, addr string) (asked int) 
 	return asked
 }
 
-// Each of three processes takes over from the one before; whoever connects meanwhile is served, and a connection that exists is closed
+// Each of three processes takes over from the one before; a client that connects meanwhile is served, and a connection that exists is closed
 // with the answer to its next command. Of the admin pages the same is true.
 func TestHandover(t *testing.T) {
 	t.Parallel()

@@ -28,9 +28,9 @@ const fromSystemd = "systemd"
 
 // listen opens the listener that --listen names, or takes it over from a predecessor that has it. A Unix socket that a dead process has
 // left behind is replaced.
-func (o *options) listen(before *predecessor) (net.Listener, error) {
+func (o *options) listen(old *parent) (net.Listener, error) {
 	path, isUnix := o.socketPath()
-	ln, err := before.listener("listen", o.Listen)
+	ln, err := old.listener("listen", o.Listen)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot listen on %s as it was handed over: %w", o.Listen, err)
@@ -38,7 +38,7 @@ func (o *options) listen(before *predecessor) (net.Listener, error) {
 		return adoptUnix(ln, path)
 	case ln != nil:
 		return ln, nil
-	case before != nil:
+	case old != nil:
 		return nil, fmt.Errorf("the process at --handover does not listen on %s: give this one the same --listen, or another --handover", o.Listen)
 	case o.Listen == fromSystemd:
 		return systemdListener()
@@ -74,7 +74,7 @@ func (o *options) open(path string, isUnix bool) (net.Listener, error) {
 }
 
 // listenUnix listens on path, also if a socket is there whose process has ended. The directory is locked meanwhile: of two
-// processes that start at the same time, one would else take the other's new socket for a dead one and remove it.
+// processes that start at the same time, one would otherwise take the other's new socket for a dead one and remove it.
 func listenUnix(path string, mode os.FileMode) (*socket, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -127,7 +127,7 @@ type socket struct {
 
 func bindUnix(path string, mode os.FileMode) (*socket, error) {
 	umask.Lock()
-	mask := syscall.Umask(0o777 &^ int(mode)) // not chmod afterwards: nobody may connect in between
+	mask := syscall.Umask(0o777 &^ int(mode)) // not chmod afterwards: no client may connect in between
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	syscall.Umask(mask)
 	umask.Unlock()

@@ -32,7 +32,7 @@ func TestUnixSocketFile(t *testing.T) {
 	ln.Close() // as the server does
 }
 
-// A socket without a process is replaced, and nothing else is.
+// A socket without a process is replaced, and only that.
 func TestUnixSocketLeftBehind(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.sock")
 	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})

@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-var updateMan = flag.Bool("update-man", false, "write deploy/lockproxy.1 anew")
+var updateMan = flag.Bool("update-man", false, "write deploy/lockproxy.1 again")
 
 const manFile = "../../deploy/lockproxy.1"
 

@@ -117,7 +117,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Credentials in the upstream's URL serve whoever can connect: that is worth a line.
+// Credentials in the upstream's URL serve every client that can connect: that is worth a line.
 func TestOpenProxyIsMentioned(t *testing.T) {
 	public, loopback := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Exit statuses of lockproxy run besides the command's own; they follow timeout(1), env(1) and sysexits.h.
+// Exit statuses of lockproxy run, next to the command's own; they follow timeout(1), env(1) and sysexits.h.
 const (
 	exitUnreachable   = 69  // EX_UNAVAILABLE: the proxy, or the Redis behind it, can't be reached: nothing was run
 	exitHeld          = 75  // EX_TEMPFAIL: another holds the lock: nothing was run
@@ -168,7 +168,7 @@ func onSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc) (stop fu
 	return func() { close(stopped); <-ended }
 }
 
-// lock asks for the lock; token 0 says that another holds it. After a wait nobody knows when the lock was given, so RELOCK
+// lock asks for the lock; token 0 says that another holds it. After a wait it is unknown when the lock was given, so RELOCK
 // makes the lease one that begins at a known time.
 func (c *runCommand) lock(ctx context.Context, conn *sessionConn) (token int64, l lease, err error) {
 	args := []string{"LOCK", c.Key, c.Timeout.decimal(), "SESSION", "OWNER", ownerName(c.Command[0])}

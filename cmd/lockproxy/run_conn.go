@@ -27,7 +27,7 @@ const lossBound = 25 * time.Second
 type sessionConn struct {
 	nc         net.Conn
 	events     chan event    // closed when the connection has ended, after the event that says why
-	closing    chan struct{} // closed by close: nobody waits for events any more
+	closing    chan struct{} // closed by close: no event is wanted any more
 	unanswered int           // requests sent whose replies haven't been taken
 }
 
@@ -164,7 +164,7 @@ func (s *sessionConn) read() {
 	}
 }
 
-// deliver hands an event on; false says that the connection is being closed and nobody waits for it any more.
+// deliver hands an event on; false says that the connection is being closed.
 func (s *sessionConn) deliver(ev event) bool {
 	select {
 	case s.events <- ev:
@@ -182,7 +182,7 @@ func (s *sessionConn) close() {
 	}
 }
 
-// ownerName names this run among all, for LOCKINFO and for whoever looks why he waits. The random part is what keeps two
+// ownerName names this run among all, for LOCKINFO and for people who wonder why a command waits. The random part is what keeps two
 // containers with the same host name and process number apart: the same owner would be given the same lock.
 func ownerName(command string) string {
 	host, err := os.Hostname()

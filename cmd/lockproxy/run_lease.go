@@ -17,14 +17,14 @@ func newLease(timeout time.Duration, asked time.Time) lease {
 	return l
 }
 
-// renewed takes note that a question which was asked at that time was answered with yes.
+// renewed records that a question of that time was answered with yes.
 func (l *lease) renewed(asked time.Time) {
 	l.until = asked.Add(l.timeout)
 	l.asked = time.Time{}
 	l.next = asked.Add(l.timeout / 4)
 }
 
-// failed takes note that the question was answered with neither yes nor no.
+// failed records that the question was answered with neither yes nor no.
 func (l *lease) failed(now time.Time) {
 	l.asked = time.Time{}
 	l.next = now.Add(min(max(l.timeout/20, 5*time.Millisecond), time.Second))

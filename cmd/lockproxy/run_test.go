@@ -223,7 +223,7 @@ func TestRunIsSignalledAsItGetsTheLock(t *testing.T) {
 	}
 }
 
-// Without this process nobody holds the lock for the command: the kernel ends it.
+// Without this process the lock is not held for the command: the kernel ends that.
 func TestRunKilled(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)

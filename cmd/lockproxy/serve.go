@@ -51,12 +51,12 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("cannot use the TLS files: %w", err)
 	}
-	before, err := findPredecessor(opts.Handover)
+	old, err := findParent(opts.Handover)
 	if err != nil {
 		return err
 	}
-	defer before.close() // which does no harm once it is relieved
-	ln, err := opts.listen(before)
+	defer old.close() // which does no harm behind ready
+	ln, err := opts.listen(old)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	}
 	cfg := opts.serverConfig(upstream, log)
 	cfg.TLS = certs.serving()
-	watched, err := opts.AdminOptions.prepare(&cfg, before)
+	watched, err := opts.AdminOptions.prepare(&cfg, old)
 	if err != nil {
 		ln.Close()
 		return err
@@ -82,25 +82,25 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	server := proxy.New(cfg)
 	stopWatching := sync.OnceFunc(watched.start(server, log))
 	defer stopWatching()
-	after, err := awaitSuccessor(opts, ln, watched.ln, log)
+	upgrade, err := newUpgrader(opts, ln, watched.ln, log)
 	if err != nil {
 		server.Close()
 		ln.Close()
 		return err
 	}
-	defer after.close()
+	defer upgrade.close()
 
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }() // ends by Shutdown or Close; waited for below
 	log.Info("serving", "listen", opts.shown(ln.Addr()), "upstream", describe(opts.upstream), "version", version)
 	if opts.upstream != nil {
-		checking, stopChecking := context.WithCancel(context.Background())
+		checking, stopChecks := context.WithCancel(context.Background())
 		var checks sync.WaitGroup
 		checks.Go(func() { server.CheckUpstream(checking) }) // ends when it has looked, or with serve, which waits for it
 		defer checks.Wait()
-		defer stopChecking()
+		defer stopChecks()
 	}
-	if err := before.relieve(); err != nil {
+	if err := old.ready(); err != nil {
 		log.Warn("cannot tell the process whose place this one takes that it may end: stop it", "error", err)
 	}
 	notify(stateReady, log)
@@ -112,7 +112,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 			return fmt.Errorf("accepting on %s ended: %w", opts.Listen, err)
 		case <-hangups:
 			reloader.reload()
-		case <-after.done:
+		case <-upgrade.done:
 			stopWatching() // what asks there from now on asks the successor
 			running = false
 		case sig := <-signals:
@@ -142,7 +142,7 @@ func leave(server *proxy.Server, opts *options, log hclog.Logger, signals chan o
 	}
 }
 
-// warnOpen says so if whoever reaches the proxy acts as the upstream's user without knowing its password.
+// warnOpen logs it if clients act as the upstream's user without knowing its password.
 func warnOpen(opts *options, addr net.Addr, log hclog.Logger) {
 	if opts.upstream == nil || !opts.upstream.Initial.LoggedIn || opts.TLSClientCA != "" || isLoopback(addr) {
 		return

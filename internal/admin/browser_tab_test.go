@@ -110,7 +110,7 @@ func (b *tab) filter(text string) {
 	b.do(chromedp.Focus("#filter"), chromedp.Evaluate(`document.getElementById("filter").select()`, nil), chromedp.KeyEvent(text))
 }
 
-// shot keeps a screenshot if somebody wants to look at it.
+// shot keeps a screenshot if that is asked for.
 func (b *tab) shot(name string) {
 	dir := os.Getenv("LOCKPROXY_SCREENSHOTS")
 	if dir == "" {

@@ -57,7 +57,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	out.SetReadDeadline(time.Time{}) // the request is there; what is read now is only whether the client is
 	tick := time.NewTicker(streamEvery)
 	defer tick.Stop()
-	last, _ := strconv.ParseInt(r.URL.Query().Get("since"), 10, 64) // else all there is
+	last, _ := strconv.ParseInt(r.URL.Query().Get("since"), 10, 64) // 0, which is all, if it is missing
 	for q := parseQuery(r); ; {
 		list := s.list(q)
 		points := s.history.since(last)

@@ -36,7 +36,7 @@ func (r *readiness) now() error {
 	return r.err
 }
 
-// serveHealth says that the process lives; it asks nobody.
+// serveHealth says that the process lives; it asks nothing else.
 func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprintln(w, "ok")

@@ -76,7 +76,7 @@ const (
 	stepTimeout = 3 * time.Second
 )
 
-// list shows the locks, having looked anew if that was long ago.
+// list shows the locks, having scanned again if the last scan is old.
 func (s *Server) list(q survey.Query) lockList {
 	if !s.survey.Fresh(freshFor) && !s.cfg.Proxy.Stats().Draining { // whose connections to the upstream are going
 		ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)

@@ -119,7 +119,7 @@ func TestLocksWithoutRights(t *testing.T) {
 	}
 }
 
-// While nobody looks the upstream isn't scanned, and while somebody does only so much.
+// While no page is open the upstream isn't scanned, and while one is only so much.
 func TestScansAreBounded(t *testing.T) {
 	redis := testredis.Start(t)
 	s := startSiteAt(t, redis, nil)
@@ -136,7 +136,7 @@ func TestScansAreBounded(t *testing.T) {
 		return n
 	}
 	if n := scans(); n != 0 {
-		t.Errorf("%d scans with nobody looking", n)
+		t.Errorf("%d scans with no page open", n)
 	}
 	for range 20 { // within a second
 		s.locks("")
@@ -158,7 +158,7 @@ func infoStat(info, name string) string {
 	return ""
 }
 
-// The page is whole: each file that it names is there, and nothing else is.
+// The page is whole: each file that it names is there, and no other.
 func TestPageFiles(t *testing.T) {
 	s := startSite(t, nil)
 	_, html := s.get("/")

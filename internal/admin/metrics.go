@@ -23,7 +23,7 @@ type Metrics struct {
 	waits    recentWaits
 }
 
-// Buckets, in seconds: from what one round trip on loopback takes to what nobody would wait for.
+// Buckets, in seconds: from what one round trip on loopback takes to what no client would wait for.
 var (
 	commandBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	waitBuckets    = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}

@@ -68,7 +68,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Pages that nobody reads keep nobody from the live page: the oldest page of the address that has most
+// Pages that are not read keep no others from the live page: the oldest page of the address that has most
 // of them goes.
 func TestStreamsAreBounded(t *testing.T) {
 	s := startSite(t, nil)

@@ -8,7 +8,7 @@ import (
 )
 
 // streams are the live pages that are open. There is always room for one more: the oldest page goes, of
-// the address that has most of them, so that nobody keeps others from the live page.
+// the address that has most of them, so that one reader keeps no others from the live page.
 type streams struct {
 	mu     sync.Mutex
 	opened []*stream // guarded by mu; the oldest first

@@ -37,7 +37,7 @@ type Budget struct {
 var DefaultBudget = Budget{Scan: 10000, Looks: 1000}
 
 const (
-	scanCount = 500   // keys of one SCAN, which keeps the upstream from all else meanwhile
+	scanCount = 500   // keys of one SCAN, during which the upstream does nothing else
 	lookBatch = 200   // locks asked about in one go
 	maxLocks  = 10000 // more are not followed
 	maxScans  = 16    // databases

@@ -185,7 +185,7 @@ func (c *Cluster) Addrs() []string {
 // MasterOf is the node that serves a slot, by its own word, as soon as there is one that can say so.
 func (c *Cluster) MasterOf(slot int) (master *Server) {
 	c.t.Helper()
-	c.waitFor("somebody serves slot "+strconv.Itoa(slot), func() bool {
+	c.waitFor("a node serves slot "+strconv.Itoa(slot), func() bool {
 		for _, s := range c.running() {
 			if s.Role() == "master" && slices.Contains(c.SlotsOf(s), slot) {
 				master = s

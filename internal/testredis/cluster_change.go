@@ -99,7 +99,7 @@ func (m *Migration) MoveKeys() {
 func (m *Migration) Finish() {
 	m.c.t.Helper()
 	id := m.c.ID(m.to)
-	// The new master first: so no moment comes at which nobody serves a slot.
+	// The new master first: so a slot is served at all times.
 	m.each(m.to, "CLUSTER", "SETSLOT", "", "NODE", id)
 	m.each(m.from, "CLUSTER", "SETSLOT", "", "NODE", id)
 	// Nodes hear of it from one another, but of many slots at once not always all.

@@ -16,7 +16,7 @@ import (
 )
 
 // Ask sends one command on a connection of its own, logged in by the server's own password, and returns what is answered: as a
-// text if it is one, else raw. It is "" if the server doesn't answer within a second.
+// text if it is one, otherwise raw. It is "" if the server doesn't answer within a second.
 func (s *Server) Ask(command ...string) string {
 	raw := s.ask(command...)
 	if v, err := resp.ParseValue(raw); err == nil && v.Type == '$' {

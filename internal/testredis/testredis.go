@@ -51,7 +51,7 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// FreePort returns a loopback port that nothing listens on, and that nobody else is given until the test ends. Nor are the ports that lie above
+// FreePort returns a loopback port that nothing listens on, and that no other test is given until the test ends. Nor are the ports that lie above
 // it by each of also.
 func FreePort(t testing.TB, also ...int) int {
 	t.Helper()

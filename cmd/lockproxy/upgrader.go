@@ -13,27 +13,28 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// succession waits at --handover for the process that is to take this one's place.
-type succession struct {
+// upgrader waits at --handover for the process that is to take this one's place, its child.
+type upgrader struct {
 	clients net.Listener
-	ln      *socket // nil if nobody is waited for
+	ln      *socket // nil if no child can come
 	log     hclog.Logger
 	names   []string
 	sockets []*os.File // in the order of names; they are of the listeners' open sockets
 	running sync.WaitGroup
-	done    chan struct{} // closed when a successor serves
+	done    chan struct{} // closed when a child serves
 
 	mu     sync.Mutex
-	asking *net.UnixConn // guarded by mu; the conversation under way
+	child  *net.UnixConn // guarded by mu; the connection to one that asks
 	closed bool          // guarded by mu
 }
 
 // filer is a listener whose socket can be handed on.
 type filer interface{ File() (*os.File, error) }
 
-// awaitSuccessor begins to wait for one that is to listen on ln, and on admin, which may be nil. Without --handover nobody is waited for.
-func awaitSuccessor(opts *options, ln, admin net.Listener, log hclog.Logger) (*succession, error) {
-	s := &succession{log: log, done: make(chan struct{}), clients: ln}
+// newUpgrader begins to wait for a child that is to listen on ln, and on admin, which may be nil.
+// Without --handover it waits for none.
+func newUpgrader(opts *options, ln, admin net.Listener, log hclog.Logger) (*upgrader, error) {
+	s := &upgrader{log: log, done: make(chan struct{}), clients: ln}
 	if opts.Handover == "" {
 		return s, nil
 	}
@@ -48,11 +49,11 @@ func awaitSuccessor(opts *options, ln, admin net.Listener, log hclog.Logger) (*s
 		s.close()
 		return nil, fmt.Errorf("cannot wait for a successor at --handover %s: %w", opts.Handover, withoutAddr(err))
 	}
-	s.running.Go(s.serve) // ends when a successor serves, or by close, which waits for it
+	s.running.Go(s.serve) // ends when a child serves, or by close, which waits for it
 	return s, nil
 }
 
-func (s *succession) add(name string, ln net.Listener) error {
+func (s *upgrader) add(name string, ln net.Listener) error {
 	file, err := ln.(filer).File()
 	if err == nil {
 		s.names, s.sockets = append(s.names, name), append(s.sockets, file)
@@ -60,7 +61,8 @@ func (s *succession) add(name string, ln net.Listener) error {
 	return err
 }
 
-// replaceUnix listens on path in place of whoever does, of whom a process that connects finds one or the other.
+// replaceUnix listens on path in place of the process that does. One that connects meanwhile finds
+// either of them.
 func replaceUnix(path string, mode os.FileMode) (*socket, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
 		return nil, errors.New("that is an existing file and not a socket")
@@ -79,14 +81,14 @@ func replaceUnix(path string, mode os.FileMode) (*socket, error) {
 	return ln, nil
 }
 
-// serve makes the offer to whoever connects, one at a time, until one of them serves.
-func (s *succession) serve() {
+// serve makes the offer to each process that connects, one at a time, until one of them serves.
+func (s *upgrader) serve() {
 	for {
 		conn, err := s.ln.AcceptUnix()
 		if err != nil {
 			return
 		}
-		if !s.begin(conn) {
+		if !s.track(conn) {
 			return
 		}
 		err = s.offer(conn)
@@ -103,19 +105,20 @@ func (s *succession) serve() {
 	}
 }
 
-// begin takes note of a conversation, for close to end it; it returns false if that has been called.
-func (s *succession) begin(conn *net.UnixConn) bool {
+// track records the connection to a child, for close to end it. It returns false if close has been
+// called.
+func (s *upgrader) track(conn *net.UnixConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asking = conn
+	s.child = conn
 	if s.closed {
 		conn.Close()
 	}
 	return !s.closed
 }
 
-// offer hands the sockets to a successor, and returns when it serves.
-func (s *succession) offer(conn *net.UnixConn) error {
+// offer hands the sockets to a child, and returns when it serves.
+func (s *upgrader) offer(conn *net.UnixConn) error {
 	text, err := json.Marshal(handoverOffer{handoverVersion, os.Getpid(), s.names})
 	if err != nil {
 		return err
@@ -130,30 +133,30 @@ func (s *succession) offer(conn *net.UnixConn) error {
 			return err
 		}
 	}
-	conn.SetDeadline(time.Now().Add(handoverPatience))
+	conn.SetDeadline(time.Now().Add(handoverTimeout))
 	if _, _, err := conn.WriteMsgUnix(text, syscall.UnixRights(fds...), nil); err != nil {
 		return err
 	}
-	conn.SetDeadline(time.Now().Add(handoverStart))
+	conn.SetDeadline(time.Now().Add(readyTimeout))
 	var answer [1]byte
 	if _, err := conn.Read(answer[:]); err != nil {
 		return err
 	}
-	if answer[0] != handoverDone {
+	if answer[0] != handoverReady {
 		return fmt.Errorf("it says %q", answer[0])
 	}
 	return nil
 }
 
 // close ends the waiting.
-func (s *succession) close() {
+func (s *upgrader) close() {
 	if s.ln != nil {
 		s.ln.Close()
 	}
 	s.mu.Lock()
 	s.closed = true
-	if s.asking != nil {
-		s.asking.Close()
+	if s.child != nil {
+		s.child.Close()
 	}
 	s.mu.Unlock()
 	s.running.Wait()

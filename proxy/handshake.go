@@ -112,8 +112,8 @@ func (s *Server) logHandshake(what, addr string, err error) {
 		s.log.Debug("client sent away", "client", addr, "failed", what, "error", err)
 		return
 	}
-	s.log.Warn("client sent away before its first request; others within this second are logged at "+
-		"debug level", "client", addr, "failed", what, "error", err)
+	s.log.Warn("client sent away before its first request; others within this second are logged "+
+		"at debug level", "client", addr, "failed", what, "error", err)
 }
 
 // clientAddr is host:port, or "unix" for a client without an address.

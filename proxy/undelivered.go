@@ -10,10 +10,10 @@ import (
 )
 
 // A lock is released if its token crossed with the end of the connection: otherwise no client has
-// it, and all wait for its lease to end. But the end of a connection does not say what the client has
-// read. The kernel of a process that dies sends a reset if something is unread; a balancer sends
-// one too when a connection has been silent for long, and its client may hold a lock and work. So
-// these count:
+// it, and all wait for its lease to end. But the end of a connection does not say what the client
+// has read. The kernel of a process that dies sends a reset if something is unread; a balancer
+// sends one too when a connection has been silent for long, and its client may hold a lock and
+// work. So these count:
 //
 //	signal                                            certain
 //	the token was never given to the kernel, since    yes

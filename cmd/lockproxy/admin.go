@@ -30,7 +30,8 @@ func (o *AdminOptions) check() error {
 	case o.Admin == "" && (o.AdminToken != "" || o.AdminPprof):
 		return errors.New("--admin-token and --admin-pprof need --admin")
 	case o.AdminToken != "" && len(o.AdminToken) < minAdminToken:
-		return fmt.Errorf("--admin-token is too short: want at least %d characters, for example from openssl rand -hex 16", minAdminToken)
+		return fmt.Errorf("--admin-token is too short: want at least %d characters, for example "+
+			"from openssl rand -hex 16", minAdminToken)
 	}
 	return nil
 }
@@ -42,7 +43,8 @@ type watching struct {
 	ln      net.Listener // nil if it isn't wanted
 }
 
-// prepare opens the admin server's listener, if one is wanted, and lets the proxy that cfg is for tell it of what it does.
+// prepare opens the admin server's listener, if one is wanted, and lets the proxy that cfg is for
+// tell it of what it does.
 func (o *AdminOptions) prepare(cfg *proxy.Config, old *parent) (*watching, error) {
 	cfg.Version, cfg.Locks.SlowWait = version, o.SlowWait
 	w := &watching{options: o}
@@ -54,31 +56,36 @@ func (o *AdminOptions) prepare(cfg *proxy.Config, old *parent) (*watching, error
 		ln, err = net.Listen("tcp", o.Admin)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s, choose another --admin: %w", o.Admin, withoutAddr(err))
+		return nil, fmt.Errorf("cannot listen on %s, choose another --admin: %w", o.Admin,
+			withoutAddr(err))
 	}
 	w.ln, w.metrics = ln, admin.NewMetrics(version)
 	cfg.Observer = w.metrics
 	return w, nil
 }
 
-// start serves until stop is called, which returns when all has ended. It goes on while the proxy shuts down, so that /readyz
-// tells of it.
+// start serves until stop is called, which returns when all has ended. It goes on while the proxy
+// shuts down, so that /readyz tells of it.
 func (w *watching) start(server *proxy.Server, log hclog.Logger) (stop func()) {
 	if w.ln == nil {
 		return func() {}
 	}
 	pages := admin.New(admin.Config{
-		Proxy: server, Metrics: w.metrics, Token: w.options.AdminToken, Pprof: w.options.AdminPprof, Logger: log.Named("admin"),
+		Proxy: server, Metrics: w.metrics, Token: w.options.AdminToken, Pprof: w.options.AdminPprof,
+		Logger: log.Named("admin"),
 	})
 	if !isLoopback(w.ln.Addr()) {
-		log.Warn("everybody who reaches the admin address sees the names of locks and their holders: let in only whom you mean to", "admin", w.ln.Addr().String())
+		log.Warn("everybody who reaches the admin address sees the names of locks and their "+
+			"holders: let in only whom you mean to", "admin", w.ln.Addr().String())
 	}
-	log.Info("admin pages", "admin", "http://"+w.ln.Addr().String()+"/", "can_release_locks", w.options.AdminToken != "")
+	log.Info("admin pages", "admin", "http://"+w.ln.Addr().String()+"/", "can_release_locks",
+		w.options.AdminToken != "")
 	ended := make(chan struct{})
 	go func() { // ends by Close; stop waits for it
 		defer close(ended)
 		if err := pages.Serve(w.ln); err != nil {
-			log.Error("the admin pages ended; the proxy goes on", "admin", w.options.Admin, "error", err)
+			log.Error("the admin pages ended; the proxy goes on", "admin", w.options.Admin, "error",
+				err)
 		}
 	}()
 	return func() {

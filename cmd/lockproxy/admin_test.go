@@ -23,17 +23,21 @@ func fetch(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// The admin server is there when it is asked for, tells of this process, and keeps its token to itself.
+// The admin server is there when it is asked for, tells of this process, and keeps its token to
+// itself.
 func TestAdminOfProcess(t *testing.T) {
 	redis := testredis.Start(t)
-	addr, admin := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
-	p := start(t, "--listen", addr, "--upstream", redis.URL(), "--admin", admin, "--admin-token", secret+secret+secret, "--log-level", "trace")
+	addr, admin := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), fmt.Sprintf("127.0.0.1:%d",
+		testredis.FreePort(t))
+	p := start(t, "--listen", addr, "--upstream", redis.URL(), "--admin", admin, "--admin-token",
+		secret+secret+secret, "--log-level", "trace")
 	nc, err := net.Dial("tcp", addr)
 	if got := ask(t, nc, err, "LOCK a 10"); !strings.HasPrefix(got, ":") {
 		t.Errorf("LOCK: %q", got)
 	}
 	for path, want := range map[string]string{
-		"/healthz": "ok\n", "/readyz": "ready\n", "/metrics": "\nlockproxy_locks_acquired_total 1\n", "/debug/pprof/": "404",
+		"/healthz": "ok\n", "/readyz": "ready\n",
+		"/metrics": "\nlockproxy_locks_acquired_total 1\n", "/debug/pprof/": "404",
 	} {
 		if _, got := fetch(t, "http://"+admin+path); !strings.Contains(got, want) {
 			t.Errorf("%s: %.300q, want %q in it", path, got, want)
@@ -51,9 +55,11 @@ func TestAdminAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	p := start(t, "--listen", "127.0.0.1:0", "--upstream", "redis://127.0.0.1:1", "--admin", ln.Addr().String())
+	p := start(t, "--listen", "127.0.0.1:0", "--upstream", "redis://127.0.0.1:1", "--admin",
+		ln.Addr().String())
 	<-p.ended
-	if status := p.cmd.ProcessState.ExitCode(); status != exitFailure || !strings.Contains(p.said(), "choose another --admin") {
+	if status := p.cmd.ProcessState.ExitCode(); status != exitFailure ||
+		!strings.Contains(p.said(), "choose another --admin") {
 		t.Errorf("status %d:\n%s", status, p.said())
 	}
 }
@@ -66,7 +72,8 @@ func TestAdminOptions(t *testing.T) {
 		{"--slow-wait -1s", "--slow-wait"},
 	} {
 		_, err := parse(strings.Fields(test.args), io.Discard)
-		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), secret) {
+		if err == nil || !strings.Contains(err.Error(), test.want) ||
+			strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", test.args, err)
 		}
 	}

@@ -31,7 +31,8 @@ func loadCertificates(opts *options) (*certificates, error) {
 // used reports whether there is TLS at all.
 func (c *certificates) used() bool { return c.opts.TLSCert != "" || c.upstream != nil }
 
-// load reads the files that opts name, and puts them into use for new connections if all of them are good.
+// load reads the files that opts name, and puts them into use for new connections if all of them
+// are good.
 func (c *certificates) load(opts *options) error {
 	clients, err := forClients(opts)
 	if err != nil {
@@ -54,8 +55,10 @@ func (c *certificates) serving() *tls.Config {
 		return nil
 	}
 	return &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.clients.Load(), nil },
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return c.clients.Load(), nil
+		},
 	}
 }
 
@@ -84,7 +87,8 @@ func (c *certificates) forUpstream(opts *options) (cfg *tls.Config, err error) {
 		cfg.ServerName = opts.UpstreamServerName
 	}
 	if opts.UpstreamCert != "" {
-		if cfg.Certificates, err = pair("upstream", opts.UpstreamCert, opts.UpstreamKey); err != nil {
+		if cfg.Certificates, err = pair("upstream", opts.UpstreamCert,
+			opts.UpstreamKey); err != nil {
 			return nil, err
 		}
 	}
@@ -97,7 +101,8 @@ func (c *certificates) forUpstream(opts *options) (cfg *tls.Config, err error) {
 func pair(flags, certFile, keyFile string) ([]tls.Certificate, error) {
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("--%s-cert %s with --%s-key %s: %w", flags, certFile, flags, keyFile, err)
+		return nil, fmt.Errorf("--%s-cert %s with --%s-key %s: %w", flags, certFile, flags, keyFile,
+			err)
 	}
 	return []tls.Certificate{cert}, nil
 }

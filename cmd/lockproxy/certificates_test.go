@@ -61,13 +61,15 @@ func handshake(t *testing.T, serving, client *tls.Config) (name string, resumed 
 	return state.PeerCertificates[0].Subject.CommonName, state.DidResume, nil
 }
 
-// New files are used for new connections, bad ones not at all, and a session of before the change gets no one in.
+// New files are used for new connections, bad ones not at all, and a session of before the change
+// gets no one in.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	ca, clients, newClients := testtls.NewAuthority(t), testtls.NewAuthority(t), testtls.NewAuthority(t)
 	first, second := ca.Issue(t, "first"), ca.Issue(t, "second")
 	clientCA := clients.File + ".used"
 	copyFile(t, clientCA, clients.File)
-	opts, _, err := parseOptions(strings.Fields("--tls-cert "+first.CertFile+" --tls-key "+first.KeyFile+" --tls-client-ca "+clientCA), &bytes.Buffer{})
+	opts, _, err := parseOptions(strings.Fields("--tls-cert "+first.CertFile+" --tls-key "+
+		first.KeyFile+" --tls-client-ca "+clientCA), &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,8 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	}
 	serving := certs.serving()
 	as := func(a *testtls.Authority) *tls.Config {
-		return &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1", Certificates: []tls.Certificate{a.Issue(t, "client").Cert},
+		return &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1",
+			Certificates:       []tls.Certificate{a.Issue(t, "client").Cert},
 			ClientSessionCache: tls.NewLRUClientSessionCache(8)}
 	}
 	old, current := as(clients), as(newClients)
@@ -85,7 +88,8 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		t.Helper()
 		name, didResume, err := handshake(t, serving, client)
 		if name != want || didResume != resumed || (err == nil) != (want != "") {
-			t.Errorf("%s: shows %q, resumed %v, %v; want %q, %v", step, name, didResume, err, want, resumed)
+			t.Errorf("%s: shows %q, resumed %v, %v; want %q, %v", step, name, didResume, err, want,
+				resumed)
 		}
 	}
 	shows("first", old, "first", false)
@@ -94,14 +98,16 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 
 	// A key that belongs to another certificate.
 	copyFile(t, first.CertFile, second.CertFile)
-	if err := certs.load(opts); err == nil || !strings.Contains(err.Error(), "--tls-cert "+first.CertFile) {
+	if err := certs.load(opts); err == nil ||
+		!strings.Contains(err.Error(), "--tls-cert "+first.CertFile) {
 		t.Errorf("a key of another certificate: %v", err)
 	}
 	shows("bad files", as(clients), "first", false)
 
 	copyFile(t, first.KeyFile, second.KeyFile)
 	os.WriteFile(clientCA, []byte("no PEM"), 0o600)
-	if err := certs.load(opts); err == nil || !strings.Contains(err.Error(), "--tls-client-ca "+clientCA+": no certificate in it") {
+	if err := certs.load(opts); err == nil ||
+		!strings.Contains(err.Error(), "--tls-client-ca "+clientCA+": no certificate in it") {
 		t.Errorf("no authority: %v", err)
 	}
 	shows("some bad files", as(clients), "first", false)
@@ -118,7 +124,8 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 func TestUpstreamCertificatesAreReadAgain(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	pair, other := ca.Issue(t, "first"), ca.Issue(t, "second")
-	opts, _, err := parseOptions(strings.Fields("--upstream rediss://h --upstream-ca "+ca.File+" --upstream-cert "+pair.CertFile+" --upstream-key "+pair.KeyFile+
+	opts, _, err := parseOptions(strings.Fields("--upstream rediss://h --upstream-ca "+ca.File+
+		" --upstream-cert "+pair.CertFile+" --upstream-key "+pair.KeyFile+
 		" --upstream-server-name redis.test"), &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +135,8 @@ func TestUpstreamCertificatesAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := opts.upstream.TLS()
-	if before.ServerName != "redis.test" || before.RootCAs == nil || !bytes.Equal(before.Certificates[0].Certificate[0], pair.Cert.Certificate[0]) {
+	if before.ServerName != "redis.test" || before.RootCAs == nil ||
+		!bytes.Equal(before.Certificates[0].Certificate[0], pair.Cert.Certificate[0]) {
 		t.Errorf("%+v", before)
 	}
 	copyFile(t, pair.CertFile, other.CertFile)
@@ -139,7 +147,8 @@ func TestUpstreamCertificatesAreReadAgain(t *testing.T) {
 	if err := certs.load(opts); err != nil {
 		t.Error(err)
 	}
-	if after := opts.upstream.TLS(); after.ServerName != "redis.test" || !bytes.Equal(after.Certificates[0].Certificate[0], other.Cert.Certificate[0]) {
+	if after := opts.upstream.TLS(); after.ServerName != "redis.test" ||
+		!bytes.Equal(after.Certificates[0].Certificate[0], other.Cert.Certificate[0]) {
 		t.Errorf("%+v", after)
 	}
 	if certs.serving() != nil || !certs.used() {

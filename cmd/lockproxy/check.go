@@ -11,7 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// checkCommand is lockproxy check: it looks at the configuration and at what the upstream offers, and changes nothing there.
+// checkCommand is lockproxy check: it looks at the configuration and at what the upstream offers,
+// and changes nothing there.
 type checkCommand struct {
 	options
 
@@ -21,7 +22,8 @@ type checkCommand struct {
 
 // Help is printed below the command's help line.
 func (c *checkCommand) Help() string {
-	return "Takes the flags of serving, and looks with the login in --upstream: with that of a user who locks, it tells what rights he lacks. " +
+	return "Takes the flags of serving, and looks with the login in --upstream: with that of a " +
+		"user who locks, it tells what rights he lacks. " +
 		"The exit status is 1 if a line says FAIL, and 0 otherwise."
 }
 
@@ -95,7 +97,8 @@ func (c *checkCommand) look() (found findings) {
 		found.add(levelPass, "tls", "all files can be used")
 	}
 	if c.upstream == nil {
-		found.add(levelWarn, "upstream", "none is named: the embedded in-memory store keeps and shares nothing; name a Redis with --upstream")
+		found.add(levelWarn, "upstream", "none is named: the embedded in-memory store keeps and "+
+			"shares nothing; name a Redis with --upstream")
 		return found
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.DialTimeout+checkWithin)

@@ -19,13 +19,16 @@ type right struct {
 	command string
 	needs   []string // what can't be done without it
 	level   string   // how bad that is
-	probe   []any    // a request that finds out and does nothing; KEY stands for a key that begins with the lock's name
+	// a request that finds out and does nothing; KEY stands for a key that begins with the lock's
+	// name
+	probe []any
 }
 
 // probeKey stands for a key in a right's probe.
 const probeKey = "KEY"
 
-// rights are what a locking user may need, as README.md documents it; and +select for other databases than 0.
+// rights are what a locking user may need, as README.md documents it; and +select for other
+// databases than 0.
 var rights = []right{
 	{"eval", locking, levelFail, []any{"EVAL", "return 1", "0"}},
 	{"evalsha", locking, levelFail, []any{"EVALSHA", strings.Repeat("0", 40), "0"}},
@@ -34,11 +37,14 @@ var rights = []right{
 	{"exists", locking, levelFail, []any{"EXISTS", probeKey}},
 	{"set", locking, levelFail, []any{"SET", probeKey, "", "XX"}}, // XX: only if it were there
 	{"del", locking, levelFail, []any{"DEL", probeKey}},
-	{"pttl", []string{"LOCK where another client's lock is at the key"}, levelWarn, []any{"PTTL", probeKey}},
+	{"pttl", []string{"LOCK where another client's lock is at the key"}, levelWarn,
+		[]any{"PTTL", probeKey}},
 	{"wait", []string{"LOCK with --min-replicas"}, levelFail, []any{"WAIT", "0", "1"}},
-	{"publish", []string{"waking waiters at other proxies at once"}, levelWarn, []any{"PUBLISH", wakeChannel, ""}},
+	{"publish", []string{"waking waiters at other proxies at once"}, levelWarn,
+		[]any{"PUBLISH", wakeChannel, ""}},
 	{"subscribe", []string{"being woken at once by other proxies"}, levelWarn, nil},
-	{"spublish", []string{"waking waiters at other proxies at once"}, levelWarn, []any{"SPUBLISH", wakeChannel, ""}},
+	{"spublish", []string{"waking waiters at other proxies at once"}, levelWarn,
+		[]any{"SPUBLISH", wakeChannel, ""}},
 	{"ssubscribe", []string{"being woken at once by other proxies"}, levelWarn, nil},
 	{"scan", []string{"LOCKSCAN"}, levelWarn, []any{"SCAN", "0", "COUNT", "1"}},
 	{"watch", fencing, levelWarn, []any{"WATCH", probeKey}},
@@ -53,8 +59,11 @@ var (
 	fencing = []string{"FENCE"}
 )
 
-// lookAtRights finds out what the user in --upstream may do, by doing it without effect. conn is a connection of its own.
-func (c *checkCommand) lookAtRights(ctx context.Context, client *redis.Client, conn *redis.Conn, found *findings) {
+// lookAtRights finds out what the user in --upstream may do, by doing it without effect. conn is a
+// connection of its own.
+func (c *checkCommand) lookAtRights(
+	ctx context.Context, client *redis.Client, conn *redis.Conn, found *findings,
+) {
 	key := c.Lock
 	if key == "" {
 		key = "lockproxy-check"
@@ -101,8 +110,11 @@ func (c *checkCommand) needs(r right) bool {
 	return true
 }
 
-// probe asks for one right. The error is the upstream's refusal; others that its reply may be are none.
-func (c *checkCommand) probe(ctx context.Context, client *redis.Client, conn *redis.Conn, r right, key string) error {
+// probe asks for one right. The error is the upstream's refusal; others that its reply may be are
+// none.
+func (c *checkCommand) probe(
+	ctx context.Context, client *redis.Client, conn *redis.Conn, r right, key string,
+) error {
 	if r.probe == nil {
 		subscribe := client.Subscribe
 		if r.command == "ssubscribe" {
@@ -116,7 +128,8 @@ func (c *checkCommand) probe(ctx context.Context, client *redis.Client, conn *re
 	args := slices.Clone(r.probe)
 	for i := range args {
 		if args[i] == probeKey {
-			args[i] = lockcmd.RecordKey([]byte(key)) + ":check" // an unused key that begins as the lock does
+			// an unused key that begins as the lock does
+			args[i] = lockcmd.RecordKey([]byte(key)) + ":check"
 		}
 	}
 	err := conn.Do(ctx, args...).Err()
@@ -142,16 +155,20 @@ func (c *checkCommand) report(missing []right, uncovered, channel bool, found *f
 		levels[what] = r.level
 	}
 	for _, what := range groups {
-		found.add(levels[what], "rights", "user %s lacks %s, for %s", user, strings.Join(lacks[what], " "), what)
+		found.add(levels[what], "rights", "user %s lacks %s, for %s", user,
+			strings.Join(lacks[what], " "), what)
 	}
 	if channel {
-		found.add(levelWarn, "rights", "user %s lacks &lockproxy:wake:*: a lock released through another proxy is noticed within 250 ms instead of at once", user)
+		found.add(levelWarn, "rights", "user %s lacks &lockproxy:wake:*: a lock released through "+
+			"another proxy is noticed within 250 ms instead of at once", user)
 	}
 	switch {
 	case uncovered && c.Lock != "":
-		found.add(levelFail, "rights", "user %s lacks a key pattern that covers every name beginning with %q, as ~%s*", user, c.Lock, c.Lock)
+		found.add(levelFail, "rights", "user %s lacks a key pattern that covers every name "+
+			"beginning with %q, as ~%s*", user, c.Lock, c.Lock)
 	case uncovered:
-		found.add(levelPass, "rights", "user %s is confined to some keys: name a lock with --lock to see whether they cover it", user)
+		found.add(levelPass, "rights", "user %s is confined to some keys: name a lock with "+
+			"--lock to see whether they cover it", user)
 	case len(missing) == 0 && !channel:
 		found.add(levelPass, "rights", "user %s may do all that the lock commands need", user)
 	}

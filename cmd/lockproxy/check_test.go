@@ -20,7 +20,8 @@ import (
 func check(t *testing.T, status int, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if got := run(append([]string{"check"}, args...), &out, &errs); got != status || errs.Len() > 0 || strings.Contains(out.String(), secret) {
+	if got := run(append([]string{"check"}, args...), &out, &errs); got != status ||
+		errs.Len() > 0 || strings.Contains(out.String(), secret) {
 		t.Errorf("%v: status %d, want %d:\n%s%s", args, got, status, &out, &errs)
 	}
 	return out.String()
@@ -31,7 +32,8 @@ func wantLines(t *testing.T, printed string, lines ...string) {
 	for _, line := range lines {
 		level, text, _ := strings.Cut(line, " ")
 		found := slices.ContainsFunc(strings.Split(printed, "\n"), func(got string) bool {
-			return strings.HasPrefix(got, level+"  ") && strings.Contains(strings.Join(strings.Fields(got), " "), text)
+			return strings.HasPrefix(got, level+"  ") &&
+				strings.Contains(strings.Join(strings.Fields(got), " "), text)
 		})
 		if !found {
 			t.Errorf("no line %q in:\n%s", line, printed)
@@ -43,7 +45,8 @@ func TestCheckTellsOfACluster(t *testing.T) {
 	t.Parallel()
 	c := testredis.StartCluster(t, 3, 0)
 	printed := check(t, 0, "--upstream", c.URL())
-	wantLines(t, printed, "PASS upstream 127.0.0.1:", "PASS cluster 3 masters serve all slots", "PASS rights user default may do all")
+	wantLines(t, printed, "PASS upstream 127.0.0.1:", "PASS cluster 3 masters serve all slots",
+		"PASS rights user default may do all")
 }
 
 func TestCheckTellsOfTheUpstream(t *testing.T) {
@@ -54,17 +57,27 @@ func TestCheckTellsOfTheUpstream(t *testing.T) {
 		lines  []string
 	}{
 		{"good", []string{"--appendonly", "yes", "--appendfsync", "always"}, 0, []string{
-			"PASS config flags and environment are valid", "PASS upstream 127.0.0.1:", "PASS version Redis ", "PASS role master", "PASS eviction maxmemory-policy is noeviction",
-			"PASS persistence appendonly with appendfsync always", "PASS replicas none", "PASS clock the upstream's and this machine's differ by",
+			"PASS config flags and environment are valid", "PASS upstream 127.0.0.1:",
+			"PASS version Redis ", "PASS role master",
+			"PASS eviction maxmemory-policy is noeviction",
+			"PASS persistence appendonly with appendfsync always", "PASS replicas none",
+			"PASS clock the upstream's and this machine's differ by",
 			"PASS rights user default may do all that the lock commands need"}},
-		{"everysec", []string{"--appendonly", "yes"}, 0, []string{"WARN persistence appendonly with appendfsync everysec"}},
-		{"snapshots", []string{"--save", "60 1"}, 0, []string{"WARN persistence snapshots only (save 60 1)"}},
+		{"everysec", []string{"--appendonly", "yes"}, 0,
+			[]string{"WARN persistence appendonly with appendfsync everysec"}},
+		{"snapshots", []string{"--save", "60 1"}, 0,
+			[]string{"WARN persistence snapshots only (save 60 1)"}},
 		{"nothing", nil, 0, []string{"WARN persistence none"}},
-		{"may evict", []string{"--maxmemory-policy", "allkeys-lru"}, 0, []string{"WARN eviction maxmemory-policy is allkeys-lru"}},
-		{"evicts", []string{"--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb"}, 1, []string{"FAIL eviction maxmemory-policy is volatile-ttl"}},
-		{"a replica", []string{"--replicaof", "127.0.0.1 1"}, 1, []string{"FAIL role it is a replica of 127.0.0.1:1"}},
-		{"a cluster", []string{"--cluster-enabled", "yes"}, 0, []string{"WARN role it is a node of a cluster"}},
-		{"wants a login", []string{"--requirepass", secret}, 0, []string{"PASS upstream", "WARN rights put a locking user's login into --upstream"}},
+		{"may evict", []string{"--maxmemory-policy", "allkeys-lru"}, 0,
+			[]string{"WARN eviction maxmemory-policy is allkeys-lru"}},
+		{"evicts", []string{"--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb"}, 1,
+			[]string{"FAIL eviction maxmemory-policy is volatile-ttl"}},
+		{"a replica", []string{"--replicaof", "127.0.0.1 1"}, 1,
+			[]string{"FAIL role it is a replica of 127.0.0.1:1"}},
+		{"a cluster", []string{"--cluster-enabled", "yes"}, 0,
+			[]string{"WARN role it is a node of a cluster"}},
+		{"wants a login", []string{"--requirepass", secret}, 0,
+			[]string{"PASS upstream", "WARN rights put a locking user's login into --upstream"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := testredis.Start(t, c.redis...)
@@ -72,24 +85,33 @@ func TestCheckTellsOfTheUpstream(t *testing.T) {
 		})
 	}
 	server := testredis.Start(t)
-	wantLines(t, check(t, 1, "--upstream", server.URL(), "--min-replicas", "1"), "FAIL replicas 0 are connected, and --min-replicas is 1")
-	wantLines(t, check(t, 1, "--upstream", "redis://:"+secret+"@127.0.0.1:1"), "FAIL upstream cannot reach 127.0.0.1:1")
-	wantLines(t, check(t, 1, "--upstream", "redis://:"+secret+"@"+server.Addr()+"/99"), "FAIL upstream")
-	wantLines(t, check(t, 1, "--tls-cert", "/nowhere/c", "--tls-key", "/nowhere/k"), "FAIL tls --tls-cert /nowhere/c")
+	wantLines(t, check(t, 1, "--upstream", server.URL(), "--min-replicas", "1"),
+		"FAIL replicas 0 are connected, and --min-replicas is 1")
+	wantLines(t, check(t, 1, "--upstream", "redis://:"+secret+"@127.0.0.1:1"),
+		"FAIL upstream cannot reach 127.0.0.1:1")
+	wantLines(t, check(t, 1, "--upstream", "redis://:"+secret+"@"+server.Addr()+"/99"),
+		"FAIL upstream")
+	wantLines(t, check(t, 1, "--tls-cert", "/nowhere/c", "--tls-key", "/nowhere/k"),
+		"FAIL tls --tls-cert /nowhere/c")
 	wantLines(t, check(t, 0), "WARN upstream none is named")
-	wantLines(t, check(t, 0, "--config", configFile(t, "upstream = \""+server.URL()+"\"")), "PASS config /", "PASS upstream")
+	wantLines(t, check(t, 0, "--config", configFile(t, "upstream = \""+server.URL()+"\"")),
+		"PASS config /", "PASS upstream")
 }
 
 func TestCheckFindsTheMasterBySentinels(t *testing.T) {
 	group := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Sentinels: 1})
-	wantLines(t, check(t, 0, "--upstream", group.URL()), "PASS upstream", "PASS role master, as its Sentinels say", "WARN replicas 1 are connected: a failover may lose the last locks")
-	wantLines(t, check(t, 0, "--upstream", group.URL(), "--min-replicas", "1"), "PASS replicas 1 are connected; a lock is given out once 1 have it")
+	wantLines(t, check(t, 0, "--upstream", group.URL()), "PASS upstream",
+		"PASS role master, as its Sentinels say", "WARN replicas 1 are connected: a failover may "+
+			"lose the last locks")
+	wantLines(t, check(t, 0, "--upstream", group.URL(), "--min-replicas", "1"),
+		"PASS replicas 1 are connected; a lock is given out once 1 have it")
 }
 
 // What makes no sense is one line of error, and status 1.
 func TestCheckRefusesABadConfiguration(t *testing.T) {
 	var out, errs bytes.Buffer
-	if status := run([]string{"check", "--config", configFile(t, "max-client = 5")}, &out, &errs); status != 1 || strings.Count(errs.String(), "\n") != 1 || out.Len() > 0 {
+	if status := run([]string{"check", "--config", configFile(t, "max-client = 5")}, &out,
+		&errs); status != 1 || strings.Count(errs.String(), "\n") != 1 || out.Len() > 0 {
 		t.Errorf("status %d:\n%s%s", status, &out, &errs)
 	}
 }
@@ -99,10 +121,12 @@ func TestCheckPrintsJSON(t *testing.T) {
 		OK       bool
 		Findings []finding
 	}
-	if err := json.Unmarshal([]byte(check(t, 1, "--json", "--upstream", "redis://127.0.0.1:1")), &got); err != nil {
+	if err := json.Unmarshal([]byte(check(t, 1, "--json", "--upstream", "redis://127.0.0.1:1")),
+		&got); err != nil {
 		t.Fatal(err)
 	}
-	if got.OK || len(got.Findings) != 2 || got.Findings[0].Level != "PASS" || got.Findings[1].Level != "FAIL" || got.Findings[1].About != "upstream" {
+	if got.OK || len(got.Findings) != 2 || got.Findings[0].Level != "PASS" ||
+		got.Findings[1].Level != "FAIL" || got.Findings[1].About != "upstream" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -115,19 +139,23 @@ func TestCheckNamesMissingRights(t *testing.T) {
 	ctx := context.Background()
 	acl := func(rules ...any) {
 		t.Helper()
-		if err := admin.Do(ctx, append([]any{"ACL", "SETUSER", "app"}, rules...)...).Err(); err != nil {
+		if err := admin.Do(ctx,
+			append([]any{"ACL", "SETUSER", "app"}, rules...)...).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	url := "redis://app:" + secret + "@" + server.Addr()
-	all := []any{"on", ">" + secret, "~app:*", "resetchannels", "&lockproxy:wake:*", "+info", "+config|get"}
+	all := []any{"on", ">" + secret, "~app:*", "resetchannels", "&lockproxy:wake:*", "+info",
+		"+config|get"}
 	for _, r := range rights {
 		all = append(all, "+"+r.command)
 	}
 	acl(all...)
-	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"), "PASS rights user app may do all that the lock commands need")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"),
+		"PASS rights user app may do all that the lock commands need")
 	wantLines(t, check(t, 0, "--upstream", url), "PASS rights user app is confined to some keys")
-	wantLines(t, check(t, 1, "--upstream", url, "--lock", "other"), `FAIL rights user app lacks a key pattern that covers every name beginning with "other"`)
+	wantLines(t, check(t, 1, "--upstream", url, "--lock", "other"),
+		`FAIL rights user app lacks a key pattern that covers every name beginning with "other"`)
 	for _, r := range rights {
 		if r.command == "spublish" || r.command == "ssubscribe" {
 			continue // a cluster's
@@ -137,8 +165,10 @@ func TestCheckNamesMissingRights(t *testing.T) {
 		if r.level == levelFail {
 			status = 1
 		}
-		// One replica is wanted, since otherwise WAIT is of no use; that there is none fails as well.
-		args, line := []string{"--upstream", url, "--lock", "app:x"}, r.level+" rights user app lacks +"+r.command+", for "
+		// One replica is wanted, since otherwise WAIT is of no use; that there is none fails as
+		// well.
+		args, line := []string{"--upstream", url, "--lock", "app:x"}, r.level+
+			" rights user app lacks +"+r.command+", for "
 		if r.command == "wait" {
 			args = append(args, "--min-replicas", "1")
 		}
@@ -150,11 +180,14 @@ func TestCheckNamesMissingRights(t *testing.T) {
 		acl("+" + r.command)
 	}
 	acl("resetchannels")
-	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"), "WARN rights user app lacks &lockproxy:wake:*")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"),
+		"WARN rights user app lacks &lockproxy:wake:*")
 	acl("&lockproxy:wake:*", "resetkeys", "~app:x")
-	wantLines(t, check(t, 1, "--upstream", url, "--lock", "app:x"), "FAIL rights user app lacks a key pattern")
+	wantLines(t, check(t, 1, "--upstream", url, "--lock", "app:x"),
+		"FAIL rights user app lacks a key pattern")
 	acl("-info")
-	wantLines(t, check(t, 0, "--upstream", url), "WARN info cannot look at the version and settings")
+	wantLines(t, check(t, 0, "--upstream", url),
+		"WARN info cannot look at the version and settings")
 	if keys := admin.DBSize(ctx).Val(); keys != 0 {
 		t.Errorf("%d keys were left behind", keys)
 	}
@@ -167,15 +200,20 @@ func TestCheckNamesMissingRightsOfACluster(t *testing.T) {
 	url := strings.Replace(cluster.URL(), "://", "://app:"+secret+"@", 1)
 	acl := func(rules ...string) {
 		t.Helper()
-		if got := cluster.Nodes[0].Ask(append([]string{"ACL", "SETUSER", "app"}, rules...)...); got != "+OK" {
+		if got := cluster.Nodes[0].Ask(append([]string{"ACL", "SETUSER", "app"},
+			rules...)...); got != "+OK" {
 			t.Fatal(got)
 		}
 	}
-	acl("on", ">"+secret, "~app:*", "resetchannels", "&lockproxy:wake:*", "+@all", "-publish", "-subscribe")
-	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"), "PASS rights user app may do all that the lock commands need")
+	acl("on", ">"+secret, "~app:*", "resetchannels", "&lockproxy:wake:*", "+@all", "-publish",
+		"-subscribe")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"),
+		"PASS rights user app may do all that the lock commands need")
 	acl("-spublish", "-ssubscribe")
-	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"), "WARN rights user app lacks +spublish, for ")
-	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"), "WARN rights user app lacks +ssubscribe, for ")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"),
+		"WARN rights user app lacks +spublish, for ")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"),
+		"WARN rights user app lacks +ssubscribe, for ")
 }
 
 // The README documents just these rights.
@@ -207,7 +245,8 @@ func TestCheckJudgesClocks(t *testing.T) {
 		want        string
 	}{
 		{300 * time.Millisecond, 0, "PASS the upstream's and this machine's differ by 300ms"},
-		{-1500 * time.Millisecond, time.Second, "PASS the upstream's and this machine's differ by 1.5s"},
+		{-1500 * time.Millisecond, time.Second, "PASS the upstream's and this machine's differ " +
+			"by 1.5s"},
 		{time.Minute, time.Second, "WARN the upstream's is 1m0s ahead of this machine's"},
 		{-time.Minute, time.Second, "WARN the upstream's is 1m0s behind this machine's"},
 	} {

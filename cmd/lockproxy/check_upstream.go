@@ -17,13 +17,15 @@ func (c *checkCommand) lookAtUpstream(ctx context.Context, found *findings) {
 	switch err := c.reach(ctx, client); {
 	case redis.HasErrorPrefix(err, "NOAUTH"):
 		found.add(levelPass, "upstream", "%v answers, and wants clients to log in", c.upstream)
-		found.add(levelWarn, "rights", "put a locking user's login into --upstream to look at his rights, and further")
+		found.add(levelWarn, "rights", "put a locking user's login into --upstream to look at "+
+			"his rights, and further")
 		return
 	case err != nil:
 		found.add(levelFail, "upstream", "%v", err)
 		return
 	}
-	found.add(levelPass, "upstream", "%v answers, first after %v", c.upstream, time.Since(begun).Round(100*time.Microsecond))
+	found.add(levelPass, "upstream", "%v answers, first after %v", c.upstream,
+		time.Since(begun).Round(100*time.Microsecond))
 	c.lookAtClock(ctx, client, found)
 	conn := client.Conn() // rights are looked at on one connection, for MULTI and WATCH
 	c.lookAtRights(ctx, client, conn, found)
@@ -31,7 +33,8 @@ func (c *checkCommand) lookAtUpstream(ctx context.Context, found *findings) {
 
 	text, err := client.Info(ctx, "everything").Result()
 	if err != nil {
-		found.add(levelWarn, "info", "cannot look at the version and settings (%v): allow this user +info, or check as another", err)
+		found.add(levelWarn, "info", "cannot look at the version and settings (%v): allow this "+
+			"user +info, or check as another", err)
 		return
 	}
 	info := parseInfo(text)
@@ -42,7 +45,8 @@ func (c *checkCommand) lookAtUpstream(ctx context.Context, found *findings) {
 	c.lookAtReplicas(info, found)
 }
 
-// reach waits for a reply of any kind within the dial timeout. That the user may not PING doesn't matter.
+// reach waits for a reply of any kind within the dial timeout. That the user may not PING doesn't
+// matter.
 func (c *checkCommand) reach(ctx context.Context, client *redis.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
@@ -71,7 +75,8 @@ func lookAtVersion(info map[string]string, found *findings) {
 	version := info["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < oldestRedis {
-		found.add(levelWarn, "version", "%q: only Redis %d and later are tested with", version, oldestRedis)
+		found.add(levelWarn, "version", "%q: only Redis %d and later are tested with", version,
+			oldestRedis)
 		return
 	}
 	found.add(levelPass, "version", "Redis %s, %s", version, info["redis_mode"])
@@ -81,16 +86,20 @@ func lookAtVersion(info map[string]string, found *findings) {
 func (c *checkCommand) lookAtRole(info map[string]string, found *findings) {
 	switch {
 	case info["role"] != "master":
-		found.add(levelFail, "role", "it is a replica of %s:%s, which can't be written to: name the master in --upstream, or its Sentinels", info["master_host"], info["master_port"])
+		found.add(levelFail, "role", "it is a replica of %s:%s, which can't be written to: name "+
+			"the master in --upstream, or its Sentinels", info["master_host"], info["master_port"])
 	case c.upstream.IsCluster():
 		masters, whole := c.upstream.ClusterMasters()
 		if !whole {
-			found.add(levelFail, "cluster", "not every slot has a master: keys in those slots can't be used")
+			found.add(levelFail, "cluster", "not every slot has a master: keys in those slots "+
+				"can't be used")
 			return
 		}
-		found.add(levelPass, "cluster", "%d masters serve all slots; what stands here of one server is about one of them", masters)
+		found.add(levelPass, "cluster", "%d masters serve all slots; what stands here of one "+
+			"server is about one of them", masters)
 	case info["redis_mode"] == "cluster":
-		found.add(levelWarn, "role", "it is a node of a cluster: locks whose slots are elsewhere are answered MOVED; name the cluster with redis+cluster://")
+		found.add(levelWarn, "role", "it is a node of a cluster: locks whose slots are elsewhere "+
+			"are answered MOVED; name the cluster with redis+cluster://")
 	case c.upstream.Moves():
 		found.add(levelPass, "role", "master, as its Sentinels say")
 	default:
@@ -103,16 +112,22 @@ func lookAtEviction(info map[string]string, found *findings) {
 	policy, limit := info["maxmemory_policy"], info["maxmemory"]
 	switch {
 	case policy == "noeviction":
-		found.add(levelPass, "eviction", "maxmemory-policy is noeviction: no lock is dropped when memory is full")
+		found.add(levelPass, "eviction", "maxmemory-policy is noeviction: no lock is dropped "+
+			"when memory is full")
 	case limit == "0":
-		found.add(levelWarn, "eviction", "maxmemory-policy is %s: locks would be dropped if there were a maxmemory; set noeviction, or keep locks in a Redis of their own", policy)
+		found.add(levelWarn, "eviction", "maxmemory-policy is %s: locks would be dropped if "+
+			"there were a maxmemory; set noeviction, or keep locks in a Redis of their own", policy)
 	default:
-		found.add(levelFail, "eviction", "maxmemory-policy is %s: locks may be dropped when memory is full, and be held twice; set noeviction, or keep locks in a Redis of their own", policy)
+		found.add(levelFail, "eviction", "maxmemory-policy is %s: locks may be dropped when "+
+			"memory is full, and be held twice; set noeviction, or keep locks in a Redis of "+
+			"their own", policy)
 	}
 }
 
 // lookAtPersistence tells what a crash of the upstream would cost.
-func (c *checkCommand) lookAtPersistence(ctx context.Context, client *redis.Client, info map[string]string, found *findings) {
+func (c *checkCommand) lookAtPersistence(
+	ctx context.Context, client *redis.Client, info map[string]string, found *findings,
+) {
 	fsync := "unknown"
 	if got, err := client.ConfigGet(ctx, "appendfsync").Result(); err == nil {
 		fsync = got["appendfsync"]
@@ -121,15 +136,20 @@ func (c *checkCommand) lookAtPersistence(ctx context.Context, client *redis.Clie
 	snapshots := err == nil && save["save"] != ""
 	switch {
 	case info["aof_enabled"] == "1" && fsync == "always":
-		found.add(levelPass, "persistence", "appendonly with appendfsync always: a crash loses no lock")
+		found.add(levelPass, "persistence", "appendonly with appendfsync always: a crash loses "+
+			"no lock")
 	case info["aof_enabled"] == "1":
-		found.add(levelWarn, "persistence", "appendonly with appendfsync %s: a crash of its machine may lose the locks of the last second; always loses none", fsync)
+		found.add(levelWarn, "persistence", "appendonly with appendfsync %s: a crash of its "+
+			"machine may lose the locks of the last second; always loses none", fsync)
 	case err != nil:
-		found.add(levelWarn, "persistence", "no appendonly: a crash loses locks; whether it saves snapshots can't be seen (%v)", err)
+		found.add(levelWarn, "persistence", "no appendonly: a crash loses locks; whether it "+
+			"saves snapshots can't be seen (%v)", err)
 	case snapshots:
-		found.add(levelWarn, "persistence", "snapshots only (save %s): a crash loses the locks since the last; set appendonly yes", save["save"])
+		found.add(levelWarn, "persistence", "snapshots only (save %s): a crash loses the locks "+
+			"since the last; set appendonly yes", save["save"])
 	default:
-		found.add(levelWarn, "persistence", "none: a restart loses all locks, and another may get one while its holder works; set appendonly yes")
+		found.add(levelWarn, "persistence", "none: a restart loses all locks, and another may "+
+			"get one while its holder works; set appendonly yes")
 	}
 }
 
@@ -138,11 +158,14 @@ func (c *checkCommand) lookAtReplicas(info map[string]string, found *findings) {
 	replicas, _ := strconv.Atoi(info["connected_slaves"])
 	switch {
 	case c.MinReplicas > replicas:
-		found.add(levelFail, "replicas", "%d are connected, and --min-replicas is %d: every LOCK would be answered NOREPLICAS", replicas, c.MinReplicas)
+		found.add(levelFail, "replicas", "%d are connected, and --min-replicas is %d: every LOCK "+
+			"would be answered NOREPLICAS", replicas, c.MinReplicas)
 	case c.MinReplicas > 0:
-		found.add(levelPass, "replicas", "%d are connected; a lock is given out once %d have it", replicas, c.MinReplicas)
+		found.add(levelPass, "replicas", "%d are connected; a lock is given out once %d have it",
+			replicas, c.MinReplicas)
 	case replicas > 0 || c.upstream.Moves():
-		found.add(levelWarn, "replicas", "%d are connected: a failover may lose the last locks; --min-replicas gives out only those that replicas have", replicas)
+		found.add(levelWarn, "replicas", "%d are connected: a failover may lose the last locks; "+
+			"--min-replicas gives out only those that replicas have", replicas)
 	default:
 		found.add(levelPass, "replicas", "none: nothing is lost by a failover, since there is none")
 	}
@@ -151,7 +174,8 @@ func (c *checkCommand) lookAtReplicas(info map[string]string, found *findings) {
 // clockTolerance is the difference between clocks that is worth a line.
 const clockTolerance = time.Second
 
-// lookAtClock compares the upstream's clock with this machine's. Locks rest on the upstream's alone; plain SETNX clients use theirs.
+// lookAtClock compares the upstream's clock with this machine's. Locks rest on the upstream's
+// alone; plain SETNX clients use theirs.
 func (c *checkCommand) lookAtClock(ctx context.Context, client *redis.Client, found *findings) {
 	asked := time.Now()
 	there, err := client.Time(ctx).Result()
@@ -166,13 +190,15 @@ func (c *checkCommand) lookAtClock(ctx context.Context, client *redis.Client, fo
 // addClock judges how far the upstream's clock is ahead, as seen by a question that took a while.
 func (f *findings) addClock(ahead, took time.Duration) {
 	if ahead.Abs() <= clockTolerance+took {
-		f.add(levelPass, "clock", "the upstream's and this machine's differ by %v", ahead.Abs().Round(time.Millisecond))
+		f.add(levelPass, "clock", "the upstream's and this machine's differ by %v",
+			ahead.Abs().Round(time.Millisecond))
 		return
 	}
 	way := "ahead of"
 	if ahead < 0 {
 		way = "behind"
 	}
-	f.add(levelWarn, "clock", "the upstream's is %v %s this machine's: locks don't mind, but plain SETNX clients beside them do, and people who read times",
+	f.add(levelWarn, "clock", "the upstream's is %v %s this machine's: locks don't mind, but "+
+		"plain SETNX clients beside them do, and people who read times",
 		ahead.Abs().Round(time.Millisecond), way)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// BeforeResolve reads the configuration file, if one is named: TOML, with the names of flags. Flags and environment go before it.
+// BeforeResolve reads the configuration file, if one is named: TOML, with the names of flags. Flags
+// and environment go before it.
 func (o *options) BeforeResolve(ctx *kong.Context) error {
 	flags := ctx.Selected().Flags
 	at := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == "config" })
@@ -43,7 +44,8 @@ func readConfig(name string, flags []*kong.Flag) (settings, error) {
 	list := settings{}
 	for key, value := range raw {
 		if !settable(key, flags) {
-			return nil, fmt.Errorf("--config %s: unknown setting %q: want the name of a flag, without dashes before it, as in max-clients", name, key)
+			return nil, fmt.Errorf("--config %s: unknown setting %q: want the name of a flag, "+
+				"without dashes before it, as in max-clients", name, key)
 		}
 		if list[key], err = asFlag(value); err != nil {
 			return nil, fmt.Errorf("--config %s: %s: %w", name, key, err)
@@ -56,13 +58,15 @@ func readConfig(name string, flags []*kong.Flag) (settings, error) {
 func tomlError(err error) error {
 	var at toml.ParseError
 	if errors.As(err, &at) {
-		return fmt.Errorf(`line %d is no TOML: want name = 5, name = "text" or name = true`, at.Position.Line)
+		return fmt.Errorf(`line %d is no TOML: want name = 5, name = "text" or name = true`,
+			at.Position.Line)
 	}
 	return err
 }
 
 func settable(key string, flags []*kong.Flag) bool {
-	return key != "config" && key != "help" && slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == key })
+	return key != "config" && key != "help" &&
+		slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == key })
 }
 
 // asFlag writes a value as one would write it behind a flag.
@@ -88,10 +92,13 @@ func asFlag(value any) (string, error) {
 // Validate implements kong.Resolver; readConfig has done it.
 func (s settings) Validate(*kong.Application) error { return nil }
 
-// Resolve implements kong.Resolver: what the file says of a flag that is neither given nor in the environment.
+// Resolve implements kong.Resolver: what the file says of a flag that is neither given nor in the
+// environment.
 func (s settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	value, found := s[flag.Name]
-	if !found || slices.ContainsFunc(flag.Envs, func(name string) bool { _, set := os.LookupEnv(name); return set }) {
+	if !found ||
+		slices.ContainsFunc(flag.Envs,
+			func(name string) bool { _, set := os.LookupEnv(name); return set }) {
 		return nil, nil
 	}
 	return value, nil

@@ -12,7 +12,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// reloader does SIGHUP's work: it reads flags, environment and configuration file again, and the TLS files.
+// reloader does SIGHUP's work: it reads flags, environment and configuration file again, and the
+// TLS files.
 type reloader struct {
 	args    []string // the command line
 	current *options // what is in use
@@ -30,7 +31,8 @@ func (r *reloader) reload() {
 		err = r.certs.load(&next)
 	}
 	if err != nil {
-		r.log.Error("SIGHUP: cannot use the new settings; those read before stay in use until the next SIGHUP", "error", err)
+		r.log.Error("SIGHUP: cannot use the new settings; those read before stay in use until "+
+			"the next SIGHUP", "error", err)
 		return
 	}
 	changed, waiting := difference(r.current, &next), difference(&next, wanted)
@@ -39,7 +41,8 @@ func (r *reloader) reload() {
 	r.server.SetMaxClients(next.MaxClients)
 	r.server.Locks().SetSlowWait(next.SlowWait)
 	if len(waiting) > 0 {
-		r.log.Warn("SIGHUP: some settings that have changed take effect only with a restart", "settings", strings.Join(waiting, " "))
+		r.log.Warn("SIGHUP: some settings that have changed take effect only with a restart",
+			"settings", strings.Join(waiting, " "))
 	}
 	if len(changed) > 0 {
 		r.log.Info("SIGHUP: settings read again and in use", "changed", strings.Join(changed, " "))
@@ -62,17 +65,20 @@ func (r *reloader) read() (*options, error) {
 	return &cmd.(*serveCommand).options, nil
 }
 
-// with returns the settings o with those of wanted that take effect while running. The files of TLS are such, but not whether
-// there is TLS.
+// with returns the settings o with those of wanted that take effect while running. The files of TLS
+// are such, but not whether there is TLS.
 func (o *options) with(wanted *options) options {
 	next := *o
-	next.LogLevel, next.MaxClients, next.SlowWait = wanted.LogLevel, wanted.MaxClients, wanted.SlowWait
+	next.LogLevel, next.MaxClients = wanted.LogLevel, wanted.MaxClients
+	next.SlowWait = wanted.SlowWait
 	next.ShutdownTimeout, next.ShutdownDelay = wanted.ShutdownTimeout, wanted.ShutdownDelay
 	if (o.TLSCert == "") == (wanted.TLSCert == "") {
-		next.TLSCert, next.TLSKey, next.TLSClientCA = wanted.TLSCert, wanted.TLSKey, wanted.TLSClientCA
+		next.TLSCert, next.TLSKey = wanted.TLSCert, wanted.TLSKey
+		next.TLSClientCA = wanted.TLSClientCA
 	}
 	if o.Upstream == wanted.Upstream {
-		next.UpstreamCA, next.UpstreamCert, next.UpstreamKey = wanted.UpstreamCA, wanted.UpstreamCert, wanted.UpstreamKey
+		next.UpstreamCert, next.UpstreamKey = wanted.UpstreamCert, wanted.UpstreamKey
+		next.UpstreamCA = wanted.UpstreamCA
 		next.UpstreamServerName = wanted.UpstreamServerName
 	}
 	return next

@@ -49,8 +49,10 @@ timestamp-unit = "s"
 		if err != nil {
 			t.Fatal(err)
 		}
-		if opts.MaxClients != 5 || opts.MaxBulk != 32<<20 || opts.MaxInline != 1<<10 || opts.MaxTimeout != 2*time.Hour || opts.Listen != "127.0.0.1:7002" ||
-			len(opts.networks) != 2 || opts.TimestampUnit != "s" || opts.FenceRetention != 10*time.Minute {
+		if opts.MaxClients != 5 || opts.MaxBulk != 32<<20 || opts.MaxInline != 1<<10 ||
+			opts.MaxTimeout != 2*time.Hour || opts.Listen != "127.0.0.1:7002" ||
+			len(opts.networks) != 2 || opts.TimestampUnit != "s" ||
+			opts.FenceRetention != 10*time.Minute {
 			t.Errorf("%+v", opts)
 		}
 	}
@@ -81,20 +83,24 @@ func TestConfigFileErrors(t *testing.T) {
 		"max-clients = \"redis://u:" + secret + "@h\"":            "--max-clients",
 	} {
 		var out, errs bytes.Buffer
-		if status := run([]string{"--config", configFile(t, text)}, &out, &errs); status != exitUsage {
+		if status := run([]string{"--config", configFile(t, text)}, &out,
+			&errs); status != exitUsage {
 			t.Errorf("%q: status %d", text, status)
 		}
-		if said := errs.String(); !strings.Contains(said, want) || strings.Contains(said, secret) || strings.Count(said, "\n") != 1 {
+		if said := errs.String(); !strings.Contains(said, want) || strings.Contains(said, secret) ||
+			strings.Count(said, "\n") != 1 {
 			t.Errorf("%q: %s", text, said)
 		}
 	}
 	var out, errs bytes.Buffer
-	if status := run([]string{"--config", "/nowhere/x.toml"}, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), "--config: open /nowhere/x.toml") {
+	if status := run([]string{"--config", "/nowhere/x.toml"}, &out, &errs); status != exitUsage ||
+		!strings.Contains(errs.String(), "--config: open /nowhere/x.toml") {
 		t.Errorf("no file: status %d, %s", status, &errs)
 	}
 }
 
-// The configuration file that packages bring shows the defaults, but for what it sets, and what is off.
+// The configuration file that packages bring shows the defaults, but for what it sets, and what is
+// off.
 func TestPackagedConfigShowsTheDefaults(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/lockproxy.toml")
 	if err != nil {
@@ -130,7 +136,8 @@ func TestHangupReadsConfigAgain(t *testing.T) {
 	}
 	write("max-clients = 1\n")
 	p := start(t, "--config", name, "--max-args", "1000")
-	first := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, DisableIdentity: true, Protocol: 2})
+	first := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, DisableIdentity: true,
+		Protocol: 2})
 	defer first.Close()
 	ctx := context.Background()
 	if err := first.Ping(ctx).Err(); err != nil {
@@ -149,7 +156,8 @@ func TestHangupReadsConfigAgain(t *testing.T) {
 		p.waitFor(line)
 	}
 	hangup("nothing has changed")
-	write("max-clients = 2\nmax-bulk = \"1mb\"\nlog-level = \"debug\"\nmax-args = 2000\nslow-wait = \"20ms\"\n")
+	write("max-clients = 2\nmax-bulk = \"1mb\"\nlog-level = \"debug\"\nmax-args = " +
+		"2000\nslow-wait = \"20ms\"\n")
 	hangup("changed=\"log-level max-clients slow-wait\"")
 	if !strings.Contains(p.said(), `take effect only with a restart: settings=max-bulk`) {
 		t.Errorf("no word of max-bulk, or more than that:\n%s", p.said())
@@ -165,7 +173,8 @@ func TestHangupReadsConfigAgain(t *testing.T) {
 	}
 	p.waitFor("waiting long for a lock")
 	write("max-clients = 1\nlog-level = \"loud\"\n")
-	hangup("[ERROR] lockproxy: SIGHUP: cannot use the new settings; those read before stay in use until the next SIGHUP: error=\"--log-level must be one of")
+	hangup("[ERROR] lockproxy: SIGHUP: cannot use the new settings; those read before stay in " +
+		"use until the next SIGHUP: error=\"--log-level must be one of")
 	if got := second(); got != "+PONG\r\n" {
 		t.Errorf("a second client: %q", got)
 	}
@@ -183,7 +192,8 @@ func TestHangupMovesCertificates(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	pairs := []testtls.Pair{ca.Issue(t, "first"), ca.Issue(t, "second")}
 	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
-	name := configFile(t, fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[0].CertFile, pairs[0].KeyFile))
+	name := configFile(t,
+		fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[0].CertFile, pairs[0].KeyFile))
 	p := start(t, "--config", name, "--listen", addr, "--upstream", server.URL())
 	shows := func(want string) {
 		t.Helper()
@@ -193,8 +203,10 @@ func TestHangupMovesCertificates(t *testing.T) {
 	}
 	shows("first")
 	for _, c := range []struct{ text, line, shows string }{
-		{fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[1].CertFile, pairs[0].KeyFile), "cannot use the new settings", "first"},
-		{fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[1].CertFile, pairs[1].KeyFile), `changed="tls-cert tls-key"`, "second"},
+		{fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[1].CertFile, pairs[0].KeyFile),
+			"cannot use the new settings", "first"},
+		{fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[1].CertFile, pairs[1].KeyFile),
+			`changed="tls-cert tls-key"`, "second"},
 		{"", `restart: settings="tls-cert tls-key"`, "second"},
 	} {
 		os.WriteFile(name, []byte(c.text), 0o600)

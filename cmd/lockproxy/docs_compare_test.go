@@ -13,7 +13,8 @@ func (r *reader) compare(s step, printed []string) {
 		ok = r.alike(r.own(s.shown[i]), printed[i])
 	}
 	if !ok {
-		r.t.Errorf("line %d: %s\nprints:\n%s\nand the page shows:\n%s", s.line, s.command, strings.Join(printed, "\n"), strings.Join(s.shown, "\n"))
+		r.t.Errorf("line %d: %s\nprints:\n%s\nand the page shows:\n%s", s.line, s.command,
+			strings.Join(printed, "\n"), strings.Join(s.shown, "\n"))
 	}
 }
 
@@ -29,9 +30,10 @@ var (
 	others = []changing{
 		changes(`\b1[67]\d{11}\b`, `\d{13}`), // Unix time, ms
 		changes(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`, `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`),
-		changes(`127\.0\.0\.1:5\d{4}\b`, `127\.0\.0\.1:\d+`),                   // a client's port
-		changes(`host:4711:(\w+):[0-9a-f]{16}`, `[^ "]+:\d+:\w+:[0-9a-f]{16}`), // the owner's name of lockproxy run
-		changes(`\b\d+(?:\.\d+)?(?:µs|ms)`, `\d+(?:\.\d+)?(?:µs|ms|s)`),        // how long it took
+		changes(`127\.0\.0\.1:5\d{4}\b`, `127\.0\.0\.1:\d+`), // a client's port
+		changes(`host:4711:(\w+):[0-9a-f]{16}`,
+			`[^ "]+:\d+:\w+:[0-9a-f]{16}`), // the owner's name of lockproxy run
+		changes(`\b\d+(?:\.\d+)?(?:µs|ms)`, `\d+(?:\.\d+)?(?:µs|ms|s)`), // how long it took
 		changes(`"remaining_ms" => \(integer\) \d+`, `"remaining_ms" => \(integer\) \d+`),
 		changes(`Redis \d+\.\d+\.\d+`, `Redis \d+\.\d+\.\d+`),
 		changes(`…`, `.*`),
@@ -49,7 +51,8 @@ func next(line string) (found changing, from, to int) {
 	return found, from, to
 }
 
-// alike compares one line. What a page shows as a token must be the same token wherever the page shows it.
+// alike compares one line. What a page shows as a token must be the same token wherever the page
+// shows it.
 func (r *reader) alike(shown, printed string) bool {
 	pattern, rest := "^", shown
 	var tokens []string

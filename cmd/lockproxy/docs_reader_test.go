@@ -53,10 +53,13 @@ func newReader(t *testing.T, steps []step) *reader {
 	}
 	for name, script := range map[string]string{
 		"lockproxy": asProgram + `=1 exec ` + os.Args[0] + ` "$@"`,
-		// redis-cli prints types where a person would see its output, and not where a program reads it.
-		"redis-cli": `[ "$(readlink /proc/$$/fd/1)" != "` + output + `" ] || exec env FAKETTY=1 ` + cli + ` -3 "$@"; exec ` + cli + ` "$@"`,
+		// redis-cli prints types where a person would see its output, and not where a program reads
+		// it.
+		"redis-cli": `[ "$(readlink /proc/$$/fd/1)" != "` + output + `" ] || exec env FAKETTY=1 ` +
+			cli + ` -3 "$@"; exec ` + cli + ` "$@"`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"),
+			0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,7 +67,8 @@ func newReader(t *testing.T, steps []step) *reader {
 		t:     t,
 		ports: ports,
 		root:  root,
-		env: append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "LOCKPROXY_LISTEN=127.0.0.1:"+proxyPort,
+		env: append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "LOCKPROXY_LISTEN=127.0.0.1:"+
+			proxyPort,
 			"LOCKPROXY_URL=redis://127.0.0.1:"+proxyPort, "TERM=dumb", "NO_COLOR=1"),
 		tokens: map[string]string{},
 	}
@@ -94,7 +98,8 @@ const (
 	clusterNodes = "10.0.0.1:6379,10.0.0.2:6379"
 )
 
-// upstreams starts the servers that a page wants, and returns their ports by what the page calls them.
+// upstreams starts the servers that a page wants, and returns their ports by what the page calls
+// them.
 func upstreams(t *testing.T, steps []step) map[string]string {
 	var text strings.Builder
 	for _, s := range steps {
@@ -107,14 +112,17 @@ func upstreams(t *testing.T, steps []step) map[string]string {
 	switch {
 	case strings.Contains(text.String(), sentinelPort):
 		group := testredis.StartGroup(t, testredis.GroupOptions{})
-		return map[string]string{sentinelPort: port(group.Sentinels[0]), "6379": port(group.Servers[0])}
+		return map[string]string{sentinelPort: port(group.Sentinels[0]),
+			"6379": port(group.Servers[0])}
 	case strings.Contains(text.String(), clusterNodes):
-		return map[string]string{clusterNodes: strings.Join(testredis.StartCluster(t, 3, 0).Addrs()[:2], ",")}
+		return map[string]string{clusterNodes: strings.Join(testredis.StartCluster(t, 3,
+			0).Addrs()[:2], ",")}
 	}
 	return map[string]string{"6379": port(testredis.Start(t))}
 }
 
-var port = regexp.MustCompile(`\b(?:` + regexp.QuoteMeta(clusterNodes) + `|` + sentinelPort + `|63[789]\d)\b`)
+var port = regexp.MustCompile(`\b(?:` + regexp.QuoteMeta(clusterNodes) + `|` + sentinelPort +
+	`|63[789]\d)\b`)
 
 // own replaces the ports that pages name by the test's own.
 func (r *reader) own(text string) string {
@@ -130,7 +138,8 @@ func (r *reader) own(text string) string {
 func (r *reader) take(s step) {
 	r.t.Helper()
 	command := strings.ReplaceAll(s.command, "go run ./cmd/lockproxy", "lockproxy")
-	command = r.own(strings.ReplaceAll(command, "go run ./examples", "go run -C "+r.root+" ./examples"))
+	command = r.own(strings.ReplaceAll(command, "go run ./examples", "go run -C "+r.root+
+		" ./examples"))
 	for shown, printed := range r.tokens {
 		command = strings.ReplaceAll(command, shown, printed)
 	}
@@ -138,7 +147,8 @@ func (r *reader) take(s step) {
 		r.start(s, command)
 		return
 	}
-	fmt.Fprintf(r.in, "%s\n{ __status=$?; echo; echo '%s'; (exit $__status); } 2>/dev/null\n", command, endOfOutput)
+	fmt.Fprintf(r.in, "%s\n{ __status=$?; echo; echo '%s'; (exit $__status); } 2>/dev/null\n",
+		command, endOfOutput)
 	printed := r.read(s)
 	r.compare(s, printed)
 }
@@ -149,7 +159,8 @@ func (r *reader) read(s step) (lines []string) {
 	for {
 		line, err := r.out.ReadString('\n')
 		if err != nil {
-			r.t.Fatalf("line %d: %s: no end: %v; so far:\n%s", s.line, s.command, err, strings.Join(lines, "\n"))
+			r.t.Fatalf("line %d: %s: no end: %v; so far:\n%s", s.line, s.command, err,
+				strings.Join(lines, "\n"))
 		}
 		if line = strings.TrimSuffix(line, "\n"); line == endOfOutput {
 			return lines[:len(lines)-1] // the empty line is echo's
@@ -158,11 +169,12 @@ func (r *reader) read(s step) (lines []string) {
 	}
 }
 
-// start runs a program in the background until it has printed what is shown. It may log other lines in between: those of what it has
-// begun already.
+// start runs a program in the background until it has printed what is shown. It may log other lines
+// in between: those of what it has begun already.
 func (r *reader) start(s step, command string) {
 	r.t.Helper()
-	p := &process{t: r.t, cmd: exec.Command("bash", "-c", "exec "+command), ended: make(chan struct{})}
+	p := &process{t: r.t, cmd: exec.Command("bash", "-c", "exec "+command),
+		ended: make(chan struct{})}
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = r.env, p, p
 	if err := p.cmd.Start(); err != nil {
 		r.t.Fatal(err)

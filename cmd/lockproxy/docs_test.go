@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// pages returns the README and all of docs, by name. In them a fenced block "console" is a session in one shell, "console background"
-// is a program that goes on, and "console not-run" is not run, as is no block of another kind.
+// pages returns the README and all of docs, by name. In them a fenced block "console" is a session
+// in one shell, "console background" is a program that goes on, and "console not-run" is not run,
+// as is no block of another kind.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../docs/*.md")
@@ -29,8 +30,9 @@ func pages(t *testing.T) map[string]string {
 	return texts
 }
 
-// TestPages runs each page from top to bottom against a real Redis and compares what is printed with what is shown. The ports
-// 6379, 6380 and 6390 stand for the test's own, 26379 for a Sentinel's, 10.0.0.1:6379,10.0.0.2:6379 for a cluster's nodes.
+// TestPages runs each page from top to bottom against a real Redis and compares what is printed
+// with what is shown. The ports 6379, 6380 and 6390 stand for the test's own, 26379 for a
+// Sentinel's, 10.0.0.1:6379,10.0.0.2:6379 for a cluster's nodes.
 func TestPages(t *testing.T) {
 	run := 0
 	for page, text := range pages(t) {
@@ -83,8 +85,8 @@ type step struct {
 	background bool
 }
 
-// extract returns the commands in a page's blocks of these kinds: lines that begin with "$ ", and the lines beginning with "> " that
-// continue them.
+// extract returns the commands in a page's blocks of these kinds: lines that begin with "$ ", and
+// the lines beginning with "> " that continue them.
 func extract(page string, kinds ...string) (steps []step) {
 	fence := ""
 	for i, line := range strings.Split(page, "\n") {
@@ -101,7 +103,8 @@ func extract(page string, kinds ...string) (steps []step) {
 		last := len(steps) - 1
 		switch {
 		case strings.HasPrefix(line, "$ "):
-			steps = append(steps, step{line: i + 1, command: line[2:], background: fence == "console background"})
+			steps = append(steps,
+				step{line: i + 1, command: line[2:], background: fence == "console background"})
 		case strings.HasPrefix(line, "> ") && last >= 0 && len(steps[last].shown) == 0:
 			steps[last].command += "\n" + line[2:]
 		case last >= 0:

@@ -31,7 +31,8 @@ func (o *durabilityOptions) check(opts *options) error {
 		{"failover-hold", o.FailoverHold, 0, 24 * time.Hour},
 	} {
 		if bounded.value < bounded.min || bounded.value > bounded.max {
-			return fmt.Errorf("--%s is %v: want %v to %v", bounded.flag, bounded.value, bounded.min, bounded.max)
+			return fmt.Errorf("--%s is %v: want %v to %v", bounded.flag, bounded.value, bounded.min,
+				bounded.max)
 		}
 	}
 	if o.MinReplicas < 0 || o.MinReplicas > 1000 {
@@ -41,11 +42,13 @@ func (o *durabilityOptions) check(opts *options) error {
 		return nil
 	}
 	if opts.upstream == nil || !opts.upstream.SetSentinelLogin(o.SentinelUser, o.SentinelPassword) {
-		return errors.New("--sentinel-user and --sentinel-password are for Sentinels: write --upstream as redis+sentinel://")
+		return errors.New("--sentinel-user and --sentinel-password are for Sentinels: write " +
+			"--upstream as redis+sentinel://")
 	}
 	return nil
 }
 
 func (o *durabilityOptions) durability() lockcmd.Durability {
-	return lockcmd.Durability{MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, TakeoverGuard: o.TakeoverGuard, FailoverHold: o.FailoverHold}
+	return lockcmd.Durability{MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout,
+		TakeoverGuard: o.TakeoverGuard, FailoverHold: o.FailoverHold}
 }

@@ -8,8 +8,8 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// embedded is the in-memory store that serves when no upstream is named. It is a Redis in miniature, on a loopback port of its
-// own: good for trying out, not for use.
+// embedded is the in-memory store that serves when no upstream is named. It is a Redis in
+// miniature, on a loopback port of its own: good for trying out, not for use.
 type embedded struct {
 	store    *miniredis.Miniredis
 	upstream *upstream.Upstream
@@ -30,7 +30,8 @@ func startEmbedded() (*embedded, error) {
 		store.Close()
 		return nil, err
 	}
-	e := &embedded{store: store, upstream: redis, stopped: make(chan struct{}), ended: make(chan struct{})}
+	e := &embedded{store: store, upstream: redis, stopped: make(chan struct{}),
+		ended: make(chan struct{})}
 	go e.expire() // ends by stop, which waits for it
 	return e, nil
 }

@@ -24,10 +24,12 @@ func TestEmbeddedLocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := proxy.New(proxy.Config{Upstream: store.upstream, Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
+	server := proxy.New(proxy.Config{Upstream: store.upstream,
+		Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
 	go server.Serve(ln) // ends with Close
 	defer server.Close()
-	client := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), Protocol: 2, MaxRetries: -1, DisableIdentity: true})
+	client := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), Protocol: 2, MaxRetries: -1,
+		DisableIdentity: true})
 	defer client.Close()
 	do := func(args ...any) any {
 		t.Helper()
@@ -45,7 +47,8 @@ func TestEmbeddedLocks(t *testing.T) {
 	}
 
 	// redis-cli asks for it when it is used by hand, and falls back on COMMAND after an error.
-	if err := client.Do(context.Background(), "COMMAND", "DOCS").Err(); err == nil || !strings.HasPrefix(err.Error(), "ERR unknown subcommand") {
+	if err := client.Do(context.Background(), "COMMAND", "DOCS").Err(); err == nil ||
+		!strings.HasPrefix(err.Error(), "ERR unknown subcommand") {
 		t.Fatalf("COMMAND DOCS: %v", err)
 	}
 	if commands := do("COMMAND").([]any); len(commands) < 100 {

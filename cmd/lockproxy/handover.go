@@ -12,8 +12,8 @@ import (
 )
 
 // A running process, the parent, hands over to the one that is to take its place, its child, by a
-// Unix socket at --handover. It hands over its listening sockets themselves, so that no connection is
-// refused or lost that the kernel has already made. The parent's part is upgrader.
+// Unix socket at --handover. It hands over its listening sockets themselves, so that no connection
+// is refused or lost that the kernel has already made. The parent's part is upgrader.
 //
 //	child -> parent   connects
 //	parent -> child   handoverOffer, with the listening sockets
@@ -69,7 +69,8 @@ func findParent(path string) (*parent, error) {
 			conn.Close()
 		}
 		if tries == 2 {
-			return nil, fmt.Errorf("cannot take over from the process at --handover %s: %w", path, withoutAddr(err))
+			return nil, fmt.Errorf("cannot take over from the process at --handover %s: %w", path,
+				withoutAddr(err))
 		}
 		time.Sleep(100 * time.Millisecond) // it may have handed over to another at this moment
 	}
@@ -90,7 +91,8 @@ func receiveOffer(conn *net.UnixConn) (*parent, error) {
 	switch {
 	case err != nil:
 	case offer.Version != handoverVersion:
-		err = fmt.Errorf("it hands over by version %d, this one by %d: stop it first", offer.Version, handoverVersion)
+		err = fmt.Errorf("it hands over by version %d, this one by %d: stop it first",
+			offer.Version, handoverVersion)
 	case len(files) != len(offer.Names):
 		err = fmt.Errorf("it has %d names for %d sockets", len(offer.Names), len(files))
 	}

@@ -40,19 +40,22 @@ func pings(ctx context.Context, t *testing.T, network, addr string) (asked int) 
 	return asked
 }
 
-// Each of three processes takes over from the one before; a client that connects meanwhile is served, and a connection that exists is closed
-// with the answer to its next command. Of the admin pages the same is true.
+// Each of three processes takes over from the one before; a client that connects meanwhile is
+// served, and a connection that exists is closed with the answer to its next command. Of the admin
+// pages the same is true.
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
 	dir := t.TempDir()
-	for _, listen := range []string{fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), "unix://" + filepath.Join(dir, "x.sock")} {
+	for _, listen := range []string{fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), "unix://" +
+		filepath.Join(dir, "x.sock")} {
 		network, addr := "tcp", listen
 		if path, ok := strings.CutPrefix(listen, "unix://"); ok {
 			network, addr = "unix", path
 		}
 		admin := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
-		args := []string{"--listen", listen, "--upstream", redis.URL(), "--admin", admin, "--handover", filepath.Join(dir, "handover.sock")}
+		args := []string{"--listen", listen, "--upstream", redis.URL(), "--admin", admin,
+			"--handover", filepath.Join(dir, "handover.sock")}
 		old := start(t, args...)
 		ctx, stop := context.WithCancel(context.Background())
 		var asking sync.WaitGroup
@@ -76,7 +79,8 @@ func TestHandover(t *testing.T) {
 			case <-time.After(5 * time.Second):
 				t.Fatalf("the old process does not end:\n%s", old.said())
 			}
-			if resp, err := http.Get("http://" + admin + "/readyz"); err != nil || resp.StatusCode != http.StatusOK {
+			if resp, err := http.Get("http://" + admin + "/readyz"); err != nil ||
+				resp.StatusCode != http.StatusOK {
 				t.Errorf("the admin pages of the new process: %v, %v", resp, err)
 			}
 			old = heir
@@ -109,7 +113,9 @@ func TestHandoverThatFails(t *testing.T) {
 	}
 	other := spawn(t, nil, append(args, "127.0.0.1:1")...)
 	<-other.ended
-	if other.cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(other.said(), "does not listen on 127.0.0.1:1: give this one the same --listen") {
+	if other.cmd.ProcessState.ExitCode() != exitFailure ||
+		!strings.Contains(other.said(), "does not listen on 127.0.0.1:1: give this one the same "+
+			"--listen") {
 		t.Errorf("a process with another --listen says:\n%s", other.said())
 	}
 	nc, err := net.Dial("unix", path)
@@ -133,7 +139,8 @@ func TestHandoverThatFails(t *testing.T) {
 	}
 }
 
-// With --listen systemd the socket is the one that systemd has opened, and stays open when the process ends.
+// With --listen systemd the socket is the one that systemd has opened, and stays open when the
+// process ends.
 func TestSocketOfSystemd(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
@@ -148,7 +155,9 @@ func TestSocketOfSystemd(t *testing.T) {
 	}
 	defer file.Close()
 	for range 2 {
-		p := &process{t: t, cmd: exec.Command("sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"`, os.Args[0], "--listen", "systemd", "--upstream", redis.URL()),
+		p := &process{t: t,
+			cmd: exec.Command("sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"`, os.Args[0],
+				"--listen", "systemd", "--upstream", redis.URL()),
 			ended: make(chan struct{})}
 		p.cmd.Env, p.cmd.ExtraFiles = append(os.Environ(), asProgram+"=1"), []*os.File{file}
 		p.cmd.Stdout, p.cmd.Stderr = p, p
@@ -169,7 +178,8 @@ func TestSocketOfSystemd(t *testing.T) {
 	}
 	p := spawn(t, nil, "--listen", "systemd")
 	<-p.ended
-	if p.cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(p.said(), "start it by a .socket unit") {
+	if p.cmd.ProcessState.ExitCode() != exitFailure ||
+		!strings.Contains(p.said(), "start it by a .socket unit") {
 		t.Errorf("without systemd:\n%s", p.said())
 	}
 }
@@ -178,8 +188,10 @@ func TestSocketOfSystemd(t *testing.T) {
 func TestShutdownDelay(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
-	admin, addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
-	p := start(t, "--listen", addr, "--upstream", redis.URL(), "--admin", admin, "--shutdown-delay", "600ms")
+	admin, addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), fmt.Sprintf("127.0.0.1:%d",
+		testredis.FreePort(t))
+	p := start(t, "--listen", addr, "--upstream", redis.URL(), "--admin", admin, "--shutdown-delay",
+		"600ms")
 	began := time.Now()
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	p.waitFor("serving on")

@@ -26,8 +26,8 @@ func (o *options) socketPath() (path string, isUnix bool) {
 // fromSystemd is what --listen says where systemd has opened the socket.
 const fromSystemd = "systemd"
 
-// listen opens the listener that --listen names, or takes it over from a predecessor that has it. A Unix socket that a dead process has
-// left behind is replaced.
+// listen opens the listener that --listen names, or takes it over from a predecessor that has it. A
+// Unix socket that a dead process has left behind is replaced.
 func (o *options) listen(old *parent) (net.Listener, error) {
 	path, isUnix := o.socketPath()
 	ln, err := old.listener("listen", o.Listen)
@@ -39,7 +39,8 @@ func (o *options) listen(old *parent) (net.Listener, error) {
 	case ln != nil:
 		return ln, nil
 	case old != nil:
-		return nil, fmt.Errorf("the process at --handover does not listen on %s: give this one the same --listen, or another --handover", o.Listen)
+		return nil, fmt.Errorf("the process at --handover does not listen on %s: give this one "+
+			"the same --listen, or another --handover", o.Listen)
 	case o.Listen == fromSystemd:
 		return systemdListener()
 	}
@@ -50,7 +51,8 @@ func (o *options) listen(old *parent) (net.Listener, error) {
 func systemdListener() (net.Listener, error) {
 	listeners, err := activation.Listeners()
 	if err == nil && (len(listeners) != 1 || listeners[0] == nil) {
-		err = fmt.Errorf("want one stream socket, got %d: start it by a .socket unit with one ListenStream=", len(listeners))
+		err = fmt.Errorf("want one stream socket, got %d: start it by a .socket unit with one "+
+			"ListenStream=", len(listeners))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on what systemd hands over: %w", err)
@@ -62,19 +64,22 @@ func (o *options) open(path string, isUnix bool) (net.Listener, error) {
 	if !isUnix {
 		ln, err := net.Listen("tcp", o.Listen)
 		if err != nil {
-			return nil, fmt.Errorf("cannot listen on %s, choose another --listen: %w", o.Listen, withoutAddr(err))
+			return nil, fmt.Errorf("cannot listen on %s, choose another --listen: %w", o.Listen,
+				withoutAddr(err))
 		}
 		return ln, nil
 	}
 	ln, err := listenUnix(path, os.FileMode(o.ListenMode))
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s, choose another --listen: %w", o.Listen, withoutAddr(err))
+		return nil, fmt.Errorf("cannot listen on %s, choose another --listen: %w", o.Listen,
+			withoutAddr(err))
 	}
 	return ln, nil
 }
 
-// listenUnix listens on path, also if a socket is there whose process has ended. The directory is locked meanwhile: of two
-// processes that start at the same time, one would otherwise take the other's new socket for a dead one and remove it.
+// listenUnix listens on path, also if a socket is there whose process has ended. The directory is
+// locked meanwhile: of two processes that start at the same time, one would otherwise take the
+// other's new socket for a dead one and remove it.
 func listenUnix(path string, mode os.FileMode) (*socket, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -111,13 +116,15 @@ func checkDead(path string) error {
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 		return nil
 	}
-	return fmt.Errorf("a socket is there, and whether it is in use can't be told: %w", withoutAddr(err))
+	return fmt.Errorf("a socket is there, and whether it is in use can't be told: %w",
+		withoutAddr(err))
 }
 
 // umask guards the process's file creation mask while it is changed.
 var umask sync.Mutex
 
-// socket is a Unix listener that removes its file when it closes, unless another process has put its own there since.
+// socket is a Unix listener that removes its file when it closes, unless another process has put
+// its own there since.
 type socket struct {
 	*net.UnixListener
 	path   string
@@ -127,7 +134,8 @@ type socket struct {
 
 func bindUnix(path string, mode os.FileMode) (*socket, error) {
 	umask.Lock()
-	mask := syscall.Umask(0o777 &^ int(mode)) // not chmod afterwards: no client may connect in between
+	// not chmod afterwards: no client may connect in between
+	mask := syscall.Umask(0o777 &^ int(mode))
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	syscall.Umask(mask)
 	umask.Unlock()

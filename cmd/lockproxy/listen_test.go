@@ -22,7 +22,9 @@ func TestUnixSocketFile(t *testing.T) {
 	if err != nil || info.Mode() != os.ModeSocket|0o640 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if _, err := listenAt(path); err == nil || !strings.Contains(err.Error(), "cannot listen on unix://"+path+", choose another --listen: a running process serves there") {
+	if _, err := listenAt(path); err == nil ||
+		!strings.Contains(err.Error(), "cannot listen on unix://"+path+
+			", choose another --listen: a running process serves there") {
 		t.Errorf("a socket in use: %v", err)
 	}
 	ln.Close()

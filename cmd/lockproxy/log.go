@@ -27,8 +27,8 @@ func newLogger(opts *options, out io.Writer) hclog.Logger {
 	return lineLogger{logger}
 }
 
-// lineLogger writes each record as one line of text. hclog by itself gives each line of a value a line
-// of its own, so that a client could write lines into the log by a lock's key or owner.
+// lineLogger writes each record as one line of text. hclog by itself gives each line of a value a
+// line of its own, so that a client could write lines into the log by a lock's key or owner.
 type lineLogger struct{ hclog.Logger }
 
 func (l lineLogger) Log(level hclog.Level, msg string, args ...any) {
@@ -95,7 +95,8 @@ func onOneLine(args []any) []any {
 
 func unprintable(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 
-// redisLog takes what go-redis would print by itself: about connections of the proxy's own, whose errors are told elsewhere.
+// redisLog takes what go-redis would print by itself: about connections of the proxy's own, whose
+// errors are told elsewhere.
 type redisLog struct{ hclog.Logger }
 
 // Printf implements go-redis's logger.

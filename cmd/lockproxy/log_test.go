@@ -30,7 +30,8 @@ func TestLogRecordsAreLines(t *testing.T) {
 			t.Parallel()
 			s := serveRuns(t, "--log-format", format, "--slow-wait", "20ms")
 			s.do("LOCK", forgedKey, "30", "OWNER", forgedOwner)
-			wait := s.ask.Do(t.Context(), "LOCK", forgedKey, "30", "WAIT", "0.1", "OWNER", forgedOwner+"2")
+			wait := s.ask.Do(t.Context(), "LOCK", forgedKey, "30", "WAIT", "0.1", "OWNER",
+				forgedOwner+"2")
 			if wait.Err() != redis.Nil {
 				t.Errorf("the second LOCK: %v", wait)
 			}

@@ -1,6 +1,7 @@
 // Command lockproxy serves the Redis protocol in front of an existing Redis and adds lock commands.
 //
-// Without a subcommand it serves; each subcommand is a struct of flags with an execute method, listed in program.
+// Without a subcommand it serves; each subcommand is a struct of flags with an execute method,
+// listed in program.
 package main
 
 import (
@@ -31,8 +32,9 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// smallMachine is how many cores a machine has, with Redis and clients on it perhaps, on which a relay is faster on one: moving
-// each reply between cores costs more than it brings (see docs/bench-locks.md for how to measure it).
+// smallMachine is how many cores a machine has, with Redis and clients on it perhaps, on which a
+// relay is faster on one: moving each reply between cores costs more than it brings (see
+// docs/bench-locks.md for how to measure it).
 const smallMachine = 2
 
 // program is the command line: what lockproxy can be asked to do.
@@ -51,11 +53,14 @@ type command interface {
 	execute(stdout, stderr io.Writer) int
 }
 
-// checked is a command whose flags say more than their types do: check returns what is wrong with them.
+// checked is a command whose flags say more than their types do: check returns what is wrong with
+// them.
 type checked interface{ check() error }
 
-const description = "A Redis proxy with locks: forwards every command to the Redis behind it, and adds LOCK, UNLOCK and their like. " +
-	"Every flag of serving can be set as an environment variable, LOCKPROXY_ and its name in capitals, as in LOCKPROXY_MAX_TIMEOUT, " +
+const description = "A Redis proxy with locks: forwards every command to the Redis behind it, " +
+	"and adds LOCK, UNLOCK and their like. " +
+	"Every flag of serving can be set as an environment variable, LOCKPROXY_ and its name in " +
+	"capitals, as in LOCKPROXY_MAX_TIMEOUT, " +
 	"or in a configuration file. Flags go before the environment, and that before the file."
 
 // run is main without the process: it returns the exit status.
@@ -74,8 +79,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return cmd.execute(stdout, stderr)
 }
 
-// parse reads flags and environment. A nil command says that all that was asked for has been printed, or that with the error
-// there is none.
+// parse reads flags and environment. A nil command says that all that was asked for has been
+// printed, or that with the error there is none.
 func parse(args []string, stdout io.Writer) (command, error) {
 	asked, exited := &program{}, false
 	parser, err := newParser(asked, stdout, func(int) { exited = true })
@@ -100,10 +105,13 @@ func parse(args []string, stdout io.Writer) (command, error) {
 	return cmd, err
 }
 
-// newParser returns what fills asked from a command line. Help is printed to stdout; after it, and only then, exit is called.
+// newParser returns what fills asked from a command line. Help is printed to stdout; after it, and
+// only then, exit is called.
 func newParser(asked *program, stdout io.Writer, exit func(int)) (*kong.Kong, error) {
-	return kong.New(asked, kong.Name("lockproxy"), kong.Description(description), kong.DefaultEnvars("LOCKPROXY"),
-		kong.Writers(stdout, io.Discard), kong.Exit(exit), kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}), kong.Help(printHelp))
+	return kong.New(asked, kong.Name("lockproxy"), kong.Description(description),
+		kong.DefaultEnvars("LOCKPROXY"),
+		kong.Writers(stdout, io.Discard), kong.Exit(exit), kong.Help(printHelp),
+		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}))
 }
 
 // selected is the command whose arguments made no sense, or nil.
@@ -115,7 +123,8 @@ func selected(err error) command {
 	return failed.Context.Selected().Target.Addr().Interface().(command)
 }
 
-// printHelp prints kong's help, and without a command that of serving, with the other commands above it.
+// printHelp prints kong's help, and without a command that of serving, with the other commands
+// above it.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if ctx.Selected() != nil {
 		return kong.DefaultHelpPrinter(options, ctx)
@@ -123,7 +132,8 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	fmt.Fprintf(ctx.Stdout, "Usage: lockproxy [serve] [flags]\n")
 	for _, cmd := range ctx.Model.Children {
 		if cmd != ctx.Model.DefaultCmd && !cmd.Hidden {
-			fmt.Fprintf(ctx.Stdout, "       lockproxy %s\n", strings.TrimPrefix(cmd.Summary(), "lockproxy "))
+			fmt.Fprintf(ctx.Stdout, "       lockproxy %s\n",
+				strings.TrimPrefix(cmd.Summary(), "lockproxy "))
 		}
 	}
 	serve := ctx.Model.DefaultCmd
@@ -136,7 +146,8 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 
 // withoutPassword takes the credentials of URLs out of what the command line's parser quotes.
 func withoutPassword(text string) string {
-	return sentinelSecret.ReplaceAllString(credentials.ReplaceAllString(text, "://(hidden)@"), "${1}(hidden)")
+	return sentinelSecret.ReplaceAllString(credentials.ReplaceAllString(text, "://(hidden)@"),
+		"${1}(hidden)")
 }
 
 var (

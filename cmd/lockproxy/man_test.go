@@ -15,7 +15,8 @@ var updateMan = flag.Bool("update-man", false, "write deploy/lockproxy.1 again")
 
 const manFile = "../../deploy/lockproxy.1"
 
-// The manual page is what kong knows of the flags, with the words below; it is kept in the tree, for packages.
+// The manual page is what kong knows of the flags, with the words below; it is kept in the tree,
+// for packages.
 func TestManualPage(t *testing.T) {
 	want := manualPage(t)
 	if *updateMan {
@@ -25,9 +26,11 @@ func TestManualPage(t *testing.T) {
 	}
 	got, err := os.ReadFile(manFile)
 	if err != nil || string(got) != want {
-		t.Errorf("%s is not what the flags are now: run go test ./cmd/lockproxy -run TestManualPage -args -update-man (%v)", manFile, err)
+		t.Errorf("%s is not what the flags are now: run go test ./cmd/lockproxy -run "+
+			"TestManualPage -args -update-man (%v)", manFile, err)
 	}
-	for _, word := range []string{".SH SYNOPSIS", `\fB\-\-max\-clients\fR=\fIN\fR`, `\fB\-\-kill\-after\fR`, `\fB\-\-json\fR`, ".SH EXIT STATUS", "LOCKPROXY_MAX_TIMEOUT"} {
+	for _, word := range []string{".SH SYNOPSIS", `\fB\-\-max\-clients\fR=\fIN\fR`,
+		`\fB\-\-kill\-after\fR`, `\fB\-\-json\fR`, ".SH EXIT STATUS", "LOCKPROXY_MAX_TIMEOUT"} {
 		if !strings.Contains(string(got), word) {
 			t.Errorf("%s lacks %s", manFile, word)
 		}
@@ -52,7 +55,8 @@ lockproxy \- a Redis proxy with locks
 		if cmd == parser.Model.DefaultCmd || cmd.Hidden {
 			continue
 		}
-		fmt.Fprintf(&page, ".br\n.B lockproxy %s\n%s[\\fIflags\\fR]%s\n", cmd.Name, required(cmd), positionals(cmd))
+		fmt.Fprintf(&page, ".br\n.B lockproxy %s\n%s[\\fIflags\\fR]%s\n", cmd.Name, required(cmd),
+			positionals(cmd))
 	}
 	fmt.Fprintf(&page, ".SH DESCRIPTION\n%s\n%s", roff(description), manIntroduction)
 	for _, cmd := range parser.Model.Children {
@@ -97,14 +101,16 @@ func writeFlags(page *strings.Builder, cmd *kong.Node) {
 		if !flag.IsBool() {
 			value = "=\\fI" + roff(flag.FormatPlaceHolder()) + "\\fR"
 		}
-		fmt.Fprintf(page, ".TP\n%s\\fB\\-\\-%s\\fR%s\n%s\n", short, roff(flag.Name), value, roff(flag.Help))
+		fmt.Fprintf(page, ".TP\n%s\\fB\\-\\-%s\\fR%s\n%s\n", short, roff(flag.Name), value,
+			roff(flag.Help))
 	}
 }
 
 func required(cmd *kong.Node) (text string) {
 	for _, flag := range cmd.Flags {
 		if flag.Required {
-			text += fmt.Sprintf(`\fB\-\-%s\fR=\fI%s\fR `, roff(flag.Name), roff(flag.FormatPlaceHolder()))
+			text += fmt.Sprintf(`\fB\-\-%s\fR=\fI%s\fR `, roff(flag.Name),
+				roff(flag.FormatPlaceHolder()))
 		}
 	}
 	return text

@@ -18,7 +18,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// options are the flags of serving. Every flag is also an environment variable, LOCKPROXY_ and the flag's name in capitals.
+// options are the flags of serving. Every flag is also an environment variable, LOCKPROXY_ and the
+// flag's name in capitals.
 type options struct {
 	Config string `group:"Serving" placeholder:"FILE" help:"Read settings from this file: TOML, with the names of flags, as in max-clients = 5000. SIGHUP reads it again."`
 
@@ -83,7 +84,8 @@ func (o *options) check() error {
 		{"home-idle", o.HomeIdle, 0, 365 * 24 * time.Hour},
 	} {
 		if bounded.value < bounded.min || bounded.value > bounded.max {
-			return fmt.Errorf("--%s is %v: want %v to %v", bounded.flag, bounded.value, bounded.min, bounded.max)
+			return fmt.Errorf("--%s is %v: want %v to %v", bounded.flag, bounded.value, bounded.min,
+				bounded.max)
 		}
 	}
 	for _, bounded := range []struct {
@@ -99,7 +101,8 @@ func (o *options) check() error {
 		{"max-inline", o.MaxInline, 64, o.ClientBuffer},
 	} {
 		if bounded.value < bounded.min || bounded.value > bounded.max {
-			return fmt.Errorf("--%s is %d: want %d to %d", bounded.flag, bounded.value, bounded.min, bounded.max)
+			return fmt.Errorf("--%s is %d: want %d to %d", bounded.flag, bounded.value, bounded.min,
+				bounded.max)
 		}
 	}
 	if err := o.AdminOptions.check(); err != nil {
@@ -126,15 +129,19 @@ func (o *options) checkListen() (err error) {
 	case o.Handover != "" && !strings.HasPrefix(o.Handover, "/"):
 		return errors.New("--handover: want an absolute path, as in /run/lockproxy/handover.sock")
 	case len(o.Handover) > maxSocketPath-len(".4194304"):
-		return fmt.Errorf("--handover: the path can have %d bytes, this one has %d", maxSocketPath-len(".4194304"), len(o.Handover))
+		return fmt.Errorf("--handover: the path can have %d bytes, this one has %d",
+			maxSocketPath-len(".4194304"), len(o.Handover))
 	case o.Handover != "" && o.Upstream == "":
 		return errors.New("--handover needs --upstream: the in-memory store can't be handed over")
 	case isUnix && !strings.HasPrefix(path, "/"):
-		return errors.New("--listen: want unix:// and an absolute path, as in unix:///run/lockproxy.sock")
+		return errors.New("--listen: want unix:// and an absolute path, as in " +
+			"unix:///run/lockproxy.sock")
 	case isUnix && len(path) > maxSocketPath:
-		return fmt.Errorf("--listen: the path of a Unix socket can have %d bytes, this one has %d", maxSocketPath, len(path))
+		return fmt.Errorf("--listen: the path of a Unix socket can have %d bytes, this one has %d",
+			maxSocketPath, len(path))
 	case isUnix && o.ProxyProtocolFrom != "":
-		return errors.New("--proxy-protocol-from names networks, and a Unix socket has none: leave one of the two out")
+		return errors.New("--proxy-protocol-from names networks, and a Unix socket has none: " +
+			"leave one of the two out")
 	case o.ClusterAnnounce != "" && !isHostPort(o.ClusterAnnounce):
 		return errors.New("--cluster-announce: want host:port")
 	case (o.TLSCert == "") != (o.TLSKey == ""):
@@ -162,7 +169,8 @@ func (o *options) checkUpstream() (err error) {
 		return nil
 	}
 	for _, only := range []struct{ flag, value string }{
-		{"upstream-ca", o.UpstreamCA}, {"upstream-cert", o.UpstreamCert}, {"upstream-server-name", o.UpstreamServerName},
+		{"upstream-ca", o.UpstreamCA}, {"upstream-cert", o.UpstreamCert},
+		{"upstream-server-name", o.UpstreamServerName},
 	} {
 		if only.value != "" {
 			return fmt.Errorf("--%s is for TLS: write --upstream as rediss://", only.flag)
@@ -178,11 +186,14 @@ func (o *options) serverConfig(upstream *upstream.Upstream, log hclog.Logger) pr
 		HomeIdle:        o.HomeIdle,
 		Dedicated:       o.UpstreamMode == "dedicated",
 		ClusterAnnounce: o.ClusterAnnounce,
-		Locks:           lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention, Seconds: o.TimestampUnit == "s", Durability: o.durability()},
-		Limits:          resp.Limits{Args: o.MaxArgs, Bulk: int64(o.MaxBulk), Inline: int(o.MaxInline)},
-		MaxClients:      o.MaxClients,
-		DialTimeout:     o.DialTimeout,
-		Logger:          log,
+		Locks: lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention,
+			Seconds: o.TimestampUnit == "s", Durability: o.durability()},
+		Limits: resp.Limits{
+			Args: o.MaxArgs, Bulk: int64(o.MaxBulk), Inline: int(o.MaxInline),
+		},
+		MaxClients:  o.MaxClients,
+		DialTimeout: o.DialTimeout,
+		Logger:      log,
 
 		ClientBuffer:      int(o.ClientBuffer),
 		MaxUnread:         int64(o.MaxUnread),

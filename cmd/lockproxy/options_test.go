@@ -12,7 +12,8 @@ import (
 
 const secret = "s3cr3t-pass"
 
-// What makes no sense ends with status 2 and one line that says what and what to do; no line ever shows a password.
+// What makes no sense ends with status 2 and one line that says what and what to do; no line ever
+// shows a password.
 func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		args   string
@@ -23,38 +24,55 @@ func TestCommandLine(t *testing.T) {
 		{args: "--version", want: "lockproxy dev\n"},
 		{args: "--help", want: "--proxy-protocol-from=CIDR,..."},
 		{args: "--nope", status: 2, want: "lockproxy: unknown flag --nope"},
-		{args: "redis://user:" + secret + "@h", status: 2, want: "unexpected argument redis://(hidden)@h"},
-		{args: "--upstrem=redis://user:" + secret + "@h", status: 2, want: `did you mean "--upstream"?`},
-		{args: "--max-clients=redis://user:" + secret + "@h", status: 2, want: "--max-clients: expected a valid"},
-		{args: "--upstream redis://user:" + secret + "#x@h", status: 2, want: "--upstream: not a usable redis URL"},
-		{args: "--upstream http://user:" + secret + "@h", status: 2, want: `scheme "http" is not known`},
+		{args: "redis://user:" + secret + "@h", status: 2,
+			want: "unexpected argument redis://(hidden)@h"},
+		{args: "--upstrem=redis://user:" + secret + "@h", status: 2,
+			want: `did you mean "--upstream"?`},
+		{args: "--max-clients=redis://user:" + secret + "@h", status: 2,
+			want: "--max-clients: expected a valid"},
+		{args: "--upstream redis://user:" + secret + "#x@h", status: 2,
+			want: "--upstream: not a usable redis URL"},
+		{args: "--upstream http://user:" + secret + "@h", status: 2,
+			want: `scheme "http" is not known`},
 		{args: "--upstream redis://user:" + secret + "@h:x", status: 2, want: "--upstream: "},
-		{args: "--upstream redis://user:" + secret + "@h?read_timeout=3", status: 2, want: `option "read_timeout"`},
-		{env: "LOCKPROXY_UPSTREAM=ftp://user:" + secret + "@h", status: 2, want: `scheme "ftp" is not known`},
+		{args: "--upstream redis://user:" + secret + "@h?read_timeout=3", status: 2,
+			want: `option "read_timeout"`},
+		{env: "LOCKPROXY_UPSTREAM=ftp://user:" + secret + "@h", status: 2,
+			want: `scheme "ftp" is not known`},
 		{env: "LOCKPROXY_MAX_CLIENTS=many", status: 2, want: "max-clients"},
 		{args: "--max-clients 0", status: 2, want: "--max-clients is 0: want 1 to"},
 		{args: "--max-timeout 0s", status: 2, want: "--max-timeout is 0s: want 1ms to"},
 		{args: "--max-bulk many", status: 2, want: `"many" is not a size`},
 		{args: "--client-buffer 1kb", status: 2, want: "--client-buffer is 1024: want 65536 to"},
 		{args: "--max-inline 2mb", status: 2, want: "--max-inline is 2097152: want 64 to 1048576"},
-		{args: "--max-args 2147483648", status: 2, want: "--max-args is 2147483648: want 1 to 2147483647"},
+		{args: "--max-args 2147483648", status: 2, want: "--max-args is 2147483648: want 1 to " +
+			"2147483647"},
 		{args: "--handshake-timeout 2h", status: 2, want: "--handshake-timeout is 2h0m0s"},
 		{args: "--listen unix://relative", status: 2, want: "absolute path"},
-		{args: "--listen unix:///" + strings.Repeat("x", 107), status: 2, want: "can have 107 bytes, this one has 108"},
+		{args: "--listen unix:///" + strings.Repeat("x", 107), status: 2,
+			want: "can have 107 bytes, this one has 108"},
 		{args: "--listen-mode 0999", status: 2, want: "want octal digits"},
-		{args: "--listen unix:///x --proxy-protocol-from 10.0.0.0/8", status: 2, want: "a Unix socket has none"},
-		{args: "--proxy-protocol-from somewhere", status: 2, want: `--proxy-protocol-from: not a network: "somewhere"`},
+		{args: "--listen unix:///x --proxy-protocol-from 10.0.0.0/8", status: 2,
+			want: "a Unix socket has none"},
+		{args: "--proxy-protocol-from somewhere", status: 2,
+			want: `--proxy-protocol-from: not a network: "somewhere"`},
 		{args: "--tls-cert x", status: 2, want: "--tls-cert and --tls-key belong together"},
 		{args: "--tls-client-ca x", status: 2, want: "--tls-client-ca needs --tls-cert"},
-		{args: "--upstream rediss://h --upstream-key x", status: 2, want: "--upstream-cert and --upstream-key belong together"},
-		{args: "--upstream redis://h --upstream-ca x", status: 2, want: "--upstream-ca is for TLS: write --upstream as rediss://"},
+		{args: "--upstream rediss://h --upstream-key x", status: 2,
+			want: "--upstream-cert and --upstream-key belong together"},
+		{args: "--upstream redis://h --upstream-ca x", status: 2,
+			want: "--upstream-ca is for TLS: write --upstream as rediss://"},
 		{args: "--upstream-server-name x", status: 2, want: "--upstream-server-name is for TLS"},
 		{args: "--log-level loud", status: 2, want: "--log-level must be one of"},
 
-		{args: "--tls-cert /nowhere/c --tls-key /nowhere/k", status: 1, want: "--tls-cert /nowhere/c with --tls-key /nowhere/k: open /nowhere/c"},
-		{args: "--upstream rediss://:" + secret + "@h --upstream-ca /nowhere/ca", status: 1, want: "--upstream-ca /nowhere/ca: open /nowhere/ca"},
-		{args: "--listen 127.0.0.1:99999 --upstream redis://:" + secret + "@h", status: 1, want: "cannot listen on 127.0.0.1:99999, choose another --listen"},
-		{args: "--listen unix:///nowhere/x.sock", status: 1, want: "cannot listen on unix:///nowhere/x.sock"},
+		{args: "--tls-cert /nowhere/c --tls-key /nowhere/k", status: 1,
+			want: "--tls-cert /nowhere/c with --tls-key /nowhere/k: open /nowhere/c"},
+		{args: "--upstream rediss://:" + secret + "@h --upstream-ca /nowhere/ca", status: 1,
+			want: "--upstream-ca /nowhere/ca: open /nowhere/ca"},
+		{args: "--listen 127.0.0.1:99999 --upstream redis://:" + secret + "@h", status: 1,
+			want: "cannot listen on 127.0.0.1:99999, choose another --listen"},
+		{args: "--listen unix:///nowhere/x.sock", status: 1,
+			want: "cannot listen on unix:///nowhere/x.sock"},
 	} {
 		t.Run(c.args+c.env, func(t *testing.T) {
 			if name, value, found := strings.Cut(c.env, "="); found {
@@ -88,27 +106,34 @@ func parseOptions(args []string, stdout io.Writer) (opts *options, done bool, er
 func TestFlagsBecomeConfiguration(t *testing.T) {
 	t.Setenv("LOCKPROXY_CLIENT_BUFFER", "2mb")
 	t.Setenv("LOCKPROXY_MAX_BULK", "1gb")
-	_, done, err := parseOptions(strings.Fields("--max-bulk=64MB --max-args 100 --max-inline 1k --max-clients 7 --proxy-protocol-from 10.0.0.0/8,::1 "+
-		"--handshake-timeout 3s --listen unix:///run/x.sock --upstream unix:///run/redis.sock --listen-mode 770"), &bytes.Buffer{})
+	_, done, err := parseOptions(strings.Fields("--max-bulk=64MB --max-args 100 --max-inline 1k "+
+		"--max-clients 7 --proxy-protocol-from 10.0.0.0/8,::1 "+
+		"--handshake-timeout 3s --listen unix:///run/x.sock --upstream unix:///run/redis.sock "+
+		"--listen-mode 770"), &bytes.Buffer{})
 	if err == nil || done { // a Unix socket and networks
 		t.Fatal("accepted")
 	}
-	opts, _, err := parseOptions(strings.Fields("--max-bulk=64MB --max-args 100 --max-inline 1k --max-clients 7 --proxy-protocol-from 10.0.0.0/8,::1 "+
+	opts, _, err := parseOptions(strings.Fields("--max-bulk=64MB --max-args 100 --max-inline 1k "+
+		"--max-clients 7 --proxy-protocol-from 10.0.0.0/8,::1 "+
 		"--handshake-timeout 3s --upstream unix:///run/redis.sock --listen-mode 770"), &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := opts.serverConfig(opts.upstream, hclog.NewNullLogger())
-	if cfg.ClientBuffer != 2<<20 || cfg.Limits.Bulk != 64<<20 || cfg.Limits.Args != 100 || cfg.Limits.Inline != 1000 || cfg.MaxClients != 7 ||
-		len(cfg.ProxyProtocolFrom) != 2 || cfg.HandshakeTimeout.Seconds() != 3 || opts.ListenMode != 0o770 || opts.upstream.Network != "unix" {
+	if cfg.ClientBuffer != 2<<20 || cfg.Limits.Bulk != 64<<20 || cfg.Limits.Args != 100 ||
+		cfg.Limits.Inline != 1000 || cfg.MaxClients != 7 ||
+		len(cfg.ProxyProtocolFrom) != 2 || cfg.HandshakeTimeout.Seconds() != 3 ||
+		opts.ListenMode != 0o770 || opts.upstream.Network != "unix" {
 		t.Errorf("%+v", cfg)
 	}
 }
 
 func TestSizes(t *testing.T) {
 	for text, want := range map[string]size{
-		"0": 0, "1": 1, "1b": 1, "1k": 1000, "1kb": 1024, "1KB": 1024, "64kb": 65536, "1m": 1e6, "512mb": 512 << 20, "2g": 2e9, "2GB": 2 << 30,
-		"": -1, "kb": -1, "-1": -1, "1tb": -1, "1 kb": -1, "1.5mb": -1, "1kk": -1, "9223372036854775807": 1<<63 - 1, "9223372036854775808": -1, "99999999999gb": -1,
+		"0": 0, "1": 1, "1b": 1, "1k": 1000, "1kb": 1024, "1KB": 1024, "64kb": 65536, "1m": 1e6,
+		"512mb": 512 << 20, "2g": 2e9, "2GB": 2 << 30,
+		"": -1, "kb": -1, "-1": -1, "1tb": -1, "1 kb": -1, "1.5mb": -1, "1kk": -1,
+		"9223372036854775807": 1<<63 - 1, "9223372036854775808": -1, "99999999999gb": -1,
 	} {
 		got := size(-1)
 		if err := got.UnmarshalText([]byte(text)); got != want || (err == nil) != (want >= 0) {
@@ -119,7 +144,8 @@ func TestSizes(t *testing.T) {
 
 // Credentials in the upstream's URL serve every client that can connect: that is worth a line.
 func TestOpenProxyIsMentioned(t *testing.T) {
-	public, loopback := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	public, loopback := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.IPv4(127, 0,
+		0, 1)}
 	for _, c := range []struct {
 		args string
 		addr net.Addr
@@ -131,7 +157,8 @@ func TestOpenProxyIsMentioned(t *testing.T) {
 		{"--upstream redis://:" + secret + "@h", &net.UnixAddr{Name: "/x"}, false},
 		{"--upstream redis://h", public, false},
 		{"--upstream redis://:" + secret + "@h --tls-cert c --tls-key k", public, true},
-		{"--upstream redis://:" + secret + "@h --tls-cert c --tls-key k --tls-client-ca ca", public, false},
+		{"--upstream redis://:" + secret + "@h --tls-cert c --tls-key k --tls-client-ca ca", public,
+			false},
 		{"", public, false},
 	} {
 		opts, _, err := parseOptions(strings.Fields(c.args), &bytes.Buffer{})
@@ -140,7 +167,8 @@ func TestOpenProxyIsMentioned(t *testing.T) {
 		}
 		var out bytes.Buffer
 		warnOpen(opts, c.addr, newLogger(opts, &out))
-		if strings.Contains(out.String(), "[WARN]") != c.warn || strings.Contains(out.String(), secret) {
+		if strings.Contains(out.String(), "[WARN]") != c.warn ||
+			strings.Contains(out.String(), secret) {
 			t.Errorf("%s on %v: %q", c.args, c.addr, out.String())
 		}
 	}

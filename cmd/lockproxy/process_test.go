@@ -19,7 +19,8 @@ import (
 	"lockproxy/internal/testtls"
 )
 
-// asProgram makes the test binary behave as lockproxy, so that a test has a process of its own to signal.
+// asProgram makes the test binary behave as lockproxy, so that a test has a process of its own to
+// signal.
 const asProgram = "LOCKPROXY_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -27,7 +28,8 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(asProgram)
 		main()
 	}
-	if signal.Ignored(syscall.SIGHUP) { // as under nohup; the programs under test must not inherit it
+	if signal.Ignored(syscall.SIGHUP) {
+		// as under nohup; the programs under test must not inherit it
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	os.Exit(m.Run())
@@ -94,7 +96,8 @@ func spawnBy(t *testing.T, env []string, line ...string) *process {
 
 func (p *process) waitFor(line string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !strings.Contains(p.said(), line); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Second); !strings.Contains(p.said(),
+		line); time.Sleep(2 * time.Millisecond) {
 		select {
 		case <-p.ended:
 			return
@@ -150,7 +153,8 @@ func TestHangupReadsCertificatesAgain(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	first, second := ca.Issue(t, "first"), ca.Issue(t, "second")
 	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
-	p := start(t, "--listen", addr, "--upstream", redis.URL(), "--tls-cert", first.CertFile, "--tls-key", first.KeyFile)
+	p := start(t, "--listen", addr, "--upstream", redis.URL(), "--tls-cert", first.CertFile,
+		"--tls-key", first.KeyFile)
 	p.waitFor("listen=tls://" + addr)
 	shows := func(want string) {
 		t.Helper()
@@ -179,7 +183,8 @@ func TestHangupReadsCertificatesAgain(t *testing.T) {
 func TestSocketFileOfProcess(t *testing.T) {
 	redis := testredis.Start(t, "--requirepass", secret)
 	path := filepath.Join(t.TempDir(), "lockproxy.sock")
-	args := []string{"--listen", "unix://" + path, "--upstream", "redis://:" + secret + "@" + redis.Addr()}
+	args := []string{"--listen", "unix://" + path, "--upstream", "redis://:" + secret + "@" +
+		redis.Addr()}
 	killed := start(t, args...)
 	nc, err := net.Dial("unix", path)
 	if got := ask(t, nc, err, "PING"); got != "+PONG\r\n" {
@@ -187,7 +192,8 @@ func TestSocketFileOfProcess(t *testing.T) {
 	}
 	second := start(t, args...)
 	<-second.ended
-	if status := second.cmd.ProcessState.ExitCode(); status != exitFailure || !strings.Contains(second.said(), "a running process serves there") {
+	if status := second.cmd.ProcessState.ExitCode(); status != exitFailure ||
+		!strings.Contains(second.said(), "a running process serves there") {
 		t.Errorf("a second process: status %d\n%s", status, second.said())
 	}
 	killed.signal(syscall.SIGKILL)
@@ -216,13 +222,15 @@ func TestPasswordIsNotTold(t *testing.T) {
 	for _, args := range [][]string{
 		{"--upstream", "redis://user:" + secret + "@" + redis.Addr()},
 		{"--upstream", "redis://user:" + secret + "@127.0.0.1:1/3", "--log-format", "json"},
-		{"--upstream", "rediss://user:" + secret + "@" + redis.Addr(), "--dial-timeout", "200ms", "--log-level", "trace"},
+		{"--upstream", "rediss://user:" + secret + "@" + redis.Addr(), "--dial-timeout", "200ms",
+			"--log-level", "trace"},
 		{"--upstream", "unix://user:" + secret + "@/nowhere/redis.sock", "--log-level", "debug"},
 	} {
 		addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 		p := start(t, append([]string{"--listen", addr}, args...)...)
 		nc, err := net.Dial("tcp", addr)
-		if got := ask(t, nc, err, "LOCK a 1"); !strings.HasPrefix(got, "-UPSTREAM ") || strings.Contains(got, secret) {
+		if got := ask(t, nc, err, "LOCK a 1"); !strings.HasPrefix(got, "-UPSTREAM ") ||
+			strings.Contains(got, secret) {
 			t.Errorf("%v: %q", args, got)
 		}
 		if status := p.signal(syscall.SIGTERM); status != 0 {

@@ -14,9 +14,11 @@ import (
 	"time"
 )
 
-// Exit statuses of lockproxy run, next to the command's own; they follow timeout(1), env(1) and sysexits.h.
+// Exit statuses of lockproxy run, next to the command's own; they follow timeout(1), env(1) and
+// sysexits.h.
 const (
-	exitUnreachable   = 69  // EX_UNAVAILABLE: the proxy, or the Redis behind it, can't be reached: nothing was run
+	// EX_UNAVAILABLE: the proxy, or the Redis behind it, can't be reached: nothing was run
+	exitUnreachable   = 69
 	exitHeld          = 75  // EX_TEMPFAIL: another holds the lock: nothing was run
 	exitLost          = 124 // the lock was lost: the command was ended, or had run on without it
 	exitRunFailed     = 125 // the request makes no sense, or was refused: nothing was run
@@ -43,8 +45,10 @@ type runCommand struct {
 
 // Help is printed below the command's help line.
 func (c *runCommand) Help() string {
-	return "The command's exit status is passed on, 128 and the signal's number if a signal has ended it. 124: the lock was lost, and the command was ended. " +
-		"Nothing was run: 75 another holds the lock, 69 the proxy or its Redis can't be reached, 125 the request was refused, 126 the command can't be executed, 127 it isn't there. " +
+	return "The command's exit status is passed on, 128 and the signal's number if a signal has " +
+		"ended it. 124: the lock was lost, and the command was ended. " +
+		"Nothing was run: 75 another holds the lock, 69 the proxy or its Redis can't be reached, " +
+		"125 the request was refused, 126 the command can't be executed, 127 it isn't there. " +
 		"In the command's environment LOCKPROXY_KEY and LOCKPROXY_TOKEN are for FENCE."
 }
 
@@ -72,7 +76,9 @@ func (c *runCommand) execute(stdout, stderr io.Writer) int {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, c.forwarded()...)
 	defer signal.Stop(signals)
-	say := func(format string, args ...any) { fmt.Fprintf(stderr, "lockproxy run: "+format+"\n", args...) }
+	say := func(format string, args ...any) {
+		fmt.Fprintf(stderr, "lockproxy run: "+format+"\n", args...)
+	}
 
 	conn, token, lease, status := c.acquire(signals, say)
 	if conn == nil {
@@ -80,7 +86,8 @@ func (c *runCommand) execute(stdout, stderr io.Writer) int {
 	}
 	defer conn.close()
 	work := &child{group: !c.Foreground}
-	env := append(os.Environ(), "LOCKPROXY_KEY="+c.Key, "LOCKPROXY_TOKEN="+strconv.FormatInt(token, 10))
+	env := append(os.Environ(), "LOCKPROXY_KEY="+c.Key, "LOCKPROXY_TOKEN="+
+		strconv.FormatInt(token, 10))
 	if err := work.start(c.Command, env, stdout, stderr); err != nil {
 		c.release(conn, token)
 		say("cannot run %s: %v", c.Command[0], err)
@@ -94,15 +101,18 @@ func (c *runCommand) execute(stdout, stderr io.Writer) int {
 		return exitLost
 	}
 	if released := c.release(conn, token); !released {
-		say("the lock %q (token %d) had been lost before the command ended, with status %d", c.Key, token, work.status())
+		say("the lock %q (token %d) had been lost before the command ended, with status %d", c.Key,
+			token, work.status())
 		return exitLost
 	}
 	return work.status()
 }
 
-// forwarded are the signals that go to the command: not those that this process was told to ignore, as by nohup.
+// forwarded are the signals that go to the command: not those that this process was told to ignore,
+// as by nohup.
 func (c *runCommand) forwarded() (list []os.Signal) {
-	all := []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2}
+	all := []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+		syscall.SIGUSR1, syscall.SIGUSR2}
 	for _, sig := range all {
 		if !signal.Ignored(sig) {
 			list = append(list, sig)
@@ -112,7 +122,9 @@ func (c *runCommand) forwarded() (list []os.Signal) {
 }
 
 // acquire connects and takes the lock. Without it conn is nil and status says why.
-func (c *runCommand) acquire(signals <-chan os.Signal, say func(string, ...any)) (conn *sessionConn, token int64, l lease, status int) {
+func (c *runCommand) acquire(
+	signals <-chan os.Signal, say func(string, ...any),
+) (conn *sessionConn, token int64, l lease, status int) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := onSignal(signals, cancel)
@@ -168,10 +180,13 @@ func onSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc) (stop fu
 	return func() { close(stopped); <-ended }
 }
 
-// lock asks for the lock; token 0 says that another holds it. After a wait it is unknown when the lock was given, so RELOCK
-// makes the lease one that begins at a known time.
-func (c *runCommand) lock(ctx context.Context, conn *sessionConn) (token int64, l lease, err error) {
-	args := []string{"LOCK", c.Key, c.Timeout.decimal(), "SESSION", "OWNER", ownerName(c.Command[0])}
+// lock asks for the lock; token 0 says that another holds it. After a wait it is unknown when the
+// lock was given, so RELOCK makes the lease one that begins at a known time.
+func (c *runCommand) lock(
+	ctx context.Context, conn *sessionConn,
+) (token int64, l lease, err error) {
+	args := []string{"LOCK", c.Key, c.Timeout.decimal(), "SESSION", "OWNER",
+		ownerName(c.Command[0])}
 	if c.Wait != nil {
 		args = append(args, "WAIT", c.Wait.decimal())
 	}
@@ -221,7 +236,8 @@ func (c *runCommand) holder(ctx context.Context, conn *sessionConn) string {
 	return ""
 }
 
-// releaseWithin bounds the last request: when it isn't answered, closing the connection releases the lock.
+// releaseWithin bounds the last request: when it isn't answered, closing the connection releases
+// the lock.
 const releaseWithin = 2 * time.Second
 
 // release frees the lock. It is false if the lock was held no more.

@@ -27,7 +27,8 @@ func (c *child) start(argv, env []string, stdout, stderr io.Writer) error {
 	c.ended = make(chan struct{})
 	started := make(chan error)
 	go func() { // ends with the command; watch waits for that
-		runtime.LockOSThread() // the kernel ties the end of the command to that of this thread, see processAttributes
+		// the kernel ties the end of the command to that of this thread, see processAttributes
+		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := c.cmd.Start()
 		started <- err
@@ -39,7 +40,8 @@ func (c *child) start(argv, env []string, stdout, stderr io.Writer) error {
 	return <-started
 }
 
-// signal sends to the command and, if it has a group, to all in it. That they may have ended is no error.
+// signal sends to the command and, if it has a group, to all in it. That they may have ended is no
+// error.
 func (c *child) signal(sig syscall.Signal) {
 	pid := c.cmd.Process.Pid
 	if c.group {
@@ -59,11 +61,13 @@ func (c *child) hasEnded() bool {
 	}
 }
 
-// groupGone returns when nothing of the command's group runs any more, or at the deadline. There is no signal for the end of
-// a process that isn't one's own child, so it looks every few milliseconds; this happens only once a lock is lost.
+// groupGone returns when nothing of the command's group runs any more, or at the deadline. There is
+// no signal for the end of a process that isn't one's own child, so it looks every few
+// milliseconds; this happens only once a lock is lost.
 func (c *child) groupGone(deadline time.Time) {
 	for c.group && time.Now().Before(deadline) {
-		syscall.Wait4(-c.cmd.Process.Pid, nil, syscall.WNOHANG, nil) // as process 1 of a container this one inherits them
+		// as process 1 of a container this one inherits them
+		syscall.Wait4(-c.cmd.Process.Pid, nil, syscall.WNOHANG, nil)
 		if err := syscall.Kill(-c.cmd.Process.Pid, 0); errors.Is(err, syscall.ESRCH) {
 			return
 		}

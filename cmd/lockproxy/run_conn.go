@@ -22,8 +22,8 @@ const connectWithin = 5 * time.Second
 // lossBound is for how long the proxy's machine may acknowledge nothing.
 const lossBound = 25 * time.Second
 
-// sessionConn is a connection to a lockproxy that a session lock lives on: what the proxy says of it is read at once. One
-// goroutine uses it.
+// sessionConn is a connection to a lockproxy that a session lock lives on: what the proxy says of
+// it is read at once. One goroutine uses it.
 type sessionConn struct {
 	nc         net.Conn
 	events     chan event    // closed when the connection has ended, after the event that says why
@@ -54,14 +54,15 @@ func (r refusal) Error() string {
 func (r refusal) unavailable() bool {
 	code, _, _ := strings.Cut(string(r), " ")
 	switch code {
-	case "UPSTREAM", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "READONLY", "TRYAGAIN", "BUSY":
+	case "UPSTREAM", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "READONLY", "TRYAGAIN",
+		"BUSY":
 		return true
 	}
 	return strings.HasPrefix(string(r), "ERR max number of clients")
 }
 
-// connect opens a connection that is logged in as the URL says. In RESP3 a lost lock is pushed; a proxy
-// whose Redis or user doesn't allow HELLO closes the connection instead.
+// connect opens a connection that is logged in as the URL says. In RESP3 a lost lock is pushed; a
+// proxy whose Redis or user doesn't allow HELLO closes the connection instead.
 func (c *runCommand) connect(ctx context.Context) (*sessionConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
@@ -75,7 +76,8 @@ func (c *runCommand) connect(ctx context.Context) (*sessionConn, error) {
 	as.Proto = 3
 	nc, err := c.proxy.Dial(ctx, as)
 	var refused *upstream.Refused
-	if errors.As(err, &refused) && refused.Step == "HELLO" && !refusal(refused.Reply).unavailable() {
+	if errors.As(err, &refused) && refused.Step == "HELLO" &&
+		!refusal(refused.Reply).unavailable() {
 		as.Proto = 2
 		nc, err = c.proxy.Dial(ctx, as)
 	}
@@ -100,7 +102,8 @@ func (s *sessionConn) send(args ...string) error {
 	return nil
 }
 
-// ask sends a request and returns its reply; an error reply is a refusal. Replies to earlier requests are dropped.
+// ask sends a request and returns its reply; an error reply is a refusal. Replies to earlier
+// requests are dropped.
 func (s *sessionConn) ask(ctx context.Context, args ...string) (resp.Value, error) {
 	if err := s.send(args...); err != nil {
 		return resp.Value{}, err
@@ -151,7 +154,8 @@ func (s *sessionConn) read() {
 			}
 			if whole && err == nil {
 				var value resp.Value
-				if value, err = resp.ParseValue(reply); err == nil && !s.deliver(event{value: value}) {
+				if value, err = resp.ParseValue(reply); err == nil &&
+					!s.deliver(event{value: value}) {
 					return
 				}
 				reply = nil // the value refers to it
@@ -182,8 +186,9 @@ func (s *sessionConn) close() {
 	}
 }
 
-// ownerName names this run among all, for LOCKINFO and for people who wonder why a command waits. The random part is what keeps two
-// containers with the same host name and process number apart: the same owner would be given the same lock.
+// ownerName names this run among all, for LOCKINFO and for people who wonder why a command waits.
+// The random part is what keeps two containers with the same host name and process number apart:
+// the same owner would be given the same lock.
 func ownerName(command string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -191,5 +196,6 @@ func ownerName(command string) string {
 	}
 	var unique [8]byte
 	rand.Read(unique[:])
-	return fmt.Sprintf("%s:%d:%s:%s", host, os.Getpid(), filepath.Base(command), hex.EncodeToString(unique[:]))
+	return fmt.Sprintf("%s:%d:%s:%s", host, os.Getpid(), filepath.Base(command),
+		hex.EncodeToString(unique[:]))
 }

@@ -31,14 +31,16 @@ func serveRuns(t *testing.T, args ...string) *served {
 	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 	s := &served{t: t, redis: server, addr: addr, url: "redis://" + addr}
 	s.proxy = start(t, append([]string{"--listen", addr, "--upstream", server.URL()}, args...)...)
-	s.ask = redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, DisableIdentity: true})
+	s.ask = redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1,
+		DisableIdentity: true})
 	t.Cleanup(func() { s.ask.Close() })
 	return s
 }
 
 // run starts lockproxy run with LOCKPROXY_URL set, on the lock "job" unless args say otherwise.
 func (s *served) run(args ...string) *process {
-	return spawn(s.t, []string{"LOCKPROXY_URL=" + s.url}, append([]string{"run", "--key", "job"}, args...)...)
+	return spawn(s.t, []string{"LOCKPROXY_URL=" + s.url},
+		append([]string{"run", "--key", "job"}, args...)...)
 }
 
 // status waits for the process to end by itself.
@@ -114,10 +116,12 @@ func pidsIn(t *testing.T, file string, n int) (pids []int) {
 	return pids
 }
 
-// stubborn is a shell program that writes its process number and that of one that it has started, to a file; both ignore TERM.
+// stubborn is a shell program that writes its process number and that of one that it has started,
+// to a file; both ignore TERM.
 func stubborn(file string) []string {
-	return []string{"sh", "-c", `trap "" TERM; sh -c 'trap "" TERM; echo $$; while :; do sleep 0.05; done' >>` + file +
-		` & echo $$ >>` + file + `; while :; do sleep 0.05; done`}
+	return []string{"sh", "-c",
+		`trap "" TERM; sh -c 'trap "" TERM; echo $$; while :; do sleep 0.05; done' >>` + file +
+			` & echo $$ >>` + file + `; while :; do sleep 0.05; done`}
 }
 
 func fifo(t *testing.T, file string) string {

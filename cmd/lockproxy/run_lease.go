@@ -2,8 +2,9 @@ package main
 
 import "time"
 
-// lease is how long a lock can be trusted without asking: timeout from before it was last asked for, by this process's
-// monotonic clock. The upstream counts from later, so it keeps the lock at least as long. It is pure: times are handed in.
+// lease is how long a lock can be trusted without asking: timeout from before it was last asked
+// for, by this process's monotonic clock. The upstream counts from later, so it keeps the lock at
+// least as long. It is pure: times are handed in.
 type lease struct {
 	timeout time.Duration
 	until   time.Time // the end of what has been proven
@@ -30,8 +31,8 @@ func (l *lease) failed(now time.Time) {
 	l.next = now.Add(min(max(l.timeout/20, 5*time.Millisecond), time.Second))
 }
 
-// killBy is when what still runs has to be killed so that it has ended when the lease is over: on a busy machine a timer and
-// a signal come late.
+// killBy is when what still runs has to be killed so that it has ended when the lease is over: on a
+// busy machine a timer and a signal come late.
 func (l *lease) killBy() time.Time {
 	return l.until.Add(-min(l.timeout/20, 250*time.Millisecond))
 }

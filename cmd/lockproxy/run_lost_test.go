@@ -12,7 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A lock lost ends the command, and all that it has started, even what ignores SIGTERM; whichever way the loss is noticed.
+// A lock lost ends the command, and all that it has started, even what ignores SIGTERM; whichever
+// way the loss is noticed.
 func TestRunEndsWhatHasLostItsLock(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -21,15 +22,23 @@ func TestRunEndsWhatHasLostItsLock(t *testing.T) {
 		lose func(s *served, run *process)
 		say  string
 	}{
-		{"forced", []string{"--timeout", "1"}, func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
-		{"forced, RESP2", []string{"--timeout", "1"}, func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
-		{"proxy killed", []string{"--timeout", "30"}, func(s *served, _ *process) { s.proxy.signal(syscall.SIGKILL) }, "the connection to the proxy was lost"},
-		{"proxy ended", []string{"--timeout", "30"}, func(s *served, _ *process) { s.proxy.signal(syscall.SIGTERM) }, "the connection to the proxy was lost"},
-		{"Redis killed", []string{"--timeout", "1"}, func(s *served, _ *process) { s.redis.Kill() }, "lost the lock"},
+		{"forced", []string{"--timeout", "1"},
+			func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
+		{"forced, RESP2", []string{"--timeout", "1"},
+			func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
+		{"proxy killed", []string{"--timeout", "30"},
+			func(s *served, _ *process) { s.proxy.signal(syscall.SIGKILL) },
+			"the connection to the proxy was lost"},
+		{"proxy ended", []string{"--timeout", "30"},
+			func(s *served, _ *process) { s.proxy.signal(syscall.SIGTERM) },
+			"the connection to the proxy was lost"},
+		{"Redis killed", []string{"--timeout", "1"}, func(s *served, _ *process) { s.redis.Kill() },
+			"lost the lock"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := serveRuns(t, "--shutdown-timeout", "500ms") // for so long a proxy that ends waits for who holds a lock
+			// for so long a proxy that ends waits for who holds a lock
+			s := serveRuns(t, "--shutdown-timeout", "500ms")
 			if strings.Contains(c.name, "RESP2") {
 				s.do("ACL", "SETUSER", "default", "-hello")
 			}
@@ -56,7 +65,8 @@ func TestRunLetsTheCommandEnd(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)
 	file := filepath.Join(t.TempDir(), "pid")
-	run := s.run("--timeout", "1", "--kill-after", "15", "--", "sh", "-c", `trap "echo cleaning up; exit 0" TERM; echo $$ >`+file+`; while :; do sleep 0.02; done`)
+	run := s.run("--timeout", "1", "--kill-after", "15", "--", "sh", "-c",
+		`trap "echo cleaning up; exit 0" TERM; echo $$ >`+file+`; while :; do sleep 0.02; done`)
 	pidsIn(t, file, 1)
 	begun := time.Now()
 	s.do("DEL", "job")
@@ -66,12 +76,14 @@ func TestRunLetsTheCommandEnd(t *testing.T) {
 	}
 }
 
-// A proxy that says nothing at all proves nothing: the command has ended before Redis may give the lock to another.
+// A proxy that says nothing at all proves nothing: the command has ended before Redis may give the
+// lock to another.
 func TestRunTrustsNoSilentProxy(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)
 	file := filepath.Join(t.TempDir(), "pids")
-	run := s.run("--timeout", "2", "--kill-after", "5", "--", "sh", "-c", `trap "" TERM; echo $$ >`+file+`; while echo >`+file+`.alive; do sleep 0.02; done`)
+	run := s.run("--timeout", "2", "--kill-after", "5", "--", "sh", "-c", `trap "" TERM; echo $$ >`+
+		file+`; while echo >`+file+`.alive; do sleep 0.02; done`)
 	pidsIn(t, file, 1)
 	time.Sleep(700 * time.Millisecond) // until it has been renewed
 	pauseProcess(t, s.proxy)
@@ -85,6 +97,7 @@ func TestRunTrustsNoSilentProxy(t *testing.T) {
 	run.wantStatus(exitLost, "the proxy has not renewed it in time")
 	last, err := os.Stat(file + ".alive")
 	if err != nil || last.ModTime().UnixMilli() >= expires {
-		t.Errorf("last alive at %d, the lock's time was %d, %v", last.ModTime().UnixMilli(), expires, err)
+		t.Errorf("last alive at %d, the lock's time was %d, %v", last.ModTime().UnixMilli(),
+			expires, err)
 	}
 }

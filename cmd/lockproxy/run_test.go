@@ -52,7 +52,8 @@ func TestRunPassesStatusesOn(t *testing.T) {
 		{"--tls-ca x -- true", 125, "are for TLS: write --url as rediss://"},
 		{"--url rediss://" + s.addr + " --tls-ca /nowhere -- true", 125, "--tls-ca /nowhere"},
 		{"--url redis://127.0.0.1:1 -- true", 69, "cannot reach the proxy"},
-		{"--url redis://:" + secret + "@" + plain.Addr() + " -- true", 125, "is a lockproxy there, or a plain Redis?"},
+		{"--url redis://:" + secret + "@" + plain.Addr() + " -- true", 125,
+			"is a lockproxy there, or a plain Redis?"},
 		{"--url redis://:wrong@" + plain.Addr() + " -- true", 125, "AUTH: WRONGPASS"},
 		{"--url redis://" + s.addr + "/77 -- true", 125, "SELECT: ERR DB index is out of range"},
 	} {
@@ -69,20 +70,25 @@ func TestRunPassesStatusesOn(t *testing.T) {
 	s.run("--", "true").wantStatus(69, "UPSTREAM")
 }
 
-// The command has the lock while it runs, and a token that is good for FENCE; right after its end the lock is free.
+// The command has the lock while it runs, and a token that is good for FENCE; right after its end
+// the lock is free.
 func TestRunHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)
 	file := filepath.Join(t.TempDir(), "env")
-	first := s.run("--", "sh", "-c", "echo $LOCKPROXY_TOKEN >"+file+"; read x <"+fifo(t, file)+"; exit 3")
+	first := s.run("--", "sh", "-c", "echo $LOCKPROXY_TOKEN >"+file+"; read x <"+fifo(t, file)+
+		"; exit 3")
 	token := strconv.Itoa(pidsIn(t, file, 1)[0])
-	if s.field("token") != token || s.field("session") != "1" || !strings.Contains(s.field("owner"), ":sh:") {
-		t.Errorf("token %s, session %s, owner %q; want token %s", s.field("token"), s.field("session"), s.field("owner"), token)
+	if s.field("token") != token || s.field("session") != "1" ||
+		!strings.Contains(s.field("owner"), ":sh:") {
+		t.Errorf("token %s, session %s, owner %q; want token %s", s.field("token"),
+			s.field("session"), s.field("owner"), token)
 	}
 	s.do("FENCE", "job", token, "SET", "x", "written")
 	s.run("--", "touch", file+".wrong").wantStatus(75, `another holds the lock "job" ("`)
 	s.run("-E", "0", "-q", "--", "touch", file+".wrong").wantStatus(0, "")
-	s.run("--wait", "0.2", "--conflict-exit-code", "9", "--", "touch", file+".wrong").wantStatus(9, "another holds")
+	s.run("--wait", "0.2", "--conflict-exit-code", "9", "--", "touch", file+".wrong").wantStatus(9,
+		"another holds")
 	second := s.run("--wait", "20", "--", "sh", "-c", "echo $LOCKPROXY_TOKEN")
 	for s.field("waiters") != "1" {
 		time.Sleep(2 * time.Millisecond)
@@ -93,7 +99,8 @@ func TestRunHoldsTheLock(t *testing.T) {
 	os.WriteFile(file+".fifo", []byte("go on\n"), 0)
 	first.wantStatus(3, "")
 	second.wantStatus(0, "")
-	if later, err := strconv.Atoi(strings.TrimSpace(second.said())); err != nil || strconv.Itoa(later) <= token {
+	if later, err := strconv.Atoi(strings.TrimSpace(second.said())); err != nil ||
+		strconv.Itoa(later) <= token {
 		t.Errorf("token %q after %s", second.said(), token)
 	}
 	if s.field("token") != "" {
@@ -116,12 +123,14 @@ func TestRunPassesSignalsOn(t *testing.T) {
 		{"", `trap "exit 3" TERM; echo $$ >PID; while :; do sleep 0.02; done`, syscall.SIGTERM, 3},
 		{"", `trap "exit 4" HUP; echo $$ >PID; while :; do sleep 0.02; done`, syscall.SIGHUP, 4},
 		{"", `trap "exit 5" INT; echo $$ >PID; while :; do sleep 0.02; done`, syscall.SIGINT, 5},
-		{"--foreground", `trap "exit 6" USR1; echo $$ >PID; while :; do sleep 0.02; done`, syscall.SIGUSR1, 6},
+		{"--foreground", `trap "exit 6" USR1; echo $$ >PID; while :; do sleep 0.02; done`,
+			syscall.SIGUSR1, 6},
 		{"", `echo $$ >PID; exec sleep 60`, syscall.SIGTERM, 143},
 		{"", `echo $$ >PID; exec sleep 60`, syscall.SIGQUIT, 131},
 	} {
 		file := filepath.Join(t.TempDir(), "pid")
-		args := append(strings.Fields(c.flags), "--", "sh", "-c", strings.ReplaceAll(c.script, "PID", file))
+		args := append(strings.Fields(c.flags), "--", "sh", "-c",
+			strings.ReplaceAll(c.script, "PID", file))
 		run := s.run(args...)
 		pidsIn(t, file, 1)
 		if got := run.signal(c.sig); got != c.status {
@@ -177,8 +186,8 @@ func TestRunStopsWaiting(t *testing.T) {
 	s.do("UNLOCK", "job", token)
 }
 
-// A signal that comes together with the lock isn't lost: the command isn't started. The proxy is a scripted one, which
-// answers as the signal arrives.
+// A signal that comes together with the lock isn't lost: the command isn't started. The proxy is a
+// scripted one, which answers as the signal arrives.
 func TestRunIsSignalledAsItGetsTheLock(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -209,7 +218,8 @@ func TestRunIsSignalledAsItGetsTheLock(t *testing.T) {
 	defer serving.Wait()
 	defer ln.Close()
 	for range 50 {
-		cmd, err := parse([]string{"run", "--key", "job", "--url", "redis://" + ln.Addr().String(), "--", "true"}, io.Discard)
+		cmd, err := parse([]string{"run", "--key", "job", "--url", "redis://" + ln.Addr().String(),
+			"--", "true"}, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,32 +241,43 @@ func TestRunKilled(t *testing.T) {
 	run := s.run("--", "sh", "-c", "echo $$ >"+file+"; exec sleep 60")
 	pid := pidsIn(t, file, 1)[0]
 	run.cmd.Process.Kill()
-	for deadline := time.Now().Add(5 * time.Second); alive(pid) || s.field("token") != ""; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Second); alive(pid) ||
+		s.field("token") != ""; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the command runs: %v; the lock is held: %q", alive(pid), s.field("token"))
 		}
 	}
 }
 
-// With TLS and a client's certificate, as a user with a password, on another database, at a lock whose name is not text.
+// With TLS and a client's certificate, as a user with a password, on another database, at a lock
+// whose name is not text.
 func TestRunLogsIn(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 3})
 	defer client.Close()
 	ctx := context.Background()
-	if err := client.Do(ctx, "ACL", "SETUSER", "app", "on", ">"+secret, "~app:*", "resetchannels", "&lockproxy:wake:*", "+eval", "+evalsha", "+time", "+mget",
+	if err := client.Do(ctx, "ACL", "SETUSER", "app", "on", ">"+secret, "~app:*", "resetchannels",
+		"&lockproxy:wake:*", "+eval", "+evalsha", "+time", "+mget",
 		"+exists", "+pttl", "+set", "+del", "+publish", "+subscribe", "+select").Err(); err != nil {
 		t.Fatal(err)
 	}
 	ca := testtls.NewAuthority(t)
 	serving, showing := ca.Issue(t, "lockproxy"), ca.Issue(t, "client")
 	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
-	start(t, "--listen", addr, "--upstream", server.URL(), "--tls-cert", serving.CertFile, "--tls-key", serving.KeyFile, "--tls-client-ca", ca.File)
-	url := "rediss://app:" + secret + "@" + net.JoinHostPort("127.0.0.1", strings.Split(addr, ":")[1]) + "/3"
-	tls := []string{"run", "--url", url, "--tls-ca", ca.File, "--tls-cert", showing.CertFile, "--tls-key", showing.KeyFile}
-	spawn(t, nil, append(tls, "--key", "app:\xff", "--", "redis-cli", "-p", strings.Split(server.Addr(), ":")[1], "-n", "3", "GET", "app:\xff")...).wantStatus(0, "17")
+	start(t, "--listen", addr, "--upstream", server.URL(), "--tls-cert", serving.CertFile,
+		"--tls-key", serving.KeyFile, "--tls-client-ca", ca.File)
+	url := "rediss://app:" + secret + "@" +
+		net.JoinHostPort("127.0.0.1", strings.Split(addr, ":")[1]) + "/3"
+	tls := []string{"run", "--url", url, "--tls-ca", ca.File, "--tls-cert", showing.CertFile,
+		"--tls-key", showing.KeyFile}
+	spawn(t, nil,
+		append(tls, "--key", "app:\xff", "--", "redis-cli", "-p",
+			strings.Split(server.Addr(),
+				":")[1], "-n", "3", "GET", "app:\xff")...).wantStatus(0, "17")
 	spawn(t, nil, append(tls, "--key", "other", "--", "true")...).wantStatus(125, "NOPERM")
-	spawn(t, nil, "run", "--url", url, "--tls-ca", ca.File, "--key", "app:x", "--", "true").wantStatus(69, "no lock")
-	spawn(t, nil, "run", "--url", url, "--key", "app:x", "--", "true").wantStatus(69, "certificate signed by unknown authority")
+	spawn(t, nil, "run", "--url", url, "--tls-ca", ca.File, "--key", "app:x", "--",
+		"true").wantStatus(69, "no lock")
+	spawn(t, nil, "run", "--url", url, "--key", "app:x", "--", "true").wantStatus(69,
+		"certificate signed by unknown authority")
 }

@@ -17,8 +17,8 @@ type watch struct {
 	signals <-chan os.Signal
 }
 
-// untilEnd passes signals on until the command has ended. When the lock is lost it ends the command and reports that; then
-// nothing of its group is left on return.
+// untilEnd passes signals on until the command has ended. When the lock is lost it ends the command
+// and reports that; then nothing of its group is left on return.
 func (w *watch) untilEnd(say func(string, ...any)) (lost bool) {
 	timer := time.NewTimer(0) // its first turn sets it
 	defer timer.Stop()
@@ -57,7 +57,8 @@ func (w *watch) nextTurn() time.Time {
 	return end
 }
 
-// renew asks for more time when that is due. The proxy renews the lock by itself, too; but only an answer proves that it does.
+// renew asks for more time when that is due. The proxy renews the lock by itself, too; but only an
+// answer proves that it does.
 func (w *watch) renew(now time.Time) (lost string) {
 	if !w.lease.asked.IsZero() || now.Before(w.lease.next) {
 		return ""
@@ -77,7 +78,8 @@ func (w *watch) told(ev event, open bool, now time.Time) (lost string) {
 	case ev.err != nil:
 		return ev.err.Error()
 	case ev.isPush():
-		if e := ev.value.Elems; len(e) == 3 && string(e[0].Text) == "locklost" && pushedToken(e[2].Int, e[2].Text) == w.token {
+		if e := ev.value.Elems; len(e) == 3 && string(e[0].Text) == "locklost" &&
+			pushedToken(e[2].Int, e[2].Text) == w.token {
 			return "the proxy says so"
 		}
 		return ""
@@ -102,7 +104,8 @@ func pushedToken(number int64, text []byte) int64 {
 	return number
 }
 
-// end ends the command: SIGTERM now, SIGKILL at killAt. It waits for the command and for all of its group.
+// end ends the command: SIGTERM now, SIGKILL at killAt. It waits for the command and for all of its
+// group.
 func (w *watch) end(why string, killAt time.Time, say func(string, ...any)) {
 	say("lost the lock %q (token %d): %s; ending %s", w.run.Key, w.token, why, w.run.Command[0])
 	w.child.signal(syscall.SIGTERM)

@@ -70,7 +70,8 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 		}
 		defer store.stop()
 		upstream = store.upstream
-		log.Warn("embedded in-memory store, for trying out: nothing is kept or shared; name a real Redis with --upstream redis://host:port")
+		log.Warn("embedded in-memory store, for trying out: nothing is kept or shared; name a " +
+			"real Redis with --upstream redis://host:port")
 	}
 	cfg := opts.serverConfig(upstream, log)
 	cfg.TLS = certs.serving()
@@ -92,16 +93,19 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }() // ends by Shutdown or Close; waited for below
-	log.Info("serving", "listen", opts.shown(ln.Addr()), "upstream", describe(opts.upstream), "version", version)
+	log.Info("serving", "listen", opts.shown(ln.Addr()), "upstream", describe(opts.upstream),
+		"version", version)
 	if opts.upstream != nil {
 		checking, stopChecks := context.WithCancel(context.Background())
 		var checks sync.WaitGroup
-		checks.Go(func() { server.CheckUpstream(checking) }) // ends when it has looked, or with serve, which waits for it
+		// ends when it has looked, or with serve, which waits for it
+		checks.Go(func() { server.CheckUpstream(checking) })
 		defer checks.Wait()
 		defer stopChecks()
 	}
 	if err := old.ready(); err != nil {
-		log.Warn("cannot tell the process whose place this one takes that it may end: stop it", "error", err)
+		log.Warn("cannot tell the process whose place this one takes that it may end: stop it",
+			"error", err)
 	}
 	notify(stateReady, log)
 	reloader := &reloader{args: cmd.args, current: opts, certs: certs, server: server, log: log}
@@ -116,7 +120,8 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 			stopWatching() // what asks there from now on asks the successor
 			running = false
 		case sig := <-signals:
-			log.Info("stopping: letting running commands finish; a second signal ends at once", "signal", sig.String(), "within", opts.ShutdownTimeout.String())
+			log.Info("stopping: letting running commands finish; a second signal ends at once",
+				"signal", sig.String(), "within", opts.ShutdownTimeout.String())
 			leave(server, opts, log, signals)
 			running = false
 		}
@@ -126,13 +131,15 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	return <-served
 }
 
-// leave lets clients be served for a while longer, in which balancers learn that this proxy is about to end.
+// leave lets clients be served for a while longer, in which balancers learn that this proxy is
+// about to end.
 func leave(server *proxy.Server, opts *options, log hclog.Logger, signals chan os.Signal) {
 	server.SetUnready()
 	if opts.ShutdownDelay == 0 {
 		return
 	}
-	log.Info("serving on, while /readyz says no, for --shutdown-delay", "for", opts.ShutdownDelay.String())
+	log.Info("serving on, while /readyz says no, for --shutdown-delay", "for",
+		opts.ShutdownDelay.String())
 	delay := time.NewTimer(opts.ShutdownDelay)
 	defer delay.Stop()
 	select {
@@ -144,10 +151,12 @@ func leave(server *proxy.Server, opts *options, log hclog.Logger, signals chan o
 
 // warnOpen logs it if clients act as the upstream's user without knowing its password.
 func warnOpen(opts *options, addr net.Addr, log hclog.Logger) {
-	if opts.upstream == nil || !opts.upstream.Initial.LoggedIn || opts.TLSClientCA != "" || isLoopback(addr) {
+	if opts.upstream == nil || !opts.upstream.Initial.LoggedIn || opts.TLSClientCA != "" ||
+		isLoopback(addr) {
 		return
 	}
-	log.Warn("every client that can connect is served with the credentials in --upstream: leave them out so that clients send their own, "+
+	log.Warn("every client that can connect is served with the credentials in --upstream: leave "+
+		"them out so that clients send their own, "+
 		"or let in only those with a certificate by --tls-client-ca", "listen", addr.String())
 }
 
@@ -170,7 +179,8 @@ func shutdown(server *proxy.Server, opts *options, log hclog.Logger, signals <-c
 	select {
 	case err := <-finished:
 		if err != nil {
-			log.Warn("connections whose commands or transactions had not finished, or that held locks, were cut off", "after", opts.ShutdownTimeout.String())
+			log.Warn("connections whose commands or transactions had not finished, or that held "+
+				"locks, were cut off", "after", opts.ShutdownTimeout.String())
 		}
 	case <-signals:
 		log.Warn("second signal: ending at once")

@@ -8,7 +8,8 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// target is the lockproxy that a command asks as a client: the flags that name it, and how to be let in.
+// target is the lockproxy that a command asks as a client: the flags that name it, and how to be
+// let in.
 type target struct {
 	URL           string `name:"url" env:"LOCKPROXY_URL" default:"redis://127.0.0.1:6380" placeholder:"URL" help:"The lockproxy: redis://[user:pass@]host:port[/db], rediss:// for TLS, or unix://[user:pass@]/path[?db=n] (default ${default})."`
 	TLSCA         string `name:"tls-ca" env:"-" placeholder:"FILE" help:"The authorities that may have signed the proxy's certificate, PEM (default: the system's)."`
@@ -28,7 +29,8 @@ func (t *target) parse() (err error) {
 		return fmt.Errorf("--url: %w", err)
 	}
 	if t.proxy.TLS() == nil && (t.TLSCA != "" || t.TLSCert != "" || t.TLSServerName != "") {
-		return errors.New("--tls-ca, --tls-cert and --tls-server-name are for TLS: write --url as rediss://")
+		return errors.New("--tls-ca, --tls-cert and --tls-server-name are for TLS: write --url " +
+			"as rediss://")
 	}
 	return nil
 }

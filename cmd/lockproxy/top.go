@@ -33,8 +33,10 @@ type topCommand struct {
 
 // Help is printed below the command's help line.
 func (c *topCommand) Help() string {
-	return "Asks by LOCKSCAN and LOCKINFO, so it needs no more than a connection as any client has, and shows what its user may see, in the URL's database. " +
-		"Keys: q quits, / filters, s sorts by the next column, r reverses, space pauses, arrows scroll."
+	return "Asks by LOCKSCAN and LOCKINFO, so it needs no more than a connection as any client " +
+		"has, and shows what its user may see, in the URL's database. " +
+		"Keys: q quits, / filters, s sorts by the next column, r reverses, space pauses, arrows " +
+		"scroll."
 }
 
 func (c *topCommand) check() error {
@@ -67,8 +69,10 @@ func (c *topCommand) show(stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	o := top.Options{
-		Client: client, Addr: c.proxy.String(), DB: c.proxy.Initial.DB, Interval: time.Duration(c.Interval),
-		Query: survey.Query{Filter: c.Filter, Sort: survey.Column(c.Sort), Down: c.Reverse, Limit: c.Rows},
+		Client: client, Addr: c.proxy.String(), DB: c.proxy.Initial.DB,
+		Interval: time.Duration(c.Interval),
+		Query: survey.Query{Filter: c.Filter, Sort: survey.Column(c.Sort), Down: c.Reverse,
+			Limit: c.Rows},
 	}
 	if file, ok := stdout.(*os.File); c.Once || !ok || !isatty.IsTerminal(file.Fd()) {
 		return top.Snapshot(ctx, o, stdout)

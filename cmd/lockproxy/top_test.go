@@ -24,22 +24,27 @@ func TestTopOfProcess(t *testing.T) {
 	if status := run([]string{"top", "--url", "redis://" + addr}, &out, &errs); status != 0 {
 		t.Fatalf("status %d: %s", status, errs.String())
 	}
-	if text := out.String(); !strings.HasPrefix(text, "lockproxy "+addr+"  1 lock ") || !strings.Contains(text, "\nreport ") || !strings.Contains(text, "anna") {
+	if text := out.String(); !strings.HasPrefix(text, "lockproxy "+addr+"  1 lock ") ||
+		!strings.Contains(text, "\nreport ") || !strings.Contains(text, "anna") {
 		t.Errorf("got\n%s", text)
 	}
-	if status := run([]string{"top", "--url", "redis://x:" + secret + "@127.0.0.1:1"}, &out, &errs); status != exitFailure ||
-		!strings.Contains(errs.String(), "cannot reach 127.0.0.1:1") || strings.Contains(errs.String(), secret) {
+	if status := run([]string{"top", "--url", "redis://x:" + secret + "@127.0.0.1:1"}, &out,
+		&errs); status != exitFailure ||
+		!strings.Contains(errs.String(), "cannot reach 127.0.0.1:1") ||
+		strings.Contains(errs.String(), secret) {
 		t.Errorf("status %d: %s", status, errs.String())
 	}
 }
 
 func TestTopOptions(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"top --interval 0.01", "--interval"}, {"top --rows -1", "--rows"}, {"top --sort nonsense", "--sort"},
+		{"top --interval 0.01", "--interval"}, {"top --rows -1", "--rows"},
+		{"top --sort nonsense", "--sort"},
 		{"top --url redis://u:" + secret + "@h:port", "--url"}, {"top --tls-ca x", "rediss://"},
 	} {
 		_, err := parse(strings.Fields(test.args), io.Discard)
-		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), secret) {
+		if err == nil || !strings.Contains(err.Error(), test.want) ||
+			strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", test.args, err)
 		}
 	}

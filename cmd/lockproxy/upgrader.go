@@ -47,7 +47,8 @@ func newUpgrader(opts *options, ln, admin net.Listener, log hclog.Logger) (*upgr
 	}
 	if err != nil {
 		s.close()
-		return nil, fmt.Errorf("cannot wait for a successor at --handover %s: %w", opts.Handover, withoutAddr(err))
+		return nil, fmt.Errorf("cannot wait for a successor at --handover %s: %w", opts.Handover,
+			withoutAddr(err))
 	}
 	s.running.Go(s.serve) // ends when a child serves, or by close, which waits for it
 	return s, nil
@@ -101,7 +102,8 @@ func (s *upgrader) serve() {
 			close(s.done)
 			return
 		}
-		s.log.Warn("a process has asked to take over, and doesn't serve: this one goes on", "error", withoutAddr(err))
+		s.log.Warn("a process has asked to take over, and doesn't serve: this one goes on", "error",
+			withoutAddr(err))
 	}
 }
 
@@ -125,7 +127,8 @@ func (s *upgrader) offer(conn *net.UnixConn) error {
 	}
 	var fds []int
 	for _, file := range s.sockets {
-		control, err := file.SyscallConn() // Fd would make the socket a blocking one, for this process too
+		// Fd would make the socket a blocking one, for this process too
+		control, err := file.SyscallConn()
 		if err == nil {
 			err = control.Control(func(fd uintptr) { fds = append(fds, int(fd)) })
 		}

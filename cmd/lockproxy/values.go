@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024, and so on with m and g; case doesn't matter.
+// size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024, and so on with m
+// and g; case doesn't matter.
 type size int64
 
 var sizeUnits = map[string]int64{
@@ -39,13 +40,15 @@ type fileMode os.FileMode
 func (m *fileMode) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 8, 32)
 	if err != nil || n > 0o777 {
-		return fmt.Errorf("%q are no permissions: want octal digits, for example 0700 or 0770", text)
+		return fmt.Errorf("%q are no permissions: want octal digits, for example 0700 or 0770",
+			text)
 	}
 	*m = fileMode(n)
 	return nil
 }
 
-// seconds is a time in seconds, decimals allowed, as LOCK takes it, or with a unit: 30, 0.5, 90s, 5m.
+// seconds is a time in seconds, decimals allowed, as LOCK takes it, or with a unit: 30, 0.5, 90s,
+// 5m.
 type seconds time.Duration
 
 // UnmarshalText reads seconds from the command line.

@@ -1,7 +1,8 @@
 //go:build linux
 
-// Command locksoak does to lockproxy what machines, networks and operators do, for as long as asked, and checks that what it
-// promises holds: see docs/guarantees.md. What it does follows from a seed.
+// Command locksoak does to lockproxy what machines, networks and operators do, for as long as
+// asked, and checks that what it promises holds: see docs/guarantees.md. What it does follows from
+// a seed.
 package main
 
 import (
@@ -35,7 +36,8 @@ var errViolations = errors.New("a promise was not kept")
 
 func main() {
 	var c commands
-	parsed := kong.Parse(&c, kong.Name("locksoak"), kong.Description("Random faults against lockproxy, and a check of what its clients saw."))
+	parsed := kong.Parse(&c, kong.Name("locksoak"),
+		kong.Description("Random faults against lockproxy, and a check of what its clients saw."))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	parsed.BindTo(ctx, (*context.Context)(nil))
@@ -55,7 +57,8 @@ type clientCommand struct {
 
 // Run competes for locks until the process is told to end.
 func (c *clientCommand) Run(ctx context.Context) error {
-	l := &client.Locker{ID: c.ID, Keys: c.Keys, Random: rand.New(rand.NewPCG(c.Seed, 0)), Notes: history.NewStream(os.Stdout), Think: 60 * time.Millisecond,
+	l := &client.Locker{ID: c.ID, Keys: c.Keys, Random: rand.New(rand.NewPCG(c.Seed, 0)),
+		Notes: history.NewStream(os.Stdout), Think: 60 * time.Millisecond,
 		Shortest: 300 * time.Millisecond, Longest: time.Second, Sessions: 30, Owners: soak.DefaultLoad().Owners}
 	for _, text := range c.Target {
 		number, addr, _ := strings.Cut(text, "=")
@@ -87,7 +90,8 @@ func (c *checkCommand) Run() (err error) {
 			return fmt.Errorf("%s: %w", path, failed)
 		}
 		r := soak.Result{History: h, Report: check.Check(h, check.DefaultBounds())}
-		fmt.Printf("%s: %d operations, %d violations, %d locks undecided\n%s", path, len(h.Ops), len(r.Report.Violations), len(r.Report.Undecided), r.Describe())
+		fmt.Printf("%s: %d operations, %d violations, %d locks undecided\n%s", path, len(h.Ops),
+			len(r.Report.Violations), len(r.Report.Undecided), r.Describe())
 		if len(r.Report.Violations) > 0 {
 			err = errViolations
 		}

@@ -117,7 +117,8 @@ func (c *runCommand) writeSummary(s *soak.Summary, ran time.Duration) error {
 func (c *runCommand) rounds(ctx context.Context, bench *soak.Bench, p *progress) (err error) {
 	load := soak.DefaultLoad()
 	load.Lockers = c.Clients
-	for n := c.Round; time.Since(p.start) < c.Duration && ctx.Err() == nil && (c.Rounds == 0 || n < c.Round+c.Rounds); n++ {
+	for n := c.Round; time.Since(p.start) < c.Duration && ctx.Err() == nil &&
+		(c.Rounds == 0 || n < c.Round+c.Rounds); n++ {
 		r, failed := bench.Run(ctx, soak.NewPlan(c.Seed, n, c.Only, c.Machine), load)
 		if failed != nil {
 			if ctx.Err() != nil {
@@ -136,7 +137,8 @@ func (c *runCommand) rounds(ctx context.Context, bench *soak.Bench, p *progress)
 		if failed := r.History.Save(path); failed != nil {
 			return failed
 		}
-		fmt.Printf("its history is in %s; to repeat the faults: locksoak --seed %d --round %d --rounds 1\n", path, c.Seed, n)
+		fmt.Printf("its history is in %s; to repeat the faults: locksoak --seed %d --round %d "+
+			"--rounds 1\n", path, c.Seed, n)
 	}
 	return err
 }

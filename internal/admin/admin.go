@@ -1,7 +1,8 @@
-// Package admin is the HTTP server for those who run the proxy: is it alive, what does it do, who holds which lock.
+// Package admin is the HTTP server for those who run the proxy: is it alive, what does it do, who
+// holds which lock.
 //
 //	/healthz   200 as long as the process lives
-//	/readyz    200 when clients can be served; otherwise, and while the proxy shuts down, 503 and why
+//	/readyz    200 when clients can be served; otherwise 503 and why, also while the proxy shuts down
 //	/metrics   for Prometheus
 //	/          the live page: the locks that are held now, and the last minutes
 //	/events    the stream that keeps the page up to date
@@ -9,15 +10,17 @@
 //	/api/...   what the page also needs: session, login, logout, release
 //	/debug/pprof/  with Config.Pprof only
 //
-// Everything can be read by everybody who reaches the address: names of locks, owners and addresses of clients are among it, values
-// and passwords never are. Only the release of a lock needs Config.Token, and without one there is no way to do it.
+// Everything can be read by everybody who reaches the address: names of locks, owners and addresses
+// of clients are among it, values and passwords never are. Only the release of a lock needs
+// Config.Token, and without one there is no way to do it.
 //
-// The page knows the locks as LOCKSCAN does, by scanning the upstream as the URL's user: only while a page is open, and within a
-// budget a second; see package survey. What this proxy knows by itself, who holds and who waits here, is there at once.
+// The page knows the locks as LOCKSCAN does, by scanning the upstream as the URL's user: only while
+// a page is open, and within a budget a second; see package survey. What this proxy knows by
+// itself, who holds and who waits here, is there at once.
 //
-// What browsers could be made to do is guarded against: on a loopback address only requests for a loopback name are answered
-// (DNS rebinding), nothing from elsewhere is loaded or framed, and a release needs a session's cookie, its CSRF token, and the
-// same origin.
+// What browsers could be made to do is guarded against: on a loopback address only requests for a
+// loopback name are answered (DNS rebinding), nothing from elsewhere is loaded or framed, and a
+// release needs a session's cookie, its CSRF token, and the same origin.
 package admin
 
 import (
@@ -70,7 +73,8 @@ const (
 	closePatience = 2 * time.Second
 )
 
-// New returns a Server that is not listening yet, but records the last minutes from now on. Close ends it.
+// New returns a Server that is not listening yet, but records the last minutes from now on. Close
+// ends it.
 func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
@@ -79,7 +83,8 @@ func New(cfg Config) *Server {
 	s.survey, s.logins = s.newSurvey(), newLogins(cfg.Token)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.http = &http.Server{
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       cfg.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		BaseContext:    func(net.Listener) context.Context { return s.ctx },

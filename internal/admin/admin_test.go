@@ -38,7 +38,9 @@ func startSite(t testing.TB, change func(*admin.Config, *proxy.Config)) *site {
 	return startSiteAt(t, testredis.Start(t), change)
 }
 
-func startSiteAt(t testing.TB, redis *testredis.Server, change func(*admin.Config, *proxy.Config)) *site {
+func startSiteAt(
+	t testing.TB, redis *testredis.Server, change func(*admin.Config, *proxy.Config),
+) *site {
 	t.Helper()
 	s := &site{t: t, redis: redis}
 	target, err := upstream.Parse(s.redis.URL())
@@ -83,7 +85,8 @@ func listen(t testing.TB) net.Listener {
 }
 
 func (s *site) client() *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1, PoolSize: 50, DisableIdentity: true, ReadTimeout: -1})
+	c := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1, PoolSize: 50,
+		DisableIdentity: true, ReadTimeout: -1})
 	s.t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -148,7 +151,8 @@ func TestHealth(t *testing.T) {
 	c := s.client()
 	blocked := make(chan error, 1)
 	go func() { blocked <- c.BLPop(ctx, 0, "nothing").Err() }()
-	eventually(t, 5*time.Second, "a client", func() bool { return s.proxy.Stats().Commands[proxy.Relayed] > 0 })
+	eventually(t, 5*time.Second, "a client",
+		func() bool { return s.proxy.Stats().Commands[proxy.Relayed] > 0 })
 	stopping, cancel := context.WithCancel(ctx)
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.proxy.Shutdown(stopping) }()
@@ -168,7 +172,8 @@ func TestReadyWithPassword(t *testing.T) {
 	wrong := startSiteAt(t, redis, func(_ *admin.Config, cfg *proxy.Config) {
 		cfg.Upstream, _ = upstream.Parse("redis://:guess-me@" + redis.Addr())
 	})
-	if got, text := wrong.get("/readyz"); got != 503 || !strings.Contains(text, "refused the proxy's AUTH") || strings.Contains(text, "guess-me") {
+	if got, text := wrong.get("/readyz"); got != 503 ||
+		!strings.Contains(text, "refused the proxy's AUTH") || strings.Contains(text, "guess-me") {
 		t.Errorf("with a wrong password: %d %s", got, text)
 	}
 }
@@ -224,16 +229,19 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
 	}
-	if n := got[`lockproxy_commands_total{kind="relay"}`]; n < "200" || n > "205" || len(n) != 3 { // with what the client sends when it connects
+	if n := got[`lockproxy_commands_total{kind="relay"}`]; n < "200" || n > "205" ||
+		len(n) != 3 { // with what the client sends when it connects
 		t.Errorf("%s relayed", n)
 	}
-	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes", `lockproxy_command_duration_seconds_count{kind="relay"}`} {
+	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes",
+		`lockproxy_command_duration_seconds_count{kind="relay"}`} {
 		if got[name] == "" || got[name] == "0" {
 			t.Errorf("%s is %q", name, got[name])
 		}
 	}
 	for name := range got {
-		if strings.HasPrefix(name, "lockproxy_build_info") && strings.Contains(name, `version="test"`) {
+		if strings.HasPrefix(name, "lockproxy_build_info") &&
+			strings.Contains(name, `version="test"`) {
 			return
 		}
 	}
@@ -245,7 +253,8 @@ func TestHostIsChecked(t *testing.T) {
 	s := startSite(t, nil)
 	for host, want := range map[string]int{
 		"": 200, "localhost": 200, "LocalHost:8080": 200, "127.0.0.2:99": 200, "[::1]:9": 200,
-		"evil.example": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example:80": 421, "10.0.0.1": 421,
+		"evil.example": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example:80": 421,
+		"10.0.0.1": 421,
 	} {
 		for _, path := range []string{"/healthz", "/metrics", "/"} {
 			req, _ := http.NewRequest("GET", s.url+path, nil)
@@ -260,7 +269,8 @@ func TestHostIsChecked(t *testing.T) {
 			if resp.StatusCode != want && !(path == "/" && want == 200) {
 				t.Errorf("Host %q, %s: %d, want %d", host, path, resp.StatusCode, want)
 			}
-			if csp := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") {
+			if csp := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp,
+				"default-src 'none'") {
 				t.Errorf("%s: policy %q", path, csp)
 			}
 		}
@@ -274,7 +284,8 @@ func TestPprofIsOff(t *testing.T) {
 		t.Errorf("without the flag: %d", got)
 	}
 	on := startSite(t, func(cfg *admin.Config, _ *proxy.Config) { cfg.Pprof = true })
-	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1"} {
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap",
+		"/debug/pprof/profile?seconds=1"} {
 		if got, _ := on.get(path); got != 200 {
 			t.Errorf("%s: %d", path, got)
 		}

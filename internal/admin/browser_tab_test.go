@@ -17,7 +17,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// tab is a page in a headless Chromium of its own, which is watched for errors, of scripts and against the policy.
+// tab is a page in a headless Chromium of its own, which is watched for errors, of scripts and
+// against the policy.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -36,9 +37,11 @@ func openTab(t *testing.T, url string, width, height int64, dark bool) *tab {
 		chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true), chromedp.UserDataDir(profile))
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars",
+			true), chromedp.UserDataDir(profile))
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), flags...)
-	browser, end := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {})) // of events that the library doesn't know
+	// of events that the library doesn't know
+	browser, end := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {}))
 	limited, cancel := context.WithTimeout(browser, 3*time.Minute)
 	b := &tab{t: t, ctx: limited}
 	t.Cleanup(func() {
@@ -107,7 +110,9 @@ func (b *tab) until(expression, want string) {
 // filter types a filter in place of the one there is.
 func (b *tab) filter(text string) {
 	b.t.Helper()
-	b.do(chromedp.Focus("#filter"), chromedp.Evaluate(`document.getElementById("filter").select()`, nil), chromedp.KeyEvent(text))
+	b.do(chromedp.Focus("#filter"),
+		chromedp.Evaluate(`document.getElementById("filter").select()`,
+			nil), chromedp.KeyEvent(text))
 }
 
 // shot keeps a screenshot if that is asked for.

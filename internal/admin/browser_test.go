@@ -107,7 +107,8 @@ func TestPageRelease(t *testing.T) {
 		t.Error("released without a confirmation")
 	}
 
-	b.do(chromedp.Click("#rows button"), chromedp.WaitVisible("#release-dialog .danger"), chromedp.Click("#release-dialog .danger"))
+	b.do(chromedp.Click("#rows button"), chromedp.WaitVisible("#release-dialog .danger"),
+		chromedp.Click("#release-dialog .danger"))
 	b.until(`document.getElementById("said").textContent`, "Released "+evilKey)
 	if err := <-waiter; err != nil {
 		t.Errorf("the waiter: %v", err)
@@ -131,7 +132,8 @@ func TestPageByKeyboard(t *testing.T) {
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(shownKeys, "first|second")
 	// As one event with its text, which the page can keep from being typed.
-	b.do(input.DispatchKeyEvent(input.KeyDown).WithKey("/").WithCode("Slash").WithText("/"), chromedp.KeyEvent("sec"))
+	b.do(input.DispatchKeyEvent(input.KeyDown).WithKey("/").WithCode("Slash").WithText("/"),
+		chromedp.KeyEvent("sec"))
 	b.until(focused, "filter")
 	b.until(shownKeys, "second")
 	b.do(chromedp.KeyEvent(kb.Escape))
@@ -188,11 +190,13 @@ func TestPageLooks(t *testing.T) {
 		name          string
 		width, height int64
 		dark          bool
-	}{{"light", 1280, 900, false}, {"dark", 1280, 900, true}, {"phone", 390, 844, false}, {"phone-dark", 360, 740, true}} {
+	}{{"light", 1280, 900, false}, {"dark", 1280, 900, true}, {"phone", 390, 844,
+		false}, {"phone-dark", 360, 740, true}} {
 		t.Run(look.name, func(t *testing.T) {
 			b := openTab(t, s.url+"/?sort=waiters&desc=1", look.width, look.height, look.dark)
 			b.until(`document.querySelectorAll("#rows tr").length > 20`, "true")
-			b.do(chromedp.Click("#login"), chromedp.WaitVisible("#token"), chromedp.SendKeys("#token", adminToken+kb.Enter))
+			b.do(chromedp.Click("#login"), chromedp.WaitVisible("#token"),
+				chromedp.SendKeys("#token", adminToken+kb.Enter))
 			b.until(`document.querySelectorAll("#rows button").length > 20`, "true")
 			b.until(`document.querySelectorAll("#plot-acquired path").length`, "2")
 			b.until(`document.querySelectorAll("td.waits").length > 0`, "true")
@@ -209,7 +213,8 @@ func TestPageLooks(t *testing.T) {
 			if phone {
 				b.do(chromedp.ScrollIntoView("#filter"))
 				b.shot(look.name + "-rows")
-				b.do(chromedp.SetValue("#sort", "key"), chromedp.Evaluate(`document.getElementById("sort").dispatchEvent(new Event("change"))`, nil))
+				b.do(chromedp.SetValue("#sort", "key"),
+					chromedp.Evaluate(`document.getElementById("sort").dispatchEvent(new Event("change"))`, nil))
 				b.until(`location.search`, "?desc=1")
 				if got := b.eval(`Math.min(...[...document.querySelectorAll("#rows button")].map(e => e.getBoundingClientRect().height)) >= 36`); got != "true" {
 					t.Error("buttons are too small for a finger")
@@ -218,7 +223,8 @@ func TestPageLooks(t *testing.T) {
 			if got := b.eval(`getComputedStyle(document.body).backgroundColor`); (got == "rgb(17, 20, 23)") != look.dark {
 				t.Errorf("background %s", got)
 			}
-			for _, selector := range []string{"body", "td.key span", "td.client", "#count", "dt", "#mode", "#upstream", "figcaption", "#rows button", "td.key .tag:not([hidden])"} {
+			for _, selector := range []string{"body", "td.key span", "td.client", "#count", "dt",
+				"#mode", "#upstream", "figcaption", "#rows button", "td.key .tag:not([hidden])"} {
 				var got float64
 				if json.Unmarshal([]byte(b.eval(ratio+`("`+selector+`")`)), &got); got < 4.5 {
 					t.Errorf("contrast of %s is %v", selector, got)
@@ -257,14 +263,16 @@ func TestPageHasNames(t *testing.T) {
 		}
 		role := fmt.Sprint(n.Role.Value)
 		switch role {
-		case "button", "searchbox", "combobox", "image", "meter", "table", "columnheader", "textbox":
+		case "button", "searchbox", "combobox", "image", "meter", "table", "columnheader",
+			"textbox":
 			found[role]++
 			if n.Name.Value == nil || n.Name.Value == "" {
 				t.Errorf("a %s without a name", role)
 			}
 		}
 	}
-	for role, least := range map[string]int{"button": 9, "searchbox": 1, "image": 3, "meter": 1, "table": 1, "columnheader": 7} {
+	for role, least := range map[string]int{"button": 9, "searchbox": 1, "image": 3, "meter": 1,
+		"table": 1, "columnheader": 7} {
 		if found[role] < least {
 			t.Errorf("%d × %s, want at least %d (%v)", found[role], role, least, found)
 		}
@@ -284,7 +292,8 @@ func load(t *testing.T, s *site) {
 		c := s.client()
 		running.Go(func() {
 			for ctx.Err() == nil {
-				token, err := c.Do(ctx, "LOCK", key, 10, "WAIT", 5, "OWNER", "worker-"+key[:3]).Int64()
+				token, err := c.Do(ctx, "LOCK", key, 10, "WAIT", 5, "OWNER", "worker-"+
+					key[:3]).Int64()
 				if err != nil {
 					continue
 				}
@@ -304,7 +313,8 @@ func load(t *testing.T, s *site) {
 	}
 	c := s.client()
 	for i := range 24 {
-		s.lock(c, fmt.Sprintf("tenant:%02d:import", i), 20+7*i, "OWNER", fmt.Sprintf("importer-%d", i%5))
+		s.lock(c, fmt.Sprintf("tenant:%02d:import", i), 20+7*i, "OWNER",
+			fmt.Sprintf("importer-%d", i%5))
 	}
 	for i := range 4 {
 		s.lock(s.client(), fmt.Sprintf("leader:%c", 'a'+i), 15, "SESSION")

@@ -77,7 +77,8 @@ func smallLoad(s *site) {
 			defer close(waiter)
 			s.client().Do(ctx, "LOCK", "a", 30, "WAIT", 5)
 		}()
-		eventually(s.t, 5*time.Second, "a waiter", func() bool { return s.proxy.Stats().Locks.Waiters == 1 })
+		eventually(s.t, 5*time.Second, "a waiter",
+			func() bool { return s.proxy.Stats().Locks.Waiters == 1 })
 		c.Do(ctx, "RELOCK", "a", token, 30)
 		c.Do(ctx, "LOCKINFO", "a")
 		c.Do(ctx, "LOCKSCAN", 0)
@@ -138,7 +139,8 @@ func TestDashboardAndAlertsNameRealMetrics(t *testing.T) {
 		}
 	}
 	for _, name := range names { // and none is left out, but those that are for looking closer
-		if strings.HasPrefix(name, "lockproxy_") && !used[name] && !strings.HasSuffix(name, "_sum") && !strings.HasSuffix(name, "_count") &&
+		if strings.HasPrefix(name, "lockproxy_") && !used[name] &&
+			!strings.HasSuffix(name, "_sum") && !strings.HasSuffix(name, "_count") &&
 			name != "lockproxy_build_info" && name != "lockproxy_draining" {
 			t.Errorf("neither dashboard nor alerts use %s", name)
 		}

@@ -38,13 +38,15 @@ type state struct {
 func stateOf(st proxy.Stats) state {
 	l := st.Locks
 	return state{
-		Upstream: st.Upstream, UpstreamUp: st.UpstreamUp, Draining: st.Draining, Clients: st.Clients,
-		Waiters: l.Waiters, Held: l.Holding, Acquired: l.Acquired, Expired: l.Expired, Lost: l.Lost, Forced: l.Forced,
+		Upstream: st.Upstream, UpstreamUp: st.UpstreamUp, Draining: st.Draining,
+		Clients: st.Clients,
+		Waiters: l.Waiters, Held: l.Holding, Acquired: l.Acquired, Expired: l.Expired, Lost: l.Lost,
+		Forced: l.Forced,
 	}
 }
 
-// serveEvents is the stream that keeps a page up to date: each second the events "state", "locks", and "history" with the points
-// that are new. It ends with the page, or with the server.
+// serveEvents is the stream that keeps a page up to date: each second the events "state", "locks",
+// and "history" with the points that are new. It ends with the page, or with the server.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	ctx, cancel := context.WithCancel(r.Context())
@@ -54,10 +56,12 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		out.SetWriteDeadline(time.Unix(1, 0)) // it may be writing to a page that does not read
 	})()
 	w.Header().Set("Content-Type", "text/event-stream")
-	out.SetReadDeadline(time.Time{}) // the request is there; what is read now is only whether the client is
+	// the request is there; what is read now is only whether the client is
+	out.SetReadDeadline(time.Time{})
 	tick := time.NewTicker(streamEvery)
 	defer tick.Stop()
-	last, _ := strconv.ParseInt(r.URL.Query().Get("since"), 10, 64) // 0, which is all, if it is missing
+	// 0, which is all, if it is missing
+	last, _ := strconv.ParseInt(r.URL.Query().Get("since"), 10, 64)
 	for q := parseQuery(r); ; {
 		list := s.list(q)
 		points := s.history.since(last)

@@ -11,7 +11,8 @@ import (
 func guard(next http.Handler, loopback bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src "+
+			"'self'; img-src 'self'; connect-src 'self'; "+
 			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
@@ -20,14 +21,16 @@ func guard(next http.Handler, loopback bool) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if loopback && !namesLoopback(r.Host) {
-			http.Error(w, "this address serves its own machine only: ask for it as localhost or 127.0.0.1", http.StatusMisdirectedRequest)
+			http.Error(w, "this address serves its own machine only: ask for it as localhost or "+
+				"127.0.0.1", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// namesLoopback reports whether a Host header names this machine, in a way that no name server has a say in.
+// namesLoopback reports whether a Host header names this machine, in a way that no name server has
+// a say in.
 func namesLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -46,7 +49,8 @@ func isLoopback(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// sameOrigin reports whether a request that changes something comes from a page of this server, or from no browser.
+// sameOrigin reports whether a request that changes something comes from a page of this server, or
+// from no browser.
 func sameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		return false

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// readiness is the last answer to whether clients can be served. However often it is asked, the upstream is asked once in a
-// while, by one at a time.
+// readiness is the last answer to whether clients can be served. However often it is asked, the
+// upstream is asked once in a while, by one at a time.
 type readiness struct {
 	ask func(ctx context.Context) error
 

@@ -28,11 +28,15 @@ func (u upstreamLocks) as(db int) lockcmd.Identity {
 
 func (u upstreamLocks) Snapshot() []lockcmd.LockInfo { return u.proxy.Locks().Snapshot(maxKnown) }
 
-func (u upstreamLocks) Scan(ctx context.Context, db int, cursor uint64, count int) (uint64, []string, error) {
+func (u upstreamLocks) Scan(
+	ctx context.Context, db int, cursor uint64, count int,
+) (uint64, []string, error) {
 	return u.proxy.Locks().Scan(ctx, u.as(db), cursor, count)
 }
 
-func (u upstreamLocks) Inspect(ctx context.Context, db int, keys []string) ([]lockcmd.LockInfo, error) {
+func (u upstreamLocks) Inspect(
+	ctx context.Context, db int, keys []string,
+) ([]lockcmd.LockInfo, error) {
 	return u.proxy.Locks().Inspect(ctx, u.as(db), keys)
 }
 
@@ -78,20 +82,24 @@ const (
 
 // list shows the locks, having scanned again if the last scan is old.
 func (s *Server) list(q survey.Query) lockList {
-	if !s.survey.Fresh(freshFor) && !s.cfg.Proxy.Stats().Draining { // whose connections to the upstream are going
+	if !s.survey.Fresh(freshFor) && !s.cfg.Proxy.Stats().Draining {
+		// whose connections to the upstream are going
 		ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)
 		s.survey.Step(ctx)
 		cancel()
 	}
 	v := s.survey.View(q, time.Now())
-	list := lockList{Locks: make([]lockRow, 0, len(v.Rows)), Matching: v.Matching, Total: v.Total, Complete: v.Complete, Full: v.Full, AtMS: v.At.UnixMilli()}
+	list := lockList{Locks: make([]lockRow, 0, len(v.Rows)), Matching: v.Matching, Total: v.Total,
+		Complete: v.Complete, Full: v.Full, AtMS: v.At.UnixMilli()}
 	if v.Err != nil {
 		list.Error = v.Err.Error()
 	}
 	for _, r := range v.Rows {
 		row := lockRow{
-			DB: r.DB, Key: shortened(survey.Printable(r.Key)), Token: r.Token, Owner: shortened(survey.Printable(r.Owner)), Client: r.Client,
-			HeldMS: r.Age.Milliseconds(), RemainingMS: r.Remaining.Milliseconds(), FullMS: r.Full.Milliseconds(),
+			DB: r.DB, Key: shortened(survey.Printable(r.Key)), Token: r.Token,
+			Owner: shortened(survey.Printable(r.Owner)), Client: r.Client,
+			HeldMS: r.Age.Milliseconds(), RemainingMS: r.Remaining.Milliseconds(),
+			FullMS:  r.Full.Milliseconds(),
 			Session: r.Session, Waiters: r.Waiters,
 		}
 		if len(r.Key) <= maxName {
@@ -110,10 +118,12 @@ func shortened(text string) string {
 	return text
 }
 
-// parseQuery reads ?filter=…&sort=column&desc=1&limit=n; what makes no sense is left at its default.
+// parseQuery reads ?filter=…&sort=column&desc=1&limit=n; what makes no sense is left at its
+// default.
 func parseQuery(r *http.Request) survey.Query {
 	form := r.URL.Query()
-	q := survey.Query{Filter: form.Get("filter"), Sort: survey.Column(form.Get("sort")), Down: form.Get("desc") == "1", Limit: defaultRows}
+	q := survey.Query{Filter: form.Get("filter"), Sort: survey.Column(form.Get("sort")),
+		Down: form.Get("desc") == "1", Limit: defaultRows}
 	if len(q.Filter) > maxFilter {
 		q.Filter = q.Filter[:maxFilter]
 	}

@@ -60,9 +60,11 @@ func TestLocks(t *testing.T) {
 	waiter := s.client()
 	go waiter.Do(ctx, "LOCK", "reports", 5, "WAIT", 20)
 	other := startSiteAt(t, s.redis, nil) // another proxy finds them by scanning
-	eventually(t, 5*time.Second, "a waiter", func() bool { return s.locks("?filter=anna").Locks[0].Waiters == 1 })
+	eventually(t, 5*time.Second, "a waiter",
+		func() bool { return s.locks("?filter=anna").Locks[0].Waiters == 1 })
 	for _, at := range []*site{s, other} {
-		eventually(t, 5*time.Second, "the locks", func() bool { l := at.locks(""); return l.Complete && l.Total == 4 })
+		eventually(t, 5*time.Second, "the locks",
+			func() bool { l := at.locks(""); return l.Complete && l.Total == 4 })
 		for query, want := range map[string]string{
 			"":                               `imports odd\n\xff<b> reports session`,
 			"?sort=key&desc=1":               `session reports odd\n\xff<b> imports`,
@@ -77,8 +79,10 @@ func TestLocks(t *testing.T) {
 			}
 		}
 		l := at.locks("?filter=reports").Locks[0]
-		if l.Token != token || l.Owner != "anna" || !strings.HasPrefix(l.Client, "127.0.0.1:") || l.Session || l.DB != 0 ||
-			l.Remaining > 30000 || l.Remaining < 20000 || l.Full < 29000 || l.Full > 31000 || l.Held > 10000 {
+		if l.Token != token || l.Owner != "anna" || !strings.HasPrefix(l.Client, "127.0.0.1:") ||
+			l.Session || l.DB != 0 ||
+			l.Remaining > 30000 || l.Remaining < 20000 || l.Full < 29000 || l.Full > 31000 ||
+			l.Held > 10000 {
 			t.Errorf("%+v", l)
 		}
 		id, _ := base64.RawURLEncoding.DecodeString(at.locks("?filter=odd").Locks[0].ID)
@@ -90,7 +94,8 @@ func TestLocks(t *testing.T) {
 		}
 	}
 	c.Do(ctx, "UNLOCK", "imports", "FORCE")
-	eventually(t, 5*time.Second, "its end", func() bool { return other.locks("?filter=imports").Total == 3 })
+	eventually(t, 5*time.Second, "its end",
+		func() bool { return other.locks("?filter=imports").Total == 3 })
 }
 
 // Locks of other databases are shown too, once the proxy knows of one there.
@@ -100,7 +105,8 @@ func TestLocksOfOtherDatabases(t *testing.T) {
 	defer c.Close()
 	c.Select(ctx, 3)
 	c.Do(ctx, "LOCK", "a", 30)
-	eventually(t, 5*time.Second, "the lock", func() bool { l := s.locks(""); return len(l.Locks) == 1 && l.Locks[0].DB == 3 })
+	eventually(t, 5*time.Second, "the lock",
+		func() bool { l := s.locks(""); return len(l.Locks) == 1 && l.Locks[0].DB == 3 })
 }
 
 // Without rights at the upstream, what the proxy knows by itself is shown, and why it isn't more.
@@ -114,7 +120,8 @@ func TestLocksWithoutRights(t *testing.T) {
 	}
 	c.Do(ctx, "LOCK", "a", 30, "OWNER", "me")
 	l := s.locks("")
-	if len(l.Locks) != 1 || l.Locks[0].Owner != "me" || l.Locks[0].Client == "" || !strings.Contains(l.Error, "NOAUTH") {
+	if len(l.Locks) != 1 || l.Locks[0].Owner != "me" || l.Locks[0].Client == "" ||
+		!strings.Contains(l.Error, "NOAUTH") {
 		t.Errorf("%+v", l)
 	}
 }

@@ -17,7 +17,8 @@ const (
 	sessionFor = 12 * time.Hour
 	// maxSessions bounds them; the one that ends first goes.
 	maxSessions = 64
-	// loginEvery is how often one address may try to log in, once loginBurst tries have been used up.
+	// loginEvery is how often one address may try to log in, once loginBurst tries have been used
+	// up.
 	loginEvery = time.Second
 	loginBurst = 5
 	// maxBody bounds what is posted, bytes.
@@ -56,16 +57,18 @@ type login struct {
 }
 
 func newLogins(token string) *logins {
-	return &logins{digest: sha256.Sum256([]byte(token)), on: token != "", sessions: map[string]login{}, tries: map[string]tries{}}
+	return &logins{digest: sha256.Sum256([]byte(token)), on: token != "",
+		sessions: map[string]login{}, tries: map[string]tries{}}
 }
 
-// allow reports whether an address may try to log in now. Others' wrong guesses do not keep the operator
-// out, and guessing is slow for each address.
+// allow reports whether an address may try to log in now. Others' wrong guesses do not keep the
+// operator out, and guessing is slow for each address.
 func (l *logins) allow(address string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.tries[address]; !known && len(l.tries) >= maxTriers {
-		maps.DeleteFunc(l.tries, func(_ string, t tries) bool { return t.at(now).left == loginBurst })
+		maps.DeleteFunc(l.tries,
+			func(_ string, t tries) bool { return t.at(now).left == loginBurst })
 		if len(l.tries) >= maxTriers {
 			address = ""
 		}
@@ -151,7 +154,8 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !s.logins.on:
-		http.Error(w, "read-only: the proxy was started without --admin-token", http.StatusForbidden)
+		http.Error(w, "read-only: the proxy was started without --admin-token",
+			http.StatusForbidden)
 	case !s.logins.allow(addressOf(r), time.Now()):
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many tries: wait a moment", http.StatusTooManyRequests)
@@ -160,8 +164,10 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "that is not the token", http.StatusUnauthorized)
 	default:
 		cookie, session := s.logins.begin(time.Now())
-		http.SetCookie(w, &http.Cookie{Name: cookieName, Value: cookie, Path: "/", MaxAge: int(sessionFor.Seconds()),
-			HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+		http.SetCookie(w, &http.Cookie{
+			Name: cookieName, Value: cookie, Path: "/", MaxAge: int(sessionFor.Seconds()),
+			HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+		})
 		s.log.Info("logged in on the admin page", "client", r.RemoteAddr)
 		writeJSON(w, whoami{CanLogin: true, LoggedIn: true, CSRF: session.csrf})
 	}
@@ -172,17 +178,21 @@ func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.logins.end(r)
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
 	writeJSON(w, whoami{CanLogin: s.logins.on})
 }
 
-// readPost reads what a page of this server has posted, as JSON. Otherwise it has answered why not, and returns false.
+// readPost reads what a page of this server has posted, as JSON. Otherwise it has answered why not,
+// and returns false.
 func readPost(w http.ResponseWriter, r *http.Request, into any) bool {
 	switch {
 	case !sameOrigin(r):
 		http.Error(w, "this is for the page of this server only", http.StatusForbidden)
 		return false
-	case r.Header.Get("Content-Type") != "application/json": // what no form of another page can send
+	// what no form of another page can send
+	case r.Header.Get("Content-Type") != "application/json":
 		http.Error(w, "want application/json", http.StatusUnsupportedMediaType)
 		return false
 	}

@@ -12,8 +12,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// Metrics is what Prometheus is told. It is the proxy's Observer, so it is made before the proxy: give it to proxy.Config, then
-// to Config here.
+// Metrics is what Prometheus is told. It is the proxy's Observer, so it is made before the proxy:
+// give it to proxy.Config, then to Config here.
 type Metrics struct {
 	registry *prometheus.Registry
 	took     []prometheus.Observer // by proxy.Kind
@@ -25,9 +25,12 @@ type Metrics struct {
 
 // Buckets, in seconds: from what one round trip on loopback takes to what no client would wait for.
 var (
-	commandBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-	waitBuckets    = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
-	holdBuckets    = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800, 7200, 43200}
+	commandBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5,
+		1, 2.5, 5, 10}
+	waitBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30,
+		60, 300, 1800}
+	holdBuckets = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800, 7200,
+		43200}
 )
 
 // NewMetrics returns metrics that nothing has been told yet. version is the program's.
@@ -35,18 +38,22 @@ func NewMetrics(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	commands := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "lockproxy_command_duration_seconds",
-		Help: "From a request's arrival to its reply's departure, by kind. Of relayed requests a sample: every 64th batch that a client sends, " +
-			"up to its first reply, so that the others cost nothing; blocking commands are among them. LOCKs with WAIT are not: see lockproxy_lock_wait_seconds.",
+		Help: "From a request's arrival to its reply's departure, by kind. Of relayed requests a " +
+			"sample: every 64th batch that a client sends, " +
+			"up to its first reply, so that the others cost nothing; blocking commands are among " +
+			"them. LOCKs with WAIT are not: see lockproxy_lock_wait_seconds.",
 		Buckets: commandBuckets,
 	}, []string{"kind"})
 	waited := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "lockproxy_lock_wait_seconds",
-		Help:    "How long LOCK with WAIT took, by how it ended: acquired, or wait_over. Those whose clients closed, or that failed, are not among them.",
+		Name: "lockproxy_lock_wait_seconds",
+		Help: "How long LOCK with WAIT took, by how it ended: acquired, or wait_over. Those " +
+			"whose clients closed, or that failed, are not among them.",
 		Buckets: waitBuckets,
 	}, []string{"outcome"})
 	held := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "lockproxy_lock_hold_seconds",
-		Help:    "From acquisition to release of locks that were taken and released by way of this proxy. Those that expired are not among them.",
+		Name: "lockproxy_lock_hold_seconds",
+		Help: "From acquisition to release of locks that were taken and released by way of " +
+			"this proxy. Those that expired are not among them.",
 		Buckets: holdBuckets,
 	})
 	m.registry.MustRegister(commands, waited, held, buildInfo(version),
@@ -59,7 +66,9 @@ func NewMetrics(version string) *Metrics {
 }
 
 // CommandTook implements proxy.Observer.
-func (m *Metrics) CommandTook(kind proxy.Kind, d time.Duration) { m.took[kind].Observe(d.Seconds()) }
+func (m *Metrics) CommandTook(kind proxy.Kind, d time.Duration) {
+	m.took[kind].Observe(d.Seconds())
+}
 
 // LockHeld implements proxy.Observer.
 func (m *Metrics) LockHeld(d time.Duration) { m.held.Observe(d.Seconds()) }
@@ -77,7 +86,8 @@ func (m *Metrics) LockWaited(d time.Duration, acquired bool) {
 // handler serves the metrics together with what stats tells at the time.
 func (m *Metrics) handler(stats func() proxy.Stats) http.Handler {
 	m.registry.MustRegister(&statsCollector{stats: stats})
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: scrapeTimeout})
+	return promhttp.HandlerFor(m.registry,
+		promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: scrapeTimeout})
 }
 
 // scrapeTimeout bounds one scrape; Prometheus itself gives up after ten seconds.

@@ -19,7 +19,8 @@ import (
 
 // The alerts are well-formed, and fire when they should: see the file of their tests.
 func TestAlertRules(t *testing.T) {
-	for _, args := range [][]string{{"check", "rules", "lockproxy.yml"}, {"test", "rules", "lockproxy.test.yml"}} {
+	for _, args := range [][]string{{"check", "rules", "lockproxy.yml"},
+		{"test", "rules", "lockproxy.test.yml"}} {
 		cmd := exec.Command("promtool", args...)
 		cmd.Dir = filepath.Dir(alertsFile)
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -32,7 +33,8 @@ func TestAlertRules(t *testing.T) {
 	}
 	for _, alert := range alertExpressions(t) {
 		if n := strings.Count(string(tests), "alertname: "+alert.where); n < 2 {
-			t.Errorf("%s has %d tests: want one of when it fires, and one of when it doesn't", alert.where, n)
+			t.Errorf("%s has %d tests: want one of when it fires, and one of when it doesn't",
+				alert.where, n)
 		}
 	}
 }
@@ -49,7 +51,8 @@ func TestPrometheusNaming(t *testing.T) {
 	}
 }
 
-// A real Prometheus scrapes a proxy at work, takes the alerts, and has an answer to every expression of the dashboard.
+// A real Prometheus scrapes a proxy at work, takes the alerts, and has an answer to every
+// expression of the dashboard.
 func TestPrometheus(t *testing.T) {
 	s := startSite(t, nil)
 	dir, port := t.TempDir(), testredis.FreePort(t)
@@ -57,12 +60,15 @@ func TestPrometheus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: 500ms}\nrule_files: [%q]\n"+
+	config := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: "+
+		"500ms}\nrule_files: [%q]\n"+
 		"scrape_configs: [{job_name: lockproxy, static_configs: [{targets: [%q]}]}]\n", rules, strings.TrimPrefix(s.url, "http://"))
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	prometheus := exec.Command("prometheus", "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
+	prometheus := exec.Command("prometheus", "--config.file", filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path", filepath.Join(dir, "data"),
 		"--web.listen-address", fmt.Sprintf("127.0.0.1:%d", port), "--log.level", "warn")
 	var said lockedLog
 	prometheus.Stdout, prometheus.Stderr = &said, &said
@@ -77,12 +83,17 @@ func TestPrometheus(t *testing.T) {
 		}
 	})
 	api := fmt.Sprintf("http://127.0.0.1:%d/api/v1/", port)
-	eventually(t, 20*time.Second, "a scrape", func() bool { return len(query(api, "up == 1")) == 1 })
+	eventually(t, 20*time.Second, "a scrape",
+		func() bool { return len(query(api, "up == 1")) == 1 })
 	for range 6 {
 		smallLoad(s)
 		time.Sleep(500 * time.Millisecond)
 	}
-	eventually(t, 10*time.Second, "rates", func() bool { return len(query(api, "rate(lockproxy_locks_acquired_total[10s]) > 0")) == 1 })
+	eventually(t, 10*time.Second, "rates",
+		func() bool {
+			return len(query(api,
+				"rate(lockproxy_locks_acquired_total[10s]) > 0")) == 1
+		})
 	for _, e := range dashboardExpressions(t) {
 		text := strings.NewReplacer("$__rate_interval", "10s", "$instance", ".*").Replace(e.text)
 		values := query(api, text)
@@ -90,7 +101,8 @@ func TestPrometheus(t *testing.T) {
 			t.Errorf("%s: no answer to %s", e.where, text)
 		}
 		for _, value := range values {
-			if strings.Contains(text, "histogram_quantile") && !strings.Contains(text, "kind") && value == "NaN" {
+			if strings.Contains(text, "histogram_quantile") && !strings.Contains(text, "kind") &&
+				value == "NaN" {
 				t.Errorf("%s: %s is no number", e.where, text)
 			}
 		}

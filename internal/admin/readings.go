@@ -12,30 +12,40 @@ var readings = []reading{
 		func(st *proxy.Stats) float64 { return float64(st.Clients) }),
 	counter("client_connections_accepted_total", "Clients that have connected.",
 		func(st *proxy.Stats) uint64 { return st.Accepted }),
-	counter("client_connections_rejected_total", "Clients that were sent away since there were --max-clients already.",
+	counter("client_connections_rejected_total", "Clients that were sent away since there were "+
+		"--max-clients already.",
 		func(st *proxy.Stats) uint64 { return st.Rejected }),
-	counter("client_received_bytes_total", "Bytes that clients have sent, without TLS and PROXY headers.",
+	counter("client_received_bytes_total", "Bytes that clients have sent, without TLS and PROXY "+
+		"headers.",
 		func(st *proxy.Stats) uint64 { return st.BytesIn }),
 	counter("client_sent_bytes_total", "Bytes that clients were sent, without TLS.",
 		func(st *proxy.Stats) uint64 { return st.BytesOut }),
-	labeled("commands_total", "Requests, by what the proxy does with them: relay is passed on, introspect is COMMAND, the others are the lock commands.",
+	labeled("commands_total", "Requests, by what the proxy does with them: relay is passed on, "+
+		"introspect is COMMAND, the others are the lock commands.",
 		prometheus.CounterValue, "kind", commandSamples),
-	gauge("draining", "1 while the proxy is shutting down: it finishes what it was sent and takes nothing new.",
+	gauge("draining", "1 while the proxy is shutting down: it finishes what it was sent and "+
+		"takes nothing new.",
 		func(st *proxy.Stats) float64 { return flag(st.Draining) }),
 
-	gauge("upstream_up", "1 unless the last attempt to connect a client to the upstream has failed.",
+	gauge("upstream_up",
+		"1 unless the last attempt to connect a client to the upstream has failed.",
 		func(st *proxy.Stats) float64 { return flag(st.UpstreamUp) }),
-	gauge("upstream_cluster_masters", "Nodes of the Redis Cluster behind the proxy that serve slots, as far as is known; 0 if the upstream is no cluster.",
+	gauge("upstream_cluster_masters", "Nodes of the Redis Cluster behind the proxy that serve "+
+		"slots, as far as is known; 0 if the upstream is no cluster.",
 		func(st *proxy.Stats) float64 { return float64(st.ClusterMasters) }),
-	gauge("upstream_cluster_whole", "1 if each slot of the Redis Cluster behind the proxy is served by a node, as far as is known.",
+	gauge("upstream_cluster_whole", "1 if each slot of the Redis Cluster behind the proxy is "+
+		"served by a node, as far as is known.",
 		func(st *proxy.Stats) float64 { return flag(st.ClusterWhole) }),
 	counter("upstream_connects_total", "Connections to the upstream that were made for clients.",
 		func(st *proxy.Stats) uint64 { return st.Connects }),
-	counter("upstream_connect_failures_total", "Connections to the upstream that could not be made for clients.",
+	counter("upstream_connect_failures_total", "Connections to the upstream that could not be "+
+		"made for clients.",
 		func(st *proxy.Stats) uint64 { return st.ConnectFailures }),
-	labeled("upstream_connections", "Connections to the upstream for clients: lane ones are shared, home ones are a client's own.",
+	labeled("upstream_connections", "Connections to the upstream for clients: lane ones are "+
+		"shared, home ones are a client's own.",
 		prometheus.GaugeValue, "use", func(st *proxy.Stats) []sample {
-			return []sample{{"lane", float64(st.Connections.Lanes)}, {"home", float64(st.Connections.Homes)}}
+			return []sample{{"lane", float64(st.Connections.Lanes)},
+				{"home", float64(st.Connections.Homes)}}
 		}),
 	gauge("clients_on_lanes", "Clients that share connections to the upstream.",
 		func(st *proxy.Stats) float64 { return float64(st.Connections.Shared) }),
@@ -44,29 +54,37 @@ var readings = []reading{
 		func(st *proxy.Stats) uint64 { return st.Locks.Acquired }),
 	counter("locks_renewed_total", "LOCKs by the OWNER who had the lock.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Renewed }),
-	labeled("locks_refused_total", "LOCKs that got no lock, by reason: held by another, wait_over, client_gone while it waited, or error.",
+	labeled("locks_refused_total", "LOCKs that got no lock, by reason: held by another, "+
+		"wait_over, client_gone while it waited, or error.",
 		prometheus.CounterValue, "reason", func(st *proxy.Stats) []sample {
 			l := &st.Locks
-			return []sample{{"held", float64(l.Held)}, {"wait_over", float64(l.Overtime)}, {"client_gone", float64(l.Gone)}, {"error", float64(l.Failed)}}
+			return []sample{{"held", float64(l.Held)}, {"wait_over", float64(l.Overtime)},
+				{"client_gone", float64(l.Gone)}, {"error", float64(l.Failed)}}
 		}),
-	labeled("locks_released_total", "Locks that were released, by whom: holder, force (UNLOCK FORCE or the admin page), or disconnect, for a holder whose connection had closed.",
+	labeled("locks_released_total", "Locks that were released, by whom: holder, force (UNLOCK "+
+		"FORCE or the admin page), or disconnect, for a holder whose connection had closed.",
 		prometheus.CounterValue, "by", func(st *proxy.Stats) []sample {
 			l := &st.Locks
-			return []sample{{"holder", float64(l.Unlocked)}, {"force", float64(l.Forced)}, {"disconnect", float64(l.Disconnect)}}
+			return []sample{{"holder", float64(l.Unlocked)}, {"force", float64(l.Forced)},
+				{"disconnect", float64(l.Disconnect)}}
 		}),
-	counter("locks_expired_total", "Locks taken by way of this proxy whose time has passed with no release seen here.",
+	counter("locks_expired_total", "Locks taken by way of this proxy whose time has passed with "+
+		"no release seen here.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Expired }),
-	counter("locks_lost_total", "Session locks that could not be renewed in time or were taken away; their holders were told.",
+	counter("locks_lost_total", "Session locks that could not be renewed in time or were taken "+
+		"away; their holders were told.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Lost }),
 	counter("lock_handoffs_total", "Acquisitions that a waiter was given by the release itself.",
 		func(st *proxy.Stats) uint64 { return st.Locks.HandedOver }),
-	counter("fence_refusals_total", "FENCEs whose token did not hold the lock (any more): nothing was run.",
+	counter("fence_refusals_total", "FENCEs whose token did not hold the lock (any more): "+
+		"nothing was run.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Fenced }),
 	gauge("lock_waiters", "Clients that wait for a lock at this proxy.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Waiters) }),
 	gauge("locks_waited_for", "Locks for which clients wait at this proxy.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Queues) }),
-	gauge("locks_held", "Locks that were taken by way of this proxy and have not been seen to end; of more than a hundred thousand some are not counted.",
+	gauge("locks_held", "Locks that were taken by way of this proxy and have not been seen to "+
+		"end; of more than a hundred thousand some are not counted.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Holding) }),
 }
 
@@ -87,7 +105,9 @@ func counter(name, help string, read func(*proxy.Stats) uint64) reading {
 		func(st *proxy.Stats) []sample { return []sample{{value: float64(read(st))}} }}
 }
 
-func labeled(name, help string, kind prometheus.ValueType, label string, read func(*proxy.Stats) []sample) reading {
+func labeled(
+	name, help string, kind prometheus.ValueType, label string, read func(*proxy.Stats) []sample,
+) reading {
 	return reading{prometheus.NewDesc("lockproxy_"+name, help, []string{label}, nil), kind, read}
 }
 

@@ -23,12 +23,14 @@ type released struct {
 	Why      string `json:"why,omitempty"` // if not
 }
 
-// serveRelease takes {"db": …, "id": …, "token": …, "holder": …} and releases that lock, if it still has that token.
+// serveRelease takes {"db": …, "id": …, "token": …, "holder": …} and releases that lock, if it
+// still has that token.
 func (s *Server) serveRelease(w http.ResponseWriter, r *http.Request) {
 	session, ok := s.logins.of(r)
 	switch {
 	case !s.logins.on:
-		http.Error(w, "read-only: the proxy was started without --admin-token", http.StatusForbidden)
+		http.Error(w, "read-only: the proxy was started without --admin-token",
+			http.StatusForbidden)
 		return
 	case !ok:
 		http.Error(w, "log in first", http.StatusUnauthorized)
@@ -59,7 +61,8 @@ func (s *Server) serveRelease(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	as := s.cfg.Proxy.Identity()
 	done, err := s.cfg.Proxy.Locks().Force(ctx, as, lockcmd.ForcedUnlock{
-		DB: sent.DB, Key: string(key), Token: sent.Token, Holder: clean(sent.Holder), Client: r.RemoteAddr, User: as.User, Via: "admin",
+		DB: sent.DB, Key: string(key), Token: sent.Token, Holder: clean(sent.Holder),
+		Client: r.RemoteAddr, User: as.User, Via: "admin",
 	})
 	switch {
 	case err != nil:

@@ -78,7 +78,8 @@ func TestRelease(t *testing.T) {
 	s.lock(c, "a", 30, "OWNER", "me")
 	waiter := make(chan error, 1)
 	go func() { waiter <- s.client().Do(ctx, "LOCK", "a", 5, "WAIT", 20).Err() }()
-	eventually(t, 5*time.Second, "a waiter", func() bool { l := s.locks(""); return len(l.Locks) == 1 && l.Locks[0].Waiters == 1 })
+	eventually(t, 5*time.Second, "a waiter",
+		func() bool { l := s.locks(""); return len(l.Locks) == 1 && l.Locks[0].Waiters == 1 })
 	l := s.locks("").Locks[0]
 
 	b := s.browser()
@@ -103,10 +104,12 @@ func TestRelease(t *testing.T) {
 	}
 	old := l
 	old.Token--
-	if status, text := b.post("/api/release", releaseBody(old)); status != 200 || !strings.Contains(text, `"released":false`) {
+	if status, text := b.post("/api/release", releaseBody(old)); status != 200 ||
+		!strings.Contains(text, `"released":false`) {
 		t.Errorf("a token that holds it no more: %d %s", status, text)
 	}
-	if status, text := b.post("/api/release", releaseBody(l)); status != 200 || !strings.Contains(text, `"released":true`) {
+	if status, text := b.post("/api/release", releaseBody(l)); status != 200 ||
+		!strings.Contains(text, `"released":true`) {
 		t.Errorf("release: %d %s", status, text)
 	}
 	if err := <-waiter; err != nil {
@@ -121,7 +124,9 @@ func TestRelease(t *testing.T) {
 	if status, _ := b.post("/api/release", releaseBody(l)); status != 401 {
 		t.Errorf("after logout: %d", status)
 	}
-	for _, want := range []string{"forced unlock: key=a db=0 token=" + fmt.Sprint(l.Token), "holder=" + l.Client, "user=default via=admin released=true", "released=false", "wrong token"} {
+	for _, want := range []string{"forced unlock: key=a db=0 token=" + fmt.Sprint(l.Token),
+		"holder=" +
+			l.Client, "user=default via=admin released=true", "released=false", "wrong token"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %q in the log:\n%s", want, log.String())
 		}
@@ -136,8 +141,10 @@ func TestReadOnly(t *testing.T) {
 	s := startSite(t, nil)
 	s.lock(s.client(), "a", 30)
 	b := s.browser()
-	for path, body := range map[string]string{"/api/login": `{"token":""}`, "/api/release": releaseBody(s.locks("").Locks[0])} {
-		if status, text := b.post(path, body); status != 403 || !strings.Contains(text, "--admin-token") {
+	for path, body := range map[string]string{"/api/login": `{"token":""}`,
+		"/api/release": releaseBody(s.locks("").Locks[0])} {
+		if status, text := b.post(path, body); status != 403 ||
+			!strings.Contains(text, "--admin-token") {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 	}
@@ -149,8 +156,10 @@ func TestReadOnly(t *testing.T) {
 // A form of another page can't log in or release, whatever it sends along.
 func TestFormsAreRefused(t *testing.T) {
 	s := startSite(t, func(cfg *admin.Config, _ *proxy.Config) { cfg.Token = adminToken })
-	for _, kind := range []string{"application/x-www-form-urlencoded", "text/plain", "multipart/form-data"} {
-		resp, err := http.Post(s.url+"/api/login", kind, strings.NewReader(`{"token":"`+adminToken+`"}`))
+	for _, kind := range []string{"application/x-www-form-urlencoded", "text/plain",
+		"multipart/form-data"} {
+		resp, err := http.Post(s.url+"/api/login", kind,
+			strings.NewReader(`{"token":"`+adminToken+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,8 @@ func (s *site) streamFrom(ctx context.Context, addr string) (*http.Response, *bu
 // clientFrom makes requests from an address of this machine.
 func clientFrom(addr string) *http.Client {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
-	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext,
+		DisableKeepAlives: true}}
 }
 
 func TestStream(t *testing.T) {
@@ -63,13 +64,14 @@ func TestStream(t *testing.T) {
 			}
 		}
 	}
-	if took := time.Since(began); events["locks"] != 13 || events["state"] != 13 || took < 11*time.Second {
+	if took := time.Since(began); events["locks"] != 13 || events["state"] != 13 ||
+		took < 11*time.Second {
 		t.Errorf("%v in %v: %v", events, took, lines.Err())
 	}
 }
 
-// Pages that are not read keep no others from the live page: the oldest page of the address that has most
-// of them goes.
+// Pages that are not read keep no others from the live page: the oldest page of the address that
+// has most of them goes.
 func TestStreamsAreBounded(t *testing.T) {
 	s := startSite(t, nil)
 	_, operator := s.streamFrom(ctx, "127.0.0.2")

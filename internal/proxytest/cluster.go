@@ -19,7 +19,8 @@ func AnotherMaster(c *testredis.Cluster, but *testredis.Server) *testredis.Serve
 // Lasting is the servers that several tests use.
 var Lasting testredis.Lasting
 
-// SixNodes is a cluster of three masters with a replica each, for tests that leave it as it was but for its keys.
+// SixNodes is a cluster of three masters with a replica each, for tests that leave it as it was but
+// for its keys.
 func SixNodes(t testing.TB) *testredis.Cluster {
 	return Lasting.Cluster(t, 3, 1, "--cluster-node-timeout", "5000")
 }

@@ -88,11 +88,13 @@ func (c *Conn) Do(command string) string {
 	return c.Reply()
 }
 
-// Expect sends one command and fails unless its raw reply is want; "…" at the end of want stands for anything.
+// Expect sends one command and fails unless its raw reply is want; "…" at the end of want stands
+// for anything.
 func (c *Conn) Expect(command, want string) {
 	c.T.Helper()
 	got := c.Do(command)
-	if prefix, open := strings.CutSuffix(want, "…"); got != want && !(open && strings.HasPrefix(got, prefix)) {
+	if prefix, open := strings.CutSuffix(want, "…"); got != want &&
+		!(open && strings.HasPrefix(got, prefix)) {
 		c.T.Errorf("%s: got %q, want %q", command, got, want)
 	}
 }
@@ -155,7 +157,8 @@ func (c *Conn) Asked(command, want string) {
 	}
 }
 
-// Echoed has three ways to the upstream answered: the client's own connection, a shared one, and a lock's.
+// Echoed has three ways to the upstream answered: the client's own connection, a shared one, and a
+// lock's.
 func (c *Conn) Echoed(marker string) {
 	c.T.Helper()
 	echo := func(n int) {

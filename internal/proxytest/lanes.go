@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// SharedClient returns a client that the upstream has answered, so that what it asks next may go by a lane.
+// SharedClient returns a client that the upstream has answered, so that what it asks next may go by
+// a lane.
 func SharedClient(t testing.TB, addr string) *Conn {
 	t.Helper()
 	c := Dial(t, addr)
@@ -41,6 +42,7 @@ func OpenLane(t testing.TB, addr string, login ...string) {
 		twins[1].Do("PING")
 		id := strings.Trim(twins[0].Do("CLIENT ID"), ":\r\n") // by its home
 		twins[0].Do("PING")
-		return !strings.Contains(twins[1].Do("CLIENT LIST ID "+id), "cmd=ping") // which went by a lane, then
+		// which went by a lane, then
+		return !strings.Contains(twins[1].Do("CLIENT LIST ID "+id), "cmd=ping")
 	})
 }

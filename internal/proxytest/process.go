@@ -69,7 +69,8 @@ type Process struct {
 // StartProcess runs the built command with these arguments and waits until it accepts.
 func StartProcess(t *testing.T, args ...string) *Process {
 	t.Helper()
-	p := &Process{Addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), Exit: make(chan error, 1)}
+	p := &Process{Addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)),
+		Exit: make(chan error, 1)}
 	p.Cmd = exec.Command(Binary(t), append([]string{"--listen", p.Addr}, args...)...)
 	p.Cmd.Stderr = &p.Log
 	if err := p.Cmd.Start(); err != nil {

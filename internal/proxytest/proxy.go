@@ -32,7 +32,8 @@ func Shutdown(t *testing.T, p *Proxy, within time.Duration) (wait func() error) 
 	}
 }
 
-// KnowsEnd reports whether the kernel has told a client already that its connection has ended, once it has read all.
+// KnowsEnd reports whether the kernel has told a client already that its connection has ended, once
+// it has read all.
 func KnowsEnd(t *testing.T, nc net.Conn) bool {
 	t.Helper()
 	control, err := nc.(syscall.Conn).SyscallConn()
@@ -116,7 +117,8 @@ func StartBoth(t testing.TB, redisArgs ...string) (*testredis.Server, *Proxy) {
 
 // GoRedis is a go-redis client of addr that never tries again by itself.
 func GoRedis(t testing.TB, addr string) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 200, DisableIdentity: true})
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 200,
+		DisableIdentity: true})
 	t.Cleanup(func() { c.Close() })
 	return c
 }

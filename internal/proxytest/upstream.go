@@ -6,7 +6,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// UpstreamTLS is what --upstream-ca, --upstream-cert and --upstream-server-name make of the upstream's configuration.
+// UpstreamTLS is what --upstream-ca, --upstream-cert and --upstream-server-name make of the
+// upstream's configuration.
 func UpstreamTLS(change func(*tls.Config)) func(*proxy.Config) {
 	return func(cfg *proxy.Config) {
 		tlsConfig := cfg.Upstream.TLS().Clone()

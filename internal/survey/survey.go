@@ -1,10 +1,12 @@
 // Package survey keeps a view of the locks that are held, for people to look at.
 //
-// Locks can only be found by reading every key's name. So a Survey does it piece by piece: each Step scans a little further, looks
-// again at the locks that it has not looked at for longest, and takes in what the Source knows by itself. However many keys and
-// locks there are, a Step costs the upstream no more than its Budget; what grows is the age of what is shown.
+// Locks can only be found by reading every key's name. So a Survey does it piece by piece: each
+// Step scans a little further, looks again at the locks that it has not looked at for longest, and
+// takes in what the Source knows by itself. However many keys and locks there are, a Step costs the
+// upstream no more than its Budget; what grows is the age of what is shown.
 //
-// Between two looks a lock's remaining time is reckoned on, and one whose time has passed is left out.
+// Between two looks a lock's remaining time is reckoned on, and one whose time has passed is left
+// out.
 package survey
 
 import (
@@ -22,7 +24,8 @@ type Source interface {
 	// Snapshot tells what is known without asking the upstream.
 	Snapshot() []lockcmd.LockInfo
 	// Scan is one step of a scan of a database, about count keys long. next is 0 at its end.
-	Scan(ctx context.Context, db int, cursor uint64, count int) (next uint64, keys []string, err error)
+	Scan(ctx context.Context, db int, cursor uint64, count int) (next uint64, keys []string,
+		err error)
 	// Inspect returns those of the keys that are held now.
 	Inspect(ctx context.Context, db int, keys []string) ([]lockcmd.LockInfo, error)
 }
@@ -75,10 +78,11 @@ type scan struct {
 	rounds int
 }
 
-// New returns a Survey that knows nothing yet. home is the database that is scanned in any case; others are when locks are
-// known in them.
+// New returns a Survey that knows nothing yet. home is the database that is scanned in any case;
+// others are when locks are known in them.
 func New(source Source, home int, budget Budget) *Survey {
-	return &Survey{source: source, budget: budget, home: home, locks: map[lockcmd.LockID]*seen{}, scans: []*scan{{db: home}}}
+	return &Survey{source: source, budget: budget, home: home, locks: map[lockcmd.LockID]*seen{},
+		scans: []*scan{{db: home}}}
 }
 
 // Step takes the view a little further. If another runs it waits for that instead.
@@ -113,7 +117,8 @@ func (s *Survey) takeIn(known []lockcmd.LockInfo) {
 		if h.Waiters > 0 {
 			waiters[h.LockID] = h.Waiters
 		}
-		if len(s.scans) < maxScans && !slices.ContainsFunc(s.scans, func(sc *scan) bool { return sc.db == h.DB }) {
+		if len(s.scans) < maxScans &&
+			!slices.ContainsFunc(s.scans, func(sc *scan) bool { return sc.db == h.DB }) {
 			s.scans = append(s.scans, &scan{db: h.DB})
 		}
 	}
@@ -180,8 +185,8 @@ func (s *Survey) look(ctx context.Context) error {
 	return failed
 }
 
-// due is what to look at, by database: what has only been heard of, and what was looked at longest ago, half of the budget each
-// if there is so much of both.
+// due is what to look at, by database: what has only been heard of, and what was looked at longest
+// ago, half of the budget each if there is so much of both.
 func (s *Survey) due() map[int][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,6 +275,7 @@ func (s *Survey) current(now time.Time) []Row {
 		r.Full = max(r.Full, r.Remaining)
 		rows = append(rows, r)
 	}
-	slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(a.DB, b.DB), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(rows,
+		func(a, b Row) int { return cmp.Or(cmp.Compare(a.DB, b.DB), cmp.Compare(a.Key, b.Key)) })
 	return rows
 }

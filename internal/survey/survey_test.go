@@ -38,7 +38,9 @@ func (f *fake) Scan(_ context.Context, db int, cursor uint64, count int) (uint64
 	return uint64(end), f.keys[cursor:end], nil
 }
 
-func (f *fake) Inspect(_ context.Context, db int, keys []string) (list []lockcmd.LockInfo, err error) {
+func (f *fake) Inspect(
+	_ context.Context, db int, keys []string,
+) (list []lockcmd.LockInfo, err error) {
 	if f.refuse != nil {
 		return nil, f.refuse
 	}
@@ -54,7 +56,8 @@ func (f *fake) Inspect(_ context.Context, db int, keys []string) (list []lockcmd
 func newFake(locks int) *fake {
 	f := &fake{held: map[string]lockcmd.LockInfo{}}
 	for i := range locks {
-		f.add(fmt.Sprintf("k%05d", i), lockcmd.LockInfo{Token: int64(i + 1), Remaining: time.Minute})
+		f.add(fmt.Sprintf("k%05d", i),
+			lockcmd.LockInfo{Token: int64(i + 1), Remaining: time.Minute})
 	}
 	return f
 }
@@ -67,7 +70,8 @@ func (f *fake) add(key string, h lockcmd.LockInfo) {
 
 var ctx = context.Background()
 
-// However much there is, a step costs no more than its budget, and in the end all is found and kept up.
+// However much there is, a step costs no more than its budget, and in the end all is found and kept
+// up.
 func TestStepsAreBounded(t *testing.T) {
 	f := newFake(2400)
 	s := New(f, 0, Budget{Scan: 1000, Looks: 200})
@@ -102,15 +106,18 @@ func TestMoreThanCanBeFollowed(t *testing.T) {
 	f := newFake(maxLocks + 500)
 	s := New(f, 0, Budget{Scan: 1 << 20, Looks: 1 << 20})
 	s.Step(ctx)
-	if v := s.View(Query{Limit: 10}, time.Now()); v.Total != maxLocks || !v.Full || len(v.Rows) != 10 || v.Matching != maxLocks {
+	if v := s.View(Query{Limit: 10}, time.Now()); v.Total != maxLocks || !v.Full ||
+		len(v.Rows) != 10 || v.Matching != maxLocks {
 		t.Errorf("%d of %d, full %v, %d rows", v.Matching, v.Total, v.Full, len(v.Rows))
 	}
 }
 
 func TestKnownWithoutScan(t *testing.T) {
 	f := newFake(0)
-	f.held["mine"] = lockcmd.LockInfo{LockID: lockcmd.LockID{DB: 5, Key: "mine"}, Token: 9, Remaining: time.Minute, Waiters: 2}
-	f.known = []lockcmd.LockInfo{{LockID: lockcmd.LockID{DB: 5, Key: "mine"}, Token: 9, Owner: "guess"}, {LockID: lockcmd.LockID{Key: "gone"}, Token: 1, Remaining: time.Hour}}
+	f.held["mine"] = lockcmd.LockInfo{LockID: lockcmd.LockID{DB: 5, Key: "mine"}, Token: 9,
+		Remaining: time.Minute, Waiters: 2}
+	f.known = []lockcmd.LockInfo{{LockID: lockcmd.LockID{DB: 5, Key: "mine"}, Token: 9,
+		Owner: "guess"}, {LockID: lockcmd.LockID{Key: "gone"}, Token: 1, Remaining: time.Hour}}
 	s := New(f, 0, DefaultBudget)
 	s.Step(ctx)
 	v := s.View(Query{}, time.Now())
@@ -122,7 +129,8 @@ func TestKnownWithoutScan(t *testing.T) {
 	s = New(f, 0, DefaultBudget)
 	s.Step(ctx)
 	v = s.View(Query{}, time.Now())
-	if v.Err == nil || len(v.Rows) != 1 || v.Rows[0].Key != "gone" { // the other's time is not known
+	if v.Err == nil || len(v.Rows) != 1 || v.Rows[0].Key != "gone" {
+		// the other's time is not known
 		t.Errorf("refused: %+v", v)
 	}
 }
@@ -131,14 +139,17 @@ func TestKnownWithoutScan(t *testing.T) {
 func TestTimeGoesOn(t *testing.T) {
 	f := newFake(0)
 	f.add("a", lockcmd.LockInfo{Token: 1, Age: 10 * time.Second, Remaining: 20 * time.Second})
-	f.add("s", lockcmd.LockInfo{Token: 2, Age: time.Hour, Remaining: 9 * time.Second, Session: true})
+	f.add("s",
+		lockcmd.LockInfo{Token: 2, Age: time.Hour, Remaining: 9 * time.Second, Session: true})
 	s := New(f, 0, DefaultBudget)
 	s.Step(ctx)
-	f.held["s"] = lockcmd.LockInfo{LockID: lockcmd.LockID{Key: "s"}, Token: 2, Age: time.Hour, Remaining: 6 * time.Second, Session: true}
+	f.held["s"] = lockcmd.LockInfo{LockID: lockcmd.LockID{Key: "s"}, Token: 2, Age: time.Hour,
+		Remaining: 6 * time.Second, Session: true}
 	s.Step(ctx)
 	near := func(got, want time.Duration) bool { return (got - want).Abs() < time.Second/2 }
 	v := s.View(Query{}, time.Now().Add(2*time.Second))
-	if a := v.Rows[0]; !near(a.Age, 12*time.Second) || !near(a.Remaining, 18*time.Second) || !near(a.Full, 30*time.Second) {
+	if a := v.Rows[0]; !near(a.Age, 12*time.Second) || !near(a.Remaining, 18*time.Second) ||
+		!near(a.Full, 30*time.Second) {
 		t.Errorf("%+v", a)
 	}
 	if r := v.Rows[1]; !near(r.Remaining, 4*time.Second) || !near(r.Full, 9*time.Second) {
@@ -151,9 +162,14 @@ func TestTimeGoesOn(t *testing.T) {
 
 func TestQuery(t *testing.T) {
 	f := newFake(0)
-	f.add("b", lockcmd.LockInfo{Token: 1, Owner: "Zoe", Client: "10.0.0.2:1", Age: 3 * time.Second, Remaining: time.Minute, Waiters: 1})
-	f.add("a", lockcmd.LockInfo{Token: 2, Owner: "adam", Client: "10.0.0.3:1", Age: 2 * time.Second, Remaining: time.Hour, Waiters: 9})
-	f.add("c", lockcmd.LockInfo{Token: 3, Client: "10.0.0.1:1", Age: time.Second, Remaining: time.Second})
+	f.add("b",
+		lockcmd.LockInfo{Token: 1, Owner: "Zoe", Client: "10.0.0.2:1", Age: 3 * time.Second,
+			Remaining: time.Minute, Waiters: 1})
+	f.add("a",
+		lockcmd.LockInfo{Token: 2, Owner: "adam", Client: "10.0.0.3:1", Age: 2 * time.Second,
+			Remaining: time.Hour, Waiters: 9})
+	f.add("c",
+		lockcmd.LockInfo{Token: 3, Client: "10.0.0.1:1", Age: time.Second, Remaining: time.Second})
 	s := New(f, 0, DefaultBudget)
 	s.Step(ctx)
 	for _, test := range []struct {
@@ -179,7 +195,8 @@ func TestQuery(t *testing.T) {
 func TestPrintable(t *testing.T) {
 	for name, want := range map[string]string{
 		"plain key:1": "plain key:1", "grün": "grün", "<b>&": "<b>&",
-		"a\nb\r\t\x00\x7f": `a\nb\r\t\x00\x7f`, "\xff\xfe": `\xff\xfe`, `a\n`: `a\\n`, "\u202eevil": `\u202eevil`, "\ufffd": "\ufffd",
+		"a\nb\r\t\x00\x7f": `a\nb\r\t\x00\x7f`, "\xff\xfe": `\xff\xfe`, `a\n`: `a\\n`,
+		"\u202eevil": `\u202eevil`, "\ufffd": "\ufffd",
 	} {
 		if got := Printable(name); got != want {
 			t.Errorf("%q: %s, want %s", name, got, want)

@@ -81,7 +81,8 @@ func (s *Survey) View(q Query, now time.Time) View {
 
 func (r *Row) has(part string) bool {
 	return strings.Contains(strings.ToLower(Printable(r.Key)), part) ||
-		strings.Contains(strings.ToLower(Printable(r.Owner)), part) || strings.Contains(r.Client, part)
+		strings.Contains(strings.ToLower(Printable(r.Owner)), part) ||
+		strings.Contains(r.Client, part)
 }
 
 func (c Column) compare(a, b Row) int {
@@ -100,8 +101,8 @@ func (c Column) compare(a, b Row) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB))
 }
 
-// Printable shows a name of any bytes in one line: what can't be printed, or would change what stands around it, is escaped as
-// redis-cli does.
+// Printable shows a name of any bytes in one line: what can't be printed, or would change what
+// stands around it, is escaped as redis-cli does.
 func Printable(name string) string {
 	plain := true
 	for _, r := range name {

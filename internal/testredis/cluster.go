@@ -19,8 +19,8 @@ const clusterPatience = time.Second
 // clusterSettles bounds every wait for the nodes to agree on something.
 const clusterSettles = 30 * time.Second
 
-// Cluster is a Redis Cluster. The first Masters of its nodes are masters at the start, with the slots in equal parts, in order; then come
-// their replicas, in turn.
+// Cluster is a Redis Cluster. The first Masters of its nodes are masters at the start, with the
+// slots in equal parts, in order; then come their replicas, in turn.
 type Cluster struct {
 	Nodes   []*Server
 	Masters int
@@ -29,8 +29,8 @@ type Cluster struct {
 	args []string
 }
 
-// StartTLSCluster starts a cluster of masters whose nodes serve TLS too, and tell clients who use it of those ports alone. args must
-// have the certificates. The addresses for clients are returned.
+// StartTLSCluster starts a cluster of masters whose nodes serve TLS too, and tell clients who use
+// it of those ports alone. args must have the certificates. The addresses for clients are returned.
 func StartTLSCluster(t testing.TB, masters int, args ...string) (c *Cluster, addrs []string) {
 	t.Helper()
 	c = StartCluster(t, masters, 0, append([]string{"--tls-cluster", "yes"}, args...)...)
@@ -48,8 +48,8 @@ func (s *Server) busPort() string {
 	return strconv.Itoa(s.port)
 }
 
-// StartCluster starts a cluster of masters and, for each of them, replicas, and returns when each node takes it for whole. The
-// arguments are for each node, as for Start.
+// StartCluster starts a cluster of masters and, for each of them, replicas, and returns when each
+// node takes it for whole. The arguments are for each node, as for Start.
 func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster {
 	t.Helper()
 	if i := slices.Index(args, "--requirepass"); i >= 0 {
@@ -62,7 +62,8 @@ func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster 
 		c.Nodes[i].start()
 	}
 	for i, node := range c.Nodes[:masters] {
-		c.must(node, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)) // or they would have to quarrel about it
+		// or they would have to quarrel about it
+		c.must(node, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		add := []string{"CLUSTER", "ADDSLOTS"}
 		for slot := i * Slots / masters; slot < (i+1)*Slots/masters; slot++ {
 			add = append(add, strconv.Itoa(slot))
@@ -73,7 +74,11 @@ func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster 
 		c.meet(node)
 	}
 	c.waitFor("all nodes know each other", func() bool {
-		return !slices.ContainsFunc(c.Nodes, func(s *Server) bool { return c.clusterInfo(s, "cluster_known_nodes") != strconv.Itoa(len(c.Nodes)) })
+		return !slices.ContainsFunc(c.Nodes,
+			func(s *Server) bool {
+				return c.clusterInfo(s,
+					"cluster_known_nodes") != strconv.Itoa(len(c.Nodes))
+			})
 	})
 	for i, node := range c.Nodes[masters:] {
 		c.must(node, "CLUSTER", "REPLICATE", c.ID(c.Nodes[i%masters]))
@@ -88,8 +93,10 @@ func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster 
 // newNode makes a node that isn't started yet.
 func (c *Cluster) newNode() *Server {
 	s := &Server{t: c.t, port: FreePort(c.t, busOffset)}
-	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", c.t.TempDir(), "--save", "",
-		"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(clusterPatience.Milliseconds(), 10),
+	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir",
+		c.t.TempDir(), "--save", "",
+		"--cluster-enabled", "yes", "--cluster-node-timeout",
+		strconv.FormatInt(clusterPatience.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}, c.args...)
 	if keepsRoles() {
 		s.args = append(s.args, "--cluster-allow-replica-migration", "no")
@@ -106,11 +113,13 @@ func (c *Cluster) newNode() *Server {
 	return s
 }
 
-// busOffset is how far above a cluster node's port the one lies on which it talks to the other nodes.
+// busOffset is how far above a cluster node's port the one lies on which it talks to the other
+// nodes.
 const busOffset = 10000
 
-// keepsRoles reports whether the installed server can be told that a replica doesn't go to another master, nor a master that has lost its last
-// slot becomes a replica: Redis 7 and later, and Valkey.
+// keepsRoles reports whether the installed server can be told that a replica doesn't go to another
+// master, nor a master that has lost its last slot becomes a replica: Redis 7 and later, and
+// Valkey.
 var keepsRoles = sync.OnceValue(func() bool {
 	out, _ := exec.Command("redis-server", "--version").Output()
 	_, version, _ := strings.Cut(string(out), " v=")
@@ -130,7 +139,8 @@ func (c *Cluster) meet(node *Server) {
 	}
 }
 
-// AddNode starts another node, without slots, and returns when all others know it and it knows all slots.
+// AddNode starts another node, without slots, and returns when all others know it and it knows all
+// slots.
 func (c *Cluster) AddNode() *Server {
 	c.t.Helper()
 	node := c.newNode()
@@ -140,7 +150,8 @@ func (c *Cluster) AddNode() *Server {
 	id := c.ID(node)
 	c.waitFor("the new node is known", func() bool {
 		for _, s := range c.running() {
-			if !strings.Contains(s.Ask("CLUSTER", "NODES"), id) || c.clusterInfo(s, "cluster_state") != "ok" {
+			if !strings.Contains(s.Ask("CLUSTER", "NODES"), id) ||
+				c.clusterInfo(s, "cluster_state") != "ok" {
 				return false
 			}
 		}
@@ -182,7 +193,8 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// MasterOf is the node that serves a slot, by its own word, as soon as there is one that can say so.
+// MasterOf is the node that serves a slot, by its own word, as soon as there is one that can say
+// so.
 func (c *Cluster) MasterOf(slot int) (master *Server) {
 	c.t.Helper()
 	c.waitFor("a node serves slot "+strconv.Itoa(slot), func() bool {
@@ -227,7 +239,8 @@ func (c *Cluster) ReplicaOf(master *Server) *Server {
 	id := c.ID(master)
 	for _, s := range c.running() {
 		for line := range strings.SplitSeq(s.Ask("CLUSTER", "NODES"), "\n") {
-			if fields := strings.Fields(line); len(fields) >= 4 && strings.Contains(fields[2], "myself") && fields[3] == id {
+			if fields := strings.Fields(line); len(fields) >= 4 &&
+				strings.Contains(fields[2], "myself") && fields[3] == id {
 				return s
 			}
 		}

@@ -12,15 +12,16 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// A Migration is slots on their way from one master to another: between BeginMigration and Finish their keys are in part here, in
-// part there.
+// A Migration is slots on their way from one master to another: between BeginMigration and Finish
+// their keys are in part here, in part there.
 type Migration struct {
 	c        *Cluster
 	slots    []int
 	from, to *Server
 }
 
-// Migrate moves a slot with all its keys, while clients may use them, and returns when all nodes know.
+// Migrate moves a slot with all its keys, while clients may use them, and returns when all nodes
+// know.
 func (c *Cluster) Migrate(slot int, to *Server) {
 	c.t.Helper()
 	if from := c.MasterOf(slot); from != to {
@@ -34,7 +35,8 @@ func (c *Cluster) MigrateAll(from, to *Server) {
 	c.MigrateSlots(from, to, c.SlotsOf(from)...)
 }
 
-// MigrateSlots moves slots of a master with all their keys, while clients may use them, and returns when all nodes know.
+// MigrateSlots moves slots of a master with all their keys, while clients may use them, and returns
+// when all nodes know.
 func (c *Cluster) MigrateSlots(from, to *Server, slots ...int) {
 	c.t.Helper()
 	m := c.BeginMigration(from, to, slots...)
@@ -95,7 +97,8 @@ func (m *Migration) MoveKeys() {
 	}
 }
 
-// Finish gives the slots to their new master and returns when all nodes know. All keys must have been moved.
+// Finish gives the slots to their new master and returns when all nodes know. All keys must have
+// been moved.
 func (m *Migration) Finish() {
 	m.c.t.Helper()
 	id := m.c.ID(m.to)
@@ -129,7 +132,8 @@ func (m *Migration) auth() []string {
 	return nil
 }
 
-// Failover has a replica take its master's place by agreement, and returns the new master when all nodes know.
+// Failover has a replica take its master's place by agreement, and returns the new master when all
+// nodes know.
 func (c *Cluster) Failover(master *Server) *Server {
 	c.t.Helper()
 	replica := c.ReplicaOf(master)
@@ -137,7 +141,8 @@ func (c *Cluster) Failover(master *Server) *Server {
 		c.t.Fatalf("the master on port %d has no replica", master.port)
 	}
 	c.must(replica, "CLUSTER", "FAILOVER")
-	c.waitFor("the replica is the master", func() bool { return replica.Role() == "master" && master.Role() == "slave" })
+	c.waitFor("the replica is the master",
+		func() bool { return replica.Role() == "master" && master.Role() == "slave" })
 	c.WaitOK()
 	return replica
 }
@@ -162,14 +167,16 @@ func (c *Cluster) WaitReplaced(replica *Server) {
 	})
 }
 
-// Rejoin starts a node again that was killed, and returns when the cluster is whole and, if it has become a replica, in sync.
+// Rejoin starts a node again that was killed, and returns when the cluster is whole and, if it has
+// become a replica, in sync.
 func (c *Cluster) Rejoin(t testing.TB, node *Server) {
 	t.Helper()
 	node.Restart()
 	c.WaitOK()
 	c.waitFor("the node that is back is in sync", func() bool {
 		info := node.Ask("INFO", "replication")
-		return strings.Contains(info, "role:master") || strings.Contains(info, "master_link_status:up")
+		return strings.Contains(info, "role:master") ||
+			strings.Contains(info, "master_link_status:up")
 	})
 }
 

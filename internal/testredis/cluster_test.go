@@ -47,7 +47,8 @@ func TestCluster(t *testing.T) {
 	c.WaitOK()
 }
 
-// A slot that moves back and forth stays where it was moved last: each time its new master has the greatest epoch, by both masters' word.
+// A slot that moves back and forth stays where it was moved last: each time its new master has the
+// greatest epoch, by both masters' word.
 func TestMigrationsInARow(t *testing.T) {
 	c := testredis.StartCluster(t, 2, 0)
 	slot := c.Slot("a")
@@ -60,7 +61,8 @@ func TestMigrationsInARow(t *testing.T) {
 		c.Migrate(slot, to)
 		for _, s := range c.Nodes {
 			if mine, other := epoch(t, s, c.ID(to)), epoch(t, s, c.ID(from)); mine <= other {
-				t.Fatalf("after migration %d the node at %s knows epoch %d for the slot's new master, %d for the old", i+1, s.Addr(), mine, other)
+				t.Fatalf("after migration %d the node at %s knows epoch %d for the slot's new "+
+					"master, %d for the old", i+1, s.Addr(), mine, other)
 			}
 		}
 	}

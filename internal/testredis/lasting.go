@@ -7,15 +7,16 @@ import (
 	"testing"
 )
 
-// Lasting is servers that serve all tests of a package. The zero value has none. End it in TestMain, behind m.Run.
+// Lasting is servers that serve all tests of a package. The zero value has none. End it in
+// TestMain, behind m.Run.
 type Lasting struct {
 	mu      sync.Mutex
 	tb      *lastingTB
 	cluster *Cluster
 }
 
-// Cluster starts a cluster, as StartCluster does, the first time, and returns the same later. Tests should leave it as they found it,
-// but for its keys.
+// Cluster starts a cluster, as StartCluster does, the first time, and returns the same later. Tests
+// should leave it as they found it, but for its keys.
 func (l *Lasting) Cluster(t testing.TB, masters, replicas int, args ...string) *Cluster {
 	t.Helper()
 	l.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Link is a network path to a server that a test can break: what goes by it while it is held is lost when it is cut. A test can also have
-// it say more than the server says.
+// Link is a network path to a server that a test can break: what goes by it while it is held is
+// lost when it is cut. A test can also have it say more than the server says.
 type Link struct {
 	ln      net.Listener
 	to      string
@@ -26,15 +26,15 @@ type Link struct {
 	insert Insertion  // guarded by mu
 }
 
-// Insertion returns what follows once so many replies have passed by a connection, 0 when it opens: now goes in one write with the last of
-// them, later a moment after that.
+// Insertion returns what follows once so many replies have passed by a connection, 0 when it opens:
+// now goes in one write with the last of them, later a moment after that.
 type Insertion func(replies int) (now, later string)
 
 // StartLink makes a path to addr that lasts as long as the test.
 func StartLink(t testing.TB, addr string) *Link { return StartFarLink(t, addr, 0) }
 
-// StartFarLink makes a path whose far end is away by a round trip. Like a network, and unlike faults/relay, it delays bytes without
-// bounding how many are on their way.
+// StartFarLink makes a path whose far end is away by a round trip. Like a network, and unlike
+// faults/relay, it delays bytes without bounding how many are on their way.
 func StartFarLink(t testing.TB, addr string, roundTrip time.Duration) *Link {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -119,14 +119,17 @@ func (l *Link) accept() {
 		}
 		p := &replies{insert: l.insert}
 		l.mu.Unlock()
-		l.running.Go(func() { l.carry(far, near, l.pass) }) // both end when either side closes, at the latest by Cut
+		// both end when either side closes, at the latest by Cut
+		l.running.Go(func() { l.carry(far, near, l.pass) })
 		l.running.Go(func() {
 			if p.insert == nil { // what comes may be a replication stream: it is not looked at
-				l.carry(near, far, func(to net.Conn, data []byte) bool { return l.passUnless(&l.deaf, to, data) })
+				l.carry(near, far,
+					func(to net.Conn, data []byte) bool { return l.passUnless(&l.deaf, to, data) })
 				return
 			}
 			l.passReplies(p, near, nil)
-			l.carry(near, far, func(to net.Conn, data []byte) bool { return l.passReplies(p, to, data) })
+			l.carry(near, far,
+				func(to net.Conn, data []byte) bool { return l.passReplies(p, to, data) })
 		})
 	}
 }
@@ -191,7 +194,8 @@ type replies struct {
 // insertedLater is how much later the second part of an insertion goes than the first.
 const insertedLater = 2 * time.Millisecond
 
-// passReplies does as pass with bytes from the far end, and inserts what is to follow each reply; what follows none if there is no data.
+// passReplies does as pass with bytes from the far end, and inserts what is to follow each reply;
+// what follows none if there is no data.
 func (l *Link) passReplies(p *replies, to net.Conn, data []byte) bool {
 	var out []byte
 	for begin := data == nil; begin || len(data) > 0; begin = false {

@@ -11,7 +11,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// StartReplicas starts n replicas of master, and returns when they have all that it has. The arguments are as for Start.
+// StartReplicas starts n replicas of master, and returns when they have all that it has. The
+// arguments are as for Start.
 func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Server {
 	t.Helper()
 	master.SyncAtOnce()
@@ -31,7 +32,8 @@ func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Serve
 	return replicas
 }
 
-// acknowledged writes something, and returns how many of n replicas say within a second that they have it.
+// acknowledged writes something, and returns how many of n replicas say within a second that they
+// have it.
 func (s *Server) acknowledged(n int) int {
 	nc, err := net.Dial("tcp", s.Addr())
 	if err != nil {
@@ -39,7 +41,8 @@ func (s *Server) acknowledged(n int) int {
 	}
 	defer nc.Close()
 	nc.SetDeadline(time.Now().Add(2 * time.Second))
-	nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "PUBLISH", "testredis", ""), "WAIT", strconv.Itoa(n), "1000"))
+	nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "PUBLISH", "testredis", ""), "WAIT",
+		strconv.Itoa(n), "1000"))
 	in := bufio.NewReader(nc)
 	readReply(in)
 	v, _ := resp.ParseValue(readReply(in))
@@ -56,7 +59,8 @@ func (s *Server) Replicate(master *Server) {
 	s.WaitInSync()
 }
 
-// SyncAtOnce makes a master give a new replica its data at once, instead of waiting some seconds for others.
+// SyncAtOnce makes a master give a new replica its data at once, instead of waiting some seconds
+// for others.
 func (s *Server) SyncAtOnce() {
 	s.t.Helper()
 	if got := s.Ask("CONFIG", "SET", "repl-diskless-sync-delay", "0"); got != "+OK" {
@@ -69,7 +73,9 @@ func (s *Server) WaitInSync() {
 	s.t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		info := s.Ask("INFO", "replication")
-		if strings.Contains(info, "role:slave") && strings.Contains(info, "master_link_status:up") && strings.Contains(info, "master_sync_in_progress:0") {
+		if strings.Contains(info, "role:slave") &&
+			strings.Contains(info, "master_link_status:up") &&
+			strings.Contains(info, "master_sync_in_progress:0") {
 			return
 		}
 		if time.Now().After(deadline) {

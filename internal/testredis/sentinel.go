@@ -15,8 +15,9 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Ask sends one command on a connection of its own, logged in by the server's own password, and returns what is answered: as a
-// text if it is one, otherwise raw. It is "" if the server doesn't answer within a second.
+// Ask sends one command on a connection of its own, logged in by the server's own password, and
+// returns what is answered: as a text if it is one, otherwise raw. It is "" if the server doesn't
+// answer within a second.
 func (s *Server) Ask(command ...string) string {
 	raw := s.ask(command...)
 	if v, err := resp.ParseValue(raw); err == nil && v.Type == '$' {
@@ -77,7 +78,8 @@ type GroupOptions struct {
 // sentinelPatience is after how long a Sentinel takes a silent server for down.
 const sentinelPatience = 500 * time.Millisecond
 
-// StartGroup starts a master, its replicas and the Sentinels, and returns when each Sentinel knows all the others.
+// StartGroup starts a master, its replicas and the Sentinels, and returns when each Sentinel knows
+// all the others.
 func StartGroup(t testing.TB, o GroupOptions) *Group {
 	t.Helper()
 	if o.Replicas == 0 {
@@ -91,10 +93,14 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 		args = append([]string{"--requirepass", o.Password, "--masterauth", o.Password}, args...)
 	}
 	g := &Group{Name: "mymaster"}
-	g.Servers = append(g.Servers, Start(t, append([]string{"--repl-diskless-sync-delay", "0"}, args...)...))
+	g.Servers = append(g.Servers,
+		Start(t, append([]string{"--repl-diskless-sync-delay", "0"}, args...)...))
 	host, port, _ := net.SplitHostPort(g.Servers[0].Addr())
 	for range o.Replicas {
-		g.Servers = append(g.Servers, Start(t, append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}, args...)...))
+		g.Servers = append(g.Servers,
+			Start(t,
+				append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"},
+					args...)...))
 	}
 	for range o.Sentinels {
 		g.Sentinels = append(g.Sentinels, startSentinel(t, g.Name, g.Servers[0].Addr(), o))
@@ -106,7 +112,8 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 	return g
 }
 
-// StartSentinel starts one Sentinel that watches the master at addr as "mymaster", with arguments as for Start.
+// StartSentinel starts one Sentinel that watches the master at addr as "mymaster", with arguments
+// as for Start.
 func StartSentinel(t testing.TB, addr string, args ...string) *Server {
 	t.Helper()
 	return startSentinel(t, "mymaster", addr, GroupOptions{Sentinels: 1, SentinelArgs: args})
@@ -119,7 +126,8 @@ func startSentinel(t testing.TB, group, addr string, o GroupOptions) *Server {
 	lines := []string{
 		"bind 127.0.0.1", "port " + strconv.Itoa(s.port), "dir " + t.TempDir(), "protected-mode no",
 		fmt.Sprintf("sentinel monitor %s %s %s %d", group, host, port, o.Sentinels/2+1),
-		fmt.Sprintf("sentinel down-after-milliseconds %s %d", group, sentinelPatience.Milliseconds()),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", group,
+			sentinelPatience.Milliseconds()),
 		fmt.Sprintf("sentinel failover-timeout %s 2000", group),
 		fmt.Sprintf("sentinel parallel-syncs %s 2", group),
 	}
@@ -130,7 +138,8 @@ func startSentinel(t testing.TB, group, addr string, o GroupOptions) *Server {
 		lines = append(lines, "sentinel sentinel-pass "+o.SentinelPassword)
 	}
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
-	if err := os.WriteFile(conf, []byte(strings.Join(append(lines, o.SentinelLines...), "\n")+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(strings.Join(append(lines, o.SentinelLines...), "\n")+"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.args = append([]string{conf, "--sentinel"}, o.SentinelArgs...)
@@ -152,7 +161,8 @@ func (g *Group) waitUntil(t testing.TB, s *Server, field string, want int) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); g.facts(s)[field] != strconv.Itoa(want); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("Sentinel on port %d: %s is %s, not %d", s.port, field, g.facts(s)[field], want)
+			t.Fatalf("Sentinel on port %d: %s is %s, not %d", s.port, field, g.facts(s)[field],
+				want)
 		}
 	}
 }
@@ -176,7 +186,8 @@ func (g *Group) URL() string {
 	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + g.Name
 }
 
-// Failover makes the Sentinels replace the master by hand, as soon as they think that it can be done.
+// Failover makes the Sentinels replace the master by hand, as soon as they think that it can be
+// done.
 func (g *Group) Failover(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -190,7 +201,8 @@ func (g *Group) Failover(t testing.TB) {
 	}
 }
 
-// InSync returns when all servers but the master are its replicas and have all that it has, and the Sentinels know.
+// InSync returns when all servers but the master are its replicas and have all that it has, and the
+// Sentinels know.
 func (g *Group) InSync(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -201,7 +213,9 @@ func (g *Group) InSync(t testing.TB) {
 			}
 			info := s.Ask("INFO", "replication")
 			_, port, _ := net.SplitHostPort(master.Addr())
-			if strings.Contains(info, "role:slave") && strings.Contains(info, "master_port:"+port) && strings.Contains(info, "master_link_status:up") {
+			if strings.Contains(info, "role:slave") &&
+				strings.Contains(info, "master_port:"+port) &&
+				strings.Contains(info, "master_link_status:up") {
 				synced++
 			}
 		}

@@ -1,5 +1,5 @@
-// Package testredis runs real redis-server processes for tests, each on a free loopback port and in a directory of its own,
-// and ends them with the test.
+// Package testredis runs real redis-server processes for tests, each on a free loopback port and in
+// a directory of its own, and ends them with the test.
 package testredis
 
 import (
@@ -28,8 +28,9 @@ type Server struct {
 	log  lockedBuffer
 }
 
-// Start starts redis-server with additional arguments ("--requirepass", "x", …) and waits until it serves. It fails the
-// test if redis-server is not installed. Nothing is saved to disk unless args say so.
+// Start starts redis-server with additional arguments ("--requirepass", "x", …) and waits until it
+// serves. It fails the test if redis-server is not installed. Nothing is saved to disk unless args
+// say so.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -40,7 +41,8 @@ func Start(t testing.TB, args ...string) *Server {
 		also = []int{busOffset}
 	}
 	s := &Server{t: t, port: FreePort(t, also...)}
-	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", ""}, args...)
+	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir",
+		t.TempDir(), "--save", ""}, args...)
 	s.start()
 	t.Cleanup(func() {
 		s.Kill()
@@ -51,8 +53,8 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// FreePort returns a loopback port that nothing listens on, and that no other test is given until the test ends. Nor are the ports that lie above
-// it by each of also.
+// FreePort returns a loopback port that nothing listens on, and that no other test is given until
+// the test ends. Nor are the ports that lie above it by each of also.
 func FreePort(t testing.TB, also ...int) int {
 	t.Helper()
 	r, err := freeport.Reserve(also...)
@@ -96,7 +98,8 @@ func (s *Server) serves() bool {
 	nc.Write(resp.AppendCommand(nil, "PING"))
 	var answer [8]byte
 	n, _ := nc.Read(answer[:])
-	return bytes.HasPrefix(answer[:n], []byte("+PONG")) || bytes.HasPrefix(answer[:n], []byte("-NOAUTH"))
+	return bytes.HasPrefix(answer[:n], []byte("+PONG")) ||
+		bytes.HasPrefix(answer[:n], []byte("-NOAUTH"))
 }
 
 // Kill ends the process with SIGKILL and waits for it. It may be called again.
@@ -109,7 +112,8 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Restart starts the process again, on the same port and with the same arguments, ending it first if it runs.
+// Restart starts the process again, on the same port and with the same arguments, ending it first
+// if it runs.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()

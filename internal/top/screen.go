@@ -25,7 +25,8 @@ type screen struct {
 	paused bool
 }
 
-// Watch shows the locks on a terminal until its user quits or ctx ends. The terminal is as before when it returns.
+// Watch shows the locks on a terminal until its user quits or ctx ends. The terminal is as before
+// when it returns.
 func Watch(ctx context.Context, o Options, terminal tcell.Screen) error {
 	if o.Interval <= 0 {
 		o.Interval = time.Second
@@ -78,7 +79,8 @@ func (w *watcher) watch(ctx context.Context, out chan<- picture, pause <-chan bo
 	defer running.Wait()
 	look := func() {
 		looking = true
-		running.Go(func() { looked <- w.look(ctx) }) // ends with ctx at the latest; waited for above
+		// ends with ctx at the latest; waited for above
+		running.Go(func() { looked <- w.look(ctx) })
 	}
 	look()
 	for {

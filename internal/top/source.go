@@ -12,14 +12,17 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// proxySource finds locks by LOCKSCAN and LOCKINFO, as the user of its client. It needs no more than any user of the proxy has.
+// proxySource finds locks by LOCKSCAN and LOCKINFO, as the user of its client. It needs no more
+// than any user of the proxy has.
 type proxySource struct{ client *redis.Client }
 
 // Snapshot tells nothing: a client only knows what it asks.
 func (s proxySource) Snapshot() []lockcmd.LockInfo { return nil }
 
 // Scan is one LOCKSCAN. The client is logged in to one database.
-func (s proxySource) Scan(ctx context.Context, _ int, cursor uint64, count int) (next uint64, keys []string, err error) {
+func (s proxySource) Scan(
+	ctx context.Context, _ int, cursor uint64, count int,
+) (next uint64, keys []string, err error) {
 	reply, err := s.client.Do(ctx, "LOCKSCAN", cursor, "COUNT", count).Slice()
 	if err != nil {
 		return 0, nil, explain(err)
@@ -41,7 +44,9 @@ func (s proxySource) Scan(ctx context.Context, _ int, cursor uint64, count int) 
 }
 
 // Inspect is a LOCKINFO for each key, in one go.
-func (s proxySource) Inspect(ctx context.Context, db int, keys []string) ([]lockcmd.LockInfo, error) {
+func (s proxySource) Inspect(
+	ctx context.Context, db int, keys []string,
+) ([]lockcmd.LockInfo, error) {
 	pipe := s.client.Pipeline()
 	replies := make([]*redis.Cmd, len(keys))
 	for i, key := range keys {
@@ -80,12 +85,14 @@ func asHeld(fields []any) (h lockcmd.LockInfo, ok bool) {
 	ms := func(name string) time.Duration { return time.Duration(number[name]) * time.Millisecond }
 	now := ms("expires_ms") - ms("remaining_ms") // by the upstream's clock
 	return lockcmd.LockInfo{
-		Token: number["token"], Owner: text["owner"], Client: text["client"], Age: max(now-ms("acquired_ms"), 0), Remaining: ms("remaining_ms"),
+		Token: number["token"], Owner: text["owner"], Client: text["client"],
+		Age: max(now-ms("acquired_ms"), 0), Remaining: ms("remaining_ms"),
 		Session: number["session"] == 1, Waiters: int(number["waiters"]),
 	}, text["state"] == "held"
 }
 
-var errNoLockproxy = errors.New("no lockproxy answers there: --url names the lockproxy, not the Redis behind it")
+var errNoLockproxy = errors.New("no lockproxy answers there: --url names the lockproxy, not the " +
+	"Redis behind it")
 
 func explain(err error) error {
 	if strings.HasPrefix(err.Error(), "ERR unknown command") {

@@ -24,7 +24,8 @@ const (
 	barWidth                    = 10
 )
 
-// columns shares width among them: first the key gets its least, then the numbers, and what is left goes to names.
+// columns shares width among them: first the key gets its least, then the numbers, and what is left
+// goes to names.
 func columns(width int, rows []survey.Row) []column {
 	owner, client := len("OWNER"), len("CLIENT")
 	for _, r := range rows {
@@ -40,7 +41,8 @@ func columns(width int, rows []survey.Row) []column {
 		{survey.ByWaiters, "WAIT", 5, true},
 	}
 	// What is least worth its place goes first on a narrow screen.
-	for _, drop := range []survey.Column{survey.ByClient, survey.ByOwner, survey.ByAge, survey.ByRemaining} {
+	for _, drop := range []survey.Column{survey.ByClient, survey.ByOwner, survey.ByAge,
+		survey.ByRemaining} {
 		if left(list, width) >= minKey {
 			break
 		}

@@ -1,8 +1,10 @@
-// Package top shows the locks of a lockproxy in a terminal, as they are now, or once where there is no terminal.
+// Package top shows the locks of a lockproxy in a terminal, as they are now, or once where there is
+// no terminal.
 //
-// It is a client like any other: it asks by LOCKSCAN and LOCKINFO, so it sees what its user may see, in its database, and needs
-// nothing on the side of the proxy. What it costs is bounded as for the live page; see package survey. The numbers in its first
-// line are from INFO lockproxy, and of that proxy alone, as are the waiters.
+// It is a client like any other: it asks by LOCKSCAN and LOCKINFO, so it sees what its user may
+// see, in its database, and needs nothing on the side of the proxy. What it costs is bounded as for
+// the live page; see package survey. The numbers in its first line are from INFO lockproxy, and of
+// that proxy alone, as are the waiters.
 package top
 
 import (
@@ -27,7 +29,8 @@ type Options struct {
 	Interval time.Duration // between two looks; 0 is a second
 }
 
-// budget is lower than the live page's: LOCKSCAN looks at each name that it finds, and the proxy does it one by one.
+// budget is lower than the live page's: LOCKSCAN looks at each name that it finds, and the proxy
+// does it one by one.
 var budget = survey.Budget{Scan: 5000, Looks: 500}
 
 // stepTimeout bounds one look.
@@ -130,8 +133,8 @@ const (
 	snapshotPatience = 20 * time.Second
 )
 
-// Snapshot writes the locks that are held now, having looked through the whole database once, or as far as it gets in 20 s. The
-// error says why it couldn't look.
+// Snapshot writes the locks that are held now, having looked through the whole database once, or as
+// far as it gets in 20 s. The error says why it couldn't look.
 func Snapshot(ctx context.Context, o Options, out io.Writer) error {
 	w := newWatcher(o)
 	p := w.look(ctx)

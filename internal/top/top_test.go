@@ -35,18 +35,21 @@ func startProxy(t *testing.T) (server *testredis.Server, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := proxy.New(proxy.Config{Upstream: behind, Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
+	p := proxy.New(proxy.Config{Upstream: behind,
+		Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(ln) }()
 	t.Cleanup(func() {
 		p.Close()
 		<-served
 	})
-	return server, Options{Client: client(t, ln.Addr().String()), Addr: "here", Query: survey.Query{Sort: survey.ByKey}, Interval: 50 * time.Millisecond}
+	return server, Options{Client: client(t, ln.Addr().String()), Addr: "here",
+		Query: survey.Query{Sort: survey.ByKey}, Interval: 50 * time.Millisecond}
 }
 
 func client(t *testing.T, addr string) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, Protocol: 2, DisableIdentity: true})
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, Protocol: 2,
+		DisableIdentity: true})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -60,8 +63,10 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
-	if len(lines) != 5 || !strings.HasPrefix(lines[0], "lockproxy here  2 locks  0 waiting") || !strings.HasPrefix(lines[1], "KEY") ||
-		!strings.HasPrefix(lines[2], `a\x1b[2J\n `) || !strings.HasPrefix(lines[3], "b ") || !strings.Contains(lines[3], "anna") ||
+	if len(lines) != 5 || !strings.HasPrefix(lines[0], "lockproxy here  2 locks  0 waiting") ||
+		!strings.HasPrefix(lines[1], "KEY") ||
+		!strings.HasPrefix(lines[2], `a\x1b[2J\n `) || !strings.HasPrefix(lines[3], "b ") ||
+		!strings.Contains(lines[3], "anna") ||
 		!strings.Contains(lines[3], "##########") {
 		t.Errorf("got\n%s", out.String())
 	}
@@ -107,7 +112,8 @@ func (s *terminal) Show() {
 
 func watch(t *testing.T, o Options, width, height int) *terminal {
 	t.Helper()
-	s := &terminal{t: t, SimulationScreen: tcell.NewSimulationScreen("UTF-8"), ended: make(chan error, 1)}
+	s := &terminal{t: t, SimulationScreen: tcell.NewSimulationScreen("UTF-8"),
+		ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(ctx)
 	go func() { s.ended <- Watch(ctx, o, s) }()
 	t.Cleanup(cancel)
@@ -231,8 +237,9 @@ func TestWatchScrolls(t *testing.T) {
 // Whatever the width, lines fit, and what is worth least is left out first.
 func TestTableFits(t *testing.T) {
 	rows := []survey.Row{{LockInfo: lockcmd.LockInfo{
-		LockID: lockcmd.LockID{Key: strings.Repeat("日本語キー", 30)}, Owner: strings.Repeat("o", 300), Client: "[2001:db8::1234:5678]:65535",
-		Age: 400 * 24 * time.Hour, Remaining: 400 * 24 * time.Hour, Waiters: 99999,
+		LockID: lockcmd.LockID{Key: strings.Repeat("日本語キー", 30)}, Owner: strings.Repeat("o", 300),
+		Client: "[2001:db8::1234:5678]:65535",
+		Age:    400 * 24 * time.Hour, Remaining: 400 * 24 * time.Hour, Waiters: 99999,
 	}, Full: 800 * 24 * time.Hour}}
 	for width := range 300 {
 		list := columns(width, rows)
@@ -253,7 +260,8 @@ func TestTableFits(t *testing.T) {
 		right bool
 		want  string
 	}{
-		{"abc", 5, false, "abc  "}, {"abc", 5, true, "  abc"}, {"abcdef", 4, false, "abc…"}, {"日本語", 4, false, "日… "}, {"", 2, false, "  "},
+		{"abc", 5, false, "abc  "}, {"abc", 5, true, "  abc"}, {"abcdef", 4, false, "abc…"},
+		{"日本語", 4, false, "日… "}, {"", 2, false, "  "},
 	} {
 		if got := fit(test.text, test.width, test.right); got != test.want {
 			t.Errorf("fit(%q, %d) is %q, want %q", test.text, test.width, got, test.want)
@@ -263,7 +271,8 @@ func TestTableFits(t *testing.T) {
 
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0.0s", 4260 * time.Millisecond: "4.3s", 42 * time.Second: "42s", 100 * time.Second: "1m40s", time.Hour: "1h00m",
+		0: "0.0s", 4260 * time.Millisecond: "4.3s", 42 * time.Second: "42s",
+		100 * time.Second: "1m40s", time.Hour: "1h00m",
 		3*time.Hour + 20*time.Minute: "3h20m", 50 * time.Hour: "2d02h",
 	} {
 		if got := Span(d); got != want {

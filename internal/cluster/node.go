@@ -27,6 +27,13 @@ type node struct {
 	state        nodeState
 }
 
+// incoming is the reply that a node is sending.
+type incoming struct {
+	scan       resp.Scanner
+	partial    pieces // what has come and was not delivered
+	discarding bool   // what comes of it is of no use
+}
+
 // nodeState is what a connection would lose with its end, besides what it has to answer.
 type nodeState struct {
 	commands.Subscriptions

@@ -3,13 +3,7 @@ package cluster
 // What a client sets on a connection, which is set on those to all nodes: the open ones at once,
 // further ones when they are opened.
 
-import (
-	"slices"
-	"strings"
-
-	"lockproxy/internal/commands"
-	"lockproxy/internal/resp"
-)
+import "slices"
 
 // settings is what the connections to further nodes begin with.
 type settings struct {
@@ -49,105 +43,4 @@ func (s *settings) revert(before, after settings) {
 			s.kept[i] = before.kept[i]
 		}
 	}
-}
-
-// broadcast sends a request to all nodes that there is a connection to. done is called with the
-// outcome.
-func broadcast(c *Conn, q *query, done func(ok bool)) *request {
-	dflt := c.nodes.defaultNode()
-	nodes := []*node{dflt}
-	for _, n := range c.nodes.byAddr {
-		if n != dflt {
-			nodes = append(nodes, n)
-		}
-	}
-	return c.nodes.askAll(nodes, q.raw, func(replies [][]byte) []byte {
-		refused := slices.ContainsFunc(replies, isError)
-		done(!refused)
-		if refused {
-			return failureOf(replies)
-		}
-		return replies[0]
-	})
-}
-
-// broadcastSetting broadcasts a request for which settings were changed, and reverts the change if
-// a node refuses it. done is called if none does.
-func broadcastSetting(c *Conn, q *query, before settings, done func()) {
-	after := c.settings
-	broadcast(c, q, func(ok bool) {
-		if ok {
-			done()
-		} else {
-			c.settings.revert(before, after)
-		}
-	})
-}
-
-// login is AUTH and HELLO.
-func login(c *Conn, q *query) {
-	before, asked := c.settings, commands.ParseLogin(q.args)
-	switch {
-	case asked.User != nil:
-		c.settings.keep("auth", []byte("AUTH"), asked.User, asked.Password)
-	case asked.Password != nil:
-		c.settings.keep("auth", []byte("AUTH"), asked.Password)
-	}
-	proto := int(asked.Proto)
-	if proto == 2 || proto == 3 {
-		c.settings.keep("hello", q.args[:2]...)
-	}
-	if asked.Name != nil {
-		c.settings.keep("setname", []byte("CLIENT"), []byte("SETNAME"), asked.Name)
-	}
-	broadcastSetting(c, q, before, func() {
-		if proto == 2 || proto == 3 {
-			c.settings.proto = proto
-		}
-	})
-}
-
-// connSetting is CLIENT SETNAME, SETINFO, NO-EVICT and NO-TOUCH.
-func connSetting(c *Conn, q *query) {
-	before := c.settings
-	c.settings.keep(q.cmd.Name[strings.LastIndexByte(q.cmd.Name, '|')+1:], q.args...)
-	broadcastSetting(c, q, before, func() {})
-}
-
-// tracking is CLIENT TRACKING.
-func tracking(c *Conn, q *query) {
-	isRedirect := func(arg []byte) bool { return strings.EqualFold(string(arg), "redirect") }
-	if slices.ContainsFunc(q.args[2:], isRedirect) {
-		c.replies.answer(resp.AppendError(nil, "ERR CLIENT TRACKING with REDIRECT can't be had on "+
-			"a cluster as a whole: use HELLO 3, and the messages come on this connection"))
-		return
-	}
-	before, on := c.settings, q.cmd.Effect == commands.TrackingOn
-	c.settings.keep("tracking", q.args...)
-	c.settings.tracking = c.settings.tracking || on
-	broadcastSetting(c, q, before, func() { c.settings.tracking = on })
-}
-
-// clientCaching is CLIENT CACHING, which is about the next request, whichever node that goes to.
-func clientCaching(c *Conn, q *query) {
-	toDefault(c, q)
-	c.tx.caching = append([]byte(nil), q.raw...) // push sends it to other nodes
-}
-
-// reset is RESET: all connections are as fresh ones, without a login, also further ones.
-func reset(c *Conn, q *query) {
-	if len(q.args) > 1 {
-		toDefault(c, q) // it is refused, and changes nothing
-		return
-	}
-	c.tx.forgetWatch()
-	c.tx.open = nil
-	c.settings = settings{proto: 2, reset: true}
-	r := broadcast(c, q, func(bool) {})
-	r.onAnswer = func(n *node, h resp.Head) {
-		if !h.IsError() {
-			n.state = nodeState{}
-		}
-	}
-	clear(c.subs.shards)
 }

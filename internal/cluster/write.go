@@ -13,6 +13,9 @@ import (
 // it may have maxJoined bytes.
 const maxKept = 1 << 20
 
+// maxUnsent is how many bytes of a streamed request wait for the node before Write waits.
+const maxUnsent = 256 << 10
+
 // limits are so wide that the nodes' own decide.
 var limits = resp.Limits{Bulk: 1 << 40, Inline: 16 << 20}
 

@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"io"
-	"net"
 
 	"lockproxy/internal/resp"
 )
@@ -11,55 +10,10 @@ import (
 const (
 	// minRead and maxRead bound the memory that replies are read into, bytes. It grows as needed.
 	minRead, maxRead = 4 << 10, 64 << 10
-	// minChunk and maxChunk bound the memory that requests are gathered in, likewise.
-	minChunk, maxChunk = 1 << 10, 64 << 10
-	// maxUnsent is how many bytes of a streamed request wait for the node before Write waits.
-	maxUnsent = 256 << 10
 	// streamFrom is how many bytes of a reply are gathered before they are delivered without the
 	// rest.
 	streamFrom = 64 << 10
 )
-
-// outgoing is what is to be sent to a node.
-type outgoing struct {
-	full   [][]byte // chunks
-	tail   []byte   // the last chunk, which is being filled
-	sent   int      // bytes of tail
-	unsent int      // bytes in all
-	more   chan struct{}
-}
-
-// add returns where raw is now.
-func (o *outgoing) add(raw []byte) []byte {
-	if cap(o.tail)-len(o.tail) < len(raw) {
-		if len(o.tail) > o.sent {
-			o.full = append(o.full, o.tail[o.sent:])
-		}
-		size := min(max(2*cap(o.tail), minChunk), maxChunk)
-		o.tail, o.sent = make([]byte, 0, max(size, len(raw))), 0
-	}
-	from := len(o.tail)
-	o.tail = append(o.tail, raw...)
-	o.unsent += len(raw)
-	return o.tail[from:len(o.tail):len(o.tail)]
-}
-
-// take returns what was added since the last call.
-func (o *outgoing) take() (out net.Buffers) {
-	out = o.full
-	if len(o.tail) > o.sent {
-		out = append(out, o.tail[o.sent:])
-	}
-	o.full, o.sent, o.unsent = nil, len(o.tail), 0
-	return out
-}
-
-// incoming is the reply that a node is sending.
-type incoming struct {
-	scan       resp.Scanner
-	partial    pieces // what has come and was not delivered
-	discarding bool   // what comes of it is of no use
-}
 
 // read passes on replies until the connection ends.
 func (n *node) read() {

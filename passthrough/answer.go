@@ -4,14 +4,15 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Answer is a reply that comes later. Done is closed when it is there.
+// Answer is a future reply. Done is closed when it has arrived.
 type Answer struct {
 	Done chan struct{}
 	raw  []byte
 	err  error
 }
 
-// Value waits for the reply and decodes it. The error is an *upstream.Error if the upstream was lost first.
+// Value waits for the reply and decodes it. The error is an *upstream.Error if the connection was
+// lost first.
 func (a *Answer) Value() (resp.Value, error) {
 	<-a.Done
 	if a.err != nil {
@@ -20,7 +21,7 @@ func (a *Answer) Value() (resp.Value, error) {
 	return resp.ParseValue(a.raw)
 }
 
-// Raw waits for the reply and returns it as it came.
+// Raw waits for the reply and returns its bytes.
 func (a *Answer) Raw() ([]byte, error) {
 	<-a.Done
 	return a.raw, a.err

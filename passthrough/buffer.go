@@ -3,7 +3,7 @@ package passthrough
 import "sync"
 
 const (
-	smallBuffer = 512 // bytes that a session may keep while it is idle
+	smallBuffer = 512 // bytes that an idle session keeps
 	newBuffer   = 4 << 10
 )
 
@@ -11,7 +11,7 @@ var buffers = sync.Pool{New: func() any { return new([newBuffer]byte) }}
 
 func takeBuffer() []byte { return buffers.Get().(*[newBuffer]byte)[:0] }
 
-// keepBuffer is an empty buffer of what b was, or nil if that was so large that an idle session should not keep it.
+// keepBuffer returns b emptied, or nil if an idle session should not keep so much.
 func keepBuffer(b []byte) []byte {
 	if cap(b) <= smallBuffer {
 		return b[:0]

@@ -7,11 +7,11 @@ import (
 	"lockproxy/internal/commands"
 )
 
-// owed is what one client is owed, and how that comes: what a session, its home and its lane have
-// in common.
+// client is what a session, its home and its lane know of one client: what it is owed and where
+// that comes from.
 type client struct {
 	pool        *Pool
-	encodeError func(error) []byte // makes the reply to a request that was lost
+	encodeError func(error) []byte // makes the reply to a lost request
 	out         *clientWriter
 
 	mu        sync.Mutex
@@ -22,29 +22,30 @@ type client struct {
 	end       Ending       // guarded by mu; only ever raised
 	writes    Writes       // guarded by mu
 	needsHome homeReasons  // guarded by mu
-	inFlight  int          // guarded by mu; replies still to come by lane, or to be taken back
+	inFlight  int          // guarded by mu; missing replies of the lane
 	home      *home        // guarded by mu; nil while it isn't open
 	homeUse   homeUse      // guarded by mu; of the home
 	delivery               // guarded by mu
 }
 
-// delivery is what the client is given besides whole replies.
+// delivery is what stands between two whole replies.
 type delivery struct {
-	within bool   // it has been given a part of a reply
-	pushes []byte // wait for the end of that reply
+	within bool   // the client has got a part of a reply
+	pushes []byte // wait for its end
 }
 
-// route is how a session's requests go, and how what it is owed comes.
+// route is how a session's requests go and its replies come.
 type route uint8
 
 const (
-	byHome  route = iota
-	byLane        // by a connection that others use too
-	dropped       // the home was lost since Connect: what follows is answered as lost until that is called again
-	gone          // nowhere any more: lost says why
+	byHome route = iota
+	byLane       // by a lane
+	// the home was lost after Connect: until the next Connect, requests are answered as lost
+	dropped
+	gone // nowhere: client.lost says why
 )
 
-// setRoute changes the route, if nothing is in flight on the old one. mu is held.
+// setRoute changes the route, unless something is in flight on the old one. mu is held.
 func (c *client) setRoute(to route) (changed bool) {
 	switch {
 	case to == c.route:
@@ -64,28 +65,30 @@ func (c *client) setRoute(to route) (changed bool) {
 	return changed
 }
 
-// Writes says where the requests have gone that the session has sent so far.
+// Writes says where the session's requests have gone so far.
 type Writes uint8
 
 const (
 	AtHome    Writes = iota // by the home that is open
 	Elsewhere               // some by a lane, or by an earlier home
-	Unknown                 // some by a connection that was lost since, or to another server: the upstream may not have them
+	// some by a connection that was lost, or to another server: Redis may not have them
+	Unknown
 )
 
-// stay is why a session stays at its home though State doesn't tell why.
+// homeReasons are why a session stays at its home, besides State.
 type homeReasons struct {
 	pinned bool // see Pin
-	open   bool // a request was begun whose end may never come
-	large  int  // for how many requests it does because of large ones
+	open   bool // a request has begun whose end may never come
+	large  int  // for how many more requests, because of large ones
 }
 
 func (s *homeReasons) any() bool { return s.pinned || s.open || s.large > 0 }
 
-// fullLocked reports whether the client is owed so much that it is owed nothing more for now. mu is
+// fullLocked reports whether the client is owed so much that the next request must wait. mu is
 // held.
 func (c *client) fullLocked() bool {
-	return c.route != gone && (c.pending.len() >= maxEntries || c.route == byLane && c.inFlight >= maxInFlight)
+	return c.route != gone && (c.pending.len() >= maxEntries || c.route == byLane &&
+		c.inFlight >= maxInFlight)
 }
 
 // isGone reports whether the session is lost.
@@ -95,7 +98,7 @@ func (c *client) isGone() bool {
 	return c.route == gone
 }
 
-// owe notes what the client is owed by its lane, unless that is too much.
+// expectOnLane adds what the client is owed by its lane, or returns false if that is too much.
 func (c *client) expectOnLane(e pendingReply, replies int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +111,7 @@ func (c *client) expectOnLane(e pendingReply, replies int) bool {
 	return true
 }
 
-// push notes what the client is owed, by the home or as lost.
+// expect adds what the client is owed by its home. On a lost one it answers.
 func (c *client) expect(e pendingReply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +122,8 @@ func (c *client) expect(e pendingReply) {
 	switch {
 	case c.route == gone:
 		c.failAll()
-	case c.route == dropped && e.Effect != commands.NoEffect: // what comes behind it may mean something else without it
+	// without it, what follows may mean something else
+	case c.route == dropped && e.Effect != commands.NoEffect:
 		text, awaited := c.loseUpstream(c.neverSent())
 		if !awaited {
 			c.end = max(c.end, WhenAnswered)
@@ -132,8 +136,8 @@ func (c *client) expect(e pendingReply) {
 	}
 }
 
-// giveLocked gives the client pieces and, between two replies, the pushes that had to wait. It
-// closes the client with them if that was all that is owed to it. mu is held.
+// sendLocked gives the client pieces and, between two replies, the pushes that had to wait. It
+// closes the client if it is ending and nothing more is owed. mu is held.
 func (c *client) sendLocked(pieces ...[]byte) {
 	if !c.within && len(c.pushes) > 0 {
 		pieces = append(pieces, c.pushes)
@@ -146,7 +150,7 @@ func (c *client) sendLocked(pieces ...[]byte) {
 	c.out.send(pieces...)
 }
 
-// nothingOwed reports whether the client waits for nothing. mu is held.
+// nothingOwed reports whether the client is owed nothing. mu is held.
 func (c *client) nothingOwed() bool { return c.pending.empty() || c.route == gone }
 
 // maxPushes bounds what waits in pushes, bytes.

@@ -7,26 +7,26 @@ import (
 	"lockproxy/internal/socket"
 )
 
-// clientWriter is what one client is given, in order. Nobody who gives waits for the client: what it
-// doesn't take at once is kept in a overflow, which a goroutine of the clientWriter empties. Whoever reads
-// for one client alone waits with waitBelow before it reads more. Its methods may be called from
-// any goroutine; the caller sees to the order.
+// clientWriter writes to one client, in order. send never waits: what the client does not take at
+// once is kept in an overflow, which a goroutine empties. A home calls waitBelow before it reads
+// more. The methods may be called from any goroutine. The caller sees to the order.
 type clientWriter struct {
 	conn   net.Conn
-	socket *socket.Socket // of conn; nil if what conn is given isn't what the kernel is, as with TLS
+	socket *socket.Socket // conn's; nil if the bytes on it differ, as with TLS
 
 	mu       sync.Mutex
 	room     *sync.Cond
-	drains   bool     // guarded by mu; what is given now is queued: a goroutine empties the queue
+	drains   bool     // guarded by mu; a goroutine empties the queue: pieces must queue
 	queue    overflow // guarded by mu
-	accepted uint64   // guarded by mu; bytes, so far
-	mustRead int      // guarded by mu; see hurry
-	err      error    // guarded by mu; why nothing can be given to the client any more
+	accepted uint64   // guarded by mu; bytes in all calls of send
+	mustRead int      // guarded by mu; see keepReading
+	err      error    // guarded by mu; why nothing can be written any more
 	closing  bool     // guarded by mu; close conn when nothing is queued
 
-	onWritten func(n int) // counts what was written to direct; nil if nobody does
-	cork      func()      // has what is written next leave with the end of conn; nil if that can't be
-	draining  sync.WaitGroup
+	onWritten func(n int) // counts bytes written to socket; nil for nobody
+	// has the next write leave in a packet with the end of conn; nil if impossible
+	cork     func()
+	draining sync.WaitGroup
 }
 
 func newClientWriter(conn net.Conn, direct *socket.Socket) *clientWriter {
@@ -41,14 +41,14 @@ func newClientWriter(conn net.Conn, direct *socket.Socket) *clientWriter {
 	return o
 }
 
-// send gives pieces to the client without ever waiting for it.
+// send gives pieces to the client. It never waits.
 func (w *clientWriter) send(pieces ...[]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sendLocked(pieces)
 }
 
-// finish gives the client the last pieces, and closes it as soon as it has been given all.
+// finish gives the client the last pieces, and closes it when all are written.
 func (w *clientWriter) finish(last ...[]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,14 +70,15 @@ func (w *clientWriter) sendLocked(pieces [][]byte) {
 	w.startLocked()
 }
 
-// startLocked sees to what is queued, and to the end. mu is held.
+// startLocked starts to drain the queue, or closes conn. mu is held.
 func (w *clientWriter) startLocked() {
 	switch {
 	case w.drains:
-	case w.queue.len() > 0, w.closing && w.socket == nil: // to close may have to wait for the client too
+	case w.queue.len() > 0, w.closing && w.socket == nil: // Close can wait for the client too
 		w.drains = true
 		w.draining.Add(1)
-		go func() { // ends when the queue is empty, or the client has closed or been closed; wait waits for it
+		// ends when the queue is empty, or the client has closed or been closed; wait waits for it
+		go func() {
 			defer w.draining.Done()
 			w.drain()
 		}()
@@ -86,7 +87,7 @@ func (w *clientWriter) startLocked() {
 	}
 }
 
-// writeNowLocked gives the kernel as much of b as it takes now, and returns the rest. mu is held.
+// writeNowLocked writes as much of b as the kernel takes at once, and returns the rest. mu is held.
 func (w *clientWriter) writeNowLocked(b []byte) (rest []byte) {
 	for len(b) > 0 {
 		n, err := w.socket.TryWrite(b)
@@ -111,7 +112,7 @@ func (w *clientWriter) queueLocked(b []byte) {
 	}
 	if err := w.queue.append(b); err != nil {
 		w.failLocked(err)
-		w.conn.Close() // it can't be given the rest
+		w.conn.Close() // the rest is lost
 		if all := w.queue.all; all != nil && all.dropped != nil {
 			all.dropped(w.conn.RemoteAddr(), err)
 		}
@@ -126,7 +127,7 @@ func (w *clientWriter) failLocked(err error) {
 	w.room.Broadcast()
 }
 
-// write gives the client all of b, for drain.
+// write writes all of b, for drain. It waits.
 func (w *clientWriter) write(b []byte) error {
 	if w.socket != nil && len(b) > 0 {
 		n, err := w.socket.TryWrite(b)
@@ -141,11 +142,11 @@ func (w *clientWriter) write(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	_, err := w.conn.Write(b) // waits; conn counts what it is given
+	_, err := w.conn.Write(b) // waits; conn counts what is written to it
 	return err
 }
 
-// drain empties the queue and gives up being the one who writes.
+// drain empties the queue.
 func (w *clientWriter) drain() {
 	var buf []byte
 	w.mu.Lock()
@@ -172,17 +173,16 @@ func (w *clientWriter) drain() {
 	}
 }
 
-// status tells whether whoever reads for this client alone should wait for it, how many bytes it
-// has been given so far, though it may not have taken them, and why it can't be given more; nil if
-// it can.
+// status returns whether a home should read no more for now, how many bytes the client was sent so
+// far, whether or not it has read them, and why no more can be written, or nil.
 func (w *clientWriter) status() (unread bool, given uint64, failed error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.queue.len() > 0 && w.mustRead == 0, w.accepted, w.err
 }
 
-// waitBelow returns when at most limit bytes are queued, or none will be taken any more, or there
-// is a hurry.
+// waitBelow returns when at most limit bytes are queued, or nothing can be written any more, or
+// keepReading says so.
 func (w *clientWriter) waitBelow(limit int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,9 +191,8 @@ func (w *clientWriter) waitBelow(limit int64) {
 	}
 }
 
-// hurry says that one more, or one less, waits for something that the upstream says or takes only
-// when what it says before that has been read: whoever reads it must not wait for the client
-// meanwhile.
+// keepReading(1) says that a home's reader must not wait for the client, until keepReading(-1): the
+// session waits for something that Redis does only after its earlier replies are read.
 func (w *clientWriter) keepReading(by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -31,7 +31,8 @@ func tcpPair(t testing.TB) (near, far *net.TCPConn) {
 	return near, nc
 }
 
-// Whatever way the bytes are given, and however slowly they are taken, they come in order; then the connection closes.
+// Whatever way the bytes are given, and however slowly they are taken, they come in order; then the
+// connection closes.
 func TestOutboxOrder(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		near, far := tcpPair(t)
@@ -124,7 +125,7 @@ func TestOutboxSendDoesNotWait(t *testing.T) {
 	o.wait()
 }
 
-// A client that closes releases whoever waits for it.
+// A client that closes ends waitBelow.
 func TestOutboxOfAClientThatIsGone(t *testing.T) {
 	near, far := tcpPair(t)
 	o := newClientWriter(near, socket.New(near))

@@ -7,50 +7,49 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// replyReader cuts what one upstream connection sends into replies and decides where each goes. It
-// does no I/O.
+// demux cuts what one upstream connection sends into replies and decides where each goes. It does
+// no I/O.
 type demux struct {
-	scan      resp.Scanner
-	dest      replyKind // of the reply that scan is within
-	undecided bool      // whether it goes to dest depends on its end: it may be a line of MONITOR's feed, which answers nothing, or a late refusal
-	kept      []byte    // what has come of it, if it is captured or may be feed
-	size      int       // bytes that have come of it
-	out       [][]byte  // what the client is to be given
+	scan resp.Scanner
+	dest replyKind // of the reply that scan is within
+	// only the whole reply shows whether it goes to dest: it can be a line of MONITOR, or a late
+	// refusal
+	undecided bool
+	kept      []byte   // its bytes so far, if it is internal or undecided
+	size      int      // its bytes so far
+	out       [][]byte // for the client
 
 	shared   bool // the connection is a lane
-	dropping bool // scan is within a push that came by a lane
+	dropping bool // scan is within a push on a lane
 }
 
-// within reports whether the client has been given a part of a reply that is not complete.
+// within reports whether the client has got a part of a reply.
 func (d *demux) within() bool { return d.scan.Began() && d.dest == relayed && !d.dropping }
 
-// sizeable is from which size on a reply is better read by who may wait for more of it, bytes: the
-// event loop, which reads as soon as something has come, would give it to its client in small
-// pieces.
+// largeEnough is the size from which a goroutine reads a reply better, bytes: it waits for more of
+// it. The event loop would pass it on in small pieces.
 const largeEnough = 16 << 10
 
-// large reports whether the reply that is being read, or was last, is sizeable: they are mostly
-// followed by their like.
+// large reports whether the current or last reply is large: others like it often follow.
 func (d *demux) large() bool { return d.size >= largeEnough }
 
-// meetsPush reports whether data, which came by a lane, begins with a push or the rest of one. It
-// belongs to nobody: sessions that may get pushes have connections of their own. But any client may
-// name a lane in CLIENT TRACKING REDIRECT.
+// atPush reports whether data begins with a push, or the rest of one, that came by a lane. It is
+// for no client: clients that get pushes are at home. But any client can name a lane in CLIENT
+// TRACKING REDIRECT.
 func (d *demux) atPush(data []byte) bool {
 	return d.dropping || d.shared && !d.scan.Began() && data[0] == '>'
 }
 
-// drop takes a push from the front of data, as far as it has come.
+// dropPush skips a push at the front of data, as far as it has arrived.
 func (d *demux) dropPush(data []byte) (n int, err error) {
 	n, done, err := d.scan.Scan(data)
 	d.dropping = !done
 	return n, err
 }
 
-// sort takes from the front of data up to limit replies to o's requests, -1 for all there are, and
-// puts into out what of it the client is to be given, with o.mu held. It returns how many bytes it
-// took and how many replies ended there. Pieces for the client that lie side by side in data become
-// one.
+// cut takes up to limit replies (-1: all) from the front of data, and puts the bytes for the client
+// into out. It returns how many bytes it took, and how many replies ended there. Adjacent pieces
+// for the client become one. The client's mu is held.
 func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err error) {
 	l := &o.pending
 	d.out = d.out[:0]
@@ -69,7 +68,8 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 		}
 		if !d.scan.Began() {
 			d.dest = l.destination(data[at])
-			d.undecided = data[at] == '+' && l.monitor && (d.dest != relayed || l.muted()) || data[at] == '-' && l.errorUndecided()
+			d.undecided = data[at] == '+' && l.monitor && (d.dest != relayed || l.muted()) ||
+				data[at] == '-' && l.errorUndecided()
 			d.size = 0
 		}
 		if l.Streaming {
@@ -105,7 +105,8 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 		case ok && e.kind != relayed:
 			cut(at)
 			d.finish(l, e)
-		case d.undecided && ok && d.dest == relayed, d.undecided && !ok && !l.muted(): // Redis counts its feed among the replies
+		// Redis counts MONITOR's lines among the replies
+		case d.undecided && ok && d.dest == relayed, d.undecided && !ok && !l.muted():
 			d.out = append(d.out, d.kept)
 		}
 		d.kept = nil
@@ -118,9 +119,9 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 	return at, replies, nil
 }
 
-// plain takes from the front of data up to limit replies, -1 and less for any number, which go to
-// the client, are there whole and change nothing. It leaves the last reply of a run of requests,
-// and whatever is not so plain, to sort.
+// cutPlain takes up to limit replies (negative: any number) from the front of data that are whole,
+// go to the client and change nothing. It leaves the last reply of an entry, and everything else,
+// to cut.
 func (d *demux) cutPlain(l *pendingQueue, data []byte, limit int) (at, replies int) {
 	if d.scan.Began() || !l.nextIsPlain() {
 		return 0, 0
@@ -139,7 +140,7 @@ func (d *demux) cutPlain(l *pendingQueue, data []byte, limit int) (at, replies i
 	return at, replies
 }
 
-// skip takes replies as sort does, for a session that has ended.
+// skip is cut for a session that has ended.
 func (d *demux) skip(data []byte, limit int) (at, replies int, err error) {
 	d.kept = nil
 	for at < len(data) && replies != limit && !d.atPush(data[at:]) {
@@ -155,7 +156,7 @@ func (d *demux) skip(data []byte, limit int) (at, replies int, err error) {
 	return at, replies, nil
 }
 
-// act does what is due when an entry has been answered.
+// finish acts on an entry that has been answered.
 func (d *demux) finish(l *pendingQueue, e pendingReply) {
 	switch e.kind {
 	case internal:

@@ -1,23 +1,22 @@
 package passthrough
 
-// How a Pipe ends: because its client is owed nothing more, because the client has gone, or because
-// the upstream has.
+// How a Pipe ends.
 
 import (
 	"time"
 )
 
-// Status is what a session has to know of its Pipe besides State.
+// Status is what a session needs to know of its Pipe besides State.
 type Status struct {
-	Lost      bool   // what the session needs has ended at the upstream: it must end then, WhenAnswered
-	Owes      bool   // the client is owed something that it is to see
-	Answered  bool   // the client is owed nothing, and has been given all
-	Given     uint64 // how many bytes the client has been given, though it may not have taken them
-	ClientErr error  // why something could not be given to the client, nor what is behind it; nil if all was
+	Lost      bool   // the upstream connection was lost: the session must end WhenAnswered
+	Owes      bool   // the client is owed a visible reply
+	Answered  bool   // the client is owed nothing and has got everything
+	Given     uint64 // bytes for the client so far, read or not
+	ClientErr error  // why writing to the client failed; nil if it did not
 	Writes    Writes
 }
 
-// Status returns it as of this moment.
+// Status returns the current one.
 func (p *Pipe) Status() (s Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -29,13 +28,13 @@ func (p *Pipe) Status() (s Status) {
 	return s
 }
 
-// End has the session's part in upstream connections end:
+// End ends the session's use of upstream connections:
 //
-//   - WhenAnswered: the client is closed as soon as nothing is owed to it.
-//   - ClientGone: the client has closed its side. The home is told in the same way, so that the upstream
-//     finishes what it was sent, gives up what blocks, and closes: then Wait returns. What was asked by a
-//     lane is answered first.
-//   - AtOnce: it may be called from any goroutine, at any time, more than once.
+//   - WhenAnswered: the client is closed when nothing is owed to it.
+//   - ClientGone: the client has closed its side. The home's side is closed too, so that Redis
+//     finishes, cancels what blocks, and closes: then Wait returns. The lane answers first.
+//   - AtOnce: nothing is waited for. This may be called from any goroutine, at any time, and more
+//     than once.
 func (p *Pipe) End(when Ending) {
 	if when != AtOnce {
 		p.Flush()
@@ -61,8 +60,8 @@ func (p *Pipe) End(when Ending) {
 	}
 }
 
-// Awaiting says that the session begins, or ends, to wait for an Answer. What it has asked is sent,
-// and until the end replies are read though the client doesn't take them.
+// Awaiting says that the session starts or stops waiting for an Answer. The start sends what is
+// gathered. Until the stop, replies are read even if the client does not read them.
 func (p *Pipe) Awaiting(begins bool) {
 	if begins {
 		p.send()
@@ -84,8 +83,8 @@ func (p *Pipe) clientGone() {
 	p.closeHomeLocked()
 }
 
-// Wait returns when nothing of the Pipe runs any more: all that was asked by a lane has been
-// answered, and the home has ended. The end must have been ClientGone or AtOnce.
+// Wait returns when the lane has answered everything, and the home and all goroutines of the Pipe
+// have ended. End must have been called, with ClientGone or AtOnce.
 func (p *Pipe) Wait() {
 	p.mu.Lock()
 	for p.inFlight > 0 && p.route != gone {
@@ -95,7 +94,7 @@ func (p *Pipe) Wait() {
 		p.lingering.Stop()
 	}
 	if p.idleTimer != nil {
-		p.idleTimer.Stop() // it does nothing once the client is leaving
+		p.idleTimer.Stop() // it does nothing once the client has gone
 	}
 	p.closeHomeLocked()
 	p.mu.Unlock()

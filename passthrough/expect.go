@@ -5,21 +5,24 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// Effects that requests of the proxy's own have.
+// Effects that only this package knows.
 const (
-	MaybeUnanswered = commands.Effects + iota // Unanswered, but a probe behind it tells whether it got a reply
-	// logsIn is of the login behind RESET: if it fails, the connection isn't what Identity says.
+	// gets a reply only if it is refused, which the reply to the next request, a probe, shows
+	MaybeUnanswered = commands.Effects + iota
+	// logsIn is the login after RESET. If it fails, Identity is wrong.
 	logsIn
 )
 
-// Expect describes the reply that one relayed request will get.
+// Expect describes the reply to a relayed request.
 type Expect struct {
 	Effect commands.Effect
-	Count  int                // channels named by a (un)subscribe, 0 is all of them; for Pauses, ms
-	Change *upstream.Identity // for Select, Auth and Hello: the identity once it has succeeded, see State.merge
-	Proto  int                // for a Hello without Change
-	Text   *string            // for SetName, SetLibName, SetLibVer, and for Hello if it sets a name
-	// Accepted is called when the upstream has answered otherwise than with an error; nil is nothing.
-	// QUEUED counts: who may queue a command may run it. It must return at once and call no Pipe.
+	// channels of a (un)subscribe, 0 for all of them; milliseconds of Pauses
+	Count int
+	// for Select, Auth and Hello: the identity after success: see State.merge
+	Change *upstream.Identity
+	Proto  int     // for a Hello without Change
+	Text   *string // for SetName, SetLibName, SetLibVer, and for Hello if it sets a name
+	// Accepted, unless nil, is called when the reply is no error. QUEUED counts, because Redis
+	// checks the permission there. It must not wait, nor call a Pipe.
 	Accepted func()
 }

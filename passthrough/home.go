@@ -1,7 +1,6 @@
 package passthrough
 
-// A session's home: the upstream connection of its own. Whatever depends on a connection happens
-// there.
+// A session's home: its own upstream connection.
 
 import (
 	"errors"
@@ -11,16 +10,17 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// home reads the replies that come by a session's home.
+// home is the receiving side of a session's own upstream connection.
 type home struct {
 	*client
 	connReader
-	closing     bool   // guarded by mu; the upstream knows that nothing more will be asked
-	partialPush []byte // guarded by mu; the beginning of a push that arrives while replies come by the lane
+	closing bool // guarded by mu; the upstream knows that nothing more will be asked
+	// guarded by mu; the beginning of a push that arrives while replies come by the lane
+	partialPush []byte
 }
 
-// pass gives the client its part of what was read. What comes next waits at the upstream, which has
-// limits for it, until the client has taken that: see clientWriter.waitBelow.
+// consume gives the client what was read. Redis, which has limits for it, keeps what follows until
+// the client has read that: see clientWriter.waitBelow.
 func (h *home) consume(data []byte) (err error) {
 	r := &h.replies
 	h.mu.Lock()
@@ -58,8 +58,8 @@ func (h *home) consume(data []byte) (err error) {
 	return err
 }
 
-// takeUnasked takes what comes by the home while replies come by the lane: pushes, or what Redis
-// says before it closes. The client is given each whole, between two replies. mu is held.
+// deliverPushes takes what comes by the home while replies come by the lane: pushes, or an error
+// before Redis closes. The client gets each as a whole, between two replies. mu is held.
 func (h *home) deliverPushes(data []byte) error {
 	r := &h.replies
 	r.dest, r.undecided = relayed, false
@@ -71,7 +71,8 @@ func (h *home) deliverPushes(data []byte) error {
 		h.partialPush = append(h.partialPush, data[:n]...)
 		data = data[n:]
 		if len(h.partialPush) > maxPushes || done && !h.pushLocked(h.partialPush) {
-			return errors.New("the upstream sends more by a client's own connection than it was asked for")
+			return errors.New(
+				"the upstream sends more by a client's own connection than it was asked for")
 		}
 		if done {
 			h.partialPush = nil
@@ -96,23 +97,24 @@ func (h *home) connEnded(err error) {
 	close(h.ended)
 }
 
-// reportLoss does what the end of the session's home asks for. The session goes on, with another
-// home, if this one was as a new connection but for the replies that are owed; otherwise it ends,
-// as the client's own connection to the upstream would.
+// reportLoss handles the end of the home. If the home was in the state of a new connection, except
+// for missing replies, the session goes on with another home. Otherwise it ends, as the client's
+// connection would without the proxy.
 func (h *home) reportLoss(err error) {
 	h.mu.Lock()
 	onLane := h.route == byLane
 	withinReply := !onLane && h.replies.within()
 	switch {
-	case h.home != h, h.route == gone: // it was closed because nothing needed it, or the session has ended
+	case h.home != h, h.route == gone: // closeIdle has closed it, or the session has ended
 		h.mu.Unlock()
 		return
 	case h.end >= ClientGone && onLane:
-		h.home = nil // replies to come by the lane are still given to the client
+		h.home = nil // the client still gets the lane's replies
 		h.mu.Unlock()
 		return
 	}
-	if h.pending.effects > 0 && !onLane || withinReply || h.end >= ClientGone || h.needsHome.open || h.needsHome.pinned || !h.pending.replaceable() {
+	if h.pending.effects > 0 && !onLane || withinReply || h.end >= ClientGone || h.needsHome.open ||
+		h.needsHome.pinned || !h.pending.replaceable() {
 		h.mu.Unlock()
 		h.homeLost(err, withinReply)
 		return

@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// homeSide is a session's way to its home.
+// homeSide is the sending side of a session's home.
 type homeSide struct {
 	*client
-	lastHome  *home       // that was opened last, nil if none ever was
+	lastHome  *home       // the last one opened; nil for none
 	unsent    []byte      // not yet sent
 	idleTimer *time.Timer // calls closeIdle; nil if nothing does
 }
 
-// need says whether a home is needed, for closeIdle.
+// homeUse says whether the home is in use, for closeIdle.
 type homeUse uint8
 
 const (
-	recent   homeUse = iota // since closeIdle looked
-	held                    // the session is about to use it
-	unneeded                // a home that isn't open was closed for that
+	recent   homeUse = iota // used since the last closeIdle
+	held                    // about to be used
+	unneeded                // not used since; if it is not open, closeIdle has closed it
 )
 
-// openHome dials the session's home, which is set up as the session has set itself up.
+// openHome dials the home and sets it up as the client has set up the last one.
 func (s *homeSide) openHome(ctx context.Context) error {
 	if s.lastHome != nil {
-		s.out.keepReading(1) // it may be waiting for the client
+		s.out.keepReading(1) // its reader may wait for the client
 		<-s.lastHome.ended
 		s.out.keepReading(-1)
 	}
@@ -65,8 +65,8 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	return nil
 }
 
-// atHome makes ready for a request that goes by the home, and reports whether that is open. If it
-// was lost since Connect, what was to go by it has been answered, and is dropped.
+// useHome sets the route to the home and reports whether it is open. If the home was lost after
+// Connect, requests that were gathered for it have been answered, and are dropped.
 func (s *homeSide) useHome() (open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +80,8 @@ func (s *homeSide) useHome() (open bool) {
 	return s.home != nil
 }
 
-// queue gathers what goes by the home. What isn't worth that it sends, uncopied, behind what has
-// been gathered.
+// queue gathers a request for the home. A large one is sent at once, uncopied, after what is
+// gathered.
 func (s *homeSide) queue(raw []byte) {
 	switch {
 	case len(raw) >= newBuffer:
@@ -121,7 +121,7 @@ func (s *homeSide) writeHome(raw []byte) {
 	if home == nil {
 		return
 	}
-	s.out.keepReading(1) // it may take no more before what it says has been read
+	s.out.keepReading(1) // Redis may read no more before its replies are read
 	_, err := home.rw.Write(raw)
 	s.out.keepReading(-1)
 	if err != nil {
@@ -129,10 +129,11 @@ func (s *homeSide) writeHome(raw []byte) {
 	}
 }
 
-// tryHome gathers a request for tryFlushHome: a pipeline goes in one piece, as it came.
+// tryHome gathers a request for tryFlushHome, so that a pipeline goes in one piece.
 func (s *homeSide) tryHome(e pendingReply, raw []byte) (done bool) {
 	s.mu.Lock()
-	if s.home == nil || s.home.socket == nil || s.route != byHome || s.needsHome.open || s.pending.len() >= maxEntries {
+	if s.home == nil || s.home.socket == nil || s.route != byHome || s.needsHome.open ||
+		s.pending.len() >= maxEntries {
 		s.mu.Unlock()
 		return false
 	}
@@ -145,12 +146,12 @@ func (s *homeSide) tryHome(e pendingReply, raw []byte) (done bool) {
 	return true
 }
 
-// tryFlushHome sends what is gathered, as far as that needs no waiting. It returns false if there is
-// a rest.
+// tryFlushHome sends as much of what is gathered as Redis takes at once. It returns false if there
+// is a rest.
 func (s *homeSide) tryFlushHome() (all bool) {
 	s.mu.Lock()
 	home := s.home
-	if s.route != byHome { // it was lost, and what was gathered is answered
+	if s.route != byHome { // the home was lost, and the requests are answered
 		home = nil
 	}
 	s.mu.Unlock()
@@ -174,7 +175,7 @@ func (s *homeSide) tryFlushHome() (all bool) {
 	return true
 }
 
-// closeIdle closes the home if nothing has needed it since this was last called.
+// closeIdle closes the home if it was not used since the last call.
 func (s *homeSide) closeIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,15 +194,15 @@ func (s *homeSide) closeIdle() {
 	s.idleTimer.Reset(s.pool.HomeIdle)
 }
 
-// closeHomeLocked tells the upstream that nothing more is asked by the home. mu is held.
+// closeHomeLocked closes the sending side of the home. mu is held.
 func (s *homeSide) closeHomeLocked() {
 	if s.home == nil || s.home.closing {
 		return
 	}
-	s.home.closing = true // once the upstream has closed too this fails, and replies may be left to read
+	s.home.closing = true // a second close could fail while replies are left to read
 	s.home.conn.SetReadDeadline(time.Now().Add(linger))
 	if half, ok := s.home.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
 		s.home.conn.Close()
 	}
-	s.home.reg.Wake() // who reads it minds the deadline
+	s.home.reg.Wake() // a goroutine must read it: the loop knows no deadline
 }

@@ -14,7 +14,8 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// What comes by the home while replies come by the lane reaches the client whole, between two of them.
+// What comes by the home while replies come by the lane reaches the client whole, between two of
+// them.
 func TestPushesByTheHomeNextToALane(t *testing.T) {
 	const push, reply = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", "$5\r\nvalue\r\n"
 	for cut := range len(push) {
@@ -33,7 +34,8 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 		if got := u.took(); got != push {
 			t.Fatalf("cut at %d: behind the reply the client is given %q", cut, got)
 		}
-		// A push that has begun when the client's requests go by the home again is its own before their replies.
+		// A push that has begun when the client's requests go by the home again is its own before
+		// their replies.
 		u.answer(t, push[:cut])
 		u.leaveLane()
 		u.useHome()
@@ -66,8 +68,8 @@ func TestAPushThatEndsWithItsHome(t *testing.T) {
 	}
 }
 
-// Nothing goes by a lane while the client has been given a part of a push, though that has come just
-// since Connect looked: the lane's replies would come within it.
+// Nothing goes by a lane while the client has been given a part of a push, though that has come
+// just since Connect looked: the lane's replies would come within it.
 func TestNoLaneWithinAPush(t *testing.T) {
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 	near, far := net.Pipe()
@@ -119,7 +121,8 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 	next := c.Do([]byte("NEXT\r\n"))[0]
 	c.Flush()
 	second, got := <-s.conns, ""
-	for got = lineOf(t, second); got == "*1"; got = lineOf(t, second) { // the proxy looks whether the upstream serves
+	// the proxy looks whether the upstream serves
+	for got = lineOf(t, second); got == "*1"; got = lineOf(t, second) {
 		second.Close()
 		second = <-s.conns
 	}
@@ -134,8 +137,8 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 	c.Wait()
 }
 
-// A transaction that could not begin on a home that was lost ends the session: what comes behind MULTI
-// must not run without it.
+// A transaction that could not begin on a home that was lost ends the session: what comes behind
+// MULTI must not run without it.
 func TestMultiOnALostHome(t *testing.T) {
 	s := newScripted(t, 0)
 	c := s.client(t)

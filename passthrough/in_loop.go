@@ -1,12 +1,12 @@
 package passthrough
 
-// How requests go by an event loop: what the sessions that the loop reads ask by a lane is sent
-// once for all of them, when the loop's iteration ends or something that came later must go by a home.
+// How requests go in an event loop. Each lane is written once for all sessions, at the end of the
+// loop's iteration, or before anything that came later goes by a home.
 
 import "lockproxy/internal/eventloop"
 
-// TryRelay is Connect and Relay for a caller that may not wait. Where one of these might have to
-// wait, or would open a connection, it does nothing and returns false. TryFlush must follow.
+// TryRelay is Connect and Relay for a caller that must not wait. Where one of them might wait or
+// dial, TryRelay does nothing and returns false. TryFlush must follow.
 func (p *Pipe) TryRelay(r Request, it *eventloop.Iteration) (done bool) {
 	if p.failed != nil || len(r.Raw) > bufSize || !p.tryConnect(r.Way) {
 		return false
@@ -18,8 +18,9 @@ func (p *Pipe) TryRelay(r Request, it *eventloop.Iteration) (done bool) {
 	return p.tryHome(e, r.Raw)
 }
 
-// TryFlush sends what TryRelay has gathered for the home, behind all that came before in this
-// iteration. It returns false if the upstream has not taken all: then Flush must send the rest before anything else.
+// TryFlush sends what TryRelay has gathered for the home, after everything that came earlier in
+// this iteration. If Redis has not taken all of it, TryFlush returns false, and Flush must send the
+// rest before anything else.
 func (p *Pipe) TryFlush(it *eventloop.Iteration) (all bool) {
 	if len(p.unsent) == 0 {
 		return true
@@ -28,11 +29,12 @@ func (p *Pipe) TryFlush(it *eventloop.Iteration) (all bool) {
 	return p.tryFlushHome()
 }
 
-// tryConnect is Connect where that need not wait. A lane is used only then.
+// tryConnect is Connect, or returns false if that might wait.
 func (p *Pipe) tryConnect(way Way) bool {
 	p.mu.Lock()
 	shares, kind := p.chooseLocked(way)
-	if p.home == nil && p.homeUse != unneeded || p.end != notEnding || !shares && p.needsHome.large > 0 {
+	if p.home == nil && p.homeUse != unneeded || p.end != notEnding || !shares &&
+		p.needsHome.large > 0 {
 		p.mu.Unlock()
 		return false
 	}
@@ -42,7 +44,7 @@ func (p *Pipe) tryConnect(way Way) bool {
 	}
 	waits := p.inFlight > 0
 	p.mu.Unlock()
-	if waits { // what was asked by the lane must be answered first
+	if waits { // the lane must answer first
 		return false
 	}
 	p.leaveLane()

@@ -12,28 +12,27 @@ import (
 )
 
 const (
-	// maxGathered is how many bytes of requests wait to be sent by a lane before further ones have
-	// to wait themselves.
+	// maxGathered: with more gathered bytes than this, further requests have to wait.
 	maxGathered = 256 << 10
-	// largeReply is when a reply is too large to share a connection: those that follow it wait for
-	// all of it, bytes.
+	// largeReply is the size from which a reply is too large for a lane, where others wait for all
+	// of it, bytes.
 	largeReply = 256 << 10
-	// maxSilence is how long a lane may be without an answer that is due before others begin to
-	// avoid it.
+	// maxSilence: when answers are due for longer, no further sessions use the lane.
 	maxSilence = 100 * time.Millisecond
 )
 
-// lane is one upstream connection that the sessions of one Identity share. Requests enter it by
-// add, and leave it by Flush: whoever has added some sends all that is gathered, unless somebody
-// already does, who then sends these too. Its reader gives each session its replies. The sessions'
-// requests stand in runs, in the order in which they went.
+// lane is one upstream connection that sessions with the same poolKey share. add gathers requests,
+// and Flush sends them, for all sessions at once. The reader gives each session its replies: spans
+// says whose they are, in the order of the requests.
 type lane struct {
 	key poolKey
 	connReader
-	onEnd       func()       // called once, when all that was asked has been answered or reported lost
-	retired     atomic.Bool  // no further client uses it
-	silentSince atomic.Int64 // since when due answers are missing, as monotonic.Now; 0 if none are due
-	laneUse                  // guarded by Pool.mu
+	// called once, when all that was asked has been answered or reported lost
+	onEnd   func()
+	retired atomic.Bool // no further client uses it
+	// since when due answers are missing, as monotonic.Now; 0 if none are due
+	silentSince atomic.Int64
+	laneUse     // guarded by Pool.mu
 
 	mu      sync.Mutex
 	room    *sync.Cond
@@ -45,19 +44,19 @@ type lane struct {
 	current span // only the reader: that it is in
 }
 
-// laneUse is what Pool knows of a lane.
+// laneUse is what the Pool knows of a lane.
 type laneUse struct {
 	users    int
-	unwanted bool   // the proxy itself ends it
-	leftAt   uint64 // when it was last left, for the oldest to go first
+	unwanted bool   // the pool has closed it
+	leftAt   uint64 // Pool.leaves when a session last left it
 }
 
-// gathered is requests that wait to be sent together.
+// gathered is the requests to send next.
 type gathered struct {
 	raw     []byte
-	replies int    // that raw will get
-	writing bool   // somebody sends, and will send raw too
-	spare   []byte // room for what comes next
+	replies int    // to raw
+	writing bool   // a goroutine is sending, and will send raw too
+	spare   []byte // memory for the next raw
 }
 
 func newLane(key poolKey, conn net.Conn, loops *eventloop.Loops) *lane {
@@ -68,9 +67,8 @@ func newLane(key poolKey, conn net.Conn, loops *eventloop.Loops) *lane {
 	return l
 }
 
-// serves reports whether further requests should go by this lane. One whose upstream is silent for
-// too long doesn't serve those who have not asked yet: it may be busy with a script, and have an
-// answer for them.
+// serves reports whether further sessions may use the lane. After maxSilence they may not: Redis
+// may be busy with a script, which it tells them on another connection.
 func (l *lane) serves() bool {
 	if since := l.silentSince.Load(); since != 0 && monotonic.Since(since) > maxSilence {
 		l.retired.Store(true)
@@ -85,12 +83,12 @@ func (l *lane) lost() bool {
 	return l.err != nil
 }
 
-// errNoRoom is why a request can't be added to a lane now.
+// errNoRoom says that a lane takes no request now.
 var errNoRoom = errors.New("no room")
 
-// add takes whole requests of a session's, for which its client will be owed e. They are sent by
-// Flush. Where there is no room it waits if it may, but not once the session is lost. An error says
-// that nothing was taken; but for errNoRoom it is why the lane has ended.
+// add gathers whole requests, for which the client will be owed e. With mayWait it waits for room,
+// unless the session is lost. After an error nothing was gathered. An error other than errNoRoom
+// says why the lane has ended.
 func (l *lane) add(o *client, e pendingReply, raw []byte, mayWait bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,10 +150,10 @@ func (l *lane) flushLocked() {
 	l.out.writing = false
 }
 
-// write sends what of raw the upstream takes at once, and returns the rest.
+// write sends as much of raw as Redis takes at once, and returns the rest.
 func (l *lane) write(raw []byte) (rest []byte) {
 	if l.socket == nil {
-		return raw // a Write may wait
+		return raw // Write can wait
 	}
 	n, err := l.socket.TryWrite(raw)
 	if err != nil {
@@ -165,8 +163,7 @@ func (l *lane) write(raw []byte) (rest []byte) {
 	return raw[n:]
 }
 
-// writeRest waits for room for what is left of a write, and goes on with what was gathered
-// meanwhile.
+// writeRest sends what is left of a write, and then what was gathered meanwhile. It can wait.
 func (l *lane) writeRest(rest []byte) {
 	defer l.writers.Done()
 	if _, err := l.rw.Write(rest); err != nil {
@@ -178,14 +175,14 @@ func (l *lane) writeRest(rest []byte) {
 	l.flushLocked()
 }
 
-// wakeWaiting makes those who wait for room look whether they still want it.
+// wakeWaiting wakes add, which then sees that the session is lost.
 func (l *lane) wakeWaiting() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.room.Broadcast()
 }
 
-// heard takes note that the upstream has answered something.
+// updateSilence records that Redis has answered something.
 func (l *lane) updateSilence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,7 +193,7 @@ func (l *lane) updateSilence() {
 	l.silentSince.Store(since)
 }
 
-// pass gives out what was read, each session's at once.
+// distribute gives each session its part of what was read.
 func (l *lane) distribute(data []byte) error {
 	for len(data) > 0 {
 		if l.replies.atPush(data) {
@@ -249,7 +246,7 @@ func (l *lane) connEnded(err error) {
 	l.onEnd()
 }
 
-// reportLoss tells every session what it has lost. Nothing is queued behind it.
+// reportLoss tells every session what it has lost. Nothing is gathered after it.
 func (l *lane) reportLoss(err error) {
 	l.mu.Lock()
 	l.retired.Store(true)

@@ -13,13 +13,14 @@ import (
 
 // onLane returns a Pipe whose requests go by l, and which nobody reads.
 func onLane(l *lane) *Pipe {
-	p := NewPipe(NewPool(Config{Upstream: &upstream.Upstream{}, LanesPerKey: 1, DialTimeout: time.Second}), nil, nil, nil)
+	p := NewPipe(NewPool(Config{Upstream: &upstream.Upstream{}, LanesPerKey: 1,
+		DialTimeout: time.Second}), nil, nil, nil)
 	p.lane, p.route = l, byLane
 	return p
 }
 
-// Who finds that another writes leaves its requests to that one, who sends them too, and nobody waits
-// for an upstream that takes nothing.
+// Who finds that another writes leaves its requests to that one, who sends them too, and nobody
+// waits for an upstream that takes nothing.
 func TestWhoWritesSendsAll(t *testing.T) {
 	for _, direct := range []bool{true, false} {
 		near, far := tcpPair(t)
@@ -37,7 +38,8 @@ func TestWhoWritesSendsAll(t *testing.T) {
 		sent := 0
 		add := func(p *Pipe, c string) {
 			t.Helper()
-			if err := l.add(&p.client, pendingReply{}, []byte(strings.Repeat(c, size)), false); err != nil {
+			if err := l.add(&p.client, pendingReply{}, []byte(strings.Repeat(c, size)),
+				false); err != nil {
 				t.Fatal(err)
 			}
 			sent++
@@ -61,7 +63,8 @@ func TestWhoWritesSendsAll(t *testing.T) {
 		if _, err := io.ReadFull(far, got); err != nil {
 			t.Fatal(err)
 		}
-		if want := strings.Repeat("p", (sent-10)*size) + strings.Repeat("q", 10*size); string(got) != want {
+		if want := strings.Repeat("p", (sent-10)*size) +
+			strings.Repeat("q", 10*size); string(got) != want {
 			t.Error("requests came in another order than they were added")
 		}
 		for over := time.Now().Add(10 * time.Second); writing(); time.Sleep(time.Millisecond) {
@@ -74,15 +77,16 @@ func TestWhoWritesSendsAll(t *testing.T) {
 	}
 }
 
-// What an iteration of one loop has added is sent at its end, though the iteration of another loop has
-// added something too: a home write that follows must not overtake it.
+// What an iteration of one loop has added is sent at its end, though the iteration of another loop
+// has added something too: a home write that follows must not overtake it.
 func TestEachIterationFlushes(t *testing.T) {
 	near, far := tcpPair(t)
 	l := newLane(poolKey{}, near, nil)
 	l.reg = (&eventloop.Loops{}).NewRegistration(l, l.socket.Raw())
 	p, q := onLane(l), onLane(l)
 	one, other := &eventloop.Iteration{}, &eventloop.Iteration{}
-	if !p.tryLane(pendingReply{}, []byte("PING\r\n"), one) || !q.tryLane(pendingReply{}, []byte("ECHO\r\n"), other) {
+	if !p.tryLane(pendingReply{}, []byte("PING\r\n"), one) ||
+		!q.tryLane(pendingReply{}, []byte("ECHO\r\n"), other) {
 		t.Fatal("the lane takes nothing")
 	}
 	other.Flush()
@@ -94,7 +98,8 @@ func TestEachIterationFlushes(t *testing.T) {
 	one.Flush()
 }
 
-// What a session asks as it is closed, and finds its lane ended, is left for the session to answer as lost.
+// What a session asks as it is closed, and finds its lane ended, is left for the session to answer
+// as lost.
 func TestLaneThatEndsWithItsSession(t *testing.T) {
 	near, _ := tcpPair(t)
 	l := newLane(poolKey{}, near, nil)
@@ -104,7 +109,8 @@ func TestLaneThatEndsWithItsSession(t *testing.T) {
 	p.mu.Lock()
 	p.loseUpstream(ErrClosed)
 	p.mu.Unlock()
-	if p.addToLane(pendingReply{kind: internal, answer: &Answer{Done: make(chan struct{})}}, []byte("PING\r\n")) {
+	if p.addToLane(pendingReply{kind: internal, answer: &Answer{Done: make(chan struct{})}},
+		[]byte("PING\r\n")) {
 		t.Error("the lane has taken a request that nobody will answer")
 	}
 }
@@ -133,7 +139,8 @@ func TestSetRoute(t *testing.T) {
 	} {
 		o := &client{route: c.from, inFlight: c.inFlight, delivery: delivery{within: c.within}}
 		if changed := o.setRoute(c.to); o.route != c.want || changed != (c.to == c.want) {
-			t.Errorf("from %d to %d with %d in flight, within %v: %v, and now %d", c.from, c.to, c.inFlight, c.within, changed, o.route)
+			t.Errorf("from %d to %d with %d in flight, within %v: %v, and now %d", c.from, c.to,
+				c.inFlight, c.within, changed, o.route)
 		}
 	}
 	o := &client{}

@@ -1,6 +1,6 @@
 package passthrough
 
-// How a session goes by a lane, which it shares with other sessions.
+// How one session uses lanes.
 
 import (
 	"runtime"
@@ -11,41 +11,41 @@ import (
 )
 
 const (
-	// maxInFlight is how many replies a session may be waiting for on a lane: others' requests
-	// stand behind these.
+	// maxInFlight bounds the replies that a session waits for on a lane. Others' requests wait
+	// behind them.
 	maxInFlight = 1024
-	// maxBacklog is how much a client may leave unread before it goes on by a connection of its
-	// own, bytes: there the upstream keeps its replies, as it does for its own clients, and the
-	// proxy's memory and files have only what was asked before.
+	// maxBacklog is how much a client may leave unread before it goes on at home, bytes. There
+	// Redis keeps its replies.
 	maxBacklog = overflowMemory
-	// largeFor is how many further requests a session with large requests or replies keeps its own
-	// connection.
+	// largeFor is for how many further requests a session with large requests or replies stays at
+	// home.
 	largeFor = 256
 )
 
 // laneSide is a session's way to lanes.
 type laneSide struct {
 	*client
-	lane    *lane       // that it uses, nil if none; written by the session with mu held, so it reads it without
-	added   bool        // the lane has something of the session's that may not have been sent
-	scripts bool        // the session has run scripts of its client's
-	aloneIn poolKey     // what alone is about; written before that is set
-	alone   atomic.Bool // no other session asks for a lane of that kind
+	// in use, nil for none. The session writes it with mu held, and reads it without
+	lane    *lane
+	added   bool        // the lane may hold requests of the session that were not sent
+	scripts bool        // the client has run scripts
+	aloneIn poolKey     // for what key alone is; written before alone
+	alone   atomic.Bool // no other session asks for a lane of that key
 }
 
-// chooseLocked reports whether a request may go by a lane now, and of which kind that must be. mu
-// is held.
+// chooseLocked reports whether a request may go by a lane now, and by which. mu is held.
 func (s *laneSide) chooseLocked(way Way) (shares bool, kind poolKey) {
 	if s.pool.LanesPerKey > 0 && s.out.backlogged() {
 		s.needsHome.large = largeFor
 	}
 	s.scripts = s.scripts || way == Scripts
 	free := s.route == byLane || s.route == byHome && s.pending.empty() && !s.within
-	shares = free && way != Home && s.pool.LanesPerKey > 0 && s.pool.sharing.allowed() && !s.needsHome.any() && s.pending.Shareable()
+	shares = free && way != Home && s.pool.LanesPerKey > 0 && s.pool.sharing.allowed() &&
+		!s.needsHome.any() && s.pending.Shareable()
 	return shares, poolKey{s.pending.Identity, s.scripts}
 }
 
-// useLane has what comes next go by a lane of this kind, and reports whether there is one.
+// useLane sets the route to a lane, and reports whether there is one.
 func (s *laneSide) useLane(kind poolKey) bool {
 	if s.lane == nil || s.lane.key != kind || !s.lane.serves() {
 		s.leaveLane()
@@ -57,11 +57,11 @@ func (s *laneSide) useLane(kind poolKey) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lane != nil && s.setRoute(byLane) // if no push has begun to come by the home meanwhile
+	// not if a push has begun to come by the home meanwhile
+	return s.lane != nil && s.setRoute(byLane)
 }
 
-// join joins a lane of this kind, if there is one, and otherwise returns what tells when one may
-// be.
+// join is Pool.join.
 func (s *laneSide) join(kind poolKey) (opening <-chan struct{}) {
 	l, opening := s.pool.join(s, kind)
 	if l != nil {
@@ -72,7 +72,7 @@ func (s *laneSide) join(kind poolKey) (opening <-chan struct{}) {
 	return opening
 }
 
-// leaveLane waits until the session has all its replies, and leaves.
+// leaveLane waits for all replies of the lane, and leaves it.
 func (s *laneSide) leaveLane() {
 	l := s.lane
 	if l == nil {
@@ -93,8 +93,8 @@ func (s *laneSide) leaveLane() {
 	s.pool.leave(l)
 }
 
-// addToLane adds a request to the lane, once that has room. It reports false if the session is
-// lost.
+// addToLane adds a request to the lane, and waits for room there. It returns false if the session
+// is lost.
 func (s *laneSide) addToLane(e pendingReply, raw []byte) bool {
 	switch err := s.lane.add(s.client, e, raw, true); err {
 	case nil:
@@ -102,7 +102,7 @@ func (s *laneSide) addToLane(e pendingReply, raw []byte) bool {
 	case errNoRoom:
 		return false
 	default:
-		<-s.lane.ended // those before these have been told by then
+		<-s.lane.ended // then earlier requests are answered
 		n := max(1, e.count)
 		if !s.expectOnLane(e, n) {
 			return false
@@ -112,8 +112,8 @@ func (s *laneSide) addToLane(e pendingReply, raw []byte) bool {
 	return true
 }
 
-// flushLane has the lane send what was added. It yields before that, so that all sessions that have
-// something to ask add to it: one write, and one read of the upstream's, for many requests.
+// flushLane has the lane send what was added. Before, it yields to other sessions, so that one
+// write holds the requests of many.
 func (s *laneSide) flushLane() {
 	if s.added {
 		s.added = false
@@ -132,8 +132,8 @@ func (s *laneSide) tryLane(e pendingReply, raw []byte, it *eventloop.Iteration) 
 	return true
 }
 
-// passShared gives the client what has come of its replies, at most limit of them, on the lane that
-// r reads. It returns what it took. It never waits for the client.
+// deliverFromLane gives the client its replies at the front of data, at most limit. It returns how
+// many bytes and whole replies these were. It never waits for the client.
 func (c *client) deliverFromLane(r *demux, data []byte, limit int) (n, replies int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,9 +153,8 @@ func (c *client) deliverFromLane(r *demux, data []byte, limit int) (n, replies i
 	return n, replies, err
 }
 
-// lostShared answers requests whose lane has ended: first those that may have run, then those that
-// were never sent. The session goes on, by another lane, unless the client has been given a part of
-// a reply.
+// laneLost answers requests whose lane has ended: first those that may have run, then those that
+// were never sent. The session goes on, unless the client has got a part of a reply.
 func (c *client) laneLost(err error, mayHaveRun, unsent int, withinReply bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +162,8 @@ func (c *client) laneLost(err error, mayHaveRun, unsent int, withinReply bool) {
 	if c.route == gone {
 		return
 	}
-	text := c.failNext(nil, mayHaveRun, &upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err})
+	text := c.failNext(nil, mayHaveRun, &upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true,
+		Err: err})
 	text = c.failNext(text, unsent, &upstream.Error{Addr: c.pool.Upstream.Addr, Err: err})
 	if withinReply {
 		c.loseUpstream(&upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err})

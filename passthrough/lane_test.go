@@ -41,7 +41,8 @@ func newScripted(t testing.TB, lanes int) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{lanes: NewPool(Config{Upstream: redis, LanesPerKey: lanes, DialTimeout: time.Second}), conns: make(chan net.Conn, 1000)}
+	s := &scripted{lanes: NewPool(Config{Upstream: redis, LanesPerKey: lanes,
+		DialTimeout: time.Second}), conns: make(chan net.Conn, 1000)}
 	loops, err := eventloop.Start(1)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +56,8 @@ func newScripted(t testing.TB, lanes int) *scripted {
 			if err != nil {
 				return
 			}
-			if probed := make([]byte, len(probing)); lanes > 0 { // a lane's first request asks whether it lets anybody in
+			// a lane's first request asks whether it lets anybody in
+			if probed := make([]byte, len(probing)); lanes > 0 {
 				io.ReadFull(conn, probed)
 				io.WriteString(conn, "+PONG\r\n")
 			}
@@ -124,7 +126,8 @@ func (c *scriptedClient) openLane(t testing.TB) {
 	}
 }
 
-// threeOnALane returns three clients that have sent a PING each by one lane, and the upstream's end of that.
+// threeOnALane returns three clients that have sent a PING each by one lane, and the upstream's end
+// of that.
 func (s *scripted) threeOnALane(t testing.TB) (clients []*scriptedClient, lane net.Conn) {
 	t.Helper()
 	for range 3 {
@@ -145,7 +148,7 @@ func (c *scriptedClient) ask(t testing.TB, words ...string) {
 		t.Fatal(err)
 	}
 	if c.route != byLane {
-		t.Fatal("the client has a connection of its own")
+		t.Fatal("the client is at home")
 	}
 	c.Relay(Request{Raw: resp.AppendCommand(nil, words...)})
 }
@@ -153,7 +156,8 @@ func (c *scriptedClient) ask(t testing.TB, words ...string) {
 // tryAsk does what ask and Flush do as an event loop does it, if that can be done. On a lane that
 // others use, its iteration may end with theirs.
 func (c *scriptedClient) tryAsk(words ...string) bool {
-	if !c.TryRelay(Request{Raw: resp.AppendCommand(nil, words...), Way: Shared}, &eventloop.Iteration{}) {
+	if !c.TryRelay(Request{Raw: resp.AppendCommand(nil, words...), Way: Shared},
+		&eventloop.Iteration{}) {
 		return false
 	}
 	if rand.IntN(2) == 0 {
@@ -172,7 +176,8 @@ func (c *scriptedClient) line(t testing.TB) string {
 	return strings.TrimSuffix(line, "\r\n")
 }
 
-// eachRequest calls f with the words of every request that comes, until the connection closes or f says so.
+// eachRequest calls f with the words of every request that comes, until the connection closes or f
+// says so.
 func eachRequest(conn net.Conn, f func(words []string) (more bool)) {
 	framer := resp.NewFramer(resp.Limits{})
 	var buf []byte
@@ -200,8 +205,9 @@ func eachRequest(conn net.Conn, f func(words []string) (more bool)) {
 	}
 }
 
-// Every client is given its own replies in the order of its requests, wherever the upstream's bytes are cut, whatever kinds of replies
-// they are, and though pushes that belong to nobody stand between them.
+// Every client is given its own replies in the order of its requests, wherever the upstream's bytes
+// are cut, whatever kinds of replies they are, and though pushes that belong to nobody stand
+// between them.
 func TestLaneGivesToEachItsOwn(t *testing.T) {
 	s := newScripted(t, 1)
 	var clients []*scriptedClient
@@ -210,7 +216,9 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 	}
 	var serving sync.WaitGroup
 	over := make(chan struct{})
-	serving.Go(func() { // ends with over; there may be a second lane if the machine is so slow that the first seems silent
+	// ends with over; there may be a second lane if the machine is so slow that the first seems
+	// silent
+	serving.Go(func() {
 		for {
 			select {
 			case lane := <-s.conns:
@@ -256,7 +264,8 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 	serving.Wait()
 }
 
-// serveWithPushes answers every request with what its name asks for, in pieces, with pushes between.
+// serveWithPushes answers every request with what its name asks for, in pieces, with pushes
+// between.
 func serveWithPushes(lane net.Conn) {
 	replies := make(chan []byte, 1000)
 	go func() { // ends when the lane does, and with it the loop below
@@ -294,8 +303,8 @@ func scriptedReply(name string) []byte {
 	return []byte("+" + name + "\r\n")
 }
 
-// When a lane is lost, each client is told of each request: the reply, that its outcome is unknown, or that it was never sent. What
-// was never sent never reached the upstream; and all of them go on.
+// When a lane is lost, each client is told of each request: the reply, that its outcome is unknown,
+// or that it was never sent. What was never sent never reached the upstream; and all of them go on.
 func TestLaneLost(t *testing.T) {
 	unsentSeen := 0
 	for round := range 6 {
@@ -310,7 +319,8 @@ func TestLaneLost(t *testing.T) {
 			n := 0
 			eachRequest(lane, func(words []string) bool {
 				if words[0] == "PING" {
-					lane.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // it ends, though the clients may have begun to avoid it
+					// it ends, though the clients may have begun to avoid it
+					lane.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 					lane.Write([]byte("+PONG\r\n"))
 					return true
 				}
@@ -370,7 +380,8 @@ func TestLaneLost(t *testing.T) {
 				case got == "-UNSENT":
 					unsentSeen++
 					if received[fmt.Sprintf("%d-%d", i, j)] {
-						t.Errorf("round %d: %d-%d was sent, its client is told otherwise", round, i, j)
+						t.Errorf("round %d: %d-%d was sent, its client is told otherwise", round, i,
+							j)
 					}
 				case got == "-SENT", got == "+later", got == "+odd":
 				case got == fmt.Sprintf("+%d-%d", i, j):
@@ -429,7 +440,8 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	c.Wait()
 }
 
-// A login that failed in the midst may have been made, or made in part: nobody else is given its connection.
+// A login that failed in the midst may have been made, or made in part: nobody else is given its
+// connection.
 func TestFailedHelloIsNotShared(t *testing.T) {
 	name := "name"
 	for _, c := range []struct {
@@ -438,13 +450,25 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 		reply  resp.Head
 		shared bool
 	}{
-		{"a login that was refused", Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR Syntax error in HELLO option 'x'")}, false},
-		{"a name that was refused", Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: 3}, Text: &name}, resp.Head{Type: '-', Line: []byte("ERR Syntax error")}, false},
-		{"a version that isn't spoken", Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: 4}}, resp.Head{Type: '-', Line: []byte("NOPROTO unsupported protocol version")}, true},
-		{"a server without HELLO", Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: 3, User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("ERR unknown command `HELLO`")}, true},
-		{"one too large to read", Expect{Effect: commands.Hello}, resp.Head{Type: '%', Line: []byte("7")}, false},
-		{"AUTH too large to read", Expect{Effect: commands.Auth}, resp.Head{Type: '+', Line: []byte("OK")}, false},
-		{"a password that was refused", Expect{Effect: commands.Auth, Change: &upstream.Identity{User: "u", LoggedIn: true}}, resp.Head{Type: '-', Line: []byte("WRONGPASS")}, true},
+		{"a login that was refused", Expect{Effect: commands.Hello,
+			Change: &upstream.Identity{Proto: 3, User: "u", LoggedIn: true}},
+			resp.Head{Type: '-', Line: []byte("ERR Syntax error in HELLO option 'x'")}, false},
+		{"a name that was refused", Expect{Effect: commands.Hello,
+			Change: &upstream.Identity{Proto: 3}, Text: &name},
+			resp.Head{Type: '-', Line: []byte("ERR Syntax error")}, false},
+		{"a version that isn't spoken", Expect{Effect: commands.Hello,
+			Change: &upstream.Identity{Proto: 4}},
+			resp.Head{Type: '-', Line: []byte("NOPROTO unsupported protocol version")}, true},
+		{"a server without HELLO", Expect{Effect: commands.Hello,
+			Change: &upstream.Identity{Proto: 3, User: "u", LoggedIn: true}},
+			resp.Head{Type: '-', Line: []byte("ERR unknown command `HELLO`")}, true},
+		{"one too large to read", Expect{Effect: commands.Hello},
+			resp.Head{Type: '%', Line: []byte("7")}, false},
+		{"AUTH too large to read", Expect{Effect: commands.Auth},
+			resp.Head{Type: '+', Line: []byte("OK")}, false},
+		{"a password that was refused", Expect{Effect: commands.Auth,
+			Change: &upstream.Identity{User: "u", LoggedIn: true}},
+			resp.Head{Type: '-', Line: []byte("WRONGPASS")}, true},
 	} {
 		s := newState(upstream.Identity{Proto: 2})
 		s.Admitted = true
@@ -456,7 +480,8 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 		s.Admitted, s.InMulti = true, true
 		s.apply(c.expect, resp.Head{Type: '+', Line: []byte("QUEUED")})
 		if c.reply.Type == '-' && c.what != "a server without HELLO" {
-			s.apply(Expect{Effect: commands.Exec}, resp.Head{Type: '*', Line: []byte("1"), Errors: []int{0}})
+			s.apply(Expect{Effect: commands.Exec},
+				resp.Head{Type: '*', Line: []byte("1"), Errors: []int{0}})
 			if s.Shareable() && !c.shared {
 				t.Errorf("%s, in MULTI, can be shared", c.what)
 			}
@@ -464,8 +489,9 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 	}
 }
 
-// What a lane has no room for at the end of an iteration follows as soon as it has, with what is asked meanwhile behind it, by whichever way that
-// goes; and nobody waits for it who doesn't ask too much.
+// What a lane has no room for at the end of an iteration follows as soon as it has, with what is
+// asked meanwhile behind it, by whichever way that goes; and nobody waits for it who doesn't ask
+// too much.
 func TestIterationsWithoutRoom(t *testing.T) {
 	s := newScripted(t, 1)
 	clients, lane := s.threeOnALane(t)
@@ -483,7 +509,9 @@ func TestIterationsWithoutRoom(t *testing.T) {
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() { answer(lane) })
-	serving.Go(func() { // ends with over; there are further lanes when the machine is so slow that the first seems silent
+	// ends with over; there are further lanes when the machine is so slow that the first seems
+	// silent
+	serving.Go(func() {
 		for {
 			select {
 			case lane, ok := <-s.conns:
@@ -496,7 +524,8 @@ func TestIterationsWithoutRoom(t *testing.T) {
 			}
 		}
 	})
-	for _, side := range []net.Conn{clients[0].lane.conn, lane} { // full before a slow machine's lane seems silent
+	// full before a slow machine's lane seems silent
+	for _, side := range []net.Conn{clients[0].lane.conn, lane} {
 		side.(interface{ SetReadBuffer(bytes int) error }).SetReadBuffer(64 << 10)
 		side.(interface{ SetWriteBuffer(bytes int) error }).SetWriteBuffer(64 << 10)
 	}

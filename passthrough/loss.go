@@ -1,6 +1,6 @@
 package passthrough
 
-// What becomes of what a client is owed when the connection is lost by which that was to come.
+// How requests are answered whose connection was lost.
 
 import (
 	"time"
@@ -9,19 +9,19 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// neverSent is the outcome of a request that comes when the Pipe is lost. mu is held.
+// neverSent is the outcome of a request after the loss. mu is held.
 func (c *client) neverSent() error {
 	if lost, ok := c.lost.(*upstream.Error); ok {
 		return &upstream.Error{Addr: lost.Addr, Err: lost.Err}
 	}
-	if c.lost == nil { // but the home is
+	if c.lost == nil { // only the home is lost
 		return &upstream.Error{Addr: c.pool.Upstream.Addr, Err: errClosedByUpstream}
 	}
 	return c.lost
 }
 
-// finish answers what is still owed after the session's own connection has ended, and closes the
-// client, unless the session waits for an Answer: then that is for the session to do: see Status.
+// homeLost answers what is still owed after the home has ended, and closes the client. If the
+// session waits for an Answer, the session closes the client: see Status.
 func (c *client) homeLost(err error, withinReply bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,12 +33,13 @@ func (c *client) homeLost(err error, withinReply bool) {
 			c.out.finish()
 		}
 	} else {
-		text, awaited := c.loseUpstream(&upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err})
+		text, awaited := c.loseUpstream(&upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true,
+			Err: err})
 		if withinReply {
 			text = nil
 		}
 		c.out.conn.SetWriteDeadline(time.Now().Add(time.Second))
-		if !awaited { // else the session has something to say, and closes
+		if !awaited { // otherwise the session replies and closes
 			c.end = WhenAnswered
 		}
 		c.sendLocked(text)
@@ -46,8 +47,8 @@ func (c *client) homeLost(err error, withinReply bool) {
 	c.room.Broadcast()
 }
 
-// lose ends the session's way to the upstream, for good. It returns what to tell the client, and
-// whether an Answer was among what was owed. mu is held.
+// loseUpstream makes the route gone. It returns the replies for the client, and whether the session
+// waits for an Answer. mu is held.
 func (c *client) loseUpstream(err error) (text []byte, awaited bool) {
 	if c.route != gone {
 		c.lost = err
@@ -56,12 +57,12 @@ func (c *client) loseUpstream(err error) (text []byte, awaited bool) {
 	return c.failAll()
 }
 
-// maxLostText bounds what is said about requests that were lost together, bytes.
+// maxLostText bounds the replies to requests that were lost together, bytes.
 const maxLostText = 64 << 10
 
-// settleLost empties the pending queue of a lost connection, with mu held, and returns what to tell the
-// client, and whether an Answer was among it. Nothing is said for QUIT and SHUTDOWN, nor behind
-// them: the upstream closes by way of answer.
+// failAll empties the pending queue. It returns the replies for the client, and whether the session
+// waits for an Answer. QUIT and SHUTDOWN, and what follows them, get no reply: the close is Redis's
+// answer. mu is held.
 func (c *client) failAll() (text []byte, awaited bool) {
 	silent := false
 	for e := c.pending.head(); e != nil; e = c.pending.head() {
@@ -70,7 +71,8 @@ func (c *client) failAll() (text []byte, awaited bool) {
 			e.answer.err = c.lost
 			close(e.answer.Done)
 		}
-		if e.Effect == commands.Quit || e.Effect == commands.Closes || e.Effect == commands.Replicate {
+		if e.Effect == commands.Quit || e.Effect == commands.Closes ||
+			e.Effect == commands.Replicate {
 			silent = true
 		}
 		for ; e.count > 0 && !silent && len(text) < maxLostText && !c.pending.muted(); e.count-- {
@@ -86,7 +88,8 @@ func (c *client) failAll() (text []byte, awaited bool) {
 	return text, awaited
 }
 
-// settle answers n requests with err, appending to text what the client is told. mu is held.
+// failNext fails the next n requests with err, and appends the replies for the client to text. mu
+// is held.
 func (c *client) failNext(text []byte, n int, err error) []byte {
 	l := &c.pending
 	for ; n > 0 && !l.empty(); n-- {

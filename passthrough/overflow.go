@@ -9,23 +9,26 @@ import (
 )
 
 const (
-	// overflowMemory is how much of a overflow is kept in memory, bytes.
+	// overflowMemory is how much of an overflow is in memory, bytes.
 	overflowMemory = 64 << 10
-	// maxSpool bounds a overflow, file included, bytes: as long as the largest reply that Redis gives by default.
+	// maxOverflow bounds an overflow, file included, bytes: more than the largest reply of Redis by
+	// default.
 	maxOverflow = 512<<20 + 1<<20
-	// maxUnfiled bounds what all spools together keep in memory beyond overflowMemory each, where no file can be made, bytes.
+	// maxInMemory bounds what all overflows together keep in memory where no file can be made,
+	// beyond overflowMemory each, bytes.
 	maxInMemory = 32 << 20
 )
 
-// Unread bounds what the clients of a proxy leave unread, all together.
+// unreadTotal bounds what all clients together leave unread.
 type unreadTotal struct {
-	limit   int64                            // of the files, bytes; 0 is none
-	dropped func(client net.Addr, err error) // is told of a client that was closed for it; nil if nobody is
+	limit int64 // of the files, bytes; 0 for none
+	// is called for each client that is closed for it; can be nil
+	dropped func(client net.Addr, err error)
 
-	inFiles, inMemory atomic.Int64 // bytes in files, and in memory for want of one
+	inFiles, inMemory atomic.Int64 // bytes in files, and in memory where no file can be made
 }
 
-// reserve takes n bytes from what limit leaves of used, if there are as many.
+// reserve adds n to used, unless that exceeds limit.
 func reserve(used *atomic.Int64, n, limit int64) bool {
 	if used.Add(n) <= limit {
 		return true
@@ -34,19 +37,20 @@ func reserve(used *atomic.Int64, n, limit int64) bool {
 	return false
 }
 
-// overflow is a queue of bytes whose memory is bounded: what is beyond overflowMemory waits in a file without a name, which goes
-// with the process; where none can be made a little more waits in memory. Its zero value is empty. Not safe for concurrent use.
+// overflow is a queue of bytes. What exceeds overflowMemory is in an unnamed file, which ends with
+// the process, or in memory if no file can be made, up to a bound. Its zero value is empty. Not
+// safe for concurrent use.
 type overflow struct {
-	all             *unreadTotal // what it counts in; nil if in nothing
+	all             *unreadTotal // where its bytes count; nil for nowhere
 	mem             []byte
 	inMemory        int64    // bytes of mem that all.unfiled counts
-	file            *os.File // what came behind mem; nil if nothing did
+	file            *os.File // what follows mem; nil for nothing
 	readAt, writeAt int64    // of file
 }
 
 func (s *overflow) len() int64 { return int64(len(s.mem)) + s.writeAt - s.readAt }
 
-// append adds a copy of b at the end. After an error, which says that there is no room for a file, the overflow is of no use.
+// append adds a copy of b at the end. After an error the overflow can't be used any more.
 func (s *overflow) append(b []byte) error {
 	if s.file == nil && len(s.mem)+len(b) <= overflowMemory {
 		s.mem = append(s.mem, b...)
@@ -63,7 +67,7 @@ func (s *overflow) append(b []byte) error {
 		os.Remove(file.Name())
 		s.file = file
 	}
-	// The file holds also what has been taken, until it is empty.
+	// The file also holds what next has returned, until it is empty.
 	if s.all != nil && s.all.limit > 0 && !reserve(&s.all.inFiles, int64(len(b)), s.all.limit) {
 		return errors.New("all clients together leave too much unread")
 	}
@@ -77,7 +81,7 @@ func (s *overflow) append(b []byte) error {
 	return nil
 }
 
-// keep adds b to what is in memory, since no file can be made because of err.
+// appendMemory adds b in memory, because err says that no file can be made.
 func (s *overflow) appendMemory(b []byte, err error) error {
 	if s.all == nil || !reserve(&s.all.inMemory, int64(len(b)), maxInMemory) {
 		return fmt.Errorf("no room for what the client leaves unread: %w", err)
@@ -87,7 +91,8 @@ func (s *overflow) appendMemory(b []byte, err error) error {
 	return nil
 }
 
-// take removes bytes from the front, as many as it likes but some if there are any, and returns them. buf is memory it may use.
+// next removes some bytes from the front and returns them, none if the overflow is empty. It may
+// use buf for them.
 func (s *overflow) next(buf []byte) ([]byte, error) {
 	if len(s.mem) > 0 {
 		b := s.mem
@@ -108,7 +113,7 @@ func (s *overflow) next(buf []byte) ([]byte, error) {
 	return buf[:n], err
 }
 
-// clear drops all.
+// clear empties the overflow.
 func (s *overflow) clear() {
 	s.dropMemory()
 	if s.file != nil {

@@ -23,12 +23,14 @@ func TestSpoolAgainstModel(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "append") {
 				from := rapid.IntRange(0, len(source)).Draw(t, "from")
-				b := source[from:rapid.IntRange(from, min(len(source), from+2*overflowMemory)).Draw(t, "to")]
+				b := source[from:rapid.IntRange(from,
+					min(len(source), from+2*overflowMemory)).Draw(t, "to")]
 				if err := s.append(b); err != nil {
 					t.Fatal(err)
 				}
 				model = append(model, b...)
-			} else if got, err := s.next(buf); err != nil || len(got) > len(model) || !bytes.Equal(got, model[:len(got)]) || len(got) == 0 && len(model) > 0 {
+			} else if got, err := s.next(buf); err != nil || len(got) > len(model) ||
+				!bytes.Equal(got, model[:len(got)]) || len(got) == 0 && len(model) > 0 {
 				t.Fatalf("took %d bytes, %v; %d are there", len(got), err, len(model))
 			} else {
 				model = model[len(got):]
@@ -79,7 +81,8 @@ func TestSpoolsShareALimit(t *testing.T) {
 		t.Error("more than there is room for was taken")
 	}
 	b.clear()
-	if err := b.append(make([]byte, overflowMemory+1)); err == nil && all.inFiles.Load() > all.limit {
+	if err := b.append(make([]byte, overflowMemory+1)); err == nil &&
+		all.inFiles.Load() > all.limit {
 		t.Error("more than there is room for was taken")
 	}
 	b.clear()
@@ -104,7 +107,8 @@ func TestSpoolsWithoutFiles(t *testing.T) {
 	if err := b.append(make([]byte, 2*overflowMemory)); err == nil {
 		t.Error("more than there is memory for was taken")
 	}
-	if got, err := a.next(nil); err != nil || len(got) != maxInMemory-overflowMemory || all.inMemory.Load() != 0 {
+	if got, err := a.next(nil); err != nil || len(got) != maxInMemory-overflowMemory ||
+		all.inMemory.Load() != 0 {
 		t.Errorf("took %d bytes, %v; %d are still counted", len(got), err, all.inMemory.Load())
 	}
 	if err := b.append(make([]byte, 2*overflowMemory)); err != nil {

@@ -7,13 +7,13 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// entry is one thing that the client is owed, in the order of its requests.
+// pendingReply is one thing that the client is owed, in the order of its requests.
 type pendingReply struct {
 	Expect
-	count  int       // replies still to come; runs of plain requests share one entry
-	local  []byte    // a reply that the proxy made; sent in place of the upstream's if replaces, else on its own
-	kind   replyKind // where the upstream's reply goes
-	answer *Answer   // for captured and marker
+	count  int       // missing replies; consecutive plain requests share an entry
+	local  []byte    // the proxy's reply, for kinds overridden and local
+	kind   replyKind // what happens to Redis's reply
+	answer *Answer   // for kinds internal and barrier
 }
 
 type replyKind uint8
@@ -22,39 +22,41 @@ const (
 	relayed    replyKind = iota // to the client
 	internal                    // to answer
 	discarded                   // nowhere
-	overridden                  // nowhere; local goes to the client instead
-	local                       // no reply comes from upstream; local goes to the client
-	barrier                     // no reply comes from upstream; answer is told that everything before has been answered
+	overridden                  // discarded; local goes to the client
+	local                       // Redis sends none; local goes to the client
+	// Redis sends none; answer is done once everything before it is answered
+	barrier
 )
 
-// awaitsReply reports whether the upstream will answer for this entry.
+// awaitsReply reports whether Redis will reply.
 func (e *pendingReply) awaitsReply() bool { return e.kind < local }
 
-// unseen reports whether the client is to see nothing of it.
+// unseen reports whether the client gets nothing for it.
 func (e *pendingReply) unseen() bool { return e.kind == internal || e.kind == discarded }
 
-// pending queue is the queue of what is owed to one client, and the connection state that decides it. It
-// is pure: no I/O, no clock, no lock.
+// pendingQueue is what is owed to one client, in order, and the connection state that decides it.
+// It is pure: no I/O, no clock, no lock.
 type pendingQueue struct {
 	State
-	entries      []pendingReply
-	first        int // entries before it are done
-	unseen       int // entries of which the client sees nothing among the rest
-	effects      int // entries with an Effect among the rest
-	monitorAgain int // times that MONITOR was sent once more, and nothing behind it has been answered: it is answered only if it is refused
+	entries []pendingReply
+	first   int // index of the first entry in the queue
+	unseen  int // entries of which the client gets nothing
+	effects int // entries with an Effect
+	// MONITORs after the first one that may still be refused; otherwise they get no reply
+	monitorAgain int
 }
 
 func (q *pendingQueue) empty() bool { return q.first == len(q.entries) }
 
-// owes reports whether the client is owed anything that it is to see.
+// owes reports whether the client is owed a visible reply.
 func (q *pendingQueue) owes() bool { return q.len() > q.unseen }
 
-// len is the number of entries, not of replies.
+// len returns the number of entries, not of replies.
 func (q *pendingQueue) len() int { return len(q.entries) - q.first }
 
-// uncounted reports whether nobody can say when e, the next in the queue, will have been answered,
-// or it will not be: Redis ignores a second MONITOR. While the connection is Untracked only RESET's
-// reply can be told from others, and while it is Raw none.
+// uncounted reports whether the reply to e, the next in the queue, can't be told from others, or
+// will not come: Redis ignores a second MONITOR. While the connection is Untracked, only RESET's
+// reply can be told; while it is Streaming, none.
 func (q *pendingQueue) uncounted(e *pendingReply) bool {
 	switch {
 	case q.Streaming:
@@ -64,10 +66,11 @@ func (q *pendingQueue) uncounted(e *pendingReply) bool {
 	case q.Untracked:
 		return e.Effect != commands.Reset
 	}
-	return q.monitor && !q.InMulti && !q.Subscribed() && e.Effect == commands.Monitor && e.Count == 0
+	return q.monitor && !q.InMulti && !q.Subscribed() && e.Effect == commands.Monitor &&
+		e.Count == 0
 }
 
-// discount takes note of a request that is uncounted.
+// skipUncounted records an uncounted request, which gets no entry.
 func (q *pendingQueue) skipUncounted(e *pendingReply) {
 	q.skipNext = false
 	if e.Effect == commands.Monitor && !q.Untracked {
@@ -75,8 +78,7 @@ func (q *pendingQueue) skipUncounted(e *pendingReply) {
 	}
 }
 
-// unsure reports whether an error that comes next may be the reply of a request that mostly gets
-// none.
+// errorUndecided reports whether a next error may answer a request that usually gets no reply.
 func (q *pendingQueue) errorUndecided() bool {
 	e := q.head()
 	return q.monitorAgain > 0 || e != nil && e.Effect == MaybeUnanswered
@@ -105,7 +107,7 @@ func (q *pendingQueue) push(e pendingReply) {
 	q.entries = append(q.entries, e)
 }
 
-// withdraw forgets the request pushed last, if it hasn't been answered already.
+// withdraw removes the last request, if it has not been answered.
 func (q *pendingQueue) withdraw() {
 	if q.empty() {
 		return
@@ -128,7 +130,7 @@ func (q *pendingQueue) head() *pendingReply {
 	return &q.entries[q.first]
 }
 
-// maxIdleEntries is how much of the queue's memory is kept when it is empty.
+// maxIdleEntries is for how many entries an empty queue keeps memory.
 const maxIdleEntries = 64
 
 func (q *pendingQueue) pop() {
@@ -151,8 +153,8 @@ func (q *pendingQueue) pop() {
 	}
 }
 
-// destination says where a reply goes whose first byte is kind. It also finds out whether what
-// begins is no reply but a replication stream.
+// destination says where the reply goes whose first byte is kind. It also detects the beginning of
+// a replication stream.
 func (q *pendingQueue) destination(kind byte) replyKind {
 	if kind == '*' || kind == '%' {
 		q.popUnanswered()
@@ -174,41 +176,44 @@ func (q *pendingQueue) destination(kind byte) replyKind {
 		return relayed // SKIP doesn't hide it
 	case q.skipNext:
 		return discarded
-	case kind == '+' && !q.InMulti && (e.Effect == commands.ReplyOff || e.Effect == commands.ReplySkip):
+	case kind == '+' && !q.InMulti && (e.Effect == commands.ReplyOff ||
+		e.Effect == commands.ReplySkip):
 		return discarded // the OK of the CLIENT REPLY ON that was sent in its place
 	case kind == '+' && e.Effect == commands.Reset:
-		return relayed // it ends OFF before it answers
+		return relayed // it ends OFF before the reply
 	case q.replyOff:
 		return discarded
 	}
 	return relayed
 }
 
-// relaysPlainly reports whether the next reply goes to the client and, unless it is an error or a
-// push, changes nothing.
+// nextIsPlain reports whether the next reply goes to the client and changes nothing, unless it is
+// an error or a push.
 func (q *pendingQueue) nextIsPlain() bool {
 	e := q.head()
-	return e != nil && e.kind == relayed && e.Effect == commands.NoEffect && q.Admitted && !q.skipNext && !q.replyOff && !q.InMulti &&
+	return e != nil && e.kind == relayed && e.Effect == commands.NoEffect && q.Admitted &&
+		!q.skipNext && !q.replyOff && !q.InMulti &&
 		!q.Streaming && !q.Untracked && !q.monitor
 }
 
-// muted reports whether a reply that the proxy makes is to be left out now.
+// muted reports whether CLIENT REPLY suppresses a reply of the proxy now.
 func (q *pendingQueue) muted() bool { return q.replyOff || q.skipNext }
 
-// finished takes note that a reply has been passed whole. It returns the entry that it answered,
-// for the caller to act on its local or answer, and whether there is one: pushes, messages and
-// MONITOR's feed answer nothing.
+// complete records a whole reply. It returns the entry that it answered, for the caller to act on
+// its local or answer. ok is false for what answers nothing: pushes, messages and MONITOR's lines.
 func (q *pendingQueue) complete(h resp.Head) (e pendingReply, ok bool) {
 	switch {
 	case q.Streaming:
 		return pendingReply{}, false
 	case q.Untracked:
-		if e := q.head(); e != nil && e.Effect == commands.Reset && h.Type == '+' && string(h.Line) == "RESET" {
+		if e := q.head(); e != nil && e.Effect == commands.Reset && h.Type == '+' &&
+			string(h.Line) == "RESET" {
 			return q.answered(h)
 		}
 		return pendingReply{}, false
 	case h.Type == '>' || h.Type == '*':
-		if kind := commands.Confirmation(h.Elem); kind != commands.NoEffect && (h.Type == '>' || q.Subscribed() || q.headSubscribes()) {
+		if kind := commands.Confirmation(h.Elem); kind != commands.NoEffect &&
+			(h.Type == '>' || q.Subscribed() || q.headSubscribes()) {
 			q.confirm(kind, h)
 			return pendingReply{}, false
 		}
@@ -217,21 +222,22 @@ func (q *pendingQueue) complete(h resp.Head) (e pendingReply, ok bool) {
 		}
 	case h.Type == '+' && q.monitor && commands.IsMonitorLine(h.Line):
 		return pendingReply{}, false
-	case q.monitorAgain > 0 && h.IsError() && bytes.HasPrefix(h.Line, []byte("NOPERM")) && bytes.Contains(h.Line, []byte("'monitor'")):
+	case q.monitorAgain > 0 && h.IsError() && bytes.HasPrefix(h.Line, []byte("NOPERM")) &&
+		bytes.Contains(h.Line, []byte("'monitor'")):
 		q.monitorAgain--
 		return pendingReply{}, false
-	case h.IsError() && bytes.HasPrefix(h.Line, []byte("ERR unknown command")) && bytes.HasPrefix(h.Line[min(len(h.Line), helloAt):], []byte("HELLO")):
+	case h.IsError() && bytes.HasPrefix(h.Line, []byte("ERR unknown command")) &&
+		bytes.HasPrefix(h.Line[min(len(h.Line), helloAt):], []byte("HELLO")):
 		q.popUnanswered()
 	}
 	return q.answered(h)
 }
 
-// helloAt is where the name stands in "ERR unknown command 'HELLO'…", which is what a Redis before
-// 6.0 says to a probe.
+// helloAt is where the name is in "ERR unknown command 'HELLO'…", the reply of a Redis before 6.0
+// to a probe.
 const helloAt = len("ERR unknown command '")
 
-// passOver drops a request that turns out to have got no reply, since that to the probe behind it
-// has come.
+// popUnanswered drops a request that has got no reply, because the reply to its probe has arrived.
 func (q *pendingQueue) popUnanswered() {
 	if e := q.head(); e != nil && e.Effect == MaybeUnanswered {
 		q.skipNext = false
@@ -265,7 +271,7 @@ func (q *pendingQueue) answered(h resp.Head) (pendingReply, bool) {
 	if e == nil {
 		return pendingReply{}, false
 	}
-	q.monitorAgain = 0 // replies come in order: what was sent before this has got none
+	q.monitorAgain = 0 // replies come in order: earlier MONITORs got none
 	if e.kind == relayed {
 		q.skipNext = false
 		q.apply(e.Expect, h)
@@ -280,8 +286,7 @@ func (q *pendingQueue) answered(h resp.Head) (pendingReply, bool) {
 	return done, true
 }
 
-// ready pops the next entry if it needs no reply from upstream, or if what it waits for can't be
-// told from other replies.
+// popReady pops the next entry if it waits for no reply, after entries that are uncounted.
 func (q *pendingQueue) popReady() (e pendingReply, ok bool) {
 	head := q.head()
 	for head != nil && q.uncounted(head) {

@@ -26,16 +26,17 @@ const (
 // Config is what a Pool is made of.
 type Config struct {
 	Upstream    *upstream.Upstream
-	LanesPerKey int             // at most, for each login, database and protocol; 0: no lanes
-	DialTimeout time.Duration   // bounds the opening of a connection
-	OnDial      func(err error) // is called whenever a home was opened, or could not be; nil: nobody
+	LanesPerKey int           // at most, for each login, database and protocol; 0: no lanes
+	DialTimeout time.Duration // bounds the opening of a connection
+	// is called whenever a home was opened, or could not be; nil: nobody
+	OnDial func(err error)
 	// HomeIdle: a home is closed after so long without a request, if a new connection can take its
 	// place. It is dialled again on demand. 0 keeps all homes.
 	HomeIdle time.Duration
 	// MaxUnread bounds the files for what all clients together leave unread, bytes; 0 is no bound.
 	MaxUnread int64
-	// OnDropped is called for each client that is closed because of this or another bound on what it
-	// leaves unread; nil: nobody. It must not wait.
+	// OnDropped is called for each client that is closed because of this or another bound on what
+	// it leaves unread; nil: nobody. It must not wait.
 	OnDropped func(client net.Addr, err error)
 }
 
@@ -52,12 +53,13 @@ type Pool struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 
-	mu       sync.Mutex
-	groups   map[poolKey]*laneGroup // guarded by mu
-	refused  map[poolKey]time.Time  // guarded by mu; when Redis refused the login
-	leaves   uint64                 // guarded by mu; how often a session has left a lane
-	closed   bool                   // guarded by mu
-	laneLost time.Time              // guarded by mu; when a lane was last lost, not closed by the pool
+	mu      sync.Mutex
+	groups  map[poolKey]*laneGroup // guarded by mu
+	refused map[poolKey]time.Time  // guarded by mu; when Redis refused the login
+	leaves  uint64                 // guarded by mu; how often a session has left a lane
+	closed  bool                   // guarded by mu
+	// guarded by mu; when a lane was last lost, not closed by the pool
+	laneLost time.Time
 }
 
 // poolKey is what the sessions on a lane have in common.
@@ -89,10 +91,11 @@ func (p *Pool) ReadIn(loops *eventloop.Loops) { p.loops = loops }
 // Suspend says whether Redis polices single connections, so that no lane may be used.
 func (p *Pool) Suspend(suspended bool) { p.sharing.suspended.Store(suspended) }
 
-// join returns a lane for a session, which must leave it, or nil if the session has to use its home.
-// That is so while no other session has this key, because a lane would be of no use then, and until
-// a lane is open. opening is closed when that is decided. join never waits. (On a cluster a lane is
-// of use to a single session too: the proxy's own login opens it, which may ask for the slots.)
+// join returns a lane for a session, which must leave it, or nil if the session has to use its
+// home. That is so while no other session has this key, because a lane would be of no use then, and
+// until a lane is open. opening is closed when that is decided. join never waits. (On a cluster a
+// lane is of use to a single session too: the proxy's own login opens it, which may ask for the
+// slots.)
 func (p *Pool) join(s *laneSide, key poolKey) (l *lane, opening <-chan struct{}) {
 	if s.alone.Load() && s.aloneIn == key {
 		return nil, nil
@@ -208,7 +211,8 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 
 // dropEmptyLocked forgets a group in which there is nothing. mu is held.
 func (p *Pool) dropEmptyLocked(key poolKey, group *laneGroup) {
-	if len(group.lanes) == 0 && group.opening == nil && group.alone == nil && p.groups[key] == group {
+	if len(group.lanes) == 0 && group.opening == nil && group.alone == nil &&
+		p.groups[key] == group {
 		delete(p.groups, key)
 	}
 }

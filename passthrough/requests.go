@@ -1,24 +1,23 @@
 package passthrough
 
-// What a session asks for: requests that are passed on, those of the proxy's own, and what it says
-// to the client itself, each in its turn.
+// What a session asks for: requests to relay, requests of the proxy itself, and the proxy's
+// replies.
 
 import "lockproxy/internal/resp"
 
-// Request is a request that is passed on, or several in a row that nothing is expected of, or a
-// piece of one.
+// Request is a request to relay, several without an Effect, or a piece of one.
 type Request struct {
 	Raw []byte
-	N   int // of requests in Raw, if there are several
-	Way Way // for TryRelay; otherwise Connect has seen to it
+	N   int // how many requests Raw holds; 0 is one
+	Way Way // only for TryRelay: Relay goes where Connect decided
 	Expect
 	Piece       Piece
-	Instead     []byte // what the client is given in place of the reply, if that isn't nil
-	Discarded   bool   // the client is given nothing
-	SyncsWrites bool   // with it the home knows what the session has sent Elsewhere: see Writes
+	Instead     []byte // the client gets this in place of the reply, unless it is nil
+	Discarded   bool   // the client gets no reply
+	SyncsWrites bool   // it makes Redis count the writes sent Elsewhere for the home: see Writes
 }
 
-// Piece says which part of a request Raw is. Only the home takes pieces.
+// Piece says which part of a request Raw is. Pieces go only by the home.
 type Piece uint8
 
 const (
@@ -26,16 +25,14 @@ const (
 	First
 	Further
 	Last
-	Broken // none: what came behind the others turned out not to be one. Nothing may be sent behind it
+	Broken // none: the rest is invalid. Nothing may be sent after it
 )
 
-// Relay passes a request on, and its reply back to the client. The session must have called
-// Connect, and calls Flush when it has no more. If it could not Connect for the First piece,
-// further ones are dropped.
+// Relay passes a request on, and its reply back to the client. The session calls Connect before,
+// and Flush after the last request. If Connect failed for the First piece, the others are dropped.
 //
-// The proxy itself leaves out the replies that CLIENT REPLY OFF and SKIP suppress, so that the
-// pending queue never loses count: for these, Raw must be CLIENT REPLY ON, which asks the upstream for the
-// same permission.
+// The proxy itself suppresses replies for CLIENT REPLY OFF and SKIP, so that the pending queue
+// stays exact. For these, Raw must be CLIENT REPLY ON, for which Redis checks the same permission.
 func (p *Pipe) Relay(r Request) {
 	e := pendingReply{Expect: r.Expect, count: r.N}
 	switch {
@@ -67,33 +64,32 @@ func (p *Pipe) Relay(r Request) {
 		p.mu.Unlock()
 	}
 	if r.Effect == MaybeUnanswered {
-		p.discard("HELLO") // nobody may be refused it who isn't refused everything
+		p.discard("HELLO") // Redis refuses it only to clients to which it refuses everything
 	}
 }
 
-// hidden queues a request whose reply nobody hears of.
+// discard sends a request and discards its reply.
 func (p *Pipe) discard(cmd ...string) {
 	p.enqueue(pendingReply{kind: discarded}, resp.AppendCommand(nil, cmd...))
 }
 
-// logInAgain does what comes behind a RESET: the connection is logged in as a new one is, or else
-// asked whether its client may talk to the upstream without a login, as Admitted says. HELLO tells
-// that to everybody.
+// logInAgain follows a RESET: it logs the home in as a new one. If new ones have no login, HELLO
+// finds out whether Redis admits the client without one.
 func (p *Pipe) logInAgain() {
 	p.mu.Lock()
 	p.pending.fresh = false
 	p.mu.Unlock()
 	login := p.pool.Upstream.Initial.Login()
 	for _, cmd := range login {
-		p.enqueue(pendingReply{kind: discarded, Expect: Expect{Effect: logsIn}}, resp.AppendCommand(nil, cmd...))
+		p.enqueue(pendingReply{kind: discarded, Expect: Expect{Effect: logsIn}},
+			resp.AppendCommand(nil, cmd...))
 	}
 	if len(login) == 0 {
 		p.discard("HELLO")
 	}
 }
 
-// Do queues requests of the proxy's own, whose replies it keeps from the client. They are sent when
-// they are awaited: see Awaiting.
+// Do gathers requests of the proxy, whose replies the client does not get. Awaiting sends them.
 func (p *Pipe) Do(raws ...[]byte) []*Answer {
 	answers := make([]*Answer, len(raws))
 	for i, raw := range raws {
@@ -103,8 +99,8 @@ func (p *Pipe) Do(raws ...[]byte) []*Answer {
 	return answers
 }
 
-// Barrier's Answer is there when all that was asked before has been answered to the client. What
-// Connect has given the session is still there then.
+// Barrier returns an Answer that is done when everything before it has been answered. The route is
+// the same until then.
 func (p *Pipe) Barrier() *Answer {
 	a := &Answer{Done: make(chan struct{})}
 	p.mu.Lock()
@@ -117,17 +113,17 @@ func (p *Pipe) Barrier() *Answer {
 	return a
 }
 
-// When says when the client is given a reply of the proxy's own.
+// When says when the client gets a reply of the proxy.
 type When uint8
 
 const (
-	InTurn  When = iota // behind all replies still to come
-	Now                 // though it is owed others: those to requests of the proxy's own, which it doesn't see
-	Finally             // InTurn, and the client is closed with it
+	InTurn  When = iota // after the replies to earlier requests
+	Now                 // at once; only while every missing reply is to a request of the proxy
+	Finally             // InTurn, and then the client is closed
 )
 
-// Reply gives the client a reply of the proxy's own. given is false if it can't be Now: the client
-// has been given a part of a push, and must have the rest first.
+// Reply gives the client a reply of the proxy. given is false if Now is impossible because the
+// client has only a part of a push.
 func (p *Pipe) Reply(text []byte, when When) (given bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,20 +135,20 @@ func (p *Pipe) Reply(text []byte, when When) (given bool) {
 		return false
 	case when == Now:
 		p.out.send(text)
-	case !p.pending.empty() || p.within: // a message may be on its way though nothing is owed
+	case !p.pending.empty() || p.within: // the client may have a part of a push
 		p.pending.push(pendingReply{kind: local, local: text})
 	default:
 		if p.pending.muted() {
 			text = nil
 		}
 		p.pending.skipNext = false
-		p.sendLocked(text) // a failure shows when the client is read
+		p.sendLocked(text) // reading the client shows a failure
 	}
 	return true
 }
 
-// Push gives the client bytes that answer nothing, between two replies. It may be called from any
-// goroutine. ok is false if too much waits for the end of the reply that the client is being given.
+// Push gives the client bytes that answer no request, between two replies. It may be called from
+// any goroutine. ok is false if too many bytes wait for the end of a reply.
 func (p *Pipe) Push(text []byte) (ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,8 +13,8 @@ type sharing struct {
 	paused    atomic.Int64 // until when Redis holds back writes, as monotonic.Now; 0 if it does not
 }
 
-// pause says that Redis holds back writes for d from now on; 0 ends that. On a lane, a write that is
-// held back would delay everything behind it.
+// pause says that Redis holds back writes for d from now on; 0 ends that. On a lane, a write that
+// is held back would delay everything behind it.
 func (s *sharing) pause(d time.Duration) {
 	until := int64(0)
 	if d > 0 {

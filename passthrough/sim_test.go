@@ -35,7 +35,8 @@ type unplugged struct {
 func newUnplugged(initial upstream.Identity) *unplugged {
 	client := &clientEnd{}
 	lost := func(error) []byte { return []byte("-UPSTREAM lost\r\n") }
-	lanes := NewPool(Config{Upstream: &upstream.Upstream{Addr: "redis", Initial: initial}, LanesPerKey: 0, DialTimeout: time.Second})
+	lanes := NewPool(Config{Upstream: &upstream.Upstream{Addr: "redis", Initial: initial},
+		LanesPerKey: 0, DialTimeout: time.Second})
 	u := &unplugged{Pipe: NewPipe(lanes, client, nil, lost), far: client}
 	u.home = &home{client: &u.client, connReader: connReader{rw: nowhere{}}}
 	return u
@@ -85,8 +86,8 @@ func (u *unplugged) ask(effects ...commands.Effect) {
 	}
 }
 
-// simRedis is one connection of a Redis, written down naively, in two versions at once: what it sends when the proxy
-// has taken out CLIENT REPLY, and what the client should see.
+// simRedis is one connection of a Redis, written down naively, in two versions at once: what it
+// sends when the proxy has taken out CLIENT REPLY, and what the client should see.
 type simRedis struct {
 	initial            upstream.Identity
 	upstream.Identity  // as State's
@@ -102,8 +103,9 @@ type simRedis struct {
 
 // simCommand is one request, its reply if its sender decides it, and what it asks for.
 type simCommand struct {
-	effect   commands.Effect
-	reply    string             // for NoEffect, and where not empty, an error in place of the usual reply
+	effect commands.Effect
+	// for NoEffect, and where not empty, an error in place of the usual reply
+	reply    string
 	change   *upstream.Identity // for Select, Auth, Hello
 	channels []string           // for (un)subscribes
 }
@@ -150,10 +152,13 @@ func (s *simRedis) run(c simCommand) {
 	next := false // CLIENT REPLY SKIP is about the next command
 	defer func() { s.skip = next }()
 	if s.subscribed() && !c.effect.Subscribes() && c.effect != commands.Reset {
-		s.says("-ERR Can't execute that: only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n")
+		s.says("-ERR Can't execute that: only " +
+			"(P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET " +
+			"are allowed in this context\r\n")
 		return
 	}
-	if s.inMulti && !slices.Contains([]commands.Effect{commands.Multi, commands.Exec, commands.Discard, commands.Reset}, c.effect) {
+	if s.inMulti && !slices.Contains([]commands.Effect{commands.Multi, commands.Exec,
+		commands.Discard, commands.Reset}, c.effect) {
 		if strings.HasPrefix(c.reply, "-") {
 			s.aborted = true
 			s.says(c.reply)
@@ -259,8 +264,10 @@ func (s *simRedis) welcome(c simCommand) string {
 
 func (s *simRedis) subscribe(c simCommand) {
 	names, set, count := map[commands.Effect]string{
-		commands.Subscribe: "subscribe", commands.PSubscribe: "psubscribe", commands.SSubscribe: "ssubscribe",
-		commands.Unsubscribe: "unsubscribe", commands.PUnsubscribe: "punsubscribe", commands.SUnsubscribe: "sunsubscribe",
+		commands.Subscribe: "subscribe", commands.PSubscribe: "psubscribe",
+		commands.SSubscribe:  "ssubscribe",
+		commands.Unsubscribe: "unsubscribe", commands.PUnsubscribe: "punsubscribe",
+		commands.SUnsubscribe: "sunsubscribe",
 	}, s.channels, func() int { return len(s.channels) + len(s.patterns) }
 	switch c.effect {
 	case commands.PSubscribe, commands.PUnsubscribe:
@@ -276,7 +283,8 @@ func (s *simRedis) subscribe(c simCommand) {
 		}
 	}
 	confirm := func(channel string) {
-		s.sends(s.push(fmt.Sprintf("3\r\n$%d\r\n%s\r\n%s:%d\r\n", len(names[c.effect]), names[c.effect], channel, count())))
+		s.sends(s.push(fmt.Sprintf("3\r\n$%d\r\n%s\r\n%s:%d\r\n", len(names[c.effect]),
+			names[c.effect], channel, count())))
 	}
 	for _, name := range list {
 		if on {
@@ -299,8 +307,8 @@ func (s *simRedis) push(text string) string {
 	return "*" + text
 }
 
-// unasked sends something that answers no request, if there is anything to send: a message, a line of MONITOR's feed, or
-// an invalidation. It is marked so that the test can tell it.
+// unasked sends something that answers no request, if there is anything to send: a message, a line
+// of MONITOR's feed, or an invalidation. It is marked so that the test can tell it.
 func (s *simRedis) unasked() {
 	mark := fmt.Sprintf("oob-%06d", s.oob)
 	s.oob++
@@ -319,7 +327,8 @@ func (s *simRedis) unasked() {
 	}
 }
 
-// separate tells replies from what came unasked. Their places among each other depend on when the bytes arrive.
+// separate tells replies from what came unasked. Their places among each other depend on when the
+// bytes arrive.
 func separate(t testing.TB, stream []byte) (replies, unasked []string) {
 	t.Helper()
 	for len(stream) > 0 {

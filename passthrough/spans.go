@@ -1,18 +1,18 @@
 package passthrough
 
-// run is a number of replies in a row that go to one session.
+// span is a number of consecutive replies for one client.
 type span struct {
 	client  *client
 	replies int
 }
 
-// runs is a queue of them. It is pure: no I/O, no clock, no lock. Its zero value is empty.
+// spanQueue says to whom the next replies of a lane go. It is pure. Its zero value is empty.
 type spanQueue struct {
 	list  []span
-	first int // those before it are done
+	first int // index of the first one in the queue
 }
 
-// push adds a run at the end, to the last one if that is of the same session.
+// push adds a span at the end, or to the last one if that has the same client.
 func (q *spanQueue) push(r span) {
 	if last := len(q.list) - 1; last >= q.first && q.list[last].client == r.client {
 		q.list[last].replies += r.replies
@@ -26,7 +26,7 @@ func (q *spanQueue) push(r span) {
 	q.list = append(q.list, r)
 }
 
-// pop removes the first; ok is false if there is none.
+// pop removes the first span; ok is false if there is none.
 func (q *spanQueue) pop() (r span, ok bool) {
 	if q.first == len(q.list) {
 		return span{}, false
@@ -40,7 +40,7 @@ func (q *spanQueue) pop() (r span, ok bool) {
 	return r, true
 }
 
-// takeAll empties the queue.
+// takeAll removes all spans.
 func (q *spanQueue) takeAll() []span {
 	list := q.list[q.first:]
 	*q = spanQueue{}

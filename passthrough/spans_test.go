@@ -14,7 +14,8 @@ func TestRunsAgainstModel(t *testing.T) {
 		var model []*client // of each reply that is due
 		for range rapid.IntRange(0, 200).Draw(t, "steps") {
 			if rapid.IntRange(0, 2).Draw(t, "step") > 0 {
-				p, n := rapid.SampledFrom(pipes).Draw(t, "pipe"), rapid.IntRange(1, 3).Draw(t, "replies")
+				p, n := rapid.SampledFrom(pipes).Draw(t, "pipe"),
+					rapid.IntRange(1, 3).Draw(t, "replies")
 				q.push(span{p, n})
 				for range n {
 					model = append(model, p)

@@ -10,16 +10,16 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// State is the state of one upstream connection as its replies tell it. It is pure: no I/O, no clock.
+// State is the state of a home according to its replies. It is pure: no I/O, no clock.
 type State struct {
 	upstream.Identity
 	upstream.Labels
-	// Admitted says that the upstream has answered the session otherwise than with an error: it may talk to it, as who it is.
+	// Admitted says that Redis has sent a reply that is no error: it lets this login talk to it.
 	Admitted  bool
 	InMulti   bool // within MULTI
-	Watching  bool // a client's own WATCH is in force
-	Untracked bool // replies can't be counted any more: lock commands are not possible
-	Streaming bool // the stream is no longer made of replies at all
+	Watching  bool // a WATCH of the client is in force
+	Untracked bool // replies can't be matched with requests any more: lock commands are impossible
+	Streaming bool // the connection carries a replication stream, no replies
 
 	initial            upstream.Identity
 	queued             []queuedExpect // what EXEC will make true
@@ -31,7 +31,7 @@ type State struct {
 	stickyState        bool // Stays
 	knownID            bool // Known
 	pauses             pauseChange
-	fresh              bool // RESET has been done, and nothing sent since
+	fresh              bool // nothing was sent since RESET
 	replyOff, skipNext bool
 }
 
@@ -39,31 +39,39 @@ func newState(initial upstream.Identity) State {
 	return State{Identity: initial, initial: initial, Admitted: initial.LoggedIn}
 }
 
-func (s *State) setup() upstream.Setup { return upstream.Setup{Identity: s.Identity, Labels: s.Labels} }
+func (s *State) setup() upstream.Setup {
+	return upstream.Setup{Identity: s.Identity,
+		Labels: s.Labels}
+}
 
 // Muted reports whether CLIENT REPLY keeps the next command's reply from the client.
 func (s *State) Muted() bool { return s.replyOff || s.skipNext }
 
-// Shareable reports whether another connection that is set up so would do as well for what comes next.
+// Shareable reports whether the next request can go by a lane with the same Identity.
 func (s *State) Shareable() bool {
-	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState && s.Admitted
+	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState &&
+		s.Admitted
 }
 
-// replaceable reports whether a new connection would do as well, though others have seen this one.
+// replaceable reports whether a new home can take the place of this one.
 func (s *State) replaceable() bool {
 	own := s.LoggedIn && (s.User != s.initial.User || s.Password != s.initial.Password)
-	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState && !s.knownID && !own
+	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState &&
+		!s.knownID && !own
 }
 
-// Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are allowed.
+// Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are
+// allowed.
 func (s *State) Subscribed() bool { return s.Proto == 2 && s.subscriptions.All() > 0 }
 
-// Plain reports whether nothing but Identity tells this connection from a new one.
+// Plain reports whether the connection differs from a new one only by Identity, as far as replies
+// go.
 func (s *State) Plain() bool {
-	return !s.InMulti && !s.Untracked && !s.Streaming && s.subscriptions.All() == 0 && !s.monitor && !s.replyOff && !s.skipNext
+	return !s.InMulti && !s.Untracked && !s.Streaming && s.subscriptions.All() == 0 && !s.monitor &&
+		!s.replyOff && !s.skipNext
 }
 
-// apply takes the reply to a request into account.
+// apply applies the reply to a request.
 func (s *State) apply(e Expect, h resp.Head) {
 	if s.InMulti && h.Type == '+' && string(h.Line) == "QUEUED" {
 		if e.Effect != commands.NoEffect {
@@ -76,7 +84,7 @@ func (s *State) apply(e Expect, h resp.Head) {
 	switch e.Effect {
 	case commands.NoEffect, commands.Quit, commands.Closes, commands.Unanswered, MaybeUnanswered:
 	case commands.UnknownState, commands.StickyState:
-		if !neverRan(h) { // else even if it failed
+		if !neverRan(h) { // otherwise even if it failed
 			s.succeeded(e)
 		}
 	case commands.Watch:
@@ -107,50 +115,58 @@ func (s *State) apply(e Expect, h resp.Head) {
 	}
 }
 
-// leaveMulti takes the reply of EXEC or DISCARD into account. ended says that it has ended the transaction and the WATCH; otherwise both are still
-// in force, unless the error says that there is no transaction.
+// leaveMulti applies the reply to EXEC or DISCARD. ended says that transaction and WATCH have
+// ended. Otherwise both go on, unless the error says that there is no transaction.
 func (s *State) leaveMulti(ended bool, h resp.Head) {
 	switch {
 	case ended:
 		s.InMulti, s.Watching, s.queued = false, false, nil
-	case bytes.HasPrefix(h.Line, []byte("ERR EXEC without MULTI")), bytes.HasPrefix(h.Line, []byte("ERR DISCARD without MULTI")):
+	case bytes.HasPrefix(h.Line, []byte("ERR EXEC without MULTI")),
+		bytes.HasPrefix(h.Line, []byte("ERR DISCARD without MULTI")):
 		s.InMulti, s.queued = false, nil
 	}
 }
 
-// aborts begin the errors with which EXEC ends a transaction. After every other one it goes on: up to Redis 6.0 after all that would be
-// EXECABORT now. In a cluster a node says where the keys are, and the proxy that a node was lost.
-var aborts = []string{"ERR Transaction contains write", "MOVED ", "ASK ", "CLUSTERDOWN", "CROSSSLOT", "TRYAGAIN", upstream.Prefix}
+// aborts are prefixes of the errors with which EXEC ends a transaction. After any other error it
+// goes on (up to Redis 6.0, in cases that are EXECABORT now). Some come from cluster nodes, or from
+// the proxy.
+var aborts = []string{"ERR Transaction contains write", "MOVED ", "ASK ", "CLUSTERDOWN",
+	"CROSSSLOT", "TRYAGAIN", upstream.Prefix}
 
-// aborted reports whether EXEC's error has ended the transaction and the WATCH; EXECABORT also ends a WATCH alone.
+// aborted reports whether EXEC's error has ended the transaction and the WATCH; EXECABORT also ends
+// a WATCH alone.
 func (s *State) aborted(h resp.Head) bool {
 	begins := func(text string) bool { return bytes.HasPrefix(h.Line, []byte(text)) }
 	return begins("EXECABORT") || s.InMulti && slices.ContainsFunc(aborts, begins)
 }
 
-// reset makes the state what RESET leaves. What the library has said of itself it doesn't touch.
+// reset sets the state after RESET, which keeps the library's name and version.
 func (s *State) reset() {
 	after := newState(s.initial)
-	after.LibName, after.LibVer, after.stickyState, after.knownID, after.fresh = s.LibName, s.LibVer, s.stickyState, s.knownID, true
+	after.LibName, after.LibVer, after.stickyState, after.knownID, after.fresh = s.LibName,
+		s.LibVer, s.stickyState, s.knownID, true
 	*s = after
 }
 
-// unknownTo begin the replies that say that there is no such command, or none by its second word; the last one before Redis 7.0.
-var unknownTo = []string{"ERR unknown command", "ERR unknown subcommand", "ERR Unknown subcommand or wrong number of arguments"}
+// unknownTo are prefixes of the errors for unknown commands and subcommands; the last one is of
+// Redis before 7.0.
+var unknownTo = []string{"ERR unknown command", "ERR unknown subcommand",
+	"ERR Unknown subcommand or wrong number of arguments"}
 
-// pauseChange is what a reply tells of a pause of writes, once until it is taken.
+// pauseChange says that a reply has changed the pause of writes.
 type pauseChange struct {
 	made  bool
 	lasts time.Duration // 0 if it is over
 }
 
-// neverRan reports whether a reply says so: then the command has left nothing.
+// neverRan reports whether the command was unknown, and so has changed nothing.
 func neverRan(h resp.Head) bool {
-	return h.IsError() && slices.ContainsFunc(unknownTo, func(text string) bool { return bytes.HasPrefix(h.Line, []byte(text)) })
+	return h.IsError() && slices.ContainsFunc(unknownTo,
+		func(text string) bool { return bytes.HasPrefix(h.Line, []byte(text)) })
 }
 
-// failed takes an error into account of a command that may have done a part of what it says: up to Redis 7.0 HELLO logs in, and takes
-// a name, before it looks at what stands behind that.
+// failed applies the error of a command that may have done a part of its work: up to Redis 7.0,
+// HELLO logs in and sets a name before it checks its further arguments.
 func (s *State) failed(e Expect) {
 	if e.Effect == commands.Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn) {
 		s.unknownState = true
@@ -160,20 +176,21 @@ func (s *State) failed(e Expect) {
 	}
 }
 
-// trust takes a reply as a sign that the upstream lets the session talk to it. It gives RESET and QUIT to anybody.
+// admit sets Admitted, unless the reply is an error, or to RESET or QUIT, which Redis allows to
+// everybody.
 func (s *State) admit(e commands.Effect, h resp.Head) {
 	if !h.IsError() && e != commands.Reset && e != commands.Quit {
 		s.Admitted = true
 	}
 }
 
-// queuedExpect is a command with an effect that MULTI has queued as number `at`, from 0.
+// queuedExpect is a command with an effect in a transaction; at is its index, from 0.
 type queuedExpect struct {
 	Expect
 	at int
 }
 
-// executed makes true what EXEC ran and didn't fail.
+// executed applies the effects of the commands that EXEC ran.
 func (s *State) executed(h resp.Head) {
 	for _, q := range s.queued {
 		if !slices.Contains(h.Errors, q.at) {
@@ -183,27 +200,27 @@ func (s *State) executed(h resp.Head) {
 		}
 	}
 	if h.ManyErrors && len(s.queued) > 0 {
-		s.Untracked = true // whether one of them is among the errors that were not noted can't be said
+		s.Untracked = true // one of them may be among the errors that Head left out
 	}
 }
 
-// succeeded makes e's effect true.
+// succeeded applies e's effect.
 func (s *State) succeeded(e Expect) {
 	switch {
 	case e.Change != nil:
 		s.merge(e)
 	case e.Effect == commands.Select:
-		s.unknownState = true // it was too large to see what it changes
+		s.unknownState = true // it was too large to parse
 	case e.Effect == commands.Auth || e.Effect == commands.Hello:
-		s.Untracked = true // it was too large to see what it changes, which may be the user
+		s.Untracked = true // it was too large to parse; the user may have changed
 		if e.Proto != 0 {
 			s.Proto = e.Proto
 		}
 	case e.Effect.Subscribes():
-		// Only in EXEC: a confirmation for each channel, within an array that counts one for them all.
+		// Only in EXEC: its array counts one reply for the confirmations of all channels.
 		s.Untracked = true
 	case e.Effect == commands.Unanswered:
-		s.Untracked = true // only in EXEC, whose array counts a reply that isn't there
+		s.Untracked = true // only in EXEC, whose array counts a missing reply
 	}
 	switch e.Effect {
 	case commands.UnknownState:
@@ -241,8 +258,8 @@ func (s *State) succeeded(e Expect) {
 	}
 }
 
-// merge takes from e.Change what its effect can change: SELECT the database; AUTH the user; HELLO the protocol unless 0,
-// and the user if it brought one.
+// merge applies the part of e.Change that e.Effect can change: SELECT the database, AUTH the user,
+// HELLO the protocol unless it is 0, and the user if it has one.
 func (s *State) merge(e Expect) {
 	switch e.Effect {
 	case commands.Select:

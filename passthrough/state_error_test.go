@@ -8,28 +8,40 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// What is in force on a connection stays so after an error, as Redis does it, unless the error itself ends it.
+// What is in force on a connection stays so after an error, as Redis does it, unless the error
+// itself ends it.
 func TestErrorsLeaveTheState(t *testing.T) {
 	const noPerm, arity = "-NOPERM this user has no permissions", "-ERR wrong number of arguments"
-	every := []string{noPerm, arity, "-NOAUTH Authentication required.", "-BUSY Redis is busy", "-LOADING Redis is loading",
-		"-MASTERDOWN Link with MASTER is down", "-READONLY You can't write", "-OOM command not allowed", "-MISCONF no", "-NOREPLICAS no", "!8\r\nERR long"}
+	every := []string{noPerm, arity, "-NOAUTH Authentication required.", "-BUSY Redis is busy",
+		"-LOADING Redis is loading",
+		"-MASTERDOWN Link with MASTER is down", "-READONLY You can't write",
+		"-OOM command not allowed", "-MISCONF no", "-NOREPLICAS no", "!8\r\nERR long"}
 	text := "bad name"
 	changes := []Expect{
-		{Effect: commands.Multi}, {Effect: commands.Discard}, {Effect: commands.Watch}, {Effect: commands.Unwatch}, {Effect: commands.Reset}, {Effect: commands.Monitor},
-		{Effect: commands.Select, Change: &upstream.Identity{DB: 7}}, {Effect: commands.Auth, Change: &upstream.Identity{User: "eve", Password: "x", LoggedIn: true}},
+		{Effect: commands.Multi}, {Effect: commands.Discard}, {Effect: commands.Watch},
+		{Effect: commands.Unwatch}, {Effect: commands.Reset}, {Effect: commands.Monitor},
+		{Effect: commands.Select, Change: &upstream.Identity{DB: 7}},
+		{Effect: commands.Auth, Change: &upstream.Identity{User: "eve", Password: "x",
+			LoggedIn: true}},
 		{Effect: commands.Hello, Change: &upstream.Identity{Proto: 3}},
-		{Effect: commands.Subscribe, Count: 1}, {Effect: commands.PSubscribe, Count: 1}, {Effect: commands.SSubscribe, Count: 1},
-		{Effect: commands.Unsubscribe}, {Effect: commands.PUnsubscribe}, {Effect: commands.SUnsubscribe},
-		{Effect: commands.ReplyOff}, {Effect: commands.ReplySkip}, {Effect: commands.ReplyOn}, {Effect: commands.SetName, Text: &text}, {Effect: commands.SetLibName, Text: &text},
-		{Effect: commands.SetLibVer, Text: &text}, {Effect: commands.TrackingOn}, {Effect: commands.TrackingOff}, {Effect: commands.Quit},
+		{Effect: commands.Subscribe, Count: 1}, {Effect: commands.PSubscribe, Count: 1},
+		{Effect: commands.SSubscribe, Count: 1},
+		{Effect: commands.Unsubscribe}, {Effect: commands.PUnsubscribe},
+		{Effect: commands.SUnsubscribe},
+		{Effect: commands.ReplyOff}, {Effect: commands.ReplySkip}, {Effect: commands.ReplyOn},
+		{Effect: commands.SetName, Text: &text}, {Effect: commands.SetLibName, Text: &text},
+		{Effect: commands.SetLibVer, Text: &text}, {Effect: commands.TrackingOn},
+		{Effect: commands.TrackingOff}, {Effect: commands.Quit},
 	}
 	inForce := map[string]State{
-		"nothing":           {},
-		"WATCH":             {Watching: true},
-		"MULTI":             {InMulti: true},
-		"WATCH and MULTI":   {Watching: true, InMulti: true},
-		"a login":           {Identity: upstream.Identity{User: "bob", Password: "b", LoggedIn: true, DB: 3, Proto: 3}, Admitted: true},
-		"subscriptions":     {subscriptions: commands.Subscriptions{Channels: 1, Patterns: 2, Sharded: 3}},
+		"nothing":         {},
+		"WATCH":           {Watching: true},
+		"MULTI":           {InMulti: true},
+		"WATCH and MULTI": {Watching: true, InMulti: true},
+		"a login": {Identity: upstream.Identity{User: "bob", Password: "b",
+			LoggedIn: true, DB: 3, Proto: 3}, Admitted: true},
+		"subscriptions": {subscriptions: commands.Subscriptions{Channels: 1, Patterns: 2,
+			Sharded: 3}},
 		"tracking":          {tracking: true},
 		"CLIENT REPLY OFF":  {replyOff: true},
 		"a name":            {Labels: upstream.Labels{Name: "me", LibName: "lib", LibVer: "1"}},
@@ -44,11 +56,12 @@ func TestErrorsLeaveTheState(t *testing.T) {
 	for name, before := range inForce {
 		for _, change := range changes {
 			for _, said := range every {
-				t.Run(fmt.Sprintf("%s, effect %d, %s", name, change.Effect, said), func(t *testing.T) {
-					s := before
-					s.apply(change, headOf(t, said+"\r\n"))
-					same(t, before, s)
-				})
+				t.Run(fmt.Sprintf("%s, effect %d, %s", name, change.Effect, said),
+					func(t *testing.T) {
+						s := before
+						s.apply(change, headOf(t, said+"\r\n"))
+						same(t, before, s)
+					})
 			}
 		}
 		for _, said := range append(every, "-ERR EXEC without MULTI") {
@@ -75,22 +88,33 @@ func TestRepliesThatEndATransaction(t *testing.T) {
 		{commands.Exec, "*0", State{InMulti: true, Watching: true}, false, false},
 		{commands.Exec, "*-1", State{InMulti: true, Watching: true}, false, false},
 		{commands.Exec, "_", State{InMulti: true, Watching: true}, false, false},
-		{commands.Exec, "-EXECABORT Transaction discarded because of previous errors.", State{InMulti: true, Watching: true}, false, false},
-		{commands.Exec, "-EXECABORT Transaction discarded because of: NOPERM no", State{Watching: true}, false, false},
-		{commands.Exec, "-ERR Transaction contains write commands but instance is now a read-only replica. EXEC aborted.", State{InMulti: true, Watching: true}, false, false},
+		{commands.Exec, "-EXECABORT Transaction discarded because of previous errors.",
+			State{InMulti: true, Watching: true}, false, false},
+		{commands.Exec, "-EXECABORT Transaction discarded because of: NOPERM no",
+			State{Watching: true}, false, false},
+		{commands.Exec, "-ERR Transaction contains write commands but instance is now " +
+			"a read-only replica. " +
+			"EXEC aborted.", State{InMulti: true, Watching: true}, false, false},
 		{commands.Exec, "-MOVED 1 a:1", State{InMulti: true, Watching: true}, false, false},
-		{commands.Exec, "-CLUSTERDOWN Hash slot not served", State{InMulti: true, Watching: true}, false, false},
-		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: whether the command ran is unknown", State{InMulti: true, Watching: true}, false, false},
-		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: whether the command ran is unknown", State{Watching: true}, false, true},
-		{commands.Exec, "-ERR EXEC without MULTI", State{InMulti: true, Watching: true}, false, true},
+		{commands.Exec, "-CLUSTERDOWN Hash slot not served", State{InMulti: true, Watching: true},
+			false, false},
+		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: " +
+			"whether the command ran is unknown", State{InMulti: true, Watching: true}, false,
+			false},
+		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: " +
+			"whether the command ran is unknown", State{Watching: true}, false, true},
+		{commands.Exec, "-ERR EXEC without MULTI", State{InMulti: true, Watching: true}, false,
+			true},
 		{commands.Discard, "+OK", State{InMulti: true, Watching: true}, false, false},
 		{commands.Discard, "-ERR DISCARD without MULTI", State{Watching: true}, false, true},
-		{commands.Discard, "-ERR DISCARD without MULTI", State{InMulti: true, Watching: true}, false, true},
+		{commands.Discard, "-ERR DISCARD without MULTI", State{InMulti: true, Watching: true},
+			false, true},
 	} {
 		s := test.before
 		s.apply(Expect{Effect: test.effect}, headOf(t, test.reply+"\r\n"))
 		if s.InMulti != test.multi || s.Watching != test.watching {
-			t.Errorf("%s, within MULTI %v, WATCH %v: in MULTI %v, watching %v", test.reply, test.before.InMulti, test.before.Watching, s.InMulti, s.Watching)
+			t.Errorf("%s, within MULTI %v, WATCH %v: in MULTI %v, watching %v", test.reply,
+				test.before.InMulti, test.before.Watching, s.InMulti, s.Watching)
 		}
 	}
 }

@@ -26,16 +26,25 @@ type step struct {
 
 func TestState(t *testing.T) {
 	const ok, queued, fail = "+OK\r\n", "+QUEUED\r\n", "-ERR no\r\n"
-	multi, exec, discard := Expect{Effect: commands.Multi}, Expect{Effect: commands.Exec}, Expect{Effect: commands.Discard}
-	selects := func(db int) Expect { return Expect{Effect: commands.Select, Change: &upstream.Identity{DB: db}} }
-	auth := Expect{Effect: commands.Auth, Change: &upstream.Identity{User: "bob", Password: "pw", LoggedIn: true}}
+	multi, exec, discard := Expect{Effect: commands.Multi}, Expect{Effect: commands.Exec},
+		Expect{Effect: commands.Discard}
+	selects := func(db int) Expect {
+		return Expect{Effect: commands.Select,
+			Change: &upstream.Identity{DB: db}}
+	}
+	auth := Expect{Effect: commands.Auth, Change: &upstream.Identity{User: "bob", Password: "pw",
+		LoggedIn: true}}
 	hello := func(proto int) Expect {
 		return Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: proto}}
 	}
-	helloAuth := Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: 3, User: "bob", Password: "pw", LoggedIn: true}}
+	helloAuth := Expect{Effect: commands.Hello,
+		Change: &upstream.Identity{Proto: 3, User: "bob", Password: "pw", LoggedIn: true}}
 	initial := upstream.Identity{Proto: 2, DB: 1, User: "first", Password: "p", LoggedIn: true}
 	bob := upstream.Identity{Proto: 2, DB: 1, User: "bob", Password: "pw", LoggedIn: true}
-	with := func(id upstream.Identity, change func(*upstream.Identity)) upstream.Identity { change(&id); return id }
+	with := func(id upstream.Identity, change func(*upstream.Identity)) upstream.Identity {
+		change(&id)
+		return id
+	}
 
 	for _, test := range []struct {
 		name  string
@@ -45,33 +54,50 @@ func TestState(t *testing.T) {
 		plain bool
 	}{
 		{"new", nil, initial, false, true},
-		{"SELECT", []step{{selects(3), ok}}, with(initial, func(i *upstream.Identity) { i.DB = 3 }), false, true},
+		{"SELECT", []step{{selects(3), ok}}, with(initial, func(i *upstream.Identity) { i.DB = 3 }),
+			false, true},
 		{"SELECT fails", []step{{selects(99), fail}}, initial, false, true},
-		{"SELECT with wrong arguments", []step{{Expect{Effect: commands.Select}, fail}}, initial, false, true},
+		{"SELECT with wrong arguments", []step{{Expect{Effect: commands.Select}, fail}}, initial,
+			false, true},
 		{"AUTH", []step{{auth, ok}}, bob, false, true},
 		{"AUTH fails", []step{{auth, "-WRONGPASS no\r\n"}}, initial, false, true},
-		{"HELLO 3", []step{{hello(3), "%1\r\n+proto\r\n:3\r\n"}}, with(initial, func(i *upstream.Identity) { i.Proto = 3 }), false, true},
-		{"HELLO alone", []step{{hello(3), "%0\r\n"}, {hello(0), "%0\r\n"}}, with(initial, func(i *upstream.Identity) { i.Proto = 3 }), false, true},
+		{"HELLO 3", []step{{hello(3), "%1\r\n+proto\r\n:3\r\n"}},
+			with(initial, func(i *upstream.Identity) { i.Proto = 3 }), false, true},
+		{"HELLO alone", []step{{hello(3), "%0\r\n"}, {hello(0), "%0\r\n"}},
+			with(initial, func(i *upstream.Identity) { i.Proto = 3 }), false, true},
 		{"HELLO back", []step{{hello(3), "%0\r\n"}, {hello(2), "*0\r\n"}}, initial, false, true},
 		{"HELLO fails", []step{{hello(4), "-NOPROTO no\r\n"}}, initial, false, true},
-		{"HELLO with AUTH", []step{{helloAuth, "%0\r\n"}}, with(bob, func(i *upstream.Identity) { i.Proto = 3 }), false, true},
+		{"HELLO with AUTH", []step{{helloAuth, "%0\r\n"}},
+			with(bob, func(i *upstream.Identity) { i.Proto = 3 }), false, true},
 		{"MULTI", []step{{multi, ok}}, initial, true, false},
 		{"MULTI denied", []step{{multi, "-NOPERM no\r\n"}}, initial, false, true},
 		{"EXEC", []step{{multi, ok}, {exec, "*0\r\n"}}, initial, false, true},
-		{"EXEC applies what was queued", []step{{multi, ok}, {selects(3), queued}, {auth, queued}, {selects(4), queued}, {exec, "*3\r\n+OK\r\n+OK\r\n+OK\r\n"}},
+		{"EXEC applies what was queued", []step{{multi, ok}, {selects(3), queued}, {auth, queued},
+			{selects(4), queued}, {exec, "*3\r\n+OK\r\n+OK\r\n+OK\r\n"}},
 			with(bob, func(i *upstream.Identity) { i.DB = 4 }), false, true},
 		{"not before EXEC", []step{{multi, ok}, {selects(3), queued}}, initial, true, false},
-		{"not what was refused", []step{{multi, ok}, {selects(3), fail}, {exec, "-EXECABORT no\r\n"}}, initial, false, true},
-		{"not when EXEC aborts", []step{{multi, ok}, {selects(3), queued}, {exec, "-EXECABORT no\r\n"}}, initial, false, true},
-		{"not when a watched key has changed", []step{{multi, ok}, {selects(3), queued}, {exec, "*-1\r\n"}}, initial, false, true},
-		{"the same in RESP3", []step{{multi, ok}, {selects(3), queued}, {exec, "_\r\n"}}, initial, false, true},
-		{"not what was discarded", []step{{multi, ok}, {selects(3), queued}, {discard, ok}, {multi, ok}, {exec, "*0\r\n"}}, initial, false, true},
+		{"not what was refused", []step{{multi, ok}, {selects(3), fail},
+			{exec, "-EXECABORT no\r\n"}}, initial, false, true},
+		{"not when EXEC aborts", []step{{multi, ok}, {selects(3), queued},
+			{exec, "-EXECABORT no\r\n"}}, initial, false, true},
+		{"not when a watched key has changed",
+			[]step{{multi, ok}, {selects(3), queued}, {exec, "*-1\r\n"}}, initial, false, true},
+		{"the same in RESP3", []step{{multi, ok}, {selects(3), queued}, {exec, "_\r\n"}}, initial,
+			false, true},
+		{"not what was discarded", []step{{multi, ok}, {selects(3), queued}, {discard, ok},
+			{multi, ok}, {exec, "*0\r\n"}}, initial, false, true},
 		{"DISCARD denied", []step{{multi, ok}, {discard, "-NOPERM no\r\n"}}, initial, true, false},
-		{"a bulk that says QUEUED", []step{{multi, ok}, {exec, "*0\r\n"}, {selects(3), "$6\r\nQUEUED\r\n"}}, with(initial, func(i *upstream.Identity) { i.DB = 3 }), false, true},
-		{"RESET", []step{{helloAuth, "%0\r\n"}, {selects(5), ok}, {multi, ok}, {Expect{Effect: commands.Reset}, "+RESET\r\n"}}, initial, false, true},
-		{"RESET denied", []step{{selects(5), ok}, {Expect{Effect: commands.Reset}, "-NOPERM no\r\n"}}, with(initial, func(i *upstream.Identity) { i.DB = 5 }), false, true},
+		{"a bulk that says QUEUED", []step{{multi, ok}, {exec, "*0\r\n"},
+			{selects(3), "$6\r\nQUEUED\r\n"}},
+			with(initial, func(i *upstream.Identity) { i.DB = 3 }), false, true},
+		{"RESET", []step{{helloAuth, "%0\r\n"}, {selects(5), ok}, {multi, ok},
+			{Expect{Effect: commands.Reset}, "+RESET\r\n"}}, initial, false, true},
+		{"RESET denied", []step{{selects(5), ok},
+			{Expect{Effect: commands.Reset}, "-NOPERM no\r\n"}},
+			with(initial, func(i *upstream.Identity) { i.DB = 5 }), false, true},
 		{"MONITOR", []step{{Expect{Effect: commands.Monitor}, ok}}, initial, false, false},
-		{"MONITOR denied", []step{{Expect{Effect: commands.Monitor}, "-NOPERM no\r\n"}}, initial, false, true},
+		{"MONITOR denied", []step{{Expect{Effect: commands.Monitor}, "-NOPERM no\r\n"}}, initial,
+			false, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newState(initial)
@@ -79,7 +105,8 @@ func TestState(t *testing.T) {
 				s.apply(step.expect, headOf(t, step.reply))
 			}
 			if s.Identity != test.want || s.InMulti != test.multi || s.Plain() != test.plain {
-				t.Errorf("got %+v, in MULTI %v, plain %v; want %+v, %v, %v", s.Identity, s.InMulti, s.Plain(), test.want, test.multi, test.plain)
+				t.Errorf("got %+v, in MULTI %v, plain %v; want %+v, %v, %v", s.Identity, s.InMulti,
+					s.Plain(), test.want, test.multi, test.plain)
 			}
 		})
 	}
@@ -94,21 +121,38 @@ func TestClientReply(t *testing.T) {
 		want    string
 	}{
 		{"ON", []commands.Effect{commands.ReplyOn}, "+OK\r\n", "+OK\r\n"},
-		{"OFF", []commands.Effect{commands.ReplyOff, commands.NoEffect, commands.NoEffect}, "+OK\r\n:1\r\n:2\r\n", ""},
-		{"OFF then ON", []commands.Effect{commands.ReplyOff, commands.NoEffect, commands.ReplyOn, commands.NoEffect}, "+OK\r\n:1\r\n+OK\r\n:2\r\n", "+OK\r\n:2\r\n"},
-		{"SKIP", []commands.Effect{commands.ReplySkip, commands.NoEffect, commands.NoEffect}, "+OK\r\n:1\r\n:2\r\n", ":2\r\n"},
-		{"SKIP of an error", []commands.Effect{commands.ReplySkip, commands.NoEffect, commands.NoEffect}, "+OK\r\n-ERR x\r\n:2\r\n", ":2\r\n"},
-		{"SKIP, SKIP", []commands.Effect{commands.ReplySkip, commands.ReplySkip, commands.NoEffect, commands.NoEffect}, "+OK\r\n+OK\r\n:1\r\n:2\r\n", ":2\r\n"},
-		{"SKIP, ON", []commands.Effect{commands.ReplySkip, commands.ReplyOn, commands.NoEffect}, "+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
-		{"SKIP, OFF, ON", []commands.Effect{commands.ReplySkip, commands.ReplyOff, commands.ReplyOn, commands.NoEffect}, "+OK\r\n+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
-		{"OFF, SKIP, ON", []commands.Effect{commands.ReplyOff, commands.ReplySkip, commands.ReplyOn, commands.NoEffect}, "+OK\r\n+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
-		{"OFF, RESET", []commands.Effect{commands.ReplyOff, commands.Reset, commands.NoEffect}, "+OK\r\n+RESET\r\n:1\r\n", "+RESET\r\n:1\r\n"},
-		{"SKIP, RESET", []commands.Effect{commands.ReplySkip, commands.Reset, commands.NoEffect}, "+OK\r\n+RESET\r\n:1\r\n", ":1\r\n"},
-		{"denied", []commands.Effect{commands.ReplyOff, commands.NoEffect}, "-NOPERM no\r\n:1\r\n", "-NOPERM no\r\n:1\r\n"},
-		{"OFF, MULTI, EXEC", []commands.Effect{commands.ReplyOff, commands.Multi, commands.NoEffect, commands.Exec, commands.ReplyOn}, "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n+OK\r\n", "+OK\r\n"},
-		{"SKIP, MULTI", []commands.Effect{commands.ReplySkip, commands.Multi, commands.NoEffect, commands.Exec}, "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n", "+QUEUED\r\n*1\r\n:1\r\n"},
-		{"OFF, SUBSCRIBE", []commands.Effect{commands.ReplyOff, commands.Subscribe}, "+OK\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"},
-		{"OFF, SUBSCRIBE denied", []commands.Effect{commands.ReplyOff, commands.Subscribe}, "+OK\r\n-NOPERM no\r\n", ""},
+		{"OFF", []commands.Effect{commands.ReplyOff, commands.NoEffect, commands.NoEffect},
+			"+OK\r\n:1\r\n:2\r\n", ""},
+		{"OFF then ON", []commands.Effect{commands.ReplyOff, commands.NoEffect, commands.ReplyOn,
+			commands.NoEffect}, "+OK\r\n:1\r\n+OK\r\n:2\r\n", "+OK\r\n:2\r\n"},
+		{"SKIP", []commands.Effect{commands.ReplySkip, commands.NoEffect, commands.NoEffect},
+			"+OK\r\n:1\r\n:2\r\n", ":2\r\n"},
+		{"SKIP of an error", []commands.Effect{commands.ReplySkip, commands.NoEffect,
+			commands.NoEffect}, "+OK\r\n-ERR x\r\n:2\r\n", ":2\r\n"},
+		{"SKIP, SKIP", []commands.Effect{commands.ReplySkip, commands.ReplySkip, commands.NoEffect,
+			commands.NoEffect}, "+OK\r\n+OK\r\n:1\r\n:2\r\n", ":2\r\n"},
+		{"SKIP, ON", []commands.Effect{commands.ReplySkip, commands.ReplyOn, commands.NoEffect},
+			"+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
+		{"SKIP, OFF, ON", []commands.Effect{commands.ReplySkip, commands.ReplyOff, commands.ReplyOn,
+			commands.NoEffect}, "+OK\r\n+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
+		{"OFF, SKIP, ON", []commands.Effect{commands.ReplyOff, commands.ReplySkip, commands.ReplyOn,
+			commands.NoEffect}, "+OK\r\n+OK\r\n+OK\r\n:1\r\n", "+OK\r\n:1\r\n"},
+		{"OFF, RESET", []commands.Effect{commands.ReplyOff, commands.Reset, commands.NoEffect},
+			"+OK\r\n+RESET\r\n:1\r\n", "+RESET\r\n:1\r\n"},
+		{"SKIP, RESET", []commands.Effect{commands.ReplySkip, commands.Reset, commands.NoEffect},
+			"+OK\r\n+RESET\r\n:1\r\n", ":1\r\n"},
+		{"denied", []commands.Effect{commands.ReplyOff, commands.NoEffect}, "-NOPERM no\r\n:1\r\n",
+			"-NOPERM no\r\n:1\r\n"},
+		{"OFF, MULTI, EXEC", []commands.Effect{commands.ReplyOff, commands.Multi, commands.NoEffect,
+			commands.Exec, commands.ReplyOn}, "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n+OK\r\n",
+			"+OK\r\n"},
+		{"SKIP, MULTI", []commands.Effect{commands.ReplySkip, commands.Multi, commands.NoEffect,
+			commands.Exec}, "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n", "+QUEUED\r\n*1\r\n:1\r\n"},
+		{"OFF, SUBSCRIBE", []commands.Effect{commands.ReplyOff, commands.Subscribe},
+			"+OK\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n",
+			"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"},
+		{"OFF, SUBSCRIBE denied", []commands.Effect{commands.ReplyOff, commands.Subscribe},
+			"+OK\r\n-NOPERM no\r\n", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			u := newUnplugged(upstream.Identity{Proto: 2})
@@ -143,10 +187,11 @@ func TestClientReplyAndLocalReplies(t *testing.T) {
 	}
 }
 
-// A subscription within MULTI: how many replies follow EXEC can't be told, so all that comes is passed on as it is, and
-// nobody waits for a turn that never comes.
+// A subscription within MULTI: how many replies follow EXEC can't be told, so all that comes is
+// passed on as it is, and nobody waits for a turn that never comes.
 func TestSubscribeWithinMulti(t *testing.T) {
-	const confirmed = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n"
+	const confirmed = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" +
+		"*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n"
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Multi)
 	u.Relay(Request{Expect: Expect{Effect: commands.Subscribe, Count: 2}})
@@ -154,7 +199,8 @@ func TestSubscribeWithinMulti(t *testing.T) {
 	waiting := u.Barrier()
 	u.Reply([]byte("+local\r\n"), InTurn)
 	u.answer(t, "+OK\r\n+QUEUED\r\n*1\r\n"+confirmed)
-	if got, want := u.took(), "+OK\r\n+QUEUED\r\n*1\r\n"+confirmed; len(got) != len(want)+len("+local\r\n") {
+	got, want := u.took(), "+OK\r\n+QUEUED\r\n*1\r\n"+confirmed
+	if len(got) != len(want)+len("+local\r\n") {
 		t.Errorf("got %q, want %q and the local reply", got, want)
 	}
 	if !isDone(waiting) {
@@ -263,13 +309,15 @@ func TestMonitorFeed(t *testing.T) {
 	if v, err := own.Value(); err != nil || v.Int != 5 {
 		t.Errorf("the proxy's own request: %+v, %v", v, err)
 	}
-	want := "+OK\r\n" + line + "+PONG\r\n" + line + "+OK\r\n" + line + line + "-ERR in multi\r\n" + line + "+OK\r\n" + line
+	want := "+OK\r\n" + line + "+PONG\r\n" + line + "+OK\r\n" + line + line + "-ERR in multi\r\n" +
+		line + "+OK\r\n" + line
 	if got := u.took(); got != want {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
 
-// A second MONITOR is answered only if it is refused. Neither what is answered behind it nor another error that names it is that refusal.
+// A second MONITOR is answered only if it is refused. Neither what is answered behind it nor
+// another error that names it is that refusal.
 func TestMonitorOnceMore(t *testing.T) {
 	const (
 		refused = "-NOPERM User ann has no permissions to run the 'monitor' command\r\n"
@@ -284,7 +332,8 @@ func TestMonitorOnceMore(t *testing.T) {
 		{"it is ignored", []Expect{again, {}, {}}, "+PONG\r\n+PONG\r\n"},
 		{"it is refused", []Expect{again, {}, {}}, refused + "+PONG\r\n+PONG\r\n"},
 		{"another error comes", []Expect{again, more, {}}, arity + "+PONG\r\n"},
-		{"something is answered before another is refused", []Expect{again, {}, more, {}}, "+PONG\r\n" + refused + "+PONG\r\n"},
+		{"something is answered before another is refused", []Expect{again, {}, more, {}},
+			"+PONG\r\n" + refused + "+PONG\r\n"},
 		{"one of two is refused", []Expect{again, again, {}}, refused + "+PONG\r\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -322,7 +371,8 @@ func TestFailedWithinExec(t *testing.T) {
 	feed(Expect{}, "+QUEUED\r\n")
 	feed(Expect{Effect: commands.Select, Change: &upstream.Identity{DB: 3}}, "+QUEUED\r\n")
 	feed(Expect{Effect: commands.Select, Change: &upstream.Identity{DB: 99}}, "+QUEUED\r\n")
-	feed(Expect{Effect: commands.Exec}, "*3\r\n*1\r\n-ERR nested\r\n+OK\r\n-ERR DB index is out of range\r\n")
+	feed(Expect{Effect: commands.Exec},
+		"*3\r\n*1\r\n-ERR nested\r\n+OK\r\n-ERR DB index is out of range\r\n")
 	if l.DB != 3 || l.InMulti || l.Untracked {
 		t.Errorf("database %d, in MULTI %v, opaque %v", l.DB, l.InMulti, l.Untracked)
 	}

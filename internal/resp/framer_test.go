@@ -289,7 +289,7 @@ func TestFramerAllocatesNothingAhead(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes f allocates, and whoever else runs meanwhile.
+// allocated returns how many bytes f, and what else runs meanwhile, allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -313,7 +313,7 @@ func TestFramerLooksAtBytesOnce(t *testing.T) {
 	if err != nil || !ok || len(r.Args) != n {
 		t.Fatalf("%d arguments, %v, %v", len(r.Args), ok, err)
 	}
-	// To begin anew with each of the 2,000 pieces would be 200 million arguments, not 200,000.
+	// To start again with each of the 2,000 pieces would be 200 million arguments, not 200,000.
 	if took := time.Since(start); took > 2*time.Second {
 		t.Errorf("took %v", took)
 	}

@@ -18,7 +18,7 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// ask sends raw to the Redis at addr, on a connection of its own, and returns all that it answers
+// ask sends raw to the Redis at addr, on a new connection, and returns all that it answers
 // until it closes the connection or answers the ECHO that is sent behind, unless raw is a line too
 // long to be ended.
 func ask(t testing.TB, addr string, raw []byte) string {
@@ -131,7 +131,7 @@ func TestProtocolErrorsAreRedisOwn(t *testing.T) {
 	}
 }
 
-// splitter asks Redis how it splits an inline command into words. It connects anew when Redis has
+// splitter asks Redis how it splits an inline command into words. It connects again when Redis has
 // closed.
 type splitter struct {
 	t    testing.TB

@@ -1,0 +1,49 @@
+// Package passthrough carries requests to Redis and brings the replies back, byte for byte and in
+// order.
+//
+// Each client has one upstream connection of its own, its home, opened when the client connects and
+// closed when it leaves. Everything that depends on connection state happens there. A request that
+// depends on nothing can take a lane instead, a connection that all clients with the same login,
+// database and protocol share, because that is cheaper. A Pipe is one client's way to both:
+//
+//	session goroutine:  Connect, Relay, Do  ->  Flush     ->  home, or lane: one write for many
+//	event loop:         TryRelay            ->  TryFlush  ->  home at once, lanes at the end of the
+//	                                                          iteration or before a home is written
+//
+//	connReader  ->  home or lane  ->  demux: replies  ->  pendingQueue: what they answer
+//	            ->  clientWriter  ->  client
+//
+// Connect chooses the route, by the request (Way) and by State. A lane serves a client that Redis
+// has admitted, whose home is in the state of a new connection, and to which its home owes nothing;
+// then the same the other way round. A single client with its login gets no lane, and no request
+// waits until a lane is open: the home serves meanwhile.
+//
+// Replies tell the state of a home (State): transaction, subscriptions, database, and whether
+// replies can still be told apart. The pending queue holds what each client is owed, so that the
+// proxy can reply itself in turn (Reply) and keep a reply from the client (Do). Nothing is sent
+// twice. What is lost with a connection is answered as lost.
+//
+// When Redis closes a home, the client is closed too, as without the proxy. Exception: a client
+// that has not logged in itself goes on with a new home if the old one was in the state of a new
+// connection, and all of Redis was away rather than this connection closed alone (home.reportLoss).
+//
+// The routes are byHome, byLane, dropped and gone (client.setRoute); a client's end is notEnding,
+// WhenAnswered, ClientGone or AtOnce (Pipe.End).
+//
+// Writing to a client never waits for it: what it leaves unread is kept in memory, then in a file
+// (clientWriter, overflow). The goroutine of a home waits before it reads more, so that Redis keeps
+// what its client leaves unread. A client that leaves much unread on a lane goes on at home.
+//
+// Goroutines, and what ends them:
+//
+//   - connReader, one for each connection that no loop reads: the connection's end. Pipe.Wait waits
+//     for a home's, Pool.Close for a lane's.
+//   - clientWriter.drain, while a client leaves replies unread: the client's end. Pipe.Wait.
+//   - lane.writeRest, while Redis does not take what a lane sends: the lane's end.
+//   - Pool.open, while a lane is opened: DialTimeout. Pool.Close.
+//
+// Memory for each session: what waits to be sent, unread replies up to overflowMemory, at most
+// maxEntries pending entries, and a buffer of at most bufSize while a goroutine reads its home.
+//
+// The package knows neither locks nor commands, except those that set a connection up.
+package passthrough

@@ -9,12 +9,11 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// A lock is abandoned when the client that was given it is gone, or was never told of it. Nobody else
-// will release it, so the proxy does, on a connection of its own, unless another connection of its
-// owner was given it too.
+// A lock is abandoned if the client that was given it has gone, or does not know of it. The proxy
+// releases it on a background client, unless another connection of its owner was given it too.
 
-// Gone releases what a connection that has closed cannot have any more: its session locks, the locks
-// whose tokens are unread, and those that it may have taken without being told.
+// Gone releases what a closed connection cannot have any more: its session locks, the locks whose
+// tokens are unread, and those of LOCKs whose outcome is not known.
 func (l *Locks) Gone(h *Holder) {
 	h.mu.Lock()
 	list := append(h.unread, h.unknown...)
@@ -28,8 +27,8 @@ func (l *Locks) Gone(h *Holder) {
 	l.releaseAbandoned(list...)
 }
 
-// failed is for a LOCK that failed with err, and may have taken the lock all the same. An OWNER's is
-// left alone: it may be an older one of which its client knows.
+// failed releases the lock of a LOCK that failed with err if it may have taken the lock. An OWNER's
+// is left alone: it may be an older one that its client knows of.
 func (l *Locks) failed(ctx context.Context, s Session, lock *heldLock, err error) {
 	if !mayHaveRun(err) || lock.owner != "" {
 		return
@@ -38,7 +37,7 @@ func (l *Locks) failed(ctx context.Context, s Session, lock *heldLock, err error
 	s.Holder().addUnknown(lock)
 	var late LateError
 	switch {
-	case errors.As(err, &late): // it is still to run
+	case errors.As(err, &late): // it will run later
 		l.timers.after(0, func(ctx context.Context) {
 			select {
 			case <-late.Answered:
@@ -46,16 +45,18 @@ func (l *Locks) failed(ctx context.Context, s Session, lock *heldLock, err error
 			case <-ctx.Done():
 			}
 		})
-	case context.Cause(ctx) != ErrLost: // nobody knows when it ends
+	case context.Cause(ctx) != ErrLost: // otherwise when the connection ends
 		l.startRelease(lock, func() {})
 	}
 }
 
-// addUnknown has a lock released when the connection ends, too: until then the LOCK may still be on its
+// addUnknown lets Gone release a lock, too: until the connection ends, the LOCK may still be on its
 // way to the upstream.
 func (h *Holder) addUnknown(lock *heldLock) {
 	now := monotonic.Now()
-	h.unknown = slices.DeleteFunc(h.unknown, func(old *heldLock) bool { return now > old.until.Load() })
+	h.unknown = slices.DeleteFunc(h.unknown, func(old *heldLock) bool {
+		return now > old.until.Load()
+	})
 	if len(h.unknown) == maxUnknown {
 		h.unknown = slices.Delete(h.unknown, 0, 1)
 	}
@@ -65,22 +66,22 @@ func (h *Holder) addUnknown(lock *heldLock) {
 const (
 	// maxReleasing bounds how many locks of one client are being released at once.
 	maxReleasing = 1024
-	// maxUnreleased bounds the locks that the upstream could not be asked to release yet, of all clients. Others run until their timeouts.
+	// maxUnreleased bounds the locks of all clients that are tried again. Others run until their
+	// timeouts.
 	maxUnreleased = 16384
 )
 
-// The pauses between two tries to release a lock grow from the first of these to the second, and in the end to the third.
+// The pauses between two tries to release a lock grow from the first of these to the second. When
+// the release is late, after lateRelease, they are the third.
 const (
 	firstReleasePause = 20 * time.Millisecond
 	maxReleasePause   = time.Second
 	lateReleasePause  = 15 * time.Second
-	// lateRelease is when a release is late.
-	lateRelease = time.Minute
+	lateRelease       = time.Minute
 )
 
 // releaseAbandoned releases locks, all at once. It returns when they are released, or after
-// choreTimeout: the rest is tried for as long as the locks last. That is safe: a release that has
-// happened finds nothing to do.
+// backgroundTimeout. The rest is tried again until the locks end: a repeated release does no harm.
 func (l *Locks) releaseAbandoned(list ...*heldLock) {
 	if len(list) == 0 {
 		return
@@ -102,7 +103,7 @@ func (l *Locks) releaseAbandoned(list ...*heldLock) {
 		}
 		return
 	}
-	for range cap(room) { // once it can be filled again, each has been released
+	for range cap(room) { // when it is full again, each has been released
 		select {
 		case room <- struct{}{}:
 		case <-patience.C:
@@ -113,23 +114,24 @@ func (l *Locks) releaseAbandoned(list ...*heldLock) {
 	}
 }
 
-// abandonedRelease is the releasing of an abandoned lock.
+// abandonedRelease is the release of an abandoned lock.
 type abandonedRelease struct {
 	*heldLock
 	since time.Time
-	end   time.Time     // when the lock has ended by itself, at the latest
+	end   time.Time     // when the lock has ended by itself
 	pause time.Duration // before the next try
 	later bool          // Locks.unreleased counts it
 	done  func()        // called when there is nothing left to do
 }
 
 func (l *Locks) newRelease(lock *heldLock, done func()) *abandonedRelease {
-	timeout := l.cfg.MaxTimeout // RELOCK may have given it, and so may its owner
+	timeout := l.cfg.MaxTimeout // RELOCK or its owner may have set that
 	if lock.session || lock.token == 0 {
 		timeout = lock.timeout
 	}
 	now := time.Now()
-	return &abandonedRelease{heldLock: lock, since: now, end: now.Add(timeout + l.cfg.TakeoverGuard), done: done}
+	end := now.Add(timeout + l.cfg.TakeoverGuard)
+	return &abandonedRelease{heldLock: lock, since: now, end: end, done: done}
 }
 
 // startRelease begins to release a lock in the background.
@@ -138,14 +140,15 @@ func (l *Locks) startRelease(lock *heldLock, done func()) {
 	l.timers.after(0, func(ctx context.Context) { l.tryRelease(ctx, r) })
 }
 
-// tryRelease asks the upstream once, and goes on later if it could not do it.
+// tryRelease runs the script once, and again later if the upstream could not do it.
 func (l *Locks) tryRelease(ctx context.Context, r *abandonedRelease) {
-	_, err := l.release(l.background.on(ctx, r.as, r.key, r.end), r.id(), r.as, r.releaseProof(), true)
+	on := l.background.on(ctx, r.as, r.key, r.end)
+	_, err := l.release(on, r.id(), r.as, r.releaseProof(), true)
 	var said ServerError
 	switch {
 	case err == nil:
 		l.endRelease(r)
-	case errors.As(err, &said) && !isBusy(said):
+	case errors.As(err, &said) && !hasCode(said, "BUSY") && !said.isTransient():
 		l.endRelease(r)
 		l.warnUnreleased(r, err)
 	default:
@@ -153,7 +156,8 @@ func (l *Locks) tryRelease(ctx context.Context, r *abandonedRelease) {
 	}
 }
 
-// releaseLater tries again after a pause, unless the lock has ended then. err is why it has not been released.
+// releaseLater tries again after a pause, unless the lock has ended then. err is why the last try
+// failed.
 func (l *Locks) releaseLater(r *abandonedRelease, err error) {
 	limit := maxReleasePause
 	if time.Since(r.since) > lateRelease {
@@ -172,7 +176,8 @@ func (l *Locks) releaseLater(r *abandonedRelease, err error) {
 			l.warnUnreleased(r, err)
 			return
 		case n == 1:
-			l.log.Warn("cannot release a lock whose holder has gone: this one and others are tried again until they end", "key", r.key, "error", err)
+			l.log.Warn("cannot release a lock whose holder has gone: "+
+				"this one and others are tried again until they end", "key", r.key, "error", err)
 		}
 	}
 	l.timers.after(r.pause, func(ctx context.Context) { l.tryRelease(ctx, r) })
@@ -185,16 +190,11 @@ func (l *Locks) endRelease(r *abandonedRelease) {
 	r.done()
 }
 
-// warnUnreleased says that a lock will not be released.
+// warnUnreleased logs that a lock will not be released.
 func (l *Locks) warnUnreleased(r *abandonedRelease, err error) {
 	if omitted, ok := l.releaseLog.allow(time.Now()); ok {
 		proof := r.releaseProof()
 		l.log.Warn("cannot release a lock whose holder has gone: it runs until its timeout",
 			"key", r.key, proof.kind, proof.value, "error", err, "others_not_logged", omitted)
 	}
-}
-
-// isBusy reports whether an error of the upstream's says that it will do what it was asked, but not yet.
-func isBusy(said ServerError) bool {
-	return hasCode(said, "BUSY", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK")
 }

@@ -10,25 +10,26 @@ import (
 	"lockproxy/internal/slot"
 )
 
-// backgroundClients keeps a client of the upstream for each identity that something must be done for beside its own connection. In a cluster
-// it is one for each part of the slots: what waits for a node that doesn't answer must not hold up the others' locks.
+// backgroundClients keeps a client of the upstream for each identity, for scripts that do not run
+// on a session's connection. In a cluster it is one for each part of the slots, so that a node that
+// does not answer delays only the locks of its part.
 type backgroundClients struct {
 	connect func(Identity) *redis.Client
 	parts   uint16 // 1, unless the upstream is a cluster
 
-	sending sync.WaitGroup // of the clients, and of those that are no longer used
+	sending sync.WaitGroup // all batchers, of dropped clients too
 
 	mu      sync.Mutex
 	clients map[clientKey]*backgroundClient // guarded by mu
 }
 
-// clientKey is what a client is for.
+// clientKey says what a client is for.
 type clientKey struct {
 	as   Identity
 	part uint16
 }
 
-// clusterParts is how many parts a cluster's slots have here: a master mostly has slots that follow one another.
+// clusterParts is how many parts the slots have. The slots of a master mostly follow one another.
 const clusterParts = 16
 
 type backgroundClient struct {
@@ -36,7 +37,7 @@ type backgroundClient struct {
 	used time.Time
 }
 
-// maxIdentities bounds the clients, by each part; the one that was used least lately goes.
+// maxIdentities bounds the clients of each part. The least recently used one is dropped.
 const maxIdentities = 256
 
 func newBackgroundClients(connect func(Identity) *redis.Client, cluster bool) *backgroundClients {
@@ -47,21 +48,21 @@ func newBackgroundClients(connect func(Identity) *redis.Client, cluster bool) *b
 	return c
 }
 
-// client is for what concerns no lock in particular.
+// client returns the client for what concerns no single lock.
 func (c *backgroundClients) client(as Identity) *redis.Client {
 	return c.clientFor(clientKey{as: as}).client
 }
 
-func (c *backgroundClients) clientFor(whom clientKey) *backgroundClient {
+func (c *backgroundClients) clientFor(key clientKey) *backgroundClient {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	client := c.clients[whom]
+	client := c.clients[key]
 	if client == nil {
 		if len(c.clients) >= maxIdentities*int(c.parts) {
 			c.dropOldestLocked()
 		}
-		client = &backgroundClient{batcher: batcher{client: c.connect(whom.as), sending: &c.sending}}
-		c.clients[whom] = client
+		client = &backgroundClient{batcher: batcher{client: c.connect(key.as), sending: &c.sending}}
+		c.clients[key] = client
 	}
 	client.used = time.Now()
 	return client
@@ -70,33 +71,35 @@ func (c *backgroundClients) clientFor(whom clientKey) *backgroundClient {
 func (c *backgroundClients) dropOldestLocked() {
 	var oldest clientKey
 	var since time.Time
-	for whom, client := range c.clients {
+	for key, client := range c.clients {
 		if since.IsZero() || client.used.Before(since) {
-			oldest, since = whom, client.used
+			oldest, since = key, client.used
 		}
 	}
 	c.clients[oldest].client.Close()
 	delete(c.clients, oldest)
 }
 
-// close ends the clients, and what they have in flight. Nothing may be asked of them any more.
+// close ends the clients, and what they have in flight. They must not be used any more.
 func (c *backgroundClients) close() {
 	c.mu.Lock()
-	for whom, client := range c.clients {
+	for key, client := range c.clients {
 		client.client.Close()
-		delete(c.clients, whom)
+		delete(c.clients, key)
 	}
 	c.mu.Unlock()
 	c.sending.Wait()
 }
 
-// on returns where scripts on a lock run as an identity. A reply that comes after until is of no use.
-func (c *backgroundClients) on(ctx context.Context, as Identity, key string, until time.Time) evaluator {
-	whom := clientKey{as: as}
+// on returns where scripts on a lock run as an identity. Nobody wants a reply after until.
+func (c *backgroundClients) on(
+	ctx context.Context, as Identity, lock string, until time.Time,
+) evaluator {
+	key := clientKey{as: as}
 	if c.parts > 1 {
-		whom.part = slotOf([]byte(key)) / (slot.Count / c.parts)
+		key.part = slotOf([]byte(lock)) / (slot.Count / c.parts)
 	}
-	return &backgroundEvaluator{ctx: ctx, on: c.clientFor(whom), cluster: c.parts > 1, until: until}
+	return &backgroundEvaluator{ctx: ctx, on: c.clientFor(key), cluster: c.parts > 1, until: until}
 }
 
 type backgroundEvaluator struct {
@@ -106,8 +109,7 @@ type backgroundEvaluator struct {
 	until   time.Time
 }
 
-// Eval implements evaluator: it runs a script with others, and returns when its answer has come, or
-// isn't waited for any longer.
+// Eval implements evaluator: it runs a script in a batch, and returns with the answer, or at until.
 func (e *backgroundEvaluator) Eval(c *Call) (Answer, error) {
 	if e.cluster && c.Confirm.Min > 0 {
 		return e.evalThenWait(c)
@@ -126,10 +128,11 @@ func (e *backgroundEvaluator) Eval(c *Call) (Answer, error) {
 	}
 }
 
-// evalThenWait has replicas confirm in a cluster: only when the script has been answered is it known
-// which node has written.
+// evalThenWait has replicas confirm in a cluster. Only the script's answer shows which node has
+// written, so that WAIT cannot be sent with the script.
 func (e *backgroundEvaluator) evalThenWait(c *Call) (a Answer, err error) {
-	ctx, cancel := context.WithTimeout(e.ctx, min(time.Until(e.until), backgroundTimeout)+c.Confirm.Within)
+	timeout := min(time.Until(e.until), backgroundTimeout) + c.Confirm.Within
+	ctx, cancel := context.WithTimeout(e.ctx, timeout)
 	defer cancel()
 	conn := e.on.client.Conn()
 	defer conn.Close()
@@ -141,6 +144,8 @@ func (e *backgroundEvaluator) evalThenWait(c *Call) (a Answer, err error) {
 	if a.Value, err = replyValue(got.Result()); err != nil || a.IsError() {
 		return a, err
 	}
-	a.Confirmed, err = replyValue(conn.Do(ctx, WaitAtKey, c.Keys[0], c.Confirm.Min, c.Confirm.Within.Milliseconds()).Result())
+	within := c.Confirm.Within.Milliseconds()
+	wait := conn.Do(ctx, WaitAtKey, c.Keys[0], c.Confirm.Min, within)
+	a.Confirmed, err = replyValue(wait.Result())
 	return a, err
 }

@@ -4,33 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"lockproxy/internal/resp"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/resp"
 )
 
-// Scripts of the proxy's own that are due at the same time, such as the renewals of many session locks, go to the upstream together:
-// one round trip and one deadline for a batch, however far away the upstream is.
+// Background scripts that are due at the same time, such as renewals of many session locks, go to
+// the upstream together: one round trip and one deadline for a batch, however far the upstream is.
 
 const (
-	// maxBatch bounds how many scripts one batch has.
+	// maxBatch bounds the scripts of a batch.
 	maxBatch = 512
-	// maxInFlight bounds the batches of one client that have been sent and not been answered, and so its connections. A further one is
-	// sent only when it would be full, or the last has had no answer for long: a connection that there is beats one to be made.
-	maxInFlight = 3
-	// longInFlight is that time.
+	// maxInFlight bounds the unanswered batches of one client, and so its connections. While one is
+	// unanswered another is sent only if it is full or longInFlight has passed: to wait for a
+	// connection is mostly faster than to open another.
+	maxInFlight  = 3
 	longInFlight = 500 * time.Millisecond
-	// maxQueued bounds the scripts of one client that wait to be sent.
+	// maxQueued bounds the scripts of one client that are not sent yet.
 	maxQueued = 8192
 )
 
 // queuedCall is a Call that waits to be sent, or for its answer.
 type queuedCall struct {
 	*Call
-	until time.Time // nobody wants the answer later
+	until time.Time // nobody wants an answer after
 
 	done   chan struct{} // closed when the following are set
 	answer Answer
@@ -43,14 +44,15 @@ func (c *queuedCall) finish(a Answer, err error) {
 }
 
 var (
-	errQueueFull = errors.New("too many scripts wait to be sent to the upstream: this one was not sent")
-	errTooLate   = errors.New("the upstream has not answered in time")
+	errQueueFull = errors.New("too many scripts wait to be sent to the upstream: " +
+		"this one was not sent")
+	errTooLate = errors.New("the upstream has not answered in time")
 )
 
 // batcher sends the scripts of one client.
 type batcher struct {
 	client  *redis.Client
-	sending *sync.WaitGroup // its goroutines; chores.close waits for them
+	sending *sync.WaitGroup // its goroutines; backgroundClients.close waits for them
 
 	mu       sync.Mutex
 	queue    []*queuedCall // guarded by mu
@@ -58,7 +60,7 @@ type batcher struct {
 	sent     time.Time     // guarded by mu; when the last batch was
 }
 
-// submit has c sent with the next batch. c.done is closed soon after c.until, at the latest.
+// submit queues c for the next batch. c.done is closed soon after c.until, at the latest.
 func (b *batcher) submit(c *queuedCall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,19 +69,20 @@ func (b *batcher) submit(c *queuedCall) {
 		return
 	}
 	b.queue = append(b.queue, c)
-	if b.inFlight == 0 || b.inFlight < maxInFlight && (len(b.queue) >= maxBatch || time.Since(b.sent) > longInFlight) {
+	due := len(b.queue) >= maxBatch || time.Since(b.sent) > longInFlight
+	if b.inFlight == 0 || b.inFlight < maxInFlight && due {
 		b.sent = time.Now()
 		b.inFlight++
-		b.sending.Go(b.run) // ends when the queue is empty; closing the client ends what is in flight
+		b.sending.Go(b.run) // ends with the queue, or its client
 	}
 }
 
-// run sends batches until there is nothing to send.
+// run sends batches until the queue is empty.
 func (b *batcher) run() {
 	for batch := b.take(); len(batch) > 0; batch = b.take() {
 		known := map[*Script]bool{}
-		// EVALSHA for all; then the source of each script that the upstream doesn't know, once; then the source for each call, since
-		// nodes of a cluster each have their own scripts.
+		// EVALSHA for all; then the source of each script that the upstream does not know, once;
+		// then the source for each call, since each node of a cluster knows its scripts alone.
 		for _, withSource := range []func(*Script) bool{
 			func(*Script) bool { return false },
 			func(s *Script) bool { first := !known[s]; known[s] = true; return first },
@@ -92,7 +95,8 @@ func (b *batcher) run() {
 	}
 }
 
-// take is the next batch; if there is none, the goroutine that asks is no longer counted.
+// take returns the next batch. If there is none, the calling goroutine must end: it is not counted
+// any more.
 func (b *batcher) take() (batch []*queuedCall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +106,7 @@ func (b *batcher) take() (batch []*queuedCall) {
 		switch {
 		case now.After(c.until):
 			c.finish(Answer{}, errTooLate)
-		case len(batch) > 0 && c.Confirm.Min != batch[0].Confirm.Min: // it would wait for replicas that it has no use for
+		case len(batch) > 0 && c.Confirm.Min != batch[0].Confirm.Min: // one WAIT serves a batch
 			return batch
 		default:
 			batch = append(batch, c)
@@ -117,11 +121,12 @@ func (b *batcher) take() (batch []*queuedCall) {
 	return batch
 }
 
-// send sends a batch, some scripts with their sources and the others by their hashes, and finishes its calls, but for those whose
-// scripts the upstream doesn't know: those are returned, and have not run.
+// send sends a batch, some scripts with their sources, others by their hashes, and finishes the
+// calls. It returns those whose scripts the upstream does not know: they have not run.
 func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unknown []*queuedCall) {
 	// Sending many takes time on a narrow link.
-	timeout := backgroundTimeout + time.Duration(len(batch))*time.Millisecond + batch[0].Confirm.Within
+	confirm := batch[0].Confirm
+	timeout := backgroundTimeout + time.Duration(len(batch))*time.Millisecond + confirm.Within
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	pipe := b.client.Pipeline()
@@ -131,16 +136,16 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 		if withSource(c.Script) {
 			command, script = "EVAL", c.Script.Source
 			if other := c.Script.Together(); other != nil {
-				pipe.Do(ctx, "SCRIPT", "LOAD", other.Source) // a user who may not is served all the same
+				pipe.Do(ctx, "SCRIPT", "LOAD", other.Source) // the user may lack the right
 			}
 		}
 		replies[i] = pipe.Do(ctx, append([]any{command, script}, c.evalArgs()...)...)
 	}
-	var wait *redis.Cmd // for all of them: the connection's last write is the last of theirs
-	if batch[0].Confirm.Min > 0 {
-		wait = pipe.Do(ctx, "WAIT", batch[0].Confirm.Min, batch[0].Confirm.Within.Milliseconds())
+	var wait *redis.Cmd // for all of them: it counts the connection's last write
+	if confirm.Min > 0 {
+		wait = pipe.Do(ctx, "WAIT", confirm.Min, confirm.Within.Milliseconds())
 	}
-	pipe.Exec(ctx) // errors are each command's own
+	pipe.Exec(ctx) // each command has its own error
 	for i, c := range batch {
 		if redis.HasErrorPrefix(replies[i].Err(), "NOSCRIPT") {
 			unknown = append(unknown, c)
@@ -157,10 +162,10 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 	return unknown
 }
 
-// backgroundTimeout bounds one step on a connection of the proxy's own.
+// backgroundTimeout bounds one step on a background client.
 const backgroundTimeout = 2 * time.Second
 
-// replyValue turns what go-redis returns back into a reply.
+// replyValue turns what go-redis returns for a command into a reply.
 func replyValue(got any, err error) (resp.Value, error) {
 	var reply redis.Error
 	switch {
@@ -174,7 +179,7 @@ func replyValue(got any, err error) (resp.Value, error) {
 	return scriptValue(got), nil
 }
 
-// scriptValue turns what go-redis makes of a script's reply back into one.
+// scriptValue turns what go-redis makes of a script's reply into a reply.
 func scriptValue(got any) resp.Value {
 	switch v := got.(type) {
 	case int64:
@@ -191,7 +196,7 @@ func scriptValue(got any) resp.Value {
 	return resp.Value{Type: '_'}
 }
 
-// evalArgs are what follows the script in a command that runs it.
+// evalArgs are the arguments of EVAL behind the script.
 func (c *Call) evalArgs() []any {
 	list := make([]any, 0, 1+len(c.Keys)+len(c.Args))
 	list = append(list, len(c.Keys))

@@ -7,41 +7,41 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Call is one run of a script on a lock: what the upstream is asked.
+// Call is one run of a script on a lock.
 type Call struct {
 	Script  *Script
-	Keys    [2]string // the lock and its companion
+	Keys    [2]string // the lock and its record
 	Args    [5]string
-	Until   time.Time // when a Session fails with a LateError unless it is answered; zero is never
+	Until   time.Time // without an answer until then, a Session fails with LateError; zero is never
 	Confirm Replicas
 }
 
-// Replicas is how many replicas are to confirm what a script has written before it counts as
-// answered, and how long they may take. The zero value is none.
+// Replicas is how many replicas must confirm what a script has written, and how long they may take.
+// The zero value is none.
 type Replicas struct {
 	Min    int
 	Within time.Duration
 }
 
-// Answer is what the upstream has said to a Call.
+// Answer is the upstream's reply to a Call.
 type Answer struct {
 	resp.Value            // the script's; an error reply is one
 	Confirmed  resp.Value // WAIT's, if replicas were to confirm it and the script has not failed
 }
 
-// evaluator is where scripts run: a Session, or a chores connection. An error of Eval's is a
-// failure to get an answer; it may concern Confirmed alone.
+// evaluator is where scripts run: a Session, or a background client. Eval fails if there is no
+// answer, or if WAIT has none.
 type evaluator interface {
 	Eval(c *Call) (Answer, error)
 }
 
-// fastArgs is what the fast part of a script needs, see fast_lock.lua and fast_unlock.lua.
+// fastArgs is what a fast path needs: ARGV[3] to ARGV[5] of fast_lock.lua and fast_unlock.lua.
 type fastArgs [3]string
 
-// noFastPath leaves the fast part out.
+// noFastPath leaves the fast path out.
 var noFastPath fastArgs
 
-// call is a run of a script on a lock and its companion. args are without blanks.
+// call is a run of a script on a lock and its record. args must have no blanks.
 func (l *Locks) call(script *Script, key string, fast fastArgs, owner string, args ...string) Call {
 	return Call{
 		Script: script,
@@ -50,7 +50,7 @@ func (l *Locks) call(script *Script, key string, fast fastArgs, owner string, ar
 	}
 }
 
-// list is a script's arguments in one, as read.lua takes them.
+// list is ARGV[1] of a script, as read.lua takes it.
 func (l *Locks) list(args []string) string {
 	var room [256]byte
 	list := room[:0]
@@ -60,15 +60,14 @@ func (l *Locks) list(args []string) string {
 	return string(append(list, l.guard...))
 }
 
-// ask runs a script that needs nobody's confirmation, and reads its answer.
+// ask runs a script that needs no replicas, and returns its reply.
 func (l *Locks) ask(on evaluator, script *Script, key string, args ...string) (resp.Value, error) {
 	c := l.call(script, key, noFastPath, "", args...)
 	a, err := on.Eval(&c)
 	return a.Value, a.failure(err)
 }
 
-// failure is the error that came in place of an answer, or that the answer is: err, a ServerError,
-// or the loss of the node that was to wait for replicas.
+// failure is err, or the error reply to the script, or the loss of the node that was to run WAIT.
 func (a *Answer) failure(err error) error {
 	switch {
 	case err != nil:
@@ -77,13 +76,13 @@ func (a *Answer) failure(err error) error {
 		return errorOf(a.Text)
 	case a.Confirmed.IsError():
 		if lost, ok := errorOf(a.Confirmed.Text).(relayedError); ok {
-			return lost // with what the script has done: that is unknown
+			return lost // what the script has done is unknown
 		}
 	}
 	return nil
 }
 
-// ints takes the whole numbers, at least n, out of the answer to c.
+// ints returns the whole numbers in the answer to c. There must be at least n.
 func (c *Call) ints(n int, a Answer, err error) ([]int64, error) {
 	if err = a.failure(err); err != nil {
 		return nil, err
@@ -91,7 +90,7 @@ func (c *Call) ints(n int, a Answer, err error) ([]int64, error) {
 	return ints(c.Script, n, a.Value)
 }
 
-// ints takes the whole numbers, at least n, out of what a script has said.
+// ints returns the whole numbers in a script's reply. There must be at least n.
 func ints(script *Script, n int, v resp.Value) ([]int64, error) {
 	if v.Type == ':' {
 		return script.expandShortReply(v.Int), nil
@@ -109,9 +108,10 @@ func ints(script *Script, n int, v resp.Value) ([]int64, error) {
 	return list, nil
 }
 
-// unexpected is an answer that the script can't give: the upstream has replaced or altered a
+// unexpected is the error for a reply that the script cannot give: the upstream has altered a
 // command that it uses.
 func unexpected(script *Script, v resp.Value) error {
-	return fmt.Errorf("the upstream's answer to the %s script is none of the script's: type %q, %d elements",
+	return fmt.Errorf("the upstream's answer to the %s script is none of the script's: "+
+		"type %q, %d elements",
 		script.Name, v.Type, len(v.Elems))
 }

@@ -7,12 +7,13 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// commandDoc is what COMMAND tells about a lock command, in the terms of Redis's own: https://redis.io/docs/latest/commands/command-docs.
+// commandDoc is what COMMAND tells about a lock command, in the terms of
+// https://redis.io/docs/latest/commands/command-docs.
 type commandDoc struct {
 	summary    string
 	complexity string
 	flags      []string
-	categories []string // of ACL, for a user to find the command by; what it takes to run one is its script's
+	categories []string // of ACL, for COMMAND LIST; the script decides what a user may do
 	tips       []string
 	keys       []keySpec
 	args       []argument
@@ -62,7 +63,8 @@ var commandDocs = map[string]commandDoc{
 		},
 	},
 	"unlock": {
-		summary:    "Release a lock: by its token, or the one that this connection took; returns whether it did",
+		summary: "Release a lock: by its token, or the one that this connection took; " +
+			"returns whether it did",
 		complexity: "O(1)",
 		flags:      []string{"write", "noscript"},
 		categories: changing,
@@ -75,7 +77,8 @@ var commandDocs = map[string]commandDoc{
 		},
 	},
 	"relock": {
-		summary:    "Let a lock run for a time from now, if the token still holds it; returns whether it does",
+		summary: "Let a lock run for a time from now, if the token still holds it; " +
+			"returns whether it does",
 		complexity: "O(1)",
 		flags:      []string{"write", "denyoom", "noscript"},
 		categories: changing,
@@ -83,7 +86,8 @@ var commandDocs = map[string]commandDoc{
 		args:       []argument{keyArg, tokenArg, timeoutArg},
 	},
 	"lockinfo": {
-		summary:    "Get who holds a lock, since when and how long; null if it is free, or if an upstream whose maxmemory-policy evicts has dropped it",
+		summary: "Get who holds a lock, since when and how long; null if it is free, " +
+			"or if an upstream whose maxmemory-policy evicts has dropped it",
 		complexity: "O(1)",
 		flags:      []string{"readonly", "noscript"},
 		categories: []string{"keyspace", "read", "slow", "scripting"},
@@ -92,8 +96,9 @@ var commandDocs = map[string]commandDoc{
 		args:       []argument{keyArg},
 	},
 	"lockscan": {
-		summary:    "Incrementally iterate over the locks that are held by LOCK",
-		complexity: "O(1) for every call. O(N) for a complete iteration. N is the number of keys in the database",
+		summary: "Incrementally iterate over the locks that are held by LOCK",
+		complexity: "O(1) for every call. O(N) for a complete iteration. " +
+			"N is the number of keys in the database",
 		flags:      []string{"readonly", "noscript"},
 		categories: []string{"keyspace", "read", "slow"},
 		tips:       []string{"nondeterministic_output", "request_policy:special"},
@@ -110,7 +115,11 @@ var commandDocs = map[string]commandDoc{
 		categories: changing,
 		keys: []keySpec{
 			{flags: []string{"RO", "access"}},
-			{notes: "The keys of the command that is run, as that command has them", flags: []string{"RW", "access", "update"}, unknown: true},
+			{
+				notes:   "The keys of the command that is run, as that command has them",
+				flags:   []string{"RW", "access", "update"},
+				unknown: true,
+			},
 		},
 		args: []argument{
 			keyArg, tokenArg, {name: "command", kind: "string"},
@@ -132,7 +141,7 @@ func (c *Spec) InCategory(name string) bool {
 	return slices.Contains(commandDocs[c.Name].categories, strings.ToLower(name))
 }
 
-// KeyFlags are what the command does to its first argument, as COMMAND GETKEYSANDFLAGS says it; nil if that is no key.
+// KeyFlags are the flags of the first argument in COMMAND GETKEYSANDFLAGS, nil if that is no key.
 func (c *Spec) KeyFlags() []string {
 	if keys := commandDocs[c.Name].keys; len(keys) > 0 {
 		return keys[0].flags
@@ -140,8 +149,10 @@ func (c *Spec) KeyFlags() []string {
 	return nil
 }
 
-// RunsAnother reports whether behind its second argument the command names another, with keys of its own.
-func (c *Spec) RunsAnother() bool { return slices.Contains(commandDocs[c.Name].flags, "movablekeys") }
+// RunsAnother reports whether the command's third argument is another command, which has its keys.
+func (c *Spec) RunsAnother() bool {
+	return slices.Contains(commandDocs[c.Name].flags, "movablekeys")
+}
 
 // InfoFields is how many fields COMMAND INFO has, since Redis 7.0; 6.0 had 7 and those before 6.
 const InfoFields = 10
@@ -222,7 +233,10 @@ func appendSearch(e *resp.Encoder, half, kind string, spec ...any) {
 func (c *Spec) AppendDoc(e *resp.Encoder) {
 	d := commandDocs[c.Name]
 	e.Map(5)
-	for _, field := range [][2]string{{"summary", d.summary}, {"since", docSince}, {"group", docGroup}, {"complexity", d.complexity}} {
+	for _, field := range [][2]string{
+		{"summary", d.summary}, {"since", docSince}, {"group", docGroup},
+		{"complexity", d.complexity},
+	} {
 		e.Bulk(field[0])
 		e.Bulk(field[1])
 	}
@@ -247,7 +261,9 @@ func (a argument) append(e *resp.Encoder) {
 	}
 	shown := a.kind != "oneof" && a.kind != "pure-token"
 	fields := 2
-	for _, present := range []bool{shown, a.kind == "key", a.token != "", len(flags) > 0, len(a.oneOf) > 0} {
+	for _, present := range []bool{
+		shown, a.kind == "key", a.token != "", len(flags) > 0, len(a.oneOf) > 0,
+	} {
 		if present {
 			fields++
 		}

@@ -11,9 +11,10 @@ type Spec struct {
 	Name    string // lower case
 	MinArgs int    // with the name
 	MaxArgs int    // 0 is without limit
-	// begin makes the Step of a request that is one. nil if none is; args are without the name.
+	// begin makes the Step of a request that takes one script at most. nil if none does. args are
+	// without the name.
 	begin func(l *Locks, s Session, args [][]byte) (step Step, ok bool)
-	// run runs any other.
+	// run runs other requests.
 	run func(l *Locks, ctx context.Context, s Session, args [][]byte) Reply
 }
 
@@ -38,9 +39,8 @@ func (c *Spec) CheckArity(args [][]byte) error {
 	return nil
 }
 
-// AsksOnce reports whether the command is one that mostly needs a single answer of the upstream and
-// then can't wait for anything: a LOCK without options, or an UNLOCK. Begin begins it. args begin
-// with the name.
+// AsksOnce reports whether a request is a LOCK without options, or an UNLOCK: they take one script
+// and never wait. args begin with the name.
 func (c *Spec) AsksOnce(args [][]byte) bool {
 	switch c.Name {
 	case "lock":
@@ -100,9 +100,8 @@ func (c *Spec) Waits(args [][]byte) bool {
 	return false
 }
 
-// Begin begins a command of which one script's answer is all that it needs, and reports whether it
-// is such. A Step that has begun must be finished. args begin with the name; their number has been
-// checked.
+// Begin begins a request that takes one script at most; ok is false for any other. The Step must be
+// finished. args begin with the name, and CheckArity has passed them.
 func (l *Locks) Begin(c *Spec, s Session, args [][]byte) (step Step, ok bool) {
 	if c.isHelp(args) {
 		return answered(help()), true
@@ -113,7 +112,7 @@ func (l *Locks) Begin(c *Spec, s Session, args [][]byte) (step Step, ok bool) {
 	return c.begin(l, s, args[1:])
 }
 
-// Run runs a command for a session. args are as for Begin.
+// Run runs a request. args are as for Begin.
 func (l *Locks) Run(ctx context.Context, c *Spec, s Session, args [][]byte) Reply {
 	step, ok := l.Begin(c, s, args)
 	if !ok {

@@ -1,18 +1,17 @@
 package lockcmd
 
-// What the operator demands beyond the upstream's own word, for upstreams that may lose writes in a failover.
-
 import (
 	"sync/atomic"
 	"time"
 )
 
-// Durability is what an operator wants for locks on an upstream with replicas. The zero value asks for nothing.
+// Durability is what an operator asks for where the upstream may lose writes in a failover. The
+// zero value asks for nothing.
 type Durability struct {
-	MinReplicas    int           // a token is given out once so many replicas have the lock; 0 is at once
-	ReplicaTimeout time.Duration // how long they may take for that; more than 0 if MinReplicas is
-	TakeoverGuard  time.Duration // how long after its expiry another may take over a lock
-	FailoverHold   time.Duration // after a failover no lock is given out for so long
+	MinReplicas    int           // replicas that must have a lock before its token is given out
+	ReplicaTimeout time.Duration // how long they may take; more than 0 if MinReplicas is
+	TakeoverGuard  time.Duration // how long after its expiry a lock may be taken over
+	FailoverHold   time.Duration // how long after a failover no lock is given out
 }
 
 // holdOff is the time after a failover in which no lock is given out.
@@ -20,14 +19,14 @@ type holdOff struct {
 	until atomic.Pointer[time.Time] // nil if there was no failover
 }
 
-// FailedOver says that another server is about to be the upstream, which may lack the last locks of the old one. It may be called
-// from any goroutine, and doesn't block.
+// FailedOver says that another server is about to become the upstream. It may lack the last locks
+// of the old one. Any goroutine may call it, and it does not block.
 func (l *Locks) FailedOver() {
 	until := time.Now().Add(l.cfg.FailoverHold)
 	l.holdOff.until.Store(&until)
 }
 
-// remaining is how long the hold-off lasts, 0 if it is over.
+// remaining is the rest of the hold-off, 0 if it is over.
 func (h *holdOff) remaining() time.Duration {
 	until := h.until.Load()
 	if until == nil {
@@ -36,12 +35,11 @@ func (h *holdOff) remaining() time.Duration {
 	return max(time.Until(*until), 0)
 }
 
-// WaitAtKey is what WAIT is called on a connection to a cluster, with the lock as its first
-// argument: it is for the node that has answered for that key last, on the connection by which it
-// did, and fails if that has ended.
+// WaitAtKey is the name of WAIT on a connection to a cluster, with the lock as its first argument.
+// It runs on the connection that has last answered for that key, and fails if that has ended.
 const WaitAtKey = "LOCKPROXY.WAIT"
 
-// replicas are those that must confirm a script that may give out a lock.
+// replicas is what must confirm a script that may give out a lock.
 func (d Durability) replicas() Replicas {
 	if d.MinReplicas == 0 {
 		return Replicas{}
@@ -49,21 +47,22 @@ func (d Durability) replicas() Replicas {
 	return Replicas{d.MinReplicas, d.ReplicaTimeout}
 }
 
-// missingReplicas is the NoReplicasError if too few replicas have confirmed what the script wrote. outcome
-// says what is true of the lock then.
+// missingReplicas is a NoReplicasError if too few replicas have confirmed what the script wrote,
+// otherwise nil. outcome says what is true of the lock then.
 func (a *Answer) missingReplicas(want Replicas, outcome string) error {
-	got, refused := int(a.Confirmed.Int), ""
-	if a.Confirmed.IsError() {
-		refused = errorOf(a.Confirmed.Text).Error()
-	}
+	got := int(a.Confirmed.Int)
 	if got >= want.Min {
 		return nil
 	}
-	return NoReplicasError{Got: got, Want: want.Min, Within: want.Within, Refused: refused, Outcome: outcome}
+	err := NoReplicasError{Got: got, Want: want.Min, Within: want.Within, Outcome: outcome}
+	if a.Confirmed.IsError() {
+		err.Refused = errorOf(a.Confirmed.Text).Error()
+	}
+	return err
 }
 
-// notConfirmed is why a lock that was just taken must not be given out, or nil: too few replicas have
-// it, or its server has been replaced in this moment.
+// notConfirmed is why a lock that was just taken must not be given out: too few replicas have it,
+// or its server was replaced meanwhile. It is nil otherwise.
 func (l *Locks) notConfirmed(a *Answer, want Replicas) error {
 	if held := l.holdOff.remaining(); held > 0 {
 		return heldOffError(held)

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// mayHaveRun reports whether the request that failed with err may have been carried out all the
-// same.
+// mayHaveRun reports whether the request that failed with err may have been carried out.
 func mayHaveRun(err error) bool {
 	var said ServerError
 	var held heldOffError
@@ -29,17 +28,23 @@ func hasCode(said ServerError, codes ...string) bool {
 	return slices.Contains(codes, code)
 }
 
-// relayedError is an UPSTREAM error that came as a reply: of a cluster of which one node was lost,
-// where the connection to the others goes on, or of a lockproxy behind this one. Its text is
-// without UPSTREAM.
+// isTransient reports whether the error says that the server is no master that serves now.
+func (e ServerError) isTransient() bool {
+	return hasCode(e, "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
+		"MOVED", "ASK")
+}
+
+// relayedError is an UPSTREAM error that came as a reply: one node of a cluster was lost, or
+// another lockproxy is behind this one. Its text is without UPSTREAM.
 type relayedError string
 
 func (e relayedError) Error() string { return string(e) }
 
-// MayHaveRun reports whether the request may have been carried out: its words are passthrough's.
+// MayHaveRun reports whether the request may have been carried out. Package upstream words the
+// text.
 func (e relayedError) MayHaveRun() bool { return !strings.Contains(string(e), "nothing was sent") }
 
-// errorOf is what an error reply says.
+// errorOf is the error that an error reply stands for.
 func errorOf(text []byte) error {
 	if said, ok := strings.CutPrefix(string(text), "UPSTREAM "); ok {
 		return relayedError(said)
@@ -48,7 +53,7 @@ func errorOf(text []byte) error {
 }
 
 // LateError says that a wait was over before the upstream had answered a script. Answered is closed
-// when it has, or is lost; nil says that the script was not sent, behind another that is late.
+// when it has, or is lost. If it is nil the script was not sent, since one before it is late.
 type LateError struct{ Answered <-chan struct{} }
 
 func (e LateError) Error() string {
@@ -58,15 +63,15 @@ func (e LateError) Error() string {
 	return "has not answered in time: whether the lock was taken is not known, try again"
 }
 
-// MayHaveRun reports whether the script may yet run.
+// MayHaveRun reports whether the script may run later.
 func (e LateError) MayHaveRun() bool { return e.Answered != nil }
 
-// UsageError is a request that is wrong in itself; its text is Redis's own wording, code included.
+// UsageError is a request that is wrong by itself. Its text is Redis's own wording, with the code.
 type UsageError string
 
 func (e UsageError) Error() string { return string(e) }
 
-// ServerError is an error that the upstream answered to a script, to be passed on as it said it.
+// ServerError is an error reply of the upstream to a script. The client is sent it as it is.
 type ServerError string
 
 func (e ServerError) Error() string { return string(e) }
@@ -86,35 +91,38 @@ type NoReplicasError struct {
 
 func (e NoReplicasError) Error() string {
 	if e.Refused != "" {
-		return fmt.Sprintf("NOREPLICAS the upstream does not tell how many replicas acknowledged it (%s): %s", e.Refused, e.Outcome)
+		return fmt.Sprintf("NOREPLICAS the upstream does not tell how many replicas acknowledged "+
+			"it (%s): %s", e.Refused, e.Outcome)
 	}
-	return fmt.Sprintf("NOREPLICAS %d of %d replicas acknowledged it within %v: %s", e.Got, e.Want, e.Within, e.Outcome)
+	return fmt.Sprintf("NOREPLICAS %d of %d replicas acknowledged it within %v: %s",
+		e.Got, e.Want, e.Within, e.Outcome)
 }
 
-// heldOffError is the answer to a LOCK meanwhile. It is one of the upstream's state: nothing was sent.
+// heldOffError is the answer to a LOCK after a failover, with the rest of the hold-off.
 type heldOffError time.Duration
 
 func (e heldOffError) Error() string {
-	return fmt.Sprintf("was replaced by another server: locks that it may have lost are waited out for another %v (--failover-hold); nothing was sent, try again",
+	return fmt.Sprintf("was replaced by another server: locks that it may have lost are waited "+
+		"out for another %v (--failover-hold); nothing was sent, try again",
 		time.Duration(e).Round(time.Millisecond))
 }
 
-// FencedError says that a fenced command was not run, since its token doesn't hold the lock.
+// FencedError says that a fenced command was not run, since its token does not hold the lock.
 type FencedError struct {
 	Key   string
 	Token int64
 }
 
 func (e FencedError) Error() string {
-	return fmt.Sprintf("FENCED token %d does not hold the lock '%s' (any more): the command was not run", e.Token, e.Key)
+	return fmt.Sprintf("FENCED token %d does not hold the lock '%s' (any more): "+
+		"the command was not run", e.Token, e.Key)
 }
 
-// ErrGone is the cause with which a command's context ends when the client has closed or the server shuts
-// down. Nobody hears of the one, and the other is told with a code of Redis's own by which client
-// libraries try again by themselves.
+// ErrGone is the cause of a command's context if the client has closed or the server shuts down. A
+// client that is still there reads a code of Redis at which client libraries try again.
 const ErrGone = UsageError("TRYAGAIN the wait was ended, since this side of the connection was " +
 	"closed or the proxy is shutting down: the lock was not acquired; connect again and ask again")
 
-// ErrLost is the cause when the session is about to end, since a connection to the upstream that it
-// can't do without has ended.
+// ErrLost is the cause if the session is about to end because it has lost a connection to the
+// upstream that it cannot replace.
 var ErrLost = errors.New("the session has lost its connection to the upstream")

@@ -10,16 +10,17 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// fenceTries bounds how often a fenced transaction begins again because the lock's key changed within it: by a renewal, mostly.
+// fenceTries bounds how often a fenced transaction begins again because the lock's key has changed,
+// mostly by a renewal.
 const fenceTries = 16
 
-// runFence is FENCE: two round trips to the upstream. The first watches the lock, has a script say
-// whether the token holds it, and begins a transaction. The second runs the command in that.
-// Whatever happens to the lock in between, its expiry too, makes EXEC run nothing. The reply is the
-// command's own, byte for byte; a script would have lost some of it (null arrays, large numbers,
-// doubles).
+// runFence is FENCE: two round trips. The first watches the lock, runs check.lua and begins a
+// transaction. The second runs the command in it. If anything happens to the lock in between, its
+// expiry too, EXEC runs nothing. The reply is the command's own, byte for byte; a script would lose
+// some of it (null arrays, large numbers, doubles).
 //
-// Only the lock's key is watched. Every acquisition, release and expiry changes it; waiters change the companion alone.
+// Only the lock's key is watched. Every acquisition, release and expiry changes it. Waiters change
+// only the lock record.
 func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 	key := string(args[0])
 	token, ok := resp.ParseInt(args[1])
@@ -54,20 +55,21 @@ func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 			return Reply{Kind: RawReply, Raw: raw}
 		}
 	}
-	return errorReply(UsageError("ERR the lock is being changed all the time: the command was not run, try again"))
+	return errorReply(UsageError("ERR the lock is being changed all the time: " +
+		"the command was not run, try again"))
 }
 
-// errNotHeld says that a token doesn't hold its lock.
+// errNotHeld says that a token does not hold its lock.
 var errNotHeld = errors.New("the token doesn't hold the lock")
 
-// beginFenced watches a lock, runs the check and begins a transaction. MULTI is among them, rather
-// than right before the command, since the command must not be sent to an upstream that has refused
-// MULTI: it would run without the check. After an error nothing of it is left.
+// beginFenced watches a lock, runs the check and begins a transaction. MULTI is not sent together
+// with the command: if it were refused, the command would run unchecked. After an error nothing is
+// left.
 func (l *Locks) beginFenced(s Session, key []byte, check [][]byte) error {
 	steps := [][][]byte{{[]byte("WATCH"), key}, check, words("MULTI")}
 	together := len(steps)
 	if l.cfg.Cluster {
-		together = 1 // once MULTI has been sent behind it, WATCH can't follow a slot that has moved
+		together = 1 // behind WATCH, MULTI would keep it from following a slot that has moved
 	}
 	replies, err := s.Do(steps[:together]...)
 	if err == nil && together < len(steps) {
@@ -96,7 +98,7 @@ func (l *Locks) beginFenced(s Session, key []byte, check [][]byte) error {
 	return nil
 }
 
-// checkedHeld is nil if the check says that the token holds the lock.
+// checkedHeld is nil if check.lua says that the token holds the lock.
 func checkedHeld(raw []byte) error {
 	v, err := resp.ParseValue(raw)
 	if err == nil && v.IsError() {
@@ -112,8 +114,8 @@ func checkedHeld(raw []byte) error {
 	return err
 }
 
-// fenced runs one command in the transaction that has begun, and ends that. It returns the command's
-// reply, or nil if the lock's key had changed and nothing was run.
+// fenced runs a command in the transaction and ends it. It returns the command's reply, or nil if
+// the lock's key had changed and nothing was run.
 func (l *Locks) fenced(s Session, command [][]byte) ([]byte, error) {
 	replies, err := s.Do(command, words("EXEC"))
 	if err != nil {
@@ -127,7 +129,7 @@ func (l *Locks) fenced(s Session, command [][]byte) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !bytes.HasPrefix(queued, []byte("+QUEUED")):
-		return queued, nil // the upstream refuses the command as it would outside
+		return queued, nil // the upstream refuses the command
 	case bytes.HasPrefix(raw, []byte("*1\r\n")):
 		return raw[len("*1\r\n"):], nil
 	case bytes.HasPrefix(raw, []byte("*-1")) || bytes.HasPrefix(raw, []byte("_")):
@@ -136,7 +138,8 @@ func (l *Locks) fenced(s Session, command [][]byte) ([]byte, error) {
 	return raw, nil // an error: nothing was run
 }
 
-// discard ends a transaction. Where the user may not DISCARD, EXEC does it: nothing was queued, or it was refused.
+// discard ends a transaction. If the user may not DISCARD, it is EXEC: nothing has been queued, or
+// it was refused.
 func discard(s Session) error {
 	replies, err := s.Do(words("DISCARD"))
 	if err == nil && status(replies[0]) != nil {
@@ -145,7 +148,7 @@ func discard(s Session) error {
 	return err
 }
 
-// status is the error that a reply is, if it isn't OK.
+// status is the error for a reply, nil if it is OK.
 func status(raw []byte) error {
 	if bytes.HasPrefix(raw, []byte("+OK")) {
 		return nil
@@ -157,7 +160,7 @@ func status(raw []byte) error {
 	return err
 }
 
-// words is a command.
+// words makes a command.
 func words(list ...string) [][]byte {
 	command := make([][]byte, len(list))
 	for i, word := range list {

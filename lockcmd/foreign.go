@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// Foreign clients lock with SETNX recipes of their own and know no LOCK. They and LOCK exclude each
-// other by the timestamp at the key; see scripts/read.lua. But they poll, stand in no queue, and
-// some write before they know that they have lost. So:
+// Foreign clients lock with SETNX recipes and know no LOCK. They and LOCK exclude each other by the
+// timestamp at the key; see scripts/read.lua. But they poll, are in no queue, and some write before
+// they know that they have lost. So:
 //
 //   - Where they compete for a lock, a release leaves the key free for all instead of handing it
-//     over, and nobody here takes it for a moment: the two kinds take turns.
-//   - Where they compete, the first waiter polls often, since it is not told of their releases.
-//   - Now and then a release leaves the key free although none has been seen: a gap. Those that do
-//     not come by this proxy would never find it free otherwise.
-//   - A lock that LOCK has taken over from an expired timestamp rests on the metadata key alone for a
-//     grace period, while the proxy repairs what a late write has done to its timestamp.
+//     over, and no waiter here takes it for a moment: the two kinds take turns.
+//   - Where they compete, the first waiter polls often: nothing notifies it of their releases.
+//   - Now and then a release leaves the key free although none has been seen: a gap. Foreign
+//     clients that do not use this proxy would never find it free otherwise.
+//   - After LOCK has taken over a lock from an expired timestamp there is a grace period, in which
+//     only the lock record counts, and the proxy repairs what late writes do to the timestamp.
 
 const (
 	// foreignMemory is how long foreign clients count as competing since one was last seen.
 	foreignMemory = 5 * time.Second
-	// maxForeign bounds how many locks are remembered for their foreign clients.
+	// maxForeign bounds the locks that are remembered for their foreign clients.
 	maxForeign = 10000
-	// maxForeignKeys bounds how many locks one command is taken to compete for.
+	// maxForeignKeys bounds the locks that one command is taken to compete for.
 	maxForeignKeys = 64
 
-	// How often the first waiter polls where they compete. They have the first of these to
-	// themselves when a release has left the key free.
+	// How often the first waiter polls where they compete. When a release has left the key free,
+	// the first of these passes before a waiter takes it.
 	minForeignPoll = 15 * time.Millisecond
 	maxForeignPoll = 25 * time.Millisecond
 
@@ -50,10 +50,10 @@ type foreignSight struct {
 	freed time.Time // when a release here last left the key free for them
 }
 
-// saw notes that a foreign client competes for a lock.
+// saw is for a command of a foreign client that competes for a lock.
 func (f foreignClients) saw(id LockID, now time.Time) {
 	if len(f) >= maxForeign {
-		for old, sight := range f { // any that is over, else any at all: it will be seen again
+		for old, sight := range f { // one that is over, otherwise any: it will be seen again
 			delete(f, old)
 			if now.Sub(sight.seen) < foreignMemory {
 				break
@@ -73,14 +73,14 @@ func (f foreignClients) compete(id LockID, now time.Time) bool {
 	return ok
 }
 
-// leftFree notes that a release has left a lock free. That is their turn, if they compete for it.
+// leftFree is for a release that has left a lock free: it is their turn, if they compete.
 func (f foreignClients) leftFree(id LockID, now time.Time) {
 	if f.compete(id, now) {
 		f[id] = foreignSight{seen: f[id].seen, freed: now}
 	}
 }
 
-// haveTurn reports whether a lock has just been left free for them, so that nobody here takes it yet.
+// haveTurn reports whether a lock has just been left free for them.
 func (f foreignClients) haveTurn(id LockID, now time.Time) bool {
 	return f.compete(id, now) && now.Sub(f[id].freed) < minForeignPoll
 }
@@ -92,7 +92,7 @@ func (l *Locks) foreignCompete(id LockID) bool {
 	return l.foreign.compete(id, time.Now())
 }
 
-// waitsAs is how this proxy is listed as waiting for a lock; see A[11] of lock.lua.
+// waitsAs is how this proxy waits for a lock, as the lock record names it.
 func (l *Locks) waitsAs(foreignCompete bool) string {
 	switch {
 	case foreignCompete:
@@ -103,9 +103,9 @@ func (l *Locks) waitsAs(foreignCompete bool) string {
 	return "0"
 }
 
-// ObserveForeign is told of a command by which a foreign client may compete for the locks at keys in
-// database db. It returns what to call once the upstream has accepted the command, nil if nobody
-// waits for any of the locks. The call returns at once and may come from any goroutine.
+// ObserveForeign is for a command by which a foreign client may compete for the locks at keys in
+// database db. accepted must be called when the upstream has accepted the command. It is nil if no
+// client waits for the locks. It returns at once, and any goroutine may call it.
 func (l *Locks) ObserveForeign(db int, keys [][]byte) (accepted func()) {
 	var waitedFor []LockID
 	l.mu.Lock()
@@ -129,9 +129,8 @@ func (l *Locks) ObserveForeign(db int, keys [][]byte) (accepted func()) {
 	}
 }
 
-// foreignAcceptedLocked notes that the upstream has accepted a foreign client's command on a lock.
-// The first waiter, if there still is one, may rely on a hand-over: it polls often from now on. mu is
-// held.
+// foreignAcceptedLocked is for a foreign client's command on a lock that the upstream has accepted.
+// The first waiter polls often from now on. mu is held.
 func (l *Locks) foreignAcceptedLocked(id LockID) {
 	q, now := l.queues[id], time.Now()
 	if q == nil {
@@ -144,8 +143,8 @@ func (l *Locks) foreignAcceptedLocked(id LockID) {
 	}
 }
 
-// repairTimes are the times after a takeover at which the timestamp is checked. The loser writes
-// within the time between two commands of its own: mostly a millisecond, seldom much more.
+// repairTimes are the times after a takeover at which the timestamp is checked. The loser mostly
+// writes within a millisecond, seldom much later.
 var repairTimes = []time.Duration{
 	3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 80 * time.Millisecond,
 	200 * time.Millisecond, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond,
@@ -160,9 +159,9 @@ type takeover struct {
 	cancel func() // of the next
 }
 
-// startGrace repairs the timestamp of a lock that was taken over, for as long as a foreign client
-// that lost the race may replace it. It does so on a connection of the proxy's own, since the
-// holder's may be closed or busy. A further takeover starts again.
+// startGrace repairs the timestamp of a lock that was taken over, as long as a foreign client that
+// lost the race may replace it. It uses a background client: the holder's connection may be closed
+// or busy. Another takeover starts it again.
 func (l *Locks) startGrace(as Identity, id LockID, token int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,7 +195,7 @@ func (l *Locks) repairAfterLocked(pause time.Duration, id LockID, t *takeover) {
 	})
 }
 
-// repair checks the timestamp of a lock and puts it right. more says whether to check again.
+// repair runs repair.lua. more says whether to check again.
 func (l *Locks) repair(ctx context.Context, id LockID, t *takeover) (more bool) {
 	c := l.call(repairScript, id.Key, noFastPath, "")
 	answer, err := l.background.on(ctx, t.as, id.Key, time.Now().Add(backgroundTimeout)).Eval(&c)

@@ -11,9 +11,8 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// heldLock is a lock that a connection was given, or may have been given. It is all that this proxy
-// knows of that: the Holder and the registry refer to the same record. Whether the lock is held is
-// for the upstream alone to say.
+// heldLock is a lock that a connection was given, or may have been given: all that this proxy knows
+// of it. The Holder and the registry share it. Only the upstream knows whether the lock is held.
 type heldLock struct {
 	lockRequest // the LOCK that took it; its timeout is guarded by Holder.mu
 	as          Identity
@@ -21,8 +20,8 @@ type heldLock struct {
 	by          Session // nil unless it is a session lock
 	sent        Sent    // of an undelivered one
 	since       int64   // when it was first asked for, as monotonic.Now
-	// until is when the timeout ends, counted from when it was asked for and as monotonic.Now: the
-	// upstream keeps the lock at least so long. It is 0 once another client has released it here.
+	// until is when the timeout ends, counted from the request, as monotonic.Now. The upstream
+	// keeps the lock at least so long. It is 0 once another client has released the lock here.
 	until atomic.Int64
 
 	renewed bool   // guarded by Holder.mu
@@ -34,8 +33,8 @@ func (lock *heldLock) id() LockID { return LockID{lock.as.DB, lock.key} }
 
 func (lock *heldLock) tokenText() string { return strconv.FormatInt(lock.token, 10) }
 
-// releaseProof is the proof for releasing the lock when its connection cannot have it any more. The token
-// alone would not do: an owner that has asked again on another connection has the same one.
+// releaseProof is the proof for a release when the connection cannot have the lock any more. The
+// token would free it for another connection of the same owner, too.
 func (lock *heldLock) releaseProof() proof {
 	if lock.token == 0 {
 		return proof{"request", lock.connection + "/" + lock.number}
@@ -45,7 +44,7 @@ func (lock *heldLock) releaseProof() proof {
 
 // Holder is one client connection as the holder of locks.
 type Holder struct {
-	Connection string // names this connection among all connections of all proxies; no blanks
+	Connection string // its name among those of all proxies; no blanks
 	Addr       string // for people; no blanks
 
 	// Only the session's goroutine uses these:
@@ -57,13 +56,12 @@ type Holder struct {
 	mu      sync.Mutex
 	locks   map[LockID]*heldLock // guarded by mu; given, and not known to have been released
 	renewed int                  // guarded by mu; how many of locks are
-	more    int64                // guarded by mu; when those beyond maxHeld have ended, as monotonic.Now
+	more    int64                // guarded by mu; when those beyond maxHeld end, as monotonic.Now
 }
 
 const (
-	// maxHeld bounds the locks of a connection that are followed until they end, but for session
-	// locks, which cost more than a record. Of a connection that takes locks and leaves their release
-	// to others, or to their timeouts, only the last of these timeouts matters.
+	// maxHeld bounds the locks that a connection's Holder lists, besides session locks. Of the
+	// others only the latest timeout matters.
 	maxHeld = 64
 	// maxUndelivered bounds the undelivered ones. Of more the oldest are taken for delivered.
 	maxUndelivered = 1024
@@ -71,14 +69,14 @@ const (
 	maxUnknown = 64
 )
 
-// request makes a LOCK of the connection's.
+// request makes a LOCK of this connection.
 func (h *Holder) request(key string, o lockOptions) lockRequest {
 	h.requests++
 	return lockRequest{key: key, timeout: o.timeout, connection: h.Connection, client: h.Addr,
 		number: strconv.FormatUint(h.requests, 10), session: o.session, owner: o.owner}
 }
 
-// setLocked changes whether a lock is renewed. What was under way of that ends. mu is held.
+// setLocked changes whether a lock is renewed, and ends a renewal under way. mu is held.
 func (h *Holder) setLocked(lock *heldLock, renewed bool) {
 	if lock.renewed {
 		lock.cancel()
@@ -91,7 +89,8 @@ func (h *Holder) setLocked(lock *heldLock, renewed bool) {
 	lock.round++
 }
 
-// addLocked records a lock that the connection was given, in place of what it had there. mu is held.
+// addLocked records a lock that the connection was given, in place of what it had there. mu is
+// held.
 func (h *Holder) addLocked(lock *heldLock) {
 	h.removeLocked(lock.id())
 	if n := len(h.locks) - h.renewed; lock.by == nil && n > 0 && n%8 == 0 { // not each time
@@ -120,8 +119,8 @@ func (h *Holder) removeLocked(id LockID) {
 	delete(h.locks, id)
 }
 
-// suspend ends the renewing of the session lock that an UNLOCK with a proof may release: a renewal
-// that ran behind it would take the lock for lost. Locks.unlocked must follow.
+// suspend stops the renewal of the session lock that an UNLOCK with a proof may release: a renewal
+// after the UNLOCK would take the lock for lost. Locks.unlocked must follow.
 func (h *Holder) suspend(id LockID, p proof) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,9 +132,8 @@ func (h *Holder) suspend(id LockID, p proof) {
 	}
 }
 
-// Holds reports whether the connection may hold a lock: one that it has taken, and that neither it
-// nor another client of this proxy has released. until is when the last of them has expired, at the
-// latest; zero if they are renewed.
+// Holds reports whether the connection may hold a lock: neither it nor another client of this proxy
+// has released it. until is when all of them have expired; zero if one is renewed.
 func (h *Holder) Holds() (until time.Time, holds bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -150,8 +148,8 @@ func (h *Holder) Holds() (until time.Time, holds bool) {
 	return time.Now().Add(left), left > 0
 }
 
-// ShortestLease is the shortest timeout of the client's session locks, 0 if it has none. It may be
-// called from any goroutine.
+// ShortestLease is the shortest timeout of the client's session locks, 0 if it has none. Any
+// goroutine may call it.
 func (h *Holder) ShortestLease() (shortest time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,12 +164,12 @@ func (h *Holder) ShortestLease() (shortest time.Duration) {
 // Sent is when and where a client is sent the token of a lock.
 type Sent struct {
 	At  time.Time
-	End uint64 // how many bytes the client has been sent then, at least, with the token
-	In  uint64 // how many bytes have come from the client by then: it can't have read the token before
+	End uint64 // bytes sent to the client by then, at least, with the token
+	In  uint64 // bytes read from the client by then
 }
 
-// MarkSent says where the client is sent a reply that GivesLock. It is for the session's goroutine, as
-// is what follows.
+// MarkSent says where the client is sent a reply that GivesLock. Only the session's goroutine may
+// call it, as the following methods.
 func (h *Holder) MarkSent(r Reply, sent Sent) {
 	if len(h.undelivered) == maxUndelivered {
 		h.undelivered = slices.Delete(h.undelivered, 0, maxUndelivered/2)
@@ -180,10 +178,12 @@ func (h *Holder) MarkSent(r Reply, sent Sent) {
 	h.undelivered = append(h.undelivered, r.given)
 }
 
-// MarkDelivered says that in bytes have come from the client so far, some of which it may have sent
-// when it had read its tokens.
+// MarkDelivered says that in bytes have come from the client so far. It may have sent the last of
+// them after it read its tokens.
 func (h *Holder) MarkDelivered(in uint64) {
-	h.undelivered = slices.DeleteFunc(h.undelivered, func(lock *heldLock) bool { return lock.sent.In < in })
+	h.undelivered = slices.DeleteFunc(h.undelivered, func(lock *heldLock) bool {
+		return lock.sent.In < in
+	})
 }
 
 // LastUndelivered is where the last token was sent; ok is false if it has been delivered.
@@ -194,8 +194,8 @@ func (h *Holder) LastUndelivered() (sent Sent, ok bool) {
 	return h.undelivered[len(h.undelivered)-1].sent, true
 }
 
-// MarkUnread says that the connection has ended, and which tokens the client cannot have read. Those
-// locks were never its, and Gone releases them.
+// MarkUnread says that the connection has ended, and which tokens the client cannot have read: Gone
+// releases those locks.
 func (h *Holder) MarkUnread(unread func(Sent) bool) {
 	for _, lock := range h.undelivered {
 		if unread(lock.sent) {

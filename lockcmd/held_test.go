@@ -15,8 +15,8 @@ func recordOf(key string, token int64, until time.Time) *heldLock {
 	return lock
 }
 
-// However many locks a connection takes, that it holds one is known until it has released each or the
-// last has expired.
+// However many locks a connection takes, that it holds one is known until it has released each or
+// the last has expired.
 func TestHolds(t *testing.T) {
 	h, l := &Holder{}, &Locks{}
 	l.registry = newRegistry(&l.counters.expired)

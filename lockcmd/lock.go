@@ -7,13 +7,13 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// How a LOCK asks, as lock.lua names it.
+// The modes of lock.lua, A[10].
 const (
 	modeTry   = "try"
 	modeFirst = "first"
 	modeCheck = "check"
 
-	// modeAgain is asFirst where only time says that the lock can be free: the fast part would be in vain.
+	// modeAgain is modeFirst without the fast path, which is no use when only time has passed.
 	modeAgain = "again"
 )
 
@@ -25,24 +25,25 @@ type lockRun struct {
 	askedAt time.Time
 }
 
-// beginTry makes the call for a run. An error says that none may be made now.
-func (l *Locks) beginTry(id LockID, r lockRequest, how string) (*lockRun, error) {
+// beginTry makes the call for a run. It fails in the hold-off after a failover.
+func (l *Locks) beginTry(id LockID, r lockRequest, mode string) (*lockRun, error) {
 	compete := l.foreignCompete(id)
 	t := &lockRun{lockRequest: r, id: id, askedAt: time.Now()}
 	if held := l.holdOff.remaining(); held > 0 {
 		return t, heldOffError(held)
 	}
-	fast := l.fastLock(r, how)
-	if how == modeAgain {
-		fast, how = noFastPath, modeFirst
+	fast := l.fastLock(r, mode)
+	if mode == modeAgain {
+		fast, mode = noFastPath, modeFirst
 	}
-	t.Call = l.call(lockScript, r.key, fast, r.owner, milliseconds(r.timeout), l.unit(), l.retention,
-		milliseconds(takeoverGrace), r.connection, r.number, r.client, flag(r.session), l.proxy, how, l.waitsAs(compete))
+	t.Call = l.call(lockScript, r.key, fast, r.owner,
+		milliseconds(r.timeout), l.unit(), l.retention, milliseconds(takeoverGrace),
+		r.connection, r.number, r.client, flag(r.session), l.proxy, mode, l.waitsAs(compete))
 	t.Confirm = l.cfg.replicas()
 	return t, nil
 }
 
-// finishTry is what a run has found, as try returns it.
+// finishTry returns the result of a run, as try does.
 func (l *Locks) finishTry(t *lockRun, answer Answer, err error) (attempt, error) {
 	a := attempt{askedAt: t.askedAt}
 	found, err := t.ints(2, answer, err)
@@ -73,12 +74,13 @@ func (l *Locks) finishTry(t *lockRun, answer Answer, err error) (attempt, error)
 	return a, l.notConfirmed(&answer, t.Confirm)
 }
 
-// fastLock is LOCK's short way, which knows only ms and no takeover guard, and doesn't only check.
-func (l *Locks) fastLock(r lockRequest, how string) fastArgs {
-	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || how == modeCheck {
+// fastLock is LOCK's fast path, which knows only ms, no takeover guard, and no modeCheck.
+func (l *Locks) fastLock(r lockRequest, mode string) fastArgs {
+	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || mode == modeCheck {
 		return noFastPath
 	}
-	return fastArgs{milliseconds(r.timeout), milliseconds(r.timeout + l.cfg.FenceRetention), r.holderFields()}
+	lives := r.timeout + l.cfg.FenceRetention
+	return fastArgs{milliseconds(r.timeout), milliseconds(lives), r.holderFields()}
 }
 
 // beginLock is a LOCK without WAIT.
@@ -120,9 +122,10 @@ func (l *Locks) tried(ctx context.Context, s Session, t *lockRun, a attempt, err
 	return l.acquired(s, t.lockRequest, a)
 }
 
-// acquired does what follows from an acquisition, and returns the reply.
+// acquired records an acquired lock, and returns the reply.
 func (l *Locks) acquired(s Session, r lockRequest, a attempt) Reply {
-	lock := &heldLock{lockRequest: r, as: s.Identity(), token: a.token, since: monotonic.Of(a.askedAt)}
+	lock := &heldLock{lockRequest: r, as: s.Identity(), token: a.token}
+	lock.since = monotonic.Of(a.askedAt)
 	lock.until.Store(lock.since + int64(r.timeout))
 	if r.session {
 		lock.by = s

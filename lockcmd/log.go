@@ -2,20 +2,24 @@ package lockcmd
 
 import (
 	"fmt"
-	"lockproxy/internal/resp"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"lockproxy/internal/resp"
 )
 
-// logLimit counts the log's lines of one kind, so that a crowd doesn't fill it.
+// maxLogLines bounds the log's lines of one kind within a second.
+const maxLogLines = 10
+
+// logLimit counts the log's lines of one kind, so that many clients do not fill it.
 type logLimit struct {
 	second  atomic.Int64
 	within  atomic.Int64
 	omitted atomic.Int64
 }
 
-// allow reports whether a line may be written now, and how many were not since the last one.
+// allow reports whether a line may be written now, and how many were omitted since the last one.
 func (s *logLimit) allow(now time.Time) (omitted int64, ok bool) {
 	second := now.Unix()
 	if s.second.Swap(second) != second {
@@ -28,13 +32,10 @@ func (s *logLimit) allow(now time.Time) (omitted int64, ok bool) {
 	return s.omitted.Swap(0), true
 }
 
-// maxLogLines bounds the lines of one kind within a second.
-const maxLogLines = 10
-
-// SetSlowWait changes Config.SlowWait, for those who begin to wait from now on.
+// SetSlowWait changes Config.SlowWait for later waits.
 func (l *Locks) SetSlowWait(d time.Duration) { l.slowWait.Store(int64(d)) }
 
-// slowTimer fires when a waiter has waited so long that the operator should know; never if that isn't wanted.
+// slowTimer fires when a waiter has waited for Config.SlowWait, never if that is 0.
 func (l *Locks) slowTimer() lazyTimer {
 	var t lazyTimer
 	if d := time.Duration(l.slowWait.Load()); d > 0 {
@@ -43,13 +44,15 @@ func (l *Locks) slowTimer() lazyTimer {
 	return t
 }
 
-// warnSlow says who has waited long for a lock, and for whom. It asks the upstream for the holder, in the waiter's own turn.
-func (l *Locks) warnSlow(s Session, id LockID, w *waiter) {
+// warnSlow logs a waiter that has waited long, and the holder, for which it asks the upstream.
+func (l *Locks) warnSlow(s Session, w *waiter) {
+	id := w.id()
 	omitted, ok := l.slowLog.allow(time.Now())
 	if !ok {
 		return
 	}
-	line := []any{"key", id.Key, "db", id.DB, "waited", time.Since(w.joined).Round(time.Millisecond).String(), "client", w.client}
+	waited := time.Since(w.joined).Round(time.Millisecond).String()
+	line := []any{"key", id.Key, "db", id.DB, "waited", waited, "client", w.client}
 	holder := l.describeHolder(s, id)
 	if l.isGranted(w) {
 		holder = []any{"holder", "this client, since a moment ago"}
@@ -66,7 +69,7 @@ func (l *Locks) warnSlow(s Session, id LockID, w *waiter) {
 	l.log.Warn("waiting long for a lock", line...)
 }
 
-// describeHolder is who has a lock, as pairs for the log.
+// describeHolder is the holder of a lock, as pairs for the log.
 func (l *Locks) describeHolder(s Session, id LockID) []any {
 	v, err := l.ask(s, infoScript, id.Key)
 	switch {
@@ -74,52 +77,53 @@ func (l *Locks) describeHolder(s Session, id LockID) []any {
 		return []any{"holder", fmt.Sprintf("unknown (%v)", err)}
 	case len(v.Elems) != len(infoFields):
 		return []any{"holder", "nobody at this moment"}
-	case string(v.Elems[1].Text) != "lockproxy":
-		return []any{"holder", "a plain client", "remaining", milliText(v.Elems[7].Int)}
 	}
-	pairs := []any{"holder", string(v.Elems[4].Text), "token", v.Elems[2].Int, "remaining", milliText(v.Elems[7].Int)}
+	remaining := (time.Duration(v.Elems[7].Int) * time.Millisecond).String()
+	if string(v.Elems[1].Text) != "lockproxy" {
+		return []any{"holder", "a plain client", "remaining", remaining}
+	}
+	pairs := []any{"holder", string(v.Elems[4].Text), "token", v.Elems[2].Int,
+		"remaining", remaining}
 	if owner := string(v.Elems[3].Text); owner != "" {
 		pairs = append(pairs, "owner", strings.ToValidUTF8(owner, "?"))
 	}
 	return pairs
 }
 
-func milliText(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
+// ForcedUnlock is one forced unlock, as the log keeps it.
+type ForcedUnlock struct {
+	DB     int
+	Key    string
+	Token  int64  // 0 for a foreign client's timestamp
+	Holder string // address of the client that held the lock, if it is known
+	Client string // address of the client that forces it
+	User   string // of the upstream; "" is the default user
+	Via    string // redis, or admin
+}
 
 func (l *Locks) audit(f ForcedUnlock, released bool, err error) {
 	user := f.User
 	if user == "" {
 		user = "default"
 	}
-	line := []any{"key", f.Key, "db", f.DB, "token", f.Token, "holder", f.Holder, "client", f.Client, "user", user, "via", f.Via, "released", released}
+	line := []any{"key", f.Key, "db", f.DB, "token", f.Token, "holder", f.Holder,
+		"client", f.Client, "user", user, "via", f.Via, "released", released}
 	if err != nil {
 		line = append(line, "error", err)
 	}
 	l.log.Info("forced unlock", line...)
 }
 
-// auditForce leaves a line of each UNLOCK … FORCE: who was it, and whose lock was taken away.
-func (l *Locks) auditForce(on evaluator, id LockID, as Identity, v resp.Value, released bool, err error) {
-	client := ""
-	if s, ok := on.(Session); ok {
-		client = s.Holder().Addr
+// auditForce logs an UNLOCK … FORCE: whose it was, and whose lock it released.
+func (l *Locks) auditForce(r *unlockRun, v resp.Value, released bool, err error) {
+	f := ForcedUnlock{DB: r.id.DB, Key: r.id.Key, User: r.as.User, Via: "redis"}
+	if s, ok := r.on.(Session); ok {
+		f.Client = s.Holder().Addr
 	}
-	token, holder := int64(0), ""
 	if len(v.Elems) > 4 {
-		token, holder = v.Elems[3].Int, string(v.Elems[4].Text)
+		f.Token, f.Holder = v.Elems[3].Int, string(v.Elems[4].Text)
 	}
-	l.audit(ForcedUnlock{DB: id.DB, Key: id.Key, Token: token, Holder: holder, Client: client, User: as.User, Via: "redis"}, released, err)
-}
-
-// ForcedUnlock is one forced unlock, as the log keeps it.
-type ForcedUnlock struct {
-	DB     int
-	Key    string
-	Token  int64  // 0 if a plain client's timestamp was removed
-	Holder string // address of the client whose lock it was, as far as it is known
-	Client string // address of who forces it
-	User   string // of the upstream; "" is the default user
-	Via    string // redis, or admin
+	l.audit(f, released, err)
 }
 
 // operatorConn is where an operator's release runs.

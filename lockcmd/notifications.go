@@ -11,35 +11,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// releaseNotifications hears from other proxies that a lock is reserved for the first waiter here. A message may be lost, or not be permitted:
-// the first waiter polls from time to time anyway.
+// releaseNotifications receives from other proxies that a lock is reserved for the first waiter
+// here. A message may be lost, or the user may not subscribe: the first waiter polls, too.
 //
-// It listens as long as anybody waits: to one channel for all locks, or in a cluster to one for each slot in which somebody waits;
-// see shards.
+// It listens while any client waits: to one channel for all locks, or in a cluster to one for each
+// slot in which clients wait (shardedSubscriptions).
 type releaseNotifications struct {
 	locks        *Locks
 	ctx          context.Context
 	cancel       context.CancelFunc
 	running      sync.WaitGroup
-	unsubscribed atomic.Bool // it can't be told: listening has failed, and nobody listens at the moment. Written under mu
+	unsubscribed atomic.Bool // no connection is subscribed, after a failure; written with mu held
 
 	mu         sync.Mutex
 	listening  map[Identity]*shardedSubscriptions // guarded by mu; user and password only
-	subscribed int                                // guarded by mu; how many of them have subscribed
+	subscribed int                                // guarded by mu; how many of them are
 	closed     bool                               // guarded by mu
-	noSharded  bool                               // guarded by mu; the cluster's nodes know no sharded channels
+	noSharded  bool                               // guarded by mu; the nodes know no SPUBLISH
 }
 
-// notifyChannel is the beginning of the names of the channels; unlock.lua knows it too.
+// notifyChannel begins the names of the channels. unlock.lua has it too.
 const notifyChannel = "lockproxy:wake:"
 
-// After a failure it listens again: at once if it had subscribed, otherwise after pauses that grow.
+// The pauses before it subscribes again after a failure. If it was subscribed the first one counts.
 const (
 	minListenRetry = 10 * time.Millisecond
 	maxListenRetry = time.Second
 )
 
-// maxListening bounds the connections that listen: one is enough, but which user may subscribe isn't known before.
+// maxListening bounds the connections that listen. One would do, of a user who may subscribe.
 const maxListening = 8
 
 func newReleaseNotifications(l *Locks) *releaseNotifications {
@@ -48,7 +48,7 @@ func newReleaseNotifications(l *Locks) *releaseNotifications {
 	return w
 }
 
-// slotTag is what unlock.lua is told of the channel on which others listen for a lock.
+// slotTag is unlock.lua's A[14].
 func (w *releaseNotifications) slotTag(key string) string {
 	if !w.locks.cfg.Cluster {
 		return "-"
@@ -56,33 +56,32 @@ func (w *releaseNotifications) slotTag(key string) string {
 	return slotTag(slotOf([]byte(key)))
 }
 
-// listen makes sure that messages about a lock are heard, by way of a connection of a waiter's user.
+// listen subscribes to messages about a lock, as a waiter's user, unless that user is subscribed.
 func (w *releaseNotifications) listen(as Identity, key string) {
 	as.DB = 0
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if sh, ok := w.listening[as]; ok {
-		if w.locks.cfg.Cluster {
-			sh.wantLocked(slotOf([]byte(key)))
+	sh := w.listening[as]
+	if sh == nil {
+		if w.closed || len(w.listening) >= maxListening {
+			return
 		}
-		return
+		sh = newShardedSubscriptions(w)
+		w.listening[as] = sh
+		w.running.Go(func() { w.keepListening(as, sh) }) // ends with w.ctx, or when nobody waits
 	}
-	if w.closed || len(w.listening) >= maxListening {
-		return
-	}
-	sh := newShardedSubscriptions(w)
-	w.listening[as] = sh
 	if w.locks.cfg.Cluster {
 		sh.wantLocked(slotOf([]byte(key)))
 	}
-	w.running.Go(func() { w.keepListening(as, sh) }) // ends with w.ctx, or when nobody waits; close waits for it
 }
 
-// keepListening hears messages until nobody waits any more, or the user may not listen: its next waiter tries again.
+// keepListening receives messages until no client waits, or the user may not subscribe. Then the
+// user's next waiter tries again.
 func (w *releaseNotifications) keepListening(as Identity, sh *shardedSubscriptions) {
 	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
 		subscribed, err := w.receive(as, sh)
-		refused := redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS")
+		refused := redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "NOAUTH") ||
+			redis.HasErrorPrefix(err, "WRONGPASS")
 		switch {
 		case refused:
 			pause = maxListenRetry
@@ -99,7 +98,8 @@ func (w *releaseNotifications) keepListening(as Identity, sh *shardedSubscriptio
 	}
 }
 
-// forget forgets a connection that is not needed any more, or no use.
+// forget removes a connection that is not needed any more or was refused, and reports whether it
+// did.
 func (w *releaseNotifications) forget(as Identity, refused bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,10 +110,12 @@ func (w *releaseNotifications) forget(as Identity, refused bool) bool {
 	return true
 }
 
-// receive hears messages until the connection fails. subscribed says that it could be told until then.
-func (w *releaseNotifications) receive(as Identity, sh *shardedSubscriptions) (subscribed bool, err error) {
+// receive receives messages until the connection fails. subscribed says that it was subscribed.
+func (w *releaseNotifications) receive(
+	as Identity, sh *shardedSubscriptions,
+) (subscribed bool, err error) {
 	client := w.locks.background.client(as)
-	hears := func() {
+	onSubscribed := func() {
 		if !subscribed {
 			subscribed = true
 			w.countSubscribed(1)
@@ -121,7 +123,7 @@ func (w *releaseNotifications) receive(as Identity, sh *shardedSubscriptions) (s
 	}
 	sharded := w.locks.cfg.Cluster && !w.lacksSharded()
 	if sharded {
-		err = sh.receive(client, as, hears)
+		err = sh.receive(client, as, onSubscribed)
 	}
 	if sharded && redis.HasErrorPrefix(err, "unknown command") {
 		w.mu.Lock()
@@ -129,7 +131,7 @@ func (w *releaseNotifications) receive(as Identity, sh *shardedSubscriptions) (s
 		w.mu.Unlock()
 	}
 	if !sharded {
-		err = w.receiveAll(client, as, hears)
+		err = w.receiveAll(client, as, onSubscribed)
 	}
 	if subscribed {
 		w.countSubscribed(-1)
@@ -137,12 +139,13 @@ func (w *releaseNotifications) receive(as Identity, sh *shardedSubscriptions) (s
 		w.countSubscribed(0)
 	}
 	if w.ctx.Err() == nil {
-		w.locks.log.Debug("cannot listen for releases by other proxies: waiters poll", "error", err)
+		w.locks.log.Debug("cannot listen for releases by other proxies: waiters poll",
+			"error", err)
 	}
 	return subscribed, err
 }
 
-// countSubscribed notes that one more connection has subscribed, or that one has failed.
+// countSubscribed adds n to the connections that are subscribed.
 func (w *releaseNotifications) countSubscribed(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,11 +159,13 @@ func (w *releaseNotifications) lacksSharded() bool {
 	return w.noSharded
 }
 
-// receiveAll hears messages on the one channel for all locks.
-func (w *releaseNotifications) receiveAll(client *redis.Client, as Identity, hears func()) error {
+// receiveAll receives messages on the one channel for all locks.
+func (w *releaseNotifications) receiveAll(
+	client *redis.Client, as Identity, onSubscribed func(),
+) error {
 	sub := client.Subscribe(w.ctx, notifyChannel+w.locks.proxy)
 	defer sub.Close()
-	stop := context.AfterFunc(w.ctx, func() { sub.Close() }) // a receive in progress doesn't look at its context
+	stop := context.AfterFunc(w.ctx, func() { sub.Close() }) // Receive ignores the end of its ctx
 	defer stop()
 	for {
 		message, err := sub.Receive(w.ctx)
@@ -169,14 +174,15 @@ func (w *releaseNotifications) receiveAll(client *redis.Client, as Identity, hea
 		}
 		switch m := message.(type) {
 		case *redis.Subscription:
-			hears()
+			onSubscribed()
 		case *redis.Message:
 			w.onMessage(as, m.Payload)
 		}
 	}
 }
 
-// onMessage lets the first waiter poll the lock that a message names. If nobody waits for it any more, the lock is given back.
+// onMessage makes the first waiter poll the lock that a message names. If there is none any more,
+// the reservation is released.
 func (w *releaseNotifications) onMessage(as Identity, payload string) {
 	db, key, _ := strings.Cut(payload, ":")
 	n, err := strconv.Atoi(db)
@@ -195,11 +201,12 @@ func (w *releaseNotifications) onMessage(as Identity, payload string) {
 	w.locks.releaseReservation(as, id)
 }
 
-// releaseReservation hands on a lock that may be reserved for this proxy, though nobody waits for it here any more. If that fails, the
-// reservation ends by itself.
+// releaseReservation releases a lock that may be reserved for this proxy, where no client waits for
+// it any more. If that fails, the reservation ends by itself.
 func (l *Locks) releaseReservation(as Identity, id LockID) {
 	l.timers.after(0, func(ctx context.Context) {
-		l.release(l.background.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout)), id, as, proof{"reserved", l.proxy}, true)
+		on := l.background.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout))
+		l.release(on, id, as, proof{"reserved", l.proxy}, true)
 	})
 }
 

@@ -8,11 +8,11 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Observer is told how long things took. It is called from many goroutines and must not block.
+// Observer measures locks. Many goroutines call it, and it must not block.
 type Observer interface {
 	// LockWaited is for a LOCK … WAIT that has ended, with the lock or without.
 	LockWaited(d time.Duration, acquired bool)
-	// LockHeld is for a lock that was taken and released by way of this proxy.
+	// LockHeld is for a lock that was taken and released through this proxy.
 	LockHeld(d time.Duration)
 }
 
@@ -21,7 +21,7 @@ type noObserver struct{}
 func (noObserver) LockWaited(time.Duration, bool) {}
 func (noObserver) LockHeld(time.Duration)         {}
 
-// Stats is what has happened to locks by way of this proxy, since it started.
+// Stats is what has happened to locks through this proxy, since it started.
 type Stats struct {
 	Acquired   uint64 // with a new token
 	HandedOver uint64 // of Acquired, given to a waiter by the script that released the lock
@@ -43,13 +43,13 @@ type Stats struct {
 	Holding int // locks that were taken here and have not been seen to end
 }
 
-// counters is Counts as it grows.
+// counters is Stats as it grows.
 type counters struct {
 	acquired, handedOver, renewed, held, overtime, gone, failed atomic.Uint64
 	unlocked, forced, disconnect, expired, lost, fenced         atomic.Uint64
 }
 
-// Stats tells what has happened so far.
+// Stats returns what has happened so far.
 func (l *Locks) Stats() Stats {
 	holding := l.registry.sweep(monotonic.Now())
 	l.mu.Lock()
@@ -58,7 +58,8 @@ func (l *Locks) Stats() Stats {
 	t := &l.counters
 	return Stats{
 		Acquired: t.acquired.Load(), HandedOver: t.handedOver.Load(), Renewed: t.renewed.Load(),
-		Held: t.held.Load(), Overtime: t.overtime.Load(), Gone: t.gone.Load(), Failed: t.failed.Load(),
+		Held: t.held.Load(), Overtime: t.overtime.Load(),
+		Gone: t.gone.Load(), Failed: t.failed.Load(),
 		Unlocked: t.unlocked.Load(), Forced: t.forced.Load(), Disconnect: t.disconnect.Load(),
 		Expired: t.expired.Load(), Lost: t.lost.Load(), Fenced: t.fenced.Load(),
 		Waiters: int(l.waiters.Load()), Queues: lines, Holding: holding,
@@ -73,7 +74,7 @@ func (l *Locks) setObserver(by Observer) {
 	}
 }
 
-// observeAcquired counts a LOCK that is answered with a token. again says that its owner had it already.
+// observeAcquired is for a LOCK that is answered with a token. again says that its owner had it.
 func (l *Locks) observeAcquired(lock *heldLock, again bool) {
 	if again {
 		l.counters.renewed.Add(1)
@@ -83,7 +84,7 @@ func (l *Locks) observeAcquired(lock *heldLock, again bool) {
 	l.registry.put(lock)
 }
 
-// observeRefused takes note of a LOCK without WAIT that got nothing.
+// observeRefused is for a LOCK without WAIT that got nothing.
 func (l *Locks) observeRefused(err error) {
 	if err != nil {
 		l.counters.failed.Add(1)
@@ -92,7 +93,7 @@ func (l *Locks) observeRefused(err error) {
 	}
 }
 
-// observeWaited takes note of a LOCK with WAIT that has ended.
+// observeWaited is for a LOCK with WAIT that has ended.
 func (l *Locks) observeWaited(w *waiter, won bool, err error) {
 	switch {
 	case err == ErrGone:
@@ -108,11 +109,11 @@ func (l *Locks) observeWaited(w *waiter, won bool, err error) {
 	l.observer.LockWaited(time.Since(w.joined), won)
 }
 
-// observeRelease takes note of what a release has answered, before the next holder can hear of it. on is where it ran.
-func (l *Locks) observeRelease(on evaluator, id LockID, as Identity, p proof, v resp.Value, answer []int64, err error) {
-	released := err == nil && answer[0] == 1
+// observeRelease is for a release that has been answered, before the next holder is.
+func (l *Locks) observeRelease(r *unlockRun, v resp.Value, answer []int64, err error) {
+	released, p := err == nil && answer[0] == 1, r.proof
 	if p.kind == "force" {
-		l.auditForce(on, id, as, v, released, err)
+		l.auditForce(r, v, released, err)
 	}
 	if !released {
 		return
@@ -124,11 +125,11 @@ func (l *Locks) observeRelease(on evaluator, id LockID, as Identity, p proof, v 
 	if len(answer) > 3 {
 		token = answer[3]
 	}
-	_, asked := on.(Session)
+	_, asked := r.on.(Session)
 	if p.kind == "request" || p.kind == "reserved" || p.kind == "given" && asked {
-		return // of a lock that nobody was told of
+		return // no client was given the lock
 	}
-	_, forced := on.(operatorConn)
+	_, forced := r.on.(operatorConn)
 	switch {
 	case forced || p.kind == "force":
 		l.counters.forced.Add(1)
@@ -137,7 +138,7 @@ func (l *Locks) observeRelease(on evaluator, id LockID, as Identity, p proof, v 
 	default:
 		l.counters.disconnect.Add(1)
 	}
-	lock := l.registry.remove(id, p, token)
+	lock := l.registry.remove(r.id, p, token)
 	if lock == nil {
 		return
 	}

@@ -31,7 +31,7 @@ func atMost(limit time.Duration) string {
 }
 
 // parseSeconds reads a time in seconds, decimals allowed, as BLPOP does: rounded up to the
-// millisecond. limit is the largest that is allowed. Zero is returned as zero.
+// millisecond, and at most limit. Zero is returned as zero.
 func parseSeconds(arg []byte, limit time.Duration) (time.Duration, error) {
 	if !isDecimal(arg) {
 		return 0, errSeconds(arg, atMost(limit))
@@ -44,11 +44,11 @@ func parseSeconds(arg []byte, limit time.Duration) (time.Duration, error) {
 		return 0, errNegative
 	}
 	mantissa, _, _ := strings.Cut(strings.ToLower(string(arg)), "e")
-	tiny := seconds == 0 && strings.ContainsAny(mantissa, "123456789") // what 64 bits round to nothing is not 0
+	tiny := seconds == 0 && strings.ContainsAny(mantissa, "123456789") // 64 bits round it to 0
 	if tiny && mantissa[0] == '-' {
 		return 0, errNegative
 	}
-	// By way of whole microseconds, since 30.001 * 1000 is more than 30001 in binary.
+	// Rounded to microseconds first: 30.001 * 1000 is more than 30001 in binary.
 	ms := math.Ceil(math.Round(seconds*1e6) / 1e3)
 	if ms == 0 && (seconds > 0 || tiny) {
 		ms = 1
@@ -56,7 +56,7 @@ func parseSeconds(arg []byte, limit time.Duration) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// isDecimal keeps out what ParseFloat takes beyond decimal numbers: infinities, NaN, hexadecimal and underscores.
+// isDecimal refuses the other numbers of ParseFloat: infinities, NaN, hexadecimal, underscores.
 func isDecimal(arg []byte) bool {
 	for i, c := range arg {
 		switch {
@@ -79,13 +79,14 @@ func parseTimeout(arg []byte, limit time.Duration) (time.Duration, error) {
 	return timeout, err
 }
 
-// proof is what an UNLOCK brings to show that the lock is its sender's.
+// proof is how a release shows that the lock is its sender's.
 type proof struct {
-	kind  string // as unlock.lua names it
+	kind  string // A[1] of unlock.lua
 	value string
 }
 
-// parseProof reads the arguments of UNLOCK behind the key: a token, FORCE, or nothing for the lock that this connection took.
+// parseProof reads the arguments of UNLOCK behind the key: a token, FORCE, or nothing for the lock
+// that this connection took.
 func parseProof(args [][]byte, connection string) (proof, error) {
 	switch {
 	case len(args) == 0:

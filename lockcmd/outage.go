@@ -1,7 +1,5 @@
 package lockcmd
 
-// What a lock command does about an upstream that doesn't serve at the moment.
-
 import (
 	"context"
 	"errors"
@@ -17,9 +15,9 @@ const (
 	maxOutagePoll = 60 * time.Millisecond
 )
 
-// isTransient reports whether an upstream that failed with err is worth waiting for: another server is
-// to take its place. How the request itself went doesn't matter to a waiter: repeated, it finds
-// what it was given by its own name, or nothing.
+// isTransient reports whether a waiter is to go on although the upstream has failed with err:
+// another server will replace it. Whether the request was carried out does not matter: a further
+// poll finds what it has taken.
 func (l *Locks) isTransient(ctx context.Context, err error) bool {
 	var held heldOffError
 	if errors.As(err, &held) {
@@ -31,18 +29,17 @@ func (l *Locks) isTransient(ctx context.Context, err error) bool {
 	}
 	var said ServerError
 	if errors.As(err, &said) {
-		return hasCode(said, "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK")
+		return said.isTransient()
 	}
 	var failed interface{ MayHaveRun() bool }
 	return errors.As(err, &failed)
 }
 
-// pollAfter notes that a poll of w's has failed with err, which may pass, and returns how long to
-// wait for the next.
-func (l *Locks) pollAfter(id LockID, w *waiter, err error) time.Duration {
+// pollAfter is for a poll that failed with a transient error. It returns the time to the next poll.
+func (l *Locks) pollAfter(w *waiter, err error) time.Duration {
 	l.mu.Lock()
-	l.queues[id].failing = err
-	w.unknownOutcome = w.unknownOutcome || mayHaveRun(err) && w.owner == "" // as in failed
+	l.queues[w.id()].failing = err
+	w.unknownOutcome = w.unknownOutcome || mayHaveRun(err) && w.owner == "" // as in Locks.failed
 	l.mu.Unlock()
 	var held heldOffError
 	if errors.As(err, &held) {
@@ -51,26 +48,27 @@ func (l *Locks) pollAfter(id LockID, w *waiter, err error) time.Duration {
 	return jitter(minOutagePoll, maxOutagePoll)
 }
 
-// pollFailed has the next in line poll at once when a poll of w's has failed for good: so all in
-// the line learn one after another that the upstream is gone. Until a poll is answered nobody is
-// told that the lock is another's.
-func (l *Locks) pollFailed(id LockID, w *waiter, err error) {
+// pollFailed is for a poll that failed for good. The next waiter polls at once, so that all waiters
+// learn one after another that the upstream has gone. Until a poll is answered, none is told that
+// the lock is another's.
+func (l *Locks) pollFailed(w *waiter, err error) {
 	var said ServerError
-	if err == ErrGone || isNoReplicas(err) || errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
+	if err == ErrGone || isNoReplicas(err) ||
+		errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
 		return // that concerns w alone
 	}
 	var late LateError
 	if errors.As(err, &late) {
-		err = silentError(time.Since(w.joined)) // the others have asked nothing that may run
+		err = silentError(time.Since(w.joined)) // the others have sent nothing
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if q := l.queues[id]; q != nil {
+	if q := l.queues[w.id()]; q != nil {
 		q.failing, w.pollNow = err, true
 	}
 }
 
-// recovered notes that a poll has been answered.
+// recovered is for a poll that has been answered.
 func (l *Locks) recovered(id LockID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,22 +77,23 @@ func (l *Locks) recovered(id LockID) {
 	}
 }
 
-// maxSilence is how long the first in line may be without an answer before those behind it can't be
-// told that the lock is another's.
+// maxSilence is how long a poll of the first waiter may be unanswered before the others are not
+// told any more that the lock is another's.
 const maxSilence = time.Second
 
-// silentError says so.
+// silentError is what they are told then.
 type silentError time.Duration
 
 func (e silentError) Error() string {
-	return fmt.Sprintf("has not answered for %v: whether the lock is held is not known, it was not acquired", time.Duration(e).Round(time.Millisecond))
+	return fmt.Sprintf("has not answered for %v: whether the lock is held is not known, "+
+		"it was not acquired", time.Duration(e).Round(time.Millisecond))
 }
 
-// MayHaveRun reports that nothing was asked for whom this is told.
+// MayHaveRun is false: the client that is told this has sent nothing.
 func (e silentError) MayHaveRun() bool { return false }
 
-// outage is what those who wait for a lock are answered when their time is over: nil if it is held
-// by another, as far as is known.
+// outage is what a waiter is answered when its time is over: nil if another client holds the lock,
+// as far as is known.
 func (l *Locks) outage(id LockID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,8 +106,8 @@ func (l *Locks) outage(id LockID) error {
 	case q.first() == nil:
 		return nil
 	}
-	asks := q.first().pollStarted.Load()
-	if silence := monotonic.Since(asks); asks != 0 && silence > maxSilence {
+	asked := q.first().pollStarted.Load()
+	if silence := monotonic.Since(asked); asked != 0 && silence > maxSilence {
 		return silentError(silence)
 	}
 	return nil

@@ -7,18 +7,18 @@ import (
 )
 
 // waitQueue is the queue of one lock's waiters in this proxy, in order of arrival. It is pure: its
-// caller holds the lock, reads the clock and does the I/O.
+// caller holds Locks.mu, reads the clock and does the I/O.
 //
 // Only the first waiter polls the lock; the others wait to become first. A release offers the lock
-// to the first waiter, by name, within its script; until the outcome is known the waiter stays
-// first and can't be offered another.
+// to the first waiter, by name, in its script. Until the outcome is known the waiter stays first
+// and is offered no other.
 type waitQueue struct {
 	waiters list.List     // of *waiter
 	quota   int           // grants left before waiters of other proxies go first
 	grants  int           // since the last gap
-	lastGap time.Time     // when a release last left the lock free although somebody waited
-	failing error         // why the last poll has found out nothing; nil if it has
-	lease   time.Duration // the timeout of the last one granted here; maxPoll before
+	lastGap time.Time     // when a release last left the lock free although clients waited
+	failing error         // why the last poll has failed; nil if it has not
+	lease   time.Duration // of the last one granted here; maxPoll before
 }
 
 type waiterState uint8
@@ -27,7 +27,7 @@ const (
 	waiting waiterState = iota
 	offered             // a release's script is under way that may name this waiter
 	granted             // token is valid
-	left                // its client is gone, or its time is over, or it has its answer
+	left                // its client has gone, its time is over, or it has its answer
 )
 
 // waiter is one LOCK … WAIT.
@@ -35,27 +35,25 @@ type waiter struct {
 	lockRequest
 	as             Identity
 	state          waiterState
-	token          int64
-	takenOver      bool
-	renewed        bool      // its owner had the lock already
-	before         bool      // its connection had been given the lock before
-	joined         time.Time // the line
-	until          time.Time // when its wait ends; zero is never
-	askedAt        time.Time
-	unknownOutcome bool          // a release, or a poll of its own, has failed that may have given it the lock
-	rejected       error         // why it gets nothing, if it was given the lock and that is taken back
+	attempt        // how it got the lock: the token is valid once it is granted
+	joined         time.Time
+	until          time.Time     // when its wait ends; zero is never
+	unknownOutcome bool          // a release or poll has failed that may have given it the lock
+	rejected       error         // why the lock that it was given is taken back
 	wake           chan struct{} // holds one: something has changed, or the lock may be free
 	pollNow        bool          // the lock may be free: poll at once
 	polled         bool          // it has polled before
-	pollStarted    atomic.Int64  // since when a poll of its own is under way, as monotonic.Now; 0 if none is
-	place          *list.Element
+	pollStarted    atomic.Int64  // when the poll under way began, as monotonic.Now; 0 if none is
+	place          *list.Element // nil outside the queue
 }
 
 func newWaiter(r lockRequest, as Identity) *waiter {
 	return &waiter{lockRequest: r, as: as, wake: make(chan struct{}, 1)}
 }
 
-// lock is what w was given, or with no token may have been.
+func (w *waiter) id() LockID { return LockID{w.as.DB, w.key} }
+
+// lock is the lock that w was given, or with token 0 may have been given.
 func (w *waiter) lock(token int64) *heldLock {
 	return &heldLock{lockRequest: w.lockRequest, as: w.as, token: token}
 }
@@ -67,12 +65,12 @@ func (w *waiter) signal() {
 	}
 }
 
-// supersede notes that w, which a release had given the lock, has taken it again by a poll that
-// came so late that the first lease had ended. It holds the one with the higher token. If w were
-// told the other, nobody could release the lock.
+// supersede is for a poll that has taken the lock for w although a release had given it the lock:
+// the poll ran after the end of that lease, or before it. w has the higher token. If its client
+// read the other, it could not release the lock.
 func (w *waiter) supersede(a attempt) {
 	if a.token > w.token {
-		w.token, w.takenOver, w.renewed, w.before, w.askedAt = a.token, a.takenOver, a.renewed, a.before, a.askedAt
+		w.attempt = a
 	}
 }
 
@@ -85,18 +83,18 @@ func (q *waitQueue) first() *waiter {
 
 func (q *waitQueue) len() int { return q.waiters.Len() }
 
-// join adds w at the end. knows reports whether another waiter has the same identity, and so has
-// shown that it may lock here.
-func (q *waitQueue) join(w *waiter) (knows bool) {
+// join adds w at the end. permitted reports whether another waiter has the same identity: then that
+// is known to be allowed to lock here.
+func (q *waitQueue) join(w *waiter) (permitted bool) {
 	if last := q.waiters.Back(); last != nil {
-		knows = last.Value.(*waiter).as == w.as || q.first().as == w.as
+		permitted = last.Value.(*waiter).as == w.as || q.first().as == w.as
 	}
 	w.place = q.waiters.PushBack(w)
-	return knows
+	return permitted
 }
 
-// leave takes w out of the line. The next one, if w was first, is told that it is first now, and to
-// poll if w had been told to and has not.
+// leave takes w out of the queue. If w was first, the next one is woken. It polls if w was to poll
+// at once and has not.
 func (q *waitQueue) leave(w *waiter) {
 	if w.place == nil {
 		return
@@ -110,14 +108,14 @@ func (q *waitQueue) leave(w *waiter) {
 	}
 }
 
-// handOver is what a release tells its script about the waiters here.
+// handOver is what a release tells unlock.lua of the waiters here.
 type handOver struct {
-	kind string // as unlock.lua names it
+	kind string // A[5] of unlock.lua
 	next *waiter
 }
 
-// offer says what a release by someone of identity as should do for the waiters here, and marks the
-// one it names.
+// offer decides what a release by identity as does for the waiters here, and marks the one it
+// names.
 func (q *waitQueue) offer(as Identity, foreignCompete bool, now time.Time) handOver {
 	first := q.first()
 	switch {
@@ -137,8 +135,8 @@ func (q *waitQueue) offer(as Identity, foreignCompete bool, now time.Time) handO
 	return handOver{kind: "next", next: first}
 }
 
-// endHandOver ends an offer: token is what the release gave to the waiter it named, 0 for nothing. It
-// returns false if the waiter has left meanwhile, and the token must be released.
+// endHandOver ends an offer. token is what the release gave to the waiter that it named, 0 for
+// nothing. taken is false if the waiter has left meanwhile: then the token must be released.
 func (q *waitQueue) endHandOver(offer handOver, token int64) (taken bool) {
 	if offer.next == nil {
 		return true
@@ -147,12 +145,12 @@ func (q *waitQueue) endHandOver(offer handOver, token int64) (taken bool) {
 	case offered:
 		offer.next.state = waiting
 		if token == 0 {
-			offer.next.signal() // it may have been kept from leaving
+			offer.next.signal() // it may wait to leave
 			return true
 		}
 		q.grant(offer.next, token)
 		return true
-	case granted: // it has found this grant by itself, or taken the lock before and been forced out by this release
+	case granted: // its poll has found this grant, or had taken the lock that this release forced
 		return token == 0 || token == offer.next.token
 	}
 	return token == 0
@@ -171,20 +169,20 @@ func (q *waitQueue) grant(w *waiter, token int64) {
 	w.signal()
 }
 
-// yield says that others go first. If they don't, the first here polls after so long.
+// yield lets others go first. The first here polls after wait.
 func (q *waitQueue) yield(wait time.Duration) {
 	q.quota, q.lease = 0, wait
 	q.wakeFirst()
 }
 
-// wakeFirst lets the first waiter think again about when to poll.
+// wakeFirst makes the first waiter decide again when to poll.
 func (q *waitQueue) wakeFirst() {
 	if first := q.first(); first != nil {
 		first.signal()
 	}
 }
 
-// pollNow tells the first waiter that the lock may be free.
+// pollNow makes the first waiter poll: the lock may be free.
 func (q *waitQueue) pollNow() {
 	if first := q.first(); first != nil {
 		first.pollNow = true
@@ -192,13 +190,14 @@ func (q *waitQueue) pollNow() {
 	}
 }
 
-// A release leaves the key free for foreign clients after so many grants, and so long.
+// There is a gap after so many grants and so long a time: a release leaves the key free for foreign
+// clients.
 const (
 	foreignGapGrants = 64
 	foreignGapEvery  = time.Second
 )
 
-// foreignGapDue reports whether the next release is to leave the key free. That counts as done.
+// foreignGapDue reports whether this release is to leave a gap, and begins to count again if so.
 func (q *waitQueue) foreignGapDue(now time.Time) bool {
 	if q.grants < foreignGapGrants || now.Sub(q.lastGap) < foreignGapEvery {
 		return false
@@ -207,9 +206,9 @@ func (q *waitQueue) foreignGapDue(now time.Time) bool {
 	return true
 }
 
-// reject ends an offer whose lock too few replicas know of. What it must undo first is up to its
-// caller, who tells the waiter by signal afterwards. found says that the waiter has found the lock
-// by itself meanwhile, with enough replicas: then it keeps it.
+// reject ends an offer that must be taken back because of err. The caller undoes it and then
+// signals the waiter. found says that a poll has given the waiter the lock meanwhile: then it keeps
+// that.
 func (q *waitQueue) reject(offer handOver, err error) (found bool) {
 	if offer.next.state == granted {
 		return true

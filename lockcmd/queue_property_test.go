@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// lineModel is a line beside a list of who waits, in order of arrival, and of what has been given to whom.
+// lineModel is a line beside a list of who waits, in order of arrival, and of what has been given
+// to whom.
 type lineModel struct {
 	line    waitQueue
 	waiting []*waiter         // who has joined, and neither left nor been granted the lock
@@ -26,7 +27,8 @@ func (m *lineModel) gone(w *waiter) {
 	delete(m.arrival, w)
 }
 
-// granted notes that w must have the lock now, with this token, and that nobody who came before still waits.
+// granted notes that w must have the lock now, with this token, and that nobody who came before
+// still waits.
 func (m *lineModel) granted(t *rapid.T, w *waiter, token int64) {
 	if w.state != granted || w.token != token {
 		t.Fatalf("a waiter that was given %d is in state %d with token %d", token, w.state, w.token)
@@ -48,8 +50,9 @@ func told(t *rapid.T, w *waiter, why string) {
 	}
 }
 
-// The line of a lock's waiters, whatever comes, in whichever order: it is served from its front, a token goes to one waiter or is
-// handed back, whoever becomes first is told, and of those who only look at the key nobody waits without end.
+// The line of a lock's waiters, whatever comes, in whichever order: it is served from its front, a
+// token goes to one waiter or is handed back, whoever becomes first is told, and of those who only
+// look at the key nobody waits without end.
 func TestLineAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &lineModel{given: map[int64]*waiter{}, arrival: map[*waiter]int{}, now: time.Unix(1e9, 0), token: 1000}

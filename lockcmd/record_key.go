@@ -6,20 +6,23 @@ import (
 	"lockproxy/internal/slot"
 )
 
-// recordInfix stands between a lock's name and the three bytes that bring its companion into the same cluster slot.
+// recordInfix stands between a lock's name and the three bytes that bring its record into the same
+// cluster slot.
 const recordInfix = ":lockproxy:"
 
-// recordTag ends the companion of a lock whose own hash tag already decides the slot.
+// recordTag ends the record's name of a lock whose hash tag already decides the slot.
 const recordTag = "tag"
 
-// slotAlphabet is what the three bytes are made of: no brace, so that they never make or end a hash tag.
+// slotAlphabet is what the three bytes are made of: no brace, so that they never make or end a hash
+// tag.
 const slotAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
 
-// RecordKey names the key that stores who holds the lock key. It begins with the lock's own name, so that an ACL pattern
-// which covers every name beginning like the lock's covers it, and it is in the lock's cluster slot whatever bytes the name has.
+// RecordKey names the lock record of the lock key. It begins with the lock's name, so that an ACL
+// pattern for names that begin like the lock's covers it. It is in the lock's cluster slot.
 //
-// A name with a hash tag shares it. For any other the whole name is hashed, and still is with a suffix that has no brace;
-// CRC16 is linear, so that for every difference between two slots there is a suffix that makes it up.
+// If the lock's name has a hash tag, the record's name has the same. Otherwise each whole name is
+// hashed. CRC16 is linear: for every difference between two slots there is a suffix that removes
+// it.
 func RecordKey(key []byte) string {
 	name := make([]byte, 0, len(key)+len(recordInfix)+3)
 	name = append(append(name, key...), recordInfix...)
@@ -32,7 +35,7 @@ func RecordKey(key []byte) string {
 	return string(append(name, suffix[:]...))
 }
 
-// unsuffixed is what a companion's name has behind the lock's, with a suffix that changes nothing.
+// unsuffixed is what a record's name has behind the lock's, with a suffix that changes nothing.
 var unsuffixed = []byte(recordInfix + "\x00\x00\x00")
 
 // slotOf is the cluster slot of a key.

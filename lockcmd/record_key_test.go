@@ -54,7 +54,8 @@ func checkCompanion(t interface {
 }
 
 func TestCompanionSharesSlot(t *testing.T) {
-	// The specification's own check value, so that specified and CompanionKey can't be wrong together.
+	// The specification's own check value, so that specified and CompanionKey can't be wrong
+	// together.
 	if got := slot.CRC16(0, []byte("123456789")); got != 0x31C3 {
 		t.Fatalf("crc16 = %#x, want 0x31C3", got)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// registry finds the locks that were taken by way of this proxy, until they are seen to end. So the
-// operator learns how long they were held and which of them nobody released, and a session learns
+// registry has the locks that were taken through this proxy, until they are seen to end. The
+// operator learns from it how long locks were held and which of them nobody released, and a session
 // that its lock was taken away. It decides nothing: the upstream does.
 type registry struct {
 	seed    maphash.Seed
@@ -26,7 +26,8 @@ const (
 	registryShards = 32 // a sweep holds up few
 	// maxRegistered bounds a shard. Locks beyond are not registered.
 	maxRegistered = 4096
-	// expiryGrace is how long after its timeout a lock counts as expired: a release may be on its way.
+	// expiryGrace is how long after its timeout a lock counts as expired: a release may be on its
+	// way.
 	expiryGrace = time.Second
 )
 
@@ -69,8 +70,8 @@ func (r *registry) put(lock *heldLock) {
 	}
 }
 
-// extend is for the lock of a token that runs until another time. How long a session lock can be
-// trusted is for its own renewals to say.
+// extend sets when the lock of a token ends, unless it is a session lock: that depends on its
+// renewals.
 func (r *registry) extend(id LockID, token string, until int64) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
@@ -79,7 +80,8 @@ func (r *registry) extend(id LockID, token string, until int64) {
 	}
 }
 
-// remove removes the lock that a release has ended, by its proof or its token, and returns it, or nil.
+// remove removes the lock that a release with a proof, of a token, has ended. It returns nil if
+// there is none.
 func (r *registry) remove(id LockID, p proof, token int64) *heldLock {
 	s := r.lock(id)
 	defer s.mu.Unlock()
@@ -97,7 +99,7 @@ func (r *registry) remove(id LockID, p proof, token int64) *heldLock {
 	return lock
 }
 
-// sweep removes and counts the locks that have expired, and returns how many are left.
+// sweep removes the locks that have expired, and returns how many are left.
 func (r *registry) sweep(now int64) (left int) {
 	for i := range r.shards {
 		s := &r.shards[i]

@@ -9,10 +9,9 @@ import (
 )
 
 // Session locks are renewed while their connections are open, each when a third of its timeout is
-// over. That is counted from when the last renewal was asked for, as the timeout is: its answer may
-// have taken long.
+// over. The timeout counts from the request for the last renewal, not from its answer.
 
-// hold records a lock that a connection was given, and begins to renew a session lock.
+// hold records a lock that a connection was given. It begins to renew a session lock.
 func (l *Locks) hold(h *Holder, lock *heldLock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,7 +49,7 @@ func (l *Locks) relocked(h *Holder, id LockID, token string, timeout time.Durati
 	}
 }
 
-// renewLocked renews a lock at a time, instead of when it was to be. h.mu is held.
+// renewLocked sets the time of a lock's next renewal. h.mu is held.
 func (l *Locks) renewLocked(h *Holder, lock *heldLock, when int64) {
 	h.setLocked(lock, true)
 	round := lock.round
@@ -59,8 +58,8 @@ func (l *Locks) renewLocked(h *Holder, lock *heldLock, when int64) {
 	})
 }
 
-// renew lets a session lock run for its timeout again. While the upstream does not answer it tries
-// again, until the lock cannot be trusted any more.
+// renew lets a session lock run for its timeout again. While the upstream does not answer, it tries
+// again until the lock may have expired.
 func (l *Locks) renew(ctx context.Context, h *Holder, lock *heldLock, round int) {
 	h.mu.Lock()
 	timeout, left := lock.timeout, time.Duration(lock.until.Load()-monotonic.Now())
@@ -70,7 +69,7 @@ func (l *Locks) renew(ctx context.Context, h *Holder, lock *heldLock, round int)
 	answer, err := l.background.on(ctx, lock.as, lock.key, time.Now().Add(left)).Eval(c)
 	ints, err := c.ints(1, answer, err)
 	if err == nil && ints[0] == 1 {
-		// A failover could bring back the earlier expiry: it is not trusted to run longer.
+		// A failover could bring back the earlier expiry.
 		err = answer.missingReplicas(c.Confirm, notLonger)
 	}
 	h.mu.Lock()
@@ -95,10 +94,10 @@ func (l *Locks) renew(ctx context.Context, h *Holder, lock *heldLock, round int)
 	}
 }
 
-// errTakenAway is why a session lock is lost that another connection of this proxy has released.
+// errTakenAway is why a session lock is lost if another connection of this proxy has released it.
 var errTakenAway = errors.New("released by another connection")
 
-// lose tells a session that its lock is lost, unless it has none there any more.
+// lose tells a session that its lock is lost, unless it is not renewed any more.
 func (l *Locks) lose(lock *heldLock, err error) {
 	h := lock.by.Holder()
 	h.mu.Lock()
@@ -110,13 +109,15 @@ func (l *Locks) lose(lock *heldLock, err error) {
 	h.mu.Unlock()
 	l.counters.lost.Add(1)
 	l.registry.remove(lock.id(), proof{"token", lock.tokenText()}, 0)
-	l.log.Warn("session lock lost", "key", lock.key, "token", lock.token, "client", h.Addr, "error", err)
+	l.log.Warn("session lock lost",
+		"key", lock.key, "token", lock.token, "client", h.Addr, "error", err)
 	lock.by.LockLost(lock.key, lock.token)
 }
 
-// relockCall has the lock of a token run for timeout again. session says that the proxy renews it.
+// relockCall lets the lock of a token run for timeout. session is for a renewal by the proxy.
 func (l *Locks) relockCall(id LockID, token string, timeout time.Duration, session bool) *Call {
-	c := l.call(relockScript, id.Key, noFastPath, "", token, milliseconds(timeout), l.unit(), l.retention, flag(session))
+	c := l.call(relockScript, id.Key, noFastPath, "",
+		token, milliseconds(timeout), l.unit(), l.retention, flag(session))
 	c.Confirm = l.cfg.replicas()
 	return &c
 }

@@ -14,7 +14,7 @@ const (
 	RawReply // Raw is the reply as the upstream sent it
 )
 
-// Reply is a lock command's answer, in no protocol version yet.
+// Reply is a lock command's reply, in no protocol version yet.
 type Reply struct {
 	Kind  ReplyKind
 	Err   error
@@ -22,11 +22,11 @@ type Reply struct {
 	Text  string
 	Elems []Reply
 	Raw   []byte
-	given *heldLock // whose token it is, if the client has not been sent that before
+	given *heldLock // the lock whose token it is, for GivesLock
 }
 
-// GivesLock reports whether the reply is the token of a lock that the client has not been sent before:
-// Holder.MarkSent is to be told, if it is sent.
+// GivesLock reports whether the reply is a token that the client has not been sent before. When it
+// is sent, Holder.MarkSent must be called.
 func (r *Reply) GivesLock() bool { return r.given != nil }
 
 var nullReply = Reply{Kind: NullReply}

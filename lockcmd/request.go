@@ -2,7 +2,7 @@ package lockcmd
 
 import "time"
 
-// Identity is whom a connection's commands run as, and where.
+// Identity is the user and the database of a connection's commands.
 type Identity struct {
 	User     string // "" is the default user
 	Password string // never logged
@@ -16,20 +16,21 @@ type LockID struct {
 	Key string
 }
 
-// lockRequest is one LOCK of a connection, as metadata keys name it.
+// lockRequest is one LOCK of a connection, as the lock record names it.
 type lockRequest struct {
 	key        string
 	timeout    time.Duration
 	connection string
-	number     string
-	client     string
+	number     string // of the request, within the connection
+	client     string // address
 	session    bool
 	owner      string
 }
 
-// holderFields is what a metadata key says of the holder, from `session` on; see read.lua.
+// holderFields is the lock record from `session` on; see read.lua.
 func (r lockRequest) holderFields() string {
-	return flag(r.session) + " held " + r.connection + " " + r.number + " " + r.client + " -\n" + r.owner
+	return flag(r.session) + " held " + r.connection + " " + r.number + " " + r.client +
+		" -\n" + r.owner
 }
 
 func flag(b bool) string {
@@ -39,11 +40,11 @@ func flag(b bool) string {
 	return "0"
 }
 
-// attempt is what one run of lock.lua found.
+// attempt is the result of one run of lock.lua.
 type attempt struct {
-	token     int64 // 0 if the lock is held
-	foreign   bool  // held by, or taken over from, a foreign client
-	takenOver bool
+	token     int64         // 0 if the lock is held
+	foreign   bool          // held by, or taken over from, a foreign client
+	takenOver bool          // a grace period runs
 	renewed   bool          // its owner had it already, and may know the token
 	before    bool          // this connection had been given it before
 	remaining time.Duration // of a held lock

@@ -7,13 +7,14 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// runScan is LOCKSCAN: a SCAN for companions, of which those whose locks are held now are named.
+// runScan is LOCKSCAN: a SCAN for lock records. The reply names those whose locks are held now.
 func (l *Locks) runScan(_ context.Context, s Session, args [][]byte) Reply {
 	o, err := parseScan(args)
 	if err != nil {
 		return errorReply(err)
 	}
-	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", closedGlob(o.pattern)+recordInfix+"???", "COUNT", o.count))
+	pattern := closedGlob(o.pattern) + recordInfix + "???"
+	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", pattern, "COUNT", o.count))
 	if err != nil {
 		return errorReply(err)
 	}
@@ -39,15 +40,15 @@ func (l *Locks) runScan(_ context.Context, s Session, args [][]byte) Reply {
 		if err != nil {
 			return errorReply(err)
 		}
-		if len(info.Elems) > 1 && string(info.Elems[0].Text) == "held" && string(info.Elems[1].Text) == "lockproxy" {
+		if _, held := heldInfo(info); held {
 			keys.Elems = append(keys.Elems, bulkReply(key))
 		}
 	}
 	return Reply{Kind: ArrayReply, Elems: []Reply{bulkReply(string(v.Elems[0].Text)), keys}}
 }
 
-// closedGlob is a pattern of SCAN's that means the same whatever follows it: a backslash at its
-// end, and a class that is not closed, would take that in.
+// closedGlob makes a pattern of SCAN mean the same whatever follows it: a backslash at its end, or
+// a class that is not closed, would take in what follows.
 func closedGlob(pattern string) string {
 	for i := 0; i < len(pattern); i++ {
 		switch pattern[i] {
@@ -78,12 +79,12 @@ func closedGlob(pattern string) string {
 	return pattern
 }
 
-// lockOf returns the lock whose companion has this name.
-func lockOf(companion string) (key string, ok bool) {
-	i := strings.LastIndex(companion, recordInfix)
+// lockOf returns the lock whose record has this name.
+func lockOf(record string) (key string, ok bool) {
+	i := strings.LastIndex(record, recordInfix)
 	if i < 0 {
 		return "", false
 	}
-	key = companion[:i]
-	return key, RecordKey([]byte(key)) == companion
+	key = record[:i]
+	return key, RecordKey([]byte(key)) == record
 }

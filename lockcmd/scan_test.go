@@ -24,7 +24,8 @@ func (s *scanSession) Eval(*Call) (Answer, error) {
 	return Answer{Value: resp.Value{Type: '-', Text: []byte(s.said)}}, nil
 }
 
-// LOCKSCAN leaves out what the user may not see and what is no lock. Any other error means that it can't be told what is held.
+// LOCKSCAN leaves out what the user may not see and what is no lock. Any other error means that it
+// can't be told what is held.
 func TestScanReportsErrors(t *testing.T) {
 	l := New(Config{}, "proxy", func(Identity) *redis.Client { return nil }, hclog.NewNullLogger())
 	for said, skipped := range map[string]bool{

@@ -10,36 +10,42 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// shardedSubscriptions is a connection that listens to a cluster's sharded channels: a message goes to the node of its channel's slot alone, which
-// is the one that has the lock, and no further. So there is a channel for each slot in which somebody waits, and when a slot moves
-// to another node, the old one ends the subscription and it is asked for anew.
+// shardedSubscriptions is a connection that listens to a cluster's sharded channels, one for each
+// slot in which clients wait. A message goes only to the node of its channel's slot, which has the
+// lock. When a slot moves to another node, the old one ends the subscription and it is made again.
 type shardedSubscriptions struct {
 	notifications *releaseNotifications
-	changed       chan struct{} // holds one: something has been added to ask
+	changed       chan struct{} // holds one: pending has grown
 
-	// Guarded by wakes.mu:
-	wanted  map[uint16]time.Time // slots whose channels it listens to, and when that was last wanted
-	pending map[uint16]bool      // those of them that have not been subscribed to, or not at the right node
+	// Guarded by releaseNotifications.mu:
+	wanted  map[uint16]time.Time // slots to listen for, and when a waiter last wanted that
+	pending map[uint16]bool      // those of them to subscribe to, also once more
 }
 
 const (
-	// subscriptionReview is how often it looks which slots nobody waits in any more, and subscribes to the others again: a subscription
-	// at a master that has become a replica still brings messages, but whoever sends them isn't told that they were heard.
+	// subscriptionReview is how often it ends subscriptions without waiters and makes the others
+	// again: one at a master that has become a replica still brings messages, but SPUBLISH does not
+	// count it.
 	subscriptionReview = 5 * time.Second
-	// subscriptionIdle is how long a channel is kept that nobody needs: its next waiter may be about to come.
+	// subscriptionIdle is how long a subscription without waiters is kept for the next one.
 	subscriptionIdle = 30 * time.Second
 )
 
 func newShardedSubscriptions(w *releaseNotifications) *shardedSubscriptions {
-	return &shardedSubscriptions{notifications: w, changed: make(chan struct{}, 1), wanted: map[uint16]time.Time{}, pending: map[uint16]bool{}}
+	return &shardedSubscriptions{
+		notifications: w,
+		changed:       make(chan struct{}, 1),
+		wanted:        map[uint16]time.Time{},
+		pending:       map[uint16]bool{},
+	}
 }
 
-// channel is where this proxy hears of locks in a slot.
+// channel is this proxy's channel for the locks in a slot.
 func (sh *shardedSubscriptions) channel(slot uint16) string {
 	return notifyChannel + "{" + slotTag(slot) + "}:" + sh.notifications.locks.proxy
 }
 
-// wantLocked makes sure that it listens for locks in a slot. wakes.mu is held.
+// wantLocked subscribes for the locks in a slot. releaseNotifications.mu is held.
 func (sh *shardedSubscriptions) wantLocked(slot uint16) {
 	if _, known := sh.wanted[slot]; !known {
 		sh.subscribeLocked(slot)
@@ -47,7 +53,7 @@ func (sh *shardedSubscriptions) wantLocked(slot uint16) {
 	sh.wanted[slot] = time.Now()
 }
 
-// subscribeLocked has a slot's channel subscribed to. wakes.mu is held.
+// subscribeLocked subscribes to a slot's channel soon. releaseNotifications.mu is held.
 func (sh *shardedSubscriptions) subscribeLocked(slot uint16) {
 	sh.pending[slot] = true
 	select {
@@ -56,7 +62,7 @@ func (sh *shardedSubscriptions) subscribeLocked(slot uint16) {
 	}
 }
 
-// resubscribe has all channels subscribed to that are wanted, by a new connection.
+// resubscribe subscribes to all wanted channels, on a new connection.
 func (sh *shardedSubscriptions) resubscribe() {
 	sh.notifications.mu.Lock()
 	defer sh.notifications.mu.Unlock()
@@ -65,15 +71,18 @@ func (sh *shardedSubscriptions) resubscribe() {
 	}
 }
 
-// receive hears messages until the connection fails, or the proxy closes. It calls hears when it has subscribed.
-func (sh *shardedSubscriptions) receive(client *redis.Client, as Identity, hears func()) error {
+// receive receives messages until the connection fails or the proxy closes. It calls onSubscribed
+// with each subscription.
+func (sh *shardedSubscriptions) receive(
+	client *redis.Client, as Identity, onSubscribed func(),
+) error {
 	sh.resubscribe()
 	sub := client.SSubscribe(sh.notifications.ctx)
 	ctx, stop := context.WithCancel(sh.notifications.ctx)
 	var subscribing sync.WaitGroup
 	subscribing.Go(func() { // ends with ctx, or when it fails
 		sh.subscribe(ctx, sub)
-		sub.Close() // a receive in progress doesn't heed its context
+		sub.Close() // Receive ignores the end of its ctx
 	})
 	defer subscribing.Wait()
 	defer stop()
@@ -89,13 +98,13 @@ func (sh *shardedSubscriptions) receive(client *redis.Client, as Identity, hears
 			if m.Kind == "sunsubscribe" {
 				sh.unsubscribed(m.Channel)
 			} else {
-				hears()
+				onSubscribed()
 			}
 		}
 	}
 }
 
-// unsubscribed has a channel subscribed to anew that is wanted still: its slot has moved.
+// unsubscribed subscribes to a wanted channel again: its slot has moved.
 func (sh *shardedSubscriptions) unsubscribed(channel string) {
 	slot := slotOf([]byte(channel))
 	sh.notifications.mu.Lock()
@@ -105,23 +114,23 @@ func (sh *shardedSubscriptions) unsubscribed(channel string) {
 	}
 }
 
-// subscribe keeps up with what is wanted, until ctx ends or a request fails.
+// subscribe sends what wanted and pending ask for, until ctx ends or a request fails.
 func (sh *shardedSubscriptions) subscribe(ctx context.Context, sub *redis.PubSub) {
-	look := time.NewTicker(subscriptionReview)
-	defer look.Stop()
+	review := time.NewTicker(subscriptionReview)
+	defer review.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-sh.changed:
-		case <-look.C:
+		case <-review.C:
 			for _, slot := range sh.review() {
 				if sub.SUnsubscribe(ctx, sh.channel(slot)) != nil {
 					return
 				}
 			}
 		}
-		for _, slot := range sh.takePending() { // each by itself: they are in different slots
+		for _, slot := range sh.takePending() { // one by one: they are in different slots
 			if sub.SSubscribe(ctx, sh.channel(slot)) != nil {
 				return
 			}
@@ -137,7 +146,7 @@ func (sh *shardedSubscriptions) takePending() []uint16 {
 	return list
 }
 
-// review has the channels in use subscribed to again, and gives up the others, which it returns.
+// review makes the subscriptions in use again, and returns the channels to unsubscribe from.
 func (sh *shardedSubscriptions) review() (idle []uint16) {
 	used := sh.notifications.locks.slotsInUse()
 	sh.notifications.mu.Lock()
@@ -154,7 +163,7 @@ func (sh *shardedSubscriptions) review() (idle []uint16) {
 	return idle
 }
 
-// slotsInUse are the slots in which somebody waits here.
+// slotsInUse are the slots in which clients wait here.
 func (l *Locks) slotsInUse() map[uint16]bool {
 	l.mu.Lock()
 	keys := make([]string, 0, len(l.queues))

@@ -4,17 +4,17 @@ import "context"
 
 // Step is a lock command that has begun and needs one script's answer.
 type Step struct {
-	*Call  // nil if the command needs none: then it is finished with no answer
+	*Call  // nil if the command needs no script: Finish it without an answer
 	finish func(context.Context, Answer, error) Reply
 }
 
-// Finish does what follows from the answer, or from the failure to get one, and returns the reply.
-// Steps of one session are begun in the order of its requests, and finished in that order.
+// Finish makes the reply of the answer, or of the failure to get one. Steps of one session are
+// begun in the order of its requests, and finished in that order.
 func (st Step) Finish(ctx context.Context, a Answer, err error) Reply {
 	return st.finish(ctx, a, err)
 }
 
-// answered is the Step of a command that has its reply already.
+// answered is the Step of a command that needs no script.
 func answered(r Reply) Step {
 	return Step{finish: func(context.Context, Answer, error) Reply { return r }}
 }

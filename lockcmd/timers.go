@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// timers runs jobs at their times, each in a goroutine of its own, until it is closed.
+// timers runs jobs at their times, each in a new goroutine, until it is closed.
 type timers struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -17,44 +17,44 @@ type timers struct {
 }
 
 func newTimers() *timers {
-	a := &timers{}
-	a.ctx, a.cancel = context.WithCancel(context.Background())
-	return a
+	t := &timers{}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
 }
 
-// after runs job after d, unless cancel is called before or the agenda is closed. The job must end when its ctx does.
-func (a *timers) after(d time.Duration, job func(ctx context.Context)) (cancel func()) {
+// after runs job after d, unless cancel is called first or t is closed. The job must end with its
+// ctx.
+func (t *timers) after(d time.Duration, job func(ctx context.Context)) (cancel func()) {
 	timer := time.AfterFunc(d, func() {
-		a.mu.Lock()
-		if a.closed {
-			a.mu.Unlock()
+		t.mu.Lock()
+		if t.closed {
+			t.mu.Unlock()
 			return
 		}
-		a.running.Add(1)
-		a.mu.Unlock()
-		defer a.running.Done()
-		job(a.ctx)
+		t.running.Add(1)
+		t.mu.Unlock()
+		defer t.running.Done()
+		job(t.ctx)
 	})
 	return func() { timer.Stop() }
 }
 
-// close cancels what runs and waits for it. What was to run later doesn't.
-func (a *timers) close() {
-	a.mu.Lock()
-	a.closed = true
-	a.mu.Unlock()
-	a.cancel()
-	a.running.Wait()
+// close ends the jobs that run, and waits for that. Others never run.
+func (t *timers) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.cancel()
+	t.running.Wait()
 }
 
-// lazyTimer is a timer that may never be needed: only the first in line polls, the others wait to
-// be woken. Its zero value isn't armed.
+// lazyTimer is a timer that most waiters never arm. Its zero value is not armed.
 type lazyTimer struct {
 	*time.Timer // nil until it is armed
 	armed       bool
 }
 
-// due is nil, and so never ready, until the timer is armed.
+// due is nil, so never ready, until the timer is armed.
 func (t *lazyTimer) due() <-chan time.Time {
 	if t.Timer == nil {
 		return nil

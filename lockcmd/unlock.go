@@ -38,16 +38,20 @@ type unlockRun struct {
 	handOver handOver
 }
 
-// release frees a lock and hands it on, in one script: to the first waiter here, or by a
-// reservation to the first waiter of another proxy. on and as are who releases.
-func (l *Locks) release(on evaluator, id LockID, as Identity, p proof, handsOver bool) (released bool, err error) {
+// release frees a lock for identity as, on on. If handsOver it offers the lock to the first waiter,
+// here or of another proxy, otherwise the first to poll takes it.
+func (l *Locks) release(
+	on evaluator, id LockID, as Identity, p proof, handsOver bool,
+) (released bool, err error) {
 	r := l.beginRelease(on, id, as, p, handsOver)
 	answer, err := on.Eval(&r.Call)
 	return l.finishRelease(r, answer, err)
 }
 
 // beginRelease offers the lock to a waiter and makes the call. finishRelease must follow.
-func (l *Locks) beginRelease(on evaluator, id LockID, as Identity, p proof, handsOver bool) *unlockRun {
+func (l *Locks) beginRelease(
+	on evaluator, id LockID, as Identity, p proof, handsOver bool,
+) *unlockRun {
 	l.mu.Lock()
 	offer := handOver{kind: "none"}
 	compete := l.foreign.compete(id, time.Now())
@@ -65,9 +69,11 @@ func (l *Locks) beginRelease(on evaluator, id LockID, as Identity, p proof, hand
 	if offer.next != nil {
 		next = offer.next.lockRequest
 	}
-	r.Call = l.call(unlockScript, id.Key, l.fastUnlock(p, offer), next.owner, p.kind, orDash(p.value), l.retention, l.proxy,
-		offer.kind, milliseconds(next.timeout), l.unit(), orDash(next.connection), orDash(next.number), orDash(next.client),
-		flag(next.session), milliseconds(reservation), strconv.Itoa(id.DB), l.notifications.slotTag(id.Key),
+	r.Call = l.call(unlockScript, id.Key, l.fastUnlock(p, offer), next.owner,
+		p.kind, orDash(p.value), l.retention, l.proxy,
+		offer.kind, milliseconds(next.timeout), l.unit(),
+		orDash(next.connection), orDash(next.number), orDash(next.client), flag(next.session),
+		milliseconds(reservation), strconv.Itoa(id.DB), l.notifications.slotTag(id.Key),
 		l.waitsAs(compete), milliseconds(pollPatience), milliseconds(pollReservation))
 	if offer.next != nil {
 		r.Confirm = l.cfg.replicas()
@@ -75,21 +81,21 @@ func (l *Locks) beginRelease(on evaluator, id LockID, as Identity, p proof, hand
 	return r
 }
 
-// finishRelease tells the waiter that was offered the lock how that ended.
+// finishRelease ends the offer, and returns whether the lock was released.
 func (l *Locks) finishRelease(r *unlockRun, a Answer, err error) (released bool, failed error) {
 	answer, err := r.ints(3, a, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}
 	}
-	l.observeRelease(r.on, r.id, r.as, r.proof, a.Value, answer, err)
+	l.observeRelease(r, a.Value, answer, err)
 	released, token := answer[0] == 1, answer[1]
 	var missing error
 	if token != 0 {
 		missing = l.notConfirmed(&a, r.Confirm)
 	}
-	taken, orphaned := l.endHandOver(r, answer, missing, err)
+	taken, abandoned := l.endHandOver(r, answer, missing, err)
 	if token != 0 {
-		runtime.Gosched() // the one who was given the lock hears of it before the one who gave it
+		runtime.Gosched() // the new holder is answered before the old one
 	}
 	next := r.handOver.next
 	switch {
@@ -99,16 +105,18 @@ func (l *Locks) finishRelease(r *unlockRun, a Answer, err error) (released bool,
 	case !taken:
 		l.releaseAbandoned(next.lock(token))
 	}
-	if orphaned {
+	if abandoned {
 		l.releaseAbandoned(next.lock(0))
 	}
 	return released, err
 }
 
-// endHandOver ends the offer of a release that has been answered, or has failed with err. missing is
-// why the lock must not be given to the waiter that has it now. taken is false if that waiter
-// doesn't keep it; orphaned says that one who has left may have been given it.
-func (l *Locks) endHandOver(r *unlockRun, answer []int64, missing, err error) (taken, orphaned bool) {
+// endHandOver ends the offer of a release that has been answered, or has failed with err. missing
+// is why the waiter must not keep the lock that it was given. taken is false if it does not keep
+// it. abandoned says that a waiter that has left may have been given the lock.
+func (l *Locks) endHandOver(
+	r *unlockRun, answer []int64, missing, err error,
+) (taken, abandoned bool) {
 	offer, released, token := r.handOver, answer[0] == 1, answer[1]
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +130,7 @@ func (l *Locks) endHandOver(r *unlockRun, answer []int64, missing, err error) (t
 		taken = q.endHandOver(offer, token)
 	}
 	if err != nil && offer.next != nil {
-		offer.next.unknownOutcome, orphaned = true, offer.next.state == left
+		offer.next.unknownOutcome, abandoned = true, offer.next.state == left
 	}
 	free := released && token == 0
 	if free {
@@ -134,16 +142,16 @@ func (l *Locks) endHandOver(r *unlockRun, answer []int64, missing, err error) (t
 	case offer.kind == "gap":
 		q.yield(minForeignPoll)
 	}
-	// One that has joined since has polled before the lock was free.
+	// A waiter that has joined since has polled before the lock was free.
 	joined := offer.kind == "none" && !l.foreign.compete(r.id, time.Now())
 	if err != nil || answer[2] == 1 || joined {
 		q.pollNow()
 	}
-	return taken, orphaned
+	return taken, abandoned
 }
 
-// fastUnlock is UNLOCK's short way, which knows only ms, no takeover guard, a proof of one's own,
-// and waiters that may be named.
+// fastUnlock is UNLOCK's fast path, which knows only ms, no takeover guard, a holder's proof, and
+// no waiters that the caller may not name.
 func (l *Locks) fastUnlock(p proof, offer handOver) fastArgs {
 	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || p.kind != "token" && p.kind != "connection" {
 		return noFastPath
@@ -153,14 +161,15 @@ func (l *Locks) fastUnlock(p proof, offer handOver) fastArgs {
 	case "none":
 	case "next", "fair":
 		r := offer.next.lockRequest
-		fast[2] = milliseconds(r.timeout) + " " + milliseconds(r.timeout+l.cfg.FenceRetention) + " " + r.holderFields()
+		lives := r.timeout + l.cfg.FenceRetention
+		fast[2] = milliseconds(r.timeout) + " " + milliseconds(lives) + " " + r.holderFields()
 	default:
 		return noFastPath
 	}
 	return fast
 }
 
-// orDash stands for what an unnamed waiter doesn't have.
+// orDash is s, or a dash for an empty argument.
 func orDash(s string) string {
 	if s == "" {
 		return "-"
@@ -168,8 +177,7 @@ func orDash(s string) string {
 	return s
 }
 
-// undo takes back a lock whose client is not told of it, and leaves it free: a waiter would fare no
-// better with it.
+// undo releases a lock that its client must not get, and offers it to nobody.
 func (l *Locks) undo(on evaluator, lock *heldLock) {
 	if _, err := l.release(on, lock.id(), lock.as, lock.releaseProof(), false); err != nil {
 		l.releaseAbandoned(lock)

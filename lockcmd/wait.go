@@ -3,23 +3,15 @@ package lockcmd
 import (
 	"context"
 	"time"
-
-	"lockproxy/internal/monotonic"
 )
 
-// How often the first waiter polls a lock of which it hears nothing. A release is told; a lost
-// message, a DEL, or a foreign client's release is not.
-const (
-	minPoll = 210 * time.Millisecond
-	maxPoll = 245 * time.Millisecond
-)
-
-// wait is LOCK … WAIT: it joins the line of the lock and answers when the lock is this client's, or
-// the time is over. patience 0 is without end.
-func (l *Locks) wait(ctx context.Context, s Session, id LockID, r lockRequest, patience time.Duration) Reply {
+// wait is LOCK … WAIT for a time, 0 without end. It joins the queue of the lock, and replies when
+// the lock is this client's or the time is over.
+func (l *Locks) wait(ctx context.Context, s Session, r lockRequest, patience time.Duration) Reply {
 	l.waiters.Add(1)
 	defer l.waiters.Add(-1)
 	w := newWaiter(r, s.Identity())
+	id := w.id()
 	w.joined = time.Now()
 	if patience > 0 {
 		w.until = w.joined.Add(patience)
@@ -30,75 +22,35 @@ func (l *Locks) wait(ctx context.Context, s Session, id LockID, r lockRequest, p
 		q = &waitQueue{lease: maxPoll}
 		l.queues[id] = q
 	}
-	knows := q.join(w)
+	permitted := q.join(w)
 	isFirst, foreignTurn := q.first() == w, l.foreign.haveTurn(id, w.joined)
 	l.mu.Unlock()
 
 	err, pause := error(nil), notPolled
 	switch {
 	case isFirst && !foreignTurn: // most likely the lock is free
-		pause, err = l.pollOrPause(ctx, s, id, w)
-	case isFirst || !knows || r.owner != "":
-		if err = l.check(s, id, w); err != nil && l.isTransient(ctx, err) {
-			pause, err = l.pollAfter(id, w, err), nil
+		pause, err = l.pollOrPause(ctx, s, w)
+	case isFirst || !permitted || r.owner != "":
+		if err = l.check(s, w); err != nil && l.isTransient(ctx, err) {
+			pause, err = l.pollAfter(w, err), nil
 		}
 	}
 	queued := err == nil && !l.isGranted(w)
 	if queued {
-		err = l.waitTurn(ctx, s, id, w, patience, pause)
+		err = l.waitTurn(ctx, s, w, patience, pause)
 	}
-	return l.waited(ctx, s, id, w, queued, err)
+	return l.endWait(ctx, s, w, queued, err)
 }
 
-// pollOrPause polls. Unless that ends the wait, it returns how long to wait for the next one.
-func (l *Locks) pollOrPause(ctx context.Context, s Session, id LockID, w *waiter) (pause time.Duration, err error) {
-	remaining, err := l.poll(s, id, w)
-	switch {
-	case err == nil:
-		l.recovered(id)
-		return l.pollInterval(id, remaining), nil
-	case l.isTransient(ctx, err):
-		return l.pollAfter(id, w, err), nil
-	}
-	l.pollFailed(id, w, err)
-	return 0, err
-}
-
-// patience is until when w waits for the answer to a question that it asks now: to the end of its
-// wait, but long enough for an upstream that is well.
-func (w *waiter) patience() time.Time {
-	if least := time.Now().Add(maxSilence); !w.until.IsZero() && w.until.Before(least) {
-		return least
-	}
-	return w.until
-}
-
-// notPolled is how long to wait for the next poll, to a waiter that has not polled.
+// notPolled stands for the time to the next poll of a waiter that has not polled.
 const notPolled = time.Duration(-1)
 
-// check finds out at once, for one who isn't first in line, what must not come out only when his
-// turn comes: that he may not lock here at all, or that he is the owner already.
-func (l *Locks) check(s Session, id LockID, w *waiter) error {
-	a, err := l.try(s, id, w, modeCheck)
-	if denied := l.rollBack(s, id, w, a, err); denied != nil {
-		return denied
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case err != nil || a.token == 0:
-	case w.state == granted:
-		w.supersede(a)
-	default:
-		w.askedAt, w.renewed, w.before = a.askedAt, a.renewed, a.before
-		l.queues[id].grant(w, a.token)
-	}
-	return err
-}
-
-// waitTurn returns when w has been granted the lock, or its time is over, or its client gone, or a
-// poll has failed. pause is how long to wait for the next poll.
-func (l *Locks) waitTurn(ctx context.Context, s Session, id LockID, w *waiter, patience, pause time.Duration) error {
+// waitTurn returns when w has been granted the lock, its time is over, its client has gone, or a
+// poll has failed. pause is the time to the next poll.
+func (l *Locks) waitTurn(
+	ctx context.Context, s Session, w *waiter, patience, pause time.Duration,
+) error {
+	id := w.id()
 	var over <-chan time.Time
 	if patience > 0 {
 		timer := time.NewTimer(patience)
@@ -115,7 +67,7 @@ func (l *Locks) waitTurn(ctx context.Context, s Session, id LockID, w *waiter, p
 		next.arm(pause)
 	}
 	for {
-		if first, lease := l.position(id, w); first && !next.armed {
+		if first, lease := l.position(w); first && !next.armed {
 			next.arm(l.pollInterval(id, lease))
 		}
 		timeToPoll := false
@@ -125,7 +77,7 @@ func (l *Locks) waitTurn(ctx context.Context, s Session, id LockID, w *waiter, p
 		case <-over:
 			return l.outage(id)
 		case <-slow.due():
-			l.warnSlow(s, id, w)
+			l.warnSlow(s, w)
 			continue
 		case <-next.due():
 			timeToPoll = true
@@ -135,10 +87,10 @@ func (l *Locks) waitTurn(ctx context.Context, s Session, id LockID, w *waiter, p
 		if granted, err := l.outcome(w); granted || err != nil {
 			return err
 		}
-		if !l.shouldPoll(id, w, timeToPoll) {
+		if !l.shouldPoll(w, timeToPoll) {
 			continue
 		}
-		pause, err := l.pollOrPause(ctx, s, id, w)
+		pause, err := l.pollOrPause(ctx, s, w)
 		if err != nil || l.isGranted(w) {
 			return err
 		}
@@ -146,7 +98,7 @@ func (l *Locks) waitTurn(ctx context.Context, s Session, id LockID, w *waiter, p
 	}
 }
 
-// outcome tells whether w has the lock, or an error if it was to have it and that was taken back.
+// outcome reports whether w has the lock. It fails if w was given it and that was taken back.
 func (l *Locks) outcome(w *waiter) (won bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,73 +111,30 @@ func (l *Locks) isGranted(w *waiter) bool {
 	return w.state == granted
 }
 
-// shouldPoll reports whether w is first in line, and it is time to poll or it has been told to.
-func (l *Locks) shouldPoll(id LockID, w *waiter, timeToPoll bool) bool {
+// shouldPoll reports whether w is first, and is to poll now.
+func (l *Locks) shouldPoll(w *waiter, timeToPoll bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return w.place != nil && l.queues[id].first() == w && (timeToPoll || w.pollNow)
+	return w.place != nil && l.queues[w.id()].first() == w && (timeToPoll || w.pollNow)
 }
 
-// poll tries to take the lock for the first in line, and otherwise returns how long it has to run.
-func (l *Locks) poll(s Session, id LockID, w *waiter) (remaining time.Duration, err error) {
-	l.mu.Lock()
-	how := modeFirst
-	if w.polled && !w.pollNow {
-		how = modeAgain
-	}
-	w.pollNow, w.polled = false, true
-	l.mu.Unlock()
-	w.pollStarted.Store(monotonic.Now())
-	a, err := l.try(s, id, w, how)
-	w.pollStarted.Store(0)
-	if denied := l.rollBack(s, id, w, a, err); denied != nil {
-		return 0, denied
-	}
+// position reports whether w is first, and then the lease that was last granted here.
+func (l *Locks) position(w *waiter) (first bool, lease time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case w.state == granted: // by a release, while this was under way
-		w.supersede(a)
-		return 0, nil
-	case err != nil || a.token == 0:
-		return a.remaining, err
-	}
-	l.queues[id].quota = 0
-	l.queues[id].grant(w, a.token)
-	w.takenOver, w.renewed, w.before, w.askedAt = a.takenOver, a.renewed, a.before, a.askedAt
-	return 0, nil
-}
-
-// position tells whether w is first in line, and how long the lock lasts at most that was last
-// given out here, if it is known.
-func (l *Locks) position(id LockID, w *waiter) (first bool, lease time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q := l.queues[id]
+	q := l.queues[w.id()]
 	if w.place == nil || q.first() != w {
 		return false, 0
 	}
 	return true, q.lease
 }
 
-// pollInterval is how long the first in line waits before it polls again, when the lock has remaining
-// to run.
-func (l *Locks) pollInterval(id LockID, remaining time.Duration) time.Duration {
-	pause := jitter(minPoll, maxPoll)
-	if l.foreignCompete(id) {
-		pause = jitter(minForeignPoll, maxForeignPoll)
-	}
-	// At the expiry itself, and a millisecond later: expired means now >= value on a clock that
-	// counts whole ones.
-	return min(pause, remaining+time.Millisecond)
-}
-
-// offerPatience is how long a waiter whose time is over stays for a release that may be giving it
-// the lock, besides the time that replicas have.
+// offerPatience is how long a waiter whose time is over stays for a release that may give it the
+// lock. The time for replicas comes on top.
 const offerPatience = time.Second
 
-// awaitOffer returns when no release is under way that names w: its script's answer decides. It
-// doesn't wait for one that hangs, which will find that w has left.
+// awaitOffer returns when no release is under way that names w, or after offerPatience: such a
+// release finds that w has left.
 func (l *Locks) awaitOffer(w *waiter) {
 	patience := time.NewTimer(offerPatience + l.cfg.ReplicaTimeout)
 	defer patience.Stop()
@@ -244,13 +153,14 @@ func (l *Locks) isOffered(w *waiter) bool {
 	return w.state == offered
 }
 
-// waited takes w out of the line and makes its answer. queued says that it was not given the lock
+// endWait takes w out of the queue and makes its reply. queued says that it was not given the lock
 // at once. If it was, a client that has closed its side is answered as by LOCK without WAIT: it may
-// have closed only that.
-func (l *Locks) waited(ctx context.Context, s Session, id LockID, w *waiter, queued bool, err error) Reply {
+// have closed only that side.
+func (l *Locks) endWait(ctx context.Context, s Session, w *waiter, queued bool, err error) Reply {
+	id := w.id()
 	l.awaitOffer(w)
 	l.mu.Lock()
-	won, unsure := w.state == granted, w.unknownOutcome
+	won, unknown := w.state == granted, w.unknownOutcome
 	if !won {
 		w.state = left
 	}
@@ -269,45 +179,23 @@ func (l *Locks) waited(ctx context.Context, s Session, id LockID, w *waiter, que
 	l.mu.Unlock()
 	l.observeWaited(w, won, err)
 
-	if !won && unsure {
+	if !won && unknown {
 		l.releaseAbandoned(w.lock(0))
 	}
 	switch {
 	case won && (err == ErrGone || queued && context.Cause(ctx) == ErrGone):
-		// It crossed with the hang-up: nobody is there to hold it.
+		// The client went while the lock was on its way.
 		if !w.before {
 			l.releaseAbandoned(w.lock(w.token))
 		}
 		return errorReply(ErrGone)
 	case won:
-		return l.acquired(s, w.lockRequest, attempt{
-			token: w.token, takenOver: w.takenOver, renewed: w.renewed, before: w.before, askedAt: w.askedAt,
-		})
+		return l.acquired(s, w.lockRequest, w.attempt)
 	case err != nil:
 		l.failed(ctx, s, w.lock(0), err)
 		return errorReply(err)
 	}
 	return nullReply
-}
-
-// rollBack takes back what a poll or a check of w's has found if too few replicas know of it, or if a
-// release has given up giving it to w meanwhile. Then w has left: nobody gives it the lock any
-// more. It returns the error that w's client is answered, nil if there is nothing to take back.
-func (l *Locks) rollBack(s Session, id LockID, w *waiter, a attempt, err error) error {
-	missing := err != nil && a.token != 0 && !a.renewed
-	l.mu.Lock()
-	if missing && w.rejected == nil {
-		w.rejected = err
-	}
-	denied := w.rejected
-	if denied != nil {
-		w.state = left
-	}
-	l.mu.Unlock()
-	if (denied != nil || err != nil) && a.token != 0 && !a.before {
-		l.undo(s, w.lock(a.token))
-	}
-	return denied
 }
 
 // runLock is LOCK … WAIT.
@@ -317,17 +205,5 @@ func (l *Locks) runLock(ctx context.Context, s Session, args [][]byte) Reply {
 		return errorReply(err)
 	}
 	r := s.Holder().request(string(args[0]), o)
-	return l.wait(ctx, s, LockID{s.Identity().DB, r.key}, r, o.wait)
-}
-
-// try runs lock.lua once for a waiter. An error may come with a token: unless the connection had it
-// before, the caller must undo it.
-func (l *Locks) try(s Session, id LockID, w *waiter, how string) (attempt, error) {
-	t, err := l.beginTry(id, w.lockRequest, how)
-	if err != nil {
-		return attempt{askedAt: t.askedAt}, err
-	}
-	t.Until = w.patience()
-	answer, err := s.Eval(&t.Call)
-	return l.finishTry(t, answer, err)
+	return l.wait(ctx, s, r, o.wait)
 }

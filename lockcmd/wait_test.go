@@ -47,8 +47,8 @@ func TestPollBehindGrant(t *testing.T) {
 		id := LockID{0, "job"}
 		r := lockRequest{key: id.Key, connection: "c", number: "1"}
 		for name, step := range map[string]func(s Session, w *waiter) error{
-			"poll":  func(s Session, w *waiter) error { _, err := l.poll(s, id, w); return err },
-			"check": func(s Session, w *waiter) error { return l.check(s, id, w) },
+			"poll":  func(s Session, w *waiter) error { _, err := l.poll(s, w); return err },
+			"check": func(s Session, w *waiter) error { return l.check(s, w) },
 		} {
 			w, q := newWaiter(r, Identity{}), &waitQueue{}
 			q.join(w)
@@ -70,8 +70,22 @@ func TestPollBehindGrant(t *testing.T) {
 	}
 }
 
-// A waiter that has been told to poll, and leaves before it does, leaves that to the next; one that
-// was given the lock doesn't.
+// An owner that asks again in a grace period, and is not the first waiter, learns of the grace
+// period: its proxy repairs the timestamp if the other proxy has ended.
+func TestCheckFindsGracePeriod(t *testing.T) {
+	l := New(Config{}, "proxy", func(Identity) *redis.Client { return nil }, hclog.NewNullLogger())
+	defer l.Close()
+	w := newWaiter(lockRequest{key: "job", connection: "c", number: "1", owner: "o"}, Identity{})
+	l.queues[w.id()] = &waitQueue{}
+	l.queues[w.id()].join(w)
+	s := &slowSession{meanwhile: func() []int64 { return []int64{200, 2, 1} }}
+	if err := l.check(s, w); err != nil || w.token != 200 || !w.takenOver || !w.renewed {
+		t.Errorf("error %v, %+v", err, w.attempt)
+	}
+}
+
+// A waiter that is to poll, and leaves before it does, leaves that to the next one, unless it was
+// given the lock.
 func TestLeavePassesPollOn(t *testing.T) {
 	for _, state := range []waiterState{waiting, left, granted} {
 		q := &waitQueue{}

@@ -68,7 +68,7 @@ end
 local connection = connections and string.match(connections, '^[^,]+') -- the last one to ask
 
 local until_ms = value and timestamp(value)
--- When others may take what is held or reserved. A reservation needs no guard, as nobody works then.
+-- When others may take what is held or reserved. A reservation needs no guard: nobody uses it yet.
 local free_at = token and (state == 'held' and expires + guard or expires)
 -- Whether `connection` has the lock now: its time is not over, and the key holds its own value, or
 -- the grace period is not over.

@@ -1,0 +1,54 @@
+// Package lockcmd is the lock commands: what they accept, what they do upstream, what they answer.
+//
+// A lock is a timestamp lock. Its key holds the time at which the lock expires, as programs with
+// SETNX recipes have always written it, so that they (foreign clients) and LOCK exclude each other.
+// A second key, the lock record, holds the token, the owner and the times. Each step is one Lua
+// script, atomic, by the upstream's clock alone: see scripts, and read.lua there for the two keys.
+// package model explores in every order what the scripts and the proxies do.
+//
+// # A command
+//
+// commands.go lists the commands as Specs. Most need the answer of one script: Locks.Begin parses
+// the request and returns a Step with the Call to make; Step.Finish makes the Reply of the Answer.
+// So the proxy can send the scripts of several requests together. Locks.Run does the same at once,
+// and runs LOCK … WAIT, FENCE and LOCKSCAN, which take more than one answer.
+//
+// Scripts of a client's commands run on its own connection, a Session: as its user, in its
+// database, in its order. What must happen while that connection is busy or gone (renewals,
+// releases of abandoned locks, repairs of timestamps) runs on background clients, logged in as the
+// same user.
+//
+// A LOCK … WAIT joins the waitQueue of its lock. Only the first waiter polls. A release, in the
+// same script, hands the lock over to the first waiter of this proxy, or reserves it for one of
+// another proxy, which it notifies by pub/sub. If foreign clients compete, it leaves the lock free
+// for all.
+//
+// # What is known of a lock
+//
+// A heldLock is all that this proxy knows of a lock that a connection was given. The Holder of that
+// connection has it, and the registry of all. Neither decides anything: the upstream does. A
+// session lock is renewed (renew.go) until its connection ends. A lock is abandoned if nobody is
+// there any more to release it; the proxy does that then (abandoned.go).
+//
+// # Goroutines
+//
+// Commands run in their sessions' goroutines. In the background run the jobs of timers, the batches
+// of the background clients, and a receiver of release notifications for each user that waits (at
+// most maxListening). Locks.Close ends all of them.
+//
+// # Guarantees
+//
+// As long as the upstream keeps what it has acknowledged:
+//
+//   - A lock that LOCK took belongs to its holder until its timeout, UNLOCK, or DEL of its key;
+//     nobody else is given a token before.
+//   - The tokens of a key strictly increase, while its record lives (--fence-retention) or the
+//     upstream's clock is not set back.
+//   - UNLOCK frees only the lock of the token, or of the connection, that it names.
+//   - Waiters get the lock in order of arrival at one proxy. Proxies take turns: each serves those
+//     who waited when its turn began.
+//   - A key that holds something else is left untouched.
+//
+// Not guaranteed: that work stops when a lock has expired under it. An upstream that loses writes
+// in a failover loses locks with them, except as Durability says: see docs/durability.md.
+package lockcmd

@@ -10,7 +10,8 @@ import (
 
 // recordOf is the record of a lock that ends at a time.
 func recordOf(key string, token int64, until time.Time) *heldLock {
-	lock := &heldLock{lockRequest: lockRequest{key: key, connection: "c"}, token: token, since: monotonic.Now()}
+	lock := &heldLock{lockRequest: lockRequest{key: key, connection: "c"}, token: token}
+	lock.since = monotonic.Now()
 	lock.until.Store(monotonic.Of(until))
 	return lock
 }
@@ -88,7 +89,8 @@ func TestReleasedByOthersIsForgotten(t *testing.T) {
 func TestUndeliveredIsBounded(t *testing.T) {
 	h := &Holder{}
 	for i := range 10 * maxUndelivered {
-		h.MarkSent(Reply{given: recordOf("a", int64(i), time.Now())}, Sent{End: uint64(i), In: uint64(i)})
+		reply := Reply{given: recordOf("a", int64(i), time.Now())}
+		h.MarkSent(reply, Sent{End: uint64(i), In: uint64(i)})
 	}
 	if len(h.undelivered) > maxUndelivered || cap(h.undelivered) > 2*maxUndelivered {
 		t.Errorf("%d are remembered, with room for %d", len(h.undelivered), cap(h.undelivered))

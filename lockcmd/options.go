@@ -17,8 +17,8 @@ const (
 	errCursor   UsageError = "ERR invalid cursor"
 )
 
-// errSeconds is the error for an argument that is no time, or one that is not allowed. want says what
-// would be.
+// errSeconds is the error for an argument that is no time, or one that is not allowed. want says
+// what would be.
 func errSeconds(arg []byte, want string) UsageError {
 	const shown = 64 // bytes
 	return UsageError(fmt.Sprintf("ERR timeout is not a float or out of range: %.*q (seconds, %s)",

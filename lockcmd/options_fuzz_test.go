@@ -40,7 +40,8 @@ func ratOf(d time.Duration) *big.Rat { return big.NewRat(int64(d), int64(time.Se
 var smallest, _ = new(big.Rat).SetString("1e-300")
 
 func isOutOfRange(err error) bool {
-	return err != nil && strings.HasPrefix(err.Error(), "ERR timeout is not a float or out of range: \"")
+	const text = `ERR timeout is not a float or out of range: "`
+	return err != nil && strings.HasPrefix(err.Error(), text)
 }
 
 // checkSeconds compares what parseSeconds made of arg with exact arithmetic.
@@ -86,7 +87,8 @@ func checkSeconds(t *testing.T, arg string, limit, got time.Duration, err error)
 		inexact := new(big.Rat).Mul(x, big.NewRat(1, 1e15)) // of a float64
 		low := new(big.Rat).Sub(x, inexact.Add(inexact, big.NewRat(501, 1e9)))
 		high := new(big.Rat).Add(x, inexact.Add(inexact, big.NewRat(1, 1e3)))
-		if got <= 0 || got > limit || got%time.Millisecond != 0 || ratOf(got).Cmp(low) < 0 || ratOf(got).Cmp(high) > 0 {
+		if got <= 0 || got > limit || got%time.Millisecond != 0 ||
+			ratOf(got).Cmp(low) < 0 || ratOf(got).Cmp(high) > 0 {
 			t.Fatalf("%q, at most %v: got %v", arg, limit, got)
 		}
 	}
@@ -94,11 +96,15 @@ func checkSeconds(t *testing.T, arg string, limit, got time.Duration, err error)
 
 func FuzzOptions(f *testing.F) {
 	for _, arg := range []string{
-		"0", "1", "10", "0.5", ".5", "5.", "+1", "-1", "-0", "0.0004", "0.0005", "0.001", "30.001", "0.1234567", "86400", "86400.0000001", "86401",
-		"1e1", "1E-1", "1e+2", "1e5", "9e-1", "8589934592", "8589934592.001", "8589934591.9999999", "1e309", "-1e309", "1e-300", "1e999999999", "0e999999999", "-1e-999999999", "1e", "e1", "1e+", ".", "", "-", "+",
-		"inf", "-inf", "nan", "infinity", "0x10", "0x1p4", "1_000", " 1", "1 ", "1s", "１", "1\x00", "--1", "1.2.3",
-		"0000000000000000000000000000000000000000000000000000000000000001", "00000000000000000000000000000000000000000000000000000000000000001",
-		"FORCE", "force", "FORCED", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "01",
+		"0", "1", "10", "0.5", ".5", "5.", "+1", "-1", "-0", "0.0004", "0.0005", "0.001",
+		"30.001", "0.1234567", "86400", "86400.0000001", "86401", "1e1", "1E-1", "1e+2", "1e5",
+		"9e-1", "8589934592", "8589934592.001", "8589934591.9999999", "1e309", "-1e309", "1e-300",
+		"1e999999999", "0e999999999", "-1e-999999999", "1e", "e1", "1e+", ".", "", "-", "+",
+		"inf", "-inf", "nan", "infinity", "0x10", "0x1p4", "1_000", " 1", "1 ", "1s", "１",
+		"1\x00", "--1", "1.2.3",
+		"0000000000000000000000000000000000000000000000000000000000000001",
+		"00000000000000000000000000000000000000000000000000000000000000001", "FORCE", "force",
+		"FORCED", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "01",
 	} {
 		f.Add([]byte(arg), uint32(86_400_000))
 	}
@@ -117,7 +123,8 @@ func FuzzOptions(f *testing.F) {
 				t.Fatalf("timeout %q: got %v, %v", arg, timeout, timeoutErr)
 			}
 		} else if timeout != got || (timeoutErr == nil) != (err == nil) {
-			t.Fatalf("timeout %q: got %v, %v; as seconds %v, %v", arg, timeout, timeoutErr, got, err)
+			t.Fatalf("timeout %q: got %v, %v; as seconds %v, %v",
+				arg, timeout, timeoutErr, got, err)
 		}
 
 		checkProof(t, arg)
@@ -134,7 +141,7 @@ func checkProof(t *testing.T, arg []byte) {
 		if err != nil || got != (proof{"force", ""}) {
 			t.Fatalf("%q: got %+v, %v", arg, got, err)
 		}
-	case isNumber && number.IsInt64() && number.String() == string(arg): // Redis takes no other way of writing it
+	case isNumber && number.IsInt64() && number.String() == string(arg): // the only form
 		if err != nil || got != (proof{"token", string(arg)}) {
 			t.Fatalf("%q: got %+v, %v", arg, got, err)
 		}

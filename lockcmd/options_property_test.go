@@ -35,19 +35,24 @@ func TestLockOptionsProperty(t *testing.T) {
 		want := lockOptions{timeout: time.Duration(ms.Draw(t, "timeout")) * time.Millisecond}
 		var options [][][]byte
 		if rapid.Bool().Draw(t, "waits") {
-			want.waits, want.wait = true, time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "wait"))*time.Millisecond
+			ms := rapid.IntRange(0, 1<<40).Draw(t, "wait")
+			want.waits, want.wait = true, time.Duration(ms)*time.Millisecond
 			options = append(options, [][]byte{anyCase(t, "WAIT"), secondsOf(want.wait)})
 		}
 		if want.session = rapid.Bool().Draw(t, "session"); want.session {
 			options = append(options, [][]byte{anyCase(t, "SESSION")})
 		}
 		if rapid.Bool().Draw(t, "owned") {
-			name := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 1, 20), rapid.Map(rapid.SampledFrom([]string{"WAIT", "session", "OWNER", " ", "0"}), func(s string) []byte { return []byte(s) }))
+			word := rapid.SampledFrom([][]byte{
+				[]byte("WAIT"), []byte("session"), []byte("OWNER"), []byte(" "), []byte("0")})
+			name := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 1, 20), word)
 			want.owner = string(name.Draw(t, "owner"))
 			options = append(options, [][]byte{anyCase(t, "OWNER"), []byte(want.owner)})
 		}
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
-		random.Shuffle(len(options), func(i, j int) { options[i], options[j] = options[j], options[i] })
+		random.Shuffle(len(options), func(i, j int) {
+			options[i], options[j] = options[j], options[i]
+		})
 		args := [][]byte{secondsOf(want.timeout)}
 		for _, option := range options {
 			args = append(args, option...)
@@ -70,7 +75,8 @@ func TestLockOptionsProperty(t *testing.T) {
 			}).Draw(t, "word")
 			wrong = append(args[:len(args):len(args)], []byte(word))
 		case 2: // one without its value, or with an empty one
-			wrong = append(args[:1:1], rapid.SampledFrom([][][]byte{{[]byte("WAIT")}, {[]byte("OWNER")}, {[]byte("OWNER"), nil}}).Draw(t, "cut")...)
+			cuts := [][][]byte{{[]byte("WAIT")}, {[]byte("OWNER")}, {[]byte("OWNER"), nil}}
+			wrong = append(args[:1:1], rapid.SampledFrom(cuts).Draw(t, "cut")...)
 		}
 		if got, err := parseLock(wrong, longest); err != errSyntax {
 			t.Fatalf("%q: got %+v, %v, want a syntax error", wrong, got, err)

@@ -8,12 +8,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// lineModel is a line beside a list of who waits, in order of arrival, and of what has been given
+// queueModel is a line beside a list of who waits, in order of arrival, and of what has been given
 // to whom.
-type lineModel struct {
-	line    waitQueue
+type queueModel struct {
+	queue   waitQueue
 	waiting []*waiter         // who has joined, and neither left nor been granted the lock
-	offers  []handOver        // of releases whose outcome isn't known; there is never more than one that names a waiter
+	offers  []handOver        // of releases under way; at most one names each waiter
 	given   map[int64]*waiter // each token that was given to a waiter
 	token   int64
 	now     time.Time
@@ -22,14 +22,14 @@ type lineModel struct {
 	arrival map[*waiter]int
 }
 
-func (m *lineModel) gone(w *waiter) {
+func (m *queueModel) gone(w *waiter) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(other *waiter) bool { return other == w })
 	delete(m.arrival, w)
 }
 
 // granted notes that w must have the lock now, with this token, and that nobody who came before
 // still waits.
-func (m *lineModel) granted(t *rapid.T, w *waiter, token int64) {
+func (m *queueModel) granted(t *rapid.T, w *waiter, token int64) {
 	if w.state != granted || w.token != token {
 		t.Fatalf("a waiter that was given %d is in state %d with token %d", token, w.state, w.token)
 	}
@@ -53,18 +53,20 @@ func told(t *rapid.T, w *waiter, why string) {
 // The line of a lock's waiters, whatever comes, in whichever order: it is served from its front, a
 // token goes to one waiter or is handed back, whoever becomes first is told, and of those who only
 // look at the key nobody waits without end.
-func TestLineAgainstModel(t *testing.T) {
+func TestQueueAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &lineModel{given: map[int64]*waiter{}, arrival: map[*waiter]int{}, now: time.Unix(1e9, 0), token: 1000}
+		m := &queueModel{given: map[int64]*waiter{}, arrival: map[*waiter]int{}, token: 1000}
+		m.now = time.Unix(1e9, 0)
 		identities := []Identity{{}, {User: "walter"}, {DB: 3}}
 		someone := rapid.SampledFrom(identities)
 		joined := 0
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
-				w := newWaiter(lockRequest{timeout: time.Duration(joined+1) * time.Second}, someone.Draw(t, "identity"))
-				knows := len(m.waiting) > 0 && (m.waiting[0].as == w.as || m.waiting[len(m.waiting)-1].as == w.as)
-				if got := m.line.join(w); got != knows {
-					t.Fatalf("join: another of its identity is there: %v, want %v", got, knows)
+				r := lockRequest{timeout: time.Duration(joined+1) * time.Second}
+				w, n := newWaiter(r, someone.Draw(t, "identity")), len(m.waiting)
+				permitted := n > 0 && (m.waiting[0].as == w.as || m.waiting[n-1].as == w.as)
+				if got := m.queue.join(w); got != permitted {
+					t.Fatalf("join: another of its identity is there: %v, want %v", got, permitted)
 				}
 				m.waiting = append(m.waiting, w)
 				m.arrival[w] = joined
@@ -77,28 +79,32 @@ func TestLineAgainstModel(t *testing.T) {
 				w := m.waiting[rapid.IntRange(0, len(m.waiting)-1).Draw(t, "who")]
 				first := m.waiting[0] == w
 				w.state = left
-				m.line.leave(w)
-				m.line.leave(w) // once more makes no difference
+				m.queue.leave(w)
+				m.queue.leave(w) // once more makes no difference
 				m.gone(w)
 				if first && len(m.waiting) > 0 {
 					told(t, m.waiting[0], "a waiter has become first")
 				}
 			},
 			"release": func(t *rapid.T) {
-				as, plain := someone.Draw(t, "identity"), rapid.IntRange(0, 5).Draw(t, "plain") == 0
-				offer := m.line.offer(as, plain, m.now)
+				as := someone.Draw(t, "identity")
+				foreign := rapid.IntRange(0, 5).Draw(t, "foreign") == 0
+				offer := m.queue.offer(as, foreign, m.now)
 				want := "next or fair"
 				switch {
 				case len(m.waiting) == 0:
 					want = "none"
-				case plain:
+				case foreign:
 					want = "free"
 				case m.since >= foreignGapGrants && m.now.Sub(m.gap) >= foreignGapEvery:
 					want, m.gap, m.since = "gap", m.now, 0
-				case m.waiting[0].as != as || slices.ContainsFunc(m.offers, func(o handOver) bool { return o.next == m.waiting[0] }):
+				case m.waiting[0].as != as, slices.ContainsFunc(m.offers, func(o handOver) bool {
+					return o.next == m.waiting[0]
+				}):
 					want = "self"
 				}
-				if got := offer.kind; got != want && (want != "next or fair" || got != "next" && got != "fair") {
+				got := offer.kind
+				if got != want && (want != "next or fair" || got != "next" && got != "fair") {
 					t.Fatalf("a release with %d waiting is %q, want %q", len(m.waiting), got, want)
 				}
 				if want == "next or fair" {
@@ -123,7 +129,7 @@ func TestLineAgainstModel(t *testing.T) {
 					token = m.token
 				}
 				w, before := offer.next, offer.next.state
-				taken := m.line.endHandOver(offer, token)
+				taken := m.queue.endHandOver(offer, token)
 				switch {
 				case token == 0 && !taken:
 					t.Fatal("a release that gave nothing is to be undone")
@@ -147,8 +153,8 @@ func TestLineAgainstModel(t *testing.T) {
 					t.Skip()
 				}
 				m.token++
-				w := m.line.first()
-				m.line.grant(w, m.token)
+				w := m.queue.first()
+				m.queue.grant(w, m.token)
 				m.granted(t, w, m.token)
 			},
 			"many take it": func(t *rapid.T) { // so many that it is time for a gap
@@ -157,29 +163,31 @@ func TestLineAgainstModel(t *testing.T) {
 				}
 				for range foreignGapGrants {
 					w := newWaiter(lockRequest{}, Identity{})
-					m.line.join(w)
+					m.queue.join(w)
 					m.token++
-					m.line.grant(w, m.token)
+					m.queue.grant(w, m.token)
 					m.since++
 				}
 			},
 			"time passes": func(t *rapid.T) {
-				m.now = m.now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "ms")) * time.Millisecond)
+				ms := rapid.IntRange(1, 400).Draw(t, "ms")
+				m.now = m.now.Add(time.Duration(ms) * time.Millisecond)
 			},
 			"": func(t *rapid.T) {
-				if m.line.len() != len(m.waiting) {
-					t.Fatalf("the line has %d waiters, want %d", m.line.len(), len(m.waiting))
+				if m.queue.len() != len(m.waiting) {
+					t.Fatalf("the line has %d waiters, want %d", m.queue.len(), len(m.waiting))
 				}
 				var first *waiter
 				if len(m.waiting) > 0 {
 					first = m.waiting[0]
 				}
-				if m.line.first() != first {
+				if m.queue.first() != first {
 					t.Fatal("another is first than came first")
 				}
 				for token, w := range m.given {
 					if w.token != token || w.state != granted {
-						t.Fatalf("the holder of %d is in state %d with token %d", token, w.state, w.token)
+						t.Fatalf("the holder of %d is in state %d with token %d",
+							token, w.state, w.token)
 					}
 				}
 			},

@@ -31,44 +31,55 @@ func specified(key string) uint16 {
 }
 
 // oddKeys are names whose braces are easily got wrong, and some of all other kinds.
-var oddKeys = []string{"", "job", "{a}b", "a{b}c", "a{b", "a}b", "a{}b", "a{}{b}", "}{", "{", "}", "{}", "{}a", "a{}", "{{a}}", "{a", "b{a}", "{a}{b}", "}{a}", "{{}}",
-	"{}{a}", "a\x00b", "\x00", "\xff\xfe", "{\x00}", "{\r\n}x", "a b\r\n", " ", "{ }", "job:lockproxy:tag", "job:lockproxy:", "{job}:lockproxy:tag", strings.Repeat("x", 70000)}
+var oddKeys = []string{
+	"", "job", "{a}b", "a{b}c", "a{b", "a}b", "a{}b", "a{}{b}", "}{", "{", "}", "{}", "{}a",
+	"a{}", "{{a}}", "{a", "b{a}", "{a}{b}", "}{a}", "{{}}", "{}{a}", "a\x00b", "\x00", "\xff\xfe",
+	"{\x00}", "{\r\n}x", "a b\r\n", " ", "{ }", "job:lockproxy:tag", "job:lockproxy:",
+	"{job}:lockproxy:tag", strings.Repeat("x", 70000),
+}
 
-func checkCompanion(t interface {
+func checkRecordKey(t interface {
 	Errorf(format string, args ...any)
 }, key string) {
-	companion := RecordKey([]byte(key))
-	if !strings.HasPrefix(companion, key) || companion == key {
-		t.Errorf("companion %q does not begin with %q", companion, key)
+	record := RecordKey([]byte(key))
+	if !strings.HasPrefix(record, key) || record == key {
+		t.Errorf("record %q does not begin with %q", record, key)
 	}
-	if specified(companion) != specified(key) || slotOf([]byte(key)) != specified(key) {
-		t.Errorf("%.40q is in slot %d (slotOf: %d), its companion in %d", key, specified(key), slotOf([]byte(key)), specified(companion))
+	if specified(record) != specified(key) || slotOf([]byte(key)) != specified(key) {
+		t.Errorf("%.40q is in slot %d (slotOf: %d), its record in %d",
+			key, specified(key), slotOf([]byte(key)), specified(record))
 	}
-	if lock, ok := lockOf(companion); !ok || lock != key {
-		t.Errorf("the companion of %.40q is taken for that of %.40q, %v", key, lock, ok)
+	if lock, ok := lockOf(record); !ok || lock != key {
+		t.Errorf("the record of %.40q is taken for that of %.40q, %v", key, lock, ok)
 	}
-	channel := (&shardedSubscriptions{notifications: &releaseNotifications{locks: &Locks{proxy: "0123456789abcdef"}}}).channel(slotOf([]byte(key)))
+	notifications := &releaseNotifications{locks: &Locks{proxy: "0123456789abcdef"}}
+	channel := newShardedSubscriptions(notifications).channel(slotOf([]byte(key)))
 	if specified(channel) != specified(key) {
-		t.Errorf("%.40q is in slot %d, the channel for it in %d", key, specified(key), specified(channel))
+		t.Errorf("%.40q is in slot %d, the channel for it in %d",
+			key, specified(key), specified(channel))
 	}
 }
 
-func TestCompanionSharesSlot(t *testing.T) {
-	// The specification's own check value, so that specified and CompanionKey can't be wrong
+func TestRecordSharesSlot(t *testing.T) {
+	// The specification's own check value, so that specified and RecordKey can't be wrong
 	// together.
 	if got := slot.CRC16(0, []byte("123456789")); got != 0x31C3 {
 		t.Fatalf("crc16 = %#x, want 0x31C3", got)
 	}
 	for _, key := range oddKeys {
-		checkCompanion(t, key)
+		checkRecordKey(t, key)
 	}
 }
 
 // Of any bytes; braces come often.
-func TestCompanionSharesSlotProperty(t *testing.T) {
+func TestRecordSharesSlotProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		part := rapid.OneOf(rapid.SampledFrom([]string{"{", "}", "{}", "}{", recordInfix, recordTag}), rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 6), func(b []byte) string { return string(b) }))
-		checkCompanion(t, strings.Join(rapid.SliceOfN(part, 0, 8).Draw(t, "key"), ""))
+		bytes := rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 6), func(b []byte) string {
+			return string(b)
+		})
+		words := rapid.SampledFrom([]string{"{", "}", "{}", "}{", recordInfix, recordTag})
+		part := rapid.OneOf(words, bytes)
+		checkRecordKey(t, strings.Join(rapid.SliceOfN(part, 0, 8).Draw(t, "key"), ""))
 	})
 }
 
@@ -81,12 +92,13 @@ func TestEverySlotHasASuffix(t *testing.T) {
 }
 
 // Redis itself says the same of the slots.
-func TestCompanionSharesSlotByRedis(t *testing.T) {
+func TestRecordSharesSlotByRedis(t *testing.T) {
 	node := testredis.StartCluster(t, 1, 0).Nodes[0]
 	for _, key := range oddKeys {
-		lock, companion := node.Ask("CLUSTER", "KEYSLOT", key), node.Ask("CLUSTER", "KEYSLOT", RecordKey([]byte(key)))
-		if want := ":" + strconv.Itoa(int(slotOf([]byte(key)))); lock != want || companion != want {
-			t.Errorf("%.40q: slot %s, its companion %s, slotOf %s", key, lock, companion, want)
+		lock := node.Ask("CLUSTER", "KEYSLOT", key)
+		record := node.Ask("CLUSTER", "KEYSLOT", RecordKey([]byte(key)))
+		if want := ":" + strconv.Itoa(int(slotOf([]byte(key)))); lock != want || record != want {
+			t.Errorf("%.40q: slot %s, its record %s, slotOf %s", key, lock, record, want)
 		}
 	}
 }

@@ -16,7 +16,8 @@ func testRegistry() (*registry, *atomic.Uint64) {
 
 // taken is the record of a lock that connection has asked for at a time.
 func taken(key, connection string, token int64, asked int64, timeout time.Duration) *heldLock {
-	lock := &heldLock{lockRequest: lockRequest{key: key, connection: connection}, token: token, since: asked}
+	lock := &heldLock{lockRequest: lockRequest{key: key, connection: connection}, token: token}
+	lock.since = asked
 	lock.until.Store(asked + int64(timeout))
 	return lock
 }
@@ -67,7 +68,8 @@ func TestRegisteredLocksExpire(t *testing.T) {
 	if left := r.sweep(after(3 * time.Second)); left != 3 || expired.Load() != 2 {
 		t.Errorf("%d left, %d expired", left, expired.Load())
 	}
-	if lock := r.remove(LockID{0, "owner"}, proof{"token", "3"}, 0); lock == nil || lock.since != now {
+	lock := r.remove(LockID{0, "owner"}, proof{"token", "3"}, 0)
+	if lock == nil || lock.since != now {
 		t.Errorf("held: %+v, since %v", lock, now)
 	}
 }
@@ -79,7 +81,8 @@ func TestRegistryIsBounded(t *testing.T) {
 	for i := range 3 * registryShards * maxRegistered {
 		r.put(taken(fmt.Sprint(i), "c", int64(i), now, time.Hour))
 	}
-	if left := r.sweep(now); left > registryShards*maxRegistered || left < registryShards*maxRegistered/2 {
+	const most = registryShards * maxRegistered
+	if left := r.sweep(now); left > most || left < most/2 {
 		t.Errorf("%d locks are registered", left)
 	}
 	later := now + int64(2*time.Hour)

@@ -4,9 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hashicorp/go-hclog"
-	"github.com/redis/go-redis/v9"
-
 	"lockproxy/internal/resp"
 )
 
@@ -27,7 +24,7 @@ func (s *scanSession) Eval(*Call) (Answer, error) {
 // LOCKSCAN leaves out what the user may not see and what is no lock. Any other error means that it
 // can't be told what is held.
 func TestScanReportsErrors(t *testing.T) {
-	l := New(Config{}, "proxy", func(Identity) *redis.Client { return nil }, hclog.NewNullLogger())
+	l := newTestLocks()
 	for said, skipped := range map[string]bool{
 		"NOPERM this user has no permissions":                   true,
 		"WRONGTYPE Key holds a value that is not a lock":        true,

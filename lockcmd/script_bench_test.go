@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/testredis"
@@ -25,26 +25,36 @@ func BenchmarkScripts(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	l := &Locks{cfg: Config{FenceRetention: 10 * time.Minute}, retention: "600000"}
+	connect := func(Identity) *redis.Client { return nil }
+	l := New(Config{FenceRetention: 10 * time.Minute}, "p", connect, hclog.NewNullLogger())
+	defer l.Close()
 	const keys = 50
 	before := cpuMicros(client)
 	pairs := 0
 	for b.Loop() {
 		pipe := client.Pipeline()
 		for i := range keys {
-			key := fmt.Sprintf("job%d", i)
-			r := lockRequest{key: key, timeout: 30 * time.Second, connection: fmt.Sprintf("0123456789abcdef-%d", i), number: strconv.Itoa(pairs), client: "127.0.0.1:12345"}
-			lock, unlock := l.fastLock(r, modeTry), l.fastUnlock(proof{"connection", r.connection}, handOver{kind: "none"})
-			companion := RecordKey([]byte(key))
-			pipe.EvalSha(ctx, lockScript.SHA, []string{key, companion}, strings.Join([]string{"30000", "ms", "600000", "2000", r.connection, r.number, r.client, "0", "p", modeTry, "0", "0"}, " "), "", lock[0], lock[1], lock[2])
-			pipe.EvalSha(ctx, unlockScript.SHA, []string{key, companion}, "connection "+r.connection+" 600000 p none 0 ms - - - 0 100 0 - 0", "", unlock[0], unlock[1], unlock[2])
+			r := lockRequest{
+				key: fmt.Sprintf("job%d", i), number: strconv.Itoa(pairs),
+				timeout: 30 * time.Second, client: "127.0.0.1:12345",
+				connection: fmt.Sprintf("0123456789abcdef-%d", i),
+			}
+			id := LockID{Key: r.key}
+			lock, err := l.beginTry(id, r, modeTry)
+			if err != nil {
+				b.Fatal(err)
+			}
+			unlock := l.beginRelease(nil, id, Identity{}, proof{"connection", r.connection}, true)
+			for _, c := range []*Call{&lock.Call, &unlock.Call} {
+				pipe.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, c.evalArgs()...)...)
+			}
 		}
 		cmds, err := pipe.Exec(ctx)
 		if err != nil {
 			b.Fatal(err)
 		}
 		for _, cmd := range cmds {
-			if n, ok := cmd.(*redis.Cmd).Val().(int64); !ok || n == 0 { // the short ways answer with a number
+			if n, ok := cmd.(*redis.Cmd).Val().(int64); !ok || n == 0 { // not by a fast path
 				b.Fatalf("%v: %v", cmd.Args()[:5], cmd.(*redis.Cmd).Val())
 			}
 		}
@@ -56,7 +66,8 @@ func BenchmarkScripts(b *testing.B) {
 // cpuMicros is the processor time that the server's main thread has used.
 func cpuMicros(client *redis.Client) (sum float64) {
 	info := client.Info(context.Background(), "cpu").Val()
-	for _, m := range regexp.MustCompile(`used_cpu_(?:user|sys)_main_thread:([0-9.]+)`).FindAllStringSubmatch(info, -1) {
+	times := regexp.MustCompile(`used_cpu_(?:user|sys)_main_thread:([0-9.]+)`)
+	for _, m := range times.FindAllStringSubmatch(info, -1) {
 		seconds, _ := strconv.ParseFloat(m[1], 64)
 		sum += seconds * 1e6
 	}

@@ -10,6 +10,12 @@ import (
 	"lockproxy/internal/resp"
 )
 
+// newTestLocks returns Locks without an upstream.
+func newTestLocks() *Locks {
+	connect := func(Identity) *redis.Client { return nil }
+	return New(Config{}, "proxy", connect, hclog.NewNullLogger())
+}
+
 // slowSession is a session whose scripts are answered with what meanwhile returns, which is called
 // while they are under way.
 type slowSession struct {
@@ -25,7 +31,10 @@ func (s *slowSession) Eval(*Call) (a Answer, err error) {
 	return a, nil
 }
 
-func (s *slowSession) Do(...[][]byte) ([][]byte, error) { return nil, errors.New("no commands here") }
+func (s *slowSession) Do(...[][]byte) ([][]byte, error) {
+	return nil, errors.New("no commands here")
+}
+
 func (s *slowSession) LockLost(key string, token int64) {}
 func (s *slowSession) Identity() Identity               { return Identity{} }
 func (s *slowSession) Holder() *Holder                  { return &s.holder }
@@ -40,10 +49,13 @@ func TestPollBehindGrant(t *testing.T) {
 	}{
 		{what: "the poll ran after the grant had ended", granted: 100, polled: 200},
 		{what: "the poll found the grant", granted: 100, polled: 100},
-		{what: "the poll ran first, and a forced release gave the lock again", granted: 200, polled: 100},
+		{
+			what:    "the poll ran first, and a forced release gave the lock again",
+			granted: 200, polled: 100,
+		},
 		{what: "the poll found the lock held", granted: 100, polled: 0},
 	} {
-		l := New(Config{}, "proxy", func(Identity) *redis.Client { return nil }, hclog.NewNullLogger())
+		l := newTestLocks()
 		id := LockID{0, "job"}
 		r := lockRequest{key: id.Key, connection: "c", number: "1"}
 		for name, step := range map[string]func(s Session, w *waiter) error{
@@ -62,8 +74,10 @@ func TestPollBehindGrant(t *testing.T) {
 				}
 				return []int64{c.polled, 0}
 			}}
-			if err := step(s, w); err != nil || w.state != granted || w.token != max(c.granted, c.polled) {
-				t.Errorf("%s: %s: error %v, state %d, token %d, want %d", c.what, name, err, w.state, w.token, max(c.granted, c.polled))
+			want := max(c.granted, c.polled)
+			if err := step(s, w); err != nil || w.state != granted || w.token != want {
+				t.Errorf("%s: %s: error %v, state %d, token %d, want %d",
+					c.what, name, err, w.state, w.token, want)
 			}
 		}
 		l.Close()
@@ -73,7 +87,7 @@ func TestPollBehindGrant(t *testing.T) {
 // An owner that asks again in a grace period, and is not the first waiter, learns of the grace
 // period: its proxy repairs the timestamp if the other proxy has ended.
 func TestCheckFindsGracePeriod(t *testing.T) {
-	l := New(Config{}, "proxy", func(Identity) *redis.Client { return nil }, hclog.NewNullLogger())
+	l := newTestLocks()
 	defer l.Close()
 	w := newWaiter(lockRequest{key: "job", connection: "c", number: "1", owner: "o"}, Identity{})
 	l.queues[w.id()] = &waitQueue{}
@@ -96,7 +110,8 @@ func TestLeavePassesPollOn(t *testing.T) {
 		first.state = state
 		q.leave(first)
 		if want := state != granted; next.pollNow != want || len(next.wake) != 1 {
-			t.Errorf("state %d: the next one polls: %v, want %v; is woken: %v", state, next.pollNow, want, len(next.wake) == 1)
+			t.Errorf("state %d: the next one polls: %v, want %v; is woken: %v",
+				state, next.pollNow, want, len(next.wake) == 1)
 		}
 	}
 }

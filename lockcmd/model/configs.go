@@ -26,7 +26,8 @@ func configs() []config {
 
 // lockAlone is LOCK among themselves.
 func lockAlone() []config {
-	// Where no time passes, clients come back for ever. Nobody may get stuck, though no waiter ever looks by itself.
+	// Where no time passes, clients come back for ever. Nobody may get stuck, though no waiter ever
+	// looks by itself.
 	const line = "ENDLESS WAITS LOCKERS=3 "
 	// Where it does, everybody is in time (URGENT), or as late as can be.
 	const urgent = "URGENT WAITS POLLS CHECK_PROMPT=1 CHECK_TOKENS LOCKERS=3 "
@@ -62,7 +63,8 @@ func lockAlone() []config {
 
 var recipes = []string{"L1", "L2", "L3", "L5"}
 
-// besidePlain is LOCK beside plain clients that may be paused between any two of their commands, with all that they may do excused.
+// besidePlain is LOCK beside plain clients that may be paused between any two of their commands,
+// with all that they may do excused.
 func besidePlain() []config {
 	var list []config
 	for _, r := range recipes {

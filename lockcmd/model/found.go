@@ -1,7 +1,8 @@
 package main
 
-// residues are what plain clients may still do to a lock of LOCK's, as is promised and no better. Each search excuses all but one:
-// besidePlain shows that beyond these, and what findings lists, there is nothing.
+// residues are what plain clients may still do to a lock of LOCK's, as is promised and no better.
+// Each search excuses all but one: besidePlain shows that beyond these, and what findings lists,
+// there is nothing.
 func residues() []config {
 	const two = " END=6 LOCKERS=1 PROXIES=1"
 	return []config{
@@ -15,7 +16,8 @@ func residues() []config {
 	}
 }
 
-// findings are what the model has shown that was not foreseen. Where a changed rule would close it, the search with that rule finds nothing.
+// findings are what the model has shown that was not foreseen. Where a changed rule would close it,
+// the search with that rule finds nothing.
 func findings() []config {
 	// Nobody is later between two commands than a lock settles.
 	const prompt = "PLAIN1=L1 GAP_TICKS=1 SETTLE=3 TIMEOUT=3 END=7 "

@@ -1,5 +1,5 @@
-// Model explores the model of the lock protocol with spin: every configuration of configs.go to the end, or until what it is expected to
-// find has been found. README.md is its manual.
+// Model explores the model of the lock protocol with spin: every configuration of configs.go to the
+// end, or until what it is expected to find has been found. README.md is its manual.
 //
 //	go run ./lockcmd/model                      all of them; fails if one shows something else than it should
 //	go run ./lockcmd/model -quick               those that show in a minute that the model holds and still catches what it should

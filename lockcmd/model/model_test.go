@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// What the scripts do is modelled by hand, so it can't be derived that the model still follows them: whoever changes one has to look.
+// What the scripts do is modelled by hand, so it can't be derived that the model still follows
+// them: whoever changes one has to look.
 func TestModelFollowsScripts(t *testing.T) {
 	manual, err := os.ReadFile("README.md")
 	if err != nil {

@@ -24,8 +24,8 @@ var (
 	problemLine = regexp.MustCompile(`(?m)^(pan:\d+: .*|error: .*|.*out of memory.*|.*MEMLIM.*)$`)
 )
 
-// readResult reads what a verifier has printed. An error is a search that proves nothing: one that was cut short without having found
-// anything, or that ended in a way that is none of the model's.
+// readResult reads what a verifier has printed. An error is a search that proves nothing: one that
+// was cut short without having found anything, or that ended in a way that is none of the model's.
 func readResult(out string) (result, error) {
 	var r result
 	depth, states := depthLine.FindStringSubmatch(out), statesLine.FindStringSubmatch(out)

@@ -15,7 +15,8 @@ import (
 //go:embed *.pml
 var model embed.FS
 
-// Limits of one search. What it needs is far below: who reaches them has changed the model too much for a search to the end.
+// Limits of one search. What it needs is far below: who reaches them has changed the model too much
+// for a search to the end.
 const (
 	searchTimeout = 5 * time.Minute
 	searchMemory  = 3000 // MB
@@ -83,7 +84,8 @@ func (s *search) trail(ctx context.Context) (string, error) {
 	return strings.Join(steps, "\n"), nil
 }
 
-// trailLine is what the model itself prints of a run, which begins with the tick, and the assertion that ends it.
+// trailLine is what the model itself prints of a run, which begins with the tick, and the assertion
+// that ends it.
 var trailLine = regexp.MustCompile(`^(\d+  |spin: text of failed)`)
 
 func (s *search) defines() []string {
@@ -94,8 +96,8 @@ func (s *search) defines() []string {
 	return flags
 }
 
-// panFlags bounds the depth. Where time ends no run is long, and all end with everybody stuck. Where none passes (ENDLESS) nobody may
-// get stuck, unless MAY_STICK.
+// panFlags bounds the depth. Where time ends no run is long, and all end with everybody stuck.
+// Where none passes (ENDLESS) nobody may get stuck, unless MAY_STICK.
 func (s *search) panFlags() []string {
 	switch {
 	case strings.Contains(s.with, "MAY_STICK"):

@@ -11,38 +11,39 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// diffOnClusters are the tables whose conversations are held with a cluster too.
-var diffOnClusters = []string{"strings", "hashes", "lists", "sets", "zsets", "streams", "geo", "keys", "scripting", "transactions", "pubsub", "blocking", "connection", "protocol"}
+// diffOnClusters are the tables whose conversations are also held with a cluster.
+var diffOnClusters = []string{"strings", "hashes", "lists", "sets", "zsets", "streams", "geo",
+	"keys", "scripting", "transactions", "pubsub", "blocking", "connection", "protocol"}
 
-// diffClusterExceptions is the one table of what a cluster behind the proxy answers otherwise than one Redis, though all keys are in
-// one slot. calls are the first words of a call, separated by commas.
+// diffClusterExceptions lists what a cluster behind the proxy answers differently from one Redis,
+// although all keys are in one slot. calls are the first words of a call, separated by commas.
 var diffClusterExceptions = []struct{ calls, reason string }{
 	{"select,swapdb,move,copy", "a cluster has one database"},
-	{"scan", "a page ends where the keys of one master do, and may be empty, as with one Redis too"},
+	{"scan", "a page ends with the keys of one master; as with one Redis, it can be empty"},
 	{"sort", "Redis refuses BY and GET with patterns in a cluster, whose keys could be anywhere"},
 	{"wait", "these nodes have a replica"},
 }
 
-// diffNotOnClusters are conversations that a cluster can't have, by their names.
+// diffNotOnClusters are conversations that are impossible with a cluster, by name.
 var diffNotOnClusters = map[string]string{
 	"SELECT":                  "a cluster has one database",
 	"moving":                  "likewise",
-	"QUIT while MONITOR runs": "MONITOR shows what the proxy itself asks the nodes",
+	"QUIT while MONITOR runs": "MONITOR shows the proxy's own requests to the nodes",
 	"RESET from every state":  "likewise",
 	"SELECT, AUTH and others in a transaction":  "a cluster has one database",
-	"HELLO in a transaction":                    "it is about the connections to all nodes, the transaction to one",
+	"HELLO in a transaction":                    "HELLO concerns all nodes, the transaction one",
 	"what may not be queued":                    "MONITOR is of all nodes, the transaction of one",
-	"SUBSCRIBE in a transaction":                "subscriptions are another node's than the transaction",
+	"SUBSCRIBE in a transaction":                "subscriptions and transaction are at two nodes",
 	"SUBSCRIBE of one channel in a transaction": "likewise",
 	"what a subscriber may do":                  "likewise",
-	"a transaction that sends to itself":        "Redis puts the message into the middle of EXEC's reply, whose end can't be told then",
+	"a transaction that sends to itself":        "the message comes within EXEC's reply",
 	"a transaction and SCRIPT":                  "SCRIPT is of all nodes, the transaction of one",
-	"keyspace notifications":                    "each node tells of its own keys",
+	"keyspace notifications":                    "each node reports its own keys",
 }
 
-// TestDifferentialCluster holds the conversations about data with a redis-server and, through the proxy, with a cluster, and compares
-// what comes back byte for byte. All keys of a conversation are brought into one slot on both sides, so that what a cluster can't do
-// with keys of several doesn't end it.
+// TestDifferentialCluster holds the conversations about data with a redis-server and, through the
+// proxy, with a cluster, and compares the replies byte for byte. On both sides all keys of a
+// conversation are in one slot, so that no command fails because of several slots.
 func TestDifferentialCluster(t *testing.T) {
 	nodes := proxytest.SixNodes(t)
 	url := nodes.URL()
@@ -59,7 +60,8 @@ func TestDifferentialCluster(t *testing.T) {
 			t.Run(name+"/RESP"+proto, func(t *testing.T) {
 				direct, proxied := diffClusterPair(t, url)
 				for _, c := range script.conversations {
-					if c.proto != "" && c.proto != proto || !c.clusterable() || diffNotOnClusters[c.name] != "" {
+					if c.proto != "" && c.proto != proto || !c.clusterable() ||
+						diffNotOnClusters[c.name] != "" {
 						continue
 					}
 					t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
@@ -71,10 +73,12 @@ func TestDifferentialCluster(t *testing.T) {
 	}
 }
 
-// clusterable reports whether a conversation can be held there at all: whether it doesn't look at the one server.
+// clusterable reports whether a conversation is possible with a cluster: it asks nothing about the
+// server itself.
 func (c *diffConversation) clusterable() bool {
 	return !slices.ContainsFunc(c.steps, func(s diffStep) bool {
-		return s.directive == "blocked" || s.directive == "until" || s.directive == "busy" || s.directive == "send"
+		return s.directive == "blocked" || s.directive == "until" || s.directive == "busy" ||
+			s.directive == "send"
 	})
 }
 
@@ -124,7 +128,8 @@ func diffClusterHold(t *testing.T, c *diffConversation, direct, proxied *diffSid
 			continue
 		}
 		if !diffClusterMayDiffer(step) {
-			t.Errorf("line %d, %s:\n  one Redis: %s\n  a cluster: %s", step.line, step.text, diffShow(want[i].compare), diffShow(got[i].compare))
+			t.Errorf("line %d, %s:\n  one Redis: %s\n  a cluster: %s", step.line, step.text,
+				diffShow(want[i].compare), diffShow(got[i].compare))
 			return
 		}
 	}

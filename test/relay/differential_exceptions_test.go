@@ -12,38 +12,47 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// diffExceptions is the one table of replies that can't be the same byte for byte, since two servers, or two connections,
-// are compared. What may differ is normalised; the rest must be the same. calls are the first words of a call.
+// diffExceptions lists the replies that differ because two servers, or two connections, are
+// compared. What differs is normalised; the rest must be the same. calls are the first words of a
+// call.
 var diffExceptions = []struct {
 	calls  string // separated by commas
 	normal func(raw string) string
 	reason string
 }{
 	// The two servers differ.
-	{"time,lastsave,object idletime,acl log,slowlog get,latency latest,latency history,latency doctor," +
-		"pttl,function stats,memory usage,client list,client info", diffNumbers, "clocks, addresses, ids and memory sizes"},
-	{"memory stats", diffSigned, "memory sizes, the differences of some of which may be below zero"},
+	{"time,lastsave,object idletime,acl log,slowlog get,latency latest,latency history,latency " +
+		"doctor," +
+		"pttl,function stats,memory usage,client list,client info", diffNumbers,
+		"clocks, addresses, ids and memory sizes"},
+	{"memory stats", diffSigned, "memory sizes, and differences of them, which can be negative"},
 	{"latency histogram,latency graph", diffNumbers, "measured durations"},
-	{"memory malloc-stats,memory doctor,debug jmap,debug htstats,debug htstats-key", diffType, "what one process has in its memory"},
+	{"memory malloc-stats,memory doctor,debug jmap,debug htstats,debug htstats-key", diffType,
+		"the memory of one process"},
 	{"info", diffFields, "INFO is about one process: its fields must be the same"},
-	{"config get", diffSortedNumbers, "directory, port and files; the order of a hash table whose seed is random"},
-	{"cluster myid,cluster nodes,cluster links,cluster slots,cluster shards,cluster replicas,cluster slaves",
+	{"config get", diffSortedNumbers,
+		"directory, port and files; the order of a hash table whose seed is random"},
+	{"cluster myid,cluster nodes,cluster links,cluster slots,cluster shards,cluster replicas," +
+		"cluster slaves",
 		diffHex, "random names, ports, and times"},
 	{"debug object,role,psync,sync", diffHex, "addresses in memory; replication ids are random"},
-	{"keys,scan,smembers,sscan,sunion,sinter,sdiff,hgetall,hkeys,hvals,pubsub channels,pubsub shardchannels,function list,acl cat",
+	{"keys,scan,smembers,sscan,sunion,sinter,sdiff,hgetall,hkeys,hvals,pubsub channels," +
+		"pubsub shardchannels,function list,acl cat",
 		diffSorted, "the order of a hash table whose seed is random"},
-	{"unsubscribe,punsubscribe,sunsubscribe", diffUnsubscribed, "without names: the order of a hash table whose seed is random"},
+	{"unsubscribe,punsubscribe,sunsubscribe", diffUnsubscribed,
+		"without names: the order of a hash table whose seed is random"},
 	{"randomkey,srandmember,spop,hrandfield,zrandmember", diffType, "random elements"},
 	{"xadd", diffStreamID, "the id * is the server's clock"},
 	{"lolwut,acl genpass", diffType, "a random picture or password"},
-	{"hello,exec", diffConnectionID, "the id of the connection, which HELLO tells in a transaction too"},
+	{"hello,exec", diffConnectionID, "the id of the connection, also from HELLO in a transaction"},
 	{"client id", diffNumbers, "the id of the connection"},
 	{"function dump", diffType, "the order of a hash table whose seed is random"},
 
 	// The proxy differs, as it should.
 	{"command count", diffNumbers, "the proxy counts its lock commands too"},
 	{"command,command info,command docs", diffWithoutLocks, "the proxy has lock commands too"},
-	{"command list", diffListWithoutLocks, "the proxy has lock commands too; the order of a hash table"},
+	{"command list", diffListWithoutLocks,
+		"the proxy has lock commands too; the order of a hash table"},
 }
 
 // diffFeeds are messages that answer no call, wherever they come.
@@ -53,40 +62,43 @@ var diffFeeds = []struct {
 	with    string
 	reason  string
 }{
-	{`] "`, regexp.MustCompile(`(?m)^\+[0-9]+\.[0-9]{6} \[([0-9]+) ([0-9.]+:[0-9]+|lua)\] `), "+TIME [$1 ADDR] ", "MONITOR shows times and addresses"},
-	{`tracking-redir-broken`, regexp.MustCompile(`(tracking-redir-broken\r\n):[0-9]+`), "$1:N", "the id of the connection"},
+	{`] "`, regexp.MustCompile(`(?m)^\+[0-9]+\.[0-9]{6} \[([0-9]+) ([0-9.]+:[0-9]+|lua)\] `),
+		"+TIME [$1 ADDR] ", "MONITOR shows times and addresses"},
+	{`tracking-redir-broken`, regexp.MustCompile(`(tracking-redir-broken\r\n):[0-9]+`), "$1:N",
+		"the id of the connection"},
 }
 
-// diffShared are replies that may differ where clients share upstream connections.
+// diffShared are replies that can differ where clients share upstream connections.
 var diffShared = []struct {
 	calls  string
 	normal func(raw string) string
 	reason string
 }{
-	{"client list", diffType, "it shows what connections the upstream has"},
+	{"client list", diffType, "it shows the upstream's connections"},
 }
 
-// diffStaysOpen are steps at which Redis has closed a connection that the proxy keeps: nothing of the
-// client's was under way or kept there.
+// diffStaysOpen are steps at which Redis has closed a connection that the proxy keeps: no request
+// of the client was in flight and its connection had no state.
 var diffStaysOpen = map[string]string{
-	"@idle => closed": "it goes on when the upstream is back",
+	"@idle => closed": "it continues when the upstream is back",
 }
 
-// diffLost is what the proxy says before it closes where Redis only closes, since from outside a CLIENT KILL looks like a
-// failure. Only steps that end in "=> lost" may have it.
+// diffLost is the proxy's message before it closes where Redis only closes, since from outside a
+// CLIENT KILL looks like a failure. Only steps that end in "=> lost" can have it.
 var diffLost = regexp.MustCompile(`^-UPSTREAM connection to \S+ was lost before the reply: .*\r\n`)
 
-// In no table, since what Redis does there is of no use to anybody:
+// Not in these tables, because what Redis does is useless:
 //
 //   - CLIENT REPLY OFF or SKIP within MULTI cuts EXEC's array short. The proxy's has all elements.
-//   - QUIT, or a protocol error, under CLIENT REPLY OFF leaves the connection open for good. The proxy closes it.
-//   - REPLCONF ACK and GETACK within MULTI get no reply in EXEC's array, which counts one. The proxy relays all as ever, but lock
-//     commands on that connection don't work any more until RESET.
+//   - QUIT, or a protocol error, under CLIENT REPLY OFF leaves the connection open forever. The
+//     proxy closes it.
+//   - REPLCONF ACK and GETACK within MULTI get no reply in EXEC's array, which counts one. The
+//     proxy relays everything, but lock commands fail on that connection until RESET.
 
-// diffNormal is what of a reply to call is compared.
+// diffNormal is the part of a reply to call that is compared.
 func diffNormal(call []string, raw string) string {
 	for _, feed := range diffFeeds {
-		if !strings.Contains(raw, feed.hint) { // a regular expression takes long to read a large reply
+		if !strings.Contains(raw, feed.hint) { // a regular expression is slow on a large reply
 			continue
 		}
 		raw = feed.pattern.ReplaceAllString(raw, feed.with)
@@ -103,7 +115,8 @@ func diffNormal(call []string, raw string) string {
 	}
 	for _, e := range exceptions {
 		for _, prefix := range strings.Split(e.calls, ",") {
-			if len(prefix) >= len(best) && (whole == prefix || strings.HasPrefix(whole, prefix+" ")) {
+			if len(prefix) >= len(best) &&
+				(whole == prefix || strings.HasPrefix(whole, prefix+" ")) {
 				best, normal = prefix, e.normal
 			}
 		}
@@ -118,15 +131,15 @@ var (
 	diffHexes  = regexp.MustCompile(`[0-9a-f]{8,}`)
 )
 
-// diffNumbers keeps all but the numbers.
+// diffNumbers drops the numbers.
 func diffNumbers(raw string) string { return diffNumber.ReplaceAllString(raw, "N") }
 
-// diffSigned keeps not even whether they are below zero.
+// diffSigned drops the numbers and their signs.
 func diffSigned(raw string) string {
 	return diffNumbers(regexp.MustCompile(`:-[0-9]+`).ReplaceAllString(raw, ":0"))
 }
 
-// diffHex keeps all but long hexadecimal numbers, and other numbers.
+// diffHex drops long hexadecimal numbers, and other numbers.
 func diffHex(raw string) string { return diffNumbers(diffHexes.ReplaceAllString(raw, "H")) }
 
 func diffStreamID(raw string) string {
@@ -142,7 +155,8 @@ func diffType(raw string) string {
 	if raw == "" {
 		return ""
 	}
-	if strings.HasPrefix(raw, "$-1") || strings.HasPrefix(raw, "*-1") || strings.HasPrefix(raw, "*0") {
+	if strings.HasPrefix(raw, "$-1") || strings.HasPrefix(raw, "*-1") ||
+		strings.HasPrefix(raw, "*0") {
 		return raw
 	}
 	if strings.ContainsRune("*~%", rune(raw[0])) { // with the number of elements
@@ -155,7 +169,8 @@ var diffField = regexp.MustCompile(`(?m)^([a-z_0-9|-]+):[^\r\n]*`)
 
 // diffFields keeps the names of fields and sections.
 func diffFields(raw string) string {
-	raw = regexp.MustCompile(`^[$=][0-9]+`).ReplaceAllString(diffField.ReplaceAllString(raw, "$1"), "")
+	raw = regexp.MustCompile(`^[$=][0-9]+`).ReplaceAllString(diffField.ReplaceAllString(raw, "$1"),
+		"")
 	return diffSortText(raw) // statistics of commands are in the order of a hash table
 }
 
@@ -169,7 +184,7 @@ func diffSortedNumbers(raw string) string {
 	return diffSortText(diffNumbers(raw))
 }
 
-// diffSortText sorts the lines, for replies whose lengths have been normalised away.
+// diffSortText sorts the lines, for replies whose lengths are normalised.
 func diffSortText(text string) string {
 	lines := strings.Split(text, "\r\n")
 	sort.Strings(lines)
@@ -179,16 +194,17 @@ func diffSortText(text string) string {
 // diffUnsubscribed keeps the counts in their order and the names in alphabetical order.
 func diffUnsubscribed(raw string) string {
 	var names []string
-	text := regexp.MustCompile(`(?m)(subscribe\r\n)\$[0-9]+\r\n(.*)\r\n`).ReplaceAllStringFunc(raw, func(found string) string {
-		_, name, _ := strings.Cut(found, "\r\n")
-		names = append(names, name)
-		return "subscribe\r\nNAME\r\n"
-	})
+	text := regexp.MustCompile(`(?m)(subscribe\r\n)\$[0-9]+\r\n(.*)\r\n`).ReplaceAllStringFunc(raw,
+		func(found string) string {
+			_, name, _ := strings.Cut(found, "\r\n")
+			names = append(names, name)
+			return "subscribe\r\nNAME\r\n"
+		})
 	sort.Strings(names)
 	return text + strings.Join(names, "")
 }
 
-// diffEach decodes each reply in raw, lets change change it, and writes it in a form of its own.
+// diffEach decodes each reply in raw, passes it to change, and writes it as text.
 func diffEach(raw string, change func(*resp.Value)) string {
 	var text strings.Builder
 	var scan resp.Scanner
@@ -225,7 +241,7 @@ func diffText(v resp.Value) string {
 	return fmt.Sprintf("%c%q", v.Type, v.Text)
 }
 
-// diffSortElems sorts the elements of v and theirs, each of which becomes a text.
+// diffSortElems sorts the elements of v and theirs, each as a text.
 func diffSortElems(v *resp.Value) {
 	if len(v.Elems) == 0 {
 		return
@@ -243,8 +259,8 @@ func diffSortElems(v *resp.Value) {
 	}
 }
 
-// diffWithoutLocks leaves out what COMMAND, COMMAND INFO and COMMAND DOCS say about lock commands, and the order of the rest,
-// which is a hash table's.
+// diffWithoutLocks leaves out what COMMAND, COMMAND INFO and COMMAND DOCS say about lock commands,
+// and the order of the rest, which is a hash table's.
 func diffWithoutLocks(raw string) string {
 	return diffEach(raw, func(v *resp.Value) {
 		var kept []resp.Value
@@ -254,7 +270,8 @@ func diffWithoutLocks(raw string) string {
 			if elem.Type == '*' && len(elem.Elems) > 0 {
 				name = string(elem.Elems[0].Text)
 			}
-			pair := elem.Type == '$' && i+1 < len(v.Elems) // COMMAND DOCS: a name and its documentation
+			// COMMAND DOCS: a name and its documentation
+			pair := elem.Type == '$' && i+1 < len(v.Elems)
 			if !diffIsLock(name) {
 				kept = append(kept, elem)
 				if pair {
@@ -267,7 +284,7 @@ func diffWithoutLocks(raw string) string {
 		}
 		v.Elems = kept
 		v.Type = '*'
-		for i := range v.Elems { // their own order is Redis's
+		for i := range v.Elems { // their order is Redis's
 			v.Elems[i] = resp.Value{Type: '+', Text: []byte(diffPairText(v.Elems[i]))}
 		}
 		diffSortElems(v)
@@ -276,7 +293,9 @@ func diffWithoutLocks(raw string) string {
 
 func diffListWithoutLocks(raw string) string {
 	return diffEach(raw, func(v *resp.Value) {
-		v.Elems = slices.DeleteFunc(v.Elems, func(elem resp.Value) bool { return diffIsLock(string(elem.Text)) })
+		v.Elems = slices.DeleteFunc(v.Elems, func(elem resp.Value) bool {
+			return diffIsLock(string(elem.Text))
+		})
 		diffSortElems(v)
 	})
 }

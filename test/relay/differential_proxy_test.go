@@ -13,9 +13,11 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// What can't be compared with a direct connection, since it is about lock commands, or about how soon something happens.
+// These tests cannot be a comparison with a direct connection: they concern lock commands, or how
+// soon something happens.
 
-// diffSession is a redis-server, a direct connection to it, and connections through a proxy in front of it.
+// diffSession is a redis-server, a direct connection to it, and connections through a proxy in
+// front of it.
 type diffSession struct {
 	t      *testing.T
 	server *testredis.Server
@@ -25,7 +27,8 @@ type diffSession struct {
 
 func newDiffSession(t *testing.T, args ...string) *diffSession {
 	t.Helper()
-	server := testredis.Start(t, append(diffServerArgs[:len(diffServerArgs):len(diffServerArgs)], args...)...)
+	server := testredis.Start(t, append(diffServerArgs[:len(diffServerArgs):len(diffServerArgs)],
+		args...)...)
 	s := &diffSession{t: t, server: server, addr: proxytest.Start(t, server.URL(), nil).Addr}
 	s.direct = s.dial(server.Addr())
 	return s
@@ -51,7 +54,8 @@ func (s *diffSession) open(proto string) *diffConn {
 	return conn
 }
 
-// waitFor asks the redis-server until the answer has text in it, or hasn't if not is set, and returns how long that took.
+// waitFor asks the redis-server until the reply contains text, or with not until it does not, and
+// returns how long that took.
 func (s *diffSession) waitFor(call, text string, not bool) time.Duration {
 	s.t.Helper()
 	began := time.Now()
@@ -64,11 +68,11 @@ func (s *diffSession) waitFor(call, text string, not bool) time.Duration {
 		if took > diffPatience {
 			s.t.Fatalf("%s is still answered %q", call, reply)
 		}
-		time.Sleep(time.Millisecond) // Redis tells nobody
+		time.Sleep(time.Millisecond) // Redis sends no notification
 	}
 }
 
-// A diffWant is a call and how its reply must begin; "" if none may come.
+// A diffWant is a call and the beginning of its reply; "" if there must be none.
 type diffWant struct{ call, reply string }
 
 // check makes the calls one by one, then all of them in one write.
@@ -97,7 +101,8 @@ func (s *diffSession) check(t *testing.T, proto string, steps []diffWant) {
 				continue
 			}
 			if reply := conn.reply(); !strings.HasPrefix(reply, step.reply) {
-				t.Fatalf("RESP%s, in one write: %v: step %d, %s: got %q, want %q…", proto, pipelined, i, step.call, reply, step.reply)
+				t.Fatalf("RESP%s, in one write: %v: step %d, %s: got %q, want %q…", proto,
+					pipelined, i, step.call, reply, step.reply)
 			}
 		}
 		conn.nc.(*net.TCPConn).CloseWrite()
@@ -107,7 +112,7 @@ func (s *diffSession) check(t *testing.T, proto string, steps []diffWant) {
 	}
 }
 
-// TestDifferentialLocksWithoutReplies: lock commands run under CLIENT REPLY OFF and SKIP, and their replies are left out.
+// Lock commands run under CLIENT REPLY OFF and SKIP, and their replies are left out.
 func TestDifferentialLocksWithoutReplies(t *testing.T) {
 	s := newDiffSession(t)
 	cases := map[string][]diffWant{
@@ -119,12 +124,15 @@ func TestDifferentialLocksWithoutReplies(t *testing.T) {
 			{"CLIENT REPLY SKIP", ""}, {"GET a", ""}, {"UNLOCK a", ":1"},
 		},
 		"OFF": {
-			{"CLIENT REPLY OFF", ""}, {"LOCK a 10", ""}, {"LOCK b 10", ""}, {"UNLOCK b", ""}, {"PING", ""}, {"UNLOCK nosuch", ""},
+			{"CLIENT REPLY OFF", ""}, {"LOCK a 10", ""}, {"LOCK b 10", ""}, {"UNLOCK b", ""},
+			{"PING", ""}, {"UNLOCK nosuch", ""},
 			{"LOCK a", ""}, {"CLIENT REPLY SKIP", ""}, {"LOCK c 10", ""},
-			{"CLIENT REPLY ON", "+OK"}, {"EXISTS a b c", ":2"}, {"UNLOCK a", ":1"}, {"UNLOCK b", ":0"}, {"UNLOCK c", ":1"},
+			{"CLIENT REPLY ON", "+OK"}, {"EXISTS a b c", ":2"}, {"UNLOCK a", ":1"},
+			{"UNLOCK b", ":0"}, {"UNLOCK c", ":1"},
 		},
 		"OFF, then RESET": {
-			{"CLIENT REPLY OFF", ""}, {"LOCK a 10", ""}, {"RESET", "+RESET"}, {"UNLOCK a", ":1"}, {"PING", "+PONG"},
+			{"CLIENT REPLY OFF", ""}, {"LOCK a 10", ""}, {"RESET", "+RESET"}, {"UNLOCK a", ":1"},
+			{"PING", "+PONG"},
 		},
 	}
 	for name, steps := range cases {
@@ -133,7 +141,8 @@ func TestDifferentialLocksWithoutReplies(t *testing.T) {
 			s.check(t, "3", steps)
 		})
 	}
-	// Redis itself never closes for a QUIT whose OK it doesn't send; a proxy that did the same would keep both connections.
+	// Redis never closes for a QUIT whose OK it doesn't send; a proxy that did the same would keep
+	// both connections.
 	t.Run("QUIT", func(t *testing.T) {
 		for _, how := range []string{"OFF", "SKIP"} {
 			conn := s.open("2")
@@ -146,20 +155,28 @@ func TestDifferentialLocksWithoutReplies(t *testing.T) {
 	})
 }
 
-// TestDifferentialLocksInEveryState: whatever a connection has been through, a lock command on it is answered, in its turn.
+// Lock commands are answered, in order, in every state of a connection.
 func TestDifferentialLocksInEveryState(t *testing.T) {
 	s := newDiffSession(t)
 	const lock, unlock = "LOCK a 10", "UNLOCK a"
 	both := map[string][]diffWant{
-		"SYNC refused":        {{"MULTI", "+OK"}, {"SYNC", "-"}, {"DISCARD", "+OK"}, {lock, ":"}, {unlock, ":1"}},
-		"PSYNC refused":       {{"MULTI", "+OK"}, {"PSYNC ? -1", "-"}, {"EXEC", "-EXECABORT"}, {lock, ":"}, {unlock, ":1"}},
-		"wrong AUTH":          {{"AUTH wrong wrong", "-WRONGPASS"}, {lock, ":"}, {unlock, ":1"}},
-		"another database":    {{"SELECT 3", "+OK"}, {lock, ":"}, {"EXISTS a", ":1"}, {"SELECT 0", "+OK"}, {"EXISTS a", ":0"}, {unlock, ":0"}, {"SELECT 3", "+OK"}, {unlock, ":1"}},
-		"SELECT in MULTI":     {{"MULTI", "+OK"}, {"SELECT 5", "+QUEUED"}, {"EXEC", "*1"}, {lock, ":"}, {"SELECT 5", "+OK"}, {unlock, ":1"}},
-		"in MULTI":            {{"MULTI", "+OK"}, {lock, "-ERR "}, {"SET k v", "+QUEUED"}, {"EXEC", "-EXECABORT"}, {"EXISTS a k", ":0"}, {lock, ":"}, {unlock, ":1"}},
-		"in MULTI, then drop": {{"MULTI", "+OK"}, {unlock, "-ERR "}, {"DISCARD", "+OK"}, {lock, ":"}, {unlock, ":1"}},
-		"RESET":               {{"MULTI", "+OK"}, {"RESET", "+RESET"}, {lock, ":"}, {unlock, ":1"}},
-		"a script":            {{`EVAL "return redis.call('LOCK','a',10)" 0`, "-ERR"}, {lock, ":"}, {unlock, ":1"}},
+		"SYNC refused": {{"MULTI", "+OK"}, {"SYNC", "-"}, {"DISCARD", "+OK"}, {lock, ":"},
+			{unlock, ":1"}},
+		"PSYNC refused": {{"MULTI", "+OK"}, {"PSYNC ? -1", "-"}, {"EXEC", "-EXECABORT"},
+			{lock, ":"}, {unlock, ":1"}},
+		"wrong AUTH": {{"AUTH wrong wrong", "-WRONGPASS"}, {lock, ":"}, {unlock, ":1"}},
+		"another database": {{"SELECT 3", "+OK"}, {lock, ":"}, {"EXISTS a", ":1"},
+			{"SELECT 0", "+OK"}, {"EXISTS a", ":0"}, {unlock, ":0"}, {"SELECT 3", "+OK"},
+			{unlock, ":1"}},
+		"SELECT in MULTI": {{"MULTI", "+OK"}, {"SELECT 5", "+QUEUED"}, {"EXEC", "*1"},
+			{lock, ":"}, {"SELECT 5", "+OK"}, {unlock, ":1"}},
+		"in MULTI": {{"MULTI", "+OK"}, {lock, "-ERR "}, {"SET k v", "+QUEUED"},
+			{"EXEC", "-EXECABORT"}, {"EXISTS a k", ":0"}, {lock, ":"}, {unlock, ":1"}},
+		"in MULTI, then drop": {{"MULTI", "+OK"}, {unlock, "-ERR "}, {"DISCARD", "+OK"},
+			{lock, ":"}, {unlock, ":1"}},
+		"RESET": {{"MULTI", "+OK"}, {"RESET", "+RESET"}, {lock, ":"}, {unlock, ":1"}},
+		"a script": {{`EVAL "return redis.call('LOCK','a',10)" 0`, "-ERR"}, {lock, ":"},
+			{unlock, ":1"}},
 	}
 	for name, steps := range both {
 		t.Run(name, func(t *testing.T) {
@@ -169,28 +186,35 @@ func TestDifferentialLocksInEveryState(t *testing.T) {
 	}
 	only2 := map[string][]diffWant{
 		"subscribed": {
-			{"SUBSCRIBE c", "*3"}, {lock, "-ERR Can't execute 'lock': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n"},
+			{"SUBSCRIBE c", "*3"},
+			{lock,
+				"-ERR Can't execute 'lock': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT " +
+					"/ RESET are allowed in this context\r\n"},
 			{"UNSUBSCRIBE", "*3"}, {lock, ":"}, {unlock, ":1"},
 		},
-		"a waiting command": {{"BLPOP nosuch 0.02", "*-1"}, {lock, ":"}, {"BLPOP nosuch 0.02", "*-1"}, {unlock, ":1"}},
+		"a waiting command": {{"BLPOP nosuch 0.02", "*-1"}, {lock, ":"},
+			{"BLPOP nosuch 0.02", "*-1"}, {unlock, ":1"}},
 		"subscribed in MULTI": {
-			{"MULTI", "+OK"}, {"SUBSCRIBE c", "+QUEUED"}, {"EXEC", "*1"}, {lock, "-ERR "}, {"PING", "*2"}, {"RESET", "+RESET"}, {lock, ":"}, {unlock, ":1"},
+			{"MULTI", "+OK"}, {"SUBSCRIBE c", "+QUEUED"}, {"EXEC", "*1"}, {lock, "-ERR "},
+			{"PING", "*2"}, {"RESET", "+RESET"}, {lock, ":"}, {unlock, ":1"},
 		},
 	}
 	for name, steps := range only2 {
 		t.Run(name, func(t *testing.T) { s.check(t, "2", steps) })
 	}
 	only3 := map[string][]diffWant{
-		"subscribed":        {{"SUBSCRIBE c", ">3"}, {lock, ":"}, {unlock, ":1"}, {"UNSUBSCRIBE", ">3"}},
-		"a waiting command": {{"BLPOP nosuch 0.02", "_"}, {lock, ":"}, {"BLPOP nosuch 0.02", "_"}, {unlock, ":1"}},
-		"attribute":         {{"DEBUG PROTOCOL attrib", "|1"}, {lock, ":"}, {unlock, ":1"}},
+		"subscribed": {{"SUBSCRIBE c", ">3"}, {lock, ":"}, {unlock, ":1"},
+			{"UNSUBSCRIBE", ">3"}},
+		"a waiting command": {{"BLPOP nosuch 0.02", "_"}, {lock, ":"}, {"BLPOP nosuch 0.02", "_"},
+			{unlock, ":1"}},
+		"attribute": {{"DEBUG PROTOCOL attrib", "|1"}, {lock, ":"}, {unlock, ":1"}},
 	}
 	for name, steps := range only3 {
 		t.Run(name, func(t *testing.T) { s.check(t, "3", steps) })
 	}
 }
 
-// TestDifferentialMonitorAndLocks: Redis doesn't let a connection that monitors read or write keys, and ignores a second MONITOR.
+// Redis lets no monitoring connection read or write keys, and ignores a second MONITOR.
 func TestDifferentialMonitorAndLocks(t *testing.T) {
 	s := newDiffSession(t)
 	conn := s.open("2")
@@ -215,32 +239,37 @@ func TestDifferentialMonitorAndLocks(t *testing.T) {
 	}
 }
 
-// TestDifferentialVanished: a client that vanishes while a command of its waits takes its upstream connection with it, at once,
-// so that nothing is popped for nobody; within about goneTimeout (proxy/client_watch.go) if a lock command is behind that command.
+// The upstream connection of a client that vanishes during a blocking command closes at once, so
+// that no element is popped and lost. With a lock command after that command it closes within about
+// goneTimeout (proxy/client_watch.go).
 func TestDifferentialVanished(t *testing.T) {
 	t.Parallel()
 	blpop := resp.AppendCommand(nil, "BLPOP", "q", "0")
 	cases := []struct {
 		name   string
-		behind []byte // pipelined behind BLPOP
+		behind []byte // pipelined after BLPOP
 		limit  time.Duration
 	}{
 		{"blocked", nil, 100 * time.Millisecond},
-		{"blocked with more behind", resp.AppendCommand(nil, "SET", "k", "v"), 100 * time.Millisecond},
-		{"blocked with LOCK behind", resp.AppendCommand(nil, "LOCK", "a", "10"), 500 * time.Millisecond},
-		{"blocked with LOCK and more behind", append(resp.AppendCommand(nil, "LOCK", "a", "10"), resp.AppendCommand(nil, "SET", "k", "v")...), 500 * time.Millisecond},
+		{"blocked, with more requests after it", resp.AppendCommand(nil, "SET", "k", "v"),
+			100 * time.Millisecond},
+		{"blocked with LOCK behind", resp.AppendCommand(nil, "LOCK", "a", "10"),
+			500 * time.Millisecond},
+		{"blocked, with LOCK and more after it", append(resp.AppendCommand(nil, "LOCK", "a", "10"),
+			resp.AppendCommand(nil, "SET", "k", "v")...), 500 * time.Millisecond},
 	}
 	for _, c := range cases {
 		for _, reset := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, reset %v", c.name, reset), func(t *testing.T) {
 				s := newDiffSession(t)
 				var took []time.Duration
-				for range 3 { // the best of three: the machine may be busy
+				for range 3 { // the best of three: the machine can be busy
 					conn := s.open("2")
 					conn.do("CLIENT", "SETNAME", "victim")
 					conn.nc.Write(append(append([]byte{}, blpop...), c.behind...))
 					s.waitFor("INFO clients", "blocked_clients:1", false)
-					time.Sleep(20 * time.Millisecond) // until the session watches the client, if it does
+					// until the session watches the client, if it does
+					time.Sleep(20 * time.Millisecond)
 					if reset {
 						conn.nc.(*net.TCPConn).SetLinger(0)
 					}
@@ -251,24 +280,25 @@ func TestDifferentialVanished(t *testing.T) {
 						t.Fatalf("the element is gone: %q", got)
 					}
 					if got := s.direct.do("EXISTS", "a", "k"); got != ":0\r\n" {
-						t.Fatalf("what was behind BLPOP ran for nobody: %q keys", got)
+						t.Fatalf("the request after BLPOP ran without its client: %q keys", got)
 					}
 					if took[len(took)-1] < c.limit {
 						return
 					}
 				}
-				t.Errorf("the upstream connection was there for %v, want one below %v", took, c.limit)
+				t.Errorf("the upstream connection stayed for %v, want less than %v", took, c.limit)
 			})
 		}
 	}
 }
 
-// TestDifferentialReplica: a replica syncs and follows through the proxy, and its acknowledgements come back.
+// A replica syncs and follows through the proxy, and its acknowledgements come back.
 func TestDifferentialReplica(t *testing.T) {
 	s := newDiffSession(t, "--repl-diskless-sync-delay", "0")
 	s.direct.do("DEBUG", "POPULATE", "20000", "key", "200")
 	_, port, _ := strings.Cut(s.addr, ":")
-	replica := testredis.Start(t, append(diffServerArgs[:len(diffServerArgs):len(diffServerArgs)], "--replicaof", "127.0.0.1 "+port)...)
+	replica := testredis.Start(t, append(diffServerArgs[:len(diffServerArgs):len(diffServerArgs)],
+		"--replicaof", "127.0.0.1 "+port)...)
 	r := &diffSession{t: t, server: replica, direct: s.dial(replica.Addr())}
 	r.waitFor("INFO replication", "master_link_status:up", false)
 	through := s.open("2")
@@ -292,7 +322,7 @@ func TestDifferentialReplica(t *testing.T) {
 	}
 }
 
-// TestDifferentialLongLines: a line that doesn't end is refused when it has one byte more than Redis's limit.
+// A line without an end is refused at one byte more than Redis's limit.
 func TestDifferentialLongLines(t *testing.T) {
 	s := newDiffSession(t)
 	for _, begin := range []string{"PING", "*", "*1\r\n$"} {
@@ -306,7 +336,7 @@ func TestDifferentialLongLines(t *testing.T) {
 	}
 }
 
-// TestDifferentialErrorsWithinLargeRequests: a request that the proxy has begun to pass on may turn out to be none.
+// A request can prove malformed after the proxy has passed on its beginning.
 func TestDifferentialErrorsWithinLargeRequests(t *testing.T) {
 	s := newDiffSession(t)
 	large := "$100000\r\n" + strings.Repeat("x", 100000) + "\r\n"
@@ -326,14 +356,15 @@ func TestDifferentialErrorsWithinLargeRequests(t *testing.T) {
 	}
 }
 
-// TestDifferentialUnauthenticatedLengths: Redis refuses long requests of clients that have not logged in. It does so when it
-// reads the length, through the proxy when the request is complete or too long to be held.
+// Redis refuses long requests of clients that have not logged in when it reads the length. Through
+// the proxy that happens when the request is complete or too long to be held.
 func TestDifferentialUnauthenticatedLengths(t *testing.T) {
 	s := newDiffSession(t, "--requirepass", "secret")
 	for _, addr := range []string{s.server.Addr(), s.addr} {
 		conn := s.dial(addr)
 		io.WriteString(conn.nc, "*2\r\n$4\r\nECHO\r\n$16385\r\n"+strings.Repeat("x", 16385)+"\r\n")
-		if got := conn.rest(); !strings.HasPrefix(got, "-ERR Protocol error: unauthenticated bulk length\r\n") {
+		if got := conn.rest(); !strings.HasPrefix(got,
+			"-ERR Protocol error: unauthenticated bulk length\r\n") {
 			t.Errorf("%q comes", got)
 		}
 	}

@@ -18,27 +18,32 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// The tables in testdata/differential are plain text. Each file has its own pair of servers; each conversation in it begins
-// with empty databases and new connections, and is held in RESP2 and in RESP3. A line is one call, or one of:
+// The tables in testdata/differential are plain text. Each file has its own pair of servers. Each
+// conversation in it begins with empty databases and new connections, and is held in RESP2 and in
+// RESP3. A line is one call, or one of:
 //
-//	# …                       a comment
-//	!server --option value    options of the redis-server of this file; first line
-//	== name (RESP3)           a new conversation; in brackets, if only one protocol is meant. (raw) sends no HELLO at all;
-//	                             (dedicated) is left out where clients share upstream connections: it sees what others do there
-//	GET k                     a call on the connection without a name, words as in redis-cli; its one reply is read
-//	@b GET k                  the same on connection b, which is opened by its first line
-//	SUBSCRIBE a b => 2        a call that is answered by that many replies; 0 for one that isn't, or later
-//	=> 1                      nothing is sent, a further reply is read
-//	QUIT => closed            all that comes is read, until the connection is closed
-//	=> lost                   the same; the proxy, which can't know why its connection was closed, may say UPSTREAM first
-//	@b CLIENT ID => $b        the reply, an integer or a string, becomes the variable $b: itself it isn't compared
+//	# …                      a comment
+//	!server --option value   options of the redis-server of this file; first line
+//	== name (RESP3)          a new conversation; in brackets, if it is held in one protocol only.
+//	                         (raw) sends no HELLO; (dedicated) is left out where clients share
+//	                         upstream connections, since others' requests show in it
+//	GET k                    a call on the connection without a name, words as in redis-cli;
+//	                         its one reply is read
+//	@b GET k                 the same on connection b, which is opened by its first line
+//	SUBSCRIBE a b => 2       a call with that many replies; 0 if none comes, or later
+//	=> 1                     nothing is sent, a further reply is read
+//	QUIT => closed           everything is read until the connection is closed
+//	=> lost                  the same; the proxy, which cannot know why its connection was closed,
+//	                         can say UPSTREAM first
+//	@b CLIENT ID => $b       the reply, an integer or a string, becomes the variable $b and is not
+//	                         compared
 //	CLIENT INFO => $a addr=(\S+)   the part of the reply that the expression finds becomes $a
-//	!send "*1\r\n$4\r\n…"     these bytes, as they are; nothing is read
-//	!closewrite               closes the sending side
-//	!close                    closes the connection
-//	!blocked 2                waits until that many clients block on the server
-//	!until "INFO x" text      waits until the server's answer to that has the text in it
-//	!busy                     waits until the server refuses commands because a script runs
+//	!send "*1\r\n$4\r\n…"    these bytes, as they are; nothing is read
+//	!closewrite              closes the sending side
+//	!close                   closes the connection
+//	!blocked 2               waits until that many clients block on the server
+//	!until "INFO x" text     waits until the server's reply to INFO x contains text
+//	!busy                    waits until the server refuses commands because a script runs
 //
 // $port is the redis-server's port.
 
@@ -161,7 +166,8 @@ func diffWords(line string) (words []string, err error) {
 	if strings.TrimSpace(line) == "" {
 		return nil, nil
 	}
-	req, ok, err := resp.NewFramer(resp.Limits{}).Next([]byte("  " + line + "\n")) // blanks: "*" must not begin it
+	// blanks: "*" must not begin it
+	req, ok, err := resp.NewFramer(resp.Limits{}).Next([]byte("  " + line + "\n"))
 	if err != nil || !ok {
 		return nil, fmt.Errorf("not a line of words: %v", err)
 	}
@@ -171,7 +177,7 @@ func diffWords(line string) (words []string, err error) {
 	return words, nil
 }
 
-// command is the name that the step's call has in COMMAND LIST, or would have: "get", "client|id".
+// command is the name that the step's call has, or would have, in COMMAND LIST: "get", "client|id".
 func (s *diffStep) command(containers map[string]bool) string {
 	if s.directive != "" || len(s.args) == 0 {
 		return ""
@@ -183,7 +189,7 @@ func (s *diffStep) command(containers map[string]bool) string {
 	return name
 }
 
-// A diffSide is one of the two ways to a Redis that are compared, and a direct way to the Redis itself.
+// A diffSide is one of the two compared ways to a Redis, and a direct connection to that Redis.
 type diffSide struct {
 	addr    string
 	control *diffConn
@@ -197,7 +203,7 @@ type diffConn struct {
 	last []string // the last call
 }
 
-// diffPatience is how long a reply may take before a test has failed.
+// diffPatience is how long a reply can take before a test fails.
 const diffPatience = 10 * time.Second
 
 func diffDial(addr string) (*diffConn, error) {
@@ -259,11 +265,11 @@ func (c *diffConn) rest() string {
 	return string(raw) + "(closed)"
 }
 
-// A diffEvent is what a step gave.
+// A diffEvent is the outcome of a step.
 type diffEvent struct {
 	step    diffStep
-	reply   string // as it came, several one behind the other
-	compare string // after what must differ has been normalised
+	reply   string // as it came, several one after the other
+	compare string // after normalisation
 }
 
 // diffTalk is one conversation being held with one side.
@@ -273,29 +279,33 @@ type diffTalk struct {
 	conns map[string]*diffConn
 	order []string
 	vars  map[string]string
-	sent  bool // all calls have been
+	sent  bool // all calls are sent
 }
 
-// pipelineable reports whether nothing in the conversation needs the reply of something before.
+// pipelineable reports whether no step of the conversation needs an earlier reply.
 func (c *diffConversation) pipelineable() bool {
 	for _, step := range c.steps {
-		if step.conn != "" || step.directive != "" || step.capture != "" || step.closed || len(step.args) == 0 || slices.Contains(step.args, "$port") {
+		if step.conn != "" || step.directive != "" || step.capture != "" || step.closed ||
+			len(step.args) == 0 || slices.Contains(step.args, "$port") {
 			return false
 		}
 	}
 	return len(c.steps) > 0
 }
 
-// hold holds the conversation and returns what came of each step. It ends early when a reply is missing. Pipelined, all
-// calls are sent before the first reply is read.
-func (c *diffConversation) hold(side *diffSide, proto string, pipelined bool) (events []diffEvent, err error) {
-	talk := &diffTalk{side: side, proto: proto, conns: map[string]*diffConn{}, vars: map[string]string{"port": side.port}}
+// hold holds the conversation and returns the outcome of each step. It ends early when a reply is
+// missing. Pipelined, it sends all calls before it reads the first reply.
+func (c *diffConversation) hold(side *diffSide, proto string,
+	pipelined bool) (events []diffEvent, err error) {
+	talk := &diffTalk{side: side, proto: proto, conns: map[string]*diffConn{},
+		vars: map[string]string{"port": side.port}}
 	defer func() {
 		for _, conn := range talk.conns {
 			conn.nc.Close()
 		}
 	}()
-	for _, clean := range [][]string{{"FLUSHALL"}, {"FUNCTION", "FLUSH"}, {"SCRIPT", "FLUSH"}, {"SLOWLOG", "RESET"}, {"CONFIG", "RESETSTAT"}} {
+	for _, clean := range [][]string{{"FLUSHALL"}, {"FUNCTION", "FLUSH"}, {"SCRIPT", "FLUSH"},
+		{"SLOWLOG", "RESET"}, {"CONFIG", "RESETSTAT"}} {
 		if reply := side.control.do(clean...); reply != "+OK\r\n" {
 			return nil, fmt.Errorf("%v is answered %q", clean, reply)
 		}
@@ -319,7 +329,7 @@ func (c *diffConversation) hold(side *diffSide, proto string, pipelined bool) (e
 		}
 		events = append(events, event)
 	}
-	// What has not been read must be the same as well.
+	// What has not been read must also be the same.
 	for _, name := range talk.order {
 		conn := talk.conns[name]
 		step := diffStep{text: "at the end, on connection @" + name, conn: name, closed: true}
@@ -408,7 +418,7 @@ func (t *diffTalk) open(name string) (*diffConn, error) {
 	return conn, nil
 }
 
-// expand puts in the variables.
+// expand inserts the variables.
 func (t *diffTalk) expand(conn *diffConn, args []string) []string {
 	expanded := make([]string, len(args))
 	for i, arg := range args {
@@ -422,7 +432,7 @@ func (t *diffTalk) expand(conn *diffConn, args []string) []string {
 	return expanded
 }
 
-// waitFor asks until the answer has text in it, since Redis tells nobody.
+// waitFor asks until the reply contains text, since Redis sends no notification.
 func (t *diffTalk) waitFor(call, text string) error {
 	for deadline := time.Now().Add(diffPatience); ; time.Sleep(time.Millisecond) {
 		reply := t.side.control.do(strings.Fields(call)...)
@@ -443,7 +453,8 @@ func diffCompare(t *testing.T, file string, direct, proxied []diffEvent) {
 		if d.compare == p.compare || diffMayStayOpen(d, p) {
 			continue
 		}
-		t.Errorf("%s:%d: %s\n direct:  %s\n proxied: %s", file, d.step.line, d.step.text, diffShow(d.compare), diffShow(p.compare))
+		t.Errorf("%s:%d: %s\n direct:  %s\n proxied: %s", file, d.step.line, d.step.text,
+			diffShow(d.compare), diffShow(p.compare))
 	}
 	if len(direct) != len(proxied) {
 		t.Errorf("%s: %d steps directly, %d through the proxy", file, len(direct), len(proxied))
@@ -451,7 +462,8 @@ func diffCompare(t *testing.T, file string, direct, proxied []diffEvent) {
 }
 
 func diffMayStayOpen(direct, proxied diffEvent) bool {
-	return diffStaysOpen[direct.step.text] != "" && direct.reply == "(closed)" && proxied.reply == "(not closed)"
+	return diffStaysOpen[direct.step.text] != "" && direct.reply == "(closed)" &&
+		proxied.reply == "(not closed)"
 }
 
 func diffShow(s string) string {

@@ -14,36 +14,45 @@ import (
 	"lockproxy/proxy"
 )
 
-// stateCommands change what is in force on a connection, are refused, or show it. The key k is what clients watch. Those that stand there more than
-// once come up more often at random.
+// stateCommands change the state of a connection, are refused, or show it. The key k is what
+// clients watch. Commands that are listed several times are more likely at random.
 var stateCommands = []string{
-	"WATCH k", "WATCH k", "WATCH k", "WATCH", "UNWATCH", "UNWATCH x", "MULTI", "MULTI", "MULTI", "MULTI x", "EXEC", "EXEC", "EXEC", "EXEC x",
-	"DISCARD", "DISCARD x", "SET k 1", "SET k 2", "SET k 3", "GET k", "GET k", "PING", "PING", "NOSUCHCOMMAND", "GET", "LPUSH k x",
+	"WATCH k", "WATCH k", "WATCH k", "WATCH", "UNWATCH", "UNWATCH x", "MULTI", "MULTI", "MULTI",
+	"MULTI x", "EXEC", "EXEC", "EXEC", "EXEC x",
+	"DISCARD", "DISCARD x", "SET k 1", "SET k 2", "SET k 3", "GET k", "GET k", "PING", "PING",
+	"NOSUCHCOMMAND", "GET", "LPUSH k x",
 	"SELECT 0", "SELECT 1", "SELECT 99", "SELECT x", "SELECT",
 	"AUTH bob b", "AUTH bob wrong", "AUTH default x", "AUTH a b c", "AUTH poor p",
-	"HELLO 2", "HELLO 3", "HELLO 4", "HELLO x", "HELLO 3 AUTH bob b", "HELLO 3 AUTH bob wrong", "HELLO 4 AUTH bob b", "HELLO 2 AUTH default x",
+	"HELLO 2", "HELLO 3", "HELLO 4", "HELLO x", "HELLO 3 AUTH bob b", "HELLO 3 AUTH bob wrong",
+	"HELLO 4 AUTH bob b", "HELLO 2 AUTH default x",
 	"HELLO 3 SETNAME name BAD", "HELLO 3 AUTH bob b BAD", "HELLO 3 AUTH bob",
 	"RESET", "RESET x", "SUBSCRIBE c", "UNSUBSCRIBE c", "PSUBSCRIBE", "PUNSUBSCRIBE x y",
-	"CLIENT REPLY", "CLIENT REPLY x", "CLIENT REPLY ON", "CLIENT SETNAME n", "CLIENT SETNAME n\nm", "CLIENT GETNAME",
-	"CLIENT TRACKING ON", "CLIENT TRACKING OFF", "CLIENT TRACKING x", "CLIENT TRACKING ON REDIRECT 999999", "CLIENT TRACKING ON PREFIX p",
+	"CLIENT REPLY", "CLIENT REPLY x", "CLIENT REPLY ON", "CLIENT SETNAME n", "CLIENT SETNAME n\nm",
+	"CLIENT GETNAME",
+	"CLIENT TRACKING ON", "CLIENT TRACKING OFF", "CLIENT TRACKING x",
+	"CLIENT TRACKING ON REDIRECT 999999", "CLIENT TRACKING ON PREFIX p",
 	"CLIENT NOSUCH", "ACL WHOAMI", "ACL WHOAMI", "CLIENT CACHING YES",
 }
 
-// connectionID is where HELLO tells it.
+// connectionID is the connection's id in HELLO's reply.
 var connectionID = regexp.MustCompile(`\$2\r\nid\r\n:\d+`)
 
-// TestDifferentialStateAfterErrors: what errors of all kinds leave in force is what they leave with Redis, on the connections of the clients that got
-// them and on those that other clients get afterwards. Clients take turns, and go and come.
+// After errors of all kinds connections are in the same state as with Redis: those of the clients
+// that got the errors, and those of later clients. Clients take turns, leave, and come back.
 func TestDifferentialStateAfterErrors(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("dedicated %v", alone), func(t *testing.T) {
 			t.Parallel()
 			direct, behind := testredis.Start(t), testredis.Start(t)
-			p := proxytest.Start(t, behind.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = alone, 1 })
+			p := proxytest.Start(t, behind.URL(), func(cfg *proxy.Config) {
+				cfg.Dedicated, cfg.UpstreamConns = alone, 1
+			})
 			for _, server := range []*testredis.Server{direct, behind} {
 				admin := proxytest.Dial(t, server.Addr())
 				admin.Expect("ACL SETUSER bob on >b ~* &* +@all", "+OK\r\n")
-				admin.Expect("ACL SETUSER poor on >p ~* &* +@all -exec -unwatch -discard -select -client|setname", "+OK\r\n")
+				admin.Expect(
+					"ACL SETUSER poor on >p ~* &* +@all -exec -unwatch -discard -select -client|"+
+						"setname", "+OK\r\n")
 			}
 			random := 0
 			for over := time.Now().Add(2 * time.Second); time.Now().Before(over); random++ {
@@ -64,11 +73,14 @@ func TestDifferentialStateAfterErrors(t *testing.T) {
 	}
 }
 
-// statesBefore are ways to have something in force.
+// statesBefore are ways to give a connection state.
 var statesBefore = [][]string{
-	{}, {"WATCH k"}, {"MULTI", "SET k 5"}, {"WATCH k", "MULTI", "SET k 5"}, {"WATCH k", "MULTI", "NOSUCHCOMMAND"}, {"SELECT 1", "WATCH k"},
-	{"AUTH bob b", "WATCH k"}, {"AUTH poor p", "WATCH k"}, {"AUTH poor p", "WATCH k", "MULTI", "SET k 5"}, {"HELLO 3", "WATCH k"},
-	{"HELLO 3", "CLIENT TRACKING ON", "GET k"}, {"SUBSCRIBE c"}, {"WATCH k", "HELLO 3", "SUBSCRIBE c"}, {"CLIENT SETNAME first", "WATCH k", "UNWATCH"},
+	{}, {"WATCH k"}, {"MULTI", "SET k 5"}, {"WATCH k", "MULTI", "SET k 5"},
+	{"WATCH k", "MULTI", "NOSUCHCOMMAND"}, {"SELECT 1", "WATCH k"},
+	{"AUTH bob b", "WATCH k"}, {"AUTH poor p", "WATCH k"},
+	{"AUTH poor p", "WATCH k", "MULTI", "SET k 5"}, {"HELLO 3", "WATCH k"},
+	{"HELLO 3", "CLIENT TRACKING ON", "GET k"}, {"SUBSCRIBE c"},
+	{"WATCH k", "HELLO 3", "SUBSCRIBE c"}, {"CLIENT SETNAME first", "WATCH k", "UNWATCH"},
 }
 
 // stateTalk is one conversation of three clients with a Redis, and with another through the proxy.
@@ -88,7 +100,7 @@ func newStateTalk(t *testing.T, addrs ...string) *stateTalk {
 	return s
 }
 
-// connect has a client come, and the one before go.
+// connect replaces a client by a new one.
 func (s *stateTalk) connect(i int) {
 	s.t.Helper()
 	for j, addr := range s.addrs {
@@ -104,7 +116,7 @@ func (s *stateTalk) connect(i int) {
 	fmt.Fprintf(&s.said, "%d comes\n", i)
 }
 
-// say has a client ask both, until once they have differed.
+// say sends commands of one client to both, unless they have differed already.
 func (s *stateTalk) say(i int, commands ...string) {
 	for _, command := range commands {
 		if s.differs {
@@ -133,10 +145,11 @@ func (s *stateTalk) end(name string) {
 	}
 }
 
-// after has one client set something up and say command, another change what may be watched, and a third and both begin transactions.
+// after: one client sets up a state and sends command, another changes the watched key, and a third
+// and both begin transactions.
 func (s *stateTalk) after(before []string, command string) {
 	for i := range s.clients {
-		s.say(i, "PING") // they may share connections now
+		s.say(i, "PING") // they can share connections now
 	}
 	s.say(0, before...)
 	s.say(0, command)

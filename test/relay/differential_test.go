@@ -16,8 +16,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// TestDifferential holds every conversation of testdata/differential with a redis-server and, through the proxy, with
-// another one just like it, and compares what comes back byte for byte.
+// TestDifferential holds every conversation of testdata/differential with a redis-server and,
+// through the proxy, with an identical one, and compares the replies byte for byte.
 func TestDifferential(t *testing.T) {
 	seen := &diffCoverage{answered: map[string]bool{}, refused: map[string]bool{}}
 	commands := diffCommands(t)
@@ -49,10 +49,11 @@ func TestDifferential(t *testing.T) {
 }
 
 // diffServerArgs are the options of every redis-server here.
-var diffServerArgs = []string{"--enable-debug-command", "yes", "--enable-module-command", "yes", "--latency-tracking", "no",
-	"--slowlog-log-slower-than", "-1"} // else a busy machine makes entries
+var diffServerArgs = []string{"--enable-debug-command", "yes", "--enable-module-command", "yes",
+	"--latency-tracking", "no",
+	"--slowlog-log-slower-than", "-1"} // on a busy machine there would be entries otherwise
 
-// diffPair starts two redis-servers that are alike, the second with a proxy in front of it.
+// diffPair starts two identical redis-servers, the second with a proxy in front of it.
 func diffPair(t *testing.T, args ...string) (direct, proxied *diffSide) {
 	t.Helper()
 	start := func() (*testredis.Server, *diffSide) {
@@ -60,7 +61,8 @@ func diffPair(t *testing.T, args ...string) (direct, proxied *diffSide) {
 		if err := os.WriteFile(acl, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		server := testredis.Start(t, slices.Concat(diffServerArgs, []string{"--aclfile", acl}, args)...)
+		server := testredis.Start(t, slices.Concat(diffServerArgs, []string{"--aclfile", acl},
+			args)...)
 		control, err := diffDial(server.Addr())
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +77,8 @@ func diffPair(t *testing.T, args ...string) (direct, proxied *diffSide) {
 	return direct, proxied
 }
 
-func (s *diffScript) run(t *testing.T, proto string, seen *diffCoverage, commands *diffCommandList) {
+func (s *diffScript) run(t *testing.T, proto string, seen *diffCoverage,
+	commands *diffCommandList) {
 	direct, proxied := diffPair(t, s.server...)
 	for _, c := range s.conversations {
 		proto := proto
@@ -103,10 +106,12 @@ func (s *diffScript) run(t *testing.T, proto string, seen *diffCoverage, command
 				t.Errorf("%s, through the proxy: %v", s.file, gotErr)
 			}
 			for _, e := range want {
-				if strings.HasSuffix(e.reply, "(nothing comes)") || strings.HasSuffix(e.reply, "(not closed)") {
-					t.Errorf("%s:%d: %s: the table expects what Redis doesn't do: %q", s.file, e.step.line, e.step.text, e.reply)
+				if strings.HasSuffix(e.reply, "(nothing comes)") ||
+					strings.HasSuffix(e.reply, "(not closed)") {
+					t.Errorf("%s:%d: %s: Redis does not answer as the table expects: %q", s.file,
+						e.step.line, e.step.text, e.reply)
 				}
-				if os.Getenv("DIFF_SHOW") != "" { // to see what Redis answers while writing a table
+				if os.Getenv("DIFF_SHOW") != "" { // to see Redis's answers while writing a table
 					t.Logf("%s -> %s", e.step.text, diffShow(e.reply))
 				}
 				seen.note(e.step.command(commands.containers), e.reply)
@@ -152,7 +157,8 @@ func diffCommands(t *testing.T) *diffCommandList {
 	list := &diffCommandList{containers: map[string]bool{}}
 	byName := map[string]diffCommand{}
 	note := func(info resp.Value) {
-		c := diffCommand{name: string(info.Elems[0].Text), arity: int(info.Elems[1].Int), firstKey: int(info.Elems[3].Int)}
+		c := diffCommand{name: string(info.Elems[0].Text), arity: int(info.Elems[1].Int),
+			firstKey: int(info.Elems[3].Int)}
 		for _, flag := range info.Elems[2].Elems {
 			c.blocking = c.blocking || string(flag.Text) == "blocking"
 		}
@@ -180,14 +186,15 @@ func diffCommands(t *testing.T) *diffCommandList {
 	return list
 }
 
-// words are the words that the call of a command or subcommand begins with.
+// words are the first words of a call of a command or subcommand.
 func (c diffCommand) words() []string { return strings.Split(c.name, "|") }
 
-// diffArity sends every command with too few words and, where there is such a thing, with too many.
+// diffArity sends every command with too few words and, where possible, with too many.
 func diffArity(t *testing.T, proto string, seen *diffCoverage, commands *diffCommandList) {
 	conversation := &diffConversation{}
 	add := func(args ...string) {
-		conversation.steps = append(conversation.steps, diffStep{text: strings.Join(args, " "), args: args, replies: 1})
+		conversation.steps = append(conversation.steps, diffStep{text: strings.Join(args, " "),
+			args: args, replies: 1})
 	}
 	for _, c := range commands.commands {
 		words := c.words()
@@ -206,7 +213,8 @@ func diffArity(t *testing.T, proto string, seen *diffCoverage, commands *diffCom
 	diffHoldBoth(t, "wrong number of words", conversation, proto, seen, commands)
 }
 
-// diffTypes sends every command that begins with a key, with as few words as it takes, to a key of each type.
+// diffTypes sends every command that begins with a key, with as few words as possible, to a key of
+// each type.
 func diffTypes(t *testing.T, proto string, seen *diffCoverage, commands *diffCommandList) {
 	kinds := []struct {
 		name string
@@ -222,7 +230,8 @@ func diffTypes(t *testing.T, proto string, seen *diffCoverage, commands *diffCom
 	}
 	conversation := &diffConversation{}
 	add := func(args ...string) {
-		conversation.steps = append(conversation.steps, diffStep{text: strings.Join(args, " "), args: args, replies: 1})
+		conversation.steps = append(conversation.steps, diffStep{text: strings.Join(args, " "),
+			args: args, replies: 1})
 	}
 	for _, c := range commands.commands {
 		words := c.words()
@@ -245,11 +254,12 @@ func diffTypes(t *testing.T, proto string, seen *diffCoverage, commands *diffCom
 	diffHoldBoth(t, "keys of all types", conversation, proto, seen, commands)
 }
 
-// diffLarge sends what the proxy passes on in pieces.
+// diffLarge sends requests that the proxy passes on in pieces.
 func diffLarge(t *testing.T, proto string, seen *diffCoverage, commands *diffCommandList) {
 	conversation := &diffConversation{}
 	add := func(replies int, args ...string) {
-		conversation.steps = append(conversation.steps, diffStep{text: args[0] + " …", args: args, replies: replies})
+		conversation.steps = append(conversation.steps, diffStep{text: args[0] + " …", args: args,
+			replies: replies})
 	}
 	text := func(size int) string { return strings.Repeat("0123456789abcd\r\n", size/16) }
 	var channels []string
@@ -284,7 +294,8 @@ func diffLarge(t *testing.T, proto string, seen *diffCoverage, commands *diffCom
 	diffHoldBoth(t, "large requests", conversation, proto, seen, commands)
 }
 
-func diffHoldBoth(t *testing.T, name string, c *diffConversation, proto string, seen *diffCoverage, commands *diffCommandList) {
+func diffHoldBoth(t *testing.T, name string, c *diffConversation, proto string, seen *diffCoverage,
+	commands *diffCommandList) {
 	for i := range c.steps {
 		c.steps[i].line = i + 1
 	}
@@ -312,7 +323,8 @@ func (c *diffCoverage) note(command, reply string) {
 	}
 }
 
-// diffNeverAnswered and diffNeverRefused are the commands of which only wrong, or only right, calls are compared.
+// diffNeverAnswered and diffNeverRefused are the commands of which only wrong, or only right, calls
+// are compared.
 var (
 	diffNeverAnswered = map[string]string{
 		"sync":              "answers with a stream: TestDifferentialReplica",
@@ -331,7 +343,8 @@ var (
 	}
 )
 
-// check fails for every command that the installed redis-server lists and no conversation has, in a right form and in a wrong one.
+// check fails for every command of the installed redis-server that is not in any conversation, in a
+// right form and in a wrong one.
 func (c *diffCoverage) check(t *testing.T, commands *diffCommandList) {
 	t.Helper()
 	if t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
@@ -339,9 +352,10 @@ func (c *diffCoverage) check(t *testing.T, commands *diffCommandList) {
 	}
 	for _, command := range commands.commands {
 		name := command.name
-		alone := !commands.containers[name] || name == "command" // the others are nothing without a subcommand
+		alone := !commands.containers[name] || name == "command" // the others only have subcommands
 		if _, known := diffNeverAnswered[name]; !known && alone && !c.answered[name] {
-			t.Errorf("%s: no call in testdata/differential is answered without an error: add one", name)
+			t.Errorf("%s: no call in testdata/differential is answered without an error: add one",
+				name)
 		}
 		if _, known := diffNeverRefused[name]; !known && !c.refused[name] {
 			t.Errorf("%s: no call in testdata/differential is refused: add one", name)

@@ -16,7 +16,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// A client that asks one thing after another has the end of its connection with its answer: before it could send the next command.
+// A client that sends one command after another gets the end of its connection together with a
+// reply, before it can send the next command.
 func TestDrainEndsWithTheAnswer(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	proxytest.GoRedis(t, server.Addr()).Set(proxytest.Ctx, "large", strings.Repeat("x", 20000), 0)
@@ -65,7 +66,7 @@ func TestDrainEndsWithTheAnswer(t *testing.T) {
 	}
 }
 
-// With TLS the end of what is said comes with the answer too.
+// With TLS, too, the close notification comes with the reply.
 func TestDrainEndsWithTheAnswerOverTLS(t *testing.T) {
 	server := testredis.Start(t)
 	p, trusting := tpTLSProxy(t, server.URL(), nil)
@@ -86,10 +87,11 @@ func TestDrainEndsWithTheAnswerOverTLS(t *testing.T) {
 		select {
 		case err := <-ended:
 			if err != io.EOF {
-				t.Errorf("client %d is told %v behind its answer", i, err)
+				t.Errorf("client %d is told %v after its answer", i, err)
 			}
-		case <-time.After(200 * time.Millisecond): // much less than it would keep its connection otherwise
-			t.Errorf("client %d has its answer, and is not told of the end", i)
+		case <-time.After(200 * time.Millisecond):
+			// much less than it would keep its connection otherwise
+			t.Errorf("client %d has its answer, and its connection is still open", i)
 		}
 	}
 	if err := wait(); err != nil {
@@ -97,10 +99,11 @@ func TestDrainEndsWithTheAnswerOverTLS(t *testing.T) {
 	}
 }
 
-// What a client has sent together is all answered, and what it has begun to send is finished.
+// A pipeline is answered whole, and a request that has begun to arrive is completed.
 func TestDrainAnswersAllThatWasSent(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
-	burst, partial, slow := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	burst, partial, slow := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	for _, c := range []*proxytest.Conn{burst, partial, slow} {
 		c.Expect("PING", "+PONG\r\n")
 	}
@@ -119,10 +122,10 @@ func TestDrainAnswersAllThatWasSent(t *testing.T) {
 		}
 	}
 	burst.Closed()
-	time.Sleep(1100 * time.Millisecond) // longer than who sends nothing is waited for
+	time.Sleep(1100 * time.Millisecond) // longer than the proxy waits for an idle client
 	partial.WriteRaw("llo\r\n")
 	if got := partial.Reply(); got != "$5\r\nhello\r\n" {
-		t.Errorf("what was sent in two parts: %q", got)
+		t.Errorf("a request in two parts: %q", got)
 	}
 	partial.Closed()
 	for _, want := range []string{"*-1\r\n", "$6\r\nbehind\r\n"} {
@@ -140,7 +143,8 @@ func TestDrainAnswersAllThatWasSent(t *testing.T) {
 func TestDrainWaitsForTransactionsAndLocks(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)
-	trade, watch, plain, session, short := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	trade, watch, plain, session, short := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	trade.Expect("MULTI", "+OK\r\n")
 	trade.Expect("INCR n", "+QUEUED\r\n")
 	watch.Expect("WATCH n", "+OK\r\n")
@@ -160,13 +164,14 @@ func TestDrainWaitsForTransactionsAndLocks(t *testing.T) {
 	plain.Closed()
 	session.Expect("UNLOCK other", ":1\r\n")
 	session.Closed()
-	short.Closed() // its lock's time is over
+	short.Closed() // its lease is over
 	if err := wait(); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
 }
 
-// When the time for shutting down is over session locks are released, with the connections; plain locks stay.
+// When the time for shutting down is over, session locks are released and connections closed; other
+// locks stay.
 func TestDrainReleasesSessionLocksInTheEnd(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	plain, session := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -184,38 +189,48 @@ func TestDrainReleasesSessionLocksInTheEnd(t *testing.T) {
 	again.Expect(proxytest.Unlock("job", token), ":1\r\n")
 }
 
-// Who waits for a lock is told at once to ask elsewhere, also who begins to wait when the proxy shuts down already; who asks for a
-// lock that is free is given it. go-redis takes the answer for what it is and asks again by itself.
+// A waiting client is told at once to ask elsewhere, and so is one that asks for a held lock during
+// the drain. A free lock is still given. go-redis repeats the request elsewhere by itself.
 func TestDrainSendsWaitersElsewhere(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	other := proxytest.Start(t, server.URL(), nil)
-	holder, waiting, late := proxytest.Dial(t, other.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder, waiting, late := proxytest.Dial(t, other.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	holder.Lock("job 30")
 	waiting.Send("LOCK job 30 WAIT 0")
 	addr := p.Addr
-	client := redis.NewClient(&redis.Options{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		nc, err := net.Dial("tcp", addr)
-		addr = other.Addr
-		return nc, err
-	}, PoolSize: 1, ReadTimeout: -1, DisableIdentity: true})
+	client := redis.NewClient(&redis.Options{
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			nc, err := net.Dial("tcp", addr)
+			addr = other.Addr
+			return nc, err
+		},
+		PoolSize: 1, ReadTimeout: -1, DisableIdentity: true,
+	})
 	defer client.Close()
 	got := make(chan error, 1)
-	go func() { got <- client.Do(proxytest.Ctx, "LOCK", "job", "30", "WAIT", "5").Err() }() // ends when holder releases, or in 5 s
-	proxytest.Eventually(t, time.Second, "two wait", func() bool { return proxytest.Waiters(t, p, "job") == 2 })
+	// ends when holder releases, or in 5 s
+	go func() { got <- client.Do(proxytest.Ctx, "LOCK", "job", "30", "WAIT", "5").Err() }()
+	proxytest.Eventually(t, time.Second, "two clients wait", func() bool {
+		return proxytest.Waiters(t, p, "job") == 2
+	})
 	wait := proxytest.Shutdown(t, p, 10*time.Second)
 	began := time.Now()
-	if got := waiting.Reply(); !strings.HasPrefix(got, "-TRYAGAIN ") || time.Since(began) > 200*time.Millisecond {
-		t.Errorf("who waits is told %q after %v", got, time.Since(began))
+	if got := waiting.Reply(); !strings.HasPrefix(got, "-TRYAGAIN ") ||
+		time.Since(began) > 200*time.Millisecond {
+		t.Errorf("the waiter is told %q after %v", got, time.Since(began))
 	}
 	waiting.Closed()
 	late.Send("LOCK free 30", "LOCK job 30 WAIT 0", "UNLOCK free")
 	for _, want := range []string{":", "-TRYAGAIN ", ":1\r\n"} {
 		if got := late.Reply(); !strings.HasPrefix(got, want) {
-			t.Errorf("who asks late is told %q, want %q", got, want)
+			t.Errorf("a late client is told %q, want %q", got, want)
 		}
 	}
 	late.Closed()
-	proxytest.Eventually(t, 2*time.Second, "go-redis waits elsewhere", func() bool { return proxytest.Waiters(t, other, "job") == 1 })
+	proxytest.Eventually(t, 2*time.Second, "go-redis waits elsewhere", func() bool {
+		return proxytest.Waiters(t, other, "job") == 1
+	})
 	holder.Expect("UNLOCK job", ":1\r\n")
 	if err := <-got; err != nil {
 		t.Errorf("go-redis: %v", err)
@@ -225,8 +240,8 @@ func TestDrainSendsWaitersElsewhere(t *testing.T) {
 	}
 }
 
-// A client that the kernel has let in is served, though the proxy has just been told to shut down.
-func TestDrainServesWhoHasConnected(t *testing.T) {
+// A client whose connection the kernel has accepted is served, although the drain has begun.
+func TestDrainServesConnectedClients(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	for range 50 {
 		c := proxytest.Dial(t, p.Addr)

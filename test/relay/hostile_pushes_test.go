@@ -16,10 +16,12 @@ import (
 	"lockproxy/proxy"
 )
 
-// A user who may do little more than track keys redirects that to everybody else's connections as they are opened.
+// A user with few rights besides CLIENT TRACKING redirects invalidation pushes to all other
+// connections as they are opened.
 func TestHostilePushes(t *testing.T) { pushedAtRandom(t, 3*time.Second) }
 
-// pushedAtRandom has clients log in in many ways and ask for markers while others' pushes come, and fails at each wrong answer.
+// pushedAtRandom has clients log in in many ways and ask for markers while foreign pushes arrive,
+// and fails at each wrong reply.
 func pushedAtRandom(t *testing.T, lasts time.Duration) {
 	t.Run("server", func(t *testing.T) {
 		server := testredis.Start(t)
@@ -31,11 +33,16 @@ func pushedAtRandom(t *testing.T, lasts time.Duration) {
 	})
 }
 
-func pushedOn(t *testing.T, server *testredis.Server, url string, databases int, lasts time.Duration) {
+func pushedOn(t *testing.T, server *testredis.Server, url string, databases int,
+	lasts time.Duration) {
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("ACL SETUSER alice on >a ~* &* +@all", "+OK\r\n")
-	admin.Expect("ACL SETUSER mallory on >m ~m:* resetchannels +set +client|tracking +client|id +hello +auth", "+OK\r\n")
-	p := proxytest.Start(t, url, func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = proxytest.Dedicated, 2 })
+	admin.Expect(
+		"ACL SETUSER mallory on >m ~m:* resetchannels +set +client|tracking +client|id +hello +auth",
+		"+OK\r\n")
+	p := proxytest.Start(t, url, func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.UpstreamConns = proxytest.Dedicated, 2
+	})
 	over := time.Now().Add(lasts)
 	var running sync.WaitGroup
 	var asked, pushed, wrong atomic.Int64
@@ -51,7 +58,7 @@ func pushedOn(t *testing.T, server *testredis.Server, url string, databases int,
 		})
 	}
 	for i := range 9 {
-		running.Go(func() { // likewise
+		running.Go(func() { // ends when the time is over
 			for round := 0; time.Now().Before(over) && wrong.Load() < 20; round++ {
 				n, err := marked(p.Addr, databases, fmt.Sprintf("mark-%d-%d", i, round))
 				asked.Add(int64(n))
@@ -63,13 +70,15 @@ func pushedOn(t *testing.T, server *testredis.Server, url string, databases int,
 		})
 	}
 	running.Wait()
-	t.Logf("%d markers asked for in %v while %d redirections were taken: %d wrong", asked.Load(), lasts, pushed.Load(), wrong.Load())
+	t.Logf("%d markers asked for in %v while %d redirections were taken: %d wrong", asked.Load(),
+		lasts, pushed.Load(), wrong.Load())
 	if pushed.Load() == 0 || asked.Load() == 0 {
-		t.Error("nothing was tried")
+		t.Error("no marker was asked for")
 	}
 }
 
-// redirectToNext has mallory's pushes go to the connections that were opened last and will be next, and returns how many of these there were.
+// redirectToNext redirects mallory's pushes to the latest and the next connections, and returns how
+// many of these there were.
 func redirectToNext(addr string) (redirected int, err error) {
 	c, err := diffDial(addr)
 	if err != nil {
@@ -94,8 +103,10 @@ func redirectToNext(addr string) (redirected int, err error) {
 			if id == own {
 				continue
 			}
-			key := "m:" + strings.Repeat("+++\r\n+FORGED\r\n:666\r\n", []int{1, 10, 40, 400}[rand.IntN(4)])
-			out = resp.AppendCommand(out, "CLIENT", "TRACKING", "ON", "REDIRECT", strconv.Itoa(id), "BCAST", "PREFIX", "m:")
+			key := "m:" + strings.Repeat("+++\r\n+FORGED\r\n:666\r\n",
+				[]int{1, 10, 40, 400}[rand.IntN(4)])
+			out = resp.AppendCommand(out, "CLIENT", "TRACKING", "ON", "REDIRECT", strconv.Itoa(id),
+				"BCAST", "PREFIX", "m:")
 			out = resp.AppendCommand(out, "SET", key, "x")
 			out = resp.AppendCommand(out, "CLIENT", "TRACKING", "OFF")
 			asks++
@@ -115,7 +126,7 @@ func redirectToNext(addr string) (redirected int, err error) {
 	return redirected, nil
 }
 
-// marked logs in by a new connection and asks for texts that nobody else asks for.
+// marked logs in on a new connection and asks for texts that no other client asks for.
 func marked(addr string, databases int, marker string) (asked int, err error) {
 	c, err := diffDial(addr)
 	if err != nil {

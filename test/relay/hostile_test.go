@@ -26,8 +26,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// What clients that are broken, slow or mean harm can do to the proxy, and to one another through it: nothing. Memory is
-// measured on the program itself, which is built without the race detector.
+// Broken, slow and malicious clients harm neither the proxy nor, through it, one another. Memory is
+// measured on the real program, which is built without the race detector.
 func TestHostileClients(t *testing.T) {
 	bin := proxytest.Binary(t)
 	redis := testredis.Start(t)
@@ -51,7 +51,7 @@ func TestHostileClients(t *testing.T) {
 	}
 }
 
-// hostileProxy is the program in a process of its own.
+// hostileProxy is a lockproxy process.
 type hostileProxy struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -59,7 +59,8 @@ type hostileProxy struct {
 	redis *testredis.Server
 }
 
-// startHostileProxy starts bin and ends it with the test, which fails if the process has ended before, or badly.
+// startHostileProxy starts bin and ends it with the test, which fails if the process has ended
+// before, or badly.
 func startHostileProxy(t *testing.T, bin string, redis *testredis.Server) *hostileProxy {
 	t.Helper()
 	p := &hostileProxy{t: t, addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), redis: redis}
@@ -93,7 +94,7 @@ func startHostileProxy(t *testing.T, bin string, redis *testredis.Server) *hosti
 	}
 }
 
-// memory is a figure of /proc/PID/status in bytes: VmRSS, or VmHWM, the most that it ever was.
+// memory is a figure of /proc/PID/status in bytes: VmRSS, or VmHWM, the peak.
 func (p *hostileProxy) memory(field string) int64 {
 	p.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -115,15 +116,16 @@ func (p *hostileProxy) cpu() time.Duration {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	_, text, _ := bytes.Cut(stat, []byte(") ")) // the name may have blanks in it
+	_, text, _ := bytes.Cut(stat, []byte(") ")) // the name can contain blanks
 	fields := strings.Fields(string(text))
 	user, _ := strconv.Atoi(fields[11])
 	system, _ := strconv.Atoi(fields[12])
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// maxLeft is what a proxy's memory may have grown by when all that caused it is over: 16 MB may be garbage that it isn't worth to collect yet, in front of a
-// heap that has been used and is given back to the kernel only bit by bit.
+// maxLeft is how much a proxy's memory can stay above its start value: 16 MB can be garbage that is
+// not yet worth collecting, in front of a used heap that the runtime returns to the kernel only
+// slowly.
 const maxLeft = 32 << 20
 
 // settles fails unless the proxy's memory comes back to within maxLeft of before.
@@ -150,8 +152,8 @@ func hostileDial(t testing.TB, addr string) *net.TCPConn {
 	return nc.(*net.TCPConn)
 }
 
-// hostileTalk sends pieces, each in a packet of its own, closes its side, and returns what is answered until the other side
-// closes too.
+// hostileTalk sends each piece in a packet, closes its side, and returns the reply, which ends when
+// the other side closes too.
 func hostileTalk(t testing.TB, addr string, pieces ...[]byte) string {
 	t.Helper()
 	nc := hostileDial(t, addr)
@@ -166,13 +168,14 @@ func hostileTalk(t testing.TB, addr string, pieces ...[]byte) string {
 		nc.CloseWrite()
 	}()
 	answer, err := io.ReadAll(nc)
-	if proxytest.IsTimeout(err) { // else a reset, which comes when not all has been read
+	// otherwise a reset, which comes when not everything has been read
+	if proxytest.IsTimeout(err) {
 		t.Errorf("%.60q: the connection stays open; it is answered %.60q", pieces, answer)
 	}
 	return string(answer)
 }
 
-// hostileWatch is a well-behaved client that notes how it is served meanwhile.
+// hostileWatch is a well-behaved client that records how it is served meanwhile.
 type hostileWatch struct {
 	stop     chan struct{}
 	ended    sync.WaitGroup
@@ -210,8 +213,8 @@ func watchHostile(t testing.TB, addr string) *hostileWatch {
 	return w
 }
 
-// end stops watching and fails the test if the client was refused anything, or had to wait for longer than limit. It returns
-// the rate of its requests.
+// end stops watching and fails the test if the client was refused anything, or had to wait for
+// longer than limit. It returns the rate of its requests.
 func (w *hostileWatch) end(t testing.TB, limit time.Duration) (perSecond float64) {
 	t.Helper()
 	close(w.stop)
@@ -240,22 +243,25 @@ func eachHostile(t *testing.T, f func(request []byte)) {
 	workers.Wait()
 }
 
-var hostileLockArity = regexp.MustCompile(`ERR unknown command 'LOCK', with args beginning with: ('' )?`)
+var hostileLockArity = regexp.MustCompile(
+	`ERR unknown command 'LOCK', with args beginning with: ('' )?`)
 
-// Whatever is sent, the answer is Redis's own, and the proxy is none the worse for it.
+// The reply to every malformed request is Redis's, and the proxy continues to work.
 func hostileMalformed(t *testing.T, p *hostileProxy) {
 	before := p.memory("VmRSS")
 	watch := watchHostile(t, p.addr)
 	eachHostile(t, func(request []byte) {
 		got, want := hostileTalk(t, p.addr, request), hostileTalk(t, p.redis.Addr(), request)
-		// What Redis doesn't know, the proxy does.
-		want = hostileLockArity.ReplaceAllString(want, "ERR wrong number of arguments for 'lock' command")
+		// The proxy knows LOCK, Redis doesn't.
+		want = hostileLockArity.ReplaceAllString(want,
+			"ERR wrong number of arguments for 'lock' command")
 		if got != want {
 			t.Errorf("%.60q: the answer is %.200q, Redis says %.200q", request, got, want)
 		}
 		if len(request) < 200 {
 			if got := hostileTalk(t, p.addr, hostileBytes(request)...); got != want {
-				t.Errorf("%.60q by bytes: the answer is %.200q, Redis says %.200q", request, got, want)
+				t.Errorf("%.60q byte by byte: the answer is %.200q, Redis says %.200q", request,
+					got, want)
 			}
 		}
 	})
@@ -270,7 +276,7 @@ func hostileBytes(b []byte) (pieces [][]byte) {
 	return pieces
 }
 
-// Requests that are begun and left so take no time, little memory, and none for good.
+// Incomplete requests take no processor time, little memory, and none forever.
 func hostileIncomplete(t *testing.T, p *hostileProxy) {
 	before := p.memory("VmRSS")
 	requests := testhostile.Requests(t)
@@ -309,17 +315,19 @@ func hostileByteByByte(t *testing.T, p *hostileProxy) {
 	watch := watchHostile(t, p.addr)
 	got := hostileTalk(t, p.addr, hostileBytes(in)...)
 	watch.end(t, time.Second)
-	if want := hostileTalk(t, p.redis.Addr(), in); got != want || strings.Count(got, "\r\n") != 900 {
+	if want := hostileTalk(t, p.redis.Addr(), in); got != want ||
+		strings.Count(got, "\r\n") != 900 {
 		t.Errorf("%d bytes of answers, Redis gives %d", len(got), len(want))
 	}
 	p.settles(before)
 }
 
-// 200,000 arguments in small packets take time in proportion to their number.
+// The time for 200,000 arguments in small packets is in proportion to their number.
 func hostileManyArguments(t *testing.T, p *hostileProxy) {
 	before := p.memory("VmRSS")
 	const n = 200_000
-	in := append(fmt.Appendf(nil, "*%d\r\n$3\r\nDEL\r\n", n), bytes.Repeat([]byte("$8\r\nno such \r\n"), n-1)...)
+	in := append(fmt.Appendf(nil, "*%d\r\n$3\r\nDEL\r\n", n),
+		bytes.Repeat([]byte("$8\r\nno such \r\n"), n-1)...)
 	watch := watchHostile(t, p.addr)
 	start := time.Now()
 	nc := hostileDial(t, p.addr)
@@ -341,7 +349,7 @@ func hostileManyArguments(t *testing.T, p *hostileProxy) {
 	p.settles(before)
 }
 
-// One command of 128 MB leaves nothing behind.
+// One command of 128 MB leaves no memory behind.
 func hostileHugeCommand(t *testing.T, p *hostileProxy) {
 	before, most := p.memory("VmRSS"), p.memory("VmHWM")
 	const size = 128 << 20
@@ -362,7 +370,8 @@ func hostileHugeCommand(t *testing.T, p *hostileProxy) {
 	p.settles(before)
 }
 
-// hostilePieces calls f with each piece of a value of size bytes, whole megabytes; no two pieces are alike.
+// hostilePieces calls f with each piece of a value of size bytes, whole megabytes; no two pieces
+// are alike.
 func hostilePieces(size int, f func(piece []byte) error) error {
 	piece := bytes.Repeat([]byte("0123456789abcde\n"), 1<<16)
 	for at := 0; at < size; at += len(piece) {
@@ -400,7 +409,8 @@ func hostileNeverReads(t *testing.T, p *hostileProxy) {
 	deaf := hostileDial(t, p.addr)
 	io.WriteString(deaf, strings.Repeat("GET big\r\n", 50))
 	time.Sleep(200 * time.Millisecond)
-	// The machine is shared, so "full speed" is no less than half of what it was, and others may take it for a while.
+	// The machine is shared: half of the speed before is enough, and other programs can take it for
+	// a while.
 	var got float64
 	for tries := 0; tries < 5 && got < usual/2; tries++ {
 		watch := watchHostile(t, p.addr)
@@ -413,7 +423,7 @@ func hostileNeverReads(t *testing.T, p *hostileProxy) {
 	if grown := p.memory("VmHWM") - most; grown > 64<<20 {
 		t.Errorf("memory grew by %d MB", grown>>20)
 	}
-	// It was not cut off: what it asked for is still there.
+	// It was not cut off: its replies are still there.
 	if n, err := io.CopyN(io.Discard, deaf, 50*(1<<20+12)); err != nil {
 		t.Errorf("when it reads at last, it gets %d bytes: %v", n, err)
 	}
@@ -421,7 +431,7 @@ func hostileNeverReads(t *testing.T, p *hostileProxy) {
 	p.settles(before)
 }
 
-// A byte every 10 ms is as good a request as any, and who sends so slowly costs little meanwhile.
+// A byte every 10 ms is a valid request, and costs little meanwhile.
 func hostileSlow(t *testing.T, p *hostileProxy) {
 	const many, each = 1000, 24 << 10
 	before := p.memory("VmRSS")
@@ -475,7 +485,7 @@ func hostileLargeValue(t *testing.T, p *hostileProxy) {
 	}
 	io.WriteString(nc, "DEL huge\r\n")
 	if line, err := in.ReadString('\n'); line != "\r\n" {
-		t.Errorf("behind the value: %q, %v", line, err)
+		t.Errorf("after the value: %q, %v", line, err)
 	}
 	if line, err := in.ReadString('\n'); line != ":1\r\n" {
 		t.Errorf("DEL: %q, %v", line, err)
@@ -503,7 +513,8 @@ func hostileCompare(in io.Reader, size int) error {
 	})
 }
 
-// hostileCrowd is what the clients of a crowd do, each one of these and then it is gone, most of them without goodbye.
+// hostileCrowd is what the clients of a crowd do. Each does one thing and closes, most of them
+// without goodbye.
 var hostileCrowd = []struct {
 	name string
 	do   func(nc *net.TCPConn, in *bufio.Reader, i int) error
@@ -577,11 +588,12 @@ func hostileExchange(nc *net.TCPConn, in *bufio.Reader, text string, want ...str
 	return nil
 }
 
-// 5,000 clients come and go. Nothing of them stays.
+// 5,000 clients come and go, and leave nothing behind.
 func TestHostileCrowd(t *testing.T) {
 	redis := testredis.Start(t)
 	p := proxytest.Start(t, redis.URL(), nil)
-	if err := hostileExchangeOnce(p.Addr, "RPUSH list "+strings.Repeat("element ", 1000)+"\r\n", ":"); err != nil {
+	if err := hostileExchangeOnce(p.Addr, "RPUSH list "+strings.Repeat("element ", 1000)+"\r\n",
+		":"); err != nil {
 		t.Fatal(err)
 	}
 	come := func(clients, atOnce int) {
@@ -607,29 +619,34 @@ func TestHostileCrowd(t *testing.T) {
 		}
 		crowd.Wait()
 	}
-	come(300, 150) // what the proxy makes once and keeps, is there from now on
+	come(300, 150) // resources that the proxy makes once and keeps exist from now on
 	goroutines, files, connections := hostileSettled(t, redis)
 
 	watch := watchHostile(t, p.Addr)
 	come(5000, 150)
-	watch.end(t, 5*time.Second) // 150 busy clients, the proxy and its Redis share a processor or two
+	// 150 busy clients, the proxy and its Redis share a processor or two
+	watch.end(t, 5*time.Second)
 
-	// It keeps a few connections for requests of its own, as many as it needed at a time, and a few idle
-	// lanes, which two goroutines serve. Whether there was ever use for one is chance.
+	// It keeps a few connections for its own requests, as many as it needed at once, and a few idle
+	// lanes, served by two goroutines. Whether there was ever use for one is chance.
 	const kept, lanes = 5, 8
 	deadline := time.Now().Add(15 * time.Second)
-	for runtime.NumGoroutine() > goroutines+2*lanes || proxytest.OpenFiles(t) > files+kept+lanes || hostileConnections(t, redis) > connections+kept+lanes {
+	for runtime.NumGoroutine() > goroutines+2*lanes || proxytest.OpenFiles(t) > files+kept+lanes ||
+		hostileConnections(t, redis) > connections+kept+lanes {
 		if time.Now().After(deadline) {
 			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
-			t.Fatalf("%d goroutines, %d files, %d upstream connections; before the crowd came %d, %d, %d", runtime.NumGoroutine(),
-				proxytest.OpenFiles(t), hostileConnections(t, redis), goroutines, files, connections)
+			t.Fatalf(
+				"%d goroutines, %d files, %d upstream connections; before: %d, %d, %d",
+				runtime.NumGoroutine(),
+				proxytest.OpenFiles(t), hostileConnections(t, redis), goroutines, files,
+				connections)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// hostileSettled waits until nothing has changed for a while, and returns the number of goroutines, open files and
-// connections to redis.
+// hostileSettled waits until nothing has changed for a while, and returns the number of goroutines,
+// open files and connections to redis.
 func hostileSettled(t *testing.T, redis *testredis.Server) (goroutines, files, connections int) {
 	t.Helper()
 	since, deadline := time.Now(), time.Now().Add(15*time.Second)
@@ -646,7 +663,7 @@ func hostileSettled(t *testing.T, redis *testredis.Server) (goroutines, files, c
 	return goroutines, files, connections
 }
 
-// hostileConnections is how many clients redis has, this question among them.
+// hostileConnections is how many clients redis has, this one included.
 func hostileConnections(t *testing.T, redis *testredis.Server) int {
 	t.Helper()
 	info := hostileTalk(t, redis.Addr(), []byte("INFO clients\r\nQUIT\r\n"))
@@ -668,9 +685,8 @@ func hostileExchangeOnce(addr, text string, want ...string) error {
 	return hostileExchange(nc.(*net.TCPConn), bufio.NewReader(nc), text, want...)
 }
 
-// Many clients with large requests that they do not finish take a bounded amount of memory. Requests that
-// can be streamed are served all the same once they are complete; of those that must be held whole, some
-// are refused.
+// Many clients with large unfinished requests take a bounded amount of memory. Requests that can be
+// streamed are served when they are complete; of those that must be held whole, some are refused.
 func TestHostileUnfinished(t *testing.T) {
 	t.Parallel()
 	bin, redis := proxytest.Binary(t), testredis.Start(t)
@@ -681,7 +697,8 @@ func TestHostileUnfinished(t *testing.T) {
 		want        string // of each client's reply
 		refusedWith string
 	}{
-		{"SET of 60 KB", 3000, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$61440\r\n" + strings.Repeat("x", 61000),
+		{"SET of 60 KB", 3000, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$61440\r\n" +
+			strings.Repeat("x", 61000),
 			strings.Repeat("x", 440) + "\r\n", "+OK\r\n", ""},
 		{"LOCK of 900 KB", 300, "*3\r\n$4\r\nLOCK\r\n$921600\r\n" + strings.Repeat("x", 900_000),
 			strings.Repeat("x", 21_600) + "\r\n$2\r\nno\r\n", "-ERR timeout is not a float",
@@ -712,7 +729,8 @@ func TestHostileUnfinished(t *testing.T) {
 				switch {
 				case strings.HasPrefix(got, c.want):
 					served++
-				case c.refusedWith != "" && (strings.HasPrefix(got, c.refusedWith) || got == "" && err != nil):
+				case c.refusedWith != "" && (strings.HasPrefix(got, c.refusedWith) || got == "" &&
+					err != nil):
 					refused++
 				default:
 					t.Fatalf("client %d is answered %q, %v", i, got, err)

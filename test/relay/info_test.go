@@ -42,8 +42,10 @@ func TestInfoSection(t *testing.T) {
 	for _, command := range []string{"INFO lockproxy", "info LOCKPROXY", "INFO server lockproxy"} {
 		got := infoLines(t, c.Do(command))
 		for name, want := range map[string]string{
-			"locks_acquired": "1", "locks_refused": "1", "locks_unlocked": "1", "fences_refused": "1", "lock_commands": "4",
-			"connected_clients": "1", "upstream_status": "up", "upstream_connects": "1", "locks_held": "0", "lock_waiters": "0",
+			"locks_acquired": "1", "locks_refused": "1", "locks_unlocked": "1",
+			"fences_refused": "1", "lock_commands": "4",
+			"connected_clients": "1", "upstream_status": "up", "upstream_connects": "1",
+			"locks_held": "0", "lock_waiters": "0",
 		} {
 			if got[name] != want {
 				t.Errorf("%s: %s is %q, want %q", command, name, got[name], want)
@@ -54,18 +56,20 @@ func TestInfoSection(t *testing.T) {
 		}
 	}
 	for _, command := range []string{"INFO", "INFO all", "INFO everything", "INFO server"} {
-		if raw := c.Do(command); strings.Contains(raw, "Lockproxy") || !strings.Contains(raw, "redis_version") {
-			t.Errorf("%s isn't the upstream's alone: %.60q", command, raw)
+		if raw := c.Do(command); strings.Contains(raw, "Lockproxy") ||
+			!strings.Contains(raw, "redis_version") {
+			t.Errorf("%s is not only the upstream's: %.60q", command, raw)
 		}
 	}
 }
 
-// Whatever the connection's state, INFO lockproxy is answered in its turn and in the client's protocol.
+// In every state of a connection, INFO lockproxy is answered in order and in the client's protocol.
 func TestInfoSectionWhereItIsSent(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Send("SET k 1", "INFO lockproxy", "GET k", "MULTI", "INFO lockproxy", "EXEC", "ECHO end")
-	for _, want := range []string{"+OK\r\n", "$", "$1\r\n1\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n$0\r\n\r\n", "$3\r\nend\r\n"} {
+	for _, want := range []string{"+OK\r\n", "$", "$1\r\n1\r\n", "+OK\r\n", "+QUEUED\r\n",
+		"*1\r\n$0\r\n\r\n", "$3\r\nend\r\n"} {
 		if got := c.Reply(); !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -76,10 +80,12 @@ func TestInfoSectionRESP3(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("HELLO 3", "%…")
-	if raw := c.Do("INFO lockproxy"); !strings.HasPrefix(raw, "=") || !strings.Contains(raw, "\r\ntxt:# Lockproxy\r\n") {
+	if raw := c.Do("INFO lockproxy"); !strings.HasPrefix(raw, "=") ||
+		!strings.Contains(raw, "\r\ntxt:# Lockproxy\r\n") {
 		t.Errorf("got %q", raw)
 	}
-	if raw := c.Do("INFO keyspace lockproxy"); strings.Count(raw, "txt:") != 1 || !strings.Contains(raw, "# Keyspace\r\n\r\n# Lockproxy\r\n") {
+	if raw := c.Do("INFO keyspace lockproxy"); strings.Count(raw, "txt:") != 1 ||
+		!strings.Contains(raw, "# Keyspace\r\n\r\n# Lockproxy\r\n") {
 		t.Errorf("got %q", raw)
 	}
 	c.Expect("SUBSCRIBE news", ">3…")
@@ -88,7 +94,7 @@ func TestInfoSectionRESP3(t *testing.T) {
 	}
 }
 
-// Who may not INFO at the upstream may not here.
+// A user who may not run INFO at the upstream may not run it here.
 func TestInfoSectionNeedsPermission(t *testing.T) {
 	server, p := proxytest.StartBoth(t, "--requirepass", "secret")
 	admin := proxytest.Dial(t, server.Addr())
@@ -112,19 +118,38 @@ func TestInfoSectionWithUpstreamDown(t *testing.T) {
 	proxytest.Dial(t, p.Addr).Expect("INFO lockproxy", "-UPSTREAM …")
 }
 
-// One line says who waits long, and for whom; one more is left of each FORCE.
+// lineLog is a log whose lines can be counted and found.
+type lineLog struct{ proxytest.LogBuffer }
+
+func (l *lineLog) count(part string) int { return strings.Count(l.String(), part) }
+
+// line is the first line that contains part; "" if there is none.
+func (l *lineLog) line(part string) string {
+	for line := range strings.Lines(l.String()) {
+		if strings.Contains(line, part) {
+			return line
+		}
+	}
+	return ""
+}
+
+// One line names a long waiter and the holder it waits for; one more line names each FORCE.
 func TestLogLines(t *testing.T) {
 	server, _ := proxytest.StartBoth(t)
-	log := &lockedLog{}
+	log := &lineLog{}
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.Locks.SlowWait = 50 * time.Millisecond
 		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info})
 	})
-	holder, waiter, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder, waiter, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	token := holder.Lock("a 30 OWNER me")
 	waiter.Send("LOCK a 30 WAIT 20")
-	proxytest.Eventually(t, 5*time.Second, "a line of the wait", func() bool { return log.count("waiting long for a lock") == 1 })
-	for _, want := range []string{"key=a", "client=" + waiter.LocalAddr().String(), "holder=" + holder.LocalAddr().String(),
+	proxytest.Eventually(t, 5*time.Second, "the log has a line for the wait", func() bool {
+		return log.count("waiting long for a lock") == 1
+	})
+	for _, want := range []string{"key=a", "client=" + waiter.LocalAddr().String(), "holder=" +
+		holder.LocalAddr().String(),
 		"owner=me", fmt.Sprintf("token=%d", token), "waiters=1", "[WARN]"} {
 		if !strings.Contains(log.line("waiting long"), want) {
 			t.Errorf("no %s in %s", want, log.line("waiting long"))
@@ -134,7 +159,8 @@ func TestLogLines(t *testing.T) {
 	if got := waiter.Reply(); !strings.HasPrefix(got, ":") {
 		t.Errorf("the waiter got %q", got)
 	}
-	for _, want := range []string{"key=a", "client=" + other.LocalAddr().String(), "holder=" + holder.LocalAddr().String(),
+	for _, want := range []string{"key=a", "client=" + other.LocalAddr().String(), "holder=" +
+		holder.LocalAddr().String(),
 		fmt.Sprintf("token=%d", token), "user=default", "via=redis", "released=true", "[INFO]"} {
 		if !strings.Contains(log.line("forced unlock"), want) {
 			t.Errorf("no %s in %s", want, log.line("forced unlock"))
@@ -142,7 +168,7 @@ func TestLogLines(t *testing.T) {
 	}
 	other.Expect("UNLOCK nothing FORCE", ":0\r\n")
 	if log.count("released=false") != 1 {
-		t.Error("no line of a FORCE that released nothing")
+		t.Error("no line for a FORCE that released nothing")
 	}
 	time.Sleep(100 * time.Millisecond)
 	if n := log.count("waiting long"); n != 1 {
@@ -150,10 +176,10 @@ func TestLogLines(t *testing.T) {
 	}
 }
 
-// A crowd that waits long doesn't fill the log.
+// Many long waiters don't fill the log.
 func TestSlowWaitLinesAreBounded(t *testing.T) {
 	server, _ := proxytest.StartBoth(t)
-	log := &lockedLog{}
+	log := &lineLog{}
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.Locks.SlowWait = 100 * time.Millisecond
 		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info})
@@ -162,7 +188,9 @@ func TestSlowWaitLinesAreBounded(t *testing.T) {
 	for range 60 {
 		proxytest.Dial(t, p.Addr).Send("LOCK a 30 WAIT 20")
 	}
-	proxytest.Eventually(t, 5*time.Second, "60 waiters", func() bool { return p.Server.Stats().Locks.Waiters == 60 })
+	proxytest.Eventually(t, 5*time.Second, "60 waiters", func() bool {
+		return p.Server.Stats().Locks.Waiters == 60
+	})
 	time.Sleep(150 * time.Millisecond)
 	if n := log.count("waiting long"); n < 1 || n > 30 {
 		t.Errorf("%d lines for 60 waiters", n)
@@ -185,17 +213,22 @@ func TestStats(t *testing.T) {
 	forced := proxytest.Dial(t, p.Addr)
 	forced.Lock("f 1 SESSION")
 	c.Expect("UNLOCK f FORCE", ":1\r\n")
-	forced.Closed() // RESP2 is told of the loss so
+	forced.Closed() // a RESP2 client learns of the loss by this
 	first, second := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	token := first.Lock("h 5")
 	second.Send("LOCK h 5 WAIT 5")
-	proxytest.Eventually(t, 2*time.Second, "a waiter", func() bool { return p.Server.Stats().Locks.Waiters == 1 })
+	proxytest.Eventually(t, 2*time.Second, "a client waits", func() bool {
+		return p.Server.Stats().Locks.Waiters == 1
+	})
 	first.Expect(proxytest.Unlock("h", token), ":1\r\n")
 	second.Reply()
-	proxytest.Eventually(t, 5*time.Second, "the expiry", func() bool { return p.Server.Stats().Locks.Expired == 1 })
+	proxytest.Eventually(t, 5*time.Second, "the lock expires", func() bool {
+		return p.Server.Stats().Locks.Expired == 1
+	})
 	st := p.Server.Stats()
 	l := st.Locks
-	if l.Acquired != 5 || l.HandedOver != 1 || l.Overtime != 1 || l.Disconnect != 1 || l.Forced != 1 || l.Lost != 1 || l.Unlocked != 1 || l.Holding != 1 {
+	if l.Acquired != 5 || l.HandedOver != 1 || l.Overtime != 1 || l.Disconnect != 1 ||
+		l.Forced != 1 || l.Lost != 1 || l.Unlocked != 1 || l.Holding != 1 {
 		t.Errorf("locks: %+v", l)
 	}
 	if st.Commands[proxy.Relayed] != 200 || st.Accepted != 5 || st.Clients != 3 {
@@ -210,14 +243,15 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// A lock that was taken and given back since no replica has it was neither acquired nor released.
+// A lock that was undone because no replica has it counts as neither acquired nor released.
 func TestStatsOfUndoneLock(t *testing.T) {
 	server, _ := proxytest.StartBoth(t)
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.Locks.MinReplicas, cfg.Locks.ReplicaTimeout = 1, 50*time.Millisecond
 	})
 	proxytest.Dial(t, p.Addr).Expect("LOCK a 10", "-NOREPLICAS…")
-	if l := p.Server.Stats().Locks; l.Acquired != 0 || l.Unlocked != 0 || l.Disconnect != 0 || l.Failed != 1 || l.Holding != 0 {
+	if l := p.Server.Stats().Locks; l.Acquired != 0 || l.Unlocked != 0 || l.Disconnect != 0 ||
+		l.Failed != 1 || l.Holding != 0 {
 		t.Errorf("%+v", l)
 	}
 }

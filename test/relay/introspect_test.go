@@ -11,7 +11,7 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// tpBoth asks the same of Redis itself and through the proxy, in one protocol version.
+// tpBoth connects directly and through the proxy, in one protocol version.
 func tpBoth(t *testing.T, proto string) (direct, through *proxytest.Conn) {
 	server, p := proxytest.StartBoth(t)
 	direct, through = proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
@@ -21,8 +21,8 @@ func tpBoth(t *testing.T, proto string) (direct, through *proxytest.Conn) {
 	return direct, through
 }
 
-// tpSettleOrder has Redis look up commands until its tables stop moving: it answers in their order, and at the start each
-// lookup moves a bucket into the larger table.
+// tpSettleOrder looks up commands until Redis's tables stop moving: it answers in their order, and
+// at the start each lookup moves a bucket into the larger table.
 func tpSettleOrder(direct *proxytest.Conn) {
 	for range 1000 {
 		direct.Do("COMMAND COUNT")
@@ -45,7 +45,7 @@ func tpElements(t *testing.T, raw string) []string {
 
 func tpTrim(raw string) string { return strings.TrimRight(raw, "\r\n") }
 
-// What COMMAND tells through the proxy is what Redis tells, byte for byte, with the lock commands behind it.
+// COMMAND through the proxy is Redis's reply, byte for byte, followed by the lock commands.
 func TestIntrospectionAddsToRedis(t *testing.T) {
 	for _, proto := range []string{"2", "3"} {
 		t.Run("RESP"+proto, func(t *testing.T) {
@@ -53,15 +53,18 @@ func TestIntrospectionAddsToRedis(t *testing.T) {
 			tpSettleOrder(direct)
 			for _, c := range []struct {
 				command string
-				each    int // elements of the reply that a command has
+				each    int // elements of the reply per command
 			}{
 				{"COMMAND", 1}, {"command info", 1}, {"COMMAND DOCS", 2}, {"COMMAND LIST", 1},
-				{"COMMAND LIST FILTERBY PATTERN *", 1}, {"COMMAND LIST FILTERBY ACLCAT KEYSPACE", 1},
+				{"COMMAND LIST FILTERBY PATTERN *", 1},
+				{"COMMAND LIST FILTERBY ACLCAT KEYSPACE", 1},
 			} {
 				want, got := direct.Do(c.command), through.Do(c.command)
 				theirs, all := tpElements(t, want), tpElements(t, got)
-				if len(all) != len(theirs)+c.each*len(lockcmd.Specs) || !slices.Equal(all[:len(theirs)], theirs) || got[0] != want[0] {
-					t.Errorf("%s: %d elements through the proxy, %d from Redis; the first:\n%q\n%q", c.command, len(all), len(theirs), all[0], theirs[0])
+				if len(all) != len(theirs)+c.each*len(lockcmd.Specs) ||
+					!slices.Equal(all[:len(theirs)], theirs) || got[0] != want[0] {
+					t.Errorf("%s: %d elements through the proxy, %d from Redis; the first:\n%q\n%q",
+						c.command, len(all), len(theirs), all[0], theirs[0])
 				}
 			}
 			n, _ := resp.ParseInt([]byte(tpTrim(direct.Do("COMMAND COUNT"))[1:]))
@@ -70,10 +73,14 @@ func TestIntrospectionAddsToRedis(t *testing.T) {
 				t.Errorf("COUNT: %d through the proxy, %d from Redis", m, n)
 			}
 			for _, same := range []string{
-				"COMMAND INFO get nope", "COMMAND DOCS get nope", "COMMAND DOCS nope", "COMMAND HELP", "COMMAND nope", "COMMAND COUNT x",
-				"COMMAND LIST x", "COMMAND LIST FILTERBY", "COMMAND LIST FILTERBY PATTERN", "COMMAND LIST FILTERBY nope x",
-				"COMMAND LIST FILTERBY MODULE lock", "COMMAND LIST FILTERBY ACLCAT pubsub", "COMMAND LIST FILTERBY ACLCAT nope",
-				"COMMAND GETKEYS get a", "COMMAND GETKEYS", "COMMAND GETKEYS nope a", "COMMAND GETKEYSANDFLAGS set a b",
+				"COMMAND INFO get nope", "COMMAND DOCS get nope", "COMMAND DOCS nope",
+				"COMMAND HELP", "COMMAND nope", "COMMAND COUNT x",
+				"COMMAND LIST x", "COMMAND LIST FILTERBY", "COMMAND LIST FILTERBY PATTERN",
+				"COMMAND LIST FILTERBY nope x",
+				"COMMAND LIST FILTERBY MODULE lock", "COMMAND LIST FILTERBY ACLCAT pubsub",
+				"COMMAND LIST FILTERBY ACLCAT nope",
+				"COMMAND GETKEYS get a", "COMMAND GETKEYS", "COMMAND GETKEYS nope a",
+				"COMMAND GETKEYSANDFLAGS set a b",
 				"COMMAND GETKEYS nope", "COMMAND GETKEYS FENCE",
 			} {
 				if want, got := direct.Do(same), through.Do(same); got != want {
@@ -91,32 +98,43 @@ func TestIntrospectionOfNames(t *testing.T) {
 			direct, through := tpBoth(t, proto)
 			theirs := tpElements(t, direct.Do("COMMAND INFO set nope client|list"))
 			mixed := tpElements(t, through.Do("COMMAND INFO LOCK set nope unlock client|list"))
-			if len(mixed) != 5 || mixed[1] != theirs[0] || mixed[2] != theirs[1] || mixed[4] != theirs[2] {
+			if len(mixed) != 5 || mixed[1] != theirs[0] || mixed[2] != theirs[1] ||
+				mixed[4] != theirs[2] {
 				t.Fatalf("INFO: %q", mixed)
 			}
-			want := "*10|$4|lock|:-3|*4|+write|+denyoom|+noscript|+blocking|:1|:1|:1|*5|+@keyspace|+@write|+@slow|+@scripting|+@blocking|" +
-				"*1|$23|nondeterministic_output|*1|*6|$5|flags|*3|+RW|+access|+update|$12|begin_search|*4|$4|type|$5|index|$4|spec|*2|$5|index|:1|" +
-				"$9|find_keys|*4|$4|type|$5|range|$4|spec|*6|$7|lastkey|:0|$7|keystep|:1|$5|limit|:0|*0|"
+			want := "*10|$4|lock|:-3|*4|+write|+denyoom|+noscript|+blocking|:1|:1|:1|*5|" +
+				"+@keyspace|+@write|+@slow|+@scripting|+@blocking|" +
+				"*1|$23|nondeterministic_output|*1|*6|$5|flags|*3|+RW|+access|+update|$12|" +
+				"begin_search|*4|$4|type|$5|index|$4|spec|*2|$5|index|:1|" +
+				"$9|find_keys|*4|$4|type|$5|range|$4|spec|*6|$7|lastkey|:0|$7|keystep|:1|$5|" +
+				"limit|:0|*0|"
 			if proto == "3" {
-				want = "*10|$4|lock|:-3|~4|+write|+denyoom|+noscript|+blocking|:1|:1|:1|~5|+@keyspace|+@write|+@slow|+@scripting|+@blocking|" +
-					"~1|$23|nondeterministic_output|~1|%3|$5|flags|~3|+RW|+access|+update|$12|begin_search|%2|$4|type|$5|index|$4|spec|%1|$5|index|:1|" +
-					"$9|find_keys|%2|$4|type|$5|range|$4|spec|%3|$7|lastkey|:0|$7|keystep|:1|$5|limit|:0|~0|"
+				want = "*10|$4|lock|:-3|~4|+write|+denyoom|+noscript|+blocking|:1|:1|:1|~5|" +
+					"+@keyspace|+@write|+@slow|+@scripting|+@blocking|" +
+					"~1|$23|nondeterministic_output|~1|%3|$5|flags|~3|+RW|+access|+update|$12|" +
+					"begin_search|%2|$4|type|$5|index|$4|spec|%1|$5|index|:1|" +
+					"$9|find_keys|%2|$4|type|$5|range|$4|spec|%3|$7|lastkey|:0|$7|keystep|:1|$5|" +
+					"limit|:0|~0|"
 			}
 			if got := strings.ReplaceAll(mixed[0], "\r\n", "|"); got != want {
 				t.Errorf("INFO lock:\n got %s\nwant %s", got, want)
 			}
 
 			their := tpElements(t, direct.Do("COMMAND DOCS getset append"))
-			docs := tpElements(t, through.Do("COMMAND DOCS nope FENCE getset nope relock append nope"))
+			docs := tpElements(t,
+				through.Do("COMMAND DOCS nope FENCE getset nope relock append nope"))
 			var names []string
 			for i := 0; i < len(docs); i += 2 {
 				names = append(names, strings.Split(docs[i], "\r\n")[1])
 			}
-			if !slices.Equal(names, []string{"fence", "getset", "relock", "append"}) || docs[3] != their[1] || docs[7] != their[3] {
+			if !slices.Equal(names, []string{"fence", "getset", "relock", "append"}) ||
+				docs[3] != their[1] || docs[7] != their[3] {
 				t.Errorf("DOCS of %q", names)
 			}
-			want = "$7|summary|$88|Let a lock run for a time from now, if the token still holds it; returns whether it does|"
-			if got := strings.ReplaceAll(docs[5], "\r\n", "|"); !strings.Contains(got, want) || !strings.Contains(got, "$14|key_spec_index|:0|") {
+			want = "$7|summary|$88|Let a lock run for a time from now, if the token still holds " +
+				"it; returns whether it does|"
+			if got := strings.ReplaceAll(docs[5], "\r\n", "|"); !strings.Contains(got, want) ||
+				!strings.Contains(got, "$14|key_spec_index|:0|") {
 				t.Errorf("DOCS relock: %s", got)
 			}
 		})
@@ -127,22 +145,27 @@ func TestIntrospectionFiltersAndKeys(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	for _, want := range [][2]string{
-		{"COMMAND LIST FILTERBY PATTERN LOCK*", "*3\r\n$4\r\nlock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n"},
+		{"COMMAND LIST FILTERBY PATTERN LOCK*",
+			"*3\r\n$4\r\nlock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n"},
 		{"COMMAND LIST FILTERBY PATTERN [^a-q]elo?k", "*1\r\n$6\r\nrelock\r\n"},
 		{`COMMAND LIST FILTERBY pattern \fen[c]*e`, "*1\r\n$5\r\nfence\r\n"},
 		{"COMMAND LIST FILTERBY PATTERN nothing", "*0\r\n"},
 		{"COMMAND GETKEYS LOCK a 10", "*1\r\n$1\r\na\r\n"},
 		{"COMMAND GETKEYS lock a 10 WAIT 3 OWNER b", "*1\r\n$1\r\na\r\n"},
-		{"COMMAND GETKEYSANDFLAGS unlock a", "*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n+access\r\n+delete\r\n"},
+		{"COMMAND GETKEYSANDFLAGS unlock a",
+			"*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n+access\r\n+delete\r\n"},
 		{"COMMAND GETKEYS LOCK a", "-ERR Invalid number of arguments specified for command\r\n"},
-		{"COMMAND GETKEYS RELOCK a 1 2 3", "-ERR Invalid number of arguments specified for command\r\n"},
+		{"COMMAND GETKEYS RELOCK a 1 2 3",
+			"-ERR Invalid number of arguments specified for command\r\n"},
 		{"COMMAND GETKEYS LOCKSCAN 0", "-ERR The command has no key arguments\r\n"},
 		{"COMMAND GETKEYS FENCE k 1 MSET a 1 b 2", "*3\r\n$1\r\nk\r\n$1\r\na\r\n$1\r\nb\r\n"},
 		{"COMMAND GETKEYS FENCE k 1 TIME", "*1\r\n$1\r\nk\r\n"},
 		{"COMMAND GETKEYS FENCE k 1 ECHO x", "*1\r\n$1\r\nk\r\n"},
 		{"COMMAND GETKEYS FENCE k 1", "-ERR Invalid number of arguments specified for command\r\n"},
 		{"COMMAND GETKEYS FENCE k 1 nope a", "-ERR Invalid command specified\r\n"},
-		{"COMMAND GETKEYSANDFLAGS FENCE k 1 SET a 1", "*2\r\n*2\r\n$1\r\nk\r\n*2\r\n+RO\r\n+access\r\n*2\r\n$1\r\na\r\n*2\r\n+OW\r\n+update\r\n"},
+		{"COMMAND GETKEYSANDFLAGS FENCE k 1 SET a 1",
+			"*2\r\n*2\r\n$1\r\nk\r\n*2\r\n+RO\r\n+access\r\n" +
+				"*2\r\n$1\r\na\r\n*2\r\n+OW\r\n+update\r\n"},
 	} {
 		c.Expect(want[0], want[1])
 	}
@@ -152,32 +175,37 @@ func TestIntrospectionFiltersAndKeys(t *testing.T) {
 	}
 }
 
-// COMMAND keeps its place among other commands, and to the state of its connection.
+// COMMAND is answered in order, and according to the state of its connection.
 func TestIntrospectionInEveryState(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
-	c.Send("SET a 1", "COMMAND GETKEYS LOCK a 1", "GET a", "MULTI", "COMMAND INFO lock", "COMMAND COUNT", "EXEC", "PING")
-	for _, want := range []string{"+OK\r\n", "*1\r\n$1\r\na\r\n", "$1\r\n1\r\n", "+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n*1\r\n$-1\r\n:…", "+PONG\r\n"} {
+	c.Send("SET a 1", "COMMAND GETKEYS LOCK a 1", "GET a", "MULTI", "COMMAND INFO lock",
+		"COMMAND COUNT", "EXEC", "PING")
+	for _, want := range []string{"+OK\r\n", "*1\r\n$1\r\na\r\n", "$1\r\n1\r\n", "+OK\r\n",
+		"+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n*1\r\n$-1\r\n:…", "+PONG\r\n"} {
 		prefix, open := strings.CutSuffix(want, "…")
 		if got := c.Reply(); got != want && !(open && strings.HasPrefix(got, prefix)) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	c.Send("CLIENT REPLY OFF", "COMMAND", "COMMAND DOCS lock", "CLIENT REPLY ON", "CLIENT REPLY SKIP", "COMMAND COUNT", "PING")
+	c.Send("CLIENT REPLY OFF", "COMMAND", "COMMAND DOCS lock", "CLIENT REPLY ON",
+		"CLIENT REPLY SKIP", "COMMAND COUNT", "PING")
 	for _, want := range []string{"+OK\r\n", "+PONG\r\n"} {
 		if got := c.Reply(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	c.Do("SUBSCRIBE news")
-	if got := c.Do("COMMAND DOCS lock"); !strings.HasPrefix(got, "-ERR Can't execute 'command|docs'") {
+	if got := c.Do("COMMAND DOCS lock"); !strings.HasPrefix(got,
+		"-ERR Can't execute 'command|docs'") {
 		t.Errorf("subscribed: %q", got)
 	}
 
 	c = proxytest.Dial(t, p.Addr)
 	c.Do("ACL SETUSER reader on >pw +@read ~*")
 	c.Do("AUTH reader pw")
-	for _, command := range []string{"COMMAND", "COMMAND DOCS lock", "COMMAND INFO lock", "COMMAND COUNT", "COMMAND GETKEYS LOCK a 1"} {
+	for _, command := range []string{"COMMAND", "COMMAND DOCS lock", "COMMAND INFO lock",
+		"COMMAND COUNT", "COMMAND GETKEYS LOCK a 1"} {
 		if got := c.Do(command); !strings.HasPrefix(got, "-NOPERM ") {
 			t.Errorf("%s without the right to: %q", command, got)
 		}
@@ -199,49 +227,59 @@ func TestIntrospectionForRedisCLI(t *testing.T) {
 		{[]string{"help", "@lock"}, "key token command [arg [arg ...]]"},
 		{[]string{"help", "@lock"}, "cursor [MATCH pattern] [COUNT count]"},
 	} {
-		out, err := exec.Command("redis-cli", append([]string{"-p", port}, run.args...)...).CombinedOutput()
+		out, err := exec.Command("redis-cli",
+			append([]string{"-p", port}, run.args...)...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), run.want) {
 			t.Errorf("redis-cli %v: %v\n%s\nwant %q in it", run.args, err, out, run.want)
 		}
 	}
 }
 
-// Whoever adds a lock command adds its documentation.
+// Every lock command has documentation.
 func TestIntrospectionKnowsEveryLockCommand(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	for i := range lockcmd.Specs {
-		if got := c.Do("COMMAND DOCS " + lockcmd.Specs[i].Name); !strings.HasPrefix(got, "*2\r\n") || strings.Contains(got, "summary\r\n$0\r\n") {
+		if got := c.Do("COMMAND DOCS " + lockcmd.Specs[i].Name); !strings.HasPrefix(got,
+			"*2\r\n") || strings.Contains(got, "summary\r\n$0\r\n") {
 			t.Errorf("%s: %q", lockcmd.Specs[i].Name, got)
 		}
 	}
 }
 
-// A proxy behind a proxy tells of the lock commands once.
+// A proxy in front of a proxy reports each lock command once.
 func TestIntrospectionOfStackedProxies(t *testing.T) {
 	server, inner := proxytest.StartBoth(t)
 	outer := proxytest.Start(t, "redis://"+inner.Addr, nil)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
-		direct, one, two := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, inner.Addr), proxytest.Dial(t, outer.Addr)
+		direct, one, two := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, inner.Addr),
+			proxytest.Dial(t, outer.Addr)
 		for _, c := range []*proxytest.Conn{direct, one, two} {
 			c.Do(proto)
 		}
 		tpSettleOrder(direct)
 		two.Expect("COMMAND COUNT", one.Do("COMMAND COUNT"))
-		for _, command := range []string{"COMMAND", "COMMAND LIST", "COMMAND INFO", "COMMAND INFO lock get", "COMMAND DOCS", "COMMAND DOCS get lock", "COMMAND LIST FILTERBY PATTERN *lock"} {
-			if want, got := tpElements(t, one.Do(command)), tpElements(t, two.Do(command)); !slices.Equal(got, want) {
+		for _, command := range []string{"COMMAND", "COMMAND LIST", "COMMAND INFO",
+			"COMMAND INFO lock get", "COMMAND DOCS", "COMMAND DOCS get lock",
+			"COMMAND LIST FILTERBY PATTERN *lock"} {
+			if want, got := tpElements(t, one.Do(command)),
+				tpElements(t, two.Do(command)); !slices.Equal(got, want) {
 				t.Errorf("%s: %d elements, want %d", command, len(got), len(want))
 			}
 		}
 		two.Expect("COMMAND GETKEYS LOCK a 10", "*1\r\n$1\r\na\r\n")
-		for _, command := range []string{"INFO lockproxy", "INFO server lockproxy", "INFO lockproxy server"} {
+		for _, command := range []string{"INFO lockproxy", "INFO server lockproxy",
+			"INFO lockproxy server"} {
 			got := two.Do(command)
-			if strings.Count(got, "# Lockproxy") != 1 || !strings.Contains(got, "upstream:"+inner.Addr) || strings.Contains(command, "server") != strings.Contains(got, "# Server") {
+			if strings.Count(got, "# Lockproxy") != 1 ||
+				!strings.Contains(got, "upstream:"+inner.Addr) ||
+				strings.Contains(command, "server") != strings.Contains(got, "# Server") {
 				t.Errorf("%s: %q", command, got)
 			}
 		}
 		token := two.Lock("job 30")
-		one.Expect("LOCK job 30", map[string]string{"HELLO 2": "$-1\r\n", "HELLO 3": "_\r\n"}[proto])
+		one.Expect("LOCK job 30", map[string]string{"HELLO 2": "$-1\r\n",
+			"HELLO 3": "_\r\n"}[proto])
 		one.Expect(proxytest.Unlock("job", token), ":1\r\n")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// One client too many is told so, as by Redis, and keeps nobody waiting.
+// A client above the limit is refused in Redis's words, and delays no other.
 func TestMaxClients(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.MaxClients = 3 })
@@ -27,15 +27,16 @@ func TestMaxClients(t *testing.T) {
 		clients = append(clients, c)
 	}
 	for range 20 {
-		proxytest.Dial(t, p.Addr) // reads nothing
+		proxytest.Dial(t, p.Addr) // it never reads
 	}
 	extra := proxytest.Dial(t, p.Addr)
-	if rest, err := io.ReadAll(extra.In); string(rest) != "-ERR max number of clients reached\r\n" || err != nil {
+	rest, err := io.ReadAll(extra.In)
+	if string(rest) != "-ERR max number of clients reached\r\n" || err != nil {
 		t.Errorf("the fourth client: %q, %v", rest, err)
 	}
 	clients[0].Expect("PING", "+PONG\r\n")
 	clients[0].Close()
-	proxytest.Eventually(t, 2*time.Second, "a place is free again", func() bool {
+	proxytest.Eventually(t, 2*time.Second, "a new client is served", func() bool {
 		nc, err := net.Dial("tcp", p.Addr)
 		if err != nil {
 			return false
@@ -51,12 +52,15 @@ func TestMaxClients(t *testing.T) {
 
 func TestMaxClientsAmongSilentTLS(t *testing.T) {
 	server := testredis.Start(t)
-	p, trusting := tpTLSProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.MaxClients, cfg.HandshakeTimeout = 3, 300*time.Millisecond })
+	p, trusting := tpTLSProxy(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.MaxClients, cfg.HandshakeTimeout = 3, 300*time.Millisecond
+	})
 	for range 3 {
-		proxytest.Dial(t, p.Addr) // never shakes hands
+		proxytest.Dial(t, p.Addr) // it never begins its handshake
 	}
-	proxytest.Dial(t, p.Addr).Closed()                                               // without a word, as in Redis
-	proxytest.Eventually(t, 2*time.Second, "silent clients make room", func() bool { // when their time is over
+	proxytest.Dial(t, p.Addr).Closed() // without a message, as in Redis
+	// when their time is over
+	proxytest.Eventually(t, 2*time.Second, "silent clients make room", func() bool {
 		nc, err := tls.Dial("tcp", p.Addr, trusting)
 		if err != nil {
 			return false
@@ -65,7 +69,7 @@ func TestMaxClientsAmongSilentTLS(t *testing.T) {
 	})
 }
 
-// Each limit answers and closes as Redis does at its own.
+// At each limit the proxy answers and closes as Redis does.
 func TestLimits(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
@@ -74,11 +78,14 @@ func TestLimits(t *testing.T) {
 	})
 	for _, c := range []struct{ name, request, want string }{
 		{"arguments", "*11\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
-		{"as many arguments as allowed", "*10\r\n$3\r\nDEL\r\n" + strings.Repeat("$1\r\nx\r\n", 9), ":0\r\n"},
+		{"as many arguments as allowed", "*10\r\n$3\r\nDEL\r\n" + strings.Repeat("$1\r\nx\r\n", 9),
+			":0\r\n"},
 		{"bulk", "*2\r\n$4\r\nECHO\r\n$2001\r\n", "-ERR Protocol error: invalid bulk length\r\n"},
-		{"bulk as long as allowed", fmt.Sprintf("*2\r\n$6\r\nSTRLEN\r\n$2000\r\n%s\r\n", strings.Repeat("x", 2000)), ":0\r\n"},
+		{"bulk as long as allowed", fmt.Sprintf("*2\r\n$6\r\nSTRLEN\r\n$2000\r\n%s\r\n",
+			strings.Repeat("x", 2000)), ":0\r\n"},
 		{"inline", strings.Repeat("x", 201), "-ERR Protocol error: too big inline request\r\n"},
-		{"header line", "*" + strings.Repeat("1", 201), "-ERR Protocol error: too big mbulk count string\r\n"},
+		{"header line", "*" + strings.Repeat("1", 201),
+			"-ERR Protocol error: too big mbulk count string\r\n"},
 	} {
 		nc := proxytest.Dial(t, p.Addr)
 		nc.WriteRaw(c.request)
@@ -91,7 +98,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What must be held whole is bounded by --client-buffer; everything else streams.
+// Requests that must be held whole are bounded by --client-buffer; others stream.
 func TestClientBuffer(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.ClientBuffer = 100000 })
@@ -99,18 +106,22 @@ func TestClientBuffer(t *testing.T) {
 	c.Expect("SET big "+strings.Repeat("x", 300000), "+OK\r\n")
 	c.Expect("STRLEN big", ":300000\r\n")
 	c.Lock(strings.Repeat("k", 99900) + " 30")
-	// A lock command that is larger is refused, and skipped: the connection goes on, with its session locks.
+	// A larger lock command is refused and skipped: the connection continues, with its session
+	// locks.
 	token := c.Lock("job 30 SESSION")
 	large := strings.Repeat("k", 300000)
-	c.Expect("LOCK "+large+" 30", "-ERR the LOCK command is larger than 100000 bytes (--client-buffer): nothing was run\r\n")
-	c.Expect(fmt.Sprintf("FENCE job %d SET big %s", token, large), "-ERR the FENCE command is larger than 100000 bytes…")
-	c.Expect("STRLEN big", ":300000\r\n") // as it was
+	c.Expect("LOCK "+large+" 30",
+		"-ERR the LOCK command is larger than 100000 bytes (--client-buffer): nothing was run\r\n")
+	c.Expect(fmt.Sprintf("FENCE job %d SET big %s", token, large),
+		"-ERR the FENCE command is larger than 100000 bytes…")
+	c.Expect("STRLEN big", ":300000\r\n") // unchanged
 	c.Expect("MULTI", "+OK\r\n")
 	c.Expect("LOCK "+large+" 30", "-ERR the LOCK command is larger…")
 	c.Expect("EXEC", "-EXECABORT…")
 	c.Send("PING", "UNLOCK "+large, "PING")
-	for _, want := range []string{"+PONG\r\n", "-ERR the UNLOCK command is larger…", "+PONG\r\n"} {
-		if got := c.Reply(); got != want && !strings.HasPrefix(got, strings.TrimSuffix(want, "…")) {
+	for _, want := range []string{"+PONG\r\n", "-ERR the UNLOCK command is …", "+PONG\r\n"} {
+		got := c.Reply()
+		if got != want && !strings.HasPrefix(got, strings.TrimSuffix(want, "…")) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -119,17 +130,18 @@ func TestClientBuffer(t *testing.T) {
 	if got := c.Reply(); !strings.HasPrefix(got, "-ERR the UNLOCK command is larger") {
 		t.Errorf("an UNLOCK that ends with its key: %q", got)
 	}
-	// One that isn't well-formed ends the connection, as any does.
+	// A malformed one ends the connection, like any malformed request.
 	c.WriteRaw("*3\r\n$4\r\nLOCK\r\n$200000\r\n" + strings.Repeat("k", 200000) + "\r\nx1\r\n")
 	if got := c.Reply(); !strings.HasPrefix(got, "-ERR Protocol error: expected '$'") {
 		t.Errorf("a request that isn't one: %q", got)
 	}
 	c.Closed()
-	// Whom a HELLO that isn't held logs in can't be known, but what it speaks can.
+	// The user of a HELLO that is not held is unknown, but its protocol is known.
 	c = proxytest.Dial(t, p.Addr)
 	c.Expect("PING", "+PONG\r\n")
 	c.Expect("HELLO 3 SETNAME "+strings.Repeat("n", 300000), "%7…")
-	c.Expect("LOCKINFO nothing", "-ERR lock commands can't be used on a connection whose state was changed in a way…")
+	c.Expect("LOCKINFO nothing",
+		"-ERR lock commands can't be used on a connection whose state was changed in a way…")
 	c.Expect("GET nothing", "_\r\n")
 	c.Expect("SUBSCRIBE a", ">3…")
 	c.Expect("RESET", "+RESET\r\n")
@@ -138,10 +150,12 @@ func TestClientBuffer(t *testing.T) {
 	c.Expect("LOCKINFO nothing", "_\r\n")
 
 	c = proxytest.Dial(t, p.Addr)
-	c.Expect("COMMAND DOCS "+strings.Repeat("k", 300000), "*0\r\n") // not held: nothing is added to what Redis says
+	// not held: the proxy adds nothing to Redis's reply
+	c.Expect("COMMAND DOCS "+strings.Repeat("k", 300000), "*0\r\n")
 }
 
-// A lock that is held keeps its name in memory once, and its session no buffer in which it came.
+// A lock that is held keeps its name in memory once, and its session does not keep the buffer of
+// the request.
 func TestMemoryOfLongNames(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	const n, length = 50, 1_000_000
@@ -161,7 +175,7 @@ func TestMemoryOfLongNames(t *testing.T) {
 		holders = append(holders, c)
 	}
 	per := int64(0)
-	for range 20 { // what is on its way to somewhere goes by itself
+	for range 20 { // buffers in transit are freed by themselves
 		if per = (live() - before) / n; per < length*3/2 {
 			break
 		}

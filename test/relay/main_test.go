@@ -1,5 +1,5 @@
-// Package relay_test is what comes through the proxy is what Redis says: for every command, in every state, by every
-// transport, for hostile and slow clients, and while the upstream is away.
+// Package relay_test shows that the proxy relays what Redis says: for every command, in every
+// state, by every transport, for hostile and slow clients, and while the upstream is away.
 package relay_test
 
 import (

@@ -9,18 +9,19 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// When Redis is gone, everybody who waits is told so, and nobody that another client holds the lock: at once, or where another server
-// may take its place, at the end of the wait.
+// When Redis is gone, every waiter is told so, and none is told that another client holds the lock:
+// at once, or at the end of the wait where another server can take its place.
 func TestWaitersAreToldThatRedisIsGone(t *testing.T) {
 	t.Parallel()
 	const wait, n = 3 * time.Second, 30
-	for name, moves := range map[string]bool{"one Redis": false, "one that may be replaced": true} {
+	for name, moves := range map[string]bool{"one Redis": false, "one that can be replaced": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := testredis.Start(t)
 			url := server.URL()
 			if moves {
-				url = "redis+sentinel://" + testredis.StartSentinel(t, server.Addr()).Addr() + "/mymaster"
+				url = "redis+sentinel://" + testredis.StartSentinel(t, server.Addr()).Addr() +
+					"/mymaster"
 			}
 			p := proxytest.Start(t, url, nil)
 			proxytest.Dial(t, p.Addr).Lock("job 60")
@@ -44,7 +45,8 @@ func TestWaitersAreToldThatRedisIsGone(t *testing.T) {
 				}
 				last = time.Since(killed)
 			}
-			t.Logf("%d were told that the lock is another's; the last was told after %v", null, last)
+			t.Logf("%d were told that another holds the lock; the last was told after %v", null,
+				last)
 			if null > 0 {
 				t.Errorf("%d of %d were told that another holds the lock", null, n)
 			}

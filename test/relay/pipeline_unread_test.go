@@ -21,12 +21,13 @@ import (
 	"lockproxy/proxy"
 )
 
-// pipeline is what a client writes before it reads anything: a number of rounds, and the replies of each.
+// pipeline is what a client writes before it reads anything: a number of rounds, and the replies of
+// each.
 type pipeline struct {
 	name   string
 	rounds int
 	round  func(i int) []string // words of commands, separated by blanks
-	want   func(i int) string   // "" if it can't be told beforehand: then replies are counted
+	want   func(i int) string   // "" if unknown beforehand: then replies are counted
 }
 
 // longWord makes a round large.
@@ -35,53 +36,65 @@ var longWord = strings.Repeat("x", 1000)
 func echoed(i int) string { return fmt.Sprintf("%08d%s", i, longWord) }
 
 var pipelines = []pipeline{
-	{"ECHO", 20000, func(i int) []string { return []string{"ECHO " + echoed(i)} }, func(i int) string { return proxytest.Bulk(echoed(i)) }},
-	{"GET", 20000, func(i int) []string { return []string{"GET big"} }, func(i int) string { return proxytest.Bulk(longWord) }},
-	{"transactions", 12000, func(i int) []string { return []string{"MULTI", "ECHO " + echoed(i), "EXEC"} },
+	{"ECHO", 20000, func(i int) []string {
+		return []string{"ECHO " + echoed(i)}
+	}, func(i int) string { return proxytest.Bulk(echoed(i)) }},
+	{"GET", 20000, func(i int) []string {
+		return []string{"GET big"}
+	}, func(i int) string { return proxytest.Bulk(longWord) }},
+	{"transactions", 12000, func(i int) []string {
+		return []string{"MULTI", "ECHO " + echoed(i), "EXEC"}
+	},
 		func(i int) string { return "+OK\r\n+QUEUED\r\n*1\r\n" + proxytest.Bulk(echoed(i)) }},
-	{"databases", 12000, func(i int) []string { return []string{"SELECT 1", "ECHO " + echoed(i), "SELECT 0"} },
+	{"databases", 12000, func(i int) []string {
+		return []string{"SELECT 1", "ECHO " + echoed(i), "SELECT 0"}
+	},
 		func(i int) string { return "+OK\r\n" + proxytest.Bulk(echoed(i)) + "+OK\r\n" }},
 	{"locks", 200, func(i int) []string {
-		return append([]string{fmt.Sprintf("LOCK l%d 60", i), fmt.Sprintf("LOCKINFO l%d", i)}, slices.Repeat([]string{"ECHO " + echoed(i)}, 100)...)
+		return append([]string{fmt.Sprintf("LOCK l%d 60", i), fmt.Sprintf("LOCKINFO l%d", i)},
+			slices.Repeat([]string{"ECHO " + echoed(i)}, 100)...)
 	}, nil},
 }
 
-// A client that writes tens of megabytes of requests before it reads a reply is served as by Redis; meanwhile others are served as
-// ever, by the same connection too, and the proxy's memory stays small.
+// A client that writes tens of megabytes of requests before it reads a reply is served as by Redis.
+// Others are served meanwhile, on the same upstream connection too, and the proxy's memory stays
+// small.
 func TestPipelineWrittenBeforeItIsRead(t *testing.T) {
 	for _, kind := range []string{"tcp", "unix", "tls"} {
 		for _, dedicated := range []bool{false, true} {
 			for _, pl := range pipelines {
-				t.Run(fmt.Sprintf("%s/dedicated=%v/%s", kind, dedicated, pl.name), func(t *testing.T) {
-					server := testredis.Start(t)
-					proxytest.Dial(t, server.Addr()).Expect("SET big "+longWord, "+OK\r\n")
-					connect := unreadProxy(t, server, kind, dedicated)
-					c, other := connect(), connect()
-					for range 2 { // the second goes by a lane, if there are any
-						c.Expect("PING", "+PONG\r\n")
-						other.Expect("PING", "+PONG\r\n")
-					}
-					before := heapBytes()
-					pl.write(t, c)
-					if grown := heapBytes() - before; grown > 24<<20 {
-						t.Errorf("%d MB are held for a client that doesn't read", grown>>20)
-					}
-					for began, i := time.Now(), 0; i < 200; i++ {
-						other.Expect("PING", "+PONG\r\n")
-						if took := time.Since(began); took > 5*time.Second {
-							t.Fatalf("others wait: %d requests in %v", i, took)
+				t.Run(fmt.Sprintf("%s/dedicated=%v/%s", kind, dedicated, pl.name),
+					func(t *testing.T) {
+						server := testredis.Start(t)
+						proxytest.Dial(t, server.Addr()).Expect("SET big "+longWord, "+OK\r\n")
+						connect := unreadProxy(t, server, kind, dedicated)
+						c, other := connect(), connect()
+						for range 2 { // the second goes by a lane, if there are any
+							c.Expect("PING", "+PONG\r\n")
+							other.Expect("PING", "+PONG\r\n")
 						}
-					}
-					pl.read(t, c)
-					c.Expect("PING", "+PONG\r\n")
-				})
+						before := heapBytes()
+						pl.write(t, c)
+						if grown := heapBytes() - before; grown > 24<<20 {
+							t.Errorf("%d MB are held for a client that doesn't read", grown>>20)
+						}
+						for began, i := time.Now(), 0; i < 200; i++ {
+							other.Expect("PING", "+PONG\r\n")
+							if took := time.Since(began); took > 5*time.Second {
+								t.Fatalf("others wait: %d requests in %v", i, took)
+							}
+						}
+						pl.read(t, c)
+						c.Expect("PING", "+PONG\r\n")
+					})
 			}
 		}
 	}
 }
 
 // unreadProxy starts a proxy that is reached in one of three ways, and returns how.
-func unreadProxy(t *testing.T, server *testredis.Server, kind string, dedicated bool) (connect func() *proxytest.Conn) {
+func unreadProxy(t *testing.T, server *testredis.Server, kind string,
+	dedicated bool) (connect func() *proxytest.Conn) {
 	change := func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = dedicated, 1 }
 	switch kind {
 	case "tls":
@@ -177,7 +190,8 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// What a client leaves unread because it has locked behind it is bounded by --max-unread: then it is closed, which the log says.
+// The unread replies of a client are bounded by --max-unread: beyond, it is closed, and the log
+// says so.
 func TestPipelineUnreadIsBounded(t *testing.T) {
 	server := testredis.Start(t)
 	for _, dedicated := range []bool{false, true} {
@@ -191,7 +205,8 @@ func TestPipelineUnreadIsBounded(t *testing.T) {
 		go func() { // ends when the proxy closes, or the test
 			for i := range 300 {
 				var raw []byte
-				for _, command := range append(slices.Repeat([]string{"ECHO " + echoed(i)}, 100), "LOCK a 60") {
+				for _, command := range append(slices.Repeat([]string{"ECHO " + echoed(i)}, 100),
+					"LOCK a 60") {
 					raw = resp.AppendCommand(raw, strings.Fields(command)...)
 				}
 				if _, err := c.Write(raw); err != nil {
@@ -200,7 +215,9 @@ func TestPipelineUnreadIsBounded(t *testing.T) {
 			}
 		}()
 		proxytest.Eventually(t, 30*time.Second, "it is closed, and the log says so", func() bool {
-			return strings.Contains(log.String(), "client closed: it doesn't read what it asked for: client=127.0.0.1:") && p.Server.Stats().Clients == 0
+			return strings.Contains(log.String(),
+				"client closed: it doesn't read what it asked for: client=127.0.0.1:") &&
+				p.Server.Stats().Clients == 0
 		})
 		c.Close()
 	}

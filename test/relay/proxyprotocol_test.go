@@ -26,7 +26,9 @@ func tpFrom(t *testing.T, networks string) func(*proxy.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(cfg *proxy.Config) { cfg.ProxyProtocolFrom, cfg.HandshakeTimeout = list, 300*time.Millisecond }
+	return func(cfg *proxy.Config) {
+		cfg.ProxyProtocolFrom, cfg.HandshakeTimeout = list, 300*time.Millisecond
+	}
 }
 
 // tpHeader is the header of a client at source.
@@ -42,7 +44,7 @@ func tpHeader(t *testing.T, version byte, source string) string {
 func TestProxyProtocolGivesTheClientsAddress(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), tpFrom(t, "10.0.0.0/8, 127.0.0.1"))
-	local := "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00" // a balancer's own check of version 2
+	local := "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00" // a balancer's version 2 health check
 	for _, c := range []struct{ name, header, addr string }{
 		{"version 1", tpHeader(t, 1, "203.0.113.7:4711"), "203.0.113.7:4711"},
 		{"version 1, IPv6", tpHeader(t, 1, "[2001:db8::7]:4711"), "[2001:db8::7]:4711"},
@@ -64,24 +66,31 @@ func TestProxyProtocolGivesTheClientsAddress(t *testing.T) {
 		nc.Expect(proxytest.Unlock("job", token), ":1\r\n")
 	}
 
-	// Behind the header a session is as any other: it may wait, and be left.
+	// After the header a session is like any other: it can wait, and be left.
 	nc, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, server.Addr())
 	nc.WriteRaw(tpHeader(t, 2, "203.0.113.7:4711"))
 	nc.Send("BLPOP list 0", "ECHO behind")
-	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool { return strings.Contains(other.Do("INFO clients"), "blocked_clients:1") })
+	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool {
+		return strings.Contains(other.Do("INFO clients"), "blocked_clients:1")
+	})
 	nc.Close()
-	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool { return strings.Contains(other.Do("INFO clients"), "blocked_clients:0") })
+	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool {
+		return strings.Contains(other.Do("INFO clients"), "blocked_clients:0")
+	})
 }
 
-// A peer that must send a header and doesn't is closed, without holding up others.
+// A peer that must send a header and doesn't is closed, and delays no other.
 func TestProxyProtocolWithoutHeader(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), tpFrom(t, "127.0.0.0/8"))
-	silent, partial, bare, broken := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	silent, partial, bare, broken := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	partial.WriteRaw("\r\n\r\n\x00\r\n")
 	bare.Send("PING")
 	broken.WriteRaw("PROXY TCP4 nonsense\r\nPING\r\n")
-	if got := bare.Reply(); got != "-ERR expected a PROXY header, since this address is one of --proxy-protocol-from\r\n" {
+	want := "-ERR expected a PROXY header, " +
+		"since this address is one of --proxy-protocol-from\r\n"
+	if got := bare.Reply(); got != want {
 		t.Errorf("without a header: %q", got)
 	}
 	start := time.Now()
@@ -93,10 +102,10 @@ func TestProxyProtocolWithoutHeader(t *testing.T) {
 	for _, c := range []*proxytest.Conn{silent, partial, bare, broken} {
 		c.Closed()
 	}
-	good.Expect("PING", "+PONG\r\n") // its time for the header is over, and the header has come
+	good.Expect("PING", "+PONG\r\n") // past the limit for the header, which has come
 }
 
-// Balancers check whether somebody listens, all the time: that is nothing to log.
+// Balancers check all the time whether the port is open: that is not worth a log line.
 func TestProxyProtocolChecksAreNotLogged(t *testing.T) {
 	server := testredis.Start(t)
 	var mu sync.Mutex
@@ -117,22 +126,26 @@ func TestProxyProtocolChecksAreNotLogged(t *testing.T) {
 	proxytest.Dial(t, p.Addr).Expect("PING", "-ERR expected a PROXY header…")
 	proxytest.Eventually(t, 2*time.Second, "a line in the log", func() bool { return said() != "" })
 	proxytest.Dial(t, p.Addr).Expect("PING", "-ERR expected a PROXY header…")
-	if lines := strings.Count(said(), "\n"); lines > 2 || !strings.Contains(said(), `failed="PROXY header"`) { // two seconds at most
+	// two seconds at most
+	if lines := strings.Count(said(), "\n"); lines > 2 ||
+		!strings.Contains(said(), `failed="PROXY header"`) {
 		t.Errorf("%d lines:\n%s", lines, said())
 	}
 }
 
-// From elsewhere a header is what Redis takes it for: an inline command that it doesn't know.
+// From other addresses a header is what Redis makes of it: an inline command that it doesn't know.
 func TestProxyProtocolFromElsewhere(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	for _, header := range []string{"PROXY TCP4 203.0.113.7 203.0.113.8 1 2\r\n", tpHeader(t, 2, "203.0.113.7:4711")} {
+	for _, header := range []string{"PROXY TCP4 203.0.113.7 203.0.113.8 1 2\r\n",
+		tpHeader(t, 2, "203.0.113.7:4711")} {
 		for _, networks := range []string{"10.0.0.0/8", ""} {
 			change := func(*proxy.Config) {}
 			if networks != "" {
 				change = tpFrom(t, networks)
 			}
-			direct, c := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, proxytest.Start(t, server.URL(), change).Addr)
+			direct, c := proxytest.Dial(t, server.Addr()),
+				proxytest.Dial(t, proxytest.Start(t, server.URL(), change).Addr)
 			direct.WriteRaw(header + "\r\nPING\r\n")
 			c.WriteRaw(header + "\r\nPING\r\n")
 			for range 2 {
@@ -170,13 +183,14 @@ func TestProxyProtocolBeforeTLS(t *testing.T) {
 }
 
 func TestProxyProtocolNetworks(t *testing.T) {
+	const example = "; want for example 10.0.0.0/8 or 192.168.1.7"
 	for list, want := range map[string]string{
 		"10.0.0.0/8":                     "[10.0.0.0/8]",
 		" 10.1.2.3/8 , ::1,192.168.0.1 ": "[10.0.0.0/8 ::1/128 192.168.0.1/32]",
 		"::ffff:10.0.0.1":                "[10.0.0.1/32]",
-		"":                               `not a network: ""; want for example 10.0.0.0/8 or 192.168.1.7`,
-		"10.0.0.0/33":                    `not a network: "10.0.0.0/33"; want for example 10.0.0.0/8 or 192.168.1.7`,
-		"localhost":                      `not a network: "localhost"; want for example 10.0.0.0/8 or 192.168.1.7`,
+		"":                               `not a network: ""` + example,
+		"10.0.0.0/33":                    `not a network: "10.0.0.0/33"` + example,
+		"localhost":                      `not a network: "localhost"` + example,
 	} {
 		networks, err := proxy.ParseNetworks(list)
 		got := ""

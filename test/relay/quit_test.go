@@ -13,7 +13,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// The answer to QUIT comes before the end of the connection, however the two goroutines of a session are scheduled.
+// The reply to QUIT comes before the end of the connection, in whatever order the session's
+// goroutines run.
 func TestQuitIsAlwaysAnswered(t *testing.T) {
 	t.Parallel()
 	p := proxytest.Start(t, testredis.Start(t).URL(), nil)
@@ -27,18 +28,22 @@ func TestQuitIsAlwaysAnswered(t *testing.T) {
 	}
 }
 
-// quitters are ways to come to QUIT: what is sent before it, one request after the other's answer.
-var quitters = map[string][]string{"new": nil, "on a lane": {"PING", "PING"}, "in MULTI": {"MULTI", "PING"}, "with SUBSCRIBE": {"HELLO 3", "SUBSCRIBE a"}}
+// quitters are ways to come to QUIT: the requests before it, each sent after the reply to the one
+// before.
+var quitters = map[string][]string{"new": nil, "on a lane": {"PING", "PING"},
+	"in MULTI": {"MULTI", "PING"}, "with SUBSCRIBE": {"HELLO 3", "SUBSCRIBE a"}}
 
-// The end of the connection comes in one packet with the answer to QUIT: a client that has read that finds the connection closed, and
-// doesn't send into it.
+// The end of the connection comes in one packet with the reply to QUIT: a client that has read the
+// reply finds the connection closed, and doesn't send into it.
 func TestQuitEndsWithTheAnswer(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	for _, dedicated := range []bool{false, true} {
 		for name, before := range quitters {
 			t.Run(fmt.Sprintf("dedicated=%v/%s", dedicated, name), func(t *testing.T) {
-				p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
+				p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+					cfg.Dedicated = dedicated
+				})
 				var wg sync.WaitGroup
 				var mu sync.Mutex
 				open := 0 // guarded by mu
@@ -51,7 +56,8 @@ func TestQuitEndsWithTheAnswer(t *testing.T) {
 								c.Do(command)
 							}
 							c.Send("QUIT")
-							if got, err := c.TryReply(5 * time.Second); got != "+OK\r\n" || err != nil {
+							if got, err := c.TryReply(5 * time.Second); got != "+OK\r\n" ||
+								err != nil {
 								t.Errorf("QUIT: %q, %v", got, err)
 							}
 							if !proxytest.KnowsEnd(t, c.Conn) {
@@ -65,15 +71,16 @@ func TestQuitEndsWithTheAnswer(t *testing.T) {
 				}
 				wg.Wait()
 				if open > 0 {
-					t.Errorf("%d of %d connections were open when +OK had been read", open, clients*quits)
+					t.Errorf("%d of %d connections were open when +OK had been read", open,
+						clients*quits)
 				}
 			})
 		}
 	}
 }
 
-// What a client sends behind QUIT is not run, and doesn't cost it the answer, also if that is read late.
-func TestQuitWithMoreBehindIt(t *testing.T) {
+// Requests after QUIT are not run, and don't cost the client the reply, even if it reads late.
+func TestQuitWithMoreAfterIt(t *testing.T) {
 	server := testredis.Start(t)
 	for _, dedicated := range []bool{false, true} {
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
@@ -83,7 +90,8 @@ func TestQuitWithMoreBehindIt(t *testing.T) {
 				c.Expect("PING", "+PONG\r\n")
 			}
 			c.Send("QUIT", "SET quit 1")
-			c.Write([]byte(strings.Repeat("PING\r\n", 30000))) // it may be told already that nobody reads
+			// fails if the proxy has closed already
+			c.Write([]byte(strings.Repeat("PING\r\n", 30000)))
 			time.Sleep(2 * time.Millisecond)
 			c.SetReadDeadline(time.Now().Add(5 * time.Second))
 			if got, err := io.ReadAll(c.In); string(got) != "+OK\r\n" || err != nil {

@@ -13,13 +13,15 @@ import (
 // relayPerTurn is how many requests a turn of relayTurn sends at once.
 const relayPerTurn = 16
 
-// relayTurn returns a function that sends requests and reads all replies, without allocating anything itself.
+// relayTurn returns a function that sends requests and reads all replies, without allocating
+// anything itself.
 func relayTurn(t testing.TB) func() {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("SET k value", "+OK\r\n")
 	c.SetReadDeadline(time.Now().Add(time.Minute))
-	requests := []byte(strings.Repeat("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", relayPerTurn/2) + strings.Repeat("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n", relayPerTurn/2))
+	requests := []byte(strings.Repeat("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", relayPerTurn/2) +
+		strings.Repeat("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n", relayPerTurn/2))
 	replies := make([]byte, relayPerTurn/2*(len("$5\r\nvalue\r\n")+len("+OK\r\n")))
 	return func() {
 		if _, err := c.Write(requests); err != nil {
@@ -31,7 +33,8 @@ func relayTurn(t testing.TB) func() {
 	}
 }
 
-// A relayed command allocates nothing, in either direction. What the runtime does beside it, in any goroutine, is counted too.
+// A relayed command allocates nothing, in either direction. Allocations of the runtime, in any
+// goroutine, are counted too.
 func TestRelayAllocatesNothing(t *testing.T) {
 	turn := relayTurn(t)
 	for range 100 {

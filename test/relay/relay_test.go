@@ -13,20 +13,31 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// Each conversation is sent in one write, directly and through the proxy, and must bring the same bytes.
+// Each conversation is sent in one write, directly and through the proxy, and must yield the same
+// bytes.
 func TestRelayIsByteEqual(t *testing.T) {
 	big := strings.Repeat("0123456789abcdef", 1<<16)
 	conversations := map[string][]string{
-		"pipeline":     {"SET a 1", "INCR a", "GET a", "NOSUCH x", "GET", "LPUSH l 1 2 3", "LRANGE l 0 -1", "GET l", "DEL a l"},
-		"resp3":        {"HELLO 3 SETNAME me", "HSET h f v", "HGETALL h", "GET none", "ZADD z 1.5 m", "ZSCORE z m", "SMEMBERS none", "CLIENT GETNAME"},
-		"transaction":  {"MULTI", "SET a 1", "NOSUCH", "EXEC", "MULTI", "SET a 2", "GET a", "EXEC", "EXEC", "WATCH a", "MULTI", "DISCARD"},
-		"pubsub":       {"SUBSCRIBE a b", "PSUBSCRIBE c*", "PING", "GET x", "UNSUBSCRIBE", "PUNSUBSCRIBE", "GET x"},
-		"pubsub resp3": {"HELLO 3", "SUBSCRIBE a", "PUBLISH a hello", "GET x", "UNSUBSCRIBE", "GET x"},
-		"blocking":     {"BLPOP none 0.02", "RPUSH l x", "BLPOP l 0", "XREAD BLOCK 10 STREAMS s $", "WAIT 0 10"},
-		"tracking":     {"HELLO 3", "CLIENT TRACKING ON", "SET t 1", "GET t", "SET t 2", "GET t", "CLIENT TRACKING OFF"},
-		"scripts":      {"EVAL return{1,{'a',false}} 0", "SCRIPT LOAD return(1)", "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0", "EVAL error('x') 0"},
-		"reset":        {"SELECT 3", "MULTI", "RESET", "SELECT 99", "CLIENT REPLY SKIP", "GET a", "GET b", "CLIENT REPLY OFF", "GET c", "CLIENT REPLY ON"},
-		"big":          {"SET big " + big, "GET big", "APPEND big x", "STRLEN big", "GETRANGE big 0 70000"},
+		"pipeline": {"SET a 1", "INCR a", "GET a", "NOSUCH x", "GET", "LPUSH l 1 2 3",
+			"LRANGE l 0 -1", "GET l", "DEL a l"},
+		"resp3": {"HELLO 3 SETNAME me", "HSET h f v", "HGETALL h", "GET none",
+			"ZADD z 1.5 m", "ZSCORE z m", "SMEMBERS none", "CLIENT GETNAME"},
+		"transaction": {"MULTI", "SET a 1", "NOSUCH", "EXEC", "MULTI", "SET a 2", "GET a", "EXEC",
+			"EXEC", "WATCH a", "MULTI", "DISCARD"},
+		"pubsub": {"SUBSCRIBE a b", "PSUBSCRIBE c*", "PING", "GET x", "UNSUBSCRIBE",
+			"PUNSUBSCRIBE", "GET x"},
+		"pubsub resp3": {"HELLO 3", "SUBSCRIBE a", "PUBLISH a hello", "GET x", "UNSUBSCRIBE",
+			"GET x"},
+		"blocking": {"BLPOP none 0.02", "RPUSH l x", "BLPOP l 0", "XREAD BLOCK 10 STREAMS s $",
+			"WAIT 0 10"},
+		"tracking": {"HELLO 3", "CLIENT TRACKING ON", "SET t 1", "GET t", "SET t 2", "GET t",
+			"CLIENT TRACKING OFF"},
+		"scripts": {"EVAL return{1,{'a',false}} 0", "SCRIPT LOAD return(1)",
+			"EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0", "EVAL error('x') 0"},
+		"reset": {"SELECT 3", "MULTI", "RESET", "SELECT 99", "CLIENT REPLY SKIP", "GET a",
+			"GET b", "CLIENT REPLY OFF", "GET c", "CLIENT REPLY ON"},
+		"big": {"SET big " + big, "GET big", "APPEND big x", "STRLEN big",
+			"GETRANGE big 0 70000"},
 	}
 	server, p := proxytest.StartBoth(t)
 	run := func(addr string, commands []string) []byte {
@@ -43,7 +54,8 @@ func TestRelayIsByteEqual(t *testing.T) {
 		direct, proxied := run(server.Addr(), commands), run(p.Addr, commands)
 		direct, proxied = withoutID(direct), withoutID(proxied)
 		if !bytes.Equal(direct, proxied) {
-			t.Errorf("%s: %d bytes directly, %d through the proxy:\n%.2000q\n%.2000q", name, len(direct), len(proxied), direct, proxied)
+			t.Errorf("%s: %d bytes directly, %d through the proxy:\n%.2000q\n%.2000q", name,
+				len(direct), len(proxied), direct, proxied)
 		}
 	}
 }
@@ -61,22 +73,26 @@ func TestInlineCommands(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.WriteRaw("\r\n\nSET k \"a b\\x41\"\r\nGET k\nLOCK 'job' 30\r\nUNLOCK job\r\nSET k \"oops\r\n")
-	for _, want := range []string{"+OK\r\n", "$4\r\na bA\r\n", ":…", ":1\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"} {
+	for _, want := range []string{"+OK\r\n", "$4\r\na bA\r\n", ":…", ":1\r\n",
+		"-ERR Protocol error: unbalanced quotes in request\r\n"} {
 		got := c.Reply()
-		if prefix, open := strings.CutSuffix(want, "…"); got != want && !(open && strings.HasPrefix(got, prefix)) {
+		if prefix, open := strings.CutSuffix(want, "…"); got != want &&
+			!(open && strings.HasPrefix(got, prefix)) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	c.Closed()
 }
 
-// Both directions run at once: more is sent than any buffer on the way holds before the first reply is read.
+// Both directions run at once: more is sent than all buffers on the way hold before the first reply
+// is read.
 func TestLongPipeline(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	const n = 200_000
 	go func() {
-		request := []byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$40\r\n" + strings.Repeat("v", 40) + "\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
+		request := []byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$40\r\n" + strings.Repeat("v", 40) +
+			"\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
 		for range n / 100 {
 			if _, err := c.Write(bytes.Repeat(request, 100)); err != nil {
 				t.Error(err)
@@ -109,7 +125,7 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// A client that vanishes while it is blocked must not take an element with it.
+// A client that vanishes while it is blocked takes no element with it.
 func TestVanishedWhileBlocked(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
@@ -119,13 +135,17 @@ func TestVanishedWhileBlocked(t *testing.T) {
 		if behind != "" {
 			c.Send(behind)
 		}
-		blocked := func() bool { return strings.Contains(direct.ClientList(proxytest.Ctx).Val(), "cmd=blpop") }
+		blocked := func() bool {
+			return strings.Contains(direct.ClientList(proxytest.Ctx).Val(), "cmd=blpop")
+		}
 		proxytest.Eventually(t, time.Second, "the client is blocked", blocked)
 		c.Close()
-		proxytest.Eventually(t, time.Second, "the upstream connection is gone", func() bool { return !blocked() })
+		proxytest.Eventually(t, time.Second, "the upstream connection is gone", func() bool {
+			return !blocked()
+		})
 		direct.RPush(proxytest.Ctx, "queue", "x")
 		if n := direct.LLen(proxytest.Ctx, "queue").Val(); n != 1 {
-			t.Errorf("behind %q: the queue has %d elements, want 1", behind, n)
+			t.Errorf("after %q: the queue has %d elements, want 1", behind, n)
 		}
 		direct.Del(proxytest.Ctx, "queue")
 	}
@@ -168,22 +188,27 @@ func TestGoRedis(t *testing.T) {
 	}
 }
 
-// What is answered only if it is refused: each reply is its own request's, whether it was or not.
+// Some commands are answered only if they are refused: each reply goes to the right request in both
+// cases.
 func TestMaybeAnsweredCommands(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("ACL SETUSER mute on >p ~* &* +@all -replconf", "+OK\r\n")
 	const acks = 20
-	for _, login := range []string{"PING", "HELLO 2", "HELLO 3", "AUTH mute p", "HELLO 3 AUTH mute p"} {
+	for _, login := range []string{"PING", "HELLO 2", "HELLO 3", "AUTH mute p",
+		"HELLO 3 AUTH mute p"} {
 		direct, through := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
 		for _, c := range []*proxytest.Conn{direct, through} {
 			c.Do(login)
 		}
 		refused := strings.Contains(login, "mute")
 		key := strings.ReplaceAll(login, " ", "-")
-		pipeline := []string{"REPLCONF ACK 0", "ECHO one", "REPLCONF GETACK *", "REPLCONF listening-port 1 ACK 0", "LOCKINFO nothing", "REPLCONF ACK 0", "REPLCONF ACK",
-			"NOSUCHCOMMAND", "CLIENT REPLY SKIP", "REPLCONF ACK 0", "ECHO two", "CLIENT REPLY OFF", "REPLCONF ACK 0", "GET a", "CLIENT REPLY ON", "ECHO three",
-			"MULTI", "REPLCONF ACK 0", "DISCARD", "SUBSCRIBE ch", "REPLCONF ACK 0", "UNSUBSCRIBE ch", "LOCK", "REPLCONF ACK 0", "MONITOR", "MONITOR", "RESET", "QUIT"}
+		pipeline := []string{"REPLCONF ACK 0", "ECHO one", "REPLCONF GETACK *",
+			"REPLCONF listening-port 1 ACK 0", "LOCKINFO nothing", "REPLCONF ACK 0", "REPLCONF ACK",
+			"NOSUCHCOMMAND", "CLIENT REPLY SKIP", "REPLCONF ACK 0", "ECHO two", "CLIENT REPLY OFF",
+			"REPLCONF ACK 0", "GET a", "CLIENT REPLY ON", "ECHO three",
+			"MULTI", "REPLCONF ACK 0", "DISCARD", "SUBSCRIBE ch", "REPLCONF ACK 0",
+			"UNSUBSCRIBE ch", "LOCK", "REPLCONF ACK 0", "MONITOR", "MONITOR", "RESET", "QUIT"}
 		all := func(c *proxytest.Conn) (text string) {
 			c.Send(pipeline...)
 			for {
@@ -191,7 +216,8 @@ func TestMaybeAnsweredCommands(t *testing.T) {
 				if err != nil {
 					return text
 				}
-				if !strings.HasPrefix(got, "+1") && !strings.Contains(got, "'lock") { // MONITOR's feed; what only one of them knows
+				// MONITOR's feed; what only one of them knows
+				if !strings.HasPrefix(got, "+1") && !strings.Contains(got, "'lock") {
 					text += got
 				}
 			}
@@ -200,8 +226,10 @@ func TestMaybeAnsweredCommands(t *testing.T) {
 		if strings.Contains(login, "HELLO 3") {
 			null = "_\r\n"
 		}
-		want := strings.Replace(all(direct), "-ERR unknown command 'LOCKINFO', with args beginning with: 'nothing' \r\n", null, 1)
-		want = strings.Replace(want, "-ERR unknown command 'LOCK', with args beginning with: \r\n", "", 1)
+		want := strings.Replace(all(direct),
+			"-ERR unknown command 'LOCKINFO', with args beginning with: 'nothing' \r\n", null, 1)
+		want = strings.Replace(want, "-ERR unknown command 'LOCK', with args beginning with: \r\n",
+			"", 1)
 		got := all(through)
 		if got != want {
 			t.Errorf("%s:\n got %q\nwant %q", login, got, want)
@@ -229,7 +257,7 @@ func TestMaybeAnsweredCommands(t *testing.T) {
 	}
 }
 
-// MONITOR that was allowed once and isn't any more is answered the second time.
+// A MONITOR that was allowed and isn't any more is answered the second time.
 func TestSecondMonitorIsRefused(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	admin := proxytest.Dial(t, server.Addr())
@@ -252,11 +280,12 @@ func TestSecondMonitorIsRefused(t *testing.T) {
 	}
 }
 
-// REPLCONF ACK is never answered, and what follows it is answered all the same, each reply to its own request.
+// REPLCONF ACK is never answered, and each reply after it goes to the right request.
 func TestUnansweredCommands(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
-	c.Send("REPLCONF GETACK *", "PING", "REPLCONF ACK 0", "LOCK job 30", "MULTI", "REPLCONF ACK 0", "DISCARD", "UNLOCK job")
+	c.Send("REPLCONF GETACK *", "PING", "REPLCONF ACK 0", "LOCK job 30", "MULTI", "REPLCONF ACK 0",
+		"DISCARD", "UNLOCK job")
 	for _, want := range []string{"+PONG\r\n", ":", "+OK\r\n", "+QUEUED\r\n", "+OK\r\n", ":1\r\n"} {
 		if got := c.Reply(); !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)

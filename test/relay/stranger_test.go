@@ -11,11 +11,13 @@ import (
 	"lockproxy/proxy"
 )
 
-// A client that must log in first is held to Redis's own limits for it, neither sooner nor later than by
-// Redis, and is refused in Redis's own words.
+// A client that must log in first has exactly Redis's limits before, and is refused in Redis's
+// words.
 func TestLimitsBeforeLogin(t *testing.T) {
 	bulk := func(n int) string { return fmt.Sprintf("$%d\r\n%s\r\n", n, strings.Repeat("x", n)) }
-	args := func(n int) string { return fmt.Sprintf("*%d\r\n$3\r\nDEL\r\n", n) + strings.Repeat(bulk(1), n-1) }
+	args := func(n int) string {
+		return fmt.Sprintf("*%d\r\n$3\r\nDEL\r\n", n) + strings.Repeat(bulk(1), n-1)
+	}
 	auth := "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n"
 	requests := []string{
 		args(10),
@@ -49,7 +51,7 @@ func TestLimitsBeforeLogin(t *testing.T) {
 		"requirepass":       "CONFIG SET requirepass secret",
 		"no password":       "PING",
 		"default user off":  "ACL SETUSER default off nopass",
-		"default user bare": "ACL SETUSER default nopass nocommands", // need not log in
+		"default user bare": "ACL SETUSER default nopass nocommands", // no login necessary
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
@@ -65,15 +67,16 @@ func TestLimitsBeforeLogin(t *testing.T) {
 					continue
 				}
 				if got := talk(t, p.Addr, hostileBytes([]byte(request))...); got != want {
-					t.Errorf("%.60q by bytes: the answer is %.300q, Redis says %.300q", request, got, want)
+					t.Errorf("%.60q byte by byte: the answer is %.300q, Redis says %.300q", request,
+						got, want)
 				}
 			}
 		})
 	}
 }
 
-// While nobody can say whether a client must log in, one that sends more than it may then is told why it
-// is not served.
+// While the upstream cannot be asked whether a client must log in, a client that sends more than is
+// allowed before a login is told why it is not served.
 func TestLimitsBeforeLoginWithoutUpstream(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	server.Kill()
@@ -85,8 +88,8 @@ func TestLimitsBeforeLoginWithoutUpstream(t *testing.T) {
 	c.Closed()
 }
 
-// Before it has logged in, a client does not learn from lock commands, or from COMMAND, that this is not
-// the Redis behind it.
+// Before login, a client cannot learn from lock commands or COMMAND that a proxy is in front of
+// Redis.
 func TestLockCommandsBeforeLogin(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--requirepass", "secret")
@@ -96,10 +99,13 @@ func TestLockCommandsBeforeLogin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := proxytest.Start(t, server.URL(), change)
 			for _, command := range []string{
-				"LOCK HELP", "LOCK", "LOCK k", "LOCK k 10", "LOCK k ten", "LOCK k 10 WAIT 1 NONSENSE",
-				"LOCK k 10 WAIT 1", "UNLOCK", "UNLOCK k", "UNLOCK k nonsense", "RELOCK k", "RELOCK k 1 x",
+				"LOCK HELP", "LOCK", "LOCK k", "LOCK k 10", "LOCK k ten",
+				"LOCK k 10 WAIT 1 NONSENSE",
+				"LOCK k 10 WAIT 1", "UNLOCK", "UNLOCK k", "UNLOCK k nonsense", "RELOCK k",
+				"RELOCK k 1 x",
 				"LOCKINFO", "LOCKINFO k", "LOCKSCAN x", "LOCKSCAN 0", "FENCE k", "FENCE k x GET k",
-				"FENCE k 1 MULTI", "COMMAND DOCS LOCK", "COMMAND INFO LOCK", "COMMAND GETKEYS LOCK k 10",
+				"FENCE k 1 MULTI", "COMMAND DOCS LOCK", "COMMAND INFO LOCK",
+				"COMMAND GETKEYS LOCK k 10",
 				"COMMAND COUNT", "COMMAND LIST",
 			} {
 				c := proxytest.Dial(t, p.Addr)
@@ -124,7 +130,7 @@ func TestLockCommandsBeforeLogin(t *testing.T) {
 	}
 }
 
-// Clients that must log in first, and send large requests instead, do not cost much.
+// Clients that send large requests instead of logging in don't cost much.
 func TestHostileStrangers(t *testing.T) {
 	server := testredis.Start(t)
 	proxytest.Dial(t, server.Addr()).Do("CONFIG SET requirepass secret")

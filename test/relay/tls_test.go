@@ -21,7 +21,8 @@ import (
 )
 
 // tpTLSProxy serves TLS in front of the Redis at url; the result's clients trust it.
-func tpTLSProxy(t *testing.T, url string, change func(*proxy.Config)) (*proxytest.Proxy, *tls.Config) {
+func tpTLSProxy(t *testing.T, url string,
+	change func(*proxy.Config)) (*proxytest.Proxy, *tls.Config) {
 	ca := testtls.NewAuthority(t)
 	server := ca.Issue(t, "localhost")
 	p := proxytest.Start(t, url, func(cfg *proxy.Config) {
@@ -48,7 +49,8 @@ func TestTLSServesClients(t *testing.T) {
 	p, trusting := tpTLSProxy(t, server.URL(), nil)
 	c := tpDialTLS(t, p.Addr, trusting)
 	c.Send("SET a 1", "GET a", "MULTI", "INCR a", "EXEC")
-	for _, want := range []string{"+OK\r\n", "$1\r\n1\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n:2\r\n"} {
+	for _, want := range []string{"+OK\r\n", "$1\r\n1\r\n", "+OK\r\n", "+QUEUED\r\n",
+		"*1\r\n:2\r\n"} {
 		if got := c.Reply(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -66,18 +68,19 @@ func TestTLSServesClients(t *testing.T) {
 		t.Errorf("GET: %d bytes", len(got))
 	}
 	c.Expect("QUIT", "+OK\r\n")
-	if _, err := c.TryReply(time.Second); err != io.EOF { // with the alert that TLS wants at the end
+	if _, err := c.TryReply(time.Second); err != io.EOF { // with the alert with which TLS ends
 		t.Errorf("after QUIT: %v", err)
 	}
 
 	clients := redis.NewClient(&redis.Options{Addr: p.Addr, Protocol: 3, TLSConfig: trusting})
 	defer clients.Close()
-	if got, err := clients.Do(proxytest.Ctx, "LOCK", "job", 30).Int64(); err != nil || got <= token {
+	if got, err := clients.Do(proxytest.Ctx, "LOCK", "job", 30).Int64(); err != nil ||
+		got <= token {
 		t.Errorf("LOCK by go-redis: %d, %v", got, err)
 	}
 }
 
-// A client that closes its sending side is still given what it asked for.
+// A client that closes its sending side still gets its replies.
 func TestTLSHalfClose(t *testing.T) {
 	server := testredis.Start(t)
 	p, trusting := tpTLSProxy(t, server.URL(), nil)
@@ -90,18 +93,20 @@ func TestTLSHalfClose(t *testing.T) {
 	}
 }
 
-// While a client waits the proxy goes on reading from it, which TLS must survive.
+// While a client waits, the proxy continues to read from it: TLS must survive that.
 func TestTLSWaits(t *testing.T) {
 	server := testredis.Start(t)
 	p, trusting := tpTLSProxy(t, server.URL(), nil)
-	other, waiting, leaving := proxytest.Dial(t, server.Addr()), tpDialTLS(t, p.Addr, trusting), tpDialTLS(t, p.Addr, trusting)
+	other, waiting, leaving := proxytest.Dial(t, server.Addr()), tpDialTLS(t, p.Addr, trusting),
+		tpDialTLS(t, p.Addr, trusting)
 	for round := range 3 {
 		waiting.Send("BLPOP list 5", "ECHO behind")
 		time.Sleep(50 * time.Millisecond) // the session watches its client by now
 		waiting.Send("ECHO later")
 		time.Sleep(10 * time.Millisecond)
 		other.Do(fmt.Sprint("RPUSH list ", round))
-		for _, want := range []string{fmt.Sprintf("*2\r\n$4\r\nlist\r\n$1\r\n%d\r\n", round), "$6\r\nbehind\r\n", "$5\r\nlater\r\n"} {
+		for _, want := range []string{fmt.Sprintf("*2\r\n$4\r\nlist\r\n$1\r\n%d\r\n", round),
+			"$6\r\nbehind\r\n", "$5\r\nlater\r\n"} {
 			if got := waiting.Reply(); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
@@ -109,9 +114,13 @@ func TestTLSWaits(t *testing.T) {
 	}
 
 	leaving.Send("BLPOP list 0")
-	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool { return strings.Contains(other.Do("INFO clients"), "blocked_clients:1") })
+	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool {
+		return strings.Contains(other.Do("INFO clients"), "blocked_clients:1")
+	})
 	leaving.Close()
-	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool { return strings.Contains(other.Do("INFO clients"), "blocked_clients:0") })
+	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool {
+		return strings.Contains(other.Do("INFO clients"), "blocked_clients:0")
+	})
 
 	holder := tpDialTLS(t, p.Addr, trusting)
 	token := holder.Lock("job 30")
@@ -123,17 +132,19 @@ func TestTLSWaits(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	holder.Expect(proxytest.Unlock("job", token), ":1\r\n")
 	if got := waiting.Reply(); !strings.HasPrefix(got, ":") {
-		t.Errorf("LOCK behind a waiter that left: %q", got)
+		t.Errorf("LOCK after a waiter that left: %q", got)
 	}
 	if got := waiting.Reply(); got != "+PONG\r\n" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// Clients that don't shake hands cost others nothing, and are closed in time.
+// Clients without a handshake cost others nothing, and are closed in time.
 func TestTLSHandshakeIsBounded(t *testing.T) {
 	server := testredis.Start(t)
-	p, trusting := tpTLSProxy(t, server.URL(), func(cfg *proxy.Config) { cfg.HandshakeTimeout = 300 * time.Millisecond })
+	p, trusting := tpTLSProxy(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.HandshakeTimeout = 300 * time.Millisecond
+	})
 	var silent []*proxytest.Conn
 	for i := range 20 {
 		c := proxytest.Dial(t, p.Addr)
@@ -182,7 +193,8 @@ func TestTLSClientCertificates(t *testing.T) {
 		if err == nil {
 			nc.SetDeadline(time.Now().Add(5 * time.Second))
 			nc.Write([]byte("PING\r\n"))
-			_, err = nc.Read(make([]byte, 16)) // with TLS 1.3 the refusal comes after the client's handshake
+			// with TLS 1.3 the refusal comes after the client's handshake
+			_, err = nc.Read(make([]byte, 16))
 			nc.Close()
 		}
 		if (err == nil) != c.served {
@@ -191,7 +203,7 @@ func TestTLSClientCertificates(t *testing.T) {
 	}
 }
 
-// At Close no client is waited for, even if it doesn't read.
+// Close waits for no client, even if one doesn't read.
 func TestTLSCloseDoesNotWait(t *testing.T) {
 	server := testredis.Start(t)
 	p, trusting := tpTLSProxy(t, server.URL(), nil)
@@ -210,7 +222,8 @@ func TestTLSCloseDoesNotWait(t *testing.T) {
 	}
 }
 
-// At Shutdown a client is given what it asked for, and its end said; one in its handshake isn't waited for.
+// At Shutdown a client gets its replies and a proper end; a client in its handshake isn't waited
+// for.
 func TestTLSShutdown(t *testing.T) {
 	server := testredis.Start(t)
 	p, trusting := tpTLSProxy(t, server.URL(), nil)
@@ -241,12 +254,16 @@ func TestTLSRedisCLI(t *testing.T) {
 	ca, clients := testtls.NewAuthority(t), testtls.NewAuthority(t)
 	pair, client := ca.Issue(t, "localhost"), clients.Issue(t, "cli")
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
-		cfg.TLS = &tls.Config{Certificates: []tls.Certificate{pair.Cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool}
+		cfg.TLS = &tls.Config{Certificates: []tls.Certificate{pair.Cert},
+			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool}
 	})
 	_, port, _ := net.SplitHostPort(p.Addr)
-	args := []string{"-p", port, "--tls", "--cacert", ca.File, "--cert", client.CertFile, "--key", client.KeyFile}
-	for command, want := range map[string]string{"SET a 1": "OK", "LOCK job 5": "1", "COMMAND DOCS LOCK": "lock\nsummary"} {
-		out, err := exec.Command("redis-cli", append(args, strings.Fields(command)...)...).CombinedOutput()
+	args := []string{"-p", port, "--tls", "--cacert", ca.File, "--cert", client.CertFile, "--key",
+		client.KeyFile}
+	for command, want := range map[string]string{"SET a 1": "OK", "LOCK job 5": "1",
+		"COMMAND DOCS LOCK": "lock\nsummary"} {
+		out, err := exec.Command("redis-cli",
+			append(args, strings.Fields(command)...)...).CombinedOutput()
 		if err != nil || !strings.HasPrefix(string(out), want) {
 			t.Errorf("redis-cli --tls %s: %v\n%s", command, err, out)
 		}

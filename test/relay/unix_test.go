@@ -15,14 +15,15 @@ import (
 	"lockproxy/proxy"
 )
 
-// tpServe serves on a listener of the test's own until the test ends.
+// tpServe serves on ln until the test ends.
 func tpServe(t *testing.T, ln net.Listener, url string) {
 	t.Helper()
 	redis, err := upstream.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := proxy.New(proxy.Config{Upstream: redis, Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
+	server := proxy.New(proxy.Config{Upstream: redis, Locks: lockcmd.Config{MaxTimeout: time.Hour,
+		FenceRetention: time.Minute}})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }() // ends by Close; waited for in Cleanup
 	t.Cleanup(func() {
@@ -36,7 +37,8 @@ func tpServe(t *testing.T, ln net.Listener, url string) {
 func TestUnixSocketsOnBothSides(t *testing.T) {
 	dir := t.TempDir()
 	redisPath, path := filepath.Join(dir, "redis.sock"), filepath.Join(dir, "lockproxy.sock")
-	server := testredis.Start(t, "--unixsocket", redisPath, "--unixsocketperm", "700", "--requirepass", "secret")
+	server := testredis.Start(t, "--unixsocket", redisPath, "--unixsocketperm", "700",
+		"--requirepass", "secret")
 	ln, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -70,9 +72,13 @@ func TestUnixSocketsOnBothSides(t *testing.T) {
 
 	leaving := connect()
 	leaving.Send("BLPOP list 0")
-	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool { return strings.Contains(direct.Do("INFO clients"), "blocked_clients:1") })
+	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool {
+		return strings.Contains(direct.Do("INFO clients"), "blocked_clients:1")
+	})
 	leaving.Close()
-	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool { return strings.Contains(direct.Do("INFO clients"), "blocked_clients:0") })
+	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool {
+		return strings.Contains(direct.Do("INFO clients"), "blocked_clients:0")
+	})
 
 	server.Kill()
 	connect().Expect("PING", "-UPSTREAM cannot reach "+redisPath+": nothing was sent, try again…")

@@ -15,27 +15,36 @@ import (
 	"lockproxy/proxy"
 )
 
-// lossCommands has every command at which a session waits for a reply of its upstream, and one of each other way
-// in which requests are passed on.
+// lossCommands has every command at which a session waits for a reply of its upstream, and one of
+// each other way in which requests are passed on.
 var lossCommands = []string{
-	"GET k", "SET k v", "SET k v NX", "SETNX k v", "GETSET k v", "EVAL return(1) 0", "EVAL return(1) 1 k",
-	"EVALSHA 0123456789012345678901234567890123456789 1 k", "SCRIPT LOAD return(1)", "SCRIPT KILL", "FCALL f 0",
-	"MULTI", "EXEC", "DISCARD", "WATCH k", "UNWATCH", "SELECT 1", "AUTH default secret", "HELLO", "HELLO 3", "RESET",
-	"QUIT", "POST", "SUBSCRIBE ch", "PSUBSCRIBE p*", "UNSUBSCRIBE", "MONITOR", "SYNC", "REPLCONF ACK 0", "REPLCONF GETACK",
-	"BLPOP nothing 0.1", "XREAD BLOCK 100 STREAMS nothing 0", "WAIT 0 10", "WAITAOF 0 0 10", "PUBLISH ch m", "DEL n",
-	"CLIENT ID", "CLIENT PAUSE 10 WRITE", "CLIENT PAUSE 10", "CLIENT UNPAUSE", "CLIENT REPLY ON", "CLIENT REPLY OFF",
-	"CLIENT REPLY SKIP", "CLIENT SETNAME n", "CLIENT TRACKING ON", "CLIENT KILL ID 1", "INFO", "INFO lockproxy", "COMMAND",
-	"COMMAND COUNT", "COMMAND DOCS lock", "COMMAND GETKEYS LOCK k 10", "CLUSTER INFO", "READONLY", "NOSUCHCOMMAND",
-	"LOCK free 10", "LOCK free 10 WAIT 1", "LOCK held 10 WAIT 0.1", "LOCK free 10 SESSION", "UNLOCK free", "UNLOCK free 1",
+	"GET k", "SET k v", "SET k v NX", "SETNX k v", "GETSET k v", "EVAL return(1) 0",
+	"EVAL return(1) 1 k",
+	"EVALSHA 0123456789012345678901234567890123456789 1 k", "SCRIPT LOAD return(1)", "SCRIPT KILL",
+	"FCALL f 0",
+	"MULTI", "EXEC", "DISCARD", "WATCH k", "UNWATCH", "SELECT 1", "AUTH default secret", "HELLO",
+	"HELLO 3", "RESET",
+	"QUIT", "POST", "SUBSCRIBE ch", "PSUBSCRIBE p*", "UNSUBSCRIBE", "MONITOR", "SYNC",
+	"REPLCONF ACK 0", "REPLCONF GETACK",
+	"BLPOP nothing 0.1", "XREAD BLOCK 100 STREAMS nothing 0", "WAIT 0 10", "WAITAOF 0 0 10",
+	"PUBLISH ch m", "DEL n",
+	"CLIENT ID", "CLIENT PAUSE 10 WRITE", "CLIENT PAUSE 10", "CLIENT UNPAUSE", "CLIENT REPLY ON",
+	"CLIENT REPLY OFF",
+	"CLIENT REPLY SKIP", "CLIENT SETNAME n", "CLIENT TRACKING ON", "CLIENT KILL ID 1", "INFO",
+	"INFO lockproxy", "COMMAND",
+	"COMMAND COUNT", "COMMAND DOCS lock", "COMMAND GETKEYS LOCK k 10", "CLUSTER INFO", "READONLY",
+	"NOSUCHCOMMAND",
+	"LOCK free 10", "LOCK free 10 WAIT 1", "LOCK held 10 WAIT 0.1", "LOCK free 10 SESSION",
+	"UNLOCK free", "UNLOCK free 1",
 	"UNLOCK free FORCE", "RELOCK free 1 10", "LOCKINFO free", "LOCKSCAN 0", "FENCE free 1 GET k",
 }
 
-// lossSituation is what a client has done when it sends a command whose upstream connection is lost.
+// lossSituation is the state of a client when it sends a command whose upstream connection is lost.
 type lossSituation struct {
 	name      string
 	dedicated bool
 	before    []string            // is answered before the loss
-	with      func(string) string // what is sent in place of the command; nil is the command itself
+	with      func(string) string // sent instead of the command; nil is the command itself
 	waiter    bool                // another client waits for a lock
 }
 
@@ -49,22 +58,34 @@ var lossSituations = []lossSituation{
 	{name: "watching", before: []string{"WATCH w"}},
 	{name: "new, another waits for a lock", waiter: true},
 	{name: "on a lane, another waits for a lock", before: []string{"PING", "PING"}, waiter: true},
-	{name: "behind a pipeline", before: []string{"PING", "PING"}, with: func(c string) string { return "GET k\nINCR n\n" + c + "\nGET k" }},
-	{name: "new, between what changes it", with: func(c string) string { return "SELECT 1\n" + c + "\nSELECT 0\nPING" }},
+	{name: "after a pipeline", before: []string{"PING", "PING"}, with: func(c string) string {
+		return "GET k\nINCR n\n" + c + "\nGET k"
+	}},
+	{name: "new, between changes of database", with: func(c string) string {
+		return "SELECT 1\n" + c + "\nSELECT 0\nPING"
+	}},
 	{name: "behind POST", with: func(c string) string { return "POST\n" + c + "\nPING" }},
-	{name: "behind LOCK WAIT", before: []string{"PING", "PING"}, with: func(c string) string { return "LOCK held 10 WAIT 0.1\n" + c }},
-	{name: "within FENCE", before: []string{"PING", "PING"}, with: func(c string) string { return "FENCE free 1 " + c }},
-	{name: "muted", before: []string{"PING"}, with: func(c string) string { return "CLIENT REPLY OFF\n" + c + "\nCLIENT REPLY ON" }},
+	{name: "behind LOCK WAIT", before: []string{"PING", "PING"}, with: func(c string) string {
+		return "LOCK held 10 WAIT 0.1\n" + c
+	}},
+	{name: "within FENCE", before: []string{"PING", "PING"}, with: func(c string) string {
+		return "FENCE free 1 " + c
+	}},
+	{name: "muted", before: []string{"PING"}, with: func(c string) string {
+		return "CLIENT REPLY OFF\n" + c + "\nCLIENT REPLY ON"
+	}},
 	{name: "dedicated, new", dedicated: true},
 	{name: "dedicated, used", dedicated: true, before: []string{"PING", "GET k"}},
 	{name: "dedicated, in MULTI", dedicated: true, before: []string{"MULTI"}},
 	{name: "dedicated, another waits for a lock", dedicated: true, waiter: true},
-	{name: "dedicated, behind a pipeline", dedicated: true, with: func(c string) string { return "GET k\nINCR n\n" + c + "\nGET k" }},
+	{name: "dedicated, after a pipeline", dedicated: true, with: func(c string) string {
+		return "GET k\nINCR n\n" + c + "\nGET k"
+	}},
 }
 
-// A client whose upstream connection is lost, whatever it asks and in whatever state, is answered or closed, and
-// afterwards it is closed or served.
-func TestNoSilenceBehindALoss(t *testing.T) {
+// A client whose upstream connection is lost, in any state and with any request, is answered or
+// closed, and afterwards closed or served.
+func TestNoSilenceAfterALoss(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	proxytest.Dial(t, server.Addr()).LockDirectly("held")
@@ -88,11 +109,14 @@ func TestNoSilenceBehindALoss(t *testing.T) {
 	}
 }
 
-// lose sends a command, ends all connections to the upstream while it waits for an answer, and returns what is wrong with
-// what the client is told.
-func (in *lossSituation) lose(t *testing.T, server *testredis.Server, command string, reset bool) error {
+// lose sends a command, ends all connections to the upstream before the reply, and returns what is
+// wrong with what the client is told.
+func (in *lossSituation) lose(t *testing.T, server *testredis.Server, command string,
+	reset bool) error {
 	link := testredis.StartLink(t, server.Addr())
-	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) { cfg.Dedicated = in.dedicated })
+	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) {
+		cfg.Dedicated = in.dedicated
+	})
 	c, err := lossClient(p.Addr, in.before...)
 	if err != nil {
 		return err
@@ -105,7 +129,8 @@ func (in *lossSituation) lose(t *testing.T, server *testredis.Server, command st
 		}
 		defer waiter.Close()
 		waiter.Write(resp.AppendCommand(nil, "LOCK", "held", "10", "WAIT", "0"))
-		for end := time.Now().Add(10 * time.Second); p.Server.Stats().Locks.Waiters == 0; time.Sleep(time.Millisecond) {
+		end := time.Now().Add(10 * time.Second)
+		for ; p.Server.Stats().Locks.Waiters == 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				return fmt.Errorf("the other doesn't wait: it was told %q", waiter.told())
 			}
@@ -186,7 +211,8 @@ func (c *lossConn) isServedOrClosed() error {
 	}
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 		c.Write(probe)
-		for again := time.Now().Add(300 * time.Millisecond); time.Now().Before(again); time.Sleep(2 * time.Millisecond) {
+		again := time.Now().Add(300 * time.Millisecond)
+		for ; time.Now().Before(again); time.Sleep(2 * time.Millisecond) {
 			c.mu.Lock()
 			over := c.closed || strings.Contains(string(c.got), mark)
 			c.mu.Unlock()
@@ -200,17 +226,20 @@ func (c *lossConn) isServedOrClosed() error {
 	return fmt.Errorf("silence: the client was told %.300q, is not closed, and not served", c.got)
 }
 
-// A client whose Redis has closed its connection, in the midst of a pipeline, is closed too.
+// A client whose connection Redis has closed in the middle of a pipeline is closed too.
 func TestClosedByTheUpstreamWithinAPipeline(t *testing.T) {
 	server := testredis.Start(t)
 	for _, mode := range []bool{false, true} {
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = mode })
-		for _, then := range []string{"RESET", "CLIENT PAUSE 1 WRITE", "WAIT 0 10", "SELECT 1", "LOCK a 10", "PING"} {
+		for _, then := range []string{"RESET", "CLIENT PAUSE 1 WRITE", "WAIT 0 10", "SELECT 1",
+			"LOCK a 10", "PING"} {
 			c := proxytest.Dial(t, p.Addr)
 			c.Send("POST", then, "PING")
 			c.SetReadDeadline(time.Now().Add(5 * time.Second))
 			got, err := io.ReadAll(c.In)
-			if proxytest.IsTimeout(err) || len(got) > 0 && !strings.HasPrefix(string(got), "-UPSTREAM ") || strings.Contains(string(got), "PONG") {
+			if proxytest.IsTimeout(err) || len(got) > 0 &&
+				!strings.HasPrefix(string(got), "-UPSTREAM ") ||
+				strings.Contains(string(got), "PONG") {
 				t.Errorf("dedicated %v, POST, %s: got %q, %v; Redis closes", mode, then, got, err)
 			}
 			c.Close()

@@ -42,10 +42,12 @@ func TestUpstreamDownAtStart(t *testing.T) {
 	down.Closed()
 }
 
-// What was sent and not answered when the upstream is lost has an unknown outcome, which is said, and never retried.
+// The outcome of requests in flight when the upstream is lost is unknown: the client is told so,
+// and the proxy never retries them.
 func TestUpstreamLost(t *testing.T) {
 	server, p := proxytest.StartBoth(t, "--enable-debug-command", "yes")
-	idle, busy, locking := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	idle, busy, locking := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	idle.Expect("PING", "+PONG\r\n")
 	locking.Expect("PING", "+PONG\r\n")
 	locking.Expect("PING", "+PONG\r\n") // there is a lane now
@@ -58,23 +60,26 @@ func TestUpstreamLost(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	server.Kill()
 	for i := range 2 { // BLPOP and SET b; LOCK has not been sent yet, or is lost too
-		if got := busy.Reply(); !strings.HasPrefix(got, "-UPSTREAM connection to "+server.Addr()+" was lost") {
+		if got := busy.Reply(); !strings.HasPrefix(got, "-UPSTREAM connection to "+server.Addr()+
+			" was lost") {
 			t.Errorf("reply %d: %q", i, got)
 		}
 	}
-	if got := locking.Reply(); !strings.HasPrefix(got, "-UPSTREAM connection to") || !strings.Contains(got, "unknown") {
+	if got := locking.Reply(); !strings.HasPrefix(got, "-UPSTREAM connection to") ||
+		!strings.Contains(got, "unknown") {
 		t.Errorf("LOCK: %q", got)
 	}
 	server.Restart()
-	idle.Expect("PING", "+PONG\r\n") // nothing of theirs was on the connection
+	idle.Expect("PING", "+PONG\r\n") // no request of theirs was on the connection
 	locking.Expect("PING", "+PONG\r\n")
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("EXISTS a b", ":0\r\n")
 	c.Lock("job 30")
 }
 
-// An upstream that accepts and says nothing holds a client up for as long as it may take to log in, where the proxy logs in. What was
-// sent to it waits, as for a Redis that stands still, until the client gives up.
+// An upstream that accepts and says nothing delays a client for as long as the proxy's login can
+// take, if there is one. Requests sent to it wait, as for a Redis that stands still, until the
+// client gives up.
 func TestUpstreamThatSaysNothing(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -86,7 +91,8 @@ func TestUpstreamThatSaysNothing(t *testing.T) {
 		p := proxytest.Start(t, "redis://:secret@"+ln.Addr().String(), func(cfg *proxy.Config) {
 			cfg.Dedicated, cfg.DialTimeout = dedicated, 300*time.Millisecond
 		})
-		for _, command := range []string{"GET a", "MULTI", "LOCK a 10", "WAIT 0 10", "INFO", "AUTH secret", "FENCE a 1 GET a"} {
+		for _, command := range []string{"GET a", "MULTI", "LOCK a 10", "WAIT 0 10", "INFO",
+			"AUTH secret", "FENCE a 1 GET a"} {
 			c, began := proxytest.Dial(t, p.Addr), time.Now()
 			c.Expect(command, "-UPSTREAM cannot reach "+ln.Addr().String()+"…")
 			if took := time.Since(began); took > 3*time.Second {
@@ -94,7 +100,9 @@ func TestUpstreamThatSaysNothing(t *testing.T) {
 			}
 		}
 	}
-	p := proxytest.Start(t, "redis://"+ln.Addr().String(), func(cfg *proxy.Config) { cfg.DialTimeout = 100 * time.Millisecond })
+	p := proxytest.Start(t, "redis://"+ln.Addr().String(), func(cfg *proxy.Config) {
+		cfg.DialTimeout = 100 * time.Millisecond
+	})
 	c := proxytest.Dial(t, p.Addr)
 	c.Send("GET a")
 	if got, err := c.TryReply(500 * time.Millisecond); got != "" || !proxytest.IsTimeout(err) {
@@ -102,7 +110,7 @@ func TestUpstreamThatSaysNothing(t *testing.T) {
 	}
 }
 
-// A reply that was cut off can't be followed by anything.
+// Nothing can follow a reply that was cut off.
 func TestUpstreamLostWithinAReply(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -249,8 +257,8 @@ func TestShutdownIsBounded(t *testing.T) {
 	})
 }
 
-// A connection of the proxy's own is lost on which the upstream sends a line without end, and takes no
-// memory by it. A script's status and error replies to clients are lines of any length.
+// On one of the proxy's own connections, an endless line of the upstream ends the connection and
+// takes no memory. Status and error replies of scripts to clients are lines of any length.
 func TestEndlessLineOfTheUpstream(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -280,7 +288,8 @@ func TestEndlessLineOfTheUpstream(t *testing.T) {
 	t.Cleanup(func() { ln.Close() })
 	server, usual := proxytest.StartBoth(t)
 	long := `return redis.status_reply(string.rep("x", 3000000))`
-	if got, err := proxytest.GoRedis(t, usual.Addr).Eval(proxytest.Ctx, long, nil).Text(); len(got) != 3000000 {
+	got, err := proxytest.GoRedis(t, usual.Addr).Eval(proxytest.Ctx, long, nil).Text()
+	if len(got) != 3000000 {
 		t.Errorf("a long status: %d bytes, %v; from %s", len(got), err, server.Addr())
 	}
 	p := proxytest.Start(t, "redis://"+ln.Addr().String(), nil)
@@ -296,7 +305,8 @@ func TestEndlessLineOfTheUpstream(t *testing.T) {
 	}
 	c := proxytest.Dial(t, p.Addr)
 	c.Send("LOCK job 30")
-	// The reply may have 64 MB, since FENCE passes on what a client's script says: that takes seconds.
+	// The reply can have 64 MB, since FENCE relays a reply of the client's script: that takes
+	// seconds.
 	if got, err := c.TryReply(30 * time.Second); !strings.HasPrefix(got, "-UPSTREAM ") {
 		t.Errorf("LOCK: %q, %v", got, err)
 	}

@@ -17,11 +17,14 @@ import (
 	"lockproxy/proxy"
 )
 
-// tpRedisTLS starts a redis-server that serves TLS too, on the returned port, to clients with a certificate of ca.
-func tpRedisTLS(t *testing.T, ca *testtls.Authority, args ...string) (plain *testredis.Server, port string) {
+// tpRedisTLS starts a redis-server that also serves TLS, on the returned port, to clients with a
+// certificate of ca.
+func tpRedisTLS(t *testing.T, ca *testtls.Authority,
+	args ...string) (plain *testredis.Server, port string) {
 	pair := ca.Issue(t, "redis.test")
 	port = strconv.Itoa(testredis.FreePort(t))
-	args = append([]string{"--tls-port", port, "--tls-cert-file", pair.CertFile, "--tls-key-file", pair.KeyFile,
+	args = append([]string{"--tls-port", port, "--tls-cert-file", pair.CertFile, "--tls-key-file",
+		pair.KeyFile,
 		"--tls-ca-cert-file", ca.File, "--tls-auth-clients", "yes"}, args...)
 	return testredis.Start(t, args...), port
 }
@@ -30,12 +33,15 @@ func TestUpstreamTLS(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	plain, port := tpRedisTLS(t, ca)
 	client := ca.Issue(t, "proxy")
-	p := proxytest.Start(t, "rediss://127.0.0.1:"+port+"/2", proxytest.UpstreamTLS(func(cfg *tls.Config) {
-		cfg.RootCAs, cfg.Certificates = ca.Pool, []tls.Certificate{client.Cert}
-	}))
+	p := proxytest.Start(t, "rediss://127.0.0.1:"+port+"/2",
+		proxytest.UpstreamTLS(func(cfg *tls.Config) {
+			cfg.RootCAs, cfg.Certificates = ca.Pool, []tls.Certificate{client.Cert}
+		}))
 	direct, c := proxytest.Dial(t, plain.Addr()), proxytest.Dial(t, p.Addr)
 	c.Send("SET a 1", "GET a", "SUBSCRIBE news", "UNSUBSCRIBE news")
-	for _, want := range []string{"+OK\r\n", "$1\r\n1\r\n", "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n", "*3\r\n$11\r\nunsubscribe\r\n$4\r\nnews\r\n:0\r\n"} {
+	for _, want := range []string{"+OK\r\n", "$1\r\n1\r\n",
+		"*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n",
+		"*3\r\n$11\r\nunsubscribe\r\n$4\r\nnews\r\n:0\r\n"} {
 		if got := c.Reply(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -69,9 +75,13 @@ func TestUpstreamTLS(t *testing.T) {
 	}
 	leaving := proxytest.Dial(t, p.Addr)
 	leaving.Send("BLPOP list 0")
-	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool { return strings.Contains(direct.Do("INFO clients"), "blocked_clients:1") })
+	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool {
+		return strings.Contains(direct.Do("INFO clients"), "blocked_clients:1")
+	})
 	leaving.Close()
-	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool { return strings.Contains(direct.Do("INFO clients"), "blocked_clients:0") })
+	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool {
+		return strings.Contains(direct.Do("INFO clients"), "blocked_clients:0")
+	})
 }
 
 func TestUpstreamTLSLogin(t *testing.T) {
@@ -88,7 +98,7 @@ func TestUpstreamTLSLogin(t *testing.T) {
 	c.Expect("SET a 1", "-UPSTREAM 127.0.0.1:"+port+" refused the proxy's AUTH: WRONGPASS…")
 }
 
-// What is wrong with certificates is said when connecting, not taken for a lost connection.
+// What is wrong with certificates is reported when connecting, not taken for a lost connection.
 func TestUpstreamTLSRefusals(t *testing.T) {
 	ca, others := testtls.NewAuthority(t), testtls.NewAuthority(t)
 	plain, port := tpRedisTLS(t, ca)
@@ -100,22 +110,36 @@ func TestUpstreamTLSRefusals(t *testing.T) {
 	}{
 		{"good", func(cfg *tls.Config) {}, "+PONG\r\n"},
 		{"its own name", func(cfg *tls.Config) { cfg.ServerName = "redis.test" }, "+PONG\r\n"},
-		{"another name", func(cfg *tls.Config) { cfg.ServerName = "other.test" }, "certificate is valid for redis.test, not other.test"},
-		{"unknown authority", func(cfg *tls.Config) { cfg.RootCAs = others.Pool }, "certificate signed by unknown authority"},
-		{"no client certificate", func(cfg *tls.Config) { cfg.Certificates = nil }, "client certificate"},
-		{"another's client certificate", func(cfg *tls.Config) { cfg.Certificates = []tls.Certificate{foreign} }, "client certificate"},
+		{"another name", func(cfg *tls.Config) {
+			cfg.ServerName = "other.test"
+		}, "certificate is valid for redis.test, not other.test"},
+		{"unknown authority", func(cfg *tls.Config) {
+			cfg.RootCAs = others.Pool
+		}, "certificate signed by unknown authority"},
+		{"no client certificate", func(cfg *tls.Config) {
+			cfg.Certificates = nil
+		}, "client certificate"},
+		{"another's client certificate", func(cfg *tls.Config) {
+			cfg.Certificates = []tls.Certificate{foreign}
+		}, "client certificate"},
 	} {
-		p := proxytest.Start(t, "rediss://127.0.0.1:"+port, proxytest.UpstreamTLS(func(cfg *tls.Config) {
-			cfg.RootCAs, cfg.Certificates = ca.Pool, []tls.Certificate{ours}
-			c.change(cfg)
-		}))
+		p := proxytest.Start(t, "rediss://127.0.0.1:"+port,
+			proxytest.UpstreamTLS(func(cfg *tls.Config) {
+				cfg.RootCAs, cfg.Certificates = ca.Pool, []tls.Certificate{ours}
+				c.change(cfg)
+			}))
 		got := proxytest.Dial(t, p.Addr).Do("PING")
-		if !strings.Contains(got, c.want) || got[0] == '-' && !strings.HasPrefix(got, "-UPSTREAM cannot reach 127.0.0.1:"+port+": nothing was sent, try again (") {
+		if !strings.Contains(got, c.want) || got[0] == '-' &&
+			!strings.HasPrefix(got, "-UPSTREAM cannot reach 127.0.0.1:"+port+
+				": nothing was sent, try again (") {
 			t.Errorf("%s: %q", c.name, got)
 		}
 	}
-	noTLS := proxytest.Start(t, "rediss://"+plain.Addr(), func(cfg *proxy.Config) { cfg.DialTimeout = 300 * time.Millisecond })
-	if got := proxytest.Dial(t, noTLS.Addr).Do("PING"); !strings.HasPrefix(got, "-UPSTREAM cannot reach ") {
+	noTLS := proxytest.Start(t, "rediss://"+plain.Addr(), func(cfg *proxy.Config) {
+		cfg.DialTimeout = 300 * time.Millisecond
+	})
+	if got := proxytest.Dial(t, noTLS.Addr).Do("PING"); !strings.HasPrefix(got,
+		"-UPSTREAM cannot reach ") {
 		t.Errorf("TLS to a plain port: %q", got)
 	}
 }
@@ -139,9 +163,11 @@ func TestUpstreamURLs(t *testing.T) {
 	} {
 		u, err := upstream.Parse(c.url)
 		switch {
-		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "secret")):
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) ||
+			strings.Contains(err.Error(), "secret")):
 			t.Errorf("%s: %v", c.url, err)
-		case c.err == "" && (err != nil || u.Network != c.network || u.Addr != c.addr || strings.Contains(u.String(), "secret")):
+		case c.err == "" && (err != nil || u.Network != c.network || u.Addr != c.addr ||
+			strings.Contains(u.String(), "secret")):
 			t.Errorf("%s: %+v, %v", c.url, u, err)
 		}
 	}

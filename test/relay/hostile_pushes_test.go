@@ -38,8 +38,8 @@ func pushedOn(t *testing.T, server *testredis.Server, url string, databases int,
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("ACL SETUSER alice on >a ~* &* +@all", "+OK\r\n")
 	admin.Expect(
-		"ACL SETUSER mallory on >m ~m:* resetchannels +set +client|tracking +client|id +hello +auth",
-		"+OK\r\n")
+		"ACL SETUSER mallory on >m ~m:* resetchannels +set "+
+			"+client|tracking +client|id +hello +auth", "+OK\r\n")
 	p := proxytest.Start(t, url, func(cfg *proxy.Config) {
 		cfg.Dedicated, cfg.UpstreamConns = proxytest.Dedicated, 2
 	})

@@ -10,15 +10,16 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// Who has not logged in profits from nobody's login, whenever it came to be demanded.
-func TestLanesOfThoseWhoLoggedIn(t *testing.T) {
+// A client that has not logged in gets nothing from another client's login, whenever the password
+// came to be required.
+func TestLanesAreForLoggedInClients(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
 	before := proxytest.SharedClient(t, p.Addr)
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("CONFIG SET requirepass secret", "+OK\r\n")
 	for range 3 {
-		before.Expect("SET a b", "+OK\r\n") // as with Redis, who was let in stays
+		before.Expect("SET a b", "+OK\r\n") // as with Redis, an admitted client stays
 		c := proxytest.Dial(t, p.Addr)
 		c.Expect("GET a", "-NOAUTH…")
 		c.Expect("GET a", "-NOAUTH…")
@@ -31,27 +32,31 @@ func TestLanesOfThoseWhoLoggedIn(t *testing.T) {
 		c.Expect("AUTH secret", "+OK\r\n")
 		c.Expect("GET a", "$1\r\nb\r\n")
 		c.Expect("AUTH wrong", "-WRONGPASS…")
-		c.Expect("GET a", "$1\r\nb\r\n") // still who it was
+		c.Expect("GET a", "$1\r\nb\r\n") // still the same user
 		c.Expect("RESET", "+RESET\r\n")
 		c.Expect("GET a", "-NOAUTH…")
 		pipelined := proxytest.Dial(t, p.Addr)
-		pipelined.Send("GET a", "AUTH wrong", "GET a", "AUTH secret", "GET a", "RESET", "GET a", "QUIT")
-		for i, want := range []string{"-NOAUTH", "-WRONGPASS", "-NOAUTH", "+OK", "$1\r\nb", "+RESET", "-NOAUTH", "+OK"} {
+		pipelined.Send("GET a", "AUTH wrong", "GET a", "AUTH secret", "GET a", "RESET", "GET a",
+			"QUIT")
+		for i, want := range []string{"-NOAUTH", "-WRONGPASS", "-NOAUTH", "+OK", "$1\r\nb",
+			"+RESET", "-NOAUTH", "+OK"} {
 			if got := pipelined.Reply(); !strings.HasPrefix(got, want) {
 				t.Errorf("pipelined %d: %q, want %q", i, got, want)
 			}
 		}
 		pipelined.Closed()
-		// The limits of those who haven't logged in are Redis's.
+		// The limits before a login are Redis's.
 		stranger := proxytest.Dial(t, p.Addr)
 		stranger.WriteRaw("*100\r\n" + strings.Repeat("$1\r\na\r\n", 100))
-		if got := stranger.Reply(); !strings.HasPrefix(got, "-ERR Protocol error: unauthenticated multibulk length") {
+		if got := stranger.Reply(); !strings.HasPrefix(got,
+			"-ERR Protocol error: unauthenticated multibulk length") {
 			t.Errorf("many arguments of a stranger: %q", got)
 		}
 	}
 }
 
-// Each client is who it is, though they all talk at once; and a user who is deleted is thrown out.
+// Clients of several users work at once, and each keeps its user; a deleted user's clients are
+// closed.
 func TestLanesOfUsers(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -75,7 +80,10 @@ func TestLanesOfUsers(t *testing.T) {
 	for round := range 20 {
 		for i, c := range clients {
 			user := users[i%4]
-			c.Send("ACL WHOAMI", fmt.Sprintf("SET %s:k %d", user, round), "EVAL return(redis.call('ACL','WHOAMI')) 0", "SET other:k 1", fmt.Sprintf("LOCK %s:lock%d:%d 5", user, i, round), "LOCK other:lock 0.001", "MULTI", "ACL WHOAMI", "EXEC")
+			c.Send("ACL WHOAMI", fmt.Sprintf("SET %s:k %d", user, round),
+				"EVAL return(redis.call('ACL','WHOAMI')) 0", "SET other:k 1",
+				fmt.Sprintf("LOCK %s:lock%d:%d 5", user, i, round), "LOCK other:lock 0.001",
+				"MULTI", "ACL WHOAMI", "EXEC")
 		}
 		for i, c := range clients {
 			user := users[i%4]
@@ -83,25 +91,27 @@ func TestLanesOfUsers(t *testing.T) {
 			if user == "default" {
 				refused = ""
 			}
-			script := "-ERR" // ACL may not be called by scripts
-			for j, want := range []string{fmt.Sprintf("$%d\r\n%s\r\n", len(user), user), "+OK\r\n", script, refused, ":", refused, "+OK\r\n", "+QUEUED\r\n", multi} {
+			script := "-ERR" // scripts may not call ACL
+			for j, want := range []string{fmt.Sprintf("$%d\r\n%s\r\n", len(user), user), "+OK\r\n",
+				script, refused, ":", refused, "+OK\r\n", "+QUEUED\r\n", multi} {
 				if got := c.Reply(); !strings.HasPrefix(got, want) {
 					t.Fatalf("%s, reply %d: %q, want %q", user, j, got, want)
 				}
 			}
 		}
 	}
-	// Six clients of ann's have a home each, and a lane for each of two protocols, for scripts and without.
+	// Six clients of ann's have a home each, and a lane for each of two protocols, with and without
+	// scripts.
 	if n := len(laneIDs(admin, " user=ann ")); n < 6+1 || n > 6+4 {
 		t.Errorf("ann has %d connections: %s", n, admin.Do("CLIENT LIST"))
 	}
-	admin.Expect("ACL SETUSER ann -set", "+OK\r\n") // at once, on connections that are open
+	admin.Expect("ACL SETUSER ann -set", "+OK\r\n") // at once, on open connections
 	clients[1].Expect("SET ann:k 1", "-NOPERM…")
 	for _, c := range clients {
 		c.Do("PING") // by a lane again
 	}
 	admin.Expect("ACL DELUSER bob", ":1\r\n")
-	proxytest.Eventually(t, 5*time.Second, "bob is thrown out", func() bool {
+	proxytest.Eventually(t, 5*time.Second, "bob's clients are closed", func() bool {
 		for i, c := range clients {
 			if users[i%4] != "bob" {
 				continue
@@ -119,7 +129,7 @@ func TestLanesOfUsers(t *testing.T) {
 	c.Expect("ACL WHOAMI", "$7\r\ndefault\r\n")
 }
 
-// A HELLO that logs in and then fails leaves nobody else logged in, in any version of Redis.
+// A HELLO that logs in and then fails logs in no other client, in any version of Redis.
 func TestFailedHelloStaysWithItsClient(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -131,7 +141,7 @@ func TestFailedHelloStaysWithItsClient(t *testing.T) {
 	other.Expect("MULTI", "+OK\r\n")
 	other.Expect("ACL WHOAMI", "+QUEUED\r\n")
 	other.Expect("EXEC", "*1\r\n$7\r\ndefault\r\n")
-	// One that is too large to be looked at changes who it is, and stays apart too.
+	// One that is too large to be read whole changes the user, and stays apart too.
 	big := strings.Repeat("n", 1200<<10)
 	c = proxytest.SharedClient(t, p.Addr)
 	c.Expect("HELLO 3 AUTH boss boss SETNAME "+big, "%…")
@@ -143,7 +153,7 @@ func TestFailedHelloStaysWithItsClient(t *testing.T) {
 		other.Expect("ACL WHOAMI", "+QUEUED\r\n")
 		other.Expect("EXEC", "*1\r\n$7\r\ndefault\r\n")
 	}
-	// Nor does one that follows keys share what it is sent.
+	// Nor does a client that tracks keys share the pushes it gets.
 	other.Expect("GET a", "$-1\r\n")
 	share := p.Server.Stats().Connections.Shared
 	c = proxytest.Dial(t, p.Addr)

@@ -14,14 +14,15 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// A request of the proxy's own behind one that ends the need for a connection of the session's own.
-func TestLaneOwnRequestsBehindStateChanges(t *testing.T) {
+// The proxy's own request comes after a request that ends the need for a home.
+func TestLaneOwnRequestsAfterStateChanges(t *testing.T) {
 	p := sharing(t, testredis.Start(t), 1)
 	for _, first := range []struct{ send, want string }{
 		{"SELECT 0", "+OK\r\n"}, {"CLIENT SETNAME x", "+OK\r\n"}, {"UNWATCH", "+OK\r\n"},
 	} {
 		for _, second := range []struct{ send, want string }{
-			{"COMMAND COUNT", ":"}, {"INFO lockproxy", "$"}, {"LOCK a 1 OWNER me", ":"}, {"COMMAND INFO get", "*"},
+			{"COMMAND COUNT", ":"}, {"INFO lockproxy", "$"}, {"LOCK a 1 OWNER me", ":"},
+			{"COMMAND INFO get", "*"},
 		} {
 			c := proxytest.SharedClient(t, p.Addr)
 			for range 20 {
@@ -41,7 +42,7 @@ func TestLaneOwnRequestsBehindStateChanges(t *testing.T) {
 	}
 }
 
-// A stream's reader that blocks must not do so on a lane, whatever its group is called.
+// A blocking stream reader must not block a lane, whatever its group's name.
 func TestLaneIsNotBlockedByReaders(t *testing.T) {
 	p := sharing(t, testredis.Start(t), 1)
 	c, other := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
@@ -54,7 +55,7 @@ func TestLaneIsNotBlockedByReaders(t *testing.T) {
 	}
 }
 
-// laneIDs are the upstream's numbers of its connections that last ran a command with this text in its line of CLIENT LIST.
+// laneIDs are the upstream's ids of the connections whose line in CLIENT LIST contains the text.
 func laneIDs(admin *proxytest.Conn, having string) (ids []string) {
 	admin.T.Helper()
 	for line := range strings.SplitSeq(admin.Do("CLIENT LIST"), "\n") {
@@ -65,7 +66,8 @@ func laneIDs(admin *proxytest.Conn, having string) (ids []string) {
 	return ids
 }
 
-// Invalidations that some client redirects to a lane are nobody's replies, and nobody's loss.
+// Invalidations that a client redirects to a lane are neither replies to any client nor a reason to
+// lose the lane.
 func TestLanePushes(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -87,10 +89,12 @@ func TestLanePushes(t *testing.T) {
 	admin.Expect("SET idle 1", "+OK\r\n")
 	for i := range 100 {
 		for j, c := range clients {
-			c.Send(fmt.Sprintf("SET k%d %04d", j, i), fmt.Sprintf("GET k%d", j), fmt.Sprintf("ECHO e%d:%04d", j, i))
+			c.Send(fmt.Sprintf("SET k%d %04d", j, i), fmt.Sprintf("GET k%d", j),
+				fmt.Sprintf("ECHO e%d:%04d", j, i))
 		}
 		for j, c := range clients {
-			for _, want := range []string{"+OK\r\n", fmt.Sprintf("$4\r\n%04d\r\n", i), fmt.Sprintf("$7\r\ne%d:%04d\r\n", j, i)} {
+			for _, want := range []string{"+OK\r\n", fmt.Sprintf("$4\r\n%04d\r\n", i),
+				fmt.Sprintf("$7\r\ne%d:%04d\r\n", j, i)} {
 				if got := c.Reply(); got != want {
 					t.Fatalf("%d: client %d got %q, want %q", i, j, got, want)
 				}
@@ -102,7 +106,7 @@ func TestLanePushes(t *testing.T) {
 	}
 }
 
-// A large request that finds no upstream is dropped whole, whatever has gone by a lane before.
+// A large request that finds no upstream is dropped whole, whatever went by a lane before.
 func TestLargeRequestWithoutUpstream(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -118,7 +122,7 @@ func TestLargeRequestWithoutUpstream(t *testing.T) {
 	c.Expect("PING", "+PONG\r\n")
 }
 
-// Closing doesn't wait for an upstream that has stopped reading.
+// Close doesn't wait for an upstream that has stopped reading.
 func TestCloseWithHungUpstream(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -126,7 +130,8 @@ func TestCloseWithHungUpstream(t *testing.T) {
 	server.Pause()
 	defer server.Resume()
 	go func() { // ends when the connection closes
-		req := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s\r\n", 30000, strings.Repeat("x", 30000))
+		req := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s\r\n", 30000,
+			strings.Repeat("x", 30000))
 		for range 1000 {
 			if _, err := c.Write([]byte(req)); err != nil {
 				return
@@ -145,7 +150,7 @@ func TestCloseWithHungUpstream(t *testing.T) {
 	}
 }
 
-// More requests that may change the state than the proxy keeps in mind at a time.
+// More requests that can change the state than the proxy can record.
 func TestManyStatefulRequests(t *testing.T) {
 	p := sharing(t, testredis.Start(t), 1)
 	c := proxytest.SharedClient(t, p.Addr)
@@ -161,11 +166,13 @@ func TestManyStatefulRequests(t *testing.T) {
 	}
 }
 
-// Who begins to use scripts while another's runs too long is told so, and doesn't stand behind it.
+// A client that begins to use scripts while another's script runs too long gets BUSY and doesn't
+// wait for it.
 func TestBusyScriptLane(t *testing.T) {
 	server := testredis.Start(t, "--busy-reply-threshold", "50")
 	p := sharing(t, server, 1)
-	slow, other, third := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
+	slow, other, third := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr),
+		proxytest.SharedClient(t, p.Addr)
 	slow.Expect("EVAL return(1) 0", ":1\r\n")
 	slow.Send("EVAL while(1)do(function()end)()end 0")
 	time.Sleep(300 * time.Millisecond)
@@ -185,7 +192,7 @@ func TestBusyScriptLane(t *testing.T) {
 	other.Expect("EVAL return(3) 0", ":3\r\n")
 }
 
-// Whatever a client sends once it shares a lane, the upstream keeps that open for the others.
+// The upstream keeps a lane open for the other clients, whatever one of them sends.
 func TestMalformedRequestsLeaveTheLane(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)

@@ -11,12 +11,13 @@ import (
 	"lockproxy/proxy"
 )
 
-// Who was logged in as a user that has been deleted isn't served as another of the same name.
+// A client of a deleted user isn't served as a new user of the same name.
 func TestAnotherUserOfTheSameName(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
 	admin := proxytest.Dial(t, server.Addr())
-	for i := range 20 { // with other passwords each time: connections of the last time's may be about to end
+	// with other passwords each time: connections of the last time can be about to end
+	for i := range 20 {
 		admin.Expect(fmt.Sprintf("ACL SETUSER ann on >old%d ~* &* +@all", i), "+OK\r\n")
 		old := proxytest.Dial(t, p.Addr)
 		old.Expect(fmt.Sprintf("AUTH ann old%d", i), "+OK\r\n")
@@ -28,7 +29,8 @@ func TestAnotherUserOfTheSameName(t *testing.T) {
 		newer.Expect(fmt.Sprintf("AUTH ann new%d", i), "+OK\r\n")
 		newer.Expect("GET a", "$-1\r\n")
 		if _, err := old.Write([]byte("MULTI\r\nACL WHOAMI\r\nEXEC\r\n")); err == nil {
-			if got, err := old.TryReply(5 * time.Second); err == nil && !strings.HasPrefix(got, "-UPSTREAM") {
+			if got, err := old.TryReply(5 * time.Second); err == nil &&
+				!strings.HasPrefix(got, "-UPSTREAM") {
 				t.Fatalf("it is answered %q", got)
 			}
 		}

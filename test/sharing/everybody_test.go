@@ -11,13 +11,15 @@ import (
 	"lockproxy/proxy"
 )
 
-// Unless told otherwise the proxy can serve every client that is connected after its password has been changed, whatever each does, all at
-// once: as Redis does.
+// By default the proxy, like Redis, continues to serve every connected client after a change of its
+// password, even if all are busy at once.
 func TestPasswordChangedWhileEverybodyIsBusy(t *testing.T) {
 	const clients = 60
 	for _, login := range []string{"AUTH ann old", ""} {
 		server := testredis.Start(t)
-		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.MaxClients = false, 20 })
+		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+			cfg.Dedicated, cfg.MaxClients = false, 20
+		})
 		p.Server.SetMaxClients(clients)
 		admin := proxytest.Dial(t, server.Addr())
 		admin.Expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
@@ -65,39 +67,46 @@ func TestPasswordChangedWhileEverybodyIsBusy(t *testing.T) {
 	}
 }
 
-// Who has come before there was a password is not asked for one, though he had asked nothing yet; who comes later is.
+// A client that came before there was a password is not asked for one, even if it has sent nothing
+// yet; a later client is.
 func TestConnectedBeforeThereWasAPassword(t *testing.T) {
 	for _, dedicated := range []bool{false, true} {
 		server := testredis.Start(t)
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
 		admin := proxytest.Dial(t, server.Addr())
 		direct, through := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
-		proxytest.Eventually(t, 5*time.Second, "the client is there", func() bool { return p.Server.Stats().Connections.Homes == 1 })
+		proxytest.Eventually(t, 5*time.Second, "the client is connected", func() bool {
+			return p.Server.Stats().Connections.Homes == 1
+		})
 		time.Sleep(20 * time.Millisecond)
 		admin.Expect("CONFIG SET requirepass new", "+OK\r\n")
 		laterDirect, laterThrough := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
-		for _, command := range []string{"GET a", "HELLO 3", "MULTI", "PING", "EXEC", "ACL WHOAMI"} {
-			if want, got := shown(command, direct.Do(command)), shown(command, through.Do(command)); got != want || got[0] == '-' {
+		for _, command := range []string{"GET a", "HELLO 3", "MULTI", "PING", "EXEC",
+			"ACL WHOAMI"} {
+			if want, got := shown(command, direct.Do(command)),
+				shown(command, through.Do(command)); got != want || got[0] == '-' {
 				t.Errorf("dedicated %v, %s: got %q, want %q", dedicated, command, got, want)
 			}
-			if want, got := shown(command, laterDirect.Do(command)), shown(command, laterThrough.Do(command)); got != want || got[0] != '-' {
-				t.Errorf("dedicated %v, who came later, %s: got %q, want %q", dedicated, command, got, want)
+			if want, got := shown(command, laterDirect.Do(command)),
+				shown(command, laterThrough.Do(command)); got != want || got[0] != '-' {
+				t.Errorf("dedicated %v, a later client, %s: got %q, want %q", dedicated, command,
+					got, want)
 			}
 		}
 	}
 }
 
-// impatient starts a proxy of a Redis that closes clients which are silent for 3 s, and knows a user ann.
+// impatient starts a proxy of a Redis that closes clients after 3 s of silence and has a user ann.
 func impatient(t *testing.T) (server *testredis.Server, p *proxytest.Proxy, admin *proxytest.Conn) {
 	server = testredis.Start(t, "--timeout", "3")
 	p = proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
 	admin = proxytest.Dial(t, server.Addr())
-	looksAtLimits(t, p, admin)
+	watchLimits(t, p, admin)
 	admin.Expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
 	return server, p, admin
 }
 
-// A login is not given up where the upstream takes long to answer.
+// A login waits for an upstream that takes long to answer.
 func TestLoginAtASlowUpstream(t *testing.T) {
 	t.Parallel()
 	server, p, admin := impatient(t)

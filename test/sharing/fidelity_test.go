@@ -9,8 +9,9 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// Who hasn't been let in doesn't count among those who compete for a lock without LOCK; who has does, also by his first request.
-func TestStrangersDoNotCompete(t *testing.T) {
+// A SETNX of a client that is not admitted does not make it a foreign client that competes for the
+// lock; that of an admitted one does, even as its first request.
+func TestUnadmittedClientsDoNotCompete(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
 	admin := proxytest.Dial(t, server.Addr())
@@ -19,12 +20,15 @@ func TestStrangersDoNotCompete(t *testing.T) {
 		key, login string
 		handed     int64
 	}{{"one", "", 1}, {"two", "AUTH secret\r\n", 0}} {
-		holder, waiter, plain := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		holder, waiter, plain := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+			proxytest.Dial(t, p.Addr)
 		holder.Expect("AUTH secret", "+OK\r\n")
 		waiter.Expect("AUTH secret", "+OK\r\n")
 		token := holder.Lock(round.key + " 30")
 		waiter.Send("LOCK " + round.key + " 30 WAIT 5")
-		proxytest.Eventually(t, 2*time.Second, "it waits", func() bool { return p.Server.Stats().Locks.Waiters == 1 })
+		proxytest.Eventually(t, 2*time.Second, "one client waits", func() bool {
+			return p.Server.Stats().Locks.Waiters == 1
+		})
 		before := p.Server.Stats().Locks.HandedOver
 		plain.WriteRaw(round.login + "SETNX " + round.key + " x\r\n")
 		plain.Reply()
@@ -39,12 +43,12 @@ func TestStrangersDoNotCompete(t *testing.T) {
 			t.Fatalf("the waiter: %q", got)
 		}
 		if handed := int64(p.Server.Stats().Locks.HandedOver - before); handed != round.handed {
-			t.Errorf("%s: handed on %d times, want %d", round.key, handed, round.handed)
+			t.Errorf("%s: %d hand-overs, want %d", round.key, handed, round.handed)
 		}
 	}
 }
 
-// A FENCE that was refused leaves the client's next transaction alone, also where its user may not UNWATCH.
+// A refused FENCE leaves the client's next transaction alone, even if its user may not UNWATCH.
 func TestFenceWithoutUnwatch(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -60,7 +64,8 @@ func TestFenceWithoutUnwatch(t *testing.T) {
 	c.Expect("EXEC", "*1\r\n$1\r\na\r\n")
 }
 
-// A command that the proxy doesn't know keeps its connection to itself within FENCE too, unless the upstream doesn't know it either.
+// A command unknown to the proxy takes the client's own connection, within FENCE too, unless the
+// upstream doesn't know it either.
 func TestFenceWithUnknownCommand(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -71,7 +76,7 @@ func TestFenceWithUnknownCommand(t *testing.T) {
 	if st := p.Server.Stats().Connections; st.Shared != 1 {
 		t.Errorf("%+v, want it to use a lane", st)
 	}
-	c.Expect(fmt.Sprintf("FENCE job %d MODULE LIST", token), "*…") // Redis 8 has one built in
+	c.Expect(fmt.Sprintf("FENCE job %d MODULE LIST", token), "*…") // built into Redis 8
 	for range 3 {
 		c.Expect("GET a", "$-1\r\n")
 	}

@@ -13,15 +13,16 @@ import (
 	"lockproxy/proxy"
 )
 
-// Each client has an upstream connection of its own from when it connects until it leaves: its home.
+// Each client has an upstream connection, its home, from when it connects until it leaves.
 
-// clientList is the upstream's list of clients but for the one that asks, by id.
+// clientList is the upstream's list of clients, by id, without the one that asks.
 func clientList(admin *proxytest.Conn) map[string]string {
 	admin.T.Helper()
 	list := map[string]string{}
 	me := strings.TrimPrefix(strings.TrimSuffix(admin.Do("CLIENT ID"), "\r\n"), ":")
 	for line := range strings.SplitSeq(admin.Do("CLIENT LIST"), "\n") {
-		if m := regexp.MustCompile(`^(?:.*\r)?id=(\d+) `).FindStringSubmatch(line); m != nil && m[1] != me {
+		if m := regexp.MustCompile(`^(?:.*\r)?id=(\d+) `).FindStringSubmatch(line); m != nil &&
+			m[1] != me {
 			list[m[1]] = line
 		}
 	}
@@ -38,14 +39,15 @@ func field(line, name string) string {
 // clientFields are the names, users and databases that a list shows.
 func clientFields(list map[string]string) (fields []string) {
 	for _, line := range list {
-		fields = append(fields, fmt.Sprintf("name=%s user=%s db=%s", field(line, "name"), field(line, "user"), field(line, "db")))
+		fields = append(fields, fmt.Sprintf("name=%s user=%s db=%s", field(line, "name"),
+			field(line, "user"), field(line, "db")))
 	}
 	slices.Sort(fields)
 	return fields
 }
 
-// The upstream shows the clients of the proxy as it shows its own: one connection for each, with its
-// name, user and database, gone when it is gone. A lane is one more.
+// The upstream shows the proxy's clients like its own: one connection for each, with its name, user
+// and database, which ends with the client. A lane is one more.
 func TestClientListShowsTheClients(t *testing.T) {
 	alone, behind := testredis.Start(t), testredis.Start(t)
 	p := sharing(t, behind, 1)
@@ -56,7 +58,7 @@ func TestClientListShowsTheClients(t *testing.T) {
 		admin := admins[i]
 		admin.Expect("ACL SETUSER ann on >pw ~* &* +@all", "+OK\r\n")
 		for _, commands := range [][]string{
-			{}, // connects, and asks nothing
+			{}, // connects, and sends nothing
 			{"CLIENT SETNAME first", "SELECT 3"},
 			{"AUTH ann pw", "CLIENT SETNAME second", "SELECT 2"},
 			{"HELLO 3 AUTH ann pw SETNAME third"},
@@ -72,15 +74,20 @@ func TestClientListShowsTheClients(t *testing.T) {
 				}
 			}
 		}
-		proxytest.Eventually(t, 5*time.Second, "all are listed", func() bool { return len(clientList(admin)) == len(clients[i]) })
+		proxytest.Eventually(t, 5*time.Second, "all are listed", func() bool {
+			return len(clientList(admin)) == len(clients[i])
+		})
 		lists[i] = clientFields(clientList(admin))
 		for n, c := range clients[i] {
 			c.Close()
-			proxytest.Eventually(t, time.Second, "the client is gone", func() bool { return len(clientList(admin)) == len(clients[i])-1-n })
+			proxytest.Eventually(t, time.Second, "the client is gone", func() bool {
+				return len(clientList(admin)) == len(clients[i])-1-n
+			})
 		}
 	}
 	if !slices.Equal(lists[0], lists[1]) {
-		t.Errorf("through the proxy the list shows\n%s\ndirectly\n%s", strings.Join(lists[1], "\n"), strings.Join(lists[0], "\n"))
+		t.Errorf("through the proxy the list shows\n%s\ndirectly\n%s", strings.Join(lists[1], "\n"),
+			strings.Join(lists[0], "\n"))
 	}
 	// One client has no other connection, and several have one lane.
 	for _, others := range []int{0, 4} {
@@ -95,12 +102,14 @@ func TestClientListShowsTheClients(t *testing.T) {
 		if others > 0 {
 			want = 1 + others + 1 + 1 // the first, these, and the lane
 		}
-		proxytest.Eventually(t, 2*time.Second, fmt.Sprintf("%d connections", want), func() bool { return len(clientList(admins[1])) == want })
+		proxytest.Eventually(t, 2*time.Second, fmt.Sprintf("%d connections", want), func() bool {
+			return len(clientList(admins[1])) == want
+		})
 	}
 }
 
-// CLIENT KILL ends the client whose connection it names, logged in or not, whatever it does, and
-// nobody else.
+// CLIENT KILL ends the client whose connection it names, whether logged in or not, in every state,
+// and no other.
 func TestClientKillEndsTheClient(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -137,7 +146,8 @@ func TestClientKillEndsTheClient(t *testing.T) {
 	other.Expect("GET a", "$-1\r\n")
 }
 
-// A client that has not logged in outlives the upstream's restart, and gets a new home under its name.
+// A client that has not logged in outlives the upstream's restart, and gets a new home under its
+// name.
 func TestHomeIsDialledAgain(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -145,7 +155,9 @@ func TestHomeIsDialledAgain(t *testing.T) {
 	named.Expect("CLIENT SETNAME me", "+OK\r\n")
 	named.Expect("SELECT 3", "+OK\r\n")
 	server.Kill()
-	proxytest.Eventually(t, 5*time.Second, "the homes are lost", func() bool { return p.Server.Stats().Connections.Homes == 0 })
+	proxytest.Eventually(t, 5*time.Second, "the homes are lost", func() bool {
+		return p.Server.Stats().Connections.Homes == 0
+	})
 	time.Sleep(200 * time.Millisecond)
 	server.Restart()
 	for _, c := range []*proxytest.Conn{idle, named} {
@@ -155,24 +167,30 @@ func TestHomeIsDialledAgain(t *testing.T) {
 	}
 	named.Expect("CLIENT GETNAME", "$2\r\nme\r\n")
 	if info := named.Do("CLIENT INFO"); field(info, "db") != "3" || field(info, "name") != "me" {
-		t.Errorf("its connection is %q", info)
+		t.Errorf("the client's connection is %q", info)
 	}
 }
 
-// With --home-idle a home that nothing needs is closed, and dialled again on demand.
+// With --home-idle an unneeded home is closed, and dialled again on demand.
 func TestHomeIdle(t *testing.T) {
 	server := testredis.Start(t)
 	const idle = 300 * time.Millisecond
-	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.HomeIdle = false, idle })
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.HomeIdle = false, idle
+	})
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("ACL SETUSER ann on >pw ~* &* +@all", "+OK\r\n")
 	proxytest.OpenLane(t, p.Addr, "SELECT 2")
-	plain, subscriber, watching, blocked, fresh := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr), proxytest.Dial(t, p.Addr)
+	plain, subscriber, watching, blocked, fresh := proxytest.SharedClient(t, p.Addr),
+		proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr),
+		proxytest.SharedClient(t, p.Addr), proxytest.Dial(t, p.Addr)
 	plain.Expect("SELECT 2", "+OK\r\n")
 	subscriber.Expect("SUBSCRIBE c", "*3…")
 	watching.Expect("WATCH a", "+OK\r\n")
 	blocked.Send("BLPOP list 0")
-	proxytest.Eventually(t, 5*time.Second, "only those that are needed are open", func() bool { return p.Server.Stats().Connections.Homes == 3 })
+	proxytest.Eventually(t, 5*time.Second, "only the needed homes are open", func() bool {
+		return p.Server.Stats().Connections.Homes == 3
+	})
 	plain.Expect("GET a", "$-1\r\n") // by a lane: no home is opened for it
 	if st := p.Server.Stats().Connections; st.Homes != 3 {
 		t.Errorf("%+v", st)

@@ -12,8 +12,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// Clients keep their own replies while homes are closed because they are idle, and homes and lanes
-// alike are killed, one at a time or all, or lost with the network.
+// Clients keep their own replies while idle homes are closed, and homes and lanes are killed, one
+// at a time or all, or lost with the network.
 func TestHomeTorture(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -62,7 +62,7 @@ func TestHomeTorture(t *testing.T) {
 	close(stop)
 	killing.Wait()
 	if killed < 5 {
-		t.Errorf("only %d times were connections ended", killed)
+		t.Errorf("connections were ended only %d times", killed)
 	}
 	proxytest.Eventually(t, 10*time.Second, "no client is left", func() bool {
 		st := p.Server.Stats()

@@ -10,8 +10,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// A client that leaves its replies unread is given a home again all the same: what it asks runs, as
-// it does without the proxy.
+// A client that leaves its replies unread gets a new home nevertheless: its requests run, as they
+// do without the proxy.
 func TestHomeIsDialledAgainForAClientThatDoesNotRead(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
@@ -31,7 +31,11 @@ func TestHomeIsDialledAgainForAClientThatDoesNotRead(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	proxytest.Eventually(t, 5*time.Second, "its home is closed", func() bool { return len(clientList(admin)) == 0 })
+	proxytest.Eventually(t, 5*time.Second, "the client's home is closed", func() bool {
+		return len(clientList(admin)) == 0
+	})
 	c.Send("SET ran 1")
-	proxytest.Eventually(t, 5*time.Second, "what it asks runs", func() bool { return admin.Do("EXISTS ran") == ":1\r\n" })
+	proxytest.Eventually(t, 5*time.Second, "the client's request runs", func() bool {
+		return admin.Do("EXISTS ran") == ":1\r\n"
+	})
 }

@@ -10,20 +10,20 @@ import (
 	"lockproxy/proxy"
 )
 
-// WAIT is about what a client has written also if that went by a home that has been closed since,
-// and no other connection.
+// WAIT covers a client's writes through a home that has been closed since, if it has no other
+// connection.
 func TestWaitAfterAHome(t *testing.T) {
 	server := testredis.Start(t)
 	replica := testredis.StartReplicas(t, server, 1)[0]
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.Dedicated, cfg.HomeIdle = false, 50*time.Millisecond
 	})
-	c := proxytest.Dial(t, p.Addr) // a lane is not opened for it alone
+	c := proxytest.Dial(t, p.Addr) // no lane is opened for it alone
 	c.Expect("SET a 1", "+OK\r\n")
 	c.Expect("WAIT 1 5000", ":1\r\n")
 	replica.Pause()
 	c.Expect("SET a 2", "+OK\r\n")
-	proxytest.Eventually(t, 5*time.Second, "its home is closed", func() bool {
+	proxytest.Eventually(t, 5*time.Second, "the client's home is closed", func() bool {
 		return p.Server.Stats().Connections.Homes == 0
 	})
 	c.Expect("WAIT 1 50", ":0\r\n")
@@ -31,23 +31,27 @@ func TestWaitAfterAHome(t *testing.T) {
 	c.Expect("WAIT 1 5000", ":1\r\n")
 }
 
-// After the loss of the home by which a client wrote, it is not told that its writes have arrived.
+// After the loss of the home through which a client wrote, it is not told that its writes have
+// arrived.
 func TestWaitAfterALostHome(t *testing.T) {
 	server := testredis.Start(t)
 	replica := testredis.StartReplicas(t, server, 1)[0]
 	link := testredis.StartLink(t, server.Addr())
-	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) { cfg.Dedicated = false })
-	proxytest.OpenLane(t, p.Addr, "SELECT 3") // its end tells that the network was lost, not one client killed
-	c := proxytest.Dial(t, p.Addr)            // the only client of database 0
+	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) {
+		cfg.Dedicated = false
+	})
+	// its end tells that the network was lost, not one client killed
+	proxytest.OpenLane(t, p.Addr, "SELECT 3")
+	c := proxytest.Dial(t, p.Addr) // the only client of database 0
 	c.Expect("SET a 1", "+OK\r\n")
 	replica.Pause()
 	c.Expect("SET a 1", "+OK\r\n")
 	link.Cut()
-	proxytest.Eventually(t, 5*time.Second, "the proxy sees it", func() bool {
+	proxytest.Eventually(t, 5*time.Second, "the proxy has noticed the loss", func() bool {
 		return p.Server.Stats().Connections.Homes == 0
 	})
 	if got := c.Do("WAIT 1 50"); !strings.HasPrefix(got, "-UPSTREAM a connection") {
-		t.Errorf("WAIT says %q though what has become of the write is unknown", got)
+		t.Errorf("WAIT says %q although the outcome of the write is unknown", got)
 	}
 	replica.Resume()
 }

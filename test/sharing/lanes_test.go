@@ -11,15 +11,17 @@ import (
 	"lockproxy/proxy"
 )
 
-// Clients share connections until their state needs one, and give it back when it doesn't.
+// Clients share connections until their state needs a home, and return when it doesn't.
 
 // sharing starts a proxy whose clients share, in whatever mode the others run.
 func sharing(t testing.TB, server *testredis.Server, conns int) *proxytest.Proxy {
 	t.Helper()
-	return proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = false, conns })
+	return proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.UpstreamConns = false, conns
+	})
 }
 
-// laneClients is how many connections server has, without those of this question and of replicas.
+// laneClients is how many connections server has, without this one and those of replicas.
 func laneClients(admin *proxytest.Conn) int {
 	admin.T.Helper()
 	return strings.Count(admin.Do("CLIENT LIST TYPE normal"), "id=") - 1
@@ -45,13 +47,15 @@ func TestLanesAreFew(t *testing.T) {
 			c.Send(fmt.Sprintf("SET k%d %04d", i, i), fmt.Sprintf("GET k%d", i))
 		}
 		for i, c := range clients {
-			if got, want := c.Reply()+c.Reply(), fmt.Sprintf("+OK\r\n$4\r\n%04d\r\n", i); got != want {
+			if got, want := c.Reply()+c.Reply(), fmt.Sprintf("+OK\r\n$4\r\n%04d\r\n",
+				i); got != want {
 				t.Fatalf("client %d: %q", i, got)
 			}
 		}
 	}
 	st := p.Server.Stats().Connections
-	// A lane whose upstream is silent for 100 ms, as on a busy machine, is replaced, and ends when the last has left it.
+	// A lane whose upstream is silent for 100 ms, as on a busy machine, is replaced, and ends when
+	// the last client has left it.
 	if st.Shared != 300 || st.Homes != 300 || st.Lanes > 6 {
 		t.Errorf("%+v", st)
 	}
@@ -61,11 +65,13 @@ func TestLanesAreFew(t *testing.T) {
 	for _, c := range clients {
 		c.Close()
 	}
-	proxytest.Eventually(t, 5*time.Second, "idle lanes are few", func() bool { return p.Server.Stats().Connections.Lanes <= 8 })
+	proxytest.Eventually(t, 5*time.Second, "idle lanes are few", func() bool {
+		return p.Server.Stats().Connections.Lanes <= 8
+	})
 }
 
-// What keeps a client at its home, and what lets it go by a lane again.
-func TestWhoStaysAtHome(t *testing.T) {
+// These requests keep a client at its home, or let it go by a lane again.
+func TestClientsAtHome(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
 	type step struct {
@@ -73,7 +79,8 @@ func TestWhoStaysAtHome(t *testing.T) {
 		home bool // where the next plain request goes
 	}
 	for name, steps := range map[string][]step{
-		"data":                  {{"SET a b", false}, {"GET a", false}, {"EVAL return(1) 0", false}, {"XREAD COUNT 1 STREAMS nothing 0", false}},
+		"data": {{"SET a b", false}, {"GET a", false}, {"EVAL return(1) 0", false},
+			{"XREAD COUNT 1 STREAMS nothing 0", false}},
 		"transaction":           {{"MULTI", true}, {"SET a b", true}, {"EXEC", false}},
 		"transaction discarded": {{"MULTI", true}, {"SET a b", true}, {"DISCARD", false}},
 		"aborted":               {{"MULTI", true}, {"SET a", true}, {"EXEC", false}},
@@ -82,20 +89,32 @@ func TestWhoStaysAtHome(t *testing.T) {
 		"subscribe":             {{"SUBSCRIBE a", true}, {"UNSUBSCRIBE a", false}},
 		"psubscribe":            {{"PSUBSCRIBE a*", true}, {"PUNSUBSCRIBE", false}},
 		"ssubscribe":            {{"SSUBSCRIBE a", true}, {"SUNSUBSCRIBE", false}},
-		"blocking":              {{"BLPOP nothing 0.01", false}, {"XREAD BLOCK 10 STREAMS nothing 0", false}},
-		"no replies":            {{"CLIENT REPLY ON", false}, {"SELECT 3", false}, {"CLIENT SETNAME x", false}, {"CLIENT SETINFO LIB-NAME x", false}},
-		"its number":            {{"CLIENT ID", false}, {"CLIENT LIST", false}, {"RESET", false}},
-		"what RESET leaves":     {{"CLIENT NO-EVICT ON", true}, {"RESET", true}, {"PING", true}},
-		"of others":             {{"CLIENT KILL ID 1000000", false}, {"CLIENT UNBLOCK 1000000", false}, {"CLIENT GETNAME", false}, {"CLIENT GETREDIR", false}},
-		"of no effect known":    {{"MODULE LIST", true}, {"GET a", true}, {"RESET", true}, {"PING", true}},
-		"that nobody knows":     {{"NOSUCHCOMMAND", false}, {"CLIENT MAINT_NOTIFICATIONS ON", false}},
-		"monitor":               {{"MONITOR", true}, {"RESET", false}, {"PING", false}},
-		"tracking":              {{"HELLO 3", false}, {"CLIENT TRACKING ON", true}, {"CLIENT TRACKING OFF", false}, {"CLIENT TRACKING ON", true}, {"RESET", false}},
-		"reset":                 {{"SUBSCRIBE a", true}, {"RESET", false}, {"MULTI", true}, {"RESET", false}, {"WATCH a", true}, {"RESET", false}, {"RESET", false}},
-		"fence":                 {{"FENCE nothing 5 SET a b", false}, {"FENCE nothing 5 GET a", false}},
-		"lock command behind":   {{"MULTI|SET a b|EXEC|LOCK", false}, {"WATCH a|LOCKINFO a|UNWATCH|LOCK a", false}, {"MULTI|LOCK|LOCK a 1|EXEC", false}, {"BLPOP nothing 0.01|UNLOCK", false}},
-		"wait":                  {{"SET a b", false}, {"WAIT 0 0", false}},
-		"pubsub in RESP3":       {{"HELLO 3", false}, {"SUBSCRIBE a", true}, {"GET a", true}, {"UNSUBSCRIBE a", false}},
+		"blocking": {{"BLPOP nothing 0.01", false},
+			{"XREAD BLOCK 10 STREAMS nothing 0", false}},
+		"no replies": {{"CLIENT REPLY ON", false}, {"SELECT 3", false},
+			{"CLIENT SETNAME x", false}, {"CLIENT SETINFO LIB-NAME x", false}},
+		"its number":        {{"CLIENT ID", false}, {"CLIENT LIST", false}, {"RESET", false}},
+		"what RESET leaves": {{"CLIENT NO-EVICT ON", true}, {"RESET", true}, {"PING", true}},
+		"of others": {{"CLIENT KILL ID 1000000", false},
+			{"CLIENT UNBLOCK 1000000", false}, {"CLIENT GETNAME", false},
+			{"CLIENT GETREDIR", false}},
+		"of no effect known": {{"MODULE LIST", true}, {"GET a", true}, {"RESET", true},
+			{"PING", true}},
+		"unknown": {{"NOSUCHCOMMAND", false},
+			{"CLIENT MAINT_NOTIFICATIONS ON", false}},
+		"monitor": {{"MONITOR", true}, {"RESET", false}, {"PING", false}},
+		"tracking": {{"HELLO 3", false}, {"CLIENT TRACKING ON", true},
+			{"CLIENT TRACKING OFF", false}, {"CLIENT TRACKING ON", true}, {"RESET", false}},
+		"reset": {{"SUBSCRIBE a", true}, {"RESET", false}, {"MULTI", true},
+			{"RESET", false}, {"WATCH a", true}, {"RESET", false}, {"RESET", false}},
+		"fence": {{"FENCE nothing 5 SET a b", false},
+			{"FENCE nothing 5 GET a", false}},
+		"lock command after": {{"MULTI|SET a b|EXEC|LOCK", false},
+			{"WATCH a|LOCKINFO a|UNWATCH|LOCK a", false}, {"MULTI|LOCK|LOCK a 1|EXEC", false},
+			{"BLPOP nothing 0.01|UNLOCK", false}},
+		"wait": {{"SET a b", false}, {"WAIT 0 0", false}},
+		"pubsub in RESP3": {{"HELLO 3", false}, {"SUBSCRIBE a", true}, {"GET a", true},
+			{"UNSUBSCRIBE a", false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// Two do the same: for one alone there is no lane.
@@ -104,7 +123,9 @@ func TestWhoStaysAtHome(t *testing.T) {
 				defer c.Close()
 				c.Expect("PING", "+PONG\r\n")
 			}
-			proxytest.Eventually(t, 2*time.Second, "those before have left", func() bool { return p.Server.Stats().Connections.Homes == 2 })
+			proxytest.Eventually(t, 2*time.Second, "earlier clients have left", func() bool {
+				return p.Server.Stats().Connections.Homes == 2
+			})
 			for _, s := range steps {
 				calls := strings.Split(s.send, "|")
 				for _, c := range pair {
@@ -115,43 +136,53 @@ func TestWhoStaysAtHome(t *testing.T) {
 						}
 					}
 				}
-				proxytest.Eventually(t, 2*time.Second, fmt.Sprintf("after %s: at home %v", s.send, s.home), func() bool {
+				proxytest.Eventually(t, 2*time.Second, fmt.Sprintf("after %s: at home %v", s.send,
+					s.home), func() bool {
 					for _, c := range pair {
 						c.Send("ECHO plain")
-						for got := c.Reply(); got != "$5\r\nplain\r\n" && got != "+QUEUED\r\n" && !strings.HasPrefix(got, "-ERR Can't execute"); {
+						for got := c.Reply(); got != "$5\r\nplain\r\n" && got != "+QUEUED\r\n" &&
+							!strings.HasPrefix(got, "-ERR Can't execute"); {
 							got = c.Reply() // MONITOR's lines
 						}
 					}
-					return p.Server.Stats().Connections.Shared == map[bool]int{true: 0, false: 2}[s.home]
+					return p.Server.Stats().Connections.Shared == map[bool]int{true: 0,
+						false: 2}[s.home]
 				})
 			}
 			c := pair[0]
 			c.Expect("ECHO end", "$3\r\nend\r\n")
 		})
 	}
-	proxytest.Eventually(t, 5*time.Second, "no home is left", func() bool { return p.Server.Stats().Connections.Homes == 0 })
+	proxytest.Eventually(t, 5*time.Second, "no home is left", func() bool {
+		return p.Server.Stats().Connections.Homes == 0
+	})
 }
 
-// A client is kept apart while it has asked for silence, and its replies are in step afterwards.
+// A client that asks for silence has no lane meanwhile, and its replies are in step afterwards.
 func TestLaneReplySkip(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
 	c, other := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
 	for i := range 50 {
-		c.Send("CLIENT REPLY SKIP", "SET a 1", fmt.Sprintf("ECHO %04d", i), "CLIENT REPLY OFF", "SET a 2", "GET a", "CLIENT REPLY ON", "GET a", fmt.Sprintf("LOCK l%d 1", i), "CLIENT REPLY SKIP", "UNLOCK nothing", "ECHO end")
+		c.Send("CLIENT REPLY SKIP", "SET a 1", fmt.Sprintf("ECHO %04d", i), "CLIENT REPLY OFF",
+			"SET a 2", "GET a", "CLIENT REPLY ON", "GET a", fmt.Sprintf("LOCK l%d 1", i),
+			"CLIENT REPLY SKIP", "UNLOCK nothing", "ECHO end")
 		other.Send("PING", fmt.Sprintf("ECHO o%d", i))
-		for _, want := range []string{fmt.Sprintf("$4\r\n%04d\r\n", i), "+OK\r\n", "$1\r\n2\r\n", ":", "$3\r\nend\r\n"} {
+		for _, want := range []string{fmt.Sprintf("$4\r\n%04d\r\n", i), "+OK\r\n", "$1\r\n2\r\n",
+			":", "$3\r\nend\r\n"} {
 			if got := c.Reply(); !strings.HasPrefix(got, want) {
 				t.Fatalf("%d: got %q, want %q", i, got, want)
 			}
 		}
-		if got := other.Reply() + other.Reply(); !strings.HasSuffix(got, fmt.Sprintf("o%d\r\n", i)) {
+		if got := other.Reply() + other.Reply(); !strings.HasSuffix(got,
+			fmt.Sprintf("o%d\r\n", i)) {
 			t.Fatalf("another client: %q", got)
 		}
 	}
 }
 
-// A client that moves between databases, protocols and transactions in one pipeline is always where it thinks it is.
+// A client that changes database, protocol and transaction state in one pipeline is always in the
+// right state.
 func TestLaneMoves(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -162,7 +193,9 @@ func TestLaneMoves(t *testing.T) {
 		c.Do(fmt.Sprintf("SET where %d", db))
 	}
 	var pipeline, want []string
-	ask := func(command, reply string) { pipeline, want = append(pipeline, command), append(want, reply) }
+	ask := func(command, reply string) {
+		pipeline, want = append(pipeline, command), append(want, reply)
+	}
 	for i := range 80 {
 		db := i % 5
 		ask(fmt.Sprintf("SELECT %d", db), "+OK\r\n")

@@ -16,7 +16,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// Many clients do everything at once, in pipelines, and each knows what it must be answered.
+// Many clients send all kinds of pipelines at once, and each knows the right replies.
 func TestLaneTorture(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -33,8 +33,8 @@ func TestLaneTorture(t *testing.T) {
 	})
 }
 
-// The same while the upstream closes connections at random: a reply may say that it was lost, and is nobody else's. What is said not to have
-// been sent never ran.
+// The same while the upstream closes connections at random: a reply can report the loss of its
+// request, and never goes to another client. A request reported as not sent never ran.
 func TestLaneTortureWithKills(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -69,8 +69,8 @@ func TestLaneTortureWithKills(t *testing.T) {
 	}
 }
 
-// torture lets clients loose for a while. With losses they may be told that a request was lost, or be closed, and go on with a new
-// connection.
+// torture runs clients for a while. With losses, their requests can be lost or their connections
+// closed, and they continue with new connections.
 func torture(t *testing.T, addr string, clients int, lasting time.Duration, losses bool) {
 	deadline := time.Now().Add(lasting)
 	var running sync.WaitGroup
@@ -78,7 +78,9 @@ func torture(t *testing.T, addr string, clients int, lasting time.Duration, loss
 	for i := range clients {
 		running.Go(func() {
 			for round := 0; time.Now().Before(deadline) && !t.Failed(); round++ {
-				v := &victim{t: t, id: i, life: round, rand: rand.New(rand.NewPCG(uint64(i), uint64(round))), losses: losses, asked: &asked, lost: &lost}
+				v := &victim{t: t, id: i, life: round,
+					rand: rand.New(rand.NewPCG(uint64(i), uint64(round))), losses: losses,
+					asked: &asked, lost: &lost}
 				v.live(addr, deadline)
 			}
 		})
@@ -101,7 +103,7 @@ type victim struct {
 	db, proto int
 	name      string
 	serial    int
-	pause     bool           // after this pipeline, so that what is idle is closed
+	pause     bool           // after this pipeline, so that idle connections are closed
 	value     map[int]string // of its key, by database
 	raw       []byte
 	want      []string // regular expressions
@@ -115,7 +117,7 @@ func (v *victim) ask(want string, words ...string) {
 	}
 }
 
-// exactly begins what is no regular expression.
+// exactly begins a reply that is not a regular expression.
 const exactly = "\x00"
 
 func (v *victim) null() string {
@@ -127,7 +129,7 @@ func (v *victim) null() string {
 
 func (v *victim) array(n int) string { return fmt.Sprintf(`\*%d\r\n`, n) }
 
-// push is what begins a confirmation.
+// push is the first byte of a confirmation.
 func (v *victim) push() string {
 	if v.proto == 3 {
 		return ">"
@@ -140,7 +142,8 @@ func (v *victim) unique(what string) string {
 	return fmt.Sprintf("%s-%d-%d-%x", what, v.id, v.serial, v.rand.Uint64())
 }
 
-// key is of this life alone: what a client had sent before it was closed may still run behind what it sends after.
+// key is used by this connection only: requests of an earlier one can still run after it was
+// closed.
 func (v *victim) key() string { return fmt.Sprintf("key:%d:%d", v.id, v.life) }
 
 func (v *victim) known() string {
@@ -154,7 +157,7 @@ func (v *victim) known() string {
 
 const okReply = `\+OK\r\n`
 
-// step adds one thing to do to the pipeline.
+// step adds one action to the pipeline.
 func (v *victim) step() {
 	switch v.rand.IntN(27) {
 	default:
@@ -174,33 +177,39 @@ func (v *victim) step() {
 		v.ask(okReply, "MULTI")
 		v.ask(`\+QUEUED\r\n`, "ECHO", u)
 		v.ask(`\+QUEUED\r\n`, "GET", "db")
-		v.ask(v.array(2)+regexp.QuoteMeta(proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db))), "EXEC")
+		v.ask(v.array(2)+regexp.QuoteMeta(proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db))),
+			"EXEC")
 	case 7:
-		if v.rand.IntN(8) > 0 { // Redis takes its time to see that it has waited for long enough
+		if v.rand.IntN(8) > 0 { // Redis takes its time to notice that the timeout is over
 			return
 		}
 		v.ask(`(\*-1|_)\r\n`, "BLPOP", v.unique("nothing"), "0.00"+fmt.Sprint(1+v.rand.IntN(5)))
 	case 8:
 		ch := v.unique("channel")
-		v.ask(v.push()+`3\r\n\$9\r\nsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:1\r\n`, "SUBSCRIBE", ch)
-		v.ask(v.push()+`3\r\n\$11\r\nunsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:0\r\n`, "UNSUBSCRIBE")
+		v.ask(v.push()+`3\r\n\$9\r\nsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:1\r\n`,
+			"SUBSCRIBE", ch)
+		v.ask(v.push()+`3\r\n\$11\r\nunsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:0\r\n`,
+			"UNSUBSCRIBE")
 	case 9:
 		ch := v.unique("pattern")
-		v.ask(v.push()+`3\r\n\$10\r\npsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:1\r\n`, "PSUBSCRIBE", ch)
-		v.ask(v.push()+`3\r\n\$12\r\npunsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:0\r\n`, "PUNSUBSCRIBE", ch)
+		v.ask(v.push()+`3\r\n\$10\r\npsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:1\r\n`,
+			"PSUBSCRIBE", ch)
+		v.ask(v.push()+`3\r\n\$12\r\npunsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+
+			`:0\r\n`, "PUNSUBSCRIBE", ch)
 	case 10, 11:
 		v.db = v.rand.IntN(3)
 		v.ask(okReply, "SELECT", fmt.Sprint(v.db))
 		v.ask(exactly+proxytest.Bulk(fmt.Sprint(v.db)), "GET", "db")
 	case 12:
 		v.proto = 2 + v.rand.IntN(2)
-		v.ask(`(%7|\*14)\r\n(?s:.*)\$5\r\nproto\r\n:`+fmt.Sprint(v.proto)+`\r\n(?s:.*)`, "HELLO", fmt.Sprint(v.proto))
+		v.ask(`(%7|\*14)\r\n(?s:.*)\$5\r\nproto\r\n:`+fmt.Sprint(v.proto)+`\r\n(?s:.*)`, "HELLO",
+			fmt.Sprint(v.proto))
 		v.ask(v.null(), "GET", "nothing")
 	case 13:
 		v.name = v.unique("name")
 		v.ask(okReply, "CLIENT", "SETNAME", v.name)
 	case 14:
-		if v.rand.IntN(4) > 0 { // it pins
+		if v.rand.IntN(4) > 0 { // it stays at its home
 			return
 		}
 		want := v.null()
@@ -210,7 +219,8 @@ func (v *victim) step() {
 		v.ask(want, "CLIENT", "GETNAME")
 	case 15, 16:
 		u := v.unique("script")
-		v.ask(v.array(2)+regexp.QuoteMeta(proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db))), "EVAL", "return {ARGV[1], redis.call('GET', 'db')}", "0", u)
+		v.ask(v.array(2)+regexp.QuoteMeta(proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db))),
+			"EVAL", "return {ARGV[1], redis.call('GET', 'db')}", "0", u)
 	case 17:
 		lock := v.unique("lock")
 		v.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "10")
@@ -249,7 +259,7 @@ func (v *victim) step() {
 	}
 }
 
-// live is one connection's life.
+// live is the life of one connection.
 func (v *victim) live(addr string, deadline time.Time) {
 	c := proxytest.Dial(v.t, addr)
 	defer c.Close()
@@ -272,7 +282,8 @@ func (v *victim) live(addr string, deadline time.Time) {
 	}
 }
 
-// exchange sends what has been gathered and looks at each reply. It returns false if the connection is of no further use.
+// exchange sends the gathered requests and checks each reply. It returns false if the connection is
+// of no further use.
 func (v *victim) exchange(c *proxytest.Conn) bool {
 	written := make(chan struct{})
 	go func() { // ends when all is written, or the connection closed; waited for below
@@ -290,9 +301,10 @@ func (v *victim) exchange(c *proxytest.Conn) bool {
 		exact, isExact := strings.CutPrefix(want, exactly)
 		got, err := c.TryReply(15 * time.Second)
 		v.asked.Add(1)
-		if v.losses && (err != nil && !proxytest.IsTimeout(err) || strings.HasPrefix(got, "-UPSTREAM ")) {
+		if v.losses && (err != nil && !proxytest.IsTimeout(err) ||
+			strings.HasPrefix(got, "-UPSTREAM ")) {
 			v.lost.Add(1)
-			c.Close() // nobody can say what the state is now
+			c.Close() // the state is unknown now
 			return false
 		}
 		if err != nil {
@@ -304,7 +316,9 @@ func (v *victim) exchange(c *proxytest.Conn) bool {
 			continue
 		}
 		if ok, _ := regexp.MatchString("^"+want+"$", got); isExact || !ok {
-			v.t.Errorf("client %d (RESP%d), request %d of %d, %s: got %.300q, want %.300q, before it %s", v.id, v.proto, i, len(v.want), v.sent[i], got, want, v.sent[:i])
+			v.t.Errorf(
+				"client %d (RESP%d), request %d of %d, %s: got %.300q, want %.300q, before it %s",
+				v.id, v.proto, i, len(v.want), v.sent[i], got, want, v.sent[:i])
 			c.Close()
 			return false
 		}
@@ -312,12 +326,14 @@ func (v *victim) exchange(c *proxytest.Conn) bool {
 	return true
 }
 
-// What a client is told was never sent has not run, and what was answered has.
+// A request that is reported as never sent has not run, and an answered one has.
 func TestLaneLossesAreTold(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())
-	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) {
+		cfg.Dedicated = false
+	})
 	var unsent, unknown int
 	for round := range 6 {
 		var clients []*proxytest.Conn
@@ -330,7 +346,8 @@ func TestLaneLossesAreTold(t *testing.T) {
 		for i, c := range clients {
 			var raw []byte
 			for j := range 200 {
-				raw = resp.AppendCommand(raw, "SET", fmt.Sprintf("lost:%d:%d:%d", round, i, j), strings.Repeat("x", 5000))
+				raw = resp.AppendCommand(raw, "SET", fmt.Sprintf("lost:%d:%d:%d", round, i, j),
+					strings.Repeat("x", 5000))
 			}
 			go c.Write(raw) // ends when it is read, or the client is closed with the test
 		}
@@ -344,7 +361,9 @@ func TestLaneLossesAreTold(t *testing.T) {
 				if err != nil {
 					t.Fatalf("round %d, client %d, %d: %v", round, i, j, err)
 				}
-				exists := func() bool { return admin.Do(fmt.Sprintf("EXISTS lost:%d:%d:%d", round, i, j)) == ":1\r\n" }
+				exists := func() bool {
+					return admin.Do(fmt.Sprintf("EXISTS lost:%d:%d:%d", round, i, j)) == ":1\r\n"
+				}
 				switch {
 				case got == "+OK\r\n":
 					if !exists() {
@@ -361,9 +380,10 @@ func TestLaneLossesAreTold(t *testing.T) {
 				}
 			}
 			for got := ""; got != "$5\r\nafter\r\n"; {
-				// A connection that was being made when the link was cut is lost as well, and so is a home
-				// whose end the proxy has not seen yet. Either is said.
-				if got = c.Do("ECHO after"); got != "$5\r\nafter\r\n" && !strings.HasPrefix(got, "-UPSTREAM ") {
+				// A connection that was being made when the link was cut is lost as well, and so is
+				// a home whose end the proxy has not seen yet. Either is reported.
+				if got = c.Do("ECHO after"); got != "$5\r\nafter\r\n" &&
+					!strings.HasPrefix(got, "-UPSTREAM ") {
 					t.Fatalf("round %d, client %d: ECHO after: %q", round, i, got)
 				}
 			}

@@ -22,7 +22,7 @@ func unreadClient(t *testing.T, p *proxytest.Proxy) *proxytest.Conn {
 	return c
 }
 
-// readBig reads that many of what unreadClient asks for.
+// readBig reads that many of the replies of unreadClient.
 func readBig(t *testing.T, c *proxytest.Conn, replies int) {
 	t.Helper()
 	want := "$61440\r\n" + strings.Repeat("x", 60<<10) + "\r\n"
@@ -35,7 +35,7 @@ func readBig(t *testing.T, c *proxytest.Conn, replies int) {
 	}
 }
 
-// Clients that together leave more unread than there is room for are closed, which the log says; others are served.
+// Clients that together leave too much unread are closed, and the log says so; others are served.
 func TestUnreadIsBoundedForAll(t *testing.T) {
 	server := testredis.Start(t)
 	proxytest.Dial(t, server.Addr()).Expect("SET big "+strings.Repeat("x", 60<<10), "+OK\r\n")
@@ -48,23 +48,27 @@ func TestUnreadIsBoundedForAll(t *testing.T) {
 	for range 4 {
 		slow = append(slow, unreadClient(t, p))
 	}
-	proxytest.Eventually(t, 10*time.Second, "one is closed, and the log says so", func() bool {
-		return strings.Contains(log.String(), "client closed: it doesn't read what it asked for: client="+slow[0].LocalAddr().String()[:9])
+	proxytest.Eventually(t, 10*time.Second, "a client is closed, and the log says so", func() bool {
+		return strings.Contains(log.String(),
+			"client closed: it doesn't read what it asked for: client="+
+				slow[0].LocalAddr().String()[:9])
 	})
 	other := proxytest.SharedClient(t, p.Addr)
 	other.Expect("SET a b", "+OK\r\n")
 	for _, c := range slow {
 		c.Close()
 	}
-	// What they left is given back: one that reads late is served.
-	proxytest.Eventually(t, 10*time.Second, "they are gone", func() bool { return p.Server.Stats().Clients == 1 })
+	// Their room is freed: a client that reads late is served.
+	proxytest.Eventually(t, 10*time.Second, "the slow clients are gone", func() bool {
+		return p.Server.Stats().Clients == 1
+	})
 	c := proxytest.SharedClient(t, p.Addr)
 	c.WriteRaw(strings.Repeat("GET big\r\n", 20))
 	time.Sleep(50 * time.Millisecond)
 	readBig(t, c, 20)
 }
 
-// A proxy that can't make files serves those who don't read at once too, as far as its memory for them goes.
+// A proxy that can't make files serves clients that read late as far as its memory for them goes.
 func TestUnreadWithoutFiles(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "not there"))
 	server := testredis.Start(t)

@@ -9,8 +9,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// WAIT is about what its client has written, by whatever connection.
-func TestWaitCoversWhatWentByLanes(t *testing.T) {
+// WAIT covers its client's writes, by whatever connection.
+func TestWaitCoversWritesByLanes(t *testing.T) {
 	server := testredis.Start(t)
 	replica := testredis.StartReplicas(t, server, 1)[0]
 	p := sharing(t, server, 1)
@@ -38,13 +38,14 @@ func TestWaitCoversWhatWentByLanes(t *testing.T) {
 			c.Reply()
 		}
 		c.Expect("WAIT 1 50", ":0\r\n")
-		other.Expect("GET a", "$…") // nobody else stands behind a WAIT
+		other.Expect("GET a", "$…") // no other client has to wait for a WAIT
 	}
 	replica.Resume()
 	c.Expect("WAIT 1 5000", ":1\r\n")
 }
 
-// After the loss of the lane by which a client wrote, it is not told that its writes have arrived.
+// After the loss of the lane through which a client wrote, it is not told that its writes have
+// arrived.
 func TestWaitAfterALostLane(t *testing.T) {
 	server := testredis.Start(t)
 	replica := testredis.StartReplicas(t, server, 1)[0]
@@ -56,7 +57,9 @@ func TestWaitAfterALostLane(t *testing.T) {
 		c.Expect("SET a 1", "+OK\r\n")
 		lanes := p.Server.Stats().Connections
 		admin.Expect("CLIENT KILL TYPE normal SKIPME yes", ":…")
-		proxytest.Eventually(t, 5*time.Second, "the proxy sees it", func() bool { return p.Server.Stats().Connections.Lanes == 0 })
+		proxytest.Eventually(t, 5*time.Second, "the proxy has noticed the loss", func() bool {
+			return p.Server.Stats().Connections.Lanes == 0
+		})
 		if then != "" {
 			c.Do(then)
 		}
@@ -72,18 +75,20 @@ func TestWaitAfterALostLane(t *testing.T) {
 	}
 }
 
-// Who may not publish is told so where it matters, and never that writes have arrived which haven't.
-func TestWaitOfWhoMayNotPublish(t *testing.T) {
+// A client that may not publish gets an error where that matters, and is never told that missing
+// writes have arrived.
+func TestWaitWithoutTheRightToPublish(t *testing.T) {
 	server := testredis.Start(t)
 	replica := testredis.StartReplicas(t, server, 1)[0]
 	p := sharing(t, server, 1)
-	proxytest.Dial(t, server.Addr()).Expect("ACL SETUSER w on >pw ~* -@all +@read +@write +wait +ping", "+OK\r\n")
+	proxytest.Dial(t, server.Addr()).Expect(
+		"ACL SETUSER w on >pw ~* -@all +@read +@write +wait +ping", "+OK\r\n")
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("AUTH w pw", "+OK\r\n")
 	c.Expect("SET a 1", "+OK\r\n")
 	replica.Pause()
 	c.Expect("SET a 2", "+OK\r\n")
-	for range 2 { // it has not caught up by having been refused
+	for range 2 { // the refusal did not catch it up
 		got := c.Do("WAIT 1 50")
 		if got != ":0\r\n" && !strings.HasPrefix(got, "-NOPERM lockproxy") {
 			t.Errorf("WAIT says %q though the replica has nothing", got)
@@ -93,8 +98,9 @@ func TestWaitOfWhoMayNotPublish(t *testing.T) {
 	c.Expect("GET a", "$1\r\n2\r\n")
 }
 
-// A lane that the proxy has closed since nobody uses it is not lost: WAIT behind a reply too large for a lane is answered.
-func TestWaitBehindARetiredLane(t *testing.T) {
+// A lane that the proxy has closed because no client uses it is not lost: WAIT after a reply too
+// large for a lane is answered.
+func TestWaitAfterARetiredLane(t *testing.T) {
 	server := testredis.Start(t)
 	proxytest.Dial(t, server.Addr()).Expect("SET big "+strings.Repeat("x", 300000), "+OK\r\n")
 	p := sharing(t, server, 1)
@@ -109,6 +115,8 @@ func TestWaitBehindARetiredLane(t *testing.T) {
 		}
 		c.Expect("GET mine", "$1\r\n1\r\n")
 		c.Close()
-		proxytest.Eventually(t, 5*time.Second, "it is gone", func() bool { return p.Server.Stats().Clients == 0 })
+		proxytest.Eventually(t, 5*time.Second, "the client is gone", func() bool {
+			return p.Server.Stats().Clients == 0
+		})
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// Clients that come by thousands, move between lanes and connections of their own and vanish in the midst of it leave nothing behind.
+// Thousands of clients that come, move between lanes and homes, and vanish in between leave nothing
+// behind.
 func TestLanesLeaveNothingBehind(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 2)
@@ -32,7 +33,8 @@ func TestLanesLeaveNothingBehind(t *testing.T) {
 		{"PING\r\n" + strings.Repeat("GET big\r\n", 50), []string{"+PONG"}}, // goes without reading
 		{"PING\r\nSELECT 2\r\nGET a\r\nCLIENT ID\r\n", []string{"+PONG", "+OK", "$-1", ":"}},
 		{"HELLO 3\r\nSUBSCRIBE c\r\nGET a\r\n", []string{"%7"}},
-		{"PING\r\nEVAL \"return 1\" 0\r\nMULTI\r\nEXEC\r\nGET a\r\n", []string{"+PONG", ":1", "+OK", "*0"}},
+		{"PING\r\nEVAL \"return 1\" 0\r\nMULTI\r\nEXEC\r\nGET a\r\n",
+			[]string{"+PONG", ":1", "+OK", "*0"}},
 		{"PING\r\nCLIENT REPLY SKIP\r\nGET a\r\nWAIT 0 0\r\nPING\r\n", []string{"+PONG", ":0"}},
 		{"PING\r\nSET a b\r\nRESET\r\nQUIT\r\n", []string{"+PONG", "+OK", "+RESET", "+OK"}},
 	}
@@ -58,7 +60,8 @@ func TestLanesLeaveNothingBehind(t *testing.T) {
 				in := bufio.NewReader(nc)
 				for _, want := range kind.lines {
 					if line, err := in.ReadString('\n'); !strings.HasPrefix(line, want) {
-						t.Errorf("%q: got %q, %v, want %q", kind.send[:min(60, len(kind.send))], line, err, want)
+						t.Errorf("%q: got %q, %v, want %q", kind.send[:min(60, len(kind.send))],
+							line, err, want)
 						return
 					}
 					if want == "%7" {
@@ -79,14 +82,16 @@ func TestLanesLeaveNothingBehind(t *testing.T) {
 	}
 	goroutines, files := settled()
 	come(1500)
-	// Idle lanes may be more than before, each with two goroutines and a file.
+	// There can be more idle lanes than before, each with two goroutines and a file.
 	const lanes = 8
-	proxytest.Eventually(t, 15*time.Second, "all is as before", func() bool {
+	proxytest.Eventually(t, 15*time.Second, "goroutines and files are as before", func() bool {
 		g, f := settled()
 		return g <= goroutines+2*lanes && f <= files+lanes
 	})
 	if t.Failed() {
 		pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}
-	proxytest.Eventually(t, 10*time.Second, "the upstream has seen it", func() bool { return laneClients(admin) <= lanes })
+	proxytest.Eventually(t, 10*time.Second, "the upstream has noticed", func() bool {
+		return laneClients(admin) <= lanes
+	})
 }

@@ -11,32 +11,37 @@ import (
 	"lockproxy/proxy"
 )
 
-// looksAtLimits has the proxy look at its upstream's limits, and returns when it has.
-func looksAtLimits(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn) {
+// watchLimits makes the proxy watch its upstream's limits, and returns when it knows them.
+func watchLimits(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn) {
 	t.Helper()
 	looking, stop := context.WithCancel(proxytest.Ctx)
 	looked := make(chan struct{})
 	go func() { defer close(looked); p.Server.CheckUpstream(looking) }()
 	t.Cleanup(func() { stop(); <-looked })
-	proxytest.Eventually(t, 5*time.Second, "the proxy has looked", func() bool { return strings.Contains(admin.Do("INFO commandstats"), "cmdstat_config|get:calls=3") })
+	proxytest.Eventually(t, 5*time.Second, "the proxy has asked for the limits", func() bool {
+		return strings.Contains(admin.Do("INFO commandstats"), "cmdstat_config|get:calls=3")
+	})
 	time.Sleep(20 * time.Millisecond) // it has the last answer
 	p.Shares = false                  // limits are what the tests that wait for this set
 }
 
-// Where Redis closes clients that have it hold much, one client is closed for it and no other.
+// Where Redis closes clients that make it hold much, only the client responsible is closed.
 func TestUpstreamsLimitsForClients(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []string{"client-output-buffer-limit", "maxmemory-clients"} {
 		t.Run(limit, func(t *testing.T) {
-			value := map[string]string{"client-output-buffer-limit": "normal 1mb 1mb 1", "maxmemory-clients": "4mb"}[limit]
+			value := map[string]string{"client-output-buffer-limit": "normal 1mb 1mb 1",
+				"maxmemory-clients": "4mb"}[limit]
 			server := testredis.Start(t, "--"+limit, value)
-			p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = false, 1 })
+			p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+				cfg.Dedicated, cfg.UpstreamConns = false, 1
+			})
 			admin := proxytest.Dial(t, server.Addr())
 			admin.Send("SET big " + strings.Repeat("x", 200000))
 			if got := admin.Reply(); got != "+OK\r\n" {
 				t.Fatal(got)
 			}
-			looksAtLimits(t, p, admin)
+			watchLimits(t, p, admin)
 			var others []*proxytest.Conn
 			for range 10 {
 				others = append(others, proxytest.SharedClient(t, p.Addr))
@@ -56,7 +61,7 @@ func TestUpstreamsLimitsForClients(t *testing.T) {
 			for range 20 {
 				for i, c := range others {
 					if got := c.Do("SET small x"); got != "+OK\r\n" {
-						t.Fatalf("client %d beside one that asks for 60 MB: %q", i, got)
+						t.Fatalf("client %d next to one that asks for 60 MB: %q", i, got)
 					}
 				}
 			}

@@ -1,4 +1,5 @@
-// Package sharing_test is homes and lanes: clients that share upstream connections notice nothing of each other.
+// Package sharing_test is about homes and lanes: clients that share upstream connections notice
+// nothing of each other.
 package sharing_test
 
 import (

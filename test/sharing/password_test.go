@@ -12,33 +12,42 @@ import (
 	"lockproxy/proxy"
 )
 
-// A password that is changed while its clients are connected: what they are told directly, they are told through the proxy.
+// A password is changed while its clients are connected: through the proxy they get the same
+// replies as directly.
 
-// changedLogin is one way to be let in, and how that ends for others.
+// changedLogin is one way to log in, and how that ends for others.
 type changedLogin struct {
 	name   string
-	before string // what the administrator sets up first
+	before string // the administrator's setup
 	login  string // what the client sends; "" is nothing
-	after  string // what the administrator changes then
+	after  string // the administrator's change
 	again  string // logs in after that
 }
 
 var changedLogins = []changedLogin{
-	{"user", "ACL SETUSER ann on >old ~* &* +@all", "AUTH ann old", "ACL SETUSER ann resetpass >new", "AUTH ann new"},
-	{"user by HELLO", "ACL SETUSER ann on >old ~* &* +@all", "HELLO 3 AUTH ann old", "ACL SETUSER ann resetpass >new", "HELLO 3 AUTH ann new"},
-	{"user switched off", "ACL SETUSER ann on >old ~* &* +@all", "AUTH ann old", "ACL SETUSER ann off", "AUTH default new"},
-	{"default user by AUTH", "CONFIG SET requirepass old", "AUTH old", "CONFIG SET requirepass new", "AUTH new"},
-	{"default user by HELLO", "CONFIG SET requirepass old", "HELLO 2 AUTH default old", "ACL SETUSER default resetpass >new", "AUTH default new"},
+	{"user", "ACL SETUSER ann on >old ~* &* +@all", "AUTH ann old",
+		"ACL SETUSER ann resetpass >new", "AUTH ann new"},
+	{"user by HELLO", "ACL SETUSER ann on >old ~* &* +@all", "HELLO 3 AUTH ann old",
+		"ACL SETUSER ann resetpass >new", "HELLO 3 AUTH ann new"},
+	{"user switched off", "ACL SETUSER ann on >old ~* &* +@all", "AUTH ann old",
+		"ACL SETUSER ann off", "AUTH default new"},
+	{"default user by AUTH", "CONFIG SET requirepass old", "AUTH old", "CONFIG SET requirepass new",
+		"AUTH new"},
+	{"default user by HELLO", "CONFIG SET requirepass old", "HELLO 2 AUTH default old",
+		"ACL SETUSER default resetpass >new", "AUTH default new"},
 	{"default user without a password", "PING", "", "CONFIG SET requirepass new", "AUTH new"},
-	{"default user in RESP3", "PING", "HELLO 3", "ACL SETUSER default resetpass >new", "HELLO 3 AUTH default new"},
-	{"default user whose password is taken away", "CONFIG SET requirepass old", "AUTH old", `CONFIG SET requirepass ""`, "PING"},
+	{"default user in RESP3", "PING", "HELLO 3", "ACL SETUSER default resetpass >new",
+		"HELLO 3 AUTH default new"},
+	{"default user whose password is taken away", "CONFIG SET requirepass old", "AUTH old",
+		`CONFIG SET requirepass ""`, "PING"},
 }
 
-// afterwards is what a client does then. What differs by nature is left out by shown.
+// afterwards is what a client does then. shown leaves out what differs by nature.
 var afterwards = []string{
 	"GET a", "SET b 1", "ECHO here", "ACL WHOAMI",
 	"MULTI", "INCR n", "ACL WHOAMI", "EXEC",
-	"SELECT 3", "SET where three", "MULTI", "GET where", "EXEC", "LPUSH l x", "BLPOP l 1", "GET where",
+	"SELECT 3", "SET where three", "MULTI", "GET where", "EXEC", "LPUSH l x", "BLPOP l 1",
+	"GET where",
 	"SELECT 4", "GET where", "SELECT 5", "GET where", "SELECT 0", "GET where", "GET a",
 	"WATCH a", "GET a", "MULTI", "PING", "EXEC",
 	"SUBSCRIBE c", "UNSUBSCRIBE c", "BLPOP nothing 0.01",
@@ -61,18 +70,21 @@ func TestPasswordChangedWhileConnected(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			alone, behind := testredis.Start(t), testredis.Start(t)
 			p := sharing(t, behind, 1)
-			admins := []*proxytest.Conn{proxytest.Dial(t, alone.Addr()), proxytest.Dial(t, behind.Addr())}
+			admins := []*proxytest.Conn{proxytest.Dial(t, alone.Addr()),
+				proxytest.Dial(t, behind.Addr())}
 			for _, admin := range admins {
 				admin.Expect("SET a value", "+OK\r\n")
 				admin.Do(l.before)
 			}
 			direct, through := []*proxytest.Conn{}, []*proxytest.Conn{}
 			for range 3 {
-				direct, through = append(direct, proxytest.Dial(t, alone.Addr())), append(through, proxytest.Dial(t, p.Addr))
+				direct, through = append(direct, proxytest.Dial(t, alone.Addr())),
+					append(through, proxytest.Dial(t, p.Addr))
 			}
 			same := func(i int, command string) {
 				t.Helper()
-				if want, got := shown(command, direct[i].Do(command)), shown(command, through[i].Do(command)); got != want {
+				if want, got := shown(command, direct[i].Do(command)),
+					shown(command, through[i].Do(command)); got != want {
 					t.Fatalf("client %d, %s: got %q, want %q", i, command, got, want)
 				}
 			}
@@ -106,17 +118,18 @@ func TestPasswordChangedWhileConnected(t *testing.T) {
 			if got := through[1].Reply(); got[0] != ':' {
 				t.Errorf("a waiter: %q", got)
 			}
-			// Who comes now needs what is demanded now, and gets nothing for what was right before.
+			// A new client needs the new password, and gets nothing for the old one.
 			newDirect, newThrough := proxytest.Dial(t, alone.Addr()), proxytest.Dial(t, p.Addr)
 			for _, command := range []string{l.login, "GET a", "MULTI", l.login, l.again, "GET a"} {
 				if command == "" {
 					continue
 				}
-				if got, want := shown(command, newThrough.Do(command)), shown(command, newDirect.Do(command)); got != want {
+				if got, want := shown(command, newThrough.Do(command)),
+					shown(command, newDirect.Do(command)); got != want {
 					t.Errorf("a new client, %s: got %q, want %q", command, got, want)
 				}
 			}
-			// And who is connected may log in anew, by the connection that is his.
+			// And a connected client can log in again on its own connection.
 			same(2, "RESET")
 			same(2, "GET a")
 			same(2, l.again)
@@ -145,11 +158,15 @@ func TestPasswordChangedUnderManyClients(t *testing.T) {
 		running.Go(func() {
 			for round := range 5 {
 				db := (i + round) % 3
-				c.Send("MULTI", "ECHO x", "EXEC", fmt.Sprintf("SELECT %d", db), fmt.Sprintf("SET k%d %d", i, db), "BLPOP nothing 0.01", fmt.Sprintf("GET k%d", i))
-				for j, want := range []string{"+OK", "+QUEUED", "*1", "+OK", "+OK", "*-1", fmt.Sprintf("$1\r\n%d", db)} {
+				c.Send("MULTI", "ECHO x", "EXEC", fmt.Sprintf("SELECT %d", db),
+					fmt.Sprintf("SET k%d %d", i, db), "BLPOP nothing 0.01",
+					fmt.Sprintf("GET k%d", i))
+				for j, want := range []string{"+OK", "+QUEUED", "*1", "+OK", "+OK", "*-1",
+					fmt.Sprintf("$1\r\n%d", db)} {
 					got, err := c.TryReply(10 * time.Second)
 					if err != nil || !strings.HasPrefix(got, want) {
-						t.Errorf("client %d, round %d, reply %d: %q, %v, want %q", i, round, j, got, err, want)
+						t.Errorf("client %d, round %d, reply %d: %q, %v, want %q", i, round, j, got,
+							err, want)
 						return
 					}
 				}
@@ -170,8 +187,9 @@ func TestPasswordChangedUnderManyClients(t *testing.T) {
 	}
 }
 
-// Who is about to use no connection, his own having been given up, is thrown out with his user all the same, at once.
-func TestDeletedUserWhoRests(t *testing.T) {
+// A client of a deleted user that uses no connection, because its home was closed, is closed at
+// once too.
+func TestDeletedUserAtRest(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
 	admin := proxytest.Dial(t, server.Addr())
@@ -191,12 +209,16 @@ func TestDeletedUserWhoRests(t *testing.T) {
 	}
 }
 
-// Whom the upstream doesn't let in again after RESET, with the credentials of --upstream, harms nobody else.
+// A client that the upstream does not let in again after RESET, with the credentials of --upstream,
+// harms no other.
 func TestResetWithStaleCredentials(t *testing.T) {
 	server := testredis.Start(t)
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("CONFIG SET requirepass old", "+OK\r\n")
-	p := proxytest.Start(t, strings.Replace(server.URL(), "redis://", "redis://:old@", 1), func(cfg *proxy.Config) { cfg.Dedicated = false })
+	p := proxytest.Start(t, strings.Replace(server.URL(), "redis://", "redis://:old@", 1),
+		func(cfg *proxy.Config) {
+			cfg.Dedicated = false
+		})
 	c, other := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
 	other.Expect("MULTI", "+OK\r\n")
 	other.Expect("EXEC", "*0\r\n")

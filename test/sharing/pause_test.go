@@ -9,19 +9,23 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// What stands behind another client's write that the upstream holds back isn't held back: clients don't share meanwhile.
-func TestPausedWritesHoldUpNobodyElse(t *testing.T) {
+// While the upstream holds back a client's write, other clients' requests after it are not held
+// back: clients don't share meanwhile.
+func TestPausedWritesHoldUpNoOtherClient(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
 	const clients = 20
 	var writers, readers []*proxytest.Conn
 	for range clients {
-		writers, readers = append(writers, proxytest.SharedClient(t, p.Addr)), append(readers, proxytest.SharedClient(t, p.Addr))
+		writers, readers = append(writers, proxytest.SharedClient(t, p.Addr)),
+			append(readers, proxytest.SharedClient(t, p.Addr))
 	}
 	pauser := proxytest.SharedClient(t, p.Addr)
-	for round, pause := range [][]string{{"CLIENT PAUSE 60000 WRITE"}, {"MULTI", "CLIENT PAUSE 60000 WRITE", "EXEC"}} {
+	for round, pause := range [][]string{{"CLIENT PAUSE 60000 WRITE"},
+		{"MULTI", "CLIENT PAUSE 60000 WRITE", "EXEC"}} {
 		if round == 1 {
-			// Within a transaction it isn't seen before it is done: what is asked at that very moment may be held back.
+			// A pause within a transaction is seen when it is done: requests of that very moment
+			// can be held back.
 			time.Sleep(20 * time.Millisecond)
 		}
 		for _, command := range pause {
@@ -56,7 +60,7 @@ func TestPausedWritesHoldUpNobodyElse(t *testing.T) {
 	}
 }
 
-// A pause that is refused keeps nobody from sharing.
+// A refused pause does not end sharing.
 func TestRefusedPause(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)

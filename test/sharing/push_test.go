@@ -13,19 +13,22 @@ import (
 	"lockproxy/proxy"
 )
 
-// Pushes on connections that did not ask for any: any user has Redis send them with CLIENT TRACKING REDIRECT, with key names of its choice.
+// Unexpected pushes: any user can make Redis send them with CLIENT TRACKING REDIRECT, with key
+// names of its choice.
 
-// forgery is such a push. A reader that begins within its key reads replies of the attacker's.
+// forgery is such a push. A reader that begins within its key reads the attacker's replies.
 var forgery = func() string {
 	key := "m:" + strings.Repeat("+++\r\n+FORGED\r\n:666\r\n", 40)
 	return fmt.Sprintf(">2\r\n$10\r\ninvalidate\r\n*1\r\n$%d\r\n%s\r\n", len(key), key)
 }()
 
-// What the proxy asks when it sets a connection up is answered by the replies to that, whatever is pushed before, between and behind them.
+// The proxy's requests on a new connection are answered by their own replies, whatever pushes come
+// before, between and after them.
 func TestPushesWhileConnectionsAreSetUp(t *testing.T) {
 	const whole, split = "in one write", "in two writes"
 	for _, login := range []string{"", "HELLO 3", "AUTH alice a", "HELLO 3 AUTH alice a"} {
-		for _, begin := range []struct{ initial, database string }{{"", ""}, {":secret@", "SELECT 2"}} {
+		for _, begin := range []struct{ initial, database string }{{"", ""},
+			{":secret@", "SELECT 2"}} {
 			t.Run(login+"/"+begin.initial, func(t *testing.T) {
 				t.Parallel()
 				server := testredis.Start(t)
@@ -46,12 +49,13 @@ func TestPushesWhileConnectionsAreSetUp(t *testing.T) {
 							}
 							return forgery[:len(forgery)/2], forgery[len(forgery)/2:]
 						})
-						p := proxytest.Start(t, "redis://"+begin.initial+link.Addr(), func(cfg *proxy.Config) {
-							cfg.Dedicated, cfg.UpstreamConns = proxytest.Dedicated, 1
-						})
+						p := proxytest.Start(t, "redis://"+begin.initial+link.Addr(),
+							func(cfg *proxy.Config) {
+								cfg.Dedicated, cfg.UpstreamConns = proxytest.Dedicated, 1
+							})
 						pushedTo(t, p, admin, login, begin.database)
 						if t.Failed() {
-							t.Fatalf("with a push behind reply %d, %s", at, pieces)
+							t.Fatalf("with a push after reply %d, %s", at, pieces)
 						}
 						p.Server.Close()
 					}
@@ -61,7 +65,8 @@ func TestPushesWhileConnectionsAreSetUp(t *testing.T) {
 	}
 }
 
-// pushedTo has two clients served after the same login, and once more after its password has been changed.
+// pushedTo has two clients served after the same login, and once more after its password has been
+// changed.
 func pushedTo(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn, login, database string) {
 	var clients []*proxytest.Conn
 	for range 2 {
@@ -91,17 +96,21 @@ func pushedTo(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn, login, da
 	}
 }
 
-// A home and a lane are as good as before when they have got pushes that nobody asked for.
+// Unexpected pushes do not harm a home or a lane.
 func TestPushesToIdleConnections(t *testing.T) {
 	server := testredis.Start(t)
 	admin, attacker := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, server.Addr())
 	admin.Expect("ACL SETUSER alice on >a ~* &* +@all", "+OK\r\n")
-	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = false, 1 })
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.UpstreamConns = false, 1
+	})
 	c := proxytest.Dial(t, p.Addr)
 	c.Asked("HELLO 3 AUTH alice a", "%")
 	proxytest.OpenLane(t, p.Addr, "HELLO 3 AUTH alice a")
 	c.Echoed("before")
-	proxytest.Eventually(t, 5*time.Second, "a home and a lane are left", func() bool { return len(laneIDs(admin, " user=alice ")) == 2 })
+	proxytest.Eventually(t, 5*time.Second, "alice has a home and a lane", func() bool {
+		return len(laneIDs(admin, " user=alice ")) == 2
+	})
 	all := laneIDs(admin, " user=alice ")
 	if len(all) < 2 {
 		t.Fatalf("alice's connections: %q", all)
@@ -117,7 +126,7 @@ func TestPushesToIdleConnections(t *testing.T) {
 		}
 		attacker.Expect("CLIENT TRACKING OFF", "+OK\r\n")
 	}
-	time.Sleep(50 * time.Millisecond) // one that was given up would be replaced by then
+	time.Sleep(50 * time.Millisecond) // a closed one would be replaced by then
 	if now := laneIDs(admin, " user=alice "); !slices.Equal(now, all) {
 		t.Errorf("alice's connections are %q, they were %q", now, all)
 	}

@@ -1,6 +1,7 @@
 package sharing_test
 
-// Sessions that rest: an event loop reads their clients. Whatever ends them, and whatever wakes them, is noticed.
+// An event loop reads the clients of parked sessions. It notices everything that ends or wakes
+// them.
 
 import (
 	"context"
@@ -17,8 +18,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// resting returns a client whose session rests, which it does once it has been answered by a shared connection.
-func resting(t *testing.T, p *proxytest.Proxy) *proxytest.Conn {
+// parked returns a client whose session is parked: it parks once it has been answered by a lane.
+func parked(t *testing.T, p *proxytest.Proxy) *proxytest.Conn {
 	t.Helper()
 	c := proxytest.Dial(t, p.Addr)
 	for range 3 {
@@ -28,24 +29,26 @@ func resting(t *testing.T, p *proxytest.Proxy) *proxytest.Conn {
 	return c
 }
 
-// A client that goes away while its session rests is missed, in whatever way it goes, and first given what it has asked.
-func TestRestingClientGoes(t *testing.T) {
+// The proxy notices a client that goes while its session is parked, in whatever way it goes, and
+// answers its requests first.
+func TestParkedClientGoes(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	gone := func() bool { return p.Server.Stats().Clients == 0 }
-	for _, way := range []string{"FIN", "reset", "half", "behind a request", "behind half a request"} {
-		c := resting(t, p)
+	for _, way := range []string{"FIN", "reset", "half", "after a request",
+		"after half a request"} {
+		c := parked(t, p)
 		conn := c.Conn.(*net.TCPConn)
 		switch way {
 		case "reset":
 			conn.SetLinger(0)
 			conn.Close()
-		case "half", "behind a request", "behind half a request":
+		case "half", "after a request", "after half a request":
 			want := ""
 			if way != "half" {
 				c.Send("ECHO a", "ECHO b")
 				want = "$1\r\na\r\n$1\r\nb\r\n"
 			}
-			if way == "behind half a request" {
+			if way == "after half a request" {
 				c.WriteRaw("*2\r\n$4\r\nECHO\r\n$5\r\nhel")
 			}
 			conn.CloseWrite()
@@ -56,12 +59,13 @@ func TestRestingClientGoes(t *testing.T) {
 		default:
 			conn.Close()
 		}
-		proxytest.Eventually(t, 5*time.Second, "the proxy misses a client that went: "+way, gone)
+		proxytest.Eventually(t, 5*time.Second, "the proxy notices a client that went: "+way, gone)
 	}
 }
 
-// A session that the proxy itself closes while it rests ends, and gives up what it holds: here since one of its session locks is lost.
-func TestLockLostWhileResting(t *testing.T) {
+// A parked session that the proxy itself closes ends, and releases its locks: here because one of
+// its session locks is lost.
+func TestLockLostWhileParked(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Lock("lost 0.6 SESSION")
@@ -72,18 +76,21 @@ func TestLockLostWhileResting(t *testing.T) {
 	}
 	proxytest.GoRedis(t, server.Addr()).Del(proxytest.Ctx, "lost")
 	c.Closed()
-	proxytest.Eventually(t, 5*time.Second, "the session ends", func() bool { return p.Server.Stats().Clients == 0 })
+	proxytest.Eventually(t, 5*time.Second, "the session ends", func() bool {
+		return p.Server.Stats().Clients == 0
+	})
 	other := proxytest.Dial(t, p.Addr)
 	other.Lock("kept 1")
 }
 
-// A shutdown doesn't wait for sessions that rest longer than for others that ask nothing, and Close not at all.
-func TestShutdownWhileResting(t *testing.T) {
+// Shutdown waits no longer for parked sessions than for others that ask nothing, and Close not at
+// all.
+func TestShutdownWhileParked(t *testing.T) {
 	for _, way := range []string{"Shutdown", "Close"} {
 		_, p := proxytest.StartBoth(t)
 		var clients []*proxytest.Conn
 		for range 20 {
-			clients = append(clients, resting(t, p))
+			clients = append(clients, parked(t, p))
 		}
 		start := time.Now()
 		if way == "Close" {
@@ -100,11 +107,11 @@ func TestShutdownWhileResting(t *testing.T) {
 	}
 }
 
-// An urgent byte, which no read passes over together with what is behind it, stops nothing.
+// An urgent byte, at which every read stops, stops nothing.
 func TestUrgentByte(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	for range 10 {
-		c := resting(t, p)
+		c := parked(t, p)
 		proxytest.SendUrgent(t, c.Conn, append(resp.AppendCommand(nil, "ECHO", "a"), '!'))
 		c.Send("ECHO b")
 		for _, want := range []string{"$1\r\na\r\n", "$1\r\nb\r\n"} {
@@ -115,9 +122,9 @@ func TestUrgentByte(t *testing.T) {
 	}
 }
 
-// Requests that the loop passes on, and such as it leaves to the session's goroutine, are answered in the order in which they were sent, however
-// they are cut into pieces.
-func TestRestingOrder(t *testing.T) {
+// Requests that the loop relays, and requests that it leaves to the session's goroutine, are
+// answered in the order in which they were sent, however they are cut into pieces.
+func TestParkedOrder(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	var all sync.WaitGroup
 	for i := range 16 {
@@ -134,7 +141,9 @@ func TestRestingOrder(t *testing.T) {
 						raw = append(raw, "ECHO "+word+"\r\n"...)
 						want = append(want, bulk...)
 					case 1:
-						raw = resp.AppendCommand(resp.AppendCommand(resp.AppendCommand(raw, "MULTI"), "ECHO", word), "EXEC")
+						raw = resp.AppendCommand(
+							resp.AppendCommand(resp.AppendCommand(raw, "MULTI"), "ECHO", word),
+							"EXEC")
 						want = append(append(want, "+OK\r\n+QUEUED\r\n*1\r\n"...), bulk...)
 					case 2:
 						raw = resp.AppendCommand(raw, "UNLOCK", fmt.Sprintf("none-%d", i), "1")

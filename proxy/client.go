@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -79,6 +80,10 @@ func (c *client) Close() error {
 	return c.Conn.Close()
 }
 
+// lingerTimeout is how long a client may take to close its side: to close before would make the
+// kernel throw away answers on their way.
+const lingerTimeout = 250 * time.Millisecond
+
 // closeWrite ends what is sent to the client, which is to close too. Any goroutine may call it.
 func (c *client) closeWrite() (err error) {
 	if conn, ok := c.Conn.(*tls.Conn); ok {
@@ -152,4 +157,13 @@ func onSocket(raw net.Conn, call func(fd uintptr)) error {
 		return err
 	}
 	return control.Control(call)
+}
+
+// clientAddr is host:port, or "unix" for a client without an address.
+func clientAddr(addr net.Addr) string {
+	text := addr.String()
+	if text == "" || strings.ContainsAny(text, " \n@/") {
+		return "unix"
+	}
+	return text
 }

@@ -7,14 +7,9 @@ import "time"
 // closed before it sends: the last answer and the end of the connection come in one packet, see
 // cork. What comes after that is not run.
 
-const (
-	// maxIdleDrain is how long a client that sends nothing keeps its connection while the server
-	// shuts down. One that sends something is closed with its answer, which is the better moment.
-	maxIdleDrain = time.Second
-	// lingerTimeout is how long a client may take to close its side: to close before would make the
-	// kernel throw away answers on their way.
-	lingerTimeout = 250 * time.Millisecond
-)
+// maxIdleDrain is how long a client that sends nothing keeps its connection while the server shuts
+// down. One that sends something is closed with its answer, which is the better moment.
+const maxIdleDrain = time.Second
 
 // idleDrain is how much of the time that a shutdown may take is for clients that send nothing.
 func idleDrain(deadline time.Time, bounded bool) time.Duration {

@@ -116,15 +116,6 @@ func (s *Server) logHandshake(what, addr string, err error) {
 		"at debug level", "client", addr, "failed", what, "error", err)
 }
 
-// clientAddr is host:port, or "unix" for a client without an address.
-func clientAddr(addr net.Addr) string {
-	text := addr.String()
-	if text == "" || strings.ContainsAny(text, " \n@/") {
-		return "unix"
-	}
-	return text
-}
-
 // ParseNetworks reads a list of networks and single addresses, separated by commas.
 func ParseNetworks(list string) (networks []netip.Prefix, err error) {
 	for _, word := range strings.Split(list, ",") {

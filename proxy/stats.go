@@ -9,50 +9,6 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// Kind is what the proxy does with a request. There are few, so that each has a counter.
-type Kind uint8
-
-const (
-	Relayed     Kind = iota // passed on unchanged
-	Introspects             // answered with the upstream's reply, completed: COMMAND
-	firstLock               // the lock commands, in the order of lockcmd.Specs
-)
-
-// Kinds is how many there are.
-var Kinds = int(firstLock) + len(lockcmd.Specs)
-
-// maxKinds bounds Kinds, for arrays.
-const maxKinds = 16
-
-// String is the kind as a label.
-func (k Kind) String() string {
-	switch {
-	case k == Relayed:
-		return "relay"
-	case k == Introspects:
-		return "introspect"
-	}
-	return lockcmd.Specs[k-firstLock].Name
-}
-
-// kindOf is the kind of a lock command.
-func kindOf(spec *lockcmd.Spec) Kind {
-	for i := range lockcmd.Specs {
-		if spec == &lockcmd.Specs[i] {
-			return firstLock + Kind(i)
-		}
-	}
-	return Relayed
-}
-
-// Observer is told how long things took. It is called from many goroutines and must not block.
-type Observer interface {
-	lockcmd.Observer
-	// CommandTook tells the time from a request's arrival to its reply's departure. Of relayed
-	// requests it tells a sample (see sampleEvery), of LOCKs only those without WAIT.
-	CommandTook(kind Kind, d time.Duration)
-}
-
 // Stats is the proxy at one moment.
 type Stats struct {
 	Version  string
@@ -100,6 +56,15 @@ type counters struct {
 	ended    traffic       // of the sessions that have ended
 
 	handshakeWarned atomic.Int64 // the second in which logHandshake last warned
+}
+
+// addTo adds what the traffic's session has carried.
+func (t *traffic) addTo(st *Stats) {
+	for i := range t.commands {
+		st.Commands[i] += t.commands[i].Load()
+	}
+	st.BytesIn += t.in.Load()
+	st.BytesOut += t.out.Load()
 }
 
 // connected counts a connect to the upstream. It reports whether the outcome differs from the last.

@@ -26,7 +26,7 @@ func (o *options) socketPath() (path string, isUnix bool) {
 // fromSystemd is what --listen says where systemd has opened the socket.
 const fromSystemd = "systemd"
 
-// listen opens the listener that --listen names, or takes it over from a predecessor that has it. A
+// listen opens the listener that --listen names, or takes it over from the parent that has it. A
 // Unix socket that a dead process has left behind is replaced.
 func (o *options) listen(old *parent) (net.Listener, error) {
 	path, isUnix := o.socketPath()

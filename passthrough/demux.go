@@ -68,7 +68,7 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 		}
 		if !d.scan.Began() {
 			d.dest = l.destination(data[at])
-			d.undecided = data[at] == '+' && l.monitor && (d.dest != relayed || l.muted()) ||
+			d.undecided = data[at] == '+' && l.monitor && (d.dest != relayed || l.Muted()) ||
 				data[at] == '-' && l.errorUndecided()
 			d.size = 0
 		}
@@ -106,7 +106,7 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 			cut(at)
 			d.finish(l, e)
 		// Redis counts MONITOR's lines among the replies
-		case d.undecided && ok && d.dest == relayed, d.undecided && !ok && !l.muted():
+		case d.undecided && ok && d.dest == relayed, d.undecided && !ok && !l.Muted():
 			d.out = append(d.out, d.kept)
 		}
 		d.kept = nil
@@ -165,7 +165,7 @@ func (d *demux) finish(l *pendingQueue, e pendingReply) {
 	case barrier:
 		close(e.answer.Done)
 	case overridden, local:
-		if !l.muted() {
+		if !l.Muted() {
 			d.out = append(d.out, e.local)
 		}
 		l.skipNext = false

@@ -182,17 +182,6 @@ func (l *lane) wakeWaiting() {
 	l.room.Broadcast()
 }
 
-// updateSilence records that Redis has answered something.
-func (l *lane) updateSilence() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	since := int64(0)
-	if l.current.replies > 0 || l.out.replies > 0 || len(l.spans.list) > l.spans.first {
-		since = monotonic.Now()
-	}
-	l.silentSince.Store(since)
-}
-
 // distribute gives each session its part of what was read.
 func (l *lane) distribute(data []byte) error {
 	for len(data) > 0 {
@@ -230,7 +219,13 @@ func (l *lane) nextSpan() (ok bool) {
 // consume is for connReader.
 func (l *lane) consume(data []byte) error {
 	err := l.distribute(data)
-	l.updateSilence()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	since := int64(0)
+	if l.current.replies > 0 || l.out.replies > 0 || len(l.spans.list) > l.spans.first {
+		since = monotonic.Now()
+	}
+	l.silentSince.Store(since)
 	return err
 }
 

@@ -75,7 +75,7 @@ func (c *client) failAll() (text []byte, awaited bool) {
 			e.Effect == commands.Replicate {
 			silent = true
 		}
-		for ; e.count > 0 && !silent && len(text) < maxLostText && !c.pending.muted(); e.count-- {
+		for ; e.count > 0 && !silent && len(text) < maxLostText && !c.pending.Muted(); e.count-- {
 			switch {
 			case e.kind == local:
 				text = append(text, e.local...)

@@ -38,21 +38,10 @@ func (e *pendingReply) unseen() bool { return e.kind == internal || e.kind == di
 // It is pure: no I/O, no clock, no lock.
 type pendingQueue struct {
 	State
-	entries []pendingReply
-	first   int // index of the first entry in the queue
-	unseen  int // entries of which the client gets nothing
-	effects int // entries with an Effect
+	replyFIFO
 	// MONITORs after the first one that may still be refused; otherwise they get no reply
 	monitorAgain int
 }
-
-func (q *pendingQueue) empty() bool { return q.first == len(q.entries) }
-
-// owes reports whether the client is owed a visible reply.
-func (q *pendingQueue) owes() bool { return q.len() > q.unseen }
-
-// len returns the number of entries, not of replies.
-func (q *pendingQueue) len() int { return len(q.entries) - q.first }
 
 // uncounted reports whether the reply to e, the next in the queue, can't be told from others, or
 // will not come: Redis ignores a second MONITOR. While the connection is Untracked, only RESET's
@@ -89,68 +78,14 @@ func (q *pendingQueue) push(e pendingReply) {
 		q.skipUncounted(&e)
 		return
 	}
-	if e.Effect != commands.NoEffect {
-		q.effects++
-	} else if e.kind == relayed && e.Accepted == nil && !q.empty() {
+	if e.Effect == commands.NoEffect && e.kind == relayed && e.Accepted == nil && !q.empty() {
 		last := &q.entries[len(q.entries)-1]
 		if last.kind == relayed && last.Effect == commands.NoEffect && last.Accepted == nil {
 			last.count += max(1, e.count)
 			return
 		}
 	}
-	if e.count == 0 {
-		e.count = 1
-	}
-	if e.unseen() {
-		q.unseen++
-	}
-	q.entries = append(q.entries, e)
-}
-
-// withdraw removes the last request, if it has not been answered.
-func (q *pendingQueue) withdraw() {
-	if q.empty() {
-		return
-	}
-	last := &q.entries[len(q.entries)-1]
-	if last.count--; last.count > 0 {
-		return
-	}
-	if last.Effect != commands.NoEffect {
-		q.effects--
-	}
-	*last = pendingReply{}
-	q.entries = q.entries[:len(q.entries)-1]
-}
-
-func (q *pendingQueue) head() *pendingReply {
-	if q.empty() {
-		return nil
-	}
-	return &q.entries[q.first]
-}
-
-// maxIdleEntries is for how many entries an empty queue keeps memory.
-const maxIdleEntries = 64
-
-func (q *pendingQueue) pop() {
-	if q.entries[q.first].Effect != commands.NoEffect {
-		q.effects--
-	}
-	if q.entries[q.first].unseen() {
-		q.unseen--
-	}
-	q.entries[q.first] = pendingReply{}
-	q.first++
-	switch {
-	case q.empty() && cap(q.entries) > maxIdleEntries:
-		q.entries, q.first = nil, 0
-	case q.empty():
-		q.entries, q.first = q.entries[:0], 0
-	case q.first >= 1024 && q.first > len(q.entries)/2:
-		q.entries = append(q.entries[:0], q.entries[q.first:]...)
-		q.first = 0
-	}
+	q.add(e)
 }
 
 // destination says where the reply goes whose first byte is kind. It also detects the beginning of
@@ -195,9 +130,6 @@ func (q *pendingQueue) nextIsPlain() bool {
 		!q.skipNext && !q.replyOff && !q.InMulti &&
 		!q.Streaming && !q.Untracked && !q.monitor
 }
-
-// muted reports whether CLIENT REPLY suppresses a reply of the proxy now.
-func (q *pendingQueue) muted() bool { return q.replyOff || q.skipNext }
 
 // complete records a whole reply. It returns the entry that it answered, for the caller to act on
 // its local or answer. ok is false for what answers nothing: pushes, messages and MONITOR's lines.

@@ -138,7 +138,7 @@ func (p *Pipe) Reply(text []byte, when When) (given bool) {
 	case !p.pending.empty() || p.within: // the client may have a part of a push
 		p.pending.push(pendingReply{kind: local, local: text})
 	default:
-		if p.pending.muted() {
+		if p.pending.Muted() {
 			text = nil
 		}
 		p.pending.skipNext = false

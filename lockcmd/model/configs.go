@@ -18,7 +18,9 @@ const (
 
 func configs() []config {
 	var all []config
-	for _, list := range [][]config{lockAlone(), besidePlain(), residues(), findings(), broken(), witnesses()} {
+	for _, list := range [][]config{
+		lockAlone(), besidePlain(), residues(), findings(), broken(), witnesses(),
+	} {
 		all = append(all, list...)
 	}
 	return all
@@ -38,10 +40,12 @@ func lockAlone() []config {
 		{"line, one proxy, waiters leave", "ENDLESS WAITS GIVES_UP=1 PROXIES=1", "", normal},
 		{"line, two proxies, waiters leave", "ENDLESS WAITS GIVES_UP=1", "", normal},
 		{"in time, two proxies", urgent + "END=8", "", quick},
-		{"in time, rounds", "URGENT WAITS POLLS CHECK_PROMPT=1 CHECK_TOKENS ROUNDS=3 SHORT_LOCKS", "", normal},
+		{"in time, rounds",
+			"URGENT WAITS POLLS CHECK_PROMPT=1 CHECK_TOKENS ROUNDS=3 SHORT_LOCKS", "", normal},
 		{"in time, gaps", urgent + "GAPS END=7", "", normal},
 		{"in time, waiters leave", urgent + "GIVES_UP=1 END=6", "", normal},
-		{"in time, waiters leave, long looks", urgent + "GIVES_UP=1 END=6 LOOK=2 CHECK_PROMPT=2", "", normal},
+		{"in time, waiters leave, long looks",
+			urgent + "GIVES_UP=1 END=6 LOOK=2 CHECK_PROMPT=2", "", normal},
 		{"in time, holders crash", urgent + "HOLDERS_CRASH SHORT_LOCKS END=7", "", normal},
 		{"in time, messages are lost", urgent + "MESSAGES_MAY_BE_LOST END=7", "", normal},
 		{"in time, a proxy is killed", urgent + "PROXY_CRASHES HOLDERS_CRASH END=6", "", normal},
@@ -54,16 +58,20 @@ func lockAlone() []config {
 		{"FENCE", late + "FENCES SHORT_LOCKS END=7", "", quick},
 		{"FENCE, no waiting", "FENCES SHORT_LOCKS ROUNDS=2 END=7", "", normal},
 		{"guard, RELOCK", late + "GUARD=1 RELOCKS=2 END=6", "", normal},
-		{"guard, holders crash", "GUARD=1 URGENT WAITS POLLS CHECK_PROMPT=2 CHECK_TOKENS LOCKERS=3 HOLDERS_CRASH SHORT_LOCKS END=7", "", normal},
+		{"guard, holders crash",
+			"GUARD=1 URGENT WAITS POLLS CHECK_PROMPT=2 CHECK_TOKENS LOCKERS=3 HOLDERS_CRASH " +
+				"SHORT_LOCKS END=7",
+			"", normal},
 		{"late, the clock is set back", late + "CLOCK_STEPS_BACK=2 SHORT_LOCKS END=6", "", normal},
 		{"tokens, forgotten", "CHECK_TOKENS RETENTION=1 ROUNDS=3 SHORT_LOCKS", "", normal},
-		{"tokens, the clock is set back", "CHECK_TOKENS RETENTION=3 CLOCK_STEPS_BACK=2 ROUNDS=3 SHORT_LOCKS", "", normal},
+		{"tokens, the clock is set back",
+			"CHECK_TOKENS RETENTION=3 CLOCK_STEPS_BACK=2 ROUNDS=3 SHORT_LOCKS", "", normal},
 	}
 }
 
 var recipes = []string{"L1", "L2", "L3", "L5"}
 
-// besidePlain is LOCK beside plain clients that may be paused between any two of their commands,
+// besidePlain is LOCK beside foreign clients that may be paused between any two of their commands,
 // with all that they may do excused.
 func besidePlain() []config {
 	var list []config
@@ -75,21 +83,27 @@ func besidePlain() []config {
 		}
 		list = append(list,
 			config{r + ", two proxies", one + with, "", normal},
-			config{r + ", a line", one + " WAITS POLLS PLAIN_SEEN PROXIES=1 END=6" + with, "", large},
-			config{r + ", hand-over between proxies", one + " WAITS POLLS PLAIN_SEEN END=6" + with, "", large},
-			config{r + ", two of them", one + " PLAIN2=" + r + " LOCKERS=1 PROXIES=1" + with, "", large},
-			config{r + ", brisk", one + " GAP_TICKS=0 PLAIN_ROUNDS=2 SETTLE=3 WITHOUT=EX_ALL", "", quick},
+			config{r + ", a line",
+				one + " WAITS POLLS PLAIN_SEEN PROXIES=1 END=6" + with, "", large},
+			config{r + ", hand-over between proxies",
+				one + " WAITS POLLS PLAIN_SEEN END=6" + with, "", large},
+			config{r + ", two of them",
+				one + " PLAIN2=" + r + " LOCKERS=1 PROXIES=1" + with, "", large},
+			config{r + ", brisk",
+				one + " GAP_TICKS=0 PLAIN_ROUNDS=2 SETTLE=3 WITHOUT=EX_ALL", "", quick},
 		)
 	}
 	return append(list,
-		config{"L1, an owner back, its proxy killed", "PLAIN1=L1 PROXY_CRASHES OWNERS END=5", "", large},
+		config{"L1, an owner back, its proxy killed",
+			"PLAIN1=L1 PROXY_CRASHES OWNERS END=5", "", large},
 		config{"L1 and L3", "PLAIN1=L1 PLAIN2=L3 LOCKERS=1 PROXIES=1", "", large},
 		config{"L2 and L5", "PLAIN1=L2 PLAIN2=L5 LOCKERS=1 PROXIES=1", "", large},
 		config{"L1, LOCK in ms", "PLAIN1=L1 MS_BESIDE_SECONDS", "", normal},
 		config{"L1, a proxy is killed", "PLAIN1=L1 PROXY_CRASHES END=6", "", large},
 		config{"L1, guard", "PLAIN1=L1 GUARD=1 END=6", "", normal},
 		config{"L5, guard", "PLAIN1=L5 GUARD=1 WITHOUT=EX_ALL", "", normal},
-		config{"L3, no loser later than the settling", "PLAIN1=L3 GAP_TICKS=1 SETTLE=3 TIMEOUT=3 END=7 WITHOUT=EX_ALL", "", normal},
+		config{"L3, no loser later than the settling",
+			"PLAIN1=L3 GAP_TICKS=1 SETTLE=3 TIMEOUT=3 END=7 WITHOUT=EX_ALL", "", normal},
 		config{"L1, RELOCK", "PLAIN1=L1 RELOCKS=2 END=6", "", normal},
 		config{"L1, FENCE", "PLAIN1=L1 FENCES END=6", "", normal},
 	)

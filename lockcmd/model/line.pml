@@ -1,4 +1,4 @@
-/* What a proxy knows: queue.go, and the parts of wait.go, lock.go and fence.go that are no steps of their own. */
+/* What a proxy knows: queue.go, and the parts of wait.go, poll.go, lock.go and fence.go that are no steps of their own. */
 
 chan line[PROXIES] = [LOCKERS] of { byte }; /* who waits here, in order of arrival */
 byte turn[PROXIES];       /* grants left before waiters of other proxies go first */

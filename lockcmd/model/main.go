@@ -1,10 +1,10 @@
 // Model explores the model of the lock protocol with spin: every configuration of configs.go to the
 // end, or until what it is expected to find has been found. README.md is its manual.
 //
-//	go run ./lockcmd/model                      all of them; fails if one shows something else than it should
-//	go run ./lockcmd/model -quick               those that show in a minute that the model holds and still catches what it should
+//	go run ./lockcmd/model                      all; fails unless each shows what it should
+//	go run ./lockcmd/model -quick               a part, in a minute
 //	go run ./lockcmd/model -run 'L1'            those whose names match
-//	go run ./lockcmd/model -trail 'broken: no settling'  the shortest run that breaks the property, step by step
+//	go run ./lockcmd/model -trail 'broken: no settling'  the shortest run that breaks it
 package main
 
 import (
@@ -24,10 +24,13 @@ import (
 )
 
 func main() {
-	pattern := flag.String("run", "", "explore only the configurations whose names match this `regexp`")
+	pattern := flag.String("run", "",
+		"explore only the configurations whose names match this `regexp`")
 	only := flag.Bool("quick", false, "explore only a chosen few, in a minute")
-	trail := flag.String("trail", "", "print the shortest run that breaks the property of the configuration of this `name`")
-	parallel := flag.Int("j", runtime.NumCPU(), "how many searches run at a time; each needs up to 1 GB and is ended at 3")
+	trail := flag.String("trail", "",
+		"print the shortest run that breaks the property of the configuration of this `name`")
+	parallel := flag.Int("j", runtime.NumCPU(),
+		"how many searches run at a time; each needs up to 1 GB and is ended at 3")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -87,7 +90,8 @@ func exploreAll(ctx context.Context, dir, pattern string, onlyQuick bool, parall
 		cpu += v.cpu
 	}
 	fmt.Printf("%d passed, %d failed\n", len(chosen)-failed, failed)
-	fmt.Printf("%s states, %.0f s of CPU time in %.0f s\n", thousands(states), cpu.Seconds(), time.Since(began).Seconds())
+	fmt.Printf("%s states, %.0f s of CPU time in %.0f s\n",
+		thousands(states), cpu.Seconds(), time.Since(began).Seconds())
 	switch {
 	case len(chosen) == 0:
 		return errors.New("no configuration has such a name")
@@ -127,7 +131,9 @@ func (v verdict) line(c config) string {
 	if v.err != nil {
 		found = v.err.Error()
 	}
-	return fmt.Sprintf("%s  %-48s expected %-14s found %-14s %12s states %5d MB %6.1f s", word, c.name, or(c.breaks, "nothing"), found, thousands(v.states), v.memory, v.cpu.Seconds())
+	return fmt.Sprintf("%s  %-48s expected %-14s found %-14s %12s states %5d MB %6.1f s",
+		word, c.name, or(c.breaks, "nothing"), found,
+		thousands(v.states), v.memory, v.cpu.Seconds())
 }
 
 func or(s, otherwise string) string {

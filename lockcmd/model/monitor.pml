@@ -3,18 +3,18 @@
 A lock that LOCK gave is its holder's from the script that gave it until the script that released it, or its timeout by the
 upstream's clock: longer than a client can think so, which counts from before it asked and stops before it sends UNLOCK. A plain
 client's is its own from the command that won it until its own timestamp, or its DEL. Overlaps are looked for when a lock is won:
-between LOCK and LOCK, and between LOCK and plain clients. What plain clients do to one another is theirs alone.
+between LOCK and LOCK, and between LOCK and foreign clients. What foreign clients do to one another is theirs alone.
 
-What plain clients may do to a lock is an excuse, one bit each. WITHOUT takes excuses away: then spin finds what they stand for. */
+What foreign clients may do to a lock is an excuse, one bit each. WITHOUT takes excuses away: then spin finds what they stand for. */
 
-#define EX_SHORTER   1   /* while it settled its timestamp was replaced, and a plain client believed that before it was put right */
-#define EX_DEL_SETNX 2   /* while it settled it was deleted, and a plain client took it before it was put right */
+#define EX_SHORTER   1   /* while it settled its timestamp was replaced, and a foreign client believed that before it was put right */
+#define EX_DEL_SETNX 2   /* while it settled it was deleted, and a foreign client took it before it was put right */
 #define EX_DELETED   4   /* it was deleted when it did not settle: free */
 #define EX_CHANGED   8   /* its timestamp was replaced when it did not settle: its holder's no more */
 #define EX_FRESH     16  /* the same, but just after a lock of LOCK's had expired, so that Redis had removed the key */
-#define EX_LATE      32  /* its timestamp was replaced between the last look and the end of the settling time */
-#define EX_PLAIN     128 /* a plain client's lock was deleted or replaced by another plain client */
-#define EX_SLOW      256 /* a plain client judged what GETSET had returned only when that had expired too */
+#define EX_LATE      32  /* its timestamp was replaced between the last look and the end of the grace period */
+#define EX_PLAIN     128 /* a foreign client's lock was deleted or replaced by another foreign client */
+#define EX_SLOW      256 /* a foreign client judged what GETSET had returned only when that had expired too */
 #define EX_ALL       511
 
 #ifndef WITHOUT
@@ -28,7 +28,7 @@ byte lease[AGENTS];   /* until when the agent may think that it has the lock; 0:
 short harmed[AGENTS]; /* what has been done to that lock */
 byte fresh_until;     /* until when losers may write who saw the lock of LOCK's that has just expired */
 byte writer = BY_LOCK;
-bit late_write;       /* in this tick, a plain client has written since repair.lua ran */
+bit late_write;       /* in this tick, a foreign client has written since repair.lua ran */
 #ifdef CHECK_TOKENS
 byte highest;         /* the highest token given */
 #endif
@@ -83,13 +83,13 @@ inline released_by_lock(i) {
   if :: i != NOBODY -> lease[i] = 0; harmed[i] = 0 :: else fi
 }
 
-/* How a plain client wins, and what excuses that. */
+/* How a foreign client wins, and what excuses that. */
 #define BY_SETNX  (NO_MORE_ITS_OWN | EX_DEL_SETNX)
 #define BY_GETSET (NO_MORE_ITS_OWN | EX_DEL_SETNX | EX_SHORTER)
 #define BY_CLOCK  (NO_MORE_ITS_OWN | EX_DEL_SETNX | EX_SHORTER | EX_SLOW)
 
 /* Plain client p wins the lock for its own timestamp's time, with a command that is about to write. A lock that was won by one of the
-two residues of the settling time, or too late, is none to anybody else. */
+two residues of the grace period, or too late, is none to anybody else. */
 inline acquired_by_plain(p, until, way) {
   harmed[p] = (way) & EX_SLOW;
   if
@@ -145,7 +145,7 @@ inline taken_from_reservation(p) {
   fi
 }
 
-/* The clock has moved on. Whoever's settling time is over has its own timestamp at the key again. */
+/* The clock has moved on. Whoever's grace period is over has its own timestamp at the key again. */
 inline time_passed() {
   if
   :: token > 0 && now == settles && state == HELD && now < expires ->

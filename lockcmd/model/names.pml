@@ -75,7 +75,7 @@ mtype = { NONE, NEXT, FAIR, SELF, FREE, GAP };     /* unlock.lua: what a release
 mtype = { IDLE, WAITING, OFFERED, GRANTED, LEFT }; /* queue.go: waiterState */
 
 #define NOBODY  255
-#define BY_LOCK 255 /* who wrote what is at the key, if no plain client */
+#define BY_LOCK 255 /* who wrote what is at the key, if no foreign client */
 
 bit dead[PROXIES];
 bit looked;   /* repair.lua has run since the clock has moved */
@@ -98,9 +98,9 @@ hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fen
 #define SEEN_LOOK_GRANTED 6 /* a look finds that a release has granted the lock already */
 #define SEEN_FENCED       7 /* FENCE is refused */
 #define SEEN_FENCE_AGAIN  8 /* FENCE's transaction is aborted, and begins anew */
-#define SEEN_FORGOTTEN    9 /* a token is given when the companion has been forgotten */
-#define SEEN_TAKEOVER    10 /* a plain client's expired lock is taken over */
-#define SEEN_PLAIN_TAKES 11 /* a plain client takes a lock that LOCK has let expire */
+#define SEEN_FORGOTTEN    9 /* a token is given when the lock record has been forgotten */
+#define SEEN_TAKEOVER    10 /* a foreign client's expired lock is taken over */
+#define SEEN_PLAIN_TAKES 11 /* a foreign client takes a lock that LOCK has let expire */
 #define SEEN_KILLED      12 /* a proxy is killed that has a waiter and has been told that the lock is reserved for it */
 #define SEEN_PAUSED      13 /* a holder who was paused past its timeout releases, when another has the lock */
 #define SEEN_GIVEN_BACK  14 /* a proxy gives back what is reserved for it, since nobody waits there any more */

@@ -1,4 +1,4 @@
-/* The plain clients: L1, L2, L3 and L5, one command of theirs a step, and their looks at the clock steps of their own. Their clocks are
+/* The foreign clients: L1, L2, L3 and L5, one command of theirs a step, and their looks at the clock steps of their own. Their clocks are
 the upstream's. A try that fails is begun again at any time, a lock that is won is released at any time, or never. */
 
 byte busy[PLAINS]; /* 0; or 1 + how many ticks the commands of this try, or of this release, have taken so far */

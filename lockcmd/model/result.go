@@ -9,17 +9,19 @@ import (
 
 // result is what a verifier that spin has made says of one search.
 type result struct {
-	broken string // the property that a run was found to break, "deadlock" for an invalid end state; "" if none was
+	broken string // the property that a run breaks, "deadlock" for an invalid end state, or ""
 	states int64
 	depth  int64
 	memory int64 // MB
 }
 
 var (
-	statesLine  = regexp.MustCompile(`(?m)^\s*([0-9.e+]+) states, stored`)
-	depthLine   = regexp.MustCompile(`(?m)^State-vector \d+ byte, depth reached (\d+), errors: (\d+)`)
-	memoryLine  = regexp.MustCompile(`(?m)^\s*([0-9.]+)\s+total actual memory usage`)
-	assertLine  = regexp.MustCompile(`(?m)^pan:\d+: assertion violated \(?(\w+)\)? \(at depth \d+\)`)
+	statesLine = regexp.MustCompile(`(?m)^\s*([0-9.e+]+) states, stored`)
+	depthLine  = regexp.MustCompile(
+		`(?m)^State-vector \d+ byte, depth reached (\d+), errors: (\d+)`)
+	memoryLine = regexp.MustCompile(`(?m)^\s*([0-9.]+)\s+total actual memory usage`)
+	assertLine = regexp.MustCompile(
+		`(?m)^pan:\d+: assertion violated \(?(\w+)\)? \(at depth \d+\)`)
 	endLine     = regexp.MustCompile(`(?m)^pan:\d+: invalid end state \(at depth \d+\)`)
 	problemLine = regexp.MustCompile(`(?m)^(pan:\d+: .*|error: .*|.*out of memory.*|.*MEMLIM.*)$`)
 )
@@ -53,7 +55,8 @@ func readResult(out string) (result, error) {
 		r.broken = "deadlock"
 	case found:
 		return r, fmt.Errorf("an error that is none of the model's: %s", firstProblem(out))
-	case strings.Contains(out, "Search not completed"), strings.Contains(out, "max search depth too small"),
+	case strings.Contains(out, "Search not completed"),
+		strings.Contains(out, "max search depth too small"),
 		strings.Contains(out, "MEMLIM"), strings.Contains(out, "out of memory"):
 		return r, fmt.Errorf("not searched to the end: %s", firstProblem(out))
 	}

@@ -19,13 +19,15 @@ State-vector 164 byte, depth reached 116, errors: ERRORS
 `
 
 func TestReadResult(t *testing.T) {
-	none, one := strings.Replace(searched, "ERRORS", "0", 1), strings.Replace(searched, "ERRORS", "1", 1)
+	none := strings.Replace(searched, "ERRORS", "0", 1)
+	one := strings.Replace(searched, "ERRORS", "1", 1)
 	for _, c := range []struct {
 		name, out, broken string
 		fails             bool
 	}{
 		{"nothing is broken", none, "", false},
-		{"a property is broken", "pan:1: assertion violated tokens_rise (at depth 12)\n" + one, "tokens_rise", false},
+		{"a property is broken", "pan:1: assertion violated tokens_rise (at depth 12)\n" + one,
+			"tokens_rise", false},
 		{"nobody can go on", "pan:1: invalid end state (at depth 9)\n" + one, "deadlock", false},
 		{"an error of another kind", "pan:1: array bounds (at depth 3)\n" + one, "", true},
 		{"too deep", "error: max search depth too small\n" + none, "", true},
@@ -50,7 +52,8 @@ func TestVerdictOfWhatProvesNothing(t *testing.T) {
 	if v.asExpected(config{}) {
 		t.Error("a failed search has passed for one that found nothing")
 	}
-	if v = (verdict{result: result{broken: "fair"}}); v.asExpected(config{breaks: "exclusion"}) || v.asExpected(config{}) {
+	v = verdict{result: result{broken: "fair"}}
+	if v.asExpected(config{breaks: "exclusion"}) || v.asExpected(config{}) {
 		t.Error("another property than the expected one is broken, and it has passed")
 	}
 }

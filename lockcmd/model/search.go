@@ -71,7 +71,8 @@ func (s *search) trail(ctx context.Context) (string, error) {
 	if out, err := s.command(ctx, "./pan", append([]string{"-i"}, s.panFlags()...)...); err != nil {
 		return "", fmt.Errorf("%w: %s", err, firstProblem(out))
 	}
-	out, _ := s.command(ctx, "spin", append([]string{"-t", "-T"}, append(s.defines(), "model.pml")...)...) // fails as the run does
+	args := append([]string{"-t", "-T"}, append(s.defines(), "model.pml")...)
+	out, _ := s.command(ctx, "spin", args...) // it fails as the run does
 	var steps []string
 	for line := range strings.Lines(out) {
 		if trailLine.MatchString(line) {
@@ -109,14 +110,16 @@ func (s *search) panFlags() []string {
 }
 
 func (s *search) compile(ctx context.Context, flags ...string) error {
-	if out, err := s.command(ctx, "spin", append([]string{"-a"}, append(s.defines(), "model.pml")...)...); err != nil || strings.Contains(out, "Error") {
+	args := append([]string{"-a"}, append(s.defines(), "model.pml")...)
+	if out, err := s.command(ctx, "spin", args...); err != nil || strings.Contains(out, "Error") {
 		return fmt.Errorf("spin: %s", strings.TrimSpace(out))
 	}
 	optimize := "-O0" // takes the compiler 1 s instead of 8 s
 	if s.size == large {
 		optimize = "-O2"
 	}
-	flags = append(flags, optimize, "-w", "-DSAFETY", "-DCOLLAPSE", fmt.Sprintf("-DMEMLIM=%d", searchMemory), "-o", "pan", "pan.c")
+	flags = append(flags, optimize, "-w", "-DSAFETY", "-DCOLLAPSE",
+		fmt.Sprintf("-DMEMLIM=%d", searchMemory), "-o", "pan", "pan.c")
 	if out, err := s.command(ctx, "gcc", flags...); err != nil {
 		return fmt.Errorf("gcc: %w: %s", err, strings.TrimSpace(out))
 	}

@@ -1,4 +1,4 @@
-/* The upstream: the clock, one lock's key and its companion, and what each of ../scripts/*.lua does to them, in one step. The names
+/* The upstream: the clock, one lock's key and its lock record, and what each of ../scripts/*.lua does to them, in one step. The names
 are the scripts' own. The short way of LOCK (fast_lock.lua) does what the long one does there, so it isn't here. */
 
 byte now = START;
@@ -6,8 +6,8 @@ byte now = START;
 /* The key: the tick at which it says that the lock expires, 0 if there is no key; and when Redis removes it, 0 for never. */
 byte value, ttl;
 
-/* The companion, as read.lua takes it apart; token 0 is none. */
-byte token, expires, written, settles, forgotten; /* forgotten: when Redis removes the companion */
+/* The lock record, as read.lua takes it apart; token 0 is none. */
+byte token, expires, written, settles, forgotten; /* forgotten: when Redis removes the lock record */
 mtype state = RELEASED;
 byte connection;                                  /* the locker that holds it, or the proxy that it is reserved for */
 bit request;                                      /* which of that locker's requests; they alternate */
@@ -25,7 +25,7 @@ hidden byte held, plain, over, for_me, taken_over, others_first;
 hidden byte at, given, entry, reserved_for, lasting_, but_, until_, text_;
 
 #ifdef MS_BESIDE_SECONDS
-#define TEXT(t) ((t) + 128) /* LOCK writes ms, the plain clients seconds: to them it looks alive for ever */
+#define TEXT(t) ((t) + 128) /* LOCK writes ms, the foreign clients seconds: to them it looks alive for ever */
 #else
 #define TEXT(t) (t)
 #endif
@@ -55,7 +55,7 @@ inline read_lua() {
   plain = value > 0 && !held && CLOCK < TIME(value) + (token > 0 && value == written -> 0 : GUARD)
 }
 
-/* SET of the key, and of the companion. */
+/* SET of the key, and of the lock record. */
 inline write_key(text, until) { value = text; ttl = until; writer = BY_LOCK; touched() }
 
 inline record(t, e, w, s, st, c, r) {
@@ -281,7 +281,7 @@ inline repair_lua() {
   fi
 }
 
-/* What repair.lua and check.lua do to a timestamp that a plain client has replaced. */
+/* What repair.lua and check.lua do to a timestamp that a foreign client has replaced. */
 inline rewrite_written() {
   WITNESSED(SEEN_PUT_RIGHT);
   overwritten_by_lock(connection);

@@ -15,7 +15,7 @@
 #define LOOKS_DONE (!LOOKING || looked)
 #endif
 
-/* GAP_TICKS: how many ticks the commands of a plain client's try, or release, may take. */
+/* GAP_TICKS: how many ticks the commands of a foreign client's try, or release, may take. */
 #if !defined(GAP_TICKS) || PLAINS == 0
 #define PLAINS_DONE true
 #elif PLAINS == 1
@@ -123,7 +123,7 @@ init {
     if
     :: true /* nobody has the lock */
 #if PLAINS > 0
-    :: value = START - 1; writer = 254 /* a plain client has crashed with it, and it has expired */
+    :: value = START - 1; writer = 254 /* a foreign client has crashed with it, and it has expired */
 #endif
     fi;
     k_ = 0;

@@ -49,7 +49,7 @@ func checkSeconds(t *testing.T, arg string, limit, got time.Duration, err error)
 	t.Helper()
 	var usage UsageError
 	if err != nil && (!errors.As(err, &usage) || got != 0) {
-		t.Fatalf("%q: got %v beside error %v", arg, got, err)
+		t.Fatalf("%q: got %v with error %v", arg, got, err)
 	}
 	if len(arg) > 64 || !decimal.MatchString(arg) {
 		if !isOutOfRange(err) {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// queueModel is a line beside a list of who waits, in order of arrival, and of what has been given
+// queueModel is a queue next to a list of who waits, in order of arrival, and of what has been given
 // to whom.
 type queueModel struct {
 	queue   waitQueue
@@ -51,7 +51,7 @@ func told(t *rapid.T, w *waiter, why string) {
 }
 
 // The line of a lock's waiters, whatever comes, in whichever order: it is served from its front, a
-// token goes to one waiter or is handed back, whoever becomes first is told, and of those who only
+// token goes to one waiter or is handed back, the new first waiter is woken, and of those who only
 // look at the key nobody waits without end.
 func TestQueueAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

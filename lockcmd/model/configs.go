@@ -19,7 +19,7 @@ const (
 func configs() []config {
 	var all []config
 	for _, list := range [][]config{
-		lockAlone(), besidePlain(), residues(), findings(), broken(), witnesses(),
+		lockAlone(), nextToForeign(), residues(), findings(), broken(), witnesses(),
 	} {
 		all = append(all, list...)
 	}
@@ -71,9 +71,9 @@ func lockAlone() []config {
 
 var recipes = []string{"L1", "L2", "L3", "L5"}
 
-// besidePlain is LOCK beside foreign clients that may be paused between any two of their commands,
+// nextToForeign is LOCK next to foreign clients that may be paused between any two of their commands,
 // with all that they may do excused.
-func besidePlain() []config {
+func nextToForeign() []config {
 	var list []config
 	for _, r := range recipes {
 		one := "PLAIN1=" + r

@@ -1,7 +1,7 @@
 package main
 
 // residues are what foreign clients may still do to a lock of LOCK's, as is promised and no better.
-// Each search excuses all but one: besidePlain shows that beyond these, and what findings lists,
+// Each search excuses all but one: nextToForeign shows that beyond these, and what findings lists,
 // there is nothing.
 func residues() []config {
 	const two = " END=6 LOCKERS=1 PROXIES=1"

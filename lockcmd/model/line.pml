@@ -78,7 +78,7 @@ inline gives_back(p) {
 #endif
 }
 
-/* line.leave: who is first now thinks anew when to look. */
+/* line.leave: who is first now thinks again when to look. */
 inline leave(w, p) {
   line[p] ? <first_>;
   line[p] ?? eval(w);

@@ -1,4 +1,4 @@
-/* The protocol of LOCK, and of the foreign clients beside it. main.go says how it is explored; configs.go says what is explored, with which -D. */
+/* The protocol of LOCK, and of the foreign clients next to it. main.go says how it is explored; configs.go says what is explored, with which -D. */
 
 #include "names.pml"
 #include "upstream.pml"

@@ -11,7 +11,7 @@ import (
 )
 
 // What the scripts do is modelled by hand, so it can't be derived that the model still follows
-// them: whoever changes one has to look.
+// them: who changes one has to look.
 func TestModelFollowsScripts(t *testing.T) {
 	manual, err := os.ReadFile("README.md")
 	if err != nil {

@@ -16,7 +16,7 @@
 #define AGENTS (LOCKERS + PLAINS) /* the lockers first */
 #define HOME(i) ((i) % PROXIES)
 
-/* Times, in ticks. A tick is whatever is short beside the others, from a millisecond to a look of the waiters. */
+/* Times, in ticks. A tick is whatever is short next to the others, from a millisecond to a look of the waiters. */
 #define START 2
 #ifndef END
 #define END 8 /* time stops here */
@@ -45,7 +45,7 @@
 #define LOOK 1 /* wait.go: maxPoll */
 #endif
 #ifndef FRESH
-#define FRESH 3 /* write.lua: how long a proxy counts as waiting; lock.lua: after how long it is noted anew */
+#define FRESH 3 /* write.lua: how long a proxy counts as waiting; lock.lua: after how long it is noted again */
 #endif
 #ifndef REFRESH
 #define REFRESH 1
@@ -79,7 +79,7 @@ mtype = { IDLE, WAITING, OFFERED, GRANTED, LEFT }; /* queue.go: waiterState */
 
 bit dead[PROXIES];
 bit looked;   /* repair.lua has run since the clock has moved */
-bit no_looks; /* the proxy that looked after a takeover has been killed, and none has begun anew */
+bit no_looks; /* the proxy that looked after a takeover has been killed, and none has begun again */
 
 /* What a run shows is found by breaking it: the assertion bears the name of the property. */
 hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fenced_writes, prompt, no_dead_holder, never_seen;
@@ -97,7 +97,7 @@ hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fen
 #define SEEN_LEFT         5 /* a lock is given to a waiter who has left */
 #define SEEN_LOOK_GRANTED 6 /* a look finds that a release has granted the lock already */
 #define SEEN_FENCED       7 /* FENCE is refused */
-#define SEEN_FENCE_AGAIN  8 /* FENCE's transaction is aborted, and begins anew */
+#define SEEN_FENCE_AGAIN  8 /* FENCE's transaction is aborted, and begins again */
 #define SEEN_FORGOTTEN    9 /* a token is given when the lock record has been forgotten */
 #define SEEN_TAKEOVER    10 /* a foreign client's expired lock is taken over */
 #define SEEN_PLAIN_TAKES 11 /* a foreign client takes a lock that LOCK has let expire */

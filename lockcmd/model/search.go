@@ -29,7 +29,7 @@ type search struct {
 	cpu time.Duration // used so far
 }
 
-// newSearch puts the model into a directory of its own.
+// newSearch puts the model into a new directory.
 func newSearch(c config, dir string) (*search, error) {
 	files, err := model.ReadDir(".")
 	if err != nil {

@@ -112,7 +112,7 @@ inline lock_lua(i, p, how) {
 #ifndef BREAK_AGAIN_IS_SILENT
      r_over = SETTLING > 0;
 #endif
-     if :: now < settles -> no_looks = 0 :: else fi; /* whoever tells the holder so must look after the lock */
+     if :: now < settles -> no_looks = 0 :: else fi; /* who tells the holder so must look after the lock */
      renewed(i, at)
   :: else ->
      if

@@ -1,5 +1,5 @@
 --[[ Repairs the timestamp of a lock in its grace period, if a foreign client that had lost the race
-replaced it, whoever holds the lock by now.
+replaced it. Another client may hold the lock by now.
 
 KEYS, ARGV  see read.lua. It takes no arguments
 

@@ -4,7 +4,7 @@ KEYS, ARGV  see read.lua
 A[1]  what proves it: "token"; "connection", the last to ask for it; "request"; "given": a
       connection was given it and can't have it any more, which frees the lock if no other
       connection of its owner was given it; "reserved", to give back a lock that is reserved for a
-      proxy whose waiters have left; or "force", whoever holds it
+      proxy whose waiters have left; or "force": any holder will do
 A[2]  the token; the connection; the connection, "/" and which of its requests took it; the
       connection, "/" and the token; or the proxy
 A[3]  how long the record outlives the lock, ms

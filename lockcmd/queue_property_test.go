@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// queueModel is a queue next to a list of who waits, in order of arrival, and of what has been given
-// to whom.
+// queueModel is a queue next to a list of who waits, in order of arrival, and of what has been
+// given to whom.
 type queueModel struct {
 	queue   waitQueue
 	waiting []*waiter         // who has joined, and neither left nor been granted the lock
@@ -50,7 +50,7 @@ func told(t *rapid.T, w *waiter, why string) {
 	}
 }
 
-// The line of a lock's waiters, whatever comes, in whichever order: it is served from its front, a
+// The queue of a lock's waiters, whatever happens, in any order: it is served from its front, a
 // token goes to one waiter or is handed back, the new first waiter is woken, and of those who only
 // look at the key nobody waits without end.
 func TestQueueAgainstModel(t *testing.T) {

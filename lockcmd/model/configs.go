@@ -71,8 +71,8 @@ func lockAlone() []config {
 
 var recipes = []string{"L1", "L2", "L3", "L5"}
 
-// nextToForeign is LOCK next to foreign clients that may be paused between any two of their commands,
-// with all that they may do excused.
+// nextToForeign is LOCK next to foreign clients that may be paused between any two of their
+// commands, with all that they may do excused.
 func nextToForeign() []config {
 	var list []config
 	for _, r := range recipes {

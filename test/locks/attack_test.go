@@ -19,7 +19,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// attackRelay stands between a proxy and its Redis and can hold back what passes by on single connections.
+// attackRelay stands between a proxy and its Redis and can hold back data on single connections.
 type attackRelay struct {
 	addr string
 
@@ -28,7 +28,7 @@ type attackRelay struct {
 	conns map[net.Conn]struct{} // guarded by mu
 }
 
-// cutAny closes one of the connections that there are.
+// cutAny closes any one of the connections.
 func (r *attackRelay) cutAny() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,9 +38,10 @@ func (r *attackRelay) cutAny() {
 	}
 }
 
-// attackRule holds back, or cuts, the connections on which a piece that contains text comes from one side.
+// attackRule holds back, or cuts, the connections on which one side sends a piece that contains
+// text.
 type attackRule struct {
-	up   bool // of what the proxy sends, else of what Redis does
+	up   bool // the side is the proxy, otherwise Redis
 	text string
 	cut  bool // close the connection instead of holding back
 	met  chan struct{}
@@ -52,8 +53,9 @@ func attackBoth(t *testing.T) (*testredis.Server, *attackRelay, *proxytest.Proxy
 	return attackWith(t, nil)
 }
 
-// attackWith does it with a proxy that change has configured; it may be nil.
-func attackWith(t *testing.T, change func(*proxy.Config)) (*testredis.Server, *attackRelay, *proxytest.Proxy) {
+// attackWith is attackBoth with a proxy that change has configured; it may be nil.
+func attackWith(t *testing.T, change func(*proxy.Config)) (*testredis.Server, *attackRelay,
+	*proxytest.Proxy) {
 	t.Helper()
 	server := testredis.Start(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -128,7 +130,8 @@ func (r *attackRelay) pump(to, from net.Conn, up bool, marked *sync.Map) {
 	}
 }
 
-// hold keeps back what comes behind a request that contains text, the request too if up, else its reply, until release.
+// hold keeps back everything after a request that contains text until release: with up the request
+// too, otherwise its reply.
 func (r *attackRelay) hold(t *testing.T, up bool, text string) (rule *attackRule, release func()) {
 	rule = &attackRule{up: up, text: text, met: make(chan struct{}), over: make(chan struct{})}
 	r.add(rule)
@@ -148,8 +151,8 @@ func (r *attackRelay) add(rule *attackRule) {
 	r.rules = append(r.rules, rule)
 }
 
-// A renewal that runs between an UNLOCK and its reply finds the lock gone, which is no loss.
-func TestAttackRenewalBehindUnlock(t *testing.T) {
+// A renewal that runs between an UNLOCK and its reply finds the lock gone, which is not a loss.
+func TestAttackRenewalAfterUnlock(t *testing.T) {
 	_, relay, p := attackBoth(t)
 	for _, how := range []string{"connection", "token", "force"} {
 		c := proxytest.Dial(t, p.Addr)
@@ -192,18 +195,21 @@ func TestAttackRelockOfSessionLock(t *testing.T) {
 	c.Expect(fmt.Sprintf("RELOCK long %d 30", long), ":1\r\n")
 	time.Sleep(time.Second)
 	other.Expect("LOCK short 30", "$-1\r\n")
-	if ttl := proxytest.GoRedis(t, server.Addr()).PTTL(proxytest.Ctx, "long").Val(); ttl < 20*time.Second {
-		t.Errorf("the renewing has shortened the lock to %v", ttl)
+	ttl := proxytest.GoRedis(t, server.Addr()).PTTL(proxytest.Ctx, "long").Val()
+	if ttl < 20*time.Second {
+		t.Errorf("the renewal has shortened the lock to %v", ttl)
 	}
 	c.Expect(proxytest.Unlock("short", token), ":1\r\n")
 	c.Expect(proxytest.Unlock("long", long), ":1\r\n")
 }
 
-// A waiter's time is over though the release that may be for it hangs; the release then finds that it has left.
+// A waiter's time ends even while the release that can be for it hangs; the release then finds that
+// it has left.
 func TestAttackHangingRelease(t *testing.T) {
 	// What hangs is one connection, so it must be the releaser's alone.
 	_, relay, p := attackWith(t, func(cfg *proxy.Config) { cfg.Dedicated = true })
-	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	other.Do("PING")
 	holder.Lock("job 30")
 	next.Send("LOCK job 30 WAIT 0.3")
@@ -221,16 +227,19 @@ func TestAttackHangingRelease(t *testing.T) {
 	other.Lock("job 30 WAIT 1")
 }
 
-// The reply to a release is lost, and with it whether the waiter has been given the lock; then its time is over.
+// The reply to a release is lost, and with it whether the waiter was given the lock; then its time
+// is over.
 func TestAttackLostHandOver(t *testing.T) {
 	_, relay, p := attackBoth(t)
 	for _, hangUp := range []bool{false, true} {
-		holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+			proxytest.Dial(t, p.Addr)
 		holder.Lock("job 30")
 		other.Do("PING")
 		next.Send("LOCK job 30 WAIT 0.4")
 		proxytest.AwaitWaiters(t, p, "job", 1)
-		rule := &attackRule{text: "connection ", cut: true, met: make(chan struct{}), over: make(chan struct{})}
+		rule := &attackRule{text: "connection ", cut: true, met: make(chan struct{}),
+			over: make(chan struct{})}
 		time.Sleep(300 * time.Millisecond)
 		relay.add(rule)
 		holder.Send("UNLOCK job")
@@ -244,17 +253,18 @@ func TestAttackLostHandOver(t *testing.T) {
 			next.Expect("UNLOCK job", ":1\r\n")
 		}
 		if got := other.Do("LOCK job 30 WAIT 1"); got[0] != ':' {
-			t.Errorf("hang-up %v: the lock is nobody's: %q", hangUp, got)
+			t.Errorf("hang-up %v: the lock is held by no client: %q", hangUp, got)
 		}
 		other.Expect("UNLOCK job", ":1\r\n")
 	}
 }
 
-// The reply to a LOCK is lost with the upstream connection: nobody will ever know the token. A lock that this connection had
-// before stays.
+// The reply to a LOCK is lost with the upstream connection: no client will ever know the token. An
+// earlier lock of this connection stays.
 func TestAttackLostToken(t *testing.T) {
 	_, relay, p := attackBoth(t)
-	for _, command := range []string{"LOCK job 3600", "LOCK job 3600 SESSION", "LOCK job 3600 WAIT 5"} {
+	for _, command := range []string{"LOCK job 3600", "LOCK job 3600 SESSION",
+		"LOCK job 3600 WAIT 5"} {
 		c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 		other.Do("PING")
 		token := c.Lock("mine 30")
@@ -263,7 +273,8 @@ func TestAttackLostToken(t *testing.T) {
 				c = proxytest.Dial(t, p.Addr)
 				token = c.Lock("mine 30 WAIT 1")
 			}
-			rule := &attackRule{text: "3600000 ms", cut: true, met: make(chan struct{}), over: make(chan struct{})}
+			rule := &attackRule{text: "3600000 ms", cut: true, met: make(chan struct{}),
+				over: make(chan struct{})}
 			relay.add(rule)
 			c.Expect(strings.Replace(command, "job", key, 1), "-UPSTREAM …")
 			relay.mu.Lock()
@@ -281,16 +292,20 @@ func TestAttackLostToken(t *testing.T) {
 	}
 }
 
-// An owner whose connection breaks before it has read that its lock was renewed still holds it: it knows the token.
+// An owner whose connection breaks before it has read that its lock was renewed still holds it: it
+// knows the token.
 func TestAttackUnreadRenewal(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	for i, command := range []string{"LOCK job%d 60 OWNER me", "LOCK job%d 60 WAIT 5 OWNER me"} {
 		key := fmt.Sprint("job", i)
-		c, again, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		c, again, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+			proxytest.Dial(t, p.Addr)
 		token := c.Lock(key + " 30 OWNER me")
 		c.Send(fmt.Sprintf(command, i))
-		proxytest.Eventually(t, time.Second, "it is renewed", func() bool { return direct.PTTL(proxytest.Ctx, key).Val() > 30*time.Second })
+		proxytest.Eventually(t, time.Second, "the lock is renewed", func() bool {
+			return direct.PTTL(proxytest.Ctx, key).Val() > 30*time.Second
+		})
 		time.Sleep(5 * time.Millisecond)
 		c.Close() // with the reply unread, which makes it a reset
 		other.Expect("LOCK "+key+" 30 WAIT 0.3", "$-1\r\n")
@@ -300,10 +315,12 @@ func TestAttackUnreadRenewal(t *testing.T) {
 	}
 }
 
-// A release by FORCE names a waiter that meanwhile has taken the expired lock by itself: what it is given then is not its.
-func TestAttackForceBehindExpiry(t *testing.T) {
+// A release by FORCE names a waiter that has meanwhile taken the expired lock by itself: the waiter
+// does not get what FORCE gives it.
+func TestAttackForceAfterExpiry(t *testing.T) {
 	_, relay, p := attackBoth(t)
-	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	holder.Lock("job 0.4")
 	next.Send("LOCK job 30 WAIT 5")
 	proxytest.AwaitWaiters(t, p, "job", 1)
@@ -319,7 +336,7 @@ func TestAttackForceBehindExpiry(t *testing.T) {
 	other.Lock("job 30 WAIT 1")
 }
 
-// A connection with many session locks ends in bounded time though the upstream hangs.
+// A connection with many session locks ends in bounded time even if the upstream hangs.
 func TestAttackManySessionLocksAndAHungUpstream(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), nil)
@@ -337,11 +354,12 @@ func TestAttackManySessionLocksAndAHungUpstream(t *testing.T) {
 	}
 }
 
-// A full Redis takes no new lock, and lets those that there are be renewed, released and handed on.
+// A full Redis takes no new lock; existing ones can be renewed, released and handed over.
 func TestAttackFullRedis(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
-	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	token := holder.Lock("kept 0.4 SESSION")
 	holder.Lock("job 30")
 	next.Send("LOCK job 30 WAIT 5")
@@ -356,10 +374,11 @@ func TestAttackFullRedis(t *testing.T) {
 	holder.Expect(proxytest.Unlock("kept", token), ":1\r\n")
 }
 
-// A SELECT that fails within EXEC doesn't make the proxy mistake one database's locks for another's.
+// After a SELECT that fails within EXEC, the proxy still knows the client's database.
 func TestAttackFailedSelectInTransaction(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
-	holder, next, first := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder, next, first := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	token := first.Lock("job 30")
 	next.Send("LOCK job 30 WAIT 0.5")
 	proxytest.AwaitWaiters(t, p, "job", 1)
@@ -375,15 +394,17 @@ func TestAttackFailedSelectInTransaction(t *testing.T) {
 	first.Expect(proxytest.Unlock("job", token), ":1\r\n")
 }
 
-// While a lock settles its key may be missing; it may also have become something else.
-func TestAttackOtherTypeWhileItSettles(t *testing.T) {
+// During the grace period a lock's key can be missing, or of another type.
+func TestAttackOtherTypeInGracePeriod(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	c := proxytest.Dial(t, p.Addr)
 	direct.Set(proxytest.Ctx, "job", "1000000000", 0)
 	token := c.Lock("job 30 OWNER me")
-	for _, command := range []string{fmt.Sprintf("RELOCK job %d 30", token), "LOCK job 60 OWNER me"} {
-		direct.TxPipelined(proxytest.Ctx, func(tx redis.Pipeliner) error { // at once: the proxy looks whether the key is right
+	for _, command := range []string{fmt.Sprintf("RELOCK job %d 30", token),
+		"LOCK job 60 OWNER me"} {
+		// at once: the proxy checks the key
+		direct.TxPipelined(proxytest.Ctx, func(tx redis.Pipeliner) error {
 			tx.Del(proxytest.Ctx, "job")
 			tx.RPush(proxytest.Ctx, "job", "x")
 			return nil
@@ -395,12 +416,13 @@ func TestAttackOtherTypeWhileItSettles(t *testing.T) {
 	}
 }
 
-// Whatever a user may not do, a FENCE that was refused leaves no transaction behind.
+// A refused FENCE leaves no transaction behind, whatever its user may not do.
 func TestAttackFenceWithoutDiscard(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	for _, denied := range []string{"exec", "multi", "watch", "discard"} {
-		direct.Do(proxytest.Ctx, "ACL", "SETUSER", "u", "reset", "on", ">p", "~*", "+@all", "-"+denied)
+		direct.Do(proxytest.Ctx, "ACL", "SETUSER", "u", "reset", "on", ">p", "~*", "+@all",
+			"-"+denied)
 		c := proxytest.Dial(t, p.Addr)
 		c.Expect("AUTH u p", "+OK\r\n")
 		token := c.Lock(denied + " 30")
@@ -415,7 +437,7 @@ func TestAttackFenceWithoutDiscard(t *testing.T) {
 	}
 }
 
-// Locks that are taken over again and again don't multiply the looks at them.
+// Repeated takeovers of locks don't multiply the checks in the grace period.
 func TestAttackTakeoverStorm(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
@@ -437,7 +459,8 @@ func TestAttackTakeoverStorm(t *testing.T) {
 func TestAttackOwnerNames(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.GoRedis(t, p.Addr)
-	for i, owner := range []string{"\n", " ", "\x00", "a\nb\n", "%s", "v1 1 2 3", "\r\n", strings.Repeat("x", 100000), "\xff\xfe", "-"} {
+	for i, owner := range []string{"\n", " ", "\x00", "a\nb\n", "%s", "v1 1 2 3", "\r\n",
+		strings.Repeat("x", 100000), "\xff\xfe", "-"} {
 		key := fmt.Sprint("job", i)
 		token, err := c.Do(proxytest.Ctx, "LOCK", key, 30, "OWNER", owner).Int64()
 		if err != nil {
@@ -457,7 +480,8 @@ func TestAttackOwnerNames(t *testing.T) {
 	}
 }
 
-// A session lock with a very short timeout is either kept or told lost, and doesn't keep the upstream busy.
+// A session lock with a very short timeout is either kept or reported lost, and doesn't keep the
+// upstream busy.
 func TestAttackShortSessionLocks(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
@@ -475,7 +499,8 @@ func TestAttackShortSessionLocks(t *testing.T) {
 	}
 }
 
-// Clients hang up and upstream connections break at any point. No two hold the lock at once, and it is never nobody's for long.
+// Clients hang up and upstream connections break at any point. No two hold the lock at once, and it
+// is never unheld for long.
 func TestAttackChaos(t *testing.T) {
 	t.Parallel()
 	_, relay, p := attackBoth(t)
@@ -559,7 +584,7 @@ func TestAttackChaos(t *testing.T) {
 	}
 }
 
-// A SELECT that fails within MULTI leaves the database as it was, for lock commands too.
+// A SELECT that fails within MULTI leaves the database unchanged, for lock commands too.
 func TestAttackFailedSelectInMulti(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -576,13 +601,13 @@ func TestAttackFailedSelectInMulti(t *testing.T) {
 	start := time.Now()
 	a.Expect("UNLOCK job", ":1\r\n")
 	if got := b.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond {
-		t.Errorf("%q after %v: it was not in the same line", got, time.Since(start))
+		t.Errorf("%q after %v: it was not in the same queue", got, time.Since(start))
 	}
 }
 
-// A waiter looks by itself while a release gives it the lock, and the look takes so long that what was given has expired when it runs: what
-// the waiter is told then is the lock that it has.
-func TestAttackLookBehindExpiredGrant(t *testing.T) {
+// A waiter polls while a release gives it the lock, and the poll takes so long that the granted
+// lock has expired when it runs: the waiter is told the token of the lock that it holds.
+func TestAttackPollAfterExpiredGrant(t *testing.T) {
 	_, relay, p := attackWith(t, func(cfg *proxy.Config) { cfg.Dedicated = true })
 	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	holder.Lock("job 30")

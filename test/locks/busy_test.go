@@ -8,7 +8,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// A session lock whose holder leaves while Redis is busy with a script is released once it isn't, not only at its timeout.
+// A session lock whose holder leaves while Redis is busy with a script is released after the
+// script, not only at its timeout.
 func TestReleaseAfterBusyScript(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	admin := proxytest.Dial(t, server.Addr())
@@ -16,7 +17,9 @@ func TestReleaseAfterBusyScript(t *testing.T) {
 	holder, busy := proxytest.Dial(t, p.Addr), proxytest.Dial(t, server.Addr())
 	holder.Lock("job 60 SESSION")
 	busy.Write(resp.AppendCommand(nil, "EVAL", "while true do end", "0"))
-	proxytest.Eventually(t, 5*time.Second, "Redis is busy", func() bool { return admin.Do("PING")[0] == '-' })
+	proxytest.Eventually(t, 5*time.Second, "Redis is busy", func() bool {
+		return admin.Do("PING")[0] == '-'
+	})
 	holder.Close()
 	time.Sleep(300 * time.Millisecond) // the release is refused meanwhile
 	admin.Expect("SCRIPT KILL", "+OK\r\n")

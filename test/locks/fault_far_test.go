@@ -13,8 +13,8 @@ import (
 )
 
 // 3,000 session locks, Redis 100 ms away: none is lost within three of their timeouts. When the
-// program that held them ends, all are released within a second, next to three times what as many
-// clients without locks need to leave on the same machine just before.
+// program that held them ends, all are released within a second plus three times what as many
+// clients without locks took to leave on the same machine just before.
 func TestFaultManySessionLocksFarAway(t *testing.T) {
 	const locks = 3000
 	for _, clients := range []int{100, locks} {
@@ -30,15 +30,16 @@ func TestFaultManySessionLocksFarAway(t *testing.T) {
 				}
 			})
 			without := timeToLeave(t, server, p.Addr, clients)
-			far := takeFarLocks(t, proxytest.GoRedis(t, server.Addr()), p.Addr, "10", clients, locks/clients)
+			far := takeFarLocks(t, proxytest.GoRedis(t, server.Addr()), p.Addr, "10", clients,
+				locks/clients)
 			far.keptFor(30 * time.Second)
 			far.close(time.Second + 3*without)
 		})
 	}
 }
 
-// timeToLeave is how long it takes until Redis has no connections of some clients without locks, which
-// close at once.
+// timeToLeave is how long Redis has connections of some clients without locks after they all
+// closed.
 func timeToLeave(t *testing.T, server *testredis.Server, addr string, clients int) time.Duration {
 	t.Helper()
 	admin := proxytest.Dial(t, server.Addr())
@@ -47,7 +48,7 @@ func timeToLeave(t *testing.T, server *testredis.Server, addr string, clients in
 	var list []*proxytest.Conn
 	for range clients {
 		c := proxytest.Dial(t, addr)
-		c.Send("CLIENT ID") // by its own connection to Redis
+		c.Send("CLIENT ID") // by its home
 		list = append(list, c)
 	}
 	for _, c := range list {

@@ -12,7 +12,7 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// FENCE costs two round trips, also while clients wait for the lock at three proxies.
+// FENCE costs two round trips, even while clients wait for the lock at three proxies.
 func TestFenceTakesTwoRoundTrips(t *testing.T) {
 	const away = 100 * time.Millisecond
 	for _, waiting := range []bool{false, true} {
@@ -32,7 +32,9 @@ func TestFenceTakesTwoRoundTrips(t *testing.T) {
 			for _, p := range proxies {
 				if waiting {
 					proxytest.Dial(t, p.Addr).Send("LOCK job 60 WAIT 60")
-					proxytest.Eventually(t, 5*time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "job") == 1 })
+					proxytest.Eventually(t, 5*time.Second, "a client waits", func() bool {
+						return proxytest.Waiters(t, p, "job") == 1
+					})
 				}
 			}
 			const times = 20
@@ -45,14 +47,15 @@ func TestFenceTakesTwoRoundTrips(t *testing.T) {
 			mean := sum / times
 			t.Logf("%v each, of which a round trip takes %v", mean, away)
 			if mean >= 5*away/2 {
-				t.Errorf("%v each, of which a round trip takes %v: want two round trips", mean, away)
+				t.Errorf("%v each, of which a round trip takes %v: want two round trips", mean,
+					away)
 			}
 		})
 	}
 }
 
-// A renewal between FENCE's round trips has it begin again: it doesn't fail.
-func TestFenceBesideRenewals(t *testing.T) {
+// A renewal between FENCE's round trips makes it begin again: it doesn't fail.
+func TestFenceDuringRenewals(t *testing.T) {
 	_, c := farAway(t, 10*time.Millisecond)
 	token := c.Lock("job 0.3 SESSION")
 	for i := range 30 { // a second: ten renewals
@@ -72,13 +75,15 @@ func TestFenceReadsStreams(t *testing.T) {
 	c.Expect(fence+"XREADGROUP GROUP g me STREAMS s >", entry)
 	c.Expect(fence+"XREADGROUP GROUP g me STREAMS s >", "*-1\r\n")
 	c.Expect(fence+"XREAD BLOCK 10 STREAMS s 0", "-ERR 'xread' can't be fenced: it blocks…")
-	c.Expect(fence+"XREADGROUP GROUP g me BLOCK 10 STREAMS s >", "-ERR 'xreadgroup' can't be fenced: it blocks…")
+	c.Expect(fence+"XREADGROUP GROUP g me BLOCK 10 STREAMS s >",
+		"-ERR 'xreadgroup' can't be fenced: it blocks…")
 	c.Expect("PING", "+PONG\r\n")
 }
 
-// While a lock that was taken over settles, a fenced write first puts its timestamp right. Otherwise a write that is checked just
-// before the end of that time, and run behind it, would pass though the lock is a plain client's by then.
-func TestFenceAtTheEndOfSettling(t *testing.T) {
+// In the grace period a fenced write first repairs the timestamp. Otherwise a write that is checked
+// just before the end of that period, and run after it, would pass although the lock is a foreign
+// client's by then.
+func TestFenceAtEndOfGracePeriod(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	direct := proxytest.GoRedis(t, server.Addr())
@@ -90,27 +95,28 @@ func TestFenceAtTheEndOfSettling(t *testing.T) {
 	for i := range 5 {
 		key := fmt.Sprint("job", i)
 		now := time.Now()
-		direct.Set(proxytest.Ctx, key, now.Add(-time.Second).UnixMilli(), 0) // a plain client's, expired
+		// a foreign client's, expired
+		direct.Set(proxytest.Ctx, key, now.Add(-time.Second).UnixMilli(), 0)
 		token := holder.Lock(key + " 30")
 		taken := time.Now()
-		links[0].Set(relay.Link{HoldUp: true}) // the proxy that took it over can't look after it
+		links[0].Set(relay.Link{HoldUp: true}) // the proxy that took it over can't repair it
 		foreign := strconv.FormatInt(now.Add(time.Minute).UnixMilli(), 10)
 		direct.Set(proxytest.Ctx, key, foreign, 0)
 
 		links[1].Set(relay.Link{Latency: 300 * time.Millisecond})
-		// It settles for 2 s. The check runs 1.7 s after the takeover, and the write 2.3 s.
+		// The grace period is 2 s. The check runs 1.7 s after the takeover, and the write 2.3 s.
 		time.Sleep(time.Until(taken.Add(1400 * time.Millisecond)))
 		got := writer.Do(fmt.Sprintf("FENCE %s %d SET x 1", key, token))
 		value := direct.Get(proxytest.Ctx, key).Val()
 		links[0].Set(relay.Link{})
 		if strings.HasPrefix(got, "-FENCED") {
-			t.Logf("checked too late, tried again")
+			t.Logf("the check came too late, next try")
 			continue
 		}
 		if got != "+OK\r\n" || value == foreign {
-			t.Errorf("%q, though the lock's key is %s, a plain client's", got, value)
+			t.Errorf("%q, although the lock's key is %s, a foreign client's", got, value)
 		}
 		return
 	}
-	t.Fatal("never checked within the settling time")
+	t.Fatal("the check never fell within the grace period")
 }

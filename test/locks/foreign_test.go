@@ -1,6 +1,7 @@
 package locks_test
 
-// Locks of other libraries and recipes, which have a TTL of their own: LOCK leaves them to their holders until that ends.
+// Locks of other libraries and recipes have their own TTL: LOCK leaves them to their holders until
+// that ends.
 
 import (
 	"fmt"
@@ -16,16 +17,19 @@ import (
 	"lockproxy/proxy"
 )
 
-// foreignProxies are proxies of every way in which a lock is taken: the short one, and the long one in each unit.
+// foreignProxies are proxies of every way to take a lock: the fast path, and the slow path in each
+// unit.
 func foreignProxies(t *testing.T, server *testredis.Server) map[string]*proxytest.Proxy {
 	return map[string]*proxytest.Proxy{
-		"ms":    proxytest.Start(t, server.URL(), nil),
-		"s":     proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.Locks.Seconds = true }),
-		"guard": proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.Locks.TakeoverGuard = 50 * time.Millisecond }),
+		"ms": proxytest.Start(t, server.URL(), nil),
+		"s":  proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.Locks.Seconds = true }),
+		"guard": proxytest.Start(t, server.URL(), func(c *proxy.Config) {
+			c.Locks.TakeoverGuard = 50 * time.Millisecond
+		}),
 	}
 }
 
-// takenAt are the ways in which recipes write when they have taken a lock.
+// takenAt are the forms of the time that recipes write when they have taken a lock.
 func takenAt() map[string]string {
 	now := time.Now()
 	return map[string]string{
@@ -38,7 +42,8 @@ func takenAt() map[string]string {
 	}
 }
 
-// elsewhere fails unless every lock command says that another client has the lock, and leaves it as it is.
+// elsewhere fails unless every lock command says that another client has the lock, and leaves it
+// unchanged.
 func elsewhere(t *testing.T, c *proxytest.Conn, direct *redis.Client, key string) {
 	t.Helper()
 	was, ttl := direct.Dump(proxytest.Ctx, key).Val(), direct.PTTL(proxytest.Ctx, key).Val()
@@ -50,7 +55,8 @@ func elsewhere(t *testing.T, c *proxytest.Conn, direct *redis.Client, key string
 	c.Expect("UNLOCK "+key+" FORCE", "-WRONGTYPE Key holds a value that is not a lock\r\n")
 	c.Expect("RELOCK "+key+" 1795236380001111 30", ":0\r\n")
 	c.Expect("FENCE "+key+" 1795236380001111 SET {"+key+"}:done 1", "-FENCED …")
-	if info := c.Do("LOCKINFO " + key); !strings.Contains(info, "\r\nheld\r\n$4\r\nkind\r\n$5\r\nother\r\n$5\r\ntoken\r\n$-1\r\n") {
+	if info := c.Do("LOCKINFO " + key); !strings.Contains(info,
+		"\r\nheld\r\n$4\r\nkind\r\n$5\r\nother\r\n$5\r\ntoken\r\n$-1\r\n") {
 		t.Errorf("%s: LOCKINFO says %q", key, info)
 	}
 	if got := direct.Dump(proxytest.Ctx, key).Val(); got != was {
@@ -61,7 +67,7 @@ func elsewhere(t *testing.T, c *proxytest.Conn, direct *redis.Client, key string
 	}
 }
 
-func TestTakenTimeWithTTLIsAnothers(t *testing.T) {
+func TestTimeTakenWithTTLIsForeign(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	direct := proxytest.GoRedis(t, server.Addr())
@@ -70,7 +76,7 @@ func TestTakenTimeWithTTLIsAnothers(t *testing.T) {
 		for what, value := range takenAt() {
 			for _, before := range []string{"never locked", "locked before"} {
 				key := strings.ReplaceAll(fmt.Sprintf("%s:%s:%s", unit, what, before), " ", "_")
-				if before == "locked before" { // its record is there
+				if before == "locked before" { // its record exists
 					c.Lock(key + " 30")
 					c.Expect("UNLOCK "+key, ":1\r\n")
 				}
@@ -113,26 +119,29 @@ func TestOtherLibrariesLocks(t *testing.T) {
 				c.Lock(key + " 30")
 				continue
 			}
-			for _, command := range []string{"LOCK %s 30", "LOCK %s 30 WAIT 1", "UNLOCK %s", "UNLOCK %s FORCE", "RELOCK %s 1 30", "LOCKINFO %s", "FENCE %s 1 PING"} {
+			for _, command := range []string{"LOCK %s 30", "LOCK %s 30 WAIT 1", "UNLOCK %s",
+				"UNLOCK %s FORCE", "RELOCK %s 1 30", "LOCKINFO %s", "FENCE %s 1 PING"} {
 				c.Expect(fmt.Sprintf(command, key), "-WRONGTYPE …")
 			}
 		}
 	}
 }
 
-// A waiter is given the lock when the TTL of another library's ends, or when it is deleted, and not before.
+// A waiter gets another library's lock when its TTL ends or it is deleted, and not before.
 func TestWaitForOtherLibrariesLock(t *testing.T) {
 	server := testredis.Start(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	for unit, p := range foreignProxies(t, server) {
 		c := proxytest.Dial(t, p.Addr)
-		for what, value := range map[string]string{"taken": strconv.FormatInt(time.Now().Unix(), 10), "random": "5f0c1d0e"} {
+		for what, value := range map[string]string{"taken": strconv.FormatInt(time.Now().Unix(),
+			10), "random": "5f0c1d0e"} {
 			key := unit + ":" + what
 			const ttl = 700 * time.Millisecond
 			direct.SetNX(proxytest.Ctx, key, value, ttl)
 			began := time.Now()
 			c.Lock(key + " 30 WAIT 5")
-			if took := time.Since(began); took < ttl-20*time.Millisecond || took > ttl+150*time.Millisecond {
+			if took := time.Since(began); took < ttl-20*time.Millisecond ||
+				took > ttl+150*time.Millisecond {
 				t.Errorf("%s: with a TTL of %v the lock was given after %v", key, ttl, took)
 			}
 			c.Expect("UNLOCK "+key, ":1\r\n")
@@ -150,8 +159,9 @@ func TestWaitForOtherLibrariesLock(t *testing.T) {
 	}
 }
 
-// A recipe takes the lock in the very second in which LOCK's has expired, and writes that second: it has the lock.
-func TestTakenTimeIsLOCKsOwnExpiry(t *testing.T) {
+// A recipe takes the lock in the same second in which LOCK's expired, and writes that second: it
+// has the lock.
+func TestTimeTakenEqualsExpiry(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	direct := proxytest.GoRedis(t, server.Addr())
@@ -160,7 +170,9 @@ func TestTakenTimeIsLOCKsOwnExpiry(t *testing.T) {
 		key := "job:" + unit
 		token := c.Lock(key + " 0.2")
 		written := direct.Get(proxytest.Ctx, key).Val()
-		proxytest.Eventually(t, 3*time.Second, "the lock has expired", func() bool { return direct.Exists(proxytest.Ctx, key).Val() == 0 })
+		proxytest.Eventually(t, 3*time.Second, "the lock has expired", func() bool {
+			return direct.Exists(proxytest.Ctx, key).Val() == 0
+		})
 		if !direct.SetNX(proxytest.Ctx, key, written, time.Minute).Val() {
 			t.Fatal("SET NX was refused")
 		}
@@ -170,7 +182,8 @@ func TestTakenTimeIsLOCKsOwnExpiry(t *testing.T) {
 	}
 }
 
-// Another client lets LOCK's key live longer: it says so of its own accord, so the lock is nobody's of LOCK's until then.
+// Another client extends the TTL of LOCK's key: it knows what it does, so no LOCK takes the key
+// until then.
 func TestExpireOnLOCKsKey(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -186,7 +199,7 @@ func TestExpireOnLOCKsKey(t *testing.T) {
 			}
 			direct.Expire(proxytest.Ctx, key, time.Minute)
 			other.Expect("LOCK "+key+" 30", "$-1\r\n")
-			time.Sleep(time.Until(time.UnixMilli(value + 60))) // behind the guard too
+			time.Sleep(time.Until(time.UnixMilli(value + 60))) // after the guard, too
 			command := "UNLOCK " + key
 			if proof == "token" {
 				command = proxytest.Unlock(key, token)
@@ -197,13 +210,17 @@ func TestExpireOnLOCKsKey(t *testing.T) {
 	}
 }
 
-// The recipe that sets the timestamp and a TTL in a script (L4) and crashes: the lock is free when the TTL has ended, at most a second
-// behind its timestamp.
+// The recipe that sets the timestamp and a TTL in a script (L4), and crashes: the lock is free when
+// the TTL has ended, at most a second after its timestamp.
 func TestTimestampWithTTLEnds(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
-	const acquire = `if redis.call('SETNX', KEYS[1], ARGV[1]) == 1 then redis.call('EXPIRE', KEYS[1], ARGV[2]) return 1 end return 0`
+	const acquire = `if redis.call('SETNX', KEYS[1], ARGV[1]) == 1 then
+			redis.call('EXPIRE', KEYS[1], ARGV[2])
+			return 1
+		end
+		return 0`
 	c := proxytest.Dial(t, p.Addr)
 	until := time.Now().Unix() + 2
 	if direct.Eval(proxytest.Ctx, acquire, []string{"job"}, until, 2).Val() != int64(1) {
@@ -212,6 +229,6 @@ func TestTimestampWithTTLEnds(t *testing.T) {
 	c.Expect("LOCK job 30", "$-1\r\n")
 	c.Lock("job 30 WAIT 5")
 	if late := time.Since(time.Unix(until, 0)); late < 0 || late > 1200*time.Millisecond {
-		t.Errorf("given %v behind the timestamp", late)
+		t.Errorf("given %v after the timestamp", late)
 	}
 }

@@ -36,8 +36,8 @@ func lockTurn(t testing.TB, together int) func() {
 	}
 }
 
-// A LOCK or UNLOCK costs little memory, alone or among others. What the runtime allocates for anything
-// else meanwhile is counted too.
+// A LOCK or UNLOCK costs little memory, alone or among others. The runtime's other allocations
+// meanwhile are counted too.
 func TestLockAllocatesLittle(t *testing.T) {
 	for _, together := range []int{1, 16} {
 		turn := lockTurn(t, together)

@@ -19,13 +19,16 @@ import (
 
 var tokenReply = regexp.MustCompile(`:\d{16}\r\n`)
 
-// What a client sends together, lock commands among it, is answered as if it had sent one command after another.
-func TestLockCommandsTogether(t *testing.T) {
+// A pipeline that contains lock commands is answered as if its commands were sent one after
+// another.
+func TestLockBatch(t *testing.T) {
 	t.Parallel()
 	_, alone := proxytest.StartBoth(t)
 	_, together := proxytest.StartBoth(t)
-	commands := []string{"LOCK k%d 30", "LOCK k%d 30", "LOCK k%d 30", "UNLOCK k%d", "UNLOCK k%d", "UNLOCK k%d FORCE", "UNLOCK k%d 1", "UNLOCK k%d no-token", "EXISTS k%d",
-		"PING", "LOCK k%d", "LOCK k%d soon", "LOCK k%d 30 OWNER me", "UNLOCK", "SET k%d x", "DEL k%d", "GET none%d", "MULTI", "EXEC", "DISCARD", "SELECT 1", "SELECT 0",
+	commands := []string{"LOCK k%d 30", "LOCK k%d 30", "LOCK k%d 30", "UNLOCK k%d", "UNLOCK k%d",
+		"UNLOCK k%d FORCE", "UNLOCK k%d 1", "UNLOCK k%d no-token", "EXISTS k%d",
+		"PING", "LOCK k%d", "LOCK k%d soon", "LOCK k%d 30 OWNER me", "UNLOCK", "SET k%d x",
+		"DEL k%d", "GET none%d", "MULTI", "EXEC", "DISCARD", "SELECT 1", "SELECT 0",
 		"CLIENT REPLY SKIP", "RELOCK k%d 1 30", "NOSUCHCOMMAND", "SUBSCRIBE c", "UNSUBSCRIBE c"}
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -35,7 +38,7 @@ func TestLockCommandsTogether(t *testing.T) {
 			one.Do("HELLO 3")
 			many.Do("HELLO 3")
 		}
-		if round%4 == 3 { // on a connection of its own
+		if round%4 == 3 { // on a home
 			one.Do("CLIENT ID")
 			many.Do("CLIENT ID")
 		}
@@ -52,7 +55,7 @@ func TestLockCommandsTogether(t *testing.T) {
 			case c == "EXEC" || c == "DISCARD":
 				inMulti = false
 			case inMulti && round%2 == 1 && strings.HasSuffix(c, "SUBSCRIBE c"):
-				continue // whose EXEC Redis 7 answers without an element by RESP3: which reply belongs to what is a matter of time then
+				continue // Redis 7 leaves its element out of EXEC's reply in RESP3
 			}
 			if strings.Contains(c, "%d") {
 				c = fmt.Sprintf(c, random.IntN(12))
@@ -65,7 +68,7 @@ func TestLockCommandsTogether(t *testing.T) {
 			for !strings.HasSuffix(text, "$3\r\nend\r\n") {
 				got, err := c.TryReply(5 * time.Second)
 				if err != nil {
-					t.Fatalf("seed %d, round %d, %q: %v behind %q", seed, round, pipeline, err, text)
+					t.Fatalf("seed %d, round %d, %q: %v after %q", seed, round, pipeline, err, text)
 				}
 				text += tokenReply.ReplaceAllString(got, ":token\r\n")
 			}
@@ -98,7 +101,8 @@ func TestLockCommandsTogether(t *testing.T) {
 	}
 }
 
-// farAway starts a proxy of a Redis that is so far away, each way, and knows the scripts, and a client of it.
+// farAway starts a proxy of a Redis that is that far away, each way, and knows the scripts, and a
+// client of it.
 func farAway(t *testing.T, latency time.Duration) (*proxytest.Proxy, *proxytest.Conn) {
 	t.Helper()
 	link := proxytest.LinkTo(t, testredis.Start(t))
@@ -109,8 +113,8 @@ func farAway(t *testing.T, latency time.Duration) (*proxytest.Proxy, *proxytest.
 	return p, c
 }
 
-// Those of one client go to the upstream together: a way there and back is paid once.
-func TestLockCommandsTravelTogether(t *testing.T) {
+// One client's lock commands go to the upstream together and cost one round trip.
+func TestLockBatchTakesOneRoundTrip(t *testing.T) {
 	_, c := farAway(t, 20*time.Millisecond)
 	const locks = 50
 	var pipeline []string
@@ -128,23 +132,29 @@ func TestLockCommandsTravelTogether(t *testing.T) {
 		last = got
 	}
 	if took := time.Since(start); took > 500*time.Millisecond {
-		t.Errorf("%d locks took %v, of which each way to the upstream and back takes 40 ms", locks, took)
+		t.Errorf("%d locks took %v, of which each way to the upstream and back takes 40 ms", locks,
+			took)
 	}
 }
 
-// An upstream that has forgotten the scripts runs each all the same, in its turn.
-func TestLockCommandsTogetherWithoutTheScripts(t *testing.T) {
-	for _, conf := range []func(*proxy.Config){nil, func(cfg *proxy.Config) { cfg.Dedicated = true }, func(cfg *proxy.Config) { cfg.Locks.Seconds = true }} {
+// An upstream that has forgotten the scripts still runs each command, in order.
+func TestLockBatchWithoutScripts(t *testing.T) {
+	for _, conf := range []func(*proxy.Config){nil, func(cfg *proxy.Config) {
+		cfg.Dedicated = true
+	}, func(cfg *proxy.Config) { cfg.Locks.Seconds = true }} {
 		server := testredis.Start(t)
 		p := proxytest.Start(t, server.URL(), conf)
 		admin := proxytest.Dial(t, server.Addr())
 		c := proxytest.SharedClient(t, p.Addr)
 		for round := range 20 {
 			admin.Expect("SCRIPT FLUSH", "+OK\r\n")
-			c.Send("LOCK a 30", "LOCK b 30", "UNLOCK a", "UNLOCK b", "LOCK a 30", "LOCK a 30", "PING", "UNLOCK a", "UNLOCK a")
-			for i, want := range []string{":1…", ":1…", ":1\r\n", ":1\r\n", ":1…", "$-1\r\n", "+PONG\r\n", ":1\r\n", ":0\r\n"} {
+			c.Send("LOCK a 30", "LOCK b 30", "UNLOCK a", "UNLOCK b", "LOCK a 30", "LOCK a 30",
+				"PING", "UNLOCK a", "UNLOCK a")
+			for i, want := range []string{":1…", ":1…", ":1\r\n", ":1\r\n", ":1…", "$-1\r\n",
+				"+PONG\r\n", ":1\r\n", ":0\r\n"} {
 				got := c.Reply()
-				if prefix, cut := strings.CutSuffix(want, "…"); got != want && (!cut || !strings.HasPrefix(got, prefix) || len(got) != 19) {
+				if prefix, cut := strings.CutSuffix(want, "…"); got != want &&
+					(!cut || !strings.HasPrefix(got, prefix) || len(got) != 19) {
 					t.Fatalf("round %d, reply %d: %q, want %q", round, i, got, want)
 				}
 			}
@@ -152,9 +162,10 @@ func TestLockCommandsTogetherWithoutTheScripts(t *testing.T) {
 	}
 }
 
-// Locks whose replies are lost with the upstream connection are said to be unknown, and released; no reply is another's. Who had a connection of
-// his own is disconnected then.
-func TestLockCommandsTogetherAreLost(t *testing.T) {
+// Locks whose replies are lost with the upstream connection are reported as unknown, and released;
+// each reply goes to its own command. A client with its own upstream connection is disconnected
+// then.
+func TestLockBatchLost(t *testing.T) {
 	t.Parallel()
 	for _, dedicated := range []bool{false, true} {
 		server := testredis.Start(t)
@@ -171,7 +182,8 @@ func TestLockCommandsTogetherAreLost(t *testing.T) {
 	}
 }
 
-func loseLocks(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn, round int, dedicated bool) (unknown int) {
+func loseLocks(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn, round int,
+	dedicated bool) (unknown int) {
 	const locks = 40
 	c, other := proxytest.SharedClient(t, p.Addr), proxytest.Dial(t, p.Addr)
 	defer c.Close()
@@ -215,7 +227,7 @@ func loseLocks(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn, round in
 	for i, token := range tokens {
 		other.Expect(fmt.Sprintf("UNLOCK r%d:%d %s", round, i, token), ":1\r\n")
 	}
-	proxytest.Eventually(t, 5*time.Second, "the others are released", func() bool {
+	proxytest.Eventually(t, 5*time.Second, "the other locks are released", func() bool {
 		for i := range locks {
 			if tokens[i] == "" && other.Do(fmt.Sprintf("EXISTS r%d:%d", round, i)) != ":0\r\n" {
 				return false
@@ -226,11 +238,12 @@ func loseLocks(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn, round in
 	return unknown
 }
 
-// Each lock is given out only once replicas have it, also where many are asked for together.
-func TestLockCommandsTogetherAreConfirmed(t *testing.T) {
+// Each lock is given only once replicas have it, even in a batch.
+func TestLockBatchConfirmed(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
-		cfg.Locks.Durability.MinReplicas, cfg.Locks.Durability.ReplicaTimeout = 1, 20*time.Millisecond
+		cfg.Locks.Durability.MinReplicas, cfg.Locks.Durability.ReplicaTimeout = 1,
+			20*time.Millisecond
 	})
 	c := proxytest.SharedClient(t, p.Addr)
 	c.Send("LOCK a 30", "LOCK b 30", "UNLOCK a", "EXISTS a b")
@@ -241,12 +254,13 @@ func TestLockCommandsTogetherAreConfirmed(t *testing.T) {
 	}
 }
 
-// An UNLOCK that hands its lock on, which replicas must confirm, keeps its turn among others.
-func TestUnlocksTogetherOfWhichOneIsConfirmed(t *testing.T) {
+// An UNLOCK whose hand-over replicas must confirm keeps its place in a batch.
+func TestUnlockBatchWithConfirmedHandOver(t *testing.T) {
 	server := testredis.Start(t)
 	holder := proxytest.SharedClient(t, proxytest.Start(t, server.URL(), nil).Addr)
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
-		cfg.Locks.Durability.MinReplicas, cfg.Locks.Durability.ReplicaTimeout = 1, 20*time.Millisecond
+		cfg.Locks.Durability.MinReplicas, cfg.Locks.Durability.ReplicaTimeout = 1,
+			20*time.Millisecond
 	})
 	c, waiter := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
 	var pipeline []string
@@ -266,8 +280,8 @@ func TestUnlocksTogetherOfWhichOneIsConfirmed(t *testing.T) {
 	}
 }
 
-// Who has a lock is told so at once, though he asks for another that takes long.
-func TestLockCommandsTogetherDoNotWaitForAnother(t *testing.T) {
+// A client gets the reply to its first lock at once, even if a later one in the batch takes long.
+func TestLockBatchAnswersEachAtOnce(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 0)
 	p := proxytest.Start(t, cluster.URL(), nil)
@@ -286,7 +300,8 @@ func TestLockCommandsTogetherDoNotWaitForAnother(t *testing.T) {
 	slow.Pause()
 	resume := time.AfterFunc(500*time.Millisecond, slow.Resume)
 	defer resume.Stop()
-	c.Send("LOCK "+keys[0]+" 30", "LOCK "+keys[1]+" 30", "LOCK slow 30", "LOCK "+keys[2]+" 30", "PING")
+	c.Send("LOCK "+keys[0]+" 30", "LOCK "+keys[1]+" 30", "LOCK slow 30", "LOCK "+keys[2]+" 30",
+		"PING")
 	start := time.Now()
 	for range 2 {
 		if got := c.Reply(); !tokenReply.MatchString(got) {
@@ -302,15 +317,16 @@ func TestLockCommandsTogetherDoNotWaitForAnother(t *testing.T) {
 		}
 	}
 	if took := time.Since(start); took < 400*time.Millisecond {
-		t.Errorf("the node that is paused has answered after %v", took)
+		t.Errorf("the paused node has answered after %v", took)
 	}
 	if got := c.Reply(); got != "+PONG\r\n" {
 		t.Error(got)
 	}
 }
 
-// A client that sends far more lock commands than are answered is read no further than it is served.
-func TestManyLockCommandsAreNotKept(t *testing.T) {
+// From a client that sends far more lock commands than have been answered, the proxy reads no more
+// than it can serve.
+func TestLockBatchIsBounded(t *testing.T) {
 	p, c := farAway(t, 10*time.Millisecond)
 	go io.Copy(io.Discard, c.Conn) // ends with c
 	const size = 31
@@ -327,14 +343,17 @@ func TestManyLockCommandsAreNotKept(t *testing.T) {
 		commands += n
 	}
 	if commands < 20 || st.BytesIn > commands*size+512<<10 {
-		t.Errorf("%d bytes have been read of %d commands that have begun", st.BytesIn, commands)
+		t.Errorf("%d bytes were read of %d unanswered commands", st.BytesIn, commands)
 	}
 }
 
-// An upstream that can't be reached is waited for once, and not once for each of the commands.
-func TestUnlocksTogetherWithoutAnUpstream(t *testing.T) {
+// A batch waits once for an unreachable upstream, and not once for each command.
+func TestUnlockBatchWithoutUpstream(t *testing.T) {
 	server := testredis.Start(t, "--requirepass", "pw")
-	p := proxytest.Start(t, strings.Replace(server.URL(), "redis://", "redis://:pw@", 1), func(cfg *proxy.Config) { cfg.DialTimeout = 300 * time.Millisecond })
+	p := proxytest.Start(t, strings.Replace(server.URL(), "redis://", "redis://:pw@", 1),
+		func(cfg *proxy.Config) {
+			cfg.DialTimeout = 300 * time.Millisecond
+		})
 	server.Pause()
 	defer server.Resume()
 	c := proxytest.Dial(t, p.Addr)
@@ -346,6 +365,6 @@ func TestUnlocksTogetherWithoutAnUpstream(t *testing.T) {
 		}
 	}
 	if took := time.Since(start); took > time.Second {
-		t.Errorf("they took %v", took)
+		t.Errorf("the batch took %v", took)
 	}
 }

@@ -26,10 +26,10 @@ func TestLockContract(t *testing.T) {
 
 	token := a.Lock("job 30")
 	b.Expect("LOCK job 30", "$-1\r\n")
-	a.Expect("LOCK job 30", "$-1\r\n") // its own holder, too
-	b.Expect("UNLOCK job", ":0\r\n")   // another connection's
+	a.Expect("LOCK job 30", "$-1\r\n") // not even its own holder
+	b.Expect("UNLOCK job", ":0\r\n")   // another connection's lock
 	b.Expect("UNLOCK job 1", ":0\r\n")
-	b.Expect(proxytest.Unlock("job", token), ":1\r\n") // who has the token has the right
+	b.Expect(proxytest.Unlock("job", token), ":1\r\n") // the token is the right to release it
 	b.Expect(proxytest.Unlock("job", token), ":0\r\n")
 	a.Lock("job 30")
 	a.Expect("unlock job", ":1\r\n")
@@ -104,14 +104,17 @@ func TestLockIsStoredAsATimestamp(t *testing.T) {
 		after := direct.Time(proxytest.Ctx).Val().UnixMilli()
 		value, err := direct.Get(proxytest.Ctx, key).Int64()
 		if err != nil || value*unit.ms < before+2500 || value*unit.ms >= after+2500+unit.ms {
-			t.Errorf("%s holds %d, %v; taken between %d and %d for 2.5 s", key, value, err, before, after)
+			t.Errorf("%s holds %d, %v; taken between %d and %d for 2.5 s", key, value, err, before,
+				after)
 		}
 		ttl := direct.PTTL(proxytest.Ctx, key).Val().Milliseconds()
-		if left := value*unit.ms - direct.Time(proxytest.Ctx).Val().UnixMilli(); ttl < left-1 || ttl > left+1000 {
+		if left := value*unit.ms - direct.Time(proxytest.Ctx).Val().UnixMilli(); ttl < left-1 ||
+			ttl > left+1000 {
 			t.Errorf("%s has a TTL of %d ms and %d ms to run", key, ttl, left)
 		}
 		record := lockcmd.RecordKey([]byte(key))
-		if ttl := direct.PTTL(proxytest.Ctx, record).Val(); ttl < 10*time.Minute || ttl > 10*time.Minute+4*time.Second {
+		if ttl := direct.PTTL(proxytest.Ctx, record).Val(); ttl < 10*time.Minute ||
+			ttl > 10*time.Minute+4*time.Second {
 			t.Errorf("the record of %s has a TTL of %v", key, ttl)
 		}
 	}
@@ -120,7 +123,8 @@ func TestLockIsStoredAsATimestamp(t *testing.T) {
 func TestLockKeysAreBinarySafe(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
-	for _, key := range []string{"", "a b", "a\r\nb", "\x00\xff", "{tag}x", "}{", "%d", strings.Repeat("k", 100000)} {
+	for _, key := range []string{"", "a b", "a\r\nb", "\x00\xff", "{tag}x", "}{", "%d",
+		strings.Repeat("k", 100000)} {
 		quoted := fmt.Sprintf("$%d\r\n%s\r\n", len(key), key)
 		c.WriteRaw("*3\r\n$4\r\nLOCK\r\n" + quoted + "$2\r\n30\r\n")
 		if got := c.Reply(); got[0] != ':' {
@@ -147,10 +151,10 @@ func TestLockExpiresAndIsTakenOver(t *testing.T) {
 	a.Expect("UNLOCK job", ":0\r\n")
 	b.Expect(proxytest.Unlock("job", second), ":1\r\n")
 
-	// A plain client's timestamp, in seconds or ms, live or expired, with or without a TTL.
+	// A foreign client's timestamp, in seconds or ms, live or expired, with or without a TTL.
 	direct := proxytest.GoRedis(t, server.Addr())
 	now := direct.Time(proxytest.Ctx).Val()
-	for i, plain := range []struct {
+	for i, foreign := range []struct {
 		value string
 		live  bool
 	}{
@@ -162,15 +166,15 @@ func TestLockExpiresAndIsTakenOver(t *testing.T) {
 		{fmt.Sprintf("%d.75", now.Unix()-2), false},
 		{fmt.Sprintf("%.13e", float64(now.UnixMilli()-5000)), false},
 	} {
-		key := fmt.Sprintf("plain%d", i)
-		direct.Set(proxytest.Ctx, key, plain.value, 0)
+		key := fmt.Sprintf("foreign%d", i)
+		direct.Set(proxytest.Ctx, key, foreign.value, 0)
 		got := a.Do("LOCK " + key + " 30")
-		if held := got == "$-1\r\n"; held != plain.live {
-			t.Errorf("LOCK of a key with %s: %q", plain.value, got)
+		if held := got == "$-1\r\n"; held != foreign.live {
+			t.Errorf("LOCK of a key with %s: %q", foreign.value, got)
 		}
-		if plain.live {
+		if foreign.live {
 			a.Expect("UNLOCK "+key, ":0\r\n")
-			a.Expect("GET "+key, fmt.Sprintf("$%d\r\n%s\r\n", len(plain.value), plain.value))
+			a.Expect("GET "+key, fmt.Sprintf("$%d\r\n%s\r\n", len(foreign.value), foreign.value))
 			a.Expect("UNLOCK "+key+" FORCE", ":1\r\n")
 			a.Expect("EXISTS "+key, ":0\r\n")
 		} else {
@@ -187,7 +191,7 @@ func TestTokensRise(t *testing.T) {
 	for i := range 60 {
 		c := proxytest.Dial(t, []string{p.Addr, other.Addr}[i%2])
 		timeout := "5"
-		if i%4 == 3 { // it is to expire
+		if i%4 == 3 { // left to expire
 			timeout = "0.02"
 		}
 		token := c.Lock("job " + timeout)
@@ -208,7 +212,8 @@ func TestTokensRise(t *testing.T) {
 	}
 	// A clock that stepped back looks like a last token from the future.
 	future := last + 3600*1000*1000
-	direct.Set(proxytest.Ctx, lockcmd.RecordKey([]byte("job")), fmt.Sprintf("v1 %d 0 0 0 0 0 released - 0 - -\n", future), 0)
+	direct.Set(proxytest.Ctx, lockcmd.RecordKey([]byte("job")),
+		fmt.Sprintf("v1 %d 0 0 0 0 0 released - 0 - -\n", future), 0)
 	if token := proxytest.Dial(t, p.Addr).Lock("job 1"); token != future+1 {
 		t.Errorf("token %d after %d", token, future)
 	}
@@ -225,15 +230,15 @@ func TestDeletedOrOverwrittenUnderItsHolder(t *testing.T) {
 	b.Expect(proxytest.Unlock("job", theirs), ":1\r\n")
 
 	token := a.Lock("job 30")
-	plain := strconv.FormatInt(time.Now().UnixMilli()+60000, 10)
-	direct.Set(proxytest.Ctx, "job", plain, 0)
+	foreign := strconv.FormatInt(time.Now().UnixMilli()+60000, 10)
+	direct.Set(proxytest.Ctx, "job", foreign, 0)
 	a.Expect(proxytest.Unlock("job", token), ":0\r\n")
-	a.Expect("GET job", "$13\r\n"+plain+"\r\n")
+	a.Expect("GET job", "$13\r\n"+foreign+"\r\n")
 	direct.Del(proxytest.Ctx, "job")
 	a.Expect(proxytest.Unlock("job", token), ":0\r\n")
 }
 
-// What README.md says of commands that move a lock's key, or its TTL.
+// README.md documents these commands, which move a lock's key, or its TTL.
 func TestLockKeyIsMoved(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
@@ -273,9 +278,9 @@ func TestLockKeyIsMoved(t *testing.T) {
 	a.Expect(proxytest.Unlock("swapped", token), ":1\r\n")
 }
 
-// A lock that was taken over from an expired plain client is its holder's although the loser of the race, which had read the
-// expired value too, replaces the timestamp. The proxy puts it right.
-func TestTakeoverSettles(t *testing.T) {
+// A lock taken over from an expired foreign client stays its holder's although the loser of the
+// race, which had read the expired value too, replaces the timestamp. The proxy repairs it.
+func TestTakeoverGracePeriod(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -287,11 +292,13 @@ func TestTakeoverSettles(t *testing.T) {
 		t.Fatalf("GETSET returned %s, want %s", old, written)
 	}
 	b.Expect("LOCK job 30", "$-1\r\n")
-	proxytest.Eventually(t, 300*time.Millisecond, "the timestamp is put right", func() bool { return direct.Get(proxytest.Ctx, "job").Val() == written })
+	proxytest.Eventually(t, 300*time.Millisecond, "the timestamp is repaired", func() bool {
+		return direct.Get(proxytest.Ctx, "job").Val() == written
+	})
 	if ttl := direct.PTTL(proxytest.Ctx, "job").Val(); ttl < 25*time.Second {
-		t.Errorf("put right with a TTL of %v", ttl)
+		t.Errorf("repaired with a TTL of %v", ttl)
 	}
-	// Again, and even to an expired value: it is refused to others and released by its holder all the same.
+	// Even with an expired timestamp it is refused to others and released by its holder.
 	direct.Set(proxytest.Ctx, "job", time.Now().Unix()-10, 0)
 	b.Expect("LOCK job 30", "$-1\r\n")
 	direct.Set(proxytest.Ctx, "job", time.Now().Unix()-10, 0)
@@ -302,9 +309,12 @@ func TestTakeoverSettles(t *testing.T) {
 func TestLockInTransaction(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
-	c.Send("MULTI", "SET x 1", "LOCK job 30", "EXEC", "GET x", "LOCK job 30", "MULTI", "LOCK", "EXEC", "MULTI", "GET x", "DISCARD", "UNLOCK job")
-	for i, want := range []string{"+OK", "+QUEUED", "-ERR Command not allowed inside a transaction", "-EXECABORT", "$-1", ":", "+OK",
-		"-ERR wrong number of arguments for 'lock' command", "-EXECABORT", "+OK", "+QUEUED", "+OK", ":1"} {
+	c.Send("MULTI", "SET x 1", "LOCK job 30", "EXEC", "GET x", "LOCK job 30", "MULTI", "LOCK",
+		"EXEC", "MULTI", "GET x", "DISCARD", "UNLOCK job")
+	for i, want := range []string{"+OK", "+QUEUED", "-ERR Command not allowed inside a transaction",
+		"-EXECABORT", "$-1", ":", "+OK",
+		"-ERR wrong number of arguments for 'lock' command", "-EXECABORT", "+OK", "+QUEUED", "+OK",
+		":1"} {
 		if got := c.Reply(); !strings.HasPrefix(got, want) {
 			t.Errorf("reply %d: %q, want %q", i, got, want)
 		}
@@ -312,7 +322,8 @@ func TestLockInTransaction(t *testing.T) {
 }
 
 func TestLockIsOfTheClientsDatabaseAndUser(t *testing.T) {
-	server, p := proxytest.StartBoth(t, "--requirepass", "secret", "--user", "app", "on", ">pw", "~app:*", "+@all", "--user", "reader", "on", ">pw", "~*", "+get")
+	server, p := proxytest.StartBoth(t, "--requirepass", "secret", "--user", "app", "on", ">pw",
+		"~app:*", "+@all", "--user", "reader", "on", ">pw", "~*", "+get")
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("LOCK app:x 30", "-NOAUTH Authentication required.\r\n")
 	c.Expect("AUTH secret", "+OK\r\n")
@@ -326,11 +337,11 @@ func TestLockIsOfTheClientsDatabaseAndUser(t *testing.T) {
 	c.Expect("AUTH app wrong", "-WRONGPASS invalid username-password pair…")
 	c.Expect("AUTH app pw", "+OK\r\n")
 	c.Lock("app:y 30")
-	c.Expect("LOCK other 30", "-NOPERM …") // each version has its own words
+	c.Expect("LOCK other 30", "-NOPERM …") // the words differ between versions
 	c.Expect("HELLO 3 AUTH reader pw", "%7…")
 	c.Expect("LOCK app:z 30", "-NOPERM …")
 
-	// The URL's user is what clients start as, and go back to by RESET.
+	// Clients start as the URL's user, and return to it by RESET.
 	p2 := proxytest.Start(t, "redis://app:pw@"+server.Addr()+"/5", nil)
 	c = proxytest.Dial(t, p2.Addr)
 	for range 2 {
@@ -348,9 +359,10 @@ func TestLockIsOfTheClientsDatabaseAndUser(t *testing.T) {
 	c.Expect("EXISTS app:db", ":1\r\n")
 }
 
-// A user that may run scripts but not what is in them is told so as for any other denial.
+// A user that may run scripts, but not the commands in them, gets the usual error of a denial.
 func TestDenialWithinScript(t *testing.T) {
-	_, p := proxytest.StartBoth(t, "--user", "half", "on", ">pw", "~*", "+evalsha", "+eval", "+auth")
+	_, p := proxytest.StartBoth(t, "--user", "half", "on", ">pw", "~*", "+evalsha", "+eval",
+		"+auth")
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("AUTH half pw", "+OK\r\n")
 	c.Expect("LOCK job 30", "-NOPERM …")
@@ -359,7 +371,8 @@ func TestDenialWithinScript(t *testing.T) {
 func TestLockUnderReplyOff(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
-	c.Send("CLIENT REPLY OFF", "LOCK a 30", "SET x 1", "CLIENT REPLY ON", "EXISTS a", "CLIENT REPLY SKIP", "LOCK b 30", "EXISTS b", "CLIENT REPLY SKIP", "UNLOCK b", "EXISTS b")
+	c.Send("CLIENT REPLY OFF", "LOCK a 30", "SET x 1", "CLIENT REPLY ON", "EXISTS a",
+		"CLIENT REPLY SKIP", "LOCK b 30", "EXISTS b", "CLIENT REPLY SKIP", "UNLOCK b", "EXISTS b")
 	for _, want := range []string{"+OK\r\n", ":1\r\n", ":1\r\n", ":0\r\n"} {
 		if got := c.Reply(); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -371,7 +384,9 @@ func TestLockInSubscribeMode(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Send("SUBSCRIBE a b", "LOCK job 30", "UNSUBSCRIBE", "LOCK job 30")
-	for _, want := range []string{"*3\r\n$9\r\nsubscribe", "*3\r\n$9\r\nsubscribe", "-ERR Can't execute 'lock': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n",
+	for _, want := range []string{"*3\r\n$9\r\nsubscribe", "*3\r\n$9\r\nsubscribe",
+		"-ERR Can't execute 'lock': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET " +
+			"are allowed in this context\r\n",
 		"*3\r\n$11\r\nunsubscribe", "*3\r\n$11\r\nunsubscribe", ":"} {
 		if got := c.Reply(); !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
@@ -386,7 +401,8 @@ func TestLockInSubscribeMode(t *testing.T) {
 	}
 }
 
-// Whoever takes the lock sees every write that its last holder sent before UNLOCK, although all went out in one pipeline.
+// The next holder sees every write that the last holder sent before UNLOCK, although all went out
+// in one pipeline.
 func TestWritesBeforeUnlockAreApplied(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	writer, reader := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -411,7 +427,7 @@ func TestWritesBeforeUnlockAreApplied(t *testing.T) {
 	}
 }
 
-// 100 clients, two proxies, one lock around a counter that nothing else protects.
+// 100 clients, two proxies, and one lock around an otherwise unprotected counter.
 func TestManyClientsOneLock(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	other := proxytest.Start(t, server.URL(), nil)
@@ -437,7 +453,8 @@ func TestManyClientsOneLock(t *testing.T) {
 				}
 				n, _ := direct.Get(proxytest.Ctx, "counter").Int()
 				direct.Set(proxytest.Ctx, "counter", n+1, 0)
-				if got, err := c.Do(proxytest.Ctx, "UNLOCK", "job", token).Result(); got != int64(1) {
+				got, err := c.Do(proxytest.Ctx, "UNLOCK", "job", token).Result()
+				if got != int64(1) {
 					t.Errorf("UNLOCK: %v, %v", got, err)
 				}
 			}
@@ -463,7 +480,8 @@ func TestRedisCLI(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	_, port, _ := strings.Cut(p.Addr, ":")
 	cli := func(args ...string) string {
-		out, err := exec.Command("redis-cli", append([]string{"-p", port, "--no-raw"}, args...)...).CombinedOutput()
+		out, err := exec.Command("redis-cli", append([]string{"-p", port, "--no-raw"},
+			args...)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("redis-cli %v: %v: %s", args, err, out)
 		}
@@ -477,7 +495,9 @@ func TestRedisCLI(t *testing.T) {
 		{"LOCK job 30", "(nil)"},
 		{"UNLOCK job 1", "(integer) 0"},
 		{"UNLOCK job " + token, "(integer) 1"},
-		{"-3 LOCK job abc", `(error) ERR timeout is not a float or out of range: "abc" (seconds, greater than 0, at most 86400)`},
+		{"-3 LOCK job abc",
+			`(error) ERR timeout is not a float or out of range: "abc" ` +
+				`(seconds, greater than 0, at most 86400)`},
 		{"SET a 1", "OK"},
 		{"EVAL return{1,2} 0", "1) (integer) 1\n2) (integer) 2"},
 	} {
@@ -487,8 +507,9 @@ func TestRedisCLI(t *testing.T) {
 	}
 }
 
-// A lock whose record was evicted can't be proven to be anybody's: it is held until its timeout, then free.
-func TestEvictedCompanion(t *testing.T) {
+// Without its record, which was evicted, no client can prove that it holds the lock: it is held
+// until its timeout, then free.
+func TestEvictedLockRecord(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -503,7 +524,7 @@ func TestEvictedCompanion(t *testing.T) {
 	if next := b.Lock("job 30"); next <= token {
 		t.Errorf("token %d after %d", next, token)
 	}
-	// What LOCK didn't write at the record's key is left alone, whatever its type.
+	// Foreign data at the record's key is left alone, whatever its type.
 	for _, foreign := range []string{"SET %s data", "RPUSH %s data", "SET %s 1795226400123"} {
 		direct.FlushAll(proxytest.Ctx)
 		b.Do(fmt.Sprintf(foreign, lockcmd.RecordKey([]byte("job"))))
@@ -555,8 +576,8 @@ func (c *cli) do(command string) string {
 	return c.outs.Text()
 }
 
-// A holder that was paused past its timeout: nothing that proves itself by the token has any effect. A plain write has: that is
-// what FENCE is for.
+// A holder was paused past its timeout: no command with its token has any effect. A write without
+// FENCE has: that is what FENCE is for.
 func TestPausedHolder(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	holder, next := startCLI(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -565,7 +586,8 @@ func TestPausedHolder(t *testing.T) {
 	taken := next.Lock("job 30 WAIT 5")
 	next.Expect("SET x next", "+OK\r\n")
 	holder.cmd.Process.Signal(syscall.SIGCONT)
-	for command, want := range map[string]string{"UNLOCK job " + token: "0", "RELOCK job " + token + " 30": "0", "UNLOCK job": "0"} {
+	for command, want := range map[string]string{"UNLOCK job " + token: "0", "RELOCK job " + token +
+		" 30": "0", "UNLOCK job": "0"} {
 		if got := holder.do(command); got != want {
 			t.Errorf("%s: %q, want %q", command, got, want)
 		}
@@ -574,7 +596,7 @@ func TestPausedHolder(t *testing.T) {
 		t.Errorf("FENCE: %q", got)
 	}
 	next.Expect("GET x", "$4\r\nnext\r\n")
-	holder.do("") // redis-cli separates an error from what follows
+	holder.do("") // redis-cli separates an error from its next output
 	holder.do("SET x plain")
 	next.Expect("GET x", "$5\r\nplain\r\n")
 	next.Expect(proxytest.Unlock("job", taken), ":1\r\n")
@@ -585,7 +607,9 @@ func TestKilledClientFreesItsSessionLock(t *testing.T) {
 	holder, next := startCLI(t, p.Addr), proxytest.Dial(t, p.Addr)
 	holder.do("LOCK job 30 SESSION")
 	next.Send("LOCK job 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "job") == 1 })
+	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
+		return proxytest.Waiters(t, p, "job") == 1
+	})
 	start := time.Now()
 	holder.cmd.Process.Kill()
 	if got := next.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond {
@@ -593,8 +617,9 @@ func TestKilledClientFreesItsSessionLock(t *testing.T) {
 	}
 }
 
-// The loser's write may come even after the winner has released the lock and it was taken again: it settles all the same.
-func TestNextLockSettlesToo(t *testing.T) {
+// The loser's write can come even after the winner has released the lock and it was taken again:
+// the grace period continues.
+func TestNextLockInGracePeriod(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -604,7 +629,9 @@ func TestNextLockSettlesToo(t *testing.T) {
 		holder := a
 		if handOver {
 			b.Send("LOCK job 30 WAIT 5")
-			proxytest.Eventually(t, time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "job") == 1 })
+			proxytest.Eventually(t, time.Second, "a client waits", func() bool {
+				return proxytest.Waiters(t, p, "job") == 1
+			})
 			a.Expect("UNLOCK job", ":1\r\n")
 			if got := b.Reply(); got[0] != ':' {
 				t.Fatalf("%q", got)
@@ -615,13 +642,16 @@ func TestNextLockSettlesToo(t *testing.T) {
 			a.Lock("job 30")
 		}
 		written := direct.GetSet(proxytest.Ctx, "job", time.Now().Unix()+2).Val()
-		proxytest.Eventually(t, 600*time.Millisecond, "the timestamp is put right", func() bool { return direct.Get(proxytest.Ctx, "job").Val() == written })
+		proxytest.Eventually(t, 600*time.Millisecond, "the timestamp is repaired", func() bool {
+			return direct.Get(proxytest.Ctx, "job").Val() == written
+		})
 		holder.Expect("UNLOCK job", ":1\r\n")
 		direct.FlushAll(proxytest.Ctx)
 	}
 }
 
-// The rights that README.md names for a user who locks are enough, and give no more than its own keys.
+// The rights that README.md names for a user who locks are enough, and cover no more than its own
+// keys.
 func TestDocumentedRights(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -645,9 +675,11 @@ func TestDocumentedRights(t *testing.T) {
 	a, b, far := clients[0], clients[1], clients[2]
 	token := a.Lock("app:x 30 SESSION OWNER me")
 	b.Send("LOCK app:x 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "app:x") == 1 })
+	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
+		return proxytest.Waiters(t, p, "app:x") == 1
+	})
 	far.Send("LOCK app:x 30 WAIT 5")
-	time.Sleep(300 * time.Millisecond) // until the other proxy listens and is noted as waiting
+	time.Sleep(300 * time.Millisecond) // until the other proxy listens and is recorded as waiting
 	a.Expect(proxytest.Unlock("app:x", token), ":1\r\n")
 	for _, c := range []*proxytest.Conn{b, far} {
 		start := time.Now()
@@ -668,7 +700,8 @@ func TestDocumentedRights(t *testing.T) {
 	token = b.Lock("app:y 30")
 	b.Expect(fmt.Sprintf("FENCE app:y %d GET app:none", token), "$-1\r\n")
 	b.Expect("LOCKSCAN 0 COUNT 1000", "*2\r\n$1\r\n0\r\n*2\r\n…")
-	if log := admin.Do("ACL LOG"); strings.Contains(log, "publish") || strings.Contains(log, "subscribe") || strings.Contains(log, "hello") {
-		t.Errorf("something more than the documented rights was tried: %q", log)
+	if log := admin.Do("ACL LOG"); strings.Contains(log, "publish") ||
+		strings.Contains(log, "subscribe") || strings.Contains(log, "hello") {
+		t.Errorf("a command needed more than the documented rights: %q", log)
 	}
 }

@@ -13,14 +13,17 @@ import (
 func TestLockScanMatchesAsKeys(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	c, direct := proxytest.GoRedis(t, p.Addr), proxytest.GoRedis(t, server.Addr())
-	for _, key := range []string{"foo", `foo\`, `foo\:`, "a", "b", "c", "-", "[", "]", "^", `\`, "ab", "a-", "[ab", "foo:lockproxy:", `\\`, "x]"} {
+	for _, key := range []string{"foo", `foo\`, `foo\:`, "a", "b", "c", "-", "[", "]", "^", `\`,
+		"ab", "a-", "[ab", "foo:lockproxy:", `\\`, "x]"} {
 		if err := c.Do(proxytest.Ctx, "LOCK", key, 30).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, pattern := range []string{
-		"foo", `foo\`, `foo\\`, `foo\\\`, `foo\:`, `\`, `\\`, `\a`, "*", "?", `*\`, "[", "[^", "[]", "[^]", "[ab", "[^ab", "[a-", "[a-c", "[^a-c", `[a\`, `[a-\`,
-		`[\]`, `[\]a`, "[-", "[--", "[---", "[a-c-", `[a-c-\`, "[ab]", "[a]b", "[a]-", "?[", `?\`, "x]", "[]]", `[\\`, `[\-`,
+		"foo", `foo\`, `foo\\`, `foo\\\`, `foo\:`, `\`, `\\`, `\a`, "*", "?", `*\`, "[", "[^", "[]",
+		"[^]", "[ab", "[^ab", "[a-", "[a-c", "[^a-c", `[a\`, `[a-\`,
+		`[\]`, `[\]a`, "[-", "[--", "[---", "[a-c-", `[a-c-\`, "[ab]", "[a]b", "[a]-", "?[", `?\`,
+		"x]", "[]]", `[\\`, `[\-`,
 	} {
 		var keys []string
 		for _, key := range direct.Keys(proxytest.Ctx, pattern).Val() {
@@ -28,7 +31,8 @@ func TestLockScanMatchesAsKeys(t *testing.T) {
 				keys = append(keys, key)
 			}
 		}
-		page, err := c.Do(proxytest.Ctx, "LOCKSCAN", "0", "MATCH", pattern, "COUNT", "10000").Slice()
+		scan := c.Do(proxytest.Ctx, "LOCKSCAN", "0", "MATCH", pattern, "COUNT", "10000")
+		page, err := scan.Slice()
 		if err != nil {
 			t.Fatal(err)
 		}

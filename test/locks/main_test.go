@@ -1,5 +1,5 @@
-// Package locks_test is the lock commands as clients see them: LOCK, UNLOCK, WAIT, SESSION, OWNER, RELOCK, FENCE,
-// LOCKINFO, LOCKSCAN; fairness, other clients' locks, replicas and Sentinel.
+// Package locks_test is about the lock commands as clients see them: LOCK, UNLOCK, WAIT, SESSION,
+// OWNER, RELOCK, FENCE, LOCKINFO, LOCKSCAN; fairness, foreign locks, replicas and Sentinel.
 package locks_test
 
 import (

@@ -1,6 +1,7 @@
 package locks_test
 
-// A client that asks again by the same OWNER, on another connection: what happens to the first connection must not take the lock away.
+// A client asks again with the same OWNER on another connection: the end of the first connection
+// must not take the lock away.
 
 import (
 	"fmt"
@@ -14,7 +15,7 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// owners is a Redis that is far away, behind two proxies, and a third that is close to it.
+// owners is a far away Redis behind two proxies, and a third proxy close to it.
 type owners struct {
 	t      *testing.T
 	link   *relay.Relay
@@ -25,7 +26,8 @@ type owners struct {
 
 func startOwners(t *testing.T) *owners {
 	server := testredis.Start(t)
-	o := &owners{t: t, link: proxytest.LinkTo(t, server), near: proxytest.Start(t, server.URL(), nil)}
+	o := &owners{t: t, link: proxytest.LinkTo(t, server), near: proxytest.Start(t, server.URL(),
+		nil)}
 	for i := range o.far {
 		o.far[i] = proxytest.Start(t, "redis://"+o.link.Addr(), nil)
 		c := proxytest.SharedClient(t, o.far[i].Addr) // Redis knows the scripts now
@@ -36,7 +38,8 @@ func startOwners(t *testing.T) *owners {
 	return o
 }
 
-// keeps fails unless the lock stays with a token for long enough that a release under way would have come, and can be released by it.
+// keeps fails unless the lock stays with a token until a release under way would have come, and the
+// token can release it.
 func (o *owners) keeps(key string, token int64, c *proxytest.Conn) {
 	o.t.Helper()
 	if got := o.others.Do("LOCK " + key + " 30 WAIT 0.3"); got != "$-1\r\n" {
@@ -47,35 +50,39 @@ func (o *owners) keeps(key string, token int64, c *proxytest.Conn) {
 	c.Expect(proxytest.Unlock(key, token), ":1\r\n")
 }
 
-// isFree fails unless the next client is given the lock at once.
+// isFree fails unless the next client gets the lock at once.
 func (o *owners) isFree(key string) {
 	o.t.Helper()
 	began := time.Now()
-	if got := o.others.Do("LOCK " + key + " 30 WAIT 3"); got[0] != ':' || time.Since(began) > time.Second {
+	if got := o.others.Do("LOCK " + key + " 30 WAIT 3"); got[0] != ':' ||
+		time.Since(began) > time.Second {
 		o.t.Errorf("%s: %q after %v", key, got, time.Since(began))
 		return
 	}
 	o.others.Expect("UNLOCK "+key, ":1\r\n")
 }
 
-// A client gives up before its token has come, and asks again: it keeps what it is told it has.
+// A client gives up before its token has come, and asks again: it keeps the lock that it is told
+// of.
 func TestOwnersRetryIsNotReleased(t *testing.T) {
 	for _, latency := range []time.Duration{5, 50} {
 		for _, how := range []string{"", " SESSION", " WAIT 5"} {
 			for i, where := range []string{"same proxy", "another"} {
-				t.Run(fmt.Sprintf("%v%s %s", latency*time.Millisecond, how, where), func(t *testing.T) {
-					t.Parallel()
-					o := startOwners(t)
-					o.link.Set(relay.Link{Latency: latency * time.Millisecond})
-					for n, after := range []time.Duration{3, 20, 50} {
-						key := fmt.Sprintf("job:%d", n)
-						c, again := proxytest.SharedClient(t, o.far[0].Addr), proxytest.SharedClient(t, o.far[i].Addr)
-						c.Send("LOCK " + key + " 30" + how + " OWNER me")
-						time.Sleep(after * time.Millisecond)
-						c.Close()
-						o.keeps(key, again.Lock(key+" 30"+how+" OWNER me"), again)
-					}
-				})
+				t.Run(fmt.Sprintf("%v%s %s", latency*time.Millisecond, how, where),
+					func(t *testing.T) {
+						t.Parallel()
+						o := startOwners(t)
+						o.link.Set(relay.Link{Latency: latency * time.Millisecond})
+						for n, after := range []time.Duration{3, 20, 50} {
+							key := fmt.Sprintf("job:%d", n)
+							c, again := proxytest.SharedClient(t, o.far[0].Addr),
+								proxytest.SharedClient(t, o.far[i].Addr)
+							c.Send("LOCK " + key + " 30" + how + " OWNER me")
+							time.Sleep(after * time.Millisecond)
+							c.Close()
+							o.keeps(key, again.Lock(key+" 30"+how+" OWNER me"), again)
+						}
+					})
 			}
 		}
 	}
@@ -89,7 +96,8 @@ func TestOwnersRetryWhileRedisIsPaused(t *testing.T) {
 			o := startOwners(t)
 			for n := range 5 {
 				key := fmt.Sprintf("job:%d", n)
-				c, again := proxytest.SharedClient(t, o.far[0].Addr), proxytest.SharedClient(t, o.far[i].Addr)
+				c, again := proxytest.SharedClient(t, o.far[0].Addr),
+					proxytest.SharedClient(t, o.far[i].Addr)
 				o.link.Set(relay.Link{HoldUp: true, HoldDn: true})
 				c.Send("LOCK " + key + " 30 OWNER me")
 				time.Sleep(10 * time.Millisecond)
@@ -104,24 +112,27 @@ func TestOwnersRetryWhileRedisIsPaused(t *testing.T) {
 }
 
 // The client that gives up is first in the queue, and a release has named it already.
-func TestOwnersRetryOfWaiterThatWasNamed(t *testing.T) {
+func TestOwnersRetryOfNamedWaiter(t *testing.T) {
 	t.Parallel()
 	for i, where := range []string{"same proxy", "near"} {
 		t.Run(where, func(t *testing.T) {
 			o := startOwners(t)
 			for n := range 3 {
 				key := fmt.Sprintf("job:%d", n)
-				c, holder := proxytest.SharedClient(t, o.far[0].Addr), proxytest.SharedClient(t, o.far[0].Addr)
+				c, holder := proxytest.SharedClient(t, o.far[0].Addr),
+					proxytest.SharedClient(t, o.far[0].Addr)
 				again := proxytest.SharedClient(t, [...]*proxytest.Proxy{o.far[0], o.near}[i].Addr)
 				token := holder.Lock(key + " 30")
 				c.Send("LOCK " + key + " 30 WAIT 20 OWNER me")
 				proxytest.AwaitWaiters(t, o.far[0], key, 1)
-				time.Sleep(300 * time.Millisecond) // it is noted as waiting, and doesn't look by itself just now
+				// it is recorded as waiting, and doesn't poll just now
+				time.Sleep(300 * time.Millisecond)
 				o.link.Set(relay.Link{HoldDn: true})
 				holder.Send(proxytest.Unlock(key, token))
-				proxytest.Eventually(t, 2*time.Second, "the release has named the waiter, and its answer is on the way", func() bool {
-					return strings.Contains(o.others.Do("LOCKINFO "+key), "\r\nme\r\n")
-				})
+				proxytest.Eventually(t, 2*time.Second,
+					"the release has named the waiter, and its answer is on the way", func() bool {
+						return strings.Contains(o.others.Do("LOCKINFO "+key), "\r\nme\r\n")
+					})
 				c.Close()
 				again.Send("LOCK " + key + " 30 OWNER me")
 				time.Sleep(20 * time.Millisecond)
@@ -132,7 +143,8 @@ func TestOwnersRetryOfWaiterThatWasNamed(t *testing.T) {
 	}
 }
 
-// An owner's lock is freed when the last of its connections that have it is closed, in whichever order that is.
+// An owner's lock is freed when the last of its connections that have it is closed, in whichever
+// order.
 func TestOwnersSessionsShareTheLock(t *testing.T) {
 	for i, where := range []string{"same proxy", "another"} {
 		for _, order := range [][3]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
@@ -154,9 +166,11 @@ func TestOwnersSessionsShareTheLock(t *testing.T) {
 					if n == 2 {
 						break
 					}
-					o.others.Expect("LOCK job 30 WAIT 1.2", "$-1\r\n") // longer than without its renewals
+					// longer than without its renewals
+					o.others.Expect("LOCK job 30 WAIT 1.2", "$-1\r\n")
 					for _, left := range order[n+1:] {
-						conns[left].Expect("PING", "+PONG\r\n") // it hasn't been told that its lock is lost
+						// it hasn't been told that its lock is lost
+						conns[left].Expect("PING", "+PONG\r\n")
 					}
 				}
 				o.isFree("job")
@@ -165,8 +179,9 @@ func TestOwnersSessionsShareTheLock(t *testing.T) {
 	}
 }
 
-// What one connection of an owner was given without SESSION stays for its timeout when another one with SESSION closes.
-func TestOwnersSessionLeavesThePlainLock(t *testing.T) {
+// A lock that one connection of an owner got without SESSION stays for its timeout when another one
+// with SESSION closes.
+func TestOwnersSessionLeavesLockWithoutSession(t *testing.T) {
 	o := startOwners(t)
 	for i := range o.far {
 		key := fmt.Sprint("job:", i)
@@ -178,7 +193,8 @@ func TestOwnersSessionLeavesThePlainLock(t *testing.T) {
 	}
 }
 
-// Two connections of an owner close without having read their tokens: nobody has the lock, and it is free at once.
+// Two connections of an owner close without having read their tokens: no client has the lock, and
+// it is free at once.
 func TestOwnersUnreadTokensAreReleased(t *testing.T) {
 	t.Parallel()
 	o := startOwners(t)
@@ -200,7 +216,8 @@ func TestOwnersUnreadTokensAreReleased(t *testing.T) {
 	}
 }
 
-// More connections of an owner than the record names: closing those that it names doesn't free the lock.
+// An owner has more connections than the record names: closing those that it names doesn't free the
+// lock.
 func TestOwnerOfManyConnections(t *testing.T) {
 	o := startOwners(t)
 	first := proxytest.Dial(t, o.near.Addr)

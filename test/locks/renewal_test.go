@@ -10,15 +10,15 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// UNLOCK is refused while a renewal of the lock is under way. Another renewal begins at once then; the
-// two must not disturb each other.
+// UNLOCK is refused during a renewal of the lock. Another renewal begins at once then; the two must
+// not disturb each other.
 func TestRefusedUnlockDuringARenewal(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	link := proxytest.LinkTo(t, server)
 	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
 	admin, client := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
-	token := client.Lock("job 1.2 SESSION") // it is renewed after 400 ms, and each 400 ms from then on
+	token := client.Lock("job 1.2 SESSION") // it is renewed after 400 ms, and then every 400 ms
 	for range 3 {
 		time.Sleep(350 * time.Millisecond)
 		link.Set(relay.Link{Latency: 200 * time.Millisecond})

@@ -24,13 +24,13 @@ func TestMinReplicas(t *testing.T) {
 		}
 	}
 
-	// Whoever has the token has it on both.
+	// A lock whose token was given is on both replicas.
 	for i := range 50 {
 		key := fmt.Sprintf("job%d", i)
 		token := a.Lock(key + " 30")
 		for _, replica := range replicas {
 			if got := replica.Ask("EXISTS", key); got != ":1" {
-				t.Fatalf("a token was given out for what a replica doesn't have: %s", got)
+				t.Fatalf("a token was given for a lock that a replica doesn't have: %s", got)
 			}
 		}
 		a.Expect(proxytest.Unlock(key, token), ":1\r\n")
@@ -45,7 +45,8 @@ func TestMinReplicas(t *testing.T) {
 	c := proxytest.Dial(t, p.Addr)
 	began := time.Now()
 	c.Expect("LOCK job 30", missing+"the lock was not taken, try again\r\n")
-	if took := time.Since(began); took < proxytest.ReplicaTimeout || took > proxytest.ReplicaTimeout+time.Second {
+	if took := time.Since(began); took < proxytest.ReplicaTimeout ||
+		took > proxytest.ReplicaTimeout+time.Second {
 		t.Errorf("NOREPLICAS after %v", took)
 	}
 	free("LOCK", "job")
@@ -56,14 +57,16 @@ func TestMinReplicas(t *testing.T) {
 	c.Expect("LOCK job 30 SESSION", missing+"the lock was not taken, try again\r\n")
 	free("LOCK SESSION", "job")
 
-	// What is held already is not taken away.
-	c.Expect("LOCK owned 30 OWNER me", missing+"the lock is its owner's as before, on the upstream alone for longer\r\n")
-	c.Expect(fmt.Sprintf("RELOCK owned %d 30", owned), missing+"the lock may run for longer on the upstream alone, try again\r\n")
+	// A held lock is not taken away.
+	c.Expect("LOCK owned 30 OWNER me", missing+
+		"the lock is its owner's as before, on the upstream alone for longer\r\n")
+	c.Expect(fmt.Sprintf("RELOCK owned %d 30", owned), missing+
+		"the lock may run for longer on the upstream alone, try again\r\n")
 	c.Expect("LOCK held 30", "$-1\r\n")
 	c.Expect(fmt.Sprintf("RELOCK held %d 30", held+1), ":0\r\n")
 	c.Expect("LOCK owned 30", "$-1\r\n")
 
-	// A release is one, but the next holder isn't told, and has nothing.
+	// A release succeeds, but the next waiter isn't told, and holds nothing.
 	a.Expect(proxytest.Unlock("held", held), ":1\r\n")
 	if got := b.Reply(); got != missing+"the lock was not taken, try again\r\n" {
 		t.Errorf("the waiter: %q", got)
@@ -73,7 +76,9 @@ func TestMinReplicas(t *testing.T) {
 
 	replicas[1].Resume()
 	replicas[1].WaitInSync()
-	proxytest.Eventually(t, 5*time.Second, "locks are given out again", func() bool { return !strings.HasPrefix(c.Do("LOCK job 30"), "-") })
+	proxytest.Eventually(t, 5*time.Second, "locks are given again", func() bool {
+		return !strings.HasPrefix(c.Do("LOCK job 30"), "-")
+	})
 	next := a.Lock("held 30")
 	b.Send("LOCK held 30 WAIT 20")
 	proxytest.AwaitWaiters(t, p, "held", 1)
@@ -83,13 +88,14 @@ func TestMinReplicas(t *testing.T) {
 	}
 	for _, replica := range replicas {
 		if got := replica.Ask("EXISTS", "held"); got != ":1" {
-			t.Errorf("handed over to, but not on a replica: %s", got)
+			t.Errorf("handed over, but not on a replica: %s", got)
 		}
 	}
 }
 
-// Many wait while no replica answers: each hears so, and nobody is told of a lock that is not his.
-func TestMinReplicasOfAWholeLine(t *testing.T) {
+// Many clients wait while no replica answers: each gets the error, and none gets a lock that it
+// does not hold.
+func TestMinReplicasOfAQueue(t *testing.T) {
 	master := testredis.Start(t)
 	replica := testredis.StartReplicas(t, master, 1)[0]
 	p := proxytest.Start(t, master.URL(), proxytest.WithReplicas(1))
@@ -139,7 +145,7 @@ func TestMinReplicasOfASessionLock(t *testing.T) {
 	replica.Resume()
 }
 
-// Who may not WAIT is told why he gets no lock.
+// A client that may not WAIT is told why it gets no lock.
 func TestMinReplicasWithoutTheRight(t *testing.T) {
 	master := testredis.Start(t)
 	testredis.StartReplicas(t, master, 1)
@@ -147,14 +153,16 @@ func TestMinReplicasWithoutTheRight(t *testing.T) {
 	p := proxytest.Start(t, master.URL(), proxytest.WithReplicas(1))
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("AUTH app pw", "+OK\r\n")
-	c.Expect("LOCK job 30", "-NOREPLICAS the upstream does not tell how many replicas acknowledged it (NOPERM …")
+	c.Expect("LOCK job 30",
+		"-NOREPLICAS the upstream does not tell how many replicas acknowledged it (NOPERM …")
 	if got := master.Ask("EXISTS", "job"); got != ":0" {
 		t.Errorf("the lock was left behind: %s", got)
 	}
 }
 
-// acknowledgedLock takes a lock. On a busy machine a replica may be late to acknowledge it: then, and only then, it is asked for once more, and must be
-// free, since the answer was that it was not taken.
+// acknowledgedLock takes a lock. On a busy machine a replica can be late to acknowledge it: only
+// then the test asks once more, and the lock must be free, since the reply was that it was not
+// taken.
 func acknowledgedLock(t *testing.T, client *proxytest.Conn, key string, replicas int) int64 {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
@@ -162,7 +170,8 @@ func acknowledgedLock(t *testing.T, client *proxytest.Conn, key string, replicas
 		switch {
 		case got[0] == ':':
 			return proxytest.Token(t, got)
-		case replicas == 0 || !strings.HasPrefix(got, "-NOREPLICAS 0 of 1 replicas acknowledged it"):
+		case replicas == 0 ||
+			!strings.HasPrefix(got, "-NOREPLICAS 0 of 1 replicas acknowledged it"):
 			t.Fatalf("LOCK %s: %q", key, got)
 		}
 		t.Logf("LOCK %s: %q", key, got)
@@ -171,13 +180,14 @@ func acknowledgedLock(t *testing.T, client *proxytest.Conn, key string, replicas
 	return 0
 }
 
-// The upstream is cut off from its replica, still serves, and dies; the replica takes its place. Without --min-replicas a lock that
-// was given out in between is lost, and given out again while its holder has it. With it, nothing was given out.
+// The upstream is cut off from its replica, still serves, and dies; the replica takes its place.
+// Without --min-replicas a lock that was given in between is lost, and given again while its holder
+// has it. With it, none is given.
 func TestFailoverOfLocks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		minReplicas   int
-		lost, granted int // of the locks taken before the cut, and behind it
+		lost, granted int // of the locks taken before the cut, and after it
 	}{{0, 0, 10}, {1, 0, 0}} {
 		t.Run(fmt.Sprintf("min-replicas %d", c.minReplicas), func(t *testing.T) {
 			master := testredis.Start(t)
@@ -186,7 +196,8 @@ func TestFailoverOfLocks(t *testing.T) {
 			master.SyncAtOnce()
 			replica := testredis.Start(t, "--replicaof", host, port)
 			replica.WaitInSync()
-			before, after := proxytest.Start(t, master.URL(), proxytest.WithReplicas(c.minReplicas)), proxytest.Start(t, replica.URL(), nil)
+			before, after := proxytest.Start(t, master.URL(),
+				proxytest.WithReplicas(c.minReplicas)), proxytest.Start(t, replica.URL(), nil)
 			client := proxytest.Dial(t, before.Addr)
 			early, late := map[string]int64{}, map[string]int64{}
 			for i := range 10 {
@@ -194,7 +205,9 @@ func TestFailoverOfLocks(t *testing.T) {
 				early[key] = acknowledgedLock(t, client, key, c.minReplicas)
 			}
 			if c.minReplicas == 0 {
-				proxytest.Eventually(t, 5*time.Second, "the replica has them", func() bool { return replica.Ask("EXISTS", "early9") == ":1" })
+				proxytest.Eventually(t, 5*time.Second, "the replica has them", func() bool {
+					return replica.Ask("EXISTS", "early9") == ":1"
+				})
 			}
 			link.Hold()
 			for i := range 10 {
@@ -228,7 +241,9 @@ func TestFailoverOfLocks(t *testing.T) {
 				return n
 			}
 			lostEarly, lostLate := again(early), again(late)
-			t.Logf("min-replicas %d: of 10 locks before the cut %d were given out again; behind it %d were given out, and %d of them again",
+			t.Logf(
+				"min-replicas %d: of 10 locks before the cut %d were given again; after it "+
+					"%d were given, and %d of them again",
 				c.minReplicas, lostEarly, len(late), lostLate)
 			if lostEarly != c.lost || len(late) != c.granted || lostLate != c.granted {
 				t.Errorf("want %d, %d, %d", c.lost, c.granted, c.granted)

@@ -46,16 +46,16 @@ func switched(t *testing.T, g *testredis.Group, old *testredis.Server) *testredi
 	return master
 }
 
-// judge watches who has which lock, by what clients were answered.
+// judge records which client has which lock, according to the replies.
 type judge struct {
 	mu         sync.Mutex
 	holders    map[string]heldLock
 	last       map[string]int64
 	taken      int
-	violations []string // two that hold at a time
+	violations []string // two holders at a time
 	backward   []string // tokens
 	wrong      []string // replies
-	lost       int      // locks whose holder found at UNLOCK that they were not its any more
+	lost       int      // locks whose holder learnt at UNLOCK that it had lost them
 	unknown    int      // commands reported as of unknown outcome, or ended with the connection
 	refused    int      // answered UPSTREAM or NOREPLICAS with nothing done
 }
@@ -72,7 +72,8 @@ func (j *judge) took(key string, token int64, timeout time.Duration) {
 	defer j.mu.Unlock()
 	j.taken++
 	if other := j.holders[key]; time.Now().Before(other.until) {
-		j.violations = append(j.violations, fmt.Sprintf("%s: %d while %d holds it", key, token, other.token))
+		j.violations = append(j.violations, fmt.Sprintf("%s: %d while %d holds it", key, token,
+			other.token))
 	}
 	if token <= j.last[key] {
 		j.backward = append(j.backward, fmt.Sprintf("%s: %d behind %d", key, token, j.last[key]))
@@ -89,14 +90,15 @@ func (j *judge) frees(key string, token int64) {
 	}
 }
 
-// failed counts an answer that is none. closed says that the connection ended instead.
+// failed counts an error reply. closed says that the connection ended instead.
 func (j *judge) failed(got string, closed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
 	case closed || strings.Contains(got, "unknown"):
 		j.unknown++
-	case strings.HasPrefix(got, "-UPSTREAM ") || strings.HasPrefix(got, "-NOREPLICAS ") || strings.HasPrefix(got, "-READONLY ") || strings.HasPrefix(got, "-LOADING ") ||
+	case strings.HasPrefix(got, "-UPSTREAM ") || strings.HasPrefix(got, "-NOREPLICAS ") ||
+		strings.HasPrefix(got, "-READONLY ") || strings.HasPrefix(got, "-LOADING ") ||
 		strings.HasPrefix(got, "-UNBLOCKED ") || strings.HasPrefix(got, "-MASTERDOWN "):
 		j.refused++
 	default:
@@ -121,16 +123,22 @@ type workload struct {
 }
 
 func startWorkload(t *testing.T, addr, prefix string) *workload {
-	w := &workload{t: t, addr: addr, prefix: prefix, judge: newJudge(), stopped: make(chan struct{})}
+	w := &workload{t: t, addr: addr, prefix: prefix, judge: newJudge(),
+		stopped: make(chan struct{})}
 	for i := range 8 {
 		w.running.Go(func() {
-			w.clients(func(c *proxytest.Conn) bool { return w.lock(c, fmt.Sprintf("%s:%d", prefix, i%4)) })
+			w.clients(func(c *proxytest.Conn) bool {
+				return w.lock(c, fmt.Sprintf("%s:%d", prefix, i%4))
+			})
 		})
 	}
 	for i := range 4 {
 		n := 0
 		w.running.Go(func() {
-			w.clients(func(c *proxytest.Conn) bool { n++; return w.data(c, fmt.Sprintf("%s-data-%d-%d", prefix, i, n)) })
+			w.clients(func(c *proxytest.Conn) bool {
+				n++
+				return w.data(c, fmt.Sprintf("%s-data-%d-%d", prefix, i, n))
+			})
 		})
 	}
 	return w
@@ -200,8 +208,10 @@ func (w *workload) lock(c *proxytest.Conn, key string) (alive bool) {
 
 // data sends a pipeline whose replies tell which request each belongs to.
 func (w *workload) data(c *proxytest.Conn, id string) (alive bool) {
-	c.Write([]byte("ECHO " + id + "a\r\nSET " + id + " 1 PX 5000\r\nECHO " + id + "b\r\nEXISTS " + id + "\r\n"))
-	wants := []string{fmt.Sprintf("$%d\r\n%sa\r\n", len(id)+1, id), "+OK\r\n", fmt.Sprintf("$%d\r\n%sb\r\n", len(id)+1, id), ":1\r\n"}
+	c.Write([]byte("ECHO " + id + "a\r\nSET " + id + " 1 PX 5000\r\nECHO " + id + "b\r\nEXISTS " +
+		id + "\r\n"))
+	wants := []string{fmt.Sprintf("$%d\r\n%sa\r\n", len(id)+1, id), "+OK\r\n",
+		fmt.Sprintf("$%d\r\n%sb\r\n", len(id)+1, id), ":1\r\n"}
 	failed := false
 	for _, want := range wants {
 		got, err := c.TryReply(20 * time.Second)
@@ -212,7 +222,7 @@ func (w *workload) data(c *proxytest.Conn, id string) (alive bool) {
 		case got[0] == '-':
 			failed = true
 			w.judge.failed(got, false)
-		case got != want && !failed: // behind a failure the rest may tell of another server
+		case got != want && !failed: // after a failure the rest can be from another server
 			w.judge.failed(got, false)
 		}
 	}
@@ -220,13 +230,15 @@ func (w *workload) data(c *proxytest.Conn, id string) (alive bool) {
 	return true
 }
 
-// The master is killed, replaced by hand, and stopped for a while, with locks and data on the way.
+// The master is killed, replaced by hand, and stopped for a while, with locks and data in flight.
 func TestSentinelFailovers(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
-	plain, safe := proxytest.Start(t, g.URL(), nil), proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {
-		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1, ReplicaTimeout: 200 * time.Millisecond}
-	})
+	plain, safe := proxytest.Start(t, g.URL(), nil),
+		proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {
+			cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1,
+				ReplicaTimeout: 200 * time.Millisecond}
+		})
 	works := []*workload{startWorkload(t, plain.Addr, "plain"), startWorkload(t, safe.Addr, "safe")}
 	time.Sleep(500 * time.Millisecond)
 	recovered := func(what string, old *testredis.Server) *testredis.Server {
@@ -259,16 +271,20 @@ func TestSentinelFailovers(t *testing.T) {
 	old.Resume()
 	for end := time.Now().Add(time.Second); time.Now().Before(end) && old.Role() != "slave"; {
 		c.Expect("SET after:the:switch 1", "+OK\r\n")
-		if old.Role() == "master" && old.Ask("EXISTS", "after:the:switch") == ":1" && old.Role() == "master" {
-			t.Error("the old master is written to")
+		if old.Role() == "master" && old.Ask("EXISTS", "after:the:switch") == ":1" &&
+			old.Role() == "master" {
+			t.Error("the old master still gets writes")
 		}
 	}
 	for _, w := range works {
 		j := w.stop()
-		t.Logf("%s: %d locks taken, %d found lost at UNLOCK, %d times two held one, %d commands of unknown outcome, %d refused",
+		t.Logf(
+			"%s: %d locks taken, %d found lost at UNLOCK, %d times two held one, %d commands of "+
+				"unknown outcome, %d refused",
 			w.prefix, j.taken, j.lost, len(j.violations), j.unknown, j.refused)
 		if len(j.wrong) > 0 || len(j.backward) > 0 {
-			t.Errorf("%s: wrong replies %q, tokens that went back %q", w.prefix, j.wrong, j.backward)
+			t.Errorf("%s: wrong replies %q, tokens that went back %q", w.prefix, j.wrong,
+				j.backward)
 		}
 		if w.prefix == "safe" && len(j.violations) > 0 {
 			t.Errorf("with min-replicas: %q", j.violations)
@@ -279,45 +295,56 @@ func TestSentinelFailovers(t *testing.T) {
 	}
 }
 
-// A proxy logs in to the Sentinels and to the servers with each one's password, goes on when Sentinels are away, and says why if all are.
+// A proxy logs in to the Sentinels and to the servers with their passwords, continues while
+// Sentinels are away, and reports why if all are.
 func TestSentinelLogin(t *testing.T) {
 	t.Parallel()
-	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Password: "pw", SentinelPassword: "spw"})
+	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Password: "pw",
+		SentinelPassword: "spw"})
 	addrs := strings.TrimPrefix(g.URL(), "redis+sentinel://")
-	c := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+"/2?sentinel_password=spw", nil).Addr)
+	c := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+
+		"/2?sentinel_password=spw", nil).Addr)
 	c.Expect("SET x 1", "+OK\r\n")
 	c.Lock("job 30")
 	if got := g.Servers[0].Ask("INFO", "keyspace"); !strings.Contains(got, "db2:keys=3") {
 		t.Errorf("not in database 2: %s", got)
 	}
-	// Without a password for the servers clients bring their own, and the proxy can't ask for the role.
-	open := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://"+addrs+"?sentinel_password=spw", nil).Addr)
+	// Without a password for the servers clients bring their own, and the proxy can't ask for the
+	// role.
+	open := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://"+addrs+"?sentinel_password=spw",
+		nil).Addr)
 	open.Expect("GET x", "-NOAUTH …")
 	open.Expect("AUTH pw", "+OK\r\n")
 	open.Lock("open 30")
 
-	denied := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+"?sentinel_password=wrong", nil).Addr)
-	if got := denied.Do("LOCK job 30"); !strings.HasPrefix(got, "-UPSTREAM cannot reach mymaster: nothing was sent, try again (no Sentinel has told who the master is: ") ||
+	denied := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+
+		"?sentinel_password=wrong", nil).Addr)
+	if got := denied.Do("LOCK job 30"); !strings.HasPrefix(got,
+		"-UPSTREAM cannot reach mymaster: nothing was sent, try again (no Sentinel has told who "+
+			"the master is: ") ||
 		!strings.Contains(got, "WRONGPASS") || strings.Contains(got, "wrong") {
 		t.Errorf("with a wrong password: %q", got)
 	}
 	g.Sentinels[0].Kill()
 	g.Sentinels[1].Kill()
-	last := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+"?sentinel_password=spw", nil).Addr)
+	last := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+
+		"?sentinel_password=spw", nil).Addr)
 	last.Lock("last 30")
 	g.Sentinels[2].Kill()
 	time.Sleep(100 * time.Millisecond)
-	last.Expect("PING", "+PONG\r\n") // what is known goes on
+	last.Expect("PING", "+PONG\r\n") // a known master stays known
 	c.Expect("PING", "+PONG\r\n")
 }
 
-// An operator makes the master a replica without the Sentinels: its connections are left within seconds.
+// An operator makes the master a replica without the Sentinels: the proxy leaves its connections
+// within seconds.
 func TestSentinelDemotedByHand(t *testing.T) {
 	t.Parallel()
-	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, SentinelLines: []string{"sentinel down-after-milliseconds mymaster 60000"}})
+	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1,
+		SentinelLines: []string{"sentinel down-after-milliseconds mymaster 60000"}})
 	p := proxytest.Start(t, g.URL(), nil)
 	c := proxytest.Dial(t, p.Addr)
-	c.Expect("MULTI", "+OK\r\n") // it has a connection of its own
+	c.Expect("MULTI", "+OK\r\n") // it has its own connection
 	host, port, _ := net.SplitHostPort(g.Servers[1].Addr())
 	g.Servers[1].Ask("REPLICAOF", "NO", "ONE")
 	if got := g.Servers[0].Ask("REPLICAOF", host, port); got != "+OK" {
@@ -326,22 +353,29 @@ func TestSentinelDemotedByHand(t *testing.T) {
 	if got, err := c.TryReply(5 * time.Second); err == nil || proxytest.IsTimeout(err) {
 		t.Errorf("the session on the old master lives: %q, %v", got, err)
 	}
-	if got := proxytest.Dial(t, p.Addr).Do("SET x 1"); !strings.HasPrefix(got, "-UPSTREAM cannot reach "+g.Servers[0].Addr()) || !strings.Contains(got, "it is a replica") {
+	if got := proxytest.Dial(t, p.Addr).Do("SET x 1"); !strings.HasPrefix(got,
+		"-UPSTREAM cannot reach "+g.Servers[0].Addr()) ||
+		!strings.Contains(got, "it is a replica") {
 		t.Errorf("a replica is used: %q", got)
 	}
 }
 
-// Those who wait for a lock wait on while the master is replaced; who asks meanwhile is told UPSTREAM, and so is one whose time is over.
+// Waiters wait on while the master is replaced; a new LOCK gets UPSTREAM meanwhile, and so does a
+// waiter whose time is over.
 func TestWaitersOutlastAFailover(t *testing.T) {
 	t.Parallel()
 	for _, minReplicas := range []int{0, 1} {
 		t.Run(fmt.Sprintf("min-replicas %d", minReplicas), func(t *testing.T) {
 			t.Parallel()
-			g := testredis.StartGroup(t, testredis.GroupOptions{SentinelLines: []string{"sentinel down-after-milliseconds mymaster 2500"}})
+			g := testredis.StartGroup(t,
+				testredis.GroupOptions{SentinelLines: []string{"sentinel down-after-milliseconds " +
+					"mymaster 2500"}})
 			p := proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {
-				cfg.Locks.Durability = lockcmd.Durability{MinReplicas: minReplicas, ReplicaTimeout: time.Second}
+				cfg.Locks.Durability = lockcmd.Durability{MinReplicas: minReplicas,
+					ReplicaTimeout: time.Second}
 			})
-			holder, first, second, short := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			holder, first, second, short := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+				proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 			free := proxytest.Dial(t, p.Addr)
 			token := holder.Lock("job 60")
 			free.Expect("PING", "+PONG\r\n")
@@ -350,7 +384,8 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 				proxytest.AwaitWaiters(t, p, "job", i+1)
 			}
 			proxytest.Eventually(t, 5*time.Second, "the replicas have the lock", func() bool {
-				return g.Servers[1].Ask("EXISTS", "job") == ":1" && g.Servers[2].Ask("EXISTS", "job") == ":1"
+				return g.Servers[1].Ask("EXISTS", "job") == ":1" &&
+					g.Servers[2].Ask("EXISTS", "job") == ":1"
 			})
 			short.Send("LOCK job 60 WAIT 1.5")
 			proxytest.AwaitWaiters(t, p, "job", 3)
@@ -366,7 +401,7 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 			}
 			served(t, p, switched(t, g, g.Servers[0]))
 			if got := holder.Do(proxytest.Unlock("job", token)); got != ":1\r\n" {
-				t.Fatalf("UNLOCK by a session of before: %q", got)
+				t.Fatalf("UNLOCK by an earlier session: %q", got)
 			}
 			next := proxytest.Token(t, first.Reply())
 			first.Expect(proxytest.Unlock("job", next), ":1\r\n")
@@ -379,19 +414,23 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 	}
 }
 
-// With --failover-hold no lock is given out for a while behind a failover, and those who wait wait on.
+// With --failover-hold no lock is given for a while after a failover, and waiters wait on.
 func TestFailoverHold(t *testing.T) {
 	t.Parallel()
 	const hold = 1500 * time.Millisecond
 	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Sentinels: 1})
-	p := proxytest.Start(t, g.URL(), func(cfg *proxy.Config) { cfg.Locks.Durability = lockcmd.Durability{FailoverHold: hold} })
+	p := proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {
+		cfg.Locks.Durability = lockcmd.Durability{FailoverHold: hold}
+	})
 	c := proxytest.Dial(t, p.Addr)
 	token := c.Lock("job 30")
-	proxytest.Eventually(t, 5*time.Second, "the replica has the lock", func() bool { return g.Servers[1].Ask("EXISTS", "job") == ":1" })
+	proxytest.Eventually(t, 5*time.Second, "the replica has the lock", func() bool {
+		return g.Servers[1].Ask("EXISTS", "job") == ":1"
+	})
 	g.Failover(t)
 	switched(t, g, g.Servers[0])
 	var got string
-	proxytest.Eventually(t, 5*time.Second, "the proxy has heard of it", func() bool {
+	proxytest.Eventually(t, 5*time.Second, "the proxy has noticed the failover", func() bool {
 		nc, err := net.Dial("tcp", p.Addr)
 		if err != nil {
 			return false
@@ -406,40 +445,47 @@ func TestFailoverHold(t *testing.T) {
 		t.Errorf("LOCK: %q", got)
 	}
 	d := proxytest.Dial(t, p.Addr)
-	d.Expect(fmt.Sprintf("RELOCK job %d 30", token), ":1\r\n") // what is held is held
+	d.Expect(fmt.Sprintf("RELOCK job %d 30", token), ":1\r\n") // a held lock stays held
 	d.Expect("LOCK other 30 WAIT 0.1", "-UPSTREAM was replaced …")
 	d.Expect("SET x 1", "+OK\r\n")
 	d.Expect(proxytest.Unlock("job", token), ":1\r\n")
 	d.Lock("other 30 WAIT 5")
-	if took := time.Since(began); took < hold-500*time.Millisecond || took > hold+500*time.Millisecond {
-		t.Errorf("given out again after %v", took)
+	if took := time.Since(began); took < hold-500*time.Millisecond ||
+		took > hold+500*time.Millisecond {
+		t.Errorf("given again after %v", took)
 	}
 	d.Lock("job 30")
 }
 
-// TLS to the Sentinels and to the servers, each with the name that it is reached by.
+// TLS to the Sentinels and to the servers, each with the name by which it is reached.
 func TestSentinelTLS(t *testing.T) {
 	t.Parallel()
 	ca := testtls.NewAuthority(t)
 	pair := ca.Issue(t, "redis")
 	tlsArgs := func(port int) []string {
-		return []string{"--tls-port", fmt.Sprint(port), "--tls-cert-file", pair.CertFile, "--tls-key-file", pair.KeyFile, "--tls-ca-cert-file", ca.File, "--tls-replication", "yes", "--tls-auth-clients", "no"}
+		return []string{"--tls-port", fmt.Sprint(port), "--tls-cert-file", pair.CertFile,
+			"--tls-key-file", pair.KeyFile, "--tls-ca-cert-file", ca.File, "--tls-replication",
+			"yes", "--tls-auth-clients", "no"}
 	}
 	masterPort, sentinelPort := testredis.FreePort(t), testredis.FreePort(t)
 	master := testredis.Start(t, tlsArgs(masterPort)...)
 	testredis.StartSentinel(t, fmt.Sprintf("127.0.0.1:%d", masterPort), tlsArgs(sentinelPort)...)
-	p := proxytest.Start(t, fmt.Sprintf("rediss+sentinel://127.0.0.1:%d/mymaster", sentinelPort), func(cfg *proxy.Config) {
-		tls := cfg.Upstream.TLS().Clone()
-		tls.RootCAs = ca.Pool
-		cfg.Upstream.SetTLS(tls)
-	})
+	p := proxytest.Start(t, fmt.Sprintf("rediss+sentinel://127.0.0.1:%d/mymaster", sentinelPort),
+		func(cfg *proxy.Config) {
+			tls := cfg.Upstream.TLS().Clone()
+			tls.RootCAs = ca.Pool
+			cfg.Upstream.SetTLS(tls)
+		})
 	proxytest.Dial(t, p.Addr).Lock("job 30")
 	if got := master.Ask("EXISTS", "job"); got != ":1" {
 		t.Errorf("not at the master: %s", got)
 	}
-	stranger := proxytest.Start(t, fmt.Sprintf("rediss+sentinel://127.0.0.1:%d/mymaster", sentinelPort), nil)
-	proxytest.Eventually(t, 10*time.Second, "an unknown authority is named as the reason", func() bool {
-		got := proxytest.Dial(t, stranger.Addr).Do("LOCK job 30")
-		return strings.HasPrefix(got, "-UPSTREAM cannot reach mymaster") && strings.Contains(got, "certificate signed by unknown authority")
-	})
+	stranger := proxytest.Start(t, fmt.Sprintf("rediss+sentinel://127.0.0.1:%d/mymaster",
+		sentinelPort), nil)
+	proxytest.Eventually(t, 10*time.Second, "an unknown authority is named as the reason",
+		func() bool {
+			got := proxytest.Dial(t, stranger.Addr).Do("LOCK job 30")
+			return strings.HasPrefix(got, "-UPSTREAM cannot reach mymaster") &&
+				strings.Contains(got, "certificate signed by unknown authority")
+		})
 }

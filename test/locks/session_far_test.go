@@ -15,13 +15,14 @@ import (
 // farLocks is session locks of a proxy whose Redis is far away.
 type farLocks struct {
 	t       testing.TB
-	direct  *redis.Client // of Redis, next to it
+	direct  *redis.Client // of Redis, without the distance
 	keys    []string
 	clients []*proxytest.Conn
 }
 
-// takeFarLocks has each of some clients take as many session locks.
-func takeFarLocks(t testing.TB, direct *redis.Client, addr, timeout string, clients, each int) *farLocks {
+// takeFarLocks makes each of some clients take as many session locks.
+func takeFarLocks(t testing.TB, direct *redis.Client, addr, timeout string, clients,
+	each int) *farLocks {
 	t.Helper()
 	far := &farLocks{t: t, direct: direct}
 	var taking sync.WaitGroup
@@ -64,7 +65,7 @@ func (far *farLocks) held() (n int) {
 	return n
 }
 
-// keptFor fails unless all locks are held for so long, and no connection is closed.
+// keptFor fails unless all locks are held for that long, and no connection is closed.
 func (far *farLocks) keptFor(d time.Duration) {
 	far.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -90,18 +91,20 @@ func (far *farLocks) close(within time.Duration) {
 		c.Close()
 	}
 	left := len(far.keys)
-	for end := start.Add(within + 5*time.Second); left > 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := start.Add(within + 5*time.Second); left > 0 &&
+		time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		left = far.held()
 	}
 	took := time.Since(start)
-	far.t.Logf("%d session locks of %d clients: %d are left %v after the clients closed", len(far.keys), len(far.clients), left, took)
+	far.t.Logf("%d session locks of %d clients: %d are left %v after the clients closed",
+		len(far.keys), len(far.clients), left, took)
 	if left > 0 || took > within {
 		far.t.Errorf("want all to be released within %v", within)
 	}
 }
 
-// However far away Redis is, session locks are renewed in time and released at once, many in one round trip, also when Redis doesn't
-// know the scripts.
+// However far away Redis is, session locks are renewed in time and released at once, many in one
+// round trip, even when Redis doesn't know the scripts.
 func TestSessionLocksFarAway(t *testing.T) {
 	t.Parallel()
 	for _, clients := range []int{10, 300} {

@@ -10,8 +10,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// A session lock whose client closes while Redis stands still, for longer than one try to release it takes, is released as soon as Redis
-// goes on.
+// The client of a session lock closes while Redis stands still, for longer than one attempt to
+// release it: the lock is released as soon as Redis continues.
 func TestSessionLockIsReleasedAfterAStall(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
@@ -23,11 +23,14 @@ func TestSessionLockIsReleasedAfterAStall(t *testing.T) {
 	direct.Do(proxytest.Ctx, "CLIENT", "PAUSE", stall.Milliseconds(), "WRITE")
 	start := time.Now()
 	c.Close()
-	proxytest.Eventually(t, stall+2*time.Second, "the lock is released", func() bool { return direct.Exists(proxytest.Ctx, "job").Val() == 0 })
+	proxytest.Eventually(t, stall+2*time.Second, "the lock is released", func() bool {
+		return direct.Exists(proxytest.Ctx, "job").Val() == 0
+	})
 	t.Logf("released %v after the client closed", time.Since(start).Round(time.Millisecond))
 }
 
-// A lock that may have been taken by a LOCK whose reply was lost is released once the upstream answers, however long that takes.
+// A lock that can have been taken by a LOCK whose reply was lost is released once the upstream
+// answers, however long that takes.
 func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -40,7 +43,9 @@ func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
 	c.Lock("warm-2 1") // so that the next one needs no further connection
 	link.HoldReplies()
 	c.Send("LOCK job 30")
-	proxytest.Eventually(t, 5*time.Second, "Redis has given the lock", func() bool { return direct.Exists(proxytest.Ctx, "job").Val() == 1 })
+	proxytest.Eventually(t, 5*time.Second, "Redis has given the lock", func() bool {
+		return direct.Exists(proxytest.Ctx, "job").Val() == 1
+	})
 	link.Cut()
 	if got := c.Reply(); got[:9] != "-UPSTREAM" {
 		t.Fatalf("LOCK: %q", got)
@@ -48,24 +53,27 @@ func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
 	link.Hold()
 	time.Sleep(3 * time.Second)
 	if direct.Exists(proxytest.Ctx, "job").Val() != 1 {
-		t.Fatal("the lock was released by way of a link that lets nothing pass")
+		t.Fatal("the lock was released through a link that lets nothing pass")
 	}
 	link.Release()
-	proxytest.Eventually(t, 3*time.Second, "the lock is released", func() bool { return direct.Exists(proxytest.Ctx, "job").Val() == 0 })
+	proxytest.Eventually(t, 3*time.Second, "the lock is released", func() bool {
+		return direct.Exists(proxytest.Ctx, "job").Val() == 0
+	})
 }
 
-// A proxy that is told to stop ends in time, though Redis is silent and there are many locks of which it doesn't know whether they were
-// taken.
+// A proxy that is told to stop ends in time, even if Redis is silent and the outcome of many LOCKs
+// is unknown.
 func TestShutdownWithUnknownLocks(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())
 	const timeout = 4 * time.Second
-	p := proxytest.StartProcess(t, "--upstream", "redis://"+link.Addr(), "--shutdown-timeout", timeout.String())
+	p := proxytest.StartProcess(t, "--upstream", "redis://"+link.Addr(), "--shutdown-timeout",
+		timeout.String())
 	c, twin := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	unknown := 0
 	for round := range 10 {
-		for range 20 { // until the two share a lane: what is lost there costs no client its connection
+		for range 20 { // until the two share a lane: a loss there costs no client its connection
 			c.Expect("PING", "+PONG\r\n")
 			twin.Expect("PING", "+PONG\r\n")
 			time.Sleep(5 * time.Millisecond)
@@ -94,11 +102,12 @@ func TestShutdownWithUnknownLocks(t *testing.T) {
 	start := time.Now()
 	p.Cmd.Process.Signal(syscall.SIGTERM)
 	p.Ends(t, timeout)
-	t.Logf("%d LOCKs of unknown outcome: ended %v after SIGTERM", unknown, time.Since(start).Round(time.Millisecond))
+	t.Logf("%d LOCKs of unknown outcome: ended %v after SIGTERM", unknown,
+		time.Since(start).Round(time.Millisecond))
 }
 
-// A client is told at once, and its connection closes, when its session lock is released by another client of the same proxy, long before
-// the next renewal.
+// A client is told at once, and its connection closes, when another client of the same proxy
+// releases its session lock, long before the next renewal.
 func TestSessionLockTakenAway(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	for _, proto := range []string{"2", "3"} {

@@ -22,11 +22,12 @@ type crowd struct {
 	running sync.WaitGroup
 }
 
-// crowdTimeout is what its clients lock for: as long as the others must wait if one is killed within.
+// crowdTimeout is the timeout of its locks: how long the others wait if a holder is killed.
 const crowdTimeout = time.Second
 
 func startCrowd(t *testing.T, clients int, addr func(i int) string) *crowd {
-	c := &crowd{judge: newJudge(), counts: make([]atomic.Int64, clients), stopped: make(chan struct{})}
+	c := &crowd{judge: newJudge(), counts: make([]atomic.Int64, clients),
+		stopped: make(chan struct{})}
 	for i := range clients {
 		c.running.Go(func() { c.client(t, i, addr(i)) })
 	}
@@ -64,7 +65,8 @@ func (c *crowd) client(t *testing.T, i int, addr string) {
 		c.longest.Store(max(c.longest.Load(), int64(time.Since(asked))))
 		c.counts[i].Add(1)
 		time.Sleep(time.Millisecond)
-		c.judge.frees("job", token) // whoever is next may have its token before this client has its reply
+		// the next holder can have its token before this client has its reply
+		c.judge.frees("job", token)
 		fmt.Fprintf(nc, "UNLOCK job %d\r\n", token)
 		if got, err := conn.TryReply(5 * time.Second); err == nil && got != ":1\r\n" {
 			t.Errorf("client %d: UNLOCK: %q", i, got)
@@ -85,8 +87,8 @@ func (c *crowd) snapshot() []int {
 	return list
 }
 
-// Three lockproxy processes beside one upstream, with nothing set up between them: each lock has one holder, everybody has his turn, and
-// when one of them is killed the others go on.
+// Three lockproxy processes in front of one upstream, with no configuration between them: each lock
+// has one holder, all clients take turns, and when one proxy is killed the others continue.
 func TestThreeProxies(t *testing.T) {
 	redis := testredis.Start(t)
 	var proxies []*proxytest.Process
@@ -98,7 +100,8 @@ func TestThreeProxies(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	before := c.snapshot()
 	sum, ratio := fairness(before)
-	t.Logf("three proxies, %d clients: %d acquisitions/s, fewest/most %.2f, longest wait %v", clients, sum/2, ratio, time.Duration(c.longest.Load()))
+	t.Logf("three proxies, %d clients: %d acquisitions/s, fewest/most %.2f, longest wait %v",
+		clients, sum/2, ratio, time.Duration(c.longest.Load()))
 	if ratio < 0.5 || sum < 5*clients {
 		t.Errorf("acquisitions by client: %v", before)
 	}
@@ -107,9 +110,12 @@ func TestThreeProxies(t *testing.T) {
 	<-proxies[0].Exit
 	killed := time.Now()
 	last := c.lastAt.Load()
-	// Its clients may have held the lock, and it may have been reserved for them: that passes by itself.
-	proxytest.Eventually(t, crowdTimeout+2*time.Second, "the others go on", func() bool { return c.lastAt.Load() > last && c.lastAt.Load() > killed.UnixNano() })
-	t.Logf("one of them killed: the next acquisition %v later", time.Since(killed).Round(time.Millisecond))
+	// Its clients can have held the lock, or a reservation: both expire.
+	proxytest.Eventually(t, crowdTimeout+2*time.Second, "the others continue", func() bool {
+		return c.lastAt.Load() > last && c.lastAt.Load() > killed.UnixNano()
+	})
+	t.Logf("one of them killed: the next acquisition %v later",
+		time.Since(killed).Round(time.Millisecond))
 	time.Sleep(2 * time.Second)
 	c.longest.Store(0)
 	middle := c.snapshot()
@@ -123,11 +129,13 @@ func TestThreeProxies(t *testing.T) {
 		}
 	}
 	sum, ratio = fairness(left)
-	t.Logf("two left: %d acquisitions/s, fewest/most %.2f, longest wait %v", sum, ratio, time.Duration(c.longest.Load()))
+	t.Logf("two left: %d acquisitions/s, fewest/most %.2f, longest wait %v", sum, ratio,
+		time.Duration(c.longest.Load()))
 	if ratio < 0.5 || sum < 2*len(left) {
 		t.Errorf("acquisitions by client of the two left: %v", left)
 	}
 	if len(c.judge.violations) > 0 || len(c.judge.backward) > 0 {
-		t.Errorf("two at a time: %q, tokens that went back: %q", c.judge.violations, c.judge.backward)
+		t.Errorf("two holders at a time: %q, tokens that went back: %q", c.judge.violations,
+			c.judge.backward)
 	}
 }

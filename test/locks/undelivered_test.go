@@ -12,8 +12,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// closedBehind sends a command and closes at once: the end is there before the answer.
-func closedBehind(t *testing.T, p *proxytest.Proxy, commands ...string) {
+// closedAfter sends commands and closes at once: the end arrives before the reply.
+func closedAfter(t *testing.T, p *proxytest.Proxy, commands ...string) {
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("PING", "+PONG\r\n")
 	c.Send(commands...)
@@ -25,7 +25,7 @@ func TestUndeliveredTokenIsReleased(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	next := proxytest.Dial(t, p.Addr)
 	for range 20 {
-		closedBehind(t, p, "LOCK job 30") // before the token or just behind it
+		closedAfter(t, p, "LOCK job 30") // before the token or just after it
 		time.Sleep(2 * time.Millisecond)
 		start := time.Now()
 		next.Lock("job 30 WAIT 5")
@@ -36,17 +36,18 @@ func TestUndeliveredTokenIsReleased(t *testing.T) {
 	}
 }
 
-// That holds for each of those that it asked for together.
+// The same holds for each lock of a batch.
 func TestUndeliveredTokensAreReleased(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	next := proxytest.Dial(t, p.Addr)
-	const locks = 20 // that are read at once: what comes later is taken for said behind the tokens before it
+	// read at once: the proxy assumes that later requests were sent after the earlier tokens
+	const locks = 20
 	var pipeline []string
 	for i := range locks {
 		pipeline = append(pipeline, fmt.Sprintf("LOCK job:%d 30", i))
 	}
 	for range 10 {
-		closedBehind(t, p, pipeline...)
+		closedAfter(t, p, pipeline...)
 		time.Sleep(2 * time.Millisecond)
 		start := time.Now()
 		for i := range locks {
@@ -61,14 +62,16 @@ func TestUndeliveredTokensAreReleased(t *testing.T) {
 	}
 }
 
-// Of several tokens only those are given up that can't have been read.
+// Of several tokens only those that can't have been read are released.
 func TestOnlyUndeliveredTokensAreReleased(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	busy := "local now = function() local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end local over = now() + 300 repeat until now() > over"
+	busy := "local now = function() local t = redis.call('TIME') return t[1] * 1000 + t[2] / " +
+		"1000 end local over = now() + 300 repeat until now() > over"
 	c.WriteRaw("LOCK read 30\r\n")
 	token := proxytest.Token(t, c.Reply())
-	c.Write(slices.Concat(resp.AppendCommand(nil, "EVAL", busy, "0"), []byte("LOCK unread 30\r\nLOCK unread:2 30\r\n")))
+	c.Write(slices.Concat(resp.AppendCommand(nil, "EVAL", busy, "0"),
+		[]byte("LOCK unread 30\r\nLOCK unread:2 30\r\n")))
 	time.Sleep(150 * time.Millisecond)
 	c.Close()
 	next.Lock("unread 30 WAIT 5")
@@ -77,7 +80,8 @@ func TestOnlyUndeliveredTokensAreReleased(t *testing.T) {
 	next.Expect(proxytest.Unlock("read", token), ":1\r\n")
 }
 
-// A lock whose token may have been read is its holder's until its timeout, in whichever way his connection ends.
+// A lock whose token can have been read is its holder's until its timeout, however its connection
+// ends.
 func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)
@@ -101,7 +105,7 @@ func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
 	c.Close()
 	kept("closed", token)
 
-	c = proxytest.Dial(t, p.Addr) // what a balancer does to a connection on which nothing is said for long
+	c = proxytest.Dial(t, p.Addr) // a balancer does that to an idle connection
 	token = c.Lock("reset 30")
 	long()
 	reset(c)
@@ -113,14 +117,14 @@ func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
 	c.Close()
 	kept("unread", 0)
 
-	c = proxytest.Dial(t, p.Addr) // as printf | nc does
+	c = proxytest.Dial(t, p.Addr) // like printf | nc
 	c.Send("LOCK half 30")
 	c.Conn.(*net.TCPConn).CloseWrite()
 	token = proxytest.Token(t, c.Reply())
 	c.Close()
 	kept("half", token)
 
-	c = proxytest.Dial(t, p.Addr) // what is refused by a reset is the answer behind the token
+	c = proxytest.Dial(t, p.Addr) // the reset refuses the reply after the token
 	c.Send("LOCK first 30", "BLPOP nothing 0.2")
 	token = proxytest.Token(t, c.Reply())
 	c.Close()
@@ -134,11 +138,11 @@ func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
 	reset(c)
 	kept("several", token)
 
-	closedBehind(t, p, "CLIENT REPLY OFF", "LOCK quiet 30") // it didn't want to hear of it
+	closedAfter(t, p, "CLIENT REPLY OFF", "LOCK quiet 30") // it asked for no reply
 	kept("quiet", 0)
 }
 
-// What a client had sent before its token came says nothing about whether it has read it.
+// Data that a client sent before its token came does not show whether it has read the token.
 func TestUndeliveredTokenOfWaiterThatSentMore(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -152,7 +156,7 @@ func TestUndeliveredTokenOfWaiterThatSentMore(t *testing.T) {
 					c.WriteRaw(more)
 				}
 				proxytest.AwaitWaiters(t, p, "job", 1)
-				time.Sleep(50 * time.Millisecond) // it is watched
+				time.Sleep(50 * time.Millisecond) // the client watch has begun
 				if !together {
 					c.WriteRaw(more)
 					time.Sleep(20 * time.Millisecond)
@@ -166,8 +170,10 @@ func TestUndeliveredTokenOfWaiterThatSentMore(t *testing.T) {
 					c.Close()
 				}
 				began := time.Now()
-				if got := next.Do("LOCK job 30 WAIT 3"); got[0] != ':' || time.Since(began) > time.Second {
-					t.Errorf("closes first %v, %d bytes more, together %v: %q after %v", closesFirst, len(more), together, got, time.Since(began))
+				if got := next.Do("LOCK job 30 WAIT 3"); got[0] != ':' ||
+					time.Since(began) > time.Second {
+					t.Errorf("closes first %v, %d bytes more, together %v: %q after %v",
+						closesFirst, len(more), together, got, time.Since(began))
 					next.Do("UNLOCK job FORCE")
 				} else {
 					next.Expect("UNLOCK job", ":1\r\n")
@@ -189,7 +195,10 @@ func TestWaiterThatHasSentMuchLeaves(t *testing.T) {
 		c.WriteRaw(strings.Repeat("PING\r\n", size/6))
 		time.Sleep(100 * time.Millisecond)
 		c.Close()
-		proxytest.Eventually(t, time.Second, fmt.Sprintf("with %d bytes more it has left the queue", size), func() bool { return proxytest.Waiters(t, p, "job") == 0 })
+		proxytest.Eventually(t, time.Second,
+			fmt.Sprintf("after %d bytes more the client has left the queue", size), func() bool {
+				return proxytest.Waiters(t, p, "job") == 0
+			})
 		holder.Expect("UNLOCK job", ":1\r\n")
 		next.Lock("job 30")
 		next.Expect("UNLOCK job", ":1\r\n")

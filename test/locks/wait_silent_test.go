@@ -10,13 +10,14 @@ import (
 	"lockproxy/proxy"
 )
 
-// The first in line is answered when its wait is over, also while Redis is silent, and not that another holds the lock. What its last look takes
-// later is released.
+// The first waiter is answered when its wait is over, even while Redis is silent, and not that
+// another client holds the lock. A lock that its last poll takes later is released.
 func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = time.Second })
-	fresh, held, owed, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	fresh, held, owed, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	for _, c := range []*proxytest.Conn{fresh, held, owed} {
 		c.Expect("PING", "+PONG\r\n")
 	}
@@ -35,7 +36,7 @@ func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
 	fresh.Send("LOCK free 60 WAIT 1")
 	owed.Send("GET x", "LOCK owed 60 WAIT 0.5")
 	within(fresh, "has not answered in time", 2*time.Second)
-	fresh.Send("LOCK more 60 WAIT 0.5", "PING") // none piles up behind the one that is late
+	fresh.Send("LOCK more 60 WAIT 0.5", "PING") // none piles up after the late one
 	within(fresh, "does not answer", 4*time.Second)
 	within(held, "", 4*time.Second)
 	if got, err := owed.TryReply(time.Second); err == nil {
@@ -43,13 +44,13 @@ func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
 	}
 	server.Resume()
 	if got := fresh.Reply(); got != "+PONG\r\n" {
-		t.Errorf("the command behind them: %q", got)
+		t.Errorf("the command after them: %q", got)
 	}
 	if got := owed.Reply(); got != "$-1\r\n" {
 		t.Errorf("GET: %q", got)
 	}
-	if got := owed.Reply(); got[0] != ':' { // it had to wait for GET's answer, and then there was its own
-		t.Errorf("LOCK behind GET: %q", got)
+	if got := owed.Reply(); got[0] != ':' { // it had to wait for GET's reply, and then had its own
+		t.Errorf("LOCK after GET: %q", got)
 	}
 	next := proxytest.Dial(t, p.Addr)
 	for _, key := range []string{"free", "more", "held"} {

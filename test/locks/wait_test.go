@@ -49,7 +49,9 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	for i := range n {
 		c := proxytest.Dial(t, p.Addr)
 		c.Send("LOCK job 30 WAIT 20")
-		proxytest.Eventually(t, 2*time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "job") == i+1 })
+		proxytest.Eventually(t, 2*time.Second, "one more waits", func() bool {
+			return proxytest.Waiters(t, p, "job") == i+1
+		})
 		wg.Go(func() {
 			got := c.Reply()
 			order <- i
@@ -87,7 +89,7 @@ func TestWaitEnds(t *testing.T) {
 	b.Expect("HELLO 3", "%7…")
 	b.Expect("LOCK job 30 WAIT 0.01", "_\r\n")
 
-	// The holder's timeout ends it, and a DEL, which says nothing, within 250 ms.
+	// The holder's timeout ends the wait, and a DEL, which sends no notification, within 250 ms.
 	a.Expect("UNLOCK job", ":1\r\n")
 	a.Lock("job 0.15")
 	start = time.Now()
@@ -96,7 +98,9 @@ func TestWaitEnds(t *testing.T) {
 		t.Errorf("a lock of 0.15 s was given to the next after %v", took)
 	}
 	a.Send("LOCK job 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "job") == 1 })
+	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
+		return proxytest.Waiters(t, p, "job") == 1
+	})
 	start = time.Now()
 	proxytest.GoRedis(t, server.Addr()).Del(proxytest.Ctx, "job")
 	if got := a.Reply(); got[0] != ':' || time.Since(start) > 250*time.Millisecond {
@@ -104,8 +108,9 @@ func TestWaitEnds(t *testing.T) {
 	}
 
 	for command, want := range map[string]string{
-		"LOCK k 1 WAIT":                "-ERR syntax error\r\n",
-		"LOCK k 1 WAIT x":              "-ERR timeout is not a float or out of range: \"x\" (seconds, at most 8589934592)\r\n",
+		"LOCK k 1 WAIT": "-ERR syntax error\r\n",
+		"LOCK k 1 WAIT x": "-ERR timeout is not a float or out of range: \"x\" " +
+			"(seconds, at most 8589934592)\r\n",
 		"LOCK k 1 WAIT -1":             "-ERR timeout is negative\r\n",
 		"LOCK k 1 WAIT 1 WAIT 1":       "-ERR syntax error\r\n",
 		"LOCK k 1 SESSION SESSION":     "-ERR syntax error\r\n",
@@ -132,7 +137,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// What was pipelined before a wait is answered before it ends, and what was pipelined behind it after.
+// Commands pipelined before a wait are answered before it ends, and commands after it later.
 func TestWaitKeepsItsPlaceInThePipeline(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -151,19 +156,25 @@ func TestWaitKeepsItsPlaceInThePipeline(t *testing.T) {
 	}
 }
 
-// A waiter whose client hangs up leaves the line at once and never keeps a lock.
+// A waiter whose client hangs up leaves the queue at once and never keeps a lock.
 func TestWaiterHangsUp(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	holder := proxytest.Dial(t, p.Addr)
 	holder.Lock("job 30")
 	gone := proxytest.Dial(t, p.Addr)
 	gone.Send("LOCK job 30 WAIT 0")
-	proxytest.Eventually(t, time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "job") == 1 })
+	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
+		return proxytest.Waiters(t, p, "job") == 1
+	})
 	next := proxytest.Dial(t, p.Addr)
 	next.Send("LOCK job 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "both wait", func() bool { return proxytest.Waiters(t, p, "job") == 2 })
+	proxytest.Eventually(t, time.Second, "both wait", func() bool {
+		return proxytest.Waiters(t, p, "job") == 2
+	})
 	gone.Close()
-	proxytest.Eventually(t, 100*time.Millisecond, "it has left", func() bool { return proxytest.Waiters(t, p, "job") == 1 })
+	proxytest.Eventually(t, 100*time.Millisecond, "one has left", func() bool {
+		return proxytest.Waiters(t, p, "job") == 1
+	})
 	start := time.Now()
 	holder.Expect("UNLOCK job", ":1\r\n")
 	if got := next.Reply(); got[0] != ':' || time.Since(start) > 50*time.Millisecond {
@@ -171,13 +182,15 @@ func TestWaiterHangsUp(t *testing.T) {
 	}
 	next.Expect("UNLOCK job", ":1\r\n")
 
-	// Hang-ups that cross with grants: the lock goes on to whoever is still there.
+	// Hang-ups can cross with grants: the lock goes to the waiter that is still there.
 	stayer := proxytest.Dial(t, p.Addr)
 	for range 200 {
 		holder.Lock("job 30")
 		gone := proxytest.Dial(t, p.Addr)
 		gone.Send("LOCK job 30 WAIT 0")
-		proxytest.Eventually(t, time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "job") == 1 })
+		proxytest.Eventually(t, time.Second, "a client waits", func() bool {
+			return proxytest.Waiters(t, p, "job") == 1
+		})
 		stayer.Send("LOCK job 30 WAIT 5")
 		go gone.Close()
 		holder.Expect("UNLOCK job", ":1\r\n")
@@ -189,13 +202,13 @@ func TestWaiterHangsUp(t *testing.T) {
 	}
 }
 
-// Two users wait for one lock: neither is given it by the other's rights, and neither waits longer for it.
-// A client that closes its sending side behind its LOCK, as printf … | nc does, is answered if the lock is free, with WAIT as without. It
-// doesn't queue for one that is held.
+// A client that closes its sending side after its LOCK, as printf … | nc does, is answered if the
+// lock is free, with or without WAIT. It doesn't queue for one that is held.
 func TestHalfClosedClient(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	holder := proxytest.Dial(t, p.Addr)
-	for i, command := range []string{"LOCK job 10", "LOCK job 10 WAIT 5", "LOCK job 10 WAIT 5 SESSION"} {
+	for i, command := range []string{"LOCK job 10", "LOCK job 10 WAIT 5",
+		"LOCK job 10 WAIT 5 SESSION"} {
 		c := proxytest.Dial(t, p.Addr)
 		c.WriteRaw(command + "\r\n")
 		c.Conn.(*net.TCPConn).CloseWrite()
@@ -215,22 +228,30 @@ func TestHalfClosedClient(t *testing.T) {
 	if got := c.Reply(); !strings.HasPrefix(got, "-TRYAGAIN ") || !strings.Contains(got, "closed") {
 		t.Errorf("the lock is held: %q", got)
 	}
-	proxytest.Eventually(t, time.Second, "it has left the queue", func() bool { return proxytest.Waiters(t, p, "job") == 0 })
+	proxytest.Eventually(t, time.Second, "the client has left the queue", func() bool {
+		return proxytest.Waiters(t, p, "job") == 0
+	})
 }
 
 func TestWaitersOfDifferentUsers(t *testing.T) {
-	server, p := proxytest.StartBoth(t, "--user", "app", "on", ">pw", "~app:*", "&*", "+@all", "--user", "other", "on", ">pw", "~other:*", "+@all")
-	root, app, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	server, p := proxytest.StartBoth(t, "--user", "app", "on", ">pw", "~app:*", "&*", "+@all",
+		"--user", "other", "on", ">pw", "~other:*", "+@all")
+	root, app, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	app.Expect("AUTH app pw", "+OK\r\n")
 	other.Expect("AUTH other pw", "+OK\r\n")
 	root.Lock("app:x 30")
 	other.Expect("LOCK app:x 30 WAIT 5", "-NOPERM…")
 	root2 := proxytest.Dial(t, p.Addr)
 	root2.Send("LOCK app:x 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "one waits", func() bool { return proxytest.Waiters(t, p, "app:x") == 1 })
-	other.Expect("LOCK app:x 30 WAIT 5", "-NOPERM…") // not only once its turn has come
+	proxytest.Eventually(t, time.Second, "one waits", func() bool {
+		return proxytest.Waiters(t, p, "app:x") == 1
+	})
+	other.Expect("LOCK app:x 30 WAIT 5", "-NOPERM…") // not only at the end of its wait
 	app.Send("LOCK app:x 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "both wait", func() bool { return proxytest.Waiters(t, p, "app:x") == 2 })
+	proxytest.Eventually(t, time.Second, "both wait", func() bool {
+		return proxytest.Waiters(t, p, "app:x") == 2
+	})
 	for _, c := range []*proxytest.Conn{root, root2} {
 		c.Expect("UNLOCK app:x", ":1\r\n")
 		next := map[*proxytest.Conn]*proxytest.Conn{root: root2, root2: app}[c]
@@ -240,7 +261,7 @@ func TestWaitersOfDifferentUsers(t *testing.T) {
 		}
 	}
 	app.Expect("UNLOCK app:x", ":1\r\n")
-	// A release by somebody who may not touch the lock's key changes nothing.
+	// A release by a user that may not touch the lock's key changes nothing.
 	root.Lock("app:x 30")
 	other.Expect("UNLOCK app:x FORCE", "-NOPERM…")
 	_ = server
@@ -253,11 +274,12 @@ func TestOwner(t *testing.T) {
 	if again := b.Lock("job 10 OWNER me"); again != token {
 		t.Errorf("token %d, then %d", token, again)
 	}
-	if ttl := proxytest.GoRedis(t, server.Addr()).PTTL(proxytest.Ctx, "job").Val(); ttl < 29*time.Second {
+	direct := proxytest.GoRedis(t, server.Addr())
+	if ttl := direct.PTTL(proxytest.Ctx, "job").Val(); ttl < 29*time.Second {
 		t.Errorf("shortened to %v", ttl)
 	}
 	b.Lock("job 60 OWNER me WAIT 5")
-	if ttl := proxytest.GoRedis(t, server.Addr()).PTTL(proxytest.Ctx, "job").Val(); ttl < 59*time.Second {
+	if ttl := direct.PTTL(proxytest.Ctx, "job").Val(); ttl < 59*time.Second {
 		t.Errorf("not renewed: %v", ttl)
 	}
 	a.Expect("LOCK job 30 OWNER you", "$-1\r\n")
@@ -275,8 +297,9 @@ func TestRelock(t *testing.T) {
 	direct := proxytest.GoRedis(t, server.Addr())
 	token := c.Lock("job 30")
 	c.Expect(fmt.Sprintf("RELOCK job %d 5", token), ":1\r\n")
-	if ttl := direct.PTTL(proxytest.Ctx, "job").Val(); ttl > 5*time.Second || ttl < 4900*time.Millisecond {
-		t.Errorf("it runs for %v", ttl)
+	if ttl := direct.PTTL(proxytest.Ctx, "job").Val(); ttl > 5*time.Second ||
+		ttl < 4900*time.Millisecond {
+		t.Errorf("the lock runs for %v", ttl)
 	}
 	c.Expect(fmt.Sprintf("RELOCK job %d 0.05", token), ":1\r\n")
 	c.Expect(fmt.Sprintf("RELOCK job %d 5", token+1), ":0\r\n")
@@ -293,18 +316,23 @@ func TestLockInfoAndScan(t *testing.T) {
 	for i, head := range []string{"*20\r\n", "%10\r\n"} {
 		c.Do(fmt.Sprint("HELLO ", i+2))
 		got := c.Do("LOCKINFO job")
-		for _, want := range []string{head, "$5\r\nstate\r\n$4\r\nheld\r\n$4\r\nkind\r\n$9\r\nlockproxy\r\n$5\r\ntoken\r\n:" + strconv.FormatInt(token, 10),
-			"$5\r\nowner\r\n$2\r\nme\r\n$6\r\nclient\r\n", c.LocalAddr().String(), "$7\r\nsession\r\n:0\r\n$7\r\nwaiters\r\n:0\r\n"} {
+		for _, want := range []string{head,
+			"$5\r\nstate\r\n$4\r\nheld\r\n$4\r\nkind\r\n$9\r\nlockproxy\r\n$5\r\ntoken\r\n:" +
+				strconv.FormatInt(token, 10),
+			"$5\r\nowner\r\n$2\r\nme\r\n$6\r\nclient\r\n", c.LocalAddr().String(),
+			"$7\r\nsession\r\n:0\r\n$7\r\nwaiters\r\n:0\r\n"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("LOCKINFO: %q lacks %q", got, want)
 			}
 		}
 	}
 	direct := proxytest.GoRedis(t, server.Addr())
-	direct.Set(proxytest.Ctx, "plain", time.Now().Unix()+20, 0)
+	direct.Set(proxytest.Ctx, "foreign", time.Now().Unix()+20, 0)
 	direct.Set(proxytest.Ctx, "old", time.Now().Unix()-20, 0)
 	direct.Set(proxytest.Ctx, "data", "x", 0)
-	for key, want := range map[string][]string{"plain": {"$4\r\nheld\r\n", "$9\r\ntimestamp\r\n"}, "old": {"$7\r\nexpired\r\n", "$9\r\ntimestamp\r\n"}, "data": {"-WRONGTYPE"}, "none": {"_\r\n"}} {
+	for key, want := range map[string][]string{"foreign": {"$4\r\nheld\r\n", "$9\r\ntimestamp\r\n"},
+		"old": {"$7\r\nexpired\r\n", "$9\r\ntimestamp\r\n"}, "data": {"-WRONGTYPE"},
+		"none": {"_\r\n"}} {
 		got := c.Do("LOCKINFO " + key)
 		for _, part := range want {
 			if !strings.Contains(got, part) {
@@ -348,7 +376,8 @@ func TestLockInfoAndScan(t *testing.T) {
 			t.Errorf("%s was found and is not held", key)
 		}
 	}
-	if page, err := rdb.Do(proxytest.Ctx, "LOCKSCAN", "0", "MATCH", "jo?", "COUNT", "10000").Slice(); err != nil || fmt.Sprint(page) != "[0 [job]]" {
+	scan := rdb.Do(proxytest.Ctx, "LOCKSCAN", "0", "MATCH", "jo?", "COUNT", "10000")
+	if page, err := scan.Slice(); err != nil || fmt.Sprint(page) != "[0 [job]]" {
 		t.Errorf("LOCKSCAN MATCH: %v, %v", page, err)
 	}
 }
@@ -360,7 +389,9 @@ func TestFence(t *testing.T) {
 	token := c.Lock("job 30")
 	fence := fmt.Sprintf("FENCE job %d ", token)
 	for command, want := range map[string]string{
-		"SET a 1": "+OK\r\n", "LPOP none 2": "*-1\r\n", "GET none": "$-1\r\n", "NOSUCH": "-ERR unknown command 'NOSUCH'…", "LPUSH text x": "-WRONGTYPE…", "INCRBY n 9007199254740993": ":9007199254740993\r\n",
+		"SET a 1": "+OK\r\n", "LPOP none 2": "*-1\r\n", "GET none": "$-1\r\n",
+		"NOSUCH": "-ERR unknown command 'NOSUCH'…", "LPUSH text x": "-WRONGTYPE…",
+		"INCRBY n 9007199254740993": ":9007199254740993\r\n",
 	} {
 		c.Expect(fence+command, want)
 	}
@@ -387,7 +418,7 @@ func TestFence(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	// One that was paused past its timeout, and one whose lock has been taken by another since.
+	// One holder was paused past its timeout, and one lost its lock to another client since.
 	token = c.Lock("job 0.05")
 	time.Sleep(60 * time.Millisecond)
 	c.Expect(fmt.Sprintf("FENCE job %d SET a 6", token), "-FENCED …")
@@ -396,7 +427,7 @@ func TestFence(t *testing.T) {
 	_ = server
 }
 
-// Fenced writes of ever newer holders are never overtaken by those of older ones, whatever is paused.
+// Fenced writes of newer holders are never overtaken by those of older ones, whatever is paused.
 func TestFencedWritesKeepTheOrderOfTokens(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
@@ -418,7 +449,8 @@ func TestFencedWritesKeepTheOrderOfTokens(t *testing.T) {
 					return
 				}
 				for range 8 { // well past the timeout
-					if c.Do(proxytest.Ctx, "FENCE", "job", token, "RPUSH", "log", token).Err() == nil {
+					fenced := c.Do(proxytest.Ctx, "FENCE", "job", token, "RPUSH", "log", token)
+					if fenced.Err() == nil {
 						written.Add(1)
 					}
 				}
@@ -456,10 +488,12 @@ func TestSessionLock(t *testing.T) {
 	c.Expect(proxytest.Unlock("job", token), ":1\r\n")
 	other.Lock("job 30")
 	time.Sleep(150 * time.Millisecond)
-	other.Expect("UNLOCK job", ":1\r\n") // the renewing has ended with it
+	other.Expect("UNLOCK job", ":1\r\n") // it is renewed no more
 
 	other.Send("LOCK second 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "second") == 1 })
+	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
+		return proxytest.Waiters(t, p, "second") == 1
+	})
 	start := time.Now()
 	c.Close()
 	if got := other.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond {
@@ -484,7 +518,8 @@ func TestSessionLock(t *testing.T) {
 	}
 }
 
-// While the upstream doesn't answer, a session lock is held no longer than the upstream may keep it.
+// While the upstream doesn't answer, a session lock is held no longer than the upstream would keep
+// it.
 func TestSessionLockIsLostWithTheUpstream(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
@@ -506,7 +541,8 @@ func TestSessionLockIsLostWithTheUpstream(t *testing.T) {
 // A killed proxy leaves its session locks for their timeout, never less.
 func TestKilledProxyLeavesSessionLocks(t *testing.T) {
 	server := testredis.Start(t)
-	dying, p := proxytest.StartProcess(t, "--upstream", server.URL()), proxytest.Start(t, server.URL(), nil)
+	dying, p := proxytest.StartProcess(t, "--upstream", server.URL()),
+		proxytest.Start(t, server.URL(), nil)
 	c, other := proxytest.Dial(t, dying.Addr), proxytest.Dial(t, p.Addr)
 	c.Lock("job 1 SESSION")
 	time.Sleep(500 * time.Millisecond) // renewed at least once
@@ -515,21 +551,26 @@ func TestKilledProxyLeavesSessionLocks(t *testing.T) {
 	dying.Cmd.Process.Kill()
 	start := time.Now()
 	other.Lock("job 30 WAIT 5")
-	if took := time.Since(start); took < ttl-20*time.Millisecond || took > time.Second+100*time.Millisecond {
+	if took := time.Since(start); took < ttl-20*time.Millisecond ||
+		took > time.Second+100*time.Millisecond {
 		t.Errorf("taken %v after the proxy was killed, with %v to run", took, ttl)
 	}
 }
 
-// A waiter whose proxy is killed or told to stop is out of the line.
+// A waiter whose proxy is killed or told to stop leaves the queue.
 func TestWaitersOfAStoppedProxy(t *testing.T) {
 	server := testredis.Start(t)
-	dying, p := proxytest.StartProcess(t, "--upstream", server.URL()), proxytest.Start(t, server.URL(), nil)
-	holder, gone, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, dying.Addr), proxytest.Dial(t, p.Addr)
+	dying, p := proxytest.StartProcess(t, "--upstream", server.URL()),
+		proxytest.Start(t, server.URL(), nil)
+	holder, gone, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, dying.Addr),
+		proxytest.Dial(t, p.Addr)
 	holder.Lock("job 30")
 	gone.Send("LOCK job 30 WAIT 0")
 	time.Sleep(100 * time.Millisecond)
 	next.Send("LOCK job 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "job") == 1 })
+	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
+		return proxytest.Waiters(t, p, "job") == 1
+	})
 	dying.Cmd.Process.Kill()
 	dying.Ends(t, time.Second)
 	start := time.Now()
@@ -540,7 +581,9 @@ func TestWaitersOfAStoppedProxy(t *testing.T) {
 	draining := proxytest.Start(t, server.URL(), nil)
 	waiting := proxytest.Dial(t, draining.Addr)
 	waiting.Send("LOCK job 30 WAIT 0")
-	proxytest.Eventually(t, time.Second, "it waits", func() bool { return proxytest.Waiters(t, draining, "job") == 1 })
+	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
+		return proxytest.Waiters(t, draining, "job") == 1
+	})
 	if err := draining.Server.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -550,7 +593,8 @@ func TestWaitersOfAStoppedProxy(t *testing.T) {
 }
 
 // fight lets clients take and release one lock for a time and returns how often each had it.
-func fight(t *testing.T, d time.Duration, clients int, addr func(i int) string) (counts []int, longest, mean time.Duration) {
+func fight(t *testing.T, d time.Duration, clients int,
+	addr func(i int) string) (counts []int, longest, mean time.Duration) {
 	counts = make([]int, clients)
 	var inside, mu sync.Mutex
 	var total time.Duration
@@ -570,7 +614,7 @@ func fight(t *testing.T, d time.Duration, clients int, addr func(i int) string) 
 				c.Lock("job 30 WAIT 30")
 				waited := time.Since(asked)
 				if !inside.TryLock() {
-					t.Error("two hold the lock")
+					t.Error("two clients hold the lock")
 					return
 				}
 				inside.Unlock()
@@ -604,11 +648,15 @@ func TestContention(t *testing.T) {
 	direct := proxytest.GoRedis(t, server.Addr())
 	for _, proxies := range [][]*proxytest.Proxy{{one}, {one, two}} {
 		before, _ := scriptCalls(t, direct)
-		counts, longest, mean := fight(t, 3*time.Second, 100, func(i int) string { return proxies[i%len(proxies)].Addr })
+		counts, longest, mean := fight(t, 3*time.Second, 100, func(i int) string {
+			return proxies[i%len(proxies)].Addr
+		})
 		after, _ := scriptCalls(t, direct)
 		sum, ratio := fairness(counts)
 		perAcquisition := float64(after-before) / float64(max(sum, 1))
-		t.Logf("%d proxies: %d acquisitions/s, fewest/most %.2f, %.2f scripts each, wait mean %v, longest %v",
+		t.Logf(
+			"%d proxies: %d acquisitions/s, fewest/most %.2f, %.2f scripts each, wait mean %v, "+
+				"longest %v",
 			len(proxies), sum/3, ratio, perAcquisition, mean, longest)
 		if want := []float64{0, 0.8, 0.5}[len(proxies)]; ratio < want {
 			t.Errorf("fewest/most is %.2f, want %.1f", ratio, want)
@@ -616,7 +664,8 @@ func TestContention(t *testing.T) {
 		if perAcquisition > 2.2 {
 			t.Errorf("%.2f scripts per acquisition", perAcquisition)
 		}
-		// 5 times the mean is the aim (see docs/bench-locks.md); a busy machine may lose a look's time once.
+		// 5 times the mean is the aim (see docs/bench-locks.md); a busy machine can lose a poll
+		// interval once.
 		if longest > 5*mean+250*time.Millisecond {
 			t.Errorf("longest wait %v, mean %v", longest, mean)
 		}
@@ -628,16 +677,20 @@ func TestManyWaitersCostNothing(t *testing.T) {
 	direct := proxytest.GoRedis(t, server.Addr())
 	holder := proxytest.Dial(t, p.Addr)
 	holder.Lock("job 60")
-	var first []*proxytest.Conn // in line
+	var first []*proxytest.Conn // in the queue
 	for i := range 5 {
 		first = append(first, proxytest.Dial(t, p.Addr))
 		first[i].Send("LOCK job 60 WAIT 0")
-		proxytest.Eventually(t, time.Second, "one more waits", func() bool { return proxytest.Waiters(t, p, "job") == i+1 })
+		proxytest.Eventually(t, time.Second, "one more waits", func() bool {
+			return proxytest.Waiters(t, p, "job") == i+1
+		})
 	}
 	for range 1000 - len(first) {
 		proxytest.Dial(t, p.Addr).Send("LOCK job 60 WAIT 0")
 	}
-	proxytest.Eventually(t, 10*time.Second, "all wait", func() bool { return proxytest.Waiters(t, p, "job") == 1000 })
+	proxytest.Eventually(t, 10*time.Second, "all wait", func() bool {
+		return proxytest.Waiters(t, p, "job") == 1000
+	})
 	_, before := scriptCalls(t, direct)
 	time.Sleep(2 * time.Second)
 	_, after := scriptCalls(t, direct)
@@ -657,31 +710,33 @@ func TestManyWaitersCostNothing(t *testing.T) {
 	slices.Sort(times)
 	if median := times[len(times)/2]; median > 5*time.Millisecond {
 		t.Logf("answered after %v", times)
-		if median > 25*time.Millisecond { // 5 ms is what it takes without the race detector; see make bench
-			t.Errorf("the first in line was answered after %v", times)
+		// 5 ms is what it takes without the race detector; see make bench
+		if median > 25*time.Millisecond {
+			t.Errorf("the first waiter was answered after %v", times)
 		}
 	}
 }
 
-// Plain clients that poll and waiters each get their share. One that comes by the proxy is seen at once; one that doesn't is
-// found when a line leaves the lock free for a moment, as it does once a second.
-func TestPlainClientsAndWaiters(t *testing.T) {
+// Foreign clients that poll and waiters each get their share. One that comes through the proxy is
+// noticed at once; one that doesn't is found when a queue leaves the lock free for a moment, as it
+// does once a second.
+func TestForeignClientsAndWaiters(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
-	t.Run("by the proxy", func(t *testing.T) { testPlainClient(t, p, p.Addr, 100) })
-	t.Run("directly", func(t *testing.T) { testPlainClient(t, p, server.Addr(), 3) })
+	t.Run("through the proxy", func(t *testing.T) { testForeignClient(t, p, p.Addr, 100) })
+	t.Run("directly", func(t *testing.T) { testForeignClient(t, p, server.Addr(), 3) })
 }
 
-func testPlainClient(t *testing.T, p *proxytest.Proxy, addr string, atLeast int) {
+func testForeignClient(t *testing.T, p *proxytest.Proxy, addr string, atLeast int) {
 	direct := proxytest.GoRedis(t, addr)
 	key := "job:" + addr
 	var wg sync.WaitGroup
-	var plain, ours int
+	var foreign, ours int
 	end := time.Now().Add(6 * time.Second)
 	wg.Go(func() {
 		for time.Now().Before(end) {
 			if direct.SetNX(proxytest.Ctx, key, time.Now().UnixMilli()+5000, 0).Val() {
-				plain++
+				foreign++
 				time.Sleep(2 * time.Millisecond)
 				direct.Del(proxytest.Ctx, key)
 			}
@@ -708,9 +763,10 @@ func testPlainClient(t *testing.T, p *proxytest.Proxy, addr string, atLeast int)
 	for _, n := range counts {
 		ours += n
 	}
-	t.Logf("plain %d, waiters %d", plain, ours)
-	if plain < atLeast || ours < 20 {
-		t.Errorf("starved: the plain client had the lock %d times, the waiters %d times", plain, ours)
+	t.Logf("foreign %d, waiters %d", foreign, ours)
+	if foreign < atLeast || ours < 20 {
+		t.Errorf("starved: the foreign client had the lock %d times, the waiters %d times", foreign,
+			ours)
 	}
 }
 
@@ -720,15 +776,19 @@ func TestLostGrantIsFound(t *testing.T) {
 	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	holder.Lock("job 30")
 	next.Send("LOCK job 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, "job") == 1 })
-	// What a release that named it would have written: its connection and request.
+	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
+		return proxytest.Waiters(t, p, "job") == 1
+	})
+	// A release that named it would have written this: its connection and request.
 	direct := proxytest.GoRedis(t, server.Addr())
 	fields := strings.Fields(direct.Get(proxytest.Ctx, lockcmd.RecordKey([]byte("job"))).Val())
 	prefix, number, _ := strings.Cut(fields[8], "-")
 	n, _ := strconv.Atoi(number)
 	granted, _ := strconv.ParseInt(fields[1], 10, 64)
-	fields[1], fields[8], fields[9] = strconv.FormatInt(granted+7, 10), fmt.Sprintf("%s-%d", prefix, n+1), "1"
-	direct.Set(proxytest.Ctx, lockcmd.RecordKey([]byte("job")), strings.Join(fields, " ")+"\n", time.Minute)
+	fields[1], fields[8], fields[9] = strconv.FormatInt(granted+7, 10),
+		fmt.Sprintf("%s-%d", prefix, n+1), "1"
+	direct.Set(proxytest.Ctx, lockcmd.RecordKey([]byte("job")), strings.Join(fields, " ")+"\n",
+		time.Minute)
 	if got, want := next.Reply(), fmt.Sprintf(":%d\r\n", granted+7); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -20,7 +20,7 @@ func TestUnadmittedClientsDoNotCompete(t *testing.T) {
 		key, login string
 		handed     int64
 	}{{"one", "", 1}, {"two", "AUTH secret\r\n", 0}} {
-		holder, waiter, plain := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		holder, waiter, foreign := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 			proxytest.Dial(t, p.Addr)
 		holder.Expect("AUTH secret", "+OK\r\n")
 		waiter.Expect("AUTH secret", "+OK\r\n")
@@ -30,10 +30,10 @@ func TestUnadmittedClientsDoNotCompete(t *testing.T) {
 			return p.Server.Stats().Locks.Waiters == 1
 		})
 		before := p.Server.Stats().Locks.HandedOver
-		plain.WriteRaw(round.login + "SETNX " + round.key + " x\r\n")
-		plain.Reply()
+		foreign.WriteRaw(round.login + "SETNX " + round.key + " x\r\n")
+		foreign.Reply()
 		if round.login != "" {
-			if got := plain.Reply(); got != ":0\r\n" {
+			if got := foreign.Reply(); got != ":0\r\n" {
 				t.Errorf("SETNX: %q", got)
 			}
 		}

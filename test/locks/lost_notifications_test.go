@@ -11,25 +11,27 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// Four clients of one proxy and one of another take a lock in turns. The other proxy can't be told of a release, for a moment or
-// for good. Its client waits no longer than for the four, and the four no longer than for it.
-func TestWaitersOfAProxyThatCannotBeTold(t *testing.T) {
+// Four clients of one proxy and one of another take a lock in turns. The other proxy gets no
+// release notifications, for a moment or forever. Its client waits no longer than for the four, and
+// the four no longer than for it.
+func TestWaitersWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	const (
 		hold = 250 * time.Millisecond
 		ends = 10 * time.Second
-		// Four holds, the one under way, and as long as a waiter takes to look by itself; the rest is for a busy machine.
+		// Four holds, the current one, and a poll interval; the rest is for a busy machine.
 		longest = 5*hold + 300*time.Millisecond + 300*time.Millisecond
 	)
 	for name, c := range map[string]struct{ four, other, user string }{
-		"its connection is killed":        {},
-		"no right to the channels":        {"app:pw@", "app:pw@", "resetchannels"},
-		"no right to listen":              {"", "app:pw@", "resetchannels"},
-		"no right to tell, but to listen": {"app:pw@", "", "resetchannels"},
+		"its connection is killed": {},
+		"no right to the channels": {"app:pw@", "app:pw@", "resetchannels"},
+		"no right to subscribe":    {"", "app:pw@", "resetchannels"},
+		"no right to publish":      {"app:pw@", "", "resetchannels"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := testredis.Start(t, "--user", "app", "on", ">pw", "~*", "+@all", "resetchannels")
+			server := testredis.Start(t, "--user", "app", "on", ">pw", "~*", "+@all",
+				"resetchannels")
 			as := func(user string) *proxytest.Proxy {
 				return proxytest.Start(t, strings.Replace(server.URL(), "://", "://"+user, 1), nil)
 			}
@@ -39,7 +41,7 @@ func TestWaitersOfAProxyThatCannotBeTold(t *testing.T) {
 				mu     sync.Mutex
 				waits  [2]time.Duration // the longest, by proxy
 				counts [2]int
-				streak int // grants to the other proxy's client, one after another
+				streak int // consecutive grants to the other proxy's client
 				most   int
 			)
 			var running sync.WaitGroup
@@ -75,7 +77,9 @@ func TestWaitersOfAProxyThatCannotBeTold(t *testing.T) {
 				proxytest.Dial(t, server.Addr()).Do("CLIENT KILL TYPE pubsub")
 			}
 			running.Wait()
-			t.Logf("the four: %d times, longest wait %v; the other: %d times, longest wait %v, %d in a row",
+			t.Logf(
+				"the four: %d times, longest wait %v; the other: %d times, longest wait %v, %d "+
+					"in a row",
 				counts[0], waits[0], counts[1], waits[1], most)
 			for at, wait := range waits {
 				if wait > longest {
@@ -89,18 +93,20 @@ func TestWaitersOfAProxyThatCannotBeTold(t *testing.T) {
 	}
 }
 
-// A lock that is reserved for a proxy whose only waiter has left is given back at once, and not kept for it until the reservation ends.
+// A lock that is reserved for a proxy whose only waiter has left is returned at once, not at the
+// end of the reservation.
 func TestReservationOfAWaiterThatHasLeft(t *testing.T) {
 	server := testredis.Start(t)
 	p, other := proxytest.Start(t, server.URL(), nil), proxytest.Start(t, server.URL(), nil)
-	holder, next, leaves := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, other.Addr)
+	holder, next, leaves := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, other.Addr)
 	var times []time.Duration
 	for range 9 {
 		holder.Lock("job 30")
 		leaves.Expect("LOCK job 30 WAIT 0.005", "$-1\r\n")
 		next.Send("LOCK job 30 WAIT 5")
 		proxytest.AwaitWaiters(t, p, "job", 1)
-		time.Sleep(20 * time.Millisecond) // the other proxy listens
+		time.Sleep(20 * time.Millisecond) // the other proxy subscribes
 		began := time.Now()
 		holder.Send("UNLOCK job")
 		if got := next.Reply(); got[0] != ':' {

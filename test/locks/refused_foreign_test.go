@@ -11,8 +11,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// A command that Redis refuses takes no lock, so its sender does not compete with those who wait: the
-// lock is still handed over in order of arrival. A command that Redis accepts does compete.
+// A command that Redis refuses takes no lock, so its sender does not compete with the waiters: the
+// lock is still handed over in order of arrival. An accepted command does compete.
 func TestRefusedCommandsDoNotCompete(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), nil)
@@ -27,14 +27,14 @@ func TestRefusedCommandsDoNotCompete(t *testing.T) {
 		{"EVALSHA", "EVALSHA " + sha + " 1 {}"},
 		{"MULTI", "MULTI|SETNX {} 1|EXEC"},
 	} {
-		for _, first := range []string{"", "PING|PING|"} { // on a connection of its own, and on a lane
+		for _, first := range []string{"", "PING|PING|"} { // on a home, and on a lane
 			name := c.name + ":" + strings.ReplaceAll(first, "|", "")
 			t.Run(name, func(t *testing.T) {
 				commands := strings.Split(first+c.commands, "|")
-				if plainCompetes(t, p, direct, "refused:"+name, "AUTH mallory m", commands) {
+				if foreignCompetes(t, p, direct, "refused:"+name, "AUTH mallory m", commands) {
 					t.Error("after a refused command the lock was not handed over to its waiter")
 				}
-				if !plainCompetes(t, p, direct, "accepted:"+name, "PING", commands) {
+				if !foreignCompetes(t, p, direct, "accepted:"+name, "PING", commands) {
 					t.Error("after an accepted command the lock was handed over past its sender")
 				}
 			})
@@ -42,21 +42,24 @@ func TestRefusedCommandsDoNotCompete(t *testing.T) {
 	}
 }
 
-// plainCompetes reports whether a release leaves the lock free, for plain clients to take, after a new
+// foreignCompetes reports whether a release leaves the lock free for foreign clients after a new
 // client has logged in and sent commands. A lock that is handed over is never free in between.
-func plainCompetes(
+func foreignCompetes(
 	t *testing.T, p *proxytest.Proxy, direct *redis.Client, key, login string, commands []string,
 ) bool {
 	t.Helper()
-	holder, waiter, plain := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	plain.Do(login)
+	holder, waiter, foreign := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
+	foreign.Do(login)
 	for range 5 {
 		token := holder.Lock(key + " 30")
 		waiter.Send("LOCK " + key + " 30 WAIT 10")
-		proxytest.Eventually(t, 5*time.Second, "it waits", func() bool { return proxytest.Waiters(t, p, key) == 1 })
+		proxytest.Eventually(t, 5*time.Second, "a client waits", func() bool {
+			return proxytest.Waiters(t, p, key) == 1
+		})
 		fill := strings.NewReplacer("{}", key, "VALUE", direct.Get(proxytest.Ctx, key).Val())
 		for _, command := range commands {
-			plain.Do(fill.Replace(command))
+			foreign.Do(fill.Replace(command))
 		}
 		holder.Expect(proxytest.Unlock(key, token), ":1\r\n")
 		free := direct.Exists(proxytest.Ctx, key).Val() == 0

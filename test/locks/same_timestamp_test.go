@@ -10,9 +10,9 @@ import (
 	"lockproxy/proxy"
 )
 
-// A recipe's timestamp may be to the letter the one that LOCK had written, easily so in seconds. It is the recipe's: no lock command frees,
-// renews or fences by it.
-func TestSameTimestampIsAnothers(t *testing.T) {
+// A recipe's timestamp can be the same as the one that LOCK had written, easily so in seconds. The
+// lock is the recipe's: no lock command frees, renews or fences by it.
+func TestSameTimestampIsForeign(t *testing.T) {
 	server, ms := proxytest.StartBoth(t)
 	seconds := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.Locks.Seconds = true })
 	direct := proxytest.GoRedis(t, server.Addr())
@@ -46,8 +46,9 @@ func TestSameTimestampIsAnothers(t *testing.T) {
 	}
 }
 
-// Its owner asks once more for a lock that settles, through another proxy, since its own is gone: then the other looks after it.
-func TestOwnerBackWhileSettling(t *testing.T) {
+// In the grace period the owner asks again through another proxy, since its own is gone: the other
+// proxy repairs the timestamp.
+func TestOwnerReturnsInGracePeriod(t *testing.T) {
 	t.Parallel()
 	server, first := proxytest.StartBoth(t)
 	second := proxytest.Start(t, server.URL(), nil)
@@ -57,11 +58,13 @@ func TestOwnerBackWhileSettling(t *testing.T) {
 	first.Server.Close()
 	c := proxytest.Dial(t, second.Addr)
 	if again := c.Lock("job 30 OWNER me"); again != token {
-		t.Fatalf("its owner was given %d, had %d", again, token)
+		t.Fatalf("its owner got token %d, had %d", again, token)
 	}
 	written := direct.Get(proxytest.Ctx, "job").Val()
 	direct.GetSet(proxytest.Ctx, "job", strconv.FormatInt(time.Now().Unix()+5, 10))
-	proxytest.Eventually(t, 600*time.Millisecond, "the timestamp is put right", func() bool { return direct.Get(proxytest.Ctx, "job").Val() == written })
-	time.Sleep(2 * time.Second) // it has settled
+	proxytest.Eventually(t, 600*time.Millisecond, "the timestamp is repaired", func() bool {
+		return direct.Get(proxytest.Ctx, "job").Val() == written
+	})
+	time.Sleep(2 * time.Second) // the grace period is over
 	c.Expect(proxytest.Unlock("job", token), ":1\r\n")
 }

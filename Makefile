@@ -49,7 +49,7 @@ vet:
 	$(GO) vet ./...
 	$(GO) -C cmd/lockbench vet ./...
 
-# Real client libraries in nine languages through the proxy, and the older locks beside LOCK; installs them first.
+# Real client libraries in nine languages through the proxy, and the older locks next to LOCK; installs them first.
 test-clients: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m -run 'TestClients|TestOlder' -v ./test/clients
 
@@ -85,7 +85,7 @@ fuzz:
 	$(GO) test -run '^$$' -fuzz '^FuzzRoute$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 5s ./internal/cluster
 	$(GO) test -count=1 -run 'Property|AgainstModel' ./internal/resp ./passthrough ./lockcmd -rapid.checks=20000
 
-# Everything that lockbench measures, beside HAProxy, twemproxy and other locks (installed if missing), in about 20 minutes; prints the
+# Everything that lockbench measures, next to HAProxy, twemproxy and other locks (installed if missing), in about 20 minutes; prints the
 # tables and writes them to docs with their figures. BENCH is for its flags: BENCH="--quick -o /tmp/bench.md" takes about 4 minutes.
 bench: deps
 	$(GO) -C cmd/lockbench build -o ../../lockbench .
@@ -97,7 +97,7 @@ bench-order: deps
 	$(GO) -C cmd/lockbench build -o ../../lockbench .
 	./lockbench order -o docs/bench-order.md $(BENCH)
 
-# LOCK beside other locks on the same Redis, in about three minutes; prints the tables and writes them to docs.
+# LOCK next to other locks on the same Redis, in about three minutes; prints the tables and writes them to docs.
 bench-locks: deps
 	@mkdir -p docs
 	$(GO) -C cmd/lockbench build -o ../../lockbench .

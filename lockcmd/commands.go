@@ -72,7 +72,7 @@ var helpText = []string{
 	"    SESSION: keep it as long as this connection is open, and no longer.",
 	"    OWNER: the same owner gets the same token again, and more time.",
 	"UNLOCK <key> [<token> | FORCE]",
-	"    Release a lock: by its token, or what this connection took, or whoever has it.",
+	"    Release a lock: by its token, or what this connection took, or any client's.",
 	"    Returns 1, or 0 if there was nothing to release.",
 	"RELOCK <key> <token> <timeout>",
 	"    Let a lock run for timeout from now. Returns 1, or 0 if the token doesn't hold it.",

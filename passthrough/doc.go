@@ -1,7 +1,7 @@
 // Package passthrough carries requests to Redis and brings the replies back, byte for byte and in
 // order.
 //
-// Each client has one upstream connection of its own, its home, opened when the client connects and
+// Each client has its own upstream connection, its home, opened when the client connects and
 // closed when it leaves. Everything that depends on connection state happens there. A request that
 // depends on nothing can take a lane instead, a connection that all clients with the same login,
 // database and protocol share, because that is cheaper. A Pipe is one client's way to both:

@@ -76,7 +76,7 @@ func (w *watching) start(server *proxy.Server, log hclog.Logger) (stop func()) {
 	})
 	if !isLoopback(w.ln.Addr()) {
 		log.Warn("everybody who reaches the admin address sees the names of locks and their "+
-			"holders: let in only whom you mean to", "admin", w.ln.Addr().String())
+			"holders: let in only those you mean to", "admin", w.ln.Addr().String())
 	}
 	log.Info("admin pages", "admin", "http://"+w.ln.Addr().String()+"/", "can_release_locks",
 		w.options.AdminToken != "")

@@ -23,7 +23,7 @@ type checkCommand struct {
 // Help is printed below the command's help line.
 func (c *checkCommand) Help() string {
 	return "Takes the flags of serving, and looks with the login in --upstream: with that of a " +
-		"user who locks, it tells what rights he lacks. " +
+		"locking user, it tells which rights that user lacks. " +
 		"The exit status is 1 if a line says FAIL, and 0 otherwise."
 }
 

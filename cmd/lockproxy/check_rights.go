@@ -60,7 +60,7 @@ var (
 )
 
 // lookAtRights finds out what the user in --upstream may do, by doing it without effect. conn is a
-// connection of its own.
+// separate connection.
 func (c *checkCommand) lookAtRights(
 	ctx context.Context, client *redis.Client, conn *redis.Conn, found *findings,
 ) {

@@ -17,8 +17,8 @@ func (c *checkCommand) lookAtUpstream(ctx context.Context, found *findings) {
 	switch err := c.reach(ctx, client); {
 	case redis.HasErrorPrefix(err, "NOAUTH"):
 		found.add(levelPass, "upstream", "%v answers, and wants clients to log in", c.upstream)
-		found.add(levelWarn, "rights", "put a locking user's login into --upstream to look at "+
-			"his rights, and further")
+		found.add(levelWarn, "rights", "put a locking user's login into --upstream to check "+
+			"its rights, and further")
 		return
 	case err != nil:
 		found.add(levelFail, "upstream", "%v", err)
@@ -199,6 +199,6 @@ func (f *findings) addClock(ahead, took time.Duration) {
 		way = "behind"
 	}
 	f.add(levelWarn, "clock", "the upstream's is %v %s this machine's: locks don't mind, but "+
-		"plain SETNX clients beside them do, and people who read times",
+		"foreign clients next to them do, and people who read times",
 		ahead.Abs().Round(time.Millisecond), way)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // embedded is the in-memory store that serves when no upstream is named. It is a Redis in
-// miniature, on a loopback port of its own: good for trying out, not for use.
+// miniature, on its own loopback port: good for trying out, not for use.
 type embedded struct {
 	store    *miniredis.Miniredis
 	upstream *upstream.Upstream
@@ -17,7 +17,7 @@ type embedded struct {
 	ended    chan struct{}
 }
 
-// expiryTick is how often keys expire: miniredis has no clock of its own.
+// expiryTick is how often keys expire: miniredis has no clock.
 const expiryTick = 10 * time.Millisecond
 
 func startEmbedded() (*embedded, error) {

@@ -26,7 +26,7 @@ type options struct {
 	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, unix:///path for a Unix socket, or systemd for that of a .socket unit (default ${default})."`
 	ListenMode      fileMode      `group:"Serving" default:"0700" placeholder:"MODE" help:"Permissions of the Unix socket, octal; who may write to it may connect (default ${default})."`
 	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name, or redis+cluster://[user:pass@]host:port,host:port (rediss+cluster:// for TLS) for a whole Redis Cluster, some of whose nodes are named. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
-	UpstreamMode    string        `group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: clients share few connections to the upstream, and each has one of its own while its state needs it. dedicated: each has one of its own (default ${default})."`
+	UpstreamMode    string        `group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: plain requests of many clients go by a few shared connections, all others by the client's own. dedicated: everything goes by the client's own (default ${default})."`
 	UpstreamConns   int           `group:"Serving" default:"1" placeholder:"N" help:"Connections that the clients of one user, database and protocol share at most (default ${default})."`
 	HomeIdle        time.Duration `group:"Serving" default:"0" placeholder:"DURATION" help:"After how long a client's own connection to Redis is closed that it has not needed, if nothing was changed on it; it is opened again on demand. 0 is never (default ${default})."`
 	ClusterAnnounce string        `group:"Serving" placeholder:"HOST:PORT" help:"In front of a Redis Cluster: the address that clients which know Redis Cluster are told to use (default: the one that each has come to)."`
@@ -54,7 +54,7 @@ type options struct {
 	MaxInline    size `group:"Limits" default:"64kb" placeholder:"SIZE" help:"Longest inline request (default ${default}, which is Redis's)."`
 
 	MaxTimeout     time.Duration `group:"Locks" default:"24h" placeholder:"DURATION" help:"Longest timeout that LOCK accepts (default ${default})."`
-	TimestampUnit  string        `group:"Locks" enum:"ms,s" default:"ms" placeholder:"ms|s" help:"Unit of the expiry time written at a lock's key: what the plain SETNX clients beside LOCK use (default ${default})."`
+	TimestampUnit  string        `group:"Locks" enum:"ms,s" default:"ms" placeholder:"ms|s" help:"Unit of the expiry time written at a lock's key: what the foreign clients (SETNX) next to LOCK use (default ${default})."`
 	FenceRetention time.Duration `group:"Locks" default:"10m" placeholder:"DURATION" help:"How long a lock's last token is remembered after its end, so that tokens rise even if the upstream's clock steps back (default ${default})."`
 
 	durabilityOptions `embed:""`

@@ -37,7 +37,7 @@ type runCommand struct {
 	target
 
 	ConflictExitCode int  `short:"E" env:"-" default:"75" placeholder:"N" help:"Exit status if another holds the lock, 0 to 255 (default ${default})."`
-	Foreground       bool `env:"-" help:"Let the command read from the terminal and get its signals. Then it is not in a process group of its own, and what it has started is not ended with it."`
+	Foreground       bool `env:"-" help:"Let the command read from the terminal and get its signals. Then it is not in its own process group, and what it has started is not ended with it."`
 	Quiet            bool `short:"q" env:"-" help:"Don't say so if another holds the lock."`
 
 	Command []string `arg:"" passthrough:"" help:"The command and its arguments."`

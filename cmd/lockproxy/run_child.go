@@ -12,7 +12,7 @@ import (
 
 // child is the command that runs under a lock, with what it starts.
 type child struct {
-	group bool // it leads a process group of its own, and signals go to all of that
+	group bool // it leads its own process group, and signals go to all of that
 
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when the command itself has ended

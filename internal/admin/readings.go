@@ -61,7 +61,7 @@ var readings = []reading{
 			return []sample{{"held", float64(l.Held)}, {"wait_over", float64(l.Overtime)},
 				{"client_gone", float64(l.Gone)}, {"error", float64(l.Failed)}}
 		}),
-	labeled("locks_released_total", "Locks that were released, by whom: holder, force (UNLOCK "+
+	labeled("locks_released_total", "Locks that were released, by: holder, force (UNLOCK "+
 		"FORCE or the admin page), or disconnect, for a holder whose connection had closed.",
 		prometheus.CounterValue, "by", func(st *proxy.Stats) []sample {
 			l := &st.Locks

@@ -49,7 +49,7 @@ func KnowsEnd(t *testing.T, nc net.Conn) bool {
 	return ended
 }
 
-// Proxy is a proxy in this process, on a loopback port of its own.
+// Proxy is a proxy in this process, on its own loopback port.
 type Proxy struct {
 	Addr   string
 	Server *proxy.Server
@@ -59,7 +59,7 @@ type Proxy struct {
 // testProxies are those that were started, by address.
 var testProxies sync.Map
 
-// Dedicated is whether the proxies under test give every client an upstream connection of its own.
+// Dedicated is whether the proxies under test give every client its own upstream connection.
 var Dedicated = os.Getenv("LOCKPROXY_TEST_UPSTREAM_MODE") == "dedicated"
 
 // Start serves in front of the Redis at url until the test ends. change may be nil.

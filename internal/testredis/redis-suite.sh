@@ -87,7 +87,7 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "${GO:-go}" build -o "$work/lockproxy" ./cmd/lockproxy
-# integration/ starts servers of its own, as does unit/tls and unit/cluster/: none of that is asked through the proxy.
+# integration/ starts its own servers, as does unit/tls and unit/cluster/: none of that is asked through the proxy.
 units=${UNITS:-$(cd "$suite" && ./runtest --list-tests | grep '^unit/' | grep -v 'unit/tls\|unit/cluster/')}
 passed=0 failed=0
 for ((round = 0; round < ${ROUNDS:-1}; round++)); do

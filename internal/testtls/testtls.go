@@ -32,7 +32,7 @@ type Pair struct {
 	Cert              tls.Certificate
 }
 
-// NewAuthority makes an authority of its own.
+// NewAuthority makes a new authority.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	key := newKey(t)

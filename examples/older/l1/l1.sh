@@ -42,7 +42,7 @@ acquire() { # sets $value, which is at the key while the lock is held
     if [[ $reply ]] && ((reply <= EPOCHSECONDS)); then
       value=$((EPOCHSECONDS + timeout + 1))
       redis getset "$key" "$value"
-      # Nothing there: whoever had it has released it, so that this GETSET took it.
+      # Nothing there: its holder has released it, so that this GETSET took it.
       ((${reply:-0} > EPOCHSECONDS)) || return 0
     fi
     failures=$((failures + 1))

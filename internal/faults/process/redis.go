@@ -98,7 +98,7 @@ func (r *Redis) SetClock(offset time.Duration) error {
 
 func (r *Redis) setClock(text string) error {
 	if r.clock == "" {
-		return fmt.Errorf("this redis-server was started without a clock of its own")
+		return fmt.Errorf("this redis-server was started without its own clock")
 	}
 	if err := os.WriteFile(r.clock+".new", []byte(text), 0o600); err != nil {
 		return err

@@ -167,7 +167,7 @@ func lock() {
 	checkUnlock("UNLOCK by this connection", conn.Do(ctx, "UNLOCK", key), 1)
 }
 
-// unlockAfterSet pipelines both: whoever gets the lock next sees the value.
+// unlockAfterSet pipelines both: the next holder sees the value.
 func unlockAfterSet(key string, value any, token int64) {
 	p := rdb.Pipeline()
 	p.Set(ctx, key+":value", value, 0)

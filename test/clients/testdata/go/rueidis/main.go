@@ -238,7 +238,7 @@ func lockWait() {
 	key := prefix + "wait"
 	token := takeLock(r.Do, key)
 	granted := make(chan rueidis.RedisResult, 1)
-	// Blocking gives the command a connection of its own: on a shared one it holds up all others.
+	// Blocking gives the command its own connection: on a shared one it holds up all others.
 	wait := other.B().Arbitrary("LOCK").Keys(key).Args("10", "WAIT", "5").Blocking()
 	go func() { granted <- other.Do(ctx, wait) }()
 	select {

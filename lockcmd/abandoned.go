@@ -20,6 +20,7 @@ func (l *Locks) Gone(h *Holder) {
 	for id, lock := range h.locks {
 		if lock.by != nil {
 			h.removeLocked(id)
+			l.registry.leave(lock)
 			list = append(list, lock)
 		}
 	}

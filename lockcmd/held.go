@@ -27,6 +27,10 @@ type heldLock struct {
 	renewed bool   // guarded by Holder.mu
 	round   int    // guarded by Holder.mu; counts the changes of renewed, and of the next renewal
 	cancel  func() // guarded by Holder.mu; of the next renewal
+
+	// others are the same lock as a session lock of further connections of its owner. It is the
+	// registry's.
+	others []*heldLock
 }
 
 func (lock *heldLock) id() LockID { return LockID{lock.as.DB, lock.key} }

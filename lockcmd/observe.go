@@ -143,9 +143,10 @@ func (l *Locks) observeRelease(r *unlockRun, v resp.Value, answer []int64, err e
 		return
 	}
 	l.observer.LockHeld(monotonic.Since(lock.since))
-	if lock.by != nil {
-		l.lose(lock, errTakenAway)
-	} else {
+	for _, session := range lock.sessionsBesides("") {
+		l.lose(session, errTakenAway)
+	}
+	if lock.by == nil {
 		lock.until.Store(0)
 	}
 }

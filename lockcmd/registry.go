@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,7 @@ func (r *registry) put(lock *heldLock) {
 	case old == nil:
 	case old.token == lock.token:
 		lock.since = old.since
+		lock.others = old.sessionsBesides(lock.connection)
 		if lock.by == nil { // LOCK does not shorten it; a session lock is renewed long before
 			lock.until.Store(max(lock.until.Load(), old.until.Load()))
 		}
@@ -68,6 +70,39 @@ func (r *registry) put(lock *heldLock) {
 	if old != nil || len(s.locks) < maxRegistered {
 		s.locks[id] = lock
 	}
+}
+
+// maxOthers is how many connections a lock is followed for besides the last, as in its record.
+const maxOthers = 8
+
+// sessionsBesides are the sessions that have the lock, except that of one connection.
+func (lock *heldLock) sessionsBesides(connection string) []*heldLock {
+	list := lock.others
+	if lock.by != nil {
+		list = append(list, lock)
+	}
+	lock.others = nil
+	list = slices.DeleteFunc(list, func(other *heldLock) bool {
+		return other.connection == connection
+	})
+	return list[max(0, len(list)-maxOthers):]
+}
+
+// leave is for a session lock whose connection has gone: another connection of its owner may have
+// it still.
+func (r *registry) leave(lock *heldLock) {
+	s := r.lock(lock.id())
+	defer s.mu.Unlock()
+	last := s.locks[lock.id()]
+	if last == nil || last.token != lock.token {
+		return
+	}
+	list := slices.DeleteFunc(last.others, func(other *heldLock) bool { return other == lock })
+	if last == lock && len(list) > 0 {
+		last, list = list[len(list)-1], list[:len(list)-1]
+		s.locks[lock.id()] = last
+	}
+	last.others = list
 }
 
 // extend sets when the lock of a token ends, unless it is a session lock: that depends on its

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -91,5 +92,49 @@ func TestRegistryIsBounded(t *testing.T) {
 	}
 	if expired.Load() == 0 {
 		t.Error("nothing has been swept without being asked for")
+	}
+}
+
+// The sessions of an owner that have a lock besides the last are kept with it, up to a number and
+// as long as they are there.
+func TestRegisteredSessions(t *testing.T) {
+	r, _ := testRegistry()
+	id, now := LockID{0, "a"}, monotonic.Now()
+	session := func(connection string) *heldLock {
+		lock := taken("a", connection, 7, now, time.Second)
+		lock.by = &slowSession{}
+		r.put(lock)
+		return lock
+	}
+	check := func(want ...string) {
+		t.Helper()
+		var got []string
+		lock := r.remove(id, proof{"token", "7"}, 0)
+		for _, other := range lock.sessionsBesides("") {
+			got = append(got, other.connection)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("sessions %v, want %v", got, want)
+		}
+	}
+	session("c1")
+	session("c2")
+	session("c1") // once more
+	check("c2", "c1")
+
+	first, _, last := session("c1"), session("c2"), session("c3")
+	r.leave(first)
+	r.leave(last)
+	check("c2")
+
+	session("c1")
+	r.put(taken("a", "c2", 7, now, time.Second))
+	check("c1")
+
+	for i := range 3 * maxOthers {
+		session(fmt.Sprint(i))
+	}
+	if n := len(r.remove(id, proof{"token", "7"}, 0).others); n != maxOthers {
+		t.Errorf("%d sessions are kept", n)
 	}
 }

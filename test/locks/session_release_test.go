@@ -139,3 +139,48 @@ func TestSessionLockTakenAway(t *testing.T) {
 		}
 	}
 }
+
+// A lock that two connections of one owner have is released: each that has it by SESSION is told at
+// once, whichever was given it last.
+func TestOwnersSessionsAreTold(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	for _, how := range []string{"", " SESSION"} {
+		for _, by := range []string{"FORCE", "token", "holder"} {
+			first, gone := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			last, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			token := first.Lock("job 30 SESSION OWNER me")
+			gone.Lock("job 30 SESSION OWNER me")
+			if again := last.Lock("job 30" + how + " OWNER me"); again != token {
+				t.Fatalf("the owner was given %d, then %d", token, again)
+			}
+			gone.Close()
+			proxytest.Eventually(t, time.Second, "the end of a connection", func() bool {
+				return p.Server.Stats().Clients == 3
+			})
+			start := time.Now()
+			switch by {
+			case "FORCE":
+				other.Expect("UNLOCK job FORCE", ":1\r\n")
+			case "token":
+				other.Expect(proxytest.Unlock("job", token), ":1\r\n")
+			default:
+				last.Expect("UNLOCK job", ":1\r\n")
+			}
+			first.Closed()
+			if how != "" && by != "holder" {
+				last.Closed()
+			} else {
+				last.Expect("ECHO here", proxytest.Bulk("here"))
+			}
+			if took := time.Since(start); took > 500*time.Millisecond {
+				t.Errorf("%q, released by %s: closed after %v", how, by, took)
+			}
+			for _, c := range []*proxytest.Conn{first, last, other} {
+				c.Close()
+			}
+			proxytest.Eventually(t, time.Second, "the end of all connections", func() bool {
+				return p.Server.Stats().Clients == 0
+			})
+		}
+	}
+}

@@ -207,7 +207,7 @@ func (l *Locks) repair(ctx context.Context, id LockID, t *takeover) (more bool) 
 		l.log.Warn("cannot look after a lock while it settles",
 			"key", id.Key, "token", t.token, "error", err)
 	case ints[0] == 1:
-		l.log.Info("put right the timestamp of a lock that a plain client had lost and overwritten",
+		l.log.Info("put right the timestamp of a lock that a foreign client had lost and overwritten",
 			"key", id.Key, "token", t.token)
 	}
 	return true

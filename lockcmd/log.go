@@ -80,7 +80,7 @@ func (l *Locks) describeHolder(s Session, id LockID) []any {
 	}
 	remaining := (time.Duration(v.Elems[7].Int) * time.Millisecond).String()
 	if string(v.Elems[1].Text) != "lockproxy" {
-		return []any{"holder", "a plain client", "remaining", remaining}
+		return []any{"holder", "a foreign client", "remaining", remaining}
 	}
 	pairs := []any{"holder", string(v.Elems[4].Text), "token", v.Elems[2].Int,
 		"remaining", remaining}

@@ -58,8 +58,10 @@ func newScripted(t testing.TB, lanes int) *scripted {
 			}
 			// a lane's first request asks whether it lets anybody in
 			if probed := make([]byte, len(probing)); lanes > 0 {
+				conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 				io.ReadFull(conn, probed)
 				io.WriteString(conn, "+PONG\r\n")
+				conn.SetReadDeadline(time.Time{})
 			}
 			s.conns <- conn
 		}

@@ -5,7 +5,7 @@
 //
 //	test/relay     what comes through is what Redis says, for every command and every transport
 //	test/sharing   clients that share upstream connections notice nothing of each other
-//	test/locks     the lock commands: order, fairness, sessions, owners, fencing, other clients' locks
+//	test/locks     the lock commands: order, fairness, sessions, owners, fencing, foreign locks
 //	test/cluster   in front of a Redis Cluster
 //	test/faults    what faults break, and what they must not (make test-faults, make test-cluster)
 //	test/clients   real client libraries in several languages (make test-clients)
@@ -32,8 +32,8 @@ func TestTourRelay(t *testing.T) {
 	client.Expect("LPUSH greeting x", direct.Do("LPUSH greeting x"))
 }
 
-// LOCK answers with a token, or with null while another client holds the lock. UNLOCK with the token
-// frees it.
+// LOCK answers with a token, or with null while another
+// client holds the lock. UNLOCK with the token frees it.
 func TestTourLock(t *testing.T) {
 	_, proxy := proxytest.StartBoth(t)
 	a, b := proxytest.Dial(t, proxy.Addr), proxytest.Dial(t, proxy.Addr)

@@ -29,30 +29,40 @@ type clientProgram struct {
 	protocols []string // the RESP versions it can speak, if it lets one choose
 }
 
-// Debian's libraries belong to the interpreters in /usr/bin: others may come first on PATH.
+// Debian's libraries belong to the interpreters in /usr/bin: others can come first on PATH.
 var clientPrograms = []clientProgram{
-	{name: "redis-cli", dir: "redis-cli", run: []string{"bash", "redis-cli.sh"}, protocols: []string{"2", "3"}},
-	{name: "hiredis", dir: "hiredis", build: []string{"cc", "-Wall", "-o", "{out}", "hiredis.c", "-lhiredis"}, run: []string{"{out}"}},
+	{name: "redis-cli", dir: "redis-cli", run: []string{"bash", "redis-cli.sh"},
+		protocols: []string{"2", "3"}},
+	{name: "hiredis", dir: "hiredis", build: []string{"cc", "-Wall", "-o", "{out}", "hiredis.c",
+		"-lhiredis"}, run: []string{"{out}"}},
 	{name: "redis-py", dir: "redis-py", run: []string{"/usr/bin/python3", "redis_py.py"}},
 	{name: "phpredis", dir: "phpredis", run: []string{"/usr/bin/php", "phpredis.php"}},
 	{name: "predis", dir: "predis", run: []string{"/usr/bin/php", "predis.php"}},
 	{name: "redis-rb", dir: "redis-rb", run: []string{"/usr/bin/ruby", "redis_rb.rb"}},
 	{name: "perl", dir: "perl", run: []string{"/usr/bin/perl", "redis.pl"}},
-	{name: "ioredis", dir: "node", run: []string{"node", "ioredis.js"}, protocols: []string{"2", "3"}},
-	{name: "node-redis", dir: "node", run: []string{"node", "node-redis.js"}, protocols: []string{"2", "3"}},
-	{name: "go-redis", dir: "go", build: []string{"go", "build", "-o", "{out}", "./go-redis"}, run: []string{"{out}"}, protocols: []string{"2", "3"}},
-	{name: "rueidis", dir: "go", build: []string{"go", "build", "-o", "{out}", "./rueidis"}, run: []string{"{out}"}, protocols: []string{"2", "3"}},
-	{name: "redigo", dir: "go", build: []string{"go", "build", "-o", "{out}", "./redigo"}, run: []string{"{out}"}},
-	{name: "java", dir: "java", run: []string{"java", "LockClient.java"}, protocols: []string{"2", "3"}},
+	{name: "ioredis", dir: "node", run: []string{"node", "ioredis.js"},
+		protocols: []string{"2", "3"}},
+	{name: "node-redis", dir: "node", run: []string{"node", "node-redis.js"},
+		protocols: []string{"2", "3"}},
+	{name: "go-redis", dir: "go", build: []string{"go", "build", "-o", "{out}", "./go-redis"},
+		run: []string{"{out}"}, protocols: []string{"2", "3"}},
+	{name: "rueidis", dir: "go", build: []string{"go", "build", "-o", "{out}", "./rueidis"},
+		run: []string{"{out}"}, protocols: []string{"2", "3"}},
+	{name: "redigo", dir: "go", build: []string{"go", "build", "-o", "{out}", "./redigo"},
+		run: []string{"{out}"}},
+	{name: "java", dir: "java", run: []string{"java", "LockClient.java"},
+		protocols: []string{"2", "3"}},
 }
 
-// clientSteps are what every program must say that it did.
-var clientSteps = []string{"data", "pipeline", "transaction", "pubsub", "script", "wait-command", "lock", "lock-error", "lock-order", "lock-wait"}
+// clientSteps are the steps that every program must report.
+var clientSteps = []string{"data", "pipeline", "transaction", "pubsub", "script", "wait-command",
+	"lock", "lock-error", "lock-order", "lock-wait"}
 
 func TestClients(t *testing.T) {
 	bin := proxytest.Binary(t)
 	redis := strconv.Itoa(testredis.FreePort(t))
-	startForClients(t, redis, "redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	startForClients(t, redis, "redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "",
+		"--dir", t.TempDir())
 	testClients(t, bin, "redis://127.0.0.1:"+redis)
 }
 
@@ -85,8 +95,10 @@ func (c clientProgram) test(t *testing.T, args ...string) {
 	}
 }
 
-// command runs words in the program's directory and returns what it printed. It fails the test if the command fails.
-func (c clientProgram) command(t *testing.T, limit time.Duration, out string, words []string) string {
+// command runs words in the program's directory and returns
+// what it printed. It fails the test if the command fails.
+func (c clientProgram) command(t *testing.T, limit time.Duration, out string,
+	words []string) string {
 	t.Helper()
 	words = slices.Clone(words)
 	for i, word := range words {
@@ -98,13 +110,13 @@ func (c clientProgram) command(t *testing.T, limit time.Duration, out string, wo
 	cmd.Dir = filepath.Join("testdata", c.dir)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	// Some programs start others: a group of their own lets all of them be ended.
+	// Some programs start others: in one process group all of them can be ended.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("not done in %v", limit)
+			err = fmt.Errorf("not done within %v", limit)
 		}
 		t.Fatalf("%s: %v\n%s%s", strings.Join(words, " "), err, stdout.String(), stderr.String())
 	}

@@ -9,8 +9,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// The same programs, which know nothing of clusters, do the same on one of six nodes. They want WAIT to find no
-// replicas.
+// The same programs, which know nothing of clusters, do the same on a cluster of six nodes. They
+// want WAIT to find no replicas.
 func TestClusterClients(t *testing.T) {
 	t.Setenv("LOCKPROXY_TEST_CLUSTER", "1") // the programs inherit it
 	testClients(t, proxytest.Binary(t), testredis.StartCluster(t, 6, 0).URL())

@@ -1,6 +1,6 @@
 //go:build clients
 
-// Package clients_test is real client libraries in several languages (make test-clients).
+// Package clients_test runs real client libraries in several languages (make test-clients).
 package clients_test
 
 import (

@@ -29,32 +29,41 @@ type olderProgram struct {
 	run     []string      // {bin} is the directory of the Go programs
 	unit    string        // of its timestamps: s or ms
 	pause   int           // ms between its rounds
-	lasts   time.Duration // how far in the future its timestamps may be
+	lasts   time.Duration // how far in the future its timestamps can be
 	noFree  bool          // its release frees nothing
 	viaUnit string        // the unit of the proxy that it uses, if not the run's
 }
 
 var (
-	olderL1      = olderProgram{name: "L1", run: []string{"bash", "l1/l1.sh"}, unit: "s", pause: 20, lasts: 4 * time.Second}
-	olderL2      = olderProgram{name: "L2", run: []string{"/usr/bin/python3", "l2/l2.py"}, unit: "s", pause: 20, lasts: 4 * time.Second}
-	olderL3      = olderProgram{name: "L3", run: []string{"{bin}/l3"}, unit: "ms", pause: 20, lasts: 3 * time.Second}
-	olderL4      = olderProgram{name: "L4", run: []string{"/usr/bin/php", "l4/l4.php"}, unit: "s", pause: 20, lasts: 4 * time.Second, noFree: true}
-	olderL4Fixed = olderProgram{name: "L4 fixed", run: []string{"/usr/bin/php", "l4/l4.php", "--fixed"}, unit: "s", pause: 20, lasts: 4 * time.Second}
-	olderL5      = olderProgram{name: "L5", run: []string{"{bin}/l5"}, unit: "ms", pause: 20, lasts: 3 * time.Second}
-	olderL3InS   = olderProgram{name: "L3 in s", run: []string{"{bin}/l3", "--unit", "s"}, unit: "s", pause: 20, lasts: 3 * time.Second}
-	olderL5InS   = olderProgram{name: "L5 in s", run: []string{"{bin}/l5", "--unit", "s"}, unit: "s", pause: 20, lasts: 3 * time.Second}
+	olderL1 = olderProgram{name: "L1", run: []string{"bash", "l1/l1.sh"}, unit: "s", pause: 20,
+		lasts: 4 * time.Second}
+	olderL2 = olderProgram{name: "L2", run: []string{"/usr/bin/python3", "l2/l2.py"},
+		unit: "s", pause: 20, lasts: 4 * time.Second}
+	olderL3 = olderProgram{name: "L3", run: []string{"{bin}/l3"}, unit: "ms", pause: 20,
+		lasts: 3 * time.Second}
+	olderL4 = olderProgram{name: "L4", run: []string{"/usr/bin/php", "l4/l4.php"}, unit: "s",
+		pause: 20, lasts: 4 * time.Second, noFree: true}
+	olderL4Fixed = olderProgram{name: "L4 fixed", run: []string{"/usr/bin/php", "l4/l4.php",
+		"--fixed"}, unit: "s", pause: 20, lasts: 4 * time.Second}
+	olderL5 = olderProgram{name: "L5", run: []string{"{bin}/l5"}, unit: "ms", pause: 20,
+		lasts: 3 * time.Second}
+	olderL3InS = olderProgram{name: "L3 in s", run: []string{"{bin}/l3", "--unit", "s"},
+		unit: "s", pause: 20, lasts: 3 * time.Second}
+	olderL5InS = olderProgram{name: "L5 in s", run: []string{"{bin}/l5", "--unit", "s"},
+		unit: "s", pause: 20, lasts: 3 * time.Second}
 
 	olderPublished = []olderProgram{olderL1, olderL2, olderL3, olderL4, olderL4Fixed, olderL5}
 )
 
-// olderWaits says that LOCK users stand in the queue; OLDER_POLL=1 makes them try again by themselves instead.
+// olderWaits says that LOCK users queue; with OLDER_POLL=1 they poll instead.
 var olderWaits = os.Getenv("OLDER_POLL") != "1"
 
 var olderPoller = olderProgram{name: "LOCK", run: []string{"{bin}/lockuser"}, pause: 20}
 
 func olderLockUser() olderProgram {
 	if olderWaits {
-		// Without a pause the queue is never empty: if releases were handed on, nobody else would ever find the lock free.
+		// Without a pause the queue is never empty: with hand-overs
+		// no other client would ever find the lock free.
 		return olderProgram{name: "LOCK WAIT", run: []string{"{bin}/lockuser", "--wait"}}
 	}
 	return olderPoller
@@ -93,30 +102,35 @@ type olderBed struct {
 func newOlderBed(t *testing.T) *olderBed {
 	bed := &olderBed{bin: t.TempDir(), port: map[string]string{}}
 	build := exec.Command("go", "build", "-o", bed.bin+"/", "lockproxy/cmd/lockproxy",
-		"lockproxy/examples/older/l3", "lockproxy/examples/older/l5", "lockproxy/examples/older/lockuser")
+		"lockproxy/examples/older/l3", "lockproxy/examples/older/l5",
+		"lockproxy/examples/older/lockuser")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for _, name := range []string{"direct", "s", "ms"} {
 		bed.port[name] = strconv.Itoa(testredis.FreePort(t))
 	}
-	startForClients(t, bed.port["direct"], "redis-server", "--port", bed.port["direct"], "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	startForClients(t, bed.port["direct"], "redis-server", "--port", bed.port["direct"], "--bind",
+		"127.0.0.1", "--save", "", "--dir", t.TempDir())
 	for _, unit := range []string{"s", "ms"} {
-		startForClients(t, bed.port[unit], filepath.Join(bed.bin, "lockproxy"), "--listen", "127.0.0.1:"+bed.port[unit],
+		startForClients(t, bed.port[unit], filepath.Join(bed.bin, "lockproxy"), "--listen",
+			"127.0.0.1:"+bed.port[unit],
 			"--upstream", "redis://127.0.0.1:"+bed.port["direct"], "--timestamp-unit", unit)
 	}
 	return bed
 }
 
 func (b *olderBed) client(t *testing.T, via string) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + b.port[via], Protocol: 2, MaxRetries: -1, DisableIdentity: true})
+	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + b.port[via], Protocol: 2,
+		MaxRetries: -1, DisableIdentity: true})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
-// run runs programs beside one another on one key, through via, and checks what must always be true: they end, nobody was inside
-// with another, and no count was lost.
-func (b *olderBed) run(t *testing.T, via, key string, d time.Duration, programs []olderProgram, options ...string) []olderReport {
+// run runs programs at the same time on one key, through via, and checks what must always be true:
+// they end, no two hold the lock at once, and no count is lost.
+func (b *olderBed) run(t *testing.T, via, key string, d time.Duration, programs []olderProgram,
+	options ...string) []olderReport {
 	t.Helper()
 	reports := make([]olderReport, len(programs))
 	var wg sync.WaitGroup
@@ -130,11 +144,15 @@ func (b *olderBed) run(t *testing.T, via, key string, d time.Duration, programs 
 
 	acquisitions := 0
 	for i, r := range reports {
-		t.Logf("%-4s %-16s %4d acquisitions, %5d failed tries, %d violations, %d unreleased, %2d nil replies, longest wait %5d ms",
-			via, programs[i].name, r.Acquisitions, r.Failures, r.Violations, r.Unreleased, r.NilErrors, r.LongestWaitMS)
+		t.Logf(
+			"%-4s %-16s %4d acquisitions, %5d failed tries, %d violations, %d unreleased, %2d nil "+
+				"replies, longest wait %5d ms",
+			via, programs[i].name, r.Acquisitions, r.Failures, r.Violations, r.Unreleased,
+			r.NilErrors, r.LongestWaitMS)
 		acquisitions += r.Acquisitions
 		if r.Violations+r.SameViolations > 0 {
-			t.Errorf("%s was not alone %d times, of which %d with another of its kind", programs[i].name, r.Violations, r.SameViolations)
+			t.Errorf("%s held the lock with another %d times, %d of them of its kind",
+				programs[i].name, r.Violations, r.SameViolations)
 		}
 	}
 	c := b.client(t, "direct")
@@ -145,18 +163,20 @@ func (b *olderBed) run(t *testing.T, via, key string, d time.Duration, programs 
 	return reports
 }
 
-func (b *olderBed) program(t *testing.T, p olderProgram, via, key string, d time.Duration, options ...string) (report olderReport) {
+func (b *olderBed) program(t *testing.T, p olderProgram, via, key string, d time.Duration,
+	options ...string) (report olderReport) {
 	if p.viaUnit != "" {
 		via = p.viaUnit
 	}
 	name := strings.ReplaceAll(p.run[0], "{bin}", b.bin)
 	args := slices.Clone(p.run[1:])
-	// Scripts come before the arguments, options behind them.
+	// The arguments come after scripts and before options.
 	at := 0
 	if len(args) > 0 && !strings.HasPrefix(args[0], "--") {
 		at = 1
 	}
-	args = slices.Insert(args, at, "127.0.0.1", b.port[via], key, strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
+	args = slices.Insert(args, at, "127.0.0.1", b.port[via], key,
+		strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
 	if strings.HasSuffix(name, "bash") {
 		args[at+3] = strconv.Itoa(max(1, int(d.Seconds()))) // whole seconds only
 	}
@@ -168,7 +188,7 @@ func (b *olderBed) program(t *testing.T, p olderProgram, via, key string, d time
 	cmd.Dir = filepath.Join("..", "..", "examples", "older")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	// The shell script starts others: a group of their own lets all of them be ended.
+	// The shell script starts others: in one process group all of them can be ended.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -183,14 +203,14 @@ func (b *olderBed) program(t *testing.T, p olderProgram, via, key string, d time
 func TestOlder(t *testing.T) {
 	bed := newOlderBed(t)
 	t.Run("alone", bed.testAlone)
-	t.Run("beside LOCK", bed.testBeside)
+	t.Run("next to LOCK", bed.testNextToLock)
 	t.Run("takeover", bed.testTakeover)
 	t.Run("losing GETSET", bed.testLosingGetset)
 	t.Run("foreign unit", bed.testForeignUnit)
 	t.Run("mixed", bed.testMixed)
 }
 
-// testAlone: a recipe does through the proxy what it does directly.
+// testAlone: a recipe behaves the same through the proxy as directly.
 func (b *olderBed) testAlone(t *testing.T) {
 	for _, p := range olderPublished {
 		t.Run(p.name, func(t *testing.T) {
@@ -227,32 +247,36 @@ func (b *olderBed) testAloneVia(t *testing.T, p olderProgram, via string, d time
 		t.Errorf("%d of %d acquisitions were not released", unreleased, acquisitions)
 	}
 
-	// What a crash leaves behind.
+	// A crash leaves this behind.
 	b.program(t, p, via, key, time.Second, "--crash")
 	c := b.client(t, "direct")
 	left, err := strconv.ParseInt(c.Get(t.Context(), key).Val(), 10, 64)
-	if remains := olderTime(p.unit, left).Sub(time.Now()); err != nil || remains < 0 || remains > p.lasts {
-		t.Errorf("left behind: %q, which is in %v", c.Get(t.Context(), key).Val(), remains)
+	if remains := olderTime(p.unit, left).Sub(time.Now()); err != nil || remains < 0 ||
+		remains > p.lasts {
+		t.Errorf("left behind: %q, which expires in %v", c.Get(t.Context(), key).Val(), remains)
 	}
 	ttl := c.TTL(t.Context(), key).Val()
 	if expires := ttl > 0; expires != strings.HasPrefix(p.name, "L4") {
-		t.Errorf("TTL of what is left behind: %v", ttl)
+		t.Errorf("TTL of the key left behind: %v", ttl)
 	}
 }
 
-// testBeside: nobody holds the lock with another, and nobody starves. The timeouts are far longer than the work, so that none of
-// the recipes' faults is an excuse.
-func (b *olderBed) testBeside(t *testing.T) {
+// testNextToLock: no two hold the lock at once, and no client starves. The timeouts are far longer
+// than the work, so that no fault of a recipe is an excuse.
+func (b *olderBed) testNextToLock(t *testing.T) {
 	type pair struct {
 		olderProgram
 		unit string // of the proxy, or "both" for LOCK users at each and the older recipe at one
 	}
 	pairs := []pair{
-		{olderL1, "s"}, {olderL1, "ms"}, {olderL2, "s"}, {olderL2, "ms"}, {olderL4Fixed, "s"}, {olderL4Fixed, "ms"},
-		{olderL3, "ms"}, {olderL3InS, "s"}, {olderL5, "ms"}, {olderL5InS, "s"}, {olderL4, "s"}, {olderL4, "ms"},
+		{olderL1, "s"}, {olderL1, "ms"}, {olderL2, "s"}, {olderL2, "ms"}, {olderL4Fixed, "s"},
+		{olderL4Fixed, "ms"},
+		{olderL3, "ms"}, {olderL3InS, "s"}, {olderL5, "ms"}, {olderL5InS, "s"}, {olderL4, "s"},
+		{olderL4, "ms"},
 	}
-	if olderWaits { // a queue in each proxy, of which only one sees the plain client
-		pairs = append(pairs, pair{olderL1, "both"}, pair{olderL2, "both"}, pair{olderL3InS, "both"}, pair{olderL4Fixed, "both"}, pair{olderL5InS, "both"})
+	if olderWaits { // a queue in each proxy, of which only one sees the foreign client
+		pairs = append(pairs, pair{olderL1, "both"}, pair{olderL2, "both"},
+			pair{olderL3InS, "both"}, pair{olderL4Fixed, "both"}, pair{olderL5InS, "both"})
 	}
 	for _, p := range pairs {
 		t.Run(p.name+" at "+p.unit, func(t *testing.T) {
@@ -264,11 +288,11 @@ func (b *olderBed) testBeside(t *testing.T) {
 			user := olderLockUser()
 			via, programs := p.unit, []olderProgram{p.olderProgram, user, user}
 			if via == "both" {
-				// Two each: one alone, that never rests, takes the lock again before anybody looks, as a plain client would.
+				// Two each: a client alone takes the lock again at once, as a foreign client would.
 				via, programs = "s", append(programs, user.at("ms"), user.at("ms"))
 			}
-			reports := b.run(t, via, "beside:"+p.name+":"+p.unit, d, programs)
-			olderNobodyStarved(t, programs, reports)
+			reports := b.run(t, via, "next:"+p.name+":"+p.unit, d, programs)
+			olderNoneStarved(t, programs, reports)
 			for i, r := range reports {
 				if r.Unreleased > 0 && !p.noFree {
 					t.Errorf("%s could not release %d times", programs[i].name, r.Unreleased)
@@ -278,7 +302,7 @@ func (b *olderBed) testBeside(t *testing.T) {
 	}
 }
 
-func olderNobodyStarved(t *testing.T, programs []olderProgram, reports []olderReport) {
+func olderNoneStarved(t *testing.T, programs []olderProgram, reports []olderReport) {
 	t.Helper()
 	for i, r := range reports {
 		few := 3
@@ -291,7 +315,7 @@ func olderNobodyStarved(t *testing.T, programs []olderProgram, reports []olderRe
 	}
 }
 
-// testTakeover: live locks of either kind refuse the other, expired ones don't.
+// testTakeover: a live lock of either kind refuses the other, an expired one doesn't.
 func (b *olderBed) testTakeover(t *testing.T) {
 	var wg sync.WaitGroup // not t.Parallel, which would let only a few sleep at a time
 	defer wg.Wait()
@@ -318,16 +342,17 @@ func (b *olderBed) testTakeoverOf(t *testing.T, p olderProgram, unit string) {
 	// A live LOCK.
 	token := olderLock(t, c, key, 30)
 	if r := b.program(t, p, unit, key, time.Second); r.Acquisitions != 0 || r.Failures == 0 {
-		t.Errorf("beside a live LOCK: %d acquisitions, %d failed tries", r.Acquisitions, r.Failures)
+		t.Errorf("next to a live LOCK: %d acquisitions, %d failed tries", r.Acquisitions,
+			r.Failures)
 	}
 	if got := c.Do(ctx, "UNLOCK", key, token).Val(); got != int64(1) {
 		t.Errorf("UNLOCK after %s had tried: %v", p.name, got)
 	}
 
-	// A LOCK whose holder is gone: its key expires; or, as a plain one's, stays.
+	// The holder of a LOCK is gone: its key expires, or stays like an older lock's.
 	for _, stays := range []bool{false, true} {
 		if stays && p.unit != unit {
-			continue // a time in ms is none that seconds ever reach
+			continue // with seconds a time in ms never expires
 		}
 		token := olderLock(t, c, key, 1)
 		if stays {
@@ -337,7 +362,7 @@ func (b *olderBed) testTakeoverOf(t *testing.T, p olderProgram, unit string) {
 		if r.Acquisitions == 0 {
 			t.Errorf("an expired LOCK was not taken over, key staying: %v", stays)
 		}
-		if r.LongestWaitMS < 500 { // some of the second is over before the program looks
+		if r.LongestWaitMS < 500 { // some of the second is over before the program polls
 			t.Errorf("a LOCK for 1 s was taken over after %d ms", r.LongestWaitMS)
 		}
 		if got := c.Do(ctx, "UNLOCK", key, token).Val(); got != int64(0) {
@@ -389,11 +414,12 @@ func (b *olderBed) testTakeoverOf(t *testing.T, p olderProgram, unit string) {
 	}
 	direct.Set(ctx, key, olderStamp(p.unit, time.Now().Add(-time.Hour)), 0)
 	if r := b.run(t, unit, key, time.Second, one)[0]; r.Acquisitions == 0 || r.LongestWaitMS > 500 {
-		t.Errorf("one from long ago: %d acquisitions, longest wait %d ms", r.Acquisitions, r.LongestWaitMS)
+		t.Errorf("one from long ago: %d acquisitions, longest wait %d ms", r.Acquisitions,
+			r.LongestWaitMS)
 	}
 }
 
-// testLosingGetset does L1's steps by hand around LOCK's takeover of an expired lock.
+// testLosingGetset does L1's steps by hand during LOCK's takeover of an expired lock.
 func (b *olderBed) testLosingGetset(t *testing.T) {
 	for _, unit := range []string{"s", "ms"} {
 		t.Run(unit, func(t *testing.T) {
@@ -405,69 +431,72 @@ func (b *olderBed) testLosingGetset(t *testing.T) {
 	}
 }
 
-// olderRace leaves an expired lock at key, lets a plain client find it so, and lets LOCK take it over.
-func olderRace(t *testing.T, plain, c *redis.Client, key string) (token int64, value string) {
+// olderRace leaves an expired lock at key, shows it to a
+// foreign client, and lets LOCK take it over.
+func olderRace(t *testing.T, foreign, c *redis.Client, key string) (token int64, value string) {
 	t.Helper()
 	ctx := t.Context()
-	olderDelete(t, plain, key)
-	plain.Set(ctx, key, time.Now().Unix()-10, 0)
-	if got := plain.Do(ctx, "SETNX", key, time.Now().Unix()+6).Val(); got != int64(0) {
+	olderDelete(t, foreign, key)
+	foreign.Set(ctx, key, time.Now().Unix()-10, 0)
+	if got := foreign.Do(ctx, "SETNX", key, time.Now().Unix()+6).Val(); got != int64(0) {
 		t.Fatalf("SETNX: %v", got)
 	}
-	if old, err := plain.Get(ctx, key).Int64(); err != nil || old > time.Now().Unix() {
+	if old, err := foreign.Get(ctx, key).Int64(); err != nil || old > time.Now().Unix() {
 		t.Fatalf("GET: %v, %v", old, err)
 	}
 	token = olderLock(t, c, key, 10)
-	return token, plain.Get(ctx, key).Val()
+	return token, foreign.Get(ctx, key).Val()
 }
 
-// olderLoses is the plain client's GETSET, which tells it that it has lost.
-func olderLoses(t *testing.T, plain *redis.Client, key, value string) {
+// olderLoses is the foreign client's GETSET, which tells it that it has lost.
+func olderLoses(t *testing.T, foreign *redis.Client, key, value string) {
 	t.Helper()
-	if old, err := plain.GetSet(t.Context(), key, time.Now().Unix()+6).Result(); err != nil || old != value {
+	if old, err := foreign.GetSet(t.Context(), key, time.Now().Unix()+6).Result(); err != nil ||
+		old != value {
 		t.Fatalf("GETSET: %q, %v, want the winner's %q", old, err, value)
 	}
 }
 
 func (b *olderBed) testLosingGetsetVia(t *testing.T, unit, via string) {
-	ctx, c, plain, other := t.Context(), b.client(t, unit), b.client(t, via), b.client(t, unit)
+	ctx, c, foreign, other := t.Context(), b.client(t, unit), b.client(t, via), b.client(t, unit)
 	key := "getset:" + unit + ":" + via
 
-	// Put right. The proxy looks within 80 ms several times; the rest is for a busy machine.
+	// The timestamp is repaired. The proxy checks several
+	// times within 80 ms; the rest is for a busy machine.
 	for _, delay := range []time.Duration{0, 20 * time.Millisecond, 40 * time.Millisecond} {
-		token, value := olderRace(t, plain, c, key)
+		token, value := olderRace(t, foreign, c, key)
 		time.Sleep(delay)
-		olderLoses(t, plain, key, value)
+		olderLoses(t, foreign, key, value)
 		lost := time.Now()
 		if got := other.Do(ctx, "LOCK", key, 5).Err(); got != redis.Nil {
 			t.Errorf("another LOCK: %v", got)
 		}
-		for plain.Get(ctx, key).Val() != value && time.Since(lost) < time.Second {
+		for foreign.Get(ctx, key).Val() != value && time.Since(lost) < time.Second {
 			time.Sleep(time.Millisecond)
 		}
 		after := time.Since(lost)
-		t.Logf("a GETSET %v after the takeover was put right after %v", delay, after)
+		t.Logf("a GETSET %v after the takeover was repaired after %v", delay, after)
 		if after > 250*time.Millisecond {
-			t.Errorf("put right after %v", after)
+			t.Errorf("repaired after %v", after)
 		}
-		if ttl := plain.PTTL(ctx, key).Val(); ttl <= 9*time.Second {
-			t.Errorf("TTL when put right: %v", ttl)
+		if ttl := foreign.PTTL(ctx, key).Val(); ttl <= 9*time.Second {
+			t.Errorf("TTL after the repair: %v", ttl)
 		}
 		if got := other.Do(ctx, "LOCK", key, 5).Err(); got != redis.Nil {
-			t.Errorf("another LOCK once it is put right: %v", got)
+			t.Errorf("another LOCK after the repair: %v", got)
 		}
 		if got := c.Do(ctx, "UNLOCK", key, token).Val(); got != int64(1) {
 			t.Errorf("UNLOCK: %v", got)
 		}
-		if n := plain.Exists(ctx, key).Val(); n != 0 {
+		if n := foreign.Exists(ctx, key).Val(); n != 0 {
 			t.Error("the key is still there")
 		}
 	}
 
-	// Released before it is put right.
+	// Released before the repair.
 	for range 20 {
-		token, value := olderRace(t, plain, c, key)
-		olderLoses(t, plain, key, value)
+		token, value := olderRace(t, foreign, c, key)
+		olderLoses(t, foreign, key, value)
 		if got := c.Do(ctx, "UNLOCK", key, token).Val(); got != int64(1) {
 			t.Fatalf("UNLOCK right after the GETSET: %v", got)
 		}
@@ -478,17 +507,19 @@ func (b *olderBed) testLosingGetsetVia(t *testing.T, unit, via string) {
 	}
 }
 
-// testLateGetset: the loser is so slow that the lock it lost has been released, and the next LOCK has taken a free key. It must
-// make no second holder at once; at worst the key is refused to all until the loser's timestamp is over.
+// testLateGetset: the loser is so slow that the lock it lost has been released, and the next LOCK
+// has taken a free key. There must be no second holder at once; at worst the key is refused to all
+// until the loser's timestamp has expired.
 func (b *olderBed) testLateGetset(t *testing.T, unit string) {
-	ctx, c, plain, other := t.Context(), b.client(t, unit), b.client(t, "direct"), b.client(t, unit)
+	ctx, c, foreign, other := t.Context(), b.client(t, unit), b.client(t, "direct"),
+		b.client(t, unit)
 	key := "late:" + unit
-	token, _ := olderRace(t, plain, c, key)
+	token, _ := olderRace(t, foreign, c, key)
 	if got := c.Do(ctx, "UNLOCK", key, token).Val(); got != int64(1) {
 		t.Fatalf("UNLOCK: %v", got)
 	}
 	token = olderLock(t, c, key, 10)
-	olderLoses(t, plain, key, plain.Get(ctx, key).Val())
+	olderLoses(t, foreign, key, foreign.Get(ctx, key).Val())
 	if got := other.Do(ctx, "LOCK", key, 5).Err(); got != redis.Nil {
 		t.Errorf("another LOCK: %v", got)
 	}
@@ -498,11 +529,11 @@ func (b *olderBed) testLateGetset(t *testing.T, unit string) {
 	default:
 		t.Errorf("UNLOCK: %v", got)
 	}
-	olderDelete(t, plain, key)
+	olderDelete(t, foreign, key)
 }
 
-// testForeignUnit: seconds look long over to a recipe that counts in ms, whoever wrote them. This is why a proxy writes the
-// unit of the plain clients beside it; its own ms are safe beside all of them.
+// testForeignUnit: to a recipe that counts in ms, a timestamp in seconds has long expired. This is
+// why a proxy writes the unit of the foreign clients; ms are safe with all of them.
 func (b *olderBed) testForeignUnit(t *testing.T) {
 	for _, p := range []olderProgram{olderL3, olderL5} {
 		t.Run(p.name, func(t *testing.T) {
@@ -526,7 +557,8 @@ func (b *olderBed) testMixed(t *testing.T) {
 		}
 		d = time.Duration(n) * time.Second
 	}
-	// L3 looks five times a second only, and L4 leaves the lock blocked for up to 4 s: it needs a key that is free now and then.
+	// L3 polls only five times a second, and L4 leaves the lock blocked for up to 4 s: it needs a
+	// key that is free now and then.
 	const rest = 100 * time.Millisecond
 	poller := olderPoller.with(rest)
 	user := poller
@@ -535,21 +567,25 @@ func (b *olderBed) testMixed(t *testing.T) {
 	}
 	l4 := olderL4.with(d * 8 / 10)
 
-	seconds := []olderProgram{user, user, poller, poller, olderL1.with(2 * rest), olderL2.with(rest), olderL3InS, l4, olderL4Fixed.with(rest), olderL5InS.with(rest)}
+	seconds := []olderProgram{user, user, poller, poller, olderL1.with(2 * rest),
+		olderL2.with(rest), olderL3InS, l4, olderL4Fixed.with(rest), olderL5InS.with(rest)}
 	t.Run("seconds", func(t *testing.T) { b.testMixedOf(t, "s", d, seconds) })
 
 	// LOCK reads either unit, so that proxies which write different ones exclude each other.
-	units := []olderProgram{user, user, user.at("ms"), user.at("ms"), olderL1.with(2 * rest), olderL2.with(rest), l4, olderL4Fixed.with(rest), olderL5InS.with(rest)}
+	units := []olderProgram{user, user, user.at("ms"), user.at("ms"), olderL1.with(2 * rest),
+		olderL2.with(rest), l4, olderL4Fixed.with(rest), olderL5InS.with(rest)}
 	t.Run("seconds, proxies of both units", func(t *testing.T) { b.testMixedOf(t, "s", d, units) })
 
 	t.Run("ms", func(t *testing.T) {
-		b.testMixedOf(t, "ms", d, []olderProgram{user, user, poller, poller, olderL3, olderL5, olderL5})
+		b.testMixedOf(t, "ms", d, []olderProgram{user, user, poller, poller, olderL3, olderL5,
+			olderL5})
 	})
 }
 
-func (b *olderBed) testMixedOf(t *testing.T, unit string, d time.Duration, programs []olderProgram) {
+func (b *olderBed) testMixedOf(t *testing.T, unit string, d time.Duration,
+	programs []olderProgram) {
 	reports := b.run(t, unit, fmt.Sprintf("mixed:%s:%d", unit, len(programs)), d, programs)
-	olderNobodyStarved(t, programs, reports)
+	olderNoneStarved(t, programs, reports)
 }
 
 func olderLock(t *testing.T, c *redis.Client, key string, seconds int) int64 {
@@ -561,7 +597,7 @@ func olderLock(t *testing.T, c *redis.Client, key string, seconds int) int64 {
 	return token
 }
 
-// olderDelete deletes a lock and what the programs count beside it.
+// olderDelete deletes a lock and the programs' counts for it.
 func olderDelete(t *testing.T, c *redis.Client, key string) {
 	t.Helper()
 	if err := c.Del(t.Context(), key, key+":counter", key+":inside").Err(); err != nil {

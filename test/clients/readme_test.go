@@ -17,7 +17,7 @@ import (
 
 // A readmeSample is how a program of the README becomes one that can be run.
 type readmeSample struct {
-	file  string // what it is called, in a directory below testdata/dir
+	file  string // its name, in a directory below testdata/dir
 	dir   string
 	frame string // what the README leaves out around it, with %s in its place; "" is nothing
 	run   []string
@@ -27,12 +27,16 @@ type readmeSample struct {
 const readmeSays = `^my token is \d{16}\nunlocked: 1\n$`
 
 var readmeSamples = map[string]readmeSample{
-	"python": {file: "sample.py", dir: "redis-py", run: []string{"/usr/bin/python3"}, says: readmeSays},
-	"js":     {file: "sample.mjs", dir: "node", run: []string{"node"}, says: readmeSays},
-	"go":     {file: "sample.go", dir: "go", frame: readmeGo, run: []string{"go", "run"}, says: readmeSays},
-	"php":    {file: "sample.php", dir: "phpredis", run: []string{"/usr/bin/php"}, says: readmeSays},
-	"ruby":   {file: "sample.rb", dir: "redis-rb", run: []string{"/usr/bin/ruby"}, says: readmeSays},
-	"java":   {file: "Lock.java", dir: "java", run: []string{"java"}, says: `^:\d{16}\n:1\n$`},
+	"python": {file: "sample.py", dir: "redis-py", run: []string{"/usr/bin/python3"},
+		says: readmeSays},
+	"js": {file: "sample.mjs", dir: "node", run: []string{"node"}, says: readmeSays},
+	"go": {file: "sample.go", dir: "go", frame: readmeGo, run: []string{"go", "run"},
+		says: readmeSays},
+	"php": {file: "sample.php", dir: "phpredis", run: []string{"/usr/bin/php"},
+		says: readmeSays},
+	"ruby": {file: "sample.rb", dir: "redis-rb", run: []string{"/usr/bin/ruby"},
+		says: readmeSays},
+	"java": {file: "Lock.java", dir: "java", run: []string{"java"}, says: `^:\d{16}\n:1\n$`},
 }
 
 const readmeGo = `package main
@@ -52,7 +56,7 @@ func main() {
 
 var readmeProgram = regexp.MustCompile("(?s)\n```([a-z]+)\n(.*?)\n```\n")
 
-// Every program in the README is run as it stands there, but for the port.
+// Every program in the README is run as it is printed, except for the port.
 func TestClientsOfTheReadme(t *testing.T) {
 	bin := proxytest.Binary(t)
 	lockproxy := strconv.Itoa(testredis.FreePort(t))
@@ -83,7 +87,8 @@ func TestClientsOfTheReadme(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := clientProgram{name: language, dir: s.dir}
-			printed := c.command(t, 3*time.Minute, "", append(s.run, filepath.Join(filepath.Base(dir), s.file)))
+			printed := c.command(t, 3*time.Minute, "",
+				append(s.run, filepath.Join(filepath.Base(dir), s.file)))
 			if !regexp.MustCompile(s.says).MatchString(printed) {
 				t.Errorf("it prints:\n%s", printed)
 			}
@@ -92,7 +97,7 @@ func TestClientsOfTheReadme(t *testing.T) {
 	}
 	for language := range programs {
 		if language != "console" {
-			t.Errorf("nobody runs the README's program in %s", language)
+			t.Errorf("no test runs the README's program in %s", language)
 		}
 	}
 }

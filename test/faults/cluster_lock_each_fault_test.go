@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Each thing that happens to a cluster by itself, again and again while clients work.
+// Each cluster fault by itself, again and again while clients work.
 func TestClusterLockFault(t *testing.T) {
 	for _, f := range clusterFaults {
 		t.Run(f.name, func(t *testing.T) {
-			c := startClusterUnderWork(t, 2*time.Second) // a busy machine mustn't look like dead nodes
+			// so that a busy machine doesn't look like dead nodes
+			c := startClusterUnderWork(t, 2*time.Second)
 			for range 2 {
 				c.inflict(t, f, 2)
 			}
@@ -20,7 +21,8 @@ func TestClusterLockFault(t *testing.T) {
 	}
 }
 
-// Locks and data go on while slots move, a master is replaced by hand, and one is killed. The rest is above.
+// Locks and data continue while slots move, a master is replaced by hand, and one is killed.
+// TestClusterLockFault has the other faults.
 func TestClusterLocksGoOn(t *testing.T) {
 	t.Parallel()
 	c := startClusterUnderWork(t, time.Second)

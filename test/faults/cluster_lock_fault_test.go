@@ -14,12 +14,13 @@ import (
 	"lockproxy/proxy"
 )
 
-// clusterFault is something that is done to a cluster while clients work.
+// clusterFault is done to a cluster while clients work.
 type clusterFault struct {
 	name string
-	// loses says that the cluster may lose what it has acknowledged, since a replica takes a master's place that may lack it.
+	// loses says that the cluster can lose acknowledged writes,
+	// since a replica that lacks them can replace a master.
 	loses bool
-	// replaces says that a replica takes a master's place by vote.
+	// replaces says that a replica replaces a master by vote.
 	replaces bool
 	do       func(t *testing.T, c *testredis.Cluster, slot int) // slot has a lock that is in use
 }
@@ -58,27 +59,32 @@ var clusterFaults = []clusterFault{
 	}},
 }
 
-// breaks is what may be untrue of the history because of a fault: what is never allowed is left out, what is to be counted too.
+// breaks is what can be untrue of the history because of a fault. It leaves out what is never
+// allowed, and what is counted.
 func (f clusterFault) breaks() history.Breaks {
 	return history.Breaks{Service: true, Orphans: true, Writes: f.loses}
 }
 
-// A cluster, and two proxies each before it with and without --min-replicas.
+// A clusterUnderWork is a cluster behind two proxies with --min-replicas and two without.
 type clusterUnderWork struct {
 	*testredis.Cluster
 	plain, safe *clusterWork
 	patience    time.Duration
 }
 
-// patience is after how long the nodes take a silent one for down.
+// patience is after how long the nodes take a silent one for dead.
 func startClusterUnderWork(t *testing.T, patience time.Duration) *clusterUnderWork {
 	timeout := strconv.FormatInt(patience.Milliseconds(), 10)
-	c := &clusterUnderWork{Cluster: testredis.StartCluster(t, 3, 1, "--cluster-node-timeout", timeout), patience: patience}
+	c := &clusterUnderWork{Cluster: testredis.StartCluster(t, 3, 1, "--cluster-node-timeout",
+		timeout), patience: patience}
 	safe := func(cfg *proxy.Config) {
-		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1, ReplicaTimeout: 300 * time.Millisecond}
+		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1,
+			ReplicaTimeout: 300 * time.Millisecond}
 	}
-	c.plain = startClusterWork(t, "plain", proxytest.Start(t, c.URL(), nil), proxytest.Start(t, c.URL(), nil))
-	c.safe = startClusterWork(t, "safe", proxytest.Start(t, c.URL(), safe), proxytest.Start(t, c.URL(), safe))
+	c.plain = startClusterWork(t, "plain", proxytest.Start(t, c.URL(), nil),
+		proxytest.Start(t, c.URL(), nil))
+	c.safe = startClusterWork(t, "safe", proxytest.Start(t, c.URL(), safe),
+		proxytest.Start(t, c.URL(), safe))
 	time.Sleep(time.Second)
 	return c
 }
@@ -101,7 +107,7 @@ func (c *clusterUnderWork) inflict(t *testing.T, f clusterFault, locks int) {
 	}
 }
 
-// finish judges both. loses says that the plain one's locks may have been lost.
+// finish judges both. loses says that locks without --min-replicas can have been lost.
 func (c *clusterUnderWork) finish(t *testing.T, loses bool) {
 	t.Helper()
 	time.Sleep(1500 * time.Millisecond)
@@ -113,7 +119,7 @@ func (c *clusterUnderWork) finish(t *testing.T, loses bool) {
 		for _, text := range v.broken(never...) {
 			t.Errorf("%s: %s", w.name, text)
 		}
-		for _, text := range v.broken("fifo") { // a failover may upset the order
+		for _, text := range v.broken("fifo") { // a failover can upset the order
 			if loses {
 				t.Logf("found: %s", text)
 			} else {

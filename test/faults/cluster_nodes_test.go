@@ -14,7 +14,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// clusterLoad is clients that write and read keys of all slots through one proxy, in pipelines, and look at every reply.
+// clusterLoad is clients that write and read keys of all slots
+// through one proxy, in pipelines, and check every reply.
 type clusterLoad struct {
 	t       *testing.T
 	addr    string
@@ -24,15 +25,16 @@ type clusterLoad struct {
 	mu      sync.Mutex
 	right   int
 	unknown int            // commands reported as of unknown outcome
-	refused map[string]int // reported as not run, by what was said
+	refused map[string]int // reported as not run, by the message
 	ended   int            // connections that were closed
-	wrong   []string       // replies that are none of these
+	wrong   []string       // other replies
 	served  []time.Time    // when each client's last round was all answered
-	trouble time.Time      // of the last that wasn't right
+	trouble time.Time      // the time of the last wrong reply
 }
 
 func startClusterLoad(t *testing.T, addr string, clients int) *clusterLoad {
-	l := &clusterLoad{t: t, addr: addr, stopped: make(chan struct{}), refused: map[string]int{}, served: make([]time.Time, clients)}
+	l := &clusterLoad{t: t, addr: addr, stopped: make(chan struct{}), refused: map[string]int{},
+		served: make([]time.Time, clients)}
 	for i := range clients {
 		l.running.Go(func() { l.client(i) }) // ends when stopped; stop waits for it
 	}
@@ -69,7 +71,8 @@ func (l *clusterLoad) client(id int) {
 func (l *clusterLoad) round(c *proxytest.Conn, id, n int) (alive bool) {
 	var commands []string
 	for i := range 8 {
-		commands = append(commands, fmt.Sprintf("SET load:%d:%d load:%d:%d=%d", id, i, id, i, n), fmt.Sprintf("GET load:%d:%d", id, i))
+		commands = append(commands, fmt.Sprintf("SET load:%d:%d load:%d:%d=%d", id, i, id, i, n),
+			fmt.Sprintf("GET load:%d:%d", id, i))
 	}
 	c.Send(commands...)
 	for i, command := range commands {
@@ -105,17 +108,22 @@ func (l *clusterLoad) note(got, want string, closed bool) {
 		l.ended++
 	case strings.HasPrefix(got, "-UPSTREAM ") && strings.Contains(got, "unknown"):
 		l.unknown++
-	case strings.HasPrefix(got, "-UPSTREAM "), strings.HasPrefix(got, "-CLUSTERDOWN "), strings.HasPrefix(got, "-LOADING "), strings.HasPrefix(got, "-MASTERDOWN "), strings.HasPrefix(got, "-TRYAGAIN "):
+	case strings.HasPrefix(got, "-UPSTREAM "), strings.HasPrefix(got, "-CLUSTERDOWN "),
+		strings.HasPrefix(got, "-LOADING "), strings.HasPrefix(got, "-MASTERDOWN "),
+		strings.HasPrefix(got, "-TRYAGAIN "):
 		l.refused[strings.Join(strings.Fields(got)[:2], " ")]++
-	case want[0] == '$' && (strings.Contains(got, key+"=") || got == "$-1\r\n") && time.Since(l.trouble) < 10*time.Second:
-		// An older value of the same key: its SET was lost, or was acknowledged by a master that has died since.
+	case want[0] == '$' && (strings.Contains(got, key+"=") || got == "$-1\r\n") &&
+		time.Since(l.trouble) < 10*time.Second:
+		// An older value of the same key: its SET was lost, or
+		// was acknowledged by a master that has died since.
 	default:
 		l.wrong = append(l.wrong, fmt.Sprintf("%q, not %q", got, want))
 	}
 	l.trouble = time.Now()
 }
 
-// recovered waits until everything has been right, and nobody has waited, for half a second, and returns how long that took since began.
+// recovered waits until every reply was right, and no client has waited, for half a second, and
+// returns how long that took since began.
 func (l *clusterLoad) recovered(began time.Time) time.Duration {
 	l.t.Helper()
 	var last time.Time
@@ -133,17 +141,18 @@ func (l *clusterLoad) recovered(began time.Time) time.Duration {
 	return max(0, last.Sub(began))
 }
 
-// counts says what has been counted, and begins anew.
+// counts reports the counts and resets them.
 func (l *clusterLoad) counts() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	text := fmt.Sprintf("%d right, %d unknown, %v refused, %d connections ended, %d wrong", l.right, l.unknown, l.refused, l.ended, len(l.wrong))
+	text := fmt.Sprintf("%d right, %d unknown, %v refused, %d connections ended, %d wrong", l.right,
+		l.unknown, l.refused, l.ended, len(l.wrong))
 	l.right, l.unknown, l.refused, l.ended = 0, 0, map[string]int{}, 0
 	return text
 }
 
-// Whatever happens to the nodes, no reply is wrong, what may have run is reported so, and all is served again soon after the cluster is
-// whole. The figures are printed with -v.
+// During faults of nodes no reply is wrong, a command that can have run is reported so, and all is
+// served again soon after the cluster is whole. The figures are printed with -v.
 func TestClusterFaults(t *testing.T) {
 	c := testredis.StartCluster(t, 3, 1)
 	p := proxytest.Start(t, c.URL(), nil)
@@ -155,7 +164,8 @@ func TestClusterFaults(t *testing.T) {
 		began := time.Now()
 		do()
 		took := load.recovered(began)
-		t.Logf("%-40s last trouble after %6v: %s", name, took.Round(time.Millisecond), load.counts())
+		t.Logf("%-40s last trouble after %6v: %s", name, took.Round(time.Millisecond),
+			load.counts())
 		if took > most {
 			t.Errorf("%s: trouble for %v", name, took)
 		}
@@ -172,7 +182,7 @@ func TestClusterFaults(t *testing.T) {
 		added = c.AddNode()
 		c.MigrateAll(c.Nodes[1], added)
 	})
-	step("it gives all back and is removed", 10*time.Second, func() {
+	step("the node gives all back and is removed", 10*time.Second, func() {
 		c.MigrateAll(added, c.Nodes[1])
 		c.RemoveNode(added)
 	})
@@ -182,13 +192,13 @@ func TestClusterFaults(t *testing.T) {
 		dead = c.MasterOf(hot)
 		c.KillMaster(dead)
 	})
-	step("it comes back as a replica", 5*time.Second, func() { c.Rejoin(t, dead) })
-	step("a master is stopped, and goes on later", 20*time.Second, func() {
+	step("the master comes back as a replica", 5*time.Second, func() { c.Rejoin(t, dead) })
+	step("a master is stopped, and continues later", 20*time.Second, func() {
 		master := c.MasterOf(hot)
 		replica := c.ReplicaOf(master)
 		master.Pause()
 		c.WaitReplaced(replica)
-		load.recovered(time.Now()) // without it
+		load.recovered(time.Now()) // without the stopped master
 		master.Resume()
 		c.WaitOK()
 	})

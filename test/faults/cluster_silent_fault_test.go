@@ -12,8 +12,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// A master that is silent (SIGSTOP) holds those up whose requests were on their way by the same connection as one for it, until a replica
-// has taken its place; not those who come later. The figures are printed with -v.
+// A silent master (SIGSTOP) delays the requests that were in flight on the same connection as one
+// for it, until a replica has replaced it; not later ones. The figures are printed with -v.
 func TestClusterSilentNode(t *testing.T) {
 	c := testredis.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 	p := proxytest.Start(t, c.URL(), nil)
@@ -73,13 +73,16 @@ func TestClusterSilentNode(t *testing.T) {
 			held++
 		}
 	}
-	t.Logf("asked of the silent node: %q, %v after %v; %d of %d others were held, the longest wait of each %v; who came later waited %v", got, err, took, held, len(longest), longest, lateTook)
+	t.Logf(
+		"asked of the silent node: %q, %v after %v; %d of %d others were held, the longest wait "+
+			"of each %v; later clients waited %v", got, err, took, held, len(longest), longest,
+		lateTook)
 	if lateTook > time.Second {
-		t.Errorf("who came later waited %v", lateTook)
+		t.Errorf("later clients waited %v", lateTook)
 	}
 	for _, l := range longest {
 		if l > took+500*time.Millisecond {
-			t.Errorf("another was held for %v, the one who asked the silent node for %v", l, took)
+			t.Errorf("another was held for %v, the client of the silent node for %v", l, took)
 		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// clusterWork is clients that compete for locks, and others that ask what has one right answer, through proxies before one cluster. All
-// that they see goes into a history.
+// clusterWork is clients that compete for locks, and others whose commands have one right answer,
+// through proxies in front of one cluster. All that they see goes into a history.
 type clusterWork struct {
 	t       *testing.T
 	name    string
@@ -35,7 +35,8 @@ type clusterWork struct {
 	faults []history.Fault // guarded by mu
 }
 
-// startClusterWork works at locks named by name. Each has a hash tag, so that a fenced write goes to its slot.
+// startClusterWork works at locks named by name. Each has a
+// hash tag, so that a fenced write goes to its slot.
 func startClusterWork(t *testing.T, name string, proxies ...*proxytest.Proxy) *clusterWork {
 	w := &clusterWork{t: t, name: name}
 	for i, p := range proxies {
@@ -49,27 +50,32 @@ func startClusterWork(t *testing.T, name string, proxies ...*proxytest.Proxy) *c
 	t.Cleanup(func() { stop(); w.running.Wait() })
 	seed := uint64(len(name))
 	for i := range 8 {
-		l := &client.Locker{ID: i, Targets: w.targets, Keys: w.keys, Random: rand.New(rand.NewPCG(seed, uint64(i))), Notes: &w.notes,
-			Think: 40 * time.Millisecond, Shortest: 300 * time.Millisecond, Longest: time.Second, Sessions: 30}
+		l := &client.Locker{ID: i, Targets: w.targets, Keys: w.keys,
+			Random: rand.New(rand.NewPCG(seed, uint64(i))), Notes: &w.notes,
+			Think: 40 * time.Millisecond, Shortest: 300 * time.Millisecond, Longest: time.Second,
+			Sessions: 30}
 		w.running.Go(func() { l.Run(ctx) }) // ends with ctx; end and the test wait for it
 	}
 	for i := range 4 {
-		a := &client.Asker{ID: 1000 + i, Name: fmt.Sprintf("%s:asker:%d", name, i), Targets: w.targets, Users: []string{""}, OneDatabase: true,
-			Random: rand.New(rand.NewPCG(seed, uint64(1000+i))), Notes: &w.notes, Think: 40 * time.Millisecond, Big: 20_000}
+		a := &client.Asker{ID: 1000 + i, Name: fmt.Sprintf("%s:asker:%d", name, i),
+			Targets: w.targets, Users: []string{""}, OneDatabase: true,
+			Random: rand.New(rand.NewPCG(seed, uint64(1000+i))), Notes: &w.notes,
+			Think: 40 * time.Millisecond, Big: 20_000}
 		w.askers = append(w.askers, a)
-		w.running.Go(func() { a.Run(ctx) }) // likewise
+		w.running.Go(func() { a.Run(ctx) }) // ends with ctx; end and the test wait for it
 	}
 	return w
 }
 
-// during notes that something was done to the cluster.
+// during records a fault of the cluster.
 func (w *clusterWork) during(kind string, from, to int64, breaks history.Breaks) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults = append(w.faults, history.Fault{Kind: kind, From: from, To: to, Breaks: breaks})
 }
 
-// end stops the clients, asks for every lock once more and for all that was written, and judges what was seen.
+// end stops the clients, asks for every lock and every
+// written value once more, and judges what was seen.
 func (w *clusterWork) end() clusterVerdict {
 	w.t.Helper()
 	w.stopAll()
@@ -90,7 +96,7 @@ func (w *clusterWork) end() clusterVerdict {
 	return clusterVerdict{h: h, report: check.Check(h, check.DefaultBounds())}
 }
 
-// clusterVerdict is what came of a clusterWork.
+// clusterVerdict is the outcome of a clusterWork.
 type clusterVerdict struct {
 	h      history.History
 	report check.Report
@@ -125,15 +131,18 @@ func (v clusterVerdict) broken(rules ...string) (list []string) {
 }
 
 func (v clusterVerdict) line(o history.Op) string {
-	return fmt.Sprintf("at %s to %s: client %d at proxy %d: %s %s token %d: %s %d %s", v.since(o.Call), v.since(o.Return),
+	return fmt.Sprintf("at %s to %s: client %d at proxy %d: %s %s token %d: %s %d %s",
+		v.since(o.Call), v.since(o.Return),
 		o.Client, o.Proxy, o.Kind, o.Key, o.Token, o.Outcome, o.Result, shortened(o.Got))
 }
 
-// around is what the client of an operation asked in the second before it, and right behind it: what it was in a pipeline with.
+// around is what the client of an operation asked in the
+// second before it, and right after it: its pipeline.
 func (v clusterVerdict) around(wrong history.Op) string {
 	var text strings.Builder
 	for _, o := range v.h.Ops {
-		if o.Client == wrong.Client && o.Call > wrong.Call-int64(time.Second) && o.Call < wrong.Call+int64(10*time.Millisecond) {
+		if o.Client == wrong.Client && o.Call > wrong.Call-int64(time.Second) &&
+			o.Call < wrong.Call+int64(10*time.Millisecond) {
 			fmt.Fprintf(&text, "\n      its client, %s; wanted %s", v.line(o), shortened(o.Want))
 		}
 	}
@@ -142,7 +151,7 @@ func (v clusterVerdict) around(wrong history.Op) string {
 
 func (v clusterVerdict) since(at int64) string { return history.Seconds(at, v.h.Ops[0].Call) }
 
-// timeline is when what was done to the cluster.
+// timeline is the times of the cluster's faults.
 func (v clusterVerdict) timeline() string {
 	var text strings.Builder
 	for _, f := range v.h.Faults {
@@ -163,7 +172,8 @@ func (v clusterVerdict) String() string {
 			continue
 		case o.Outcome == history.Refused && strings.Contains(o.Got, "nothing was sent"):
 			outcomes["not sent"]++
-		case o.Outcome == history.Unknown && (o.Got == "lost with what was before it" || o.Got == "what was before it was refused"):
+		case o.Outcome == history.Unknown && (o.Got == "lost with what was before it" ||
+			o.Got == "what was before it was refused"):
 			continue // its client has hung up
 		case o.Outcome == history.Unknown:
 			outcomes["unknown"]++
@@ -173,11 +183,15 @@ func (v clusterVerdict) String() string {
 			refusals[code]++
 		}
 	}
-	return fmt.Sprintf("%d operations, %d locks taken, %d acknowledged writes lost; %d of unknown outcome, %d not sent, %d refused %v; violations %v; rules applied %v", len(v.h.Ops), acquired, v.lostWrites(),
-		outcomes["unknown"], outcomes["not sent"], outcomes["refused"], sortedCounts(refusals), sortedCounts(v.count()), sortedCounts(v.report.Checked))
+	return fmt.Sprintf(
+		"%d operations, %d locks taken, %d acknowledged writes lost; %d of unknown outcome, %d "+
+			"not sent, %d refused %v; violations %v; rules applied %v", len(v.h.Ops), acquired,
+		v.lostWrites(),
+		outcomes["unknown"], outcomes["not sent"], outcomes["refused"], sortedCounts(refusals),
+		sortedCounts(v.count()), sortedCounts(v.report.Checked))
 }
 
-// lostWrites is how many writes were acknowledged and aren't there.
+// lostWrites is how many acknowledged writes are missing.
 func (v clusterVerdict) lostWrites() (lost int) {
 	there := map[string]bool{}
 	for _, o := range v.h.Ops {

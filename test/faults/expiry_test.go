@@ -11,8 +11,8 @@ import (
 	processes "lockproxy/internal/faults/process"
 )
 
-// A lock has expired when Redis's clock says its time, though Redis keeps a key through the millisecond in which that ends: every command
-// says so.
+// A lock expires at its time by Redis's clock, although Redis keeps a key through the millisecond
+// in which it ends: every command says so.
 func TestFaultLastMillisecond(t *testing.T) {
 	w := newWitness(t, processes.None)
 	a, b := w.dial(0), w.dial(1)
@@ -23,21 +23,24 @@ func TestFaultLastMillisecond(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i, command := range []string{"UNLOCK KEY TOKEN", "RELOCK KEY TOKEN 5", "FENCE KEY TOKEN SET y 1", "UNLOCK KEY"} {
+	for i, command := range []string{"UNLOCK KEY TOKEN", "RELOCK KEY TOKEN 5",
+		"FENCE KEY TOKEN SET y 1", "UNLOCK KEY"} {
 		key := fmt.Sprint("job", i)
 		at(0)
 		token := a.lock(key, 2)
 		at(time.Second)
 		if got := b.lock(key, 1); got != 0 {
-			t.Errorf("given out a second before its time, with token %d", got)
+			t.Errorf("given a second before its time, with token %d", got)
 		}
 		at(2 * time.Second)
-		words := strings.Fields(strings.NewReplacer("KEY", key, "TOKEN", fmt.Sprint(token)).Replace(command))
-		if r, err := a.Do(5*time.Second, words...); err != nil || r.String() != ":0" && !strings.HasPrefix(r.String(), "-FENCED") {
+		fill := strings.NewReplacer("KEY", key, "TOKEN", fmt.Sprint(token))
+		words := strings.Fields(fill.Replace(command))
+		if r, err := a.Do(5*time.Second, words...); err != nil || r.String() != ":0" &&
+			!strings.HasPrefix(r.String(), "-FENCED") {
 			t.Errorf("at its time %s answers %q, %v", command, r, err)
 		}
 		if got := b.lock(key, 1); got <= token {
-			t.Errorf("at its time another can't have it: token %d behind %d", got, token)
+			t.Errorf("at its time no other client gets it: token %d after %d", got, token)
 		}
 	}
 }

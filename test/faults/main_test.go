@@ -1,5 +1,5 @@
-// Package faults_test is faults done to real processes, and histories that show what is promised and what is not (make
-// test-faults, make test-cluster).
+// Package faults_test does faults to real processes, and shows by histories what is promised and
+// what is not (make test-faults, make test-cluster).
 package faults_test
 
 import (

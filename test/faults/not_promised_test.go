@@ -17,7 +17,8 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// witness is a service and what single clients saw of it, for histories that show what is not promised.
+// witness is a service and what single clients saw of it, for
+// histories that show what is not promised.
 type witness struct {
 	t       *testing.T
 	redis   *processes.Redis
@@ -72,11 +73,14 @@ type witnessClient struct {
 	proxy int
 }
 
-// lock takes a lock, with a timeout in seconds and options as LOCK has them, and returns its token, 0 if it didn't get it.
+// lock takes a lock with a timeout in seconds and LOCK's
+// options, and returns its token, 0 if it is refused.
 func (c *witnessClient) lock(key string, timeout float64, more ...string) int64 {
 	c.w.t.Helper()
 	args := append([]string{"LOCK", key, strconv.FormatFloat(timeout, 'f', 3, 64)}, more...)
-	o := history.Op{Client: c.id, Proxy: c.proxy, Kind: history.Lock, Key: key, Timeout: int64(timeout * 1e9), Session: strings.Contains(strings.Join(more, " "), "SESSION"),
+	o := history.Op{Client: c.id, Proxy: c.proxy, Kind: history.Lock, Key: key,
+		Timeout: int64(timeout * 1e9), Session: strings.Contains(strings.Join(more, " "),
+			"SESSION"),
 		Wait: strings.Contains(strings.Join(more, " "), "WAIT")}
 	return client.Ask(c.w.notes, c.Conn, o, 20*time.Second, args...).Result
 }
@@ -86,17 +90,19 @@ func (c *witnessClient) unlock(key string, token int64) int64 {
 	return client.Ask(c.w.notes, c.Conn, o, 0, "UNLOCK", key, fmt.Sprint(token)).Result
 }
 
-// fault notes what do does.
+// fault records what do does.
 func (w *witness) fault(breaks history.Breaks, do func() error) {
 	w.t.Helper()
 	from := history.Now()
 	if err := do(); err != nil {
 		w.t.Fatal(err)
 	}
-	w.faults = append(w.faults, history.Fault{Kind: w.t.Name(), From: from, To: history.Now(), Breaks: breaks})
+	w.faults = append(w.faults, history.Fault{Kind: w.t.Name(), From: from, To: history.Now(),
+		Breaks: breaks})
 }
 
-// shows fails unless the history breaks just these rules, and none once the fault is taken into account.
+// shows fails unless the history breaks exactly these rules,
+// and none once the fault is taken into account.
 func (w *witness) shows(rules ...string) {
 	w.t.Helper()
 	h := history.History{Ops: w.notes.Take()}
@@ -106,17 +112,17 @@ func (w *witness) shows(rules ...string) {
 	}
 	for _, rule := range rules {
 		if !found[rule] {
-			w.t.Errorf("the history does not break %q: what docs/guarantees.md says isn't so (any more)", rule)
+			w.t.Errorf("the history does not break %q: docs/guarantees.md is wrong", rule)
 		}
 		delete(found, rule)
 	}
-	delete(found, "fence") // which sees the same in its way
+	delete(found, "fence") // it reports the same
 	if len(found) > 0 {
 		w.t.Errorf("the history also breaks %v", found)
 	}
 	h.Faults = w.faults
 	for _, v := range check.Check(h, check.DefaultBounds()).Violations {
-		w.t.Errorf("though the fault excuses it: %v", v)
+		w.t.Errorf("although the fault excuses it: %v", v)
 	}
 }
 
@@ -130,31 +136,33 @@ func (w *witness) direct(args ...string) error {
 	return err
 }
 
-// FLUSHALL takes locks away from their holders. Tokens rise all the same.
+// FLUSHALL takes locks away from their holders. Tokens rise nevertheless.
 func TestNotPromisedExclusionAcrossFlushAll(t *testing.T) {
 	w := newWitness(t, processes.None)
 	a, b := w.dial(0), w.dial(1)
 	first := a.lock("job", 30)
-	w.fault(history.Breaks{Leases: true, Writes: true}, func() error { return w.direct("FLUSHALL") })
+	w.fault(history.Breaks{Leases: true, Writes: true}, func() error {
+		return w.direct("FLUSHALL")
+	})
 	if second := b.lock("job", 30); second <= first {
-		t.Errorf("token %d behind %d", second, first)
+		t.Errorf("token %d after %d", second, first)
 	}
 	time.Sleep(20 * time.Millisecond)
 	a.unlock("job", first)
 	w.shows("exclusion", "lost")
 }
 
-// A Redis that keeps nothing forgets its locks in a restart. Tokens rise all the same.
+// A Redis without persistence forgets its locks in a restart. Tokens rise nevertheless.
 func TestNotPromisedExclusionAcrossRestartWithoutPersistence(t *testing.T) {
 	lossOfPower(t, processes.None, 0)
 }
 
-// A Redis that syncs once a second may lose the locks of the last second with its machine's power.
+// A Redis that syncs once a second can lose the locks of the last second with its machine's power.
 func TestNotPromisedExclusionAcrossPowerCutWithEverysec(t *testing.T) {
 	lossOfPower(t, processes.Everysec, 0)
 }
 
-// A Redis that leaves syncing to the kernel may lose more than that.
+// A Redis that leaves syncing to the kernel can lose more than that.
 func TestNotPromisedExclusionAcrossPowerCutWithAppendfsyncNo(t *testing.T) {
 	lossOfPower(t, processes.Never, 1500*time.Millisecond)
 }
@@ -173,7 +181,7 @@ func lossOfPower(t *testing.T, persistence processes.Persistence, before time.Du
 		return w.redis.Start(proxytest.Ctx, persistence)
 	})
 	if second := w.dial(1).lock("job", 30); second <= first {
-		t.Errorf("token %d behind %d", second, first)
+		t.Errorf("token %d after %d", second, first)
 	}
 	w.shows("exclusion")
 }
@@ -194,7 +202,7 @@ func TestPromisedExclusionAcrossPowerCutWithAlways(t *testing.T) {
 		t.Errorf("a second holder with token %d", second)
 	}
 	if b.unlock("job", first) != 1 {
-		t.Error("the first holder's token is not known any more")
+		t.Error("the first holder's token is forgotten")
 	}
 }
 
@@ -205,7 +213,7 @@ func TestNotPromisedExclusionAcrossClockStepForward(t *testing.T) {
 	first := a.lock("job", 30)
 	w.fault(history.Breaks{Leases: true}, func() error { return w.redis.SetClock(time.Minute) })
 	if second := b.lock("job", 30); second <= first {
-		t.Errorf("token %d behind %d", second, first)
+		t.Errorf("token %d after %d", second, first)
 	}
 	w.shows("exclusion")
 }
@@ -223,12 +231,13 @@ func TestPromisedExclusionAndTokensAcrossClockStepBack(t *testing.T) {
 		t.Error("the holder can't release")
 	}
 	if second := b.lock("job", 30); second <= first {
-		t.Errorf("token %d behind %d", second, first)
+		t.Errorf("token %d after %d", second, first)
 	}
 }
 
-// When a lock has been free for longer than --fence-retention, and then Redis's clock steps back, tokens go back.
-func TestNotPromisedTokensAcrossClockStepBackBehindRetention(t *testing.T) {
+// A lock was free for longer than --fence-retention, and then
+// Redis's clock steps back: tokens go back.
+func TestNotPromisedTokensAcrossClockStepBackAfterRetention(t *testing.T) {
 	w := newWitness(t, processes.None, "--fence-retention", "1s")
 	a := w.dial(0)
 	a.unlock("job", a.lock("job", 1))
@@ -238,7 +247,8 @@ func TestNotPromisedTokensAcrossClockStepBackBehindRetention(t *testing.T) {
 	w.shows("tokens")
 }
 
-// A session lock's holder isn't told of its loss while its proxy is paused: only his own clock can tell him.
+// The holder of a session lock isn't told of its loss while its proxy is paused: only the holder's
+// clock can show it.
 func TestNotPromisedNoticeByPausedProxy(t *testing.T) {
 	w := newWitness(t, processes.None)
 	a, b := w.dial(0), w.dial(1)
@@ -253,12 +263,12 @@ func TestNotPromisedNoticeByPausedProxy(t *testing.T) {
 	w.proxies[0].Resume()
 	a.unlock("job", first)
 	if second == 0 {
-		t.Fatal("nobody else can have the lock")
+		t.Fatal("no other client gets the lock")
 	}
 	w.shows("exclusion")
 }
 
-// A lock that a proxy was given for a waiter, and dies before it says so, stays until its timeout.
+// A proxy gets a lock for a waiter and dies before it says so: the lock stays until its timeout.
 func TestNotPromisedLockOfKilledProxy(t *testing.T) {
 	w := newWitness(t, processes.None)
 	a, b := w.dial(0), w.dial(1)
@@ -274,7 +284,7 @@ func TestNotPromisedLockOfKilledProxy(t *testing.T) {
 	}
 }
 
-// What a link between a proxy and Redis changes on its way is believed.
+// Changes of data on a link between a proxy and Redis are believed.
 func TestNotPromisedAnswersOverCorruptedUpstreamLink(t *testing.T) {
 	w := newWitness(t, processes.None)
 	w.relay.Set(relay.Link{Corrupt: 0.01})
@@ -285,10 +295,11 @@ func TestNotPromisedAnswersOverCorruptedUpstreamLink(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no wrong answer came: what docs/guarantees.md says isn't so (any more)")
+	t.Error("no wrong answer came: docs/guarantees.md is wrong")
 }
 
-// resetByTheMiddle takes a lock over a link that the middle resets a while after its token has been read.
+// resetByTheMiddle takes a lock over a link that the middle
+// resets a while after its token has been read.
 func resetByTheMiddle(w *witness, key string, after time.Duration) (token int64) {
 	w.t.Helper()
 	link, err := relay.New(w.proxies[0].Addr, 2)
@@ -308,12 +319,13 @@ func resetByTheMiddle(w *witness, key string, after time.Duration) (token int64)
 	return token
 }
 
-// A lock whose holder's connection is reset just behind its token is released, though he has read that: it is taken for one that
-// has crossed with the token. Here the holder's own machine sends the reset; what the proxy sees is the same.
+// A lock whose holder's connection is reset just after its token is released, although the holder
+// has read the token: the reset seems to have crossed with it. Here the holder's machine sends the
+// reset; the proxy sees the same.
 func TestNotPromisedLeaseAcrossResetAtOnce(t *testing.T) {
 	w := newWitness(t, processes.None)
 	b := w.dial(1)
-	for i := range 40 { // on a busy machine the proxy may see it late
+	for i := range 40 { // on a busy machine the proxy can see it late
 		key := fmt.Sprint("job", i)
 		a := w.dial(0)
 		a.lock(key, 30)
@@ -323,10 +335,11 @@ func TestNotPromisedLeaseAcrossResetAtOnce(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no lock has been released: what docs/guarantees.md says isn't so (any more)")
+	t.Error("no lock has been released: docs/guarantees.md is wrong")
 }
 
-// When a connection is reset later, as balancers do to those on which nothing is said, its holder keeps his lock and can release it.
+// When a connection is reset later, as balancers do to idle
+// ones, its holder keeps its lock and can release it.
 func TestPromisedLeaseAcrossReset(t *testing.T) {
 	w := newWitness(t, processes.None)
 	first := resetByTheMiddle(w, "job", 300*time.Millisecond)
@@ -334,6 +347,6 @@ func TestPromisedLeaseAcrossReset(t *testing.T) {
 		t.Errorf("a second holder with token %d", second)
 	}
 	if w.dial(0).unlock("job", first) != 1 {
-		t.Error("the holder can't release by his token")
+		t.Error("the holder can't release with its token")
 	}
 }

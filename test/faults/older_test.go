@@ -13,14 +13,15 @@ import (
 	processes "lockproxy/internal/faults/process"
 )
 
-// plain is a client of Redis itself that locks by a recipe with timestamps, in ms, one command at a time.
-type plain struct {
+// foreign is a client of Redis itself that locks by a recipe
+// with timestamps, in ms, one command at a time.
+type foreign struct {
 	*client.Conn
 	w  *witness
 	id int
 }
 
-func (w *witness) plain() *plain {
+func (w *witness) foreign() *foreign {
 	w.t.Helper()
 	c, err := client.Dial(w.redis.Addr)
 	if err != nil {
@@ -28,10 +29,10 @@ func (w *witness) plain() *plain {
 	}
 	w.t.Cleanup(c.Close)
 	w.clients++
-	return &plain{c, w, w.clients}
+	return &foreign{c, w, w.clients}
 }
 
-func (p *plain) do(args ...string) client.Reply {
+func (p *foreign) do(args ...string) client.Reply {
 	p.w.t.Helper()
 	r, err := p.Do(2*time.Second, args...)
 	if err != nil || r.Error() {
@@ -44,33 +45,37 @@ func stamp(after time.Duration) string {
 	return strconv.FormatInt(time.Now().Add(after).UnixMilli(), 10)
 }
 
-// expired reports whether p takes a timestamp that it has read for one that is over.
+// expired reports whether the client takes a timestamp that it has read for an expired one.
 func expired(r client.Reply) bool {
 	n, err := strconv.ParseInt(r.Text, 10, 64)
 	return err == nil && n < time.Now().UnixMilli()
 }
 
-// getset replaces the timestamp, and reports whether p has won by that.
-func (p *plain) getset(timeout time.Duration) (won bool) {
+// getset replaces the timestamp, and reports whether the client has won by that.
+func (p *foreign) getset(timeout time.Duration) (won bool) {
 	return expired(p.do("GETSET", "job", stamp(timeout)))
 }
 
-// has notes that p has the lock by its recipe. It gets no token: any greater one will do.
-func (p *plain) has(than int64, timeout time.Duration) {
+// has records that the client has the lock by its recipe. It
+// gets no token: any greater one will do.
+func (p *foreign) has(than int64, timeout time.Duration) {
 	now := history.Now()
-	p.w.notes.Add(history.Op{Client: p.id, Kind: history.Lock, Key: "job", Timeout: timeout.Nanoseconds(), Call: now, Return: now, Outcome: history.OK, Result: than + 1})
+	p.w.notes.Add(history.Op{Client: p.id, Kind: history.Lock, Key: "job",
+		Timeout: timeout.Nanoseconds(), Call: now, Return: now, Outcome: history.OK, Result: than +
+			1})
 }
 
-// spoils is what a plain client does to a lock of LOCK's.
-func (p *plain) spoils(do func()) {
+// spoils is what a foreign client does to a lock of LOCK's.
+func (p *foreign) spoils(do func()) {
 	p.w.fault(history.Breaks{Leases: true, Notices: true}, func() error { do(); return nil })
 }
 
-// What programs that lock the same key with recipes of their own may do to a lock of LOCK's. The model in lockcmd/model has found all of
-// these, and no other.
-func TestNotPromisedLockBesidePlainClients(t *testing.T) {
-	// A takeover from a plain client settles: the proxy looks at it after 200 ms, and then after 500.
-	takenOver := func(w *witness, loser *plain) (holder *witnessClient, token int64) {
+// These are the effects that programs with their own recipes can have on a lock of LOCK's. The
+// model in lockcmd/model has found exactly these.
+func TestNotPromisedLockNextToForeignClients(t *testing.T) {
+	// After a takeover from a foreign client the proxy checks
+	// the lock after 200 ms, and then after 500.
+	takenOver := func(w *witness, loser *foreign) (holder *witnessClient, token int64) {
 		if loser.do("SET", "job", stamp(-time.Second)); !expired(loser.do("GET", "job")) {
 			t.Fatal("not expired")
 		}
@@ -82,9 +87,9 @@ func TestNotPromisedLockBesidePlainClients(t *testing.T) {
 	}
 	t.Run("a shorter timestamp is believed", func(t *testing.T) {
 		t.Parallel()
-		for range 5 { // on a busy machine the proxy may look in between, and put it right
+		for range 5 { // on a busy machine the proxy can check in between, and repair it
 			w := newWitness(t, processes.None)
-			loser, other := w.plain(), w.plain()
+			loser, other := w.foreign(), w.foreign()
 			_, token := takenOver(w, loser)
 			time.Sleep(250 * time.Millisecond)
 			believed := false
@@ -101,12 +106,12 @@ func TestNotPromisedLockBesidePlainClients(t *testing.T) {
 				return
 			}
 		}
-		t.Error("the shorter timestamp is never believed: what docs/guarantees.md says isn't so (any more)")
+		t.Error("the shorter timestamp is never believed: docs/guarantees.md is wrong")
 	})
-	t.Run("DEL and SETNX while it settles", func(t *testing.T) {
+	t.Run("DEL and SETNX in the grace period", func(t *testing.T) {
 		t.Parallel()
 		w := newWitness(t, processes.None)
-		late, other := w.plain(), w.plain()
+		late, other := w.foreign(), w.foreign()
 		_, token := takenOver(w, late)
 		time.Sleep(250 * time.Millisecond)
 		other.spoils(func() {
@@ -123,54 +128,55 @@ func TestNotPromisedLockBesidePlainClients(t *testing.T) {
 		w := newWitness(t, processes.None)
 		a := w.dial(0)
 		token := a.lock("job", 30)
-		w.plain().spoils(func() { w.direct("DEL", "job") })
+		w.foreign().spoils(func() { w.direct("DEL", "job") })
 		w.dial(1).lock("job", 30)
 		time.Sleep(20 * time.Millisecond)
 		a.unlock("job", token)
 		w.shows("exclusion", "lost")
 	})
-	t.Run("a loser later than the settling", func(t *testing.T) {
+	t.Run("a loser after the grace period", func(t *testing.T) {
 		t.Parallel()
 		w := newWitness(t, processes.None)
-		loser := w.plain()
+		loser := w.foreign()
 		a, token := takenOver(w, loser)
 		time.Sleep(2100 * time.Millisecond)
 		spoilt(w, loser, a, token)
 	})
-	// These two were not foreseen: what the loser has read is a timestamp of LOCK's own, and the next LOCK has taken the lock fresh, so that
-	// nothing settles.
+	// These two were not foreseen: the loser has read a timestamp of LOCK's own, and the next LOCK
+	// has taken a free lock, without a grace period.
 	t.Run("the loser saw a LOCK that was released since", func(t *testing.T) {
 		t.Parallel()
 		w := newWitness(t, processes.None)
-		loser, a, b := w.plain(), w.dial(0), w.dial(0)
+		loser, a, b := w.foreign(), w.dial(0), w.dial(0)
 		first := a.lock("job", 0.3)
 		seen := loser.do("GET", "job")
 		a.unlock("job", first)
 		second := b.lock("job", 30)
 		time.Sleep(350 * time.Millisecond)
 		if !expired(seen) {
-			t.Fatal("what it has read isn't over")
+			t.Fatal("the timestamp that it read has not expired")
 		}
 		spoilt(w, loser, b, second)
 	})
 	t.Run("the loser saw a LOCK that had expired, kept by the guard", func(t *testing.T) {
 		t.Parallel()
 		w := newWitness(t, processes.None, "--takeover-guard", "1s")
-		loser, b := w.plain(), w.dial(0)
+		loser, b := w.foreign(), w.dial(0)
 		w.dial(0).lock("job", 0.3) // and dies
 		time.Sleep(400 * time.Millisecond)
 		if !expired(loser.do("GET", "job")) {
 			t.Fatal("the key is gone: there is no guard")
 		}
-		time.Sleep(1200 * time.Millisecond) // who comes in the guard's last millisecond takes over, and that settles
+		// in the guard's last millisecond it would be a takeover with a grace period
+		time.Sleep(1200 * time.Millisecond)
 		second := b.lock("job", 30)
 		spoilt(w, loser, b, second)
 	})
 }
 
-// spoilt lets a loser replace the timestamp of a lock that doesn't settle: when its own is over, others may take the lock, and the holder can't
-// release it.
-func spoilt(w *witness, loser *plain, holder *witnessClient, token int64) {
+// spoilt lets a loser replace the timestamp of a lock without a grace period: when it has expired,
+// others can take the lock, and the holder can't release it.
+func spoilt(w *witness, loser *foreign, holder *witnessClient, token int64) {
 	w.t.Helper()
 	loser.spoils(func() {
 		if loser.getset(500 * time.Millisecond) {
@@ -178,11 +184,12 @@ func spoilt(w *witness, loser *plain, holder *witnessClient, token int64) {
 		}
 	})
 	if next := w.dial(1).lock("job", 30, "WAIT", "5"); next <= token {
-		w.t.Errorf("the next gets %s, behind %d: what docs/guarantees.md says isn't so (any more)", fmt.Sprint(next), token)
+		w.t.Errorf("the next gets %s, after %d: docs/guarantees.md is wrong", fmt.Sprint(next),
+			token)
 	}
 	time.Sleep(20 * time.Millisecond)
 	if holder.unlock("job", token) != 0 {
-		w.t.Error("the holder can release what is another's")
+		w.t.Error("the holder can release another client's lock")
 	}
 	w.shows("exclusion", "lost")
 }

@@ -13,51 +13,54 @@ import (
 	"lockproxy/proxy"
 )
 
-// startLinked starts two proxies of one Redis, the first by way of a link.
+// startLinked starts two proxies of one Redis, the first through a link.
 func startLinked(t *testing.T) (link *relay.Relay, linked, straight *proxytest.Proxy) {
 	t.Helper()
 	server := testredis.Start(t)
 	link = proxytest.LinkTo(t, server)
-	return link, proxytest.Start(t, "redis://"+link.Addr(), nil), proxytest.Start(t, server.URL(), nil)
+	return link, proxytest.Start(t, "redis://"+link.Addr(), nil), proxytest.Start(t, server.URL(),
+		nil)
 }
 
-// Clients that come while Redis doesn't answer stand in line in the order in which they came, though the connection that they share is
-// taken for dead by then and a new one can't be opened before it answers again.
-func TestPromisedOrderOfWhoComesWhileRedisIsSilent(t *testing.T) {
+// Clients that come while Redis doesn't answer queue in order of arrival, although their shared
+// connection is taken for dead by then and a new one can't be opened before Redis answers again.
+func TestPromisedOrderOfArrivalsWhileRedisIsSilent(t *testing.T) {
 	link, p, elsewhere := startLinked(t)
 	holder := proxytest.Dial(t, elsewhere.Addr)
 	holder.Lock("job 30")
-	line := make([]*proxytest.Conn, 12)
-	for i := range line {
-		line[i] = proxytest.Dial(t, p.Addr)
-		line[i].Expect("PING", "+PONG\r\n")
-		line[i].Expect("PING", "+PONG\r\n") // by the shared connection
+	queue := make([]*proxytest.Conn, 12)
+	for i := range queue {
+		queue[i] = proxytest.Dial(t, p.Addr)
+		queue[i].Expect("PING", "+PONG\r\n")
+		queue[i].Expect("PING", "+PONG\r\n") // by the shared connection
 	}
-	line[0].Send("LOCK job 30 WAIT 20")
+	queue[0].Send("LOCK job 30 WAIT 20")
 	proxytest.AwaitWaiters(t, p, "job", 1)
 	link.Set(relay.Link{HoldDn: true})
-	time.Sleep(500 * time.Millisecond) // the first has looked and has had no answer
-	for _, c := range line[1:] {
+	time.Sleep(500 * time.Millisecond) // the first has polled without a reply
+	for _, c := range queue[1:] {
 		c.Send("LOCK job 30 WAIT 20")
 		time.Sleep(10 * time.Millisecond)
 	}
 	link.Set(relay.Link{})
 	time.Sleep(300 * time.Millisecond)
 	holder.Expect("UNLOCK job", ":1\r\n")
-	for i, c := range line {
+	for i, c := range queue {
 		got, err := c.TryReply(2 * time.Second)
 		if err != nil || got[0] != ':' {
-			t.Fatalf("client %d of the line is not served in its turn: %q, %v", i, got, err)
+			t.Fatalf("client %d of the queue is not served in order: %q, %v", i, got, err)
 		}
 		c.Expect("UNLOCK job", ":1\r\n")
 	}
 }
 
-// Who waits behind one whose look isn't answered is not told that the lock is held by another when its time is over: nobody knows.
-func TestFaultSilenceIsNotAnothersLock(t *testing.T) {
+// A waiter whose predecessor's poll isn't answered is not told, at the end of its wait, that
+// another client holds the lock: that is unknown.
+func TestFaultSilenceIsNotAHeldLock(t *testing.T) {
 	link, p, elsewhere := startLinked(t)
 	proxytest.Dial(t, elsewhere.Addr).Lock("job 30")
-	first, second, third := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	first, second, third := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	for _, c := range []*proxytest.Conn{first, second, third} {
 		c.Expect("PING", "+PONG\r\n")
 	}
@@ -75,10 +78,11 @@ func TestFaultSilenceIsNotAnothersLock(t *testing.T) {
 	}
 }
 
-// unlockedFirst has a client free a lock and take another by commands that it sends together, after
-// Redis has lost the scripts and other, who may or may not SCRIPT LOAD, has made it know LOCK's again.
-// It reports whether the commands ran in that order.
-func unlockedFirst(t *testing.T, p *proxytest.Proxy, server *testredis.Server, other *proxytest.Conn) bool {
+// unlockedFirst frees a lock and takes another with one pipeline, after Redis has lost the scripts
+// and other, which may or may not SCRIPT LOAD, has made it know LOCK's again. It reports whether
+// the commands ran in that order.
+func unlockedFirst(t *testing.T, p *proxytest.Proxy, server *testredis.Server,
+	other *proxytest.Conn) bool {
 	admin, c := proxytest.Dial(t, server.Addr()), proxytest.SharedClient(t, p.Addr)
 	token := c.Lock("a 30")
 	admin.Expect("SCRIPT FLUSH", "+OK\r\n")
@@ -101,19 +105,21 @@ func unlockedFirst(t *testing.T, p *proxytest.Proxy, server *testredis.Server, o
 	}
 }
 
-// Commands that a client sends together run in their order, also just after SCRIPT FLUSH.
-func TestFaultOrderBehindScriptFlush(t *testing.T) {
+// Commands that a client sends together run in order, even just after SCRIPT FLUSH.
+func TestFaultOrderAfterScriptFlush(t *testing.T) {
 	for _, dedicated := range []bool{false, true} {
 		server := testredis.Start(t)
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
 		if !unlockedFirst(t, p, server, proxytest.SharedClient(t, p.Addr)) {
-			t.Errorf("dedicated %v: the second lock was taken before the first was freed", dedicated)
+			t.Errorf("dedicated %v: the second lock was taken before the first was freed",
+				dedicated)
 		}
 	}
 }
 
-// But not if somebody has made Redis know one of the two scripts alone: here a user who may not SCRIPT LOAD.
-func TestNotPromisedOrderBehindScriptFlush(t *testing.T) {
+// That fails if Redis has got to know only one of the two
+// scripts: here from a user who may not SCRIPT LOAD.
+func TestNotPromisedOrderAfterScriptFlush(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), nil)
 	proxytest.Dial(t, server.Addr()).Expect("ACL SETUSER ann on >pw ~* &* +@all -script", "+OK\r\n")

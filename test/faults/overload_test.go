@@ -16,14 +16,16 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// overloaded is how many clients there are, and greedy how many of them send much more than they read.
+// overloaded is how many clients there are, and greedy how
+// many of them send much more than they read.
 const (
 	overloaded = 5000
 	greedy     = 50
 )
 
-// 5,000 clients on two cores, a slow way to Redis, and some that don't read what they are owed: each command is answered once, in
-// order, with its own answer; the proxy's memory stays bounded; and when most have gone the rest is served as before.
+// There are 5,000 clients on two cores, a slow link to Redis, and some clients that don't read
+// their replies. Each command is answered once, in order, with its own reply; the proxy's memory
+// stays bounded; and when most have gone, the rest is served as before.
 func TestOverload(t *testing.T) {
 	path := proxytest.Binary(t)
 	redis, err := processes.StartRedis(proxytest.Ctx, t.TempDir(), processes.None, false)
@@ -37,7 +39,8 @@ func TestOverload(t *testing.T) {
 	}
 	t.Cleanup(link.Close)
 	p, err := processes.StartProxy(proxytest.Ctx, path, link.Addr(), "--max-clients", "6000",
-		"--dial-timeout", "30s") // on a busy machine the slow way takes more than the 5 s that are the default
+		// on a busy machine the slow link takes more than the default of 5 s
+		"--dial-timeout", "30s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +64,8 @@ func TestOverload(t *testing.T) {
 		}
 	}
 	var peak int64
-	for end := time.Now().Add(25 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	end := time.Now().Add(25 * time.Second)
+	for ; time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		peak = max(peak, p.Memory())
 	}
 	atPeak := o.answered.Load()
@@ -74,17 +78,21 @@ func TestOverload(t *testing.T) {
 	after := o.latency()
 	stopFew()
 	stay.Wait()
-	t.Logf("%d commands answered, %d of them under overload; memory at most %d MB, in the end %d MB; longest answer to the few: %v alone, %v afterwards; %d clients turned away",
+	t.Logf(
+		"%d commands answered, %d of them under overload; memory at most %d MB, in the end %d "+
+			"MB; longest answer to the few: %v alone, %v afterwards; %d clients turned away",
 		o.answered.Load(), atPeak, peak>>20, p.Memory()>>20, alone, after, o.refused.Load())
 	if atPeak < 2*overloaded {
 		t.Errorf("only %d commands were answered under overload", atPeak)
 	}
-	// Per client about 64 KB: buffers of both directions and two or three goroutines. A greedy one fills what it may, no more.
+	// Per client about 64 KB: buffers of both directions and two or three goroutines. A greedy one
+	// fills its limit, no more.
 	if limit := int64(overloaded*64<<10 + greedy*(1<<20)); peak > limit {
-		t.Errorf("the proxy has used %d MB for %d clients: more than %d MB", peak>>20, overloaded, limit>>20)
+		t.Errorf("the proxy has used %d MB for %d clients: more than %d MB", peak>>20, overloaded,
+			limit>>20)
 	}
 	if after > 500*time.Millisecond+5*alone {
-		t.Errorf("when the load had gone an answer took %v still; alone it was %v", after, alone)
+		t.Errorf("after the load an answer took %v; alone it was %v", after, alone)
 	}
 	if o.refused.Load() > overloaded/50 {
 		t.Errorf("%d clients were turned away", o.refused.Load())
@@ -100,10 +108,11 @@ type overload struct {
 	slowest  atomic.Int64 // ns, of the few clients that are there from the beginning
 }
 
-// latency is the longest answer since it was last asked.
+// latency is the longest answer since its last call.
 func (o *overload) latency() time.Duration { return time.Duration(o.slowest.Swap(0)) }
 
-// connect makes a connection, and tries again as clients do: where 5,000 come at once on a busy machine, the kernel turns some away at first.
+// connect makes a connection, and tries again as clients do: of 5,000 at once on a busy machine,
+// the kernel turns some away at first.
 func (o *overload) connect(ctx context.Context) *client.Conn {
 	for range 3 {
 		if c, err := client.Dial(o.addr); err == nil {
@@ -117,7 +126,7 @@ func (o *overload) connect(ctx context.Context) *client.Conn {
 	return nil
 }
 
-// client asks for values of its own, in small batches, and counts on each answer.
+// client asks for unique values, in small batches, and checks each answer.
 func (o *overload) client(ctx context.Context, id int) {
 	c := o.connect(ctx)
 	if c == nil {
@@ -152,7 +161,7 @@ func (o *overload) client(ctx context.Context, id int) {
 	}
 }
 
-// greedyClient sends for as long as it is let, reads nothing for a while, and then finds every answer.
+// greedyClient sends as long as it can, reads nothing for a while, and then checks every answer.
 func (o *overload) greedyClient(ctx context.Context, id int) {
 	c := o.connect(ctx)
 	if c == nil {

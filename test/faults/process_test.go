@@ -15,7 +15,7 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// programs are built once, with the race detector, where the next run finds them and has less to do.
+// programs are built once, with the race detector, where the next run finds them.
 var programs = sync.OnceValues(func() (p soak.Programs, err error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("lockproxy-faults-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -33,14 +33,16 @@ func builtPrograms(t *testing.T) soak.Programs {
 	return p
 }
 
-// Each fault by itself, again and again while clients work: what docs/guarantees.md promises under it holds.
+// Each fault by itself, again and again while clients work:
+// the promises of docs/guarantees.md hold.
 func TestFault(t *testing.T) {
 	builtPrograms(t)
 	t.Run("each", func(t *testing.T) { // returns when all parallel ones have
 		for _, kind := range soak.Kinds() {
 			keeps := []processes.Persistence{processes.Always}
 			if kind == "power cut" {
-				keeps = []processes.Persistence{processes.Always, processes.Everysec, processes.Never, processes.None}
+				keeps = []processes.Persistence{processes.Always, processes.Everysec,
+					processes.Never, processes.None}
 			}
 			for _, persistence := range keeps {
 				name := kind
@@ -60,7 +62,9 @@ func TestFault(t *testing.T) {
 func repeated(kind string) []soak.Fault {
 	var faults []soak.Fault
 	for i := range 4 {
-		faults = append(faults, soak.Fault{Kind: kind, At: time.Duration(500+i*900) * time.Millisecond, For: 500 * time.Millisecond, Target: i % 2, Amount: i})
+		faults = append(faults,
+			soak.Fault{Kind: kind, At: time.Duration(500+i*900) * time.Millisecond,
+				For: 500 * time.Millisecond, Target: i % 2, Amount: i})
 	}
 	return faults
 }
@@ -88,7 +92,9 @@ func underFault(t *testing.T, p soak.Plan) {
 		}
 	}
 	if len(r.History.Faults) < len(p.Faults) || acquired < 10 {
-		t.Errorf("%d faults, %d locks taken: too little to say anything", len(r.History.Faults), acquired)
+		t.Errorf("%d faults, %d locks taken: too little to say anything", len(r.History.Faults),
+			acquired)
 	}
-	t.Logf("%d operations, %d locks taken, %d faults; checked %v", len(r.History.Ops), acquired, len(r.History.Faults), r.Report.Checked)
+	t.Logf("%d operations, %d locks taken, %d faults; checked %v", len(r.History.Ops), acquired,
+		len(r.History.Faults), r.Report.Checked)
 }

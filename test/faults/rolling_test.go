@@ -26,9 +26,9 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// Two proxies are replaced in turn under load, each by a process that takes over its socket: no command fails, none is done twice,
-// and no lock is held twice, for clients that look whether their connection has ended before they send, and for waiters that ask again
-// when they are told to.
+// Two proxies are replaced in turn under load, each by a process that takes over its socket: no
+// command fails, none is done twice, and no lock is held twice. That is for clients that check
+// whether their connection has ended before they send, and for waiters that ask again when told to.
 func TestPromisedNoFailedCommandAcrossRollingRestarts(t *testing.T) {
 	t.Parallel()
 	store, err := processes.StartRedis(proxytest.Ctx, t.TempDir(), processes.None, false)
@@ -38,7 +38,8 @@ func TestPromisedNoFailedCommandAcrossRollingRestarts(t *testing.T) {
 	t.Cleanup(store.Kill)
 	var proxies [2]*processes.Proxy
 	for i := range proxies {
-		proxies[i], err = processes.StartProxy(proxytest.Ctx, builtPrograms(t).Proxy, store.Addr, "--handover", filepath.Join(t.TempDir(), "handover"))
+		proxies[i], err = processes.StartProxy(proxytest.Ctx, builtPrograms(t).Proxy, store.Addr,
+			"--handover", filepath.Join(t.TempDir(), "handover"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,8 @@ func TestPromisedNoFailedCommandAcrossRollingRestarts(t *testing.T) {
 	working, stop := context.WithCancel(proxytest.Ctx)
 	var clients sync.WaitGroup
 	for i := range 60 {
-		work := []func(*rollingClient){(*rollingClient).count, (*rollingClient).lock, (*rollingClient).trade, (*rollingClient).batch}[i%4]
+		work := []func(*rollingClient){(*rollingClient).count, (*rollingClient).lock,
+			(*rollingClient).trade, (*rollingClient).batch}[i%4]
 		clients.Go(func() { r.client(working, i, work) })
 	}
 	restarts := 0
@@ -56,7 +58,7 @@ func TestPromisedNoFailedCommandAcrossRollingRestarts(t *testing.T) {
 		i := restarts % 2
 		heir, err := proxies[i].Replace(proxytest.Ctx, 12*time.Second)
 		if text := proxies[i].Alarms(); text != "" {
-			t.Errorf("the process that was replaced printed:\n%s", text)
+			t.Errorf("the replaced process printed:\n%s", text)
 		}
 		old := proxies[i]
 		proxies[i] = heir
@@ -67,10 +69,12 @@ func TestPromisedNoFailedCommandAcrossRollingRestarts(t *testing.T) {
 	}
 	stop()
 	clients.Wait()
-	t.Logf("%d restarts: %d commands, %d locks held, %d connections ended and made anew, %d waiters sent elsewhere; none failed",
+	t.Logf(
+		"%d restarts: %d commands, %d locks held, %d connections ended and replaced, %d waiters "+
+			"sent elsewhere; none failed",
 		restarts, r.commands.Load(), r.locks.Load(), r.ended.Load(), r.elsewhere.Load())
 	if restarts < 3 || r.ended.Load() < 100 || r.elsewhere.Load() == 0 || r.locks.Load() < 100 {
-		t.Error("too little has happened to say anything")
+		t.Error("too little has happened")
 	}
 }
 
@@ -79,10 +83,11 @@ type rolling struct {
 	t                                 *testing.T
 	addrs                             []string
 	commands, locks, ended, elsewhere atomic.Int64
-	inside                            [3]atomic.Int64 // how many believe to hold each lock
+	// how many clients believe they hold each lock
+	inside [3]atomic.Int64
 }
 
-// rollingClient is one of them.
+// rollingClient is one of the clients.
 type rollingClient struct {
 	*rolling
 	ctx    context.Context
@@ -103,7 +108,7 @@ func (r *rolling) client(ctx context.Context, id int, work func(*rollingClient))
 	for ctx.Err() == nil && !r.t.Failed() {
 		work(c)
 		pause := time.Duration(c.random.Int64N(int64(20 * time.Millisecond)))
-		if c.random.IntN(50) == 0 { // it isn't met with a command under way, but idle
+		if c.random.IntN(50) == 0 { // a drain finds it idle
 			pause = time.Duration(c.random.Int64N(int64(2 * time.Second)))
 		}
 		select {
@@ -139,7 +144,7 @@ func (c *rollingClient) ask(commands ...string) (answers []client.Reply) {
 	return c.askOn(commands...)
 }
 
-// askOn does so on the connection that there is.
+// askOn is ask on the current connection.
 func (c *rollingClient) askOn(commands ...string) (answers []client.Reply) {
 	var raw []byte
 	for _, command := range commands {
@@ -161,7 +166,7 @@ func (c *rollingClient) askOn(commands ...string) (answers []client.Reply) {
 	return answers
 }
 
-// count increments a number of its own, which nobody else does, and finds what it expects.
+// count increments a number that no other client uses, and checks it.
 func (c *rollingClient) count() {
 	c.counts++
 	if got := c.ask(fmt.Sprint("INCR count:", c.id)); got != nil && got[0].Int != int64(c.counts) {
@@ -169,7 +174,7 @@ func (c *rollingClient) count() {
 	}
 }
 
-// batch does so several times in one write.
+// batch counts several times in one write.
 func (c *rollingClient) batch() {
 	n := 1 + c.random.IntN(30)
 	var commands []string
@@ -184,7 +189,7 @@ func (c *rollingClient) batch() {
 	}
 }
 
-// trade does so in a transaction, command by command.
+// trade counts in a transaction, command by command.
 func (c *rollingClient) trade() {
 	if c.ask("MULTI") == nil || c.askOn(fmt.Sprint("INCR count:", c.id)) == nil {
 		return
@@ -222,10 +227,11 @@ func (c *rollingClient) lock() {
 	c.locks.Add(1)
 }
 
-// What crosses with the end of a connection, of many ends. Clients that ask one thing after another, with pauses or without, lose
-// nothing, in as many ends as are tried: LOCKPROXY_TEST_DRAINS, with 400 clients each. Those that send without waiting for answers do: what they
-// sent is not run, and none of it is answered.
-func TestPromisedWhatCrossesWithADrain(t *testing.T) {
+// Requests can cross with the end of a connection. Clients that send one command
+// after another, with pauses or without, lose none, in as many ends as are tried:
+// LOCKPROXY_TEST_DRAINS, with 400 clients each. Clients that send without waiting
+// for replies do: those commands are not run, and not answered.
+func TestPromisedRequestsThatCrossADrain(t *testing.T) {
 	t.Parallel()
 	drains := 2
 	if text := os.Getenv("LOCKPROXY_TEST_DRAINS"); text != "" {
@@ -237,8 +243,12 @@ func TestPromisedWhatCrossesWithADrain(t *testing.T) {
 	for range drains {
 		total.add(crossOneDrain(t, server.URL(), direct))
 	}
-	t.Logf("of %d ends of connections of clients that ask one thing after another, %d crossed with a command; of %d of clients that pause, %d; of %d of clients that "+
-		"send without waiting, %d, which lost %d commands, none of which was run", total.ends[0], total.crossed[0], total.ends[1], total.crossed[1], total.ends[2], total.crossed[2], total.lost)
+	t.Logf(
+		"of %d ends of connections of clients that ask one thing after another, %d crossed with "+
+			"a command; of %d of clients that pause, %d; of %d of clients that "+
+			"send without waiting, %d, which lost %d commands, none of which was run",
+		total.ends[0], total.crossed[0], total.ends[1], total.crossed[1],
+		total.ends[2], total.crossed[2], total.lost)
 	if total.crossed[0] > 0 {
 		t.Errorf("%d clients that ask one thing after another lost a command", total.crossed[0])
 	}
@@ -247,7 +257,8 @@ func TestPromisedWhatCrossesWithADrain(t *testing.T) {
 	}
 }
 
-// crossings counts, of three kinds of clients, how many connections ended, and how many commands with them.
+// crossings counts, of three kinds of clients, how many
+// connections ended, and how many commands with them.
 type crossings struct {
 	ends, crossed [3]int
 	lost          int
@@ -302,7 +313,8 @@ func crossOneDrain(t *testing.T, url string, direct *redis.Client) (x crossings)
 	return x
 }
 
-// askOneByOne asks until the connection has ended, and returns how many commands were not answered: one or none.
+// askOneByOne asks until the connection has ended, and
+// returns how many commands were not answered: one or none.
 func askOneByOne(t *testing.T, nc net.Conn, pause time.Duration) (lost int) {
 	answer := make([]byte, 7)
 	for !proxytest.KnowsEnd(t, nc) {
@@ -320,11 +332,11 @@ func askOneByOne(t *testing.T, nc net.Conn, pause time.Duration) (lost int) {
 	return 0
 }
 
-// crossingKeys numbers the keys of those who count.
+// crossingKeys numbers the keys of the counting clients.
 var crossingKeys atomic.Int64
 
-// sendWithoutWaiting counts in redis without waiting for answers, and returns how many commands were not answered. Just those that
-// were have been run.
+// sendWithoutWaiting counts in redis without waiting for answers, and returns how many commands
+// were not answered. Exactly the answered ones have been run.
 func sendWithoutWaiting(t *testing.T, direct *redis.Client, nc net.Conn) (lost int) {
 	key := fmt.Sprint("crossing:", crossingKeys.Add(1))
 	answered := 0

@@ -25,12 +25,12 @@ type machine struct {
 	t    *testing.T
 	name string // of the namespace
 	near string // this machine's address on the link
-	far  string // its own
+	far  string // the namespace's address
 }
 
 var machines atomic.Int64
 
-// newMachine makes one, which wants root and iproute2.
+// newMachine makes one, which needs root and iproute2.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	n := int(machines.Add(1))
@@ -123,8 +123,9 @@ func (m *machine) serve(addr string) string {
 	return ln.Addr().String()
 }
 
-// A machine that vanishes leaves nothing behind for longer than docs/guarantees.md says: its session locks for their timeout, at least 10 s and
-// at most 30 s, and its place in line for 30 s, and 3 s each to notice.
+// A vanished machine leaves nothing behind for longer than docs/guarantees.md says: its session
+// locks for their timeout, at least 10 s and at most 30 s, and its place in the queue for 30 s, and
+// 3 s each to notice.
 func TestFaultClientMachineVanishes(t *testing.T) {
 	const lease, waits = 10*time.Second + 3*time.Second, 30*time.Second + 3*time.Second
 	server := testredis.Start(t)
@@ -135,13 +136,14 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 		return m, p, proxytest.Dial(t, p.Addr)
 	}
 	// free waits until a lock is free, and says how long that took.
-	free := func(t *testing.T, p *proxytest.Proxy, key string, since time.Time, bound time.Duration) {
+	free := func(t *testing.T, p *proxytest.Proxy, key string, since time.Time,
+		bound time.Duration) {
 		t.Helper()
 		c := proxytest.Dial(t, p.Addr)
 		c.Send("LOCK " + key + " 1 WAIT 0")
 		got, err := c.TryReply(bound + 2*time.Second - time.Since(since))
 		took := time.Since(since)
-		t.Logf("another has it after %v", took.Round(10*time.Millisecond))
+		t.Logf("another client has it after %v", took.Round(10*time.Millisecond))
 		if err != nil || got[0] != ':' || took > bound {
 			t.Errorf("after %v: %q, %v; want it within %v", took, got, err, bound)
 		}
@@ -157,7 +159,7 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 		c := m.dial(p.Addr)
 		c.Lock("busy 5 SESSION")
 		c.Send("BLPOP list 0")
-		time.Sleep(2 * time.Second) // the proxy has begun to look
+		time.Sleep(2 * time.Second) // the proxy has begun to check
 		since := m.vanish()
 		other.Expect("RPUSH list x", ":1\r\n")
 		free(t, p, "busy", since, lease)
@@ -178,8 +180,11 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 		m.dial(p.Addr).Send("LOCK line 5 WAIT 0")
 		proxytest.AwaitWaiters(t, p, "line", 1)
 		since := m.vanish()
-		proxytest.Eventually(t, waits, "it leaves the line", func() bool { return strings.Contains(other.Do("LOCKINFO line"), "waiters\r\n:0\r\n") })
-		t.Logf("it has left the line after %v", time.Since(since).Round(10*time.Millisecond))
+		proxytest.Eventually(t, waits, "the waiter leaves the queue", func() bool {
+			return strings.Contains(other.Do("LOCKINFO line"), "waiters\r\n:0\r\n")
+		})
+		t.Logf("the waiter has left the queue after %v",
+			time.Since(since).Round(10*time.Millisecond))
 	})
 	t.Run("waiter with an answer on its way", func(t *testing.T) {
 		m, p, other := setUp(t)
@@ -188,13 +193,17 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		since := m.vanish() // before the answer to BLPOP
 		proxytest.AwaitWaiters(t, p, "late", 1)
-		proxytest.Eventually(t, waits, "it leaves the line", func() bool { return strings.Contains(other.Do("LOCKINFO late"), "waiters\r\n:0\r\n") })
-		t.Logf("it has left the line after %v", time.Since(since).Round(10*time.Millisecond))
+		proxytest.Eventually(t, waits, "the waiter leaves the queue", func() bool {
+			return strings.Contains(other.Do("LOCKINFO late"), "waiters\r\n:0\r\n")
+		})
+		t.Logf("the waiter has left the queue after %v",
+			time.Since(since).Round(10*time.Millisecond))
 	})
 	t.Run("lockproxy run", func(t *testing.T) {
 		m, p, other := setUp(t)
 		run := func(key string, more ...string) *exec.Cmd {
-			args := append([]string{"netns", "exec", m.name, builtPrograms(t).Proxy, "run", "--url", "redis://" + p.Addr, "--key", key}, more...)
+			args := append([]string{"netns", "exec", m.name, builtPrograms(t).Proxy, "run", "--url",
+				"redis://" + p.Addr, "--key", key}, more...)
 			cmd := exec.Command("ip", args...)
 			cmd.WaitDelay = time.Second
 			return cmd
@@ -209,18 +218,20 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 			t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		}
 		proxytest.Eventually(t, 5*time.Second, "both have asked", func() bool {
-			return strings.Contains(other.Do("LOCKINFO other"), "waiters\r\n:1\r\n") && !strings.HasPrefix(other.Do("LOCKINFO job"), "$-1")
+			return strings.Contains(other.Do("LOCKINFO other"), "waiters\r\n:1\r\n") &&
+				!strings.HasPrefix(other.Do("LOCKINFO job"), "$-1")
 		})
 		since := m.vanish()
 		free(t, p, "job", since, 12*time.Second+3*time.Second)
 		holder.Wait()
-		if code := holder.ProcessState.ExitCode(); code != 124 || time.Since(since) > 15*time.Second {
+		if code := holder.ProcessState.ExitCode(); code != 124 ||
+			time.Since(since) > 15*time.Second {
 			t.Errorf("the holder ends after %v with status %d, want 124", time.Since(since), code)
 		}
 		waiter.Wait()
-		t.Logf("the one that waits ends after %v", time.Since(since).Round(10*time.Millisecond))
+		t.Logf("the waiter ends after %v", time.Since(since).Round(10*time.Millisecond))
 		if code := waiter.ProcessState.ExitCode(); code != 69 || time.Since(since) > waits {
-			t.Errorf("the one that waits ends after %v with status %d, want 69", time.Since(since), code)
+			t.Errorf("the waiter ends after %v with status %d, want 69", time.Since(since), code)
 		}
 	})
 	t.Run("a client that reads nothing is not lost", func(t *testing.T) {
@@ -242,15 +253,17 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 	})
 }
 
-// An upstream whose machine vanishes is noticed also by those who wait for its answers.
+// Clients that wait for its replies also notice when the upstream's machine vanishes.
 func TestFaultUpstreamMachineVanishes(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	p := proxytest.Start(t, "redis://"+m.serve(testredis.Start(t).Addr()), nil)
 	holder := proxytest.Dial(t, p.Addr)
 	token := holder.Lock("held 600")
-	asking := map[string]*proxytest.Conn{"GET x": proxytest.Dial(t, p.Addr), "LOCK job 30": proxytest.Dial(t, p.Addr), proxytest.Unlock("held", token): holder,
-		"LOCK held 5 WAIT 300": proxytest.Dial(t, p.Addr), "BLPOP list 0": proxytest.Dial(t, p.Addr)}
+	asking := map[string]*proxytest.Conn{"GET x": proxytest.Dial(t, p.Addr),
+		"LOCK job 30": proxytest.Dial(t, p.Addr), proxytest.Unlock("held", token): holder,
+		"LOCK held 5 WAIT 300": proxytest.Dial(t, p.Addr),
+		"BLPOP list 0":         proxytest.Dial(t, p.Addr)}
 	for _, c := range asking {
 		c.Expect("PING", "+PONG\r\n")
 	}
@@ -267,7 +280,8 @@ func TestFaultUpstreamMachineVanishes(t *testing.T) {
 	}
 }
 
-// An upstream that is stopped for longer than that, and takes nothing more, is not lost: its machine answers.
+// An upstream that is stopped for longer than that, and
+// accepts no more data, is not lost: its machine answers.
 func TestFaultStoppedUpstreamIsNotLost(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
@@ -277,7 +291,8 @@ func TestFaultStoppedUpstreamIsNotLost(t *testing.T) {
 	const many = 16
 	sent := make(chan error, 1)
 	go func() { // ends when all is sent, which needs Redis
-		big := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$%d\r\n%s\r\n", 1<<20, strings.Repeat("x", 1<<20))
+		big := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$%d\r\n%s\r\n", 1<<20,
+			strings.Repeat("x", 1<<20))
 		_, err := io.WriteString(c, strings.Repeat(big, many))
 		sent <- err
 	}()

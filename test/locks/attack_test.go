@@ -38,8 +38,8 @@ func (r *attackRelay) cutAny() {
 	}
 }
 
-// attackRule holds back, or cuts, the connections on which one side sends a piece that contains
-// text.
+// attackRule holds back, or cuts, the connections on which
+// one side sends a piece that contains text.
 type attackRule struct {
 	up   bool // the side is the proxy, otherwise Redis
 	text string
@@ -203,8 +203,8 @@ func TestAttackRelockOfSessionLock(t *testing.T) {
 	c.Expect(proxytest.Unlock("long", long), ":1\r\n")
 }
 
-// A waiter's time ends even while the release that can be for it hangs; the release then finds that
-// it has left.
+// A waiter's time ends even while the release that can be for
+// it hangs; the release then finds that it has left.
 func TestAttackHangingRelease(t *testing.T) {
 	// What hangs is one connection, so it must be the releaser's alone.
 	_, relay, p := attackWith(t, func(cfg *proxy.Config) { cfg.Dedicated = true })
@@ -227,8 +227,8 @@ func TestAttackHangingRelease(t *testing.T) {
 	other.Lock("job 30 WAIT 1")
 }
 
-// The reply to a release is lost, and with it whether the waiter was given the lock; then its time
-// is over.
+// The reply to a release is lost, and with it whether the
+// waiter was given the lock; then its time is over.
 func TestAttackLostHandOver(t *testing.T) {
 	_, relay, p := attackBoth(t)
 	for _, hangUp := range []bool{false, true} {
@@ -292,8 +292,8 @@ func TestAttackLostToken(t *testing.T) {
 	}
 }
 
-// An owner whose connection breaks before it has read that its lock was renewed still holds it: it
-// knows the token.
+// An owner whose connection breaks before it has read that
+// its lock was renewed still holds it: it knows the token.
 func TestAttackUnreadRenewal(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
@@ -480,8 +480,8 @@ func TestAttackOwnerNames(t *testing.T) {
 	}
 }
 
-// A session lock with a very short timeout is either kept or reported lost, and doesn't keep the
-// upstream busy.
+// A session lock with a very short timeout is either kept or
+// reported lost, and doesn't keep the upstream busy.
 func TestAttackShortSessionLocks(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())

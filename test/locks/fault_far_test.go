@@ -38,8 +38,8 @@ func TestFaultManySessionLocksFarAway(t *testing.T) {
 	}
 }
 
-// timeToLeave is how long Redis has connections of some clients without locks after they all
-// closed.
+// timeToLeave is how long Redis has connections of some
+// clients without locks after they all closed.
 func timeToLeave(t *testing.T, server *testredis.Server, addr string, clients int) time.Duration {
 	t.Helper()
 	admin := proxytest.Dial(t, server.Addr())

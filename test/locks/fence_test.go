@@ -80,9 +80,9 @@ func TestFenceReadsStreams(t *testing.T) {
 	c.Expect("PING", "+PONG\r\n")
 }
 
-// In the grace period a fenced write first repairs the timestamp. Otherwise a write that is checked
-// just before the end of that period, and run after it, would pass although the lock is a foreign
-// client's by then.
+// In the grace period a fenced write first repairs the timestamp. Otherwise a
+// write that is checked just before the end of that period, and run after it,
+// would pass although the lock is a foreign client's by then.
 func TestFenceAtEndOfGracePeriod(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

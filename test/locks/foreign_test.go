@@ -1,7 +1,7 @@
 package locks_test
 
-// Locks of other libraries and recipes have their own TTL: LOCK leaves them to their holders until
-// that ends.
+// Locks of other libraries and recipes have their own TTL:
+// LOCK leaves them to their holders until that ends.
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// foreignProxies are proxies of every way to take a lock: the fast path, and the slow path in each
-// unit.
+// foreignProxies are proxies of every way to take a lock: the
+// fast path, and the slow path in each unit.
 func foreignProxies(t *testing.T, server *testredis.Server) map[string]*proxytest.Proxy {
 	return map[string]*proxytest.Proxy{
 		"ms": proxytest.Start(t, server.URL(), nil),
@@ -42,8 +42,8 @@ func takenAt() map[string]string {
 	}
 }
 
-// elsewhere fails unless every lock command says that another client has the lock, and leaves it
-// unchanged.
+// elsewhere fails unless every lock command says that another
+// client has the lock, and leaves it unchanged.
 func elsewhere(t *testing.T, c *proxytest.Conn, direct *redis.Client, key string) {
 	t.Helper()
 	was, ttl := direct.Dump(proxytest.Ctx, key).Val(), direct.PTTL(proxytest.Ctx, key).Val()
@@ -159,8 +159,8 @@ func TestWaitForOtherLibrariesLock(t *testing.T) {
 	}
 }
 
-// A recipe takes the lock in the same second in which LOCK's expired, and writes that second: it
-// has the lock.
+// A recipe takes the lock in the same second in which LOCK's
+// expired, and writes that second: it has the lock.
 func TestTimeTakenEqualsExpiry(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -182,8 +182,8 @@ func TestTimeTakenEqualsExpiry(t *testing.T) {
 	}
 }
 
-// Another client extends the TTL of LOCK's key: it knows what it does, so no LOCK takes the key
-// until then.
+// Another client extends the TTL of LOCK's key: it knows what
+// it does, so no LOCK takes the key until then.
 func TestExpireOnLOCKsKey(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

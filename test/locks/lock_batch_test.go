@@ -19,8 +19,8 @@ import (
 
 var tokenReply = regexp.MustCompile(`:\d{16}\r\n`)
 
-// A pipeline that contains lock commands is answered as if its commands were sent one after
-// another.
+// A pipeline that contains lock commands is answered as if
+// its commands were sent one after another.
 func TestLockBatch(t *testing.T) {
 	t.Parallel()
 	_, alone := proxytest.StartBoth(t)
@@ -101,8 +101,8 @@ func TestLockBatch(t *testing.T) {
 	}
 }
 
-// farAway starts a proxy of a Redis that is that far away, each way, and knows the scripts, and a
-// client of it.
+// farAway starts a proxy of a Redis that is that far away,
+// each way, and knows the scripts, and a client of it.
 func farAway(t *testing.T, latency time.Duration) (*proxytest.Proxy, *proxytest.Conn) {
 	t.Helper()
 	link := proxytest.LinkTo(t, testredis.Start(t))
@@ -162,9 +162,9 @@ func TestLockBatchWithoutScripts(t *testing.T) {
 	}
 }
 
-// Locks whose replies are lost with the upstream connection are reported as unknown, and released;
-// each reply goes to its own command. A client with its own upstream connection is disconnected
-// then.
+// Locks whose replies are lost with the upstream connection are reported
+// as unknown, and released; each reply goes to its own command. A client
+// with its own upstream connection is disconnected then.
 func TestLockBatchLost(t *testing.T) {
 	t.Parallel()
 	for _, dedicated := range []bool{false, true} {

@@ -401,8 +401,8 @@ func TestLockInSubscribeMode(t *testing.T) {
 	}
 }
 
-// The next holder sees every write that the last holder sent before UNLOCK, although all went out
-// in one pipeline.
+// The next holder sees every write that the last holder sent
+// before UNLOCK, although all went out in one pipeline.
 func TestWritesBeforeUnlockAreApplied(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	writer, reader := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -650,8 +650,8 @@ func TestNextLockInGracePeriod(t *testing.T) {
 	}
 }
 
-// The rights that README.md names for a user who locks are enough, and cover no more than its own
-// keys.
+// The rights that README.md names for a user who locks are
+// enough, and cover no more than its own keys.
 func TestDocumentedRights(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

@@ -62,8 +62,8 @@ func (o *owners) isFree(key string) {
 	o.others.Expect("UNLOCK "+key, ":1\r\n")
 }
 
-// A client gives up before its token has come, and asks again: it keeps the lock that it is told
-// of.
+// A client gives up before its token has come, and asks
+// again: it keeps the lock that it is told of.
 func TestOwnersRetryIsNotReleased(t *testing.T) {
 	for _, latency := range []time.Duration{5, 50} {
 		for _, how := range []string{"", " SESSION", " WAIT 5"} {
@@ -143,8 +143,8 @@ func TestOwnersRetryOfNamedWaiter(t *testing.T) {
 	}
 }
 
-// An owner's lock is freed when the last of its connections that have it is closed, in whichever
-// order.
+// An owner's lock is freed when the last of its connections
+// that have it is closed, in whichever order.
 func TestOwnersSessionsShareTheLock(t *testing.T) {
 	for i, where := range []string{"same proxy", "another"} {
 		for _, order := range [][3]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
@@ -179,8 +179,8 @@ func TestOwnersSessionsShareTheLock(t *testing.T) {
 	}
 }
 
-// A lock that one connection of an owner got without SESSION stays for its timeout when another one
-// with SESSION closes.
+// A lock that one connection of an owner got without SESSION
+// stays for its timeout when another one with SESSION closes.
 func TestOwnersSessionLeavesLockWithoutSession(t *testing.T) {
 	o := startOwners(t)
 	for i := range o.far {
@@ -216,8 +216,8 @@ func TestOwnersUnreadTokensAreReleased(t *testing.T) {
 	}
 }
 
-// An owner has more connections than the record names: closing those that it names doesn't free the
-// lock.
+// An owner has more connections than the record names:
+// closing those that it names doesn't free the lock.
 func TestOwnerOfManyConnections(t *testing.T) {
 	o := startOwners(t)
 	first := proxytest.Dial(t, o.near.Addr)

@@ -93,8 +93,8 @@ func TestMinReplicas(t *testing.T) {
 	}
 }
 
-// Many clients wait while no replica answers: each gets the error, and none gets a lock that it
-// does not hold.
+// Many clients wait while no replica answers: each gets the
+// error, and none gets a lock that it does not hold.
 func TestMinReplicasOfAQueue(t *testing.T) {
 	master := testredis.Start(t)
 	replica := testredis.StartReplicas(t, master, 1)[0]
@@ -160,9 +160,9 @@ func TestMinReplicasWithoutTheRight(t *testing.T) {
 	}
 }
 
-// acknowledgedLock takes a lock. On a busy machine a replica can be late to acknowledge it: only
-// then the test asks once more, and the lock must be free, since the reply was that it was not
-// taken.
+// acknowledgedLock takes a lock. On a busy machine a replica can be
+// late to acknowledge it: only then the test asks once more, and the
+// lock must be free, since the reply was that it was not taken.
 func acknowledgedLock(t *testing.T, client *proxytest.Conn, key string, replicas int) int64 {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {

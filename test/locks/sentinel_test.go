@@ -309,8 +309,8 @@ func TestSentinelLogin(t *testing.T) {
 	if got := g.Servers[0].Ask("INFO", "keyspace"); !strings.Contains(got, "db2:keys=3") {
 		t.Errorf("not in database 2: %s", got)
 	}
-	// Without a password for the servers clients bring their own, and the proxy can't ask for the
-	// role.
+	// Without a password for the servers clients bring their
+	// own, and the proxy can't ask for the role.
 	open := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://"+addrs+"?sentinel_password=spw",
 		nil).Addr)
 	open.Expect("GET x", "-NOAUTH …")
@@ -336,8 +336,8 @@ func TestSentinelLogin(t *testing.T) {
 	c.Expect("PING", "+PONG\r\n")
 }
 
-// An operator makes the master a replica without the Sentinels: the proxy leaves its connections
-// within seconds.
+// An operator makes the master a replica without the Sentinels:
+// the proxy leaves its connections within seconds.
 func TestSentinelDemotedByHand(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1,

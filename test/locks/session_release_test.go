@@ -61,8 +61,8 @@ func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
 	})
 }
 
-// A proxy that is told to stop ends in time, even if Redis is silent and the outcome of many LOCKs
-// is unknown.
+// A proxy that is told to stop ends in time, even if Redis is
+// silent and the outcome of many LOCKs is unknown.
 func TestShutdownWithUnknownLocks(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

@@ -80,8 +80,8 @@ func TestOnlyUndeliveredTokensAreReleased(t *testing.T) {
 	next.Expect(proxytest.Unlock("read", token), ":1\r\n")
 }
 
-// A lock whose token can have been read is its holder's until its timeout, however its connection
-// ends.
+// A lock whose token can have been read is its holder's until
+// its timeout, however its connection ends.
 func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)

@@ -518,8 +518,8 @@ func TestSessionLock(t *testing.T) {
 	}
 }
 
-// While the upstream doesn't answer, a session lock is held no longer than the upstream would keep
-// it.
+// While the upstream doesn't answer, a session lock is held
+// no longer than the upstream would keep it.
 func TestSessionLockIsLostWithTheUpstream(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
@@ -664,8 +664,8 @@ func TestContention(t *testing.T) {
 		if perAcquisition > 2.2 {
 			t.Errorf("%.2f scripts per acquisition", perAcquisition)
 		}
-		// 5 times the mean is the aim (see docs/bench-locks.md); a busy machine can lose a poll
-		// interval once.
+		// 5 times the mean is the aim (see docs/bench-locks.md); a
+		// busy machine can lose a poll interval once.
 		if longest > 5*mean+250*time.Millisecond {
 			t.Errorf("longest wait %v, mean %v", longest, mean)
 		}

@@ -73,8 +73,8 @@ func TestDifferentialCluster(t *testing.T) {
 	}
 }
 
-// clusterable reports whether a conversation is possible with a cluster: it asks nothing about the
-// server itself.
+// clusterable reports whether a conversation is possible with
+// a cluster: it asks nothing about the server itself.
 func (c *diffConversation) clusterable() bool {
 	return !slices.ContainsFunc(c.steps, func(s diffStep) bool {
 		return s.directive == "blocked" || s.directive == "until" || s.directive == "busy" ||

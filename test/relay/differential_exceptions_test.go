@@ -12,9 +12,9 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// diffExceptions lists the replies that differ because two servers, or two connections, are
-// compared. What differs is normalised; the rest must be the same. calls are the first words of a
-// call.
+// diffExceptions lists the replies that differ because two servers,
+// or two connections, are compared. What differs is normalised; the
+// rest must be the same. calls are the first words of a call.
 var diffExceptions = []struct {
 	calls  string // separated by commas
 	normal func(raw string) string

@@ -13,11 +13,11 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// These tests cannot be a comparison with a direct connection: they concern lock commands, or how
-// soon something happens.
+// These tests cannot be a comparison with a direct connection:
+// they concern lock commands, or how soon something happens.
 
-// diffSession is a redis-server, a direct connection to it, and connections through a proxy in
-// front of it.
+// diffSession is a redis-server, a direct connection to it,
+// and connections through a proxy in front of it.
 type diffSession struct {
 	t      *testing.T
 	server *testredis.Server
@@ -141,8 +141,8 @@ func TestDifferentialLocksWithoutReplies(t *testing.T) {
 			s.check(t, "3", steps)
 		})
 	}
-	// Redis never closes for a QUIT whose OK it doesn't send; a proxy that did the same would keep
-	// both connections.
+	// Redis never closes for a QUIT whose OK it doesn't send; a
+	// proxy that did the same would keep both connections.
 	t.Run("QUIT", func(t *testing.T) {
 		for _, how := range []string{"OFF", "SKIP"} {
 			conn := s.open("2")

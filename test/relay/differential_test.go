@@ -213,8 +213,8 @@ func diffArity(t *testing.T, proto string, seen *diffCoverage, commands *diffCom
 	diffHoldBoth(t, "wrong number of words", conversation, proto, seen, commands)
 }
 
-// diffTypes sends every command that begins with a key, with as few words as possible, to a key of
-// each type.
+// diffTypes sends every command that begins with a key, with
+// as few words as possible, to a key of each type.
 func diffTypes(t *testing.T, proto string, seen *diffCoverage, commands *diffCommandList) {
 	kinds := []struct {
 		name string
@@ -323,8 +323,8 @@ func (c *diffCoverage) note(command, reply string) {
 	}
 }
 
-// diffNeverAnswered and diffNeverRefused are the commands of which only wrong, or only right, calls
-// are compared.
+// diffNeverAnswered and diffNeverRefused are the commands of
+// which only wrong, or only right, calls are compared.
 var (
 	diffNeverAnswered = map[string]string{
 		"sync":              "answers with a stream: TestDifferentialReplica",

@@ -170,8 +170,8 @@ func TestDrainWaitsForTransactionsAndLocks(t *testing.T) {
 	}
 }
 
-// When the time for shutting down is over, session locks are released and connections closed; other
-// locks stay.
+// When the time for shutting down is over, session locks are
+// released and connections closed; other locks stay.
 func TestDrainReleasesSessionLocksInTheEnd(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	plain, session := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)

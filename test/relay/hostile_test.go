@@ -59,8 +59,8 @@ type hostileProxy struct {
 	redis *testredis.Server
 }
 
-// startHostileProxy starts bin and ends it with the test, which fails if the process has ended
-// before, or badly.
+// startHostileProxy starts bin and ends it with the test,
+// which fails if the process has ended before, or badly.
 func startHostileProxy(t *testing.T, bin string, redis *testredis.Server) *hostileProxy {
 	t.Helper()
 	p := &hostileProxy{t: t, addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), redis: redis}
@@ -123,9 +123,9 @@ func (p *hostileProxy) cpu() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// maxLeft is how much a proxy's memory can stay above its start value: 16 MB can be garbage that is
-// not yet worth collecting, in front of a used heap that the runtime returns to the kernel only
-// slowly.
+// maxLeft is how much a proxy's memory can stay above its start value:
+// 16 MB can be garbage that is not yet worth collecting, in front of a
+// used heap that the runtime returns to the kernel only slowly.
 const maxLeft = 32 << 20
 
 // settles fails unless the proxy's memory comes back to within maxLeft of before.
@@ -370,8 +370,8 @@ func hostileHugeCommand(t *testing.T, p *hostileProxy) {
 	p.settles(before)
 }
 
-// hostilePieces calls f with each piece of a value of size bytes, whole megabytes; no two pieces
-// are alike.
+// hostilePieces calls f with each piece of a value of size
+// bytes, whole megabytes; no two pieces are alike.
 func hostilePieces(size int, f func(piece []byte) error) error {
 	piece := bytes.Repeat([]byte("0123456789abcde\n"), 1<<16)
 	for at := 0; at < size; at += len(piece) {
@@ -409,8 +409,8 @@ func hostileNeverReads(t *testing.T, p *hostileProxy) {
 	deaf := hostileDial(t, p.addr)
 	io.WriteString(deaf, strings.Repeat("GET big\r\n", 50))
 	time.Sleep(200 * time.Millisecond)
-	// The machine is shared: half of the speed before is enough, and other programs can take it for
-	// a while.
+	// The machine is shared: half of the speed before is
+	// enough, and other programs can take it for a while.
 	var got float64
 	for tries := 0; tries < 5 && got < usual/2; tries++ {
 		watch := watchHostile(t, p.addr)
@@ -513,8 +513,8 @@ func hostileCompare(in io.Reader, size int) error {
 	})
 }
 
-// hostileCrowd is what the clients of a crowd do. Each does one thing and closes, most of them
-// without goodbye.
+// hostileCrowd is what the clients of a crowd do. Each does
+// one thing and closes, most of them without goodbye.
 var hostileCrowd = []struct {
 	name string
 	do   func(nc *net.TCPConn, in *bufio.Reader, i int) error
@@ -531,12 +531,12 @@ var hostileCrowd = []struct {
 		return nil
 	}},
 	{"block, then vanish", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
-		_, err := io.WriteString(nc, "BLPOP nobody:pushes 0\r\n")
+		_, err := io.WriteString(nc, "BLPOP never:pushed 0\r\n")
 		return err
 	}},
 	{"block, then a reset", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
 		nc.SetLinger(0)
-		return hostileExchange(nc, in, "PING\r\nBLPOP nobody:pushes 0\r\n", "+PONG")
+		return hostileExchange(nc, in, "PING\r\nBLPOP never:pushed 0\r\n", "+PONG")
 	}},
 	{"subscribe", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
 		return hostileExchange(nc, in, "SUBSCRIBE a\r\n", "*3", "$9", "subscribe", "$1", "a", ":1")

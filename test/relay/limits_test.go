@@ -106,8 +106,8 @@ func TestClientBuffer(t *testing.T) {
 	c.Expect("SET big "+strings.Repeat("x", 300000), "+OK\r\n")
 	c.Expect("STRLEN big", ":300000\r\n")
 	c.Lock(strings.Repeat("k", 99900) + " 30")
-	// A larger lock command is refused and skipped: the connection continues, with its session
-	// locks.
+	// A larger lock command is refused and skipped: the
+	// connection continues, with its session locks.
 	token := c.Lock("job 30 SESSION")
 	large := strings.Repeat("k", 300000)
 	c.Expect("LOCK "+large+" 30",
@@ -154,8 +154,8 @@ func TestClientBuffer(t *testing.T) {
 	c.Expect("COMMAND DOCS "+strings.Repeat("k", 300000), "*0\r\n")
 }
 
-// A lock that is held keeps its name in memory once, and its session does not keep the buffer of
-// the request.
+// A lock that is held keeps its name in memory once, and its
+// session does not keep the buffer of the request.
 func TestMemoryOfLongNames(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	const n, length = 50, 1_000_000

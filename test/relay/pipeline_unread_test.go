@@ -21,8 +21,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// pipeline is what a client writes before it reads anything: a number of rounds, and the replies of
-// each.
+// pipeline is what a client writes before it reads anything:
+// a number of rounds, and the replies of each.
 type pipeline struct {
 	name   string
 	rounds int
@@ -56,9 +56,9 @@ var pipelines = []pipeline{
 	}, nil},
 }
 
-// A client that writes tens of megabytes of requests before it reads a reply is served as by Redis.
-// Others are served meanwhile, on the same upstream connection too, and the proxy's memory stays
-// small.
+// A client that writes tens of megabytes of requests before it reads a
+// reply is served as by Redis. Others are served meanwhile, on the
+// same upstream connection too, and the proxy's memory stays small.
 func TestPipelineWrittenBeforeItIsRead(t *testing.T) {
 	for _, kind := range []string{"tcp", "unix", "tls"} {
 		for _, dedicated := range []bool{false, true} {
@@ -190,8 +190,8 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// The unread replies of a client are bounded by --max-unread: beyond, it is closed, and the log
-// says so.
+// The unread replies of a client are bounded by --max-unread:
+// beyond, it is closed, and the log says so.
 func TestPipelineUnreadIsBounded(t *testing.T) {
 	server := testredis.Start(t)
 	for _, dedicated := range []bool{false, true} {

@@ -13,8 +13,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// The reply to QUIT comes before the end of the connection, in whatever order the session's
-// goroutines run.
+// The reply to QUIT comes before the end of the connection,
+// in whatever order the session's goroutines run.
 func TestQuitIsAlwaysAnswered(t *testing.T) {
 	t.Parallel()
 	p := proxytest.Start(t, testredis.Start(t).URL(), nil)
@@ -28,8 +28,8 @@ func TestQuitIsAlwaysAnswered(t *testing.T) {
 	}
 }
 
-// quitters are ways to come to QUIT: the requests before it, each sent after the reply to the one
-// before.
+// quitters are ways to come to QUIT: the requests before it,
+// each sent after the reply to the one before.
 var quitters = map[string][]string{"new": nil, "on a lane": {"PING", "PING"},
 	"in MULTI": {"MULTI", "PING"}, "with SUBSCRIBE": {"HELLO 3", "SUBSCRIBE a"}}
 

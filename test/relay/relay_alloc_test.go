@@ -13,8 +13,8 @@ import (
 // relayPerTurn is how many requests a turn of relayTurn sends at once.
 const relayPerTurn = 16
 
-// relayTurn returns a function that sends requests and reads all replies, without allocating
-// anything itself.
+// relayTurn returns a function that sends requests and reads
+// all replies, without allocating anything itself.
 func relayTurn(t testing.TB) func() {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)

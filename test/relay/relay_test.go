@@ -13,8 +13,8 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// Each conversation is sent in one write, directly and through the proxy, and must yield the same
-// bytes.
+// Each conversation is sent in one write, directly and
+// through the proxy, and must yield the same bytes.
 func TestRelayIsByteEqual(t *testing.T) {
 	big := strings.Repeat("0123456789abcdef", 1<<16)
 	conversations := map[string][]string{
@@ -84,8 +84,8 @@ func TestInlineCommands(t *testing.T) {
 	c.Closed()
 }
 
-// Both directions run at once: more is sent than all buffers on the way hold before the first reply
-// is read.
+// Both directions run at once: more is sent than all buffers
+// on the way hold before the first reply is read.
 func TestLongPipeline(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
@@ -188,8 +188,8 @@ func TestGoRedis(t *testing.T) {
 	}
 }
 
-// Some commands are answered only if they are refused: each reply goes to the right request in both
-// cases.
+// Some commands are answered only if they are refused: each
+// reply goes to the right request in both cases.
 func TestMaybeAnsweredCommands(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	admin := proxytest.Dial(t, server.Addr())

@@ -11,8 +11,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// A client that must log in first has exactly Redis's limits before, and is refused in Redis's
-// words.
+// A client that must log in first has exactly Redis's limits
+// before, and is refused in Redis's words.
 func TestLimitsBeforeLogin(t *testing.T) {
 	bulk := func(n int) string { return fmt.Sprintf("$%d\r\n%s\r\n", n, strings.Repeat("x", n)) }
 	args := func(n int) string {
@@ -88,8 +88,8 @@ func TestLimitsBeforeLoginWithoutUpstream(t *testing.T) {
 	c.Closed()
 }
 
-// Before login, a client cannot learn from lock commands or COMMAND that a proxy is in front of
-// Redis.
+// Before login, a client cannot learn from lock commands or
+// COMMAND that a proxy is in front of Redis.
 func TestLockCommandsBeforeLogin(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--requirepass", "secret")

@@ -222,8 +222,8 @@ func TestTLSCloseDoesNotWait(t *testing.T) {
 	}
 }
 
-// At Shutdown a client gets its replies and a proper end; a client in its handshake isn't waited
-// for.
+// At Shutdown a client gets its replies and a proper end; a
+// client in its handshake isn't waited for.
 func TestTLSShutdown(t *testing.T) {
 	server := testredis.Start(t)
 	p, trusting := tpTLSProxy(t, server.URL(), nil)

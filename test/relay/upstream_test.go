@@ -77,16 +77,16 @@ func TestUpstreamLost(t *testing.T) {
 	c.Lock("job 30")
 }
 
-// An upstream that accepts and says nothing delays a client for as long as the proxy's login can
-// take, if there is one. Requests sent to it wait, as for a Redis that stands still, until the
-// client gives up.
+// An upstream that accepts and says nothing delays a client for as long
+// as the proxy's login can take, if there is one. Requests sent to it
+// wait, as for a Redis that stands still, until the client gives up.
 func TestUpstreamThatSaysNothing(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close() // the kernel accepts; nobody reads
+	defer ln.Close() // the kernel accepts; no process reads
 	for _, dedicated := range []bool{false, true} {
 		p := proxytest.Start(t, "redis://:secret@"+ln.Addr().String(), func(cfg *proxy.Config) {
 			cfg.Dedicated, cfg.DialTimeout = dedicated, 300*time.Millisecond
@@ -305,8 +305,8 @@ func TestEndlessLineOfTheUpstream(t *testing.T) {
 	}
 	c := proxytest.Dial(t, p.Addr)
 	c.Send("LOCK job 30")
-	// The reply can have 64 MB, since FENCE relays a reply of the client's script: that takes
-	// seconds.
+	// The reply can have 64 MB, since FENCE relays a reply of
+	// the client's script: that takes seconds.
 	if got, err := c.TryReply(30 * time.Second); !strings.HasPrefix(got, "-UPSTREAM ") {
 		t.Errorf("LOCK: %q, %v", got, err)
 	}

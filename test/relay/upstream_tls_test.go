@@ -17,8 +17,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// tpRedisTLS starts a redis-server that also serves TLS, on the returned port, to clients with a
-// certificate of ca.
+// tpRedisTLS starts a redis-server that also serves TLS, on
+// the returned port, to clients with a certificate of ca.
 func tpRedisTLS(t *testing.T, ca *testtls.Authority,
 	args ...string) (plain *testredis.Server, port string) {
 	pair := ca.Issue(t, "redis.test")

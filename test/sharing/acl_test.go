@@ -55,8 +55,8 @@ func TestLanesAreForLoggedInClients(t *testing.T) {
 	}
 }
 
-// Clients of several users work at once, and each keeps its user; a deleted user's clients are
-// closed.
+// Clients of several users work at once, and each keeps its
+// user; a deleted user's clients are closed.
 func TestLanesOfUsers(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -100,8 +100,8 @@ func TestLanesOfUsers(t *testing.T) {
 			}
 		}
 	}
-	// Six clients of ann's have a home each, and a lane for each of two protocols, with and without
-	// scripts.
+	// Six clients of ann's have a home each, and a lane for
+	// each of two protocols, with and without scripts.
 	if n := len(laneIDs(admin, " user=ann ")); n < 6+1 || n > 6+4 {
 		t.Errorf("ann has %d connections: %s", n, admin.Do("CLIENT LIST"))
 	}

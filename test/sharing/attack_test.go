@@ -66,8 +66,8 @@ func laneIDs(admin *proxytest.Conn, having string) (ids []string) {
 	return ids
 }
 
-// Invalidations that a client redirects to a lane are neither replies to any client nor a reason to
-// lose the lane.
+// Invalidations that a client redirects to a lane are neither
+// replies to any client nor a reason to lose the lane.
 func TestLanePushes(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -166,8 +166,8 @@ func TestManyStatefulRequests(t *testing.T) {
 	}
 }
 
-// A client that begins to use scripts while another's script runs too long gets BUSY and doesn't
-// wait for it.
+// A client that begins to use scripts while another's script
+// runs too long gets BUSY and doesn't wait for it.
 func TestBusyScriptLane(t *testing.T) {
 	server := testredis.Start(t, "--busy-reply-threshold", "50")
 	p := sharing(t, server, 1)

@@ -108,8 +108,8 @@ func TestClientListShowsTheClients(t *testing.T) {
 	}
 }
 
-// CLIENT KILL ends the client whose connection it names, whether logged in or not, in every state,
-// and no other.
+// CLIENT KILL ends the client whose connection it names,
+// whether logged in or not, in every state, and no other.
 func TestClientKillEndsTheClient(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -146,8 +146,8 @@ func TestClientKillEndsTheClient(t *testing.T) {
 	other.Expect("GET a", "$-1\r\n")
 }
 
-// A client that has not logged in outlives the upstream's restart, and gets a new home under its
-// name.
+// A client that has not logged in outlives the upstream's
+// restart, and gets a new home under its name.
 func TestHomeIsDialledAgain(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)

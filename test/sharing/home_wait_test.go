@@ -10,8 +10,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// WAIT covers a client's writes through a home that has been closed since, if it has no other
-// connection.
+// WAIT covers a client's writes through a home that has been
+// closed since, if it has no other connection.
 func TestWaitAfterAHome(t *testing.T) {
 	server := testredis.Start(t)
 	replica := testredis.StartReplicas(t, server, 1)[0]
@@ -31,8 +31,8 @@ func TestWaitAfterAHome(t *testing.T) {
 	c.Expect("WAIT 1 5000", ":1\r\n")
 }
 
-// After the loss of the home through which a client wrote, it is not told that its writes have
-// arrived.
+// After the loss of the home through which a client wrote, it
+// is not told that its writes have arrived.
 func TestWaitAfterALostHome(t *testing.T) {
 	server := testredis.Start(t)
 	replica := testredis.StartReplicas(t, server, 1)[0]

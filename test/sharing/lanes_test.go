@@ -181,8 +181,8 @@ func TestLaneReplySkip(t *testing.T) {
 	}
 }
 
-// A client that changes database, protocol and transaction state in one pipeline is always in the
-// right state.
+// A client that changes database, protocol and transaction
+// state in one pipeline is always in the right state.
 func TestLaneMoves(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

@@ -142,8 +142,8 @@ func (v *victim) unique(what string) string {
 	return fmt.Sprintf("%s-%d-%d-%x", what, v.id, v.serial, v.rand.Uint64())
 }
 
-// key is used by this connection only: requests of an earlier one can still run after it was
-// closed.
+// key is used by this connection only: requests of an earlier
+// one can still run after it was closed.
 func (v *victim) key() string { return fmt.Sprintf("key:%d:%d", v.id, v.life) }
 
 func (v *victim) known() string {

@@ -44,8 +44,8 @@ func TestWaitCoversWritesByLanes(t *testing.T) {
 	c.Expect("WAIT 1 5000", ":1\r\n")
 }
 
-// After the loss of the lane through which a client wrote, it is not told that its writes have
-// arrived.
+// After the loss of the lane through which a client wrote, it
+// is not told that its writes have arrived.
 func TestWaitAfterALostLane(t *testing.T) {
 	server := testredis.Start(t)
 	replica := testredis.StartReplicas(t, server, 1)[0]
@@ -75,8 +75,8 @@ func TestWaitAfterALostLane(t *testing.T) {
 	}
 }
 
-// A client that may not publish gets an error where that matters, and is never told that missing
-// writes have arrived.
+// A client that may not publish gets an error where that
+// matters, and is never told that missing writes have arrived.
 func TestWaitWithoutTheRightToPublish(t *testing.T) {
 	server := testredis.Start(t)
 	replica := testredis.StartReplicas(t, server, 1)[0]

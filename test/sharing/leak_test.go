@@ -16,8 +16,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// Thousands of clients that come, move between lanes and homes, and vanish in between leave nothing
-// behind.
+// Thousands of clients that come, move between lanes and
+// homes, and vanish in between leave nothing behind.
 func TestLanesLeaveNothingBehind(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 2)

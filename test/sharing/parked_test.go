@@ -1,7 +1,7 @@
 package sharing_test
 
-// An event loop reads the clients of parked sessions. It notices everything that ends or wakes
-// them.
+// An event loop reads the clients of parked sessions. It
+// notices everything that ends or wakes them.
 
 import (
 	"context"
@@ -83,8 +83,8 @@ func TestLockLostWhileParked(t *testing.T) {
 	other.Lock("kept 1")
 }
 
-// Shutdown waits no longer for parked sessions than for others that ask nothing, and Close not at
-// all.
+// Shutdown waits no longer for parked sessions than for
+// others that ask nothing, and Close not at all.
 func TestShutdownWhileParked(t *testing.T) {
 	for _, way := range []string{"Shutdown", "Close"} {
 		_, p := proxytest.StartBoth(t)

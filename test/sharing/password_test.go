@@ -12,8 +12,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// A password is changed while its clients are connected: through the proxy they get the same
-// replies as directly.
+// A password is changed while its clients are connected:
+// through the proxy they get the same replies as directly.
 
 // changedLogin is one way to log in, and how that ends for others.
 type changedLogin struct {
@@ -187,8 +187,8 @@ func TestPasswordChangedUnderManyClients(t *testing.T) {
 	}
 }
 
-// A client of a deleted user that uses no connection, because its home was closed, is closed at
-// once too.
+// A client of a deleted user that uses no connection, because
+// its home was closed, is closed at once too.
 func TestDeletedUserAtRest(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -209,8 +209,8 @@ func TestDeletedUserAtRest(t *testing.T) {
 	}
 }
 
-// A client that the upstream does not let in again after RESET, with the credentials of --upstream,
-// harms no other.
+// A client that the upstream does not let in again after
+// RESET, with the credentials of --upstream, harms no other.
 func TestResetWithStaleCredentials(t *testing.T) {
 	server := testredis.Start(t)
 	admin := proxytest.Dial(t, server.Addr())

@@ -65,8 +65,8 @@ func TestPushesWhileConnectionsAreSetUp(t *testing.T) {
 	}
 }
 
-// pushedTo has two clients served after the same login, and once more after its password has been
-// changed.
+// pushedTo has two clients served after the same login, and
+// once more after its password has been changed.
 func pushedTo(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn, login, database string) {
 	var clients []*proxytest.Conn
 	for range 2 {

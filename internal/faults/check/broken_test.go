@@ -35,8 +35,8 @@ type bugs struct {
 	sleeps         bool // a release wakes no waiter
 }
 
-// lockServer is a lock service of two proxies in memory. It can be broken, so that the checker can
-// be tested.
+// lockServer is a lock service of two proxies in memory. It
+// can be broken, so that the checker can be tested.
 type lockServer struct {
 	bugs
 	addrs []string

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package check judges histories of a lock service: whether what clients saw can be what was
-// promised.
+// Package check judges histories of a lock service: whether
+// what clients saw can be what was promised.
 //
 // It knows no more than the clients did. A client may rely on its lock from the moment it has read
 // the token until it begins to release it, and for no longer than the timeout counted from before

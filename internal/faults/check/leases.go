@@ -73,8 +73,8 @@ func (c *checker) trim(g grant) grant {
 	return g
 }
 
-// exclusion finds holders that overlap, and holders that were told too early that their lock was
-// gone.
+// exclusion finds holders that overlap, and holders that were
+// told too early that their lock was gone.
 func (c *checker) exclusion(key string, ops []history.Op, grants []grant) {
 	var last grant
 	for _, g := range grants {

@@ -69,7 +69,7 @@ func TestRules(t *testing.T) {
 		with(took(1, 100, 5000, 20, 1000), func(o *history.Op) {
 			o.Wait, o.Outcome, o.Result = true, history.Null, 0
 		})}
-	nobody := with(took(2, 100, 1700, 0, 500), func(o *history.Op) {
+	noGrant := with(took(2, 100, 1700, 0, 500), func(o *history.Op) {
 		o.Wait, o.Outcome = true, history.Null
 	})
 	left := with(took(1, 0, 0, 0, 1000), func(o *history.Op) {
@@ -212,7 +212,7 @@ func TestRules(t *testing.T) {
 		{"given late, messages were late at another proxy",
 			ops{took(1, 0, 10, 10, 500), with(took(2, 100, 1700, 20, 500), waited)},
 			faults{{From: 0, To: ms(5000), Breaks: notices, Proxies: []int{1}}}, "late"},
-		{"no waiter gets a free lock", ops{took(1, 0, 10, 10, 500), nobody}, nil, "late"},
+		{"no waiter gets a free lock", ops{took(1, 0, 10, 10, 500), noGrant}, nil, "late"},
 		{"given after a client left without reading",
 			ops{left, with(took(2, 100, 1700, 20, 500), waited)}, nil, ""},
 		{"given late after a client left without reading",

@@ -51,8 +51,8 @@ func (c *checker) unheard(a, b history.Op, from, to int64) bool {
 // span is an interval of time.
 type span struct{ from, to int64 }
 
-// idle finds a lock that was unheld for long while a client waited for it, and one that was given
-// late.
+// idle finds a lock that was unheld for long while a client
+// waited for it, and one that was given late.
 func (c *checker) idle(key string, ops []history.Op) {
 	held, left := c.held(ops)
 	orphan := int64(0) // how long a lock given to a dead client can stay
@@ -74,7 +74,7 @@ func (c *checker) idle(key string, ops []history.Op) {
 		if gap := o.Return - from - c.stalled(from, o.Return) - c.resetLeases(ops, from,
 			o.Return); gap > c.bounds.Idle.Nanoseconds() {
 			c.violated("idle", []history.Op{o},
-				"client %d waited for lock %s at proxy %d although nobody had held it for %.3f s",
+				"client %d waited for lock %s at proxy %d although it had not been held for %.3f s",
 				o.Client, key, o.Proxy, float64(gap)/1e9)
 		}
 		if from = max(from, lastHeld(o, left)); c.unheard(o, o, from, o.Return) {
@@ -150,8 +150,8 @@ func (c *checker) excusesWait(from, orphan int64, o history.Op) bool {
 		c.broken(from-orphan, o.Return, breaksOrphans, c.bounds.Recover)
 }
 
-// vanished is until when a client whose machine is gone for good can keep a lock that is renewed
-// for it.
+// vanished is until when a client whose machine is gone for
+// good can keep a lock that is renewed for it.
 func (c *checker) vanished(o history.Op) (until int64, gone bool) {
 	for _, f := range c.faults {
 		if until = f.From + c.bounds.Vanish.Nanoseconds(); f.Breaks.Vanishes && f.Concerns(o) &&

@@ -43,8 +43,8 @@ func On(nc net.Conn) *Conn { return &Conn{nc: nc, in: bufio.NewReaderSize(nc, 4<
 // Close closes the connection, at any point of a conversation.
 func (c *Conn) Close() { c.nc.Close() }
 
-// Reset closes the connection with a reset, as the kernel does for a process that died with bytes
-// unread.
+// Reset closes the connection with a reset, as the kernel
+// does for a process that died with bytes unread.
 func (c *Conn) Reset() {
 	c.nc.(*net.TCPConn).SetLinger(0)
 	c.nc.Close()

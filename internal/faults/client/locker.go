@@ -216,8 +216,8 @@ func judgeValue(r Reply, op *history.Op) {
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
 
-// Register is the key that a lock's fenced writes go to: in the same slot, if the lock's name has a
-// hash tag.
+// Register is the key that a lock's fenced writes go to: in
+// the same slot, if the lock's name has a hash tag.
 func Register(key string) string { return "register:" + key }
 
 // compete makes one attempt at a lock and uses it if it is acquired.

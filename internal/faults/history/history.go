@@ -3,8 +3,8 @@
 // Package history is what clients of a lock service saw and which faults there were: the material
 // that package check judges.
 //
-// All times are of the machine's monotonic clock (Now), so that several processes can share a
-// history.
+// All times are of the machine's monotonic clock (Now), so
+// that several processes can share a history.
 package history
 
 import (
@@ -121,8 +121,8 @@ type Fault struct {
 	// Proxies and Clients are those affected, or whose links were; nil is all.
 	Proxies []int `json:"proxies,omitempty"`
 	Clients []int `json:"clients,omitempty"`
-	// Longer is by how many ns earlier leases can outlive their timeouts: Redis's clock has gone
-	// back.
+	// Longer is by how many ns earlier leases can outlive
+	// their timeouts: Redis's clock has gone back.
 	Longer int64 `json:"longer_ns,omitempty"`
 }
 

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Stream writes operations as they begin and end, so that a killed process leaves a record. It is
-// for one goroutine.
+// Stream writes operations as they begin and end, so that a
+// killed process leaves a record. It is for one goroutine.
 type Stream struct {
 	out  io.Writer
 	next int

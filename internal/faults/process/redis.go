@@ -128,8 +128,8 @@ func (r *Redis) Start(ctx context.Context, persistence Persistence) error {
 	return r.awaitPort(ctx, func() bool { return strings.HasPrefix(r.ask("PING"), "+PONG") })
 }
 
-// ask sends one command on a new connection and returns the beginning of its reply, "" if there was
-// none.
+// ask sends one command on a new connection and returns the
+// beginning of its reply, "" if there was none.
 func (r *Redis) ask(args ...string) string {
 	nc, err := net.Dial("tcp", r.Addr)
 	if err != nil {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package relay is a TCP link that can be made bad: cut, cut in one direction, stalled, slow,
-// trickling, corrupting.
+// Package relay is a TCP link that can be made bad: cut, cut
+// in one direction, stalled, slow, trickling, corrupting.
 //
 // It is no library, since a fault must hit open connections, corrupt single bits, and end a one-way
 // cut in either manner: the held bytes arrive late, as with TCP, or the connection breaks.
@@ -45,8 +45,8 @@ type Relay struct {
 	random  *rand.Rand            // guarded by mu
 }
 
-// New starts a Relay to address to, on a free loopback port. seed decides which bytes are
-// corrupted.
+// New starts a Relay to address to, on a free loopback port.
+// seed decides which bytes are corrupted.
 func New(to string, seed uint64) (*Relay, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -219,8 +219,8 @@ func (r *Relay) pump(ctx context.Context, to, from net.Conn, up bool) {
 	}
 }
 
-// delay holds back n bytes for as long as the link says. It returns false when the connection ends
-// first.
+// delay holds back n bytes for as long as the link says. It
+// returns false when the connection ends first.
 func (r *Relay) delay(ctx context.Context, n int, up bool) bool {
 	waited := false
 	for {

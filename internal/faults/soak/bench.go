@@ -184,8 +184,8 @@ func (b *Bench) processesOfClients() (list []*clientProcess) {
 	return list
 }
 
-// fresh begins a round: an empty redis of the right persistence, with the right time, and proxies
-// that reach it.
+// fresh begins a round: an empty redis of the right persistence,
+// with the right time, and proxies that reach it.
 func (b *Bench) fresh(ctx context.Context, p Plan) error {
 	persistence := p.Persistence
 	if b.machine != nil {

@@ -142,8 +142,8 @@ func (b *Bench) cutPower(ctx context.Context, f *Fault) {
 	}
 }
 
-// loseDataLocked records that redis loses data: if its clock is behind its highest value, tokens
-// can go back.
+// loseDataLocked records that redis loses data: if its clock
+// is behind its highest value, tokens can go back.
 func (b *Bench) loseDataLocked(f *Fault) {
 	b.lostData = true
 	if time.Now().Add(b.offset).Before(b.highWater) {

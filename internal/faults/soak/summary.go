@@ -104,8 +104,8 @@ func (s *Summary) Write(w io.Writer, ran time.Duration) {
 		s.Hungup, s.Undecided, s.Longest.Round(time.Millisecond))
 }
 
-// Describe is a violation for people, with the times of its operations and of the faults around
-// them.
+// Describe is a violation for people, with the times of its
+// operations and of the faults around them.
 func (r Result) Describe() string {
 	var text strings.Builder
 	for _, v := range r.Report.Violations {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs the Redis clients that clients_test.go runs: what is there already is left alone.
+# Installs the missing ones of the Redis clients that clients_test.go runs.
 set -euo pipefail
 cd "$(dirname "$0")"
 

@@ -35,7 +35,7 @@ static redisContext *dial(const char *host, int port) {
     return ctx;
 }
 
-/* These three free the reply: what is asked is only whether it is the right one. */
+/* These three free the reply and return only whether it is the right one. */
 static int is_integer(redisReply *r, long long want) {
     int right = r && r->type == REDIS_REPLY_INTEGER && r->integer == want;
     freeReplyObject(r);
@@ -128,7 +128,7 @@ static void pubsub(void) {
     check("PUBLISH", is_integer(redisCommand(other, "PUBLISH " KEY "channel hello"), 1));
     check("message", is_message(next_reply(c), "message"));
     check("UNSUBSCRIBE", is_message(redisCommand(c, "UNSUBSCRIBE " KEY "channel"), "unsubscribe"));
-    check("PUBLISH to nobody", is_integer(redisCommand(other, "PUBLISH " KEY "channel hello"), 0));
+    check("PUBLISH without subscribers", is_integer(redisCommand(other, "PUBLISH " KEY "channel hello"), 0));
 }
 
 static void script(void) {

@@ -1,8 +1,7 @@
 // Ordinary commands and locks through lockproxy from Java.
 //
-// Debian packages no Redis client for Java, so this speaks the protocol (RESP2 and RESP3) over a socket:
-// the class Connection below is all that it takes. With Jedis, Lettuce or Redisson use their way to send
-// a command by name.
+// Debian packages no Redis client for Java, so this speaks the protocol (RESP2 and RESP3) over a
+// socket, with the class Connection below. Jedis, Lettuce and Redisson can send a command by name.
 //
 // usage: java LockClient.java HOST PORT [2|3]     (the RESP version; 2 if not given)
 
@@ -106,7 +105,7 @@ public class LockClient {
         check("PUBLISH", other.command("PUBLISH", channel, "hello"), 1L);
         check("message", r.receive(), List.of("message", channel, "hello"));
         check("UNSUBSCRIBE", r.command("UNSUBSCRIBE", channel), List.of("unsubscribe", channel, 0L));
-        check("PUBLISH to nobody", other.command("PUBLISH", channel, "hello"), 0L);
+        check("PUBLISH without subscribers", other.command("PUBLISH", channel, "hello"), 0L);
     }
 
     static void script() throws IOException {

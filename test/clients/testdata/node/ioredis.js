@@ -10,7 +10,7 @@ import { Redis } from "ioredis";
 const [host, port, protocol = "3"] = process.argv.slice(2);
 const prefix = `client-test:ioredis:${protocol}:`;
 
-// A Redis of ioredis is one connection: what waits on it holds up all that comes after.
+// A Redis of ioredis is one connection: a waiting command delays all later ones.
 const connect = () =>
   new Redis({ host, port: Number(port), protocol: Number(protocol), commandTimeout: 10_000, retryStrategy: null });
 const r = connect();

@@ -9,7 +9,7 @@ import { createClient, ErrorReply, RESP_TYPES, WatchError } from "redis";
 const [host, port, protocol = "3"] = process.argv.slice(2);
 const prefix = `client-test:node-redis:${protocol}:`;
 
-// A client is one connection: what waits on it holds up all that comes after.
+// A client is one connection: a waiting command delays all later ones.
 const connect = () =>
   createClient({
     RESP: Number(protocol),
@@ -37,7 +37,7 @@ async function data() {
 }
 
 async function pipeline() {
-  // What is asked in one tick of the event loop is sent as one pipeline.
+  // Commands of one tick of the event loop are sent as one pipeline.
   const replies = [];
   const want = [];
   for (let i = 0; i < 200; i++) {

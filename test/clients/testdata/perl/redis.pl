@@ -83,7 +83,7 @@ sub pubsub {
     for (1 .. 25) { $r->wait_for_messages(0.2) unless defined $got }    # returns after that long without a message
     check('message', $got, 'hello');
     $r->unsubscribe($channel, $on_message);
-    check('PUBLISH to nobody', $other->publish($channel, 'hello'), 0);
+    check('PUBLISH without subscribers', $other->publish($channel, 'hello'), 0);
     check('PING after UNSUBSCRIBE', $r->ping, 'PONG');
 }
 

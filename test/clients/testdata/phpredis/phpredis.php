@@ -107,7 +107,7 @@ function pubsub(Redis $r, Redis $other): void
     finish($publisher);
     check('message', $got, 'hello');
     check('UNSUBSCRIBE', $unsubscribed, [$channel => true]);
-    check('PUBLISH to nobody', $other->publish($channel, 'hello'), 0);
+    check('PUBLISH without subscribers', $other->publish($channel, 'hello'), 0);
 }
 
 function script(Redis $r): void

@@ -54,7 +54,7 @@ function check_error(string $what, callable $command, string $want): void
     exit_with("FAIL $what: no error");
 }
 
-// A command that Predis has no method for. (executeRaw() would answer errors as plain strings.)
+// A command for which Predis has no method. (executeRaw() would return errors as plain strings.)
 function command(string ...$words): RawCommand
 {
     return new RawCommand($words);
@@ -122,7 +122,7 @@ function pubsub(Client $r, Client $other): void
             $loop->unsubscribe($channel);
         }
     }
-    check('PUBLISH to nobody', $other->publish($channel, 'hello'), 0);
+    check('PUBLISH without subscribers', $other->publish($channel, 'hello'), 0);
     check('events', $events, ['subscribe', 'message', 'unsubscribe']);
 }
 

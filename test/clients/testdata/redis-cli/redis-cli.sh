@@ -82,7 +82,7 @@ pubsub() { # a subscribed redis-cli reads no more commands: it unsubscribes by e
     [[ $answer == '(integer) 0' ]] && break
     sleep 0.05
   done
-  check 'PUBLISH to nobody' "$answer" '(integer) 0'
+  check 'PUBLISH without subscribers' "$answer" '(integer) 0'
 }
 
 script() {

@@ -75,7 +75,7 @@ def pubsub(r, other):
     check("message", sub.get_message(timeout=5)["data"], b"hello")
     sub.unsubscribe(channel)
     check("UNSUBSCRIBE", sub.get_message(timeout=5)["type"], "unsubscribe")
-    check("PUBLISH to nobody", other.publish(channel, "hello"), 0)
+    check("PUBLISH without subscribers", other.publish(channel, "hello"), 0)
     sub.close()
 
 
@@ -131,7 +131,7 @@ def lock_wait(r, other):
     waiter.start()
     time.sleep(0.2)  # it must wait meanwhile
     check("granted while the lock is held", granted, [])
-    pipe = r.pipeline(transaction=False)  # on a connection of its own, so UNLOCK needs the token
+    pipe = r.pipeline(transaction=False)  # on another connection, so UNLOCK needs the token
     pipe.set(key + ":value", token).execute_command("UNLOCK", key, token)
     check("SET, UNLOCK", pipe.execute(), [True, 1])
     waiter.join()

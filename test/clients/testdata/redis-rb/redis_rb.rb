@@ -73,7 +73,7 @@ def pubsub(r, other)
     on.unsubscribe { events << "unsubscribed" }
   end
   check("events", events, %w[hello unsubscribed])
-  check("PUBLISH to nobody", other.publish(channel, "hello"), 0)
+  check("PUBLISH without subscribers", other.publish(channel, "hello"), 0)
 end
 
 def script(r, _other)

@@ -36,7 +36,7 @@ func main() {
 	opt := redis.Options{
 		Addr:       net.JoinHostPort(os.Args[1], os.Args[2]),
 		Protocol:   protocol,
-		MaxRetries: -1, // a LOCK that is sent twice is refused because of its own first try
+		MaxRetries: -1, // a LOCK that is sent twice is refused because of its first try
 	}
 	rdb, other = redis.NewClient(&opt), redis.NewClient(&opt)
 
@@ -113,7 +113,9 @@ func transaction() {
 	check("INCR in MULTI", cmds[1].(*redis.IntCmd).Val(), int64(2))
 	err = rdb.Watch(ctx, func(tx *redis.Tx) error {
 		check("SET by another", other.Set(ctx, key, "changed", 0).Err(), nil)
-		_, err := tx.TxPipelined(ctx, func(p redis.Pipeliner) error { return p.Set(ctx, key, "lost", 0).Err() })
+		_, err := tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			return p.Set(ctx, key, "lost", 0).Err()
+		})
 		return err
 	}, key)
 	check("EXEC of a changed key", err, redis.TxFailedErr)
@@ -134,7 +136,7 @@ func pubsub() {
 	receive(&redis.Message{Channel: channel, Payload: "hello"})
 	check("UNSUBSCRIBE", sub.Unsubscribe(ctx, channel), nil)
 	receive(&redis.Subscription{Kind: "unsubscribe", Channel: channel})
-	checkInt("PUBLISH to nobody", other.Publish(ctx, channel, "hello"), 0)
+	checkInt("PUBLISH without subscribers", other.Publish(ctx, channel, "hello"), 0)
 }
 
 func script() {
@@ -167,7 +169,7 @@ func lock() {
 	checkUnlock("UNLOCK by this connection", conn.Do(ctx, "UNLOCK", key), 1)
 }
 
-// unlockAfterSet pipelines both: the next holder sees the value.
+// unlockAfterSet pipelines both: the next holder of the lock sees the value.
 func unlockAfterSet(key string, value any, token int64) {
 	p := rdb.Pipeline()
 	p.Set(ctx, key+":value", value, 0)

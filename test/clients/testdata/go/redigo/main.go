@@ -118,18 +118,20 @@ func pubsub() {
 	sub := redis.PubSubConn{Conn: connect()}
 	defer sub.Close()
 	check("SUBSCRIBE", sub.Subscribe(channel), nil)
-	check("SUBSCRIBE", sub.Receive(), redis.Subscription{Kind: "subscribe", Channel: channel, Count: 1})
+	check("SUBSCRIBE", sub.Receive(), redis.Subscription{Kind: "subscribe", Channel: channel,
+		Count: 1})
 	checkDo("PUBLISH", c, int64(1), "PUBLISH", channel, "hello")
 	check("message", sub.Receive(), redis.Message{Channel: channel, Data: []byte("hello")})
 	check("UNSUBSCRIBE", sub.Unsubscribe(channel), nil)
 	check("UNSUBSCRIBE", sub.Receive(), redis.Subscription{Kind: "unsubscribe", Channel: channel})
-	checkDo("PUBLISH to nobody", c, int64(0), "PUBLISH", channel, "hello")
+	checkDo("PUBLISH without subscribers", c, int64(0), "PUBLISH", channel, "hello")
 	checkDo("PING after UNSUBSCRIBE", sub.Conn, "PONG", "PING")
 }
 
 func script() {
 	key := prefix + "script"
-	checkDo("EVAL", c, []any{[]byte(key), []byte("arg"), int64(7)}, "EVAL", "return {KEYS[1], ARGV[1], 7}", 1, key, "arg")
+	checkDo("EVAL", c, []any{[]byte(key), []byte("arg"), int64(7)}, "EVAL",
+		"return {KEYS[1], ARGV[1], 7}", 1, key, "arg")
 	set := redis.NewScript(1, "return redis.call('SET', KEYS[1], ARGV[1])")
 	check("SCRIPT LOAD", set.Load(c), nil)
 	got, err := set.Do(c, key, "by script") // EVALSHA

@@ -46,7 +46,8 @@ func main() {
 		err := r.Do(ctx, command("LOCK", prefix+"lock", -1)).Error()
 		_, replied := rueidis.IsRedisErr(err)
 		check("LOCK's error is an error reply", replied, true)
-		check("LOCK with a negative timeout", err.Error(), "timeout is negative") // rueidis strips ERR
+		// rueidis strips ERR
+		check("LOCK with a negative timeout", err.Error(), "timeout is negative")
 	})
 	step("lock-order", lockOrder)
 	if !resp2 {
@@ -61,14 +62,15 @@ func connect() rueidis.Client {
 		AlwaysRESP2:  resp2,
 		DisableCache: resp2, // client-side caching needs RESP3
 		DisableRetry: true,
-		// Before a cluster it would be a client that knows clusters, and refuse what such a client must.
+		// Before a cluster it would be a client that knows
+		// clusters, and refuse what such a client must.
 		ForceSingleClient: os.Getenv("LOCKPROXY_TEST_CLUSTER") != "",
 	})
 	check("connect", err, nil)
 	return client
 }
 
-// command is for what rueidis has no builder for.
+// command builds a command for which rueidis has no builder.
 func command(name, key string, args ...any) rueidis.Completed {
 	b := r.B().Arbitrary(name).Keys(key)
 	for _, arg := range args {
@@ -103,11 +105,13 @@ func checkText(what string, result rueidis.RedisResult, want string) {
 func data() {
 	key, value := prefix+"data", strings.Repeat("binary \x00\r\n\xff", 10000)
 	r.Do(ctx, r.B().Del().Key(key, key+":n", key+":hash").Build())
-	check("GET of a missing key", rueidis.IsRedisNil(r.Do(ctx, r.B().Get().Key(key).Build()).Error()), true)
+	check("GET of a missing key",
+		rueidis.IsRedisNil(r.Do(ctx, r.B().Get().Key(key).Build()).Error()), true)
 	checkText("SET", r.Do(ctx, r.B().Set().Key(key).Value(value).Build()), "OK")
 	checkText("GET", other.Do(ctx, other.B().Get().Key(key).Build()), value)
 	checkInt("INCR", r.Do(ctx, r.B().Incr().Key(key+":n").Build()), 1)
-	checkInt("HSET", r.Do(ctx, r.B().Hset().Key(key+":hash").FieldValue().FieldValue("a", "1").FieldValue("b", "2").Build()), 2)
+	fields := r.B().Hset().Key(key+":hash").FieldValue().FieldValue("a", "1").FieldValue("b", "2")
+	checkInt("HSET", r.Do(ctx, fields.Build()), 2)
 	got, err := r.Do(ctx, r.B().Hgetall().Key(key+":hash").Build()).AsStrMap()
 	check("HGETALL", err, nil)
 	check("HGETALL", got, map[string]string{"a": "1", "b": "2"})
@@ -119,7 +123,8 @@ func pipeline() {
 	var cmds rueidis.Commands
 	for i := range 200 {
 		key := fmt.Sprint(prefix, "pipe:", i)
-		cmds = append(cmds, r.B().Set().Key(key).Value(fmt.Sprint(i)).Build(), r.B().Get().Key(key).Build())
+		cmds = append(cmds, r.B().Set().Key(key).Value(fmt.Sprint(i)).Build(),
+			r.B().Get().Key(key).Build())
 	}
 	for i, result := range r.DoMulti(ctx, cmds...) {
 		checkText("pipeline", result, []string{"OK", fmt.Sprint(i / 2)}[i%2])
@@ -138,8 +143,10 @@ func transaction() {
 		check("INCR in MULTI", n, int64(2))
 
 		checkText("WATCH", c.Do(ctx, c.B().Watch().Key(key).Build()), "OK")
-		checkText("SET by another", other.Do(ctx, other.B().Set().Key(key).Value("changed").Build()), "OK")
-		replies = c.DoMulti(ctx, c.B().Multi().Build(), c.B().Set().Key(key).Value("lost").Build(), c.B().Exec().Build())
+		checkText("SET by another",
+			other.Do(ctx, other.B().Set().Key(key).Value("changed").Build()), "OK")
+		replies = c.DoMulti(ctx, c.B().Multi().Build(), c.B().Set().Key(key).Value("lost").Build(),
+			c.B().Exec().Build())
 		check("EXEC of a changed key", rueidis.IsRedisNil(replies[2].Error()), true)
 		return nil
 	})
@@ -157,7 +164,8 @@ func pubsub() {
 		OnSubscription: func(s rueidis.PubSubSubscription) {
 			if s.Kind == "subscribe" {
 				go func() {
-					checkInt("PUBLISH", other.Do(ctx, other.B().Publish().Channel(channel).Message("hello").Build()), 1)
+					hello := other.B().Publish().Channel(channel).Message("hello").Build()
+					checkInt("PUBLISH", other.Do(ctx, hello), 1)
 				}()
 			}
 		},
@@ -172,12 +180,15 @@ func pubsub() {
 		log.Fatal("FAIL message: none in 5 s")
 	}
 	check("UNSUBSCRIBE", c.Do(ctx, c.B().Unsubscribe().Channel(channel).Build()).Error(), nil)
-	checkInt("PUBLISH to nobody", other.Do(ctx, other.B().Publish().Channel(channel).Message("hello").Build()), 0)
+	checkInt("PUBLISH without subscribers",
+		other.Do(ctx, other.B().Publish().Channel(channel).Message("hello").Build()), 0)
 }
 
 func script() {
 	key := prefix + "script"
-	checkText("EVAL", r.Do(ctx, r.B().Eval().Script("return ARGV[1]").Numkeys(1).Key(key).Arg("arg").Build()), "arg")
+	checkText("EVAL",
+		r.Do(ctx, r.B().Eval().Script("return ARGV[1]").Numkeys(1).Key(key).Arg("arg").Build()),
+		"arg")
 	// A Lua script of rueidis is sent by EVALSHA, and by EVAL when the server doesn't know it.
 	lua := rueidis.NewLuaScript("return redis.call('SET', KEYS[1], ARGV[1])")
 	checkText("EVALSHA", lua.Exec(ctx, r, []string{key}, []string{"by script"}), "OK")
@@ -196,7 +207,8 @@ func lock() {
 	c, release := r.Dedicate() // UNLOCK without a token must come from the connection that locked
 	defer release()
 	token := takeLock(c.Do, key)
-	check("LOCK from another connection", rueidis.IsRedisNil(other.Do(ctx, command("LOCK", key, 10)).Error()), true)
+	check("LOCK from another connection",
+		rueidis.IsRedisNil(other.Do(ctx, command("LOCK", key, 10)).Error()), true)
 	checkInt("UNLOCK with a wrong token", other.Do(ctx, command("UNLOCK", key, token+1)), 0)
 	checkInt("UNLOCK with the token", other.Do(ctx, command("UNLOCK", key, token)), 1)
 	check("the next token is greater", takeLock(c.Do, key) > token, true)
@@ -224,13 +236,15 @@ func clientSideCache() {
 	for _, value := range []string{"first", "second"} {
 		checkText("SET", other.Do(ctx, other.B().Set().Key(key).Value(value).Build()), "OK")
 		got := ""
-		for deadline := time.Now().Add(5 * time.Second); got != value && time.Now().Before(deadline); {
+		deadline := time.Now().Add(5 * time.Second)
+		for got != value && time.Now().Before(deadline) {
 			var err error
 			got, err = r.DoCache(ctx, r.B().Get().Key(key).Cache(), time.Minute).ToString()
 			check("GET by cache", err, nil)
 		}
 		check("GET by cache", got, value)
-		check("second GET is from the cache", r.DoCache(ctx, r.B().Get().Key(key).Cache(), time.Minute).IsCacheHit(), true)
+		check("second GET is from the cache", r.DoCache(ctx, r.B().Get().Key(key).Cache(),
+			time.Minute).IsCacheHit(), true)
 	}
 }
 
@@ -238,7 +252,7 @@ func lockWait() {
 	key := prefix + "wait"
 	token := takeLock(r.Do, key)
 	granted := make(chan rueidis.RedisResult, 1)
-	// Blocking gives the command its own connection: on a shared one it holds up all others.
+	// Blocking gives the command a separate connection: on a shared one it delays all others.
 	wait := other.B().Arbitrary("LOCK").Keys(key).Args("10", "WAIT", "5").Blocking()
 	go func() { granted <- other.Do(ctx, wait) }()
 	select {
@@ -246,12 +260,14 @@ func lockWait() {
 		log.Fatalf("FAIL LOCK WAIT: it did not wait: %v", result)
 	case <-time.After(200 * time.Millisecond):
 	}
-	replies := r.DoMulti(ctx, r.B().Set().Key(key+":value").Value(fmt.Sprint(token)).Build(), command("UNLOCK", key, token))
+	replies := r.DoMulti(ctx, r.B().Set().Key(key+":value").Value(fmt.Sprint(token)).Build(),
+		command("UNLOCK", key, token))
 	checkText("SET", replies[0], "OK")
 	checkInt("UNLOCK", replies[1], 1)
 	next, err := (<-granted).ToInt64()
 	check("LOCK WAIT", err, nil)
 	check("the waiter's token is greater", next > token, true)
-	checkText("what the waiter sees", other.Do(ctx, other.B().Get().Key(key+":value").Build()), fmt.Sprint(token))
+	checkText("what the waiter sees", other.Do(ctx, other.B().Get().Key(key+":value").Build()),
+		fmt.Sprint(token))
 	checkInt("UNLOCK by the waiter", other.Do(ctx, command("UNLOCK", key, next)), 1)
 }

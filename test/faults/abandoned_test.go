@@ -9,11 +9,13 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// A waiter that was given a lock dies while Redis is busy with a script: its lock is released once the script has ended.
-func TestFaultOrphanMeetsBusyScript(t *testing.T) {
+// A waiter that was given a lock dies while Redis is busy with a script: its lock is released once
+// the script has ended.
+func TestFaultAbandonedLockMeetsBusyScript(t *testing.T) {
 	server, p := proxytest.StartBoth(t, "--lua-time-limit", "50")
 	direct := proxytest.GoRedis(t, server.Addr())
-	holder, mortal, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder, mortal, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
 	other.Do("PING")
 	holder.Lock("job 30")
 	mortal.Send("LOCK job 60 WAIT 0 SESSION")
@@ -32,6 +34,6 @@ func TestFaultOrphanMeetsBusyScript(t *testing.T) {
 	}
 	<-busy
 	if got := other.Do("LOCK job 1 WAIT 4"); got[0] != ':' {
-		t.Errorf("the lock of a waiter that has died stays: %q", got)
+		t.Errorf("a dead waiter's lock stays: %q", got)
 	}
 }

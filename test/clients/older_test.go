@@ -375,7 +375,9 @@ func (b *olderBed) testTakeoverOf(t *testing.T, p olderProgram, unit string) {
 	value, _ := direct.Get(ctx, key).Int64()
 	expires := olderTime(p.unit, value)
 	if ttl := direct.PTTL(ctx, key).Val(); ttl > 0 {
-		expires = olderEarlier(expires, time.Now().Add(ttl))
+		if end := time.Now().Add(ttl); end.Before(expires) {
+			expires = end
+		}
 	}
 	refused := 0
 	for time.Now().Before(expires.Add(2 * time.Second)) {
@@ -617,11 +619,4 @@ func olderStamp(unit string, at time.Time) int64 {
 		return at.Unix()
 	}
 	return at.UnixMilli()
-}
-
-func olderEarlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -6,103 +6,68 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"lockproxy/internal/faults/process"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 )
 
-// machine is another machine as far as the network goes: a namespace with one link to this one.
+// machine is another machine as far as the network goes.
 type machine struct {
-	t    *testing.T
-	name string // of the namespace
-	near string // this machine's address on the link
-	far  string // the namespace's address
+	*process.Machine
+	t *testing.T
 }
-
-var machines atomic.Int64
 
 // newMachine makes one, which needs root and iproute2.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	n := int(machines.Add(1))
-	m := &machine{t: t, name: fmt.Sprintf("lp%d-%d", os.Getpid(), n)}
-	net := fmt.Sprintf("10.213.%d.", (os.Getpid()+n)%250)
-	m.near, m.far = net+"1", net+"2"
-	link := fmt.Sprintf("lp%dv%d", os.Getpid(), n)
-	m.ip("netns", "add", m.name)
-	t.Cleanup(func() { m.ip("netns", "del", m.name) }) // and with it the link
-	m.ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", m.name)
-	m.ip("addr", "add", m.near+"/30", "dev", link)
-	m.ip("link", "set", link, "up")
-	m.ip("-n", m.name, "addr", "add", m.far+"/30", "dev", "eth0")
-	m.ip("-n", m.name, "link", "set", "eth0", "up")
-	return m
-}
-
-func (m *machine) ip(args ...string) {
-	m.t.Helper()
-	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-		m.t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	m, err := process.NewMachine()
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(m.Close)
+	return &machine{m, t}
 }
 
 // vanish takes the machine off the network: it sends nothing more, not even an end.
 func (m *machine) vanish() time.Time {
-	m.ip("-n", m.name, "link", "set", "eth0", "down")
+	m.t.Helper()
+	if err := m.Link(false); err != nil {
+		m.t.Fatal(err)
+	}
 	return time.Now()
 }
 
-// on runs something whose sockets are the machine's.
-func (m *machine) on(do func() error) {
-	m.t.Helper()
-	failed := make(chan error, 1)
-	go func() { // ends with do, and its thread with it
-		runtime.LockOSThread()
-		file, err := os.Open("/var/run/netns/" + m.name)
-		if err == nil {
-			defer file.Close()
-			if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
-				err = do()
-			}
-		}
-		failed <- err
-	}()
-	if err := <-failed; err != nil {
-		m.t.Fatal(err)
-	}
-}
-
 // dial connects the machine with a server here.
-func (m *machine) dial(addr string) (c *proxytest.Conn) {
+func (m *machine) dial(addr string) *proxytest.Conn {
 	m.t.Helper()
-	m.on(func() error {
-		nc, err := net.Dial("tcp", addr)
-		if err == nil {
-			m.t.Cleanup(func() { nc.Close() })
-			c = proxytest.Dialed(m.t, nc)
-		}
+	var nc net.Conn
+	err := m.Do(func() (err error) {
+		nc, err = net.Dial("tcp", addr)
 		return err
 	})
-	return c
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { nc.Close() })
+	return proxytest.Dialed(m.t, nc)
 }
 
 // serve makes the server at addr one of the machine's, and returns its address there.
 func (m *machine) serve(addr string) string {
 	m.t.Helper()
 	var ln net.Listener
-	m.on(func() (err error) {
-		ln, err = net.Listen("tcp", m.far+":0")
+	err := m.Do(func() (err error) {
+		ln, err = net.Listen("tcp", m.Far+":0")
 		return err
 	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
 	m.t.Cleanup(func() { ln.Close() })
 	go func() { // ends when ln closes; the copies end with their connections
 		for {
@@ -132,7 +97,7 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 	setUp := func(t *testing.T) (*machine, *proxytest.Proxy, *proxytest.Conn) {
 		t.Parallel()
 		m := newMachine(t)
-		p := proxytest.StartAt(t, m.near+":0", server.URL(), nil)
+		p := proxytest.StartAt(t, m.Host+":0", server.URL(), nil)
 		return m, p, proxytest.Dial(t, p.Addr)
 	}
 	// free waits until a lock is free, and says how long that took.
@@ -202,9 +167,8 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 	t.Run("lockproxy run", func(t *testing.T) {
 		m, p, other := setUp(t)
 		run := func(key string, more ...string) *exec.Cmd {
-			args := append([]string{"netns", "exec", m.name, builtPrograms(t).Proxy, "run", "--url",
-				"redis://" + p.Addr, "--key", key}, more...)
-			cmd := exec.Command("ip", args...)
+			args := append([]string{"run", "--url", "redis://" + p.Addr, "--key", key}, more...)
+			cmd := m.Command(builtPrograms(t).Proxy, args...)
 			cmd.WaitDelay = time.Second
 			return cmd
 		}

@@ -607,9 +607,7 @@ func TestKilledClientFreesItsSessionLock(t *testing.T) {
 	holder, next := startCLI(t, p.Addr), proxytest.Dial(t, p.Addr)
 	holder.do("LOCK job 30 SESSION")
 	next.Send("LOCK job 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
-		return proxytest.Waiters(t, p, "job") == 1
-	})
+	proxytest.AwaitWaiters(t, p, "job", 1)
 	start := time.Now()
 	holder.cmd.Process.Kill()
 	if got := next.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond {
@@ -629,9 +627,7 @@ func TestNextLockInGracePeriod(t *testing.T) {
 		holder := a
 		if handOver {
 			b.Send("LOCK job 30 WAIT 5")
-			proxytest.Eventually(t, time.Second, "a client waits", func() bool {
-				return proxytest.Waiters(t, p, "job") == 1
-			})
+			proxytest.AwaitWaiters(t, p, "job", 1)
 			a.Expect("UNLOCK job", ":1\r\n")
 			if got := b.Reply(); got[0] != ':' {
 				t.Fatalf("%q", got)
@@ -675,9 +671,7 @@ func TestDocumentedRights(t *testing.T) {
 	a, b, far := clients[0], clients[1], clients[2]
 	token := a.Lock("app:x 30 SESSION OWNER me")
 	b.Send("LOCK app:x 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
-		return proxytest.Waiters(t, p, "app:x") == 1
-	})
+	proxytest.AwaitWaiters(t, p, "app:x", 1)
 	far.Send("LOCK app:x 30 WAIT 5")
 	time.Sleep(300 * time.Millisecond) // until the other proxy listens and is recorded as waiting
 	a.Expect(proxytest.Unlock("app:x", token), ":1\r\n")

@@ -49,9 +49,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	for i := range n {
 		c := proxytest.Dial(t, p.Addr)
 		c.Send("LOCK job 30 WAIT 20")
-		proxytest.Eventually(t, 2*time.Second, "one more waits", func() bool {
-			return proxytest.Waiters(t, p, "job") == i+1
-		})
+		proxytest.AwaitWaiters(t, p, "job", i+1)
 		wg.Go(func() {
 			got := c.Reply()
 			order <- i
@@ -98,9 +96,7 @@ func TestWaitEnds(t *testing.T) {
 		t.Errorf("a lock of 0.15 s was given to the next after %v", took)
 	}
 	a.Send("LOCK job 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
-		return proxytest.Waiters(t, p, "job") == 1
-	})
+	proxytest.AwaitWaiters(t, p, "job", 1)
 	start = time.Now()
 	proxytest.GoRedis(t, server.Addr()).Del(proxytest.Ctx, "job")
 	if got := a.Reply(); got[0] != ':' || time.Since(start) > 250*time.Millisecond {
@@ -163,14 +159,10 @@ func TestWaiterHangsUp(t *testing.T) {
 	holder.Lock("job 30")
 	gone := proxytest.Dial(t, p.Addr)
 	gone.Send("LOCK job 30 WAIT 0")
-	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
-		return proxytest.Waiters(t, p, "job") == 1
-	})
+	proxytest.AwaitWaiters(t, p, "job", 1)
 	next := proxytest.Dial(t, p.Addr)
 	next.Send("LOCK job 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "both wait", func() bool {
-		return proxytest.Waiters(t, p, "job") == 2
-	})
+	proxytest.AwaitWaiters(t, p, "job", 2)
 	gone.Close()
 	proxytest.Eventually(t, 100*time.Millisecond, "one has left", func() bool {
 		return proxytest.Waiters(t, p, "job") == 1
@@ -188,9 +180,7 @@ func TestWaiterHangsUp(t *testing.T) {
 		holder.Lock("job 30")
 		gone := proxytest.Dial(t, p.Addr)
 		gone.Send("LOCK job 30 WAIT 0")
-		proxytest.Eventually(t, time.Second, "a client waits", func() bool {
-			return proxytest.Waiters(t, p, "job") == 1
-		})
+		proxytest.AwaitWaiters(t, p, "job", 1)
 		stayer.Send("LOCK job 30 WAIT 5")
 		go gone.Close()
 		holder.Expect("UNLOCK job", ":1\r\n")
@@ -244,14 +234,10 @@ func TestWaitersOfDifferentUsers(t *testing.T) {
 	other.Expect("LOCK app:x 30 WAIT 5", "-NOPERM…")
 	root2 := proxytest.Dial(t, p.Addr)
 	root2.Send("LOCK app:x 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "one waits", func() bool {
-		return proxytest.Waiters(t, p, "app:x") == 1
-	})
+	proxytest.AwaitWaiters(t, p, "app:x", 1)
 	other.Expect("LOCK app:x 30 WAIT 5", "-NOPERM…") // not only at the end of its wait
 	app.Send("LOCK app:x 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "both wait", func() bool {
-		return proxytest.Waiters(t, p, "app:x") == 2
-	})
+	proxytest.AwaitWaiters(t, p, "app:x", 2)
 	for _, c := range []*proxytest.Conn{root, root2} {
 		c.Expect("UNLOCK app:x", ":1\r\n")
 		next := map[*proxytest.Conn]*proxytest.Conn{root: root2, root2: app}[c]
@@ -491,9 +477,7 @@ func TestSessionLock(t *testing.T) {
 	other.Expect("UNLOCK job", ":1\r\n") // it is renewed no more
 
 	other.Send("LOCK second 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
-		return proxytest.Waiters(t, p, "second") == 1
-	})
+	proxytest.AwaitWaiters(t, p, "second", 1)
 	start := time.Now()
 	c.Close()
 	if got := other.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond {
@@ -568,9 +552,7 @@ func TestWaitersOfAStoppedProxy(t *testing.T) {
 	gone.Send("LOCK job 30 WAIT 0")
 	time.Sleep(100 * time.Millisecond)
 	next.Send("LOCK job 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
-		return proxytest.Waiters(t, p, "job") == 1
-	})
+	proxytest.AwaitWaiters(t, p, "job", 1)
 	dying.Cmd.Process.Kill()
 	dying.Ends(t, time.Second)
 	start := time.Now()
@@ -581,9 +563,7 @@ func TestWaitersOfAStoppedProxy(t *testing.T) {
 	draining := proxytest.Start(t, server.URL(), nil)
 	waiting := proxytest.Dial(t, draining.Addr)
 	waiting.Send("LOCK job 30 WAIT 0")
-	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
-		return proxytest.Waiters(t, draining, "job") == 1
-	})
+	proxytest.AwaitWaiters(t, draining, "job", 1)
 	if err := draining.Server.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -681,9 +661,7 @@ func TestManyWaitersCostNothing(t *testing.T) {
 	for i := range 5 {
 		first = append(first, proxytest.Dial(t, p.Addr))
 		first[i].Send("LOCK job 60 WAIT 0")
-		proxytest.Eventually(t, time.Second, "one more waits", func() bool {
-			return proxytest.Waiters(t, p, "job") == i+1
-		})
+		proxytest.AwaitWaiters(t, p, "job", i+1)
 	}
 	for range 1000 - len(first) {
 		proxytest.Dial(t, p.Addr).Send("LOCK job 60 WAIT 0")
@@ -776,9 +754,7 @@ func TestLostGrantIsFound(t *testing.T) {
 	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	holder.Lock("job 30")
 	next.Send("LOCK job 30 WAIT 5")
-	proxytest.Eventually(t, time.Second, "a client waits", func() bool {
-		return proxytest.Waiters(t, p, "job") == 1
-	})
+	proxytest.AwaitWaiters(t, p, "job", 1)
 	// A release that named it would have written this: its connection and request.
 	direct := proxytest.GoRedis(t, server.Addr())
 	fields := strings.Fields(direct.Get(proxytest.Ctx, lockcmd.RecordKey([]byte("job"))).Val())

@@ -69,10 +69,10 @@ func TestDrainEndsWithTheAnswer(t *testing.T) {
 // With TLS, too, the close notification comes with the reply.
 func TestDrainEndsWithTheAnswerOverTLS(t *testing.T) {
 	server := testredis.Start(t)
-	p, trusting := tpTLSProxy(t, server.URL(), nil)
+	p, trusting := startTLS(t, server.URL(), nil)
 	var clients []*proxytest.Conn
 	for range 10 {
-		c := tpDialTLS(t, p.Addr, trusting)
+		c := dialTLS(t, p.Addr, trusting)
 		c.Expect("PING", "+PONG\r\n")
 		clients = append(clients, c)
 	}
@@ -211,9 +211,7 @@ func TestDrainSendsWaitersElsewhere(t *testing.T) {
 	got := make(chan error, 1)
 	// ends when holder releases, or in 5 s
 	go func() { got <- client.Do(proxytest.Ctx, "LOCK", "job", "30", "WAIT", "5").Err() }()
-	proxytest.Eventually(t, time.Second, "two clients wait", func() bool {
-		return proxytest.Waiters(t, p, "job") == 2
-	})
+	proxytest.AwaitWaiters(t, p, "job", 2)
 	wait := proxytest.Shutdown(t, p, 10*time.Second)
 	began := time.Now()
 	if got := waiting.Reply(); !strings.HasPrefix(got, "-TRYAGAIN ") ||
@@ -228,9 +226,7 @@ func TestDrainSendsWaitersElsewhere(t *testing.T) {
 		}
 	}
 	late.Closed()
-	proxytest.Eventually(t, 2*time.Second, "go-redis waits elsewhere", func() bool {
-		return proxytest.Waiters(t, other, "job") == 1
-	})
+	proxytest.AwaitWaiters(t, other, "job", 1)
 	holder.Expect("UNLOCK job", ":1\r\n")
 	if err := <-got; err != nil {
 		t.Errorf("go-redis: %v", err)

@@ -11,8 +11,8 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// tpBoth connects directly and through the proxy, in one protocol version.
-func tpBoth(t *testing.T, proto string) (direct, through *proxytest.Conn) {
+// dialBoth connects directly and through the proxy, in one protocol version.
+func dialBoth(t *testing.T, proto string) (direct, through *proxytest.Conn) {
 	server, p := proxytest.StartBoth(t)
 	direct, through = proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
 	for _, c := range []*proxytest.Conn{direct, through} {
@@ -21,16 +21,16 @@ func tpBoth(t *testing.T, proto string) (direct, through *proxytest.Conn) {
 	return direct, through
 }
 
-// tpSettleOrder looks up commands until Redis's tables stop moving: it answers in their order, and
+// settleOrder looks up commands until Redis's tables stop moving: it answers in their order, and
 // at the start each lookup moves a bucket into the larger table.
-func tpSettleOrder(direct *proxytest.Conn) {
+func settleOrder(direct *proxytest.Conn) {
 	for range 1000 {
 		direct.Do("COMMAND COUNT")
 	}
 }
 
-// tpElements is the elements of an aggregate reply.
-func tpElements(t *testing.T, raw string) []string {
+// elements is the elements of an aggregate reply.
+func elements(t *testing.T, raw string) []string {
 	t.Helper()
 	_, elems, err := resp.Elements([]byte(raw))
 	if err != nil {
@@ -43,14 +43,12 @@ func tpElements(t *testing.T, raw string) []string {
 	return list
 }
 
-func tpTrim(raw string) string { return strings.TrimRight(raw, "\r\n") }
-
 // COMMAND through the proxy is Redis's reply, byte for byte, followed by the lock commands.
 func TestIntrospectionAddsToRedis(t *testing.T) {
 	for _, proto := range []string{"2", "3"} {
 		t.Run("RESP"+proto, func(t *testing.T) {
-			direct, through := tpBoth(t, proto)
-			tpSettleOrder(direct)
+			direct, through := dialBoth(t, proto)
+			settleOrder(direct)
 			for _, c := range []struct {
 				command string
 				each    int // elements of the reply per command
@@ -60,15 +58,15 @@ func TestIntrospectionAddsToRedis(t *testing.T) {
 				{"COMMAND LIST FILTERBY ACLCAT KEYSPACE", 1},
 			} {
 				want, got := direct.Do(c.command), through.Do(c.command)
-				theirs, all := tpElements(t, want), tpElements(t, got)
+				theirs, all := elements(t, want), elements(t, got)
 				if len(all) != len(theirs)+c.each*len(lockcmd.Specs) ||
 					!slices.Equal(all[:len(theirs)], theirs) || got[0] != want[0] {
 					t.Errorf("%s: %d elements through the proxy, %d from Redis; the first:\n%q\n%q",
 						c.command, len(all), len(theirs), all[0], theirs[0])
 				}
 			}
-			n, _ := resp.ParseInt([]byte(tpTrim(direct.Do("COMMAND COUNT"))[1:]))
-			m, _ := resp.ParseInt([]byte(tpTrim(through.Do("COMMAND COUNT"))[1:]))
+			n, _ := resp.ParseInt([]byte(strings.Trim(direct.Do("COMMAND COUNT"), ":\r\n")))
+			m, _ := resp.ParseInt([]byte(strings.Trim(through.Do("COMMAND COUNT"), ":\r\n")))
 			if m != n+int64(len(lockcmd.Specs)) {
 				t.Errorf("COUNT: %d through the proxy, %d from Redis", m, n)
 			}
@@ -95,9 +93,9 @@ func TestIntrospectionAddsToRedis(t *testing.T) {
 func TestIntrospectionOfNames(t *testing.T) {
 	for _, proto := range []string{"2", "3"} {
 		t.Run("RESP"+proto, func(t *testing.T) {
-			direct, through := tpBoth(t, proto)
-			theirs := tpElements(t, direct.Do("COMMAND INFO set nope client|list"))
-			mixed := tpElements(t, through.Do("COMMAND INFO LOCK set nope unlock client|list"))
+			direct, through := dialBoth(t, proto)
+			theirs := elements(t, direct.Do("COMMAND INFO set nope client|list"))
+			mixed := elements(t, through.Do("COMMAND INFO LOCK set nope unlock client|list"))
 			if len(mixed) != 5 || mixed[1] != theirs[0] || mixed[2] != theirs[1] ||
 				mixed[4] != theirs[2] {
 				t.Fatalf("INFO: %q", mixed)
@@ -120,8 +118,8 @@ func TestIntrospectionOfNames(t *testing.T) {
 				t.Errorf("INFO lock:\n got %s\nwant %s", got, want)
 			}
 
-			their := tpElements(t, direct.Do("COMMAND DOCS getset append"))
-			docs := tpElements(t,
+			their := elements(t, direct.Do("COMMAND DOCS getset append"))
+			docs := elements(t,
 				through.Do("COMMAND DOCS nope FENCE getset nope relock append nope"))
 			var names []string
 			for i := 0; i < len(docs); i += 2 {
@@ -257,13 +255,13 @@ func TestIntrospectionOfStackedProxies(t *testing.T) {
 		for _, c := range []*proxytest.Conn{direct, one, two} {
 			c.Do(proto)
 		}
-		tpSettleOrder(direct)
+		settleOrder(direct)
 		two.Expect("COMMAND COUNT", one.Do("COMMAND COUNT"))
 		for _, command := range []string{"COMMAND", "COMMAND LIST", "COMMAND INFO",
 			"COMMAND INFO lock get", "COMMAND DOCS", "COMMAND DOCS get lock",
 			"COMMAND LIST FILTERBY PATTERN *lock"} {
-			if want, got := tpElements(t, one.Do(command)),
-				tpElements(t, two.Do(command)); !slices.Equal(got, want) {
+			if want, got := elements(t, one.Do(command)),
+				elements(t, two.Do(command)); !slices.Equal(got, want) {
 				t.Errorf("%s: %d elements, want %d", command, len(got), len(want))
 			}
 		}

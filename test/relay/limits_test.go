@@ -52,7 +52,7 @@ func TestMaxClients(t *testing.T) {
 
 func TestMaxClientsAmongSilentTLS(t *testing.T) {
 	server := testredis.Start(t)
-	p, trusting := tpTLSProxy(t, server.URL(), func(cfg *proxy.Config) {
+	p, trusting := startTLS(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.MaxClients, cfg.HandshakeTimeout = 3, 300*time.Millisecond
 	})
 	for range 3 {

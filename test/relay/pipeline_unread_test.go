@@ -98,8 +98,8 @@ func unreadProxy(t *testing.T, server *testredis.Server, kind string,
 	change := func(cfg *proxy.Config) { cfg.Dedicated, cfg.UpstreamConns = dedicated, 1 }
 	switch kind {
 	case "tls":
-		p, trusting := tpTLSProxy(t, server.URL(), change)
-		return func() *proxytest.Conn { return tpDialTLS(t, p.Addr, trusting) }
+		p, trusting := startTLS(t, server.URL(), change)
+		return func() *proxytest.Conn { return dialTLS(t, p.Addr, trusting) }
 	case "unix":
 		ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 		if err != nil {

@@ -20,8 +20,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// tpFrom makes connections from networks begin with a PROXY header.
-func tpFrom(t *testing.T, networks string) func(*proxy.Config) {
+// headersFrom makes connections from networks begin with a PROXY header.
+func headersFrom(t *testing.T, networks string) func(*proxy.Config) {
 	list, err := proxy.ParseNetworks(networks)
 	if err != nil {
 		t.Fatal(err)
@@ -31,8 +31,8 @@ func tpFrom(t *testing.T, networks string) func(*proxy.Config) {
 	}
 }
 
-// tpHeader is the header of a client at source.
-func tpHeader(t *testing.T, version byte, source string) string {
+// proxyHeader is the header of a client at source.
+func proxyHeader(t *testing.T, version byte, source string) string {
 	addr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source))
 	var b bytes.Buffer
 	if _, err := proxyproto.HeaderProxyFromAddrs(version, addr, addr).WriteTo(&b); err != nil {
@@ -43,13 +43,13 @@ func tpHeader(t *testing.T, version byte, source string) string {
 
 func TestProxyProtocolGivesTheClientsAddress(t *testing.T) {
 	server := testredis.Start(t)
-	p := proxytest.Start(t, server.URL(), tpFrom(t, "10.0.0.0/8, 127.0.0.1"))
+	p := proxytest.Start(t, server.URL(), headersFrom(t, "10.0.0.0/8, 127.0.0.1"))
 	local := "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00" // a balancer's version 2 health check
 	for _, c := range []struct{ name, header, addr string }{
-		{"version 1", tpHeader(t, 1, "203.0.113.7:4711"), "203.0.113.7:4711"},
-		{"version 1, IPv6", tpHeader(t, 1, "[2001:db8::7]:4711"), "[2001:db8::7]:4711"},
-		{"version 2", tpHeader(t, 2, "203.0.113.7:4711"), "203.0.113.7:4711"},
-		{"version 2, IPv6", tpHeader(t, 2, "[2001:db8::7]:4711"), "[2001:db8::7]:4711"},
+		{"version 1", proxyHeader(t, 1, "203.0.113.7:4711"), "203.0.113.7:4711"},
+		{"version 1, IPv6", proxyHeader(t, 1, "[2001:db8::7]:4711"), "[2001:db8::7]:4711"},
+		{"version 2", proxyHeader(t, 2, "203.0.113.7:4711"), "203.0.113.7:4711"},
+		{"version 2, IPv6", proxyHeader(t, 2, "[2001:db8::7]:4711"), "[2001:db8::7]:4711"},
 		{"version 1, unknown", "PROXY UNKNOWN\r\n", "127.0.0.1:"},
 		{"version 2, local", local, "127.0.0.1:"},
 	} {
@@ -68,21 +68,15 @@ func TestProxyProtocolGivesTheClientsAddress(t *testing.T) {
 
 	// After the header a session is like any other: it can wait, and be left.
 	nc, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, server.Addr())
-	nc.WriteRaw(tpHeader(t, 2, "203.0.113.7:4711"))
+	nc.WriteRaw(proxyHeader(t, 2, "203.0.113.7:4711"))
 	nc.Send("BLPOP list 0", "ECHO behind")
-	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool {
-		return strings.Contains(other.Do("INFO clients"), "blocked_clients:1")
-	})
-	nc.Close()
-	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool {
-		return strings.Contains(other.Do("INFO clients"), "blocked_clients:0")
-	})
+	leavesBlocked(t, nc, other)
 }
 
 // A peer that must send a header and doesn't is closed, and delays no other.
 func TestProxyProtocolWithoutHeader(t *testing.T) {
 	server := testredis.Start(t)
-	p := proxytest.Start(t, server.URL(), tpFrom(t, "127.0.0.0/8"))
+	p := proxytest.Start(t, server.URL(), headersFrom(t, "127.0.0.0/8"))
 	silent, partial, bare, broken := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 		proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	partial.WriteRaw("\r\n\r\n\x00\r\n")
@@ -95,7 +89,7 @@ func TestProxyProtocolWithoutHeader(t *testing.T) {
 	}
 	start := time.Now()
 	good := proxytest.Dial(t, p.Addr)
-	good.WriteRaw(tpHeader(t, 1, "203.0.113.7:4711") + "PING\r\n")
+	good.WriteRaw(proxyHeader(t, 1, "203.0.113.7:4711") + "PING\r\n")
 	if got := good.Reply(); got != "+PONG\r\n" || time.Since(start) > 200*time.Millisecond {
 		t.Errorf("a client among silent ones: %q after %v", got, time.Since(start))
 	}
@@ -110,7 +104,7 @@ func TestProxyProtocolChecksAreNotLogged(t *testing.T) {
 	server := testredis.Start(t)
 	var mu sync.Mutex
 	var log bytes.Buffer
-	from := tpFrom(t, "127.0.0.0/8")
+	from := headersFrom(t, "127.0.0.0/8")
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		from(cfg)
 		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Mutex: &mu})
@@ -138,11 +132,11 @@ func TestProxyProtocolFromElsewhere(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	for _, header := range []string{"PROXY TCP4 203.0.113.7 203.0.113.8 1 2\r\n",
-		tpHeader(t, 2, "203.0.113.7:4711")} {
+		proxyHeader(t, 2, "203.0.113.7:4711")} {
 		for _, networks := range []string{"10.0.0.0/8", ""} {
 			change := func(*proxy.Config) {}
 			if networks != "" {
-				change = tpFrom(t, networks)
+				change = headersFrom(t, networks)
 			}
 			direct, c := proxytest.Dial(t, server.Addr()),
 				proxytest.Dial(t, proxytest.Start(t, server.URL(), change).Addr)
@@ -163,14 +157,14 @@ func TestProxyProtocolBeforeTLS(t *testing.T) {
 	server := testredis.Start(t)
 	ca := testtls.NewAuthority(t)
 	pair := ca.Issue(t, "localhost")
-	from := tpFrom(t, "127.0.0.1/32")
+	from := headersFrom(t, "127.0.0.1/32")
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		from(cfg)
 		cfg.HandshakeTimeout = 10 * time.Second // a handshake takes long on a busy machine
 		cfg.TLS = &tls.Config{Certificates: []tls.Certificate{pair.Cert}}
 	})
 	plain := proxytest.Dial(t, p.Addr)
-	plain.WriteRaw(tpHeader(t, 2, "203.0.113.7:4711"))
+	plain.WriteRaw(proxyHeader(t, 2, "203.0.113.7:4711"))
 	nc := tls.Client(plain.Conn, &tls.Config{RootCAs: ca.Pool, ServerName: "localhost"})
 	c := &proxytest.Conn{T: t, Conn: nc, In: bufio.NewReader(nc)}
 	c.Lock("job 30")

@@ -125,6 +125,20 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
+// leavesBlocked closes a client that has sent BLPOP once it is blocked, and fails unless it is
+// blocked no more after that. direct is the only other client of Redis.
+func leavesBlocked(t *testing.T, client, direct *proxytest.Conn) {
+	t.Helper()
+	blocked := func(n string) func() bool {
+		return func() bool {
+			return strings.Contains(direct.Do("INFO clients"), "blocked_clients:"+n)
+		}
+	}
+	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", blocked("1"))
+	client.Close()
+	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", blocked("0"))
+}
+
 // A client that vanishes while it is blocked takes no element with it.
 func TestVanishedWhileBlocked(t *testing.T) {
 	server, p := proxytest.StartBoth(t)

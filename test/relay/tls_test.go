@@ -20,8 +20,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// tpTLSProxy serves TLS in front of the Redis at url; the result's clients trust it.
-func tpTLSProxy(t *testing.T, url string,
+// startTLS serves TLS in front of the Redis at url; the result's clients trust it.
+func startTLS(t *testing.T, url string,
 	change func(*proxy.Config)) (*proxytest.Proxy, *tls.Config) {
 	ca := testtls.NewAuthority(t)
 	server := ca.Issue(t, "localhost")
@@ -34,7 +34,7 @@ func tpTLSProxy(t *testing.T, url string,
 	return p, &tls.Config{RootCAs: ca.Pool, ServerName: "localhost"}
 }
 
-func tpDialTLS(t *testing.T, addr string, cfg *tls.Config) *proxytest.Conn {
+func dialTLS(t *testing.T, addr string, cfg *tls.Config) *proxytest.Conn {
 	t.Helper()
 	nc, err := tls.Dial("tcp", addr, cfg)
 	if err != nil {
@@ -46,8 +46,8 @@ func tpDialTLS(t *testing.T, addr string, cfg *tls.Config) *proxytest.Conn {
 
 func TestTLSServesClients(t *testing.T) {
 	server := testredis.Start(t)
-	p, trusting := tpTLSProxy(t, server.URL(), nil)
-	c := tpDialTLS(t, p.Addr, trusting)
+	p, trusting := startTLS(t, server.URL(), nil)
+	c := dialTLS(t, p.Addr, trusting)
 	c.Send("SET a 1", "GET a", "MULTI", "INCR a", "EXEC")
 	for _, want := range []string{"+OK\r\n", "$1\r\n1\r\n", "+OK\r\n", "+QUEUED\r\n",
 		"*1\r\n:2\r\n"} {
@@ -83,8 +83,8 @@ func TestTLSServesClients(t *testing.T) {
 // A client that closes its sending side still gets its replies.
 func TestTLSHalfClose(t *testing.T) {
 	server := testredis.Start(t)
-	p, trusting := tpTLSProxy(t, server.URL(), nil)
-	c := tpDialTLS(t, p.Addr, trusting)
+	p, trusting := startTLS(t, server.URL(), nil)
+	c := dialTLS(t, p.Addr, trusting)
 	c.Send("SET a 1", "GET a", "LOCK job 30")
 	c.Conn.(*tls.Conn).CloseWrite()
 	rest, err := io.ReadAll(c.In)
@@ -96,9 +96,9 @@ func TestTLSHalfClose(t *testing.T) {
 // While a client waits, the proxy continues to read from it: TLS must survive that.
 func TestTLSWaits(t *testing.T) {
 	server := testredis.Start(t)
-	p, trusting := tpTLSProxy(t, server.URL(), nil)
-	other, waiting, leaving := proxytest.Dial(t, server.Addr()), tpDialTLS(t, p.Addr, trusting),
-		tpDialTLS(t, p.Addr, trusting)
+	p, trusting := startTLS(t, server.URL(), nil)
+	other, waiting, leaving := proxytest.Dial(t, server.Addr()), dialTLS(t, p.Addr, trusting),
+		dialTLS(t, p.Addr, trusting)
 	for round := range 3 {
 		waiting.Send("BLPOP list 5", "ECHO behind")
 		time.Sleep(50 * time.Millisecond) // the session watches its client by now
@@ -114,17 +114,11 @@ func TestTLSWaits(t *testing.T) {
 	}
 
 	leaving.Send("BLPOP list 0")
-	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool {
-		return strings.Contains(other.Do("INFO clients"), "blocked_clients:1")
-	})
-	leaving.Close()
-	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool {
-		return strings.Contains(other.Do("INFO clients"), "blocked_clients:0")
-	})
+	leavesBlocked(t, leaving, other)
 
-	holder := tpDialTLS(t, p.Addr, trusting)
+	holder := dialTLS(t, p.Addr, trusting)
 	token := holder.Lock("job 30")
-	gone := tpDialTLS(t, p.Addr, trusting)
+	gone := dialTLS(t, p.Addr, trusting)
 	gone.Send("LOCK job 30 WAIT 0")
 	waiting.Send("LOCK job 30 WAIT 5", "PING")
 	time.Sleep(50 * time.Millisecond)
@@ -142,7 +136,7 @@ func TestTLSWaits(t *testing.T) {
 // Clients without a handshake cost others nothing, and are closed in time.
 func TestTLSHandshakeIsBounded(t *testing.T) {
 	server := testredis.Start(t)
-	p, trusting := tpTLSProxy(t, server.URL(), func(cfg *proxy.Config) {
+	p, trusting := startTLS(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.HandshakeTimeout = 300 * time.Millisecond
 	})
 	var silent []*proxytest.Conn
@@ -154,7 +148,7 @@ func TestTLSHandshakeIsBounded(t *testing.T) {
 		silent = append(silent, c)
 	}
 	start := time.Now()
-	tpDialTLS(t, p.Addr, trusting).Expect("PING", "+PONG\r\n")
+	dialTLS(t, p.Addr, trusting).Expect("PING", "+PONG\r\n")
 	if took := time.Since(start); took > 250*time.Millisecond {
 		t.Errorf("a client among silent ones was served after %v", took)
 	}
@@ -167,7 +161,7 @@ func TestTLSHandshakeIsBounded(t *testing.T) {
 	if strings.Contains(string(rest), "PONG") {
 		t.Errorf("plain text was served: %q", rest)
 	}
-	patient := tpDialTLS(t, p.Addr, trusting)
+	patient := dialTLS(t, p.Addr, trusting)
 	time.Sleep(400 * time.Millisecond)
 	patient.Expect("PING", "+PONG\r\n")
 }
@@ -175,7 +169,7 @@ func TestTLSHandshakeIsBounded(t *testing.T) {
 func TestTLSClientCertificates(t *testing.T) {
 	server := testredis.Start(t)
 	ours, others := testtls.NewAuthority(t), testtls.NewAuthority(t)
-	p, trusting := tpTLSProxy(t, server.URL(), func(cfg *proxy.Config) {
+	p, trusting := startTLS(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.TLS.ClientAuth, cfg.TLS.ClientCAs = tls.RequireAndVerifyClientCert, ours.Pool
 	})
 	for _, c := range []struct {
@@ -206,8 +200,8 @@ func TestTLSClientCertificates(t *testing.T) {
 // Close waits for no client, even if one doesn't read.
 func TestTLSCloseDoesNotWait(t *testing.T) {
 	server := testredis.Start(t)
-	p, trusting := tpTLSProxy(t, server.URL(), nil)
-	c := tpDialTLS(t, p.Addr, trusting)
+	p, trusting := startTLS(t, server.URL(), nil)
+	c := dialTLS(t, p.Addr, trusting)
 	c.Do("SET big " + strings.Repeat("x", 1<<20))
 	for range 20 {
 		c.Send("GET big")
@@ -226,10 +220,10 @@ func TestTLSCloseDoesNotWait(t *testing.T) {
 // client in its handshake isn't waited for.
 func TestTLSShutdown(t *testing.T) {
 	server := testredis.Start(t)
-	p, trusting := tpTLSProxy(t, server.URL(), nil)
+	p, trusting := startTLS(t, server.URL(), nil)
 	stuck := proxytest.Dial(t, p.Addr)
 	stuck.WriteRaw("\x16")
-	idle, busy := tpDialTLS(t, p.Addr, trusting), tpDialTLS(t, p.Addr, trusting)
+	idle, busy := dialTLS(t, p.Addr, trusting), dialTLS(t, p.Addr, trusting)
 	idle.Expect("PING", "+PONG\r\n")
 	busy.Send("BLPOP list 0.3")
 	time.Sleep(100 * time.Millisecond)

@@ -10,29 +10,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
-	"lockproxy/internal/upstream"
-	"lockproxy/lockcmd"
-	"lockproxy/proxy"
 )
-
-// tpServe serves on ln until the test ends.
-func tpServe(t *testing.T, ln net.Listener, url string) {
-	t.Helper()
-	redis, err := upstream.Parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := proxy.New(proxy.Config{Upstream: redis, Locks: lockcmd.Config{MaxTimeout: time.Hour,
-		FenceRetention: time.Minute}})
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }() // ends by Close; waited for in Cleanup
-	t.Cleanup(func() {
-		server.Close()
-		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
-}
 
 func TestUnixSocketsOnBothSides(t *testing.T) {
 	dir := t.TempDir()
@@ -43,7 +21,7 @@ func TestUnixSocketsOnBothSides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tpServe(t, ln, "unix://:secret@"+redisPath+"?db=3")
+	proxytest.StartOn(t, ln, "unix://:secret@"+redisPath+"?db=3", nil)
 	connect := func() *proxytest.Conn {
 		nc, err := net.Dial("unix", path)
 		if err != nil {
@@ -72,13 +50,7 @@ func TestUnixSocketsOnBothSides(t *testing.T) {
 
 	leaving := connect()
 	leaving.Send("BLPOP list 0")
-	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool {
-		return strings.Contains(direct.Do("INFO clients"), "blocked_clients:1")
-	})
-	leaving.Close()
-	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool {
-		return strings.Contains(direct.Do("INFO clients"), "blocked_clients:0")
-	})
+	leavesBlocked(t, leaving, direct)
 
 	server.Kill()
 	connect().Expect("PING", "-UPSTREAM cannot reach "+redisPath+": nothing was sent, try again…")

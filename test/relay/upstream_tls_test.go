@@ -17,9 +17,9 @@ import (
 	"lockproxy/proxy"
 )
 
-// tpRedisTLS starts a redis-server that also serves TLS, on
+// startRedisTLS starts a redis-server that also serves TLS, on
 // the returned port, to clients with a certificate of ca.
-func tpRedisTLS(t *testing.T, ca *testtls.Authority,
+func startRedisTLS(t *testing.T, ca *testtls.Authority,
 	args ...string) (plain *testredis.Server, port string) {
 	pair := ca.Issue(t, "redis.test")
 	port = strconv.Itoa(testredis.FreePort(t))
@@ -31,7 +31,7 @@ func tpRedisTLS(t *testing.T, ca *testtls.Authority,
 
 func TestUpstreamTLS(t *testing.T) {
 	ca := testtls.NewAuthority(t)
-	plain, port := tpRedisTLS(t, ca)
+	plain, port := startRedisTLS(t, ca)
 	client := ca.Issue(t, "proxy")
 	p := proxytest.Start(t, "rediss://127.0.0.1:"+port+"/2",
 		proxytest.UpstreamTLS(func(cfg *tls.Config) {
@@ -75,18 +75,12 @@ func TestUpstreamTLS(t *testing.T) {
 	}
 	leaving := proxytest.Dial(t, p.Addr)
 	leaving.Send("BLPOP list 0")
-	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", func() bool {
-		return strings.Contains(direct.Do("INFO clients"), "blocked_clients:1")
-	})
-	leaving.Close()
-	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", func() bool {
-		return strings.Contains(direct.Do("INFO clients"), "blocked_clients:0")
-	})
+	leavesBlocked(t, leaving, direct)
 }
 
 func TestUpstreamTLSLogin(t *testing.T) {
 	ca := testtls.NewAuthority(t)
-	_, port := tpRedisTLS(t, ca, "--requirepass", "secret", "--tls-auth-clients", "optional")
+	_, port := startRedisTLS(t, ca, "--requirepass", "secret", "--tls-auth-clients", "optional")
 	trust := proxytest.UpstreamTLS(func(cfg *tls.Config) { cfg.RootCAs = ca.Pool })
 	c := proxytest.Dial(t, proxytest.Start(t, "rediss://:secret@127.0.0.1:"+port, trust).Addr)
 	c.Expect("SET a 1", "+OK\r\n")
@@ -101,7 +95,7 @@ func TestUpstreamTLSLogin(t *testing.T) {
 // What is wrong with certificates is reported when connecting, not taken for a lost connection.
 func TestUpstreamTLSRefusals(t *testing.T) {
 	ca, others := testtls.NewAuthority(t), testtls.NewAuthority(t)
-	plain, port := tpRedisTLS(t, ca)
+	plain, port := startRedisTLS(t, ca)
 	ours, foreign := ca.Issue(t, "proxy").Cert, others.Issue(t, "proxy").Cert
 	for _, c := range []struct {
 		name   string

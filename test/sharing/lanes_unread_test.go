@@ -14,15 +14,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// unreadClient asks for 60 MB in a pipeline, by a lane, and reads nothing yet.
-func unreadClient(t *testing.T, p *proxytest.Proxy) *proxytest.Conn {
-	t.Helper()
-	c := proxytest.SharedClient(t, p.Addr)
-	c.WriteRaw(strings.Repeat("GET big\r\n", 1000))
-	return c
-}
-
-// readBig reads that many of the replies of unreadClient.
+// readBig reads that many replies to GET big.
 func readBig(t *testing.T, c *proxytest.Conn, replies int) {
 	t.Helper()
 	want := "$61440\r\n" + strings.Repeat("x", 60<<10) + "\r\n"
@@ -46,7 +38,9 @@ func TestUnreadIsBoundedForAll(t *testing.T) {
 	})
 	var slow []*proxytest.Conn
 	for range 4 {
-		slow = append(slow, unreadClient(t, p))
+		c := proxytest.SharedClient(t, p.Addr)
+		c.WriteRaw(strings.Repeat("GET big\r\n", 1000)) // 60 MB of replies
+		slow = append(slow, c)
 	}
 	proxytest.Eventually(t, 10*time.Second, "a client is closed, and the log says so", func() bool {
 		return strings.Contains(log.String(),

@@ -11,6 +11,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,7 +113,17 @@ func TestUrgentByte(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	for range 10 {
 		c := parked(t, p)
-		proxytest.SendUrgent(t, c.Conn, append(resp.AppendCommand(nil, "ECHO", "a"), '!'))
+		raw, err := c.Conn.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw.Control(func(fd uintptr) { // the last byte is urgent
+			request := append(resp.AppendCommand(nil, "ECHO", "a"), '!')
+			err = syscall.Sendto(int(fd), request, syscall.MSG_OOB, nil)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		c.Send("ECHO b")
 		for _, want := range []string{"$1\r\na\r\n", "$1\r\nb\r\n"} {
 			if got := c.Reply(); got != want {

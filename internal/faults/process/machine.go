@@ -8,13 +8,17 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // Machine is a network namespace with one link to this machine. Without the link it is like a
 // machine without power: no peer is told. It needs root and iproute2.
 type Machine struct {
 	Host string // this side's address on the link
+	Far  string // the machine's address on it
 
 	name string
 }
@@ -31,13 +35,14 @@ func NewMachine() (*Machine, error) {
 	number := (int64(os.Getpid()) + machines.Add(1)*257) % (1 << 15)
 	net := fmt.Sprintf("198.%d.%d.", 18+number>>14, number>>6&255)
 	last := int(number & 63 * 4)
-	m := &Machine{Host: net + fmt.Sprint(last+1), name: fmt.Sprintf("soak%d", number)}
+	m := &Machine{Host: net + fmt.Sprint(last+1), Far: net + fmt.Sprint(last+2),
+		name: fmt.Sprintf("soak%d", number)}
 	for _, args := range [][]string{
 		{"netns", "add", m.name},
 		{"link", "add", m.name, "type", "veth", "peer", "name", "eth0", "netns", m.name},
 		{"addr", "add", m.Host + "/30", "dev", m.name},
 		{"link", "set", m.name, "up"},
-		{"-n", m.name, "addr", "add", net + fmt.Sprint(last+2) + "/30", "dev", "eth0"},
+		{"-n", m.name, "addr", "add", m.Far + "/30", "dev", "eth0"},
 		{"-n", m.name, "link", "set", "eth0", "up"},
 	} {
 		if err := ip(args...); err != nil {
@@ -56,6 +61,23 @@ func (m *Machine) Link(up bool) error {
 // Command is a program that runs on the machine.
 func (m *Machine) Command(path string, args ...string) *exec.Cmd {
 	return exec.Command("ip", append([]string{"netns", "exec", m.name, path}, args...)...)
+}
+
+// Do runs something in this process whose new sockets are the machine's.
+func (m *Machine) Do(do func() error) error {
+	ended := make(chan error, 1)
+	go func() { // ends with do, and its thread with it
+		runtime.LockOSThread()
+		file, err := os.Open("/var/run/netns/" + m.name)
+		if err == nil {
+			defer file.Close()
+			if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
+				err = do()
+			}
+		}
+		ended <- err
+	}()
+	return <-ended
 }
 
 // Close removes the machine. Its programs must have ended.

@@ -22,7 +22,10 @@ var starts = sync.OnceValue(func() chan<- func() {
 	return todo
 })
 
-func startOnThread(cmd *exec.Cmd) (err error) {
+// Start starts a program that ends with this process, however that ends. It is in a new process
+// group: Ctrl-C is for the bench, which then ends its processes.
+func Start(cmd *exec.Cmd) (err error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	done := make(chan struct{})
 	starts() <- func() {
 		err = cmd.Start()
@@ -30,16 +33,4 @@ func startOnThread(cmd *exec.Cmd) (err error) {
 	}
 	<-done
 	return err
-}
-
-// Start starts a program that ends with this process, however that ends. Ctrl-C doesn't reach it.
-func Start(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = ownGroup()
-	return startOnThread(cmd)
-}
-
-// ownGroup puts a process into a new process group: Ctrl-C is for the bench, which then ends its
-// processes. If the bench is killed, so is the process.
-func ownGroup() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -187,7 +187,7 @@ func (r *Relay) state() (Link, <-chan struct{}) {
 // pump passes bytes until either side ends or the Relay does.
 func (r *Relay) pump(ctx context.Context, to, from net.Conn, up bool) {
 	buf := make([]byte, 32<<10)
-	way := newWay(to)
+	way := &way{to: to}
 	defer way.end()
 	// the peer has gone; from is read to its end nevertheless, or it would see a reset
 	over := false

@@ -25,8 +25,6 @@ type piece struct {
 // maxTravelling bounds how many pieces travel, each of 32 KB at most.
 const maxTravelling = 64
 
-func newWay(to net.Conn) *way { return &way{to: to} }
-
 // write returns the error of earlier pieces, if they are delayed.
 func (w *way) write(data []byte, after time.Duration) error {
 	if w.travels == nil && after == 0 {

@@ -1,3 +1,0 @@
-//go:build unix
-
-package relay_test

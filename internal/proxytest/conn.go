@@ -133,11 +133,6 @@ func (c *Conn) DoWords(words ...string) string {
 	return c.Reply()
 }
 
-// LockDirectly has another program hold a lock, for as long as the test may take.
-func (c *Conn) LockDirectly(key string) {
-	c.Expect(fmt.Sprintf("SET %s %d", key, time.Now().Add(time.Hour).UnixMilli()), "+OK\r\n")
-}
-
 // Answer reads one reply and skips pushes.
 func (c *Conn) Answer() string {
 	c.T.Helper()
@@ -148,7 +143,7 @@ func (c *Conn) Answer() string {
 	}
 }
 
-// Asked sends one command and fails unless its reply, behind whatever pushes, begins with want.
+// Asked sends one command and fails unless its reply, after any pushes, begins with want.
 func (c *Conn) Asked(command, want string) {
 	c.T.Helper()
 	c.Send(command)

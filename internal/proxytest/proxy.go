@@ -68,7 +68,7 @@ func Start(t testing.TB, url string, change func(*proxy.Config)) *Proxy {
 	return StartAt(t, "127.0.0.1:0", url, change)
 }
 
-// StartAt is startProxy at an address of this machine.
+// StartAt is Start at an address of this machine.
 func StartAt(t testing.TB, at, url string, change func(*proxy.Config)) *Proxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", at)
@@ -78,7 +78,7 @@ func StartAt(t testing.TB, at, url string, change func(*proxy.Config)) *Proxy {
 	return StartOn(t, ln, url, change)
 }
 
-// StartOn is startProxy for clients of a listener of the test's own.
+// StartOn is Start for the clients of a listener.
 func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Config)) *Proxy {
 	t.Helper()
 	target, err := upstream.Parse(url)

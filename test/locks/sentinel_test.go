@@ -76,7 +76,7 @@ func (j *judge) took(key string, token int64, timeout time.Duration) {
 			other.token))
 	}
 	if token <= j.last[key] {
-		j.backward = append(j.backward, fmt.Sprintf("%s: %d behind %d", key, token, j.last[key]))
+		j.backward = append(j.backward, fmt.Sprintf("%s: %d after %d", key, token, j.last[key]))
 	}
 	j.last[key] = max(token, j.last[key])
 	j.holders[key] = heldLock{token, time.Now().Add(timeout)}

@@ -246,14 +246,14 @@ func TestDifferentialVanished(t *testing.T) {
 	t.Parallel()
 	blpop := resp.AppendCommand(nil, "BLPOP", "q", "0")
 	cases := []struct {
-		name   string
-		behind []byte // pipelined after BLPOP
-		limit  time.Duration
+		name  string
+		after []byte // pipelined after BLPOP
+		limit time.Duration
 	}{
 		{"blocked", nil, 100 * time.Millisecond},
 		{"blocked, with more requests after it", resp.AppendCommand(nil, "SET", "k", "v"),
 			100 * time.Millisecond},
-		{"blocked with LOCK behind", resp.AppendCommand(nil, "LOCK", "a", "10"),
+		{"blocked, with LOCK after it", resp.AppendCommand(nil, "LOCK", "a", "10"),
 			500 * time.Millisecond},
 		{"blocked, with LOCK and more after it", append(resp.AppendCommand(nil, "LOCK", "a", "10"),
 			resp.AppendCommand(nil, "SET", "k", "v")...), 500 * time.Millisecond},
@@ -266,7 +266,7 @@ func TestDifferentialVanished(t *testing.T) {
 				for range 3 { // the best of three: the machine can be busy
 					conn := s.open("2")
 					conn.do("CLIENT", "SETNAME", "victim")
-					conn.nc.Write(append(append([]byte{}, blpop...), c.behind...))
+					conn.nc.Write(append(append([]byte{}, blpop...), c.after...))
 					s.waitFor("INFO clients", "blocked_clients:1", false)
 					// until the session watches the client, if it does
 					time.Sleep(20 * time.Millisecond)

@@ -143,11 +143,11 @@ func leavesBlocked(t *testing.T, client, direct *proxytest.Conn) {
 func TestVanishedWhileBlocked(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
-	for _, behind := range []string{"", "LOCK job 30"} {
+	for _, after := range []string{"", "LOCK job 30"} {
 		c := proxytest.Dial(t, p.Addr)
 		c.Send("BLPOP queue 0")
-		if behind != "" {
-			c.Send(behind)
+		if after != "" {
+			c.Send(after)
 		}
 		blocked := func() bool {
 			return strings.Contains(direct.ClientList(proxytest.Ctx).Val(), "cmd=blpop")
@@ -159,7 +159,7 @@ func TestVanishedWhileBlocked(t *testing.T) {
 		})
 		direct.RPush(proxytest.Ctx, "queue", "x")
 		if n := direct.LLen(proxytest.Ctx, "queue").Val(); n != 1 {
-			t.Errorf("after %q: the queue has %d elements, want 1", behind, n)
+			t.Errorf("after %q: the queue has %d elements, want 1", after, n)
 		}
 		direct.Del(proxytest.Ctx, "queue")
 	}

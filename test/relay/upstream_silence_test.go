@@ -64,8 +64,8 @@ var lossSituations = []lossSituation{
 	{name: "new, between changes of database", with: func(c string) string {
 		return "SELECT 1\n" + c + "\nSELECT 0\nPING"
 	}},
-	{name: "behind POST", with: func(c string) string { return "POST\n" + c + "\nPING" }},
-	{name: "behind LOCK WAIT", before: []string{"PING", "PING"}, with: func(c string) string {
+	{name: "after POST", with: func(c string) string { return "POST\n" + c + "\nPING" }},
+	{name: "after LOCK WAIT", before: []string{"PING", "PING"}, with: func(c string) string {
 		return "LOCK held 10 WAIT 0.1\n" + c
 	}},
 	{name: "within FENCE", before: []string{"PING", "PING"}, with: func(c string) string {
@@ -88,7 +88,8 @@ var lossSituations = []lossSituation{
 func TestNoSilenceAfterALoss(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	proxytest.Dial(t, server.Addr()).LockDirectly("held")
+	held := fmt.Sprintf("SET held %d", time.Now().Add(time.Hour).UnixMilli())
+	proxytest.Dial(t, server.Addr()).Expect(held, "+OK\r\n")
 	slots := make(chan struct{}, 24)
 	for _, in := range lossSituations {
 		for _, reset := range []bool{false, true} {

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -68,10 +70,14 @@ func (r *roster) advance(to serverState, idleEnd time.Time) (ln *listener, sessi
 	if to == serverDraining {
 		r.idleEnd = idleEnd
 	}
-	for sess := range r.sessions {
-		sessions = append(sessions, sess)
-	}
-	return r.ln, sessions
+	return r.ln, slices.Collect(maps.Keys(r.sessions))
+}
+
+// list returns the sessions of this moment.
+func (r *roster) list() []*session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.sessions))
 }
 
 // remove removes a session that has ended; count counts what it has carried.

@@ -33,7 +33,7 @@ type Server struct {
 	loops     *eventloop.Loops // read clients, homes and lanes; nil if there are none
 	ctx       context.Context  // ends when the server is told to stop at once
 	cancel    context.CancelFunc
-	following sync.WaitGroup // the upstream, if it moves
+	following sync.WaitGroup // the upstream, if it moves, and clients that have closed
 	prober    *redis.Client  // by which Ready asks; connects when it is needed
 	nextConn  atomic.Uint64
 	counters  counters
@@ -82,7 +82,8 @@ func (s *Server) Serve(ln net.Listener) error {
 }
 
 // start starts what runs as long as the server: the event loops that read clients, homes and lanes,
-// without which each is read by a goroutine, and what follows the upstream. Close ends both.
+// without which each is read by a goroutine, what follows the upstream, and what ends stuck
+// sessions. Close ends all.
 func (s *Server) start() {
 	loops, err := eventloop.Start((runtime.GOMAXPROCS(0) + 1) / 2)
 	if err != nil {
@@ -91,6 +92,7 @@ func (s *Server) start() {
 	s.loops = loops
 	s.pool.ReadIn(loops)
 	s.following.Go(func() { s.cfg.Upstream.Follow(s.ctx, s.log, s.locks.FailedOver) })
+	s.following.Go(func() { s.endStuck(s.ctx) })
 }
 
 // Shutdown stops accepting. It closes each connection between two of its commands when all that its

@@ -13,7 +13,7 @@ import (
 
 // By default the proxy, like Redis, continues to serve every connected client after a change of its
 // password, even if all are busy at once.
-func TestPasswordChangedWhileEverybodyIsBusy(t *testing.T) {
+func TestPasswordChangedWhileAllClientsAreBusy(t *testing.T) {
 	const clients = 60
 	for _, login := range []string{"AUTH ann old", ""} {
 		server := testredis.Start(t)

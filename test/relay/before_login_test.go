@@ -131,7 +131,7 @@ func TestLockCommandsBeforeLogin(t *testing.T) {
 }
 
 // Clients that send large requests instead of logging in don't cost much.
-func TestHostileStrangers(t *testing.T) {
+func TestHostileBeforeLogin(t *testing.T) {
 	server := testredis.Start(t)
 	proxytest.Dial(t, server.Addr()).Do("CONFIG SET requirepass secret")
 	p := startHostileProxy(t, proxytest.Binary(t), server)

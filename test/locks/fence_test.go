@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,4 +121,94 @@ func TestFenceAtEndOfGracePeriod(t *testing.T) {
 		return
 	}
 	t.Fatal("the check never fell within the grace period")
+}
+
+func TestFence(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	c.Expect("SET text x", "+OK\r\n")
+	token := c.Lock("job 30")
+	fence := fmt.Sprintf("FENCE job %d ", token)
+	for command, want := range map[string]string{
+		"SET a 1": "+OK\r\n", "LPOP none 2": "*-1\r\n", "GET none": "$-1\r\n",
+		"NOSUCH": "-ERR unknown command 'NOSUCH'…", "LPUSH text x": "-WRONGTYPE…",
+		"INCRBY n 9007199254740993": ":9007199254740993\r\n",
+	} {
+		c.Expect(fence+command, want)
+	}
+	c.Expect("HELLO 3", "%7…")
+	c.Expect(fence+"HSET h f v", ":1\r\n")
+	c.Expect(fence+"HGETALL h", "%1\r\n$1\r\nf\r\n$1\r\nv\r\n")
+	c.Expect(fence+"ZADD z 1.5 m", ":1\r\n")
+	c.Expect(fence+"ZSCORE z m", ",1.5\r\n")
+	c.Expect(fence+"GET none", "_\r\n")
+	c.Expect(fence+"EVAL return{1} 0", "*1\r\n:1\r\n")
+	other.Expect(fence+"SET a 2", "+OK\r\n") // the token is the right
+
+	c.Expect("WATCH a", "+OK\r\n")
+	c.Expect(fence+"SET a 3", "-ERR FENCE can't be used between WATCH and MULTI…")
+	c.Expect("UNWATCH", "+OK\r\n")
+	c.Expect("UNLOCK job", ":1\r\n")
+	c.Expect(fence+"SET a 4", "-FENCED …")
+	c.Expect("FENCE job 1 SET a 4", "-FENCED …")
+	c.Expect("GET a", "$1\r\n2\r\n")
+	// Nothing of it is left on the connection.
+	c.Send("MULTI", "SET a 5", "EXEC")
+	for _, want := range []string{"+OK", "+QUEUED", "*1\r\n+OK"} {
+		if got := c.Reply(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	// One holder was paused past its timeout, and one lost its lock to another client since.
+	token = c.Lock("job 0.05")
+	time.Sleep(60 * time.Millisecond)
+	c.Expect(fmt.Sprintf("FENCE job %d SET a 6", token), "-FENCED …")
+	other.Lock("job 30")
+	c.Expect(fmt.Sprintf("FENCE job %d SET a 6", token), "-FENCED …")
+	_ = server
+}
+
+// Fenced writes of newer holders are never overtaken by those of older ones, whatever is paused.
+func TestFencedWritesKeepTheOrderOfTokens(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	const enough = 100 // writes; on a slow machine most tokens have expired when they come
+	began := time.Now()
+	var written atomic.Int64
+	more := func() bool {
+		passed := time.Since(began)
+		return passed < 2*time.Second || written.Load() < enough && passed < 20*time.Second
+	}
+	var wg sync.WaitGroup
+	for range 16 {
+		c := proxytest.GoRedis(t, p.Addr)
+		wg.Go(func() {
+			for more() {
+				token, err := c.Do(proxytest.Ctx, "LOCK", "job", "0.01", "WAIT", "5").Int64()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range 8 { // well past the timeout
+					fenced := c.Do(proxytest.Ctx, "FENCE", "job", token, "RPUSH", "log", token)
+					if fenced.Err() == nil {
+						written.Add(1)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	log := direct.LRange(proxytest.Ctx, "log", 0, -1).Val()
+	last := int64(0)
+	for i, entry := range log {
+		token, _ := strconv.ParseInt(entry, 10, 64)
+		if token < last {
+			t.Fatalf("write %d is of token %d, after %d", i, token, last)
+		}
+		last = token
+	}
+	if len(log) < enough {
+		t.Errorf("only %d writes", len(log))
+	}
 }

@@ -3,8 +3,10 @@ package locks_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"lockproxy/internal/proxytest"
 )
@@ -45,5 +47,79 @@ func TestLockScanMatchesAsKeys(t *testing.T) {
 		if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", keys) {
 			t.Errorf("%s: LOCKSCAN finds %q, KEYS %q", pattern, got, keys)
 		}
+	}
+}
+
+func TestLockInfoAndScan(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("LOCKINFO job", "$-1\r\n")
+	token := c.Lock("job 30 OWNER me")
+	for i, head := range []string{"*20\r\n", "%10\r\n"} {
+		c.Do(fmt.Sprint("HELLO ", i+2))
+		got := c.Do("LOCKINFO job")
+		for _, want := range []string{head,
+			"$5\r\nstate\r\n$4\r\nheld\r\n$4\r\nkind\r\n$9\r\nlockproxy\r\n$5\r\ntoken\r\n:" +
+				strconv.FormatInt(token, 10),
+			"$5\r\nowner\r\n$2\r\nme\r\n$6\r\nclient\r\n", c.LocalAddr().String(),
+			"$7\r\nsession\r\n:0\r\n$7\r\nwaiters\r\n:0\r\n"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("LOCKINFO: %q lacks %q", got, want)
+			}
+		}
+	}
+	direct := proxytest.GoRedis(t, server.Addr())
+	direct.Set(proxytest.Ctx, "foreign", time.Now().Unix()+20, 0)
+	direct.Set(proxytest.Ctx, "old", time.Now().Unix()-20, 0)
+	direct.Set(proxytest.Ctx, "data", "x", 0)
+	for key, want := range map[string][]string{"foreign": {"$4\r\nheld\r\n", "$9\r\ntimestamp\r\n"},
+		"old": {"$7\r\nexpired\r\n", "$9\r\ntimestamp\r\n"}, "data": {"-WRONGTYPE"},
+		"none": {"_\r\n"}} {
+		got := c.Do("LOCKINFO " + key)
+		for _, part := range want {
+			if !strings.Contains(got, part) {
+				t.Errorf("LOCKINFO %s: %q lacks %q", key, got, part)
+			}
+		}
+	}
+
+	held := map[string]bool{"job": true}
+	for i := range 300 {
+		key := fmt.Sprintf("{s%d}lock:%d", i%3, i)
+		c.Lock(key + " 30")
+		if i%3 == 0 {
+			c.Expect("UNLOCK "+key, ":1\r\n")
+		} else {
+			held[key] = true
+		}
+	}
+	found := map[string]bool{}
+	rdb := proxytest.GoRedis(t, p.Addr)
+	cursor := "0"
+	for {
+		page, err := rdb.Do(proxytest.Ctx, "LOCKSCAN", cursor, "COUNT", "50").Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range page[1].([]any) {
+			found[key.(string)] = true
+		}
+		if cursor = page[0].(string); cursor == "0" {
+			break
+		}
+	}
+	for key := range held {
+		if !found[key] {
+			t.Errorf("%s is held and was not found", key)
+		}
+	}
+	for key := range found {
+		if !held[key] {
+			t.Errorf("%s was found and is not held", key)
+		}
+	}
+	scan := rdb.Do(proxytest.Ctx, "LOCKSCAN", "0", "MATCH", "jo?", "COUNT", "10000")
+	if page, err := scan.Slice(); err != nil || fmt.Sprint(page) != "[0 [job]]" {
+		t.Errorf("LOCKSCAN MATCH: %v, %v", page, err)
 	}
 }

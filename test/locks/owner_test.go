@@ -236,3 +236,27 @@ func TestOwnerOfManyConnections(t *testing.T) {
 	}
 	o.keeps("job", token, first)
 }
+
+func TestOwner(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	token := a.Lock("job 30 OWNER me")
+	if again := b.Lock("job 10 OWNER me"); again != token {
+		t.Errorf("token %d, then %d", token, again)
+	}
+	direct := proxytest.GoRedis(t, server.Addr())
+	if ttl := direct.PTTL(proxytest.Ctx, "job").Val(); ttl < 29*time.Second {
+		t.Errorf("shortened to %v", ttl)
+	}
+	b.Lock("job 60 OWNER me WAIT 5")
+	if ttl := direct.PTTL(proxytest.Ctx, "job").Val(); ttl < 59*time.Second {
+		t.Errorf("not renewed: %v", ttl)
+	}
+	a.Expect("LOCK job 30 OWNER you", "$-1\r\n")
+	a.Expect("LOCK job 30", "$-1\r\n")
+	a.Expect("UNLOCK job", ":0\r\n") // b took it last
+	b.Expect("UNLOCK job", ":1\r\n")
+	if next := a.Lock("job 30 OWNER me"); next <= token {
+		t.Errorf("token %d after %d", next, token)
+	}
+}

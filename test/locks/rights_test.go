@@ -1,0 +1,112 @@
+package locks_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+)
+
+func TestLockIsOfTheClientsDatabaseAndUser(t *testing.T) {
+	server, p := proxytest.StartBoth(t, "--requirepass", "secret", "--user", "app", "on", ">pw",
+		"~app:*", "+@all", "--user", "reader", "on", ">pw", "~*", "+get")
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("LOCK app:x 30", "-NOAUTH Authentication required.\r\n")
+	c.Expect("AUTH secret", "+OK\r\n")
+	c.Expect("SELECT 3", "+OK\r\n")
+	c.Lock("app:x 30")
+	c.Expect("EXISTS app:x", ":1\r\n")
+	c.Expect("SELECT 0", "+OK\r\n")
+	c.Expect("EXISTS app:x", ":0\r\n")
+	c.Lock("app:x 30")
+
+	c.Expect("AUTH app wrong", "-WRONGPASS invalid username-password pair…")
+	c.Expect("AUTH app pw", "+OK\r\n")
+	c.Lock("app:y 30")
+	c.Expect("LOCK other 30", "-NOPERM …") // the words differ between versions
+	c.Expect("HELLO 3 AUTH reader pw", "%7…")
+	c.Expect("LOCK app:z 30", "-NOPERM …")
+
+	// Clients start as the URL's user, and return to it by RESET.
+	p2 := proxytest.Start(t, "redis://app:pw@"+server.Addr()+"/5", nil)
+	c = proxytest.Dial(t, p2.Addr)
+	for range 2 {
+		c.Expect("ACL WHOAMI", "$3\r\napp\r\n")
+		c.Expect("CLIENT INFO", "$…")
+		c.Lock("app:u 30")
+		c.Expect("UNLOCK app:u", ":1\r\n")
+		c.Expect("AUTH secret", "+OK\r\n")
+		c.Expect("SELECT 1", "+OK\r\n")
+		c.Expect("RESET", "+RESET\r\n")
+	}
+	c.Expect("SET app:db here", "+OK\r\n")
+	c.Expect("AUTH secret", "+OK\r\n")
+	c.Expect("SELECT 5", "+OK\r\n")
+	c.Expect("EXISTS app:db", ":1\r\n")
+}
+
+// A user that may run scripts, but not the commands in them, gets the usual error of a denial.
+func TestDenialWithinScript(t *testing.T) {
+	_, p := proxytest.StartBoth(t, "--user", "half", "on", ">pw", "~*", "+evalsha", "+eval",
+		"+auth")
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("AUTH half pw", "+OK\r\n")
+	c.Expect("LOCK job 30", "-NOPERM …")
+}
+
+// The rights that README.md names for a user who locks are
+// enough, and cover no more than its own keys.
+func TestDocumentedRights(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "ACL SETUSER ")
+	line, _, _ := strings.Cut(rest, "\n")
+	if !ok {
+		t.Fatal("README.md has no ACL SETUSER line")
+	}
+	server, p := proxytest.StartBoth(t)
+	other := proxytest.Start(t, server.URL(), nil)
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("ACL SETUSER "+line, "+OK\r\n")
+	var clients []*proxytest.Conn
+	for _, proxy := range []*proxytest.Proxy{p, p, other} {
+		c := proxytest.Dial(t, proxy.Addr)
+		c.Expect("AUTH app password", "+OK\r\n")
+		clients = append(clients, c)
+	}
+	a, b, far := clients[0], clients[1], clients[2]
+	token := a.Lock("app:x 30 SESSION OWNER me")
+	b.Send("LOCK app:x 30 WAIT 5")
+	proxytest.AwaitWaiters(t, p, "app:x", 1)
+	far.Send("LOCK app:x 30 WAIT 5")
+	time.Sleep(300 * time.Millisecond) // until the other proxy listens and is recorded as waiting
+	a.Expect(proxytest.Unlock("app:x", token), ":1\r\n")
+	for _, c := range []*proxytest.Conn{b, far} {
+		start := time.Now()
+		if got := c.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond {
+			t.Errorf("%q after %v", got, time.Since(start))
+		}
+		c.Expect("UNLOCK app:x", ":1\r\n")
+	}
+	a.Lock("app:x 0.2 SESSION")
+	time.Sleep(500 * time.Millisecond)
+	b.Expect("LOCK app:x 30", "$-1\r\n") // renewed
+	a.Close()
+	b.Lock("app:x 30 WAIT 5")
+	b.Expect("LOCK other 30", "-NOPERM…")
+	b.Expect("FENCE app:x 1 GET app:y", "-NOPERM…")
+
+	admin.Expect("ACL SETUSER app +scan +watch +unwatch +multi +exec +discard +get", "+OK\r\n")
+	token = b.Lock("app:y 30")
+	b.Expect(fmt.Sprintf("FENCE app:y %d GET app:none", token), "$-1\r\n")
+	b.Expect("LOCKSCAN 0 COUNT 1000", "*2\r\n$1\r\n0\r\n*2\r\n…")
+	if log := admin.Do("ACL LOG"); strings.Contains(log, "publish") ||
+		strings.Contains(log, "subscribe") || strings.Contains(log, "hello") {
+		t.Errorf("a command needed more than the documented rights: %q", log)
+	}
+}

@@ -1,0 +1,227 @@
+package relay_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// hostileCrowd is what the clients of a crowd do. Each does
+// one thing and closes, most of them without goodbye.
+var hostileCrowd = []struct {
+	name string
+	do   func(nc *net.TCPConn, in *bufio.Reader, i int) error
+}{
+	{"connect and close", func(nc *net.TCPConn, in *bufio.Reader, i int) error { return nil }},
+	{"half a command", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		_, err := io.WriteString(nc, "*2\r\n$3\r\nGET\r\n$100\r\nk")
+		return err
+	}},
+	{"half a large command, then a reset", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		nc.SetLinger(0)
+		fmt.Fprintf(nc, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", 10<<20)
+		nc.Write(make([]byte, 100<<10))
+		return nil
+	}},
+	{"block, then vanish", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		_, err := io.WriteString(nc, "BLPOP never:pushed 0\r\n")
+		return err
+	}},
+	{"block, then a reset", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		nc.SetLinger(0)
+		return hostileExchange(nc, in, "PING\r\nBLPOP never:pushed 0\r\n", "+PONG")
+	}},
+	{"subscribe", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		return hostileExchange(nc, in, "SUBSCRIBE a\r\n", "*3", "$9", "subscribe", "$1", "a", ":1")
+	}},
+	{"pipeline", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		want := make([]string, 50)
+		for i := range want {
+			want[i] = ":"
+		}
+		return hostileExchange(nc, in, strings.Repeat("INCR counter\r\n", 50), want...)
+	}},
+	{"pipeline, unread", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		_, err := io.WriteString(nc, strings.Repeat("LRANGE list 0 -1\r\n", 200))
+		return err
+	}},
+	{"lock and unlock", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		key := fmt.Sprintf("lock:%d", i)
+		return hostileExchange(nc, in, "LOCK "+key+" 10\r\nUNLOCK "+key+"\r\n", ":", ":1")
+	}},
+	{"lock, then vanish", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		_, err := io.WriteString(nc, "LOCK contended 0.05\r\n")
+		return err
+	}},
+	{"wait for a lock, then vanish", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		_, err := io.WriteString(nc, "LOCK waited:for 1\r\nLOCK waited:for 1 WAIT 60\r\n")
+		return err
+	}},
+	{"within MULTI", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		return hostileExchange(nc, in, "MULTI\r\nINCR counter\r\n", "+OK", "+QUEUED")
+	}},
+	{"bad protocol", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		return hostileExchange(nc, in, "*1\r\n$x\r\n", "-ERR Protocol error: invalid bulk length")
+	}},
+	{"QUIT", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
+		return hostileExchange(nc, in, "QUIT\r\n", "+OK")
+	}},
+}
+
+// 5,000 clients come and go, and leave nothing behind.
+func TestHostileCrowd(t *testing.T) {
+	redis := testredis.Start(t)
+	p := proxytest.Start(t, redis.URL(), nil)
+	first := proxytest.Dial(t, p.Addr)
+	first.Expect("RPUSH list "+strings.Repeat("element ", 1000), ":1000\r\n")
+	first.Close()
+	come := func(clients, atOnce int) {
+		t.Helper()
+		var failures atomic.Int64
+		var next atomic.Int64
+		var crowd sync.WaitGroup
+		for range atOnce {
+			crowd.Go(func() {
+				for i := next.Add(1) - 1; int(i) < clients; i = next.Add(1) - 1 {
+					client := hostileCrowd[int(i)%len(hostileCrowd)]
+					nc, err := net.Dial("tcp", p.Addr)
+					if err == nil {
+						nc.SetDeadline(time.Now().Add(20 * time.Second))
+						err = client.do(nc.(*net.TCPConn), bufio.NewReader(nc), int(i))
+						nc.Close()
+					}
+					if err != nil && failures.Add(1) < 10 {
+						t.Errorf("%s: %v", client.name, err)
+					}
+				}
+			})
+		}
+		crowd.Wait()
+	}
+	come(300, 150) // resources that the proxy makes once and keeps exist from now on
+	goroutines, files, connections := hostileSettled(t, redis)
+
+	watch := watchHostile(t, p.Addr)
+	come(5000, 150)
+	// 150 busy clients, the proxy and its Redis share a processor or two
+	watch.end(t, 5*time.Second)
+
+	// It keeps a few connections for its own requests, as many as it needed at once, and a few idle
+	// lanes, served by two goroutines. Whether there was ever use for one is chance.
+	const kept, lanes = 5, 8
+	deadline := time.Now().Add(15 * time.Second)
+	for runtime.NumGoroutine() > goroutines+2*lanes || proxytest.OpenFiles(t) > files+kept+lanes ||
+		hostileConnections(t, redis) > connections+kept+lanes {
+		if time.Now().After(deadline) {
+			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+			t.Fatalf(
+				"%d goroutines, %d files, %d upstream connections; before: %d, %d, %d",
+				runtime.NumGoroutine(),
+				proxytest.OpenFiles(t), hostileConnections(t, redis), goroutines, files,
+				connections)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// hostileSettled waits until nothing has changed for a while, and returns the number of goroutines,
+// open files and connections to redis.
+func hostileSettled(t *testing.T, redis *testredis.Server) (goroutines, files, connections int) {
+	t.Helper()
+	since, deadline := time.Now(), time.Now().Add(15*time.Second)
+	for time.Since(since) < 500*time.Millisecond {
+		g, f, c := runtime.NumGoroutine(), proxytest.OpenFiles(t), hostileConnections(t, redis)
+		if g != goroutines || f != files || c != connections {
+			goroutines, files, connections, since = g, f, c, time.Now()
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("goroutines, files or connections come and go without clients")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return goroutines, files, connections
+}
+
+// hostileConnections is how many clients redis has, this one included.
+func hostileConnections(t *testing.T, redis *testredis.Server) int {
+	t.Helper()
+	info := hostileTalk(t, redis.Addr(), []byte("INFO clients\r\nQUIT\r\n"))
+	var n int
+	_, text, _ := strings.Cut(info, "connected_clients:")
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		t.Fatalf("INFO clients: %q", info)
+	}
+	return n
+}
+
+// Many clients with large unfinished requests take a bounded amount of memory. Requests that can be
+// streamed are served when they are complete; of those that must be held whole, some are refused.
+func TestHostileUnfinished(t *testing.T) {
+	t.Parallel()
+	bin, redis := proxytest.Binary(t), testredis.Start(t)
+	for _, c := range []struct {
+		name        string
+		clients     int
+		head, tail  string
+		want        string // of each client's reply
+		refusedWith string
+	}{
+		{"SET of 60 KB", 3000, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$61440\r\n" +
+			strings.Repeat("x", 61000),
+			strings.Repeat("x", 440) + "\r\n", "+OK\r\n", ""},
+		{"LOCK of 900 KB", 300, "*3\r\n$4\r\nLOCK\r\n$921600\r\n" + strings.Repeat("x", 900_000),
+			strings.Repeat("x", 21_600) + "\r\n$2\r\nno\r\n", "-ERR timeout is not a float",
+			"-ERR too many clients are sending large requests"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := startHostileProxy(t, bin, redis)
+			most := p.memory("VmHWM")
+			var left []*net.TCPConn
+			for range c.clients {
+				nc := hostileDial(t, p.addr)
+				nc.SetDeadline(time.Now().Add(time.Minute))
+				fmt.Fprint(nc, "PING\r\n")
+				bufio.NewReaderSize(nc, 16).ReadString('\n')
+				io.WriteString(nc, c.head) // fails if it has been refused
+				left = append(left, nc)
+			}
+			watchHostile(t, p.addr).end(t, time.Second)
+			if grown := p.memory("VmHWM") - most; grown > 280<<20 {
+				t.Errorf("%d clients took %d MB", c.clients, grown>>20)
+			} else {
+				t.Logf("%d clients took %d MB", c.clients, grown>>20)
+			}
+			served, refused := 0, 0
+			for i, nc := range left {
+				io.WriteString(nc, c.tail)
+				got, err := bufio.NewReader(nc).ReadString('\n')
+				switch {
+				case strings.HasPrefix(got, c.want):
+					served++
+				case c.refusedWith != "" && (strings.HasPrefix(got, c.refusedWith) || got == "" &&
+					err != nil):
+					refused++
+				default:
+					t.Fatalf("client %d is answered %q, %v", i, got, err)
+				}
+				nc.Close()
+			}
+			t.Logf("%d served, %d refused", served, refused)
+			if served < 50 {
+				t.Errorf("%d served, %d refused", served, refused)
+			}
+		})
+	}
+}

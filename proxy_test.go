@@ -1,5 +1,5 @@
-// Package lockproxy_test is a tour: what lockproxy does, by one short test each. Every test starts a
-// real redis-server and a proxy in front of it, and speaks to both over sockets.
+// Package lockproxy_test is a tour: what lockproxy does, by one short test each. Every test starts
+// a real redis-server and a proxy in front of it, and speaks to both over sockets.
 //
 // The tests that prove it are in test:
 //

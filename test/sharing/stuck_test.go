@@ -8,18 +8,18 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// A client that closes while what it has sent stands behind a command that blocks ends all the
-// same, so that the command takes nothing for it.
+// A client closes while its requests wait after a blocking command: its session ends, so that the
+// command takes no element for it.
 func TestStuckClientsEnd(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
-	for _, behind := range []string{
+	for _, more := range []string{
 		strings.Repeat("SELECT 0\r\n", 18000),           // more than a client may be owed
 		"RESET\r\n" + strings.Repeat("PING\r\n", 20000), // more than is read meanwhile
 	} {
 		c := proxytest.Dial(t, p.Addr)
 		c.Expect("PING", "+PONG\r\n")
-		c.WriteRaw("BLPOP list 0\r\n" + behind)
+		c.WriteRaw("BLPOP list 0\r\n" + more)
 		c.Close()
 	}
 	proxytest.Eventually(t, 50*time.Second, "the clients' end", func() bool {

@@ -23,7 +23,9 @@ func (s *session) serve() {
 	}
 	s.buf, s.socketEmpty = make([]byte, minSessionBuf), true
 	// The home is opened before the first request, so that nothing that is asked waits for it. If
-	// there is no connection to be had, the first request tries again.
+	// there is no connection to be had, the first request tries again. The loop knows the client
+	// before: a request that arrives meanwhile goes ahead of what others ask later.
+	s.client.reg.Register()
 	s.connect(passthrough.Home)
 	s.pipe.Flush()
 	if !s.park() {

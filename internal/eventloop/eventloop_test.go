@@ -262,19 +262,25 @@ func TestEndWithTheLastBytes(t *testing.T) {
 	}
 }
 
-// Wake ends Park and each later one, at whatever moment it is called, and nothing that has arrived
-// until then is lost.
-// What has arrived before the first Park is handled by Park, while the loop is busy with others.
-func TestFirstParkHandlesWhatHasArrived(t *testing.T) {
+// What arrives after Register is handled by Park, though the loop is busy with others by then.
+func TestParkHandlesWhatHasArrived(t *testing.T) {
 	loops := start(t, 1)
+	near, far := pair(t)
+	r := newReader(loops, near, 0)
+	r.reg.Register()
+	defer r.reg.Unregister()
+	far.Write([]byte("first"))
+	for over := time.Now().Add(patience); !r.reg.pending.Load(); time.Sleep(time.Millisecond) {
+		if time.Now().After(over) {
+			t.Fatal("the loop does not learn of it")
+		}
+	}
+
 	busy, busyPeer := pair(t)
-	var armed atomic.Bool
 	entered, leave := make(chan struct{}), make(chan struct{})
 	block := loops.NewRegistration(newHandler(func(*Iteration) Next {
-		if armed.Swap(false) {
-			close(entered)
-			<-leave
-		}
+		close(entered)
+		<-leave
 		return Stay
 	}), socket.New(busy).Raw())
 	if !block.Park() {
@@ -282,15 +288,9 @@ func TestFirstParkHandlesWhatHasArrived(t *testing.T) {
 	}
 	defer block.Unregister()
 	defer close(leave)
-	armed.Store(true)
 	busyPeer.Write([]byte("x"))
 	<-entered
 
-	near, far := pair(t)
-	far.Write([]byte("first"))
-	time.Sleep(10 * time.Millisecond)
-	r := newReader(loops, near, 0)
-	defer r.reg.Unregister()
 	if !r.reg.Park() {
 		t.Fatal("not parked")
 	}
@@ -299,6 +299,8 @@ func TestFirstParkHandlesWhatHasArrived(t *testing.T) {
 	}
 }
 
+// Wake ends Park and each later one, at whatever moment it is called, and nothing that has arrived
+// until then is lost.
 func TestWake(t *testing.T) {
 	loops := start(t, 1)
 	for i := range 300 {

@@ -57,6 +57,16 @@ func (ls *Loops) NewRegistration(handler Handler, conn syscall.RawConn) *Registr
 	return &Registration{loops: ls, handler: handler, conn: conn}
 }
 
+// Register has the kernel watch conn from now on. The first Park does so otherwise. A goroutine that
+// does something else before it parks calls it first: the loop learns of what arrives meanwhile in
+// the order of arrival, and Park handles it at once.
+func (r *Registration) Register() {
+	if r != nil && !r.tried {
+		r.tried = true
+		r.register()
+	}
+}
+
 // Park leaves the reading to the loop. The last read must have filled less than its buffer. If Park
 // returns true the goroutine must end and touch nothing: Resume may run already. If it returns
 // false the goroutine reads on: something has arrived that the Handler leaves to it, the peer has
@@ -65,12 +75,7 @@ func (r *Registration) Park() bool {
 	if r == nil || r.woken.Load() {
 		return false
 	}
-	if !r.tried {
-		r.tried = true
-		r.register()
-		// Something may have arrived before, and is handled before what the loop finds meanwhile.
-		r.pending.Store(true)
-	}
+	r.Register()
 	if !r.registered() {
 		return false
 	}

@@ -20,6 +20,7 @@ import (
 type client struct {
 	net.Conn                         // raw, or what wrap put around it
 	raw      net.Conn                // as it was accepted
+	control  syscall.RawConn         // raw's socket; nil if it has none
 	from     io.Reader               // reads the Conn's bytes
 	socket   *socket.Socket          // raw's; nil if it has none
 	reg      *eventloop.Registration // lets an event loop read; nil if none does
@@ -33,6 +34,9 @@ type client struct {
 // newClient returns the client at the other end of raw. conn is what wrap put around that.
 func newClient(raw, conn net.Conn) *client {
 	c := &client{Conn: conn, raw: raw, from: conn, socket: socket.New(raw)}
+	if conn, ok := raw.(syscall.Conn); ok {
+		c.control, _ = conn.SyscallConn()
+	}
 	c.holder.Addr = clientAddr(raw.RemoteAddr())
 	if c.socket != nil && !c.wrapped() { // behind a PROXY header conn has bytes that its socket had
 		c.from = c.socket
@@ -56,7 +60,7 @@ func (c *client) Write(b []byte) (int, error) {
 // once. It has an effect only in a session that lingers.
 func (c *client) Cork() {
 	if c.lingering.Load() {
-		cork(c.raw, true)
+		cork(c.control, true)
 	}
 }
 
@@ -68,7 +72,7 @@ func (c *client) setCorked(on bool) {
 	} else {
 		c.setPhase(draining)
 	}
-	cork(c.raw, on)
+	cork(c.control, on)
 }
 
 // Close closes the connection, or of a session that lingers only the direction to the client.
@@ -119,7 +123,7 @@ func (c *client) peek() (n int, err error) {
 // wasReset reports whether a reset has come behind the end of what the client sent.
 func (c *client) wasReset() bool {
 	pending := 0
-	onSocket(c.raw, func(fd uintptr) {
+	onSocket(c.control, func(fd uintptr) {
 		pending, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR)
 	})
 	return pending != 0
@@ -146,15 +150,10 @@ func (c *client) silenceLimit() time.Duration {
 	return 0
 }
 
-// onSocket runs call on a connection's socket.
-func onSocket(raw net.Conn, call func(fd uintptr)) error {
-	conn, ok := raw.(syscall.Conn)
-	if !ok {
+// onSocket runs call on a client's socket, if it has one.
+func onSocket(control syscall.RawConn, call func(fd uintptr)) error {
+	if control == nil {
 		return errors.ErrUnsupported
-	}
-	control, err := conn.SyscallConn()
-	if err != nil {
-		return err
 	}
 	return control.Control(call)
 }

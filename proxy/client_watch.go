@@ -64,7 +64,7 @@ func (w *clientWatch) run() {
 func (w *clientWatch) awaitHangup() bool {
 	poll := time.NewTicker(hangupPoll)
 	defer poll.Stop()
-	for !w.in.client.drains() && !hungUp(w.in.client.raw) {
+	for !w.in.client.drains() && !hungUp(w.in.client.control) {
 		select {
 		case <-w.stop:
 			return false

@@ -45,7 +45,7 @@ func (r *roster) endStuck(ctx context.Context) {
 func (r *roster) findStuck(before map[*session]stuck, now time.Time) map[*session]stuck {
 	closed := map[*session]stuck{}
 	for _, sess := range r.list() {
-		if !hungUp(sess.client.raw) {
+		if !hungUp(sess.client.control) {
 			continue
 		}
 		is := stuck{sess.client.in.Load() + sess.client.out.Load(), now}

@@ -9,38 +9,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cork holds back what is written, for 200 ms at most, until cork(raw, false) or the end of the
+// cork holds back what is written, for 200 ms at most, until cork(control, false) or the end of the
 // connection. The end then leaves in one packet with the last bytes, so a peer that has read them
 // knows of the end. A Unix socket has no cork.
-func cork(raw net.Conn, on bool) {
+func cork(control syscall.RawConn, on bool) {
 	value := 0
 	if on {
 		value = 1
 	}
-	onSocket(raw, func(fd uintptr) {
+	onSocket(control, func(fd uintptr) {
 		syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, value)
 	})
 }
 
 // sendQueue is how many written bytes the peer's kernel has not acknowledged.
-func sendQueue(raw net.Conn) (n int, err error) {
-	if _, isTCP := raw.(*net.TCPConn); !isTCP {
-		return 0, nil
-	}
-	return queued(raw, syscall.TIOCOUTQ)
+func sendQueue(control syscall.RawConn) (n int, err error) {
+	return queued(control, syscall.TIOCOUTQ)
 }
 
 // receiveQueue is how many bytes have come from the peer and were not read.
-func receiveQueue(raw net.Conn) int {
-	n, _ := queued(raw, syscall.TIOCINQ)
+func receiveQueue(control syscall.RawConn) int {
+	n, _ := queued(control, syscall.TIOCINQ)
 	return n
 }
 
 // queued asks the kernel for the length of a socket's queue.
-func queued(raw net.Conn, which uintptr) (n int, err error) {
+func queued(control syscall.RawConn, which uintptr) (n int, err error) {
 	var size int32
 	var errno syscall.Errno
-	err = onSocket(raw, func(fd uintptr) {
+	err = onSocket(control, func(fd uintptr) {
 		at := uintptr(unsafe.Pointer(&size))
 		_, _, errno = syscall.RawSyscall(syscall.SYS_IOCTL, fd, which, at)
 	})
@@ -51,9 +48,9 @@ func queued(raw net.Conn, which uintptr) (n int, err error) {
 }
 
 // hungUp reports whether the peer has closed its side, even if earlier bytes are unread.
-func hungUp(raw net.Conn) bool {
+func hungUp(control syscall.RawConn) bool {
 	fds := []unix.PollFd{{Events: unix.POLLRDHUP}}
-	err := onSocket(raw, func(fd uintptr) {
+	err := onSocket(control, func(fd uintptr) {
 		fds[0].Fd = int32(fd)
 		unix.Poll(fds, 0)
 	})

@@ -4,17 +4,17 @@ package proxy
 
 import (
 	"errors"
-	"net"
+	"syscall"
 )
 
 // cork does nothing here: a client may have its last answer for a moment before it sees the end.
-func cork(net.Conn, bool) {}
+func cork(syscall.RawConn, bool) {}
 
 // sendQueue can't tell here what has reached the peer.
-func sendQueue(net.Conn) (n int, err error) { return 0, errors.ErrUnsupported }
+func sendQueue(syscall.RawConn) (n int, err error) { return 0, errors.ErrUnsupported }
 
 // receiveQueue can't tell here what has come.
-func receiveQueue(net.Conn) int { return 0 }
+func receiveQueue(syscall.RawConn) int { return 0 }
 
 // hungUp can't tell here without reading.
-func hungUp(net.Conn) bool { return false }
+func hungUp(syscall.RawConn) bool { return false }

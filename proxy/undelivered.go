@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"net"
 	"syscall"
 	"time"
 
@@ -42,7 +43,7 @@ func (l *locker) sentPosition(n int) lockcmd.Sent {
 		in += uint64(l.watch.count.Load())
 	}
 	if !l.client.wrapped() {
-		in += uint64(receiveQueue(l.client.raw))
+		in += uint64(receiveQueue(l.client.control))
 	}
 	return lockcmd.Sent{At: time.Now(), End: l.pipe.Status().Given + uint64(n), In: in}
 }
@@ -77,8 +78,11 @@ func (l *locker) markUnread() {
 // refusedBytes is how many of the last written bytes a client that has closed didn't acknowledge
 // and answered by a reset. It is 0 if that are not more than behind, or if nothing tells.
 func (l *locker) refusedBytes(behind uint64) uint64 {
+	if _, isTCP := l.client.raw.(*net.TCPConn); !isTCP {
+		return 0
+	}
 	for over := time.Now().Add(ackTimeout); ; time.Sleep(2 * time.Millisecond) {
-		unacknowledged, err := sendQueue(l.client.raw)
+		unacknowledged, err := sendQueue(l.client.control)
 		if err != nil || unacknowledged <= int(behind) {
 			return 0
 		}

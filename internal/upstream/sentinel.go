@@ -166,9 +166,14 @@ type serverConn struct {
 // which does not see a Close, and closes it.
 func (c *serverConn) shutdown() {
 	tcp, ok := c.Conn.(*net.TCPConn)
-	if !ok || tcp.CloseWrite() != nil || tcp.CloseRead() != nil {
+	if !ok {
 		c.Conn.Close()
+		return
 	}
+	// Not Close, even if this fails because the server has closed meanwhile: the event loop that
+	// reads the connection would hear of neither.
+	tcp.CloseWrite()
+	tcp.CloseRead()
 }
 
 // Close implements net.Conn.

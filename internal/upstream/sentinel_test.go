@@ -90,3 +90,30 @@ func TestNoSentinelAnswers(t *testing.T) {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }
+
+// A connection that the server resets while it is shut down stays open for its reader, who closes
+// it: one that is closed under an event loop is not reported by the kernel any more.
+func TestShutdownLeavesTheConnectionOpen(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	server, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.(*net.TCPConn).SetLinger(0)
+	server.Close()
+	time.Sleep(20 * time.Millisecond)
+	(&serverConn{Conn: conn}).shutdown()
+	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, net.ErrClosed) {
+		t.Errorf("read: %v", err)
+	}
+}

@@ -83,8 +83,9 @@ func (far *farLocks) keptFor(d time.Duration) {
 	}
 }
 
-// close ends all clients at once, and fails unless their locks are released within a time.
-func (far *farLocks) close(within time.Duration) {
+// close ends all clients at once, and reports whether their locks are released within a time. It
+// fails if they are not soon after.
+func (far *farLocks) close(within time.Duration) (inTime bool) {
 	far.t.Helper()
 	start := time.Now()
 	for _, c := range far.clients {
@@ -98,9 +99,10 @@ func (far *farLocks) close(within time.Duration) {
 	took := time.Since(start)
 	far.t.Logf("%d session locks of %d clients: %d are left %v after the clients closed",
 		len(far.keys), len(far.clients), left, took)
-	if left > 0 || took > within {
-		far.t.Errorf("want all to be released within %v", within)
+	if left > 0 {
+		far.t.Error("want none to be left")
 	}
+	return took <= within
 }
 
 // However far away Redis is, session locks are renewed in time and released at once, many in one
@@ -118,7 +120,9 @@ func TestSessionLocksFarAway(t *testing.T) {
 			direct.ScriptFlush(proxytest.Ctx)
 			far.keptFor(3 * time.Second)
 			direct.ScriptFlush(proxytest.Ctx)
-			far.close(time.Second)
+			if !far.close(time.Second) {
+				t.Error("want all to be released within a second")
+			}
 		})
 	}
 }

@@ -32,14 +32,19 @@ const maxShared = 64 << 10
 func routeOf(cmd *command, req resp.Request) route {
 	cmd = cmd.of(req.Args)
 	r := route{raw: req.Raw, way: cmd.way}
+	if req.Inline { // the embedded store reads arrays only
+		r.raw = resp.AppendCommand(nil, req.Args...)
+	}
 	r.Effect, r.Count = cmd.Effect, len(req.Args)-1
 	switch r.Effect {
 	case commands.SetName, commands.SetLibName, commands.SetLibVer:
 		name := string(req.Args[len(req.Args)-1])
 		r.Text = &name
 	case commands.ReplyOn, commands.ReplyOff, commands.ReplySkip:
-		if r.raw = replyOn; len(req.Args) != 3 {
-			r.raw, r.Effect = req.Raw, commands.StickyState // it is refused
+		if len(req.Args) == 3 {
+			r.raw = replyOn
+		} else {
+			r.Effect = commands.StickyState // it is refused
 		}
 	}
 	if cmd.inspect != nil {
@@ -49,9 +54,6 @@ func routeOf(cmd *command, req resp.Request) route {
 	// usual, but not lower than this.
 	if len(r.raw) > maxShared {
 		r.way = passthrough.Home
-	}
-	if r.way != passthrough.Home && req.Inline {
-		r.raw = resp.AppendCommand(nil, req.Args...)
 	}
 	return r
 }

@@ -203,6 +203,13 @@ func TestEmbeddedStore(t *testing.T) {
 		t.Errorf("tokens %d, %d", first, second)
 	}
 	c.Expect(proxytest.Unlock("job", second), ":1\r\n")
+
+	line := proxytest.Dial(t, p.Addr) // as typed in telnet
+	line.WriteRaw("MULTI\r\nSET s 'a b'\r\nEXEC\r\nGET s\r\n")
+	for _, want := range []string{"+OK\r\n", "+QUEUED\r\n", "*1\r\n+OK\r\n", "$3\r\na b\r\n"} {
+		line.WantReply(want)
+	}
+
 	p.Cmd.Process.Signal(syscall.SIGTERM)
 	if status := p.Ends(t, 2*time.Second); status != 0 {
 		t.Errorf("exit status %d", status)

@@ -12,7 +12,7 @@ func broken() []config {
 		{"broken: settling ends with the release",
 			"PLAIN1=L1" + brisk + "BREAK_NO_CARRY", "exclusion", quick},
 		{"broken: nothing is put right", "PLAIN1=L1 BREAK_NO_LOOKS", "settled", quick},
-		{"broken: put right whoever has it",
+		{"broken: put right whichever client has it",
 			"PLAIN1=L3" + brisk + "SHORT_LOCKS BREAK_SETTLES_BLINDLY", "own_release", quick},
 		{"broken: takeover by the timestamp alone",
 			"PLAIN1=L1 BREAK_IGNORES_COMPANION", "exclusion", quick},

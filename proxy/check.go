@@ -20,7 +20,7 @@ const checkRetry = 5 * time.Second
 // ask, since then they can't share connections. It waits for an upstream that is down. It gives up
 // if the proxy's own user may not ask.
 func (s *Server) CheckUpstream(ctx context.Context) {
-	c := upstreamCheck{s.cfg.Upstream, s.cfg.DialTimeout, s.log}
+	c := upstreamCheck{s.cfg.Upstream, s.cfg.Public, s.cfg.DialTimeout, s.log}
 	c.checkEviction(ctx)
 	c.watchLimits(ctx, s.pool.Suspend)
 }
@@ -28,6 +28,7 @@ func (s *Server) CheckUpstream(ctx context.Context) {
 // upstreamCheck asks the upstream how it is set up, as the URL's user.
 type upstreamCheck struct {
 	upstream *upstream.Upstream
+	public   bool          // other machines can connect to the proxy
 	timeout  time.Duration // of one question
 	log      hclog.Logger
 }
@@ -43,6 +44,7 @@ func (c *upstreamCheck) checkEviction(ctx context.Context) {
 		var refused redis.Error
 		switch {
 		case err == nil:
+			c.warnOfNoPassword()
 			c.warnOfEviction(info)
 			return
 		case errors.As(err, &refused):
@@ -54,6 +56,16 @@ func (c *upstreamCheck) checkEviction(ctx context.Context) {
 			return
 		case <-time.After(checkRetry):
 		}
+	}
+}
+
+// warnOfNoPassword warns if other machines can run commands without a login. Redis itself refuses
+// them then (protected mode), but takes the proxy for a local client.
+func (c *upstreamCheck) warnOfNoPassword() {
+	if c.public && !c.upstream.Initial.LoggedIn {
+		c.log.Warn("other machines can connect, and the upstream wants no password: every client " +
+			"that can connect may run any command; set requirepass there, or let in only clients " +
+			"with a certificate by --tls-client-ca")
 	}
 }
 

@@ -23,6 +23,8 @@ type Config struct {
 	Logger      hclog.Logger  // nil logs nothing
 	Observer    Observer      // is told how long things took; nil for none
 	Version     string        // for INFO lockproxy
+	Embedded    bool          // Upstream is an in-memory store in this process
+	Public      bool          // clients of other machines can connect, with no certificate
 
 	// UpstreamConns is how many lanes there are at most for one user, database and protocol; 0 is
 	// 1.

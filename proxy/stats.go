@@ -26,9 +26,12 @@ type Stats struct {
 	Locks lockcmd.Stats
 }
 
+// EmbeddedUpstream stands for the address of an in-memory store in this process.
+const EmbeddedUpstream = "embedded"
+
 // UpstreamStats is the upstream at that moment.
 type UpstreamStats struct {
-	Upstream        string // its address
+	Upstream        string // its address, or EmbeddedUpstream
 	UpstreamUp      bool   // the last connect has succeeded, or there was none yet
 	Cluster         bool   // it is a Redis Cluster
 	ClusterMasters  int    // nodes of it that serve slots, as far as is known
@@ -89,6 +92,9 @@ func (s *Server) Stats() Stats {
 			Connections: ConnectionStats(s.pool.Stats()),
 		},
 		Locks: s.locks.Stats(),
+	}
+	if s.cfg.Embedded {
+		st.Upstream = EmbeddedUpstream
 	}
 	st.ClusterMasters, st.ClusterWhole = up.ClusterMasters()
 	s.mu.Lock()

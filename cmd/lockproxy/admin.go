@@ -14,10 +14,11 @@ import (
 
 // AdminOptions are the flags by which the proxy lets itself be watched.
 type AdminOptions struct {
-	Admin      string        `group:"Watching" placeholder:"ADDRESS" help:"Serve /healthz, /readyz, /metrics and a live page at this host:port, with plain HTTP. Who reaches it sees the names of locks and their holders (default: not at all)."`
-	AdminToken string        `group:"Watching" placeholder:"TOKEN" help:"Who logs in on the live page with this may release locks there; better given as LOCKPROXY_ADMIN_TOKEN. At least 16 characters (default: nobody may)."`
-	AdminPprof bool          `group:"Watching" help:"Serve Go's profiles at --admin, below /debug/pprof/."`
-	SlowWait   time.Duration `group:"Watching" default:"0" placeholder:"DURATION" help:"Log a line when a client has waited so long for a lock, with its holder; at most ten a second (default: none)."`
+	Admin          string        `group:"Watching" placeholder:"ADDRESS" help:"Serve /healthz, /readyz, /metrics and a live page at this host:port, with plain HTTP. Who reaches it sees the names of locks and their holders (default: not at all)."`
+	AdminToken     string        `group:"Watching" placeholder:"TOKEN" help:"Who logs in on the live page with this may release locks there; better given as LOCKPROXY_ADMIN_TOKEN. At least 16 characters (default: nobody may)."`
+	AdminTokenFile filled        `group:"Watching" placeholder:"FILE" help:"A file that holds --admin-token, such as a mounted secret."`
+	AdminPprof     bool          `group:"Watching" help:"Serve Go's profiles at --admin, below /debug/pprof/."`
+	SlowWait       time.Duration `group:"Watching" default:"0" placeholder:"DURATION" help:"Log a line when a client has waited so long for a lock, with its holder; at most ten a second (default: none)."`
 }
 
 // minAdminToken is how long a token must be not to be guessed.

@@ -27,6 +27,7 @@ func (c *checkCommand) lookAtUpstream(ctx context.Context, found *findings) {
 	found.add(levelPass, "upstream", "%v answers, first after %v", c.upstream,
 		time.Since(begun).Round(100*time.Microsecond))
 	c.lookAtClock(ctx, client, found)
+	c.lookAtListen(found)
 	conn := client.Conn() // rights are looked at on one connection, for MULTI and WATCH
 	c.lookAtRights(ctx, client, conn, found)
 	conn.Close()
@@ -43,6 +44,22 @@ func (c *checkCommand) lookAtUpstream(ctx context.Context, found *findings) {
 	lookAtEviction(info, found)
 	c.lookAtPersistence(ctx, client, info, found)
 	c.lookAtReplicas(info, found)
+}
+
+// lookAtListen looks whether other machines can use an upstream that has answered without asking
+// for a client's own login.
+func (c *checkCommand) lookAtListen(found *findings) {
+	switch {
+	case !c.isPublic() || c.TLSClientCA != "":
+	case c.upstream.Initial.LoggedIn:
+		found.add(levelWarn, "listen", "%s is open to other machines, and every client acts as "+
+			"the user in --upstream without a login: leave the credentials out, or let in only "+
+			"clients with a certificate by --tls-client-ca", c.Listen)
+	default:
+		found.add(levelWarn, "listen", "%s is open to other machines, and the upstream wants no "+
+			"password: every client that can connect may run any command; set requirepass there, "+
+			"or let in only clients with a certificate by --tls-client-ca", c.Listen)
+	}
 }
 
 // reach waits for a reply of any kind within the dial timeout. That the user may not PING doesn't

@@ -10,8 +10,9 @@ import (
 
 // durabilityOptions are about upstreams with replicas, of which another may become the upstream.
 type durabilityOptions struct {
-	SentinelUser     string `group:"Replicas" placeholder:"NAME" help:"The user to log in to the Sentinels of a redis+sentinel:// upstream as."`
-	SentinelPassword string `group:"Replicas" placeholder:"PASSWORD" help:"Its password. Others on this machine may see a command line: set LOCKPROXY_SENTINEL_PASSWORD instead."`
+	SentinelUser         string `group:"Replicas" placeholder:"NAME" help:"The user to log in to the Sentinels of a redis+sentinel:// upstream as."`
+	SentinelPassword     string `group:"Replicas" placeholder:"PASSWORD" help:"Its password. Others on this machine may see a command line: set LOCKPROXY_SENTINEL_PASSWORD instead."`
+	SentinelPasswordFile filled `group:"Replicas" placeholder:"FILE" help:"A file that holds --sentinel-password, such as a mounted secret."`
 
 	MinReplicas    int           `group:"Replicas" default:"0" placeholder:"N" help:"Give out a lock only once so many replicas have it; else it is taken back and the answer is NOREPLICAS (default ${default}). See docs/durability.md for what that gives."`
 	ReplicaTimeout time.Duration `group:"Replicas" default:"500ms" placeholder:"DURATION" help:"How long they may take for that (default ${default})."`

@@ -99,7 +99,8 @@ func parse(args []string, stdout io.Writer) (command, error) {
 	}
 	asked.Serve.args = args
 	cmd := parsed.Selected().Target.Addr().Interface().(command)
-	if cmd, ok := cmd.(checked); ok {
+	err = checkEnvironment(parser.Model.Node)
+	if cmd, ok := cmd.(checked); ok && err == nil {
 		err = cmd.check()
 	}
 	return cmd, err

@@ -25,7 +25,9 @@ type options struct {
 
 	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, unix:///path for a Unix socket, or systemd for that of a .socket unit (default ${default})."`
 	ListenMode      fileMode      `group:"Serving" default:"0700" placeholder:"MODE" help:"Permissions of the Unix socket, octal; who may write to it may connect (default ${default})."`
-	Upstream        string        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name, or redis+cluster://[user:pass@]host:port,host:port (rediss+cluster:// for TLS) for a whole Redis Cluster, some of whose nodes are named. Clients start as this user, in this database. Without it: an in-memory store, for trying out."`
+	Upstream        filled        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name, or redis+cluster://[user:pass@]host:port,host:port (rediss+cluster:// for TLS) for a whole Redis Cluster, some of whose nodes are named. Clients start as this user, in this database. Without it: an in-memory store, for trying out, on loopback only."`
+	UpstreamFile    filled        `group:"Serving" placeholder:"FILE" help:"A file that holds the URL of --upstream, such as a mounted secret."`
+	Embedded        bool          `group:"Serving" help:"Serve the in-memory store to other machines too, for trying out: nothing is kept, and no other proxy knows of its locks."`
 	UpstreamMode    string        `group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: plain requests of many clients go by a few shared connections, all others by the client's own. dedicated: everything goes by the client's own (default ${default})."`
 	UpstreamConns   int           `group:"Serving" default:"1" placeholder:"N" help:"Connections that the clients of one user, database and protocol share at most (default ${default})."`
 	HomeIdle        time.Duration `group:"Serving" default:"0" placeholder:"DURATION" help:"After how long a client's own connection to Redis is closed that it has not needed, if nothing was changed on it; it is opened again on demand. 0 is never (default ${default})."`
@@ -105,14 +107,12 @@ func (o *options) check() error {
 				bounded.max)
 		}
 	}
-	if err := o.AdminOptions.check(); err != nil {
-		return err
-	}
-	if err := o.checkListen(); err != nil {
-		return err
-	}
-	if err := o.checkUpstream(); err != nil {
-		return err
+	for _, check := range []func() error{
+		o.readSecrets, o.AdminOptions.check, o.checkListen, o.checkUpstream, o.checkEmbedded,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	return o.durabilityOptions.check(o)
 }
@@ -158,7 +158,7 @@ func (o *options) checkListen() (err error) {
 
 func (o *options) checkUpstream() (err error) {
 	if o.Upstream != "" {
-		if o.upstream, err = upstream.Parse(strings.TrimSpace(o.Upstream)); err != nil {
+		if o.upstream, err = upstream.Parse(string(o.Upstream)); err != nil {
 			return fmt.Errorf("--upstream: %w", err)
 		}
 	}
@@ -177,6 +177,29 @@ func (o *options) checkUpstream() (err error) {
 		}
 	}
 	return nil
+}
+
+// checkEmbedded refuses to give other machines locks that nothing keeps, unless that is asked for.
+func (o *options) checkEmbedded() error {
+	switch {
+	case o.Embedded && o.Upstream != "":
+		return errors.New("--embedded is the in-memory store, and --upstream another Redis: leave " +
+			"one of the two out")
+	case o.upstream == nil && !o.Embedded && o.isPublic():
+		return fmt.Errorf("--listen %s is open to other machines: name a Redis with --upstream "+
+			"redis://host:port, or serve the in-memory store with --embedded, for trying out",
+			o.Listen)
+	}
+	return nil
+}
+
+// isPublic reports whether clients on other machines can connect to --listen.
+func (o *options) isPublic() bool {
+	if _, isUnix := o.socketPath(); isUnix || o.Listen == fromSystemd {
+		return false
+	}
+	addr, err := net.ResolveTCPAddr("tcp", o.Listen)
+	return err == nil && !isLoopback(addr) // listening tells of an error
 }
 
 func (o *options) serverConfig(upstream *upstream.Upstream, log hclog.Logger) proxy.Config {

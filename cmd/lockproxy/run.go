@@ -62,6 +62,9 @@ func (c *runCommand) check() error {
 		return fmt.Errorf("unknown flag %s; see lockproxy run --help", c.Command[0])
 	}
 	switch {
+	case c.Key == "":
+		return errors.New("--key is empty: all jobs with an empty key would share one lock; see " +
+			"lockproxy run --help")
 	case len(c.Command) == 0:
 		return errors.New("no command to run; see lockproxy run --help")
 	case c.Timeout <= 0:

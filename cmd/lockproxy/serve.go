@@ -60,6 +60,11 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if opts.upstream == nil && !opts.Embedded && !isLoopback(ln.Addr()) { // systemd's
+		ln.Close()
+		return fmt.Errorf("%s is open to other machines: name a Redis with --upstream, or serve "+
+			"the in-memory store with --embedded", ln.Addr())
+	}
 	warnOpen(opts, ln.Addr(), log)
 	upstream := opts.upstream
 	if upstream == nil {
@@ -75,6 +80,8 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	}
 	cfg := opts.serverConfig(upstream, log)
 	cfg.TLS = certs.serving()
+	cfg.Embedded = opts.upstream == nil
+	cfg.Public = !isLoopback(ln.Addr()) && opts.TLSClientCA == ""
 	watched, err := opts.AdminOptions.prepare(&cfg, old)
 	if err != nil {
 		ln.Close()

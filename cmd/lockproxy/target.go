@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,7 +12,8 @@ import (
 // target is the lockproxy that a command asks as a client: the flags that name it, and how to be
 // let in.
 type target struct {
-	URL           string `name:"url" env:"LOCKPROXY_URL" default:"redis://127.0.0.1:6380" placeholder:"URL" help:"The lockproxy: redis://[user:pass@]host:port[/db], rediss:// for TLS, or unix://[user:pass@]/path[?db=n] (default ${default})."`
+	URL           filled `name:"url" env:"LOCKPROXY_URL" placeholder:"URL" help:"The lockproxy: redis://[user:pass@]host:port[/db], rediss:// for TLS, or unix://[user:pass@]/path[?db=n] (default redis://127.0.0.1:6380)."`
+	URLFile       filled `name:"url-file" env:"LOCKPROXY_URL_FILE" placeholder:"FILE" help:"A file that holds the URL of --url, such as a mounted secret."`
 	TLSCA         string `name:"tls-ca" env:"-" placeholder:"FILE" help:"The authorities that may have signed the proxy's certificate, PEM (default: the system's)."`
 	TLSCert       string `name:"tls-cert" env:"-" placeholder:"FILE" help:"The certificate to show to the proxy, PEM."`
 	TLSKey        string `name:"tls-key" env:"-" placeholder:"FILE" help:"The key of --tls-cert, PEM."`
@@ -25,7 +27,10 @@ func (t *target) parse() (err error) {
 	if (t.TLSCert == "") != (t.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key belong together: give both")
 	}
-	if t.proxy, err = upstream.Parse(t.URL); err != nil {
+	if err := readSecret("url", (*string)(&t.URL), t.URLFile); err != nil {
+		return err
+	}
+	if t.proxy, err = upstream.Parse(cmp.Or(string(t.URL), "redis://127.0.0.1:6380")); err != nil {
 		return fmt.Errorf("--url: %w", err)
 	}
 	if t.proxy.TLS() == nil && (t.TLSCA != "" || t.TLSCert != "" || t.TLSServerName != "") {

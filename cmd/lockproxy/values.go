@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -31,6 +32,45 @@ func (s *size) UnmarshalText(text []byte) error {
 	}
 	*s = size(int64(n) * unit)
 	return nil
+}
+
+// filled is a text that is not empty. An empty one is more likely a secret that is missing than the
+// wish for the default.
+type filled string
+
+// UnmarshalText reads it from the command line, the environment or a file.
+func (f *filled) UnmarshalText(text []byte) error {
+	if *f = filled(strings.TrimSpace(string(text))); *f == "" {
+		return errors.New("it is empty: give a value, or leave it out")
+	}
+	return nil
+}
+
+// readSecret sets the value of a flag from the file that its -file flag names, without the line's
+// end. "" is no file.
+func readSecret(flag string, value *string, file filled) error {
+	if file == "" {
+		return nil
+	}
+	if *value != "" {
+		return fmt.Errorf("--%s and --%s-file: leave one of the two out", flag, flag)
+	}
+	text, err := os.ReadFile(string(file))
+	if err != nil {
+		return fmt.Errorf("--%s-file: %w", flag, err)
+	}
+	if *value = strings.TrimSpace(string(text)); *value == "" {
+		return fmt.Errorf("--%s-file: %s is empty", flag, file)
+	}
+	return nil
+}
+
+// readSecrets reads the files of secrets.
+func (o *options) readSecrets() error {
+	return errors.Join(
+		readSecret("upstream", (*string)(&o.Upstream), o.UpstreamFile),
+		readSecret("admin-token", &o.AdminToken, o.AdminTokenFile),
+		readSecret("sentinel-password", &o.SentinelPassword, o.SentinelPasswordFile))
 }
 
 // fileMode is the permissions of a file, written in octal.

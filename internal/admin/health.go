@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"lockproxy/proxy"
 )
 
 // readiness is the last answer to whether clients can be served. However often it is asked, the
@@ -51,6 +53,10 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if err := s.ready.now(); err != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprintf(w, "not ready: %v\n", err)
+		return
+	}
+	if s.cfg.Proxy.Stats().Upstream == proxy.EmbeddedUpstream {
+		fmt.Fprintln(w, "ready: embedded in-memory store, for trying out")
 		return
 	}
 	fmt.Fprintln(w, "ready")

@@ -2,7 +2,7 @@
 # Runs the lock tests on servers of other versions than the one that is installed; see docs/versions.md.
 set -eu
 cd "$(dirname "$0")/../.."
-cache=${LOCKPROXY_VERSIONS:-${TMPDIR:-/tmp}/lockproxy-versions}
+cache=${LOCKPROXY_TEST_VERSIONS:-${TMPDIR:-/tmp}/lockproxy-versions}
 tests='Lock|Wait|Attack|Session|Owner|Fence|Token|Takeover|Contention|Settle|Replicas|Script|Sentinel|FailoverHold|ThreeProxies|Cluster'
 # What these compare is not locks: a command's exact words, or its table.
 skip='Differential|Introspection|TestRedisCLI'

@@ -1,7 +1,3 @@
-// Command lockproxy serves the Redis protocol in front of an existing Redis and adds lock commands.
-//
-// Without a subcommand it serves; each subcommand is a struct of flags with an execute method,
-// listed in program.
 package main
 
 import (

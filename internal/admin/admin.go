@@ -1,26 +1,3 @@
-// Package admin is the HTTP server for those who run the proxy: is it alive, what does it do, who
-// holds which lock.
-//
-//	/healthz   200 as long as the process lives
-//	/readyz    200 when clients can be served; otherwise 503 and why, also while the proxy shuts down
-//	/metrics   for Prometheus
-//	/          the live page: the locks that are held now, and the last minutes
-//	/events    the stream that keeps the page up to date
-//	/api/locks one look at the locks, as JSON: ?filter=, sort=, desc=1, limit=
-//	/api/...   what the page also needs: session, login, logout, release
-//	/debug/pprof/  with Config.Pprof only
-//
-// Everything can be read by everybody who reaches the address: names of locks, owners and addresses
-// of clients are among it, values and passwords never are. Only the release of a lock needs
-// Config.Token, and without one there is no way to do it.
-//
-// The page knows the locks as LOCKSCAN does, by scanning the upstream as the URL's user: only while
-// a page is open, and within a budget a second; see package survey. What this proxy knows by
-// itself, who holds and who waits here, is there at once.
-//
-// What browsers could be made to do is guarded against: on a loopback address only requests for a
-// loopback name are answered (DNS rebinding), nothing from elsewhere is loaded or framed, and a
-// release needs a session's cookie, its CSRF token, and the same origin.
 package admin
 
 import (

@@ -1,10 +1,3 @@
-// Package top shows the locks of a lockproxy in a terminal, as they are now, or once where there is
-// no terminal.
-//
-// It is a client like any other: it asks by LOCKSCAN and LOCKINFO, so it sees what its user may
-// see, in its database, and needs nothing on the side of the proxy. What it costs is bounded as for
-// the live page; see package survey. The numbers in its first line are from INFO lockproxy, and of
-// that proxy alone, as are the waiters.
 package top
 
 import (

@@ -1,0 +1,20 @@
+// Package top shows the locks of a lockproxy in a terminal, live (Watch), or once where there is no
+// terminal (Snapshot).
+//
+// It is a client like any other. It asks by LOCKSCAN and LOCKINFO, so it sees what its user may
+// see, in its database, and the proxy needs nothing for it. Its cost is bounded as for the live
+// page; see package survey. The numbers in its first line are from INFO lockproxy. They are of that
+// proxy alone, and so are the waiters.
+//
+//	proxySource  the questions to the proxy              source.go
+//	watcher      surveys the locks step by step          top.go
+//	picture      what one step has found                 top.go
+//	screen       the terminal: keys, selection, help     screen.go
+//	             columns and rows of the table           table.go
+//
+// # Goroutines
+//
+// Snapshot starts none. Watch runs the screen in its caller's goroutine and starts two: one reads
+// the terminal's events, the other asks the proxy at each interval. The second runs each step in a
+// goroutine, so that a slow proxy does not delay keys. Watch ends all of them and waits.
+package top

@@ -27,7 +27,7 @@ type right struct {
 // probeKey stands for a key in a right's probe.
 const probeKey = "KEY"
 
-// rights are what a locking user may need, as README.md documents it; and +select for other
+// rights are what a locking user may need, as docs/operations.md documents it; and +select for other
 // databases than 0.
 var rights = []right{
 	{"eval", locking, levelFail, []any{"EVAL", "return 1", "0"}},

@@ -30,11 +30,12 @@ type reader struct {
 
 const endOfOutput = "\x01end"
 
-func newReader(t *testing.T, steps []step) *reader {
+// newReader starts the shell that a page is typed into, in the directory dir.
+func newReader(t *testing.T, dir string, steps []step) *reader {
 	proxyPort, adminPort := fmt.Sprint(testredis.FreePort(t)), fmt.Sprint(testredis.FreePort(t))
 	ports := upstreams(t, steps)
 	ports["6380"], ports["6390"] = proxyPort, adminPort
-	dir := t.TempDir()
+	tools := t.TempDir()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -56,9 +57,9 @@ func newReader(t *testing.T, steps []step) *reader {
 		// redis-cli prints types where a person would see its output, and not where a program reads
 		// it.
 		"redis-cli": `[ "$(readlink /proc/$$/fd/1)" != "` + output + `" ] || exec env FAKETTY=1 ` +
-			cli + ` -3 "$@"; exec ` + cli + ` "$@"`,
+			cli + ` "$@"; exec ` + cli + ` "$@"`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"),
+		if err := os.WriteFile(filepath.Join(tools, name), []byte("#!/bin/sh\n"+script+"\n"),
 			0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,7 @@ func newReader(t *testing.T, steps []step) *reader {
 		t:     t,
 		ports: ports,
 		root:  root,
-		env: append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "LOCKPROXY_LISTEN=127.0.0.1:"+
+		env: append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "LOCKPROXY_LISTEN=127.0.0.1:"+
 			proxyPort,
 			"LOCKPROXY_URL=redis://127.0.0.1:"+proxyPort, "TERM=dumb", "NO_COLOR=1"),
 		tokens: map[string]string{},
@@ -137,8 +138,7 @@ func (r *reader) own(text string) string {
 // take runs one step and compares.
 func (r *reader) take(s step) {
 	r.t.Helper()
-	command := strings.ReplaceAll(s.command, "go run ./cmd/lockproxy", "lockproxy")
-	command = r.own(strings.ReplaceAll(command, "go run ./examples", "go run -C "+r.root+
+	command := r.own(strings.ReplaceAll(s.command, "go run ./examples", "go run -C "+r.root+
 		" ./examples"))
 	for shown, printed := range r.tokens {
 		command = strings.ReplaceAll(command, shown, printed)
@@ -175,7 +175,7 @@ func (r *reader) start(s step, command string) {
 	r.t.Helper()
 	p := &process{t: r.t, cmd: exec.Command("bash", "-c", "exec "+command),
 		ended: make(chan struct{})}
-	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = r.env, p, p
+	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = r.shell.Dir, r.env, p, p
 	if err := p.cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}

@@ -24,6 +24,8 @@ type heldLock struct {
 	// keeps the lock at least so long. It is 0 once another client has released the lock here.
 	until atomic.Int64
 
+	suspicions atomic.Int32 // that it is lost: see Locks.verify
+
 	renewed bool   // guarded by Holder.mu
 	round   int    // guarded by Holder.mu; counts the changes of renewed, and of the next renewal
 	cancel  func() // guarded by Holder.mu; of the next renewal
@@ -57,10 +59,11 @@ type Holder struct {
 	unread      []*heldLock // the client cannot have read their tokens
 	unknown     []*heldLock // LOCKs whose outcome is not known
 
-	mu      sync.Mutex
-	locks   map[LockID]*heldLock // guarded by mu; given, and not known to have been released
-	renewed int                  // guarded by mu; how many of locks are
-	more    int64                // guarded by mu; when those beyond maxHeld end, as monotonic.Now
+	mu       sync.Mutex
+	locks    map[LockID]*heldLock // guarded by mu; given, and not known to have been released
+	renewed  int                  // guarded by mu; how many of locks are
+	more     int64                // guarded by mu; when those beyond maxHeld end, as monotonic.Now
+	sessions *sessionKeys         // guarded by mu; nil until a lock is renewed
 }
 
 const (
@@ -85,9 +88,11 @@ func (h *Holder) setLocked(lock *heldLock, renewed bool) {
 	if lock.renewed {
 		lock.cancel()
 		h.renewed--
+		h.sessions.add(lock.key, -1)
 	}
 	if renewed {
 		h.renewed++
+		h.sessions.add(lock.key, 1)
 	}
 	lock.renewed = renewed
 	lock.round++

@@ -67,6 +67,7 @@ type Locks struct {
 	observer Observer
 	counters counters
 	registry *registry
+	sessions *sessionKeys
 	slowWait atomic.Int64 // Config.SlowWait, ns
 	slowLog  logLimit
 
@@ -89,6 +90,7 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 		foreign:   foreignClients{},
 		takeovers: map[LockID]*takeover{},
 	}
+	l.sessions = newSessionKeys(cfg.Cluster)
 	l.SetSlowWait(cfg.SlowWait)
 	l.setObserver(cfg.Observer)
 	l.background = newBackgroundClients(connect, cfg.Cluster)

@@ -14,8 +14,10 @@ import (
 // releaseNotifications receives from other proxies that a lock is reserved for the first waiter
 // here. A message may be lost, or the user may not subscribe: the first waiter polls, too.
 //
-// It listens while any client waits: to one channel for all locks, or in a cluster to one for each
-// slot in which clients wait (shardedSubscriptions).
+// It also receives that a lock was released whose holder is here: see VerifySessions.
+//
+// It listens while any client waits or has a session lock: to one channel for all locks, or in a
+// cluster to one for each slot of such locks (shardedSubscriptions).
 type releaseNotifications struct {
 	locks        *Locks
 	ctx          context.Context
@@ -75,8 +77,8 @@ func (w *releaseNotifications) listen(as Identity, key string) {
 	}
 }
 
-// keepListening receives messages until no client waits, or the user may not subscribe. Then the
-// user's next waiter tries again.
+// keepListening receives messages until no client waits or has a session lock, or the user may not
+// subscribe. Then the user's next waiter or session lock tries again.
 func (w *releaseNotifications) keepListening(as Identity, sh *shardedSubscriptions) {
 	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
 		subscribed, err := w.receive(as, sh)
@@ -103,7 +105,7 @@ func (w *releaseNotifications) keepListening(as Identity, sh *shardedSubscriptio
 func (w *releaseNotifications) forget(as Identity, refused bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !refused && !w.closed && w.locks.Waiting() {
+	if !refused && !w.closed && (w.locks.Waiting() || w.locks.AnySession()) {
 		return false
 	}
 	delete(w.listening, as)
@@ -119,6 +121,7 @@ func (w *releaseNotifications) receive(
 		if !subscribed {
 			subscribed = true
 			w.countSubscribed(1)
+			w.locks.VerifySessions(0, nil, lostElsewhere) // messages may have been missed
 		}
 	}
 	sharded := w.locks.cfg.Cluster && !w.lacksSharded()
@@ -163,12 +166,18 @@ func (w *releaseNotifications) lacksSharded() bool {
 func (w *releaseNotifications) receiveAll(
 	client *redis.Client, as Identity, onSubscribed func(),
 ) error {
-	sub := client.Subscribe(w.ctx, notifyChannel+w.locks.proxy)
+	sub := client.Subscribe(w.ctx)
 	defer sub.Close()
 	stop := context.AfterFunc(w.ctx, func() { sub.Close() }) // Receive ignores the end of its ctx
 	defer stop()
+	err := w.bounded(func(ctx context.Context) error {
+		return sub.Subscribe(ctx, notifyChannel+w.locks.proxy)
+	})
+	if err != nil {
+		return err
+	}
 	for {
-		message, err := sub.Receive(w.ctx)
+		message, err := sub.Receive(neverConnect)
 		if err != nil {
 			return err
 		}
@@ -181,12 +190,31 @@ func (w *releaseNotifications) receiveAll(
 	}
 }
 
+// bounded calls what may connect: that waits for the upstream, and cannot be interrupted.
+func (w *releaseNotifications) bounded(call func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(w.ctx, backgroundTimeout)
+	defer cancel()
+	return call(ctx)
+}
+
+// neverConnect is for Receive, so that it does not connect again by itself: see bounded.
+var neverConnect = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // onMessage makes the first waiter poll the lock that a message names. If there is none any more,
-// the reservation is released.
+// the reservation is released. A message that a lock was released here by another proxy is checked.
 func (w *releaseNotifications) onMessage(as Identity, payload string) {
+	payload, lost := strings.CutPrefix(payload, "lost:")
 	db, key, _ := strings.Cut(payload, ":")
 	n, err := strconv.Atoi(db)
 	if err != nil {
+		return
+	}
+	if lost {
+		w.locks.VerifySessions(n, []string{key}, lostElsewhere)
 		return
 	}
 	as.DB = n

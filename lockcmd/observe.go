@@ -144,7 +144,7 @@ func (l *Locks) observeRelease(r *unlockRun, v resp.Value, answer []int64, err e
 	}
 	l.observer.LockHeld(monotonic.Since(lock.since))
 	for _, session := range lock.sessionsBesides("") {
-		l.lose(session, errTakenAway)
+		l.lose(session, lossByRelease(r))
 	}
 	if lock.by == nil {
 		lock.until.Store(0)

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"hash/maphash"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -88,6 +89,31 @@ func (lock *heldLock) sessionsBesides(connection string) []*heldLock {
 	return list[max(0, len(list)-maxOthers):]
 }
 
+// sessionsOf are the sessions that have a lock.
+func (r *registry) sessionsOf(id LockID) []*heldLock {
+	s := r.lock(id)
+	defer s.mu.Unlock()
+	return s.locks[id].appendSessions(nil)
+}
+
+// allSessions are the sessions of all locks.
+func (r *registry) allSessions() (list []*heldLock) {
+	r.sample(math.MaxInt, func(lock *heldLock) { list = lock.appendSessions(list) })
+	return list
+}
+
+// appendSessions appends the sessions that have the lock, which can be nil.
+func (lock *heldLock) appendSessions(list []*heldLock) []*heldLock {
+	if lock == nil {
+		return list
+	}
+	list = append(list, lock.others...)
+	if lock.by != nil {
+		list = append(list, lock)
+	}
+	return list
+}
+
 // leave is for a session lock whose connection has gone: another connection of its owner may have
 // it still.
 func (r *registry) leave(lock *heldLock) {
@@ -124,7 +150,7 @@ func (r *registry) remove(id LockID, p proof, token int64) *heldLock {
 	switch {
 	case lock == nil:
 		return nil
-	case p.kind == "token" && p.value == lock.tokenText():
+	case (p.kind == "token" || p.kind == "revoke") && p.value == lock.tokenText():
 	case p.kind == "connection" && p.value == lock.connection:
 	case p.kind != "token" && p.kind != "connection" && token == lock.token:
 	default:

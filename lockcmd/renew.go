@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"lockproxy/internal/monotonic"
@@ -13,10 +12,14 @@ import (
 
 // hold records a lock that a connection was given. It begins to renew a session lock.
 func (l *Locks) hold(h *Holder, lock *heldLock) {
+	if lock.by != nil {
+		l.notifications.listen(lock.as, lock.key)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.addLocked(lock)
 	if lock.by != nil {
+		h.sessions = l.sessions
 		l.renewLocked(h, lock, lock.since+int64(lock.timeout/3))
 	}
 }
@@ -84,34 +87,14 @@ func (l *Locks) renew(ctx context.Context, h *Holder, lock *heldLock, round int)
 		l.registry.extend(lock.id(), lock.tokenText(), asked+int64(timeout))
 		l.renewLocked(h, lock, asked+int64(timeout/3))
 		h.mu.Unlock()
-	case err != nil && left > 0:
+	case err != nil && left > 0 && !isWrongType(err):
 		pause := min(max(timeout/20, 5*time.Millisecond), time.Second, max(left, time.Millisecond))
 		l.renewLocked(h, lock, monotonic.Now()+int64(pause))
 		h.mu.Unlock()
 	default:
 		h.mu.Unlock()
-		l.lose(lock, err)
+		l.lose(lock, lossAtRenewal(err))
 	}
-}
-
-// errTakenAway is why a session lock is lost if another connection of this proxy has released it.
-var errTakenAway = errors.New("released by another connection")
-
-// lose tells a session that its lock is lost, unless it is not renewed any more.
-func (l *Locks) lose(lock *heldLock, err error) {
-	h := lock.by.Holder()
-	h.mu.Lock()
-	if !lock.renewed {
-		h.mu.Unlock()
-		return
-	}
-	h.removeLocked(lock.id())
-	h.mu.Unlock()
-	l.counters.lost.Add(1)
-	l.registry.remove(lock.id(), proof{"token", lock.tokenText()}, 0)
-	l.log.Warn("session lock lost",
-		"key", lock.key, "token", lock.token, "client", h.Addr, "error", err)
-	lock.by.LockLost(lock.key, lock.token)
 }
 
 // relockCall lets the lock of a token run for timeout. session is for a renewal by the proxy.

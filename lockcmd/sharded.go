@@ -11,8 +11,9 @@ import (
 )
 
 // shardedSubscriptions is a connection that listens to a cluster's sharded channels, one for each
-// slot in which clients wait. A message goes only to the node of its channel's slot, which has the
-// lock. When a slot moves to another node, the old one ends the subscription and it is made again.
+// slot in which clients wait or have session locks. A message goes only to the node of its
+// channel's slot, which has the lock. When a slot moves to another node, the old one ends the
+// subscription and it is made again.
 type shardedSubscriptions struct {
 	notifications *releaseNotifications
 	changed       chan struct{} // holds one: pending has grown
@@ -78,6 +79,11 @@ func (sh *shardedSubscriptions) receive(
 ) error {
 	sh.resubscribe()
 	sub := client.SSubscribe(sh.notifications.ctx)
+	defer sub.Close()
+	connect := func(ctx context.Context) error { return sub.Ping(ctx) }
+	if err := sh.notifications.bounded(connect); err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancel(sh.notifications.ctx)
 	var subscribing sync.WaitGroup
 	subscribing.Go(func() { // ends with ctx, or when it fails
@@ -87,7 +93,7 @@ func (sh *shardedSubscriptions) receive(
 	defer subscribing.Wait()
 	defer stop()
 	for {
-		message, err := sub.Receive(sh.notifications.ctx)
+		message, err := sub.Receive(neverConnect)
 		if err != nil {
 			return err
 		}
@@ -163,7 +169,7 @@ func (sh *shardedSubscriptions) review() (idle []uint16) {
 	return idle
 }
 
-// slotsInUse are the slots in which clients wait here.
+// slotsInUse are the slots in which clients wait here, or have session locks.
 func (l *Locks) slotsInUse() map[uint16]bool {
 	l.mu.Lock()
 	keys := make([]string, 0, len(l.queues))
@@ -174,6 +180,11 @@ func (l *Locks) slotsInUse() map[uint16]bool {
 	used := map[uint16]bool{}
 	for _, key := range keys {
 		used[slotOf([]byte(key))] = true
+	}
+	for i := range l.sessions.bySlot {
+		if l.sessions.bySlot[i].Load() > 0 {
+			used[uint16(i)] = true
+		}
 	}
 	return used
 }

@@ -161,7 +161,7 @@ func (l *Locks) Force(ctx context.Context, as Identity, f ForcedUnlock) (release
 	as.DB = f.DB
 	id := LockID{f.DB, f.Key}
 	on := operatorConn{l.background.on(ctx, as, f.Key, time.Now().Add(backgroundTimeout))}
-	token := proof{"token", strconv.FormatInt(f.Token, 10)}
+	token := proof{"revoke", strconv.FormatInt(f.Token, 10)}
 	released, err = l.release(on, id, as, token, true)
 	l.audit(f, released, err)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/testredis"
 )
 
 // A lock lost ends the command, and all that it has started, even what ignores SIGTERM; whichever
@@ -22,9 +25,9 @@ func TestRunEndsWhatHasLostItsLock(t *testing.T) {
 		lose func(s *served, run *process)
 		say  string
 	}{
-		{"forced", []string{"--timeout", "1"},
+		{"forced", []string{"--timeout", "30"},
 			func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
-		{"forced, RESP2", []string{"--timeout", "1"},
+		{"forced, RESP2", []string{"--timeout", "30"},
 			func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
 		{"proxy killed", []string{"--timeout", "30"},
 			func(s *served, _ *process) { s.proxy.signal(syscall.SIGKILL) },
@@ -57,6 +60,29 @@ func TestRunEndsWhatHasLostItsLock(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A lock that is forced through another proxy ends the command within a second, however long the
+// timeout is.
+func TestRunHearsOfForceElsewhere(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
+	start(t, "--listen", addr, "--upstream", s.redis.URL())
+	file := filepath.Join(t.TempDir(), "pid")
+	run := s.run("--timeout", "600", "--", "sh", "-c", "echo $$ >"+file+"; exec sleep 60")
+	pidsIn(t, file, 1)
+	time.Sleep(200 * time.Millisecond) // until the proxy listens
+	other := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer other.Close()
+	begun := time.Now()
+	if n, err := other.Do(context.Background(), "UNLOCK", "job", "FORCE").Int(); n != 1 {
+		t.Fatal(n, err)
+	}
+	run.wantStatus(exitLost, "lost the lock")
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 

@@ -1,11 +1,11 @@
 --[[ UNLOCK: frees a lock, if it is the caller's, and hands it over.
 
 KEYS, ARGV  see read.lua
-A[1]  what proves it: "token"; "connection", the last to ask for it; "request"; "given": a
-      connection was given it and can't have it any more, which frees the lock if no other
-      connection of its owner was given it; "reserved", to give back a lock that is reserved for a
-      proxy whose waiters have left; or "force": any holder will do
-A[2]  the token; the connection; the connection, "/" and which of its requests took it; the
+A[1]  what proves it: "token"; "revoke", the same for an operator; "connection", the last to ask
+      for it; "request"; "given": a connection was given it and can't have it any more, which frees
+      the lock if no other connection of its owner was given it; "reserved", to give back a lock
+      that is reserved for a proxy whose waiters have left; or "force": any holder will do
+A[2]  the token, twice; the connection; the connection, "/" and which of its requests took it; the
       connection, "/" and the token; or the proxy
 A[3]  how long the record outlives the lock, ms
 A[4]  the proxy that asks
@@ -17,7 +17,8 @@ A[6]  the first waiter's timeout, ms   A[7]  unit   A[8]  connection   A[9]  req
 A[11]  session; its owner is ARGV[2]
 A[12]  how long a lock is reserved for another proxy's waiter, ms
 A[13]  the database. The release notification to a proxy, on the channel "lockproxy:wake:" and its
-       name, is the database, ":" and the lock
+       name, is the database, ":" and the lock. To the proxies of those whose lock is taken from
+       them it is the same behind "lost:"
 A[14]  "-", or in a cluster a hash tag of the lock's slot. The channel is then
        "lockproxy:wake:{tag}:" and the proxy's name
 A[15]  how the proxy that asks waits, as in the record, if its waiters must go on waiting
@@ -37,7 +38,7 @@ end
 local retention, proxy, wanted = tonumber(A[3]), A[4], A[5]
 local function proof()
   if A[1] == 'request' then return connection .. '/' .. request end
-  return A[1] == 'token' and token or connection
+  return (A[1] == 'token' or A[1] == 'revoke') and token or connection
 end
 if A[1] == 'force' then
   if not (held and state == 'held') and not kind then return {0, 0, 0} end
@@ -58,10 +59,9 @@ elseif A[2] ~= proof() then
   return {0, 0, 0}
 end
 
--- Notifies another proxy that the lock is reserved for its first waiter. Returns whether it
--- listens, or nil if the caller may not publish.
-local function notify(name)
-  local message = A[13] .. ':' .. KEYS[1]
+-- Sends a message to another proxy. Returns whether that listens, or nil if the caller may not
+-- publish.
+local function notify(name, message)
   if A[14] ~= '-' then
     local reached = redis.pcall('SPUBLISH', 'lockproxy:wake:{' .. A[14] .. '}:' .. name, message)
     if type(reached) == 'number' then return reached > 0 end
@@ -74,13 +74,21 @@ local function notify(name)
   return reached > 0
 end
 
+local message = A[13] .. ':' .. KEYS[1]
+if A[1] == 'force' or A[1] == 'revoke' then -- a session may have it, which must be told
+  for name in string.gmatch(connections or '', '[^,]+') do
+    local holders = string.match(name, '^(.*)%-%d+$')
+    if holders and holders ~= proxy then notify(holders, 'lost:' .. message) end
+  end
+end
+
 -- Takes the proxy that is next out of others, and returns it and for how long the lock is reserved
 -- for it. That is the longest waiting one that listens, or that polls and has waited long enough.
 -- One that should listen and does not is taken for ended; its next poll lists it again.
 local function take_next(others)
   local i = 1
   while i <= #others do
-    local listens = notify(others[i][1])
+    local listens = notify(others[i][1], message)
     local polls = listens == nil or listens == false and others[i][3] == '2'
     if listens then return table.remove(others, i)[1], A[12] end
     if polls and now - tonumber(others[i][4]) >= tonumber(A[16]) then

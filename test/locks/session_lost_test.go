@@ -1,0 +1,163 @@
+package locks_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
+)
+
+// toldWithin bounds what takes a message and a round trip on a busy machine; a renewal of a lock of
+// 30 s would take 10 s.
+const toldWithin = time.Second
+
+// wantLost fails unless the client of a session lock is told soon that the lock is lost, and its
+// connection closes.
+func wantLost(t *testing.T, c *proxytest.Conn, proto, key string, token int64) {
+	t.Helper()
+	start := time.Now()
+	if proto == "3" {
+		want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n%s:%d\r\n", proxytest.Bulk(key), token)
+		if got, err := c.TryReply(toldWithin); got != want {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	c.Closed()
+	if took := time.Since(start); took > toldWithin {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A session lock is forced through another proxy, or there by an operator: its client is told at
+// once, long before the next renewal.
+func TestSessionLockForcedElsewhere(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	q := proxytest.Start(t, server.URL(), nil)
+	other := proxytest.Dial(t, q.Addr)
+	for _, proto := range []string{"2", "3"} {
+		for _, way := range []string{"FORCE", "FORCE and a waiter", "operator"} {
+			c := proxytest.Dial(t, p.Addr)
+			c.Do("HELLO " + proto)
+			token := c.Lock("job 30 SESSION")
+			time.Sleep(100 * time.Millisecond) // until the proxy listens
+			if way == "FORCE and a waiter" {
+				next := proxytest.Dial(t, q.Addr)
+				next.Send("LOCK job 30 WAIT 5")
+				proxytest.AwaitWaiters(t, q, "job", 1)
+				defer next.Close()
+			}
+			if way == "operator" {
+				f := lockcmd.ForcedUnlock{Key: "job", Token: token, Via: "admin"}
+				if done, err := q.Server.Locks().Force(proxytest.Ctx, q.Server.Identity(),
+					f); !done || err != nil {
+					t.Errorf("forced: %v, %v", done, err)
+				}
+			} else {
+				other.Expect("UNLOCK job FORCE", ":1\r\n")
+			}
+			wantLost(t, c, proto, "job", token)
+			other.Do("UNLOCK job FORCE")
+		}
+	}
+}
+
+func TestSessionLockForcedElsewhereInACluster(t *testing.T) {
+	cluster := testredis.StartCluster(t, 3, 0)
+	p, q := proxytest.Start(t, cluster.URL(), nil), proxytest.Start(t, cluster.URL(), nil)
+	other := proxytest.Dial(t, q.Addr)
+	var clients []*proxytest.Conn
+	var tokens []int64
+	for i := range 12 {
+		c := proxytest.Dial(t, p.Addr)
+		tokens = append(tokens, c.Lock(fmt.Sprintf("job-%d 60 SESSION", i)))
+		clients = append(clients, c)
+	}
+	time.Sleep(500 * time.Millisecond) // until the proxy listens
+	for i, c := range clients {
+		other.Expect(fmt.Sprintf("UNLOCK job-%d FORCE", i), ":1\r\n")
+		wantLost(t, c, "2", "", tokens[i])
+	}
+}
+
+// A key that another client has overwritten with what is no lock is found at the next renewal, not
+// when the lease is over.
+func TestSessionLockOverwrittenElsewhere(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	c.Do("HELLO 3")
+	token := c.Lock("job 2.1 SESSION")
+	start := time.Now()
+	proxytest.GoRedis(t, server.Addr()).Set(proxytest.Ctx, "job", "hello", 0)
+	wantLost(t, c, "3", "job", token)
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("it took %v, a third of the timeout is 0.7 s", took)
+	}
+}
+
+// A user that may not subscribe hears of it at the next renewal.
+func TestSessionLockWithoutTheChannel(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	q := proxytest.Start(t, server.URL(), nil)
+	other := proxytest.Dial(t, q.Addr)
+	other.Do("ACL SETUSER quiet on nopass ~* +@all resetchannels")
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("HELLO 3 AUTH quiet x", "%…")
+	token := c.Lock("job 1.5 SESSION")
+	time.Sleep(100 * time.Millisecond)
+	other.Expect("UNLOCK job FORCE", ":1\r\n")
+	wantLost(t, c, "3", "job", token)
+}
+
+// The log says why a session lock was lost.
+func TestSessionLockLossIsLogged(t *testing.T) {
+	server := testredis.Start(t)
+	var log bytes.Buffer
+	var mu sync.Mutex
+	logged := func(cfg *proxy.Config) {
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Mutex: &mu})
+	}
+	p, q := proxytest.Start(t, server.URL(), logged), proxytest.Start(t, server.URL(), nil)
+	other, elsewhere := proxytest.Dial(t, p.Addr), proxytest.Dial(t, q.Addr)
+	for _, c := range []struct {
+		by      *proxytest.Conn
+		command string
+		reason  string
+	}{
+		{other, "UNLOCK job FORCE", `reason="forced by ` + other.LocalAddr().String() + `"`},
+		{other, "UNLOCK job %d", `reason="released with its token by `},
+		{elsewhere, "UNLOCK job FORCE", `reason="released through another proxy"`},
+		{elsewhere, "SET job hello", `reason="its key was overwritten"`},
+		{elsewhere, "DEL job", `reason="its token does not hold it: `},
+	} {
+		holder := proxytest.Dial(t, p.Addr)
+		token := holder.Lock("job 1.5 SESSION")
+		time.Sleep(100 * time.Millisecond)
+		if strings.Contains(c.command, "%d") {
+			c.command = fmt.Sprintf(c.command, token)
+		}
+		c.by.Do(c.command)
+		holder.Closed()
+		mu.Lock()
+		lines := strings.Split(log.String(), "\n")
+		log.Reset()
+		mu.Unlock()
+		if !slices.ContainsFunc(lines, func(line string) bool {
+			return strings.Contains(line, "session lock lost: key=job") &&
+				strings.Contains(line, fmt.Sprint("token=", token)) &&
+				strings.Contains(line, c.reason)
+		}) {
+			t.Errorf("%s: the log says %q, want %s", c.command, lines, c.reason)
+		}
+		other.Do("DEL job")
+	}
+}

@@ -96,7 +96,8 @@ var commandDocs = map[string]commandDoc{
 		args:       []argument{keyArg},
 	},
 	"lockscan": {
-		summary: "Incrementally iterate over the locks that are held by LOCK",
+		summary: "Incrementally iterate over the locks that are held by LOCK, " +
+			"or by other clients that this proxy has seen",
 		complexity: "O(1) for every call. O(N) for a complete iteration. " +
 			"N is the number of keys in the database",
 		flags:      []string{"readonly", "noscript"},
@@ -106,6 +107,12 @@ var commandDocs = map[string]commandDoc{
 			{name: "cursor", kind: "integer"},
 			{name: "pattern", kind: "pattern", token: "MATCH", optional: true},
 			{name: "count", kind: "integer", token: "COUNT", optional: true},
+			{name: "kind", kind: "oneof", token: "KIND", optional: true, oneOf: []argument{
+				{name: kindLockproxy, kind: "pure-token", token: "LOCKPROXY"},
+				{name: kindTimestamp, kind: "pure-token", token: "TIMESTAMP"},
+				{name: kindOther, kind: "pure-token", token: "OTHER"},
+				{name: kindAll, kind: "pure-token", token: "ALL"},
+			}},
 		},
 	},
 	"fence": {

@@ -24,7 +24,7 @@ var Specs = []Spec{
 	{Name: "unlock", MinArgs: 2, MaxArgs: 3, begin: (*Locks).beginUnlock},
 	{Name: "relock", MinArgs: 4, MaxArgs: 4, begin: (*Locks).beginRelock},
 	{Name: "lockinfo", MinArgs: 2, MaxArgs: 2, begin: (*Locks).beginInfo},
-	{Name: "lockscan", MinArgs: 2, MaxArgs: 6, run: (*Locks).runScan},
+	{Name: "lockscan", MinArgs: 2, MaxArgs: 8, run: (*Locks).runScan},
 	{Name: "fence", MinArgs: 4, run: (*Locks).runFence},
 }
 
@@ -79,8 +79,9 @@ var helpText = []string{
 	"LOCKINFO <key>",
 	"    Return who holds a lock, since when and how long; null if it is free.",
 	"    An upstream whose maxmemory-policy evicts may drop locks: use noeviction.",
-	"LOCKSCAN <cursor> [MATCH <pattern>] [COUNT <n>]",
+	"LOCKSCAN <cursor> [MATCH <pattern>] [COUNT <n>] [KIND lockproxy|timestamp|other|all]",
 	"    Iterate over the locks that are held by LOCK, as SCAN does over keys.",
+	"    KIND: or by other clients, as far as this proxy has seen them taking a lock.",
 	"FENCE <key> <token> <command> [<arg> ...]",
 	"    Run a command only if the token holds the lock, atomically.",
 	"LOCK HELP",

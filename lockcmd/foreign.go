@@ -3,6 +3,10 @@ package lockcmd
 import (
 	"context"
 	"time"
+
+	"lockproxy/internal/commands"
+	"lockproxy/internal/foreign"
+	"lockproxy/internal/resp"
 )
 
 // Foreign clients lock with SETNX recipes and know no LOCK. They and LOCK exclude each other by the
@@ -22,8 +26,6 @@ const (
 	foreignMemory = 5 * time.Second
 	// maxForeign bounds the locks that are remembered for their foreign clients.
 	maxForeign = 10000
-	// maxForeignKeys bounds the locks that one command is taken to compete for.
-	maxForeignKeys = 64
 
 	// How often the first waiter polls where they compete. When a release has left the key free,
 	// the first of these passes before a waiter takes it.
@@ -103,44 +105,80 @@ func (l *Locks) waitsAs(foreignCompete bool) string {
 	return "0"
 }
 
-// ObserveForeign is for a command by which a foreign client may compete for the locks at keys in
-// database db. accepted must be called when the upstream has accepted the command. It is nil if no
-// client waits for the locks. It returns at once, and any goroutine may call it.
-func (l *Locks) ObserveForeign(db int, keys [][]byte) (accepted func()) {
-	var waitedFor []LockID
-	l.mu.Lock()
-	for _, key := range keys {
-		q := l.queues[LockID{db, string(key)}]
-		if q == nil || q.len() == 0 || len(waitedFor) == maxForeignKeys {
-			continue
+// WatchesForeign reports whether a command that releases or extends any lock of a foreign client
+// matters to anybody.
+func (l *Locks) WatchesForeign() bool { return l.Waiting() || l.foreignLocks.Any() }
+
+// ObserveForeign is for a request of a foreign client, whose command has a role. replied must be
+// called with the head of its reply. It is nil if the request concerns no lock that matters here.
+// ObserveForeign returns at once, and any goroutine may call it.
+func (l *Locks) ObserveForeign(
+	db int, by foreign.Client, role foreign.Role, args [][]byte, keys *commands.Keys,
+) (replied func(resp.Head)) {
+	var room [4]int
+	r := foreign.Read(role, args, keys.Positions(args, room[:0]), l.shapes, time.Now())
+	var ids []LockID
+	for _, key := range r.Keys {
+		id := LockID{db, string(key)}
+		if r.Action.Takes() || l.waitedFor(id) || l.foreignLocks.Knows(foreign.ID(id)) {
+			ids = append(ids, id)
 		}
-		waitedFor = append(waitedFor, LockID{db, q.first().key}) // the waiter's string, not a copy
 	}
-	l.mu.Unlock()
-	if waitedFor == nil {
+	if ids == nil {
 		return nil
 	}
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for _, id := range waitedFor {
-			l.foreignAcceptedLocked(id)
+	r.Keys = nil // they are valid only now
+	return func(h resp.Head) {
+		outcome, now := r.Action.Outcome(h), time.Now()
+		if outcome == foreign.Failed {
+			return
+		}
+		for _, id := range ids {
+			released := l.foreignLocks.Saw(foreign.ID(id), by, r, outcome, now)
+			l.foreignAnswered(id, r.Action, released, now)
 		}
 	}
 }
 
-// foreignAcceptedLocked is for a foreign client's command on a lock that the upstream has accepted.
-// The first waiter polls often from now on. mu is held.
-func (l *Locks) foreignAcceptedLocked(id LockID) {
-	q, now := l.queues[id], time.Now()
+func (l *Locks) waitedFor(id LockID) bool {
+	if !l.Waiting() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queues[id] != nil
+}
+
+// foreignAnswered is for a foreign client's request about a lock that the upstream has accepted.
+// If it can have taken the lock, the first waiter polls often from now on. If it has released the
+// lock, or may have, it is the waiter's turn.
+func (l *Locks) foreignAnswered(id LockID, action foreign.Action, released bool, now time.Time) {
+	if !l.Waiting() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := l.queues[id]
 	if q == nil {
 		return
 	}
-	news := !l.foreign.compete(id, now)
-	l.foreign.saw(id, now)
-	if news {
-		q.wakeFirst()
+	if action.Takes() || action == foreign.Touch {
+		news := !l.foreign.compete(id, now)
+		l.foreign.saw(id, now)
+		if news {
+			q.wakeFirst()
+		}
 	}
+	maybe := action == foreign.Touch || action == foreign.Release // some scripts answer 0
+	if released || maybe && q.touched(now) {
+		q.pollNow()
+	}
+}
+
+// ForeignLocks returns up to limit locks of foreign clients that this proxy has seen being taken,
+// or asked for in vain. The upstream may know better.
+func (l *Locks) ForeignLocks(limit int) []foreign.Lock {
+	return l.foreignLocks.List(limit, time.Now())
 }
 
 // repairTimes are the times after a takeover at which the timestamp is checked. The loser mostly

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockproxy/internal/foreign"
 	"lockproxy/internal/resp"
 )
 
@@ -29,6 +30,7 @@ func (l *Locks) info(id LockID, v resp.Value, err error) Reply {
 	case len(v.Elems) != len(infoFields):
 		return errorReply(unexpected(infoScript, v))
 	}
+	l.addForeign(id, v.Elems)
 	info := Reply{Kind: MapReply}
 	for i, e := range v.Elems {
 		field := nullReply
@@ -49,6 +51,31 @@ func (l *Locks) info(id LockID, v resp.Value, err error) Reply {
 	info.Elems = append(info.Elems, bulkReply("waiters"), intReply(int64(waiters)))
 	return info
 }
+
+// addForeign adds to info.lua's reply about a foreign client's lock who holds it, if this proxy has
+// seen it being taken: the client's name as the owner, its address, and since when.
+func (l *Locks) addForeign(id LockID, fields []resp.Value) {
+	now := time.Now()
+	seen, ok := l.foreignLocks.Get(foreign.ID(id), now)
+	if string(fields[1].Text) == "lockproxy" || !ok || seen.Holder.Addr == "" {
+		return
+	}
+	// Otherwise another client has it by now.
+	left := time.Duration(fields[7].Int) * time.Millisecond
+	if off := seen.Until.Sub(now) - left; off.Abs() > foreignSlack {
+		return
+	}
+	bulk := func(text string) resp.Value { return resp.Value{Type: '$', Text: []byte(text)} }
+	if seen.Holder.Name != "" {
+		fields[3] = bulk(seen.Holder.Name)
+	}
+	fields[4] = bulk(seen.Holder.Addr)
+	upstreamNow := fields[6].Int - fields[7].Int
+	fields[5] = resp.Value{Type: ':', Int: upstreamNow - now.Sub(seen.Since).Milliseconds()}
+}
+
+// foreignSlack is how much the end of a foreign lock may differ from what this proxy has seen.
+const foreignSlack = 1100 * time.Millisecond
 
 // heldInfo reads info.lua's reply. ok is false for a lock that is not held by LOCK.
 func heldInfo(v resp.Value) (h LockInfo, ok bool) {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/foreign"
 )
 
 // Config is what an operator decides about locks.
@@ -64,6 +66,9 @@ type Locks struct {
 	waiters atomic.Int64 // for any lock
 	holdOff holdOff
 
+	foreignLocks *foreign.Locks  // of foreign clients
+	shapes       *foreign.Shapes // of their scripts
+
 	observer Observer
 	counters counters
 	registry *registry
@@ -86,8 +91,10 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 	l := &Locks{
 		cfg: cfg, proxy: proxy, log: log,
 		guard: milliseconds(cfg.TakeoverGuard), retention: milliseconds(cfg.FenceRetention),
-		queues:    map[LockID]*waitQueue{},
-		foreign:   foreignClients{},
+		queues:  map[LockID]*waitQueue{},
+		foreign: foreignClients{},
+
+		foreignLocks: foreign.NewLocks(), shapes: foreign.NewShapes(),
 		takeovers: map[LockID]*takeover{},
 	}
 	l.sessions = newSessionKeys(cfg.Cluster)

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/foreign"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
 )
@@ -38,6 +39,8 @@ type Stats struct {
 	Lost       uint64 // session locks that could not be renewed in time, or were taken away
 	Fenced     uint64 // FENCEs that were refused with FENCED
 
+	Foreign foreign.Counts // locks of foreign clients that pass by
+
 	Waiters int // clients that wait now
 	Queues  int // locks that they wait for
 	Holding int // locks that were taken here and have not been seen to end
@@ -62,6 +65,7 @@ func (l *Locks) Stats() Stats {
 		Gone: t.gone.Load(), Failed: t.failed.Load(),
 		Unlocked: t.unlocked.Load(), Forced: t.forced.Load(), Disconnect: t.disconnect.Load(),
 		Expired: t.expired.Load(), Lost: t.lost.Load(), Fenced: t.fenced.Load(),
+		Foreign: l.foreignLocks.Counts(time.Now()),
 		Waiters: int(l.waiters.Load()), Queues: lines, Holding: holding,
 	}
 }

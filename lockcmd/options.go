@@ -145,11 +145,12 @@ type scanOptions struct {
 	cursor  string
 	pattern string
 	count   string
+	kind    string // lockproxy, timestamp, other or all
 }
 
-// parseScan reads "cursor [MATCH pattern] [COUNT n]".
+// parseScan reads "cursor [MATCH pattern] [COUNT n] [KIND kind]".
 func parseScan(args [][]byte) (o scanOptions, err error) {
-	o = scanOptions{cursor: string(args[0]), pattern: "*", count: "10"}
+	o = scanOptions{cursor: string(args[0]), pattern: "*", count: "10", kind: kindLockproxy}
 	if _, err := strconv.ParseUint(o.cursor, 10, 64); err != nil {
 		return o, errCursor
 	}
@@ -169,6 +170,13 @@ func parseScan(args [][]byte) (o scanOptions, err error) {
 				return o, errSyntax
 			}
 			o.count = string(args[1])
+		case "KIND":
+			o.kind = strings.ToLower(string(args[1]))
+			switch o.kind {
+			case kindLockproxy, kindTimestamp, kindOther, kindAll:
+			default:
+				return o, errSyntax
+			}
 		default:
 			return o, errSyntax
 		}

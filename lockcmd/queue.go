@@ -19,6 +19,8 @@ type waitQueue struct {
 	lastGap time.Time     // when a release last left the lock free although clients waited
 	failing error         // why the last poll has failed; nil if it has not
 	lease   time.Duration // of the last one granted here; maxPoll before
+
+	lastTouch time.Time // when a script may last have released the lock
 }
 
 type waiterState uint8
@@ -188,6 +190,18 @@ func (q *waitQueue) pollNow() {
 		first.pollNow = true
 		first.signal()
 	}
+}
+
+// maxTouches is how often at most a waiter polls because a script may have released the lock.
+const maxTouches = 5 * time.Millisecond
+
+// touched reports whether the first waiter is to poll because of such a script.
+func (q *waitQueue) touched(now time.Time) bool {
+	if now.Sub(q.lastTouch) < maxTouches {
+		return false
+	}
+	q.lastTouch = now
+	return true
 }
 
 // There is a gap after so many grants and so long a time: a release leaves the key free for foreign

@@ -41,9 +41,11 @@ func newRegistry(expired *atomic.Uint64) *registry {
 	return r
 }
 
+func (r *registry) hash(key string) uint64 { return maphash.String(r.seed, key) }
+
 // lock returns the shard of a lock, which is locked.
 func (r *registry) lock(id LockID) *registryShard {
-	s := &r.shards[maphash.String(r.seed, id.Key)%registryShards]
+	s := &r.shards[r.hash(id.Key)%registryShards]
 	s.mu.Lock()
 	return s
 }

@@ -1,38 +1,47 @@
 package lockcmd
 
 import (
+	"cmp"
 	"context"
+	"math"
+	"slices"
+	"strconv"
 	"strings"
 
 	"lockproxy/internal/resp"
 )
 
-// runScan is LOCKSCAN: a SCAN for lock records. The reply names those whose locks are held now.
+// The kinds of locks, as info.lua names them, and all of them.
+const (
+	kindLockproxy = "lockproxy"
+	kindTimestamp = "timestamp"
+	kindOther     = "other"
+	kindAll       = "all"
+)
+
+// foreignCursor begins the cursors of LOCKSCAN for locks of foreign clients. SCAN's are less.
+const foreignCursor = 1 << 63
+
+// runScan is LOCKSCAN: first, for locks held by LOCK, a SCAN for lock records, then the locks of
+// foreign clients that were seen here. The reply names those that are held now.
 func (l *Locks) runScan(_ context.Context, s Session, args [][]byte) Reply {
 	o, err := parseScan(args)
 	if err != nil {
 		return errorReply(err)
 	}
-	pattern := closedGlob(o.pattern) + recordInfix + "???"
-	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", pattern, "COUNT", o.count))
-	if err != nil {
+	cursor, _ := strconv.ParseUint(o.cursor, 10, 64)
+	foreign := cursor >= foreignCursor || o.kind == kindTimestamp || o.kind == kindOther
+	var found []string
+	var next uint64
+	if foreign {
+		found, next = l.scanForeign(s.Identity().DB, max(cursor, foreignCursor), o)
+	} else if found, next, err = l.scanRecords(s, o); err != nil {
 		return errorReply(err)
-	}
-	v, err := resp.ParseValue(replies[0])
-	switch {
-	case err != nil:
-		return errorReply(err)
-	case v.IsError():
-		return errorReply(errorOf(v.Text))
-	case len(v.Elems) != 2:
-		return errorReply(unexpected(infoScript, v))
+	} else if next == 0 && o.kind == kindAll {
+		next = foreignCursor
 	}
 	keys := Reply{Kind: ArrayReply}
-	for _, e := range v.Elems[1].Elems {
-		key, ok := lockOf(string(e.Text))
-		if !ok {
-			continue
-		}
+	for _, key := range found {
 		info, err := l.ask(s, infoScript, key)
 		if said, ok := err.(ServerError); ok && hasCode(said, "NOPERM", "WRONGTYPE") {
 			continue // not this user's to see, or not a lock
@@ -40,11 +49,67 @@ func (l *Locks) runScan(_ context.Context, s Session, args [][]byte) Reply {
 		if err != nil {
 			return errorReply(err)
 		}
-		if _, held := heldInfo(info); held {
+		held := len(info.Elems) == len(infoFields) && string(info.Elems[0].Text) == "held"
+		if !held {
+			continue
+		}
+		kind := string(info.Elems[1].Text)
+		if (kind != kindLockproxy) == foreign && (kind == o.kind || o.kind == kindAll) {
 			keys.Elems = append(keys.Elems, bulkReply(key))
 		}
 	}
-	return Reply{Kind: ArrayReply, Elems: []Reply{bulkReply(string(v.Elems[0].Text)), keys}}
+	return Reply{Kind: ArrayReply,
+		Elems: []Reply{bulkReply(strconv.FormatUint(next, 10)), keys}}
+}
+
+// scanForeign is one step through the locks of foreign clients that were seen in a database. They
+// come in the order of a hash, which stays the same whatever locks come and go.
+func (l *Locks) scanForeign(db int, cursor uint64, o scanOptions) (keys []string, next uint64) {
+	count, _ := strconv.Atoi(o.count)
+	place := func(key string) uint64 { return l.registry.hash(key) | foreignCursor }
+	for _, lock := range l.ForeignLocks(math.MaxInt) {
+		if lock.DB == db && place(lock.Key) >= cursor && globMatch(o.pattern, lock.Key) {
+			keys = append(keys, lock.Key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b string) int { return cmp.Compare(place(a), place(b)) })
+	if len(keys) <= count {
+		return keys, 0
+	}
+	for count < len(keys) && place(keys[count]) == place(keys[count-1]) {
+		count++ // otherwise the next step would begin with the same
+	}
+	if count == len(keys) {
+		return keys, 0
+	}
+	return keys[:count], place(keys[count])
+}
+
+// scanRecords is one step of a SCAN for lock records. It returns the locks that they are of.
+func (l *Locks) scanRecords(s Session, o scanOptions) (keys []string, next uint64, err error) {
+	pattern := closedGlob(o.pattern) + recordInfix + "???"
+	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", pattern, "COUNT", o.count))
+	if err != nil {
+		return nil, 0, err
+	}
+	v, err := resp.ParseValue(replies[0])
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case v.IsError():
+		return nil, 0, errorOf(v.Text)
+	case len(v.Elems) != 2:
+		return nil, 0, unexpected(infoScript, v)
+	}
+	for _, e := range v.Elems[1].Elems {
+		if key, ok := lockOf(string(e.Text)); ok {
+			keys = append(keys, key)
+		}
+	}
+	if next, err = strconv.ParseUint(string(v.Elems[0].Text), 10, 64); err != nil {
+		return nil, 0, unexpected(infoScript, v)
+	}
+	return keys, next, nil
 }
 
 // closedGlob makes a pattern of SCAN mean the same whatever follows it: a backslash at its end, or

@@ -98,8 +98,8 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 		}
 		replies++
 		e, ok := l.complete(d.scan.Head())
-		if ok && e.Accepted != nil && !d.scan.Head().IsError() {
-			e.Accepted()
+		if ok && e.Replied != nil {
+			e.Replied(d.scan.Head())
 		}
 		switch {
 		case ok && e.kind != relayed:

@@ -2,6 +2,7 @@ package passthrough
 
 import (
 	"lockproxy/internal/commands"
+	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
 
@@ -22,7 +23,7 @@ type Expect struct {
 	Change *upstream.Identity
 	Proto  int     // for a Hello without Change
 	Text   *string // for SetName, SetLibName, SetLibVer, and for Hello if it sets a name
-	// Accepted, unless nil, is called when the reply is no error. QUEUED counts, because Redis
-	// checks the permission there. It must not wait, nor call a Pipe.
-	Accepted func()
+	// Replied, unless nil, is called with the reply's head, which is valid until it returns. It
+	// must not wait, nor call a Pipe.
+	Replied func(resp.Head)
 }

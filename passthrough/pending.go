@@ -78,9 +78,9 @@ func (q *pendingQueue) push(e pendingReply) {
 		q.skipUncounted(&e)
 		return
 	}
-	if e.Effect == commands.NoEffect && e.kind == relayed && e.Accepted == nil && !q.empty() {
+	if e.Effect == commands.NoEffect && e.kind == relayed && e.Replied == nil && !q.empty() {
 		last := &q.entries[len(q.entries)-1]
-		if last.kind == relayed && last.Effect == commands.NoEffect && last.Accepted == nil {
+		if last.kind == relayed && last.Effect == commands.NoEffect && last.Replied == nil {
 			last.count += max(1, e.count)
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
 
@@ -302,29 +303,31 @@ func TestLedgerRunsAreOneEntry(t *testing.T) {
 	}
 }
 
-// Accepted is called for its own request's reply alone, and not if that is an error.
-func TestLedgerAccepted(t *testing.T) {
+// Replied is called for its own request's reply alone.
+func TestLedgerReplied(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	var got []string
-	accepted := func(name string) Expect {
-		return Expect{Accepted: func() { got = append(got, name) }}
+	replied := func(name string) Expect {
+		return Expect{Replied: func(h resp.Head) {
+			got = append(got, name+" "+string(h.Type)+string(h.Line))
+		}}
 	}
 	u.ask(commands.NoEffect)
-	u.Relay(Request{Expect: accepted("first")})
+	u.Relay(Request{Expect: replied("first")})
 	u.ask(commands.NoEffect)
 	u.ask(commands.NoEffect)
-	u.Relay(Request{Expect: accepted("refused")})
-	u.Relay(Request{Expect: accepted("last")})
+	u.Relay(Request{Expect: replied("refused")})
+	u.Relay(Request{Expect: replied("last")})
 	u.ask(commands.NoEffect)
 	for i, reply := range []string{
 		"+OK\r\n", ":0\r\n", "+OK\r\n", "+OK\r\n", "-NOPERM no\r\n", "$-1\r\n", "+OK\r\n",
 	} {
 		u.answer(t, reply)
-		if want := []int{0, 1, 1, 1, 1, 2, 2}[i]; len(got) != want {
+		if want := []int{0, 1, 1, 1, 2, 3, 3}[i]; len(got) != want {
 			t.Errorf("after reply %d: %q, want %d calls", i, got, want)
 		}
 	}
-	if strings.Join(got, " ") != "first last" {
+	if strings.Join(got, ", ") != "first :0, refused -NOPERM no, last $-1" {
 		t.Errorf("called for %q", got)
 	}
 }

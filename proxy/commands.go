@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"bytes"
-
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
@@ -92,17 +90,17 @@ func (c *command) of(args [][]byte) *command {
 	return &table[c.For(args).ID]
 }
 
-// batchable reports whether every request of the command may go by a lane, and is relayed as it is.
-// waiting says that clients wait for locks: then requests that may take a lock are looked at.
-func (c *command) batchable(waiting bool) bool {
+// batchable reports whether every request of the command may go by a lane, and is relayed as it is,
+// unless observesForeign says otherwise.
+func (c *command) batchable() bool {
 	return c.way == passthrough.Shared && c.Effect == commands.NoEffect && !c.mustBeWhole() &&
-		c.oneStep(waiting)
+		c.oneStep()
 }
 
 // oneStep reports whether requests of the command are passed on in one step, and their replies
-// likewise. waiting is as for batchable.
-func (c *command) oneStep(waiting bool) bool {
-	return c.lock == nil && c.answer == nil && c.syncFirst == nil && !(c.ForeignLock && waiting)
+// likewise.
+func (c *command) oneStep() bool {
+	return c.lock == nil && c.answer == nil && c.syncFirst == nil
 }
 
 // mustBeWhole reports whether a request of the command must be seen whole before it is passed on.
@@ -117,25 +115,4 @@ func fenceable(args [][]byte) bool {
 	r := routeOf(cmd, resp.Request{Args: args})
 	return cmd.Class == commands.Other ||
 		cmd.lock == nil && r.Effect == commands.NoEffect && r.way != passthrough.Home
-}
-
-// foreignLocks are the keys at which a client that does not know LOCK may be taking a lock.
-func (c *command) foreignLocks(args [][]byte) (keys [][]byte) {
-	if c.Name == "set" && !setsIfMissing(args) {
-		return nil
-	}
-	for _, i := range c.Keys.Positions(args, nil) {
-		keys = append(keys, args[i])
-	}
-	return keys
-}
-
-// setsIfMissing reports whether it is SET key value … NX, which many libraries send for SETNX.
-func setsIfMissing(args [][]byte) bool {
-	for _, option := range args[min(3, len(args)):] {
-		if bytes.EqualFold(option, []byte("nx")) {
-			return true
-		}
-	}
-	return false
 }

@@ -160,10 +160,7 @@ func (d *dispatcher) dispatch(req resp.Request) (more bool) {
 		return true
 	}
 	r := routeOf(cmd, req)
-	if cmd.ForeignLock && d.server.locks.Waiting() {
-		state, _ := d.pipe.State()
-		r.Accepted = d.server.locks.ObserveForeign(state.DB, cmd.foreignLocks(req.Args))
-	}
+	r.Replied = d.observeForeign(cmd, req.Args)
 	if cmd.perNode && d.server.cfg.Upstream.IsCluster() {
 		// There is no node whose state it could change.
 		r.way, r.Effect = passthrough.Shared, commands.NoEffect

@@ -84,7 +84,7 @@ func (d *dispatcher) tryRelayOne(req resp.Request, it *eventloop.Iteration) bool
 		return false
 	}
 	cmd := lookup(req.Args[0])
-	if !cmd.oneStep(d.server.locks.Waiting()) || cmd.perNode && d.server.cfg.Upstream.IsCluster() {
+	if !cmd.oneStep() || cmd.perNode && d.server.cfg.Upstream.IsCluster() {
 		return false
 	}
 	r := routeOf(cmd, req)
@@ -92,6 +92,7 @@ func (d *dispatcher) tryRelayOne(req resp.Request, it *eventloop.Iteration) bool
 	case commands.Quit, commands.Reset, commands.Unanswered:
 		return false // these take several steps: see relay
 	}
+	r.Replied = d.observeForeign(cmd, req.Args)
 	done := d.pipe.TryRelay(r.request(), it)
 	if done {
 		d.client.count(cmd.kind)

@@ -54,6 +54,16 @@ var readings = []reading{
 		func(st *proxy.Stats) uint64 { return st.Locks.Acquired }),
 	counter("locks_renewed_total", "LOCKs by the OWNER who had the lock.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Renewed }),
+	gauge("foreign_locks", "Locks of other lock libraries that were taken by way of this proxy "+
+		"and are held, as far as it has seen.",
+		func(st *proxy.Stats) float64 { return float64(st.Locks.Foreign.Held) }),
+	labeled("foreign_locks_total", "What has happened to locks of other lock libraries by way of "+
+		"this proxy: taken, released, expired, or refused to one that tried.",
+		prometheus.CounterValue, "event", func(st *proxy.Stats) []sample {
+			f := &st.Locks.Foreign
+			return []sample{{"taken", float64(f.Taken)}, {"released", float64(f.Released)},
+				{"expired", float64(f.Expired)}, {"refused", float64(f.Refused)}}
+		}),
 	labeled("locks_refused_total", "LOCKs that got no lock, by reason: held by another, "+
 		"wait_over, client_gone while it waited, or error.",
 		prometheus.CounterValue, "reason", func(st *proxy.Stats) []sample {

@@ -1,20 +1,24 @@
 package commands
 
-import "strings"
+import (
+	"strings"
+
+	"lockproxy/internal/foreign"
+)
 
 // Command is a row of the table.
 type Command struct {
-	Name        string   // in lower case; a subcommand's is "client|kill"
-	ID          int      // its place in Rows
-	Of          *Command // what it is a subcommand of; nil if it is none
-	Class       Class
-	Effect      Effect
-	Keys        Keys
-	ForeignLock bool  // it may take a lock, at its keys, for a client that doesn't use LOCK
-	Nodes       Nodes // of a cluster
-	Join        Join  // for Nodes that are several
-	Refused     string
-	subs        map[string]*Command
+	Name    string   // in lower case; a subcommand's is "client|kill"
+	ID      int      // its place in Rows
+	Of      *Command // what it is a subcommand of; nil if it is none
+	Class   Class
+	Effect  Effect
+	Keys    Keys
+	Foreign foreign.Role // what it can do to a lock of a client that doesn't use LOCK
+	Nodes   Nodes        // of a cluster
+	Join    Join         // for Nodes that are several
+	Refused string
+	subs    map[string]*Command
 }
 
 // Class says by which connections a command may go.

@@ -6,8 +6,8 @@
 //
 //   - whether the command may go by a connection that clients share (Class),
 //   - what its reply does to the state of its connection (Effect),
-//   - which arguments are keys (Keys), and whether it may take a lock for a client that doesn't use
-//     LOCK (ForeignLock),
+//   - which arguments are keys (Keys), and what it can do to a lock of a client that doesn't use
+//     LOCK (Foreign),
 //   - to which nodes of a cluster it goes, and how one reply is made of theirs (Nodes, Join), or
 //     why a cluster as a whole can't run it (Refused).
 //

@@ -1,5 +1,7 @@
 package commands
 
+import "lockproxy/internal/foreign"
+
 // Why a cluster as a whole can't run a command.
 const (
 	oneNodesData = "it is about the data of one node"
@@ -11,13 +13,13 @@ const (
 // alike.
 var table = []Command{
 	// Data.
-	{Name: `append bitcount bitfield bitfield_ro bitpos decr decrby delex digest dump expire
-		expireat expiretime geoadd geodist geohash geopos georadius_ro georadiusbymember_ro
+	{Name: `append bitcount bitfield bitfield_ro bitpos decr decrby digest dump
+		expiretime geoadd geodist geohash geopos georadius_ro georadiusbymember_ro
 		geosearch get getbit getdel getex getrange hdel hexists hexpire hexpireat hexpiretime
 		hget hgetall hgetdel hgetex hincrby hincrbyfloat hkeys hlen hmget hmset hpersist hpexpire
 		hpexpireat hpexpiretime hpttl hrandfield hscan hset hsetex hsetnx hstrlen httl hvals incr
 		incrby incrbyfloat lindex linsert llen lpop lpos lpush lpushx lrange lrem lset ltrim move
-		persist pexpire pexpireat pexpiretime pfadd psetex pttl restore restore-asking rpop rpush
+		persist pexpiretime pfadd psetex pttl restore restore-asking rpop rpush
 		rpushx sadd scard setbit setex setrange sismember smembers smismember spop spublish
 		srandmember srem sscan strlen substr ttl type vcard vdim vemb vgetattr vinfo vismember
 		vlinks vrandmember vrange vrem vsetattr xack xackdel xadd xautoclaim xclaim xdel xdelex
@@ -26,10 +28,16 @@ var table = []Command{
 		zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan
 		zscore`, Class: Shared, Keys: at(1, 1, 1)},
 	{Name: "vadd vsim", Class: Slow, Keys: at(1, 1, 1)}, // in a thread
-	{Name: "set setnx getset", Class: Shared, Keys: at(1, 1, 1), ForeignLock: true},
+	{Name: "set", Class: Shared, Keys: at(1, 1, 1), Foreign: foreign.Sets},
+	{Name: "setnx", Class: Shared, Keys: at(1, 1, 1), Foreign: foreign.SetsNX},
+	{Name: "getset", Class: Shared, Keys: at(1, 1, 1), Foreign: foreign.Replaces},
+	{Name: "expire expireat pexpire pexpireat", Class: Shared, Keys: at(1, 1, 1),
+		Foreign: foreign.Expires},
+	{Name: "delex delifeq", Class: Shared, Keys: at(1, 1, 1), Foreign: foreign.Deletes},
 	{Name: `pfcount pfmerge sdiff sdiffstore sinter sinterstore sunion sunionstore`, Class: Shared,
 		Keys: at(1, -1, 1)},
-	{Name: "del exists touch unlink mget", Class: Shared, Keys: at(1, -1, 1), Nodes: Split},
+	{Name: "exists touch mget", Class: Shared, Keys: at(1, -1, 1), Nodes: Split},
+	{Name: "del unlink", Class: Shared, Keys: at(1, -1, 1), Nodes: Split, Foreign: foreign.Deletes},
 	{Name: "mset", Class: Shared, Keys: at(1, -1, 2), Nodes: Split},
 	{Name: "msetnx", Class: Shared, Keys: at(1, -1, 2)},
 	{Name: "msetex", Class: Shared, Keys: found(countedPairs)},
@@ -62,10 +70,10 @@ var table = []Command{
 	{Name: "swapdb", Class: Shared},
 
 	// Scripts.
-	{Name: "eval evalsha", Class: Slow, Keys: found(counted(2)), ForeignLock: true},
+	{Name: "eval evalsha", Class: Slow, Keys: found(counted(2)), Foreign: foreign.Runs},
 	{Name: "eval_ro evalsha_ro fcall fcall_ro", Class: Slow, Keys: found(counted(2))},
 	{Name: "script function", Class: Shared},
-	{Name: "script|load", Class: Shared, Nodes: All},
+	{Name: "script|load", Class: Shared, Nodes: All, Foreign: foreign.Loads},
 	{Name: "script|exists", Class: Shared, Nodes: Masters, Join: MinEach},
 	{Name: "script|flush function|load function|delete function|flush function|restore",
 		Class: Shared,

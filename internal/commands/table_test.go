@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bufio"
+	"lockproxy/internal/foreign"
 	"net"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ var unlisted = map[string]string{
 
 // newer are the commands that the installed Redis does not know yet, with those of its subcommands.
 var newer = strings.Fields(`
-	client|no-touch client|setinfo delex digest hexpire hexpireat hexpiretime hgetdel hgetex
+	client|no-touch client|setinfo delex delifeq digest hexpire hexpireat hexpiretime hgetdel hgetex
 	hpersist
 	hpexpire hpexpireat hpexpiretime hpttl hsetex httl msetex vadd vcard vdim vemb vgetattr vinfo
 	vismember vlinks vrandmember vrange vrem vsetattr vsim waitaof xackdel xdelex`)
@@ -209,7 +210,8 @@ func checkClass(t *testing.T, e entry, row *Command) {
 			t.Errorf("%s: what it leaves on the connection must be said", e.name)
 		}
 	}
-	if reads := e.is("readonly"); row.ForeignLock && (reads || !scripting && !e.is("write")) {
+	if reads := e.is("readonly"); row.Foreign != foreign.None && row.Foreign != foreign.Loads &&
+		(reads || !scripting && !e.is("write")) {
 		t.Errorf("%s can't take a lock: it does not write", e.name)
 	}
 }

@@ -1,0 +1,275 @@
+package foreign
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	maxLocks = 10000 // of more, one that is over is forgotten, or any
+	maxKey   = 512   // bytes; locks with longer names are not remembered
+	maxTries = 16    // clients that are remembered as refused, of one lock
+	// tryMemory is how long a client that was refused counts as trying still.
+	tryMemory = 10 * time.Second
+	// candidateMemory is how long a key that SETNX has set can become a lock by its EXPIRE.
+	candidateMemory = 10 * time.Second
+)
+
+// ID names a lock within the upstream.
+type ID struct {
+	DB  int
+	Key string
+}
+
+// Client is a client that does not know LOCK.
+type Client struct {
+	Addr    string
+	Name    string // as CLIENT SETNAME says, "" for none
+	Library string // as CLIENT SETINFO says, with its version if that is known; "" for none
+}
+
+// Try is a client that tries to take a lock and is refused.
+type Try struct {
+	Client
+	Times int
+	Since time.Time // of the first
+	Last  time.Time
+}
+
+func (t Try) fresh(now time.Time) bool { return now.Sub(t.Last) <= tryMemory }
+
+// Lock is what has been seen of one lock.
+type Lock struct {
+	ID
+	Holder  Client    // no Addr: nobody was seen to take it, it is only asked for
+	Since   time.Time // of the Holder's
+	Until   time.Time // when its TTL ends; zero if it has none
+	Refused int       // how often others were refused since then
+	Trying  []Try     // those who were refused lately, the longest trying first
+	proof   uint64
+}
+
+// held reports whether the lock is held as far as was seen.
+func (l *Lock) held(now time.Time) bool { return l.Holder.Addr != "" && now.Before(l.Until) }
+
+// stale reports whether nothing that matters is known of the lock any more.
+func (l *Lock) stale(now time.Time) bool {
+	candidate := l.Holder.Addr != "" && l.Until.IsZero() && now.Sub(l.Since) < candidateMemory
+	trying := slices.ContainsFunc(l.Trying, func(t Try) bool { return t.fresh(now) })
+	return !l.held(now) && !candidate && !trying
+}
+
+// Counts is what has happened since the start.
+type Counts struct {
+	Taken, Released, Expired, Refused uint64
+	Held                              int // now, as far as was seen
+}
+
+// Locks are the locks that were seen. Its zero value is not ready: see NewLocks.
+type Locks struct {
+	mu     sync.Mutex
+	locks  map[ID]*Lock // guarded by mu
+	counts Counts       // guarded by mu; without Held
+	puts   int          // guarded by mu; since the last sweep
+	known  atomic.Int64 // len(locks)
+}
+
+// NewLocks returns Locks that has seen nothing.
+func NewLocks() *Locks { return &Locks{locks: map[ID]*Lock{}} }
+
+// Any reports whether any lock is known. It costs nothing.
+func (l *Locks) Any() bool { return l.known.Load() > 0 }
+
+// Knows reports whether a lock is known.
+func (l *Locks) Knows(id ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.locks[id] != nil
+}
+
+// Saw is for a request about a lock that was answered. It reports whether the lock was released.
+func (l *Locks) Saw(id ID, by Client, r Request, outcome Outcome, now time.Time) (released bool) {
+	if len(id.Key) > maxKey || outcome == Failed || outcome == Queued {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lock := l.locks[id]
+	switch r.Action {
+	case Take, TakeNull, Candidate:
+		if outcome == Yes {
+			l.takenLocked(id, by, r, now)
+		} else if r.Action != Candidate || lock != nil {
+			l.refusedLocked(id, by, now)
+		}
+		return false
+	case Touch: // by value alone: see Request.Proof
+		if lock == nil || r.Proof == 0 || r.Proof != lock.proof {
+			return false
+		}
+		if r.TTL > 0 {
+			r.Action = Extend
+		} else {
+			r.Action = Release
+		}
+	}
+	if lock == nil || outcome != Yes {
+		return r.Action == Release && outcome == Yes
+	}
+	if r.Action == Extend && r.TTL > 0 {
+		if lock.Until.IsZero() && lock.Holder.Addr != "" {
+			l.counts.Taken++
+		}
+		lock.Until = now.Add(r.TTL)
+	}
+	if r.Action != Release {
+		return false
+	}
+	if !lock.Until.IsZero() && lock.Holder.Addr != "" {
+		l.counts.Released++
+	}
+	lock.Holder, lock.Until, lock.Refused, lock.proof = Client{}, time.Time{}, 0, 0
+	l.forgetLocked(id, lock, now)
+	return true
+}
+
+// takenLocked is for a client that has taken a lock. mu is held.
+func (l *Locks) takenLocked(id ID, by Client, r Request, now time.Time) {
+	lock := l.putLocked(id, now)
+	if lock.Holder.Addr != "" && !lock.Until.IsZero() && now.After(lock.Until) {
+		l.counts.Expired++
+	}
+	lock.Holder, lock.Since, lock.Until, lock.Refused, lock.proof = by, now, time.Time{}, 0, r.Proof
+	if r.TTL > 0 {
+		lock.Until = now.Add(r.TTL)
+		l.counts.Taken++
+	}
+	lock.Trying = slices.DeleteFunc(lock.Trying, func(t Try) bool {
+		return t.Addr == by.Addr || !t.fresh(now)
+	})
+}
+
+// refusedLocked is for a client that has been refused. mu is held.
+func (l *Locks) refusedLocked(id ID, by Client, now time.Time) {
+	l.counts.Refused++
+	lock := l.putLocked(id, now)
+	lock.Refused++
+	i := slices.IndexFunc(lock.Trying, func(t Try) bool { return t.Addr == by.Addr })
+	switch {
+	case i >= 0 && lock.Trying[i].fresh(now):
+		lock.Trying[i].Times++
+		lock.Trying[i].Last = now
+		return
+	case i >= 0:
+		lock.Trying = slices.Delete(lock.Trying, i, i+1)
+	case len(lock.Trying) >= maxTries:
+		lock.Trying = slices.DeleteFunc(lock.Trying, func(t Try) bool { return !t.fresh(now) })
+		if len(lock.Trying) >= maxTries {
+			return
+		}
+	}
+	lock.Trying = append(lock.Trying, Try{Client: by, Times: 1, Since: now, Last: now})
+}
+
+// putLocked finds a lock, or makes room for it. mu is held.
+func (l *Locks) putLocked(id ID, now time.Time) *Lock {
+	if lock := l.locks[id]; lock != nil {
+		return lock
+	}
+	if l.puts++; l.puts > maxLocks/4 {
+		l.sweepLocked(now)
+	}
+	for old := range l.locks {
+		if len(l.locks) < maxLocks {
+			break
+		}
+		delete(l.locks, old)
+	}
+	lock := &Lock{ID: ID{id.DB, strings.Clone(id.Key)}}
+	l.locks[lock.ID] = lock
+	l.known.Store(int64(len(l.locks)))
+	return lock
+}
+
+// forgetLocked forgets a lock if nothing that matters is known of it. mu is held.
+func (l *Locks) forgetLocked(id ID, lock *Lock, now time.Time) {
+	if !lock.stale(now) {
+		return
+	}
+	if lock.Holder.Addr != "" && !lock.Until.IsZero() {
+		l.counts.Expired++
+	}
+	delete(l.locks, id)
+	l.known.Store(int64(len(l.locks)))
+}
+
+// sweepLocked forgets what is over. mu is held.
+func (l *Locks) sweepLocked(now time.Time) {
+	l.puts = 0
+	for id, lock := range l.locks {
+		l.forgetLocked(id, lock, now)
+	}
+}
+
+// Counts returns what has happened so far.
+func (l *Locks) Counts(now time.Time) Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sweepLocked(now)
+	c := l.counts
+	for _, lock := range l.locks {
+		if lock.held(now) {
+			c.Held++
+		}
+	}
+	return c
+}
+
+// List returns up to limit locks that are held, or that clients ask for in vain, by name.
+func (l *Locks) List(limit int, now time.Time) []Lock {
+	l.mu.Lock()
+	l.sweepLocked(now)
+	list := make([]Lock, 0, min(limit, len(l.locks)))
+	for _, lock := range l.locks {
+		if len(list) == limit {
+			break
+		}
+		if !lock.Until.IsZero() || len(lock.Trying) > 0 {
+			list = append(list, lock.copy(now))
+		}
+	}
+	l.mu.Unlock()
+	slices.SortFunc(list, func(a, b Lock) int {
+		return cmp.Or(cmp.Compare(a.DB, b.DB), cmp.Compare(a.Key, b.Key))
+	})
+	return list
+}
+
+// Get returns what is known of a lock.
+func (l *Locks) Get(id ID, now time.Time) (lock Lock, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if lock := l.locks[id]; lock != nil {
+		return lock.copy(now), true
+	}
+	return Lock{}, false
+}
+
+// copy is the lock for a reader without mu.
+func (l *Lock) copy(now time.Time) Lock {
+	c := *l
+	if !c.held(now) {
+		c.Holder, c.Until = Client{}, time.Time{}
+	}
+	c.Trying = nil
+	for _, t := range l.Trying {
+		if t.fresh(now) {
+			c.Trying = append(c.Trying, t)
+		}
+	}
+	return c
+}

@@ -1,0 +1,38 @@
+package proxy
+
+// Requests of clients that do not know LOCK, as far as they concern locks.
+
+import (
+	"lockproxy/internal/foreign"
+	"lockproxy/internal/resp"
+)
+
+// observesForeign reports whether a request is looked at, which is passed on unchanged. Of most
+// commands the table says that none is.
+func (d *dispatcher) observesForeign(cmd *command, args [][]byte) bool {
+	switch cmd.Foreign {
+	case foreign.None:
+		return false
+	case foreign.Sets:
+		return foreign.MaySetNX(args)
+	case foreign.Deletes, foreign.Expires:
+		return d.server.locks.WatchesForeign()
+	case foreign.Replaces:
+		return d.server.locks.Waiting()
+	}
+	return true
+}
+
+// observeForeign is what is to be told the reply to a request, or nil.
+func (d *dispatcher) observeForeign(cmd *command, args [][]byte) func(resp.Head) {
+	cmd = cmd.of(args)
+	if !d.observesForeign(cmd, args) {
+		return nil
+	}
+	state, _ := d.pipe.State()
+	by := foreign.Client{Addr: d.client.holder.Addr, Name: state.Name, Library: state.LibName}
+	if state.LibVer != "" {
+		by.Library += " " + state.LibVer
+	}
+	return d.server.locks.ObserveForeign(state.DB, by, cmd.Foreign, args, &cmd.Keys)
+}

@@ -1,0 +1,222 @@
+package locks_test
+
+// Locks of other libraries that pass through the proxy are recognised and shown.
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/foreign"
+	"lockproxy/internal/proxytest"
+)
+
+const (
+	compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then
+		return redis.call("del",KEYS[1]) end return 0`
+	compareAndExtend = `if redis.call("get",KEYS[1]) == ARGV[1] then
+		return redis.call("pexpire",KEYS[1],ARGV[2]) end return 0`
+	hashTake = `if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1],
+		ARGV[2]) == 1)) then redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire',
+		KEYS[1], ARGV[1]); return nil; end; return redis.call('pttl', KEYS[1]);`
+	hashFree = `if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil; end;
+		local c = redis.call('hincrby', KEYS[1], ARGV[3], -1);
+		if (c > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); return 0; end;
+		redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return 1;`
+	setTake = `local key = KEYS[1]
+		redis.call("ZREMRANGEBYSCORE", key, "-inf", ARGV[1])
+		if redis.call("ZSCORE", key, ARGV[2]) then return true end
+		if redis.call("ZCARD", key) > 0 then return false end
+		redis.call("ZADD", key, ARGV[1] + ARGV[3], ARGV[2])
+		redis.call("PEXPIRE", key, ARGV[3])
+		return true`
+	setFree = `local key = KEYS[1]
+		if not redis.call("ZSCORE", key, ARGV[1]) then return false end
+		redis.call("ZREM", key, ARGV[1])
+		return true`
+)
+
+// foreignRecipe is how a library takes, extends and releases a lock of 30 s.
+type foreignRecipe struct {
+	name               string
+	take, extend, free []any // "" is the key
+	taken              any   // the reply
+	take2              []any // by another client
+}
+
+func foreignRecipes() []foreignRecipe {
+	list := []foreignRecipe{
+		{name: "SET NX PX", take: []any{"SET", "", "me", "NX", "PX", 30000}, taken: "OK",
+			extend: []any{"EVAL", compareAndExtend, 1, "", "me", 60000},
+			free:   []any{"EVAL", compareAndDelete, 1, "", "me"}},
+		{name: "SET EX NX", take: []any{"set", "", "me", "ex", 30, "nx"}, taken: "OK",
+			extend: []any{"PEXPIRE", "", 60000}, free: []any{"DEL", ""}},
+		{name: "SET PXAT NX", take: []any{"SET", "", "me", "NX", "PXAT",
+			time.Now().UnixMilli() + 30000}, taken: "OK",
+			extend: []any{"EXPIRE", "", 60}, free: []any{"UNLINK", ""}},
+		{name: "a hash", take: []any{"EVAL", hashTake, 1, "", 30000, "uuid:1"}, taken: nil,
+			free: []any{"EVAL", hashFree, 2, "", "channel", 0, 30000, "uuid:1"}},
+		{name: "a sorted set", take: []any{"EVAL", setTake, 1, "", "1700000000.5", "me", 30000},
+			taken: int64(1), free: []any{"EVAL", setFree, 1, "", "me"}},
+	}
+	for i := range list {
+		r := &list[i]
+		for _, word := range r.take {
+			switch word {
+			case "me":
+				word = "you"
+			case "uuid:1":
+				word = "uuid:2"
+			}
+			r.take2 = append(r.take2, word)
+		}
+	}
+	return list
+}
+
+// at is a request of a recipe about a key.
+func at(request []any, key string) []any {
+	request = slices.Clone(request)
+	for i, word := range request {
+		if word == "" {
+			request[i] = key
+		}
+	}
+	return request
+}
+
+// named is a go-redis client with a name and a library.
+func named(t *testing.T, addr, name string) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, ClientName: name, PoolSize: 1,
+		MaxRetries: -1, DisableIdentity: true})
+	t.Cleanup(func() { c.Close() })
+	// Redis knows CLIENT SETINFO since 7.2; before, no library is shown.
+	c.Do(proxytest.Ctx, "CLIENT", "SETINFO", "lib-name", "locklib")
+	c.Do(proxytest.Ctx, "CLIENT", "SETINFO", "lib-ver", "2.1")
+	return c
+}
+
+func TestForeignLocksAreSeen(t *testing.T) {
+	t.Parallel()
+	for i, r := range foreignRecipes() {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			_, p := proxytest.StartBoth(t)
+			foreignRecipes()[i].test(t, p) // with times from now on
+		})
+	}
+}
+
+func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy) {
+	const key = "job"
+	holder, other := named(t, p.Addr, "worker-1"), named(t, p.Addr, "worker-2")
+	library := ""
+	if holder.Do(proxytest.Ctx, "CLIENT", "SETINFO", "lib-ver", "2.1").Err() == nil {
+		library = "locklib 2.1"
+	}
+	if got, err := holder.Do(proxytest.Ctx, at(r.take, key)...).Result(); got != r.taken {
+		t.Fatalf("taken: %v, %v", got, err)
+	}
+	for range 3 {
+		if got, _ := other.Do(proxytest.Ctx, at(r.take2, key)...).Result(); got == r.taken {
+			t.Fatalf("taken again: %v", got)
+		}
+	}
+	locks := p.Server.Locks()
+	seen := locks.ForeignLocks(10)
+	if len(seen) != 1 {
+		t.Fatalf("seen: %+v", seen)
+	}
+	lock, left := seen[0], time.Until(seen[0].Until)
+	if lock.Key != key || lock.Holder.Name != "worker-1" || lock.Holder.Library != library ||
+		left < 25*time.Second || left > 30*time.Second {
+		t.Errorf("seen: %+v, %v left", lock, left)
+	}
+	if lock.Refused != 3 || len(lock.Trying) != 1 || lock.Trying[0].Times != 3 ||
+		lock.Trying[0].Name != "worker-2" {
+		t.Errorf("refused: %+v", lock)
+	}
+	info, err := other.Do(proxytest.Ctx, "LOCKINFO", key).Slice()
+	text := fmt.Sprintln(info...)
+	for _, want := range []string{"state held kind other", "owner worker-1 client " +
+		lock.Holder.Addr + " acquired_ms 1"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("LOCKINFO lacks %q: %s, %v", want, text, err)
+		}
+	}
+	if r.extend != nil {
+		holder.Do(proxytest.Ctx, at(r.extend, key)...)
+		left := time.Until(locks.ForeignLocks(1)[0].Until)
+		if left < 55*time.Second || left > 60*time.Second {
+			t.Errorf("extended: %v left", left)
+		}
+	}
+	if got, err := holder.Do(proxytest.Ctx, at(r.free, key)...).Result(); got != int64(1) {
+		t.Fatalf("released: %v, %v", got, err)
+	}
+	for _, lock := range locks.ForeignLocks(10) {
+		if lock.Holder.Addr != "" {
+			t.Errorf("still held: %+v", lock)
+		}
+	}
+	want := foreign.Counts{Taken: 1, Released: 1, Refused: 3}
+	if got := p.Server.Stats().Locks.Foreign; got != want {
+		t.Errorf("counted: %+v, want %+v", got, want)
+	}
+}
+
+// LOCKSCAN KIND lists what the proxy has seen, and the upstream says is held.
+func TestLockScanKinds(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	direct, c := proxytest.GoRedis(t, server.Addr()), proxytest.GoRedis(t, p.Addr)
+	want := map[string][]string{}
+	for i := range 25 {
+		n := strconv.Itoa(i)
+		c.Do(proxytest.Ctx, "LOCK", "own:"+n, 60)
+		c.SetNX(proxytest.Ctx, "other:"+n, "me", time.Minute)
+		c.SetNX(proxytest.Ctx, "timestamp:"+n, time.Now().Unix()+60, 0)
+		want["lockproxy"] = append(want["lockproxy"], "own:"+n)
+		want["other"] = append(want["other"], "other:"+n)
+		want["timestamp"] = append(want["timestamp"], "timestamp:"+n)
+	}
+	c.SetNX(proxytest.Ctx, "gone", "me", time.Minute)
+	direct.Del(proxytest.Ctx, "gone") // the proxy does not see that
+	direct.SetNX(proxytest.Ctx, "unseen", "me", time.Minute)
+	want["all"] = slices.Concat(want["lockproxy"], want["other"], want["timestamp"])
+	want[""] = want["lockproxy"]
+	for kind, want := range want {
+		var got []string
+		cursor, steps := "0", 0
+		for ; steps == 0 || cursor != "0"; steps++ {
+			args := []any{"LOCKSCAN", cursor, "MATCH", "*[o-t]*:*", "COUNT", 7}
+			if kind != "" {
+				args = append(args, "KIND", kind)
+			}
+			page, err := c.Do(proxytest.Ctx, args...).Slice()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cursor = page[0].(string)
+			for _, key := range page[1].([]any) {
+				got = append(got, key.(string))
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) || steps < 3 {
+			t.Errorf("KIND %s: %q in %d steps, want %q", kind, got, steps, want)
+		}
+	}
+	for _, bad := range [][]any{{"LOCKSCAN", 0, "KIND"}, {"LOCKSCAN", 0, "KIND", "none"}} {
+		if err := c.Do(proxytest.Ctx, bad...).Err(); err == nil ||
+			!strings.HasPrefix(err.Error(), "ERR syntax") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}

@@ -49,9 +49,10 @@ vet:
 	$(GO) vet ./...
 	$(GO) -C cmd/lockbench vet ./...
 
-# Real client libraries in nine languages through the proxy, and the older locks next to LOCK; installs them first.
+# Real client libraries in nine languages through the proxy, the helpers, adapters and recipes, and the older locks next to LOCK; installs
+# them first.
 test-clients: deps-clients
-	$(GO) test -tags clients -count=1 -timeout 10m -run 'TestClients|TestOlder' -v ./test/clients
+	$(GO) test -tags clients -count=1 -timeout 10m -run 'TestClients|TestOlder|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
 
 # The same client libraries, with data and locks, through lockproxy in front of a Redis Cluster of six nodes.
 test-clients-cluster: deps-clients

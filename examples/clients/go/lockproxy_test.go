@@ -1,0 +1,177 @@
+package lockproxy_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	lockproxy "lockproxy/examples/clients/go"
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// holdAt has the test binary hold the lock "a" at this address until it is killed.
+const holdAt = "HOLD_AT"
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(holdAt); addr != "" {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		lockproxy.Do(context.Background(), rdb, "a", lockproxy.Options{Timeout: time.Minute},
+			func(context.Context, *held) error { fmt.Println("held"); select {} })
+	}
+	proxytest.Main(m)
+}
+
+type held = lockproxy.Held
+
+func connect(t *testing.T) *redis.Client {
+	p := proxytest.StartProcess(t, "--upstream", testredis.Start(t).URL())
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr})
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+func isFree(t *testing.T, rdb *redis.Client, key string) bool {
+	t.Helper()
+	err := rdb.Do(t.Context(), "LOCKINFO", key).Err()
+	if err != nil && err != redis.Nil {
+		t.Fatal(err)
+	}
+	return err == redis.Nil
+}
+
+func TestDo(t *testing.T) {
+	t.Parallel()
+	rdb, ctx, mine := connect(t), t.Context(), errors.New("mine")
+
+	first := int64(0)
+	err := lockproxy.Do(ctx, rdb, "a", lockproxy.Options{Owner: "me"},
+		func(ctx context.Context, h *held) error {
+			first = h.Token
+			if isFree(t, rdb, "a") {
+				t.Error("the lock is free while it is held")
+			}
+			err := lockproxy.Do(ctx, rdb, "a", lockproxy.Options{Wait: 100 * time.Millisecond},
+				func(context.Context, *held) error { t.Error("held twice"); return nil })
+			if err != lockproxy.ErrNotAcquired {
+				t.Errorf("a second Do: %v", err)
+			}
+			return mine
+		})
+	if err != mine || !isFree(t, rdb, "a") {
+		t.Errorf("after an error of work: %v", err)
+	}
+
+	func() {
+		defer func() { recover() }()
+		lockproxy.Do(ctx, rdb, "a", lockproxy.Options{},
+			func(context.Context, *held) error { panic("mine") })
+	}()
+	if !isFree(t, rdb, "a") {
+		t.Error("held after a panic of work")
+	}
+
+	var late *held
+	write := func(ctx context.Context, h *held) error {
+		if late = h; h.Token <= first {
+			t.Errorf("token %d after %d", h.Token, first)
+		}
+		return h.Fence(ctx, "SET", "value", "1").Err()
+	}
+	err = lockproxy.Do(ctx, rdb, "a", lockproxy.Options{}, write)
+	if err != nil {
+		t.Error(err)
+	}
+	if err := late.Fence(ctx, "SET", "value", "2").Err(); !errors.Is(err, lockproxy.ErrLost) {
+		t.Errorf("FENCE after the end: %v", err)
+	}
+	if value := rdb.Get(ctx, "value").Val(); value != "1" {
+		t.Errorf("written: %q", value)
+	}
+}
+
+func TestDoWaits(t *testing.T) {
+	t.Parallel()
+	rdb, ctx := connect(t), t.Context()
+	second := make(chan int64, 1)
+	err := lockproxy.Do(ctx, rdb, "a", lockproxy.Options{}, func(_ context.Context, h *held) error {
+		go func() { // ends when it has had the lock
+			lockproxy.Do(ctx, rdb, "a", lockproxy.Options{Wait: lockproxy.WaitForever},
+				func(_ context.Context, h *held) error { second <- h.Token; return nil })
+		}()
+		select {
+		case <-second:
+			t.Error("held twice")
+		case <-time.After(300 * time.Millisecond):
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-second:
+	case <-time.After(2 * time.Second):
+		t.Error("the waiter was not given the lock")
+	}
+}
+
+// The context of work ends within a second of the loss.
+func TestDoTellsOfTheLoss(t *testing.T) {
+	t.Parallel()
+	rdb := connect(t)
+	began := time.Now()
+	err := lockproxy.Do(t.Context(), rdb, "a", lockproxy.Options{Timeout: 30 * time.Second},
+		func(ctx context.Context, h *held) error {
+			if n, err := rdb.Do(ctx, "UNLOCK", "a", "FORCE").Int64(); n != 1 {
+				t.Errorf("UNLOCK FORCE: %d, %v", n, err)
+			}
+			<-ctx.Done()
+			if context.Cause(ctx) != lockproxy.ErrLost {
+				t.Errorf("cause: %v", context.Cause(ctx))
+			}
+			return ctx.Err()
+		})
+	if !errors.Is(err, lockproxy.ErrLost) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("told after %v", took)
+	}
+}
+
+// A program that is killed holds nothing any more.
+func TestKilledHolder(t *testing.T) {
+	t.Parallel()
+	rdb := connect(t)
+	holder := exec.Command(os.Args[0])
+	holder.Env = append(os.Environ(), holdAt+"="+rdb.Options().Addr)
+	out, err := holder.StdoutPipe()
+	if err == nil {
+		err = holder.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Wait()
+	defer holder.Process.Kill()
+	if said, err := bufio.NewReader(out).ReadString('\n'); said != "held\n" {
+		t.Fatalf("the holder says %q, %v", said, err)
+	}
+	if isFree(t, rdb, "a") {
+		t.Error("the lock is free while it is held")
+	}
+	holder.Process.Kill()
+	err = lockproxy.Do(t.Context(), rdb, "a", lockproxy.Options{Wait: time.Second},
+		func(context.Context, *held) error { return nil })
+	if err != nil {
+		t.Errorf("after the holder was killed: %v", err)
+	}
+}

@@ -1,0 +1,98 @@
+# Locks of lockproxy for redis-rb: copy this file into your program.
+#
+#   Lockproxy.lock("report", redis: { port: 6380 }, wait: 5) do |held|
+#     held.fence("SET", "report:state", "done")  # refused if the lock was lost
+#     held.check                                 # raises Lockproxy::Lost if the lock was lost
+#   end
+#
+# The lock lasts until the block ends, however that is, or until the program dies. It has a
+# connection of its own.
+require "redis"
+
+module Lockproxy
+  # Another client holds the lock, or still held it when the wait ended.
+  class NotAcquired < StandardError; end
+
+  # The lock was lost while the block ran: another client can hold it.
+  class Lost < StandardError; end
+
+  # A lock that is held. Its token rises with every acquisition: it fences other databases too.
+  class Held
+    attr_reader :key, :token
+
+    def initialize(key, token, session)
+      @key, @token, @session, @lost = key, token, session, false
+    end
+
+    def lost? = @lost
+
+    def check = lost? ? raise(Lost, key) : self
+
+    # Runs a command in Redis only if the lock is still held.
+    def fence(*command)
+      call("FENCE", key, token, *command)
+    rescue Redis::CommandError => e
+      raise e.message.start_with?("FENCED") ? Lost.new(key) : e
+    end
+
+    # Whether the lock was held until it was released here.
+    def release
+      !lost? && call("UNLOCK", key, token) == 1
+    rescue Redis::BaseError, Lost
+      false
+    end
+
+    # Sends a command by the lock's connection, which closes when the lock is lost.
+    def call(*command)
+      @session.call(*command)
+    rescue Redis::BaseConnectionError
+      @lost = true
+      raise Lost, key
+    end
+  end
+
+  LOOK_EVERY = 0.25 # seconds
+  FOREVER = 365 * 86_400
+
+  # Holds a lock while the block runs, and returns what that returns.
+  #
+  # redis:: options of Redis.new
+  # timeout:: how long a crashed proxy can leave the lock behind, in seconds
+  # wait:: seconds; 0 is without end, nil doesn't wait
+  # on_lost:: called from another thread when the lock is lost. At the end of the block Lost is
+  #           raised then.
+  def self.lock(key, redis: {}, timeout: 10, wait: nil, owner: nil, on_lost: nil)
+    # The read timeout must be longer than the wait.
+    reading = wait&.zero? ? FOREVER : (wait || 0) + 10
+    session = Redis.new(reconnect_attempts: 0, **redis, read_timeout: reading)
+    command = ["LOCK", key, timeout, "SESSION"]
+    command.push("WAIT", wait) if wait
+    command.push("OWNER", owner) if owner
+    token = session.call(*command) or raise NotAcquired, key
+    held = Held.new(key, token, session)
+    begin
+      result = watch(held, on_lost) { yield held }
+    ensure
+      released = held.release
+    end
+    released ? result : raise(Lost, key)
+  ensure
+    session&.close
+  end
+
+  # Looks every quarter of a second, while the block runs, whether the lock is lost.
+  def self.watch(held, on_lost)
+    ended, ending = IO.pipe
+    watcher = Thread.new do
+      held.call("PING") until IO.select([ended], nil, nil, LOOK_EVERY)
+    rescue Lost
+      on_lost&.call(held)
+    end
+    yield
+  ensure
+    ending.close
+    watcher.join
+    ended.close
+  end
+  private_class_method :watch
+end

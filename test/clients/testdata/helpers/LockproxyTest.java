@@ -1,0 +1,133 @@
+// examples/clients/java/Lockproxy.java.
+//
+// usage: java LockproxyTest HOST PORT          every step
+//        java LockproxyTest HOST PORT hold KEY holds KEY until it is killed
+
+import java.io.IOException;
+import java.net.Socket;
+import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+
+public class LockproxyTest {
+    static final String PREFIX = "helper:java:";
+    static Lockproxy.Connect connect;
+
+    interface Step { void run() throws Exception; }
+
+    public static void main(String[] args) throws Exception {
+        connect = () -> new Socket(args[0], Integer.parseInt(args[1]));
+        if (args.length > 2) {
+            try (Lockproxy lock = lock(args[3], null)) {
+                System.out.println("held");
+                Thread.sleep(60_000);
+            }
+        }
+        acquire();
+        System.out.println("ok acquire");
+        waits();
+        System.out.println("ok wait");
+        exception();
+        System.out.println("ok exception");
+        fence();
+        System.out.println("ok fence");
+        lost();
+        System.out.println("ok lost");
+    }
+
+    static Lockproxy lock(String key, Double wait) throws IOException {
+        return Lockproxy.lock(connect, key, 30, wait);
+    }
+
+    static void check(String what, Object got, Object want) {
+        if (!Objects.equals(got, want)) {
+            System.err.println("FAIL " + what + ": got " + got + ", want " + want);
+            System.exit(1);
+        }
+    }
+
+    static void raises(String what, Class<?> error, Step step) {
+        try {
+            step.run();
+        } catch (Throwable e) {
+            check(what, e.getClass(), error);
+            return;
+        }
+        check(what, "no error", error);
+    }
+
+    static void acquire() throws Exception {
+        String key = PREFIX + "acquire";
+        long first;
+        try (Lockproxy lock = lock(key, null)) {
+            first = lock.token;
+            check("token", first > 0, true);
+            raises("a second one", Lockproxy.NotAcquired.class, () -> lock(key, null));
+            raises("a wait that ends", Lockproxy.NotAcquired.class, () -> lock(key, 0.1));
+            lock.check();
+        }
+        try (Lockproxy lock = lock(key, null)) { // it is free
+            check("the next token is greater", lock.token > first, true);
+        }
+        raises("a bad request", Lockproxy.RedisError.class,
+            () -> Lockproxy.lock(connect, key, -1, null));
+        raises("a bad password", Lockproxy.RedisError.class,
+            () -> Lockproxy.lock(connect, key, 30, null, "secret"));
+    }
+
+    static void waits() throws Exception {
+        String key = PREFIX + "wait";
+        CompletableFuture<Long> second = new CompletableFuture<>();
+        long first;
+        try (Lockproxy lock = lock(key, null)) {
+            first = lock.token;
+            Thread waiter = new Thread(() -> {
+                try (Lockproxy other = lock(key, 0.0)) {
+                    second.complete(other.token);
+                } catch (IOException e) {
+                    second.completeExceptionally(e);
+                }
+            });
+            waiter.start();
+            Thread.sleep(300);
+            check("given meanwhile", second.isDone(), false);
+        }
+        check("the waiter's token is greater", second.get(5, TimeUnit.SECONDS) > first, true);
+    }
+
+    static void exception() throws Exception {
+        String key = PREFIX + "exception";
+        raises("the block's own error", IllegalStateException.class, () -> {
+            try (Lockproxy lock = lock(key, null)) {
+                throw new IllegalStateException();
+            }
+        });
+        lock(key, null).close(); // it is free
+    }
+
+    static void fence() throws Exception {
+        String key = PREFIX + "fence";
+        try (Lockproxy lock = lock(key, null)) {
+            check("FENCE", lock.fence("SET", key + ":value", "one"), "OK");
+            check("what is written", lock.fence("GET", key + ":value"), "one");
+            raises("an error of the command", Lockproxy.RedisError.class,
+                () -> lock.fence("INCR", key + ":value"));
+        }
+    }
+
+    static void lost() throws Exception {
+        String key = PREFIX + "lost";
+        raises("close", Lockproxy.Lost.class, () -> {
+            try (Lockproxy lock = lock(key, null); Lockproxy other = lock(key + ":2", null)) {
+                check("UNLOCK FORCE", other.fence("PING"), "PONG");
+                try (Socket socket = connect.connect()) {
+                    socket.getOutputStream().write(("UNLOCK " + key + " FORCE\r\n").getBytes());
+                    check("UNLOCK FORCE", socket.getInputStream().read(), (int) ':');
+                }
+                lock.lost.get(1, TimeUnit.SECONDS);
+                raises("check", Lockproxy.Lost.class, lock::check);
+                raises("FENCE", Lockproxy.Lost.class, () -> lock.fence("SET", key, "1"));
+            }
+        });
+    }
+}

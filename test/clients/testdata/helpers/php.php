@@ -1,0 +1,111 @@
+<?php
+// examples/clients/php/Lockproxy.php with phpredis.
+//
+// usage: php php.php HOST PORT          every step
+//        php php.php HOST PORT hold KEY holds KEY until it is killed
+
+declare(strict_types=1);
+
+require __DIR__ . '/../../../../examples/clients/php/Lockproxy.php';
+
+use Lockproxy\{Held, Lost, NotAcquired};
+
+use function Lockproxy\lock;
+
+const PREFIX = 'helper:php:';
+
+function connect(): Redis
+{
+    global $argv;
+    $r = new Redis();
+    $r->connect($argv[1], (int) $argv[2]);
+    return $r;
+}
+
+function check(string $what, mixed $got, mixed $want = true): void
+{
+    if ($got !== $want) {
+        fwrite(STDERR, "FAIL $what: got " . json_encode($got) . ', want ' . json_encode($want) . "\n");
+        exit(1);
+    }
+}
+
+function raises(string $what, string $error, callable $call): void
+{
+    try {
+        $call();
+    } catch (Throwable $e) {
+        check("$what: " . $e->getMessage(), $e::class, $error);
+        return;
+    }
+    check("$what throws", false);
+}
+
+function is_free(Redis $r, string $key): bool
+{
+    return $r->rawCommand('LOCKINFO', $key) === false;
+}
+
+if (isset($argv[3])) {
+    lock('connect', $argv[4], function () {
+        echo "held\n";
+        sleep(60);
+    });
+}
+
+$r = connect();
+$steps = [
+    'acquire' => function () use ($r) {
+        $key = PREFIX . 'acquire';
+        $result = lock('connect', $key, function (Held $held) use ($r, $key) {
+            check('token', $held->token > 0);
+            check('free inside', is_free($r, $key), false);
+            raises('a second one', NotAcquired::class, fn () => lock('connect', $key, 'time'));
+            $held->check();
+            return 'done';
+        }, owner: 'me');
+        check("the function's value", $result, 'done');
+        check('free after', is_free($r, $key));
+    },
+    'wait' => function () use ($r) {
+        $key = PREFIX . 'wait';
+        $began = microtime(true);
+        $token = $r->rawCommand('LOCK', $key, '0.4');
+        $next = lock('connect', $key, fn (Held $held) => $held->token, wait: 5);
+        check('the next token is greater', $next > $token);
+        check('it waited', microtime(true) - $began > 0.3);
+        check('WAIT 0', lock('connect', $key, fn () => 1, wait: 0), 1);
+    },
+    'exception' => function () use ($r) {
+        $key = PREFIX . 'exception';
+        raises("the function's own error", DomainException::class,
+            fn () => lock('connect', $key, fn () => throw new DomainException()));
+        check('free after an exception', is_free($r, $key));
+    },
+    'fence' => function () use ($r) {
+        $key = PREFIX . 'fence';
+        lock('connect', $key, function (Held $held) use ($r, $key) {
+            check('FENCE', in_array($held->fence('SET', "$key:value", '1'), ['OK', true], true));
+            raises('an error of the command', RedisException::class,
+                fn () => $held->fence('SET', "$key:value"));
+            $held->check();
+        });
+        check('what is written', $r->get("$key:value"), '1');
+    },
+    'lost' => function () use ($r) {
+        $key = PREFIX . 'lost';
+        raises('the end of the function', Lost::class, function () use ($r, $key) {
+            lock('connect', $key, function (Held $held) use ($r, $key) {
+                check('UNLOCK FORCE', $r->rawCommand('UNLOCK', $key, 'FORCE'), 1);
+                usleep(500000);
+                raises('check', Lost::class, fn () => $held->check());
+                raises('FENCE', Lost::class, fn () => $held->fence('SET', "$key:value", '2'));
+            }, timeout: 30);
+        });
+        check('not written', $r->exists("$key:value"), 0);
+    },
+];
+foreach ($steps as $name => $step) {
+    $step();
+    echo "ok $name\n";
+}

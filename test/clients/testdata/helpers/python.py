@@ -1,0 +1,119 @@
+#!/usr/bin/python3
+"""examples/clients/python/lockproxy.py with redis-py.
+
+usage: python.py HOST PORT          every step
+       python.py HOST PORT hold KEY holds KEY until it is killed
+"""
+import os
+import sys
+import threading
+import time
+
+import redis
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../../examples/clients/python"))
+import lockproxy
+
+r = redis.Redis(sys.argv[1], int(sys.argv[2]))
+PREFIX = "helper:python:"
+
+
+def check(what, got, want):
+    if got != want:
+        sys.exit(f"FAIL {what}: got {got!r}, want {want!r}")
+
+
+def is_free(key):
+    return r.execute_command("LOCKINFO", key) in (None, [])
+
+
+def raises(what, error, call):
+    try:
+        call()
+    except error:
+        return
+    sys.exit(f"FAIL {what}: no {error.__name__}")
+
+
+def hold(key):
+    with lockproxy.lock(r, key):
+        print("held", flush=True)
+        time.sleep(60)
+
+
+def acquire():
+    key = PREFIX + "acquire"
+    with lockproxy.lock(r, key, owner="me") as held:
+        check("token", held.token > 0, True)
+        check("free inside", is_free(key), False)
+        raises("a second one", lockproxy.NotAcquired, lambda: hold(key))
+        held.check()
+    check("free after", is_free(key), True)
+
+
+def wait():
+    key = PREFIX + "wait"
+    tokens = []
+    with lockproxy.lock(r, key) as held:
+        def second():
+            with lockproxy.lock(r, key, wait=5) as other:
+                tokens.append(other.token)
+        waiter = threading.Thread(target=second)
+        waiter.start()
+        time.sleep(0.3)
+        check("given meanwhile", tokens, [])
+    waiter.join()
+    check("the waiter's token is greater", tokens[0] > held.token, True)
+
+
+def exception():
+    key = PREFIX + "exception"
+
+    def work():
+        with lockproxy.lock(r, key):
+            raise ValueError
+
+    raises("the block's own error", ValueError, work)
+    check("free after an exception", is_free(key), True)
+
+
+def fence():
+    key = PREFIX + "fence"
+    with lockproxy.lock(r, key) as held:
+        check("FENCE", held.fence("SET", key + ":value", "1") in (b"OK", True), True)
+    raises("FENCE after the end", lockproxy.Lost, lambda: held.fence("SET", key + ":value", "2"))
+    check("what is written", r.get(key + ":value"), b"1")
+
+
+def lost():
+    key, told = PREFIX + "lost", []
+
+    def work():
+        with lockproxy.lock(r, key, timeout=30, on_lost=told.append) as held:
+            check("UNLOCK FORCE", r.execute_command("UNLOCK", key, "FORCE"), 1)
+            check("told within 1 s", held.lost.wait(1), True)
+            raises("check", lockproxy.Lost, held.check)
+
+    raises("the end of the block", lockproxy.Lost, work)
+    check("on_lost", len(told), 1)
+
+
+def decorator():
+    key = PREFIX + "decorator"
+
+    @lockproxy.locked(r, key, wait=0)
+    def work(a, b=0):
+        """Adds."""
+        return a + b, is_free(key)
+
+    check("the function", work(1, b=2), (3, False))
+    check("its name", (work.__name__, work.__doc__), ("work", "Adds."))
+    check("free after", is_free(key), True)
+
+
+if len(sys.argv) > 3:
+    hold(sys.argv[4])
+for step in [acquire, wait, exception, fence, lost, decorator]:
+    step()
+    print("ok", step.__name__, flush=True)
+check("threads that are left", threading.active_count(), 1)

@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+"""examples/clients/python/lockproxy_asyncio.py with redis.asyncio.
+
+usage: python_asyncio.py HOST PORT          every step
+       python_asyncio.py HOST PORT hold KEY holds KEY until it is killed
+"""
+import asyncio
+import os
+import sys
+
+import redis.asyncio
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../../examples/clients/python"))
+import lockproxy_asyncio as lockproxy
+
+r = redis.asyncio.Redis(host=sys.argv[1], port=int(sys.argv[2]))
+PREFIX = "helper:asyncio:"
+
+
+def check(what, got, want):
+    if got != want:
+        sys.exit(f"FAIL {what}: got {got!r}, want {want!r}")
+
+
+async def is_free(key):
+    return await r.execute_command("LOCKINFO", key) in (None, [])
+
+
+async def raises(what, error, coroutine):
+    try:
+        await coroutine
+    except error:
+        return
+    sys.exit(f"FAIL {what}: no {error.__name__}")
+
+
+async def hold(key):
+    async with lockproxy.lock(r, key):
+        print("held", flush=True)
+        await asyncio.sleep(60)
+
+
+async def acquire():
+    key = PREFIX + "acquire"
+    async with lockproxy.lock(r, key, owner="me") as held:
+        check("token", held.token > 0, True)
+        check("free inside", await is_free(key), False)
+        await raises("a second one", lockproxy.NotAcquired, hold(key))
+    check("free after", await is_free(key), True)
+
+
+async def wait():
+    key = PREFIX + "wait"
+    tokens = []
+
+    async def second():
+        async with lockproxy.lock(r, key, wait=5) as other:
+            tokens.append(other.token)
+
+    async with lockproxy.lock(r, key) as held:
+        waiter = asyncio.create_task(second())
+        await asyncio.sleep(0.3)
+        check("given meanwhile", tokens, [])
+    await waiter
+    check("the waiter's token is greater", tokens[0] > held.token, True)
+
+
+async def exception():
+    key = PREFIX + "exception"
+
+    async def work():
+        async with lockproxy.lock(r, key):
+            raise ValueError
+
+    await raises("the block's own error", ValueError, work())
+    check("free after an exception", await is_free(key), True)
+    task = asyncio.create_task(hold(key))
+    await asyncio.sleep(0.3)
+    task.cancel()
+    await raises("a cancelled block", asyncio.CancelledError, task)
+    check("free after it was cancelled", await is_free(key), True)
+
+
+async def fence():
+    key = PREFIX + "fence"
+    async with lockproxy.lock(r, key) as held:
+        check("FENCE", await held.fence("SET", key + ":value", "1") in (b"OK", True), True)
+    await raises("FENCE after the end", lockproxy.Lost, held.fence("SET", key + ":value", "2"))
+    check("what is written", await r.get(key + ":value"), b"1")
+
+
+async def lost():
+    key = PREFIX + "lost"
+
+    async def work():
+        async with lockproxy.lock(r, key, timeout=30):
+            check("UNLOCK FORCE", await r.execute_command("UNLOCK", key, "FORCE"), 1)
+            await asyncio.sleep(30)  # is cancelled
+
+    await raises("the block", lockproxy.Lost, asyncio.wait_for(work(), 1))
+
+
+async def decorator():
+    key = PREFIX + "decorator"
+
+    @lockproxy.locked(r, key, wait=0)
+    async def work(a, b=0):
+        return a + b, await is_free(key)
+
+    check("the function", await work(1, b=2), (3, False))
+    check("its name", work.__name__, "work")
+
+
+async def main():
+    if len(sys.argv) > 3:
+        await hold(sys.argv[4])
+    for step in [acquire, wait, exception, fence, lost, decorator]:
+        await step()
+        print("ok", step.__name__, flush=True)
+    check("tasks that are left", len(asyncio.all_tasks()), 1)
+
+
+asyncio.run(main())

@@ -1,0 +1,100 @@
+# examples/clients/ruby/lockproxy.rb with redis-rb.
+#
+# usage: ruby ruby.rb HOST PORT          every step
+#        ruby ruby.rb HOST PORT hold KEY holds KEY until it is killed
+require_relative "../../../../examples/clients/ruby/lockproxy"
+
+HOST, PORT, = ARGV
+OPTIONS = { host: HOST, port: Integer(PORT) }.freeze
+PREFIX = "helper:ruby:"
+R = Redis.new(**OPTIONS)
+
+def check(what, got, want = true)
+  abort "FAIL #{what}: got #{got.inspect}, want #{want.inspect}" if got != want
+end
+
+def raises(what, error)
+  yield
+  abort "FAIL #{what}: no #{error}"
+rescue error
+  nil
+end
+
+def free?(key) = R.call("LOCKINFO", key).nil?
+
+def lock(key, **options, &block) = Lockproxy.lock(key, redis: OPTIONS, **options, &block)
+
+if ARGV[2]
+  lock(ARGV[3]) do
+    puts "held"
+    $stdout.flush
+    sleep 60
+  end
+end
+
+def acquire
+  key = "#{PREFIX}acquire"
+  result = lock(key, owner: "me") do |held|
+    check "token", held.token.positive?
+    check "free inside", free?(key), false
+    raises("a second one", Lockproxy::NotAcquired) { lock(key) { abort "FAIL held twice" } }
+    held.check
+    "done"
+  end
+  check "the block's value", result, "done"
+  check "free after", free?(key)
+end
+
+def wait
+  key, second = "#{PREFIX}wait", nil
+  waiter = nil
+  first = lock(key) do |held|
+    waiter = Thread.new { lock(key, wait: 5) { |other| second = other.token } }
+    sleep 0.4
+    check "given meanwhile", second, nil
+    held.token
+  end
+  waiter.join
+  check "the waiter's token is greater", second > first
+  check "WAIT 0", lock(key, wait: 0) { 1 }, 1
+end
+
+def exception
+  key = "#{PREFIX}exception"
+  raises("the block's own error", ArgumentError) { lock(key) { raise ArgumentError } }
+  check "free after an exception", free?(key)
+  catch(:done) { lock(key) { throw :done } }
+  check "free after a throw", free?(key)
+end
+
+def fence
+  key, late = "#{PREFIX}fence", nil
+  lock(key) do |held|
+    check "FENCE", held.fence("SET", "#{key}:value", "1"), "OK"
+    late = held.token
+    raises("an error of the command", Redis::CommandError) { held.fence("INCR") }
+    check "FENCE with an old token", R.call("FENCE", key, late, "PING"), "PONG"
+  end
+  raises("a late FENCE", Redis::CommandError) { R.call("FENCE", key, late, "SET", "x", "2") }
+  check "what is written", R.get("#{key}:value"), "1"
+end
+
+def lost
+  key, told = "#{PREFIX}lost", Queue.new
+  raises("the end of the block", Lockproxy::Lost) do
+    lock(key, timeout: 30, on_lost: ->(held) { told << held.key }) do |held|
+      check "UNLOCK FORCE", R.call("UNLOCK", key, "FORCE"), 1
+      sleep 0.01 until held.lost? || (waited = (waited || 0) + 1) > 100
+      check "told within 1 s", held.lost?
+      raises("check", Lockproxy::Lost) { held.check }
+      raises("FENCE", Lockproxy::Lost) { held.fence("SET", "#{key}:value", "1") }
+    end
+  end
+  check "on_lost", told.pop, key
+end
+
+%i[acquire wait exception fence lost].each do |step|
+  send(step)
+  puts "ok #{step}"
+end
+check "threads that are left", Thread.list.size, 1

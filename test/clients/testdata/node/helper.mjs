@@ -1,0 +1,85 @@
+// examples/clients/node/lockproxy.mjs with ioredis and node-redis, as they connect by default.
+//
+// usage: node helper.mjs HOST PORT ioredis|node-redis            every step
+//        node helper.mjs HOST PORT ioredis|node-redis hold KEY   holds KEY until it is killed
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { Lost, NotAcquired, withLock } from "../../../../examples/clients/node/lockproxy.mjs";
+
+const [host, port, library, hold, holdKey] = process.argv.slice(2);
+const prefix = `helper:${library}:`;
+const r = library === "ioredis"
+  ? new Redis({ host, port: Number(port) })
+  : await createClient({ socket: { host, port: Number(port) } }).connect();
+const send = (...args) => library === "ioredis" ? r.call(...args) : r.sendCommand(args.map(String));
+const isFree = async (key) => (await send("LOCKINFO", key)) === null;
+
+if (hold) {
+  await withLock(r, holdKey, {}, async () => {
+    console.log("held");
+    await sleep(60_000);
+  });
+}
+
+async function acquire() {
+  const key = prefix + "acquire";
+  const result = await withLock(r, key, { owner: "me" }, async ({ token, signal }) => {
+    assert.ok(Number.isSafeInteger(token) && token > 0);
+    assert.equal(await isFree(key), false);
+    await assert.rejects(withLock(r, key, {}, () => {}), NotAcquired);
+    assert.equal(signal.aborted, false);
+    return "done";
+  });
+  assert.equal(result, "done");
+  assert.equal(await isFree(key), true);
+}
+
+async function wait() {
+  const key = prefix + "wait";
+  let first, second, waiter;
+  await withLock(r, key, {}, async ({ token }) => {
+    first = token;
+    waiter = withLock(r, key, { wait: 5 }, async (held) => { second = held.token; });
+    await sleep(300);
+    assert.equal(second, undefined);
+  });
+  await waiter;
+  assert.ok(second > first);
+}
+
+async function exception() {
+  const key = prefix + "exception";
+  await assert.rejects(withLock(r, key, {}, () => { throw new RangeError("mine"); }), RangeError);
+  assert.equal(await isFree(key), true);
+}
+
+async function fence() {
+  const key = prefix + "fence";
+  let late;
+  await withLock(r, key, {}, async (held) => {
+    assert.equal(await held.fence("SET", key + ":value", "1"), "OK");
+    late = held;
+  });
+  await assert.rejects(late.fence("SET", key + ":value", "2"), Lost);
+  assert.equal(await r.get(key + ":value"), "1");
+}
+
+async function lost() {
+  const key = prefix + "lost";
+  await assert.rejects(withLock(r, key, { timeout: 30 }, async ({ signal }) => {
+    const told = once(signal, "abort", { signal: AbortSignal.timeout(1000) });
+    assert.equal(await send("UNLOCK", key, "FORCE"), 1);
+    await told;
+    assert.ok(signal.reason instanceof Lost);
+  }), Lost);
+}
+
+for (const step of [acquire, wait, exception, fence, lost]) {
+  await step();
+  console.log("ok", step.name);
+}
+await r.quit(); // and nothing else keeps the program running

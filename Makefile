@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-redis-suite test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-redis-suite test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -33,20 +33,33 @@ deps-model:
 deps-ci:
 	@for part in clients faults admin packaging model; do $(MAKE) --no-print-directory deps-$$part || exit 1; done
 
-# The closing lines are go test's own, which need not vet once more. lockbench is a module by itself:
-# what it measures with is no dependency of lockproxy.
-test: deps vet
-	$(GO) -C cmd/lockbench test -race -vet=off -count=1 -timeout 5m ./...
-	$(GO) test -race -vet=off -count=1 -timeout 20m -p 3 -parallel 4 ./test/locks ./test/relay ./...
+# go test vets what it tests; its closing lines are the last. It strips the test binaries, since most of
+# the time that it takes to link them is for debuggers.
+test: deps format compile
+	$(GO) test -race -vet=all -ldflags='-s -w' -count=1 -timeout 20m -p 4 -parallel 4 \
+		./test/locks ./test/relay ./...
+
+# Compiles what the tests need, for them and for the lockproxy that they run, and links nothing. So the
+# tests, many of which measure time, do not run next to compilers. GOGC lets these finish sooner.
+compile:
+	@GOGC=400 $(GO) list -export -deps ./cmd/lockproxy >/dev/null
+	@GOGC=400 $(GO) list -export -deps -test -race ./... >/dev/null
+
+format:
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
+
+# lockbench is a module by itself: what it measures with is no dependency of lockproxy.
+test-lockbench: deps
+	$(GO) -C cmd/lockbench test -race -vet=all -ldflags='-s -w' -count=1 -timeout 5m ./...
 
 # The tests that compare the proxy with Redis, and those that attack it, once more with an upstream connection for each client.
 test-dedicated: deps
 	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -race -count=1 -timeout 8m -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' \
 		./test/relay ./test/sharing ./test/locks
 
-vet:
-	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
-	$(GO) vet ./...
+# Everything, with the tests that have a build tag.
+vet: format
+	$(GO) vet -tags 'admin clients faults' ./...
 	$(GO) -C cmd/lockbench vet ./...
 
 # Real client libraries in nine languages through the proxy, the helpers, adapters and recipes, and the older locks next to LOCK; installs

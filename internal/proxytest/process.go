@@ -32,7 +32,8 @@ var buildBinary = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(binaryDir, "lockproxy")
-	out, err := exec.Command("go", "build", "-o", path, "lockproxy/cmd/lockproxy").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path,
+		"lockproxy/cmd/lockproxy").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, out)
 	}

@@ -13,7 +13,7 @@ import (
 // at once, or at the end of the wait where another server can take its place.
 func TestWaitersAreToldThatRedisIsGone(t *testing.T) {
 	t.Parallel()
-	const wait, n = 3 * time.Second, 30
+	const wait, n = 6 * time.Second, 30 // long enough to begin on a busy machine
 	for name, moves := range map[string]bool{"one Redis": false, "one that can be replaced": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -28,7 +28,7 @@ func TestWaitersAreToldThatRedisIsGone(t *testing.T) {
 			line := make([]*proxytest.Conn, n)
 			for i := range line {
 				line[i] = proxytest.SharedClient(t, p.Addr)
-				line[i].Send("LOCK job 30 WAIT 3")
+				line[i].Send("LOCK job 30 WAIT 6")
 			}
 			proxytest.AwaitWaiters(t, p, "job", n)
 			joined := time.Now()

@@ -100,12 +100,8 @@ func (d *document) markdown(l *lab, figures bool) string {
 func (d *document) write(l *lab, file string) error {
 	for _, s := range d.sections() {
 		for _, f := range s.figures {
-			svg, err := f.drawing.SVG()
-			if err != nil {
-				return err
-			}
-			if err := writeFile(filepath.Join(filepath.Dir(file), f.file(d.name)),
-				svg); err != nil {
+			path := filepath.Join(filepath.Dir(file), f.file(d.name))
+			if err := writeFile(path, f.drawing.SVG()); err != nil {
 				return err
 			}
 		}

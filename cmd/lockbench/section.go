@@ -19,7 +19,7 @@ type section struct {
 type figure struct {
 	name    string // of the file: after the document's, and without .svg
 	alt     string // for those who can't see it
-	drawing interface{ SVG() ([]byte, error) }
+	drawing interface{ SVG() []byte }
 }
 
 func (f figure) file(document string) string { return document + "-" + f.name + ".svg" }

@@ -1,5 +1,5 @@
-// Package chart draws the figures of a benchmark as SVG: medians as bars or lines, and from the
-// least to the greatest of the rounds a thin line. The background is white, so that a figure can be
+// Package chart draws the figures of a benchmark as SVG: medians as bars or lines, and a thin line
+// from the least to the greatest of the rounds. The background is white, so that a figure can be
 // read on a dark page too.
 package chart
 
@@ -7,16 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"html"
-	"image/color"
-	"regexp"
-	"strconv"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"strings"
 
 	"lockproxy/cmd/lockbench/stat"
 )
@@ -29,131 +20,135 @@ type Series struct {
 	Values []stat.Spread
 }
 
-// Color is what a series is told by, also by those who see few colours.
-type Color int
+// Color tells series apart, also for people who see few colours.
+type Color string
 
-// The colours, of which Plain is for what the others are compared with.
+// The colours. Plain is for what the others are compared with.
 const (
-	Plain Color = iota
-	Blue
-	Orange
-	Green
-	Purple
+	Plain  Color = "#707070"
+	Blue   Color = "#0062a8"
+	Orange Color = "#e69f00"
+	Green  Color = "#008f68"
+	Purple Color = "#a85c94"
+
+	ink   Color = "#222222"
+	faint Color = "#dddddd"
+	white Color = "#ffffff"
 )
 
-var colors = map[Color]color.Color{
-	Plain:  color.RGBA{0x70, 0x70, 0x70, 0xff},
-	Blue:   color.RGBA{0x00, 0x62, 0xa8, 0xff},
-	Orange: color.RGBA{0xe6, 0x9f, 0x00, 0xff},
-	Green:  color.RGBA{0x00, 0x8f, 0x68, 0xff},
-	Purple: color.RGBA{0xa8, 0x5c, 0x94, 0xff},
-}
-
-var (
-	ink      = color.RGBA{0x22, 0x22, 0x22, 0xff}
-	faint    = color.RGBA{0xdd, 0xdd, 0xdd, 0xff}
-	hairline = draw.LineStyle{Color: ink, Width: vg.Points(0.9)}
-)
-
-// The size of every figure, and of the strip at its bottom that says which colour is what.
+// The size of every figure, and where the plot is in it.
 const (
-	width       = 600 * vg.Length(1)
-	height      = 300 * vg.Length(1)
-	legendStrip = 20 * vg.Length(1)
-	margin      = 8 * vg.Length(1)
+	width, height = 600.0, 300.0
+	left, right   = 70.0, 592.0
+	top, bottom   = 36.0, 238.0
+	nameLine      = bottom + 15 // of the names below the plot
+	acrossLine    = bottom + 33 // of what these names are
+	legendLine    = height - 10
 )
 
-var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
+// The sizes of texts.
+const (
+	titleSize  = 13.0
+	labelSize  = 11.0
+	nameSize   = 10.0
+	figureSize = 8.5
+)
 
-func style(size vg.Length, x text.XAlignment, y text.YAlignment) text.Style {
-	return text.Style{Color: ink, Font: font.From(sans, size), XAlign: x, YAlign: y,
-		Handler: plot.DefaultTextHandler}
+// How a text lies to its place.
+const (
+	begins   = "start"
+	centered = "middle"
+	ends     = "end"
+)
+
+// canvas collects the elements of a figure.
+type canvas struct{ bytes.Buffer }
+
+func newCanvas(title string) *canvas {
+	c := &canvas{}
+	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" `+
+		`viewBox="0 0 %[1]g %[2]g" font-family="Liberation Sans,Arial,Helvetica,sans-serif">`+"\n",
+		width, height)
+	c.rect(0, 0, width, height, white)
+	c.text(width/2, 22, centered, titleSize, title)
+	return c
 }
 
-// newPlot is empty, with a title, an axis that has a unit, and the font of all figures.
-func newPlot(title, unit string) *plot.Plot {
-	p := plot.New()
-	p.Title.Text = title
-	p.Title.TextStyle = style(13, draw.XCenter, draw.YTop)
-	p.Title.Padding = vg.Points(4)
-	p.Y.Label.Text = unit
-	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		axis.Color, axis.Tick.Color, axis.Label.TextStyle.Color, axis.Tick.Label.Color = ink, ink,
-			ink, ink
-		axis.Label.TextStyle.Font, axis.Tick.Label.Font = font.From(sans, 11), font.From(sans, 10)
-		axis.Label.TextStyle.Handler, axis.Tick.Label.Handler = plot.DefaultTextHandler,
-			plot.DefaultTextHandler
-	}
-	p.X.Padding, p.Y.Padding = 0, 0
-	return p
+func (c *canvas) end() []byte {
+	c.WriteString("</svg>\n")
+	return c.Bytes()
 }
 
-// render draws the plot, and below it the names of the series.
-func render(p *plot.Plot, series []Series) ([]byte, error) {
-	svg := vgsvg.New(width, height)
-	canvas := draw.New(svg)
-	canvas.FillPolygon(color.White, []vg.Point{{}, {X: width}, {X: width, Y: height}, {Y: height}})
-	inner := draw.Crop(canvas, margin, -margin, margin, -margin)
-	if len(series) > 1 {
-		legend(inner, series)
-		inner = draw.Crop(inner, 0, 0, legendStrip, 0)
-	}
-	p.Draw(inner)
-	var out bytes.Buffer
-	if _, err := svg.WriteTo(&out); err != nil {
-		return nil, fmt.Errorf("cannot draw the figure %q: %w", p.Title.Text, err)
-	}
-	return anyFont(out.Bytes()), nil
+func (c *canvas) rect(x, y, w, h float64, fill Color) {
+	fmt.Fprintf(c, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
+		x, y, w, h, fill)
 }
 
-var textElement = regexp.MustCompile(`<text( [^>]*font-family:Liberation Sans)` +
-	`(;[^>]*font-size:([\d.]+)px[^>]*)>([^<]*)</text>`)
+// path strokes a path of SVG. dashes is "" for none.
+func (c *canvas) path(path string, color Color, width float64, dashes string) {
+	fmt.Fprintf(c, `<path d="%s" fill="none" stroke="%s" stroke-width="%g" stroke-dasharray="%s"/>`+
+		"\n", path, color, width, dashes)
+}
 
-// anyFont makes texts as wide as they were meant to be on machines that don't have this font, too.
-func anyFont(svg []byte) []byte {
-	return textElement.ReplaceAllFunc(svg, func(element []byte) []byte {
-		part := textElement.FindSubmatch(element)
-		size, err := strconv.ParseFloat(string(part[3]), 64)
-		if err != nil {
-			return element
+// text writes s, with a white rim so that it can be read on top of lines.
+func (c *canvas) text(x, y float64, anchor string, size float64, s string) {
+	fmt.Fprintf(c, `<text x="%.1f" y="%.1f" text-anchor="%s" font-size="%g" fill="%s" `+
+		`stroke="%s" stroke-width="2" paint-order="stroke">%s</text>`+"\n",
+		x, y, anchor, size, ink, white, html.EscapeString(s))
+}
+
+// name writes the lines of a name below the plot.
+func (c *canvas) name(x float64, name string) {
+	for i, line := range strings.Split(name, "\n") {
+		c.text(x, nameLine+float64(i)*12, centered, nameSize, line)
+	}
+}
+
+// upright draws the axis at the left: its marks, lines across and its unit.
+func (c *canvas) upright(a axis, unit string) {
+	for _, t := range a.ticks {
+		y := a.at(t.value)
+		if t.label == "" {
+			c.path(fmt.Sprintf("M%g,%.1fh4", left-4, y), ink, 0.5, "")
+			continue
 		}
-		w := style(vg.Length(size), draw.XLeft,
-			draw.YBottom).Width(html.UnescapeString(string(part[4])))
-		return fmt.Appendf(nil, `<text textLength="%.1f" lengthAdjust="spacingAndGlyphs"%s,Arial,`+
-			`Helvetica,sans-serif%s>%s</text>`, w.Points(), part[1], part[2], part[4])
-	})
+		c.path(fmt.Sprintf("M%g,%.1fH%g", left, y, right), faint, 0.5, "")
+		c.text(left-8, y+3.5, ends, nameSize, t.label)
+	}
+	c.path(fmt.Sprintf("M%g,%gV%g", left, top, bottom), ink, 0.5, "")
+	middle := (top + bottom) / 2
+	fmt.Fprintf(c, `<g transform="rotate(-90 13 %g)">`, middle)
+	c.text(13, middle, centered, labelSize, unit)
+	c.WriteString("</g>\n")
 }
 
-// legend writes the names of the series in a row at the bottom.
-func legend(c draw.Canvas, series []Series) {
-	const swatch, gap, between = 10 * vg.Length(1), 5 * vg.Length(1), 22 * vg.Length(1)
-	label := style(11, draw.XLeft, draw.YBottom)
-	total := -between
-	for _, s := range series {
-		total += swatch + gap + label.Width(s.Name) + between
+// level draws an axis below the plot, whose left end is at from.
+func (c *canvas) level(a axis, from float64, unit string) {
+	for _, t := range a.ticks {
+		x := a.at(t.value)
+		if t.label == "" {
+			c.path(fmt.Sprintf("M%.1f,%gv4", x, bottom), ink, 0.5, "")
+			continue
+		}
+		c.path(fmt.Sprintf("M%.1f,%gV%g", x, top, bottom), faint, 0.5, "")
+		c.name(x, t.label)
 	}
-	x, y := c.Center().X-total/2, c.Min.Y
-	for _, s := range series {
-		c.FillPolygon(colors[s.Color], []vg.Point{{X: x, Y: y}, {X: x + swatch, Y: y},
-			{X: x + swatch, Y: y + swatch}, {X: x, Y: y + swatch}})
-		c.FillText(label, vg.Point{X: x + swatch + gap, Y: y}, s.Name)
-		x += swatch + gap + label.Width(s.Name) + between
-	}
+	c.path(fmt.Sprintf("M%g,%gH%g", from, bottom, right), ink, 0.5, "")
+	c.text((from+right)/2, acrossLine, centered, labelSize, unit)
 }
 
 // whisker is the line from the least to the greatest of the rounds.
-func whisker(c draw.Canvas, x, least, most vg.Length) {
-	const half = 2.5 * vg.Length(1)
-	c.StrokeLine2(hairline, x, least, x, most)
-	c.StrokeLine2(hairline, x-half, least, x+half, least)
-	c.StrokeLine2(hairline, x-half, most, x+half, most)
+func (c *canvas) whisker(x, least, most float64) {
+	c.path(fmt.Sprintf("M%.1f,%.1fV%.1fm-2.5,0h5M%[1]g,%[2]gm-2.5,0h5", x, least, most), ink,
+		0.9, "")
 }
 
-// note writes a value so that it can be read on top of lines.
-func note(c draw.Canvas, at vg.Point, txt string) {
-	s := style(8.5, draw.XCenter, draw.YBottom)
-	w, h := s.Width(txt)/2+1, s.Height(txt)+1
-	c.FillPolygon(color.White, []vg.Point{{X: at.X - w, Y: at.Y}, {X: at.X + w, Y: at.Y},
-		{X: at.X + w, Y: at.Y + h}, {X: at.X - w, Y: at.Y + h}})
-	c.FillText(s, at, txt)
+// legend names the series in a row at the bottom.
+func (c *canvas) legend(series []Series) {
+	column := (right - left) / float64(len(series))
+	for i, s := range series {
+		x := left + float64(i)*column
+		c.rect(x, legendLine-9, 10, 10, s.Color)
+		c.text(x+15, legendLine, begins, labelSize, s.Name)
+	}
 }

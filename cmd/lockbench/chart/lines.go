@@ -1,10 +1,8 @@
 package chart
 
 import (
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
+	"fmt"
+	"strings"
 )
 
 // Lines is a line for each series, over an axis on which each step multiplies.
@@ -17,37 +15,30 @@ type Lines struct {
 }
 
 // SVG draws the figure.
-func (l Lines) SVG() ([]byte, error) {
-	p := newPlot(l.Title, l.Unit)
-	grid := plotter.NewGrid()
-	grid.Vertical.Color, grid.Horizontal.Color = faint, faint
-	p.Add(grid)
-	p.Add(l)
-	p.X.Label.Text = l.Across
-	p.X.Scale = plot.LogScale{}
-	p.X.Min, p.X.Max = l.At[0]*0.8, l.At[len(l.At)-1]*1.5
-	rangeOf(l.Series, false).onto(&p.Y, 0.05)
-	p.X.Tick.Marker = ticksAt(l.At)
-	return render(p, l.Series)
-}
-
-// Plot is called by the plot.
-func (l Lines) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
+func (l Lines) SVG() []byte {
+	c := newCanvas(l.Title)
+	x := axis{low: l.At[0] * 0.8, high: l.At[len(l.At)-1] * 1.5, from: left, to: right, log: true}
+	for _, v := range l.At {
+		x.ticks = append(x.ticks, tick{v, group(v)})
+	}
+	y := axisFor(l.Series, false, 0, bottom, top)
+	c.level(x, left, l.Across)
+	c.upright(y, l.Unit)
 	for _, s := range l.Series {
-		var points []vg.Point
+		var points []string
 		for i, v := range s.Values {
 			if v.Rounds == 0 {
 				continue
 			}
-			at := vg.Point{X: x(l.At[i]), Y: y(v.Median)}
-			points = append(points, at)
-			whisker(c, at.X, y(v.Least), y(v.Most))
-			c.DrawGlyph(draw.GlyphStyle{Color: colors[s.Color], Radius: vg.Points(3),
-				Shape: draw.CircleGlyph{}}, at)
+			at := x.at(l.At[i])
+			c.whisker(at, y.at(v.Least), y.at(v.Most))
+			c.rect(at-3, y.at(v.Median)-3, 6, 6, s.Color)
+			points = append(points, fmt.Sprintf("%.1f,%.1f", at, y.at(v.Median)))
 		}
 		if len(points) > 1 {
-			c.StrokeLines(draw.LineStyle{Color: colors[s.Color], Width: vg.Points(2)}, points)
+			c.path("M"+strings.Join(points, "L"), s.Color, 2, "")
 		}
 	}
+	c.legend(l.Series)
+	return c.end()
 }

@@ -5,10 +5,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,12 +31,10 @@ type Load struct {
 // Key is the one key that GET and SET use, unless they use random ones.
 const Key = "key:__rand_int__"
 
-// Report is what redis-benchmark says of a run. Those before Redis 7 say the rate alone: then the
-// latencies are 0.
+// Report is what is known of a run.
 type Report struct {
-	Rate     float64 // requests/s
-	P50, P99 time.Duration
-	CPU      time.Duration // that redis-benchmark itself has used, its start included
+	Rate float64       // requests/s
+	CPU  time.Duration // that redis-benchmark itself has used, its start included
 }
 
 // Run runs until all requests are answered, or ctx is done. An error reply, a lost connection and a
@@ -103,8 +101,8 @@ func complaint(stderr string) string {
 	return ""
 }
 
-// parse reads the CSV: with a header of column names, or before Redis 7 the test's name and its
-// rate alone.
+// parse reads the rate from the CSV: it has a header of column names, or before Redis 7 the test's
+// name and its rate alone.
 func parse(out, test string) (Report, error) {
 	reader := csv.NewReader(strings.NewReader(out))
 	reader.FieldsPerRecord = -1
@@ -117,34 +115,18 @@ func parse(out, test string) (Report, error) {
 		switch {
 		case row[0] == "test":
 			columns = row
-		case row[0] == test:
-			return report(columns, row)
+		case row[0] != test:
+		case len(row) != len(columns):
+			return Report{}, fmt.Errorf("redis-benchmark printed %d columns of %d", len(row),
+				len(columns))
+		default:
+			text := row[max(slices.Index(columns, "rps"), 0)]
+			rate, err := strconv.ParseFloat(text, 64)
+			if err != nil || !(rate > 0) {
+				return Report{}, fmt.Errorf("redis-benchmark reported a rate of %q", text)
+			}
+			return Report{Rate: rate}, nil
 		}
 	}
 	return Report{}, fmt.Errorf("redis-benchmark didn't report on %s: it printed %q", test, out)
-}
-
-func report(columns, row []string) (r Report, err error) {
-	if len(row) != len(columns) {
-		return r, fmt.Errorf("redis-benchmark printed %d columns of %d", len(row), len(columns))
-	}
-	for i, column := range columns {
-		value, bad := strconv.ParseFloat(row[i], 64)
-		switch column {
-		case "rps":
-			r.Rate, err = value, errors.Join(err, bad)
-		case "p50_latency_ms":
-			r.P50, err = milliseconds(value), errors.Join(err, bad)
-		case "p99_latency_ms":
-			r.P99, err = milliseconds(value), errors.Join(err, bad)
-		}
-	}
-	if err == nil && !(r.Rate > 0) {
-		err = fmt.Errorf("redis-benchmark reported a rate of %v", r.Rate)
-	}
-	return r, err
-}
-
-func milliseconds(value float64) time.Duration {
-	return time.Duration(value * float64(time.Millisecond))
 }

@@ -58,7 +58,7 @@ func TestHomeTorture(t *testing.T) {
 			}
 		}
 	})
-	torture(t, p.Addr, 40, 3*time.Second, true)
+	torture(t, p.Addr, 40, after(3*time.Second), true)
 	close(stop)
 	killing.Wait()
 	if killed < 5 {

@@ -26,7 +26,7 @@ func TestLaneTorture(t *testing.T) {
 		admin.Expect(fmt.Sprintf("SELECT %d", db), "+OK\r\n")
 		admin.Expect(fmt.Sprintf("SET db %d", db), "+OK\r\n")
 	}
-	torture(t, p.Addr, 40, 3*time.Second, false)
+	torture(t, p.Addr, 40, after(3*time.Second), false)
 	proxytest.Eventually(t, 5*time.Second, "no client is left", func() bool {
 		st := p.Server.Stats()
 		return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Homes == 0
@@ -47,7 +47,8 @@ func TestLaneTortureWithKills(t *testing.T) {
 	stop := make(chan struct{})
 	var killing sync.WaitGroup
 	killer := proxytest.Dial(t, server.Addr())
-	killed := 0
+	const enough = 20
+	var killed atomic.Int32
 	killing.Go(func() { // ends with stop
 		for {
 			select {
@@ -57,31 +58,39 @@ func TestLaneTortureWithKills(t *testing.T) {
 			}
 			if ids := laneIDs(killer, "resp="); len(ids) > 1 {
 				killer.Do("CLIENT KILL ID " + ids[rand.IntN(len(ids)-1)] + " SKIPME yes")
-				killed++
+				killed.Add(1)
 			}
 		}
 	})
-	torture(t, p.Addr, 40, 3*time.Second, true)
+	over, tooLong := after(3*time.Second), after(20*time.Second) // on a busy machine
+	torture(t, p.Addr, 40, func() bool {
+		return over() && killed.Load() >= enough || tooLong()
+	}, true)
 	close(stop)
 	killing.Wait()
-	if killed < 20 {
-		t.Errorf("only %d connections were killed", killed)
+	if n := killed.Load(); n < enough {
+		t.Errorf("only %d connections were killed", n)
 	}
 }
 
-// torture runs clients for a while. With losses, their requests can be lost or their connections
-// closed, and they continue with new connections.
-func torture(t *testing.T, addr string, clients int, lasting time.Duration, losses bool) {
-	deadline := time.Now().Add(lasting)
+// after is true from then on.
+func after(d time.Duration) func() bool {
+	deadline := time.Now().Add(d)
+	return func() bool { return time.Now().After(deadline) }
+}
+
+// torture runs clients until over is true. With losses, their requests can be lost or their
+// connections closed, and they continue with new connections.
+func torture(t *testing.T, addr string, clients int, over func() bool, losses bool) {
 	var running sync.WaitGroup
 	var asked, lost atomic.Int64
 	for i := range clients {
 		running.Go(func() {
-			for round := 0; time.Now().Before(deadline) && !t.Failed(); round++ {
+			for round := 0; !over() && !t.Failed(); round++ {
 				v := &victim{t: t, id: i, life: round,
 					rand: rand.New(rand.NewPCG(uint64(i), uint64(round))), losses: losses,
 					asked: &asked, lost: &lost}
-				v.live(addr, deadline)
+				v.live(addr, over)
 			}
 		})
 	}
@@ -260,12 +269,12 @@ func (v *victim) step() {
 }
 
 // live is the life of one connection.
-func (v *victim) live(addr string, deadline time.Time) {
+func (v *victim) live(addr string, over func() bool) {
 	c := proxytest.Dial(v.t, addr)
 	defer c.Close()
 	v.proto, v.value = 2, map[int]string{}
 	for range 10 + v.rand.IntN(100) {
-		if time.Now().After(deadline) || v.t.Failed() {
+		if over() || v.t.Failed() {
 			return
 		}
 		v.raw, v.want, v.sent = v.raw[:0], v.want[:0], v.sent[:0]

@@ -23,7 +23,7 @@ type cluster struct {
 	workloads []workload
 	// all keys have values, and keep them: only Redis is emptied before a run, not the masters
 	filled  bool
-	results [][][]*clustered // of each workload, by each way, by round; nil: failed
+	results runs[clustered] // of each workload, by each way
 }
 
 // clustered is one run. CPU is per request.
@@ -54,10 +54,7 @@ func clusterPart(quick bool) *part {
 		j.workloads = append(j.workloads, workload{"SET", usualClients, pipeline, usualSize},
 			workload{"GET", usualClients, pipeline, usualSize})
 	}
-	j.results = make([][][]*clustered, len(j.workloads))
-	for w := range j.results {
-		j.results[w] = make([][]*clustered, len(clusterWays))
-	}
+	j.results = make(runs[clustered], len(j.cases()))
 	return p
 }
 
@@ -82,13 +79,7 @@ func (j *cluster) measure(b *bench, i int) error {
 	}
 	w, way := i/len(clusterWays), i%len(clusterWays)
 	result, err := b.benchmarkCluster(b.targets[way], j.workloads[w], j.time)
-	if err != nil {
-		if err := b.failed(b.targets[way], j.workloads[w].String(), err); err != nil {
-			return err
-		}
-	}
-	j.results[w][way] = append(j.results[w][way], result)
-	return nil
+	return j.results.keep(b, i, b.targets[way], j.workloads[w].String(), result, err)
 }
 
 // clusterLoad never ends by itself.
@@ -123,7 +114,7 @@ func (b *bench) fillCluster() error {
 	return nil
 }
 
-// benchmarkCluster is nil with an error.
+// benchmarkCluster is one run.
 func (b *bench) benchmarkCluster(t *target, w workload, d time.Duration) (*clustered, error) {
 	if err := t.server.serves(); err != nil { // redis-benchmark would try to connect for ever
 		return nil, fmt.Errorf("not running: %w", err)

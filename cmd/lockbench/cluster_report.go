@@ -1,10 +1,6 @@
 package main
 
-import (
-	"fmt"
-
-	"lockproxy/cmd/lockbench/stat"
-)
+import "fmt"
 
 func (j *cluster) sections() []*section {
 	s := &section{title: "Cluster",
@@ -22,31 +18,20 @@ func (j *cluster) sections() []*section {
 		header: []string{"", "direct, requests/s", "lockproxy, requests/s", "ratio", "direct, CPU",
 			"lockproxy, CPU"}}
 	for w, load := range j.workloads {
-		direct, through := j.figures(w, 0, clusterRate), j.figures(w, 1, clusterRate)
-		cpu := stat.Of(j.figures(w, 1, clusterCPU))
+		direct, through := w*len(clusterWays), w*len(clusterWays)+1
+		cpu := j.results.spread(through, clusterCPU)
 		cell := cpu.Format("%.1f")
 		if cpu.Rounds > 0 {
-			cell += fmt.Sprintf(" [%.1f]",
-				stat.Of(j.figures(w, 1, func(r *clustered) float64 {
-					return us(r.lockproxy)
-				})).Median)
+			own := j.results.spread(through, func(r *clustered) float64 { return us(r.lockproxy) })
+			cell += fmt.Sprintf(" [%.1f]", own.Median)
 		}
-		s.row(fmt.Sprintf("%s, P=%d", load.test, load.pipeline), stat.Of(direct).Format("%.0f"),
-			stat.Of(through).Format("%.0f"),
-			stat.Of(stat.Ratios(through, direct)).Format("%.2f"),
-			stat.Of(j.figures(w, 0, clusterCPU)).Format("%.1f"), cell)
+		s.row(fmt.Sprintf("%s, P=%d", load.test, load.pipeline),
+			j.results.spread(direct, clusterRate).Format("%.0f"),
+			j.results.spread(through, clusterRate).Format("%.0f"),
+			j.results.ratio(through, direct, clusterRate).Format("%.2f"),
+			j.results.spread(direct, clusterCPU).Format("%.1f"), cell)
 	}
 	return []*section{s}
-}
-
-// figures of each round, for a workload by one of the ways.
-func (j *cluster) figures(w, way int, of func(*clustered) float64) []float64 {
-	return over(j.results[w][way], func(r *clustered) float64 {
-		if r == nil {
-			return stat.Failed
-		}
-		return of(r)
-	})
 }
 
 func clusterRate(r *clustered) float64 { return r.rate }

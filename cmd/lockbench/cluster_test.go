@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"lockproxy/cmd/lockbench/stat"
 )
 
 func TestClusterTable(t *testing.T) {
@@ -14,9 +12,10 @@ func TestClusterTable(t *testing.T) {
 		return &clustered{rate: rate, nodesCPU: 10 * time.Microsecond, lockproxy: lockproxy}
 	}
 	j := clusterPart(true).jobs[0].(*cluster)
-	j.results[0] = [][]*clustered{{run(100, 0), run(200, 0), run(300, 0)},
-		{run(60, 5*time.Microsecond), run(100, 5*time.Microsecond), nil}}
-	j.results[1] = [][]*clustered{{run(100, 0)}, {nil}}
+	j.results = runs[clustered]{{run(100, 0), run(200, 0), run(300, 0)},
+		{run(60, 5*time.Microsecond), run(100, 5*time.Microsecond), nil},
+		{run(100, 0)}, {nil}}
+	j.workloads = j.workloads[:2]
 	got := j.sections()[0].markdown("")
 	for _, want := range []string{
 		"| SET, P=1 | 200 (100–300) | 80 (60–100), 1 failed | 0.55 (0.50–0.60), 1 failed | 10.0 " +
@@ -93,10 +92,10 @@ func TestBenchmarkOfCluster(t *testing.T) {
 		}
 	}
 	for w, load := range j.workloads {
-		if rate := stat.Of(j.figures(w, 0, clusterRate)); rate.Rounds != 1 || rate.Median < 100 {
+		if rate := j.results.spread(2*w, clusterRate); rate.Rounds != 1 || rate.Median < 100 {
 			t.Errorf("%v, directly: %+v", load, rate)
 		}
-		if rate := stat.Of(j.figures(w, 1, clusterRate)); rate.Failed != 1 {
+		if rate := j.results.spread(2*w+1, clusterRate); rate.Failed != 1 {
 			t.Errorf("%v, by an impostor: %+v", load, rate)
 		}
 	}

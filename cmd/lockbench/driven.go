@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"lockproxy/cmd/lockbench/load"
+	"lockproxy/internal/resp"
 )
 
 // driven is a run of lockbench's own load generator against one target.
@@ -21,21 +23,19 @@ type driven struct {
 // What the load generator asks for: the usual value.
 const usualKey = "lockbench:value"
 
-// getPlan is to GET the usual value, pipeline times in a row.
-func (b *bench) getPlan(pipeline int) (load.Plan, error) {
-	value := string(slices.Repeat([]byte("x"), usualSize))
+// getPlan is to GET the usual value.
+func (b *bench) getPlan() (load.Plan, error) {
+	value := strings.Repeat("x", usualSize)
 	if _, err := b.monitor.do("SET", usualKey, value); err != nil {
 		return load.Plan{}, err
 	}
-	request := "*2\r\n$3\r\nGET\r\n$" + strconv.Itoa(len(usualKey)) + "\r\n" + usualKey + "\r\n"
-	reply := "$" + strconv.Itoa(len(value)) + "\r\n" + value + "\r\n"
-	return load.Plan{Request: slices.Repeat([]byte(request), pipeline),
-		Reply: slices.Repeat([]byte(reply), pipeline)}, nil
+	return load.Plan{Request: resp.AppendCommand(nil, "GET", usualKey),
+		Reply: fmt.Appendf(nil, "$%d\r\n%s\r\n", len(value), value)}, nil
 }
 
 // driveClients runs a plan with clients of a target, which are connected already: what connecting
 // costs is not measured.
-func (b *bench) driveClients(t *target, clients *load.Clients, p load.Plan) (d driven, err error) {
+func (b *bench) driveClients(t *target, clients *load.Clients, p load.Plan) (*driven, error) {
 	var proxy, result = time.Duration(0), load.Result{}
 	used, err := b.during(func() (err error) {
 		before, err := t.server.process().cpu()
@@ -50,11 +50,11 @@ func (b *bench) driveClients(t *target, clients *load.Clients, p load.Plan) (d d
 		return err
 	})
 	if err != nil {
-		return driven{}, err
+		return nil, err
 	}
 	slices.Sort(result.Latencies)
 	answered := len(result.Latencies) - result.Unanswered
-	d = driven{rate: result.Rate, latencies: result.Latencies, unanswered: result.Unanswered,
+	d := &driven{rate: result.Rate, latencies: result.Latencies, unanswered: result.Unanswered,
 		redisCPU: used.cpu / time.Duration(max(answered, 1))}
 	if t.name != viaDirect {
 		d.proxyCPU = proxy / time.Duration(max(answered, 1))
@@ -63,10 +63,10 @@ func (b *bench) driveClients(t *target, clients *load.Clients, p load.Plan) (d d
 }
 
 // driveNew is driveClients with n new clients.
-func (b *bench) driveNew(t *target, n int, p load.Plan) (driven, error) {
+func (b *bench) driveNew(t *target, n int, p load.Plan) (*driven, error) {
 	clients, err := load.Open(t.server.addr, n)
 	if err != nil {
-		return driven{}, err
+		return nil, err
 	}
 	defer clients.Close()
 	return b.driveClients(t, clients, p)

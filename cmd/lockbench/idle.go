@@ -12,7 +12,7 @@ import (
 type idle struct {
 	clients int // as many as the limit on open files allows, if that is fewer
 	time    time.Duration
-	results [][]*idled // of each way, by round; nil: failed
+	results runs[idled] // of each way
 }
 
 // idled is one run of idle.
@@ -28,7 +28,7 @@ type idled struct {
 var idleTargets = []string{viaDirect, viaLockproxy, viaHAProxy}
 
 func idlePart(quick bool) *part {
-	j := &idle{clients: 10000, time: 2 * time.Second, results: make([][]*idled, len(idleTargets))}
+	j := &idle{clients: 10000, time: 2 * time.Second, results: make(runs[idled], len(idleTargets))}
 	p := &part{rounds: 3, others: true, jobs: []job{j}}
 	if quick {
 		p.rounds, j.time = 1, time.Second
@@ -52,14 +52,7 @@ func (j *idle) measure(b *bench, way int) error {
 	defer inner.close()
 	t := inner.targets[len(inner.targets)-1]
 	result, err := j.among(inner, t)
-	if err != nil {
-		if err := inner.failed(t, j.title(), err); err != nil {
-			return err
-		}
-		result = nil
-	}
-	j.results[way] = append(j.results[way], result)
-	return nil
+	return j.results.keep(inner, way, t, j.title(), result, err)
 }
 
 // settleTime is how long servers are left alone before their memory is read.
@@ -70,7 +63,7 @@ func (j *idle) among(b *bench, t *target) (*idled, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := b.getPlan(1)
+	plan, err := b.getPlan()
 	if err != nil {
 		return nil, err
 	}

@@ -5,22 +5,7 @@ import (
 	"slices"
 
 	"lockproxy/cmd/lockbench/chart"
-	"lockproxy/cmd/lockbench/stat"
 )
-
-// figures of each round by one of the ways.
-func (j *idle) figures(way int, of func(*idled) float64) []float64 {
-	return over(j.results[way], func(r *idled) float64 {
-		if r == nil {
-			return stat.Failed
-		}
-		return of(r)
-	})
-}
-
-func (j *idle) spread(way int, of func(*idled) float64) stat.Spread {
-	return stat.Of(j.figures(way, of))
-}
 
 const kilobyte = 1 << 10
 
@@ -45,16 +30,16 @@ func (j *idle) sections() []*section {
 		Groups: []string{"idle", "idle, after load by others", "in Redis"}}
 	for way, name := range idleTargets {
 		s.row(name, j.counts(way),
-			j.spread(way, (*idled).memoryKB).Format("%.1f"),
-			j.spread(way, (*idled).laterKB).Format("%.1f"),
-			j.spread(way, (*idled).redisKB).Format("%.1f"),
-			j.spread(way, func(r *idled) float64 { return r.without }).Format("%.0f"),
-			j.spread(way, func(r *idled) float64 { return r.among }).Format("%.0f"),
-			j.spread(way, (*idled).ratio).Format("%.2f"))
+			j.results.spread(way, (*idled).memoryKB).Format("%.1f"),
+			j.results.spread(way, (*idled).laterKB).Format("%.1f"),
+			j.results.spread(way, (*idled).redisKB).Format("%.1f"),
+			j.results.spread(way, func(r *idled) float64 { return r.without }).Format("%.0f"),
+			j.results.spread(way, func(r *idled) float64 { return r.among }).Format("%.0f"),
+			j.results.spread(way, (*idled).ratio).Format("%.2f"))
 		series := chart.Series{Name: name, Color: colorOf(name)}
 		for _, of := range []func(*idled) float64{(*idled).memoryKB, (*idled).laterKB,
 			(*idled).redisKB} {
-			series.Values = append(series.Values, j.spread(way, of))
+			series.Values = append(series.Values, j.results.spread(way, of))
 		}
 		bars.Series = append(bars.Series, series)
 	}
@@ -91,8 +76,8 @@ func (j *idle) goals() []goal {
 	way := slices.Index(idleTargets, viaLockproxy)
 	return []goal{
 		{name: fmt.Sprintf("Memory of lockproxy for each of %s idle connections", j.counts(way)),
-			want: 20, unit: " KB", got: j.spread(way, (*idled).memoryKB)},
+			want: 20, unit: " KB", got: j.results.spread(way, (*idled).memoryKB)},
 		{name: "Throughput of 50 active clients among them, as a ratio to without", want: 0.9,
-			atLeast: true, got: j.spread(way, (*idled).ratio)},
+			atLeast: true, got: j.results.spread(way, (*idled).ratio)},
 	}
 }

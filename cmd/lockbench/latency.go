@@ -23,8 +23,8 @@ type halfLoad struct {
 	results latencies
 }
 
-// latencies are of each way, by round; nil: failed.
-type latencies [][]*driven
+// latencies are of each way.
+type latencies struct{ runs[driven] }
 
 func latencyPart(quick bool) *part {
 	alone, loaded := &lone{time: time.Second}, &halfLoad{time: 2 * time.Second}
@@ -32,7 +32,8 @@ func latencyPart(quick bool) *part {
 	if quick {
 		p.rounds, alone.time, loaded.time = 3, 500*time.Millisecond, time.Second
 	}
-	alone.results, loaded.results = make(latencies, len(allWays)), make(latencies, len(allWays))
+	alone.results.runs = make(runs[driven], len(allWays))
+	loaded.results.runs = make(runs[driven], len(allWays))
 	return p
 }
 
@@ -40,7 +41,7 @@ func (j *lone) title() string   { return "Latency, 1 client" }
 func (j *lone) cases() []string { return allWays }
 
 func (j *lone) measure(b *bench, i int) error {
-	plan, err := b.getPlan(1)
+	plan, err := b.getPlan()
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (j *halfLoad) title() string   { return "Latency, half load" }
 func (j *halfLoad) cases() []string { return allWays }
 
 func (j *halfLoad) measure(b *bench, i int) error {
-	plan, err := b.getPlan(1)
+	plan, err := b.getPlan()
 	if err != nil {
 		return err
 	}
@@ -86,13 +87,5 @@ func (b *bench) fullRate(p load.Plan) (float64, error) {
 // the run a failure: they count as long as they waited.
 func (l latencies) measure(b *bench, way, clients int, p load.Plan, run string) error {
 	d, err := b.driveNew(b.targets[way], clients, p)
-	result := &d
-	if err != nil {
-		if err := b.failed(b.targets[way], run, err); err != nil {
-			return err
-		}
-		result = nil
-	}
-	l[way] = append(l[way], result)
-	return nil
+	return l.keep(b, way, b.targets[way], run, d, err)
 }

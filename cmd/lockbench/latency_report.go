@@ -9,12 +9,7 @@ import (
 
 // quantile is a latency of every round by one of the ways, in µs.
 func (l latencies) quantile(way int, q float64) []float64 {
-	return over(l[way], func(d *driven) float64 {
-		if d == nil {
-			return stat.Failed
-		}
-		return us(d.latencies.at(q))
-	})
+	return l.figures(way, func(d *driven) float64 { return us(d.latencies.at(q)) })
 }
 
 // added is how much longer a quantile is than directly, round by round, in µs.
@@ -95,13 +90,8 @@ func (j *halfLoad) sections() []*section {
 			inBytes(usualSize), j.time),
 		header: []string{""}}
 	j.results.table(s, func(way int) []string {
-		reached := over(j.results[way], func(d *driven) float64 {
-			if d == nil {
-				return stat.Failed
-			}
-			return d.rate / j.rate
-		})
-		return []string{stat.Of(reached).Format("%.2f")}
+		reached := j.results.spread(way, func(d *driven) float64 { return d.rate / j.rate })
+		return []string{reached.Format("%.2f")}
 	})
 	s.header = append(s.header, "reached")
 	s.figures = []figure{j.results.figure("latency-half-load",

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"lockproxy/cmd/lockbench/stat"
 )
 
 // liveBench is a real Redis, and as its "proxy" a second Redis: one that answers everything by
@@ -43,21 +41,21 @@ func TestBenchmarkOfRedis(t *testing.T) {
 		if err != nil || n < 48 {
 			t.Fatalf("%v: calibrated to %d requests: %v", w, n, err)
 		}
-		rate, used, err := b.benchmark(b.targets[0], w, n)
-		if err != nil || rate < 100 {
-			t.Errorf("%v: %v requests/s: %v", w, rate, err)
+		r, err := b.benchmark(b.targets[0], w, n)
+		if err != nil || r.rate < 100 {
+			t.Fatalf("%v: %+v: %v", w, r, err)
 		}
-		if used.client <= 0 || used.redis <= 0 || used.proxy != 0 {
-			t.Errorf("%v: %+v µs", w, used)
+		if r.client <= 0 || r.redis <= 0 || r.proxy != 0 {
+			t.Errorf("%v: %+v µs", w, r)
 		}
 	}
 }
 
 func TestRunThatRedisHasNotSeenFails(t *testing.T) {
 	b, impostor := liveBench(t)
-	if rate, _, err := b.benchmark(impostor, workload{"SET", 2, 1, 10}, 1000); err == nil ||
+	if r, err := b.benchmark(impostor, workload{"SET", 2, 1, 10}, 1000); err == nil ||
 		!strings.Contains(err.Error(), "Redis has seen 0") {
-		t.Errorf("%v requests/s: %v", rate, err)
+		t.Errorf("%+v: %v", r, err)
 	}
 }
 
@@ -66,12 +64,11 @@ func TestFailedRunIsNotedAndItsServerRestarted(t *testing.T) {
 	impostor.server.cmd.Process.Kill()
 	impostor.server.cmd.Wait()
 	j := &relay{workloads: []workload{{"GET", 2, 1, 10}}, requests: []int{100},
-		rates: [][][]float64{make([][]float64, len(allWays))},
-		spent: [][][]spent{make([][]spent, len(allWays))}}
+		results: make(runs[ran], len(allWays))}
 	if err := j.measure(b, 1); err != nil {
 		t.Fatalf("one dead proxy ends the report: %v", err)
 	}
-	if s := stat.Of(j.rates[0][1]); s.Failed != 1 || s.Rounds != 0 {
+	if s := j.results.spread(1, relayRate); s.Failed != 1 || s.Rounds != 0 {
 		t.Errorf("counted as %+v", s)
 	}
 	if len(b.failures) != 1 || !strings.HasPrefix(b.failures[0],
@@ -134,7 +131,7 @@ func TestReportLeavesNothingBehind(t *testing.T) {
 
 func TestDriveNew(t *testing.T) {
 	b, _ := liveBench(t)
-	plan, err := b.getPlan(2)
+	plan, err := b.getPlan()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +150,7 @@ func TestDriveNew(t *testing.T) {
 // What other servers than the proxies use is not theirs.
 func TestProxiesCPU(t *testing.T) {
 	b, impostor := liveBench(t)
-	plan, err := b.getPlan(1)
+	plan, err := b.getPlan()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,8 +174,7 @@ func TestProxiesCPU(t *testing.T) {
 
 func TestIdleClientsOfRedis(t *testing.T) {
 	b, _ := liveBench(t)
-	j := &idle{clients: 300, time: 50 * time.Millisecond, results: make([][]*idled,
-		len(idleTargets))}
+	j := &idle{clients: 300, time: 50 * time.Millisecond, results: make(runs[idled], len(idleTargets))}
 	if err := j.measure(b, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func (j *profiled) measure(b *bench, i int) error {
 			return fmt.Errorf("cannot tell how many requests to send: %w", err)
 		}
 		run = func(b *bench) (int, error) {
-			_, _, err := b.benchmark(b.targets[1], w, n)
+			_, err := b.benchmark(b.targets[1], w, n)
 			return n, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"lockproxy/cmd/lockbench/redisbench"
-	"lockproxy/cmd/lockbench/stat"
 )
 
 // relay is GET and SET by redis-benchmark, directly and through each proxy: what it costs that a
@@ -18,8 +17,13 @@ type relay struct {
 	workloads []workload
 	// of a run of each workload: as many as have kept Redis busy for that time; 0: not known yet
 	requests []int
-	rates    [][][]float64 // of each workload, by each way, by round
-	spent    [][][]spent   // likewise
+	results  runs[ran] // of each workload, by each way
+}
+
+// ran is one run.
+type ran struct {
+	rate float64 // requests/s
+	spent
 }
 
 // workload is one way to use redis-benchmark.
@@ -65,10 +69,7 @@ func relayPart(quick bool) *part {
 		}
 	}
 	j.requests = make([]int, len(j.workloads))
-	j.rates, j.spent = make([][][]float64, len(j.workloads)), make([][][]spent, len(j.workloads))
-	for w := range j.rates {
-		j.rates[w], j.spent[w] = make([][]float64, len(allWays)), make([][]spent, len(allWays))
-	}
+	j.results = make(runs[ran], len(j.cases()))
 	return p
 }
 
@@ -93,31 +94,23 @@ func (j *relay) measure(b *bench, i int) error {
 		}
 		j.requests[w] = n
 	}
-	rate, used, err := b.benchmark(b.targets[way], j.workloads[w], j.requests[w])
-	if err != nil {
-		if err := b.failed(b.targets[way], j.workloads[w].String(), err); err != nil {
-			return err
-		}
-		rate, used = stat.Failed, nothingKnown
-	}
+	result, err := b.benchmark(b.targets[way], j.workloads[w], j.requests[w])
 	if way == 0 && err == nil { // calibrated at a bad moment, runs would stay short
-		j.requests[w] = max(j.requests[w], int(rate*j.time.Seconds()))
+		j.requests[w] = max(j.requests[w], int(result.rate*j.time.Seconds()))
 	}
-	j.rates[w][way] = append(j.rates[w][way], rate)
-	j.spent[w][way] = append(j.spent[w][way], used)
-	return nil
+	return j.results.keep(b, i, b.targets[way], j.workloads[w].String(), result, err)
 }
 
 // calibrate finds out how many requests keep Redis busy for a time.
 func (b *bench) calibrate(w workload, d time.Duration) (int, error) {
 	least := 4 * w.clients * w.pipeline // or some clients would have nothing to send
 	for n := max(least, 500); ; {
-		rate, _, err := b.benchmark(b.targets[0], w, n)
+		r, err := b.benchmark(b.targets[0], w, n)
 		if err != nil {
 			return 0, err
 		}
-		if took := float64(n) / rate; took > d.Seconds()/4 {
-			return max(least, int(rate*d.Seconds())), nil
+		if took := float64(n) / r.rate; took > d.Seconds()/4 {
+			return max(least, int(r.rate*d.Seconds())), nil
 		}
 		n *= 4
 	}
@@ -128,20 +121,20 @@ const runLimit = 60 * time.Second
 
 // benchmark runs redis-benchmark once and looks that Redis itself has seen all of it: a proxy that
 // answers by itself, loses requests or sends them twice is no measure.
-func (b *bench) benchmark(t *target, w workload, requests int) (rate float64, s spent, err error) {
+func (b *bench) benchmark(t *target, w workload, requests int) (*ran, error) {
 	if err := t.server.serves(); err != nil { // redis-benchmark would try to connect for ever
-		return 0, s, fmt.Errorf("not running: %w", err)
+		return nil, fmt.Errorf("not running: %w", err)
 	}
 	value := strings.Repeat("x", w.size)
 	if _, err := b.monitor.do("SET", redisbench.Key, value); err != nil {
-		return 0, s, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(b.ctx, runLimit,
 		fmt.Errorf("not done after %v", runLimit))
 	defer cancel()
 	before, err := t.server.process().cpu()
 	if err != nil {
-		return 0, s, err
+		return nil, err
 	}
 	var report redisbench.Report
 	used, err := b.during(func() (err error) {
@@ -150,17 +143,18 @@ func (b *bench) benchmark(t *target, w workload, requests int) (rate float64, s 
 		return err
 	})
 	if err != nil {
-		return 0, s, err
+		return nil, err
 	}
 	after, err := t.server.process().cpu()
 	if err != nil {
-		return 0, s, err
+		return nil, err
 	}
-	s = spent{client: us(report.CPU) / float64(requests), redis: us(used.cpu) / float64(requests)}
+	r := &ran{rate: report.Rate, spent: spent{client: us(report.CPU) / float64(requests),
+		redis: us(used.cpu) / float64(requests)}}
 	if t.name != viaDirect {
-		s.proxy = us(after-before) / float64(requests)
+		r.proxy = us(after-before) / float64(requests)
 	}
-	return report.Rate, s, w.seenBy(used, requests)
+	return r, w.seenBy(used, requests)
 }
 
 // seenBy is an error unless Redis has done what was asked for. redis-benchmark sends whole

@@ -71,7 +71,7 @@ func (j *relay) aspect(a aspect) *section {
 		if !a.shows(load) {
 			continue
 		}
-		cells := []string{a.label(load), stat.Of(j.rates[w][0]).Format("%.0f")}
+		cells := []string{a.label(load), j.results.spread(j.run(w, 0), relayRate).Format("%.0f")}
 		for way := range allWays[1:] {
 			ratio := j.ratio(w, way+1)
 			cells = append(cells, ratio.Format("%.2f"))
@@ -85,9 +85,14 @@ func (j *relay) aspect(a aspect) *section {
 	return s
 }
 
+// run is the case of a workload by one of the ways.
+func (j *relay) run(w, way int) int { return w*len(allWays) + way }
+
+func relayRate(r *ran) float64 { return r.rate }
+
 // ratio is of a workload, by one of the ways, to the same directly.
 func (j *relay) ratio(w, way int) stat.Spread {
-	return stat.Of(stat.Ratios(j.rates[w][way], j.rates[w][0]))
+	return j.results.ratio(j.run(w, way), j.run(w, 0), relayRate)
 }
 
 func (j *relay) goals() (list []goal) {
@@ -110,12 +115,12 @@ func (j *relay) goals() (list []goal) {
 
 // lead is lockproxy's rate as a ratio to the better of the other proxies in the same round.
 func (j *relay) lead(w int) stat.Spread {
-	ours := j.rates[w][slices.Index(allWays, viaLockproxy)]
-	var leads []float64
-	for r := range ours {
-		best := max(j.rates[w][slices.Index(allWays, viaHAProxy)][r],
-			j.rates[w][slices.Index(allWays, viaTwemproxy)][r])
-		leads = append(leads, ours[r]/best)
+	rates := func(name string) []float64 {
+		return j.results.figures(j.run(w, slices.Index(allWays, name)), relayRate)
+	}
+	leads, haproxy, twemproxy := rates(viaLockproxy), rates(viaHAProxy), rates(viaTwemproxy)
+	for r := range leads {
+		leads[r] /= max(haproxy[r], twemproxy[r])
 	}
 	return stat.Of(leads)
 }

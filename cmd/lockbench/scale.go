@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"lockproxy/cmd/lockbench/chart"
-	"lockproxy/cmd/lockbench/stat"
 )
 
 // scale is one workload with more and more clients: whether what a command costs stays the same.
 type scale struct {
 	time    time.Duration
 	clients []int
-	results [][][]*driven // of each number of clients, by each way, by round; nil: failed
+	results runs[driven] // of each number of clients, by each way
 }
 
 func scalePart(quick bool) *part {
@@ -21,10 +20,7 @@ func scalePart(quick bool) *part {
 	if quick {
 		p.rounds, j.time = 1, 700*time.Millisecond
 	}
-	j.results = make([][][]*driven, len(j.clients))
-	for n := range j.results {
-		j.results[n] = make([][]*driven, len(allWays))
-	}
+	j.results = make(runs[driven], len(j.cases()))
 	return p
 }
 
@@ -45,7 +41,7 @@ func (j *scale) cases() (names []string) {
 
 func (j *scale) measure(b *bench, i int) error {
 	n, way := i/len(allWays), i%len(allWays)
-	plan, err := b.getPlan(1)
+	plan, err := b.getPlan()
 	if err != nil {
 		return err
 	}
@@ -54,25 +50,7 @@ func (j *scale) measure(b *bench, i int) error {
 	if err == nil && d.unanswered > 0 {
 		err = fmt.Errorf("%d requests were not answered", d.unanswered)
 	}
-	result := &d
-	if err != nil {
-		if err := b.failed(b.targets[way], count(j.clients[n], "client"), err); err != nil {
-			return err
-		}
-		result = nil
-	}
-	j.results[n][way] = append(j.results[n][way], result)
-	return nil
-}
-
-// figures of each round, for a number of clients by one of the ways.
-func (j *scale) figures(n, way int, of func(*driven) float64) []float64 {
-	return over(j.results[n][way], func(d *driven) float64 {
-		if d == nil {
-			return stat.Failed
-		}
-		return of(d)
-	})
+	return j.results.keep(b, i, b.targets[way], count(j.clients[n], "client"), d, err)
 }
 
 func driveRate(d *driven) float64 { return d.rate }
@@ -105,19 +83,18 @@ func (j *scale) sections() []*section {
 			append(cpuLines.At, float64(clients))
 		rateCells, cpuCells := []string{thousands(clients)}, []string{thousands(clients)}
 		for way := range allWays {
-			rate, both := stat.Of(j.figures(n, way, driveRate)), stat.Of(j.figures(n, way, bothCPU))
+			i := n*len(allWays) + way
+			rate, both := j.results.spread(i, driveRate), j.results.spread(i, bothCPU)
 			rateLines.Series[way].Values = append(rateLines.Series[way].Values, rate)
 			cpuLines.Series[way].Values = append(cpuLines.Series[way].Values, both)
 			rateCells = append(rateCells, rate.Format("%.0f"))
 			cpuCell := both.Format("%.1f")
 			if way > 0 {
-				ratio := stat.Of(stat.Ratios(j.figures(n, way, driveRate),
-					j.figures(n, 0, driveRate)))
+				ratio := j.results.ratio(i, i-way, driveRate)
 				rateCells = append(rateCells, ratio.Format("%.2f"))
 			}
 			if way > 0 && both.Rounds > 0 {
-				proxy := stat.Of(j.figures(n, way,
-					func(d *driven) float64 { return us(d.proxyCPU) }))
+				proxy := j.results.spread(i, func(d *driven) float64 { return us(d.proxyCPU) })
 				cpuCell += fmt.Sprintf(" [%.1f]", proxy.Median)
 			}
 			cpuCells = append(cpuCells, cpuCell)

@@ -11,35 +11,17 @@ import (
 // spent is the processor time that went into one request of a run, µs, by who has used it.
 type spent struct{ client, proxy, redis float64 }
 
-var nothingKnown = spent{stat.Failed, stat.Failed, stat.Failed}
-
-func byClient(s spent) float64 { return s.client }
-func byProxy(s spent) float64  { return s.proxy }
-func byRedis(s spent) float64  { return s.redis }
-
-func (j *relay) spentBy(w, way int, by func(spent) float64) stat.Spread {
-	return stat.Of(over(j.spent[w][way], by))
-}
-
 // unused is what of the cores' time nobody had who takes part, µs for each of what was done at this
 // rate. It is never below 0, though the kernel counts in coarse steps.
 func (s spent) unused(rate float64) float64 {
 	return max(0, float64(runtime.NumCPU())*1e6/rate-s.client-s.proxy-s.redis)
 }
 
-func (j *relay) unused(w, way int) stat.Spread {
-	var figures []float64
-	for r, s := range j.spent[w][way] {
-		figures = append(figures, s.unused(j.rates[w][way][r]))
-	}
-	return stat.Of(figures)
-}
-
 // allowed is the ratio to direct that the client could have reached with a core for itself all the
 // time, by what it has used for a request.
 func (j *relay) allowed(w, way int) stat.Spread {
-	rates := over(j.spent[w][way], func(s spent) float64 { return 1e6 / s.client })
-	return stat.Of(stat.Ratios(rates, j.rates[w][0]))
+	rates := j.results.figures(j.run(w, way), func(r *ran) float64 { return 1e6 / r.client })
+	return stat.Of(stat.Ratios(rates, j.results.figures(j.run(w, 0), relayRate)))
 }
 
 // cores shows who uses them with the usual number of clients, directly and through lockproxy.
@@ -59,12 +41,16 @@ func (j *relay) cores() *section {
 			continue
 		}
 		cells := []string{fmt.Sprintf("%s, P=%d, %s", load.test, load.pipeline, inBytes(load.size))}
-		for _, figure := range []stat.Spread{
-			j.spentBy(w, 0, byClient), j.spentBy(w, 0, byRedis), j.unused(w, 0),
-			j.spentBy(w, way, byClient), j.spentBy(w, way, byProxy), j.spentBy(w, way, byRedis),
-			j.unused(w, way),
-		} {
-			cells = append(cells, figure.Format("%.1f"))
+		add := func(way int, of func(*ran) float64) {
+			cells = append(cells, j.results.spread(j.run(w, way), of).Format("%.1f"))
+		}
+		for _, way := range []int{0, way} {
+			add(way, func(r *ran) float64 { return r.client })
+			if way > 0 {
+				add(way, func(r *ran) float64 { return r.proxy })
+			}
+			add(way, func(r *ran) float64 { return r.redis })
+			add(way, func(r *ran) float64 { return r.unused(r.rate) })
 		}
 		s.row(append(cells, j.allowed(w, way).Format("%.2f"))...)
 	}

@@ -1,0 +1,117 @@
+package locks_test
+
+import (
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+)
+
+// Repeated takeovers of locks don't multiply the checks in the grace period.
+func TestAttackTakeoverStorm(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	c := proxytest.Dial(t, p.Addr)
+	direct.Set(proxytest.Ctx, "job", "1000000000", 0)
+	const n = 500
+	for range n {
+		c.Lock("job 30")
+		c.Expect("UNLOCK job", ":1\r\n")
+	}
+	time.Sleep(2200 * time.Millisecond)
+	if scripts, _ := scriptCalls(t, direct); scripts > 3*n {
+		t.Errorf("%d scripts for %d locks", scripts, n)
+	}
+}
+
+// Clients hang up and upstream connections break at any point. No two hold the lock at once, and it
+// is never unheld for long.
+func TestAttackChaos(t *testing.T) {
+	t.Parallel()
+	_, relay, p := attackBoth(t)
+	proxies := []*proxytest.Proxy{p, proxytest.Start(t, "redis://"+relay.addr, nil)}
+	end := time.Now().Add(4 * time.Second)
+	type span struct {
+		token    int64
+		from, to time.Time
+	}
+	var (
+		mu    sync.Mutex
+		spans []span
+		wg    sync.WaitGroup
+	)
+	wg.Go(func() {
+		for time.Now().Before(end) {
+			time.Sleep(25 * time.Millisecond)
+			relay.cutAny()
+		}
+	})
+	for i := range 12 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 1))
+			var c *proxytest.Conn
+			for time.Now().Before(end) {
+				if c == nil {
+					nc, err := net.Dial("tcp", proxies[i%2].Addr)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					c = proxytest.Dialed(t, nc)
+				}
+				wait := []string{"0.005", "0.05", "0", "10"}[random.IntN(4)]
+				c.Write(resp.AppendCommand(nil, "LOCK", "job", "60", "SESSION", "WAIT", wait))
+				if random.IntN(10) == 0 {
+					time.Sleep(rand.N(20 * time.Millisecond))
+					c.Close()
+					c = nil
+					continue
+				}
+				got, err := c.TryReply(10 * time.Second)
+				s := span{from: time.Now()}
+				if err == nil && got[0] == ':' {
+					s.token = proxytest.Token(t, got)
+					time.Sleep(rand.N(2 * time.Millisecond))
+					s.to = time.Now()
+					how := []string{"", "FORCE"}[random.IntN(2)]
+					c.Write(resp.AppendCommand(nil, strings.Fields("UNLOCK job "+how)...))
+					if got, err = c.TryReply(10 * time.Second); got == ":1\r\n" && how == "" {
+						mu.Lock()
+						spans = append(spans, s)
+						mu.Unlock()
+					}
+				}
+				if err != nil || got[0] == '-' {
+					if proxytest.IsTimeout(err) {
+						t.Errorf("client %d has waited in vain", i)
+					}
+					c.Close()
+					c = nil
+				}
+			}
+			if c != nil {
+				c.Close()
+			}
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	longest := time.Duration(0)
+	for i := 1; i < len(spans); i++ {
+		if spans[i].from.Before(spans[i-1].to) || spans[i].token <= spans[i-1].token {
+			t.Errorf("two holders: %v, %v", spans[i-1], spans[i])
+		}
+		longest = max(longest, spans[i].from.Sub(spans[i-1].to))
+	}
+	t.Logf("%d locks, the longest time without one %v", len(spans), longest)
+	if len(spans) < 50 || longest > 1500*time.Millisecond {
+		t.Errorf("%d locks, the longest time without one %v", len(spans), longest)
+	}
+}

@@ -1,0 +1,197 @@
+package locks_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+)
+
+// judge records which client has which lock, according to the replies.
+type judge struct {
+	mu         sync.Mutex
+	holders    map[string]heldLock
+	last       map[string]int64
+	taken      int
+	violations []string // two holders at a time
+	backward   []string // tokens
+	wrong      []string // replies
+	lost       int      // locks whose holder learnt at UNLOCK that it had lost them
+	unknown    int      // commands reported as of unknown outcome, or ended with the connection
+	refused    int      // answered UPSTREAM or NOREPLICAS with nothing done
+}
+
+type heldLock struct {
+	token int64
+	until time.Time
+}
+
+func newJudge() *judge { return &judge{holders: map[string]heldLock{}, last: map[string]int64{}} }
+
+func (j *judge) took(key string, token int64, timeout time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.taken++
+	if other := j.holders[key]; time.Now().Before(other.until) {
+		j.violations = append(j.violations, fmt.Sprintf("%s: %d while %d holds it", key, token,
+			other.token))
+	}
+	if token <= j.last[key] {
+		j.backward = append(j.backward, fmt.Sprintf("%s: %d after %d", key, token, j.last[key]))
+	}
+	j.last[key] = max(token, j.last[key])
+	j.holders[key] = heldLock{token, time.Now().Add(timeout)}
+}
+
+func (j *judge) frees(key string, token int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.holders[key].token == token {
+		delete(j.holders, key)
+	}
+}
+
+// failed counts an error reply. closed says that the connection ended instead.
+func (j *judge) failed(got string, closed bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case closed || strings.Contains(got, "unknown"):
+		j.unknown++
+	case strings.HasPrefix(got, "-UPSTREAM ") || strings.HasPrefix(got, "-NOREPLICAS ") ||
+		strings.HasPrefix(got, "-READONLY ") || strings.HasPrefix(got, "-LOADING ") ||
+		strings.HasPrefix(got, "-UNBLOCKED ") || strings.HasPrefix(got, "-MASTERDOWN "):
+		j.refused++
+	default:
+		j.wrong = append(j.wrong, got)
+	}
+}
+
+func (j *judge) count(n *int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	*n++
+}
+
+// workload is clients that lock, and clients that read and write, through one proxy, until stop.
+type workload struct {
+	t       *testing.T
+	addr    string
+	prefix  string
+	judge   *judge
+	stopped chan struct{}
+	running sync.WaitGroup
+}
+
+func startWorkload(t *testing.T, addr, prefix string) *workload {
+	w := &workload{t: t, addr: addr, prefix: prefix, judge: newJudge(),
+		stopped: make(chan struct{})}
+	for i := range 8 {
+		w.running.Go(func() {
+			w.clients(func(c *proxytest.Conn) bool {
+				return w.lock(c, fmt.Sprintf("%s:%d", prefix, i%4))
+			})
+		})
+	}
+	for i := range 4 {
+		n := 0
+		w.running.Go(func() {
+			w.clients(func(c *proxytest.Conn) bool {
+				n++
+				return w.data(c, fmt.Sprintf("%s-data-%d-%d", prefix, i, n))
+			})
+		})
+	}
+	return w
+}
+
+func (w *workload) stop() *judge {
+	close(w.stopped)
+	w.running.Wait()
+	return w.judge
+}
+
+// clients runs step on a connection, and on another when that has ended.
+func (w *workload) clients(step func(c *proxytest.Conn) (alive bool)) {
+	for {
+		nc, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		c := proxytest.Dialed(w.t, nc)
+		for alive := true; alive; {
+			select {
+			case <-w.stopped:
+				nc.Close()
+				return
+			default:
+			}
+			alive = step(c)
+		}
+		nc.Close()
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+const workTimeout = 10 * time.Second
+
+// lock takes a lock, holds it for a while, mostly a short one, and releases it.
+func (w *workload) lock(c *proxytest.Conn, key string) (alive bool) {
+	c.Write([]byte("LOCK " + key + " 10 WAIT 3\r\n"))
+	got, err := c.TryReply(20 * time.Second)
+	if err != nil || got[0] == '-' {
+		w.judge.failed(got, err != nil)
+		return err == nil
+	}
+	if got[0] != ':' {
+		return true
+	}
+	token := proxytest.Token(w.t, got)
+	w.judge.took(key, token, workTimeout)
+	hold := time.Duration(rand.N(5)) * time.Millisecond
+	if rand.N(20) == 0 {
+		hold = time.Second
+	}
+	time.Sleep(hold)
+	w.judge.frees(key, token)
+	fmt.Fprintf(c, "UNLOCK %s %d\r\n", key, token)
+	got, err = c.TryReply(20 * time.Second)
+	switch {
+	case err != nil || got[0] == '-':
+		w.judge.failed(got, err != nil)
+		return err == nil
+	case got == ":0\r\n":
+		w.judge.count(&w.judge.lost)
+	}
+	return true
+}
+
+// data sends a pipeline whose replies tell which request each belongs to.
+func (w *workload) data(c *proxytest.Conn, id string) (alive bool) {
+	c.Write([]byte("ECHO " + id + "a\r\nSET " + id + " 1 PX 5000\r\nECHO " + id + "b\r\nEXISTS " +
+		id + "\r\n"))
+	wants := []string{fmt.Sprintf("$%d\r\n%sa\r\n", len(id)+1, id), "+OK\r\n",
+		fmt.Sprintf("$%d\r\n%sb\r\n", len(id)+1, id), ":1\r\n"}
+	failed := false
+	for _, want := range wants {
+		got, err := c.TryReply(20 * time.Second)
+		switch {
+		case err != nil:
+			w.judge.failed(got, true)
+			return false
+		case got[0] == '-':
+			failed = true
+			w.judge.failed(got, false)
+		case got != want && !failed: // after a failure the rest can be from another server
+			w.judge.failed(got, false)
+		}
+	}
+	time.Sleep(time.Millisecond)
+	return true
+}

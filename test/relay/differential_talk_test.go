@@ -1,0 +1,306 @@
+package relay_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// A diffSide is one of the two compared ways to a Redis, and a direct connection to that Redis.
+type diffSide struct {
+	addr    string
+	control *diffConn
+	port    string
+}
+
+// A diffConn is a raw connection.
+type diffConn struct {
+	nc   net.Conn
+	in   *bufio.Reader
+	last []string // the last call
+}
+
+// diffPatience is how long a reply can take before a test fails.
+const diffPatience = 10 * time.Second
+
+func diffDial(addr string) (*diffConn, error) {
+	nc, err := net.DialTimeout("tcp", addr, diffPatience)
+	if err != nil {
+		return nil, err
+	}
+	return &diffConn{nc: nc, in: bufio.NewReaderSize(nc, 64<<10)}, nil
+}
+
+func (c *diffConn) send(args ...string) {
+	c.last = args
+	c.nc.Write(resp.AppendCommand(nil, args...)) // a failure shows in what is read
+}
+
+// do sends a call and reads its one reply.
+func (c *diffConn) do(args ...string) string {
+	c.send(args...)
+	return c.reply()
+}
+
+// reply reads one reply, or says in brackets why there is none.
+func (c *diffConn) reply() string {
+	raw, err := c.read(diffPatience)
+	switch {
+	case err == nil:
+		return raw
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return raw + "(nothing comes)"
+	}
+	return raw + "(closed)"
+}
+
+func (c *diffConn) read(patience time.Duration) (string, error) {
+	c.nc.SetReadDeadline(time.Now().Add(patience))
+	var scan resp.Scanner
+	var raw []byte
+	for {
+		if _, err := c.in.Peek(1); err != nil {
+			return string(raw), err
+		}
+		have, _ := c.in.Peek(c.in.Buffered())
+		n, done, err := scan.Scan(have)
+		raw = append(raw, have[:n]...)
+		c.in.Discard(n)
+		if done || err != nil {
+			return string(raw), err
+		}
+	}
+}
+
+// rest reads until the connection is closed, by reset or not.
+func (c *diffConn) rest() string {
+	c.nc.SetReadDeadline(time.Now().Add(diffPatience))
+	raw, err := io.ReadAll(c.in)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return string(raw) + "(not closed)"
+	}
+	return string(raw) + "(closed)"
+}
+
+// A diffEvent is the outcome of a step.
+type diffEvent struct {
+	step    diffStep
+	reply   string // as it came, several one after the other
+	compare string // after normalisation
+}
+
+// diffTalk is one conversation being held with one side.
+type diffTalk struct {
+	side  *diffSide
+	proto string
+	conns map[string]*diffConn
+	order []string
+	vars  map[string]string
+	sent  bool // all calls are sent
+}
+
+// pipelineable reports whether no step of the conversation needs an earlier reply.
+func (c *diffConversation) pipelineable() bool {
+	for _, step := range c.steps {
+		if step.conn != "" || step.directive != "" || step.capture != "" || step.closed ||
+			len(step.args) == 0 || slices.Contains(step.args, "$port") {
+			return false
+		}
+	}
+	return len(c.steps) > 0
+}
+
+// hold holds the conversation and returns the outcome of each step. It ends early when a reply is
+// missing. Pipelined, it sends all calls before it reads the first reply.
+func (c *diffConversation) hold(side *diffSide, proto string,
+	pipelined bool) (events []diffEvent, err error) {
+	talk := &diffTalk{side: side, proto: proto, conns: map[string]*diffConn{},
+		vars: map[string]string{"port": side.port}}
+	defer func() {
+		for _, conn := range talk.conns {
+			conn.nc.Close()
+		}
+	}()
+	for _, clean := range [][]string{{"FLUSHALL"}, {"FUNCTION", "FLUSH"}, {"SCRIPT", "FLUSH"},
+		{"SLOWLOG", "RESET"}, {"CONFIG", "RESETSTAT"}} {
+		if reply := side.control.do(clean...); reply != "+OK\r\n" {
+			return nil, fmt.Errorf("%v is answered %q", clean, reply)
+		}
+	}
+	if pipelined {
+		conn, err := talk.open("")
+		if err != nil {
+			return nil, err
+		}
+		var all []byte
+		for _, step := range c.steps {
+			all = resp.AppendCommand(all, step.args...)
+		}
+		talk.sent = true
+		go conn.nc.Write(all) // ends when all is written, or the connection is closed below
+	}
+	for _, step := range c.steps {
+		event, err := talk.do(step)
+		if err != nil {
+			return events, fmt.Errorf("line %d, %s: %w", step.line, step.text, err)
+		}
+		events = append(events, event)
+	}
+	// What has not been read must also be the same.
+	for _, name := range talk.order {
+		conn := talk.conns[name]
+		step := diffStep{text: "at the end, on connection @" + name, conn: name, closed: true}
+		if half, ok := conn.nc.(*net.TCPConn); ok && half.CloseWrite() == nil {
+			raw := conn.rest()
+			events = append(events, diffEvent{step, raw, diffNormal(nil, raw)})
+		}
+	}
+	return events, nil
+}
+
+func (t *diffTalk) do(step diffStep) (event diffEvent, err error) {
+	event.step = step
+	switch step.directive {
+	case "blocked":
+		return event, t.waitFor("INFO clients", "\r\nblocked_clients:"+step.args[0]+"\r\n")
+	case "until":
+		return event, t.waitFor(step.args[0], step.args[1])
+	case "busy":
+		return event, t.waitFor("PING", "-BUSY ")
+	}
+	conn := t.conns[step.conn]
+	if conn == nil {
+		if conn, err = t.open(step.conn); err != nil {
+			return event, err
+		}
+	}
+	switch step.directive {
+	case "":
+	case "send":
+		_, err = io.WriteString(conn.nc, strings.Join(step.args, ""))
+		return event, err
+	case "closewrite":
+		return event, conn.nc.(*net.TCPConn).CloseWrite()
+	case "close":
+		return event, conn.nc.Close()
+	default:
+		return event, errors.New("unknown directive")
+	}
+
+	switch {
+	case t.sent:
+		conn.last = step.args
+	case len(step.args) > 0:
+		conn.send(t.expand(conn, step.args)...)
+	}
+	var raw strings.Builder
+	if step.closed {
+		raw.WriteString(conn.rest())
+	} else {
+		for range step.replies {
+			raw.WriteString(conn.reply())
+		}
+	}
+	event.reply = raw.String()
+	if step.capture != "" {
+		m := step.pattern.FindStringSubmatch(event.reply)
+		if m == nil {
+			return event, fmt.Errorf("%q has no $%s", event.reply, step.capture)
+		}
+		t.vars[step.capture] = m[1]
+		return event, nil
+	}
+	event.compare = diffNormal(conn.last, event.reply)
+	if step.lost {
+		event.compare = diffLost.ReplaceAllString(event.compare, "")
+	}
+	if strings.HasSuffix(event.reply, "(nothing comes)") {
+		return event, fmt.Errorf("only %q comes", event.reply)
+	}
+	return event, nil
+}
+
+func (t *diffTalk) open(name string) (*diffConn, error) {
+	conn, err := diffDial(t.side.addr)
+	if err != nil {
+		return nil, err
+	}
+	t.conns[name] = conn
+	t.order = append(t.order, name)
+	if t.proto == "3" {
+		if reply := conn.do("HELLO", "3"); !strings.HasPrefix(reply, "%") {
+			return nil, fmt.Errorf("HELLO 3 is answered %q", reply)
+		}
+	}
+	return conn, nil
+}
+
+// expand inserts the variables.
+func (t *diffTalk) expand(conn *diffConn, args []string) []string {
+	expanded := make([]string, len(args))
+	for i, arg := range args {
+		expanded[i] = arg
+		if len(arg) > 1 && arg[0] == '$' {
+			if value, ok := t.vars[arg[1:]]; ok {
+				expanded[i] = value
+			}
+		}
+	}
+	return expanded
+}
+
+// waitFor asks until the reply contains text, since Redis sends no notification.
+func (t *diffTalk) waitFor(call, text string) error {
+	for deadline := time.Now().Add(diffPatience); ; time.Sleep(time.Millisecond) {
+		reply := t.side.control.do(strings.Fields(call)...)
+		if strings.Contains(reply, text) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is still answered %q", call, reply)
+		}
+	}
+}
+
+// diffCompare reports where the proxied conversation differs from the direct one.
+func diffCompare(t *testing.T, file string, direct, proxied []diffEvent) {
+	t.Helper()
+	for i := range min(len(direct), len(proxied)) {
+		d, p := direct[i], proxied[i]
+		if d.compare == p.compare || diffMayStayOpen(d, p) {
+			continue
+		}
+		t.Errorf("%s:%d: %s\n direct:  %s\n proxied: %s", file, d.step.line, d.step.text,
+			diffShow(d.compare), diffShow(p.compare))
+	}
+	if len(direct) != len(proxied) {
+		t.Errorf("%s: %d steps directly, %d through the proxy", file, len(direct), len(proxied))
+	}
+}
+
+func diffMayStayOpen(direct, proxied diffEvent) bool {
+	return diffStaysOpen[direct.step.text] != "" && direct.reply == "(closed)" &&
+		proxied.reply == "(not closed)"
+}
+
+func diffShow(s string) string {
+	if len(s) > 3000 {
+		s = s[:3000] + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// diffIsError reports whether a reply is an error.
+func diffIsError(reply string) bool {
+	return strings.HasPrefix(reply, "-") || strings.HasPrefix(reply, "!")
+}

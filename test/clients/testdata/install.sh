@@ -13,6 +13,8 @@ needed=(
   '/usr/bin/python3 -I -c "import redis" | python3-redis'
   '/usr/bin/php -r "exit((int) !class_exists(\"Redis\"));" | php-cli php-redis'
   '/usr/bin/php -r "require \"Predis/autoload.php\";" | php-cli php-predis'
+  '/usr/bin/php -r "require \"Symfony/Component/Lock/autoload.php\";" | php-cli php-symfony-lock'
+  '/usr/bin/php -r "require \"Illuminate/Redis/autoload.php\";" | php-cli php-illuminate-cache php-illuminate-redis'
   '/usr/bin/ruby -e "require %q(redis)" | ruby ruby-redis'
   '/usr/bin/perl -MRedis -e 1 | libredis-perl'
   'command -v javac | default-jdk-headless'

@@ -1,0 +1,124 @@
+<?php
+// Laravel's cache locks, by lockproxy: copy this file into your program, and in the boot() of a
+// service provider say
+//
+//   LockproxyLaravel\Store::register($this->app);
+//
+// Then a store of config/cache.php with 'driver' => 'lockproxy' is a redis store, with the same
+// settings, whose Cache::lock() is LOCK. Cache::lock('report', 30)->block(5, $callback) waits in
+// order of arrival, without polling. Laravel's Redis must be lockproxy.
+
+namespace LockproxyLaravel;
+
+use Illuminate\Cache\Lock as BaseLock;
+use Illuminate\Cache\RedisStore;
+use Illuminate\Contracts\Cache\LockTimeoutException;
+
+class Store extends RedisStore
+{
+    public static function register($app): void
+    {
+        $app['cache']->extend('lockproxy', function ($app, array $config) {
+            $connection = $config['connection'] ?? 'default';
+            $prefix = $config['prefix'] ?? $app['config']['cache.prefix'] ?? '';
+            $store = new self($app['redis'], $prefix, $connection);
+            return $app['cache']->repository(
+                $store->setLockConnection($config['lock_connection'] ?? $connection));
+        });
+    }
+
+    public function lock($name, $seconds = 0, $owner = null)
+    {
+        return new Lock($this->lockConnection(), $this->getPrefix() . $name, $seconds, $owner);
+    }
+}
+
+class Lock extends BaseLock
+{
+    /** Seconds for which a lock without a time is held; lockproxy has no locks without end. */
+    const LONGEST = 86400;
+
+    public ?int $token = null; // rises with every acquisition: it fences other databases too
+
+    public function __construct(private $redis, string $name, int $seconds, ?string $owner = null)
+    {
+        parent::__construct($name, $seconds, $owner);
+    }
+
+    public function acquire()
+    {
+        return $this->take();
+    }
+
+    public function block($seconds, $callback = null)
+    {
+        if (! $this->take('WAIT', max($seconds, 0.001))) {
+            throw new LockTimeoutException;
+        }
+        if (! is_callable($callback)) {
+            return true;
+        }
+        try {
+            return $callback();
+        } finally {
+            $this->release();
+        }
+    }
+
+    public function release()
+    {
+        $token = $this->token;
+        if ($token === null && $this->getCurrentOwner() === $this->owner) { // restoreLock()
+            $token = $this->info()['token'] ?? 0;
+        }
+        $this->token = null;
+        return $token !== null && $this->send('UNLOCK', $this->name, $token) === 1;
+    }
+
+    public function forceRelease()
+    {
+        $this->send('UNLOCK', $this->name, 'FORCE');
+    }
+
+    protected function getCurrentOwner()
+    {
+        return $this->info()['owner'] ?? '';
+    }
+
+    private function take(...$wait): bool
+    {
+        $seconds = $this->seconds > 0 ? $this->seconds : self::LONGEST;
+        $reply = $this->send('LOCK', $this->name, $seconds, 'OWNER', $this->owner, ...$wait);
+        $this->token = is_int($reply) ? $reply : null;
+        return $this->token !== null;
+    }
+
+    private function info(): array
+    {
+        $info = $this->send('LOCKINFO', $this->name) ?: [];
+        return array_column(array_chunk($info, 2), 1, 0);
+    }
+
+    /** Errors are thrown; null is null with Predis and false with phpredis. */
+    private function send(...$command)
+    {
+        $client = $this->redis->client();
+        if (! $client instanceof \Redis) {
+            $reply = $client->executeRaw(array_map('strval', $command), $failed);
+            return $failed ? throw new \RuntimeException($reply) : $reply;
+        }
+        $reading = $client->getOption(\Redis::OPT_READ_TIMEOUT);
+        $wait = array_search('WAIT', $command, true);
+        if ($wait !== false && $reading > 0) { // it must be longer than the wait
+            $client->setOption(\Redis::OPT_READ_TIMEOUT, $reading + $command[$wait + 1]);
+        }
+        try {
+            $client->clearLastError();
+            $reply = $client->rawCommand(...array_map('strval', $command));
+            $failed = $client->getLastError();
+        } finally {
+            $client->setOption(\Redis::OPT_READ_TIMEOUT, $reading);
+        }
+        return $failed === null ? $reply : throw new \RedisException($failed);
+    }
+}

@@ -1,0 +1,85 @@
+<?php
+// examples/adapters/LockproxyLaravel.php with Laravel's cache and Redis components.
+// usage: php laravel.php HOST PORT phpredis|predis
+
+foreach (['Support', 'Contracts', 'Cache', 'Redis'] as $component) {
+    require "Illuminate/$component/autoload.php";
+}
+require 'Predis/autoload.php';
+require __DIR__ . '/../../../../examples/adapters/LockproxyLaravel.php';
+
+use Illuminate\Contracts\Cache\LockTimeoutException;
+use Illuminate\Redis\RedisManager;
+use LockproxyLaravel\Store;
+
+function check(string $what, mixed $got, mixed $want = true): void
+{
+    if ($got !== $want) {
+        fwrite(STDERR, "FAIL $what: got " . json_encode($got) . "\n");
+        exit(1);
+    }
+}
+
+$manager = new RedisManager(null, $argv[3], [
+    'default' => ['host' => $argv[1], 'port' => (int) $argv[2], 'read_timeout' => 1],
+]);
+
+// The parts of an application that register() asks for.
+$cache = new class {
+    public array $drivers = [];
+
+    public function extend(string $name, callable $make): void
+    {
+        $this->drivers[$name] = $make;
+    }
+
+    public function repository($store)
+    {
+        return new Illuminate\Cache\Repository($store);
+    }
+};
+$app = ['cache' => $cache, 'redis' => $manager, 'config' => ['cache.prefix' => 'adapter:laravel:']];
+Store::register($app);
+$store = $cache->drivers['lockproxy']($app, ['driver' => 'lockproxy']);
+
+$store->put('value', 'cached', 10); // everything else is as with a redis store
+check('the cache', $store->get('value'), 'cached');
+
+$name = "$argv[3]:report";
+check('get', $store->lock($name, 10)->get(fn () => 'done'), 'done');
+$a = $store->lock($name, 10);
+$b = $store->lock($name, 10);
+check('acquire', $a->get());
+check('acquire by another', $b->get(), false);
+check('release by another', $b->release(), false);
+$token = $a->token;
+check('token', $token > 0);
+
+$began = microtime(true);
+try {
+    $b->block(1.3); // longer than the read timeout
+    check('block throws', false);
+} catch (LockTimeoutException) {
+    check('it has waited', microtime(true) - $began > 1.2);
+}
+try {
+    $store->lock($name, 10)->block(0);
+    check('block(0) throws', false);
+} catch (LockTimeoutException) {
+}
+
+check('restoreLock by another', $store->restoreLock($name, 'nobody')->release(), false);
+check('restoreLock', $store->restoreLock($name, $a->owner())->release());
+check('released', $a->release(), false);
+check('block', $b->block(1, fn () => $b->token > $token));
+check('without a time', $store->lock($name)->get());
+check('held', $store->lock($name, 1)->get(), false);
+$store->lock($name)->forceRelease();
+check('forced', $store->lock($name, 1)->get(fn () => true));
+try {
+    $store->lock($name, 1e9)->get();
+    check('an error is thrown', false);
+} catch (Exception $e) {
+    check('it is the error', str_contains($e->getMessage(), 'timeout is not a float'));
+}
+echo "ok\n";

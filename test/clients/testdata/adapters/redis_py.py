@@ -1,0 +1,80 @@
+#!/usr/bin/python3
+"""examples/adapters/lockproxy_redis_py.py with redis-py.  usage: redis_py.py HOST PORT"""
+import os
+import sys
+import threading
+import time
+
+import redis
+from redis.exceptions import LockError, LockNotOwnedError
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../../examples/adapters"))
+sys.dont_write_bytecode = True
+import lockproxy_redis_py
+
+PREFIX = "adapter:redis-py:"
+
+
+def check(what, got, want=True):
+    if got != want:
+        sys.exit(f"FAIL {what}: got {got!r}, want {want!r}")
+
+
+def raises(what, error, call):
+    try:
+        call()
+    except error:
+        return
+    sys.exit(f"FAIL {what}: no {error.__name__}")
+
+
+for decode in False, True:
+    # A read timeout that is shorter than the wait below.
+    r = redis.Redis(sys.argv[1], int(sys.argv[2]), decode_responses=decode, socket_timeout=0.3)
+
+    def lock(name, **options):
+        return r.lock(PREFIX + name, lock_class=lockproxy_redis_py.Lock, **options)
+
+    raises("no timeout", LockError, lambda: lock("a"))
+    a, b = lock("a", timeout=10, blocking=False), lock("a", timeout=10, thread_local=False)
+    check("locked before", a.locked(), False)
+    check("acquire", a.acquire())
+    first = a.token
+    check("locked", b.locked())
+    check("owned", (a.owned(), b.owned()), (True, False))
+    check("acquire without waiting", b.acquire(blocking=False), False)
+    check("acquire that waits for nothing", b.acquire(blocking_timeout=0), False)
+    began = time.monotonic()
+    check("acquire in vain", b.acquire(blocking_timeout=0.6), False)
+    check("it has waited", 0.5 < time.monotonic() - began < 3)
+
+    check("extend", a.extend(10))
+    check("to 20 s", 19 < a._info()["remaining_ms"] / 1000 <= 20)
+    check("extend anew", a.extend(5, replace_ttl=True))
+    check("to 5 s", 4 < a._info()["remaining_ms"] / 1000 <= 5)
+    check("reacquire", a.reacquire())
+    check("to 10 s", 9 < a._info()["remaining_ms"] / 1000 <= 10)
+
+    # A waiter is given the lock, and keeps it when the connection on which it has waited closes.
+    given = []
+    waiter = threading.Thread(target=lambda: given.append((b.acquire(), b.token, time.monotonic())))
+    waiter.start()
+    time.sleep(0.6)
+    released = time.monotonic()
+    a.release()
+    waiter.join()
+    check("given to the waiter", given[0][0])
+    check("its token is greater", given[0][1] > first)
+    check("at once", given[0][2] - released < 0.3)
+    time.sleep(0.3)
+    check("it still has it", b.owned())
+    raises("a second release", LockError, a.release)
+    check("UNLOCK FORCE", r.execute_command("UNLOCK", b.name, "FORCE"), 1)
+    raises("extend of a lost lock", LockNotOwnedError, lambda: b.extend(1))
+    raises("release of a lost lock", LockNotOwnedError, b.release)
+
+    with lock("a", timeout=10) as held:
+        pong = r.execute_command("FENCE", held.name, held.token, "PING")
+        check("FENCE", pong in (b"PONG", "PONG"))
+    check("free after with", held.locked(), False)
+print("ok")

@@ -109,14 +109,14 @@ func (l *Locks) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 func (l *Locks) tried(ctx context.Context, s Session, t *lockRun, a attempt, err error) Reply {
 	switch {
 	case err != nil:
-		l.observeRefused(err)
+		l.observeRefused(t.id, err)
 		if a.token != 0 && !a.before {
 			l.undo(s, &heldLock{lockRequest: t.lockRequest, as: s.Identity(), token: a.token})
 		}
 		l.failed(ctx, s, &heldLock{lockRequest: t.lockRequest, as: s.Identity()}, err)
 		return errorReply(err)
 	case a.token == 0:
-		l.observeRefused(nil)
+		l.observeRefused(t.id, nil)
 		return nullReply
 	}
 	return l.acquired(s, t.lockRequest, a)
@@ -131,7 +131,7 @@ func (l *Locks) acquired(s Session, r lockRequest, a attempt) Reply {
 		lock.by = s
 	}
 	l.hold(s.Holder(), lock)
-	l.observeAcquired(lock, a.renewed)
+	l.observeAcquired(lock, a)
 	if a.takenOver {
 		l.startGrace(lock.as, lock.id(), a.token)
 	}

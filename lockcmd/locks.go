@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/journal"
 )
 
 // Config is what an operator decides about locks.
@@ -21,6 +22,8 @@ type Config struct {
 	Moves          bool          // another server may replace the upstream: waiters wait for it
 	Cluster        bool          // the upstream is a Redis Cluster: locks on many servers
 	Durability
+	// History is how much memory may be used to remember what happened to locks, bytes; 0 is none.
+	History  int64
 	SlowWait time.Duration // log a client that has waited so long for a lock; 0 logs none
 	Observer Observer      // nil is none
 	// CanFence reports whether a command may run in a transaction that the proxy begins.
@@ -70,6 +73,7 @@ type Locks struct {
 	shapes       *foreign.Shapes // of their scripts
 
 	observer Observer
+	journal  *journal.Journal
 	counters counters
 	registry *registry
 	sessions *sessionKeys
@@ -99,6 +103,7 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 	}
 	l.sessions = newSessionKeys(cfg.Cluster)
 	l.SetSlowWait(cfg.SlowWait)
+	l.journal = journal.New(cfg.History)
 	l.setObserver(cfg.Observer)
 	l.background = newBackgroundClients(connect, cfg.Cluster)
 	l.timers = newTimers()

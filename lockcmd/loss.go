@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/journal"
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/slot"
 )
 
@@ -131,7 +133,13 @@ func (l *Locks) lose(lock *heldLock, why string) {
 	h.removeLocked(lock.id())
 	h.mu.Unlock()
 	l.counters.lost.Add(1)
-	l.registry.remove(lock.id(), proof{"token", lock.tokenText()}, 0)
+	if l.registry.remove(lock.id(), proof{"token", lock.tokenText()}, 0) != nil {
+		kind := journal.Lost
+		if why == lostWrongType {
+			kind = journal.Deleted
+		}
+		l.journalEnd(kind, lock, monotonic.Now())
+	}
 	l.log.Warn("session lock lost",
 		"key", lock.key, "token", lock.token, "client", h.Addr, "reason", why)
 	lock.by.LockLost(lock.key, lock.token)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
 )
@@ -73,27 +74,34 @@ func (l *Locks) Stats() Stats {
 // setObserver is called once, by New.
 func (l *Locks) setObserver(by Observer) {
 	l.observer, l.registry = by, newRegistry(&l.counters.expired)
+	l.registry.onExpired = func(lock *heldLock) {
+		l.journalEnd(journal.Expired, lock, lock.until.Load())
+	}
 	if by == nil {
 		l.observer = noObserver{}
 	}
 }
 
-// observeAcquired is for a LOCK that is answered with a token. again says that its owner had it.
-func (l *Locks) observeAcquired(lock *heldLock, again bool) {
-	if again {
+// observeAcquired is for a LOCK that is answered with the token of an attempt.
+func (l *Locks) observeAcquired(lock *heldLock, a attempt) {
+	if a.renewed {
 		l.counters.renewed.Add(1)
 	} else {
 		l.counters.acquired.Add(1)
 	}
 	l.registry.put(lock)
+	if !a.renewed {
+		l.journal.Acquired(journal.Lock(lock.id()), lock.holder(), a.waited, monotonic.Now())
+	}
 }
 
 // observeRefused is for a LOCK without WAIT that got nothing.
-func (l *Locks) observeRefused(err error) {
+func (l *Locks) observeRefused(id LockID, err error) {
 	if err != nil {
 		l.counters.failed.Add(1)
 	} else {
 		l.counters.held.Add(1)
+		l.journal.Refused(journal.Lock(id), monotonic.Now())
 	}
 }
 
@@ -134,19 +142,29 @@ func (l *Locks) observeRelease(r *unlockRun, v resp.Value, answer []int64, err e
 		return // no client was given the lock
 	}
 	_, forced := r.on.(operatorConn)
+	kind := journal.Disconnected
 	switch {
 	case forced || p.kind == "force":
 		l.counters.forced.Add(1)
+		kind = journal.Forced
 	case asked:
 		l.counters.unlocked.Add(1)
+		kind = journal.Released
 	default:
 		l.counters.disconnect.Add(1)
 	}
 	lock := l.registry.remove(r.id, p, token)
 	if lock == nil {
+		client := ""
+		if len(v.Elems) > 4 {
+			client = string(v.Elems[4].Text)
+		}
+		l.journalElsewhere(kind, r.id, token, client)
 		return
 	}
-	l.observer.LockHeld(monotonic.Since(lock.since))
+	now := monotonic.Now()
+	l.journalEnd(kind, lock, now)
+	l.observer.LockHeld(time.Duration(now - lock.since))
 	for _, session := range lock.sessionsBesides("") {
 		l.lose(session, lossByRelease(r))
 	}

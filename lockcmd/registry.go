@@ -15,7 +15,9 @@ import (
 type registry struct {
 	seed    maphash.Seed
 	expired *atomic.Uint64
-	shards  [registryShards]registryShard
+	// onExpired is called for each lock that expired counts, with its shard locked. nil is none.
+	onExpired func(*heldLock)
+	shards    [registryShards]registryShard
 }
 
 type registryShard struct {
@@ -65,7 +67,7 @@ func (r *registry) put(lock *heldLock) {
 			lock.until.Store(max(lock.until.Load(), old.until.Load()))
 		}
 	case now > old.until.Load():
-		r.expired.Add(1)
+		r.countExpired(old)
 	}
 	if s.puts++; s.puts > maxRegistered/2 {
 		r.sweepLocked(s, now)
@@ -180,8 +182,15 @@ func (r *registry) sweepLocked(s *registryShard, now int64) {
 	for id, lock := range s.locks {
 		if now > lock.until.Load()+int64(expiryGrace) {
 			delete(s.locks, id)
-			r.expired.Add(1)
+			r.countExpired(lock)
 		}
+	}
+}
+
+func (r *registry) countExpired(lock *heldLock) {
+	r.expired.Add(1)
+	if r.onExpired != nil {
+		r.onExpired(lock)
 	}
 }
 

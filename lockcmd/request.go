@@ -49,4 +49,5 @@ type attempt struct {
 	before    bool          // this connection had been given it before
 	remaining time.Duration // of a held lock
 	askedAt   time.Time
+	waited    time.Duration // in the queue of waiters
 }

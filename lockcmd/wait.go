@@ -37,7 +37,9 @@ func (l *Locks) wait(ctx context.Context, s Session, r lockRequest, patience tim
 	}
 	queued := err == nil && !l.isGranted(w)
 	if queued {
+		l.waitBegan(w)
 		err = l.waitTurn(ctx, s, w, patience, pause)
+		l.waitEnded(w)
 	}
 	return l.endWait(ctx, s, w, queued, err)
 }
@@ -94,6 +96,7 @@ func (l *Locks) waitTurn(
 		if err != nil || l.isGranted(w) {
 			return err
 		}
+		l.findHolder(w)
 		next.arm(pause)
 	}
 }
@@ -190,6 +193,9 @@ func (l *Locks) endWait(ctx context.Context, s Session, w *waiter, queued bool, 
 		}
 		return errorReply(ErrGone)
 	case won:
+		if queued {
+			w.waited = time.Since(w.joined)
+		}
 		return l.acquired(s, w.lockRequest, w.attempt)
 	case err != nil:
 		l.failed(ctx, s, w.lock(0), err)

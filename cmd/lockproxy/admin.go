@@ -18,6 +18,7 @@ type AdminOptions struct {
 	AdminToken     string        `group:"Watching" placeholder:"TOKEN" help:"Who logs in on the live page with this may release locks there; better given as LOCKPROXY_ADMIN_TOKEN. At least 16 characters (default: nobody may)."`
 	AdminTokenFile filled        `group:"Watching" placeholder:"FILE" help:"A file that holds --admin-token, such as a mounted secret."`
 	AdminPprof     bool          `group:"Watching" help:"Serve Go's profiles at --admin, below /debug/pprof/."`
+	LockHistory    size          `group:"Watching" default:"16mb" placeholder:"SIZE" help:"Memory for what happened to locks within the last hour; 0 keeps nothing (default ${default})."`
 	SlowWait       time.Duration `group:"Watching" default:"0" placeholder:"DURATION" help:"Log a line when a client has waited so long for a lock, with its holder; at most ten a second (default: none)."`
 }
 
@@ -26,6 +27,8 @@ const minAdminToken = 16
 
 func (o *AdminOptions) check() error {
 	switch {
+	case o.LockHistory < 0 || o.LockHistory > 1<<40:
+		return fmt.Errorf("--lock-history is %d: want 0 to 1tb", o.LockHistory)
 	case o.SlowWait < 0:
 		return fmt.Errorf("--slow-wait is %v: want a time, or 0 for none", o.SlowWait)
 	case o.Admin == "" && (o.AdminToken != "" || o.AdminPprof):
@@ -48,6 +51,7 @@ type watching struct {
 // tell it of what it does.
 func (o *AdminOptions) prepare(cfg *proxy.Config, old *parent) (*watching, error) {
 	cfg.Version, cfg.Locks.SlowWait = version, o.SlowWait
+	cfg.Locks.History = int64(o.LockHistory)
 	w := &watching{options: o}
 	if o.Admin == "" {
 		return w, nil

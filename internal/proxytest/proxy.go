@@ -87,8 +87,9 @@ func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Confi
 	}
 	cfg := proxy.Config{
 		Upstream: target,
-		Locks:    lockcmd.Config{MaxTimeout: 24 * time.Hour, FenceRetention: 10 * time.Minute},
-		Logger:   hclog.NewNullLogger(),
+		Locks: lockcmd.Config{MaxTimeout: 24 * time.Hour, FenceRetention: 10 * time.Minute,
+			History: 4 << 20},
+		Logger: hclog.NewNullLogger(),
 		// The same tests run in both modes: see the Makefile.
 		Dedicated: Dedicated,
 	}

@@ -1,0 +1,227 @@
+package journal
+
+import (
+	"time"
+	"unsafe"
+)
+
+// Numbers are what happened to a lock in a time.
+type Numbers struct {
+	Acquired, Refused, Waits uint32
+	Wait, LongestWait        time.Duration // Wait is of all waiters together
+	Hold, LongestHold        time.Duration
+}
+
+func (n *Numbers) add(m Numbers) {
+	n.Acquired += m.Acquired
+	n.Refused += m.Refused
+	n.Waits += m.Waits
+	n.Wait += m.Wait
+	n.LongestWait = max(n.LongestWait, m.LongestWait)
+	n.Hold += m.Hold
+	n.LongestHold = max(n.LongestHold, m.LongestHold)
+}
+
+// Blame is how long others have waited while somebody had a lock.
+type Blame struct {
+	Holder string // "" is unknown, or any beyond maxBlame
+	Wait   time.Duration
+}
+
+// maxBlame bounds the holders that are blamed within a minute; others are blamed together.
+const maxBlame = 8
+
+// minute is what happened within one minute. A lock has those in which something did.
+type minute struct {
+	number int64 // since time 0
+	Numbers
+	blame []Blame
+}
+
+// history is what is remembered of one lock.
+type history struct {
+	Lock
+	prev, next *history // in a list of its shard
+	list       *list
+	size       int // bytes
+
+	minutes []minute // the oldest first
+	holder  string   // the last known
+	since   int64    // when it was given the lock
+	held    bool     // by holder, as far as this proxy knows
+	waiting int      // clients, now
+	changed int64    // up to when their waits are counted
+	asked   int64    // when the upstream was last asked for the holder
+}
+
+const minuteLength = int64(time.Minute)
+
+// minute is that of a time, with those before it that are remembered still.
+func (h *history) minute(at int64) *minute {
+	number := at / minuteLength
+	if n := len(h.minutes); n > 0 && h.minutes[n-1].number >= number {
+		return &h.minutes[n-1] // at can be a little late
+	}
+	old := 0
+	for old < len(h.minutes) && h.minutes[old].number <= number-int64(Window/time.Minute) {
+		old++
+	}
+	h.minutes = append(h.minutes[:0], h.minutes[old:]...)
+	h.minutes = append(h.minutes, minute{number: number})
+	return &h.minutes[len(h.minutes)-1]
+}
+
+// settle counts the waits that go on up to a time.
+func (h *history) settle(at int64) {
+	if h.waiting > 0 && at > h.changed {
+		h.waited(h.changed, at, h.waiting)
+	}
+	h.changed = max(h.changed, at)
+}
+
+// waited counts n waits from a time to another, each minute's in that minute.
+func (h *history) waited(from, to int64, n int) {
+	if oldest := to - int64(Window); from < oldest {
+		h.minute(from).wait(h.holder, time.Duration(oldest-from)*time.Duration(n))
+		from = oldest
+	}
+	for from < to {
+		end := min(to, (from/minuteLength+1)*minuteLength)
+		h.minute(from).wait(h.holder, time.Duration(end-from)*time.Duration(n))
+		from = end
+	}
+}
+
+func (m *minute) wait(holder string, d time.Duration) {
+	m.Wait += d
+	holder = shortened(holder)
+	for i := range m.blame {
+		if m.blame[i].Holder == holder {
+			m.blame[i].Wait += d
+			return
+		}
+	}
+	if len(m.blame) >= maxBlame && holder != "" {
+		m.wait("", d)
+		m.Wait -= d
+		return
+	}
+	m.blame = append(m.blame, Blame{holder, d})
+}
+
+// bytes is about how much memory the history takes.
+func (h *history) bytes() int {
+	n := int(unsafe.Sizeof(*h)) + 2*len(h.Key) + 64 + // in the map too
+		cap(h.minutes)*int(unsafe.Sizeof(minute{}))
+	for i := range h.minutes {
+		n += cap(h.minutes[i].blame) * (int(unsafe.Sizeof(Blame{})) + maxName/2)
+	}
+	return n
+}
+
+// A shard has its histories in two lists: of the locks for which nobody waited, and of the others.
+const (
+	quiet = iota
+	busy
+)
+
+// list is of histories, the longest unused first.
+type list struct{ first, last *history }
+
+func (l *list) push(h *history) {
+	h.list, h.prev, h.next = l, l.last, nil
+	if l.last != nil {
+		l.last.next = h
+	} else {
+		l.first = h
+	}
+	l.last = h
+}
+
+func (h *history) unlink() {
+	if h.prev != nil {
+		h.prev.next = h.next
+	} else {
+		h.list.first = h.next
+	}
+	if h.next != nil {
+		h.next.prev = h.prev
+	} else {
+		h.list.last = h.prev
+	}
+}
+
+// find returns the history of a lock, which is used now. It is nil if there is no room for one.
+func (s *shard) find(id Lock, at int64) *history {
+	h := s.locks[id]
+	if h == nil {
+		if h = s.room(id); h == nil {
+			return nil
+		}
+		h.Lock, h.changed = id, at
+		h.size = h.bytes()
+		s.size += h.size
+		s.locks[id] = h
+		s.used[quiet].push(h)
+		return h
+	}
+	if h.list.last != h {
+		of := h.list
+		h.unlink()
+		of.push(h)
+	}
+	return h
+}
+
+// room makes room for the history of a lock, and returns an empty one. What is waited for now is
+// kept.
+func (s *shard) room(id Lock) *history {
+	need := int(unsafe.Sizeof(history{})) + 2*len(id.Key) + 256
+	var free *history
+	for s.size+need > s.limit {
+		old := s.oldest()
+		if old == nil {
+			return nil
+		}
+		old.unlink()
+		delete(s.locks, old.Lock)
+		s.size -= old.size
+		free = old
+	}
+	if free == nil {
+		return &history{}
+	}
+	minutes := free.minutes[:0]
+	if cap(minutes) > 4 {
+		minutes = nil
+	}
+	*free = history{minutes: minutes}
+	return free
+}
+
+// oldest is the history to forget first, or nil.
+func (s *shard) oldest() *history {
+	for i := range s.used {
+		for h := s.used[i].first; h != nil; h = h.next {
+			if h.waiting == 0 {
+				return h
+			}
+		}
+	}
+	return nil
+}
+
+// contended is for a lock that somebody did not get at once.
+func (s *shard) contended(h *history) {
+	if h.list != &s.used[busy] {
+		h.unlink()
+		s.used[busy].push(h)
+	}
+}
+
+// account counts the memory of a history that has changed.
+func (s *shard) account(h *history) {
+	size := h.bytes()
+	s.size += size - h.size
+	h.size = size
+}

@@ -33,8 +33,9 @@
 // # Goroutines
 //
 // Commands run in their sessions' goroutines. In the background run the jobs of timers, the batches
-// of the background clients, and a receiver of release notifications for each user that waits (at
-// most maxListening). Locks.Close ends all of them.
+// of the background clients, a receiver of release notifications for each user that waits (at most
+// maxListening), and a reader and a writer of keyTracking (at most maxTracking). Locks.Close ends
+// all of them.
 //
 // # Guarantees
 //

@@ -14,8 +14,10 @@ import (
 // they know that they have lost. So:
 //
 //   - Where they compete for a lock, a release leaves the key free for all instead of handing it
-//     over, and no waiter here takes it for a moment: the two kinds take turns.
-//   - Where they compete, the first waiter polls often: nothing notifies it of their releases.
+//     over, and no waiter here takes it for a moment: the two kinds take turns. If they have had
+//     more turns, as many hand-overs in a row make up for that.
+//   - Where they compete, the first waiter polls when a release of theirs passes by, or the
+//     upstream tells of one (keyTracking). If it does not, the waiter polls often.
 //   - Now and then a release leaves the key free although none has been seen: a gap. Foreign
 //     clients that do not use this proxy would never find it free otherwise.
 //   - After LOCK has taken over a lock from an expired timestamp there is a grace period, in which
@@ -31,6 +33,9 @@ const (
 	// the first of these passes before a waiter takes it.
 	minForeignPoll = 15 * time.Millisecond
 	maxForeignPoll = 25 * time.Millisecond
+
+	// maxForeignTurns bounds the hand-overs in a row that make up for their turns.
+	maxForeignTurns = 16
 
 	// takeoverGrace is how long after a takeover the loser's write may still come.
 	takeoverGrace = 2 * time.Second
@@ -50,6 +55,7 @@ type foreignClients map[LockID]foreignSight
 type foreignSight struct {
 	seen  time.Time // when one was last seen
 	freed time.Time // when a release here last left the key free for them
+	turns int       // polls that found the lock theirs; hand-overs have not made up for them
 }
 
 // saw is for a command of a foreign client that competes for a lock.
@@ -62,7 +68,29 @@ func (f foreignClients) saw(id LockID, now time.Time) {
 			}
 		}
 	}
-	f[id] = foreignSight{seen: now, freed: f[id].freed}
+	sight := f[id]
+	sight.seen = now
+	f[id] = sight
+}
+
+// won is for a poll that has found the lock theirs.
+func (f foreignClients) won(id LockID, now time.Time) {
+	f.saw(id, now)
+	sight := f[id]
+	sight.turns = min(sight.turns+1, maxForeignTurns)
+	f[id] = sight
+}
+
+// makeUp reports whether a release may hand the lock over although they compete: they have had it
+// more often than the waiters here. It counts as one hand-over.
+func (f foreignClients) makeUp(id LockID) bool {
+	sight := f[id]
+	if sight.turns == 0 {
+		return false
+	}
+	sight.turns--
+	f[id] = sight
+	return true
 }
 
 // compete reports whether foreign clients have been seen at a lock lately.
@@ -78,13 +106,23 @@ func (f foreignClients) compete(id LockID, now time.Time) bool {
 // leftFree is for a release that has left a lock free: it is their turn, if they compete.
 func (f foreignClients) leftFree(id LockID, now time.Time) {
 	if f.compete(id, now) {
-		f[id] = foreignSight{seen: f[id].seen, freed: now}
+		sight := f[id]
+		sight.freed = now
+		f[id] = sight
 	}
 }
 
 // haveTurn reports whether a lock has just been left free for them.
 func (f foreignClients) haveTurn(id LockID, now time.Time) bool {
 	return f.compete(id, now) && now.Sub(f[id].freed) < minForeignPoll
+}
+
+// turnOver is for a lock that one of them has taken since it was left free.
+func (f foreignClients) turnOver(id LockID) {
+	if sight, ok := f[id]; ok {
+		sight.freed = time.Time{}
+		f[id] = sight
+	}
 }
 
 // foreignCompete is foreignClients.compete for a caller that does not hold mu.
@@ -135,7 +173,8 @@ func (l *Locks) ObserveForeign(
 		}
 		for _, id := range ids {
 			released := l.foreignLocks.Saw(foreign.ID(id), by, r, outcome, now)
-			l.foreignAnswered(id, r.Action, released, now)
+			taken := r.Action.Takes() && outcome == foreign.Yes
+			l.foreignAnswered(id, r.Action, taken, released, now)
 		}
 	}
 }
@@ -152,7 +191,9 @@ func (l *Locks) waitedFor(id LockID) bool {
 // foreignAnswered is for a foreign client's request about a lock that the upstream has accepted.
 // If it can have taken the lock, the first waiter polls often from now on. If it has released the
 // lock, or may have, it is the waiter's turn.
-func (l *Locks) foreignAnswered(id LockID, action foreign.Action, released bool, now time.Time) {
+func (l *Locks) foreignAnswered(
+	id LockID, action foreign.Action, taken, released bool, now time.Time,
+) {
 	if !l.Waiting() {
 		return
 	}
@@ -168,6 +209,9 @@ func (l *Locks) foreignAnswered(id LockID, action foreign.Action, released bool,
 		if news {
 			q.wakeFirst()
 		}
+	}
+	if taken {
+		l.foreign.turnOver(id)
 	}
 	maybe := action == foreign.Touch || action == foreign.Release // some scripts answer 0
 	if released || maybe && q.touched(now) {

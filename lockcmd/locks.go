@@ -63,6 +63,7 @@ type Locks struct {
 	background    *backgroundClients
 	timers        *timers
 	notifications *releaseNotifications
+	tracking      *keyTracking
 
 	guard, retention string // ms, for the scripts
 
@@ -108,6 +109,7 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 	l.background = newBackgroundClients(connect, cfg.Cluster)
 	l.timers = newTimers()
 	l.notifications = newReleaseNotifications(l)
+	l.tracking = newKeyTracking(l)
 	return l
 }
 
@@ -115,6 +117,7 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 func (l *Locks) Close() {
 	l.timers.close()
 	l.notifications.close()
+	l.tracking.close()
 	l.background.close()
 	if n := l.unreleased.Load(); n > 0 {
 		l.log.Warn("locks whose holders have gone could not be released: "+

@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,8 @@ func (k *sessionKeys) add(key string, n int32) {
 func (l *Locks) AnySession() bool { return l.sessions.total.Load() > 0 }
 
 // VerifySessions asks the upstream, soon, whether the session locks at keys of database db still
-// are their holders'. No keys are all keys of all databases. why says what the proxy has seen.
+// are their holders'. No keys are all keys of all databases. why says what the
+// proxy has seen, "" that the key has changed.
 func (l *Locks) VerifySessions(db int, keys []string, why string) {
 	if len(keys) == 0 {
 		for i, lock := range l.registry.allSessions() {
@@ -77,7 +79,7 @@ func (l *Locks) verifyAfter(pause time.Duration, lock *heldLock, why string) {
 		on := l.background.on(ctx, lock.as, lock.key, time.Now().Add(backgroundTimeout))
 		v, err := l.ask(on, checkScript, lock.key, lock.tokenText())
 		if err == nil && v.Int == 0 || isWrongType(err) {
-			l.lose(lock, why)
+			l.lose(lock, cmp.Or(why, lossAtRenewal(err)))
 		}
 		if !lock.suspicions.CompareAndSwap(seen, 0) {
 			lock.suspicions.Store(1)

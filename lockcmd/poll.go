@@ -19,11 +19,15 @@ func (l *Locks) pollOrPause(
 	ctx context.Context, s Session, w *waiter,
 ) (pause time.Duration, err error) {
 	id := w.id()
+	again := w.polled
 	remaining, err := l.poll(s, w)
 	switch {
 	case err == nil:
 		l.recovered(id)
-		return l.pollInterval(id, remaining), nil
+		if remaining > 0 && (again || l.foreignCompete(id)) {
+			l.tracking.want(w.as, w.key)
+		}
+		return l.pollInterval(w, remaining), nil
 	case l.isTransient(ctx, err):
 		return l.pollAfter(w, err), nil
 	}
@@ -53,6 +57,9 @@ func (l *Locks) poll(s Session, w *waiter) (remaining time.Duration, err error) 
 		w.supersede(a)
 		return 0, nil
 	case err != nil || a.token == 0:
+		if a.foreign {
+			l.foreign.won(w.id(), time.Now())
+		}
 		return a.remaining, err
 	}
 	w.attempt = a
@@ -122,10 +129,11 @@ func (l *Locks) rollBack(s Session, w *waiter, a attempt, err error) error {
 	return rejected
 }
 
-// pollInterval is the time to the first waiter's next poll, when the lock has remaining to run.
-func (l *Locks) pollInterval(id LockID, remaining time.Duration) time.Duration {
+// pollInterval is the time to the next poll of w, which is first, when the lock has remaining to
+// run.
+func (l *Locks) pollInterval(w *waiter, remaining time.Duration) time.Duration {
 	pause := jitter(minPoll, maxPoll)
-	if l.foreignCompete(id) {
+	if l.foreignCompete(w.id()) && !l.tracking.tracks(w.as, w.key) {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
 	// Expired means now >= value, on a clock of whole milliseconds.

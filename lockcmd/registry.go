@@ -100,6 +100,9 @@ func (r *registry) sessionsOf(id LockID) []*heldLock {
 	return s.locks[id].appendSessions(nil)
 }
 
+// hasSession reports whether a lock is a session's.
+func (r *registry) hasSession(id LockID) bool { return len(r.sessionsOf(id)) > 0 }
+
 // allSessions are the sessions of all locks.
 func (r *registry) allSessions() (list []*heldLock) {
 	r.sample(math.MaxInt, func(lock *heldLock) { list = lock.appendSessions(list) })

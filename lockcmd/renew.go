@@ -14,6 +14,7 @@ import (
 func (l *Locks) hold(h *Holder, lock *heldLock) {
 	if lock.by != nil {
 		l.notifications.listen(lock.as, lock.key)
+		l.trackSession(lock)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

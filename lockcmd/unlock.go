@@ -58,9 +58,12 @@ func (l *Locks) beginRelease(
 	switch q := l.queues[id]; {
 	case q == nil:
 	case handsOver && l.holdOff.remaining() == 0:
-		offer = q.offer(as, compete, time.Now())
+		offer = q.offer(as, compete && !l.foreign.makeUp(id), time.Now())
 	default:
 		offer.kind = "gap"
+	}
+	if offer.kind == "free" {
+		l.foreign.leftFree(id, time.Now()) // before anybody is told that the key has changed
 	}
 	l.mu.Unlock()
 
@@ -139,7 +142,7 @@ func (l *Locks) endHandOver(
 	switch {
 	case free && offer.next != nil:
 		q.yield(reservation)
-	case offer.kind == "gap":
+	case offer.kind == "gap", offer.kind == "free":
 		q.yield(minForeignPoll)
 	}
 	// A waiter that has joined since has polled before the lock was free.

@@ -70,7 +70,7 @@ func (l *Locks) waitTurn(
 	}
 	for {
 		if first, lease := l.position(w); first && !next.armed {
-			next.arm(l.pollInterval(id, lease))
+			next.arm(l.pollInterval(w, lease))
 		}
 		timeToPoll := false
 		select {

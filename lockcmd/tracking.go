@@ -1,0 +1,330 @@
+package lockcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// keyTracking learns by CLIENT TRACKING that the key of a lock has changed: a foreign client has
+// released it, or somebody has deleted or overwritten it. So a waiter need not poll often next to
+// foreign clients, a message that was lost delays nobody, and a session is told at once that its
+// lock is gone.
+//
+// A connection for each user and database that needs one reads keys by EXISTS, and is told once of
+// each when it changes. The upstream may know no CLIENT TRACKING, or the user may not use it: then
+// waiters poll, and sessions learn by their next renewals. In a cluster it is not used.
+type keyTracking struct {
+	locks   *Locks
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	conns   map[Identity]*trackingConn // guarded by mu
+	refused map[Identity]time.Time     // guarded by mu; when it last failed
+	closed  bool                       // guarded by mu
+}
+
+const (
+	// maxTracking bounds the connections, and the users that are remembered as refused.
+	maxTracking = 8
+	// trackingRetry is how long after a failure the next connection is tried.
+	trackingRetry = 30 * time.Second
+	// maxTracked bounds the keys of one connection.
+	maxTracked = 10000
+	// trackingIdle is after how long without a waiter or session a connection is closed, and after
+	// how long keys are forgotten that concern nobody any more.
+	trackingIdle = 5 * time.Second
+	// maxTrackingReply bounds one reply, bytes. A push names one key.
+	maxTrackingReply = 1 << 20
+	// sessionTracked is after how long a session lock is tracked: many are released before.
+	sessionTracked = 50 * time.Millisecond
+)
+
+// trackingConn is one connection. A key is wanted until its EXISTS is answered, then tracked.
+type trackingConn struct {
+	by      *keyTracking
+	as      Identity
+	mu      sync.Mutex
+	wanted  []string        // guarded by mu; asked for, in order
+	unsent  int             // guarded by mu; how many of wanted, at the end, are not sent
+	tracked map[string]bool // guarded by mu; false while it is wanted
+	more    chan struct{}   // holds one: there is something to send
+}
+
+func newKeyTracking(l *Locks) *keyTracking {
+	k := &keyTracking{locks: l, conns: map[Identity]*trackingConn{},
+		refused: map[Identity]time.Time{}}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	return k
+}
+
+// want has the upstream tell of the next change of a lock's key. It returns at once.
+func (k *keyTracking) want(as Identity, key string) {
+	if k.locks.cfg.Cluster {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.conns[as]
+	if c == nil {
+		if k.closed || len(k.conns) >= maxTracking || time.Since(k.refused[as]) < trackingRetry {
+			return
+		}
+		c = &trackingConn{by: k, as: as, tracked: map[string]bool{}, more: make(chan struct{}, 1)}
+		k.conns[as] = c
+		k.running.Go(c.run) // ends with k.ctx, the connection, or when nobody needs it
+	}
+	c.want(key)
+}
+
+// tracks reports whether the upstream tells of the next change of a lock's key, or soon will.
+func (k *keyTracking) tracks(as Identity, key string) bool {
+	k.mu.Lock()
+	c := k.conns[as]
+	k.mu.Unlock()
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, known := c.tracked[key]
+	return known
+}
+
+func (k *keyTracking) close() {
+	k.mu.Lock()
+	k.closed = true
+	k.mu.Unlock()
+	k.cancel()
+	k.running.Wait()
+}
+
+func (c *trackingConn) want(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.tracked[key]; known || len(c.tracked) >= maxTracked {
+		return
+	}
+	c.tracked[key] = false
+	c.wanted = append(c.wanted, key)
+	c.unsent++
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
+
+// run opens the connection and serves it to its end.
+func (c *trackingConn) run() {
+	k := c.by
+	ctx, cancel := context.WithTimeout(k.ctx, backgroundTimeout)
+	conn, err := k.locks.background.client(c.as).Options().Dialer(ctx, "", "")
+	cancel()
+	if err == nil {
+		stop := context.AfterFunc(k.ctx, func() { conn.Close() })
+		ended := make(chan struct{})
+		var writing sync.WaitGroup
+		writing.Go(func() { c.write(conn, ended) }) // ends with ended
+		err = c.read(conn)
+		close(ended)
+		stop()
+		conn.Close()
+		writing.Wait()
+	}
+	k.mu.Lock()
+	delete(k.conns, c.as)
+	if err != nil {
+		if len(k.refused) >= maxTracking {
+			clear(k.refused)
+		}
+		k.refused[c.as] = time.Now()
+	}
+	k.mu.Unlock()
+	if err != nil && k.ctx.Err() == nil {
+		k.locks.log.Debug("cannot track the keys of locks: waiters poll", "error", err)
+	}
+}
+
+// write sends what is wanted.
+func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
+	out := resp.AppendCommand(nil, "HELLO", "3")
+	out = resp.AppendCommand(out, "CLIENT", "TRACKING", "ON")
+	for {
+		conn.SetWriteDeadline(time.Now().Add(backgroundTimeout))
+		if _, err := conn.Write(out); err != nil {
+			conn.Close() // the reader ends
+			return
+		}
+		select {
+		case <-ended:
+			return
+		case <-c.more:
+		}
+		out = out[:0]
+		c.mu.Lock()
+		for _, key := range c.wanted[len(c.wanted)-c.unsent:] {
+			out = resp.AppendCommand(out, "EXISTS", key)
+		}
+		c.unsent = 0
+		c.mu.Unlock()
+	}
+}
+
+// read takes replies and pushes. Its error is nil if nobody needs the connection any more.
+func (c *trackingConn) read(conn net.Conn) error {
+	var scan resp.Scanner
+	buf, begun, setup := make([]byte, 4<<10), []byte(nil), 2
+	for {
+		conn.SetReadDeadline(time.Now().Add(trackingIdle))
+		n, err := conn.Read(buf)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if setup > 0 || c.silent() {
+				return errors.New("no answer")
+			}
+			if c.forgetUnneeded(); !c.by.locks.Waiting() && !c.by.locks.AnySession() {
+				return nil
+			}
+		case err == io.EOF && n == 0:
+			return errors.New("closed by the upstream")
+		case err != nil:
+			return err
+		}
+		for data := buf[:n]; len(data) > 0; {
+			used, done, err := scan.Scan(data)
+			begun = append(begun, data[:used]...)
+			data = data[used:]
+			if err != nil {
+				return err
+			}
+			if !done && len(begun) <= maxTrackingReply {
+				break
+			}
+			v, err := resp.ParseValue(begun)
+			begun = begun[:0]
+			switch {
+			case err != nil:
+				return err
+			case v.IsError():
+				return fmt.Errorf("refused: %s", v.Text)
+			case v.Type == '>':
+				c.changed(v)
+			case setup > 0:
+				setup--
+			default:
+				c.answered(v.Int == 0)
+			}
+		}
+	}
+}
+
+// silent reports whether the upstream owes an answer.
+func (c *trackingConn) silent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.wanted) > 0
+}
+
+// answered is for the reply to the first EXISTS that is missing one.
+func (c *trackingConn) answered(free bool) {
+	c.mu.Lock()
+	if len(c.wanted) == c.unsent { // it asked for nothing: never
+		c.mu.Unlock()
+		return
+	}
+	key := c.wanted[0]
+	c.wanted = c.wanted[1:]
+	if _, changed := c.tracked[key]; changed {
+		c.tracked[key] = true
+	}
+	c.mu.Unlock()
+	c.by.locks.keyTracked(c.as, key, free)
+}
+
+// changed is for a push: keys have changed, or all of them.
+func (c *trackingConn) changed(v resp.Value) {
+	if len(v.Elems) != 2 || string(v.Elems[0].Text) != "invalidate" {
+		return
+	}
+	var keys []string
+	c.mu.Lock()
+	for _, e := range v.Elems[1].Elems {
+		keys = append(keys, string(e.Text))
+	}
+	if v.Elems[1].IsNull() { // FLUSHALL
+		for key := range c.tracked {
+			keys = append(keys, key)
+		}
+	}
+	for _, key := range keys {
+		if c.tracked[key] {
+			delete(c.tracked, key)
+		}
+	}
+	c.mu.Unlock()
+	for _, key := range keys {
+		c.by.locks.keyChanged(c.as, key)
+	}
+}
+
+// forgetUnneeded forgets tracked keys for which nobody waits and that no session holds.
+func (c *trackingConn) forgetUnneeded() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, tracked := range c.tracked {
+		id := LockID{c.as.DB, key}
+		if tracked && !c.by.locks.waitedFor(id) && !c.by.locks.registry.hasSession(id) {
+			delete(c.tracked, key)
+		}
+	}
+}
+
+// keyChanged is for a lock whose key has changed. The first waiter polls, unless it is the turn of
+// foreign clients. For them, and for a session, the key is tracked again.
+func (l *Locks) keyChanged(as Identity, key string) {
+	id := LockID{as.DB, key}
+	l.mu.Lock()
+	q := l.queues[id]
+	theirs := l.foreign.haveTurn(id, time.Now())
+	if q != nil && !theirs {
+		q.pollNow()
+	}
+	l.mu.Unlock()
+	if q != nil && theirs || l.registry.hasSession(id) {
+		l.tracking.want(as, key)
+	}
+}
+
+// keyTracked is for a lock whose key is tracked from now on. If the key is missing, the first
+// waiter polls, unless it is the turn of foreign clients; if it is there, that turn is over.
+// Sessions are verified: the key may have changed before.
+func (l *Locks) keyTracked(as Identity, key string, missing bool) {
+	id := LockID{as.DB, key}
+	l.mu.Lock()
+	switch q := l.queues[id]; {
+	case !missing:
+		l.foreign.turnOver(id)
+	case q != nil && !l.foreign.haveTurn(id, time.Now()):
+		q.pollNow()
+	}
+	l.mu.Unlock()
+	l.VerifySessions(id.DB, []string{key}, "")
+}
+
+// trackSession tracks the key of a session lock that is held for longer than a moment.
+func (l *Locks) trackSession(lock *heldLock) {
+	l.timers.after(sessionTracked, func(context.Context) {
+		if l.registry.hasSession(lock.id()) {
+			l.tracking.want(lock.as, lock.key)
+		}
+	})
+}

@@ -1,0 +1,118 @@
+package locks_test
+
+// LOCK's waiters and clients of other lock libraries at one lock: never two holders, and both kinds
+// get their share.
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/proxytest"
+)
+
+// contenders take one lock again and again until end.
+type contenders struct {
+	t       *testing.T
+	key     string
+	hold    time.Duration
+	end     time.Time
+	running sync.WaitGroup
+	holders atomic.Int32
+}
+
+// holds is what a client does while it has the lock.
+func (c *contenders) holds(who string) {
+	if n := c.holders.Add(1); n > 1 {
+		c.t.Errorf("%s is one of %d holders", who, n)
+	}
+	time.Sleep(c.hold)
+	c.holders.Add(-1)
+}
+
+// foreign is a client that polls with SET NX PX and releases by compare-and-delete.
+func (c *contenders) foreign(addr string, poll time.Duration, got *atomic.Int64) {
+	client := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, PoolSize: 1,
+		DisableIdentity: true})
+	c.t.Cleanup(func() { client.Close() })
+	release := redis.NewScript(compareAndDelete)
+	value := fmt.Sprintf("%p", client)
+	c.running.Go(func() {
+		for time.Now().Before(c.end) {
+			ok, err := client.SetNX(proxytest.Ctx, c.key, value, 10*time.Second).Result()
+			switch {
+			case err != nil:
+				c.t.Error(err)
+				return
+			case !ok:
+				time.Sleep(poll)
+				continue
+			}
+			c.holds(addr)
+			got.Add(1)
+			if n, err := release.Run(proxytest.Ctx, client, []string{c.key}, value).Int(); n != 1 {
+				c.t.Errorf("not released: %d, %v", n, err)
+				return
+			}
+		}
+	})
+}
+
+// waiter is a client that takes the lock by LOCK … WAIT.
+func (c *contenders) waiter(addr string, got *atomic.Int64) {
+	client := proxytest.GoRedis(c.t, addr)
+	c.running.Go(func() {
+		for time.Now().Before(c.end) {
+			token, err := client.Do(proxytest.Ctx, "LOCK", c.key, "10", "WAIT", "20").Int64()
+			if err != nil {
+				c.t.Error(err)
+				return
+			}
+			c.holds("LOCK")
+			got.Add(1)
+			if n, err := client.Do(proxytest.Ctx, "UNLOCK", c.key, token).Int(); n != 1 {
+				c.t.Errorf("not unlocked: %d, %v", n, err)
+				return
+			}
+		}
+	})
+}
+
+// Each kind gets at least a third of an equal share, whether the foreign clients pass by the proxy,
+// or do not, or some do.
+func TestForeignClientsAndWaitersShare(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	for _, c := range []struct {
+		name            string
+		passing, direct int
+	}{{"through the proxy", 15, 0}, {"half and half", 8, 7}, {"directly", 0, 15}} {
+		t.Run(c.name, func(t *testing.T) {
+			const waiters, lasting = 3, 4 * time.Second
+			all := &contenders{t: t, key: c.name, hold: time.Millisecond,
+				end: time.Now().Add(lasting)}
+			var foreign, ours atomic.Int64
+			for i := range c.passing + c.direct {
+				addr := p.Addr
+				if i >= c.passing {
+					addr = server.Addr()
+				}
+				all.foreign(addr, 2*time.Millisecond, &foreign)
+			}
+			for range waiters {
+				all.waiter(p.Addr, &ours)
+			}
+			all.running.Wait()
+			total := foreign.Load() + ours.Load()
+			equal := total * waiters / int64(waiters+c.passing+c.direct)
+			t.Logf("foreign %d, waiters %d of %d for an equal share", foreign.Load(), ours.Load(),
+				equal)
+			if ours.Load()*3 < equal || foreign.Load()*3 < total-equal {
+				t.Error("one kind has less than a third of an equal share")
+			}
+		})
+	}
+}

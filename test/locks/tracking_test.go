@@ -1,0 +1,145 @@
+package locks_test
+
+// Where the upstream tells of changes by CLIENT TRACKING, nobody polls often, and a change past the
+// proxy is noticed at once. Where it does not, all works as before.
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// setUntracked has a proxy's user without CLIENT TRACKING.
+func setUntracked(direct *redis.Client) {
+	direct.Do(proxytest.Ctx, "ACL", "SETUSER", "default", "-client|tracking")
+}
+
+// scriptsDuring counts the scripts that a Redis runs during a time.
+func scriptsDuring(t *testing.T, direct *redis.Client, d time.Duration) int64 {
+	before, _ := scriptCalls(t, direct)
+	time.Sleep(d)
+	after, _ := scriptCalls(t, direct)
+	return int64(after - before)
+}
+
+// awaitTracking waits until a connection of the proxy tracks keys, as many as there should be.
+func awaitTracking(t *testing.T, direct *redis.Client, keys string) {
+	t.Helper()
+	proxytest.Eventually(t, 5*time.Second, "keys are tracked", func() bool {
+		info := direct.Info(proxytest.Ctx, "all").Val()
+		return strings.Contains(info, "\r\ntracking_total_keys:"+keys+"\r\n")
+	})
+}
+
+func TestWaiterTracksForeignLock(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		tracked bool
+		atMost  int64 // polls in a second
+	}{{"tracked", true, 8}, {"not allowed", false, 80}} {
+		t.Run(c.name, func(t *testing.T) {
+			server, p := proxytest.StartBoth(t)
+			direct := proxytest.GoRedis(t, server.Addr())
+			if !c.tracked {
+				setUntracked(direct)
+			}
+			waiter := proxytest.Dial(t, p.Addr)
+			var took []time.Duration
+			for range 5 {
+				direct.SetNX(proxytest.Ctx, "job", "random", time.Minute)
+				waiter.Send("LOCK job 30 WAIT 20")
+				proxytest.AwaitWaiters(t, p, "job", 1)
+				if c.tracked {
+					awaitTracking(t, direct, "1")
+				}
+				if n := scriptsDuring(t, direct, time.Second); n > c.atMost {
+					t.Errorf("the waiter polls %d times a second", n)
+				}
+				direct.Del(proxytest.Ctx, "job")
+				began := time.Now()
+				if got := waiter.Reply(); got[0] != ':' {
+					t.Fatalf("%q", got)
+				}
+				took = append(took, time.Since(began))
+				waiter.Expect("UNLOCK job", ":1\r\n")
+			}
+			t.Logf("given after %v", took)
+			if slow := took[len(took)/2]; slow > 40*time.Millisecond {
+				t.Errorf("given %v after the DEL", slow)
+			}
+		})
+	}
+}
+
+// A release that nobody is told of, here a DEL, is noticed at once by a waiter that tracks.
+func TestWaiterTracksLock(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	for range 5 {
+		direct.Del(proxytest.Ctx, "job")
+		holder.Lock("job 30")
+		waiter.Send("LOCK job 30 WAIT 20")
+		proxytest.AwaitWaiters(t, p, "job", 1)
+		awaitTracking(t, direct, "1")
+		began := time.Now()
+		direct.Del(proxytest.Ctx, "job")
+		if got := waiter.Reply(); got[0] != ':' || time.Since(began) > 60*time.Millisecond {
+			t.Errorf("%q %v after the DEL", got, time.Since(began))
+		}
+	}
+}
+
+func TestSessionTracksItsLock(t *testing.T) {
+	for name, change := range map[string]func(*redis.Client){
+		"deleted":     func(r *redis.Client) { r.Del(proxytest.Ctx, "job") },
+		"overwritten": func(r *redis.Client) { r.Set(proxytest.Ctx, "job", "x", time.Minute) },
+		"data":        func(r *redis.Client) { r.Set(proxytest.Ctx, "job", "x", 0) },
+		"flushed":     func(r *redis.Client) { r.FlushAll(proxytest.Ctx) },
+		"expired":     func(r *redis.Client) { r.PExpire(proxytest.Ctx, "job", time.Millisecond) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, p := proxytest.StartBoth(t)
+			direct := proxytest.GoRedis(t, server.Addr())
+			c := proxytest.Dial(t, p.Addr)
+			c.Lock("job 60 SESSION")
+			awaitTracking(t, direct, "1")
+			time.Sleep(20 * time.Millisecond) // it is verified once
+			c.Do("PING")
+			change(direct)
+			began := time.Now()
+			c.SetReadDeadline(began.Add(5 * time.Second))
+			if _, err := c.Read(make([]byte, 1)); err == nil || time.Since(began) > time.Second {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+			if took := time.Since(began); took > 200*time.Millisecond {
+				t.Errorf("closed after %v", took)
+			}
+		})
+	}
+}
+
+// Its own renewals do not end a session lock, nor does the end of the connection that tracks.
+func TestTrackedSessionKeepsItsLock(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), nil)
+	direct := proxytest.GoRedis(t, server.Addr())
+	c := proxytest.Dial(t, p.Addr)
+	token := c.Lock("job 0.6 SESSION")
+	awaitTracking(t, direct, "1")
+	for range 10 {
+		for line := range strings.SplitSeq(direct.ClientList(proxytest.Ctx).Val(), "\n") {
+			if fields := strings.Fields(line); strings.Contains(line, "flags=t") {
+				direct.ClientKillByFilter(proxytest.Ctx, "ID", strings.TrimPrefix(fields[0], "id="))
+			}
+		}
+		time.Sleep(150 * time.Millisecond)
+		c.Expect("PING", "+PONG\r\n")
+	}
+	c.Expect(proxytest.Unlock("job", token), ":1\r\n")
+}

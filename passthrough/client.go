@@ -75,7 +75,7 @@ const (
 	Unknown
 )
 
-// homeReasons are why a session stays at its home, besides State.
+// homeReasons are why a session stays at its home, in addition to State.
 type homeReasons struct {
 	pinned bool // see Pin
 	open   bool // a request has begun whose end may never come

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Status is what a session needs to know of its Pipe besides State.
+// Status is what a session needs to know of its Pipe in addition to State.
 type Status struct {
 	Lost      bool   // the upstream connection was lost: the session must end WhenAnswered
 	Owes      bool   // the client is owed a visible reply

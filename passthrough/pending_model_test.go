@@ -74,7 +74,7 @@ func anyCommand(rt *rapid.T, inMulti bool) (c simCommand) {
 	}
 	effects := []commands.Effect{commands.Multi, commands.Exec, commands.Exec, commands.Discard,
 		commands.Select, commands.Auth, commands.Hello, commands.Reset}
-	if !inMulti { // there these have forms of their own, which are tested below
+	if !inMulti { // there these have other forms, which are tested below
 		effects = append(effects, commands.Subscribe, commands.PSubscribe, commands.SSubscribe,
 			commands.Unsubscribe, commands.PUnsubscribe, commands.SUnsubscribe,
 			commands.Monitor, commands.ReplyOn, commands.ReplyOn, commands.ReplyOff,

@@ -6,7 +6,7 @@ type span struct {
 	replies int
 }
 
-// spanQueue says to which client the next replies of a lane go. It is pure. Its zero value is empty.
+// spanQueue says to which client the next replies of a lane go. It is pure; the zero one is empty.
 type spanQueue struct {
 	list  []span
 	first int // index of the first one in the queue

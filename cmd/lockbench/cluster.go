@@ -88,7 +88,7 @@ func clusterLoad(t *target, w workload) redisbench.Load {
 		Pipeline: w.pipeline, Size: w.size,
 		Requests: math.MaxInt32 / 2, Threads: masterCount, Keys: clusterKeys}
 	if t.name == viaDirect {
-		l.Cluster, l.Keys = true, clusterKeys/masterCount // it has keys of its own for each master
+		l.Cluster, l.Keys = true, clusterKeys/masterCount // it makes other keys for each master
 	}
 	return l
 }

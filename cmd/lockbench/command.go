@@ -30,7 +30,7 @@ const description = `Measures lockproxy next to what it is compared with.
     all      everything below except order, in about 20 minutes (with --quick in 4)
     relay    GET and SET by redis-benchmark through lockproxy, HAProxy and twemproxy
     latency  what each proxy adds to the latency of one client, and at half load
-    pairs    LOCK and UNLOCK on a key of each client's own
+    pairs    LOCK and UNLOCK, a key for each client
     idle     memory of 10,000 idle connections, and what active ones among them notice
     scale    throughput and CPU per command with 1 to 5,000 clients
     cluster  GET and SET on a Redis Cluster, next to a client that knows clusters

@@ -24,7 +24,7 @@ type field struct {
 	closers []func()
 }
 
-// field begins a run whose clients may wait no longer than patience.
+// field begins a run whose clients can wait no longer than patience.
 func (b *bench) field(patience time.Duration) *field {
 	ctx, cancel := context.WithTimeoutCause(b.ctx, patience, errStalled)
 	return &field{bench: b, ctx: ctx, closers: []func(){cancel}}
@@ -109,7 +109,7 @@ func lockRueidis(name string) contender {
 	}}
 }
 
-// rueidisPatience is how long a try of rueidislock may take. There is no next key to go on to after
+// rueidisPatience is how long a try of rueidislock can take. There is no next key to go on to after
 // the 20 ms that it allows by default, and when a busy machine exceeds them it deletes what it has
 // just taken, which with NoLoopTracking wakes nobody: then all clients of one locker wait forever.
 const rueidisPatience = 10 * time.Second

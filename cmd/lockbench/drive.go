@@ -32,10 +32,10 @@ type outcome struct {
 // errStalled ends the wait of a client that can't be in earnest: the run is long over.
 var errStalled = errors.New("a client waits for a lock that nobody has")
 
-// stallAfter is how long after the end of a run those who still wait may take to have their turn.
+// stallAfter is how long after the end of a run those who still wait can take to have their turn.
 const stallAfter = 10 * time.Second
 
-// drive lets lockers take and release until more says no. inside may be nil: the work under the
+// drive lets lockers take and release until more says no. inside can be nil: the work under the
 // lock. oneLock says that all lockers compete for the same one, and looks whether two ever have it.
 type drive struct {
 	ctx     context.Context // of the run

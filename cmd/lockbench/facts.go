@@ -30,7 +30,7 @@ func cpuModel() string {
 	return "model unknown"
 }
 
-// kernel is the system's name and the first two numbers of its version: the rest may name the
+// kernel is the system's name and the first two numbers of its version: the rest can name the
 // machine.
 func kernel() string {
 	var u unix.Utsname

@@ -10,7 +10,7 @@ import (
 type goal struct {
 	name    string
 	want    float64
-	atLeast bool // else at most
+	atLeast bool // otherwise at most
 	unit    string
 	got     stat.Spread // judged by its median
 }

@@ -123,7 +123,7 @@ func (b *bench) memory(t *target) (m memory, err error) {
 	return m, err
 }
 
-// most is how many idle clients a target can have besides the active ones, at most wanted: each
+// most is how many idle clients a target can have next to the active ones, at most wanted: each
 // process may have only so many files open, and some proxies need two for a client.
 func (b *bench) most(t *target, wanted, active int) (int, error) {
 	const probes = 100

@@ -174,7 +174,8 @@ func TestProxiesCPU(t *testing.T) {
 
 func TestIdleClientsOfRedis(t *testing.T) {
 	b, _ := liveBench(t)
-	j := &idle{clients: 300, time: 50 * time.Millisecond, results: make(runs[idled], len(idleTargets))}
+	j := &idle{clients: 300, time: 50 * time.Millisecond,
+		results: make(runs[idled], len(idleTargets))}
 	if err := j.measure(b, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func locksDocument(parts ...*part) *document {
 }
 
 func locksHead(l *lab) string {
-	return fmt.Sprintf(`# Locks compared
+	return fmt.Sprintf(`# Locks next to each other
 
 Written by `+"`make bench-locks` or `make bench`"+`; run it again for the figures of your machine.
 

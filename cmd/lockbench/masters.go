@@ -23,7 +23,7 @@ const (
 	busOffset    = 10000 // from a node's port to that on which the others talk to it
 )
 
-// clusterSettles is how long the nodes may take to agree on who serves what.
+// clusterSettles is how long the nodes can take to agree on who serves what.
 const clusterSettles = 30 * time.Second
 
 // startCluster starts the masters and returns when each of them takes the cluster for whole.

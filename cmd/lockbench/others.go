@@ -62,7 +62,7 @@ func parseMachineCPU(stat string) (total time.Duration) {
 	return total
 }
 
-// quiet is how much others may use for the figures to be worth keeping.
+// quiet is how much others can use for the figures to be worth keeping.
 const quiet = 0.03
 
 // describeOthers says what a reader must know of the others.

@@ -9,7 +9,7 @@ import (
 	"lockproxy/cmd/lockbench/stat"
 )
 
-// pairs is clients that each take and release a lock of their own: nobody waits.
+// pairs is clients that each take and release their own lock: nobody waits.
 type pairs struct {
 	contenders []contender
 	clients    int
@@ -78,7 +78,7 @@ func (j *pairs) ratio(i int, figure func(*outcome) float64) stat.Spread {
 func (j *pairs) sections() []*section {
 	s := &section{
 		title: fmt.Sprintf("A lock each, %d clients", j.clients),
-		before: fmt.Sprintf("Each client takes and releases a lock of its own, for %v: nobody "+
+		before: fmt.Sprintf("Each client takes and releases its own lock, for %v: nobody "+
 			"waits. Ratios are medians over the rounds (least–most) of the ratio to "+
 			"bsm/redislock in the same round. Those that are not lockproxy talk to Redis directly.",
 			j.time),

@@ -105,7 +105,7 @@ func (j *profiled) measure(b *bench, i int) error {
 	run := j.locks
 	if i < len(j.workloads) {
 		w := j.workloads[i]
-		n, err := b.calibrate(w, j.time*3/2+2*lead) // lockproxy may be faster than Redis alone
+		n, err := b.calibrate(w, j.time*3/2+2*lead) // lockproxy can be faster than Redis alone
 		if err != nil {
 			return fmt.Errorf("cannot tell how many requests to send: %w", err)
 		}

@@ -23,7 +23,7 @@ type rawClient struct {
 	out []byte
 }
 
-// maxReply is how long a reply may take: longer than any wait of a workload that goes well.
+// maxReply is how long a reply can take: longer than any wait of a workload that goes well.
 const maxReply = 60 * time.Second
 
 func dial(addr string) (*rawClient, error) {

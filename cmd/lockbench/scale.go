@@ -24,7 +24,7 @@ func scalePart(quick bool) *part {
 	return p
 }
 
-// scaleGrace is what thousands of clients may take to have their last reply on a busy machine.
+// scaleGrace is what thousands of clients can take to have their last reply on a busy machine.
 const scaleGrace = 10 * time.Second
 
 func (j *scale) title() string { return "Scale" }

@@ -15,7 +15,7 @@ type section struct {
 	figures []figure
 }
 
-// figure is drawn into a file of its own.
+// figure is drawn into its own file.
 type figure struct {
 	name    string // of the file: after the document's, and without .svg
 	alt     string // for those who can't see it

@@ -50,7 +50,7 @@ func (j *seed) measure(b *bench, i int) error {
 	return nil
 }
 
-// doer is a locker on a connection of its own, by which the work under the lock is done as well.
+// doer is a locker whose connection also does the work under the lock.
 type doer interface {
 	do(args ...string) (reply, error)
 }

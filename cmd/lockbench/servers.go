@@ -15,7 +15,7 @@ import (
 // them.
 type servers struct{ running []*server }
 
-// server is one process, which may be started again on the same address.
+// server is one process, which can be started again on the same address.
 type server struct {
 	addr string
 	path string
@@ -109,7 +109,7 @@ func (p *server) serves() error {
 
 func (p *server) process() process { return process{p.cmd.Process.Pid} }
 
-// end asks the process to stop, and makes it if it doesn't. It may be called again.
+// end asks the process to stop, and makes it if it doesn't. It can be called again.
 func (p *server) end() {
 	if p.cmd.ProcessState != nil {
 		return

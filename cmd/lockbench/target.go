@@ -30,7 +30,7 @@ type target struct {
 	server *server
 }
 
-// needs are the servers of a part, besides Redis.
+// needs are the servers of a part, except Redis.
 type needs struct {
 	lockproxies int
 	targets     []string // of the ways above, direct first
@@ -132,7 +132,7 @@ func (b *bench) redisArgs(port string) []string {
 		"--tcp-backlog", strconv.Itoa(backlog), "--maxclients", strconv.Itoa(maxClients)}
 }
 
-// backlog is how many connections may wait to be accepted: as many as thousands of clients that
+// backlog is how many connections can wait to be accepted: as many as thousands of clients that
 // come at once need.
 const backlog = 4096
 
@@ -179,7 +179,7 @@ listen redis
 `, func(config string) []string { return []string{"-f", config} }, clients)
 }
 
-// spareFiles is how many files a server may have open besides its clients' connections.
+// spareFiles is how many files a server may have open in addition to its clients' connections.
 const spareFiles = 150
 
 // startTwemproxy starts it with one connection to Redis, which is its default and what it is made

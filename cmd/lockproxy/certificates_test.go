@@ -64,7 +64,8 @@ func handshake(t *testing.T, serving, client *tls.Config) (name string, resumed 
 // New files are used for new connections, bad ones not at all, and a session of before the change
 // gets no one in.
 func TestCertificatesAreReadAgain(t *testing.T) {
-	ca, clients, newClients := testtls.NewAuthority(t), testtls.NewAuthority(t), testtls.NewAuthority(t)
+	ca := testtls.NewAuthority(t)
+	clients, newClients := testtls.NewAuthority(t), testtls.NewAuthority(t)
 	first, second := ca.Issue(t, "first"), ca.Issue(t, "second")
 	clientCA := clients.File + ".used"
 	copyFile(t, clientCA, clients.File)

@@ -27,8 +27,8 @@ type right struct {
 // probeKey stands for a key in a right's probe.
 const probeKey = "KEY"
 
-// rights are what a locking user may need, as docs/operations.md documents it; and +select for other
-// databases than 0.
+// rights are what a locking user can need, as in docs/operations.md; and +select for databases
+// other than 0.
 var rights = []right{
 	{"eval", locking, levelFail, []any{"EVAL", "return 1", "0"}},
 	{"evalsha", locking, levelFail, []any{"EVALSHA", strings.Repeat("0", 40), "0"}},

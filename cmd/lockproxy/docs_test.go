@@ -32,8 +32,9 @@ func pages(t *testing.T) map[string]string {
 }
 
 // TestPages runs each page from top to bottom against a real Redis and compares what is printed
-// with what is shown. The README is run in a clean clone, with the lockproxy that it builds. The ports 6379, 6380 and 6390 stand for the test's own, 26379 for a
-// Sentinel's, 10.0.0.1:6379,10.0.0.2:6379 for a cluster's nodes.
+// with what is shown. The README is run in a clean clone, with the lockproxy that it builds. The
+// ports 6379, 6380 and 6390 stand for the test's own, 26379 for a Sentinel's, and the addresses
+// 10.0.0.1:6379,10.0.0.2:6379 for a cluster's nodes.
 func TestPages(t *testing.T) {
 	run := 0
 	for page, text := range pages(t) {

@@ -28,7 +28,7 @@ func newLogger(opts *options, out io.Writer) hclog.Logger {
 }
 
 // lineLogger writes each record as one line of text. hclog by itself gives each line of a value a
-// line of its own, so that a client could write lines into the log by a lock's key or owner.
+// line by itself, so that a client could write lines into the log by a lock's key or owner.
 type lineLogger struct{ hclog.Logger }
 
 func (l lineLogger) Log(level hclog.Level, msg string, args ...any) {

@@ -183,8 +183,8 @@ func (o *options) checkUpstream() (err error) {
 func (o *options) checkEmbedded() error {
 	switch {
 	case o.Embedded && o.Upstream != "":
-		return errors.New("--embedded is the in-memory store, and --upstream another Redis: leave " +
-			"one of the two out")
+		return errors.New("--embedded is the in-memory store, and --upstream another Redis: " +
+			"leave one of the two out")
 	case o.upstream == nil && !o.Embedded && o.isPublic():
 		return fmt.Errorf("--listen %s is open to other machines: name a Redis with --upstream "+
 			"redis://host:port, or serve the in-memory store with --embedded, for trying out",

@@ -109,13 +109,15 @@ func TestFlagsBecomeConfiguration(t *testing.T) {
 	_, done, err := parseOptions(strings.Fields("--max-bulk=64MB --max-args 100 --max-inline 1k "+
 		"--max-clients 7 --proxy-protocol-from 10.0.0.0/8,::1 "+
 		"--handshake-timeout 3s --listen unix:///run/x.sock --upstream unix:///run/redis.sock "+
-		"--listen-mode 770"), &bytes.Buffer{})
+		"--listen-mode 770"),
+		&bytes.Buffer{})
 	if err == nil || done { // a Unix socket and networks
 		t.Fatal("accepted")
 	}
 	opts, _, err := parseOptions(strings.Fields("--max-bulk=64MB --max-args 100 --max-inline 1k "+
 		"--max-clients 7 --proxy-protocol-from 10.0.0.0/8,::1 "+
-		"--handshake-timeout 3s --upstream unix:///run/redis.sock --listen-mode 770"), &bytes.Buffer{})
+		"--handshake-timeout 3s --upstream unix:///run/redis.sock --listen-mode 770"),
+		&bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}

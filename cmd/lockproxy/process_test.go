@@ -19,7 +19,7 @@ import (
 	"lockproxy/internal/testtls"
 )
 
-// asProgram makes the test binary behave as lockproxy, so that a test has a process of its own to
+// asProgram makes the test binary behave as lockproxy, so that a test has a process to
 // signal.
 const asProgram = "LOCKPROXY_TEST_AS_PROGRAM"
 

@@ -99,7 +99,8 @@ func alive(pid int) bool {
 // pidsIn waits for n lines in a file, each the number of a process.
 func pidsIn(t *testing.T, file string, n int) (pids []int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); len(pids) < n; time.Sleep(2 * time.Millisecond) {
+	deadline := time.Now().Add(20 * time.Second)
+	for ; len(pids) < n; time.Sleep(2 * time.Millisecond) {
 		pids = nil
 		text, _ := os.ReadFile(file)
 		for _, word := range strings.Fields(string(text)) {

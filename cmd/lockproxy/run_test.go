@@ -178,7 +178,8 @@ func TestRunStopsWaiting(t *testing.T) {
 	if got := run.signal(syscall.SIGTERM); got != 143 {
 		t.Errorf("status %d:\n%s", got, run.said())
 	}
-	for deadline := time.Now().Add(time.Second); s.field("waiters") != "0"; time.Sleep(2 * time.Millisecond) {
+	deadline := time.Now().Add(time.Second)
+	for ; s.field("waiters") != "0"; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("still in the line")
 		}

@@ -59,7 +59,8 @@ type clientCommand struct {
 func (c *clientCommand) Run(ctx context.Context) error {
 	l := &client.Locker{ID: c.ID, Keys: c.Keys, Random: rand.New(rand.NewPCG(c.Seed, 0)),
 		Notes: history.NewStream(os.Stdout), Think: 60 * time.Millisecond,
-		Shortest: 300 * time.Millisecond, Longest: time.Second, Sessions: 30, Owners: soak.DefaultLoad().Owners}
+		Shortest: 300 * time.Millisecond, Longest: time.Second, Sessions: 30,
+		Owners: soak.DefaultLoad().Owners}
 	for _, text := range c.Target {
 		number, addr, _ := strings.Cut(text, "=")
 		n, err := strconv.Atoi(number)

@@ -63,7 +63,7 @@ func (cl *Cluster) reportReplaced(old, m *slotMap) {
 	}
 }
 
-// candidates is the nodes that a Conn may begin at, in random order: the masters if they are known,
+// candidates is the nodes that a Conn can begin at, in random order: the masters if they are known,
 // otherwise the seeds.
 func (cl *Cluster) candidates() []string {
 	addrs := slices.Clone(cl.seeds)

@@ -14,7 +14,7 @@ import (
 const (
 	// maxUnread is how many bytes of replies wait for earlier ones before nodes are not read.
 	maxUnread = 1 << 20
-	// maxUnanswered is how many bytes of requests may be without an answer before Write waits.
+	// maxUnanswered is how many bytes of requests can be without an answer before Write waits.
 	maxUnanswered = 4 << 20
 	// maxJoined bounds a reply of one node that is joined with others, bytes.
 	maxJoined = 64 << 20
@@ -32,8 +32,8 @@ type Options struct {
 	EndOnLoss bool
 }
 
-// Conn is the whole cluster as one connection to one Redis. One goroutine may call Write while
-// another calls Read; the other methods may be called by any.
+// Conn is the whole cluster as one connection to one Redis. One goroutine can call Write while
+// another calls Read; the other methods can be called by any.
 type Conn struct {
 	Options
 	deadlines

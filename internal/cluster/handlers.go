@@ -31,7 +31,7 @@ func init() { // not in table's declaration: some handlers look commands up
 	}
 }
 
-// handlersByName is the commands that need code of their own.
+// handlersByName is the commands that need special code.
 func handlersByName() map[string]func(*Conn, *query) {
 	byName := map[string]func(*Conn, *query){}
 	for names, handler := range map[string]func(*Conn, *query){

@@ -116,7 +116,7 @@ func bulk(text string) []byte {
 	return e.Buf
 }
 
-// joinReplies joins replies some of which may be errors. An error is the reply, unless any says
+// joinReplies joins replies some of which can be errors. An error is the reply, unless any says
 // that it is enough that one node has succeeded.
 func joinReplies(join joiner, any bool) func(replies [][]byte) []byte {
 	return func(replies [][]byte) []byte {

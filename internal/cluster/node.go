@@ -34,7 +34,7 @@ type incoming struct {
 	discarding bool   // what comes of it is of no use
 }
 
-// nodeState is what a connection would lose with its end, besides what it has to answer.
+// nodeState is what a connection would lose with its end, in addition to what it has to answer.
 type nodeState struct {
 	commands.Subscriptions
 	pending bool // the first subscription is not confirmed yet

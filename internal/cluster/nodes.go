@@ -101,7 +101,7 @@ func (s *nodeSet) applyMap(m *slotMap) {
 	}
 }
 
-// closingTimeout is how long a node that is no master any more may take to say so.
+// closingTimeout is how long a node that is no master any more can take to say so.
 const closingTimeout = time.Second
 
 var (

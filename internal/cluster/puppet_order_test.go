@@ -144,7 +144,7 @@ func (p *puppets) refreshed(addr string, late bool) {
 
 var slotK = strconv.Itoa(Slot([]byte("k")))
 
-// A Conn that gets a MOVED applies the newest map, which may concern other slots too. Earlier
+// A Conn that gets a MOVED applies the newest map, which can concern other slots too. Earlier
 // requests for these are not overtaken.
 func TestOrderWhenMovedBringsANewMap(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")

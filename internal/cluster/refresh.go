@@ -129,7 +129,7 @@ var (
 )
 
 // askNode asks the node at addr for its map, and for the epoch that it knows. It reads nothing
-// beyond the answers: the connection may serve a client next.
+// beyond the answers: the connection can serve a client next.
 func askNode(ctx context.Context, nc net.Conn, addr string) (m *slotMap, epoch int64, err error) {
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
 	defer func() {

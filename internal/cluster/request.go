@@ -20,7 +20,7 @@ type request struct {
 	done      bool   // out has the end of the reply
 }
 
-// hooks are what differs between requests. Each may be nil, and is called with Conn.mu held.
+// hooks are what differs between requests. Each can be nil, and is called with Conn.mu held.
 type hooks struct {
 	// finish makes the reply out of those of the parts. nil passes on the only part's.
 	finish func(replies [][]byte) []byte
@@ -29,7 +29,7 @@ type hooks struct {
 	// redirections by itself.
 	intercept func(n *node, p *part, line []byte) bool
 	onAnswer  func(n *node, h resp.Head)
-	// beforeSend is called before the request is sent to n, and may send something else first.
+	// beforeSend is called before the request is sent to n, and can send something else first.
 	beforeSend func(n *node)
 	// onFailure is called when a node can't be reached, or is lost before it has answered.
 	onFailure func()

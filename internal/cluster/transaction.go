@@ -93,7 +93,7 @@ func multi(c *Conn, q *query) {
 	c.tx.open = t
 }
 
-// notWithinMulti is the commands that can't be queued, besides those that go to several nodes.
+// notWithinMulti is commands that can't be queued. Neither can those that go to several nodes.
 var notWithinMulti = map[string]bool{
 	"auth": true, "hello": true, "scan": true, "monitor": true,
 	"subscribe": true, "psubscribe": true, "ssubscribe": true,

@@ -34,5 +34,5 @@ func waitAtKey(c *Conn, q *query) {
 		return
 	}
 	c.send(newRequest(resp.AppendCommand(nil, []byte("WAIT"), q.args[2], q.args[3]), -1), by.node)
-	c.replies.answeredBy = by // it may be asked again
+	c.replies.answeredBy = by // it can be asked again
 }

@@ -8,7 +8,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// maxKept is how long a request may be, in bytes, that is kept until it has an answer, so that it
+// maxKept is how long a request can be, in bytes, that is kept until it has an answer, so that it
 // can be sent to another node. A longer one is streamed if its beginning tells its node; otherwise
 // it may have maxJoined bytes.
 const maxKept = 1 << 20
@@ -22,7 +22,7 @@ var limits = resp.Limits{Bulk: 1 << 40, Inline: 16 << 20}
 var errTooLong = errors.New("a request that must be seen whole to be sent to the right nodes " +
 	"is longer than " + strconv.Itoa(maxJoined>>20) + " MiB")
 
-// Write sends each request in b to the nodes of its keys. b may end within a request. Write waits
+// Write sends each request in b to the nodes of its keys. b can end within a request. Write waits
 // while too much is unanswered.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.mu.Lock()

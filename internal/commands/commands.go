@@ -21,11 +21,11 @@ type Command struct {
 	subs    map[string]*Command
 }
 
-// Class says by which connections a command may go.
+// Class says by which connections a command can go.
 type Class uint8
 
 const (
-	// Other commands may leave anything on the connection, so that must be the client's home.
+	// Other commands can leave anything on the connection, so that must be the client's home.
 	Other Class = iota
 	// Shared commands neither depend on the connection that they go by nor change it, nor wait.
 	Shared
@@ -34,7 +34,7 @@ const (
 	Slow
 	// MayBlock commands are Shared unless they say BLOCK: then they are Blocking.
 	MayBlock
-	// Blocking commands may wait for another client. They leave nothing on the connection.
+	// Blocking commands can wait for another client. They leave nothing on the connection.
 	Blocking
 	// Stateful commands depend on the connection, or change it as their Effect says.
 	Stateful
@@ -63,7 +63,7 @@ const (
 	First    Join = iota // they are all the same, as OK
 	Sum                  // of integers
 	Min                  //
-	Max                  // of integers; else First
+	Max                  // of integers; otherwise First
 	MinEach              // the smallest integer at each place of arrays
 	SumEach              // the sum at each place; what isn't an integer is the first's
 	Elements             // of arrays, one behind the other

@@ -4,7 +4,7 @@
 // Each command is in one row of the table, as is each subcommand that differs from its command. A
 // row says
 //
-//   - whether the command may go by a connection that clients share (Class),
+//   - whether the command can go by a connection that clients share (Class),
 //   - what its reply does to the state of its connection (Effect),
 //   - which arguments are keys (Keys), and what it can do to a lock of a client that doesn't use
 //     LOCK (Foreign),

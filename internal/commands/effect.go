@@ -15,7 +15,7 @@ const (
 	Hello               // changes the protocol, and maybe the user
 	Reset               // back to a new connection's state
 	Quit                // the upstream answers and closes
-	Closes              // the upstream may close instead of answering (SHUTDOWN)
+	Closes              // the upstream can close instead of answering (SHUTDOWN)
 	Subscribe           // each of the six answers with one confirmation a channel
 	PSubscribe          //
 	SSubscribe          //
@@ -26,7 +26,7 @@ const (
 	ReplyOn             // CLIENT REPLY; the proxy leaves replies out itself
 	ReplyOff            //
 	ReplySkip           //
-	Unanswered          // gets a reply only in MULTI, in RESP2's subscribe mode, or if it is refused
+	Unanswered          // gets a reply only in MULTI, in RESP2's subscribe mode, or if refused
 	Replicate           // SYNC, PSYNC: what follows is not replies any more
 	SetName             // CLIENT SETNAME
 	SetLibName          // CLIENT SETINFO LIB-NAME
@@ -35,9 +35,9 @@ const (
 	Unpauses            // CLIENT UNPAUSE
 	TrackingOn          // CLIENT TRACKING
 	TrackingOff         //
-	UnknownState        // may leave something untracked on the connection, up to RESET
+	UnknownState        // can leave something untracked on the connection, up to RESET
 	StickyState         // likewise, but it stays
-	KnownID             // others may know the connection by its number
+	KnownID             // others can know the connection by its number
 	Effects             // how many there are
 )
 

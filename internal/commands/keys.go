@@ -78,7 +78,7 @@ func destinationAnd(find func([][]byte, []int) []int) func([][]byte, []int) []in
 func streams(args [][]byte, at []int) []int {
 	i := 1
 	if len(args) > 1 && bytes.EqualFold(args[0], []byte("xreadgroup")) {
-		i = 4 // GROUP group consumer: names that may be any word
+		i = 4 // GROUP group consumer: names that can be any word
 	}
 	for ; i < len(args); i++ {
 		if bytes.EqualFold(args[i], []byte("streams")) {

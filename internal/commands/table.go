@@ -139,7 +139,7 @@ var table = []Command{
 	{Name: "lastsave", Class: Shared, Nodes: Masters, Join: Min},
 	{Name: "slowlog|get", Class: Shared, Nodes: Masters, Join: Elements},
 	{Name: "slowlog|len latency|reset", Class: Shared, Nodes: Masters, Join: Sum},
-	// A replica may become a master, and isn't told these by its master.
+	// A replica can become a master, and isn't told these by its master.
 	{Name: "acl|setuser acl|deluser acl|load acl|save config|set config|rewrite", Class: Shared,
 		Nodes: All},
 	{Name: "cluster|countkeysinslot cluster|getkeysinslot", Class: Shared},

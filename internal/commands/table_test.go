@@ -53,7 +53,7 @@ var newer = strings.Fields(`
 var hidden = []string{"post", "host:", "fence", "lockproxy.wait", "debug|object", "debug|restart",
 	"debug|segfault"}
 
-// sharedInSpite are the commands that may be shared though Redis says of them what makes one look
+// sharedInSpite are the commands that can be shared though Redis says of them what makes one look
 // twice, each with the reason.
 var sharedInSpite = map[string]string{
 	"echo":                 "it answers with its argument",

@@ -19,7 +19,7 @@ func (it *Iteration) AtEnd(f Flusher) {
 	}
 }
 
-// Buffer returns size bytes that may be used until the Handler returns.
+// Buffer returns size bytes that can be used until the Handler returns.
 func (it *Iteration) Buffer(size int) []byte {
 	if len(it.buf) < size {
 		it.buf = make([]byte, size)

@@ -50,7 +50,7 @@ type slot struct {
 type event struct {
 	reg *Registration
 	// hangup: the peer has closed, the connection is broken, or urgent data has arrived, in front
-	// of which a read may stop.
+	// of which a read can stop.
 	hangup bool
 }
 

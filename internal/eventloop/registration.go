@@ -10,7 +10,7 @@ type Next uint8
 
 const (
 	Stay  Next = iota // nothing is left to read: call Ready when more arrives
-	Again             // there may be more: call Ready again soon
+	Again             // there can be more: call Ready again soon
 	Leave             // call Resume, which must read until a read fills less than its buffer
 )
 
@@ -19,7 +19,7 @@ type Handler interface {
 	// Ready is called when something may have arrived. It must not wait. It never runs twice at the
 	// same time, nor while Resume runs.
 	Ready(it *Iteration) Next
-	// Resume reads the connection, and may wait. It runs in a new goroutine, once for each Park
+	// Resume reads the connection, and can wait. It runs in a new goroutine, once for each Park
 	// that returned true.
 	Resume()
 }
@@ -57,7 +57,7 @@ func (ls *Loops) NewRegistration(handler Handler, conn syscall.RawConn) *Registr
 	return &Registration{loops: ls, handler: handler, conn: conn}
 }
 
-// Register has the kernel watch conn from now on. The first Park does so otherwise. A goroutine that
+// Register has the kernel watch conn from now on; otherwise the first Park does. A goroutine that
 // does something else before it parks calls it first: the loop learns of what arrives meanwhile in
 // the order of arrival, and Park handles it at once.
 func (r *Registration) Register() {
@@ -106,7 +106,7 @@ func (r *Registration) handlePending() Next {
 	return next
 }
 
-// Wake has Resume called if the connection is parked, and makes every later Park fail. It may be
+// Wake has Resume called if the connection is parked, and makes every later Park fail. It can be
 // called from any goroutine. A caller that closes the connection must call Wake after that: the
 // kernel does not tell the loop of a close on this side.
 func (r *Registration) Wake() {

@@ -1,7 +1,7 @@
 // Package freeport finds loopback ports for servers that tests, the benchmark and the soak start.
 //
 // It is not enough to ask the kernel for a port and close it again: until the server listens, the
-// kernel may give the port to any other listener or outgoing connection. So the ports are below the
+// kernel can give the port to any other listener or outgoing connection. So the ports are below the
 // range that Linux, macOS and Windows use for those. Each is reserved among all processes that use
 // this package, because the UDP port of the same number stays bound. Other programs' ports in the
 // range are avoided if they listen already.
@@ -90,7 +90,7 @@ func Addr(also ...int) (string, error) {
 	return r.Addr(), nil
 }
 
-// Release ends the reservation. It may be called more than once.
+// Release ends the reservation. It can be called more than once.
 func (r *Reservation) Release() {
 	for _, held := range r.held {
 		held.Close()

@@ -126,7 +126,7 @@ func (c *Conn) WantReply(want string) {
 	}
 }
 
-// DoWords sends one command whose words may be any bytes, and returns its raw reply.
+// DoWords sends one command whose words can be any bytes, and returns its raw reply.
 func (c *Conn) DoWords(words ...string) string {
 	c.T.Helper()
 	c.WriteRaw(string(resp.AppendCommand(nil, words...)))

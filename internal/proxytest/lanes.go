@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// SharedClient returns a client that the upstream has answered, so that what it asks next may go by
+// SharedClient returns a client that the upstream has answered, so that what it asks next can go by
 // a lane.
 func SharedClient(t testing.TB, addr string) *Conn {
 	t.Helper()

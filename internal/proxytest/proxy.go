@@ -62,7 +62,7 @@ var testProxies sync.Map
 // Dedicated is whether the proxies under test give every client its own upstream connection.
 var Dedicated = os.Getenv("LOCKPROXY_TEST_UPSTREAM_MODE") == "dedicated"
 
-// Start serves in front of the Redis at url until the test ends. change may be nil.
+// Start serves in front of the Redis at url until the test ends. change can be nil.
 func Start(t testing.TB, url string, change func(*proxy.Config)) *Proxy {
 	t.Helper()
 	return StartAt(t, "127.0.0.1:0", url, change)

@@ -16,7 +16,7 @@ const (
 	maxStrangerBulk = 16 << 10 // bytes
 )
 
-// Limits bounds what a client may announce. A zero field means Redis's own limit.
+// Limits bounds what a client can announce. A zero field means Redis's own limit.
 type Limits struct {
 	Args   int   // arguments of one request
 	Bulk   int64 // bytes of one argument

@@ -18,7 +18,7 @@ import (
 	"syscall"
 )
 
-// Socket is the socket of a net.Conn. One goroutine may read while another writes, but only one may
+// Socket is the socket of a net.Conn. One goroutine can read while another writes, but only one can
 // Write or TryWrite. It must not be nil.
 type Socket struct {
 	raw                             syscall.RawConn
@@ -124,9 +124,9 @@ func (s *Socket) TryRead(b []byte) (n int, err error) {
 // Raw returns the connection for package syscall.
 func (s *Socket) Raw() syscall.RawConn { return s.raw }
 
-// Peek reports whether there is something to read, without reading or waiting. It may be called
+// Peek reports whether there is something to read, without reading or waiting. It can be called
 // while another goroutine reads, but not twice at the same time. If the peer has closed and
-// everything has been read, n is 0 and err nil. If the peer may still send, err is syscall.EAGAIN.
+// everything has been read, n is 0 and err nil. If the peer can still send, err is syscall.EAGAIN.
 func (s *Socket) Peek() (n int, err error) {
 	if err := s.raw.Control(s.peek); err != nil {
 		return 0, err
@@ -134,7 +134,7 @@ func (s *Socket) Peek() (n int, err error) {
 	return s.peeks.n, s.peeks.err
 }
 
-// TryWrite writes as much of b as the kernel takes at once, which may be nothing. b must not be
+// TryWrite writes as much of b as the kernel takes at once, which can be nothing. b must not be
 // empty.
 func (s *Socket) TryWrite(b []byte) (n int, err error) {
 	s.tryWrites.buf = b

@@ -20,7 +20,7 @@ type Migration struct {
 	from, to *Server
 }
 
-// Migrate moves a slot with all its keys, while clients may use them, and returns when all nodes
+// Migrate moves a slot with all its keys, while clients can use them, and returns when all nodes
 // know.
 func (c *Cluster) Migrate(slot int, to *Server) {
 	c.t.Helper()
@@ -35,7 +35,7 @@ func (c *Cluster) MigrateAll(from, to *Server) {
 	c.MigrateSlots(from, to, c.SlotsOf(from)...)
 }
 
-// MigrateSlots moves slots of a master with all their keys, while clients may use them, and returns
+// MigrateSlots moves slots of a master with all their keys, while clients can use them, and returns
 // when all nodes know.
 func (c *Cluster) MigrateSlots(from, to *Server, slots ...int) {
 	c.t.Helper()

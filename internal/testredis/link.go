@@ -122,7 +122,7 @@ func (l *Link) accept() {
 		// both end when either side closes, at the latest by Cut
 		l.running.Go(func() { l.carry(far, near, l.pass) })
 		l.running.Go(func() {
-			if p.insert == nil { // what comes may be a replication stream: it is not looked at
+			if p.insert == nil { // what comes can be a replication stream: it is not looked at
 				l.carry(near, far,
 					func(to net.Conn, data []byte) bool { return l.passUnless(&l.deaf, to, data) })
 				return

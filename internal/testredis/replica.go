@@ -24,7 +24,8 @@ func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Serve
 	for _, replica := range replicas {
 		replica.WaitInSync()
 	}
-	for deadline := time.Now().Add(15 * time.Second); master.acknowledged(n) < n; time.Sleep(10 * time.Millisecond) {
+	deadline := time.Now().Add(15 * time.Second)
+	for ; master.acknowledged(n) < n; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("a write on the master doesn't reach %d replicas", n)
 		}

@@ -15,7 +15,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Ask sends one command on a connection of its own, logged in by the server's own password, and
+// Ask sends one command on a new connection, logged in by the server's own password, and
 // returns what is answered: as a text if it is one, otherwise raw. It is "" if the server doesn't
 // answer within a second.
 func (s *Server) Ask(command ...string) string {
@@ -159,7 +159,8 @@ func startSentinel(t testing.TB, group, addr string, o GroupOptions) *Server {
 // waitUntil waits for a number in what a Sentinel tells of the group.
 func (g *Group) waitUntil(t testing.TB, s *Server, field string, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); g.facts(s)[field] != strconv.Itoa(want); time.Sleep(20 * time.Millisecond) {
+	deadline := time.Now().Add(20 * time.Second)
+	for ; g.facts(s)[field] != strconv.Itoa(want); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("Sentinel on port %d: %s is %s, not %d", s.port, field, g.facts(s)[field],
 				want)

@@ -102,7 +102,7 @@ func (s *Server) serves() bool {
 		bytes.HasPrefix(answer[:n], []byte("-NOAUTH"))
 }
 
-// Kill ends the process with SIGKILL and waits for it. It may be called again.
+// Kill ends the process with SIGKILL and waits for it. It can be called again.
 func (s *Server) Kill() {
 	if s.cmd == nil {
 		return

@@ -21,7 +21,7 @@ import (
 const probe = "PING"
 
 // login sets a new connection up, and sends more. It fails if the login is refused, or an AUTH
-// among more. Labels may be refused, and the rest of more.
+// among more. Labels can be refused, and the rest of more.
 func (u *Upstream) login(nc net.Conn, addr string, as Setup, more [][]string) error {
 	login := as.Login()
 	cmds := slices.Concat(login, as.Labels.commands(), more)

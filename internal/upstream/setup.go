@@ -2,7 +2,7 @@ package upstream
 
 import "strconv"
 
-// Identity is what commands run as: it decides which connections may serve them.
+// Identity is what commands run as: it decides which connections can serve them.
 type Identity struct {
 	User     string // "" is the default user
 	Password string // never logged

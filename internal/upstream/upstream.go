@@ -16,7 +16,7 @@ type Upstream struct {
 	Network string   // "tcp" or "unix"
 	Addr    string   // host:port or a socket's path; the group's name if Sentinels tell the address
 	Initial Identity // what a client starts as: the URL's credentials and database
-	// LossBound is for how long its machine may acknowledge nothing before a connection is given
+	// LossBound is for how long its machine can acknowledge nothing before a connection is given
 	// up; 0 is a minute.
 	LossBound time.Duration
 
@@ -43,7 +43,7 @@ func (u *Upstream) String() string {
 // MarshalText does so in a log of JSON.
 func (u *Upstream) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// Moves reports whether another server may take this one's place: then what fails meanwhile is
+// Moves reports whether another server can take this one's place: then what fails meanwhile is
 // worth waiting for.
 func (u *Upstream) Moves() bool { return u.sentinels != nil || u.cluster != nil }
 

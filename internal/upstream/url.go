@@ -28,7 +28,7 @@ var ports = map[string]string{"": "6379", "sentinel": "26379", "cluster": "6379"
 // unix://[user:pass@]/path[?db=n], or redis+sentinel://[user:pass@]host:port,host:port/group[/db]
 // and rediss+sentinel://, or redis+cluster://[user:pass@]host:port,host:port and rediss+cluster://,
 // whose upstream must be followed: see Follow. The credentials are for the servers; TLS is for the
-// Sentinels too. An error never contains the URL, which may hold passwords.
+// Sentinels too. An error never contains the URL, which can hold passwords.
 func Parse(url string) (*Upstream, error) {
 	scheme, rest, found := strings.Cut(url, "://")
 	if !found {
@@ -116,7 +116,7 @@ func (u *Upstream) setOption(name, value string, db *string) bool {
 	return true
 }
 
-// split takes a URL without its scheme apart, and what it has for a host too: there may be several.
+// split takes a URL without its scheme apart, and what it has for a host too: there can be several.
 func split(base, kind, rest string) (parsed *neturl.URL, addrs []string, err error) {
 	login, hosts, found := strings.Cut(rest, "@")
 	if !found {

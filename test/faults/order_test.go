@@ -79,7 +79,7 @@ func TestFaultSilenceIsNotAHeldLock(t *testing.T) {
 }
 
 // unlockedFirst frees a lock and takes another with one pipeline, after Redis has lost the scripts
-// and other, which may or may not SCRIPT LOAD, has made it know LOCK's again. It reports whether
+// and other, which can or cannot SCRIPT LOAD, has made it know LOCK's again. It reports whether
 // the commands ran in that order.
 func unlockedFirst(t *testing.T, p *proxytest.Proxy, server *testredis.Server,
 	other *proxytest.Conn) bool {

@@ -213,7 +213,7 @@ func (c *rollingClient) lock() {
 		return
 	}
 	if got[0].Int == 0 {
-		c.t.Errorf("client %d waited for 10 s in vain", c.id)
+		c.t.Errorf("client %d waited for 10 s and got nothing", c.id)
 		return
 	}
 	if c.inside[n].Add(1) != 1 {

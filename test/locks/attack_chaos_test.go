@@ -90,7 +90,7 @@ func TestAttackChaos(t *testing.T) {
 				}
 				if err != nil || got[0] == '-' {
 					if proxytest.IsTimeout(err) {
-						t.Errorf("client %d has waited in vain", i)
+						t.Errorf("client %d has waited and got nothing", i)
 					}
 					c.Close()
 					c = nil

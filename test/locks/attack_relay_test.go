@@ -46,7 +46,7 @@ func attackBoth(t *testing.T) (*testredis.Server, *attackRelay, *proxytest.Proxy
 	return attackWith(t, nil)
 }
 
-// attackWith is attackBoth with a proxy that change has configured; it may be nil.
+// attackWith is attackBoth with a proxy that change has configured; it can be nil.
 func attackWith(t *testing.T, change func(*proxy.Config)) (*testredis.Server, *attackRelay,
 	*proxytest.Proxy) {
 	t.Helper()

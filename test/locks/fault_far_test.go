@@ -35,7 +35,7 @@ func TestFaultManySessionLocksFarAway(t *testing.T) {
 			far := takeFarLocks(t, direct, p.Addr, "10", clients, locks/clients)
 			far.keptFor(30 * time.Second)
 			inTime := far.close(within)
-			for tries := 1; tries < 6 && !inTime; tries++ { // other load may hold up one release
+			for tries := 1; tries < 6 && !inTime; tries++ { // other load can hold up one release
 				far = takeFarLocks(t, direct, p.Addr, "10", clients, locks/clients)
 				inTime = far.close(within)
 			}

@@ -48,7 +48,7 @@ func TestLockIsOfTheClientsDatabaseAndUser(t *testing.T) {
 	c.Expect("EXISTS app:db", ":1\r\n")
 }
 
-// A user that may run scripts, but not the commands in them, gets the usual error of a denial.
+// A user that can run scripts, but not the commands in them, gets the usual error of a denial.
 func TestDenialWithinScript(t *testing.T) {
 	_, p := proxytest.StartBoth(t, "--user", "half", "on", ">pw", "~*", "+evalsha", "+eval",
 		"+auth")

@@ -16,7 +16,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// A user with few rights besides CLIENT TRACKING redirects invalidation pushes to all other
+// A user with few rights except CLIENT TRACKING redirects invalidation pushes to all other
 // connections as they are opened.
 func TestHostilePushes(t *testing.T) { pushedAtRandom(t, 3*time.Second) }
 

@@ -14,7 +14,7 @@ func TestStuckClientsEnd(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	for _, more := range []string{
-		strings.Repeat("SELECT 0\r\n", 18000),           // more than a client may be owed
+		strings.Repeat("SELECT 0\r\n", 18000),           // more than a client can be owed
 		"RESET\r\n" + strings.Repeat("PING\r\n", 20000), // more than is read meanwhile
 	} {
 		c := proxytest.Dial(t, p.Addr)

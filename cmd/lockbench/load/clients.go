@@ -99,7 +99,7 @@ func greet(fd int, to netip.AddrPort) error {
 	return unix.SetNonblock(fd, true)
 }
 
-// retry calls again what a signal interrupted; the runtime uses signals of its own.
+// retry calls again what a signal of the runtime has interrupted.
 func retry(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {

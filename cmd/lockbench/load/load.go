@@ -18,7 +18,7 @@ type Plan struct {
 	Reply   []byte // what it must be answered, to the byte
 	Time    time.Duration
 	Rate    float64       // requests/s of all clients together; 0: closed loop
-	Grace   time.Duration // how long after the end replies may take; 0: DefaultGrace
+	Grace   time.Duration // how long after the end replies can take; 0: DefaultGrace
 }
 
 // Result is what a run came to.

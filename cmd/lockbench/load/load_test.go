@@ -68,7 +68,7 @@ func open10(t *testing.T, addr string) *Clients {
 func TestClosedLoop(t *testing.T) {
 	var count atomic.Int64
 	c := open10(t, serve(t, func(string) string { count.Add(1); return "+OK\r\n" }))
-	for range 2 { // the same clients may drive again
+	for range 2 { // the same clients can drive again
 		count.Store(0)
 		r, err := c.Drive(t.Context(), Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"),
 			Time: 200 * time.Millisecond})

@@ -1,5 +1,6 @@
-// Command containers reads a Dockerfile as BuildKit does, with its linter, and a compose file as docker compose does: what they
-// would refuse or warn of is an error. Neither takes a container engine.
+// Command containers reads a Dockerfile as BuildKit does, with its linter, and a compose file as
+// docker compose does: what they would refuse or warn of is an error. Neither takes a container
+// engine.
 package main
 
 import (
@@ -31,7 +32,7 @@ func main() {
 	}
 }
 
-// verifyDockerfile wants an image that is one static binary, run as a user without a name who isn't root.
+// verifyDockerfile wants an image that is one static binary, run by a user without a name, not root.
 func verifyDockerfile(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -94,7 +95,8 @@ func verifyCompose(name string) error {
 		if service.Build == nil {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(service.Build.Context, service.Build.Dockerfile)); err != nil {
+		file := filepath.Join(service.Build.Context, service.Build.Dockerfile)
+		if _, err := os.Stat(file); err != nil {
 			return fmt.Errorf("service %s: %w", service.Name, err)
 		}
 	}

@@ -1,5 +1,6 @@
-// Command verify reads Kubernetes manifests as the API server would, strictly: an unknown field, a wrong type, or a kind that
-// isn't there is an error. It is a module by itself, since it needs Kubernetes' types and lockproxy doesn't.
+// Command verify reads Kubernetes manifests as the API server would, strictly: an unknown field, a
+// wrong type, or a kind that isn't there is an error. It is a module by itself, since it needs
+// Kubernetes' types and lockproxy doesn't.
 package main
 
 import (
@@ -33,12 +34,14 @@ func main() {
 // verify reads each document of a file, and looks whether what refers to another finds it.
 func verify(text []byte) error {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme,
+		policyv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return err
 		}
 	}
-	strict := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
+	strict := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
+		json.SerializerOptions{Yaml: true, Strict: true})
 	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(text)))
 	count := 0
 	for buf := make([]byte, 1<<20); ; count++ {
@@ -79,7 +82,8 @@ func verifyPod(pod corev1.PodSpec) error {
 		}
 		for _, probe := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
 			if probe == nil || probe.HTTPGet == nil || !ports[probe.HTTPGet.Port.String()] {
-				return fmt.Errorf("container %s: a probe is missing, or is of a port that isn't there", c.Name)
+				return fmt.Errorf("container %s: a probe is missing, or is of a port that isn't there",
+					c.Name)
 			}
 		}
 		for _, m := range c.VolumeMounts {

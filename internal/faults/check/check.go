@@ -3,7 +3,7 @@
 // Package check judges histories of a lock service: whether
 // what clients saw can be what was promised.
 //
-// It knows no more than the clients did. A client may rely on its lock from the moment it has read
+// It knows no more than the clients did. A client can rely on its lock from the moment it has read
 // the token until it begins to release it, and for no longer than the timeout counted from before
 // it asked. The rules:
 //
@@ -11,7 +11,7 @@
 //   - tokens: a client that asks after another was given the lock gets a greater token; no token is
 //     given twice
 //   - stale: a command is refused if its token is smaller than one given before it was sent
-//   - lost: no client is told that its lock is gone during the time in which it may rely on it
+//   - lost: no client is told that its lock is gone during the time in which it can rely on it
 //   - fifo: at one proxy, a waiter that came well before another is served before it
 //   - fence: a lock's register is linearizable, and only holders write it (by porcupine)
 //   - order: no fenced write is accepted after one with a greater token

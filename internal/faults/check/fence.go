@@ -69,7 +69,7 @@ type lockState struct {
 type step struct {
 	history.Op
 	lostAt int64 // when the connection of a session lock was seen to end; forever if never
-	longer int64 // by how much a lease may outlive its timeout
+	longer int64 // by how much a lease can outlive its timeout
 }
 
 // steps leaves out operations without effect and bounds those of unknown outcome: a step that names

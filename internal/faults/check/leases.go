@@ -9,7 +9,7 @@ import (
 	"lockproxy/internal/faults/history"
 )
 
-// grant is a lock for as long as its holder may rely on it.
+// grant is a lock for as long as its holder can rely on it.
 type grant struct {
 	op       history.Op // the LOCK
 	from, to int64      // when it is certainly held

@@ -11,7 +11,7 @@ import (
 )
 
 // Find records the contents of the Asker's lists in a database, as Redis at addr shows them to
-// user, whose password is its name; "" is the default user. No operation may be in flight.
+// user, whose password is its name; "" is the default user. No operation must be in flight.
 func (a *Asker) Find(notes Noter, addr, user string, db int) error {
 	c, err := Dial(addr)
 	if err != nil {

@@ -4,7 +4,7 @@ package history
 
 import "sync"
 
-// Recorder collects what several clients do. Its methods may be called from any goroutine.
+// Recorder collects what several clients do. Its methods can be called from any goroutine.
 type Recorder struct {
 	mu  sync.Mutex
 	ops []*Op // guarded by mu
@@ -38,7 +38,7 @@ func (r *Recorder) Add(o Op) {
 	r.ops = append(r.ops, &o)
 }
 
-// Take returns what was recorded since the last Take. No operation may be in flight.
+// Take returns what was recorded since the last Take. No operation must be in flight.
 func (r *Recorder) Take() []Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -107,7 +107,7 @@ func (c *Collector) Died(client int, at int64) {
 	}
 }
 
-// Take returns what was collected since the last Take. No Stream may be open.
+// Take returns what was collected since the last Take. No Stream must be open.
 func (c *Collector) Take() []Op {
 	c.mu.Lock()
 	defer c.mu.Unlock()

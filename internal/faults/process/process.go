@@ -67,7 +67,7 @@ func (p *Process) Runs() bool {
 	}
 }
 
-// Kill ends the process with SIGKILL and waits for it. It may be called again.
+// Kill ends the process with SIGKILL and waits for it. It can be called again.
 func (p *Process) Kill() { p.end(syscall.SIGKILL, time.Minute) }
 
 // Stop sends SIGTERM, and SIGKILL after patience. It reports whether SIGTERM was enough.

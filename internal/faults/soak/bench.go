@@ -73,7 +73,7 @@ type Bench struct {
 	persist   process.Persistence // guarded by mu
 }
 
-// users may run every command until an ACL fault. Their passwords are their names.
+// users can run every command until an ACL fault. Their passwords are their names.
 var users = []string{"", "walter", "wanda"}
 
 const admin = "bench"

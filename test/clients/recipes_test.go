@@ -1,0 +1,339 @@
+//go:build clients
+
+package clients_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// recipes are the programs of docs/recipes.md in a directory, next to the helpers.
+type recipes struct {
+	t    *testing.T
+	dir  string
+	env  []string
+	port string // lockproxy's
+	keys *testredis.Server
+}
+
+var recipeProgram = regexp.MustCompile("(?ms)^ *```(?:python|ruby)\n *# (\\S+)\n(.*?)^ *```$")
+
+// cook writes the page's programs and these files, with a lockproxy's own port in them.
+func cook(t *testing.T, files map[string]string) *recipes {
+	t.Helper()
+	r := &recipes{t: t, dir: t.TempDir(), keys: testredis.Start(t)}
+	bin, port := proxytest.Binary(t), strconv.Itoa(testredis.FreePort(t))
+	r.port = port
+	startForClients(t, port, bin, "--listen", "127.0.0.1:"+port, "--upstream", r.keys.URL())
+	page, err := os.ReadFile("../../docs/recipes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	indent := regexp.MustCompile(`(?m)^   `)
+	all := map[string]string{}
+	for _, m := range recipeProgram.FindAllStringSubmatch(string(page), -1) {
+		if all[m[1]] = m[2]; strings.HasPrefix(m[2], "   ") {
+			all[m[1]] = indent.ReplaceAllString(m[2], "")
+		}
+	}
+	for name, path := range map[string]string{
+		"lockproxy.py": "clients/python/lockproxy.py", "lockproxy.rb": "clients/ruby/lockproxy.rb",
+		"lockproxy_redis_py.py": "adapters/lockproxy_redis_py.py",
+	} {
+		text, err := os.ReadFile("../../examples/" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(text)
+	}
+	for name, text := range files {
+		all[name] = text
+	}
+	for name, text := range all {
+		text = strings.ReplaceAll(text, "6380", port)
+		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(bin, filepath.Join(r.dir, "lockproxy")); err != nil {
+		t.Fatal(err)
+	}
+	r.env = append(os.Environ(), "LOCKPROXY_URL=redis://127.0.0.1:"+port,
+		"PATH="+r.dir+":/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
+	return r
+}
+
+// background is a command that goes on until the test has ended.
+type background struct {
+	*exec.Cmd
+	log   string // its output is in this file
+	ended chan struct{}
+}
+
+func (r *recipes) start(name, command string) *background {
+	r.t.Helper()
+	b := &background{exec.Command("sh", "-c", "exec "+command), filepath.Join(r.dir, name+".log"),
+		make(chan struct{})}
+	out, err := os.Create(b.log)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	b.Dir, b.Env, b.Stdout, b.Stderr = r.dir, r.env, out, out
+	b.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := b.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	go func() { // ends with the process, which Cleanup ends
+		defer close(b.ended)
+		b.Wait()
+		out.Close()
+	}()
+	r.t.Cleanup(func() {
+		b.Process.Signal(syscall.SIGTERM) // lockproxy run ends its command by it
+		select {
+		case <-b.ended:
+		case <-time.After(10 * time.Second):
+			syscall.Kill(-b.Process.Pid, syscall.SIGKILL)
+			<-b.ended
+		}
+		if r.t.Failed() {
+			r.t.Logf("output of %s:\n%s", name, b.said())
+		}
+	})
+	return b
+}
+
+func (b *background) said() string {
+	text, _ := os.ReadFile(b.log)
+	return string(text)
+}
+
+func (r *recipes) until(what string, is func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(40 * time.Second); !is(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("not within 40 s: %s", what)
+		}
+	}
+}
+
+// run runs a command to its end.
+func (r *recipes) run(command string) string {
+	r.t.Helper()
+	b := r.start("run", command)
+	select {
+	case <-b.ended:
+	case <-time.After(time.Minute):
+		r.t.Fatalf("%s does not end", command)
+	}
+	if !b.ProcessState.Success() {
+		r.t.Fatalf("%s: %v\n%s", command, b.ProcessState, b.said())
+	}
+	return b.said()
+}
+
+// onlyOne is work in Python that notes when two do it at the same time.
+const onlyOne = `
+import redis, time
+r = redis.Redis(port=6380)
+def build(day):
+    if r.incr("inside") > 1:
+        r.incr("twice")
+    time.sleep(0.3)
+    r.decr("inside")
+    r.incr("built")
+    return day
+`
+
+// Two workers, and six tasks of the same name.
+func TestRecipeCelery(t *testing.T) {
+	r := cook(t, map[string]string{"reports.py": onlyOne})
+	path := filepath.Join(r.dir, "tasks.py")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon := strings.Replace(string(text), "countdown=30", "countdown=0.2", 1)
+	if err := os.WriteFile(path, []byte(soon), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", "two"} {
+		r.start(name, "/usr/bin/python3 -m celery -A tasks worker -l info -P threads -c 2 -n "+name)
+	}
+	r.run(`/usr/bin/python3 -c 'import tasks
+for _ in range(6): tasks.report.delay("monday")'`)
+	r.until("six reports", func() bool { return r.keys.Ask("GET", "built") == "6" })
+	if twice := r.keys.Ask("EXISTS", "twice"); twice != ":0" {
+		t.Errorf("two workers were inside at once: %s", twice)
+	}
+	if result := r.keys.Ask("GET", "report:monday:result"); result != "monday" {
+		t.Errorf("the result is %q", result)
+	}
+}
+
+// Of two schedulers one starts, and the other one when that ends.
+func TestRecipeCeleryBeat(t *testing.T) {
+	r := cook(t, map[string]string{"reports.py": onlyOne})
+	const command = "lockproxy run --key celery-beat --wait 0 -- " +
+		"/usr/bin/python3 -m celery -A tasks beat -s "
+	const starts = "beat: Starting"
+	one := r.start("one", command+"one.db -l info")
+	r.until("the first starts", func() bool { return strings.Contains(one.said(), starts) })
+	two := r.start("two", command+"two.db -l info")
+	time.Sleep(3 * time.Second)
+	if strings.Contains(two.said(), starts) {
+		t.Errorf("the second starts next to the first:\n%s", two.said())
+	}
+	one.Process.Signal(syscall.SIGTERM)
+	r.until("the second starts", func() bool { return strings.Contains(two.said(), starts) })
+}
+
+func TestRecipeRQ(t *testing.T) {
+	r := cook(t, map[string]string{"reports.py": onlyOne})
+	const enqueue = `/usr/bin/python3 -c 'import redis, rq, jobs
+q = rq.Queue(connection=redis.Redis(port=PORT))
+for _ in range(4): q.enqueue(jobs.report, "monday")'`
+	r.run(strings.Replace(enqueue, "PORT", r.port, 1))
+	for _, name := range []string{"one", "two"} {
+		r.start(name, "/usr/bin/python3 -m rq.cli worker --url redis://127.0.0.1:"+r.port)
+	}
+	r.until("four reports", func() bool { return r.keys.Ask("GET", "built") == "4" })
+	if twice := r.keys.Ask("EXISTS", "twice"); twice != ":0" {
+		t.Errorf("two workers were inside at once: %s", twice)
+	}
+}
+
+func TestRecipeSidekiq(t *testing.T) {
+	r := cook(t, map[string]string{"test.rb": `
+require "sidekiq"
+require "sidekiq/testing"
+require_relative "report_job"
+Sidekiq::Testing.server_middleware { |chain| chain.add OneAtATime }
+Sidekiq::Testing.inline!
+INSIDE = []
+module Reports
+  def self.build(day)
+    INSIDE << day
+    abort "twice" if INSIDE.size > 1
+    sleep 0.3
+    INSIDE.pop
+    print day, " "
+  end
+end
+4.times.map { |day| Thread.new { ReportJob.perform_async(day) } }.each(&:join)
+redis = Redis.new(port: 6380)
+token = redis.call("LOCK", "sidekiq:report", 30)
+begin
+  ReportJob.perform_async(5)
+  abort "it ran while another had the lock"
+rescue Lockproxy::NotAcquired
+  redis.call("UNLOCK", "sidekiq:report", token)
+end
+`})
+	if printed := r.run("/usr/bin/ruby test.rb"); len(strings.Fields(printed)) != 4 {
+		t.Errorf("four jobs print %q", printed)
+	}
+}
+
+// Two instances start: one migrates, the other finds nothing to do.
+func TestRecipeDjango(t *testing.T) {
+	r := cook(t, map[string]string{"manage.py": `
+import sys
+from django.conf import settings
+settings.configure(SECRET_KEY="x", INSTALLED_APPS=["django.contrib.contenttypes",
+    "django.contrib.auth"], DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3",
+    "NAME": "db.sqlite3"}}, DEFAULT_AUTO_FIELD="django.db.models.AutoField", USE_TZ=True)
+from django.core.management import execute_from_command_line
+execute_from_command_line(sys.argv)
+`})
+	const command = "lockproxy run --key migrate --wait 600 -- /usr/bin/python3 manage.py migrate " +
+		"--no-input"
+	instances := []*background{r.start("one", command), r.start("two", command)}
+	applied, nothing := 0, 0
+	for _, b := range instances {
+		select {
+		case <-b.ended:
+		case <-time.After(2 * time.Minute):
+			t.Fatal("it does not end")
+		}
+		if !b.ProcessState.Success() {
+			t.Errorf("%v\n%s", b.ProcessState, b.said())
+		}
+		if strings.Contains(b.said(), "Applying auth.0001_initial... OK") {
+			applied++
+		}
+		if strings.Contains(b.said(), "No migrations to apply") {
+			nothing++
+		}
+	}
+	if applied != 1 || nothing != 1 {
+		t.Errorf("%d have migrated, %d found nothing to do", applied, nothing)
+	}
+}
+
+// One leads; another takes over when it is killed, and when its lock is taken from it.
+func TestRecipeLeader(t *testing.T) {
+	r := cook(t, map[string]string{"work.py": `
+import os, time
+def step(held):
+    held.fence("SET", "leads", os.environ["NAME"])
+    time.sleep(0.05)
+`})
+	leads := func(name string) func() bool {
+		return func() bool { return r.keys.Ask("GET", "leads") == name }
+	}
+	one := r.start("one", "env NAME=one /usr/bin/python3 leader.py")
+	r.until("one leads", leads("one"))
+	r.start("two", "env NAME=two /usr/bin/python3 leader.py")
+	time.Sleep(time.Second)
+	if !leads("one")() {
+		t.Error("two leads next to one")
+	}
+	one.Process.Kill()
+	r.until("two leads", leads("two"))
+	r.start("three", "env NAME=three /usr/bin/python3 leader.py")
+	time.Sleep(time.Second)
+	r.run("redis-cli -u $LOCKPROXY_URL UNLOCK leader FORCE")
+	r.until("three leads", leads("three"))
+}
+
+// Programs before, between and after the steps exclude each other.
+func TestRecipeMovingFromRedisPy(t *testing.T) {
+	r := cook(t, map[string]string{"step1.py": `
+import redis, sys
+r = redis.Redis(port=6380)
+lock = r.lock("report", timeout=30)
+if not lock.acquire(blocking=False):
+    sys.exit("held by another")
+`})
+	r.run("/usr/bin/python3 step1.py") // ends without releasing the old lock
+	two, three := r.start("two", "/usr/bin/python3 step2.py"), r.start("three",
+		"/usr/bin/python3 step3.py")
+	time.Sleep(2 * time.Second)
+	if said := two.said() + three.said(); said != "" {
+		t.Errorf("next to the old lock:\n%s", said)
+	}
+	r.keys.Ask("DEL", "report")
+	for _, b := range []*background{two, three} {
+		<-b.ended
+		if !strings.HasPrefix(b.said(), "held with token ") {
+			t.Errorf("it says %q", b.said())
+		}
+	}
+	r.run("redis-cli -u $LOCKPROXY_URL LOCK report 30")
+	old := r.start("old", "/usr/bin/python3 step1.py")
+	<-old.ended
+	if old.said() != "held by another\n" {
+		t.Errorf("the old lock next to LOCK: %q", old.said())
+	}
+}

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"hash/maphash"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,17 +15,21 @@ import (
 )
 
 // A session lock can be lost while its connection is open: it is forced, or its key is deleted or
-// overwritten, or the upstream does not answer. The next renewal finds that. When another proxy says
-// that it has released one, this proxy asks the upstream at once.
+// overwritten, or the upstream does not answer. The next renewal finds that. Where this proxy sees
+// something that may have ended one, it asks the upstream at once: a command that passes by, or the
+// message of another proxy.
 
-// sessionKeys counts this proxy's session locks.
+// sessionKeys counts this proxy's session locks by their keys, so that a command that passes by can
+// tell at almost no cost that it concerns none.
 type sessionKeys struct {
 	total  atomic.Int64
+	seed   maphash.Seed
+	byHash [1 << 12]atomic.Int32
 	bySlot []atomic.Int32 // nil unless the upstream is a cluster
 }
 
 func newSessionKeys(cluster bool) *sessionKeys {
-	k := &sessionKeys{}
+	k := &sessionKeys{seed: maphash.MakeSeed()}
 	if cluster {
 		k.bySlot = make([]atomic.Int32, slot.Count)
 	}
@@ -34,6 +39,7 @@ func newSessionKeys(cluster bool) *sessionKeys {
 // add counts a lock that is renewed from now on, or with -1 one that is not any more.
 func (k *sessionKeys) add(key string, n int32) {
 	k.total.Add(int64(n))
+	k.byHash[maphash.String(k.seed, key)%uint64(len(k.byHash))].Add(n)
 	if k.bySlot != nil {
 		k.bySlot[slotOf([]byte(key))].Add(n)
 	}
@@ -41,6 +47,12 @@ func (k *sessionKeys) add(key string, n int32) {
 
 // AnySession reports whether a client here has a session lock.
 func (l *Locks) AnySession() bool { return l.sessions.total.Load() > 0 }
+
+// MayBeSession reports whether a key may be that of a session lock. false is certain.
+func (l *Locks) MayBeSession(key []byte) bool {
+	k := l.sessions
+	return k.byHash[maphash.Bytes(k.seed, key)%uint64(len(k.byHash))].Load() > 0
+}
 
 // VerifySessions asks the upstream, soon, whether the session locks at keys of database db still
 // are their holders'. No keys are all keys of all databases. why says what the
@@ -99,7 +111,19 @@ const (
 	lostNotHeld   = "its token does not hold it: it was released, deleted or overwritten"
 	lostWrongType = "its key was overwritten"
 	lostElsewhere = "released through another proxy"
+
+	lostNotRenewed = "not renewed in time: "
 )
+
+// lossKind is what the journal calls a loss: something has deleted the key, or given it another
+// value.
+func lossKind(why string) journal.Kind {
+	switch {
+	case why == lostNotHeld || why == lostElsewhere || strings.HasPrefix(why, lostNotRenewed):
+		return journal.Lost
+	}
+	return journal.Deleted
+}
 
 // lossAtRenewal is why a lock is lost that a renewal has not renewed.
 func lossAtRenewal(err error) string {
@@ -109,7 +133,7 @@ func lossAtRenewal(err error) string {
 	case isWrongType(err):
 		return lostWrongType
 	}
-	return fmt.Sprintf("not renewed in time: %v", err)
+	return lostNotRenewed + err.Error()
 }
 
 // lossByRelease is why a lock is lost that a release here has ended.
@@ -136,11 +160,7 @@ func (l *Locks) lose(lock *heldLock, why string) {
 	h.mu.Unlock()
 	l.counters.lost.Add(1)
 	if l.registry.remove(lock.id(), proof{"token", lock.tokenText()}, 0) != nil {
-		kind := journal.Lost
-		if why == lostWrongType {
-			kind = journal.Deleted
-		}
-		l.journalEnd(kind, lock, monotonic.Now())
+		l.journalEnd(lossKind(why), lock, monotonic.Now())
 	}
 	l.log.Warn("session lock lost",
 		"key", lock.key, "token", lock.token, "client", h.Addr, "reason", why)

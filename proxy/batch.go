@@ -37,7 +37,8 @@ func (d *dispatcher) addToBatch(req resp.Request) bool {
 		return false
 	}
 	cmd := d.batch.lookup(req.Args[0])
-	if !cmd.batchable() || d.observesForeign(cmd, req.Args) {
+	if !cmd.batchable() || d.observesForeign(cmd, req.Args) ||
+		d.mayEndSession(cmd, req.Args) {
 		return false
 	}
 	if d.batch.requests == maxBatch {

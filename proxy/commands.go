@@ -22,6 +22,8 @@ type command struct {
 	syncFirst []string
 	// perNode is for what a client tells one node of a cluster about itself.
 	perNode bool
+	// endsLock says that it may end a lock at its keys, or at any.
+	endsLock bool
 	// varies says that subcommands differ in the connection that they go by, or in their effect.
 	varies bool
 }
@@ -56,7 +58,7 @@ func commandTable() []command {
 		row := &commands.Rows[i]
 		cmd := own[row.Name]
 		delete(own, row.Name)
-		cmd.Command, cmd.way = row, ways[row.Class]
+		cmd.Command, cmd.way, cmd.endsLock = row, ways[row.Class], endsLocks[row.Name]
 		if row.Class == commands.MayBlock {
 			cmd.inspect = inspectRead
 		}
@@ -91,7 +93,7 @@ func (c *command) of(args [][]byte) *command {
 }
 
 // batchable reports whether every request of the command may go by a lane, and is relayed as it is,
-// unless observesForeign says otherwise.
+// unless observesForeign or concernsSessions says otherwise.
 func (c *command) batchable() bool {
 	return c.way == passthrough.Shared && c.Effect == commands.NoEffect && !c.mustBeWhole() &&
 		c.oneStep()

@@ -11,6 +11,7 @@ import (
 type dispatcher struct {
 	locker
 	batch     batch         // requests that are passed on together
+	touched   touches       // by the transaction that may be under way
 	streaming bool          // a request too large to hold is on its way
 	skipped   *lockcmd.Spec // it is a lock command, which is not passed on; otherwise nil
 }
@@ -141,6 +142,7 @@ func (d *dispatcher) stream(argc int) {
 	if cmd.Effect == commands.Hello {
 		expect.Proto = int(commands.ParseLogin(args).Proto)
 	}
+	expect.Replied = d.passing(cmd, args, nil)
 	if d.skipped == nil && d.connected(passthrough.Home, expect.Effect) {
 		d.pipe.Relay(passthrough.Request{Raw: raw, Expect: expect, Piece: passthrough.First})
 	}
@@ -160,7 +162,7 @@ func (d *dispatcher) dispatch(req resp.Request) (more bool) {
 		return true
 	}
 	r := routeOf(cmd, req)
-	r.Replied = d.observeForeign(cmd, req.Args)
+	r.Replied = d.passing(cmd, req.Args, d.observeForeign(cmd, req.Args))
 	if cmd.perNode && d.server.cfg.Upstream.IsCluster() {
 		// There is no node whose state it could change.
 		r.way, r.Effect = passthrough.Shared, commands.NoEffect

@@ -29,6 +29,8 @@ func TestRunEndsWhatHasLostItsLock(t *testing.T) {
 			func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
 		{"forced, RESP2", []string{"--timeout", "30"},
 			func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
+		{"deleted", []string{"--timeout", "30"},
+			func(s *served, _ *process) { s.do("DEL", "job") }, "lost the lock"},
 		{"proxy killed", []string{"--timeout", "30"},
 			func(s *served, _ *process) { s.proxy.signal(syscall.SIGKILL) },
 			"the connection to the proxy was lost"},

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"lockproxy/internal/resp"
@@ -43,6 +44,23 @@ func (k *Keys) Positions(args [][]byte, at []int) []int {
 		at = append(at, i)
 	}
 	return at
+}
+
+// Match reports whether a key of a request satisfies match. It allocates only for movable keys.
+func (k *Keys) Match(args [][]byte, match func(key []byte) bool) bool {
+	if k.find == nil {
+		last := k.Last
+		if last < 0 {
+			last += len(args)
+		}
+		for i := k.First; i > 0 && i <= last && i < len(args); i += k.Step {
+			if match(args[i]) {
+				return true
+			}
+		}
+		return false
+	}
+	return slices.ContainsFunc(k.find(args, nil), func(i int) bool { return match(args[i]) })
 }
 
 // counted is for commands that say at position n how many keys follow.

@@ -55,6 +55,10 @@ func TestHistoryOfALock(t *testing.T) {
 			direct.Set(proxytest.Ctx, key, "x", 0)
 			c.Closed()
 		}, "acquired deleted"},
+		{"30 SESSION", func(c *proxytest.Conn, key string) {
+			other.Do("DEL " + key)
+			c.Closed()
+		}, "acquired deleted"},
 		{"0.6 SESSION", func(c *proxytest.Conn, key string) {
 			other.Do("UNLOCK " + key + " FORCE")
 			c.Closed()

@@ -128,6 +128,8 @@ func TestSessionLockLossIsLogged(t *testing.T) {
 	}
 	p, q := proxytest.Start(t, server.URL(), logged), proxytest.Start(t, server.URL(), nil)
 	other, elsewhere := proxytest.Dial(t, p.Addr), proxytest.Dial(t, q.Addr)
+	// CLIENT TRACKING would sometimes tell first, and knows no reason.
+	other.Expect("ACL SETUSER default -client|tracking", "+OK\r\n")
 	for _, c := range []struct {
 		by      *proxytest.Conn
 		command string
@@ -135,6 +137,7 @@ func TestSessionLockLossIsLogged(t *testing.T) {
 	}{
 		{other, "UNLOCK job FORCE", `reason="forced by ` + other.LocalAddr().String() + `"`},
 		{other, "UNLOCK job %d", `reason="released with its token by `},
+		{other, "DEL job", `reason="DEL by ` + other.LocalAddr().String() + `"`},
 		{elsewhere, "UNLOCK job FORCE", `reason="released through another proxy"`},
 		{elsewhere, "SET job hello", `reason="its key was overwritten"`},
 		{elsewhere, "DEL job", `reason="its token does not hold it: `},

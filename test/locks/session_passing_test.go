@@ -1,0 +1,76 @@
+package locks_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+)
+
+// What passes through the proxy and ends a session lock is noticed at once.
+func TestSessionLockEndedByWhatPasses(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	// Without CLIENT TRACKING, which would tell as well.
+	proxytest.Dial(t, p.Addr).Expect("ACL SETUSER default -client|tracking", "+OK\r\n")
+	large := strings.Repeat("x", 300<<10)
+	for _, ends := range []string{
+		"DEL job", "UNLINK a job b", "SET job hello", "SET job hello EX 9",
+		"GETSET job 5", "MSET a 1 job 2", "EXPIRE job 0", "PERSIST job", "RENAME job other",
+		"RENAME from job", "APPEND job 1", "INCR job", "FLUSHALL", "FLUSHDB", "MOVE job 3",
+		"EVAL return(redis.call('del',KEYS[1])) 1 job", "PING|DEL job|PING",
+		"MULTI|DEL job|EXEC", "MULTI|DEL other|SET job 3|EXEC|PING", "SET job " + large,
+		"SELECT 0|DEL job"} {
+		t.Run(ends[:min(len(ends), 40)], func(t *testing.T) {
+			c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			other.Do("SET from 1")
+			c.Do("HELLO 3")
+			token := c.Lock("job 30 SESSION")
+			commands := strings.Split(ends, "|")
+			other.Send(commands...)
+			for _, command := range commands {
+				if got := other.Reply(); got[0] == '-' {
+					t.Fatalf("%s: %s", command, got)
+				}
+			}
+			wantLost(t, c, "3", "job", token)
+			other.Do("FLUSHALL")
+		})
+	}
+}
+
+// The holder's own DEL loses the lock too.
+func TestSessionLockDeletedByItsHolder(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	c.Do("HELLO 3")
+	token := c.Lock("job 30 SESSION")
+	c.Expect("DEL job", ":1\r\n")
+	wantLost(t, c, "3", "job", token)
+}
+
+// What leaves a session lock to its holder does not close its connection, however often it passes.
+func TestSessionLockKeptByWhatPasses(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	c.Do("HELLO 3")
+	token := c.Lock("job 0.6 SESSION")
+	until := time.Now().Add(2 * time.Second)
+	for time.Now().Before(until) {
+		other.Do("SET job 5 NX PX 30000")
+		other.Do("SETNX job 5")
+		other.Do("GET job")
+		other.Do("DEL other")
+		other.Do("EXPIRE job 100")
+		other.Do("EVAL return(0) 1 job")
+		other.Asked("MULTI", "+OK")
+		other.Do("DEL job")
+		other.Do("DISCARD")
+		other.Do("LPUSH job x") // WRONGTYPE
+		other.Do("SELECT 3")
+		other.Do("SET job 3")
+		other.Do("SELECT 0")
+	}
+	c.Expect(proxytest.Unlock("job", token), ":1\r\n")
+	c.Expect("PING", "+PONG\r\n")
+}

@@ -194,13 +194,16 @@ func (l *Locks) waitedFor(id LockID) bool {
 func (l *Locks) foreignAnswered(
 	id LockID, action foreign.Action, taken, released bool, now time.Time,
 ) {
-	if !l.Waiting() {
+	if !l.Waiting() && !released {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := l.queues[id]
 	if q == nil {
+		if released {
+			l.wakeDelayedLocked(id)
+		}
 		return
 	}
 	if action.Takes() || action == foreign.Touch {

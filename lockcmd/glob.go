@@ -1,8 +1,8 @@
 package lockcmd
 
-// globMatch reports whether a name matches a pattern as KEYS and SCAN take it. It takes time
+// GlobMatch reports whether a name matches a pattern as KEYS and SCAN take it. It takes time
 // proportional to both lengths multiplied, whatever the pattern is.
-func globMatch(pattern, name string) bool {
+func GlobMatch(pattern, name string) bool {
 	var backPattern, backName string // where to go on when what follows the last * does not match
 	starred := false
 	for {

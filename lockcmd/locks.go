@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"container/list"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -88,6 +89,7 @@ type Locks struct {
 	queues    map[LockID]*waitQueue // guarded by mu; no queue is empty
 	foreign   foreignClients        // guarded by mu
 	takeovers map[LockID]*takeover  // guarded by mu; grace periods
+	delayed   map[LockID]*list.List // guarded by mu; of *DelayedSet; no line is empty
 }
 
 // New returns the lock commands of the proxy that is named proxy. connect makes a client of the
@@ -101,6 +103,7 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 
 		foreignLocks: foreign.NewLocks(), shapes: foreign.NewShapes(),
 		takeovers: map[LockID]*takeover{},
+		delayed:   map[LockID]*list.List{},
 	}
 	l.sessions = newSessionKeys(cfg.Cluster)
 	l.SetSlowWait(cfg.SlowWait)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"lockproxy/internal/monotonic"
 )
 
 // registry has the locks that were taken through this proxy, until they are seen to end. The
@@ -102,6 +104,14 @@ func (r *registry) sessionsOf(id LockID) []*heldLock {
 
 // hasSession reports whether a lock is a session's.
 func (r *registry) hasSession(id LockID) bool { return len(r.sessionsOf(id)) > 0 }
+
+// has reports whether a lock is registered whose time is not over.
+func (r *registry) has(id LockID) bool {
+	s := r.lock(id)
+	defer s.mu.Unlock()
+	lock := s.locks[id]
+	return lock != nil && lock.until.Load() > monotonic.Now()
+}
 
 // allSessions are the sessions of all locks.
 func (r *registry) allSessions() (list []*heldLock) {

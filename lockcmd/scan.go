@@ -68,7 +68,7 @@ func (l *Locks) scanForeign(db int, cursor uint64, o scanOptions) (keys []string
 	count, _ := strconv.Atoi(o.count)
 	place := func(key string) uint64 { return l.registry.hash(key) | foreignCursor }
 	for _, lock := range l.ForeignLocks(math.MaxInt) {
-		if lock.DB == db && place(lock.Key) >= cursor && globMatch(o.pattern, lock.Key) {
+		if lock.DB == db && place(lock.Key) >= cursor && GlobMatch(o.pattern, lock.Key) {
 			keys = append(keys, lock.Key)
 		}
 	}

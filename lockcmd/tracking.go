@@ -295,7 +295,10 @@ func (l *Locks) keyChanged(as Identity, key string) {
 	l.mu.Lock()
 	q := l.queues[id]
 	theirs := l.foreign.haveTurn(id, time.Now())
-	if q != nil && !theirs {
+	switch {
+	case q == nil:
+		l.wakeDelayedLocked(id)
+	case !theirs:
 		q.pollNow()
 	}
 	l.mu.Unlock()

@@ -137,6 +137,7 @@ func (l *Locks) endHandOver(
 	}
 	free := released && token == 0
 	if free {
+		l.wakeDelayedLocked(r.id)
 		l.foreign.leftFree(r.id, time.Now())
 	}
 	switch {

@@ -11,6 +11,7 @@ import (
 type clientWatch struct {
 	in       *input
 	start    *time.Timer   // runs it
+	came     chan struct{} // closed when the first bytes have come
 	gone     chan struct{} // closed before ended if the client is
 	stop     chan struct{} // closed when it is to end
 	ended    chan struct{} // closed when it has run
@@ -32,7 +33,8 @@ const hangupPoll = 50 * time.Millisecond
 func (in *input) startWatch(after time.Duration) *clientWatch {
 	w := &clientWatch{
 		in: in, limit: maxSessionBuf - (in.end - in.start),
-		gone: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
+		came: make(chan struct{}), gone: make(chan struct{}),
+		stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	w.start = time.AfterFunc(after, w.run)
 	return w
@@ -50,6 +52,9 @@ func (w *clientWatch) run() {
 		w.read = slices.Grow(w.read, minWatchBuf)
 		var n int
 		n, w.err = w.in.client.from.Read(w.read[len(w.read):cap(w.read)])
+		if n > 0 && len(w.read) == 0 {
+			close(w.came)
+		}
 		w.read = w.read[:len(w.read)+n]
 		w.count.Store(int64(len(w.read)))
 	}

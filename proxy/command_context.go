@@ -21,13 +21,18 @@ func (x *exchange) command() context.Context { return (*commandContext)(x) }
 // Done is closed soon after the client has closed, or the server has begun to shut down.
 func (c *commandContext) Done() <-chan struct{} {
 	if c.watch == nil {
-		if c.client.setPhase(locking); c.client.drains() {
-			c.client.interruptRead() // it is told at once
-		}
-		c.client.guard.Start()
-		c.watch = c.startWatch(watchWaiterAfter)
+		(*exchange)(c).beginWatch(watchWaiterAfter)
 	}
 	return c.watch.gone
+}
+
+// beginWatch begins to watch the client after a time, until endWatch.
+func (x *exchange) beginWatch(after time.Duration) {
+	if x.client.setPhase(locking); x.client.drains() {
+		x.client.interruptRead() // it is told at once
+	}
+	x.client.guard.Start()
+	x.watch = x.startWatch(after)
 }
 
 // Err is why the command is of no use any more, as is known at this moment: ErrGone or ErrLost.

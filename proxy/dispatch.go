@@ -161,6 +161,9 @@ func (d *dispatcher) dispatch(req resp.Request) (more bool) {
 	if cmd.answer != nil && cmd.answer(&d.exchange, req) {
 		return true
 	}
+	if d.delays(cmd, req.Args) && d.delaySet(cmd, req) {
+		return true
+	}
 	r := routeOf(cmd, req)
 	r.Replied = d.passing(cmd, req.Args, d.observeForeign(cmd, req.Args))
 	if cmd.perNode && d.server.cfg.Upstream.IsCluster() {

@@ -93,6 +93,9 @@ func (d *dispatcher) tryRelayOne(req resp.Request, it *eventloop.Iteration) bool
 	case commands.Quit, commands.Reset, commands.Unanswered:
 		return false // these take several steps: see relay
 	}
+	if d.delays(cmd, req.Args) {
+		return false
+	}
 	r.Replied = d.observeForeign(cmd, req.Args)
 	done := d.pipe.TryRelay(r.request(), it)
 	if done {

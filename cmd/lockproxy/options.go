@@ -59,6 +59,9 @@ type options struct {
 	TimestampUnit  string        `group:"Locks" enum:"ms,s" default:"ms" placeholder:"ms|s" help:"Unit of the expiry time written at a lock's key: what the foreign clients (SETNX) next to LOCK use (default ${default})."`
 	FenceRetention time.Duration `group:"Locks" default:"10m" placeholder:"DURATION" help:"How long a lock's last token is remembered after its end, so that tokens rise even if the upstream's clock steps back (default ${default})."`
 
+	Park     time.Duration `group:"Locks" default:"0s" placeholder:"DURATION" help:"Let clients of other lock libraries wait in line: by how much the nil of a SET key value NX PX|EX may be delayed for a lock that was seen being taken. Released meanwhile, it is given first come, first served. 0 is not at all (default ${default})."`
+	ParkKeys string        `group:"Locks" default:"*" placeholder:"PATTERN" help:"The keys that --park is for, a pattern as for KEYS (default ${default})."`
+
 	durabilityOptions `embed:""`
 
 	AdminOptions
@@ -84,6 +87,7 @@ func (o *options) check() error {
 		{"shutdown-delay", o.ShutdownDelay, 0, time.Hour},
 		{"handshake-timeout", o.HandshakeTimeout, time.Millisecond, time.Hour},
 		{"home-idle", o.HomeIdle, 0, 365 * 24 * time.Hour},
+		{"park", o.Park, 0, time.Minute},
 	} {
 		if bounded.value < bounded.min || bounded.value > bounded.max {
 			return fmt.Errorf("--%s is %v: want %v to %v", bounded.flag, bounded.value, bounded.min,
@@ -217,6 +221,9 @@ func (o *options) serverConfig(upstream *upstream.Upstream, log hclog.Logger) pr
 		MaxClients:  o.MaxClients,
 		DialTimeout: o.DialTimeout,
 		Logger:      log,
+
+		Park:     o.Park,
+		ParkKeys: o.ParkKeys,
 
 		ClientBuffer:      int(o.ClientBuffer),
 		MaxUnread:         int64(o.MaxUnread),

@@ -59,6 +59,13 @@ func proofOf(value []byte) uint64 { return max(maphash.Bytes(proofSeed, value), 
 // MaySetNX reports whether it is SET key value … NX. Most SETs are not, and it is cheap to tell.
 func MaySetNX(args [][]byte) bool { return option(args, "nx") > 0 }
 
+// SetsLock reports whether it is SET key value … NX with PX or EX, and without GET: the answer is OK
+// or nil.
+func SetsLock(args [][]byte) bool {
+	return option(args, "nx") > 0 && option(args, "get") == 0 &&
+		(option(args, "px") > 0 || option(args, "ex") > 0)
+}
+
 // Read says what a request means. keys are the positions of its keys among args, which begin with
 // the command's name.
 func Read(role Role, args [][]byte, keys []int, shapes *Shapes, now time.Time) (r Request) {

@@ -1,0 +1,123 @@
+package proxy
+
+import (
+	"bytes"
+	"time"
+
+	"lockproxy/internal/foreign"
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
+)
+
+// delays reports whether the nil with which Redis answers a request may be delayed (--park).
+func (d *dispatcher) delays(cmd *command, args [][]byte) bool {
+	cfg := &d.server.cfg
+	return cfg.Park > 0 && cmd.Foreign == foreign.Sets && foreign.SetsLock(args) &&
+		lockcmd.GlobMatch(cfg.ParkKeys, string(args[1]))
+}
+
+// delaySet asks for a lock by SET key value NX PX. While the lock is held, and nothing more comes
+// from the client, the answer is delayed by at most --park. It reports false if the request must be
+// relayed as any other.
+func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
+	if d.start < d.end || d.client.drains() || d.connect(passthrough.Shared) != nil {
+		return false
+	}
+	state := d.awaitState()
+	if !state.Plain() {
+		return false
+	}
+	d.identity = state.Identity
+	s := &delayedSet{dispatcher: d, raw: routeOf(cmd, req).raw, args: req.Args, cmd: cmd,
+		over: time.NewTimer(d.server.cfg.Park)}
+	defer s.over.Stop()
+	s.line = d.server.locks.DelaySet(state.DB, string(req.Args[1]))
+	reply, took := s.run()
+	s.line.Leave(took)
+	d.reply(reply)
+	d.endWatch()
+	return true
+}
+
+// delayedSet is a SET of one session whose answer may be delayed.
+type delayedSet struct {
+	*dispatcher
+	raw   []byte
+	args  [][]byte
+	cmd   *command
+	line  *lockcmd.DelayedSet
+	over  *time.Timer
+	reply []byte // the last answer; nil if there is none yet
+}
+
+// run returns the answer for the client, and whether that has the lock.
+func (s *delayedSet) run() (reply []byte, took bool) {
+	if s.line.First() {
+		if ended, took := s.ask(); ended || !s.line.SeenHeld() {
+			return s.reply, took
+		}
+	}
+	s.beginWatch(0)
+	again := time.NewTimer(s.line.Pause())
+	defer again.Stop()
+	for ended := false; !ended; {
+		select {
+		case <-s.line.Woken():
+		case <-again.C:
+		case <-s.watch.came:
+			ended = true
+		case <-s.watch.gone:
+			ended = true
+		case <-s.over.C:
+			ended = true
+		}
+		again.Reset(s.line.Pause())
+		if ended && s.reply != nil || !ended && !s.line.First() {
+			continue
+		}
+		if over, took := s.ask(); over {
+			return s.reply, took
+		}
+	}
+	return s.reply, false
+}
+
+// ask asks the upstream. ended says that the answer is not a nil. A lock that was taken for a client
+// that has gone is released again.
+func (s *delayedSet) ask() (ended, took bool) {
+	replied := s.observeForeign(s.cmd, s.args)
+	raw, err := s.askSet()
+	if err != nil {
+		s.reply = encodeError("", err)
+		return true, false
+	}
+	head := resp.Head{Type: raw[0], Line: bytes.TrimSuffix(raw[1:], crlf)}
+	if replied != nil {
+		replied(head)
+	}
+	if !head.IsOK() {
+		s.reply = raw
+		return !bytes.HasPrefix(raw, nilReply) && raw[0] != '_', false
+	}
+	if s.reply != nil && s.gone() { // it was delayed
+		s.server.locks.UndoSet(s.Identity(), string(s.args[1]), string(s.args[2]))
+		return true, false
+	}
+	s.reply = raw
+	return true, true
+}
+
+// askSet is one SET, in the order of the session's requests.
+func (s *delayedSet) askSet() ([]byte, error) {
+	s.pipe.Flush() // forgets a failed connect
+	if err := s.connect(passthrough.Shared); err != nil {
+		return nil, err
+	}
+	return s.exchange.ask(s.raw).Raw()
+}
+
+var (
+	crlf     = []byte("\r\n")
+	nilReply = []byte("$-1")
+)

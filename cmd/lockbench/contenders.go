@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -36,6 +37,24 @@ func (f *field) close() {
 	}
 }
 
+// run lets n clients lock as d says, who wait no longer than patience: for one lock, or for a lock
+// each.
+func (c contender) run(b *bench, n int, patience time.Duration, d drive) (o *outcome, err error) {
+	f := b.field(patience)
+	defer f.close()
+	d.ctx = f.ctx
+	d.lockers, err = c.open(f, n, func(i int) string {
+		if d.oneLock {
+			return "job"
+		}
+		return fmt.Sprintf("job:%d", i)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d.run(b)
+}
+
 // raws opens a light client per locker.
 func (f *field) raws(n int, addr func(i int) string,
 	with func(i int, c *rawClient) locker) ([]locker, error) {
@@ -67,13 +86,21 @@ func (f *field) goRedis(addr string, n int) *redis.Client {
 	return rdb
 }
 
+// proxyLocks are n lockers by LOCK. client is that of locker i and asks for it.
+func proxyLocks(n int, wait bool, key func(int) string,
+	client func(i int) func(args ...string) (int64, error)) []locker {
+	lockers := make([]locker, n)
+	for i := range lockers {
+		lockers[i] = &proxyLock{ask: client(i), key: key(i), wait: wait}
+	}
+	return lockers
+}
+
 func lockRaw(name string, proxies int, wait bool) contender {
 	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
-		return f.raws(n, f.through(proxies),
-			func(i int, c *rawClient) locker {
-				return &rawLock{rawClient: c, key: key(i),
-					wait: wait}
-			})
+		return f.raws(n, f.through(proxies), func(i int, c *rawClient) locker {
+			return &proxyLock{rawClient: c, ask: c.number, key: key(i), wait: wait}
+		})
 	}}
 }
 
@@ -83,11 +110,12 @@ func lockGoRedis(name string, proxies int, wait bool) contender {
 		for i := range clients {
 			clients[i] = f.goRedis(f.proxies[i], n/proxies)
 		}
-		lockers := make([]locker, n)
-		for i := range lockers {
-			lockers[i] = &goRedisLock{ctx: f.ctx, rdb: clients[i%proxies], key: key(i), wait: wait}
-		}
-		return lockers, nil
+		return proxyLocks(n, wait, key, func(i int) func(args ...string) (int64, error) {
+			return func(args ...string) (int64, error) {
+				words := over(args, func(arg string) any { return arg })
+				return clients[i%proxies].Do(f.ctx, words...).Int64()
+			}
+		}), nil
 	}}
 }
 
@@ -101,11 +129,12 @@ func lockRueidis(name string) contender {
 			return nil, err
 		}
 		f.closers = append(f.closers, client.Close)
-		lockers := make([]locker, n)
-		for i := range lockers {
-			lockers[i] = &rueidisProxyLock{ctx: f.ctx, client: client, key: key(i)}
-		}
-		return lockers, nil
+		return proxyLocks(n, false, key, func(int) func(args ...string) (int64, error) {
+			return func(args ...string) (int64, error) {
+				cmd := client.B().Arbitrary(args[0]).Keys(args[1]).Args(args[2:]...).Build()
+				return client.Do(f.ctx, cmd).AsInt64()
+			}
+		}), nil
 	}}
 }
 

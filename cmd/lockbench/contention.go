@@ -41,13 +41,8 @@ func (j *contention) title() string   { return "Contention" }
 func (j *contention) cases() []string { return names(j.contenders) }
 
 func (j *contention) measure(b *bench, i int) error {
-	f := b.field(j.time + stallAfter)
-	defer f.close()
-	lockers, err := j.contenders[i].open(f, j.clients, func(int) string { return "job" })
-	if err != nil {
-		return err
-	}
-	o, err := drive{ctx: f.ctx, lockers: lockers, oneLock: true, time: j.time}.run(b)
+	o, err := j.contenders[i].run(b, j.clients, j.time+stallAfter,
+		drive{oneLock: true, time: j.time})
 	if err == nil {
 		j.results[i] = append(j.results[i], o)
 	}
@@ -66,8 +61,6 @@ func (j *contention) rueidis() (best int) {
 	}
 	return best
 }
-
-func longestWait(o *outcome) float64 { return ms(o.waits().longest()) }
 
 func (j *contention) sections() []*section {
 	best := j.rueidis()
@@ -97,7 +90,7 @@ func (j *contention) sections() []*section {
 		rates.Rows = append(rates.Rows, chart.Row{Name: c.name, Color: colorOf(c.name),
 			Value: stat.Of(over(rounds, (*outcome).rate))})
 		waits.Rows = append(waits.Rows, chart.Row{Name: c.name, Color: colorOf(c.name),
-			Value: stat.Of(over(rounds, longestWait))})
+			Value: stat.Of(over(rounds, (*outcome).longestWait))})
 		ratios := make([]float64, len(rounds))
 		violations, stalled := 0, 0
 		for r, o := range rounds {
@@ -109,21 +102,13 @@ func (j *contention) sections() []*section {
 			spread(rounds, "%.0f", (*outcome).rate),
 			fmt.Sprintf("%.2f", stat.Median(ratios)),
 			middle(rounds, "%.2f", (*outcome).fairness),
-			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().mean()) }),
-			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().at(0.99)) }),
-			middle(rounds, "%.1f", longestWait),
-			middle(rounds, "%.1f", func(o *outcome) float64 {
-				return longestWait(o) / ms(o.waits().mean())
-			}),
-			middle(rounds, "%.2f", func(o *outcome) float64 {
-				return per(float64(o.used.scripts), o.total)
-			}),
-			middle(rounds, "%.1f", func(o *outcome) float64 {
-				return per(float64(o.used.commands), o.total)
-			}),
-			middle(rounds, "%.1f", func(o *outcome) float64 {
-				return per(us(o.used.cpu), o.total)
-			}),
+			middle(rounds, "%.1f", (*outcome).meanWait),
+			middle(rounds, "%.1f", (*outcome).p99Wait),
+			middle(rounds, "%.1f", (*outcome).longestWait),
+			middle(rounds, "%.1f", func(o *outcome) float64 { return o.longestWait() / o.meanWait() }),
+			middle(rounds, "%.2f", (*outcome).scripts),
+			middle(rounds, "%.1f", (*outcome).commands),
+			middle(rounds, "%.1f", (*outcome).cpu),
 			fmt.Sprint(violations), fmt.Sprint(stalled))
 	}
 	s.figures = []figure{{"rate", "Acquisitions per second, as in the table below", rates},

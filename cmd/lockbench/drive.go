@@ -43,7 +43,7 @@ type drive struct {
 	oneLock bool
 	time    time.Duration // of the run; 0 if jobs end it
 	jobs    int
-	inside  func(i int) error
+	inside  func(l locker) error
 }
 
 func (d drive) run(b *bench) (*outcome, error) {
@@ -147,7 +147,7 @@ func (d drive) once(i int, c *client, inside *sync.Mutex, violations *atomic.Int
 		violations.Add(1)
 	}
 	if d.inside != nil {
-		if err := d.inside(i); err != nil {
+		if err := d.inside(d.lockers[i]); err != nil {
 			return err
 		}
 	}
@@ -168,6 +168,16 @@ func (o *outcome) stalled() (n int) {
 	}
 	return n
 }
+
+// What one acquisition and its release took: of scripts, commands and CPU of Redis, in µs.
+func (o *outcome) scripts() float64  { return per(float64(o.used.scripts), o.total) }
+func (o *outcome) commands() float64 { return per(float64(o.used.commands), o.total) }
+func (o *outcome) cpu() float64      { return per(us(o.used.cpu), o.total) }
+
+// The waits of all clients, in ms.
+func (o *outcome) meanWait() float64    { return ms(o.waits().mean()) }
+func (o *outcome) p99Wait() float64     { return ms(o.waits().at(0.99)) }
+func (o *outcome) longestWait() float64 { return ms(o.waits().longest()) }
 
 func (o *outcome) rate() float64 { return float64(o.acquired) / o.elapsed.Seconds() }
 

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/bsm/redislock"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 )
 
@@ -27,79 +25,29 @@ const (
 
 var errNotReleased = errors.New("the release says that the lock was not held")
 
-// rawLock is LOCK and UNLOCK by the light client; with wait, LOCK … WAIT.
-type rawLock struct {
-	*rawClient
-	key   string
-	wait  bool
-	token string
+// proxyLock is LOCK and UNLOCK; with wait, LOCK … WAIT.
+type proxyLock struct {
+	*rawClient // nil if another library asks
+	ask        func(args ...string) (int64, error)
+	key        string
+	wait       bool
+	token      int64
 }
 
-func (l *rawLock) acquire() error {
+func (l *proxyLock) acquire() (err error) {
 	args := []string{"LOCK", l.key, lockSeconds, "WAIT", waitUnlimited}
 	if !l.wait {
 		args = args[:3]
 	}
-	r, err := l.do(args...)
-	if err == nil && r.n == 0 {
+	l.token, err = l.ask(args...)
+	if err == nil && l.token == 0 {
 		err = errors.New("LOCK answered null")
 	}
-	l.token = strconv.FormatInt(r.n, 10)
 	return err
 }
 
-func (l *rawLock) release() error {
-	r, err := l.do("UNLOCK", l.key, l.token)
-	if err == nil && r.n != 1 {
-		err = errNotReleased
-	}
-	return err
-}
-
-// goRedisLock is the same by go-redis, whose pool gives any of its connections to each call.
-type goRedisLock struct {
-	ctx   context.Context
-	rdb   *redis.Client
-	key   string
-	wait  bool
-	token int64
-}
-
-func (l *goRedisLock) acquire() (err error) {
-	args := []any{"LOCK", l.key, lockSeconds, "WAIT", waitUnlimited}
-	if !l.wait {
-		args = args[:3]
-	}
-	l.token, err = l.rdb.Do(l.ctx, args...).Int64()
-	return err
-}
-
-func (l *goRedisLock) release() error {
-	n, err := l.rdb.Do(l.ctx, "UNLOCK", l.key, l.token).Int()
-	if err == nil && n != 1 {
-		err = errNotReleased
-	}
-	return err
-}
-
-// rueidisProxyLock is LOCK and UNLOCK by rueidis.
-type rueidisProxyLock struct {
-	ctx    context.Context
-	client rueidis.Client
-	key    string
-	token  int64
-}
-
-func (l *rueidisProxyLock) acquire() (err error) {
-	cmd := l.client.B().Arbitrary("LOCK").Keys(l.key).Args(lockSeconds).Build()
-	l.token, err = l.client.Do(l.ctx, cmd).AsInt64()
-	return err
-}
-
-func (l *rueidisProxyLock) release() error {
-	token := strconv.FormatInt(l.token, 10)
-	cmd := l.client.B().Arbitrary("UNLOCK").Keys(l.key).Args(token).Build()
-	n, err := l.client.Do(l.ctx, cmd).AsInt64()
+func (l *proxyLock) release() error {
+	n, err := l.ask("UNLOCK", l.key, strconv.FormatInt(l.token, 10))
 	if err == nil && n != 1 {
 		err = errNotReleased
 	}

@@ -57,7 +57,7 @@ func (b *bench) startMaster() error {
 		return err
 	}
 	_, port, _ := net.SplitHostPort(addr)
-	node, err := b.servers.startNode(b.ctx, addr, "redis-server",
+	node, err := b.servers.start(b.ctx, addr, "redis-server",
 		append(b.redisArgs(port), "--cluster-enabled", "yes", "--cluster-config-file",
 			"nodes-"+port+".conf")...)
 	if err != nil {

@@ -52,22 +52,12 @@ func (j *pairs) title() string   { return "Pairs" }
 func (j *pairs) cases() []string { return names(j.contenders) }
 
 func (j *pairs) measure(b *bench, i int) error {
-	f := b.field(j.time + stallAfter)
-	defer f.close()
-	lockers, err := j.contenders[i].open(f, j.clients,
-		func(i int) string { return fmt.Sprintf("job:%d", i) })
-	if err != nil {
-		return err
-	}
-	o, err := drive{ctx: f.ctx, lockers: lockers, time: j.time}.run(b)
+	o, err := j.contenders[i].run(b, j.clients, j.time+stallAfter, drive{time: j.time})
 	if err == nil {
 		j.results[i] = append(j.results[i], o)
 	}
 	return err
 }
-
-// cpu is what Redis has used for each acquisition and its release, in µs.
-func (o *outcome) cpu() float64 { return per(us(o.used.cpu), o.total) }
 
 // ratio is of a figure to that of the base in the same round.
 func (j *pairs) ratio(i int, figure func(*outcome) float64) stat.Spread {
@@ -100,11 +90,9 @@ func (j *pairs) sections() []*section {
 			rate.Format("%.2f"),
 			spread(rounds, "%.1f", (*outcome).cpu),
 			cpu.Format("%.2f"),
-			middle(rounds, "%.1f", func(o *outcome) float64 {
-				return per(float64(o.used.commands), o.total)
-			}),
-			middle(rounds, "%.2f", func(o *outcome) float64 { return ms(o.waits().mean()) }),
-			middle(rounds, "%.2f", func(o *outcome) float64 { return ms(o.waits().at(0.99)) }))
+			middle(rounds, "%.1f", (*outcome).commands),
+			middle(rounds, "%.2f", (*outcome).meanWait),
+			middle(rounds, "%.2f", (*outcome).p99Wait))
 		bars.Series[i].Values = []stat.Spread{rate, cpu}
 	}
 	s.figures = []figure{{"pairs", bars.Title +

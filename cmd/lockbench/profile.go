@@ -58,16 +58,17 @@ var activityOf = []struct {
 	{"runtime.findRunnable", scheduling},
 	{"runtime.sysmon", scheduling},
 	{"runtime.mstart", scheduling},
-	{"lockproxy/passthrough.(*outbox)", toClients},
-	{"lockproxy/proxy.(*session).read", fromClients},
-	{"lockproxy/proxy.(*session).runWatch", fromClients},
-	{"lockproxy/passthrough.(*lane).submit", toRedis},
+	{"lockproxy/internal/eventloop.", scheduling},
+	{"lockproxy/passthrough.(*clientWriter)", toClients},
+	{"lockproxy/proxy.(*session).Ready", fromClients},
+	{"lockproxy/proxy.(*input).read", fromClients},
 	{"lockproxy/passthrough.(*lane).write", toRedis},
-	{"lockproxy/passthrough.(*lane).send", toRedis},
-	{"lockproxy/passthrough.(*Pipe).give", toRedis},
-	{"lockproxy/passthrough.(*replyReader)", withReplies},
-	{"lockproxy/passthrough.(*Pipe).pass", withReplies},
-	{"lockproxy/passthrough.(*lane)", withReplies},
+	{"lockproxy/passthrough.(*homeSide).writeHome", toRedis},
+	{"lockproxy/passthrough.(*homeSide).tryFlushHome", toRedis},
+	{"lockproxy/passthrough.(*connReader)", withReplies},
+	{"lockproxy/passthrough.(*demux)", withReplies},
+	{"lockproxy/passthrough.(*home).consume", withReplies},
+	{"lockproxy/passthrough.(*lane).consume", withReplies},
 	{"lockproxy/passthrough.", withRequests},
 	{"lockproxy/proxy.", withRequests},
 	{"lockproxy/lockcmd.", withRequests},
@@ -123,14 +124,7 @@ func (j *profiled) measure(b *bench, i int) error {
 
 func (j *profiled) locks(b *bench) (requests int, err error) {
 	d := j.time + 2*lead
-	f := b.field(d + stallAfter)
-	defer f.close()
-	lockers, err := lockRaw(pairsLockproxy, 1, false).open(f, pairClients,
-		func(i int) string { return fmt.Sprintf("job:%d", i) })
-	if err != nil {
-		return 0, err
-	}
-	o, err := drive{ctx: f.ctx, lockers: lockers, time: d}.run(b)
+	o, err := lockRaw(pairsLockproxy, 1, false).run(b, pairClients, d+stallAfter, drive{time: d})
 	if err != nil {
 		return 0, err
 	}

@@ -2,6 +2,10 @@ package main
 
 import (
 	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,16 +26,15 @@ func sampled(value int64, stack ...string) *profile.Sample {
 func TestBreakDown(t *testing.T) {
 	const call = "internal/runtime/syscall/linux.Syscall6"
 	b := breakDown(&profile.Profile{Sample: []*profile.Sample{
-		sampled(40, call, "lockproxy/internal/socket.call", "lockproxy/passthrough.(*outbox).send",
-			"lockproxy/passthrough.(*Pipe).passShared", "lockproxy/passthrough.(*lane).pass"),
-		sampled(10, call, "lockproxy/internal/socket.call", "lockproxy/proxy.(*session).read",
-			"lockproxy/proxy.(*session).serve"),
-		sampled(5, "lockproxy/internal/resp.(*Framer).Next", "lockproxy/proxy.(*session).handle",
-			"lockproxy/proxy.(*session).serve"),
-		sampled(5, call, "lockproxy/passthrough.(*lane).submit",
-			"lockproxy/passthrough.(*Pipe).Call", "lockproxy/proxy.(*session).Eval"),
-		sampled(10, "lockproxy/passthrough.(*replyReader).sort",
-			"lockproxy/passthrough.(*Pipe).passShared", "lockproxy/passthrough.(*lane).pass"),
+		sampled(40, call, "lockproxy/internal/socket.call",
+			"lockproxy/passthrough.(*clientWriter).write", "lockproxy/passthrough.(*lane).consume"),
+		sampled(10, call, "lockproxy/internal/socket.call", "lockproxy/proxy.(*session).Ready",
+			"lockproxy/internal/eventloop.(*loop).run"),
+		sampled(5, "lockproxy/internal/resp.(*Framer).Next",
+			"lockproxy/proxy.(*dispatcher).tryRelayBatch", "lockproxy/proxy.(*session).Ready"),
+		sampled(5, call, "lockproxy/passthrough.(*lane).write",
+			"lockproxy/passthrough.(*lane).Flush", "lockproxy/internal/eventloop.(*loop).run"),
+		sampled(10, "lockproxy/passthrough.(*demux).cut", "lockproxy/passthrough.(*lane).consume"),
 		sampled(15, "runtime.epollwait", "runtime.netpoll", "runtime.findRunnable",
 			"runtime.schedule", "runtime.mcall"),
 		sampled(5, "runtime.gcDrainN", "runtime.gcAssistAlloc1", "runtime.gcAssistAlloc",
@@ -51,6 +54,30 @@ func TestBreakDown(t *testing.T) {
 	}
 	if empty := breakDown(&profile.Profile{}); empty.calls != 0 || empty.shares[toClients] != 0 {
 		t.Errorf("of nothing: %+v", empty)
+	}
+}
+
+// A function that gets another name would count as something else.
+func TestActivitiesAreOfFunctionsThatExist(t *testing.T) {
+	for _, known := range activityOf {
+		path, ok := strings.CutPrefix(known.function, "lockproxy/")
+		dir, name, method := strings.Cut(path, ".(*")
+		if !ok || !method {
+			continue
+		}
+		receiver, function, _ := strings.Cut(name, ").")
+		want := regexp.MustCompile(`\nfunc \(\w+ \*` + strings.TrimSuffix(receiver, ")") + `\) ` +
+			function)
+		files, err := filepath.Glob("../../" + dir + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(files, func(file string) bool {
+			source, err := os.ReadFile(file)
+			return err == nil && want.Match(source)
+		}) {
+			t.Errorf("there is no %s", known.function)
+		}
 	}
 }
 

@@ -51,6 +51,12 @@ func (c *rawClient) do(args ...string) (reply, error) {
 	return c.receive()
 }
 
+// number is do for a command that is answered a number, or null, which is 0.
+func (c *rawClient) number(args ...string) (int64, error) {
+	r, err := c.do(args...)
+	return r.n, err
+}
+
 // reply is a status, a whole number, a string or null.
 type reply struct {
 	null bool

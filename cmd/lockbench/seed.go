@@ -31,15 +31,8 @@ func (j *seed) title() string   { return "Seed workload" }
 func (j *seed) cases() []string { return names(j.contenders) }
 
 func (j *seed) measure(b *bench, i int) error {
-	f := b.field(maxRun)
-	defer f.close()
-	lockers, err := j.contenders[i].open(f, j.clients, func(int) string { return "job" })
-	if err != nil {
-		return err
-	}
-	d := drive{ctx: f.ctx, lockers: lockers, oneLock: true, jobs: j.jobs,
-		inside: func(i int) error { return touch(lockers[i].(doer)) }}
-	o, err := d.run(b)
+	o, err := j.contenders[i].run(b, j.clients, maxRun, drive{oneLock: true, jobs: j.jobs,
+		inside: func(l locker) error { return touch(l.(doer)) }})
 	if err != nil {
 		return err
 	}
@@ -101,14 +94,10 @@ func (j *seed) sections() []*section {
 			spread(rounds, "%.0f", (*outcome).rate),
 			middle(rounds, "%.2f", func(o *outcome) float64 { return ms(o.releases().mean()) }),
 			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.releases().longest()) }),
-			middle(rounds, "%.1f", func(o *outcome) float64 {
-				return per(float64(o.used.commands), o.total)
-			}),
-			middle(rounds, "%.0f", func(o *outcome) float64 {
-				return per(us(o.used.cpu), o.total)
-			}),
-			middle(rounds, "%.1f", func(o *outcome) float64 { return ms(o.waits().mean()) }),
-			middle(rounds, "%.0f", func(o *outcome) float64 { return ms(o.waits().longest()) }),
+			middle(rounds, "%.1f", (*outcome).commands),
+			middle(rounds, "%.0f", (*outcome).cpu),
+			middle(rounds, "%.1f", (*outcome).meanWait),
+			middle(rounds, "%.0f", (*outcome).longestWait),
 			fmt.Sprint(violations))
 	}
 	return []*section{s}

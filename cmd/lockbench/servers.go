@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,7 +21,6 @@ type server struct {
 	addr string
 	path string
 	args []string
-	node bool // of a cluster, which it may not be part of yet
 	cmd  *exec.Cmd
 	log  bytes.Buffer
 }
@@ -34,16 +34,7 @@ func (s *servers) close() {
 
 // start runs a program and waits until it serves on addr.
 func (s *servers) start(ctx context.Context, addr, path string, args ...string) (*server, error) {
-	return s.launch(ctx, &server{addr: addr, path: path, args: args})
-}
-
-// startNode is start for a node of a cluster.
-func (s *servers) startNode(ctx context.Context, addr, path string, args ...string) (*server,
-	error) {
-	return s.launch(ctx, &server{addr: addr, path: path, args: args, node: true})
-}
-
-func (s *servers) launch(ctx context.Context, p *server) (*server, error) {
+	p := &server{addr: addr, path: path, args: args}
 	if err := p.start(); err != nil {
 		return nil, err
 	}
@@ -96,7 +87,7 @@ func (p *server) serves() error {
 	}
 	defer c.close()
 	c.nc.SetDeadline(time.Now().Add(time.Second))
-	if p.node { // it knows some keys alone
+	if slices.Contains(p.args, "--cluster-enabled") { // it has some keys only, or none yet
 		_, err := c.do("PING")
 		return err
 	}

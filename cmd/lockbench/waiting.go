@@ -32,26 +32,28 @@ func (j *waiting) cases() []string { return []string{fmt.Sprintf("%d clients in 
 
 // grant is a waiter's turn.
 type grant struct {
-	to *rawLock
+	to *proxyLock
 	at time.Time
 }
 
 func (j *waiting) measure(b *bench, _ int) error {
 	f := b.field(maxRun)
 	holders, err := f.raws(j.clients+1, f.through(1),
-		func(_ int, c *rawClient) locker { return &rawLock{rawClient: c, key: "job", wait: true} })
+		func(_ int, c *rawClient) locker {
+			return &proxyLock{rawClient: c, ask: c.number, key: "job", wait: true}
+		})
 	var running sync.WaitGroup
 	defer running.Wait() // for the waiters, which end when their connections close
 	defer f.close()
 	if err != nil {
 		return err
 	}
-	holder := holders[0].(*rawLock)
+	holder := holders[0].(*proxyLock)
 	if err := holder.acquire(); err != nil {
 		return err
 	}
 	grants := make(chan grant, len(holders))
-	queue := func(l *rawLock) {
+	queue := func(l *proxyLock) {
 		running.Go(func() {
 			if l.acquire() == nil {
 				grants <- grant{l, time.Now()}
@@ -59,7 +61,7 @@ func (j *waiting) measure(b *bench, _ int) error {
 		})
 	}
 	for _, l := range holders[1:] {
-		queue(l.(*rawLock))
+		queue(l.(*proxyLock))
 	}
 	if err := j.inLine(f); err != nil {
 		return err
@@ -77,7 +79,7 @@ func (j *waiting) measure(b *bench, _ int) error {
 }
 
 // handOver releases the lock again and again; who has had it goes to the end of the line.
-func (j *waiting) handOver(holder *rawLock, grants <-chan grant, queue func(*rawLock)) (durations,
+func (j *waiting) handOver(holder *proxyLock, grants <-chan grant, queue func(*proxyLock)) (durations,
 	error) {
 	var took durations
 	for range j.tries {

@@ -145,10 +145,15 @@ func (c *canvas) whisker(x, least, most float64) {
 
 // legend names the series in a row at the bottom.
 func (c *canvas) legend(series []Series) {
-	column := (right - left) / float64(len(series))
-	for i, s := range series {
-		x := left + float64(i)*column
+	const swatch, gap, letter = 15, 12, 5.3 // widths; that of a letter is an average
+	total := -gap + 0.0
+	for _, s := range series {
+		total += swatch + letter*float64(len(s.Name)) + gap
+	}
+	x := (width - total) / 2
+	for _, s := range series {
 		c.rect(x, legendLine-9, 10, 10, s.Color)
-		c.text(x+15, legendLine, begins, labelSize, s.Name)
+		c.text(x+swatch, legendLine, begins, nameSize, s.Name)
+		x += swatch + letter*float64(len(s.Name)) + gap
 	}
 }

@@ -45,6 +45,7 @@ var diffNotOnClusters = map[string]string{
 // proxy, with a cluster, and compares the replies byte for byte. On both sides all keys of a
 // conversation are in one slot, so that no command fails because of several slots.
 func TestDifferentialCluster(t *testing.T) {
+	t.Parallel()
 	nodes := proxytest.SixNodes(t)
 	url := nodes.URL()
 	for _, name := range diffOnClusters {

@@ -19,6 +19,7 @@ import (
 // TestDifferential holds every conversation of testdata/differential with a redis-server and,
 // through the proxy, with an identical one, and compares the replies byte for byte.
 func TestDifferential(t *testing.T) {
+	t.Parallel()
 	seen := &diffCoverage{answered: map[string]bool{}, refused: map[string]bool{}}
 	commands := diffCommands(t)
 	t.Run("calls", func(t *testing.T) {

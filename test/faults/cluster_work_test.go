@@ -1,4 +1,4 @@
-//go:build linux
+//go:build faults && linux
 
 package faults_test
 

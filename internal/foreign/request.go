@@ -229,6 +229,8 @@ func (a Action) Outcome(h resp.Head) Outcome {
 	null := h.Type == '_' || h.Type == '$' && string(h.Line) == "-1" ||
 		h.Type == '*' && string(h.Line) == "-1"
 	switch {
+	case bytes.HasPrefix(h.Line, wrongType) || bytes.HasPrefix(h.Line, inScript):
+		return No // Redisson's answer where LOCK has the lock, which is no hash
 	case h.IsError():
 		return Failed
 	case h.Type == '+' && string(h.Line) == "QUEUED":
@@ -242,7 +244,11 @@ func (a Action) Outcome(h resp.Head) Outcome {
 	return Yes
 }
 
-var minus = []byte{'-'}
+var (
+	minus     = []byte{'-'}
+	wrongType = []byte("WRONGTYPE ")
+	inScript  = []byte("ERR Error running script") // before Redis 7
+)
 
 func outcome(yes bool) Outcome {
 	if yes {

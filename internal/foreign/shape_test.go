@@ -229,7 +229,8 @@ func TestOutcome(t *testing.T) {
 		{Take, '#', "f", No}, {Take, '#', "t", Yes}, {Take, '$', "2", Yes},
 		{TakeNull, '$', "-1", Yes}, {TakeNull, ':', "3000", No}, {TakeNull, '_', "", Yes},
 		{Release, ':', "2", Yes}, {Release, ':', "-1", No}, {Extend, ':', "1", Yes},
-		{Take, ':', "", Yes},
+		{Take, ':', "", Yes}, {TakeNull, '-', "WRONGTYPE Operation against a key", No},
+		{TakeNull, '-', "ERR Error running script (call to f_", No},
 	} {
 		if got := c.a.Outcome(resp.Head{Type: c.kind, Line: []byte(c.line)}); got != c.want {
 			t.Errorf("action %d, %c%s: %d, want %d", c.a, c.kind, c.line, got, c.want)

@@ -29,6 +29,7 @@ const (
 		if (c > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); return 0; end;
 		redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return 1;`
 	setTake = `local key = KEYS[1]
+		if redis.call("TYPE", key).ok == "string" then return false end
 		redis.call("ZREMRANGEBYSCORE", key, "-inf", ARGV[1])
 		if redis.call("ZSCORE", key, ARGV[2]) then return true end
 		if redis.call("ZCARD", key) > 0 then return false end
@@ -36,6 +37,7 @@ const (
 		redis.call("PEXPIRE", key, ARGV[3])
 		return true`
 	setFree = `local key = KEYS[1]
+		if redis.call("TYPE", key).ok == "string" then return false end
 		if not redis.call("ZSCORE", key, ARGV[1]) then return false end
 		redis.call("ZREM", key, ARGV[1])
 		return true`

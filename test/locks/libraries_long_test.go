@@ -1,0 +1,7 @@
+//go:build clients
+
+package locks_test
+
+import "time"
+
+const librariesLast = time.Minute

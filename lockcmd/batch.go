@@ -135,7 +135,7 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 		command, script := "EVALSHA", c.Script.SHA
 		if withSource(c.Script) {
 			command, script = "EVAL", c.Script.Source
-			if other := c.Script.Together(); other != nil {
+			for _, other := range c.Script.Together() {
 				pipe.Do(ctx, "SCRIPT", "LOAD", other.Source) // the user may lack the right
 			}
 		}

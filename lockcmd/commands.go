@@ -39,16 +39,10 @@ func (c *Spec) CheckArity(args [][]byte) error {
 	return nil
 }
 
-// AsksOnce reports whether a request is a LOCK without options, or an UNLOCK: they take one script
-// and never wait. args begin with the name.
+// AsksOnce reports whether a request takes one script at most, and never waits. args begin with the
+// name.
 func (c *Spec) AsksOnce(args [][]byte) bool {
-	switch c.Name {
-	case "lock":
-		return len(args) == c.MinArgs
-	case "unlock":
-		return c.CheckArity(args) == nil
-	}
-	return false
+	return c.begin != nil && c.CheckArity(args) == nil && !c.Waits(args)
 }
 
 func (c *Spec) isHelp(args [][]byte) bool {

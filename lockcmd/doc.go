@@ -10,7 +10,8 @@
 //
 // commands.go lists the commands as Specs. Most need the answer of one script: Locks.Begin parses
 // the request and returns a Step with the Call to make; Step.Finish makes the Reply of the Answer.
-// So the proxy can send the scripts of several requests together. Locks.Run does the same at once,
+// So the proxy can send the scripts of several requests together, also of several clients: then
+// batch.lua runs them. Locks.Run does the same at once,
 // and runs LOCK … WAIT, FENCE and LOCKSCAN, which take more than one answer.
 //
 // Scripts of a client's commands run on its own connection, a Session: as its user, in its

@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,20 +16,20 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// recordedRun wraps a script. ARGV[6] to ARGV[9] are the time (seconds, microseconds), the TTL of
+// recordedRun wraps a script. The last four of ARGV are the time (seconds, microseconds), the TTL of
 // the lock, and "full" if the memory is. So two runs differ in nothing else. The keys live an hour
 // longer than the script asks for: none expires during the test. It returns {reply, writes}.
 const recordedRun = `
-local server, writes, dirty = redis, {}, false
+local server, writes, dirty, last = redis, {}, false, #ARGV
 local redis = {error_reply = server.error_reply}
 function redis.call(command, ...)
   local args = {...}
-  if command == 'TIME' then return {ARGV[6], ARGV[7]} end
+  if command == 'TIME' then return {ARGV[last - 3], ARGV[last - 2]} end
   if command == 'PTTL' then
-    return server.call('EXISTS', args[1]) == 0 and -2 or tonumber(ARGV[8])
+    return server.call('EXISTS', args[1]) == 0 and -2 or tonumber(ARGV[last - 1])
   end
   if command == 'SET' then
-    if ARGV[9] == 'full' and not dirty then error('OOM command not allowed') end
+    if ARGV[last] == 'full' and not dirty then error('OOM command not allowed') end
     local real = {unpack(args)}
     real[4] = string.format('%.0f', args[4] + 3600000)
     local done = server.call('SET', unpack(real))
@@ -201,14 +202,7 @@ func (st storedLock) run(t *rapid.T, client *redis.Client, s *redis.Script, c Ca
 	ctx := t.Context()
 	setup := client.TxPipeline()
 	setup.FlushAll(ctx)
-	for i, value := range []any{st.lock, st.record} {
-		switch value := value.(type) {
-		case string:
-			setup.Set(ctx, c.Keys[i], value, time.Hour)
-		case []string:
-			setup.RPush(ctx, c.Keys[i], value)
-		}
-	}
+	st.store(ctx, setup, c)
 	if _, err := setup.Exec(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -216,21 +210,41 @@ func (st storedLock) run(t *rapid.T, client *redis.Client, s *redis.Script, c Ca
 	for _, arg := range c.Args {
 		args = append(args, arg)
 	}
-	full := map[bool]string{true: "full"}[st.full]
-	args = append(args, st.now.Unix(), st.now.Nanosecond()/1000, st.ttl, full)
-	got, err := s.Run(ctx, client, c.Keys[:], args...).Slice()
+	got, err := s.Run(ctx, client, c.Keys[:], append(args, st.circumstances()...)...).Slice()
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := ""
-	for _, key := range c.Keys {
-		dump, err := client.Dump(ctx, key).Result()
+	return [3]string{fmt.Sprint(got[0]), fmt.Sprint(got[1]), dumps(t, client, c.Keys[:])}
+}
+
+// store sets the keys of c.
+func (st storedLock) store(ctx context.Context, on redis.Pipeliner, c Call) {
+	for i, value := range []any{st.lock, st.record} {
+		switch value := value.(type) {
+		case string:
+			on.Set(ctx, c.Keys[i], value, time.Hour)
+		case []string:
+			on.RPush(ctx, c.Keys[i], value)
+		}
+	}
+}
+
+// circumstances are the last arguments of recordedRun.
+func (st storedLock) circumstances() []any {
+	full := map[bool]string{true: "full"}[st.full]
+	return []any{st.now.Unix(), st.now.Nanosecond() / 1000, st.ttl, full}
+}
+
+// dumps is what keys hold.
+func dumps(t *rapid.T, client *redis.Client, keys []string) (all string) {
+	for _, key := range keys {
+		dump, err := client.Dump(t.Context(), key).Result()
 		if err != nil && err != redis.Nil {
 			t.Fatal(err)
 		}
-		left += fmt.Sprintf("%q ", dump)
+		all += fmt.Sprintf("%q ", dump)
 	}
-	return [3]string{fmt.Sprint(got[0]), fmt.Sprint(got[1]), left}
+	return all
 }
 
 // Whatever is stored, a fast path gives the answer that the long one gives, and writes the same. If

@@ -4,6 +4,8 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"fmt"
+	"strings"
 )
 
 // Script is one atomic step on a lock, run by the upstream. The model explores what the scripts do
@@ -24,31 +26,61 @@ var (
 	repairScript = newScript("read", "repair")
 	infoScript   = newScript("read", "info")
 	checkScript  = newScript("read", "write", "check")
+	batchScript  = newBatch(lockScript, unlockScript, relockScript, infoScript)
 )
+
+// BatchScript is the SHA of the script that runs several calls of others: see Script.Together.
+var BatchScript = batchScript.SHA
+
+// alone stands in front of a script that runs alone: it has nothing of what batch.lua hands over.
+const alone = "local fetched, clock\n"
 
 // newScript puts a script together from files in scripts. The last of them names it.
 func newScript(files ...string) *Script {
-	var source []byte
+	var source strings.Builder
+	source.WriteString(alone)
 	for _, file := range files {
-		part, err := sources.ReadFile("scripts/" + file + ".lua")
-		if err != nil {
-			panic(err) // it is not embedded
-		}
-		source = append(source, part...)
+		source.WriteString(readSource(file))
 	}
-	sum := sha1.Sum(source)
-	return &Script{files[len(files)-1], string(source), hex.EncodeToString(sum[:])}
+	return newSource(files[len(files)-1], source.String())
 }
 
-// Together is the script that a client's commands may have run in one flight with this one, or nil.
-// The two are loaded together: if the upstream knew only one of them, what a client sends together
-// would run in another order.
-func (s *Script) Together() *Script {
+// newBatch puts a script together that runs calls of others: see batch.lua.
+func newBatch(scripts ...*Script) *Script {
+	var source strings.Builder
+	source.WriteString("local scripts = {}\n")
+	for _, s := range scripts {
+		fmt.Fprintf(&source, "scripts.%s = function(KEYS, ARGV, fetched, clock)\n%s\nend\n",
+			s.Name, strings.TrimPrefix(s.Source, alone))
+	}
+	source.WriteString(readSource("batch"))
+	return newSource("batch", source.String())
+}
+
+func readSource(file string) string {
+	source, err := sources.ReadFile("scripts/" + file + ".lua")
+	if err != nil {
+		panic(err) // it is not embedded
+	}
+	return string(source)
+}
+
+func newSource(name, source string) *Script {
+	sum := sha1.Sum([]byte(source))
+	return &Script{name, source, hex.EncodeToString(sum[:])}
+}
+
+// Together is the scripts that a client's commands may have run in one flight with this one, or
+// next. They are loaded together: if the upstream knew only one of them, what a client sends
+// together would run in another order.
+func (s *Script) Together() []*Script {
 	switch s {
 	case lockScript:
-		return unlockScript
+		return []*Script{unlockScript, batchScript}
 	case unlockScript:
-		return lockScript
+		return []*Script{lockScript, batchScript}
+	case relockScript, infoScript:
+		return []*Script{batchScript}
 	}
 	return nil
 }

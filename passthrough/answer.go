@@ -1,6 +1,7 @@
 package passthrough
 
 import (
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 )
 
@@ -9,7 +10,17 @@ type Answer struct {
 	Done chan struct{}
 	raw  []byte
 	err  error
+
+	call    *Call      // that it is the reply to; nil for other requests
+	with    *callBatch // that call goes with
+	calls   int        // of the batch that goes by a home, if this is the first; until they come
+	refused bool       // raw is the reply to the whole batch
+	waiter  Waiter     // nil for none
 }
+
+// Waiter is told that an Answer has arrived, after Done is closed: in an iteration of an event
+// loop, or with nil from a goroutine that reads the upstream, or from a new one.
+type Waiter interface{ Answered(it *eventloop.Iteration) }
 
 // Value waits for the reply and decodes it. The error is an *upstream.Error if the connection was
 // lost first.
@@ -25,4 +36,33 @@ func (a *Answer) Value() (resp.Value, error) {
 func (a *Answer) Raw() ([]byte, error) {
 	<-a.Done
 	return a.raw, a.err
+}
+
+// Good reports whether the reply is there, and is neither an error nor a status.
+func (a *Answer) Good() bool {
+	select {
+	case <-a.Done:
+		return a.err == nil && len(a.raw) > 0 && a.raw[0] != '-' && a.raw[0] != '+'
+	default:
+		return false
+	}
+}
+
+// Refused reports whether the reply is an error by which Redis answered several Calls that went
+// together. They go alone for a second.
+func (a *Answer) Refused() bool {
+	<-a.Done
+	if a.refused {
+		a.with.pause()
+	}
+	return a.refused
+}
+
+// fail ends the Answer without a reply. The client's mu is held.
+func (a *Answer) fail(err error) {
+	a.err = err
+	close(a.Done)
+	if a.waiter != nil {
+		go a.waiter.Answered(nil) // which may wait for that mu; it becomes the session's goroutine
+	}
 }

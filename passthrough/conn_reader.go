@@ -37,10 +37,12 @@ type connReader struct {
 
 // consumer is what a connReader reads for.
 type consumer interface {
-	consume(data []byte) error // an error ends the connection
-	mustWait() bool            // whether wait would not return at once
-	wait()                     // returns when more should be read
-	connEnded(err error)       // is called once; it may wait
+	// consume handles what was read, in the iteration it, which is nil for a goroutine. An error
+	// ends the connection.
+	consume(data []byte, it *eventloop.Iteration) error
+	mustWait() bool      // whether wait would not return at once
+	wait()               // returns when more should be read
+	connEnded(err error) // is called once; it may wait
 }
 
 // init makes a connReader of conn. A goroutine reads buf bytes at first.
@@ -84,7 +86,7 @@ func (r *connReader) read() error {
 	for buf := make([]byte, r.buf); ; {
 		n, err := r.rw.Read(buf)
 		if n > 0 {
-			if err := r.to.consume(buf[:n]); err != nil {
+			if err := r.to.consume(buf[:n], nil); err != nil {
 				return err
 			}
 			r.to.wait()
@@ -119,7 +121,7 @@ func (r *connReader) Ready(it *eventloop.Iteration) eventloop.Next {
 	case err != nil:
 		r.failed = err
 	default:
-		r.failed = r.to.consume(buf[:n])
+		r.failed = r.to.consume(buf[:n], it)
 	}
 	switch {
 	case r.failed != nil, r.replies.large(), r.to.mustWait():

@@ -1,8 +1,10 @@
 package passthrough
 
 import (
+	"bytes"
 	"errors"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -21,6 +23,47 @@ type demux struct {
 
 	shared   bool // the connection is a lane
 	dropping bool // scan is within a push on a lane
+
+	batchHead []byte   // the beginning of the reply to a batch of calls, as far as it has come
+	refusing  int      // so many next replies are Redis's one reply to the whole batch
+	waiters   []Waiter // of the answers that have come
+}
+
+// maxRefusal bounds the error with which Redis refuses a batch of calls, bytes.
+const maxRefusal = 64 << 10
+
+// openBatch takes the header off the reply to a batch of calls: their replies follow. If Redis has
+// refused the batch they all get the error. It returns the rest of data.
+func (d *demux) openBatch(data []byte, calls int) (rest []byte, err error) {
+	end := bytes.IndexByte(data, '\n') + 1
+	if end == 0 {
+		end = len(data)
+	}
+	d.batchHead = append(d.batchHead, data[:end]...)
+	data = data[end:]
+	switch head := d.batchHead; {
+	case len(head) > maxRefusal || head[0] != '*' && head[0] != '-':
+		return nil, errors.New("the upstream's reply to a batch of scripts is not one")
+	case head[len(head)-1] != '\n':
+		return data, nil
+	case head[0] == '-':
+		d.refusing = calls
+		data = append(bytes.Repeat(head, calls), data...)
+	}
+	d.batchHead = nil
+	return data, nil
+}
+
+// opening reports whether openBatch needs more data.
+func (d *demux) opening() bool { return len(d.batchHead) > 0 }
+
+// tellWaiters tells those whose answers have come.
+func (d *demux) tellWaiters(it *eventloop.Iteration) {
+	for i, w := range d.waiters {
+		d.waiters[i] = nil
+		w.Answered(it)
+	}
+	d.waiters = d.waiters[:0]
 }
 
 // within reports whether the client has got a part of a reply.
@@ -60,7 +103,7 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 		}
 		from, at = to, to
 	}
-	for at < len(data) && replies != limit && !d.atPush(data[at:]) {
+	for at < len(data) && replies != limit && !d.atPush(data[at:]) && !d.atBatch(l, data[at:]) {
 		if n, passed := d.cutPlain(l, data[at:], limit-replies); passed > 0 {
 			at += n
 			replies += passed
@@ -119,6 +162,12 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 	return at, replies, nil
 }
 
+// atBatch reports whether data begins with the reply to a batch of calls that went by a home: see
+// openBatch.
+func (d *demux) atBatch(l *pendingQueue, data []byte) bool {
+	return !d.scan.Began() && l.batchAhead() && (d.opening() || data[0] != '>')
+}
+
 // cutPlain takes up to limit replies (negative: any number) from the front of data that are whole,
 // go to the client and change nothing. It leaves the last reply of an entry, and everything else,
 // to cut.
@@ -161,6 +210,10 @@ func (d *demux) finish(l *pendingQueue, e pendingReply) {
 	switch e.kind {
 	case internal:
 		e.answer.raw, e.answer.err = d.kept, upstream.FailureIn(d.kept)
+		e.answer.refused = d.refusing > 0
+		if e.answer.waiter != nil {
+			d.waiters = append(d.waiters, e.answer.waiter)
+		}
 		close(e.answer.Done)
 	case barrier:
 		close(e.answer.Done)

@@ -6,9 +6,9 @@
 // depends on nothing can take a lane instead, a connection that all clients with the same login,
 // database and protocol share, because that is cheaper. A Pipe is one client's way to both:
 //
-//	session goroutine:  Connect, Relay, Do  ->  Flush     ->  home, or lane: one write for many
-//	event loop:         TryRelay            ->  TryFlush  ->  home at once, lanes at the end of the
-//	                                                          iteration or before a home is written
+//	session goroutine:  Connect, Relay, Do, Ask -> Flush    -> home, or lane: one write for many
+//	event loop:         TryRelay, TryAsk        -> TryFlush -> home at once, lanes at the end of the
+//	                                                           iteration or before a home is written
 //
 //	connReader  ->  home or lane  ->  demux: replies  ->  pendingQueue: what they answer
 //	            ->  clientWriter  ->  client
@@ -17,6 +17,9 @@
 // has admitted, whose home is in the state of a new connection, and to which its home owes nothing;
 // then the same the other way round. A single client with its login gets no lane, and no request
 // waits until a lane is open: the home serves meanwhile.
+//
+// Runs of scripts that several clients, or one, ask for at about the same time (Ask, TryAsk) go as
+// one run of a script that runs them all: see Call. The demux gives each its part of the reply.
 //
 // Replies tell the state of a home (State): transaction, subscriptions, database, and whether
 // replies can still be told apart. The pending queue holds what each client is owed, so that the

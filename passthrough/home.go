@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/upstream"
 )
 
@@ -21,21 +22,41 @@ type home struct {
 
 // consume gives the client what was read. Redis, which has limits for it, keeps what follows until
 // the client has read that: see clientWriter.waitBelow.
-func (h *home) consume(data []byte) (err error) {
+func (h *home) consume(data []byte, it *eventloop.Iteration) (err error) {
+	for len(data) > 0 && err == nil {
+		data, err = h.deliver(data)
+		h.replies.tellWaiters(it)
+	}
+	return err
+}
+
+// deliver gives the client the front of what was read, and returns the rest.
+func (h *home) deliver(data []byte) (rest []byte, err error) {
 	r := &h.replies
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.route == gone:
-		return nil
+		return nil, nil
 	case h.route == byLane:
-		return h.deliverPushes(data)
+		return nil, h.deliverPushes(data)
 	case h.home == h && h.homeUse == unneeded:
 		h.homeUse = recent
 	}
-	begun := h.partialPush
+	if r.atBatch(&h.pending, data) {
+		first := h.pending.head().answer
+		if data, err = r.openBatch(data, first.calls); !r.opening() {
+			first.calls = 0
+		}
+		return data, err
+	}
+	begun, limit := h.partialPush, -1
 	h.partialPush = nil
-	_, _, err = r.cut(h.client, data, -1)
+	if r.refusing > 0 {
+		limit = r.refusing
+	}
+	n, done, err := r.cut(h.client, data, limit)
+	r.refusing = max(0, r.refusing-done)
 	if len(begun) > 0 {
 		r.out = append([][]byte{begun}, r.out...)
 	}
@@ -55,7 +76,7 @@ func (h *home) consume(data []byte) (err error) {
 	if _, _, gone := h.out.status(); gone != nil && err == nil {
 		err = errors.Join(errors.New("client is gone"), gone)
 	}
-	return err
+	return data[n:], err
 }
 
 // deliverPushes takes what comes by the home while replies come by the lane: pushes, or an error

@@ -12,6 +12,7 @@ type homeSide struct {
 	*client
 	lastHome  *home       // the last one opened; nil for none
 	unsent    []byte      // not yet sent
+	calls     callBatch   // go behind unsent
 	idleTimer *time.Timer // calls closeIdle; nil if nothing does
 }
 
@@ -72,6 +73,7 @@ func (s *homeSide) useHome() (open bool) {
 	defer s.mu.Unlock()
 	if s.route == dropped {
 		s.unsent = keepBuffer(s.unsent)
+		s.calls.drop()
 	}
 	s.setRoute(byHome)
 	if s.home != nil {
@@ -83,6 +85,7 @@ func (s *homeSide) useHome() (open bool) {
 // queue gathers a request for the home. A large one is sent at once, uncopied, after what is
 // gathered.
 func (s *homeSide) queue(raw []byte) {
+	s.closeCalls()
 	switch {
 	case len(raw) >= newBuffer:
 		s.flushHome()
@@ -102,8 +105,36 @@ func (s *homeSide) queue(raw []byte) {
 	}
 }
 
+// queueCall gathers a call for the home.
+func (s *homeSide) queueCall(a *Answer) {
+	if s.calls.has(a.call) {
+		s.closeCalls()
+	}
+	if s.calls.add(a, s.pool.BatchScript) {
+		s.closeCalls()
+	}
+}
+
+// closeCalls puts the gathered calls behind what is not sent: what is gathered next goes behind
+// them.
+func (s *homeSide) closeCalls() {
+	if len(s.calls.list) == 0 {
+		return
+	}
+	if s.unsent == nil {
+		s.unsent = takeBuffer()
+	}
+	if n := len(s.calls.list); n > 1 {
+		s.mu.Lock()
+		s.calls.list[0].calls = n
+		s.mu.Unlock()
+	}
+	s.unsent = s.calls.take(s.unsent, s.pool.BatchScript)
+}
+
 // flushHome sends what is gathered.
 func (s *homeSide) flushHome() {
+	s.closeCalls()
 	if len(s.unsent) > 0 {
 		s.writeHome(s.unsent)
 		s.unsent = keepBuffer(s.unsent)
@@ -139,6 +170,11 @@ func (s *homeSide) tryHome(e pendingReply, raw []byte) (done bool) {
 	}
 	s.pending.push(e)
 	s.mu.Unlock()
+	if e.call() != nil {
+		s.queueCall(e.answer)
+		return true
+	}
+	s.closeCalls()
 	if s.unsent == nil {
 		s.unsent = takeBuffer()
 	}

@@ -76,7 +76,7 @@ func TestNoLaneWithinAPush(t *testing.T) {
 	defer near.Close()
 	defer far.Close()
 	kind := poolKey{Identity: u.pending.Identity}
-	u.lane = newLane(kind, near, nil)
+	u.lane = newLane(kind, near, &Pool{})
 	u.answer(t, ">2\r\n$10\r\ninval")
 	if u.useLane(kind) || u.route != byHome {
 		t.Error("within a push a lane is used")

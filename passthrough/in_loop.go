@@ -18,10 +18,25 @@ func (p *Pipe) TryRelay(r Request, it *eventloop.Iteration) (done bool) {
 	return p.tryHome(e, r.Raw)
 }
 
+// TryAsk is Connect and Ask for a caller that must not wait. It returns nil if one of them might
+// wait or dial. TryFlush must follow. w is told when the Answer has arrived.
+func (p *Pipe) TryAsk(c *Call, w Waiter, it *eventloop.Iteration) *Answer {
+	if p.failed != nil || !p.tryConnect(Shared) {
+		return nil
+	}
+	a := &Answer{Done: make(chan struct{}), call: c, waiter: w}
+	e := pendingReply{kind: internal, answer: a}
+	if p.lane != nil && p.tryLane(e, nil, it) || p.lane == nil && p.tryHome(e, nil) {
+		return a
+	}
+	return nil
+}
+
 // TryFlush sends what TryRelay has gathered for the home, after everything that came earlier in
 // this iteration. If Redis has not taken all of it, TryFlush returns false, and Flush must send the
 // rest before anything else.
 func (p *Pipe) TryFlush(it *eventloop.Iteration) (all bool) {
+	p.closeCalls()
 	if len(p.unsent) == 0 {
 		return true
 	}

@@ -2,6 +2,7 @@ package passthrough
 
 import (
 	"errors"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,8 @@ const (
 // and Flush sends them, for all sessions at once. The reader gives each session its replies: spans
 // says whose they are, in the order of the requests.
 type lane struct {
-	key poolKey
+	key         poolKey
+	batchScript string // see Config
 	connReader
 	// called once, when all that was asked has been answered or reported lost
 	onEnd   func()
@@ -36,13 +38,20 @@ type lane struct {
 
 	mu      sync.Mutex
 	room    *sync.Cond
-	out     gathered  // guarded by mu
-	spans   spanQueue // guarded by mu
-	err     error     // guarded by mu
+	out     gathered    // guarded by mu
+	spans   spanQueue   // guarded by mu
+	asked   int         // guarded by mu; for how many replies, ever
+	batches []laneBatch // guarded by mu; those whose replies have not come
+	err     error       // guarded by mu
 	writers sync.WaitGroup
 
-	current span // only the reader: that it is in
+	// Only the reader:
+	current  span // that it is in
+	answered int  // replies that have come, ever
 }
+
+// laneBatch is calls that went together: which of all replies the first is for, and how many.
+type laneBatch struct{ at, calls int }
 
 // laneUse is what the Pool knows of a lane.
 type laneUse struct {
@@ -54,14 +63,15 @@ type laneUse struct {
 // gathered is the requests to send next.
 type gathered struct {
 	raw     []byte
-	replies int    // to raw
-	writing bool   // a goroutine is sending, and will send raw too
-	spare   []byte // memory for the next raw
+	calls   callBatch // go behind raw
+	replies int       // to both
+	writing bool      // a goroutine is sending, and will send these too
+	spare   []byte    // memory for the next raw
 }
 
-func newLane(key poolKey, conn net.Conn, loops *eventloop.Loops) *lane {
-	l := &lane{key: key}
-	l.init(conn, l, loopBuf, loops)
+func newLane(key poolKey, conn net.Conn, p *Pool) *lane {
+	l := &lane{key: key, batchScript: p.BatchScript}
+	l.init(conn, l, loopBuf, p.loops)
 	l.replies.shared = true
 	l.room = sync.NewCond(&l.mu)
 	return l
@@ -86,9 +96,9 @@ func (l *lane) lost() bool {
 // errNoRoom says that a lane takes no request now.
 var errNoRoom = errors.New("no room")
 
-// add gathers whole requests, for which the client will be owed e. With mayWait it waits for room,
-// unless the session is lost. After an error nothing was gathered. An error other than errNoRoom
-// says why the lane has ended.
+// add gathers whole requests, or e's call, for which the client will be owed e. With mayWait it
+// waits for room, unless the session is lost. After an error nothing was gathered. An error other
+// than errNoRoom says why the lane has ended.
 func (l *lane) add(o *client, e pendingReply, raw []byte, mayWait bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,13 +119,33 @@ func (l *lane) add(o *client, e pendingReply, raw []byte, mayWait bool) error {
 	if !o.expectOnLane(e, n) {
 		return errNoRoom
 	}
+	call := e.call()
+	if call == nil || l.out.calls.has(call) {
+		l.closeCallsLocked()
+	}
 	l.out.raw = append(l.out.raw, raw...)
 	l.out.replies += n
+	l.asked += n
 	l.spans.push(span{o, n})
+	if call != nil && l.out.calls.add(e.answer, l.batchScript) {
+		l.closeCallsLocked()
+	}
 	if l.silentSince.Load() == 0 {
 		l.silentSince.Store(monotonic.Now())
 	}
 	return nil
+}
+
+// closeCallsLocked puts the gathered calls among the requests: what is gathered next goes behind
+// them. mu is held.
+func (l *lane) closeCallsLocked() {
+	n := len(l.out.calls.list)
+	if n > 0 {
+		l.out.raw = l.out.calls.take(l.out.raw, l.batchScript)
+	}
+	if n > 1 {
+		l.batches = append(l.batches, laneBatch{l.asked - n, n})
+	}
 }
 
 // Flush sends what is gathered, unless another goroutine is sending: that goes on until nothing is
@@ -131,7 +161,7 @@ func (l *lane) flushLocked() {
 		return
 	}
 	l.out.writing = true
-	for len(l.out.raw) > 0 {
+	for l.closeCallsLocked(); len(l.out.raw) > 0; l.closeCallsLocked() {
 		raw := l.out.raw
 		l.out.raw, l.out.replies, l.out.spare = l.out.spare[:0], 0, nil
 		l.room.Broadcast()
@@ -182,8 +212,8 @@ func (l *lane) wakeWaiting() {
 	l.room.Broadcast()
 }
 
-// distribute gives each session its part of what was read.
-func (l *lane) distribute(data []byte) error {
+// distribute gives each session its part of what was read in the iteration it.
+func (l *lane) distribute(data []byte, it *eventloop.Iteration) (err error) {
 	for len(data) > 0 {
 		if l.replies.atPush(data) {
 			n, err := l.replies.dropPush(data)
@@ -196,17 +226,55 @@ func (l *lane) distribute(data []byte) error {
 		if l.current.replies == 0 && !l.nextSpan() {
 			return errors.New("the upstream sent a reply that nobody had asked for")
 		}
-		n, done, err := l.current.client.deliverFromLane(&l.replies, data, l.current.replies)
+		calls, limit := l.ahead()
+		if calls > 0 {
+			if data, err = l.replies.openBatch(data, calls); err != nil {
+				return err
+			}
+			if !l.replies.opening() {
+				l.batchOpened()
+			}
+			continue
+		}
+		n, done, err := l.current.client.deliverFromLane(&l.replies, data,
+			min(limit, l.current.replies))
 		if err != nil {
 			return err
 		}
+		l.answered += done
 		l.current.replies -= done
 		data = data[n:]
+		l.replies.tellWaiters(it)
 		if l.replies.size > largeReply {
 			l.retired.Store(true)
 		}
 	}
 	return nil
+}
+
+// ahead returns how many calls the next reply is to, if it is to a batch, otherwise how many
+// replies come before the next such.
+func (l *lane) ahead() (calls, replies int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.replies.refusing > 0:
+		return 0, l.replies.refusing
+	case len(l.batches) == 0 || l.replies.scan.Began():
+		return 0, math.MaxInt
+	case l.batches[0].at > l.answered:
+		return 0, l.batches[0].at - l.answered
+	}
+	return l.batches[0].calls, 0
+}
+
+// batchOpened records that the replies in the next batch have come as single ones.
+func (l *lane) batchOpened() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.batches = l.batches[1:]; len(l.batches) == 0 {
+		l.batches = nil
+	}
 }
 
 func (l *lane) nextSpan() (ok bool) {
@@ -217,8 +285,8 @@ func (l *lane) nextSpan() (ok bool) {
 }
 
 // consume is for connReader.
-func (l *lane) consume(data []byte) error {
-	err := l.distribute(data)
+func (l *lane) consume(data []byte, it *eventloop.Iteration) error {
+	err := l.distribute(data, it)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	since := int64(0)
@@ -249,6 +317,7 @@ func (l *lane) reportLoss(err error) {
 	list := l.spans.takeAll()
 	unsent := l.out.replies
 	l.out.raw = nil
+	l.out.calls.drop()
 	l.room.Broadcast()
 	l.mu.Unlock()
 

@@ -26,9 +26,9 @@ func TestWhoWritesSendsAll(t *testing.T) {
 		near, far := tcpPair(t)
 		near.SetWriteBuffer(4 << 10)
 		far.SetReadBuffer(4 << 10)
-		l := newLane(poolKey{}, near, nil)
+		l := newLane(poolKey{}, near, &Pool{})
 		if !direct {
-			l = newLane(poolKey{}, struct{ net.Conn }{near}, nil)
+			l = newLane(poolKey{}, struct{ net.Conn }{near}, &Pool{})
 		}
 		if (l.socket != nil) != direct {
 			t.Fatal("the lane writes otherwise than the test wants")
@@ -81,7 +81,7 @@ func TestWhoWritesSendsAll(t *testing.T) {
 // has added something too: a home write that follows must not overtake it.
 func TestEachIterationFlushes(t *testing.T) {
 	near, far := tcpPair(t)
-	l := newLane(poolKey{}, near, nil)
+	l := newLane(poolKey{}, near, &Pool{})
 	l.reg = (&eventloop.Loops{}).NewRegistration(l, l.socket.Raw())
 	p, q := onLane(l), onLane(l)
 	one, other := &eventloop.Iteration{}, &eventloop.Iteration{}
@@ -102,7 +102,7 @@ func TestEachIterationFlushes(t *testing.T) {
 // as lost.
 func TestLaneThatEndsWithItsSession(t *testing.T) {
 	near, _ := tcpPair(t)
-	l := newLane(poolKey{}, near, nil)
+	l := newLane(poolKey{}, near, &Pool{})
 	p := onLane(l)
 	l.reportLoss(io.EOF)
 	close(l.ended)

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -230,14 +231,20 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 			}
 		}
 	})
-	asked := 0
+	s.lanes.BatchScript = batchSHA
+	asked, refused := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		due := make([]string, len(clients))
+		answers := map[string]*Answer{}
 		for range rapid.IntRange(1, 60).Draw(rt, "requests") {
 			i := rapid.IntRange(0, len(clients)-1).Draw(rt, "client")
 			kind := rapid.SampledFrom([]string{"s", "b", "a", "n", "e"}).Draw(rt, "kind")
 			asked++
 			name := fmt.Sprintf("%s%d-%d", kind, i, asked)
+			if rapid.IntRange(0, 3).Draw(rt, "call") > 0 {
+				answers[name] = clients[i].call(t, name, rapid.Bool().Draw(rt, "in a loop"))
+				continue
+			}
 			due[i] += string(scriptedReply(name))
 			if rapid.Bool().Draw(rt, "in a loop") && clients[i].tryAsk(name) {
 				continue
@@ -247,8 +254,13 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 				clients[i].Flush()
 			}
 		}
-		for i, c := range clients {
+		for _, c := range clients {
 			c.Flush()
+			if c.lane != nil {
+				c.lane.Flush() // what TryAsk has gathered
+			}
+		}
+		for i, c := range clients {
 			for got := ""; got != due[i]; {
 				b, err := c.in.ReadByte()
 				if got += string(b); err != nil || !strings.HasPrefix(due[i], got) {
@@ -256,7 +268,21 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 				}
 			}
 		}
+		for name, a := range answers {
+			raw, err := a.Raw()
+			switch {
+			case err == nil && string(raw) == string(scriptedReply(name)) && !a.refused:
+			case err == nil && string(raw) == batchRefusal && a.Refused():
+				refused++
+				a.with.pausedUntil.Store(0)
+			default:
+				rt.Fatalf("call %s was answered %q, %v, refused: %v", name, raw, err, a.refused)
+			}
+		}
 	})
+	if refused == 0 {
+		t.Error("no batch of calls was refused")
+	}
 	for _, c := range clients {
 		c.End(AtOnce)
 		c.Wait()
@@ -266,6 +292,50 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 	serving.Wait()
 }
 
+// call asks for a script, as an event loop does it or not, and flushes sometimes. Its reply is the
+// scripted one of name.
+func (c *scriptedClient) call(t testing.TB, name string, inLoop bool) *Answer {
+	t.Helper()
+	call := &Call{SHA: "alone", Name: name, Keys: []string{name, "record"}, Args: []string{"x"}}
+	if c.route != byLane || !c.lane.serves() {
+		c.openLane(t)
+	}
+	if inLoop {
+		if a := c.TryAsk(call, nil, &eventloop.Iteration{}); a != nil {
+			return a // the test flushes
+		}
+	}
+	if err := c.Connect(context.Background(), Shared); err != nil {
+		t.Fatal(err)
+	}
+	a := c.Ask(call)
+	if rand.IntN(8) == 0 {
+		c.Flush()
+	}
+	return a
+}
+
+const (
+	batchSHA     = "together"
+	batchRefusal = "-NOPERM not these\r\n"
+)
+
+// scriptedScripts is the reply to calls, alone or in a batch, which is refused sometimes.
+func scriptedScripts(words []string) []byte {
+	keys, _ := strconv.Atoi(words[2])
+	if words[1] != batchSHA {
+		return scriptedReply(words[3])
+	}
+	if rand.IntN(5) == 0 {
+		return []byte(batchRefusal)
+	}
+	reply := fmt.Appendf(nil, "*%d\r\n", keys/2)
+	for i := range keys / 2 {
+		reply = append(reply, scriptedReply(words[3+2*i])...)
+	}
+	return reply
+}
+
 // serveWithPushes answers every request with what its name asks for, in pieces, with pushes
 // between.
 func serveWithPushes(lane net.Conn) {
@@ -273,7 +343,11 @@ func serveWithPushes(lane net.Conn) {
 	go func() { // ends when the lane does, and with it the loop below
 		defer close(replies)
 		eachRequest(lane, func(words []string) bool {
-			replies <- scriptedReply(words[0])
+			if words[0] == "EVALSHA" {
+				replies <- scriptedScripts(words)
+			} else {
+				replies <- scriptedReply(words[0])
+			}
 			return true
 		})
 	}()
@@ -417,7 +491,7 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	near, far := net.Pipe() // takes nothing
 	defer far.Close()
 	c := s.client(t)
-	c.lane, c.route = newLane(poolKey{Identity: c.pending.Identity}, near, nil), byLane
+	c.lane, c.route = newLane(poolKey{Identity: c.pending.Identity}, near, &Pool{}), byLane
 	c.lane.users = 1
 	waiting := make(chan struct{})
 	go func() { // ends when the Pipe is closed; the test waits for it

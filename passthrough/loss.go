@@ -68,8 +68,7 @@ func (c *client) failAll() (text []byte, awaited bool) {
 	for e := c.pending.head(); e != nil; e = c.pending.head() {
 		if e.answer != nil {
 			awaited = true
-			e.answer.err = c.lost
-			close(e.answer.Done)
+			e.answer.fail(c.lost)
 		}
 		if e.Effect == commands.Quit || e.Effect == commands.Closes ||
 			e.Effect == commands.Replicate {
@@ -96,8 +95,7 @@ func (c *client) failNext(text []byte, n int, err error) []byte {
 		e := l.head()
 		switch {
 		case e.answer != nil:
-			e.answer.err = err
-			close(e.answer.Done)
+			e.answer.fail(err)
 		case e.kind == relayed || e.kind == overridden:
 			text = append(text, c.encodeError(err)...)
 		}

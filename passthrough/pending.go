@@ -31,6 +31,14 @@ const (
 // awaitsReply reports whether Redis will reply.
 func (e *pendingReply) awaitsReply() bool { return e.kind < local }
 
+// call is the call that this is the reply to; nil for other requests.
+func (e *pendingReply) call() *Call {
+	if e.answer == nil {
+		return nil
+	}
+	return e.answer.call
+}
+
 // unseen reports whether the client gets nothing for it.
 func (e *pendingReply) unseen() bool { return e.kind == internal || e.kind == discarded }
 
@@ -120,6 +128,12 @@ func (q *pendingQueue) destination(kind byte) replyKind {
 		return discarded
 	}
 	return relayed
+}
+
+// batchAhead reports whether the next reply is to a batch of calls that went by a home.
+func (q *pendingQueue) batchAhead() bool {
+	e := q.head()
+	return e != nil && e.answer != nil && e.answer.calls > 0
 }
 
 // nextIsPlain reports whether the next reply goes to the client and changes nothing, unless it is

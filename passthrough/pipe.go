@@ -115,14 +115,18 @@ func (p *Pipe) Pin(hold Hold) {
 	p.needsHome.pinned = hold == Pinned
 }
 
-// enqueue gathers a request, and e that the client will be owed for it. Flush sends it; much of it
-// is sent at once.
+// enqueue gathers a request, or e's call, and e that the client will be owed for it. Flush sends
+// it; much of it is sent at once.
 func (p *Pipe) enqueue(e pendingReply, raw []byte) {
 	if p.awaitRoom() == byLane && p.addToLane(e, raw) {
 		return
 	}
 	p.expect(e)
-	p.queue(raw)
+	if e.call() != nil {
+		p.queueCall(e.answer)
+	} else {
+		p.queue(raw)
+	}
 }
 
 // awaitRoom waits while the client is owed too much, and returns the route.

@@ -28,6 +28,7 @@ type Config struct {
 	Upstream    *upstream.Upstream
 	LanesPerKey int           // at most, for each login, database and protocol; 0: no lanes
 	DialTimeout time.Duration // bounds the opening of a connection
+	BatchScript string        // the SHA of the script that runs several Calls; "" for none
 	// is called whenever a home was opened, or could not be; nil: nobody
 	OnDial func(err error)
 	// HomeIdle: a home is closed after so long without a request, if a new connection can take its
@@ -198,7 +199,7 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 		p.dropEmptyLocked(key, group)
 		return
 	}
-	l := newLane(key, conn, p.loops)
+	l := newLane(key, conn, p)
 	group.lanes = append(group.lanes, l)
 	p.groups[key] = group
 	p.running.Add(1)

@@ -99,6 +99,13 @@ func (p *Pipe) Do(raws ...[]byte) []*Answer {
 	return answers
 }
 
+// Ask gathers a call. Awaiting sends it.
+func (p *Pipe) Ask(c *Call) *Answer {
+	a := &Answer{Done: make(chan struct{}), call: c}
+	p.enqueue(pendingReply{kind: internal, answer: a}, nil)
+	return a
+}
+
 // Barrier returns an Answer that is done when everything before it has been answered. The route is
 // the same until then.
 func (p *Pipe) Barrier() *Answer {

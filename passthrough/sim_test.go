@@ -51,7 +51,7 @@ func (nowhere) Read([]byte) (int, error)    { return 0, io.EOF }
 // feed lets data come from the upstream.
 func (u *unplugged) feed(data []byte) error {
 	defer u.out.wait()
-	return u.home.consume(data)
+	return u.home.consume(data, nil)
 }
 
 // answer lets the upstream say text, all at once.

@@ -69,6 +69,7 @@ func newSession(s *Server, raw net.Conn) *session {
 		direct = nil
 	}
 	sess := &session{}
+	sess.waiter = sess
 	sess.client, sess.quota, sess.server = c, &s.buffers, s
 	sess.framer = resp.NewFramer(s.cfg.Limits)
 	sess.framer.Unauthenticated(true) // for all that is known

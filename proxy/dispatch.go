@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"lockproxy/internal/commands"
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
@@ -52,7 +53,7 @@ func (d *dispatcher) handleWhole() (more bool) {
 			d.reply(encodeError("", err))
 			return false
 		}
-		if whole && d.addLock(req) {
+		if whole && d.addLock(req, nil) {
 			continue
 		}
 		if len(d.begun) > 0 {
@@ -223,10 +224,10 @@ func (d *dispatcher) connected(way passthrough.Way, effect commands.Effect) bool
 
 // addLock begins a lock command together with those before it. If it concerns the lock of one of
 // them, these are answered first. It reports false, and doesn't begin the command, if that must be
-// run by itself: it is alone, may wait, or the state of the connection is not known to allow it.
-func (d *dispatcher) addLock(req resp.Request) bool {
-	alone := len(d.begun) == 0 && d.start+len(req.Raw) == d.end
-	if alone || len(req.Args) == 0 || d.streaming {
+// run by itself: it may wait, or the state of the connection is not known to allow it. In an event
+// loop, where it is not nil, it reports false too if others must be answered first.
+func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
+	if len(req.Args) == 0 || d.streaming {
 		return false
 	}
 	cmd := lookup(req.Args[0])
@@ -234,17 +235,24 @@ func (d *dispatcher) addLock(req resp.Request) bool {
 		d.client.drains() {
 		return false
 	}
-	if len(d.begun) == maxLockBatch || d.begun.concerns(req.Args[1]) {
+	if len(d.begun) == maxLockBatch || !d.begun.asked() || d.begun.concerns(req.Args[1]) {
+		if it != nil {
+			return false
+		}
 		d.finishLocks()
 	}
 	if len(d.begun) == 0 {
-		d.relayBatch()
+		if it == nil {
+			d.relayBatch()
+		} else if !d.tryRelayBatch(it) {
+			return false
+		}
 		if state, settled := d.pipe.State(); !settled || !state.Plain() || !state.Admitted {
 			return false
 		}
 	}
 	d.client.count(cmd.kind)
 	d.start += len(req.Raw)
-	d.startLock(cmd.lock, req.Args)
+	d.startLock(cmd.lock, req.Args, it)
 	return true
 }

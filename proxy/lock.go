@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -16,7 +17,9 @@ import (
 // locker runs the lock commands of a session.
 type locker struct {
 	lockSession
-	begun lockBatch // commands that are asked together
+	begun   lockBatch          // commands that are asked together
+	waiter  passthrough.Waiter // the session, for what an event loop asks
+	missing atomic.Int32       // how often the waiter is still to be told: see Answered
 }
 
 // runLock runs a lock command in its turn and gives the client its answer. Its reply is seen here

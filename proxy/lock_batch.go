@@ -1,14 +1,19 @@
 package proxy
 
-// Lock commands that stand next to each other in what a client has sent, as those of a program
-// whose threads share one connection do. Each needs an answer of the upstream before its own can be
-// given, but none needs another's: they are asked together, and cost one round trip instead of one
-// each.
+// Lock commands that take one script at most and never wait. An event loop runs them up to the
+// call of that script and back. Those that stand next to each other in what a client has sent, as
+// those of a program whose threads share one connection do, are asked together, and so are those of
+// several clients: each needs the answer to its own script, but none needs another's.
 
 import (
+	"bytes"
+	"errors"
 	"slices"
 	"time"
 
+	"lockproxy/internal/eventloop"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
@@ -28,25 +33,49 @@ type batchedLock struct {
 	err    error               // why not, if it was to be
 }
 
-// concerns reports whether one of the commands is about a lock.
-func (b lockBatch) concerns(key []byte) bool {
-	return slices.ContainsFunc(b, func(one batchedLock) bool { return one.Keys[0] == string(key) })
+// asked reports whether each of the commands has been asked.
+func (b lockBatch) asked() bool { return len(b) == 0 || b[len(b)-1].answer != nil }
+
+// answered reports whether each of the commands has an answer with which it can be finished at
+// once.
+func (b lockBatch) answered() bool {
+	for i := range b {
+		if b[i].answer == nil || !b[i].answer.Good() {
+			return false
+		}
+	}
+	return true
 }
 
-// startLock begins a lock command and asks the upstream, if one request does for that.
-func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte) {
+// concerns reports whether one of the commands is about a lock.
+func (b lockBatch) concerns(key []byte) bool {
+	return slices.ContainsFunc(b, func(one batchedLock) bool {
+		return one.Call != nil && one.Keys[0] == string(key)
+	})
+}
+
+// startLock begins a lock command and asks the upstream, if one request does for that; in an event
+// loop only if it need not wait for that. it is nil outside one.
+func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte, it *eventloop.Iteration) {
 	l.client.publish() // it may take long
 	state, _ := l.pipe.State()
 	l.identity = state.Identity
 	one := batchedLock{spec: spec, began: time.Now()}
 	one.Step, _ = l.server.locks.Begin(spec, &l.lockSession, args) // it is one that asks once
 	if c := one.Call; c != nil && c.Confirm.Min == 0 {
-		if one.err = l.connect(passthrough.Shared); one.err == nil {
-			one.answer = l.pipe.Do(l.scriptRequest("EVALSHA", c.Script.SHA, c))[0]
+		ask := &passthrough.Call{
+			SHA: c.Script.SHA, Name: c.Script.Name, Keys: c.Keys[:], Args: c.Args[:]}
+		if it != nil {
+			l.missing.Add(1)
+			if one.answer = l.pipe.TryAsk(ask, l.waiter, it); one.answer == nil {
+				l.missing.Add(-1)
+			}
+		} else if one.err = l.connect(passthrough.Shared); one.err == nil {
+			one.answer = l.pipe.Ask(ask)
 		}
 	}
 	l.begun = append(l.begun, one)
-	if one.answer == nil {
+	if it == nil && one.answer == nil {
 		l.finishLocks() // there is nothing to wait for, or it takes long, as with --min-replicas
 	}
 }
@@ -91,14 +120,25 @@ func (l *locker) finishLock(one *batchedLock) lockcmd.Reply {
 	switch {
 	case one.answer != nil:
 		a.Value, err = one.answer.Value()
-		if isNoScript(a.Value, err) {
+		switch {
+		case err != nil:
+		case isNoScript(a.Value, err):
 			a.Value, err = l.evalSource(l.askNow, one.Call)
+		case leftOut(a.Value), one.answer.Refused() && bytes.HasPrefix(a.Text, []byte("NOPERM")):
+			a.Value, err = l.evaluate(l.askNow, one.Call) // it has not run
+		case one.answer.Refused() && bytes.HasPrefix(a.Text, []byte("ERR")):
+			// The batch was ended half way.
+			err = &upstream.Error{Addr: l.server.cfg.Upstream.Addr, Sent: true,
+				Err: errors.New(string(a.Text))}
 		}
 	case err == nil && one.Call != nil:
 		a, err = l.Eval(one.Call)
 	}
 	return one.Finish(l.command(), a, err)
 }
+
+// leftOut reports whether a script was not run because others of its batch took too long.
+func leftOut(v resp.Value) bool { return v.Type == '+' && string(v.Text) == "LATER" }
 
 // sendBefore gives the client text if an answer is not there yet, and returns what is left of it: a
 // client that has a lock must not wait for another's.

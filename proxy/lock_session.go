@@ -51,14 +51,15 @@ func isNoScript(v resp.Value, err error) bool {
 
 // evalSource runs a script by its source, which is no retry: see isNoScript.
 func (s *lockSession) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) {
-	s.load(c.Script.Together())
+	for _, other := range c.Script.Together() {
+		s.load(other)
+	}
 	return do(s.scriptRequest("EVAL", c.Script.Source, c), c.Until)
 }
 
-// load has the upstream know a script when the next request runs, if the user may SCRIPT LOAD. nil
-// is none.
+// load has the upstream know a script when the next request runs, if the user may SCRIPT LOAD.
 func (s *lockSession) load(script *lockcmd.Script) {
-	if script != nil && s.connect(passthrough.Shared) == nil {
+	if s.connect(passthrough.Shared) == nil {
 		raw := resp.AppendCommand(nil, "SCRIPT", "LOAD", script.Source)
 		s.pipe.Relay(passthrough.Request{Raw: raw, Discarded: true})
 	}

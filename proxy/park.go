@@ -28,10 +28,49 @@ func (s *session) Ready(it *eventloop.Iteration) eventloop.Next {
 		return eventloop.Stay
 	}
 	s.filled(n, err)
-	if s.unhandled = err != nil || !s.relayInPlace(it) || !s.socketEmpty; s.unhandled {
+	if err != nil {
+		s.unhandled = true
+		return eventloop.Leave
+	}
+	return s.handleInPlace(it)
+}
+
+// handleInPlace handles what is in the buffer as far as that needs no waiting. If it returns Held,
+// lock commands have been asked, and the session is not the caller's any more.
+func (s *session) handleInPlace(it *eventloop.Iteration) eventloop.Next {
+	if s.missing.Load() > 0 { // a goroutine has finished the last ones, but not all Waiters ran
+		s.unhandled = true
+		return eventloop.Leave
+	}
+	s.missing.Store(1) // this call itself
+	ok := s.relayInPlace(it) && s.socketEmpty && s.begun.asked()
+	s.unhandled = !ok || len(s.begun) > 0
+	if ok && len(s.begun) > 0 {
+		s.client.reg.Hold()
+		s.Answered(it)
+		return eventloop.Held
+	}
+	s.missing.Add(-1)
+	if !ok {
 		return eventloop.Leave
 	}
 	return eventloop.Stay
+}
+
+// Answered finishes the lock commands that an event loop has asked, when it is called once for each
+// of them and once more.
+func (s *session) Answered(it *eventloop.Iteration) {
+	if s.missing.Add(-1) > 0 || !s.client.reg.Take() {
+		return
+	}
+	next := eventloop.Leave
+	if it != nil && s.begun.answered() && !s.client.drains() {
+		s.finishLocks()
+		if !s.pipe.Status().Lost {
+			next = s.handleInPlace(it) // what has come with them
+		}
+	}
+	s.client.reg.Done(next, it)
 }
 
 // relayInPlace relays all requests in the buffer, as handle does, if they need no waiting; the last
@@ -52,6 +91,15 @@ func (d *dispatcher) tryRelayAll(it *eventloop.Iteration) bool {
 		}
 		if !whole {
 			break
+		}
+		if d.addLock(req, it) {
+			if !d.begun.asked() {
+				return false
+			}
+			continue
+		}
+		if len(d.begun) > 0 {
+			break // it has to wait for them
 		}
 		if !d.addToBatch(req) && !(d.tryRelayBatch(it) && d.tryRelayOne(req, it)) {
 			return false

@@ -50,7 +50,8 @@ func New(cfg Config) *Server {
 	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
 	s.pool = passthrough.NewPool(passthrough.Config{
 		Upstream: cfg.Upstream, LanesPerKey: cfg.UpstreamConns, DialTimeout: cfg.DialTimeout,
-		OnDial: s.recordUpstreamStatus, HomeIdle: cfg.HomeIdle, MaxUnread: cfg.MaxUnread,
+		BatchScript: batchScript(cfg),
+		OnDial:      s.recordUpstreamStatus, HomeIdle: cfg.HomeIdle, MaxUnread: cfg.MaxUnread,
 		OnDropped: func(client net.Addr, err error) {
 			s.log.Warn("client closed: it doesn't read what it asked for",
 				"client", clientAddr(client), "error", err)
@@ -64,6 +65,15 @@ func New(cfg Config) *Server {
 	}, cfg.Logger)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
+}
+
+// batchScript is the SHA of the script that runs several calls, or "" where each goes alone: a
+// cluster's node runs no script on the keys of several slots.
+func batchScript(cfg Config) string {
+	if cfg.Locks.Cluster {
+		return ""
+	}
+	return lockcmd.BatchScript
 }
 
 // Serve accepts clients from ln until Shutdown or Close; then it returns nil. It takes ln over.

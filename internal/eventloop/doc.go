@@ -13,6 +13,9 @@
 // connection until it calls Park again. So code that waits has a goroutine, and a connection where
 // nothing happens has none.
 //
+// A Handler that waits for something else than its connection can do so without a goroutine: within
+// Ready it calls Hold, and when that has happened, on any goroutine, Take and Done.
+//
 // This saves, for each request of a client, waking a goroutine, and the read by which a goroutine
 // finds out that there is no more. The loop learns of each arrival once (epoll, edge-triggered),
 // and also when the peer has closed, so a read that has filled less than its buffer was the last

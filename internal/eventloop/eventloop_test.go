@@ -328,3 +328,72 @@ func TestNoAllocation(t *testing.T) {
 	far.Close()
 	<-done
 }
+
+// A Handler that has called Hold is not called until Done, which then handles what has come
+// meanwhile; or until Wake, which gives the connection to Resume. Take tells the two apart.
+func TestHold(t *testing.T) {
+	loops := start(t, 1)
+	for i := range 300 {
+		near, far := pair(t)
+		sock := socket.New(near)
+		var read, calls atomic.Int32
+		isHeld := make(chan struct{}, 1)
+		var reg *Registration
+		h := newHandler(func(it *Iteration) Next {
+			n, err := sock.TryRead(it.Buffer(10))
+			switch {
+			case err == syscall.EAGAIN:
+				return Stay
+			case err != nil:
+				return Leave
+			}
+			read.Add(int32(n))
+			if calls.Add(1) > 1 {
+				return Stay
+			}
+			reg.Hold()
+			isHeld <- struct{}{}
+			return Held
+		})
+		reg = loops.NewRegistration(h, sock.Raw())
+		ended := make(chan bool)
+		go func() { ended <- h.park(reg) }() // ends with Resume
+		io.WriteString(far, "x")
+		<-isHeld
+		io.WriteString(far, "y")
+		time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+		if n := read.Load(); n != 1 {
+			t.Fatalf("try %d: %d bytes were read while the connection was held", i, n)
+		}
+		wake := i%3 > 0
+		if i%3 == 1 {
+			reg.Wake()
+		} else if wake {
+			far.CloseWrite() // the loop calls Wake
+		}
+		for over := time.Now().Add(patience); i%3 == 2 && !reg.woken.Load(); {
+			if time.Now().After(over) {
+				t.Fatal("the end of the connection wakes nobody")
+			}
+			time.Sleep(10 * time.Microsecond)
+		}
+		if taken := reg.Take(); taken == wake {
+			t.Fatalf("try %d: taken: %v", i, taken)
+		} else if taken {
+			reg.Done(Stay, nil)
+			for over := time.Now().Add(patience); read.Load() != 2; {
+				if time.Now().After(over) {
+					t.Fatal("what came while the connection was held is not read")
+				}
+				time.Sleep(10 * time.Microsecond)
+			}
+			reg.Wake()
+		}
+		if !<-ended {
+			t.Fatal("not parked")
+		}
+		reg.Unregister()
+		near.Close()
+		far.Close()
+	}
+}

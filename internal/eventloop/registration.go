@@ -12,6 +12,7 @@ const (
 	Stay  Next = iota // nothing is left to read: call Ready when more arrives
 	Again             // there can be more: call Ready again soon
 	Leave             // call Resume, which must read until a read fills less than its buffer
+	Held              // nothing: Ready has called Hold
 )
 
 // Handler handles what arrives on one connection.
@@ -31,6 +32,7 @@ const (
 	byGoroutine reader = iota
 	parked             // nobody, until something arrives
 	byLoop             // or Park in place of the loop
+	held               // nobody, until Done or Wake
 )
 
 // Registration is one connection's place in a loop. Make it with Loops.NewRegistration. All its
@@ -79,6 +81,11 @@ func (r *Registration) Park() bool {
 	if !r.registered() {
 		return false
 	}
+	return r.park(nil)
+}
+
+// park is Park once the kernel watches conn. it is nil outside an Iteration.
+func (r *Registration) park(it *Iteration) bool {
 	for {
 		r.reader.Store(parked)
 		if r.woken.Load() && r.reader.CompareAndSwap(parked, byGoroutine) {
@@ -87,34 +94,68 @@ func (r *Registration) Park() bool {
 		if !r.pending.Load() || !r.reader.CompareAndSwap(parked, byLoop) {
 			return true
 		}
-		if r.handlePending() == Leave {
+		switch r.handlePending(it) {
+		case Leave:
 			r.reader.Store(byGoroutine)
 			return false
+		case Held:
+			return true
 		}
 	}
 }
 
-// handlePending calls the Handler for what arrived while the goroutine was reading.
-func (r *Registration) handlePending() Next {
+// handlePending calls the Handler for what arrived while nobody was reading.
+func (r *Registration) handlePending(it *Iteration) Next {
+	if it == nil {
+		it = &Iteration{}
+		defer it.Flush()
+	}
 	r.pending.Store(false)
-	it := &Iteration{}
 	next := r.handler.Ready(it)
-	it.Flush()
 	if next == Again {
 		r.pending.Store(true)
 	}
 	return next
 }
 
-// Wake has Resume called if the connection is parked, and makes every later Park fail. It can be
-// called from any goroutine. A caller that closes the connection must call Wake after that: the
-// kernel does not tell the loop of a close on this side.
+// Hold is for a Handler within Ready that must read no more until something else has happened.
+// Ready returns Held then, and touches nothing after Hold. Wake ends it by Resume, as it ends Park.
+func (r *Registration) Hold() {
+	r.reader.Store(held)
+	if r.woken.Load() && r.reader.CompareAndSwap(held, byGoroutine) {
+		go r.handler.Resume()
+	}
+}
+
+// Take gives what Hold has given away to the caller, which must call Done. It returns false if Wake
+// was called meanwhile: Resume has it.
+func (r *Registration) Take() bool { return r.reader.CompareAndSwap(held, byLoop) }
+
+// Done ends what Take has begun. next is what the Handler wants, as for Ready. it is nil outside an
+// Iteration.
+func (r *Registration) Done(next Next, it *Iteration) {
+	switch next {
+	case Held:
+		return
+	case Again:
+		r.pending.Store(true)
+	case Leave:
+		r.reader.Store(byGoroutine)
+	}
+	if next == Leave || !r.park(it) {
+		go r.handler.Resume() // its owner's; it ends or parks again
+	}
+}
+
+// Wake has Resume called if the connection is parked or held, and makes every later Park fail. It
+// can be called from any goroutine. A caller that closes the connection must call Wake after that:
+// the kernel does not tell the loop of a close on this side.
 func (r *Registration) Wake() {
 	if r == nil {
 		return
 	}
 	r.woken.Store(true)
-	if r.reader.CompareAndSwap(parked, byGoroutine) {
+	if r.reader.CompareAndSwap(parked, byGoroutine) || r.reader.CompareAndSwap(held, byGoroutine) {
 		go r.handler.Resume() // its owner's; it ends or parks again
 	}
 }
@@ -142,6 +183,8 @@ func (r *Registration) onAgain(it *Iteration) (again bool) {
 // Handler wants that and Wake was not called.
 func (r *Registration) handled(next Next) (again bool) {
 	switch {
+	case next == Held:
+		return false
 	case next == Leave:
 		r.reader.Store(byGoroutine)
 		go r.handler.Resume() // its owner's; it ends or parks again

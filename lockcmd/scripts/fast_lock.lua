@@ -12,10 +12,11 @@ ARGV[5]  the record from `session` on, or "" to leave out the fast path
 Returns the token.
 ]]
 if ARGV[5] ~= '' then
-  local record = redis.call('MGET', KEYS[2])[1]
+  local record = fetched and fetched[2]
+  if not fetched then record = redis.call('MGET', KEYS[2])[1] end
   if record and string.sub(record, 20) == ' 0 0 0 0 0 released - 0 - -\n'
     or not record and redis.call('EXISTS', KEYS[2]) == 0 then
-    local clock = redis.call('TIME')
+    local clock = clock or redis.call('TIME')
     local micros = string.format('%06d', tonumber(clock[2]))
     local token = clock[1] .. micros
     -- Both tokens have 16 digits, so that they compare as text.

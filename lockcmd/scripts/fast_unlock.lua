@@ -12,14 +12,14 @@ ARGV[5]  "none", or the first waiter here: its timeout in ms, timeout and retent
 Returns 1, or the token given to the first waiter.
 ]]
 if ARGV[4] ~= '' then
-  local stored = redis.call('MGET', KEYS[1], KEYS[2])
+  local stored = fetched or redis.call('MGET', KEYS[1], KEYS[2])
   local value, record = stored[1], stored[2]
   if value and record and string.sub(record, 35, 50) == value .. ' 0 '
     and string.sub(record, 66, 71) == ' held '
     and (string.sub(record, 72, 72 + #ARGV[4]) == ARGV[4] .. ' '
       or string.sub(record, 4, 19) == ARGV[4]) then
     local line = string.find(record, '\n', 72, true)
-    local clock = redis.call('TIME')
+    local clock = clock or redis.call('TIME')
     local micros = string.format('%06d', tonumber(clock[2]))
     local ms = string.sub(micros, 1, 3)
     local ttl = redis.pcall('PTTL', KEYS[1]) -- without one it is a foreign twin: see read.lua

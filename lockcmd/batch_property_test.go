@@ -1,0 +1,111 @@
+package lockcmd
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"lockproxy/internal/testredis"
+)
+
+// asCaught is what an error's text says besides what happened.
+var asCaught = regexp.MustCompile(`^failed: |^ERR |\S*user_script:\d+: |(@\S+:)? ?\d+: |ERR `)
+
+// Whatever is stored, and whatever is asked, a batch answers and writes what its calls would have
+// answered and written one after the other, at the same time.
+func TestBatchProperty(t *testing.T) {
+	server := testredis.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	connect := func(Identity) *redis.Client { return nil }
+	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
+	defer l.Close()
+	recorded := map[*Script]*redis.Script{}
+	for _, s := range []*Script{lockScript, unlockScript, relockScript, infoScript, batchScript} {
+		recorded[s] = redis.NewScript(strings.Replace(recordedRun, "%s", s.Source, 1))
+	}
+
+	failed, held := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		ctx := t.Context()
+		n := rapid.IntRange(1, 6).Draw(t, "calls")
+		var stored []storedLock
+		var calls []Call
+		for i := range n {
+			st := drawStored(t)
+			if st.full = false; i > 0 { // on a full server a script may write once it has deleted
+				st.now, st.ttl = stored[0].now, stored[0].ttl
+			}
+			c := drawCall(t, l, st)
+			switch rapid.IntRange(0, 5).Draw(t, "another script") {
+			case 0:
+				c = l.call(relockScript, c.Keys[0], noFastPath, "", st.token, "30000", "ms",
+					l.retention, "0")
+			case 1:
+				c = l.call(infoScript, c.Keys[0], noFastPath, "")
+			}
+			c.Keys[0] = fmt.Sprintf("%s %d", c.Keys[0], i)
+			c.Keys[1] = RecordKey([]byte(c.Keys[0]))
+			stored, calls = append(stored, st), append(calls, c)
+		}
+
+		var wantReplies []any
+		var want, got [2]string // writes, and what the keys hold then
+		var keys []string
+		var args []any
+		for i, c := range calls {
+			alone := stored[i].run(t, client, recorded[c.Script], c)
+			wantReplies = append(wantReplies, asCaught.ReplaceAllString(alone[0], ""))
+			want[0] += strings.TrimSuffix("\n"+alone[1], "\n")
+			want[1] += alone[2]
+			keys = append(keys, c.Keys[:]...)
+			args = append(args, c.Script.Name)
+			for _, arg := range c.Args {
+				args = append(args, arg)
+			}
+		}
+		setup := client.TxPipeline()
+		setup.FlushAll(ctx)
+		for i, c := range calls {
+			stored[i].store(ctx, setup, c)
+		}
+		if _, err := setup.Exec(ctx); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := recorded[batchScript].Run(ctx, client, keys,
+			append(args, stored[0].circumstances()...)...).Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[0], got[1] = strings.TrimSuffix("\n"+fmt.Sprint(reply[1]), "\n"), dumps(t, client, keys)
+		results, ok := reply[0].([]any)
+		if !ok || len(results) != n {
+			t.Fatalf("%d calls were answered %v", n, reply[0])
+		}
+		for i, one := range results {
+			if err, isError := one.(error); isError {
+				failed++
+				one = err.Error()
+			} else {
+				held++
+			}
+			text := asCaught.ReplaceAllString(fmt.Sprint(one), "")
+			if text != wantReplies[i] {
+				t.Fatalf("%s %q of %+v\nin a batch %q\nalone      %q", calls[i].Script.Name,
+					calls[i].Args, stored[i], text, wantReplies[i])
+			}
+		}
+		if got != want {
+			t.Fatalf("calls %v\nbatch %q\nalone %q", calls, got, want)
+		}
+	})
+	if failed < 10 || held < 50 {
+		t.Errorf("%d calls failed, %d did not", failed, held)
+	}
+}

@@ -1,0 +1,221 @@
+package passthrough
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+
+	"lockproxy/internal/eventloop"
+	"lockproxy/internal/resp"
+)
+
+// told counts the answers that it is told of.
+type told struct {
+	answers sync.WaitGroup
+	pipe    *Pipe
+}
+
+// Answered takes the client's mu, as a session does.
+func (w *told) Answered(*eventloop.Iteration) {
+	w.pipe.State()
+	w.answers.Done()
+}
+
+// Calls by a home go together, wherever the upstream's bytes are cut, each gets its own reply, and
+// plain requests in between keep their places.
+func TestCallsByAHome(t *testing.T) {
+	s := newScripted(t, 0)
+	s.lanes.BatchScript = batchSHA
+	c := s.client(t)
+	if err := c.Connect(context.Background(), Home); err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	batches := 0
+	serving.Go(func() { // ends with the home
+		home := <-s.conns
+		eachRequest(home, func(words []string) bool {
+			reply := scriptedReply(words[0])
+			if words[0] == "EVALSHA" {
+				reply = scriptedScripts(words)
+				if words[1] == batchSHA {
+					batches++
+				}
+			}
+			for len(reply) > 0 {
+				n := 1 + rand.IntN(len(reply))
+				home.Write(reply[:n])
+				reply = reply[n:]
+			}
+			return true
+		})
+	})
+	w := &told{pipe: c.Pipe}
+	const kinds = "sbane"
+	refused := 0
+	for round := range 300 {
+		due := ""
+		answers := map[string]*Answer{}
+		for i := range 1 + rand.IntN(80) {
+			name := fmt.Sprintf("%c%d-%d", kinds[rand.IntN(len(kinds))], round, i)
+			call := &Call{SHA: "alone", Name: name, Keys: []string{name, "record"}}
+			switch rand.IntN(4) {
+			case 0:
+				due += string(scriptedReply(name))
+				c.Relay(Request{Raw: resp.AppendCommand(nil, name)})
+			case 1:
+				answers[name] = c.Ask(call)
+			default:
+				w.answers.Add(1)
+				it := &eventloop.Iteration{}
+				if answers[name] = c.TryAsk(call, w, it); answers[name] == nil {
+					w.answers.Done()
+					answers[name] = c.Ask(call)
+				}
+			}
+		}
+		c.Flush()
+		for got := ""; got != due; {
+			b, err := c.in.ReadByte()
+			if got += string(b); err != nil || len(got) > len(due) || due[:len(got)] != got {
+				t.Fatalf("got %q, %v; want %q", got, err, due)
+			}
+		}
+		for name, a := range answers {
+			raw, err := a.Raw()
+			switch {
+			case err == nil && string(raw) == string(scriptedReply(name)) && !a.refused:
+			case err == nil && string(raw) == batchRefusal && a.Refused():
+				refused++
+				a.with.pausedUntil.Store(0)
+			default:
+				t.Fatalf("call %s was answered %q, %v, refused: %v", name, raw, err, a.refused)
+			}
+		}
+		w.answers.Wait()
+	}
+	c.End(AtOnce)
+	c.Wait()
+	serving.Wait()
+	if batches < 300 || refused == 0 {
+		t.Errorf("%d batches, %d calls refused", batches, refused)
+	}
+}
+
+// Calls about the same key do not go together, nor too many, nor any for a while after a batch was
+// refused. What does not go together keeps its order.
+func TestCallsThatGoTogether(t *testing.T) {
+	var b callBatch
+	var sent [][]string
+	take := func() {
+		eachRequest(&textConn{text: b.take(nil, batchSHA)}, func(words []string) bool {
+			sent = append(sent, words)
+			return true
+		})
+	}
+	add := func(key string) {
+		c := &Call{SHA: "alone", Name: "n", Keys: []string{key, key + "r"}, Args: []string{"1"}}
+		if b.has(c) {
+			take()
+		}
+		if b.add(&Answer{call: c}, batchSHA) {
+			take()
+		}
+	}
+	check := func(want ...string) {
+		t.Helper()
+		if got := fmt.Sprint(sent); got != fmt.Sprint(want) {
+			t.Errorf("sent %s, want %s", got, want)
+		}
+		sent = nil
+	}
+	add("a")
+	add("b")
+	add("a")
+	take()
+	check("[EVALSHA together 4 a ar b br n 1 n 1]", "[EVALSHA alone 2 a ar 1]")
+	for i := range maxCalls {
+		add(fmt.Sprint(i))
+	}
+	if len(sent) != 1 || len(b.list) != 0 {
+		t.Errorf("%d requests for %d calls, %d wait", len(sent), maxCalls, len(b.list))
+	}
+	sent = nil
+	b.pause()
+	add("a")
+	add("b")
+	check("[EVALSHA alone 2 a ar 1]", "[EVALSHA alone 2 b br 1]")
+}
+
+// textConn is a connection by which a text comes.
+type textConn struct {
+	net.Conn
+	text []byte
+}
+
+func (c *textConn) Read(b []byte) (int, error) {
+	n := copy(b, c.text)
+	c.text = c.text[n:]
+	if n == 0 {
+		return 0, net.ErrClosed
+	}
+	return n, nil
+}
+
+// Waiters whose answers are lost with the connection are told.
+func TestCallsThatAreLost(t *testing.T) {
+	for _, lanes := range []int{0, 1} {
+		s := newScripted(t, lanes)
+		s.lanes.BatchScript = batchSHA
+		c := s.client(t)
+		if lanes == 0 {
+			if err := c.Connect(context.Background(), Home); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			c.openLane(t)
+			other := s.client(t) // a client by itself gets no lane
+			other.ask(t, "PING")
+			other.Flush()
+			defer other.End(AtOnce)
+		}
+		conn := <-s.conns
+		if lanes > 0 {
+			io.WriteString(conn, "+PONG\r\n")
+		}
+		w := &told{pipe: c.Pipe}
+		var answers []*Answer
+		for i := range 3 {
+			w.answers.Add(1)
+			key := fmt.Sprint(i)
+			call := &Call{SHA: "alone", Name: "n", Keys: []string{key, "r"}}
+			it := &eventloop.Iteration{}
+			a := c.TryAsk(call, w, it)
+			if a == nil {
+				t.Fatal("the call would have to wait")
+			}
+			answers = append(answers, a)
+		}
+		c.Flush()
+		if lanes > 0 {
+			c.lane.Flush()
+		}
+		conn.Write([]byte("*3\r\n:7\r\n:")) // the first has its reply
+		conn.(*net.TCPConn).CloseWrite()
+		w.answers.Wait()
+		if raw, err := answers[0].Raw(); string(raw) != ":7\r\n" || err != nil {
+			t.Errorf("the first: %q, %v", raw, err)
+		}
+		for _, a := range answers[1:] {
+			if raw, err := a.Raw(); err == nil || a.Good() {
+				t.Errorf("a lost one: %q, %v", raw, err)
+			}
+		}
+		c.End(AtOnce)
+		c.Wait()
+	}
+}

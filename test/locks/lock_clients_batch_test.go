@@ -1,0 +1,248 @@
+package locks_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd"
+)
+
+// manyLock has n clients lock and unlock a lock each, for a while. at is its address; login comes
+// first.
+func manyLock(t *testing.T, n int, at, login, prefix string, lasts time.Duration) (pairs int64) {
+	t.Helper()
+	var count atomic.Int64
+	var clients sync.WaitGroup
+	end := time.Now().Add(lasts)
+	for i := range n {
+		c := proxytest.Dial(t, at)
+		if login != "" {
+			c.Expect(login, "+OK\r\n")
+		}
+		key := fmt.Sprint(prefix, i)
+		clients.Go(func() { // ends with lasts
+			for time.Now().Before(end) {
+				token := c.Do("LOCK " + key + " 30")
+				if !tokenReply.MatchString(token) {
+					t.Errorf("LOCK %s: %q", key, token)
+					return
+				}
+				text := strings.TrimSpace(token[1:])
+				if rand.IntN(4) == 0 && c.Do("RELOCK "+key+" "+text+" 20") != ":1\r\n" {
+					t.Errorf("RELOCK %s fails", key)
+					return
+				}
+				if got := c.Do("LOCK " + key + " 30"); got != "$-1\r\n" {
+					t.Errorf("LOCK %s, which is held: %q", key, got)
+					return
+				}
+				if got := c.Do("UNLOCK " + key + " " + text); got != ":1\r\n" {
+					t.Errorf("UNLOCK %s: %q", key, got)
+					return
+				}
+				count.Add(1)
+			}
+		})
+	}
+	clients.Wait()
+	return count.Load()
+}
+
+// The lock commands of many clients go to the upstream together, and each client gets its own
+// answer, errors included.
+func TestLocksOfManyClients(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	admin := proxytest.Dial(t, server.Addr())
+	for i := range 4 {
+		admin.Do(fmt.Sprint("RPUSH data", i, " x"))
+	}
+	manyLock(t, 2, p.Addr, "", "first", 20*time.Millisecond) // the scripts are known now
+	admin.Expect("CONFIG RESETSTAT", "+OK\r\n")
+	over := make(chan struct{})
+	var wrong sync.WaitGroup
+	for i := range 4 {
+		c := proxytest.Dial(t, p.Addr)
+		wrong.Go(func() { // ends with over
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				got := c.Do(fmt.Sprint("LOCK data", i, " 30"))
+				if !strings.HasPrefix(got, "-WRONGTYPE ") {
+					t.Errorf("LOCK of a list: %q", got)
+					return
+				}
+			}
+		})
+	}
+	pairs := manyLock(t, 32, p.Addr, "", "k", time.Second)
+	close(over)
+	wrong.Wait()
+	calls := 0
+	stats := admin.Do("INFO commandstats")
+	if _, text, found := strings.Cut(stats, "cmdstat_evalsha:calls="); found {
+		fmt.Sscan(text, &calls)
+	}
+	t.Logf("%d pairs took %d scripts", pairs, calls)
+	if int64(calls) > 3*pairs {
+		t.Errorf("%d pairs of LOCK and UNLOCK, and a LOCK that is refused, took %d scripts", pairs,
+			calls)
+	}
+}
+
+// What a user may not do is refused to that client alone, though Redis refuses the whole batch.
+func TestLocksOfManyClientsAndRights(t *testing.T) {
+	t.Parallel()
+	for _, rights := range []string{"+@all", "+@all -script"} {
+		server, p := proxytest.StartBoth(t)
+		admin := proxytest.Dial(t, server.Addr())
+		admin.Expect("ACL SETUSER u on >pw ~ok* &lockproxy* "+rights, "+OK\r\n")
+		over := make(chan struct{})
+		var others sync.WaitGroup
+		others.Go(func() { // ends with over
+			c := proxytest.Dial(t, p.Addr)
+			c.Expect("AUTH u pw", "+OK\r\n")
+			for i := 0; ; i++ {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if got := c.Do("LOCK forbidden 30"); !strings.HasPrefix(got, "-NOPERM ") {
+					t.Errorf("LOCK of a key that the user may not touch: %q", got)
+				}
+				if i%5 == 0 {
+					admin.Expect("SCRIPT FLUSH", "+OK\r\n")
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+		pairs := manyLock(t, 16, p.Addr, "AUTH u pw", "ok", time.Second)
+		close(over)
+		others.Wait()
+		if pairs < 20 {
+			t.Errorf("%s: only %d pairs", rights, pairs)
+		}
+	}
+}
+
+// On a full server a LOCK is refused, but what goes with it is not: an UNLOCK makes room.
+func TestLockBatchOnAFullServer(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	held := c.Lock("held 30")
+	c.Expect(proxytest.Unlock("k", c.Lock("k 30")), ":1\r\n")
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("CONFIG SET maxmemory 1", "+OK\r\n")
+	c.Send("LOCK k 30", "LOCKINFO held", proxytest.Unlock("held", held), "LOCKINFO k")
+	if got := c.Reply(); !strings.HasPrefix(got, "-OOM ") {
+		t.Errorf("LOCK on a full server: %q", got)
+	}
+	if got := c.Reply(); !strings.HasPrefix(got, "*") {
+		t.Errorf("LOCKINFO: %q", got)
+	}
+	c.WantReply(":1\r\n")
+	if got := c.Reply(); got != "$-1\r\n" && got != "*-1\r\n" {
+		t.Errorf("LOCKINFO of a free lock: %q", got)
+	}
+}
+
+// A client that closes while the upstream is silent leaves no lock behind, and a shutdown does not
+// wait for it.
+func TestLockIsAskedWhenTheClientCloses(t *testing.T) {
+	t.Parallel()
+	for _, shutdown := range []bool{false, true} {
+		server, p := proxytest.StartBoth(t)
+		const clients = 20
+		warm := proxytest.Dial(t, p.Addr)
+		warm.Expect(proxytest.Unlock("k", warm.Lock("k 30")), ":1\r\n")
+		var conns []*proxytest.Conn
+		for range clients {
+			c := proxytest.Dial(t, p.Addr)
+			c.Expect("PING", "+PONG\r\n")
+			conns = append(conns, c)
+		}
+		server.Pause()
+		for i, c := range conns {
+			c.Send(fmt.Sprint("LOCK k", i, " 30"))
+		}
+		time.Sleep(50 * time.Millisecond)
+		if shutdown {
+			wait := proxytest.Shutdown(t, p, 3*time.Second)
+			time.Sleep(100 * time.Millisecond)
+			server.Resume()
+			for i, c := range conns {
+				if got := c.Reply(); !tokenReply.MatchString(got) {
+					t.Errorf("LOCK %d: %q", i, got)
+				}
+				c.Close()
+			}
+			if err := wait(); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		for _, c := range conns {
+			c.Close()
+		}
+		time.Sleep(400 * time.Millisecond)
+		server.Resume()
+		proxytest.Eventually(t, 5*time.Second, "the locks are free", func() bool {
+			for i := range clients {
+				if warm.Do(fmt.Sprint("EXISTS k", i)) != ":0\r\n" {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
+
+// An upstream may be so slow that it leaves out calls of a batch: they are asked again.
+func TestCallsThatWereLeftOut(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), nil)
+	c := proxytest.SharedClient(t, p.Addr)
+	c.Expect(proxytest.Unlock("k", c.Lock("k 30")), ":1\r\n")
+	// Records of many waiting proxies are what takes a script longest.
+	admin := proxytest.Dial(t, server.Addr())
+	now := time.Now().UnixMilli()
+	var waiting []string
+	for i := range 2000 {
+		waiting = append(waiting, fmt.Sprintf("p%d:%d:0:%d", i, now+60_000, now))
+	}
+	var pipeline []string
+	const locks = 32
+	for i := range locks {
+		key := fmt.Sprint("slow", i)
+		admin.DoWords("SET", lockcmd.RecordKey([]byte(key)), fmt.Sprintf(
+			"v1 1 0 0 0 0 0 released - 0 - %s\n", strings.Join(waiting, ",")))
+		pipeline = append(pipeline, "LOCK "+key+" 30")
+	}
+	began := time.Now()
+	c.Send(pipeline...)
+	for i := range locks {
+		if got := c.Reply(); !tokenReply.MatchString(got) {
+			t.Errorf("LOCK %d: %q", i, got)
+		}
+	}
+	t.Logf("%d slow locks took %v", locks, time.Since(began))
+	calls := 0
+	_, text, _ := strings.Cut(admin.Do("INFO commandstats"), "cmdstat_evalsha:calls=")
+	fmt.Sscan(text, &calls)
+	if calls < 8 {
+		t.Errorf("%d slow LOCKs have taken %d scripts: none was left out", locks, calls)
+	}
+}

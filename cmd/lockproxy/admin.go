@@ -17,8 +17,8 @@ type AdminOptions struct {
 	Admin          string        `group:"Watching" placeholder:"ADDRESS" help:"Serve /healthz, /readyz, /metrics and a live page at this host:port, with plain HTTP. Who reaches it sees the names of locks and their holders (default: not at all)."`
 	AdminToken     string        `group:"Watching" placeholder:"TOKEN" help:"Who logs in on the live page with this may release locks there; better given as LOCKPROXY_ADMIN_TOKEN. At least 16 characters (default: nobody may)."`
 	AdminTokenFile filled        `group:"Watching" placeholder:"FILE" help:"A file that holds --admin-token, such as a mounted secret."`
-	AdminPprof     bool          `group:"Watching" help:"Serve Go's profiles at --admin, below /debug/pprof/."`
-	LockHistory    size          `group:"Watching" default:"16mb" placeholder:"SIZE" help:"Memory for what happened to locks within the last hour; 0 keeps nothing (default ${default})."`
+	AdminPprof     bool          `advanced:"" group:"Watching" help:"Serve Go's profiles at --admin, below /debug/pprof/."`
+	LockHistory    size          `advanced:"" group:"Watching" default:"16mb" placeholder:"SIZE" help:"Memory for what happened to locks within the last hour; 0 keeps nothing (default ${default})."`
 	SlowWait       time.Duration `group:"Watching" default:"0" placeholder:"DURATION" help:"Log a line when a client has waited so long for a lock, with its holder; at most ten a second (default: none)."`
 }
 

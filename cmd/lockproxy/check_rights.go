@@ -46,6 +46,8 @@ var rights = []right{
 	{"spublish", []string{"waking waiters at other proxies at once"}, levelWarn,
 		[]any{"SPUBLISH", wakeChannel, ""}},
 	{"ssubscribe", []string{"being woken at once by other proxies"}, levelWarn, nil},
+	{"client|tracking", []string{"being told at once of changes by other clients"}, levelWarn,
+		[]any{"CLIENT", "TRACKING", "OFF"}},
 	{"scan", []string{"LOCKSCAN"}, levelWarn, []any{"SCAN", "0", "COUNT", "1"}},
 	{"watch", fencing, levelWarn, []any{"WATCH", probeKey}},
 	{"unwatch", fencing, levelWarn, []any{"UNWATCH"}},
@@ -84,7 +86,9 @@ func (c *checkCommand) lookAtRights(
 			found.add(levelFail, "rights", "could not be looked at: %v", err)
 			return
 		case strings.HasPrefix(text, "ERR unknown command"):
-			missing = append(missing, r)
+			found.add(r.level, "commands", "the server has no %s, which %s needs: it must be a "+
+				"Redis or Valkey with scripts and all of these commands",
+				strings.ToUpper(r.command), strings.Join(r.needs, ", "))
 		case !strings.Contains(text, "NOPERM"): // EXEC says EXECABORT, and that within it
 		case strings.Contains(text, "channel"):
 			channel = true
@@ -102,7 +106,7 @@ func (c *checkCommand) needs(r right) bool {
 	switch r.command {
 	case "wait":
 		return c.MinReplicas > 0
-	case "publish", "subscribe":
+	case "publish", "subscribe", "client|tracking":
 		return !c.upstream.IsCluster()
 	case "spublish", "ssubscribe":
 		return c.upstream.IsCluster()

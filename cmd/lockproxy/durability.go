@@ -10,14 +10,14 @@ import (
 
 // durabilityOptions are about upstreams with replicas, of which another may become the upstream.
 type durabilityOptions struct {
-	SentinelUser         string `group:"Replicas" placeholder:"NAME" help:"The user to log in to the Sentinels of a redis+sentinel:// upstream as."`
-	SentinelPassword     string `group:"Replicas" placeholder:"PASSWORD" help:"Its password. Others on this machine may see a command line: set LOCKPROXY_SENTINEL_PASSWORD instead."`
-	SentinelPasswordFile filled `group:"Replicas" placeholder:"FILE" help:"A file that holds --sentinel-password, such as a mounted secret."`
+	SentinelUser         string `advanced:"" group:"Replicas" placeholder:"NAME" help:"The user to log in to the Sentinels of a redis+sentinel:// upstream as."`
+	SentinelPassword     string `advanced:"" group:"Replicas" placeholder:"PASSWORD" help:"Its password. Others on this machine may see a command line: set LOCKPROXY_SENTINEL_PASSWORD instead."`
+	SentinelPasswordFile filled `advanced:"" group:"Replicas" placeholder:"FILE" help:"A file that holds --sentinel-password, such as a mounted secret."`
 
 	MinReplicas    int           `group:"Replicas" default:"0" placeholder:"N" help:"Give out a lock only once so many replicas have it; else it is taken back and the answer is NOREPLICAS (default ${default}). See docs/durability.md for what that gives."`
-	ReplicaTimeout time.Duration `group:"Replicas" default:"500ms" placeholder:"DURATION" help:"How long they may take for that (default ${default})."`
-	TakeoverGuard  time.Duration `group:"Replicas" default:"0s" placeholder:"DURATION" help:"How long after a lock's expiry nobody else gets it, for servers whose clocks differ (default ${default}). The same at every proxy."`
-	FailoverHold   time.Duration `group:"Replicas" default:"0s" placeholder:"DURATION" help:"Give out no lock for so long after Sentinels have named a new master, or a replica has become one of a cluster: it may lack the last locks of the old one (default ${default})."`
+	ReplicaTimeout time.Duration `advanced:"" group:"Replicas" default:"500ms" placeholder:"DURATION" help:"How long they may take for that (default ${default})."`
+	TakeoverGuard  time.Duration `advanced:"" group:"Replicas" default:"0s" placeholder:"DURATION" help:"How long after a lock's expiry nobody else gets it, for servers whose clocks differ (default ${default}). The same at every proxy."`
+	FailoverHold   time.Duration `advanced:"" group:"Replicas" default:"0s" placeholder:"DURATION" help:"Give out no lock for so long after Sentinels have named a new master, or a replica has become one of a cluster: it may lack the last locks of the old one (default ${default})."`
 }
 
 // check looks at what the types alone don't say.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"regexp"
 	"runtime"
-	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -37,10 +36,11 @@ const smallMachine = 2
 type program struct {
 	Serve serveCommand `cmd:"" default:"withargs" help:"Stand in front of a Redis and serve clients. This is what happens without a command."`
 	Run   runCommand   `cmd:"" help:"Hold a lock while a command runs."`
-	Check checkCommand `cmd:"" help:"Look whether the configuration is valid and what the upstream offers."`
+	Check checkCommand `cmd:"" help:"Check the configuration and the Redis behind it."`
 	Top   topCommand   `cmd:"" help:"Show the locks that are held, live in a terminal or once."`
 
-	Version bool `env:"-" help:"Print the version and exit."`
+	HelpAll helpAll `env:"-" help:"Show the rarely needed flags too."`
+	Version bool    `env:"-" help:"Print the version and exit."`
 }
 
 // command is what the arguments have asked for, with its flags read.
@@ -83,12 +83,13 @@ func parse(args []string, stdout io.Writer) (command, error) {
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := parser.Parse(args)
+	parsed, err := parser.Parse(asFlags(args))
 	switch {
 	case exited:
 		return nil, nil
 	case err != nil:
-		return selected(err), errors.New(withoutPassword(err.Error()) + "; see lockproxy --help")
+		cmd, name := selected(err)
+		return cmd, fmt.Errorf("%s; see lockproxy%s --help", withoutPassword(err.Error()), name)
 	case asked.Version:
 		fmt.Fprintln(stdout, "lockproxy", version)
 		return nil, nil
@@ -108,37 +109,21 @@ func newParser(asked *program, stdout io.Writer, exit func(int)) (*kong.Kong, er
 	return kong.New(asked, kong.Name("lockproxy"), kong.Description(description),
 		kong.DefaultEnvars("LOCKPROXY"),
 		kong.Writers(stdout, io.Discard), kong.Exit(exit), kong.Help(printHelp),
-		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}))
+		kong.ConfigureHelp(helpOptions))
 }
 
-// selected is the command whose arguments made no sense, or nil.
-func selected(err error) command {
+// selected is the command whose arguments made no sense, or nil, and its name behind a space if it
+// must be given.
+func selected(err error) (cmd command, name string) {
 	var failed *kong.ParseError
 	if !errors.As(err, &failed) || failed.Context.Selected() == nil {
-		return nil
+		return nil, ""
 	}
-	return failed.Context.Selected().Target.Addr().Interface().(command)
-}
-
-// printHelp prints kong's help, and without a command that of serving, with the other commands
-// above it.
-func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
-	if ctx.Selected() != nil {
-		return kong.DefaultHelpPrinter(options, ctx)
+	node := failed.Context.Selected()
+	if node != failed.Context.Model.DefaultCmd {
+		name = " " + node.Name
 	}
-	fmt.Fprintf(ctx.Stdout, "Usage: lockproxy [serve] [flags]\n")
-	for _, cmd := range ctx.Model.Children {
-		if cmd != ctx.Model.DefaultCmd && !cmd.Hidden {
-			fmt.Fprintf(ctx.Stdout, "       lockproxy %s\n",
-				strings.TrimPrefix(cmd.Summary(), "lockproxy "))
-		}
-	}
-	serve := ctx.Model.DefaultCmd
-	shown := *serve
-	shown.Help = ctx.Model.Help
-	ctx.Path = append(ctx.Path, &kong.Path{Parent: serve, Command: &shown, Flags: serve.Flags})
-	options.NoAppSummary = true
-	return kong.DefaultHelpPrinter(options, ctx)
+	return node.Target.Addr().Interface().(command), name
 }
 
 // withoutPassword takes the credentials of URLs out of what the command line's parser quotes.

@@ -24,21 +24,21 @@ type options struct {
 	Config string `group:"Serving" placeholder:"FILE" help:"Read settings from this file: TOML, with the names of flags, as in max-clients = 5000. SIGHUP reads it again."`
 
 	Listen          string        `group:"Serving" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where clients connect: host:port, unix:///path for a Unix socket, or systemd for that of a .socket unit (default ${default})."`
-	ListenMode      fileMode      `group:"Serving" default:"0700" placeholder:"MODE" help:"Permissions of the Unix socket, octal; who may write to it may connect (default ${default})."`
+	ListenMode      fileMode      `advanced:"" group:"Serving" default:"0700" placeholder:"MODE" help:"Permissions of the Unix socket, octal; who may write to it may connect (default ${default})."`
 	Upstream        filled        `group:"Serving" placeholder:"URL" help:"The Redis to stand in front of: redis://[user:pass@]host:port[/db], rediss:// for TLS, unix://[user:pass@]/path[?db=n], redis+sentinel://[user:pass@]host:port,host:port/group[/db] (rediss+sentinel:// for TLS) for the master that Sentinels name, or redis+cluster://[user:pass@]host:port,host:port (rediss+cluster:// for TLS) for a whole Redis Cluster, some of whose nodes are named. Clients start as this user, in this database. Without it: an in-memory store, for trying out, on loopback only."`
 	UpstreamFile    filled        `group:"Serving" placeholder:"FILE" help:"A file that holds the URL of --upstream, such as a mounted secret."`
 	Embedded        bool          `group:"Serving" help:"Serve the in-memory store to other machines too, for trying out: nothing is kept, and no other proxy knows of its locks."`
-	UpstreamMode    string        `group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: plain requests of many clients go by a few shared connections, all others by the client's own. dedicated: everything goes by the client's own (default ${default})."`
-	UpstreamConns   int           `group:"Serving" default:"1" placeholder:"N" help:"Connections that the clients of one user, database and protocol share at most (default ${default})."`
-	HomeIdle        time.Duration `group:"Serving" default:"0" placeholder:"DURATION" help:"After how long a client's own connection to Redis is closed that it has not needed, if nothing was changed on it; it is opened again on demand. 0 is never (default ${default})."`
-	ClusterAnnounce string        `group:"Serving" placeholder:"HOST:PORT" help:"In front of a Redis Cluster: the address that clients which know Redis Cluster are told to use (default: the one that each has come to)."`
-	DialTimeout     time.Duration `group:"Serving" default:"5s" placeholder:"DURATION" help:"For connecting and logging in to the upstream (default ${default})."`
+	UpstreamMode    string        `advanced:"" group:"Serving" enum:"shared,dedicated" default:"shared" placeholder:"MODE" help:"shared: plain requests of many clients go by a few shared connections, all others by the client's own. dedicated: everything goes by the client's own (default ${default})."`
+	UpstreamConns   int           `advanced:"" group:"Serving" default:"1" placeholder:"N" help:"Connections that the clients of one user, database and protocol share at most (default ${default})."`
+	HomeIdle        time.Duration `advanced:"" group:"Serving" default:"0" placeholder:"DURATION" help:"After how long a client's own connection to Redis is closed that it has not needed, if nothing was changed on it; it is opened again on demand. 0 is never (default ${default})."`
+	ClusterAnnounce string        `advanced:"" group:"Serving" placeholder:"HOST:PORT" help:"In front of a Redis Cluster: the address that clients which know Redis Cluster are told to use (default: the one that each has come to)."`
+	DialTimeout     time.Duration `advanced:"" group:"Serving" default:"5s" placeholder:"DURATION" help:"For connecting and logging in to the upstream (default ${default})."`
 	ShutdownTimeout time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"After SIGTERM or SIGINT: for running commands and transactions to finish and locks to be released (default ${default})."`
 	ShutdownDelay   time.Duration `group:"Serving" default:"0s" placeholder:"DURATION" help:"How long after SIGTERM or SIGINT clients are served as before while /readyz says no, so that balancers send them elsewhere (default ${default})."`
-	Handover        string        `group:"Serving" placeholder:"PATH" help:"A Unix socket by which a new process takes over from a running one: start it with the same --listen and --handover, and the running one hands it the listening socket, finishes and ends."`
+	Handover        string        `advanced:"" group:"Serving" placeholder:"PATH" help:"A Unix socket by which a new process takes over from a running one: start it with the same --listen and --handover, and the running one hands it the listening socket, finishes and ends."`
 
 	ProxyProtocolFrom string        `group:"Serving" placeholder:"CIDR,..." help:"Networks whose connections begin with a PROXY protocol header, version 1 or 2, such as a load balancer's; one without is closed. From elsewhere such a header is no more than a bad request."`
-	HandshakeTimeout  time.Duration `group:"Serving" default:"10s" placeholder:"DURATION" help:"For a client's PROXY header and TLS handshake (default ${default})."`
+	HandshakeTimeout  time.Duration `advanced:"" group:"Serving" default:"10s" placeholder:"DURATION" help:"For a client's PROXY header and TLS handshake (default ${default})."`
 
 	TLSCert            string `name:"tls-cert" group:"TLS" placeholder:"FILE" help:"Serve clients with TLS: the certificate and its chain, PEM. SIGHUP reads all of these files again; if one is bad, those before stay in use."`
 	TLSKey             string `name:"tls-key" group:"TLS" placeholder:"FILE" help:"The key of --tls-cert, PEM."`
@@ -46,18 +46,18 @@ type options struct {
 	UpstreamCA         string `group:"TLS" placeholder:"FILE" help:"The authorities that may have signed the certificate of a rediss:// upstream, PEM (default: the system's)."`
 	UpstreamCert       string `group:"TLS" placeholder:"FILE" help:"The certificate to show to the upstream, PEM."`
 	UpstreamKey        string `group:"TLS" placeholder:"FILE" help:"The key of --upstream-cert, PEM."`
-	UpstreamServerName string `group:"TLS" placeholder:"NAME" help:"The name that the upstream's certificate must have (default: the URL's host; of a cluster or of what Sentinels name, each server's)."`
+	UpstreamServerName string `advanced:"" group:"TLS" placeholder:"NAME" help:"The name that the upstream's certificate must have (default: the URL's host; of a cluster or of what Sentinels name, each server's)."`
 
 	MaxClients   int  `group:"Limits" default:"10000" placeholder:"N" help:"Clients at one time; more are refused (default ${default})."`
-	ClientBuffer size `group:"Limits" default:"1mb" placeholder:"SIZE" help:"Largest request that is held whole: a lock command, AUTH, HELLO, CLIENT or COMMAND; others are streamed. Sizes are written as in redis.conf: 64kb, 1mb, 2gb (default ${default})."`
-	MaxUnread    size `group:"Limits" default:"1gb" placeholder:"SIZE" help:"Room in temporary files for replies that slow clients have not read yet, all together; a client for whose replies none is left is closed, and the log says so (default ${default})."`
-	MaxArgs      int  `group:"Limits" default:"2147483647" placeholder:"N" help:"Most arguments of one request (default ${default}, which is Redis's)."`
-	MaxBulk      size `group:"Limits" default:"512mb" placeholder:"SIZE" help:"Longest argument: the upstream's proto-max-bulk-len (default ${default})."`
-	MaxInline    size `group:"Limits" default:"64kb" placeholder:"SIZE" help:"Longest inline request (default ${default}, which is Redis's)."`
+	ClientBuffer size `advanced:"" group:"Limits" default:"1mb" placeholder:"SIZE" help:"Largest request that is held whole: a lock command, AUTH, HELLO, CLIENT or COMMAND; others are streamed. Sizes are written as in redis.conf: 64kb, 1mb, 2gb (default ${default})."`
+	MaxUnread    size `advanced:"" group:"Limits" default:"1gb" placeholder:"SIZE" help:"Room in temporary files for replies that slow clients have not read yet, all together; a client for whose replies none is left is closed, and the log says so (default ${default})."`
+	MaxArgs      int  `advanced:"" group:"Limits" default:"2147483647" placeholder:"N" help:"Most arguments of one request (default ${default}, which is Redis's)."`
+	MaxBulk      size `advanced:"" group:"Limits" default:"512mb" placeholder:"SIZE" help:"Longest argument: the upstream's proto-max-bulk-len (default ${default})."`
+	MaxInline    size `advanced:"" group:"Limits" default:"64kb" placeholder:"SIZE" help:"Longest inline request (default ${default}, which is Redis's)."`
 
 	MaxTimeout     time.Duration `group:"Locks" default:"24h" placeholder:"DURATION" help:"Longest timeout that LOCK accepts (default ${default})."`
-	TimestampUnit  string        `group:"Locks" enum:"ms,s" default:"ms" placeholder:"ms|s" help:"Unit of the expiry time written at a lock's key: what the foreign clients (SETNX) next to LOCK use (default ${default})."`
-	FenceRetention time.Duration `group:"Locks" default:"10m" placeholder:"DURATION" help:"How long a lock's last token is remembered after its end, so that tokens rise even if the upstream's clock steps back (default ${default})."`
+	TimestampUnit  string        `advanced:"" group:"Locks" enum:"ms,s" default:"ms" placeholder:"ms|s" help:"Unit of the expiry time written at a lock's key: what the foreign clients (SETNX) next to LOCK use (default ${default})."`
+	FenceRetention time.Duration `advanced:"" group:"Locks" default:"10m" placeholder:"DURATION" help:"How long a lock's last token is remembered after its end, so that tokens rise even if the upstream's clock steps back (default ${default})."`
 
 	Park     time.Duration `group:"Locks" default:"0s" placeholder:"DURATION" help:"Let clients of other lock libraries wait in line: by how much the nil of a SET key value NX PX|EX may be delayed for a lock that was seen being taken. Released meanwhile, it is given first come, first served. 0 is not at all (default ${default})."`
 	ParkKeys string        `group:"Locks" default:"*" placeholder:"PATTERN" help:"The keys that --park is for, a pattern as for KEYS (default ${default})."`

@@ -256,8 +256,8 @@ settings.configure(SECRET_KEY="x", INSTALLED_APPS=["django.contrib.contenttypes"
 from django.core.management import execute_from_command_line
 execute_from_command_line(sys.argv)
 `})
-	const command = "lockproxy run --key migrate --wait 600 -- /usr/bin/python3 manage.py migrate " +
-		"--no-input"
+	const command = "lockproxy run --key migrate --wait 600 -- " +
+		"/usr/bin/python3 manage.py migrate --no-input"
 	instances := []*background{r.start("one", command), r.start("two", command)}
 	applied, nothing := 0, 0
 	for _, b := range instances {

@@ -260,7 +260,7 @@ func (l *lane) ahead() (calls, replies int) {
 	switch {
 	case l.replies.refusing > 0:
 		return 0, l.replies.refusing
-	case len(l.batches) == 0 || l.replies.scan.Began():
+	case len(l.batches) == 0:
 		return 0, math.MaxInt
 	case l.batches[0].at > l.answered:
 		return 0, l.batches[0].at - l.answered

@@ -86,8 +86,13 @@ func drawStored(t *rapid.T) storedLock {
 		return fmt.Sprintf("%s:%d:%d:%d", proxy, now-ago, how, now-2*ago)
 	}
 
-	states := []string{"held", "held", "held", "released", "released", "reserved"}
+	states := []string{"held", "held", "held", "freed", "freed", "released", "reserved"}
 	state := rapid.SampledFrom(states).Draw(t, "state")
+	usual := ""
+	freed := state == "freed" // as UNLOCK leaves it
+	if freed {
+		state = "held"
+	}
 	expires := now + 30_000
 	if odd("expiry") {
 		expires = now + rapid.SampledFrom([]int64{-1, 0, 1, 1000}).Draw(t, "remaining")
@@ -107,7 +112,7 @@ func drawStored(t *rapid.T) storedLock {
 		connection1+","+connection2, connection1+",-", connection2)
 	number, client := pick("request", "1", "0", "2"), pick("client", "127.0.0.1:1", "-")
 	owner := pick("owner", "", "o1", "o2", "o1\nsecond line", " held - \n")
-	acquired := num(now - 20_000)
+	acquired := pick("acquired", num(now-20_000), num(expires-600_000), num(expires-600_001))
 	switch state {
 	case "released":
 		expires, written, acquired, session, owner = 0, "0", "0", "0", ""
@@ -130,9 +135,8 @@ func drawStored(t *rapid.T) storedLock {
 		st.record = "not a record"
 	}
 
-	usual := written
-	if state == "released" {
-		usual = ""
+	if state != "released" && !freed {
+		usual = written
 	}
 	switch value := pick("lock", usual, "", written, num(now-1), num(now+5000), num(second-1),
 		num(second+5), "1.79e+12", num(second)+".5", "another library's", "list", "0"); value {

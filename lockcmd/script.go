@@ -32,8 +32,8 @@ var (
 // BatchScript is the SHA of the script that runs several calls of others: see Script.Together.
 var BatchScript = batchScript.SHA
 
-// alone stands in front of a script that runs alone: it has nothing of what batch.lua hands over.
-const alone = "local fetched, clock\n"
+// alone stands in front of a script that runs alone: it reads what batch.lua hands over.
+var alone = readSource("stored")
 
 // newScript puts a script together from files in scripts. The last of them names it.
 func newScript(files ...string) *Script {
@@ -50,7 +50,7 @@ func newBatch(scripts ...*Script) *Script {
 	var source strings.Builder
 	source.WriteString("local scripts = {}\n")
 	for _, s := range scripts {
-		fmt.Fprintf(&source, "scripts.%s = function(KEYS, ARGV, fetched, clock)\n%s\nend\n",
+		fmt.Fprintf(&source, "scripts.%s = function(KEYS, ARGV, value, record, clock)\n%s\nend\n",
 			s.Name, strings.TrimPrefix(s.Source, alone))
 	}
 	source.WriteString(readSource("batch"))

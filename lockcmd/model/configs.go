@@ -63,7 +63,7 @@ func lockAlone() []config {
 				"SHORT_LOCKS END=7",
 			"", normal},
 		{"late, the clock is set back", late + "CLOCK_STEPS_BACK=2 SHORT_LOCKS END=6", "", normal},
-		{"tokens, forgotten", "CHECK_TOKENS RETENTION=1 ROUNDS=3 SHORT_LOCKS", "", normal},
+		{"tokens, forgotten", "CHECK_TOKENS RETENTION=1 STAYS_UP_TO=1 ROUNDS=3 SHORT_LOCKS", "", normal},
 		{"tokens, the clock is set back",
 			"CHECK_TOKENS RETENTION=3 CLOCK_STEPS_BACK=2 ROUNDS=3 SHORT_LOCKS", "", normal},
 	}

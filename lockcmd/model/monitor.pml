@@ -133,7 +133,7 @@ inline put_right() {
 
 /* A lock is taken that had expired and is gone by now: none that settles. */
 inline taken_fresh() {
-  if :: value == 0 && token > 0 && state != RELEASED && now < over + SETTLE -> fresh_until = now + SETTLE :: else fi
+  if :: value == 0 && token > 0 && state != RELEASED && !left_alone && now < over + SETTLE -> fresh_until = now + SETTLE :: else fi
 }
 
 inline taken_from_reservation(p) {

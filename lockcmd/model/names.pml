@@ -53,6 +53,9 @@
 #ifndef RETENTION
 #define RETENTION 3 /* --fence-retention */
 #endif
+#ifndef STAYS_UP_TO
+#define STAYS_UP_TO TIMEOUT /* unlock.lua: the longest timeout of which a release leaves the record; there it is RETENTION */
+#endif
 #ifndef PER_TICK
 #define PER_TICK 4 /* tokens that the upstream's clock has within a tick */
 #endif
@@ -104,3 +107,4 @@ hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fen
 #define SEEN_KILLED      12 /* a proxy is killed that has a waiter and has been told that the lock is reserved for it */
 #define SEEN_PAUSED      13 /* a holder who was paused past its timeout releases, when another has the lock */
 #define SEEN_GIVEN_BACK  14 /* a proxy gives back what is reserved for it, since nobody waits there any more */
+#define SEEN_STAYED      15 /* a lock is taken whose record the release before has left as it was */

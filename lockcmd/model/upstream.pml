@@ -13,12 +13,14 @@ byte connection;                                  /* the locker that holds it, o
 bit request;                                      /* which of that locker's requests; they alternate */
 byte waiting1, waiting2;                          /* proxies with waiters, + 1, the longest waiting first; 0 is none */
 byte seen[PROXIES];
+bit left_alone;                                   /* for the monitor: the lock was released, and the record left as it was */
 
 /* What a script answers. */
 hidden byte r_token;             /* lock, unlock: the token given, or 0 */
 hidden byte r_over;              /* lock: it settles */
 hidden byte r_until;             /* lock: when what refused it expires */
 hidden byte r_freed, r_self;     /* unlock, relock */
+hidden byte r_stays;             /* unlock: the record can stay as it is */
 hidden short r_repair;           /* settle: 1, 0 or -1 */
 
 hidden byte held, plain, over, for_me, taken_over, others_first;
@@ -59,7 +61,7 @@ inline read_lua() {
 inline write_key(text, until) { value = text; ttl = until; writer = BY_LOCK; touched() }
 
 inline record(t, e, w, s, st, c, r) {
-  token = t; expires = e; written = w; settles = s; state = st; connection = c; request = r;
+  token = t; expires = e; written = w; settles = s; state = st; connection = c; request = r; left_alone = 0;
   forgotten = (e + GUARD > now -> e + GUARD : now) + RETENTION
 }
 
@@ -139,6 +141,7 @@ inline lock_lua(i, p, how) {
         if :: taken_over && writer != BY_LOCK -> WITNESSED(SEEN_TAKEOVER) :: else fi;
         if :: !taken_over && SETTLING > 0 && state == RELEASED -> WITNESSED(SEEN_CARRIED) :: else fi;
         taken_from_reservation(p); taken_fresh();
+        if :: left_alone -> WITNESSED(SEEN_STAYED) :: else fi;
         until_ = (taken_over -> now + SETTLE : SETTLING);
         r_over = until_ > 0;
         at = now + TIMEOUT_OF(i); text_ = TEXT(at);
@@ -169,10 +172,19 @@ inline lock_lua(i, p, how) {
   (GUARD == 0 && token == tok && state == HELD && value == written && value > 0 && settles == 0 && waiting1 == 0 && \
   (kind == NONE || kind == NEXT || kind == FAIR) && TTL_PROVES && now < expires && (ttl == 0 || now < ttl))
 
+/* unlock.lua: whether a release leaves the record as it is, if its own proxy has no waiters either. */
+#ifdef BREAK_STAYS_WHILE_SETTLING
+#define SETTLED true
+#else
+#define SETTLED (settles == 0)
+#endif
+#define STAYS (held && state == HELD && SETTLED && waiting1 == 0 && TIMEOUT_OF(connection) <= STAYS_UP_TO)
+
 /* unlock.lua: frees what token tok holds, for locker i (NOBODY: an orphan's), at proxy p, whose wish is kind for nxt. */
 inline unlock_lua(tok, i, p, kind, nxt) {
   r_token = 0; r_self = false;
   read_lua();
+  r_stays = STAYS;
 #if defined(BREAK_NO_COMPARE)
   r_freed = (held && state == HELD) || plain;
 #elif defined(BREAK_UNLOCK_IGNORES_VALUE)
@@ -190,7 +202,7 @@ inline unlock_lua(tok, i, p, kind, nxt) {
 inline give_back_lua(p) {
   r_token = 0; r_self = false;
   read_lua();
-  r_freed = held && state == RESERVED && connection == p;
+  r_freed = held && state == RESERVED && connection == p; r_stays = 0;
   if :: r_freed -> WITNESSED(SEEN_GIVEN_BACK); hand_on(p, NONE, 0) :: else fi
 }
 
@@ -243,7 +255,11 @@ inline hand_on(p, kind, nxt) {
      :: else ->
         if :: value > 0 -> touched() :: else fi;
         value = 0; ttl = 0; writer = BY_LOCK;
-        if :: token > 0 -> record(token, 0, 0, until_, RELEASED, 0, 0) :: else fi
+        if
+        :: r_stays && kind == NONE -> left_alone = 1
+        :: !(r_stays && kind == NONE) && token > 0 -> record(token, 0, 0, until_, RELEASED, 0, 0)
+        :: else
+        fi
      fi;
      r_self = reserved_for == p + 1
   fi
@@ -303,6 +319,7 @@ inline remove_expired() {
   if :: ttl > 0 && now > ttl -> value = 0; ttl = 0; writer = BY_LOCK; touched() :: else fi;
   if
   :: token > 0 && now > forgotten ->
+     left_alone = 0;
      token = 0; expires = 0; written = 0; settles = 0; forgotten = 0; state = RELEASED; connection = 0; request = 0;
      waiting1 = 0; waiting2 = 0
   :: else

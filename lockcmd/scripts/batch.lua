@@ -22,7 +22,7 @@ for i = 1, #KEYS / 2 do
     local k, a = 2 * i - 1, 6 * i - 5
     local done, result = pcall(scripts[ARGV[a]], {KEYS[k], KEYS[k + 1]},
       {ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]},
-      {values[k], values[k + 1]}, clock)
+      values[k], values[k + 1], clock)
     if not done and type(result) ~= 'table' then
       local code = string.find(result, '^%u+ ') and '' or 'ERR '
       result = {err = code .. result}

@@ -11,37 +11,35 @@ ARGV[5]  "none", or the first waiter here: its timeout in ms, timeout and retent
 
 Returns 1, or the token given to the first waiter.
 ]]
-if ARGV[4] ~= '' then
-  local stored = fetched or redis.call('MGET', KEYS[1], KEYS[2])
-  local value, record = stored[1], stored[2]
-  if value and record and string.sub(record, 35, 50) == value .. ' 0 '
-    and string.sub(record, 66, 71) == ' held '
-    and (string.sub(record, 72, 72 + #ARGV[4]) == ARGV[4] .. ' '
-      or string.sub(record, 4, 19) == ARGV[4]) then
-    local line = string.find(record, '\n', 72, true)
-    local clock = clock or redis.call('TIME')
-    local micros = string.format('%06d', tonumber(clock[2]))
-    local ms = string.sub(micros, 1, 3)
-    local ttl = redis.pcall('PTTL', KEYS[1]) -- without one it is a foreign twin: see read.lua
-    if line and string.sub(record, line - 2, line - 1) == ' -' and clock[1] .. ms < value
-      and (type(ttl) ~= 'number' or ttl > 0) then
-      if ARGV[5] == 'none' then
-        redis.call('DEL', KEYS[1])
+if ARGV[4] ~= '' and value and record and string.sub(record, 35, 50) == value .. ' 0 '
+  and string.sub(record, 66, 71) == ' held '
+  and (string.sub(record, 72, 72 + #ARGV[4]) == ARGV[4] .. ' '
+    or string.sub(record, 4, 19) == ARGV[4]) then
+  local line = string.find(record, '\n', 72, true)
+  local micros = string.format('%06d', clock[2])
+  local ms = string.sub(micros, 1, 3)
+  local left = line and string.sub(record, line - 2, line - 1) == ' -'
+    and clock[1] .. ms < value and redis.pcall('PTTL', KEYS[1])
+  -- Without a TTL it is a foreign twin: see read.lua.
+  if left and (type(left) ~= 'number' or left > 0) then
+    if ARGV[5] == 'none' then
+      redis.call('DEL', KEYS[1])
+      if value - string.sub(record, 51, 63) - ARGV[3] > 0 then
         redis.call('SET', KEYS[2], string.sub(record, 1, 19) .. ' 0 0 0 0 0 released - 0 - -\n',
           'PX', ARGV[3])
-        return 1
       end
-      local timeout, ttl, holder = string.match(ARGV[5], '^(%d+) (%d+) (.*)$')
-      local token = clock[1] .. micros
-      if #token == 16 and token > string.sub(record, 4, 19) then
-        local over = ms + timeout
-        local text = string.format('%d%03d', clock[1] + math.floor(over / 1000), over % 1000)
-        -- A full server may refuse it; unlock.lua knows what to do then.
-        if not redis.pcall('SET', KEYS[1], text, 'PX', timeout).err then
-          redis.call('SET', KEYS[2], 'v1 ' .. token .. ' ' .. text .. ' ' .. text .. ' 0 '
-            .. clock[1] .. ms .. ' ' .. holder, 'PX', ttl)
-          return tonumber(token)
-        end
+      return 1
+    end
+    local timeout, ttl, holder = string.match(ARGV[5], '^(%d+) (%d+) (.*)$')
+    local token = clock[1] .. micros
+    if #token == 16 and token > string.sub(record, 4, 19) then
+      local over = ms + timeout
+      local text = string.format('%d%03d', clock[1] + math.floor(over / 1000), over % 1000)
+      -- A full server may refuse it; unlock.lua knows what to do then.
+      if not redis.pcall('SET', KEYS[1], text, 'PX', timeout).err then
+        redis.call('SET', KEYS[2], 'v1 ' .. token .. ' ' .. text .. ' ' .. text .. ' 0 '
+          .. clock[1] .. ms .. ' ' .. holder, 'PX', ttl)
+        return tonumber(token)
       end
     end
   end

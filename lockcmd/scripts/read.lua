@@ -1,4 +1,4 @@
---[[ The first part of each script here, behind the fast paths: reads the lock and its record.
+--[[ In each script here, behind the fast paths: takes the lock and its record apart.
 
 KEYS[1]  the lock. It holds the Unix time at which it expires, in seconds or ms, told apart by
          size. It has expired when now >= that time.
@@ -10,7 +10,8 @@ KEYS[2]  its record: "v1 token expires value grace acquired session state connec
   value       what was written at the lock
   session     1 while a proxy renews it, otherwise 0
   state       held; reserved: kept for a short time for the first waiter of the proxy that is named
-              as `connection`; or released
+              as `connection`; or released. The first two are over as soon as the key is missing,
+              outside a grace period: so UNLOCK mostly leaves the record as it is
   connection  the connections that were given the lock, the last to ask first, with commas between.
               There are several only if the owner asked again elsewhere. A connection that can't
               have the lock any more is taken out; the lock is freed with the last. "-" stands for
@@ -29,14 +30,9 @@ ARGV[1]  the arguments that each script lists as A[1], A[2], …, with blanks be
 ARGV[2]  the owner's name, or "", for the scripts that take one
 ARGV[3] to ARGV[5]  for the fast paths of lock and unlock
 
-`fetched`, the values of the two keys, and `clock`, the time, come from batch.lua, otherwise nil.
-
 Foreign clients lock with SETNX and timestamps, and know no LOCK. Only this server's clock counts.
 ]]
-local clock = clock or redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local stored = fetched or redis.call('MGET', KEYS[1], KEYS[2])
-local value, record = stored[1], stored[2]
 
 local A = {}
 for field in string.gmatch(ARGV[1] or '', '%S+') do A[#A + 1] = field end

@@ -134,7 +134,11 @@ if reserved_for then
     waiting = join(others), owner = ''}, retention)
 else
   redis.call('DEL', KEYS[1])
-  if token then
+  -- A held lock's record can stay: the key is missing. It must list no proxy, and not live for much
+  -- longer than need be. In seconds a foreign client could well write the same timestamp again.
+  local stays = held and state == 'held' and grace == 0 and waiting == '-' and wanted == 'none'
+    and #written == 13 and expires - acquired <= retention
+  if token and not stays then
     write_record({token = last, expires = 0, value = '0', grace = grace_end(), acquired = 0,
       session = '0', state = 'released', connection = '-', request = '0', client = '-',
       waiting = join(others), owner = ''}, retention)

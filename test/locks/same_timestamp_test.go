@@ -10,18 +10,23 @@ import (
 )
 
 // A recipe's timestamp can be the same as the one that LOCK had written, easily so in seconds. The
-// lock is the recipe's: no lock command frees, renews or fences by it.
+// lock is the recipe's: no lock command frees, renews or fences by it, whether the key was deleted
+// under LOCK's holder or released.
 func TestSameTimestampIsForeign(t *testing.T) {
 	server, ms := proxytest.StartBoth(t)
 	seconds := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.Locks.Seconds = true })
 	direct := proxytest.GoRedis(t, server.Addr())
 	for unit, p := range map[string]*proxytest.Proxy{"ms": ms, "s": seconds} {
-		for _, proof := range []string{"token", "connection"} {
+		for i, proof := range []string{"token", "connection", "token", "connection"} {
 			key := "job-" + unit + "-" + proof
 			a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 			token := strconv.FormatInt(a.Lock(key+" 30"), 10)
 			value := direct.Get(proxytest.Ctx, key).Val()
-			direct.Del(proxytest.Ctx, key)
+			if i < 2 {
+				direct.Del(proxytest.Ctx, key)
+			} else {
+				a.Expect("UNLOCK "+key, ":1\r\n")
+			}
 			if !direct.SetNX(proxytest.Ctx, key, value, 0).Val() {
 				t.Fatal("SETNX lost")
 			}

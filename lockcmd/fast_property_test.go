@@ -86,7 +86,7 @@ func drawStored(t *rapid.T) storedLock {
 		return fmt.Sprintf("%s:%d:%d:%d", proxy, now-ago, how, now-2*ago)
 	}
 
-	states := []string{"held", "held", "held", "freed", "freed", "released", "reserved"}
+	states := []string{"held", "held", "held", "held", "freed", "released", "reserved"}
 	state := rapid.SampledFrom(states).Draw(t, "state")
 	usual := ""
 	freed := state == "freed" // as UNLOCK leaves it
@@ -105,8 +105,15 @@ func drawStored(t *rapid.T) storedLock {
 	st.token = pick("token", num(clock-60_000_000),
 		num(clock-1), num(clock), num(clock+1), "7", num(10*clock), "9999999999999999")
 	settles := pick("grace", "0", num(now-1), num(now), num(now+1500))
-	waiting := pick("waiting", "-", waits("p2", 100, 0), waits("p2", 5000, 0), waits("p1", 100, 0),
-		waits("p2", 100, 1), waits("p1", 1, 0)+","+waits("p2", 1, 2))
+	waiting := "-"
+	for range rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2}).Draw(t, "waiting proxies") {
+		proxy := waits(pick("proxy", "p2", "p1", "p-3"),
+			rapid.SampledFrom([]int64{0, 100, 999}).Draw(t, "seen"),
+			rapid.SampledFrom([]int64{0, 0, 2}).Draw(t, "how"))
+		proxy = pick("entry", proxy, waits("p2", 1000, 0), waits("p2", 100, 1), "p2:1:0:",
+			fmt.Sprintf("p2:%d:0", now-100))
+		waiting = strings.TrimPrefix(waiting+","+proxy, "-,")
+	}
 	session := pick("session", "0", "1")
 	connections := pick("connections", connection1, connection1+"2", connection2+","+connection1,
 		connection1+","+connection2, connection1+",-", connection2)
@@ -265,9 +272,9 @@ func TestFastPathProperty(t *testing.T) {
 		recorded[s] = redis.NewScript(strings.Replace(recordedRun, "%s", s.Source, 1))
 	}
 
-	acquired, released, handedOver := 0, 0, 0 // by the fast paths
+	acquired, released, handedOver, othersWait := 0, 0, 0, 0 // by the fast paths
 	rapid.Check(t, func(t *rapid.T) {
-		for range 20 {
+		for range 50 {
 			st := drawStored(t)
 			c := drawCall(t, l, st)
 			got := st.run(t, client, recorded[c.Script], c)
@@ -288,6 +295,9 @@ func TestFastPathProperty(t *testing.T) {
 				if n > 1 {
 					handedOver++
 				}
+				if n > 1 && strings.Contains(got[1], " p2:") {
+					othersWait++
+				}
 				// The long path says whose lock it was, too.
 				got[0] = strings.Trim(fmt.Sprint(unlockScript.expandShortReply(n)), "]")
 				want[0] = want[0][:min(len(got[0]), len(want[0]))]
@@ -297,8 +307,8 @@ func TestFastPathProperty(t *testing.T) {
 			}
 		}
 	})
-	if min(acquired, released, handedOver) < 20 {
-		t.Errorf("the fast paths have served %d LOCKs, and %d UNLOCKs, %d of them with a waiter",
-			acquired, released, handedOver)
+	if min(acquired, released, handedOver, othersWait) < 20 {
+		t.Errorf("the fast paths have served %d LOCKs, and %d UNLOCKs, %d of them with a waiter, %d "+
+			"while other proxies wait", acquired, released, handedOver, othersWait)
 	}
 }

@@ -166,7 +166,12 @@ func (l *Locks) fastUnlock(p proof, offer handOver) fastArgs {
 	case "next", "fair":
 		r := offer.next.lockRequest
 		lives := r.timeout + l.cfg.FenceRetention
-		fast[2] = milliseconds(r.timeout) + " " + milliseconds(lives) + " " + r.holderFields()
+		proxy := l.proxy
+		if offer.kind == "fair" {
+			proxy = "-"
+		}
+		fast[2] = proxy + " " + milliseconds(r.timeout) + " " + milliseconds(lives) + " " +
+			r.holderFields()
 	default:
 		return noFastPath
 	}

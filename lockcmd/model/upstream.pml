@@ -169,8 +169,8 @@ inline lock_lua(i, p, how) {
 
 /* fast_unlock.lua: what the short way of UNLOCK takes for held. */
 #define FAST_UNLOCK(tok, kind) \
-  (GUARD == 0 && token == tok && state == HELD && value == written && value > 0 && settles == 0 && waiting1 == 0 && \
-  (kind == NONE || kind == NEXT || kind == FAIR) && TTL_PROVES && now < expires && (ttl == 0 || now < ttl))
+  (GUARD == 0 && token == tok && state == HELD && value == written && value > 0 && settles == 0 && \
+  (kind == NEXT || waiting1 == 0 && (kind == NONE || kind == FAIR)) && TTL_PROVES && now < expires && (ttl == 0 || now < ttl))
 
 /* unlock.lua: whether a release leaves the record as it is, if its own proxy has no waiters either. */
 #ifdef BREAK_STAYS_WHILE_SETTLING

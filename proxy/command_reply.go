@@ -78,6 +78,9 @@ func newCommandQuery(args [][]byte, proto int) *commandQuery {
 	default:
 		return nil
 	}
+	if sub == "docs" {
+		q.refused = q.withoutDocs
+	}
 	return q
 }
 
@@ -103,7 +106,11 @@ func (q *commandQuery) answer(raw []byte) []byte {
 	if q.named() && len(elems) > 0 && elems[0][0] == '*' {
 		// An upstream without subcommands, as the embedded store: it always answers as COMMAND.
 		text := "ERR unknown subcommand '" + string(q.args[1]) + "'. Try COMMAND HELP."
-		return resp.AppendError(nil, text)
+		raw = resp.AppendError(nil, text)
+		if q.refused != nil {
+			raw = q.refused(raw)
+		}
+		return raw
 	}
 	return q.merge(raw, kind, elems)
 }

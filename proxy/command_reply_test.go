@@ -35,7 +35,7 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 	for _, c := range []struct{ request, reply, want string }{
 		{"COMMAND INFO unlock", "*2\r\n*-1\r\n" + old, "*1\r\n*6\r\n$6\r\nunlock\r\n:-2\r\n" +
 			"*2\r\n+write\r\n+noscript\r\n:1\r\n:1\r\n:1\r\n"},
-		{"COMMAND DOCS lock", "-ERR Unknown subcommand", "-ERR Unknown subcommand"},
+		{"COMMAND DOCS lock", "-NOPERM no", "-NOPERM no"},
 		{"COMMAND GETKEYSANDFLAGS LOCK a 1", "-ERR Unknown subcommand", "-ERR Unknown subcommand"},
 		{"COMMAND GETKEYS LOCK a 1", "-ERR Invalid command specified\r\n", "*1\r\n$1\r\na\r\n"},
 		{"COMMAND GETKEYS LOCK a 1", "*1\r\n$1\r\nx\r\n", "*1\r\n$1\r\nx\r\n"},
@@ -56,5 +56,47 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 	if err != nil || len(elems) != 7 || string(elems[0]) != old ||
 		!strings.HasPrefix(string(elems[6]), "*6\r\n$5\r\nfence\r\n") {
 		t.Errorf("COMMAND: %q, %v", all, err)
+	}
+}
+
+// An upstream that doesn't know COMMAND DOCS, or answers it as COMMAND, doesn't keep redis-cli from
+// hinting the lock commands and all others.
+func TestDocsWhereTheUpstreamHasNone(t *testing.T) {
+	for _, reply := range []string{"-ERR Unknown subcommand\r\n", "*1\r\n*1\r\n$3\r\nget\r\n"} {
+		for _, c := range []struct {
+			request string
+			proto   int
+			want    []string // some of the names, in order
+			pairs   int      // at least
+		}{
+			{"COMMAND DOCS", 2, []string{"set", "lock", "fence"}, 200},
+			{"COMMAND DOCS", 3, []string{"get", "lock", "fence"}, 200},
+			{"COMMAND DOCS lock GET nothing", 3, []string{"lock", "get"}, 2},
+			{"COMMAND DOCS unlock", 2, []string{"unlock"}, 1},
+		} {
+			var args [][]byte
+			for _, word := range strings.Fields(c.request) {
+				args = append(args, []byte(word))
+			}
+			raw := newCommandQuery(args, c.proto).answer([]byte(reply))
+			kind, elems, err := resp.Elements(raw)
+			if want := map[int]byte{2: '*', 3: '%'}[c.proto]; err != nil || kind != want {
+				t.Fatalf("%s: %c, %v", c.request, kind, err)
+			}
+			if len(elems) < 2*c.pairs || c.pairs < 200 && len(elems) > 2*c.pairs {
+				t.Errorf("%s: %d pairs, want %d", c.request, len(elems)/2, c.pairs)
+			}
+			for i := 0; i < len(elems); i += 2 {
+				if len(c.want) > 0 && bulkText(elems[i]) == c.want[0] {
+					c.want = c.want[1:]
+				}
+				if doc, err := resp.ParseValue(elems[i+1]); err != nil || len(doc.Elems) < 6 {
+					t.Errorf("%s: %s: %v", c.request, elems[i], err)
+				}
+			}
+			if len(c.want) > 0 {
+				t.Errorf("%s: no %v in its place", c.request, c.want)
+			}
+		}
 	}
 }

@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"io"
+	"strings"
+
+	"lockproxy/internal/resp"
+)
+
+// redisDocs is what Redis 7.0 answers to COMMAND DOCS in RESP3, without histories and complexities,
+// compressed. It stands in for upstreams that don't know COMMAND DOCS, so that redis-cli hints the
+// lock commands there, and still all others. TestRedisDocs writes it.
+//
+//go:embed command_docs.resp.gz
+var redisDocs []byte
+
+// withoutDocs makes the answer to COMMAND DOCS where the upstream doesn't know it.
+func (q *commandQuery) withoutDocs(raw []byte) []byte {
+	if bytes.HasPrefix(raw, []byte("-NOPERM")) {
+		return raw
+	}
+	var elems [][]byte
+	known := readRedisDocs().Elems
+	for i := 0; i+1 < len(known); i += 2 {
+		if q.asksDocsOf(string(known[i].Text)) {
+			elems = append(elems, q.name(string(known[i].Text)),
+				q.encode(func(e *resp.Encoder) { encodeValue(e, known[i+1]) }))
+		}
+	}
+	kind := byte('*')
+	if q.proto == 3 {
+		kind = '%'
+	}
+	return q.merge(nil, kind, elems)
+}
+
+// asksDocsOf reports whether COMMAND DOCS is about all commands, or names this one.
+func (q *commandQuery) asksDocsOf(name string) bool {
+	for _, asked := range q.args[2:] {
+		if strings.EqualFold(string(asked), name) {
+			return true
+		}
+	}
+	return len(q.args) == 2
+}
+
+// readRedisDocs panics if the embedded file is broken.
+func readRedisDocs() resp.Value {
+	var raw []byte
+	unzip, err := gzip.NewReader(bytes.NewReader(redisDocs))
+	if err == nil {
+		raw, err = io.ReadAll(unzip)
+	}
+	docs, parseErr := resp.ParseValue(raw)
+	if err != nil || parseErr != nil {
+		panic("command_docs.resp.gz is broken")
+	}
+	return docs
+}
+
+// encodeValue encodes texts, integers and aggregates of them.
+func encodeValue(e *resp.Encoder, v resp.Value) {
+	switch v.Type {
+	case '%':
+		e.Map(len(v.Elems) / 2)
+	case '~':
+		e.Set(len(v.Elems))
+	case '*':
+		e.Array(len(v.Elems))
+	case ':':
+		e.Int(int(v.Int))
+	case '+':
+		e.Status(string(v.Text))
+	default:
+		e.Bulk(string(v.Text))
+	}
+	for _, elem := range v.Elems {
+		encodeValue(e, elem)
+	}
+}

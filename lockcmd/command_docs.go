@@ -93,7 +93,13 @@ var commandDocs = map[string]commandDoc{
 		categories: []string{"keyspace", "read", "slow", "scripting"},
 		tips:       []string{"nondeterministic_output"},
 		keys:       []keySpec{{flags: []string{"RO", "access"}}},
-		args:       []argument{keyArg},
+		args: []argument{
+			keyArg,
+			{name: "list", kind: "oneof", optional: true, oneOf: []argument{
+				{name: "holders", kind: "pure-token", token: "HOLDERS"},
+				{name: "waiters", kind: "pure-token", token: "WAITERS"},
+			}},
+		},
 	},
 	"lockscan": {
 		summary: "Incrementally iterate over the locks that are held by LOCK, " +
@@ -113,6 +119,35 @@ var commandDocs = map[string]commandDoc{
 				{name: kindOther, kind: "pure-token", token: "OTHER"},
 				{name: kindAll, kind: "pure-token", token: "ALL"},
 			}},
+		},
+	},
+	"locktop": {
+		summary: "Get which locks cost most during the last hour, as this proxy saw it, " +
+			"and whom others waited for",
+		complexity: "O(N log(N)) with N being the number of locks that were used",
+		flags:      []string{"readonly", "noscript"},
+		categories: []string{"keyspace", "read", "slow"},
+		tips:       []string{"nondeterministic_output"},
+		args: []argument{
+			{name: "by", kind: "oneof", token: "BY", optional: true, oneOf: []argument{
+				{name: "wait", kind: "pure-token", token: "WAIT"},
+				{name: "hold", kind: "pure-token", token: "HOLD"},
+				{name: "count", kind: "pure-token", token: "COUNT"},
+			}},
+			{name: "count", kind: "integer", token: "COUNT", optional: true},
+			{name: "shapes", kind: "pure-token", token: "SHAPES", optional: true},
+		},
+	},
+	"locklog": {
+		summary: "Get what happened to locks during the last hour, as this proxy saw it, " +
+			"the newest first",
+		complexity: "O(N log(N)) with N being the number of events that are remembered",
+		flags:      []string{"readonly", "noscript"},
+		categories: []string{"keyspace", "read", "slow"},
+		tips:       []string{"nondeterministic_output"},
+		args: []argument{
+			{name: "key", kind: "string", optional: true},
+			{name: "count", kind: "integer", token: "COUNT", optional: true},
 		},
 	},
 	"fence": {

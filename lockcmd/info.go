@@ -2,6 +2,8 @@ package lockcmd
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"lockproxy/internal/foreign"
@@ -12,12 +14,117 @@ import (
 var infoFields = []string{"state", "kind", "token", "owner", "client",
 	"acquired_ms", "expires_ms", "remaining_ms", "session"}
 
-// beginInfo is LOCKINFO.
+// beginInfo is LOCKINFO key [HOLDERS | WAITERS].
 func (l *Locks) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
-	c := l.call(infoScript, string(args[0]), noFastPath, "")
+	reply, asked := l.info, []string(nil)
+	if len(args) > 1 {
+		switch strings.ToUpper(string(args[1])) {
+		case "HOLDERS":
+			reply = l.holders
+		case "WAITERS":
+			reply, asked = l.waitersReply, []string{"waiters"}
+		default:
+			return answered(errorReply(errSyntax)), true
+		}
+	}
+	c := l.call(infoScript, string(args[0]), noFastPath, "", asked...)
 	return Step{&c, func(_ context.Context, answer Answer, err error) Reply {
-		return l.info(LockID{s.Identity().DB, c.Keys[0]}, answer.Value, answer.failure(err))
+		return reply(LockID{s.Identity().DB, c.Keys[0]}, answer.Value, answer.failure(err))
 	}}, true
+}
+
+// holders is LOCKINFO HOLDERS's reply.
+func (l *Locks) holders(_ LockID, v resp.Value, err error) Reply {
+	list := Reply{Kind: ArrayReply}
+	switch {
+	case err != nil:
+		return errorReply(err)
+	case v.IsNull():
+		return list
+	case len(v.Elems) != len(infoFields):
+		return errorReply(unexpected(infoScript, v))
+	}
+	list.Elems = []Reply{mapReply(
+		"token", fieldReply(v.Elems[2]), "owner", fieldReply(v.Elems[3]),
+		"client", fieldReply(v.Elems[4]), "mode", bulkReply("exclusive"),
+		"acquired_ms", fieldReply(v.Elems[5]), "expires_ms", fieldReply(v.Elems[6]),
+		"session", fieldReply(v.Elems[8]),
+	)}
+	return list
+}
+
+// waitersReply is LOCKINFO WAITERS's reply: the queue here, then the other proxies that have one.
+func (l *Locks) waitersReply(id LockID, v resp.Value, err error) Reply {
+	switch {
+	case err != nil:
+		return errorReply(err)
+	case len(v.Elems) != 2:
+		return errorReply(unexpected(infoScript, v))
+	}
+	list, now := Reply{Kind: ArrayReply}, time.Now()
+	upstreamTime := func(t time.Time) Reply { // only the upstream's clock counts
+		return intReply(v.Elems[0].Int + t.Sub(now).Milliseconds())
+	}
+	for _, w := range l.Waiters(id, maxListed) {
+		until := nullReply
+		if !w.Until.IsZero() {
+			until = upstreamTime(w.Until)
+		}
+		list.Elems = append(list.Elems, mapReply(
+			"owner", bulkReply(w.Owner), "client", bulkReply(w.Client),
+			"mode", bulkReply("exclusive"), "since_ms", upstreamTime(w.Since), "until_ms", until,
+		))
+	}
+	for entry := range strings.SplitSeq(string(v.Elems[1].Text), ",") {
+		fields := strings.Split(entry, ":") // as read.lua has them
+		if len(fields) != 4 || fields[0] == l.proxy {
+			continue
+		}
+		seen, _ := strconv.ParseInt(fields[1], 10, 64)
+		if v.Elems[0].Int-seen > waitingSeen {
+			continue
+		}
+		since, _ := strconv.ParseInt(fields[3], 10, 64)
+		list.Elems = append(list.Elems,
+			mapReply("proxy", bulkReply(fields[0]), "since_ms", intReply(since)))
+	}
+	return list
+}
+
+// waitingSeen is how long ago another proxy that has waiters can have polled, ms.
+const waitingSeen = 1000
+
+// Waiter is a client that waits for a lock.
+type Waiter struct {
+	Owner, Client string
+	Since         time.Time
+	Until         time.Time // zero is never
+}
+
+// Waiters returns up to limit of the clients that wait for a lock at this proxy, in order.
+func (l *Locks) Waiters(id LockID, limit int) (list []Waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := l.queues[id]
+	if q == nil {
+		return nil
+	}
+	for place := q.waiters.Front(); place != nil && len(list) < limit; place = place.Next() {
+		w := place.Value.(*waiter)
+		list = append(list, Waiter{w.owner, w.client, w.joined, w.until})
+	}
+	return list
+}
+
+// fieldReply is a field of info.lua's as it is.
+func fieldReply(e resp.Value) Reply {
+	switch e.Type {
+	case ':':
+		return intReply(e.Int)
+	case '$':
+		return bulkReply(string(e.Text))
+	}
+	return nullReply
 }
 
 // info is LOCKINFO's reply. waiters are those at this proxy.
@@ -33,14 +140,7 @@ func (l *Locks) info(id LockID, v resp.Value, err error) Reply {
 	l.addForeign(id, v.Elems)
 	info := Reply{Kind: MapReply}
 	for i, e := range v.Elems {
-		field := nullReply
-		switch e.Type {
-		case ':':
-			field = intReply(e.Int)
-		case '$':
-			field = bulkReply(string(e.Text))
-		}
-		info.Elems = append(info.Elems, bulkReply(infoFields[i]), field)
+		info.Elems = append(info.Elems, bulkReply(infoFields[i]), fieldReply(e))
 	}
 	l.mu.Lock()
 	waiters := 0

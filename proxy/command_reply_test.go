@@ -39,10 +39,11 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 		{"COMMAND GETKEYSANDFLAGS LOCK a 1", "-ERR Unknown subcommand", "-ERR Unknown subcommand"},
 		{"COMMAND GETKEYS LOCK a 1", "-ERR Invalid command specified\r\n", "*1\r\n$1\r\na\r\n"},
 		{"COMMAND GETKEYS LOCK a 1", "*1\r\n$1\r\nx\r\n", "*1\r\n$1\r\nx\r\n"},
-		{"COMMAND COUNT", ":200\r\n", ":206\r\n"},
+		{"COMMAND COUNT", ":200\r\n", ":208\r\n"},
 		{"COMMAND COUNT", "+what\r\n", "+what\r\n"},
-		{"COMMAND LIST", "*2\r\n$4\r\nLOCK\r\n$3\r\nget\r\n", "*7\r\n$3\r\nget\r\n$4\r\nlock\r\n" +
-			"$6\r\nunlock\r\n$6\r\nrelock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n$5\r\nfence\r\n"},
+		{"COMMAND LIST", "*2\r\n$4\r\nLOCK\r\n$3\r\nget\r\n", "*9\r\n$3\r\nget\r\n$4\r\nlock\r\n" +
+			"$6\r\nunlock\r\n$6\r\nrelock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n$7\r\nlocktop\r\n" +
+			"$7\r\nlocklog\r\n$5\r\nfence\r\n"},
 	} {
 		q := newCommandQuery(words(c.request), 2)
 		if q == nil {
@@ -53,8 +54,8 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 	}
 	all := newCommandQuery(words("COMMAND"), 2).answer([]byte("*1\r\n" + old))
 	_, elems, err := resp.Elements(all)
-	if err != nil || len(elems) != 7 || string(elems[0]) != old ||
-		!strings.HasPrefix(string(elems[6]), "*6\r\n$5\r\nfence\r\n") {
+	if err != nil || len(elems) != 9 || string(elems[0]) != old ||
+		!strings.HasPrefix(string(elems[8]), "*6\r\n$5\r\nfence\r\n") {
 		t.Errorf("COMMAND: %q, %v", all, err)
 	}
 }

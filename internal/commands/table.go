@@ -157,7 +157,7 @@ var table = []Command{
 	{Name: "debug|restart debug|segfault", Effect: StickyState, Refused: endsOneNode},
 
 	// lockproxy's own.
-	{Name: "lock unlock relock lockinfo lockscan", Class: Lock},
+	{Name: "lock unlock relock lockinfo lockscan locktop locklog", Class: Lock},
 	{Name: "fence", Class: Stateful},              // a transaction
 	{Name: "lockproxy.wait", Effect: StickyState}, // see package cluster
 }

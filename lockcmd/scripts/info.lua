@@ -1,13 +1,16 @@
 --[[ LOCKINFO: who holds a lock. Writes nothing.
 
-KEYS, ARGV  see read.lua. It takes no arguments
+KEYS, ARGV  see read.lua
+A[1]  "waiters", to be told which proxies have waiters
 
 Returns nil if the lock is free, otherwise {"held" or "expired", "lockproxy", "timestamp" or
 "other", token, owner, client, acquired ms, expires ms, remaining ms, session}; what is not known of
-a foreign client's lock is nil. WRONGTYPE if a key holds something else.
+a foreign client's lock is nil. For "waiters" it is {now, `waiting` as in the record}. WRONGTYPE if
+a key holds something else.
 ]]
 local kind, foreign_until = foreign()
 if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end
+if A[1] == 'waiters' then return {now, waiting or '-'} end
 if kind == 'other' then
   return {'held', 'other', false, false, false, false, foreign_until, foreign_until - now, 0}
 end

@@ -144,7 +144,8 @@ func TestIntrospectionFiltersAndKeys(t *testing.T) {
 	c := proxytest.Dial(t, p.Addr)
 	for _, want := range [][2]string{
 		{"COMMAND LIST FILTERBY PATTERN LOCK*",
-			"*3\r\n$4\r\nlock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n"},
+			"*5\r\n$4\r\nlock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n" +
+				"$7\r\nlocktop\r\n$7\r\nlocklog\r\n"},
 		{"COMMAND LIST FILTERBY PATTERN [^a-q]elo?k", "*1\r\n$6\r\nrelock\r\n"},
 		{`COMMAND LIST FILTERBY pattern \fen[c]*e`, "*1\r\n$5\r\nfence\r\n"},
 		{"COMMAND LIST FILTERBY PATTERN nothing", "*0\r\n"},
@@ -156,6 +157,9 @@ func TestIntrospectionFiltersAndKeys(t *testing.T) {
 		{"COMMAND GETKEYS RELOCK a 1 2 3",
 			"-ERR Invalid number of arguments specified for command\r\n"},
 		{"COMMAND GETKEYS LOCKSCAN 0", "-ERR The command has no key arguments\r\n"},
+		{"COMMAND GETKEYS LOCKTOP SHAPES", "-ERR The command has no key arguments\r\n"},
+		{"COMMAND GETKEYS LOCKLOG a", "-ERR The command has no key arguments\r\n"},
+		{"COMMAND GETKEYS LOCKINFO a WAITERS", "*1\r\n$1\r\na\r\n"},
 		{"COMMAND GETKEYS FENCE k 1 MSET a 1 b 2", "*3\r\n$1\r\nk\r\n$1\r\na\r\n$1\r\nb\r\n"},
 		{"COMMAND GETKEYS FENCE k 1 TIME", "*1\r\n$1\r\nk\r\n"},
 		{"COMMAND GETKEYS FENCE k 1 ECHO x", "*1\r\n$1\r\nk\r\n"},

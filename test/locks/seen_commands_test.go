@@ -1,0 +1,212 @@
+package locks_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/proxytest"
+)
+
+// asMaps reads an array of maps.
+func asMaps(t *testing.T, reply any, err error) (list []map[string]any) {
+	t.Helper()
+	elems, ok := reply.([]any)
+	if err != nil || !ok {
+		t.Fatalf("%v, %v", reply, err)
+	}
+	for _, e := range elems {
+		m := map[string]any{}
+		for k, v := range e.(map[any]any) {
+			m[k.(string)] = v
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+func resp3(t *testing.T, addr string, change func(*redis.Options)) *redis.Client {
+	o := &redis.Options{Addr: addr, Protocol: 3, MaxRetries: -1, DisableIdentity: true}
+	if change != nil {
+		change(o)
+	}
+	c := redis.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// LOCKTOP names the locks that cost most and whom others waited for, LOCKLOG what happened; also
+// for waits that go on. SHAPES merges them.
+func TestLockTopAndLog(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	ask := resp3(t, p.Addr, nil)
+	holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder.Lock("order:17 30 OWNER anna")
+	holder.Lock("order:18 30")
+	holder.Lock("quiet 30")
+	holder.Expect("UNLOCK quiet", ":1\r\n")
+	waiter.Expect("LOCK order:18 30", "$-1\r\n")
+	waiter.Send("LOCK order:17 30 WAIT 20 OWNER bert")
+	proxytest.AwaitWaiters(t, p, "order:17", 1)
+	time.Sleep(300 * time.Millisecond)
+
+	top := func(args ...any) []map[string]any {
+		t.Helper()
+		reply, err := ask.Do(proxytest.Ctx, append([]any{"LOCKTOP"}, args...)...).Result()
+		return asMaps(t, reply, err)
+	}
+	list := top()
+	if len(list) != 3 || list[0]["key"] != "order:17" || list[0]["waits"] != int64(1) ||
+		list[0]["acquired"] != int64(1) {
+		t.Fatalf("%v", list)
+	}
+	waited, longest := list[0]["wait_ms"].(int64), list[0]["longest_wait_ms"].(int64)
+	blame := list[0]["blame"].(map[any]any)
+	if waited < 250 || waited > 5000 || longest < waited || len(blame) != 1 ||
+		blame["anna"] != list[0]["wait_ms"] || list[0]["hold_ms"].(int64) < 300 {
+		t.Errorf("%v", list[0])
+	}
+	if list := top("COUNT", 1, "BY", "count"); len(list) != 1 || list[0]["key"] != "order:18" ||
+		list[0]["refused"] != int64(1) {
+		t.Errorf("by count: %v", list)
+	}
+	shapes := top("SHAPES", "BY", "hold")
+	if len(shapes) != 2 || shapes[0]["key"] != "order:*" || shapes[0]["acquired"] != int64(2) {
+		t.Errorf("shapes: %v", shapes)
+	}
+
+	holder.Expect("UNLOCK order:17", ":1\r\n")
+	waiter.Reply()
+	log := func(args ...any) (text string) {
+		t.Helper()
+		reply, err := ask.Do(proxytest.Ctx, append([]any{"LOCKLOG"}, args...)...).Result()
+		for _, e := range asMaps(t, reply, err) {
+			text += fmt.Sprintf("%s %s %s; ", e["event"], e["key"], e["owner"])
+			if ms := e["at_ms"].(int64); time.Since(time.UnixMilli(ms)).Abs() > time.Minute {
+				t.Errorf("at %d", ms)
+			}
+		}
+		return text
+	}
+	want := "acquired order:17 bert; released order:17 anna; "
+	if got := log("COUNT", 2); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := log("order:17"); got != want+"acquired order:17 anna; " {
+		t.Errorf("of one lock: %q", got)
+	}
+	if got := log("quiet", "COUNT", 1); got != "released quiet ; " {
+		t.Errorf("of another lock: %q", got)
+	}
+
+	// Byte for byte, and in RESP2.
+	other := proxytest.Dial(t, p.Addr)
+	other.Expect("LOCKLOG none", "*0\r\n")
+	other.Expect("SELECT 3", "+OK\r\n")
+	other.Expect("LOCKTOP", "*0\r\n")
+	other.Expect("LOCKLOG", "*0\r\n")
+	for command, err := range map[string]string{
+		"LOCKTOP BY size": "-ERR syntax error", "LOCKTOP COUNT 0": "-ERR value is not an integer",
+		"LOCKTOP COUNT": "-ERR syntax error", "LOCKTOP SHAPES SHAPES": "-ERR syntax error",
+		"LOCKLOG a MATCH 3": "-ERR syntax error", "LOCKLOG COUNT x": "-ERR value is not an integer",
+		"LOCKLOG a COUNT 3 4": "-ERR wrong number of arguments",
+		"LOCKINFO a B":        "-ERR syntax error",
+	} {
+		if got := other.Do(command); !strings.HasPrefix(got, err) {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+}
+
+// Users see only the keys that they may read, whatever else they may do.
+func TestLockTopAndLogByUser(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	admin := proxytest.Dial(t, p.Addr)
+	for _, user := range []string{
+		"app on >secret ~app:* resetchannels +@all",
+		"writer on >secret %W~app:* resetchannels +@all",
+		"none on >secret ~app:* resetchannels +@all -pttl",
+	} {
+		admin.Expect("ACL SETUSER "+user, "+OK\r\n")
+	}
+	for i := range 40 {
+		admin.Lock(fmt.Sprintf("secret:%d 30", i))
+	}
+	admin.Lock("app:1 30")
+	for i := range 40 {
+		admin.Lock(fmt.Sprintf("more:%d 30", i))
+	}
+	for user, keys := range map[string]int{"app": 1, "writer": 0, "none": 0} {
+		ask := resp3(t, p.Addr, func(o *redis.Options) { o.Username, o.Password = user, "secret" })
+		for _, command := range [][]any{{"LOCKTOP", "COUNT", 5}, {"LOCKTOP", "SHAPES"},
+			{"LOCKLOG", "COUNT", 1}, {"LOCKLOG", "secret:3"}} {
+			want := keys
+			if command[len(command)-1] == "secret:3" {
+				want = 0
+			}
+			reply, err := ask.Do(proxytest.Ctx, command...).Result()
+			list := asMaps(t, reply, err)
+			if len(list) != want || want == 1 && !strings.HasPrefix(list[0]["key"].(string), "app:") {
+				t.Errorf("%s: %v: %v", user, command, list)
+			}
+		}
+	}
+	admin.Expect("ACL SETUSER default on >other", "+OK\r\n")
+	proxytest.Dial(t, p.Addr).Expect("LOCKTOP", "-NOAUTH…")
+}
+
+// LOCKINFO's lists of holders and waiters, with another proxy's.
+func TestLockInfoLists(t *testing.T) {
+	server, p := proxytest.StartBoth(t)
+	q := proxytest.Start(t, server.URL(), nil)
+	ask := resp3(t, p.Addr, nil)
+	info := func(args ...any) []map[string]any {
+		t.Helper()
+		reply, err := ask.Do(proxytest.Ctx, append([]any{"LOCKINFO", "job"}, args...)...).Result()
+		return asMaps(t, reply, err)
+	}
+	if len(info("holders")) != 0 || len(info("WAITERS")) != 0 {
+		t.Error("a free lock has holders or waiters")
+	}
+	holder := proxytest.Dial(t, p.Addr)
+	token := holder.Lock("job 30 SESSION OWNER anna")
+	list := info("HOLDERS")
+	if len(list) != 1 || list[0]["token"] != token || list[0]["owner"] != "anna" ||
+		list[0]["client"] != holder.LocalAddr().String() || list[0]["mode"] != "exclusive" ||
+		list[0]["session"] != int64(1) || len(list[0]) != 7 ||
+		list[0]["expires_ms"].(int64)-list[0]["acquired_ms"].(int64) < 30000 {
+		t.Errorf("%v", list)
+	}
+	var clients []*proxytest.Conn
+	for i, options := range []string{"WAIT 20 OWNER bert", "WAIT 0", "WAIT 5"} {
+		c := proxytest.Dial(t, p.Addr)
+		c.Send("LOCK job 30 " + options)
+		proxytest.AwaitWaiters(t, p, "job", i+1)
+		clients = append(clients, c)
+	}
+	proxytest.Dial(t, q.Addr).Send("LOCK job 30 WAIT 20")
+	proxytest.AwaitWaiters(t, q, "job", 1)
+	time.Sleep(300 * time.Millisecond)
+	list = info("WAITERS")
+	if len(list) != 4 {
+		t.Fatalf("%v", list)
+	}
+	for i, c := range clients {
+		w := list[i]
+		if w["client"] != c.LocalAddr().String() || w["mode"] != "exclusive" ||
+			time.Since(time.UnixMilli(w["since_ms"].(int64))).Abs() > 10*time.Second {
+			t.Errorf("%v", w)
+		}
+	}
+	since, until := list[0]["since_ms"].(int64), list[0]["until_ms"].(int64)
+	if list[0]["owner"] != "bert" || until-since < 19990 || until-since > 20010 ||
+		list[1]["until_ms"] != nil || list[3]["proxy"] == "" || list[3]["since_ms"] == nil {
+		t.Errorf("%v", list)
+	}
+	ask.Set(proxytest.Ctx, "data", "x", 0)
+	holder.Expect("LOCKINFO data WAITERS", "-WRONGTYPE…")
+	holder.Expect("LOCKINFO job WAITERS x", "-ERR wrong number of arguments…")
+}

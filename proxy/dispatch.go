@@ -230,7 +230,7 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 	if len(req.Args) == 0 || d.streaming {
 		return false
 	}
-	cmd := lookup(req.Args[0])
+	cmd := d.batch.lookup(req.Args[0])
 	if cmd.lock == nil || !cmd.lock.AsksOnce(req.Args) || cmd.way != passthrough.Shared ||
 		d.client.drains() {
 		return false

@@ -61,14 +61,7 @@ func clusterPart(quick bool) *part {
 func (j *cluster) title() string { return "Cluster" }
 func (j *cluster) group() int    { return len(clusterWays) }
 
-func (j *cluster) cases() (names []string) {
-	for _, w := range j.workloads {
-		for _, t := range clusterWays {
-			names = append(names, fmt.Sprintf("%v, %s", w, t))
-		}
-	}
-	return names
-}
+func (j *cluster) cases() []string { return byWays(j.workloads, clusterWays) }
 
 func (j *cluster) measure(b *bench, i int) error {
 	if !j.filled {

@@ -199,11 +199,26 @@ func evalDirect(name string, pause time.Duration) contender {
 	}}
 }
 
-// names lists contenders, as a job's cases.
-func names(contenders []contender) []string {
-	list := make([]string, len(contenders))
-	for i, c := range contenders {
-		list[i] = c.name
+// contest is contenders that do the same, by so many clients.
+type contest struct {
+	contenders []contender
+	clients    int
+	results    runs[outcome]
+}
+
+func newContest(clients int, contenders ...contender) contest {
+	return contest{contenders, clients, make(runs[outcome], len(contenders))}
+}
+
+func (c contest) cases() []string {
+	return over(c.contenders, func(c contender) string { return c.name })
+}
+
+// lock runs a contender. A run that fails ends the report.
+func (c contest) lock(b *bench, i int, patience time.Duration, d drive) error {
+	o, err := c.contenders[i].run(b, c.clients, patience, d)
+	if err == nil {
+		c.results[i] = append(c.results[i], o)
 	}
-	return list
+	return err
 }

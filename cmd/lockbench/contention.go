@@ -10,10 +10,8 @@ import (
 
 // contention is many clients that want one lock, again and again.
 type contention struct {
-	contenders []contender
-	clients    int
-	time       time.Duration
-	results    [][]*outcome // of each contender, by round
+	contest
+	time time.Duration
 }
 
 const (
@@ -22,7 +20,7 @@ const (
 )
 
 func newContention(clients int, d, pause time.Duration) *contention {
-	j := &contention{clients: clients, time: d, contenders: []contender{
+	return &contention{time: d, contest: newContest(clients,
 		lockRaw("LOCK WAIT, one proxy, light client", 1, true),
 		lockRaw("LOCK WAIT, two proxies, light client", 2, true),
 		lockGoRedis("LOCK WAIT, one proxy, go-redis", 1, true),
@@ -32,21 +30,13 @@ func newContention(clients int, d, pause time.Duration) *contention {
 		bsmDirect(fmt.Sprintf("bsm/redislock, linear backoff %v", pause), pause),
 		setnxDirect("SETNX recipe (L1), no sleep, light client", 0),
 		setnxDirect(fmt.Sprintf("SETNX recipe (L1), sleep %v, light client", pause), pause),
-	}}
-	j.results = make([][]*outcome, len(j.contenders))
-	return j
+	)}
 }
 
-func (j *contention) title() string   { return "Contention" }
-func (j *contention) cases() []string { return names(j.contenders) }
+func (j *contention) title() string { return "Contention" }
 
 func (j *contention) measure(b *bench, i int) error {
-	o, err := j.contenders[i].run(b, j.clients, j.time+stallAfter,
-		drive{oneLock: true, time: j.time})
-	if err == nil {
-		j.results[i] = append(j.results[i], o)
-	}
-	return err
+	return j.lock(b, i, j.time+stallAfter, drive{oneLock: true, time: j.time})
 }
 
 // rueidis is the faster of the two ways to use rueidislock.

@@ -20,6 +20,16 @@ func colorOf(name string) chart.Color {
 	return chart.Plain
 }
 
+// byWays names the cases of workloads, each of which is run in several ways.
+func byWays[W any](workloads []W, ways []string) (names []string) {
+	for _, w := range workloads {
+		for _, way := range ways {
+			names = append(names, fmt.Sprintf("%v, %s", w, way))
+		}
+	}
+	return names
+}
+
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

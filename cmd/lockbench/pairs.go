@@ -11,10 +11,8 @@ import (
 
 // pairs is clients that each take and release their own lock: nobody waits.
 type pairs struct {
-	contenders []contender
-	clients    int
-	time       time.Duration
-	results    [][]*outcome
+	contest
+	time time.Duration
 }
 
 // The contenders of which there are goals: those that are measured, and what all are compared with.
@@ -28,15 +26,13 @@ const (
 const pairClients = 50
 
 func newPairs(clients int, d time.Duration) *pairs {
-	j := &pairs{clients: clients, time: d, contenders: []contender{
+	return &pairs{time: d, contest: newContest(clients,
 		lockRaw(pairsLockproxy, 1, false),
 		lockGoRedis("lockproxy: LOCK + UNLOCK, go-redis", 1, false),
 		lockRueidis(pairsShared),
 		bsmDirect(pairsBase, 0),
 		rueidisDirect(rueidisShared, clients),
-	}}
-	j.results = make([][]*outcome, len(j.contenders))
-	return j
+	)}
 }
 
 func pairsPart(quick bool) *part {
@@ -48,21 +44,15 @@ func pairsPart(quick bool) *part {
 		jobs: []job{newPairs(pairClients, 2*time.Second)}}
 }
 
-func (j *pairs) title() string   { return "Pairs" }
-func (j *pairs) cases() []string { return names(j.contenders) }
+func (j *pairs) title() string { return "Pairs" }
 
 func (j *pairs) measure(b *bench, i int) error {
-	o, err := j.contenders[i].run(b, j.clients, j.time+stallAfter, drive{time: j.time})
-	if err == nil {
-		j.results[i] = append(j.results[i], o)
-	}
-	return err
+	return j.lock(b, i, j.time+stallAfter, drive{time: j.time})
 }
 
 // ratio is of a figure to that of the base in the same round.
 func (j *pairs) ratio(i int, figure func(*outcome) float64) stat.Spread {
-	base := slices.Index(j.cases(), pairsBase)
-	return stat.Of(stat.Ratios(over(j.results[i], figure), over(j.results[base], figure)))
+	return j.results.ratio(i, slices.Index(j.cases(), pairsBase), figure)
 }
 
 func (j *pairs) sections() []*section {

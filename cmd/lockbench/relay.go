@@ -76,14 +76,7 @@ func relayPart(quick bool) *part {
 func (j *relay) title() string { return "Relay" }
 func (j *relay) group() int    { return len(allWays) }
 
-func (j *relay) cases() (names []string) {
-	for _, w := range j.workloads {
-		for _, t := range allWays {
-			names = append(names, fmt.Sprintf("%v, %s", w, t))
-		}
-	}
-	return names
-}
+func (j *relay) cases() []string { return byWays(j.workloads, allWays) }
 
 func (j *relay) measure(b *bench, i int) error {
 	w, way := i/len(allWays), i%len(allWays)

@@ -30,13 +30,8 @@ const scaleGrace = 10 * time.Second
 func (j *scale) title() string { return "Scale" }
 func (j *scale) group() int    { return len(allWays) }
 
-func (j *scale) cases() (names []string) {
-	for _, n := range j.clients {
-		for _, t := range allWays {
-			names = append(names, fmt.Sprintf("%s, %s", count(n, "client"), t))
-		}
-	}
-	return names
+func (j *scale) cases() []string {
+	return byWays(over(j.clients, func(n int) string { return count(n, "client") }), allWays)
 }
 
 func (j *scale) measure(b *bench, i int) error {

@@ -10,37 +10,28 @@ import (
 // seed is the workload by which the old recipes were once judged: clients that share out a number
 // of jobs, each of which touches Redis a few times under one lock.
 type seed struct {
-	contenders []contender
-	clients    int
-	jobs       int
-	results    [][]*outcome
+	contest
+	jobs int
 }
 
 func newSeed(clients, jobs int, pause time.Duration) *seed {
-	j := &seed{clients: clients, jobs: jobs, contenders: []contender{
+	return &seed{jobs: jobs, contest: newContest(clients,
 		setnxDirect("L1 (SETNX, GET), no sleep", 0),
 		setnxDirect(fmt.Sprintf("L1 (SETNX, GET), sleep %v", pause), pause),
 		evalDirect(fmt.Sprintf("L4 (EVAL), three tries, sleep %v", pause), pause),
 		lockRaw("LOCK WAIT, one proxy", 1, true),
-	}}
-	j.results = make([][]*outcome, len(j.contenders))
-	return j
+	)}
 }
 
-func (j *seed) title() string   { return "Seed workload" }
-func (j *seed) cases() []string { return names(j.contenders) }
+func (j *seed) title() string { return "Seed workload" }
 
 func (j *seed) measure(b *bench, i int) error {
-	o, err := j.contenders[i].run(b, j.clients, maxRun, drive{oneLock: true, jobs: j.jobs,
+	err := j.lock(b, i, maxRun, drive{oneLock: true, jobs: j.jobs,
 		inside: func(l locker) error { return touch(l.(doer)) }})
 	if err != nil {
 		return err
 	}
-	if err := j.check(b); err != nil {
-		return err
-	}
-	j.results[i] = append(j.results[i], o)
-	return nil
+	return j.check(b)
 }
 
 // doer is a locker whose connection also does the work under the lock.

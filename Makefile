@@ -65,7 +65,8 @@ vet: format
 # Real client libraries in nine languages through the proxy, the helpers, adapters and recipes, and the older locks next to LOCK; installs
 # them first.
 test-clients: deps-clients
-	$(GO) test -tags clients -count=1 -timeout 10m -run 'TestClients|TestOlder|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
+	$(GO) test -tags clients -count=1 -timeout 15m -run 'TestClients|TestOlder|TestHelper|TestAdapter|TestRecipe|TestLockLibraries' -v ./test/clients
+	$(GO) test -tags clients -count=1 -timeout 10m -run TestLibrariesNextToLOCK -parallel 8 -v ./test/locks
 
 # The same client libraries, with data and locks, through lockproxy in front of a Redis Cluster of six nodes.
 test-clients-cluster: deps-clients

@@ -16,6 +16,7 @@ import (
 type DelayedSet struct {
 	locks *Locks
 	id    LockID
+	since time.Time     // when its client began to ask; the line's order
 	wake  chan struct{} // holds one: ask again
 	place *list.Element
 }
@@ -26,9 +27,10 @@ const (
 	maxDelayedPoll = 125 * time.Millisecond
 )
 
-// DelaySet puts a SET at the end of the line. Leave must follow.
-func (l *Locks) DelaySet(db int, key string) *DelayedSet {
-	d := &DelayedSet{locks: l, id: LockID{db, key}, wake: make(chan struct{}, 1)}
+// DelaySet puts a SET into the line, behind those whose clients began to ask earlier. Leave must
+// follow.
+func (l *Locks) DelaySet(db int, key string, since time.Time) *DelayedSet {
+	d := &DelayedSet{locks: l, id: LockID{db, key}, since: since, wake: make(chan struct{}, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line := l.delayed[d.id]
@@ -36,7 +38,15 @@ func (l *Locks) DelaySet(db int, key string) *DelayedSet {
 		line = list.New()
 		l.delayed[d.id] = line
 	}
-	d.place = line.PushBack(d)
+	before := line.Back()
+	for before != nil && before.Value.(*DelayedSet).since.After(since) {
+		before = before.Prev()
+	}
+	if before == nil {
+		d.place = line.PushFront(d)
+	} else {
+		d.place = line.InsertAfter(d, before)
+	}
 	return d
 }
 

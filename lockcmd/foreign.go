@@ -147,6 +147,9 @@ func (l *Locks) waitsAs(foreignCompete bool) string {
 // matters to anybody.
 func (l *Locks) WatchesForeign() bool { return l.Waiting() || l.foreignLocks.Any() }
 
+// TakesForeign reports whether a script, called by EVAL or EVALSHA, can take a lock.
+func (l *Locks) TakesForeign(args [][]byte) bool { return l.shapes.Takes(args) }
+
 // ObserveForeign is for a request of a foreign client, whose command has a role. replied must be
 // called with the head of its reply. It is nil if the request concerns no lock that matters here.
 // ObserveForeign returns at once, and any goroutine may call it.
@@ -194,14 +197,14 @@ func (l *Locks) waitedFor(id LockID) bool {
 func (l *Locks) foreignAnswered(
 	id LockID, action foreign.Action, taken, released bool, now time.Time,
 ) {
-	if !l.Waiting() && !released {
+	if !l.Waiting() && !released && action != foreign.Touch {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := l.queues[id]
 	if q == nil {
-		if released {
+		if released || action == foreign.Touch {
 			l.wakeDelayedLocked(id)
 		}
 		return

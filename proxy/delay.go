@@ -32,13 +32,30 @@ func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
 	s := &delayedSet{dispatcher: d, raw: routeOf(cmd, req).raw, args: req.Args, cmd: cmd,
 		over: time.NewTimer(d.server.cfg.Park)}
 	defer s.over.Stop()
-	s.line = d.server.locks.DelaySet(state.DB, string(req.Args[1]))
+	key, since := string(req.Args[1]), time.Now()
+	if last := d.lastDelay; last.key == key && since.Sub(last.ended) < delayMemory {
+		since = last.since
+	}
+	s.line = d.server.locks.DelaySet(state.DB, key, since)
 	reply, took := s.run()
 	s.line.Leave(took)
+	d.lastDelay = lastDelay{}
+	if !took {
+		d.lastDelay = lastDelay{key, since, time.Now()}
+	}
 	d.reply(reply)
 	d.endWatch()
 	return true
 }
+
+// lastDelay is the last SET of a session that was delayed in vain. A client that comes back soon
+// has its old place in line.
+type lastDelay struct {
+	key          string
+	since, ended time.Time
+}
+
+const delayMemory = 500 * time.Millisecond
 
 // delayedSet is a SET of one session whose answer may be delayed.
 type delayedSet struct {
@@ -83,8 +100,8 @@ func (s *delayedSet) run() (reply []byte, took bool) {
 	return s.reply, false
 }
 
-// ask asks the upstream. ended says that the answer is not a nil. A lock that was taken for a client
-// that has gone is released again.
+// ask asks the upstream. ended says that the answer is not a nil. A lock that was taken for a
+// client that has gone is released again.
 func (s *delayedSet) ask() (ended, took bool) {
 	replied := s.observeForeign(s.cmd, s.args)
 	raw, err := s.askSet()

@@ -11,9 +11,10 @@ import (
 // dispatcher sends each request of a session where it belongs.
 type dispatcher struct {
 	locker
-	batch     batch         // requests that are passed on together
-	touched   touches       // by the transaction that may be under way
-	streaming bool          // a request too large to hold is on its way
+	batch     batch   // requests that are passed on together
+	touched   touches // by the transaction that may be under way
+	streaming bool    // a request too large to hold is on its way
+	lastDelay lastDelay
 	skipped   *lockcmd.Spec // it is a lock command, which is not passed on; otherwise nil
 }
 

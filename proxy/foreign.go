@@ -17,6 +17,8 @@ func (d *dispatcher) observesForeign(cmd *command, args [][]byte) bool {
 		return foreign.MaySetNX(args)
 	case foreign.Deletes, foreign.Expires:
 		return d.server.locks.WatchesForeign()
+	case foreign.Runs:
+		return d.server.locks.TakesForeign(args) || d.server.locks.WatchesForeign()
 	case foreign.Replaces:
 		return d.server.locks.Waiting()
 	}

@@ -86,6 +86,9 @@ func (l *Locks) Any() bool { return l.known.Load() > 0 }
 
 // Knows reports whether a lock is known.
 func (l *Locks) Knows(id ID) bool {
+	if !l.Any() {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.locks[id] != nil

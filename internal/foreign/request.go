@@ -59,8 +59,8 @@ func proofOf(value []byte) uint64 { return max(maphash.Bytes(proofSeed, value), 
 // MaySetNX reports whether it is SET key value … NX. Most SETs are not, and it is cheap to tell.
 func MaySetNX(args [][]byte) bool { return option(args, "nx") > 0 }
 
-// SetsLock reports whether it is SET key value … NX with PX or EX, and without GET: the answer is OK
-// or nil.
+// SetsLock reports whether it is SET key value … NX with PX or EX, and without GET: the answer is
+// OK or nil.
 func SetsLock(args [][]byte) bool {
 	return option(args, "nx") > 0 && option(args, "get") == 0 &&
 		(option(args, "px") > 0 || option(args, "ex") > 0)
@@ -169,14 +169,26 @@ func after(text []byte, ms, at bool, now time.Time) time.Duration {
 // maxTTL is the longest TTL that a lock is taken to have.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
+// of is the shape of the script of EVAL or EVALSHA.
+func (s *Shapes) of(args [][]byte) (shape Shape, known bool) {
+	if len(args[0]) == len("eval") {
+		return s.OfText(args[1]), true
+	}
+	return s.OfHash(args[1])
+}
+
+// Takes reports whether the script of EVAL or EVALSHA can take a lock. A text is remembered.
+func (s *Shapes) Takes(args [][]byte) bool {
+	if len(args) < 2 {
+		return false
+	}
+	shape, _ := s.of(args)
+	return shape.Does == Takes || shape.Does == TakesHash
+}
+
 // readScript reads EVAL and EVALSHA.
 func (r *Request) readScript(args [][]byte, shapes *Shapes) {
-	shape, known := Shape{}, true
-	if len(args[0]) == len("eval") {
-		shape = shapes.OfText(args[1])
-	} else {
-		shape, known = shapes.OfHash(args[1])
-	}
+	shape, known := shapes.of(args)
 	rest := args[min(len(args), 3+len(r.Keys)):]
 	r.readArgs(rest, shape.Seconds)
 	switch shape.Does {
@@ -190,8 +202,14 @@ func (r *Request) readScript(args [][]byte, shapes *Shapes) {
 		r.Action = Release
 	default:
 		r.Action = Touch
-		if known {
+		switch {
+		case known || len(rest) == 0:
 			r.Proof, r.TTL = 0, 0
+		case len(rest) == 1: // compare-and-delete has the value alone
+			r.TTL = 0
+			fallthrough
+		default:
+			r.Proof = proofOf(rest[0])
 		}
 	}
 }

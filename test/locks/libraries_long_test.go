@@ -5,3 +5,6 @@ package locks_test
 import "time"
 
 const librariesLast = time.Minute
+
+// pollers is how many clients TestParkSparesRedis has.
+const pollers = 100

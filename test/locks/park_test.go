@@ -13,7 +13,7 @@ import (
 	"lockproxy/proxy"
 )
 
-const parkFor = 400 * time.Millisecond
+const parkFor = 600 * time.Millisecond
 
 func startParking(t *testing.T) (*testredis.Server, *proxytest.Proxy) {
 	server := testredis.Start(t)
@@ -54,7 +54,7 @@ func TestParkDelaysNil(t *testing.T) {
 		if got != "$-1\r\n" && got != ":0\r\n" {
 			t.Errorf("%s: %q", request, got)
 		}
-		if delayed && (took < parkFor || took > parkFor+100*time.Millisecond) ||
+		if delayed && (took < parkFor || took > parkFor+300*time.Millisecond) ||
 			!delayed && took > parkFor/2 {
 			t.Errorf("%s: answered after %v", request, took)
 		}
@@ -159,6 +159,24 @@ func TestParkGivesInOrder(t *testing.T) {
 			t.Errorf("%q after %v", got, took)
 		}
 	})
+}
+
+// A client that was delayed in vain and asks again soon has its place before those who came later.
+func TestParkKeepsThePlace(t *testing.T) {
+	t.Parallel()
+	_, p := startParking(t)
+	holder, first, second := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
+	holder.Expect("SET job c0 NX PX 60000", "+OK\r\n")
+	first.Send("SET job c1 NX PX 60000")
+	time.Sleep(parkFor / 2)
+	second.Send("SET job c2 NX PX 60000")
+	first.WantReply("$-1\r\n")
+	first.Send("SET job c1 NX PX 60000")
+	time.Sleep(20 * time.Millisecond)
+	holder.Do("DEL job")
+	first.WantReply("+OK\r\n")
+	second.WantReply("$-1\r\n")
 }
 
 // A client that goes while it is delayed never keeps the lock, and delays nobody behind it.

@@ -127,7 +127,7 @@ func TestParkGivesInOrder(t *testing.T) {
 				}
 				limit := 50 * time.Millisecond
 				if name == "directly" {
-					limit = 150 * time.Millisecond // it asks by itself
+					limit = parkFor / 2 // it asks by itself, every 100 to 125 ms
 				}
 				if took := time.Since(began); took > limit {
 					t.Errorf("client %d: given after %v", i, took)

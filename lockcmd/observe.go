@@ -43,8 +43,10 @@ type Stats struct {
 	Foreign foreign.Counts // locks of foreign clients that pass by
 
 	Waiters int // clients that wait now
-	Queues  int // locks that they wait for
-	Holding int // locks that were taken here and have not been seen to end
+	// OldestWait is for how long the one of them has waited that has waited longest.
+	OldestWait time.Duration
+	Queues     int // locks that they wait for
+	Holding    int // locks that were taken here and have not been seen to end
 }
 
 // counters is Stats as it grows.
@@ -58,6 +60,13 @@ func (l *Locks) Stats() Stats {
 	holding := l.registry.sweep(monotonic.Now())
 	l.mu.Lock()
 	lines := len(l.queues)
+	oldest := time.Now()
+	now := oldest
+	for _, q := range l.queues {
+		if first := q.first(); first != nil && first.joined.Before(oldest) {
+			oldest = first.joined
+		}
+	}
 	l.mu.Unlock()
 	t := &l.counters
 	return Stats{
@@ -67,7 +76,7 @@ func (l *Locks) Stats() Stats {
 		Unlocked: t.unlocked.Load(), Forced: t.forced.Load(), Disconnect: t.disconnect.Load(),
 		Expired: t.expired.Load(), Lost: t.lost.Load(), Fenced: t.fenced.Load(),
 		Foreign: l.foreignLocks.Counts(time.Now()),
-		Waiters: int(l.waiters.Load()), Queues: lines, Holding: holding,
+		Waiters: int(l.waiters.Load()), OldestWait: now.Sub(oldest), Queues: lines, Holding: holding,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -16,12 +17,16 @@ import (
 // What an operator sees of the locks, by background clients.
 
 // Snapshot returns locks without asking the upstream: at most limit of those that were taken
-// through this proxy and have not been seen to end, and all that clients wait for here. Of a lock
+// through this proxy and have not been seen to end, with one of each database beyond, and all that clients wait for here. Of a lock
 // that was taken elsewhere it has only the LockID and the waiters.
 func (l *Locks) Snapshot(limit int) []LockInfo {
-	index := map[LockID]int{}
+	index, databases := map[LockID]int{}, map[int]bool{}
 	var list []LockInfo
-	l.registry.sample(limit, func(lock *heldLock) {
+	l.registry.sample(math.MaxInt, func(lock *heldLock) {
+		if len(list) >= limit && databases[lock.as.DB] {
+			return
+		}
+		databases[lock.as.DB] = true
 		index[lock.id()] = len(list)
 		list = append(list, LockInfo{
 			LockID: lock.id(), Token: lock.token, Owner: lock.owner, Client: lock.client,

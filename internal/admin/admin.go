@@ -66,7 +66,8 @@ func New(cfg Config) *Server {
 		ErrorLog:       cfg.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		BaseContext:    func(net.Listener) context.Context { return s.ctx },
 	}
-	s.running.Go(s.record) // ends with ctx; Close waits for it
+	s.running.Go(s.record)                        // ends with ctx; Close waits for it
+	s.running.Go(func() { s.ready.probe(s.ctx) }) // likewise
 	return s
 }
 
@@ -94,8 +95,11 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.serveHealth)
 	mux.HandleFunc("GET /readyz", s.serveReady)
-	mux.Handle("GET /metrics", s.cfg.Metrics.handler(s.cfg.Proxy.Stats))
+	mux.Handle("GET /metrics", s.cfg.Metrics.handler(s.stats))
 	mux.HandleFunc("GET /api/locks", s.serveLocks)
+	mux.HandleFunc("GET /api/lock", s.serveLock)
+	mux.HandleFunc("GET /api/top", s.serveTop)
+	mux.HandleFunc("GET /api/log", s.serveLog)
 	mux.HandleFunc("GET /api/session", s.serveSession)
 	mux.HandleFunc("GET /events", s.serveEvents)
 	mux.HandleFunc("POST /api/login", s.serveLogin)

@@ -75,7 +75,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		for _, event := range []struct {
 			name string
 			data any
-		}{{"state", stateOf(s.cfg.Proxy.Stats())}, {"locks", list}, {"history", points}} {
+		}{{"state", stateOf(s.stats())}, {"locks", list}, {"history", points}} {
 			data, err := json.Marshal(event.data)
 			if err != nil {
 				return

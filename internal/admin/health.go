@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockproxy/proxy"
@@ -14,6 +15,8 @@ import (
 // upstream is asked once in a while, by one at a time.
 type readiness struct {
 	ask func(ctx context.Context) error
+
+	failed atomic.Bool // the last answer; it never waits for the next
 
 	mu  sync.Mutex
 	at  time.Time // guarded by mu
@@ -27,6 +30,20 @@ const (
 	readyTimeout = time.Second
 )
 
+// probe asks each second, until ctx ends, so that last is never old.
+func (r *readiness) probe(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		r.now()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 func (r *readiness) now() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,8 +51,17 @@ func (r *readiness) now() error {
 		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 		defer cancel()
 		r.err, r.at = r.ask(ctx), time.Now()
+		r.failed.Store(r.err != nil)
 	}
 	return r.err
+}
+
+// stats are the proxy's, in which the upstream counts as down if the last probe has failed: clients
+// that are idle do not notice.
+func (s *Server) stats() proxy.Stats {
+	st := s.cfg.Proxy.Stats()
+	st.UpstreamUp = st.UpstreamUp && (!s.ready.failed.Load() || st.Draining)
+	return st
 }
 
 // serveHealth says that the process lives; it asks nothing else.

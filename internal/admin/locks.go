@@ -95,20 +95,24 @@ func (s *Server) list(q survey.Query) lockList {
 		list.Error = v.Err.Error()
 	}
 	for _, r := range v.Rows {
-		row := lockRow{
-			DB: r.DB, Key: shortened(survey.Printable(r.Key)), Token: r.Token,
-			Owner: shortened(survey.Printable(r.Owner)), Client: r.Client,
-			HeldMS: r.Age.Milliseconds(), RemainingMS: r.Remaining.Milliseconds(),
-			FullMS:  r.Full.Milliseconds(),
-			Session: r.Session, Waiters: r.Waiters,
-		}
-		if len(r.Key) <= maxName {
-			id := base64.RawURLEncoding.EncodeToString([]byte(r.Key))
-			row.ID = &id // of the lock named "" it is empty, but there
-		}
-		list.Locks = append(list.Locks, row)
+		list.Locks = append(list.Locks, *rowOf(r))
 	}
 	return list
+}
+
+func rowOf(r survey.Row) *lockRow {
+	row := &lockRow{
+		DB: r.DB, Key: shortened(survey.Printable(r.Key)), Token: r.Token,
+		Owner: shortened(survey.Printable(r.Owner)), Client: r.Client,
+		HeldMS: r.Age.Milliseconds(), RemainingMS: r.Remaining.Milliseconds(),
+		FullMS:  r.Full.Milliseconds(),
+		Session: r.Session, Waiters: r.Waiters,
+	}
+	if len(r.Key) <= maxName {
+		id := base64.RawURLEncoding.EncodeToString([]byte(r.Key))
+		row.ID = &id // of the lock named "" it is empty, but there
+	}
+	return row
 }
 
 func shortened(text string) string {

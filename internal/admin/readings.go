@@ -28,7 +28,8 @@ var readings = []reading{
 		func(st *proxy.Stats) float64 { return flag(st.Draining) }),
 
 	gauge("upstream_up",
-		"1 unless the last attempt to connect a client to the upstream has failed.",
+		"1 unless the last attempt to connect a client to the upstream has failed, or the last "+
+			"probe, each second.",
 		func(st *proxy.Stats) float64 { return flag(st.UpstreamUp) }),
 	gauge("upstream_cluster_masters", "Nodes of the Redis Cluster behind the proxy that serve "+
 		"slots, as far as is known; 0 if the upstream is no cluster.",
@@ -91,6 +92,9 @@ var readings = []reading{
 		func(st *proxy.Stats) uint64 { return st.Locks.Fenced }),
 	gauge("lock_waiters", "Clients that wait for a lock at this proxy.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Waiters) }),
+	gauge("lock_oldest_wait_seconds", "For how long the client has waited for a lock at this "+
+		"proxy that has waited longest; 0 if none waits.",
+		func(st *proxy.Stats) float64 { return st.Locks.OldestWait.Seconds() }),
 	gauge("locks_waited_for", "Locks for which clients wait at this proxy.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Queues) }),
 	gauge("locks_held", "Locks that were taken by way of this proxy and have not been seen to "+

@@ -61,6 +61,7 @@ function disconnected(failed) {
   if (failed !== stream) return;
   $("upstream").className = "state down";
   $("upstream").textContent = "the proxy doesn't answer; trying again";
+  $("trouble").hidden = true; // it is about Redis, of which nothing is known now
   if (failed.readyState === EventSource.CLOSED) { // refused: the browser won't try again by itself
     failed.close();
     setTimeout(() => { if (failed === stream) listen(); }, 3000);
@@ -186,8 +187,8 @@ function span(ms) {
   const s = ms / 1000;
   if (s < 10) return s.toFixed(1) + " s";
   if (s < 120) return Math.floor(s) + " s";
-  if (s < 7200) return Math.floor(s / 60) + " min " + String(Math.floor(s % 60)).padStart(2, "0") + " s";
-  return Math.floor(s / 3600) + " h " + String(Math.floor(s / 60) % 60).padStart(2, "0") + " min";
+  if (s < 7200) return Math.floor(s / 60) + "m " + String(Math.floor(s % 60)).padStart(2, "0") + "s";
+  return Math.floor(s / 3600) + "h " + String(Math.floor(s / 60) % 60).padStart(2, "0") + "m";
 }
 
 // ---- logging in and releasing
@@ -282,7 +283,7 @@ $("sort").addEventListener("change", () => asks({ sort: $("sort").value }));
 $("direction").addEventListener("click", () => asks({ desc: !query.desc }));
 for (const button of document.querySelectorAll("th button")) {
   const sort = button.dataset.sort;
-  button.addEventListener("click", () => asks({ sort, desc: query.sort === sort ? !query.desc : false }));
+  button.addEventListener("click", () => asks({ sort, desc: query.sort === sort ? !query.desc : sort === "waiters" || sort === "held" }));
 }
 $("pause").addEventListener("click", () => {
   paused = !paused;

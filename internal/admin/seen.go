@@ -1,0 +1,176 @@
+package admin
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+	"time"
+
+	"lockproxy/internal/journal"
+	"lockproxy/internal/survey"
+	"lockproxy/lockcmd"
+)
+
+// What this proxy has seen of locks within the last hour, as JSON.
+
+// lockCost is what a lock has cost, as LOCKTOP says it.
+type lockCost struct {
+	DB            int         `json:"db"`
+	Key           string      `json:"key"`
+	Acquired      uint32      `json:"acquired"`
+	Refused       uint32      `json:"refused"`
+	Waits         uint32      `json:"waits"`
+	WaitMS        int64       `json:"wait_ms"`
+	LongestWaitMS int64       `json:"longest_wait_ms"`
+	HoldMS        int64       `json:"hold_ms"`
+	LongestHoldMS int64       `json:"longest_hold_ms"`
+	Blame         []lockBlame `json:"blame"`
+}
+
+type lockBlame struct {
+	Holder string `json:"holder"`
+	WaitMS int64  `json:"wait_ms"`
+}
+
+func costOf(c journal.Cost) lockCost {
+	row := lockCost{
+		DB: c.DB, Key: shortened(survey.Printable(c.Key)), Acquired: c.Acquired,
+		Refused: c.Refused, Waits: c.Waits,
+		WaitMS: c.Wait.Milliseconds(), LongestWaitMS: c.LongestWait.Milliseconds(),
+		HoldMS: c.Hold.Milliseconds(), LongestHoldMS: c.LongestHold.Milliseconds(),
+		Blame: []lockBlame{},
+	}
+	for _, b := range c.Blame[:min(len(c.Blame), maxBlamed)] {
+		holder := cmp.Or(survey.Printable(b.Holder), "unknown")
+		row.Blame = append(row.Blame, lockBlame{holder, b.Wait.Milliseconds()})
+	}
+	return row
+}
+
+// maxBlamed bounds the holders that are named of a lock.
+const maxBlamed = 20
+
+// lockEvent is one event, as LOCKLOG says it.
+type lockEvent struct {
+	AtMS   int64  `json:"at_ms"`
+	Event  string `json:"event"`
+	DB     int    `json:"db"`
+	Key    string `json:"key"`
+	Token  int64  `json:"token"`
+	Owner  string `json:"owner"`
+	Client string `json:"client"`
+	WaitMS int64  `json:"wait_ms"`
+	HoldMS int64  `json:"hold_ms"`
+}
+
+func eventsOf(list []lockcmd.Event) []lockEvent {
+	rows := make([]lockEvent, len(list))
+	for i, e := range list {
+		rows[i] = lockEvent{
+			AtMS: e.When.UnixMilli(), Event: e.Kind.String(), DB: e.DB,
+			Key: shortened(survey.Printable(e.Key)), Token: e.Token,
+			Owner: shortened(survey.Printable(e.Owner)), Client: e.Client,
+			WaitMS: e.Wait.Milliseconds(), HoldMS: e.Hold.Milliseconds(),
+		}
+	}
+	return rows
+}
+
+// intOf is a number in the query, at least 1 and at most limit; what makes no sense is fallback.
+func intOf(r *http.Request, name string, fallback, limit int) int {
+	if n, err := strconv.Atoi(r.URL.Query().Get(name)); err == nil && n > 0 {
+		return min(n, limit)
+	}
+	return fallback
+}
+
+// serveTop is LOCKTOP: ?by=wait, hold or count, ?limit=, ?shapes=1, and ?minutes= for less than the
+// last hour.
+func (s *Server) serveTop(w http.ResponseWriter, r *http.Request) {
+	form := r.URL.Query()
+	within := time.Duration(intOf(r, "minutes", 60, 60)) * time.Minute
+	list := s.cfg.Proxy.Locks().Costs(within, func(lockcmd.LockID) bool { return true })
+	if form.Get("shapes") == "1" {
+		list = lockcmd.MergeShapes(list)
+	}
+	lockcmd.SortCosts(list, form.Get("by"))
+	rows := []lockCost{}
+	for _, c := range list[:min(len(list), intOf(r, "limit", defaultTop, maxRows))] {
+		rows = append(rows, costOf(c))
+	}
+	writeJSON(w, rows)
+}
+
+// defaultTop is how many locks or events are shown if the query does not say.
+const defaultTop = 20
+
+// serveLog is LOCKLOG: ?db= and ?key= for one lock, and ?limit=.
+func (s *Server) serveLog(w http.ResponseWriter, r *http.Request) {
+	match, _ := matchOf(r)
+	events, _ := s.cfg.Proxy.Locks().Events(intOf(r, "limit", defaultTop, maxRows), match)
+	writeJSON(w, eventsOf(events))
+}
+
+// matchOf matches the lock of ?db= and ?key=, or with no key all locks.
+func matchOf(r *http.Request) (match func(lockcmd.LockID) bool, id lockcmd.LockID) {
+	form := r.URL.Query()
+	id.DB, _ = strconv.Atoi(form.Get("db")) // 0 if it is missing
+	id.Key = form.Get("key")
+	all := !form.Has("key")
+	return func(of lockcmd.LockID) bool { return all || of == id }, id
+}
+
+// lockWaiter is a client in the queue of a lock.
+type lockWaiter struct {
+	Owner    string `json:"owner"`
+	Client   string `json:"client"`
+	WaitedMS int64  `json:"waited_ms"`
+	LeftMS   *int64 `json:"left_ms"` // null waits without end
+}
+
+// oneLock is all that is known of one lock.
+type oneLock struct {
+	Holder  *lockRow     `json:"holder"` // null if LOCK does not hold it
+	Waiters []lockWaiter `json:"waiters"`
+	Five    *lockCost    `json:"last_5_minutes"`
+	Sixty   *lockCost    `json:"last_60_minutes"`
+	Events  []lockEvent  `json:"events"`
+	Error   string       `json:"error,omitempty"`
+}
+
+// serveLock is about the lock of ?db= and ?key=: its holder, the queue at this proxy, what it has
+// cost, and its last events.
+func (s *Server) serveLock(w http.ResponseWriter, r *http.Request) {
+	match, id := matchOf(r)
+	if !r.URL.Query().Has("key") {
+		http.Error(w, "which lock? say ?key=", http.StatusBadRequest)
+		return
+	}
+	locks, now := s.cfg.Proxy.Locks(), time.Now()
+	one := oneLock{Waiters: []lockWaiter{}, Holder: nil}
+	list, err := upstreamLocks{s.cfg.Proxy}.Inspect(r.Context(), id.DB, []string{id.Key})
+	if err != nil {
+		one.Error = err.Error()
+	}
+	for _, h := range list {
+		one.Holder = rowOf(survey.Row{LockInfo: h})
+	}
+	for _, waiter := range locks.Waiters(id, maxRows) {
+		row := lockWaiter{Owner: shortened(survey.Printable(waiter.Owner)), Client: waiter.Client,
+			WaitedMS: now.Sub(waiter.Since).Milliseconds()}
+		if !waiter.Until.IsZero() {
+			left := waiter.Until.Sub(now).Milliseconds()
+			row.LeftMS = &left
+		}
+		one.Waiters = append(one.Waiters, row)
+	}
+	for minutes, cost := range map[time.Duration]**lockCost{5: &one.Five, 60: &one.Sixty} {
+		for _, c := range locks.Costs(minutes*time.Minute, match) {
+			row := costOf(c)
+			*cost = &row
+		}
+	}
+	events, _ := locks.Events(defaultTop, match)
+	one.Events = eventsOf(events)
+	writeJSON(w, one)
+}

@@ -15,6 +15,8 @@ import (
 const (
 	// maxCalls bounds the calls that go together. More save little, and others wait longer.
 	maxCalls = 32
+	// maxCallBytes bounds their first keys, bytes: a batch of long names would keep Redis busy.
+	maxCallBytes = 16 << 10
 	// refusedPause is for how long calls go alone after Redis has refused some that went together.
 	refusedPause = time.Second
 )
@@ -32,6 +34,7 @@ type Call struct {
 // I/O.
 type callBatch struct {
 	list        []*Answer    // to the calls
+	bytes       int          // of their first keys
 	words       []string     // room for a request
 	pausedUntil atomic.Int64 // as monotonic.Now
 }
@@ -45,7 +48,8 @@ func (b *callBatch) has(c *Call) bool {
 func (b *callBatch) add(a *Answer, batchScript string) (full bool) {
 	a.with = b
 	b.list = append(b.list, a)
-	return len(b.list) == maxCalls || batchScript == "" || monotonic.Now() < b.pausedUntil.Load()
+	b.bytes += len(a.call.Keys[0])
+	return len(b.list) == maxCalls || b.bytes > maxCallBytes || batchScript == "" || monotonic.Now() < b.pausedUntil.Load()
 }
 
 // pause has calls go alone for a while.
@@ -81,5 +85,5 @@ func (b *callBatch) take(raw []byte, batchScript string) []byte {
 // drop empties the batch.
 func (b *callBatch) drop() {
 	clear(b.list)
-	b.list = b.list[:0]
+	b.list, b.bytes = b.list[:0], 0
 }

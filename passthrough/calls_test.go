@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -143,6 +144,12 @@ func TestCallsThatGoTogether(t *testing.T) {
 	}
 	if len(sent) != 1 || len(b.list) != 0 {
 		t.Errorf("%d requests for %d calls, %d wait", len(sent), maxCalls, len(b.list))
+	}
+	sent = nil
+	add("short")
+	add(strings.Repeat("long", maxCallBytes))
+	if len(sent) != 1 || len(b.list) != 0 || b.bytes != 0 {
+		t.Errorf("a long key goes with what comes after it")
 	}
 	sent = nil
 	b.pause()

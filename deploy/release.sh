@@ -24,7 +24,12 @@ if [ -z "${TOOLS:-}" ]; then
 	go build -C deploy/tools -trimpath -o "$TOOLS/" tool
 fi
 gzip -9n <deploy/lockproxy.1 >"$stage/lockproxy.1.gz"
-cp README.md CHANGELOG.md deploy/lockproxy.{1,toml,service,socket} deploy/debian/lockproxy.sysusers "$stage/"
+cp README.md CHANGELOG.md SECURITY.md deploy/lockproxy.{1,toml,service,socket} deploy/debian/lockproxy.sysusers "$stage/"
+mkdir "$stage/examples" # and docs: what the README leads to
+cp -r docs "$stage/docs"
+cp -r examples/clients examples/adapters "$stage/examples/"
+find "$stage/examples" -name __pycache__ -prune -exec rm -r {} +
+chmod -R u=rwX,go=rX "$stage/docs" "$stage/examples"
 
 # archive DIRECTORY FILE: a tar of it, with nothing that depends on when and where it was made.
 archive() {
@@ -50,9 +55,9 @@ for platform in "${platforms[@]}"; do
 	os=${platform%/*} arch=${platform#*/} name=lockproxy_${version}_${platform/\//_}
 	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -buildvcs=false \
 		-ldflags "-s -w -buildid= -X main.version=$version" -o "$stage/lockproxy" ./cmd/lockproxy
-	touch -d "@$SOURCE_DATE_EPOCH" "$stage"/*
+	find "$stage" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 	mkdir "$stage/$name"
-	cp "$stage"/lockproxy{,.1,.toml,.service,.socket} "$stage"/*.md "$stage/$name/"
+	cp -r "$stage"/lockproxy{,.1,.toml,.service,.socket} "$stage"/{*.md,docs,examples} "$stage/$name/"
 	archive "$stage/$name" "$out/$name.tar.gz"
 	bill "$out/$name.cdx.json"
 	if [ "$os" = linux ]; then debian "$arch"; fi

@@ -147,6 +147,20 @@ func (l *Locks) waitsAs(foreignCompete bool) string {
 // matters to anybody.
 func (l *Locks) WatchesForeign() bool { return l.Waiting() || l.foreignLocks.Any() }
 
+// MayConcern reports whether any of the keys may be that of a lock for which clients wait, or which
+// a foreign client is known to hold. It costs little.
+func (l *Locks) MayConcern(keys [][]byte) bool {
+	if !l.WatchesForeign() {
+		return false
+	}
+	for _, key := range keys {
+		if l.foreignLocks.MayKnow(key) || l.waitedKeys.May(key) {
+			return true
+		}
+	}
+	return false
+}
+
 // TakesForeign reports whether a script, called by EVAL or EVALSHA, can take a lock.
 func (l *Locks) TakesForeign(args [][]byte) bool { return l.shapes.Takes(args) }
 

@@ -72,6 +72,7 @@ type Locks struct {
 	holdOff holdOff
 
 	foreignLocks *foreign.Locks  // of foreign clients
+	waitedKeys   *foreign.Filter // of queues
 	shapes       *foreign.Shapes // of their scripts
 
 	observer Observer
@@ -101,7 +102,7 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 		queues:  map[LockID]*waitQueue{},
 		foreign: foreignClients{},
 
-		foreignLocks: foreign.NewLocks(), shapes: foreign.NewShapes(),
+		waitedKeys: foreign.NewFilter(), foreignLocks: foreign.NewLocks(), shapes: foreign.NewShapes(),
 		takeovers: map[LockID]*takeover{},
 		delayed:   map[LockID]*list.List{},
 	}

@@ -21,6 +21,7 @@ func (l *Locks) wait(ctx context.Context, s Session, r lockRequest, patience tim
 	if q == nil {
 		q = &waitQueue{lease: maxPoll}
 		l.queues[id] = q
+		l.waitedKeys.Add(id.Key, 1)
 	}
 	permitted := q.join(w)
 	isFirst, foreignTurn := q.first() == w, l.foreign.haveTurn(id, w.joined)
@@ -174,6 +175,7 @@ func (l *Locks) endWait(ctx context.Context, s Session, w *waiter, queued bool, 
 		q.leave(w)
 		if q.len() == 0 {
 			delete(l.queues, id)
+			l.waitedKeys.Add(id.Key, -1)
 			if w.pollNow && !won && (err == nil || err == ErrGone) {
 				l.releaseReservation(w.as, id)
 			}

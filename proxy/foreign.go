@@ -16,7 +16,7 @@ func (d *dispatcher) observesForeign(cmd *command, args [][]byte) bool {
 	case foreign.Sets:
 		return foreign.MaySetNX(args)
 	case foreign.Deletes, foreign.Expires:
-		return d.server.locks.WatchesForeign()
+		return len(args) > 1 && d.server.locks.MayConcern(args[1:])
 	case foreign.Runs:
 		return d.server.locks.TakesForeign(args) || d.server.locks.WatchesForeign()
 	case foreign.Replaces:

@@ -76,13 +76,17 @@ type Locks struct {
 	counts Counts       // guarded by mu; without Held
 	puts   int          // guarded by mu; since the last sweep
 	known  atomic.Int64 // len(locks)
+	keys   *Filter      // of locks
 }
 
 // NewLocks returns Locks that has seen nothing.
-func NewLocks() *Locks { return &Locks{locks: map[ID]*Lock{}} }
+func NewLocks() *Locks { return &Locks{locks: map[ID]*Lock{}, keys: NewFilter()} }
 
 // Any reports whether any lock is known. It costs nothing.
 func (l *Locks) Any() bool { return l.known.Load() > 0 }
+
+// MayKnow reports whether a key may be that of a known lock. It costs little.
+func (l *Locks) MayKnow(key []byte) bool { return l.Any() && l.keys.May(key) }
 
 // Knows reports whether a lock is known.
 func (l *Locks) Knows(id ID) bool {
@@ -191,9 +195,11 @@ func (l *Locks) putLocked(id ID, now time.Time) *Lock {
 			break
 		}
 		delete(l.locks, old)
+		l.keys.Add(old.Key, -1)
 	}
 	lock := &Lock{ID: ID{id.DB, strings.Clone(id.Key)}}
 	l.locks[lock.ID] = lock
+	l.keys.Add(id.Key, 1)
 	l.known.Store(int64(len(l.locks)))
 	return lock
 }
@@ -207,6 +213,7 @@ func (l *Locks) forgetLocked(id ID, lock *Lock, now time.Time) {
 		l.counts.Expired++
 	}
 	delete(l.locks, id)
+	l.keys.Add(id.Key, -1)
 	l.known.Store(int64(len(l.locks)))
 }
 

@@ -169,7 +169,9 @@ func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
 			return
 		case <-c.more:
 		}
-		out = out[:0]
+		if out = out[:0]; cap(out) > 4<<10 {
+			out = nil // keys can be long
+		}
 		c.mu.Lock()
 		for _, key := range c.wanted[len(c.wanted)-c.unsent:] {
 			out = resp.AppendCommand(out, "EXISTS", key)

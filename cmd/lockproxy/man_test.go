@@ -139,8 +139,10 @@ Clients see the lock commands as commands of Redis; \fBLOCK HELP\fR prints them:
 LOCK key timeout [WAIT seconds] [SESSION] [OWNER name]
 UNLOCK key [token | FORCE]
 RELOCK key token timeout
-LOCKINFO key
-LOCKSCAN cursor [MATCH pattern] [COUNT n]
+LOCKINFO key [HOLDERS | WAITERS]
+LOCKSCAN cursor [MATCH pattern] [COUNT n] [KIND kind]
+LOCKTOP [BY wait|hold|count] [COUNT n] [SHAPES]
+LOCKLOG [key] [COUNT n]
 FENCE key token command [arg ...]
 .fi
 `

@@ -201,4 +201,6 @@ type LockInfo struct {
 	Remaining time.Duration // until it expires
 	Session   bool
 	Waiters   int // at this proxy
+	// OldestWait is for how long the first of them has waited.
+	OldestWait time.Duration
 }

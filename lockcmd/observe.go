@@ -76,7 +76,8 @@ func (l *Locks) Stats() Stats {
 		Unlocked: t.unlocked.Load(), Forced: t.forced.Load(), Disconnect: t.disconnect.Load(),
 		Expired: t.expired.Load(), Lost: t.lost.Load(), Fenced: t.fenced.Load(),
 		Foreign: l.foreignLocks.Counts(time.Now()),
-		Waiters: int(l.waiters.Load()), OldestWait: now.Sub(oldest), Queues: lines, Holding: holding,
+		Waiters: int(l.waiters.Load()), OldestWait: now.Sub(oldest),
+		Queues: lines, Holding: holding,
 	}
 }
 

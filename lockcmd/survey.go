@@ -17,7 +17,8 @@ import (
 // What an operator sees of the locks, by background clients.
 
 // Snapshot returns locks without asking the upstream: at most limit of those that were taken
-// through this proxy and have not been seen to end, with one of each database beyond, and all that clients wait for here. Of a lock
+// through this proxy and have not been seen to end, with one of each database beyond, and all that
+// clients wait for here. Of a lock
 // that was taken elsewhere it has only the LockID and the waiters.
 func (l *Locks) Snapshot(limit int) []LockInfo {
 	index, databases := map[LockID]int{}, map[int]bool{}
@@ -42,7 +43,7 @@ func (l *Locks) Snapshot(limit int) []LockInfo {
 			i = len(list)
 			list = append(list, LockInfo{LockID: id})
 		}
-		list[i].Waiters = q.len()
+		list[i].setWaiters(q)
 	}
 	return list
 }
@@ -155,8 +156,15 @@ func (l *Locks) addWaiters(list []LockInfo) {
 	defer l.mu.Unlock()
 	for i := range list {
 		if q := l.queues[LockID{list[i].DB, list[i].Key}]; q != nil {
-			list[i].Waiters = q.len()
+			list[i].setWaiters(q)
 		}
+	}
+}
+
+// setWaiters says who waits in the lock's queue. Locks.mu is held.
+func (h *LockInfo) setWaiters(q *waitQueue) {
+	if first := q.first(); first != nil {
+		h.Waiters, h.OldestWait = q.len(), time.Since(first.joined)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	shownKeys = `[...document.querySelectorAll("#rows td.key span:first-child")].map(e => e.textContent).join("|")`
+	shownKeys = `[...document.querySelectorAll("#rows td.key button")].map(e => e.textContent).join("|")`
 	focused   = `document.activeElement.id || document.activeElement.dataset.sort || document.activeElement.getAttribute("aria-label") || document.activeElement.tagName`
 	evilKey   = `<img src=x onerror="window.hacked=1">`
 )
@@ -68,7 +68,45 @@ func TestPageFilterAndSort(t *testing.T) {
 	b.until(shownKeys, evilKey+"|beta|"+odd+"|gamma")
 }
 
-// Without a token there is nothing to click.
+// Contended locks stand first, with the age of the oldest wait. A click on one shows its holder, its
+// queue and what happened, and the address names it.
+func TestPageOfOneLock(t *testing.T) {
+	s := startSite(t, remembering)
+	c := s.client()
+	for i := range 100 {
+		s.lock(c, fmt.Sprintf("a-quiet-%d", i), 600)
+	}
+	s.lock(c, "stuck", 600, "OWNER", "anna")
+	waited := make(chan error, 1)
+	go func() { // ends with the release
+		waited <- s.client().Do(ctx, "LOCK", "stuck", 600, "WAIT", 60, "OWNER", "bert").Err()
+	}()
+	b := openTab(t, s.url, 1280, 900, false)
+	b.until(`document.querySelector("#rows tr .key button")?.textContent`, "stuck")
+	b.until(`/^1 · [1-9]/.test(document.querySelector("#rows tr .waiters").textContent)`, "true")
+	b.do(chromedp.Click("#rows tr .key button"))
+	b.until(`document.getElementById("lock-title").textContent`, "stuck")
+	for part, want := range map[string]string{
+		"facts": "anna at 127.0.0.1", "queue": "bert at 127.0.0.1", "events": "acquired: anna",
+	} {
+		b.until(`document.getElementById("lock-`+part+`").textContent.includes("`+want+`")`, "true")
+	}
+	b.do(chromedp.Reload())
+	b.until(`document.getElementById("lock-dialog").open`, "true")
+	if err := c.Do(ctx, "UNLOCK", "stuck", "FORCE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; err != nil {
+		t.Fatal(err)
+	}
+	b.until(`document.getElementById("lock-events").textContent.includes("forced: anna")`, "true")
+	b.until(`document.getElementById("lock-queue").textContent`, "none")
+	b.shot("lock")
+	b.do(chromedp.Click("#lock-dialog button"))
+	b.until(`document.getElementById("lock-dialog").open + location.hash`, "false")
+}
+
+// Without a token there is nothing to release.
 func TestPageReadOnly(t *testing.T) {
 	s := startSite(t, nil)
 	s.lock(s.client(), "a", 100)
@@ -86,8 +124,8 @@ func TestPageRelease(t *testing.T) {
 	waiter := make(chan error, 1)
 	go func() { waiter <- s.client().Do(ctx, "LOCK", evilKey, 50, "WAIT", 30).Err() }()
 	b := openTab(t, s.url, 1280, 900, false)
-	b.until(`document.querySelector("#rows .waiters")?.textContent`, "1")
-	b.until(`document.querySelectorAll("#rows button").length`, "0")
+	b.until(`document.querySelector("#rows .waiters")?.textContent.replace(/ · .*/, "")`, "1")
+	b.until(`document.querySelectorAll("#rows .actions button").length`, "0")
 	b.do(chromedp.Click("#login"), chromedp.SendKeys("#token", "wrong"+kb.Enter))
 	b.until(`document.getElementById("login-error").textContent`, "that is not the token")
 	b.do(chromedp.SendKeys("#token", adminToken+kb.Enter))
@@ -97,7 +135,7 @@ func TestPageRelease(t *testing.T) {
 		t.Errorf("scripts can read the cookie: %s", got)
 	}
 
-	b.do(chromedp.Click("#rows button"))
+	b.do(chromedp.Click("#rows .actions button"))
 	b.until(`document.getElementById("release-dialog").open`, "true")
 	b.until(`document.getElementById("release-key").textContent`, evilKey)
 	b.shot("confirm")
@@ -107,7 +145,7 @@ func TestPageRelease(t *testing.T) {
 		t.Error("released without a confirmation")
 	}
 
-	b.do(chromedp.Click("#rows button"), chromedp.WaitVisible("#release-dialog .danger"),
+	b.do(chromedp.Click("#rows .actions button"), chromedp.WaitVisible("#release-dialog .danger"),
 		chromedp.Click("#release-dialog .danger"))
 	b.until(`document.getElementById("said").textContent`, "Released "+evilKey)
 	if err := <-waiter; err != nil {
@@ -116,7 +154,7 @@ func TestPageRelease(t *testing.T) {
 	b.until(`document.querySelector("#rows .waiters")?.textContent + document.querySelector("#rows .owner")?.textContent`, "0")
 
 	// A page that was open before another has released is told so.
-	b.do(chromedp.Click("#rows button"), chromedp.WaitVisible("#release-dialog .danger"))
+	b.do(chromedp.Click("#rows .actions button"), chromedp.WaitVisible("#release-dialog .danger"))
 	s.client().Do(ctx, "UNLOCK", evilKey, "FORCE")
 	b.do(chromedp.Click("#release-dialog .danger"))
 	b.until(`document.getElementById("said").textContent.includes("nothing was released")`, "true")
@@ -197,7 +235,7 @@ func TestPageLooks(t *testing.T) {
 			b.until(`document.querySelectorAll("#rows tr").length > 20`, "true")
 			b.do(chromedp.Click("#login"), chromedp.WaitVisible("#token"),
 				chromedp.SendKeys("#token", adminToken+kb.Enter))
-			b.until(`document.querySelectorAll("#rows button").length > 20`, "true")
+			b.until(`document.querySelectorAll("#rows .actions button").length > 20`, "true")
 			b.until(`document.querySelectorAll("#plot-acquired path").length`, "2")
 			b.until(`document.querySelectorAll("td.waits").length > 0`, "true")
 			time.Sleep(1200 * time.Millisecond)
@@ -215,7 +253,7 @@ func TestPageLooks(t *testing.T) {
 				b.shot(look.name + "-rows")
 				b.do(chromedp.SetValue("#sort", "key"),
 					chromedp.Evaluate(`document.getElementById("sort").dispatchEvent(new Event("change"))`, nil))
-				b.until(`location.search`, "?desc=1")
+				b.until(`location.search`, "?sort=key&desc=1")
 				if got := b.eval(`Math.min(...[...document.querySelectorAll("#rows button")].map(e => e.getBoundingClientRect().height)) >= 36`); got != "true" {
 					t.Error("buttons are too small for a finger")
 				}
@@ -223,7 +261,7 @@ func TestPageLooks(t *testing.T) {
 			if got := b.eval(`getComputedStyle(document.body).backgroundColor`); (got == "rgb(17, 20, 23)") != look.dark {
 				t.Errorf("background %s", got)
 			}
-			for _, selector := range []string{"body", "td.key span", "td.client", "#count", "dt",
+			for _, selector := range []string{"body", "td.key button", "td.client", "#count", "dt",
 				"#mode", "#upstream", "figcaption", "#rows button", "td.key .tag:not([hidden])"} {
 				var got float64
 				if json.Unmarshal([]byte(b.eval(ratio+`("`+selector+`")`)), &got); got < 4.5 {
@@ -241,7 +279,7 @@ func TestPageHasNames(t *testing.T) {
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(shownKeys, "a")
 	b.do(chromedp.Click("#login"), chromedp.SendKeys("#token", adminToken+kb.Enter))
-	b.until(`document.querySelectorAll("#rows button").length`, "1")
+	b.until(`document.querySelectorAll("#rows .actions button").length`, "1")
 	var tree struct { // what is needed of it: a new Chromium knows values that the library doesn't
 		Nodes []struct {
 			Ignored bool `json:"ignored"`

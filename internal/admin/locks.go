@@ -53,6 +53,7 @@ type lockRow struct {
 	FullMS      int64   `json:"full_ms"` // what remaining is a part of
 	Session     bool    `json:"session"`
 	Waiters     int     `json:"waiters"`
+	OldestMS    int64   `json:"oldest_wait_ms"` // for how long the first of them has waited
 }
 
 // lockList is what is shown of the locks.
@@ -106,7 +107,7 @@ func rowOf(r survey.Row) *lockRow {
 		Owner: shortened(survey.Printable(r.Owner)), Client: r.Client,
 		HeldMS: r.Age.Milliseconds(), RemainingMS: r.Remaining.Milliseconds(),
 		FullMS:  r.Full.Milliseconds(),
-		Session: r.Session, Waiters: r.Waiters,
+		Session: r.Session, Waiters: r.Waiters, OldestMS: r.OldestWait.Milliseconds(),
 	}
 	if len(r.Key) <= maxName {
 		id := base64.RawURLEncoding.EncodeToString([]byte(r.Key))

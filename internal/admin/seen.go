@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"encoding/base64"
 	"net/http"
 	"strconv"
 	"time"
@@ -111,12 +112,16 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, eventsOf(events))
 }
 
-// matchOf matches the lock of ?db= and ?key=, or with no key all locks.
+// matchOf matches the lock of ?db= and ?key=, or ?id= as /api/locks has it; without them all locks.
 func matchOf(r *http.Request) (match func(lockcmd.LockID) bool, id lockcmd.LockID) {
 	form := r.URL.Query()
 	id.DB, _ = strconv.Atoi(form.Get("db")) // 0 if it is missing
 	id.Key = form.Get("key")
-	all := !form.Has("key")
+	name, err := base64.RawURLEncoding.DecodeString(form.Get("id"))
+	if err == nil && form.Has("id") {
+		id.Key = string(name)
+	}
+	all := !form.Has("key") && !form.Has("id")
 	return func(of lockcmd.LockID) bool { return all || of == id }, id
 }
 
@@ -130,6 +135,8 @@ type lockWaiter struct {
 
 // oneLock is all that is known of one lock.
 type oneLock struct {
+	DB      int          `json:"db"`
+	Key     string       `json:"key"`
 	Holder  *lockRow     `json:"holder"` // null if LOCK does not hold it
 	Waiters []lockWaiter `json:"waiters"`
 	Five    *lockCost    `json:"last_5_minutes"`
@@ -142,12 +149,12 @@ type oneLock struct {
 // cost, and its last events.
 func (s *Server) serveLock(w http.ResponseWriter, r *http.Request) {
 	match, id := matchOf(r)
-	if !r.URL.Query().Has("key") {
+	if form := r.URL.Query(); !form.Has("key") && !form.Has("id") {
 		http.Error(w, "which lock? say ?key=", http.StatusBadRequest)
 		return
 	}
 	locks, now := s.cfg.Proxy.Locks(), time.Now()
-	one := oneLock{Waiters: []lockWaiter{}, Holder: nil}
+	one := oneLock{DB: id.DB, Key: shortened(survey.Printable(id.Key)), Waiters: []lockWaiter{}}
 	list, err := upstreamLocks{s.cfg.Proxy}.Inspect(r.Context(), id.DB, []string{id.Key})
 	if err != nil {
 		one.Error = err.Error()

@@ -63,7 +63,8 @@ func TestBlameIsTheSumOfWaitsProperty(t *testing.T) {
 				blamed += b.Wait
 			}
 			if blamed != sums[c.Lock] || c.Wait != blamed {
-				t.Fatalf("%v: blamed %v, waited %v, counted %v", c.Lock, blamed, sums[c.Lock], c.Wait)
+				t.Fatalf("%v: blamed %v, waited %v, counted %v", c.Lock, blamed,
+					sums[c.Lock], c.Wait)
 			}
 			delete(sums, c.Lock)
 		}

@@ -269,6 +269,9 @@ func (s *Survey) current(now time.Time) []Row {
 		r := Row{LockInfo: l.LockInfo, Full: l.longest}
 		r.Age += since
 		r.Remaining -= since
+		if r.Waiters > 0 {
+			r.OldestWait += since
+		}
 		if !r.Session {
 			r.Full = r.Age + r.Remaining
 		}

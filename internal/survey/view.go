@@ -96,7 +96,7 @@ func (c Column) compare(a, b Row) int {
 	case ByRemaining:
 		return cmp.Compare(a.Remaining, b.Remaining)
 	case ByWaiters:
-		return cmp.Compare(a.Waiters, b.Waiters)
+		return cmp.Or(cmp.Compare(a.Waiters, b.Waiters), cmp.Compare(a.OldestWait, b.OldestWait))
 	}
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB))
 }

@@ -120,7 +120,8 @@ func TestWaitsAreBlamed(t *testing.T) {
 	waiters[0].Reply()
 	list, _ := p.Server.Locks().Events(1, func(id lockcmd.LockID) bool { return id.Key == "near" })
 	if len(list) != 1 || list[0].Kind != journal.Acquired || list[0].Wait < 200*time.Millisecond ||
-		time.Since(list[0].When) > time.Second || list[0].Client != waiters[0].LocalAddr().String() {
+		time.Since(list[0].When) > time.Second ||
+		list[0].Client != waiters[0].LocalAddr().String() {
 		t.Errorf("%+v", list)
 	}
 }

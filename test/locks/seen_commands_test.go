@@ -149,7 +149,8 @@ func TestLockTopAndLogByUser(t *testing.T) {
 			}
 			reply, err := ask.Do(proxytest.Ctx, command...).Result()
 			list := asMaps(t, reply, err)
-			if len(list) != want || want == 1 && !strings.HasPrefix(list[0]["key"].(string), "app:") {
+			if len(list) != want ||
+				want == 1 && !strings.HasPrefix(list[0]["key"].(string), "app:") {
 				t.Errorf("%s: %v: %v", user, command, list)
 			}
 		}

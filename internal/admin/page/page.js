@@ -9,22 +9,23 @@ const columns = ["key", "owner", "client", "held", "remaining", "waiters"];
 const asked = new URLSearchParams(location.search);
 const query = {
   filter: asked.get("filter") || "",
-  sort: columns.includes(asked.get("sort")) ? asked.get("sort") : "key",
-  desc: asked.get("desc") === "1",
+  sort: columns.includes(asked.get("sort")) ? asked.get("sort") : "waiters",
+  desc: asked.has("sort") ? asked.get("desc") === "1" : true,
 };
 
 function parameters() {
   const p = new URLSearchParams();
   if (query.filter) p.set("filter", query.filter);
-  if (query.sort !== "key") p.set("sort", query.sort);
+  p.set("sort", query.sort);
   if (query.desc) p.set("desc", "1");
   return p;
 }
 
 function asks(change) {
   Object.assign(query, change);
-  const p = parameters().toString();
-  history.replaceState(null, "", p ? "?" + p : location.pathname);
+  const p = parameters();
+  if (query.sort === "waiters" && query.desc) { p.delete("sort"); p.delete("desc"); } // the default
+  history.replaceState(null, "", (p.size ? "?" + p : location.pathname) + location.hash);
   showQuery();
   listen();
 }
@@ -130,7 +131,9 @@ function newRow() {
     td.dataset.label = label;
     tr.append(td);
   }
-  const name = document.createElement("span"), tag = document.createElement("span");
+  const name = document.createElement("button"), tag = document.createElement("span");
+  name.type = "button";
+  name.className = "link";
   tag.className = "tag";
   cells.key.append(name, tag);
   const bar = document.createElement("div"), fill = document.createElement("div"), left = document.createElement("span");
@@ -141,7 +144,9 @@ function newRow() {
   left.className = "left";
   bar.append(fill);
   cells.remaining.append(bar, left);
-  return { tr, cells, name, tag, bar, fill, left, button: null, lock: null };
+  const row = { tr, cells, name, tag, bar, fill, left, button: null, lock: null };
+  name.addEventListener("click", () => { if (row.lock.id !== undefined) location.hash = `lock/${row.lock.db}/${row.lock.id}`; });
+  return row;
 }
 
 function update(row, lock) {
@@ -163,7 +168,7 @@ function update(row, lock) {
   row.bar.setAttribute("aria-valuemax", Math.round(lock.full_ms / 1000));
   row.bar.setAttribute("aria-valuenow", Math.round(lock.remaining_ms / 1000));
   row.bar.setAttribute("aria-valuetext", `${span(lock.remaining_ms)} of ${span(lock.full_ms)}`);
-  setText(cells.waiters, String(lock.waiters));
+  setText(cells.waiters, lock.waiters ? `${lock.waiters} · ${span(lock.oldest_wait_ms)}` : "0");
   cells.waiters.classList.toggle("waits", lock.waiters > 0);
   const may = session.logged_in && lock.id !== undefined;
   if (may && !row.button) {
@@ -190,6 +195,57 @@ function span(ms) {
   if (s < 7200) return Math.floor(s / 60) + "m " + String(Math.floor(s % 60)).padStart(2, "0") + "s";
   return Math.floor(s / 3600) + "h " + String(Math.floor(s / 60) % 60).padStart(2, "0") + "m";
 }
+
+// ---- one lock, as long as the address names it
+
+let lockTimer;
+
+async function showLock() {
+  clearTimeout(lockTimer);
+  const named = /^#lock\/(\d+)\/([\w-]*)$/.exec(location.hash);
+  if (!named) { $("lock-dialog").close(); return; }
+  try {
+    const lock = await (await fetch(`api/lock?db=${named[1]}&id=${named[2]}`)).json();
+    if (location.hash !== named[0]) return;
+    fillLock(lock);
+    if (!$("lock-dialog").open) $("lock-dialog").showModal();
+  } catch { /* the header says that the proxy doesn't answer */ }
+  lockTimer = setTimeout(showLock, 1000);
+}
+
+function fillLock(lock) {
+  const held = lock.holder, costs = [["Last 5 minutes", lock.last_5_minutes], ["Last 60 minutes", lock.last_60_minutes]];
+  setText($("lock-title"), lock.key);
+  const facts = held ? [["Held by", [held.owner, held.client].filter(Boolean).join(" at ")], ["Held for", span(held.held_ms)],
+    ["Remaining", held.session ? "renewed: a session lock" : span(held.remaining_ms)], ["Token", String(held.token)]] : [["Held by", lock.error || "nobody by LOCK"]];
+  for (const [when, cost] of costs) {
+    if (!cost) continue;
+    const blame = cost.blame.slice(0, 3).map((b) => `${b.holder} ${span(b.wait_ms)}`).join(", ");
+    facts.push([when, `${cost.acquired} acquired, ${cost.refused} refused, ${cost.waits} waited, together ${span(cost.wait_ms)}, longest ${span(cost.longest_wait_ms)}${blame ? "; waited for " + blame : ""}`]);
+  }
+  $("lock-facts").replaceChildren(...facts.map(([name, text]) => {
+    const div = document.createElement("div"), dt = document.createElement("dt"), dd = document.createElement("dd");
+    dt.textContent = name;
+    dd.textContent = text;
+    div.append(dt, dd);
+    return div;
+  }));
+  items($("lock-queue"), lock.waiters.map((w) => `${[w.owner, w.client].filter(Boolean).join(" at ")}: ${span(w.waited_ms)}, ${w.left_ms === null ? "waits without end" : "up to " + span(w.left_ms) + " more"}`));
+  items($("lock-events"), lock.events.map((e) => `${new Date(e.at_ms).toLocaleTimeString()} ${e.event}: ${[e.owner, e.client].filter(Boolean).join(" at ")}` +
+    (e.event === "acquired" ? (e.wait_ms ? `, after ${span(e.wait_ms)}` : "") : `, held for ${span(e.hold_ms)}`)));
+}
+
+function items(list, texts) {
+  list.replaceChildren(...(texts.length ? texts : ["none"]).map((text) => {
+    const li = document.createElement("li");
+    li.textContent = text;
+    return li;
+  }));
+}
+
+window.addEventListener("hashchange", showLock);
+$("lock-dialog").addEventListener("close", () => { if (location.hash) location.hash = ""; });
+showLock();
 
 // ---- logging in and releasing
 

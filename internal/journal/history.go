@@ -43,7 +43,8 @@ type history struct {
 	Lock
 	prev, next *history // in a list of its shard
 	list       *list
-	size       int // bytes
+	size       int  // bytes
+	grown      bool // since its size was counted
 
 	minutes []minute // the oldest first
 	holder  string   // the last known
@@ -68,6 +69,7 @@ func (h *history) minute(at int64) *minute {
 	}
 	h.minutes = append(h.minutes[:0], h.minutes[old:]...)
 	h.minutes = append(h.minutes, minute{number: number})
+	h.grown = true
 	return &h.minutes[len(h.minutes)-1]
 }
 
@@ -81,6 +83,7 @@ func (h *history) settle(at int64) {
 
 // waited counts n waits from a time to another, each minute's in that minute.
 func (h *history) waited(from, to int64, n int) {
+	h.grown = true // perhaps: another is blamed
 	if oldest := to - int64(Window); from < oldest {
 		h.minute(from).wait(h.holder, time.Duration(oldest-from)*time.Duration(n))
 		from = oldest
@@ -221,6 +224,10 @@ func (s *shard) contended(h *history) {
 
 // account counts the memory of a history that has changed.
 func (s *shard) account(h *history) {
+	if !h.grown {
+		return
+	}
+	h.grown = false
 	size := h.bytes()
 	s.size += size - h.size
 	h.size = size

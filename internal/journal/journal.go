@@ -77,8 +77,12 @@ func (j *Journal) Acquired(id Lock, to Holder, wait time.Duration, at int64) {
 	}
 	s := j.lock(id)
 	defer s.mu.Unlock()
+	h := s.find(id, at)
+	if h != nil {
+		id = h.Lock // the same string for all of its events
+	}
 	s.events.push(Event{at: at, Kind: Acquired, Lock: id, Holder: to, Wait: wait})
-	if h := s.find(id, at); h != nil {
+	if h != nil {
 		h.settle(at)
 		h.minute(at).Acquired++
 		h.holder, h.since, h.held = to.name(), at, true
@@ -107,8 +111,12 @@ func (j *Journal) Ended(kind Kind, id Lock, had Holder, since, at int64) {
 	s := j.lock(id)
 	defer s.mu.Unlock()
 	hold := time.Duration(max(at-since, 0))
+	h := s.find(id, at)
+	if h != nil {
+		id = h.Lock
+	}
 	s.events.push(Event{at: at, Kind: kind, Lock: id, Holder: had, Hold: hold})
-	if h := s.find(id, at); h != nil {
+	if h != nil {
 		h.settle(at)
 		m := h.minute(at)
 		m.Hold += hold

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-clients-cluster test-cluster test-versions test-redis-suite test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-libraries test-clients-cluster test-cluster test-versions test-redis-suite test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -36,7 +36,7 @@ deps-ci:
 # go test vets what it tests; its closing lines are the last. It strips the test binaries, since most of
 # the time that it takes to link them is for debuggers.
 test: deps format compile
-	$(GO) test -race -vet=all -ldflags='-s -w' -count=1 -timeout 20m -p 4 -parallel 4 \
+	$(GO) test -race -vet=all -ldflags='-s -w' -count=1 -timeout 20m -p 4 -parallel 6 \
 		./test/locks ./test/relay ./...
 
 # Compiles what the tests need, for them and for the lockproxy that they run, and links nothing. So the
@@ -62,10 +62,15 @@ vet: format
 	$(GO) vet -tags 'admin clients faults' ./...
 	$(GO) -C cmd/lockbench vet ./...
 
-# Real client libraries in nine languages through the proxy, the helpers, adapters and recipes, and the older locks next to LOCK; installs
-# them first.
+# Real client libraries in nine languages through the proxy, the helpers, adapters and recipes, and the
+# older locks next to LOCK; installs them first.
 test-clients: deps-clients
-	$(GO) test -tags clients -count=1 -timeout 15m -run 'TestClients|TestOlder|TestHelper|TestAdapter|TestRecipe|TestLockLibraries' -v ./test/clients
+	$(GO) test -tags clients -count=1 -timeout 10m \
+		-run 'TestClients|TestOlder|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
+
+# The locks of other libraries next to LOCK WAIT, with and without --park, for a minute each.
+test-libraries: deps-clients
+	$(GO) test -tags clients -count=1 -timeout 15m -run TestLockLibraries -v ./test/clients
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestLibrariesNextToLOCK -parallel 8 -v ./test/locks
 
 # The same client libraries, with data and locks, through lockproxy in front of a Redis Cluster of six nodes.

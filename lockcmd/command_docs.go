@@ -123,7 +123,7 @@ var commandDocs = map[string]commandDoc{
 	},
 	"locktop": {
 		summary: "Get which locks cost most during the last hour, as this proxy saw it, " +
-			"and whom others waited for",
+			"and which holders others waited for",
 		complexity: "O(N log(N)) with N being the number of locks that were used",
 		flags:      []string{"readonly", "noscript"},
 		categories: []string{"keyspace", "read", "slow"},

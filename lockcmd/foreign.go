@@ -240,7 +240,7 @@ func (l *Locks) foreignAnswered(
 }
 
 // ForeignLocks returns up to limit locks of foreign clients that this proxy has seen being taken,
-// or asked for in vain. The upstream may know better.
+// or asked for without success. The upstream may know better.
 func (l *Locks) ForeignLocks(limit int) []foreign.Lock {
 	return l.foreignLocks.List(limit, time.Now())
 }

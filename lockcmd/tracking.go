@@ -164,13 +164,13 @@ func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
 			conn.Close() // the reader ends
 			return
 		}
+		if out = out[:0]; cap(out) > 4<<10 {
+			out = nil // keys can be long
+		}
 		select {
 		case <-ended:
 			return
 		case <-c.more:
-		}
-		if out = out[:0]; cap(out) > 4<<10 {
-			out = nil // keys can be long
 		}
 		c.mu.Lock()
 		for _, key := range c.wanted[len(c.wanted)-c.unsent:] {

@@ -21,7 +21,7 @@ const (
 	refusedPause = time.Second
 )
 
-// Call is a run of a script that may go together with others of other first keys, as one run of
+// Call is a run of a script that may go together with others of other keys, as one run of
 // Config.BatchScript. That takes the Keys of each, and the Name and the Args of each, and returns a
 // list of what each has returned.
 type Call struct {
@@ -39,9 +39,13 @@ type callBatch struct {
 	pausedUntil atomic.Int64 // as monotonic.Now
 }
 
-// has reports whether one of the calls has the first key of c, and so must have run before c.
+// has reports whether one of the calls has a key of c, and so must have run before c.
 func (b *callBatch) has(c *Call) bool {
-	return slices.ContainsFunc(b.list, func(a *Answer) bool { return a.call.Keys[0] == c.Keys[0] })
+	return slices.ContainsFunc(b.list, func(a *Answer) bool {
+		return slices.ContainsFunc(c.Keys, func(key string) bool {
+			return slices.Contains(a.call.Keys, key)
+		})
+	})
 }
 
 // add gathers a call. full reports whether no further call may go with it.
@@ -49,7 +53,8 @@ func (b *callBatch) add(a *Answer, batchScript string) (full bool) {
 	a.with = b
 	b.list = append(b.list, a)
 	b.bytes += len(a.call.Keys[0])
-	return len(b.list) == maxCalls || b.bytes > maxCallBytes || batchScript == "" || monotonic.Now() < b.pausedUntil.Load()
+	return len(b.list) == maxCalls || b.bytes > maxCallBytes || batchScript == "" ||
+		monotonic.Now() < b.pausedUntil.Load()
 }
 
 // pause has calls go alone for a while.

@@ -63,7 +63,7 @@ func TestCallsByAHome(t *testing.T) {
 		answers := map[string]*Answer{}
 		for i := range 1 + rand.IntN(80) {
 			name := fmt.Sprintf("%c%d-%d", kinds[rand.IntN(len(kinds))], round, i)
-			call := &Call{SHA: "alone", Name: name, Keys: []string{name, "record"}}
+			call := &Call{SHA: "alone", Name: name, Keys: []string{name, name + "r"}}
 			switch rand.IntN(4) {
 			case 0:
 				due += string(scriptedReply(name))
@@ -136,9 +136,11 @@ func TestCallsThatGoTogether(t *testing.T) {
 	}
 	add("a")
 	add("b")
+	add("ar")
 	add("a")
 	take()
-	check("[EVALSHA together 4 a ar b br n 1 n 1]", "[EVALSHA alone 2 a ar 1]")
+	check("[EVALSHA together 4 a ar b br n 1 n 1]", "[EVALSHA alone 2 ar arr 1]",
+		"[EVALSHA alone 2 a ar 1]")
 	for i := range maxCalls {
 		add(fmt.Sprint(i))
 	}
@@ -199,7 +201,7 @@ func TestCallsThatAreLost(t *testing.T) {
 		for i := range 3 {
 			w.answers.Add(1)
 			key := fmt.Sprint(i)
-			call := &Call{SHA: "alone", Name: "n", Keys: []string{key, "r"}}
+			call := &Call{SHA: "alone", Name: "n", Keys: []string{key, key + "r"}}
 			it := &eventloop.Iteration{}
 			a := c.TryAsk(call, w, it)
 			if a == nil {

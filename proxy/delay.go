@@ -48,8 +48,8 @@ func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
 	return true
 }
 
-// lastDelay is the last SET of a session that was delayed in vain. A client that comes back soon
-// has its old place in line.
+// lastDelay is the last SET of a session that was delayed and refused. A client that asks again
+// soon has its old place in line.
 type lastDelay struct {
 	key          string
 	since, ended time.Time

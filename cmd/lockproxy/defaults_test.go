@@ -122,7 +122,7 @@ func TestRunWithoutAKeyIsRefused(t *testing.T) {
 	}
 }
 
-// Whoever can connect is whoever Redis itself would have refused: that is said at start and by
+// Clients can connect that Redis itself would have refused: that is said at start and by
 // check.
 func TestOpenListenerBeforeAPasswordlessRedis(t *testing.T) {
 	open := testredis.Start(t)

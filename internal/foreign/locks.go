@@ -239,7 +239,7 @@ func (l *Locks) Counts(now time.Time) Counts {
 	return c
 }
 
-// List returns up to limit locks that are held, or that clients ask for in vain, by name.
+// List returns up to limit locks that are held, or that clients ask for without success, by name.
 func (l *Locks) List(limit int, now time.Time) []Lock {
 	l.mu.Lock()
 	l.sweepLocked(now)

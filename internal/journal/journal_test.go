@@ -76,7 +76,7 @@ func TestBlameIsTheSumOfWaitsProperty(t *testing.T) {
 	})
 }
 
-// What is blamed on whom, and what a lock costs within five minutes and an hour.
+// What is blamed on each holder, and what a lock costs within five minutes and an hour.
 func TestCosts(t *testing.T) {
 	j, id := New(1<<20), Lock{3, "job"}
 	at := func(minutes float64) int64 { return 1000*minuteLength + int64(minutes*60)*second }

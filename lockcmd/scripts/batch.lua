@@ -1,8 +1,8 @@
---[[ Behind lock.lua, unlock.lua, relock.lua and info.lua, each a function in `scripts`: runs several
-calls of them, one after the other, as if each had come alone. It reads all keys at once, and the
-clock: that takes a good part of a script's time.
+--[[ Behind lock.lua, unlock.lua, relock.lua and info.lua, each a function in `scripts`: runs calls
+of them, one after the other, as if each had come alone. It reads all keys at once, and the clock:
+that takes a good part of a script's time.
 
-KEYS  the two keys of each call. No two calls are about the same lock
+KEYS  the two keys of each call. No two calls have a key in common
 ARGV  the script's name and its five arguments, for each call
 
 Returns a list of what they return. An error is its own call's only. The status LATER stands for a

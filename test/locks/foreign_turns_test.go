@@ -91,7 +91,7 @@ func TestForeignClientsAndWaitersShare(t *testing.T) {
 		passing, direct int
 	}{{"through the proxy", 15, 0}, {"half and half", 8, 7}, {"directly", 0, 15}} {
 		t.Run(c.name, func(t *testing.T) {
-			const waiters, lasting = 3, 4 * time.Second
+			const waiters, lasting = 3, 3 * time.Second
 			all := &contenders{t: t, key: c.name, hold: time.Millisecond,
 				end: time.Now().Add(lasting)}
 			var foreign, ours atomic.Int64

@@ -33,6 +33,7 @@ func costOf(p *proxytest.Proxy, key string) (c journal.Cost) {
 
 // However a lock ends, its history says how.
 func TestHistoryOfALock(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	other := proxytest.Dial(t, p.Addr)
 	direct := proxytest.GoRedis(t, server.Addr())

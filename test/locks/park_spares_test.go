@@ -66,7 +66,7 @@ func poll(t *testing.T, addr, key string, direct *redis.Client, lasts time.Durat
 
 // With --park, clients that poll wait less long, and cost Redis less.
 func TestParkSparesRedis(t *testing.T) {
-	const lasts = 3 * time.Second
+	const lasts = 2 * time.Second
 	server := testredis.Start(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	plain := proxytest.Start(t, server.URL(), nil)

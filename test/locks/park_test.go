@@ -161,7 +161,8 @@ func TestParkGivesInOrder(t *testing.T) {
 	})
 }
 
-// A client that was delayed in vain and asks again soon has its place before those who came later.
+// A client that was delayed and refused, and asks again soon, has its place before those who came
+// later.
 func TestParkKeepsThePlace(t *testing.T) {
 	t.Parallel()
 	_, p := startParking(t)

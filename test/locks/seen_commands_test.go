@@ -38,8 +38,8 @@ func resp3(t *testing.T, addr string, change func(*redis.Options)) *redis.Client
 	return c
 }
 
-// LOCKTOP names the locks that cost most and whom others waited for, LOCKLOG what happened; also
-// for waits that go on. SHAPES merges them.
+// LOCKTOP names the locks that cost most and the holders that others waited for, LOCKLOG what
+// happened; also for waits that go on. SHAPES merges them.
 func TestLockTopAndLog(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	ask := resp3(t, p.Addr, nil)

@@ -41,6 +41,7 @@ func wantLost(t *testing.T, c *proxytest.Conn, proto, key string, token int64) {
 // A session lock is forced through another proxy, or there by an operator: its client is told at
 // once, long before the next renewal.
 func TestSessionLockForcedElsewhere(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	q := proxytest.Start(t, server.URL(), nil)
 	other := proxytest.Dial(t, q.Addr)
@@ -72,6 +73,7 @@ func TestSessionLockForcedElsewhere(t *testing.T) {
 }
 
 func TestSessionLockForcedElsewhereInACluster(t *testing.T) {
+	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 0)
 	p, q := proxytest.Start(t, cluster.URL(), nil), proxytest.Start(t, cluster.URL(), nil)
 	other := proxytest.Dial(t, q.Addr)
@@ -120,6 +122,7 @@ func TestSessionLockWithoutTheChannel(t *testing.T) {
 
 // The log says why a session lock was lost.
 func TestSessionLockLossIsLogged(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	var log bytes.Buffer
 	var mu sync.Mutex

@@ -10,6 +10,7 @@ import (
 
 // What passes through the proxy and ends a session lock is noticed at once.
 func TestSessionLockEndedByWhatPasses(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	// Without CLIENT TRACKING, which would tell as well.
 	proxytest.Dial(t, p.Addr).Expect("ACL SETUSER default -client|tracking", "+OK\r\n")
@@ -51,6 +52,7 @@ func TestSessionLockDeletedByItsHolder(t *testing.T) {
 
 // What leaves a session lock to its holder does not close its connection, however often it passes.
 func TestSessionLockKeptByWhatPasses(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	c.Do("HELLO 3")

@@ -50,7 +50,7 @@ func TestWaiterTracksForeignLock(t *testing.T) {
 			}
 			waiter := proxytest.Dial(t, p.Addr)
 			var took []time.Duration
-			for range 5 {
+			for range 3 {
 				direct.SetNX(proxytest.Ctx, "job", "random", time.Minute)
 				waiter.Send("LOCK job 30 WAIT 20")
 				proxytest.AwaitWaiters(t, p, "job", 1)
@@ -126,6 +126,7 @@ func TestSessionTracksItsLock(t *testing.T) {
 
 // Its own renewals do not end a session lock, nor does the end of the connection that tracks.
 func TestTrackedSessionKeepsItsLock(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), nil)
 	direct := proxytest.GoRedis(t, server.Addr())

@@ -158,7 +158,7 @@ func TestClientBuffer(t *testing.T) {
 // session does not keep the buffer of the request.
 func TestMemoryOfLongNames(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
-	const n, length = 50, 1_000_000
+	const n, length = 20, 1_000_000
 	live := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()

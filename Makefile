@@ -36,7 +36,7 @@ deps-ci:
 # go test vets what it tests; its closing lines are the last. It strips the test binaries, since most of
 # the time that it takes to link them is for debuggers.
 test: deps format compile
-	$(GO) test -race -vet=all -ldflags='-s -w' -count=1 -timeout 20m -p 4 -parallel 6 \
+	$(GO) test -race -vet=all -ldflags='-s -w' -count=1 -timeout 20m -p 4 -parallel 4 \
 		./test/locks ./test/relay ./...
 
 # Compiles what the tests need, for them and for the lockproxy that they run, and links nothing. So the

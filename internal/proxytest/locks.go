@@ -13,7 +13,7 @@ import (
 // AwaitWaiters waits until n clients wait for a lock at p, no longer than two seconds.
 func AwaitWaiters(t *testing.T, p *Proxy, key string, n int) {
 	t.Helper()
-	Eventually(t, 2*time.Second, "they wait", func() bool { return Waiters(t, p, key) == n })
+	Eventually(t, 10*time.Second, "they wait", func() bool { return Waiters(t, p, key) == n })
 }
 
 // Token is the token in a LOCK's reply.

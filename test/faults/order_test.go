@@ -80,26 +80,27 @@ func TestFaultSilenceIsNotAHeldLock(t *testing.T) {
 
 // unlockedFirst frees a lock and takes another with one pipeline, after Redis has lost the scripts
 // and other, which can or cannot SCRIPT LOAD, has made it know LOCK's again. It reports whether
-// the commands ran in that order.
+// the commands ran in that order. name is what the names of the locks begin with.
 func unlockedFirst(t *testing.T, p *proxytest.Proxy, server *testredis.Server,
-	other *proxytest.Conn) bool {
+	other *proxytest.Conn, name string) bool {
+	a, b := name+"a", name+"b"
 	admin, c := proxytest.Dial(t, server.Addr()), proxytest.SharedClient(t, p.Addr)
-	token := c.Lock("a 30")
+	token := c.Lock(a + " 30")
 	admin.Expect("SCRIPT FLUSH", "+OK\r\n")
 	other.Lock("x 30")
 	monitor := proxytest.Dial(t, server.Addr())
 	monitor.Expect("MONITOR", "+OK\r\n")
-	c.Send(proxytest.Unlock("a", token), "LOCK b 30")
+	c.Send(proxytest.Unlock(a, token), "LOCK "+b+" 30")
 	if got := c.Reply(); got != ":1\r\n" {
 		t.Fatal(got)
 	}
 	proxytest.Token(t, c.Reply())
 	for {
 		line := monitor.Reply()
-		if strings.Contains(line, `lua] "DEL" "a"`) {
+		if strings.Contains(line, `lua] "DEL" "`+a+`"`) {
 			return true
 		}
-		if strings.Contains(line, `lua] "SET" "b"`) {
+		if strings.Contains(line, `lua] "SET" "`+b+`"`) {
 			return false
 		}
 	}
@@ -108,24 +109,30 @@ func unlockedFirst(t *testing.T, p *proxytest.Proxy, server *testredis.Server,
 // Commands that a client sends together run in order, even just after SCRIPT FLUSH.
 func TestFaultOrderAfterScriptFlush(t *testing.T) {
 	for _, dedicated := range []bool{false, true} {
-		server := testredis.Start(t)
-		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
-		if !unlockedFirst(t, p, server, proxytest.SharedClient(t, p.Addr)) {
-			t.Errorf("dedicated %v: the second lock was taken before the first was freed",
-				dedicated)
+		for _, name := range []string{"", tooLongForABatch} {
+			server := testredis.Start(t)
+			p := proxytest.Start(t, server.URL(),
+				func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
+			if !unlockedFirst(t, p, server, proxytest.SharedClient(t, p.Addr), name) {
+				t.Errorf("dedicated %v, names of %d bytes: the second lock was taken before the "+
+					"first was freed", dedicated, len(name)+1)
+			}
 		}
 	}
 }
 
-// That fails if Redis has got to know only one of the two
-// scripts: here from a user who may not SCRIPT LOAD.
+// tooLongForABatch begins the names of locks whose commands do not go together.
+var tooLongForABatch = strings.Repeat("long", 5000)
+
+// That fails if Redis has got to know only one of the two scripts, here from a user who may not
+// SCRIPT LOAD, and the commands do not go together.
 func TestNotPromisedOrderAfterScriptFlush(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), nil)
 	proxytest.Dial(t, server.Addr()).Expect("ACL SETUSER ann on >pw ~* &* +@all -script", "+OK\r\n")
 	other := proxytest.Dial(t, p.Addr)
 	other.Expect("AUTH ann pw", "+OK\r\n")
-	if unlockedFirst(t, p, server, other) {
+	if unlockedFirst(t, p, server, other, tooLongForABatch) {
 		t.Error("the first lock was freed before the second was taken: the promise was kept")
 	}
 }

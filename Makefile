@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-libraries test-clients-cluster test-cluster test-versions test-redis-suite test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-older test-libraries test-clients-cluster test-cluster test-versions test-redis-suite test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -62,11 +62,15 @@ vet: format
 	$(GO) vet -tags 'admin clients faults' ./...
 	$(GO) -C cmd/lockbench vet ./...
 
-# Real client libraries in nine languages through the proxy, the helpers, adapters and recipes, and the
-# older locks next to LOCK; installs them first.
+# Real client libraries in nine languages through the proxy, the helpers, adapters and recipes;
+# installs them first.
 test-clients: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m \
-		-run 'TestClients|TestOlder|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
+		-run 'TestClients|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
+
+# The five older locks next to LOCK, in two minutes.
+test-older: deps-clients
+	$(GO) test -tags clients -count=1 -timeout 10m -run TestOlder -v ./test/clients
 
 # The locks of other libraries next to LOCK WAIT, with and without --park, for a minute each.
 test-libraries: deps-clients

@@ -23,8 +23,8 @@
 // parked: the goroutine ends, and an event loop reads the client. It relays in place whatever needs
 // no waiting, in the order in which clients' requests arrive. It also runs the lock commands that
 // never wait: while their scripts run the session is held, and nobody reads the client (park.go).
-// For anything else, such as LOCK with WAIT, a goroutine resumes the session. Where there are no event loops, or with TLS, the
-// goroutine stays.
+// For anything else, such as LOCK with WAIT, a goroutine resumes the session. Where there are no
+// event loops, or with TLS, the goroutine stays.
 //
 // A session that waits for the upstream, or for a lock, watches its client meanwhile (clientWatch):
 // if that closes, the waiting ends. When the session ends, tokens that the client has not read are

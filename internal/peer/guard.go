@@ -1,7 +1,3 @@
-// Package peer detects that the machine at the other end of a TCP connection has vanished.
-//
-// A Guard checks one connection by a timer, from Start until Stop or the end of the
-// connection. It has no goroutine between two checks.
 package peer
 
 import (
@@ -124,7 +120,7 @@ type state struct {
 	heard time.Duration // how long ago anything arrived from it
 }
 
-// minTries must have failed: a single packet may get lost on its way.
+// minTries must have failed: a single packet can get lost on its way.
 const minTries = 2
 
 // silence measures for how long a peer has answered nothing while it owed an acknowledgement. Its

@@ -1,4 +1,3 @@
-// Package testtls makes certificate authorities and certificates for tests, as files and in memory.
 package testtls
 
 import (

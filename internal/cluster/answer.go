@@ -51,7 +51,18 @@ func (a *answers) intercepted(n *node, p *part, line []byte) bool {
 		return false
 	}
 	kind, slot, addr := parseRedirect(line, n.addr)
+	if kind == readOnly && !p.mayGoElsewhere() {
+		a.c.refreshMap()
+		return false
+	}
 	return kind != notRedirected && a.redirect(n, p, kind, slot, addr)
+}
+
+// mayGoElsewhere reports whether another master can run a write that a replica has refused: one
+// whose keys the replica did not find, as LMPOP with a wrong number of them. Keys are named by
+// MOVED. A script may have run before the write, and what goes to all masters was meant for one.
+func (p *part) mayGoElsewhere() bool {
+	return p.slot < 0 && p.req.parts == nil && !p.req.script
 }
 
 // redirect sends what n has not run to another node. false says that the client gets the node's
@@ -65,6 +76,9 @@ func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr st
 		c.order.hold(n, slot)
 		c.nodes.applyMap(c.cluster.slotMoved(slot, addr))
 		c.refreshMap()
+	}
+	if kind == readOnly {
+		c.nodes.leaveDefault(n)
 	}
 	if p.tries++; p.tries > maxTries || c.err != nil {
 		c.order.giveUp(p)

@@ -3,6 +3,7 @@ package cluster
 // The requests that change settings, which go to all nodes.
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,14 +11,19 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// broadcast sends a request to all nodes that there is a connection to. done is called with the
-// outcome.
-func broadcast(c *Conn, q *query, done func(ok bool)) *request {
+// broadcast sends a request to the default node and all others that the client has used. done is
+// called with the outcome. The client is not to wait for nodes that it has not used, which can be
+// silent: it is the spare connections to these that spare is called for.
+func broadcast(c *Conn, q *query, spare func(n *node), done func(ok bool)) *request {
 	dflt := c.nodes.defaultNode()
 	nodes := []*node{dflt}
-	for _, n := range c.nodes.byAddr {
-		if n != dflt {
+	for _, n := range slices.Collect(maps.Values(c.nodes.byAddr)) {
+		switch {
+		case n == dflt:
+		case n.used:
 			nodes = append(nodes, n)
+		default:
+			spare(n)
 		}
 	}
 	return c.nodes.askAll(nodes, q.raw, func(replies [][]byte) []byte {
@@ -32,9 +38,11 @@ func broadcast(c *Conn, q *query, done func(ok bool)) *request {
 
 // broadcastSetting broadcasts a request for which settings were changed, and reverts the change if
 // a node refuses it. done is called if none does.
-func broadcastSetting(c *Conn, q *query, before settings, done func()) {
+func broadcastSetting(
+	c *Conn, q *query, before settings, spare func(n *node), done func(),
+) *request {
 	after := c.settings
-	broadcast(c, q, func(ok bool) {
+	return broadcast(c, q, spare, func(ok bool) {
 		if ok {
 			done()
 		} else {
@@ -59,18 +67,22 @@ func login(c *Conn, q *query) {
 	if asked.Name != nil {
 		c.settings.keep("setname", []byte("CLIENT"), []byte("SETNAME"), asked.Name)
 	}
-	broadcastSetting(c, q, before, func() {
+	// A spare connection is opened again: a node that refuses the login must run nothing.
+	dflt := c.nodes.defaultNode()
+	r := broadcastSetting(c, q, before, c.nodes.reopen, func() {
 		if proto == 2 || proto == 3 {
 			c.settings.proto = proto
 		}
 	})
+	finish := r.finish
+	r.finish = func(replies [][]byte) []byte { return showHelloID(finish(replies), dflt.addr) }
 }
 
 // connSetting is CLIENT SETNAME, SETINFO, NO-EVICT and NO-TOUCH.
 func connSetting(c *Conn, q *query) {
 	before := c.settings
 	c.settings.keep(q.cmd.Name[strings.LastIndexByte(q.cmd.Name, '|')+1:], q.args...)
-	broadcastSetting(c, q, before, func() {})
+	broadcastSetting(c, q, before, func(n *node) { n.sendOwn(q.raw) }, func() {})
 }
 
 // tracking is CLIENT TRACKING.
@@ -84,7 +96,9 @@ func tracking(c *Conn, q *query) {
 	before, on := c.settings, q.cmd.Effect == commands.TrackingOn
 	c.settings.keep("tracking", q.args...)
 	c.settings.tracking = c.settings.tracking || on
-	broadcastSetting(c, q, before, func() { c.settings.tracking = on })
+	broadcastSetting(c, q, before, func(n *node) { n.sendOwn(q.raw) }, func() {
+		c.settings.tracking = on
+	})
 }
 
 // clientCaching is CLIENT CACHING, which is about the next request, whichever node that goes to.
@@ -102,11 +116,12 @@ func reset(c *Conn, q *query) {
 	c.tx.forgetWatch()
 	c.tx.open = nil
 	c.settings = settings{proto: 2, reset: true}
-	r := broadcast(c, q, func(bool) {})
+	r := broadcast(c, q, c.nodes.reopen, func(bool) {})
 	r.onAnswer = func(n *node, h resp.Head) {
 		if !h.IsError() {
-			n.state = nodeState{}
+			n.state, n.copies = nodeState{}, copies{}
 		}
 	}
 	clear(c.subs.shards)
+	clear(c.subs.events.wanted)
 }

@@ -25,8 +25,9 @@ type Cluster struct {
 	conns      map[mapFollower]bool // the open Conns
 	refreshing bool                 // a refresh is under way
 	refreshed  time.Time            // when the last refresh began
-	epoch      int64                // of slots
-	current    time.Time            // when a node last knew that epoch, or a newer one
+	clients    clientIDs
+	epoch      int64     // of slots
+	current    time.Time // when a node last knew that epoch, or a newer one
 }
 
 // mapFollower is a Conn, for a Cluster: mapChanged is called after each refresh.
@@ -34,7 +35,8 @@ type mapFollower interface{ mapChanged() }
 
 // New returns a Cluster that is found by its seeds, host:port. It asks them nothing yet.
 func New(seeds []string) *Cluster {
-	return &Cluster{seeds: seeds, conns: map[mapFollower]bool{}}
+	return &Cluster{seeds: seeds, conns: map[mapFollower]bool{},
+		clients: clientIDs{map[clientRef]*Conn{}, map[*Conn][]clientRef{}}}
 }
 
 // String names the cluster by its seeds.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ type Options struct {
 	Dial    Dialer
 	Proto   int           // the protocol of Dial's connections, 2 or 3
 	Timeout time.Duration // of opening the connection to a further node
+	// Early has the connections to all masters opened at once, and not when they are first needed.
+	Early bool
 	// Failure makes the reply to a request whose node can't be reached, or was lost before it
 	// answered. sent says that the request may have run.
 	Failure func(addr string, sent bool, err error) []byte
@@ -75,6 +78,7 @@ func newConn(cl *Cluster, o Options) *Conn {
 	c.order = slotOrder{c: c, holds: map[int]*slotHold{}}
 	c.answers.c, c.tx.c, c.subs.c = c, c, c
 	c.subs.shards = map[string]*node{}
+	c.subs.events = events{c: c, wanted: map[eventName]bool{}}
 	c.settings.proto = o.Proto
 	return c
 }
@@ -107,6 +111,18 @@ func (c *Conn) Quiet() bool {
 	defer c.mu.Unlock()
 	return c.err == nil && !c.writeClosed && len(c.in.rest) == 0 && c.replies.onlyPushes() &&
 		c.tx.open == nil && c.tx.watched.part == nil
+}
+
+// Fresh reports whether the Conn is as it was when it was opened, with connections to all masters.
+func (c *Conn) Fresh() bool {
+	if !c.Quiet() {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes.applyMap(c.cluster.slots.Load())
+	return c.nodes.slots == nil || !slices.ContainsFunc(c.nodes.slots.masters,
+		func(addr string) bool { n := c.nodes.byAddr[addr]; return n == nil || n.nc == nil })
 }
 
 // Close ends all connections at once, and returns when nothing of the Conn runs any more.
@@ -145,7 +161,11 @@ func (a addr) String() string { return string(a) }
 func (c *Conn) endRequests() {
 	c.writeClosed = true
 	for _, n := range c.nodes.byAddr {
-		n.wake()
+		if n.used {
+			n.wake()
+		} else {
+			n.end(net.ErrClosed)
+		}
 	}
 	c.replies.readable.Broadcast()
 }

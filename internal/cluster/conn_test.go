@@ -71,7 +71,7 @@ func openAt(t *testing.T, cl *cluster.Cluster) *client {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	nc, err := cl.Open(ctx, cluster.Options{Dial: dialer, Proto: 2, Timeout: dialTimeout,
-		Failure: failure})
+		Early: true, Failure: failure})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,18 +102,7 @@ func (c *client) reply() string {
 
 func (c *client) tryReply(patience time.Duration) (string, error) {
 	c.nc.SetReadDeadline(time.Now().Add(patience))
-	var scan resp.Scanner
-	var raw []byte
-	for {
-		b, err := c.in.ReadByte()
-		if err != nil {
-			return string(raw), err
-		}
-		raw = append(raw, b)
-		if _, done, err := scan.Scan(raw[len(raw)-1:]); done || err != nil {
-			return string(raw), err
-		}
-	}
+	return testredis.ReadReply(c.in)
 }
 
 func (c *client) ask(line string) string {

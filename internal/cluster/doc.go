@@ -11,13 +11,14 @@
 //
 // The path of a request:
 //
-//	Write → requestReader: cut → command.route: by slot → node.push: gather → node.run: send
+//	Write → requestReader: cut → command.route: by slot → node.push: gather → node.sendNow
 //	Read  ← replyQueue: in order ← answers: join, or send again ← node.pass: cut ← node.read
 //
 // The row of a command in package commands says which nodes it goes to; handlers.go names those
-// that need code. A Conn opens the connection to a node when it is first needed, with the settings
-// of the others (settings.go). Requests without keys go to the default node, always the same
-// master.
+// that need code. A Conn opens the connection to a node when it is first needed, or those to all
+// masters at once (Options.Early), with the settings of the others (settings.go). When Write
+// returns the nodes have what they take at once: so requests of several Conns are run in the order
+// in which they were written. Requests without keys go to the default node, always the same master.
 //
 // A node that answers MOVED, ASK or TRYAGAIN has not run the request. It is sent again, to the node
 // that is named or after a delay, and what comes for the same slot is held meanwhile. A request
@@ -28,9 +29,10 @@
 // The Cluster learns the map from CLUSTER SLOTS, which Follow asks for every second and Conns after
 // a redirection or a loss, and from each MOVED.
 //
-// Goroutines: each node has one that opens the connection and sends (node.run), and one that reads
-// (node.read). A Conn may have one that refreshes the map, and some that wait for a delay. All end
-// with the Conn: Close waits for them. Follow runs in its caller's goroutine.
+// Goroutines: each node has one that opens the connection (node.run), then one that reads
+// (node.read), and one while it is sent what it does not take at once (node.send). A Conn can have
+// one that refreshes the map, and some that wait for a delay. All end with the Conn: Close waits
+// for them. Follow runs in its caller's goroutine.
 //
 // Memory of a Conn: requests without an answer up to maxUnanswered, and replies that wait for
 // earlier ones up to maxUnread. A reply that is joined with others is held whole, at most maxJoined

@@ -37,6 +37,7 @@ func handlersByName() map[string]func(*Conn, *query) {
 	for names, handler := range map[string]func(*Conn, *query){
 		"scan":      scan,
 		"randomkey": randomKey,
+		"info":      info,
 		"cluster|countkeysinslot cluster|getkeysinslot": bySlot,
 		"readonly readwrite asking":                     answerOK,
 		"quit":                                          quit,
@@ -46,6 +47,11 @@ func handlersByName() map[string]func(*Conn, *query) {
 		"client|no-evict client|no-touch":                               connSetting,
 		"client|tracking client|tracking|on client|tracking|off":        tracking,
 		"client|caching": clientCaching,
+		"client|id":      clientID,
+		"client|info":    clientInfo,
+		"client|list":    clientList,
+		"client|kill":    clientKill,
+		"client|unblock": clientUnblock,
 		"reset":          reset,
 
 		"multi":   multi,
@@ -70,4 +76,6 @@ var joiners = map[commands.Join]joiner{
 	commands.First: joinFirst, commands.Sum: joinSum, commands.Min: joinMin, commands.Max: joinMax,
 	commands.MinEach: joinMinEach, commands.SumEach: joinSumEach, commands.Elements: joinAll,
 	commands.Distinct: joinDistinct, commands.Text: joinText,
+	commands.LatestEvents: joinLatestEvents, commands.ByTime: joinByTime,
+	commands.Histograms: joinHistograms,
 }

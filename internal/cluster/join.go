@@ -98,10 +98,13 @@ func joinDistinct(replies [][]byte) []byte {
 // joinText concatenates strings.
 func joinText(replies [][]byte) []byte {
 	var text []byte
-	for _, raw := range replies {
+	for i, raw := range replies {
 		v, err := resp.ParseValue(raw)
 		if err != nil || v.Type != '$' && v.Type != '=' {
 			return replies[0]
+		}
+		if i > 0 && v.Type == '=' {
+			v.Text = bytes.TrimPrefix(v.Text, []byte("txt:"))
 		}
 		text = append(text, v.Text...)
 	}

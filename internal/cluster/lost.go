@@ -34,7 +34,9 @@ func (a *answers) lost(n *node, err error) {
 		for _, p := range behind {
 			c.dispatch(p)
 		}
-		c.refreshMap()
+		if !c.writeClosed {
+			c.refreshMap()
+		}
 	} else {
 		c.end(fmt.Errorf("node %s: %w", n.addr, err))
 	}
@@ -45,7 +47,8 @@ func (a *answers) lost(n *node, err error) {
 // lostPart answers p, or sends it again if nothing of it was sent.
 func (a *answers) lostPart(n *node, p *part, sent bool, err error) {
 	_, refused := refusalOf(err)
-	again := !sent && p.raw != nil && p.tries < maxTries
+	again := !sent && p.raw != nil && p.tries < maxTries &&
+		(p.slot >= 0 || p.req.parts == nil) // what several nodes are asked is meant for each
 	if n.nc != nil {
 		again = again && !p.req.internal
 	} else { // nothing was: the map must name another node by now
@@ -68,7 +71,7 @@ func (a *answers) lostPart(n *node, p *part, sent bool, err error) {
 // canLose reports whether the Conn can go on without a node that has these parts to answer. c.mu is
 // held.
 func (c *Conn) canLose(n *node, waiting []*part) bool {
-	fatal := n.state != nodeState{} || c.tx.restsOn(n) || c.settings.tracking
+	fatal := n.state != nodeState{} || c.tx.restsOn(n) || c.settings.tracking && n.nc != nil
 	ends := false
 	for _, p := range waiting {
 		fatal = fatal || p.streamed

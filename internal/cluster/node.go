@@ -7,16 +7,22 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 )
 
 // node is a Conn's connection to one node. It opens in the background. Conn.mu guards it, except
-// nc once it is open, and incoming's buffer.
+// nc and socket once it is open, and incoming's buffer.
 type node struct {
-	c    *Conn
-	addr string
-	nc   net.Conn // nil until it is open
-	out  outgoing
-	in   incoming
+	c       *Conn
+	addr    string
+	nc      net.Conn       // nil until it is open
+	socket  *socket.Socket // nc's; nil if its bytes differ, as with TLS
+	used    bool           // something of the client's was sent
+	learned bool           // Cluster.clients has its number
+	out     outgoing
+	sending bool // out is being sent, and so will be what is added to it meanwhile
+	toSend  bool // it is in requestReader.toSend
+	in      incoming
 	// waiting is the parts without an answer, in order. The first sentCount of them may have
 	// reached the node.
 	waiting      partQueue
@@ -25,6 +31,7 @@ type node struct {
 	ended        bool
 	closing      bool // it is no master any more, and is ended if it does not answer soon
 	state        nodeState
+	copies       copies
 }
 
 // incoming is the reply that a node is sending.
@@ -62,6 +69,7 @@ func (n *node) push(p *part) {
 		}
 	}
 	p.node = n
+	n.used = n.used || !p.req.internal
 	kept := n.out.add(p.raw)
 	if p.raw != nil {
 		p.raw = kept
@@ -83,43 +91,94 @@ func (n *node) owes(slot int) (count int) {
 	return count
 }
 
-// wake has run look for something to do.
+// wake has what is gathered sent: at the end of Write, if that is what gathers it, otherwise in the
+// background. c.mu is held.
 func (n *node) wake() {
-	select {
-	case n.out.more <- struct{}{}:
-	default:
+	in := &n.c.in
+	switch {
+	case in.taking && !n.toSend:
+		n.toSend = true
+		in.toSend = append(in.toSend, n)
+	case !in.taking:
+		n.sendLater(nil)
 	}
 }
 
-// run opens the connection, if it isn't, and sends until it ends.
-func (n *node) run(as settings) {
-	c := n.c
-	if n.nc == nil {
-		nc, err := n.dial(as)
-		c.mu.Lock()
-		if err != nil {
-			n.end(err)
-			c.mu.Unlock()
-			return
-		}
-		n.nc = nc
-		if n.ended {
-			nc.Close()
-		}
-		c.mu.Unlock()
+// sendLater sends rest and what is gathered in the background, unless that is being done. c.mu is
+// held.
+func (n *node) sendLater(rest net.Buffers) {
+	if n.sending || n.ended {
+		return
 	}
+	n.sending = true
+	n.c.running.Go(func() { n.send(rest) }) // ends with what it sends; Close waits for it
+}
+
+// sendNow sends what is gathered: as much as the node takes at once before it returns, so that
+// nobody who comes later overtakes, and the rest in the background. c.mu is held, but not all the
+// time.
+func (n *node) sendNow() {
+	c := n.c
+	n.toSend = false
+	if n.sending || n.ended || n.socket == nil || c.writeClosed {
+		n.sendLater(nil)
+		return
+	}
+	n.sending = true
+	out, _ := n.nextWrite()
+	c.mu.Unlock()
+	rest, err := n.trySend(out)
+	c.mu.Lock()
+	if err != nil {
+		n.nc.Close() // read reports the loss
+		return
+	}
+	n.sending = false
+	if len(rest) > 0 || n.out.unsent > 0 || c.writeClosed {
+		n.sendLater(rest)
+	}
+}
+
+// trySend sends as much as the node takes at once, and returns the rest.
+func (n *node) trySend(out net.Buffers) (rest net.Buffers, err error) {
+	for i, b := range out {
+		k, err := n.socket.TryWrite(b)
+		if err != nil || k < len(b) {
+			out[i] = b[k:]
+			return out[i:], err
+		}
+	}
+	return nil, nil
+}
+
+// run opens the connection, if it isn't, and has it read. What was gathered meanwhile is sent.
+func (n *node) run(as settings) {
+	c, nc := n.c, n.nc
+	var err error
+	if nc == nil {
+		nc, err = n.dial(as)
+	}
+	c.mu.Lock()
+	if err != nil {
+		c.nodes.failed = err
+		n.end(err)
+		c.mu.Unlock()
+		return
+	}
+	n.nc, n.socket = nc, socket.New(nc)
+	if n.ended {
+		nc.Close()
+	}
+	c.room.Broadcast()
+	c.mu.Unlock()
 	c.running.Go(n.read) // ends with the connection; Close waits for it
-	for {
-		select {
-		case <-n.out.more:
-		case <-c.ctx.Done():
-			return
-		}
-		out, last, ended := n.nextWrite()
-		if ended {
-			return
-		}
-		if _, err := out.WriteTo(n.nc); err != nil {
+	n.send(nil)
+}
+
+// send sends rest, and then what is gathered, until there is nothing.
+func (n *node) send(rest net.Buffers) {
+	for last := false; ; {
+		if _, err := rest.WriteTo(n.nc); err != nil {
 			n.nc.Close() // read reports the loss
 			return
 		}
@@ -129,6 +188,14 @@ func (n *node) run(as settings) {
 			}
 			return
 		}
+		n.c.mu.Lock()
+		rest, last = n.nextWrite()
+		if len(rest) == 0 && !last || n.ended {
+			n.sending = false
+			n.c.mu.Unlock()
+			return
+		}
+		n.c.mu.Unlock()
 	}
 }
 
@@ -150,13 +217,11 @@ func (n *node) dial(as settings) (net.Conn, error) {
 	return nc, err
 }
 
-// nextWrite returns what is to be sent now. last says that nothing comes behind it.
-func (n *node) nextWrite() (out net.Buffers, last, ended bool) {
-	n.c.mu.Lock()
-	defer n.c.mu.Unlock()
+// nextWrite returns what is to be sent now. last says that nothing comes behind it. c.mu is held.
+func (n *node) nextWrite() (out net.Buffers, last bool) {
 	n.sentCount = n.waiting.len()
 	n.c.room.Broadcast()
-	return n.out.take(), n.c.writeClosed, n.ended
+	return n.out.take(), n.c.writeClosed
 }
 
 // end ends the connection. What has no answer is answered as lost, or sent to another node. c.mu is
@@ -171,5 +236,4 @@ func (n *node) end(err error) {
 	}
 	n.c.nodes.forget(n)
 	n.c.answers.lost(n, err)
-	n.wake()
 }

@@ -9,7 +9,7 @@ import (
 
 const (
 	// minRead and maxRead bound the memory that replies are read into, bytes. It grows as needed.
-	minRead, maxRead = 4 << 10, 64 << 10
+	minRead, maxRead = 1 << 10, 64 << 10
 	// streamFrom is how many bytes of a reply are gathered before they are delivered without the
 	// rest.
 	streamFrom = 64 << 10
@@ -22,7 +22,6 @@ func (n *node) read() {
 	n.c.mu.Lock()
 	n.end(err)
 	n.c.mu.Unlock()
-	n.wake()
 }
 
 func (n *node) copyReplies() error {

@@ -17,6 +17,9 @@ type nodeSet struct {
 	slots  *slotMap         // nil if not known
 	byAddr map[string]*node // those that have not ended
 	dflt   *node            // the default node; nil until one is needed
+	failed error            // why the last connection could not be opened
+	// identified says that the numbers of all connections are to be learned.
+	identified bool
 }
 
 // at is the connection to the node at addr.
@@ -29,11 +32,35 @@ func (s *nodeSet) at(addr string) *node {
 
 // open begins to open a connection to addr, or uses nc, which is open. c.mu is held.
 func (s *nodeSet) open(addr string, nc net.Conn) *node {
-	n := &node{c: s.c, addr: addr, nc: nc, out: outgoing{more: make(chan struct{}, 1)}}
+	n := &node{c: s.c, addr: addr, nc: nc, sending: true}
 	s.byAddr[addr] = n
+	if s.identified {
+		n.learnID()
+	}
 	as := s.c.settings
 	s.c.running.Go(func() { n.run(as) }) // ends with the connection; Close waits for it
 	return n
+}
+
+// openMasters opens a connection to each master that has none, so that no request has to wait until
+// there is one, and none of another client overtakes it meanwhile.
+func (s *nodeSet) openMasters() {
+	if s.slots != nil && s.c.Early {
+		s.atAll(s.slots.masters)
+	}
+}
+
+// reopen opens a connection again that nothing of the client's was sent by.
+func (s *nodeSet) reopen(n *node) {
+	n.ended = true
+	if n.nc != nil {
+		n.nc.Close()
+	}
+	s.forget(n)
+	for p := n.waiting.head(); p != nil; p = n.waiting.head() {
+		s.c.answers.partDone(n.waiting.pop(), pieces{})
+	}
+	s.open(n.addr, nil)
 }
 
 // forSlot is the connection to the node that serves a slot. If that is not known any node will
@@ -68,6 +95,24 @@ func (s *nodeSet) defaultNode() *node {
 	return s.dflt
 }
 
+// leaveDefault makes another master than n the default node, if n is that. It is a replica,
+// whatever the map says.
+func (s *nodeSet) leaveDefault(n *node) {
+	if s.dflt != n {
+		return
+	}
+	s.dflt = nil
+	if s.slots == nil {
+		return
+	}
+	for _, i := range rand.Perm(len(s.slots.masters)) {
+		if addr := s.slots.masters[i]; addr != n.addr {
+			s.dflt = s.at(addr)
+			return
+		}
+	}
+}
+
 // channelNode is where channels that aren't sharded are: the master with the lowest slot.
 func (s *nodeSet) channelNode() *node {
 	if s.slots == nil {
@@ -81,6 +126,9 @@ func (s *nodeSet) forget(n *node) {
 	if s.byAddr[n.addr] == n {
 		delete(s.byAddr, n.addr)
 	}
+	if n.learned {
+		s.c.cluster.unlearned(s.c, n.addr)
+	}
 	if s.dflt == n {
 		s.dflt = nil
 	}
@@ -93,12 +141,14 @@ func (s *nodeSet) applyMap(m *slotMap) {
 		return
 	}
 	s.slots = m
+	s.openMasters()
 	if s.dflt != nil && !slices.Contains(m.masters, s.dflt.addr) {
 		s.dflt = nil
 	}
 	for _, n := range s.byAddr {
 		s.c.order.holdMoved(n, m)
 	}
+	s.c.subs.events.refreshed(true)
 }
 
 // closingTimeout is how long a node that is no master any more can take to say so.
@@ -118,6 +168,7 @@ func (c *Conn) mapChanged() {
 		return
 	}
 	c.nodes.applyMap(c.cluster.slots.Load())
+	c.subs.events.refreshed(false)
 	for _, n := range c.nodes.byAddr {
 		idle := n.waiting.len() == 0
 		if slices.Contains(c.nodes.slots.masters, n.addr) || n.closing || n.nc == nil ||

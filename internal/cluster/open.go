@@ -15,6 +15,9 @@ const candidateTimeout = time.Second
 // Open makes a Conn with a connection to one node, which shows that the cluster can be reached and
 // lets the user in. The error is Dial's.
 func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
+	if o.Early && cl.slots.Load() != nil {
+		return cl.openEarly(ctx, o)
+	}
 	err := errNoNode
 	candidates := cl.candidates()
 	for i, addr := range candidates {
@@ -46,12 +49,55 @@ func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.nodes.dflt = c.nodes.open(addr, nc)
+			c.nodes.openMasters()
 			return c, nil
 		}
 		nc.Close()
 		return cl.Open(ctx, o) // at a master
 	}
 	return nil, err
+}
+
+// openEarly begins to open the connections to all masters, and returns when one is open.
+func (cl *Cluster) openEarly(ctx context.Context, o Options) (*Conn, error) {
+	c := newConn(cl, o)
+	cl.add(c)
+	stop := context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.room.Broadcast()
+	})
+	defer stop()
+	c.mu.Lock()
+	c.nodes.openMasters()
+	err := c.nodes.awaitOne(ctx)
+	c.mu.Unlock()
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// awaitOne waits until a connection is open, which is the default node's. c.mu is held, but not all
+// the time.
+func (s *nodeSet) awaitOne(ctx context.Context) error {
+	for {
+		for _, n := range s.byAddr {
+			if n.nc != nil {
+				s.dflt = n
+				return nil
+			}
+		}
+		_, refused := refusalOf(s.failed)
+		switch {
+		case refused || len(s.byAddr) == 0:
+			return s.failed
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		s.c.room.Wait()
+	}
 }
 
 // bootstrap asks the first node for the map. That the user may not ask is no error.

@@ -51,6 +51,11 @@ func TestWaitAt(t *testing.T) {
 		conn.expect("SET "+key+" x", "+OK\r\n")
 		conn.expect("LOCKPROXY.WAIT "+key+" 1 1000", ":1\r\n")
 		conn.expect("LOCKPROXY.WAIT "+key+" 2 50", ":1\r\n")
+		// WAITAOF is an error without an append-only file, and before 7.2.
+		if got := conn.ask("LOCKPROXY.WAIT " + key + " 1 0 50"); !strings.HasPrefix(got, "-ERR ") ||
+			!strings.Contains(got, "WAITAOF") {
+			t.Errorf("a WAITAOF: %q", got)
+		}
 	}
 	conn.expect("LOCKPROXY.WAIT wait5 1",
 		"-ERR wrong number of arguments for 'lockproxy.wait' command\r\n")

@@ -11,7 +11,6 @@ type outgoing struct {
 	tail   []byte   // the last chunk, which is being filled
 	sent   int      // bytes of tail
 	unsent int      // bytes in all
-	more   chan struct{}
 }
 
 // add returns where raw is now.

@@ -24,6 +24,7 @@ type subscriptions struct {
 	channels *node            // that of SUBSCRIBE and PSUBSCRIBE
 	last     *node            // the last that was sent a subscription
 	shards   map[string]*node // those of sharded channels; the keys are encoded as bulk strings
+	events   events
 }
 
 // subscribe is SUBSCRIBE, PSUBSCRIBE and their opposites.
@@ -37,7 +38,7 @@ func subscribe(c *Conn, q *query) {
 	if !strings.Contains(q.cmd.Name, "unsub") {
 		c.subs.expect(n)
 	}
-	c.send(newRequest(q.raw, -1), n).one.confirms = confirmsOf(q)
+	c.subs.events.subscribe(q, n).one.confirms = confirmsOf(q)
 }
 
 func publish(c *Conn, q *query) { c.send(newRequest(q.raw, -1), c.nodes.channelNode()) }
@@ -138,7 +139,7 @@ func (n *node) isUnasked(h resp.Head) bool {
 	case '>':
 		return !confirms
 	case '*':
-		return n.c.settings.proto == 2 && n.state.All() > 0 && !confirms &&
+		return n.c.settings.proto == 2 && n.state.All()+n.copies.All() > 0 && !confirms &&
 			(commands.IsMessage(h.Elem) || kind == commands.SUnsubscribe && p == nil)
 	case '+':
 		return n.state.monitor && commands.IsMonitorLine(h.Line)
@@ -149,20 +150,27 @@ func (n *node) isUnasked(h resp.Head) bool {
 // confirmed handles a reply of n to p, which is about subscriptions. more says that p has further
 // replies.
 func (s *subscriptions) confirmed(n *node, p *part, h resp.Head, reply *pieces) (more bool) {
-	kind := confirmationOf(h)
-	n.state.pending = false
+	kind, of := confirmationOf(h), &n.state.Subscriptions
+	if p.req.copies {
+		of = &n.copies.Subscriptions
+	} else {
+		n.state.pending = false
+	}
 	if kind == commands.NoEffect {
 		return false // an error; another node may have to confirm it
 	}
 	if p.confirms < 0 {
-		p.confirms = n.state.Confirmations(kind, 0)
+		p.confirms = of.Confirmations(kind, 0)
 	}
-	n.state.Confirmed(kind, h.Last)
+	of.Confirmed(kind, h.Last)
 	if kind == commands.SSubscribe || kind == commands.SUnsubscribe {
 		s.shardConfirmed(n, kind, reply)
 	}
 	if p.confirms--; p.confirms == 0 {
 		return false
+	}
+	if p.req.copies {
+		return true
 	}
 	p.streamed = true
 	if !p.req.internal {
@@ -192,6 +200,9 @@ func (s *subscriptions) shardConfirmed(n *node, kind commands.Effect, reply *pie
 func (s *subscriptions) unasked(n *node, h resp.Head, reply pieces) {
 	if confirmationOf(h) == commands.SUnsubscribe {
 		s.shardMoved(n, reply.bytes())
+		return
+	}
+	if !s.events.passes(n, h, reply) {
 		return
 	}
 	if p := n.waiting.head(); p != nil && p.confirms > 0 && p.streamed {

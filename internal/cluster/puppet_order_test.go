@@ -338,3 +338,23 @@ func TestNodesThatDisagree(t *testing.T) {
 		t.Errorf("they were given %v", took)
 	}
 }
+
+// A node that refuses a write is a replica, whatever the map says: another master runs it.
+func TestWriteRefusedByAMasterOfTheMap(t *testing.T) {
+	p := newPuppets(t, "a", "b")
+	two := mapOf(2, func(slot int) int { return slot % 2 })
+	copy(two.masters, []string{"a", "b"})
+	p.cl.slots.Store(two)
+	p.conn.mu.Lock()
+	p.conn.nodes.applyMap(two)
+	p.conn.nodes.dflt = p.conn.nodes.at("a")
+	p.conn.mu.Unlock()
+	p.send("LMPOP 0 l LEFT")
+	a := p.at("a")
+	a.hears("LMPOP 0 l LEFT")
+	a.says("-READONLY You can't write against a read only replica.")
+	b := p.at("b")
+	b.hears("LMPOP 0 l LEFT")
+	b.says("-ERR numkeys should be greater than 0")
+	p.replies("-ERR numkeys should be greater than 0")
+}

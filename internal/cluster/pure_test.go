@@ -207,6 +207,7 @@ func TestRedirections(t *testing.T) {
 			"replica?)", demoted, 0, ""},
 		{"UNBLOCKED client unblocked via CLIENT UNBLOCK", notRedirected, 0, ""},
 		{"ERR MOVED 1 a:1", notRedirected, 0, ""},
+		{"READONLY You can't write against a read only replica.", readOnly, 0, ""},
 	} {
 		if kind, slot, addr := parseRedirect([]byte(c.line), "asked:1"); kind != c.kind ||
 			slot != c.slot || addr != c.addr {
@@ -235,6 +236,27 @@ func TestJoins(t *testing.T) {
 		{"sum each", joinSumEach, []string{"*2\r\n$1\r\nc\r\n:1\r\n", "*2\r\n$1\r\nc\r\n:4\r\n"},
 			"*2\r\n$1\r\nc\r\n:5\r\n"},
 		{"text", joinText, []string{"$2\r\na\n\r\n", "$2\r\nb\n\r\n"}, "$4\r\na\nb\n\r\n"},
+		{"text of RESP3", joinText, []string{"=6\r\ntxt:a\n\r\n", "=6\r\ntxt:b\n\r\n"},
+			"=8\r\ntxt:a\nb\n\r\n"},
+		{"by time", joinByTime, []string{"*2\r\n*2\r\n:1\r\n:7\r\n*2\r\n:5\r\n:9\r\n",
+			"*1\r\n*2\r\n:3\r\n:8\r\n"},
+			"*3\r\n*2\r\n:1\r\n:7\r\n*2\r\n:3\r\n:8\r\n*2\r\n:5\r\n:9\r\n"},
+		{"latest events", joinLatestEvents, []string{
+			"*1\r\n*4\r\n$1\r\na\r\n:1\r\n:5\r\n:90\r\n",
+			"*2\r\n*4\r\n$1\r\nb\r\n:1\r\n:1\r\n:1\r\n" +
+				"*4\r\n$1\r\na\r\n:2\r\n:6\r\n:8\r\n"},
+			"*2\r\n*4\r\n$1\r\na\r\n:2\r\n:6\r\n:90\r\n" +
+				"*4\r\n$1\r\nb\r\n:1\r\n:1\r\n:1\r\n"},
+		{"histograms", joinHistograms, []string{
+			"*4\r\n$1\r\na\r\n*4\r\n$5\r\ncalls\r\n:3\r\n$1\r\nh\r\n" +
+				"*4\r\n:4\r\n:1\r\n:16\r\n:3\r\n" +
+				"$1\r\nb\r\n*4\r\n$5\r\ncalls\r\n:1\r\n$1\r\nh\r\n*2\r\n:2\r\n:1\r\n",
+			"*0\r\n",
+			"*2\r\n$1\r\na\r\n*4\r\n$5\r\ncalls\r\n:5\r\n$1\r\nh\r\n" +
+				"*4\r\n:8\r\n:2\r\n:16\r\n:5\r\n"},
+			"*4\r\n$1\r\na\r\n*4\r\n$5\r\ncalls\r\n:8\r\n$1\r\nh\r\n" +
+				"*6\r\n:4\r\n:1\r\n:8\r\n:3\r\n:16\r\n:8\r\n" +
+				"$1\r\nb\r\n*4\r\n$5\r\ncalls\r\n:1\r\n$1\r\nh\r\n*2\r\n:2\r\n:1\r\n"},
 		{"none", joinSum, []string{"+odd\r\n", ":1\r\n"}, "+odd\r\n"},
 		{"error", joinReplies(joinSum, false), []string{":1\r\n", "-OOM no\r\n"}, "-OOM no\r\n"},
 		{"any", joinReplies(joinFirst, true), []string{"-NOTBUSY no\r\n", "+OK\r\n"}, "+OK\r\n"},

@@ -17,6 +17,7 @@ const (
 	tryAgain                  // the slot is moving, and some of the keys have gone already
 	down                      // no node serves the slot, or too few nodes reach each other
 	demoted                   // the node is no master any more; it has ended a blocking command
+	readOnly                  // the node is no master any more; it has refused a write
 )
 
 // parseRedirect reads an error reply, without "-" and line end, of the node at asked. moved and ask
@@ -37,6 +38,8 @@ func parseRedirect(line []byte, asked string) (kind redirection, slot int, addr 
 			return demoted, 0, ""
 		}
 		return notRedirected, 0, ""
+	case "READONLY":
+		return readOnly, 0, ""
 	default:
 		return notRedirected, 0, ""
 	}

@@ -10,7 +10,9 @@ type request struct {
 	parts      []*part  // of a request that goes to several nodes
 	unanswered int      // parts without an answer
 	hooks
+	script    bool   // it runs a script
 	internal  bool   // the Conn's own: it is not in the replyQueue
+	copies    bool   // it is about the copies of events
 	redirects bool   // it follows redirections though it is internal
 	dropped   bool   // neither it nor what comes behind it will be answered
 	removed   bool   // it is not in the replyQueue any more

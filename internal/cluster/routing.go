@@ -21,7 +21,9 @@ func byKeys(c *Conn, q *query) {
 	slot, at := c.in.slotOf(q)
 	switch {
 	case slot != manySlots:
-		c.send(newRequest(q.raw, slot), nil)
+		r := newRequest(q.raw, slot)
+		r.script = q.cmd.Class == commands.Slow
+		c.send(r, nil)
 	case q.cmd.split != nil:
 		q.cmd.split(c, q, at)
 	default:

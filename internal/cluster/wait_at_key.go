@@ -12,11 +12,13 @@ var (
 	errUnanswered  = errors.New("it stands behind requests that have not been answered")
 )
 
-// waitAtKey is LOCKPROXY.WAIT key numreplicas timeout, by which lock commands have replicas confirm
-// what was written. It is WAIT on the connection to the node that has answered the last request, if
-// that was for the key: on any other, WAIT counts replicas that may not have the write.
+// waitAtKey is LOCKPROXY.WAIT key [numlocal] numreplicas timeout, by which lock commands have
+// confirmed what was written. It is WAIT, or with numlocal WAITAOF, on the connection to the node
+// that has answered the last request, if that was for the key: on any other, WAIT counts replicas
+// that may not have the write.
 func waitAtKey(c *Conn, q *query) {
-	if len(q.args) != 4 {
+	name, numbers := []byte("WAIT"), len(q.args)-2
+	if numbers != 2 && numbers != 3 {
 		c.replies.answer([]byte("-ERR wrong number of arguments for 'lockproxy.wait' command\r\n"))
 		return
 	}
@@ -33,6 +35,10 @@ func waitAtKey(c *Conn, q *query) {
 		c.replies.answer(c.Failure(c.cluster.String(), true, err))
 		return
 	}
-	c.send(newRequest(resp.AppendCommand(nil, []byte("WAIT"), q.args[2], q.args[3]), -1), by.node)
+	if numbers == 3 {
+		name = []byte("WAITAOF")
+	}
+	words := append([][]byte{name}, q.args[2:]...)
+	c.send(newRequest(resp.AppendCommand(nil, words...), -1), by.node)
 	c.replies.answeredBy = by // it can be asked again
 }

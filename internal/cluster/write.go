@@ -10,7 +10,7 @@ import (
 
 // maxKept is how long a request can be, in bytes, that is kept until it has an answer, so that it
 // can be sent to another node. A longer one is streamed if its beginning tells its node; otherwise
-// it may have maxJoined bytes.
+// it can have maxJoined bytes.
 const maxKept = 1 << 20
 
 // maxUnsent is how many bytes of a streamed request wait for the node before Write waits.
@@ -22,29 +22,57 @@ var limits = resp.Limits{Bulk: 1 << 40, Inline: 16 << 20}
 var errTooLong = errors.New("a request that must be seen whole to be sent to the right nodes " +
 	"is longer than " + strconv.Itoa(maxJoined>>20) + " MiB")
 
-// Write sends each request in b to the nodes of its keys. b can end within a request. Write waits
-// while too much is unanswered.
+// Write sends each request in b to the nodes of its keys. b can end within a request. What a node
+// takes at once it has when Write returns. Write waits while too much is unanswered.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
-		return 0, c.err
-	}
-	c.nodes.applyMap(c.cluster.slots.Load())
-	if err := c.in.take(b); err != nil {
-		c.end(err)
+	if err := c.write(b); err != nil {
 		return 0, err
 	}
-	for c.err == nil && (c.unanswered > maxUnanswered || c.in.backlogged()) {
+	for c.err == nil && c.full() {
 		if c.writeBy.passed {
 			return 0, os.ErrDeadlineExceeded
 		}
 		c.room.Wait()
 	}
-	if c.err != nil {
-		return 0, c.err
+	return len(b), nil // also if the Conn has ended since: Read says so, behind the replies
+}
+
+// TryWrite is Write that does not wait: it takes all of b, or nothing.
+func (c *Conn) TryWrite(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil && c.full() {
+		return 0, nil
+	}
+	if err := c.write(b); err != nil {
+		return 0, err
 	}
 	return len(b), nil
+}
+
+// full reports whether nothing should be written now. mu is held.
+func (c *Conn) full() bool { return c.unanswered > maxUnanswered || c.in.backlogged() }
+
+// write sends each request in b. mu is held, but not while nodes are written to.
+func (c *Conn) write(b []byte) error {
+	if c.err != nil {
+		return c.err
+	}
+	c.nodes.applyMap(c.cluster.slots.Load())
+	c.in.taking = true
+	err := c.in.take(b)
+	c.in.taking = false
+	for i, n := range c.in.toSend {
+		n.sendNow()
+		c.in.toSend[i] = nil
+	}
+	c.in.toSend = c.in.toSend[:0]
+	if err != nil {
+		c.end(err)
+	}
+	return err
 }
 
 // requestReader cuts what the client writes into requests, and sends them. Conn.mu is held in all
@@ -52,10 +80,12 @@ func (c *Conn) Write(b []byte) (int, error) {
 type requestReader struct {
 	c         *Conn
 	framer    *resp.Framer
-	rest      []byte // the beginning of a request
-	keys      []int  // reused by slotOf
-	streaming bool   // a request is passed on as it comes
-	node      *node  // of that request
+	rest      []byte  // the beginning of a request
+	keys      []int   // reused by slotOf
+	streaming bool    // a request is passed on as it comes
+	node      *node   // of that request
+	taking    bool    // take is under way
+	toSend    []*node // those for which it has gathered something
 }
 
 // take handles what was written.

@@ -2,13 +2,19 @@
 # Redis's own test suite, of the version that is installed, in external mode: unit by unit, directly
 # and through lockproxy in shared and in dedicated mode. A unit that passes directly must pass through
 # the proxy; one that has not ended after 150 s has failed. UNITS names units, all are the default;
-# ROUNDS is how often everything is run.
+# MODES names modes, both are; ROUNDS is how often everything is run.
+#
+# With CLUSTER=yes it is in cluster mode: directly on a cluster of one node, and through lockproxy
+# in front of three masters, there without the tests that redis-suite-cluster.txt gives reasons for.
 #
 # The suite comes from Debian's source package, which is fetched but not installed.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here/../.."
 cache=${LOCKPROXY_SUITE:-${TMPDIR:-/tmp}/lockproxy-redis-suite}
+unset LOCKPROXY_SUITE # lockproxy refuses a variable of its own that names no flag
 bound=150
+cluster=${CLUSTER:-}
 
 # fetch unpacks the source package below $cache and prints where its tests are.
 fetch() {
@@ -33,10 +39,14 @@ fetch() {
 	echo "$cache/redis-$upstream"
 }
 
-# free prints a port of 127.0.0.1 on which nothing listens.
+# free prints a port of 127.0.0.1 on which nothing listens, nor 10000 above it, where a cluster's
+# nodes listen too. Neither is one that the kernel gives to clients.
 free() {
 	local port
-	while port=$((20000 + RANDOM % 10000)); (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+	while
+		port=$((11000 + RANDOM % 10000))
+		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || (exec 3<>"/dev/tcp/127.0.0.1/$((port + 10000))") 2>/dev/null
+	do :; done
 	echo "$port"
 }
 
@@ -51,27 +61,65 @@ listens() {
 	return 1
 }
 
+# serve starts a redis-server with these options. Its port is in $behind, and in $ports with those of
+# all others, its process in $processes.
+serve() {
+	behind=$(free)
+	mkdir -p "$work/data/$behind"
+	redis-server --port "$behind" --dir "$work/data/$behind" --save '' --enable-debug-command yes \
+		--enable-protected-configs yes --enable-module-command yes "$@" >"$work/redis.log" 2>&1 &
+	processes+=($!)
+	ports+=("$behind")
+	listens "$behind"
+}
+
+# form makes a cluster of all servers.
+form() {
+	local i port n=${#ports[@]}
+	for ((i = 0; i < n; i++)); do
+		redis-cli -p "${ports[i]}" cluster set-config-epoch $((i + 1))
+		redis-cli -p "${ports[i]}" cluster addslotsrange $((i * 16384 / n)) $(((i + 1) * 16384 / n - 1))
+		redis-cli -p "${ports[i]}" cluster meet 127.0.0.1 "${ports[0]}"
+	done >/dev/null 2>&1
+	for port in "${ports[@]}"; do
+		for ((i = 0; i < 300; i++)); do
+			[ "$(redis-cli -p "$port" cluster info 2>/dev/null | grep -c "^cluster_state:ok\|^cluster_size:$n.\$")" = 2 ] && break
+			sleep 0.1
+		done
+	done
+}
+
 # try runs a unit in a mode and reports whether it passes. Its output is in $work/out.
 try() {
-	local mode=$1 unit=$2 server proxy='' port behind status=0
-	behind=$(free)
-	mkdir -p "$work/data"
-	redis-server --port "$behind" --dir "$work/data" --save '' --enable-debug-command yes \
-		--enable-protected-configs yes --enable-module-command yes >"$work/redis.log" 2>&1 &
-	server=$!
-	listens "$behind"
+	local mode=$1 unit=$2 port behind status=0 upstream test
+	local processes=() ports=() options=() tags='-slow -needs:debug -large-memory'
+	if [ -z "$cluster" ]; then
+		serve
+	else
+		serve --cluster-enabled yes
+		if [ "$mode" != direct ]; then
+			serve --cluster-enabled yes
+			serve --cluster-enabled yes
+			tags+=' -needs:repl' # a replication stream is one node's
+			while IFS='|' read -r _ test _; do
+				options+=(--skiptest "$test")
+			done < <(grep "^$unit|" "$here/redis-suite-cluster.txt")
+		fi
+		form
+		options+=(--cluster-mode --singledb)
+	fi
 	port=$behind
 	if [ "$mode" != direct ]; then
 		port=$(free)
-		"$work/lockproxy" --upstream "redis://127.0.0.1:$behind" --listen "127.0.0.1:$port" \
+		"$work/lockproxy" --upstream "redis${cluster:++cluster}://127.0.0.1:$behind" --listen "127.0.0.1:$port" \
 			--upstream-mode "$mode" >"$work/proxy.log" 2>&1 &
-		proxy=$!
+		processes+=($!)
 		listens "$port"
 	fi
-	(cd "$suite" && timeout "$bound" ./runtest --host 127.0.0.1 --port "$port" \
-		--tags '-slow -needs:debug -large-memory' --single "$unit") >"$work/out" 2>&1 || status=$?
-	kill $server $proxy 2>/dev/null || true
-	wait $server $proxy 2>/dev/null || true
+	(cd "$suite" && timeout "$bound" ./runtest --host 127.0.0.1 --port "$port" "${options[@]}" \
+		--tags "$tags" --single "$unit") >"$work/out" 2>&1 || status=$?
+	kill -9 "${processes[@]}" 2>/dev/null || true # a server that runs a script heeds nothing else
+	wait "${processes[@]}" 2>/dev/null || true
 	rm -rf "$work/data"
 	return $status
 }
@@ -96,7 +144,7 @@ for ((round = 0; round < ${ROUNDS:-1}; round++)); do
 			echo "skipped  $unit: it does not pass directly"
 			continue
 		fi
-		for mode in shared dedicated; do
+		for mode in ${MODES:-shared dedicated}; do
 			if try "$mode" "$unit"; then
 				passed=$((passed + 1))
 				continue

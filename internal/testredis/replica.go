@@ -94,3 +94,8 @@ func (s *Server) Role() string {
 	}
 	return ""
 }
+
+// KnowsWaitaof reports whether a server has WAITAOF, which came with Redis 7.2.
+func (s *Server) KnowsWaitaof() bool {
+	return !strings.HasPrefix(s.Ask("WAITAOF", "0", "0", "1"), "-ERR unknown command")
+}

@@ -44,17 +44,11 @@ func (s *Server) ask(command ...string) (raw []byte) {
 
 // readReply is nil if there is no whole reply.
 func readReply(in *bufio.Reader) (raw []byte) {
-	var scan resp.Scanner
-	for {
-		b, err := in.ReadByte()
-		if err != nil {
-			return nil
-		}
-		raw = append(raw, b)
-		if _, done, err := scan.Scan(raw[len(raw)-1:]); done || err != nil {
-			return raw
-		}
+	text, err := ReadReply(in)
+	if err != nil {
+		return nil
 	}
+	return []byte(text)
 }
 
 // Group is a master with replicas, and the Sentinels that watch them.

@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 cache=${LOCKPROXY_TEST_VERSIONS:-${TMPDIR:-/tmp}/lockproxy-versions}
-tests='Lock|Wait|Attack|Session|Owner|Fence|Token|Takeover|Contention|Settle|Replicas|Script|Sentinel|FailoverHold|ThreeProxies|Cluster'
+tests='Lock|Wait|Attack|Session|Owner|Fence|Token|Takeover|Contention|Settle|Replicas|Fsync|Script|Sentinel|FailoverHold|ThreeProxies|Cluster'
 # What these compare is not locks: a command's exact words, or its table.
 skip='Differential|Introspection|TestRedisCLI'
 # RESET, CLIENT INFO, channels in ACLs and passwords between Sentinels came with 6.2, COMMAND DOCS, sharded channels and CLUSTER SHARDS with 7.0.

@@ -25,20 +25,27 @@ func (u *Upstream) ClusterMasters() (masters int, whole bool) {
 	return u.cluster.Masters()
 }
 
+// LearnsByLogin reports whether the upstream is a cluster whose nodes and slots are not known yet.
+// A client that logs in there can ask for them.
+func (u *Upstream) LearnsByLogin() bool {
+	masters, _ := u.ClusterMasters()
+	return u.cluster != nil && masters == 0
+}
+
 // nodeTimeout bounds the opening of a connection to a further node of a cluster, if nothing else
 // does.
 const nodeTimeout = 5 * time.Second
 
-// dialCluster opens the cluster as one connection. ends says that it ends when a request is lost
-// with a node, instead of answering it.
-func (u *Upstream) dialCluster(ctx context.Context, as Setup, ends bool) (net.Conn, error) {
+// dialCluster opens the cluster as one connection, for requests of the proxy's own or a client's.
+// If one is lost with a node the connection ends, or the client is told.
+func (u *Upstream) dialCluster(ctx context.Context, as Setup, own bool) (net.Conn, error) {
 	timeout := nodeTimeout
 	if until, ok := ctx.Deadline(); ok {
 		timeout = time.Until(until)
 	}
 	conn, err := u.cluster.Open(ctx, cluster.Options{
 		Dial: u.nodeDialer(as), Proto: max(as.Proto, 2), Timeout: timeout,
-		Failure: nodeFailure, EndOnLoss: ends,
+		Early: !own, Failure: nodeFailure, EndOnLoss: own,
 	})
 	var known *Error
 	var refused *Refused

@@ -1,0 +1,231 @@
+package cluster
+
+// CLIENT ID, INFO, LIST, KILL and UNBLOCK, and the number that HELLO tells.
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lockproxy/internal/resp"
+)
+
+// clientID is CLIENT ID. Who asks for the number has others use it: all of the client's connections
+// are learned, and those that it opens later.
+func clientID(c *Conn, q *query) {
+	c.nodes.identified = true
+	c.nodes.defaultNode()
+	for _, n := range c.nodes.byAddr {
+		if !n.learned {
+			n.learnID()
+		}
+	}
+	showing(c, q, func(raw []byte, addr string) []byte {
+		if v, err := resp.ParseValue(raw); err == nil && v.Type == ':' {
+			return integer(clientRef{addr, v.Int}.shown())
+		}
+		return raw
+	})
+}
+
+// clientInfo is CLIENT INFO.
+func clientInfo(c *Conn, q *query) { showing(c, q, showIDs) }
+
+// showing asks the default node, and changes the answer by show, which is told the node's address.
+func showing(c *Conn, q *query, show func(raw []byte, addr string) []byte) {
+	r := newRequest(q.raw, -1)
+	var by *node
+	r.onAnswer = func(n *node, _ resp.Head) { by = n }
+	r.finish = func(replies [][]byte) []byte {
+		if by == nil {
+			return replies[0]
+		}
+		return show(replies[0], by.addr)
+	}
+	c.send(r, nil)
+}
+
+// clientList is CLIENT LIST. With ID it asks the nodes that those numbers are of.
+func clientList(c *Conn, q *query) {
+	if c.nodes.slots == nil {
+		noNodes(c)
+		return
+	}
+	nodes, raws := c.nodes.atAll(c.nodes.slots.masters), [][]byte(nil)
+	if len(q.args) > 3 && strings.EqualFold(string(q.args[2]), "id") {
+		nodes, raws = c.listByID(q)
+	}
+	shown := func(replies [][]byte) []byte {
+		for i, raw := range replies {
+			replies[i] = showIDs(raw, nodes[i].addr)
+		}
+		return joinReplies(joinText, false)(replies)
+	}
+	if raws == nil {
+		c.nodes.askAll(nodes, q.raw, shown)
+		return
+	}
+	c.askEach(nodes, raws, shown)
+}
+
+// listByID is the nodes that CLIENT LIST ID is to ask, and what.
+func (c *Conn) listByID(q *query) (nodes []*node, raws [][]byte) {
+	byAddr := map[string][][]byte{}
+	var addrs []string
+	for _, arg := range q.args[3:] {
+		shown, valid := resp.ParseInt(arg)
+		if !valid || shown <= 0 {
+			return []*node{c.nodes.defaultNode()}, [][]byte{q.raw} // it says what is wrong
+		}
+		ref := c.connectionOf(shown)
+		if byAddr[ref.addr] == nil {
+			addrs = append(addrs, ref.addr)
+		}
+		byAddr[ref.addr] = append(byAddr[ref.addr], strconv.AppendInt(nil, ref.id, 10))
+	}
+	for _, addr := range addrs {
+		nodes = append(nodes, c.nodes.at(addr))
+		args := append(append([][]byte(nil), q.args[:3]...), byAddr[addr]...)
+		raws = append(raws, resp.AppendCommand(nil, args...))
+	}
+	return nodes, raws
+}
+
+// connectionOf is the connection that a shown number is of. If there is none, it is one that the
+// default node does not have.
+func (c *Conn) connectionOf(shown int64) clientRef {
+	dflt := c.nodes.defaultNode()
+	addrs := []string{dflt.addr}
+	if c.nodes.slots != nil {
+		addrs = c.nodes.slots.masters
+	}
+	if ref, ok := refOf(shown, addrs); ok {
+		return ref
+	}
+	return clientRef{dflt.addr, nobody}
+}
+
+// errKilled is why a Conn ends whose client was killed.
+var errKilled = errors.New("closed by CLIENT KILL")
+
+// clientKill is CLIENT KILL. The node that an ID is of ends that connection, and the Conn that it
+// belongs to ends with it, if that is known.
+func clientKill(c *Conn, q *query) {
+	at := 0
+	for i := 2; i+1 < len(q.args) && at == 0; i += 2 {
+		if strings.EqualFold(string(q.args[i]), "id") {
+			at = i + 1
+		}
+	}
+	if at == 0 {
+		toMasters(c, q)
+		return
+	}
+	ref, ok := c.namedBy(q, at)
+	if !ok {
+		return
+	}
+	conn, _ := c.cluster.clientOf(ref)
+	c.toConnections(q, at, []clientRef{ref}, func(replies [][]byte) []byte {
+		if v, err := resp.ParseValue(replies[0]); err == nil && v.Int > 0 && conn != nil {
+			c.running.Go(func() { // ends at once; Close waits for it
+				conn.mu.Lock()
+				defer conn.mu.Unlock()
+				conn.end(errKilled)
+			})
+		}
+		return replies[0]
+	})
+}
+
+// clientUnblock is CLIENT UNBLOCK. All nodes that the client has a connection to are asked: it can
+// block at any.
+func clientUnblock(c *Conn, q *query) {
+	if len(q.args) < 3 {
+		toDefault(c, q)
+		return
+	}
+	if ref, ok := c.namedBy(q, 2); ok {
+		_, refs := c.cluster.clientOf(ref)
+		c.toConnections(q, 2, refs, joinReplies(joinMax, true))
+	}
+}
+
+// namedBy is the connection whose number is q's argument at. If it is no number ok is false, and a
+// node says so.
+func (c *Conn) namedBy(q *query, at int) (ref clientRef, ok bool) {
+	shown, ok := resp.ParseInt(q.args[at])
+	if !ok || shown <= 0 {
+		toDefault(c, q)
+		return ref, false
+	}
+	return c.connectionOf(shown), true
+}
+
+// toConnections sends q to the nodes of these connections, each with its number as argument at.
+func (c *Conn) toConnections(q *query, at int, refs []clientRef, join func([][]byte) []byte) {
+	var nodes []*node
+	var raws [][]byte
+	for _, ref := range refs {
+		args := slices.Clone(q.args)
+		args[at] = strconv.AppendInt(nil, ref.id, 10)
+		nodes = append(nodes, c.nodes.at(ref.addr))
+		raws = append(raws, resp.AppendCommand(nil, args...))
+	}
+	c.askEach(nodes, raws, join)
+}
+
+// askEach sends each node its own request, for one of the client's. finish makes one reply out of
+// theirs.
+func (c *Conn) askEach(nodes []*node, raws [][]byte, finish func([][]byte) []byte) {
+	r := newSplitRequest(len(nodes), finish)
+	c.replies.add(r)
+	for i, n := range nodes {
+		r.parts[i].raw = raws[i]
+		c.unanswered += len(raws[i])
+		n.push(r.parts[i])
+	}
+}
+
+// showIDs replaces the number at the beginning of each line of a CLIENT LIST, or INFO, of the node
+// at addr.
+func showIDs(raw []byte, addr string) []byte {
+	v, err := resp.ParseValue(raw)
+	if err != nil || v.Type != '$' && v.Type != '=' {
+		return raw
+	}
+	var b bytes.Buffer
+	for line := range bytes.Lines(v.Text) {
+		id, rest, _ := bytes.Cut(line, []byte(" "))
+		begin, number, _ := bytes.Cut(id, []byte("="))
+		if n, ok := resp.ParseInt(number); ok {
+			b.Write(begin)
+			b.WriteByte('=')
+			b.WriteString(strconv.FormatInt(clientRef{addr, n}.shown(), 10))
+			b.WriteByte(' ')
+			b.Write(rest)
+			continue
+		}
+		b.Write(line)
+	}
+	shown := bulk(b.String())
+	shown[0] = raw[0]
+	return shown
+}
+
+// showHelloID replaces the number in the reply to HELLO of the node at addr.
+func showHelloID(raw []byte, addr string) []byte {
+	kind, elems, err := resp.Elements(raw)
+	if err != nil || kind != '*' && kind != '%' {
+		return raw
+	}
+	for i := 0; i+1 < len(elems); i += 2 {
+		id, err := resp.ParseValue(elems[i+1])
+		if string(elems[i]) == "$2\r\nid\r\n" && err == nil && id.Type == ':' {
+			elems[i+1] = integer(clientRef{addr, id.Int}.shown())
+		}
+	}
+	return resp.AppendAggregate(nil, kind, elems)
+}

@@ -1,0 +1,131 @@
+package cluster_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/cluster"
+	"lockproxy/internal/testredis"
+)
+
+// monitored reads what a node runs, and returns the arguments of the next n commands with a name.
+func monitored(t *testing.T, node *testredis.Server, command string) (next func(n int) []string) {
+	t.Helper()
+	nc, err := net.Dial("tcp", node.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(time.Minute))
+	nc.Write([]byte("MONITOR\r\n"))
+	in := bufio.NewReader(nc)
+	if line, err := in.ReadString('\n'); err != nil || line != ok {
+		t.Fatalf("MONITOR: %q, %v", line, err)
+	}
+	return func(n int) (args []string) {
+		t.Helper()
+		for len(args) < n {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				t.Fatalf("MONITOR after %q: %v", args, err)
+			}
+			if _, arg, is := strings.Cut(line, ` "`+command+`" "`); is {
+				args = append(args, strings.TrimSuffix(arg, "\"\r\n"))
+			}
+		}
+		return args
+	}
+}
+
+// What one client has written a node runs before what another writes after that.
+func TestWriteIsInOrderOfOthers(t *testing.T) {
+	c := six(t)
+	cl := cluster.New(c.Addrs())
+	one, two := openAt(t, cl), openAt(t, cl)
+	key := keyAt(t, c, 2, "order")
+	for _, k := range []*client{one, two} {
+		k.expect("GET "+key, "$-1\r\n")
+	}
+	next := monitored(t, c.Nodes[2], "GETRANGE")
+	const trials = 300
+	wrong := 0
+	for i := range trials {
+		// By then the node waits for all clients alike. It looks first at those it has just served.
+		time.Sleep(2 * time.Millisecond)
+		first := fmt.Sprintf("GETRANGE %s %d %d", key, 1, i)
+		second := fmt.Sprintf("GETRANGE %s %d %d", key, 2, i)
+		one.send(first)
+		two.send(second)
+		one.reply()
+		two.reply()
+		if got := next(2); got[0] != fmt.Sprintf(`%s" "1" "%d`, key, i) {
+			wrong++
+		}
+	}
+	if wrong > trials/50 { // on a busy machine the node may not have been waiting
+		t.Errorf("%d of %d were run in another order", wrong, trials)
+	}
+}
+
+// A client's first request for a node need not wait for a connection, so nobody overtakes it.
+func TestFirstRequestIsInOrderOfOthers(t *testing.T) {
+	c := six(t)
+	cl := cluster.New(c.Addrs())
+	two := openAt(t, cl)
+	key := keyAt(t, c, 2, "list")
+	two.expect("DEL "+key, ":0\r\n")
+	slow := func(ctx context.Context, addr string, setup [][]string) (net.Conn, error) {
+		time.Sleep(50 * time.Millisecond)
+		return dialer(ctx, addr, setup)
+	}
+	nc, err := cl.Open(t.Context(), cluster.Options{Dial: slow, Proto: 2, Timeout: dialTimeout,
+		Early: true, Failure: failure})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	one := &client{t, nc, bufio.NewReader(nc)}
+	time.Sleep(30 * time.Millisecond) // less than a dial; they go side by side
+	one.send("BLPOP " + key + " 5")
+	time.Sleep(5 * time.Millisecond)
+	two.send("RPUSH "+key+" x", "LLEN "+key)
+	two.replies(":1\r\n", ":0\r\n")
+	if got := one.reply(); !strings.HasSuffix(got, "\r\nx\r\n") {
+		t.Errorf("BLPOP: %q", got)
+	}
+}
+
+// A silent node holds nobody up who does not need it, neither at the login nor at the end.
+func TestSilentNodeHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	c := testredis.StartCluster(t, 2, 0, "--cluster-node-timeout", "60000")
+	cl := cluster.New(c.Addrs())
+	here := keyAt(t, c, 0, "k")
+	openAt(t, cl).expect("GET "+here, "$-1\r\n")
+	before := openAt(t, cl)
+	for !strings.Contains(before.ask("CLIENT INFO"), " laddr="+c.Nodes[0].Addr()+" ") {
+		before = openAt(t, cl) // until the other is the default node
+	}
+	c.Nodes[1].Pause()
+	defer c.Nodes[1].Resume()
+	began := time.Now()
+	for range 6 { // whichever node is the default
+		k := openAt(t, cl)
+		k.send("GET " + here)
+		if got := k.reply(); got != "$-1\r\n" {
+			t.Errorf("GET: %q", got)
+		}
+	}
+	before.send("CLIENT SETNAME me", "HELLO 3", "GET "+here, "QUIT")
+	before.reply()
+	before.reply()
+	before.replies("_\r\n", ok)
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -1,0 +1,173 @@
+package cluster
+
+// Keyspace notifications: a node tells what happens to its own keys, and only its own subscribers.
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"lockproxy/internal/commands"
+	"lockproxy/internal/resp"
+)
+
+// events is what the client has subscribed to by which notifications can come. All other masters
+// have a copy of that subscription. Of what comes by a copy the client sees notifications only,
+// since anything else comes from the node of all channels too. A master that is lost is no loss to
+// the client: the one in its place gets a copy. Conn.mu is held in all methods.
+type events struct {
+	c        *Conn
+	wanted   map[eventName]bool
+	followed time.Time // when follow was last called
+}
+
+// eventName is a channel or a pattern.
+type eventName struct {
+	pattern bool
+	name    string
+}
+
+// copies is the subscriptions at a node that are there for notifications only.
+type copies struct {
+	commands.Subscriptions
+	made bool // it has been asked for all that is wanted
+}
+
+// eventPrefixes begin the channels of notifications.
+var eventPrefixes = []string{"__keyspace@", "__keyevent@"}
+
+func isEvent(channel string) bool {
+	for _, prefix := range eventPrefixes {
+		if strings.HasPrefix(channel, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// canBeEvents reports whether notifications can come by a channel or a pattern.
+func (e eventName) canBeEvents() bool {
+	i := strings.IndexAny(e.name, `*?[\`)
+	if !e.pattern || i < 0 {
+		return isEvent(e.name)
+	}
+	for _, prefix := range eventPrefixes {
+		if strings.HasPrefix(e.name[:i], prefix) || strings.HasPrefix(prefix, e.name[:i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// subscribe has all other masters asked for what q, a SUBSCRIBE, PSUBSCRIBE or the opposite, is
+// about, and then sends q to n. The client gets no confirmation before theirs have come.
+func (e *events) subscribe(q *query, n *node) *request {
+	pattern := q.cmd.Effect == commands.PSubscribe || q.cmd.Effect == commands.PUnsubscribe
+	adds := q.cmd.Effect == commands.Subscribe || q.cmd.Effect == commands.PSubscribe
+	args := append([][]byte(nil), q.args[0])
+	if len(q.args) == 1 {
+		maps.DeleteFunc(e.wanted, func(s eventName, _ bool) bool {
+			if s.pattern == pattern {
+				args = append(args, []byte(s.name))
+			}
+			return s.pattern == pattern
+		})
+	}
+	for _, arg := range q.args[1:] {
+		s := eventName{pattern, string(arg)}
+		switch {
+		case adds && s.canBeEvents():
+			if len(args) == 1 {
+				e.follow() // before there is more to ask for
+			}
+			args, e.wanted[s] = append(args, arg), true
+		case !adds && e.wanted[s]:
+			args = append(args, arg)
+			delete(e.wanted, s)
+		}
+	}
+	var r *request
+	if len(args) > 1 {
+		e.ask(args, func(copied *node) { copied.lastAnswered = r })
+	}
+	r = e.c.send(newRequest(q.raw, -1), n)
+	return r
+}
+
+// ask sends a request to all nodes that have copies, and calls answered with each that has
+// answered.
+func (e *events) ask(args [][]byte, answered func(n *node)) {
+	var nodes []*node
+	for _, n := range e.c.nodes.byAddr {
+		if n.copies.made && n != e.c.subs.channels {
+			nodes = append(nodes, n)
+		}
+	}
+	if len(nodes) == 0 {
+		return
+	}
+	r := e.c.nodes.askAll(nodes, resp.AppendCommand(nil, args...), nothing)
+	r.onAnswer = func(n *node, _ resp.Head) { answered(n) }
+	for _, p := range r.parts {
+		p.isCopy(len(args) - 1)
+	}
+}
+
+func nothing([][]byte) []byte { return nil }
+
+// isCopy makes a request one about copies of so many subscriptions.
+func (p *part) isCopy(names int) {
+	p.confirms, p.req.copies = names, true
+	p.req.intercept = func(*node, *part, []byte) bool { return false } // no other node is asked
+}
+
+// follow has each master without copies asked for them.
+func (e *events) follow() {
+	e.followed = time.Now()
+	if e.c.nodes.slots == nil {
+		return
+	}
+	for _, n := range e.c.nodes.atAll(e.c.nodes.slots.masters) {
+		if n == e.c.subs.channels || n.copies.made {
+			continue
+		}
+		n.copies.made, n.used = true, true
+		for name := range e.wanted {
+			command := "SUBSCRIBE"
+			if name.pattern {
+				command = "PSUBSCRIBE"
+			}
+			r := e.c.ownRequest(resp.AppendCommand(nil, command, name.name))
+			n.push(&r.one)
+			r.one.isCopy(1)
+		}
+	}
+}
+
+// refreshed is called with each map, and with one that has changed.
+func (e *events) refreshed(changed bool) {
+	if len(e.wanted) > 0 && (changed || time.Since(e.followed) >= refreshInterval) {
+		e.follow()
+	}
+}
+
+// passes reports whether the client is to see a message that n has sent. A replica that was a
+// master tells what happens to the new one's keys too.
+func (e *events) passes(n *node, h resp.Head, reply pieces) bool {
+	if len(e.wanted) == 0 && n.copies.All() == 0 {
+		return true
+	}
+	at := map[string]int{"message": 1, "pmessage": 2}[string(h.Elem)]
+	_, elems, err := resp.Elements(reply.bytes())
+	if at == 0 || err != nil || len(elems) <= at {
+		return true
+	}
+	channel := elems[at][bytes.IndexByte(elems[at], '\n')+1:]
+	if !isEvent(string(channel)) {
+		return n == e.c.subs.channels
+	}
+	m := e.c.nodes.slots
+	return m == nil || slices.Contains(m.masters, n.addr)
+}

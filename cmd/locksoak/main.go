@@ -1,8 +1,5 @@
 //go:build linux
 
-// Command locksoak does to lockproxy what machines, networks and operators do, for as long as
-// asked, and checks that what it promises holds: see docs/guarantees.md. What it does follows from
-// a seed.
 package main
 
 import (
@@ -26,7 +23,7 @@ import (
 )
 
 type commands struct {
-	Run    runCommand    `cmd:"" default:"withargs" help:"Run rounds of faults until the time is over. Exit status 1 if a promise was not kept."`
+	Run    runCommand    `cmd:"" default:"withargs" help:"Run rounds of faults."`
 	Check  checkCommand  `cmd:"" help:"Judge histories that were written before."`
 	Client clientCommand `cmd:"" hidden:"" help:"Be one client of a round."`
 }

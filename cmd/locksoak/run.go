@@ -19,15 +19,15 @@ import (
 type runCommand struct {
 	Duration time.Duration `default:"10m" help:"How long (default ${default})."`
 	Seed     uint64        `help:"What all faults follow from; a random one if it is 0."`
-	Round    int           `default:"1" help:"The first round: with a seed, it repeats the faults of that round (default ${default})."`
+	Round    int           `default:"1" help:"The first round (default ${default})."`
 	Rounds   int           `help:"How many rounds at most; as many as the time allows if it is 0."`
 	Only     []string      `help:"Only these kinds of faults."`
 	Plan     bool          `help:"Print what would be done, and do nothing."`
-	Out      string        `default:"." help:"Where the histories of violations go, and the summary (default: here)." type:"existingdir"`
+	Out      string        `default:"." type:"existingdir" help:"For histories and the summary (default: here)."`
 	Summary  string        `help:"Write the summary to this file too."`
-	Proxy    string        `help:"A built lockproxy to test; else one is built, with the race detector." type:"existingfile"`
-	Machine  bool          `default:"true" negatable:"" help:"Have two clients on a machine that vanishes: a network namespace, which needs root and iproute2. --no-machine leaves that fault out."`
-	Clients  int           `default:"14" help:"Clients that compete for locks (default ${default})."`
+	Proxy    string        `type:"existingfile" help:"A built lockproxy, instead of one with -race."`
+	Machine  bool          `default:"true" negatable:"" help:"Two clients on a machine that vanishes."`
+	Clients  int           `default:"14" help:"Competing clients (default ${default})."`
 }
 
 // progressEvery is how often a line says how far it is.

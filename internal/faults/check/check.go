@@ -1,29 +1,5 @@
 //go:build linux
 
-// Package check judges histories of a lock service: whether
-// what clients saw can be what was promised.
-//
-// It knows no more than the clients did. A client can rely on its lock from the moment it has read
-// the token until it begins to release it, and for no longer than the timeout counted from before
-// it asked. The rules:
-//
-//   - exclusion: the times of two holders of a lock don't overlap
-//   - tokens: a client that asks after another was given the lock gets a greater token; no token is
-//     given twice
-//   - stale: a command is refused if its token is smaller than one given before it was sent
-//   - lost: no client is told that its lock is gone during the time in which it can rely on it
-//   - fifo: at one proxy, a waiter that came well before another is served before it
-//   - fence: a lock's register is linearizable, and only holders write it (by porcupine)
-//   - order: no fenced write is accepted after one with a greater token
-//   - idle: no lock stays unheld for long while a client waits for it, as if given to a dead client
-//   - late: a free lock that a client waits for is given within the promised time
-//   - turns: proxies take turns: no waiter is passed over many times for later ones elsewhere
-//   - answer: every command gets its answer and no other command's
-//   - writes: an acknowledged write is there once, any other at most once, and they are in order
-//   - service: when all faults are over, every lock can be had
-//
-// A fault that ends a promise (history.Breaks) excuses only what it is about; see
-// docs/guarantees.md.
 package check
 
 import (

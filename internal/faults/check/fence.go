@@ -26,6 +26,9 @@ func (c *checker) fence(key string, ops []history.Op) {
 		longer += f.Longer
 	}
 	model := lockModel.ToModel()
+	if len(sharedTokens(ops)) > 0 {
+		model = sharedModel.ToModel()
+	}
 	switch porcupine.CheckOperationsTimeout(model, steps(ops, longer), porcupineTime) {
 	case porcupine.Illegal:
 		c.violated("fence", ops, "lock %s and its register are not linearizable", key)
@@ -83,6 +86,7 @@ func steps(ops []history.Op, longer int64) []porcupine.Operation {
 			}
 		}
 	}
+	shared := sharedTokens(ops)
 	var list []porcupine.Operation
 	for _, o := range ops {
 		s := step{Op: o, lostAt: forever, longer: longer}
@@ -104,7 +108,8 @@ func steps(ops []history.Op, longer int64) []porcupine.Operation {
 		if o.Outcome == history.Unknown {
 			end = forever
 			for _, other := range ops {
-				if other.Acquired() && other.Result > o.Token {
+				if other.Acquired() && other.Result > o.Token &&
+					!(other.Shared && shared[o.Token]) {
 					end = min(end, other.Return)
 				}
 			}

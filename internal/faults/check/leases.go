@@ -76,27 +76,80 @@ func (c *checker) trim(g grant) grant {
 // exclusion finds holders that overlap, and holders that were
 // told too early that their lock was gone.
 func (c *checker) exclusion(key string, ops []history.Op, grants []grant) {
-	var last grant
+	var exclusive, shared grant // the last of either kind
 	for _, g := range grants {
 		g = c.trim(g)
 		if g.to <= g.from {
 			continue
 		}
 		c.checked("exclusion")
-		allowed := c.bounds.Lease
-		if last.session || g.session {
-			allowed = c.bounds.Notice
+		c.apart(key, exclusive, g)
+		if !g.op.Shared {
+			c.apart(key, shared, g)
 		}
-		if overlap := min(last.to, g.to) - g.from; overlap > allowed.Nanoseconds() {
-			c.violated("exclusion", []history.Op{last.op, g.op},
-				"lock %s was held by client %d (token %d) and client %d (token %d) for %.3f ms",
-				key, last.op.Client, last.op.Result, g.op.Client, g.op.Result, float64(overlap)/1e6)
-		}
-		if g.to > last.to {
-			last = g
+		switch {
+		case g.op.Shared && g.to > shared.to:
+			shared = g
+		case !g.op.Shared && g.to > exclusive.to:
+			exclusive = g
 		}
 	}
+	c.limit(key, grants)
 	c.lost(key, ops, grants)
+}
+
+// apart finds an overlap of two holders. The first got the lock before the second.
+func (c *checker) apart(key string, first, g grant) {
+	if overlap := min(first.to, g.to) - g.from; overlap > c.overlap(first, g) {
+		c.violated("exclusion", []history.Op{first.op, g.op},
+			"lock %s was held by client %d (token %d) and client %d (token %d) for %.3f ms",
+			key, first.op.Client, first.op.Result, g.op.Client, g.op.Result, float64(overlap)/1e6)
+	}
+}
+
+// overlap is for how long two holders can seem to overlap, ns.
+func (c *checker) overlap(a, b grant) int64 {
+	if a.session || b.session {
+		return c.bounds.Notice.Nanoseconds()
+	}
+	return c.bounds.Lease.Nanoseconds()
+}
+
+// limit finds a lock that was given up to a number of holders while others were as many. Those with
+// a smaller token that still held it after the reply held it when it was given.
+func (c *checker) limit(key string, grants []grant) {
+	trimmed := make([]grant, len(grants))
+	for i, g := range grants {
+		trimmed[i] = c.trim(g)
+	}
+	for _, g := range trimmed {
+		if g.op.Limit == 0 || g.to <= g.from || c.broken(g.op.Call, g.from, breaksTokens, 0) {
+			continue
+		}
+		c.checked("limit")
+		with := []history.Op{g.op}
+		for _, h := range trimmed {
+			if h.op.Result < g.op.Result && min(h.to, g.to)-g.from > c.overlap(h, g) &&
+				!c.broken(h.op.Call, g.from, breaksTokens, 0) {
+				with = append(with, h.op)
+			}
+		}
+		if len(with) > g.op.Limit {
+			c.violated("limit", with, "lock %s was given up to %d holders, as token %d to client %d: "+
+				"there are %d", key, g.op.Limit, g.op.Result, g.op.Client, len(with))
+		}
+	}
+}
+
+// sharedTokens are the tokens with which a lock is shared.
+func sharedTokens(ops []history.Op) map[int64]bool {
+	shared := map[int64]bool{}
+	for _, o := range ops {
+		if o.Acquired() && o.Shared {
+			shared[o.Result] = true
+		}
+	}
+	return shared
 }
 
 // lost finds a holder that was refused although it could rely on its lock.

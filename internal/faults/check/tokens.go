@@ -39,6 +39,9 @@ func (c *checker) tokens(key string, ops []history.Op) {
 			continue
 		}
 		owners[o.Result] = o
+		if retaken(o, ops) {
+			continue
+		}
 		if best.Result >= o.Result && !c.broken(best.Call, o.Return, breaksTokens, 0) {
 			c.violated("tokens", []history.Op{best, o}, "lock %s gave token %d after token %d", key,
 				o.Result, best.Result)
@@ -46,8 +49,18 @@ func (c *checker) tokens(key string, ops []history.Op) {
 	}
 }
 
+// retaken reports whether o can have been given the token that an earlier LOCK of its owner has
+// taken, whose outcome is not known. Others can have shared the lock since.
+func retaken(o history.Op, ops []history.Op) bool {
+	return o.Shared && o.Owner != "" && slices.ContainsFunc(ops, func(e history.Op) bool {
+		return e.Kind == history.Lock && e.Shared && e.Owner == o.Owner && e.Call < o.Call &&
+			e.Outcome == history.Unknown
+	})
+}
+
 // stale finds commands accepted although a greater token had been given before they were sent.
 func (c *checker) stale(key string, ops []history.Op) {
+	shared := sharedTokens(ops)
 	for _, o := range ops {
 		if o.Kind == history.Unlock && o.Token == 0 && o.Outcome == history.OK && o.Result != 0 &&
 			!c.restored(o, ops) {
@@ -60,7 +73,7 @@ func (c *checker) stale(key string, ops []history.Op) {
 		c.checked("stale")
 		for _, g := range ops {
 			if g.Acquired() && g.Result > o.Token && g.Return < o.Call &&
-				!c.broken(g.Call, o.Return, breaksLeases, 0) {
+				!(g.Shared && shared[o.Token]) && !c.broken(g.Call, o.Return, breaksLeases, 0) {
 				c.violated("stale", []history.Op{g, o},
 					"lock %s: a %s by client %d with token %d was accepted after token %d",
 					key, o.Kind, o.Client, o.Token, g.Result)
@@ -97,15 +110,24 @@ func (c *checker) order(key string, ops []history.Op) {
 	}
 	byReturn := slices.Clone(writes)
 	slices.SortFunc(byReturn, func(a, b history.Op) int { return cmp.Compare(a.Return, b.Return) })
-	var best history.Op
+	shared := sharedTokens(ops)
+	var greatest, exclusive history.Op
 	next := 0
 	for _, o := range writes {
 		for ; next < len(byReturn) && byReturn[next].Return < o.Call; next++ {
-			if byReturn[next].Token > best.Token {
-				best = byReturn[next]
+			w := byReturn[next]
+			if w.Token > greatest.Token {
+				greatest = w
+			}
+			if w.Token > exclusive.Token && !shared[w.Token] {
+				exclusive = w
 			}
 		}
 		c.checked("order")
+		best := greatest
+		if shared[o.Token] {
+			best = exclusive
+		}
 		if best.Token > o.Token && !c.broken(best.Call, o.Return, breaksLeases, 0) {
 			c.violated("order", []history.Op{best, o},
 				"lock %s: a fenced write with token %d was accepted after one with token %d", key,

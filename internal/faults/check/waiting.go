@@ -55,6 +55,7 @@ type span struct{ from, to int64 }
 // waited for it, and one that was given late.
 func (c *checker) idle(key string, ops []history.Op) {
 	held, left := c.held(ops)
+	alone := held
 	orphan := int64(0) // how long a lock given to a dead client can stay
 	for _, o := range ops {
 		if o.HungUp {
@@ -65,6 +66,11 @@ func (c *checker) idle(key string, ops []history.Op) {
 		if o.Kind != history.Lock && o.Kind != history.Probe || !o.Wait || o.HungUp ||
 			o.Return == 0 || o.Outcome == history.Refused {
 			continue
+		}
+		if o.With != "" {
+			held = append(slices.Clone(alone), c.heldWith(o)...)
+		} else {
+			held = alone
 		}
 		from := lastHeld(o, held)
 		c.checked("idle")
@@ -77,7 +83,7 @@ func (c *checker) idle(key string, ops []history.Op) {
 				"client %d waited for lock %s at proxy %d although it had not been held for %.3f s",
 				o.Client, key, o.Proxy, float64(gap)/1e9)
 		}
-		if from = max(from, lastHeld(o, left)); c.unheard(o, o, from, o.Return) {
+		if from = max(from, lastHeld(o, left)); o.With != "" || c.unheard(o, o, from, o.Return) {
 			continue // it can have been given in time and reported late
 		}
 		c.checked("late")
@@ -89,6 +95,16 @@ func (c *checker) idle(key string, ops []history.Op) {
 				o.Client, key, o.Proxy, float64(gap)/1e9)
 		}
 	}
+}
+
+// heldWith are the times at which another client kept the other lock of a LOCKALL from it.
+func (c *checker) heldWith(o history.Op) []span {
+	others := slices.DeleteFunc(slices.Clone(c.locks[o.With]), func(other history.Op) bool {
+		return other.With == o.Key && other.Client == o.Client && other.Result == o.Result &&
+			other.Outcome == o.Outcome
+	})
+	held, _ := c.held(others)
+	return held
 }
 
 // mostResets is how many locks of clients that were reset can follow one another between two polls.
@@ -108,8 +124,9 @@ func (c *checker) resetLeases(ops []history.Op, from, to int64) (sum int64) {
 	return sum
 }
 
-// held are the times at which the lock was, or can have been, held. left are those, and those at
-// which it can have been held for a client that left without reading the reply.
+// held are the times at which the lock was, or can have been, held. A LOCKALL that waits for
+// another lock counts, since those that came later wait for it. left are those, and those at which
+// it can have been held for a client that left without reading the reply.
 func (c *checker) held(ops []history.Op) (held, left []span) {
 	for _, o := range ops {
 		until, gone := c.vanished(o)
@@ -117,6 +134,8 @@ func (c *checker) held(ops []history.Op) (held, left []span) {
 		case o.Kind != history.Lock && o.Kind != history.Probe:
 		case o.Acquired():
 			held = append(held, span{o.Call, c.latestEnd(o, ops)})
+		case o.With != "" && o.Wait && o.Return != 0:
+			held = append(held, span{o.Call, o.Return})
 		case o.HungUp:
 			left = append(left, span{o.Call, o.Left + o.Timeout})
 		case o.Outcome == history.Unknown && gone:
@@ -136,7 +155,8 @@ func lastHeld(o history.Op, held []span) int64 {
 	for moved := true; moved; {
 		moved = false
 		for _, h := range held {
-			if h.from < o.Return && h.to > from && !(o.Acquired() && h.from == o.Call) {
+			own := h.from == o.Call && (o.Acquired() || o.With != "")
+			if h.from < o.Return && h.to > from && !own {
 				from, moved = h.to, true
 			}
 		}

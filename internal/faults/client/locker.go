@@ -40,6 +40,10 @@ type Locker struct {
 	Sessions int
 	// Owners is how many of 100 LOCKs name an owner; 0 means a few.
 	Owners int
+	// Shared is how many of 100 LOCKs ask to share the lock, a third of them up to a limit.
+	Shared int
+	// Pairs are locks in one slot, each with the other, which it takes together at times.
+	Pairs map[string]string
 	// Late and Forgotten are how many of 100 locks it holds beyond their lease, and never releases;
 	// 0 means a few.
 	Late, Forgotten int
@@ -223,6 +227,10 @@ func Register(key string) string { return "register:" + key }
 // compete makes one attempt at a lock and uses it if it is acquired.
 func (l *Locker) compete(ctx context.Context) {
 	key := l.Keys[l.Random.IntN(len(l.Keys))]
+	if other, ok := l.Pairs[key]; ok && l.chance(30) {
+		l.competeForBoth(ctx, key, other)
+		return
+	}
 	o := history.Op{Kind: history.Lock, Key: key}
 	timeout := l.timeout()
 	wait := time.Duration(0)
@@ -235,6 +243,15 @@ func (l *Locker) compete(ctx context.Context) {
 	if l.chance(l.Sessions) {
 		args = append(args, "SESSION")
 		o.Session = true
+	}
+	if l.chance(l.Shared) {
+		o.Shared = true
+		if l.chance(33) {
+			o.Limit = 1 + l.Random.IntN(3)
+			args = append(args, "LIMIT", strconv.Itoa(o.Limit))
+		} else {
+			args = append(args, "SHARED")
+		}
 	}
 	if l.chance(cmp.Or(l.Owners, 20)) {
 		o.Owner = fmt.Sprintf("owner-%d-%d", l.ID, l.Random.Int64())

@@ -1,10 +1,5 @@
 //go:build linux
 
-// Package history is what clients of a lock service saw and which faults there were: the material
-// that package check judges.
-//
-// All times are of the machine's monotonic clock (Now), so
-// that several processes can share a history.
 package history
 
 import (
@@ -71,6 +66,9 @@ type Op struct {
 	Wait    bool   `json:"wait,omitempty"`
 	Session bool   `json:"session,omitempty"`
 	Owner   string `json:"owner,omitempty"`
+	Shared  bool   `json:"shared,omitempty"` // LOCK … SHARED, or with Limit > 0 … LIMIT
+	Limit   int    `json:"limit,omitempty"`
+	With    string `json:"with,omitempty"`    // LOCKALL and UNLOCKALL: the other lock
 	HungUp  bool   `json:"hung_up,omitempty"` // the client left without reading a reply
 	Left    int64  `json:"left_ns,omitempty"` // when it left
 	Value   string `json:"value,omitempty"`

@@ -27,6 +27,7 @@ type Result struct {
 // Load is how many clients of each kind work, and how hard.
 type Load struct {
 	Lockers int
+	Sharers int // lockers of one more lock, which most of them share
 	Askers  int
 	Noise   int
 	Owners  int // how many of 100 LOCKs name an owner
@@ -42,7 +43,7 @@ const (
 
 // DefaultLoad is moderate: the machine is shared.
 func DefaultLoad() Load {
-	return Load{Lockers: 14, Askers: 6, Noise: 2, Owners: 60, Think: 60 * time.Millisecond,
+	return Load{Lockers: 14, Sharers: 6, Askers: 6, Noise: 2, Owners: 60, Think: 60 * time.Millisecond,
 		Bounds: check.DefaultBounds()}
 }
 
@@ -129,6 +130,7 @@ type crowd struct {
 	far     *history.Collector
 	keys    []string
 	mortal  string
+	shared  string
 	lockers []*client.Locker
 	askers  []*client.Asker
 	mortals []*client.Mortal
@@ -146,21 +148,25 @@ const (
 // newCrowd makes the clients. Their locks are used in this round only.
 func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 	c := &crowd{notes: &history.Recorder{}, far: &history.Collector{},
-		mortal: fmt.Sprintf("round-%d:mortal", p.Round)}
+		mortal: fmt.Sprintf("round-%d:mortal", p.Round),
+		shared: fmt.Sprintf("round-%d:shared", p.Round)}
 	for i := range 3 {
 		c.keys = append(c.keys, fmt.Sprintf("round-%d:lock-%d", p.Round, i))
 	}
 	random := func(id int) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, uint64(id))) }
 	ways := [][]client.Target{b.straight(), b.linked(), b.straight()[:1], b.straight()[1:]}
-	for i := range load.Lockers {
-		keys := c.keys
-		if i%5 == 4 {
+	for i := range load.Lockers + load.Sharers {
+		keys, shared := c.keys, 0
+		switch {
+		case i >= load.Lockers:
+			keys, shared = []string{c.shared}, 80
+		case i%5 == 4:
 			keys = []string{c.mortal} // they take the lock after a mortal
 		}
 		c.lockers = append(c.lockers, &client.Locker{ID: i, Targets: ways[i%len(ways)], Keys: keys,
 			Random: random(i), Notes: c.notes,
 			Think: load.Think, Shortest: shortest, Longest: longest, Sessions: 30,
-			Owners: load.Owners})
+			Owners: load.Owners, Shared: shared})
 	}
 	for i := range load.Askers {
 		id := 1000 + i
@@ -251,7 +257,7 @@ func (b *Bench) probe(c *crowd) {
 		orphans = orphans || f.Breaks.Orphans || f.Breaks.Leases
 	}
 	b.mu.Unlock()
-	keys := c.keys
+	keys := append(slices.Clone(c.keys), c.shared)
 	if !orphans {
 		keys = append(keys, c.mortal)
 	}

@@ -14,13 +14,13 @@ import (
 
 // Gone releases what a closed connection cannot have any more: its session locks, the locks whose
 // tokens are unread, and those of LOCKs whose outcome is not known.
-func (l *Locks) Gone(h *Holder) {
+func (l *releases) Gone(h *Holder) {
 	h.mu.Lock()
 	list := append(h.unread, h.unknown...)
 	for id, lock := range h.locks {
 		if lock.by != nil {
 			h.removeLocked(id)
-			l.registry.leave(lock)
+			l.seen.registry.leave(lock)
 			list = append(list, lock)
 		}
 	}
@@ -30,7 +30,7 @@ func (l *Locks) Gone(h *Holder) {
 
 // failed releases the lock of a LOCK that failed with err if it may have taken the lock. An OWNER's
 // is left alone: it may be an older one that its client knows of.
-func (l *Locks) failed(ctx context.Context, s Session, lock *heldLock, err error) {
+func (l *releases) failed(ctx context.Context, s Session, lock *heldLock, err error) {
 	if !mayHaveRun(err) || lock.owner != "" {
 		return
 	}
@@ -83,7 +83,7 @@ const (
 
 // releaseAbandoned releases locks, all at once. It returns when they are released, or after
 // backgroundTimeout. The rest is tried again until the locks end: a repeated release does no harm.
-func (l *Locks) releaseAbandoned(list ...*heldLock) {
+func (l *releases) releaseAbandoned(list ...*heldLock) {
 	if len(list) == 0 {
 		return
 	}
@@ -121,11 +121,11 @@ type abandonedRelease struct {
 	since time.Time
 	end   time.Time     // when the lock has ended by itself
 	pause time.Duration // before the next try
-	later bool          // Locks.unreleased counts it
+	later bool          // releases.unreleased counts it
 	done  func()        // called when there is nothing left to do
 }
 
-func (l *Locks) newRelease(lock *heldLock, done func()) *abandonedRelease {
+func (l *releases) newRelease(lock *heldLock, done func()) *abandonedRelease {
 	timeout := l.cfg.MaxTimeout // RELOCK or its owner may have set that
 	if lock.session || lock.token == 0 {
 		timeout = lock.timeout
@@ -136,14 +136,14 @@ func (l *Locks) newRelease(lock *heldLock, done func()) *abandonedRelease {
 }
 
 // startRelease begins to release a lock in the background.
-func (l *Locks) startRelease(lock *heldLock, done func()) {
+func (l *releases) startRelease(lock *heldLock, done func()) {
 	r := l.newRelease(lock, done)
 	l.timers.after(0, func(ctx context.Context) { l.tryRelease(ctx, r) })
 }
 
 // tryRelease runs the script once, and again later if the upstream could not do it.
-func (l *Locks) tryRelease(ctx context.Context, r *abandonedRelease) {
-	on := l.background.on(ctx, r.as, r.key, r.end)
+func (l *releases) tryRelease(ctx context.Context, r *abandonedRelease) {
+	on := l.clients.on(ctx, r.as, r.key, r.end)
 	_, err := l.release(on, r.id(), r.as, r.releaseProof(), true)
 	var said ServerError
 	switch {
@@ -159,7 +159,7 @@ func (l *Locks) tryRelease(ctx context.Context, r *abandonedRelease) {
 
 // releaseLater tries again after a pause, unless the lock has ended then. err is why the last try
 // failed.
-func (l *Locks) releaseLater(r *abandonedRelease, err error) {
+func (l *releases) releaseLater(r *abandonedRelease, err error) {
 	limit := maxReleasePause
 	if time.Since(r.since) > lateRelease {
 		limit = lateReleasePause
@@ -184,7 +184,7 @@ func (l *Locks) releaseLater(r *abandonedRelease, err error) {
 	l.timers.after(r.pause, func(ctx context.Context) { l.tryRelease(ctx, r) })
 }
 
-func (l *Locks) endRelease(r *abandonedRelease) {
+func (l *releases) endRelease(r *abandonedRelease) {
 	if r.later {
 		l.unreleased.Add(-1)
 	}
@@ -192,7 +192,7 @@ func (l *Locks) endRelease(r *abandonedRelease) {
 }
 
 // warnUnreleased logs that a lock will not be released.
-func (l *Locks) warnUnreleased(r *abandonedRelease, err error) {
+func (l *releases) warnUnreleased(r *abandonedRelease, err error) {
 	if omitted, ok := l.releaseLog.allow(time.Now()); ok {
 		proof := r.releaseProof()
 		l.log.Warn("cannot release a lock whose holder has gone: it runs until its timeout",

@@ -5,10 +5,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/slot"
 )
+
+// background is what happens outside of sessions: jobs at their times, and scripts that run on the
+// proxy's own clients. All parts of Locks have it.
+type background struct {
+	*callMaker
+	log     hclog.Logger
+	clients *backgroundClients
+	timers  *timers
+}
 
 // backgroundClients keeps a client of the upstream for each identity, for scripts that do not run
 // on a session's connection. In a cluster it is one for each part of the slots, so that a node that
@@ -111,7 +121,7 @@ type backgroundEvaluator struct {
 
 // Eval implements evaluator: it runs a script in a batch, and returns with the answer, or at until.
 func (e *backgroundEvaluator) Eval(c *Call) (Answer, error) {
-	if e.cluster && c.Confirm.Min > 0 {
+	if e.cluster && c.Confirm.Needed() {
 		return e.evalThenWait(c)
 	}
 	q := &queuedCall{Call: c, until: e.until.Add(c.Confirm.Within), done: make(chan struct{})}
@@ -128,8 +138,8 @@ func (e *backgroundEvaluator) Eval(c *Call) (Answer, error) {
 	}
 }
 
-// evalThenWait has replicas confirm in a cluster. Only the script's answer shows which node has
-// written, so that WAIT cannot be sent with the script.
+// evalThenWait has a script confirmed in a cluster. Only its answer shows which node has written:
+// WAIT cannot be sent with it.
 func (e *backgroundEvaluator) evalThenWait(c *Call) (a Answer, err error) {
 	timeout := min(time.Until(e.until), backgroundTimeout) + c.Confirm.Within
 	ctx, cancel := context.WithTimeout(e.ctx, timeout)
@@ -144,8 +154,7 @@ func (e *backgroundEvaluator) evalThenWait(c *Call) (a Answer, err error) {
 	if a.Value, err = replyValue(got.Result()); err != nil || a.IsError() {
 		return a, err
 	}
-	within := c.Confirm.Within.Milliseconds()
-	wait := conn.Do(ctx, WaitAtKey, c.Keys[0], c.Confirm.Min, within)
+	wait := conn.Do(ctx, anys(c.ConfirmRequest(true))...)
 	a.Confirmed, err = replyValue(wait.Result())
 	return a, err
 }

@@ -106,7 +106,7 @@ func (b *batcher) take() (batch []*queuedCall) {
 		switch {
 		case now.After(c.until):
 			c.finish(Answer{}, errTooLate)
-		case len(batch) > 0 && c.Confirm.Min != batch[0].Confirm.Min: // one WAIT serves a batch
+		case len(batch) > 0 && c.Confirm != batch[0].Confirm: // one serves a batch
 			return batch
 		default:
 			batch = append(batch, c)
@@ -142,8 +142,8 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 		replies[i] = pipe.Do(ctx, append([]any{command, script}, c.evalArgs()...)...)
 	}
 	var wait *redis.Cmd // for all of them: it counts the connection's last write
-	if confirm.Min > 0 {
-		wait = pipe.Do(ctx, "WAIT", confirm.Min, confirm.Within.Milliseconds())
+	if confirm.Needed() {
+		wait = pipe.Do(ctx, anys(batch[0].ConfirmRequest(false))...)
 	}
 	pipe.Exec(ctx) // each command has its own error
 	for i, c := range batch {
@@ -196,11 +196,22 @@ func scriptValue(got any) resp.Value {
 	return resp.Value{Type: '_'}
 }
 
+func anys(words []string) []any {
+	list := make([]any, len(words))
+	for i, word := range words {
+		list[i] = word
+	}
+	return list
+}
+
 // evalArgs are the arguments of EVAL behind the script.
 func (c *Call) evalArgs() []any {
 	list := make([]any, 0, 1+len(c.Keys)+len(c.Args))
-	list = append(list, len(c.Keys))
+	list = append(list, len(c.Keys)+len(c.More))
 	for _, key := range c.Keys {
+		list = append(list, key)
+	}
+	for _, key := range c.More {
 		list = append(list, key)
 	}
 	for _, arg := range c.Args {

@@ -14,7 +14,7 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// asCaught is what an error's text says besides what happened.
+// asCaught matches what an error's text says in addition to what happened.
 var asCaught = regexp.MustCompile(`^failed: |^ERR |\S*user_script:\d+: |(@\S+:)? ?\d+: |ERR `)
 
 // Whatever is stored, and whatever is asked, a batch answers and writes what its calls would have

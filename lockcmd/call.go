@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -11,26 +12,20 @@ import (
 type Call struct {
 	Script  *Script
 	Keys    [2]string // the lock and its record
+	More    []string  // the same of further locks. Such a call is in no batch
 	Args    [5]string
 	Until   time.Time // without an answer until then, a Session fails with LateError; zero is never
-	Confirm Replicas
-}
-
-// Replicas is how many replicas must confirm what a script has written, and how long they may take.
-// The zero value is none.
-type Replicas struct {
-	Min    int
-	Within time.Duration
+	Confirm Confirmation
 }
 
 // Answer is the upstream's reply to a Call.
 type Answer struct {
 	resp.Value            // the script's; an error reply is one
-	Confirmed  resp.Value // WAIT's, if replicas were to confirm it and the script has not failed
+	Confirmed  resp.Value // the confirmation's, if one was asked for and the script has not failed
 }
 
 // evaluator is where scripts run: a Session, or a background client. Eval fails if there is no
-// answer, or if WAIT has none.
+// answer, or if the confirmation has none.
 type evaluator interface {
 	Eval(c *Call) (Answer, error)
 }
@@ -41,33 +36,62 @@ type fastArgs [3]string
 // noFastPath leaves the fast path out.
 var noFastPath fastArgs
 
+// callMaker makes the Calls of one proxy.
+type callMaker struct {
+	cfg              Config
+	proxy            string // names this proxy among all, in records and channels
+	guard, retention string // ms
+	holdOff          holdOff
+}
+
+func newCallMaker(cfg Config, proxy string) *callMaker {
+	return &callMaker{
+		cfg: cfg, proxy: proxy,
+		guard: milliseconds(cfg.TakeoverGuard), retention: milliseconds(cfg.FenceRetention),
+	}
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// unit is what timestamps are written in. Foreign clients know only one of the two.
+func (m *callMaker) unit() string {
+	if m.cfg.Seconds {
+		return "s"
+	}
+	return "ms"
+}
+
 // call is a run of a script on a lock and its record. args must have no blanks.
-func (l *Locks) call(script *Script, key string, fast fastArgs, owner string, args ...string) Call {
+func (m *callMaker) call(
+	script *Script, key string, fast fastArgs, owner string, args ...string,
+) Call {
 	return Call{
 		Script: script,
 		Keys:   [2]string{key, RecordKey([]byte(key))},
-		Args:   [5]string{l.list(args), owner, fast[0], fast[1], fast[2]},
+		Args:   [5]string{m.list(args), owner, fast[0], fast[1], fast[2]},
 	}
 }
 
 // list is ARGV[1] of a script, as read.lua takes it.
-func (l *Locks) list(args []string) string {
+func (m *callMaker) list(args []string) string {
 	var room [256]byte
 	list := room[:0]
 	for _, arg := range args {
 		list = append(append(list, arg...), ' ')
 	}
-	return string(append(list, l.guard...))
+	return string(append(list, m.guard...))
 }
 
 // ask runs a script that needs no replicas, and returns its reply.
-func (l *Locks) ask(on evaluator, script *Script, key string, args ...string) (resp.Value, error) {
-	c := l.call(script, key, noFastPath, "", args...)
+func (m *callMaker) ask(
+	on evaluator, script *Script, key string, args ...string,
+) (resp.Value, error) {
+	c := m.call(script, key, noFastPath, "", args...)
 	a, err := on.Eval(&c)
 	return a.Value, a.failure(err)
 }
 
-// failure is err, or the error reply to the script, or the loss of the node that was to run WAIT.
+// failure is err, or the error reply to the script, or the loss of the node that was to confirm it.
 func (a *Answer) failure(err error) error {
 	switch {
 	case err != nil:

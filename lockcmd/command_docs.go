@@ -19,11 +19,12 @@ type commandDoc struct {
 	args       []argument
 }
 
-// keySpec says where keys are: at the first argument, or somewhere.
+// keySpec says where keys are: at the first argument, behind their number, or somewhere.
 type keySpec struct {
-	notes   string
-	flags   []string
-	unknown bool
+	notes    string
+	flags    []string
+	numbered bool // their number is the second argument
+	unknown  bool
 }
 
 type argument struct {
@@ -57,9 +58,39 @@ var commandDocs = map[string]commandDoc{
 		keys:       []keySpec{{flags: []string{"RW", "access", "update"}}},
 		args: []argument{
 			keyArg, timeoutArg,
+			{name: "mode", kind: "oneof", optional: true, oneOf: []argument{
+				{name: "shared", kind: "pure-token", token: "SHARED"},
+				{name: "limit", kind: "integer", token: "LIMIT"},
+			}},
 			{name: "seconds", kind: "double", token: "WAIT", optional: true},
 			{name: "session", kind: "pure-token", token: "SESSION", optional: true},
 			{name: "name", kind: "string", token: "OWNER", optional: true},
+		},
+	},
+	"lockall": {
+		summary:    "Take all of several locks, or none; returns one token for all, or null",
+		complexity: "O(N) with N being the number of keys",
+		flags:      []string{"write", "denyoom", "noscript", "blocking", "movablekeys"},
+		categories: append(slices.Clone(changing), "blocking"),
+		tips:       []string{"nondeterministic_output"},
+		keys:       []keySpec{{flags: []string{"RW", "access", "update"}, numbered: true}},
+		args: []argument{
+			timeoutArg, {name: "numkeys", kind: "integer"},
+			{name: "key", kind: "key", multiple: true},
+			{name: "seconds", kind: "double", token: "WAIT", optional: true},
+			{name: "session", kind: "pure-token", token: "SESSION", optional: true},
+			{name: "name", kind: "string", token: "OWNER", optional: true},
+		},
+	},
+	"unlockall": {
+		summary:    "Release several locks of one token; returns how many it released",
+		complexity: "O(N) with N being the number of keys",
+		flags:      []string{"write", "noscript", "movablekeys"},
+		categories: changing,
+		keys:       []keySpec{{flags: []string{"RW", "access", "delete"}, numbered: true}},
+		args: []argument{
+			tokenArg, {name: "numkeys", kind: "integer"},
+			{name: "key", kind: "key", multiple: true},
 		},
 	},
 	"unlock": {
@@ -183,7 +214,22 @@ func (c *Spec) InCategory(name string) bool {
 	return slices.Contains(commandDocs[c.Name].categories, strings.ToLower(name))
 }
 
-// KeyFlags are the flags of the first argument in COMMAND GETKEYSANDFLAGS, nil if that is no key.
+// KeysOf are the keys of a request, which begins with the name; nil if their number is wrong. They
+// are without those of a command that FENCE runs.
+func (c *Spec) KeysOf(args [][]byte) [][]byte {
+	if !c.numbersKeys() {
+		return args[1:2]
+	}
+	keys, _, _ := parseKeys(args[2:])
+	return keys
+}
+
+func (c *Spec) numbersKeys() bool {
+	keys := commandDocs[c.Name].keys
+	return len(keys) > 0 && keys[0].numbered
+}
+
+// KeyFlags are the flags of its keys in COMMAND GETKEYSANDFLAGS, nil if it has none.
 func (c *Spec) KeyFlags() []string {
 	if keys := commandDocs[c.Name].keys; len(keys) > 0 {
 		return keys[0].flags
@@ -192,9 +238,7 @@ func (c *Spec) KeyFlags() []string {
 }
 
 // RunsAnother reports whether the command's third argument is another command, which has its keys.
-func (c *Spec) RunsAnother() bool {
-	return slices.Contains(commandDocs[c.Name].flags, "movablekeys")
-}
+func (c *Spec) RunsAnother() bool { return c.Name == "fence" }
 
 // InfoFields is how many fields COMMAND INFO has, since Redis 7.0; 6.0 had 7 and those before 6.
 const InfoFields = 10
@@ -204,6 +248,9 @@ func (c *Spec) AppendInfo(e *resp.Encoder, fields int) {
 	d := commandDocs[c.Name]
 	e.Array(fields)
 	first := min(1, len(d.keys))
+	if c.numbersKeys() {
+		first = 0
+	}
 	for _, field := range []func(){
 		func() { e.Bulk(c.Name) },
 		func() { e.Int(c.Arity()) },
@@ -250,6 +297,11 @@ func appendKeySpecs(e *resp.Encoder, keys []keySpec) {
 		if k.unknown {
 			appendSearch(e, "begin_search", "unknown")
 			appendSearch(e, "find_keys", "unknown")
+			continue
+		}
+		if k.numbered {
+			appendSearch(e, "begin_search", "index", "index", 2)
+			appendSearch(e, "find_keys", "keynum", "keynumidx", 0, "firstkey", 1, "keystep", 1)
 			continue
 		}
 		appendSearch(e, "begin_search", "index", "index", 1)

@@ -20,7 +20,9 @@ type Spec struct {
 
 // Specs lists the lock commands.
 var Specs = []Spec{
-	{Name: "lock", MinArgs: 3, MaxArgs: 8, begin: (*Locks).beginLock, run: (*Locks).runLock},
+	{Name: "lock", MinArgs: 3, MaxArgs: 10, begin: (*Locks).beginLock, run: (*Locks).runLock},
+	{Name: "lockall", MinArgs: 4, MaxArgs: 8 + maxKeys, run: (*Locks).runLockAll},
+	{Name: "unlockall", MinArgs: 4, MaxArgs: 3 + maxKeys, run: (*Locks).runUnlockAll},
 	{Name: "unlock", MinArgs: 2, MaxArgs: 3, begin: (*Locks).beginUnlock},
 	{Name: "relock", MinArgs: 4, MaxArgs: 4, begin: (*Locks).beginRelock},
 	{Name: "lockinfo", MinArgs: 2, MaxArgs: 3, begin: (*Locks).beginInfo},
@@ -62,14 +64,20 @@ func help() Reply {
 
 var helpText = []string{
 	"The lock commands of lockproxy. Times are in seconds, decimals allowed:",
-	"LOCK <key> <timeout> [WAIT <seconds>] [SESSION] [OWNER <name>]",
+	"LOCK <key> <timeout> [SHARED | LIMIT <n>] [WAIT <seconds>] [SESSION] [OWNER <name>]",
 	"    Take a lock. Returns its token, or null if another holds it.",
+	"    SHARED: share it with others who do. LIMIT: with fewer than n.",
 	"    WAIT: wait for it so long, in order of arrival; 0 is without end.",
 	"    SESSION: keep it as long as this connection is open, and no longer.",
 	"    OWNER: the same owner gets the same token again, and more time.",
+	"    DEADLOCK is the error if owners would wait for each other in a cycle.",
 	"UNLOCK <key> [<token> | FORCE]",
 	"    Release a lock: by its token, or what this connection took, or any client's.",
 	"    Returns 1, or 0 if there was nothing to release.",
+	"LOCKALL <timeout> <numkeys> <key> [<key> ...] [WAIT <seconds>] [SESSION] [OWNER <name>]",
+	"    Take all of several locks, or none. Returns one token for all, or null.",
+	"UNLOCKALL <token> <numkeys> <key> [<key> ...]",
+	"    Release several locks of one token. Returns how many it released.",
 	"RELOCK <key> <token> <timeout>",
 	"    Let a lock run for timeout from now. Returns 1, or 0 if the token doesn't hold it.",
 	"LOCKINFO <key> [HOLDERS | WAITERS]",
@@ -90,12 +98,22 @@ var helpText = []string{
 	"    Print this help.",
 }
 
-// Waits reports whether a LOCK with these arguments may wait for others. args begin with the name.
+// Waits reports whether a LOCK or LOCKALL with these arguments can wait for others. args begin with
+// the name.
 func (c *Spec) Waits(args [][]byte) bool {
-	if c.Name != "lock" || len(args) < 5 {
+	options := 3
+	switch c.Name {
+	case "lock":
+	case "lockall":
+		_, rest, err := parseKeys(args[2:])
+		if err != nil {
+			return false
+		}
+		options = len(args) - len(rest)
+	default:
 		return false
 	}
-	for _, arg := range args[3:] {
+	for _, arg := range args[min(options, len(args)):] {
 		if len(arg) == 4 && strings.EqualFold(string(arg), "wait") {
 			return true
 		}

@@ -11,8 +11,8 @@
 // commands.go lists the commands as Specs. Most need the answer of one script: Locks.Begin parses
 // the request and returns a Step with the Call to make; Step.Finish makes the Reply of the Answer.
 // So the proxy can send the scripts of several requests together, also of several clients: then
-// batch.lua runs them. Locks.Run does the same at once,
-// and runs LOCK … WAIT, FENCE and LOCKSCAN, which take more than one answer.
+// batch.lua runs them. Locks.Run does the same at once, and runs LOCK … WAIT, FENCE and LOCKSCAN,
+// which take more than one answer.
 //
 // Scripts of a client's commands run on its own connection, a Session: as its user, in its
 // database, in its order. What must happen while that connection is busy or gone (renewals,
@@ -23,6 +23,31 @@
 // same script, hands the lock over to the first waiter of this proxy, or reserves it for one of
 // another proxy, which it notifies by pub/sub. If foreign clients compete, it leaves the lock free
 // for all.
+//
+// # Parts
+//
+// Locks is put together from parts with one job each. A part knows only those before it:
+//
+//	background            scripts and jobs outside of sessions; its callMaker makes Calls
+//	queues                who waits here for which lock, and which foreign clients compete
+//	observed              what has happened to locks: counters, journal, registry
+//	sessionLocks          which session locks are lost
+//	foreignTraffic        what the commands of foreign clients tell
+//	releases              frees locks, also abandoned ones, and hands them over
+//	deadlocks             finds owners that wait for each other, with other proxies
+//	releaseNotifications  what other proxies tell of releases
+//	keyTracking           what the upstream tells of the keys of locks
+//	renewals              keeps the locks of connections, and renews session locks
+//	gracePeriods          repairs locks after takeovers
+//	locking, waits        takes locks, at once or after others
+//	lookups, operator     tells users and operators of locks
+//
+// # Shared locks, several locks
+//
+// A shared lock's record is a sorted set of its holders (read.lua). A release, and the poll of the
+// first waiter, offers it to the waiters at the head of the queue together, in one script. The fast
+// paths of exclusive locks know nothing of it. LOCKALL is a waiter in several queues
+// (lockall_wait.go), and asks for all its locks in one script (all.lua) when it is first in each.
 //
 // # What is known of a lock
 //

@@ -1,16 +1,18 @@
 package lockcmd
 
 import (
+	"strconv"
 	"sync/atomic"
 	"time"
 )
 
-// Durability is what an operator asks for where the upstream may lose writes in a failover. The
+// Durability is what an operator asks for where the upstream can lose writes in a failover. The
 // zero value asks for nothing.
 type Durability struct {
 	MinReplicas    int           // replicas that must have a lock before its token is given out
-	ReplicaTimeout time.Duration // how long they may take; more than 0 if MinReplicas is
-	TakeoverGuard  time.Duration // how long after its expiry a lock may be taken over
+	RequireFsync   bool          // the upstream must have it on its disk before that, and they too
+	ReplicaTimeout time.Duration // how long that may take; more than 0 if either is asked for
+	TakeoverGuard  time.Duration // how long after its expiry a lock can be taken over
 	FailoverHold   time.Duration // how long after a failover no lock is given out
 }
 
@@ -20,10 +22,10 @@ type holdOff struct {
 }
 
 // FailedOver says that another server is about to become the upstream. It may lack the last locks
-// of the old one. Any goroutine may call it, and it does not block.
-func (l *Locks) FailedOver() {
-	until := time.Now().Add(l.cfg.FailoverHold)
-	l.holdOff.until.Store(&until)
+// of the old one. Any goroutine can call it, and it does not block.
+func (m *callMaker) FailedOver() {
+	until := time.Now().Add(m.cfg.FailoverHold)
+	m.holdOff.until.Store(&until)
 }
 
 // remaining is the rest of the hold-off, 0 if it is over.
@@ -35,42 +37,73 @@ func (h *holdOff) remaining() time.Duration {
 	return max(time.Until(*until), 0)
 }
 
-// WaitAtKey is the name of WAIT on a connection to a cluster, with the lock as its first argument.
-// It runs on the connection that has last answered for that key, and fails if that has ended.
-const WaitAtKey = "LOCKPROXY.WAIT"
-
-// replicas is what must confirm a script that may give out a lock.
-func (d Durability) replicas() Replicas {
-	if d.MinReplicas == 0 {
-		return Replicas{}
-	}
-	return Replicas{d.MinReplicas, d.ReplicaTimeout}
+// Confirmation is what must confirm what a script has written: so many replicas, that they have it,
+// or with Fsync the upstream and so many replicas, that they have it on disk. The zero value is
+// nothing.
+type Confirmation struct {
+	Replicas int
+	Fsync    bool
+	Within   time.Duration // how long it may take
 }
 
-// missingReplicas is a NoReplicasError if too few replicas have confirmed what the script wrote,
-// otherwise nil. outcome says what is true of the lock then.
-func (a *Answer) missingReplicas(want Replicas, outcome string) error {
-	got := int(a.Confirmed.Int)
-	if got >= want.Min {
-		return nil
+// Needed reports whether anything must confirm it.
+func (c Confirmation) Needed() bool { return c.Replicas > 0 || c.Fsync }
+
+// confirmation is what must confirm a script that may give out a lock.
+func (d Durability) confirmation() Confirmation {
+	c := Confirmation{d.MinReplicas, d.RequireFsync, d.ReplicaTimeout}
+	if !c.Needed() {
+		return Confirmation{}
 	}
-	err := NoReplicasError{Got: got, Want: want.Min, Within: want.Within, Outcome: outcome}
-	if a.Confirmed.IsError() {
+	return c
+}
+
+// waitAtKey is the name of WAIT and WAITAOF on a connection to a cluster, with the lock before
+// their arguments. It runs on the connection that has last answered for that key, and fails if that
+// has ended.
+const waitAtKey = "LOCKPROXY.WAIT"
+
+// ConfirmRequest is the request behind the script, on the same connection, whose answer is
+// Answer.Confirmed.
+func (c *Call) ConfirmRequest(cluster bool) []string {
+	of := c.Confirm
+	name, numbers := "WAIT", []string{strconv.Itoa(of.Replicas), milliseconds(of.Within)}
+	if of.Fsync {
+		name, numbers = "WAITAOF", append([]string{"1"}, numbers...)
+	}
+	if cluster {
+		return append([]string{waitAtKey, c.Keys[0]}, numbers...)
+	}
+	return append([]string{name}, numbers...)
+}
+
+// unconfirmed is a NoReplicasError if what the script wrote was not confirmed as wanted, otherwise
+// nil. outcome says what is true of the lock then.
+func (a *Answer) unconfirmed(want Confirmation, outcome string) error {
+	replicas, local := a.Confirmed.Int, int64(0)
+	if list := a.Confirmed.Elems; len(list) == 2 { // WAITAOF's
+		local, replicas = list[0].Int, list[1].Int
+	}
+	err := NoReplicasError{Want: want, Got: int(replicas), OnDisk: local > 0, Outcome: outcome}
+	switch {
+	case a.Confirmed.IsError():
 		err.Refused = errorOf(a.Confirmed.Text).Error()
+	case err.Got >= want.Replicas && (err.OnDisk || !want.Fsync):
+		return nil
 	}
 	return err
 }
 
-// notConfirmed is why a lock that was just taken must not be given out: too few replicas have it,
-// or its server was replaced meanwhile. It is nil otherwise.
-func (l *Locks) notConfirmed(a *Answer, want Replicas) error {
-	if held := l.holdOff.remaining(); held > 0 {
+// notConfirmed is why a lock that was just taken must not be given out: it was not confirmed as
+// wanted, or its server was replaced meanwhile. It is nil otherwise.
+func (m *callMaker) notConfirmed(a *Answer, want Confirmation) error {
+	if held := m.holdOff.remaining(); held > 0 {
 		return heldOffError(held)
 	}
-	return a.missingReplicas(want, notTaken)
+	return a.unconfirmed(want, notTaken)
 }
 
-// What is true of a lock of which too few replicas know.
+// What is true of a lock that was not confirmed.
 const (
 	notTaken    = "the lock was not taken, try again"
 	stillOwners = "the lock is its owner's as before, on the upstream alone for longer"

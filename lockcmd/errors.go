@@ -14,12 +14,18 @@ func mayHaveRun(err error) bool {
 	var held heldOffError
 	var sent interface{ MayHaveRun() bool }
 	switch {
-	case errors.As(err, &said), errors.As(err, &held), isNoReplicas(err), err == ErrGone:
+	case errors.As(err, &said), errors.As(err, &held), isNoReplicas(err), isDeadlock(err), err == ErrGone:
 		return false
 	case errors.As(err, &sent):
 		return sent.MayHaveRun()
 	}
 	return true
+}
+
+// neverSent reports whether a script has failed before it was sent.
+func neverSent(err error) bool {
+	var sent interface{ MayHaveRun() bool }
+	return errors.As(err, &sent) && !sent.MayHaveRun()
 }
 
 // hasCode reports whether an error reply begins with one of these words.
@@ -63,7 +69,7 @@ func (e LateError) Error() string {
 	return "has not answered in time: whether the lock was taken is not known, try again"
 }
 
-// MayHaveRun reports whether the script may run later.
+// MayHaveRun reports whether the script can run later.
 func (e LateError) MayHaveRun() bool { return e.Answered != nil }
 
 // UsageError is a request that is wrong by itself. Its text is Redis's own wording, with the code.
@@ -76,26 +82,47 @@ type ServerError string
 
 func (e ServerError) Error() string { return string(e) }
 
+func isDeadlock(err error) bool {
+	var deadlock DeadlockError
+	return errors.As(err, &deadlock)
+}
+
 func isNoReplicas(err error) bool {
 	var missing NoReplicasError
 	return errors.As(err, &missing)
 }
 
-// NoReplicasError says that too few replicas have acknowledged what was written.
+// NoReplicasError says that what was written was not confirmed as wanted.
 type NoReplicasError struct {
-	Got, Want int
-	Within    time.Duration
-	Refused   string // the upstream's error to WAIT, or ""
-	Outcome   string // what is true of the lock now
+	Want    Confirmation
+	Got     int    // so many replicas have confirmed it
+	OnDisk  bool   // with Want.Fsync: the upstream has it on its disk
+	Refused string // the upstream's error to WAIT or WAITAOF, or ""
+	Outcome string // what is true of the lock now
 }
 
 func (e NoReplicasError) Error() string {
-	if e.Refused != "" {
-		return fmt.Sprintf("NOREPLICAS the upstream does not tell how many replicas acknowledged "+
-			"it (%s): %s", e.Refused, e.Outcome)
+	return fmt.Sprintf("NOREPLICAS %s: %s", e.missing(), e.Outcome)
+}
+
+func (e NoReplicasError) missing() string {
+	replicas := fmt.Sprintf("%d of %d replicas", e.Got, e.Want.Replicas)
+	switch within := e.Want.Within; {
+	case e.Refused != "" && e.Want.Fsync:
+		return "the upstream does not tell whether it is on disk (" + e.Refused +
+			"), which takes Redis 7.2 or later with appendonly yes"
+	case e.Refused != "":
+		return "the upstream does not tell how many replicas acknowledged it (" + e.Refused + ")"
+	case !e.Want.Fsync:
+		return fmt.Sprintf("%s acknowledged it within %v", replicas, within)
+	case e.OnDisk:
+		return fmt.Sprintf("%s had it on disk within %v", replicas, within)
+	case e.Want.Replicas > 0:
+		return fmt.Sprintf("the upstream did not have it on disk within %v, and %s did",
+			within, replicas)
+	default:
+		return fmt.Sprintf("the upstream did not have it on disk within %v", within)
 	}
-	return fmt.Sprintf("NOREPLICAS %d of %d replicas acknowledged it within %v: %s",
-		e.Got, e.Want, e.Within, e.Outcome)
 }
 
 // heldOffError is the answer to a LOCK after a failover, with the rest of the hold-off.

@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +17,9 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// recordedRun wraps a script. The last four of ARGV are the time (seconds, microseconds), the TTL of
-// the lock, and "full" if the memory is. So two runs differ in nothing else. The keys live an hour
-// longer than the script asks for: none expires during the test. It returns {reply, writes}.
+// recordedRun wraps a script. The last four of ARGV are the time (seconds, microseconds), the TTL
+// of the lock, and "full" if the memory is. So two runs differ in nothing else. The keys live an
+// hour longer than the script asks for: none expires during the test. It returns {reply, writes}.
 const recordedRun = `
 local server, writes, dirty, last = redis, {}, false, #ARGV
 local redis = {error_reply = server.error_reply}
@@ -28,15 +29,18 @@ function redis.call(command, ...)
   if command == 'PTTL' then
     return server.call('EXISTS', args[1]) == 0 and -2 or tonumber(ARGV[last - 1])
   end
+  if ARGV[last] == 'full' and not dirty and (command == 'SET' or command == 'ZADD') then
+    error('OOM command not allowed')
+  end
   if command == 'SET' then
-    if ARGV[last] == 'full' and not dirty then error('OOM command not allowed') end
     local real = {unpack(args)}
     real[4] = string.format('%.0f', args[4] + 3600000)
     local done = server.call('SET', unpack(real))
     if not done then return done end
     args[5] = nil -- NX: it was free
   end
-  if command ~= 'SET' and string.find('GET MGET EXISTS', command, 1, true) then
+  if command ~= 'SET' and string.find('GET MGET EXISTS ZRANGE ZRANGEBYSCORE ZREVRANGE ZSCORE ZCOUNT',
+      command, 1, true) then
     return server.call(command, unpack(args))
   end
   dirty = true
@@ -60,7 +64,7 @@ return {reply or false, table.concat(writes, '\n')}`
 type storedLock struct {
 	now    time.Time
 	full   bool
-	lock   any    // text, nil for no key, or a list, which is of the wrong type
+	lock   any    // text, nil for no key, a list, which is of the wrong type, or a sorted set
 	ttl    int64  // of the lock's key, ms; -1 is none
 	record any    // as lock
 	token  string // the record's
@@ -86,7 +90,7 @@ func drawStored(t *rapid.T) storedLock {
 		return fmt.Sprintf("%s:%d:%d:%d", proxy, now-ago, how, now-2*ago)
 	}
 
-	states := []string{"held", "held", "held", "held", "freed", "released", "reserved"}
+	states := []string{"held", "held", "held", "held", "freed", "released", "reserved", "shared"}
 	state := rapid.SampledFrom(states).Draw(t, "state")
 	usual := ""
 	freed := state == "freed" // as UNLOCK leaves it
@@ -126,10 +130,15 @@ func drawStored(t *rapid.T) storedLock {
 		connections, number, client = "-", "0", "-"
 	case "reserved":
 		connections, number, client, owner = pick("reserved for", "p1", "p2"), "0", "-", ""
+	case "shared":
+		acquired, session, connections, number, client, owner = "0", "0", "-", "0", "-", ""
 	}
 	record := strings.Join([]string{"v1", st.token, num(expires), written, settles, acquired,
 		session, state, connections, number, client, waiting}, " ") + "\n" + owner
 	st.record = record
+	if state == "shared" {
+		st.record = drawSharers(t, record, st.token, expires)
+	}
 	switch pick("record", "well-formed", "none", "list", "cut", "cut", "cut", "foreign") {
 	case "none":
 		st.record = nil
@@ -160,12 +169,39 @@ func drawStored(t *rapid.T) storedLock {
 	return st
 }
 
+// drawSharers draws the record of a shared lock, whose first line begins it and whose last token is
+// given.
+func drawSharers(t *rapid.T, line, token string, expires int64) []redis.Z {
+	set := []redis.Z{{Score: math.Inf(-1), Member: line}}
+	last, _ := strconv.ParseInt(token, 10, 64)
+	for i := range rapid.Int64Range(1, 3).Draw(t, "holders") {
+		owner := rapid.SampledFrom([]string{"", "o1", "two\nlines"}).Draw(t, "owner")
+		if i > 0 {
+			owner = ""
+		}
+		connection := rapid.SampledFrom([]string{connection1, connection2}).Draw(t, "connection")
+		holder, score := strconv.FormatInt(last-i, 10), -float64(last-i)
+		ends := expires - i*rapid.SampledFrom([]int64{0, 1000, 40_000}).Draw(t, "earlier")
+		set = append(set,
+			redis.Z{Score: score, Member: fmt.Sprintf("%s %d 0 %s %d 127.0.0.1:1\n%s", holder,
+				expires-30_000, connection, i+1, owner)},
+			redis.Z{Score: score, Member: fmt.Sprintf("=%s/%d", connection, i+1)},
+			redis.Z{Score: float64(ends), Member: holder})
+		if owner != "" {
+			set = append(set, redis.Z{Score: score, Member: "@" + owner})
+		}
+	}
+	return set
+}
+
 const connection1, connection2 = "0123456789abcdef-1", "fedcba9876543210-1"
 
 // drawRequest draws a LOCK.
 func drawRequest(t *rapid.T, key string) lockRequest {
 	ms := rapid.SampledFrom([]int{1, 999, 1000, 1001, 30_000, 86_400_000}).Draw(t, "timeout")
+	limit := rapid.SampledFrom([]int64{-1, -1, -1, -1, 0, 2, 3}).Draw(t, "limit")
 	return lockRequest{
+		shared: limit >= 0, limit: max(limit, 0),
 		key:        key,
 		timeout:    time.Duration(ms) * time.Millisecond,
 		connection: rapid.SampledFrom([]string{connection1, connection2}).Draw(t, "connection"),
@@ -178,15 +214,15 @@ func drawRequest(t *rapid.T, key string) lockRequest {
 
 // drawCall draws a LOCK or an UNLOCK by a client that may hold the lock of st, and its waiters.
 func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
-	clear(l.queues)
-	clear(l.foreign)
+	clear(l.queues.of)
+	clear(l.queues.foreign)
 	id := LockID{Key: "{job}" + rapid.SampledFrom([]string{"", " 1"}).Draw(t, "key")}
 	if rapid.IntRange(0, 4).Draw(t, "foreign") == 0 {
-		l.foreign.saw(id, time.Now())
+		l.queues.foreign.saw(id, time.Now())
 	}
 	if rapid.IntRange(0, 2).Draw(t, "LOCK") == 0 {
 		mode := rapid.SampledFrom([]string{modeTry, modeFirst}).Draw(t, "mode")
-		run, err := l.beginTry(id, drawRequest(t, id.Key), mode)
+		run, err := l.beginTry(id, drawRequest(t, id.Key), mode, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +232,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
 		as := Identity{DB: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "waiter's database")}
 		q := &waitQueue{quota: n - 1}
 		q.join(newWaiter(drawRequest(t, id.Key), as))
-		l.queues[id] = q
+		l.queues.of[id] = q
 	}
 	p := rapid.SampledFrom([]proof{
 		{"token", st.token}, {"token", st.token}, {"token", "1"}, {"token", st.token + "0"},
@@ -236,6 +272,9 @@ func (st storedLock) store(ctx context.Context, on redis.Pipeliner, c Call) {
 			on.Set(ctx, c.Keys[i], value, time.Hour)
 		case []string:
 			on.RPush(ctx, c.Keys[i], value)
+		case []redis.Z:
+			on.ZAdd(ctx, c.Keys[i], value...)
+			on.Expire(ctx, c.Keys[i], time.Hour)
 		}
 	}
 }
@@ -274,7 +313,7 @@ func TestFastPathProperty(t *testing.T) {
 
 	acquired, released, handedOver, othersWait := 0, 0, 0, 0 // by the fast paths
 	rapid.Check(t, func(t *rapid.T) {
-		for range 50 {
+		for range 120 {
 			st := drawStored(t)
 			c := drawCall(t, l, st)
 			got := st.run(t, client, recorded[c.Script], c)
@@ -308,7 +347,7 @@ func TestFastPathProperty(t *testing.T) {
 		}
 	})
 	if min(acquired, released, handedOver, othersWait) < 20 {
-		t.Errorf("the fast paths have served %d LOCKs, and %d UNLOCKs, %d of them with a waiter, %d "+
-			"while other proxies wait", acquired, released, handedOver, othersWait)
+		t.Errorf("the fast paths have served %d LOCKs, and %d UNLOCKs, %d of them with a waiter, "+
+			"%d while other proxies wait", acquired, released, handedOver, othersWait)
 	}
 }

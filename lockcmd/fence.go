@@ -14,13 +14,17 @@ import (
 // mostly by a renewal.
 const fenceTries = 16
 
+// sharedFenceTries is the same for a shared lock, where each change of its holders counts.
+const sharedFenceTries = 256
+
 // runFence is FENCE: two round trips. The first watches the lock, runs check.lua and begins a
 // transaction. The second runs the command in it. If anything happens to the lock in between, its
 // expiry too, EXEC runs nothing. The reply is the command's own, byte for byte; a script would lose
 // some of it (null arrays, large numbers, doubles).
 //
 // Only the lock's key is watched. Every acquisition, release and expiry changes it. Waiters change
-// only the lock record.
+// only the lock record. A shared lock has other holders, too, that change the key: there FENCE
+// watches the record, and a separate key that expires with the token.
 func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 	key := string(args[0])
 	token, ok := resp.ParseInt(args[1])
@@ -32,12 +36,22 @@ func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 			"' can't be fenced: it blocks, or is not one that a transaction runs as data"))
 	}
 	keys := []string{key, RecordKey(args[0])}
-	proof := l.list([]string{strconv.FormatInt(token, 10)})
-	check := words("EVALSHA", checkScript.SHA, "2", keys[0], keys[1], proof)
-	for range fenceTries {
-		err := l.beginFenced(s, args[0], check)
+	f := fencedCommand{watched: keys[:1], keys: keys,
+		token: strconv.FormatInt(token, 10), command: args[2:]}
+	tries := fenceTries
+	for tries > 0 {
+		tries--
+		err := l.beginFenced(s, &f)
 		if said, ok := err.(ServerError); ok && hasCode(said, "NOSCRIPT") {
-			check = words("EVAL", checkScript.Source, "2", keys[0], keys[1], proof)
+			f.bySource = true
+			continue
+		}
+		if err == errShared {
+			keys = append(keys, fenceKey(args[0], token))
+			f.watched, f.keys, tries = keys, keys, sharedFenceTries
+			continue
+		}
+		if err == errChanged {
 			continue
 		}
 		if err == errNotHeld {
@@ -47,7 +61,7 @@ func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 		if err != nil {
 			return errorReply(err)
 		}
-		raw, err := l.fenced(s, args[2:])
+		raw, err := f.run(s)
 		if err != nil {
 			return errorReply(err)
 		}
@@ -59,17 +73,48 @@ func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 		"the command was not run, try again"))
 }
 
+// fencedCommand is a command that is fenced.
+type fencedCommand struct {
+	watched  []string
+	keys     []string // the lock's, its record's, and fenceKey of a shared lock
+	token    string
+	bySource bool // the upstream does not know the script's hash
+	command  [][]byte
+}
+
+func (f *fencedCommand) shared() bool { return len(f.keys) > 2 }
+
+// checkCall is a run of check.lua.
+func (l *Locks) checkCall(f *fencedCommand, args ...string) [][]byte {
+	how, script := "EVALSHA", checkScript.SHA
+	if f.bySource {
+		how, script = "EVAL", checkScript.Source
+	}
+	check := append([]string{how, script, strconv.Itoa(len(f.keys))}, f.keys...)
+	return words(append(check, l.list(append([]string{f.token}, args...)))...)
+}
+
+// errChanged says that the time of a token of a shared lock has changed meanwhile.
+var errChanged = errors.New("the token's time has changed")
+
+// errShared says that a token holds a shared lock, which is fenced in another way.
+var errShared = errors.New("the lock is shared")
+
 // errNotHeld says that a token does not hold its lock.
 var errNotHeld = errors.New("the token doesn't hold the lock")
 
 // beginFenced watches a lock, runs the check and begins a transaction. MULTI is not sent together
 // with the command: if it were refused, the command would run unchecked. After an error nothing is
 // left.
-func (l *Locks) beginFenced(s Session, key []byte, check [][]byte) error {
-	steps := [][][]byte{{[]byte("WATCH"), key}, check, words("MULTI")}
+func (l *Locks) beginFenced(s Session, f *fencedCommand) error {
+	watch := words(append([]string{"WATCH"}, f.watched...)...)
+	steps := [][][]byte{watch, l.checkCall(f), words("MULTI")}
+	if f.shared() { // its key is written before it is watched
+		steps = [][][]byte{l.checkCall(f), watch, l.checkCall(f, "verify"), words("MULTI")}
+	}
 	together := len(steps)
 	if l.cfg.Cluster {
-		together = 1 // behind WATCH, MULTI would keep it from following a slot that has moved
+		together -= 2 // behind WATCH, MULTI would keep it from following a slot that has moved
 	}
 	replies, err := s.Do(steps[:together]...)
 	if err == nil && together < len(steps) {
@@ -80,7 +125,14 @@ func (l *Locks) beginFenced(s Session, key []byte, check [][]byte) error {
 	if err != nil {
 		return err
 	}
-	watched, checked, began := status(replies[0]), checkedHeld(replies[1]), status(replies[2])
+	var written error
+	if f.shared() {
+		written, replies = checkedHeld(replies[0], f), replies[1:]
+	}
+	watched, checked, began := status(replies[0]), checkedHeld(replies[1], f), status(replies[2])
+	if checked == nil {
+		checked = written
+	}
 	if watched == nil && checked == nil && began == nil {
 		return nil
 	}
@@ -99,7 +151,7 @@ func (l *Locks) beginFenced(s Session, key []byte, check [][]byte) error {
 }
 
 // checkedHeld is nil if check.lua says that the token holds the lock.
-func checkedHeld(raw []byte) error {
+func checkedHeld(raw []byte, f *fencedCommand) error {
 	v, err := resp.ParseValue(raw)
 	if err == nil && v.IsError() {
 		err = errorOf(v.Text)
@@ -108,16 +160,23 @@ func checkedHeld(raw []byte) error {
 		return err
 	}
 	held, err := ints(checkScript, 1, v)
-	if err == nil && held[0] == 0 {
-		err = errNotHeld
+	switch {
+	case err != nil:
+		return err
+	case held[0] == 0:
+		return errNotHeld
+	case held[0] == 2 && !f.shared():
+		return errShared
+	case held[0] == 3 || f.shared() && held[0] == 1:
+		return errChanged
 	}
-	return err
+	return nil
 }
 
-// fenced runs a command in the transaction and ends it. It returns the command's reply, or nil if
+// run runs the command in the transaction and ends it. It returns the command's reply, or nil if
 // the lock's key had changed and nothing was run.
-func (l *Locks) fenced(s Session, command [][]byte) ([]byte, error) {
-	replies, err := s.Do(command, words("EXEC"))
+func (f *fencedCommand) run(s Session) ([]byte, error) {
+	replies, err := s.Do(f.command, words("EXEC"))
 	if err != nil {
 		return nil, err
 	}

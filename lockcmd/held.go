@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 )
 
@@ -24,18 +25,35 @@ type heldLock struct {
 	// keeps the lock at least so long. It is 0 once another client has released the lock here.
 	until atomic.Int64
 
-	suspicions atomic.Int32 // that it is lost: see Locks.verify
+	suspicions atomic.Int32 // that it is lost: see sessionLocks.verify
 
 	renewed bool   // guarded by Holder.mu
 	round   int    // guarded by Holder.mu; counts the changes of renewed, and of the next renewal
 	cancel  func() // guarded by Holder.mu; of the next renewal
 
+	journaled journal.Acquisition
+
 	// others are the same lock as a session lock of further connections of its owner. It is the
 	// registry's.
 	others []*heldLock
+
+	with []*heldLock // those that were given with it, by one LOCKALL
 }
 
 func (lock *heldLock) id() LockID { return LockID{lock.as.DB, lock.key} }
+
+// heldID names a lock as one client has it.
+type heldID struct {
+	LockID
+	token int64 // 0 unless the lock is shared: that can have several holders
+}
+
+func (lock *heldLock) heldID() heldID {
+	if lock.shared {
+		return heldID{lock.id(), lock.token}
+	}
+	return heldID{lock.id(), 0}
+}
 
 func (lock *heldLock) tokenText() string { return strconv.FormatInt(lock.token, 10) }
 
@@ -60,15 +78,15 @@ type Holder struct {
 	unknown     []*heldLock // LOCKs whose outcome is not known
 
 	mu       sync.Mutex
-	locks    map[LockID]*heldLock // guarded by mu; given, and not known to have been released
+	locks    map[heldID]*heldLock // guarded by mu; given, and not known to have been released
 	renewed  int                  // guarded by mu; how many of locks are
 	more     int64                // guarded by mu; when those beyond maxHeld end, as monotonic.Now
 	sessions *sessionKeys         // guarded by mu; nil until a lock is renewed
 }
 
 const (
-	// maxHeld bounds the locks that a connection's Holder lists, besides session locks. Of the
-	// others only the latest timeout matters.
+	// maxHeld bounds the locks that a connection's Holder lists, in addition to session
+	// locks. Of the others only the latest timeout matters.
 	maxHeld = 64
 	// maxUndelivered bounds the undelivered ones. Of more the oldest are taken for delivered.
 	maxUndelivered = 1024
@@ -80,7 +98,8 @@ const (
 func (h *Holder) request(key string, o lockOptions) lockRequest {
 	h.requests++
 	return lockRequest{key: key, timeout: o.timeout, connection: h.Connection, client: h.Addr,
-		number: strconv.FormatUint(h.requests, 10), session: o.session, owner: o.owner}
+		number: strconv.FormatUint(h.requests, 10), session: o.session, owner: o.owner,
+		shared: o.shared, limit: o.limit}
 }
 
 // setLocked changes whether a lock is renewed, and ends a renewal under way. mu is held.
@@ -101,25 +120,25 @@ func (h *Holder) setLocked(lock *heldLock, renewed bool) {
 // addLocked records a lock that the connection was given, in place of what it had there. mu is
 // held.
 func (h *Holder) addLocked(lock *heldLock) {
-	h.removeLocked(lock.id())
+	h.removeLocked(lock.heldID())
 	if n := len(h.locks) - h.renewed; lock.by == nil && n > 0 && n%8 == 0 { // not each time
 		now := monotonic.Now()
-		maps.DeleteFunc(h.locks, func(_ LockID, old *heldLock) bool {
+		maps.DeleteFunc(h.locks, func(_ heldID, old *heldLock) bool {
 			return old.by == nil && old.until.Load() <= now
 		})
 	}
 	if h.locks == nil {
-		h.locks = map[LockID]*heldLock{}
+		h.locks = map[heldID]*heldLock{}
 	}
 	if lock.by != nil || len(h.locks)-h.renewed < maxHeld {
-		h.locks[lock.id()] = lock
+		h.locks[lock.heldID()] = lock
 	} else {
 		h.more = max(h.more, lock.until.Load())
 	}
 }
 
 // removeLocked forgets a lock that is not the connection's any more, if there is one. mu is held.
-func (h *Holder) removeLocked(id LockID) {
+func (h *Holder) removeLocked(id heldID) {
 	if h.renewed > 0 { // most connections renew none, and save the search
 		if lock := h.locks[id]; lock != nil {
 			h.setLocked(lock, false)
@@ -128,16 +147,76 @@ func (h *Holder) removeLocked(id LockID) {
 	delete(h.locks, id)
 }
 
-// suspend stops the renewal of the session lock that an UNLOCK with a proof may release: a renewal
-// after the UNLOCK would take the lock for lost. Locks.unlocked must follow.
+// suspend stops the renewal of the session locks that an UNLOCK with a proof may release: a renewal
+// after the UNLOCK would take the lock for lost. renewals.unlocked must follow.
 func (h *Holder) suspend(id LockID, p proof) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.renewed == 0 {
 		return
 	}
-	if lock := h.locks[id]; lock != nil && (p.kind != "token" || p.value == lock.tokenText()) {
+	for _, lock := range h.provenLocked(id, p) {
 		h.setLocked(lock, false)
+	}
+}
+
+// provenLocked are the locks that an UNLOCK with a proof may release. mu is held.
+func (h *Holder) provenLocked(id LockID, p proof) (list []*heldLock) {
+	if p.kind != "force" {
+		if lock := h.findLocked(id, p); lock != nil {
+			list = append(list, lock)
+		}
+		return list
+	}
+	for _, lock := range h.locks {
+		if lock.id() == id {
+			list = append(list, lock)
+		}
+	}
+	return list
+}
+
+// sharedToken is the token of the shared lock that UNLOCK without a token releases, or "-".
+func (h *Holder) sharedToken(id LockID) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if lock := h.findLocked(id, proof{kind: "connection"}); lock != nil && lock.shared {
+		return lock.tokenText()
+	}
+	return "-"
+}
+
+// findLocked is the lock that an UNLOCK with a proof may release, nil if the connection has none.
+// Without a token it is the last that the connection took. mu is held.
+func (h *Holder) findLocked(id LockID, p proof) (found *heldLock) {
+	lock := h.locks[heldID{id, 0}]
+	if lock != nil && (p.kind != "token" || p.value == lock.tokenText()) {
+		return lock
+	}
+	if p.kind == "token" {
+		return h.locks[heldID{id, p.token()}]
+	}
+	for _, lock := range h.locks {
+		if lock.id() == id && (found == nil || lock.token > found.token) {
+			found = lock
+		}
+	}
+	return found
+}
+
+// releasedLocked forgets the lock of a token that was released, 0 for an exclusive one, or those of
+// all its holders. mu is held.
+func (h *Holder) releasedLocked(id LockID, token int64, all bool) {
+	h.removeLocked(heldID{id, 0})
+	if token != 0 {
+		h.removeLocked(heldID{id, token})
+	}
+	if all {
+		for held := range h.locks {
+			if held.LockID == id {
+				h.removeLocked(held)
+			}
+		}
 	}
 }
 
@@ -158,7 +237,7 @@ func (h *Holder) Holds() (until time.Time, holds bool) {
 }
 
 // ShortestLease is the shortest timeout of the client's session locks, 0 if it has none. Any
-// goroutine may call it.
+// goroutine can call it.
 func (h *Holder) ShortestLease() (shortest time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -180,11 +259,15 @@ type Sent struct {
 // MarkSent says where the client is sent a reply that GivesLock. Only the session's goroutine may
 // call it, as the following methods.
 func (h *Holder) MarkSent(r Reply, sent Sent) {
-	if len(h.undelivered) == maxUndelivered {
+	if len(h.undelivered) >= maxUndelivered {
 		h.undelivered = slices.Delete(h.undelivered, 0, maxUndelivered/2)
 	}
 	r.given.sent = sent
 	h.undelivered = append(h.undelivered, r.given)
+	for _, lock := range r.given.with {
+		lock.sent = sent
+		h.undelivered = append(h.undelivered, lock)
+	}
 }
 
 // MarkDelivered says that in bytes have come from the client so far. It may have sent the last of

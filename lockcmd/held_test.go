@@ -19,8 +19,8 @@ func recordOf(key string, token int64, until time.Time) *heldLock {
 // However many locks a connection takes, that it holds one is known until it has released each or
 // the last has expired.
 func TestHolds(t *testing.T) {
-	h, l := &Holder{}, &Locks{}
-	l.registry = newRegistry(&l.counters.expired)
+	h, l := &Holder{}, newTestLocks()
+	defer l.Close()
 	if _, holds := h.Holds(); holds {
 		t.Error("a new connection holds a lock")
 	}
@@ -40,15 +40,15 @@ func TestHolds(t *testing.T) {
 	soon, later := time.Now().Add(500*time.Millisecond), time.Now().Add(time.Hour)
 	take(0, soon)
 	take(1, soon)
-	l.unlocked(h, at(1), true)
-	l.unlocked(h, at(2), true)
+	l.unlocked(h, &unlockRun{id: at(1)}, true)
+	l.unlocked(h, &unlockRun{id: at(2)}, true)
 	holdsUntil("with one lock", soon)
 	now := monotonic.Now()
 	l.relocked(h, at(0), "7", time.Hour, now)
 	l.relocked(h, at(0), "8", time.Minute, now) // another's token
 	l.relocked(h, at(1), "7", time.Hour, now)
 	holdsUntil("with that lock relocked", later)
-	l.unlocked(h, at(0), true)
+	l.unlocked(h, &unlockRun{id: at(0)}, true)
 	if _, holds := h.Holds(); holds {
 		t.Error("it holds a lock when it has released all")
 	}
@@ -63,7 +63,7 @@ func TestHolds(t *testing.T) {
 		t.Errorf("%d are remembered", len(h.locks))
 	}
 	for i := range 10 * maxHeld {
-		l.unlocked(h, at(i), true)
+		l.unlocked(h, &unlockRun{id: at(i)}, true)
 	}
 	holdsUntil("beyond what is remembered one by one", soon)
 	time.Sleep(time.Until(soon))
@@ -74,7 +74,8 @@ func TestHolds(t *testing.T) {
 
 // A connection whose locks others release remembers few of them.
 func TestReleasedByOthersIsForgotten(t *testing.T) {
-	h, l := &Holder{}, &Locks{}
+	h, l := &Holder{}, newTestLocks()
+	defer l.Close()
 	for i := range 1000 {
 		lock := recordOf(fmt.Sprint(i), 7, time.Now().Add(time.Hour))
 		l.hold(h, lock)

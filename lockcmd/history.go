@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockproxy/internal/foreign"
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 )
@@ -15,38 +16,43 @@ func (lock *heldLock) holder() journal.Holder {
 }
 
 // journalEnd is for a lock that has ended.
-func (l *Locks) journalEnd(kind journal.Kind, lock *heldLock, at int64) {
-	l.journal.Ended(kind, journal.Lock(lock.id()), lock.holder(), lock.since, at)
+func (o *observed) journalEnd(kind journal.Kind, lock *heldLock, at int64) {
+	o.journal.Ended(kind, journal.Lock(lock.id()), lock.holder(), lock.journaled, lock.since, at)
 }
 
 // journalElsewhere is for a lock that was released here and that this proxy had not given.
-func (l *Locks) journalElsewhere(kind journal.Kind, id LockID, token int64, client string) {
+func (o *observed) journalElsewhere(kind journal.Kind, id LockID, token int64, client string) {
 	now := monotonic.Now()
-	l.journal.Ended(kind, journal.Lock(id), journal.Holder{Token: token, Client: client}, now, now)
+	o.journal.Ended(kind, journal.Lock(id), journal.Holder{Token: token, Client: client},
+		journal.Acquisition{}, now, now)
 }
 
 // waitBegan is for a waiter that was not given the lock at once. waitEnded must follow.
-func (l *Locks) waitBegan(w *waiter) {
+func (o *observed) waitBegan(w *waiter) {
 	id := journal.Lock(w.id())
-	l.journal.WaitBegan(id, monotonic.Of(w.joined), monotonic.Now())
-	l.findHolder(w)
+	o.journal.WaitBegan(id, monotonic.Of(w.joined), monotonic.Now())
+	o.findHolder(w)
 }
 
-func (l *Locks) waitEnded(w *waiter) {
-	id := journal.Lock(w.id())
-	l.journal.WaitEnded(id, monotonic.Of(w.joined), monotonic.Now())
+func (o *observed) waitEnded(w *waiter, won bool) {
+	o.journal.WaitEnded(journal.Lock(w.id()), w.holder(), won, monotonic.Of(w.joined),
+		monotonic.Now())
+}
+
+func (w *waiter) holder() journal.Holder {
+	return journal.Holder{Owner: w.owner, Client: w.client}
 }
 
 // findHolder asks the upstream, now and then, who has the lock that w waits for, if this proxy did
 // not give it.
-func (l *Locks) findHolder(w *waiter) {
+func (o *observed) findHolder(w *waiter) {
 	id, as := w.id(), w.as
-	if !l.journal.WantsHolder(journal.Lock(id), monotonic.Now()) {
+	if !o.journal.WantsHolder(journal.Lock(id), monotonic.Now()) {
 		return
 	}
-	l.timers.after(0, func(ctx context.Context) {
-		on := l.background.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout))
-		v, err := l.ask(on, infoScript, id.Key)
+	o.timers.after(0, func(ctx context.Context) {
+		on := o.clients.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout))
+		v, err := o.ask(on, infoScript, id.Key)
 		if err != nil || len(v.Elems) != len(infoFields) {
 			return
 		}
@@ -55,46 +61,59 @@ func (l *Locks) findHolder(w *waiter) {
 			holder = journal.Holder{Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text),
 				Client: string(v.Elems[4].Text)}
 		}
-		l.journal.SetHolder(journal.Lock(id), holder, monotonic.Now())
+		o.journal.SetHolder(journal.Lock(id), holder, monotonic.Now())
 	})
 }
 
 // foreignHolder stands for the holder of a foreign lock.
 const foreignHolder = "a foreign client"
 
-// Costs returns what locks that match have cost within a time, up to the last hour. It is in no
-// order.
-func (l *Locks) Costs(within time.Duration, match func(LockID) bool) []journal.Cost {
-	l.registry.sweep(monotonic.Now())
-	list := l.journal.Costs(within, monotonic.Now(), func(id *journal.Lock) bool {
-		return match(LockID(*id))
-	})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range list {
-		if q := l.queues[LockID(list[i].Lock)]; q != nil && q.first() != nil {
-			list[i].LongestWait = max(list[i].LongestWait, time.Since(q.first().joined))
+// sweep has the journal told of all locks whose time is over.
+func (l *lookups) sweep() {
+	l.seen.registry.sweep(monotonic.Now())
+	l.traffic.known.Counts(time.Now())
+}
+
+// Stacks blames waits on holders: those of the events that are remembered, since a time, and those
+// that go on.
+func (l *lookups) Stacks() (list []journal.Stack, since time.Time) {
+	var waiting []journal.Waiting
+	l.queues.mu.Lock()
+	for id, q := range l.queues.of {
+		for place := q.waiters.Front(); place != nil; place = place.Next() {
+			w := place.Value.(*waiter)
+			waiting = append(waiting, journal.Waiting{Lock: journal.Lock(id), Holder: w.holder(),
+				Since: monotonic.Of(w.joined)})
 		}
 	}
-	return list
-}
-
-// Event is one that this proxy has seen of a lock.
-type Event struct {
-	journal.Event
-	When time.Time
-}
-
-// Events returns up to limit of the events of the last hour that match, newest first. more says
-// that there are others.
-func (l *Locks) Events(limit int, match func(LockID) bool) (list []Event, more bool) {
-	l.registry.sweep(monotonic.Now())
+	l.queues.mu.Unlock()
 	now, at := time.Now(), monotonic.Now()
-	events, more := l.journal.Events(at-int64(journal.Window), limit, func(e *journal.Event) bool {
-		return match(LockID(e.Lock))
-	})
-	for i := range events {
-		list = append(list, Event{events[i], events[i].At(now, at)})
+	list, oldest := l.seen.journal.Stacks(waiting, at)
+	return list, now.Add(time.Duration(oldest - at))
+}
+
+// foreignJournal has the journal told of the locks of foreign clients.
+type foreignJournal struct{ *journal.Journal }
+
+func foreignClient(c foreign.Client) journal.Holder {
+	return journal.Holder{Owner: c.Name, Client: c.Addr}
+}
+
+func (j foreignJournal) Taken(id foreign.ID, by foreign.Client, asked, at time.Time) {
+	j.Acquired(journal.Lock(id), foreignClient(by), at.Sub(asked), monotonic.Of(at))
+}
+
+func (j foreignJournal) Tried(id foreign.ID, since, last, now time.Time) {
+	j.Journal.Tried(journal.Lock(id), monotonic.Of(since), monotonic.Of(last), monotonic.Of(now))
+}
+
+func (j foreignJournal) Ended(
+	id foreign.ID, had foreign.Client, expired bool, since, at time.Time,
+) {
+	kind := journal.Released
+	if expired {
+		kind = journal.Expired
 	}
-	return list, more
+	j.Journal.Ended(kind, journal.Lock(id), foreignClient(had), journal.Acquisition{},
+		monotonic.Of(since), monotonic.Of(at))
 }

@@ -2,25 +2,35 @@ package lockcmd
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
 )
 
 // infoFields are the names of what info.lua returns, in order.
 var infoFields = []string{"state", "kind", "token", "owner", "client",
-	"acquired_ms", "expires_ms", "remaining_ms", "session"}
+	"acquired_ms", "expires_ms", "remaining_ms", "session", "mode", "holders"}
+
+// lookups tells what is known of locks.
+type lookups struct {
+	*background
+	queues  *queues
+	seen    *observed
+	traffic *foreignTraffic
+}
 
 // beginInfo is LOCKINFO key [HOLDERS | WAITERS].
-func (l *Locks) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
+func (l *lookups) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
 	reply, asked := l.info, []string(nil)
 	if len(args) > 1 {
 		switch strings.ToUpper(string(args[1])) {
 		case "HOLDERS":
-			reply = l.holders
+			reply, asked = holders, []string{"holders", strconv.Itoa(maxListed)}
 		case "WAITERS":
 			reply, asked = l.waitersReply, []string{"waiters"}
 		default:
@@ -34,87 +44,86 @@ func (l *Locks) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
 }
 
 // holders is LOCKINFO HOLDERS's reply.
-func (l *Locks) holders(_ LockID, v resp.Value, err error) Reply {
+func holders(_ LockID, v resp.Value, err error) Reply {
 	list := Reply{Kind: ArrayReply}
 	switch {
 	case err != nil:
 		return errorReply(err)
-	case v.IsNull():
-		return list
-	case len(v.Elems) != len(infoFields):
+	case len(v.Elems) != 4:
 		return errorReply(unexpected(infoScript, v))
 	}
-	list.Elems = []Reply{mapReply(
-		"token", fieldReply(v.Elems[2]), "owner", fieldReply(v.Elems[3]),
-		"client", fieldReply(v.Elems[4]), "mode", bulkReply("exclusive"),
-		"acquired_ms", fieldReply(v.Elems[5]), "expires_ms", fieldReply(v.Elems[6]),
-		"session", fieldReply(v.Elems[8]),
-	)}
+	for _, h := range v.Elems[3].Elems {
+		if len(h.Elems) != len(infoFields) {
+			return errorReply(unexpected(infoScript, v))
+		}
+		list.Elems = append(list.Elems, mapReply(
+			"token", fieldReply(h.Elems[2]), "owner", fieldReply(h.Elems[3]),
+			"client", fieldReply(h.Elems[4]), "mode", fieldReply(h.Elems[9]),
+			"acquired_ms", fieldReply(h.Elems[5]), "expires_ms", fieldReply(h.Elems[6]),
+			"session", fieldReply(h.Elems[8]),
+		))
+	}
 	return list
 }
 
 // waitersReply is LOCKINFO WAITERS's reply: the queue here, then the other proxies that have one.
-func (l *Locks) waitersReply(id LockID, v resp.Value, err error) Reply {
+func (l *lookups) waitersReply(id LockID, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
 		return errorReply(err)
-	case len(v.Elems) != 2:
+	case len(v.Elems) != 3:
 		return errorReply(unexpected(infoScript, v))
 	}
 	list, now := Reply{Kind: ArrayReply}, time.Now()
 	upstreamTime := func(t time.Time) Reply { // only the upstream's clock counts
 		return intReply(v.Elems[0].Int + t.Sub(now).Milliseconds())
 	}
-	for _, w := range l.Waiters(id, maxListed) {
+	for _, w := range l.queues.Waiters(id, maxListed) {
 		until := nullReply
 		if !w.Until.IsZero() {
 			until = upstreamTime(w.Until)
 		}
 		list.Elems = append(list.Elems, mapReply(
 			"owner", bulkReply(w.Owner), "client", bulkReply(w.Client),
-			"mode", bulkReply("exclusive"), "since_ms", upstreamTime(w.Since), "until_ms", until,
+			"mode", bulkReply(w.Mode), "since_ms", upstreamTime(w.Since), "until_ms", until,
 		))
 	}
+	for _, p := range waitingProxies(v) {
+		if p.name != l.proxy {
+			list.Elems = append(list.Elems,
+				mapReply("proxy", bulkReply(p.name), "since_ms", intReply(p.since)))
+		}
+	}
+	return list
+}
+
+// waitingProxy is a proxy that has waiters for a lock, as the lock record lists it.
+type waitingProxy struct {
+	name       string
+	how, since int64
+}
+
+// waitingProxies are the proxies that have waiters, in order, from info.lua's reply that begins
+// with the time and `waiting` as in the record.
+func waitingProxies(v resp.Value) (list []waitingProxy) {
 	for entry := range strings.SplitSeq(string(v.Elems[1].Text), ",") {
 		fields := strings.Split(entry, ":") // as read.lua has them
-		if len(fields) != 4 || fields[0] == l.proxy {
+		if len(fields) != 4 {
 			continue
 		}
 		seen, _ := strconv.ParseInt(fields[1], 10, 64)
-		if v.Elems[0].Int-seen > waitingSeen {
+		if v.Elems[0].Int-seen >= waitingSeen {
 			continue
 		}
+		how, _ := strconv.ParseInt(fields[2], 10, 64)
 		since, _ := strconv.ParseInt(fields[3], 10, 64)
-		list.Elems = append(list.Elems,
-			mapReply("proxy", bulkReply(fields[0]), "since_ms", intReply(since)))
+		list = append(list, waitingProxy{fields[0], how, since})
 	}
 	return list
 }
 
 // waitingSeen is how long ago another proxy that has waiters can have polled, ms.
 const waitingSeen = 1000
-
-// Waiter is a client that waits for a lock.
-type Waiter struct {
-	Owner, Client string
-	Since         time.Time
-	Until         time.Time // zero is never
-}
-
-// Waiters returns up to limit of the clients that wait for a lock at this proxy, in order.
-func (l *Locks) Waiters(id LockID, limit int) (list []Waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q := l.queues[id]
-	if q == nil {
-		return nil
-	}
-	for place := q.waiters.Front(); place != nil && len(list) < limit; place = place.Next() {
-		w := place.Value.(*waiter)
-		list = append(list, Waiter{w.owner, w.client, w.joined, w.until})
-	}
-	return list
-}
 
 // fieldReply is a field of info.lua's as it is.
 func fieldReply(e resp.Value) Reply {
@@ -128,7 +137,7 @@ func fieldReply(e resp.Value) Reply {
 }
 
 // info is LOCKINFO's reply. waiters are those at this proxy.
-func (l *Locks) info(id LockID, v resp.Value, err error) Reply {
+func (l *lookups) info(id LockID, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
 		return errorReply(err)
@@ -137,70 +146,146 @@ func (l *Locks) info(id LockID, v resp.Value, err error) Reply {
 	case len(v.Elems) != len(infoFields):
 		return errorReply(unexpected(infoScript, v))
 	}
-	l.addForeign(id, v.Elems)
+	seen := l.traffic.addHolder(id, v.Elems)
 	info := Reply{Kind: MapReply}
-	for i, e := range v.Elems {
-		info.Elems = append(info.Elems, bulkReply(infoFields[i]), fieldReply(e))
-	}
-	l.mu.Lock()
+	l.queues.mu.Lock()
 	waiters := 0
-	if q := l.queues[id]; q != nil {
+	if q := l.queues.of[id]; q != nil {
 		waiters = q.len()
 	}
-	l.mu.Unlock()
-	info.Elems = append(info.Elems, bulkReply("waiters"), intReply(int64(waiters)))
+	l.queues.mu.Unlock()
+	for i, e := range v.Elems {
+		if infoFields[i] == "mode" {
+			info.Elems = append(info.Elems, bulkReply("waiters"), intReply(int64(waiters)))
+		}
+		info.Elems = append(info.Elems, bulkReply(infoFields[i]), fieldReply(e))
+	}
+	info.Elems = append(info.Elems, foreignReply(seen, v.Elems[6].Int-v.Elems[7].Int).Elems...)
 	return info
 }
 
-// addForeign adds to info.lua's reply about a foreign client's lock who holds it, if this proxy has
-// seen it being taken: the client's name as the owner, its address, and since when.
-func (l *Locks) addForeign(id LockID, fields []resp.Value) {
-	now := time.Now()
-	seen, ok := l.foreignLocks.Get(foreign.ID(id), now)
-	if string(fields[1].Text) == "lockproxy" || !ok || seen.Holder.Addr == "" {
-		return
+// foreignReply is what LOCKINFO says of foreign clients at a lock, when it is now by the upstream's
+// clock, ms: the holder's library, how often others were refused since it has the lock, and which
+// ask for it still.
+func foreignReply(seen foreign.Lock, now int64) Reply {
+	m := Reply{Kind: MapReply}
+	if seen.Holder.Addr != "" {
+		m = mapReply("library", textReply(seen.Holder.Library),
+			"refused", intReply(int64(seen.Refused)))
 	}
-	// Otherwise another client has it by now.
-	left := time.Duration(fields[7].Int) * time.Millisecond
-	if off := seen.Until.Sub(now) - left; off.Abs() > foreignSlack {
-		return
+	if len(seen.Trying) == 0 {
+		return m
 	}
-	bulk := func(text string) resp.Value { return resp.Value{Type: '$', Text: []byte(text)} }
-	if seen.Holder.Name != "" {
-		fields[3] = bulk(seen.Holder.Name)
+	list := Reply{Kind: ArrayReply}
+	for _, t := range seen.Trying {
+		list.Elems = append(list.Elems, mapReply(
+			"owner", textReply(t.Name), "client", textReply(t.Addr),
+			"library", textReply(t.Library), "refused", intReply(int64(t.Times)),
+			"since_ms", intReply(now-time.Since(t.Since).Milliseconds()),
+		))
 	}
-	fields[4] = bulk(seen.Holder.Addr)
-	upstreamNow := fields[6].Int - fields[7].Int
-	fields[5] = resp.Value{Type: ':', Int: upstreamNow - now.Sub(seen.Since).Milliseconds()}
+	m.Elems = append(m.Elems, bulkReply("trying"), list)
+	return m
 }
 
-// foreignSlack is how much the end of a foreign lock may differ from what this proxy has seen.
-const foreignSlack = 1100 * time.Millisecond
+// textReply is null for an empty text.
+func textReply(text string) Reply {
+	if text == "" {
+		return nullReply
+	}
+	return bulkReply(text)
+}
 
-// heldInfo reads info.lua's reply. ok is false for a lock that is not held by LOCK.
+// heldInfo reads info.lua's reply. ok is false for a lock that is not held.
 func heldInfo(v resp.Value) (h LockInfo, ok bool) {
-	if len(v.Elems) != len(infoFields) || string(v.Elems[0].Text) != "held" ||
-		string(v.Elems[1].Text) != "lockproxy" {
+	if len(v.Elems) != len(infoFields) || string(v.Elems[0].Text) != "held" {
 		return h, false
 	}
 	ms := func(i int) time.Duration { return time.Duration(v.Elems[i].Int) * time.Millisecond }
 	now := ms(6) - ms(7) // the upstream's clock: expires without remaining
-	return LockInfo{
-		Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text), Client: string(v.Elems[4].Text),
-		Age: max(now-ms(5), 0), Remaining: ms(7), Session: v.Elems[8].Int == 1,
-	}, true
+	h = LockInfo{
+		Kind: string(v.Elems[1].Text), Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text),
+		Client: string(v.Elems[4].Text), Age: max(now-ms(5), 0), Remaining: ms(7),
+		Session: v.Elems[8].Int == 1, Mode: string(v.Elems[9].Text), Holders: int(v.Elems[10].Int),
+	}
+	if v.Elems[5].IsNull() {
+		h.Age = UnknownAge
+	}
+	return h, true
 }
 
-// LockInfo is a lock that is held by LOCK.
+// LockInfo is a lock that is held.
 type LockInfo struct {
 	LockID
-	Token     int64
+	Kind      string // lockproxy, timestamp or other: see LOCKINFO
+	Token     int64  // 0 unless LOCK holds it
 	Owner     string
 	Client    string        // address
-	Age       time.Duration // since it was acquired
+	Age       time.Duration // since it was acquired; UnknownAge if nobody here knows
 	Remaining time.Duration // until it expires
 	Session   bool
-	Waiters   int // at this proxy
+	Mode      string // "exclusive" or "shared"
+	Holders   int    // of a shared lock. The rest describes the one with the highest token
+	Waiters   int    // at this proxy, foreign clients that try among them
 	// OldestWait is for how long the first of them has waited.
 	OldestWait time.Duration
+	// Library is the foreign client's that holds the lock, if this proxy knows it. Refused is how
+	// often others were refused since.
+	Library string
+	Refused int
+}
+
+// Snapshot returns locks without asking the upstream: at most limit of those that were taken
+// through this proxy and have not been seen to end, with one of each database beyond, and all that
+// clients wait for here, and those of foreign clients that were seen. Of a lock that was taken
+// elsewhere it has only the LockID and the waiters.
+func (l *lookups) Snapshot(limit int) []LockInfo {
+	index, databases := map[LockID]int{}, map[int]bool{}
+	var list []LockInfo
+	l.seen.registry.sample(math.MaxInt, func(lock *heldLock) {
+		if i, ok := index[lock.id()]; ok { // it has several holders
+			holders := list[i].Holders + 1
+			if lock.token > list[i].Token {
+				list[i] = lock.info()
+			}
+			list[i].Holders = holders
+			return
+		}
+		if len(list) >= limit && databases[lock.as.DB] {
+			return
+		}
+		databases[lock.as.DB] = true
+		index[lock.id()] = len(list)
+		list = append(list, lock.info())
+	})
+	for _, lock := range l.traffic.ForeignLocks(limit) {
+		if _, ok := index[LockID(lock.ID)]; !ok {
+			index[LockID(lock.ID)] = len(list)
+			list = append(list, foreignInfo(lock))
+		}
+	}
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	for id, q := range l.queues.of {
+		i, ok := index[id]
+		if !ok {
+			i = len(list)
+			list = append(list, LockInfo{LockID: id})
+		}
+		list[i].addWaiters(q)
+	}
+	return list
+}
+
+// UnknownAge stands for the age of a foreign lock that this proxy has not seen being taken.
+const UnknownAge = time.Duration(-1)
+
+// info is what this proxy knows of the lock.
+func (lock *heldLock) info() LockInfo {
+	return LockInfo{
+		LockID: lock.id(), Kind: kindLockproxy, Token: lock.token, Owner: lock.owner,
+		Client: lock.client, Age: monotonic.Since(lock.since),
+		Remaining: -monotonic.Since(lock.until.Load()), Session: lock.session,
+		Mode: lock.mode(), Holders: 1,
+	}
 }

@@ -25,26 +25,49 @@ type lockRun struct {
 	askedAt time.Time
 }
 
-// beginTry makes the call for a run. It fails in the hold-off after a failover.
-func (l *Locks) beginTry(id LockID, r lockRequest, mode string) (*lockRun, error) {
-	compete := l.foreignCompete(id)
+// locking takes locks.
+type locking struct {
+	*background
+	queues   *queues
+	seen     *observed
+	releases *releases
+	renewals *renewals
+	graces   *gracePeriods
+}
+
+// beginTry makes the call for a run. A shared lock can be given to others that wait behind, too. It
+// fails in the hold-off after a failover. LOCK without WAIT takes no lock for which clients wait
+// here.
+func (l *locking) beginTry(
+	id LockID, r lockRequest, mode string, others []*waiter,
+) (*lockRun, error) {
+	l.queues.mu.Lock()
+	compete := l.queues.foreign.compete(id, time.Now())
+	if mode == modeTry && l.queues.of[id] != nil {
+		mode = modeCheck
+	}
+	l.queues.mu.Unlock()
 	t := &lockRun{lockRequest: r, id: id, askedAt: time.Now()}
 	if held := l.holdOff.remaining(); held > 0 {
 		return t, heldOffError(held)
 	}
 	fast := l.fastLock(r, mode)
+	if r.shared {
+		fast = sharersList(others)
+	}
 	if mode == modeAgain {
 		fast, mode = noFastPath, modeFirst
 	}
 	t.Call = l.call(lockScript, r.key, fast, r.owner,
 		milliseconds(r.timeout), l.unit(), l.retention, milliseconds(takeoverGrace),
-		r.connection, r.number, r.client, flag(r.session), l.proxy, mode, l.waitsAs(compete))
-	t.Confirm = l.cfg.replicas()
+		r.connection, r.number, r.client, flag(r.session), l.proxy, mode,
+		l.queues.waitsAs(compete), r.limitText())
+	t.Confirm = l.cfg.confirmation()
 	return t, nil
 }
 
 // finishTry returns the result of a run, as try does.
-func (l *Locks) finishTry(t *lockRun, answer Answer, err error) (attempt, error) {
+func (l *locking) finishTry(t *lockRun, answer Answer, err error) (attempt, error) {
 	a := attempt{askedAt: t.askedAt}
 	found, err := t.ints(2, answer, err)
 	if err != nil {
@@ -55,36 +78,50 @@ func (l *Locks) finishTry(t *lockRun, answer Answer, err error) (attempt, error)
 		if len(found) > 2 {
 			a.remaining = time.Duration(found[2]) * time.Millisecond
 		}
+		a.heldShared = len(found) > 3
 	} else {
 		a.takenOver = found[1] > 0
 		a.renewed = len(found) > 2 && found[2] > 0
 		a.before = len(found) > 2 && found[2] == 2
+		a.given, a.exclusive = 1, len(found) <= 3
+		if len(found) > 3 {
+			a.given = int(found[3])
+		}
 	}
 	if a.foreign {
-		l.mu.Lock()
-		l.foreign.saw(t.id, time.Now())
-		l.mu.Unlock()
+		l.queues.mu.Lock()
+		l.queues.foreign.saw(t.id, time.Now())
+		l.queues.mu.Unlock()
 	}
 	switch {
 	case a.token == 0:
 		return a, nil
 	case a.renewed:
-		return a, answer.missingReplicas(t.Confirm, stillOwners)
+		return a, answer.unconfirmed(t.Confirm, stillOwners)
 	}
 	return a, l.notConfirmed(&answer, t.Confirm)
 }
 
 // fastLock is LOCK's fast path, which knows only ms, no takeover guard, and no modeCheck.
-func (l *Locks) fastLock(r lockRequest, mode string) fastArgs {
-	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || mode == modeCheck {
+func (m *callMaker) fastLock(r lockRequest, mode string) fastArgs {
+	if m.cfg.Seconds || m.cfg.TakeoverGuard > 0 || mode == modeCheck || r.shared {
 		return noFastPath
 	}
-	lives := r.timeout + l.cfg.FenceRetention
+	lives := r.timeout + m.cfg.FenceRetention
 	return fastArgs{milliseconds(r.timeout), milliseconds(lives), r.holderFields()}
 }
 
+// sharersList is shared.lua's list of waiters that can share a lock. There is no fast path then.
+func sharersList(others []*waiter) fastArgs {
+	var list []byte
+	for _, w := range others {
+		list = w.appendSharer(list)
+	}
+	return fastArgs{string(list)}
+}
+
 // beginLock is a LOCK without WAIT.
-func (l *Locks) beginLock(s Session, args [][]byte) (step Step, ok bool) {
+func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 	o, err := parseLock(args[1:], l.cfg.MaxTimeout)
 	switch {
 	case err != nil:
@@ -93,7 +130,7 @@ func (l *Locks) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 		return Step{}, false
 	}
 	r := s.Holder().request(string(args[0]), o)
-	t, held := l.beginTry(LockID{s.Identity().DB, r.key}, r, modeTry)
+	t, held := l.beginTry(LockID{s.Identity().DB, r.key}, r, modeTry, nil)
 	if held != nil {
 		return Step{finish: func(ctx context.Context, _ Answer, _ error) Reply {
 			return l.tried(ctx, s, t, attempt{askedAt: t.askedAt}, held)
@@ -106,34 +143,36 @@ func (l *Locks) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 }
 
 // tried is the reply to a LOCK without WAIT.
-func (l *Locks) tried(ctx context.Context, s Session, t *lockRun, a attempt, err error) Reply {
+func (l *locking) tried(ctx context.Context, s Session, t *lockRun, a attempt, err error) Reply {
 	switch {
 	case err != nil:
-		l.observeRefused(t.id, err)
+		l.seen.observeRefused(t.id, err)
+		as := s.Identity()
 		if a.token != 0 && !a.before {
-			l.undo(s, &heldLock{lockRequest: t.lockRequest, as: s.Identity(), token: a.token})
+			l.releases.undo(s, &heldLock{lockRequest: t.lockRequest, as: as, token: a.token})
 		}
-		l.failed(ctx, s, &heldLock{lockRequest: t.lockRequest, as: s.Identity()}, err)
+		l.releases.failed(ctx, s, &heldLock{lockRequest: t.lockRequest, as: as}, err)
 		return errorReply(err)
 	case a.token == 0:
-		l.observeRefused(t.id, nil)
+		l.seen.observeRefused(t.id, nil)
 		return nullReply
 	}
 	return l.acquired(s, t.lockRequest, a)
 }
 
 // acquired records an acquired lock, and returns the reply.
-func (l *Locks) acquired(s Session, r lockRequest, a attempt) Reply {
+func (l *locking) acquired(s Session, r lockRequest, a attempt) Reply {
+	r.shared = r.shared && !a.exclusive
 	lock := &heldLock{lockRequest: r, as: s.Identity(), token: a.token}
 	lock.since = monotonic.Of(a.askedAt)
 	lock.until.Store(lock.since + int64(r.timeout))
 	if r.session {
 		lock.by = s
 	}
-	l.hold(s.Holder(), lock)
-	l.observeAcquired(lock, a)
+	l.renewals.hold(s.Holder(), lock)
+	l.seen.observeAcquired(lock, a)
 	if a.takenOver {
-		l.startGrace(lock.as, lock.id(), a.token)
+		l.graces.start(lock.as, lock.id(), a.token)
 	}
 	reply := intReply(a.token)
 	if !a.before {

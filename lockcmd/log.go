@@ -1,8 +1,6 @@
 package lockcmd
 
 import (
-	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,61 +31,15 @@ func (s *logLimit) allow(now time.Time) (omitted int64, ok bool) {
 }
 
 // SetSlowWait changes Config.SlowWait for later waits.
-func (l *Locks) SetSlowWait(d time.Duration) { l.slowWait.Store(int64(d)) }
+func (o *observed) SetSlowWait(d time.Duration) { o.slowWait.Store(int64(d)) }
 
 // slowTimer fires when a waiter has waited for Config.SlowWait, never if that is 0.
-func (l *Locks) slowTimer() lazyTimer {
+func (o *observed) slowTimer() lazyTimer {
 	var t lazyTimer
-	if d := time.Duration(l.slowWait.Load()); d > 0 {
+	if d := time.Duration(o.slowWait.Load()); d > 0 {
 		t.arm(d)
 	}
 	return t
-}
-
-// warnSlow logs a waiter that has waited long, and the holder, for which it asks the upstream.
-func (l *Locks) warnSlow(s Session, w *waiter) {
-	id := w.id()
-	omitted, ok := l.slowLog.allow(time.Now())
-	if !ok {
-		return
-	}
-	waited := time.Since(w.joined).Round(time.Millisecond).String()
-	line := []any{"key", id.Key, "db", id.DB, "waited", waited, "client", w.client}
-	holder := l.describeHolder(s, id)
-	if l.isGranted(w) {
-		holder = []any{"holder", "this client, since a moment ago"}
-	}
-	line = append(line, holder...)
-	l.mu.Lock()
-	if q := l.queues[id]; q != nil {
-		line = append(line, "waiters", q.len())
-	}
-	l.mu.Unlock()
-	if omitted > 0 {
-		line = append(line, "others_not_logged", omitted)
-	}
-	l.log.Warn("waiting long for a lock", line...)
-}
-
-// describeHolder is the holder of a lock, as pairs for the log.
-func (l *Locks) describeHolder(s Session, id LockID) []any {
-	v, err := l.ask(s, infoScript, id.Key)
-	switch {
-	case err != nil:
-		return []any{"holder", fmt.Sprintf("unknown (%v)", err)}
-	case len(v.Elems) != len(infoFields):
-		return []any{"holder", "nobody at this moment"}
-	}
-	remaining := (time.Duration(v.Elems[7].Int) * time.Millisecond).String()
-	if string(v.Elems[1].Text) != "lockproxy" {
-		return []any{"holder", "a foreign client", "remaining", remaining}
-	}
-	pairs := []any{"holder", string(v.Elems[4].Text), "token", v.Elems[2].Int,
-		"remaining", remaining}
-	if owner := string(v.Elems[3].Text); owner != "" {
-		pairs = append(pairs, "owner", strings.ToValidUTF8(owner, "?"))
-	}
-	return pairs
 }
 
 // ForcedUnlock is one forced unlock, as the log keeps it.
@@ -101,7 +53,7 @@ type ForcedUnlock struct {
 	Via    string // redis, or admin
 }
 
-func (l *Locks) audit(f ForcedUnlock, released bool, err error) {
+func (o *observed) audit(f ForcedUnlock, released bool, err error) {
 	user := f.User
 	if user == "" {
 		user = "default"
@@ -111,19 +63,19 @@ func (l *Locks) audit(f ForcedUnlock, released bool, err error) {
 	if err != nil {
 		line = append(line, "error", err)
 	}
-	l.log.Info("forced unlock", line...)
+	o.log.Info("forced unlock", line...)
 }
 
 // auditForce logs an UNLOCK … FORCE: whose it was, and whose lock it released.
-func (l *Locks) auditForce(r *unlockRun, v resp.Value, released bool, err error) {
+func (o *observed) auditForce(r *unlockRun, v resp.Value, released bool, err error) {
 	f := ForcedUnlock{DB: r.id.DB, Key: r.id.Key, User: r.as.User, Via: "redis"}
 	if s, ok := r.on.(Session); ok {
 		f.Client = s.Holder().Addr
 	}
-	if len(v.Elems) > 4 {
-		f.Token, f.Holder = v.Elems[3].Int, string(v.Elems[4].Text)
+	if len(v.Elems) > 5 {
+		f.Token, f.Holder = v.Elems[3].Int, string(v.Elems[5].Text)
 	}
-	l.audit(f, released, err)
+	o.audit(f, released, err)
 }
 
 // operatorConn is where an operator's release runs.

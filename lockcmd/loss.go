@@ -45,27 +45,40 @@ func (k *sessionKeys) add(key string, n int32) {
 	}
 }
 
+// sessionLocks finds out which session locks of this proxy are lost.
+type sessionLocks struct {
+	*background
+	seen *observed
+	keys *sessionKeys
+}
+
 // AnySession reports whether a client here has a session lock.
-func (l *Locks) AnySession() bool { return l.sessions.total.Load() > 0 }
+func (s *sessionLocks) AnySession() bool { return s.keys.total.Load() > 0 }
 
 // MayBeSession reports whether a key may be that of a session lock. false is certain.
-func (l *Locks) MayBeSession(key []byte) bool {
-	k := l.sessions
+func (s *sessionLocks) MayBeSession(key []byte) bool {
+	k := s.keys
 	return k.byHash[maphash.Bytes(k.seed, key)%uint64(len(k.byHash))].Load() > 0
 }
+
+// has reports whether a lock is a session's.
+func (s *sessionLocks) has(id LockID) bool { return s.seen.registry.hasSession(id) }
 
 // VerifySessions asks the upstream, soon, whether the session locks at keys of database db still
 // are their holders'. No keys are all keys of all databases. why says what the
 // proxy has seen, "" that the key has changed.
-func (l *Locks) VerifySessions(db int, keys []string, why string) {
+func (s *sessionLocks) VerifySessions(db int, keys []string, why string) {
 	if len(keys) == 0 {
-		for i, lock := range l.registry.allSessions() {
-			l.verify(time.Duration(i)*verifyApart, lock, why)
+		for i, lock := range s.seen.registry.allSessions() {
+			s.verify(time.Duration(i)*verifyApart, lock, why)
 		}
 	}
 	for _, key := range keys {
-		for _, lock := range l.registry.sessionsOf(LockID{db, key}) {
-			l.verify(0, lock, why)
+		for _, lock := range s.seen.registry.sessionsOf(LockID{db, key}) {
+			s.verify(0, lock, why)
+			if lock.shared && why == "" {
+				break // its other holders change the key, too: if one has lost it, all have
+			}
 		}
 	}
 }
@@ -79,23 +92,26 @@ const (
 
 // verify asks the upstream whether a session lock is its holder's. One question at a time is under
 // way; what is seen meanwhile makes it ask again.
-func (l *Locks) verify(pause time.Duration, lock *heldLock, why string) {
+func (s *sessionLocks) verify(pause time.Duration, lock *heldLock, why string) {
 	if lock.suspicions.Add(1) == 1 {
-		l.verifyAfter(pause, lock, why)
+		s.verifyAfter(pause, lock, why)
 	}
 }
 
-func (l *Locks) verifyAfter(pause time.Duration, lock *heldLock, why string) {
-	l.timers.after(pause, func(ctx context.Context) {
+func (s *sessionLocks) verifyAfter(pause time.Duration, lock *heldLock, why string) {
+	s.timers.after(pause, func(ctx context.Context) {
 		seen := lock.suspicions.Load()
-		on := l.background.on(ctx, lock.as, lock.key, time.Now().Add(backgroundTimeout))
-		v, err := l.ask(on, checkScript, lock.key, lock.tokenText())
+		on := s.clients.on(ctx, lock.as, lock.key, time.Now().Add(backgroundTimeout))
+		v, err := s.ask(on, checkScript, lock.key, lock.tokenText())
 		if err == nil && v.Int == 0 || isWrongType(err) {
-			l.lose(lock, cmp.Or(why, lossAtRenewal(err)))
+			s.lose(lock, cmp.Or(why, lossAtRenewal(err)))
+			if lock.shared {
+				s.VerifySessions(lock.as.DB, []string{lock.key}, cmp.Or(why, lostNotHeld))
+			}
 		}
 		if !lock.suspicions.CompareAndSwap(seen, 0) {
 			lock.suspicions.Store(1)
-			l.verifyAfter(verifyEvery, lock, why)
+			s.verifyAfter(verifyEvery, lock, why)
 		}
 	})
 }
@@ -136,6 +152,16 @@ func lossAtRenewal(err error) string {
 	return lostNotRenewed + err.Error()
 }
 
+// released is for a lock that a release here has ended: the sessions that had it are told.
+func (s *sessionLocks) released(lock *heldLock, by *unlockRun) {
+	for _, session := range lock.sessionsBesides("") {
+		s.lose(session, lossByRelease(by))
+	}
+	if lock.by == nil {
+		lock.until.Store(0)
+	}
+}
+
 // lossByRelease is why a lock is lost that a release here has ended.
 func lossByRelease(r *unlockRun) string {
 	s, ok := r.on.(Session)
@@ -149,20 +175,21 @@ func lossByRelease(r *unlockRun) string {
 }
 
 // lose tells a session that its lock is lost, unless it is not renewed any more.
-func (l *Locks) lose(lock *heldLock, why string) {
+func (s *sessionLocks) lose(lock *heldLock, why string) {
 	h := lock.by.Holder()
 	h.mu.Lock()
 	if !lock.renewed {
 		h.mu.Unlock()
 		return
 	}
-	h.removeLocked(lock.id())
+	h.removeLocked(lock.heldID())
 	h.mu.Unlock()
-	l.counters.lost.Add(1)
-	if l.registry.remove(lock.id(), proof{"token", lock.tokenText()}, 0) != nil {
-		l.journalEnd(lossKind(why), lock, monotonic.Now())
+	s.seen.counters.lost.Add(1)
+	one, _ := s.seen.registry.remove(lock.id(), proof{"token", lock.tokenText()}, 0)
+	if one != nil {
+		s.seen.journalEnd(lossKind(why), lock, monotonic.Now())
 	}
-	l.log.Warn("session lock lost",
+	s.log.Warn("session lock lost",
 		"key", lock.key, "token", lock.token, "client", h.Addr, "reason", why)
 	lock.by.LockLost(lock.key, lock.token)
 }

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,11 +18,16 @@ import (
 // It listens while any client waits or has a session lock: to one channel for all locks, or in a
 // cluster to one for each slot of such locks (shardedSubscriptions).
 type releaseNotifications struct {
-	locks        *Locks
-	ctx          context.Context
-	cancel       context.CancelFunc
-	running      sync.WaitGroup
-	unsubscribed atomic.Bool // no connection is subscribed, after a failure; written with mu held
+	*background
+	queues   *queues
+	sessions *sessionLocks
+	releases *releases
+
+	deadlocks *deadlocks
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 
 	mu         sync.Mutex
 	listening  map[Identity]*shardedSubscriptions // guarded by mu; user and password only
@@ -44,18 +48,13 @@ const (
 // maxListening bounds the connections that listen. One would do, of a user who may subscribe.
 const maxListening = 8
 
-func newReleaseNotifications(l *Locks) *releaseNotifications {
-	w := &releaseNotifications{locks: l, listening: map[Identity]*shardedSubscriptions{}}
+func newReleaseNotifications(of *releases, deadlocks *deadlocks) *releaseNotifications {
+	w := &releaseNotifications{
+		background: of.background, queues: of.queues, sessions: of.sessions, releases: of,
+		deadlocks: deadlocks, listening: map[Identity]*shardedSubscriptions{},
+	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
-}
-
-// slotTag is unlock.lua's A[14].
-func (w *releaseNotifications) slotTag(key string) string {
-	if !w.locks.cfg.Cluster {
-		return "-"
-	}
-	return slotTag(slotOf([]byte(key)))
 }
 
 // listen subscribes to messages about a lock, as a waiter's user, unless that user is subscribed.
@@ -72,7 +71,7 @@ func (w *releaseNotifications) listen(as Identity, key string) {
 		w.listening[as] = sh
 		w.running.Go(func() { w.keepListening(as, sh) }) // ends with w.ctx, or when nobody waits
 	}
-	if w.locks.cfg.Cluster {
+	if w.cfg.Cluster {
 		sh.wantLocked(slotOf([]byte(key)))
 	}
 }
@@ -105,7 +104,7 @@ func (w *releaseNotifications) keepListening(as Identity, sh *shardedSubscriptio
 func (w *releaseNotifications) forget(as Identity, refused bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !refused && !w.closed && (w.locks.Waiting() || w.locks.AnySession()) {
+	if !refused && !w.closed && (w.queues.Waiting() || w.sessions.AnySession()) {
 		return false
 	}
 	delete(w.listening, as)
@@ -116,15 +115,15 @@ func (w *releaseNotifications) forget(as Identity, refused bool) bool {
 func (w *releaseNotifications) receive(
 	as Identity, sh *shardedSubscriptions,
 ) (subscribed bool, err error) {
-	client := w.locks.background.client(as)
+	client := w.clients.client(as)
 	onSubscribed := func() {
 		if !subscribed {
 			subscribed = true
 			w.countSubscribed(1)
-			w.locks.VerifySessions(0, nil, lostElsewhere) // messages may have been missed
+			w.sessions.VerifySessions(0, nil, lostElsewhere) // messages may have been missed
 		}
 	}
-	sharded := w.locks.cfg.Cluster && !w.lacksSharded()
+	sharded := w.cfg.Cluster && !w.lacksSharded()
 	if sharded {
 		err = sh.receive(client, as, onSubscribed)
 	}
@@ -142,7 +141,7 @@ func (w *releaseNotifications) receive(
 		w.countSubscribed(0)
 	}
 	if w.ctx.Err() == nil {
-		w.locks.log.Debug("cannot listen for releases by other proxies: waiters poll",
+		w.log.Debug("cannot listen for releases by other proxies: waiters poll",
 			"error", err)
 	}
 	return subscribed, err
@@ -153,7 +152,7 @@ func (w *releaseNotifications) countSubscribed(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.subscribed += n
-	w.unsubscribed.Store(w.subscribed == 0)
+	w.queues.unsubscribed.Store(w.subscribed == 0)
 }
 
 func (w *releaseNotifications) lacksSharded() bool {
@@ -170,8 +169,9 @@ func (w *releaseNotifications) receiveAll(
 	defer sub.Close()
 	stop := context.AfterFunc(w.ctx, func() { sub.Close() }) // Receive ignores the end of its ctx
 	defer stop()
+	channels := append([]string{notifyChannel + w.proxy}, w.deadlocks.channels()...)
 	err := w.bounded(func(ctx context.Context) error {
-		return sub.Subscribe(ctx, notifyChannel+w.locks.proxy)
+		return sub.Subscribe(ctx, channels...)
 	})
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (w *releaseNotifications) receiveAll(
 		case *redis.Subscription:
 			onSubscribed()
 		case *redis.Message:
-			w.onMessage(as, m.Payload)
+			w.onMessage(as, m)
 		}
 	}
 }
@@ -206,36 +206,32 @@ var neverConnect = func() context.Context {
 
 // onMessage makes the first waiter poll the lock that a message names. If there is none any more,
 // the reservation is released. A message that a lock was released here by another proxy is checked.
-func (w *releaseNotifications) onMessage(as Identity, payload string) {
-	payload, lost := strings.CutPrefix(payload, "lost:")
+// What proxies ask each other about waits comes here, too.
+func (w *releaseNotifications) onMessage(as Identity, m *redis.Message) {
+	if m.Channel == waitsChannel {
+		w.deadlocks.onMessage(m.Payload)
+		return
+	}
+	payload, lost := strings.CutPrefix(m.Payload, "lost:")
 	db, key, _ := strings.Cut(payload, ":")
 	n, err := strconv.Atoi(db)
 	if err != nil {
 		return
 	}
 	if lost {
-		w.locks.VerifySessions(n, []string{key}, lostElsewhere)
+		w.sessions.VerifySessions(n, []string{key}, lostElsewhere)
 		return
 	}
 	as.DB = n
 	id := LockID{n, key}
-	w.locks.mu.Lock()
-	defer w.locks.mu.Unlock()
-	if q := w.locks.queues[id]; q != nil {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	if q := w.queues.of[id]; q != nil {
 		q.quota = 0
 		q.pollNow()
 		return
 	}
-	w.locks.releaseReservation(as, id)
-}
-
-// releaseReservation releases a lock that may be reserved for this proxy, where no client waits for
-// it any more. If that fails, the reservation ends by itself.
-func (l *Locks) releaseReservation(as Identity, id LockID) {
-	l.timers.after(0, func(ctx context.Context) {
-		on := l.background.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout))
-		l.release(on, id, as, proof{"reserved", l.proxy}, true)
-	})
+	w.releases.releaseReservation(as, id)
 }
 
 func (w *releaseNotifications) close() {

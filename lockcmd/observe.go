@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/foreign"
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
@@ -23,162 +22,130 @@ type noObserver struct{}
 func (noObserver) LockWaited(time.Duration, bool) {}
 func (noObserver) LockHeld(time.Duration)         {}
 
-// Stats is what has happened to locks through this proxy, since it started.
-type Stats struct {
-	Acquired   uint64 // with a new token
-	HandedOver uint64 // of Acquired, given to a waiter by the script that released the lock
-	Renewed    uint64 // a LOCK by the owner who had the lock
-	Held       uint64 // refused: held by another
-	Overtime   uint64 // refused: still held when the WAIT was over
-	Gone       uint64 // the client closed while it waited
-	Failed     uint64 // answered with an error
-
-	Unlocked   uint64 // released by their holders
-	Forced     uint64 // released by FORCE, or the admin page
-	Disconnect uint64 // released since the holder's connection had closed
-	Expired    uint64 // of the locks taken here, those whose time passed with no release seen here
-	Lost       uint64 // session locks that could not be renewed in time, or were taken away
-	Fenced     uint64 // FENCEs that were refused with FENCED
-
-	Foreign foreign.Counts // locks of foreign clients that pass by
-
-	Waiters int // clients that wait now
-	// OldestWait is for how long the one of them has waited that has waited longest.
-	OldestWait time.Duration
-	Queues     int // locks that they wait for
-	Holding    int // locks that were taken here and have not been seen to end
-}
-
 // counters is Stats as it grows.
 type counters struct {
-	acquired, handedOver, renewed, held, overtime, gone, failed atomic.Uint64
-	unlocked, forced, disconnect, expired, lost, fenced         atomic.Uint64
+	acquired, shared, handedOver, renewed, held, overtime, gone, failed atomic.Uint64
+	unlocked, forced, disconnect, expired, lost, fenced                 atomic.Uint64
+	deadlocks                                                           atomic.Uint64
 }
 
-// Stats returns what has happened so far.
-func (l *Locks) Stats() Stats {
-	holding := l.registry.sweep(monotonic.Now())
-	l.mu.Lock()
-	lines := len(l.queues)
-	oldest := time.Now()
-	now := oldest
-	for _, q := range l.queues {
-		if first := q.first(); first != nil && first.joined.Before(oldest) {
-			oldest = first.joined
-		}
-	}
-	l.mu.Unlock()
-	t := &l.counters
-	return Stats{
-		Acquired: t.acquired.Load(), HandedOver: t.handedOver.Load(), Renewed: t.renewed.Load(),
-		Held: t.held.Load(), Overtime: t.overtime.Load(),
-		Gone: t.gone.Load(), Failed: t.failed.Load(),
-		Unlocked: t.unlocked.Load(), Forced: t.forced.Load(), Disconnect: t.disconnect.Load(),
-		Expired: t.expired.Load(), Lost: t.lost.Load(), Fenced: t.fenced.Load(),
-		Foreign: l.foreignLocks.Counts(time.Now()),
-		Waiters: int(l.waiters.Load()), OldestWait: now.Sub(oldest),
-		Queues: lines, Holding: holding,
-	}
+// observed is what this proxy has seen happen to locks. It decides nothing.
+type observed struct {
+	*background
+	observer Observer
+	journal  *journal.Journal
+	counters counters
+	registry *registry
+	slowWait atomic.Int64 // Config.SlowWait, ns
+	slowLog  logLimit
 }
 
-// setObserver is called once, by New.
-func (l *Locks) setObserver(by Observer) {
-	l.observer, l.registry = by, newRegistry(&l.counters.expired)
-	l.registry.onExpired = func(lock *heldLock) {
-		l.journalEnd(journal.Expired, lock, lock.until.Load())
+func newObserved(bg *background) *observed {
+	o := &observed{
+		background: bg, observer: bg.cfg.Observer, journal: journal.New(bg.cfg.History),
 	}
-	if by == nil {
-		l.observer = noObserver{}
+	o.SetSlowWait(bg.cfg.SlowWait)
+	o.registry = newRegistry(&o.counters.expired)
+	o.registry.onExpired = func(lock *heldLock) {
+		o.journalEnd(journal.Expired, lock, lock.until.Load())
 	}
+	if o.observer == nil {
+		o.observer = noObserver{}
+	}
+	return o
 }
 
 // observeAcquired is for a LOCK that is answered with the token of an attempt.
-func (l *Locks) observeAcquired(lock *heldLock, a attempt) {
+func (o *observed) observeAcquired(lock *heldLock, a attempt) {
 	if a.renewed {
-		l.counters.renewed.Add(1)
+		o.counters.renewed.Add(1)
 	} else {
-		l.counters.acquired.Add(1)
+		o.counters.acquired.Add(1)
+		if lock.shared {
+			o.counters.shared.Add(1)
+		}
 	}
-	l.registry.put(lock)
 	if !a.renewed {
-		l.journal.Acquired(journal.Lock(lock.id()), lock.holder(), a.waited, monotonic.Now())
+		lock.journaled = o.journal.Acquired(journal.Lock(lock.id()), lock.holder(), a.waited,
+			monotonic.Now())
 	}
+	o.registry.put(lock) // from now on it can end
 }
 
 // observeRefused is for a LOCK without WAIT that got nothing.
-func (l *Locks) observeRefused(id LockID, err error) {
+func (o *observed) observeRefused(id LockID, err error) {
 	if err != nil {
-		l.counters.failed.Add(1)
+		o.counters.failed.Add(1)
 	} else {
-		l.counters.held.Add(1)
-		l.journal.Refused(journal.Lock(id), monotonic.Now())
+		o.counters.held.Add(1)
+		o.journal.Refused(journal.Lock(id), monotonic.Now())
 	}
 }
 
 // observeWaited is for a LOCK with WAIT that has ended.
-func (l *Locks) observeWaited(w *waiter, won bool, err error) {
+func (o *observed) observeWaited(w *waiter, won bool, err error) {
 	switch {
 	case err == ErrGone:
-		l.counters.gone.Add(1)
+		o.counters.gone.Add(1)
 		return
 	case won:
 	case err != nil:
-		l.counters.failed.Add(1)
+		o.counters.failed.Add(1)
 		return
 	default:
-		l.counters.overtime.Add(1)
+		o.counters.overtime.Add(1)
 	}
-	l.observer.LockWaited(time.Since(w.joined), won)
+	o.observer.LockWaited(time.Since(w.joined), won)
 }
 
-// observeRelease is for a release that has been answered, before the next holder is.
-func (l *Locks) observeRelease(r *unlockRun, v resp.Value, answer []int64, err error) {
-	released, p := err == nil && answer[0] == 1, r.proof
+// observeRelease is for a release that has been answered, before the next holder is. It returns the
+// lock that has ended, and those of its other holders, if this proxy had given them.
+func (o *observed) observeRelease(
+	r *unlockRun, v resp.Value, answer []int64, err error,
+) (ended *heldLock, others []*heldLock) {
+	released, p := err == nil && answer[0] != 0, r.proof
 	if p.kind == "force" {
-		l.auditForce(r, v, released, err)
+		o.auditForce(r, v, released, err)
 	}
 	if !released {
-		return
+		return nil, nil
 	}
-	if answer[1] != 0 {
-		l.counters.handedOver.Add(1)
-	}
-	token := int64(0)
-	if len(answer) > 3 {
-		token = answer[3]
-	}
+	o.counters.handedOver.Add(uint64(givenTo(answer)))
 	_, asked := r.on.(Session)
 	if p.kind == "request" || p.kind == "reserved" || p.kind == "given" && asked {
-		return // no client was given the lock
+		return nil, nil // no client was given the lock
 	}
 	_, forced := r.on.(operatorConn)
 	kind := journal.Disconnected
 	switch {
 	case forced || p.kind == "force":
-		l.counters.forced.Add(1)
+		o.counters.forced.Add(1)
 		kind = journal.Forced
 	case asked:
-		l.counters.unlocked.Add(1)
+		o.counters.unlocked.Add(1)
 		kind = journal.Released
 	default:
-		l.counters.disconnect.Add(1)
+		o.counters.disconnect.Add(1)
 	}
-	lock := l.registry.remove(r.id, p, token)
-	if lock == nil {
+	ended, others = o.registry.remove(r.id, p, r.token)
+	if ended == nil {
 		client := ""
-		if len(v.Elems) > 4 {
-			client = string(v.Elems[4].Text)
+		if len(v.Elems) > 5 {
+			client = string(v.Elems[5].Text)
 		}
-		l.journalElsewhere(kind, r.id, token, client)
-		return
+		o.journalElsewhere(kind, r.id, r.token, client)
+		return nil, nil
 	}
+	o.observeEnd(kind, ended)
+	for _, lock := range others {
+		o.observeEnd(kind, lock)
+	}
+	return ended, others
+}
+
+// observeEnd is for a lock of this proxy's that a release has ended.
+func (o *observed) observeEnd(kind journal.Kind, lock *heldLock) {
 	now := monotonic.Now()
-	l.journalEnd(kind, lock, now)
-	l.observer.LockHeld(time.Duration(now - lock.since))
-	for _, session := range lock.sessionsBesides("") {
-		l.lose(session, lossByRelease(r))
-	}
-	if lock.by == nil {
-		lock.until.Store(0)
-	}
+	o.journalEnd(kind, lock, now)
+	o.observer.LockHeld(time.Duration(now - lock.since))
 }

@@ -85,6 +85,15 @@ type proof struct {
 	value string
 }
 
+// token is the token that proves it, 0 if none does.
+func (p proof) token() int64 {
+	if p.kind != "token" && p.kind != "revoke" {
+		return 0
+	}
+	n, _ := strconv.ParseInt(p.value, 10, 64)
+	return n
+}
+
 // parseProof reads the arguments of UNLOCK behind the key: a token, FORCE, or nothing for the lock
 // that this connection took.
 func parseProof(args [][]byte, connection string) (proof, error) {
@@ -108,12 +117,24 @@ type lockOptions struct {
 	wait    time.Duration // 0 is without end
 	session bool
 	owner   string
+	shared  bool
+	limit   int64 // of a shared lock; 0 is none
 }
 
 // longestWait is the largest WAIT, as for BLPOP: what fits into 64 bits of nanoseconds.
 const longestWait = 1 << 33 * time.Second
 
-// parseLock reads "timeout [WAIT seconds] [SESSION] [OWNER name]"; each option once, in any order.
+// parseLimit reads LIMIT's number of holders.
+func parseLimit(arg []byte) (int64, error) {
+	n, ok := resp.ParseInt(arg)
+	if !ok || n < 1 {
+		return 0, UsageError(fmt.Sprintf("%s: %.64q (LIMIT, at least 1)", errInteger, arg))
+	}
+	return n, nil
+}
+
+// parseLock reads "timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION] [OWNER name]"; each option
+// once, in any order.
 func parseLock(args [][]byte, maxTimeout time.Duration) (o lockOptions, err error) {
 	if o.timeout, err = parseTimeout(args[0], maxTimeout); err != nil {
 		return o, err
@@ -123,6 +144,14 @@ func parseLock(args [][]byte, maxTimeout time.Duration) (o lockOptions, err erro
 		switch option := strings.ToUpper(string(args[0])); {
 		case option == "SESSION" && !o.session:
 			o.session = true
+		case option == "SHARED" && !o.shared:
+			o.shared = true
+		case option == "LIMIT" && !o.shared && len(args) > 1:
+			o.shared = true
+			if o.limit, err = parseLimit(args[1]); err != nil {
+				return o, err
+			}
+			args = args[1:]
 		case option == "WAIT" && !o.waits && len(args) > 1:
 			o.waits = true
 			if o.wait, err = parseSeconds(args[1], longestWait); err != nil {
@@ -138,6 +167,51 @@ func parseLock(args [][]byte, maxTimeout time.Duration) (o lockOptions, err erro
 		}
 	}
 	return o, nil
+}
+
+// maxKeys is how many locks LOCKALL and UNLOCKALL take at most.
+const maxKeys = 64
+
+// parseKeys reads "numkeys key [key …]", all different, and returns the arguments behind.
+func parseKeys(args [][]byte) (keys, rest [][]byte, err error) {
+	n, ok := resp.ParseInt(args[0])
+	switch {
+	case !ok:
+		return nil, nil, errInteger
+	case n < 1:
+		return nil, nil, UsageError("ERR numkeys should be greater than 0")
+	case n > maxKeys:
+		return nil, nil, UsageError(fmt.Sprintf("ERR numkeys should be at most %d", maxKeys))
+	case n > int64(len(args)-1):
+		return nil, nil, UsageError("ERR Number of keys can't be greater than number of args")
+	}
+	keys, rest = args[1:n+1], args[n+1:]
+	seen := map[string]bool{}
+	for _, key := range keys {
+		if seen[string(key)] {
+			return nil, nil, UsageError(fmt.Sprintf("ERR the keys should be different: %.64q", key))
+		}
+		seen[string(key)] = true
+	}
+	return keys, rest, nil
+}
+
+// parseLockAll reads "timeout numkeys key [key …] [WAIT seconds] [SESSION] [OWNER name]".
+func parseLockAll(
+	args [][]byte, maxTimeout time.Duration,
+) (o lockOptions, keys [][]byte, err error) {
+	if _, err := parseTimeout(args[0], maxTimeout); err != nil {
+		return o, nil, err
+	}
+	keys, rest, err := parseKeys(args[1:])
+	if err != nil {
+		return o, nil, err
+	}
+	o, err = parseLock(append([][]byte{args[0]}, rest...), maxTimeout)
+	if err == nil && o.shared {
+		err = errSyntax
+	}
+	return o, keys, err
 }
 
 // scanOptions are the arguments of LOCKSCAN.

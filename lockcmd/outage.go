@@ -18,13 +18,13 @@ const (
 // isTransient reports whether a waiter is to go on although the upstream has failed with err:
 // another server will replace it. Whether the request was carried out does not matter: a further
 // poll finds what it has taken.
-func (l *Locks) isTransient(ctx context.Context, err error) bool {
+func (m *callMaker) isTransient(ctx context.Context, err error) bool {
 	var held heldOffError
 	if errors.As(err, &held) {
 		return true
 	}
 	var late LateError
-	if !l.cfg.Moves || context.Cause(ctx) == ErrLost || errors.As(err, &late) {
+	if !m.cfg.Moves || context.Cause(ctx) == ErrLost || errors.As(err, &late) {
 		return false
 	}
 	var said ServerError
@@ -36,11 +36,11 @@ func (l *Locks) isTransient(ctx context.Context, err error) bool {
 }
 
 // pollAfter is for a poll that failed with a transient error. It returns the time to the next poll.
-func (l *Locks) pollAfter(w *waiter, err error) time.Duration {
-	l.mu.Lock()
-	l.queues[w.id()].failing = err
-	w.unknownOutcome = w.unknownOutcome || mayHaveRun(err) && w.owner == "" // as in Locks.failed
-	l.mu.Unlock()
+func (qs *queues) pollAfter(w *waiter, err error) time.Duration {
+	qs.mu.Lock()
+	qs.of[w.id()].failing = err
+	w.unknownOutcome = w.unknownOutcome || mayHaveRun(err) && w.owner == "" // as in releases.failed
+	qs.mu.Unlock()
 	var held heldOffError
 	if errors.As(err, &held) {
 		return time.Duration(held)
@@ -51,9 +51,9 @@ func (l *Locks) pollAfter(w *waiter, err error) time.Duration {
 // pollFailed is for a poll that failed for good. The next waiter polls at once, so that all waiters
 // learn one after another that the upstream has gone. Until a poll is answered, none is told that
 // the lock is another's.
-func (l *Locks) pollFailed(w *waiter, err error) {
+func (qs *queues) pollFailed(w *waiter, err error) {
 	var said ServerError
-	if err == ErrGone || isNoReplicas(err) ||
+	if err == ErrGone || isNoReplicas(err) || isDeadlock(err) ||
 		errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
 		return // that concerns w alone
 	}
@@ -61,23 +61,23 @@ func (l *Locks) pollFailed(w *waiter, err error) {
 	if errors.As(err, &late) {
 		err = silentError(time.Since(w.joined)) // the others have sent nothing
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if q := l.queues[w.id()]; q != nil {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.of[w.id()]; q != nil {
 		q.failing, w.pollNow = err, true
 	}
 }
 
-// recovered is for a poll that has been answered.
-func (l *Locks) recovered(id LockID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if q := l.queues[id]; q != nil {
-		q.failing = nil
+// answered is for a poll that has been answered. trusted says that the next may be far.
+func (qs *queues) answered(id LockID, trusted bool) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.of[id]; q != nil {
+		q.failing, q.trusted = nil, trusted
 	}
 }
 
-// maxSilence is how long a poll of the first waiter may be unanswered before the others are not
+// maxSilence is how long a poll of the first waiter can be unanswered before the others are not
 // told any more that the lock is another's.
 const maxSilence = time.Second
 
@@ -93,22 +93,22 @@ func (e silentError) Error() string {
 func (e silentError) MayHaveRun() bool { return false }
 
 // outage is what a waiter is answered when its time is over: nil if another client holds the lock,
-// as far as is known.
-func (l *Locks) outage(id LockID) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q := l.queues[id]
+// as far as is known. stale says that this is not known from a poll of late.
+func (qs *queues) outage(id LockID) (err error, stale bool) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.of[id]
 	switch {
 	case q == nil:
-		return nil
+		return nil, false
 	case q.failing != nil:
-		return q.failing
+		return q.failing, false
 	case q.first() == nil:
-		return nil
+		return nil, false
 	}
 	asked := q.first().pollStarted.Load()
 	if silence := monotonic.Since(asked); asked != 0 && silence > maxSilence {
-		return silentError(silence)
+		return silentError(silence), false
 	}
-	return nil
+	return nil, q.trusted
 }

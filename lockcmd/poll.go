@@ -12,86 +12,132 @@ import (
 const (
 	minPoll = 210 * time.Millisecond
 	maxPoll = 245 * time.Millisecond
+
+	// maxTrustedPoll is how often it polls where keyTracking follows a foreign client's lock: that
+	// tells of every change, and the end is known. A connection can be dead without a sign.
+	maxTrustedPoll = 5 * time.Second
 )
 
 // pollOrPause polls. Unless that ends the wait, it returns the time to the next poll.
-func (l *Locks) pollOrPause(
+func (l *waits) pollOrPause(
 	ctx context.Context, s Session, w *waiter,
 ) (pause time.Duration, err error) {
 	id := w.id()
 	again := w.polled
-	remaining, err := l.poll(s, w)
+	before, _ := l.tracking.follows(w.as, w.key)
+	a, err := l.poll(s, w)
 	switch {
 	case err == nil:
-		l.recovered(id)
-		if remaining > 0 && (again || l.foreignCompete(id)) {
+		after, _ := l.tracking.follows(w.as, w.key)
+		trusted := a.foreign && before && after
+		l.queues.answered(id, trusted)
+		if trusted {
+			return min(maxTrustedPoll, a.remaining+time.Millisecond), nil
+		}
+		if a.remaining > 0 && (again || l.queues.foreignCompete(id)) {
 			l.tracking.want(w.as, w.key)
 		}
-		return l.pollInterval(w, remaining), nil
+		return l.pollInterval(w, a.remaining), nil
 	case l.isTransient(ctx, err):
-		return l.pollAfter(w, err), nil
+		return l.queues.pollAfter(w, err), nil
 	}
-	l.pollFailed(w, err)
+	l.queues.pollFailed(w, err)
 	return 0, err
 }
 
-// poll tries to take the lock for w, which is first. If another has it, remaining is its lease.
-func (l *Locks) poll(s Session, w *waiter) (remaining time.Duration, err error) {
-	l.mu.Lock()
+// poll tries to take the lock for w, which is first. If another has it, it returns what it found.
+func (l *waits) poll(s Session, w *waiter) (found attempt, err error) {
+	l.queues.mu.Lock()
 	mode := modeFirst
 	if w.polled && !w.pollNow {
 		mode = modeAgain
 	}
 	w.pollNow, w.polled = false, true
-	l.mu.Unlock()
-	w.pollStarted.Store(monotonic.Now())
-	a, err := l.try(s, w, mode)
-	w.pollStarted.Store(0)
-	if rejected := l.rollBack(s, w, a, err); rejected != nil {
-		return 0, rejected
+	var others []*waiter
+	if q := l.queues.of[w.id()]; q != nil && q.first() == w {
+		others = q.offerShared(time.Now())
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.queues.mu.Unlock()
+	w.pollStarted.Store(monotonic.Now())
+	a, err := l.try(s, w, mode, others)
+	w.pollStarted.Store(0)
+	defer l.endShared(s, w, others, a, err)
+	if a.token != 0 {
+		l.awaitOffer(w) // a release that has given w the lock is known before the poll that found it
+	}
+	if rejected := l.rollBack(s, w, a, err); rejected != nil {
+		return attempt{}, rejected
+	}
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	if q := l.queues.of[w.id()]; q != nil {
+		q.heldShared = a.heldShared
+	}
 	switch {
 	case w.state == granted: // by a release, while this was under way
 		w.supersede(a)
-		return 0, nil
+		return attempt{}, nil
 	case err != nil || a.token == 0:
 		if a.foreign {
-			l.foreign.won(w.id(), time.Now())
+			l.queues.foreign.won(w.id(), time.Now())
 		}
-		return a.remaining, err
+		return a, err
 	}
 	w.attempt = a
-	l.queues[w.id()].quota = 0
-	l.queues[w.id()].grant(w, a.token)
-	return 0, nil
+	l.queues.of[w.id()].quota = 0
+	l.queues.of[w.id()].grant(w, a.token)
+	return attempt{}, nil
+}
+
+// endShared ends a poll for a shared lock: its offers to waiters behind w.
+func (l *waits) endShared(s Session, w *waiter, others []*waiter, a attempt, err error) {
+	if !w.shared {
+		return
+	}
+	var missing, unknown error
+	switch {
+	case err != nil && a.token != 0:
+		missing = err
+	case err != nil && mayHaveRun(err):
+		unknown = err
+	}
+	l.queues.mu.Lock()
+	q := l.queues.of[w.id()]
+	if q == nil {
+		q = &waitQueue{}
+	}
+	ends := q.endOffers(others, a.token+1, a.given-1, missing, unknown)
+	if a.token != 0 {
+		q.pollNow() // so that other proxies see that the next wait
+	}
+	l.queues.mu.Unlock()
+	l.releases.settleOffers(s, ends)
 }
 
 // check finds out for a waiter that does not poll yet whether it may lock here at all, and whether
 // it is the owner already.
-func (l *Locks) check(s Session, w *waiter) error {
-	a, err := l.try(s, w, modeCheck)
+func (l *waits) check(s Session, w *waiter) error {
+	a, err := l.try(s, w, modeCheck, nil)
 	if rejected := l.rollBack(s, w, a, err); rejected != nil {
 		return rejected
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
 	switch {
 	case err != nil || a.token == 0:
 	case w.state == granted:
 		w.supersede(a)
 	default:
 		w.attempt = a
-		l.queues[w.id()].grant(w, a.token)
+		l.queues.of[w.id()].grant(w, a.token)
 	}
 	return err
 }
 
 // try runs lock.lua once for a waiter. If an error comes with a token, the caller must undo that,
 // unless the connection had it before.
-func (l *Locks) try(s Session, w *waiter, mode string) (attempt, error) {
-	t, err := l.beginTry(w.id(), w.lockRequest, mode)
+func (l *waits) try(s Session, w *waiter, mode string, others []*waiter) (attempt, error) {
+	t, err := l.beginTry(w.id(), w.lockRequest, mode, others)
 	if err != nil {
 		return attempt{askedAt: t.askedAt}, err
 	}
@@ -112,9 +158,9 @@ func (w *waiter) answerBy() time.Time {
 // rollBack takes back the lock that a poll or a check has taken for w if too few replicas have it,
 // or if w has been rejected meanwhile. Then w has left, and is given no lock any more. It returns
 // the error for w's client, nil if there was nothing to take back.
-func (l *Locks) rollBack(s Session, w *waiter, a attempt, err error) error {
+func (l *waits) rollBack(s Session, w *waiter, a attempt, err error) error {
 	missing := err != nil && a.token != 0 && !a.renewed
-	l.mu.Lock()
+	l.queues.mu.Lock()
 	if missing && w.rejected == nil {
 		w.rejected = err
 	}
@@ -122,18 +168,19 @@ func (l *Locks) rollBack(s Session, w *waiter, a attempt, err error) error {
 	if rejected != nil {
 		w.state = left
 	}
-	l.mu.Unlock()
+	l.queues.mu.Unlock()
 	if (rejected != nil || err != nil) && a.token != 0 && !a.before {
-		l.undo(s, w.lock(a.token))
+		l.releases.undo(s, w.lock(a.token))
 	}
 	return rejected
 }
 
 // pollInterval is the time to the next poll of w, which is first, when the lock has remaining to
 // run.
-func (l *Locks) pollInterval(w *waiter, remaining time.Duration) time.Duration {
+func (l *waits) pollInterval(w *waiter, remaining time.Duration) time.Duration {
 	pause := jitter(minPoll, maxPoll)
-	if l.foreignCompete(w.id()) && !l.tracking.tracks(w.as, w.key) {
+	_, followed := l.tracking.follows(w.as, w.key)
+	if !followed && l.queues.foreignCompete(w.id()) {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
 	// Expired means now >= value, on a clock of whole milliseconds.

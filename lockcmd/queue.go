@@ -7,11 +7,12 @@ import (
 )
 
 // waitQueue is the queue of one lock's waiters in this proxy, in order of arrival. It is pure: its
-// caller holds Locks.mu, reads the clock and does the I/O.
+// caller holds queues.mu, reads the clock and does the I/O.
 //
 // Only the first waiter polls the lock; the others wait to become first. A release offers the lock
 // to the first waiter, by name, in its script. Until the outcome is known the waiter stays first
-// and is offered no other.
+// and is offered no other. A shared lock is offered to those behind, too, who can share it with the
+// first: by a release, and by the first's poll.
 type waitQueue struct {
 	waiters list.List     // of *waiter
 	quota   int           // grants left before waiters of other proxies go first
@@ -19,6 +20,9 @@ type waitQueue struct {
 	lastGap time.Time     // when a release last left the lock free although clients waited
 	failing error         // why the last poll has failed; nil if it has not
 	lease   time.Duration // of the last one granted here; maxPoll before
+
+	heldShared bool // the last poll has found that others share the lock
+	trusted    bool // since the last poll the first waiter relies on keyTracking
 
 	lastTouch time.Time // when a script may last have released the lock
 }
@@ -47,6 +51,8 @@ type waiter struct {
 	polled         bool          // it has polled before
 	pollStarted    atomic.Int64  // when the poll under way began, as monotonic.Now; 0 if none is
 	place          *list.Element // nil outside the queue
+	all            *allWaiter    // of a LOCKALL: the waiters of all its locks
+	watched        *watchedWait  // the wait in deadlocks; of a LOCKALL only its lead has it
 }
 
 func newWaiter(r lockRequest, as Identity) *waiter {
@@ -85,18 +91,21 @@ func (q *waitQueue) first() *waiter {
 
 func (q *waitQueue) len() int { return q.waiters.Len() }
 
-// join adds w at the end. permitted reports whether another waiter has the same identity: then that
-// is known to be allowed to lock here.
+// join adds w at the end. permitted reports whether another waiter has the same identity and asks
+// for the same kind of lock: then that is known to be allowed here.
 func (q *waitQueue) join(w *waiter) (permitted bool) {
 	if last := q.waiters.Back(); last != nil {
-		permitted = last.Value.(*waiter).as == w.as || q.first().as == w.as
+		permitted = last.Value.(*waiter).asksAs(w) || q.first().asksAs(w)
 	}
 	w.place = q.waiters.PushBack(w)
 	return permitted
 }
 
+// asksAs reports whether two waiters need the same rights.
+func (w *waiter) asksAs(other *waiter) bool { return w.as == other.as && w.shared == other.shared }
+
 // leave takes w out of the queue. If w was first, the next one is woken. It polls if w was to poll
-// at once and has not.
+// at once and has not, or if w kept it from sharing the lock with its holders.
 func (q *waitQueue) leave(w *waiter) {
 	if w.place == nil {
 		return
@@ -105,15 +114,24 @@ func (q *waitQueue) leave(w *waiter) {
 	q.waiters.Remove(w.place)
 	w.place = nil
 	if next := q.first(); wasFirst && next != nil {
-		next.pollNow = next.pollNow || w.pollNow && w.state != granted
+		next.pollNow = next.pollNow || w.state != granted && (w.pollNow || q.heldShared)
 		next.signal()
 	}
 }
 
 // handOver is what a release tells unlock.lua of the waiters here.
 type handOver struct {
-	kind string // A[5] of unlock.lua
-	next *waiter
+	kind   string // A[5] of unlock.lua
+	next   *waiter
+	others []*waiter // behind next, that can share the lock with it
+}
+
+// named are the waiters that the lock is offered to, in order.
+func (h handOver) named() []*waiter {
+	if h.next == nil {
+		return nil
+	}
+	return append([]*waiter{h.next}, h.others...)
 }
 
 // offer decides what a release by identity as does for the waiters here, and marks the one it
@@ -127,33 +145,59 @@ func (q *waitQueue) offer(as Identity, foreignCompete bool, now time.Time) handO
 		return handOver{kind: "free"}
 	case q.foreignGapDue(now):
 		return handOver{kind: "gap"}
+	case first.all != nil:
+		return handOver{kind: "all"}
 	case first.state != waiting || first.as != as:
 		return handOver{kind: "self"}
 	}
 	first.state, first.askedAt = offered, now
+	offer := handOver{kind: "next", next: first, others: q.offerShared(now)}
 	if q.quota <= 0 {
-		return handOver{kind: "fair", next: first}
+		offer.kind = "fair"
 	}
-	return handOver{kind: "next", next: first}
+	return offer
 }
 
-// endHandOver ends an offer. token is what the release gave to the waiter that it named, 0 for
-// nothing. taken is false if the waiter has left meanwhile: then the token must be released.
-func (q *waitQueue) endHandOver(offer handOver, token int64) (taken bool) {
-	if offer.next == nil {
-		return true
+const (
+	// maxSharers bounds the waiters that are offered a shared lock together with the first.
+	maxSharers = 127
+	// maxSharersOwners bounds the bytes of their owners' names.
+	maxSharersOwners = 16 << 10
+)
+
+// offerShared marks the waiters behind the first that can share the lock with it: those that follow
+// it, until one that wants the lock for itself, has another identity, or is offered it already.
+func (q *waitQueue) offerShared(now time.Time) (list []*waiter) {
+	first, owners := q.first(), 0
+	if !first.shared {
+		return nil
 	}
-	switch offer.next.state {
+	for place := first.place.Next(); place != nil && len(list) < maxSharers; place = place.Next() {
+		w := place.Value.(*waiter)
+		owners += len(w.owner)
+		if !w.shared || w.state != waiting || w.as != first.as || owners > maxSharersOwners {
+			break
+		}
+		w.state, w.askedAt = offered, now
+		list = append(list, w)
+	}
+	return list
+}
+
+// endOffer ends an offer to w. token is what it was given, 0 for nothing. taken is false if w has
+// left meanwhile: then the token must be released.
+func (q *waitQueue) endOffer(w *waiter, token int64) (taken bool) {
+	switch w.state {
 	case offered:
-		offer.next.state = waiting
+		w.state = waiting
 		if token == 0 {
-			offer.next.signal() // it may wait to leave
+			w.signal() // it may wait to leave
 			return true
 		}
-		q.grant(offer.next, token)
+		q.grant(w, token)
 		return true
 	case granted: // its poll has found this grant, or had taken the lock that this release forced
-		return token == 0 || token == offer.next.token
+		return token == 0 || token == w.token
 	}
 	return token == 0
 }
@@ -220,15 +264,14 @@ func (q *waitQueue) foreignGapDue(now time.Time) bool {
 	return true
 }
 
-// reject ends an offer that must be taken back because of err. The caller undoes it and then
-// signals the waiter. found says that a poll has given the waiter the lock meanwhile: then it keeps
-// that.
-func (q *waitQueue) reject(offer handOver, err error) (found bool) {
-	if offer.next.state == granted {
+// reject ends an offer to w that must be taken back because of err. The caller undoes it and then
+// signals w. found says that a poll has given w the lock meanwhile: then it keeps that.
+func (w *waiter) reject(err error) (found bool) {
+	if w.state == granted {
 		return true
 	}
-	if offer.next.state == offered {
-		offer.next.state, offer.next.rejected = left, err
+	if w.state == offered {
+		w.state, w.rejected = left, err
 	}
 	return false
 }

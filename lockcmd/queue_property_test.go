@@ -129,7 +129,7 @@ func TestQueueAgainstModel(t *testing.T) {
 					token = m.token
 				}
 				w, before := offer.next, offer.next.state
-				taken := m.queue.endHandOver(offer, token)
+				taken := m.queue.endOffer(w, token)
 				switch {
 				case token == 0 && !taken:
 					t.Fatal("a release that gave nothing is to be undone")

@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"strconv"
 	"sync"
 
 	"lockproxy/internal/slot"
@@ -23,20 +24,27 @@ const slotAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 // If the lock's name has a hash tag, the record's name has the same. Otherwise each whole name is
 // hashed. CRC16 is linear: for every difference between two slots there is a suffix that removes
 // it.
-func RecordKey(key []byte) string {
-	name := make([]byte, 0, len(key)+len(recordInfix)+3)
-	name = append(append(name, key...), recordInfix...)
+func RecordKey(key []byte) string { return keyNextTo(key, recordInfix) }
+
+// fenceKey names the key that FENCE watches for a token of a shared lock, in the lock's slot.
+func fenceKey(key []byte, token int64) string {
+	return keyNextTo(key, recordInfix+"fence:"+strconv.FormatInt(token, 10)+":")
+}
+
+// keyNextTo is a name that begins with a lock's, in the lock's cluster slot.
+func keyNextTo(key []byte, infix string) string {
+	name := make([]byte, 0, len(key)+len(infix)+3)
+	name = append(append(name, key...), infix...)
 	if _, tagged := slot.Tag(key); tagged {
 		return string(append(name, recordTag...))
 	}
+	var room [64]byte // with three bytes at the end that change nothing
+	unsuffixed := append(append(room[:0], infix...), 0, 0, 0)
 	want := slot.CRC16(0, key)
 	have := slot.CRC16(want, unsuffixed)
 	suffix := slotSuffixes()[(want^have)%slot.Count]
 	return string(append(name, suffix[:]...))
 }
-
-// unsuffixed is what a record's name has behind the lock's, with a suffix that changes nothing.
-var unsuffixed = []byte(recordInfix + "\x00\x00\x00")
 
 // slotOf is the cluster slot of a key.
 func slotOf(key []byte) uint16 { return uint16(slot.Of(key)) }

@@ -52,7 +52,9 @@ func checkRecordKey(t interface {
 	if lock, ok := lockOf(record); !ok || lock != key {
 		t.Errorf("the record of %.40q is taken for that of %.40q, %v", key, lock, ok)
 	}
-	notifications := &releaseNotifications{locks: &Locks{proxy: "0123456789abcdef"}}
+	notifications := &releaseNotifications{background: &background{
+		callMaker: &callMaker{proxy: "0123456789abcdef"},
+	}}
 	channel := newShardedSubscriptions(notifications).channel(slotOf([]byte(key)))
 	if specified(channel) != specified(key) {
 		t.Errorf("%.40q is in slot %d, the channel for it in %d",

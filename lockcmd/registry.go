@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math"
 	"slices"
@@ -24,8 +25,10 @@ type registry struct {
 
 type registryShard struct {
 	mu    sync.Mutex
-	locks map[LockID]*heldLock // guarded by mu
+	locks map[heldID]*heldLock // guarded by mu
 	puts  int                  // guarded by mu; since the last sweep
+
+	shared int // guarded by mu; how many of locks are
 }
 
 const (
@@ -40,7 +43,7 @@ const (
 func newRegistry(expired *atomic.Uint64) *registry {
 	r := &registry{seed: maphash.MakeSeed(), expired: expired}
 	for i := range r.shards {
-		r.shards[i].locks = map[LockID]*heldLock{}
+		r.shards[i].locks = map[heldID]*heldLock{}
 	}
 	return r
 }
@@ -56,8 +59,8 @@ func (r *registry) lock(id LockID) *registryShard {
 
 // put registers a lock that was taken, or asked for by its owner again.
 func (r *registry) put(lock *heldLock) {
-	id, now := lock.id(), lock.since
-	s := r.lock(id)
+	id, now := lock.heldID(), lock.since
+	s := r.lock(id.LockID)
 	defer s.mu.Unlock()
 	old := s.locks[id]
 	switch {
@@ -75,11 +78,14 @@ func (r *registry) put(lock *heldLock) {
 		r.sweepLocked(s, now)
 	}
 	if old != nil || len(s.locks) < maxRegistered {
+		if old == nil && lock.shared {
+			s.shared++
+		}
 		s.locks[id] = lock
 	}
 }
 
-// maxOthers is how many connections a lock is followed for besides the last, as in its record.
+// maxOthers is how many connections a lock is followed for next to the last, as in its record.
 const maxOthers = 8
 
 // sessionsBesides are the sessions that have the lock, except that of one connection.
@@ -96,10 +102,26 @@ func (lock *heldLock) sessionsBesides(connection string) []*heldLock {
 }
 
 // sessionsOf are the sessions that have a lock.
-func (r *registry) sessionsOf(id LockID) []*heldLock {
+func (r *registry) sessionsOf(id LockID) (list []*heldLock) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
-	return s.locks[id].appendSessions(nil)
+	s.visit(id, func(lock *heldLock) { list = lock.appendSessions(list) })
+	return list
+}
+
+// visit calls f for the holders of a lock that are registered. mu is held.
+func (s *registryShard) visit(id LockID, f func(*heldLock)) {
+	if lock := s.locks[heldID{id, 0}]; lock != nil {
+		f(lock)
+	}
+	if s.shared == 0 {
+		return
+	}
+	for held, lock := range s.locks {
+		if held.LockID == id && held.token != 0 {
+			f(lock)
+		}
+	}
 }
 
 // hasSession reports whether a lock is a session's.
@@ -109,8 +131,9 @@ func (r *registry) hasSession(id LockID) bool { return len(r.sessionsOf(id)) > 0
 func (r *registry) has(id LockID) bool {
 	s := r.lock(id)
 	defer s.mu.Unlock()
-	lock := s.locks[id]
-	return lock != nil && lock.until.Load() > monotonic.Now()
+	live := false
+	s.visit(id, func(lock *heldLock) { live = live || lock.until.Load() > monotonic.Now() })
+	return live
 }
 
 // allSessions are the sessions of all locks.
@@ -136,14 +159,14 @@ func (lock *heldLock) appendSessions(list []*heldLock) []*heldLock {
 func (r *registry) leave(lock *heldLock) {
 	s := r.lock(lock.id())
 	defer s.mu.Unlock()
-	last := s.locks[lock.id()]
+	last := s.locks[lock.heldID()]
 	if last == nil || last.token != lock.token {
 		return
 	}
 	list := slices.DeleteFunc(last.others, func(other *heldLock) bool { return other == lock })
 	if last == lock && len(list) > 0 {
 		last, list = list[len(list)-1], list[:len(list)-1]
-		s.locks[lock.id()] = last
+		s.locks[lock.heldID()] = last
 	}
 	last.others = list
 }
@@ -153,28 +176,55 @@ func (r *registry) leave(lock *heldLock) {
 func (r *registry) extend(id LockID, token string, until int64) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
-	if lock := s.locks[id]; lock != nil && lock.by == nil && lock.tokenText() == token {
+	lock := s.locks[heldID{id, 0}]
+	if lock == nil || lock.tokenText() != token {
+		lock = s.locks[heldID{id, proof{"token", token}.token()}]
+	}
+	if lock != nil && lock.by == nil {
 		lock.until.Store(until)
 	}
 }
 
-// remove removes the lock that a release with a proof, of a token, has ended. It returns nil if
-// there is none.
-func (r *registry) remove(id LockID, p proof, token int64) *heldLock {
+// remove removes the lock that a release with a proof, of a token, has ended, and returns it, nil
+// if there is none. If the release was forced, a shared lock may have others.
+func (r *registry) remove(id LockID, p proof, token int64) (lock *heldLock, others []*heldLock) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
-	lock := s.locks[id]
+	if s.shared > 0 {
+		if p.kind == "force" {
+			s.visit(id, func(lock *heldLock) { others = append(others, lock) })
+			for _, lock := range others {
+				s.delete(lock.heldID())
+			}
+			if len(others) > 0 {
+				return others[0], others[1:]
+			}
+		}
+		if lock = s.locks[heldID{id, cmp.Or(p.token(), token)}]; lock != nil && lock.shared {
+			s.delete(lock.heldID())
+			return lock, nil
+		}
+	}
+	lock = s.locks[heldID{id, 0}]
 	switch {
 	case lock == nil:
-		return nil
+		return nil, nil
 	case (p.kind == "token" || p.kind == "revoke") && p.value == lock.tokenText():
 	case p.kind == "connection" && p.value == lock.connection:
 	case p.kind != "token" && p.kind != "connection" && token == lock.token:
 	default:
-		return nil
+		return nil, nil
+	}
+	delete(s.locks, heldID{id, 0})
+	return lock, nil
+}
+
+// delete removes a lock. mu is held.
+func (s *registryShard) delete(id heldID) {
+	if _, ok := s.locks[id]; ok && id.token != 0 {
+		s.shared--
 	}
 	delete(s.locks, id)
-	return lock
 }
 
 // sweep removes the locks that have expired, and returns how many are left.
@@ -194,7 +244,7 @@ func (r *registry) sweepLocked(s *registryShard, now int64) {
 	s.puts = 0
 	for id, lock := range s.locks {
 		if now > lock.until.Load()+int64(expiryGrace) {
-			delete(s.locks, id)
+			s.delete(id)
 			r.countExpired(lock)
 		}
 	}

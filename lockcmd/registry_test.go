@@ -28,7 +28,8 @@ func TestRegistry(t *testing.T) {
 	id, now := LockID{0, "a"}, monotonic.Now()
 	ends := func(p proof, token int64, want bool) {
 		t.Helper()
-		if got := r.remove(id, p, token) != nil; got != want {
+		one, _ := r.remove(id, p, token)
+		if got := one != nil; got != want {
 			t.Errorf("release by %v of %d ended it: %v", p, token, got)
 		}
 	}
@@ -69,7 +70,7 @@ func TestRegisteredLocksExpire(t *testing.T) {
 	if left := r.sweep(after(3 * time.Second)); left != 3 || expired.Load() != 2 {
 		t.Errorf("%d left, %d expired", left, expired.Load())
 	}
-	lock := r.remove(LockID{0, "owner"}, proof{"token", "3"}, 0)
+	lock, _ := r.remove(LockID{0, "owner"}, proof{"token", "3"}, 0)
 	if lock == nil || lock.since != now {
 		t.Errorf("held: %+v, since %v", lock, now)
 	}
@@ -95,8 +96,8 @@ func TestRegistryIsBounded(t *testing.T) {
 	}
 }
 
-// The sessions of an owner that have a lock besides the last are kept with it, up to a number and
-// as long as they are there.
+// The sessions of an owner that have a lock next to the last one are kept with it, up to a number
+// and as long as they exist.
 func TestRegisteredSessions(t *testing.T) {
 	r, _ := testRegistry()
 	id, now := LockID{0, "a"}, monotonic.Now()
@@ -109,7 +110,7 @@ func TestRegisteredSessions(t *testing.T) {
 	check := func(want ...string) {
 		t.Helper()
 		var got []string
-		lock := r.remove(id, proof{"token", "7"}, 0)
+		lock, _ := r.remove(id, proof{"token", "7"}, 0)
 		for _, other := range lock.sessionsBesides("") {
 			got = append(got, other.connection)
 		}
@@ -134,7 +135,8 @@ func TestRegisteredSessions(t *testing.T) {
 	for i := range 3 * maxOthers {
 		session(fmt.Sprint(i))
 	}
-	if n := len(r.remove(id, proof{"token", "7"}, 0).others); n != maxOthers {
+	last, _ = r.remove(id, proof{"token", "7"}, 0)
+	if n := len(last.others); n != maxOthers {
 		t.Errorf("%d sessions are kept", n)
 	}
 }

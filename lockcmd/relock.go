@@ -6,7 +6,7 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-func (l *Locks) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
+func (r *renewals) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
 	p, err := parseProof(args[1:2], "")
 	if err == nil && p.kind != "token" {
 		err = errInteger
@@ -14,22 +14,22 @@ func (l *Locks) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
 	if err != nil {
 		return answered(errorReply(err)), true
 	}
-	timeout, err := parseTimeout(args[2], l.cfg.MaxTimeout)
+	timeout, err := parseTimeout(args[2], r.cfg.MaxTimeout)
 	if err != nil {
 		return answered(errorReply(err)), true
 	}
 	id, asked := LockID{s.Identity().DB, string(args[0])}, monotonic.Now()
-	c := l.relockCall(id, p.value, timeout, false)
+	c := r.relockCall(id, p.value, timeout, false)
 	return Step{c, func(_ context.Context, answer Answer, err error) Reply {
 		done, err := c.ints(1, answer, err)
 		if err == nil && done[0] == 1 {
-			err = answer.missingReplicas(c.Confirm, notLonger)
+			err = answer.unconfirmed(c.Confirm, notLonger)
 		}
 		if err != nil {
 			return errorReply(err)
 		}
 		if done[0] == 1 {
-			l.relocked(s.Holder(), id, p.value, timeout, asked)
+			r.relocked(s.Holder(), id, p.value, timeout, asked)
 		}
 		return intReply(done[0])
 	}}, true

@@ -1,6 +1,9 @@
 package lockcmd
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Identity is the user and the database of a connection's commands.
 type Identity struct {
@@ -25,6 +28,35 @@ type lockRequest struct {
 	client     string // address
 	session    bool
 	owner      string
+	shared     bool
+	limit      int64 // of a shared one; 0 is none
+}
+
+// limitText is A[12] of lock.lua.
+func (r lockRequest) limitText() string {
+	if !r.shared {
+		return "-"
+	}
+	return strconv.FormatInt(r.limit, 10)
+}
+
+// mode is how LOCKINFO names what is asked for.
+func (r lockRequest) mode() string {
+	if r.shared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
+// appendSharer appends the request as an entry of shared.lua's list.
+func (r lockRequest) appendSharer(list []byte) []byte {
+	for _, field := range []string{
+		milliseconds(r.timeout), flag(r.session), r.connection, r.number, r.client, r.limitText(),
+		strconv.Itoa(len(r.owner)),
+	} {
+		list = append(append(list, field...), ' ')
+	}
+	return append(list, r.owner...)
 }
 
 // holderFields is the lock record from `session` on; see read.lua.
@@ -47,7 +79,11 @@ type attempt struct {
 	takenOver bool          // a grace period runs
 	renewed   bool          // its owner had it already, and may know the token
 	before    bool          // this connection had been given it before
+	given     int           // to how many waiters a shared lock was given, w included
+	exclusive bool          // it is its owner's alone, whatever was asked for now
 	remaining time.Duration // of a held lock
-	askedAt   time.Time
-	waited    time.Duration // in the queue of waiters
+
+	heldShared bool // others share it
+	askedAt    time.Time
+	waited     time.Duration // in the queue of waiters
 }

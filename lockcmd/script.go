@@ -20,13 +20,15 @@ type Script struct {
 var sources embed.FS
 
 var (
-	lockScript   = newScript("fast_lock", "read", "write", "lock")
-	unlockScript = newScript("fast_unlock", "read", "write", "unlock")
-	relockScript = newScript("read", "write", "relock")
+	lockScript   = newScript("fast_lock", "read", "write", "shared", "lock")
+	unlockScript = newScript("fast_unlock", "read", "write", "shared", "unlock")
+	relockScript = newScript("read", "write", "shared", "relock")
 	repairScript = newScript("read", "repair")
 	infoScript   = newScript("read", "info")
 	checkScript  = newScript("read", "write", "check")
-	batchScript  = newBatch(lockScript, unlockScript, relockScript, infoScript)
+	batchScript  = newBatch("batch", lockScript, unlockScript, relockScript, infoScript)
+	allScript    = newBatch("all", lockScript)
+	unallScript  = newBatch("unall", unlockScript)
 )
 
 // BatchScript is the SHA of the script that runs several calls of others: see Script.Together.
@@ -46,15 +48,15 @@ func newScript(files ...string) *Script {
 }
 
 // newBatch puts a script together that runs calls of others: see batch.lua.
-func newBatch(scripts ...*Script) *Script {
+func newBatch(name string, scripts ...*Script) *Script {
 	var source strings.Builder
 	source.WriteString("local scripts = {}\n")
 	for _, s := range scripts {
 		fmt.Fprintf(&source, "scripts.%s = function(KEYS, ARGV, value, record, clock)\n%s\nend\n",
 			s.Name, strings.TrimPrefix(s.Source, alone))
 	}
-	source.WriteString(readSource("batch"))
-	return newSource("batch", source.String())
+	source.WriteString(readSource(name))
+	return newSource(name, source.String())
 }
 
 func readSource(file string) string {

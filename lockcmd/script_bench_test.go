@@ -40,7 +40,7 @@ func BenchmarkScripts(b *testing.B) {
 				connection: fmt.Sprintf("0123456789abcdef-%d", i),
 			}
 			id := LockID{Key: r.key}
-			lock, err := l.beginTry(id, r, modeTry)
+			lock, err := l.beginTry(id, r, modeTry, nil)
 			if err != nil {
 				b.Fatal(err)
 			}

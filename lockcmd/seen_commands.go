@@ -114,23 +114,15 @@ func SortCosts(list []journal.Cost, by string) {
 }
 
 // MergeShapes merges the costs of locks whose keys have the same shape. The Key is the shape.
-func MergeShapes(list []journal.Cost) (merged []journal.Cost) {
-	index := map[LockID]int{}
-	for _, c := range list {
-		c.Key = ShapeOf(c.Key)
-		i, ok := index[LockID(c.Lock)]
-		if !ok {
-			index[LockID(c.Lock)] = len(merged)
-			merged = append(merged, c)
-			continue
-		}
-		merged[i].Merge(c)
+func MergeShapes(list []journal.Cost) []journal.Cost {
+	for i := range list {
+		list[i].Key = ShapeOf(list[i].Key)
 	}
-	return merged
+	return journal.Merge(list)
 }
 
 // runTop is LOCKTOP.
-func (l *Locks) runTop(_ context.Context, s Session, args [][]byte) Reply {
+func (l *lookups) runTop(_ context.Context, s Session, args [][]byte) Reply {
 	o, err := parseTop(args)
 	if err != nil {
 		return errorReply(err)
@@ -205,7 +197,7 @@ func mapReply(fields ...any) Reply {
 }
 
 // runLog is LOCKLOG [key] [COUNT n].
-func (l *Locks) runLog(_ context.Context, s Session, args [][]byte) Reply {
+func (l *lookups) runLog(_ context.Context, s Session, args [][]byte) Reply {
 	count, key, one := listed, "", len(args)%2 == 1
 	if one {
 		key, args = string(args[0]), args[1:]
@@ -222,8 +214,8 @@ func (l *Locks) runLog(_ context.Context, s Session, args [][]byte) Reply {
 	db := s.Identity().DB
 	may := map[string]bool{}
 	for limit := 10 * count; ; limit *= 4 { // of those that the user may not read
-		events, more := l.Events(limit, func(id LockID) bool {
-			return id.DB == db && (!one || id.Key == key)
+		events, more := l.Events(limit, func(e *journal.Event) bool {
+			return e.DB == db && (!one || e.Key == key) && e.Kind <= journal.Deleted
 		})
 		reply, err := logReply(s, events, count, may)
 		if err != nil {

@@ -43,7 +43,7 @@ func newShardedSubscriptions(w *releaseNotifications) *shardedSubscriptions {
 
 // channel is this proxy's channel for the locks in a slot.
 func (sh *shardedSubscriptions) channel(slot uint16) string {
-	return notifyChannel + "{" + slotTag(slot) + "}:" + sh.notifications.locks.proxy
+	return notifyChannel + "{" + slotTag(slot) + "}:" + sh.notifications.proxy
 }
 
 // wantLocked subscribes for the locks in a slot. releaseNotifications.mu is held.
@@ -99,7 +99,7 @@ func (sh *shardedSubscriptions) receive(
 		}
 		switch m := message.(type) {
 		case *redis.Message:
-			sh.notifications.onMessage(as, m.Payload)
+			sh.notifications.onMessage(as, m)
 		case *redis.Subscription:
 			if m.Kind == "sunsubscribe" {
 				sh.unsubscribed(m.Channel)
@@ -124,12 +124,14 @@ func (sh *shardedSubscriptions) unsubscribed(channel string) {
 func (sh *shardedSubscriptions) subscribe(ctx context.Context, sub *redis.PubSub) {
 	review := time.NewTicker(subscriptionReview)
 	defer review.Stop()
-	for {
+	common := sh.notifications.deadlocks.channels()
+	for due := len(common) > 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-sh.changed:
 		case <-review.C:
+			due = len(common) > 0
 			for _, slot := range sh.review() {
 				if sub.SUnsubscribe(ctx, sh.channel(slot)) != nil {
 					return
@@ -141,6 +143,10 @@ func (sh *shardedSubscriptions) subscribe(ctx context.Context, sub *redis.PubSub
 				return
 			}
 		}
+		if due && sub.SSubscribe(ctx, common...) != nil {
+			return
+		}
+		due = false
 	}
 }
 
@@ -154,7 +160,7 @@ func (sh *shardedSubscriptions) takePending() []uint16 {
 
 // review makes the subscriptions in use again, and returns the channels to unsubscribe from.
 func (sh *shardedSubscriptions) review() (idle []uint16) {
-	used := sh.notifications.locks.slotsInUse()
+	used := sh.notifications.slotsInUse()
 	sh.notifications.mu.Lock()
 	defer sh.notifications.mu.Unlock()
 	for slot, since := range sh.wanted {
@@ -170,19 +176,19 @@ func (sh *shardedSubscriptions) review() (idle []uint16) {
 }
 
 // slotsInUse are the slots in which clients wait here, or have session locks.
-func (l *Locks) slotsInUse() map[uint16]bool {
-	l.mu.Lock()
-	keys := make([]string, 0, len(l.queues))
-	for id := range l.queues {
+func (w *releaseNotifications) slotsInUse() map[uint16]bool {
+	w.queues.mu.Lock()
+	keys := make([]string, 0, len(w.queues.of))
+	for id := range w.queues.of {
 		keys = append(keys, id.Key)
 	}
-	l.mu.Unlock()
+	w.queues.mu.Unlock()
 	used := map[uint16]bool{}
 	for _, key := range keys {
 		used[slotOf([]byte(key))] = true
 	}
-	for i := range l.sessions.bySlot {
-		if l.sessions.bySlot[i].Load() > 0 {
+	for i := range w.sessions.keys.bySlot {
+		if w.sessions.keys.bySlot[i].Load() > 0 {
 			used[uint16(i)] = true
 		}
 	}

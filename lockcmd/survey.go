@@ -4,57 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/monotonic"
+	"lockproxy/internal/foreign"
 )
 
-// What an operator sees of the locks, by background clients.
-
-// Snapshot returns locks without asking the upstream: at most limit of those that were taken
-// through this proxy and have not been seen to end, with one of each database beyond, and all that
-// clients wait for here. Of a lock
-// that was taken elsewhere it has only the LockID and the waiters.
-func (l *Locks) Snapshot(limit int) []LockInfo {
-	index, databases := map[LockID]int{}, map[int]bool{}
-	var list []LockInfo
-	l.registry.sample(math.MaxInt, func(lock *heldLock) {
-		if len(list) >= limit && databases[lock.as.DB] {
-			return
-		}
-		databases[lock.as.DB] = true
-		index[lock.id()] = len(list)
-		list = append(list, LockInfo{
-			LockID: lock.id(), Token: lock.token, Owner: lock.owner, Client: lock.client,
-			Age: monotonic.Since(lock.since), Remaining: -monotonic.Since(lock.until.Load()),
-			Session: lock.session,
-		})
-	})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id, q := range l.queues {
-		i, ok := index[id]
-		if !ok {
-			i = len(list)
-			list = append(list, LockInfo{LockID: id})
-		}
-		list[i].setWaiters(q)
-	}
-	return list
+// operator is what an operator asks of the upstream, by background clients.
+type operator struct {
+	*background
+	queues   *queues
+	seen     *observed
+	traffic  *foreignTraffic
+	releases *releases
 }
 
 // Scan is one step of a SCAN for locks, as an identity. It returns the next cursor, 0 at the end,
 // and names that may be locks.
-func (l *Locks) Scan(
+func (l *operator) Scan(
 	ctx context.Context, as Identity, cursor uint64, count int,
 ) (next uint64, keys []string, err error) {
 	const pattern = "*" + recordInfix + "???"
-	names, next, err := l.background.client(as).Scan(ctx, cursor, pattern, int64(count)).Result()
+	names, next, err := l.clients.client(as).Scan(ctx, cursor, pattern, int64(count)).Result()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -66,10 +40,10 @@ func (l *Locks) Scan(
 	return next, keys, nil
 }
 
-// Inspect asks the upstream about locks, as an identity, and returns those that are held by LOCK
-// now. It leaves out what the user may not see, and what is no lock. It fails if the upstream does,
-// or if the user may see none of the locks.
-func (l *Locks) Inspect(ctx context.Context, as Identity, keys []string) ([]LockInfo, error) {
+// Inspect asks the upstream about locks, as an identity, and returns those that are held now. It
+// leaves out what the user may not see, and what is no lock. It fails if the upstream does, or if
+// the user may see none of the locks.
+func (l *operator) Inspect(ctx context.Context, as Identity, keys []string) ([]LockInfo, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -101,21 +75,49 @@ func (l *Locks) Inspect(ctx context.Context, as Identity, keys []string) ([]Lock
 		case err != nil:
 			return nil, err
 		}
-		if h, ok := heldInfo(scriptValue(got)); ok {
-			h.LockID = LockID{as.DB, keys[i]}
+		v, id := scriptValue(got), LockID{as.DB, keys[i]}
+		var seen foreign.Lock
+		if len(v.Elems) == len(infoFields) {
+			seen = l.traffic.addHolder(id, v.Elems)
+		}
+		if h, ok := heldInfo(v); ok {
+			h.LockID = id
+			h.addSeen(seen)
 			list = append(list, h)
 		}
 	}
 	if len(list) == 0 && refused != nil {
 		return nil, refused
 	}
-	l.addWaiters(list)
+	l.queues.addWaiters(list)
 	return list, nil
+}
+
+// Proxies asks the upstream, as an identity, by way of which proxy a lock was taken, "" if that is
+// not known, and which other proxies have clients that wait for it. A proxy is named by its ID.
+func (l *operator) Proxies(
+	ctx context.Context, as Identity, key string,
+) (holder string, waiting []string, err error) {
+	on := l.clients.on(ctx, as, key, time.Now().Add(backgroundTimeout))
+	v, err := l.ask(on, infoScript, key, "waiters")
+	switch {
+	case err != nil:
+		return "", nil, err
+	case len(v.Elems) != 3:
+		return "", nil, unexpected(infoScript, v)
+	}
+	for _, p := range waitingProxies(v) {
+		if p.name != l.proxy {
+			waiting = append(waiting, p.name)
+		}
+	}
+	holder, _, _ = strings.Cut(string(v.Elems[2].Text), "-")
+	return holder, waiting, nil
 }
 
 // askBySource asks again by the script's source where the upstream, or one node of a cluster, does
 // not know its hash.
-func (l *Locks) askBySource(
+func (l *operator) askBySource(
 	ctx context.Context, as Identity, args [][]any, replies []*redis.Cmd,
 ) error {
 	var indexes []int
@@ -135,10 +137,10 @@ func (l *Locks) askBySource(
 	return err
 }
 
-func (l *Locks) pipeline(
+func (l *operator) pipeline(
 	ctx context.Context, as Identity, argLists [][]any, command, script string,
 ) ([]*redis.Cmd, error) {
-	pipe := l.background.client(as).Pipeline()
+	pipe := l.clients.client(as).Pipeline()
 	replies := make([]*redis.Cmd, len(argLists))
 	for i, args := range argLists {
 		replies[i] = pipe.Do(ctx, append([]any{command, script}, args...)...)
@@ -151,32 +153,17 @@ func (l *Locks) pipeline(
 	return replies, err
 }
 
-func (l *Locks) addWaiters(list []LockInfo) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range list {
-		if q := l.queues[LockID{list[i].DB, list[i].Key}]; q != nil {
-			list[i].setWaiters(q)
-		}
-	}
-}
-
-// setWaiters says who waits in the lock's queue. Locks.mu is held.
-func (h *LockInfo) setWaiters(q *waitQueue) {
-	if first := q.first(); first != nil {
-		h.Waiters, h.OldestWait = q.len(), time.Since(first.joined)
-	}
-}
-
 // Force releases a lock as an identity, if it still has f's token: an operator takes away the lock
 // that was shown, and not one that was acquired since. The log has it.
-func (l *Locks) Force(ctx context.Context, as Identity, f ForcedUnlock) (released bool, err error) {
+func (l *operator) Force(
+	ctx context.Context, as Identity, f ForcedUnlock,
+) (released bool, err error) {
 	as.DB = f.DB
 	id := LockID{f.DB, f.Key}
-	on := operatorConn{l.background.on(ctx, as, f.Key, time.Now().Add(backgroundTimeout))}
+	on := operatorConn{l.clients.on(ctx, as, f.Key, time.Now().Add(backgroundTimeout))}
 	token := proof{"revoke", strconv.FormatInt(f.Token, 10)}
-	released, err = l.release(on, id, as, token, true)
-	l.audit(f, released, err)
+	released, err = l.releases.release(on, id, as, token, true)
+	l.seen.audit(f, released, err)
 	if err != nil {
 		return false, fmt.Errorf("release %s: %w", strings.ToValidUTF8(f.Key, "?"), err)
 	}

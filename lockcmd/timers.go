@@ -52,6 +52,7 @@ func (t *timers) close() {
 type lazyTimer struct {
 	*time.Timer // nil until it is armed
 	armed       bool
+	at          time.Time // when it is due, if it is armed
 }
 
 // due is nil, so never ready, until the timer is armed.
@@ -68,7 +69,14 @@ func (t *lazyTimer) arm(d time.Duration) {
 	} else {
 		t.Reset(d)
 	}
-	t.armed = true
+	t.armed, t.at = true, time.Now().Add(d)
+}
+
+// armSooner arms it, unless it is due before.
+func (t *lazyTimer) armSooner(d time.Duration) {
+	if !t.armed || time.Until(t.at) > d {
+		t.arm(d)
+	}
 }
 
 // stop ends it for good.

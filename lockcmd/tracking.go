@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,13 +18,17 @@ import (
 // keyTracking learns by CLIENT TRACKING that the key of a lock has changed: a foreign client has
 // released it, or somebody has deleted or overwritten it. So a waiter need not poll often next to
 // foreign clients, a message that was lost delays nobody, and a session is told at once that its
-// lock is gone.
+// lock is gone. Of a lock that a foreign client holds, nothing else is needed.
 //
 // A connection for each user and database that needs one reads keys by EXISTS, and is told once of
 // each when it changes. The upstream may know no CLIENT TRACKING, or the user may not use it: then
-// waiters poll, and sessions learn by their next renewals. In a cluster it is not used.
+// waiters poll, and sessions learn by their next renewals. In a cluster the connection is one to
+// each node that has such a key.
 type keyTracking struct {
-	locks   *Locks
+	*background
+	queues   *queues
+	sessions *sessionLocks
+
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -60,18 +66,17 @@ type trackingConn struct {
 	more    chan struct{}   // holds one: there is something to send
 }
 
-func newKeyTracking(l *Locks) *keyTracking {
-	k := &keyTracking{locks: l, conns: map[Identity]*trackingConn{},
-		refused: map[Identity]time.Time{}}
+func newKeyTracking(qs *queues, s *sessionLocks) *keyTracking {
+	k := &keyTracking{
+		background: s.background, queues: qs, sessions: s,
+		conns: map[Identity]*trackingConn{}, refused: map[Identity]time.Time{},
+	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	return k
 }
 
 // want has the upstream tell of the next change of a lock's key. It returns at once.
 func (k *keyTracking) want(as Identity, key string) {
-	if k.locks.cfg.Cluster {
-		return
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.conns[as]
@@ -86,18 +91,19 @@ func (k *keyTracking) want(as Identity, key string) {
 	c.want(key)
 }
 
-// tracks reports whether the upstream tells of the next change of a lock's key, or soon will.
-func (k *keyTracking) tracks(as Identity, key string) bool {
+// follows reports whether the upstream tells of the next change of a lock's key, and whether it
+// soon will.
+func (k *keyTracking) follows(as Identity, key string) (now, soon bool) {
 	k.mu.Lock()
 	c := k.conns[as]
 	k.mu.Unlock()
 	if c == nil {
-		return false
+		return false, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, known := c.tracked[key]
-	return known
+	now, soon = c.tracked[key]
+	return now, soon
 }
 
 func (k *keyTracking) close() {
@@ -127,7 +133,7 @@ func (c *trackingConn) want(key string) {
 func (c *trackingConn) run() {
 	k := c.by
 	ctx, cancel := context.WithTimeout(k.ctx, backgroundTimeout)
-	conn, err := k.locks.background.client(c.as).Options().Dialer(ctx, "", "")
+	conn, err := k.clients.client(c.as).Options().Dialer(ctx, "", "")
 	cancel()
 	if err == nil {
 		stop := context.AfterFunc(k.ctx, func() { conn.Close() })
@@ -149,8 +155,24 @@ func (c *trackingConn) run() {
 		k.refused[c.as] = time.Now()
 	}
 	k.mu.Unlock()
+	c.lost()
 	if err != nil && k.ctx.Err() == nil {
-		k.locks.log.Debug("cannot track the keys of locks: waiters poll", "error", err)
+		k.log.Debug("cannot track the keys of locks: waiters poll", "error", err)
+	}
+}
+
+// lost is for the end of the connection. Those who relied on it poll.
+func (c *trackingConn) lost() {
+	c.mu.Lock()
+	keys := slices.Collect(maps.Keys(c.tracked))
+	c.mu.Unlock()
+	qs := c.by.queues
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, key := range keys {
+		if q := qs.of[LockID{c.as.DB, key}]; q != nil {
+			q.pollNow()
+		}
 	}
 }
 
@@ -193,7 +215,7 @@ func (c *trackingConn) read(conn net.Conn) error {
 			if setup > 0 || c.silent() {
 				return errors.New("no answer")
 			}
-			if c.forgetUnneeded(); !c.by.locks.Waiting() && !c.by.locks.AnySession() {
+			if c.forgetUnneeded(); !c.by.queues.Waiting() && !c.by.sessions.AnySession() {
 				return nil
 			}
 		case err == io.EOF && n == 0:
@@ -249,7 +271,7 @@ func (c *trackingConn) answered(free bool) {
 		c.tracked[key] = true
 	}
 	c.mu.Unlock()
-	c.by.locks.keyTracked(c.as, key, free)
+	c.by.keyTracked(c.as, key, free)
 }
 
 // changed is for a push: keys have changed, or all of them.
@@ -274,7 +296,7 @@ func (c *trackingConn) changed(v resp.Value) {
 	}
 	c.mu.Unlock()
 	for _, key := range keys {
-		c.by.locks.keyChanged(c.as, key)
+		c.by.keyChanged(c.as, key)
 	}
 }
 
@@ -284,7 +306,7 @@ func (c *trackingConn) forgetUnneeded() {
 	defer c.mu.Unlock()
 	for key, tracked := range c.tracked {
 		id := LockID{c.as.DB, key}
-		if tracked && !c.by.locks.waitedFor(id) && !c.by.locks.registry.hasSession(id) {
+		if tracked && !c.by.queues.waitedFor(id) && !c.by.sessions.has(id) {
 			delete(c.tracked, key)
 		}
 	}
@@ -292,44 +314,39 @@ func (c *trackingConn) forgetUnneeded() {
 
 // keyChanged is for a lock whose key has changed. The first waiter polls, unless it is the turn of
 // foreign clients. For them, and for a session, the key is tracked again.
-func (l *Locks) keyChanged(as Identity, key string) {
+func (k *keyTracking) keyChanged(as Identity, key string) {
 	id := LockID{as.DB, key}
-	l.mu.Lock()
-	q := l.queues[id]
-	theirs := l.foreign.haveTurn(id, time.Now())
+	k.queues.mu.Lock()
+	q := k.queues.of[id]
+	theirs := k.queues.foreign.haveTurn(id, time.Now())
 	switch {
 	case q == nil:
-		l.wakeDelayedLocked(id)
+		k.queues.delayed.wake(id)
 	case !theirs:
 		q.pollNow()
 	}
-	l.mu.Unlock()
-	if q != nil && theirs || l.registry.hasSession(id) {
-		l.tracking.want(as, key)
+	k.queues.mu.Unlock()
+	if q != nil && theirs || k.sessions.has(id) {
+		k.want(as, key)
 	}
 }
 
 // keyTracked is for a lock whose key is tracked from now on. If the key is missing, the first
-// waiter polls, unless it is the turn of foreign clients; if it is there, that turn is over.
-// Sessions are verified: the key may have changed before.
-func (l *Locks) keyTracked(as Identity, key string, missing bool) {
+// waiter polls, after the turn of foreign clients; if it is there, that turn is over. Sessions are
+// verified: the key may have changed before.
+func (k *keyTracking) keyTracked(as Identity, key string, missing bool) {
 	id := LockID{as.DB, key}
-	l.mu.Lock()
-	switch q := l.queues[id]; {
+	k.queues.mu.Lock()
+	switch q := k.queues.of[id]; {
 	case !missing:
-		l.foreign.turnOver(id)
-	case q != nil && !l.foreign.haveTurn(id, time.Now()):
+		k.queues.foreign.turnOver(id)
+	case q == nil:
+	case k.queues.foreign.haveTurn(id, time.Now()):
+		q.lease = minForeignPoll
+		q.wakeFirst()
+	default:
 		q.pollNow()
 	}
-	l.mu.Unlock()
-	l.VerifySessions(id.DB, []string{key}, "")
-}
-
-// trackSession tracks the key of a session lock that is held for longer than a moment.
-func (l *Locks) trackSession(lock *heldLock) {
-	l.timers.after(sessionTracked, func(context.Context) {
-		if l.registry.hasSession(lock.id()) {
-			l.tracking.want(lock.as, lock.key)
-		}
-	})
+	k.queues.mu.Unlock()
+	k.sessions.VerifySessions(id.DB, []string{key}, "")
 }

@@ -4,8 +4,20 @@ import (
 	"context"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
+
+// releases frees locks: for those who ask, and abandoned ones. It hands them over to waiters.
+type releases struct {
+	*background
+	queues   *queues
+	seen     *observed
+	sessions *sessionLocks
+
+	unreleased atomic.Int64 // abandoned locks that could not be released yet
+	releaseLog logLimit
+}
 
 func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
 	p, err := parseProof(args[1:], s.Holder().Connection)
@@ -17,7 +29,7 @@ func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
 	r := l.beginRelease(s, id, s.Identity(), p, true)
 	return Step{&r.Call, func(_ context.Context, answer Answer, err error) Reply {
 		released, err := l.finishRelease(r, answer, err)
-		l.unlocked(s.Holder(), r.id, released)
+		l.unlocked(s.Holder(), r, released)
 		switch {
 		case err != nil:
 			return errorReply(err)
@@ -36,11 +48,12 @@ type unlockRun struct {
 	as       Identity
 	proof    proof
 	handOver handOver
+	token    int64 // that was released; 0 if that is not known, and for an exclusive lock
 }
 
 // release frees a lock for identity as, on on. If handsOver it offers the lock to the first waiter,
 // here or of another proxy, otherwise the first to poll takes it.
-func (l *Locks) release(
+func (l *releases) release(
 	on evaluator, id LockID, as Identity, p proof, handsOver bool,
 ) (released bool, err error) {
 	r := l.beginRelease(on, id, as, p, handsOver)
@@ -49,96 +62,98 @@ func (l *Locks) release(
 }
 
 // beginRelease offers the lock to a waiter and makes the call. finishRelease must follow.
-func (l *Locks) beginRelease(
+func (l *releases) beginRelease(
 	on evaluator, id LockID, as Identity, p proof, handsOver bool,
 ) *unlockRun {
-	l.mu.Lock()
+	l.queues.mu.Lock()
 	offer := handOver{kind: "none"}
-	compete := l.foreign.compete(id, time.Now())
-	switch q := l.queues[id]; {
+	compete := l.queues.foreign.compete(id, time.Now())
+	switch q := l.queues.of[id]; {
 	case q == nil:
 	case handsOver && l.holdOff.remaining() == 0:
-		offer = q.offer(as, compete && !l.foreign.makeUp(id), time.Now())
+		offer = q.offer(as, compete && !l.queues.foreign.makeUp(id), time.Now())
 	default:
 		offer.kind = "gap"
 	}
 	if offer.kind == "free" {
-		l.foreign.leftFree(id, time.Now()) // before anybody is told that the key has changed
+		l.queues.foreign.leftFree(id, time.Now()) // before anybody is told that the key has changed
 	}
-	l.mu.Unlock()
+	l.queues.mu.Unlock()
 
 	r := &unlockRun{on: on, id: id, as: as, proof: p, handOver: offer}
-	next := lockRequest{}
+	next, has := lockRequest{}, "-"
+	if s, ok := on.(Session); ok && p.kind == "connection" {
+		has = s.Holder().sharedToken(id)
+	}
+	fast := l.fastUnlock(p, offer)
 	if offer.next != nil {
 		next = offer.next.lockRequest
+		if next.shared {
+			fast = sharersList(offer.others)
+		}
 	}
-	r.Call = l.call(unlockScript, id.Key, l.fastUnlock(p, offer), next.owner,
+	r.Call = l.call(unlockScript, id.Key, fast, next.owner,
 		p.kind, orDash(p.value), l.retention, l.proxy,
 		offer.kind, milliseconds(next.timeout), l.unit(),
 		orDash(next.connection), orDash(next.number), orDash(next.client), flag(next.session),
-		milliseconds(reservation), strconv.Itoa(id.DB), l.notifications.slotTag(id.Key),
-		l.waitsAs(compete), milliseconds(pollPatience), milliseconds(pollReservation))
+		milliseconds(reservation), strconv.Itoa(id.DB), l.slotTag(id.Key),
+		l.queues.waitsAs(compete), milliseconds(pollPatience), milliseconds(pollReservation),
+		next.limitText(), has)
 	if offer.next != nil {
-		r.Confirm = l.cfg.replicas()
+		r.Confirm = l.cfg.confirmation()
 	}
 	return r
 }
 
 // finishRelease ends the offer, and returns whether the lock was released.
-func (l *Locks) finishRelease(r *unlockRun, a Answer, err error) (released bool, failed error) {
+func (l *releases) finishRelease(r *unlockRun, a Answer, err error) (released bool, failed error) {
 	answer, err := r.ints(3, a, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}
 	}
-	l.observeRelease(r, a.Value, answer, err)
-	released, token := answer[0] == 1, answer[1]
+	if len(answer) > 3 {
+		r.token = answer[3]
+	}
+	if ended, others := l.seen.observeRelease(r, a.Value, answer, err); ended != nil {
+		l.sessions.released(ended, r)
+		for _, lock := range others {
+			l.sessions.released(lock, r)
+		}
+	}
 	var missing error
-	if token != 0 {
+	if answer[1] != 0 {
 		missing = l.notConfirmed(&a, r.Confirm)
 	}
-	taken, abandoned := l.endHandOver(r, answer, missing, err)
-	if token != 0 {
-		runtime.Gosched() // the new holder is answered before the old one
+	ends := l.endHandOver(r, answer, missing, err)
+	if answer[1] != 0 {
+		runtime.Gosched() // the new holders are answered before the old one
 	}
-	next := r.handOver.next
-	switch {
-	case missing != nil && !taken:
-		l.undo(r.on, next.lock(token))
-		next.signal()
-	case !taken:
-		l.releaseAbandoned(next.lock(token))
-	}
-	if abandoned {
-		l.releaseAbandoned(next.lock(0))
-	}
-	return released, err
+	l.settleOffers(r.on, ends)
+	return answer[0] != 0, err
 }
 
 // endHandOver ends the offer of a release that has been answered, or has failed with err. missing
-// is why the waiter must not keep the lock that it was given. taken is false if it does not keep
-// it. abandoned says that a waiter that has left may have been given the lock.
-func (l *Locks) endHandOver(
-	r *unlockRun, answer []int64, missing, err error,
-) (taken, abandoned bool) {
-	offer, released, token := r.handOver, answer[0] == 1, answer[1]
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q := l.queues[r.id]
+// is why waiters must not keep the lock that they were given.
+func (l *releases) endHandOver(r *unlockRun, answer []int64, missing, err error) offersEnd {
+	offer, token := r.handOver, answer[1]
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	q := l.queues.of[r.id]
 	if q == nil {
 		q = &waitQueue{}
 	}
-	if missing != nil {
-		taken = q.reject(offer, missing)
-	} else {
-		taken = q.endHandOver(offer, token)
+	unknown := err
+	if neverSent(err) {
+		unknown = nil
 	}
-	if err != nil && offer.next != nil {
-		offer.next.unknownOutcome, abandoned = true, offer.next.state == left
+	ends := q.endOffers(offer.named(), token, givenTo(answer), missing, unknown)
+	if token != 0 && offer.next != nil && offer.next.shared {
+		q.pollNow() // so that other proxies see that the next wait
 	}
-	free := released && token == 0
+	free := answer[0] == 1 && token == 0
 	if free {
-		l.wakeDelayedLocked(r.id)
-		l.foreign.leftFree(r.id, time.Now())
+		l.queues.delayed.wake(r.id)
+		l.queues.foreign.leftFree(r.id, time.Now())
 	}
 	switch {
 	case free && offer.next != nil:
@@ -147,26 +162,37 @@ func (l *Locks) endHandOver(
 		q.yield(minForeignPoll)
 	}
 	// A waiter that has joined since has polled before the lock was free.
-	joined := offer.kind == "none" && !l.foreign.compete(r.id, time.Now())
+	joined := offer.kind == "none" && !l.queues.foreign.compete(r.id, time.Now())
 	if err != nil || answer[2] == 1 || joined {
 		q.pollNow()
 	}
-	return taken, abandoned
+	return ends
+}
+
+// givenTo is to how many waiters a release has given the lock.
+func givenTo(answer []int64) int {
+	switch {
+	case answer[1] == 0:
+		return 0
+	case len(answer) > 4:
+		return int(answer[4])
+	}
+	return 1
 }
 
 // fastUnlock is UNLOCK's fast path, which knows only ms, no takeover guard, a holder's proof, and
 // no waiters that the caller may not name.
-func (l *Locks) fastUnlock(p proof, offer handOver) fastArgs {
-	if l.cfg.Seconds || l.cfg.TakeoverGuard > 0 || p.kind != "token" && p.kind != "connection" {
+func (m *callMaker) fastUnlock(p proof, offer handOver) fastArgs {
+	if m.cfg.Seconds || m.cfg.TakeoverGuard > 0 || p.kind != "token" && p.kind != "connection" {
 		return noFastPath
 	}
-	fast := fastArgs{l.retention, p.value, offer.kind}
+	fast := fastArgs{m.retention, p.value, offer.kind}
 	switch offer.kind {
 	case "none":
 	case "next", "fair":
 		r := offer.next.lockRequest
-		lives := r.timeout + l.cfg.FenceRetention
-		proxy := l.proxy
+		lives := r.timeout + m.cfg.FenceRetention
+		proxy := m.proxy
 		if offer.kind == "fair" {
 			proxy = "-"
 		}
@@ -178,6 +204,14 @@ func (l *Locks) fastUnlock(p proof, offer handOver) fastArgs {
 	return fast
 }
 
+// slotTag is unlock.lua's A[14].
+func (m *callMaker) slotTag(key string) string {
+	if !m.cfg.Cluster {
+		return "-"
+	}
+	return slotTag(slotOf([]byte(key)))
+}
+
 // orDash is s, or a dash for an empty argument.
 func orDash(s string) string {
 	if s == "" {
@@ -187,8 +221,18 @@ func orDash(s string) string {
 }
 
 // undo releases a lock that its client must not get, and offers it to nobody.
-func (l *Locks) undo(on evaluator, lock *heldLock) {
+func (l *releases) undo(on evaluator, lock *heldLock) {
 	if _, err := l.release(on, lock.id(), lock.as, lock.releaseProof(), false); err != nil {
 		l.releaseAbandoned(lock)
 	}
+}
+
+// releaseReservation releases a lock that may be reserved for this proxy, where no client waits for
+// it any more. If others share the lock, it tells the other proxies that none waits here. If that
+// fails, the reservation ends by itself, and they wait for this proxy a second longer.
+func (l *releases) releaseReservation(as Identity, id LockID) {
+	l.timers.after(0, func(ctx context.Context) {
+		on := l.clients.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout))
+		l.release(on, id, as, proof{"reserved", l.proxy}, true)
+	})
 }

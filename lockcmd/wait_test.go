@@ -64,10 +64,10 @@ func TestPollBehindGrant(t *testing.T) {
 		} {
 			w, q := newWaiter(r, Identity{}), &waitQueue{}
 			q.join(w)
-			l.queues[id] = q
+			l.queues.of[id] = q
 			s := &slowSession{meanwhile: func() []int64 {
-				l.mu.Lock()
-				defer l.mu.Unlock()
+				l.queues.mu.Lock()
+				defer l.queues.mu.Unlock()
 				q.grant(w, c.granted)
 				if c.polled == 0 {
 					return []int64{0, 0, 1000}
@@ -90,8 +90,8 @@ func TestCheckFindsGracePeriod(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
 	w := newWaiter(lockRequest{key: "job", connection: "c", number: "1", owner: "o"}, Identity{})
-	l.queues[w.id()] = &waitQueue{}
-	l.queues[w.id()].join(w)
+	l.queues.of[w.id()] = &waitQueue{}
+	l.queues.of[w.id()].join(w)
 	s := &slowSession{meanwhile: func() []int64 { return []int64{200, 2, 1} }}
 	if err := l.check(s, w); err != nil || w.token != 200 || !w.takenOver || !w.renewed {
 		t.Errorf("error %v, %+v", err, w.attempt)

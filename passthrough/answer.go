@@ -63,6 +63,6 @@ func (a *Answer) fail(err error) {
 	a.err = err
 	close(a.Done)
 	if a.waiter != nil {
-		go a.waiter.Answered(nil) // which may wait for that mu; it becomes the session's goroutine
+		go a.waiter.Answered(nil) // which can wait for that mu; it becomes the session's goroutine
 	}
 }

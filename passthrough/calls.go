@@ -21,7 +21,7 @@ const (
 	refusedPause = time.Second
 )
 
-// Call is a run of a script that may go together with others of other keys, as one run of
+// Call is a run of a script that can go together with others of other keys, as one run of
 // Config.BatchScript. That takes the Keys of each, and the Name and the Args of each, and returns a
 // list of what each has returned.
 type Call struct {
@@ -48,7 +48,7 @@ func (b *callBatch) has(c *Call) bool {
 	})
 }
 
-// add gathers a call. full reports whether no further call may go with it.
+// add gathers a call. full reports whether no further call can go with it.
 func (b *callBatch) add(a *Answer, batchScript string) (full bool) {
 	a.with = b
 	b.list = append(b.list, a)

@@ -27,12 +27,18 @@ type connReader struct {
 	conn    net.Conn
 	rw      io.ReadWriter           // conn's bytes
 	socket  *socket.Socket          // conn's; nil if rw is something else, as with TLS
+	atOnce  tryWriter               // rw, if it can be written to without waiting; otherwise nil
 	reg     *eventloop.Registration // nil if no loop reads conn
 	to      consumer
 	buf     int           // how much a goroutine reads at first, bytes
 	ended   chan struct{} // closed when nobody reads any more, and the consumer knows
 	replies demux
 	failed  error // what ended the reading in the loop
+}
+
+// tryWriter takes what it can without waiting, and returns how much: a socket, or a whole cluster.
+type tryWriter interface {
+	TryWrite(b []byte) (n int, err error)
 }
 
 // consumer is what a connReader reads for.
@@ -42,7 +48,7 @@ type consumer interface {
 	consume(data []byte, it *eventloop.Iteration) error
 	mustWait() bool      // whether wait would not return at once
 	wait()               // returns when more should be read
-	connEnded(err error) // is called once; it may wait
+	connEnded(err error) // is called once; it can wait
 }
 
 // init makes a connReader of conn. A goroutine reads buf bytes at first.
@@ -52,6 +58,7 @@ func (r *connReader) init(conn net.Conn, to consumer, buf int, loops *eventloop.
 	if r.socket, _ = r.rw.(*socket.Socket); r.socket != nil {
 		r.reg = loops.NewRegistration(r, r.socket.Raw())
 	}
+	r.atOnce, _ = r.rw.(tryWriter)
 }
 
 // start has the event loop read, or a goroutine, which ends when the connection does.
@@ -61,7 +68,7 @@ func (r *connReader) start() {
 	}
 }
 
-// close ends the connection. It may be called from any goroutine.
+// close ends the connection. It can be called from any goroutine.
 func (r *connReader) close() {
 	r.conn.Close()
 	r.reg.Wake()

@@ -7,11 +7,15 @@
 // database and protocol share, because that is cheaper. A Pipe is one client's way to both:
 //
 //	session goroutine:  Connect, Relay, Do, Ask -> Flush    -> home, or lane: one write for many
-//	event loop:         TryRelay, TryAsk        -> TryFlush -> home at once, lanes at the end of the
-//	                                                           iteration or before a home is written
+//	event loop:         TryRelay, TryAsk        -> TryFlush -> home at once, lanes at the end
+//	                                                           of the iteration, or before a
+//	                                                           home is written
 //
 //	connReader  ->  home or lane  ->  demux: replies  ->  pendingQueue: what they answer
 //	            ->  clientWriter  ->  client
+//
+// In front of a cluster a home is a connection to each master. That takes a while, so there are
+// some that have no client yet (spares).
 //
 // Connect chooses the route, by the request (Way) and by State. A lane serves a client that Redis
 // has admitted, whose home is in the state of a new connection, and to which its home owes nothing;
@@ -44,6 +48,7 @@
 //   - clientWriter.drain, while a client leaves replies unread: the client's end. Pipe.Wait.
 //   - lane.writeRest, while Redis does not take what a lane sends: the lane's end.
 //   - Pool.open, while a lane is opened: DialTimeout. Pool.Close.
+//   - Pool.fillSpares, while homes of clients to come are opened: DialTimeout for each. Pool.Close.
 //
 // Memory for each session: what waits to be sent, unread replies up to overflowMemory, at most
 // maxEntries pending entries, and a buffer of at most bufSize while a goroutine reads its home.

@@ -33,7 +33,7 @@ func (p *Pipe) Status() (s Status) {
 //   - WhenAnswered: the client is closed when nothing is owed to it.
 //   - ClientGone: the client has closed its side. The home's side is closed too, so that Redis
 //     finishes, cancels what blocks, and closes: then Wait returns. The lane answers first.
-//   - AtOnce: nothing is waited for. This may be called from any goroutine, at any time, and more
+//   - AtOnce: nothing is waited for. This can be called from any goroutine, at any time, and more
 //     than once.
 func (p *Pipe) End(when Ending) {
 	if when != AtOnce {

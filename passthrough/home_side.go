@@ -35,14 +35,12 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	s.mu.Lock()
 	setup := s.pending.setup()
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, s.pool.DialTimeout)
-	defer cancel()
-	conn, err := s.pool.Upstream.Dial(ctx, setup)
-	if s.pool.OnDial != nil {
-		s.pool.OnDial(err)
-	}
-	if err != nil {
-		return err
+	conn := s.pool.takeSpare(setup)
+	if conn == nil {
+		var err error
+		if conn, err = s.pool.dialHome(ctx, setup); err != nil {
+			return err
+		}
 	}
 	h := &home{client: s.client}
 	h.init(conn, h, minBuf, s.pool.loops)
@@ -163,7 +161,7 @@ func (s *homeSide) writeHome(raw []byte) {
 // tryHome gathers a request for tryFlushHome, so that a pipeline goes in one piece.
 func (s *homeSide) tryHome(e pendingReply, raw []byte) (done bool) {
 	s.mu.Lock()
-	if s.home == nil || s.home.socket == nil || s.route != byHome || s.needsHome.open ||
+	if s.home == nil || s.home.atOnce == nil || s.route != byHome || s.needsHome.open ||
 		s.pending.len() >= maxEntries {
 		s.mu.Unlock()
 		return false
@@ -193,7 +191,7 @@ func (s *homeSide) tryFlushHome() (all bool) {
 	s.mu.Unlock()
 	sent := len(s.unsent)
 	if home != nil {
-		n, err := home.socket.TryWrite(s.unsent)
+		n, err := home.atOnce.TryWrite(s.unsent)
 		if err != nil {
 			home.close() // the reader reports the loss
 		} else {

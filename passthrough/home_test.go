@@ -204,3 +204,36 @@ func lineOf(t *testing.T, conn net.Conn) string {
 	}
 	return strings.TrimSpace(line)
 }
+
+// What could not be sent is refused until Flush, even if a lane opens meanwhile: some requests need
+// two Connects, and would be sent without their first part.
+func TestConnectFailsUntilFlush(t *testing.T) {
+	s := newScripted(t, 1)
+	c := s.client(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	failed := c.Connect(ended, Shared)
+	if failed == nil {
+		t.Fatal("a home was opened in no time")
+	}
+	c.openLane(t)
+	for _, way := range []Way{Shared, Home} {
+		if err := c.Connect(t.Context(), way); err != failed {
+			t.Errorf("the next Connect: %v, want %v", err, failed)
+		}
+	}
+	c.Flush()
+	c.ask(t, "PING")
+}
+
+// A home that can't be opened keeps nothing from the lanes.
+func TestLaneServesWithoutHome(t *testing.T) {
+	s := newScripted(t, 1)
+	c := s.client(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if c.Connect(ended, Home) == nil {
+		t.Fatal("a home was opened in no time")
+	}
+	c.ask(t, "PING")
+}

@@ -57,9 +57,9 @@ func (p *Pipe) tryConnect(way Way) bool {
 		defer p.mu.Unlock()
 		return p.setRoute(byLane)
 	}
-	waits := p.inFlight > 0
+	waits := p.inFlight > 0 || shares && p.pool.Upstream.LearnsByLogin()
 	p.mu.Unlock()
-	if waits { // the lane must answer first
+	if waits { // the lane must answer first, or open
 		return false
 	}
 	p.leaveLane()

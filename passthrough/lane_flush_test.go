@@ -19,9 +19,9 @@ func onLane(l *lane) *Pipe {
 	return p
 }
 
-// Who finds that another writes leaves its requests to that one, who sends them too, and nobody
-// waits for an upstream that takes nothing.
-func TestWhoWritesSendsAll(t *testing.T) {
+// A goroutine that finds another one writing leaves its requests to that one, which sends them too.
+// Neither waits for an upstream that takes nothing.
+func TestOneWriterSendsAll(t *testing.T) {
 	for _, direct := range []bool{true, false} {
 		near, far := tcpPair(t)
 		near.SetWriteBuffer(4 << 10)

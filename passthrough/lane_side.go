@@ -14,7 +14,7 @@ const (
 	// maxInFlight bounds the replies that a session waits for on a lane. Others' requests wait
 	// behind them.
 	maxInFlight = 1024
-	// maxBacklog is how much a client may leave unread before it goes on at home, bytes. There
+	// maxBacklog is how much a client can leave unread before it goes on at home, bytes. There
 	// Redis keeps its replies.
 	maxBacklog = overflowMemory
 	// largeFor is for how many further requests a session with large requests or replies stays at
@@ -33,7 +33,7 @@ type laneSide struct {
 	alone   atomic.Bool // no other session asks for a lane of that key
 }
 
-// chooseLocked reports whether a request may go by a lane now, and by which. mu is held.
+// chooseLocked reports whether a request can go by a lane now, and by which. mu is held.
 func (s *laneSide) chooseLocked(way Way) (shares bool, kind poolKey) {
 	if s.pool.LanesPerKey > 0 && s.out.backlogged() {
 		s.needsHome.large = largeFor
@@ -50,7 +50,7 @@ func (s *laneSide) useLane(kind poolKey) bool {
 	if s.lane == nil || s.lane.key != kind || !s.lane.serves() {
 		s.leaveLane()
 		opening := s.join(kind)
-		if s.lane == nil && opening != nil && s.pool.Upstream.IsCluster() {
+		if s.lane == nil && opening != nil && s.pool.Upstream.LearnsByLogin() {
 			<-opening // within DialTimeout
 			s.join(kind)
 		}
@@ -125,7 +125,7 @@ func (s *laneSide) flushLane() {
 // tryLane gathers requests on the session's lane, to be sent when the iteration ends.
 func (s *laneSide) tryLane(e pendingReply, raw []byte, it *eventloop.Iteration) bool {
 	l := s.lane
-	if l.socket == nil || l.reg == nil || !l.serves() || l.add(s.client, e, raw, false) != nil {
+	if l.atOnce == nil || !l.serves() || l.add(s.client, e, raw, false) != nil {
 		return false
 	}
 	it.AtEnd(l)

@@ -195,7 +195,7 @@ func (m *queueMachine) lock(rt *rapid.T) {
 
 // check holds at any time: what has come is a beginning of what should come.
 func (m *queueMachine) check(rt *rapid.T) {
-	// Replies may be cut anywhere, so only the total is looked at here.
+	// Replies can be cut anywhere, so only the total is looked at here.
 	m.out.wait()
 	if got, most := m.far.got.Len(), len(m.redis.client); got > most {
 		rt.Fatalf("the client got %d bytes of %d:\n%q\n%q", got, most, m.far.got.Bytes(),

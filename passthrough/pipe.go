@@ -12,7 +12,7 @@ import (
 
 const (
 	maxEntries = 16 << 10 // of about 100 bytes each; a run of plain requests is one
-	// linger is how long Redis may stay silent after the client has closed and everything was sent.
+	// linger is how long Redis can stay silent after the client has closed and everything was sent.
 	linger = 30 * time.Second
 	// maxCall bounds a reply to the proxy's own request, bytes.
 	maxCall = 64 << 20
@@ -27,7 +27,8 @@ type Pipe struct {
 	client
 	laneSide
 	homeSide
-	failed    error // why the last connect failed, until Flush
+	failed    error // why the last Connect failed, until Flush
+	failedWay Way   // for what
 	lingering *time.Timer
 }
 
@@ -54,7 +55,7 @@ func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(er
 	return p
 }
 
-// Way says how a request may go.
+// Way says how a request can go.
 type Way uint8
 
 const (
@@ -71,6 +72,10 @@ func (p *Pipe) Connect(ctx context.Context, way Way) error {
 	if p.route == gone {
 		defer p.mu.Unlock()
 		return p.neverSent()
+	}
+	if p.failed != nil && p.failedWay != Home {
+		p.mu.Unlock()
+		return p.failed // though there can be a lane by now
 	}
 	if p.pending.fresh {
 		p.mu.Unlock()
@@ -90,7 +95,7 @@ func (p *Pipe) Connect(ctx context.Context, way Way) error {
 		return nil
 	}
 	if p.failed == nil {
-		p.failed = p.openHome(ctx)
+		p.failed, p.failedWay = p.openHome(ctx), way
 	}
 	return p.failed
 }

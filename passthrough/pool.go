@@ -49,6 +49,7 @@ type Pool struct {
 	loops   *eventloop.Loops // read upstream connections; nil for none
 	sharing sharing
 	homes   atomic.Int64 // that are open
+	spares  spares
 	outage  outageCheck
 	running sync.WaitGroup
 	ctx     context.Context // ends with Close
@@ -89,14 +90,13 @@ func NewPool(cfg Config) *Pool {
 // ReadIn has loops read the connections that are opened from now on.
 func (p *Pool) ReadIn(loops *eventloop.Loops) { p.loops = loops }
 
-// Suspend says whether Redis polices single connections, so that no lane may be used.
+// Suspend says whether Redis polices single connections, so that no lane can be used.
 func (p *Pool) Suspend(suspended bool) { p.sharing.suspended.Store(suspended) }
 
 // join returns a lane for a session, which must leave it, or nil if the session has to use its
 // home. That is so while no other session has this key, because a lane would be of no use then, and
-// until a lane is open. opening is closed when that is decided. join never waits. (On a cluster a
-// lane is of use to a single session too: the proxy's own login opens it, which may ask for the
-// slots.)
+// until a lane is open. opening is closed when that is decided. join never waits. (A lane is of use
+// to a single session too if the upstream LearnsByLogin: it is opened with the session's.)
 func (p *Pool) join(s *laneSide, key poolKey) (l *lane, opening <-chan struct{}) {
 	if s.alone.Load() && s.aloneIn == key {
 		return nil, nil
@@ -116,7 +116,7 @@ func (p *Pool) join(s *laneSide, key poolKey) (l *lane, opening <-chan struct{})
 	switch {
 	case l != nil && (l.users < laneSessions || len(group.lanes) >= p.LanesPerKey):
 	case group.opening != nil:
-	case l == nil && len(group.lanes) == 0 && group.alone == nil && !p.Upstream.IsCluster():
+	case l == nil && len(group.lanes) == 0 && group.alone == nil && !p.Upstream.LearnsByLogin():
 		group.alone, s.aloneIn = s, key
 		s.alone.Store(true)
 		return nil, nil
@@ -315,5 +315,6 @@ func (p *Pool) Close() {
 	for _, l := range lanes {
 		l.close()
 	}
+	p.closeSpares()
 	p.running.Wait()
 }

@@ -16,11 +16,12 @@ import (
 const checkRetry = 5 * time.Second
 
 // CheckUpstream checks how the upstream is set up, until ctx ends: once whether it would lose
-// locks, of which it logs a warning, and from time to time whether it closes clients for what they
-// ask, since then they can't share connections. It waits for an upstream that is down. It gives up
-// if the proxy's own user may not ask.
+// locks, or none could be given out, of which it logs a line, and from time to time whether it
+// closes clients for what they ask, since then they can't share connections. It waits for an
+// upstream that is down. It gives up if the proxy's own user may not ask.
 func (s *Server) CheckUpstream(ctx context.Context) {
-	c := upstreamCheck{s.cfg.Upstream, s.cfg.Public, s.cfg.DialTimeout, s.log}
+	c := upstreamCheck{
+		s.cfg.Upstream, s.cfg.Public, s.cfg.Locks.RequireFsync, s.cfg.DialTimeout, s.log}
 	c.checkEviction(ctx)
 	c.watchLimits(ctx, s.pool.Suspend)
 }
@@ -29,6 +30,7 @@ func (s *Server) CheckUpstream(ctx context.Context) {
 type upstreamCheck struct {
 	upstream *upstream.Upstream
 	public   bool          // other machines can connect to the proxy
+	fsync    bool          // --require-fsync
 	timeout  time.Duration // of one question
 	log      hclog.Logger
 }
@@ -46,9 +48,11 @@ func (c *upstreamCheck) checkEviction(ctx context.Context) {
 		case err == nil:
 			c.warnOfNoPassword()
 			c.warnOfEviction(info)
+			c.checkFsync(ctx, client)
 			return
 		case errors.As(err, &refused):
 			c.log.Debug("cannot look whether the upstream may evict locks", "error", err)
+			c.checkFsync(ctx, client)
 			return
 		}
 		select {
@@ -56,6 +60,25 @@ func (c *upstreamCheck) checkEviction(ctx context.Context) {
 			return
 		case <-time.After(checkRetry):
 		}
+	}
+}
+
+// checkFsync logs an error if the upstream cannot tell what is on its disk, where --require-fsync
+// asks for that.
+func (c *upstreamCheck) checkFsync(ctx context.Context, client *redis.Client) {
+	if !c.fsync {
+		return
+	}
+	once, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := client.Do(once, "WAITAOF", 1, 0, 1).Err()
+	var refused redis.Error
+	switch {
+	case errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "ERR "):
+		c.log.Error("the upstream cannot do --require-fsync, and every LOCK is answered "+
+			"NOREPLICAS: it must be Redis 7.2 or later with appendonly yes", "error", err)
+	case err != nil:
+		c.log.Debug("cannot look whether the upstream can do --require-fsync", "error", err)
 	}
 }
 

@@ -46,7 +46,7 @@ func newClient(raw, conn net.Conn) *client {
 }
 
 // wrapped reports whether there is TLS or a PROXY header: fewer bytes are counted than the kernel
-// carries, and the Conn may hold some that the socket has no more.
+// carries, and the Conn can hold some that the socket has no more.
 func (c *client) wrapped() bool { return c.Conn != c.raw }
 
 // Write gives the client replies.
@@ -88,7 +88,7 @@ func (c *client) Close() error {
 // kernel throw away answers on their way.
 const lingerTimeout = 250 * time.Millisecond
 
-// closeWrite ends what is sent to the client, which is to close too. Any goroutine may call it.
+// closeWrite ends what is sent to the client, which is to close too. Any goroutine can call it.
 func (c *client) closeWrite() (err error) {
 	if conn, ok := c.Conn.(*tls.Conn); ok {
 		conn.CloseWrite() // its own goodbye
@@ -103,7 +103,7 @@ func (c *client) closeWrite() (err error) {
 	return err
 }
 
-// closeRaw closes the connection at once. Any goroutine may call it.
+// closeRaw closes the connection at once. Any goroutine can call it.
 func (c *client) closeRaw() {
 	c.raw.Close() // TLS would wait for room for its goodbye
 	c.reg.Wake()
@@ -133,11 +133,11 @@ func (c *client) wasReset() bool {
 // lock, others wait for it. So its kernel has to answer the proxy's: within the shortest lease of
 // its session locks, and these bounds.
 const (
-	minSilence = 10 * time.Second // a laptop may take so long to change its network
+	minSilence = 10 * time.Second // a laptop can take so long to change its network
 	maxSilence = 30 * time.Second
 )
 
-// silenceLimit is for how long the client's machine may answer nothing; 0 is for as long as the
+// silenceLimit is for how long the client's machine can answer nothing; 0 is for as long as the
 // kernel allows. The guard calls it.
 func (c *client) silenceLimit() time.Duration {
 	lease := c.holder.ShortestLease()

@@ -29,8 +29,14 @@ func (q *commandQuery) keys(withFlags bool) {
 		case spec.KeyFlags() == nil:
 			return errNoKeyArgs
 		}
-		key := q.key(string(call[1]), spec.KeyFlags(), withFlags)
-		return resp.AppendAggregate(nil, '*', [][]byte{key})
+		var keys [][]byte
+		for _, key := range spec.KeysOf(call) {
+			keys = append(keys, q.key(string(key), spec.KeyFlags(), withFlags))
+		}
+		if keys == nil {
+			return errNumberOfArgs
+		}
+		return resp.AppendAggregate(nil, '*', keys)
 	}
 	// No error: the upstream knows a command by that name.
 	q.merge = func(raw []byte, _ byte, _ [][]byte) []byte { return raw }

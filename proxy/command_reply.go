@@ -70,7 +70,7 @@ func newCommandQuery(args [][]byte, proto int) *commandQuery {
 	case sub == "docs" && q.namesLock(args[2:]):
 		q.merge = q.docs
 	case sub == "count" && len(args) == 2:
-		q.first, q.merge = askLocks, q.count
+		q.first, q.merge = askLock, q.count
 	case sub == "list" && (len(args) == 2 || len(args) == 5):
 		q.merge = q.list
 	case (sub == "getkeys" || sub == "getkeysandflags") && len(args) > 2 && q.namesLock(args[2:3]):
@@ -103,25 +103,11 @@ func (q *commandQuery) answer(raw []byte) []byte {
 	if err != nil {
 		return raw
 	}
-	if q.named() && len(elems) > 0 && elems[0][0] == '*' {
-		// An upstream without subcommands, as the embedded store: it always answers as COMMAND.
-		text := "ERR unknown subcommand '" + string(q.args[1]) + "'. Try COMMAND HELP."
-		raw = resp.AppendError(nil, text)
-		if q.refused != nil {
-			raw = q.refused(raw)
-		}
-		return raw
+	plain := len(q.args) == 1 || strings.EqualFold(string(q.args[1]), "info")
+	if !plain && len(elems) > 0 && isEntry(elems[0]) {
+		return q.withoutSubcommands(elems)
 	}
 	return q.merge(raw, kind, elems)
-}
-
-// named reports whether the answer is made of names of commands, perhaps with documentation.
-func (q *commandQuery) named() bool {
-	if len(q.args) < 2 {
-		return false
-	}
-	sub := strings.ToLower(string(q.args[1]))
-	return sub == "docs" || sub == "list"
 }
 
 // encode returns what build encodes.
@@ -139,28 +125,19 @@ func (q *commandQuery) name(name string) []byte {
 	return q.encode(func(e *resp.Encoder) { e.Bulk(name) })
 }
 
-// askLocks asks which of the lock commands the upstream has itself, as another lockproxy does.
-var askLocks = func() (ask [][]byte) {
-	ask = [][]byte{[]byte("COMMAND"), []byte("INFO")}
-	for i := range lockcmd.Specs {
-		ask = append(ask, []byte(lockcmd.Specs[i].Name))
-	}
-	return ask
-}()
+// askLock asks whether the upstream has lock commands itself, as another lockproxy does. It names
+// one for all: a client that has not logged in may not send many words.
+var askLock = [][]byte{[]byte("COMMAND"), []byte("INFO"), []byte("lock")}
 
-// count adds to COMMAND COUNT the lock commands that the upstream hasn't counted.
+// count adds the lock commands to COMMAND COUNT, unless the upstream has counted them.
 func (q *commandQuery) count(raw []byte, kind byte, _ [][]byte) []byte {
 	n, ok := resp.ParseInt(bytes.TrimRight(raw[1:], "\r\n"))
 	if kind != ':' || !ok {
 		return raw
 	}
-	n += int64(len(lockcmd.Specs))
-	if _, known, err := resp.Elements(q.before); err == nil && len(known) == len(lockcmd.Specs) {
-		for _, entry := range known {
-			if entry[0] == '*' && !bytes.HasPrefix(entry, []byte("*-1")) {
-				n--
-			}
-		}
+	_, known, err := resp.Elements(q.before)
+	if err != nil || len(known) != 1 || known[0][0] != '*' || bytes.HasPrefix(known[0], []byte("*-1")) {
+		n += int64(len(lockcmd.Specs))
 	}
 	return q.encode(func(e *resp.Encoder) { e.Int(int(n)) })
 }

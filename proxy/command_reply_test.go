@@ -39,11 +39,11 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 		{"COMMAND GETKEYSANDFLAGS LOCK a 1", "-ERR Unknown subcommand", "-ERR Unknown subcommand"},
 		{"COMMAND GETKEYS LOCK a 1", "-ERR Invalid command specified\r\n", "*1\r\n$1\r\na\r\n"},
 		{"COMMAND GETKEYS LOCK a 1", "*1\r\n$1\r\nx\r\n", "*1\r\n$1\r\nx\r\n"},
-		{"COMMAND COUNT", ":200\r\n", ":208\r\n"},
+		{"COMMAND COUNT", ":200\r\n", ":210\r\n"},
 		{"COMMAND COUNT", "+what\r\n", "+what\r\n"},
-		{"COMMAND LIST", "*2\r\n$4\r\nLOCK\r\n$3\r\nget\r\n", "*9\r\n$3\r\nget\r\n$4\r\nlock\r\n" +
-			"$6\r\nunlock\r\n$6\r\nrelock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n$7\r\nlocktop\r\n" +
-			"$7\r\nlocklog\r\n$5\r\nfence\r\n"},
+		{"COMMAND LIST", "*2\r\n$4\r\nLOCK\r\n$3\r\nget\r\n", "*11\r\n$3\r\nget\r\n$4\r\nlock\r\n" +
+			"$7\r\nlockall\r\n$9\r\nunlockall\r\n$6\r\nunlock\r\n$6\r\nrelock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n" +
+			"$7\r\nlocktop\r\n$7\r\nlocklog\r\n$5\r\nfence\r\n"},
 	} {
 		q := newCommandQuery(words(c.request), 2)
 		if q == nil {
@@ -52,10 +52,27 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 			t.Errorf("%s after %q:\n got %q\nwant %q", c.request, c.reply, got, c.want)
 		}
 	}
+	bare := "*3\r\n" + old + strings.Replace(old, "$3\r\nget", "$4\r\nlock", 1) +
+		strings.Replace(old, "get", "set", 1)
+	for request, want := range map[string]string{
+		"COMMAND COUNT":                     ":12\r\n",
+		"COMMAND LIST FILTERBY PATTERN *x*": "-ERR COMMAND LIST has no FILTERBY on this store\r\n",
+		"COMMAND GETKEYS LOCK a 1":          "*1\r\n$1\r\na\r\n",
+		"COMMAND GETKEYS LOCKSCAN 0":        string(errNoKeyArgs),
+		"COMMAND GETKEYS FENCE a 1 MSET b 1 c 2": "*3\r\n$1\r\na\r\n$1\r\nb\r\n" +
+			"$1\r\nc\r\n",
+		"COMMAND GETKEYS FENCE a 1 PING": "*1\r\n$1\r\na\r\n",
+		"COMMAND GETKEYSANDFLAGS UNLOCK a 1": "*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n" +
+			"+access\r\n+delete\r\n",
+	} {
+		if got := newCommandQuery(words(request), 2).answer([]byte(bare)); string(got) != want {
+			t.Errorf("%s without subcommands: %q, want %q", request, got, want)
+		}
+	}
 	all := newCommandQuery(words("COMMAND"), 2).answer([]byte("*1\r\n" + old))
 	_, elems, err := resp.Elements(all)
-	if err != nil || len(elems) != 9 || string(elems[0]) != old ||
-		!strings.HasPrefix(string(elems[8]), "*6\r\n$5\r\nfence\r\n") {
+	if err != nil || len(elems) != 11 || string(elems[0]) != old ||
+		!strings.HasPrefix(string(elems[10]), "*6\r\n$5\r\nfence\r\n") {
 		t.Errorf("COMMAND: %q, %v", all, err)
 	}
 }
@@ -63,7 +80,7 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 // An upstream that doesn't know COMMAND DOCS, or answers it as COMMAND, doesn't keep redis-cli from
 // hinting the lock commands and all others.
 func TestDocsWhereTheUpstreamHasNone(t *testing.T) {
-	for _, reply := range []string{"-ERR Unknown subcommand\r\n", "*1\r\n*1\r\n$3\r\nget\r\n"} {
+	for _, reply := range []string{"-ERR Unknown subcommand\r\n", "*1\r\n*3\r\n$3\r\nget\r\n:2\r\n*0\r\n"} {
 		for _, c := range []struct {
 			request string
 			proto   int

@@ -12,14 +12,14 @@ type command struct {
 	*commands.Command
 	kind Kind // as what it is counted
 	lock *lockcmd.Spec
-	way  passthrough.Way // by what connection it may go
+	way  passthrough.Way // by what connection it can go
 	// inspect decides by the arguments, where these differ.
 	inspect func(r route, args [][]byte) route
 	// answer answers a request in the place of the upstream. done is false for those that it leaves
 	// to the upstream.
 	answer func(x *exchange, req resp.Request) (done bool)
 	// syncFirst is for WAIT and WAITAOF, see syncWrites.
-	syncFirst []string
+	syncFirst *syncing
 	// perNode is for what a client tells one node of a cluster about itself.
 	perNode bool
 	// endsLock says that it may end a lock at its keys, or at any.
@@ -40,8 +40,8 @@ func commandTable() []command {
 		"hello":        {inspect: inspectLogin},
 		"client|pause": {inspect: inspectPause},
 		"replconf":     {inspect: inspectReplconf},
-		"wait":         {syncFirst: []string{"WAIT", "0", "0"}},
-		"waitaof":      {syncFirst: []string{"WAITAOF", "0", "0", "0"}},
+		"wait":         {syncFirst: &syncing{[]string{"WAIT", "0", "0"}, publish}},
+		"waitaof":      {syncFirst: &syncing{[]string{"WAITAOF", "0", "0", "0"}, swap}},
 		"command":      {answer: answerCommand, kind: Introspects},
 		"info":         {answer: answerInfo},
 		"cluster":      {answer: answerCluster},
@@ -75,7 +75,7 @@ func commandTable() []command {
 	return t
 }
 
-// ways are by what connections commands may go, unless their arguments say otherwise; Home for all
+// ways are by what connections commands can go, unless their arguments say otherwise; Home for all
 // others.
 var ways = map[commands.Class]passthrough.Way{
 	commands.Shared: passthrough.Shared, commands.MayBlock: passthrough.Shared,
@@ -92,7 +92,7 @@ func (c *command) of(args [][]byte) *command {
 	return &table[c.For(args).ID]
 }
 
-// batchable reports whether every request of the command may go by a lane, and is relayed as it is,
+// batchable reports whether every request of the command can go by a lane, and is relayed as it is,
 // unless observesForeign or concernsSessions says otherwise.
 func (c *command) batchable() bool {
 	return c.way == passthrough.Shared && c.Effect == commands.NoEffect && !c.mustBeWhole() &&
@@ -110,7 +110,7 @@ func (c *command) mustBeWhole() bool {
 	return c.lock != nil || c.inspect != nil || c.answer != nil || c.varies
 }
 
-// fenceable reports whether a request may run within a transaction of the proxy's own: whether it
+// fenceable reports whether a request can run within a transaction of the proxy's own: whether it
 // neither blocks nor does anything to the connection, as far as is known.
 func fenceable(args [][]byte) bool {
 	cmd := lookup(args[0])

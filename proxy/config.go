@@ -44,8 +44,8 @@ type Config struct {
 	// MaxUnread bounds the temporary files with replies that clients don't read, all together,
 	// bytes; 0 is 1 GiB. A client for whose replies there is no room is closed.
 	MaxUnread int64
-	// Park is by how much the nil of a SET key value NX PX|EX may be delayed for a lock that was seen
-	// being taken, at keys that match ParkKeys, a pattern as KEYS takes it. 0 is not at all.
+	// Park is by how much the nil of a SET key value NX PX|EX can be delayed for a lock that was
+	// seen being taken, at keys that match ParkKeys, a pattern as KEYS takes it. 0 is not at all.
 	Park     time.Duration
 	ParkKeys string
 	// TLS is what clients are served with; nil is plain text.

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"strconv"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -9,20 +8,18 @@ import (
 	"lockproxy/passthrough"
 )
 
-// evalConfirmed is Eval that has replicas confirm: it sends WAIT right behind the script, on the
-// same connection, before the script's answer has come. The connection is the session's own, since
-// WAIT holds up whatever is behind it.
+// evalConfirmed is Eval that has the script confirmed: it sends WAIT or WAITAOF right behind it, on
+// the same connection, before the script's answer has come. The connection is the session's own,
+// since that holds up whatever is behind it.
 //
 // In a cluster it waits for the script's answer first: only then is it known which node has
 // written.
 func (s *lockSession) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
-	replicas := strconv.Itoa(c.Confirm.Min)
-	within := strconv.FormatInt(c.Confirm.Within.Milliseconds(), 10)
-	if s.server.cfg.Locks.Cluster {
-		wait := resp.AppendCommand(nil, lockcmd.WaitAtKey, c.Keys[0], replicas, within)
+	cluster := s.server.cfg.Locks.Cluster
+	wait := resp.AppendCommand(nil, c.ConfirmRequest(cluster)...)
+	if cluster {
 		return s.evalThenWait(c, wait)
 	}
-	wait := resp.AppendCommand(nil, "WAIT", replicas, within)
 	var confirmed *passthrough.Answer
 	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
 		if confirmed != nil {

@@ -10,7 +10,7 @@ import (
 	"lockproxy/passthrough"
 )
 
-// delays reports whether the nil with which Redis answers a request may be delayed (--park).
+// delays reports whether the nil with which Redis answers a request can be delayed (--park).
 func (d *dispatcher) delays(cmd *command, args [][]byte) bool {
 	cfg := &d.server.cfg
 	return cfg.Park > 0 && cmd.Foreign == foreign.Sets && foreign.SetsLock(args) &&
@@ -57,7 +57,7 @@ type lastDelay struct {
 
 const delayMemory = 500 * time.Millisecond
 
-// delayedSet is a SET of one session whose answer may be delayed.
+// delayedSet is a SET of one session whose answer can be delayed.
 type delayedSet struct {
 	*dispatcher
 	raw   []byte

@@ -144,7 +144,7 @@ func (d *dispatcher) stream(argc int) {
 	if cmd.Effect == commands.Hello {
 		expect.Proto = int(commands.ParseLogin(args).Proto)
 	}
-	expect.Replied = d.passing(cmd, args, nil)
+	expect.Replied = d.watchLockEnds(cmd, args, nil)
 	if d.skipped == nil && d.connected(passthrough.Home, expect.Effect) {
 		d.pipe.Relay(passthrough.Request{Raw: raw, Expect: expect, Piece: passthrough.First})
 	}
@@ -167,7 +167,7 @@ func (d *dispatcher) dispatch(req resp.Request) (more bool) {
 		return true
 	}
 	r := routeOf(cmd, req)
-	r.Replied = d.passing(cmd, req.Args, d.observeForeign(cmd, req.Args))
+	r.Replied = d.watchLockEnds(cmd, req.Args, d.observeForeign(cmd, req.Args))
 	if cmd.perNode && d.server.cfg.Upstream.IsCluster() {
 		// There is no node whose state it could change.
 		r.way, r.Effect = passthrough.Shared, commands.NoEffect
@@ -225,7 +225,7 @@ func (d *dispatcher) connected(way passthrough.Way, effect commands.Effect) bool
 
 // addLock begins a lock command together with those before it. If it concerns the lock of one of
 // them, these are answered first. It reports false, and doesn't begin the command, if that must be
-// run by itself: it may wait, or the state of the connection is not known to allow it. In an event
+// run by itself: it can wait, or the state of the connection is not known to allow it. In an event
 // loop, where it is not nil, it reports false too if others must be answered first.
 func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 	if len(req.Args) == 0 || d.streaming {
@@ -236,7 +236,9 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 		d.client.drains() {
 		return false
 	}
-	if len(d.begun) == maxLockBatch || !d.begun.asked() || d.begun.concerns(req.Args[1]) {
+	// In a cluster the answers come from several nodes: a goroutine passes on each as it comes.
+	apart := it != nil && len(d.begun) > 0 && d.server.cfg.Upstream.IsCluster()
+	if len(d.begun) == maxLockBatch || !d.begun.asked() || d.begun.concerns(req.Args[1]) || apart {
 		if it != nil {
 			return false
 		}

@@ -6,7 +6,8 @@
 //	listener, redcon   accept                                    accept.go
 //	client             PROXY header, TLS                         handshake.go
 //	input              bytes that have been read, framed         input.go
-//	dispatcher         a row of the table for each command       dispatch.go, commands.go, routes.go
+//	dispatcher         a row of the table for each command       dispatch.go, commands.go,
+//	                                                             routes.go
 //	  plain requests     gathered, passed on as one              batch.go
 //	  lock commands      run here: package lockcmd               lock.go, lock_batch.go
 //	  a few others       answered, completed from the upstream   *_reply.go

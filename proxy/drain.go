@@ -20,7 +20,7 @@ func idleDrain(deadline time.Time, bounded bool) time.Duration {
 }
 
 // drain makes the session end when it may. One whose client sends nothing may from idle on. Any
-// goroutine may call it.
+// goroutine can call it.
 func (s *session) drain(idle time.Time) {
 	s.idleEnd = idle
 	if s.client.setPhase(draining) == handshaking {

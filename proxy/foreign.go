@@ -3,6 +3,8 @@ package proxy
 // Requests of clients that do not know LOCK, as far as they concern locks.
 
 import (
+	"slices"
+
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/resp"
 )
@@ -16,9 +18,10 @@ func (d *dispatcher) observesForeign(cmd *command, args [][]byte) bool {
 	case foreign.Sets:
 		return foreign.MaySetNX(args)
 	case foreign.Deletes, foreign.Expires:
-		return len(args) > 1 && d.server.locks.MayConcern(args[1:])
+		return slices.ContainsFunc(args[1:], d.server.locks.MayConcern)
 	case foreign.Runs:
-		return d.server.locks.TakesForeign(args) || d.server.locks.WatchesForeign()
+		return d.server.locks.TakesForeign(args) ||
+			d.server.locks.WatchesForeign() && cmd.Keys.Match(args, d.server.locks.MayConcern)
 	case foreign.Replaces:
 		return d.server.locks.Waiting()
 	}

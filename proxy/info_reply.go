@@ -134,6 +134,7 @@ func (st Stats) section() string {
 	c := st.Locks
 	line("locks_held", c.Holding)
 	line("locks_acquired", c.Acquired)
+	line("locks_acquired_shared", c.Shared)
 	line("locks_renewed", c.Renewed)
 	line("locks_refused", c.Held+c.Overtime)
 	line("locks_unlocked", c.Unlocked)
@@ -145,6 +146,7 @@ func (st Stats) section() string {
 	line("lock_waiters", c.Waiters)
 	line("lock_waits_abandoned", c.Gone)
 	line("lock_handoffs", c.HandedOver)
+	line("lock_deadlocks", c.Deadlocks)
 	line("fences_refused", c.Fenced)
 	return b.String()
 }

@@ -88,7 +88,7 @@ func (in *input) hasUnread() bool {
 	return n > 0 && err == nil
 }
 
-// reserve reports whether the buffer may have size bytes, and accounts for them if so. It may
+// reserve reports whether the buffer can have size bytes, and accounts for them if so. It may
 // always become smaller.
 func (in *input) reserve(size int) bool {
 	over := int64(max(0, size-freeBuf))

@@ -78,7 +78,7 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 
 // timed runs a lock command and tells the Observer how long it took.
 func (l *locker) timed(spec *lockcmd.Spec, args [][]byte) lockcmd.Reply {
-	l.client.publish()           // it may take long
+	l.client.publish()           // it can take long
 	defer l.client.guard.Start() // it may have acquired a session lock
 	began, waits := time.Now(), spec.Waits(args)
 	reply := l.server.locks.Run(l.command(), spec, &l.lockSession, args)

@@ -57,12 +57,12 @@ func (b lockBatch) concerns(key []byte) bool {
 // startLock begins a lock command and asks the upstream, if one request does for that; in an event
 // loop only if it need not wait for that. it is nil outside one.
 func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte, it *eventloop.Iteration) {
-	l.client.publish() // it may take long
+	l.client.publish() // it can take long
 	state, _ := l.pipe.State()
 	l.identity = state.Identity
 	one := batchedLock{spec: spec, began: time.Now()}
 	one.Step, _ = l.server.locks.Begin(spec, &l.lockSession, args) // it is one that asks once
-	if c := one.Call; c != nil && c.Confirm.Min == 0 {
+	if c := one.Call; c != nil && !c.Confirm.Needed() {
 		ask := &passthrough.Call{
 			SHA: c.Script.SHA, Name: c.Script.Name, Keys: c.Keys[:], Args: c.Args[:]}
 		if it != nil {

@@ -24,7 +24,7 @@ type lockSession struct {
 // Eval runs a script as this session's client: on its connection, and so as its user, on its
 // database and in its order.
 func (s *lockSession) Eval(c *lockcmd.Call) (a lockcmd.Answer, err error) {
-	if c.Confirm.Min > 0 {
+	if c.Confirm.Needed() {
 		return s.evalConfirmed(c)
 	}
 	a.Value, err = s.evaluate(s.askNow, c)
@@ -67,8 +67,8 @@ func (s *lockSession) load(script *lockcmd.Script) {
 
 // scriptRequest is valid until the next is made.
 func (s *lockSession) scriptRequest(name, script string, c *lockcmd.Call) []byte {
-	words := append(s.words[:0], name, script, strconv.Itoa(len(c.Keys)))
-	words = append(append(words, c.Keys[:]...), c.Args[:]...)
+	words := append(s.words[:0], name, script, strconv.Itoa(len(c.Keys)+len(c.More)))
+	words = append(append(append(words, c.Keys[:]...), c.More...), c.Args[:]...)
 	raw := resp.AppendCommand(s.request[:0], words...)
 	clear(words) // they would keep the key
 	s.words = words

@@ -53,7 +53,7 @@ type Observer interface {
 // sampleEvery is which of a session's reads are timed: the clock costs too.
 const sampleEvery = 64
 
-// traffic is what a session has carried. The session and its Pipe add to it; anybody may read it.
+// traffic is what a session has carried. The session and its Pipe add to it; anybody can read it.
 type traffic struct {
 	commands [maxKinds]atomic.Uint64
 	in, out  atomic.Uint64

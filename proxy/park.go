@@ -74,7 +74,7 @@ func (s *session) Answered(it *eventloop.Iteration) {
 }
 
 // relayInPlace relays all requests in the buffer, as handle does, if they need no waiting; the last
-// may be incomplete. What it does not relay stays in the buffer as it was.
+// can be incomplete. What it does not relay stays in the buffer as it was.
 func (d *dispatcher) relayInPlace(it *eventloop.Iteration) bool {
 	relayed := d.tryRelayAll(it)
 	sent := d.pipe.TryFlush(it)
@@ -108,7 +108,7 @@ func (d *dispatcher) tryRelayAll(it *eventloop.Iteration) bool {
 	if d.batch.requests == maxBatch || d.end == len(d.buf) || !d.tryRelayBatch(it) {
 		return false
 	}
-	d.start, d.end = 0, copy(d.buf, d.buf[d.start:d.end])
+	d.compact()
 	return true
 }
 

@@ -15,7 +15,7 @@ const (
 	closed   // the client has been sent the end of the connection, for another reason
 )
 
-// phases is a session's phase. Any goroutine may read and change it; only the session's own makes
+// phases is a session's phase. Any goroutine can read and change it; only the session's own makes
 // it locking or corked.
 type phases struct{ now atomic.Int32 }
 

@@ -66,11 +66,13 @@ func encodeError(name string, err error) []byte {
 		server   lockcmd.ServerError
 		fenced   lockcmd.FencedError
 		missing  lockcmd.NoReplicasError
+		deadlock lockcmd.DeadlockError
 		protocol *resp.ProtocolError
 	)
 	text := err.Error()
 	switch {
-	case errors.As(err, &usage), errors.As(err, &fenced), errors.As(err, &missing):
+	case errors.As(err, &usage), errors.As(err, &fenced), errors.As(err, &missing),
+		errors.As(err, &deadlock):
 	case errors.As(err, &server):
 		text = serverErrorText(name, text)
 	case errors.As(err, &protocol):

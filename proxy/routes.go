@@ -25,7 +25,7 @@ func (r route) request() passthrough.Request {
 	return passthrough.Request{Raw: r.raw, Way: r.way, Expect: r.Expect, SyncsWrites: r.syncsWrites}
 }
 
-// maxShared is how long a request may be that goes by a connection that others use too, bytes.
+// maxShared is how long a request can be that goes by a connection that others use too, bytes.
 const maxShared = 64 << 10
 
 // routeOf decides it by the table. It is pure: no I/O.
@@ -50,7 +50,7 @@ func routeOf(cmd *command, req resp.Request) route {
 	if cmd.inspect != nil {
 		r = cmd.inspect(r, req.Args)
 	}
-	// A request must never make the upstream close a lane. The upstream's limits may be lower than
+	// A request must never make the upstream close a lane. The upstream's limits can be lower than
 	// usual, but not lower than this.
 	if len(r.raw) > maxShared {
 		r.way = passthrough.Home
@@ -112,7 +112,7 @@ func inspectPause(r route, args [][]byte) route {
 var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
 
 // inspectRead is for XREAD and XREADGROUP, which block if they say so. It doesn't matter where they
-// say it: a group, a consumer and a stream may have any name, also BLOCK, and one that goes by the
+// say it: a group, a consumer and a stream can have any name, also BLOCK, and one that goes by the
 // home for nothing is better than one that a lane waits for.
 func inspectRead(r route, args [][]byte) route {
 	for _, arg := range args[1:] {

@@ -37,7 +37,7 @@ type Server struct {
 	prober    *redis.Client  // by which Ready asks; connects when it is needed
 	nextConn  atomic.Uint64
 	counters  counters
-	buffers   bufferQuota // what sessions may hold of unfinished requests
+	buffers   bufferQuota // what sessions can hold of unfinished requests
 }
 
 // New returns a Server that is not listening yet.

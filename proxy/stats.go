@@ -80,6 +80,9 @@ func (c *counters) connected(err error) (changed bool) {
 	return c.down.Swap(err != nil) != (err != nil)
 }
 
+// ID names this proxy among all, as lock records do.
+func (s *Server) ID() string { return s.id }
+
 // Stats returns the present figures. It costs a little for each client.
 func (s *Server) Stats() Stats {
 	up := s.cfg.Upstream

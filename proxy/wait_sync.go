@@ -10,20 +10,36 @@ import (
 	"lockproxy/passthrough"
 )
 
-// syncChannel is a channel without subscribers, for an empty message: see syncWrites.
-const syncChannel = "lockproxy:wait"
+// syncing is what is sent before WAIT or WAITAOF: see syncWrites.
+type syncing struct {
+	prelude []string // does nothing
+	counted []string // does nothing either, and is passed on: to replicas, or to the disk too
+}
+
+// PUBLISH is passed on to replicas alone. To SWAPDB fewer users have the right.
+var (
+	publish = []string{"PUBLISH", "lockproxy:wait", ""} // a channel without subscribers
+	swap    = []string{"SWAPDB", "0", "0"}
+)
 
 var errWritesUnknown = errors.New("a connection to the upstream was lost since this client " +
 	"wrote: what its writes have become is unknown")
 
+const (
+	countedShared = " to have the upstream count what this client has written by connections that " +
+		"it shares"
+	errCannotSync = lockcmd.UsageError("ERR lockproxy can do nothing" + countedShared + ", in a " +
+		"cluster of Redis 7.2 or later: run it with --upstream-mode dedicated")
+)
+
 // syncWrites prepares the home for WAIT or WAITAOF, which count what their own connection has
 // written: the home shall count as one that has written what the client wrote by lanes. Up to Redis
-// 7.0 any command that runs on it does that, so prelude is sent. Later versions ask whether the
-// connection's last command was passed on to replicas, as every published message is.
+// 7.0 any command that runs on it does that, so the prelude is sent. Later versions ask whether the
+// connection's last command was passed on. In a cluster nothing is that writes nothing.
 //
 // done says that the home is pinned and up to date. After errWritesUnknown the session must end, as
 // it would have when it lost the connection on which it wrote. Any other error is the answer.
-func (x *exchange) syncWrites(prelude []string) (done bool, err error) {
+func (x *exchange) syncWrites(first *syncing) (done bool, err error) {
 	if x.connect(passthrough.Home) != nil {
 		return false, nil
 	}
@@ -37,22 +53,25 @@ func (x *exchange) syncWrites(prelude []string) (done bool, err error) {
 		return false, errWritesUnknown
 	}
 	x.pipe.Pin(passthrough.Pinned)
-	x.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, prelude...), Discarded: true})
-	if x.server.cfg.Upstream.IsCluster() {
-		return true, nil
-	}
-	published, err := x.ask(resp.AppendCommand(nil, "PUBLISH", syncChannel, "")).Value()
-	if err != nil || !published.IsError() {
-		return err == nil, nil // what comes next meets the same error
+	x.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, first.prelude...), Discarded: true})
+	cluster, refused := x.server.cfg.Upstream.IsCluster(), errCannotSync
+	if !cluster {
+		counted, err := x.ask(resp.AppendCommand(nil, first.counted...)).Value()
+		if err != nil || !counted.IsError() {
+			return err == nil, nil // what comes next meets the same error
+		}
+		refused = lockcmd.UsageError("NOPERM lockproxy would have to " +
+			strings.TrimSpace(strings.Join(first.counted, " ")) + countedShared + ": it said: " +
+			string(counted.Text) + ". Allow that, or run lockproxy with --upstream-mode dedicated")
 	}
 	hello, err := x.ask(resp.AppendCommand(nil, "HELLO")).Value()
-	if err != nil || anyCommandSyncs(hello) {
+	switch {
+	case err != nil && cluster:
+		return false, err // it was one node's
+	case err != nil || anyCommandSyncs(hello):
 		return err == nil, nil
 	}
-	return false, lockcmd.UsageError("NOPERM lockproxy would have to PUBLISH to " + syncChannel +
-		" to have the upstream count what this client has written by connections that it shares: " +
-		"it said: " + string(published.Text) +
-		". Allow that, or run lockproxy with --upstream-mode dedicated")
+	return false, refused
 }
 
 // anyCommandSyncs reports whether HELLO's answer is of a server where WAIT after any command counts

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -14,12 +16,16 @@ import (
 
 // AdminOptions are the flags by which the proxy lets itself be watched.
 type AdminOptions struct {
-	Admin          string        `group:"Watching" placeholder:"ADDRESS" help:"Serve /healthz, /readyz, /metrics and a live page at this host:port, with plain HTTP. Who reaches it sees the names of locks and their holders (default: not at all)."`
-	AdminToken     string        `group:"Watching" placeholder:"TOKEN" help:"Who logs in on the live page with this may release locks there; better given as LOCKPROXY_ADMIN_TOKEN. At least 16 characters (default: nobody may)."`
-	AdminTokenFile filled        `group:"Watching" placeholder:"FILE" help:"A file that holds --admin-token, such as a mounted secret."`
-	AdminPprof     bool          `advanced:"" group:"Watching" help:"Serve Go's profiles at --admin, below /debug/pprof/."`
-	LockHistory    size          `advanced:"" group:"Watching" default:"16mb" placeholder:"SIZE" help:"Memory for what happened to locks within the last hour; 0 keeps nothing (default ${default})."`
-	SlowWait       time.Duration `group:"Watching" default:"0" placeholder:"DURATION" help:"Log a line when a client has waited so long for a lock, with its holder; at most ten a second (default: none)."`
+	Admin          string        `placeholder:"ADDRESS"`
+	AdminToken     string        `placeholder:"TOKEN"`
+	AdminTokenFile string        `placeholder:"FILE"`
+	AdminPprof     bool          `advanced:""`
+	AdminPeers     string        `advanced:"" placeholder:"URL,..."`
+	LockHistory    size          `advanced:"" default:"16mb" range:"0 to 1024gb"`
+	MetricShapes   int           `advanced:"" default:"20" range:"0 to 1000"`
+	SlowWait       time.Duration `default:"0" range:"0s to 24h"`
+
+	peers []*url.URL // of AdminPeers
 }
 
 // minAdminToken is how long a token must be not to be guessed.
@@ -27,15 +33,32 @@ const minAdminToken = 16
 
 func (o *AdminOptions) check() error {
 	switch {
-	case o.LockHistory < 0 || o.LockHistory > 1<<40:
-		return fmt.Errorf("--lock-history is %d: want 0 to 1tb", o.LockHistory)
-	case o.SlowWait < 0:
-		return fmt.Errorf("--slow-wait is %v: want a time, or 0 for none", o.SlowWait)
+	case o.Admin != "" && !isListenAddr(o.Admin):
+		return fmt.Errorf("--admin %s: want host:port with a port up to 65535, as in "+
+			"127.0.0.1:6390", o.Admin)
+	case o.Admin == "" && o.AdminPeers != "":
+		return errors.New("--admin-peers needs --admin: name its address")
 	case o.Admin == "" && (o.AdminToken != "" || o.AdminPprof):
-		return errors.New("--admin-token and --admin-pprof need --admin")
+		return errors.New("--admin-token and --admin-pprof need --admin: name its address")
 	case o.AdminToken != "" && len(o.AdminToken) < minAdminToken:
 		return fmt.Errorf("--admin-token is too short: want at least %d characters, for example "+
 			"from openssl rand -hex 16", minAdminToken)
+	}
+	return o.parsePeers()
+}
+
+func (o *AdminOptions) parsePeers() error {
+	for text := range strings.SplitSeq(o.AdminPeers, ",") {
+		if text == "" {
+			continue
+		}
+		peer, err := url.Parse(strings.TrimSpace(text))
+		if err != nil || peer.Scheme != "http" && peer.Scheme != "https" || peer.Host == "" ||
+			peer.User != nil {
+			return errors.New("--admin-peers: want URLs such as http://proxy-2:6390/, with " +
+				"commas between them and no passwords")
+		}
+		o.peers = append(o.peers, peer)
 	}
 	return nil
 }
@@ -71,13 +94,14 @@ func (o *AdminOptions) prepare(cfg *proxy.Config, old *parent) (*watching, error
 
 // start serves until stop is called, which returns when all has ended. It goes on while the proxy
 // shuts down, so that /readyz tells of it.
-func (w *watching) start(server *proxy.Server, log hclog.Logger) (stop func()) {
+func (w *watching) start(server *proxy.Server, name string, log hclog.Logger) (stop func()) {
 	if w.ln == nil {
 		return func() {}
 	}
 	pages := admin.New(admin.Config{
-		Proxy: server, Metrics: w.metrics, Token: w.options.AdminToken, Pprof: w.options.AdminPprof,
-		Logger: log.Named("admin"),
+		Proxy: server, Metrics: w.metrics, Name: name, Peers: w.options.peers,
+		Token: w.options.AdminToken, Pprof: w.options.AdminPprof,
+		MetricShapes: w.options.MetricShapes, Logger: log.Named("admin"),
 	})
 	if !isLoopback(w.ln.Addr()) {
 		log.Warn("everybody who reaches the admin address sees the names of locks and their "+

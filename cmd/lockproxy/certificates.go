@@ -87,13 +87,13 @@ func (c *certificates) forUpstream(opts *options) (cfg *tls.Config, err error) {
 		cfg.ServerName = opts.UpstreamServerName
 	}
 	if opts.UpstreamCert != "" {
-		if cfg.Certificates, err = pair("upstream", opts.UpstreamCert,
+		if cfg.Certificates, err = pair("upstream-tls", opts.UpstreamCert,
 			opts.UpstreamKey); err != nil {
 			return nil, err
 		}
 	}
 	if opts.UpstreamCA != "" {
-		cfg.RootCAs, err = authorities("upstream-ca", opts.UpstreamCA)
+		cfg.RootCAs, err = authorities("upstream-tls-ca", opts.UpstreamCA)
 	}
 	return cfg, err
 }

@@ -125,9 +125,9 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 func TestUpstreamCertificatesAreReadAgain(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	pair, other := ca.Issue(t, "first"), ca.Issue(t, "second")
-	opts, _, err := parseOptions(strings.Fields("--upstream rediss://h --upstream-ca "+ca.File+
-		" --upstream-cert "+pair.CertFile+" --upstream-key "+pair.KeyFile+
-		" --upstream-server-name redis.test"), &bytes.Buffer{})
+	opts, _, err := parseOptions(strings.Fields("--upstream rediss://h --upstream-tls-ca "+ca.File+
+		" --upstream-tls-cert "+pair.CertFile+" --upstream-tls-key "+pair.KeyFile+
+		" --upstream-tls-server-name redis.test"), &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}

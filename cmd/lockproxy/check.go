@@ -16,8 +16,8 @@ import (
 type checkCommand struct {
 	options
 
-	Lock string `group:"Checking" env:"-" placeholder:"NAME" help:"A lock's name, to see whether the user's key patterns cover it."`
-	JSON bool   `name:"json" group:"Checking" env:"-" help:"Print one JSON object."`
+	Lock string `group:"Checking" env:"-" placeholder:"NAME"`
+	JSON bool   `name:"json" group:"Checking" env:"-"`
 }
 
 // Help is printed below the command's help line.

@@ -37,9 +37,20 @@ var rights = []right{
 	{"exists", locking, levelFail, []any{"EXISTS", probeKey}},
 	{"set", locking, levelFail, []any{"SET", probeKey, "", "XX"}}, // XX: only if it were there
 	{"del", locking, levelFail, []any{"DEL", probeKey}},
+	{"zrange", sharing, levelWarn, []any{"ZRANGE", probeKey, "0", "0"}},
+	{"zrangebyscore", sharing, levelWarn, []any{"ZRANGEBYSCORE", probeKey, "0", "0"}},
+	{"zrevrange", sharing, levelWarn, []any{"ZREVRANGE", probeKey, "0", "0"}},
+	{"zscore", sharing, levelWarn, []any{"ZSCORE", probeKey, ""}},
+	{"zcount", sharing, levelWarn, []any{"ZCOUNT", probeKey, "0", "0"}},
+	{"zadd", sharing, levelWarn, []any{"ZADD", probeKey, "XX", "0", ""}},
+	{"zrem", sharing, levelWarn, []any{"ZREM", probeKey, ""}},
+	{"zremrangebyscore", sharing, levelWarn, []any{"ZREMRANGEBYSCORE", probeKey, "0", "0"}},
+	{"pexpire", sharing, levelWarn, []any{"PEXPIRE", probeKey, "1"}},
 	{"pttl", []string{"LOCK where another client's lock is at the key"}, levelWarn,
 		[]any{"PTTL", probeKey}},
 	{"wait", []string{"LOCK with --min-replicas"}, levelFail, []any{"WAIT", "0", "1"}},
+	{"waitaof", []string{"LOCK with --require-fsync (Redis 7.2)"}, levelFail,
+		[]any{"WAITAOF", "1", "0", "1"}}, // an error without appendonly
 	{"publish", []string{"waking waiters at other proxies at once"}, levelWarn,
 		[]any{"PUBLISH", wakeChannel, ""}},
 	{"subscribe", []string{"being woken at once by other proxies"}, levelWarn, nil},
@@ -58,6 +69,7 @@ var rights = []right{
 
 var (
 	locking = []string{"LOCK", "UNLOCK", "RELOCK", "LOCKINFO"}
+	sharing = []string{"LOCK SHARED", "LOCK LIMIT"}
 	fencing = []string{"FENCE"}
 )
 
@@ -70,7 +82,7 @@ func (c *checkCommand) lookAtRights(
 	if key == "" {
 		key = "lockproxy-check"
 	}
-	var missing []right
+	var missing, unknown []right
 	uncovered, channel := false, false
 	for _, r := range rights {
 		if !c.needs(r) {
@@ -83,12 +95,17 @@ func (c *checkCommand) lookAtRights(
 		var said redis.Error
 		switch text := err.Error(); {
 		case !errors.As(err, &said):
-			found.add(levelFail, "rights", "could not be looked at: %v", err)
+			found.add(levelFail, "rights", "%s could not be tried: %v", strings.ToUpper(r.command),
+				err)
 			return
 		case strings.HasPrefix(text, "ERR unknown command"):
-			found.add(r.level, "commands", "the server has no %s, which %s needs: it must be a "+
-				"Redis or Valkey with scripts and all of these commands",
-				strings.ToUpper(r.command), strings.Join(r.needs, ", "))
+			unknown = append(unknown, r)
+		case r.command == "eval" && !strings.Contains(text, "NOPERM"):
+			found.add(levelFail, "scripts", "EVAL answers %q: each lock command is a script, so "+
+				"the server must be a Redis or Valkey that runs them", text)
+		case r.command == "waitaof" && !strings.Contains(text, "NOPERM"):
+			found.add(levelFail, "persistence", "WAITAOF answers %q: with --require-fsync every "+
+				"LOCK would be answered NOREPLICAS; set appendonly yes", text)
 		case !strings.Contains(text, "NOPERM"): // EXEC says EXECABORT, and that within it
 		case strings.Contains(text, "channel"):
 			channel = true
@@ -98,14 +115,42 @@ func (c *checkCommand) lookAtRights(
 			uncovered = true
 		}
 	}
+	for _, l := range lacks(unknown) {
+		found.add(l.level, "commands", "the server has no %s, for %s: it must be a Redis or "+
+			"Valkey with scripts and all of these commands",
+			strings.ToUpper(strings.Join(l.commands, ", ")), l.what)
+	}
 	c.report(missing, uncovered, channel, found)
+}
+
+// lack is what is missing for one purpose.
+type lack struct {
+	what     string
+	commands []string
+	level    string
+}
+
+// lacks puts what is missing together by what it is for.
+func lacks(missing []right) (list []lack) {
+	for _, r := range missing {
+		what := strings.Join(r.needs, ", ")
+		at := slices.IndexFunc(list, func(l lack) bool { return l.what == what })
+		if at < 0 {
+			at = len(list)
+			list = append(list, lack{what: what, level: r.level})
+		}
+		list[at].commands = append(list[at].commands, r.command)
+	}
+	return list
 }
 
 // needs reports whether a right is one that this upstream and these flags make necessary.
 func (c *checkCommand) needs(r right) bool {
 	switch r.command {
 	case "wait":
-		return c.MinReplicas > 0
+		return c.MinReplicas > 0 && !c.RequireFsync
+	case "waitaof":
+		return c.RequireFsync
 	case "publish", "subscribe", "client|tracking":
 		return !c.upstream.IsCluster()
 	case "spublish", "ssubscribe":
@@ -148,19 +193,9 @@ func (c *checkCommand) report(missing []right, uncovered, channel bool, found *f
 	if user == "" {
 		user = "default"
 	}
-	var groups []string // what can't be done, in order, with what is missing for it
-	lacks, levels := map[string][]string{}, map[string]string{}
-	for _, r := range missing {
-		what := strings.Join(r.needs, ", ")
-		if lacks[what] == nil {
-			groups = append(groups, what)
-		}
-		lacks[what] = append(lacks[what], "+"+r.command)
-		levels[what] = r.level
-	}
-	for _, what := range groups {
-		found.add(levels[what], "rights", "user %s lacks %s, for %s", user,
-			strings.Join(lacks[what], " "), what)
+	for _, l := range lacks(missing) {
+		found.add(l.level, "rights", "user %s lacks +%s, for %s", user,
+			strings.Join(l.commands, " +"), l.what)
 	}
 	if channel {
 		found.add(levelWarn, "rights", "user %s lacks &lockproxy:wake:*: a lock released through "+
@@ -173,7 +208,7 @@ func (c *checkCommand) report(missing []right, uncovered, channel bool, found *f
 	case uncovered:
 		found.add(levelPass, "rights", "user %s is confined to some keys: name a lock with "+
 			"--lock to see whether they cover it", user)
-	case len(missing) == 0 && !channel:
+	case len(missing) == 0 && !channel && found.ok():
 		found.add(levelPass, "rights", "user %s may do all that the lock commands need", user)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/testredis"
 )
@@ -77,8 +79,8 @@ func TestCheckTellsOfTheUpstream(t *testing.T) {
 		{"a cluster", []string{"--cluster-enabled", "yes"}, 0,
 			[]string{"WARN role it is a node of a cluster"}},
 		{"without scripts", []string{"--rename-command", "EVAL", "", "--rename-command", "EVALSHA",
-			""}, 1, []string{"FAIL commands the server has no EVAL, which LOCK, UNLOCK, RELOCK, " +
-			"LOCKINFO needs", "FAIL commands the server has no EVALSHA"}},
+			""}, 1, []string{"FAIL commands the server has no EVAL, EVALSHA, for LOCK, UNLOCK, " +
+			"RELOCK, LOCKINFO: it must be a Redis or Valkey with scripts"}},
 		{"wants a login", []string{"--requirepass", secret}, 0,
 			[]string{"PASS upstream", "WARN rights put a locking user's login into --upstream"}},
 	} {
@@ -150,7 +152,11 @@ func TestCheckNamesMissingRights(t *testing.T) {
 	url := "redis://app:" + secret + "@" + server.Addr()
 	all := []any{"on", ">" + secret, "~app:*", "resetchannels", "&lockproxy:wake:*", "+info",
 		"+config|get"}
-	for _, r := range rights {
+	tried := slices.DeleteFunc(slices.Clone(rights), func(r right) bool {
+		return r.command == "spublish" || r.command == "ssubscribe" || // a cluster's
+			r.command == "waitaof" && !server.KnowsWaitaof()
+	})
+	for _, r := range tried {
 		all = append(all, "+"+r.command)
 	}
 	acl(all...)
@@ -159,10 +165,7 @@ func TestCheckNamesMissingRights(t *testing.T) {
 	wantLines(t, check(t, 0, "--upstream", url), "PASS rights user app is confined to some keys")
 	wantLines(t, check(t, 1, "--upstream", url, "--lock", "other"),
 		`FAIL rights user app lacks a key pattern that covers every name beginning with "other"`)
-	for _, r := range rights {
-		if r.command == "spublish" || r.command == "ssubscribe" {
-			continue // a cluster's
-		}
+	for _, r := range tried {
 		acl("-" + r.command)
 		status := 0
 		if r.level == levelFail {
@@ -172,8 +175,11 @@ func TestCheckNamesMissingRights(t *testing.T) {
 		// well.
 		args, line := []string{"--upstream", url, "--lock", "app:x"}, r.level+
 			" rights user app lacks +"+r.command+", for "
-		if r.command == "wait" {
+		switch r.command {
+		case "wait":
 			args = append(args, "--min-replicas", "1")
+		case "waitaof":
+			args = append(args, "--require-fsync")
 		}
 		printed := check(t, status, args...)
 		wantLines(t, printed, line)
@@ -260,5 +266,38 @@ func TestCheckJudgesClocks(t *testing.T) {
 		if got := f[0].Level + " " + f[0].Text; !strings.HasPrefix(got, c.want) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
+	}
+}
+
+// A server that speaks Redis's protocol, but runs no scripts: there are such.
+func TestCheckFailsWithoutScripts(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go redcon.Serve(ln, func(conn redcon.Conn, cmd redcon.Command) { // ends with the listener
+		switch strings.ToUpper(string(cmd.Args[0])) {
+		case "PING":
+			conn.WriteString("PONG")
+		case "EVAL", "EVALSHA":
+			conn.WriteError("ERR scripts are switched off here")
+		default:
+			conn.WriteError("ERR unknown command")
+		}
+	}, nil, nil)
+	printed := check(t, 1, "--upstream", "redis://"+ln.Addr().String())
+	wantLines(t, printed, `FAIL scripts EVAL answers "ERR scripts are switched off here": each lock`,
+		"FAIL commands the server has no TIME, MGET, EXISTS, SET, DEL, for LOCK, UNLOCK")
+	if strings.Contains(printed, "may do all") {
+		t.Errorf("it passes the user's rights:\n%s", printed)
+	}
+}
+
+func TestCheckKnowsValkeysMode(t *testing.T) {
+	var found findings
+	lookAtVersion(map[string]string{"redis_version": "7.2.4", "server_mode": "cluster"}, &found)
+	if len(found) != 1 || found[0].Text != "Redis 7.2.4, cluster" {
+		t.Errorf("%+v", found)
 	}
 }

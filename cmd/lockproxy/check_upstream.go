@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -85,6 +86,11 @@ func parseInfo(text string) map[string]string {
 	return info
 }
 
+// mode is "standalone", "sentinel" or "cluster". Valkey has another name for it.
+func mode(info map[string]string) string {
+	return cmp.Or(info["redis_mode"], info["server_mode"])
+}
+
 // oldestRedis is the first release with what lockproxy needs.
 const oldestRedis = 6
 
@@ -96,7 +102,7 @@ func lookAtVersion(info map[string]string, found *findings) {
 			oldestRedis)
 		return
 	}
-	found.add(levelPass, "version", "Redis %s, %s", version, info["redis_mode"])
+	found.add(levelPass, "version", "Redis %s, %s", version, mode(info))
 }
 
 // lookAtRole looks whether this server is the one that may be written to.
@@ -114,7 +120,7 @@ func (c *checkCommand) lookAtRole(info map[string]string, found *findings) {
 		}
 		found.add(levelPass, "cluster", "%d masters serve all slots; what stands here of one "+
 			"server is about one of them", masters)
-	case info["redis_mode"] == "cluster":
+	case mode(info) == "cluster":
 		found.add(levelWarn, "role", "it is a node of a cluster: locks whose slots are elsewhere "+
 			"are answered MOVED; name the cluster with redis+cluster://")
 	case c.upstream.Moves():
@@ -124,7 +130,7 @@ func (c *checkCommand) lookAtRole(info map[string]string, found *findings) {
 	}
 }
 
-// lookAtEviction looks whether full memory may cost locks.
+// lookAtEviction looks whether full memory can cost locks.
 func lookAtEviction(info map[string]string, found *findings) {
 	policy, limit := info["maxmemory_policy"], info["maxmemory"]
 	switch {
@@ -155,6 +161,8 @@ func (c *checkCommand) lookAtPersistence(
 	case info["aof_enabled"] == "1" && fsync == "always":
 		found.add(levelPass, "persistence", "appendonly with appendfsync always: a crash loses "+
 			"no lock")
+	case info["aof_enabled"] == "1" && c.RequireFsync:
+		c.lookAtFsync(fsync, info["server_name"], found)
 	case info["aof_enabled"] == "1":
 		found.add(levelWarn, "persistence", "appendonly with appendfsync %s: a crash of its "+
 			"machine may lose the locks of the last second; always loses none", fsync)
@@ -167,6 +175,31 @@ func (c *checkCommand) lookAtPersistence(
 	default:
 		found.add(levelWarn, "persistence", "none: a restart loses all locks, and another may "+
 			"get one while its holder works; set appendonly yes")
+	}
+}
+
+// fsyncWithin is how long a write can wait for the disk with appendfsync everysec: for the fsync of
+// the next second, and for one that is running.
+const fsyncWithin = 2 * time.Second
+
+// lookAtFsync looks whether --require-fsync can be kept with an appendfsync other than always.
+func (c *checkCommand) lookAtFsync(appendfsync, server string, found *findings) {
+	switch {
+	case appendfsync == "no":
+		found.add(levelFail, "persistence", "appendonly with appendfsync no: with "+
+			"--require-fsync every LOCK would be answered NOREPLICAS, since nothing tells when it "+
+			"is on disk; set everysec or always")
+	case server == "valkey":
+		found.add(levelWarn, "persistence", "appendonly with appendfsync %s: Valkey 8.1 answers "+
+			"WAITAOF before the lock is on disk, so that --require-fsync doesn't hold; set always",
+			appendfsync)
+	case c.ReplicaTimeout < fsyncWithin:
+		found.add(levelWarn, "persistence", "appendonly with appendfsync %s: a lock can take %v "+
+			"to be on disk, and --replica-timeout is %v, so that LOCKs would be answered "+
+			"NOREPLICAS; raise it, or set always", appendfsync, fsyncWithin, c.ReplicaTimeout)
+	default:
+		found.add(levelPass, "persistence", "appendonly with appendfsync %s: a crash loses no "+
+			"lock; each is given out once it is on disk, up to %v later", appendfsync, fsyncWithin)
 	}
 }
 

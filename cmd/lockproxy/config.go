@@ -54,7 +54,7 @@ func readConfig(name string, flags []*kong.Flag) (settings, error) {
 	return list, nil
 }
 
-// tomlError says where the file is no TOML, without quoting the line, which may hold a password.
+// tomlError says where the file is no TOML, without quoting the line, which can hold a password.
 func tomlError(err error) error {
 	var at toml.ParseError
 	if errors.As(err, &at) {

@@ -73,8 +73,8 @@ func TestConfigFileErrors(t *testing.T) {
 		"key = \"x\"":                                `unknown setting "key"`,
 		"[limits]\nmax-clients = 5":                  `unknown setting "limits"`,
 		"max-clients = { n = 5 }":                    "max-clients: want a text, a number",
-		"max-clients = \"many\"":                     "--max-clients: expected a valid 64 bit int",
-		"max-clients = 0":                            "--max-clients is 0: want 1 to",
+		"max-clients = \"many\"":                     "--max-clients: want a number from 1 to",
+		"max-clients = 0":                            `2147483647, not "0"`,
 		"max-timeout = 5":                            "--max-timeout: ",
 		"log-level = \"loud\"":                       "--log-level must be one of",
 		"\nupstream = redis://u:" + secret + "@h":    "line 2 is no TOML",
@@ -186,7 +186,7 @@ func TestHangupReadsConfigAgain(t *testing.T) {
 	}
 }
 
-// The files of TLS may move; that TLS ends takes a restart, and its files stay in use till then.
+// The files of TLS can move; that TLS ends takes a restart, and its files stay in use till then.
 func TestHangupMovesCertificates(t *testing.T) {
 	server := testredis.Start(t)
 	ca := testtls.NewAuthority(t)

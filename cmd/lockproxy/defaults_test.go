@@ -43,6 +43,11 @@ func TestMissingAndMisspeltSettingsAreRefused(t *testing.T) {
 		{args: []string{"--listen", "0.0.0.0:6380"}, want: "--listen 0.0.0.0:6380 is open to"},
 		{args: []string{"--listen", ":6380"}, want: "--listen :6380 is open to"},
 		{args: []string{"--embedded", "--upstream", "redis://h"}, want: "leave one of the two out"},
+		{env: "LOCKPROXY_CONFIG=", want: "--config: it is empty"},
+		{env: "LOCKPROXY_ADMIN_TOKEN=", want: "--admin-token: it is empty"},
+		{env: "LOCKPROXY_TLS_CERT= ", want: "--tls-cert: it is empty"},
+		{args: []string{"--config", configFile(t, `log-format = ""`)},
+			want: "--log-format: it is empty"},
 	} {
 		for _, command := range []string{"serve", "check"} {
 			name := strings.Join(append([]string{command, c.env}, c.args...), " ")
@@ -117,7 +122,7 @@ func TestRunWithoutAKeyIsRefused(t *testing.T) {
 	var out, errs bytes.Buffer
 	status := run([]string{"run", "--key", "", "--", "echo", "ran"}, &out, &errs)
 	if status != exitRunFailed || out.Len() > 0 || !strings.Contains(errs.String(),
-		"--key is empty") {
+		"--key: it is empty") {
 		t.Errorf("status %d: %s%s", status, &out, &errs)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var (
@@ -27,24 +28,34 @@ func anchors(text string) map[string]bool {
 	return known
 }
 
-// Every relative link in a page of the repository leads to a file that is there, and its anchor to
-// a heading.
-func TestLinksResolve(t *testing.T) {
-	const root = "../.."
-	list, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others",
+const repository = "../.."
+
+// everyPage returns all Markdown in the repository, by its name there.
+func everyPage(t *testing.T) map[string]string {
+	t.Helper()
+	list, err := exec.Command("git", "-C", repository, "ls-files", "-z", "--cached", "--others",
 		"--exclude-standard", "*.md").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	links := 0
+	pages := map[string]string{}
 	for name := range bytes.SplitSeq(bytes.TrimRight(list, "\x00"), []byte{0}) {
-		page := filepath.Join(root, string(name))
-		text, err := os.ReadFile(page)
+		text, err := os.ReadFile(filepath.Join(repository, string(name)))
 		if err != nil {
 			t.Error(err)
-			continue
 		}
-		prose := markdownCode.ReplaceAllString(string(text), "`code`")
+		pages[string(name)] = string(text)
+	}
+	return pages
+}
+
+// Every relative link in a page of the repository leads to a file that is there, and its anchor to
+// a heading.
+func TestLinksResolve(t *testing.T) {
+	links := 0
+	for name, text := range everyPage(t) {
+		page := filepath.Join(repository, name)
+		prose := markdownCode.ReplaceAllString(text, "`code`")
 		for _, m := range markdownLink.FindAllStringSubmatch(prose, -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -68,5 +79,25 @@ func TestLinksResolve(t *testing.T) {
 	}
 	if links < 80 {
 		t.Errorf("only %d links", links)
+	}
+}
+
+var (
+	fenced = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	// unbreakable lines are rows of tables, pictures, headings, and single words such as addresses.
+	unbreakable = regexp.MustCompile(`^(\||!\[|#| *(- |\d+\. )?\S+$)`)
+)
+
+// Lines of prose can be read in a terminal, and reviewed. Programs print what they print.
+func TestProseKeepsTo100Columns(t *testing.T) {
+	for name, text := range everyPage(t) {
+		text = fenced.ReplaceAllStringFunc(text, func(block string) string {
+			return strings.Repeat("\n", strings.Count(block, "\n"))
+		})
+		for i, line := range strings.Split(text, "\n") {
+			if n := utf8.RuneCountInString(line); n > 100 && !unbreakable.MatchString(line) {
+				t.Errorf("%s:%d has %d columns", name, i+1, n)
+			}
+		}
 	}
 }

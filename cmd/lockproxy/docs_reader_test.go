@@ -69,7 +69,8 @@ func newReader(t *testing.T, dir string, steps []step) *reader {
 		ports: ports,
 		root:  root,
 		env: append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"),
-			"LOCKPROXY_LISTEN=127.0.0.1:"+proxyPort, "LOCKPROXY_URL=redis://127.0.0.1:"+proxyPort, "TERM=dumb", "NO_COLOR=1"),
+			"LOCKPROXY_LISTEN=127.0.0.1:"+proxyPort,
+			"LOCKPROXY_URL=redis://127.0.0.1:"+proxyPort, "TERM=dumb", "NO_COLOR=1"),
 		tokens: map[string]string{},
 	}
 	r.shell = exec.Command("bash")

@@ -2,10 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/lockcmd"
@@ -23,8 +28,11 @@ func TestEmbeddedLocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var log strings.Builder
+	var mu sync.Mutex // for log
 	server := proxy.New(proxy.Config{Upstream: store.upstream,
-		Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
+		Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Mutex: &mu}),
+		Locks:  lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
 	go server.Serve(ln) // ends with Close
 	defer server.Close()
 	client := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), Protocol: 2, MaxRetries: -1,
@@ -49,8 +57,17 @@ func TestEmbeddedLocks(t *testing.T) {
 	if docs := do("COMMAND", "DOCS").([]any); len(docs) < 400 {
 		t.Fatalf("COMMAND DOCS: %d elements", len(docs))
 	}
-	if commands := do("COMMAND").([]any); len(commands) < 100 {
+	commands := do("COMMAND").([]any)
+	if len(commands) < 100 {
 		t.Fatalf("COMMAND: %d commands", len(commands))
+	}
+	is(int64(len(commands)), "COMMAND", "COUNT")
+	if names := do("COMMAND", "LIST").([]any); len(names) != len(commands) {
+		t.Fatalf("COMMAND LIST: %d of %d commands", len(names), len(commands))
+	}
+	keys := do("COMMAND", "GETKEYS", "FENCE", "job", 1, "SET", "a", "b").([]any)
+	if !slices.Equal(keys, []any{"job", "a"}) {
+		t.Fatalf("COMMAND GETKEYS FENCE job 1 SET a b: %v", keys)
 	}
 
 	last := int64(0)
@@ -76,6 +93,14 @@ func TestEmbeddedLocks(t *testing.T) {
 		t.Fatalf("token %d after %d", next, token)
 	}
 	is(int64(1), "UNLOCK", "short", "FORCE")
+
+	shared := do("LOCK", "shared", 30, "SHARED").(int64)
+	is(int64(1), "UNLOCK", "shared", "FORCE")
+	mu.Lock()
+	if line := fmt.Sprintf("token=%d", shared); !strings.Contains(log.String(), line) {
+		t.Fatalf("no %s in the log: %s", line, log.String())
+	}
+	mu.Unlock()
 
 	holder := do("LOCK", "handed", 30).(int64)
 	waited := make(chan any, 1)

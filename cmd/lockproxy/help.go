@@ -99,7 +99,11 @@ func usage(cmd *kong.Node) string {
 	}
 	words = append(words, "[flags]")
 	for _, arg := range cmd.Positional {
-		words = append(words, "--", arg.Name, "[arguments]")
+		if arg.Enum != "" {
+			words = append(words, strings.ReplaceAll(arg.Enum, ",", "|"))
+		} else {
+			words = append(words, "--", arg.Name, "[arguments]")
+		}
 	}
 	return strings.Join(words, " ")
 }

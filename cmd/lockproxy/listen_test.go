@@ -9,7 +9,7 @@ import (
 )
 
 func listenAt(path string) (net.Listener, error) {
-	return (&options{Listen: "unix://" + path, ListenMode: 0o640}).listen(nil)
+	return (&options{servingOptions: servingOptions{Listen: "unix://" + path, ListenMode: 0o640}}).listen(nil)
 }
 
 func TestUnixSocketFile(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -34,10 +35,12 @@ const smallMachine = 2
 
 // program is the command line: what lockproxy can be asked to do.
 type program struct {
-	Serve serveCommand `cmd:"" default:"withargs" help:"Stand in front of a Redis and serve clients. This is what happens without a command."`
+	Serve serveCommand `cmd:"" default:"withargs" help:"Serve clients of a Redis; the default."`
 	Run   runCommand   `cmd:"" help:"Hold a lock while a command runs."`
 	Check checkCommand `cmd:"" help:"Check the configuration and the Redis behind it."`
 	Top   topCommand   `cmd:"" help:"Show the locks that are held, live in a terminal or once."`
+
+	Completion completionCommand `cmd:"" help:"Print what lets a shell complete the command line."`
 
 	HelpAll helpAll `env:"-" help:"Show the rarely needed flags too."`
 	Version bool    `env:"-" help:"Print the version and exit."`
@@ -89,7 +92,8 @@ func parse(args []string, stdout io.Writer) (command, error) {
 		return nil, nil
 	case err != nil:
 		cmd, name := selected(err)
-		return cmd, fmt.Errorf("%s; see lockproxy%s --help", withoutPassword(err.Error()), name)
+		text := strings.Replace(err.Error(), " (from envar ", " (from ", 1) // kong's word
+		return cmd, fmt.Errorf("%s; see lockproxy%s --help", withoutPassword(text), name)
 	case asked.Version:
 		fmt.Fprintln(stdout, "lockproxy", version)
 		return nil, nil
@@ -106,10 +110,10 @@ func parse(args []string, stdout io.Writer) (command, error) {
 // newParser returns what fills asked from a command line. Help is printed to stdout; after it, and
 // only then, exit is called.
 func newParser(asked *program, stdout io.Writer, exit func(int)) (*kong.Kong, error) {
-	return kong.New(asked, kong.Name("lockproxy"), kong.Description(description),
-		kong.DefaultEnvars("LOCKPROXY"),
+	return kong.New(asked, append(mappers(), kong.Name("lockproxy"),
+		kong.Description(description), kong.DefaultEnvars("LOCKPROXY"),
 		kong.Writers(stdout, io.Discard), kong.Exit(exit), kong.Help(printHelp),
-		kong.ConfigureHelp(helpOptions))
+		kong.ConfigureHelp(helpOptions), kong.PostBuild(addFlagHelp))...)
 }
 
 // selected is the command whose arguments made no sense, or nil, and its name behind a space if it

@@ -118,6 +118,10 @@ func required(cmd *kong.Node) (text string) {
 
 func positionals(cmd *kong.Node) (text string) {
 	for _, arg := range cmd.Positional {
+		if arg.Enum != "" {
+			text += " " + strings.ReplaceAll(arg.Enum, ",", "|")
+			continue
+		}
 		text += " [\\fB\\-\\-\\fR] \\fI" + roff(arg.Name) + "\\fR [\\fIarguments\\fR]"
 	}
 	return text
@@ -136,8 +140,10 @@ const manIntroduction = `.PP
 Clients see the lock commands as commands of Redis; \fBLOCK HELP\fR prints them:
 .PP
 .nf
-LOCK key timeout [WAIT seconds] [SESSION] [OWNER name]
+LOCK key timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION] [OWNER name]
+LOCKALL timeout numkeys key [key ...] [WAIT seconds] [SESSION] [OWNER name]
 UNLOCK key [token | FORCE]
+UNLOCKALL token numkeys key [key ...]
 RELOCK key token timeout
 LOCKINFO key [HOLDERS | WAITERS]
 LOCKSCAN cursor [MATCH pattern] [COUNT n] [KIND kind]

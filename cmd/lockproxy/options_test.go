@@ -29,7 +29,7 @@ func TestCommandLine(t *testing.T) {
 		{args: "--upstrem=redis://user:" + secret + "@h", status: 2,
 			want: `did you mean "--upstream"?`},
 		{args: "--max-clients=redis://user:" + secret + "@h", status: 2,
-			want: "--max-clients: expected a valid"},
+			want: "--max-clients: want a number"},
 		{args: "--upstream redis://user:" + secret + "#x@h", status: 2,
 			want: "--upstream: not a usable redis URL"},
 		{args: "--upstream http://user:" + secret + "@h", status: 2,
@@ -40,37 +40,47 @@ func TestCommandLine(t *testing.T) {
 		{env: "LOCKPROXY_UPSTREAM=ftp://user:" + secret + "@h", status: 2,
 			want: `scheme "ftp" is not known`},
 		{env: "LOCKPROXY_MAX_CLIENTS=many", status: 2, want: "max-clients"},
-		{args: "--max-clients 0", status: 2, want: "--max-clients is 0: want 1 to"},
-		{args: "--max-timeout 0s", status: 2, want: "--max-timeout is 0s: want 1ms to"},
-		{args: "--max-bulk many", status: 2, want: `"many" is not a size`},
-		{args: "--client-buffer 1kb", status: 2, want: "--client-buffer is 1024: want 65536 to"},
-		{args: "--max-inline 2mb", status: 2, want: "--max-inline is 2097152: want 64 to 1048576"},
-		{args: "--max-args 2147483648", status: 2, want: "--max-args is 2147483648: want 1 to " +
-			"2147483647"},
-		{args: "--handshake-timeout 2h", status: 2, want: "--handshake-timeout is 2h0m0s"},
+		{args: "--max-clients", status: 2,
+			want: "--max-clients: its value is missing: write --max-clients=N"},
+		{args: "--max-clients -1", status: 2, want: "write --max-clients=N"},
+		{args: "--tls-cert --tls-key x", status: 2, want: "--tls-cert: its value is missing"},
+		{args: "--listen 6380", status: 2, want: "--listen 6380: want host:port"},
+		{args: "--admin 6390", status: 2, want: "--admin 6390: want host:port"},
+		{args: "--cluster-announce h", status: 2, want: "--cluster-announce h: want host:port"},
+		{args: "--max-clients 0", status: 2, want: `1 to 2147483647, not "0"`},
+		{args: "--max-timeout 0s", status: 2, want: `want a time from 1ms to 87600h, as in 90s or 1h30m, not "0s"`},
+		{args: "--max-bulk many", status: 2, want: `want a size from 1kb to 1024gb, as in 64kb, 1mb or 2gb, not "many"`},
+		{args: "--client-buffer 1kb", status: 2, want: "--client-buffer: want a size from 64kb to 1gb"},
+		{args: "--max-inline 2mb", status: 2, want: "--max-inline is 2097152: want at most --client-buffer, which is 1048576"},
+		{args: "--max-args 2147483648", status: 2, want: "--max-args: want a number from 1 " +
+			"to 2147483647"},
+		{args: "--handshake-timeout 2h", status: 2, want: "--handshake-timeout: want a time from 1ms to 1h"},
 		{args: "--listen unix://relative", status: 2, want: "absolute path"},
 		{args: "--listen unix:///" + strings.Repeat("x", 107), status: 2,
 			want: "can have 107 bytes, this one has 108"},
-		{args: "--listen-mode 0999", status: 2, want: "want octal digits"},
+		{args: "--listen-mode 0999", status: 2, want: `--listen-mode: want octal permissions from 0000 to 0777, as in 0770, not "0999"`},
 		{args: "--listen unix:///x --proxy-protocol-from 10.0.0.0/8", status: 2,
 			want: "a Unix socket has none"},
 		{args: "--proxy-protocol-from somewhere", status: 2,
 			want: `--proxy-protocol-from: not a network: "somewhere"`},
 		{args: "--tls-cert x", status: 2, want: "--tls-cert and --tls-key belong together"},
 		{args: "--tls-client-ca x", status: 2, want: "--tls-client-ca needs --tls-cert"},
-		{args: "--upstream rediss://h --upstream-key x", status: 2,
-			want: "--upstream-cert and --upstream-key belong together"},
-		{args: "--upstream redis://h --upstream-ca x", status: 2,
-			want: "--upstream-ca is for TLS: write --upstream as rediss://"},
-		{args: "--upstream-server-name x", status: 2, want: "--upstream-server-name is for TLS"},
+		{args: "--upstream rediss://h --upstream-tls-key x", status: 2,
+			want: "--upstream-tls-cert and --upstream-tls-key belong together"},
+		{args: "--upstream redis://h --upstream-tls-ca x", status: 2,
+			want: "--upstream-tls-ca is for TLS: write --upstream as rediss://"},
+		{args: "--upstream-tls-server-name x", status: 2,
+			want: "--upstream-tls-server-name is for TLS"},
 		{args: "--log-level loud", status: 2, want: "--log-level must be one of"},
 
 		{args: "--tls-cert /nowhere/c --tls-key /nowhere/k", status: 1,
 			want: "--tls-cert /nowhere/c with --tls-key /nowhere/k: open /nowhere/c"},
-		{args: "--upstream rediss://:" + secret + "@h --upstream-ca /nowhere/ca", status: 1,
-			want: "--upstream-ca /nowhere/ca: open /nowhere/ca"},
-		{args: "--listen 127.0.0.1:99999 --upstream redis://:" + secret + "@h", status: 1,
-			want: "cannot listen on 127.0.0.1:99999, choose another --listen"},
+		{args: "--upstream rediss://:" + secret + "@h --upstream-tls-ca /nowhere/ca", status: 1,
+			want: "--upstream-tls-ca /nowhere/ca: open /nowhere/ca"},
+		{args: "--listen 127.0.0.1:99999 --upstream redis://:" + secret + "@h", status: 2,
+			want: "--listen 127.0.0.1:99999: want host:port with a port up to 65535"},
+		{args: "--listen 192.0.2.1:6380 --upstream redis://:" + secret + "@h", status: 1,
+			want: "cannot listen on 192.0.2.1:6380, choose another --listen"},
 		{args: "--listen unix:///nowhere/x.sock", status: 1,
 			want: "cannot listen on unix:///nowhere/x.sock"},
 	} {
@@ -137,8 +147,11 @@ func TestSizes(t *testing.T) {
 		"": -1, "kb": -1, "-1": -1, "1tb": -1, "1 kb": -1, "1.5mb": -1, "1kk": -1,
 		"9223372036854775807": 1<<63 - 1, "9223372036854775808": -1, "99999999999gb": -1,
 	} {
-		got := size(-1)
-		if err := got.UnmarshalText([]byte(text)); got != want || (err == nil) != (want >= 0) {
+		got, err := parseSize(text)
+		if err != nil {
+			got = -1
+		}
+		if got != want {
 			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testtls"
 )
@@ -32,7 +33,10 @@ func TestMain(m *testing.M) {
 		// as under nohup; the programs under test must not inherit it
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	os.Exit(m.Run())
+	stop := proxytest.WatchMachine()
+	status := m.Run()
+	stop()
+	os.Exit(status)
 }
 
 // process is a running lockproxy.
@@ -222,7 +226,7 @@ func TestPasswordIsNotTold(t *testing.T) {
 	for _, args := range [][]string{
 		{"--upstream", "redis://user:" + secret + "@" + redis.Addr()},
 		{"--upstream", "redis://user:" + secret + "@127.0.0.1:1/3", "--log-format", "json"},
-		{"--upstream", "rediss://user:" + secret + "@" + redis.Addr(), "--dial-timeout", "200ms",
+		{"--upstream", "rediss://user:" + secret + "@" + redis.Addr(), "--upstream-dial-timeout", "200ms",
 			"--log-level", "trace"},
 		{"--upstream", "unix://user:" + secret + "@/nowhere/redis.sock", "--log-level", "debug"},
 	} {

@@ -29,18 +29,20 @@ const (
 
 // runCommand is lockproxy run: it holds a session lock while a command runs.
 type runCommand struct {
-	Key       string   `required:"" env:"-" placeholder:"NAME" help:"The lock's key."`
-	Timeout   seconds  `env:"-" default:"30" placeholder:"SECONDS" help:"The lock is renewed for as long as the command runs; this is the longest that it stays held if the proxy crashes. If this machine crashes it is as long, but at least 10 and at most 30 seconds, and 3 more (default ${default})."`
-	Wait      *seconds `env:"-" placeholder:"SECONDS" help:"Wait in line for this long if another holds the lock; 0 waits without end (default: don't wait)."`
-	KillAfter seconds  `env:"-" default:"10" placeholder:"SECONDS" help:"When the lock is lost the command gets SIGTERM at once, and SIGKILL after this long (default ${default})."`
+	Key       []string `required:"" env:"-" sep:"none" placeholder:"NAME"`
+	Shared    bool     `env:"-" xor:"mode"`
+	Limit     int      `env:"-" xor:"mode" range:"1 to 10000"`
+	Timeout   seconds  `env:"-" default:"30" range:"0.001 to 315360000"`
+	Wait      *seconds `env:"-" range:"0 to 315360000"`
+	KillAfter seconds  `env:"-" default:"10" range:"0 to 86400"`
 
 	target
 
-	ConflictExitCode int  `short:"E" env:"-" default:"75" placeholder:"N" help:"Exit status if another holds the lock, 0 to 255 (default ${default})."`
-	Foreground       bool `env:"-" help:"Let the command read from the terminal and get its signals. Then it is not in its own process group, and what it has started is not ended with it."`
-	Quiet            bool `short:"q" env:"-" help:"Don't say so if another holds the lock."`
+	ConflictExitCode int  `short:"E" env:"-" default:"75" range:"0 to 255"`
+	Foreground       bool `env:"-"`
+	Quiet            bool `short:"q" env:"-"`
 
-	Command []string `arg:"" passthrough:"" help:"The command and its arguments."`
+	Command []string `arg:"" optional:"" passthrough:"" help:"The command and its arguments."`
 }
 
 // Help is printed below the command's help line.
@@ -49,7 +51,7 @@ func (c *runCommand) Help() string {
 		"ended it. 124: the lock was lost, and the command was ended. " +
 		"Nothing was run: 75 another holds the lock, 69 the proxy or its Redis can't be reached, " +
 		"125 the request was refused, 126 the command can't be executed, 127 it isn't there. " +
-		"In the command's environment LOCKPROXY_KEY and LOCKPROXY_TOKEN are for FENCE."
+		"In the command's environment LOCKPROXY_KEY, the first, and LOCKPROXY_TOKEN are for FENCE."
 }
 
 // usageStatus is the exit status if the command line makes no sense.
@@ -61,19 +63,17 @@ func (c *runCommand) check() error {
 	} else if len(c.Command) > 0 && strings.HasPrefix(c.Command[0], "-") {
 		return fmt.Errorf("unknown flag %s; see lockproxy run --help", c.Command[0])
 	}
-	switch {
-	case c.Key == "":
-		return errors.New("--key is empty: all jobs with an empty key would share one lock; see " +
-			"lockproxy run --help")
-	case len(c.Command) == 0:
+	if len(c.Command) == 0 {
 		return errors.New("no command to run; see lockproxy run --help")
-	case c.Timeout <= 0:
-		return errors.New("--timeout: want more than 0 seconds")
-	case c.ConflictExitCode < 0 || c.ConflictExitCode > 255:
-		return fmt.Errorf("--conflict-exit-code is %d: want 0 to 255", c.ConflictExitCode)
+	}
+	if len(c.Key) > 1 && (c.Shared || c.Limit > 0) {
+		return errors.New("--shared and --limit are for one --key")
 	}
 	return c.parse()
 }
+
+// names are the keys for messages.
+func (c *runCommand) names() string { return fmt.Sprintf("%q", strings.Join(c.Key, " ")) }
 
 func (c *runCommand) execute(stdout, stderr io.Writer) int {
 	signals := make(chan os.Signal, 16)
@@ -89,7 +89,7 @@ func (c *runCommand) execute(stdout, stderr io.Writer) int {
 	}
 	defer conn.close()
 	work := &child{group: !c.Foreground}
-	env := append(os.Environ(), "LOCKPROXY_KEY="+c.Key, "LOCKPROXY_TOKEN="+
+	env := append(os.Environ(), "LOCKPROXY_KEY="+c.Key[0], "LOCKPROXY_TOKEN="+
 		strconv.FormatInt(token, 10))
 	if err := work.start(c.Command, env, stdout, stderr); err != nil {
 		c.release(conn, token)
@@ -104,8 +104,8 @@ func (c *runCommand) execute(stdout, stderr io.Writer) int {
 		return exitLost
 	}
 	if released := c.release(conn, token); !released {
-		say("the lock %q (token %d) had been lost before the command ended, with status %d", c.Key,
-			token, work.status())
+		say("the lock %s (token %d) had been lost before the command ended, with status %d",
+			c.names(), token, work.status())
 		return exitLost
 	}
 	return work.status()
@@ -153,14 +153,14 @@ func (c *runCommand) acquire(
 		return nil, 0, l, exitSignal + int(ended)
 	case err == nil:
 		if !c.Quiet {
-			say("another holds the lock %q%s: %s was not run", c.Key, holder, c.Command[0])
+			say("another holds the lock %s%s: %s was not run", c.names(), holder, c.Command[0])
 		}
 		return nil, 0, l, c.ConflictExitCode
 	case errors.As(err, &refused) && !refused.unavailable():
-		say("no lock %q: %v; %s was not run", c.Key, err, c.Command[0])
+		say("no lock %s: %v; %s was not run", c.names(), err, c.Command[0])
 		return nil, 0, l, exitRunFailed
 	}
-	say("no lock %q: %v; %s was not run", c.Key, err, c.Command[0])
+	say("no lock %s: %v; %s was not run", c.names(), err, c.Command[0])
 	return nil, 0, l, exitUnreachable
 }
 
@@ -188,8 +188,17 @@ func onSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc) (stop fu
 func (c *runCommand) lock(
 	ctx context.Context, conn *sessionConn,
 ) (token int64, l lease, err error) {
-	args := []string{"LOCK", c.Key, c.Timeout.decimal(), "SESSION", "OWNER",
-		ownerName(c.Command[0])}
+	args := []string{"LOCK", c.Key[0], c.Timeout.decimal()}
+	if len(c.Key) > 1 {
+		args = append([]string{"LOCKALL", c.Timeout.decimal(), strconv.Itoa(len(c.Key))}, c.Key...)
+	}
+	switch {
+	case c.Shared:
+		args = append(args, "SHARED")
+	case c.Limit > 0:
+		args = append(args, "LIMIT", strconv.Itoa(c.Limit))
+	}
+	args = append(args, "SESSION", "OWNER", ownerName(c.Command[0]))
 	if c.Wait != nil {
 		args = append(args, "WAIT", c.Wait.decimal())
 	}
@@ -203,26 +212,36 @@ func (c *runCommand) lock(
 		return reply.Int, l, nil
 	}
 	asked = time.Now()
-	still, err := conn.ask(ctx, c.relock(reply.Int)...)
-	switch {
-	case err != nil:
-		return 0, l, err
-	case still.Int != 1:
-		return 0, l, errors.New("it was lost right after it was given")
+	for _, relock := range c.relocks(reply.Int) {
+		still, err := conn.ask(ctx, relock...)
+		switch {
+		case err != nil:
+			return 0, l, err
+		case still.Int != 1:
+			return 0, l, errors.New("it was lost right after it was given")
+		}
 	}
 	l.renewed(asked)
 	return reply.Int, l, nil
 }
 
-func (c *runCommand) relock(token int64) []string {
-	return []string{"RELOCK", c.Key, strconv.FormatInt(token, 10), c.Timeout.decimal()}
+// relocks are the requests that let the locks run on.
+func (c *runCommand) relocks(token int64) (list [][]string) {
+	for _, key := range c.Key {
+		list = append(list, []string{
+			"RELOCK", key, strconv.FormatInt(token, 10), c.Timeout.decimal()})
+	}
+	return list
 }
 
 // holder tells of the lock's holder for the message, or is empty.
 func (c *runCommand) holder(ctx context.Context, conn *sessionConn) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	info, err := conn.ask(ctx, "LOCKINFO", c.Key)
+	if len(c.Key) > 1 {
+		return "" // of which of them?
+	}
+	info, err := conn.ask(ctx, "LOCKINFO", c.Key[0])
 	if err != nil {
 		return ""
 	}
@@ -247,6 +266,11 @@ const releaseWithin = 2 * time.Second
 func (c *runCommand) release(conn *sessionConn, token int64) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
 	defer cancel()
-	freed, err := conn.ask(ctx, "UNLOCK", c.Key, strconv.FormatInt(token, 10))
-	return err != nil || freed.Int == 1
+	args := append([]string{"UNLOCKALL", strconv.FormatInt(token, 10), strconv.Itoa(len(c.Key))},
+		c.Key...)
+	if len(c.Key) == 1 {
+		args = []string{"UNLOCK", c.Key[0], strconv.FormatInt(token, 10)}
+	}
+	freed, err := conn.ask(ctx, args...)
+	return err != nil || freed.Int == int64(len(c.Key))
 }

@@ -19,7 +19,7 @@ import (
 // connectWithin bounds connecting and logging in to the proxy.
 const connectWithin = 5 * time.Second
 
-// lossBound is for how long the proxy's machine may acknowledge nothing.
+// lossBound is for how long the proxy's machine can acknowledge nothing.
 const lossBound = 25 * time.Second
 
 // sessionConn is a connection to a lockproxy that a session lock lives on: what the proxy says of
@@ -50,7 +50,7 @@ func (r refusal) Error() string {
 	return text
 }
 
-// unavailable reports whether trying again later may help.
+// unavailable reports whether trying again later can help.
 func (r refusal) unavailable() bool {
 	code, _, _ := strings.Cut(string(r), " ")
 	switch code {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,8 +40,11 @@ func serveRuns(t *testing.T, args ...string) *served {
 
 // run starts lockproxy run with LOCKPROXY_URL set, on the lock "job" unless args say otherwise.
 func (s *served) run(args ...string) *process {
-	return spawn(s.t, []string{"LOCKPROXY_URL=" + s.url},
-		append([]string{"run", "--key", "job"}, args...)...)
+	key := []string{"run", "--key", "job"}
+	if slices.Contains(args, "--key") {
+		key = key[:1]
+	}
+	return spawn(s.t, []string{"LOCKPROXY_URL=" + s.url}, append(key, args...)...)
 }
 
 // status waits for the process to end by itself.

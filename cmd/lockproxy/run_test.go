@@ -43,8 +43,12 @@ func TestRunPassesStatusesOn(t *testing.T) {
 		{"-- /no/such/command", 127, `cannot run /no/such/command`},
 		{"-- /", 126, "cannot run /"},
 		{"--key text -- true", 125, "WRONGTYPE"},
+		{"--key a --key text -- true", 125, "WRONGTYPE"},
+		{"--key a --key b --shared -- true", 125, "--shared and --limit are for one --key"},
+		{"--shared --limit 2 -- true", 125, "can't be used together"},
+		{"--limit 0 -- true", 125, "--limit: want a number from 1 to 10000"},
 		{"--timeout 90000 -- true", 125, "out of range"},
-		{"--timeout 0 -- true", 125, "--timeout: want more than 0 seconds"},
+		{"--timeout 0 -- true", 125, `--timeout: want seconds from 0.001 to`},
 		{"--nope -- true", 125, "unknown flag --nope"},
 		{"", 125, "command"},
 		{"--", 125, "command"},
@@ -109,6 +113,36 @@ func TestRunHoldsTheLock(t *testing.T) {
 	if _, err := os.Stat(file + ".wrong"); err == nil {
 		t.Error("a command ran without the lock")
 	}
+}
+
+// Several keys are held together; shared ones next to others, up to the limit.
+func TestRunHoldsSeveralLocks(t *testing.T) {
+	t.Parallel()
+	s := serveRuns(t)
+	file := filepath.Join(t.TempDir(), "env")
+	first := s.run("--key", "a", "--key", "job", "--timeout", "0.5", "--", "sh", "-c",
+		"echo $LOCKPROXY_TOKEN >"+file+"; read x <"+fifo(t, file))
+	token := strconv.Itoa(pidsIn(t, file, 1)[0])
+	time.Sleep(time.Second) // both are renewed
+	s.do("FENCE", "a", token, "SET", "x", "written")
+	s.do("FENCE", "job", token, "SET", "x", "written")
+	s.run("--shared", "--", "true").wantStatus(75, `another holds the lock "job"`)
+	s.run("--key", "a", "--key", "b", "--", "true").wantStatus(75, `another holds the lock "a b"`)
+	os.WriteFile(file+".fifo", []byte("go on\n"), 0)
+	first.wantStatus(0, "")
+	if s.field("token") != "" {
+		t.Error("not free after the end")
+	}
+	os.Remove(file)
+	reader := s.run("--shared", "--", "sh", "-c", "echo $LOCKPROXY_TOKEN >"+file+"; read x <"+
+		file+".fifo")
+	pidsIn(t, file, 1)
+	s.run("--shared", "--", "true").wantStatus(0, "")
+	s.run("--limit", "2", "--", "true").wantStatus(0, "")
+	s.run("--limit", "1", "--", "true").wantStatus(75, "another holds")
+	s.run("--", "true").wantStatus(75, "another holds")
+	os.WriteFile(file+".fifo", []byte("go on\n"), 0)
+	reader.wantStatus(0, "")
 }
 
 func TestRunPassesSignalsOn(t *testing.T) {

@@ -15,6 +15,7 @@ type watch struct {
 	lease   lease
 	child   *child
 	signals <-chan os.Signal
+	refused bool // one of the questions under way was answered with an error
 }
 
 // untilEnd passes signals on until the command has ended. When the lock is lost it ends the command
@@ -63,10 +64,12 @@ func (w *watch) renew(now time.Time) (lost string) {
 	if !w.lease.asked.IsZero() || now.Before(w.lease.next) {
 		return ""
 	}
-	if err := w.conn.send(w.run.relock(w.token)...); err != nil {
-		return err.Error()
+	for _, relock := range w.run.relocks(w.token) {
+		if err := w.conn.send(relock...); err != nil {
+			return err.Error()
+		}
 	}
-	w.lease.asked = now
+	w.lease.asked, w.refused = now, false
 	return ""
 }
 
@@ -87,16 +90,21 @@ func (w *watch) told(ev event, open bool, now time.Time) (lost string) {
 	w.conn.unanswered--
 	switch {
 	case ev.value.IsError():
-		w.lease.failed(now)
-	case ev.value.Int == 1:
-		w.lease.renewed(w.lease.asked)
-	default:
+		w.refused = true
+	case ev.value.Int != 1:
 		return "the token holds it no more"
+	}
+	switch {
+	case w.conn.unanswered > 0: // there are several locks
+	case w.refused:
+		w.lease.failed(now)
+	default:
+		w.lease.renewed(w.lease.asked)
 	}
 	return ""
 }
 
-// pushedToken is the token of a push, which may come as a number or as text.
+// pushedToken is the token of a push, which can come as a number or as text.
 func pushedToken(number int64, text []byte) int64 {
 	if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
 		return n
@@ -107,7 +115,8 @@ func pushedToken(number int64, text []byte) int64 {
 // end ends the command: SIGTERM now, SIGKILL at killAt. It waits for the command and for all of its
 // group.
 func (w *watch) end(why string, killAt time.Time, say func(string, ...any)) {
-	say("lost the lock %q (token %d): %s; ending %s", w.run.Key, w.token, why, w.run.Command[0])
+	say("lost the lock %s (token %d): %s; ending %s", w.run.names(), w.token, why,
+		w.run.Command[0])
 	w.child.signal(syscall.SIGTERM)
 	w.child.signal(syscall.SIGCONT) // a stopped one would not notice
 	kill := time.NewTimer(time.Until(killAt))

@@ -88,7 +88,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 		return err
 	}
 	server := proxy.New(cfg)
-	stopWatching := sync.OnceFunc(watched.start(server, log))
+	stopWatching := sync.OnceFunc(watched.start(server, proxyName(opts.shown(ln.Addr())), log))
 	defer stopWatching()
 	upgrade, err := newUpgrader(opts, ln, watched.ln, log)
 	if err != nil {
@@ -165,6 +165,14 @@ func warnOpen(opts *options, addr net.Addr, log hclog.Logger) {
 	log.Warn("every client that can connect is served with the credentials in --upstream: leave "+
 		"them out so that clients send their own, "+
 		"or let in only those with a certificate by --tls-client-ca", "listen", addr.String())
+}
+
+// proxyName is what people call a proxy that listens there: they know its machine.
+func proxyName(listen string) string {
+	if host, err := os.Hostname(); err == nil {
+		return host + ", " + listen
+	}
+	return listen
 }
 
 // shown is the address that clients connect to, as they would write it.

@@ -12,12 +12,12 @@ import (
 // target is the lockproxy that a command asks as a client: the flags that name it, and how to be
 // let in.
 type target struct {
-	URL           filled `name:"url" env:"LOCKPROXY_URL" placeholder:"URL" help:"The lockproxy: redis://[user:pass@]host:port[/db], rediss:// for TLS, or unix://[user:pass@]/path[?db=n] (default redis://127.0.0.1:6380)."`
-	URLFile       filled `name:"url-file" env:"LOCKPROXY_URL_FILE" placeholder:"FILE" help:"A file that holds the URL of --url, such as a mounted secret."`
-	TLSCA         string `name:"tls-ca" env:"-" placeholder:"FILE" help:"The authorities that may have signed the proxy's certificate, PEM (default: the system's)."`
+	URL           string `name:"url" env:"LOCKPROXY_URL" placeholder:"URL"`
+	URLFile       string `name:"url-file" env:"LOCKPROXY_URL_FILE" placeholder:"FILE"`
+	TLSCA         string `name:"tls-ca" env:"-" placeholder:"FILE"`
 	TLSCert       string `name:"tls-cert" env:"-" placeholder:"FILE" help:"The certificate to show to the proxy, PEM."`
 	TLSKey        string `name:"tls-key" env:"-" placeholder:"FILE" help:"The key of --tls-cert, PEM."`
-	TLSServerName string `name:"tls-server-name" env:"-" placeholder:"NAME" help:"The name that the proxy's certificate must have (default: the URL's host)."`
+	TLSServerName string `name:"tls-server-name" env:"-" placeholder:"NAME"`
 
 	proxy *upstream.Upstream
 }
@@ -27,10 +27,10 @@ func (t *target) parse() (err error) {
 	if (t.TLSCert == "") != (t.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key belong together: give both")
 	}
-	if err := readSecret("url", (*string)(&t.URL), t.URLFile); err != nil {
+	if err := readSecret("url", &t.URL, t.URLFile); err != nil {
 		return err
 	}
-	if t.proxy, err = upstream.Parse(cmp.Or(string(t.URL), "redis://127.0.0.1:6380")); err != nil {
+	if t.proxy, err = upstream.Parse(cmp.Or(t.URL, "redis://127.0.0.1:6380")); err != nil {
 		return fmt.Errorf("--url: %w", err)
 	}
 	if t.proxy.TLS() == nil && (t.TLSCA != "" || t.TLSCert != "" || t.TLSServerName != "") {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,12 +20,12 @@ import (
 
 // topCommand is lockproxy top: the locks that are held, in a terminal.
 type topCommand struct {
-	Filter   string  `short:"f" env:"-" placeholder:"TEXT" help:"Show only locks with this in their key, owner or client."`
-	Sort     string  `env:"-" enum:"key,owner,client,held,remaining,waiters" default:"key" placeholder:"COLUMN" help:"key, owner, client, held, remaining or waiters (default ${default})."`
-	Reverse  bool    `short:"r" env:"-" help:"The largest first."`
-	Rows     int     `short:"n" env:"-" placeholder:"N" help:"Show no more than this many (default: all)."`
-	Interval seconds `short:"d" env:"-" default:"1" placeholder:"SECONDS" help:"Look again after this long (default ${default})."`
-	Once     bool    `short:"1" env:"-" help:"Print the locks once, as is done in any case if the output is no terminal."`
+	Filter   string  `short:"f" env:"-" placeholder:"TEXT"`
+	Sort     string  `env:"-" enum:"key,owner,client,held,remaining,waiters" default:"key" placeholder:"COLUMN"`
+	Reverse  bool    `short:"r" env:"-"`
+	Rows     int     `short:"n" env:"-" range:"0 to 1000000"`
+	Interval seconds `short:"d" env:"-" default:"1" range:"0.1 to 3600"`
+	Once     bool    `short:"1" env:"-"`
 
 	target
 }
@@ -40,12 +39,6 @@ func (c *topCommand) Help() string {
 }
 
 func (c *topCommand) check() error {
-	switch {
-	case c.Interval < seconds(100*time.Millisecond):
-		return errors.New("--interval: want at least 0.1 seconds")
-	case c.Rows < 0:
-		return fmt.Errorf("--rows is %d: want 0 or more", c.Rows)
-	}
 	return c.parse()
 }
 

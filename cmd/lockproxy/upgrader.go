@@ -31,7 +31,7 @@ type upgrader struct {
 // filer is a listener whose socket can be handed on.
 type filer interface{ File() (*os.File, error) }
 
-// newUpgrader begins to wait for a child that is to listen on ln, and on admin, which may be nil.
+// newUpgrader begins to wait for a child that is to listen on ln, and on admin, which can be nil.
 // Without --handover it waits for none.
 func newUpgrader(opts *options, ln, admin net.Listener, log hclog.Logger) (*upgrader, error) {
 	s := &upgrader{log: log, done: make(chan struct{}), clients: ln}

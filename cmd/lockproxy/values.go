@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/alecthomas/kong"
 )
 
 // size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024, and so on with m
@@ -21,41 +24,95 @@ var sizeUnits = map[string]int64{
 	"g": 1000 * 1000 * 1000, "gb": 1 << 30,
 }
 
-// UnmarshalText reads a size from the command line or the environment.
-func (s *size) UnmarshalText(text []byte) error {
-	word := strings.ToLower(string(text))
+func parseSize(text string) (size, error) {
+	word := strings.ToLower(text)
 	digits := strings.TrimRight(word, "bkmg")
 	n, err := strconv.ParseUint(digits, 10, 63)
 	unit, known := sizeUnits[word[len(digits):]]
 	if err != nil || !known || int64(n) > math.MaxInt64/unit {
-		return fmt.Errorf("%q is not a size: want for example 65536, 64kb, 1mb or 2gb", text)
+		return 0, fmt.Errorf("%q is not a size", text)
 	}
-	*s = size(int64(n) * unit)
-	return nil
+	return size(int64(n) * unit), nil
 }
 
-// filled is a text that is not empty. An empty one is more likely a secret that is missing than the
-// wish for the default.
-type filled string
+// mappers read the values of flags, from wherever they come. Their errors name what is allowed.
+func mappers() []kong.Option {
+	return []kong.Option{
+		kong.KindMapper(reflect.String, kong.MapperFunc(readText)),
+		kong.KindMapper(reflect.Int, bounded("a number", "", strconv.Atoi)),
+		kong.TypeMapper(reflect.TypeFor[size](),
+			bounded("a size", ", as in 64kb, 1mb or 2gb", parseSize)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](),
+			bounded("a time", ", as in 90s or 1h30m", time.ParseDuration)),
+		kong.TypeMapper(reflect.TypeFor[seconds](),
+			bounded("seconds", ", as in 30, 0.5 or 5m", parseSeconds)),
+		kong.TypeMapper(reflect.TypeFor[fileMode](),
+			bounded("octal permissions", ", as in 0770", parseMode)),
+	}
+}
 
-// UnmarshalText reads it from the command line, the environment or a file.
-func (f *filled) UnmarshalText(text []byte) error {
-	if *f = filled(strings.TrimSpace(string(text))); *f == "" {
+// bounded returns a mapper of values within the flag's tag range, such as "1 to 1024".
+func bounded[T int | size | time.Duration | seconds | fileMode](
+	what, example string, parse func(string) (T, error),
+) kong.Mapper {
+	return kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+		text, err := popText(ctx)
+		if err != nil {
+			return err
+		}
+		bounds := ctx.Value.Tag.Get("range")
+		from, to, _ := strings.Cut(bounds, " to ")
+		least, errLeast := parse(from)
+		most, errMost := parse(to)
+		if errLeast != nil || errMost != nil {
+			panic("--" + ctx.Value.Name + " has no range")
+		}
+		value, err := parse(text)
+		if err != nil || value < least || value > most {
+			return fmt.Errorf("want %s from %s to %s%s, not %q", what, from, to, example, text)
+		}
+		target.SetInt(int64(value))
+		return nil
+	})
+}
+
+// popText returns what follows a flag, or an argument.
+func popText(ctx *kong.DecodeContext) (text string, err error) {
+	if err := ctx.Scan.PopValueInto("value", &text); err != nil && ctx.Value.Flag != nil {
+		return "", fmt.Errorf("its value is missing: write --%s=%s", ctx.Value.Name,
+			ctx.Value.Flag.FormatPlaceHolder())
+	} else if err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+// readText reads the text of a flag, which is not empty: an empty one is more likely a secret or a
+// variable that is missing than the wish for the default. Arguments that are no flag are left as
+// they are.
+func readText(ctx *kong.DecodeContext, target reflect.Value) error {
+	text, err := popText(ctx)
+	if err != nil {
+		return err
+	}
+	if ctx.Value.Flag != nil && strings.TrimSpace(text) == "" {
 		return errors.New("it is empty: give a value, or leave it out")
 	}
+	target.SetString(text)
 	return nil
 }
 
 // readSecret sets the value of a flag from the file that its -file flag names, without the line's
 // end. "" is no file.
-func readSecret(flag string, value *string, file filled) error {
+func readSecret(flag string, value *string, file string) error {
+	*value = strings.TrimSpace(*value)
 	if file == "" {
 		return nil
 	}
 	if *value != "" {
 		return fmt.Errorf("--%s and --%s-file: leave one of the two out", flag, flag)
 	}
-	text, err := os.ReadFile(string(file))
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("--%s-file: %w", flag, err)
 	}
@@ -68,40 +125,29 @@ func readSecret(flag string, value *string, file filled) error {
 // readSecrets reads the files of secrets.
 func (o *options) readSecrets() error {
 	return errors.Join(
-		readSecret("upstream", (*string)(&o.Upstream), o.UpstreamFile),
+		readSecret("upstream", &o.Upstream, o.UpstreamFile),
 		readSecret("admin-token", &o.AdminToken, o.AdminTokenFile),
 		readSecret("sentinel-password", &o.SentinelPassword, o.SentinelPasswordFile))
 }
 
 // fileMode is the permissions of a file, written in octal.
-type fileMode os.FileMode
+type fileMode int64
 
-// UnmarshalText reads permissions from the command line or the environment.
-func (m *fileMode) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 8, 32)
-	if err != nil || n > 0o777 {
-		return fmt.Errorf("%q are no permissions: want octal digits, for example 0700 or 0770",
-			text)
-	}
-	*m = fileMode(n)
-	return nil
+func parseMode(text string) (fileMode, error) {
+	n, err := strconv.ParseUint(text, 8, 32)
+	return fileMode(n), err
 }
 
 // seconds is a time in seconds, decimals allowed, as LOCK takes it, or with a unit: 30, 0.5, 90s,
 // 5m.
 type seconds time.Duration
 
-// UnmarshalText reads seconds from the command line.
-func (s *seconds) UnmarshalText(text []byte) error {
-	d, err := time.ParseDuration(string(text))
+func parseSeconds(text string) (seconds, error) {
+	d, err := time.ParseDuration(text)
 	if err != nil {
-		d, err = time.ParseDuration(string(text) + "s")
+		d, err = time.ParseDuration(text + "s")
 	}
-	if err != nil || d < 0 {
-		return fmt.Errorf("%q is no time: want seconds, for example 30 or 0.5, or 5m", text)
-	}
-	*s = seconds(d)
-	return nil
+	return seconds(d), err
 }
 
 // decimal writes seconds as LOCK takes them, to the millisecond, never rounded down to none.

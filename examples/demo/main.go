@@ -1,10 +1,12 @@
-// Command demo shows how each of five published locks on plain Redis comes to be held twice: the steps of the recipe, in an
-// order in which clients may well take them, against a real Redis. It ends with status 0 if the lock was held twice.
+// Command demo shows how each of five published locks on plain Redis comes to be held twice: the
+// steps of the recipe, in an order in which clients may well take them, against a real Redis. It
+// ends with status 0 if the lock was held twice.
 //
 //	demo [--redis HOST:PORT] l1|l2|l3|l4|l5
 //
-// The clients' clocks are part of each recipe; here they start at 1700000000 and go on when the story says so, so that it is
-// always the same. Decisions are made from what Redis answers, as the recipe makes them. See docs/tutorial.md.
+// The clients' clocks are part of each recipe; here they start at 1700000000 and go on when the
+// story says so, so that it is always the same. Decisions are made from what Redis answers, as the
+// recipe makes them. See docs/tutorial.md.
 package main
 
 import (
@@ -25,7 +27,10 @@ type story struct {
 
 var stories = map[string]story{
 	"l1": {"L1, SETNX and GETSET: the loser of a race replaces the winner's time", tellL1},
-	"l2": {"L2, the same in one loop: between the look at the clock and DEL somebody else has come", tellL2},
+	"l2": {
+		"L2, the same in one loop: between the look at the clock and DEL somebody else has come",
+		tellL2,
+	},
 	"l3": {"L3, in milliseconds: the work takes longer than was guessed", tellL3},
 	"l4": {"L4, in two scripts: the release doesn't ask whose lock it is", tellL4},
 	"l5": {"L5, with a proof of ownership: a clock is wrong", tellL5},
@@ -72,7 +77,8 @@ func (s *scene) do(who, command string, args ...any) string {
 
 // eval runs one of a recipe's scripts for a client.
 func (s *scene) eval(who, name, script string, args ...any) string {
-	shown := fmt.Sprintf("EVAL %s%s", name, strings.TrimSuffix(fmt.Sprintln(append([]any{""}, args...)...), "\n"))
+	line := fmt.Sprintln(append([]any{""}, args...)...)
+	shown := fmt.Sprintf("EVAL %s%s", name, strings.TrimSuffix(line, "\n"))
 	return s.answer(who, shown, append([]any{"EVAL", script, 1, s.key}, args...))
 }
 

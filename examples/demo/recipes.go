@@ -8,7 +8,8 @@ func expired(value string, now int64) bool {
 	return err == nil && until <= now
 }
 
-// tellL1: two clients find an expired lock. The first GETSET wins; the second loses, and has written all the same.
+// tellL1: two clients find an expired lock. The first GETSET wins; the second loses, and has
+// written all the same.
 func tellL1(s *scene) {
 	s.do("-", "SET", s.now-3600)
 	s.say("-", "an hour ago its holder has crashed")
@@ -37,7 +38,8 @@ func tellL2(s *scene) {
 		s.say("A", "sees that its lock has not expired, and is about to DEL it")
 	}
 	s.later(2, "A's process was paused")
-	if s.do("B", "SETNX", s.now+timeout+1) == "0" && expired(s.do("B", "GET"), s.now) && expired(s.do("B", "GETSET", s.now+timeout+1), s.now) {
+	if s.do("B", "SETNX", s.now+timeout+1) == "0" && expired(s.do("B", "GET"), s.now) &&
+		expired(s.do("B", "GETSET", s.now+timeout+1), s.now) {
 		s.holds("B")
 	}
 	s.do("A", "DEL")
@@ -88,7 +90,8 @@ if value and tonumber(ARGV[1]) < tonumber(value) then return redis.call('DEL', K
 return 0`
 )
 
-// tellL4: as published its release frees only what has expired. With the comparison turned, it frees whatever has not.
+// tellL4: as published its release frees only what has expired. With the comparison turned, it
+// frees whatever has not.
 func tellL4(s *scene) {
 	s.eval("A", "acquire", acquireL4, s.now, 3)
 	s.later(1, "A has done its work")
@@ -124,7 +127,8 @@ if now > tonumber(redis.call('GET', KEYS[1])) then
 end
 return 1`
 
-// tellL5: each step is atomic, and a release must prove its ownership; but the time is the client's.
+// tellL5: each step is atomic, and a release must prove its ownership; but the time is the
+// client's.
 func tellL5(s *scene) {
 	if s.eval("A", "acquire", acquireL5, s.now, 10) == "0" {
 		s.holds("A")

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"sync"
 	"time"
 
@@ -18,10 +19,14 @@ import (
 // Config is what a Server is made of. Proxy and Metrics are required.
 type Config struct {
 	Proxy   *proxy.Server
-	Metrics *Metrics // the same that the proxy tells
-	Token   string   // of those who may release locks; "" for none
+	Metrics *Metrics   // the same that the proxy tells
+	Name    string     // of the proxy, for people
+	Peers   []*url.URL // the admin pages of other proxies, to be linked
+	Token   string     // of those who may release locks; "" for none
 	Pprof   bool
-	Logger  hclog.Logger // nil logs nothing
+	// MetricShapes is how many shapes of keys have metrics of their own; 0 is no such metrics.
+	MetricShapes int
+	Logger       hclog.Logger // nil logs nothing
 }
 
 // Server is the admin server. Make it with New; use Serve once.
@@ -59,11 +64,12 @@ func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, log: cfg.Logger, ready: readiness{ask: cfg.Proxy.Ready}}
 	s.survey, s.logins = s.newSurvey(), newLogins(cfg.Token)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	atDebug := hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}
 	s.http = &http.Server{
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeader,
-		ErrorLog:       cfg.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		ErrorLog:       cfg.Logger.StandardLogger(&atDebug),
 		BaseContext:    func(net.Listener) context.Context { return s.ctx },
 	}
 	s.running.Go(s.record)                        // ends with ctx; Close waits for it
@@ -95,7 +101,9 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.serveHealth)
 	mux.HandleFunc("GET /readyz", s.serveReady)
-	mux.Handle("GET /metrics", s.cfg.Metrics.handler(s.stats))
+	mux.Handle("GET /metrics", s.cfg.Metrics.handler(s.stats, &shapesCollector{
+		costs: s.costs, most: s.cfg.MetricShapes,
+	}))
 	mux.HandleFunc("GET /api/locks", s.serveLocks)
 	mux.HandleFunc("GET /api/lock", s.serveLock)
 	mux.HandleFunc("GET /api/top", s.serveTop)
@@ -112,6 +120,7 @@ func (s *Server) routes() http.Handler {
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		mux.HandleFunc("GET /debug/locks/pprof", s.serveLockProfile)
 	}
 	return mux
 }

@@ -32,14 +32,18 @@ type site struct {
 	url   string // of the admin server
 }
 
-// startSite runs all three until the test ends. change may be nil.
-func startSite(t testing.TB, change func(*admin.Config, *proxy.Config)) *site {
+// startSite runs all three until the test ends. change can be nil. prepare is for what no Config
+// has.
+func startSite(
+	t testing.TB, change func(*admin.Config, *proxy.Config), prepare ...func(*admin.Server),
+) *site {
 	t.Helper()
-	return startSiteAt(t, testredis.Start(t), change)
+	return startSiteAt(t, testredis.Start(t), change, prepare...)
 }
 
 func startSiteAt(
 	t testing.TB, redis *testredis.Server, change func(*admin.Config, *proxy.Config),
+	prepare ...func(*admin.Server),
 ) *site {
 	t.Helper()
 	s := &site{t: t, redis: redis}
@@ -58,6 +62,9 @@ func startSiteAt(
 	s.proxy = proxy.New(behind)
 	cfg.Proxy = s.proxy
 	server := admin.New(cfg)
+	for _, prepare := range prepare {
+		prepare(server)
+	}
 	ln, adminLn := listen(t), listen(t)
 	s.addr, s.url = ln.Addr().String(), "http://"+adminLn.Addr().String()
 	served := make(chan error, 2)

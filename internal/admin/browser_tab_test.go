@@ -73,7 +73,9 @@ func openTab(t *testing.T, url string, width, height int64, dark bool) *tab {
 		scheme = "dark"
 	}
 	b.do(chromedp.EmulateViewport(width, height),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme},
+		}),
 		chromedp.Navigate(url))
 	return b
 }
@@ -98,7 +100,8 @@ func (b *tab) eval(expression string) string {
 func (b *tab) until(expression, want string) {
 	b.t.Helper()
 	got := ""
-	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	deadline := time.Now().Add(40 * time.Second)
+	for ; time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if got = b.eval(expression); got == want {
 			return
 		}

@@ -21,9 +21,11 @@ import (
 )
 
 const (
-	shownKeys = `[...document.querySelectorAll("#rows td.key button")].map(e => e.textContent).join("|")`
-	focused   = `document.activeElement.id || document.activeElement.dataset.sort || document.activeElement.getAttribute("aria-label") || document.activeElement.tagName`
-	evilKey   = `<img src=x onerror="window.hacked=1">`
+	shownKeys = `[...document.querySelectorAll("#rows td.key button")]
+		.map(e => e.textContent).join("|")`
+	focused = `document.activeElement.id || document.activeElement.dataset.sort ||
+		document.activeElement.getAttribute("aria-label") || document.activeElement.tagName`
+	evilKey = `<img src=x onerror="window.hacked=1">`
 )
 
 func withToken(cfg *admin.Config, _ *proxy.Config) { cfg.Token = adminToken }
@@ -43,7 +45,8 @@ func TestPageFilterAndSort(t *testing.T) {
 	b.until(shownKeys, strings.Join([]string{odd, "alpha", "beta", evilKey}, "|"))
 	b.do(chromedp.Click(`[data-sort="remaining"]`))
 	b.until(shownKeys, strings.Join([]string{evilKey, "beta", "alpha", odd}, "|"))
-	b.until(`document.querySelector('[aria-sort]').textContent + document.querySelector('[aria-sort]').ariaSort`, "Remainingdescending")
+	b.until(`document.querySelector('[aria-sort]').textContent +
+		document.querySelector('[aria-sort]').ariaSort`, "Remainingdescending")
 	b.do(chromedp.SendKeys("#filter", "ZOE"))
 	b.until(shownKeys, "alpha")
 	b.until(`document.getElementById("count").textContent`, "1 lock of 4 held")
@@ -59,7 +62,9 @@ func TestPageFilterAndSort(t *testing.T) {
 		t.Error("a lock's name became markup")
 	}
 	b.filter("none such")
-	b.until(`document.getElementById("empty").textContent + document.getElementById("empty").hidden`, "No lock matches the filter.false")
+	b.until(`document.getElementById("empty").textContent +
+		document.getElementById("empty").hidden`, "No lock that this proxy knows of matches. "+
+		"One that others hold by SETNX is found by its whole name.false")
 
 	// What is released, and what is acquired, shows without a click.
 	c.Do(ctx, "UNLOCK", "alpha", "FORCE")
@@ -68,8 +73,8 @@ func TestPageFilterAndSort(t *testing.T) {
 	b.until(shownKeys, evilKey+"|beta|"+odd+"|gamma")
 }
 
-// Contended locks stand first, with the age of the oldest wait. A click on one shows its holder, its
-// queue and what happened, and the address names it.
+// Contended locks stand first, with the age of the oldest wait. A click on one shows its holder,
+// its queue and what happened, and the address names it.
 func TestPageOfOneLock(t *testing.T) {
 	s := startSite(t, remembering)
 	c := s.client()
@@ -113,8 +118,10 @@ func TestPageReadOnly(t *testing.T) {
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(shownKeys, "a")
 	b.until(`document.getElementById("mode").textContent`, "read-only")
-	if got := b.eval(`[...document.querySelectorAll("button")].filter(e => e.checkVisibility() && /log|release/i.test(e.textContent)).length`); got != "0" {
-		t.Errorf("%s buttons to log in or release", got)
+	buttons := b.eval(`[...document.querySelectorAll("button")]
+		.filter(e => e.checkVisibility() && /log|release/i.test(e.textContent)).length`)
+	if buttons != "0" {
+		t.Errorf("%s buttons to log in or release", buttons)
 	}
 }
 
@@ -151,7 +158,8 @@ func TestPageRelease(t *testing.T) {
 	if err := <-waiter; err != nil {
 		t.Errorf("the waiter: %v", err)
 	}
-	b.until(`document.querySelector("#rows .waiters")?.textContent + document.querySelector("#rows .owner")?.textContent`, "0")
+	b.until(`document.querySelector("#rows .waiters")?.textContent +
+		document.querySelector("#rows .owner")?.textContent`, "0")
 
 	// A page that was open before another has released is told so.
 	b.do(chromedp.Click("#rows .actions button"), chromedp.WaitVisible("#release-dialog .danger"))
@@ -212,12 +220,15 @@ func TestPageByKeyboard(t *testing.T) {
 // ratio is the contrast of an element's text with what is behind it, as WCAG reckons it.
 const ratio = `((selector) => {
   const luminance = (c) => {
-    const [r, g, b] = c.match(/[\d.]+/g).map(Number).map((v) => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    const [r, g, b] = c.match(/[\d.]+/g).map(Number).map((v) =>
+      (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
     return .2126 * r + .7152 * g + .0722 * b;
   };
   let e = document.querySelector(selector), behind = e;
-  while (behind && /rgba\(.*, 0\)|transparent/.test(getComputedStyle(behind).backgroundColor)) behind = behind.parentElement;
-  const [a, b] = [luminance(getComputedStyle(e).color), luminance(getComputedStyle(behind).backgroundColor)].sort((x, y) => y - x);
+  const unseen = (color) => /rgba\(.*, 0\)|transparent/.test(color);
+  while (behind && unseen(getComputedStyle(behind).backgroundColor)) behind = behind.parentElement;
+  const [a, b] = [getComputedStyle(e).color, getComputedStyle(behind).backgroundColor]
+    .map(luminance).sort((x, y) => y - x);
   return ((a + .05) / (b + .05)).toFixed(2);
 })`
 
@@ -245,21 +256,25 @@ func TestPageLooks(t *testing.T) {
 				t.Errorf("%s pixels wider than the screen", got)
 			}
 			phone := look.width < 500
-			if got := b.eval(`document.querySelector("thead").checkVisibility()`); got == fmt.Sprint(phone) {
+			got := b.eval(`document.querySelector("thead").checkVisibility()`)
+			if got == fmt.Sprint(phone) {
 				t.Errorf("the table's head is visible: %s", got)
 			}
 			if phone {
 				b.do(chromedp.ScrollIntoView("#filter"))
 				b.shot(look.name + "-rows")
-				b.do(chromedp.SetValue("#sort", "key"),
-					chromedp.Evaluate(`document.getElementById("sort").dispatchEvent(new Event("change"))`, nil))
+				const sorted = `document.getElementById("sort").dispatchEvent(new Event("change"))`
+				b.do(chromedp.SetValue("#sort", "key"), chromedp.Evaluate(sorted, nil))
 				b.until(`location.search`, "?sort=key&desc=1")
-				if got := b.eval(`Math.min(...[...document.querySelectorAll("#rows button")].map(e => e.getBoundingClientRect().height)) >= 36`); got != "true" {
+				got := b.eval(`Math.min(...[...document.querySelectorAll("#rows button")]
+					.map(e => e.getBoundingClientRect().height)) >= 36`)
+				if got != "true" {
 					t.Error("buttons are too small for a finger")
 				}
 			}
-			if got := b.eval(`getComputedStyle(document.body).backgroundColor`); (got == "rgb(17, 20, 23)") != look.dark {
-				t.Errorf("background %s", got)
+			color := b.eval(`getComputedStyle(document.body).backgroundColor`)
+			if (color == "rgb(17, 20, 23)") != look.dark {
+				t.Errorf("background %s", color)
 			}
 			for _, selector := range []string{"body", "td.key button", "td.client", "#count", "dt",
 				"#mode", "#upstream", "figcaption", "#rows button", "td.key .tag:not([hidden])"} {

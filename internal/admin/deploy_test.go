@@ -96,11 +96,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startSite(t, nil)
+	s := startSite(t, remembering)
 	smallLoad(s)
 	_, text := s.get("/metrics")
 	real := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^# TYPE (lockproxy_\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
+	typed := regexp.MustCompile(`(?m)^# TYPE (lockproxy_\S+) (\S+)$`)
+	for _, m := range typed.FindAllStringSubmatch(text, -1) {
 		real[m[1]] = m[2]
 	}
 	documented := map[string]string{}
@@ -114,7 +115,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 // Every metric that the dashboard and the alerts use is one that a proxy at work really has.
 func TestDashboardAndAlertsNameRealMetrics(t *testing.T) {
-	s := startSite(t, nil)
+	s := startSite(t, remembering)
 	smallLoad(s)
 	var names []string
 	for name := range s.scrape() {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"lockproxy/internal/survey"
-	"lockproxy/proxy"
 )
 
 const (
@@ -23,30 +22,49 @@ const (
 
 // state is what stands above the locks.
 type state struct {
+	Proxy      string `json:"proxy"` // which this is
+	ID         string `json:"id"`    // as lock records and LOCKINFO WAITERS name it
+	Version    string `json:"version"`
+	Peers      []peer `json:"peers"`
 	Upstream   string `json:"upstream"`
 	UpstreamUp bool   `json:"upstream_up"`
 	Draining   bool   `json:"draining"`
 	Clients    int    `json:"clients"`
 	Waiters    int    `json:"waiters"`
+	OldestMS   int64  `json:"oldest_wait_ms"`
 	Held       int    `json:"held"` // taken by way of this proxy
 	Acquired   uint64 `json:"acquired"`
 	Expired    uint64 `json:"expired"`
 	Lost       uint64 `json:"lost"`
 	Forced     uint64 `json:"forced"`
+	Deadlocks  uint64 `json:"deadlocks"`
 }
 
-func stateOf(st proxy.Stats) state {
-	l := st.Locks
+// peer is the page of another proxy.
+type peer struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+}
+
+func (s *Server) state() state {
+	st := s.stats()
+	l, peers := st.Locks, []peer{}
+	for _, u := range s.cfg.Peers {
+		peers = append(peers, peer{u.Host, u.String()})
+	}
 	return state{
+		Proxy: s.cfg.Name, ID: s.cfg.Proxy.ID(), Version: st.Version, Peers: peers,
+		OldestMS: l.OldestWait.Milliseconds(),
 		Upstream: st.Upstream, UpstreamUp: st.UpstreamUp, Draining: st.Draining,
 		Clients: st.Clients,
 		Waiters: l.Waiters, Held: l.Holding, Acquired: l.Acquired, Expired: l.Expired, Lost: l.Lost,
-		Forced: l.Forced,
+		Forced: l.Forced, Deadlocks: l.Deadlocks,
 	}
 }
 
 // serveEvents is the stream that keeps a page up to date: each second the events "state", "locks",
-// and "history" with the points that are new. It ends with the page, or with the server.
+// and "history" with the points that are new, and now and then "seen". It ends with the page, or
+// with the server.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	ctx, cancel := context.WithCancel(r.Context())
@@ -56,13 +74,16 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		out.SetWriteDeadline(time.Unix(1, 0)) // it may be writing to a page that does not read
 	})()
 	w.Header().Set("Content-Type", "text/event-stream")
-	// the request is there; what is read now is only whether the client is
-	out.SetReadDeadline(time.Time{})
 	tick := time.NewTicker(streamEvery)
 	defer tick.Stop()
 	// 0, which is all, if it is missing
 	last, _ := strconv.ParseInt(r.URL.Query().Get("since"), 10, 64)
-	for q := parseQuery(r); ; {
+	type event struct {
+		name string
+		data any
+	}
+	q := parseQuery(r)
+	for ticks := 0; ; ticks++ {
 		list := s.list(q)
 		points := s.history.since(last)
 		if len(points) > 0 {
@@ -72,10 +93,11 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		out.SetWriteDeadline(time.Now().Add(streamPatience))
-		for _, event := range []struct {
-			name string
-			data any
-		}{{"state", stateOf(s.stats())}, {"locks", list}, {"history", points}} {
+		news := []event{{"state", s.state()}, {"locks", list}, {"history", points}}
+		if ticks%seenEvery == 0 {
+			news = append(news, event{"seen", s.seen()})
+		}
+		for _, event := range news {
 			data, err := json.Marshal(event.data)
 			if err != nil {
 				return

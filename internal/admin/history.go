@@ -23,16 +23,13 @@ func (w *recentWaits) add(d time.Duration) {
 	w.longest = max(w.longest, d)
 }
 
-// take returns the mean and the longest wait since the last take; n is how many there were.
-func (w *recentWaits) take() (mean, longest time.Duration, n int) {
+// take returns the sum of the waits since the last take, and the longest; n is how many there were.
+func (w *recentWaits) take() (sum, longest time.Duration, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.n > 0 {
-		mean = w.sum / time.Duration(w.n)
-	}
-	longest, n = w.longest, w.n
+	sum, longest, n = w.sum, w.longest, w.n
 	w.n, w.sum, w.longest = 0, 0, 0
-	return mean, longest, n
+	return sum, longest, n
 }
 
 // point is one second of the history.
@@ -40,7 +37,7 @@ type point struct {
 	At       int64   `json:"at"`       // Unix time, ms
 	Acquired float64 `json:"acquired"` // locks a second
 	Relayed  float64 `json:"relayed"`  // requests a second
-	MeanMS   float64 `json:"mean_ms"`  // of the waits that ended
+	MeanMS   float64 `json:"mean_ms"`  // of the waits that ended within it, or go on
 	MaxMS    float64 `json:"max_ms"`
 	Waiters  int     `json:"waiters"`
 	Held     int     `json:"held"`
@@ -61,11 +58,13 @@ type history struct {
 func (h *history) add(now time.Time, st proxy.Stats, waits *recentWaits) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	mean, longest, _ := waits.take()
+	sum, longest, n := waits.take()
+	sum, longest, n = sum+st.Locks.Waiting, max(longest, st.Locks.OldestWait), n+st.Locks.Waiters
 	seconds := now.Sub(h.lastAt).Seconds()
 	first := h.lastAt.IsZero()
 	p := point{
-		At: now.UnixMilli(), MeanMS: milliseconds(mean), MaxMS: milliseconds(longest),
+		At: now.UnixMilli(), MeanMS: milliseconds(sum / time.Duration(max(n, 1))),
+		MaxMS:   milliseconds(longest),
 		Waiters: st.Locks.Waiters, Held: st.Locks.Holding,
 	}
 	if !first && seconds > 0 {

@@ -42,16 +42,23 @@ func (u upstreamLocks) Inspect(
 
 // lockRow is one lock as the page gets it.
 type lockRow struct {
-	ID          *string `json:"id,omitempty"` // the name's bytes, base64; not there if it is too long to be asked for
+	// ID is the name's bytes, base64; not there if it is too long to be asked for.
+	ID          *string `json:"id,omitempty"`
 	DB          int     `json:"db"`
 	Key         string  `json:"key"` // printable
+	Kind        string  `json:"kind"`
 	Token       int64   `json:"token"`
 	Owner       string  `json:"owner"`
 	Client      string  `json:"client"`
-	HeldMS      int64   `json:"held_ms"`
+	Library     string  `json:"library"` // a foreign client's
+	Refused     int     `json:"refused"` // how often others were refused since it has the lock
+	HeldMS      int64   `json:"held_ms"` // -1 if nobody here knows
 	RemainingMS int64   `json:"remaining_ms"`
 	FullMS      int64   `json:"full_ms"` // what remaining is a part of
 	Session     bool    `json:"session"`
+	Shared      bool    `json:"shared"`
+	Holders     int     `json:"holders"`
+	Free        bool    `json:"free"` // it is between two holders
 	Waiters     int     `json:"waiters"`
 	OldestMS    int64   `json:"oldest_wait_ms"` // for how long the first of them has waited
 }
@@ -75,7 +82,7 @@ const (
 	maxFilter   = 200
 )
 
-// freshFor is how old the survey may be for one who looks; stepTimeout bounds a step of it.
+// freshFor is how old the survey can be for one who looks; stepTimeout bounds a step of it.
 const (
 	freshFor    = 900 * time.Millisecond
 	stepTimeout = 3 * time.Second
@@ -87,6 +94,11 @@ func (s *Server) list(q survey.Query) lockList {
 		// whose connections to the upstream are going
 		ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)
 		s.survey.Step(ctx)
+		cancel()
+	}
+	if q.Filter != "" && !s.cfg.Proxy.Stats().Draining {
+		ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)
+		s.survey.Find(ctx, q.Filter)
 		cancel()
 	}
 	v := s.survey.View(q, time.Now())
@@ -103,17 +115,27 @@ func (s *Server) list(q survey.Query) lockList {
 
 func rowOf(r survey.Row) *lockRow {
 	row := &lockRow{
-		DB: r.DB, Key: shortened(survey.Printable(r.Key)), Token: r.Token,
+		DB: r.DB, Key: shortened(survey.Printable(r.Key)), Kind: r.Kind, Token: r.Token,
 		Owner: shortened(survey.Printable(r.Owner)), Client: r.Client,
+		Library: shortened(survey.Printable(r.Library)), Refused: r.Refused,
 		HeldMS: r.Age.Milliseconds(), RemainingMS: r.Remaining.Milliseconds(),
-		FullMS:  r.Full.Milliseconds(),
-		Session: r.Session, Waiters: r.Waiters, OldestMS: r.OldestWait.Milliseconds(),
+		FullMS: r.Full.Milliseconds(), Shared: r.Mode == "shared", Holders: r.Holders,
+		Session: r.Session, Free: r.Free, Waiters: r.Waiters, OldestMS: r.OldestWait.Milliseconds(),
 	}
-	if len(r.Key) <= maxName {
-		id := base64.RawURLEncoding.EncodeToString([]byte(r.Key))
-		row.ID = &id // of the lock named "" it is empty, but there
+	if r.Age < 0 {
+		row.HeldMS = -1
 	}
+	row.ID = idOf(r.Key)
 	return row
+}
+
+// idOf is the name of a lock as it can be asked for. Of the lock named "" it is empty, but there.
+func idOf(key string) *string {
+	if len(key) > maxName {
+		return nil
+	}
+	id := base64.RawURLEncoding.EncodeToString([]byte(key))
+	return &id
 }
 
 func shortened(text string) string {

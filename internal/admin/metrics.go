@@ -57,11 +57,13 @@ func NewMetrics(version string) *Metrics {
 		Buckets: holdBuckets,
 	})
 	m.registry.MustRegister(commands, waited, held, buildInfo(version),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for kind := range proxy.Kinds {
 		m.took = append(m.took, commands.WithLabelValues(proxy.Kind(kind).String()))
 	}
-	m.acquired, m.overtime, m.held = waited.WithLabelValues("acquired"), waited.WithLabelValues("wait_over"), held
+	m.acquired, m.overtime = waited.WithLabelValues("acquired"), waited.WithLabelValues("wait_over")
+	m.held = held
 	return m
 }
 
@@ -83,9 +85,12 @@ func (m *Metrics) LockWaited(d time.Duration, acquired bool) {
 	}
 }
 
-// handler serves the metrics together with what stats tells at the time.
-func (m *Metrics) handler(stats func() proxy.Stats) http.Handler {
+// handler serves the metrics together with what stats and shapes tell at the time.
+func (m *Metrics) handler(stats func() proxy.Stats, shapes *shapesCollector) http.Handler {
 	m.registry.MustRegister(&statsCollector{stats: stats})
+	if shapes.most > 0 {
+		m.registry.MustRegister(shapes)
+	}
 	return promhttp.HandlerFor(m.registry,
 		promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: scrapeTimeout})
 }

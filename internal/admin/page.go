@@ -17,7 +17,7 @@ func servePage(mux *http.ServeMux) {
 	}
 	server := http.FileServerFS(files)
 	mux.Handle("GET /{$}", server)
-	for _, name := range []string{"page.css", "page.js", "plot.js", "icon.svg"} {
+	for _, name := range []string{"page.css", "page.js", "plot.js", "lock.js", "icon.svg"} {
 		mux.Handle("GET /"+name, server)
 	}
 }

@@ -41,7 +41,7 @@ func TestAlertRules(t *testing.T) {
 
 // Prometheus's own linter finds nothing in names, types and help texts.
 func TestPrometheusNaming(t *testing.T) {
-	s := startSite(t, nil)
+	s := startSite(t, remembering)
 	smallLoad(s)
 	_, text := s.get("/metrics")
 	cmd := exec.Command("promtool", "check", "metrics")
@@ -54,7 +54,7 @@ func TestPrometheusNaming(t *testing.T) {
 // A real Prometheus scrapes a proxy at work, takes the alerts, and has an answer to every
 // expression of the dashboard.
 func TestPrometheus(t *testing.T) {
-	s := startSite(t, nil)
+	s := startSite(t, remembering)
 	dir, port := t.TempDir(), testredis.FreePort(t)
 	rules, err := filepath.Abs(alertsFile)
 	if err != nil {
@@ -62,7 +62,8 @@ func TestPrometheus(t *testing.T) {
 	}
 	config := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: "+
 		"500ms}\nrule_files: [%q]\n"+
-		"scrape_configs: [{job_name: lockproxy, static_configs: [{targets: [%q]}]}]\n", rules, strings.TrimPrefix(s.url, "http://"))
+		"scrape_configs: [{job_name: lockproxy, static_configs: [{targets: [%q]}]}]\n", rules,
+		strings.TrimPrefix(s.url, "http://"))
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config),
 		0o600); err != nil {
 		t.Fatal(err)

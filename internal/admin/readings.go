@@ -58,6 +58,12 @@ var readings = []reading{
 	gauge("foreign_locks", "Locks of other lock libraries that were taken by way of this proxy "+
 		"and are held, as far as it has seen.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Foreign.Held) }),
+	gauge("foreign_clients_trying", "Clients of other lock libraries that ask for locks through "+
+		"this proxy and were refused within the last 10 s; 16 are counted of one lock.",
+		func(st *proxy.Stats) float64 { return float64(st.Locks.Foreign.Trying) }),
+	gauge("foreign_oldest_try_seconds", "For how long the client of another lock library that has "+
+		"tried longest to take a lock through this proxy has done so; 0 if none does.",
+		func(st *proxy.Stats) float64 { return st.Locks.Foreign.OldestTry.Seconds() }),
 	labeled("foreign_locks_total", "What has happened to locks of other lock libraries by way of "+
 		"this proxy: taken, released, expired, or refused to one that tried.",
 		prometheus.CounterValue, "event", func(st *proxy.Stats) []sample {
@@ -79,6 +85,8 @@ var readings = []reading{
 			return []sample{{"holder", float64(l.Unlocked)}, {"force", float64(l.Forced)},
 				{"disconnect", float64(l.Disconnect)}}
 		}),
+	counter("locks_acquired_shared_total", "Acquisitions by LOCK SHARED or LIMIT.",
+		func(st *proxy.Stats) uint64 { return st.Locks.Shared }),
 	counter("locks_expired_total", "Locks taken by way of this proxy whose time has passed with "+
 		"no release seen here.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Expired }),
@@ -87,6 +95,9 @@ var readings = []reading{
 		func(st *proxy.Stats) uint64 { return st.Locks.Lost }),
 	counter("lock_handoffs_total", "Acquisitions that a waiter was given by the release itself.",
 		func(st *proxy.Stats) uint64 { return st.Locks.HandedOver }),
+	counter("lock_deadlocks_total", "Cycles of owners that wait for each other's locks, found "+
+		"by this proxy.",
+		func(st *proxy.Stats) uint64 { return st.Locks.Deadlocks }),
 	counter("fence_refusals_total", "FENCEs whose token did not hold the lock (any more): "+
 		"nothing was run.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Fenced }),

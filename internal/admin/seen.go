@@ -16,6 +16,7 @@ import (
 
 // lockCost is what a lock has cost, as LOCKTOP says it.
 type lockCost struct {
+	ID            *string     `json:"id,omitempty"` // as of lockRow; a shape has none
 	DB            int         `json:"db"`
 	Key           string      `json:"key"`
 	Acquired      uint32      `json:"acquired"`
@@ -35,8 +36,8 @@ type lockBlame struct {
 
 func costOf(c journal.Cost) lockCost {
 	row := lockCost{
-		DB: c.DB, Key: shortened(survey.Printable(c.Key)), Acquired: c.Acquired,
-		Refused: c.Refused, Waits: c.Waits,
+		ID: idOf(c.Key), DB: c.DB, Key: shortened(survey.Printable(c.Key)),
+		Acquired: c.Acquired, Refused: c.Refused, Waits: c.Waits,
 		WaitMS: c.Wait.Milliseconds(), LongestWaitMS: c.LongestWait.Milliseconds(),
 		HoldMS: c.Hold.Milliseconds(), LongestHoldMS: c.LongestHold.Milliseconds(),
 		Blame: []lockBlame{},
@@ -53,22 +54,24 @@ const maxBlamed = 20
 
 // lockEvent is one event, as LOCKLOG says it.
 type lockEvent struct {
-	AtMS   int64  `json:"at_ms"`
-	Event  string `json:"event"`
-	DB     int    `json:"db"`
-	Key    string `json:"key"`
-	Token  int64  `json:"token"`
-	Owner  string `json:"owner"`
-	Client string `json:"client"`
-	WaitMS int64  `json:"wait_ms"`
-	HoldMS int64  `json:"hold_ms"`
+	ID     *string `json:"id,omitempty"` // as of lockRow
+	AtMS   int64   `json:"at_ms"`
+	Event  string  `json:"event"`
+	DB     int     `json:"db"`
+	Key    string  `json:"key"`
+	Token  int64   `json:"token"`
+	Owner  string  `json:"owner"`
+	Client string  `json:"client"`
+	WaitMS int64   `json:"wait_ms"`
+	HoldMS int64   `json:"hold_ms"`
+	Cycle  string  `json:"cycle,omitempty"` // of a deadlock: its owners and keys
 }
 
 func eventsOf(list []lockcmd.Event) []lockEvent {
 	rows := make([]lockEvent, len(list))
 	for i, e := range list {
 		rows[i] = lockEvent{
-			AtMS: e.When.UnixMilli(), Event: e.Kind.String(), DB: e.DB,
+			ID: idOf(e.Key), AtMS: e.When.UnixMilli(), Event: e.Kind.String(), DB: e.DB,
 			Key: shortened(survey.Printable(e.Key)), Token: e.Token,
 			Owner: shortened(survey.Printable(e.Owner)), Client: e.Client,
 			WaitMS: e.Wait.Milliseconds(), HoldMS: e.Hold.Milliseconds(),
@@ -90,26 +93,46 @@ func intOf(r *http.Request, name string, fallback, limit int) int {
 func (s *Server) serveTop(w http.ResponseWriter, r *http.Request) {
 	form := r.URL.Query()
 	within := time.Duration(intOf(r, "minutes", 60, 60)) * time.Minute
-	list := s.cfg.Proxy.Locks().Costs(within, func(lockcmd.LockID) bool { return true })
-	if form.Get("shapes") == "1" {
+	list, shapes := s.costs(within), form.Get("shapes") == "1"
+	if shapes {
 		list = lockcmd.MergeShapes(list)
 	}
 	lockcmd.SortCosts(list, form.Get("by"))
 	rows := []lockCost{}
 	for _, c := range list[:min(len(list), intOf(r, "limit", defaultTop, maxRows))] {
-		rows = append(rows, costOf(c))
+		row := costOf(c)
+		if shapes {
+			row.ID = nil
+		}
+		rows = append(rows, row)
 	}
 	writeJSON(w, rows)
 }
 
-// defaultTop is how many locks or events are shown if the query does not say.
-const defaultTop = 20
+// costs are those of all locks within a time.
+func (s *Server) costs(within time.Duration) []journal.Cost {
+	return s.cfg.Proxy.Locks().Costs(within, func(lockcmd.LockID) bool { return true })
+}
+
+const (
+	// defaultTop is how many locks or events are shown if the query does not say.
+	defaultTop = 20
+	// maxTimeline bounds the events of one lock.
+	maxTimeline = 60
+)
 
 // serveLog is LOCKLOG: ?db= and ?key= for one lock, and ?limit=.
 func (s *Server) serveLog(w http.ResponseWriter, r *http.Request) {
 	match, _ := matchOf(r)
-	events, _ := s.cfg.Proxy.Locks().Events(intOf(r, "limit", defaultTop, maxRows), match)
-	writeJSON(w, eventsOf(events))
+	writeJSON(w, s.events(intOf(r, "limit", defaultTop, maxRows), match))
+}
+
+// events are the last ones of the locks that match.
+func (s *Server) events(limit int, match func(lockcmd.LockID) bool) []lockEvent {
+	events, _ := s.cfg.Proxy.Locks().Events(limit, func(e *journal.Event) bool {
+		return match(lockcmd.LockID(e.Lock))
+	})
+	return eventsOf(events)
 }
 
 // matchOf matches the lock of ?db= and ?key=, or ?id= as /api/locks has it; without them all locks.
@@ -133,12 +156,25 @@ type lockWaiter struct {
 	LeftMS   *int64 `json:"left_ms"` // null waits without end
 }
 
+// lockTry is a foreign client that asks for a lock again and again.
+type lockTry struct {
+	Name    string `json:"name"`
+	Client  string `json:"client"`
+	Library string `json:"library"`
+	Times   int    `json:"times"`
+	ForMS   int64  `json:"for_ms"`
+}
+
 // oneLock is all that is known of one lock.
 type oneLock struct {
+	AtMS    int64        `json:"at_ms"`
 	DB      int          `json:"db"`
 	Key     string       `json:"key"`
-	Holder  *lockRow     `json:"holder"` // null if LOCK does not hold it
+	Holder  *lockRow     `json:"holder"`  // null if nobody holds it
+	Through string       `json:"through"` // the ID of the holder's proxy; "" if it is not known
+	Others  []string     `json:"others"`  // the IDs of other proxies that have waiters
 	Waiters []lockWaiter `json:"waiters"`
+	Trying  []lockTry    `json:"trying"` // foreign clients
 	Five    *lockCost    `json:"last_5_minutes"`
 	Sixty   *lockCost    `json:"last_60_minutes"`
 	Events  []lockEvent  `json:"events"`
@@ -154,10 +190,17 @@ func (s *Server) serveLock(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	locks, now := s.cfg.Proxy.Locks(), time.Now()
-	one := oneLock{DB: id.DB, Key: shortened(survey.Printable(id.Key)), Waiters: []lockWaiter{}}
-	list, err := upstreamLocks{s.cfg.Proxy}.Inspect(r.Context(), id.DB, []string{id.Key})
+	one := oneLock{
+		AtMS: now.UnixMilli(), DB: id.DB, Key: shortened(survey.Printable(id.Key)),
+		Waiters: []lockWaiter{}, Trying: []lockTry{}, Others: []string{},
+	}
+	upstream := upstreamLocks{s.cfg.Proxy}
+	list, err := upstream.Inspect(r.Context(), id.DB, []string{id.Key})
 	if err != nil {
 		one.Error = err.Error()
+	} else if through, others, err := locks.Proxies(r.Context(), upstream.as(id.DB),
+		id.Key); err == nil {
+		one.Through, one.Others = through, append(one.Others, others...)
 	}
 	for _, h := range list {
 		one.Holder = rowOf(survey.Row{LockInfo: h})
@@ -171,13 +214,16 @@ func (s *Server) serveLock(w http.ResponseWriter, r *http.Request) {
 		}
 		one.Waiters = append(one.Waiters, row)
 	}
+	for _, t := range locks.Trying(id) {
+		one.Trying = append(one.Trying, lockTry{shortened(survey.Printable(t.Name)), t.Addr,
+			shortened(survey.Printable(t.Library)), t.Times, now.Sub(t.Since).Milliseconds()})
+	}
 	for minutes, cost := range map[time.Duration]**lockCost{5: &one.Five, 60: &one.Sixty} {
 		for _, c := range locks.Costs(minutes*time.Minute, match) {
 			row := costOf(c)
 			*cost = &row
 		}
 	}
-	events, _ := locks.Events(defaultTop, match)
-	one.Events = eventsOf(events)
+	one.Events = s.events(maxTimeline, match)
 	writeJSON(w, one)
 }

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,9 @@ import (
 )
 
 // remembering has the proxy remember what happens to locks.
-func remembering(_ *admin.Config, p *proxy.Config) { p.Locks.History = 1 << 20 }
+func remembering(a *admin.Config, p *proxy.Config) {
+	p.Locks.History, a.MetricShapes = 1<<20, 5
+}
 
 func (s *site) json(path string, into any) {
 	s.t.Helper()
@@ -19,6 +22,26 @@ func (s *site) json(path string, into any) {
 	if err := json.Unmarshal([]byte(text), into); status != 200 || err != nil {
 		s.t.Fatalf("%s: %d, %v: %s", path, status, err, text)
 	}
+}
+
+// Of a lock that was taken through one proxy, and is waited for at another, each names the other.
+func TestProxiesOfALock(t *testing.T) {
+	t.Parallel()
+	here := startSite(t, nil)
+	there := startSiteAt(t, here.redis, nil)
+	here.lock(here.client(), "job", 30)
+	go there.client().Do(ctx, "LOCK", "job", 30, "WAIT", 20) // ends with the proxy
+	for of, want := range map[*site][]string{here: {there.proxy.ID()}, there: {}} {
+		var one struct {
+			Through string
+			Others  []string
+		}
+		eventually(t, 10*time.Second, "the proxies", func() bool {
+			of.json("/api/lock?key=job", &one)
+			return one.Through == here.proxy.ID() && slices.Equal(one.Others, want)
+		})
+	}
+	here.client().Do(ctx, "UNLOCK", "job", "FORCE")
 }
 
 // One lock, with its holder, its queue, what it cost and what happened; and the same of all locks.
@@ -77,6 +100,10 @@ func TestOneLock(t *testing.T) {
 	const oldest = "lockproxy_lock_oldest_wait_seconds 0."
 	if _, text := s.get("/metrics"); !strings.Contains(text, oldest) {
 		t.Error("no wait in the metrics")
+	}
+	const shape = `lockproxy_lock_shape_acquired{db="0",shape="job:*"}`
+	if got := s.scrape()[shape]; got != "2" {
+		t.Errorf("%s is %q", shape, got)
 	}
 	if err := c.Do(ctx, "UNLOCK", "job:1", "FORCE").Err(); err != nil {
 		t.Fatal(err)

@@ -7,9 +7,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"lockproxy/internal/admin"
 )
 
 // stream opens /events and returns its lines.
@@ -39,9 +42,11 @@ func clientFrom(addr string) *http.Client {
 		DisableKeepAlives: true}}
 }
 
+// A stream has its events each second, and goes on for longer than other answers may take.
 func TestStream(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, nil)
+	const timeout, times = 2 * time.Second, 4
+	s := startSite(t, nil, func(s *admin.Server) { admin.SetTimeouts(s, timeout) })
 	s.lock(s.client(), "a", 30)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -49,7 +54,7 @@ func TestStream(t *testing.T) {
 	events := map[string]int{}
 	name := ""
 	began := time.Now()
-	for events["locks"] < 13 && lines.Scan() { // longer than a request may take to arrive
+	for events["locks"] < times && lines.Scan() {
 		line := lines.Text()
 		if after, ok := strings.CutPrefix(line, "event: "); ok {
 			name = after
@@ -59,13 +64,16 @@ func TestStream(t *testing.T) {
 			if name == "locks" && !strings.Contains(data, `"key":"a"`) {
 				t.Fatalf("%s", data)
 			}
+			if name == "seen" && !strings.Contains(data, `"events":[]`) {
+				t.Fatalf("no list of events: %s", data)
+			}
 			if !json.Valid([]byte(data)) {
 				t.Fatalf("not JSON: %s", data)
 			}
 		}
 	}
-	if took := time.Since(began); events["locks"] != 13 || events["state"] != 13 ||
-		took < 11*time.Second {
+	if took := time.Since(began); events["locks"] != times || events["state"] != times ||
+		took < timeout+500*time.Millisecond {
 		t.Errorf("%v in %v: %v", events, took, lines.Err())
 	}
 }
@@ -101,5 +109,51 @@ func TestStreamsAreBounded(t *testing.T) {
 		if !operator.Scan() {
 			t.Fatalf("the only page of another address has ended: %v", operator.Err())
 		}
+	}
+}
+
+// deadlock has two owners, each of which has a lock, wait for the other's, until the second one is
+// refused. Then both are free.
+func (s *site) deadlock(first, second, anna, bert string) {
+	s.t.Helper()
+	c := s.client()
+	one, two := s.lock(c, first, 60, "OWNER", anna), s.lock(c, second, 60, "OWNER", bert)
+	waiters := s.proxy.Stats().Locks.Waiters
+	got := make(chan int64, 1)
+	go func() { // ends when the second lock is free
+		token, _ := s.client().Do(ctx, "LOCK", second, 60, "WAIT", 60, "OWNER", anna).Int64()
+		got <- token
+	}()
+	eventually(s.t, 10*time.Second, anna+" waits",
+		func() bool { return s.proxy.Stats().Locks.Waiters > waiters })
+	err := c.Do(ctx, "LOCK", first, 60, "WAIT", 60, "OWNER", bert).Err()
+	if err == nil || !strings.HasPrefix(err.Error(), "DEADLOCK ") {
+		s.t.Fatalf("told %v", err)
+	}
+	c.Do(ctx, "UNLOCK", second, two)
+	for key, token := range map[string]int64{first: one, second: <-got} {
+		if n, err := c.Do(ctx, "UNLOCK", key, token).Int(); n != 1 {
+			s.t.Errorf("UNLOCK %s: %d, %v", key, n, err)
+		}
+	}
+}
+
+// A deadlock that was found is an event, with its cycle, and it is counted.
+func TestDeadlockIsAnEvent(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, remembering)
+	s.deadlock("k1", "k2", "anna", "bert")
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	_, lines := s.stream(ctx)
+	missing := []string{`"deadlocks":1}`, `"event":"deadlock","db":0,"key":"k1",`,
+		`"cycle":"\"bert\" waits for \"k1\", held by \"anna\", who waits for \"k2\", ` +
+			`held by \"bert\""}`}
+	for len(missing) > 0 {
+		if !lines.Scan() {
+			t.Fatalf("not told of %q: %v", missing, lines.Err())
+		}
+		missing = slices.DeleteFunc(missing,
+			func(want string) bool { return strings.Contains(lines.Text(), want) })
 	}
 }

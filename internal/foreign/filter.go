@@ -6,10 +6,10 @@ import (
 )
 
 // Filter tells at almost no cost of most keys that they are not among those that were added. Any
-// goroutine may use it.
+// goroutine can use it.
 type Filter struct {
 	seed   maphash.Seed
-	counts [1 << 12]atomic.Int32
+	counts [1 << 15]atomic.Int32 // each key has two
 }
 
 // NewFilter returns a Filter without keys.
@@ -17,10 +17,15 @@ func NewFilter() *Filter { return &Filter{seed: maphash.MakeSeed()} }
 
 // Add adds a key, or with -1 removes one that was added.
 func (f *Filter) Add(key string, n int32) {
-	f.counts[maphash.String(f.seed, key)%uint64(len(f.counts))].Add(n)
+	sum := maphash.String(f.seed, key)
+	f.count(sum).Add(n)
+	f.count(sum >> 32).Add(n)
 }
 
 // May reports whether a key can be among those that were added. false is certain.
 func (f *Filter) May(key []byte) bool {
-	return f.counts[maphash.Bytes(f.seed, key)%uint64(len(f.counts))].Load() > 0
+	sum := maphash.Bytes(f.seed, key)
+	return f.count(sum).Load() > 0 && f.count(sum>>32).Load() > 0
 }
+
+func (f *Filter) count(sum uint64) *atomic.Int32 { return &f.counts[sum%uint64(len(f.counts))] }

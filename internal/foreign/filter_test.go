@@ -8,11 +8,11 @@ import (
 // What was added may be there, and most of what was not is known not to be.
 func TestFilter(t *testing.T) {
 	f := NewFilter()
-	for i := range 100 {
+	for i := range 1000 {
 		f.Add(fmt.Sprint("a", i), 1)
 	}
 	others := 0
-	for i := range 100 {
+	for i := range 1000 {
 		if !f.May([]byte(fmt.Sprint("a", i))) {
 			t.Errorf("a%d is missing", i)
 		}
@@ -20,10 +20,10 @@ func TestFilter(t *testing.T) {
 			others++
 		}
 	}
-	if others > 20 {
-		t.Errorf("%d of 100 other keys may be there", others)
+	if others > 20 { // about 4
+		t.Errorf("%d of 1,000 other keys may be there", others)
 	}
-	for i := range 100 {
+	for i := range 1000 {
 		f.Add(fmt.Sprint("a", i), -1)
 	}
 	for i := range f.counts {
@@ -46,7 +46,7 @@ func TestFilterOfLocks(t *testing.T) {
 	for i := range l.keys.counts {
 		sum += int(l.keys.counts[i].Load())
 	}
-	if sum != len(l.locks) {
+	if sum != 2*len(l.locks) {
 		t.Errorf("%d locks, the filter has %d", len(l.locks), sum)
 	}
 	for id := range l.locks {

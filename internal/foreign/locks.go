@@ -67,20 +67,47 @@ func (l *Lock) stale(now time.Time) bool {
 type Counts struct {
 	Taken, Released, Expired, Refused uint64
 	Held                              int // now, as far as was seen
+
+	Trying    int           // clients that were refused lately
+	OldestTry time.Duration // for how long the one of them has tried that has tried longest
+}
+
+// Watcher is told what happens to locks. It must not block.
+type Watcher interface {
+	// Taken is for a client that has taken a lock, for which it had asked since a time.
+	Taken(id ID, by Client, asked, at time.Time)
+	// Tried is for a client that asks for a lock that others have: since when, when it last did,
+	// and now, if it still does not have it or has just got it. The first time, all three are now.
+	Tried(id ID, since, last, now time.Time)
+	// Ended is for a lock that a client had since a time.
+	Ended(id ID, had Client, expired bool, since, at time.Time)
 }
 
 // Locks are the locks that were seen. Its zero value is not ready: see NewLocks.
 type Locks struct {
+	watcher Watcher
+
 	mu     sync.Mutex
 	locks  map[ID]*Lock // guarded by mu
-	counts Counts       // guarded by mu; without Held
+	counts Counts       // guarded by mu; without what is now
 	puts   int          // guarded by mu; since the last sweep
 	known  atomic.Int64 // len(locks)
 	keys   *Filter      // of locks
 }
 
 // NewLocks returns Locks that has seen nothing.
-func NewLocks() *Locks { return &Locks{locks: map[ID]*Lock{}, keys: NewFilter()} }
+func NewLocks() *Locks {
+	return &Locks{watcher: noWatcher{}, locks: map[ID]*Lock{}, keys: NewFilter()}
+}
+
+// Watch has a Watcher told of all that is seen. It is called before anything is.
+func (l *Locks) Watch(w Watcher) { l.watcher = w }
+
+type noWatcher struct{}
+
+func (noWatcher) Taken(ID, Client, time.Time, time.Time)       {}
+func (noWatcher) Tried(ID, time.Time, time.Time, time.Time)    {}
+func (noWatcher) Ended(ID, Client, bool, time.Time, time.Time) {}
 
 // Any reports whether any lock is known. It costs nothing.
 func (l *Locks) Any() bool { return l.known.Load() > 0 }
@@ -107,7 +134,7 @@ func (l *Locks) Saw(id ID, by Client, r Request, outcome Outcome, now time.Time)
 	defer l.mu.Unlock()
 	lock := l.locks[id]
 	switch r.Action {
-	case Take, TakeNull, Candidate:
+	case Take, TakeNull, TakeZero, Candidate:
 		if outcome == Yes {
 			l.takenLocked(id, by, r, now)
 		} else if r.Action != Candidate || lock != nil {
@@ -130,6 +157,7 @@ func (l *Locks) Saw(id ID, by Client, r Request, outcome Outcome, now time.Time)
 	if r.Action == Extend && r.TTL > 0 {
 		if lock.Until.IsZero() && lock.Holder.Addr != "" {
 			l.counts.Taken++
+			l.watcher.Taken(id, lock.Holder, lock.Since, lock.Since)
 		}
 		lock.Until = now.Add(r.TTL)
 	}
@@ -138,6 +166,7 @@ func (l *Locks) Saw(id ID, by Client, r Request, outcome Outcome, now time.Time)
 	}
 	if !lock.Until.IsZero() && lock.Holder.Addr != "" {
 		l.counts.Released++
+		l.watcher.Ended(id, lock.Holder, false, lock.Since, now)
 	}
 	lock.Holder, lock.Until, lock.Refused, lock.proof = Client{}, time.Time{}, 0, 0
 	l.forgetLocked(id, lock, now)
@@ -147,17 +176,35 @@ func (l *Locks) Saw(id ID, by Client, r Request, outcome Outcome, now time.Time)
 // takenLocked is for a client that has taken a lock. mu is held.
 func (l *Locks) takenLocked(id ID, by Client, r Request, now time.Time) {
 	lock := l.putLocked(id, now)
+	if lock.held(now) && r.Proof != 0 && r.Proof == lock.proof && r.TTL > 0 {
+		lock.Holder, lock.Until = by, now.Add(r.TTL) // its holder takes it again
+		return
+	}
 	if lock.Holder.Addr != "" && !lock.Until.IsZero() && now.After(lock.Until) {
-		l.counts.Expired++
+		l.expiredLocked(lock)
+	}
+	asked := now
+	for _, t := range lock.Trying {
+		if t.Addr == by.Addr && t.fresh(now) {
+			asked = t.Since
+			l.watcher.Tried(id, t.Since, t.Last, now)
+		}
 	}
 	lock.Holder, lock.Since, lock.Until, lock.Refused, lock.proof = by, now, time.Time{}, 0, r.Proof
 	if r.TTL > 0 {
 		lock.Until = now.Add(r.TTL)
 		l.counts.Taken++
+		l.watcher.Taken(id, by, asked, now)
 	}
 	lock.Trying = slices.DeleteFunc(lock.Trying, func(t Try) bool {
 		return t.Addr == by.Addr || !t.fresh(now)
 	})
+}
+
+// expiredLocked is for a lock whose TTL is over. mu is held.
+func (l *Locks) expiredLocked(lock *Lock) {
+	l.counts.Expired++
+	l.watcher.Ended(lock.ID, lock.Holder, true, lock.Since, lock.Until)
 }
 
 // refusedLocked is for a client that has been refused. mu is held.
@@ -168,8 +215,10 @@ func (l *Locks) refusedLocked(id ID, by Client, now time.Time) {
 	i := slices.IndexFunc(lock.Trying, func(t Try) bool { return t.Addr == by.Addr })
 	switch {
 	case i >= 0 && lock.Trying[i].fresh(now):
-		lock.Trying[i].Times++
-		lock.Trying[i].Last = now
+		t := &lock.Trying[i]
+		l.watcher.Tried(id, t.Since, t.Last, now)
+		t.Times++
+		t.Last = now
 		return
 	case i >= 0:
 		lock.Trying = slices.Delete(lock.Trying, i, i+1)
@@ -180,6 +229,7 @@ func (l *Locks) refusedLocked(id ID, by Client, now time.Time) {
 		}
 	}
 	lock.Trying = append(lock.Trying, Try{Client: by, Times: 1, Since: now, Last: now})
+	l.watcher.Tried(id, now, now, now)
 }
 
 // putLocked finds a lock, or makes room for it. mu is held.
@@ -210,7 +260,7 @@ func (l *Locks) forgetLocked(id ID, lock *Lock, now time.Time) {
 		return
 	}
 	if lock.Holder.Addr != "" && !lock.Until.IsZero() {
-		l.counts.Expired++
+		l.expiredLocked(lock)
 	}
 	delete(l.locks, id)
 	l.keys.Add(id.Key, -1)
@@ -234,6 +284,12 @@ func (l *Locks) Counts(now time.Time) Counts {
 	for _, lock := range l.locks {
 		if lock.held(now) {
 			c.Held++
+		}
+		for _, t := range lock.Trying {
+			if t.fresh(now) {
+				c.Trying++
+				c.OldestTry = max(c.OldestTry, now.Sub(t.Since))
+			}
 		}
 	}
 	return c

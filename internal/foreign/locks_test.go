@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,9 @@ func TestLocks(t *testing.T) {
 			`k by "a", refused 3: since 3s, 27s left b 2 times in 2s c 1 times in 0s`, false},
 		{"a", Extend, Yes, 60 * time.Second, 4,
 			`k by "a", refused 3: since 4s, 1m0s left b 2 times in 2s c 1 times in 0s`, false},
+		// A reentrant lock: it is its holder's since it was taken first.
+		{"a", Take, Yes, 60 * time.Second, 4,
+			`k by "a", refused 3: since 4s, 1m0s left b 2 times in 2s c 1 times in 0s`, false},
 		{"b", Release, No, 0, 5,
 			`k by "a", refused 3: since 5s, 59s left b 2 times in 2s c 1 times in 0s`, false},
 		{"a", Release, Failed, 0, 5,
@@ -84,6 +88,75 @@ func TestLocks(t *testing.T) {
 	}
 	if l.Any() {
 		t.Error("something is known still")
+	}
+}
+
+// diary is a Watcher that writes down what it is told, with seconds.
+type diary []string
+
+func (d *diary) note(format string, args ...any) { *d = append(*d, fmt.Sprintf(format, args...)) }
+
+func (d *diary) Taken(id ID, by Client, asked, at time.Time) {
+	d.note("%s has %s, asked for %v", by.Addr, id.Key, at.Sub(asked))
+}
+
+func (d *diary) Tried(id ID, since, last, now time.Time) {
+	d.note("tried %s for %v, last %v ago", id.Key, now.Sub(since), now.Sub(last))
+}
+
+func (d *diary) Ended(id ID, had Client, expired bool, since, at time.Time) {
+	d.note("%s had %s for %v, expired %v", had.Addr, id.Key, at.Sub(since), expired)
+}
+
+// Each lock that is taken ends once, and the times of a client's tries add up to its wait.
+func TestWatcher(t *testing.T) {
+	l, told := NewLocks(), &diary{}
+	l.Watch(told)
+	for _, s := range []struct {
+		key, by string
+		a       Action
+		o       Outcome
+		ttl     time.Duration
+		at      float64
+	}{
+		{"k", "a", Take, Yes, 10 * time.Second, 0}, {"k", "b", Take, No, time.Second, 1},
+		{"k", "b", Take, No, time.Second, 3}, {"k", "a", Extend, Yes, 5 * time.Second, 3},
+		{"k", "a", Release, Yes, 0, 4}, {"k", "b", Take, Yes, 2 * time.Second, 5},
+		{"k", "c", Take, No, time.Second, 6}, {"k", "d", Take, Yes, time.Second, 20},
+		{"n", "e", Candidate, Yes, 0, 20}, {"n", "e", Extend, Yes, time.Second, 21},
+	} {
+		saw(l, s.key, s.by, s.a, s.o, s.ttl, s.at)
+	}
+	l.Counts(time.Unix(1_700_000_030, 0))
+	want := []string{
+		"a has k, asked for 0s", "tried k for 0s, last 0s ago", "tried k for 2s, last 2s ago",
+		"a had k for 4s, expired false", "tried k for 4s, last 2s ago", "b has k, asked for 4s",
+		"tried k for 0s, last 0s ago", "b had k for 2s, expired true", "d has k, asked for 0s",
+		"e has n, asked for 0s", "d had k for 1s, expired true", "e had n for 2s, expired true",
+	}
+	slices.Sort(want)
+	got := slices.Sorted(slices.Values(*told))
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A client that asks for locks in vain counts as trying until a while after its last attempt.
+func TestTryingIsCounted(t *testing.T) {
+	l := NewLocks()
+	for _, try := range []struct {
+		key, by string
+		at      float64
+	}{{"k", "b", 0}, {"k", "c", 2}, {"l", "b", 3}, {"k", "b", 8}} {
+		saw(l, try.key, try.by, Take, No, time.Minute, try.at)
+	}
+	for _, want := range []Counts{
+		{Refused: 4, Trying: 3, OldestTry: 8 * time.Second},
+		{Refused: 4, Trying: 1, OldestTry: 15 * time.Second},
+	} {
+		if got := l.Counts(time.Unix(1_700_000_000, 0).Add(want.OldestTry)); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 	}
 }
 

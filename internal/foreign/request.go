@@ -31,6 +31,7 @@ const (
 	Nothing   Action = iota
 	Take             // if it is free
 	TakeNull         // likewise; the reply is null if it has
+	TakeZero         // likewise; the reply is 0 if it has
 	Candidate        // SETNX: a lock once it has a TTL
 	Extend           // to last TTL from now
 	Release
@@ -39,7 +40,7 @@ const (
 )
 
 // Takes reports whether the request can take a lock.
-func (a Action) Takes() bool { return a == Take || a == TakeNull || a == Candidate }
+func (a Action) Takes() bool { return a >= Take && a <= Candidate }
 
 // Request is a request as it concerns locks.
 type Request struct {
@@ -94,7 +95,7 @@ func Read(role Role, args [][]byte, keys []int, shapes *Shapes, now time.Time) (
 	case Deletes:
 		r.Action = Release
 	case Runs:
-		r.readScript(args, shapes)
+		r.readScript(args, shapes, now)
 	}
 	return r
 }
@@ -183,17 +184,19 @@ func (s *Shapes) Takes(args [][]byte) bool {
 		return false
 	}
 	shape, _ := s.of(args)
-	return shape.Does == Takes || shape.Does == TakesHash
+	return shape.Does == Takes || shape.Does == TakesZero || shape.Does == TakesHash
 }
 
 // readScript reads EVAL and EVALSHA.
-func (r *Request) readScript(args [][]byte, shapes *Shapes) {
+func (r *Request) readScript(args [][]byte, shapes *Shapes, now time.Time) {
 	shape, known := shapes.of(args)
 	rest := args[min(len(args), 3+len(r.Keys)):]
-	r.readArgs(rest, shape.Seconds)
+	r.readArgs(rest, shape.Seconds, now)
 	switch shape.Does {
 	case Takes:
 		r.Action = Take
+	case TakesZero:
+		r.Action = TakeZero
 	case TakesHash:
 		r.Action, r.Keys = TakeNull, r.Keys[:1] // the others are channels and the like
 	case Extends:
@@ -215,21 +218,25 @@ func (r *Request) readScript(args [][]byte, shapes *Shapes) {
 }
 
 // readArgs finds the holder's value and the TTL among a script's arguments: the value is the first
-// that is no number, the TTL the last that is a small one.
-func (r *Request) readArgs(args [][]byte, seconds bool) {
-	unit := time.Millisecond
-	if seconds {
-		unit = time.Second
-	}
+// that is no number, the TTL the last that is one, a time from now or since 1970.
+func (r *Request) readArgs(args [][]byte, seconds bool, now time.Time) {
 	for _, arg := range args {
-		n, err := strconv.ParseInt(string(arg[:min(len(arg), 20)]), 10, 64)
+		n, ok := resp.ParseInt(arg)
+		since1970 := n >= 1e12 || seconds && n >= 1e9 // otherwise more than 30 years from now
+		ttl := after(arg, !seconds || n >= 1e12, since1970, now)
 		switch {
-		case err == nil && n > 0 && n < int64(maxTTL/unit):
-			r.TTL = time.Duration(n) * unit
-		case r.Proof == 0 && len(arg) > 0 && err != nil:
+		case ttl > 0:
+			r.TTL = ttl
+		case r.Proof == 0 && len(arg) > 0 && !ok && !isDecimal(arg):
 			r.Proof = proofOf(arg)
 		}
 	}
+}
+
+// isDecimal reports whether a text is a number with a point, such as a time.
+func isDecimal(text []byte) bool {
+	_, err := strconv.ParseFloat(string(text[:min(len(text), 32)]), 64)
+	return err == nil && bytes.IndexByte(text, '.') > 0
 }
 
 // Outcome is whether a request has done what it was to do.
@@ -255,6 +262,8 @@ func (a Action) Outcome(h resp.Head) Outcome {
 		return Queued
 	case a == TakeNull:
 		return outcome(null)
+	case a == TakeZero:
+		return outcome(h.Type == ':' && string(h.Line) == "0")
 	case null || h.Type == ':' && (string(h.Line) == "0" || bytes.HasPrefix(h.Line, minus)) ||
 		h.Type == '#' && string(h.Line) == "f":
 		return No

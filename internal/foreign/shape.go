@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"hash/maphash"
+	"regexp"
 	"strings"
 	"sync"
 )
@@ -22,6 +23,8 @@ const (
 	Unknown Does = iota
 	// Takes answers OK or a number greater than 0 if it has taken the lock.
 	Takes
+	// TakesZero answers 0 if it has taken the lock.
+	TakesZero
 	// TakesHash is Redisson's: null if it has taken the lock, otherwise the holder's TTL.
 	TakesHash
 	// Extends gives its holder more time.
@@ -53,7 +56,11 @@ func ShapeOf(source string) Shape {
 	}
 	c := callsIn(source)
 	ms := c.any("px", "pxat", "psetex", "pexpire", "pexpireat")
-	return Shape{c.does(), !ms}
+	does := c.does()
+	if does == Takes && c["~zero"] {
+		does = TakesZero
+	}
+	return Shape{does, !ms}
 }
 
 // does judges by the calls.
@@ -67,7 +74,8 @@ func (c calls) does() Does {
 		"zadd")
 	removes := c.any("del", "unlink", "hdel", "zrem", "delex", "delifeq")
 	switch {
-	case c["getset"], c.any("zadd") && !c["zscore"], c.any("hset") && c.any("hmget", "hgetall"):
+	case c["getset"] && !expires, c["zadd"] && !c["zscore"],
+		c["hset"] && c.any("hmget", "hgetall"):
 		return Unknown // a timestamp's recipe, a limiter, a counter
 	case c["~minus"] && c["hincrby"]:
 		return Frees
@@ -76,8 +84,8 @@ func (c calls) does() Does {
 			return TakesHash
 		}
 		return Takes
-	case puts && expires && c.any("zadd"):
-		if c["zcard"] {
+	case puts && expires && c["zadd"]: // who takes it removes the expired holders first
+		if c.any("zcard", "zcount", "zremrangebyscore") {
 			return Takes
 		}
 		return Extends
@@ -113,11 +121,40 @@ func callsIn(source string) calls {
 			args = args[:end]
 		}
 		addOptions(c, name, args)
+		switch name {
+		case "set", "setex", "psetex", "expire", "pexpire", "expireat", "pexpireat":
+			c["~zero"] = answersZero(source, len(source)-len(after))
+		}
 	}
 	for _, sign := range []string{"== false", "==false", "== nil", "==nil", "if not ", "if (not "} {
 		c["~free"] = c["~free"] || strings.Contains(source, sign)
 	}
 	return c
+}
+
+var (
+	ifWord   = regexp.MustCompile(`\b(else)?if\b`)
+	negation = regexp.MustCompile(`\b(not|false|nil)\b|== *0|~=`)
+	zero     = regexp.MustCompile(`^return[\s(]*0\b`)
+	returned = regexp.MustCompile(`return[\s(]+(redis\.)?p?call$`)
+)
+
+// answersZero reports whether a script, in lower case, answers 0 when a call has set the lock's
+// TTL. The call's name ends before at.
+func answersZero(source string, at int) bool {
+	answer := at + strings.Index(source[at:], "return")
+	if answer < at || !zero.MatchString(source[answer:]) || returned.MatchString(source[:at]) ||
+		strings.Contains(source[at:answer], "else") {
+		return false
+	}
+	ifs := ifWord.FindAllStringIndex(source[:answer], -1)
+	if len(ifs) == 0 {
+		return true
+	}
+	begin := ifs[len(ifs)-1][0]
+	condition, _, _ := strings.Cut(source[begin:answer], "then")
+	// What was decided before the call says nothing about whether it has done what it is to do.
+	return begin+len(condition) < at || !negation.MatchString(condition)
 }
 
 // addOptions adds the options that stand among the arguments of a call.
@@ -219,8 +256,9 @@ func (s *Shapes) OfText(source []byte) Shape {
 	return shape
 }
 
-// OfHash is the shape of a script that EVALSHA names. known is false for one that has not passed.
-func (s *Shapes) OfHash(sha []byte) (shape Shape, known bool) {
+// OfHash is the shape of a script that EVALSHA names. isKnown is false for one that has not passed,
+// and is no library's.
+func (s *Shapes) OfHash(sha []byte) (shape Shape, isKnown bool) {
 	var lower [2 * sha1.Size]byte
 	if len(sha) != len(lower) {
 		return Shape{}, false
@@ -233,6 +271,9 @@ func (s *Shapes) OfHash(sha []byte) (shape Shape, known bool) {
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	shape, known = s.byHash[string(lower[:])]
-	return shape, known
+	shape, passed := s.byHash[string(lower[:])]
+	if !passed {
+		shape, passed = known[string(lower[:])]
+	}
+	return shape, passed
 }

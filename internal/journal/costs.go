@@ -27,7 +27,7 @@ func (j *Journal) Costs(within time.Duration, at int64, match func(*Lock) bool) 
 			if !match(&h.Lock) {
 				continue
 			}
-			if h.settle(at); h.waiting > 0 {
+			if h.countWaits(at); h.waiting > 0 {
 				s.account(h)
 			}
 			if c := h.cost(since, at); c.Acquired+c.Refused+c.Waits > 0 || c.Wait+c.Hold > 0 {
@@ -57,11 +57,30 @@ func (h *history) cost(since, at int64) Cost {
 	return c
 }
 
-// Merge adds another lock's cost.
-func (c *Cost) Merge(other Cost) {
-	c.Numbers.add(other.Numbers)
-	c.Blame = mergeBlame(c.Blame, other.Blame)
-	sortBlame(c.Blame)
+// Merge makes one cost of those of the same Lock. They are in the order of the first of each.
+func Merge(list []Cost) (merged []Cost) {
+	index := map[Lock]int{}
+	var blame []map[string]time.Duration
+	for _, c := range list {
+		i, ok := index[c.Lock]
+		if !ok {
+			i = len(merged)
+			index[c.Lock] = i
+			merged = append(merged, Cost{Lock: c.Lock})
+			blame = append(blame, map[string]time.Duration{})
+		}
+		merged[i].Numbers.add(c.Numbers)
+		for _, b := range c.Blame {
+			blame[i][b.Holder] += b.Wait
+		}
+	}
+	for i := range merged {
+		for holder, wait := range blame[i] {
+			merged[i].Blame = append(merged[i].Blame, Blame{holder, wait})
+		}
+		sortBlame(merged[i].Blame)
+	}
+	return merged
 }
 
 func mergeBlame(list, more []Blame) []Blame {

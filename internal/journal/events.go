@@ -18,10 +18,12 @@ const (
 	Expired
 	Lost    // a session lock, otherwise than by being forced or deleted
 	Deleted // a session lock, by a command that passed through this proxy
+	GaveUp  // a client waits no more, and has not got the lock
+	Seen    // the upstream says who has the lock: it was taken elsewhere
 )
 
 var kindNames = [...]string{"acquired", "released", "forced", "disconnected", "expired", "lost",
-	"deleted"}
+	"deleted", "gave up", "seen"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -31,53 +33,126 @@ type Event struct {
 	Kind
 	Lock
 	Holder
-	Wait time.Duration // before it was acquired
+	Wait time.Duration // before it was acquired, or the client gave up
 	Hold time.Duration // until it ended
 }
 
 // At is the time of the event, given one moment by both clocks.
 func (e *Event) At(now time.Time, at int64) time.Time { return now.Add(time.Duration(e.at - at)) }
 
-// ring has the last events, as many as limit allows.
+// record is what is kept of an event. Most locks end soon after they were acquired: then one record
+// is both.
+type record struct {
+	at     int64
+	wait   time.Duration
+	ended  int64 // when the lock ended; 0 if that is not known, or is a record by itself
+	hold   time.Duration
+	token  int64
+	key    string
+	owner  string
+	client string
+	db     int32
+	kind   Kind
+	end    Kind // how it ended, if it did
+}
+
+func (r *record) event() Event {
+	e := Event{at: r.at, Kind: r.kind, Lock: Lock{int(r.db), r.key},
+		Holder: Holder{r.token, r.owner, r.client}, Wait: r.wait, Hold: r.hold}
+	if r.ended != 0 {
+		e.Hold = 0
+	}
+	return e
+}
+
+// endEvent is the event that ended what the record is about.
+func (r *record) endEvent() Event {
+	e := r.event()
+	e.at, e.Kind, e.Wait, e.Hold = r.ended, r.end, 0, r.hold
+	return e
+}
+
+// recent is how many records behind the last one a lock's end is still written into the record of
+// its acquisition. So an end is never far from its place in time.
+const recent = 64
+
+// ring has the last records, as many as limit allows.
 type ring struct {
-	events []Event
-	first  int // index of the oldest
-	n      int
-	size   int // bytes
-	limit  int // bytes
+	records []record
+	first   int // index of the oldest
+	n       int
+	pushed  uint64 // so far
+	size    int    // bytes
+	limit   int    // bytes
 }
 
-func (e *Event) bytes() int {
-	return 2*int(unsafe.Sizeof(*e)) + len(e.Key) + len(e.Owner) + len(e.Client) // the room doubles
+func (r *record) bytes() int {
+	return int(unsafe.Sizeof(*r)) + len(r.key) + len(r.owner) + len(r.client)
 }
 
-func (r *ring) push(e Event) {
-	e.Owner = shortened(e.Owner)
+// push returns the number of the new record.
+func (r *ring) push(e record) uint64 {
+	e.owner = shortened(e.owner)
 	need := e.bytes()
 	for r.n > 0 && r.size+need > r.limit {
-		old := &r.events[r.first]
+		old := &r.records[r.first]
 		r.size -= old.bytes()
-		*old = Event{}
-		r.first = (r.first + 1) % len(r.events)
+		old.key, old.owner, old.client = "", "", ""
+		if r.first++; r.first == len(r.records) {
+			r.first = 0
+		}
 		r.n--
 	}
 	if need > r.limit {
-		return
+		return 0
 	}
-	if r.n == len(r.events) {
-		grown := make([]Event, max(16, 2*r.n))
-		for i := range r.n {
-			grown[i] = *r.at(i)
-		}
-		r.events, r.first = grown, 0
+	if r.n == len(r.records) {
+		r.grow(need)
 	}
 	r.n++
 	*r.at(r.n - 1) = e
 	r.size += need
+	r.pushed++
+	return r.pushed
 }
 
-// at is an event by its age, the oldest first.
-func (r *ring) at(i int) *Event { return &r.events[(r.first+i)%len(r.events)] }
+// grow makes room for twice as many records, or as many as limit allows. So when the ring is full,
+// a new record mostly takes the place of the oldest, which is in the processor's cache then.
+func (r *ring) grow(need int) {
+	room := max(16, r.n+r.n/16+1, min(2*r.n, r.limit/((r.size+need)/(r.n+1))))
+	grown := make([]record, room)
+	for i := range r.n {
+		grown[i] = *r.at(i)
+	}
+	r.records, r.first = grown, 0
+}
+
+// at is a record by its age, the oldest first.
+func (r *ring) at(i int) *record {
+	if i += r.first; i >= len(r.records) {
+		i -= len(r.records)
+	}
+	return &r.records[i]
+}
+
+// lately is the record of a number, or nil if it is not one of the last.
+func (r *ring) lately(number uint64) *record {
+	behind := r.pushed - number
+	if number == 0 || behind >= recent || behind >= uint64(r.n) {
+		return nil
+	}
+	return r.at(r.n - 1 - int(behind))
+}
+
+// end writes the end of a lock into the record of its acquisition, if that is one of the last.
+func (r *ring) end(number uint64, how Kind, had Holder, hold time.Duration, at int64) bool {
+	e := r.lately(number)
+	if e == nil || e.ended != 0 || e.token != had.Token || e.client != had.Client {
+		return false
+	}
+	e.ended, e.end, e.hold = at, how, hold
+	return true
+}
 
 // Events returns up to limit of the events since a time that match, newest first. more says that
 // there are others.
@@ -89,16 +164,23 @@ func (j *Journal) Events(
 	}
 	for i := range j.shards {
 		s := &j.shards[i]
+		found, stop := 0, -1 // the first record that is not looked at
+		take := func(e Event) {
+			if e.at >= since && match(&e) {
+				list = append(list, e)
+				found++
+			}
+		}
 		s.mu.Lock()
-		for k, n := s.events.n-1, 0; k >= 0; k-- {
-			e := s.events.at(k)
-			if e.at < since || !match(e) {
-				continue
+		for k := s.events.n - 1; k > stop; k-- {
+			r := s.events.at(k)
+			if r.ended != 0 {
+				take(r.endEvent())
 			}
-			if n++; n > limit {
-				break
+			take(r.event())
+			if found > limit && stop < 0 {
+				stop = max(k-recent, -1) // the ends among those are newer
 			}
-			list = append(list, *e)
 		}
 		s.mu.Unlock()
 	}

@@ -41,6 +41,7 @@ type minute struct {
 // history is what is remembered of one lock.
 type history struct {
 	Lock
+	hash       uint64   // of Lock
 	prev, next *history // in a list of its shard
 	list       *list
 	size       int  // bytes
@@ -53,6 +54,7 @@ type history struct {
 	waiting int      // clients, now
 	changed int64    // up to when their waits are counted
 	asked   int64    // when the upstream was last asked for the holder
+	record  uint64   // the number of that of the last acquisition; 0 is none
 }
 
 const minuteLength = int64(time.Minute)
@@ -73,8 +75,8 @@ func (h *history) minute(at int64) *minute {
 	return &h.minutes[len(h.minutes)-1]
 }
 
-// settle counts the waits that go on up to a time.
-func (h *history) settle(at int64) {
+// countWaits counts the waits that go on up to a time.
+func (h *history) countWaits(at int64) {
 	if h.waiting > 0 && at > h.changed {
 		h.waited(h.changed, at, h.waiting)
 	}
@@ -128,6 +130,9 @@ const (
 	busy
 )
 
+// usedWithin is how long after a use another does not count.
+const usedWithin = int64(time.Second)
+
 // list is of histories, the longest unused first.
 type list struct{ first, last *history }
 
@@ -155,25 +160,43 @@ func (h *history) unlink() {
 }
 
 // find returns the history of a lock, which is used now. It is nil if there is no room for one.
-func (s *shard) find(id Lock, at int64) *history {
-	h := s.locks[id]
+func (s *shard) find(id Lock, hash uint64, at int64) *history {
+	h := s.locks[hash]
+	if h != nil && !h.is(id) {
+		s.forget(h)
+		h = nil
+	}
 	if h == nil {
 		if h = s.room(id); h == nil {
 			return nil
 		}
-		h.Lock, h.changed = id, at
+		h.Lock, h.hash, h.changed = id, hash, at
 		h.size = h.bytes()
 		s.size += h.size
-		s.locks[id] = h
+		s.locks[hash] = h
 		s.used[quiet].push(h)
 		return h
 	}
-	if h.list.last != h {
+	if h.list.last != h && at-h.changed >= usedWithin {
 		of := h.list
 		h.unlink()
 		of.push(h)
 	}
 	return h
+}
+
+// is reports whether the history, which has the hash of a lock, is that lock's. Its key is compared
+// by length only: two hashes are the same by a chance that is next to none, and to read the key
+// takes as long as much of the rest.
+func (h *history) is(id Lock) bool {
+	return h != nil && h.DB == id.DB && len(h.Key) == len(id.Key)
+}
+
+func (s *shard) forget(h *history) {
+	h.record = 0 // no Acquisition is there any more
+	h.unlink()
+	delete(s.locks, h.hash)
+	s.size -= h.size
 }
 
 // room makes room for the history of a lock, and returns an empty one. What is waited for now is
@@ -186,9 +209,7 @@ func (s *shard) room(id Lock) *history {
 		if old == nil {
 			return nil
 		}
-		old.unlink()
-		delete(s.locks, old.Lock)
-		s.size -= old.size
+		s.forget(old)
 		free = old
 	}
 	if free == nil {

@@ -41,9 +41,9 @@ const shards = 16
 
 type shard struct {
 	mu     sync.Mutex
-	limit  int // bytes, for the locks and for the events
-	locks  map[Lock]*history
-	size   int // bytes of locks
+	limit  int                 // bytes, for the locks and for the events
+	locks  map[uint64]*history // by the hash of the lock
+	size   int                 // bytes of locks
 	used   [2]list
 	events ring
 }
@@ -57,37 +57,88 @@ func New(limit int64) *Journal {
 	for i := range j.shards {
 		s := &j.shards[i]
 		s.limit = int(limit / 2 / shards)
-		s.locks = map[Lock]*history{}
+		s.locks = map[uint64]*history{}
 		s.events.limit = s.limit
 	}
 	return j
 }
 
-// lock returns the shard of a lock, which is locked.
-func (j *Journal) lock(id Lock) *shard {
-	s := &j.shards[maphash.String(j.seed, id.Key)%shards]
-	s.mu.Lock()
-	return s
+// hash is of a lock: two have the same only by chance, and nobody can make that happen.
+func (j *Journal) hash(id Lock) uint64 {
+	return maphash.String(j.seed, id.Key) + uint64(id.DB)*0x9e3779b97f4a7c15
 }
 
-// Acquired is for a lock that was given to a holder at a time, after a wait.
-func (j *Journal) Acquired(id Lock, to Holder, wait time.Duration, at int64) {
-	if j == nil {
-		return
+// lock returns the shard of a lock, which is locked, and the lock's hash.
+func (j *Journal) lock(id Lock) (*shard, uint64) {
+	hash := j.hash(id)
+	s := &j.shards[hash%shards]
+	s.mu.Lock()
+	return s, hash
+}
+
+// get returns the history of a lock, or nil.
+func (s *shard) get(id Lock, hash uint64) *history {
+	if h := s.locks[hash]; h.is(id) {
+		return h
 	}
-	s := j.lock(id)
+	return nil
+}
+
+// push records an event. It took a time: that of a wait, or for which the lock was held.
+func (s *shard) push(at int64, kind Kind, id Lock, who Holder, took time.Duration) uint64 {
+	r := record{at: at, kind: kind, db: int32(id.DB), key: id.Key, token: who.Token,
+		owner: who.Owner, client: who.Client}
+	if kind == Acquired || kind == GaveUp {
+		r.wait = took
+	} else {
+		r.hold = took
+	}
+	return s.events.push(r)
+}
+
+// Acquisition is where a Journal remembers that a lock was acquired. The zero value is nowhere.
+type Acquisition struct {
+	shard  *shard
+	of     *history
+	record uint64 // the number of its record: no other of the shard has the same
+}
+
+// Acquired is for a lock that was given to a holder at a time, after a wait. Ended costs less with
+// the result.
+func (j *Journal) Acquired(id Lock, to Holder, wait time.Duration, at int64) (where Acquisition) {
+	if j == nil {
+		return where
+	}
+	s, hash := j.lock(id)
 	defer s.mu.Unlock()
-	h := s.find(id, at)
+	h := s.find(id, hash, at)
 	if h != nil {
 		id = h.Lock // the same string for all of its events
 	}
-	s.events.push(Event{at: at, Kind: Acquired, Lock: id, Holder: to, Wait: wait})
+	number := s.push(at, Acquired, id, to, wait)
 	if h != nil {
-		h.settle(at)
+		h.countWaits(at)
+		h.record = number
 		h.minute(at).Acquired++
 		h.holder, h.since, h.held = to.name(), at, true
 		s.account(h)
+		where = Acquisition{s, h, number}
 	}
+	return where
+}
+
+// lock returns the history of the acquisition, and its shard, which is locked. It is nil if
+// something else has happened to the lock since: then nothing is locked.
+func (a Acquisition) lock() (*shard, *history) {
+	if a.record == 0 {
+		return nil, nil
+	}
+	a.shard.mu.Lock()
+	if a.of.record != a.record {
+		a.shard.mu.Unlock()
+		return nil, nil
+	}
+	return a.shard, a.of
 }
 
 // Refused is for a LOCK that did not wait and was refused.
@@ -95,29 +146,36 @@ func (j *Journal) Refused(id Lock, at int64) {
 	if j == nil {
 		return
 	}
-	s := j.lock(id)
+	s, hash := j.lock(id)
 	defer s.mu.Unlock()
-	if h := s.find(id, at); h != nil {
+	if h := s.find(id, hash, at); h != nil {
 		h.minute(at).Refused++
 		s.contended(h)
 	}
 }
 
-// Ended is for a lock that its holder, who had it since a time, has no more.
-func (j *Journal) Ended(kind Kind, id Lock, had Holder, since, at int64) {
+// Ended is for a lock that its holder, who had it since a time, has no more. where is what Acquired
+// has returned, if that is known.
+func (j *Journal) Ended(kind Kind, id Lock, had Holder, where Acquisition, since, at int64) {
 	if j == nil {
 		return
 	}
-	s := j.lock(id)
+	s, h := where.lock()
+	if h == nil {
+		var hash uint64
+		s, hash = j.lock(id)
+		h = s.find(id, hash, at)
+	}
 	defer s.mu.Unlock()
 	hold := time.Duration(max(at-since, 0))
-	h := s.find(id, at)
 	if h != nil {
 		id = h.Lock
 	}
-	s.events.push(Event{at: at, Kind: kind, Lock: id, Holder: had, Hold: hold})
+	if h == nil || !s.events.end(h.record, kind, had, hold, at) {
+		s.push(at, kind, id, had, hold)
+	}
 	if h != nil {
-		h.settle(at)
+		h.countWaits(at)
 		m := h.minute(at)
 		m.Hold += hold
 		m.LongestHold = max(m.LongestHold, hold)
@@ -131,10 +189,10 @@ func (j *Journal) WaitBegan(id Lock, began, at int64) {
 	if j == nil {
 		return
 	}
-	s := j.lock(id)
+	s, hash := j.lock(id)
 	defer s.mu.Unlock()
-	if h := s.find(id, at); h != nil {
-		h.settle(at)
+	if h := s.find(id, hash, at); h != nil {
+		h.countWaits(at)
 		h.waited(began, at, 1)
 		h.waiting++
 		h.minute(at).Waits++
@@ -143,20 +201,48 @@ func (j *Journal) WaitBegan(id Lock, began, at int64) {
 	}
 }
 
-// WaitEnded is for a client that waits no more.
-func (j *Journal) WaitEnded(id Lock, began, at int64) {
+// WaitEnded is for a client that waits no more. got says that Acquired follows.
+func (j *Journal) WaitEnded(id Lock, who Holder, got bool, began, at int64) {
 	if j == nil {
 		return
 	}
-	s := j.lock(id)
+	s, hash := j.lock(id)
 	defer s.mu.Unlock()
-	if h := s.locks[id]; h != nil && h.waiting > 0 { // one that is waited for is kept
-		h.settle(at)
+	if !got {
+		s.push(at, GaveUp, id, who, time.Duration(at-began))
+	}
+	if h := s.get(id, hash); h != nil && h.waiting > 0 { // one that is waited for is kept
+		h.countWaits(at)
 		h.waiting--
 		m := h.minute(at)
 		m.LongestWait = max(m.LongestWait, time.Duration(at-began))
 		s.account(h)
 	}
+}
+
+// Tried is for a client that asks again and again for a lock that others have, and is in no queue.
+// It has done so since began, and from is when it last did, or began: it counts as waiting between
+// its tries.
+func (j *Journal) Tried(id Lock, began, from, at int64) {
+	if j == nil {
+		return
+	}
+	s, hash := j.lock(id)
+	defer s.mu.Unlock()
+	h := s.find(id, hash, at)
+	if h == nil {
+		return
+	}
+	h.countWaits(at)
+	m := h.minute(at)
+	if at == began {
+		m.Waits++
+	}
+	h.waited(from, at, 1)
+	m = h.minute(at)
+	m.LongestWait = max(m.LongestWait, time.Duration(at-began))
+	s.contended(h)
+	s.account(h)
 }
 
 // askEvery is how often the upstream is asked for a holder that this proxy does not know.
@@ -167,9 +253,9 @@ func (j *Journal) WantsHolder(id Lock, at int64) bool {
 	if j == nil {
 		return false
 	}
-	s := j.lock(id)
+	s, hash := j.lock(id)
 	defer s.mu.Unlock()
-	h := s.locks[id]
+	h := s.get(id, hash)
 	if h == nil || h.held || at-h.asked < askEvery {
 		return false
 	}
@@ -182,12 +268,15 @@ func (j *Journal) SetHolder(id Lock, to Holder, at int64) {
 	if j == nil {
 		return
 	}
-	s := j.lock(id)
+	s, hash := j.lock(id)
 	defer s.mu.Unlock()
-	if h := s.locks[id]; h != nil && !h.held {
-		h.settle(at)
-		h.holder = to.name()
+	h := s.get(id, hash)
+	if h == nil || h.held || h.holder == to.name() {
+		return
 	}
+	h.countWaits(at)
+	h.holder, h.since = to.name(), at
+	s.push(at, Seen, h.Lock, to, 0)
 }
 
 // maxName bounds the names that are kept of holders, bytes.

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"testing"
@@ -31,11 +32,11 @@ func TestBlameIsTheSumOfWaitsProperty(t *testing.T) {
 			now = min(until, now+rapid.Int64Range(0, 40*second).Draw(t, "pause"))
 			id := Lock{0, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key")}
 			holder := Holder{Owner: fmt.Sprint(rapid.IntRange(0, 20).Draw(t, "holder"))}
-			switch rapid.IntRange(0, 4).Draw(t, "step") {
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
 				j.Acquired(id, holder, 0, now)
 			case 1:
-				j.Ended(Released, id, holder, now, now)
+				j.Ended(Released, id, holder, Acquisition{}, now, now)
 			case 2:
 				began := now - rapid.Int64Range(0, second).Draw(t, "late")
 				j.WaitBegan(id, began, now)
@@ -44,7 +45,8 @@ func TestBlameIsTheSumOfWaitsProperty(t *testing.T) {
 				if len(waits) > 0 {
 					i := rapid.IntRange(0, len(waits)-1).Draw(t, "which")
 					w := waits[i]
-					j.WaitEnded(w.id, w.began, now)
+					got := rapid.Bool().Draw(t, "got")
+					j.WaitEnded(w.id, holder, got, w.began, now)
 					sums[w.id] += time.Duration(now - w.began)
 					waits = slices.Delete(waits, i, i+1)
 				}
@@ -52,6 +54,10 @@ func TestBlameIsTheSumOfWaitsProperty(t *testing.T) {
 				if j.WantsHolder(id, now) {
 					j.SetHolder(id, holder, now)
 				}
+			case 5:
+				last := now - rapid.Int64Range(0, 10*second).Draw(t, "last")
+				j.Tried(id, last-second, last, now)
+				sums[id] += time.Duration(now - last)
 			}
 		}
 		for _, w := range waits {
@@ -85,8 +91,8 @@ func TestCosts(t *testing.T) {
 	j.WaitBegan(id, at(10), at(10))
 	j.WaitBegan(id, at(11), at(11))
 	j.Refused(id, at(12))
-	j.Ended(Released, id, anna, at(0), at(20))
-	j.WaitEnded(id, at(10), at(20))
+	j.Ended(Released, id, anna, Acquisition{}, at(0), at(20))
+	j.WaitEnded(id, bert, true, at(10), at(20))
 	j.Acquired(id, bert, 10*time.Minute, at(20))
 	find := func(within time.Duration, now int64) Cost {
 		t.Helper()
@@ -120,7 +126,8 @@ func TestEvents(t *testing.T) {
 	a, b := Lock{0, "a"}, Lock{0, "b"}
 	for i := range int64(20) {
 		j.Acquired(a, Holder{Token: i}, time.Duration(i), i*second)
-		j.Ended(Expired, b, Holder{Token: i, Owner: "o", Client: "c"}, i*second, i*second+5)
+		j.Ended(Expired, b, Holder{Token: i, Owner: "o", Client: "c"}, Acquisition{}, i*second,
+			i*second+5)
 	}
 	list, more := j.Events(0, 5, func(*Event) bool { return true })
 	if len(list) != 5 || !more || list[0].Kind != Expired || list[0].Token != 19 ||
@@ -131,6 +138,72 @@ func TestEvents(t *testing.T) {
 	if len(list) != 10 || more || list[0].Token != 19 || list[9].Token != 10 {
 		t.Errorf("%+v, more %v", list, more)
 	}
+}
+
+// The end of a lock is found in the oldest record, too.
+func TestEndInTheOldestRecord(t *testing.T) {
+	j := New(1 << 20)
+	first := Holder{1, "anna", "client"}
+	id := Lock{0, "a"}
+	where := j.Acquired(id, first, 0, 1)
+	for i, others := int64(0), int64(1); others <= 2; i++ {
+		if other := (Lock{0, fmt.Sprint(i)}); j.hash(other)%shards == j.hash(id)%shards {
+			j.Acquired(other, Holder{1 + others, "ben", "client"}, 0, 1+others)
+			others++
+		}
+	}
+	j.Ended(Released, id, first, where, 1, 4)
+	list, more := j.Events(0, 1, func(*Event) bool { return true })
+	if len(list) != 1 || list[0].Kind != Released || !more {
+		t.Errorf("%+v, more %v", list, more)
+	}
+}
+
+// Whatever happens to locks, long after they were acquired or soon, the newest events are found,
+// and each is as it was told.
+func TestEventsProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type held struct {
+			id    Lock
+			who   Holder
+			where Acquisition // or none
+			since int64
+		}
+		j, now := New(64<<20), int64(1000)
+		var ids []Lock // of one shard
+		for i := 0; len(ids) < 400; i++ {
+			if id := (Lock{i % 2, fmt.Sprint(i)}); j.hash(id)%shards == 0 {
+				ids = append(ids, id)
+			}
+		}
+		var locks []held
+		var want []Event
+		for i := range 700 {
+			now++
+			id := ids[i%len(ids)]
+			if k := rand.IntN(600); k < len(locks) {
+				h := locks[k]
+				locks = slices.Delete(locks, k, k+1)
+				kind := []Kind{Released, Forced}[now%2]
+				j.Ended(kind, h.id, h.who, h.where, h.since, now)
+				want = append(want, Event{now, kind, h.id, h.who, 0, time.Duration(now - h.since)})
+				continue
+			}
+			who := Holder{int64(i), fmt.Sprint(i), "client"}
+			where := j.Acquired(id, who, time.Duration(i), now)
+			if i%3 == 0 {
+				where = Acquisition{}
+			}
+			want = append(want, Event{now, Acquired, id, who, time.Duration(i), 0})
+			locks = append(locks, held{id, who, where, now})
+		}
+		slices.Reverse(want)
+		limit := rapid.IntRange(1, 2500).Draw(t, "limit")
+		got, more := j.Events(0, limit, func(*Event) bool { return true })
+		if n := min(limit, len(want)); more != (len(want) > limit) || !slices.Equal(got, want[:n]) {
+			t.Fatalf("%d events, want %d; more %v", len(got), n, more)
+		}
+	})
 }
 
 // However many locks there are, and however long their names, the memory is bounded.
@@ -147,7 +220,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	now := 5 * minuteLength
 	waited := Lock{0, "waited for"}
 	j.WaitBegan(waited, now, now)
-	j.WaitEnded(waited, now, now+second)
+	j.WaitEnded(waited, Holder{}, false, now, now+second)
 	for i := range 200_000 {
 		now += second / 100
 		id := Lock{0, fmt.Sprintf("lock-%d", i)}
@@ -156,12 +229,12 @@ func TestMemoryIsBounded(t *testing.T) {
 			id.Key += string(make([]byte, 1<<16))
 			holder.Owner += string(make([]byte, 1<<16))
 		}
-		j.Acquired(id, holder, 0, now)
+		where := j.Acquired(id, holder, 0, now)
 		if i%3 == 0 {
 			j.WaitBegan(id, now, now)
-			j.WaitEnded(id, now, now)
+			j.WaitEnded(id, holder, false, now, now)
 		}
-		j.Ended(Released, id, holder, now, now)
+		j.Ended(Released, id, holder, where, now, now)
 	}
 	if used := int64(heap()) - int64(before); used > limit*3/2 {
 		t.Errorf("%d bytes are used, the limit is %d", used, limit)
@@ -178,12 +251,42 @@ func TestRemembersNothing(t *testing.T) {
 	j.Acquired(Lock{}, Holder{}, 0, 1)
 	j.Refused(Lock{}, 1)
 	j.WaitBegan(Lock{}, 1, 1)
-	j.WaitEnded(Lock{}, 1, 1)
-	j.Ended(Released, Lock{}, Holder{}, 1, 1)
+	j.WaitEnded(Lock{}, Holder{}, false, 1, 1)
+	j.Tried(Lock{}, 1, 1, 1)
+	j.Ended(Released, Lock{}, Holder{}, Acquisition{}, 1, 1)
 	j.SetHolder(Lock{}, Holder{}, 1)
 	if _, more := j.Events(0, 1, nil); more || j.WantsHolder(Lock{}, 1) ||
 		j.Costs(Window, 1, nil) != nil {
 		t.Error("it remembers something")
+	}
+	if list, since := j.Stacks(nil, 7); list != nil || since != 7 {
+		t.Error("it remembers stacks")
+	}
+}
+
+// The end of a lock that was forgotten meanwhile is its own, and not that of another in its place.
+func TestEndOfAForgottenLock(t *testing.T) {
+	j, id, who := New(64<<10), Lock{0, "job"}, Holder{Owner: "anna"}
+	now := minuteLength
+	where := j.Acquired(id, who, 0, now)
+	for i := range 10_000 {
+		j.Acquired(Lock{0, fmt.Sprint(i)}, who, 0, now)
+	}
+	cost := func() []Cost {
+		return j.Costs(Window, now+second, func(of *Lock) bool { return *of == id })
+	}
+	if list := cost(); list != nil {
+		t.Fatalf("it is remembered: %+v", list)
+	}
+	j.Ended(Released, id, who, where, now, now+second)
+	if list := cost(); len(list) != 1 || list[0].Hold != time.Second {
+		t.Errorf("%+v", list)
+	}
+	held := func(of *Lock) bool { return *of != id }
+	for _, c := range j.Costs(Window, now, held) {
+		if c.Hold != 0 {
+			t.Errorf("another has ended: %+v", c)
+		}
 	}
 }
 
@@ -192,8 +295,8 @@ func TestAllocatesNothing(t *testing.T) {
 	j, id, who := New(16<<20), Lock{0, "job"}, Holder{Token: 1, Client: "127.0.0.1:1"}
 	now := minuteLength
 	pair := func() {
-		j.Acquired(id, who, 0, now)
-		j.Ended(Released, id, who, now, now+1000)
+		where := j.Acquired(id, who, 0, now)
+		j.Ended(Released, id, who, where, now, now+1000)
 		now += 1000
 	}
 	for range 100_000 {
@@ -213,7 +316,23 @@ func BenchmarkPair(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
 		now, id := int64(i)*10_000, ids[i%len(ids)]
-		j.Acquired(id, who, 0, now)
-		j.Ended(Released, id, who, now, now+1000)
+		where := j.Acquired(id, who, 0, now)
+		j.Ended(Released, id, who, where, now, now+1000)
+	}
+}
+
+// However many holders the locks of one shape have had, to merge their costs takes no long time.
+func TestMerge(t *testing.T) {
+	var list []Cost
+	for i := range 20000 {
+		id := Lock{0, []string{"a", "b"}[i%2]}
+		list = append(list, Cost{id, Numbers{Acquired: 1, Wait: 2},
+			[]Blame{{"anna", 1}, {fmt.Sprint(i), 1}}})
+	}
+	merged := Merge(list)
+	if len(merged) != 2 || merged[0].Key != "a" || merged[0].Acquired != 10000 ||
+		merged[0].Wait != 20000 || merged[0].Blame[0] != (Blame{"anna", 10000}) ||
+		len(merged[0].Blame) != 10001 {
+		t.Errorf("%d, %+v", len(merged), merged[0].Numbers)
 	}
 }

@@ -2,7 +2,6 @@ package proxytest
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"net"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
 )
 
 // Conn is a client that shows every byte.
@@ -67,18 +67,7 @@ func (c *Conn) Reply() string {
 // TryReply is Reply with an error instead of the test's end, and with what was read of the reply.
 func (c *Conn) TryReply(timeout time.Duration) (string, error) {
 	c.SetReadDeadline(time.Now().Add(timeout))
-	var scan resp.Scanner
-	var raw bytes.Buffer
-	for {
-		b, err := c.In.ReadByte()
-		if err != nil {
-			return raw.String(), err
-		}
-		raw.WriteByte(b)
-		if _, done, err := scan.Scan([]byte{b}); done || err != nil {
-			return raw.String(), err
-		}
-	}
+	return testredis.ReadReply(c.In)
 }
 
 // Do sends one command and returns its raw reply.

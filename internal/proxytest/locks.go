@@ -36,6 +36,14 @@ func WithReplicas(n int) func(*proxy.Config) {
 	}
 }
 
+// WithFsync is what --require-fsync sets, with --min-replicas n and --replica-timeout.
+func WithFsync(n int, within time.Duration) func(*proxy.Config) {
+	return func(cfg *proxy.Config) {
+		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: n, RequireFsync: true,
+			ReplicaTimeout: within}
+	}
+}
+
 // Waiters is how many wait for a lock, as LOCKINFO at p says.
 func Waiters(t testing.TB, p *Proxy, key string) int {
 	info, err := GoRedis(t, p.Addr).Do(Ctx, "LOCKINFO", key).Result()

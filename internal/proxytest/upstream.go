@@ -6,7 +6,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// UpstreamTLS is what --upstream-ca, --upstream-cert and --upstream-server-name make of the
+// UpstreamTLS is what --upstream-tls-ca and its like make of the
 // upstream's configuration.
 func UpstreamTLS(change func(*tls.Config)) func(*proxy.Config) {
 	return func(cfg *proxy.Config) {

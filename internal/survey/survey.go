@@ -1,12 +1,3 @@
-// Package survey keeps a view of the locks that are held, for people to look at.
-//
-// Locks can only be found by reading every key's name. So a Survey does it piece by piece: each
-// Step scans a little further, looks again at the locks that it has not looked at for longest, and
-// takes in what the Source knows by itself. However many keys and locks there are, a Step costs the
-// upstream no more than its Budget; what grows is the age of what is shown.
-//
-// Between two looks a lock's remaining time is reckoned on, and one whose time has passed is left
-// out.
 package survey
 
 import (
@@ -52,16 +43,17 @@ type Survey struct {
 	budget Budget
 	home   int // the database that is always scanned
 
-	stepping sync.Mutex // held while a Step runs; before mu
+	stepping sync.Mutex // held while a Step or Find runs; before mu
 
 	mu     sync.Mutex
-	locks  map[lockcmd.LockID]*seen // guarded by mu
-	scans  []*scan                  // guarded by mu
-	next   int                      // guarded by mu; of scans, whose turn it is
-	unseen int                      // guarded by mu; of locks, how many are only known by name
-	err    error                    // guarded by mu; of the last Step
-	full   bool                     // guarded by mu; there are more than maxLocks
-	at     time.Time                // guarded by mu; when the last Step ended
+	locks  map[lockcmd.LockID]*seen            // guarded by mu
+	waited map[lockcmd.LockID]lockcmd.LockInfo // guarded by mu; those of the last Snapshot
+	scans  []*scan                             // guarded by mu
+	next   int                                 // guarded by mu; of scans, whose turn it is
+	unseen int                                 // guarded by mu; of locks, those only known by name
+	err    error                               // guarded by mu; of the last Step
+	full   bool                                // guarded by mu; there are more than maxLocks
+	at     time.Time                           // guarded by mu; when the last Step ended
 }
 
 // seen is a lock as it was when it was last looked at.
@@ -69,6 +61,7 @@ type seen struct {
 	lockcmd.LockInfo
 	at      time.Time // zero: it is only known by name so far
 	longest time.Duration
+	free    bool // nobody had it when it was looked at, but clients wait for it
 }
 
 // scan is the progress through one database.
@@ -111,11 +104,11 @@ func (s *Survey) Step(ctx context.Context) {
 func (s *Survey) takeIn(known []lockcmd.LockInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waiters := map[lockcmd.LockID]int{}
+	s.waited = map[lockcmd.LockID]lockcmd.LockInfo{}
 	for _, h := range known {
 		s.addLocked(h.LockID)
 		if h.Waiters > 0 {
-			waiters[h.LockID] = h.Waiters
+			s.waited[h.LockID] = h
 		}
 		if len(s.scans) < maxScans &&
 			!slices.ContainsFunc(s.scans, func(sc *scan) bool { return sc.db == h.DB }) {
@@ -134,6 +127,42 @@ func (s *Survey) addLocked(place lockcmd.LockID) {
 	}
 	s.locks[place] = &seen{LockInfo: lockcmd.LockInfo{LockID: place}}
 	s.unseen++
+}
+
+// Find looks for locks of one name, which no scan may find, in each database that is scanned.
+func (s *Survey) Find(ctx context.Context, name string) {
+	if name == "" {
+		return
+	}
+	s.stepping.Lock()
+	defer s.stepping.Unlock()
+	s.mu.Lock()
+	var unknown []int
+	for _, sc := range s.scans {
+		if s.locks[lockcmd.LockID{DB: sc.db, Key: name}] == nil && len(s.locks) < maxLocks {
+			unknown = append(unknown, sc.db)
+		}
+	}
+	s.mu.Unlock()
+	for _, db := range unknown {
+		found, err := s.source.Inspect(ctx, db, []string{name})
+		if err != nil {
+			return // it may not be a lock, and what fails is told of by a Step
+		}
+		s.mu.Lock()
+		for _, h := range found {
+			s.addLocked(h.LockID)
+		}
+		s.mu.Unlock()
+		s.looked(db, namesOf(found), found)
+	}
+}
+
+func namesOf(list []lockcmd.LockInfo) (names []string) {
+	for _, h := range list {
+		names = append(names, h.Key)
+	}
+	return names
 }
 
 // scan spends the budget for it, one database after the other, each at most once.
@@ -225,6 +254,12 @@ func (s *Survey) looked(db int, keys []string, found []lockcmd.LockInfo) {
 			s.unseen--
 		}
 		h, ok := byKey[key]
+		if waited, waits := s.waited[place]; !ok && waits {
+			waited.Age, waited.Remaining = lockcmd.UnknownAge, 0
+			waited.Owner, waited.Client = "", ""
+			s.locks[place] = &seen{LockInfo: waited, at: now, free: true}
+			continue
+		}
 		if !ok {
 			delete(s.locks, place)
 			s.full = s.full && len(s.locks) >= maxLocks
@@ -263,17 +298,19 @@ func (s *Survey) current(now time.Time) []Row {
 	rows := make([]Row, 0, len(s.locks))
 	for _, l := range s.locks {
 		since := now.Sub(l.at)
-		if l.at.IsZero() || l.Remaining <= since {
+		if l.at.IsZero() || l.Remaining <= since && !l.free {
 			continue
 		}
-		r := Row{LockInfo: l.LockInfo, Full: l.longest}
-		r.Age += since
-		r.Remaining -= since
+		r := Row{LockInfo: l.LockInfo, Full: l.longest, Free: l.free}
+		if r.Age >= 0 {
+			r.Age += since
+		}
+		r.Remaining = max(r.Remaining-since, 0)
 		if r.Waiters > 0 {
 			r.OldestWait += since
 		}
 		if !r.Session {
-			r.Full = r.Age + r.Remaining
+			r.Full = max(r.Age, 0) + r.Remaining
 		}
 		r.Full = max(r.Full, r.Remaining)
 		rows = append(rows, r)

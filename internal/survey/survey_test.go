@@ -206,3 +206,39 @@ func TestPrintable(t *testing.T) {
 		}
 	}
 }
+
+// A lock that clients wait for stays in the list while it goes from one holder to the next.
+func TestBetweenTwoHolders(t *testing.T) {
+	f := newFake(2)
+	id := lockcmd.LockID{Key: "hot"}
+	f.known = []lockcmd.LockInfo{{LockID: id, Waiters: 3, OldestWait: time.Second, Owner: "old",
+		Token: 7, Remaining: time.Minute}}
+	s := New(f, 0, DefaultBudget)
+	s.Step(context.Background())
+	v := s.View(Query{Sort: ByWaiters, Down: true}, time.Now())
+	if r := v.Rows[0]; v.Total != 3 || r.LockID != id || !r.Free || r.Waiters != 3 ||
+		r.Owner != "" || r.Remaining != 0 {
+		t.Errorf("%+v", v)
+	}
+	f.known = nil
+	s.Step(context.Background())
+	if v := s.View(Query{}, time.Now()); v.Total != 2 {
+		t.Errorf("nobody waits any more: %+v", v)
+	}
+}
+
+// A lock that no scan finds is found by its name, if it is held.
+func TestFind(t *testing.T) {
+	f := newFake(0)
+	f.held["theirs"] = lockcmd.LockInfo{LockID: lockcmd.LockID{Key: "theirs"}, Kind: "timestamp",
+		Age: lockcmd.UnknownAge, Remaining: time.Minute}
+	s := New(f, 0, DefaultBudget)
+	s.Step(context.Background())
+	for _, name := range []string{"", "nothing", "theirs", "theirs"} {
+		s.Find(context.Background(), name)
+	}
+	v := s.View(Query{Filter: "THEIRS"}, time.Now().Add(time.Second))
+	if len(v.Rows) != 1 || v.Total != 1 || v.Rows[0].Age != lockcmd.UnknownAge || f.looked != 2 {
+		t.Errorf("%+v after %d looks", v, f.looked)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,12 +18,16 @@ type screen struct {
 	tcell.Screen
 	watcher *watcher
 	query   survey.Query
+	wants   request // its filter is query's
 	picture picture
 	at      time.Time // of picture
 
-	top    int  // first row that is shown
-	typing bool // the filter
-	paused bool
+	top    int    // first line that is shown
+	cursor int    // the line that is chosen
+	chosen string // its lock
+	lines  []line // of the last draw
+	back   page   // to return to from pageLock
+	typing bool   // the filter
 }
 
 // Watch shows the locks on a terminal until its user quits or ctx ends. The terminal is as before
@@ -36,16 +41,18 @@ func Watch(ctx context.Context, o Options, terminal tcell.Screen) error {
 	}
 	defer terminal.Fini()
 	ctx, cancel := context.WithCancel(ctx)
-	s := &screen{Screen: terminal, watcher: newWatcher(o), query: o.Query}
+	s := &screen{Screen: terminal, watcher: newWatcher(o), query: o.Query,
+		wants: request{by: "wait", filter: o.Query.Filter}}
 
 	var running sync.WaitGroup
-	events, pictures, pause := make(chan tcell.Event), make(chan picture), make(chan bool)
+	events, pictures, wants := make(chan tcell.Event), make(chan picture), make(chan request)
 	quit := make(chan struct{})
 	defer running.Wait() // in this order: quit ends the events, ctx the looks
 	defer cancel()
 	defer close(quit)
-	running.Go(func() { terminal.ChannelEvents(events, quit) })  // ends with quit; waited for above
-	running.Go(func() { s.watcher.watch(ctx, pictures, pause) }) // ends with ctx; waited for above
+	running.Go(func() { terminal.ChannelEvents(events, quit) }) // ends with quit; waited for above
+	first := s.wants
+	running.Go(func() { s.watcher.watch(ctx, first, pictures, wants) }) // ends with ctx; likewise
 
 	s.draw()
 	for {
@@ -58,8 +65,9 @@ func Watch(ctx context.Context, o Options, terminal tcell.Screen) error {
 			if !ok || s.handle(event) {
 				return nil
 			}
+			s.wants.filter = s.query.Filter
 			select {
-			case pause <- s.paused:
+			case wants <- s.wants:
 			case <-ctx.Done():
 			}
 		}
@@ -67,33 +75,44 @@ func Watch(ctx context.Context, o Options, terminal tcell.Screen) error {
 	}
 }
 
-// watch looks again and again, unless it is paused, and hands over what it has found.
-func (w *watcher) watch(ctx context.Context, out chan<- picture, pause <-chan bool) {
+// watch looks again and again, unless it is paused, and hands over what it has found. It looks at
+// once when something else is wanted.
+func (w *watcher) watch(
+	ctx context.Context, wants request, out chan<- picture, changes <-chan request,
+) {
 	tick := time.NewTicker(w.options.Interval)
 	defer tick.Stop()
 	looked := make(chan picture, 1)
-	looking, paused := false, false
+	looking, again := false, false
 	var found chan<- picture // out while there is something to hand over
 	var next picture
 	var running sync.WaitGroup
 	defer running.Wait()
 	look := func() {
-		looking = true
+		looking, again = true, false
+		what := wants
 		// ends with ctx at the latest; waited for above
-		running.Go(func() { looked <- w.look(ctx) })
+		running.Go(func() { looked <- w.look(ctx, what) })
 	}
 	look()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case paused = <-pause:
+		case change := <-changes:
+			before := wants
+			wants, before.paused = change, change.paused
+			if again = again || wants != before; again && !looking {
+				look()
+			}
 		case next = <-looked:
-			looking, found = false, out
+			if looking, found = false, out; again {
+				look()
+			}
 		case found <- next:
 			found = nil
 		case <-tick.C:
-			if !looking && !paused {
+			if !looking && !wants.paused {
 				look()
 			}
 		}
@@ -117,49 +136,97 @@ func (s *screen) handle(event tcell.Event) (quit bool) {
 		return false
 	}
 	_, height := s.Size()
-	page := max(height-5, 1)
+	screenful := max(height-5, 1)
 	switch key.Key() {
 	case tcell.KeyUp:
-		s.top--
+		s.move(-1)
 	case tcell.KeyDown:
-		s.top++
+		s.move(1)
 	case tcell.KeyPgUp:
-		s.top -= page
+		s.move(-screenful)
 	case tcell.KeyPgDn:
-		s.top += page
+		s.move(screenful)
 	case tcell.KeyHome:
-		s.top = 0
+		s.move(-1 << 30)
 	case tcell.KeyEnd:
-		s.top = 1 << 30
+		s.move(1 << 30)
+	case tcell.KeyTab:
+		s.show((s.wants.page + 1) % pageLock)
+	case tcell.KeyEnter:
+		if s.wants.page != pageLock && s.cursor < len(s.lines) &&
+			!(s.wants.page == pageTop && s.wants.shapes) {
+			s.back = s.wants.page
+			s.wants.key = s.lines[s.cursor].key
+			s.show(pageLock)
+		}
 	case tcell.KeyEscape:
-		s.query.Filter = ""
+		if s.wants.page == pageLock {
+			s.show(s.back)
+			s.chosen = s.wants.key
+		} else {
+			s.query.Filter = ""
+		}
 	case tcell.KeyRune:
 		return s.handleLetter(key.Rune())
 	}
 	return false
 }
 
+// move chooses another line, or scrolls where none can be chosen.
+func (s *screen) move(by int) {
+	s.cursor += by
+	if s.wants.page == pageLock {
+		s.top += by
+		return
+	}
+	s.cursor = max(min(s.cursor, len(s.lines)-1), 0)
+	if s.chosen = ""; len(s.lines) > 0 {
+		s.chosen = s.lines[s.cursor].key
+	}
+}
+
+// show turns to another page.
+func (s *screen) show(p page) {
+	s.wants.page = p
+	s.restart()
+}
+
+// restart goes to the first line, as the lines are about to be others.
+func (s *screen) restart() { s.top, s.cursor, s.chosen = 0, 0, "" }
+
 func (s *screen) handleLetter(letter rune) (quit bool) {
 	switch letter {
 	case 'q':
 		return true
 	case '/':
-		s.typing = true
+		s.typing = s.wants.page != pageLock
 	case 's':
-		next := (slices.Index(survey.Columns, s.query.Sort) + 1) % len(survey.Columns)
-		s.query.Sort, s.top = survey.Columns[next], 0
-		// Numbers are looked at for the largest, but for the time that is left.
-		s.query.Down = s.query.Sort == survey.ByAge || s.query.Sort == survey.ByWaiters
+		s.sortByNext()
 	case 'r':
 		s.query.Down = !s.query.Down
+	case 'g':
+		s.wants.shapes = !s.wants.shapes
+		s.restart()
 	case 'k':
-		s.top--
+		s.move(-1)
 	case 'j':
-		s.top++
+		s.move(1)
 	case ' ', 'p':
-		s.paused = !s.paused
+		s.wants.paused = !s.wants.paused
 	}
 	return false
+}
+
+func (s *screen) sortByNext() {
+	if s.wants.page == pageTop {
+		s.wants.by = map[string]string{"wait": "hold", "hold": "count", "count": "wait"}[s.wants.by]
+	} else {
+		next := (slices.Index(survey.Columns, s.query.Sort) + 1) % len(survey.Columns)
+		s.query.Sort = survey.Columns[next]
+		// Numbers are looked at for the largest, but for the time that is left.
+		s.query.Down = s.query.Sort == survey.ByAge || s.query.Sort == survey.ByWaiters
+	}
+	s.restart()
 }
 
 func (s *screen) typeFilter(key *tcell.EventKey) {
@@ -178,7 +245,7 @@ func (s *screen) typeFilter(key *tcell.EventKey) {
 	case tcell.KeyRune:
 		s.query.Filter += string(key.Rune())
 	}
-	s.top = 0
+	s.restart()
 }
 
 var (
@@ -195,32 +262,76 @@ func (s *screen) draw() {
 	width, height := s.Size()
 	p := s.watcher.view(s.picture, s.query)
 	s.line(0, width, s.watcher.options.title(p)+"  "+s.clock(), bold)
-	s.line(1, width, s.filterLine(), faint)
+	s.line(1, width, s.subtitle(), faint)
 	if s.typing {
 		s.line(1, width, "filter: "+s.query.Filter+"_", tcell.StyleDefault)
 	}
-	list := columns(width, p.Rows)
-	s.line(2, width, heading(list, s.query), inverse)
-
+	heading, empty := "", ""
+	heading, s.lines, empty = s.content(p, width)
+	s.line(2, width, heading, inverse)
 	room := max(height-4, 0)
-	s.top = max(min(s.top, len(p.Rows)-room), 0)
-	full, empty := '█', '·'
-	if !s.CanDisplay(full, false) || !s.CanDisplay(empty, false) {
-		full, empty = '#', '.'
-	}
-	for i := range min(room, len(p.Rows)-s.top) {
-		r := p.Rows[s.top+i]
-		s.line(3+i, width, row(list, r, full, empty), style(r))
-	}
-	if len(p.Rows) == 0 && p.Complete && p.Err == nil {
-		text := "no locks"
-		if s.query.Filter != "" {
-			text = "no lock matches the filter"
+	s.place(room)
+	for i := range min(room, len(s.lines)-s.top) {
+		l := s.lines[s.top+i]
+		if s.top+i == s.cursor && s.wants.page != pageLock {
+			l.look = l.look.Reverse(true)
 		}
-		s.line(4, width, text, faint)
+		s.line(3+i, width, l.text, l.look)
+	}
+	if len(s.lines) == 0 {
+		s.line(4, width, empty, faint)
 	}
 	s.footer(height-1, width, p)
 	s.Show()
+}
+
+// place keeps the chosen line where its lock is, and on the screen.
+func (s *screen) place(room int) {
+	if s.wants.page != pageLock {
+		moved := func(l line) bool { return l.key == s.chosen }
+		if s.chosen != "" && (s.cursor >= len(s.lines) || s.lines[s.cursor].key != s.chosen) {
+			if i := slices.IndexFunc(s.lines, moved); i >= 0 {
+				s.cursor = i
+			}
+		}
+		s.cursor = max(min(s.cursor, len(s.lines)-1), 0)
+		s.top = max(min(s.top, s.cursor), s.cursor-room+1)
+	}
+	s.top = max(min(s.top, len(s.lines)-room), 0)
+}
+
+// content is what the page shows: its heading, its lines, and what stands there if there are none.
+func (s *screen) content(p picture, width int) (heading string, lines []line, empty string) {
+	full, empty8 := '█', '·'
+	if !s.CanDisplay(full, false) || !s.CanDisplay(empty8, false) {
+		full, empty8 = '#', '.'
+	}
+	switch s.wants.page {
+	case pageTop:
+		heading, lines = costLines(p.costs, s.query.Filter, width)
+		empty = "nothing has happened to locks within the last hour"
+	case pageLog:
+		heading, lines = eventLines(p.events, s.query.Filter, width)
+		empty = "nothing has happened to locks within the last hour"
+	case pageLock:
+		return survey.Printable(s.wants.key), detailLines(p.detail, full, empty8), ""
+	default:
+		list := columns(width, p.Rows)
+		for _, r := range p.Rows {
+			lines = append(lines, line{r.Key, row(list, r, full, empty8), style(r)})
+		}
+		heading = tableHeading(list, s.query)
+		if p.Complete {
+			empty = "no locks"
+		}
+	}
+	switch {
+	case p.Err != nil || s.at.IsZero() || p.made != s.wants.page:
+		empty = ""
+	case s.query.Filter != "":
+		empty = "nothing matches the filter"
+	}
+	return heading, lines, empty
 }
 
 func style(r survey.Row) tcell.Style {
@@ -237,24 +348,44 @@ func (s *screen) clock() string {
 	switch {
 	case s.at.IsZero():
 		return "connecting"
-	case s.paused:
+	case s.wants.paused:
 		return "paused at " + s.at.Format(time.TimeOnly)
 	}
 	return s.at.Format(time.TimeOnly)
 }
 
-func (s *screen) filterLine() string {
-	if s.query.Filter == "" {
-		return ""
+// subtitle says which page it is, and what of it is shown.
+func (s *screen) subtitle() string {
+	var text string
+	switch s.wants.page {
+	case pageTop:
+		text = "what locks have cost within the last hour, by " + s.wants.by
+		if s.wants.shapes {
+			text += ", keys of one shape together"
+		}
+	case pageLog:
+		text = "what happened to locks within the last hour"
+	case pageLock:
+		return "one lock  (Esc goes back)"
 	}
-	return "filter: " + s.query.Filter + "  (Esc clears it)"
+	if s.query.Filter != "" {
+		text = strings.TrimSpace(text + "  filter: " + s.query.Filter + "  (Esc clears it)")
+	}
+	return text
+}
+
+// keys are what can be typed on each page.
+var keys = map[page]string{
+	pageLocks: "q quit  Tab next view  Enter this lock  / filter  s sort  r reverse  space pause",
+	pageTop:   "q quit  Tab next view  Enter this lock  / filter  s sort  g group  space pause",
+	pageLog:   "q quit  Tab next view  Enter this lock  / filter  space pause",
+	pageLock:  "q quit  Esc back  space pause",
 }
 
 func (s *screen) footer(y, width int, p picture) {
-	keys := "q quit  / filter  s sort  r reverse  space pause  ↑↓ PgUp PgDn scroll"
 	text := remark(p)
 	if s.at.IsZero() || text == "" {
-		s.line(y, width, keys, faint)
+		s.line(y, width, keys[s.wants.page], faint)
 		return
 	}
 	look := faint

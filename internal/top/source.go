@@ -23,7 +23,7 @@ func (s proxySource) Snapshot() []lockcmd.LockInfo { return nil }
 func (s proxySource) Scan(
 	ctx context.Context, _ int, cursor uint64, count int,
 ) (next uint64, keys []string, err error) {
-	reply, err := s.client.Do(ctx, "LOCKSCAN", cursor, "COUNT", count).Slice()
+	reply, err := s.client.Do(ctx, "LOCKSCAN", cursor, "COUNT", count, "KIND", "all").Slice()
 	if err != nil {
 		return 0, nil, explain(err)
 	}
@@ -70,25 +70,37 @@ func (s proxySource) Inspect(
 	return list, nil
 }
 
-// asHeld reads what LOCKINFO answers; ok is false for a lock that isn't held.
-func asHeld(fields []any) (h lockcmd.LockInfo, ok bool) {
-	text, number := map[string]string{}, map[string]int64{}
-	for i := 0; i+1 < len(fields); i += 2 {
-		name, _ := fields[i].(string)
-		switch value := fields[i+1].(type) {
+// fields reads a map of a reply: its texts, and its numbers.
+func fields(list []any) (text map[string]string, number map[string]int64) {
+	text, number = map[string]string{}, map[string]int64{}
+	for i := 0; i+1 < len(list); i += 2 {
+		name, _ := list[i].(string)
+		switch value := list[i+1].(type) {
 		case string:
 			text[name] = value
 		case int64:
 			number[name] = value
 		}
 	}
+	return text, number
+}
+
+// asHeld reads what LOCKINFO answers; ok is false for a lock that isn't held.
+func asHeld(list []any) (h lockcmd.LockInfo, ok bool) {
+	text, number := fields(list)
 	ms := func(name string) time.Duration { return time.Duration(number[name]) * time.Millisecond }
 	now := ms("expires_ms") - ms("remaining_ms") // by the upstream's clock
-	return lockcmd.LockInfo{
-		Token: number["token"], Owner: text["owner"], Client: text["client"],
+	h = lockcmd.LockInfo{
+		Kind: text["kind"], Token: number["token"], Owner: text["owner"], Client: text["client"],
 		Age: max(now-ms("acquired_ms"), 0), Remaining: ms("remaining_ms"),
 		Session: number["session"] == 1, Waiters: int(number["waiters"]),
-	}, text["state"] == "held"
+		Mode: text["mode"], Holders: int(number["holders"]),
+		Library: text["library"], Refused: int(number["refused"]),
+	}
+	if number["acquired_ms"] == 0 {
+		h.Age = lockcmd.UnknownAge
+	}
+	return h, text["state"] == "held"
 }
 
 var errNoLockproxy = errors.New("no lockproxy answers there: --url names the lockproxy, not the " +

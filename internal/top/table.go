@@ -29,7 +29,7 @@ const (
 func columns(width int, rows []survey.Row) []column {
 	owner, client := len("OWNER"), len("CLIENT")
 	for _, r := range rows {
-		owner = max(owner, uniseg.StringWidth(survey.Printable(r.Owner)))
+		owner = max(owner, uniseg.StringWidth(ownerText(r)))
 		client = max(client, len(r.Client))
 	}
 	list := []column{
@@ -72,17 +72,32 @@ func cell(c column, r survey.Row, full, empty rune) string {
 	case survey.ByKey:
 		text = survey.Printable(r.Key)
 	case survey.ByOwner:
-		text = survey.Printable(r.Owner)
+		text = ownerText(r)
 	case survey.ByClient:
 		text = r.Client
 	case survey.ByAge:
-		text = Span(r.Age)
+		if r.Age >= 0 {
+			text = Span(r.Age)
+		}
 	case survey.ByRemaining:
 		text = fmt.Sprintf("%s %8s", bar(r, full, empty), Span(r.Remaining))
 	case survey.ByWaiters:
 		text = fmt.Sprint(r.Waiters)
 	}
 	return fit(text, c.width, c.right)
+}
+
+// ownerText is the owner, the library if that is a foreign client's, and how many other holders
+// there are.
+func ownerText(r survey.Row) string {
+	text := survey.Printable(r.Owner)
+	if r.Library != "" {
+		text = strings.TrimSpace(text + " (" + survey.Printable(r.Library) + ")")
+	}
+	if r.Holders > 1 {
+		text = strings.TrimSpace(fmt.Sprintf("%s +%d", text, r.Holders-1))
+	}
+	return text
 }
 
 func bar(r survey.Row, full, empty rune) string {
@@ -144,8 +159,8 @@ func row(list []column, r survey.Row, full, empty rune) string {
 	return strings.Join(parts, " ")
 }
 
-// heading is the line above the rows. The mark says what they are sorted by.
-func heading(list []column, q survey.Query) string {
+// tableHeading is the line above the rows. The mark says what they are sorted by.
+func tableHeading(list []column, q survey.Query) string {
 	parts := make([]string, len(list))
 	for i, c := range list {
 		title := c.title

@@ -32,6 +32,11 @@ const stepTimeout = 5 * time.Second
 // picture is what has been found by one look.
 type picture struct {
 	survey.View
+	made     page // which of the following it has
+	costs    []cost
+	events   []event
+	detail   detail
+	failed   error // of these
 	numbers  map[string]string
 	acquired float64 // locks a second since the last picture; negative if unknown
 }
@@ -50,12 +55,23 @@ func newWatcher(o Options) *watcher {
 	return &watcher{options: o, source: source, survey: survey.New(source, o.DB, budget)}
 }
 
-// look takes a further step.
-func (w *watcher) look(ctx context.Context) picture {
+// look takes a further step, and looks at what is wanted.
+func (w *watcher) look(ctx context.Context, wants request) picture {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	w.survey.Step(ctx)
-	p := picture{numbers: w.source.numbers(ctx), acquired: -1}
+	p := picture{made: wants.page, acquired: -1}
+	switch wants.page {
+	case pageTop:
+		p.costs, p.failed = w.source.costs(ctx, wants.by, wants.shapes)
+	case pageLog:
+		p.events, p.failed = w.source.events(ctx)
+	case pageLock:
+		p.detail, p.failed = w.source.lock(ctx, wants.key)
+	default:
+		w.survey.Step(ctx)
+		w.survey.Find(ctx, wants.filter)
+	}
+	p.numbers = w.source.numbers(ctx)
 	if total, err := strconv.ParseFloat(p.numbers["locks_acquired"], 64); err == nil {
 		now := time.Now()
 		if !w.lastAt.IsZero() && total >= w.last {
@@ -69,6 +85,9 @@ func (w *watcher) look(ctx context.Context) picture {
 // view puts into a picture what a query shows of it now.
 func (w *watcher) view(p picture, q survey.Query) picture {
 	p.View = w.survey.View(q, time.Now())
+	if p.made != pageLocks {
+		p.Err, p.Complete, p.Matching = p.failed, true, p.Total
+	}
 	return p
 }
 
@@ -87,6 +106,9 @@ func (o Options) title(p picture) string {
 	}
 	if n := p.numbers["connected_clients"]; n != "" {
 		parts = append(parts, n+" clients")
+	}
+	if n, _ := strconv.Atoi(p.numbers["lock_deadlocks"]); n > 0 {
+		parts = append(parts, plural(n, "deadlock"))
 	}
 	if p.numbers["upstream_status"] == "down" {
 		parts = append(parts, "UPSTREAM DOWN")
@@ -130,8 +152,9 @@ const (
 // far as it gets in 20 s. The error says why it couldn't look.
 func Snapshot(ctx context.Context, o Options, out io.Writer) error {
 	w := newWatcher(o)
-	p := w.look(ctx)
-	for over := time.Now().Add(snapshotPatience); ; p = w.look(ctx) {
+	wants := request{filter: o.Query.Filter}
+	p := w.look(ctx, wants)
+	for over := time.Now().Add(snapshotPatience); ; p = w.look(ctx, wants) {
 		p = w.view(p, o.Query)
 		if p.Err != nil {
 			return p.Err
@@ -142,7 +165,7 @@ func Snapshot(ctx context.Context, o Options, out io.Writer) error {
 	}
 	list := columns(snapshotWidth, p.Rows)
 	p.acquired = -1
-	lines := []string{o.title(p), heading(list, o.Query)}
+	lines := []string{o.title(p), tableHeading(list, o.Query)}
 	for _, r := range p.Rows {
 		lines = append(lines, row(list, r, '#', '.'))
 	}

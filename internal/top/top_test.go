@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +37,8 @@ func startProxy(t *testing.T) (server *testredis.Server, o Options) {
 		t.Fatal(err)
 	}
 	p := proxy.New(proxy.Config{Upstream: behind,
-		Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
+		Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute,
+			History: 1 << 20}})
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(ln) }()
 	t.Cleanup(func() {
@@ -136,7 +138,8 @@ func (s *terminal) shows(want string) {
 func (s *terminal) until(what string, ok func(text string) bool) {
 	s.t.Helper()
 	text := ""
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	deadline := time.Now().Add(5 * time.Second)
+	for ; time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if text = strings.Join(s.lines(), "\n"); ok(text) {
 			return
 		}
@@ -182,7 +185,7 @@ func TestWatch(t *testing.T) {
 	s.showsKeys("beta")
 	s.shows("filter: r-BET_")
 	s.types("q") // a letter of the filter
-	s.shows("no lock matches")
+	s.shows("nothing matches")
 	s.InjectKey(tcell.KeyBackspace, 0, 0)
 	s.showsKeys("beta")
 	s.InjectKey(tcell.KeyEnter, 0, 0)
@@ -217,20 +220,142 @@ func TestWatchScrolls(t *testing.T) {
 	}
 	s := watch(t, o, 80, 9)
 	s.showsKeys("k00 k01 k02 k03 k04")
-	s.InjectKey(tcell.KeyDown, 0, 0)
+	for range 5 { // to the line below the last
+		s.InjectKey(tcell.KeyDown, 0, 0)
+	}
 	s.showsKeys("k01 k02 k03 k04 k05")
 	s.InjectKey(tcell.KeyPgDn, 0, 0)
 	s.showsKeys("k05 k06 k07 k08 k09")
 	s.InjectKey(tcell.KeyEnd, 0, 0)
 	s.showsKeys("k25 k26 k27 k28 k29")
 	s.InjectKey(tcell.KeyDown, 0, 0)
-	s.InjectKey(tcell.KeyUp, 0, 0)
+	for range 5 {
+		s.InjectKey(tcell.KeyUp, 0, 0)
+	}
 	s.showsKeys("k24 k25 k26 k27 k28")
 	s.InjectKey(tcell.KeyHome, 0, 0)
 	s.showsKeys("k00 k01 k02 k03 k04")
 	s.InjectKey(tcell.KeyCtrlC, 0, 0)
 	if err := <-s.ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// A key leads to what locks have cost, and on to what happened; Enter to one lock, with its holder,
+// its queue and its last holders.
+func TestWatchSeen(t *testing.T) {
+	_, o := startProxy(t)
+	o.Client.Do(ctx, "LOCK", "order:1", 100, "OWNER", "anna")
+	o.Client.Do(ctx, "LOCK", "order:2", 100, "OWNER", "emil")
+	o.Client.Do(ctx, "LOCK", "quiet", 100)
+	o.Client.Do(ctx, "UNLOCK", "quiet", "FORCE")
+	waited := make(chan error, 1)
+	go func() { // ends with the release
+		waited <- o.Client.Do(ctx, "LOCK", "order:1", 100, "WAIT", 60, "OWNER", "bert").Err()
+	}()
+	s := watch(t, o, 120, 24)
+	s.showsKeys("order:1 order:2")
+	s.InjectKey(tcell.KeyTab, 0, 0)
+	s.shows("what locks have cost")
+	s.until("order:1 first, blamed on anna", func(string) bool {
+		line := s.lines()[3]
+		return strings.HasPrefix(line, "order:1 ") && strings.Contains(line, " anna ") &&
+			len(strings.Fields(line)) > 7
+	})
+	s.types("g")
+	s.shows("order:* ")
+	s.types("gs")
+	s.shows("by hold")
+	s.InjectKey(tcell.KeyTab, 0, 0)
+	s.until("the last event first", func(string) bool {
+		return strings.Contains(s.lines()[3], " forced ") &&
+			strings.Contains(s.lines()[4], " acquired ")
+	})
+	s.types("/emil")
+	s.until("one event", func(string) bool { return s.lines()[4] == "" })
+	s.InjectKey(tcell.KeyEscape, 0, 0)
+	s.InjectKey(tcell.KeyTab, 0, 0)
+	s.showsKeys("order:1 order:2")
+	s.InjectKey(tcell.KeyEnter, 0, 0)
+	s.shows("  1  anna at 127.0.0.1")
+	s.shows("  1  bert at 127.0.0.1")
+	if err := o.Client.Do(ctx, "UNLOCK", "order:1", "FORCE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; err != nil {
+		t.Fatal(err)
+	}
+	s.shows("  1  bert at 127.0.0.1")
+	s.shows("     nobody")
+	s.until("what happened to it", func(text string) bool {
+		forced := regexp.MustCompile(`forced +anna at .* █+`)
+		return forced.MatchString(text) && strings.Contains(text, "···") &&
+			!strings.Contains(text, "emil")
+	})
+	s.InjectKey(tcell.KeyEscape, 0, 0)
+	s.showsKeys("order:1 order:2")
+}
+
+// Locks that foreign clients hold are there too: those that pass by, and others by their names.
+// A foreign client's library is shown where it is known: Redis knows CLIENT SETINFO since 7.2.
+func TestWatchForeign(t *testing.T) {
+	server, o := startProxy(t)
+	library, shown := "other", ""
+	theirs := redis.NewClient(&redis.Options{Addr: o.Client.Options().Addr, PoolSize: 1,
+		DisableIdentity: true})
+	t.Cleanup(func() { theirs.Close() })
+	if theirs.Do(ctx, "CLIENT", "SETINFO", "lib-name", "locklib").Err() == nil {
+		library, shown = "locklib", "(locklib)"
+	}
+	theirs.SetNX(ctx, "theirs", "random", 100*time.Second)
+	server.Ask("SET", "direct", fmt.Sprint(time.Now().Add(100*time.Second).UnixMilli()))
+	for range 3 {
+		o.Client.SetNX(ctx, "theirs", "another", 100*time.Second)
+	}
+	s := watch(t, o, 120, 24)
+	s.showsKeys("theirs")
+	s.shows(shown)
+	s.InjectKey(tcell.KeyEnter, 0, 0)
+	s.shows(" (not by LOCK: " + library + "), held for ")
+	s.shows(", others refused 3 times, ")
+	s.shows(", in no queue: tries for ")
+	s.InjectKey(tcell.KeyEscape, 0, 0)
+	s.types("/direct")
+	s.showsKeys("direct")
+}
+
+// Deadlocks are counted above the table.
+func TestWatchDeadlocks(t *testing.T) {
+	_, o := startProxy(t)
+	o.Client.Do(ctx, "LOCK", "doc", 60, "SHARED", "OWNER", "anna")
+	o.Client.Do(ctx, "LOCK", "doc", 60, "WAIT", 2, "OWNER", "anna") // waits for itself
+	s := watch(t, o, 120, 24)
+	s.shows("1 deadlock ")
+}
+
+// A shared lock is one line, and its holders are listed.
+func TestWatchShared(t *testing.T) {
+	_, o := startProxy(t)
+	for _, name := range []string{"anna", "bert", "carl"} {
+		o.Client.Do(ctx, "LOCK", "doc", 100, "SHARED", "OWNER", name)
+	}
+	s := watch(t, o, 120, 24)
+	s.showsKeys("doc")
+	s.shows("carl +2")
+	s.InjectKey(tcell.KeyEnter, 0, 0)
+	for i, name := range []string{"carl", "bert", "anna"} {
+		s.shows(fmt.Sprintf("  %d  %s at 127.0.0.1", i+1, name))
+	}
+}
+
+func TestLibraryIsShown(t *testing.T) {
+	h := lockcmd.LockInfo{Owner: "anna", Library: "locklib 2.1\n", Kind: "other", Holders: 1,
+		Remaining: time.Second}
+	if got := ownerText(survey.Row{LockInfo: h}); got != `anna (locklib 2.1\n)` {
+		t.Error(got)
+	}
+	if got := holderLine(h); !strings.HasPrefix(got, `anna (not by LOCK: locklib 2.1\n), held `) {
+		t.Error(got)
 	}
 }
 

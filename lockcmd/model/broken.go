@@ -8,6 +8,10 @@ func broken() []config {
 	return []config{
 		{"broken: plain timestamps are not considered",
 			"PLAIN1=L1 BREAK_IGNORES_PLAIN", "exclusion", quick},
+		{"broken: another library's lock is not considered",
+			"PLAIN1=NXPX BREAK_IGNORES_OTHER WITHOUT=EX_ALL", "exclusion", quick},
+		{"broken: another library deletes whatever is there",
+			"PLAIN1=NXPX BREAK_DELETES_ANYTHING WITHOUT=EX_ALL", "exclusion", quick},
 		{"broken: no settling", "PLAIN1=L1" + brisk + "BREAK_NO_SETTLING", "exclusion", quick},
 		{"broken: settling ends with the release",
 			"PLAIN1=L1" + brisk + "BREAK_NO_CARRY", "exclusion", quick},
@@ -88,5 +92,9 @@ func witnesses() []config {
 			"SHORT_LOCKS END=6 WITNESS=SEEN_STAYED", "never_seen", normal},
 		{"seen: a holder was paused past its timeout",
 			"SHORT_LOCKS END=6 WITNESS=SEEN_PAUSED", "never_seen", normal},
+		{"seen: another library's lock refuses LOCK",
+			"PLAIN1=NXPX WITNESS=SEEN_OTHER", "never_seen", normal},
+		{"seen: another library takes an expired LOCK",
+			"PLAIN1=NXPX HOLDERS_CRASH SHORT_LOCKS WITNESS=SEEN_NXPX", "never_seen", normal},
 	}
 }

@@ -20,6 +20,7 @@ func configs() []config {
 	var all []config
 	for _, list := range [][]config{
 		lockAlone(), nextToForeign(), residues(), findings(), broken(), witnesses(),
+		shared(), brokenShared(), seenShared(),
 	} {
 		all = append(all, list...)
 	}
@@ -63,7 +64,10 @@ func lockAlone() []config {
 				"SHORT_LOCKS END=7",
 			"", normal},
 		{"late, the clock is set back", late + "CLOCK_STEPS_BACK=2 SHORT_LOCKS END=6", "", normal},
-		{"tokens, forgotten", "CHECK_TOKENS RETENTION=1 STAYS_UP_TO=1 ROUNDS=3 SHORT_LOCKS", "", normal},
+		{
+			"tokens, forgotten",
+			"CHECK_TOKENS RETENTION=1 STAYS_UP_TO=1 ROUNDS=3 SHORT_LOCKS", "", normal,
+		},
 		{"tokens, the clock is set back",
 			"CHECK_TOKENS RETENTION=3 CLOCK_STEPS_BACK=2 ROUNDS=3 SHORT_LOCKS", "", normal},
 	}
@@ -93,6 +97,7 @@ func nextToForeign() []config {
 				one + " GAP_TICKS=0 PLAIN_ROUNDS=2 SETTLE=3 WITHOUT=EX_ALL", "", quick},
 		)
 	}
+	list = append(list, nextToLibraries()...)
 	return append(list,
 		config{"L1, an owner back, its proxy killed",
 			"PLAIN1=L1 PROXY_CRASHES OWNERS END=5", "", large},
@@ -107,4 +112,24 @@ func nextToForeign() []config {
 		config{"L1, RELOCK", "PLAIN1=L1 RELOCKS=2 END=6", "", normal},
 		config{"L1, FENCE", "PLAIN1=L1 FENCES END=6", "", normal},
 	)
+}
+
+// nextToLibraries is LOCK next to clients that take a lock by SET NX PX and release it by
+// compare-and-delete. Nothing needs to be excused, unless others delete locks.
+func nextToLibraries() []config {
+	const one = "PLAIN1=NXPX WITHOUT=EX_ALL "
+	return []config{
+		{"NX PX, two proxies", one + "PLAIN_ROUNDS=2", "", quick},
+		{"NX PX, a line", one + "WAITS POLLS PLAIN_SEEN PROXIES=1 END=6", "", large},
+		{"NX PX, hand-over between proxies", one + "WAITS POLLS PLAIN_SEEN END=6", "", large},
+		{"NX PX, two of them",
+			one + "PLAIN2=NXPX LOCKERS=1 PROXIES=1 PLAIN_ROUNDS=2", "", normal},
+		{"NX PX, in time", one + "URGENT WAITS POLLS PLAIN_SEEN CHECK_PROMPT=1 CHECK_TOKENS " +
+			"SHORT_LOCKS PLAIN_ROUNDS=2 END=7", "", normal},
+		{"NX PX, guard", one + "GUARD=1 RELOCKS=2 END=6", "", normal},
+		{"NX PX, FENCE", one + "FENCES END=6", "", normal},
+		{"NX PX, a proxy is killed", one + "PROXY_CRASHES HOLDERS_CRASH SHORT_LOCKS END=6", "",
+			normal},
+		{"NX PX and L1", "PLAIN1=L1 PLAIN2=NXPX LOCKERS=1 PROXIES=1 END=6", "", large},
+	}
 }

@@ -45,7 +45,7 @@ inline count_bypass(to) {
   do
   :: a_ < LOCKERS ->
      if
-     :: a_ != to && asleep[a_] && wstate[a_] == WAITING && !wlook[a_] && !message[HOME(a_)] && in_release[HOME(a_)] == 0 ->
+     :: a_ != to && asleep[a_] && wstate[a_] == WAITING && line[HOME(a_)] ? [eval(a_)] && !wlook[a_] && !message[HOME(a_)] && in_release[HOME(a_)] == 0 ->
         bypassed[a_]++;
         if :: bypassed[a_] > CHECK_FAIR -> assert(fair) :: else fi
      :: else
@@ -78,6 +78,19 @@ inline gives_back(p) {
 #endif
 }
 
+#ifdef CLIENT0
+bit held_shared[PROXIES]; /* the last look has found that others share the lock */
+#ifdef BREAK_BARS_NOBODY
+#define HELD_SHARED(p) false
+#else
+#define HELD_SHARED(p) held_shared[p]
+#endif
+inline nobody_waits(p) { if :: len(line[p]) == 0 -> held_shared[p] = 0 :: else fi }
+#else
+#define HELD_SHARED(p) false
+inline nobody_waits(p) { skip }
+#endif
+
 /* line.leave: who is first now thinks again when to look. */
 inline leave(w, p) {
   line[p] ? <first_>;
@@ -87,10 +100,11 @@ inline leave(w, p) {
      wake_first(p);
 #ifndef BREAK_LOOK_IS_TAKEN_ALONG
      line[p] ? <first_>;
-     if :: wlook[w] -> wlook[first_] = 1 :: else fi
+     if :: wstate[w] != GRANTED && (wlook[w] || HELD_SHARED(p)) -> wlook[first_] = 1 :: else fi
 #endif
   :: else
   fi;
+  nobody_waits(p);
   wlook[w] = 0; disarm(w); sleeps(w, 0)
 }
 

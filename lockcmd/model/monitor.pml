@@ -151,6 +151,7 @@ inline time_passed() {
   :: token > 0 && now == settles && state == HELD && now < expires ->
      if
      :: value == written -> put_right()
+     :: IS_RANDOM(value) -> skip /* another library has taken it since it was deleted: it is its holder's no more */
      :: value != written && (late_write || no_looks) ->
         if :: LIVE(connection) -> harmed[connection] = harmed[connection] | EX_LATE :: else fi
      :: else -> assert(settled)

@@ -6,8 +6,23 @@
 #ifndef LOCKERS
 #define LOCKERS 2 /* clients that LOCK; locker i is at proxy i modulo PROXIES */
 #endif
+/* What a locker wants, where the lock can be shared: CLIENT0 to CLIENT3 are WRITER, READER or a limit. */
+#define WRITER 0
+#define READER 99
+#ifdef CLIENT0
+#ifndef CLIENT3
+#define CLIENT3 WRITER
+#endif
+#ifndef CLIENT2
+#define CLIENT2 WRITER
+#endif
+#define WANTS(i) ((i) == 0 -> CLIENT0 : ((i) == 1 -> CLIENT1 : ((i) == 2 -> CLIENT2 : CLIENT3)))
+#endif
+#if defined(CLIENT0) && (defined(GIVES_UP) || !defined(ENDLESS))
+#define ABANDONS /* a lock can be given to a waiter who does not want it any more */
+#endif
 #if defined(PLAIN2)
-#define PLAINS 2 /* PLAIN1 and PLAIN2 are L1, L2, L3 or L5 */
+#define PLAINS 2 /* PLAIN1 and PLAIN2 are L1, L2, L3, L5 or NXPX */
 #elif defined(PLAIN1)
 #define PLAINS 1
 #else
@@ -41,6 +56,9 @@
 #ifndef DEAF_RESERVATION
 #define DEAF_RESERVATION 2 /* locks.go: deafReservation; longer than LOOK */
 #endif
+#ifndef OFFER_PATIENCE
+#define OFFER_PATIENCE 1 /* wait.go: offerPatience */
+#endif
 #ifndef LOOK
 #define LOOK 1 /* wait.go: maxPoll */
 #endif
@@ -72,7 +90,7 @@
 #define PLAIN_ROUNDS 1
 #endif
 
-mtype = { RELEASED, HELD, RESERVED };              /* read.lua: state */
+mtype = { RELEASED, HELD, RESERVED, SHARED };         /* read.lua: state */
 mtype = { TRY, FIRST };                            /* lock.lua: how */
 mtype = { NONE, NEXT, FAIR, SELF, FREE, GAP };     /* unlock.lua: what a release wishes for the waiters of its proxy */
 mtype = { IDLE, WAITING, OFFERED, GRANTED, LEFT }; /* queue.go: waiterState */
@@ -81,11 +99,16 @@ mtype = { IDLE, WAITING, OFFERED, GRANTED, LEFT }; /* queue.go: waiterState */
 #define BY_LOCK 255 /* who wrote what is at the key, if no foreign client */
 
 bit dead[PROXIES];
+#if PROXIES > 1
+#define SOMEBODY_WAITS ((len(line[0]) > 0 && !dead[0]) || (len(line[1]) > 0 && !dead[1]))
+#else
+#define SOMEBODY_WAITS (len(line[0]) > 0 && !dead[0])
+#endif
 bit looked;   /* repair.lua has run since the clock has moved */
 bit no_looks; /* the proxy that looked after a takeover has been killed, and none has begun again */
 
 /* What a run shows is found by breaking it: the assertion bears the name of the property. */
-hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fenced_writes, prompt, no_dead_holder, never_seen;
+hidden byte exclusion, limit, tokens_rise, own_release, settled, fair, reservation, fenced_writes, prompt, no_dead_holder, never_seen;
 
 /* A run with WITNESS shows that the model gets somewhere at all. */
 #ifndef WITNESS
@@ -108,3 +131,10 @@ hidden byte exclusion, tokens_rise, own_release, settled, fair, reservation, fen
 #define SEEN_PAUSED      13 /* a holder who was paused past its timeout releases, when another has the lock */
 #define SEEN_GIVEN_BACK  14 /* a proxy gives back what is reserved for it, since nobody waits there any more */
 #define SEEN_STAYED      15 /* a lock is taken whose record the release before has left as it was */
+#define SEEN_OTHER       16 /* LOCK is refused by another library's lock */
+#define SEEN_NXPX        17 /* another library takes a lock whose record says that it is held: it has expired */
+#define SEEN_TOGETHER    18 /* a script gives the lock to several */
+#define SEEN_JOINS       19 /* a lock is given to one more while others share it */
+#define SEEN_PRUNED      20 /* a holder that is over is left out */
+#define SEEN_LEAVES_OTHERS 21 /* a release leaves others that share the lock */
+#define SEEN_WAITS_NO_MORE 22 /* a proxy says that nobody waits there for a lock that is shared */

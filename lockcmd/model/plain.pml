@@ -1,4 +1,4 @@
-/* The foreign clients: L1, L2, L3 and L5, one command of theirs a step, and their looks at the clock steps of their own. Their clocks are
+/* The foreign clients: L1, L2, L3 and L5, and today's libraries (NXPX), one command of theirs a step, and their looks at the clock steps of their own. Their clocks are
 the upstream's. A try that fails is begun again at any time, a lock that is won is released at any time, or never. */
 
 byte busy[PLAINS]; /* 0; or 1 + how many ticks the commands of this try, or of this release, have taken so far */
@@ -120,4 +120,34 @@ begin:
     if :: value == mine -> del(me) :: else fi;
     lease[me] = 0; harmed[me] = 0; FORGET; goto begin
   }
+}
+
+/* SET key random NX PX, and compare-and-delete in a script. A SET that is refused changes nothing: it is no step. */
+proctype NXPX(byte me) {
+  byte rounds = 0, until = 0;
+begin:
+  if
+  :: atomic {
+       now < END && rounds < PLAIN_ROUNDS && value == 0 -> rounds++;
+       printf("%d  plain %d: SET NX PX until %d\n", now, me, now + PLAIN_TIMEOUT);
+       if :: token > 0 && state == HELD && !left_alone -> WITNESSED(SEEN_NXPX) :: else fi;
+       acquired_by_plain(me, now + PLAIN_TIMEOUT, BY_SETNX); used();
+       FOR_EACH_AGENT :: IS_LOCKER(a_) && LIVE(a_) -> harmed[a_] = harmed[a_] | EX_CHANGED
+       NEXT_AGENT;
+       value = RANDOM + me; ttl = now + PLAIN_TIMEOUT; writer = me; late_write = 1; touched()
+     }
+  OR_SLEEP(begin)
+  fi;
+inside:
+  if
+  :: atomic {
+#ifdef BREAK_DELETES_ANYTHING
+       if :: value > 0 -> del(me) :: else fi;
+#else
+       if :: value == RANDOM + me -> del(me) :: else fi;
+#endif
+       lease[me] = 0; harmed[me] = 0; goto begin
+     }
+  OR_SLEEP(inside)
+  fi
 }

@@ -1,30 +1,20 @@
 /* The upstream: the clock, one lock's key and its lock record, and what each of ../scripts/*.lua does to them, in one step. The names
 are the scripts' own. The short way of LOCK (fast_lock.lua) does what the long one does there, so it isn't here. */
 
-byte now = START;
-
 /* The key: the tick at which it says that the lock expires, 0 if there is no key; and when Redis removes it, 0 for never. */
 byte value, ttl;
 
-/* The lock record, as read.lua takes it apart; token 0 is none. */
-byte token, expires, written, settles, forgotten; /* forgotten: when Redis removes the lock record */
-mtype state = RELEASED;
-byte connection;                                  /* the locker that holds it, or the proxy that it is reserved for */
-bit request;                                      /* which of that locker's requests; they alternate */
-byte waiting1, waiting2;                          /* proxies with waiters, + 1, the longest waiting first; 0 is none */
-byte seen[PROXIES];
-bit left_alone;                                   /* for the monitor: the lock was released, and the record left as it was */
+/* The rest of the lock record. */
+byte written, settles;
+bit left_alone; /* for the monitor: the lock was released, and the record left as it was */
 
 /* What a script answers. */
-hidden byte r_token;             /* lock, unlock: the token given, or 0 */
 hidden byte r_over;              /* lock: it settles */
-hidden byte r_until;             /* lock: when what refused it expires */
-hidden byte r_freed, r_self;     /* unlock, relock */
 hidden byte r_stays;             /* unlock: the record can stay as it is */
 hidden short r_repair;           /* settle: 1, 0 or -1 */
 
-hidden byte held, plain, over, for_me, taken_over, others_first;
-hidden byte at, given, entry, reserved_for, lasting_, but_, until_, text_;
+hidden byte plain, other, over, for_me, taken_over;
+hidden byte until_, text_;
 
 #ifdef MS_BESIDE_SECONDS
 #define TEXT(t) ((t) + 128) /* LOCK writes ms, the foreign clients seconds: to them it looks alive for ever */
@@ -32,6 +22,8 @@ hidden byte at, given, entry, reserved_for, lasting_, but_, until_, text_;
 #define TEXT(t) (t)
 #endif
 #define TIME(v) ((v) & 127)
+#define RANDOM 64 /* what another library writes, which is no time: RANDOM + the client */
+#define IS_RANDOM(v) (((v) & RANDOM) > 0)
 
 #define SETTLING (token > 0 && now < settles -> settles : 0) /* write.lua: settling() */
 
@@ -47,14 +39,18 @@ hidden byte ahead; /* by how much the clock of the proxy that asks is ahead */
 /* read.lua */
 inline read_lua() {
   over = (token > 0 && state == HELD -> expires + GUARD : expires);
-  held = token > 0 && state != RELEASED && CLOCK < over && (value == written || now < settles);
+  held = token > 0 && state != RELEASED && CLOCK < over && (value == written || now < settles && !IS_RANDOM(value));
 #ifndef BREAK_TTL_IGNORED
   held = held && (now < settles || ttl > 0);
 #endif
 #ifdef BREAK_IGNORES_COMPANION
   held = held && now < TIME(value);
 #endif
-  plain = value > 0 && !held && CLOCK < TIME(value) + (token > 0 && value == written -> 0 : GUARD)
+  plain = value > 0 && !held && !IS_RANDOM(value) && CLOCK < TIME(value) + (token > 0 && value == written -> 0 : GUARD);
+  other = value > 0 && !held && !plain && ttl > 0 && !(token > 0 && value == written);
+#ifdef BREAK_IGNORES_OTHER
+  other = false
+#endif
 }
 
 /* SET of the key, and of the lock record. */
@@ -63,32 +59,6 @@ inline write_key(text, until) { value = text; ttl = until; writer = BY_LOCK; tou
 inline record(t, e, w, s, st, c, r) {
   token = t; expires = e; written = w; settles = s; state = st; connection = c; request = r; left_alone = 0;
   forgotten = (e + GUARD > now -> e + GUARD : now) + RETENTION
-}
-
-/* write.lua: rivals. Drops the proxies not seen lately, and `but` (a proxy + 1, or 0). */
-inline rivals(but) {
-  if :: waiting2 > 0 && (waiting2 == but || now - seen[waiting2 - 1] >= FRESH) -> waiting2 = 0 :: else fi;
-  if :: waiting1 > 0 && (waiting1 == but || now - seen[waiting1 - 1] >= FRESH) -> waiting1 = waiting2; waiting2 = 0 :: else fi
-}
-
-inline add_rival(p) {
-  if :: waiting1 == 0 -> waiting1 = p + 1 :: else -> waiting2 = p + 1 fi;
-  seen[p] = now
-}
-
-inline next_token() {
-#ifdef CHECK_TOKENS
-  if :: token == 0 && highest > 0 -> WITNESSED(SEEN_FORGOTTEN) :: else fi;
-#endif
-#if defined(ENDLESS)
-  given = (token % 4) + 1 /* where no clock runs it is enough to tell them apart */
-#elif defined(BREAK_TOKEN_RESET)
-  given = token + 1
-#elif defined(BREAK_TOKEN_REUSED)
-  given = (now * PER_TICK > token -> now * PER_TICK : token)
-#else
-  given = (now * PER_TICK > token + 1 -> now * PER_TICK : token + 1)
-#endif
 }
 
 /* lock.lua, for the request of locker i at proxy p. Its "check", which only ever tells an OWNER, isn't here. */
@@ -101,7 +71,7 @@ inline lock_lua(i, p, how) {
 #ifdef BREAK_RESERVATION
   for_me = held && state == RESERVED;
 #else
-  for_me = held && state == RESERVED && connection == p && how == FIRST;
+  for_me = held && state == RESERVED && connection == p;
 #endif
   if
   :: held && state == HELD && connection == i && request == reqs[i] -> /* `again` */
@@ -118,8 +88,9 @@ inline lock_lua(i, p, how) {
      renewed(i, at)
   :: else ->
      if
-     :: plain || (held && !for_me) ->
-        r_until = (plain -> TIME(value) + GUARD : over);
+     :: plain || other || (held && !for_me) ->
+        if :: other -> WITNESSED(SEEN_OTHER) :: else fi;
+        r_until = (plain -> TIME(value) + GUARD : (other -> ttl + 1 : over));
         if
         :: how == FIRST && held && (waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < REFRESH
         :: how == FIRST && held && !((waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < REFRESH) ->
@@ -218,18 +189,7 @@ inline hand_on(p, kind, nxt) {
   reserved_for = 0; lasting_ = RESERVATION;
   if
   :: waiting1 > 0 && (kind == NONE || kind == SELF || (kind == FAIR && others_first)) ->
-     /* take_next; there is but one other. PUBLISH tells how many hear of it */
-     reserved_for = waiting1; entry = waiting1 - 1;
-     if
-     :: !dead[entry] -> publish(entry); waiting1 = 0
-     :: dead[entry] -> waiting1 = 0 /* Redis need not know yet */
-     :: dead[entry] -> reserved_for = 0; waiting1 = 0
-#ifdef MESSAGES_MAY_BE_LOST
-     :: !dead[entry] -> reserved_for = 0; waiting1 = 0 /* it isn't listening just now */
-     :: lasting_ = DEAF_RESERVATION; waiting1 = 0 /* it can't be told, and has waited long enough */
-     :: reserved_for = 0 /* it can't be told, and has not */
-#endif
-     fi
+     take_next()
   :: else
   fi;
   if

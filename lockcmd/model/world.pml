@@ -2,10 +2,8 @@
 
 #if PROXIES > 1
 #define LOOKING (looking[0] || looking[1])
-#define SOMEBODY_WAITS ((len(line[0]) > 0 && !dead[0]) || (len(line[1]) > 0 && !dead[1]))
 #else
 #define LOOKING looking[0]
-#define SOMEBODY_WAITS (len(line[0]) > 0 && !dead[0])
 #endif
 
 /* Whatever else is late, the looks after a takeover are not. */
@@ -24,13 +22,12 @@
 #define PLAINS_DONE (busy[0] <= GAP_TICKS && busy[1] <= GAP_TICKS)
 #endif
 
-hidden byte k_;
-
+#ifndef CLIENT0
 /* CHECK_PROMPT: for how many ticks a lock may be free while somebody waits for it. Nor may one be kept for a waiter who has left. */
 #ifdef CHECK_PROMPT
 inline check_prompt() {
   read_lua();
-  if :: !held && !plain && SOMEBODY_WAITS -> unused++ :: else -> unused = 0 fi;
+  if :: !held && !plain && !other && SOMEBODY_WAITS -> unused++ :: else -> unused = 0 fi;
   if :: unused > CHECK_PROMPT -> assert(prompt) :: else fi;
 #ifndef PROXY_CRASHES
   if :: held && state == HELD && now < expires && !LIVE(connection) -> assert(no_dead_holder) :: else fi
@@ -38,6 +35,7 @@ inline check_prompt() {
 }
 #else
 inline check_prompt() { skip }
+#endif
 #endif
 
 inline tick() {
@@ -71,7 +69,7 @@ end:
 }
 #endif
 
-#ifndef BREAK_NO_LOOKS
+#if !defined(BREAK_NO_LOOKS) && !defined(CLIENT0)
 /* foreign.go: repair, once a tick. Two proxies that look are as one. */
 active proctype Looks() {
 end:
@@ -136,6 +134,12 @@ init {
 #endif
 #if PROXIES > 1 && defined(WAITS)
     run Wakes(0); run Wakes(1);
+#endif
+#ifdef ABANDONS
+    run Abandoned(0);
+#if PROXIES > 1
+    run Abandoned(1);
+#endif
 #endif
 #ifdef PROXY_CRASHES
     run Crash()

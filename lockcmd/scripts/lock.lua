@@ -7,65 +7,162 @@ A[3]  how long the record outlives the lock, ms
 A[4]  the grace period of a takeover, ms
 A[5]  connection   A[6]  request   A[7]  client   A[8]  session, 0 or 1: who asks
 A[9]  the proxy that asks
-A[10]  mode: "try"; "first", for the first waiter of this proxy, which may take what is reserved for
-       it and is recorded as waiting if it gets nothing; or "check", which takes no free lock
+A[10]  mode: "try", if none waits at this proxy; "first", for the first waiter of this proxy, which
+       is recorded as waiting if it gets nothing. Both may take what is reserved for it. "check"
+       takes no free lock
 A[11]  how this proxy waits, as in the record
+       For LOCKALL, see all.lua: "probe", "take" and "list"
+A[12]  "-" for an exclusive lock, the limit for a shared one, or 0 for none
+A[13]  for "take" the token   A[14]  for "list" since when it waits, ms, or 0 for now
+ARGV[3]  further waiters that can share the lock with the first: see shared.lua
 
 Returns {token, 0; 1 if it was taken over from the expired timestamp of a foreign client; 2 if there
 is a grace period for another reason: it was taken over from one of LOCK's, or an earlier one is not
 over}, with a third number if the lock was its owner's already: 1, or 2 if this connection had been
-given it before. If it is held {0, 1 if by a foreign client, otherwise 0, ms until another may take
-it}.
+given it before. For a shared lock the fourth is to how many it was given; their tokens follow one
+another. "probe" writes nothing. If it is held {0, 1 if by a foreign client, otherwise 0, ms until
+another may take it}, and a 1 if it is shared.
 WRONGTYPE if a key holds something else; then nothing is written.
 ]]
 local kind, foreign_until = foreign()
 if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end
-if not record and redis.call('EXISTS', KEYS[2]) == 1 then return redis.error_reply(WRONGTYPE) end
 
 local timeout, unit, retention = tonumber(A[1]), A[2], tonumber(A[3])
-local proxy, mode, how = A[9], A[10], A[11]
+local proxy, how = A[9], A[11]
+local mode = A[10]
+local shares = A[12] ~= '-'
 local same = connection == A[5] and request == A[6]
 local owners = ARGV[2] ~= '' and ARGV[2] == owner
 
+-- The connections that were given the lock, with the one that asks in front of before, the others.
+local function with_asker(before)
+  table.insert(before, 1, A[5])
+  if #before > 8 then before[8], before[9] = '-', nil end
+  return table.concat(before, ',')
+end
+
 if held and state == 'held' and (same or owners) and not foreign_twin() then
+  if mode == 'probe' then return {tonumber(token), 0, same and 0 or 1} end
   -- The same owner once more, or a waiter whose grant was lost on its way. It is never shortened.
   local at, text = expiry(timeout, unit)
   if at <= expires then at, text = expires, written end
   write_lock(text, at + guard - now)
-  local all, before = without(A[5])
-  table.insert(all, 1, A[5])
-  if #all > 8 then all[8], all[9] = '-', nil end
+  local others, before = without(A[5], connections)
   write_record({token = token, expires = at, value = text, grace = grace, acquired = acquired,
-    session = A[8], state = 'held', connection = table.concat(all, ','), request = A[6],
+    session = A[8], state = 'held', connection = with_asker(others), request = A[6],
     client = A[7], waiting = waiting, owner = owner}, retention)
   return {tonumber(token), grace_end() > 0 and 2 or 0, same and 0 or before and 2 or 1}
 end
 
-local mine = held and state == 'reserved' and connection == proxy and mode == 'first'
-if mode == 'check' or kind or (held and not mine) then
-  if mode == 'first' and held then
+if shares and not sorted then
+  -- A user who can't write a sorted set must learn it before anything is written, here or by others.
+  local done = redis.pcall('ZADD', KEYS[2], 'XX', 0, '-')
+  local err = type(done) == 'table' and done.err
+  if err and not string.find(err, 'WRONGTYPE', 1, true) and not string.find(err, 'OOM', 1, true) then
+    return redis.error_reply(err)
+  end
+end
+
+if shares and held and state == 'shared' then
+  local asked = holder_of(request_name(A[5], A[6]))
+  local h = ARGV[2] ~= '' and holder_of('@' .. ARGV[2]) or asked
+  if h then
+    same = asked and asked.token == h.token
+    local others, before = without(A[5], h.connections)
+    h.connections, h.request, h.client, h.session = with_asker(others), A[6], A[7], A[8]
+    h.expires = math.max(h.expires, (expiry(timeout, unit)))
+    replace_holder(h)
+    write_shared(token, waiting, unit, grace, retention)
+    return {tonumber(h.token), grace_end() > 0 and 2 or 0, same and 0 or before and 2 or 1, 1}
+  end
+end
+
+-- Whether no waiter that has come earlier wants this lock for itself.
+local function in_turn()
+  if mode == 'try' then return #waiting_proxies(proxy) == 0 end
+  for _, entry in ipairs(waiting_proxies(nil)) do
+    if entry[1] == proxy then return true end
+    if entry[3] % 8 < 4 then return false end
+  end
+  return true
+end
+
+local requests
+if shares then
+  how = whole(how + (A[12] == '0' and 4 or 8))
+  requests = more_requests()
+  table.insert(requests, 1, {timeout = A[1], session = A[8], connection = A[5], request = A[6],
+    client = A[7], limit = A[12], owner = ARGV[2]})
+  if held and state == 'shared' and mode ~= 'check' and in_turn() then
+    local list = join(waiting_proxies(mode == 'first' and proxy or nil))
+    local given, first = share(requests, count_holders(), list, unit, grace_end(), retention)
+    if given > 0 then return {first, grace_end() > 0 and 2 or 0, 0, given} end
+  end
+end
+
+local mine = held and state == 'reserved' and connection == proxy and mode ~= 'check'
+
+-- Whether a LOCKALL of another proxy has come before. It keeps its place while a lock is free, too,
+-- and all of its locks know it by the same time.
+local function behind_all()
+  if mine or mode == 'take' then return false end
+  local since = mode == 'try' and now + 1 or now
+  for _, entry in ipairs(waiting_proxies(nil)) do
+    if entry[1] == proxy and mode ~= 'try' then since = tonumber(entry[4]) end
+  end
+  if mode == 'probe' and A[14] ~= '0' then since = tonumber(A[14]) end
+  for _, entry in ipairs(waiting_proxies(proxy)) do
+    local other = tonumber(entry[4])
+    if entry[3] % 32 >= 16 and (other < since or other == since and entry[1] < proxy) then
+      return true
+    end
+  end
+end
+
+local behind = not held and not kind and behind_all()
+if mode == 'check' or mode == 'list' or kind or (held and not mine) or behind then
+  if mode == 'list' and not kind or mode == 'first' and (held or behind) then
     local list = waiting_proxies(nil)
-    local listed, fresh = false, false
+    local listed, fresh, since = false, false, nil
+    if mode == 'list' then
+      how, since = whole(how + 16), A[14] == '0' and whole(now) or A[14]
+    end
     for _, entry in ipairs(list) do
       if entry[1] == proxy then
-        listed, fresh = true, now - tonumber(entry[2]) < 400 and entry[3] == how
-        entry[2], entry[3] = whole(now), how
+        since = since or entry[4]
+        listed = true
+        fresh = now - tonumber(entry[2]) < 400 and entry[3] == how and entry[4] == since
+        entry[2], entry[3], entry[4] = whole(now), how, since
       end
     end
-    if not listed then list[#list + 1] = {proxy, whole(now), how, whole(now)} end
-    if not fresh then
+    if not listed then list[#list + 1] = {proxy, whole(now), how, since or whole(now)} end
+    if not fresh and not held then
+      write_record({token = token or '0', expires = 0, value = '0', grace = grace_end(),
+        acquired = 0, session = '0', state = 'released', connection = '-', request = '0',
+        client = '-', waiting = join(list), owner = ''}, retention)
+    elseif not fresh and state == 'shared' then
+      write_shared(token, join(list), unit, grace, retention)
+    elseif not fresh then
       write_record({token = token, expires = expires, value = written, grace = grace,
         acquired = acquired, session = session, state = state, connection = connections,
         request = request, client = client, waiting = join(list), owner = owner}, retention)
     end
   end
-  return {0, kind and 1 or 0, (foreign_until or held and free_at or now) - now}
+  local free = foreign_until or held and free_at or behind and now + 1000 or now
+  local shared = held and state == 'shared'
+  if shares and shared then -- when the first of its holders ends
+    free = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. whole(now - guard), '+inf', 'WITHSCORES',
+      'LIMIT', 0, 1)[2] + guard
+  end
+  return {0, kind and 1 or 0, free - now, shared and 1 or nil}
 end
 
+if mode == 'probe' then return {tonumber(next_token()), 0} end
 local taken_over = 0
 if value and not mine then taken_over = value == written and 2 or 1 end
 local at, text = expiry(timeout, unit)
 redis.call('SET', KEYS[1], text, 'PX', whole(at + guard - now))
+local list = join(waiting_proxies((mode == 'first' or mode == 'take') and proxy or nil))
 -- A loser's late write may still come after the winner has released the lock.
 local grace_until = grace_end()
 if taken_over > 0 then
@@ -73,8 +170,18 @@ if taken_over > 0 then
 elseif grace_until > 0 then
   taken_over = 2
 end
-local given = next_token()
+if shares then
+  redis.call('DEL', KEYS[2])
+  local kept = not sorted and record
+  sorted, expires, value = false, nil, text
+  local shared, given, first = pcall(share, requests, 0, list, unit, grace_until, retention)
+  if shared then return {first, taken_over, 0, given} end
+  redis.call('DEL', KEYS[1], KEYS[2]) -- the user lacks a right
+  if kept then redis.call('SET', KEYS[2], kept, 'PX', retention) end
+  return redis.error_reply(type(given) == 'table' and given.err or tostring(given))
+end
+local given = mode == 'take' and A[13] or next_token()
 write_record({token = given, expires = at, value = text, grace = grace_until, acquired = now,
   session = A[8], state = 'held', connection = A[5], request = A[6], client = A[7],
-  waiting = join(waiting_proxies(mode == 'first' and proxy or nil)), owner = ARGV[2]}, retention)
+  waiting = list, owner = ARGV[2]}, retention)
 return {tonumber(given), taken_over}

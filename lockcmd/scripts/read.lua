@@ -20,7 +20,17 @@ KEYS[2]  its record: "v1 token expires value grace acquired session state connec
               that connection's address
   waiting     proxies that have waiters, the longest waiting first: "proxy:seen:how:since,…", or
               "-". The times are in ms. how is 1 if foreign clients compete there, 2 if the proxy
-              gets no release notifications, otherwise 0
+              gets no release notifications, otherwise 0; and 4 more if its first waiter wants to
+              share the lock, or 8 more if up to a limit; 16 more if it is a LOCKALL, whose place
+              counts for free locks, too
+
+A shared lock's record is a sorted set. Its members, by their scores:
+  -inf     the same line, in the state shared. token is the last one given out, expires the latest
+           expiry of all holders. connection, request, client and owner are empty
+  -token   a holder: "token acquired session connection request client\nowner". At the same score
+           is the request that took it, as "=connection/request", unless that is not known, and
+           its owner, if it has one, as "@owner": so both are found again at once
+  expires  its token. When that is over, the holder may be left out
 
 ARGV[1]  the arguments that each script lists as A[1], A[2], …, with blanks between. They are in
          one, because a client that has not logged in may not send more than ten arguments, and
@@ -55,11 +65,19 @@ local function whole(n) return string.format('%.0f', tonumber(n)) end
 local token, expires, written, grace, acquired, session, state
 local connections, request, client, waiting, owner
 local malformed = false -- LOCK did not write what the record's key holds
+local sorted = not record and redis.call('EXISTS', KEYS[2]) == 1
+if sorted then
+  local first = redis.pcall('ZRANGE', KEYS[2], 0, 0)
+  if first.err and not string.find(first.err, 'WRONGTYPE', 1, true) then
+    return redis.error_reply(first.err)
+  end
+  record = first[1] or ''
+end
 if record then
   token, expires, written, grace, acquired, session, state, connections, request, client, waiting,
     owner = string.match(record,
       '^v1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%a+) (%S+) (%d+) (%S+) (%S+)\n(.*)$')
-  malformed = not token
+  malformed = not token or sorted ~= (state == 'shared')
   if token then expires, grace = tonumber(expires), tonumber(grace) end
 end
 
@@ -67,7 +85,7 @@ local connection = connections and string.match(connections, '^[^,]+') -- the la
 
 local until_ms = value and timestamp(value)
 -- When others may take what is held or reserved. A reservation needs no guard: nobody uses it yet.
-local free_at = token and (state == 'held' and expires + guard or expires)
+local free_at = token and (state == 'reserved' and expires or expires + guard)
 -- Whether `connection` has the lock now: its time is not over, and the key holds its own value, or
 -- the grace period is not over.
 local held = token and state ~= 'released' and now < free_at
@@ -98,4 +116,22 @@ local function foreign_twin()
   if not held or value ~= written or now < grace then return false end
   local ttl = redis.pcall('PTTL', KEYS[1])
   return type(ttl) == 'number' and ttl < 0
+end
+
+-- When the time of a shared lock's holder is over, ms; nil if the token is none's, or it is over.
+local function shared_until(holder)
+  if not held or state ~= 'shared' or foreign_twin() then return nil end
+  local at = tonumber(redis.call('ZSCORE', KEYS[2], holder) or nil)
+  return at and now < at + guard and at or nil
+end
+
+-- No holder's score is lower. '(-inf' excludes the first line as well, but not on every store.
+local lowest_holder = '-9007199254740992'
+
+-- A holder of a shared lock, from its line in the record.
+local function read_holder(line)
+  local h = {}
+  h.token, h.acquired, h.session, h.connections, h.request, h.client, h.owner =
+    string.match(line, '^(%d+) (%d+) (%d) (%S+) (%d+) (%S+)\n(.*)$')
+  return h
 end

@@ -4,15 +4,16 @@ KEYS, ARGV  see read.lua
 A[1]  what proves it: "token"; "revoke", the same for an operator; "connection", the last to ask
       for it; "request"; "given": a connection was given it and can't have it any more, which frees
       the lock if no other connection of its owner was given it; "reserved", to give back a lock
-      that is reserved for a proxy whose waiters have left; or "force": any holder will do
+      that is reserved for a proxy whose waiters have left, or to say of one that is shared or
+      free that they have; or "force": any holder will do
 A[2]  the token, twice; the connection; the connection, "/" and which of its requests took it; the
       connection, "/" and the token; or the proxy
 A[3]  how long the record outlives the lock, ms
 A[4]  the proxy that asks
 A[5]  what its own waiters want: "none", there are none; "next", the waiter below is the first;
       "fair", as "next", but proxies that have waited longer go first; "self", there are some, but
-      the caller may not speak for the first; "free", foreign clients compete: leave the key free
-      for all; or "gap": leave it free to see whether any do
+      the caller may not speak for the first; "all", the first is a LOCKALL; "free", foreign clients
+      compete: leave the key free for all; or "gap": leave it free to see whether any do
 A[6]  the first waiter's timeout, ms   A[7]  unit   A[8]  connection   A[9]  request   A[10]  client
 A[11]  session; its owner is ARGV[2]
 A[12]  how long a lock is reserved for another proxy's waiter, ms
@@ -24,10 +25,13 @@ A[14]  "-", or in a cluster a hash tag of the lock's slot. The channel is then
 A[15]  how the proxy that asks waits, as in the record, if its waiters must go on waiting
 A[16]  how long a proxy without notifications must have waited to get its turn, ms
 A[17]  how long a lock is then reserved for it, until it polls, ms
+A[18]  the first waiter's limit, as A[12] of lock.lua; ARGV[3] as there
+A[19]  the token that the connection has, for a shared lock; or "-"
 
-Returns {1 if the lock was freed, otherwise 0: it was not the caller's, or free;
-the token given to the first waiter, or 0; 1 if it is reserved for the proxy that asks, otherwise 0;
-and if it was freed the token that held it, or 0 for a foreign client, and its holder's client}.
+Returns {1 if the lock was freed, 2 if others share it still, otherwise 0: it was not the caller's,
+or free; the token given to the first waiter, or 0; 1 if it is reserved for the proxy that asks, or
+that should poll, otherwise 0; and if it was released the token that held it, or 0 for a foreign
+client; to how many waiters it was given; and its holder's client}.
 WRONGTYPE if a key holds something else, or with "force" another library's lock.
 ]]
 local kind = foreign()
@@ -36,32 +40,38 @@ if malformed or kind == 'data' or kind == 'other' and A[1] == 'force' then
 end
 
 local retention, proxy, wanted = tonumber(A[3]), A[4], A[5]
+
+-- The holder of a shared lock whose proof it is.
+local function sharer()
+  if A[1] == 'token' or A[1] == 'revoke' then return holder_with(A[2]) end
+  local name, of = string.match(A[2], '^(.*)/(%d+)$')
+  if A[1] == 'given' then
+    local h = holder_with(of)
+    local others, found = without(name, h and h.connections or '')
+    if not found then return nil end
+    if #others == 0 then return h end
+    if string.match(h.connections, '^[^,]+') == name then h.request = '0' end
+    h.connections = table.concat(others, ',')
+    replace_holder(h)
+    return nil
+  end
+  if A[1] == 'request' then return holder_of(request_name(name, of)) end
+  if A[1] ~= 'connection' then return nil end
+  local h = A[19] ~= '-' and holder_with(A[19])
+  if h and string.match(h.connections, '^[^,]+') == A[2] then return h end
+  return find_holder(function(h) return string.match(h.connections, '^[^,]+') == A[2] end)
+end
+
 local function proof()
   if A[1] == 'request' then return connection .. '/' .. request end
   return (A[1] == 'token' or A[1] == 'revoke') and token or connection
 end
-if A[1] == 'force' then
-  if not (held and state == 'held') and not kind then return {0, 0, 0} end
-elseif not held or state ~= (A[1] == 'reserved' and 'reserved' or 'held') or foreign_twin() then
-  return {0, 0, 0}
-elseif A[1] == 'given' then
-  local name, of = string.match(A[2], '^(.*)/(%d+)$')
-  local others, found = without(name)
-  if not found or of ~= token then return {0, 0, 0} end
-  if #others > 0 then
-    write_record({token = token, expires = expires, value = written, grace = grace,
-      acquired = acquired, session = session, state = state,
-      connection = table.concat(others, ','), request = name == connection and '0' or request,
-      client = client, waiting = waiting, owner = owner}, retention)
-    return {0, 0, 0}
-  end
-elseif A[2] ~= proof() then
-  return {0, 0, 0}
-end
 
--- Sends a message to another proxy. Returns whether that listens, or nil if the caller may not
--- publish.
-local function notify(name, message)
+local message = A[13] .. ':' .. KEYS[1]
+-- Tells another proxy of a release, or that its client has lost the lock. Returns whether that proxy
+-- listens, or nil if the caller may not publish.
+local function notify(name, lost)
+  local message = lost and 'lost:' .. message or message
   if A[14] ~= '-' then
     local reached = redis.pcall('SPUBLISH', 'lockproxy:wake:{' .. A[14] .. '}:' .. name, message)
     if type(reached) == 'number' then return reached > 0 end
@@ -74,11 +84,52 @@ local function notify(name, message)
   return reached > 0
 end
 
-local message = A[13] .. ':' .. KEYS[1]
+local shared, leaves = held and state == 'shared', nil
+if A[1] == 'force' then
+  if not shared and not (held and state == 'held') and not kind then return {0, 0, 0} end
+elseif A[1] == 'reserved' and (shared or not held and not value and token) then
+  local list = waiting_proxies(A[2])
+  if shared then
+    write_shared(token, join(list), A[7], grace, retention)
+  else
+    write_record({token = token, expires = 0, value = '0', grace = grace_end(), acquired = 0,
+      session = '0', state = 'released', connection = '-', request = '0', client = '-',
+      waiting = join(list), owner = ''}, retention)
+  end
+  if list[1] then notify(list[1][1]) end
+  return {0, 0, 0}
+elseif shared then
+  leaves = sharer()
+  if not leaves then return {0, 0, 0} end
+elseif not held or state ~= (A[1] == 'reserved' and 'reserved' or 'held') or foreign_twin() then
+  return {0, 0, 0}
+elseif A[1] == 'given' then
+  local name, of = string.match(A[2], '^(.*)/(%d+)$')
+  local others, found = without(name, connections)
+  if not found or of ~= token then return {0, 0, 0} end
+  if #others > 0 then
+    write_record({token = token, expires = expires, value = written, grace = grace,
+      acquired = acquired, session = session, state = state,
+      connection = table.concat(others, ','), request = name == connection and '0' or request,
+      client = client, waiting = waiting, owner = owner}, retention)
+    return {0, 0, 0}
+  end
+elseif A[2] ~= proof() then
+  return {0, 0, 0}
+end
+
 if A[1] == 'force' or A[1] == 'revoke' then -- a session may have it, which must be told
-  for name in string.gmatch(connections or '', '[^,]+') do
+  local names = {leaves and leaves.connections or not shared and connections or nil}
+  if shared and not leaves then
+    find_holder(function(h) names[#names + 1] = h.connections end)
+  end
+  local told = {[proxy] = true}
+  for name in string.gmatch(table.concat(names, ','), '[^,]+') do
     local holders = string.match(name, '^(.*)%-%d+$')
-    if holders and holders ~= proxy then notify(holders, 'lost:' .. message) end
+    if holders and not told[holders] then
+      told[holders] = true
+      notify(holders, true)
+    end
   end
 end
 
@@ -88,8 +139,8 @@ end
 local function take_next(others)
   local i = 1
   while i <= #others do
-    local listens = notify(others[i][1], message)
-    local polls = listens == nil or listens == false and others[i][3] == '2'
+    local listens = notify(others[i][1])
+    local polls = listens == nil or listens == false and others[i][3] % 4 == 2
     if listens then return table.remove(others, i)[1], A[12] end
     if polls and now - tonumber(others[i][4]) >= tonumber(A[16]) then
       return table.remove(others, i)[1], A[17]
@@ -99,16 +150,59 @@ local function take_next(others)
 end
 
 local whose = kind and {0, '-'} or {tonumber(token), client}
+if shared then
+  local h = leaves or read_holder(redis.call('ZRANGEBYSCORE', KEYS[2], lowest_holder, '(0',
+    'LIMIT', 0, 1)[1])
+  whose = {tonumber(h.token), h.client}
+end
 local others = waiting_proxies(proxy)
-for _, entry in ipairs(others) do
-  if entry[3] == '1' then wanted = 'free' end
+local longest = waiting_proxies(nil)[1]
+local after_others = (wanted == 'fair' or wanted == 'all') and longest and longest[1] ~= proxy
+-- A holder that leaves others lets nobody in who came after another proxy's exclusive waiter.
+local after_exclusive = longest and longest[1] ~= proxy and longest[3] % 16 < 4
+
+local first_request
+if A[18] ~= '-' and (wanted == 'next' or wanted == 'fair') then
+  first_request = {timeout = A[6], session = A[11], connection = A[8], request = A[9],
+    client = A[10], limit = A[18], owner = ARGV[2]}
+end
+local function share_next(holders)
+  local requests = more_requests()
+  table.insert(requests, 1, first_request)
+  local given, first, again = share(requests, holders, join(others), A[7], grace_end(), retention)
+  return given > 0 and first or 0, given, again
 end
 
+if leaves then
+  remove_holder(leaves.token)
+  local left = count_holders()
+  if left > 0 then
+    local unnamed = wanted == 'self' or wanted == 'free' or wanted == 'gap'
+    if first_request and not after_others and not after_exclusive then
+      local first, given, again = share_next(left)
+      if given > 0 then return {2, first, 0, whose[1], given, whose[2]} end
+      unnamed = again
+    end
+    write_shared(token, waiting, A[7], grace, retention)
+    if longest and longest[1] ~= proxy and longest[3] % 16 >= 4 then
+      notify(longest[1])
+    end
+    return {2, 0, unnamed and 1 or 0, whose[1], 0, whose[2]}
+  end
+end
+
+for _, entry in ipairs(others) do
+  if entry[3] % 2 == 1 then wanted, after_others = 'free', false end -- see A[5]
+end
 local reserved_for, reservation
-local longest = waiting_proxies(nil)[1]
-local after_others = wanted == 'fair' and longest and longest[1] ~= proxy
 if wanted == 'none' or wanted == 'self' or after_others then
   reserved_for, reservation = take_next(others)
+end
+if not reserved_for and first_request and wanted ~= 'free' then
+  redis.call('DEL', KEYS[2])
+  sorted, expires = false, nil
+  local first, given = share_next(0)
+  return {1, first, 0, whose[1], given, whose[2]}
 end
 if not reserved_for and (wanted == 'next' or wanted == 'fair') then
   local at, text = expiry(tonumber(A[6]), A[7])
@@ -117,11 +211,16 @@ if not reserved_for and (wanted == 'next' or wanted == 'fair') then
   write_record({token = given, expires = at, value = text, grace = grace_end(), acquired = now,
     session = A[11], state = 'held', connection = A[8], request = A[9], client = A[10],
     waiting = join(others), owner = ARGV[2]}, retention)
-  return {1, tonumber(given), 0, whose[1], whose[2]}
+  return {1, tonumber(given), 0, whose[1], 1, whose[2]}
 end
 
-if not reserved_for and wanted == 'self' then reserved_for, reservation = proxy, A[12] end
-if wanted ~= 'none' and reserved_for ~= proxy then
+if not reserved_for and (wanted == 'self' or wanted == 'all') then
+  reserved_for, reservation = proxy, A[12]
+end
+if wanted == 'all' then -- it keeps its place
+  local taken = reserved_for
+  others = waiting_proxies(taken ~= proxy and taken or nil)
+elseif wanted ~= 'none' and reserved_for ~= proxy then
   others[#others + 1] = {proxy, whole(now), wanted == 'free' and '1' or A[15], whole(now)}
 end
 
@@ -144,4 +243,4 @@ else
       waiting = join(others), owner = ''}, retention)
   end
 end
-return {1, 0, reserved_for == proxy and 1 or 0, whose[1], whose[2]}
+return {1, 0, reserved_for == proxy and 1 or 0, whose[1], 0, whose[2]}

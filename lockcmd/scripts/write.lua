@@ -28,9 +28,9 @@ local function expiry(timeout, unit)
 end
 
 -- The connections that were given the lock, except one; found says whether that was among them.
-local function without(name)
+local function without(name, given)
   local others, found = {}, false
-  for other in string.gmatch(connections, '[^,]+') do
+  for other in string.gmatch(given, '[^,]+') do
     if other == name then found = true else others[#others + 1] = other end
   end
   return others, found
@@ -52,7 +52,7 @@ end
 -- The waiting proxies seen within the last second, except one: a list of {id, seen, how, since}.
 local function waiting_proxies(except)
   local list = {}
-  for id, seen, how, since in string.gmatch(waiting or '-', '([^,:]+):(%d+):(%d):?(%d*)') do
+  for id, seen, how, since in string.gmatch(waiting or '-', '([^,:]+):(%d+):(%d+):?(%d*)') do
     if id ~= except and now - tonumber(seen) < 1000 then
       list[#list + 1] = {id, seen, how, since == '' and seen or since}
     end

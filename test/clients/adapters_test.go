@@ -33,10 +33,16 @@ func TestAdapters(t *testing.T) {
 		}
 		for _, variant := range variants {
 			t.Run(c.name+"/"+variant, func(t *testing.T) {
-				words := slices.Concat(c.run, []string{"127.0.0.1", port, variant})
+				args := []string{"127.0.0.1", port, variant}
+				if variant == "" {
+					args = args[:2]
+				}
+				words := slices.Concat(c.run, args)
 				if printed := c.command(t, time.Minute, "", words); printed != "ok\n" {
 					t.Errorf("it prints:\n%s", printed)
 				}
+				// These locks have a timeout: it ends them.
+				c.testKilled(t, "", "127.0.0.1:"+port, append(args, "hold", "adapter:killed"), 3)
 			})
 		}
 	}

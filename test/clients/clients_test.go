@@ -27,36 +27,40 @@ type clientProgram struct {
 	build     []string // run in dir first, if set; {out} is the program to build
 	run       []string // run in dir, with host, port and, if protocols are given, protocol added
 	protocols []string // the RESP versions it can speak, if it lets one choose
+	shared    bool     // it has the step lock-shared: one program of each language
 }
 
 // Debian's libraries belong to the interpreters in /usr/bin: others can come first on PATH.
 var clientPrograms = []clientProgram{
 	{name: "redis-cli", dir: "redis-cli", run: []string{"bash", "redis-cli.sh"},
-		protocols: []string{"2", "3"}},
+		protocols: []string{"2", "3"}, shared: true},
 	{name: "hiredis", dir: "hiredis", build: []string{"cc", "-Wall", "-o", "{out}", "hiredis.c",
-		"-lhiredis"}, run: []string{"{out}"}},
-	{name: "redis-py", dir: "redis-py", run: []string{"/usr/bin/python3", "redis_py.py"}},
-	{name: "phpredis", dir: "phpredis", run: []string{"/usr/bin/php", "phpredis.php"}},
+		"-lhiredis"}, run: []string{"{out}"}, shared: true},
+	{name: "redis-py", dir: "redis-py", run: []string{"/usr/bin/python3", "redis_py.py"},
+		shared: true},
+	{name: "phpredis", dir: "phpredis", run: []string{"/usr/bin/php", "phpredis.php"},
+		shared: true},
 	{name: "predis", dir: "predis", run: []string{"/usr/bin/php", "predis.php"}},
-	{name: "redis-rb", dir: "redis-rb", run: []string{"/usr/bin/ruby", "redis_rb.rb"}},
-	{name: "perl", dir: "perl", run: []string{"/usr/bin/perl", "redis.pl"}},
+	{name: "redis-rb", dir: "redis-rb", run: []string{"/usr/bin/ruby", "redis_rb.rb"},
+		shared: true},
+	{name: "perl", dir: "perl", run: []string{"/usr/bin/perl", "redis.pl"}, shared: true},
 	{name: "ioredis", dir: "node", run: []string{"node", "ioredis.js"},
-		protocols: []string{"2", "3"}},
+		protocols: []string{"2", "3"}, shared: true},
 	{name: "node-redis", dir: "node", run: []string{"node", "node-redis.js"},
 		protocols: []string{"2", "3"}},
 	{name: "go-redis", dir: "go", build: []string{"go", "build", "-o", "{out}", "./go-redis"},
-		run: []string{"{out}"}, protocols: []string{"2", "3"}},
+		run: []string{"{out}"}, protocols: []string{"2", "3"}, shared: true},
 	{name: "rueidis", dir: "go", build: []string{"go", "build", "-o", "{out}", "./rueidis"},
 		run: []string{"{out}"}, protocols: []string{"2", "3"}},
 	{name: "redigo", dir: "go", build: []string{"go", "build", "-o", "{out}", "./redigo"},
 		run: []string{"{out}"}},
 	{name: "java", dir: "java", run: []string{"java", "LockClient.java"},
-		protocols: []string{"2", "3"}},
+		protocols: []string{"2", "3"}, shared: true},
 }
 
 // clientSteps are the steps that every program must report.
 var clientSteps = []string{"data", "pipeline", "transaction", "pubsub", "script", "wait-command",
-	"lock", "lock-error", "lock-order", "lock-wait"}
+	"lock", "lock-error", "lock-order", "lock-wait", "lock-lost"}
 
 func TestClients(t *testing.T) {
 	bin := proxytest.Binary(t)
@@ -92,6 +96,9 @@ func (c clientProgram) test(t *testing.T, args ...string) {
 		if !slices.Contains(strings.Split(printed, "\n"), "ok "+step) {
 			t.Errorf("the program left out %s; it printed:\n%s", step, printed)
 		}
+	}
+	if c.shared {
+		checkShared(t, net.JoinHostPort(args[0], args[1]), printed)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestHelpers(t *testing.T) {
 					t.Errorf("the program left out %s; it printed:\n%s", step, printed)
 				}
 			}
-			c.testKilled(t, out, "127.0.0.1:"+port, append(args, "hold", "helper:killed"))
+			c.testKilled(t, out, "127.0.0.1:"+port, append(args, "hold", "helper:killed"), 1)
 		})
 	}
 }
@@ -97,9 +97,9 @@ func TestHelperOnPages(t *testing.T) {
 	}
 }
 
-// testKilled kills a program while it holds a lock with a timeout of 10 s or more: the lock is free
-// within a second.
-func (c clientProgram) testKilled(t *testing.T, out, addr string, args []string) {
+// testKilled kills a program while it holds a lock: that is free within so many seconds. The locks
+// of helpers have a timeout of 10 s or more.
+func (c clientProgram) testKilled(t *testing.T, out, addr string, args []string, within int) {
 	t.Helper()
 	words := slices.Concat(c.run, args)
 	for i := range words {
@@ -126,7 +126,7 @@ func (c clientProgram) testKilled(t *testing.T, out, addr string, args []string)
 		t.Fatalf("LOCK while it is held: %v", err)
 	}
 	holder.Process.Kill()
-	token, err := rdb.Do(ctx, "LOCK", key, 10, "WAIT", 1).Int64()
+	token, err := rdb.Do(ctx, "LOCK", key, 10, "WAIT", within).Int64()
 	if err != nil {
 		t.Fatalf("LOCK after the holder was killed: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,9 +19,21 @@ import (
 	"lockproxy/internal/testredis"
 )
 
+// lockPrograms take a lock with a library. Those of Go are built.
+var lockPrograms = map[string][]string{
+	"redis-py":     {"/usr/bin/python3", "testdata/redis-py/lock.py"},
+	"node-redlock": {"node", "testdata/node/redlock.js"},
+	"Laravel":      {"/usr/bin/php", "testdata/phpredis/laravel_lock.php"},
+	"Symfony":      {"/usr/bin/php", "testdata/phpredis/symfony_lock.php"},
+	"redislock":    {"locklibs", "redislock"},
+	"redsync":      {"locklibs", "redsync"},
+	"rueidislock":  {"locklibs", "rueidislock"},
+}
+
 // TestLockLibraries: lock libraries, unmodified, half of whose clients pass through the proxy and
-// half do not, next to LOCK … WAIT on the same key: no two holders, and everybody is served. What
-// can't be installed is in TestLibrariesNextToLOCK, by its commands.
+// half do not, next to LOCK … WAIT on the same key: no two holders, everybody is served, and the
+// proxy says who has the lock. redlock-rb and Redisson, which neither Debian nor npm nor Go has,
+// are in TestLibrariesNextToLOCK, by their commands.
 func TestLockLibraries(t *testing.T) {
 	const lasts = 60 * time.Second
 	bin, programs := proxytest.Binary(t), t.TempDir()
@@ -37,16 +50,20 @@ func TestLockLibraries(t *testing.T) {
 		startForClients(t, proxy, bin, "--listen", "127.0.0.1:"+proxy, "--upstream",
 			"redis://127.0.0.1:"+upstream, "--park", park)
 		t.Run("park "+park, func(t *testing.T) {
-			for library, key := range map[string]string{"redis-py": "py:" + park,
-				"redislock": "bsm:" + park, "redsync": "redsync:" + park,
-				"rueidislock": "rueidis:" + park} {
+			for library, program := range lockPrograms {
+				if program[0] == "locklibs" {
+					program = []string{filepath.Join(programs, program[0]), program[1]}
+				}
 				t.Run(library, func(t *testing.T) {
 					t.Parallel()
-					lock := []string{programs + "/locklibs", library}
-					if library == "redis-py" {
-						lock = []string{"/usr/bin/python3", "testdata/redis-py/lock.py"}
+					// The server knows the library's scripts from then on, and the proxy does not.
+					once := slices.Concat(program[1:], []string{"127.0.0.1", upstream,
+						"once:" + library, "0.1"})
+					out, err := exec.Command(program[0], once...).CombinedOutput()
+					if err != nil {
+						t.Fatalf("%v: %s", err, out)
 					}
-					lockLibrary(t, lock, proxy, upstream, key, lasts)
+					lockLibrary(t, program, proxy, upstream, library+":"+park, lasts)
 				})
 			}
 		})
@@ -74,7 +91,7 @@ func lockLibrary(
 		})
 	}
 	lockKey := key
-	if strings.HasPrefix(key, "rueidis:") {
+	if strings.HasPrefix(key, "rueidislock:") {
 		lockKey = "job:0:" + key // as rueidislock names it
 	}
 	for i := range 2 {
@@ -100,7 +117,19 @@ func lockLibrary(
 			served[4+i] = fmt.Sprint("acquisitions ", acquisitions, " violations ", violations)
 		})
 	}
+	watcher := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + proxy})
+	t.Cleanup(func() { watcher.Close() })
+	named := 0 // how often LOCKINFO has named a holder that is a client of the library
+	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		info, _ := watcher.Do(t.Context(), "LOCKINFO", lockKey).Result()
+		if info, ok := info.(map[any]any); ok && info["kind"] == "other" && info["client"] != nil {
+			named++
+		}
+	}
 	running.Wait()
+	if named == 0 {
+		t.Error("LOCKINFO has never named the holder")
+	}
 	for i, text := range served {
 		var acquisitions, violations int
 		fmt.Sscanf(text, "acquisitions %d violations %d", &acquisitions, &violations)
@@ -108,5 +137,5 @@ func lockLibrary(
 			t.Errorf("client %d: %q", i, text)
 		}
 	}
-	t.Logf("through the proxy %q, directly %q, LOCK WAIT %q", served[:2], served[2:4], served[4:])
+	t.Logf("%d times named; through the proxy %q, directly %q, LOCK WAIT %q", named, served[:2], served[2:4], served[4:])
 }

@@ -61,7 +61,12 @@ func cook(t *testing.T, files map[string]string) *recipes {
 	}
 	for name, text := range all {
 		text = strings.ReplaceAll(text, "6380", port)
-		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+		path := filepath.Join(r.dir, name)
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o700)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,14 +190,19 @@ for _ in range(6): tasks.report.delay("monday")'`)
 func TestRecipeCeleryBeat(t *testing.T) {
 	r := cook(t, map[string]string{"reports.py": onlyOne})
 	const command = "lockproxy run --key celery-beat --wait 0 -- " +
-		"/usr/bin/python3 -m celery -A tasks beat -s "
-	const starts = "beat: Starting"
-	one := r.start("one", command+"one.db -l info")
+		"/usr/bin/python3 -m celery -A tasks beat -l info -s "
+	r.takesOver("beat: Starting", command+"one.db", command+"two.db")
+}
+
+// takesOver starts two schedulers, of which the first runs until it ends, and then the second.
+func (r *recipes) takesOver(starts, first, second string) {
+	r.t.Helper()
+	one := r.start("one", first)
 	r.until("the first starts", func() bool { return strings.Contains(one.said(), starts) })
-	two := r.start("two", command+"two.db -l info")
+	two := r.start("two", second)
 	time.Sleep(3 * time.Second)
 	if strings.Contains(two.said(), starts) {
-		t.Errorf("the second starts next to the first:\n%s", two.said())
+		r.t.Errorf("the second starts next to the first:\n%s", two.said())
 	}
 	one.Process.Signal(syscall.SIGTERM)
 	r.until("the second starts", func() bool { return strings.Contains(two.said(), starts) })
@@ -211,6 +221,50 @@ for _ in range(4): q.enqueue(jobs.report, "monday")'`
 	if twice := r.keys.Ask("EXISTS", "twice"); twice != ":0" {
 		t.Errorf("two workers were inside at once: %s", twice)
 	}
+}
+
+// RQ's own scheduler runs in one of the workers, chosen by RQ's lock, through lockproxy.
+func TestRecipeRQWithScheduler(t *testing.T) {
+	r := cook(t, map[string]string{"reports.py": onlyOne})
+	const schedules, listens = "Scheduler for default started", "Listening on default"
+	var workers []*background
+	for _, name := range []string{"one", "two"} { // one after the other: the first has the lock
+		b := r.start(name, "/usr/bin/python3 -m rq.cli worker --with-scheduler --url redis://127.0.0.1:"+
+			r.port)
+		r.until(name+" listens", func() bool { return strings.Contains(b.said(), listens) })
+		workers = append(workers, b)
+	}
+	one, two := workers[0], workers[1]
+	r.until("one schedules", func() bool { return strings.Contains(one.said(), schedules) })
+	const show = "redis-cli -u $LOCKPROXY_URL LOCKINFO rq:scheduler-lock:default"
+	if said := r.run(show); !strings.Contains(said, "kind\nother\n") {
+		t.Errorf("%s:\n%s", show, said)
+	}
+	const enqueue = `/usr/bin/python3 -c 'import datetime, redis, rq, jobs
+q = rq.Queue(connection=redis.Redis(port=PORT))
+for _ in range(3): q.enqueue_in(datetime.timedelta(seconds=1), jobs.report, "monday")'`
+	r.run(strings.Replace(enqueue, "PORT", r.port, 1))
+	r.until("three reports", func() bool { return r.keys.Ask("GET", "built") == "3" })
+	for _, b := range workers { // what they have begun they finish
+		b.Process.Signal(syscall.SIGTERM)
+		<-b.ended
+	}
+	if strings.Contains(two.said(), schedules) {
+		t.Error("both schedule")
+	}
+	for ask, want := range map[string]string{"GET built": "3", "LLEN rq:queue:default": ":0",
+		"ZCARD rq:scheduled:default": ":0", "ZCARD rq:finished:default": ":3"} {
+		if got := r.keys.Ask(strings.Fields(ask)...); got != want {
+			t.Errorf("%s: %s, want %s", ask, got, want)
+		}
+	}
+}
+
+// rq-scheduler is no package of Debian: a program stands in for it that runs until SIGTERM, too.
+func TestRecipeRQScheduler(t *testing.T) {
+	r := cook(t, map[string]string{"rqscheduler": "#!/bin/sh\necho it starts\nexec sleep 300\n"})
+	const command = "lockproxy run --key rq-scheduler --wait 0 -- rqscheduler"
+	r.takesOver("it starts", command, command)
 }
 
 func TestRecipeSidekiq(t *testing.T) {
@@ -258,27 +312,77 @@ execute_from_command_line(sys.argv)
 `})
 	const command = "lockproxy run --key migrate --wait 600 -- " +
 		"/usr/bin/python3 manage.py migrate --no-input"
-	instances := []*background{r.start("one", command), r.start("two", command)}
 	applied, nothing := 0, 0
-	for _, b := range instances {
-		select {
-		case <-b.ended:
-		case <-time.After(2 * time.Minute):
-			t.Fatal("it does not end")
-		}
-		if !b.ProcessState.Success() {
-			t.Errorf("%v\n%s", b.ProcessState, b.said())
-		}
-		if strings.Contains(b.said(), "Applying auth.0001_initial... OK") {
+	for _, said := range r.twice(command) {
+		if strings.Contains(said, "Applying auth.0001_initial... OK") {
 			applied++
 		}
-		if strings.Contains(b.said(), "No migrations to apply") {
+		if strings.Contains(said, "No migrations to apply") {
 			nothing++
 		}
 	}
 	if applied != 1 || nothing != 1 {
 		t.Errorf("%d have migrated, %d found nothing to do", applied, nothing)
 	}
+}
+
+func TestRecipeRails(t *testing.T) {
+	r := cook(t, map[string]string{
+		"bin/rails": `#!/usr/bin/ruby
+APP_PATH = File.expand_path("../config/application", __dir__)
+require "rails/commands"
+`,
+		"Rakefile": `require_relative "config/application"
+Rails.application.load_tasks
+`,
+		"config/application.rb": `require "rails"
+require "active_record/railtie"
+class App < Rails::Application
+  config.eager_load = false
+  config.secret_key_base = "x"
+end
+`,
+		"config/environment.rb": `require_relative "application"
+Rails.application.initialize!
+`,
+		"config/database.yml": "development: { adapter: sqlite3, database: db.sqlite3 }\n",
+		"db/migrate/20260101000000_create_reports.rb": `
+class CreateReports < ActiveRecord::Migration[6.1]
+  def change
+    create_table(:reports) { |t| t.text :body }
+    sleep 1
+  end
+end
+`})
+	const command = "lockproxy run --key migrate --wait 600 -- bin/rails db:migrate"
+	migrated := 0
+	for _, said := range r.twice(command) {
+		if strings.Contains(said, "CreateReports: migrated") {
+			migrated++
+		} else if strings.Contains(said, "CreateReports") {
+			t.Errorf("one of them says:\n%s", said)
+		}
+	}
+	if migrated != 1 {
+		t.Errorf("%d have migrated", migrated)
+	}
+}
+
+// twice runs a command twice at the same time, and returns what both say.
+func (r *recipes) twice(command string) (said []string) {
+	r.t.Helper()
+	for _, b := range []*background{r.start("one", command), r.start("two", command)} {
+		select {
+		case <-b.ended:
+		case <-time.After(2 * time.Minute):
+			r.t.Fatalf("%s does not end", command)
+		}
+		if !b.ProcessState.Success() {
+			r.t.Errorf("%v\n%s", b.ProcessState, b.said())
+		}
+		said = append(said, b.said())
+	}
+	return said
 }
 
 // One leads; another takes over when it is killed, and when its lock is taken from it.

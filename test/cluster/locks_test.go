@@ -197,3 +197,72 @@ func TestClusterSurvey(t *testing.T) {
 		}
 	}
 }
+
+// With --require-fsync a lock must be on the disk of the node that has it.
+func TestClusterRequireFsyncLock(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0, "--appendonly", "yes", "--appendfsync", "always")
+	p := proxytest.Start(t, cluster.URL(), proxytest.WithFsync(0, 10*time.Second))
+	hasty := proxytest.Start(t, cluster.URL(), proxytest.WithFsync(0, 100*time.Millisecond))
+	a, b, c := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, hasty.Addr)
+	if !cluster.Nodes[0].KnowsWaitaof() {
+		a.Expect("LOCK job 30", "-NOREPLICAS the upstream does not tell whether it is on disk "+
+			"(ERR unknown command 'WAITAOF'…")
+		a.Expect("LOCKINFO job", "$-1\r\n")
+		return
+	}
+	slow := cluster.MasterOf(cluster.Slot("job0"))
+	for i := range 10 {
+		key := fmt.Sprint("job", i)
+		token := a.Lock(key + " 10 SESSION")
+		b.Send("LOCK " + key + " 10 WAIT 5")
+		proxytest.AwaitWaiters(t, p, key, 1)
+		a.Expect(proxytest.Unlock(key, token), ":1\r\n")
+		b.Expect(proxytest.Unlock(key, proxytest.Token(t, b.Reply())), ":1\r\n")
+	}
+	slow.Ask("CONFIG", "SET", "appendfsync", "no")
+	for i := range 10 {
+		key := fmt.Sprint("job", i)
+		if cluster.MasterOf(cluster.Slot(key)) != slow {
+			a.Expect(proxytest.Unlock(key, a.Lock(key+" 10")), ":1\r\n")
+			continue
+		}
+		c.Expect("LOCK "+key+" 10", "-NOREPLICAS the upstream did not have it on disk within "+
+			"100ms: the lock was not taken, try again\r\n")
+		c.Expect("LOCKINFO "+key, "$-1\r\n")
+	}
+}
+
+// WAIT and WAITAOF ask all masters, and count the least of them. Where they can't count what went
+// by shared connections, they say so.
+func TestClusterWaitCoversWritesByLanes(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 1, "--appendonly", "yes", "--appendfsync", "always")
+	p := proxytest.Start(t, cluster.URL(), nil)
+	c := proxytest.SharedClient(t, p.Addr)
+	master := cluster.MasterOf(cluster.Slot("a"))
+	replica := cluster.ReplicaOf(master)
+	waits := map[string][2]string{ // when all have it, and when not
+		"WAIT 1 ": {":1\r\n", ":0\r\n"}, "WAITAOF 1 0 ": {"*2\r\n:1\r\n…", "*2\r\n:0\r\n…"}}
+	if p.Shares && master.KnowsWaitaof() {
+		const refused = "-ERR lockproxy can do nothing to have the upstream count what this client…"
+		waits = map[string][2]string{"WAIT 1 ": {refused, refused},
+			"WAITAOF 1 0 ": {refused, refused}}
+	} else if !master.KnowsWaitaof() {
+		const refused = "-ERR unknown command 'WAITAOF'…"
+		waits["WAITAOF 1 0 "] = [2]string{refused, refused}
+	}
+	for i, within := range []string{"5000", "50"} {
+		for wait, want := range waits {
+			c.Expect("SET a "+within, "+OK\r\n")
+			got := c.Do(wait + within)
+			if text, _ := strings.CutSuffix(want[i], "…"); !strings.HasPrefix(got, text) &&
+				!strings.HasPrefix(got, "-UPSTREAM ") { // the node that was asked for its version
+				t.Errorf("%s: %q, want %q", wait, got, want[i])
+			}
+		}
+		replica.Pause()
+		master.Ask("CONFIG", "SET", "appendfsync", "no")
+	}
+	c.Expect("GET a", "$2\r\n50\r\n")
+}

@@ -112,10 +112,15 @@ func (c *clusterUnderWork) finish(t *testing.T, loses bool) {
 	t.Helper()
 	time.Sleep(1500 * time.Millisecond)
 	never := []string{"answer", "tokens", "service", "writes"}
-	locks := []string{"exclusion", "lost", "stale", "order", "fence", "idle"}
+	locks := []string{"exclusion", "limit", "lost", "stale", "order", "fence", "idle"}
 	for _, w := range []*clusterWork{c.plain, c.safe} {
 		v := w.end()
 		t.Logf("%s: %v%s", w.name, v, v.timeline())
+		for kind, n := range v.taken() {
+			if n == 0 {
+				t.Errorf("%s: no lock of the kind %s was taken", w.name, kind)
+			}
+		}
 		for _, text := range v.broken(never...) {
 			t.Errorf("%s: %s", w.name, text)
 		}

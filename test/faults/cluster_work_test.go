@@ -42,8 +42,14 @@ func startClusterWork(t *testing.T, name string, proxies ...*proxytest.Proxy) *c
 	for i, p := range proxies {
 		w.targets = append(w.targets, client.Target{Proxy: i, Addr: p.Addr})
 	}
+	pairs := map[string]string{}
 	for i := range 4 {
 		w.keys = append(w.keys, fmt.Sprintf("{%s-%d}", name, i))
+	}
+	for _, key := range w.keys[:2] {
+		other := "with:" + key // in the same slot
+		pairs[key], pairs[other] = other, key
+		w.keys = append(w.keys, other)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w.stopAll = stop
@@ -53,7 +59,7 @@ func startClusterWork(t *testing.T, name string, proxies ...*proxytest.Proxy) *c
 		l := &client.Locker{ID: i, Targets: w.targets, Keys: w.keys,
 			Random: rand.New(rand.NewPCG(seed, uint64(i))), Notes: &w.notes,
 			Think: 40 * time.Millisecond, Shortest: 300 * time.Millisecond, Longest: time.Second,
-			Sessions: 30}
+			Sessions: 30, Shared: 50 * (i % 2), Pairs: pairs}
 		w.running.Go(func() { l.Run(ctx) }) // ends with ctx; end and the test wait for it
 	}
 	for i := range 4 {
@@ -163,6 +169,7 @@ func (v clusterVerdict) timeline() string {
 // String is the figures that docs/cluster-locks.md reports.
 func (v clusterVerdict) String() string {
 	outcomes, acquired, refusals := map[string]int{}, 0, map[string]int{}
+	kinds := v.taken()
 	for _, o := range v.h.Ops {
 		if o.Acquired() {
 			acquired++
@@ -184,11 +191,30 @@ func (v clusterVerdict) String() string {
 		}
 	}
 	return fmt.Sprintf(
-		"%d operations, %d locks taken, %d acknowledged writes lost; %d of unknown outcome, %d "+
-			"not sent, %d refused %v; violations %v; rules applied %v", len(v.h.Ops), acquired,
-		v.lostWrites(),
+		"%d operations, %d locks taken %v, %d acknowledged writes lost; %d of unknown outcome, "+
+			"%d not sent, %d refused %v; violations %v; rules applied %v", len(v.h.Ops), acquired,
+		sortedCounts(kinds), v.lostWrites(),
 		outcomes["unknown"], outcomes["not sent"], outcomes["refused"], sortedCounts(refusals),
 		sortedCounts(v.count()), sortedCounts(v.report.Checked))
+}
+
+// taken is how many locks of each kind were taken.
+func (v clusterVerdict) taken() map[string]int {
+	n := map[string]int{"exclusive": 0, "SHARED": 0, "LIMIT": 0, "LOCKALL": 0}
+	for _, o := range v.h.Ops {
+		switch {
+		case !o.Acquired() || o.Kind == history.Probe:
+		case o.With != "":
+			n["LOCKALL"]++
+		case o.Limit > 0:
+			n["LIMIT"]++
+		case o.Shared:
+			n["SHARED"]++
+		default:
+			n["exclusive"]++
+		}
+	}
+	return n
 }
 
 // lostWrites is how many acknowledged writes are missing.

@@ -40,7 +40,7 @@ func TestOverload(t *testing.T) {
 	t.Cleanup(link.Close)
 	p, err := processes.StartProxy(proxytest.Ctx, path, link.Addr(), "--max-clients", "6000",
 		// on a busy machine the slow link takes more than the default of 5 s
-		"--dial-timeout", "30s")
+		"--upstream-dial-timeout", "30s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func underFault(t *testing.T, p soak.Plan) {
 	defer bench.Close()
 	p.Seed, p.Active, p.Quiet = 1, 4300*time.Millisecond, 1700*time.Millisecond
 	load := soak.DefaultLoad()
-	load.Lockers, load.Askers, load.Think = 10, 3, 40*time.Millisecond
+	load.Lockers, load.Sharers, load.Askers, load.Think = 10, 5, 3, 40*time.Millisecond
 	r, err := bench.Run(proxytest.Ctx, p, load)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 // A waiter's time ends even while the release that can be for
 // it hangs; the release then finds that it has left.
 func TestAttackHangingRelease(t *testing.T) {
+	t.Parallel()
 	// What hangs is one connection, so it must be the releaser's alone.
 	_, relay, p := attackWith(t, func(cfg *proxy.Config) { cfg.Dedicated = true })
 	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
@@ -36,6 +37,7 @@ func TestAttackHangingRelease(t *testing.T) {
 // The reply to a release is lost, and with it whether the
 // waiter was given the lock; then its time is over.
 func TestAttackLostHandOver(t *testing.T) {
+	t.Parallel()
 	_, relay, p := attackBoth(t)
 	for _, hangUp := range []bool{false, true} {
 		holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
@@ -68,6 +70,7 @@ func TestAttackLostHandOver(t *testing.T) {
 // The reply to a LOCK is lost with the upstream connection: no client will ever know the token. An
 // earlier lock of this connection stays.
 func TestAttackLostToken(t *testing.T) {
+	t.Parallel()
 	_, relay, p := attackBoth(t)
 	for _, command := range []string{"LOCK job 3600", "LOCK job 3600 SESSION",
 		"LOCK job 3600 WAIT 5"} {
@@ -101,6 +104,7 @@ func TestAttackLostToken(t *testing.T) {
 // A waiter polls while a release gives it the lock, and the poll takes so long that the granted
 // lock has expired when it runs: the waiter is told the token of the lock that it holds.
 func TestAttackPollAfterExpiredGrant(t *testing.T) {
+	t.Parallel()
 	_, relay, p := attackWith(t, func(cfg *proxy.Config) { cfg.Dedicated = true })
 	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	holder.Lock("job 30")

@@ -14,6 +14,7 @@ import (
 // A release by FORCE names a waiter that has meanwhile taken the expired lock by itself: the waiter
 // does not get what FORCE gives it.
 func TestAttackForceAfterExpiry(t *testing.T) {
+	t.Parallel()
 	_, relay, p := attackBoth(t)
 	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 		proxytest.Dial(t, p.Addr)
@@ -34,6 +35,7 @@ func TestAttackForceAfterExpiry(t *testing.T) {
 
 // A full Redis takes no new lock; existing ones can be renewed, released and handed over.
 func TestAttackFullRedis(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
@@ -54,6 +56,7 @@ func TestAttackFullRedis(t *testing.T) {
 
 // After a SELECT that fails within EXEC, the proxy still knows the client's database.
 func TestAttackFailedSelectInTransaction(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	holder, next, first := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 		proxytest.Dial(t, p.Addr)
@@ -74,6 +77,7 @@ func TestAttackFailedSelectInTransaction(t *testing.T) {
 
 // During the grace period a lock's key can be missing, or of another type.
 func TestAttackOtherTypeInGracePeriod(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	c := proxytest.Dial(t, p.Addr)
@@ -96,6 +100,7 @@ func TestAttackOtherTypeInGracePeriod(t *testing.T) {
 
 // A refused FENCE leaves no transaction behind, whatever its user may not do.
 func TestAttackFenceWithoutDiscard(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	for _, denied := range []string{"exec", "multi", "watch", "discard"} {
@@ -117,6 +122,7 @@ func TestAttackFenceWithoutDiscard(t *testing.T) {
 
 // Odd owners come back as they were sent.
 func TestAttackOwnerNames(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.GoRedis(t, p.Addr)
 	for i, owner := range []string{"\n", " ", "\x00", "a\nb\n", "%s", "v1 1 2 3", "\r\n",
@@ -142,6 +148,7 @@ func TestAttackOwnerNames(t *testing.T) {
 
 // A SELECT that fails within MULTI leaves the database unchanged, for lock commands too.
 func TestAttackFailedSelectInMulti(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	a.Send("SELECT 3", "MULTI", "SELECT 99", "SELECT 4", "SELECT 77", "EXEC")
@@ -156,7 +163,7 @@ func TestAttackFailedSelectInMulti(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	start := time.Now()
 	a.Expect("UNLOCK job", ":1\r\n")
-	if got := b.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond {
+	if got := b.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond+proxytest.Late() {
 		t.Errorf("%q after %v: it was not in the same queue", got, time.Since(start))
 	}
 }

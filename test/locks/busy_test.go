@@ -11,6 +11,7 @@ import (
 // A session lock whose holder leaves while Redis is busy with a script is released after the
 // script, not only at its timeout.
 func TestReleaseAfterBusyScript(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("CONFIG SET lua-time-limit 10", "+OK\r\n")

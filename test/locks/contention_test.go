@@ -87,9 +87,10 @@ func fairness(counts []int) (sum int, ratio float64) {
 func TestContention(t *testing.T) {
 	server, one := proxytest.StartBoth(t)
 	two := proxytest.Start(t, server.URL(), nil)
-	direct := proxytest.GoRedis(t, server.Addr())
+	direct, busy := proxytest.GoRedis(t, server.Addr()), proxytest.WatchBusy(t, server.Addr())
 	for _, proxies := range [][]*proxytest.Proxy{{one}, {one, two}} {
 		before, _ := scriptCalls(t, direct)
+		busy.Reset()
 		counts, longest, mean := fight(t, 3*time.Second, 100, func(i int) string {
 			return proxies[i%len(proxies)].Addr
 		})
@@ -100,16 +101,17 @@ func TestContention(t *testing.T) {
 			"%d proxies: %d acquisitions/s, fewest/most %.2f, %.2f scripts each, wait mean %v, "+
 				"longest %v",
 			len(proxies), sum/3, ratio, perAcquisition, mean, longest)
-		if want := []float64{0, 0.8, 0.5}[len(proxies)]; ratio < want {
+		// On a busy machine there are few rounds, and some clients have had one more.
+		want := []float64{0, 0.8, 0.5}[len(proxies)]
+		if ratio < want && slices.Max(counts)-slices.Min(counts) > 2 {
 			t.Errorf("fewest/most is %.2f, want %.1f", ratio, want)
 		}
 		if perAcquisition > 2.2 {
 			t.Errorf("%.2f scripts per acquisition", perAcquisition)
 		}
-		// 5 times the mean is the aim (see docs/bench-locks.md); a
-		// busy machine can lose a poll interval once.
-		if longest > 5*mean+250*time.Millisecond {
-			t.Errorf("longest wait %v, mean %v", longest, mean)
+		// 5 times the mean is the aim (see docs/bench-locks.md); a poll interval can be lost once.
+		if late := busy.Longest(); longest > 5*mean+250*time.Millisecond+3*late {
+			t.Errorf("longest wait %v, mean %v; a PING took %v", longest, mean, late)
 		}
 	}
 }

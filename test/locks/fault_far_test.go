@@ -16,6 +16,7 @@ import (
 // program that held them ends, all are released within a second plus three times what as many
 // clients without locks took to leave on the same machine just before.
 func TestFaultManySessionLocksFarAway(t *testing.T) {
+	t.Parallel()
 	const locks = 3000
 	for _, clients := range []int{100, locks} {
 		t.Run(fmt.Sprintf("of %d clients", clients), func(t *testing.T) {
@@ -34,10 +35,10 @@ func TestFaultManySessionLocksFarAway(t *testing.T) {
 			within := time.Second + 3*without
 			far := takeFarLocks(t, direct, p.Addr, "10", clients, locks/clients)
 			far.keptFor(30 * time.Second)
-			inTime := far.close(within)
+			inTime := far.close(within) <= within
 			for tries := 1; tries < 6 && !inTime; tries++ { // other load can hold up one release
 				far = takeFarLocks(t, direct, p.Addr, "10", clients, locks/clients)
-				inTime = far.close(within)
+				inTime = far.close(within) <= within
 			}
 			if !inTime {
 				t.Errorf("never were all released within %v", within)

@@ -30,17 +30,29 @@ const (
 		redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return 1;`
 	setTake = `local key = KEYS[1]
 		if redis.call("TYPE", key).ok == "string" then return false end
-		redis.call("ZREMRANGEBYSCORE", key, "-inf", ARGV[1])
+		local now = redis.call("TIME")
+		now = now[1] * 1000 + math.floor(now[2] / 1000)
+		redis.call("ZREMRANGEBYSCORE", key, "-inf", now)
 		if redis.call("ZSCORE", key, ARGV[2]) then return true end
-		if redis.call("ZCARD", key) > 0 then return false end
-		redis.call("ZADD", key, ARGV[1] + ARGV[3], ARGV[2])
-		redis.call("PEXPIRE", key, ARGV[3])
+		if redis.call("ZCOUNT", key, "-inf", "+inf") > 0 then return false end
+		redis.call("ZADD", key, now + ARGV[3], ARGV[2])
+		redis.call("ZADD", key, now + ARGV[3], "__write__")
+		redis.call("PEXPIREAT", key, redis.call("ZREVRANGE", key, 0, 0, "WITHSCORES")[2])
 		return true`
 	setFree = `local key = KEYS[1]
 		if redis.call("TYPE", key).ok == "string" then return false end
 		if not redis.call("ZSCORE", key, ARGV[1]) then return false end
 		redis.call("ZREM", key, ARGV[1])
+		redis.call("ZREM", key, "__write__")
 		return true`
+	atTake = `local r = redis.call("SET", KEYS[1], ARGV[1], "NX", "PXAT", ARGV[2])
+		redis.call("GET", KEYS[1])
+		return r`
+	zeroTake = `if redis.call('SETNX', KEYS[1], ARGV[1]) == 1 then
+			redis.call('PEXPIRE', KEYS[1], ARGV[2])
+			return 0
+		end
+		return 1`
 )
 
 // foreignRecipe is how a library takes, extends and releases a lock of 30 s.
@@ -65,6 +77,12 @@ func foreignRecipes() []foreignRecipe {
 			free: []any{"EVAL", hashFree, 2, "", "channel", 0, 30000, "uuid:1"}},
 		{name: "a sorted set", take: []any{"EVAL", setTake, 1, "", "1700000000.5", "me", 30000},
 			taken: int64(1), free: []any{"EVAL", setFree, 1, "", "me"}},
+		{name: "0 is yes", take: []any{"EVAL", zeroTake, 1, "", "me", 30000}, taken: int64(0),
+			extend: []any{"EVAL", compareAndExtend, 1, "", "me", 60000},
+			free:   []any{"EVAL", compareAndDelete, 1, "", "me"}},
+		{name: "an absolute time", take: []any{"EVAL", atTake, 1, "", "me",
+			time.Now().UnixMilli() + 30000}, taken: "OK",
+			free: []any{"EVAL", compareAndDelete, 1, "", "me"}},
 	}
 	for i := range list {
 		r := &list[i]
@@ -145,8 +163,14 @@ func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy) {
 	}
 	info, err := other.Do(proxytest.Ctx, "LOCKINFO", key).Slice()
 	text := fmt.Sprintln(info...)
+	shown := library
+	if shown == "" {
+		shown = "<nil>"
+	}
 	for _, want := range []string{"state held kind other", "owner worker-1 client " +
-		lock.Holder.Addr + " acquired_ms 1"} {
+		lock.Holder.Addr + " acquired_ms 1", " holders 1 library " + shown + " refused 3 trying " +
+		"[[owner worker-2 client " + lock.Trying[0].Addr + " library " + shown +
+		" refused 3 since_ms 1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("LOCKINFO lacks %q: %s, %v", want, text, err)
 		}
@@ -166,9 +190,31 @@ func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy) {
 			t.Errorf("still held: %+v", lock)
 		}
 	}
-	want := foreign.Counts{Taken: 1, Released: 1, Refused: 3}
-	if got := p.Server.Stats().Locks.Foreign; got != want {
+	want, got := foreign.Counts{Taken: 1, Released: 1, Refused: 3, Trying: 1},
+		p.Server.Stats().Locks.Foreign
+	if want.OldestTry = got.OldestTry; got != want || got.OldestTry == 0 {
 		t.Errorf("counted: %+v, want %+v", got, want)
+	}
+}
+
+// Where LOCK has the lock, LOCKINFO says which other clients ask for it in vain, and nothing of
+// them if none does.
+func TestForeignClientsThatTryAreSeen(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t)
+	c, other := proxytest.GoRedis(t, p.Addr), named(t, p.Addr, "worker-2")
+	c.Do(proxytest.Ctx, "LOCK", "job", 30)
+	info := func() string { return fmt.Sprint(other.Do(proxytest.Ctx, "LOCKINFO", "job").Val()) }
+	if got := info(); !strings.HasSuffix(got, " holders 1]") {
+		t.Errorf("LOCKINFO: %s", got)
+	}
+	for range 2 {
+		other.SetNX(proxytest.Ctx, "job", "me", time.Minute)
+	}
+	if got := info(); !strings.Contains(got, "kind lockproxy") ||
+		!strings.Contains(got, " holders 1 trying [[owner worker-2 client 127.0.0.1:") ||
+		!strings.Contains(got, " refused 2 since_ms 1") {
+		t.Errorf("LOCKINFO: %s", got)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 // A lock taken over from an expired foreign client stays its holder's although the loser of the
 // race, which had read the expired value too, replaces the timestamp. The proxy repairs it.
 func TestTakeoverGracePeriod(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -39,6 +40,7 @@ func TestTakeoverGracePeriod(t *testing.T) {
 // The loser's write can come even after the winner has released the lock and it was taken again:
 // the grace period continues.
 func TestNextLockInGracePeriod(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)

@@ -13,7 +13,7 @@ import (
 
 // eventsOf are the events of a lock, the oldest first, as words.
 func eventsOf(p *proxytest.Proxy, key string) string {
-	list, _ := p.Server.Locks().Events(100, func(id lockcmd.LockID) bool { return id.Key == key })
+	list, _ := p.Server.Locks().Events(100, func(e *journal.Event) bool { return e.Key == key })
 	var words []string
 	for i := len(list) - 1; i >= 0; i-- {
 		words = append(words, list[i].Kind.String())
@@ -119,7 +119,7 @@ func TestWaitsAreBlamed(t *testing.T) {
 	}
 	near.Expect("UNLOCK near", ":1\r\n")
 	waiters[0].Reply()
-	list, _ := p.Server.Locks().Events(1, func(id lockcmd.LockID) bool { return id.Key == "near" })
+	list, _ := p.Server.Locks().Events(1, func(e *journal.Event) bool { return e.Key == "near" })
 	if len(list) != 1 || list[0].Kind != journal.Acquired || list[0].Wait < 200*time.Millisecond ||
 		time.Since(list[0].When) > time.Second ||
 		list[0].Client != waiters[0].LocalAddr().String() {

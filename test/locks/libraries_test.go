@@ -26,6 +26,7 @@ type libraryLock struct {
 	expiry     string        // of SET NX: PX or EX
 	args       func(key, value string) (keys []string, take, free []any)
 	took       func(reply any, err error) bool
+	givesUp    bool             // it releases what it was refused
 	retry      [2]time.Duration // least and most
 }
 
@@ -51,7 +52,7 @@ var libraryLocks = []libraryLock{
 			redis.call("get", KEYS[1]) == ARGV[1] then
 			return redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[2])
 		end`), free: redis.NewScript(compareAndDelete), args: byValue, took: isOK,
-		retry: [2]time.Duration{150 * ms, 250 * ms}},
+		givesUp: true, retry: [2]time.Duration{200 * ms, 250 * ms}},
 	{name: "node-redlock", take: redis.NewScript(`
 		for i, key in ipairs(KEYS) do if redis.call("exists", key) == 1 then return 0 end end
 		for i, key in ipairs(KEYS) do redis.call("set", key, ARGV[1], "PX", ARGV[2]) end
@@ -60,7 +61,8 @@ var libraryLocks = []libraryLock{
 		for i, key in ipairs(KEYS) do
 			if redis.call("get", key) == ARGV[1] then n = n + redis.call("del", key) end
 		end
-		return n`), args: byValue, took: isOK, retry: [2]time.Duration{100 * ms, 300 * ms}},
+		return n`), args: byValue, took: isOK, givesUp: true,
+		retry: [2]time.Duration{100 * ms, 300 * ms}},
 	{name: "redsync", expiry: "PX", free: redis.NewScript(`
 		local val = redis.call("GET", KEYS[1])
 		if val == ARGV[1] then return redis.call("DEL", KEYS[1])
@@ -85,6 +87,9 @@ var libraryLocks = []libraryLock{
 		args: func(key, value string) ([]string, []any, []any) {
 			return []string{key}, []any{leaseMS, value}, []any{"0", leaseMS, value}
 		}, took: isNil, retry: [2]time.Duration{30 * ms, 60 * ms}},
+	{name: "0 is yes", take: redis.NewScript(zeroTake), free: redis.NewScript(compareAndDelete),
+		args: byValue, took: func(reply any, _ error) bool { return reply == int64(0) },
+		retry: [2]time.Duration{50 * ms, 60 * ms}},
 }
 
 // library is a client of a library.
@@ -108,6 +113,9 @@ func (c *contenders) library(lib libraryLock, addr string, got *atomic.Int64) {
 					lease).Result())
 			}
 			if !took {
+				if lib.givesUp {
+					lib.free.Run(proxytest.Ctx, client, keys, free...)
+				}
 				time.Sleep(lib.retry[0] + rand.N(lib.retry[1]-lib.retry[0]))
 				continue
 			}
@@ -149,6 +157,7 @@ func (lib libraryLock) test(t *testing.T, server *testredis.Server, p *proxytest
 }
 
 func TestLibrariesNextToLOCK(t *testing.T) {
+	t.Parallel()
 	for name, park := range map[string]time.Duration{"as it is": 0, "with --park": 200 * ms} {
 		t.Run(name, func(t *testing.T) {
 			server := testredis.Start(t)

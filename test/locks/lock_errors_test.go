@@ -14,6 +14,7 @@ func outOfRange(arg string) string {
 }
 
 func TestLockErrors(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("RPUSH list x", ":1\r\n")

@@ -8,6 +8,7 @@ import (
 )
 
 func TestLockInTransaction(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Send("MULTI", "SET x 1", "LOCK job 30", "EXEC", "GET x", "LOCK job 30", "MULTI", "LOCK",
@@ -23,6 +24,7 @@ func TestLockInTransaction(t *testing.T) {
 }
 
 func TestLockUnderReplyOff(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Send("CLIENT REPLY OFF", "LOCK a 30", "SET x 1", "CLIENT REPLY ON", "EXISTS a",
@@ -35,6 +37,7 @@ func TestLockUnderReplyOff(t *testing.T) {
 }
 
 func TestLockInSubscribeMode(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Send("SUBSCRIBE a b", "LOCK job 30", "UNSUBSCRIBE", "LOCK job 30")

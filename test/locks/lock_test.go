@@ -16,6 +16,7 @@ import (
 )
 
 func TestLockContract(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 
@@ -40,6 +41,7 @@ func TestLockContract(t *testing.T) {
 }
 
 func TestLockIsStoredAsATimestamp(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	seconds := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.Locks.Seconds = true })
 	direct := proxytest.GoRedis(t, server.Addr())
@@ -70,6 +72,7 @@ func TestLockIsStoredAsATimestamp(t *testing.T) {
 }
 
 func TestLockKeysAreBinarySafe(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	for _, key := range []string{"", "a b", "a\r\nb", "\x00\xff", "{tag}x", "}{", "%d",
@@ -87,6 +90,7 @@ func TestLockKeysAreBinarySafe(t *testing.T) {
 }
 
 func TestLockExpiresAndIsTakenOver(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	first := a.Lock("job 0.05")
@@ -133,6 +137,7 @@ func TestLockExpiresAndIsTakenOver(t *testing.T) {
 }
 
 func TestTokensRise(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	other := proxytest.Start(t, server.URL(), nil)
 	direct := proxytest.GoRedis(t, server.Addr())
@@ -169,6 +174,7 @@ func TestTokensRise(t *testing.T) {
 }
 
 func TestDeletedOrOverwrittenUnderItsHolder(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -189,6 +195,7 @@ func TestDeletedOrOverwrittenUnderItsHolder(t *testing.T) {
 
 // README.md documents these commands, which move a lock's key, or its TTL.
 func TestLockKeyIsMoved(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -230,6 +237,7 @@ func TestLockKeyIsMoved(t *testing.T) {
 // The next holder sees every write that the last holder sent
 // before UNLOCK, although all went out in one pipeline.
 func TestWritesBeforeUnlockAreApplied(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	writer, reader := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	for i := range 200 {
@@ -293,6 +301,7 @@ func TestManyClientsOneLock(t *testing.T) {
 }
 
 func TestScriptFlushGoesUnnoticed(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	for range 3 {
@@ -305,6 +314,7 @@ func TestScriptFlushGoesUnnoticed(t *testing.T) {
 // Without its record, which was evicted, no client can prove that it holds the lock: it is held
 // until its timeout, then free.
 func TestEvictedLockRecord(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)

@@ -13,6 +13,7 @@ import (
 
 // LOCKSCAN MATCH finds the locks that KEYS finds with the same pattern.
 func TestLockScanMatchesAsKeys(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	c, direct := proxytest.GoRedis(t, p.Addr), proxytest.GoRedis(t, server.Addr())
 	for _, key := range []string{"foo", `foo\`, `foo\:`, "a", "b", "c", "-", "[", "]", "^", `\`,
@@ -51,11 +52,12 @@ func TestLockScanMatchesAsKeys(t *testing.T) {
 }
 
 func TestLockInfoAndScan(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("LOCKINFO job", "$-1\r\n")
 	token := c.Lock("job 30 OWNER me")
-	for i, head := range []string{"*20\r\n", "%10\r\n"} {
+	for i, head := range []string{"*24\r\n", "%12\r\n"} {
 		c.Do(fmt.Sprint("HELLO ", i+2))
 		got := c.Do("LOCKINFO job")
 		for _, want := range []string{head,

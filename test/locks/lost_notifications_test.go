@@ -96,6 +96,7 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 // A lock that is reserved for a proxy whose only waiter has left is returned at once, not at the
 // end of the reservation.
 func TestReservationOfAWaiterThatHasLeft(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p, other := proxytest.Start(t, server.URL(), nil), proxytest.Start(t, server.URL(), nil)
 	holder, next, leaves := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),

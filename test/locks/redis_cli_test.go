@@ -13,6 +13,7 @@ import (
 )
 
 func TestRedisCLI(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	_, port, _ := strings.Cut(p.Addr, ":")
 	cli := func(args ...string) string {
@@ -75,6 +76,7 @@ func (c *cli) do(command string) string {
 // A holder was paused past its timeout: no command with its token has any effect. A write without
 // FENCE has: that is what FENCE is for.
 func TestPausedHolder(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	holder, next := startCLI(t, p.Addr), proxytest.Dial(t, p.Addr)
 	token := holder.do("LOCK job 0.2")

@@ -14,6 +14,7 @@ import (
 // A command that Redis refuses takes no lock, so its sender does not compete with the waiters: the
 // lock is still handed over in order of arrival. An accepted command does compete.
 func TestRefusedCommandsDoNotCompete(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), nil)
 	direct := proxytest.GoRedis(t, server.Addr())

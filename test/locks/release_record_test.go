@@ -13,6 +13,7 @@ import (
 // A release mostly leaves the lock record as it was. It frees the lock all the same: nothing that
 // proved the lock proves it any more, and the next token is greater.
 func TestReleaseLeavesTheRecord(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	for _, how := range []string{"token", "connection", "force"} {
@@ -56,6 +57,7 @@ func TestReleaseLeavesTheRecord(t *testing.T) {
 
 // A record that would live for much longer than the retention is shortened by the release.
 func TestReleaseShortensALongRecord(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	short := proxytest.Start(t, server.URL(), func(c *proxy.Config) {
 		c.Locks.FenceRetention = 20 * time.Second
@@ -90,6 +92,7 @@ func TestReleaseShortensALongRecord(t *testing.T) {
 
 // A renewal of a session lock that was released elsewhere does not bring it back.
 func TestRenewalDoesNotReviveAReleasedLock(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	other := proxytest.Start(t, server.URL(), nil)
 	direct := proxytest.GoRedis(t, server.Addr())

@@ -37,6 +37,7 @@ func TestRefusedUnlockDuringARenewal(t *testing.T) {
 }
 
 func TestRelock(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	direct := proxytest.GoRedis(t, server.Addr())

@@ -2,12 +2,15 @@ package locks_test
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd"
+	"lockproxy/proxy"
 )
 
 func TestMinReplicas(t *testing.T) {
@@ -96,6 +99,7 @@ func TestMinReplicas(t *testing.T) {
 // Many clients wait while no replica answers: each gets the
 // error, and none gets a lock that it does not hold.
 func TestMinReplicasOfAQueue(t *testing.T) {
+	t.Parallel()
 	master := testredis.Start(t)
 	replica := testredis.StartReplicas(t, master, 1)[0]
 	p := proxytest.Start(t, master.URL(), proxytest.WithReplicas(1))
@@ -125,6 +129,7 @@ func TestMinReplicasOfAQueue(t *testing.T) {
 
 // A session lock is trusted only as far as replicas have it.
 func TestMinReplicasOfASessionLock(t *testing.T) {
+	t.Parallel()
 	master := testredis.Start(t)
 	replica := testredis.StartReplicas(t, master, 1)[0]
 	p := proxytest.Start(t, master.URL(), proxytest.WithReplicas(1))
@@ -139,14 +144,34 @@ func TestMinReplicasOfASessionLock(t *testing.T) {
 	if got, err := c.TryReply(3 * time.Second); got != want {
 		t.Fatalf("got %q, %v, want %q", got, err, want)
 	}
-	if took := time.Since(paused); took > 1300*time.Millisecond {
+	if took := time.Since(paused); took > 1300*time.Millisecond+proxytest.Late() {
 		t.Errorf("told after %v", took)
 	}
 	replica.Resume()
 }
 
+// A session lock that replicas don't have is lost when its time is over, however long
+// --replica-timeout is.
+func TestMinReplicasOfASessionLockInTime(t *testing.T) {
+	t.Parallel()
+	master := testredis.Start(t)
+	replica := testredis.StartReplicas(t, master, 1)[0]
+	p := proxytest.Start(t, master.URL(), func(cfg *proxy.Config) {
+		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1, ReplicaTimeout: time.Minute}
+	})
+	master.Ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("AUTH app pw", "+OK\r\n")
+	c.Lock("job 0.5 SESSION")
+	replica.Pause()
+	if _, err := c.TryReply(15 * time.Second); err != io.EOF {
+		t.Errorf("%v, and not the end of the connection", err)
+	}
+}
+
 // A client that may not WAIT is told why it gets no lock.
 func TestMinReplicasWithoutTheRight(t *testing.T) {
+	t.Parallel()
 	master := testredis.Start(t)
 	testredis.StartReplicas(t, master, 1)
 	master.Ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", "-wait")

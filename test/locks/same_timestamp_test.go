@@ -13,6 +13,7 @@ import (
 // lock is the recipe's: no lock command frees, renews or fences by it, whether the key was deleted
 // under LOCK's holder or released.
 func TestSameTimestampIsForeign(t *testing.T) {
+	t.Parallel()
 	server, ms := proxytest.StartBoth(t)
 	seconds := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.Locks.Seconds = true })
 	direct := proxytest.GoRedis(t, server.Addr())

@@ -11,6 +11,62 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
+// LOCKTOP and LOCKLOG also have the locks of clients that know no LOCK: who took them, and how long
+// others asked for them again and again.
+func TestLockTopAndLogOfForeignLocks(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t)
+	ask := resp3(t, p.Addr, nil)
+	first, second := named(t, p.Addr, "first"), named(t, p.Addr, "second")
+	const job, short = "theirs", "short"
+	first.SetNX(proxytest.Ctx, job, "one", time.Minute)
+	for range 5 {
+		if got := second.SetNX(proxytest.Ctx, job, "two", time.Minute).Val(); got {
+			t.Fatal("two clients hold the lock")
+		}
+		time.Sleep(60 * time.Millisecond)
+	}
+	first.Del(proxytest.Ctx, job)
+	second.SetNX(proxytest.Ctx, job, "two", time.Minute)
+	second.SetNX(proxytest.Ctx, short, "two", 50*time.Millisecond)
+	time.Sleep(60 * time.Millisecond)
+	reply, err := ask.Do(proxytest.Ctx, "LOCKTOP", "COUNT", 1).Result()
+	top := asMaps(t, reply, err)[0]
+	blame, _ := top["blame"].(map[any]any)
+	wait := top["wait_ms"].(int64)
+	if top["key"] != job || top["acquired"] != int64(2) || top["waits"] != int64(1) || wait < 300 ||
+		wait > 5000 || top["longest_wait_ms"] != wait || len(blame) != 1 || blame["first"] != wait {
+		t.Errorf("%v", top)
+	}
+	reply, err = ask.Do(proxytest.Ctx, "LOCKLOG").Result()
+	var log []string
+	for _, e := range asMaps(t, reply, err) {
+		log = append(log, fmt.Sprint(e["event"], " ", e["key"], " ", e["owner"], " ", e["token"]))
+		if waited := e["wait_ms"].(int64) >= 300; waited != (e["key"] == job &&
+			e["event"] == "acquired" && e["owner"] == "second") || e["client"] == "" {
+			t.Errorf("%v", e)
+		}
+	}
+	want := "expired short second <nil>; acquired short second <nil>; acquired theirs second " +
+		"<nil>; released theirs first <nil>; acquired theirs first <nil>"
+	if got := strings.Join(log, "; "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A wait that ends without the lock is no event of LOCKLOG, whose events are of holders.
+func TestLockLogHasHolders(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t)
+	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	c.Lock("job 30 OWNER anna")
+	other.Expect("LOCK job 30 WAIT 0.05", "$-1\r\n")
+	reply, err := resp3(t, p.Addr, nil).Do(proxytest.Ctx, "LOCKLOG").Result()
+	if list := asMaps(t, reply, err); len(list) != 1 || list[0]["owner"] != "anna" {
+		t.Errorf("%v", list)
+	}
+}
+
 // asMaps reads an array of maps.
 func asMaps(t *testing.T, reply any, err error) (list []map[string]any) {
 	t.Helper()
@@ -41,6 +97,7 @@ func resp3(t *testing.T, addr string, change func(*redis.Options)) *redis.Client
 // LOCKTOP names the locks that cost most and the holders that others waited for, LOCKLOG what
 // happened; also for waits that go on. SHAPES merges them.
 func TestLockTopAndLog(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	ask := resp3(t, p.Addr, nil)
 	holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -123,6 +180,7 @@ func TestLockTopAndLog(t *testing.T) {
 
 // Users see only the keys that they may read, whatever else they may do.
 func TestLockTopAndLogByUser(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	admin := proxytest.Dial(t, p.Addr)
 	for _, user := range []string{
@@ -161,6 +219,7 @@ func TestLockTopAndLogByUser(t *testing.T) {
 
 // LOCKINFO's lists of holders and waiters, with another proxy's.
 func TestLockInfoLists(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	q := proxytest.Start(t, server.URL(), nil)
 	ask := resp3(t, p.Addr, nil)

@@ -94,6 +94,7 @@ func TestSessionLockForcedElsewhereInACluster(t *testing.T) {
 // A key that another client has overwritten with what is no lock is found at the next renewal, not
 // when the lease is over.
 func TestSessionLockOverwrittenElsewhere(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Do("HELLO 3")
@@ -101,13 +102,14 @@ func TestSessionLockOverwrittenElsewhere(t *testing.T) {
 	start := time.Now()
 	proxytest.GoRedis(t, server.Addr()).Set(proxytest.Ctx, "job", "hello", 0)
 	wantLost(t, c, "3", "job", token)
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > time.Second+proxytest.Late() {
 		t.Errorf("it took %v, a third of the timeout is 0.7 s", took)
 	}
 }
 
 // A user that may not subscribe hears of it at the next renewal.
 func TestSessionLockWithoutTheChannel(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	q := proxytest.Start(t, server.URL(), nil)
 	other := proxytest.Dial(t, q.Addr)

@@ -42,6 +42,7 @@ func TestSessionLockEndedByWhatPasses(t *testing.T) {
 
 // The holder's own DEL loses the lock too.
 func TestSessionLockDeletedByItsHolder(t *testing.T) {
+	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Do("HELLO 3")

@@ -19,12 +19,20 @@ func setUntracked(direct *redis.Client) {
 	direct.Do(proxytest.Ctx, "ACL", "SETUSER", "default", "-client|tracking")
 }
 
-// scriptsDuring counts the scripts that a Redis runs during a time.
-func scriptsDuring(t *testing.T, direct *redis.Client, d time.Duration) int64 {
-	before, _ := scriptCalls(t, direct)
+// commandsDuring counts the commands that a Redis runs during a time.
+func commandsDuring(t *testing.T, direct *redis.Client, d time.Duration) int64 {
+	_, before := scriptCalls(t, direct)
 	time.Sleep(d)
-	after, _ := scriptCalls(t, direct)
+	_, after := scriptCalls(t, direct)
 	return int64(after - before)
+}
+
+// awaitSilence waits until the only waiter relies on CLIENT TRACKING: it does not poll any more.
+func awaitSilence(t *testing.T, direct *redis.Client) {
+	t.Helper()
+	proxytest.Eventually(t, 10*time.Second, "nobody polls", func() bool {
+		return commandsDuring(t, direct, 300*time.Millisecond) == 0
+	})
 }
 
 // awaitTracking waits until a connection of the proxy tracks keys, as many as there should be.
@@ -37,11 +45,11 @@ func awaitTracking(t *testing.T, direct *redis.Client, keys string) {
 }
 
 func TestWaiterTracksForeignLock(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		tracked bool
-		atMost  int64 // polls in a second
-	}{{"tracked", true, 8}, {"not allowed", false, 80}} {
+	}{{"tracked", true}, {"not allowed", false}} {
 		t.Run(c.name, func(t *testing.T) {
 			server, p := proxytest.StartBoth(t)
 			direct := proxytest.GoRedis(t, server.Addr())
@@ -54,11 +62,13 @@ func TestWaiterTracksForeignLock(t *testing.T) {
 				direct.SetNX(proxytest.Ctx, "job", "random", time.Minute)
 				waiter.Send("LOCK job 30 WAIT 20")
 				proxytest.AwaitWaiters(t, p, "job", 1)
+				atMost := int64(400) // of 80 scripts
 				if c.tracked {
-					awaitTracking(t, direct, "1")
+					awaitSilence(t, direct)
+					atMost = 1
 				}
-				if n := scriptsDuring(t, direct, time.Second); n > c.atMost {
-					t.Errorf("the waiter polls %d times a second", n)
+				if n := commandsDuring(t, direct, time.Second); n > atMost {
+					t.Errorf("%d commands in a second", n)
 				}
 				direct.Del(proxytest.Ctx, "job")
 				began := time.Now()
@@ -76,8 +86,57 @@ func TestWaiterTracksForeignLock(t *testing.T) {
 	}
 }
 
+// A waiter that does not poll does so again at once when the connection that tracks is lost.
+func TestWaiterPollsWhenTrackingEnds(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	direct.SetNX(proxytest.Ctx, "job", "random", time.Minute)
+	waiter := proxytest.Dial(t, p.Addr)
+	waiter.Send("LOCK job 30 WAIT 20")
+	awaitSilence(t, direct)
+	setUntracked(direct)
+	killTracking(direct)
+	proxytest.Eventually(t, 2*time.Second, "the waiter polls often", func() bool {
+		return commandsDuring(t, direct, 100*time.Millisecond) > 2
+	})
+	direct.Del(proxytest.Ctx, "job")
+	began := time.Now()
+	if got := waiter.Reply(); got[0] != ':' || time.Since(began) > time.Second+proxytest.Late() {
+		t.Errorf("%q %v after the DEL", got, time.Since(began))
+	}
+}
+
+// Waiters that rely on CLIENT TRACKING are not told that the lock is held when nobody knows that.
+func TestTrackedLockWhileRedisIsSilent(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	direct.SetNX(proxytest.Ctx, "job", "random", time.Minute)
+	first, second := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	for _, c := range []*proxytest.Conn{first, second} {
+		c.Send("LOCK job 30 WAIT 0.1")
+		if got := c.Reply(); got != "$-1\r\n" {
+			t.Fatalf("%q", got)
+		}
+	}
+	first.Send("LOCK job 30 WAIT 3")
+	proxytest.AwaitWaiters(t, p, "job", 1)
+	second.Send("LOCK job 30 WAIT 3")
+	awaitSilence(t, direct)
+	server.Pause()
+	defer server.Resume()
+	for _, c := range []*proxytest.Conn{first, second} {
+		got, err := c.TryReply(10 * time.Second)
+		if err != nil || !strings.HasPrefix(got, "-UPSTREAM ") {
+			t.Errorf("told %q, %v", got, err)
+		}
+	}
+}
+
 // A release that nobody is told of, here a DEL, is noticed at once by a waiter that tracks.
 func TestWaiterTracksLock(t *testing.T) {
+	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
@@ -89,13 +148,14 @@ func TestWaiterTracksLock(t *testing.T) {
 		awaitTracking(t, direct, "1")
 		began := time.Now()
 		direct.Del(proxytest.Ctx, "job")
-		if got := waiter.Reply(); got[0] != ':' || time.Since(began) > 60*time.Millisecond {
+		if got := waiter.Reply(); got[0] != ':' || time.Since(began) > 60*time.Millisecond+proxytest.Late() {
 			t.Errorf("%q %v after the DEL", got, time.Since(began))
 		}
 	}
 }
 
 func TestSessionTracksItsLock(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*redis.Client){
 		"deleted":     func(r *redis.Client) { r.Del(proxytest.Ctx, "job") },
 		"overwritten": func(r *redis.Client) { r.Set(proxytest.Ctx, "job", "x", time.Minute) },
@@ -114,10 +174,10 @@ func TestSessionTracksItsLock(t *testing.T) {
 			change(direct)
 			began := time.Now()
 			c.SetReadDeadline(began.Add(5 * time.Second))
-			if _, err := c.Read(make([]byte, 1)); err == nil || time.Since(began) > time.Second {
+			if _, err := c.Read(make([]byte, 1)); err == nil || time.Since(began) > time.Second+proxytest.Late() {
 				t.Errorf("after %v: %v", time.Since(began), err)
 			}
-			if took := time.Since(began); took > 200*time.Millisecond {
+			if took := time.Since(began); took > 200*time.Millisecond+proxytest.Late() {
 				t.Errorf("closed after %v", took)
 			}
 		})
@@ -134,13 +194,18 @@ func TestTrackedSessionKeepsItsLock(t *testing.T) {
 	token := c.Lock("job 0.6 SESSION")
 	awaitTracking(t, direct, "1")
 	for range 10 {
-		for line := range strings.SplitSeq(direct.ClientList(proxytest.Ctx).Val(), "\n") {
-			if fields := strings.Fields(line); strings.Contains(line, "flags=t") {
-				direct.ClientKillByFilter(proxytest.Ctx, "ID", strings.TrimPrefix(fields[0], "id="))
-			}
-		}
+		killTracking(direct)
 		time.Sleep(150 * time.Millisecond)
 		c.Expect("PING", "+PONG\r\n")
 	}
 	c.Expect(proxytest.Unlock("job", token), ":1\r\n")
+}
+
+// killTracking closes the connections that track keys.
+func killTracking(direct *redis.Client) {
+	for line := range strings.SplitSeq(direct.ClientList(proxytest.Ctx).Val(), "\n") {
+		if fields := strings.Fields(line); strings.Contains(line, "flags=t") {
+			direct.ClientKillByFilter(proxytest.Ctx, "ID", strings.TrimPrefix(fields[0], "id="))
+		}
+	}
 }

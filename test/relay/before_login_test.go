@@ -129,20 +129,3 @@ func TestLockCommandsBeforeLogin(t *testing.T) {
 		})
 	}
 }
-
-// Clients that send large requests instead of logging in don't cost much.
-func TestHostileBeforeLogin(t *testing.T) {
-	server := testredis.Start(t)
-	proxytest.Dial(t, server.Addr()).Do("CONFIG SET requirepass secret")
-	p := startHostileProxy(t, proxytest.Binary(t), server)
-	most := p.memory("VmHWM")
-	request := append([]byte("*2\r\n$4\r\nAUTH\r\n$921600\r\n"), make([]byte, 900_000)...)
-	for range 500 {
-		hostileDial(t, p.addr).Write(request) // fails once the proxy has closed
-	}
-	c := proxytest.Dial(t, p.addr)
-	c.Expect("AUTH secret", "+OK\r\n")
-	if grown := p.memory("VmHWM") - most; grown > 64<<20 {
-		t.Errorf("500 clients that have not logged in took %d MB", grown>>20)
-	}
-}

@@ -1,16 +1,15 @@
+//go:build memory
+
 package relay_test
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,13 +24,15 @@ type hostileProxy struct {
 	cmd   *exec.Cmd
 	addr  string
 	redis *testredis.Server
+	busy  *proxytest.Busy
 }
 
 // startHostileProxy starts bin and ends it with the test,
 // which fails if the process has ended before, or badly.
 func startHostileProxy(t *testing.T, bin string, redis *testredis.Server) *hostileProxy {
 	t.Helper()
-	p := &hostileProxy{t: t, addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), redis: redis}
+	p := &hostileProxy{t: t, addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), redis: redis,
+		busy: proxytest.WatchBusy(t, redis.Addr())}
 	p.cmd = exec.Command(bin, "--listen", p.addr, "--upstream", redis.URL())
 	var output bytes.Buffer
 	p.cmd.Stdout, p.cmd.Stderr = &output, &output
@@ -99,7 +100,7 @@ const maxLeft = 32 << 20
 // settles fails unless the proxy's memory comes back to within maxLeft of before.
 func (p *hostileProxy) settles(before int64) {
 	p.t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(20 * time.Second) // the runtime returns memory when it has time
 	for p.memory("VmRSS") > before+maxLeft {
 		if time.Now().After(deadline) {
 			p.t.Errorf("%d MB of memory in use, %d MB before", p.memory("VmRSS")>>20, before>>20)
@@ -109,102 +110,10 @@ func (p *hostileProxy) settles(before int64) {
 	}
 }
 
-func hostileDial(t testing.TB, addr string) *net.TCPConn {
-	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(20 * time.Second))
-	return nc.(*net.TCPConn)
-}
-
-// hostileTalk sends each piece in a packet, closes its side, and returns the reply, which ends when
-// the other side closes too.
-func hostileTalk(t testing.TB, addr string, pieces ...[]byte) string {
-	t.Helper()
-	nc := hostileDial(t, addr)
-	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(10 * time.Second))
-	go func() { // ends when the connection closes
-		for _, piece := range pieces {
-			if _, err := nc.Write(piece); err != nil {
-				return // refused already
-			}
-		}
-		nc.CloseWrite()
-	}()
-	answer, err := io.ReadAll(nc)
-	// otherwise a reset, which comes when not everything has been read
-	if proxytest.IsTimeout(err) {
-		t.Errorf("%.60q: the connection stays open; it is answered %.60q", pieces, answer)
-	}
-	return string(answer)
-}
-
-// hostileWatch is a well-behaved client that records how it is served meanwhile.
-type hostileWatch struct {
-	stop     chan struct{}
-	ended    sync.WaitGroup
-	requests int
-	longest  time.Duration
-	err      error
-	began    time.Time
-}
-
-func watchHostile(t testing.TB, addr string) *hostileWatch {
-	nc := hostileDial(t, addr)
-	nc.SetDeadline(time.Now().Add(time.Minute))
-	w := &hostileWatch{stop: make(chan struct{}), began: time.Now()}
-	w.ended.Go(func() {
-		defer nc.Close()
-		in := bufio.NewReader(nc)
-		for {
-			select {
-			case <-w.stop:
-				return
-			default:
-			}
-			start := time.Now()
-			if _, w.err = nc.Write([]byte("PING\r\n")); w.err != nil {
-				return
-			}
-			if line, err := in.ReadString('\n'); line != "+PONG\r\n" {
-				w.err = fmt.Errorf("PING is answered %q, %w", line, err)
-				return
-			}
-			w.requests++
-			w.longest = max(w.longest, time.Since(start))
-		}
-	})
+// watch watches the proxy. Its limit is that much longer on a busy machine.
+func (p *hostileProxy) watch() *hostileWatch {
+	p.busy.Reset()
+	w := watchHostile(p.t, p.addr)
+	w.busy = p.busy
 	return w
-}
-
-// end stops watching and fails the test if the client was refused anything, or had to wait for
-// longer than limit. It returns the rate of its requests.
-func (w *hostileWatch) end(t testing.TB, limit time.Duration) (perSecond float64) {
-	t.Helper()
-	close(w.stop)
-	w.ended.Wait()
-	if w.err != nil {
-		t.Errorf("another client meanwhile: %v", w.err)
-	}
-	if w.longest > limit {
-		t.Errorf("another client waited %v for its PONG meanwhile", w.longest)
-	}
-	return float64(w.requests) / time.Since(w.began).Seconds()
-}
-
-// hostileExchange sends text and reads a line for each of want, which is its beginning.
-func hostileExchange(nc *net.TCPConn, in *bufio.Reader, text string, want ...string) error {
-	if _, err := io.WriteString(nc, text); err != nil {
-		return err
-	}
-	for _, want := range want {
-		if line, err := in.ReadString('\n'); !strings.HasPrefix(line, want) {
-			return fmt.Errorf("got %q, %v; want %q", line, err, want)
-		}
-	}
-	return nil
 }

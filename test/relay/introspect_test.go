@@ -144,7 +144,7 @@ func TestIntrospectionFiltersAndKeys(t *testing.T) {
 	c := proxytest.Dial(t, p.Addr)
 	for _, want := range [][2]string{
 		{"COMMAND LIST FILTERBY PATTERN LOCK*",
-			"*5\r\n$4\r\nlock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n" +
+			"*6\r\n$4\r\nlock\r\n$7\r\nlockall\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n" +
 				"$7\r\nlocktop\r\n$7\r\nlocklog\r\n"},
 		{"COMMAND LIST FILTERBY PATTERN [^a-q]elo?k", "*1\r\n$6\r\nrelock\r\n"},
 		{`COMMAND LIST FILTERBY pattern \fen[c]*e`, "*1\r\n$5\r\nfence\r\n"},
@@ -224,7 +224,7 @@ func TestIntrospectionForRedisCLI(t *testing.T) {
 	}{
 		{[]string{"COMMAND", "DOCS", "LOCK"}, "lock\nsummary\nTake a lock"},
 		{[]string{"-3", "COMMAND", "DOCS", "LOCK"}, "lock summary Take a lock"},
-		{[]string{"help", "lock"}, "key timeout [WAIT seconds] [SESSION] [OWNER name]"},
+		{[]string{"help", "lock"}, "key timeout [SHARED|LIMIT limit] [WAIT seconds] [SESSION] [OWNER name]"},
 		{[]string{"help", "UNLOCK"}, "key [token|FORCE]"},
 		{[]string{"help", "@lock"}, "key token command [arg [arg ...]]"},
 		{[]string{"help", "@lock"}, "cursor [MATCH pattern] [COUNT count]"},

@@ -170,12 +170,17 @@ func TestMemoryOfLongNames(t *testing.T) {
 	var holders []*proxytest.Conn
 	for i := range n {
 		c := proxytest.Dial(t, p.Addr)
-		c.Lock(fmt.Sprintf("%s%d 30 SESSION OWNER me", strings.Repeat("k", length), i))
+		name := fmt.Sprintf("%s%d", strings.Repeat("k", length), i)
+		request := string(resp.AppendCommand(nil, "LOCK", name, "30", "SESSION", "OWNER", "me"))
+		c.WriteRaw(request[:length/2])
+		time.Sleep(10 * time.Millisecond) // the rest finds the session parked
+		c.WriteRaw(request[length/2:])
+		proxytest.Token(t, c.Reply())
 		c.In = nil
 		holders = append(holders, c)
 	}
 	per := int64(0)
-	for range 20 { // buffers in transit are freed by themselves
+	for range 100 { // buffers in transit are freed by themselves
 		if per = (live() - before) / n; per < length*3/2 {
 			break
 		}

@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"io"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -40,16 +41,20 @@ func TestRelayAllocatesNothing(t *testing.T) {
 	for range 100 {
 		turn()
 	}
-	const turns = 2000
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range turns {
-		turn()
+	const turns = 500
+	least := math.Inf(1)
+	for range 5 { // something else in the process may allocate
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range turns {
+			turn()
+		}
+		runtime.ReadMemStats(&after)
+		per := float64(after.Mallocs-before.Mallocs) / (turns * relayPerTurn)
+		least = min(least, per)
 	}
-	runtime.ReadMemStats(&after)
-	per := float64(after.Mallocs-before.Mallocs) / (turns * relayPerTurn)
-	if per > 0.05 {
-		t.Errorf("%.3f allocations a command, want none", per)
+	if least > 0.05 {
+		t.Errorf("%.3f allocations a command, want none", least)
 	}
 }
 

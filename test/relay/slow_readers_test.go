@@ -1,3 +1,5 @@
+//go:build memory
+
 package relay_test
 
 import (
@@ -31,7 +33,7 @@ func TestLaneSlowReader(t *testing.T) {
 	if err := hostileExchange(slow, in, "PING\r\nPING\r\n", "+PONG", "+PONG"); err != nil {
 		t.Fatal(err)
 	}
-	watch := watchHostile(t, p.addr)
+	watch := p.watch()
 	time.Sleep(500 * time.Millisecond)
 	alone := watch.end(t, 5*time.Second)
 	before, most := p.memory("VmRSS"), p.memory("VmHWM")
@@ -44,7 +46,7 @@ func TestLaneSlowReader(t *testing.T) {
 	others := 0.0
 	// the machine can be busy; a blocked lane would serve none
 	for try := 0; try < 3 && others < alone/3; try++ {
-		watch = watchHostile(t, p.addr)
+		watch = p.watch()
 		time.Sleep(2 * time.Second)
 		others = watch.end(t, 2*time.Second)
 	}

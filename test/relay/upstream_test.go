@@ -95,7 +95,7 @@ func TestUpstreamThatSaysNothing(t *testing.T) {
 			"AUTH secret", "FENCE a 1 GET a"} {
 			c, began := proxytest.Dial(t, p.Addr), time.Now()
 			c.Expect(command, "-UPSTREAM cannot reach "+ln.Addr().String()+"…")
-			if took := time.Since(began); took > 3*time.Second {
+			if took := time.Since(began); took > 3*time.Second+proxytest.Late() {
 				t.Errorf("dedicated %v: %s was answered after %v", dedicated, command, took)
 			}
 		}
@@ -211,7 +211,7 @@ func TestEmbeddedStore(t *testing.T) {
 	}
 
 	p.Cmd.Process.Signal(syscall.SIGTERM)
-	if status := p.Ends(t, 2*time.Second); status != 0 {
+	if status := p.Ends(t, 10*time.Second); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
 	if !strings.Contains(p.Log.String(), "--upstream redis://host:port") {
@@ -235,7 +235,7 @@ func TestShutdownLetsCommandsFinish(t *testing.T) {
 	busy.Expect("UNLOCK job", ":1\r\n")
 	busy.Closed()
 	idle.Closed()
-	if status := p.Ends(t, 2*time.Second); status != 0 {
+	if status := p.Ends(t, 10*time.Second); status != 0 {
 		t.Errorf("exit status %d\n%s", status, p.Log.String())
 	}
 }
@@ -247,7 +247,7 @@ func TestShutdownIsBounded(t *testing.T) {
 	c.Send("BLPOP nothing 0")
 	time.Sleep(50 * time.Millisecond)
 	p.Cmd.Process.Signal(os.Interrupt)
-	if status := p.Ends(t, 2*time.Second); status != 0 {
+	if status := p.Ends(t, 10*time.Second); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
 	p = proxytest.StartProcess(t, "--upstream", server.URL(), "--shutdown-timeout", "60s")
@@ -257,7 +257,7 @@ func TestShutdownIsBounded(t *testing.T) {
 	p.Cmd.Process.Signal(syscall.SIGTERM)
 	time.Sleep(100 * time.Millisecond)
 	p.Cmd.Process.Signal(syscall.SIGTERM)
-	p.Ends(t, 2*time.Second)
+	p.Ends(t, 10*time.Second)
 	proxytest.Eventually(t, time.Second, "no client is left upstream", func() bool {
 		list := proxytest.GoRedis(t, server.Addr()).ClientList(proxytest.Ctx).Val()
 		return !strings.Contains(list, "cmd=blpop")

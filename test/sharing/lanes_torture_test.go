@@ -78,11 +78,14 @@ func after(d time.Duration) func() bool {
 	return func() bool { return time.Now().After(deadline) }
 }
 
-// torture runs clients until over is true. With losses, their requests can be lost or their
-// connections closed, and they continue with new connections.
+// torture runs clients until over is true and they have asked enough. With losses, their requests
+// can be lost or their connections closed, and they continue with new connections.
 func torture(t *testing.T, addr string, clients int, over func() bool, losses bool) {
 	var running sync.WaitGroup
 	var asked, lost atomic.Int64
+	const enough = 1000
+	isOver, tooLong := over, after(20*time.Second)
+	over = func() bool { return isOver() && asked.Load() >= enough || tooLong() }
 	for i := range clients {
 		running.Go(func() {
 			for round := 0; !over() && !t.Failed(); round++ {
@@ -95,7 +98,7 @@ func torture(t *testing.T, addr string, clients int, over func() bool, losses bo
 	}
 	running.Wait()
 	t.Logf("%d requests, %d lost", asked.Load(), lost.Load())
-	if asked.Load() < 1000 || losses && lost.Load() == 0 {
+	if asked.Load() < enough || losses && lost.Load() == 0 {
 		t.Errorf("too little happened: %d requests, %d lost", asked.Load(), lost.Load())
 	}
 }

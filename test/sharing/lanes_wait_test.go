@@ -120,3 +120,23 @@ func TestWaitAfterARetiredLane(t *testing.T) {
 		})
 	}
 }
+
+// WAITAOF covers its client's writes by lanes too, and is the upstream's error before Redis 7.2.
+func TestWaitaofCoversWritesByLanes(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	synced, not := "*2\r\n:1\r\n:0\r\n", "*2\r\n:0\r\n:0\r\n"
+	if !server.KnowsWaitaof() {
+		synced = "-ERR unknown command 'WAITAOF'…"
+		not = synced
+	}
+	c := proxytest.SharedClient(t, sharing(t, server, 1).Addr)
+	for _, write := range []string{"SET a 1", "BLPOP nothing 0.001", "SET a 2"} {
+		c.Do(write)
+		c.Expect("WAITAOF 1 0 5000", synced)
+	}
+	proxytest.Dial(t, server.Addr()).Expect("CONFIG SET appendfsync no", "+OK\r\n")
+	c.Expect("SET a 3", "+OK\r\n")
+	c.Expect("WAITAOF 1 0 50", not)
+	c.Expect("GET a", "$1\r\n3\r\n")
+}

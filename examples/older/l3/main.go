@@ -1,17 +1,19 @@
-// L3: a timestamp lock published for Java with Jedis. Written here in Go with go-redis, step by step, since Debian has no Java
-// client for Redis.
+// L3: a timestamp lock published for Java with Jedis. Written here in Go with go-redis, step by
+// step, since Debian has no Java client for Redis.
 //
 //	l3 HOST PORT KEY SECONDS-TO-RUN [--timeout MS] [--unit ms|s] [--pause MS] [--crash]
 //
 // Value at the key: Unix time of expiry in ms, now + timeout. Its known faults, which are left in:
-//   - the timeout must be guessed: work that takes longer is not protected, and its lock not released
+//   - the timeout must be guessed: work that takes longer is not protected, and its lock not
+//     released
 //   - a crashed holder blocks all others until the timeout
-//   - GETSET may return nil, if the lock is released just before: then nobody has the lock that was just written
+//   - GETSET may return nil, if the lock is released just before: then nobody has the lock that was
+//     just written
 //   - a losing GETSET replaces the winner's value
 //   - it goes by the clients' clocks; replicas aren't considered
 //
-// It takes a timestamp in seconds for one that expired long ago. To share a key with recipes that write seconds, it must count
-// in seconds too: --unit s, which is not in the recipe.
+// It takes a timestamp in seconds for one that expired long ago. To share a key with recipes that
+// write seconds, it must count in seconds too: --unit s, which is not in the recipe.
 package main
 
 import (

@@ -1,13 +1,15 @@
-// L5: a timestamp lock published for Java with Lua scripts. Written here in Go with go-redis, step by step, since Debian has no
-// Java client for Redis.
+// L5: a timestamp lock published for Java with Lua scripts. Written here in Go with go-redis, step
+// by step, since Debian has no Java client for Redis.
 //
 //	l5 HOST PORT KEY SECONDS-TO-RUN [--timeout MS] [--unit ms|s] [--pause MS] [--crash]
 //
-// Value at the key: the client's now + timeout, as a number; the recipe leaves the unit to its user. Its known faults, which are left in:
+// Value at the key: the client's now + timeout, as a number; the recipe leaves the unit to its
+// user. Its known faults, which are left in:
 //   - it goes by the clients' clocks
 //   - one Redis is a single point of failure
 //
-// The value is the proof of ownership: who finds it changed, by another recipe's losing GETSET too, can't release.
+// The value is the proof of ownership: who finds it changed, by another recipe's losing GETSET too,
+// can't release.
 package main
 
 import (

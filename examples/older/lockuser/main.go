@@ -2,7 +2,8 @@
 //
 //	lockuser HOST PORT KEY SECONDS-TO-RUN [--timeout S] [--wait] [--pause MS] [--crash]
 //
-// Without --wait it tries again every 5 to 20 ms; with it, it stands in the queue: LOCK key timeout WAIT seconds.
+// Without --wait it tries again every 5 to 20 ms; with it, it stands in the queue: LOCK key timeout
+// WAIT seconds.
 package main
 
 import (
@@ -31,7 +32,8 @@ func (l *lock) Acquire(w *worker.Worker) bool {
 		command := []any{"LOCK", w.Key, *l.timeout}
 		if *l.wait {
 			// Never 0, which waits without end.
-			command = append(command, "WAIT", max(time.Until(w.Deadline), 10*time.Millisecond).Seconds())
+			patience := max(time.Until(w.Deadline), 10*time.Millisecond)
+			command = append(command, "WAIT", patience.Seconds())
 		}
 		if token, ok := w.Call(command...).(int64); ok {
 			l.token = token

@@ -1,5 +1,6 @@
-// Package worker is what the Go programs of examples/older have in common: their command line, the loop, the check that nobody
-// else is inside, and the line of JSON at the end. The programs in other languages do the same in their own words.
+// Package worker is what the Go programs of examples/older have in common: their command line, the
+// loop, the check that nobody else is inside, and the line of JSON at the end. The programs in
+// other languages do the same in their own words.
 package worker
 
 import (
@@ -23,7 +24,8 @@ type Worker struct {
 	Report   Report
 }
 
-// Report is what a program prints. Releases that the lock refused, or that the recipe left out, are in Unreleased.
+// Report is what a program prints. Releases that the lock refused, or that the recipe left out, are
+// in Unreleased.
 type Report struct {
 	Program        string `json:"program"`
 	Acquisitions   int    `json:"acquisitions"`
@@ -35,13 +37,15 @@ type Report struct {
 	LongestWaitMS  int64  `json:"longest_wait_ms"`
 }
 
-// Lock is a recipe. Acquire returns false once w.Deadline has passed; Release, whether it freed the lock.
+// Lock is a recipe. Acquire returns false once w.Deadline has passed; Release, whether it freed the
+// lock.
 type Lock interface {
 	Acquire(w *Worker) bool
 	Release(w *Worker) bool
 }
 
-// Main runs the program: HOST PORT KEY SECONDS-TO-RUN and options, to which the program may have added with the flag package.
+// Main runs the program: HOST PORT KEY SECONDS-TO-RUN and options, to which the program may have
+// added with the flag package.
 func Main(program string, lock Lock) {
 	pause := flag.Int("pause", 0, "`ms` between a release and the next try")
 	crash := flag.Bool("crash", false, "end after the first acquisition, without a release")
@@ -63,7 +67,8 @@ func Main(program string, lock Lock) {
 	w := &Worker{
 		// One connection. MaxRetries: a SETNX repeated after a lost reply would find its own lock.
 		Client: redis.NewClient(&redis.Options{
-			Addr: os.Args[1] + ":" + os.Args[2], Protocol: 2, PoolSize: 1, MaxRetries: -1, DisableIdentity: true,
+			Addr: os.Args[1] + ":" + os.Args[2], Protocol: 2,
+			PoolSize: 1, MaxRetries: -1, DisableIdentity: true,
 			ReadTimeout: time.Duration(seconds+30) * time.Second,
 		}),
 		Key:      os.Args[3],
@@ -106,7 +111,8 @@ func (w *Worker) Call(args ...any) any {
 	return reply
 }
 
-// inside is the work under the lock: it finds out whether anybody else is at it, and adds 1 in a way that loses counts if so.
+// inside is the work under the lock: it finds out whether anybody else is at it, and adds 1 in a
+// way that loses counts if so.
 func (w *Worker) inside() {
 	if w.Call("INCR", w.Key+":inside") != int64(1) {
 		w.Report.Violations++

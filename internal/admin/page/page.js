@@ -54,6 +54,7 @@ function listen() {
   stream = new EventSource("events?" + p);
   stream.addEventListener("state", (e) => showState(JSON.parse(e.data)));
   stream.addEventListener("locks", (e) => showLocks(JSON.parse(e.data)));
+  stream.addEventListener("seen", (e) => showSeen(JSON.parse(e.data)));
   stream.addEventListener("history", (e) => showHistory(JSON.parse(e.data) || []));
   stream.onerror = () => disconnected(stream);
 }
@@ -69,10 +70,34 @@ function disconnected(failed) {
   }
 }
 
+let proxyID = ""; // as lock records name this proxy
+
 function showState(s) {
+  proxyID = s.id;
   $("upstream").className = "state " + (s.upstream_up && !s.draining ? "up" : "down");
   $("upstream").textContent = s.draining ? "shutting down" : s.upstream + (s.upstream_up ? "" : " is down");
-  for (const name of ["clients", "waiters", "acquired", "expired", "lost", "forced"]) $(name).textContent = s[name].toLocaleString();
+  for (const name of ["clients", "waiters", "acquired", "expired", "lost", "forced", "deadlocks"]) $(name).textContent = s[name].toLocaleString();
+  setText($("oldest"), s.waiters ? span(s.oldest_wait_ms) : "–");
+  setText($("proxy"), s.proxy);
+  $("proxy").title = `lockproxy ${s.version}, called ${s.id} in lock records`;
+  if (s.proxy) document.title = `lockproxy ${s.proxy}`;
+  showPeers(s.peers);
+}
+
+let peers = [];
+
+// showPeers links the pages of other proxies, for what this one shows.
+function showPeers(list) {
+  peers = list;
+  $("peers").hidden = !list.length;
+  const links = list.map((peer) => {
+    const a = document.createElement("a");
+    a.href = peer.url + location.search + location.hash;
+    a.textContent = peer.name;
+    if (new URL(peer.url).host === location.host) a.setAttribute("aria-current", "page");
+    return a;
+  });
+  $("peers").replaceChildren("Proxies: ", ...links);
 }
 
 const tenMinutes = 600000;
@@ -107,7 +132,7 @@ function showLocks(list) {
   for (const [name, row] of rows) if (!seen.has(name)) row.tr.remove();
   rows = seen;
   $("empty").hidden = list.locks.length > 0;
-  $("empty").textContent = query.filter ? "No lock matches the filter." : list.complete ? "No lock is held." : "Looking for locks…";
+  $("empty").textContent = query.filter ? "No lock that this proxy knows of matches. One that others hold by SETNX is found by its whole name." : list.complete ? "No lock is held." : "Looking for locks…";
   setText($("count"), counted(list));
   $("trouble").hidden = !list.error;
   setText($("trouble"), list.error ? "The locks could not be looked at; what is shown is what this proxy knows by itself. " + list.error : "");
@@ -149,20 +174,29 @@ function newRow() {
   return row;
 }
 
+// byWhat says what holds a lock that LOCK does not hold.
+function byWhat(lock) {
+  const kinds = { timestamp: "by SETNX", other: "by another library" };
+  return lock.library ? "by " + lock.library : kinds[lock.kind] || lock.kind;
+}
+
 function update(row, lock) {
   const { cells } = row;
   row.lock = lock;
   setText(row.name, lock.key);
   const tags = [];
+  if (lock.free) tags.push("between two holders");
+  else if (lock.kind !== "lockproxy") tags.push(byWhat(lock));
   if (lock.session) tags.push("session");
+  if (lock.shared) tags.push(lock.holders === 1 ? "shared" : `${lock.holders} holders`);
   if (lock.db) tags.push("db " + lock.db);
   setText(row.tag, tags.join(" · "));
   row.tag.hidden = !tags.length;
   setText(cells.owner, lock.owner);
   setText(cells.client, lock.client);
-  setText(cells.held, span(lock.held_ms));
-  setText(row.left, span(lock.remaining_ms));
-  const part = Math.max(0, Math.min(1, lock.remaining_ms / lock.full_ms));
+  setText(cells.held, lock.held_ms < 0 ? "–" : span(lock.held_ms));
+  setText(row.left, lock.free ? "–" : span(lock.remaining_ms));
+  const part = Math.max(0, Math.min(1, lock.remaining_ms / (lock.full_ms || 1)));
   row.fill.style.width = (100 * part).toFixed(1) + "%";
   row.bar.className = "bar" + (part < .1 ? " end" : part < .3 ? " low" : "");
   row.bar.setAttribute("aria-valuemax", Math.round(lock.full_ms / 1000));
@@ -170,7 +204,7 @@ function update(row, lock) {
   row.bar.setAttribute("aria-valuetext", `${span(lock.remaining_ms)} of ${span(lock.full_ms)}`);
   setText(cells.waiters, lock.waiters ? `${lock.waiters} · ${span(lock.oldest_wait_ms)}` : "0");
   cells.waiters.classList.toggle("waits", lock.waiters > 0);
-  const may = session.logged_in && lock.id !== undefined;
+  const may = session.logged_in && lock.id !== undefined && lock.token > 0;
   if (may && !row.button) {
     row.button = document.createElement("button");
     row.button.type = "button";
@@ -196,56 +230,71 @@ function span(ms) {
   return Math.floor(s / 3600) + "h " + String(Math.floor(s / 60) % 60).padStart(2, "0") + "m";
 }
 
-// ---- one lock, as long as the address names it
+// ---- what was seen: the locks that cost most, and what happened
 
-let lockTimer;
+let seenLast = null, topMinutes = 5;
 
-async function showLock() {
-  clearTimeout(lockTimer);
-  const named = /^#lock\/(\d+)\/([\w-]*)$/.exec(location.hash);
-  if (!named) { $("lock-dialog").close(); return; }
-  try {
-    const lock = await (await fetch(`api/lock?db=${named[1]}&id=${named[2]}`)).json();
-    if (location.hash !== named[0]) return;
-    fillLock(lock);
-    if (!$("lock-dialog").open) $("lock-dialog").showModal();
-  } catch { /* the header says that the proxy doesn't answer */ }
-  lockTimer = setTimeout(showLock, 1000);
+function showSeen(seen) {
+  seenLast = seen;
+  const list = topMinutes === 5 ? seen.last_5_minutes : seen.last_60_minutes;
+  const most = Math.max(1, ...list.map((c) => c.wait_ms));
+  lines($("top"), list, "Nobody has waited.", (li, cost) => {
+    const bar = document.createElement("i");
+    bar.className = "share";
+    bar.style.width = (100 * cost.wait_ms / most).toFixed(1) + "%";
+    const blamed = cost.blame[0];
+    li.append(bar, lockLink(cost), note(` ${span(cost.wait_ms)} in ${cost.waits.toLocaleString()} ${cost.waits === 1 ? "wait" : "waits"}` +
+      (blamed ? `, most for ${blamed.holder}` : "")));
+  });
+  lines($("feed"), seen.events, "Nothing notable within the last hour.", (li, e) => {
+    const what = document.createElement("b");
+    what.className = e.event === "acquired" ? "" : e.event === "gave up" ? "warn" : "bad";
+    what.textContent = e.event;
+    li.append(note(new Date(e.at_ms).toLocaleTimeString() + " "), what, " ", lockLink(e), note(" " + [who(e), lasted(e)].filter(Boolean).join(", ")));
+  });
 }
 
-function fillLock(lock) {
-  const held = lock.holder, costs = [["Last 5 minutes", lock.last_5_minutes], ["Last 60 minutes", lock.last_60_minutes]];
-  setText($("lock-title"), lock.key);
-  const facts = held ? [["Held by", [held.owner, held.client].filter(Boolean).join(" at ")], ["Held for", span(held.held_ms)],
-    ["Remaining", held.session ? "renewed: a session lock" : span(held.remaining_ms)], ["Token", String(held.token)]] : [["Held by", lock.error || "nobody by LOCK"]];
-  for (const [when, cost] of costs) {
-    if (!cost) continue;
-    const blame = cost.blame.slice(0, 3).map((b) => `${b.holder} ${span(b.wait_ms)}`).join(", ");
-    facts.push([when, `${cost.acquired} acquired, ${cost.refused} refused, ${cost.waits} waited, together ${span(cost.wait_ms)}, longest ${span(cost.longest_wait_ms)}${blame ? "; waited for " + blame : ""}`]);
-  }
-  $("lock-facts").replaceChildren(...facts.map(([name, text]) => {
-    const div = document.createElement("div"), dt = document.createElement("dt"), dd = document.createElement("dd");
-    dt.textContent = name;
-    dd.textContent = text;
-    div.append(dt, dd);
-    return div;
-  }));
-  items($("lock-queue"), lock.waiters.map((w) => `${[w.owner, w.client].filter(Boolean).join(" at ")}: ${span(w.waited_ms)}, ${w.left_ms === null ? "waits without end" : "up to " + span(w.left_ms) + " more"}`));
-  items($("lock-events"), lock.events.map((e) => `${new Date(e.at_ms).toLocaleTimeString()} ${e.event}: ${[e.owner, e.client].filter(Boolean).join(" at ")}` +
-    (e.event === "acquired" ? (e.wait_ms ? `, after ${span(e.wait_ms)}` : "") : `, held for ${span(e.hold_ms)}`)));
-}
-
-function items(list, texts) {
-  list.replaceChildren(...(texts.length ? texts : ["none"]).map((text) => {
+function lines(list, items, none, fill) {
+  if (list.contains(document.activeElement)) return; // it would lose the focus
+  list.replaceChildren(...(items.length ? items : [null]).map((item) => {
     const li = document.createElement("li");
-    li.textContent = text;
+    if (item) fill(li, item);
+    else li.append(note(none));
     return li;
   }));
 }
 
-window.addEventListener("hashchange", showLock);
-$("lock-dialog").addEventListener("close", () => { if (location.hash) location.hash = ""; });
-showLock();
+function note(text) {
+  const e = document.createElement("span");
+  e.className = "note";
+  e.textContent = text;
+  return e;
+}
+
+function lockLink(lock) {
+  const a = document.createElement("a");
+  a.textContent = lock.key + (lock.db ? ` (db ${lock.db})` : "");
+  if (lock.id !== undefined) a.href = `#lock/${lock.db}/${lock.id}`;
+  return a;
+}
+
+function who(e) {
+  return [e.owner, e.client].filter(Boolean).join(" at ");
+}
+
+function lasted(e) {
+  if (e.event === "deadlock") return e.cycle;
+  if (e.event === "acquired") return e.wait_ms ? `waited ${span(e.wait_ms)}` : "";
+  return e.event === "gave up" ? `after ${span(e.wait_ms)}` : `held for ${span(e.hold_ms)}`;
+}
+
+for (const minutes of [5, 60]) {
+  $("top-" + minutes).addEventListener("click", () => {
+    topMinutes = minutes;
+    for (const m of [5, 60]) $("top-" + m).setAttribute("aria-pressed", m === minutes);
+    if (seenLast) showSeen(seenLast);
+  });
+}
 
 // ---- logging in and releasing
 
@@ -357,6 +406,7 @@ document.addEventListener("keydown", (e) => {
   }
 });
 window.addEventListener("resize", () => { for (const plot of plots) plot.draw(); });
+window.addEventListener("hashchange", () => showPeers(peers));
 document.addEventListener("visibilitychange", () => { // nobody looks: nothing is scanned
   if (document.hidden && stream) { stream.close(); stream = null; } else if (!document.hidden) listen();
 });

@@ -1,6 +1,8 @@
 <?php
 // examples/adapters/LockproxyLaravel.php with Laravel's cache and Redis components.
-// usage: php laravel.php HOST PORT phpredis|predis
+//
+// usage: php laravel.php HOST PORT phpredis|predis          every step
+//        php laravel.php HOST PORT phpredis|predis hold KEY holds KEY for 2 s, or until it is killed
 
 foreach (['Support', 'Contracts', 'Cache', 'Redis'] as $component) {
     require "Illuminate/$component/autoload.php";
@@ -42,6 +44,13 @@ $app = ['cache' => $cache, 'redis' => $manager, 'config' => ['cache.prefix' => '
 Store::register($app);
 $store = $cache->drivers['lockproxy']($app, ['driver' => 'lockproxy']);
 
+if (isset($argv[5])) {
+    $store->setPrefix('');
+    $store->lock($argv[5], 2)->get();
+    echo "held\n";
+    sleep(60);
+}
+
 $store->put('value', 'cached', 10); // everything else is as with a redis store
 check('the cache', $store->get('value'), 'cached');
 
@@ -76,6 +85,14 @@ check('without a time', $store->lock($name)->get());
 check('held', $store->lock($name, 1)->get(), false);
 $store->lock($name)->forceRelease();
 check('forced', $store->lock($name, 1)->get(fn () => true));
+try {
+    $store->lock($name, 10)->get(fn () => throw new DomainException());
+    check('an exception inside is thrown', false);
+} catch (DomainException) {
+}
+check('free after an exception', $a->get());
+$store->lock($name)->forceRelease();
+check('release of a lost lock', $a->release(), false);
 try {
     $store->lock($name, 1e9)->get();
     check('an error is thrown', false);

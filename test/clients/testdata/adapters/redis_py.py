@@ -1,5 +1,9 @@
 #!/usr/bin/python3
-"""examples/adapters/lockproxy_redis_py.py with redis-py.  usage: redis_py.py HOST PORT"""
+"""examples/adapters/lockproxy_redis_py.py with redis-py.
+
+usage: redis_py.py HOST PORT          every step
+       redis_py.py HOST PORT hold KEY holds KEY for 2 s, or until it is killed
+"""
 import os
 import sys
 import threading
@@ -28,6 +32,12 @@ def raises(what, error, call):
     sys.exit(f"FAIL {what}: no {error.__name__}")
 
 
+if len(sys.argv) > 3:
+    r = redis.Redis(sys.argv[1], int(sys.argv[2]))
+    r.lock(sys.argv[4], timeout=2, lock_class=lockproxy_redis_py.Lock).acquire()
+    print("held", flush=True)
+    time.sleep(60)
+
 for decode in False, True:
     # A read timeout that is shorter than the wait below.
     r = redis.Redis(sys.argv[1], int(sys.argv[2]), decode_responses=decode, socket_timeout=0.3)
@@ -50,7 +60,7 @@ for decode in False, True:
 
     check("extend", a.extend(10))
     check("to 20 s", 19 < a._info()["remaining_ms"] / 1000 <= 20)
-    check("extend anew", a.extend(5, replace_ttl=True))
+    check("extend again", a.extend(5, replace_ttl=True))
     check("to 5 s", 4 < a._info()["remaining_ms"] / 1000 <= 5)
     check("reacquire", a.reacquire())
     check("to 10 s", 9 < a._info()["remaining_ms"] / 1000 <= 10)
@@ -77,4 +87,16 @@ for decode in False, True:
         pong = r.execute_command("FENCE", held.name, held.token, "PING")
         check("FENCE", pong in (b"PONG", "PONG"))
     check("free after with", held.locked(), False)
+
+    def fail():
+        with lock("a", timeout=10):
+            raise ValueError
+
+    def lose():
+        with lock("a", timeout=10) as held:
+            r.execute_command("UNLOCK", held.name, "FORCE")
+
+    raises("an exception inside with", ValueError, fail)
+    check("free after an exception", held.locked(), False)
+    raises("a lock lost inside with", LockNotOwnedError, lose)
 print("ok")

@@ -1,10 +1,13 @@
 <?php
 // examples/adapters/LockproxySymfonyStore.php with Symfony's Lock component.
-// usage: php symfony.php HOST PORT
+//
+// usage: php symfony.php HOST PORT          every step
+//        php symfony.php HOST PORT hold KEY holds KEY for 2 s, or until it is killed
 
 require 'Symfony/Component/Lock/autoload.php';
 require __DIR__ . '/../../../../examples/adapters/LockproxySymfonyStore.php';
 
+use Symfony\Component\Lock\Exception\LockConflictedException;
 use Symfony\Component\Lock\Key;
 use Symfony\Component\Lock\LockFactory;
 
@@ -22,6 +25,13 @@ function store(): LockproxySymfonyStore
     $redis = new Redis();
     $redis->connect($argv[1], (int) $argv[2], 5, null, 0, 1); // 1 s to read, less than it waits
     return new LockproxySymfonyStore($redis);
+}
+
+if (isset($argv[4])) {
+    $held = (new LockFactory(store()))->createLock($argv[4], 2);
+    $held->acquire();
+    echo "held\n";
+    sleep(60);
 }
 
 [$one, $two] = [new LockFactory($mine = store()), new LockFactory(store())];
@@ -54,5 +64,28 @@ check('acquire after that', $a->acquire());
 check('the next token is greater', $mine->token($key) > $token);
 $a->release();
 check('free', $b->acquire());
+$b->release();
+
+// An exception releases the lock, as it goes out of scope.
+try {
+    (function () use ($one) {
+        $lock = $one->createLock('adapter:symfony', 30);
+        check('acquire before an exception', $lock->acquire());
+        throw new DomainException();
+    })();
+} catch (DomainException) {
+}
+check('free after an exception', $b->acquire());
+
+// A lock that somebody else has freed.
+$redis = new Redis();
+$redis->connect($argv[1], (int) $argv[2]);
+check('UNLOCK FORCE', $redis->rawCommand('UNLOCK', 'adapter:symfony', 'FORCE'), 1);
+check('isAcquired after it was lost', $b->isAcquired(), false);
+try {
+    $b->refresh();
+    check('refresh of a lost lock throws', false);
+} catch (LockConflictedException) {
+}
 $b->release();
 echo "ok\n";

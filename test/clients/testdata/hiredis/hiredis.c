@@ -42,6 +42,12 @@ static int is_integer(redisReply *r, long long want) {
     return right;
 }
 
+static int is_positive(redisReply *r) {
+    int right = r && r->type == REDIS_REPLY_INTEGER && r->integer > 0;
+    freeReplyObject(r);
+    return right;
+}
+
 static int is_nil(redisReply *r) {
     int right = r && r->type == REDIS_REPLY_NIL;
     freeReplyObject(r);
@@ -180,6 +186,62 @@ static void lock_wait(void) {
     check("UNLOCK by the waiter", is_integer(redisCommand(other, "UNLOCK " KEY "wait"), 1));
 }
 
+static void lock_shared(void) {
+    redisReply *first = redisCommand(c, "LOCK " KEY "shared 60 SHARED");
+    redisReply *second = redisCommand(other, "LOCK " KEY "shared 60 SHARED");
+    check("two SHARED", first && second && first->integer > 0 && second->integer > first->integer);
+    check("LOCK next to SHARED", is_nil(redisCommand(c, "LOCK " KEY "shared 10")));
+    redisReply *h = redisCommand(c, "LOCKINFO " KEY "shared HOLDERS"); /* the latest is the first */
+    check("HOLDERS", h && h->type == REDIS_REPLY_ARRAY && h->elements == 2 &&
+        h->element[0]->element[1]->integer == second->integer &&
+        h->element[1]->element[1]->integer == first->integer);
+    printf("holds " KEY "shared %lld %lld\n", first->integer, second->integer);
+    freeReplyObject(first), freeReplyObject(second), freeReplyObject(h);
+
+    check("LIMIT 2", is_positive(redisCommand(c, "LOCK " KEY "limit 10 LIMIT 2")));
+    check("LIMIT 2, the second", is_positive(redisCommand(other, "LOCK " KEY "limit 10 LIMIT 2")));
+    check("LIMIT 2, the third", is_nil(redisCommand(c, "LOCK " KEY "limit 10 LIMIT 2")));
+    check("LIMIT 3", is_positive(redisCommand(c, "LOCK " KEY "limit 10 LIMIT 3")));
+    check("UNLOCK of all", is_integer(redisCommand(c, "UNLOCK " KEY "limit FORCE"), 1));
+
+    redisReply *all = redisCommand(c, "LOCKALL 10 2 " KEY "{all}1 " KEY "{all}2");
+    check("LOCKALL", all && all->type == REDIS_REPLY_INTEGER);
+    check("LOCKALL of one that is held", is_nil(redisCommand(other, "LOCKALL 10 1 " KEY "{all}2")));
+    check("UNLOCKALL", is_integer(redisCommand(c, "UNLOCKALL %lld 2 " KEY "{all}1 " KEY "{all}2",
+        all->integer), 2));
+    freeReplyObject(all);
+
+    check("LOCK by anna", is_positive(redisCommand(c, "LOCK " KEY "anna 10 OWNER anna")));
+    check("LOCK by ben", is_positive(redisCommand(other, "LOCK " KEY "ben 10 OWNER ben")));
+    int sent = 0;
+    redisAppendCommand(other, "LOCK " KEY "anna 10 WAIT 5 OWNER ben");
+    while (!sent) check("send LOCK WAIT", redisBufferWrite(other, &sent) == REDIS_OK);
+    for (size_t waiters = 0; waiters == 0; poll(NULL, 0, 10)) {
+        redisReply *w = redisCommand(c, "LOCKINFO " KEY "anna WAITERS");
+        check("WAITERS", w && w->type == REDIS_REPLY_ARRAY);
+        waiters = w->elements;
+        freeReplyObject(w);
+    }
+    redisReply *refused = redisCommand(c, "LOCK " KEY "ben 10 WAIT 5 OWNER anna");
+    check("two owners wait for each other", refused && refused->type == REDIS_REPLY_ERROR);
+    printf("refused %s\n", refused->str);
+    freeReplyObject(refused);
+    check("UNLOCK of what ben waits for", is_integer(redisCommand(c, "UNLOCK " KEY "anna"), 1));
+    check("LOCK WAIT by ben", is_positive(next_reply(other)));
+    check("UNLOCK by ben", is_integer(redisCommand(other, "UNLOCK " KEY "anna"), 1));
+    check("UNLOCK by ben", is_integer(redisCommand(other, "UNLOCK " KEY "ben"), 1));
+}
+
+static void lock_lost(const char *host, int port) {
+    redisContext *mine = redisConnect(host, port);
+    check("LOCK SESSION", mine && is_positive(redisCommand(mine, "LOCK " KEY "lost 30 SESSION")));
+    check("UNLOCK FORCE", is_integer(redisCommand(other, "UNLOCK " KEY "lost FORCE"), 1));
+    check("the lock's connection ends within 1 s", poll(&(struct pollfd){.fd = mine->fd, .events = POLLIN}, 1, 1000) == 1);
+    void *reply = NULL;
+    check("redisGetReply tells", redisGetReply(mine, &reply) == REDIS_ERR && mine->err == REDIS_ERR_EOF);
+    redisFree(mine);
+}
+
 int main(int argc, char **argv) {
     if (argc != 3) {
         fprintf(stderr, "usage: hiredis HOST PORT\n");
@@ -199,6 +261,8 @@ int main(int argc, char **argv) {
     freeReplyObject(r), ok("lock-error");
     lock_order(), ok("lock-order");
     lock_wait(), ok("lock-wait");
+    lock_shared(), ok("lock-shared");
+    lock_lost(argv[1], atoi(argv[2])), ok("lock-lost");
     redisFree(c);
     redisFree(other);
     return 0;

@@ -39,6 +39,10 @@ public class LockClient {
         ok("lock-order");
         lockWait();
         ok("lock-wait");
+        lockShared();
+        ok("lock-shared");
+        lockLost(args[0], Integer.parseInt(args[1]), protocol);
+        ok("lock-lost");
     }
 
     static void ok(String step) {
@@ -153,6 +157,62 @@ public class LockClient {
         check("the waiter's token is greater", (Long) other.receive() > token, true);
         check("what the waiter sees", other.command("GET", key + ":value"), "" + token);
         check("UNLOCK by the waiter", other.command("UNLOCK", key), 1L);
+    }
+
+    static void lockShared() throws Exception {
+        String key = PREFIX + "shared", limit = PREFIX + "limit";
+        Object first = r.command("LOCK", key, 60, "SHARED");
+        Object second = other.command("LOCK", key, 60, "SHARED");
+        check("LOCK next to SHARED", r.command("LOCK", key, 10), null);
+        List<Object> tokens = new ArrayList<>(); // of the holders; the latest is the first
+        for (Object holder : (List<?>) r.command("LOCKINFO", key, "HOLDERS")) {
+            tokens.add(((List<?>) holder).get(1));
+        }
+        check("HOLDERS", tokens, List.of(second, first));
+        System.out.println("holds " + key + " " + first + " " + second);
+
+        for (Connection c : List.of(r, other)) {
+            check("LIMIT 2", c.command("LOCK", limit, 10, "LIMIT", 2) instanceof Long, true);
+        }
+        check("LIMIT 2, the third", r.command("LOCK", limit, 10, "LIMIT", 2), null);
+        check("LIMIT 3", r.command("LOCK", limit, 10, "LIMIT", 3) instanceof Long, true);
+        check("UNLOCK of all", r.command("UNLOCK", limit, "FORCE"), 1L);
+
+        String one = PREFIX + "{all}1", two = PREFIX + "{all}2";
+        Object token = r.command("LOCKALL", 10, 2, one, two);
+        check("LOCKALL of one that is held", other.command("LOCKALL", 10, 1, two), null);
+        check("UNLOCKALL", r.command("UNLOCKALL", token, 2, one, two), 2L);
+
+        String anna = PREFIX + "anna", ben = PREFIX + "ben";
+        r.command("LOCK", anna, 10, "OWNER", "anna");
+        other.command("LOCK", ben, 10, "OWNER", "ben");
+        other.send("LOCK", anna, 10, "WAIT", 5, "OWNER", "ben");
+        other.flush();
+        while (r.command("LOCKINFO", anna, "WAITERS").equals(List.of())) Thread.sleep(10);
+        try {
+            Object reply = r.command("LOCK", ben, 10, "WAIT", 5, "OWNER", "anna");
+            check("two owners wait for each other", reply, "an error");
+        } catch (RedisError e) {
+            System.out.println("refused " + e.getMessage());
+        }
+        check("UNLOCK of what ben waits for", r.command("UNLOCK", anna), 1L);
+        check("UNLOCK by ben", other.command("UNLOCK", anna, other.receive()), 1L);
+        check("UNLOCK by ben", other.command("UNLOCK", ben), 1L);
+    }
+
+    /** Reads on the lock's own connection until it ends; in RESP3 a push comes first. */
+    static void lockLost(String host, int port, String protocol) throws Exception {
+        String key = PREFIX + "lost";
+        Connection mine = new Connection(host, port, protocol);
+        Object token = mine.command("LOCK", key, 30, "SESSION");
+        check("UNLOCK FORCE", other.command("UNLOCK", key, "FORCE"), 1L);
+        long began = System.nanoTime();
+        try {
+            if (protocol.equals("3")) check("push", mine.receive(), List.of("locklost", key, token));
+            check("after the lock is lost", mine.receive(), "the end");
+        } catch (EOFException e) {
+            check("within 1 s", System.nanoTime() - began < 1_000_000_000L, true);
+        }
     }
 
     static class RedisError extends RuntimeException {

@@ -111,9 +111,56 @@ async function lockWait() {
   assert.equal(await other.call("UNLOCK", key), 1);
 }
 
+async function lockShared() {
+  const [key, limit, ...both] = ["shared", "limit", "{all}1", "{all}2"].map((k) => prefix + k);
+  const tokens = [await r.call("LOCK", key, 60, "SHARED")];
+  tokens.push(await other.call("LOCK", key, 60, "SHARED"));
+  assert.equal(await r.call("LOCK", key, 10), null);
+  const holders = await r.call("LOCKINFO", key, "HOLDERS"); // maps are arrays, in RESP2 and RESP3
+  assert.deepEqual(holders.map((h) => Array.isArray(h) ? h[1] : h.token).sort(), tokens);
+  console.log("holds", key, ...tokens);
+
+  const limited = (c, n) => c.call("LOCK", limit, 10, "LIMIT", n);
+  assert.ok((await limited(r, 2)) < (await limited(other, 2)), "two of two");
+  assert.equal(await limited(r, 2), null);
+  assert.equal(typeof (await limited(r, 3)), "number");
+  assert.equal(await r.call("UNLOCK", limit, "FORCE"), 1);
+
+  const token = await r.call("LOCKALL", 10, 2, ...both);
+  assert.equal(await other.call("LOCKALL", 10, 1, both[1]), null);
+  assert.equal(await r.call("UNLOCKALL", token, 2, ...both), 2);
+
+  const [anna, ben] = [prefix + "anna", prefix + "ben"];
+  await r.call("LOCK", anna, 10, "OWNER", "anna");
+  await other.call("LOCK", ben, 10, "OWNER", "ben");
+  const waiter = other.call("LOCK", anna, 10, "WAIT", 5, "OWNER", "ben");
+  while ((await r.call("LOCKINFO", anna, "WAITERS")).length === 0) await sleep(10);
+  await assert.rejects(r.call("LOCK", ben, 10, "WAIT", 5, "OWNER", "anna"), (e) => {
+    assert.equal(e.name, "ReplyError");
+    console.log("refused", e.message);
+    return true;
+  });
+  assert.equal(await r.call("UNLOCK", anna), 1);
+  assert.equal(await other.call("UNLOCK", anna, await waiter), 1);
+  assert.equal(await other.call("UNLOCK", ben), 1);
+}
+
+// ioredis connects again by itself, but tells that the connection has closed.
+async function lockLost() {
+  const key = prefix + "lost";
+  const mine = new Redis({ host, port: Number(port), protocol: Number(protocol) });
+  await mine.call("LOCK", key, 30, "SESSION");
+  const closed = once(mine, "close").then(() => "lost");
+  assert.equal(await other.call("UNLOCK", key, "FORCE"), 1);
+  assert.equal(await Promise.race([closed, sleep(1000, "nothing tells within 1 s")]), "lost");
+  mine.disconnect();
+}
+
 const steps = {
   data, pipeline, transaction, pubsub, script, "wait-command": waitCommand,
   lock, "lock-error": lockError, "lock-order": lockOrder, "lock-wait": lockWait,
+  "lock-shared": lockShared,
+  "lock-lost": lockLost,
 };
 for (const [name, step] of Object.entries(steps)) {
   await step();

@@ -124,9 +124,24 @@ async function lockWait() {
   assert.equal(await command(other, "UNLOCK", key), 1);
 }
 
+// node-redis connects again by itself, but tells that the connection has closed.
+async function lockLost() {
+  const key = prefix + "lost";
+  const mine = createClient({ RESP: Number(protocol), socket: { host, port: Number(port) } });
+  const closed = new Promise((resolve) => mine.on("error", () => resolve("lost")));
+  await mine.connect();
+  await command(mine, "LOCK", key, 30, "SESSION");
+  const again = new Promise((resolve) => mine.once("ready", resolve));
+  assert.equal(await command(other, "UNLOCK", key, "FORCE"), 1);
+  assert.equal(await Promise.race([closed, sleep(1000, "nothing tells within 1 s")]), "lost");
+  await again;
+  mine.destroy();
+}
+
 const steps = {
   data, pipeline, transaction, pubsub, script, "wait-command": waitCommand,
   lock, "lock-error": lockError, "lock-order": lockOrder, "lock-wait": lockWait,
+  "lock-lost": lockLost,
 };
 for (const [name, step] of Object.entries(steps)) {
   await step();

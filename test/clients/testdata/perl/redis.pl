@@ -132,11 +132,54 @@ sub lock_wait {
     check('UNLOCK by the waiter', $other->unlock($key), 1);
 }
 
+sub lock_shared {
+    my ($key, $limit, @both) = map { $prefix . $_ } qw(shared limit {all}1 {all}2);
+    my @tokens = ($r->lock($key, 60, 'SHARED'), $other->lock($key, 60, 'SHARED'));
+    check('LOCK next to SHARED', $r->lock($key, 10), undef);
+    my @holders = map { my %h = @$_; $h{token} } $r->lockinfo($key, 'HOLDERS');
+    check('HOLDERS', [reverse @holders], \@tokens);    # the latest is the first
+    print "holds $key @tokens\n";
+
+    for ($r, $other) {
+        check('LIMIT 2', defined $_->lock($limit, 10, 'LIMIT', 2) ? 1 : 0, 1);
+    }
+    check('LIMIT 2, the third', $r->lock($limit, 10, 'LIMIT', 2), undef);
+    check('LIMIT 3', defined $r->lock($limit, 10, 'LIMIT', 3) ? 1 : 0, 1);
+    check('UNLOCK of all', $r->unlock($limit, 'FORCE'), 1);
+
+    my $token = $r->lockall(10, 2, @both);
+    check('LOCKALL of one that is held', $other->lockall(10, 1, $both[1]), undef);
+    check('UNLOCKALL', $r->unlockall($token, 2, @both), 2);
+
+    my ($anna, $ben, $granted) = ("${prefix}anna", "${prefix}ben");
+    $r->lock($anna, 10, 'OWNER', 'anna');
+    $other->lock($ben, 10, 'OWNER', 'ben');
+    $other->lock($anna, 10, 'WAIT', 5, 'OWNER', 'ben', sub { $granted = $_[0] });
+    until (() = $r->lockinfo($anna, 'WAITERS')) { select undef, undef, undef, 0.01 }
+    die "FAIL two owners wait for each other: no error\n"
+        if eval { $r->lock($ben, 10, 'WAIT', 5, 'OWNER', 'anna'); 1 };
+    print 'refused ', $@ =~ /^\[lock\] (.*?), +at /, "\n";
+    check('UNLOCK of what ben waits for', $r->unlock($anna), 1);
+    $other->wait_all_responses;
+    check('UNLOCK by ben', $other->unlock($anna, $granted), 1);
+    check('UNLOCK by ben', $other->unlock($ben), 1);
+}
+
+sub lock_lost {
+    my $key = "${prefix}lost";
+    my $mine = Redis->new(server => $server);
+    $mine->lock($key, 30, 'SESSION');
+    check('UNLOCK FORCE', $other->unlock($key, 'FORCE'), 1);
+    check('the connection ends', scalar IO::Select->new($mine->{sock})->can_read(1) ? 1 : 0, 1);
+    die "FAIL the lock is lost, and GET does not tell\n" if eval { $mine->get($key); 1 };
+    check('PING', $mine->ping, undef);
+}
+
 my @steps = (
     data    => \&data, pipeline => \&pipeline, transaction => \&transaction, pubsub => \&pubsub,
     script  => \&script, 'wait-command' => \&wait_command,
     lock    => \&lock, 'lock-error' => \&lock_error, 'lock-order' => \&lock_order,
-    'lock-wait' => \&lock_wait,
+    'lock-wait' => \&lock_wait, 'lock-shared' => \&lock_shared, 'lock-lost' => \&lock_lost,
 );
 $| = 1;
 while (my ($name, $step) = splice @steps, 0, 2) {

@@ -168,7 +168,65 @@ function lock_wait(Redis $r, Redis $other): void
     finish($holder);
 }
 
-$steps = ['data', 'pipeline', 'transaction', 'pubsub', 'script', 'wait_command', 'lock', 'lock_error', 'lock_order', 'lock_wait'];
+function lock_shared(Redis $r, Redis $other): void
+{
+    [$key, $limit, $anna, $ben] = [PREFIX . 'shared', PREFIX . 'limit', PREFIX . 'anna', PREFIX . 'ben'];
+    $tokens = [$r->rawCommand('LOCK', $key, 60, 'SHARED')];
+    $tokens[] = $other->rawCommand('LOCK', $key, 60, 'SHARED');
+    $refused = $r->rawCommand('LOCK', $key, 10);
+    check('LOCK next to SHARED', [$refused, $r->getLastError()], [false, null]);
+    // Each is a flat list of names and values; the latest is the first.
+    $holders = array_column($r->rawCommand('LOCKINFO', $key, 'HOLDERS'), 1);
+    check('HOLDERS', array_reverse($holders), $tokens);
+    echo "holds $key $tokens[0] $tokens[1]\n";
+
+    check('LIMIT 2', is_int($r->rawCommand('LOCK', $limit, 10, 'LIMIT', 2)), true);
+    check('LIMIT 2, the second', is_int($other->rawCommand('LOCK', $limit, 10, 'LIMIT', 2)), true);
+    $third = $r->rawCommand('LOCK', $limit, 10, 'LIMIT', 2);
+    check('LIMIT 2, the third', [$third, $r->getLastError()], [false, null]);
+    check('LIMIT 3', is_int($r->rawCommand('LOCK', $limit, 10, 'LIMIT', 3)), true);
+    check('UNLOCK of all', $r->rawCommand('UNLOCK', $limit, 'FORCE'), 1);
+
+    [$one, $two] = [PREFIX . '{all}1', PREFIX . '{all}2'];
+    $token = $r->rawCommand('LOCKALL', 10, 2, $one, $two);
+    $refused = $other->rawCommand('LOCKALL', 10, 1, $two);
+    check('LOCKALL of one that is held', [$refused, $other->getLastError()], [false, null]);
+    check('UNLOCKALL', $r->rawCommand('UNLOCKALL', $token, 2, $one, $two), 2);
+
+    $r->rawCommand('LOCK', $anna, 10, 'OWNER', 'anna');
+    $waiter = in_background(function (Redis $mine) use ($anna, $ben) {
+        $mine->rawCommand('LOCK', $ben, 10, 'OWNER', 'ben');
+        $token = $mine->rawCommand('LOCK', $anna, 10, 'WAIT', 5, 'OWNER', 'ben');
+        check('UNLOCK by ben', $mine->rawCommand('UNLOCK', $anna, $token), 1);
+        check('UNLOCK by ben', $mine->rawCommand('UNLOCK', $ben), 1);
+    });
+    while (!$r->rawCommand('LOCKINFO', $anna, 'WAITERS')) {
+        usleep(10000);
+    }
+    try { // phpredis throws errors whose code it doesn't know
+        $r->rawCommand('LOCK', $ben, 10, 'WAIT', 5, 'OWNER', 'anna');
+        exit_with('FAIL two owners wait for each other: no error');
+    } catch (RedisException $e) {
+        echo 'refused ', $e->getMessage(), "\n";
+    }
+    check('UNLOCK of what ben waits for', $r->rawCommand('UNLOCK', $anna), 1);
+    finish($waiter);
+}
+
+function lock_lost(Redis $r, Redis $other): void
+{
+    global $host, $port;
+    $key = PREFIX . 'lost';
+    $mine = new Redis();
+    $mine->connect($host, (int) $port);
+    $token = $mine->rawCommand('LOCK', $key, 30, 'SESSION');
+    check('UNLOCK FORCE', $other->rawCommand('UNLOCK', $key, 'FORCE'), 1);
+    usleep(500000); // a step of the work. phpredis connects again by itself: only the token tells
+    check('RELOCK of a lock that is lost', $mine->rawCommand('RELOCK', $key, $token, 30), 0);
+}
+
+$steps = ['data', 'pipeline', 'transaction', 'pubsub', 'script', 'wait_command', 'lock', 'lock_error', 'lock_order', 'lock_wait',
+    'lock_shared', 'lock_lost'];
 $connections = [connect(), connect()];
 foreach ($steps as $step) {
     $step(...$connections);

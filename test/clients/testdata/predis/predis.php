@@ -7,6 +7,7 @@ require 'Predis/autoload.php'; // Debian puts it on PHP's include path
 
 use Predis\Client;
 use Predis\Command\RawCommand;
+use Predis\Connection\ConnectionException;
 use Predis\Response\ServerException;
 use Predis\Response\Status;
 
@@ -192,7 +193,23 @@ function lock_wait(Client $r, Client $other): void
     check('UNLOCK by the waiter', $other->executeCommand(command('UNLOCK', $key)), 1);
 }
 
-$steps = ['data', 'pipeline', 'transaction', 'pubsub', 'script', 'wait_command', 'lock', 'lock_error', 'lock_order', 'lock_wait'];
+function lock_lost(Client $r, Client $other): void
+{
+    global $host, $port;
+    $key = PREFIX . 'lost';
+    $mine = new Client(['host' => $host, 'port' => $port]);
+    $mine->executeCommand(command('LOCK', $key, 30, 'SESSION'));
+    check('UNLOCK FORCE', $other->executeCommand(command('UNLOCK', $key, 'FORCE')), 1);
+    usleep(500000); // a step of the work
+    try {
+        $mine->ping();
+        exit_with('FAIL the lock is lost, and PING does not tell');
+    } catch (ConnectionException) {
+    }
+}
+
+$steps = ['data', 'pipeline', 'transaction', 'pubsub', 'script', 'wait_command', 'lock', 'lock_error', 'lock_order', 'lock_wait',
+    'lock_lost'];
 $connections = [connect(), connect()];
 foreach ($steps as $step) {
     $step(...$connections);

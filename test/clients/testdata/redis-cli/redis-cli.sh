@@ -136,7 +136,54 @@ lock_wait() {
   check 'UNLOCK by token' "$(cli unlock "${prefix}wait" "$(cut -d ' ' -f 2 "$tmp/granted")")" '(integer) 1'
 }
 
-steps=(data pipeline transaction pubsub script wait_command lock lock_error lock_order lock_wait)
+lock_shared() {
+  local key=${prefix}shared limit=${prefix}limit one="${prefix}{all}1" two="${prefix}{all}2" first
+  first=$(cli lock "$key" 60 shared)
+  check_greater 'SHARED' "$first" 0
+  answer=$(cli lock "$key" 60 shared)
+  check_greater 'a second SHARED' "$answer" "${first#* }"
+  check 'LOCK next to SHARED' "$(cli lock "$key" 10)" '(nil)'
+  check HOLDERS "$(cli lockinfo "$key" holders | grep -c '"token"')" 2
+  echo "holds $key ${first#* } ${answer#* }"
+
+  check_greater 'LIMIT 2' "$(cli lock "$limit" 10 limit 2)" 0
+  check_greater 'LIMIT 2, the second' "$(cli lock "$limit" 10 limit 2)" 0
+  check 'LIMIT 2, the third' "$(cli lock "$limit" 10 limit 2)" '(nil)'
+  check_greater 'LIMIT 3' "$(cli lock "$limit" 10 limit 3)" 0
+  check 'UNLOCK of all' "$(cli unlock "$limit" force)" '(integer) 1'
+
+  answer=$(cli lockall 10 2 "$one" "$two")
+  check_greater LOCKALL "$answer" 0
+  check 'LOCKALL of one that is held' "$(cli lockall 10 1 "$two")" '(nil)'
+  check UNLOCKALL "$(cli unlockall "${answer#* }" 2 "$one" "$two")" '(integer) 2'
+
+  local anna=${prefix}anna ben=${prefix}ben
+  check_greater 'LOCK by anna' "$(cli lock "$anna" 10 owner anna)" 0
+  check_greater 'LOCK by ben' "$(cli lock "$ben" 10 owner ben)" 0
+  cli lock "$anna" 10 wait 5 owner ben >"$tmp/granted" &
+  local waiter=$!
+  until cli lockinfo "$anna" waiters | grep -q '"owner"'; do sleep 0.01; done
+  answer=$(cli lock "$ben" 10 wait 5 owner anna)
+  check 'two owners wait for each other' "${answer%% *}" '(error)'
+  echo "refused ${answer#* }"
+  check 'UNLOCK of what ben waits for' "$(cli unlock "$anna" force)" '(integer) 1'
+  wait "$waiter"
+  check 'UNLOCK by ben' "$(cli unlock "$anna" "$(cut -d ' ' -f 2 "$tmp/granted")")" '(integer) 1'
+  check 'UNLOCK by ben' "$(cli unlock "$ben" force)" '(integer) 1'
+}
+
+lock_lost() { # a command that blocks on the lock's connection ends with it
+  { echo "LOCK ${prefix}lost 30 SESSION"; echo "BLPOP ${prefix}never 5"; sleep 3; } | cli >"$tmp/lost" 2>&1 &
+  local holder=$!
+  sleep 0.3
+  check 'UNLOCK FORCE' "$(cli unlock "${prefix}lost" force)" '(integer) 1'
+  for _ in {1..20}; do grep -q 'closed the connection' "$tmp/lost" && break; sleep 0.05; done
+  check 'what redis-cli says within 1 s' "$(grep -c 'closed the connection' "$tmp/lost")" 1
+  wait "$holder"
+}
+
+steps=(data pipeline transaction pubsub script wait_command lock lock_error lock_order lock_wait
+  lock_shared lock_lost)
 for step in "${steps[@]}"; do
   $step
   echo "ok ${step//_/-}"

@@ -140,7 +140,59 @@ def lock_wait(r, other):
     check("UNLOCK by the waiter", other.execute_command("UNLOCK", key), 1)
 
 
-steps = [data, pipeline, transaction, pubsub, script, wait_command, lock, lock_error, lock_order, lock_wait]
+def lock_shared(r, other):
+    key, limit, both = PREFIX + "shared", PREFIX + "limit", (PREFIX + "{all}1", PREFIX + "{all}2")
+    ask, ask_other = r.execute_command, other.execute_command
+    tokens = [ask("LOCK", key, 60, "SHARED"), ask_other("LOCK", key, 60, "SHARED")]
+    check("LOCK next to SHARED", ask("LOCK", key, 10), None)
+    holders = [dict(zip(h[::2], h[1::2])) for h in ask("LOCKINFO", key, "HOLDERS")]
+    check("HOLDERS", sorted(h[b"token"] for h in holders), tokens)
+    print("holds", key, *tokens)
+
+    check("LIMIT 2", type(ask("LOCK", limit, 10, "LIMIT", 2)), int)
+    check("LIMIT 2, the second", type(ask_other("LOCK", limit, 10, "LIMIT", 2)), int)
+    check("LIMIT 2, the third", ask("LOCK", limit, 10, "LIMIT", 2), None)
+    check("LIMIT 3", type(ask("LOCK", limit, 10, "LIMIT", 3)), int)
+    check("UNLOCK of all", ask("UNLOCK", limit, "FORCE"), 1)
+
+    token = ask("LOCKALL", 10, 2, *both)
+    check("LOCKALL of one that is held", ask_other("LOCKALL", 10, 1, both[1]), None)
+    check("UNLOCKALL", ask("UNLOCKALL", token, 2, *both), 2)
+
+    anna, ben = PREFIX + "anna", PREFIX + "ben"
+    ask("LOCK", anna, 10, "OWNER", "anna")
+    ask_other("LOCK", ben, 10, "OWNER", "ben")
+    granted = []
+    waiter = threading.Thread(target=lambda: granted.append(
+        ask_other("LOCK", anna, 10, "WAIT", 5, "OWNER", "ben")))
+    waiter.start()
+    while not ask("LOCKINFO", anna, "WAITERS"):
+        time.sleep(0.01)
+    try:
+        ask("LOCK", ben, 10, "WAIT", 5, "OWNER", "anna")
+        sys.exit("FAIL two owners wait for each other: no error")
+    except redis.ResponseError as e:
+        print("refused", e)
+    check("UNLOCK of what ben waits for", ask("UNLOCK", anna), 1)
+    waiter.join()
+    check("UNLOCK by ben", ask_other("UNLOCKALL", granted[0], 1, anna), 1)
+    check("UNLOCK by ben", ask_other("UNLOCK", ben), 1)
+
+
+def lock_lost(r, other):
+    key = PREFIX + "lost"
+    mine = redis.Redis(HOST, PORT, single_connection_client=True)
+    mine.execute_command("LOCK", key, 30, "SESSION")
+    check("UNLOCK FORCE", other.execute_command("UNLOCK", key, "FORCE"), 1)
+    try:
+        mine.connection.can_read(timeout=1)  # as a thread next to the work does
+        sys.exit("FAIL the lock is lost, and nothing tells within 1 s")
+    except redis.ConnectionError:
+        pass
+
+
+steps = [data, pipeline, transaction, pubsub, script, wait_command, lock, lock_error, lock_order, lock_wait,
+         lock_shared, lock_lost]
 connections = connect(), connect()
 for step in steps:
     step(*connections)

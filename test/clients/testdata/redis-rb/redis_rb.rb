@@ -131,7 +131,55 @@ def lock_wait(r, other)
   check("UNLOCK by the waiter", other.call("UNLOCK", key), 1)
 end
 
-steps = %i[data pipeline transaction pubsub script wait_command lock lock_error lock_order lock_wait]
+def lock_shared(r, other)
+  key, limit, *both = %w[shared limit {all}1 {all}2].map { |k| PREFIX + k }
+  tokens = [r, other].map { |c| c.call("LOCK", key, 60, "SHARED") }
+  check("LOCK next to SHARED", r.call("LOCK", key, 10), nil)
+  holders = r.call("LOCKINFO", key, "HOLDERS").map { |h| Hash[*h]["token"] }
+  check("HOLDERS", holders.sort, tokens)
+  puts "holds #{key} #{tokens.join(" ")}"
+
+  [r, other].each { |c| check("LIMIT 2", c.call("LOCK", limit, 10, "LIMIT", 2), Integer) }
+  check("LIMIT 2, the third", r.call("LOCK", limit, 10, "LIMIT", 2), nil)
+  check("LIMIT 3", r.call("LOCK", limit, 10, "LIMIT", 3), Integer)
+  check("UNLOCK of all", r.call("UNLOCK", limit, "FORCE"), 1)
+
+  token = r.call("LOCKALL", 10, 2, *both)
+  check("LOCKALL of one that is held", other.call("LOCKALL", 10, 1, both[1]), nil)
+  check("UNLOCKALL", r.call("UNLOCKALL", token, 2, *both), 2)
+
+  anna, ben = PREFIX + "anna", PREFIX + "ben"
+  r.call("LOCK", anna, 10, "OWNER", "anna")
+  other.call("LOCK", ben, 10, "OWNER", "ben")
+  waiter = Thread.new { other.call("LOCK", anna, 10, "WAIT", 5, "OWNER", "ben") }
+  sleep 0.01 while r.call("LOCKINFO", anna, "WAITERS").empty?
+  begin
+    r.call("LOCK", ben, 10, "WAIT", 5, "OWNER", "anna")
+    abort "FAIL two owners wait for each other: no error"
+  rescue Redis::CommandError => e
+    puts "refused #{e.message}"
+  end
+  check("UNLOCK of what ben waits for", r.call("UNLOCK", anna), 1)
+  check("UNLOCK by ben", other.call("UNLOCK", anna, waiter.value), 1)
+  check("UNLOCK by ben", other.call("UNLOCK", ben), 1)
+end
+
+def lock_lost(_r, other)
+  key = PREFIX + "lost"
+  mine = Redis.new(host: HOST, port: PORT.to_i)
+  mine.call("LOCK", key, 30, "SESSION")
+  check("UNLOCK FORCE", other.call("UNLOCK", key, "FORCE"), 1)
+  # redis-rb connects again by itself, unless it is told not to.
+  watcher = Thread.new do
+    mine.without_reconnect { loop { mine.ping; sleep 0.25 } }
+  rescue Redis::BaseConnectionError
+    "lost"
+  end
+  check("the lock is lost", watcher.join(1)&.value, "lost")
+end
+
+steps = %i[data pipeline transaction pubsub script wait_command lock lock_error lock_order lock_wait
+           lock_shared lock_lost]
 connections = [connect, connect]
 $stdout.sync = true
 steps.each do |step|

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"os"
@@ -55,6 +56,8 @@ func main() {
 	})
 	step("lock-order", lockOrder)
 	step("lock-wait", lockWait)
+	step("lock-shared", lockShared)
+	step("lock-lost", func() { lockLost(protocol) })
 }
 
 func step(name string, run func()) {
@@ -212,4 +215,23 @@ func lockWait() {
 	check("the waiter's token is greater", next > token, true)
 	check("what the waiter sees", other.Get(ctx, key+":value").Val(), fmt.Sprint(token))
 	check("UNLOCK by the waiter", other.Do(ctx, "UNLOCK", key, next).Val(), int64(1))
+}
+
+// lockLost blocks on the lock's own connection, which ends with the lock.
+func lockLost(protocol int) {
+	key := prefix + "lost"
+	mine := redis.NewClient(&redis.Options{
+		Addr: net.JoinHostPort(os.Args[1], os.Args[2]), Protocol: protocol,
+	}).Conn()
+	check("LOCK", mine.Do(ctx, "LOCK", key, 30, "SESSION").Err(), nil)
+	ended := make(chan error, 1)
+	go func() { ended <- mine.BLPop(ctx, 4*time.Second, key+":never").Err() }()
+	time.Sleep(100 * time.Millisecond)
+	check("UNLOCK FORCE", other.Do(ctx, "UNLOCK", key, "FORCE").Val(), int64(1))
+	select {
+	case err := <-ended:
+		check("the connection has ended", errors.Is(err, io.EOF), true)
+	case <-time.After(time.Second):
+		log.Fatal("FAIL the lock is lost, and nothing tells within 1 s")
+	}
 }

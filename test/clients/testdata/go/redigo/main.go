@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"os"
@@ -39,6 +40,7 @@ func main() {
 	})
 	step("lock-order", lockOrder)
 	step("lock-wait", lockWait)
+	step("lock-lost", lockLost)
 }
 
 func connect() redis.Conn {
@@ -193,4 +195,25 @@ func lockWait() {
 	check("the waiter's token is greater", next > token, true)
 	checkDo("what the waiter sees", other, fmt.Append(nil, token), "GET", key+":value")
 	checkDo("UNLOCK by the waiter", other, int64(1), "UNLOCK", key)
+}
+
+// lockLost reads from the lock's own connection, on which nothing comes but its end.
+func lockLost() {
+	key := prefix + "lost"
+	mine, err := redis.Dial("tcp", net.JoinHostPort(os.Args[1], os.Args[2]))
+	check("connect", err, nil)
+	_, err = redis.Int64(mine.Do("LOCK", key, 30, "SESSION"))
+	check("LOCK", err, nil)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := mine.Receive()
+		ended <- err
+	}()
+	checkDo("UNLOCK FORCE", other, int64(1), "UNLOCK", key, "FORCE")
+	select {
+	case err := <-ended:
+		check("the connection has ended", err, io.EOF)
+	case <-time.After(time.Second):
+		log.Fatal("FAIL the lock is lost, and nothing tells within 1 s")
+	}
 }

@@ -54,6 +54,7 @@ func main() {
 		step("client-side-cache", clientSideCache)
 	}
 	step("lock-wait", lockWait)
+	step("lock-lost", lockLost)
 }
 
 func connect() rueidis.Client {
@@ -270,4 +271,38 @@ func lockWait() {
 	checkText("what the waiter sees", other.Do(ctx, other.B().Get().Key(key+":value").Build()),
 		fmt.Sprint(token))
 	checkInt("UNLOCK by the waiter", other.Do(ctx, command("UNLOCK", key, next)), 1)
+}
+
+// lockLost uses a dedicated connection. In RESP3 its hooks tell of its end; in RESP2 they have a
+// connection of their own, and a command that blocks tells.
+func lockLost() {
+	key := prefix + "lost"
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{net.JoinHostPort(os.Args[1], os.Args[2])},
+		AlwaysRESP2: resp2, DisableCache: resp2,
+		ForceSingleClient: os.Getenv("LOCKPROXY_TEST_CLUSTER") != "",
+	})
+	check("connect", err, nil)
+	defer client.Close()
+	mine, release := client.Dedicate()
+	defer release()
+	check("LOCK", mine.Do(ctx, command("LOCK", key, 30, "SESSION")).Error(), nil)
+	var ended <-chan error
+	if resp2 {
+		blocked := make(chan error, 1)
+		go func() {
+			blocked <- mine.Do(ctx, r.B().Blpop().Key(key+":never").Timeout(10).Build()).Error()
+		}()
+		time.Sleep(100 * time.Millisecond)
+		ended = blocked
+	} else {
+		ended = mine.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
+	}
+	checkInt("UNLOCK FORCE", other.Do(ctx, command("UNLOCK", key, "FORCE")), 1)
+	select {
+	case err := <-ended:
+		check("the connection has ended", err != nil, true)
+	case <-time.After(time.Second):
+		log.Fatal("FAIL the lock is lost, and nothing tells within 1 s")
+	}
 }

@@ -41,14 +41,15 @@ func (d *dispatcher) mayEndSession(cmd *command, args [][]byte) bool {
 		!(cmd.Name == "set" && foreign.MaySetNX(args))
 }
 
-// concernsSessions reports whether passing must be called for a request, in its turn.
+// concernsSessions reports whether watchLockEnds must be called for a request, in its turn.
 func (d *dispatcher) concernsSessions(cmd *command, args [][]byte) bool {
 	return d.touched != nil && (cmd.Effect == commands.Exec || cmd.Effect == commands.Discard) ||
 		d.mayEndSession(cmd, args)
 }
 
-// passing returns what is to be told the reply to a request, next to replied, which can be nil.
-func (d *dispatcher) passing(
+// watchLockEnds returns what is to be told the reply to a request, next to replied, which can be
+// nil.
+func (d *dispatcher) watchLockEnds(
 	cmd *command, args [][]byte, replied func(resp.Head),
 ) func(resp.Head) {
 	var list touches

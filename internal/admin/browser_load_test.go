@@ -1,0 +1,188 @@
+//go:build admin
+
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/admin"
+	"lockproxy/proxy"
+)
+
+// hurting are the locks of crowd that an operator looks for.
+var hurting = []string{"migrate:schema", "order:1042", "queue:emails", "report:daily", "stock:main"}
+
+// crowd is a service with 500 locks that nobody waits for, four that many want, one whose holder
+// hangs, session locks, and locks of another library. It ends with the test.
+func crowd(t *testing.T, s *site) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	quiet := s.client().Pipeline()
+	for i := range 500 {
+		quiet.Do(ctx, "LOCK", fmt.Sprintf("a:tenant:%03d", i), 600+i, "OWNER",
+			fmt.Sprint("importer-", i%5))
+	}
+	if _, err := quiet.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		s.lock(s.client(), fmt.Sprintf("leader:%c", 'a'+i), 15, "SESSION", "OWNER",
+			fmt.Sprint("node-", i))
+	}
+	pause := func(d time.Duration) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(d):
+		}
+	}
+	// in order, so that the queue is known
+	wait := func(key, owner string, seconds int) {
+		before := s.proxy.Stats().Locks.Waiters
+		c := s.client()
+		running.Go(func() { c.Do(ctx, "LOCK", key, 600, "WAIT", seconds, "OWNER", owner) })
+		eventually(t, 5*time.Second, "a waiter",
+			func() bool { return s.proxy.Stats().Locks.Waiters > before })
+	}
+	s.lock(s.client(), "migrate:schema", 3600, "OWNER", "deploy-41")
+	wait("migrate:schema", "deploy-42", 0)
+	wait("migrate:schema", "deploy-43", 900)
+	for i, key := range hurting[1:] {
+		for k := range 3 + 2*i {
+			c, owner := s.client(), fmt.Sprint(
+				[]string{"shop-", "mailer-", "reporter-", "picker-"}[i], k)
+			running.Go(func() {
+				for ctx.Err() == nil {
+					token, err := c.Do(ctx, "LOCK", key, 30, "WAIT", 20, "OWNER", owner).Int64()
+					if err != nil {
+						continue
+					}
+					pause(time.Duration(100+100*i)*time.Millisecond + rand.N(300*time.Millisecond))
+					c.Do(ctx, "UNLOCK", key, token)
+					pause(rand.N(100 * time.Millisecond))
+				}
+			})
+		}
+	}
+	foreign := func(name string) *redis.Client {
+		c := redis.NewClient(&redis.Options{Addr: s.addr, ClientName: name,
+			DisableIdentity: true, PoolSize: 1})
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	first, late := foreign("billing-7"), foreign("billing-8")
+	if err := first.SetNX(ctx, "z:invoice:2026", "random", time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	running.Go(func() {
+		for ctx.Err() == nil {
+			late.SetNX(ctx, "z:invoice:2026", "other", time.Hour)
+			pause(200 * time.Millisecond)
+		}
+	})
+	s.deadlock("account:7", "account:8", "transfer-1", "transfer-2")
+	s.lock(s.client(), "cron:nightly", 100, "OWNER", "cron-1")
+	s.client().Do(ctx, "UNLOCK", "cron:nightly", "FORCE")
+	s.lock(s.client(), "cron:hourly", 0.2, "OWNER", "cron-2")
+}
+
+// inSight are the keys of the rows that can be seen without scrolling.
+const inSight = `[...document.querySelectorAll("#rows tr")]
+	.filter(e => e.getBoundingClientRect().bottom <= innerHeight)
+	.map(e => e.querySelector(".key button").textContent).sort().join(" ")`
+
+// textOf is the text of an element.
+func textOf(id string) string { return `document.getElementById("` + id + `").textContent` }
+
+// linkTo is the link to a lock next to the table.
+func linkTo(key string) string {
+	return `[...document.querySelectorAll("#top a")].find(e => e.textContent === "` + key + `")`
+}
+
+// Among 500 locks, those that hurt are on the first screen, of a desk and of a phone. The page of
+// one says who has it and who waits, in order.
+func TestPageShowsWhatHurts(t *testing.T) {
+	s := startSite(t, func(a *admin.Config, p *proxy.Config) {
+		remembering(a, p)
+		p.Locks.History = 16 << 20
+		other, _ := url.Parse("http://10.0.0.2:6390/")
+		a.Name, a.Peers = "proxy-1, 10.0.0.1:6380", []*url.URL{other}
+	})
+	crowd(t, s)
+	for _, look := range []struct {
+		name          string
+		width, height int64
+	}{{"desk", 1280, 800}, {"phone", 390, 844}} {
+		t.Run(look.name, func(t *testing.T) {
+			b := openTab(t, s.url, look.width, look.height, false)
+			shows := strings.Join(append(append([]string{}, hurting...), "z:invoice:2026"), " ")
+			b.until(`(`+inSight+`).includes("`+shows+`")`, "true")
+			b.until(`[...document.querySelectorAll("#top a")].slice(0, 5)
+				.map(e => e.textContent).sort().join(" ")`, strings.Join(hurting, " "))
+			b.until(`/forced cron:nightly/.test(`+textOf("feed")+`)`, "true")
+			b.until(`/expired cron:hourly/.test(`+textOf("feed")+`)`, "true")
+			b.until(`/deadlock account:7 127.*, "transfer-2" waits for "account:7", held by /
+				.test(`+textOf("feed")+`)`, "true")
+			b.until(textOf("deadlocks"), "1")
+			b.until(textOf("peers"), "Proxies: 10.0.0.2:6390")
+			time.Sleep(12 * time.Second) // the plots have something to show
+			b.until(`document.documentElement.scrollWidth - innerWidth <= 0`, "true")
+			b.shot("live-" + look.name)
+
+			b.do(chromedp.Evaluate(linkTo("migrate:schema")+`.click()`, nil))
+			b.until(textOf("lock-title"), "migrate:schema")
+			b.until(textOf("lock-facts")+`.startsWith("Held bydeploy-41 at 127.0.0.1:")`, "true")
+			b.until(`[...document.querySelectorAll("#lock-queue li")]
+				.map(e => e.textContent.split(" ")[0]).join()`, "deploy-42,deploy-43")
+			b.until(`/^deploy-42 .* waits without end$/
+				.test(document.querySelector("#lock-queue li").textContent)`, "true")
+			b.until(`document.querySelectorAll("#lock-timeline .span.held").length + "," +
+				document.querySelectorAll("#lock-timeline .span.waited").length`, "1,2")
+			b.until(`/#lock/.test(document.querySelector("#peers a").href)`, "true")
+			b.shot("stuck-" + look.name)
+			b.do(chromedp.Evaluate(`location.hash = `+linkTo("report:daily")+`.hash`, nil))
+			b.until(textOf("lock-title"), "report:daily")
+			b.until(`document.querySelectorAll("#lock-timeline .span.held").length > 5`, "true")
+			b.until(`/^reporter-/
+				.test(document.querySelector("#lock-queue li").textContent)`, "true")
+			b.until(`document.documentElement.scrollWidth - innerWidth <= 0`, "true")
+			b.shot("lock-" + look.name)
+			b.do(chromedp.Evaluate(`location.hash = ""`, nil))
+			b.filter("z:invoice")
+			b.until(`document.querySelector("#rows .tag").textContent +
+				document.querySelector("#rows .owner").textContent`, "by another librarybilling-7")
+			b.until(`byWhat({kind: "other", library: "locklib 2.1"})`, "by locklib 2.1") // Redis 7.2
+			b.do(chromedp.Click("#rows .key button"))
+			b.until(`/^billing-8 at .*: refused \d+ times/
+				.test(document.querySelector("#lock-trying li").textContent)`, "true")
+			b.until(`/Refused sinceothers, \d+ times/.test(`+textOf("lock-facts")+`)`, "true")
+		})
+	}
+}
+
+// A lock that a client holds by a timestamp, which did not pass by, is found by its name.
+func TestPageFindsTimestamp(t *testing.T) {
+	s := startSite(t, nil)
+	s.lock(s.client(), "a", 100)
+	s.redis.Ask("SETNX", "old:cron", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli()))
+	b := openTab(t, s.url, 1280, 900, false)
+	b.until(shownKeys, "a")
+	b.filter("old:cron")
+	b.until(shownKeys, "old:cron")
+	b.until(`document.querySelector("#rows .tag").textContent +
+		document.querySelector("#rows .held").textContent`, "by SETNX–")
+}

@@ -1,0 +1,51 @@
+package lockcmd
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Config is what an operator decides about locks.
+type Config struct {
+	MaxTimeout     time.Duration // longest timeout that LOCK accepts
+	FenceRetention time.Duration // how long a lock's last token is remembered after its end
+	Seconds        bool          // write timestamps in seconds, rounded up, instead of ms
+	Moves          bool          // another server may replace the upstream: waiters wait for it
+	Cluster        bool          // the upstream is a Redis Cluster: locks on many servers
+	Durability
+	// History is how much memory can be used to remember what happened to locks, bytes; 0 is none.
+	History  int64
+	Deadlock string        // DeadlockRefuse, DeadlockLog or DeadlockOff
+	SlowWait time.Duration // log a client that has waited so long for a lock; 0 logs none
+	Observer Observer      // nil is none
+	// CanFence reports whether a command may run in a transaction that the proxy begins.
+	CanFence func(command [][]byte) bool
+}
+
+const (
+	// reservation is how long a released lock is kept for the first waiter of a notified proxy.
+	reservation = 100 * time.Millisecond
+	// pollReservation is how long it is kept for a proxy that cannot be notified: its first waiter
+	// polls within maxPoll. The proxy must have waited for pollPatience, so that the lock is not
+	// idle most of the time.
+	pollReservation = 400 * time.Millisecond
+	pollPatience    = 500 * time.Millisecond
+)
+
+// Session is the connection that a command came by. A command's context ends when the session has
+// no use for the command any more: see ErrGone and ErrLost. To watch for that costs something. It
+// begins with the first call of the context's Done, and ends when the command has been answered.
+type Session interface {
+	// Eval runs a script in the order of the session's requests.
+	evaluator
+	// Do sends commands of the proxy together, in the order of the session's requests, and returns
+	// their replies as they came.
+	Do(commands ...[][]byte) ([][]byte, error)
+	Identity() Identity
+	Holder() *Holder
+	// LockLost tells the client that a session lock is lost. Any goroutine can call it.
+	LockLost(key string, token int64)
+}
+
+// jitter returns a duration between lo and hi.
+func jitter(lo, hi time.Duration) time.Duration { return lo + rand.N(hi-lo) }

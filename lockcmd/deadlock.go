@@ -1,0 +1,245 @@
+package lockcmd
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What is done about a deadlock: Config.Deadlock. "" is DeadlockRefuse.
+const (
+	DeadlockRefuse = "refuse" // the youngest wait of it is answered DEADLOCK
+	DeadlockLog    = "log"    // it is logged and counted
+	DeadlockOff    = "off"    // nobody looks for it
+)
+
+const (
+	// A wait is looked at after firstLook, and again after each nextLook, since messages between
+	// proxies can be lost.
+	firstLook   = 300 * time.Millisecond
+	nextLook    = 500 * time.Millisecond
+	lookEvery   = 100 * time.Millisecond
+	lookWithin  = 2 * time.Second
+	maxConfirm  = 3    // second looks at what looks like a cycle: an answer can be lost
+	maxLook     = 256  // keys waited for that are looked at together, or that a look finds
+	maxWaitName = 1024 // bytes of a key or an owner; a wait with a longer one is not looked at
+	maxBlockers = 128  // holders that are looked at, of what one waits for
+)
+
+// deadlocks finds cycles of owners that wait for each other's locks.
+//
+// A wait that begins is checked at once against what this proxy knows: the waits here, and the
+// registry. One that lasts is looked at in the background: the upstream is asked who has the lock
+// and who has asked for it before, and the other proxies whether those wait there. What looks like
+// a cycle counts only if a second look, begun after the first had ended, finds the same waits and
+// the same tokens: so all of the cycle was true at one time. Each cycle is found by the proxy of
+// its youngest wait, which is the one that is refused.
+type deadlocks struct {
+	*background
+	queues *queues
+	seen   *observed
+
+	answering atomic.Int32 // questions of other proxies that are being answered
+
+	mu       sync.Mutex
+	of       map[string][]*watchedWait   // guarded by mu; by owner; no list is empty
+	last     int64                       // guarded by mu; the id of the last question
+	ticking  bool                        // guarded by mu
+	searches map[string]chan []ownerWait // guarded by mu; where answers go, by the question's id
+	recent   []Deadlock                  // guarded by mu; the last ones, the oldest first
+}
+
+// Deadlock is one that was found by this proxy.
+type Deadlock struct {
+	When          time.Time
+	LockID               // for which its youngest wait is
+	Owner, Client string // of that wait
+	Cycle         string // all its owners and keys
+}
+
+// maxRecent bounds the deadlocks that are remembered.
+const maxRecent = 20
+
+// watchedWait is a LOCK or LOCKALL that waits.
+type watchedWait struct {
+	waiters []*waiter // for its keys
+	id      string
+	since   int64
+	next    time.Time // when it is looked at; guarded by deadlocks.mu
+}
+
+func newWatchedWait(waiters []*waiter) *watchedWait {
+	return &watchedWait{waiters: waiters, id: waiters[0].requestID(),
+		since: waiters[0].joined.UnixNano()}
+}
+
+// lead is the waiter that stands for all.
+func (v *watchedWait) lead() *waiter { return v.waiters[0] }
+
+// requestID names the request among those of all proxies.
+func (w *waiter) requestID() string { return w.connection + "/" + w.number }
+
+func newDeadlocks(qs *queues, seen *observed) *deadlocks {
+	return &deadlocks{
+		background: seen.background, queues: qs, seen: seen,
+		of: map[string][]*watchedWait{}, searches: map[string]chan []ownerWait{},
+	}
+}
+
+func (d *deadlocks) off() bool { return d.cfg.Deadlock == DeadlockOff }
+
+// channels are what a proxy subscribes to, to be asked and answered.
+func (d *deadlocks) channels() []string {
+	if d.off() {
+		return nil
+	}
+	return []string{waitsChannel}
+}
+
+// watch looks for deadlocks of a wait until end is called. A LOCKALL has several waiters.
+func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
+	if waiters[0].owner == "" || d.off() || tooLong(waiters) {
+		return func() {}
+	}
+	d.mu.Lock()
+	v := newWatchedWait(waiters)
+	v.next = time.Now().Add(firstLook)
+	owner := v.lead().owner
+	d.of[owner] = append(d.of[owner], v)
+	if !d.ticking {
+		d.ticking = true
+		d.timers.after(lookEvery, d.tick)
+	}
+	d.mu.Unlock()
+	d.queues.mu.Lock()
+	v.lead().watched = v
+	d.queues.mu.Unlock()
+	known := d.newLook([]*watchedWait{v}, d.registered)
+	if known.here(); len(known.graph.closedBy(known.seeds)) > 0 {
+		d.timers.after(0, func(ctx context.Context) { d.look(ctx, known.seeds, false) })
+	}
+	return func() { d.unwatch(v) }
+}
+
+// tooLong reports whether names are too long to be told to other proxies.
+func tooLong(waiters []*waiter) bool {
+	return slices.ContainsFunc(waiters, func(w *waiter) bool {
+		return len(w.owner) > maxWaitName || len(w.key) > maxWaitName
+	})
+}
+
+func (d *deadlocks) unwatch(v *watchedWait) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	owner := v.lead().owner
+	list := d.of[owner]
+	if list = slices.DeleteFunc(list, func(o *watchedWait) bool { return o == v }); len(list) > 0 {
+		d.of[owner] = list
+	} else {
+		delete(d.of, owner)
+	}
+}
+
+// tick looks at the waits that are due, and comes again as long as there are any.
+func (d *deadlocks) tick(ctx context.Context) {
+	var due []*watchedWait
+	keys := 0
+	d.mu.Lock()
+	if d.ticking = len(d.of) > 0; d.ticking {
+		d.timers.after(lookEvery, d.tick)
+	}
+	now := time.Now()
+	for _, list := range d.of {
+		for _, v := range list {
+			if now.Before(v.next) || keys+len(v.waiters) > maxLook {
+				continue
+			}
+			keys += len(v.waiters)
+			due = append(due, v)
+			v.next = now.Add(nextLook)
+		}
+	}
+	d.mu.Unlock()
+	if len(due) > 0 {
+		d.look(ctx, due, true)
+	}
+}
+
+// look looks for deadlocks that waits have closed. elsewhere asks other proxies, too.
+func (d *deadlocks) look(ctx context.Context, due []*watchedWait, elsewhere bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	var suspects []*watchedWait
+	first := d.newLook(due, d.held)
+	first.run(ctx, elsewhere, func(g waitsFor) bool {
+		suspects = slices.Collect(maps.Keys(g.closedBy(due)))
+		return len(suspects) > 0
+	})
+	if len(suspects) == 0 {
+		return
+	}
+	var g waitsFor
+	for confirmed, tries := false, 0; !confirmed && tries < maxConfirm; tries++ {
+		d.newLook(suspects, d.held).run(ctx, elsewhere, func(later waitsFor) bool {
+			g = first.graph.both(later)
+			confirmed = len(g.closedBy(suspects)) > 0
+			return confirmed
+		})
+	}
+	for _, v := range suspects {
+		cycle := g.closedBy([]*watchedWait{v})[v]
+		if cycle != nil && d.found(v, DeadlockError{cycle}) {
+			delete(g, v.id) // its other cycles are over, too
+		}
+	}
+}
+
+// found is for a deadlock that is certain: v is refused. It reports whether v was still waiting.
+func (d *deadlocks) found(v *watchedWait, err DeadlockError) bool {
+	lead := v.lead()
+	d.queues.mu.Lock()
+	if lead.state != waiting || lead.rejected != nil {
+		d.queues.mu.Unlock()
+		return false
+	}
+	if d.cfg.Deadlock != DeadlockLog {
+		lead.state, lead.rejected = left, err
+		lead.signal()
+	}
+	d.queues.mu.Unlock()
+	now, key := time.Now(), string(err.cycle[0].key)
+	d.mu.Lock()
+	v.next = now.AddDate(100, 0, 0) // once is enough for the log
+	d.recent = append(d.recent[max(len(d.recent)-maxRecent+1, 0):],
+		Deadlock{now, LockID{lead.as.DB, key}, lead.owner, lead.client, err.describe()})
+	d.mu.Unlock()
+	d.seen.counters.deadlocks.Add(1)
+	d.log.Warn("deadlock between owners", "key", key, "owner", lead.owner, "client", lead.client,
+		"refused", d.cfg.Deadlock != DeadlockLog, "cycle", err.describe())
+	return true
+}
+
+// Deadlocks are the last ones that this proxy has found since a time, the newest first.
+func (l *waits) Deadlocks(since time.Time) []Deadlock {
+	d := l.deadlocks
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(d.recent), func(one Deadlock) bool {
+		return one.When.Before(since)
+	})
+	slices.Reverse(list)
+	return list
+}
+
+// waitsOf are the waits here of owners.
+func (d *deadlocks) waitsOf(owners []binary) (list []*watchedWait) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, owner := range owners {
+		list = append(list, d.of[string(owner)]...)
+	}
+	return list[:min(len(list), maxLook)]
+}

@@ -1,0 +1,118 @@
+package lockcmd
+
+import (
+	"cmp"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// holding is who has a lock, and who has asked for it before at other proxies.
+type holding struct {
+	shared bool
+	by     []lockHolder
+	count  int   // of all holders, if the lock is shared
+	free   bool  // nobody has it, and it is reserved for nobody
+	token  int64 // the last one, if it is free
+	listed []waitingProxy
+}
+
+// registered is who has the locks that waits are for, as far as this proxy has given them.
+func (d *deadlocks) registered(list []*watchedWait) map[*waiter]holding {
+	found := map[*waiter]holding{}
+	for _, v := range list {
+		for _, w := range v.waiters {
+			var h holding
+			s := d.seen.registry.lock(w.id())
+			s.visit(w.id(), func(lock *heldLock) {
+				h.shared = lock.shared
+				h.by = append(h.by, lockHolder{binary(lock.owner), lock.token})
+			})
+			s.mu.Unlock()
+			found[w] = h
+		}
+	}
+	return found
+}
+
+// held is who has the locks that waits are for, as the upstream says. It asks as their clients.
+func (d *deadlocks) held(list []*watchedWait) map[*waiter]holding {
+	type lockAs struct {
+		as  Identity
+		key string
+	}
+	found, asked := map[*waiter]holding{}, map[lockAs]*holding{}
+	var asking sync.WaitGroup
+	for _, v := range list {
+		for _, w := range v.waiters {
+			lock := lockAs{w.as, w.key}
+			if asked[lock] == nil {
+				h := &holding{}
+				asked[lock] = h
+				// It ends with its answer, or within lookWithin.
+				asking.Go(func() { *h = d.askHolders(w) })
+			}
+		}
+	}
+	asking.Wait()
+	for _, v := range list {
+		for _, w := range v.waiters {
+			found[w] = *asked[lockAs{w.as, w.key}]
+		}
+	}
+	return found
+}
+
+func (d *deadlocks) askHolders(w *waiter) (h holding) {
+	on := d.clients.on(d.timers.ctx, w.as, w.key, time.Now().Add(lookWithin))
+	got, err := d.ask(on, infoScript, w.key, "holders", strconv.Itoa(maxBlockers))
+	if err != nil || len(got.Elems) != 4 {
+		return h
+	}
+	h.listed = waitingProxies(got)
+	h.token = got.Elems[2].Int
+	h.free = h.token >= 0
+	for _, elem := range got.Elems[3].Elems {
+		if info, ok := heldInfo(elem); ok {
+			h.shared, h.count = info.Mode == "shared", info.Holders
+			h.by = append(h.by, lockHolder{binary(info.Owner), info.Token})
+		}
+	}
+	return h
+}
+
+// before are the waits at other proxies that go before all waiters for a lock here, as lock.lua and
+// unlock.lua have it. first is the first of those here. queues.mu is held.
+//
+// A lock that is free is kept for the LOCKALL that has waited longest. A shared one is shared by
+// nobody behind an exclusive waiter, or one for a place; but a release here can overtake those,
+// unless an exclusive one is the first of all. So they count only if no holder can release.
+func (h holding) before(proxy string, first *waiter) (list []earlier) {
+	since := int64(math.MaxInt64) // when the waiters here came, as LOCKALL has it
+	for _, p := range h.listed {
+		if p.name == proxy {
+			since = p.since
+		}
+	}
+	if first.all != nil {
+		since = cmp.Or(first.all.since, since)
+	}
+	for i, p := range h.listed {
+		exclusive, all := p.how%16 < 4, p.how%32 >= 16
+		switch {
+		case h.shared && p.name == proxy:
+			return list
+		case h.shared && exclusive && i == 0:
+			list = append(list, earlier{p.name, asExclusive, 1, p.since, 0})
+		case h.shared && exclusive:
+			list = append(list, earlier{p.name, asExclusive, h.count, p.since, 0})
+		case h.shared && p.how%8 < 4:
+			list = append(list, earlier{p.name, asLimit, h.count, p.since, 0})
+		case h.free && all && p.name != proxy &&
+			(p.since < since || p.since == since && p.name < proxy):
+			list = append(list, earlier{p.name, asListed(p.since), 0, 0, h.token})
+		}
+	}
+	return list
+}

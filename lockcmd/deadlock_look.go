@@ -1,0 +1,251 @@
+package lockcmd
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// waitsChannel is where proxies ask each other whether owners wait there, and answer. It begins as
+// the channels of release notifications do, so that users need no further rights. In a cluster it
+// is a sharded one.
+const waitsChannel = notifyChannel + "{waits}"
+
+const (
+	answerWithin  = 200 * time.Millisecond // that others may take for an answer; most have none
+	maxAsked      = 64                     // owners or places in a question
+	maxMessage    = 1 << 19                // bytes of one that is read
+	maxAnswering  = 16                     // questions that are answered at a time
+	answersQueued = 64
+)
+
+// waitsMessage is a question whether owners wait, and who waits at places of proxies. With Waits it
+// is an answer.
+type waitsMessage struct {
+	ID     string      // of the question
+	Proxy  string      // the one that asks
+	Owners []binary    `json:",omitempty"`
+	Places []place     `json:",omitempty"`
+	Waits  []ownerWait `json:",omitempty"`
+}
+
+// deadlockLook follows waits to those that they wait for, as far as these wait, too.
+type deadlockLook struct {
+	*deadlocks
+	seeds   []*watchedWait
+	holders func([]*watchedWait) map[*waiter]holding
+	graph   waitsFor
+	keys    int             // in graph
+	follow  []*watchedWait  // waits here, not in graph yet
+	known   map[string]bool // waits here that it has followed, by id
+	wanted  map[any]bool    // owners and places that it has looked for
+	owners  []binary        // that do not wait here, and that others were not asked for yet
+	places  []place         // the same at other proxies
+	missing map[any]bool    // what others were asked for and have not answered
+}
+
+func (d *deadlocks) newLook(
+	seeds []*watchedWait, holders func([]*watchedWait) map[*waiter]holding,
+) *deadlockLook {
+	l := &deadlockLook{deadlocks: d, seeds: seeds, holders: holders, graph: waitsFor{},
+		known: map[string]bool{}, wanted: map[any]bool{}, missing: map[any]bool{}}
+	l.followAll(seeds)
+	return l
+}
+
+func (l *deadlockLook) followAll(list []*watchedWait) {
+	for _, v := range list {
+		if !l.known[v.id] {
+			l.known[v.id] = true
+			l.follow = append(l.follow, v)
+		}
+	}
+}
+
+// add adds waits, and looks for those here that they wait for.
+func (l *deadlockLook) add(list ...ownerWait) {
+	for _, w := range list {
+		if l.keys+len(w.Keys) > maxLook {
+			return
+		}
+		l.keys += len(w.Keys) - len(l.graph[w.ID].Keys)
+		l.graph[w.ID] = w
+		for _, party := range w.parties() {
+			delete(l.missing, party)
+		}
+		for _, k := range w.Keys {
+			for _, h := range k.Holders {
+				l.want(h.Owner)
+			}
+			for _, e := range k.Before {
+				l.want(w.place(k, e))
+			}
+		}
+	}
+}
+
+// want looks for an owner or a place.
+func (l *deadlockLook) want(party any) {
+	if l.wanted[party] {
+		return
+	}
+	l.wanted[party] = true
+	switch party := party.(type) {
+	case binary:
+		here := l.waitsOf([]binary{party})
+		l.followAll(here)
+		if len(here) == 0 {
+			l.owners = append(l.owners, party)
+		}
+	case place:
+		if party.Proxy != l.proxy {
+			l.places = append(l.places, party)
+		} else if v := l.waitAt(party); v != nil {
+			l.followAll([]*watchedWait{v})
+		}
+	}
+}
+
+// here follows the waits at this proxy.
+func (l *deadlockLook) here() {
+	for len(l.follow) > 0 && l.keys < maxLook {
+		list := l.follow
+		l.follow = nil
+		of := l.holders(list)
+		for _, v := range list {
+			if w, ok := l.waitOf(v, of); ok {
+				l.add(w)
+			}
+		}
+	}
+}
+
+// askOthers asks other proxies for what does not wait here.
+func (l *deadlockLook) askOthers(ctx context.Context, id string) {
+	for len(l.owners)+len(l.places) > 0 {
+		m := waitsMessage{ID: id, Proxy: l.proxy}
+		m.Owners, l.owners = cut(l.owners)
+		m.Places, l.places = cut(l.places)
+		for _, owner := range m.Owners {
+			l.missing[owner] = true
+		}
+		for _, at := range m.Places {
+			l.missing[at] = true
+		}
+		l.publish(ctx, l.seeds[0].lead().as, m)
+	}
+}
+
+// cut is the part of a list that fits into a question, and the rest.
+func cut[T any](list []T) (part, rest []T) {
+	n := min(len(list), maxAsked)
+	return list[:n], list[n:]
+}
+
+// run looks until it knows all, or done says that it is enough. elsewhere asks other proxies, too.
+func (l *deadlockLook) run(ctx context.Context, elsewhere bool, done func(waitsFor) bool) {
+	id, answers := l.expectAnswers()
+	defer l.forgetAnswers(id)
+	for {
+		l.here()
+		if done(l.graph) || !elsewhere {
+			return
+		}
+		l.askOthers(ctx, id)
+		if len(l.missing) == 0 {
+			return
+		}
+		select {
+		case waits := <-answers:
+			l.add(waits...)
+		case <-time.After(answerWithin):
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// expectAnswers returns the id for a question, and where its answers will come.
+func (d *deadlocks) expectAnswers() (id string, answers chan []ownerWait) {
+	answers = make(chan []ownerWait, answersQueued)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = max(d.last+1, time.Now().UnixNano())
+	id = d.proxy + "-" + strconv.FormatInt(d.last, 10)
+	d.searches[id] = answers
+	return id, answers
+}
+
+func (d *deadlocks) forgetAnswers(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.searches, id)
+}
+
+// onMessage answers a question, or takes an answer to one of this proxy's.
+func (d *deadlocks) onMessage(payload string) {
+	var m waitsMessage
+	if d.off() || len(payload) > maxMessage || json.Unmarshal([]byte(payload), &m) != nil {
+		return
+	}
+	if len(m.Waits) > 0 {
+		d.mu.Lock()
+		answers := d.searches[m.ID]
+		d.mu.Unlock()
+		select {
+		case answers <- m.Waits:
+		default: // nobody waits for it, or for so many
+		}
+		return
+	}
+	if m.Proxy == d.proxy || len(m.Owners) > maxAsked || len(m.Places) > maxAsked {
+		return
+	}
+	list := d.waitsOf(m.Owners)
+	for _, at := range m.Places {
+		if at.Proxy != d.proxy {
+			continue
+		}
+		if v := d.waitAt(at); v != nil {
+			list = append(list, v)
+		}
+	}
+	if len(list) == 0 || d.answering.Load() >= maxAnswering {
+		return
+	}
+	d.answering.Add(1)
+	d.timers.after(0, func(ctx context.Context) {
+		defer d.answering.Add(-1)
+		d.answer(ctx, m.ID, list)
+	})
+}
+
+// answer tells the proxy that has asked of waits here.
+func (d *deadlocks) answer(ctx context.Context, id string, list []*watchedWait) {
+	of := d.held(list)
+	for _, v := range list {
+		if w, ok := d.waitOf(v, of); ok {
+			d.publish(ctx, v.lead().as, waitsMessage{ID: id, Proxy: d.proxy, Waits: []ownerWait{w}})
+		}
+	}
+}
+
+// publish sends a message to all proxies. It can be lost: the next look asks again.
+func (d *deadlocks) publish(ctx context.Context, as Identity, m waitsMessage) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return // not with these types
+	}
+	client := d.clients.client(as)
+	if d.cfg.Cluster {
+		err = client.SPublish(ctx, waitsChannel, text).Err()
+		if !redis.HasErrorPrefix(err, "unknown command") {
+			return
+		}
+	}
+	client.Publish(ctx, waitsChannel, text)
+}

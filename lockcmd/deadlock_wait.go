@@ -1,0 +1,129 @@
+package lockcmd
+
+import (
+	"math"
+	"slices"
+)
+
+// waitAt is the wait at a place here, nil if there is none.
+func (d *deadlocks) waitAt(at place) *watchedWait {
+	d.queues.mu.Lock()
+	defer d.queues.mu.Unlock()
+	q := d.queues.of[LockID{at.DB, string(at.Key)}]
+	if q == nil {
+		return nil
+	}
+	for e := q.waiters.Front(); e != nil; e = e.Next() {
+		w := e.Value.(*waiter)
+		if !slices.Contains(w.calledAs(w == q.first()), at.As) {
+			continue
+		}
+		waiters := []*waiter{w}
+		if w.all != nil {
+			waiters = w.all.waiters
+		}
+		if w.owner == "" && !tooLong(waiters) { // nobody watches it
+			return newWatchedWait(waiters)
+		}
+		return waiters[0].watched
+	}
+	return nil
+}
+
+// calledAs is what w is called at its place: see place. queues.mu is held.
+func (w *waiter) calledAs(first bool) (as []string) {
+	if w.all != nil {
+		as = append(as, w.requestID())
+	}
+	if !first {
+		return as
+	}
+	switch {
+	case !w.shared:
+		as = append(as, asExclusive)
+	case w.limit > 0:
+		as = append(as, asLimit)
+	}
+	if w.all != nil && w.all.since != 0 {
+		as = append(as, asListed(w.all.since))
+	}
+	return as
+}
+
+// waitOf is v with those that it waits for. ok is false if it does not wait any more.
+func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]holding) (w ownerWait, ok bool) {
+	lead := v.lead()
+	w = ownerWait{ID: v.id, Proxy: d.proxy, Owner: binary(lead.owner), DB: lead.as.DB,
+		Since: v.since}
+	d.queues.mu.Lock()
+	defer d.queues.mu.Unlock()
+	if lead.place == nil || lead.rejected != nil {
+		return w, false
+	}
+	holders := 0
+	for _, waiter := range v.waiters {
+		q, h := d.queues.of[waiter.id()], of[waiter]
+		k := keyWait{Key: binary(waiter.key), As: waiter.calledAs(q.first() == waiter), Enough: 1}
+		if h.shared {
+			k.Enough = waiter.enough()
+		}
+		if all := waiter.behind(); all != nil {
+			k.Before = append(k.Before, earlier{Proxy: d.proxy, As: all.lead().requestID()})
+		}
+		k.Before = append(k.Before, h.before(d.proxy, q.first())...)
+		for _, by := range h.by {
+			if by.Owner != "" && len(by.Owner) <= maxWaitName && holders < maxBlockers &&
+				!v.getsAgain(by, waiter, of) {
+				k.Holders = append(k.Holders, by)
+				holders++
+			}
+		}
+		w.Keys = append(w.Keys, k)
+	}
+	return w, true
+}
+
+// getsAgain reports whether one of v's waiters need not wait for a holder: it has the same owner,
+// which would be given the lock once more. A shared one it gets only as shared; and LOCKALL gets
+// all its locks again, or none.
+func (v *watchedWait) getsAgain(by lockHolder, w *waiter, of map[*waiter]holding) bool {
+	if string(by.Owner) != w.owner {
+		return false
+	}
+	if w.all == nil {
+		return w.shared || !of[w].shared
+	}
+	for _, w := range v.waiters {
+		if h := of[w]; h.shared || !slices.Contains(h.by, by) {
+			return false
+		}
+	}
+	return true
+}
+
+// behind is the last LOCKALL before w in its queue, nil if there is none. That can be kept by
+// others of its locks. queues.mu is held.
+func (w *waiter) behind() *allWaiter {
+	for place := w.place.Prev(); place != nil; place = place.Prev() {
+		if all := place.Value.(*waiter).all; all != nil {
+			return all
+		}
+	}
+	return nil
+}
+
+// enough is how many holders of a shared lock must stay for w to wait on: those before w go first,
+// so the least that one of them can stand. queues.mu is held.
+func (w *waiter) enough() int {
+	least := math.MaxInt
+	for place := w.place; place != nil; place = place.Prev() {
+		v := place.Value.(*waiter)
+		if !v.shared {
+			return 1
+		}
+		if v.limit > 0 && v.limit < int64(least) {
+			least = int(v.limit)
+		}
+	}
+	return least
+}

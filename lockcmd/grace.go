@@ -1,0 +1,91 @@
+package lockcmd
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// gracePeriods are those of the locks that were taken over here.
+type gracePeriods struct {
+	*background
+	mu        sync.Mutex
+	takeovers map[LockID]*takeover // guarded by mu
+}
+
+func newGracePeriods(bg *background) *gracePeriods {
+	return &gracePeriods{background: bg, takeovers: map[LockID]*takeover{}}
+}
+
+// takeoverGrace is how long after a takeover the loser's write may still come.
+const takeoverGrace = 2 * time.Second
+
+// repairTimes are the times after a takeover at which the timestamp is checked. The loser mostly
+// writes within a millisecond, seldom much later.
+var repairTimes = []time.Duration{
+	3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 80 * time.Millisecond,
+	200 * time.Millisecond, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond,
+	takeoverGrace - 50*time.Millisecond,
+}
+
+// takeover is the grace period of one lock.
+type takeover struct {
+	as     Identity
+	token  int64
+	checks int    // how many have begun
+	cancel func() // of the next
+}
+
+// start repairs the timestamp of a lock that was taken over, as long as a foreign client that lost
+// the race may replace it. It uses a background client: the holder's connection may be closed or
+// busy. Another takeover starts it again.
+func (g *gracePeriods) start(as Identity, id LockID, token int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if old := g.takeovers[id]; old != nil {
+		if old.checks == 0 {
+			return
+		}
+		old.cancel()
+	}
+	t := &takeover{as: as, token: token}
+	g.takeovers[id] = t
+	g.repairAfterLocked(repairTimes[0], id, t)
+}
+
+// repairAfterLocked begins the next check after a time. mu is held.
+func (g *gracePeriods) repairAfterLocked(pause time.Duration, id LockID, t *takeover) {
+	t.cancel = g.timers.after(pause, func(ctx context.Context) {
+		g.mu.Lock()
+		t.checks++
+		g.mu.Unlock()
+		more := g.repair(ctx, id, t)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		switch {
+		case g.takeovers[id] != t: // taken over again
+		case more && t.checks < len(repairTimes):
+			g.repairAfterLocked(repairTimes[t.checks]-repairTimes[t.checks-1], id, t)
+		default:
+			delete(g.takeovers, id)
+		}
+	})
+}
+
+// repair runs repair.lua. more says whether to check again.
+func (g *gracePeriods) repair(ctx context.Context, id LockID, t *takeover) (more bool) {
+	c := g.call(repairScript, id.Key, noFastPath, "")
+	answer, err := g.clients.on(ctx, t.as, id.Key, time.Now().Add(backgroundTimeout)).Eval(&c)
+	ints, err := c.ints(1, answer, err)
+	switch {
+	case ctx.Err() != nil, err == nil && ints[0] == -1:
+		return false
+	case err != nil:
+		g.log.Warn("cannot check a lock that was taken over from a foreign client",
+			"key", id.Key, "token", t.token, "error", err)
+	case ints[0] == 1:
+		g.log.Info("put right the timestamp of a lock that a foreign client had lost "+
+			"and overwritten", "key", id.Key, "token", t.token)
+	}
+	return true
+}

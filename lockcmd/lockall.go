@@ -1,0 +1,140 @@
+package lockcmd
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"lockproxy/internal/monotonic"
+)
+
+// LOCKALL takes several locks or none. One that waits holds nothing. It is a waiter in the queue of
+// each lock, from the same moment on, and asks for all of them when it is the first everywhere: see
+// scripts/all.lua. So what came earlier goes first, whichever of the locks it wants, and no two
+// wait for each other.
+
+// allRequest is one LOCKALL of a connection.
+type allRequest []lockRequest
+
+func (rs allRequest) locks(as Identity, token int64) (list []*heldLock) {
+	for _, r := range rs {
+		list = append(list, &heldLock{lockRequest: r, as: as, token: token})
+	}
+	return list
+}
+
+// The modes of all.lua, in addition to modeTry and modeFirst: modeCheck is for locks that others
+// wait for here; an owner that has them gets them again.
+
+// tryAll runs all.lua once. since is when the request began to wait, by the upstream's clock, ms; 0
+// if it has not. If an error comes with a token, the caller must undo that.
+func (l *locking) tryAll(
+	s Session, rs allRequest, mode string, since int64, until time.Time,
+) (a attempt, waits int64, err error) {
+	a.askedAt = time.Now()
+	if held := l.holdOff.remaining(); held > 0 {
+		return a, since, heldOffError(held)
+	}
+	r, db, compete := rs[0], s.Identity().DB, false
+	l.queues.mu.Lock()
+	for _, r := range rs {
+		compete = compete || l.queues.foreign.compete(LockID{db, r.key}, a.askedAt)
+		if mode == modeTry && l.queues.of[LockID{db, r.key}] != nil {
+			mode = modeCheck
+		}
+	}
+	l.queues.mu.Unlock()
+	c := l.call(allScript, r.key, fastArgs{mode}, r.owner,
+		milliseconds(r.timeout), l.unit(), l.retention, milliseconds(takeoverGrace),
+		r.connection, r.number, r.client, flag(r.session), l.proxy, "MODE",
+		l.queues.waitsAs(compete), r.limitText(), "TOKEN", strconv.FormatInt(since, 10))
+	c.addKeys(rs[1:])
+	c.Confirm, c.Until = l.cfg.confirmation(), until
+	answer, err := s.Eval(&c)
+	found, err := c.ints(3, answer, err)
+	if err != nil {
+		return a, since, err
+	}
+	a.token = found[0]
+	if a.token == 0 {
+		a.foreign, a.remaining = found[1] == 1, time.Duration(found[2])*time.Millisecond
+		if since == 0 && len(found) > 3 {
+			since = found[3]
+		}
+		return a, since, nil
+	}
+	a.takenOver, a.renewed, a.before = found[1] > 0, found[2] > 0, found[2] == 2
+	if a.renewed {
+		return a, since, answer.unconfirmed(c.Confirm, stillOwners)
+	}
+	return a, since, l.notConfirmed(&answer, c.Confirm)
+}
+
+// addKeys adds further locks to a call.
+func (c *Call) addKeys(rs []lockRequest) {
+	for _, r := range rs {
+		c.More = append(c.More, r.key, RecordKey([]byte(r.key)))
+	}
+}
+
+// acquiredAll records acquired locks, and returns the reply.
+func (l *locking) acquiredAll(s Session, rs allRequest, a attempt) Reply {
+	list := rs.locks(s.Identity(), a.token)
+	for _, lock := range list {
+		lock.since = monotonic.Of(a.askedAt)
+		lock.until.Store(lock.since + int64(lock.timeout))
+		if lock.session {
+			lock.by = s
+		}
+		l.renewals.hold(s.Holder(), lock)
+		l.seen.observeAcquired(lock, a)
+		if a.takenOver {
+			l.graces.start(lock.as, lock.id(), a.token)
+		}
+	}
+	reply := intReply(a.token)
+	if !a.before {
+		reply.given, list[0].with = list[0], list[1:]
+	}
+	return reply
+}
+
+// failedAll is the reply to a LOCKALL that failed with err. It releases what that may have taken.
+func (l *locking) failedAll(
+	ctx context.Context, s Session, rs allRequest, a attempt, err error,
+) Reply {
+	for _, lock := range rs.locks(s.Identity(), a.token) {
+		if a.token != 0 && !a.before {
+			l.releases.undo(s, lock)
+		}
+		unknown := &heldLock{lockRequest: lock.lockRequest, as: lock.as}
+		l.releases.failed(ctx, s, unknown, err)
+	}
+	return errorReply(err)
+}
+
+// runLockAll is LOCKALL.
+func (l *waits) runLockAll(ctx context.Context, s Session, args [][]byte) Reply {
+	o, keys, err := parseLockAll(args, l.cfg.MaxTimeout)
+	if err != nil {
+		return errorReply(err)
+	}
+	rs := make(allRequest, len(keys))
+	for i, key := range keys {
+		rs[i] = s.Holder().request(string(key), o)
+		rs[i].number = rs[0].number
+	}
+	if o.waits {
+		return l.waitAll(ctx, s, rs, o.wait)
+	}
+	a, _, err := l.tryAll(s, rs, modeTry, 0, time.Time{})
+	switch {
+	case err != nil:
+		l.seen.observeRefused(LockID{s.Identity().DB, rs[0].key}, err)
+		return l.failedAll(ctx, s, rs, a, err)
+	case a.token == 0:
+		l.seen.observeRefused(LockID{s.Identity().DB, rs[0].key}, nil)
+		return nullReply
+	}
+	return l.acquiredAll(s, rs, a)
+}

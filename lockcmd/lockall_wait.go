@@ -1,0 +1,217 @@
+package lockcmd
+
+import (
+	"context"
+	"time"
+)
+
+// allWaiter is one LOCKALL … WAIT: a waiter in each queue. They share one channel to be woken by.
+type allWaiter struct {
+	waiters []*waiter
+	polled  attempt // the last poll
+	// since is when it was first seen waiting by the upstream, ms; 0 is never. It is set with
+	// queues.mu held.
+	since   int64
+	unknown bool // a poll has failed that may have taken the locks
+}
+
+// lead is the waiter that stands for all of them.
+func (g *allWaiter) lead() *waiter { return g.waiters[0] }
+
+// joinAll puts a LOCKALL into the queues, at the end of each.
+func (l *waits) joinAll(s Session, rs allRequest, patience time.Duration) (g *allWaiter) {
+	g = &allWaiter{}
+	now := time.Now()
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	for _, r := range rs {
+		w := newWaiter(r, s.Identity())
+		w.all, w.joined = g, now
+		if patience > 0 {
+			w.until = now.Add(patience)
+		}
+		if len(g.waiters) > 0 {
+			w.wake = g.lead().wake
+		}
+		g.waiters = append(g.waiters, w)
+		l.queues.queueLocked(w.id()).join(w)
+	}
+	return g
+}
+
+// allFirst reports whether a LOCKALL is the first waiter of each lock, and whether any of them may
+// be free.
+func (qs *queues) allFirst(g *allWaiter) (first, pollNow bool) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, w := range g.waiters {
+		if w.place == nil || qs.of[w.id()].first() != w {
+			return false, false
+		}
+		pollNow = pollNow || w.pollNow
+	}
+	return true, pollNow
+}
+
+// waitAll is LOCKALL … WAIT for a time, 0 without end.
+func (l *waits) waitAll(
+	ctx context.Context, s Session, rs allRequest, patience time.Duration,
+) Reply {
+	l.queues.waiters.Add(1)
+	defer l.queues.waiters.Add(-1)
+	g := l.joinAll(s, rs, patience)
+	mode := modeFirst
+	if first, _ := l.queues.allFirst(g); !first {
+		mode = modeCheck // whether it may lock here at all, and whether it is the owner already
+	}
+	pause, err := l.pollAll(ctx, s, g, rs, mode)
+	queued := err == nil && g.polled.token == 0
+	if queued {
+		for _, w := range g.waiters {
+			l.seen.waitBegan(w)
+			l.notifications.listen(w.as, w.key)
+		}
+		endWatch := l.deadlocks.watch(g.waiters...)
+		err = l.waitTurns(ctx, s, g, rs, patience, pause)
+		endWatch()
+		for _, w := range g.waiters {
+			l.seen.waitEnded(w, err == nil && g.polled.token != 0)
+		}
+	}
+	return l.endWaitAll(ctx, s, g, rs, queued, err)
+}
+
+// waitTurns returns when the locks are g's, its time is over, its client has gone, or a poll has
+// failed. pause is the time to the next poll.
+func (l *waits) waitTurns(
+	ctx context.Context, s Session, g *allWaiter, rs allRequest, patience, pause time.Duration,
+) (err error) {
+	var over <-chan time.Time
+	if patience > 0 {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		over = timer.C
+	}
+	gone := ctx.Done()
+	slow := l.seen.slowTimer()
+	defer slow.stop()
+	var next lazyTimer
+	defer next.stop()
+	next.arm(pause)
+	for {
+		timeToPoll := false
+		select {
+		case <-gone:
+			return ErrGone
+		case <-over:
+			err, _ = l.queues.outage(g.lead().id())
+			return err
+		case <-slow.due():
+			l.warnSlow(s, g.lead())
+			continue
+		case <-next.due():
+			timeToPoll = true
+		case <-g.lead().wake:
+		}
+		if _, err := l.queues.outcome(g.lead()); err != nil {
+			return err
+		}
+		first, pollNow := l.queues.allFirst(g)
+		if first && (timeToPoll || pollNow || g.since == 0) {
+			pause, err = l.pollAll(ctx, s, g, rs, modeFirst)
+			if err != nil || g.polled.token != 0 {
+				return err
+			}
+		} else if !timeToPoll {
+			continue
+		} else {
+			pause = jitter(minPoll, maxPoll)
+		}
+		next.armed = false
+		next.arm(pause)
+	}
+}
+
+// pollAll tries to take the locks. Unless that ends the wait, it returns the time to the next poll.
+func (l *waits) pollAll(
+	ctx context.Context, s Session, g *allWaiter, rs allRequest, mode string,
+) (pause time.Duration, err error) {
+	lead := g.lead()
+	l.queues.mu.Lock()
+	for _, w := range g.waiters {
+		w.pollNow = w.pollNow && mode != modeFirst
+	}
+	l.queues.mu.Unlock()
+	a, since, err := l.tryAll(s, rs, mode, g.since, lead.answerBy())
+	g.polled = a
+	switch {
+	case err != nil && a.token != 0:
+		return 0, err
+	case err != nil && l.isTransient(ctx, err):
+		g.unknown = g.unknown || mayHaveRun(err) && lead.owner == ""
+		return l.queues.pollAfter(lead, err), nil
+	case err != nil:
+		l.queues.pollFailed(lead, err)
+		return 0, err
+	case a.token == 0:
+		if mode == modeFirst {
+			l.queues.mu.Lock()
+			g.since = since
+			l.queues.mu.Unlock()
+		}
+		l.queues.answered(lead.id(), false)
+		return min(jitter(minPoll, maxPoll), a.remaining+time.Millisecond), nil
+	}
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	if lead.rejected != nil { // meanwhile: it does not keep them
+		return 0, lead.rejected
+	}
+	for _, w := range g.waiters {
+		w.attempt = a
+		q := l.queues.of[w.id()]
+		q.quota = 0
+		q.grant(w, a.token)
+	}
+	return 0, nil
+}
+
+// endWaitAll takes a LOCKALL out of the queues and makes its reply.
+func (l *waits) endWaitAll(
+	ctx context.Context, s Session, g *allWaiter, rs allRequest, queued bool, err error,
+) Reply {
+	a, lead := g.polled, g.lead()
+	won := err == nil && a.token != 0
+	l.queues.mu.Lock()
+	if !won && err == nil {
+		err = lead.rejected
+	}
+	for _, w := range g.waiters {
+		if !won {
+			w.state = left
+		}
+		if l.queues.leaveLocked(w) && !won && (w.pollNow || g.since != 0) { // it has kept its place
+			l.releases.releaseReservation(w.as, w.id())
+		}
+	}
+	l.queues.mu.Unlock()
+	l.seen.observeWaited(lead, won, err)
+	if !won && g.unknown {
+		l.releases.releaseAbandoned(rs.locks(lead.as, 0)...)
+	}
+	switch {
+	case won && queued && context.Cause(ctx) == ErrGone: // while the locks were on their way
+		if !a.before {
+			l.releases.releaseAbandoned(rs.locks(lead.as, a.token)...)
+		}
+		return errorReply(ErrGone)
+	case won:
+		if queued {
+			a.waited = time.Since(lead.joined)
+		}
+		return l.acquiredAll(s, rs, a)
+	case err != nil:
+		return l.failedAll(ctx, s, rs, a, err)
+	}
+	return nullReply
+}

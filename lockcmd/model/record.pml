@@ -1,0 +1,68 @@
+/* The upstream's clock, and what upstream.pml and shared.pml have in common of a lock record and of the scripts. */
+
+byte now = START;
+
+/* The lock record, as read.lua takes it apart; token 0 is none. */
+byte token, expires, forgotten; /* forgotten: when Redis removes the lock record */
+mtype state = RELEASED;
+byte connection;                /* the locker that holds it, or the proxy that it is reserved for */
+bit request;                    /* which of that locker's requests; they alternate */
+byte waiting1, waiting2;        /* proxies with waiters, + 1, the longest waiting first; 0 is none */
+byte seen[PROXIES];
+
+/* What a script answers. */
+hidden byte r_token;         /* lock, unlock: the token given, or 0 */
+hidden byte r_until;         /* lock: when what refused it expires */
+hidden byte r_freed, r_self; /* unlock, relock */
+
+hidden byte k_, held, at, given, entry, reserved_for, lasting_, but_, others_first;
+
+/* write.lua: rivals. Drops the proxies not seen lately, and `but` (a proxy + 1, or 0). */
+inline rivals(but) {
+  if :: waiting2 > 0 && (waiting2 == but || now - seen[waiting2 - 1] >= FRESH) -> waiting2 = 0 :: else fi;
+  if :: waiting1 > 0 && (waiting1 == but || now - seen[waiting1 - 1] >= FRESH) -> waiting1 = waiting2; waiting2 = 0 :: else fi
+}
+
+inline add_rival(p) {
+  if :: waiting1 == 0 -> waiting1 = p + 1 :: else -> waiting2 = p + 1 fi;
+  seen[p] = now
+}
+
+/* unlock.lua: take_next; there is but one other. PUBLISH tells how many hear of it. */
+inline take_next() {
+  reserved_for = waiting1; entry = waiting1 - 1;
+  if
+  :: !dead[entry] -> publish(entry); waiting1 = 0
+  :: dead[entry] -> waiting1 = 0 /* Redis need not know yet */
+  :: dead[entry] -> reserved_for = 0; waiting1 = 0
+#ifdef MESSAGES_MAY_BE_LOST
+  :: !dead[entry] -> reserved_for = 0; waiting1 = 0 /* it isn't listening just now */
+  :: lasting_ = DEAF_RESERVATION; waiting1 = 0 /* it can't be told, and has waited long enough */
+  :: reserved_for = 0 /* it can't be told, and has not */
+#endif
+  fi
+}
+
+#if defined(ENDLESS) && defined(CLIENT0)
+#define TOKEN_AFTER(t) 1 /* no time passes, so that nothing is released too late */
+#elif defined(ENDLESS)
+#define TOKEN_AFTER(t) ((t) % 4 + 1)
+#else
+#define TOKEN_AFTER(t) ((t) + 1)
+#endif
+
+inline next_token() {
+#ifdef CHECK_TOKENS
+  if :: token == 0 && highest > 0 -> WITNESSED(SEEN_FORGOTTEN) :: else fi;
+#endif
+#if defined(ENDLESS)
+  given = TOKEN_AFTER(token) /* where no clock runs it is enough to tell them apart */
+#elif defined(BREAK_TOKEN_RESET)
+  given = token + 1
+#elif defined(BREAK_TOKEN_REUSED)
+  given = (now * PER_TICK > token -> now * PER_TICK : token)
+#else
+  given = (now * PER_TICK > token + 1 -> now * PER_TICK : token + 1)
+#endif
+}
+

@@ -1,0 +1,293 @@
+/* The upstream of a lock that can be shared: as upstream.pml, but without foreign clients, so that
+nothing settles and the key holds what LOCK has written, or is missing. The sorted set has at most
+one holder for each locker, since one request of a client is its own at a time. */
+
+bit key; /* whether there is a key */
+
+/* The holders of a shared lock, by the locker. */
+byte h_until[LOCKERS]; /* 0: none */
+byte h_token[LOCKERS];
+bit h_request[LOCKERS];
+
+byte how[PROXIES]; /* what the first waiter of a proxy in the record wants: as WANTS */
+
+hidden byte r_given;  /* lock, unlock: to how many */
+hidden byte r_shared;  /* lock: others share it */
+hidden byte holders, given_, s_, asked_, longest;
+hidden short list_;
+hidden byte again, answered, listed;
+
+/* The requests that a script is told of, in order: each is three bits, the first the lowest. */
+#define FIRST_OF(list)  (((list) & 7) - 1)
+#define REST_OF(list)   ((list) >> 3)
+#define AHEAD(i, list)  (((list) << 3) | ((i) + 1))
+
+#define SHARES(i)       (WANTS(i) != WRITER)
+#define NO_LIMIT(p)     (how[p] == READER)
+#define HAS_IT(i)       (h_until[i] > now && h_request[i] == reqs[i])
+
+/* unlock.lua: longest. The proxy that has waited longest. */
+inline find_longest() { longest = NOBODY; if :: waiting1 > 0 -> longest = waiting1 - 1 :: else fi }
+
+/* Whatever the record says of a proxy that is not in its list is nothing. */
+inline drop_stale(p) { if :: waiting1 != p + 1 && waiting2 != p + 1 -> how[p] = 0; seen[p] = 0 :: else fi }
+
+/* read.lua */
+inline read_lua() { held = token > 0 && state != RELEASED && key && now < expires }
+
+inline record(t, e, s, c, r) {
+  token = t; expires = e; state = s; connection = c; request = r;
+#ifndef ENDLESS
+  forgotten = (e > now -> e : now) + RETENTION
+#endif
+}
+
+/* What redis.call('DEL', KEYS[2]) and a SET of it do to the holders. */
+inline no_holders() {
+  k_ = 0;
+  do :: k_ < LOCKERS -> h_until[k_] = 0; h_token[k_] = 0; h_request[k_] = 0; k_++ :: else -> break od
+}
+
+/* shared.lua: remove_holder */
+inline remove_holder(i) { h_until[i] = 0; h_token[i] = 0; h_request[i] = 0 }
+
+/* shared.lua: count_holders */
+inline count_holders() {
+  holders = 0; k_ = 0;
+  do
+  :: k_ < LOCKERS ->
+     if
+     :: h_until[k_] > now -> holders++
+#ifdef BREAK_COUNTS_WHAT_IS_OVER_TWICE
+     :: h_until[k_] > 0 && h_until[k_] <= now && holders > 0 -> holders--
+#endif
+     :: else
+     fi;
+     k_++
+  :: else -> break
+  od
+}
+
+/* shared.lua: write_shared. The lock lasts as long as the last of its holders. */
+inline write_shared(t) {
+  at = 0; k_ = 0;
+  do
+  :: k_ < LOCKERS ->
+#ifdef BREAK_LASTS_AS_THE_NEWEST
+     if :: h_until[k_] > 0 && h_token[k_] == t -> at = h_until[k_] :: else fi;
+#else
+     if :: h_until[k_] > at -> at = h_until[k_] :: else fi;
+#endif
+     k_++
+  :: else -> break
+  od;
+  record(t, at, SHARED, 0, 0); key = 1
+}
+
+#define FITS(i) (holders + given_ < WANTS(i))
+
+/* shared.lua: share, with so many holders. What it answers is r_given, r_token and again. */
+inline share(list) {
+  list_ = list; given_ = 0; again = 0; next_token(); r_token = 0;
+  do
+  :: list_ == 0 -> break
+  :: list_ > 0 ->
+     s_ = FIRST_OF(list_); list_ = REST_OF(list_);
+     if
+     :: holders > 0 && HAS_IT(s_) -> again = 1; break
+     :: !(holders > 0 && HAS_IT(s_)) && !FITS(s_) -> break
+     :: else ->
+        if :: given_ == 0 -> r_token = given :: else -> given = TOKEN_AFTER(given); WITNESSED(SEEN_TOGETHER) fi;
+        if :: holders > 0 -> WITNESSED(SEEN_JOINS) :: else fi;
+        h_until[s_] = now + TIMEOUT_OF(s_); h_token[s_] = given; h_request[s_] = reqs[s_];
+        acquired_by_lock(s_, h_until[s_], given);
+        given_++
+     fi
+  od;
+  r_given = given_;
+  if
+  :: given_ > 0 ->
+     k_ = 0;
+     do
+     :: k_ < LOCKERS -> if :: h_until[k_] > 0 && h_until[k_] <= now -> remove_holder(k_); WITNESSED(SEEN_PRUNED) :: else fi; k_++
+     :: else -> break
+     od
+  :: else
+  fi
+}
+
+/* lock.lua: in_turn, for the proxy p. A waiter with a limit bars what has come later, as a writer does. */
+#ifdef BREAK_OVERTAKES_WRITERS
+#define IN_TURN(p, mode) true
+#else
+#define IN_TURN(p, mode) (mode == TRY -> waiting1 == 0 || (waiting1 == p + 1 && waiting2 == 0) : \
+  waiting1 == 0 || waiting1 == p + 1 || (NO_LIMIT(waiting1 - 1) && (waiting2 == 0 || waiting2 == p + 1 || NO_LIMIT(waiting2 - 1))))
+#endif
+
+/* lock.lua, for the request of locker i at proxy p, and further ones of waiters behind it. */
+inline lock_lua(i, others, p, mode) {
+  r_token = 0; r_given = 0; r_until = now; r_shared = 0; answered = 0;
+  read_lua(); rivals(0);
+  if
+  :: held && state == HELD && connection == i && request == reqs[i] ->
+     at = now + TIMEOUT_OF(i);
+     if :: at < expires -> at = expires :: else fi;
+     record(token, at, HELD, i, reqs[i]);
+     r_token = token; r_given = 1; renewed(i, expires); answered = 1
+  :: SHARES(i) && held && state == SHARED && HAS_IT(i) ->
+     at = now + TIMEOUT_OF(i);
+     if :: at > h_until[i] -> h_until[i] = at :: else fi;
+     r_token = h_token[i]; r_given = 1; renewed(i, h_until[i]); answered = 1;
+     write_shared(token)
+  :: else
+  fi;
+  if
+#ifdef BREAK_READER_NEXT_TO_WRITER
+  :: !answered && SHARES(i) && held && (state == SHARED || state == HELD) && IN_TURN(p, mode) ->
+#else
+  :: !answered && SHARES(i) && held && state == SHARED && IN_TURN(p, mode) ->
+#endif
+     count_holders(); share(AHEAD(i, others));
+     if
+     :: r_given > 0 -> if :: mode == FIRST -> but_ = p + 1; rivals(but_) :: else fi; write_shared(given); answered = 1
+     :: else
+     fi
+  :: else
+  fi;
+  if
+  :: !answered && held && !(state == RESERVED && connection == p) ->
+     asked_ = WANTS(i); listed = waiting1 == p + 1 || waiting2 == p + 1;
+     if
+     :: mode == FIRST && listed && now - seen[p] < REFRESH && how[p] == asked_
+     :: mode == FIRST && !(listed && now - seen[p] < REFRESH && how[p] == asked_) ->
+        if :: listed -> seen[p] = now :: else -> add_rival(p) fi;
+        how[p] = asked_;
+        record(token, expires, state, connection, request)
+     :: else
+     fi;
+     r_until = expires; r_shared = state == SHARED;
+     if
+     :: SHARES(i) && r_shared -> /* when the first of its holders ends */
+        k_ = 0;
+        do
+        :: k_ < LOCKERS -> if :: h_until[k_] > now && h_until[k_] < r_until -> r_until = h_until[k_] :: else fi; k_++
+        :: else -> break
+        od
+     :: else
+     fi
+  :: !answered && !(held && !(state == RESERVED && connection == p)) ->
+     taken_from_reservation(p);
+     if :: mode == FIRST -> but_ = p + 1; rivals(but_) :: else fi;
+     no_holders();
+     if
+     :: SHARES(i) -> holders = 0; share(AHEAD(i, others)); write_shared(given)
+     :: else ->
+        next_token(); at = now + TIMEOUT_OF(i);
+        record(given, at, HELD, i, reqs[i]); key = 1;
+        r_token = given; r_given = 1;
+        acquired_by_lock(i, at, given)
+     fi
+  :: else
+  fi;
+  kept(); drop_stale(0); drop_stale(PROXIES - 1)
+}
+
+/* unlock.lua, for what token tok of locker i holds, at proxy p, whose wish is kind for the waiters of list. */
+inline unlock_lua(tok, i, p, kind, list) {
+  r_token = 0; r_given = 0; r_self = 0; answered = 0;
+  read_lua(); rivals(0);
+  r_freed = held && state == HELD && connection == i && token == tok;
+  listed = held && state == SHARED && h_until[i] > now && h_token[i] == tok;
+  if
+  :: listed -> /* one of several may leave others */
+     lease[i] = 0; remove_holder(i); count_holders(); find_longest();
+#ifdef BREAK_FIRST_FREES_ALL
+     holders = 0;
+#endif
+     if
+     :: holders > 0 ->
+        WITNESSED(SEEN_LEAVES_OTHERS);
+        r_self = kind == SELF || kind == GAP; answered = 1;
+        if
+        :: list > 0 && SHARES(FIRST_OF(list)) && !(kind == FAIR && longest != NOBODY && longest != p) &&
+           !(longest != NOBODY && longest != p && how[longest] == WRITER) ->
+           share(list); r_self = again;
+           if :: r_given > 0 -> but_ = p + 1; rivals(but_); write_shared(given); r_self = 0 :: else fi
+        :: else
+        fi;
+        if
+        :: r_given == 0 ->
+           write_shared(token);
+#ifndef BREAK_TELLS_NOBODY
+           if :: longest != NOBODY && longest != p && how[longest] != WRITER && !dead[longest] -> publish(longest) :: else fi
+#endif
+        :: else
+        fi
+     :: else -> r_freed = 1
+     fi
+  :: else -> if :: held && !r_freed -> WITNESSED(SEEN_PAUSED) :: else fi
+  fi;
+  if :: r_freed && !answered -> lease[i] = 0; hand_on(p, kind, list) :: else fi;
+  if :: answered -> r_freed = 0 :: else fi; /* it is not free */
+  kept(); drop_stale(0); drop_stale(PROXIES - 1)
+}
+
+/* The rest of unlock.lua: who has the lock next. */
+inline hand_on(p, kind, list) {
+  others_first = waiting1 != 0 && waiting1 != p + 1; /* another proxy has waited longer */
+  but_ = p + 1; rivals(but_);
+  reserved_for = 0; lasting_ = RESERVATION;
+  if
+  :: waiting1 > 0 && (kind == NONE || kind == SELF || (kind == FAIR && others_first)) -> take_next()
+  :: else
+  fi;
+  no_holders();
+  if
+  :: reserved_for == 0 && (kind == NEXT || kind == FAIR) && SHARES(FIRST_OF(list)) ->
+     holders = 0; share(list); write_shared(given)
+  :: reserved_for == 0 && (kind == NEXT || kind == FAIR) && !SHARES(FIRST_OF(list)) ->
+     WITNESSED(SEEN_HAND_OVER);
+     s_ = FIRST_OF(list); at = now + TIMEOUT_OF(s_);
+     next_token();
+     record(given, at, HELD, s_, reqs[s_]); key = 1;
+     r_token = given; r_given = 1;
+     acquired_by_lock(s_, at, given)
+  :: else ->
+     if :: reserved_for == 0 && kind == SELF -> reserved_for = p + 1 :: else fi;
+     if :: kind != NONE && reserved_for != p + 1 -> add_rival(p); how[p] = WRITER :: else fi;
+     if
+     :: reserved_for > 0 ->
+        at = now + lasting_; entry = reserved_for - 1;
+        record(token, at, RESERVED, entry, 0); key = 1
+     :: else ->
+        record(token, 0, RELEASED, 0, 0); key = 0
+     fi;
+     r_self = reserved_for == p + 1
+  fi
+}
+
+/* unlock.lua for proxy p, which gives back what is reserved for it, or says that nobody waits there any more. */
+inline give_back_lua(p) {
+  r_token = 0; r_given = 0; r_self = 0;
+  read_lua(); rivals(0);
+  if
+  :: held && state == RESERVED && connection == p -> WITNESSED(SEEN_GIVEN_BACK); hand_on(p, NONE, 0)
+  :: held && state == SHARED || !held && !key && token > 0 ->
+     but_ = p + 1; rivals(but_);
+     if :: state == SHARED && held -> WITNESSED(SEEN_WAITS_NO_MORE); write_shared(token) :: else -> no_holders(); record(token, 0, RELEASED, 0, 0) fi;
+     find_longest();
+     if :: longest != NOBODY && !dead[longest] -> publish(longest) :: else fi
+  :: else
+  fi;
+  kept(); drop_stale(0); drop_stale(PROXIES - 1)
+}
+
+inline remove_expired() {
+  if :: key && now > expires -> key = 0 :: else fi;
+  if
+  :: token > 0 && now > forgotten ->
+     token = 0; expires = 0; forgotten = 0; state = RELEASED; connection = 0; request = 0; waiting1 = 0; waiting2 = 0;
+     no_holders()
+  :: else
+  fi
+}

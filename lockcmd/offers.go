@@ -1,0 +1,46 @@
+package lockcmd
+
+// offersEnd is what is left to do when offers to waiters have ended.
+type offersEnd struct {
+	rejected  []*waiter   // must not keep what they were given: undo it, then signal them
+	undo      []*heldLock // what they were given
+	abandoned []*heldLock // given, or possibly given, to waiters that have left
+}
+
+// endOffers ends the offers of one script to waiters. It has given the lock to as many of them, in
+// order, the first with token and the others with those that follow. missing is why none may keep
+// it. err is why nothing is known.
+func (q *waitQueue) endOffers(
+	named []*waiter, token int64, given int, missing, err error,
+) (ends offersEnd) {
+	for i, w := range named {
+		t := int64(0)
+		if i < given {
+			t = token + int64(i)
+		}
+		switch {
+		case t != 0 && missing != nil:
+			if !w.reject(missing) {
+				ends.rejected, ends.undo = append(ends.rejected, w), append(ends.undo, w.lock(t))
+			}
+		case !q.endOffer(w, t):
+			ends.abandoned = append(ends.abandoned, w.lock(t))
+		}
+		if err != nil {
+			w.unknownOutcome = true
+			if w.state == left {
+				ends.abandoned = append(ends.abandoned, w.lock(0))
+			}
+		}
+	}
+	return ends
+}
+
+// settleOffers releases what waiters were given and do not keep.
+func (l *releases) settleOffers(on evaluator, ends offersEnd) {
+	for i, w := range ends.rejected {
+		l.undo(on, ends.undo[i])
+		w.signal()
+	}
+	l.releaseAbandoned(ends.abandoned...)
+}

@@ -1,0 +1,177 @@
+package lockcmd
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/foreign"
+)
+
+// queues are the clients that wait here, by the lock, and those that compete with them.
+type queues struct {
+	waiters    atomic.Int64    // for any lock
+	waitedKeys *foreign.Filter // of all queues
+	// unsubscribed says that no release notification comes: no connection is subscribed, after a
+	// failure. releaseNotifications sets it.
+	unsubscribed atomic.Bool
+
+	mu      sync.Mutex
+	of      map[LockID]*waitQueue // guarded by mu; no queue is empty
+	foreign foreignClients        // guarded by mu
+	delayed delayedSets           // guarded by mu
+}
+
+func newQueues() *queues {
+	return &queues{
+		waitedKeys: foreign.NewFilter(),
+		of:         map[LockID]*waitQueue{}, foreign: foreignClients{}, delayed: delayedSets{},
+	}
+}
+
+// Waiting reports whether any client waits for a lock.
+func (qs *queues) Waiting() bool { return qs.waiters.Load() > 0 }
+
+func (qs *queues) waitedFor(id LockID) bool {
+	if !qs.Waiting() {
+		return false
+	}
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	return qs.of[id] != nil
+}
+
+// queueLocked is the queue of a lock, a new one if none waits. mu is held.
+func (qs *queues) queueLocked(id LockID) *waitQueue {
+	q := qs.of[id]
+	if q == nil {
+		q = &waitQueue{lease: maxPoll}
+		qs.of[id] = q
+		qs.waitedKeys.Add(id.Key, 1)
+	}
+	return q
+}
+
+// leaveLocked takes w out of its queue, and reports whether it was the last there. mu is held.
+func (qs *queues) leaveLocked(w *waiter) (last bool) {
+	q := qs.of[w.id()]
+	if q == nil {
+		return false
+	}
+	q.leave(w)
+	if q.len() > 0 {
+		return false
+	}
+	delete(qs.of, w.id())
+	qs.waitedKeys.Add(w.key, -1)
+	return true
+}
+
+// kindOfRelease is what a release that names no waiter says of the waiters here: A[5] of
+// unlock.lua.
+func (qs *queues) kindOfRelease(id LockID) string {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.of[id]
+	switch {
+	case q == nil:
+		return "none"
+	case qs.foreign.compete(id, time.Now()):
+		qs.foreign.leftFree(id, time.Now())
+		return "free"
+	case q.first().all != nil:
+		return "all"
+	}
+	return "self"
+}
+
+// stateOf is the state of a waiter.
+func (qs *queues) stateOf(w *waiter) waiterState {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	return w.state
+}
+
+// outcome reports whether w has the lock. It fails if w was given it and that was taken back.
+func (qs *queues) outcome(w *waiter) (won bool, err error) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	return w.state == granted, w.rejected
+}
+
+// shouldPoll reports whether w is first, and is to poll now.
+func (qs *queues) shouldPoll(w *waiter, timeToPoll bool) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	return w.place != nil && qs.of[w.id()].first() == w && (timeToPoll || w.pollNow)
+}
+
+// position reports whether w is first, and then the lease that was last granted here.
+func (qs *queues) position(w *waiter) (first bool, lease time.Duration) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.of[w.id()]
+	if w.place == nil || q.first() != w {
+		return false, 0
+	}
+	return true, q.lease
+}
+
+// foreignCompete is foreignClients.compete for a caller that does not hold mu.
+func (qs *queues) foreignCompete(id LockID) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	return qs.foreign.compete(id, time.Now())
+}
+
+// waitsAs is how this proxy waits for a lock, as the lock record names it.
+func (qs *queues) waitsAs(foreignCompete bool) string {
+	switch {
+	case foreignCompete:
+		return "1"
+	case qs.unsubscribed.Load():
+		return "2"
+	}
+	return "0"
+}
+
+// Waiter is a client that waits for a lock.
+type Waiter struct {
+	Owner, Client string
+	Mode          string // "exclusive" or "shared"
+	Since         time.Time
+	Until         time.Time // zero is never
+}
+
+// Waiters returns up to limit of the clients that wait for a lock at this proxy, in order.
+func (qs *queues) Waiters(id LockID, limit int) (list []Waiter) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.of[id]
+	if q == nil {
+		return nil
+	}
+	for place := q.waiters.Front(); place != nil && len(list) < limit; place = place.Next() {
+		w := place.Value.(*waiter)
+		list = append(list, Waiter{w.owner, w.client, w.mode(), w.joined, w.until})
+	}
+	return list
+}
+
+func (qs *queues) addWaiters(list []LockInfo) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for i := range list {
+		if q := qs.of[LockID{list[i].DB, list[i].Key}]; q != nil {
+			list[i].addWaiters(q)
+		}
+	}
+}
+
+// addWaiters says who waits in the lock's queue. queues.mu is held.
+func (h *LockInfo) addWaiters(q *waitQueue) {
+	if first := q.first(); first != nil {
+		h.Waiters += q.len()
+		h.OldestWait = max(h.OldestWait, time.Since(first.joined))
+	}
+}

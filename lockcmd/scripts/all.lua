@@ -1,0 +1,55 @@
+--[[ LOCKALL: takes several locks or none, by lock.lua, a function in `scripts`.
+
+KEYS  the two keys of each lock
+ARGV[1]  as for lock.lua, with the words MODE and TOKEN in places of A[10] and A[13]
+ARGV[2]  the owner's name, or ""
+ARGV[3]  "first", for a LOCKALL that waits and is the first waiter of each lock at this proxy;
+         "check", where others wait for one of them here, to take none that is free; or "try"
+
+Returns {the token of all, 0 or 1 if a grace period runs for one of them, 0; 1 if they were its
+owner's already; 2 if this connection had been given them before}. If one is held {0, 1 if by a
+foreign client, otherwise 0, ms until another may take it, since when it waits, ms}. WRONGTYPE if a
+key holds something else; then nothing is written.
+]]
+local clock = redis.call('TIME')
+local values = redis.call('MGET', unpack(KEYS))
+local function run(i, mode, token)
+  local args = string.gsub(string.gsub(ARGV[1], ' MODE ', ' ' .. mode .. ' ', 1), ' TOKEN ',
+    ' ' .. token .. ' ', 1)
+  return scripts.lock({KEYS[2 * i - 1], KEYS[2 * i]}, {args, ARGV[2], '', '', ''},
+    values[2 * i - 1], values[2 * i], clock)
+end
+
+local count = #KEYS / 2
+local token, own, foreign, wait, held = 0, 0, 0, 0, false
+for i = 1, count do
+  local found = run(i, 'probe', '0')
+  if found.err then return found end
+  if found[1] == 0 then
+    held, foreign, wait = true, math.max(foreign, found[2]), math.max(wait, found[3])
+  elseif found[3] then
+    held = held or own > 0 and token ~= found[1]
+    own = own + 1
+  end
+  token = math.max(token, found[1])
+end
+if held or own > 0 and own < count or ARGV[3] == 'check' and own == 0 then
+  local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+  if ARGV[3] ~= 'first' then return {0, foreign, wait, 0} end
+  for i = 1, count do
+    local listed = run(i, 'list', '0')
+    if listed.err then return listed end
+  end
+  return {0, foreign, wait, now}
+end
+
+local grace, before = 0, 0
+for i = 1, count do
+  local taken, found = pcall(run, i, own > 0 and 'first' or 'take', string.format('%.0f', token))
+  if not taken or found.err then -- the user may not write it
+    for j = 1, i - 1 do redis.call('DEL', KEYS[2 * j - 1]) end
+    return redis.error_reply(type(found) == 'table' and found.err or tostring(found))
+  end
+  grace, before = math.max(grace, math.min(found[2], 1)), math.max(before, found[3] or 0)
+end
+return {token, grace, before}

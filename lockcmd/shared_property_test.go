@@ -1,0 +1,304 @@
+package lockcmd
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"lockproxy/internal/testredis"
+)
+
+// modelHolder is a holder of a modelLock.
+type modelHolder struct {
+	lockRequest
+	token   int64
+	expires int64    // ms
+	asked   []string // the connections that were given the token, the last first
+}
+
+// modelLock is what a lock ought to be: the rules of the contract, and nothing of the scripts.
+type modelLock struct {
+	now     time.Time
+	last    int64         // token
+	holders []modelHolder // of an exclusive lock one
+}
+
+// pass lets time pass: the holders end whose time is over.
+func (m *modelLock) pass(d time.Duration) {
+	m.now = m.now.Add(d)
+	m.holders = slices.DeleteFunc(m.holders, func(h modelHolder) bool {
+		return m.now.UnixMilli() >= h.expires
+	})
+}
+
+func (m *modelLock) shared() bool { return len(m.holders) > 0 && m.holders[0].shared }
+
+// lock is a LOCK by the first of requests, which may be granted to those that follow it, too.
+func (m *modelLock) lock(requests []lockRequest) (tokens []int64) {
+	r := requests[0]
+	if len(m.holders) > 0 && m.shared() != r.shared && !(r.shared && m.ownerHolds(r)) {
+		return nil
+	}
+	for i := range m.holders {
+		h := &m.holders[i]
+		if r.owner != "" && r.owner == h.owner || h.asked[0] == r.connection && h.number == r.number {
+			h.expires = max(h.expires, m.now.Add(r.timeout).UnixMilli())
+			h.asked = append([]string{r.connection},
+				slices.DeleteFunc(h.asked, func(c string) bool { return c == r.connection })...)
+			h.number = r.number
+			return []int64{h.token}
+		}
+	}
+	for _, r := range requests {
+		if !m.fits(r) {
+			break
+		}
+		m.last = max(m.now.UnixMicro(), m.last+1)
+		tokens = append(tokens, m.last)
+		m.holders = append(m.holders, modelHolder{r, m.last,
+			m.now.Add(r.timeout).UnixMilli(), []string{r.connection}})
+	}
+	return tokens
+}
+
+func (m *modelLock) ownerHolds(r lockRequest) bool {
+	return r.owner != "" && m.holders[0].owner == r.owner
+}
+
+// fits reports whether the lock can be given to a request, too.
+func (m *modelLock) fits(r lockRequest) bool {
+	if len(m.holders) == 0 {
+		return true
+	}
+	same := func(h modelHolder) bool {
+		return r.owner != "" && h.owner == r.owner || h.connection == r.connection &&
+			h.number == r.number
+	}
+	return m.shared() && r.shared && (r.limit == 0 || int64(len(m.holders)) < r.limit) &&
+		!slices.ContainsFunc(m.holders, same)
+}
+
+// unlock is an UNLOCK, with the waiters of this proxy. It returns what unlock.lua does: whether it
+// has released the lock, and the tokens of the waiters that have it now.
+func (m *modelLock) unlock(p proof, waiters []lockRequest) (released int64, tokens []int64) {
+	found := -1
+	for i, h := range m.holders {
+		if p.kind == "connection" && h.asked[0] == p.value ||
+			p.kind == "token" && strconv.FormatInt(h.token, 10) == p.value {
+			found = i // the last of a connection's
+		}
+	}
+	switch {
+	case p.kind == "force" && len(m.holders) > 0:
+		m.holders = nil
+	case found >= 0:
+		m.holders = slices.Delete(m.holders, found, found+1)
+	default:
+		return 0, nil
+	}
+	released = int64(1 + min(len(m.holders), 1))
+	if len(waiters) > 0 && m.fits(waiters[0]) {
+		tokens = m.lock(waiters)
+	}
+	return released, tokens
+}
+
+func (m *modelLock) relock(token int64, timeout time.Duration) int64 {
+	for i := range m.holders {
+		if m.holders[i].token == token {
+			m.holders[i].expires = m.now.Add(timeout).UnixMilli()
+			return 1
+		}
+	}
+	return 0
+}
+
+// Whatever clients do with shared, limited and exclusive locks, the scripts answer what the model
+// answers, and have the same holders.
+func TestSharedLocksProperty(t *testing.T) {
+	server := testredis.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	connect := func(Identity) *redis.Client { return nil }
+	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
+	defer l.Close()
+	recorded := map[*Script]*redis.Script{}
+	for _, s := range []*Script{lockScript, unlockScript, relockScript, infoScript} {
+		recorded[s] = redis.NewScript(strings.Replace(recordedRun, "%s", s.Source, 1))
+	}
+	id := LockID{Key: "job"}
+	seen := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		ctx := t.Context()
+		client.FlushAll(ctx)
+		m := &modelLock{now: time.Unix(1_790_000_000, 0)}
+		number, lastTokens := 0, []int64{1}
+		// run is a script now, as numbers: a list, or none.
+		run := func(c Call) []int64 {
+			value, _ := client.Get(ctx, id.Key).Int64()
+			if value != 0 && m.now.UnixMilli() >= value { // its TTL is over
+				client.Del(ctx, id.Key)
+			}
+			st := storedLock{now: m.now, ttl: value - m.now.UnixMilli()}
+			args := []any{}
+			for _, arg := range c.Args {
+				args = append(args, arg)
+			}
+			got, err := recorded[c.Script].Run(ctx, client, c.Keys[:],
+				append(args, st.circumstances()...)...).Slice()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var numbers []int64
+			switch reply := got[0].(type) {
+			case int64:
+				return c.Script.expandShortReply(reply)
+			case []any:
+				for _, v := range reply {
+					n, _ := v.(int64)
+					numbers = append(numbers, n)
+				}
+			case string:
+				t.Fatalf("%s %q: %s", c.Script.Name, c.Args, reply)
+			}
+			return numbers
+		}
+		again := false // a queue has no request twice
+		draw := func() lockRequest {
+			r := drawRequest(t, id.Key)
+			number++
+			r.number = strconv.Itoa(number)
+			r.timeout = time.Duration(rapid.IntRange(1, 900).Draw(t, "ms")) * time.Millisecond
+			r.connection = fmt.Sprintf("p-%d", rapid.IntRange(1, 5).Draw(t, "connection"))
+			r.shared, r.limit = false, 0
+			limits := []int64{0, 0, 0, 4, 3, 1, -1}
+			if n := rapid.SampledFrom(limits).Draw(t, "limit"); n >= 0 {
+				r.shared, r.limit = true, n
+			}
+			if !again && len(m.holders) > 0 && rapid.IntRange(0, 7).Draw(t, "once more") == 0 {
+				h := rapid.SampledFrom(m.holders).Draw(t, "holder")
+				again = true
+				timeout := r.timeout
+				r = h.lockRequest
+				r.connection, r.timeout = h.asked[0], timeout
+			}
+			return r
+		}
+		drawAll := func() (list []lockRequest) {
+			again = false
+			for range rapid.IntRange(1, 5).Draw(t, "requests") {
+				list = append(list, draw())
+			}
+			end := slices.IndexFunc(list, func(r lockRequest) bool { return !r.shared })
+			switch {
+			case end == 0:
+				return list[:1]
+			case end > 0:
+				return list[:end]
+			}
+			return list
+		}
+		compare := func(what string, got, want any) {
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("%s: %v, want %v; holders %+v", what, got, want, m.holders)
+			}
+		}
+		// granted are the tokens that a reply tells of.
+		granted := func(token, given int64) (tokens []int64) {
+			for i := range given {
+				tokens = append(tokens, token+i)
+			}
+			return tokens
+		}
+		for range rapid.IntRange(20, 60).Draw(t, "steps") {
+			m.pass(time.Duration(rapid.IntRange(0, 90_000).Draw(t, "µs")) * time.Microsecond)
+			clear(l.queues.of)
+			step := rapid.SampledFrom([]string{"lock", "lock", "unlock", "relock"}).Draw(t, "step")
+			switch step {
+			case "lock":
+				requests := drawAll()
+				var others []*waiter
+				for _, r := range requests[1:] {
+					others = append(others, newWaiter(r, Identity{}))
+				}
+				b, err := l.beginTry(id, requests[0], modeFirst, others)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := run(b.Call)
+				want := m.lock(requests)
+				given := min(got[0], 1)
+				if len(got) > 3 && got[0] != 0 {
+					given = got[3]
+				}
+				compare("LOCK", granted(got[0], given), want)
+				seen[fmt.Sprintf("lock %d", min(len(want), 2))]++
+				lastTokens = append(lastTokens, want...)
+			case "unlock":
+				p := proof{"token", strconv.FormatInt(rapid.SampledFrom(lastTokens).Draw(t, "t"), 10)}
+				switch rapid.IntRange(0, 5).Draw(t, "proof") {
+				case 0:
+					p = proof{"force", ""}
+				case 1, 2:
+					p = proof{"connection", fmt.Sprintf("p-%d", rapid.IntRange(1, 5).Draw(t, "c"))}
+				}
+				var waiters []lockRequest
+				if rapid.Bool().Draw(t, "waiters") {
+					waiters = drawAll()
+					q := &waitQueue{quota: 5}
+					for _, r := range waiters {
+						q.join(newWaiter(r, Identity{}))
+					}
+					l.queues.of[id] = q
+				}
+				got := run(l.beginRelease(nil, id, Identity{}, p, true).Call)
+				released, want := m.unlock(p, waiters)
+				given := min(got[1], 1)
+				if len(got) > 4 && got[1] != 0 {
+					given = got[4]
+				}
+				compare("UNLOCK", fmt.Sprint(got[0], granted(got[1], given)),
+					fmt.Sprint(released, want))
+				seen[fmt.Sprintf("unlock %d %d", released, min(len(want), 2))]++
+				lastTokens = append(lastTokens, want...)
+			case "relock":
+				token := rapid.SampledFrom(lastTokens).Draw(t, "t")
+				timeout := time.Duration(rapid.IntRange(1, 300).Draw(t, "ms")) * time.Millisecond
+				got := run(*l.relockCall(id, strconv.FormatInt(token, 10), timeout, false))
+				want := m.relock(token, timeout)
+				compare("RELOCK", got, []int64{want})
+				seen[fmt.Sprintf("relock %d", want)]++
+			}
+			value, _ := client.Get(ctx, id.Key).Int64()
+			latest, highest := int64(0), int64(0)
+			for _, h := range m.holders {
+				latest, highest = max(latest, h.expires), max(highest, h.token)
+			}
+			if value <= m.now.UnixMilli() {
+				value = 0
+			}
+			compare("the key", value, latest)
+			info := run(l.call(infoScript, id.Key, noFastPath, ""))
+			switch {
+			case len(m.holders) == 0 && len(info) > 0:
+				t.Fatalf("LOCKINFO %v of a free lock", info)
+			case len(m.holders) > 0:
+				compare("LOCKINFO", []int64{info[2], info[6], info[10]},
+					[]int64{highest, latest, int64(len(m.holders))})
+			}
+		}
+	})
+	for _, what := range []string{"lock 0", "lock 1", "lock 2", "unlock 0 0", "unlock 1 0",
+		"unlock 2 0", "unlock 1 1", "unlock 1 2", "unlock 2 1", "unlock 2 2", "relock 0", "relock 1"} {
+		if seen[what] < 3 {
+			t.Errorf("%q was seen %d times: %v", what, seen[what], seen)
+		}
+	}
+}

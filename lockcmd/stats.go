@@ -1,0 +1,103 @@
+package lockcmd
+
+import (
+	"time"
+
+	"lockproxy/internal/foreign"
+	"lockproxy/internal/journal"
+	"lockproxy/internal/monotonic"
+)
+
+// Stats is what has happened to locks through this proxy, since it started.
+type Stats struct {
+	Acquired   uint64 // with a new token
+	Shared     uint64 // of Acquired, by SHARED or LIMIT
+	HandedOver uint64 // of Acquired, given to a waiter by the script that released the lock
+	Renewed    uint64 // a LOCK by the owner who had the lock
+	Held       uint64 // refused: held by another
+	Overtime   uint64 // refused: still held when the WAIT was over
+	Gone       uint64 // the client closed while it waited
+	Failed     uint64 // answered with an error
+
+	Unlocked   uint64 // released by their holders
+	Forced     uint64 // released by FORCE, or the admin page
+	Disconnect uint64 // released since the holder's connection had closed
+	Expired    uint64 // of the locks taken here, those whose time passed with no release seen here
+	Lost       uint64 // session locks that could not be renewed in time, or were taken away
+	Deadlocks  uint64 // found between owners, whether or not one of them was refused
+	Fenced     uint64 // FENCEs that were refused with FENCED
+
+	Foreign foreign.Counts // locks of foreign clients that pass by
+
+	Waiters int // clients that wait now
+	// OldestWait is for how long the one of them has waited that has waited longest.
+	OldestWait time.Duration
+	Waiting    time.Duration // for how long all of them have waited together
+	Queues     int           // locks that they wait for
+	Holding    int           // locks that were taken here and have not been seen to end
+}
+
+// Stats returns what has happened so far.
+func (l *lookups) Stats() Stats {
+	holding := l.seen.registry.sweep(monotonic.Now())
+	l.queues.mu.Lock()
+	lines := len(l.queues.of)
+	now, oldest, waiting := time.Now(), time.Duration(0), time.Duration(0)
+	for _, q := range l.queues.of {
+		for place := q.waiters.Front(); place != nil; place = place.Next() {
+			waited := now.Sub(place.Value.(*waiter).joined)
+			oldest, waiting = max(oldest, waited), waiting+max(waited, 0)
+		}
+	}
+	l.queues.mu.Unlock()
+	t := &l.seen.counters
+	return Stats{
+		Acquired: t.acquired.Load(), Shared: t.shared.Load(),
+		HandedOver: t.handedOver.Load(), Renewed: t.renewed.Load(),
+		Held: t.held.Load(), Overtime: t.overtime.Load(),
+		Gone: t.gone.Load(), Failed: t.failed.Load(),
+		Unlocked: t.unlocked.Load(), Forced: t.forced.Load(), Disconnect: t.disconnect.Load(),
+		Expired: t.expired.Load(), Lost: t.lost.Load(), Fenced: t.fenced.Load(),
+		Deadlocks: t.deadlocks.Load(),
+		Foreign:   l.traffic.known.Counts(time.Now()),
+		Waiters:   int(l.queues.waiters.Load()), OldestWait: oldest, Waiting: waiting,
+		Queues: lines, Holding: holding,
+	}
+}
+
+// Costs returns what locks that match have cost within a time, up to the last hour. It is in no
+// order.
+func (l *lookups) Costs(within time.Duration, match func(LockID) bool) []journal.Cost {
+	l.sweep()
+	list := l.seen.journal.Costs(within, monotonic.Now(), func(id *journal.Lock) bool {
+		return match(LockID(*id))
+	})
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	for i := range list {
+		if q := l.queues.of[LockID(list[i].Lock)]; q != nil && q.first() != nil {
+			list[i].LongestWait = max(list[i].LongestWait, time.Since(q.first().joined))
+		}
+	}
+	return list
+}
+
+// Event is one that this proxy has seen of a lock.
+type Event struct {
+	journal.Event
+	When time.Time
+}
+
+// Events returns up to limit of the events of the last hour that match, newest first. more says
+// that there are others.
+func (l *lookups) Events(
+	limit int, match func(*journal.Event) bool,
+) (list []Event, more bool) {
+	l.sweep()
+	now, at := time.Now(), monotonic.Now()
+	events, more := l.seen.journal.Events(at-int64(journal.Window), limit, match)
+	for i := range events {
+		list = append(list, Event{events[i], events[i].At(now, at)})
+	}
+	return list, more
+}

@@ -1,0 +1,166 @@
+package lockcmd
+
+import (
+	"time"
+
+	"lockproxy/internal/commands"
+	"lockproxy/internal/foreign"
+	"lockproxy/internal/resp"
+)
+
+// foreignTraffic is the commands of foreign clients that pass by: what they tell of locks.
+type foreignTraffic struct {
+	*background
+	queues *queues
+	seen   *observed
+	known  *foreign.Locks  // that they have
+	shapes *foreign.Shapes // of their scripts
+}
+
+func newForeignTraffic(bg *background, qs *queues, seen *observed) *foreignTraffic {
+	known := foreign.NewLocks()
+	known.Watch(foreignJournal{seen.journal})
+	return &foreignTraffic{
+		background: bg, queues: qs, seen: seen, known: known, shapes: foreign.NewShapes(),
+	}
+}
+
+// WatchesForeign reports whether a command that releases or extends any lock of a foreign client
+// matters to anybody.
+func (f *foreignTraffic) WatchesForeign() bool { return f.queues.Waiting() || f.known.Any() }
+
+// MayConcern reports whether a key may be that of a lock for which clients wait, or which a foreign
+// client is known to hold. It costs little.
+func (f *foreignTraffic) MayConcern(key []byte) bool {
+	return f.known.MayKnow(key) || f.queues.Waiting() && f.queues.waitedKeys.May(key)
+}
+
+// TakesForeign reports whether a script, called by EVAL or EVALSHA, can take a lock.
+func (f *foreignTraffic) TakesForeign(args [][]byte) bool { return f.shapes.Takes(args) }
+
+// ObserveForeign is for a request of a foreign client, whose command has a role. replied must be
+// called with the head of its reply. It is nil if the request concerns no lock that matters here.
+// ObserveForeign returns at once, and any goroutine can call it.
+func (f *foreignTraffic) ObserveForeign(
+	db int, by foreign.Client, role foreign.Role, args [][]byte, keys *commands.Keys,
+) (replied func(resp.Head)) {
+	var room [4]int
+	r := foreign.Read(role, args, keys.Positions(args, room[:0]), f.shapes, time.Now())
+	var ids []LockID
+	for _, key := range r.Keys {
+		id := LockID{db, string(key)}
+		if r.Action.Takes() || f.queues.waitedFor(id) || f.known.Knows(foreign.ID(id)) {
+			ids = append(ids, id)
+		}
+	}
+	if ids == nil {
+		return nil
+	}
+	r.Keys = nil // they are valid only now
+	return func(h resp.Head) {
+		outcome, now := r.Action.Outcome(h), time.Now()
+		if outcome == foreign.Failed {
+			return
+		}
+		for _, id := range ids {
+			released := f.known.Saw(foreign.ID(id), by, r, outcome, now)
+			taken := r.Action.Takes() && outcome == foreign.Yes
+			f.answered(id, r.Action, taken, released, now)
+		}
+	}
+}
+
+// answered is for a foreign client's request about a lock that the upstream has accepted.
+// If it can have taken the lock, the first waiter polls often from now on. If it has released the
+// lock, or may have, it is the waiter's turn.
+func (f *foreignTraffic) answered(
+	id LockID, action foreign.Action, taken, released bool, now time.Time,
+) {
+	if !f.queues.Waiting() && !released && action != foreign.Touch {
+		return
+	}
+	f.queues.mu.Lock()
+	defer f.queues.mu.Unlock()
+	q := f.queues.of[id]
+	if q == nil {
+		if released || action == foreign.Touch {
+			f.queues.delayed.wake(id)
+		}
+		return
+	}
+	if action.Takes() || action == foreign.Touch {
+		news := !f.queues.foreign.compete(id, now)
+		f.queues.foreign.saw(id, now)
+		if news {
+			q.wakeFirst()
+		}
+	}
+	if taken {
+		f.queues.foreign.turnOver(id)
+	}
+	maybe := action == foreign.Touch || action == foreign.Release // some scripts answer 0
+	if released || maybe && q.touched(now) {
+		q.pollNow()
+	}
+}
+
+// ForeignLocks returns up to limit locks of foreign clients that this proxy has seen being taken,
+// or asked for without success. The upstream may know better.
+func (f *foreignTraffic) ForeignLocks(limit int) []foreign.Lock {
+	return f.known.List(limit, time.Now())
+}
+
+// Trying returns the foreign clients that were refused a lock lately, as far as was seen.
+func (f *foreignTraffic) Trying(id LockID) []foreign.Try {
+	lock, _ := f.known.Get(foreign.ID(id), time.Now())
+	return lock.Trying
+}
+
+// foreignInfo is a lock of foreign clients as far as it was seen.
+func foreignInfo(lock foreign.Lock) LockInfo {
+	h := LockInfo{LockID: LockID(lock.ID), Kind: kindOther, Age: UnknownAge}
+	if lock.Holder.Addr != "" {
+		now := time.Now()
+		h.Owner, h.Client = lock.Holder.Name, lock.Holder.Addr
+		h.Age, h.Remaining = now.Sub(lock.Since), lock.Until.Sub(now)
+	}
+	h.addSeen(lock)
+	return h
+}
+
+// addSeen adds what was seen of foreign clients at the lock. Those that ask for it again and again
+// count among its waiters.
+func (h *LockInfo) addSeen(lock foreign.Lock) {
+	if lock.Holder.Addr != "" {
+		h.Library, h.Refused = lock.Holder.Library, lock.Refused
+	}
+	for _, t := range lock.Trying {
+		h.Waiters++
+		h.OldestWait = max(h.OldestWait, time.Since(t.Since))
+	}
+}
+
+// addHolder adds to info.lua's reply about a foreign client's lock who holds it, if this proxy has
+// seen it being taken: the client's name as the owner, its address, and since when. It returns what
+// has been seen; there is no Holder if that is somebody else by now.
+func (f *foreignTraffic) addHolder(id LockID, fields []resp.Value) (seen foreign.Lock) {
+	now := time.Now()
+	seen, _ = f.known.Get(foreign.ID(id), now)
+	left := time.Duration(fields[7].Int) * time.Millisecond
+	if string(fields[1].Text) == kindLockproxy || seen.Holder.Addr == "" ||
+		(seen.Until.Sub(now)-left).Abs() > foreignSlack {
+		seen.Holder = foreign.Client{}
+		return seen
+	}
+	bulk := func(text string) resp.Value { return resp.Value{Type: '$', Text: []byte(text)} }
+	if seen.Holder.Name != "" {
+		fields[3] = bulk(seen.Holder.Name)
+	}
+	fields[4] = bulk(seen.Holder.Addr)
+	upstreamNow := fields[6].Int - fields[7].Int
+	fields[5] = resp.Value{Type: ':', Int: upstreamNow - now.Sub(seen.Since).Milliseconds()}
+	return seen
+}
+
+// foreignSlack is how much the end of a foreign lock can differ from what this proxy has seen.
+const foreignSlack = 1100 * time.Millisecond

@@ -1,0 +1,76 @@
+package lockcmd
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"lockproxy/internal/resp"
+)
+
+// beginReleaseAll makes the call that releases several locks of one token. Waiters here are not
+// named: they poll when it has been answered.
+func (l *releases) beginReleaseAll(
+	s Session, keys [][]byte, p proof,
+) (runs []*unlockRun, c Call) {
+	as := s.Identity()
+	kinds := make([]string, len(keys))
+	for i, key := range keys {
+		id := LockID{as.DB, string(key)}
+		s.Holder().suspend(id, p)
+		kinds[i] = l.queues.kindOfRelease(id)
+		r := &unlockRun{on: s, id: id, as: as, proof: p, handOver: handOver{kind: kinds[i]}}
+		r.Call.Script = unlockScript
+		runs = append(runs, r)
+	}
+	first := runs[0].id
+	c = l.call(unallScript, first.Key, noFastPath, strings.Join(kinds, " "),
+		p.kind, p.value, l.retention, l.proxy, "KIND", "0", l.unit(), "-", "-", "-", "0",
+		milliseconds(reservation), strconv.Itoa(as.DB), l.slotTag(first.Key),
+		l.queues.waitsAs(false), milliseconds(pollPatience), milliseconds(pollReservation), "-")
+	for _, r := range runs[1:] {
+		c.addKeys([]lockRequest{{key: r.id.Key}})
+	}
+	return runs, c
+}
+
+// runUnlockAll is UNLOCKALL token numkeys key [key …].
+func (l *locking) runUnlockAll(_ context.Context, s Session, args [][]byte) Reply {
+	token, ok := resp.ParseInt(args[0])
+	if !ok {
+		return errorReply(errInteger)
+	}
+	keys, rest, err := parseKeys(args[1:])
+	if err == nil && len(rest) > 0 {
+		err = errSyntax
+	}
+	if err != nil {
+		return errorReply(err)
+	}
+	p := proof{"token", strconv.FormatInt(token, 10)}
+	runs, c := l.releases.beginReleaseAll(s, keys, p)
+	answer, err := s.Eval(&c)
+	if err = answer.failure(err); err == nil && len(answer.Elems) != len(runs) {
+		err = unexpected(unallScript, answer.Value)
+	}
+	count := 0
+	for i, r := range runs {
+		var a Answer
+		if err == nil {
+			a.Value = answer.Elems[i]
+		}
+		released, failed := l.releases.finishRelease(r, a, err)
+		l.renewals.unlocked(s.Holder(), r, released)
+		switch {
+		case err != nil:
+		case failed != nil:
+			err = failed
+		case released:
+			count++
+		}
+	}
+	if err != nil {
+		return errorReply(err)
+	}
+	return intReply(int64(count))
+}

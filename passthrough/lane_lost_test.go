@@ -1,0 +1,151 @@
+package passthrough
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// When a lane is lost, each client is told of each request: the reply, that its outcome is unknown,
+// or that it was never sent. What was never sent never reached the upstream; and all of them go on.
+func TestLaneLost(t *testing.T) {
+	unsentSeen := 0
+	for round := range 6 {
+		s := newScripted(t, 1)
+		clients, lane := s.threeOnALane(t)
+		lane.(*net.TCPConn).SetReadBuffer(4 << 10)
+		take := rand.IntN(40)
+		received := map[string]bool{}
+		done := make(chan struct{})
+		go func() { // ends when it has taken enough, or closed
+			defer close(done)
+			n := 0
+			eachRequest(lane, func(words []string) bool {
+				if words[0] == "PING" {
+					// it ends, though the clients may have begun to avoid it
+					lane.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+					lane.Write([]byte("+PONG\r\n"))
+					return true
+				}
+				n++
+				received[words[1]] = true
+				if n%2 == 0 {
+					fmt.Fprintf(lane, "+%s\r\n+%s\r\n", "odd", words[1])
+				}
+				return n < take
+			})
+			time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+			lane.Close()
+		}()
+		var asking sync.WaitGroup
+		for i, c := range clients {
+			if got := c.line(t); got != "+PONG" {
+				t.Fatal(got)
+			}
+			asking.Go(func() {
+				for j := range 60 {
+					set := []string{"SET", fmt.Sprintf("%d-%d", i, j), strings.Repeat("x", 60<<10)}
+					if rand.IntN(2) == 0 && c.tryAsk(set...) {
+						continue
+					}
+					c.ask(t, set...)
+					if rand.IntN(2) == 0 {
+						c.Flush()
+					}
+				}
+				c.Flush()
+			})
+		}
+		// what comes by later lanes is answered at once
+		var serving sync.WaitGroup
+		stop := make(chan struct{})
+		serving.Go(func() { // ends with the clients
+			for {
+				select {
+				case conn, ok := <-s.conns:
+					if !ok { // the test has failed
+						return
+					}
+					serving.Go(func() {
+						eachRequest(conn, func(words []string) bool {
+							fmt.Fprintf(conn, "+later\r\n")
+							return true
+						})
+						conn.Close()
+					})
+				case <-stop:
+					return
+				}
+			}
+		})
+		asking.Wait()
+		<-done
+		for i, c := range clients {
+			for j := range 60 {
+				switch got := c.line(t); {
+				case got == "-UNSENT":
+					unsentSeen++
+					if received[fmt.Sprintf("%d-%d", i, j)] {
+						t.Errorf("round %d: %d-%d was sent, its client is told otherwise", round, i,
+							j)
+					}
+				case got == "-SENT", got == "+later", got == "+odd":
+				case got == fmt.Sprintf("+%d-%d", i, j):
+					if !received[got[1:]] {
+						t.Errorf("round %d: %s was answered before it was asked", round, got)
+					}
+				default:
+					t.Fatalf("round %d: %d-%d is answered %q", round, i, j, got)
+				}
+			}
+			c.ask(t, "after")
+			c.Flush()
+			if got := c.line(t); got != "+later" {
+				t.Errorf("round %d: afterwards %q", round, got)
+			}
+			c.End(AtOnce)
+			c.Wait()
+		}
+		close(stop)
+		s.lanes.Close()
+		serving.Wait()
+	}
+	if unsentSeen == 0 {
+		t.Error("no round has lost a request before it was sent: the test shows nothing of these")
+	}
+}
+
+// A session that waits for room on a lane, whose upstream takes nothing, ends when it is told to.
+func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
+	s := newScripted(t, 1)
+	near, far := net.Pipe() // takes nothing
+	defer far.Close()
+	c := s.client(t)
+	c.lane, c.route = newLane(poolKey{Identity: c.pending.Identity}, near, &Pool{}), byLane
+	c.lane.users = 1
+	waiting := make(chan struct{})
+	go func() { // ends when the Pipe is closed; the test waits for it
+		defer close(waiting)
+		for range 2 * maxGathered / bufSize {
+			c.Relay(Request{Raw: make([]byte, bufSize)})
+			c.Flush()
+		}
+	}()
+	select {
+	case <-waiting:
+		t.Fatal("there was room")
+	case <-time.After(50 * time.Millisecond):
+	}
+	c.End(AtOnce)
+	select {
+	case <-waiting:
+	case <-time.After(5 * time.Second):
+		t.Fatal("it waits after Close")
+	}
+	c.lane = nil // no lane of s.lanes
+	c.Wait()
+}

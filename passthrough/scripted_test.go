@@ -1,0 +1,317 @@
+package passthrough
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"lockproxy/internal/eventloop"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
+	"lockproxy/internal/upstream"
+)
+
+const probing = "*1\r\n$4\r\nPING\r\n"
+
+// scripted is an upstream that a test plays.
+type scripted struct {
+	lanes *Pool
+	conns chan net.Conn // as they are opened
+}
+
+func newScripted(t testing.TB, lanes int) *scripted {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis, err := upstream.Parse("redis://" + ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scripted{lanes: NewPool(Config{Upstream: redis, LanesPerKey: lanes,
+		DialTimeout: time.Second}), conns: make(chan net.Conn, 1000)}
+	loops, err := eventloop.Start(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.lanes.ReadIn(loops)
+	accepting := make(chan struct{})
+	go func() { // ends when ln does
+		defer close(accepting)
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			// a lane's first request asks whether it lets anybody in
+			if probed := make([]byte, len(probing)); lanes > 0 {
+				conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+				io.ReadFull(conn, probed)
+				io.WriteString(conn, "+PONG\r\n")
+				conn.SetReadDeadline(time.Time{})
+			}
+			s.conns <- conn
+		}
+	}()
+	t.Cleanup(func() {
+		ln.Close()
+		<-accepting
+		close(s.conns)
+		for conn := range s.conns {
+			conn.Close()
+		}
+		s.lanes.Close()
+		loops.Stop()
+	})
+	return s
+}
+
+// scriptedClient is a session's Pipe and what its client reads.
+type scriptedClient struct {
+	*Pipe
+	far *net.TCPConn
+	in  *bufio.Reader
+}
+
+// client returns one that the upstream is taken to have answered already.
+func (s *scripted) client(t testing.TB) *scriptedClient {
+	t.Helper()
+	near, far := tcpPair(t)
+	p := NewPipe(s.lanes, near, socket.New(near), func(err error) []byte {
+		var lost *upstream.Error
+		if errors.As(err, &lost) && lost.Sent {
+			return []byte("-SENT\r\n")
+		}
+		return []byte("-UNSENT\r\n")
+	})
+	p.pending.Admitted = true
+	p.homeUse = unneeded // only what needs a home has one
+	far.SetReadDeadline(time.Now().Add(20 * time.Second))
+	return &scriptedClient{p, far, bufio.NewReader(far)}
+}
+
+// openLane returns when there is a lane for the client's requests.
+func (c *scriptedClient) openLane(t testing.TB) {
+	t.Helper()
+	ls, kind := c.pool, poolKey{Identity: c.pending.Identity}
+	for over := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		ls.mu.Lock()
+		set := ls.groups[kind]
+		if set == nil {
+			set = &laneGroup{}
+			ls.groups[kind] = set
+		}
+		open := set.leastUsed() != nil
+		if !open && set.opening == nil {
+			ls.startOpenLocked(kind, set)
+		}
+		ls.mu.Unlock()
+		if open {
+			return
+		}
+		if time.Now().After(over) {
+			t.Fatal("no lane was opened")
+		}
+	}
+}
+
+// threeOnALane returns three clients that have sent a PING each by one lane, and the upstream's end
+// of that.
+func (s *scripted) threeOnALane(t testing.TB) (clients []*scriptedClient, lane net.Conn) {
+	t.Helper()
+	for range 3 {
+		c := s.client(t)
+		c.ask(t, "PING")
+		c.Flush()
+		clients = append(clients, c)
+	}
+	return clients, <-s.conns
+}
+
+func (c *scriptedClient) ask(t testing.TB, words ...string) {
+	t.Helper()
+	for try := 0; ; try++ {
+		if c.route != byLane || !c.lane.serves() {
+			c.openLane(t)
+		}
+		if err := c.Connect(context.Background(), Shared); err != nil {
+			t.Fatal(err)
+		}
+		if c.route == byLane { // otherwise the lane that was open has been lost meanwhile
+			break
+		}
+		if try == 100 {
+			t.Fatal("the client is at home")
+		}
+	}
+	c.Relay(Request{Raw: resp.AppendCommand(nil, words...)})
+}
+
+// tryAsk does what ask and Flush do as an event loop does it, if that can be done. On a lane that
+// others use, its iteration may end with theirs.
+func (c *scriptedClient) tryAsk(words ...string) bool {
+	if !c.TryRelay(Request{Raw: resp.AppendCommand(nil, words...), Way: Shared},
+		&eventloop.Iteration{}) {
+		return false
+	}
+	if rand.IntN(2) == 0 {
+		runtime.Gosched() // others add to it
+	}
+	c.lane.Flush()
+	return true
+}
+
+// call asks for a script, as an event loop does it or not, and flushes sometimes. Its reply is the
+// scripted one of name.
+func (c *scriptedClient) call(t testing.TB, name string, inLoop bool) *Answer {
+	t.Helper()
+	call := &Call{SHA: "alone", Name: name, Keys: []string{name, name + "r"}, Args: []string{"x"}}
+	if c.route != byLane || !c.lane.serves() {
+		c.openLane(t)
+	}
+	if inLoop {
+		if a := c.TryAsk(call, nil, &eventloop.Iteration{}); a != nil {
+			return a // the test flushes
+		}
+	}
+	if err := c.Connect(context.Background(), Shared); err != nil {
+		t.Fatal(err)
+	}
+	a := c.Ask(call)
+	if rand.IntN(8) == 0 {
+		c.Flush()
+	}
+	return a
+}
+
+func (c *scriptedClient) line(t testing.TB) string {
+	t.Helper()
+	line, err := c.in.ReadString('\n')
+	if err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return strings.TrimSuffix(line, "\r\n")
+}
+
+// eachRequest calls f with the words of every request that comes, until the connection closes or f
+// says so.
+func eachRequest(conn net.Conn, f func(words []string) (more bool)) {
+	framer := resp.NewFramer(resp.Limits{})
+	var buf []byte
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := conn.Read(piece)
+		buf = append(buf, piece[:n]...)
+		for len(buf) > 0 {
+			req, whole, ferr := framer.Next(buf)
+			if ferr != nil || !whole {
+				break
+			}
+			words := make([]string, len(req.Args))
+			for i, arg := range req.Args {
+				words[i] = string(arg)
+			}
+			buf = buf[len(req.Raw):]
+			if !f(words) {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+const (
+	batchSHA     = "together"
+	batchRefusal = "-NOPERM not these\r\n"
+)
+
+func scriptedReply(name string) []byte {
+	switch name[0] {
+	case 'b':
+		return fmt.Appendf(nil, "$%d\r\n%s\r\n", len(name), name)
+	case 'a':
+		return fmt.Appendf(nil, "*3\r\n$7\r\nmessage\r\n+%s\r\n*2\r\n_\r\n>1\r\n:1\r\n", name)
+	case 'n':
+		return []byte("$-1\r\n")
+	case 'e':
+		return []byte("-ERR " + name + "\r\n")
+	}
+	return []byte("+" + name + "\r\n")
+}
+
+// scriptedScripts is the reply to calls, alone or in a batch, which is refused sometimes.
+func scriptedScripts(words []string) []byte {
+	keys, _ := strconv.Atoi(words[2])
+	if words[1] != batchSHA {
+		return scriptedReply(words[3])
+	}
+	if rand.IntN(5) == 0 {
+		return []byte(batchRefusal)
+	}
+	reply := fmt.Appendf(nil, "*%d\r\n", keys/2)
+	for i := range keys / 2 {
+		reply = append(reply, scriptedReply(words[3+2*i])...)
+	}
+	return reply
+}
+
+// answeredAsAsked fails unless the answers to calls are the scripted ones of their names, or say
+// that the batch was refused. It returns how many were refused.
+func answeredAsAsked(t rapid.TB, answers map[string]*Answer) (refused int) {
+	t.Helper()
+	for name, a := range answers {
+		raw, err := a.Raw()
+		switch {
+		case err == nil && string(raw) == string(scriptedReply(name)) && !a.refused:
+		case err == nil && string(raw) == batchRefusal && a.Refused():
+			refused++
+			a.with.pausedUntil.Store(0)
+		default:
+			t.Fatalf("call %s was answered %q, %v, refused: %v", name, raw, err, a.refused)
+		}
+	}
+	return refused
+}
+
+// serveWithPushes answers every request with what its name asks for, in pieces, with pushes
+// between.
+func serveWithPushes(lane net.Conn) {
+	replies := make(chan []byte, 1000)
+	go func() { // ends when the lane does, and with it the loop below
+		defer close(replies)
+		eachRequest(lane, func(words []string) bool {
+			if words[0] == "EVALSHA" {
+				replies <- scriptedScripts(words)
+			} else {
+				replies <- scriptedReply(words[0])
+			}
+			return true
+		})
+	}()
+	var out []byte
+	for reply := range replies {
+		out = append(out, reply...)
+		if rand.IntN(3) == 0 {
+			out = append(out, ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n"...)
+		}
+		for len(out) > 0 && (len(replies) == 0 || rand.IntN(3) == 0) {
+			n := 1 + rand.IntN(len(out))
+			lane.Write(out[:n])
+			out = out[n:]
+		}
+	}
+}

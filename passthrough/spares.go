@@ -1,0 +1,89 @@
+package passthrough
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"lockproxy/internal/upstream"
+)
+
+// maxSpares is how many homes are open before their clients come.
+const maxSpares = 4
+
+// spares are homes of clients that have not come yet. A home of a cluster is a connection to each
+// master: were they only opened when a client has come, its first requests would be overtaken by
+// those of others meanwhile.
+type spares struct {
+	mu      sync.Mutex
+	list    []spare // guarded by mu
+	filling bool    // guarded by mu; fillSpares runs
+	closed  bool    // guarded by mu
+}
+
+// spare is a connection that knows whether it is as it was when it was opened.
+type spare interface {
+	net.Conn
+	Fresh() bool
+}
+
+// takeSpare returns a home for a client that has set nothing up, or nil, and has another opened.
+func (p *Pool) takeSpare(setup upstream.Setup) net.Conn {
+	if !p.Upstream.IsCluster() || setup != (upstream.Setup{Identity: p.Upstream.Initial}) {
+		return nil
+	}
+	s := &p.spares
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.filling && !s.closed {
+		s.filling = true
+		p.running.Go(p.fillSpares) // ends with Close, which waits for it, or when there are enough
+	}
+	for len(s.list) > 0 {
+		conn := s.list[0]
+		s.list = s.list[1:]
+		if conn.Fresh() {
+			return conn
+		}
+		defer conn.Close()
+	}
+	return nil
+}
+
+// fillSpares opens homes until there are enough, or one can't be opened.
+func (p *Pool) fillSpares() {
+	s := &p.spares
+	for enough := false; !enough; {
+		conn, err := p.dialHome(p.ctx, upstream.Setup{Identity: p.Upstream.Initial})
+		s.mu.Lock()
+		if err == nil && s.closed {
+			conn.Close()
+		} else if err == nil {
+			s.list = append(s.list, conn.(spare))
+		}
+		enough = err != nil || s.closed || len(s.list) >= maxSpares
+		s.filling = !enough
+		s.mu.Unlock()
+	}
+}
+
+// dialHome opens a connection for a home.
+func (p *Pool) dialHome(ctx context.Context, setup upstream.Setup) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.DialTimeout)
+	defer cancel()
+	conn, err := p.Upstream.Dial(ctx, setup)
+	if p.OnDial != nil {
+		p.OnDial(err)
+	}
+	return conn, err
+}
+
+func (p *Pool) closeSpares() {
+	p.spares.mu.Lock()
+	defer p.spares.mu.Unlock()
+	p.spares.closed = true
+	for _, conn := range p.spares.list {
+		conn.Close()
+	}
+	p.spares.list = nil
+}

@@ -1,0 +1,170 @@
+package locks_test
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// oracle knows what all owners do. What one that waits has, it had before, and keeps meanwhile.
+type oracle struct {
+	mu      sync.Mutex
+	now     map[string]ownerWaits // guarded by mu; the waits under way
+	ended   map[string]ownerWaits // guarded by mu; the last one that has ended, by owner
+	reports int                   // guarded by mu; reports
+	behind  int                   // guarded by mu; steps of reports behind a LOCKALL
+	worst   time.Duration         // guarded by mu; from the beginning of a cycle to its report
+	late    map[string]bool       // guarded by mu; deadlocks that lasted too long, by the last wait
+}
+
+type ownerWaits struct {
+	owner    string
+	proxy    int
+	keys     []string // several by LOCKALL
+	mode     string   // "" is exclusive
+	has      map[string]string
+	from, to time.Time
+}
+
+func newOracle() *oracle {
+	return &oracle{now: map[string]ownerWaits{},
+		ended: map[string]ownerWaits{}, late: map[string]bool{}}
+}
+
+func (o *oracle) waits(w ownerWaits) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w.has, w.from = maps.Clone(w.has), time.Now()
+	o.now[w.owner] = w
+}
+
+func (o *oracle) answered(owner string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w := o.now[owner]
+	w.to = time.Now()
+	o.ended[owner] = w
+	delete(o.now, owner)
+}
+
+var cyclePart = regexp.MustCompile(`"([^"]+)"(?:, who| that)? waits for "([^"]+)", (held|behind)`)
+
+// judge returns what is wrong with a report, "" if it is true. Its receiver has not answered yet.
+func (o *oracle) judge(report string) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	parts := cyclePart.FindAllStringSubmatch(report, -1)
+	var list []ownerWaits
+	began, until := time.Time{}, time.Now()
+	for _, part := range parts {
+		owner, key := part[1], part[2]
+		found := false
+		for _, w := range []ownerWaits{o.now[owner], o.ended[owner]} {
+			if !slices.Contains(w.keys, key) || found {
+				continue
+			}
+			found = true
+			list = append(list, w)
+			if w.from.After(began) {
+				began = w.from
+			}
+			if !w.to.IsZero() && w.to.Before(until) {
+				until = w.to
+			}
+		}
+		if !found {
+			return fmt.Sprintf("%s did not wait for %s", owner, key)
+		}
+	}
+	if len(list) == 0 || !began.Before(until) {
+		return fmt.Sprintf("not all waited at a time: %v, %v", began, until)
+	}
+	for i, w := range list {
+		next, key := list[(i+1)%len(list)], parts[i][2]
+		if parts[i][3] == "behind" {
+			if o.behind++; len(next.keys) < 2 || !slices.Contains(next.keys, key) {
+				return fmt.Sprintf("%s waited for %v", next.owner, next.keys)
+			}
+			continue
+		}
+		mode, has := next.has[key]
+		if !has {
+			return fmt.Sprintf("%s had no %s: %v", next.owner, key, next.has)
+		}
+		if w.mode == " SHARED" && mode != "" && !o.keptLocked(w, key, began, until) {
+			return fmt.Sprintf("%s and %s could share %s", w.owner, next.owner, key)
+		}
+	}
+	o.reports++
+	o.worst = max(o.worst, time.Since(began))
+	return ""
+}
+
+// keptLocked reports whether others waited for a key meanwhile that can keep a reader from it. mu
+// is held.
+func (o *oracle) keptLocked(w ownerWaits, key string, began, until time.Time) bool {
+	for _, waits := range []map[string]ownerWaits{o.now, o.ended} {
+		for _, v := range waits {
+			if v.owner != w.owner && v.mode != " SHARED" && slices.Contains(v.keys, key) &&
+				v.from.Before(until) && (v.to.IsZero() || v.to.After(began)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// order is by how much later a wait must begin to be certain to come after another.
+const order = 50 * time.Millisecond
+
+// blocks reports whether w waits for what v's owner has, or for v itself, which waits for the same.
+// That is certain at one proxy only: another one can have its turn.
+func (w ownerWaits) blocks(v ownerWaits, anyProxy bool) bool {
+	for _, key := range w.keys {
+		if mode, has := v.has[key]; has && (mode == "" || w.mode == "") {
+			return true
+		}
+		if slices.Contains(v.keys, key) && v.mode == "" && w.from.Sub(v.from) > order &&
+			(anyProxy || w.proxy == v.proxy) {
+			return true
+		}
+	}
+	return false
+}
+
+// look notes the deadlocks that have lasted for longer than limit. Behind waiters of other proxies,
+// those first must wait for each other only.
+func (o *oracle) look(limit time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, anyProxy := range []bool{false, true} {
+		stuck := maps.Clone(o.now)
+		maps.DeleteFunc(stuck, func(_ string, w ownerWaits) bool {
+			return time.Since(w.from) < limit
+		})
+		for before := -1; before != len(stuck); {
+			before = len(stuck)
+			maps.DeleteFunc(stuck, func(_ string, w ownerWaits) bool {
+				for _, v := range stuck {
+					if v.owner != w.owner && w.blocks(v, anyProxy) {
+						return false
+					}
+				}
+				return true
+			})
+		}
+		if len(stuck) > 0 {
+			list := slices.Sorted(maps.Keys(stuck))
+			for i, owner := range list {
+				w := stuck[owner]
+				list[i] = fmt.Sprintf("%s>%v%s at %d, has %v",
+					owner, w.keys, w.mode, w.proxy, w.has)
+			}
+			o.late[fmt.Sprint(list)] = true
+		}
+		limit += time.Second
+	}
+}

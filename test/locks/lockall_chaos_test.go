@@ -1,0 +1,168 @@
+package locks_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockproxy/internal/faults/relay"
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+)
+
+// allChaos is clients of two proxies whose links to Redis are cut, and who leave while they wait.
+type allChaos struct {
+	t     *testing.T
+	held  [8]atomic.Int64 // the tokens of clients that have the locks, by the key
+	last  [8]atomic.Int64 // the highest token of each key
+	given atomic.Int64
+	lost  atomic.Int64 // clients that did not learn the outcome
+}
+
+const (
+	chaosTimeout = 8 * time.Second // longer than any client keeps a lock
+	enoughGiven  = 100             // locks, to say anything
+)
+
+// round is one LOCKALL or LOCK of a client, and its release. It reports whether the connection is
+// good for another.
+func (a *allChaos) round(c *proxytest.Conn, addr string, random *rand.Rand) bool {
+	set := random.Perm(len(a.held))[:1+random.IntN(4)]
+	names := ""
+	for _, k := range set {
+		names += fmt.Sprintf(" {all}%d", k)
+	}
+	wait := ""
+	if random.IntN(4) > 0 {
+		wait = fmt.Sprintf(" WAIT %d", 1+random.IntN(5))
+	}
+	session := random.IntN(2) == 0
+	if session {
+		wait += " SESSION"
+	}
+	seconds := int(chaosTimeout / time.Second)
+	c.Send(fmt.Sprintf("LOCKALL %d %d%s%s", seconds, len(set), names, wait))
+	if session && random.IntN(8) == 0 { // a token that is on its way would keep other locks
+
+		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+		c.Close() // while it waits, or while the locks are on their way
+		return false
+	}
+	got, err := c.TryReply(20 * time.Second)
+	var token int64
+	if _, scanned := fmt.Sscanf(got, ":%d", &token); err != nil || scanned != nil {
+		a.lost.Add(1)
+		return err == nil && got == "$-1\r\n"
+	}
+	a.given.Add(1)
+	for _, k := range set {
+		// A session's locks are released when its connection is lost, before it knows.
+		if other := a.held[k].Load(); other != 0 || !session && !a.held[k].CompareAndSwap(0, token) {
+			a.t.Errorf("{all}%d: token %d while %d holds it", k, token, other)
+		}
+		for last := a.last[k].Load(); ; last = a.last[k].Load() {
+			if token <= last {
+				a.t.Errorf("{all}%d: token %d after %d", k, token, last)
+			} else if !a.last[k].CompareAndSwap(last, token) {
+				continue
+			}
+			break
+		}
+	}
+	time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
+	for _, k := range set {
+		a.held[k].CompareAndSwap(token, 0)
+	}
+	unlock := fmt.Sprintf("UNLOCKALL %d %d%s", token, len(set), names)
+	c.Send(unlock)
+	got, err = c.TryReply(20 * time.Second)
+	if err == nil && got[0] == ':' {
+		if got != fmt.Sprintf(":%d\r\n", len(set)) {
+			a.t.Errorf("of %d locks of one token %s were left", len(set), strings.TrimSpace(got))
+		}
+		return true
+	}
+	for err != nil || got[0] != ':' { // until it is known
+		if c, err = a.dial(addr); err != nil {
+			a.t.Error(err)
+			return false
+		}
+		c.Send(unlock)
+		got, err = c.TryReply(20 * time.Second)
+		c.Close()
+	}
+	return false
+}
+
+func (a *allChaos) dial(addr string) (*proxytest.Conn, error) {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return proxytest.Dialed(a.t, nc), nil
+}
+
+// Whatever happens, a LOCKALL has all of its locks or none, nobody else has one of them, and in the
+// end all are free.
+func TestLockAllUnderFaults(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	a := &allChaos{t: t}
+	var links [2]*relay.Relay
+	var proxies [2]*proxytest.Proxy
+	for i := range links {
+		links[i] = proxytest.LinkTo(t, server)
+		proxies[i] = proxytest.Start(t, "redis://"+links[i].Addr(), nil)
+	}
+	began := time.Now()
+	more := func() bool { // long enough for many faults, and for many locks on a busy machine
+		took := time.Since(began)
+		return took < 4*time.Second || took < 30*time.Second && a.given.Load() < 2*enoughGiven
+	}
+	var running sync.WaitGroup
+	for i := range 16 {
+		running.Go(func() {
+			random := rand.New(rand.NewPCG(11, uint64(i)))
+			for more() {
+				c, err := a.dial(proxies[i%2].Addr)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for more() && a.round(c, proxies[i%2].Addr, random) {
+				}
+				c.Close()
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(12, 0))
+	for more() {
+		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+		switch link := links[random.IntN(2)]; random.IntN(3) {
+		case 0:
+			link.CutOne()
+		case 1:
+			link.Cut()
+		case 2:
+			link.Set(relay.Link{HoldUp: true, HoldDn: random.IntN(2) == 0})
+			time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
+			link.Set(relay.Link{})
+		}
+	}
+	running.Wait()
+	t.Logf("%d times given, %d without an answer", a.given.Load(), a.lost.Load())
+	if a.given.Load() < enoughGiven {
+		t.Error("hardly any LOCKALL was given its locks")
+	}
+	c := proxytest.Dial(t, proxies[0].Addr)
+	c.Send(fmt.Sprintf("LOCKALL 30 8 {all}0 {all}1 {all}2 {all}3 {all}4 {all}5 {all}6 {all}7 WAIT %d",
+		2*int(chaosTimeout/time.Second)))
+	if got, err := c.TryReply(2 * chaosTimeout); err != nil || got[0] != ':' {
+		t.Errorf("in the end: %q, %v", got, err)
+	}
+}

@@ -1,0 +1,185 @@
+package locks_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+)
+
+func TestLockAll(t *testing.T) {
+	t.Parallel()
+	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+		a, b := dial(0), dial(1)
+		before := b.Lock("z 30")
+		a.Expect("LOCKALL 30 3 x y z", "$-1\r\n")
+		b.Lock("x 30") // nothing of it was taken
+		b.Expect("UNLOCK x", ":1\r\n")
+		b.Expect("UNLOCK z", ":1\r\n")
+		token := proxytest.Token(t, a.Do("LOCKALL 30 3 x y z"))
+		if token <= before {
+			t.Errorf("token %d after %d", token, before)
+		}
+		for _, key := range []string{"x", "y", "z"} {
+			b.Expect("LOCK "+key+" 30", "$-1\r\n")
+			b.Expect("LOCK "+key+" 30 SHARED", "$-1\r\n")
+			a.Expect(fmt.Sprintf("RELOCK %s %d 20", key, token), ":1\r\n")
+		}
+		a.Expect(fmt.Sprintf("FENCE y %d SET data 1", token), "+OK\r\n")
+		a.Expect(proxytest.Unlock("y", token), ":1\r\n")
+		b.Lock("y 30")
+		a.Expect(fmt.Sprintf("UNLOCKALL %d 3 x y z", token), ":2\r\n")
+		a.Expect(fmt.Sprintf("UNLOCKALL %d 2 x z", token), ":0\r\n")
+		a.Expect("LOCKALL 30 2 x y", "$-1\r\n")
+		b.Expect("UNLOCK y", ":1\r\n")
+
+		token = proxytest.Token(t, a.Do("LOCKALL 30 2 x y OWNER me"))
+		if again := proxytest.Token(t, b.Do("LOCKALL 30 2 x y OWNER me")); again != token {
+			t.Errorf("its owner has %d, then %d", token, again)
+		}
+		a.Expect("LOCKALL 30 3 x y z OWNER me", "$-1\r\n")
+	})
+}
+
+func TestLockAllWaits(t *testing.T) {
+	t.Parallel()
+	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+		holder, all, late := dial(1), dial(0), dial(1)
+		held := holder.Lock("b 30")
+		all.Send("LOCKALL 30 3 a b c WAIT 20")
+		time.Sleep(300 * time.Millisecond)
+		// It holds nothing, but keeps its place.
+		holder.Expect("LOCKINFO a", "$-1\r\n")
+		late.Expect("LOCK a 30", "$-1\r\n")
+		late.Send("LOCK c 30 WAIT 20")
+		time.Sleep(50 * time.Millisecond)
+		holder.Expect(proxytest.Unlock("b", held), ":1\r\n")
+		token := proxytest.Token(t, all.Reply())
+		if got, err := late.TryReply(300 * time.Millisecond); err == nil {
+			t.Fatalf("another got %q meanwhile", got)
+		}
+		all.Expect(fmt.Sprintf("UNLOCKALL %d 3 a b c", token), ":3\r\n")
+		proxytest.Token(t, late.Reply())
+		late.Expect("LOCKALL 30 2 a c WAIT 0.1", "$-1\r\n")
+	})
+}
+
+func TestLockAllSession(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t)
+	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	proxytest.Token(t, a.Do("LOCKALL 0.3 2 x y SESSION"))
+	time.Sleep(500 * time.Millisecond)
+	b.Expect("LOCK x 30", "$-1\r\n")
+	b.Send("LOCKALL 30 2 y x WAIT 20")
+	time.Sleep(20 * time.Millisecond)
+	a.WriteRaw("QUIT\r\n")
+	a.WantReply("+OK\r\n")
+	proxytest.Token(t, b.Reply())
+}
+
+func TestLockAllErrors(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("SET data 1", "+OK\r\n")
+	for command, want := range map[string]string{
+		"LOCKALL 30 0 a":                  "-ERR numkeys should be greater than 0",
+		"LOCKALL 30 2 a":                  "-ERR Number of keys can't be greater than number of args",
+		"LOCKALL 30 x a":                  "-ERR value is not an integer or out of range",
+		"LOCKALL 30 2 a a":                "-ERR the keys should be different: \"a\"",
+		"LOCKALL 0 1 a":                   "-ERR timeout is not a float or out of range",
+		"LOCKALL 30 1 a SHARED":           "-ERR syntax error",
+		"LOCKALL 30 1 a WAIT":             "-ERR syntax error",
+		"LOCKALL 30 1":                    "-ERR wrong number of arguments for 'lockall' command",
+		"LOCKALL 30 2 free data":          "-WRONGTYPE ",
+		"LOCKALL 30 2 free data WAIT 0.1": "-WRONGTYPE ",
+		"UNLOCKALL x 1 a":                 "-ERR value is not an integer or out of range",
+		"UNLOCKALL 1 1 a b":               "-ERR syntax error",
+		"LOCKALL 30 65 " + strings.Repeat("a ", 64) + "a": "-ERR numkeys should be at most 64",
+	} {
+		if got := c.Do(command); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+	c.Expect("LOCKINFO free", "$-1\r\n")
+}
+
+// Clients that want three locks of twelve, next to clients that want one: never two holders of one,
+// and each of them is served.
+func TestLockAllIsFair(t *testing.T) {
+	t.Parallel()
+	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+		const keys, clients = 12, 20
+		var held [keys]atomic.Int32
+		var served [2 * clients]atomic.Int64
+		var wrong atomic.Int32
+		end := time.Now().Add(3 * time.Second)
+		var running sync.WaitGroup
+		for i := range 2 * clients {
+			c := dial(i)
+			running.Go(func() {
+				random := rand.New(rand.NewPCG(7, uint64(i)))
+				for time.Now().Before(end) {
+					set := random.Perm(keys)[:1]
+					if i < clients {
+						set = random.Perm(keys)[:3]
+					}
+					names := ""
+					for _, k := range set {
+						names += fmt.Sprintf(" {l}%d", k)
+					}
+					command := fmt.Sprintf("LOCKALL 30 %d%s WAIT 30", len(set), names)
+					if len(set) == 1 {
+						command = fmt.Sprintf("LOCK%s 30 WAIT 30", names)
+					}
+					c.Send(command)
+					got, err := c.TryReply(30 * time.Second)
+					var token int64
+					if _, scanned := fmt.Sscanf(got, ":%d", &token); err != nil || scanned != nil {
+						t.Errorf("%s: %q, %v", command, got, err)
+						return
+					}
+					for _, k := range set {
+						if held[k].Add(1) != 1 {
+							wrong.Add(1)
+						}
+					}
+					for _, k := range set {
+						held[k].Add(-1)
+					}
+					served[i].Add(1)
+					c.Send(fmt.Sprintf("UNLOCKALL %d %d%s", token, len(set), names))
+					got, err = c.TryReply(30 * time.Second)
+					if got != fmt.Sprintf(":%d\r\n", len(set)) {
+						t.Errorf("UNLOCKALL: %q, %v", got, err)
+						return
+					}
+				}
+			})
+		}
+		running.Wait()
+		if n := wrong.Load(); n > 0 {
+			t.Errorf("%d times two clients had a lock", n)
+		}
+		var sum [2]int64
+		least := [2]int64{1 << 60, 1 << 60}
+		for i := range served {
+			n := served[i].Load()
+			sum[i/clients] += n
+			least[i/clients] = min(least[i/clients], n)
+		}
+		t.Logf("three locks: %d in all, at least %d each; one lock: %d, %d", sum[0], least[0], sum[1],
+			least[1])
+		for kind := range sum {
+			if least[kind]*5*clients < sum[kind] {
+				t.Errorf("of %d, one client has %d", sum[kind], least[kind])
+			}
+		}
+	})
+}

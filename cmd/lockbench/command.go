@@ -16,7 +16,7 @@ type flags struct {
 }
 
 var flagHelp = kong.Vars{
-	"reports": "all,relay,latency,pairs,idle,scale,cluster,profile,locks,order",
+	"reports": "all,relay,latency,pairs,idle,scale,cluster,profile,locks,order,park",
 	"output":  "Write the report to a file too, and its figures next to it.",
 	"quick":   "Fewer rounds, shorter runs, fewer cases: to see whether a change does anything.",
 	"proxy":   "A built lockproxy (default: built from the source that lockbench is run in).",
@@ -27,7 +27,7 @@ var flagHelp = kong.Vars{
 // description says what the reports are.
 const description = `Measures lockproxy next to what it is compared with.
 
-    all      everything below except order, in about 20 minutes (with --quick in 4)
+    all      everything below except order and park, in about 20 minutes (with --quick in 4)
     relay    GET and SET by redis-benchmark through lockproxy, HAProxy and twemproxy
     latency  what each proxy adds to the latency of one client, and at half load
     pairs    LOCK and UNLOCK, a key for each client
@@ -36,7 +36,8 @@ const description = `Measures lockproxy next to what it is compared with.
     cluster  GET and SET on a Redis Cluster, next to a client that knows clusters
     profile  what lockproxy does with its processor time in some of these workloads
     locks    LOCK through one and two proxies, next to lock libraries and polling recipes
-    order    which of two close requests of two clients Redis runs first`
+    order    which of two close requests of two clients Redis runs first
+    park     clients that poll a lock, with and without lockproxy, and with --park`
 
 // limit ends a report that takes longer.
 const limit = 40 * time.Minute
@@ -54,6 +55,8 @@ func (f *flags) documents() []*document {
 		}
 	case "locks":
 		return []*document{locksDocument(locksPart(q), pairs)}
+	case "park":
+		return []*document{parkingDocument(q)}
 	case "order":
 		return []*document{{name: "bench-order", head: orderHead, goals: true,
 			parts: []*part{orderPart(q)}}}

@@ -170,8 +170,17 @@ func rueidisDirect(name string, clientsPerLocker int) contender {
 }
 
 func bsmDirect(name string, pause time.Duration) contender {
+	return bsmAt(name, pause, func(f *field) string { return f.redis })
+}
+
+// bsmBehind goes by the first of the ways that the part needs.
+func bsmBehind(name string, pause time.Duration) contender {
+	return bsmAt(name, pause, func(f *field) string { return f.targets[0].server.addr })
+}
+
+func bsmAt(name string, pause time.Duration, at func(*field) string) contender {
 	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
-		client := redislock.New(f.goRedis(f.redis, n))
+		client := redislock.New(f.goRedis(at(f), n))
 		lockers := make([]locker, n)
 		for i := range lockers {
 			lockers[i] = &bsmLock{ctx: f.ctx, client: client, key: key(i),

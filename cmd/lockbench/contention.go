@@ -95,7 +95,9 @@ func (j *contention) sections() []*section {
 			middle(rounds, "%.1f", (*outcome).meanWait),
 			middle(rounds, "%.1f", (*outcome).p99Wait),
 			middle(rounds, "%.1f", (*outcome).longestWait),
-			middle(rounds, "%.1f", func(o *outcome) float64 { return o.longestWait() / o.meanWait() }),
+			middle(rounds, "%.1f", func(o *outcome) float64 {
+				return o.longestWait() / o.meanWait()
+			}),
 			middle(rounds, "%.2f", (*outcome).scripts),
 			middle(rounds, "%.1f", (*outcome).commands),
 			middle(rounds, "%.1f", (*outcome).cpu),

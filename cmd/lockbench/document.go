@@ -93,7 +93,7 @@ func (d *document) markdown(l *lab, figures bool) string {
 			fmt.Fprintf(&b, "- %s\n", f)
 		}
 	}
-	return b.String()
+	return wrap(b.String())
 }
 
 // write writes the document to a file and its figures next to it.

@@ -229,3 +229,24 @@ func TestDocument(t *testing.T) {
 		}
 	}
 }
+
+func TestParkingTable(t *testing.T) {
+	j := newParking(2, time.Second)
+	run := func(waits ...time.Duration) *outcome {
+		o := &outcome{elapsed: time.Second, acquired: 10, total: 10, used: usage{commands: 55}}
+		for _, w := range waits {
+			o.clients = append(o.clients, client{stalled: w == 0, waits: []time.Duration{w}})
+		}
+		return o
+	}
+	j.results = runs[outcome]{{run(time.Second, 0)}, {run(3*time.Second, time.Second)},
+		{run(time.Second, time.Second)}}
+	got := j.sections()[0].markdown("bench-park")
+	for _, want := range []string{"](bench-park-polling.svg)\n",
+		"| directly | 10 | 11.0 | 0.50 |", "| through lockproxy | 10 | 3.0 | 2.00 |",
+		"| 0 | 1 |\n", "| 5.5 |"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}

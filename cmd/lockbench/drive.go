@@ -44,6 +44,7 @@ type drive struct {
 	time    time.Duration // of the run; 0 if jobs end it
 	jobs    int
 	inside  func(l locker) error
+	rest    time.Duration // of a client after each release
 }
 
 func (d drive) run(b *bench) (*outcome, error) {
@@ -124,6 +125,7 @@ func (d drive) all(o *outcome) error {
 			if d.jobs > 0 || time.Since(start) < d.time {
 				c.acquired++
 			}
+			time.Sleep(d.rest)
 		}
 		return nil
 	})

@@ -54,7 +54,7 @@ func goalSection(jobs []job) *section {
 			if g.met() {
 				verdict = "met"
 			}
-			s.row(g.name, fmt.Sprintf("%s %v%s", bound, g.want, g.unit),
+			s.row(g.name, fmt.Sprintf("%s %.4g%s", bound, g.want, g.unit),
 				g.got.Format("%.2f")+g.unit, verdict)
 		}
 	}

@@ -124,7 +124,7 @@ func (b *bench) memory(t *target) (m memory, err error) {
 }
 
 // most is how many idle clients a target can have next to the active ones, at most wanted: each
-// process may have only so many files open, and some proxies need two for a client.
+// process can have only so many files open, and some proxies need two for a client.
 func (b *bench) most(t *target, wanted, active int) (int, error) {
 	const probes = 100
 	before, err := t.server.process().files()

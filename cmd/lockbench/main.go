@@ -6,7 +6,7 @@
 // (target.go) and runs jobs. A job runs its cases one after the other in every round, so that a
 // disturbance from outside meets all of them, and makes tables and figures of the results
 // (section.go). The jobs are relay, lone and halfLoad (latency.go), pairs, idle, scale, cluster,
-// order, profiled, and the lock workloads contention, waiting and seed.
+// order, profiled, and the lock workloads contention, waiting, seed and parking.
 package main
 
 import (

@@ -20,6 +20,8 @@ const (
 	pairsLockproxy = "lockproxy: LOCK + UNLOCK, light client"
 	pairsShared    = "lockproxy: LOCK + UNLOCK, rueidis, one client for all"
 	pairsBase      = "bsm/redislock (go-redis)"
+	// pairsBehind is what any process in between costs at least on this machine.
+	pairsBehind = "bsm/redislock (go-redis) through HAProxy"
 )
 
 // pairClients is how many clients have a lock each.
@@ -31,16 +33,18 @@ func newPairs(clients int, d time.Duration) *pairs {
 		lockGoRedis("lockproxy: LOCK + UNLOCK, go-redis", 1, false),
 		lockRueidis(pairsShared),
 		bsmDirect(pairsBase, 0),
+		bsmBehind(pairsBehind, 0),
 		rueidisDirect(rueidisShared, clients),
 	)}
 }
 
 func pairsPart(quick bool) *part {
+	needed := needs{lockproxies: 1, targets: []string{viaHAProxy}}
 	if quick {
-		return &part{rounds: 2, needs: needs{lockproxies: 1},
+		return &part{rounds: 2, needs: needed, others: true,
 			jobs: []job{newPairs(pairClients, time.Second)}}
 	}
-	return &part{rounds: 5, needs: needs{lockproxies: 1},
+	return &part{rounds: 5, needs: needed, others: true,
 		jobs: []job{newPairs(pairClients, 2*time.Second)}}
 }
 
@@ -60,7 +64,7 @@ func (j *pairs) sections() []*section {
 		title: fmt.Sprintf("A lock each, %d clients", j.clients),
 		before: fmt.Sprintf("Each client takes and releases its own lock, for %v: nobody "+
 			"waits. Ratios are medians over the rounds (least–most) of the ratio to "+
-			"bsm/redislock in the same round. Those that are not lockproxy talk to Redis directly.",
+			"bsm/redislock in the same round. Those that are not lockproxy talk to Redis directly, or through HAProxy.",
 			j.time),
 		header: []string{"", "pairs/s", "ratio", "Redis CPU µs/pair", "ratio", "commands/pair",
 			"mean LOCK ms", "p99 LOCK ms"},
@@ -71,7 +75,8 @@ func (j *pairs) sections() []*section {
 	bars.Series = []chart.Series{{Name: "lockproxy, light client", Color: chart.Blue},
 		{Name: "lockproxy, go-redis", Color: chart.Purple},
 		{Name: "lockproxy, rueidis", Color: chart.Orange}, {Name: "bsm/redislock",
-			Color: chart.Plain}, {Name: "rueidislock", Color: chart.Green}}
+			Color: chart.Plain}, {Name: "bsm/redislock, HAProxy", Color: chart.Red},
+		{Name: "rueidislock", Color: chart.Green}}
 	for i, c := range j.contenders {
 		rounds := j.results[i]
 		rate, cpu := j.ratio(i, (*outcome).rate), j.ratio(i, (*outcome).cpu)

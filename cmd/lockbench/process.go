@@ -43,7 +43,7 @@ func (b *bench) proxiesCPU() (total time.Duration, err error) {
 const tick = 10 * time.Millisecond
 
 func parseCPU(stat []byte) (time.Duration, error) {
-	// The name, in parentheses, may have spaces and parentheses itself.
+	// The name, in parentheses, can have spaces and parentheses itself.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	const user, system = 11, 12 // of those after the name
 	if len(fields) <= system {

@@ -33,6 +33,7 @@ type target struct {
 // needs are the servers of a part, except Redis.
 type needs struct {
 	lockproxies int
+	parking     bool     // another lockproxy, with --park, behind these
 	targets     []string // of the ways above, direct first
 	profiled    bool     // of lockproxy it can be asked what it does
 	cluster     bool     // the targets lead to a Redis Cluster, and Redis is idle
@@ -65,6 +66,13 @@ func (l *lab) open(n needs) (b *bench, err error) {
 	}
 	for range n.lockproxies {
 		p, err := b.startLockproxy(upstream)
+		if err != nil {
+			return nil, err
+		}
+		b.proxies = append(b.proxies, p.addr)
+	}
+	if n.parking {
+		p, err := b.startLockproxy(upstream, "--park", parkFor)
 		if err != nil {
 			return nil, err
 		}

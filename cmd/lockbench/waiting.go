@@ -79,8 +79,9 @@ func (j *waiting) measure(b *bench, _ int) error {
 }
 
 // handOver releases the lock again and again; who has had it goes to the end of the line.
-func (j *waiting) handOver(holder *proxyLock, grants <-chan grant, queue func(*proxyLock)) (durations,
-	error) {
+func (j *waiting) handOver(
+	holder *proxyLock, grants <-chan grant, queue func(*proxyLock),
+) (durations, error) {
 	var took durations
 	for range j.tries {
 		time.Sleep(settle)

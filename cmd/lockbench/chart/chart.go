@@ -30,6 +30,7 @@ const (
 	Orange Color = "#e69f00"
 	Green  Color = "#008f68"
 	Purple Color = "#a85c94"
+	Red    Color = "#c23b22"
 
 	ink   Color = "#222222"
 	faint Color = "#dddddd"

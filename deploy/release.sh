@@ -25,11 +25,36 @@ if [ -z "${TOOLS:-}" ]; then
 fi
 gzip -9n <deploy/lockproxy.1 >"$stage/lockproxy.1.gz"
 cp README.md CHANGELOG.md SECURITY.md deploy/lockproxy.{1,toml,service,socket} deploy/debian/lockproxy.sysusers "$stage/"
+go build -o "$stage/here" ./cmd/lockproxy
+for shell in bash zsh fish; do "$stage/here" completion $shell >"$stage/completion.$shell"; done
+cp deploy/debian/copyright "$stage/copyright"
+gzip -9n >"$stage/changelog.gz" <<-END
+	lockproxy ($(sed 's/^v//; s/-/~/g' <<<"$version")) unstable; urgency=medium
+
+	  * See CHANGELOG.md.
+
+	 -- lockproxy maintainers <maintainers@lockproxy.invalid>  $(date -ud "@$SOURCE_DATE_EPOCH" '+%a, %d %b %Y %H:%M:%S %z')
+END
 mkdir "$stage/examples" # and docs: what the README leads to
 cp -r docs "$stage/docs"
 cp -r examples/clients examples/adapters "$stage/examples/"
 find "$stage/examples" -name __pycache__ -prune -exec rm -r {} +
 chmod -R u=rwX,go=rX "$stage/docs" "$stage/examples"
+
+# The licences of what is built into the binary want to be passed on with it.
+shopt -s nullglob
+{
+	echo "Go $(go env GOVERSION)"
+	cat "$(go env GOROOT)/LICENSE"
+	go list -deps -f '{{with .Module}}{{if .Version}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/lockproxy | LC_ALL=C sort -u |
+		while read -r module number dir; do
+			printf '\n%s\n\n%s %s\n' "$(printf '=%.0s' {1..80})" "$module" "$number"
+			licences=("$dir"/LICEN[CS]E* "$dir"/COPYING*)
+			[ ${#licences[@]} -gt 0 ] || { echo "$module has no licence" >&2; exit 1; }
+			cat "${licences[@]}"
+		done
+} >"$stage/third-party.txt"
+gzip -9nk "$stage/third-party.txt"
 
 # archive DIRECTORY FILE: a tar of it, with nothing that depends on when and where it was made.
 archive() {
@@ -57,7 +82,7 @@ for platform in "${platforms[@]}"; do
 		-ldflags "-s -w -buildid= -X main.version=$version" -o "$stage/lockproxy" ./cmd/lockproxy
 	find "$stage" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 	mkdir "$stage/$name"
-	cp -r "$stage"/lockproxy{,.1,.toml,.service,.socket} "$stage"/{*.md,docs,examples} "$stage/$name/"
+	cp -r "$stage"/lockproxy{,.1,.toml,.service,.socket} "$stage"/{*.md,copyright,third-party.txt,completion.*,docs,examples} "$stage/$name/"
 	archive "$stage/$name" "$out/$name.tar.gz"
 	bill "$out/$name.cdx.json"
 	if [ "$os" = linux ]; then debian "$arch"; fi

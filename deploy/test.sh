@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks at what deploy/ makes, without installing it: builds the release for all platforms, the package twice, and compares, runs the
-# binary in it, also alone in a root directory as in the image, and reads the unit, Dockerfile, compose file, manifests and bill of
+# Looks at what deploy/ makes: builds the release for all platforms, the package twice, and compares, runs the binary in it, also alone in
+# a root directory as in the image, installs and purges it in an overlay of this system (test-install.sh), and reads the unit, Dockerfile, compose file, manifests and bill of
 # materials with the tools that are there for them. One line for each; it ends at the first failure.
 #
 # Not done here: building the image, which takes a container engine and the images that it is made from.
@@ -50,7 +50,9 @@ for want in 'Package: lockproxy' 'Version: 1.2.3~rc.4' 'Architecture: amd64'; do
 done
 for want in '-rwxr-xr-x root/root .* ./usr/bin/lockproxy$' '-rw-r--r-- .* ./usr/lib/systemd/system/lockproxy.service$' \
 	'-rw-r--r-- .* ./usr/lib/systemd/system/lockproxy.socket$' \
-	'-rw-r----- .* ./etc/lockproxy/lockproxy.toml$' 'drwxr-x--- .* ./etc/lockproxy/$' '.* ./usr/share/man/man1/lockproxy.1.gz$' '.* ./usr/lib/sysusers.d/lockproxy.conf$'; do
+	'-rw-r----- .* ./etc/lockproxy/lockproxy.toml$' 'drwxr-x--- .* ./etc/lockproxy/$' '.* ./usr/share/man/man1/lockproxy.1.gz$' '.* ./usr/lib/sysusers.d/lockproxy.conf$' \
+	'.* ./usr/share/doc/lockproxy/'{README.md,docs/operations.md,examples/clients/README.md,copyright,third-party.txt.gz,changelog.gz}'$' \
+	'.* ./usr/share/'{bash-completion/completions/lockproxy,zsh/vendor-completions/_lockproxy,fish/vendor_completions.d/lockproxy.fish}'$'; do
 	grep -Eq -- "^$want" "$work/contents" || fail "the package lacks $want: $(cat "$work/contents")"
 done
 dpkg-deb -e "$deb" "$work/control"
@@ -58,11 +60,36 @@ grep -qx /etc/lockproxy/lockproxy.toml "$work/control/conffiles" || fail "the co
 for script in postinst prerm postrm; do sh -n "$work/control/$script"; done
 pass "package: control, contents, conffiles, scripts"
 
+lintian --allow-root --tag-display-limit 0 --fail-on error,warning "$deb" >"$work/lintian" 2>&1 || fail "lintian: $(cat "$work/lintian")"
+pass "package: lintian finds nothing"
+
 dpkg-deb -x "$deb" "$work/root"
 [ "$("$work/root/usr/bin/lockproxy" --version)" = "lockproxy $version" ] || fail "the packaged binary says $("$work/root/usr/bin/lockproxy" --version)"
 "$work/root/usr/bin/lockproxy" check --upstream redis://127.0.0.1:1 --config "$work/root/etc/lockproxy/lockproxy.toml" >"$work/check" || true
 grep -q '^PASS  config' "$work/check" || fail "the packaged configuration: $(cat "$work/check")"
 pass "package: its binary runs, and takes its configuration"
+
+deploy/test-install.sh "$deb" "$version" >"$work/installed" || fail "the package, installed: $(cat "$work/installed")"
+sed 's/^ok  /&package, /' "$work/installed"
+passed=$((passed + $(wc -l <"$work/installed")))
+
+share=$work/root/usr/share
+bash -n "$share/bash-completion/completions/lockproxy" && zsh -n "$share/zsh/vendor-completions/_lockproxy" || fail "completion: not readable"
+fish_says() { fish --no-config -c "source $share/fish/vendor_completions.d/lockproxy.fish; complete -C '$1'" | cut -f1 | tr '\n' ' '; }
+[ "$(fish_says 'lockproxy --log-level d')" = "debug " ] || fail "completion: fish says $(fish_says 'lockproxy --log-level d')"
+[ "$(fish_says 'lockproxy run --kil')" = "--kill-after " ] || fail "completion: fish says $(fish_says 'lockproxy run --kil')"
+cat >"$work/complete.zsh" <<END
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "fpath=($share/zsh/vendor-completions \\\$fpath); autoload -U compinit; compinit -u -D; echo rea''dy"
+zpty -r shell said '*ready*'
+zpty -w -n shell \$'lockproxy run --kil\t'
+zpty -r shell said '*--kill-after*' && print completed
+zpty -d shell
+END
+timeout 60 zsh -f "$work/complete.zsh" >"$work/zsh" || true
+grep -q '^completed$' "$work/zsh" || fail "completion: zsh says $(cat "$work/zsh")"
+pass "package: bash, zsh and fish complete its command line"
 
 # In the image there is nothing but the binary and certificates, and it runs as a user that the system doesn't know.
 mkdir "$work/image" && cp "$work/root/usr/bin/lockproxy" "$work/image/" && chmod 0755 "$work" "$work/image"

@@ -32,7 +32,8 @@ func main() {
 	}
 }
 
-// verifyDockerfile wants an image that is one static binary, run by a user without a name, not root.
+// verifyDockerfile wants an image that is one static binary, run by a user without a name, not
+// root.
 func verifyDockerfile(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {

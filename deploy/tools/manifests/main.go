@@ -82,7 +82,7 @@ func verifyPod(pod corev1.PodSpec) error {
 		}
 		for _, probe := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
 			if probe == nil || probe.HTTPGet == nil || !ports[probe.HTTPGet.Port.String()] {
-				return fmt.Errorf("container %s: a probe is missing, or is of a port that isn't there",
+				return fmt.Errorf("container %s: a probe is missing, or its port isn't there",
 					c.Name)
 			}
 		}

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-older test-libraries test-clients-cluster test-cluster test-versions test-redis-suite test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-memory test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -31,19 +31,26 @@ deps-model:
 
 # One after the other, since the package manager doesn't run twice.
 deps-ci:
-	@for part in clients faults admin packaging model; do $(MAKE) --no-print-directory deps-$$part || exit 1; done
+	@for part in clients faults admin; do $(MAKE) --no-print-directory deps-$$part || exit 1; done
 
-# go test vets what it tests; its closing lines are the last. It strips the test binaries, since most of
-# the time that it takes to link them is for debuggers.
+# For the tests and for the programs that they build, in a clone too, so that nothing is compiled
+# twice. What only debuggers need takes much of the time of compilers and linkers.
+RACE = GOFLAGS='-race -trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
+
+# make vet does the vetting. The closing lines of go test are the last.
 test: deps format compile
-	$(GO) test -race -vet=all -ldflags='-s -w' -count=1 -timeout 20m -p 4 -parallel 4 \
-		./test/locks ./test/relay ./...
+	$(RACE) $(GO) test -vet=off -count=1 -timeout 20m -p 5 -parallel 4 ./test/locks ./test/relay ./...
 
-# Compiles what the tests need, for them and for the lockproxy that they run, and links nothing. So the
-# tests, many of which measure time, do not run next to compilers. GOGC lets these finish sooner.
+# Compiles what the tests need, and links nothing. So the tests, many of which measure time, do not run
+# next to compilers. GOGC lets these finish sooner.
 compile:
-	@GOGC=400 $(GO) list -export -deps ./cmd/lockproxy >/dev/null
-	@GOGC=400 $(GO) list -export -deps -test -race ./... >/dev/null
+	@$(RACE) GOGC=400 $(GO) list -export -deps -test ./... >/dev/null
+
+# The built program, without the race detector, under hostile and slow clients: its memory and
+# processor time.
+test-memory: deps
+	$(GO) test -tags memory -ldflags='-s -w' -count=1 -timeout 10m \
+		-run 'HostileClients|HostileUnfinished|HostileBeforeLogin|SlowReader' ./test/relay
 
 format:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
@@ -54,12 +61,12 @@ test-lockbench: deps
 
 # The tests that compare the proxy with Redis, and those that attack it, once more with an upstream connection for each client.
 test-dedicated: deps
-	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -race -count=1 -timeout 8m -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' \
+	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -tags memory -race -count=1 -timeout 8m -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' \
 		./test/relay ./test/sharing ./test/locks
 
 # Everything, with the tests that have a build tag.
 vet: format
-	$(GO) vet -tags 'admin clients faults' ./...
+	$(GO) vet -tags 'admin clients faults memory' ./...
 	$(GO) -C cmd/lockbench vet ./...
 
 # Real client libraries in nine languages through the proxy, the helpers, adapters and recipes;
@@ -67,14 +74,20 @@ vet: format
 test-clients: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m \
 		-run 'TestClients|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
+	$(GO) test -count=1 ./examples/clients/go
 
 # The five older locks next to LOCK, in two minutes.
 test-older: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestOlder -v ./test/clients
 
+# Owners that take locks in random orders, for DURATION: every deadlock is found in time, and nothing else.
+test-deadlocks: DURATION = 10m
+test-deadlocks: deps
+	LOCKPROXY_TEST_DEADLOCKS=$(DURATION) $(GO) test -race -count=1 -timeout 0 -run TestDeadlocksOfRandomLockOrders -v ./test/locks
+
 # The locks of other libraries next to LOCK WAIT, with and without --park, for a minute each.
 test-libraries: deps-clients
-	$(GO) test -tags clients -count=1 -timeout 15m -run TestLockLibraries -v ./test/clients
+	$(GO) test -tags clients -count=1 -timeout 15m -run TestLockLibraries -parallel 4 -v ./test/clients
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestLibrariesNextToLOCK -parallel 8 -v ./test/locks
 
 # The same client libraries, with data and locks, through lockproxy in front of a Redis Cluster of six nodes.
@@ -100,6 +113,10 @@ test-versions: deps
 # names units, ROUNDS=3 runs all three times.
 test-redis-suite: deps
 	GO="$(GO)" bash internal/testredis/redis-suite.sh
+
+# The same in cluster mode, in front of three masters.
+test-redis-suite-cluster: deps
+	CLUSTER=yes GO="$(GO)" bash internal/testredis/redis-suite.sh
 
 # Feeds each parser what nobody thought of, for FUZZTIME each; then the properties, with many more cases than make test.
 fuzz:
@@ -127,13 +144,18 @@ bench-locks: deps
 	$(GO) -C cmd/lockbench build -o ../../lockbench .
 	./lockbench locks -o docs/bench-locks.md
 
+# 100 clients that poll one lock, with and without --park, in two minutes.
+bench-park: deps
+	$(GO) -C cmd/lockbench build -o ../../lockbench .
+	./lockbench park -o docs/bench-park.md $(BENCH)
+
 # Archives, Debian packages, bills of materials and checksums in dist; see deploy/release.sh.
 release:
 	deploy/release.sh dist $(VERSION)
 
-# What packages, image and manifests say is looked at, a release is built for all platforms, and a package twice and compared; nothing of it
-# is installed. As root, since it changes the root directory.
-test-packaging: deps-packaging
+# What packages, image and manifests say is looked at, a release is built for all platforms, and a package twice and compared; it is
+# installed, used and purged in an overlay of this system, which stays as it is. As root.
+test-packaging: deps deps-packaging
 	nice -n 19 bash deploy/test.sh
 
 # That it compiles for macOS, with tests; they are run on Linux only.

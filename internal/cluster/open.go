@@ -31,8 +31,7 @@ func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 		if _, refused := refusalOf(err); refused {
 			return nil, err
 		}
-		known := cl.slots.Load() != nil
-		if err == nil && !known {
+		if err == nil && cl.slots.Load() == nil {
 			if err = cl.bootstrap(ctx, nc, addr); err != nil {
 				nc.Close()
 			}
@@ -42,9 +41,10 @@ func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 		} else if err != nil {
 			continue
 		}
-		// A user that may not ask for the map begins at any node.
-		if m := cl.slots.Load(); known || m == nil || slices.Contains(m.masters, addr) {
-			c := newConn(cl, o)
+		c := newConn(cl, o)
+		// A user that may not ask for the map begins at any node. Otherwise it may have become
+		// known only now, and addr be a replica.
+		if m := c.nodes.slots; m == nil || slices.Contains(m.masters, addr) {
 			cl.add(c)
 			c.mu.Lock()
 			defer c.mu.Unlock()

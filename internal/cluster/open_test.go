@@ -41,6 +41,31 @@ func TestOpenNextToASilentNode(t *testing.T) {
 	}
 }
 
+// A Conn does not begin at a replica, also if the map becomes known only while it is dialled.
+func TestOpenWhileTheMapBecomesKnown(t *testing.T) {
+	cl := New([]string{"replica:1"})
+	m := mapOf(1, func(int) int { return 0 })
+	m.masters, m.replicas = []string{"master:1"}, []string{"replica:1"}
+	dial := func(context.Context, string, [][]string) (net.Conn, error) {
+		cl.slots.Store(m)
+		here, there := net.Pipe()
+		t.Cleanup(func() { there.Close() })
+		return here, nil
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c, err := cl.Open(ctx, Options{Dial: dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if addr := c.nodes.defaultNode().addr; addr != "master:1" {
+		t.Errorf("requests without keys go to %s", addr)
+	}
+}
+
 // The first node is asked for the map on the connection that serves the client next: pushes are not
 // taken for the answers, and what comes behind these is not lost.
 func TestOpenAmongPushes(t *testing.T) {

@@ -164,9 +164,19 @@ func (l *locking) tried(ctx context.Context, s Session, t *lockRun, a attempt, e
 func (l *locking) acquired(s Session, r lockRequest, a attempt) Reply {
 	r.shared = r.shared && !a.exclusive
 	lock := &heldLock{lockRequest: r, as: s.Identity(), token: a.token}
+	l.recordAcquired(s, lock, a)
+	reply := intReply(a.token)
+	if !a.before {
+		reply.given = lock
+	}
+	return reply
+}
+
+// recordAcquired records a lock that s has acquired, in every place that is asked about it.
+func (l *locking) recordAcquired(s Session, lock *heldLock, a attempt) {
 	lock.since = monotonic.Of(a.askedAt)
-	lock.until.Store(lock.since + int64(r.timeout))
-	if r.session {
+	lock.until.Store(lock.since + int64(lock.timeout))
+	if lock.session {
 		lock.by = s
 	}
 	l.renewals.hold(s.Holder(), lock)
@@ -174,9 +184,4 @@ func (l *locking) acquired(s Session, r lockRequest, a attempt) Reply {
 	if a.takenOver {
 		l.graces.start(lock.as, lock.id(), a.token)
 	}
-	reply := intReply(a.token)
-	if !a.before {
-		reply.given = lock
-	}
-	return reply
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"strconv"
 	"time"
-
-	"lockproxy/internal/monotonic"
 )
 
 // LOCKALL takes several locks or none. One that waits holds nothing. It is a waiter in the queue of
@@ -81,16 +79,7 @@ func (c *Call) addKeys(rs []lockRequest) {
 func (l *locking) acquiredAll(s Session, rs allRequest, a attempt) Reply {
 	list := rs.locks(s.Identity(), a.token)
 	for _, lock := range list {
-		lock.since = monotonic.Of(a.askedAt)
-		lock.until.Store(lock.since + int64(lock.timeout))
-		if lock.session {
-			lock.by = s
-		}
-		l.renewals.hold(s.Holder(), lock)
-		l.seen.observeAcquired(lock, a)
-		if a.takenOver {
-			l.graces.start(lock.as, lock.id(), a.token)
-		}
+		l.recordAcquired(s, lock, a)
 	}
 	reply := intReply(a.token)
 	if !a.before {

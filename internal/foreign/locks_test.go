@@ -141,7 +141,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// A client that asks for locks in vain counts as trying until a while after its last attempt.
+// A client whose attempts to take a lock fail counts as trying until a while after the last one.
 func TestTryingIsCounted(t *testing.T) {
 	l := NewLocks()
 	for _, try := range []struct {

@@ -21,8 +21,17 @@ byte lease_here[PROXIES] = LOOK; /* line.lease */
 hidden byte d_;
 #define LOOKS_BY_ITSELF(w) (now >= look_by[w])
 inline arm(w, d) { d_ = (d); look_by[w] = now + (d_ < LOOK -> d_ : LOOK) }
+#ifdef BREAK_WAKE_PUTS_OFF
+#define ARMED(w) false
+#else
+#define ARMED(w) (look_by[w] > 0)
+#endif
+inline arm_sooner(w, d) {
+  d_ = ((d) < LOOK -> (d) : LOOK);
+  if :: !ARMED(w) || look_by[w] > now + d_ -> look_by[w] = now + d_ :: else fi
+}
 inline lasts_here(p, d) { lease_here[p] = d }
-inline wake_first(p) { if :: len(line[p]) > 0 -> line[p] ? <first_>; arm(first_, lease_here[p]) :: else fi }
+inline wake_first(p) { if :: len(line[p]) > 0 -> line[p] ? <first_>; arm_sooner(first_, lease_here[p]) :: else fi }
 inline disarm(w) { look_by[w] = 0 }
 #else
 #define LOOKS_BY_ITSELF(w) false
@@ -32,7 +41,7 @@ inline wake_first(p) { skip }
 inline disarm(w) { skip }
 #endif
 
-/* How fair it is: grants to others while a waiter has looked in vain, and nothing is under way that wakes it. */
+/* How fair it is: grants to others while a waiter has found the lock held, and nothing is under way that wakes it. */
 #ifdef CHECK_FAIR
 bit asleep[LOCKERS];
 byte bypassed[LOCKERS];

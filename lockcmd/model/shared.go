@@ -12,6 +12,7 @@ const (
 	sharedLine = "ENDLESS WAITS "
 	sharedTime = "URGENT WAITS POLLS CHECK_TOKENS CHECK_PROMPT=1 "
 	sharedLate = "WAITS POLLS CHECK_TOKENS "
+	fourCrash  = all + "PROXIES=1 HOLDERS_CRASH SHORT_LOCKS END=5 "
 )
 
 func shared() []config {
@@ -29,15 +30,14 @@ func shared() []config {
 			sharedTime + readers + "HOLDERS_CRASH SHORT_LOCKS END=7", "", quick},
 		{"shared, in time, limit, holders crash",
 			sharedTime + limits + "HOLDERS_CRASH SHORT_LOCKS END=7", "", normal},
-		{"shared, finding: UNLOCKs in vain postpone a look",
-			sharedTime + all + "PROXIES=1 HOLDERS_CRASH SHORT_LOCKS END=7", "prompt", large},
+		{"shared, in time, four, holders crash", sharedTime + fourCrash, "", large},
 		{"shared, in time, waiters leave", sharedTime + readers + "GIVES_UP=1 END=6", "", large},
 		{"shared, late", sharedLate + readers + "END=4", "", normal},
 	}
 }
 
 func brokenShared() []config {
-	const crash = "HOLDERS_CRASH SHORT_LOCKS END=6 "
+	const crash = "HOLDERS_CRASH SHORT_LOCKS END=5 "
 	return []config{
 		{"shared, broken: a reader next to a writer",
 			sharedTime + readers + "END=6 BREAK_READER_NEXT_TO_WRITER", "exclusion", quick},
@@ -63,6 +63,8 @@ func brokenShared() []config {
 			quick},
 		{"shared, broken: the last writer leaves silently",
 			sharedTime + readers + "GIVES_UP=1 LOOK=3 END=7 BREAK_LEAVES_SILENTLY", "prompt", quick},
+		{"shared, broken: a wake-up puts a look off",
+			sharedTime + fourCrash + "BREAK_WAKE_PUTS_OFF", "prompt", large},
 		{"shared, broken: kept for who has left",
 			sharedTime + readers + "GIVES_UP=1 END=6 BREAK_KEEPS_WHAT_LEFT", "no_dead_holder", quick},
 	}

@@ -9,7 +9,7 @@ byte highest;        /* the highest token given */
 
 hidden byte a_, beside;
 
-/* Locker i is given the lock: next to whom. */
+/* Locker i is given the lock: which others hold it then. */
 inline acquired_by_lock(i, until, tok) {
   a_ = 0; beside = 0;
   do

@@ -160,7 +160,8 @@ func TestALOCKALLOfWhatItsOwnerHasDeadlocks(t *testing.T) {
 	})
 }
 
-// As long as one whom the LOCKALL waits for can go on, it is no deadlock, nor once it has left.
+// It is no deadlock while a holder that the LOCKALL waits for can go on, nor after the LOCKALL has
+// left.
 func TestAWaitBehindALOCKALLIsNoDeadlock(t *testing.T) {
 	t.Parallel()
 	overOneToThree(t, func(q *queueing) {

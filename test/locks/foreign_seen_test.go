@@ -197,8 +197,8 @@ func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy) {
 	}
 }
 
-// Where LOCK has the lock, LOCKINFO says which other clients ask for it in vain, and nothing of
-// them if none does.
+// Where LOCK has the lock, LOCKINFO says which other clients try to take it, and nothing of them if
+// none does.
 func TestForeignClientsThatTryAreSeen(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)

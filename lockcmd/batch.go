@@ -73,13 +73,13 @@ func (b *batcher) submit(c *queuedCall) {
 	if b.inFlight == 0 || b.inFlight < maxInFlight && due {
 		b.sent = time.Now()
 		b.inFlight++
-		b.sending.Go(b.run) // ends with the queue, or its client
+		b.sending.Go(b.sendBatches) // ends with the queue, or its client
 	}
 }
 
-// run sends batches until the queue is empty.
-func (b *batcher) run() {
-	for batch := b.take(); len(batch) > 0; batch = b.take() {
+// sendBatches sends batches until the queue is empty.
+func (b *batcher) sendBatches() {
+	for batch := b.next(); len(batch) > 0; batch = b.next() {
 		known := map[*Script]bool{}
 		// EVALSHA for all; then the source of each script that the upstream does not know, once;
 		// then the source for each call, since each node of a cluster knows its scripts alone.
@@ -95,9 +95,9 @@ func (b *batcher) run() {
 	}
 }
 
-// take returns the next batch. If there is none, the calling goroutine must end: it is not counted
+// next returns the next batch. If there is none, the calling goroutine must end: it is not counted
 // any more.
-func (b *batcher) take() (batch []*queuedCall) {
+func (b *batcher) next() (batch []*queuedCall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()

@@ -17,16 +17,16 @@ const (
 )
 
 const (
-	// A wait is looked at after firstLook, and again after each nextLook, since messages between
+	// A wait is looked at after firstSearch, and again after each nextLook, since messages between
 	// proxies can be lost.
-	firstLook   = 300 * time.Millisecond
-	nextLook    = 500 * time.Millisecond
-	lookEvery   = 100 * time.Millisecond
-	lookWithin  = 2 * time.Second
-	maxConfirm  = 3    // second looks at what looks like a cycle: an answer can be lost
-	maxLook     = 256  // keys waited for that are looked at together, or that a look finds
-	maxWaitName = 1024 // bytes of a key or an owner; a wait with a longer one is not looked at
-	maxBlockers = 128  // holders that are looked at, of what one waits for
+	firstSearch   = 300 * time.Millisecond
+	nextSearch    = 500 * time.Millisecond
+	searchTick    = 100 * time.Millisecond
+	searchTimeout = 2 * time.Second
+	maxConfirm    = 3    // second looks at what looks like a cycle: an answer can be lost
+	maxSearch     = 256  // keys waited for that are looked at together, or that a look finds
+	maxWaitName   = 1024 // bytes of a key or an owner; a wait with a longer one is not looked at
+	maxBlockers   = 128  // holders that are looked at, of what one waits for
 )
 
 // deadlocks finds cycles of owners that wait for each other's locks.
@@ -106,20 +106,20 @@ func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
 	}
 	d.mu.Lock()
 	v := newWatchedWait(waiters)
-	v.next = time.Now().Add(firstLook)
+	v.next = time.Now().Add(firstSearch)
 	owner := v.lead().owner
 	d.of[owner] = append(d.of[owner], v)
 	if !d.ticking {
 		d.ticking = true
-		d.timers.after(lookEvery, d.tick)
+		d.timers.after(searchTick, d.tick)
 	}
 	d.mu.Unlock()
 	d.queues.mu.Lock()
 	v.lead().watched = v
 	d.queues.mu.Unlock()
-	known := d.newLook([]*watchedWait{v}, d.registered)
+	known := d.newSearch([]*watchedWait{v}, d.registered)
 	if known.here(); len(known.graph.closedBy(known.seeds)) > 0 {
-		d.timers.after(0, func(ctx context.Context) { d.look(ctx, known.seeds, false) })
+		d.timers.after(0, func(ctx context.Context) { d.search(ctx, known.seeds, false) })
 	}
 	return func() { d.unwatch(v) }
 }
@@ -149,32 +149,32 @@ func (d *deadlocks) tick(ctx context.Context) {
 	keys := 0
 	d.mu.Lock()
 	if d.ticking = len(d.of) > 0; d.ticking {
-		d.timers.after(lookEvery, d.tick)
+		d.timers.after(searchTick, d.tick)
 	}
 	now := time.Now()
 	for _, list := range d.of {
 		for _, v := range list {
-			if now.Before(v.next) || keys+len(v.waiters) > maxLook {
+			if now.Before(v.next) || keys+len(v.waiters) > maxSearch {
 				continue
 			}
 			keys += len(v.waiters)
 			due = append(due, v)
-			v.next = now.Add(nextLook)
+			v.next = now.Add(nextSearch)
 		}
 	}
 	d.mu.Unlock()
 	if len(due) > 0 {
-		d.look(ctx, due, true)
+		d.search(ctx, due, true)
 	}
 }
 
-// look looks for deadlocks that waits have closed. elsewhere asks other proxies, too.
-func (d *deadlocks) look(ctx context.Context, due []*watchedWait, elsewhere bool) {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+// search looks for deadlocks that waits have closed. elsewhere asks other proxies, too.
+func (d *deadlocks) search(ctx context.Context, due []*watchedWait, elsewhere bool) {
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	var suspects []*watchedWait
-	first := d.newLook(due, d.held)
-	first.run(ctx, elsewhere, func(g waitsFor) bool {
+	first := d.newSearch(due, d.held)
+	first.follow(ctx, elsewhere, func(g waitsFor) bool {
 		suspects = slices.Collect(maps.Keys(g.closedBy(due)))
 		return len(suspects) > 0
 	})
@@ -183,7 +183,7 @@ func (d *deadlocks) look(ctx context.Context, due []*watchedWait, elsewhere bool
 	}
 	var g waitsFor
 	for confirmed, tries := false, 0; !confirmed && tries < maxConfirm; tries++ {
-		d.newLook(suspects, d.held).run(ctx, elsewhere, func(later waitsFor) bool {
+		d.newSearch(suspects, d.held).follow(ctx, elsewhere, func(later waitsFor) bool {
 			g = first.graph.both(later)
 			confirmed = len(g.closedBy(suspects)) > 0
 			return confirmed
@@ -241,5 +241,5 @@ func (d *deadlocks) waitsOf(owners []binary) (list []*watchedWait) {
 	for _, owner := range owners {
 		list = append(list, d.of[string(owner)]...)
 	}
-	return list[:min(len(list), maxLook)]
+	return list[:min(len(list), maxSearch)]
 }

@@ -143,7 +143,7 @@ func (g waitsFor) stuck() waitsFor {
 	for changed := true; changed; {
 		changed = false
 		for id, w := range left {
-			if _, is := w.kept(waiting); !is {
+			if _, is := w.blocked(waiting); !is {
 				delete(left, id)
 				count(w, -1)
 				changed = true
@@ -151,14 +151,14 @@ func (g waitsFor) stuck() waitsFor {
 		}
 	}
 	for id, w := range left {
-		left[id], _ = w.kept(waiting)
+		left[id], _ = w.blocked(waiting)
 	}
 	return left
 }
 
-// kept is w with only what keeps it, as long as those are that wait. stuck is false if nothing
+// blocked is w with only what keeps it, as long as those are that wait. stuck is false if nothing
 // does.
-func (w ownerWait) kept(waiting map[any]int) (by ownerWait, stuck bool) {
+func (w ownerWait) blocked(waiting map[any]int) (by ownerWait, stuck bool) {
 	by = w
 	by.Keys = slices.Clone(w.Keys)
 	for i := range by.Keys {

@@ -65,7 +65,7 @@ func (d *deadlocks) held(list []*watchedWait) map[*waiter]holding {
 }
 
 func (d *deadlocks) askHolders(w *waiter) (h holding) {
-	on := d.clients.on(d.timers.ctx, w.as, w.key, time.Now().Add(lookWithin))
+	on := d.clients.on(d.timers.ctx, w.as, w.key, time.Now().Add(searchTimeout))
 	got, err := d.ask(on, infoScript, w.key, "holders", strconv.Itoa(maxBlockers))
 	if err != nil || len(got.Elems) != 4 {
 		return h

@@ -40,15 +40,15 @@ func TestHolds(t *testing.T) {
 	soon, later := time.Now().Add(500*time.Millisecond), time.Now().Add(time.Hour)
 	take(0, soon)
 	take(1, soon)
-	l.unlocked(h, &unlockRun{id: at(1)}, true)
-	l.unlocked(h, &unlockRun{id: at(2)}, true)
+	l.unlocked(h, &unlockCall{id: at(1)}, true)
+	l.unlocked(h, &unlockCall{id: at(2)}, true)
 	holdsUntil("with one lock", soon)
 	now := monotonic.Now()
 	l.relocked(h, at(0), "7", time.Hour, now)
 	l.relocked(h, at(0), "8", time.Minute, now) // another's token
 	l.relocked(h, at(1), "7", time.Hour, now)
 	holdsUntil("with that lock relocked", later)
-	l.unlocked(h, &unlockRun{id: at(0)}, true)
+	l.unlocked(h, &unlockCall{id: at(0)}, true)
 	if _, holds := h.Holds(); holds {
 		t.Error("it holds a lock when it has released all")
 	}
@@ -63,7 +63,7 @@ func TestHolds(t *testing.T) {
 		t.Errorf("%d are remembered", len(h.locks))
 	}
 	for i := range 10 * maxHeld {
-		l.unlocked(h, &unlockRun{id: at(i)}, true)
+		l.unlocked(h, &unlockCall{id: at(i)}, true)
 	}
 	holdsUntil("beyond what is remembered one by one", soon)
 	time.Sleep(time.Until(soon))

@@ -17,8 +17,8 @@ const (
 	modeAgain = "again"
 )
 
-// lockRun is a run of lock.lua.
-type lockRun struct {
+// lockCall is a run of lock.lua.
+type lockCall struct {
 	Call
 	lockRequest
 	id      LockID
@@ -40,14 +40,14 @@ type locking struct {
 // here.
 func (l *locking) beginTry(
 	id LockID, r lockRequest, mode string, others []*waiter,
-) (*lockRun, error) {
+) (*lockCall, error) {
 	l.queues.mu.Lock()
 	compete := l.queues.foreign.compete(id, time.Now())
 	if mode == modeTry && l.queues.of[id] != nil {
 		mode = modeCheck
 	}
 	l.queues.mu.Unlock()
-	t := &lockRun{lockRequest: r, id: id, askedAt: time.Now()}
+	t := &lockCall{lockRequest: r, id: id, askedAt: time.Now()}
 	if held := l.holdOff.remaining(); held > 0 {
 		return t, heldOffError(held)
 	}
@@ -67,7 +67,7 @@ func (l *locking) beginTry(
 }
 
 // finishTry returns the result of a run, as try does.
-func (l *locking) finishTry(t *lockRun, answer Answer, err error) (attempt, error) {
+func (l *locking) finishTry(t *lockCall, answer Answer, err error) (attempt, error) {
 	a := attempt{askedAt: t.askedAt}
 	found, err := t.ints(2, answer, err)
 	if err != nil {
@@ -143,7 +143,7 @@ func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 }
 
 // tried is the reply to a LOCK without WAIT.
-func (l *locking) tried(ctx context.Context, s Session, t *lockRun, a attempt, err error) Reply {
+func (l *locking) tried(ctx context.Context, s Session, t *lockCall, a attempt, err error) Reply {
 	switch {
 	case err != nil:
 		l.seen.observeRefused(t.id, err)

@@ -67,7 +67,7 @@ func (o *observed) audit(f ForcedUnlock, released bool, err error) {
 }
 
 // auditForce logs an UNLOCK … FORCE: whose it was, and whose lock it released.
-func (o *observed) auditForce(r *unlockRun, v resp.Value, released bool, err error) {
+func (o *observed) auditForce(r *unlockCall, v resp.Value, released bool, err error) {
 	f := ForcedUnlock{DB: r.id.DB, Key: r.id.Key, User: r.as.User, Via: "redis"}
 	if s, ok := r.on.(Session); ok {
 		f.Client = s.Holder().Addr

@@ -153,7 +153,7 @@ func lossAtRenewal(err error) string {
 }
 
 // released is for a lock that a release here has ended: the sessions that had it are told.
-func (s *sessionLocks) released(lock *heldLock, by *unlockRun) {
+func (s *sessionLocks) released(lock *heldLock, by *unlockCall) {
 	for _, session := range lock.sessionsBesides("") {
 		s.lose(session, lossByRelease(by))
 	}
@@ -163,7 +163,7 @@ func (s *sessionLocks) released(lock *heldLock, by *unlockRun) {
 }
 
 // lossByRelease is why a lock is lost that a release here has ended.
-func lossByRelease(r *unlockRun) string {
+func lossByRelease(r *unlockCall) string {
 	s, ok := r.on.(Session)
 	switch {
 	case !ok:

@@ -25,9 +25,9 @@ type releaseNotifications struct {
 
 	deadlocks *deadlocks
 
-	ctx     context.Context
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	ctx        context.Context
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
 
 	mu         sync.Mutex
 	listening  map[Identity]*shardedSubscriptions // guarded by mu; user and password only
@@ -69,16 +69,16 @@ func (w *releaseNotifications) listen(as Identity, key string) {
 		}
 		sh = newShardedSubscriptions(w)
 		w.listening[as] = sh
-		w.running.Go(func() { w.keepListening(as, sh) }) // ends with w.ctx, or when nobody waits
+		w.goroutines.Go(func() { w.listenWhileWanted(as, sh) }) // ends with w.ctx, or when nobody waits
 	}
 	if w.cfg.Cluster {
 		sh.wantLocked(slotOf([]byte(key)))
 	}
 }
 
-// keepListening receives messages until no client waits or has a session lock, or the user may not
+// listenWhileWanted receives messages until no client waits or has a session lock, or the user may not
 // subscribe. Then the user's next waiter or session lock tries again.
-func (w *releaseNotifications) keepListening(as Identity, sh *shardedSubscriptions) {
+func (w *releaseNotifications) listenWhileWanted(as Identity, sh *shardedSubscriptions) {
 	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
 		subscribed, err := w.receive(as, sh)
 		refused := redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "NOAUTH") ||
@@ -239,5 +239,5 @@ func (w *releaseNotifications) close() {
 	w.closed = true
 	w.mu.Unlock()
 	w.cancel()
-	w.running.Wait()
+	w.goroutines.Wait()
 }

@@ -101,7 +101,7 @@ func (o *observed) observeWaited(w *waiter, won bool, err error) {
 // observeRelease is for a release that has been answered, before the next holder is. It returns the
 // lock that has ended, and those of its other holders, if this proxy had given them.
 func (o *observed) observeRelease(
-	r *unlockRun, v resp.Value, answer []int64, err error,
+	r *unlockCall, v resp.Value, answer []int64, err error,
 ) (ended *heldLock, others []*heldLock) {
 	released, p := err == nil && answer[0] != 0, r.proof
 	if p.kind == "force" {

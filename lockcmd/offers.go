@@ -36,8 +36,8 @@ func (q *waitQueue) endOffers(
 	return ends
 }
 
-// settleOffers releases what waiters were given and do not keep.
-func (l *releases) settleOffers(on evaluator, ends offersEnd) {
+// releaseRejected releases what waiters were given and do not keep.
+func (l *releases) releaseRejected(on evaluator, ends offersEnd) {
 	for i, w := range ends.rejected {
 		l.undo(on, ends.undo[i])
 		w.signal()

@@ -111,7 +111,7 @@ func (l *waits) endShared(s Session, w *waiter, others []*waiter, a attempt, err
 		q.pollNow() // so that other proxies see that the next wait
 	}
 	l.queues.mu.Unlock()
-	l.releases.settleOffers(s, ends)
+	l.releases.releaseRejected(s, ends)
 }
 
 // check finds out for a waiter that does not poll yet whether it may lock here at all, and whether

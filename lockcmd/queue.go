@@ -186,7 +186,7 @@ func (q *waitQueue) offerShared(now time.Time) (list []*waiter) {
 
 // endOffer ends an offer to w. token is what it was given, 0 for nothing. taken is false if w has
 // left meanwhile: then the token must be released.
-func (q *waitQueue) endOffer(w *waiter, token int64) (taken bool) {
+func (q *waitQueue) endOffer(w *waiter, token int64) (accepted bool) {
 	switch w.state {
 	case offered:
 		w.state = waiting

@@ -35,7 +35,7 @@ func (r *renewals) hold(h *Holder, lock *heldLock) {
 }
 
 // unlocked follows suspend. A session lock that was not released is renewed at once, or found lost.
-func (r *renewals) unlocked(h *Holder, u *unlockRun, released bool) {
+func (r *renewals) unlocked(h *Holder, u *unlockCall, released bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if released {

@@ -138,7 +138,7 @@ func (sh *shardedSubscriptions) subscribe(ctx context.Context, sub *redis.PubSub
 				}
 			}
 		}
-		for _, slot := range sh.takePending() { // one by one: they are in different slots
+		for _, slot := range sh.popPending() { // one by one: they are in different slots
 			if sub.SSubscribe(ctx, sh.channel(slot)) != nil {
 				return
 			}
@@ -150,7 +150,7 @@ func (sh *shardedSubscriptions) subscribe(ctx context.Context, sub *redis.PubSub
 	}
 }
 
-func (sh *shardedSubscriptions) takePending() []uint16 {
+func (sh *shardedSubscriptions) popPending() []uint16 {
 	sh.notifications.mu.Lock()
 	defer sh.notifications.mu.Unlock()
 	list := slices.Collect(maps.Keys(sh.pending))

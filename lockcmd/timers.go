@@ -8,9 +8,9 @@ import (
 
 // timers runs jobs at their times, each in a new goroutine, until it is closed.
 type timers struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	ctx        context.Context
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
@@ -31,9 +31,9 @@ func (t *timers) after(d time.Duration, job func(ctx context.Context)) (cancel f
 			t.mu.Unlock()
 			return
 		}
-		t.running.Add(1)
+		t.goroutines.Add(1)
 		t.mu.Unlock()
-		defer t.running.Done()
+		defer t.goroutines.Done()
 		job(t.ctx)
 	})
 	return func() { timer.Stop() }
@@ -45,7 +45,7 @@ func (t *timers) close() {
 	t.closed = true
 	t.mu.Unlock()
 	t.cancel()
-	t.running.Wait()
+	t.goroutines.Wait()
 }
 
 // lazyTimer is a timer that most waiters never arm. Its zero value is not armed.

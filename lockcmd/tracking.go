@@ -29,9 +29,9 @@ type keyTracking struct {
 	queues   *queues
 	sessions *sessionLocks
 
-	ctx     context.Context
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	ctx        context.Context
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
 
 	mu      sync.Mutex
 	conns   map[Identity]*trackingConn // guarded by mu
@@ -86,7 +86,7 @@ func (k *keyTracking) want(as Identity, key string) {
 		}
 		c = &trackingConn{by: k, as: as, tracked: map[string]bool{}, more: make(chan struct{}, 1)}
 		k.conns[as] = c
-		k.running.Go(c.run) // ends with k.ctx, the connection, or when nobody needs it
+		k.goroutines.Go(c.serve) // ends with k.ctx, the connection, or when nobody needs it
 	}
 	c.want(key)
 }
@@ -111,7 +111,7 @@ func (k *keyTracking) close() {
 	k.closed = true
 	k.mu.Unlock()
 	k.cancel()
-	k.running.Wait()
+	k.goroutines.Wait()
 }
 
 func (c *trackingConn) want(key string) {
@@ -129,8 +129,8 @@ func (c *trackingConn) want(key string) {
 	}
 }
 
-// run opens the connection and serves it to its end.
-func (c *trackingConn) run() {
+// serve opens the connection and serves it to its end.
+func (c *trackingConn) serve() {
 	k := c.by
 	ctx, cancel := context.WithTimeout(k.ctx, backgroundTimeout)
 	conn, err := k.clients.client(c.as).Options().Dialer(ctx, "", "")

@@ -40,8 +40,8 @@ func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
 	}}, true
 }
 
-// unlockRun is a run of unlock.lua.
-type unlockRun struct {
+// unlockCall is a run of unlock.lua.
+type unlockCall struct {
 	Call
 	on       evaluator // where it runs
 	id       LockID
@@ -64,7 +64,7 @@ func (l *releases) release(
 // beginRelease offers the lock to a waiter and makes the call. finishRelease must follow.
 func (l *releases) beginRelease(
 	on evaluator, id LockID, as Identity, p proof, handsOver bool,
-) *unlockRun {
+) *unlockCall {
 	l.queues.mu.Lock()
 	offer := handOver{kind: "none"}
 	compete := l.queues.foreign.compete(id, time.Now())
@@ -80,7 +80,7 @@ func (l *releases) beginRelease(
 	}
 	l.queues.mu.Unlock()
 
-	r := &unlockRun{on: on, id: id, as: as, proof: p, handOver: offer}
+	r := &unlockCall{on: on, id: id, as: as, proof: p, handOver: offer}
 	next, has := lockRequest{}, "-"
 	if s, ok := on.(Session); ok && p.kind == "connection" {
 		has = s.Holder().sharedToken(id)
@@ -106,7 +106,7 @@ func (l *releases) beginRelease(
 }
 
 // finishRelease ends the offer, and returns whether the lock was released.
-func (l *releases) finishRelease(r *unlockRun, a Answer, err error) (released bool, failed error) {
+func (l *releases) finishRelease(r *unlockCall, a Answer, err error) (released bool, failed error) {
 	answer, err := r.ints(3, a, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}
@@ -128,13 +128,13 @@ func (l *releases) finishRelease(r *unlockRun, a Answer, err error) (released bo
 	if answer[1] != 0 {
 		runtime.Gosched() // the new holders are answered before the old one
 	}
-	l.settleOffers(r.on, ends)
+	l.releaseRejected(r.on, ends)
 	return answer[0] != 0, err
 }
 
 // endHandOver ends the offer of a release that has been answered, or has failed with err. missing
 // is why waiters must not keep the lock that they were given.
-func (l *releases) endHandOver(r *unlockRun, answer []int64, missing, err error) offersEnd {
+func (l *releases) endHandOver(r *unlockCall, answer []int64, missing, err error) offersEnd {
 	offer, token := r.handOver, answer[1]
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()

@@ -12,26 +12,26 @@ import (
 // named: they poll when it has been answered.
 func (l *releases) beginReleaseAll(
 	s Session, keys [][]byte, p proof,
-) (runs []*unlockRun, c Call) {
+) (calls []*unlockCall, c Call) {
 	as := s.Identity()
 	kinds := make([]string, len(keys))
 	for i, key := range keys {
 		id := LockID{as.DB, string(key)}
 		s.Holder().suspend(id, p)
 		kinds[i] = l.queues.kindOfRelease(id)
-		r := &unlockRun{on: s, id: id, as: as, proof: p, handOver: handOver{kind: kinds[i]}}
+		r := &unlockCall{on: s, id: id, as: as, proof: p, handOver: handOver{kind: kinds[i]}}
 		r.Call.Script = unlockScript
-		runs = append(runs, r)
+		calls = append(calls, r)
 	}
-	first := runs[0].id
+	first := calls[0].id
 	c = l.call(unallScript, first.Key, noFastPath, strings.Join(kinds, " "),
 		p.kind, p.value, l.retention, l.proxy, "KIND", "0", l.unit(), "-", "-", "-", "0",
 		milliseconds(reservation), strconv.Itoa(as.DB), l.slotTag(first.Key),
 		l.queues.waitsAs(false), milliseconds(pollPatience), milliseconds(pollReservation), "-")
-	for _, r := range runs[1:] {
+	for _, r := range calls[1:] {
 		c.addKeys([]lockRequest{{key: r.id.Key}})
 	}
-	return runs, c
+	return calls, c
 }
 
 // runUnlockAll is UNLOCKALL token numkeys key [key …].
@@ -48,13 +48,13 @@ func (l *locking) runUnlockAll(_ context.Context, s Session, args [][]byte) Repl
 		return errorReply(err)
 	}
 	p := proof{"token", strconv.FormatInt(token, 10)}
-	runs, c := l.releases.beginReleaseAll(s, keys, p)
+	calls, c := l.releases.beginReleaseAll(s, keys, p)
 	answer, err := s.Eval(&c)
-	if err = answer.failure(err); err == nil && len(answer.Elems) != len(runs) {
+	if err = answer.failure(err); err == nil && len(answer.Elems) != len(calls) {
 		err = unexpected(unallScript, answer.Value)
 	}
 	count := 0
-	for i, r := range runs {
+	for i, r := range calls {
 		var a Answer
 		if err == nil {
 			a.Value = answer.Elems[i]

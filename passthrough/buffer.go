@@ -9,10 +9,10 @@ const (
 
 var buffers = sync.Pool{New: func() any { return new([newBuffer]byte) }}
 
-func takeBuffer() []byte { return buffers.Get().(*[newBuffer]byte)[:0] }
+func getBuffer() []byte { return buffers.Get().(*[newBuffer]byte)[:0] }
 
-// keepBuffer returns b emptied, or nil if an idle session should not keep so much.
-func keepBuffer(b []byte) []byte {
+// putBuffer returns b emptied, or nil if an idle session should not keep so much.
+func putBuffer(b []byte) []byte {
 	if cap(b) <= smallBuffer {
 		return b[:0]
 	}

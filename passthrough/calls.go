@@ -60,8 +60,8 @@ func (b *callBatch) add(a *Answer, batchScript string) (full bool) {
 // pause has calls go alone for a while.
 func (b *callBatch) pause() { b.pausedUntil.Store(monotonic.Now() + int64(refusedPause)) }
 
-// take appends the request for the calls to raw, and empties the batch.
-func (b *callBatch) take(raw []byte, batchScript string) []byte {
+// drain appends the request for the calls to raw, and empties the batch.
+func (b *callBatch) drain(raw []byte, batchScript string) []byte {
 	words := b.words[:0]
 	if n := len(b.list); n == 1 {
 		c := b.list[0].call

@@ -103,7 +103,7 @@ func TestCallsThatGoTogether(t *testing.T) {
 	var b callBatch
 	var sent [][]string
 	take := func() {
-		eachRequest(&textConn{text: b.take(nil, batchSHA)}, func(words []string) bool {
+		eachRequest(&textConn{text: b.drain(nil, batchSHA)}, func(words []string) bool {
 			sent = append(sent, words)
 			return true
 		})

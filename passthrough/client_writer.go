@@ -19,7 +19,7 @@ type clientWriter struct {
 	drains   bool     // guarded by mu; a goroutine empties the queue: pieces must queue
 	queue    overflow // guarded by mu
 	accepted uint64   // guarded by mu; bytes in all calls of send
-	mustRead int      // guarded by mu; see keepReading
+	mustRead int      // guarded by mu; see addMustRead
 	err      error    // guarded by mu; why nothing can be written any more
 	closing  bool     // guarded by mu; close conn when nothing is queued
 
@@ -191,9 +191,9 @@ func (w *clientWriter) waitBelow(limit int64) {
 	}
 }
 
-// keepReading(1) says that a home's reader must not wait for the client, until keepReading(-1): the
+// addMustRead(1) says that a home's reader must not wait for the client, until addMustRead(-1): the
 // session waits for something that Redis does only after its earlier replies are read.
-func (w *clientWriter) keepReading(by int) {
+func (w *clientWriter) addMustRead(by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mustRead += by

@@ -17,7 +17,7 @@ type demux struct {
 	// only the whole reply shows whether it goes to dest: it can be a line of MONITOR, or a late
 	// refusal
 	undecided bool
-	kept      []byte   // its bytes so far, if it is internal or undecided
+	collected []byte   // its bytes so far, if it is internal or undecided
 	size      int      // its bytes so far
 	out       [][]byte // for the client
 
@@ -131,8 +131,8 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 			cut(at + n)
 		}
 		if d.dest == internal || d.undecided {
-			d.kept = append(d.kept, piece...)
-			if len(d.kept) > maxCall {
+			d.collected = append(d.collected, piece...)
+			if len(d.collected) > maxCall {
 				return at, replies, errors.New("the reply to the proxy's own request is too large")
 			}
 		}
@@ -150,9 +150,9 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 			d.finish(l, e)
 		// Redis counts MONITOR's lines among the replies
 		case d.undecided && ok && d.dest == relayed, d.undecided && !ok && !l.Muted():
-			d.out = append(d.out, d.kept)
+			d.out = append(d.out, d.collected)
 		}
-		d.kept = nil
+		d.collected = nil
 		for e, ok := l.popReady(); ok; e, ok = l.popReady() {
 			cut(at)
 			d.finish(l, e)
@@ -191,7 +191,7 @@ func (d *demux) cutPlain(l *pendingQueue, data []byte, limit int) (at, replies i
 
 // skip is cut for a session that has ended.
 func (d *demux) skip(data []byte, limit int) (at, replies int, err error) {
-	d.kept = nil
+	d.collected = nil
 	for at < len(data) && replies != limit && !d.atPush(data[at:]) {
 		n, done, err := d.scan.Scan(data[at:])
 		if err != nil {
@@ -209,7 +209,7 @@ func (d *demux) skip(data []byte, limit int) (at, replies int, err error) {
 func (d *demux) finish(l *pendingQueue, e pendingReply) {
 	switch e.kind {
 	case internal:
-		e.answer.raw, e.answer.err = d.kept, upstream.FailureIn(d.kept)
+		e.answer.raw, e.answer.err = d.collected, upstream.FailureIn(d.collected)
 		e.answer.refused = d.refusing > 0
 		if e.answer.waiter != nil {
 			d.waiters = append(d.waiters, e.answer.waiter)

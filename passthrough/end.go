@@ -65,9 +65,9 @@ func (p *Pipe) End(when Ending) {
 func (p *Pipe) Awaiting(begins bool) {
 	if begins {
 		p.send()
-		p.out.keepReading(1)
+		p.out.addMustRead(1)
 	} else {
-		p.out.keepReading(-1)
+		p.out.addMustRead(-1)
 	}
 }
 

@@ -28,14 +28,14 @@ const (
 // openHome dials the home and sets it up as the client has set up the last one.
 func (s *homeSide) openHome(ctx context.Context) error {
 	if s.lastHome != nil {
-		s.out.keepReading(1) // its reader may wait for the client
+		s.out.addMustRead(1) // its reader may wait for the client
 		<-s.lastHome.ended
-		s.out.keepReading(-1)
+		s.out.addMustRead(-1)
 	}
 	s.mu.Lock()
 	setup := s.pending.setup()
 	s.mu.Unlock()
-	conn := s.pool.takeSpare(setup)
+	conn := s.pool.popSpare(setup)
 	if conn == nil {
 		var err error
 		if conn, err = s.pool.dialHome(ctx, setup); err != nil {
@@ -70,7 +70,7 @@ func (s *homeSide) useHome() (open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.route == dropped {
-		s.unsent = keepBuffer(s.unsent)
+		s.unsent = putBuffer(s.unsent)
 		s.calls.drop()
 	}
 	s.setRoute(byHome)
@@ -89,7 +89,7 @@ func (s *homeSide) queue(raw []byte) {
 		s.flushHome()
 		s.writeHome(raw)
 	case s.unsent == nil:
-		s.unsent = append(takeBuffer(), raw...)
+		s.unsent = append(getBuffer(), raw...)
 	default:
 		s.unsent = append(s.unsent, raw...)
 	}
@@ -120,14 +120,14 @@ func (s *homeSide) closeCalls() {
 		return
 	}
 	if s.unsent == nil {
-		s.unsent = takeBuffer()
+		s.unsent = getBuffer()
 	}
 	if n := len(s.calls.list); n > 1 {
 		s.mu.Lock()
 		s.calls.list[0].calls = n
 		s.mu.Unlock()
 	}
-	s.unsent = s.calls.take(s.unsent, s.pool.BatchScript)
+	s.unsent = s.calls.drain(s.unsent, s.pool.BatchScript)
 }
 
 // flushHome sends what is gathered.
@@ -135,7 +135,7 @@ func (s *homeSide) flushHome() {
 	s.closeCalls()
 	if len(s.unsent) > 0 {
 		s.writeHome(s.unsent)
-		s.unsent = keepBuffer(s.unsent)
+		s.unsent = putBuffer(s.unsent)
 	}
 }
 
@@ -150,9 +150,9 @@ func (s *homeSide) writeHome(raw []byte) {
 	if home == nil {
 		return
 	}
-	s.out.keepReading(1) // Redis may read no more before its replies are read
+	s.out.addMustRead(1) // Redis may read no more before its replies are read
 	_, err := home.rw.Write(raw)
-	s.out.keepReading(-1)
+	s.out.addMustRead(-1)
 	if err != nil {
 		home.close() // the reader reports the loss
 	}
@@ -174,7 +174,7 @@ func (s *homeSide) tryHome(e pendingReply, raw []byte) (done bool) {
 	}
 	s.closeCalls()
 	if s.unsent == nil {
-		s.unsent = takeBuffer()
+		s.unsent = getBuffer()
 	}
 	s.unsent = append(s.unsent, raw...)
 	return true
@@ -205,7 +205,7 @@ func (s *homeSide) tryFlushHome() (all bool) {
 		s.mu.Unlock()
 		return false
 	}
-	s.unsent = keepBuffer(s.unsent)
+	s.unsent = putBuffer(s.unsent)
 	return true
 }
 

@@ -141,7 +141,7 @@ func (l *lane) add(o *client, e pendingReply, raw []byte, mayWait bool) error {
 func (l *lane) closeCallsLocked() {
 	n := len(l.out.calls.list)
 	if n > 0 {
-		l.out.raw = l.out.calls.take(l.out.raw, l.batchScript)
+		l.out.raw = l.out.calls.drain(l.out.raw, l.batchScript)
 	}
 	if n > 1 {
 		l.batches = append(l.batches, laneBatch{l.asked - n, n})
@@ -314,7 +314,7 @@ func (l *lane) reportLoss(err error) {
 	l.mu.Lock()
 	l.retired.Store(true)
 	l.err = err
-	list := l.spans.takeAll()
+	list := l.spans.popAll()
 	unsent := l.out.replies
 	l.out.raw = nil
 	l.out.calls.drop()

@@ -143,9 +143,9 @@ func (p *Pipe) awaitRoom() route {
 		p.send()
 		p.mu.Lock()
 		if p.fullLocked() {
-			p.out.keepReading(1)
+			p.out.addMustRead(1)
 			p.room.Wait()
-			p.out.keepReading(-1)
+			p.out.addMustRead(-1)
 		}
 	}
 	return p.route

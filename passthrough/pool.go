@@ -45,15 +45,15 @@ type Config struct {
 // NewPool, and end it with Close. Safe for concurrent use.
 type Pool struct {
 	Config
-	unread  unreadTotal
-	loops   *eventloop.Loops // read upstream connections; nil for none
-	sharing sharing
-	homes   atomic.Int64 // that are open
-	spares  spares
-	outage  outageCheck
-	running sync.WaitGroup
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
+	unread     unreadTotal
+	loops      *eventloop.Loops // read upstream connections; nil for none
+	sharing    sharing
+	homes      atomic.Int64 // that are open
+	spares     spares
+	outage     outageCheck
+	goroutines sync.WaitGroup
+	ctx        context.Context // ends with Close
+	cancel     context.CancelFunc
 
 	mu      sync.Mutex
 	groups  map[poolKey]*laneGroup // guarded by mu
@@ -169,9 +169,9 @@ func (p *Pool) startOpenLocked(key poolKey, group *laneGroup) {
 		s.alone.Store(false) // it asks again, and finds the lane
 	}
 	group.opening = make(chan struct{})
-	p.running.Add(1)
+	p.goroutines.Add(1)
 	go func() { // ends within DialTimeout, or at once when Close is called, which waits for it
-		defer p.running.Done()
+		defer p.goroutines.Done()
 		p.open(key, group)
 	}()
 }
@@ -202,10 +202,10 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 	l := newLane(key, conn, p)
 	group.lanes = append(group.lanes, l)
 	p.groups[key] = group
-	p.running.Add(1)
+	p.goroutines.Add(1)
 	l.onEnd = func() {
 		p.remove(l)
-		p.running.Done()
+		p.goroutines.Done()
 	}
 	l.start() // until the upstream or the pool closes it; Close waits for it
 }
@@ -316,5 +316,5 @@ func (p *Pool) Close() {
 		l.close()
 	}
 	p.closeSpares()
-	p.running.Wait()
+	p.goroutines.Wait()
 }

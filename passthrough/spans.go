@@ -40,8 +40,8 @@ func (q *spanQueue) pop() (r span, ok bool) {
 	return r, true
 }
 
-// takeAll removes all spans.
-func (q *spanQueue) takeAll() []span {
+// popAll removes all spans.
+func (q *spanQueue) popAll() []span {
 	list := q.list[q.first:]
 	*q = spanQueue{}
 	return list

@@ -25,14 +25,14 @@ func TestRunsAgainstModel(t *testing.T) {
 			model = checkRun(t, &q, model)
 		}
 		if rapid.Bool().Draw(t, "all at once") {
-			for _, r := range q.takeAll() {
+			for _, r := range q.popAll() {
 				model = checkOneRun(t, r, model)
 			}
 		}
 		for len(model) > 0 {
 			model = checkRun(t, &q, model)
 		}
-		if r, ok := q.pop(); ok || len(q.takeAll()) > 0 {
+		if r, ok := q.pop(); ok || len(q.popAll()) > 0 {
 			t.Fatalf("%v is left", r)
 		}
 	})

@@ -27,8 +27,8 @@ type spare interface {
 	Fresh() bool
 }
 
-// takeSpare returns a home for a client that has set nothing up, or nil, and has another opened.
-func (p *Pool) takeSpare(setup upstream.Setup) net.Conn {
+// popSpare returns a home for a client that has set nothing up, or nil, and has another opened.
+func (p *Pool) popSpare(setup upstream.Setup) net.Conn {
 	if !p.Upstream.IsCluster() || setup != (upstream.Setup{Identity: p.Upstream.Initial}) {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (p *Pool) takeSpare(setup upstream.Setup) net.Conn {
 	defer s.mu.Unlock()
 	if !s.filling && !s.closed {
 		s.filling = true
-		p.running.Go(p.fillSpares) // ends with Close, which waits for it, or when there are enough
+		p.goroutines.Go(p.fillSpares) // ends with Close, which waits for it, or when there are enough
 	}
 	for len(s.list) > 0 {
 		conn := s.list[0]

@@ -36,11 +36,11 @@ func (in *input) startWatch(after time.Duration) *clientWatch {
 		came: make(chan struct{}), gone: make(chan struct{}),
 		stop: make(chan struct{}), ended: make(chan struct{}),
 	}
-	w.start = time.AfterFunc(after, w.run)
+	w.start = time.AfterFunc(after, w.watch)
 	return w
 }
 
-func (w *clientWatch) run() {
+func (w *clientWatch) watch() {
 	defer close(w.ended)
 	for w.err == nil && len(w.read) < w.limit {
 		if len(w.read) >= freeBuf && w.reserved == 0 {

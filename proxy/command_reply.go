@@ -184,16 +184,16 @@ func infoFields(entries [][]byte) int {
 
 // allDocs adds to COMMAND DOCS.
 func (q *commandQuery) allDocs(_ []byte, kind byte, elems [][]byte) []byte {
-	var kept [][]byte
+	var others [][]byte
 	for i := 0; i+1 < len(elems); i += 2 {
 		if !isLockName(elems[i]) {
-			kept = append(kept, elems[i], elems[i+1])
+			others = append(others, elems[i], elems[i+1])
 		}
 	}
 	for i := range lockcmd.Specs {
-		kept = q.appendDoc(kept, &lockcmd.Specs[i])
+		others = q.appendDoc(others, &lockcmd.Specs[i])
 	}
-	return resp.AppendAggregate(nil, kind, kept)
+	return resp.AppendAggregate(nil, kind, others)
 }
 
 // docs fills in COMMAND DOCS name …, whose answer has the known among the names, in their order.

@@ -37,7 +37,7 @@ func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
 		since = last.since
 	}
 	s.line = d.server.locks.DelaySet(state.DB, key, since)
-	reply, took := s.run()
+	reply, took := s.answer()
 	s.line.Leave(took)
 	d.lastDelay = lastDelay{}
 	if !took {
@@ -68,8 +68,8 @@ type delayedSet struct {
 	reply []byte // the last answer; nil if there is none yet
 }
 
-// run returns the answer for the client, and whether that has the lock.
-func (s *delayedSet) run() (reply []byte, took bool) {
+// answer returns the answer for the client, and whether that has the lock.
+func (s *delayedSet) answer() (reply []byte, took bool) {
 	if s.line.First() {
 		if ended, took := s.ask(); ended || !s.line.SeenHeld() {
 			return s.reply, took

@@ -60,7 +60,7 @@ func (s *session) handleInPlace(it *eventloop.Iteration) eventloop.Next {
 // Answered finishes the lock commands that an event loop has asked, when it is called once for each
 // of them and once more.
 func (s *session) Answered(it *eventloop.Iteration) {
-	if s.missing.Add(-1) > 0 || !s.client.reg.Take() {
+	if s.missing.Add(-1) > 0 || !s.client.reg.Claim() {
 		return
 	}
 	next := eventloop.Leave

@@ -20,7 +20,7 @@ const (
 
 // roster is the sessions of a Server, and whether there may be more.
 type roster struct {
-	running sync.WaitGroup // sessions; nothing is added once nothing is accepted
+	goroutines sync.WaitGroup // of sessions; nothing is added once nothing is accepted
 
 	mu       sync.Mutex
 	state    serverState           // guarded by mu
@@ -57,7 +57,7 @@ func (r *roster) add(begin func() *session) (sess *session, full bool) {
 		sess.client.setPhase(draining)
 	}
 	r.sessions[sess] = struct{}{}
-	r.running.Add(1)
+	r.goroutines.Add(1)
 	return sess, false
 }
 
@@ -86,7 +86,7 @@ func (r *roster) remove(sess *session, count func()) {
 	delete(r.sessions, sess)
 	count()
 	r.mu.Unlock()
-	r.running.Done()
+	r.goroutines.Done()
 }
 
 // SetMaxClients changes how many clients are served at one time, from the next one on. Those that

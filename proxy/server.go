@@ -123,7 +123,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	drained := make(chan struct{})
 	go func() { // ends when the last session does, which Close below makes sure of
 		defer close(drained)
-		s.running.Wait()
+		s.goroutines.Wait()
 	}()
 	var err error
 	select {
@@ -150,7 +150,7 @@ func (s *Server) Close() {
 	for _, sess := range sessions {
 		sess.kill()
 	}
-	s.running.Wait()
+	s.goroutines.Wait()
 	s.locks.Close()
 	s.pool.Close()
 	s.following.Wait()

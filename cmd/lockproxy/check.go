@@ -61,7 +61,7 @@ func (f findings) ok() bool {
 }
 
 func (c *checkCommand) execute(stdout, _ io.Writer) int {
-	found := c.look()
+	found := c.checkAll()
 	if c.JSON {
 		enc := json.NewEncoder(stdout)
 		enc.SetEscapeHTML(false)
@@ -80,8 +80,8 @@ func (c *checkCommand) execute(stdout, _ io.Writer) int {
 	return 0
 }
 
-// look looks at everything, as far as one thing doesn't stand in the way of another.
-func (c *checkCommand) look() (found findings) {
+// checkAll looks at everything, as far as one thing doesn't stand in the way of another.
+func (c *checkCommand) checkAll() (found findings) {
 	redis.SetLogger(redisLog{hclog.NewNullLogger()})
 	source := "flags and environment"
 	if c.Config != "" {
@@ -111,7 +111,7 @@ func (c *checkCommand) look() (found findings) {
 		}()
 		defer func() { cancel(); <-following }()
 	}
-	c.lookAtUpstream(ctx, &found)
+	c.checkUpstream(ctx, &found)
 	return found
 }
 

@@ -73,9 +73,9 @@ var (
 	fencing = []string{"FENCE"}
 )
 
-// lookAtRights finds out what the user in --upstream may do, by doing it without effect. conn is a
+// checkRights finds out what the user in --upstream may do, by doing it without effect. conn is a
 // separate connection.
-func (c *checkCommand) lookAtRights(
+func (c *checkCommand) checkRights(
 	ctx context.Context, client *redis.Client, conn *redis.Conn, found *findings,
 ) {
 	key := c.Lock

@@ -296,7 +296,7 @@ func TestCheckFailsWithoutScripts(t *testing.T) {
 
 func TestCheckKnowsValkeysMode(t *testing.T) {
 	var found findings
-	lookAtVersion(map[string]string{"redis_version": "7.2.4", "server_mode": "cluster"}, &found)
+	checkVersion(map[string]string{"redis_version": "7.2.4", "server_mode": "cluster"}, &found)
 	if len(found) != 1 || found[0].Text != "Redis 7.2.4, cluster" {
 		t.Errorf("%+v", found)
 	}

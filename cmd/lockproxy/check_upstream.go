@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lookAtUpstream asks the upstream what it is and how it is set up, as the user in --upstream.
-func (c *checkCommand) lookAtUpstream(ctx context.Context, found *findings) {
+// checkUpstream asks the upstream what it is and how it is set up, as the user in --upstream.
+func (c *checkCommand) checkUpstream(ctx context.Context, found *findings) {
 	client := c.upstream.Client(c.upstream.Initial)
 	defer client.Close()
 	begun := time.Now()
@@ -27,10 +27,10 @@ func (c *checkCommand) lookAtUpstream(ctx context.Context, found *findings) {
 	}
 	found.add(levelPass, "upstream", "%v answers, first after %v", c.upstream,
 		time.Since(begun).Round(100*time.Microsecond))
-	c.lookAtClock(ctx, client, found)
-	c.lookAtListen(found)
+	c.checkClock(ctx, client, found)
+	c.checkListen(found)
 	conn := client.Conn() // rights are looked at on one connection, for MULTI and WATCH
-	c.lookAtRights(ctx, client, conn, found)
+	c.checkRights(ctx, client, conn, found)
 	conn.Close()
 
 	text, err := client.Info(ctx, "everything").Result()
@@ -40,16 +40,16 @@ func (c *checkCommand) lookAtUpstream(ctx context.Context, found *findings) {
 		return
 	}
 	info := parseInfo(text)
-	lookAtVersion(info, found)
-	c.lookAtRole(info, found)
-	lookAtEviction(info, found)
-	c.lookAtPersistence(ctx, client, info, found)
-	c.lookAtReplicas(info, found)
+	checkVersion(info, found)
+	c.checkRole(info, found)
+	checkEviction(info, found)
+	c.checkPersistence(ctx, client, info, found)
+	c.checkReplicas(info, found)
 }
 
-// lookAtListen looks whether other machines can use an upstream that has answered without asking
+// checkListen looks whether other machines can use an upstream that has answered without asking
 // for a client's own login.
-func (c *checkCommand) lookAtListen(found *findings) {
+func (c *checkCommand) checkListen(found *findings) {
 	switch {
 	case !c.isPublic() || c.TLSClientCA != "":
 	case c.upstream.Initial.LoggedIn:
@@ -94,7 +94,7 @@ func mode(info map[string]string) string {
 // oldestRedis is the first release with what lockproxy needs.
 const oldestRedis = 6
 
-func lookAtVersion(info map[string]string, found *findings) {
+func checkVersion(info map[string]string, found *findings) {
 	version := info["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < oldestRedis {
@@ -105,8 +105,8 @@ func lookAtVersion(info map[string]string, found *findings) {
 	found.add(levelPass, "version", "Redis %s, %s", version, mode(info))
 }
 
-// lookAtRole looks whether this server is the one that may be written to.
-func (c *checkCommand) lookAtRole(info map[string]string, found *findings) {
+// checkRole looks whether this server is the one that may be written to.
+func (c *checkCommand) checkRole(info map[string]string, found *findings) {
 	switch {
 	case info["role"] != "master":
 		found.add(levelFail, "role", "it is a replica of %s:%s, which can't be written to: name "+
@@ -130,8 +130,8 @@ func (c *checkCommand) lookAtRole(info map[string]string, found *findings) {
 	}
 }
 
-// lookAtEviction looks whether full memory can cost locks.
-func lookAtEviction(info map[string]string, found *findings) {
+// checkEviction looks whether full memory can cost locks.
+func checkEviction(info map[string]string, found *findings) {
 	policy, limit := info["maxmemory_policy"], info["maxmemory"]
 	switch {
 	case policy == "noeviction":
@@ -147,8 +147,8 @@ func lookAtEviction(info map[string]string, found *findings) {
 	}
 }
 
-// lookAtPersistence tells what a crash of the upstream would cost.
-func (c *checkCommand) lookAtPersistence(
+// checkPersistence tells what a crash of the upstream would cost.
+func (c *checkCommand) checkPersistence(
 	ctx context.Context, client *redis.Client, info map[string]string, found *findings,
 ) {
 	fsync := "unknown"
@@ -162,7 +162,7 @@ func (c *checkCommand) lookAtPersistence(
 		found.add(levelPass, "persistence", "appendonly with appendfsync always: a crash loses "+
 			"no lock")
 	case info["aof_enabled"] == "1" && c.RequireFsync:
-		c.lookAtFsync(fsync, info["server_name"], found)
+		c.checkFsync(fsync, info["server_name"], found)
 	case info["aof_enabled"] == "1":
 		found.add(levelWarn, "persistence", "appendonly with appendfsync %s: a crash of its "+
 			"machine may lose the locks of the last second; always loses none", fsync)
@@ -182,8 +182,8 @@ func (c *checkCommand) lookAtPersistence(
 // the next second, and for one that is running.
 const fsyncWithin = 2 * time.Second
 
-// lookAtFsync looks whether --require-fsync can be kept with an appendfsync other than always.
-func (c *checkCommand) lookAtFsync(appendfsync, server string, found *findings) {
+// checkFsync looks whether --require-fsync can be kept with an appendfsync other than always.
+func (c *checkCommand) checkFsync(appendfsync, server string, found *findings) {
 	switch {
 	case appendfsync == "no":
 		found.add(levelFail, "persistence", "appendonly with appendfsync no: with "+
@@ -203,8 +203,8 @@ func (c *checkCommand) lookAtFsync(appendfsync, server string, found *findings) 
 	}
 }
 
-// lookAtReplicas tells what a failover would cost.
-func (c *checkCommand) lookAtReplicas(info map[string]string, found *findings) {
+// checkReplicas tells what a failover would cost.
+func (c *checkCommand) checkReplicas(info map[string]string, found *findings) {
 	replicas, _ := strconv.Atoi(info["connected_slaves"])
 	switch {
 	case c.MinReplicas > replicas:
@@ -224,22 +224,22 @@ func (c *checkCommand) lookAtReplicas(info map[string]string, found *findings) {
 // clockTolerance is the difference between clocks that is worth a line.
 const clockTolerance = time.Second
 
-// lookAtClock compares the upstream's clock with this machine's. Locks rest on the upstream's
+// checkClock compares the upstream's clock with this machine's. Locks rest on the upstream's
 // alone; plain SETNX clients use theirs.
-func (c *checkCommand) lookAtClock(ctx context.Context, client *redis.Client, found *findings) {
+func (c *checkCommand) checkClock(ctx context.Context, client *redis.Client, found *findings) {
 	asked := time.Now()
 	there, err := client.Time(ctx).Result()
 	if err != nil {
 		found.add(levelWarn, "clock", "cannot be looked at: %v", err)
 		return
 	}
-	took := time.Since(asked)
-	found.addClock(there.Sub(asked.Add(took/2)), took)
+	elapsed := time.Since(asked)
+	found.addClock(there.Sub(asked.Add(elapsed/2)), elapsed)
 }
 
 // addClock judges how far the upstream's clock is ahead, as seen by a question that took a while.
-func (f *findings) addClock(ahead, took time.Duration) {
-	if ahead.Abs() <= clockTolerance+took {
+func (f *findings) addClock(ahead, elapsed time.Duration) {
+	if ahead.Abs() <= clockTolerance+elapsed {
 		f.add(levelPass, "clock", "the upstream's and this machine's differ by %v",
 			ahead.Abs().Round(time.Millisecond))
 		return

@@ -144,11 +144,11 @@ func (s *sessionConn) read() {
 	for {
 		n, err := s.nc.Read(buf)
 		for rest := buf[:n]; len(rest) > 0 && err == nil; {
-			var took int
+			var used int
 			var whole bool
-			took, whole, err = scan.Scan(rest)
-			reply = append(reply, rest[:took]...)
-			rest = rest[took:]
+			used, whole, err = scan.Scan(rest)
+			reply = append(reply, rest[:used]...)
+			rest = rest[used:]
 			if len(reply) > maxReply && err == nil {
 				err = errors.New("a reply of more than 64 kb: is a lockproxy there?")
 			}

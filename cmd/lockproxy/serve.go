@@ -116,7 +116,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	}
 	notify(stateReady, log)
 	reloader := &reloader{args: cmd.args, current: opts, certs: certs, server: server, log: log}
-	for running := true; running; {
+	for serving := true; serving; {
 		select {
 		case err := <-served:
 			server.Close()
@@ -125,12 +125,12 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 			reloader.reload()
 		case <-upgrade.done:
 			stopWatching() // what asks there from now on asks the successor
-			running = false
+			serving = false
 		case sig := <-signals:
 			log.Info("stopping: letting running commands finish; a second signal ends at once",
 				"signal", sig.String(), "within", opts.ShutdownTimeout.String())
 			leave(server, opts, log, signals)
-			running = false
+			serving = false
 		}
 	}
 	notify(stateStopping, log)

@@ -15,13 +15,13 @@ import (
 
 // upgrader waits at --handover for the process that is to take this one's place, its child.
 type upgrader struct {
-	clients net.Listener
-	ln      *socket // nil if no child can come
-	log     hclog.Logger
-	names   []string
-	sockets []*os.File // in the order of names; they are of the listeners' open sockets
-	running sync.WaitGroup
-	done    chan struct{} // closed when a child serves
+	clients    net.Listener
+	ln         *socket // nil if no child can come
+	log        hclog.Logger
+	names      []string
+	sockets    []*os.File // in the order of names; they are of the listeners' open sockets
+	goroutines sync.WaitGroup
+	done       chan struct{} // closed when a child serves
 
 	mu     sync.Mutex
 	child  *net.UnixConn // guarded by mu; the connection to one that asks
@@ -50,7 +50,7 @@ func newUpgrader(opts *options, ln, admin net.Listener, log hclog.Logger) (*upgr
 		return nil, fmt.Errorf("cannot wait for a successor at --handover %s: %w", opts.Handover,
 			withoutAddr(err))
 	}
-	s.running.Go(s.serve) // ends when a child serves, or by close, which waits for it
+	s.goroutines.Go(s.serve) // ends when a child serves, or by close, which waits for it
 	return s, nil
 }
 
@@ -162,7 +162,7 @@ func (s *upgrader) close() {
 		s.child.Close()
 	}
 	s.mu.Unlock()
-	s.running.Wait()
+	s.goroutines.Wait()
 	for _, file := range s.sockets {
 		file.Close()
 	}

@@ -56,16 +56,16 @@ func login(c *Conn, q *query) {
 	before, asked := c.settings, commands.ParseLogin(q.args)
 	switch {
 	case asked.User != nil:
-		c.settings.keep("auth", []byte("AUTH"), asked.User, asked.Password)
+		c.settings.set("auth", []byte("AUTH"), asked.User, asked.Password)
 	case asked.Password != nil:
-		c.settings.keep("auth", []byte("AUTH"), asked.Password)
+		c.settings.set("auth", []byte("AUTH"), asked.Password)
 	}
 	proto := int(asked.Proto)
 	if proto == 2 || proto == 3 {
-		c.settings.keep("hello", q.args[:2]...)
+		c.settings.set("hello", q.args[:2]...)
 	}
 	if asked.Name != nil {
-		c.settings.keep("setname", []byte("CLIENT"), []byte("SETNAME"), asked.Name)
+		c.settings.set("setname", []byte("CLIENT"), []byte("SETNAME"), asked.Name)
 	}
 	// A spare connection is opened again: a node that refuses the login must run nothing.
 	dflt := c.nodes.defaultNode()
@@ -81,7 +81,7 @@ func login(c *Conn, q *query) {
 // connSetting is CLIENT SETNAME, SETINFO, NO-EVICT and NO-TOUCH.
 func connSetting(c *Conn, q *query) {
 	before := c.settings
-	c.settings.keep(q.cmd.Name[strings.LastIndexByte(q.cmd.Name, '|')+1:], q.args...)
+	c.settings.set(q.cmd.Name[strings.LastIndexByte(q.cmd.Name, '|')+1:], q.args...)
 	broadcastSetting(c, q, before, func(n *node) { n.sendOwn(q.raw) }, func() {})
 }
 
@@ -94,7 +94,7 @@ func tracking(c *Conn, q *query) {
 		return
 	}
 	before, on := c.settings, q.cmd.Effect == commands.TrackingOn
-	c.settings.keep("tracking", q.args...)
+	c.settings.set("tracking", q.args...)
 	c.settings.tracking = c.settings.tracking || on
 	broadcastSetting(c, q, before, func(n *node) { n.sendOwn(q.raw) }, func() {
 		c.settings.tracking = on

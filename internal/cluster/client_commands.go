@@ -130,7 +130,7 @@ func clientKill(c *Conn, q *query) {
 	conn, _ := c.cluster.clientOf(ref)
 	c.toConnections(q, at, []clientRef{ref}, func(replies [][]byte) []byte {
 		if v, err := resp.ParseValue(replies[0]); err == nil && v.Int > 0 && conn != nil {
-			c.running.Go(func() { // ends at once; Close waits for it
+			c.goroutines.Go(func() { // ends at once; Close waits for it
 				conn.mu.Lock()
 				defer conn.mu.Unlock()
 				conn.end(errKilled)

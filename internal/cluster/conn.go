@@ -61,7 +61,7 @@ type lifetime struct {
 	mu          sync.Mutex
 	ctx         context.Context
 	cancel      context.CancelFunc
-	running     sync.WaitGroup // its goroutines
+	goroutines  sync.WaitGroup // its goroutines
 	err         error          // guarded by mu; why it has ended
 	writeClosed bool           // guarded by mu; CloseWrite or QUIT
 }
@@ -88,7 +88,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		n = c.replies.take(b)
+		n = c.replies.read(b)
 		c.room.Broadcast()
 		switch {
 		case n > 0 || len(b) == 0:
@@ -133,7 +133,7 @@ func (c *Conn) Close() error {
 	c.writeBy.stop()
 	c.mu.Unlock()
 	c.cluster.remove(c)
-	c.running.Wait()
+	c.goroutines.Wait()
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (c *Conn) end(err error) {
 
 // after calls do, with mu held, after delay, unless the Conn has ended by then. mu is held.
 func (l *lifetime) after(delay time.Duration, do func()) {
-	l.running.Go(func() { // ends after delay, or with ctx; Close waits for it
+	l.goroutines.Go(func() { // ends after delay, or with ctx; Close waits for it
 		select {
 		case <-time.After(delay):
 		case <-l.ctx.Done():
@@ -235,7 +235,7 @@ func (c *Conn) refreshMap() {
 	if c.err != nil || !c.cluster.beginRefresh() {
 		return
 	}
-	c.running.Go(func() { // ends after askTimeout for each node, or with ctx; Close waits for it
+	c.goroutines.Go(func() { // ends after askTimeout for each node, or with ctx; Close waits for it
 		c.cluster.refresh(c.ctx, c.Dial, refreshGap)
 	})
 }

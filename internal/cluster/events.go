@@ -153,9 +153,9 @@ func (e *events) refreshed(changed bool) {
 	}
 }
 
-// passes reports whether the client is to see a message that n has sent. A replica that was a
+// isForClient reports whether the client is to see a message that n has sent. A replica that was a
 // master tells what happens to the new one's keys too.
-func (e *events) passes(n *node, h resp.Head, reply pieces) bool {
+func (e *events) isForClient(n *node, h resp.Head, reply pieces) bool {
 	if len(e.wanted) == 0 && n.copies.All() == 0 {
 		return true
 	}

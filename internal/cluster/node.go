@@ -70,9 +70,9 @@ func (n *node) push(p *part) {
 	}
 	p.node = n
 	n.used = n.used || !p.req.internal
-	kept := n.out.add(p.raw)
+	copied := n.out.add(p.raw)
 	if p.raw != nil {
-		p.raw = kept
+		p.raw = copied
 	}
 	n.waiting.push(p)
 	n.wake()
@@ -96,10 +96,10 @@ func (n *node) owes(slot int) (count int) {
 func (n *node) wake() {
 	in := &n.c.in
 	switch {
-	case in.taking && !n.toSend:
+	case in.feeding && !n.toSend:
 		n.toSend = true
 		in.toSend = append(in.toSend, n)
-	case !in.taking:
+	case !in.feeding:
 		n.sendLater(nil)
 	}
 }
@@ -111,7 +111,7 @@ func (n *node) sendLater(rest net.Buffers) {
 		return
 	}
 	n.sending = true
-	n.c.running.Go(func() { n.send(rest) }) // ends with what it sends; Close waits for it
+	n.c.goroutines.Go(func() { n.send(rest) }) // ends with what it sends; Close waits for it
 }
 
 // sendNow sends what is gathered: as much as the node takes at once before it returns, so that
@@ -151,8 +151,8 @@ func (n *node) trySend(out net.Buffers) (rest net.Buffers, err error) {
 	return nil, nil
 }
 
-// run opens the connection, if it isn't, and has it read. What was gathered meanwhile is sent.
-func (n *node) run(as settings) {
+// start opens the connection, if it isn't, and has it read. What was gathered meanwhile is sent.
+func (n *node) start(as settings) {
 	c, nc := n.c, n.nc
 	var err error
 	if nc == nil {
@@ -171,7 +171,7 @@ func (n *node) run(as settings) {
 	}
 	c.room.Broadcast()
 	c.mu.Unlock()
-	c.running.Go(n.read) // ends with the connection; Close waits for it
+	c.goroutines.Go(n.read) // ends with the connection; Close waits for it
 	n.send(nil)
 }
 
@@ -205,12 +205,12 @@ func (n *node) dial(as settings) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.Timeout)
 	defer cancel()
 	nc, err := c.Dial(ctx, n.addr, as.commands())
-	if _, refused := refusalOf(err); refused && as.kept[0] != nil {
+	if _, refused := refusalOf(err); refused && as.values[0] != nil {
 		c.mu.Lock()
-		reverted := !slices.Equal(as.kept[0], c.settings.kept[0])
+		reverted := !slices.Equal(as.values[0], c.settings.values[0])
 		c.mu.Unlock()
 		if reverted { // other nodes have refused that login too: the client has its old one
-			as.kept[0] = nil
+			as.values[0] = nil
 			return c.Dial(ctx, n.addr, as.commands())
 		}
 	}
@@ -221,7 +221,7 @@ func (n *node) dial(as settings) (net.Conn, error) {
 func (n *node) nextWrite() (out net.Buffers, last bool) {
 	n.sentCount = n.waiting.len()
 	n.c.room.Broadcast()
-	return n.out.take(), n.c.writeClosed
+	return n.out.drain(), n.c.writeClosed
 }
 
 // end ends the connection. What has no answer is answered as lost, or sent to another node. c.mu is

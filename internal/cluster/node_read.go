@@ -28,7 +28,7 @@ func (n *node) copyReplies() error {
 	buf, used := make([]byte, minRead), 0
 	for {
 		k, err := n.nc.Read(buf[used:])
-		if perr := n.pass(buf[used : used+k]); perr != nil {
+		if perr := n.relay(buf[used : used+k]); perr != nil {
 			return perr
 		}
 		if errors.Is(err, io.EOF) {
@@ -49,8 +49,8 @@ func (n *node) copyReplies() error {
 	}
 }
 
-// pass passes on what was read. It waits while the client leaves too much unread.
-func (n *node) pass(data []byte) error {
+// relay passes on what was read. It waits while the client leaves too much unread.
+func (n *node) relay(data []byte) error {
 	c := n.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func (n *node) pass(data []byte) error {
 				return err
 			}
 		case n.in.partial.size >= streamFrom:
-			n.passPartial()
+			n.relayPartial()
 		}
 	}
 	for c.replies.unread > maxUnread && !n.ended && !c.replies.needs(n) {
@@ -78,8 +78,8 @@ func (n *node) pass(data []byte) error {
 	return nil
 }
 
-// passPartial delivers what has come of a large reply, if that is certain to be the client's.
-func (n *node) passPartial() {
+// relayPartial delivers what has come of a large reply, if that is certain to be the client's.
+func (n *node) relayPartial() {
 	h, p := n.in.scan.Head(), n.waiting.head()
 	switch {
 	case p == nil || h.IsError() || h.Type == '>' || p.confirms != 0 || n.isUnasked(h):

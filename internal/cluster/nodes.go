@@ -38,7 +38,7 @@ func (s *nodeSet) open(addr string, nc net.Conn) *node {
 		n.learnID()
 	}
 	as := s.c.settings
-	s.c.running.Go(func() { n.run(as) }) // ends with the connection; Close waits for it
+	s.c.goroutines.Go(func() { n.start(as) }) // ends with the connection; Close waits for it
 	return n
 }
 

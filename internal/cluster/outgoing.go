@@ -28,8 +28,8 @@ func (o *outgoing) add(raw []byte) []byte {
 	return o.tail[from:len(o.tail):len(o.tail)]
 }
 
-// take returns what was added since the last call.
-func (o *outgoing) take() (out net.Buffers) {
+// drain returns what was added since the last call.
+func (o *outgoing) drain() (out net.Buffers) {
 	out = o.full
 	if len(o.tail) > o.sent {
 		out = append(out, o.tail[o.sent:])

@@ -42,8 +42,8 @@ func (p *pieces) bytes() []byte {
 	return bytes.Join(p.list, nil)
 }
 
-// take moves bytes from the front to b, and returns how many.
-func (p *pieces) take(b []byte) (n int) {
+// read moves bytes from the front to b, and returns how many.
+func (p *pieces) read(b []byte) (n int) {
 	n, _ = p.list.Read(b) // the error is the end
 	p.size -= n
 	return n

@@ -202,7 +202,7 @@ func (s *subscriptions) unasked(n *node, h resp.Head, reply pieces) {
 		s.shardMoved(n, reply.bytes())
 		return
 	}
-	if !s.events.passes(n, h, reply) {
+	if !s.events.isForClient(n, h, reply) {
 		return
 	}
 	if p := n.waiting.head(); p != nil && p.confirms > 0 && p.streamed {

@@ -292,7 +292,7 @@ func TestPieces(t *testing.T) {
 				continue
 			}
 			buf := make([]byte, rapid.IntRange(0, 7).Draw(t, "room"))
-			got = append(got, buf[:p.take(buf)]...)
+			got = append(got, buf[:p.read(buf)]...)
 		}
 		if !bytes.Equal(append(got, p.bytes()...), want) {
 			t.Fatalf("%q, not %q", got, want)

@@ -67,11 +67,11 @@ func (q *replyQueue) answer(text []byte) {
 	q.deliver(r, piece(text))
 }
 
-// take moves what can be read to b, and returns how much.
-func (q *replyQueue) take(b []byte) (n int) {
+// read moves what can be read to b, and returns how much.
+func (q *replyQueue) read(b []byte) (n int) {
 	for q.head != nil {
 		r := q.head
-		k := r.out.take(b[n:])
+		k := r.out.read(b[n:])
 		n += k
 		r.started = r.started || k > 0
 		if r.out.size > 0 || !r.done {

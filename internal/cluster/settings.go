@@ -10,7 +10,7 @@ type settings struct {
 	proto    int  // of the replies
 	reset    bool // RESET undoes what Dial's connections begin with
 	tracking bool // CLIENT TRACKING is on
-	kept     [len(settingNames)][]string
+	values   [len(settingNames)][]string
 }
 
 // settingNames is the settings that are kept, in the order in which they are sent.
@@ -23,24 +23,24 @@ func (s *settings) commands() (cmds [][]string) {
 	if s.reset {
 		cmds = append(cmds, []string{"RESET"})
 	}
-	cmds = append(cmds, s.kept[:]...)
+	cmds = append(cmds, s.values[:]...)
 	return slices.DeleteFunc(cmds, func(cmd []string) bool { return cmd == nil })
 }
 
-// keep changes a setting for the connections that are opened from now on.
-func (s *settings) keep(name string, args ...[]byte) {
+// set changes a setting for the connections that are opened from now on.
+func (s *settings) set(name string, args ...[]byte) {
 	cmd := make([]string, len(args))
 	for i, arg := range args {
 		cmd[i] = string(arg)
 	}
-	s.kept[slices.Index(settingNames[:], name)] = cmd
+	s.values[slices.Index(settingNames[:], name)] = cmd
 }
 
 // revert undoes a change from before to after, except what was changed again.
 func (s *settings) revert(before, after settings) {
-	for i, cmd := range after.kept {
-		if !slices.Equal(cmd, before.kept[i]) && slices.Equal(cmd, s.kept[i]) {
-			s.kept[i] = before.kept[i]
+	for i, cmd := range after.values {
+		if !slices.Equal(cmd, before.values[i]) && slices.Equal(cmd, s.values[i]) {
+			s.values[i] = before.values[i]
 		}
 	}
 }

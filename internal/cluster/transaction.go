@@ -149,10 +149,10 @@ func (t *transaction) enqueue(q *query) {
 		t.c.answers.partDone(p, piece(queuedReply))
 		return true
 	})
-	t.keep(q.raw)
+	t.record(q.raw)
 }
 
-func (t *transaction) keep(raw []byte) {
+func (t *transaction) record(raw []byte) {
 	t.size += len(raw)
 	if t.size > maxQueued || t.lost {
 		t.raws, t.lost = nil, true

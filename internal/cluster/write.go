@@ -8,10 +8,10 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// maxKept is how long a request can be, in bytes, that is kept until it has an answer, so that it
+// maxResent is how long a request can be, in bytes, that is kept until it has an answer, so that it
 // can be sent to another node. A longer one is streamed if its beginning tells its node; otherwise
 // it can have maxJoined bytes.
-const maxKept = 1 << 20
+const maxResent = 1 << 20
 
 // maxUnsent is how many bytes of a streamed request wait for the node before Write waits.
 const maxUnsent = 256 << 10
@@ -61,9 +61,9 @@ func (c *Conn) write(b []byte) error {
 		return c.err
 	}
 	c.nodes.applyMap(c.cluster.slots.Load())
-	c.in.taking = true
-	err := c.in.take(b)
-	c.in.taking = false
+	c.in.feeding = true
+	err := c.in.feed(b)
+	c.in.feeding = false
 	for i, n := range c.in.toSend {
 		n.sendNow()
 		c.in.toSend[i] = nil
@@ -84,12 +84,12 @@ type requestReader struct {
 	keys      []int   // reused by slotOf
 	streaming bool    // a request is passed on as it comes
 	node      *node   // of that request
-	taking    bool    // take is under way
+	feeding   bool    // take is under way
 	toSend    []*node // those for which it has gathered something
 }
 
-// take handles what was written.
-func (in *requestReader) take(b []byte) (err error) {
+// feed handles what was written.
+func (in *requestReader) feed(b []byte) (err error) {
 	if len(in.rest) > 0 {
 		in.rest = append(in.rest, b...)
 		b = in.rest
@@ -102,7 +102,7 @@ func (in *requestReader) take(b []byte) (err error) {
 		b = b[len(req.Raw):]
 		switch {
 		case in.streaming:
-			in.passOn(req.Raw)
+			in.relayPiece(req.Raw)
 			in.streaming = !whole
 		case whole && len(req.Args) > 0:
 			in.route(&query{cmd: lookup(req.Args), args: req.Args, raw: req.Raw})
@@ -111,7 +111,7 @@ func (in *requestReader) take(b []byte) (err error) {
 			break
 		}
 	}
-	if len(b) > maxKept && !in.streaming {
+	if len(b) > maxResent && !in.streaming {
 		if b, err = in.stream(b); err != nil {
 			return err
 		}
@@ -177,8 +177,8 @@ func (in *requestReader) stream(b []byte) (rest []byte, err error) {
 	return b[len(raw):], nil
 }
 
-// passOn sends the next piece of the request that is streamed.
-func (in *requestReader) passOn(raw []byte) {
+// relayPiece sends the next piece of the request that is streamed.
+func (in *requestReader) relayPiece(raw []byte) {
 	if !in.node.ended {
 		in.node.out.add(raw)
 		in.node.wake()

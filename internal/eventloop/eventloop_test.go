@@ -377,7 +377,7 @@ func TestHold(t *testing.T) {
 			}
 			time.Sleep(10 * time.Microsecond)
 		}
-		if taken := reg.Take(); taken == wake {
+		if taken := reg.Claim(); taken == wake {
 			t.Fatalf("try %d: taken: %v", i, taken)
 		} else if taken {
 			reg.Done(Stay, nil)

@@ -102,7 +102,7 @@ func (ls *Loops) Stop() {
 // register has the kernel watch the connection, if it can.
 func (r *Registration) register() {
 	l := r.loops.list[r.loops.next.Add(1)%uint32(len(r.loops.list))]
-	l.takeSlot(r)
+	l.acquireSlot(r)
 	if l.control(unix.EPOLL_CTL_ADD, r) != nil {
 		l.releaseSlot(r)
 	}
@@ -121,7 +121,7 @@ func (r *Registration) Unregister() {
 	r.loop.releaseSlot(r)
 }
 
-func (l *loop) takeSlot(r *Registration) {
+func (l *loop) acquireSlot(r *Registration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.free) == 0 {

@@ -127,9 +127,9 @@ func (r *Registration) Hold() {
 	}
 }
 
-// Take gives what Hold has given away to the caller, which must call Done. It returns false if Wake
+// Claim gives what Hold has given away to the caller, which must call Done. It returns false if Wake
 // was called meanwhile: Resume has it.
-func (r *Registration) Take() bool { return r.reader.CompareAndSwap(held, byLoop) }
+func (r *Registration) Claim() bool { return r.reader.CompareAndSwap(held, byLoop) }
 
 // Done ends what Take has begun. next is what the Handler wants, as for Ready. it is nil outside an
 // Iteration.

@@ -33,10 +33,10 @@ func Reserve(also ...int) (*Reservation, error) {
 	var errs error
 	for range 500 {
 		r := &Reservation{Port: first + rand.IntN(last-highest-first+1)}
-		err := r.take(r.Port)
+		err := r.reserve(r.Port)
 		for _, above := range also {
 			if err == nil {
-				err = r.take(r.Port + above)
+				err = r.reserve(r.Port + above)
 			}
 		}
 		if err == nil {
@@ -49,7 +49,7 @@ func Reserve(also ...int) (*Reservation, error) {
 		errors.New("no free loopback port found: end what listens on ports 10000 to 31999"), errs)
 }
 
-func (r *Reservation) take(port int) error {
+func (r *Reservation) reserve(port int) error {
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	held, err := net.ListenPacket("udp", addr)
 	if err != nil {

@@ -54,13 +54,13 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Reservation{}).take(r.Port); err == nil {
+	if err := (&Reservation{}).reserve(r.Port); err == nil {
 		t.Error("a reserved port can be taken")
 	}
 	r.Release()
 	r.Release()
 	again := &Reservation{Port: r.Port}
-	if err := again.take(r.Port); err != nil {
+	if err := again.reserve(r.Port); err != nil {
 		t.Fatalf("a released port can't be taken: %v", err)
 	}
 	again.Release()
@@ -69,7 +69,7 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	if err := again.take(r.Port); err == nil {
+	if err := again.reserve(r.Port); err == nil {
 		t.Error("a port on which something listens can be taken")
 	}
 	again.Release()

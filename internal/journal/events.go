@@ -165,7 +165,7 @@ func (j *Journal) Events(
 	for i := range j.shards {
 		s := &j.shards[i]
 		found, stop := 0, -1 // the first record that is not looked at
-		take := func(e Event) {
+		add := func(e Event) {
 			if e.at >= since && match(&e) {
 				list = append(list, e)
 				found++
@@ -175,9 +175,9 @@ func (j *Journal) Events(
 		for k := s.events.n - 1; k > stop; k-- {
 			r := s.events.at(k)
 			if r.ended != 0 {
-				take(r.endEvent())
+				add(r.endEvent())
 			}
-			take(r.event())
+			add(r.event())
 			if found > limit && stop < 0 {
 				stop = max(k-recent, -1) // the ends among those are newer
 			}

@@ -85,13 +85,13 @@ func (s *shard) get(id Lock, hash uint64) *history {
 }
 
 // push records an event. It took a time: that of a wait, or for which the lock was held.
-func (s *shard) push(at int64, kind Kind, id Lock, who Holder, took time.Duration) uint64 {
+func (s *shard) push(at int64, kind Kind, id Lock, who Holder, lasted time.Duration) uint64 {
 	r := record{at: at, kind: kind, db: int32(id.DB), key: id.Key, token: who.Token,
 		owner: who.Owner, client: who.Client}
 	if kind == Acquired || kind == GaveUp {
-		r.wait = took
+		r.wait = lasted
 	} else {
-		r.hold = took
+		r.hold = lasted
 	}
 	return s.events.push(r)
 }

@@ -115,9 +115,9 @@ func KeepAlive(within time.Duration) net.KeepAliveConfig {
 
 // state is what the kernel knows of the other end of a connection.
 type state struct {
-	owes  bool          // it has not acknowledged all data
-	tries int           // how many retransmissions, or probes, had no answer
-	heard time.Duration // how long ago anything arrived from it
+	owes   bool          // it has not acknowledged all data
+	tries  int           // how many retransmissions, or probes, had no answer
+	silent time.Duration // how long nothing has arrived from it
 }
 
 // minTries must have failed: a single packet can get lost on its way.
@@ -132,7 +132,7 @@ func (s *silence) update(now time.Time, p state) time.Duration {
 	switch {
 	case !p.owes:
 		s.since = time.Time{}
-	case s.since.IsZero() || now.Add(-p.heard).After(s.since):
+	case s.since.IsZero() || now.Add(-p.silent).After(s.since):
 		s.since = now
 	default:
 		return now.Sub(s.since)

@@ -27,7 +27,7 @@ func TestSilence(t *testing.T) {
 		{31 * time.Second, 12 * time.Second, owes, time.Second},
 	} {
 		if got := s.update(start.Add(check.at),
-			state{owes: check.owes, heard: check.heard}); got != check.want {
+			state{owes: check.owes, silent: check.heard}); got != check.want {
 			t.Errorf("at %v: silent for %v, want %v", check.at, got, check.want)
 		}
 	}

@@ -21,8 +21,8 @@ func stateOf(raw syscall.RawConn) (state, error) {
 		return state{}, err
 	}
 	return state{
-		owes:  info.Unacked > 0 || info.Probes > 0,
-		tries: int(max(info.Retransmits, info.Probes)),
-		heard: time.Duration(min(info.Last_ack_recv, info.Last_data_recv)) * time.Millisecond,
+		owes:   info.Unacked > 0 || info.Probes > 0,
+		tries:  int(max(info.Retransmits, info.Probes)),
+		silent: time.Duration(min(info.Last_ack_recv, info.Last_data_recv)) * time.Millisecond,
 	}, nil
 }

@@ -46,8 +46,8 @@ func WatchMachine() (stop func()) {
 		panic(err)
 	}
 	ln.Close()
-	var running sync.WaitGroup
-	running.Go(func() { // ends when near closes
+	var goroutines sync.WaitGroup
+	goroutines.Go(func() { // ends when near closes
 		for b := make([]byte, 1); ; {
 			if _, err := far.Read(b); err != nil {
 				return
@@ -55,14 +55,14 @@ func WatchMachine() (stop func()) {
 			far.Write(b)
 		}
 	})
-	running.Go(func() { // ends when near closes
+	goroutines.Go(func() { // ends when near closes
 		for sendByte(near) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
 	return func() {
 		near.Close()
-		running.Wait()
+		goroutines.Wait()
 		far.Close()
 	}
 }

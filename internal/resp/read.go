@@ -22,11 +22,11 @@ func ReadReply(r io.Reader, limit int) (raw []byte, head Head, err error) {
 			if n == 0 && err != nil {
 				return raw, head, err
 			}
-			took, ended, err := scan.Scan(buf[:n])
+			used, ended, err := scan.Scan(buf[:n])
 			switch {
 			case err != nil:
 				return raw, head, err
-			case took < n:
+			case used < n:
 				return raw, head, fmt.Errorf("%w: cut short", errReply)
 			}
 			if done, head = ended, scan.Head(); head.Type != '>' {

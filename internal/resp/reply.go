@@ -101,7 +101,7 @@ func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 	}
 	for n < len(p) {
 		if s.body > 0 {
-			n += s.takeBody(p[n:])
+			n += s.scanBody(p[n:])
 			if s.body == 0 && s.completed() {
 				return n, true, nil
 			}
@@ -109,7 +109,7 @@ func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 		}
 		nl := bytes.IndexByte(p[n:], '\n')
 		if nl < 0 {
-			s.keepLine(p[n:])
+			s.saveLine(p[n:])
 			s.lineLen += len(p) - n
 			if s.MaxLine > 0 && s.lineLen > s.MaxLine {
 				return len(p), false, fmt.Errorf("%w: a line longer than %d bytes", errReply,
@@ -121,7 +121,7 @@ func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 		line := p[n : n+nl+1]
 		n += nl + 1
 		if len(s.line) > 0 {
-			s.keepLine(line)
+			s.saveLine(line)
 			line = s.line
 		}
 		done, err := s.header(line)
@@ -133,23 +133,23 @@ func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 	return n, false, nil
 }
 
-func (s *Scanner) takeBody(p []byte) int {
-	take := int(min(s.body, int64(len(p))))
+func (s *Scanner) scanBody(p []byte) int {
+	n := int(min(s.body, int64(len(p))))
 	if s.inElem {
-		text := p[:max(0, min(int64(take), s.body-2))]
+		text := p[:max(0, min(int64(n), s.body-2))]
 		room := maxHead - len(s.head.Elem)
 		s.head.Elem = append(s.head.Elem, text[:min(len(text), room)]...)
 	}
-	s.body -= int64(take)
+	s.body -= int64(n)
 	if s.body == 0 {
 		s.inElem = false
 	}
-	return take
+	return n
 }
 
-// keepLine saves the beginning of a line that continues in the next call of Scan. Only the type and
+// saveLine saves the beginning of a line that continues in the next call of Scan. Only the type and
 // a number matter later, so it keeps no more than lineBuf has room for.
-func (s *Scanner) keepLine(part []byte) {
+func (s *Scanner) saveLine(part []byte) {
 	if s.line == nil {
 		s.line = s.lineBuf[:0]
 	}

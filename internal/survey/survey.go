@@ -23,18 +23,18 @@ type Source interface {
 
 // Budget bounds one Step.
 type Budget struct {
-	Scan  int // keys scanned
-	Looks int // locks looked at
+	Scan    int // keys scanned
+	Inspect int // locks looked at
 }
 
 // DefaultBudget takes a Redis about two percent of a second.
-var DefaultBudget = Budget{Scan: 10000, Looks: 1000}
+var DefaultBudget = Budget{Scan: 10000, Inspect: 1000}
 
 const (
-	scanCount = 500   // keys of one SCAN, during which the upstream does nothing else
-	lookBatch = 200   // locks asked about in one go
-	maxLocks  = 10000 // more are not followed
-	maxScans  = 16    // databases
+	scanCount    = 500   // keys of one SCAN, during which the upstream does nothing else
+	inspectBatch = 200   // locks asked about in one go
+	maxLocks     = 10000 // more are not followed
+	maxScans     = 16    // databases
 )
 
 // Survey is the view. It is safe for concurrent use; Steps run one at a time.
@@ -87,10 +87,10 @@ func (s *Survey) Step(ctx context.Context) {
 	}
 	defer s.stepping.Unlock()
 	known := s.source.Snapshot()
-	s.takeIn(known)
+	s.merge(known)
 	err := s.scan(ctx)
-	if lookErr := s.look(ctx); err == nil {
-		err = lookErr
+	if inspectErr := s.inspect(ctx); err == nil {
+		err = inspectErr
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +100,8 @@ func (s *Survey) Step(ctx context.Context) {
 	}
 }
 
-// takeIn adds what is known without asking, to be looked at.
-func (s *Survey) takeIn(known []lockcmd.LockInfo) {
+// merge adds what is known without asking, to be looked at.
+func (s *Survey) merge(known []lockcmd.LockInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waited = map[lockcmd.LockID]lockcmd.LockInfo{}
@@ -154,7 +154,7 @@ func (s *Survey) Find(ctx context.Context, name string) {
 			s.addLocked(h.LockID)
 		}
 		s.mu.Unlock()
-		s.looked(db, namesOf(found), found)
+		s.inspected(db, namesOf(found), found)
 	}
 }
 
@@ -171,7 +171,7 @@ func (s *Survey) scan(ctx context.Context) error {
 		s.mu.Lock()
 		sc := s.scans[s.next%len(s.scans)]
 		db, cursor, databases := sc.db, sc.cursor, len(s.scans)
-		enough := s.unseen >= s.budget.Looks
+		enough := s.unseen >= s.budget.Inspect
 		s.mu.Unlock()
 		if enough { // most names that are found may be of locks that were released lately
 			return nil
@@ -198,17 +198,17 @@ func (s *Survey) scan(ctx context.Context) error {
 	return nil
 }
 
-// look spends the budget for it on the locks that have not been looked at for longest.
-func (s *Survey) look(ctx context.Context) error {
+// inspect spends the budget for it on the locks that have not been looked at for longest.
+func (s *Survey) inspect(ctx context.Context) error {
 	var failed error
 	for db, keys := range s.due() {
-		for batch := range slices.Chunk(keys, lookBatch) {
+		for batch := range slices.Chunk(keys, inspectBatch) {
 			found, err := s.source.Inspect(ctx, db, batch)
 			if err != nil {
 				failed = err
 				break
 			}
-			s.looked(db, batch, found)
+			s.inspected(db, batch, found)
 		}
 	}
 	return failed
@@ -228,9 +228,9 @@ func (s *Survey) due() map[int][]string {
 		}
 	}
 	slices.SortFunc(old, func(a, b *seen) int { return a.at.Compare(b.at) })
-	half := s.budget.Looks / 2
-	fresh = fresh[:min(len(fresh), max(half, s.budget.Looks-len(old)))]
-	old = old[:min(len(old), s.budget.Looks-len(fresh))]
+	half := s.budget.Inspect / 2
+	fresh = fresh[:min(len(fresh), max(half, s.budget.Inspect-len(old)))]
+	old = old[:min(len(old), s.budget.Inspect-len(fresh))]
 	byDB := map[int][]string{}
 	for _, l := range append(fresh, old...) {
 		byDB[l.DB] = append(byDB[l.DB], l.Key)
@@ -238,8 +238,8 @@ func (s *Survey) due() map[int][]string {
 	return byDB
 }
 
-// looked takes in what a look has found; what it has not is held no more.
-func (s *Survey) looked(db int, keys []string, found []lockcmd.LockInfo) {
+// inspected takes in what a look has found; what it has not is held no more.
+func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()

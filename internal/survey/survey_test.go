@@ -74,7 +74,7 @@ var ctx = context.Background()
 // up.
 func TestStepsAreBounded(t *testing.T) {
 	f := newFake(2400)
-	s := New(f, 0, Budget{Scan: 1000, Looks: 200})
+	s := New(f, 0, Budget{Scan: 1000, Inspect: 200})
 	for step := 1; step <= 40; step++ {
 		f.scanned, f.looked = 0, 0
 		s.Step(ctx)
@@ -104,7 +104,7 @@ func TestStepsAreBounded(t *testing.T) {
 
 func TestMoreThanCanBeFollowed(t *testing.T) {
 	f := newFake(maxLocks + 500)
-	s := New(f, 0, Budget{Scan: 1 << 20, Looks: 1 << 20})
+	s := New(f, 0, Budget{Scan: 1 << 20, Inspect: 1 << 20})
 	s.Step(ctx)
 	if v := s.View(Query{Limit: 10}, time.Now()); v.Total != maxLocks || !v.Full ||
 		len(v.Rows) != 10 || v.Matching != maxLocks {

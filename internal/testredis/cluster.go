@@ -16,8 +16,8 @@ const Slots = 16384
 // clusterPatience is after how long a cluster's nodes take a silent one for down.
 const clusterPatience = time.Second
 
-// clusterSettles bounds every wait for the nodes to agree on something.
-const clusterSettles = 30 * time.Second
+// agreeTimeout bounds every wait for the nodes to agree on something.
+const agreeTimeout = 30 * time.Second
 
 // Cluster is a Redis Cluster. The first Masters of its nodes are masters at the start, with the
 // slots in equal parts, in order; then come their replicas, in turn.
@@ -98,7 +98,7 @@ func (c *Cluster) newNode() *Server {
 		"--cluster-enabled", "yes", "--cluster-node-timeout",
 		strconv.FormatInt(clusterPatience.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}, c.args...)
-	if keepsRoles() {
+	if canFixRoles() {
 		s.args = append(s.args, "--cluster-allow-replica-migration", "no")
 	}
 	if slices.Contains(c.args, "--tls-cluster") {
@@ -117,10 +117,10 @@ func (c *Cluster) newNode() *Server {
 // nodes.
 const busOffset = 10000
 
-// keepsRoles reports whether the installed server can be told that a replica doesn't go to another
+// canFixRoles reports whether the installed server can be told that a replica doesn't go to another
 // master, nor a master that has lost its last slot becomes a replica: Redis 7 and later, and
 // Valkey.
-var keepsRoles = sync.OnceValue(func() bool {
+var canFixRoles = sync.OnceValue(func() bool {
 	out, _ := exec.Command("redis-server", "--version").Output()
 	_, version, _ := strings.Cut(string(out), " v=")
 	major, _, _ := strings.Cut(version, ".")
@@ -149,7 +149,7 @@ func (c *Cluster) AddNode() *Server {
 	c.Nodes = append(c.Nodes, node)
 	id := c.ID(node)
 	c.waitFor("the new node is known", func() bool {
-		for _, s := range c.running() {
+		for _, s := range c.alive() {
 			if !strings.Contains(s.Ask("CLUSTER", "NODES"), id) ||
 				c.clusterInfo(s, "cluster_state") != "ok" {
 				return false
@@ -166,7 +166,7 @@ func (c *Cluster) RemoveNode(node *Server) {
 	id := c.ID(node)
 	node.Kill()
 	c.Nodes = slices.DeleteFunc(c.Nodes, func(s *Server) bool { return s == node })
-	for _, s := range c.running() {
+	for _, s := range c.alive() {
 		c.must(s, "CLUSTER", "FORGET", id)
 	}
 }
@@ -198,7 +198,7 @@ func (c *Cluster) Addrs() []string {
 func (c *Cluster) MasterOf(slot int) (master *Server) {
 	c.t.Helper()
 	c.waitFor("a node serves slot "+strconv.Itoa(slot), func() bool {
-		for _, s := range c.running() {
+		for _, s := range c.alive() {
 			if s.Role() == "master" && slices.Contains(c.SlotsOf(s), slot) {
 				master = s
 				return true
@@ -237,7 +237,7 @@ func (c *Cluster) SlotsOf(node *Server) (slots []int) {
 // ReplicaOf is a running replica of a master, or nil.
 func (c *Cluster) ReplicaOf(master *Server) *Server {
 	id := c.ID(master)
-	for _, s := range c.running() {
+	for _, s := range c.alive() {
 		for line := range strings.SplitSeq(s.Ask("CLUSTER", "NODES"), "\n") {
 			if fields := strings.Fields(line); len(fields) >= 4 &&
 				strings.Contains(fields[2], "myself") && fields[3] == id {
@@ -252,7 +252,7 @@ func (c *Cluster) ReplicaOf(master *Server) *Server {
 func (c *Cluster) Slot(key string) (slot int) {
 	c.t.Helper()
 	c.waitFor("a node tells the slot of "+strconv.Quote(key), func() bool {
-		got, ok := strings.CutPrefix(c.running()[0].Ask("CLUSTER", "KEYSLOT", key), ":")
+		got, ok := strings.CutPrefix(c.alive()[0].Ask("CLUSTER", "KEYSLOT", key), ":")
 		var err error
 		slot, err = strconv.Atoi(got)
 		return ok && err == nil
@@ -260,8 +260,8 @@ func (c *Cluster) Slot(key string) (slot int) {
 	return slot
 }
 
-// running is the nodes whose processes run.
-func (c *Cluster) running() (nodes []*Server) {
+// alive is the nodes whose processes run.
+func (c *Cluster) alive() (nodes []*Server) {
 	for _, s := range c.Nodes {
 		if s.cmd != nil {
 			nodes = append(nodes, s)

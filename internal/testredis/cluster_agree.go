@@ -18,7 +18,7 @@ func (c *Cluster) WaitOK() {
 // agrees reports whether all running nodes take the cluster for whole, and agree.
 func (c *Cluster) agrees() bool {
 	view := ""
-	for _, s := range c.running() {
+	for _, s := range c.alive() {
 		if c.clusterInfo(s, "cluster_state") != "ok" {
 			return false
 		}
@@ -65,9 +65,9 @@ func (c *Cluster) clusterInfo(s *Server, field string) string {
 
 func (c *Cluster) waitFor(what string, done func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(clusterSettles); !done(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(agreeTimeout); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			for _, s := range c.running() {
+			for _, s := range c.alive() {
 				c.t.Logf("the node on port %d, state %s, says:\n%s", s.port,
 					c.clusterInfo(s, "cluster_state"), s.Ask("CLUSTER", "NODES"))
 			}

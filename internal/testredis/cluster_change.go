@@ -113,7 +113,7 @@ func (m *Migration) Finish() {
 		}
 		if time.Now().After(again) {
 			again = time.Now().Add(2 * time.Second)
-			for _, s := range m.c.running() {
+			for _, s := range m.c.alive() {
 				if s.Role() == "master" {
 					m.each(s, "CLUSTER", "SETSLOT", "", "NODE", id)
 				}
@@ -188,7 +188,7 @@ func (s *Server) askAll(commands [][]string) [][]byte {
 		return replies
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(clusterSettles))
+	nc.SetDeadline(time.Now().Add(agreeTimeout))
 	in := bufio.NewReader(nc)
 	if i := slices.Index(s.args, "--requirepass"); i >= 0 {
 		nc.Write(resp.AppendCommand(nil, "AUTH", s.args[i+1]))

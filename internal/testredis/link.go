@@ -12,10 +12,10 @@ import (
 // Link is a network path to a server that a test can break: what goes by it while it is held is
 // lost when it is cut. A test can also have it say more than the server says.
 type Link struct {
-	ln      net.Listener
-	to      string
-	delay   time.Duration // of all bytes, each way; not of connecting
-	running sync.WaitGroup
+	ln         net.Listener
+	to         string
+	delay      time.Duration // of all bytes, each way; not of connecting
+	goroutines sync.WaitGroup
 
 	mu     sync.Mutex
 	free   *sync.Cond
@@ -43,14 +43,14 @@ func StartFarLink(t testing.TB, addr string, roundTrip time.Duration) *Link {
 	}
 	l := &Link{ln: ln, to: addr, delay: roundTrip / 2}
 	l.free = sync.NewCond(&l.mu)
-	l.running.Go(l.accept) // ends with the test, which waits for it
+	l.goroutines.Go(l.accept) // ends with the test, which waits for it
 	t.Cleanup(func() {
 		ln.Close()
 		l.mu.Lock()
 		l.ended = true
 		l.mu.Unlock()
 		l.Cut()
-		l.running.Wait()
+		l.goroutines.Wait()
 	})
 	return l
 }
@@ -120,16 +120,16 @@ func (l *Link) accept() {
 		p := &replies{insert: l.insert}
 		l.mu.Unlock()
 		// both end when either side closes, at the latest by Cut
-		l.running.Go(func() { l.carry(far, near, l.pass) })
-		l.running.Go(func() {
+		l.goroutines.Go(func() { l.carry(far, near, l.forward) })
+		l.goroutines.Go(func() {
 			if p.insert == nil { // what comes can be a replication stream: it is not looked at
 				l.carry(near, far,
-					func(to net.Conn, data []byte) bool { return l.passUnless(&l.deaf, to, data) })
+					func(to net.Conn, data []byte) bool { return l.forwardUnless(&l.deaf, to, data) })
 				return
 			}
-			l.passReplies(p, near, nil)
+			l.forwardReplies(p, near, nil)
 			l.carry(near, far,
-				func(to net.Conn, data []byte) bool { return l.passReplies(p, to, data) })
+				func(to net.Conn, data []byte) bool { return l.forwardReplies(p, to, data) })
 		})
 	}
 }
@@ -141,15 +141,15 @@ type piece struct {
 }
 
 // carry ends when either side closes. What was read before from's end still arrives.
-func (l *Link) carry(to, from net.Conn, pass func(to net.Conn, data []byte) bool) {
+func (l *Link) carry(to, from net.Conn, forward func(to net.Conn, data []byte) bool) {
 	defer from.Close()
 	pieces := make(chan piece, 1<<12)
-	l.running.Go(func() { // ends when pieces is closed
+	l.goroutines.Go(func() { // ends when pieces is closed
 		defer to.Close()
 		open := true
 		for p := range pieces {
 			time.Sleep(time.Until(p.due))
-			if open = open && pass(to, p.data); !open {
+			if open = open && forward(to, p.data); !open {
 				from.Close()
 			}
 		}
@@ -167,10 +167,10 @@ func (l *Link) carry(to, from net.Conn, pass func(to net.Conn, data []byte) bool
 	}
 }
 
-// pass writes data once the link is not held. It returns false if the connection was cut.
-func (l *Link) pass(to net.Conn, data []byte) bool { return l.passUnless(&l.held, to, data) }
+// forward writes data once the link is not held. It returns false if the connection was cut.
+func (l *Link) forward(to net.Conn, data []byte) bool { return l.forwardUnless(&l.held, to, data) }
 
-func (l *Link) passUnless(held *bool, to net.Conn, data []byte) bool {
+func (l *Link) forwardUnless(held *bool, to net.Conn, data []byte) bool {
 	l.mu.Lock()
 	for *held && l.has(to) {
 		l.free.Wait()
@@ -194,9 +194,9 @@ type replies struct {
 // insertedLater is how much later the second part of an insertion goes than the first.
 const insertedLater = 2 * time.Millisecond
 
-// passReplies does as pass with bytes from the far end, and inserts what is to follow each reply;
+// forwardReplies does as pass with bytes from the far end, and inserts what is to follow each reply;
 // what follows none if there is no data.
-func (l *Link) passReplies(p *replies, to net.Conn, data []byte) bool {
+func (l *Link) forwardReplies(p *replies, to net.Conn, data []byte) bool {
 	var out []byte
 	for begin := data == nil; begin || len(data) > 0; begin = false {
 		if !begin {
@@ -213,14 +213,14 @@ func (l *Link) passReplies(p *replies, to net.Conn, data []byte) bool {
 		now, later := p.insert(p.passed)
 		out = append(out, now...)
 		if later != "" {
-			if !l.passUnless(&l.deaf, to, out) {
+			if !l.forwardUnless(&l.deaf, to, out) {
 				return false
 			}
 			time.Sleep(insertedLater)
 			out = []byte(later)
 		}
 	}
-	return len(out) == 0 || l.passUnless(&l.deaf, to, out)
+	return len(out) == 0 || l.forwardUnless(&l.deaf, to, out)
 }
 
 func (l *Link) has(c net.Conn) bool {

@@ -33,9 +33,9 @@ type request struct {
 
 // line is one of a page.
 type line struct {
-	key  string // the lock that it is about
-	text string
-	look tcell.Style
+	key   string // the lock that it is about
+	text  string
+	style tcell.Style
 }
 
 // head is a column of the pages that are no list of held locks. One has width 0: the rest.
@@ -94,7 +94,7 @@ const timelineWidth = 30
 // detailLines are the view of one lock: holders, queue, and the last holders with how long they
 // waited and held it.
 func detailLines(d detail, full, empty rune) (lines []line) {
-	add := func(look tcell.Style, text string) { lines = append(lines, line{"", text, look}) }
+	add := func(style tcell.Style, text string) { lines = append(lines, line{"", text, style}) }
 	section := func(title string, list []string) {
 		add(bold, title)
 		for i, text := range list {
@@ -116,12 +116,12 @@ func detailLines(d detail, full, empty rune) (lines []line) {
 	}
 	add(bold, fmt.Sprintf("LAST HOUR  (%c waited, %c held)", empty, full))
 	for _, e := range d.events {
-		took := ""
+		lasted := ""
 		if d := cmp.Or(e.wait, e.hold); d > 0 {
-			took = Span(d)
+			lasted = Span(d)
 		}
 		add(tcell.StyleDefault, fmt.Sprintf("  %s  %s %s %s %s%s", e.at.Format(time.TimeOnly),
-			fit(e.what, 12, false), fit(e.who, 28, false), fit(took, 7, true),
+			fit(e.what, 12, false), fit(e.who, 28, false), fit(lasted, 7, true),
 			bar(e.wait, empty), bar(e.hold, full)))
 	}
 	return lines

@@ -44,15 +44,15 @@ func Watch(ctx context.Context, o Options, terminal tcell.Screen) error {
 	s := &screen{Screen: terminal, watcher: newWatcher(o), query: o.Query,
 		wants: request{by: "wait", filter: o.Query.Filter}}
 
-	var running sync.WaitGroup
+	var goroutines sync.WaitGroup
 	events, pictures, wants := make(chan tcell.Event), make(chan picture), make(chan request)
 	quit := make(chan struct{})
-	defer running.Wait() // in this order: quit ends the events, ctx the looks
+	defer goroutines.Wait() // in this order: quit ends the events, ctx the looks
 	defer cancel()
 	defer close(quit)
-	running.Go(func() { terminal.ChannelEvents(events, quit) }) // ends with quit; waited for above
+	goroutines.Go(func() { terminal.ChannelEvents(events, quit) }) // ends with quit; waited for above
 	first := s.wants
-	running.Go(func() { s.watcher.watch(ctx, first, pictures, wants) }) // ends with ctx; likewise
+	goroutines.Go(func() { s.watcher.watch(ctx, first, pictures, wants) }) // ends with ctx; likewise
 
 	s.draw()
 	for {
@@ -82,19 +82,19 @@ func (w *watcher) watch(
 ) {
 	tick := time.NewTicker(w.options.Interval)
 	defer tick.Stop()
-	looked := make(chan picture, 1)
-	looking, again := false, false
+	fetched := make(chan picture, 1)
+	fetching, again := false, false
 	var found chan<- picture // out while there is something to hand over
 	var next picture
-	var running sync.WaitGroup
-	defer running.Wait()
-	look := func() {
-		looking, again = true, false
+	var goroutines sync.WaitGroup
+	defer goroutines.Wait()
+	fetch := func() {
+		fetching, again = true, false
 		what := wants
 		// ends with ctx at the latest; waited for above
-		running.Go(func() { looked <- w.look(ctx, what) })
+		goroutines.Go(func() { fetched <- w.fetch(ctx, what) })
 	}
-	look()
+	fetch()
 	for {
 		select {
 		case <-ctx.Done():
@@ -102,18 +102,18 @@ func (w *watcher) watch(
 		case change := <-changes:
 			before := wants
 			wants, before.paused = change, change.paused
-			if again = again || wants != before; again && !looking {
-				look()
+			if again = again || wants != before; again && !fetching {
+				fetch()
 			}
-		case next = <-looked:
-			if looking, found = false, out; again {
-				look()
+		case next = <-fetched:
+			if fetching, found = false, out; again {
+				fetch()
 			}
 		case found <- next:
 			found = nil
 		case <-tick.C:
-			if !looking && !wants.paused {
-				look()
+			if !fetching && !wants.paused {
+				fetch()
 			}
 		}
 	}
@@ -274,9 +274,9 @@ func (s *screen) draw() {
 	for i := range min(room, len(s.lines)-s.top) {
 		l := s.lines[s.top+i]
 		if s.top+i == s.cursor && s.wants.page != pageLock {
-			l.look = l.look.Reverse(true)
+			l.style = l.style.Reverse(true)
 		}
-		s.line(3+i, width, l.text, l.look)
+		s.line(3+i, width, l.text, l.style)
 	}
 	if len(s.lines) == 0 {
 		s.line(4, width, empty, faint)
@@ -388,13 +388,13 @@ func (s *screen) footer(y, width int, p picture) {
 		s.line(y, width, keys[s.wants.page], faint)
 		return
 	}
-	look := faint
+	style := faint
 	if p.Err != nil {
-		look = trouble
+		style = trouble
 	}
-	s.line(y, width, text, look)
+	s.line(y, width, text, style)
 }
 
-func (s *screen) line(y, width int, text string, look tcell.Style) {
-	s.PutStrStyled(0, y, fit(text, width, false), look)
+func (s *screen) line(y, width int, text string, style tcell.Style) {
+	s.PutStrStyled(0, y, fit(text, width, false), style)
 }

@@ -24,7 +24,7 @@ type Options struct {
 
 // budget is lower than the live page's: LOCKSCAN looks at each name that it finds, and the proxy
 // does it one by one.
-var budget = survey.Budget{Scan: 5000, Looks: 500}
+var budget = survey.Budget{Scan: 5000, Inspect: 500}
 
 // stepTimeout bounds one look.
 const stepTimeout = 5 * time.Second
@@ -55,8 +55,8 @@ func newWatcher(o Options) *watcher {
 	return &watcher{options: o, source: source, survey: survey.New(source, o.DB, budget)}
 }
 
-// look takes a further step, and looks at what is wanted.
-func (w *watcher) look(ctx context.Context, wants request) picture {
+// fetch takes a further step, and looks at what is wanted.
+func (w *watcher) fetch(ctx context.Context, wants request) picture {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	p := picture{made: wants.page, acquired: -1}
@@ -153,8 +153,8 @@ const (
 func Snapshot(ctx context.Context, o Options, out io.Writer) error {
 	w := newWatcher(o)
 	wants := request{filter: o.Query.Filter}
-	p := w.look(ctx, wants)
-	for over := time.Now().Add(snapshotPatience); ; p = w.look(ctx, wants) {
+	p := w.fetch(ctx, wants)
+	for over := time.Now().Add(snapshotPatience); ; p = w.fetch(ctx, wants) {
 		p = w.view(p, o.Query)
 		if p.Err != nil {
 			return p.Err

@@ -73,11 +73,11 @@ func boundLines(conn net.Conn) net.Conn {
 func (c *boundedConn) Read(p []byte) (n int, err error) {
 	n, err = c.Conn.Read(p)
 	for at := 0; at < n; {
-		took, _, wrong := c.scan.Scan(p[at:n])
+		used, _, wrong := c.scan.Scan(p[at:n])
 		if wrong != nil {
 			return 0, errors.New(wrong.Error()) // go-redis tells only what an error wraps
 		}
-		at += took
+		at += used
 	}
 	return n, err
 }

@@ -50,12 +50,12 @@ func (u *Upstream) Follow(ctx context.Context, log hclog.Logger, replaced func()
 		return
 	}
 	f := &follower{upstream: u, log: log, replaced: replaced}
-	var running sync.WaitGroup
+	var goroutines sync.WaitGroup
 	for _, addr := range u.sentinels.addrs {
-		running.Go(func() { f.watchSentinel(ctx, addr) }) // ends with ctx
+		goroutines.Go(func() { f.watchSentinel(ctx, addr) }) // ends with ctx
 	}
-	running.Go(func() { f.watchRole(ctx) }) // ends with ctx
-	running.Wait()
+	goroutines.Go(func() { f.watchRole(ctx) }) // ends with ctx
+	goroutines.Wait()
 }
 
 // follower is one run of Follow.

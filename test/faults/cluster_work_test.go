@@ -98,7 +98,7 @@ func (w *clusterWork) end() clusterVerdict {
 			w.t.Errorf("%s: cannot read the lists of an asker: %v", w.name, err)
 		}
 	}
-	h := history.History{Ops: w.notes.Take(), Faults: w.faults}
+	h := history.History{Ops: w.notes.Drain(), Faults: w.faults}
 	return clusterVerdict{h: h, report: check.Check(h, check.DefaultBounds())}
 }
 

@@ -105,7 +105,7 @@ func (w *witness) fault(breaks history.Breaks, do func() error) {
 // and none once the fault is taken into account.
 func (w *witness) shows(rules ...string) {
 	w.t.Helper()
-	h := history.History{Ops: w.notes.Take()}
+	h := history.History{Ops: w.notes.Drain()}
 	found := map[string]bool{}
 	for _, v := range check.Check(h, check.DefaultBounds()).Violations {
 		found[v.Rule] = true

@@ -95,7 +95,7 @@ func judge(t *testing.T, b bugs) check.Report {
 	bounds := check.DefaultBounds()
 	bounds.Idle, bounds.Notice, bounds.Arrival = 2500*time.Millisecond, 100*time.Millisecond,
 		200*time.Millisecond
-	return check.Check(history.History{Ops: notes.Take()}, bounds)
+	return check.Check(history.History{Ops: notes.Drain()}, bounds)
 }
 
 // pusher sends commands that have one right answer.

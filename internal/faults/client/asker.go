@@ -145,7 +145,7 @@ func (a *Asker) batch() {
 		if err == nil {
 			r, err = a.conn.Receive(patience)
 		}
-		a.Notes.End(ops[i], func(op *history.Op) { settle(op, r, err, q.judge) })
+		a.Notes.End(ops[i], func(op *history.Op) { setOutcome(op, r, err, q.judge) })
 		switch {
 		case err == nil && ops[i].Outcome == history.Unknown:
 			// UPSTREAM: the connection closes after it

@@ -54,12 +54,12 @@ func Probe(notes Noter, id int, at Target, key string, wait time.Duration) {
 		defer c.Close()
 		r, err = c.Do(wait+patience, "LOCK", key, "1", "WAIT", seconds(wait))
 	}
-	notes.End(op, func(op *history.Op) { settle(op, r, err, judgeLock) })
+	notes.End(op, func(op *history.Op) { setOutcome(op, r, err, judgeLock) })
 	if op.Acquired() {
 		unlock := notes.Begin(history.Op{Client: id, Kind: history.Unlock, Key: key,
 			Proxy: at.Proxy, Token: op.Result})
 		r, err := c.Do(patience, "UNLOCK", key)
-		notes.End(unlock, func(op *history.Op) { settle(op, r, err, judgeFlag) })
+		notes.End(unlock, func(op *history.Op) { setOutcome(op, r, err, judgeFlag) })
 	}
 }
 
@@ -71,6 +71,6 @@ func Ask(notes Noter, c *Conn, o history.Op, wait time.Duration, args ...string)
 	}[o.Kind]
 	op := notes.Begin(o)
 	r, err := c.Do(wait+patience, args...)
-	notes.End(op, func(op *history.Op) { settle(op, r, err, judge) })
+	notes.End(op, func(op *history.Op) { setOutcome(op, r, err, judge) })
 	return *op
 }

@@ -152,7 +152,7 @@ func (l *Locker) do(o history.Op, wait time.Duration, judge func(Reply, *history
 		r, err = l.conn.Receive(wait + patience)
 	}
 	l.Notes.End(op, func(op *history.Op) {
-		if settle(op, r, err, judge); op.Wait {
+		if setOutcome(op, r, err, judge); op.Wait {
 			op.Sent = sent
 		}
 	})
@@ -163,8 +163,8 @@ func (l *Locker) do(o history.Op, wait time.Duration, judge func(Reply, *history
 	return *op, true
 }
 
-// settle sets the outcome of an operation. judge gets replies that are not errors.
-func settle(op *history.Op, r Reply, err error, judge func(Reply, *history.Op)) {
+// setOutcome sets the outcome of an operation. judge gets replies that are not errors.
+func setOutcome(op *history.Op, r Reply, err error, judge func(Reply, *history.Op)) {
 	switch {
 	case errors.Is(err, ErrGarbled):
 		op.Outcome, op.Got = history.Garbled, err.Error()

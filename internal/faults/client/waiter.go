@@ -67,7 +67,7 @@ func (m *Mortal) live(ctx context.Context, c *Conn, at Target) {
 		m.Notes.End(op, func(op *history.Op) { op.Left = history.Now() })
 		return
 	}
-	m.Notes.End(op, func(op *history.Op) { settle(op, r, err, judgeLock) })
+	m.Notes.End(op, func(op *history.Op) { setOutcome(op, r, err, judgeLock) })
 	if op.Acquired() {
 		m.giveBack(at, op.Result)
 	}
@@ -85,7 +85,7 @@ func (m *Mortal) giveBack(at Target, token int64) {
 			r, err = c.Do(patience, "UNLOCK", m.Key, strconv.FormatInt(token, 10))
 			c.Close()
 		}
-		m.Notes.End(unlock, func(op *history.Op) { settle(op, r, err, judgeFlag) })
+		m.Notes.End(unlock, func(op *history.Op) { setOutcome(op, r, err, judgeFlag) })
 		if unlock.Outcome == history.OK {
 			return
 		}

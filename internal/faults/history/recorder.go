@@ -38,8 +38,8 @@ func (r *Recorder) Add(o Op) {
 	r.ops = append(r.ops, &o)
 }
 
-// Take returns what was recorded since the last Take. No operation must be in flight.
-func (r *Recorder) Take() []Op {
+// Drain returns what was recorded since the last Drain. No operation must be in flight.
+func (r *Recorder) Drain() []Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ops := make([]Op, len(r.ops))

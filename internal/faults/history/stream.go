@@ -107,8 +107,8 @@ func (c *Collector) Died(client int, at int64) {
 	}
 }
 
-// Take returns what was collected since the last Take. No Stream must be open.
-func (c *Collector) Take() []Op {
+// Drain returns what was collected since the last Drain. No Stream must be open.
+func (c *Collector) Drain() []Op {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ops := c.ops

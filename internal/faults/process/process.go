@@ -45,14 +45,14 @@ func (p *Process) start() error {
 
 // Pid is the process's id, 0 if none runs.
 func (p *Process) Pid() int {
-	if !p.Runs() {
+	if !p.Alive() {
 		return 0
 	}
 	return p.cmd.Process.Pid
 }
 
-// Runs reports whether the process has not ended.
-func (p *Process) Runs() bool {
+// Alive reports whether the process has not ended.
+func (p *Process) Alive() bool {
 	if p.cmd == nil {
 		return false
 	}
@@ -130,7 +130,7 @@ func (p *Process) awaitPort(ctx context.Context, ready func() bool) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !p.Runs():
+		case !p.Alive():
 			return fmt.Errorf("%s ended at once:\n%s", p.path, p.Log())
 		case time.Now().After(deadline):
 			return fmt.Errorf("%s does not serve on %s:\n%s", p.path, p.Addr, p.Log())

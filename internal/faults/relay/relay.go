@@ -30,7 +30,7 @@ type Relay struct {
 	ctx context.Context
 	end context.CancelFunc
 
-	running sync.WaitGroup
+	goroutines sync.WaitGroup
 
 	mu      sync.Mutex
 	link    Link
@@ -50,7 +50,7 @@ func New(to string, seed uint64) (*Relay, error) {
 	r := &Relay{to: to, ln: ln, changed: make(chan struct{}), conns: map[net.Conn]struct{}{},
 		random: rand.New(rand.NewPCG(seed, 0))}
 	r.ctx, r.end = context.WithCancel(context.Background())
-	r.running.Add(1)
+	r.goroutines.Add(1)
 	go r.accept() // ends with ln; Close waits for it
 	return r, nil
 }
@@ -63,7 +63,7 @@ func (r *Relay) Close() {
 	r.end()
 	r.ln.Close()
 	r.Cut()
-	r.running.Wait()
+	r.goroutines.Wait()
 }
 
 // Set changes how bytes pass from now on. Held bytes continue.
@@ -124,7 +124,7 @@ func reset(nc net.Conn) {
 }
 
 func (r *Relay) accept() {
-	defer r.running.Done()
+	defer r.goroutines.Done()
 	for {
 		nc, err := r.ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -134,13 +134,13 @@ func (r *Relay) accept() {
 			time.Sleep(10 * time.Millisecond) // out of descriptors, until others close theirs
 			continue
 		}
-		r.running.Add(1)
+		r.goroutines.Add(1)
 		go r.serve(nc) // ends with its connections; Close waits for it
 	}
 }
 
 func (r *Relay) serve(client net.Conn) {
-	defer r.running.Done()
+	defer r.goroutines.Done()
 	if link, _ := r.state(); link.Refuse {
 		reset(client)
 		return

@@ -202,7 +202,7 @@ func (b *Bench) fresh(ctx context.Context, p Plan) error {
 		b.up[i].Away(p.Away / 2)
 		b.up[i].Set(relay.Link{})
 		b.down[i].Set(relay.Link{})
-		if !b.proxy[i].Runs() {
+		if !b.proxy[i].Alive() {
 			return fmt.Errorf("proxy %d has ended:\n%s", i, b.proxy[i].Log())
 		}
 		if err := b.awaitService(ctx, b.proxy[i].Addr); err != nil {

@@ -52,7 +52,7 @@ var kinds = map[string]kind{
 	"data flushed":    {onRedis, history.Breaks{Leases: true, Writes: true}, (*Bench).flushData},
 	"memory full":     {onRedis, history.Breaks{Service: true}, (*Bench).fillMemory},
 	"busy script":     {onRedis, history.Breaks{Service: true}, (*Bench).runBusyScript},
-	"rights taken":    {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).takeRights},
+	"rights taken":    {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).revokeRights},
 	"user removed":    {onRedis, history.Breaks{}, (*Bench).removeUser},
 	"clock forward":   {onRedis, history.Breaks{Leases: true}, (*Bench).clockForward},
 	"clock back":      {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).clockBack},
@@ -220,7 +220,7 @@ func (b *Bench) runBusyScript(ctx context.Context, f *Fault) {
 		fmt.Sprint(f.For.Milliseconds()*30000))
 }
 
-func (b *Bench) takeRights(ctx context.Context, f *Fault) {
+func (b *Bench) revokeRights(ctx context.Context, f *Fault) {
 	b.must(f, "ACL", "SETUSER", "default", "-eval", "-evalsha")
 	sleep(ctx, f.For)
 	b.must(f, "ACL", "SETUSER", "default", "+@all")

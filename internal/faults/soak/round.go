@@ -69,7 +69,7 @@ func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error
 	b.mu.Lock()
 	r.History.Faults = slices.Clone(b.faults)
 	b.mu.Unlock()
-	r.History.Ops = append(c.notes.Take(), c.far.Take()...)
+	r.History.Ops = append(c.notes.Drain(), c.far.Drain()...)
 	load.Bounds.Grant += 6 * p.Away
 	r.Report = check.Check(r.History, load.Bounds)
 	r.Report.Violations = append(r.Report.Violations, b.processes()...)
@@ -79,7 +79,7 @@ func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error
 // carryOut does all faults of a plan, each at its time, and returns when the last is over.
 func (b *Bench) carryOut(ctx context.Context, p Plan) {
 	start := time.Now()
-	var running sync.WaitGroup
+	var goroutines sync.WaitGroup
 	things := map[string]*sync.Mutex{} // a target has one fault at a time, however long that takes
 	for _, f := range p.Faults {
 		thing := f.thing()
@@ -91,13 +91,13 @@ func (b *Bench) carryOut(ctx context.Context, p Plan) {
 		if ctx.Err() != nil {
 			break
 		}
-		running.Go(func() {
+		goroutines.Go(func() {
 			mu.Lock()
 			defer mu.Unlock()
 			b.inflict(ctx, f)
 		})
 	}
-	running.Wait()
+	goroutines.Wait()
 	sleep(ctx, time.Until(start.Add(p.Active)))
 }
 
@@ -126,16 +126,16 @@ func (b *Bench) Doing() string {
 
 // crowd is the clients of one round.
 type crowd struct {
-	notes   *history.Recorder
-	far     *history.Collector
-	keys    []string
-	mortal  string
-	shared  string
-	lockers []*client.Locker
-	askers  []*client.Asker
-	mortals []*client.Mortal
-	noise   []interface{ Run(context.Context) }
-	running sync.WaitGroup
+	notes      *history.Recorder
+	far        *history.Collector
+	keys       []string
+	mortal     string
+	shared     string
+	lockers    []*client.Locker
+	askers     []*client.Asker
+	mortals    []*client.Mortal
+	noise      []interface{ Run(context.Context) }
+	goroutines sync.WaitGroup
 }
 
 // farClients is the number of the first client in a separate process, distantClients that of the
@@ -215,7 +215,7 @@ func (b *Bench) prepare(client *clientProcess, id int, on *process.Machine, p Pl
 
 func (c *crowd) start(ctx context.Context, b *Bench) {
 	// ends with ctx; finish waits
-	run := func(one interface{ Run(context.Context) }) { c.running.Go(func() { one.Run(ctx) }) }
+	run := func(one interface{ Run(context.Context) }) { c.goroutines.Go(func() { one.Run(ctx) }) }
 	for _, l := range c.lockers {
 		run(l)
 	}
@@ -242,7 +242,7 @@ func (c *crowd) finish(b *Bench) {
 		}
 		p.finish()
 	}
-	c.running.Wait()
+	c.goroutines.Wait()
 }
 
 // probe asks for every lock through every proxy, now that all faults are over.
@@ -294,7 +294,7 @@ func (b *Bench) processes() (list []check.Violation) {
 	}
 	b.alarms = nil
 	for i, p := range b.proxy {
-		if !p.Runs() {
+		if !p.Alive() {
 			add(fmt.Sprintf("proxy %d has ended by itself:\n%s", i, p.Log()))
 		}
 		if text := p.Alarms(); text != "" && !strings.Contains(b.seen, text) {
@@ -302,7 +302,7 @@ func (b *Bench) processes() (list []check.Violation) {
 			add(fmt.Sprintf("proxy %d printed:\n%s", i, text))
 		}
 	}
-	if !b.redis.Runs() {
+	if !b.redis.Alive() {
 		add("redis has ended by itself:\n" + b.redis.Log())
 	}
 	return list

@@ -30,9 +30,9 @@ func (b *Bench) watchStalls(ctx context.Context) {
 		case <-tick.C:
 		}
 		now := history.Now()
-		if took := time.Duration(now - last); took >= stallAfter {
+		if lasted := time.Duration(now - last); lasted >= stallAfter {
 			f := history.Fault{Kind: "machine stalled", Target: "machine", From: last, To: now,
-				Breaks: history.Breaks{Arrival: true, Notices: took >= longStall}}
+				Breaks: history.Breaks{Arrival: true, Notices: lasted >= longStall}}
 			b.mu.Lock()
 			b.faults = append(b.faults, f)
 			b.mu.Unlock()

@@ -32,43 +32,43 @@ type waitsMessage struct {
 	Waits  []ownerWait `json:",omitempty"`
 }
 
-// deadlockLook follows waits to those that they wait for, as far as these wait, too.
-type deadlockLook struct {
+// deadlockSearch follows waits to those that they wait for, as far as these wait, too.
+type deadlockSearch struct {
 	*deadlocks
-	seeds   []*watchedWait
-	holders func([]*watchedWait) map[*waiter]holding
-	graph   waitsFor
-	keys    int             // in graph
-	follow  []*watchedWait  // waits here, not in graph yet
-	known   map[string]bool // waits here that it has followed, by id
-	wanted  map[any]bool    // owners and places that it has looked for
-	owners  []binary        // that do not wait here, and that others were not asked for yet
-	places  []place         // the same at other proxies
-	missing map[any]bool    // what others were asked for and have not answered
+	seeds    []*watchedWait
+	holders  func([]*watchedWait) map[*waiter]holding
+	graph    waitsFor
+	keys     int             // in graph
+	toFollow []*watchedWait  // waits here, not in graph yet
+	known    map[string]bool // waits here that it has followed, by id
+	wanted   map[any]bool    // owners and places that it has looked for
+	owners   []binary        // that do not wait here, and that others were not asked for yet
+	places   []place         // the same at other proxies
+	missing  map[any]bool    // what others were asked for and have not answered
 }
 
-func (d *deadlocks) newLook(
+func (d *deadlocks) newSearch(
 	seeds []*watchedWait, holders func([]*watchedWait) map[*waiter]holding,
-) *deadlockLook {
-	l := &deadlockLook{deadlocks: d, seeds: seeds, holders: holders, graph: waitsFor{},
+) *deadlockSearch {
+	l := &deadlockSearch{deadlocks: d, seeds: seeds, holders: holders, graph: waitsFor{},
 		known: map[string]bool{}, wanted: map[any]bool{}, missing: map[any]bool{}}
 	l.followAll(seeds)
 	return l
 }
 
-func (l *deadlockLook) followAll(list []*watchedWait) {
+func (l *deadlockSearch) followAll(list []*watchedWait) {
 	for _, v := range list {
 		if !l.known[v.id] {
 			l.known[v.id] = true
-			l.follow = append(l.follow, v)
+			l.toFollow = append(l.toFollow, v)
 		}
 	}
 }
 
 // add adds waits, and looks for those here that they wait for.
-func (l *deadlockLook) add(list ...ownerWait) {
+func (l *deadlockSearch) add(list ...ownerWait) {
 	for _, w := range list {
-		if l.keys+len(w.Keys) > maxLook {
+		if l.keys+len(w.Keys) > maxSearch {
 			return
 		}
 		l.keys += len(w.Keys) - len(l.graph[w.ID].Keys)
@@ -88,7 +88,7 @@ func (l *deadlockLook) add(list ...ownerWait) {
 }
 
 // want looks for an owner or a place.
-func (l *deadlockLook) want(party any) {
+func (l *deadlockSearch) want(party any) {
 	if l.wanted[party] {
 		return
 	}
@@ -110,10 +110,10 @@ func (l *deadlockLook) want(party any) {
 }
 
 // here follows the waits at this proxy.
-func (l *deadlockLook) here() {
-	for len(l.follow) > 0 && l.keys < maxLook {
-		list := l.follow
-		l.follow = nil
+func (l *deadlockSearch) here() {
+	for len(l.toFollow) > 0 && l.keys < maxSearch {
+		list := l.toFollow
+		l.toFollow = nil
 		of := l.holders(list)
 		for _, v := range list {
 			if w, ok := l.waitOf(v, of); ok {
@@ -124,7 +124,7 @@ func (l *deadlockLook) here() {
 }
 
 // askOthers asks other proxies for what does not wait here.
-func (l *deadlockLook) askOthers(ctx context.Context, id string) {
+func (l *deadlockSearch) askOthers(ctx context.Context, id string) {
 	for len(l.owners)+len(l.places) > 0 {
 		m := waitsMessage{ID: id, Proxy: l.proxy}
 		m.Owners, l.owners = cut(l.owners)
@@ -145,8 +145,8 @@ func cut[T any](list []T) (part, rest []T) {
 	return list[:n], list[n:]
 }
 
-// run looks until it knows all, or done says that it is enough. elsewhere asks other proxies, too.
-func (l *deadlockLook) run(ctx context.Context, elsewhere bool, done func(waitsFor) bool) {
+// follow looks until it knows all, or done says that it is enough. elsewhere asks other proxies, too.
+func (l *deadlockSearch) follow(ctx context.Context, elsewhere bool, done func(waitsFor) bool) {
 	id, answers := l.expectAnswers()
 	defer l.forgetAnswers(id)
 	for {

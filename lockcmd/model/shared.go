@@ -11,6 +11,8 @@ const (
 
 	sharedLine = "ENDLESS WAITS "
 	sharedTime = "URGENT WAITS POLLS CHECK_TOKENS CHECK_PROMPT=1 "
+	// A writer that waited at a killed proxy keeps readers out until that proxy's claim is too old.
+	sharedKill = "URGENT WAITS POLLS CHECK_TOKENS CHECK_PROMPT=3 "
 	sharedLate = "WAITS POLLS CHECK_TOKENS "
 	fourCrash  = all + "PROXIES=1 HOLDERS_CRASH SHORT_LOCKS END=5 "
 )
@@ -32,6 +34,8 @@ func shared() []config {
 			sharedTime + limits + "HOLDERS_CRASH SHORT_LOCKS END=7", "", normal},
 		{"shared, in time, four, holders crash", sharedTime + fourCrash, "", large},
 		{"shared, in time, waiters leave", sharedTime + readers + "GIVES_UP=1 END=6", "", large},
+		{"shared, in time, a proxy is killed",
+			sharedKill + readers + "PROXY_CRASHES HOLDERS_CRASH END=6", "", normal},
 		{"shared, late", sharedLate + readers + "END=4", "", normal},
 	}
 }

@@ -30,7 +30,8 @@ type evaluator interface {
 	Eval(c *Call) (Answer, error)
 }
 
-// fastArgs is what a fast path needs: ARGV[3] to ARGV[5] of fast_lock.lua and fast_unlock.lua.
+// fastArgs is what a fast path needs: ARGV[3] to ARGV[5] of fast_lock.lua, fast_share.lua,
+// fast_unlock.lua and fast_leave.lua.
 type fastArgs [3]string
 
 // noFastPath leaves the fast path out.

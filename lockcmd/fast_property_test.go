@@ -90,7 +90,8 @@ func drawStored(t *rapid.T) storedLock {
 		return fmt.Sprintf("%s:%d:%d:%d", proxy, now-ago, how, now-2*ago)
 	}
 
-	states := []string{"held", "held", "held", "held", "freed", "released", "reserved", "shared"}
+	states := []string{"held", "held", "held", "held", "freed", "released", "reserved", "shared",
+		"shared", "shared"}
 	state := rapid.SampledFrom(states).Draw(t, "state")
 	usual := ""
 	freed := state == "freed" // as UNLOCK leaves it
@@ -234,14 +235,24 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
 		q.join(newWaiter(drawRequest(t, id.Key), as))
 		l.queues.of[id] = q
 	}
+	last, _ := strconv.ParseInt(st.token, 10, 64)
 	p := rapid.SampledFrom([]proof{
 		{"token", st.token}, {"token", st.token}, {"token", "1"}, {"token", st.token + "0"},
+		{"token", strconv.FormatInt(last-1, 10)},
 		{"connection", connection1}, {"connection", connection1}, {"connection", connection2},
 		{"connection", "0123456789abcdef-"}, {"request", connection1 + "/1"},
 		{"given", connection1 + "/" + st.token}, {"reserved", "p1"}, {"force", ""},
 	}).Draw(t, "proof")
 	handOver := rapid.IntRange(0, 4).Draw(t, "hands over") > 0
-	return l.beginRelease(nil, id, Identity{}, p, handOver).Call
+	c := l.beginRelease(nil, id, Identity{}, p, handOver).Call
+	_, shares := st.record.([]redis.Z)
+	if shares && p.kind == "connection" && rapid.Bool().Draw(t, "knows its token") { // Holder.sharedToken
+		c.Args[0] = strings.TrimSuffix(c.Args[0], "- 0") + st.token + " 0"
+		if c.Args[4] == "none" {
+			c.Args[3] = st.token
+		}
+	}
+	return c
 }
 
 // run runs c on a state. It returns the reply, what was written, and what the keys hold then.
@@ -306,17 +317,33 @@ func TestFastPathProperty(t *testing.T) {
 	connect := func(Identity) *redis.Client { return nil }
 	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
 	defer l.Close()
-	recorded := map[*Script]*redis.Script{}
-	for _, s := range []*Script{lockScript, unlockScript} {
+	recorded, alone := map[*Script]*redis.Script{}, map[*Script]*redis.Script{}
+	for s, fast := range map[*Script]*Script{
+		lockScript:   newScript("fast_lock", "fast_share"),
+		unlockScript: newScript("fast_unlock", "fast_leave"),
+	} {
 		recorded[s] = redis.NewScript(strings.Replace(recordedRun, "%s", s.Source, 1))
+		alone[s] = redis.NewScript(strings.Replace(recordedRun, "%s", fast.Source, 1))
 	}
 
 	acquired, released, handedOver, othersWait := 0, 0, 0, 0 // by the fast paths
+	shared, left := 0, 0                                     // by those of shared locks
 	rapid.Check(t, func(t *rapid.T) {
 		for range 120 {
 			st := drawStored(t)
 			c := drawCall(t, l, st)
 			got := st.run(t, client, recorded[c.Script], c)
+			if _, shares := st.record.([]redis.Z); shares {
+				switch served := st.run(t, client, alone[c.Script], c); {
+				case served[0] == "<nil>" && served[1] != "":
+					t.Fatalf("%s %q of %+v was left to the long path, with %q written",
+						c.Script.Name, c.Args, st, served[1])
+				case strings.HasPrefix(served[0], "[2 "):
+					left++
+				case strings.HasPrefix(served[0], "["):
+					shared++
+				}
+			}
 			fast := c.Args
 			c.Args = [5]string(slices.Concat(c.Args[:2], noFastPath[:]))
 			want := st.run(t, client, recorded[c.Script], c)
@@ -346,8 +373,9 @@ func TestFastPathProperty(t *testing.T) {
 			}
 		}
 	})
-	if min(acquired, released, handedOver, othersWait) < 20 {
+	if min(acquired, released, handedOver, othersWait) < 20 || min(shared, left) < 10 {
 		t.Errorf("the fast paths have served %d LOCKs, and %d UNLOCKs, %d of them with a waiter, "+
-			"%d while other proxies wait", acquired, released, handedOver, othersWait)
+			"%d while other proxies wait; of shared locks %d LOCKs and %d UNLOCKs", acquired,
+			released, handedOver, othersWait, shared, left)
 	}
 }

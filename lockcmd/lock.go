@@ -52,7 +52,7 @@ func (l *locking) beginTry(
 		return t, heldOffError(held)
 	}
 	fast := l.fastLock(r, mode)
-	if r.shared {
+	if len(others) > 0 {
 		fast = sharersList(others)
 	}
 	if mode == modeAgain {
@@ -104,8 +104,12 @@ func (l *locking) finishTry(t *lockCall, answer Answer, err error) (attempt, err
 
 // fastLock is LOCK's fast path, which knows only ms, no takeover guard, and no modeCheck.
 func (m *callMaker) fastLock(r lockRequest, mode string) fastArgs {
-	if m.cfg.Seconds || m.cfg.TakeoverGuard > 0 || mode == modeCheck || r.shared {
+	if m.cfg.Seconds || m.cfg.TakeoverGuard > 0 || mode == modeCheck {
 		return noFastPath
+	}
+	if r.shared {
+		return fastArgs{"", milliseconds(r.timeout) + " " + r.limitText() + " " + m.retention +
+			" =" + r.connection + "/" + r.number + " " + r.sharerFields()}
 	}
 	lives := r.timeout + m.cfg.FenceRetention
 	return fastArgs{milliseconds(r.timeout), milliseconds(lives), r.holderFields()}

@@ -65,6 +65,11 @@ func (r lockRequest) holderFields() string {
 		" -\n" + r.owner
 }
 
+// sharerFields is a holder in a shared lock's record from `session` on; see read.lua.
+func (r lockRequest) sharerFields() string {
+	return flag(r.session) + " " + r.connection + " " + r.number + " " + r.client + "\n" + r.owner
+}
+
 func flag(b bool) string {
 	if b {
 		return "1"

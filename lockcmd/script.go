@@ -20,8 +20,8 @@ type Script struct {
 var sources embed.FS
 
 var (
-	lockScript   = newScript("fast_lock", "read", "write", "shared", "lock")
-	unlockScript = newScript("fast_unlock", "read", "write", "shared", "unlock")
+	lockScript   = newScript("fast_lock", "fast_share", "read", "write", "shared", "lock")
+	unlockScript = newScript("fast_unlock", "fast_leave", "read", "write", "shared", "unlock")
 	relockScript = newScript("read", "write", "shared", "relock")
 	repairScript = newScript("read", "repair")
 	infoScript   = newScript("read", "info")
@@ -87,7 +87,8 @@ func (s *Script) Together() []*Script {
 	return nil
 }
 
-// expandShortReply is the reply that one whole number stands for: a fast path answers with one.
+// expandShortReply is the reply that one whole number stands for: the fast paths of exclusive locks
+// answer with one.
 func (s *Script) expandShortReply(n int64) []int64 {
 	switch {
 	case s == lockScript:

@@ -86,6 +86,9 @@ func (l *releases) beginRelease(
 		has = s.Holder().sharedToken(id)
 	}
 	fast := l.fastUnlock(p, offer)
+	if has != "-" && fast[2] == "none" {
+		fast[1] = has // only a token finds a holder of a shared lock at once
+	}
 	if offer.next != nil {
 		next = offer.next.lockRequest
 		if next.shared {

@@ -86,7 +86,7 @@ local function write_shared(last, list, unit, grace_until, retention)
     if sorted then redis.call('ZREM', KEYS[2], record) end
     redis.call('ZADD', KEYS[2], '-inf', line)
   end
-  redis.call('PEXPIRE', KEYS[2], whole(at + guard - now + retention))
+  if at ~= expires then redis.call('PEXPIRE', KEYS[2], whole(at + guard - now + retention)) end
   if text ~= value then write_lock(text, at + guard - now) end
 end
 

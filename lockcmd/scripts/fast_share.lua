@@ -1,0 +1,49 @@
+--[[ The fast path of LOCK for one more holder of a shared lock, behind fast_lock.lua: in no grace
+period, for which no proxy waits, none of whose holders is over. It does what lock.lua does in a
+third of the time. See fast_lock.lua for how, and read.lua for the record.
+
+KEYS[1]  the lock
+KEYS[2]  its record
+ARGV[2]  the owner, or ""
+ARGV[4]  "timeout limit retention =connection/request holder", the last as in the record, from
+         `session` on; the times in ms, limit 0 for none. Or "" to leave out the fast path
+
+Returns as lock.lua does.
+]]
+if value and not record and ARGV[4] ~= '' and ARGV[5] == '' then
+  local line = redis.pcall('ZRANGE', KEYS[2], 0, 0)[1]
+  local micros = string.format('%06d', clock[2])
+  local ms = string.sub(micros, 1, 3)
+  local now, token = clock[1] .. ms, clock[1] .. micros
+  if line and string.sub(line, 48) == ' 0 0 0 shared - 0 - -\n' and string.sub(line, 35, 47) == value
+    and string.sub(line, 21, 33) == value and now < value
+    and #token == 16 and token > string.sub(line, 4, 19) then
+    local timeout, limit, retention, request, holder =
+      string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+    local most = limit == '0' and 10000 or math.min(limit, 10000) -- MAX_HOLDERS of shared.lua
+    if redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf') < most
+      and redis.call('ZCOUNT', KEYS[2], 0, now) == 0
+      and not redis.call('ZSCORE', KEYS[2], request)
+      and (ARGV[2] == '' or not redis.call('ZSCORE', KEYS[2], '@' .. ARGV[2])) then
+      local over = ms + timeout
+      local at = string.format('%d%03d', clock[1] + math.floor(over / 1000), over % 1000)
+      local score = '-' .. token
+      holder = token .. ' ' .. now .. ' ' .. holder
+      if ARGV[2] == '' then
+        redis.call('ZADD', KEYS[2], score, holder, score, request, at, token)
+      else
+        redis.call('ZADD', KEYS[2], score, holder, score, request, score, '@' .. ARGV[2], at, token)
+      end
+      local latest = at > value and at or value
+      redis.call('ZREM', KEYS[2], line)
+      redis.call('ZADD', KEYS[2], '-inf', 'v1 ' .. token .. ' ' .. latest .. ' ' .. latest
+        .. ' 0 0 0 shared - 0 - -\n')
+      if latest ~= value then
+        redis.call('PEXPIRE', KEYS[2], latest - now + retention)
+        redis.call('SET', KEYS[1], latest, 'PX', latest - now)
+      end
+      return {tonumber(token), 0, 0, 1}
+    end
+  end
+end
+

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -20,12 +18,10 @@ type AdminOptions struct {
 	AdminToken     string        `placeholder:"TOKEN"`
 	AdminTokenFile string        `placeholder:"FILE"`
 	AdminPprof     bool          `advanced:""`
-	AdminPeers     string        `advanced:"" placeholder:"URL,..."`
+	AdminURL       string        `advanced:"" placeholder:"URL"`
 	LockHistory    size          `advanced:"" default:"16mb" range:"0 to 1024gb"`
 	MetricShapes   int           `advanced:"" default:"20" range:"0 to 1000"`
 	SlowWait       time.Duration `default:"0" range:"0s to 24h"`
-
-	peers []*url.URL // of AdminPeers
 }
 
 // minAdminToken is how long a token must be not to be guessed.
@@ -36,31 +32,26 @@ func (o *AdminOptions) check() error {
 	case o.Admin != "" && !isListenAddr(o.Admin):
 		return fmt.Errorf("--admin %s: want host:port with a port up to 65535, as in "+
 			"127.0.0.1:6390", o.Admin)
-	case o.Admin == "" && o.AdminPeers != "":
-		return errors.New("--admin-peers needs --admin: name its address")
-	case o.Admin == "" && (o.AdminToken != "" || o.AdminPprof):
-		return errors.New("--admin-token and --admin-pprof need --admin: name its address")
+	case o.Admin == "" && (o.AdminToken != "" || o.AdminPprof || o.AdminURL != ""):
+		return errors.New("--admin-token, --admin-pprof and --admin-url need --admin: name its " +
+			"address")
 	case o.AdminToken != "" && len(o.AdminToken) < minAdminToken:
 		return fmt.Errorf("--admin-token is too short: want at least %d characters, for example "+
 			"from openssl rand -hex 16", minAdminToken)
 	}
-	return o.parsePeers()
-}
-
-func (o *AdminOptions) parsePeers() error {
-	for text := range strings.SplitSeq(o.AdminPeers, ",") {
-		if text == "" {
-			continue
-		}
-		peer, err := url.Parse(strings.TrimSpace(text))
-		if err != nil || peer.Scheme != "http" && peer.Scheme != "https" || peer.Host == "" ||
-			peer.User != nil {
-			return errors.New("--admin-peers: want URLs such as http://proxy-2:6390/, with " +
-				"commas between them and no passwords")
-		}
-		o.peers = append(o.peers, peer)
+	if _, err := admin.ParsePage(o.AdminURL); o.AdminURL != "" && err != nil {
+		return fmt.Errorf("--admin-url: %w", err)
 	}
 	return nil
+}
+
+// page is the address of the page for browsers elsewhere, as far as it is known.
+func (o *AdminOptions) page(ln net.Addr) string {
+	tcp, ok := ln.(*net.TCPAddr)
+	if o.AdminURL != "" || !ok || tcp.IP.IsUnspecified() || tcp.IP.IsLoopback() {
+		return o.AdminURL
+	}
+	return "http://" + tcp.String() + "/"
 }
 
 // watching is the admin server to be, while the proxy isn't there yet.
@@ -99,8 +90,8 @@ func (w *watching) start(server *proxy.Server, name string, log hclog.Logger) (s
 		return func() {}
 	}
 	pages := admin.New(admin.Config{
-		Proxy: server, Metrics: w.metrics, Name: name, Peers: w.options.peers,
-		Token: w.options.AdminToken, Pprof: w.options.AdminPprof,
+		Proxy: server, Metrics: w.metrics, Name: name,
+		Page: w.options.page(w.ln.Addr()), Token: w.options.AdminToken, Pprof: w.options.AdminPprof,
 		MetricShapes: w.options.MetricShapes, Logger: log.Named("admin"),
 	})
 	if !isLoopback(w.ln.Addr()) {

@@ -70,9 +70,9 @@ func TestAdminOptions(t *testing.T) {
 		{"--admin-token abcdefghijklmnop", "need --admin"},
 		{"--admin 127.0.0.1:0 --admin-token " + secret, "too short"},
 		{"--slow-wait -1s", "--slow-wait"}, {"--metric-shapes -1", "--metric-shapes"},
-		{"--admin-peers http://h", "needs --admin"},
-		{"--admin :0 --admin-peers proxy-2:6390", "want URLs such as"},
-		{"--admin :0 --admin-peers http://u:" + secret + "@h", "want URLs such as"},
+		{"--admin-url http://h/", "need --admin"},
+		{"--admin :0 --admin-url proxy-2:6390", "want a URL such as"},
+		{"--admin :0 --admin-url http://u:" + secret + "@h/", "want a URL such as"},
 	} {
 		_, err := parse(strings.Fields(test.args), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), test.want) ||

@@ -57,6 +57,8 @@ var rights = []right{
 	{"spublish", []string{"waking waiters at other proxies at once"}, levelWarn,
 		[]any{"SPUBLISH", wakeChannel, ""}},
 	{"ssubscribe", []string{"being woken at once by other proxies"}, levelWarn, nil},
+	{"pubsub|channels", []string{"links to the other proxies on the live page"}, levelWarn,
+		[]any{"PUBSUB", "CHANNELS", wakeChannel}},
 	{"client|tracking", []string{"being told at once of changes by other clients"}, levelWarn,
 		[]any{"CLIENT", "TRACKING", "OFF"}},
 	{"scan", []string{"LOCKSCAN"}, levelWarn, []any{"SCAN", "0", "COUNT", "1"}},
@@ -107,10 +109,10 @@ func (c *checkCommand) checkRights(
 			found.add(levelFail, "persistence", "WAITAOF answers %q: with --require-fsync every "+
 				"LOCK would be answered NOREPLICAS; set appendonly yes", text)
 		case !strings.Contains(text, "NOPERM"): // EXEC says EXECABORT, and that within it
-		case strings.Contains(text, "channel"):
-			channel = true
 		case strings.Contains(text, "command"):
 			missing = append(missing, r)
+		case strings.Contains(text, "channel"):
+			channel = true
 		default:
 			uncovered = true
 		}
@@ -155,6 +157,8 @@ func (c *checkCommand) needs(r right) bool {
 		return !c.upstream.IsCluster()
 	case "spublish", "ssubscribe":
 		return c.upstream.IsCluster()
+	case "pubsub|channels":
+		return c.Admin != ""
 	}
 	return true
 }

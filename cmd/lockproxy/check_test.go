@@ -180,6 +180,8 @@ func TestCheckNamesMissingRights(t *testing.T) {
 			args = append(args, "--min-replicas", "1")
 		case "waitaof":
 			args = append(args, "--require-fsync")
+		case "pubsub|channels":
+			args = append(args, "--admin", "127.0.0.1:0")
 		}
 		printed := check(t, status, args...)
 		wantLines(t, printed, line)

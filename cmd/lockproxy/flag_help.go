@@ -99,8 +99,9 @@ var flagHelp = map[string]string{
 	"admin-token-file": "A file that holds --admin-token, such as a mounted secret.",
 	"admin-pprof": "Serve profiles at --admin for go tool pprof: Go's below /debug/pprof/, and " +
 		"the waits for locks at /debug/locks/pprof.",
-	"admin-peers": "The --admin pages of other proxies in front of the same Redis, such as " +
-		"http://proxy-2:6390/, for the live page to link to.",
+	"admin-url": "Where browsers find the live page, such as https://ops.example/proxy-1/: the " +
+		"pages of the other proxies in front of the same Redis link to it (default: made of " +
+		"--admin, if that is one address and not a loopback one).",
 	"lock-history": "Memory for what happened to locks within the last hour; 0 keeps nothing " +
 		"(default ${default}).",
 	"metric-shapes": "Serve metrics of so many shapes of keys (order:17 is order:*), those that " +

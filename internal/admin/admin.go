@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"net/url"
 	"sync"
 	"time"
 
@@ -19,10 +18,10 @@ import (
 // Config is what a Server is made of. Proxy and Metrics are required.
 type Config struct {
 	Proxy   *proxy.Server
-	Metrics *Metrics   // the same that the proxy tells
-	Name    string     // of the proxy, for people
-	Peers   []*url.URL // the admin pages of other proxies, to be linked
-	Token   string     // of those who may release locks; "" for none
+	Metrics *Metrics // the same that the proxy tells
+	Name    string   // of the proxy, for people
+	Page    string   // where browsers find this one's page, for other proxies to link to; "" is not told
+	Token   string   // of those who may release locks; "" for none
 	Pprof   bool
 	// MetricShapes is how many shapes of keys have metrics of their own; 0 is no such metrics.
 	MetricShapes int
@@ -38,6 +37,7 @@ type Server struct {
 	history history
 	survey  *survey.Survey
 	logins  *logins
+	pages   pages
 	streams streams         // the pages that are kept up to date
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
@@ -61,7 +61,8 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, ready: readiness{ask: cfg.Proxy.Ready}}
+	s := &Server{cfg: cfg, log: cfg.Logger, ready: readiness{ask: cfg.Proxy.Ready},
+		pages: pages{last: []page{}}}
 	s.survey, s.logins = s.newSurvey(), newLogins(cfg.Token)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	atDebug := hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}
@@ -74,6 +75,9 @@ func New(cfg Config) *Server {
 	}
 	s.running.Go(s.record)                        // ends with ctx; Close waits for it
 	s.running.Go(func() { s.ready.probe(s.ctx) }) // likewise
+	if cfg.Page != "" {
+		s.running.Go(func() { cfg.Proxy.AnnouncePage(s.ctx, cfg.Page) }) // likewise
+	}
 	return s
 }
 

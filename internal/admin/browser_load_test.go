@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -119,9 +118,9 @@ func TestPageShowsWhatHurts(t *testing.T) {
 	s := startSite(t, func(a *admin.Config, p *proxy.Config) {
 		remembering(a, p)
 		p.Locks.History = 16 << 20
-		other, _ := url.Parse("http://10.0.0.2:6390/")
-		a.Name, a.Peers = "proxy-1, 10.0.0.1:6380", []*url.URL{other}
+		a.Name, a.Page = "proxy-1, 10.0.0.1:6380", "http://10.0.0.1:6390/"
 	})
+	startSiteAt(t, s.redis, announcing("http://10.0.0.2:6390/"))
 	crowd(t, s)
 	for _, look := range []struct {
 		name          string
@@ -138,7 +137,10 @@ func TestPageShowsWhatHurts(t *testing.T) {
 			b.until(`/deadlock account:7 127.*, "transfer-2" waits for "account:7", held by /
 				.test(`+textOf("feed")+`)`, "true")
 			b.until(textOf("deadlocks"), "1")
-			b.until(textOf("peers"), "Proxies: 10.0.0.2:6390")
+			b.until(`[...document.querySelectorAll("#pages a")].map(e => e.textContent + " " +
+				e.href + " " + e.ariaCurrent + " " + e.rel).join()`,
+				"10.0.0.1:6390 http://10.0.0.1:6390/ page noopener noreferrer,"+
+					"10.0.0.2:6390 http://10.0.0.2:6390/ null noopener noreferrer")
 			time.Sleep(12 * time.Second) // the plots have something to show
 			b.until(`document.documentElement.scrollWidth - innerWidth <= 0`, "true")
 			b.shot("live-" + look.name)
@@ -152,7 +154,7 @@ func TestPageShowsWhatHurts(t *testing.T) {
 				.test(document.querySelector("#lock-queue li").textContent)`, "true")
 			b.until(`document.querySelectorAll("#lock-timeline .span.held").length + "," +
 				document.querySelectorAll("#lock-timeline .span.waited").length`, "1,2")
-			b.until(`/#lock/.test(document.querySelector("#peers a").href)`, "true")
+			b.until(`/#lock/.test(document.querySelector("#pages a").href)`, "true")
 			b.shot("stuck-" + look.name)
 			b.do(chromedp.Evaluate(`location.hash = `+linkTo("report:daily")+`.hash`, nil))
 			b.until(textOf("lock-title"), "report:daily")

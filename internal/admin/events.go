@@ -25,7 +25,7 @@ type state struct {
 	Proxy      string `json:"proxy"` // which this is
 	ID         string `json:"id"`    // as lock records and LOCKINFO WAITERS name it
 	Version    string `json:"version"`
-	Peers      []peer `json:"peers"`
+	Pages      []page `json:"pages"` // of the proxies in front of the same Redis
 	Upstream   string `json:"upstream"`
 	UpstreamUp bool   `json:"upstream_up"`
 	Draining   bool   `json:"draining"`
@@ -40,20 +40,11 @@ type state struct {
 	Deadlocks  uint64 `json:"deadlocks"`
 }
 
-// peer is the page of another proxy.
-type peer struct {
-	Name string `json:"name"`
-	URL  string `json:"url"`
-}
-
 func (s *Server) state() state {
 	st := s.stats()
-	l, peers := st.Locks, []peer{}
-	for _, u := range s.cfg.Peers {
-		peers = append(peers, peer{u.Host, u.String()})
-	}
+	l := st.Locks
 	return state{
-		Proxy: s.cfg.Name, ID: s.cfg.Proxy.ID(), Version: st.Version, Peers: peers,
+		Proxy: s.cfg.Name, ID: s.cfg.Proxy.ID(), Version: st.Version, Pages: s.proxyPages(),
 		OldestMS: l.OldestWait.Milliseconds(),
 		Upstream: st.Upstream, UpstreamUp: st.UpstreamUp, Draining: st.Draining,
 		Clients: st.Clients,

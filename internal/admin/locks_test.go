@@ -169,7 +169,8 @@ func infoStat(info, name string) string {
 func TestPageFiles(t *testing.T) {
 	s := startSite(t, nil)
 	_, html := s.get("/")
-	for _, name := range []string{"page.css", "page.js", "plot.js", "icon.svg"} {
+	for _, name := range []string{"page.css", "text.js", "plot.js", "table.js", "seen.js",
+		"session.js", "page.js", "lock.js", "icon.svg"} {
 		if status, _ := s.get("/" + name); status != 200 || !strings.Contains(html, name) {
 			t.Errorf("%s: %d", name, status)
 		}

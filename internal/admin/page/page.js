@@ -1,7 +1,5 @@
-// The live page. Everything that comes from a lock's name, owner or client is put in as text, never as markup.
+// The live page: what is asked for, the stream that answers, and the header.
 "use strict";
-
-const $ = (id) => document.getElementById(id);
 
 // ---- what is asked for: kept in the address, so that it can be shared and survives a reload
 
@@ -81,23 +79,27 @@ function showState(s) {
   setText($("proxy"), s.proxy);
   $("proxy").title = `lockproxy ${s.version}, called ${s.id} in lock records`;
   if (s.proxy) document.title = `lockproxy ${s.proxy}`;
-  showPeers(s.peers);
+  pages = s.pages;
+  showPages();
 }
 
-let peers = [];
+let pages = [], pagesShown = "";
 
-// showPeers links the pages of other proxies, for what this one shows.
-function showPeers(list) {
-  peers = list;
-  $("peers").hidden = !list.length;
-  const links = list.map((peer) => {
+// showPages links the pages of the proxies in front of the same Redis, for what this one shows. Whoever reaches Redis can
+// announce a page there: a link is text, and leads to http or https only.
+function showPages() {
+  const suffix = location.search + location.hash, now = JSON.stringify([pages, suffix]);
+  if (now === pagesShown) return; // a link keeps the focus
+  pagesShown = now;
+  $("pages").hidden = pages.every((page) => page.this);
+  $("pages").replaceChildren("Proxies: ", ...pages.map((page) => {
     const a = document.createElement("a");
-    a.href = peer.url + location.search + location.hash;
-    a.textContent = peer.name;
-    if (new URL(peer.url).host === location.host) a.setAttribute("aria-current", "page");
+    if (/^https?:/.test(page.url)) a.href = page.url + suffix;
+    a.rel = "noopener noreferrer";
+    a.textContent = page.name;
+    if (page.this) a.setAttribute("aria-current", "page");
     return a;
-  });
-  $("peers").replaceChildren("Proxies: ", ...links);
+  }));
 }
 
 const tenMinutes = 600000;
@@ -113,268 +115,6 @@ function showHistory(more) {
   points = points.concat(more).filter((p) => p.at > lastPoint - tenMinutes);
   for (const plot of plots) plot.show(points);
 }
-
-// ---- the table: a row stays the same element as long as its lock is shown, so that the focus stays where it is
-
-let rows = new Map(), session = { can_login: false, logged_in: false };
-
-function showLocks(list) {
-  const seen = new Map();
-  let at = $("rows").firstElementChild;
-  for (const lock of list.locks) {
-    const name = `${lock.db} ${lock.id ?? lock.key}`;
-    const row = rows.get(name) || newRow();
-    update(row, lock);
-    seen.set(name, row);
-    if (row.tr === at) at = at.nextElementSibling;
-    else $("rows").insertBefore(row.tr, at);
-  }
-  for (const [name, row] of rows) if (!seen.has(name)) row.tr.remove();
-  rows = seen;
-  $("empty").hidden = list.locks.length > 0;
-  $("empty").textContent = query.filter ? "No lock that this proxy knows of matches. One that others hold by SETNX is found by its whole name." : list.complete ? "No lock is held." : "Looking for locks…";
-  setText($("count"), counted(list));
-  $("trouble").hidden = !list.error;
-  setText($("trouble"), list.error ? "The locks could not be looked at; what is shown is what this proxy knows by itself. " + list.error : "");
-}
-
-function counted(list) {
-  const n = list.locks.length, parts = [];
-  if (n < list.matching) parts.push(`${n} of ${list.matching.toLocaleString()} locks`);
-  else parts.push(`${n} ${n === 1 ? "lock" : "locks"}`);
-  if (list.matching < list.total) parts.push(`of ${list.total.toLocaleString()} held`);
-  if (list.full) parts.push("(there are more than can be followed)");
-  if (!list.complete && !list.error) parts.push("(still looking)");
-  return parts.join(" ");
-}
-
-function newRow() {
-  const tr = document.createElement("tr"), cells = {};
-  for (const [name, label] of [["key", "Key"], ["owner", "Owner"], ["client", "Client"], ["held", "Held for"], ["remaining", "Remaining"], ["waiters", "Waiters"], ["actions", ""]]) {
-    const td = cells[name] = document.createElement("td");
-    td.className = name + (name === "held" || name === "waiters" ? " number" : "");
-    td.dataset.label = label;
-    tr.append(td);
-  }
-  const name = document.createElement("button"), tag = document.createElement("span");
-  name.type = "button";
-  name.className = "link";
-  tag.className = "tag";
-  cells.key.append(name, tag);
-  const bar = document.createElement("div"), fill = document.createElement("div"), left = document.createElement("span");
-  bar.className = "bar";
-  bar.setAttribute("role", "meter");
-  bar.setAttribute("aria-label", "remaining");
-  bar.setAttribute("aria-valuemin", "0");
-  left.className = "left";
-  bar.append(fill);
-  cells.remaining.append(bar, left);
-  const row = { tr, cells, name, tag, bar, fill, left, button: null, lock: null };
-  name.addEventListener("click", () => { if (row.lock.id !== undefined) location.hash = `lock/${row.lock.db}/${row.lock.id}`; });
-  return row;
-}
-
-// byWhat says what holds a lock that LOCK does not hold.
-function byWhat(lock) {
-  const kinds = { timestamp: "by SETNX", other: "by another library" };
-  return lock.library ? "by " + lock.library : kinds[lock.kind] || lock.kind;
-}
-
-function update(row, lock) {
-  const { cells } = row;
-  row.lock = lock;
-  setText(row.name, lock.key);
-  const tags = [];
-  if (lock.free) tags.push("between two holders");
-  else if (lock.kind !== "lockproxy") tags.push(byWhat(lock));
-  if (lock.session) tags.push("session");
-  if (lock.shared) tags.push(lock.holders === 1 ? "shared" : `${lock.holders} holders`);
-  if (lock.db) tags.push("db " + lock.db);
-  setText(row.tag, tags.join(" · "));
-  row.tag.hidden = !tags.length;
-  setText(cells.owner, lock.owner);
-  setText(cells.client, lock.client);
-  setText(cells.held, lock.held_ms < 0 ? "–" : span(lock.held_ms));
-  setText(row.left, lock.free ? "–" : span(lock.remaining_ms));
-  const part = Math.max(0, Math.min(1, lock.remaining_ms / (lock.full_ms || 1)));
-  row.fill.style.width = (100 * part).toFixed(1) + "%";
-  row.bar.className = "bar" + (part < .1 ? " end" : part < .3 ? " low" : "");
-  row.bar.setAttribute("aria-valuemax", Math.round(lock.full_ms / 1000));
-  row.bar.setAttribute("aria-valuenow", Math.round(lock.remaining_ms / 1000));
-  row.bar.setAttribute("aria-valuetext", `${span(lock.remaining_ms)} of ${span(lock.full_ms)}`);
-  setText(cells.waiters, lock.waiters ? `${lock.waiters} · ${span(lock.oldest_wait_ms)}` : "0");
-  cells.waiters.classList.toggle("waits", lock.waiters > 0);
-  const may = session.logged_in && lock.id !== undefined && lock.token > 0;
-  if (may && !row.button) {
-    row.button = document.createElement("button");
-    row.button.type = "button";
-    row.button.textContent = "Release…";
-    row.button.addEventListener("click", () => askRelease(row.lock));
-    cells.actions.append(row.button);
-  } else if (!may && row.button) {
-    row.button.remove();
-    row.button = null;
-  }
-  if (row.button) row.button.setAttribute("aria-label", "Release " + lock.key);
-}
-
-function setText(e, text) {
-  if (e.textContent !== text) e.textContent = text;
-}
-
-function span(ms) {
-  const s = ms / 1000;
-  if (s < 10) return s.toFixed(1) + " s";
-  if (s < 120) return Math.floor(s) + " s";
-  if (s < 7200) return Math.floor(s / 60) + "m " + String(Math.floor(s % 60)).padStart(2, "0") + "s";
-  return Math.floor(s / 3600) + "h " + String(Math.floor(s / 60) % 60).padStart(2, "0") + "m";
-}
-
-// ---- what was seen: the locks that cost most, and what happened
-
-let seenLast = null, topMinutes = 5;
-
-function showSeen(seen) {
-  seenLast = seen;
-  const list = topMinutes === 5 ? seen.last_5_minutes : seen.last_60_minutes;
-  const most = Math.max(1, ...list.map((c) => c.wait_ms));
-  lines($("top"), list, "Nobody has waited.", (li, cost) => {
-    const bar = document.createElement("i");
-    bar.className = "share";
-    bar.style.width = (100 * cost.wait_ms / most).toFixed(1) + "%";
-    const blamed = cost.blame[0];
-    li.append(bar, lockLink(cost), note(` ${span(cost.wait_ms)} in ${cost.waits.toLocaleString()} ${cost.waits === 1 ? "wait" : "waits"}` +
-      (blamed ? `, most for ${blamed.holder}` : "")));
-  });
-  lines($("feed"), seen.events, "Nothing notable within the last hour.", (li, e) => {
-    const what = document.createElement("b");
-    what.className = e.event === "acquired" ? "" : e.event === "gave up" ? "warn" : "bad";
-    what.textContent = e.event;
-    li.append(note(new Date(e.at_ms).toLocaleTimeString() + " "), what, " ", lockLink(e), note(" " + [who(e), lasted(e)].filter(Boolean).join(", ")));
-  });
-}
-
-function lines(list, items, none, fill) {
-  if (list.contains(document.activeElement)) return; // it would lose the focus
-  list.replaceChildren(...(items.length ? items : [null]).map((item) => {
-    const li = document.createElement("li");
-    if (item) fill(li, item);
-    else li.append(note(none));
-    return li;
-  }));
-}
-
-function note(text) {
-  const e = document.createElement("span");
-  e.className = "note";
-  e.textContent = text;
-  return e;
-}
-
-function lockLink(lock) {
-  const a = document.createElement("a");
-  a.textContent = lock.key + (lock.db ? ` (db ${lock.db})` : "");
-  if (lock.id !== undefined) a.href = `#lock/${lock.db}/${lock.id}`;
-  return a;
-}
-
-function who(e) {
-  return [e.owner, e.client].filter(Boolean).join(" at ");
-}
-
-function lasted(e) {
-  if (e.event === "deadlock") return e.cycle;
-  if (e.event === "acquired") return e.wait_ms ? `waited ${span(e.wait_ms)}` : "";
-  return e.event === "gave up" ? `after ${span(e.wait_ms)}` : `held for ${span(e.hold_ms)}`;
-}
-
-for (const minutes of [5, 60]) {
-  $("top-" + minutes).addEventListener("click", () => {
-    topMinutes = minutes;
-    for (const m of [5, 60]) $("top-" + m).setAttribute("aria-pressed", m === minutes);
-    if (seenLast) showSeen(seenLast);
-  });
-}
-
-// ---- logging in and releasing
-
-async function post(path, body) {
-  const headers = { "Content-Type": "application/json" };
-  if (session.csrf) headers["X-CSRF-Token"] = session.csrf;
-  const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), credentials: "same-origin" });
-  if (!answer.ok) throw Object.assign(new Error((await answer.text()).trim()), { status: answer.status });
-  return answer.json();
-}
-
-async function whoAmI() {
-  session = await (await fetch("api/session", { credentials: "same-origin" })).json();
-  showSession();
-}
-
-function showSession() {
-  setText($("mode"), session.logged_in ? "logged in" : session.can_login ? "read-only until you log in" : "read-only");
-  $("login").hidden = session.logged_in || !session.can_login;
-  $("logout").hidden = !session.logged_in;
-  for (const row of rows.values()) update(row, row.lock);
-}
-
-function fails(where, error) {
-  where.hidden = !error;
-  where.textContent = error ? error.message : "";
-}
-
-function toast(text) {
-  $("said").textContent = text;
-  $("said").hidden = false;
-  clearTimeout(toast.timer);
-  toast.timer = setTimeout(() => { $("said").hidden = true; }, 5000);
-}
-
-let releasing = null;
-
-function askRelease(lock) {
-  releasing = lock;
-  setText($("release-key"), lock.key);
-  setText($("release-owner"), lock.owner || "–");
-  setText($("release-client"), lock.client);
-  setText($("release-token"), String(lock.token));
-  fails($("release-error"), null);
-  $("release-dialog").showModal();
-}
-
-$("release-form").addEventListener("submit", async (e) => {
-  e.preventDefault();
-  const { db, id, token, client, key } = releasing;
-  try {
-    const answer = await post("api/release", { db, id, token, holder: client });
-    $("release-dialog").close();
-    toast(answer.released ? `Released ${key}` : `${key}: ${answer.why}`);
-    listen();
-  } catch (error) {
-    if (error.status === 401) { await whoAmI(); }
-    fails($("release-error"), error);
-  }
-});
-
-$("login-form").addEventListener("submit", async (e) => {
-  e.preventDefault();
-  try {
-    session = await post("api/login", { token: $("token").value });
-    $("login-dialog").close();
-    showSession();
-  } catch (error) {
-    fails($("login-error"), error);
-  }
-  $("token").value = "";
-});
-
-$("login").addEventListener("click", () => { fails($("login-error"), null); $("login-dialog").showModal(); });
-$("login-cancel").addEventListener("click", () => $("login-dialog").close());
-$("release-cancel").addEventListener("click", () => $("release-dialog").close());
-$("logout").addEventListener("click", async () => {
-  session = await post("api/logout", {});
-  showSession();
-});
 
 // ---- tools
 
@@ -406,7 +146,7 @@ document.addEventListener("keydown", (e) => {
   }
 });
 window.addEventListener("resize", () => { for (const plot of plots) plot.draw(); });
-window.addEventListener("hashchange", () => showPeers(peers));
+window.addEventListener("hashchange", showPages);
 document.addEventListener("visibilitychange", () => { // nobody looks: nothing is scanned
   if (document.hidden && stream) { stream.close(); stream = null; } else if (!document.hidden) listen();
 });

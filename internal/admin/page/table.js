@@ -1,0 +1,104 @@
+// The table of locks: a row stays the same element as long as its lock is shown, so that the focus stays where it is.
+"use strict";
+
+let rows = new Map();
+
+function showLocks(list) {
+  const seen = new Map();
+  let at = $("rows").firstElementChild;
+  for (const lock of list.locks) {
+    const name = `${lock.db} ${lock.id ?? lock.key}`;
+    const row = rows.get(name) || newRow();
+    update(row, lock);
+    seen.set(name, row);
+    if (row.tr === at) at = at.nextElementSibling;
+    else $("rows").insertBefore(row.tr, at);
+  }
+  for (const [name, row] of rows) if (!seen.has(name)) row.tr.remove();
+  rows = seen;
+  $("empty").hidden = list.locks.length > 0;
+  $("empty").textContent = query.filter ? "No lock that this proxy knows of matches. One that others hold by SETNX is found by its whole name." : list.complete ? "No lock is held." : "Looking for locks…";
+  setText($("count"), counted(list));
+  $("trouble").hidden = !list.error;
+  setText($("trouble"), list.error ? "The locks could not be looked at; what is shown is what this proxy knows by itself. " + list.error : "");
+}
+
+function counted(list) {
+  const n = list.locks.length, parts = [];
+  if (n < list.matching) parts.push(`${n} of ${list.matching.toLocaleString()} locks`);
+  else parts.push(`${n} ${n === 1 ? "lock" : "locks"}`);
+  if (list.matching < list.total) parts.push(`of ${list.total.toLocaleString()} held`);
+  if (list.full) parts.push("(there are more than can be followed)");
+  if (!list.complete && !list.error) parts.push("(still looking)");
+  return parts.join(" ");
+}
+
+function newRow() {
+  const tr = document.createElement("tr"), cells = {};
+  for (const [name, label] of [["key", "Key"], ["owner", "Owner"], ["client", "Client"], ["held", "Held for"], ["remaining", "Remaining"], ["waiters", "Waiters"], ["actions", ""]]) {
+    const td = cells[name] = document.createElement("td");
+    td.className = name + (name === "held" || name === "waiters" ? " number" : "");
+    td.dataset.label = label;
+    tr.append(td);
+  }
+  const name = document.createElement("button"), tag = document.createElement("span");
+  name.type = "button";
+  name.className = "link";
+  tag.className = "tag";
+  cells.key.append(name, tag);
+  const bar = document.createElement("div"), fill = document.createElement("div"), left = document.createElement("span");
+  bar.className = "bar";
+  bar.setAttribute("role", "meter");
+  bar.setAttribute("aria-label", "remaining");
+  bar.setAttribute("aria-valuemin", "0");
+  left.className = "left";
+  bar.append(fill);
+  cells.remaining.append(bar, left);
+  const row = { tr, cells, name, tag, bar, fill, left, button: null, lock: null };
+  name.addEventListener("click", () => { if (row.lock.id !== undefined) location.hash = `lock/${row.lock.db}/${row.lock.id}`; });
+  return row;
+}
+
+// byWhat says what holds a lock that LOCK does not hold.
+function byWhat(lock) {
+  const kinds = { timestamp: "by SETNX", other: "by another library" };
+  return lock.library ? "by " + lock.library : kinds[lock.kind] || lock.kind;
+}
+
+function update(row, lock) {
+  const { cells } = row;
+  row.lock = lock;
+  setText(row.name, lock.key);
+  const tags = [];
+  if (lock.free) tags.push("between two holders");
+  else if (lock.kind !== "lockproxy") tags.push(byWhat(lock));
+  if (lock.session) tags.push("session");
+  if (lock.shared) tags.push(lock.holders === 1 ? "shared" : `${lock.holders} holders`);
+  if (lock.db) tags.push("db " + lock.db);
+  setText(row.tag, tags.join(" · "));
+  row.tag.hidden = !tags.length;
+  setText(cells.owner, lock.owner);
+  setText(cells.client, lock.client);
+  setText(cells.held, lock.held_ms < 0 ? "–" : span(lock.held_ms));
+  setText(row.left, lock.free ? "–" : span(lock.remaining_ms));
+  const part = Math.max(0, Math.min(1, lock.remaining_ms / (lock.full_ms || 1)));
+  row.fill.style.width = (100 * part).toFixed(1) + "%";
+  row.bar.className = "bar" + (part < .1 ? " end" : part < .3 ? " low" : "");
+  row.bar.setAttribute("aria-valuemax", Math.round(lock.full_ms / 1000));
+  row.bar.setAttribute("aria-valuenow", Math.round(lock.remaining_ms / 1000));
+  row.bar.setAttribute("aria-valuetext", `${span(lock.remaining_ms)} of ${span(lock.full_ms)}`);
+  setText(cells.waiters, lock.waiters ? `${lock.waiters} · ${span(lock.oldest_wait_ms)}` : "0");
+  cells.waiters.classList.toggle("waits", lock.waiters > 0);
+  const may = session.logged_in && lock.id !== undefined && lock.token > 0;
+  if (may && !row.button) {
+    row.button = document.createElement("button");
+    row.button.type = "button";
+    row.button.textContent = "Release…";
+    row.button.addEventListener("click", () => askRelease(row.lock));
+    cells.actions.append(row.button);
+  } else if (!may && row.button) {
+    row.button.remove();
+    row.button = null;
+  }
+  if (row.button) row.button.setAttribute("aria-label", "Release " + lock.key);
+}

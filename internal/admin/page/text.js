@@ -1,0 +1,33 @@
+// How things are written. Everything that comes from a lock's name, owner or client is put in as text, never as markup.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+
+function setText(e, text) {
+  if (e.textContent !== text) e.textContent = text;
+}
+
+function span(ms) {
+  const s = ms / 1000;
+  if (s < 10) return s.toFixed(1) + " s";
+  if (s < 120) return Math.floor(s) + " s";
+  if (s < 7200) return Math.floor(s / 60) + "m " + String(Math.floor(s % 60)).padStart(2, "0") + "s";
+  return Math.floor(s / 3600) + "h " + String(Math.floor(s / 60) % 60).padStart(2, "0") + "m";
+}
+
+function note(text) {
+  const e = document.createElement("span");
+  e.className = "note";
+  e.textContent = text;
+  return e;
+}
+
+function who(e) {
+  return [e.owner, e.client].filter(Boolean).join(" at ");
+}
+
+function lasted(e) {
+  if (e.event === "deadlock") return e.cycle;
+  if (e.event === "acquired") return e.wait_ms ? `waited ${span(e.wait_ms)}` : "";
+  return e.event === "gave up" ? `after ${span(e.wait_ms)}` : `held for ${span(e.hold_ms)}`;
+}

@@ -250,3 +250,22 @@ func TestParkingTable(t *testing.T) {
 		}
 	}
 }
+
+func TestHoldingTable(t *testing.T) {
+	j := newHolding(1000, 50, time.Second)
+	run := func(acquired int, cpu time.Duration) *outcome {
+		return &outcome{elapsed: time.Second, acquired: acquired, total: acquired,
+			used: usage{commands: 4 * acquired, cpu: cpu}}
+	}
+	j.results = runs[outcome]{{run(60, 2*time.Millisecond), run(80, 2*time.Millisecond)},
+		{run(100, 2*time.Millisecond), run(100, 2*time.Millisecond)}}
+	got := j.sections()[0].markdown("")
+	for _, want := range []string{"## A lock that 1,000 clients share\n",
+		"| one lock, SHARED: 1,000 hold it | 70 (60–80) | 0.70 (0.60–0.80) | 29.2 (25.0–33.3) | " +
+			"1.46 (1.25–1.67) | 4.0 |",
+		"| 1,000 exclusive locks, as many others are held | 100 (100–100) | 1.00 (1.00–1.00) |"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}

@@ -14,6 +14,7 @@ const (
 	tryPause    = 10 * time.Millisecond
 	quietTime   = 3 * time.Second // for which a held lock is watched
 	handOvers   = 50              // releases of it after that
+	sharers     = 1000
 )
 
 // locksPart is the workloads of locks that clients compete for.
@@ -26,6 +27,7 @@ func locksPart(quick bool) *part {
 		newContention(lockClients, d, tryPause),
 		&waiting{clients: lineLength, quiet: quietTime, tries: handOvers},
 		newSeed(lockClients, jobCount, tryPause),
+		newHolding(sharers, pairClients, d),
 	}}
 }
 

@@ -95,8 +95,8 @@ func (b *batcher) sendBatches() {
 	}
 }
 
-// next returns the next batch. If there is none, the calling goroutine must end: it is not counted
-// any more.
+// next removes the next batch from the queue. If there is none, the calling goroutine must end: it
+// is not counted any more.
 func (b *batcher) next() (batch []*queuedCall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

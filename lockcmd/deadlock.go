@@ -13,30 +13,30 @@ import (
 const (
 	DeadlockRefuse = "refuse" // the youngest wait of it is answered DEADLOCK
 	DeadlockLog    = "log"    // it is logged and counted
-	DeadlockOff    = "off"    // nobody looks for it
+	DeadlockOff    = "off"    // nobody searches for it
 )
 
 const (
-	// A wait is looked at after firstSearch, and again after each nextLook, since messages between
-	// proxies can be lost.
+	// A search starts from a wait that has lasted for firstSearch, and again after each nextSearch,
+	// since messages between proxies can be lost.
 	firstSearch   = 300 * time.Millisecond
 	nextSearch    = 500 * time.Millisecond
 	searchTick    = 100 * time.Millisecond
 	searchTimeout = 2 * time.Second
-	maxConfirm    = 3    // second looks at what looks like a cycle: an answer can be lost
-	maxSearch     = 256  // keys waited for that are looked at together, or that a look finds
-	maxWaitName   = 1024 // bytes of a key or an owner; a wait with a longer one is not looked at
-	maxBlockers   = 128  // holders that are looked at, of what one waits for
+	maxConfirm    = 3    // second searches for what seems to be a cycle: an answer can be lost
+	maxSearch     = 256  // keys waited for from which a search starts, or that it finds
+	maxWaitName   = 1024 // bytes of a key or an owner; a wait with a longer one is not searched
+	maxBlockers   = 128  // holders that a search follows, of what one waits for
 )
 
 // deadlocks finds cycles of owners that wait for each other's locks.
 //
 // A wait that begins is checked at once against what this proxy knows: the waits here, and the
-// registry. One that lasts is looked at in the background: the upstream is asked who has the lock
-// and who has asked for it before, and the other proxies whether those wait there. What looks like
-// a cycle counts only if a second look, begun after the first had ended, finds the same waits and
-// the same tokens: so all of the cycle was true at one time. Each cycle is found by the proxy of
-// its youngest wait, which is the one that is refused.
+// registry. From one that lasts a search starts in the background: it asks the upstream who has the
+// lock and who has asked for it before, and the other proxies whether those wait there. What seems
+// to be a cycle counts only if a second search, begun after the first had ended, finds the same
+// waits and the same tokens: so all of the cycle was true at one time. Each cycle is found by the
+// proxy of its youngest wait, which is the one that is refused.
 type deadlocks struct {
 	*background
 	queues *queues
@@ -68,7 +68,7 @@ type watchedWait struct {
 	waiters []*waiter // for its keys
 	id      string
 	since   int64
-	next    time.Time // when it is looked at; guarded by deadlocks.mu
+	next    time.Time // when a search starts from it; guarded by deadlocks.mu
 }
 
 func newWatchedWait(waiters []*waiter) *watchedWait {
@@ -99,7 +99,7 @@ func (d *deadlocks) channels() []string {
 	return []string{waitsChannel}
 }
 
-// watch looks for deadlocks of a wait until end is called. A LOCKALL has several waiters.
+// watch searches for deadlocks of a wait until end is called. A LOCKALL has several waiters.
 func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
 	if waiters[0].owner == "" || d.off() || tooLong(waiters) {
 		return func() {}
@@ -143,7 +143,7 @@ func (d *deadlocks) unwatch(v *watchedWait) {
 	}
 }
 
-// tick looks at the waits that are due, and comes again as long as there are any.
+// tick searches from the waits that are due. It is called again as long as there are any waits.
 func (d *deadlocks) tick(ctx context.Context) {
 	var due []*watchedWait
 	keys := 0
@@ -168,7 +168,7 @@ func (d *deadlocks) tick(ctx context.Context) {
 	}
 }
 
-// search looks for deadlocks that waits have closed. elsewhere asks other proxies, too.
+// search finds the deadlocks that waits have closed. elsewhere asks other proxies, too.
 func (d *deadlocks) search(ctx context.Context, due []*watchedWait, elsewhere bool) {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()

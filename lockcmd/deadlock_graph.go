@@ -31,7 +31,7 @@ type ownerWait struct {
 	DB    int
 	Since int64     // when it began, ns, by the clock of its proxy
 	Keys  []keyWait // it is stuck if any of them is
-	later bool      // it began after the wait that is looked at: its owner is taken to go on
+	later bool      // it began after the wait that is searched: its owner is assumed to go on
 }
 
 // keyWait is a key of an ownerWait.
@@ -55,8 +55,8 @@ type lockHolder struct {
 type earlier struct {
 	Proxy, As string
 	Holders   int
-	// What must not have changed between two looks: since when the upstream lists the proxy, and
-	// the last token of a free lock.
+	// What must not have changed between two searches: since when the upstream lists the proxy,
+	// and the last token of a free lock.
 	Listed, Token int64
 }
 
@@ -156,8 +156,8 @@ func (g waitsFor) stuck() waitsFor {
 	return left
 }
 
-// blocked is w with only what keeps it, as long as those are that wait. stuck is false if nothing
-// does.
+// blocked is w with only what blocks it: the holders and earlier waits that are in waiting. stuck
+// is false if nothing does.
 func (w ownerWait) blocked(waiting map[any]int) (by ownerWait, stuck bool) {
 	by = w
 	by.Keys = slices.Clone(w.Keys)

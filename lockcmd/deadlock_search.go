@@ -41,7 +41,7 @@ type deadlockSearch struct {
 	keys     int             // in graph
 	toFollow []*watchedWait  // waits here, not in graph yet
 	known    map[string]bool // waits here that it has followed, by id
-	wanted   map[any]bool    // owners and places that it has looked for
+	wanted   map[any]bool    // owners and places that it has searched
 	owners   []binary        // that do not wait here, and that others were not asked for yet
 	places   []place         // the same at other proxies
 	missing  map[any]bool    // what others were asked for and have not answered
@@ -65,7 +65,7 @@ func (l *deadlockSearch) followAll(list []*watchedWait) {
 	}
 }
 
-// add adds waits, and looks for those here that they wait for.
+// add adds waits, and finds those here that they wait for.
 func (l *deadlockSearch) add(list ...ownerWait) {
 	for _, w := range list {
 		if l.keys+len(w.Keys) > maxSearch {
@@ -87,7 +87,7 @@ func (l *deadlockSearch) add(list ...ownerWait) {
 	}
 }
 
-// want looks for an owner or a place.
+// want adds an owner or a place to what is to be found.
 func (l *deadlockSearch) want(party any) {
 	if l.wanted[party] {
 		return
@@ -145,7 +145,8 @@ func cut[T any](list []T) (part, rest []T) {
 	return list[:n], list[n:]
 }
 
-// follow looks until it knows all, or done says that it is enough. elsewhere asks other proxies, too.
+// follow goes on until it knows all waits, or done says that it knows enough. elsewhere asks other
+// proxies, too.
 func (l *deadlockSearch) follow(ctx context.Context, elsewhere bool, done func(waitsFor) bool) {
 	id, answers := l.expectAnswers()
 	defer l.forgetAnswers(id)
@@ -234,7 +235,7 @@ func (d *deadlocks) answer(ctx context.Context, id string, list []*watchedWait) 
 	}
 }
 
-// publish sends a message to all proxies. It can be lost: the next look asks again.
+// publish sends a message to all proxies. It can be lost: the next search asks again.
 func (d *deadlocks) publish(ctx context.Context, as Identity, m waitsMessage) {
 	text, err := json.Marshal(m)
 	if err != nil {

@@ -14,7 +14,8 @@ func mayHaveRun(err error) bool {
 	var held heldOffError
 	var sent interface{ MayHaveRun() bool }
 	switch {
-	case errors.As(err, &said), errors.As(err, &held), isNoReplicas(err), isDeadlock(err), err == ErrGone:
+	case errors.As(err, &said), errors.As(err, &held), isNoReplicas(err), isDeadlock(err),
+		err == ErrGone:
 		return false
 	case errors.As(err, &sent):
 		return sent.MayHaveRun()

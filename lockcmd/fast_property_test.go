@@ -39,7 +39,8 @@ function redis.call(command, ...)
     if not done then return done end
     args[5] = nil -- NX: it was free
   end
-  if command ~= 'SET' and string.find('GET MGET EXISTS ZRANGE ZRANGEBYSCORE ZREVRANGE ZSCORE ZCOUNT',
+  if command ~= 'SET' and string.find(
+      'GET MGET EXISTS ZRANGE ZRANGEBYSCORE ZREVRANGE ZSCORE ZCOUNT',
       command, 1, true) then
     return server.call(command, unpack(args))
   end

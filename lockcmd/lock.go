@@ -17,7 +17,7 @@ const (
 	modeAgain = "again"
 )
 
-// lockCall is a run of lock.lua.
+// lockCall is one call of lock.lua.
 type lockCall struct {
 	Call
 	lockRequest

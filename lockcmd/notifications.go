@@ -69,15 +69,18 @@ func (w *releaseNotifications) listen(as Identity, key string) {
 		}
 		sh = newShardedSubscriptions(w)
 		w.listening[as] = sh
-		w.goroutines.Go(func() { w.listenWhileWanted(as, sh) }) // ends with w.ctx, or when nobody waits
+		w.goroutines.Go(func() {
+			w.listenWhileWanted(as,
+				sh)
+		}) // ends with w.ctx, or when nobody waits
 	}
 	if w.cfg.Cluster {
 		sh.wantLocked(slotOf([]byte(key)))
 	}
 }
 
-// listenWhileWanted receives messages until no client waits or has a session lock, or the user may not
-// subscribe. Then the user's next waiter or session lock tries again.
+// listenWhileWanted receives messages until no client waits or has a session lock, or the user may
+// not subscribe. Then the user's next waiter or session lock tries again.
 func (w *releaseNotifications) listenWhileWanted(as Identity, sh *shardedSubscriptions) {
 	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
 		subscribed, err := w.receive(as, sh)

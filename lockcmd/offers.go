@@ -36,7 +36,7 @@ func (q *waitQueue) endOffers(
 	return ends
 }
 
-// releaseRejected releases what waiters were given and do not keep.
+// releaseRejected releases what waiters were given and have rejected.
 func (l *releases) releaseRejected(on evaluator, ends offersEnd) {
 	for i, w := range ends.rejected {
 		l.undo(on, ends.undo[i])

@@ -63,7 +63,8 @@ func (l *waits) poll(s Session, w *waiter) (found attempt, err error) {
 	w.pollStarted.Store(0)
 	defer l.endShared(s, w, others, a, err)
 	if a.token != 0 {
-		l.awaitOffer(w) // a release that has given w the lock is known before the poll that found it
+		// A release that has given w the lock is known before the poll that found it.
+		l.awaitOffer(w)
 	}
 	if rejected := l.rollBack(s, w, a, err); rejected != nil {
 		return attempt{}, rejected

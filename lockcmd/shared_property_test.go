@@ -48,7 +48,8 @@ func (m *modelLock) lock(requests []lockRequest) (tokens []int64) {
 	}
 	for i := range m.holders {
 		h := &m.holders[i]
-		if r.owner != "" && r.owner == h.owner || h.asked[0] == r.connection && h.number == r.number {
+		if r.owner != "" && r.owner == h.owner ||
+			h.asked[0] == r.connection && h.number == r.number {
 			h.expires = max(h.expires, m.now.Add(r.timeout).UnixMilli())
 			h.asked = append([]string{r.connection},
 				slices.DeleteFunc(h.asked, func(c string) bool { return c == r.connection })...)
@@ -242,7 +243,8 @@ func TestSharedLocksProperty(t *testing.T) {
 				seen[fmt.Sprintf("lock %d", min(len(want), 2))]++
 				lastTokens = append(lastTokens, want...)
 			case "unlock":
-				p := proof{"token", strconv.FormatInt(rapid.SampledFrom(lastTokens).Draw(t, "t"), 10)}
+				token := rapid.SampledFrom(lastTokens).Draw(t, "t")
+				p := proof{"token", strconv.FormatInt(token, 10)}
 				switch rapid.IntRange(0, 5).Draw(t, "proof") {
 				case 0:
 					p = proof{"force", ""}
@@ -296,7 +298,8 @@ func TestSharedLocksProperty(t *testing.T) {
 		}
 	})
 	for _, what := range []string{"lock 0", "lock 1", "lock 2", "unlock 0 0", "unlock 1 0",
-		"unlock 2 0", "unlock 1 1", "unlock 1 2", "unlock 2 1", "unlock 2 2", "relock 0", "relock 1"} {
+		"unlock 2 0", "unlock 1 1", "unlock 1 2", "unlock 2 1", "unlock 2 2", "relock 0",
+		"relock 1"} {
 		if seen[what] < 3 {
 			t.Errorf("%q was seen %d times: %v", what, seen[what], seen)
 		}

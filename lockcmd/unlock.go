@@ -40,7 +40,7 @@ func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
 	}}, true
 }
 
-// unlockCall is a run of unlock.lua.
+// unlockCall is one call of unlock.lua.
 type unlockCall struct {
 	Call
 	on       evaluator // where it runs

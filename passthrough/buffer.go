@@ -3,7 +3,7 @@ package passthrough
 import "sync"
 
 const (
-	smallBuffer = 512 // bytes that an idle session keeps
+	smallBuffer = 512 // bytes; an idle session can have so much
 	newBuffer   = 4 << 10
 )
 
@@ -11,7 +11,7 @@ var buffers = sync.Pool{New: func() any { return new([newBuffer]byte) }}
 
 func getBuffer() []byte { return buffers.Get().(*[newBuffer]byte)[:0] }
 
-// putBuffer returns b emptied, or nil if an idle session should not keep so much.
+// putBuffer returns b emptied, or nil if it is too large for an idle session.
 func putBuffer(b []byte) []byte {
 	if cap(b) <= smallBuffer {
 		return b[:0]

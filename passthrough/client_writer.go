@@ -182,7 +182,7 @@ func (w *clientWriter) status() (unread bool, given uint64, failed error) {
 }
 
 // waitBelow returns when at most limit bytes are queued, or nothing can be written any more, or
-// keepReading says so.
+// addMustRead says so.
 func (w *clientWriter) waitBelow(limit int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,8 +191,8 @@ func (w *clientWriter) waitBelow(limit int64) {
 	}
 }
 
-// addMustRead(1) says that a home's reader must not wait for the client, until addMustRead(-1): the
-// session waits for something that Redis does only after its earlier replies are read.
+// addMustRead(1) says that a home's reader must not wait for the client, until addMustRead(-1). The
+// session then waits for something that Redis does only after its earlier replies are read.
 func (w *clientWriter) addMustRead(by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

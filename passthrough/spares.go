@@ -37,7 +37,8 @@ func (p *Pool) popSpare(setup upstream.Setup) net.Conn {
 	defer s.mu.Unlock()
 	if !s.filling && !s.closed {
 		s.filling = true
-		p.goroutines.Go(p.fillSpares) // ends with Close, which waits for it, or when there are enough
+		// Ends with Close, which waits for it, or when there are enough.
+		p.goroutines.Go(p.fillSpares)
 	}
 	for len(s.list) > 0 {
 		conn := s.list[0]

@@ -136,7 +136,8 @@ func (q *commandQuery) count(raw []byte, kind byte, _ [][]byte) []byte {
 		return raw
 	}
 	_, known, err := resp.Elements(q.before)
-	if err != nil || len(known) != 1 || known[0][0] != '*' || bytes.HasPrefix(known[0], []byte("*-1")) {
+	if err != nil || len(known) != 1 || known[0][0] != '*' ||
+		bytes.HasPrefix(known[0], []byte("*-1")) {
 		n += int64(len(lockcmd.Specs))
 	}
 	return q.encode(func(e *resp.Encoder) { e.Int(int(n)) })

@@ -42,7 +42,8 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 		{"COMMAND COUNT", ":200\r\n", ":210\r\n"},
 		{"COMMAND COUNT", "+what\r\n", "+what\r\n"},
 		{"COMMAND LIST", "*2\r\n$4\r\nLOCK\r\n$3\r\nget\r\n", "*11\r\n$3\r\nget\r\n$4\r\nlock\r\n" +
-			"$7\r\nlockall\r\n$9\r\nunlockall\r\n$6\r\nunlock\r\n$6\r\nrelock\r\n$8\r\nlockinfo\r\n$8\r\nlockscan\r\n" +
+			"$7\r\nlockall\r\n$9\r\nunlockall\r\n$6\r\nunlock\r\n$6\r\nrelock\r\n" +
+			"$8\r\nlockinfo\r\n$8\r\nlockscan\r\n" +
 			"$7\r\nlocktop\r\n$7\r\nlocklog\r\n$5\r\nfence\r\n"},
 	} {
 		q := newCommandQuery(words(c.request), 2)
@@ -80,7 +81,8 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 // An upstream that doesn't know COMMAND DOCS, or answers it as COMMAND, doesn't keep redis-cli from
 // hinting the lock commands and all others.
 func TestDocsWhereTheUpstreamHasNone(t *testing.T) {
-	for _, reply := range []string{"-ERR Unknown subcommand\r\n", "*1\r\n*3\r\n$3\r\nget\r\n:2\r\n*0\r\n"} {
+	for _, reply := range []string{"-ERR Unknown subcommand\r\n",
+		"*1\r\n*3\r\n$3\r\nget\r\n:2\r\n*0\r\n"} {
 		for _, c := range []struct {
 			request string
 			proto   int

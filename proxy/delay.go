@@ -68,7 +68,7 @@ type delayedSet struct {
 	reply []byte // the last answer; nil if there is none yet
 }
 
-// answer returns the answer for the client, and whether that has the lock.
+// answer returns the answer for the client, and whether the client has the lock.
 func (s *delayedSet) answer() (reply []byte, took bool) {
 	if s.line.First() {
 		if ended, took := s.ask(); ended || !s.line.SeenHeld() {

@@ -26,8 +26,8 @@ var errWritesUnknown = errors.New("a connection to the upstream was lost since t
 	"wrote: what its writes have become is unknown")
 
 const (
-	countedShared = " to have the upstream count what this client has written by connections that " +
-		"it shares"
+	countedShared = " to have the upstream count what this client has written by connections " +
+		"that it shares"
 	errCannotSync = lockcmd.UsageError("ERR lockproxy can do nothing" + countedShared + ", in a " +
 		"cluster of Redis 7.2 or later: run it with --upstream-mode dedicated")
 )
@@ -53,7 +53,8 @@ func (x *exchange) syncWrites(first *syncing) (done bool, err error) {
 		return false, errWritesUnknown
 	}
 	x.pipe.Pin(passthrough.Pinned)
-	x.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, first.prelude...), Discarded: true})
+	x.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, first.prelude...),
+		Discarded: true})
 	cluster, refused := x.server.cfg.Upstream.IsCluster(), errCannotSync
 	if !cluster {
 		counted, err := x.ask(resp.AppendCommand(nil, first.counted...)).Value()

@@ -64,7 +64,8 @@ func (j *pairs) sections() []*section {
 		title: fmt.Sprintf("A lock each, %d clients", j.clients),
 		before: fmt.Sprintf("Each client takes and releases its own lock, for %v: nobody "+
 			"waits. Ratios are medians over the rounds (least–most) of the ratio to "+
-			"bsm/redislock in the same round. Those that are not lockproxy talk to Redis directly, or through HAProxy.",
+			"bsm/redislock in the same round. Those that are not lockproxy talk to Redis "+
+			"directly, or through HAProxy.",
 			j.time),
 		header: []string{"", "pairs/s", "ratio", "Redis CPU µs/pair", "ratio", "commands/pair",
 			"mean LOCK ms", "p99 LOCK ms"},

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// checkCommand is lockproxy check: it looks at the configuration and at what the upstream offers,
+// checkCommand is lockproxy check: it checks the configuration and what the upstream offers,
 // and changes nothing there.
 type checkCommand struct {
 	options
@@ -37,14 +37,14 @@ const (
 	levelFail = "FAIL" // it doesn't work
 )
 
-// finding is one thing that was looked at.
+// finding is the result of one check.
 type finding struct {
 	Level string `json:"level"` // PASS, WARN or FAIL
-	About string `json:"about"` // one word: what was looked at
+	About string `json:"about"` // one word: what was checked
 	Text  string `json:"text"`
 }
 
-// findings are what has been found, in the order of looking.
+// findings are the results, in the order of the checks.
 type findings []finding
 
 func (f *findings) add(level, about, format string, args ...any) {
@@ -80,7 +80,7 @@ func (c *checkCommand) execute(stdout, _ io.Writer) int {
 	return 0
 }
 
-// checkAll looks at everything, as far as one thing doesn't stand in the way of another.
+// checkAll makes all checks that can still be made when an earlier one has failed.
 func (c *checkCommand) checkAll() (found findings) {
 	redis.SetLogger(redisLog{hclog.NewNullLogger()})
 	source := "flags and environment"

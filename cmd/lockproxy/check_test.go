@@ -289,7 +289,8 @@ func TestCheckFailsWithoutScripts(t *testing.T) {
 		}
 	}, nil, nil)
 	printed := check(t, 1, "--upstream", "redis://"+ln.Addr().String())
-	wantLines(t, printed, `FAIL scripts EVAL answers "ERR scripts are switched off here": each lock`,
+	wantLines(t, printed,
+		`FAIL scripts EVAL answers "ERR scripts are switched off here": each lock`,
 		"FAIL commands the server has no TIME, MGET, EXISTS, SET, DEL, for LOCK, UNLOCK")
 	if strings.Contains(printed, "may do all") {
 		t.Errorf("it passes the user's rights:\n%s", printed)

@@ -29,7 +29,7 @@ func (c *checkCommand) checkUpstream(ctx context.Context, found *findings) {
 		time.Since(begun).Round(100*time.Microsecond))
 	c.checkClock(ctx, client, found)
 	c.checkListen(found)
-	conn := client.Conn() // rights are looked at on one connection, for MULTI and WATCH
+	conn := client.Conn() // rights are checked on one connection, for MULTI and WATCH
 	c.checkRights(ctx, client, conn, found)
 	conn.Close()
 
@@ -47,8 +47,8 @@ func (c *checkCommand) checkUpstream(ctx context.Context, found *findings) {
 	c.checkReplicas(info, found)
 }
 
-// checkListen looks whether other machines can use an upstream that has answered without asking
-// for a client's own login.
+// checkListen checks whether other machines can use an upstream that has answered without a login
+// of the client.
 func (c *checkCommand) checkListen(found *findings) {
 	switch {
 	case !c.isPublic() || c.TLSClientCA != "":
@@ -105,7 +105,7 @@ func checkVersion(info map[string]string, found *findings) {
 	found.add(levelPass, "version", "Redis %s, %s", version, mode(info))
 }
 
-// checkRole looks whether this server is the one that may be written to.
+// checkRole checks that this server can be written to.
 func (c *checkCommand) checkRole(info map[string]string, found *findings) {
 	switch {
 	case info["role"] != "master":
@@ -130,7 +130,7 @@ func (c *checkCommand) checkRole(info map[string]string, found *findings) {
 	}
 }
 
-// checkEviction looks whether full memory can cost locks.
+// checkEviction checks whether full memory can cost locks.
 func checkEviction(info map[string]string, found *findings) {
 	policy, limit := info["maxmemory_policy"], info["maxmemory"]
 	switch {
@@ -182,7 +182,7 @@ func (c *checkCommand) checkPersistence(
 // the next second, and for one that is running.
 const fsyncWithin = 2 * time.Second
 
-// checkFsync looks whether --require-fsync can be kept with an appendfsync other than always.
+// checkFsync checks whether --require-fsync works with an appendfsync other than always.
 func (c *checkCommand) checkFsync(appendfsync, server string, found *findings) {
 	switch {
 	case appendfsync == "no":

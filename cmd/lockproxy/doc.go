@@ -5,7 +5,7 @@
 //
 //	serve  serves clients                                 serve.go
 //	run    holds a lock while a command runs              run.go, run_*.go
-//	check  looks at the configuration and the upstream    check.go, check_*.go
+//	check  checks the configuration and the upstream      check.go, check_*.go
 //	top    shows the locks that are held                  top.go, internal/top
 //
 // # Configuration

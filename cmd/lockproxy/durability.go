@@ -20,7 +20,7 @@ type durabilityOptions struct {
 	FailoverHold   time.Duration `advanced:"" group:"Replicas" default:"0s" range:"0s to 24h"`
 }
 
-// check looks at what the types alone don't say.
+// check checks what the types alone do not ensure.
 func (o *durabilityOptions) check(opts *options) error {
 	if o.RequireFsync && opts.upstream == nil {
 		return errors.New("--require-fsync needs --upstream: the in-memory store has no disk")

@@ -59,7 +59,8 @@ func TestDurabilityOptionsBecomeConfiguration(t *testing.T) {
 	t.Setenv("LOCKPROXY_SENTINEL_PASSWORD", secret)
 	opts, _, err := parseOptions(strings.Fields("--upstream "+
 		"rediss+sentinel://u:p@h,[::1]:7000/mymaster/3?skip_verify=true "+
-		"--min-replicas 2 --require-fsync --replica-timeout 50ms --takeover-guard 1s --failover-hold 30s"),
+		"--min-replicas 2 --require-fsync --replica-timeout 50ms --takeover-guard 1s "+
+		"--failover-hold 30s"),
 		&bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)

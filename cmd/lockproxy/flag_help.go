@@ -121,8 +121,8 @@ var flagHelp = map[string]string{
 	"require-fsync": "Give out a lock only once it is on the disk of the upstream, and of " +
 		"--min-replicas replicas; otherwise it is taken back and the answer is " +
 		"NOREPLICAS. Needs Redis 7.2 or later with appendonly yes.",
-	"replica-timeout": "How long --min-replicas and --require-fsync may take; with the latter and " +
-		"appendfsync everysec, want 2s (default ${default}).",
+	"replica-timeout": "How long --min-replicas and --require-fsync may take; with the latter " +
+		"and appendfsync everysec, want 2s (default ${default}).",
 	"takeover-guard": "" +
 		"How long after a lock's expiry nobody else gets it, for servers whose clocks" +
 		" differ (default ${default}). The same at every proxy.",

@@ -9,7 +9,8 @@ import (
 )
 
 func listenAt(path string) (net.Listener, error) {
-	return (&options{servingOptions: servingOptions{Listen: "unix://" + path, ListenMode: 0o640}}).listen(nil)
+	o := &options{servingOptions: servingOptions{Listen: "unix://" + path, ListenMode: 0o640}}
+	return o.listen(nil)
 }
 
 func TestUnixSocketFile(t *testing.T) {

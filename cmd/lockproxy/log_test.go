@@ -67,7 +67,8 @@ func TestLogRecordsAreLines(t *testing.T) {
 // So is one that comes by With, a standard logger or go-redis, and what needs no quotes gets none.
 func TestLogLine(t *testing.T) {
 	var out bytes.Buffer
-	log := newLogger(&options{loggingOptions: loggingOptions{LogLevel: "info", LogFormat: "text"}}, &out)
+	format := loggingOptions{LogLevel: "info", LogFormat: "text"}
+	log := newLogger(&options{loggingOptions: format}, &out)
 	log.Named("sub").With("at", "x\ny").Info("plain", "key", "job:1", "took", 5*time.Millisecond)
 	log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}).Print("one\ntwo\n")
 	redisLog{log}.Printf(t.Context(), "below the level %s", "x\ny")

@@ -154,19 +154,25 @@ FENCE key token command [arg ...]
 `
 
 const manEnd = `.SH EXIT STATUS
-0 if it was ended by SIGTERM or SIGINT, or if there was nothing else to do; 1 if what was asked can't be done; 2 if it makes no sense.
-\fBlockproxy run\fR has its own, see there; \fBlockproxy check\fR exits with 1 if a line says FAIL, or the configuration isn't valid.
+0 if it was ended by SIGTERM or SIGINT, or if there was nothing else to do;
+1 if what was asked can't be done;
+2 if it makes no sense.
+\fBlockproxy run\fR has its own, see there;
+\fBlockproxy check\fR exits with 1 if a line says FAIL, or the configuration isn't valid.
 .SH SIGNALS
 .TP
 SIGTERM, SIGINT
 Let running commands finish, for \-\-shutdown\-timeout at most, and end. A second one ends at once.
 .TP
 SIGHUP
-Read the configuration file and the files of TLS again. What is not valid changes nothing; the log says what has changed, and what needs a restart.
+Read the configuration file and the files of TLS again.
+What is not valid changes nothing;
+the log says what has changed, and what needs a restart.
 .SH FILES
 .TP
 /etc/lockproxy/lockproxy.toml
-The configuration file that the service of the Debian package names with \-\-config: TOML, with the names of flags.
+The configuration file that the service of the Debian package names with \-\-config:
+TOML, with the names of flags.
 .SH EXAMPLES
 .nf
 lockproxy \-\-upstream redis://127.0.0.1:6379

@@ -98,7 +98,7 @@ type loggingOptions struct {
 	LogFormat string `enum:"text,json" default:"text" placeholder:"text|json"`
 }
 
-// check looks at what the types alone don't say.
+// check checks what the types alone do not ensure.
 func (o *options) check() error {
 	if o.MaxInline > o.ClientBuffer {
 		return fmt.Errorf("--max-inline is %d: want at most --client-buffer, which is %d",

@@ -226,7 +226,8 @@ func TestPasswordIsNotTold(t *testing.T) {
 	for _, args := range [][]string{
 		{"--upstream", "redis://user:" + secret + "@" + redis.Addr()},
 		{"--upstream", "redis://user:" + secret + "@127.0.0.1:1/3", "--log-format", "json"},
-		{"--upstream", "rediss://user:" + secret + "@" + redis.Addr(), "--upstream-dial-timeout", "200ms",
+		{"--upstream", "rediss://user:" + secret + "@" + redis.Addr(),
+			"--upstream-dial-timeout", "200ms",
 			"--log-level", "trace"},
 		{"--upstream", "unix://user:" + secret + "@/nowhere/redis.sock", "--log-level", "debug"},
 	} {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// watch looks after a lock while the command runs under it.
+// watch follows a lock while the command runs under it.
 type watch struct {
 	run     *runCommand
 	conn    *sessionConn

@@ -61,9 +61,9 @@ type lifetime struct {
 	mu          sync.Mutex
 	ctx         context.Context
 	cancel      context.CancelFunc
-	goroutines  sync.WaitGroup // its goroutines
-	err         error          // guarded by mu; why it has ended
-	writeClosed bool           // guarded by mu; CloseWrite or QUIT
+	goroutines  sync.WaitGroup
+	err         error // guarded by mu; why it has ended
+	writeClosed bool  // guarded by mu; CloseWrite or QUIT
 }
 
 // newConn makes a Conn without any connection.

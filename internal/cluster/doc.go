@@ -12,7 +12,7 @@
 // The path of a request:
 //
 //	Write → requestReader: cut → command.route: by slot → node.push: gather → node.sendNow
-//	Read  ← replyQueue: in order ← answers: join, or send again ← node.pass: cut ← node.read
+//	Read  ← replyQueue: in order ← answers: join, or send again ← node.relay: cut ← node.read
 //
 // The row of a command in package commands says which nodes it goes to; handlers.go names those
 // that need code. A Conn opens the connection to a node when it is first needed, or those to all
@@ -29,7 +29,7 @@
 // The Cluster learns the map from CLUSTER SLOTS, which Follow asks for every second and Conns after
 // a redirection or a loss, and from each MOVED.
 //
-// Goroutines: each node has one that opens the connection (node.run), then one that reads
+// Goroutines: each node has one that opens the connection (node.start), then one that reads
 // (node.read), and one while it is sent what it does not take at once (node.send). A Conn can have
 // one that refreshes the map, and some that wait for a delay. All end with the Conn: Close waits
 // for them. Follow runs in its caller's goroutine.

@@ -151,7 +151,8 @@ func (n *node) trySend(out net.Buffers) (rest net.Buffers, err error) {
 	return nil, nil
 }
 
-// start opens the connection, if it isn't, and has it read. What was gathered meanwhile is sent.
+// start opens the connection, unless it is open, starts its reader, and sends what was gathered
+// meanwhile.
 func (n *node) start(as settings) {
 	c, nc := n.c, n.nc
 	var err error

@@ -15,7 +15,7 @@ const (
 	streamFrom = 64 << 10
 )
 
-// read passes on replies until the connection ends.
+// read relays replies until the connection ends.
 func (n *node) read() {
 	err := n.copyReplies()
 	n.nc.Close()
@@ -49,7 +49,7 @@ func (n *node) copyReplies() error {
 	}
 }
 
-// relay passes on what was read. It waits while the client leaves too much unread.
+// relay handles what was read. It waits while the client leaves too much unread.
 func (n *node) relay(data []byte) error {
 	c := n.c
 	c.mu.Lock()
@@ -97,7 +97,7 @@ func (n *node) relayPartial() {
 var tooLarge = resp.AppendError(nil,
 	"ERR the reply of a node is too large to be put together with those of others")
 
-// complete passes on the end of a reply.
+// complete relays the end of a reply.
 func (n *node) complete() error {
 	h, reply := n.in.scan.Head(), n.in.partial
 	n.in.partial = pieces{}

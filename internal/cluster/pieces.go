@@ -42,7 +42,7 @@ func (p *pieces) bytes() []byte {
 	return bytes.Join(p.list, nil)
 }
 
-// read moves bytes from the front to b, and returns how many.
+// read moves bytes from the front to b, and returns their number.
 func (p *pieces) read(b []byte) (n int) {
 	n, _ = p.list.Read(b) // the error is the end
 	p.size -= n

@@ -67,7 +67,7 @@ func (q *replyQueue) answer(text []byte) {
 	q.deliver(r, piece(text))
 }
 
-// read moves what can be read to b, and returns how much.
+// read moves the bytes that the client can read to b, and returns their number.
 func (q *replyQueue) read(b []byte) (n int) {
 	for q.head != nil {
 		r := q.head

@@ -24,7 +24,7 @@ type request struct {
 
 // hooks are what differs between requests. Each can be nil, and is called with Conn.mu held.
 type hooks struct {
-	// finish makes the reply out of those of the parts. nil passes on the only part's.
+	// finish makes the reply out of those of the parts. nil relays the only part's.
 	finish func(replies [][]byte) []byte
 	// intercept is called with a node's error before it becomes the answer or is followed to
 	// another node. true says that it was dealt with. A request with intercept follows no

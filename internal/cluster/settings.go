@@ -7,18 +7,18 @@ import "slices"
 
 // settings is what the connections to further nodes begin with.
 type settings struct {
-	proto    int  // of the replies
-	reset    bool // RESET undoes what Dial's connections begin with
-	tracking bool // CLIENT TRACKING is on
-	values   [len(settingNames)][]string
+	proto    int                         // of the replies
+	reset    bool                        // RESET undoes what Dial's connections begin with
+	tracking bool                        // CLIENT TRACKING is on
+	values   [len(settingNames)][]string // the requests; nil for what was not set
 }
 
-// settingNames is the settings that are kept, in the order in which they are sent.
+// settingNames are the names of values, in the order in which they are sent.
 var settingNames = [...]string{
 	"auth", "hello", "setname", "lib-name", "lib-ver", "no-evict", "no-touch", "tracking",
 }
 
-// commands is the requests that set s on a connection.
+// commands are the requests that set s on a connection.
 func (s *settings) commands() (cmds [][]string) {
 	if s.reset {
 		cmds = append(cmds, []string{"RESET"})

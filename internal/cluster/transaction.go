@@ -9,8 +9,8 @@ import (
 )
 
 // transaction is what stands between a MULTI and its EXEC. It begins at the default node and moves
-// to the node of its first key. What it queues is kept, so that another node can run it if this one
-// turns out not to have the keys any more: then nothing of it has run. Conn.mu is held in all
+// to the node of its first key. What it queues is recorded, so that another node can run it if this
+// one turns out not to have the keys any more: then nothing of it has run. Conn.mu is held in all
 // methods.
 type transaction struct {
 	c       *Conn
@@ -58,7 +58,7 @@ func (tx *txState) forgetWatch() {
 	}
 }
 
-// maxQueued is how many bytes of a transaction are kept.
+// maxQueued is how many bytes of a transaction are recorded.
 const maxQueued = 1 << 20
 
 var (

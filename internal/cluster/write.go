@@ -8,9 +8,9 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// maxResent is how long a request can be, in bytes, that is kept until it has an answer, so that it
-// can be sent to another node. A longer one is streamed if its beginning tells its node; otherwise
-// it can have maxJoined bytes.
+// maxResent is how long a request can be, in bytes, to be sent to another node if the first one
+// redirects it. A longer one is streamed if its beginning tells its node; otherwise it can have
+// maxJoined bytes.
 const maxResent = 1 << 20
 
 // maxUnsent is how many bytes of a streamed request wait for the node before Write waits.
@@ -82,13 +82,13 @@ type requestReader struct {
 	framer    *resp.Framer
 	rest      []byte  // the beginning of a request
 	keys      []int   // reused by slotOf
-	streaming bool    // a request is passed on as it comes
+	streaming bool    // a request is relayed as it comes
 	node      *node   // of that request
-	feeding   bool    // take is under way
+	feeding   bool    // feed is under way
 	toSend    []*node // those for which it has gathered something
 }
 
-// feed handles what was written.
+// feed handles what the client has written.
 func (in *requestReader) feed(b []byte) (err error) {
 	if len(in.rest) > 0 {
 		in.rest = append(in.rest, b...)

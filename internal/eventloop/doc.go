@@ -14,7 +14,7 @@
 // nothing happens has none.
 //
 // A Handler that waits for something else than its connection can do so without a goroutine: within
-// Ready it calls Hold, and when that has happened, on any goroutine, Take and Done.
+// Ready it calls Hold, and when that has happened, on any goroutine, Claim and Done.
 //
 // This saves, for each request of a client, waking a goroutine, and the read by which a goroutine
 // finds out that there is no more. The loop learns of each arrival once (epoll, edge-triggered),

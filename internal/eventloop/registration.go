@@ -118,8 +118,8 @@ func (r *Registration) handlePending(it *Iteration) Next {
 	return next
 }
 
-// Hold is for a Handler within Ready that must read no more until something else has happened.
-// Ready returns Held then, and touches nothing after Hold. Wake ends it by Resume, as it ends Park.
+// Hold stops the reading until something else has happened. Only Ready calls it, and then returns
+// Held without touching anything. Claim ends the hold; so does Wake, by Resume, as it ends Park.
 func (r *Registration) Hold() {
 	r.reader.Store(held)
 	if r.woken.Load() && r.reader.CompareAndSwap(held, byGoroutine) {
@@ -127,12 +127,12 @@ func (r *Registration) Hold() {
 	}
 }
 
-// Claim gives what Hold has given away to the caller, which must call Done. It returns false if Wake
-// was called meanwhile: Resume has it.
+// Claim ends Hold: the caller is the reader now, and must call Done. It returns false if Wake was
+// called meanwhile: then Resume is the reader.
 func (r *Registration) Claim() bool { return r.reader.CompareAndSwap(held, byLoop) }
 
-// Done ends what Take has begun. next is what the Handler wants, as for Ready. it is nil outside an
-// Iteration.
+// Done ends what Claim has begun. next is what the Handler wants, as for Ready. it is nil outside
+// an Iteration.
 func (r *Registration) Done(next Next, it *Iteration) {
 	switch next {
 	case Held:

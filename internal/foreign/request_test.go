@@ -54,8 +54,9 @@ func TestRead(t *testing.T) {
 			"1700000000300", []int{3}, Take, 300 * time.Millisecond},
 		{Runs, "EVAL return_redis.call('set',KEYS[1],ARGV[1],'NX','EXAT',ARGV[2]) 1 k v 1700000003",
 			[]int{3}, Take, 3 * time.Second},
-		{Runs, "EVAL redis.call('setnx',KEYS[1],ARGV[1])redis.call('expire',KEYS[1],9)return_0 1 k " +
-			"1700000000 9", []int{3}, TakeZero, 9 * time.Second},
+		{Runs,
+			"EVAL redis.call('setnx',KEYS[1],ARGV[1])redis.call('expire',KEYS[1],9)return_0 1 k " +
+				"1700000000 9", []int{3}, TakeZero, 9 * time.Second},
 	} {
 		r := Read(c.role, args(c.line), c.keys, NewShapes(), now)
 		if r.Action != c.want || r.TTL != c.ttl {

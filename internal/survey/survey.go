@@ -24,7 +24,7 @@ type Source interface {
 // Budget bounds one Step.
 type Budget struct {
 	Scan    int // keys scanned
-	Inspect int // locks looked at
+	Inspect int // locks inspected
 }
 
 // DefaultBudget takes a Redis about two percent of a second.
@@ -56,12 +56,12 @@ type Survey struct {
 	at     time.Time                           // guarded by mu; when the last Step ended
 }
 
-// seen is a lock as it was when it was last looked at.
+// seen is a lock as it was when it was last inspected.
 type seen struct {
 	lockcmd.LockInfo
 	at      time.Time // zero: it is only known by name so far
 	longest time.Duration
-	free    bool // nobody had it when it was looked at, but clients wait for it
+	free    bool // nobody had it when it was inspected, but clients wait for it
 }
 
 // scan is the progress through one database.
@@ -100,7 +100,7 @@ func (s *Survey) Step(ctx context.Context) {
 	}
 }
 
-// merge adds what is known without asking, to be looked at.
+// merge adds what is known without asking, to be inspected.
 func (s *Survey) merge(known []lockcmd.LockInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +198,7 @@ func (s *Survey) scan(ctx context.Context) error {
 	return nil
 }
 
-// inspect spends the budget for it on the locks that have not been looked at for longest.
+// inspect asks about as many locks as the budget allows.
 func (s *Survey) inspect(ctx context.Context) error {
 	var failed error
 	for db, keys := range s.due() {
@@ -214,7 +214,7 @@ func (s *Survey) inspect(ctx context.Context) error {
 	return failed
 }
 
-// due is what to look at, by database: what has only been heard of, and what was looked at longest
+// due is what to inspect, by database: what is only known by name, and what was inspected longest
 // ago, half of the budget each if there is so much of both.
 func (s *Survey) due() map[int][]string {
 	s.mu.Lock()
@@ -238,7 +238,7 @@ func (s *Survey) due() map[int][]string {
 	return byDB
 }
 
-// inspected takes in what a look has found; what it has not is held no more.
+// inspected records which of the keys are held; the others are held no more.
 func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +273,7 @@ func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 	}
 }
 
-// fallBackLocked shows what the source knows of locks that couldn't be looked at. mu is held.
+// fallBackLocked shows what the source knows of locks that could not be inspected. mu is held.
 func (s *Survey) fallBackLocked(known []lockcmd.LockInfo) {
 	now := time.Now()
 	for _, h := range known {

@@ -16,7 +16,7 @@ import (
 type Row struct {
 	lockcmd.LockInfo
 	Full time.Duration // what Remaining is a part of
-	Free bool          // clients wait for it, and nobody had it when it was looked at
+	Free bool          // clients wait for it, and nobody had it when it was inspected
 }
 
 // Query says what is to be shown.

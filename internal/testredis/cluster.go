@@ -260,7 +260,7 @@ func (c *Cluster) Slot(key string) (slot int) {
 	return slot
 }
 
-// alive is the nodes whose processes run.
+// alive are the nodes whose processes have not ended.
 func (c *Cluster) alive() (nodes []*Server) {
 	for _, s := range c.Nodes {
 		if s.cmd != nil {

@@ -124,7 +124,10 @@ func (l *Link) accept() {
 		l.goroutines.Go(func() {
 			if p.insert == nil { // what comes can be a replication stream: it is not looked at
 				l.carry(near, far,
-					func(to net.Conn, data []byte) bool { return l.forwardUnless(&l.deaf, to, data) })
+					func(to net.Conn, data []byte) bool {
+						return l.forwardUnless(&l.deaf, to,
+							data)
+					})
 				return
 			}
 			l.forwardReplies(p, near, nil)
@@ -194,8 +197,8 @@ type replies struct {
 // insertedLater is how much later the second part of an insertion goes than the first.
 const insertedLater = 2 * time.Millisecond
 
-// forwardReplies does as pass with bytes from the far end, and inserts what is to follow each reply;
-// what follows none if there is no data.
+// forwardReplies does as forward with bytes from the far end, and inserts what is to follow each
+// reply; what follows none if there is no data.
 func (l *Link) forwardReplies(p *replies, to net.Conn, data []byte) bool {
 	var out []byte
 	for begin := data == nil; begin || len(data) > 0; begin = false {

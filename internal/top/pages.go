@@ -21,7 +21,7 @@ const (
 	pageLock              // one lock
 )
 
-// request is what is to be looked at.
+// request is what is to be shown.
 type request struct {
 	paused bool
 	page   page

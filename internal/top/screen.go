@@ -47,12 +47,18 @@ func Watch(ctx context.Context, o Options, terminal tcell.Screen) error {
 	var goroutines sync.WaitGroup
 	events, pictures, wants := make(chan tcell.Event), make(chan picture), make(chan request)
 	quit := make(chan struct{})
-	defer goroutines.Wait() // in this order: quit ends the events, ctx the looks
+	defer goroutines.Wait() // in this order: quit ends the events, ctx the watch
 	defer cancel()
 	defer close(quit)
-	goroutines.Go(func() { terminal.ChannelEvents(events, quit) }) // ends with quit; waited for above
+	goroutines.Go(func() {
+		terminal.ChannelEvents(events,
+			quit)
+	}) // ends with quit; waited for above
 	first := s.wants
-	goroutines.Go(func() { s.watcher.watch(ctx, first, pictures, wants) }) // ends with ctx; likewise
+	goroutines.Go(func() {
+		s.watcher.watch(ctx, first, pictures,
+			wants)
+	}) // ends with ctx; likewise
 
 	s.draw()
 	for {

@@ -145,7 +145,8 @@ func (s proxySource) holders(
 		list = append(list, holderLine(lockcmd.LockInfo{
 			Kind: "lockproxy", Owner: text["owner"], Client: text["client"],
 			Age:       now.Sub(time.UnixMilli(number["acquired_ms"])),
-			Remaining: time.UnixMilli(number["expires_ms"]).Sub(now), Session: number["session"] == 1,
+			Remaining: time.UnixMilli(number["expires_ms"]).Sub(now),
+			Session:   number["session"] == 1,
 		}))
 	}
 	return list, err

@@ -19,17 +19,17 @@ type Options struct {
 	Addr     string        // its name, for people
 	DB       int           // the client's database, for people
 	Query    survey.Query
-	Interval time.Duration // between two looks; 0 is a second
+	Interval time.Duration // between two pictures; 0 is a second
 }
 
-// budget is lower than the live page's: LOCKSCAN looks at each name that it finds, and the proxy
-// does it one by one.
+// budget is lower than the live page's: for LOCKSCAN the proxy asks about each name that it finds,
+// one by one.
 var budget = survey.Budget{Scan: 5000, Inspect: 500}
 
-// stepTimeout bounds one look.
+// stepTimeout bounds one fetch.
 const stepTimeout = 5 * time.Second
 
-// picture is what has been found by one look.
+// picture is the result of one fetch.
 type picture struct {
 	survey.View
 	made     page // which of the following it has
@@ -41,7 +41,7 @@ type picture struct {
 	acquired float64 // locks a second since the last picture; negative if unknown
 }
 
-// watcher looks at a lockproxy. look is for one goroutine at a time, view for any.
+// watcher follows a lockproxy. fetch is for one goroutine at a time, view for any.
 type watcher struct {
 	options Options
 	source  proxySource
@@ -55,7 +55,7 @@ func newWatcher(o Options) *watcher {
 	return &watcher{options: o, source: source, survey: survey.New(source, o.DB, budget)}
 }
 
-// fetch takes a further step, and looks at what is wanted.
+// fetch asks the lockproxy for what is wanted. For the list of locks it goes a step further.
 func (w *watcher) fetch(ctx context.Context, wants request) picture {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()

@@ -137,5 +137,6 @@ func lockLibrary(
 			t.Errorf("client %d: %q", i, text)
 		}
 	}
-	t.Logf("%d times named; through the proxy %q, directly %q, LOCK WAIT %q", named, served[:2], served[2:4], served[4:])
+	t.Logf("%d times named; through the proxy %q, directly %q, LOCK WAIT %q", named, served[:2],
+		served[2:4], served[4:])
 }

@@ -161,7 +161,8 @@ func (b *olderBed) testMixed(t *testing.T) {
 	}
 	l4 := olderL4.with(d * 8 / 10)
 
-	seconds := []olderProgram{user, user, olderL1.with(2 * rest), olderL2.with(rest), olderL3InS, l4, olderL4Fixed.with(rest), olderL5InS.with(rest)}
+	seconds := []olderProgram{user, user, olderL1.with(2 * rest), olderL2.with(rest), olderL3InS,
+		l4, olderL4Fixed.with(rest), olderL5InS.with(rest)}
 	t.Run("seconds", func(t *testing.T) { b.testMixedOf(t, "s", d, seconds) })
 
 	// LOCK reads either unit, so that proxies which write different ones exclude each other.

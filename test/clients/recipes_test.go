@@ -229,8 +229,9 @@ func TestRecipeRQWithScheduler(t *testing.T) {
 	const schedules, listens = "Scheduler for default started", "Listening on default"
 	var workers []*background
 	for _, name := range []string{"one", "two"} { // one after the other: the first has the lock
-		b := r.start(name, "/usr/bin/python3 -m rq.cli worker --with-scheduler --url redis://127.0.0.1:"+
-			r.port)
+		b := r.start(name,
+			"/usr/bin/python3 -m rq.cli worker --with-scheduler --url redis://127.0.0.1:"+
+				r.port)
 		r.until(name+" listens", func() bool { return strings.Contains(b.said(), listens) })
 		workers = append(workers, b)
 	}

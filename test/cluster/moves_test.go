@@ -110,7 +110,8 @@ func TestClusterWakesMigrate(t *testing.T) {
 		proxytest.Eventually(t, 3*time.Second, "it listens at the new node", func() bool {
 			return strings.Contains(from.Ask("PUBSUB", "SHARDCHANNELS"), "lockproxy:wake:{")
 		})
-		if took := wakeTime(t, holder, waiter, "job", token); took > 100*time.Millisecond+proxytest.Late() {
+		took := wakeTime(t, holder, waiter, "job", token)
+		if took > 100*time.Millisecond+proxytest.Late() {
 			t.Errorf("the waiter had the lock %v after its release", took)
 		}
 	}

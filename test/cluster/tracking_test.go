@@ -66,7 +66,8 @@ func TestClusterTracking(t *testing.T) {
 		node.Ask("DEL", key)
 		began := time.Now()
 		holder.SetReadDeadline(began.Add(5 * time.Second))
-		if _, err := holder.Read(make([]byte, 1)); err == nil || time.Since(began) > time.Second+proxytest.Late() {
+		if _, err := holder.Read(make([]byte, 1)); err == nil ||
+			time.Since(began) > time.Second+proxytest.Late() {
 			t.Errorf("%s: after %v: %v", key, time.Since(began), err)
 		}
 	}

@@ -163,7 +163,8 @@ func TestAttackFailedSelectInMulti(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	start := time.Now()
 	a.Expect("UNLOCK job", ":1\r\n")
-	if got := b.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond+proxytest.Late() {
+	if got := b.Reply(); got[0] != ':' ||
+		time.Since(start) > 100*time.Millisecond+proxytest.Late() {
 		t.Errorf("%q after %v: it was not in the same queue", got, time.Since(start))
 	}
 }

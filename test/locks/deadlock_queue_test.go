@@ -113,7 +113,8 @@ func TestACycleThroughALOCKALLIsRefused(t *testing.T) {
 	})
 }
 
-// A LOCKALL keeps its place at a lock that is free. The holder of its other lock must not wait there.
+// A LOCKALL keeps its place at a lock that is free. The holder of its other lock must not wait
+// there.
 func TestAWaitBehindALOCKALLDeadlocks(t *testing.T) {
 	t.Parallel()
 	for owner, by := range map[string]string{"": "", " OWNER anna": ` of "anna"`} {

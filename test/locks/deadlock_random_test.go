@@ -144,8 +144,9 @@ func TestDeadlocksOfRandomLockOrders(t *testing.T) {
 			running.Wait()
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			t.Logf("seed %d: %d deadlocks, all true, with %d waits behind a LOCKALL; each was told "+
-				"at most %v after it had begun; the machine was up to %v late", seed, o.reports, o.behind,
+			t.Logf("seed %d: %d deadlocks, all true, with %d waits behind a LOCKALL; each was "+
+				"told at most %v after it had begun; the machine was up to %v late",
+				seed, o.reports, o.behind,
 				o.worst.Round(time.Millisecond), slowest.Round(time.Millisecond))
 			if len(o.late) > 0 || o.reports == 0 {
 				t.Errorf("%d reports; these lasted too long: %v", o.reports, o.late)

@@ -103,12 +103,15 @@ func TestADeadlockIsRefused(t *testing.T) {
 		options         string
 		within          time.Duration
 	}{
-		{2, 1, "", atOnce}, {3, 1, "", atOnce}, {2, 1, "SESSION", atOnce}, {2, 1, "LIMIT 1", atOnce},
-		{2, 2, "", 2 * time.Second}, {3, 3, "", 2 * time.Second}, {3, 2, "SESSION", 2 * time.Second},
+		{2, 1, "", atOnce}, {3, 1, "", atOnce},
+		{2, 1, "SESSION", atOnce}, {2, 1, "LIMIT 1", atOnce},
+		{2, 2, "", 2 * time.Second}, {3, 3, "", 2 * time.Second},
+		{3, 2, "SESSION", 2 * time.Second},
 		{6, 3, "LIMIT 1", 2 * time.Second},
 	} {
 		t.Run(fmt.Sprint(c.owners, c.proxies, c.options), func(t *testing.T) {
-			url := testredis.Start(t).URL() // where no key is reserved for a waiter that has just left
+			// Where no key is reserved for a waiter that has just left.
+			url := testredis.Start(t).URL()
 			newRing(t, url, c.owners, c.proxies, nil, c.options).close(t, c.within, c.options)
 		})
 	}
@@ -163,7 +166,8 @@ func TestReadersThatBecomeWritersDeadlock(t *testing.T) {
 		a, b := dial(0), dial(1)
 		a.Lock("doc 60 SHARED OWNER anna")
 		b.Lock("doc 60 SHARED OWNER ben")
-		a.Expect("LOCK doc 60 OWNER anna WAIT 5", `-DEADLOCK "anna" waits for "doc", held by "anna":…`)
+		a.Expect("LOCK doc 60 OWNER anna WAIT 5",
+			`-DEADLOCK "anna" waits for "doc", held by "anna":…`)
 		a.Expect("LOCK doc 60 OWNER anna WAIT 0.5 SHARED", ":…")
 	})
 }
@@ -190,8 +194,9 @@ func TestASemaphoreWithAFreeHolderIsNoDeadlock(t *testing.T) {
 				got += reply
 			}
 		}
-		if !strings.HasPrefix(got, `-DEADLOCK "ben" waits for "job", held by "carl", who waits for `+
-			`"pool", held by "ben":`) || strings.Count(got, "\n") != 1 {
+		if !strings.HasPrefix(got,
+			`-DEADLOCK "ben" waits for "job", held by "carl", who waits for `+
+				`"pool", held by "ben":`) || strings.Count(got, "\n") != 1 {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -249,7 +254,8 @@ func TestADeadlockAcrossDatabases(t *testing.T) {
 		}
 		a.Send("LOCK job 60 OWNER anna WAIT 20")
 		time.Sleep(60 * time.Millisecond)
-		b.Expect("LOCK job 60 OWNER ben WAIT 20", `-DEADLOCK "ben" waits for "job", held by "anna", `+
-			`who waits for "job" in database 3, held by "ben":…`)
+		b.Expect("LOCK job 60 OWNER ben WAIT 20",
+			`-DEADLOCK "ben" waits for "job", held by "anna", `+
+				`who waits for "job" in database 3, held by "ben":…`)
 	})
 }

@@ -248,7 +248,8 @@ func TestTimestampWithTTLEnds(t *testing.T) {
 	}
 	c.Expect("LOCK job 30", "$-1\r\n")
 	c.Lock("job 30 WAIT 5")
-	if late := time.Since(time.Unix(until, 0)); late < 0 || late > 1200*time.Millisecond+proxytest.Late() {
+	if late := time.Since(time.Unix(until, 0)); late < 0 ||
+		late > 1200*time.Millisecond+proxytest.Late() {
 		t.Errorf("given %v after the timestamp", late)
 	}
 }

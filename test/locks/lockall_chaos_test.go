@@ -62,7 +62,8 @@ func (a *allChaos) round(c *proxytest.Conn, addr string, random *rand.Rand) bool
 	a.given.Add(1)
 	for _, k := range set {
 		// A session's locks are released when its connection is lost, before it knows.
-		if other := a.held[k].Load(); other != 0 || !session && !a.held[k].CompareAndSwap(0, token) {
+		if other := a.held[k].Load(); other != 0 ||
+			!session && !a.held[k].CompareAndSwap(0, token) {
 			a.t.Errorf("{all}%d: token %d while %d holds it", k, token, other)
 		}
 		for last := a.last[k].Load(); ; last = a.last[k].Load() {
@@ -160,8 +161,8 @@ func TestLockAllUnderFaults(t *testing.T) {
 		t.Error("hardly any LOCKALL was given its locks")
 	}
 	c := proxytest.Dial(t, proxies[0].Addr)
-	c.Send(fmt.Sprintf("LOCKALL 30 8 {all}0 {all}1 {all}2 {all}3 {all}4 {all}5 {all}6 {all}7 WAIT %d",
-		2*int(chaosTimeout/time.Second)))
+	c.Send(fmt.Sprintf("LOCKALL 30 8 {all}0 {all}1 {all}2 {all}3 {all}4 {all}5 {all}6 {all}7 "+
+		"WAIT %d", 2*int(chaosTimeout/time.Second)))
 	if got, err := c.TryReply(2 * chaosTimeout); err != nil || got[0] != ':' {
 		t.Errorf("in the end: %q, %v", got, err)
 	}

@@ -89,8 +89,9 @@ func TestLockAllErrors(t *testing.T) {
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("SET data 1", "+OK\r\n")
 	for command, want := range map[string]string{
-		"LOCKALL 30 0 a":                  "-ERR numkeys should be greater than 0",
-		"LOCKALL 30 2 a":                  "-ERR Number of keys can't be greater than number of args",
+		"LOCKALL 30 0 a": "-ERR numkeys should be greater than 0",
+		"LOCKALL 30 2 a": "-ERR Number of keys can't be greater than " +
+			"number of args",
 		"LOCKALL 30 x a":                  "-ERR value is not an integer or out of range",
 		"LOCKALL 30 2 a a":                "-ERR the keys should be different: \"a\"",
 		"LOCKALL 0 1 a":                   "-ERR timeout is not a float or out of range",
@@ -174,8 +175,8 @@ func TestLockAllIsFair(t *testing.T) {
 			sum[i/clients] += n
 			least[i/clients] = min(least[i/clients], n)
 		}
-		t.Logf("three locks: %d in all, at least %d each; one lock: %d, %d", sum[0], least[0], sum[1],
-			least[1])
+		t.Logf("three locks: %d in all, at least %d each; one lock: %d, %d",
+			sum[0], least[0], sum[1], least[1])
 		for kind := range sum {
 			if least[kind]*5*clients < sum[kind] {
 				t.Errorf("of %d, one client has %d", sum[kind], least[kind])

@@ -91,7 +91,8 @@ func TestDocumentedRights(t *testing.T) {
 	a.Expect(proxytest.Unlock("app:x", token), ":1\r\n")
 	for _, c := range []*proxytest.Conn{b, far} {
 		start := time.Now()
-		if got := c.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond+proxytest.Late() {
+		if got := c.Reply(); got[0] != ':' ||
+			time.Since(start) > 100*time.Millisecond+proxytest.Late() {
 			t.Errorf("%q after %v", got, time.Since(start))
 		}
 		c.Expect("UNLOCK app:x", ":1\r\n")

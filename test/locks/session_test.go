@@ -32,7 +32,8 @@ func TestSessionLock(t *testing.T) {
 	proxytest.AwaitWaiters(t, p, "second", 1)
 	start := time.Now()
 	c.Close()
-	if got := other.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond+proxytest.Late() {
+	if got := other.Reply(); got[0] != ':' ||
+		time.Since(start) > 100*time.Millisecond+proxytest.Late() {
 		t.Errorf("%q, %v after the holder's connection closed", got, time.Since(start))
 	}
 
@@ -68,7 +69,8 @@ func TestSessionLockIsLostWithTheUpstream(t *testing.T) {
 	if got := c.Reply(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if took := time.Since(start); took < 450*time.Millisecond || took > 700*time.Millisecond+proxytest.Late() {
+	if took := time.Since(start); took < 450*time.Millisecond ||
+		took > 700*time.Millisecond+proxytest.Late() {
 		t.Errorf("lost after %v", took)
 	}
 	c.Closed()
@@ -104,7 +106,8 @@ func TestKilledClientFreesItsSessionLock(t *testing.T) {
 	proxytest.AwaitWaiters(t, p, "job", 1)
 	start := time.Now()
 	holder.cmd.Process.Kill()
-	if got := next.Reply(); got[0] != ':' || time.Since(start) > 100*time.Millisecond+proxytest.Late() {
+	if got := next.Reply(); got[0] != ':' ||
+		time.Since(start) > 100*time.Millisecond+proxytest.Late() {
 		t.Errorf("%q after %v", got, time.Since(start))
 	}
 }

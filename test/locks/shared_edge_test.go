@@ -22,7 +22,8 @@ func TestReadersAfterAWriterThatGaveUp(t *testing.T) {
 		began := time.Now()
 		proxytest.Token(t, waiting.Reply())
 		if waited := time.Since(began); waited > 200*time.Millisecond {
-			t.Errorf("the reader behind the writer got the lock %v after the writer had gone", waited)
+			t.Errorf("the reader behind the writer got the lock %v after the writer had gone",
+				waited)
 		}
 		gone := dial(1)
 		gone.Send("LOCK doc 30 WAIT 10")

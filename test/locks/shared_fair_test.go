@@ -60,7 +60,8 @@ func TestWriterIsNotStarvedByReaders(t *testing.T) {
 			time.Sleep(rand.N(60 * time.Millisecond))
 			w := sharedGrant{asked: time.Now()}
 			writer.Send("LOCK doc 30 WAIT 20 OWNER writer")
-			for !strings.Contains(probe.Do("LOCKINFO doc WAITERS")+probe.Do("LOCKINFO doc"), "writer") {
+			for !strings.Contains(probe.Do("LOCKINFO doc WAITERS")+probe.Do("LOCKINFO doc"),
+				"writer") {
 			}
 			w.arrived = time.Now()
 			w.token = proxytest.Token(t, writer.Reply())
@@ -88,15 +89,16 @@ func TestWriterIsNotStarvedByReaders(t *testing.T) {
 						last = g.released
 					}
 					if g.asked.After(w.arrived.Add(slack)) {
-						t.Errorf("a reader that asked %v after the writer had arrived was served before it",
-							g.asked.Sub(w.arrived))
+						t.Errorf("a reader that asked %v after the writer had arrived was served "+
+							"before it", g.asked.Sub(w.arrived))
 					}
 				}
 			}
 			slowest = max(slowest, w.given.Sub(last))
 		}
 		if limit := 300*time.Millisecond + 10*busy.Longest(); slowest > limit {
-			t.Errorf("the writer got the lock up to %v after the last reader before it had gone", slowest)
+			t.Errorf("the writer got the lock up to %v after the last reader before it had gone",
+				slowest)
 		}
 		if reads/rounds < 2*readers {
 			t.Errorf("only %d reads next to %d writes", reads/rounds, rounds)

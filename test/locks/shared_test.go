@@ -124,7 +124,8 @@ func TestReleaseAdmitsAllReaders(t *testing.T) {
 	stats := direct.Do("INFO commandstats")
 	_, evals, _ := strings.Cut(stats, "cmdstat_evalsha:calls=")
 	evals, _, _ = strings.Cut(evals, ",")
-	if n, err := strconv.Atoi(evals); err != nil || n < 1 || n > 3 { // polls of the first one as well
+	// Polls of the first one count as well.
+	if n, err := strconv.Atoi(evals); err != nil || n < 1 || n > 3 {
 		t.Errorf("100 readers were admitted by %s scripts\n%s", evals, stats)
 	}
 	info := writer.Do("LOCKINFO doc HOLDERS")

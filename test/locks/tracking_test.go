@@ -148,7 +148,8 @@ func TestWaiterTracksLock(t *testing.T) {
 		awaitTracking(t, direct, "1")
 		began := time.Now()
 		direct.Del(proxytest.Ctx, "job")
-		if got := waiter.Reply(); got[0] != ':' || time.Since(began) > 60*time.Millisecond+proxytest.Late() {
+		if got := waiter.Reply(); got[0] != ':' ||
+			time.Since(began) > 60*time.Millisecond+proxytest.Late() {
 			t.Errorf("%q %v after the DEL", got, time.Since(began))
 		}
 	}
@@ -174,7 +175,8 @@ func TestSessionTracksItsLock(t *testing.T) {
 			change(direct)
 			began := time.Now()
 			c.SetReadDeadline(began.Add(5 * time.Second))
-			if _, err := c.Read(make([]byte, 1)); err == nil || time.Since(began) > time.Second+proxytest.Late() {
+			if _, err := c.Read(make([]byte, 1)); err == nil ||
+				time.Since(began) > time.Second+proxytest.Late() {
 				t.Errorf("after %v: %v", time.Since(began), err)
 			}
 			if took := time.Since(began); took > 200*time.Millisecond+proxytest.Late() {

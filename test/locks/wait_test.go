@@ -59,7 +59,8 @@ func TestWaitEnds(t *testing.T) {
 	a.Lock("job 30")
 	start := time.Now()
 	b.Expect("LOCK job 30 WAIT 0.1", "$-1\r\n")
-	if took := time.Since(start); took < 100*time.Millisecond || took > 200*time.Millisecond+proxytest.Late() {
+	if took := time.Since(start); took < 100*time.Millisecond ||
+		took > 200*time.Millisecond+proxytest.Late() {
 		t.Errorf("a wait of 0.1 s took %v", took)
 	}
 	b.Expect("HELLO 3", "%7…")
@@ -70,14 +71,16 @@ func TestWaitEnds(t *testing.T) {
 	a.Lock("job 0.15")
 	start = time.Now()
 	b.Lock("job 30 WAIT 5")
-	if took := time.Since(start); took < 140*time.Millisecond || took > 190*time.Millisecond+proxytest.Late() {
+	if took := time.Since(start); took < 140*time.Millisecond ||
+		took > 190*time.Millisecond+proxytest.Late() {
 		t.Errorf("a lock of 0.15 s was given to the next after %v", took)
 	}
 	a.Send("LOCK job 30 WAIT 5")
 	proxytest.AwaitWaiters(t, p, "job", 1)
 	start = time.Now()
 	proxytest.GoRedis(t, server.Addr()).Del(proxytest.Ctx, "job")
-	if got := a.Reply(); got[0] != ':' || time.Since(start) > 250*time.Millisecond+proxytest.Late() {
+	if got := a.Reply(); got[0] != ':' ||
+		time.Since(start) > 250*time.Millisecond+proxytest.Late() {
 		t.Errorf("%q %v after DEL", got, time.Since(start))
 	}
 
@@ -149,7 +152,8 @@ func TestWaiterHangsUp(t *testing.T) {
 	})
 	start := time.Now()
 	holder.Expect("UNLOCK job", ":1\r\n")
-	if got := next.Reply(); got[0] != ':' || time.Since(start) > 50*time.Millisecond+proxytest.Late() {
+	if got := next.Reply(); got[0] != ':' ||
+		time.Since(start) > 50*time.Millisecond+proxytest.Late() {
 		t.Errorf("%q after %v", got, time.Since(start))
 	}
 	next.Expect("UNLOCK job", ":1\r\n")
@@ -165,7 +169,8 @@ func TestWaiterHangsUp(t *testing.T) {
 		go gone.Close()
 		holder.Expect("UNLOCK job", ":1\r\n")
 		start := time.Now()
-		if got := stayer.Reply(); got[0] != ':' || time.Since(start) > 200*time.Millisecond+proxytest.Late() {
+		if got := stayer.Reply(); got[0] != ':' ||
+			time.Since(start) > 200*time.Millisecond+proxytest.Late() {
 			t.Fatalf("%q after %v", got, time.Since(start))
 		}
 		stayer.Expect("UNLOCK job", ":1\r\n")
@@ -224,7 +229,8 @@ func TestWaitersOfDifferentUsers(t *testing.T) {
 		c.Expect("UNLOCK app:x", ":1\r\n")
 		next := map[*proxytest.Conn]*proxytest.Conn{root: root2, root2: app}[c]
 		start := time.Now()
-		if got := next.Reply(); got[0] != ':' || time.Since(start) > 50*time.Millisecond+proxytest.Late() {
+		if got := next.Reply(); got[0] != ':' ||
+			time.Since(start) > 50*time.Millisecond+proxytest.Late() {
 			t.Errorf("%q after %v", got, time.Since(start))
 		}
 	}
@@ -252,7 +258,8 @@ func TestWaitersOfAStoppedProxy(t *testing.T) {
 	dying.Ends(t, time.Second)
 	start := time.Now()
 	holder.Expect("UNLOCK job", ":1\r\n")
-	if got := next.Reply(); got[0] != ':' || time.Since(start) > 150*time.Millisecond+proxytest.Late() {
+	if got := next.Reply(); got[0] != ':' ||
+		time.Since(start) > 150*time.Millisecond+proxytest.Late() {
 		t.Errorf("%q after %v", got, time.Since(start))
 	}
 	draining := proxytest.Start(t, server.URL(), nil)

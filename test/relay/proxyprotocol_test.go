@@ -90,7 +90,8 @@ func TestProxyProtocolWithoutHeader(t *testing.T) {
 	start := time.Now()
 	good := proxytest.Dial(t, p.Addr)
 	good.WriteRaw(proxyHeader(t, 1, "203.0.113.7:4711") + "PING\r\n")
-	if got := good.Reply(); got != "+PONG\r\n" || time.Since(start) > 200*time.Millisecond+proxytest.Late() {
+	if got := good.Reply(); got != "+PONG\r\n" ||
+		time.Since(start) > 200*time.Millisecond+proxytest.Late() {
 		t.Errorf("a client among silent ones: %q after %v", got, time.Since(start))
 	}
 	for _, c := range []*proxytest.Conn{silent, partial, bare, broken} {

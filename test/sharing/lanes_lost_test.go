@@ -16,9 +16,9 @@ import (
 // sameOutage is half of what the proxy takes for one outage: see passthrough/outage.go.
 const sameOutage = 50 * time.Millisecond
 
-// looksKilled reports whether a client was closed with err because the proxy saw the ends of home and
+// wasKilled reports whether a client was closed with err because the proxy saw the ends of home and
 // lane so long after each other that the first one looked like CLIENT KILL.
-func looksKilled(err error, busy *proxytest.Busy) bool {
+func wasKilled(err error, busy *proxytest.Busy) bool {
 	return err != nil && !proxytest.IsTimeout(err) &&
 		max(busy.Longest(), proxytest.Late()) > sameOutage
 }
@@ -58,7 +58,7 @@ func TestLaneLossesAreTold(t *testing.T) {
 			closed := false
 			for j := range 200 {
 				got, err := c.TryReply(5 * time.Second)
-				if closed = looksKilled(err, busy); closed {
+				if closed = wasKilled(err, busy); closed {
 					t.Logf("round %d, client %d was closed", round, i)
 					break
 				}
@@ -88,7 +88,7 @@ func TestLaneLossesAreTold(t *testing.T) {
 				// a home whose end the proxy has not seen yet. Either is reported.
 				c.Send("ECHO after")
 				var err error
-				if got, err = c.TryReply(5 * time.Second); looksKilled(err, busy) {
+				if got, err = c.TryReply(5 * time.Second); wasKilled(err, busy) {
 					t.Logf("round %d, client %d was closed afterwards", round, i)
 					break
 				}

@@ -39,7 +39,8 @@ func TestPausedWritesHoldUpNoOtherClient(t *testing.T) {
 			for i, c := range readers {
 				start := time.Now()
 				c.Send(fmt.Sprintf("GET other%d", i))
-				if got := c.Reply(); got != "$-1\r\n" || time.Since(start) > time.Second+proxytest.Late() {
+				if got := c.Reply(); got != "$-1\r\n" ||
+					time.Since(start) > time.Second+proxytest.Late() {
 					t.Fatalf("round %d, reader %d: %q after %v", round, i, got, time.Since(start))
 				}
 			}

@@ -135,8 +135,9 @@ func (c *checker) limit(key string, grants []grant) {
 			}
 		}
 		if len(with) > g.op.Limit {
-			c.violated("limit", with, "lock %s was given up to %d holders, as token %d to client %d: "+
-				"there are %d", key, g.op.Limit, g.op.Result, g.op.Client, len(with))
+			c.violated("limit", with,
+				"lock %s was given up to %d holders, as token %d to client %d: "+
+					"there are %d", key, g.op.Limit, g.op.Result, g.op.Client, len(with))
 		}
 	}
 }

@@ -55,7 +55,8 @@ func nextShared(s sharedState, o step) []any {
 		done.value = o.Value
 	case history.Relock:
 		if at >= 0 {
-			h := relocked(lockState{soonest: s.holders[at].soonest, latest: s.holders[at].latest}, o)
+			h := relocked(lockState{soonest: s.holders[at].soonest, latest: s.holders[at].latest},
+				o)
 			done.holders = slices.Clone(s.holders)
 			done.holders[at].soonest, done.holders[at].latest = h.soonest, h.latest
 		}
@@ -94,7 +95,8 @@ func acquireShared(s sharedState, o step) []any {
 				return nil
 			}
 			s.holders = slices.Clone(s.holders)
-			s.holders[i].soonest, s.holders[i].latest = max(h.soonest, soonest), max(h.latest, latest)
+			s.holders[i].soonest, s.holders[i].latest = max(h.soonest, soonest), max(h.latest,
+				latest)
 			return []any{s}
 		}
 	}
@@ -116,6 +118,7 @@ func acquireShared(s sharedState, o step) []any {
 	if o.Result <= s.last && !again || o.Limit > 0 && certain >= o.Limit {
 		return nil
 	}
-	s.last, s.holders = max(s.last, o.Result), append(stay, sharer{o.Result, o.Shared, soonest, latest})
+	s.last, s.holders = max(s.last, o.Result), append(stay, sharer{o.Result, o.Shared, soonest,
+		latest})
 	return []any{s}
 }

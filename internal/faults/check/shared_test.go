@@ -69,7 +69,8 @@ func simulate(b sharedBugs, seed uint64) history.History {
 // act is what a client does when its time has come: it asks for the lock, or releases it.
 func (s *simulation) act(c *simulated) {
 	if !c.holds {
-		c.lock = history.Op{Client: c.id, Kind: history.Lock, Key: "job", Call: ms(s.now), Wait: true,
+		c.lock = history.Op{Client: c.id, Kind: history.Lock, Key: "job", Call: ms(s.now),
+			Wait:    true,
 			Timeout: ms(60_000)}
 		switch c.id % 3 {
 		case 0:

@@ -43,7 +43,8 @@ const (
 
 // DefaultLoad is moderate: the machine is shared.
 func DefaultLoad() Load {
-	return Load{Lockers: 14, Sharers: 6, Askers: 6, Noise: 2, Owners: 60, Think: 60 * time.Millisecond,
+	return Load{Lockers: 14, Sharers: 6, Askers: 6, Noise: 2, Owners: 60,
+		Think:  60 * time.Millisecond,
 		Bounds: check.DefaultBounds()}
 }
 

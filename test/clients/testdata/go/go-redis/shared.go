@@ -28,7 +28,9 @@ func token(client *redis.Client, command ...any) int64 {
 
 func shared() {
 	key := prefix + "shared"
-	tokens := []int64{token(rdb, "LOCK", key, 60, "SHARED"), token(other, "LOCK", key, 60, "SHARED")}
+	tokens := []int64{
+		token(rdb, "LOCK", key, 60, "SHARED"), token(other, "LOCK", key, 60, "SHARED"),
+	}
 	check("LOCK next to SHARED", token(rdb, "LOCK", key, 10), int64(0))
 	holders, err := rdb.Do(ctx, "LOCKINFO", key, "HOLDERS").Slice()
 	check("HOLDERS", err, nil)

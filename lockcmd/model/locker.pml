@@ -109,7 +109,7 @@ holding:
   fi;
 
 releasing:
-  atomic { /* unlock.go: release; line.offer */
+  atomic { /* unlock.go: beginRelease; queue.go: offer */
     relocked = 0;
     if :: dead[home] && PROXIES > 1 -> home = 1 - home :: else fi;
     !dead[home]; begins_release(home);
@@ -132,7 +132,7 @@ releasing:
     fi
   }
   atomic { unlock_lua(mine, owner, home, kind, next); say_unlock(); answer = r_token; freed = r_freed; self = r_self }
-  atomic { /* line.answered, and the rest of release */
+  atomic { /* unlock.go: finishRelease; queue.go: endOffer */
     !dead[home]; ends_release(home);
     mine = 0; owner = me;
     if :: orphan_of != NOBODY -> named[orphan_of]--; orphan_of = NOBODY :: else fi;

@@ -48,19 +48,19 @@
 #define PLAIN_TIMEOUT 2
 #endif
 #ifndef SETTLE
-#define SETTLE 2 /* foreign.go: takeoverGrace */
+#define SETTLE 2 /* grace.go: takeoverGrace */
 #endif
 #ifndef RESERVATION
-#define RESERVATION 1 /* locks.go: reservation */
+#define RESERVATION 1 /* config.go: reservation */
 #endif
 #ifndef DEAF_RESERVATION
-#define DEAF_RESERVATION 2 /* locks.go: deafReservation; longer than LOOK */
+#define DEAF_RESERVATION 2 /* config.go: pollReservation; longer than LOOK */
 #endif
 #ifndef OFFER_PATIENCE
 #define OFFER_PATIENCE 1 /* wait.go: offerPatience */
 #endif
 #ifndef LOOK
-#define LOOK 1 /* wait.go: maxPoll */
+#define LOOK 1 /* poll.go: maxPoll */
 #endif
 #ifndef FRESH
 #define FRESH 3 /* write.lua: how long a proxy counts as waiting; lock.lua: after how long it is noted again */

@@ -25,7 +25,7 @@ hidden byte until_, text_;
 #define RANDOM 64 /* what another library writes, which is no time: RANDOM + the client */
 #define IS_RANDOM(v) (((v) & RANDOM) > 0)
 
-#define SETTLING (token > 0 && now < settles -> settles : 0) /* write.lua: settling() */
+#define SETTLING (token > 0 && now < settles -> settles : 0) /* write.lua: grace_end() */
 
 #ifdef BREAK_PROXY_CLOCK
 hidden byte ahead; /* by how much the clock of the proxy that asks is ahead */

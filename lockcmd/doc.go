@@ -40,7 +40,7 @@
 //	renewals              keeps the locks of connections, and renews session locks
 //	gracePeriods          repairs locks after takeovers
 //	locking, waits        takes locks, at once or after others
-//	lookups, operator     tells users and operators of locks
+//	queries, operator     tells users and operators of locks
 //
 // # Shared locks, several locks
 //

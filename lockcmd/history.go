@@ -69,14 +69,14 @@ func (o *observed) findHolder(w *waiter) {
 const foreignHolder = "a foreign client"
 
 // sweep has the journal told of all locks whose time is over.
-func (l *lookups) sweep() {
+func (l *queries) sweep() {
 	l.seen.registry.sweep(monotonic.Now())
 	l.traffic.known.Counts(time.Now())
 }
 
 // Stacks blames waits on holders: those of the events that are remembered, since a time, and those
 // that go on.
-func (l *lookups) Stacks() (list []journal.Stack, since time.Time) {
+func (l *queries) Stacks() (list []journal.Stack, since time.Time) {
 	var waiting []journal.Waiting
 	l.queues.mu.Lock()
 	for id, q := range l.queues.of {

@@ -16,8 +16,8 @@ import (
 var infoFields = []string{"state", "kind", "token", "owner", "client",
 	"acquired_ms", "expires_ms", "remaining_ms", "session", "mode", "holders"}
 
-// lookups tells what is known of locks.
-type lookups struct {
+// queries tells what is known of locks.
+type queries struct {
 	*background
 	queues  *queues
 	seen    *observed
@@ -25,7 +25,7 @@ type lookups struct {
 }
 
 // beginInfo is LOCKINFO key [HOLDERS | WAITERS].
-func (l *lookups) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
+func (l *queries) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
 	reply, asked := l.info, []string(nil)
 	if len(args) > 1 {
 		switch strings.ToUpper(string(args[1])) {
@@ -67,7 +67,7 @@ func holders(_ LockID, v resp.Value, err error) Reply {
 }
 
 // waitersReply is LOCKINFO WAITERS's reply: the queue here, then the other proxies that have one.
-func (l *lookups) waitersReply(id LockID, v resp.Value, err error) Reply {
+func (l *queries) waitersReply(id LockID, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
 		return errorReply(err)
@@ -137,7 +137,7 @@ func fieldReply(e resp.Value) Reply {
 }
 
 // info is LOCKINFO's reply. waiters are those at this proxy.
-func (l *lookups) info(id LockID, v resp.Value, err error) Reply {
+func (l *queries) info(id LockID, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
 		return errorReply(err)
@@ -239,7 +239,7 @@ type LockInfo struct {
 // through this proxy and have not been seen to end, with one of each database beyond, and all that
 // clients wait for here, and those of foreign clients that were seen. Of a lock that was taken
 // elsewhere it has only the LockID and the waiters.
-func (l *lookups) Snapshot(limit int) []LockInfo {
+func (l *queries) Snapshot(limit int) []LockInfo {
 	index, databases := map[LockID]int{}, map[int]bool{}
 	var list []LockInfo
 	l.seen.registry.sample(math.MaxInt, func(lock *heldLock) {

@@ -19,7 +19,7 @@ type Locks struct {
 	*renewals
 	*locking
 	*waits
-	*lookups
+	*queries
 	*operator
 }
 
@@ -47,7 +47,7 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 		graces: newGracePeriods(bg),
 	}
 	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
-	l.lookups = &lookups{background: bg, queues: qs, seen: seen, traffic: l.foreignTraffic}
+	l.queries = &queries{background: bg, queues: qs, seen: seen, traffic: l.foreignTraffic}
 	l.operator = &operator{background: bg, queues: qs, seen: seen, traffic: l.foreignTraffic,
 		releases: l.releases}
 	return l

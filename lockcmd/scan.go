@@ -24,7 +24,7 @@ const foreignCursor = 1 << 63
 
 // runScan is LOCKSCAN: first, for locks held by LOCK, a SCAN for lock records, then the locks of
 // foreign clients that were seen here. The reply names those that are held now.
-func (l *lookups) runScan(_ context.Context, s Session, args [][]byte) Reply {
+func (l *queries) runScan(_ context.Context, s Session, args [][]byte) Reply {
 	o, err := parseScan(args)
 	if err != nil {
 		return errorReply(err)
@@ -64,7 +64,7 @@ func (l *lookups) runScan(_ context.Context, s Session, args [][]byte) Reply {
 
 // scanForeign is one step through the locks of foreign clients that were seen in a database. They
 // come in the order of a hash, which stays the same whatever locks come and go.
-func (l *lookups) scanForeign(db int, cursor uint64, o scanOptions) (keys []string, next uint64) {
+func (l *queries) scanForeign(db int, cursor uint64, o scanOptions) (keys []string, next uint64) {
 	count, _ := strconv.Atoi(o.count)
 	place := func(key string) uint64 { return l.seen.registry.hash(key) | foreignCursor }
 	for _, lock := range l.traffic.ForeignLocks(math.MaxInt) {
@@ -86,7 +86,7 @@ func (l *lookups) scanForeign(db int, cursor uint64, o scanOptions) (keys []stri
 }
 
 // scanRecords is one step of a SCAN for lock records. It returns the locks that they are of.
-func (l *lookups) scanRecords(s Session, o scanOptions) (keys []string, next uint64, err error) {
+func (l *queries) scanRecords(s Session, o scanOptions) (keys []string, next uint64, err error) {
 	pattern := closedGlob(o.pattern) + recordInfix + "???"
 	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", pattern, "COUNT", o.count))
 	if err != nil {

@@ -122,7 +122,7 @@ func MergeShapes(list []journal.Cost) []journal.Cost {
 }
 
 // runTop is LOCKTOP.
-func (l *lookups) runTop(_ context.Context, s Session, args [][]byte) Reply {
+func (l *queries) runTop(_ context.Context, s Session, args [][]byte) Reply {
 	o, err := parseTop(args)
 	if err != nil {
 		return errorReply(err)
@@ -197,7 +197,7 @@ func mapReply(fields ...any) Reply {
 }
 
 // runLog is LOCKLOG [key] [COUNT n].
-func (l *lookups) runLog(_ context.Context, s Session, args [][]byte) Reply {
+func (l *queries) runLog(_ context.Context, s Session, args [][]byte) Reply {
 	count, key, one := listed, "", len(args)%2 == 1
 	if one {
 		key, args = string(args[0]), args[1:]

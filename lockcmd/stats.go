@@ -38,7 +38,7 @@ type Stats struct {
 }
 
 // Stats returns what has happened so far.
-func (l *lookups) Stats() Stats {
+func (l *queries) Stats() Stats {
 	holding := l.seen.registry.sweep(monotonic.Now())
 	l.queues.mu.Lock()
 	lines := len(l.queues.of)
@@ -67,7 +67,7 @@ func (l *lookups) Stats() Stats {
 
 // Costs returns what locks that match have cost within a time, up to the last hour. It is in no
 // order.
-func (l *lookups) Costs(within time.Duration, match func(LockID) bool) []journal.Cost {
+func (l *queries) Costs(within time.Duration, match func(LockID) bool) []journal.Cost {
 	l.sweep()
 	list := l.seen.journal.Costs(within, monotonic.Now(), func(id *journal.Lock) bool {
 		return match(LockID(*id))
@@ -90,7 +90,7 @@ type Event struct {
 
 // Events returns up to limit of the events of the last hour that match, newest first. more says
 // that there are others.
-func (l *lookups) Events(
+func (l *queries) Events(
 	limit int, match func(*journal.Event) bool,
 ) (list []Event, more bool) {
 	l.sweep()

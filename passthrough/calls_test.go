@@ -32,7 +32,7 @@ func TestCallsByAHome(t *testing.T) {
 	s := newScripted(t, 0)
 	s.lanes.BatchScript = batchSHA
 	c := s.client(t)
-	if err := c.Connect(context.Background(), Home); err != nil {
+	if err := c.Route(context.Background(), Home); err != nil {
 		t.Fatal(err)
 	}
 	var serving sync.WaitGroup
@@ -172,7 +172,7 @@ func TestCallsThatAreLost(t *testing.T) {
 		s.lanes.BatchScript = batchSHA
 		c := s.client(t)
 		if lanes == 0 {
-			if err := c.Connect(context.Background(), Home); err != nil {
+			if err := c.Route(context.Background(), Home); err != nil {
 				t.Fatal(err)
 			}
 		} else {

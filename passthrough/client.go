@@ -40,7 +40,7 @@ type route uint8
 const (
 	byHome route = iota
 	byLane       // by a lane
-	// the home was lost after Connect: until the next Connect, requests are answered as lost
+	// the home was lost after Route: until the next Route, requests are answered as lost
 	dropped
 	gone // nowhere: client.lost says why
 )

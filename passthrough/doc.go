@@ -6,10 +6,10 @@
 // depends on nothing can take a lane instead, a connection that all clients with the same login,
 // database and protocol share, because that is cheaper. A Pipe is one client's way to both:
 //
-//	session goroutine:  Connect, Relay, Do, Ask -> Flush    -> home, or lane: one write for many
-//	event loop:         TryRelay, TryAsk        -> TryFlush -> home at once, lanes at the end
-//	                                                           of the iteration, or before a
-//	                                                           home is written
+//	session goroutine:  Route, Relay, Do, Ask -> Flush    -> home, or lane: one write for many
+//	event loop:         TryRelay, TryAsk      -> TryFlush -> home at once, lanes at the end
+//	                                                         of the iteration, or before a
+//	                                                         home is written
 //
 //	connReader  ->  home or lane  ->  demux: replies  ->  pendingQueue: what they answer
 //	            ->  clientWriter  ->  client
@@ -17,13 +17,13 @@
 // In front of a cluster a home is a connection to each master. That takes a while, so there are
 // some that have no client yet (spares).
 //
-// Connect chooses the route, by the request (Way) and by State. A lane serves a client that Redis
-// has admitted, whose home is in the state of a new connection, and to which its home owes nothing;
-// then the same the other way round. A single client with its login gets no lane, and no request
+// Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis
+// has admitted, whose home is in the state of a new connection, and to which its home owes nothing.
+// Likewise the home serves only once the lane owes the client nothing. A single client with its login gets no lane, and no request
 // waits until a lane is open: the home serves meanwhile.
 //
-// Runs of scripts that several clients, or one, ask for at about the same time (Ask, TryAsk) go as
-// one run of a script that runs them all: see Call. The demux gives each its part of the reply.
+// Scripts of one or several clients that are ready at about the same time (Ask, TryAsk) go together,
+// as one script that runs them all: see Call. The demux gives each its part of the reply.
 //
 // Replies tell the state of a home (State): transaction, subscriptions, database, and whether
 // replies can still be told apart. The pending queue holds what each client is owed, so that the

@@ -35,8 +35,8 @@ func (q *replyFIFO) add(e pendingReply) {
 	q.entries = append(q.entries, e)
 }
 
-// withdraw removes the last request, if it has not been answered.
-func (q *replyFIFO) withdraw() {
+// removeLast removes the last request, if it has not been answered.
+func (q *replyFIFO) removeLast() {
 	if q.empty() {
 		return
 	}

@@ -65,7 +65,7 @@ func (s *homeSide) openHome(ctx context.Context) error {
 }
 
 // useHome sets the route to the home and reports whether it is open. If the home was lost after
-// Connect, requests that were gathered for it have been answered, and are dropped.
+// Route, requests that were gathered for it have been answered, and are dropped.
 func (s *homeSide) useHome() (open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

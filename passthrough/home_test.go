@@ -69,7 +69,7 @@ func TestAPushThatEndsWithItsHome(t *testing.T) {
 }
 
 // Nothing goes by a lane while the client has been given a part of a push, though that has come
-// just since Connect looked: the lane's replies would come within it.
+// just since Route looked: the lane's replies would come within it.
 func TestNoLaneWithinAPush(t *testing.T) {
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 	near, far := net.Pipe()
@@ -94,7 +94,7 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 	c := s.client(t)
 	connect := func() {
 		t.Helper()
-		if err := c.Connect(context.Background(), Home); err != nil {
+		if err := c.Route(context.Background(), Home); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 			t.Errorf("request %d of a lost connection has a reply", i)
 		}
 	}
-	later := c.Do([]byte("LATER\r\n"))[0] // before Connect is asked again
+	later := c.Do([]byte("LATER\r\n"))[0] // before Route is asked again
 	if _, err := later.Value(); err == nil {
 		t.Error("a request behind them has a reply")
 	}
@@ -142,7 +142,7 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 func TestMultiOnALostHome(t *testing.T) {
 	s := newScripted(t, 0)
 	c := s.client(t)
-	if err := c.Connect(context.Background(), Home); err != nil {
+	if err := c.Route(context.Background(), Home); err != nil {
 		t.Fatal(err)
 	}
 	before := c.Do([]byte("SENT\r\n"))[0]
@@ -156,7 +156,7 @@ func TestMultiOnALostHome(t *testing.T) {
 	if !c.Status().Lost {
 		t.Error("the session goes on")
 	}
-	if err := c.Connect(context.Background(), Home); err == nil {
+	if err := c.Route(context.Background(), Home); err == nil {
 		t.Error("what comes behind MULTI finds a connection")
 	}
 	c.End(AtOnce)
@@ -168,7 +168,7 @@ func TestMultiOnALostHome(t *testing.T) {
 func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
 	s := newScripted(t, 0)
 	c := s.client(t)
-	if err := c.Connect(context.Background(), Home); err != nil {
+	if err := c.Route(context.Background(), Home); err != nil {
 		t.Fatal(err)
 	}
 	c.Flush()
@@ -212,14 +212,14 @@ func TestConnectFailsUntilFlush(t *testing.T) {
 	c := s.client(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	failed := c.Connect(ended, Shared)
+	failed := c.Route(ended, Shared)
 	if failed == nil {
 		t.Fatal("a home was opened in no time")
 	}
 	c.openLane(t)
 	for _, way := range []Way{Shared, Home} {
-		if err := c.Connect(t.Context(), way); err != failed {
-			t.Errorf("the next Connect: %v, want %v", err, failed)
+		if err := c.Route(t.Context(), way); err != failed {
+			t.Errorf("the next Route: %v, want %v", err, failed)
 		}
 	}
 	c.Flush()
@@ -232,7 +232,7 @@ func TestLaneServesWithoutHome(t *testing.T) {
 	c := s.client(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if c.Connect(ended, Home) == nil {
+	if c.Route(ended, Home) == nil {
 		t.Fatal("a home was opened in no time")
 	}
 	c.ask(t, "PING")

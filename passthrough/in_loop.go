@@ -5,10 +5,10 @@ package passthrough
 
 import "lockproxy/internal/eventloop"
 
-// TryRelay is Connect and Relay for a caller that must not wait. Where one of them might wait or
+// TryRelay is Route and Relay for a caller that must not wait. Where one of them might wait or
 // dial, TryRelay does nothing and returns false. TryFlush must follow.
 func (p *Pipe) TryRelay(r Request, it *eventloop.Iteration) (done bool) {
-	if p.failed != nil || len(r.Raw) > bufSize || !p.tryConnect(r.Way) {
+	if p.failed != nil || len(r.Raw) > bufSize || !p.tryRoute(r.Way) {
 		return false
 	}
 	e := pendingReply{Expect: r.Expect, count: r.N}
@@ -18,10 +18,10 @@ func (p *Pipe) TryRelay(r Request, it *eventloop.Iteration) (done bool) {
 	return p.tryHome(e, r.Raw)
 }
 
-// TryAsk is Connect and Ask for a caller that must not wait. It returns nil if one of them might
+// TryAsk is Route and Ask for a caller that must not wait. It returns nil if one of them might
 // wait or dial. TryFlush must follow. w is told when the Answer has arrived.
 func (p *Pipe) TryAsk(c *Call, w Waiter, it *eventloop.Iteration) *Answer {
-	if p.failed != nil || !p.tryConnect(Shared) {
+	if p.failed != nil || !p.tryRoute(Shared) {
 		return nil
 	}
 	a := &Answer{Done: make(chan struct{}), call: c, waiter: w}
@@ -44,8 +44,8 @@ func (p *Pipe) TryFlush(it *eventloop.Iteration) (all bool) {
 	return p.tryFlushHome()
 }
 
-// tryConnect is Connect, or returns false if that might wait.
-func (p *Pipe) tryConnect(way Way) bool {
+// tryRoute is Route, or returns false if that might wait.
+func (p *Pipe) tryRoute(way Way) bool {
 	p.mu.Lock()
 	shares, kind := p.chooseLocked(way)
 	if p.home == nil && p.homeUse != unneeded || p.end != notEnding || !shares &&

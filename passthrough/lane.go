@@ -62,11 +62,11 @@ type laneUse struct {
 
 // gathered is the requests to send next.
 type gathered struct {
-	raw     []byte
-	calls   callBatch // go behind raw
-	replies int       // to both
-	writing bool      // a goroutine is sending, and will send these too
-	spare   []byte    // memory for the next raw
+	raw      []byte
+	calls    callBatch // go behind raw
+	replies  int       // to both
+	writing  bool      // a goroutine is sending, and will send these too
+	reusable []byte    // memory for the next raw
 }
 
 func newLane(key poolKey, conn net.Conn, p *Pool) *lane {
@@ -163,7 +163,7 @@ func (l *lane) flushLocked() {
 	l.out.writing = true
 	for l.closeCallsLocked(); len(l.out.raw) > 0; l.closeCallsLocked() {
 		raw := l.out.raw
-		l.out.raw, l.out.replies, l.out.spare = l.out.spare[:0], 0, nil
+		l.out.raw, l.out.replies, l.out.reusable = l.out.reusable[:0], 0, nil
 		l.room.Broadcast()
 		l.mu.Unlock()
 		rest := l.write(raw)
@@ -174,7 +174,7 @@ func (l *lane) flushLocked() {
 			return
 		}
 		if cap(raw) <= 2*maxGathered {
-			l.out.spare = raw[:0]
+			l.out.reusable = raw[:0]
 		}
 	}
 	l.out.writing = false

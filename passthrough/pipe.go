@@ -27,7 +27,7 @@ type Pipe struct {
 	client
 	laneSide
 	homeSide
-	failed    error // why the last Connect failed, until Flush
+	failed    error // why the last Route failed, until Flush
 	failedWay Way   // for what
 	lingering *time.Timer
 }
@@ -64,10 +64,10 @@ const (
 	Scripts            // by a lane for clients that run scripts, which can take long
 )
 
-// Connect chooses the route of the next requests until Flush, and opens a home if necessary. The
-// error is an *upstream.Error with Sent false, or an *upstream.Refused. Until Flush, Connect
+// Route chooses the route of the next requests until Flush, and opens a home if necessary. The
+// error is an *upstream.Error with Sent false, or an *upstream.Refused. Until Flush, Route
 // returns the same error again, so that several requests do not each wait for a dead address.
-func (p *Pipe) Connect(ctx context.Context, way Way) error {
+func (p *Pipe) Route(ctx context.Context, way Way) error {
 	p.mu.Lock()
 	if p.route == gone {
 		defer p.mu.Unlock()
@@ -151,7 +151,7 @@ func (p *Pipe) awaitRoom() route {
 	return p.route
 }
 
-// Flush sends what is gathered. Before the next request the session must call Connect.
+// Flush sends what is gathered. Before the next request the session must call Route.
 func (p *Pipe) Flush() {
 	p.mu.Lock()
 	fresh := p.pending.fresh
@@ -166,7 +166,7 @@ func (p *Pipe) Flush() {
 	p.send()
 }
 
-// send is Flush for requests of the same Connect.
+// send is Flush for requests of the same Route.
 func (p *Pipe) send() {
 	p.flushLane()
 	p.flushHome()

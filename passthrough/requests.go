@@ -9,7 +9,7 @@ import "lockproxy/internal/resp"
 type Request struct {
 	Raw []byte
 	N   int // how many requests Raw holds; 0 is one
-	Way Way // only for TryRelay: Relay goes where Connect decided
+	Way Way // only for TryRelay: Relay goes where Route decided
 	Expect
 	Piece       Piece
 	Instead     []byte // the client gets this in place of the reply, unless it is nil
@@ -28,8 +28,8 @@ const (
 	Broken // none: the rest is invalid. Nothing may be sent after it
 )
 
-// Relay passes a request on, and its reply back to the client. The session calls Connect before,
-// and Flush after the last request. If Connect failed for the First piece, the others are dropped.
+// Relay passes a request on, and its reply back to the client. The session calls Route before,
+// and Flush after the last request. If Route failed for the First piece, the others are dropped.
 //
 // The proxy itself suppresses replies for CLIENT REPLY OFF and SKIP, so that the pending queue
 // stays exact. For these, Raw must be CLIENT REPLY ON, for which Redis checks the same permission.
@@ -47,7 +47,7 @@ func (p *Pipe) Relay(r Request) {
 	case r.Piece == First:
 		p.needsHome.large, p.needsHome.open = largeFor, true
 	case r.Piece == Broken:
-		p.pending.withdraw()
+		p.pending.removeLast()
 	case r.SyncsWrites && p.writes == Elsewhere:
 		p.writes = AtHome
 	}

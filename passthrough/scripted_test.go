@@ -146,7 +146,7 @@ func (c *scriptedClient) ask(t testing.TB, words ...string) {
 		if c.route != byLane || !c.lane.serves() {
 			c.openLane(t)
 		}
-		if err := c.Connect(context.Background(), Shared); err != nil {
+		if err := c.Route(context.Background(), Shared); err != nil {
 			t.Fatal(err)
 		}
 		if c.route == byLane { // otherwise the lane that was open has been lost meanwhile
@@ -186,7 +186,7 @@ func (c *scriptedClient) call(t testing.TB, name string, inLoop bool) *Answer {
 			return a // the test flushes
 		}
 	}
-	if err := c.Connect(context.Background(), Shared); err != nil {
+	if err := c.Route(context.Background(), Shared); err != nil {
 		t.Fatal(err)
 	}
 	a := c.Ask(call)

@@ -59,7 +59,7 @@ func (d *dispatcher) relayBatch() {
 	}
 	raw := d.buf[d.start-d.batch.bytes : d.start]
 	d.batch.requests, d.batch.bytes = 0, 0
-	err := d.connect(passthrough.Shared)
+	err := d.route(passthrough.Shared)
 	if err == nil {
 		d.pipe.Relay(passthrough.Request{Raw: raw, N: n})
 		return

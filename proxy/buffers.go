@@ -23,8 +23,8 @@ type bufferQuota struct {
 	max  int64
 }
 
-// scarce reports whether sessions should give up what they can do without.
-func (q *bufferQuota) scarce() bool { return q.used.Load() > q.max/2 }
+// halfFull reports whether sessions should give up memory that they can do without.
+func (q *bufferQuota) halfFull() bool { return q.used.Load() > q.max/2 }
 
 // reserve accounts for n bytes more if there is room for them. A negative n gives bytes back.
 func (q *bufferQuota) reserve(n int64) bool {

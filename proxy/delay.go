@@ -21,7 +21,7 @@ func (d *dispatcher) delays(cmd *command, args [][]byte) bool {
 // from the client, the answer is delayed by at most --park. It reports false if the request must be
 // relayed as any other.
 func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
-	if d.start < d.end || d.client.drains() || d.connect(passthrough.Shared) != nil {
+	if d.start < d.end || d.client.drains() || d.route(passthrough.Shared) != nil {
 		return false
 	}
 	state := d.awaitState()
@@ -128,7 +128,7 @@ func (s *delayedSet) ask() (ended, took bool) {
 // askSet is one SET, in the order of the session's requests.
 func (s *delayedSet) askSet() ([]byte, error) {
 	s.pipe.Flush() // forgets a failed connect
-	if err := s.connect(passthrough.Shared); err != nil {
+	if err := s.route(passthrough.Shared); err != nil {
 		return nil, err
 	}
 	return s.exchange.ask(s.raw).Raw()

@@ -210,7 +210,7 @@ var quitReply = []byte("+OK\r\n")
 
 // connected makes sure that there is a way for a request, or answers the request.
 func (d *dispatcher) connected(way passthrough.Way, effect commands.Effect) bool {
-	err := d.connect(way)
+	err := d.route(way)
 	switch {
 	case err == nil:
 		return true

@@ -17,7 +17,7 @@ type exchange struct {
 	watch  *clientWatch    // of a lock command that waits; nil while none does
 }
 
-func (x *exchange) connect(way passthrough.Way) error { return x.pipe.Connect(x.ctx, way) }
+func (x *exchange) route(way passthrough.Way) error { return x.pipe.Route(x.ctx, way) }
 
 // reply gives the client a reply of the proxy's own, in its turn.
 func (x *exchange) reply(text []byte) { x.pipe.Reply(text, passthrough.InTurn) }
@@ -44,7 +44,7 @@ func (x *exchange) awaitState() passthrough.State {
 // mayAnswer reports whether the proxy can answer what the upstream is asked first. Within a
 // transaction, and where only a few commands may be sent, the upstream alone answers.
 func (x *exchange) mayAnswer() (state passthrough.State, ok bool) {
-	if x.connect(passthrough.Shared) != nil { // what goes to the upstream meets the same error
+	if x.route(passthrough.Shared) != nil { // what goes to the upstream meets the same error
 		return state, false
 	}
 	state = x.awaitState()

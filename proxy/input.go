@@ -107,7 +107,7 @@ func (in *input) compact() {
 	}
 	room, size := in.buf, len(in.buf)
 	switch filled := in.end == size; {
-	case in.start == in.end && size > freeBuf && in.quota.scarce():
+	case in.start == in.end && size > freeBuf && in.quota.halfFull():
 		size = minSessionBuf
 	case filled && size < maxSessionBuf, size > maxSessionBuf && in.start == in.end:
 		size = min(growth*size, maxSessionBuf)

@@ -29,7 +29,7 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 	state, settled := l.pipe.State()
 	// LOCK joins the queue before there is a way to the upstream: when its turn comes it finds one.
 	if spec.Name != "lock" || !settled || !state.Shareable() {
-		if err := l.connect(way); err != nil {
+		if err := l.route(way); err != nil {
 			l.reply(encodeError(spec.Name, err))
 			return
 		}
@@ -101,7 +101,7 @@ func (l *locker) refuseLarge(spec *lockcmd.Spec) {
 	err := lockcmd.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes "+
 		"(--client-buffer): nothing was run", name, limit))
 	state := l.awaitState()
-	if state.InMulti && l.connect(passthrough.Home) == nil {
+	if state.InMulti && l.route(passthrough.Home) == nil {
 		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError("", err)})
 		return
 	}

@@ -70,7 +70,7 @@ func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte, it *eventloop.Iter
 			if one.answer = l.pipe.TryAsk(ask, l.waiter, it); one.answer == nil {
 				l.missing.Add(-1)
 			}
-		} else if one.err = l.connect(passthrough.Shared); one.err == nil {
+		} else if one.err = l.route(passthrough.Shared); one.err == nil {
 			one.answer = l.pipe.Ask(ask)
 		}
 	}

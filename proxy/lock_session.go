@@ -59,7 +59,7 @@ func (s *lockSession) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) 
 
 // load has the upstream know a script when the next request runs, if the user may SCRIPT LOAD.
 func (s *lockSession) load(script *lockcmd.Script) {
-	if s.connect(passthrough.Shared) == nil {
+	if s.route(passthrough.Shared) == nil {
 		raw := resp.AppendCommand(nil, "SCRIPT", "LOAD", script.Source)
 		s.pipe.Relay(passthrough.Request{Raw: raw, Discarded: true})
 	}
@@ -89,7 +89,7 @@ func (s *lockSession) askNow(raw []byte, until time.Time) (resp.Value, error) {
 	}
 	s.late = nil
 	s.pipe.Flush() // forgets a failed connect: a waiter asks again and again
-	if err := s.connect(passthrough.Shared); err != nil {
+	if err := s.route(passthrough.Shared); err != nil {
 		return resp.Value{}, err
 	}
 	answer := s.pipe.Do(raw)[0]
@@ -103,7 +103,7 @@ func (s *lockSession) askNow(raw []byte, until time.Time) (resp.Value, error) {
 // Do sends commands of the proxy's own together, by the client's own connection, and returns their
 // replies.
 func (s *lockSession) Do(cmds ...[][]byte) ([][]byte, error) {
-	if err := s.connect(passthrough.Home); err != nil {
+	if err := s.route(passthrough.Home); err != nil {
 		return nil, err
 	}
 	raws := make([][]byte, len(cmds))

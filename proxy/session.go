@@ -26,7 +26,7 @@ func (s *session) serve() {
 	// there is no connection to be had, the first request tries again. The loop knows the client
 	// before: a request that arrives meanwhile goes ahead of what others ask later.
 	s.client.reg.Register()
-	s.connect(passthrough.Home)
+	s.route(passthrough.Home)
 	s.pipe.Flush()
 	if !s.park() {
 		s.Resume()

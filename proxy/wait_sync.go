@@ -12,11 +12,11 @@ import (
 
 // syncing is what is sent before WAIT or WAITAOF: see syncWrites.
 type syncing struct {
-	prelude []string // does nothing
-	counted []string // does nothing either, and is passed on: to replicas, or to the disk too
+	noop       []string // has no effect
+	propagated []string // likewise, but Redis propagates it: to replicas, or to the disk too
 }
 
-// PUBLISH is passed on to replicas alone. To SWAPDB fewer users have the right.
+// PUBLISH is propagated to replicas alone. To SWAPDB fewer users have the right.
 var (
 	publish = []string{"PUBLISH", "lockproxy:wait", ""} // a channel without subscribers
 	swap    = []string{"SWAPDB", "0", "0"}
@@ -34,13 +34,13 @@ const (
 
 // syncWrites prepares the home for WAIT or WAITAOF, which count what their own connection has
 // written: the home shall count as one that has written what the client wrote by lanes. Up to Redis
-// 7.0 any command that runs on it does that, so the prelude is sent. Later versions ask whether the
-// connection's last command was passed on. In a cluster nothing is that writes nothing.
+// 7.0 any command that runs on it does that, so first.noop is sent. Later versions ask whether the
+// connection's last command was propagated. In a cluster nothing is that writes nothing.
 //
 // done says that the home is pinned and up to date. After errWritesUnknown the session must end, as
 // it would have when it lost the connection on which it wrote. Any other error is the answer.
 func (x *exchange) syncWrites(first *syncing) (done bool, err error) {
-	if x.connect(passthrough.Home) != nil {
+	if x.route(passthrough.Home) != nil {
 		return false, nil
 	}
 	if state := x.awaitState(); state.InMulti || state.Untracked || state.Streaming {
@@ -53,16 +53,16 @@ func (x *exchange) syncWrites(first *syncing) (done bool, err error) {
 		return false, errWritesUnknown
 	}
 	x.pipe.Pin(passthrough.Pinned)
-	x.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, first.prelude...),
+	x.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, first.noop...),
 		Discarded: true})
 	cluster, refused := x.server.cfg.Upstream.IsCluster(), errCannotSync
 	if !cluster {
-		counted, err := x.ask(resp.AppendCommand(nil, first.counted...)).Value()
+		counted, err := x.ask(resp.AppendCommand(nil, first.propagated...)).Value()
 		if err != nil || !counted.IsError() {
 			return err == nil, nil // what comes next meets the same error
 		}
 		refused = lockcmd.UsageError("NOPERM lockproxy would have to " +
-			strings.TrimSpace(strings.Join(first.counted, " ")) + countedShared + ": it said: " +
+			strings.TrimSpace(strings.Join(first.propagated, " ")) + countedShared + ": it said: " +
 			string(counted.Text) + ". Allow that, or run lockproxy with --upstream-mode dedicated")
 	}
 	hello, err := x.ask(resp.AppendCommand(nil, "HELLO")).Value()

@@ -64,7 +64,7 @@ func (c *topCommand) show(stdout io.Writer) error {
 	o := top.Options{
 		Client: client, Addr: c.proxy.String(), DB: c.proxy.Initial.DB,
 		Interval: time.Duration(c.Interval),
-		Query: survey.Query{Filter: c.Filter, Sort: survey.Column(c.Sort), Down: c.Reverse,
+		Query: survey.Query{Filter: c.Filter, Sort: survey.Column(c.Sort), Descending: c.Reverse,
 			Limit: c.Rows},
 	}
 	if file, ok := stdout.(*os.File); c.Once || !ok || !isatty.IsTerminal(file.Fd()) {

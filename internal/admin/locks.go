@@ -103,7 +103,7 @@ func (s *Server) list(q survey.Query) lockList {
 	}
 	v := s.survey.View(q, time.Now())
 	list := lockList{Locks: make([]lockRow, 0, len(v.Rows)), Matching: v.Matching, Total: v.Total,
-		Complete: v.Complete, Full: v.Full, AtMS: v.At.UnixMilli()}
+		Complete: v.Complete, Full: v.Truncated, AtMS: v.At.UnixMilli()}
 	if v.Err != nil {
 		list.Error = v.Err.Error()
 	}
@@ -119,7 +119,7 @@ func rowOf(r survey.Row) *lockRow {
 		Owner: shortened(survey.Printable(r.Owner)), Client: r.Client,
 		Library: shortened(survey.Printable(r.Library)), Refused: r.Refused,
 		HeldMS: r.Age.Milliseconds(), RemainingMS: r.Remaining.Milliseconds(),
-		FullMS: r.Full.Milliseconds(), Shared: r.Mode == "shared", Holders: r.Holders,
+		FullMS: r.Lifetime.Milliseconds(), Shared: r.Mode == "shared", Holders: r.Holders,
 		Session: r.Session, Free: r.Free, Waiters: r.Waiters, OldestMS: r.OldestWait.Milliseconds(),
 	}
 	if r.Age < 0 {
@@ -150,7 +150,7 @@ func shortened(text string) string {
 func parseQuery(r *http.Request) survey.Query {
 	form := r.URL.Query()
 	q := survey.Query{Filter: form.Get("filter"), Sort: survey.Column(form.Get("sort")),
-		Down: form.Get("desc") == "1", Limit: defaultRows}
+		Descending: form.Get("desc") == "1", Limit: defaultRows}
 	if len(q.Filter) > maxFilter {
 		q.Filter = q.Filter[:maxFilter]
 	}

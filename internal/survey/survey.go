@@ -45,15 +45,15 @@ type Survey struct {
 
 	stepping sync.Mutex // held while a Step or Find runs; before mu
 
-	mu     sync.Mutex
-	locks  map[lockcmd.LockID]*seen            // guarded by mu
-	waited map[lockcmd.LockID]lockcmd.LockInfo // guarded by mu; those of the last Snapshot
-	scans  []*scan                             // guarded by mu
-	next   int                                 // guarded by mu; of scans, whose turn it is
-	unseen int                                 // guarded by mu; of locks, those only known by name
-	err    error                               // guarded by mu; of the last Step
-	full   bool                                // guarded by mu; there are more than maxLocks
-	at     time.Time                           // guarded by mu; when the last Step ended
+	mu        sync.Mutex
+	locks     map[lockcmd.LockID]*seen            // guarded by mu
+	waited    map[lockcmd.LockID]lockcmd.LockInfo // guarded by mu; those of the last Snapshot
+	scans     []*scan                             // guarded by mu
+	next      int                                 // guarded by mu; of scans, whose turn it is
+	unseen    int                                 // guarded by mu; of locks, those only known by name
+	err       error                               // guarded by mu; of the last Step
+	truncated bool                                // guarded by mu; there are more than maxLocks
+	at        time.Time                           // guarded by mu; when the last Step ended
 }
 
 // seen is a lock as it was when it was last inspected.
@@ -122,7 +122,7 @@ func (s *Survey) addLocked(place lockcmd.LockID) {
 		return
 	}
 	if len(s.locks) >= maxLocks {
-		s.full = true
+		s.truncated = true
 		return
 	}
 	s.locks[place] = &seen{LockInfo: lockcmd.LockInfo{LockID: place}}
@@ -262,7 +262,7 @@ func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 		}
 		if !ok {
 			delete(s.locks, place)
-			s.full = s.full && len(s.locks) >= maxLocks
+			s.truncated = s.truncated && len(s.locks) >= maxLocks
 			continue
 		}
 		l := &seen{LockInfo: h, at: now, longest: h.Remaining}
@@ -301,7 +301,7 @@ func (s *Survey) current(now time.Time) []Row {
 		if l.at.IsZero() || l.Remaining <= since && !l.free {
 			continue
 		}
-		r := Row{LockInfo: l.LockInfo, Full: l.longest, Free: l.free}
+		r := Row{LockInfo: l.LockInfo, Lifetime: l.longest, Free: l.free}
 		if r.Age >= 0 {
 			r.Age += since
 		}
@@ -310,9 +310,9 @@ func (s *Survey) current(now time.Time) []Row {
 			r.OldestWait += since
 		}
 		if !r.Session {
-			r.Full = max(r.Age, 0) + r.Remaining
+			r.Lifetime = max(r.Age, 0) + r.Remaining
 		}
-		r.Full = max(r.Full, r.Remaining)
+		r.Lifetime = max(r.Lifetime, r.Remaining)
 		rows = append(rows, r)
 	}
 	slices.SortFunc(rows,

@@ -106,9 +106,9 @@ func TestMoreThanCanBeFollowed(t *testing.T) {
 	f := newFake(maxLocks + 500)
 	s := New(f, 0, Budget{Scan: 1 << 20, Inspect: 1 << 20})
 	s.Step(ctx)
-	if v := s.View(Query{Limit: 10}, time.Now()); v.Total != maxLocks || !v.Full ||
+	if v := s.View(Query{Limit: 10}, time.Now()); v.Total != maxLocks || !v.Truncated ||
 		len(v.Rows) != 10 || v.Matching != maxLocks {
-		t.Errorf("%d of %d, full %v, %d rows", v.Matching, v.Total, v.Full, len(v.Rows))
+		t.Errorf("%d of %d, full %v, %d rows", v.Matching, v.Total, v.Truncated, len(v.Rows))
 	}
 }
 
@@ -149,10 +149,10 @@ func TestTimeGoesOn(t *testing.T) {
 	near := func(got, want time.Duration) bool { return (got - want).Abs() < time.Second/2 }
 	v := s.View(Query{}, time.Now().Add(2*time.Second))
 	if a := v.Rows[0]; !near(a.Age, 12*time.Second) || !near(a.Remaining, 18*time.Second) ||
-		!near(a.Full, 30*time.Second) {
+		!near(a.Lifetime, 30*time.Second) {
 		t.Errorf("%+v", a)
 	}
-	if r := v.Rows[1]; !near(r.Remaining, 4*time.Second) || !near(r.Full, 9*time.Second) {
+	if r := v.Rows[1]; !near(r.Remaining, 4*time.Second) || !near(r.Lifetime, 9*time.Second) {
 		t.Errorf("%+v", r)
 	}
 	if v := s.View(Query{}, time.Now().Add(15*time.Second)); v.Total != 1 {
@@ -176,9 +176,9 @@ func TestQuery(t *testing.T) {
 		q    Query
 		want string
 	}{
-		{Query{Sort: ByKey}, "abc"}, {Query{Sort: ByKey, Down: true}, "cba"},
+		{Query{Sort: ByKey}, "abc"}, {Query{Sort: ByKey, Descending: true}, "cba"},
 		{Query{Sort: ByOwner}, "cba"}, {Query{Sort: ByClient}, "cba"}, {Query{Sort: ByAge}, "cab"},
-		{Query{Sort: ByRemaining}, "cba"}, {Query{Sort: ByWaiters, Down: true}, "abc"},
+		{Query{Sort: ByRemaining}, "cba"}, {Query{Sort: ByWaiters, Descending: true}, "abc"},
 		{Query{Filter: "ZO"}, "b"}, {Query{Filter: "0.0.1"}, "c"}, {Query{Filter: "nothing"}, ""},
 		{Query{Sort: ByKey, Limit: 2}, "ab"},
 	} {
@@ -215,7 +215,7 @@ func TestBetweenTwoHolders(t *testing.T) {
 		Token: 7, Remaining: time.Minute}}
 	s := New(f, 0, DefaultBudget)
 	s.Step(context.Background())
-	v := s.View(Query{Sort: ByWaiters, Down: true}, time.Now())
+	v := s.View(Query{Sort: ByWaiters, Descending: true}, time.Now())
 	if r := v.Rows[0]; v.Total != 3 || r.LockID != id || !r.Free || r.Waiters != 3 ||
 		r.Owner != "" || r.Remaining != 0 {
 		t.Errorf("%+v", v)

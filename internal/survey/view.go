@@ -15,16 +15,16 @@ import (
 // Row is one lock to be shown.
 type Row struct {
 	lockcmd.LockInfo
-	Full time.Duration // what Remaining is a part of
-	Free bool          // clients wait for it, and nobody had it when it was inspected
+	Lifetime time.Duration // that Remaining is the rest of
+	Free     bool          // clients wait for it, and nobody had it when it was inspected
 }
 
 // Query says what is to be shown.
 type Query struct {
-	Filter string // part of the name, the owner or the client; case doesn't matter
-	Sort   Column
-	Down   bool // the largest first
-	Limit  int  // rows; 0 is all
+	Filter     string // part of the name, the owner or the client; case doesn't matter
+	Sort       Column
+	Descending bool // the largest first
+	Limit      int  // rows; 0 is all
 }
 
 // Column is what rows are sorted by.
@@ -44,20 +44,20 @@ var Columns = []Column{ByKey, ByOwner, ByClient, ByAge, ByRemaining, ByWaiters}
 
 // View is what a Query shows.
 type View struct {
-	Rows     []Row
-	Matching int       // rows without the limit
-	Total    int       // locks there are, as far as they have been found
-	Complete bool      // every database has been scanned to its end once
-	Full     bool      // there are more than are followed
-	Err      error     // why the last Step has not done all it should
-	At       time.Time // when the last Step ended
+	Rows      []Row
+	Matching  int       // rows without the limit
+	Total     int       // locks there are, as far as they have been found
+	Complete  bool      // every database has been scanned to its end once
+	Truncated bool      // there are more than are followed
+	Err       error     // why the last Step has not done all it should
+	At        time.Time // when the last Step ended
 }
 
 // View shows the locks as of now.
 func (s *Survey) View(q Query, now time.Time) View {
 	s.mu.Lock()
 	rows := s.current(now)
-	v := View{Total: len(rows), Complete: true, Full: s.full, Err: s.err, At: s.at}
+	v := View{Total: len(rows), Complete: true, Truncated: s.truncated, Err: s.err, At: s.at}
 	for _, sc := range s.scans {
 		v.Complete = v.Complete && sc.rounds > 0
 	}
@@ -68,7 +68,7 @@ func (s *Survey) View(q Query, now time.Time) View {
 	}
 	v.Matching = len(rows)
 	slices.SortStableFunc(rows, func(a, b Row) int {
-		if q.Down {
+		if q.Descending {
 			a, b = b, a
 		}
 		return q.Sort.compare(a, b)

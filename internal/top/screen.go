@@ -209,7 +209,7 @@ func (s *screen) handleLetter(letter rune) (quit bool) {
 	case 's':
 		s.sortByNext()
 	case 'r':
-		s.query.Down = !s.query.Down
+		s.query.Descending = !s.query.Descending
 	case 'g':
 		s.wants.shapes = !s.wants.shapes
 		s.restart()
@@ -230,7 +230,7 @@ func (s *screen) sortByNext() {
 		next := (slices.Index(survey.Columns, s.query.Sort) + 1) % len(survey.Columns)
 		s.query.Sort = survey.Columns[next]
 		// Numbers are looked at for the largest, but for the time that is left.
-		s.query.Down = s.query.Sort == survey.ByAge || s.query.Sort == survey.ByWaiters
+		s.query.Descending = s.query.Sort == survey.ByAge || s.query.Sort == survey.ByWaiters
 	}
 	s.restart()
 }
@@ -342,7 +342,7 @@ func (s *screen) content(p picture, width int) (heading string, lines []line, em
 
 func style(r survey.Row) tcell.Style {
 	switch {
-	case r.Full > 0 && r.Remaining < r.Full/10:
+	case r.Lifetime > 0 && r.Remaining < r.Lifetime/10:
 		return ending
 	case r.Waiters > 0:
 		return waited

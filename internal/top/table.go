@@ -102,8 +102,8 @@ func ownerText(r survey.Row) string {
 
 func bar(r survey.Row, full, empty rune) string {
 	part := 0
-	if r.Full > 0 {
-		part = int((r.Remaining*barWidth + r.Full/2) / r.Full)
+	if r.Lifetime > 0 {
+		part = int((r.Remaining*barWidth + r.Lifetime/2) / r.Lifetime)
 	}
 	part = min(max(part, 0), barWidth)
 	return strings.Repeat(string(full), part) + strings.Repeat(string(empty), barWidth-part)
@@ -165,7 +165,7 @@ func tableHeading(list []column, q survey.Query) string {
 	for i, c := range list {
 		title := c.title
 		switch {
-		case c.by == q.Sort && q.Down:
+		case c.by == q.Sort && q.Descending:
 			title += "▼"
 		case c.by == q.Sort:
 			title += "▲"

@@ -132,7 +132,7 @@ func remark(p picture) string {
 	if p.Matching < p.Total {
 		parts = append(parts, fmt.Sprintf("%d match", p.Matching))
 	}
-	if p.Full {
+	if p.Truncated {
 		parts = append(parts, "there are more than can be followed")
 	}
 	if !p.Complete && p.Err == nil {

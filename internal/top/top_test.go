@@ -365,7 +365,7 @@ func TestTableFits(t *testing.T) {
 		LockID: lockcmd.LockID{Key: strings.Repeat("日本語キー", 30)}, Owner: strings.Repeat("o", 300),
 		Client: "[2001:db8::1234:5678]:65535",
 		Age:    400 * 24 * time.Hour, Remaining: 400 * 24 * time.Hour, Waiters: 99999,
-	}, Full: 800 * 24 * time.Hour}}
+	}, Lifetime: 800 * 24 * time.Hour}}
 	for width := range 300 {
 		list := columns(width, rows)
 		line := row(list, rows[0], '█', '·')

@@ -33,7 +33,7 @@ type backgroundClients struct {
 	clients map[clientKey]*backgroundClient // guarded by mu
 }
 
-// clientKey says what a client is for.
+// clientKey says whose scripts a background client runs.
 type clientKey struct {
 	as   Identity
 	part uint16

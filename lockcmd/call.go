@@ -8,7 +8,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Call is one run of a script on a lock.
+// Call is one call of a script on a lock.
 type Call struct {
 	Script  *Script
 	Keys    [2]string // the lock and its record

@@ -32,9 +32,9 @@ const (
 	pollPatience    = 500 * time.Millisecond
 )
 
-// Session is the connection that a command came by. A command's context ends when the session has
-// no use for the command any more: see ErrGone and ErrLost. To watch for that costs something. It
-// begins with the first call of the context's Done, and ends when the command has been answered.
+// Session is the connection by which a command came. A command's context ends when the session has
+// no use for the answer any more: see ErrGone and ErrLost. To watch for that costs a goroutine. It
+// starts with the first call of the context's Done, and ends when the command has been answered.
 type Session interface {
 	// Eval runs a script in the order of the session's requests.
 	evaluator

@@ -15,7 +15,7 @@ import (
 const waitsChannel = notifyChannel + "{waits}"
 
 const (
-	answerWithin  = 200 * time.Millisecond // that others may take for an answer; most have none
+	answerWithin  = 200 * time.Millisecond // for others to answer; most have nothing to say
 	maxAsked      = 64                     // owners or places in a question
 	maxMessage    = 1 << 19                // bytes of one that is read
 	maxAnswering  = 16                     // questions that are answered at a time

@@ -32,12 +32,12 @@
 //	queues                who waits here for which lock, and which foreign clients compete
 //	observed              what has happened to locks: counters, journal, registry
 //	sessionLocks          which session locks are lost
-//	foreignTraffic        what the commands of foreign clients tell
+//	foreignTraffic        what the commands of foreign clients tell of locks
 //	releases              frees locks, also abandoned ones, and hands them over
 //	deadlocks             finds owners that wait for each other, with other proxies
 //	releaseNotifications  what other proxies tell of releases
 //	keyTracking           what the upstream tells of the keys of locks
-//	renewals              keeps the locks of connections, and renews session locks
+//	renewals              records the locks of connections, and renews session locks
 //	gracePeriods          repairs locks after takeovers
 //	locking, waits        takes locks, at once or after others
 //	queries, operator     tells users and operators of locks

@@ -247,7 +247,8 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
 	handOver := rapid.IntRange(0, 4).Draw(t, "hands over") > 0
 	c := l.beginRelease(nil, id, Identity{}, p, handOver).Call
 	_, shares := st.record.([]redis.Z)
-	if shares && p.kind == "connection" && rapid.Bool().Draw(t, "knows its token") { // Holder.sharedToken
+	// Holder.sharedToken
+	if shares && p.kind == "connection" && rapid.Bool().Draw(t, "knows its token") {
 		c.Args[0] = strings.TrimSuffix(c.Args[0], "- 0") + st.token + " 0"
 		if c.Args[4] == "none" {
 			c.Args[3] = st.token

@@ -9,7 +9,7 @@ import "time"
 //   - Where they compete for a lock, a release leaves the key free for all instead of handing it
 //     over, and no waiter here takes it for a moment: the two kinds take turns. If they have had
 //     more turns, as many hand-overs in a row make up for that.
-//   - Where they compete, the first waiter polls when a release of theirs passes by, or the
+//   - Where they compete, the first waiter polls when a release of theirs is relayed, or the
 //     upstream tells of one (keyTracking). Then it hardly polls, otherwise often.
 //   - Now and then a release leaves the key free although none has been seen: a gap. Foreign
 //     clients that do not use this proxy would never find it free otherwise.

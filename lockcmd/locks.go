@@ -5,8 +5,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Locks is the lock commands of one proxy. Make it with New; Close ends what it has running. Its
-// methods are those of its parts, each of which knows only parts above it.
+// Locks runs the lock commands of one proxy. Make it with New, and end it with Close. Its methods
+// are those of its parts, each of which knows only parts above it.
 type Locks struct {
 	*background
 	*queues

@@ -19,8 +19,8 @@ import (
 // something that may have ended one, it asks the upstream at once: a command that passes by, or the
 // message of another proxy.
 
-// sessionKeys counts this proxy's session locks by their keys, so that a command that passes by can
-// tell at almost no cost that it concerns none.
+// sessionKeys counts this proxy's session locks by their keys, so that it costs next to nothing to
+// find out that a relayed command concerns none of them.
 type sessionKeys struct {
 	total  atomic.Int64
 	seed   maphash.Seed

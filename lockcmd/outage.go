@@ -81,7 +81,7 @@ func (qs *queues) answered(id LockID, trusted bool) {
 // told any more that the lock is another's.
 const maxSilence = time.Second
 
-// silentError is what they are told then.
+// silentError is the answer to clients whose wait ends while the upstream is silent.
 type silentError time.Duration
 
 func (e silentError) Error() string {

@@ -12,8 +12,8 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// registry has the locks that were taken through this proxy, until they are seen to end. The
-// operator learns from it how long locks were held and which of them nobody released, and a session
+// registry has the locks that were taken through this proxy, until their ends are known. From it an
+// operator learns how long locks were held and which of them nobody released, and a session learns
 // that its lock was taken away. It decides nothing: the upstream does.
 type registry struct {
 	seed    maphash.Seed

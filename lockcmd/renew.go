@@ -10,7 +10,7 @@ import (
 // Session locks are renewed while their connections are open, each when a third of its timeout is
 // over. The timeout counts from the request for the last renewal, not from its answer.
 
-// renewals keeps the locks of connections, and renews session locks.
+// renewals records the locks that connections are given, and renews session locks.
 type renewals struct {
 	*background
 	seen          *observed

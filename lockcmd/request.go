@@ -77,7 +77,7 @@ func flag(b bool) string {
 	return "0"
 }
 
-// attempt is the result of one run of lock.lua.
+// attempt is the result of one call of lock.lua.
 type attempt struct {
 	token     int64         // 0 if the lock is held
 	foreign   bool          // held by, or taken over from, a foreign client

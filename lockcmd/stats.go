@@ -27,7 +27,7 @@ type Stats struct {
 	Deadlocks  uint64 // found between owners, whether or not one of them was refused
 	Fenced     uint64 // FENCEs that were refused with FENCED
 
-	Foreign foreign.Counts // locks of foreign clients that pass by
+	Foreign foreign.Counts // locks of foreign clients of this proxy
 
 	Waiters int // clients that wait now
 	// OldestWait is for how long the one of them has waited that has waited longest.
@@ -82,7 +82,7 @@ func (l *queries) Costs(within time.Duration, match func(LockID) bool) []journal
 	return list
 }
 
-// Event is one that this proxy has seen of a lock.
+// Event is something that this proxy has seen happen to a lock.
 type Event struct {
 	journal.Event
 	When time.Time

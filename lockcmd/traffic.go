@@ -8,7 +8,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// foreignTraffic is the commands of foreign clients that pass by: what they tell of locks.
+// foreignTraffic is what the relayed commands of foreign clients tell of locks.
 type foreignTraffic struct {
 	*background
 	queues *queues

@@ -1,6 +1,6 @@
 package passthrough
 
-// Runs of scripts, which go together where several are ready at the same time.
+// Calls of scripts, which go together where several are ready at the same time.
 
 import (
 	"slices"
@@ -21,9 +21,9 @@ const (
 	refusedPause = time.Second
 )
 
-// Call is a run of a script that can go together with others of other keys, as one run of
-// Config.BatchScript. That takes the Keys of each, and the Name and the Args of each, and returns a
-// list of what each has returned.
+// Call is a call of a script. It can go together with calls for other keys, as one call of
+// Config.BatchScript. That takes the Keys of each, then the Name and the Args of each, and returns
+// a list of what each has returned.
 type Call struct {
 	SHA        string // what EVALSHA calls the script
 	Name       string // what BatchScript calls it

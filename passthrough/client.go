@@ -7,8 +7,8 @@ import (
 	"lockproxy/internal/commands"
 )
 
-// client is what a session, its home and its lane know of one client: what it is owed and where
-// that comes from.
+// client is what a session, its home and its lane know of one client: the replies that it is owed,
+// and which connection they come from.
 type client struct {
 	pool        *Pool
 	encodeError func(error) []byte // makes the reply to a lost request
@@ -28,13 +28,14 @@ type client struct {
 	delivery               // guarded by mu
 }
 
-// delivery is what stands between two whole replies.
+// delivery says whether the client has got a part of a reply. Pushes can be sent only between two
+// whole replies.
 type delivery struct {
 	within bool   // the client has got a part of a reply
 	pushes []byte // wait for its end
 }
 
-// route is how a session's requests go and its replies come.
+// route is the connection by which a session's requests go and its replies come.
 type route uint8
 
 const (

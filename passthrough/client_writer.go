@@ -9,7 +9,7 @@ import (
 
 // clientWriter writes to one client, in order. send never waits: what the client does not take at
 // once is kept in an overflow, which a goroutine empties. A home calls waitBelow before it reads
-// more. The methods can be called from any goroutine. The caller sees to the order.
+// more. The methods can be called from any goroutine. The caller ensures the order.
 type clientWriter struct {
 	conn   net.Conn
 	socket *socket.Socket // conn's; nil if the bytes on it differ, as with TLS

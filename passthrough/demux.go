@@ -70,7 +70,7 @@ func (d *demux) tellWaiters(it *eventloop.Iteration) {
 func (d *demux) within() bool { return d.scan.Began() && d.dest == relayed && !d.dropping }
 
 // largeEnough is the size from which a goroutine reads a reply better, bytes: it waits for more of
-// it. The event loop would pass it on in small pieces.
+// it. The event loop would relay it in small pieces.
 const largeEnough = 16 << 10
 
 // large reports whether the current or last reply is large: others like it often follow.

@@ -19,11 +19,11 @@
 //
 // Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis
 // has admitted, whose home is in the state of a new connection, and to which its home owes nothing.
-// Likewise the home serves only once the lane owes the client nothing. A single client with its login gets no lane, and no request
-// waits until a lane is open: the home serves meanwhile.
+// Likewise the home serves only once the lane owes the client nothing. A single client with its
+// login gets no lane, and no request waits until a lane is open: the home serves meanwhile.
 //
-// Scripts of one or several clients that are ready at about the same time (Ask, TryAsk) go together,
-// as one script that runs them all: see Call. The demux gives each its part of the reply.
+// Scripts of one or several clients that are ready at about the same time (Ask, TryAsk) go
+// together, as one script that runs them all: see Call. The demux gives each its part of the reply.
 //
 // Replies tell the state of a home (State): transaction, subscriptions, database, and whether
 // replies can still be told apart. The pending queue holds what each client is owed, so that the

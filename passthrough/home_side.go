@@ -150,7 +150,7 @@ func (s *homeSide) writeHome(raw []byte) {
 	if home == nil {
 		return
 	}
-	s.out.addMustRead(1) // Redis may read no more before its replies are read
+	s.out.addMustRead(1) // Redis might not read on before its replies are read
 	_, err := home.rw.Write(raw)
 	s.out.addMustRead(-1)
 	if err != nil {

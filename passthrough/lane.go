@@ -50,7 +50,8 @@ type lane struct {
 	answered int  // replies that have come, ever
 }
 
-// laneBatch is calls that went together: which of all replies the first is for, and how many.
+// laneBatch is calls that went together: the number, among all replies, of the first one's, and how
+// many there are.
 type laneBatch struct{ at, calls int }
 
 // laneUse is what the Pool knows of a lane.

@@ -7,7 +7,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// pendingReply is one thing that the client is owed, in the order of its requests.
+// pendingReply is one reply, or several alike, that the client is owed.
 type pendingReply struct {
 	Expect
 	count  int       // missing replies; consecutive plain requests share an entry
@@ -42,7 +42,7 @@ func (e *pendingReply) call() *Call {
 // unseen reports whether the client gets nothing for it.
 func (e *pendingReply) unseen() bool { return e.kind == internal || e.kind == discarded }
 
-// pendingQueue is what is owed to one client, in order, and the connection state that decides it.
+// pendingQueue is what one client is owed, in the order of its requests, and the state of its home.
 // It is pure: no I/O, no clock, no lock.
 type pendingQueue struct {
 	State

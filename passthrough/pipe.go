@@ -64,9 +64,9 @@ const (
 	Scripts            // by a lane for clients that run scripts, which can take long
 )
 
-// Route chooses the route of the next requests until Flush, and opens a home if necessary. The
-// error is an *upstream.Error with Sent false, or an *upstream.Refused. Until Flush, Route
-// returns the same error again, so that several requests do not each wait for a dead address.
+// Route chooses the route of the requests until the next Flush, and opens a home if necessary. The
+// error is an *upstream.Error with Sent false, or an *upstream.Refused. Until Flush, Route returns
+// the same error again, so that several requests do not each wait for a dead address.
 func (p *Pipe) Route(ctx context.Context, way Way) error {
 	p.mu.Lock()
 	if p.route == gone {

@@ -41,7 +41,7 @@ type Config struct {
 	OnDropped func(client net.Addr, err error)
 }
 
-// Pool is the lanes, by login, and what the homes of all sessions have in common. Make it with
+// Pool has the lanes of each login, and what the homes of all sessions have in common. Make it with
 // NewPool, and end it with Close. Safe for concurrent use.
 type Pool struct {
 	Config

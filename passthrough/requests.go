@@ -5,7 +5,7 @@ package passthrough
 
 import "lockproxy/internal/resp"
 
-// Request is a request to relay, several without an Effect, or a piece of one.
+// Request is what Relay sends: a request, a piece of one, or several that have no Effect.
 type Request struct {
 	Raw []byte
 	N   int // how many requests Raw holds; 0 is one
@@ -28,7 +28,7 @@ const (
 	Broken // none: the rest is invalid. Nothing may be sent after it
 )
 
-// Relay passes a request on, and its reply back to the client. The session calls Route before,
+// Relay sends a request, and its reply back to the client. The session calls Route before,
 // and Flush after the last request. If Route failed for the First piece, the others are dropped.
 //
 // The proxy itself suppresses replies for CLIENT REPLY OFF and SKIP, so that the pending queue

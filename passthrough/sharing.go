@@ -7,7 +7,7 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// sharing says whether clients may use lanes now.
+// sharing says whether clients can use lanes now.
 type sharing struct {
 	suspended atomic.Bool  // Redis polices single connections
 	paused    atomic.Int64 // until when Redis holds back writes, as monotonic.Now; 0 if it does not

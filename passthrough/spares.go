@@ -11,9 +11,9 @@ import (
 // maxSpares is how many homes are open before their clients come.
 const maxSpares = 4
 
-// spares are homes of clients that have not come yet. A home of a cluster is a connection to each
-// master: were they only opened when a client has come, its first requests would be overtaken by
-// those of others meanwhile.
+// spares are homes for clients to come. In front of a cluster a home is a connection to each
+// master. If these were opened only when a client has come, other clients' requests would overtake
+// its first ones meanwhile.
 type spares struct {
 	mu      sync.Mutex
 	list    []spare // guarded by mu
@@ -21,7 +21,7 @@ type spares struct {
 	closed  bool    // guarded by mu
 }
 
-// spare is a connection that knows whether it is as it was when it was opened.
+// spare is a connection that can say whether it is still as new.
 type spare interface {
 	net.Conn
 	Fresh() bool

@@ -6,8 +6,8 @@ import (
 	"lockproxy/passthrough"
 )
 
-// batch is requests that stand next to each other in a session's buffer and go on as one: what a
-// client has pipelined then mostly costs once what one request costs.
+// batch is consecutive requests in a session's buffer that are relayed together: a pipeline costs
+// the proxy hardly more than one request.
 type batch struct {
 	requests int
 	bytes    int // they end at the input's start
@@ -51,7 +51,7 @@ func (d *dispatcher) addToBatch(req resp.Request) bool {
 	return true
 }
 
-// relayBatch passes on the batch.
+// relayBatch relays the batch.
 func (d *dispatcher) relayBatch() {
 	n := d.batch.requests
 	if n == 0 {

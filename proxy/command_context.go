@@ -12,7 +12,7 @@ import (
 
 // commandContext is the context of a session's lock command, for the session's goroutine alone. It
 // ends as lockcmd.Session says. To watch the client costs a goroutine, which few commands need: the
-// first call of Done begins it, and endWatch ends it. Err looks by itself.
+// first call of Done starts it, and endWatch ends it. Err checks the client without one.
 type commandContext exchange
 
 // command is the context of the lock command that is running.
@@ -79,5 +79,5 @@ func (x *exchange) endWatch() {
 	x.client.setPhase(serving)
 	x.watch.end()
 	x.watch = nil
-	x.pipe.Flush() // forgets a connect that failed during the wait
+	x.pipe.Flush() // forgets a route that failed during the wait
 }

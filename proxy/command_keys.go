@@ -60,7 +60,7 @@ func (q *commandQuery) keys(withFlags bool) {
 	}
 }
 
-// onlyAfter answers in the place of one error and passes on all others.
+// onlyAfter answers in the place of one error and relays all others.
 func onlyAfter(expected []byte, answer func([]byte) []byte) func([]byte) []byte {
 	return func(raw []byte) []byte {
 		if bytes.Equal(raw, expected) {

@@ -11,7 +11,7 @@ import (
 )
 
 // answerCommand answers COMMAND with what the upstream says of its commands and, in their places
-// among them, the lock commands. An error of the upstream is passed on: of a user who may not ask,
+// among them, the lock commands. An error of the upstream is relayed: of a user who may not ask,
 // or of a version that doesn't know the subcommand.
 func answerCommand(x *exchange, req resp.Request) (done bool) {
 	state, ok := x.mayAnswer()
@@ -48,7 +48,7 @@ type commandQuery struct {
 	// merge makes the answer out of the upstream's, which is no error. elems are its elements; nil
 	// if it isn't an aggregate.
 	merge func(raw []byte, kind byte, elems [][]byte) []byte
-	// refused makes the answer out of an error of the upstream. nil passes that on.
+	// refused makes the answer out of an error of the upstream. nil relays that.
 	refused func(raw []byte) []byte
 }
 

@@ -99,13 +99,13 @@ func (c *command) batchable() bool {
 		c.oneStep()
 }
 
-// oneStep reports whether requests of the command are passed on in one step, and their replies
+// oneStep reports whether requests of the command are relayed in one step, and their replies
 // likewise.
 func (c *command) oneStep() bool {
 	return c.lock == nil && c.answer == nil && c.syncFirst == nil
 }
 
-// mustBeWhole reports whether a request of the command must be seen whole before it is passed on.
+// mustBeWhole reports whether a request of the command must be seen whole before it is relayed.
 func (c *command) mustBeWhole() bool {
 	return c.lock != nil || c.inspect != nil || c.answer != nil || c.varies
 }

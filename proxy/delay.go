@@ -127,7 +127,7 @@ func (s *delayedSet) ask() (ended, took bool) {
 
 // askSet is one SET, in the order of the session's requests.
 func (s *delayedSet) askSet() ([]byte, error) {
-	s.pipe.Flush() // forgets a failed connect
+	s.pipe.Flush() // forgets a failed route
 	if err := s.route(passthrough.Shared); err != nil {
 		return nil, err
 	}

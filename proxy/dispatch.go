@@ -11,14 +11,14 @@ import (
 // dispatcher sends each request of a session where it belongs.
 type dispatcher struct {
 	locker
-	batch     batch   // requests that are passed on together
+	batch     batch   // requests that are relayed together
 	touched   touches // by the transaction that may be under way
 	streaming bool    // a request too large to hold is on its way
 	lastDelay lastDelay
-	skipped   *lockcmd.Spec // it is a lock command, which is not passed on; otherwise nil
+	skipped   *lockcmd.Spec // it is a lock command, which is not relayed; otherwise nil
 }
 
-// handle passes on every whole request in the buffer. It returns false when the session has no
+// handle handles every whole request in the buffer. It returns false when the session has no
 // further requests.
 func (d *dispatcher) handle() (more bool) {
 	for had := -1; had != d.watched; {
@@ -39,7 +39,7 @@ func (d *dispatcher) handle() (more bool) {
 // commands or of requests. A request with which the Pipe was lost is the last: its answer is the
 // last that the client is told.
 func (d *dispatcher) handleWhole() (more bool) {
-	// A batch that is open has not been passed on yet.
+	// A batch that is open has not been relayed yet.
 	for d.start < d.end && (d.batch.requests > 0 || !d.pipe.Status().Lost) {
 		req, whole, err := d.framer.Next(d.buf[d.start:d.end])
 		if err != nil {
@@ -82,7 +82,7 @@ func (d *dispatcher) handleWhole() (more bool) {
 	return true
 }
 
-// handlePiece passes on a piece of a request that is too large to hold, or skips it.
+// handlePiece relays a piece of a request that is too large to hold, or skips it.
 func (d *dispatcher) handlePiece(raw []byte, last bool) {
 	spec := d.skipped
 	if last {
@@ -133,7 +133,7 @@ func lookupHead(args [][]byte) *command {
 	return lookup(args[0])
 }
 
-// stream begins to pass on the request in the buffer before it is complete.
+// stream begins to relay the request in the buffer before it is complete.
 func (d *dispatcher) stream(argc int) {
 	args, _ := d.framer.Head(d.buf[:d.end])
 	cmd := lookupHead(args)
@@ -236,7 +236,7 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 		d.client.drains() {
 		return false
 	}
-	// In a cluster the answers come from several nodes: a goroutine passes on each as it comes.
+	// In a cluster the answers come from several nodes: a goroutine relays each as it comes.
 	apart := it != nil && len(d.begun) > 0 && d.server.cfg.Upstream.IsCluster()
 	if len(d.begun) == maxLockBatch || !d.begun.asked() || d.begun.concerns(req.Args[1]) || apart {
 		if it != nil {

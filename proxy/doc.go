@@ -1,24 +1,24 @@
-// Package proxy is the server that clients connect to. It looks like the Redis behind it and knows
+// Package proxy is the server that clients connect to. It behaves as the Redis behind it, and knows
 // a few commands more.
 //
-// The line from a request to its reply:
+// The way from a request to its reply:
 //
 //	listener, redcon   accept                                    accept.go
 //	client             PROXY header, TLS                         handshake.go
 //	input              bytes that have been read, framed         input.go
 //	dispatcher         a row of the table for each command       dispatch.go, commands.go,
 //	                                                             routes.go
-//	  plain requests     gathered, passed on as one              batch.go
+//	  plain requests     gathered, relayed together              batch.go
 //	  lock commands      run here: package lockcmd               lock.go, lock_batch.go
 //	  a few others       answered, completed from the upstream   *_reply.go
-//	  all others         passed on                               relay
+//	  all others         relayed                                 dispatch.go: relay
 //	exchange           the Pipe, and waiting for its answers     exchange.go
 //	passthrough.Pipe   home or lane, there and back
 //	client.Write       replies, in the order of the requests     client.go
 //
-// A session is one client's. It is made of parts that are built on each other: dispatcher, locker,
+// Each client has a session. It is made of parts, each built on the next: dispatcher, locker,
 // lockSession (what package lockcmd sees of it), exchange, input, client. A part calls only those
-// behind it.
+// after it.
 //
 // The session's goroutine reads its client until there is nothing to read. Then the session is
 // parked: the goroutine ends, and an event loop reads the client. It relays in place whatever needs
@@ -31,9 +31,9 @@
 // if that closes, the waiting ends. When the session ends, tokens that the client has not read are
 // given up (undelivered.go).
 //
-// The proxy adds no privilege: lock commands run as scripts in the client's turn, on a connection
-// that is logged in as the client is, on its database. What can't wait for that connection, as the
-// renewal of session locks, goes by one with the same login.
+// The proxy adds no privilege: lock commands run as scripts in the client's turn, in the client's
+// database, on a connection that is logged in as the client. What cannot wait for that connection,
+// such as the renewal of session locks, uses another one with the same login.
 //
 // Goroutines, and what ends them:
 //

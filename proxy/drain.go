@@ -32,7 +32,7 @@ func (s *session) drain(idle time.Time) {
 }
 
 // tryClose ends the session of a server that shuts down, if that is between two of its commands;
-// asked says that requests have just been passed on. It is called with the socket corked. It
+// asked says that requests have just been relayed. It is called with the socket corked. It
 // returns true if there is something to handle, and otherwise leaves the next read to Resume.
 func (s *session) tryClose(asked bool) (more bool) {
 	s.client.SetReadDeadline(time.Time{})

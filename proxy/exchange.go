@@ -22,8 +22,8 @@ func (x *exchange) route(way passthrough.Way) error { return x.pipe.Route(x.ctx,
 // reply gives the client a reply of the proxy's own, in its turn.
 func (x *exchange) reply(text []byte) { x.pipe.Reply(text, passthrough.InTurn) }
 
-// ask sends a request of the proxy's own, where the last connect led, and returns its answer once
-// that is there.
+// ask sends a request of the proxy's own, by the route that the last call of route has chosen, and
+// returns its answer once that is there.
 func (x *exchange) ask(raw []byte) *passthrough.Answer {
 	answer := x.pipe.Do(raw)[0]
 	x.await(answer)

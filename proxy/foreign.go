@@ -9,7 +9,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// observesForeign reports whether a request is looked at, which is passed on unchanged. Of most
+// observesForeign reports whether a request that is relayed unchanged is examined. Of most
 // commands the table says that none is.
 func (d *dispatcher) observesForeign(cmd *command, args [][]byte) bool {
 	switch cmd.Foreign {

@@ -45,7 +45,7 @@ func answerInfo(x *exchange, req resp.Request) (done bool) {
 }
 
 // addSection puts section behind what an upstream answered to INFO, in RESP3 a text with its
-// format. An error is passed on, except that of the embedded store, which knows few sections and
+// format. An error is relayed, except that of the embedded store, which knows few sections and
 // says so; Redis answers with an empty text.
 func addSection(raw []byte, section string, alone bool, proto int) []byte {
 	v, err := resp.ParseValue(raw)

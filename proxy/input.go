@@ -17,7 +17,7 @@ const (
 	growth = 4
 )
 
-// input is what has been read from the client and not passed on yet.
+// input is what has been read from the client and not relayed yet.
 type input struct {
 	client *client
 	framer *resp.Framer
@@ -99,7 +99,7 @@ func (in *input) reserve(size int) bool {
 	return true
 }
 
-// compact moves what has not been passed on to the beginning of the buffer. A buffer that was
+// compact moves what has not been relayed to the beginning of the buffer. A buffer that was
 // filled becomes larger, and one that was large for a single request smaller again.
 func (in *input) compact() {
 	if in.start == 0 {

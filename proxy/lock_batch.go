@@ -21,8 +21,8 @@ import (
 // maxLockBatch is how many are asked together.
 const maxLockBatch = 64
 
-// lockBatch is lock commands of a session that have begun and not been finished, in order. Only the
-// last may not have been asked; then it is finished at once.
+// lockBatch is the lock commands of a session that have begun and not been finished, in order. Each
+// has asked the upstream, except perhaps the last, which is finished at once then.
 type lockBatch []batchedLock
 
 type batchedLock struct {
@@ -85,7 +85,7 @@ func (l *locker) finishLocks() {
 	if len(l.begun) == 0 {
 		return
 	}
-	if l.begun[0].answer != nil { // otherwise a failed connect is to be remembered
+	if l.begun[0].answer != nil { // otherwise a failed route is to be remembered
 		l.pipe.Flush()
 	}
 	var text []byte

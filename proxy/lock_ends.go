@@ -10,8 +10,8 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// Commands that pass by and may end a client's session lock. Only while clients have session locks
-// is a request looked at.
+// Relayed commands that may end a client's session lock. Requests are examined only while clients
+// have session locks.
 
 // endsLocks are the commands that can end a lock at one of their keys: they remove it, give it
 // another value, or change when it expires.

@@ -84,11 +84,11 @@ const maxScriptRequest = 1 << 10
 
 // askNow is an asker that waits for no longer than until; zero is without end.
 func (s *lockSession) askNow(raw []byte, until time.Time) (resp.Value, error) {
-	if s.late != nil && !s.awaitUntil(s.late, until) { // to connect might wait for that, too
+	if s.late != nil && !s.awaitUntil(s.late, until) { // route might wait for that, too
 		return resp.Value{}, lockcmd.LateError{}
 	}
 	s.late = nil
-	s.pipe.Flush() // forgets a failed connect: a waiter asks again and again
+	s.pipe.Flush() // forgets a failed route: a waiter asks again and again
 	if err := s.route(passthrough.Shared); err != nil {
 		return resp.Value{}, err
 	}

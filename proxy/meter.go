@@ -10,7 +10,7 @@ import (
 type Kind uint8
 
 const (
-	Relayed     Kind = iota // passed on unchanged
+	Relayed     Kind = iota // unchanged
 	Introspects             // answered with the upstream's reply, completed: COMMAND
 	firstLock               // the lock commands, in the order of lockcmd.Specs
 )

@@ -9,7 +9,7 @@ const (
 	handshaking phase = iota // the PROXY header or the TLS handshake is not done
 	serving
 	locking  // a lock command waits for something other than an answer
-	draining // the server shuts down: the session ends when it may
+	draining // the server shuts down: the session ends as soon as it can
 	corked   // likewise, and what is written waits for what follows, or the end: see cork
 	drained  // the session ends for that: what the client still sends is not run
 	closed   // the client has been sent the end of the connection, for another reason
@@ -24,7 +24,7 @@ func (p *phases) is(what phase) bool { return phase(p.now.Load()) == what }
 // ends reports whether the client is sent nothing more than what it is owed.
 func (p *phases) ends() bool { return phase(p.now.Load()) >= drained }
 
-// drains reports whether the session ends when it may, since its server shuts down.
+// drains reports whether the session ends as soon as it can, since its server shuts down.
 func (p *phases) drains() bool {
 	now := phase(p.now.Load())
 	return draining <= now && now <= drained

@@ -83,7 +83,7 @@ func encodeError(name string, err error) []byte {
 	return resp.AppendError(nil, text)
 }
 
-// serverErrorText passes on what the upstream said about a script, in terms of the command that the
+// serverErrorText is what the upstream said about a script, in terms of the command that the
 // client sent.
 func serverErrorText(name, text string) string {
 	// Before 7.0 Redis wraps what a command within the script was answered.

@@ -14,7 +14,7 @@ type serverState uint8
 const (
 	serverReady    serverState = iota
 	serverUnready              // it will be shut down soon
-	serverDraining             // sessions end when they may
+	serverDraining             // sessions end as soon as they can
 	serverStopped              // no session is begun
 )
 

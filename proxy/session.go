@@ -8,8 +8,8 @@ import (
 )
 
 // session serves one client. Its goroutine, or an event loop while it is parked, reads the client,
-// frames requests and sends each on its way. Each part that it is made of is built on the next:
-// dispatcher, locker, lockSession, exchange, input, client.
+// frames requests and dispatches them. Each of its parts is built on the next: dispatcher, locker,
+// lockSession, exchange, input, client.
 type session struct {
 	dispatcher
 	cancel  context.CancelFunc // ends exchange.ctx

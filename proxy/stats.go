@@ -1,6 +1,6 @@
 package proxy
 
-// What the proxy counts, as everybody may read it.
+// What the proxy counts, as others read it.
 
 import (
 	"sync/atomic"

@@ -18,7 +18,7 @@ const (
 	stuckEvery = 5 * time.Second
 )
 
-// stuck is since when a client has carried so many bytes.
+// stuck says since when a client has read and sent nothing: the time, and the bytes until then.
 type stuck struct {
 	bytes uint64
 	since time.Time

@@ -35,8 +35,8 @@ type Options struct {
 	EndOnLoss bool
 }
 
-// Conn is the whole cluster as one connection to one Redis. One goroutine can call Write while
-// another calls Read; the other methods can be called by any.
+// Conn presents the whole cluster as one connection to one Redis. One goroutine can call Write
+// while another calls Read; the other methods can be called by any.
 type Conn struct {
 	Options
 	deadlines

@@ -17,8 +17,9 @@
 // The row of a command in package commands says which nodes it goes to; handlers.go names those
 // that need code. A Conn opens the connection to a node when it is first needed, or those to all
 // masters at once (Options.Early), with the settings of the others (settings.go). When Write
-// returns the nodes have what they take at once: so requests of several Conns are run in the order
-// in which they were written. Requests without keys go to the default node, always the same master.
+// returns, the nodes have been sent what they take without waiting. So requests of several Conns
+// run in the order in which they were written. Requests without keys go to the default node, always
+// the same master.
 //
 // A node that answers MOVED, ASK or TRYAGAIN has not run the request. It is sent again, to the node
 // that is named or after a delay, and what comes for the same slot is held meanwhile. A request

@@ -13,10 +13,10 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// events is what the client has subscribed to by which notifications can come. All other masters
-// have a copy of that subscription. Of what comes by a copy the client sees notifications only,
-// since anything else comes from the node of all channels too. A master that is lost is no loss to
-// the client: the one in its place gets a copy. Conn.mu is held in all methods.
+// events are the client's subscriptions to keyspace notifications, which each master sends for its
+// own keys. So all other masters have a copy of such a subscription. From a copy the client is sent
+// notifications only: anything else also comes from the node of all channels. When a master is lost
+// the one in its place gets a copy. Conn.mu is held in all methods.
 type events struct {
 	c        *Conn
 	wanted   map[eventName]bool
@@ -29,7 +29,7 @@ type eventName struct {
 	name    string
 }
 
-// copies is the subscriptions at a node that are there for notifications only.
+// copies are the subscriptions at a node that are there for notifications only.
 type copies struct {
 	commands.Subscriptions
 	made bool // it has been asked for all that is wanted

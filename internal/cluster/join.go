@@ -9,10 +9,10 @@ import (
 )
 
 // A joiner makes one reply out of those of a request's parts, in their order. They are raw, and
-// none is an error. If they don't look as expected it returns the first.
+// none is an error. If they are not as expected it returns the first.
 type joiner func(replies [][]byte) []byte
 
-// joinFirst is for replies that are all the same, as OK.
+// joinFirst is for replies that are all the same, such as OK.
 func joinFirst(replies [][]byte) []byte { return replies[0] }
 
 var (

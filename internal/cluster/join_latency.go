@@ -113,7 +113,7 @@ func joinHistograms(replies [][]byte) []byte {
 	return resp.AppendAggregate(nil, kind, joined)
 }
 
-// add adds one master's; false says that it does not look as expected.
+// add adds one master's; false says that it is not as expected.
 func (h *histogram) add(raw []byte) bool {
 	pairs, fields, err := resp.Elements(raw)
 	if err != nil || len(fields) != 4 {

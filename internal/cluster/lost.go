@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// refusal is the error of a Dialer whose login a node has refused.
+// refusal is an error of a Dialer: the node has refused the login.
 type refusal interface {
 	error
 	Refusal() []byte

@@ -41,7 +41,7 @@ type incoming struct {
 	discarding bool   // what comes of it is of no use
 }
 
-// nodeState is what a connection would lose with its end, in addition to what it has to answer.
+// nodeState is what is lost with the connection, in addition to missing answers.
 type nodeState struct {
 	commands.Subscriptions
 	pending bool // the first subscription is not confirmed yet

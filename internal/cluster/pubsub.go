@@ -16,9 +16,9 @@ var errShard = errors.New("a sharded channel could not be subscribed to again " 
 
 // subscriptions is the subscriptions at all nodes. Conn.mu is held in all methods.
 //
-// All Conns subscribe and publish at one node, except to sharded channels. The nodes pass on all
-// that is published, but only so do subscribers get messages in one order, and publishers the right
-// number of subscribers.
+// All Conns subscribe and publish at one node, except to sharded channels. The nodes would tell
+// each other all that is published. But only at one node do subscribers get messages in one order,
+// and publishers the right number of subscribers.
 type subscriptions struct {
 	c        *Conn
 	channels *node            // that of SUBSCRIBE and PSUBSCRIBE

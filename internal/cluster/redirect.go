@@ -7,7 +7,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// redirection is what a node says instead of running a command. None of them has run.
+// redirection is what a node says instead of running a command: the command has not run.
 type redirection uint8
 
 const (

@@ -8,10 +8,10 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// transaction is what stands between a MULTI and its EXEC. It begins at the default node and moves
-// to the node of its first key. What it queues is recorded, so that another node can run it if this
-// one turns out not to have the keys any more: then nothing of it has run. Conn.mu is held in all
-// methods.
+// transaction is a MULTI and what follows it up to its EXEC. It begins at the default node and
+// moves to the node of its first key. What it queues is recorded, so that another node can run it
+// if this one turns out not to have the keys any more: then nothing of it has run. Conn.mu is held
+// in all methods.
 type transaction struct {
 	c       *Conn
 	node    *node
@@ -25,7 +25,8 @@ type transaction struct {
 	caching []byte   // CLIENT CACHING for it; nil if none
 }
 
-// txState is what a client's transaction is made of. Conn.mu is held in all methods.
+// txState is a client's transaction: the open MULTI, and what is watched. Conn.mu is held in all
+// methods.
 type txState struct {
 	c       *Conn
 	open    *transaction // nil outside of MULTI

@@ -60,7 +60,7 @@ func (n Nodes) Several() bool { return n >= Masters }
 type Join uint8
 
 const (
-	First        Join = iota // they are all the same, as OK
+	First        Join = iota // they are all the same, such as OK
 	Sum                      // of integers
 	Min                      //
 	Max                      // of integers; otherwise First

@@ -16,11 +16,11 @@
 // A Handler that waits for something else than its connection can do so without a goroutine: within
 // Ready it calls Hold, and when that has happened, on any goroutine, Claim and Done.
 //
-// This saves, for each request of a client, waking a goroutine, and the read by which a goroutine
+// For each request of a client this saves waking a goroutine, and the read by which a goroutine
 // finds out that there is no more. The loop learns of each arrival once (epoll, edge-triggered),
-// and also when the peer has closed, so a read that has filled less than its buffer was the last
-// one. Two exceptions: a connection that receives TCP urgent data is read by a goroutine from then
-// on, and this does not hold for a Unix socket over which files are passed.
+// and also when the peer has closed. So a read that has not filled its buffer was the last one. Two
+// exceptions: once a connection has received TCP urgent data, a goroutine reads it; and a Unix
+// socket over which files are passed may have more to read.
 //
 // One Iteration of a loop calls the Handlers of all connections where something has arrived. What
 // is cheaper to do once for many of them, such as sending what they have gathered, is put off to

@@ -16,7 +16,7 @@ import (
 // maxEvents bounds the events of one Iteration.
 const maxEvents = 128
 
-// Loops share the Registrations out among them. Make them with Start.
+// Loops divide the Registrations among them. Make them with Start.
 type Loops struct {
 	list []*loop
 	next atomic.Uint32

@@ -50,7 +50,7 @@ type Survey struct {
 	waited    map[lockcmd.LockID]lockcmd.LockInfo // guarded by mu; those of the last Snapshot
 	scans     []*scan                             // guarded by mu
 	next      int                                 // guarded by mu; of scans, whose turn it is
-	unseen    int                                 // guarded by mu; of locks, those only known by name
+	unseen    int                                 // guarded by mu; locks only known by name
 	err       error                               // guarded by mu; of the last Step
 	truncated bool                                // guarded by mu; there are more than maxLocks
 	at        time.Time                           // guarded by mu; when the last Step ended

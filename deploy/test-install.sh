@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the package with dpkg, uses what it has installed, upgrades, removes and purges it, and
-# looks at what is left. It does so in an overlay of this system, in namespaces of its own: this
+# looks at what is left. It does so in an overlay of this system, in separate namespaces: this
 # system and its ports stay as they are. As root.
 #
 # Not done here: starting the service by systemd, which need not run where this does. The unit's own

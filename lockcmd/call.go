@@ -62,7 +62,7 @@ func (m *callMaker) unit() string {
 	return "ms"
 }
 
-// call is a run of a script on a lock and its record. args must have no blanks.
+// call makes the Call of a script on a lock and its record. args must have no blanks.
 func (m *callMaker) call(
 	script *Script, key string, fast fastArgs, owner string, args ...string,
 ) Call {

@@ -84,7 +84,7 @@ type fencedCommand struct {
 
 func (f *fencedCommand) shared() bool { return len(f.keys) > 2 }
 
-// checkCall is a run of check.lua.
+// checkCall is one call of check.lua.
 func (l *Locks) checkCall(f *fencedCommand, args ...string) [][]byte {
 	how, script := "EVALSHA", checkScript.SHA
 	if f.bySource {

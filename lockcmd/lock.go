@@ -35,7 +35,7 @@ type locking struct {
 	graces   *gracePeriods
 }
 
-// beginTry makes the call for a run. A shared lock can be given to others that wait behind, too. It
+// beginTry makes a call of lock.lua. A shared lock can be given to others that wait behind, too. It
 // fails in the hold-off after a failover. LOCK without WAIT takes no lock for which clients wait
 // here.
 func (l *locking) beginTry(

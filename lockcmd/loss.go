@@ -16,7 +16,7 @@ import (
 
 // A session lock can be lost while its connection is open: it is forced, or its key is deleted or
 // overwritten, or the upstream does not answer. The next renewal finds that. Where this proxy sees
-// something that may have ended one, it asks the upstream at once: a command that passes by, or the
+// something that may have ended one, it asks the upstream at once: a relayed command, or the
 // message of another proxy.
 
 // sessionKeys counts this proxy's session locks by their keys, so that it costs next to nothing to

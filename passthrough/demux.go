@@ -90,8 +90,8 @@ func (d *demux) dropPush(data []byte) (n int, err error) {
 	return n, err
 }
 
-// cut takes up to limit replies (-1: all) from the front of data, and puts the bytes for the client
-// into out. It returns how many bytes it took, and how many replies ended there. Adjacent pieces
+// cut cuts up to limit replies (-1: all) from the front of data, and puts the bytes for the client
+// into out. It returns how many bytes it has cut, and how many replies ended there. Adjacent pieces
 // for the client become one. The client's mu is held.
 func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err error) {
 	l := &o.pending
@@ -168,7 +168,7 @@ func (d *demux) atBatch(l *pendingQueue, data []byte) bool {
 	return !d.scan.Began() && l.batchAhead() && (d.opening() || data[0] != '>')
 }
 
-// cutPlain takes up to limit replies (negative: any number) from the front of data that are whole,
+// cutPlain cuts up to limit replies (negative: any number) from the front of data that are whole,
 // go to the client and change nothing. It leaves the last reply of an entry, and everything else,
 // to cut.
 func (d *demux) cutPlain(l *pendingQueue, data []byte, limit int) (at, replies int) {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxEntries = 16 << 10 // of about 100 bytes each; a run of plain requests is one
+	maxEntries = 16 << 10 // of about 100 bytes each; a batch of plain requests is one
 	// linger is how long Redis can stay silent after the client has closed and everything was sent.
 	linger = 30 * time.Second
 	// maxCall bounds a reply to the proxy's own request, bytes.

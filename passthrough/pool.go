@@ -218,7 +218,7 @@ func (p *Pool) dropEmptyLocked(key poolKey, group *laneGroup) {
 	}
 }
 
-// remove takes a lane that has ended out of its group.
+// remove removes a lane that has ended from its group.
 func (p *Pool) remove(l *lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -52,7 +52,7 @@ func checkRun(t *rapid.T, q *spanQueue, model []*client) []*client {
 func checkOneRun(t *rapid.T, r span, model []*client) []*client {
 	for range r.replies {
 		if len(model) == 0 || model[0] != r.client {
-			t.Fatal("a run of another's")
+			t.Fatal("a span of another's")
 		}
 		model = model[1:]
 	}

@@ -83,7 +83,7 @@ func (c *upstreamCheck) checkFsync(ctx context.Context, client *redis.Client) {
 }
 
 // warnOfNoPassword warns if other machines can run commands without a login. Redis itself refuses
-// them then (protected mode), but takes the proxy for a local client.
+// them then (protected mode), but the proxy is a local client to it.
 func (c *upstreamCheck) warnOfNoPassword() {
 	if c.public && !c.upstream.Initial.LoggedIn {
 		c.log.Warn("other machines can connect, and the upstream wants no password: every client " +

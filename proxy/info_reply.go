@@ -74,7 +74,7 @@ func addSection(raw []byte, section string, alone bool, proto int) []byte {
 // sectionTitle begins the proxy's section.
 const sectionTitle = "# Lockproxy\r\n"
 
-// withoutSection takes out of an INFO the section of another proxy that stands behind this one.
+// withoutSection removes from an INFO the section of another proxy behind this one.
 func withoutSection(text string) string {
 	before, section, found := strings.Cut(text, sectionTitle)
 	if !found {

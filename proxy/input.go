@@ -32,7 +32,7 @@ type input struct {
 	readErr     error // what ended the reading, once something has
 }
 
-// read takes what the client has sent, at least a byte, into the buffer.
+// read reads what the client has sent, at least a byte, into the buffer.
 func (in *input) read() {
 	n, err := in.client.from.Read(in.buf[in.end:])
 	if isTimeout(err) && in.client.drains() { // drain has interrupted it

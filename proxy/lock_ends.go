@@ -29,7 +29,7 @@ var endsLocks = func() map[string]bool {
 	return names
 }()
 
-// maxTouched bounds the session locks that one transaction is taken to concern.
+// maxTouched bounds the session locks that are remembered for one transaction.
 const maxTouched = 64
 
 // mayEndSession reports whether a request may end the session lock of a client.

@@ -20,7 +20,7 @@ type route struct {
 	syncsWrites bool // the home counts as one that has written what lanes have, see syncWrites
 }
 
-// request is the route as passthrough takes it.
+// request is the route in passthrough's terms.
 func (r route) request() passthrough.Request {
 	return passthrough.Request{Raw: r.raw, Way: r.way, Expect: r.Expect, SyncsWrites: r.syncsWrites}
 }

@@ -6,9 +6,8 @@ import (
 )
 
 // A session whose requests stand behind one that blocks reads nothing more of its client, so it
-// does not see its end. On a connection of its own Redis reads on and sees it. Without the
-// following, such a session would stay until what it waits for happens, and what a BLPOP then takes
-// would be lost.
+// does not see its end. Without the proxy Redis reads on and sees it. Without the following, such a
+// session would stay until what it waits for happens, and what a BLPOP then takes would be lost.
 
 const (
 	// stuckTimeout is how long a client that has closed its side may neither be read nor be given

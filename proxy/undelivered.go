@@ -29,7 +29,7 @@ import (
 // Otherwise the lock is its holder's until its lease ends.
 
 const (
-	// resetWithin is how soon behind a token a reset is taken to have crossed with it.
+	// resetWithin is how soon after a token a reset counts as having crossed with it.
 	resetWithin = 100 * time.Millisecond
 	// ackTimeout is how long a client that has closed may take to say what became of a token that
 	// was on its way.
@@ -48,7 +48,7 @@ func (l *locker) sentPosition(n int) lockcmd.Sent {
 	return lockcmd.Sent{At: time.Now(), End: l.pipe.Status().Given + uint64(n), In: in}
 }
 
-// markUnread tells the Holder which tokens are taken never to have reached the client. It is called
+// markUnread tells the Holder which tokens count as not having reached the client. It is called
 // when nothing is written any more and the connection is still open.
 func (l *locker) markUnread() {
 	last, ok := l.client.holder.LastUndelivered()

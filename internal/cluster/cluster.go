@@ -10,8 +10,8 @@ import (
 )
 
 // outdatedAfter is how long a node that knows only an older epoch is not believed after a node knew
-// the newest. A master that comes back takes itself for one until others have told it that it was
-// replaced, which takes a second or two.
+// the newest. A master that comes back believes that it still is one until others have told it that
+// it was replaced, which takes a second or two.
 const outdatedAfter = 10 * time.Second
 
 // Cluster is what is known of a Redis Cluster. Safe for concurrent use.

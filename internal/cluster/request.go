@@ -40,7 +40,7 @@ type hooks struct {
 // part is what one node is asked for a request.
 type part struct {
 	req    *request
-	raw    []byte // what is sent; nil if it was not kept, and can't be sent to another node
+	raw    []byte // what is sent; nil if it was streamed, and cannot be sent to another node
 	slot   int    // of its keys; -1 if it has none, or its slot does not matter
 	node   *node  // the node that is to answer; nil if none
 	tries  int    // how often it was sent again

@@ -6,7 +6,7 @@
 // Outcome says what the reply to such a request means.
 //
 // Locks has the locks that were seen to be taken, who holds them, and who was refused. It decides
-// nothing: the upstream does, and clients that do not pass by are not seen.
+// nothing: the upstream does, and clients that do not use this proxy are not seen.
 //
 // The package does no I/O. Locks and Shapes can be used by any goroutine; the rest is pure.
 // Memory is bounded: maxLocks, maxKey, maxTries, maxShapes.

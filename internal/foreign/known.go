@@ -3,7 +3,7 @@ package foreign
 import "strings"
 
 // known are the scripts by which lock libraries take locks, by their SHA-1. Most ask by it first:
-// the text of a script that Redis knows already never passes by. Releases and extensions need not
+// the text of a script that Redis knows already is never sent. Releases and extensions need not
 // be known: they name the holder's value.
 var known = func() map[string]Shape {
 	shapes := map[string]Shape{}

@@ -219,7 +219,7 @@ func withoutComments(source string) string {
 // maxShapes bounds the scripts that are remembered.
 const maxShapes = 1024
 
-// Shapes remembers the shapes of scripts that have passed by.
+// Shapes remembers the shapes of scripts that were relayed.
 type Shapes struct {
 	seed   maphash.Seed
 	mu     sync.RWMutex
@@ -256,8 +256,8 @@ func (s *Shapes) OfText(source []byte) Shape {
 	return shape
 }
 
-// OfHash is the shape of a script that EVALSHA names. isKnown is false for one that has not passed,
-// and is no library's.
+// OfHash is the shape of a script that EVALSHA names. isKnown is false for one that was not
+// relayed, and is no library's.
 func (s *Shapes) OfHash(sha []byte) (shape Shape, isKnown bool) {
 	var lower [2 * sha1.Size]byte
 	if len(sha) != len(lower) {

@@ -17,7 +17,7 @@ const (
 	Disconnected // released since the holder's connection had closed
 	Expired
 	Lost    // a session lock, otherwise than by being forced or deleted
-	Deleted // a session lock, by a command that passed through this proxy
+	Deleted // a session lock, by a command that this proxy has relayed
 	GaveUp  // a client waits no more, and has not got the lock
 	Seen    // the upstream says who has the lock: it was taken elsewhere
 )

@@ -11,7 +11,7 @@
 // otherwise an attacker could use a disagreement between proxy and Redis about where a request
 // ends.
 //
-// Neither keeps the bytes. The caller does, and can pass on the first part of a large message
+// Neither keeps the bytes. The caller does, and can relay the first part of a large message
 // before the rest has arrived (Framer.Stream).
 //
 // Most messages are small, whole and ordinary. One pass without bookkeeping recognizes them

@@ -75,7 +75,7 @@ type Framer struct {
 	left   int   // arguments not yet complete
 	argc   int   // arguments announced
 	body   int64 // missing bytes of the current argument and its CRLF
-	stream bool  // the request is streamed: the caller has passed on its beginning
+	stream bool  // the request is streamed: the caller has relayed its beginning
 	// unauthenticated: see Unauthenticated.
 	unauthenticated bool
 	spans           []span
@@ -165,7 +165,7 @@ func (f *Framer) Head(buf []byte) (args [][]byte, argc int) {
 	return f.slices(buf, whole), f.argc
 }
 
-// Stream returns the scanned part of the incomplete request in buf. The caller can pass it on and
+// Stream returns the scanned part of the incomplete request in buf. The caller can relay it and
 // forget it: from now on Next returns the request in pieces. The next buffer must begin behind that
 // part.
 func (f *Framer) Stream(buf []byte) []byte {

@@ -12,7 +12,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 cache=${LOCKPROXY_SUITE:-${TMPDIR:-/tmp}/lockproxy-redis-suite}
-unset LOCKPROXY_SUITE # lockproxy refuses a variable of its own that names no flag
+unset LOCKPROXY_SUITE # lockproxy refuses a LOCKPROXY_ variable that names no flag
 bound=150
 cluster=${CLUSTER:-}
 

@@ -145,7 +145,7 @@ inline taken_from_reservation(p) {
   fi
 }
 
-/* The clock has moved on. Whoever's grace period is over has its own timestamp at the key again. */
+/* The clock has moved on. A holder whose grace period is over has its own timestamp at the key again. */
 inline time_passed() {
   if
   :: token > 0 && now == settles && state == HELD && now < expires ->

@@ -18,7 +18,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// libraryLock is how a library takes and releases a lock, in words of its own: the commands and
+// libraryLock is how a library takes and releases a lock, in its own words: the commands and
 // their order are the library's.
 type libraryLock struct {
 	name       string

@@ -52,7 +52,7 @@ func (h *Held) Fence(ctx context.Context, command ...any) *redis.Cmd {
 
 // Do runs work under a lock, which lasts until work returns, or until the program dies. The context
 // of work is cancelled with the cause ErrLost as soon as the lock is lost; then Do returns ErrLost,
-// joined with the error of work. The lock has a connection of its own, made like those of rdb.
+// joined with the error of work. The lock has a separate connection, made like those of rdb.
 func Do(ctx context.Context, rdb *redis.Client, key string, o Options,
 	work func(context.Context, *Held) error) (err error) {
 	session := dial(rdb, o.Wait)

@@ -122,7 +122,7 @@ func (c *Spec) Waits(args [][]byte) bool {
 }
 
 // Begin begins a request that takes one script at most; ok is false for any other. The Step must be
-// finished. args begin with the name, and CheckArity has passed them.
+// finished. args begin with the name, and CheckArity must have accepted them.
 func (l *Locks) Begin(c *Spec, s Session, args [][]byte) (step Step, ok bool) {
 	if c.isHelp(args) {
 		return answered(help()), true

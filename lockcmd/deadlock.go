@@ -222,7 +222,7 @@ func (d *deadlocks) found(v *watchedWait, err DeadlockError) bool {
 	return true
 }
 
-// Deadlocks are the last ones that this proxy has found since a time, the newest first.
+// Deadlocks returns the last ones that this proxy has found since a time, the newest first.
 func (l *waits) Deadlocks(since time.Time) []Deadlock {
 	d := l.deadlocks
 	d.mu.Lock()

@@ -256,8 +256,8 @@ type Sent struct {
 	In  uint64 // bytes read from the client by then
 }
 
-// MarkSent says where the client is sent a reply that GivesLock. Only the session's goroutine may
-// call it, as the following methods.
+// MarkSent says at which position of its replies the client is sent one that GivesLock. Only the
+// session's goroutine may call it and the following methods.
 func (h *Holder) MarkSent(r Reply, sent Sent) {
 	if len(h.undelivered) >= maxUndelivered {
 		h.undelivered = slices.Delete(h.undelivered, 0, maxUndelivered/2)
@@ -270,8 +270,8 @@ func (h *Holder) MarkSent(r Reply, sent Sent) {
 	}
 }
 
-// MarkDelivered says that in bytes have come from the client so far. It may have sent the last of
-// them after it read its tokens.
+// MarkDelivered says that in bytes have come from the client so far. A token counts as delivered
+// once the client has sent anything after it.
 func (h *Holder) MarkDelivered(in uint64) {
 	h.undelivered = slices.DeleteFunc(h.undelivered, func(lock *heldLock) bool {
 		return lock.sent.In < in

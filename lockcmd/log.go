@@ -17,7 +17,7 @@ type logLimit struct {
 	omitted atomic.Int64
 }
 
-// allow reports whether a line may be written now, and how many were omitted since the last one.
+// allow reports whether a line can be written now, and how many were omitted since the last one.
 func (s *logLimit) allow(now time.Time) (omitted int64, ok bool) {
 	second := now.Unix()
 	if s.second.Swap(second) != second {

@@ -65,8 +65,8 @@ func (s *sessionLocks) MayBeSession(key []byte) bool {
 func (s *sessionLocks) has(id LockID) bool { return s.seen.registry.hasSession(id) }
 
 // VerifySessions asks the upstream, soon, whether the session locks at keys of database db still
-// are their holders'. No keys are all keys of all databases. why says what the
-// proxy has seen, "" that the key has changed.
+// are their holders'. No keys are all keys of all databases. why says what the proxy has seen, ""
+// that the key has changed.
 func (s *sessionLocks) VerifySessions(db int, keys []string, why string) {
 	if len(keys) == 0 {
 		for i, lock := range s.seen.registry.allSessions() {

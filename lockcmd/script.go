@@ -72,9 +72,9 @@ func newSource(name, source string) *Script {
 	return &Script{name, source, hex.EncodeToString(sum[:])}
 }
 
-// Together is the scripts that a client's commands may have run in one flight with this one, or
-// next. They are loaded together: if the upstream knew only one of them, what a client sends
-// together would run in another order.
+// Together are the scripts that a client's commands can need in one flight with this one, or in the
+// next. They are loaded together: if the upstream knew only one of them, the commands of a pipeline
+// would run in another order.
 func (s *Script) Together() []*Script {
 	switch s {
 	case lockScript:

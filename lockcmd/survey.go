@@ -93,8 +93,8 @@ func (l *operator) Inspect(ctx context.Context, as Identity, keys []string) ([]L
 	return list, nil
 }
 
-// Proxies asks the upstream, as an identity, by way of which proxy a lock was taken, "" if that is
-// not known, and which other proxies have clients that wait for it. A proxy is named by its ID.
+// Proxies asks the upstream, as an identity, through which proxy a lock was taken ("" if that is
+// not known), and which other proxies have clients that wait for it. A proxy is named by its ID.
 func (l *operator) Proxies(
 	ctx context.Context, as Identity, key string,
 ) (holder string, waiting []string, err error) {
@@ -153,8 +153,8 @@ func (l *operator) pipeline(
 	return replies, err
 }
 
-// Force releases a lock as an identity, if it still has f's token: an operator takes away the lock
-// that was shown, and not one that was acquired since. The log has it.
+// Force releases a lock as an identity, if it still has f's token: an operator ends the lock that
+// was shown, and not one that was acquired since. It writes a line to the log.
 func (l *operator) Force(
 	ctx context.Context, as Identity, f ForcedUnlock,
 ) (released bool, err error) {

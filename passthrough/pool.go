@@ -87,7 +87,7 @@ func NewPool(cfg Config) *Pool {
 	return p
 }
 
-// ReadIn has loops read the connections that are opened from now on.
+// ReadIn makes loops read the connections that are opened from now on.
 func (p *Pool) ReadIn(loops *eventloop.Loops) { p.loops = loops }
 
 // Suspend says whether Redis polices single connections, so that no lane can be used.

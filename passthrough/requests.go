@@ -154,8 +154,8 @@ func (p *Pipe) Reply(text []byte, when When) (given bool) {
 	return true
 }
 
-// Push gives the client bytes that answer no request, between two replies. It can be called from
-// any goroutine. ok is false if too many bytes wait for the end of a reply.
+// Push gives the client a push, between two replies. It can be called from any goroutine. ok is
+// false if too many bytes wait for the end of a reply.
 func (p *Pipe) Push(text []byte) (ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

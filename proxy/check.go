@@ -15,10 +15,10 @@ import (
 // checkRetry is how long after a failure to reach the upstream it is asked again.
 const checkRetry = 5 * time.Second
 
-// CheckUpstream checks how the upstream is set up, until ctx ends: once whether it would lose
-// locks, or none could be given out, of which it logs a line, and from time to time whether it
-// closes clients for what they ask, since then they can't share connections. It waits for an
-// upstream that is down. It gives up if the proxy's own user may not ask.
+// CheckUpstream checks how the upstream is set up, until ctx ends. Once, it logs a line if the
+// upstream would lose locks, or if no lock could be given out. From time to time it checks whether
+// the upstream closes single clients for what they ask: then clients cannot share connections. It
+// waits for an upstream that is down. It gives up if the proxy's own user may not ask.
 func (s *Server) CheckUpstream(ctx context.Context) {
 	c := upstreamCheck{
 		s.cfg.Upstream, s.cfg.Public, s.cfg.Locks.RequireFsync, s.cfg.DialTimeout, s.log}

@@ -56,7 +56,7 @@ func (c *client) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Cork has the next write leave in one packet with the end of the connection, if that follows at
+// Cork makes the next write leave in one packet with the end of the connection, if that follows at
 // once. It has an effect only in a session that lingers.
 func (c *client) Cork() {
 	if c.lingering.Load() {

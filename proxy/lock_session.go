@@ -138,8 +138,9 @@ func (s *lockSession) Holder() *lockcmd.Holder { return &s.client.holder }
 // connection is closed.
 const lostPush = 50 * time.Millisecond
 
-// LockLost closes the connection of a client whose session lock has been lost. By RESP3 a push says
-// so before; that alone would not do, since client libraries drop pushes that they don't know.
+// LockLost closes the connection of a client whose session lock has been lost. With RESP3 the
+// client gets a push before. The push alone would not do: client libraries drop pushes that they do
+// not know.
 func (s *lockSession) LockLost(key string, token int64) {
 	if state, _ := s.pipe.State(); state.Proto == 3 && s.pipe.Push(encodeLockLost(key, token)) {
 		time.AfterFunc(lostPush, s.client.closeRaw)

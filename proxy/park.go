@@ -18,7 +18,7 @@ func (s *session) park() bool {
 	return s.socketEmpty && !s.streaming && !s.client.drains() && s.client.reg.Park()
 }
 
-// Ready reads what has come and relays it. It leaves to the goroutine what needs waiting.
+// Ready reads what has arrived and relays it. It leaves whatever must wait to the goroutine.
 func (s *session) Ready(it *eventloop.Iteration) eventloop.Next {
 	if s.client.drains() {
 		return eventloop.Leave
@@ -57,8 +57,8 @@ func (s *session) handleInPlace(it *eventloop.Iteration) eventloop.Next {
 	return eventloop.Stay
 }
 
-// Answered finishes the lock commands that an event loop has asked, when it is called once for each
-// of them and once more.
+// Answered finishes the lock commands that an event loop has begun, once it was called for each of
+// them and once more.
 func (s *session) Answered(it *eventloop.Iteration) {
 	if s.missing.Add(-1) > 0 || !s.client.reg.Claim() {
 		return

@@ -105,8 +105,8 @@ func (s *Server) start() {
 	s.following.Go(func() { s.endStuck(s.ctx) })
 }
 
-// Shutdown stops accepting. It closes each connection between two of its commands when all that its
-// client has asked is answered: with the answer to the next command, or if none comes, soon. It
+// Shutdown stops accepting. It closes each connection between two commands, once all requests of
+// the client have been answered: with the answer to the next command or, if none comes, soon. It
 // waits for the end of transactions and for locks to be released, and tells waiters to ask
 // elsewhere. When ctx ends it closes the rest. On return all sessions have ended; the error is
 // ctx's if some were cut short.

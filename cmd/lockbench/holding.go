@@ -99,8 +99,8 @@ func (j *holding) measure(b *bench, i int) error {
 func (j *holding) sections() []*section {
 	s := &section{
 		title: fmt.Sprintf("A lock that %s share", count(j.holders, "client")),
-		before: fmt.Sprintf("%d clients take and release, again and again for %v, through one proxy "+
-			"and by the light client, while %s with a connection each keep what they hold. "+
+		before: fmt.Sprintf("%d clients take and release, again and again for %v, through one "+
+			"proxy and by the light client, while %s with a connection each keep what they hold. "+
 			"Either all of them share one lock (SHARED), or all locks are exclusive: the clients "+
 			"then go through %s keys, each through its own part, next to as many that are held. "+
 			"Nobody waits. Ratios are to the exclusive locks in the same round.",

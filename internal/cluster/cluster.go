@@ -51,8 +51,9 @@ func (cl *Cluster) Masters() (masters int, whole bool) {
 	return len(m.masters), m.whole()
 }
 
-// OnReplaced has f called whenever a replica has become a master, before the first request is sent
-// to it because of that. A redirection may have sent it some earlier. f must not block.
+// OnReplaced sets f, which is called whenever a replica has become a master, before the first
+// request is sent to it because of that. A redirection may have sent it some earlier. f must not
+// block.
 func (cl *Cluster) OnReplaced(f func(master string)) { cl.replaced.Store(&f) }
 
 func (cl *Cluster) reportReplaced(old, m *slotMap) {

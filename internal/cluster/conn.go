@@ -83,7 +83,7 @@ func newConn(cl *Cluster, o Options) *Conn {
 	return c
 }
 
-// Read returns replies in the order of the requests, and between them what comes unasked.
+// Read returns replies in the order of the requests, and pushes between them.
 func (c *Conn) Read(b []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,8 +104,8 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 	}
 }
 
-// Quiet reports whether the Conn can be used further, nothing is awaited, and nothing has come but
-// pushes.
+// Quiet reports whether the Conn can be used further, no reply is missing, and nothing but pushes
+// is left to read.
 func (c *Conn) Quiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

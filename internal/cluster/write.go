@@ -22,8 +22,9 @@ var limits = resp.Limits{Bulk: 1 << 40, Inline: 16 << 20}
 var errTooLong = errors.New("a request that must be seen whole to be sent to the right nodes " +
 	"is longer than " + strconv.Itoa(maxJoined>>20) + " MiB")
 
-// Write sends each request in b to the nodes of its keys. b can end within a request. What a node
-// takes at once it has when Write returns. Write waits while too much is unanswered.
+// Write sends each request in b to the nodes of its keys. b can end within a request. When Write
+// returns, each node has been sent what it takes without waiting. Write waits while too much is
+// unanswered.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -147,7 +147,7 @@ func (r *Registration) Done(next Next, it *Iteration) {
 	}
 }
 
-// Wake has Resume called if the connection is parked or held, and makes every later Park fail. It
+// Wake calls Resume if the connection is parked or held, and makes every later Park fail. It
 // can be called from any goroutine. A caller that closes the connection must call Wake after that:
 // the kernel does not tell the loop of a close on this side.
 func (r *Registration) Wake() {

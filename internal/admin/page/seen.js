@@ -11,7 +11,7 @@ function showSeen(seen) {
     const bar = document.createElement("i");
     bar.className = "share";
     bar.style.width = (100 * cost.wait_ms / most).toFixed(1) + "%";
-    const blamed = cost.blame[0];
+    const blamed = cost.blame.find((b) => b.holder !== "unknown"); // that can be several
     li.append(bar, lockLink(cost), note(` ${span(cost.wait_ms)} in ${cost.waits.toLocaleString()} ${cost.waits === 1 ? "wait" : "waits"}` +
       (blamed ? `, most for ${blamed.holder}` : "")));
   });

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -210,6 +211,37 @@ func TestWatch(t *testing.T) {
 	if err := <-s.ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// docs/observability.md shows two screens: their headings and last lines are these.
+func TestDocumentedScreens(t *testing.T) {
+	text, err := os.ReadFile("../../docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```text\nlockproxy .*?\n```").FindAllString(string(text), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("%d screens in docs/observability.md", len(blocks))
+	}
+	_, o := startProxy(t)
+	o.Client.Do(ctx, "LOCK", "report:daily", 100, "OWNER", "reporter-6")
+	o.Query = survey.Query{Sort: survey.ByWaiters, Down: true}
+	s := watch(t, o, 92, 31)
+	heading := regexp.MustCompile(`(?m)^(KEY|one lock|HOLDER|QUEUE|LAST HOUR|q quit).*`)
+	shows := func(block string, want int) {
+		t.Helper()
+		lines := heading.FindAllString(block, -1)
+		if len(lines) != want {
+			t.Errorf("%d headings, want %d:\n%s", len(lines), want, block)
+		}
+		for _, line := range lines {
+			s.shows(line)
+		}
+	}
+	s.showsKeys("report:daily")
+	shows(blocks[0], 2)
+	s.InjectKey(tcell.KeyEnter, 0, 0)
+	shows(blocks[1], 5)
 }
 
 // More locks than lines are scrolled through.

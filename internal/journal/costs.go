@@ -46,6 +46,9 @@ func (h *history) cost(since, at int64) Cost {
 		if m := &h.minutes[i]; m.number > since {
 			c.Numbers.add(m.Numbers)
 			c.Blame = mergeBlame(c.Blame, m.blame)
+			if m.number == since+1 {
+				c.Waits += m.carried
+			}
 		}
 	}
 	if h.held {

@@ -35,7 +35,8 @@ const maxBlame = 8
 type minute struct {
 	number int64 // since time 0
 	Numbers
-	blame []Blame
+	carried uint32 // waits that went on when it began
+	blame   []Blame
 }
 
 // history is what is remembered of one lock.
@@ -93,7 +94,9 @@ func (h *history) waited(from, to int64, n int) {
 	for from < to {
 		end := min(to, (from/minuteLength+1)*minuteLength)
 		h.minute(from).wait(h.holder, time.Duration(end-from)*time.Duration(n))
-		from = end
+		if from = end; end%minuteLength == 0 {
+			h.minute(end).carried += uint32(n)
+		}
 	}
 }
 

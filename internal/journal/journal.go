@@ -193,9 +193,9 @@ func (j *Journal) WaitBegan(id Lock, began, at int64) {
 	defer s.mu.Unlock()
 	if h := s.find(id, hash, at); h != nil {
 		h.countWaits(at)
+		h.minute(began).Waits++
 		h.waited(began, at, 1)
 		h.waiting++
-		h.minute(at).Waits++
 		s.contended(h)
 		s.account(h)
 	}

@@ -113,10 +113,11 @@ func TestCosts(t *testing.T) {
 		t.Errorf("got %v, want %v", c.Blame, blame)
 	}
 	c = find(5*time.Minute, at(30)-1)
-	if c.Wait.Round(time.Minute) > 5*time.Minute || c.Wait < 4*time.Minute || c.Acquired != 0 {
+	if c.Wait.Round(time.Minute) > 5*time.Minute || c.Wait < 4*time.Minute || c.Acquired != 0 ||
+		c.Waits != 1 { // which began before
 		t.Errorf("of the last five minutes: %+v", c)
 	}
-	if c = find(Window, at(120)); c.Wait > Window || c.Wait < Window-2*time.Minute {
+	if c = find(Window, at(120)); c.Wait > Window || c.Wait < Window-2*time.Minute || c.Waits != 1 {
 		t.Errorf("after two hours: %+v", c)
 	}
 }

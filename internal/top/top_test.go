@@ -225,7 +225,7 @@ func TestDocumentedScreens(t *testing.T) {
 	}
 	_, o := startProxy(t)
 	o.Client.Do(ctx, "LOCK", "report:daily", 100, "OWNER", "reporter-6")
-	o.Query = survey.Query{Sort: survey.ByWaiters, Down: true}
+	o.Query = survey.Query{Sort: survey.ByWaiters, Descending: true}
 	s := watch(t, o, 92, 31)
 	heading := regexp.MustCompile(`(?m)^(KEY|one lock|HOLDER|QUEUE|LAST HOUR|q quit).*`)
 	shows := func(block string, want int) {

@@ -17,6 +17,7 @@
 //	readiness  asks the proxy whether it is ready, not too often   health.go
 //	history    a point for each of the last seconds                history.go
 //	streams    the open pages, at most 8                           streams.go, events.go
+//	pages      links to the pages of other proxies                 pages.go
 //	logins     who may release locks                               login.go, release.go
 //	guard      refuses what a browser could be made to send        guard.go
 //
@@ -36,7 +37,7 @@
 //
 // # Goroutines
 //
-// One records the history, from New until Close. net/http has one for each connection; a stream
-// stays in its own. Close ends all of them. It waits for the recorder, and up to 2 s for answers
-// that are being written.
+// One records the history, one asks whether the proxy is ready, and one announces the page, from
+// New until Close. net/http has one for each connection; a stream stays in its own. Close ends all
+// of them. It waits for the first three, and up to 2 s for answers that are being written.
 package admin

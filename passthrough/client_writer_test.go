@@ -95,7 +95,7 @@ func TestOutboxOrder(t *testing.T) {
 }
 
 // send waits for nobody, and what a client doesn't read is not kept in memory.
-func TestOutboxSendDoesNotWait(t *testing.T) {
+func TestClientWriterSendDoesNotWait(t *testing.T) {
 	near, far := tcpPair(t)
 	o := newClientWriter(near, socket.New(near))
 	piece := bytes.Repeat([]byte("0123456789abcdef"), 4<<10)

@@ -124,14 +124,14 @@ func (m *queueMachine) unasked(*rapid.T) { m.redis.unasked() }
 func (m *queueMachine) arrive(rt *rapid.T) {
 	waiting := len(m.redis.up) - m.arrived
 	if waiting > 0 {
-		m.take(rapid.OneOf(rapid.IntRange(1, min(waiting, 8)), rapid.IntRange(1, waiting)).Draw(rt,
+		m.receive(rapid.OneOf(rapid.IntRange(1, min(waiting, 8)), rapid.IntRange(1, waiting)).Draw(rt,
 			"bytes"))
 	}
 }
 
-func (m *queueMachine) arriveAll() { m.take(len(m.redis.up) - m.arrived) }
+func (m *queueMachine) arriveAll() { m.receive(len(m.redis.up) - m.arrived) }
 
-func (m *queueMachine) take(n int) {
+func (m *queueMachine) receive(n int) {
 	// A copy: nothing may rely on what is behind.
 	piece := bytes.Clone(m.redis.up[m.arrived : m.arrived+n])
 	m.arrived += n

@@ -22,15 +22,15 @@ func TestRunsAgainstModel(t *testing.T) {
 				}
 				continue
 			}
-			model = checkRun(t, &q, model)
+			model = checkSpans(t, &q, model)
 		}
 		if rapid.Bool().Draw(t, "all at once") {
 			for _, r := range q.popAll() {
-				model = checkOneRun(t, r, model)
+				model = checkOneSpan(t, r, model)
 			}
 		}
 		for len(model) > 0 {
-			model = checkRun(t, &q, model)
+			model = checkSpans(t, &q, model)
 		}
 		if r, ok := q.pop(); ok || len(q.popAll()) > 0 {
 			t.Fatalf("%v is left", r)
@@ -38,7 +38,7 @@ func TestRunsAgainstModel(t *testing.T) {
 	})
 }
 
-func checkRun(t *rapid.T, q *spanQueue, model []*client) []*client {
+func checkSpans(t *rapid.T, q *spanQueue, model []*client) []*client {
 	r, ok := q.pop()
 	if ok != (len(model) > 0) {
 		t.Fatalf("pop: %v with %d replies due", ok, len(model))
@@ -46,10 +46,10 @@ func checkRun(t *rapid.T, q *spanQueue, model []*client) []*client {
 	if !ok {
 		return model
 	}
-	return checkOneRun(t, r, model)
+	return checkOneSpan(t, r, model)
 }
 
-func checkOneRun(t *rapid.T, r span, model []*client) []*client {
+func checkOneSpan(t *rapid.T, r span, model []*client) []*client {
 	for range r.replies {
 		if len(model) == 0 || model[0] != r.client {
 			t.Fatal("a span of another's")

@@ -13,15 +13,16 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// heard is the last words of the messages that have come to a client, each with how often it came.
-type heard struct {
+// received is the last words of the messages that have come to a client, each with how often it
+// came.
+type received struct {
 	mu    sync.Mutex
 	times map[string]int
 }
 
 // listen counts a client's messages until its connection ends.
-func listen(k *client) *heard {
-	h := &heard{times: map[string]int{}}
+func listen(k *client) *received {
+	h := &received{times: map[string]int{}}
 	go func() { // ends with the connection
 		for {
 			raw, err := k.tryReply(time.Hour)
@@ -40,7 +41,7 @@ func listen(k *client) *heard {
 	return h
 }
 
-func (h *heard) of(word string) int {
+func (h *received) of(word string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.times[word]
@@ -63,7 +64,7 @@ func TestKeyspaceNotifications(t *testing.T) {
 	for _, node := range c.Nodes {
 		node.Ask("CONFIG", "SET", "notify-keyspace-events", "KEA")
 	}
-	var subscribers []*heard
+	var subscribers []*received
 	for _, commands := range [][]string{
 		{"SUBSCRIBE other __keyevent@0__:set"},
 		{"PSUBSCRIBE *"},

@@ -12,9 +12,9 @@ func TestSilence(t *testing.T) {
 	const owes, owesNothing = true, false
 	var s silence
 	for _, check := range []struct {
-		at, heard time.Duration // since start; how long ago
-		owes      bool
-		want      time.Duration
+		at, silent time.Duration // since start; how long ago
+		owes       bool
+		want       time.Duration
 	}{
 		{0, time.Hour, owesNothing, 0},
 		{10 * time.Second, time.Hour, owes, 0},
@@ -27,7 +27,7 @@ func TestSilence(t *testing.T) {
 		{31 * time.Second, 12 * time.Second, owes, time.Second},
 	} {
 		if got := s.update(start.Add(check.at),
-			state{owes: check.owes, silent: check.heard}); got != check.want {
+			state{owes: check.owes, silent: check.silent}); got != check.want {
 			t.Errorf("at %v: silent for %v, want %v", check.at, got, check.want)
 		}
 	}

@@ -13,12 +13,12 @@ import (
 
 // fake is an upstream in one database, whose keys are scanned in order.
 type fake struct {
-	keys    []string
-	held    map[string]lockcmd.LockInfo
-	known   []lockcmd.LockInfo
-	scanned int
-	looked  int
-	refuse  error
+	keys      []string
+	held      map[string]lockcmd.LockInfo
+	known     []lockcmd.LockInfo
+	scanned   int
+	inspected int
+	refuse    error
 }
 
 func (f *fake) Snapshot() []lockcmd.LockInfo { return f.known }
@@ -44,7 +44,7 @@ func (f *fake) Inspect(
 	if f.refuse != nil {
 		return nil, f.refuse
 	}
-	f.looked += len(keys)
+	f.inspected += len(keys)
 	for _, key := range keys {
 		if h, ok := f.held[key]; ok && h.DB == db {
 			list = append(list, h)
@@ -76,10 +76,10 @@ func TestStepsAreBounded(t *testing.T) {
 	f := newFake(2400)
 	s := New(f, 0, Budget{Scan: 1000, Inspect: 200})
 	for step := 1; step <= 40; step++ {
-		f.scanned, f.looked = 0, 0
+		f.scanned, f.inspected = 0, 0
 		s.Step(ctx)
-		if f.scanned > 1000 || f.looked > 200 {
-			t.Fatalf("step %d scanned %d keys and looked at %d locks", step, f.scanned, f.looked)
+		if f.scanned > 1000 || f.inspected > 200 {
+			t.Fatalf("step %d scanned %d keys and looked at %d locks", step, f.scanned, f.inspected)
 		}
 		if v := s.View(Query{}, time.Now()); v.Total > step*200 {
 			t.Errorf("after %d steps: %d locks", step, v.Total)
@@ -91,10 +91,10 @@ func TestStepsAreBounded(t *testing.T) {
 	clear(f.held) // released: their records are there still, and are found again and again
 	f.add("z", lockcmd.LockInfo{Token: 1, Remaining: time.Minute})
 	for range 40 {
-		f.scanned, f.looked = 0, 0
+		f.scanned, f.inspected = 0, 0
 		s.Step(ctx)
-		if f.scanned > 1000 || f.looked > 200 {
-			t.Fatalf("scanned %d keys and looked at %d locks", f.scanned, f.looked)
+		if f.scanned > 1000 || f.inspected > 200 {
+			t.Fatalf("scanned %d keys and looked at %d locks", f.scanned, f.inspected)
 		}
 	}
 	if v := s.View(Query{}, time.Now()); v.Total != 1 || v.Rows[0].Key != "z" {
@@ -238,7 +238,7 @@ func TestFind(t *testing.T) {
 		s.Find(context.Background(), name)
 	}
 	v := s.View(Query{Filter: "THEIRS"}, time.Now().Add(time.Second))
-	if len(v.Rows) != 1 || v.Total != 1 || v.Rows[0].Age != lockcmd.UnknownAge || f.looked != 2 {
-		t.Errorf("%+v after %d looks", v, f.looked)
+	if len(v.Rows) != 1 || v.Total != 1 || v.Rows[0].Age != lockcmd.UnknownAge || f.inspected != 2 {
+		t.Errorf("%+v after %d looks", v, f.inspected)
 	}
 }

@@ -94,7 +94,7 @@ func (o *oracle) judge(report string) string {
 		if !has {
 			return fmt.Sprintf("%s had no %s: %v", next.owner, key, next.has)
 		}
-		if w.mode == " SHARED" && mode != "" && !o.keptLocked(w, key, began, until) {
+		if w.mode == " SHARED" && mode != "" && !o.blockedLocked(w, key, began, until) {
 			return fmt.Sprintf("%s and %s could share %s", w.owner, next.owner, key)
 		}
 	}
@@ -103,9 +103,9 @@ func (o *oracle) judge(report string) string {
 	return ""
 }
 
-// keptLocked reports whether others waited for a key meanwhile that can keep a reader from it. mu
-// is held.
-func (o *oracle) keptLocked(w ownerWaits, key string, began, until time.Time) bool {
+// blockedLocked reports whether others waited for a key meanwhile that can keep a reader from it.
+// mu is held.
+func (o *oracle) blockedLocked(w ownerWaits, key string, began, until time.Time) bool {
 	for _, waits := range []map[string]ownerWaits{o.now, o.ended} {
 		for _, v := range waits {
 			if v.owner != w.owner && v.mode != " SHARED" && slices.Contains(v.keys, key) &&
@@ -135,9 +135,9 @@ func (w ownerWaits) blocks(v ownerWaits, anyProxy bool) bool {
 	return false
 }
 
-// look notes the deadlocks that have lasted for longer than limit. Behind waiters of other proxies,
-// those first must wait for each other only.
-func (o *oracle) look(limit time.Duration) {
+// check notes the deadlocks that have lasted for longer than limit. Behind waiters of other
+// proxies, those first must wait for each other only.
+func (o *oracle) check(limit time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, anyProxy := range []bool{false, true} {

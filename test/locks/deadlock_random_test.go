@@ -134,7 +134,7 @@ func TestDeadlocksOfRandomLockOrders(t *testing.T) {
 				began := time.Now()
 				time.Sleep(10 * time.Millisecond)
 				slowest = max(slowest, time.Since(began)-10*time.Millisecond)
-				o.look(2*time.Second + 4*slowest)
+				o.check(2*time.Second + 4*slowest)
 				if c.loses && time.Since(kill) > 600*time.Millisecond {
 					kill = time.Now()
 					server.Ask("CLIENT", "KILL", "TYPE", "pubsub")

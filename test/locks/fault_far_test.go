@@ -33,11 +33,11 @@ func TestFaultManySessionLocksFarAway(t *testing.T) {
 			without := timeToLeave(t, server, p.Addr, clients)
 			direct := proxytest.GoRedis(t, server.Addr())
 			within := time.Second + 3*without
-			far := takeFarLocks(t, direct, p.Addr, "10", clients, locks/clients)
-			far.keptFor(30 * time.Second)
+			far := lockFar(t, direct, p.Addr, "10", clients, locks/clients)
+			far.heldFor(30 * time.Second)
 			inTime := far.close(within) <= within
 			for tries := 1; tries < 6 && !inTime; tries++ { // other load can hold up one release
-				far = takeFarLocks(t, direct, p.Addr, "10", clients, locks/clients)
+				far = lockFar(t, direct, p.Addr, "10", clients, locks/clients)
 				inTime = far.close(within) <= within
 			}
 			if !inTime {

@@ -88,16 +88,16 @@ func TestForeignClientsAndWaitersShare(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	for _, c := range []struct {
 		name            string
-		passing, direct int
+		proxied, direct int
 	}{{"through the proxy", 15, 0}, {"half and half", 8, 7}, {"directly", 0, 15}} {
 		t.Run(c.name, func(t *testing.T) {
 			const waiters, lasting = 3, 3 * time.Second
 			all := &contenders{t: t, key: c.name, hold: time.Millisecond,
 				end: time.Now().Add(lasting)}
 			var foreign, ours atomic.Int64
-			for i := range c.passing + c.direct {
+			for i := range c.proxied + c.direct {
 				addr := p.Addr
-				if i >= c.passing {
+				if i >= c.proxied {
 					addr = server.Addr()
 				}
 				all.foreign(addr, 2*time.Millisecond, &foreign)
@@ -107,7 +107,7 @@ func TestForeignClientsAndWaitersShare(t *testing.T) {
 			}
 			all.running.Wait()
 			total := foreign.Load() + ours.Load()
-			equal := total * waiters / int64(waiters+c.passing+c.direct)
+			equal := total * waiters / int64(waiters+c.proxied+c.direct)
 			t.Logf("foreign %d, waiters %d of %d for an equal share", foreign.Load(), ours.Load(),
 				equal)
 			if ours.Load()*3 < equal || foreign.Load()*3 < total-equal {

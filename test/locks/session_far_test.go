@@ -20,8 +20,8 @@ type farLocks struct {
 	clients []*proxytest.Conn
 }
 
-// takeFarLocks makes each of some clients take as many session locks.
-func takeFarLocks(t testing.TB, direct *redis.Client, addr, timeout string, clients,
+// lockFar makes each of some clients take as many session locks.
+func lockFar(t testing.TB, direct *redis.Client, addr, timeout string, clients,
 	each int) *farLocks {
 	t.Helper()
 	far := &farLocks{t: t, direct: direct}
@@ -65,8 +65,8 @@ func (far *farLocks) held() (n int) {
 	return n
 }
 
-// keptFor fails unless all locks are held for that long, and no connection is closed.
-func (far *farLocks) keptFor(d time.Duration) {
+// heldFor fails unless all locks are held for that long, and no connection is closed.
+func (far *farLocks) heldFor(d time.Duration) {
 	far.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if n := far.held(); n < len(far.keys) {
@@ -116,10 +116,10 @@ func TestSessionLocksFarAway(t *testing.T) {
 			p := proxytest.Start(t, "redis://"+link.Addr(), nil)
 			direct := proxytest.GoRedis(t, server.Addr())
 			busy := proxytest.WatchBusy(t, server.Addr())
-			far := takeFarLocks(t, direct, p.Addr, "3", clients, 300/clients)
-			far.keptFor(2 * time.Second)
+			far := lockFar(t, direct, p.Addr, "3", clients, 300/clients)
+			far.heldFor(2 * time.Second)
 			direct.ScriptFlush(proxytest.Ctx)
-			far.keptFor(3 * time.Second)
+			far.heldFor(3 * time.Second)
 			direct.ScriptFlush(proxytest.Ctx)
 			busy.Reset()
 			if took := far.close(time.Second); took > time.Second+5*busy.Longest() {

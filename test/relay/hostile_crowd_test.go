@@ -111,7 +111,7 @@ func TestHostileCrowd(t *testing.T) {
 		crowd.Wait()
 	}
 	come(300, 150) // resources that the proxy makes once and keeps exist from now on
-	goroutines, files, connections := hostileSettled(t, redis)
+	goroutines, files, connections := hostileAtRest(t, redis)
 
 	watch := watchHostile(t, p.Addr)
 	come(5000, 150)
@@ -136,9 +136,9 @@ func TestHostileCrowd(t *testing.T) {
 	}
 }
 
-// hostileSettled waits until nothing has changed for a while, and returns the number of goroutines,
+// hostileAtRest waits until nothing has changed for a while, and returns the number of goroutines,
 // open files and connections to redis.
-func hostileSettled(t *testing.T, redis *testredis.Server) (goroutines, files, connections int) {
+func hostileAtRest(t *testing.T, redis *testredis.Server) (goroutines, files, connections int) {
 	t.Helper()
 	since, deadline := time.Now(), time.Now().Add(15*time.Second)
 	for time.Since(since) < 500*time.Millisecond {

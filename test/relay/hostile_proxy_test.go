@@ -97,8 +97,8 @@ func (p *hostileProxy) cpu() time.Duration {
 // used heap that the runtime returns to the kernel only slowly.
 const maxLeft = 32 << 20
 
-// settles fails unless the proxy's memory comes back to within maxLeft of before.
-func (p *hostileProxy) settles(before int64) {
+// expectMemoryBack fails unless the proxy's memory comes back to within maxLeft of before.
+func (p *hostileProxy) expectMemoryBack(before int64) {
 	p.t.Helper()
 	deadline := time.Now().Add(20 * time.Second) // the runtime returns memory when it has time
 	for p.memory("VmRSS") > before+maxLeft {

@@ -86,7 +86,7 @@ func hostileMalformed(t *testing.T, p *hostileProxy) {
 		}
 	})
 	watch.end(t, time.Second)
-	p.settles(before)
+	p.expectMemoryBack(before)
 }
 
 // Incomplete requests take no processor time, little memory, and none forever.
@@ -114,7 +114,7 @@ func hostileIncomplete(t *testing.T, p *hostileProxy) {
 			nc.Close()
 		}
 	}
-	p.settles(before)
+	p.expectMemoryBack(before)
 }
 
 // A long pipeline, in packets of one byte each.
@@ -132,7 +132,7 @@ func hostileByteByByte(t *testing.T, p *hostileProxy) {
 		strings.Count(got, "\r\n") != 900 {
 		t.Errorf("%d bytes of answers, Redis gives %d", len(got), len(want))
 	}
-	p.settles(before)
+	p.expectMemoryBack(before)
 }
 
 // The time for 200,000 arguments in small packets is in proportion to their number.
@@ -159,7 +159,7 @@ func hostileManyArguments(t *testing.T, p *hostileProxy) {
 	}
 	watch.end(t, time.Second)
 	nc.Close()
-	p.settles(before)
+	p.expectMemoryBack(before)
 }
 
 // One command of 128 MB leaves no memory behind.
@@ -180,7 +180,7 @@ func hostileHugeCommand(t *testing.T, p *hostileProxy) {
 	if grown := p.memory("VmHWM") - most; grown > 64<<20 {
 		t.Errorf("memory grew by %d MB", grown>>20)
 	}
-	p.settles(before)
+	p.expectMemoryBack(before)
 }
 
 // hostilePieces calls f with each piece of a value of size
@@ -241,7 +241,7 @@ func hostileNeverReads(t *testing.T, p *hostileProxy) {
 		t.Errorf("when it reads at last, it gets %d bytes: %v", n, err)
 	}
 	deaf.Close()
-	p.settles(before)
+	p.expectMemoryBack(before)
 }
 
 // A byte every 10 ms is a valid request, and costs little meanwhile.
@@ -283,22 +283,22 @@ func hostileSlow(t *testing.T, p *hostileProxy) {
 // A value of 256 MB passes in both directions without being held.
 func hostileLargeValue(t *testing.T, p *hostileProxy) {
 	const size = 256 << 20
-	direct := hostilePass(t, p.redis.Addr(), size/8)
+	direct := hostileRound(t, p.redis.Addr(), size/8)
 	before, most := p.memory("VmRSS"), p.memory("VmHWM")
 	watch := p.watch()
-	took := hostilePass(t, p.addr, size)
+	took := hostileRound(t, p.addr, size)
 	watch.end(t, 5*time.Second) // Redis itself stands still while it copies as much
 	if grown := p.memory("VmHWM") - most; grown > 64<<20 {
 		t.Errorf("memory grew by %d MB", grown>>20)
 	}
-	p.settles(before)
+	p.expectMemoryBack(before)
 	if took > 10*time.Second && took > 5*8*direct {
 		t.Errorf("took %v, an eighth of it %v without the proxy", took, direct)
 	}
 }
 
-// hostilePass sets a value, gets it and deletes it, and returns how long that took.
-func hostilePass(t *testing.T, addr string, size int) time.Duration {
+// hostileRound sets a value, gets it and deletes it, and returns how long that took.
+func hostileRound(t *testing.T, addr string, size int) time.Duration {
 	start := time.Now()
 	nc := hostileDial(t, addr)
 	defer nc.Close()

@@ -21,9 +21,9 @@ func dialBoth(t *testing.T, proto string) (direct, through *proxytest.Conn) {
 	return direct, through
 }
 
-// settleOrder looks up commands until Redis's tables stop moving: it answers in their order, and
-// at the start each lookup moves a bucket into the larger table.
-func settleOrder(direct *proxytest.Conn) {
+// awaitStableOrder looks up commands until Redis's tables stop moving: it answers in their order,
+// and at the start each lookup moves a bucket into the larger table.
+func awaitStableOrder(direct *proxytest.Conn) {
 	for range 1000 {
 		direct.Do("COMMAND COUNT")
 	}
@@ -48,7 +48,7 @@ func TestIntrospectionAddsToRedis(t *testing.T) {
 	for _, proto := range []string{"2", "3"} {
 		t.Run("RESP"+proto, func(t *testing.T) {
 			direct, through := dialBoth(t, proto)
-			settleOrder(direct)
+			awaitStableOrder(direct)
 			for _, c := range []struct {
 				command string
 				each    int // elements of the reply per command
@@ -260,7 +260,7 @@ func TestIntrospectionOfStackedProxies(t *testing.T) {
 		for _, c := range []*proxytest.Conn{direct, one, two} {
 			c.Do(proto)
 		}
-		settleOrder(direct)
+		awaitStableOrder(direct)
 		two.Expect("COMMAND COUNT", one.Do("COMMAND COUNT"))
 		for _, command := range []string{"COMMAND", "COMMAND LIST", "COMMAND INFO",
 			"COMMAND INFO lock get", "COMMAND DOCS", "COMMAND DOCS get lock",

@@ -72,5 +72,5 @@ func TestLaneSlowReader(t *testing.T) {
 	if err := hostileExchange(slow, in, "PING\r\n", "+PONG"); err != nil {
 		t.Error(err)
 	}
-	p.settles(before)
+	p.expectMemoryBack(before)
 }

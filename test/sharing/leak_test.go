@@ -73,19 +73,19 @@ func TestLanesLeaveNothingBehind(t *testing.T) {
 		running.Wait()
 	}
 	come(200)
-	settled := func() (goroutines, files int) {
+	atRest := func() (goroutines, files int) {
 		proxytest.Eventually(t, 15*time.Second, "all clients are gone", func() bool {
 			st := p.Server.Stats()
 			return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Homes == 0
 		})
 		return runtime.NumGoroutine(), proxytest.OpenFiles(t)
 	}
-	goroutines, files := settled()
+	goroutines, files := atRest()
 	come(1500)
 	// There can be more idle lanes than before, each with two goroutines and a file.
 	const lanes = 8
 	proxytest.Eventually(t, 15*time.Second, "goroutines and files are as before", func() bool {
-		g, f := settled()
+		g, f := atRest()
 		return g <= goroutines+2*lanes && f <= files+lanes
 	})
 	if t.Failed() {

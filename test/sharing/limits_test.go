@@ -14,10 +14,10 @@ import (
 // watchLimits makes the proxy watch its upstream's limits, and returns when it knows them.
 func watchLimits(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn) {
 	t.Helper()
-	looking, stop := context.WithCancel(proxytest.Ctx)
-	looked := make(chan struct{})
-	go func() { defer close(looked); p.Server.CheckUpstream(looking) }()
-	t.Cleanup(func() { stop(); <-looked })
+	ctx, stop := context.WithCancel(proxytest.Ctx)
+	checked := make(chan struct{})
+	go func() { defer close(checked); p.Server.CheckUpstream(ctx) }()
+	t.Cleanup(func() { stop(); <-checked })
 	proxytest.Eventually(t, 5*time.Second, "the proxy has asked for the limits", func() bool {
 		return strings.Contains(admin.Do("INFO commandstats"), "cmdstat_config|get:calls=3")
 	})

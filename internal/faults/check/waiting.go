@@ -25,7 +25,7 @@ func (c *checker) fifo(key string, ops []history.Op) {
 			}
 			began := max(a.Call, a.Sent)
 			if b.Proxy != a.Proxy || b.Call-began < margin ||
-				c.unheard(a, b, a.Call-margin, max(a.Return, b.Return)) ||
+				c.messageLate(a, b, a.Call-margin, max(a.Return, b.Return)) ||
 				c.broken(a.Call, b.Call, breaksArrival, 0) {
 				continue
 			}
@@ -39,9 +39,9 @@ func (c *checker) fifo(key string, ops []history.Op) {
 	}
 }
 
-// unheard reports whether a message of one of two clients of a proxy can have been late, between
-// two times, for a reason that does not concern the other.
-func (c *checker) unheard(a, b history.Op, from, to int64) bool {
+// messageLate reports whether a message of one of two clients of a proxy can have been late,
+// between two times, for a reason that does not concern the other.
+func (c *checker) messageLate(a, b history.Op, from, to int64) bool {
 	return slices.ContainsFunc(c.faults, func(f history.Fault) bool {
 		return f.Breaks.Notices && f.From <= to && f.To+c.bounds.Recover.Nanoseconds() >= from &&
 			(f.Concerns(a) || f.Concerns(b))
@@ -83,7 +83,7 @@ func (c *checker) idle(key string, ops []history.Op) {
 				"client %d waited for lock %s at proxy %d although it had not been held for %.3f s",
 				o.Client, key, o.Proxy, float64(gap)/1e9)
 		}
-		if from = max(from, lastHeld(o, left)); o.With != "" || c.unheard(o, o, from, o.Return) {
+		if from = max(from, lastHeld(o, left)); o.With != "" || c.messageLate(o, o, from, o.Return) {
 			continue // it can have been given in time and reported late
 		}
 		c.checked("late")
@@ -199,7 +199,7 @@ func (c *checker) turns(key string, ops []history.Op) {
 	for _, o := range ops {
 		if o.Kind != history.Lock || !o.Wait || o.HungUp || o.Return == 0 ||
 			o.Outcome == history.Refused ||
-			c.unheard(o, o, o.Call, o.Return) || c.excusesWait(o.Call, 0, o) {
+			c.messageLate(o, o, o.Call, o.Return) || c.excusesWait(o.Call, 0, o) {
 			continue
 		}
 		c.checked("turns")

@@ -33,7 +33,7 @@ func (w *way) write(data []byte, after time.Duration) error {
 	}
 	if w.travels == nil {
 		w.travels, w.ended = make(chan piece, maxTravelling), make(chan struct{})
-		go w.arrive() // ends with travels; end closes that and waits
+		go w.deliver() // ends with travels; end closes that and waits
 	}
 	w.travels <- piece{time.Now().Add(after), bytes.Clone(data)}
 	if err := w.failed.Load(); err != nil {
@@ -42,7 +42,7 @@ func (w *way) write(data []byte, after time.Duration) error {
 	return nil
 }
 
-func (w *way) arrive() {
+func (w *way) deliver() {
 	defer close(w.ended)
 	for p := range w.travels {
 		if w.failed.Load() != nil {

@@ -8,8 +8,8 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// What passes through the proxy and ends a session lock is noticed at once.
-func TestSessionLockEndedByWhatPasses(t *testing.T) {
+// A relayed command that ends a session lock is noticed at once.
+func TestSessionLockEndedByARelayedCommand(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	// Without CLIENT TRACKING, which would tell as well.

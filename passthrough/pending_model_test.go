@@ -124,8 +124,8 @@ func (m *queueMachine) unasked(*rapid.T) { m.redis.unasked() }
 func (m *queueMachine) arrive(rt *rapid.T) {
 	waiting := len(m.redis.up) - m.arrived
 	if waiting > 0 {
-		m.receive(rapid.OneOf(rapid.IntRange(1, min(waiting, 8)), rapid.IntRange(1, waiting)).Draw(rt,
-			"bytes"))
+		few, any := rapid.IntRange(1, min(waiting, 8)), rapid.IntRange(1, waiting)
+		m.receive(rapid.OneOf(few, any).Draw(rt, "bytes"))
 	}
 }
 

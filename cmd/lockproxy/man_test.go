@@ -43,7 +43,8 @@ func manualPage(t *testing.T) string {
 		t.Fatal(err)
 	}
 	var page strings.Builder
-	fmt.Fprintf(&page, `.\" Made from the flags: go test ./cmd/lockproxy -run TestManualPage -args -update-man
+	page.WriteString(`.\" Made from the flags: `)
+	fmt.Fprintf(&page, `go test ./cmd/lockproxy -run TestManualPage -args -update-man
 .TH LOCKPROXY 1 "" "lockproxy" "User Commands"
 .SH NAME
 lockproxy \- a Redis proxy with locks

@@ -83,7 +83,8 @@ func (c *checker) idle(key string, ops []history.Op) {
 				"client %d waited for lock %s at proxy %d although it had not been held for %.3f s",
 				o.Client, key, o.Proxy, float64(gap)/1e9)
 		}
-		if from = max(from, lastHeld(o, left)); o.With != "" || c.messageLate(o, o, from, o.Return) {
+		if from = max(from, lastHeld(o, left)); o.With != "" ||
+			c.messageLate(o, o, from, o.Return) {
 			continue // it can have been given in time and reported late
 		}
 		c.checked("late")

@@ -154,7 +154,7 @@ func lossAtRenewal(err error) string {
 
 // released is for a lock that a release here has ended: the sessions that had it are told.
 func (s *sessionLocks) released(lock *heldLock, by *unlockCall) {
-	for _, session := range lock.sessionsBesides("") {
+	for _, session := range lock.sessionsExcept("") {
 		s.lose(session, lossByRelease(by))
 	}
 	if lock.by == nil {

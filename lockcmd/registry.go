@@ -67,7 +67,7 @@ func (r *registry) put(lock *heldLock) {
 	case old == nil:
 	case old.token == lock.token:
 		lock.since = old.since
-		lock.others = old.sessionsBesides(lock.connection)
+		lock.others = old.sessionsExcept(lock.connection)
 		if lock.by == nil { // LOCK does not shorten it; a session lock is renewed long before
 			lock.until.Store(max(lock.until.Load(), old.until.Load()))
 		}
@@ -88,8 +88,8 @@ func (r *registry) put(lock *heldLock) {
 // maxOthers is how many connections a lock is followed for next to the last, as in its record.
 const maxOthers = 8
 
-// sessionsBesides are the sessions that have the lock, except that of one connection.
-func (lock *heldLock) sessionsBesides(connection string) []*heldLock {
+// sessionsExcept are the sessions that have the lock, except that of one connection.
+func (lock *heldLock) sessionsExcept(connection string) []*heldLock {
 	list := lock.others
 	if lock.by != nil {
 		list = append(list, lock)

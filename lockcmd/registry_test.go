@@ -111,7 +111,7 @@ func TestRegisteredSessions(t *testing.T) {
 		t.Helper()
 		var got []string
 		lock, _ := r.remove(id, proof{"token", "7"}, 0)
-		for _, other := range lock.sessionsBesides("") {
+		for _, other := range lock.sessionsExcept("") {
 			got = append(got, other.connection)
 		}
 		if !slices.Equal(got, want) {

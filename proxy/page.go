@@ -24,7 +24,7 @@ const (
 	// pageReview is how long a subscription lasts in a cluster, where only masters are asked for
 	// channels: the one where it is can become a replica.
 	pageReview = 15 * time.Second
-	// maxPages bounds the reply that names all pages, bytes. Whoever may subscribe adds to it.
+	// maxPages bounds the reply that names all pages, bytes: any client that may subscribe adds one.
 	maxPages = 64 << 10
 )
 
@@ -67,7 +67,7 @@ func (s *Server) subscribe(ctx context.Context, channel string) error {
 }
 
 // Pages are the addresses that proxies in front of the same Redis announce, this one among them.
-// Whoever may subscribe there can announce anything.
+// Any client that may subscribe there can announce anything.
 func (s *Server) Pages(ctx context.Context) (pages []string, err error) {
 	conn, reply, err := s.ask(ctx, "PUBSUB", "CHANNELS", pageChannel+"*")
 	if err != nil {

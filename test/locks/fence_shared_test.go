@@ -11,9 +11,9 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// A hundred other holders come and go, through one and two proxies, and each changes what the lock's
-// keys hold. Then FENCE begins again. It is never refused as if the token were over, and what it says
-// of the command is true.
+// A hundred other holders come and go, through one and two proxies, and each changes what the
+// lock's keys hold. Then FENCE begins again. It is never refused as if the token were over, and
+// what it says of the command is true.
 func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 	t.Parallel()
 	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {

@@ -24,7 +24,7 @@ const (
 	// pageReview is how long a subscription lasts in a cluster, where only masters are asked for
 	// channels: the one where it is can become a replica.
 	pageReview = 15 * time.Second
-	// maxPages bounds the reply that names all pages, bytes: any client that may subscribe adds one.
+	// maxPages bounds the reply that names all pages, bytes. Clients that may subscribe add some.
 	maxPages = 64 << 10
 )
 

@@ -20,8 +20,11 @@ if value and not record and ARGV[4] ~= '' and ARGV[5] == '' then
     and #token == 16 and token > string.sub(line, 4, 19) then
     local timeout, limit, retention, request, holder =
       string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+    local left = redis.pcall('PTTL', KEYS[1])
+    -- Without a TTL it is a foreign twin: see read.lua.
+    local own = type(left) ~= 'number' or left > 0
     local most = limit == '0' and 10000 or math.min(limit, 10000) -- MAX_HOLDERS of shared.lua
-    if redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf') < most
+    if own and redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf') < most
       and redis.call('ZCOUNT', KEYS[2], 0, now) == 0
       and not redis.call('ZSCORE', KEYS[2], request)
       and (ARGV[2] == '' or not redis.call('ZSCORE', KEYS[2], '@' .. ARGV[2])) then

@@ -93,7 +93,7 @@ if shares then
   requests = more_requests()
   table.insert(requests, 1, {timeout = A[1], session = A[8], connection = A[5], request = A[6],
     client = A[7], limit = A[12], owner = ARGV[2]})
-  if held and state == 'shared' and mode ~= 'check' and in_turn() then
+  if held and state == 'shared' and mode ~= 'check' and in_turn() and not foreign_twin() then
     local list = join(waiting_proxies(mode == 'first' and proxy or nil))
     local given, first = share(requests, count_holders(), list, unit, grace_end(), retention)
     if given > 0 then return {first, grace_end() > 0 and 2 or 0, 0, given} end

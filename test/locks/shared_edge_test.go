@@ -140,3 +140,22 @@ func TestLocksAfterALockallThatGaveUp(t *testing.T) {
 		}
 	})
 }
+
+// A foreign client that writes the very timestamp of a shared lock, after a DEL, shares it with
+// nobody: LOCK would have set a TTL.
+func TestForeignTwinOfASharedLock(t *testing.T) {
+	t.Parallel()
+	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+		reader, other := dial(0), dial(1)
+		token := reader.Lock("doc 30 SHARED")
+		reader.Lock("doc 30 SHARED")
+		value := other.Do("GET doc")
+		_, value, _ = strings.Cut(strings.TrimSpace(value), "\r\n")
+		other.Expect("DEL doc", ":1\r\n")
+		other.Expect("SETNX doc "+value, ":1\r\n")
+		other.Expect("LOCK doc 30 SHARED", "$-1\r\n")
+		other.Expect("LOCK doc 30 LIMIT 9 WAIT 0.1", "$-1\r\n")
+		reader.Expect(proxytest.Unlock("doc", token), ":0\r\n")
+		other.Expect("GET doc", proxytest.Bulk(value))
+	})
+}

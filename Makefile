@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-memory test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-memory test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -148,6 +148,11 @@ bench-locks: deps
 bench-park: deps
 	$(GO) -C cmd/lockbench build -o ../../lockbench .
 	./lockbench park -o docs/bench-park.md $(BENCH)
+
+# What the model of docs/scale.md rests on, on up to six nodes, in about four minutes.
+bench-scale: deps
+	$(GO) -C cmd/lockbench build -o ../../lockbench .
+	./lockbench sizing -o docs/scale.md $(BENCH)
 
 # Archives, Debian packages, bills of materials and checksums in dist; see deploy/release.sh.
 release:

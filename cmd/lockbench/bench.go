@@ -127,17 +127,25 @@ func (b *bench) isolated(measure func() error) error {
 	return measure()
 }
 
-// during is what Redis has done while work ran.
+// during is what Redis, or the masters, have done while work ran.
 func (b *bench) during(work func() error) (usage, error) {
-	before, err := b.monitor.usage()
+	before, err := b.usage()
 	if err != nil {
 		return usage{}, err
 	}
 	if err := work(); err != nil {
 		return usage{}, err
 	}
-	after, err := b.monitor.usage()
+	after, err := b.usage()
 	return after.minus(before), err
+}
+
+// usage is what the Redis that the targets lead to has done so far, all masters of it.
+func (b *bench) usage() (usage, error) {
+	if len(b.masters.nodes) > 0 {
+		return b.masters.usage()
+	}
+	return b.monitor.usage()
 }
 
 // failed notes a run that failed and starts its proxy again, so that the next run isn't its victim.

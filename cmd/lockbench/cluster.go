@@ -46,7 +46,7 @@ const (
 
 func clusterPart(quick bool) *part {
 	j := &cluster{time: time.Second}
-	p := &part{rounds: 5, needs: needs{targets: clusterWays, cluster: true}, jobs: []job{j}}
+	p := &part{rounds: 5, needs: needs{targets: clusterWays, masters: masterCount}, jobs: []job{j}}
 	if quick {
 		p.rounds, j.time = 3, 500*time.Millisecond
 	}

@@ -68,7 +68,7 @@ func TestBetween(t *testing.T) {
 func TestBenchmarkOfCluster(t *testing.T) {
 	b, impostor := liveBench(t)
 	t.Cleanup(b.masters.close)
-	if err := b.startCluster(); err != nil {
+	if err := b.startCluster(masterCount, 0); err != nil {
 		t.Fatal(err)
 	}
 	direct := &target{viaDirect, b.masters.nodes[0]}

@@ -16,7 +16,7 @@ type flags struct {
 }
 
 var flagHelp = kong.Vars{
-	"reports": "all,relay,latency,pairs,idle,scale,cluster,profile,locks,order,park",
+	"reports": "all,relay,latency,pairs,idle,scale,cluster,profile,locks,order,park,sizing",
 	"output":  "Write the report to a file too, and its figures next to it.",
 	"quick":   "Fewer rounds, shorter runs, fewer cases: to see whether a change does anything.",
 	"proxy":   "A built lockproxy (default: built from the source that lockbench is run in).",
@@ -27,7 +27,7 @@ var flagHelp = kong.Vars{
 // description says what the reports are.
 const description = `Measures lockproxy next to what it is compared with.
 
-    all      everything below except order and park, in about 20 minutes (with --quick in 4)
+    all      everything below but order, park and sizing, in about 20 minutes (with --quick in 4)
     relay    GET and SET by redis-benchmark through lockproxy, HAProxy and twemproxy
     latency  what each proxy adds to the latency of one client, and at half load
     pairs    LOCK and UNLOCK, a key for each client
@@ -37,7 +37,8 @@ const description = `Measures lockproxy next to what it is compared with.
     profile  what lockproxy does with its processor time in some of these workloads
     locks    LOCK through one and two proxies, next to lock libraries and polling recipes
     order    which of two close requests of two clients Redis runs first
-    park     clients that poll a lock, with and without lockproxy, and with --park`
+    park     clients that poll a lock, with and without lockproxy, and with --park
+    sizing   what locks, clients and proxies cost, and what that predicts for up to 1,000 shards`
 
 // limit ends a report that takes longer.
 const limit = 40 * time.Minute
@@ -55,6 +56,8 @@ func (f *flags) documents() []*document {
 		}
 	case "locks":
 		return []*document{locksDocument(locksPart(q), pairs)}
+	case "sizing":
+		return []*document{sizingDocument(q)}
 	case "park":
 		return []*document{parkingDocument(q)}
 	case "order":

@@ -6,7 +6,8 @@
 // (target.go) and runs jobs. A job runs its cases one after the other in every round, so that a
 // disturbance from outside meets all of them, and makes tables and figures of the results
 // (section.go). The jobs are relay, lone and halfLoad (latency.go), pairs, idle, scale, cluster,
-// order, profiled, and the lock workloads contention, waiting, seed and parking.
+// order, profiled, and the lock workloads contention, waiting, seed and parking. shardCost,
+// holdTimes, footprint and takeover are of the sizing model.
 package main
 
 import (

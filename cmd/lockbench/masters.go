@@ -10,15 +10,15 @@ import (
 	"lockproxy/internal/freeport"
 )
 
-// masters are a Redis Cluster without replicas, each with an equal part of the slots. The zero
-// masters are none.
+// masters are a Redis Cluster, each with an equal part of the slots. The zero masters are none.
 type masters struct {
-	nodes    []*server
+	nodes    []*server // replicas, if there are any, come last
 	monitors []monitor // of each node
+	replicas int
 }
 
 const (
-	masterCount  = 3
+	masterCount  = 3 // where nothing else is measured
 	clusterSlots = 16384
 	busOffset    = 10000 // from a node's port to that on which the others talk to it
 )
@@ -26,13 +26,16 @@ const (
 // clusterSettles is how long the nodes can take to agree on who serves what.
 const clusterSettles = 30 * time.Second
 
-// startCluster starts the masters and returns when each of them takes the cluster for whole.
-func (b *bench) startCluster() error {
-	for i := range masterCount {
-		if err := b.startMaster(); err != nil {
+// startCluster starts masters, and replicas of the first of them, and returns when each node takes
+// the cluster for whole.
+func (b *bench) startCluster(masters, replicas int) error {
+	for range masters + replicas {
+		if err := b.startNode(); err != nil {
 			return err
 		}
-		first, last := i*clusterSlots/masterCount, (i+1)*clusterSlots/masterCount-1
+	}
+	for i := range masters {
+		first, last := i*clusterSlots/masters, (i+1)*clusterSlots/masters-1
 		// or they would have to quarrel about it
 		if err := b.masters.tell(i, "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
@@ -43,15 +46,28 @@ func (b *bench) startCluster() error {
 		}
 	}
 	host, port, _ := net.SplitHostPort(b.masters.nodes[0].addr)
-	for i := 1; i < masterCount; i++ {
+	for i := 1; i < masters+replicas; i++ {
 		if err := b.masters.tell(i, "MEET", host, port); err != nil {
 			return err
 		}
 	}
+	if err := b.waitForCluster(); err != nil || replicas == 0 {
+		return err
+	}
+	for i := range replicas {
+		id, err := b.masters.monitors[i].do("CLUSTER", "MYID")
+		if err != nil {
+			return err
+		}
+		if err := b.masters.tell(masters+i, "REPLICATE", id.text); err != nil {
+			return err
+		}
+	}
+	b.masters.replicas = replicas
 	return b.waitForCluster()
 }
 
-func (b *bench) startMaster() error {
+func (b *bench) startNode() error {
 	addr, err := freeport.Addr(busOffset)
 	if err != nil {
 		return err
@@ -59,7 +75,7 @@ func (b *bench) startMaster() error {
 	_, port, _ := net.SplitHostPort(addr)
 	node, err := b.servers.start(b.ctx, addr, "redis-server",
 		append(b.redisArgs(port), "--cluster-enabled", "yes", "--cluster-config-file",
-			"nodes-"+port+".conf")...)
+			"nodes-"+port+".conf", "--repl-diskless-sync-delay", "0")...)
 	if err != nil {
 		return err
 	}
@@ -95,18 +111,28 @@ func (b *bench) waitForCluster() error {
 	}
 }
 
-// whole reports whether each node knows all others and a master for every slot.
+// whole reports whether each node knows all others and a master for every slot, and each replica
+// follows its master.
 func (m *masters) whole() (bool, error) {
-	for _, node := range m.monitors {
+	for i, node := range m.monitors {
 		info, err := node.do("CLUSTER", "INFO")
 		if err != nil {
 			return false, fmt.Errorf("cannot ask a node for the state of the cluster: %w", err)
 		}
 		for name, value := range fields(info.text) {
 			if name == "cluster_state" && value != "ok" || name == "cluster_known_nodes" &&
-				value != strconv.Itoa(masterCount) {
+				value != strconv.Itoa(len(m.nodes)) {
 				return false, nil
 			}
+		}
+		list, err := node.do("CLUSTER", "NODES")
+		if err != nil || strings.Count(list.text, "slave ") != m.replicas {
+			return false, err
+		}
+		info, err = node.do("INFO", "replication")
+		if err != nil || i >= len(m.nodes)-m.replicas &&
+			!strings.Contains(info.text, "master_link_status:up") {
+			return false, err
 		}
 	}
 	return true, nil

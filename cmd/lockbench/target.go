@@ -36,7 +36,8 @@ type needs struct {
 	parking     bool     // another lockproxy, with --park, behind these
 	targets     []string // of the ways above, direct first
 	profiled    bool     // of lockproxy it can be asked what it does
-	cluster     bool     // the targets lead to a Redis Cluster, and Redis is idle
+	masters     int      // of a Redis Cluster that all lead to, while Redis is idle; 0 for none
+	replicas    int      // of the first masters
 }
 
 // maxClients is how many clients the servers are told to accept, if the limit on open files allows
@@ -58,8 +59,8 @@ func (l *lab) open(n needs) (b *bench, err error) {
 	}
 	b.redis = redis.addr
 	direct, upstream := redis, "redis://"+redis.addr
-	if n.cluster {
-		if err := b.startCluster(); err != nil {
+	if n.masters > 0 {
+		if err := b.startCluster(n.masters, n.replicas); err != nil {
 			return nil, err
 		}
 		direct, upstream = b.masters.nodes[0], b.masters.url()

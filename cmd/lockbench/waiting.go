@@ -63,7 +63,7 @@ func (j *waiting) measure(b *bench, _ int) error {
 	for _, l := range holders[1:] {
 		queue(l.(*proxyLock))
 	}
-	if err := j.inLine(f); err != nil {
+	if err := j.inLine(f, "job"); err != nil {
 		return err
 	}
 	var result waited
@@ -103,7 +103,7 @@ func (j *waiting) handOver(
 }
 
 // inLine waits until all clients are in line.
-func (j *waiting) inLine(f *field) error {
+func (j *waiting) inLine(f *field, key string) error {
 	c, err := dial(f.proxies[0])
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (j *waiting) inLine(f *field) error {
 	defer c.close()
 	deadline := time.Now().Add(15 * time.Second)
 	for ; time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if n, err := c.waiters("job"); err != nil || n == j.clients {
+		if n, err := c.waiters(key); err != nil || n == j.clients {
 			return err
 		}
 	}

@@ -118,7 +118,7 @@ func (s *sizing) checks(m model) *section {
 	cost("r0 is the same with 2 shards as with 1", "µs", twoShards, oneShard, redis)
 	cost("— with 3", "µs", threeShards, oneShard, redis)
 	cost("— with 6", "µs", sixShards, oneShard, redis)
-	cost("p0 grows with no number of shards: 6 to 1", "µs", sixShards, oneShard, proxy)
+	cost("p0 is the same with 6 shards as with 1", "µs", sixShards, oneShard, proxy)
 	cost("p0 is the same with 2 proxies, twice the clients", "µs", twoProxies, threeShards, proxy)
 	cost("an idle node uses as much among 6 as alone", "ms/s", sixShards, oneShard,
 		func(r *shardRun) float64 { return r.idle })
@@ -178,7 +178,7 @@ func (m model) predictions() *section {
 		of   func(shards int) string
 	}{
 		{"locks/s, nobody waits", func(n int) string { return round(m.rate(n, m.r)) }},
-		{"— at r0 and p0, the least", func(n int) string { return round(m.rate(n, m.rAlone)) }},
+		{"— at r0, the least", func(n int) string { return round(m.rate(n, m.rAlone)) }},
 		{"locks/s, always waited for", func(n int) string { return round(m.rate(n, m.rWait)) }},
 		{"one lock held for 10 ms, a second", func(int) string { return round(oneLock(10, m.g)) }},
 		{"proxies, for the first line", func(n int) string {

@@ -94,7 +94,7 @@ func TestRunLetsTheCommandEnd(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)
 	file := filepath.Join(t.TempDir(), "pid")
-	run := s.run("--timeout", "1", "--kill-after", "15", "--", "sh", "-c",
+	run := s.run("--timeout", "3", "--kill-after", "15", "--", "sh", "-c",
 		`trap "echo cleaning up; exit 0" TERM; echo $$ >`+file+`; while :; do sleep 0.02; done`)
 	pidsIn(t, file, 1)
 	begun := time.Now()

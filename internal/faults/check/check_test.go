@@ -16,6 +16,7 @@ import (
 	"lockproxy/internal/faults/check"
 	"lockproxy/internal/faults/client"
 	"lockproxy/internal/faults/history"
+	"lockproxy/internal/proxytest"
 )
 
 // counted counts the locks that clients have taken.
@@ -94,7 +95,7 @@ func judge(t *testing.T, b bugs) check.Report {
 	s.mu.Unlock()
 	bounds := check.DefaultBounds()
 	bounds.Idle, bounds.Notice, bounds.Arrival = 2500*time.Millisecond, 100*time.Millisecond,
-		200*time.Millisecond
+		200*time.Millisecond+proxytest.Late()
 	return check.Check(history.History{Ops: notes.Drain()}, bounds)
 }
 

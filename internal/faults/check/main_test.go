@@ -1,0 +1,11 @@
+//go:build linux
+
+package check_test
+
+import (
+	"testing"
+
+	"lockproxy/internal/proxytest"
+)
+
+func TestMain(m *testing.M) { proxytest.Main(m) }

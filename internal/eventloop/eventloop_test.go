@@ -371,7 +371,7 @@ func TestHold(t *testing.T) {
 		} else if wake {
 			far.CloseWrite() // the loop calls Wake
 		}
-		for over := time.Now().Add(patience); i%3 == 2 && !reg.woken.Load(); {
+		for over := time.Now().Add(patience); i%3 == 2 && reg.reader.Load() == held; {
 			if time.Now().After(over) {
 				t.Fatal("the end of the connection wakes nobody")
 			}

@@ -90,7 +90,8 @@ func (m model) constants() *section {
 	row("q: scripts of a lock that is waited for", f1(m.q)+" /s", "a quiet second, one proxy")
 	row("m: lockproxy's memory for an idle client", kb(m.m), "1 and 6 masters, a line through both")
 	row("m1: and for each shard", kb(m.mShard), "the same")
-	row("m0: both, with `--home-idle`", kb(m.mClosed), "6 masters")
+	row("m0: both, with `--home-idle`", kb(m.mClosed),
+		"6 masters; what closed homes leave to be used again is in it")
 	row("w: lockproxy's memory for a waiter", kb(m.mWait), "new clients, all at one lock")
 	row("h1: lockproxy's memory for a held lock", kb(m.mHeld), "locks of one client")
 	row("k: a node's memory for a connection", kb(m.k), "`used_memory`")
@@ -108,7 +109,9 @@ func (s *sizing) checks(m model) *section {
 	t := &section{title: "What is assumed, and whether it holds",
 		header: []string{"assumed", "measured", "ratio"},
 		before: "A ratio of 1 says that the assumption holds. Figures are medians over the rounds, " +
-			"in brackets the least and most."}
+			"in brackets the least and most. r0 does not hold where it is above 1: nodes " +
+			"that share few cores are woken more often for the same work. Expect a shard with " +
+			"a core by itself between r and r0."}
 	cost := func(name, unit string, i, base int, of func(*shardRun) float64) {
 		a, b := s.shards.figure(i, of), s.shards.figure(base, of)
 		ratio := stat.Of(stat.Ratios(over(s.shards.results[i], of), over(s.shards.results[base], of)))

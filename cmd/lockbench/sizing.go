@@ -9,7 +9,7 @@ import (
 	"lockproxy/cmd/lockbench/stat"
 )
 
-// sizing is what the model of docs/scale.md rests on, each job with clusters of its own.
+// sizing is what the model of docs/scale.md rests on, each job with its own clusters.
 type sizing struct {
 	shards   *shardCost
 	holds    *holdTimes
@@ -57,9 +57,9 @@ type shardRun struct {
 	busiest      float64 // pairs of the master that has most, to the mean
 }
 
-// shardCases are at the same rate for each master, which six of them reach on two cores: what is asked
-// alone costs more than what comes together with other requests. But for the first, which is one
-// master that is asked for as much as it can.
+// shardCases are at the same rate for each master, which six of them reach on two cores: what is
+// asked alone costs more than what comes together with other requests. The first is an exception:
+// it is one master that is asked for as much as it can.
 var shardCases = []struct {
 	masters, proxies int
 	rest             time.Duration // of a client between two pairs

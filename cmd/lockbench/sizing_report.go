@@ -19,15 +19,15 @@ few lines. S is the number of shards, P of proxies, C of all clients, h how long
 the share of a core that is used.
 
 - **Locks per shard:** u / r locks/s where nobody waits, u / rw where all are waited for.
-- **One lock:** 1 / (h + g) a second, g2 for g if its clients come by several proxies. More shards do
-  not help a lock that all want.
+- **One lock:** 1 / (h + g) a second, g2 for g if its clients come by several proxies. More shards
+  do not help a lock that all want.
 - **Proxies:** P = locks/s * p / u, each with a core.
 - **Waiters:** a lock that is waited for costs q scripts/s for each proxy, however many wait.
 - **Connections:** C + 5 P at each node, S times that in all. 5 is a lane and four spare homes;
-  ` + "`--home-idle`" + ` leaves only these for clients that only lock. Where clients wait, each proxy
-  has a few more.
-- **Memory:** m + S * m1 in a proxy for each idle client, m0 with ` + "`--home-idle`" + `, w more for a
-  waiter, h1 for a held lock. In Redis l for each name that was locked in the last ten minutes
+  ` + "`--home-idle`" + ` leaves only these for clients that only lock. Where clients wait,
+  each proxy has a few more.
+- **Memory:** m + S * m1 in a proxy for each idle client, m0 with ` + "`--home-idle`" + `, w more for
+  a waiter, h1 for a held lock. In Redis l for each name that was locked in the last ten minutes
   (` + "`--fence-retention`" + `), k for each connection at each node.
 - **Failover:** the locks of one shard, 1 / S of all, stop for cluster-node-timeout + e.
 `
@@ -38,8 +38,8 @@ const sizingLimits = `
 - **The network.** All was measured by loopback. Add a round trip between proxy and Redis to g, and
   to every LOCK. CPU for TLS is extra.
 - **Neighbours.** On a machine that others use as well, CPU for a lock is higher.
-- **Names that are not alike.** A few locks that are taken most of the time fill one shard. All locks
-  with one hash tag are on one shard.
+- **Names that are not alike.** A few locks that are taken most of the time fill one shard. All
+  locks with one hash tag are on one shard.
 - **The cluster's bus.** Gossip was measured up to six nodes. Redis recommends at most about 1,000.
   The map, which each proxy asks for once a second, grows with S.
 - **Limits of connections.** Each node has a connection for each client, so Redis's maxclients

@@ -20,7 +20,7 @@ type Config struct {
 	Proxy   *proxy.Server
 	Metrics *Metrics // the same that the proxy tells
 	Name    string   // of the proxy, for people
-	Page    string   // where browsers find this one's page, for other proxies to link to; "" is not told
+	Page    string   // the URL of this one's page, for other proxies to link to; "" tells nobody
 	Token   string   // of those who may release locks; "" for none
 	Pprof   bool
 	// MetricShapes is how many shapes of keys have metrics of their own; 0 is no such metrics.

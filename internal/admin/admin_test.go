@@ -211,7 +211,7 @@ func TestMetrics(t *testing.T) {
 	token := s.lock(c, "b", 30)
 	c.Do(ctx, "FENCE", "b", token+1, "SET", "x", 1)
 	c.Do(ctx, "UNLOCK", "b", "FORCE")
-	c.Do(ctx, "WATCH", "k") // it needs a connection of its own
+	c.Do(ctx, "WATCH", "k") // it needs its own connection
 	got := s.scrape()
 	for name, want := range map[string]string{
 		`lockproxy_client_connections`:                           "1",

@@ -17,7 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// tab is a page in a headless Chromium of its own, which is watched for errors, of scripts and
+// tab is a page in a separate headless Chromium, which is watched for errors, of scripts and
 // against the policy.
 type tab struct {
 	t   *testing.T

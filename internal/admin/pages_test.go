@@ -149,7 +149,7 @@ func TestPageIsNotAnnouncedWithoutRights(t *testing.T) {
 	}
 }
 
-// Whoever may subscribe can announce anything: only what can be a page is shown, and not too much.
+// Anyone who can subscribe can announce anything: only what can be a page is shown, and not too much.
 func TestHostilePagesAreNotShown(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

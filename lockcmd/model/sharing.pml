@@ -7,16 +7,16 @@ byte highest;        /* the highest token given */
 
 #define LIVE(a) (lease[a] > now)
 
-hidden byte a_, beside;
+hidden byte a_, next_to;
 
 /* Locker i is given the lock: which others hold it then. */
 inline acquired_by_lock(i, until, tok) {
-  a_ = 0; beside = 0;
+  a_ = 0; next_to = 0;
   do
   :: a_ < LOCKERS ->
      if
      :: a_ != i && LIVE(a_) ->
-        beside++;
+        next_to++;
         if
         :: WANTS(a_) == WRITER || WANTS(i) == WRITER ->
            printf("%d  locker %d has the lock now, which is locker %d's until %d\n", now, i, a_, lease[a_]);
@@ -28,7 +28,7 @@ inline acquired_by_lock(i, until, tok) {
      a_++
   :: else -> break
   od;
-  if :: WANTS(i) != WRITER && beside >= WANTS(i) -> printf("%d  locker %d is one too many\n", now, i); assert(limit) :: else fi;
+  if :: WANTS(i) != WRITER && next_to >= WANTS(i) -> printf("%d  locker %d is one too many\n", now, i); assert(limit) :: else fi;
   if :: wstate[i] != LEFT -> lease[i] = until :: else fi;
 #ifdef CHECK_TOKENS
   if :: tok <= highest -> assert(tokens_rise) :: else fi;
@@ -71,7 +71,7 @@ inline time_passed() {
   do :: a_ < LOCKERS -> if :: lease[a_] > 0 && !LIVE(a_) -> lease[a_] = 0 :: else fi; a_++ :: else -> break od
 }
 
-/* CHECK_PROMPT: for how many ticks a lock may be free while somebody waits, or shared while whoever is first at a proxy would fit and
+/* CHECK_PROMPT: for how many ticks a lock may be free while somebody waits, or shared while the first at a proxy would fit and
 nobody waits who would not. Nor may a lock be kept for somebody who has left. */
 #ifdef CHECK_PROMPT
 byte unused;

@@ -17,9 +17,11 @@ const (
 )
 
 const (
-	// A search starts from a wait that has lasted for firstSearch, and again after each nextSearch,
-	// since messages between proxies can be lost.
+	// A search starts from a wait that has lasted for firstSearch, and again after each of these
+	// until youngWait, since messages between proxies can be lost. Then it starts after each
+	// nextSearch: most deadlocks are closed by a wait that begins.
 	firstSearch   = 300 * time.Millisecond
+	youngWait     = 1500 * time.Millisecond
 	nextSearch    = 500 * time.Millisecond
 	searchTick    = 100 * time.Millisecond
 	searchTimeout = 2 * time.Second
@@ -160,6 +162,9 @@ func (d *deadlocks) tick(ctx context.Context) {
 			keys += len(v.waiters)
 			due = append(due, v)
 			v.next = now.Add(nextSearch)
+			if now.Sub(v.lead().joined) < youngWait {
+				v.next = now.Add(firstSearch)
+			}
 		}
 	}
 	d.mu.Unlock()

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-memory test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-memory test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -96,9 +96,16 @@ test-clients-cluster: deps-clients
 
 # Locks and data on a Redis Cluster of six nodes while masters die, stop, are replaced, and slots and nodes move, in about seven minutes;
 # prints what was counted. See docs/cluster-locks.md and docs/cluster.md. CLUSTER=TestClusterLocksGoOn is half a minute of it.
-CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterFaults|TestClusterSilentNode
+CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterRandomFaults|TestClusterFaults|TestClusterSilentNode
 test-cluster: deps
 	$(GO) test -tags faults -race -count=1 -timeout 15m -run '^($(CLUSTER))$$' -v ./test/faults
+
+# Random faults of a group with Sentinels and of a cluster, for DURATION, under clients that are judged; see docs/cluster-locks.md. SEED is
+# one that it has printed.
+test-failovers: DURATION = 30m
+test-failovers: deps
+	LOCKPROXY_TEST_FAILOVERS=$(DURATION) LOCKPROXY_TEST_SEED=$(SEED) $(GO) test -tags faults -race -count=1 -timeout 0 \
+		-run '^(TestFaultsOfSentinelGroup|TestClusterRandomFaults)$$' -v ./test/faults
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
 test-admin: deps deps-admin

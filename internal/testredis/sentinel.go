@@ -196,6 +196,19 @@ func (g *Group) Failover(t testing.TB) {
 	}
 }
 
+// WaitReplaced waits until the first Sentinel names another master than old, and returns that.
+func (g *Group) WaitReplaced(t testing.TB, old *Server) *Server {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if master := g.Master(); master != nil && master != old {
+			return master
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the Sentinels name no other master")
+		}
+	}
+}
+
 // InSync returns when all servers but the master are its replicas and have all that it has, and the
 // Sentinels know.
 func (g *Group) InSync(t testing.TB) {

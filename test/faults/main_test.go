@@ -7,7 +7,12 @@ package faults_test
 import (
 	"testing"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"lockproxy/internal/proxytest"
 )
 
-func TestMain(m *testing.M) { proxytest.Main(m) }
+func TestMain(m *testing.M) {
+	logging.Disable() // servers that are down are no news here
+	proxytest.Main(m)
+}

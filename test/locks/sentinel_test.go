@@ -33,17 +33,6 @@ func served(t *testing.T, p *proxytest.Proxy, server *testredis.Server) time.Dur
 	return time.Since(began)
 }
 
-// switched waits until the Sentinels name another master than old.
-func switched(t *testing.T, g *testredis.Group, old *testredis.Server) *testredis.Server {
-	t.Helper()
-	var master *testredis.Server
-	proxytest.Eventually(t, 20*time.Second, "the Sentinels name another master", func() bool {
-		master = g.Master()
-		return master != nil && master != old
-	})
-	return master
-}
-
 // The master is killed, replaced by hand, and stopped for a while, with locks and data in flight.
 func TestSentinelFailovers(t *testing.T) {
 	t.Parallel()
@@ -57,7 +46,7 @@ func TestSentinelFailovers(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	recovered := func(what string, old *testredis.Server) *testredis.Server {
 		t.Helper()
-		master := switched(t, g, old)
+		master := g.WaitReplaced(t, old)
 		took := max(served(t, plain, master), served(t, safe, master))
 		t.Logf("%s: served %v after the Sentinels' switch", what, took.Round(time.Millisecond))
 		if took > 2*time.Second+proxytest.Late() {
@@ -213,7 +202,7 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 			if got := short.Reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
 				t.Errorf("a wait that ended while there was no master: %q", got)
 			}
-			served(t, p, switched(t, g, g.Servers[0]))
+			served(t, p, g.WaitReplaced(t, g.Servers[0]))
 			if got := holder.Do(proxytest.Unlock("job", token)); got != ":1\r\n" {
 				t.Fatalf("UNLOCK by an earlier session: %q", got)
 			}
@@ -242,7 +231,7 @@ func TestFailoverHold(t *testing.T) {
 		return g.Servers[1].Ask("EXISTS", "job") == ":1"
 	})
 	g.Failover(t)
-	switched(t, g, g.Servers[0])
+	g.WaitReplaced(t, g.Servers[0])
 	var got string
 	proxytest.Eventually(t, 5*time.Second, "the proxy has noticed the failover", func() bool {
 		nc, err := net.Dial("tcp", p.Addr)

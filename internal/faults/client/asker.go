@@ -108,6 +108,7 @@ func (a *Asker) connect() bool {
 	}
 	for _, args := range first {
 		if r, err := c.Do(patience, args...); err != nil || r.Error() {
+			noteSilence(a.Notes, a.ID, a.at, args[0], err)
 			c.Close()
 			return false
 		}

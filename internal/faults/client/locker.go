@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -105,12 +106,21 @@ func (l *Locker) connect() bool {
 		hello = []string{"HELLO", "3"}
 	}
 	if r, err := c.Do(patience, hello...); err != nil || r.Error() {
+		noteSilence(l.Notes, l.ID, l.at, hello[0], err)
 		c.Close()
 		return false
 	}
 	c.Push = l.pushed
 	l.conn = c
 	return true
+}
+
+// noteSilence records that a connection's first command was not answered in time.
+func noteSilence(notes Noter, id int, at Target, command string, err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		notes.Add(history.Op{Client: id, Kind: history.Echo, Key: strings.ToLower(command),
+			Proxy: at.Proxy, Call: history.Now() - patience.Nanoseconds(), Got: err.Error()})
+	}
 }
 
 func (l *Locker) pushed(elems []string) {

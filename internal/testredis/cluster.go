@@ -27,6 +27,7 @@ type Cluster struct {
 
 	t    testing.TB
 	args []string
+	far  *time.Duration // the round trip of each node's link; nil without links
 }
 
 // StartTLSCluster starts a cluster of masters whose nodes serve TLS too, and tell clients who use
@@ -52,10 +53,24 @@ func (s *Server) busPort() string {
 // node takes it for whole. The arguments are for each node, as for Start.
 func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster {
 	t.Helper()
+	return startCluster(t, nil, masters, replicas, args...)
+}
+
+// StartLinkedCluster is StartCluster with a link to each node, by which clients and replicas reach
+// it, and which is a round trip long. The nodes tell each other who serves what without links.
+func StartLinkedCluster(t testing.TB, roundTrip time.Duration, masters, replicas int,
+	args ...string) *Cluster {
+	t.Helper()
+	return startCluster(t, &roundTrip, masters, replicas, args...)
+}
+
+func startCluster(t testing.TB, far *time.Duration, masters, replicas int,
+	args ...string) *Cluster {
+	t.Helper()
 	if i := slices.Index(args, "--requirepass"); i >= 0 {
 		args = append(slices.Clone(args), "--masterauth", args[i+1])
 	}
-	c := &Cluster{t: t, Masters: masters, args: args}
+	c := &Cluster{t: t, Masters: masters, args: args, far: far}
 	c.Nodes = make([]*Server, masters*(1+replicas))
 	for i := range c.Nodes {
 		c.Nodes[i] = c.newNode()
@@ -110,6 +125,10 @@ func (c *Cluster) newNode() *Server {
 			c.t.Logf("redis-server on port %d said:\n%s", s.port, s.log.String())
 		}
 	})
+	if c.far != nil {
+		s.linkBy(*c.far, "--cluster-announce-port")
+		s.args = append(s.args, "--cluster-announce-bus-port", strconv.Itoa(s.port+busOffset))
+	}
 	return s
 }
 
@@ -184,11 +203,11 @@ func (c *Cluster) ID(node *Server) string {
 // URL is how lockproxy finds the cluster.
 func (c *Cluster) URL() string { return "redis+cluster://" + strings.Join(c.Addrs(), ",") }
 
-// Addrs is host:port of each node.
+// Addrs is host:port of each node, by its link if it has one.
 func (c *Cluster) Addrs() []string {
 	addrs := make([]string, len(c.Nodes))
 	for i, s := range c.Nodes {
-		addrs[i] = s.Addr()
+		addrs[i] = s.Told()
 	}
 	return addrs
 }

@@ -1,6 +1,7 @@
 package testredis
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"testing"
@@ -24,6 +25,15 @@ type Link struct {
 	conns  []net.Conn // guarded by mu
 	ended  bool       // guarded by mu
 	insert Insertion  // guarded by mu
+	within *tear      // guarded by mu
+}
+
+// tear ends a connection within a reply.
+type tear struct {
+	reply []byte
+	at    int // so many bytes of it pass
+	reset bool
+	torn  chan struct{} // closed when it has happened
 }
 
 // Insertion returns what follows once so many replies have passed by a connection, 0 when it opens:
@@ -100,6 +110,46 @@ func (l *Link) end(reset bool) {
 	l.free.Broadcast()
 }
 
+// Tear ends the connection that the far end sends reply on next, once so many bytes of that have
+// passed. reply must come in one piece. What is returned closes when it has happened.
+func (l *Link) Tear(reply string, at int, reset bool) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.within = &tear{reply: []byte(reply), at: at, reset: reset, torn: make(chan struct{})}
+	return l.within.torn
+}
+
+// tornIn returns how much of data passes before the connection ends, and whether it does.
+func (l *Link) tornIn(data []byte) (pass int, t *tear) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.within == nil {
+		return len(data), nil
+	}
+	i := bytes.Index(data, l.within.reply)
+	if i < 0 {
+		return len(data), nil
+	}
+	t, l.within = l.within, nil
+	return i + t.at, t
+}
+
+// forwardUntilTorn is forward for what comes from the far end.
+func (l *Link) forwardUntilTorn(to, from net.Conn, data []byte) bool {
+	pass, t := l.tornIn(data)
+	open := pass == 0 || l.forwardUnless(&l.deaf, to, data[:pass])
+	if t == nil {
+		return open
+	}
+	defer close(t.torn)
+	if t.reset {
+		to.(*net.TCPConn).SetLinger(0)
+	}
+	to.Close()
+	from.Close()
+	return false
+}
+
 func (l *Link) accept() {
 	for {
 		near, err := l.ln.Accept()
@@ -123,11 +173,9 @@ func (l *Link) accept() {
 		l.goroutines.Go(func() { l.carry(far, near, l.forward) })
 		l.goroutines.Go(func() {
 			if p.insert == nil { // what comes can be a replication stream: it is not looked at
-				l.carry(near, far,
-					func(to net.Conn, data []byte) bool {
-						return l.forwardUnless(&l.deaf, to,
-							data)
-					})
+				l.carry(near, far, func(to net.Conn, data []byte) bool {
+					return l.forwardUntilTorn(to, far, data)
+				})
 				return
 			}
 			l.forwardReplies(p, near, nil)

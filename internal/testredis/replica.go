@@ -53,7 +53,7 @@ func (s *Server) acknowledged(n int) int {
 // Replicate makes s a replica of master, and returns when it has all that the master has.
 func (s *Server) Replicate(master *Server) {
 	s.t.Helper()
-	host, port, _ := net.SplitHostPort(master.Addr())
+	host, port, _ := net.SplitHostPort(master.Told())
 	// It can be that already, by the Sentinels' word: "OK Already connected to specified master".
 	if got := s.Ask("REPLICAOF", host, port); !strings.HasPrefix(got, "+OK") {
 		s.t.Fatalf("REPLICAOF: %s", got)

@@ -67,6 +67,9 @@ type GroupOptions struct {
 	SentinelPassword string
 	SentinelLines    []string // of each Sentinel's configuration
 	SentinelArgs     []string // for each Sentinel, as for Start
+	// Linked gives each server a link, by which all others reach it, and which is RoundTrip long.
+	Linked    bool
+	RoundTrip time.Duration
 }
 
 // sentinelPatience is after how long a Sentinel takes a silent server for down.
@@ -87,17 +90,21 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 		args = append([]string{"--requirepass", o.Password, "--masterauth", o.Password}, args...)
 	}
 	g := &Group{Name: "mymaster"}
-	g.Servers = append(g.Servers,
-		Start(t, append([]string{"--repl-diskless-sync-delay", "0"}, args...)...))
-	host, port, _ := net.SplitHostPort(g.Servers[0].Addr())
-	for range o.Replicas {
-		g.Servers = append(g.Servers,
-			Start(t,
-				append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"},
-					args...)...))
+	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	for range 1 + o.Replicas {
+		s := newServer(t, args)
+		if o.Linked {
+			s.linkBy(o.RoundTrip, "--replica-announce-port")
+		}
+		g.Servers = append(g.Servers, s)
+		if s != g.Servers[0] {
+			host, port, _ := net.SplitHostPort(g.Servers[0].Told())
+			s.args = append(s.args, "--replicaof", host, port)
+		}
+		s.start()
 	}
 	for range o.Sentinels {
-		g.Sentinels = append(g.Sentinels, startSentinel(t, g.Name, g.Servers[0].Addr(), o))
+		g.Sentinels = append(g.Sentinels, startSentinel(t, g.Name, g.Servers[0].Told(), o))
 	}
 	for _, s := range g.Sentinels {
 		g.waitUntil(t, s, "num-slaves", o.Replicas)
@@ -220,7 +227,7 @@ func (g *Group) InSync(t testing.TB) {
 				continue
 			}
 			info := s.Ask("INFO", "replication")
-			_, port, _ := net.SplitHostPort(master.Addr())
+			_, port, _ := net.SplitHostPort(master.Told())
 			if strings.Contains(info, "role:slave") &&
 				strings.Contains(info, "master_port:"+port) &&
 				strings.Contains(info, "master_link_status:up") {
@@ -240,7 +247,7 @@ func (g *Group) InSync(t testing.TB) {
 func (g *Group) Master() *Server {
 	facts := g.facts(g.Sentinels[0])
 	for _, s := range g.Servers {
-		if s.Addr() == net.JoinHostPort(facts["ip"], facts["port"]) {
+		if s.Told() == net.JoinHostPort(facts["ip"], facts["port"]) {
 			return s
 		}
 	}

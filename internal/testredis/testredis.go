@@ -19,6 +19,8 @@ import (
 
 // Server is one redis-server process, or between Kill and Restart, none.
 type Server struct {
+	Link *Link // the only way to it that others are told of; nil if there is none
+
 	t    testing.TB
 	port int
 	args []string
@@ -38,10 +40,16 @@ func Start(t testing.TB, args ...string) *Server {
 	if slices.Contains(args, "--cluster-enabled") {
 		also = []int{busOffset}
 	}
+	s := newServer(t, args, also...)
+	s.start()
+	return s
+}
+
+// newServer is a server that isn't started yet.
+func newServer(t testing.TB, args []string, also ...int) *Server {
 	s := &Server{t: t, port: FreePort(t, also...)}
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir",
 		t.TempDir(), "--save", ""}, args...)
-	s.start()
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {
@@ -65,6 +73,24 @@ func FreePort(t testing.TB, also ...int) int {
 
 // Addr is host:port.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+// Told is the address that others are told of: that of the link, if there is one.
+func (s *Server) Told() string {
+	if s.Link != nil {
+		return s.Link.Addr()
+	}
+	return s.Addr()
+}
+
+// linkBy makes a link, a round trip long, and has the server tell others of that by these options.
+func (s *Server) linkBy(roundTrip time.Duration, options ...string) {
+	s.t.Helper()
+	s.Link = StartFarLink(s.t, s.Addr(), roundTrip)
+	_, port, _ := net.SplitHostPort(s.Link.Addr())
+	for _, option := range options {
+		s.args = append(s.args, option, port)
+	}
+}
 
 // URL is redis://host:port.
 func (s *Server) URL() string { return "redis://" + s.Addr() }

@@ -138,6 +138,9 @@ func (a *answers) partDone(p *part, reply pieces) {
 		reply = piece(r.finish(replies))
 	}
 	r.done = true
+	if r.subscribes {
+		c.subs.answered()
+	}
 	if !r.internal {
 		c.replies.deliver(r, reply) // also if it is empty: then the end was missing
 	}

@@ -3,6 +3,7 @@ package cluster
 // The requests that change settings, which go to all nodes.
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -51,6 +52,24 @@ func broadcastSetting(
 	})
 }
 
+var errInPart = errors.New("nobody knows which nodes have logged the client in or out")
+
+// decides is for a request that decides as whom, and in which protocol, the client talks to all
+// nodes. The Conn ends if one that may have run it was lost: the nodes could disagree.
+func (c *Conn) decides(r *request) {
+	c.settings.changing++
+	finish := r.finish
+	r.finish = func(replies [][]byte) []byte {
+		reply := finish(replies)
+		c.settings.changing--
+		c.subs.settled()
+		if isFailure(reply) {
+			c.after(0, func() { c.end(errInPart) })
+		}
+		return reply
+	}
+}
+
 // login is AUTH and HELLO.
 func login(c *Conn, q *query) {
 	before, asked := c.settings, commands.ParseLogin(q.args)
@@ -74,6 +93,7 @@ func login(c *Conn, q *query) {
 			c.settings.proto = proto
 		}
 	})
+	c.decides(r)
 	finish := r.finish
 	r.finish = func(replies [][]byte) []byte { return showHelloID(finish(replies), dflt.addr) }
 }
@@ -115,8 +135,9 @@ func reset(c *Conn, q *query) {
 	}
 	c.tx.forgetWatch()
 	c.tx.open = nil
-	c.settings = settings{proto: 2, reset: true}
+	c.settings = settings{proto: 2, reset: true, changing: c.settings.changing}
 	r := broadcast(c, q, c.nodes.reopen, func(bool) {})
+	c.decides(r)
 	r.onAnswer = func(n *node, h resp.Head) {
 		if !h.IsError() {
 			n.state, n.copies = nodeState{}, copies{}

@@ -159,6 +159,10 @@ func (a addr) String() string { return string(a) }
 
 // endRequests is called when no more requests come. mu is held.
 func (c *Conn) endRequests() {
+	if c.in.held {
+		c.in.closing = true
+		return
+	}
 	c.writeClosed = true
 	for _, n := range c.nodes.byAddr {
 		if n.used {

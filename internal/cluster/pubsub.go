@@ -3,6 +3,7 @@ package cluster
 // Subscriptions, and what comes without a request: messages, RESP3's pushes, MONITOR's feed.
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,6 +24,7 @@ type subscriptions struct {
 	c        *Conn
 	channels *node            // that of SUBSCRIBE and PSUBSCRIBE
 	last     *node            // the last that was sent a subscription
+	awaited  int              // requests that change them and have no answer
 	shards   map[string]*node // those of sharded channels; the keys are encoded as bulk strings
 	events   events
 }
@@ -38,7 +40,7 @@ func subscribe(c *Conn, q *query) {
 	if !strings.Contains(q.cmd.Name, "unsub") {
 		c.subs.expect(n)
 	}
-	c.subs.events.subscribe(q, n).one.confirms = confirmsOf(q)
+	c.subs.awaits(c.subs.events.subscribe(q, n), confirmsOf(q))
 }
 
 func publish(c *Conn, q *query) { c.send(newRequest(q.raw, -1), c.nodes.channelNode()) }
@@ -69,6 +71,47 @@ func (s *subscriptions) subscribedNode() *node {
 	return s.last
 }
 
+// awaits records that r was sent, which subscribes or unsubscribes so many names; see confirmsOf.
+func (s *subscriptions) awaits(r *request, names int) {
+	r.one.confirms, r.subscribes = names, true
+	s.awaited++
+}
+
+// answered is called when a request that awaits recorded is answered.
+func (s *subscriptions) answered() {
+	s.awaited--
+	s.settled()
+}
+
+// settled has what has waited for that routed.
+func (s *subscriptions) settled() {
+	if s.c.in.held && !s.unsettled() && s.c.err == nil {
+		s.c.goroutines.Go(s.c.in.resume) // ends with what nodes take at once; Close waits for it
+	}
+}
+
+// unsettled reports whether nobody can say yet if the client is in protocol 2's subscribe mode.
+func (s *subscriptions) unsettled() bool {
+	return s.last != nil && (s.awaited > 0 && s.c.settings.proto == 2 || s.c.settings.changing > 0)
+}
+
+// refusedBy is a request that n refuses because the client is in protocol 2's subscribe mode. Nodes
+// look first whether they serve its keys.
+func refusedBy(q *query, n *node) *request {
+	r := newRequest(q.raw, -1)
+	name := q.cmd.Name
+	r.intercept = func(_ *node, p *part, line []byte) bool {
+		redirected := isRedirect(line) || bytes.HasPrefix(line, []byte("CROSSSLOT "))
+		if redirected {
+			n.c.answers.partDone(p, piece(resp.AppendError(nil, "ERR Can't execute '"+name+
+				"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in "+
+				"this context")))
+		}
+		return redirected
+	}
+	return r
+}
+
 // whileSubscribed is the commands that need no special route in protocol 2's subscribe mode.
 var whileSubscribed = map[string]bool{
 	"subscribe": true, "psubscribe": true, "ssubscribe": true, "quit": true, "reset": true,
@@ -94,7 +137,7 @@ func subscribeSharded(c *Conn, q *query) {
 	if slot >= 0 && q.cmd.Name == "ssubscribe" {
 		c.subs.expect(c.nodes.forSlot(slot))
 	}
-	c.send(newRequest(q.raw, slot), nil).one.confirms = confirmsOf(q)
+	c.subs.awaits(c.send(newRequest(q.raw, slot), nil), confirmsOf(q))
 }
 
 // unsubscribeSharded is SUNSUBSCRIBE. Without channels it goes to all nodes that have some.
@@ -106,7 +149,7 @@ func unsubscribeSharded(c *Conn, q *query) {
 	sent := false
 	for _, n := range c.nodes.byAddr {
 		if n.state.Sharded > 0 {
-			c.send(newRequest(q.raw, -1), n).one.confirms = -1
+			c.subs.awaits(c.send(newRequest(q.raw, -1), n), -1)
 			sent = true
 		}
 	}

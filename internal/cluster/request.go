@@ -10,16 +10,17 @@ type request struct {
 	parts      []*part  // of a request that goes to several nodes
 	unanswered int      // parts without an answer
 	hooks
-	script    bool   // it runs a script
-	internal  bool   // the Conn's own: it is not in the replyQueue
-	copies    bool   // it is about the copies of events
-	redirects bool   // it follows redirections though it is internal
-	dropped   bool   // neither it nor what comes behind it will be answered
-	removed   bool   // it is not in the replyQueue any more
-	out       pieces // what the client has still to read
-	started   bool   // the client has read some of the reply
-	heldBytes int    // of the parts that were answered before the last
-	done      bool   // out has the end of the reply
+	script     bool   // it runs a script
+	internal   bool   // the Conn's own: it is not in the replyQueue
+	copies     bool   // it is about the copies of events
+	subscribes bool   // or unsubscribes, as the client has asked
+	redirects  bool   // it follows redirections though it is internal
+	dropped    bool   // neither it nor what comes behind it will be answered
+	removed    bool   // it is not in the replyQueue any more
+	out        pieces // what the client has still to read
+	started    bool   // the client has read some of the reply
+	heldBytes  int    // of the parts that were answered before the last
+	done       bool   // out has the end of the reply
 }
 
 // hooks are what differs between requests. Each can be nil, and is called with Conn.mu held.

@@ -10,6 +10,7 @@ type settings struct {
 	proto    int                         // of the replies
 	reset    bool                        // RESET undoes what Dial's connections begin with
 	tracking bool                        // CLIENT TRACKING is on
+	changing int                         // AUTH, HELLO and RESET without an answer
 	values   [len(settingNames)][]string // the requests; nil for what was not set
 }
 

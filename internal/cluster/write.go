@@ -83,6 +83,8 @@ type requestReader struct {
 	framer    *resp.Framer
 	rest      []byte  // the beginning of a request
 	keys      []int   // reused by slotOf
+	held      bool    // rest begins with a request that waits for subscriptions to be confirmed
+	closing   bool    // CloseWrite was called meanwhile
 	streaming bool    // a request is relayed as it comes
 	node      *node   // of that request
 	feeding   bool    // feed is under way
@@ -95,10 +97,17 @@ func (in *requestReader) feed(b []byte) (err error) {
 		in.rest = append(in.rest, b...)
 		b = in.rest
 	}
+	if in.held {
+		return nil
+	}
 	for len(b) > 0 {
 		req, whole, err := in.framer.Next(b)
 		if err != nil {
 			return err
+		}
+		if whole && !in.streaming && len(req.Args) > 0 && in.mustWait(req.Args) {
+			in.held = true
+			break
 		}
 		b = b[len(req.Raw):]
 		switch {
@@ -112,7 +121,7 @@ func (in *requestReader) feed(b []byte) (err error) {
 			break
 		}
 	}
-	if len(b) > maxResent && !in.streaming {
+	if len(b) > maxResent && !in.streaming && !in.held {
 		if b, err = in.stream(b); err != nil {
 			return err
 		}
@@ -124,13 +133,36 @@ func (in *requestReader) feed(b []byte) (err error) {
 	return nil
 }
 
+// mustWait reports whether a request can't be routed before subscriptions are confirmed: in
+// protocol 2's subscribe mode one node refuses it, otherwise it goes to those of its keys.
+func (in *requestReader) mustWait(args [][]byte) bool {
+	return in.c.tx.open == nil && in.c.subs.unsettled() && !whileSubscribed[lookup(args).Name]
+}
+
+// resume routes what has waited.
+func (in *requestReader) resume() {
+	c := in.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !in.held || c.err != nil {
+		return
+	}
+	in.held = false
+	if err := in.feed(nil); err != nil {
+		c.end(err)
+	} else if in.closing && !in.held {
+		c.endRequests()
+	}
+	c.room.Broadcast()
+}
+
 // route sends one request.
 func (in *requestReader) route(q *query) {
 	c := in.c
 	if c.tx.open != nil {
 		c.tx.open.add(q)
 	} else if n := c.subs.subscribedNode(); n != nil && !whileSubscribed[q.cmd.Name] {
-		c.send(newRequest(q.raw, -1), n)
+		c.send(refusedBy(q, n), n)
 	} else {
 		q.cmd.route(c, q)
 	}
@@ -186,7 +218,9 @@ func (in *requestReader) relayPiece(raw []byte) {
 	}
 }
 
-// backlogged reports whether the node can't keep up with the request that is streamed.
+// backlogged reports whether the node can't keep up with the request that is streamed, or too much
+// is held.
 func (in *requestReader) backlogged() bool {
-	return in.streaming && !in.node.ended && in.node.out.unsent > maxUnsent
+	return in.held && len(in.rest) > maxUnsent ||
+		in.streaming && !in.node.ended && in.node.out.unsent > maxUnsent
 }

@@ -246,14 +246,7 @@ func TestTransactionWhoseNodeIsLost(t *testing.T) {
 	a.says("+OK")
 	p.replies("+OK")
 	p.send("TIME") // which it doesn't read, so that nothing more can be sent
-	sent := func() int {
-		p.conn.mu.Lock()
-		defer p.conn.mu.Unlock()
-		return p.conn.nodes.byAddr["a:1"].sentCount
-	}
-	for sent() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	p.awaitSent("a:1", 1)
 	p.send("SET k 1", "EXEC")
 	p.refreshed("b:1", true)
 	a.nc.Close()

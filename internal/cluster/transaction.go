@@ -82,15 +82,19 @@ func multi(c *Conn, q *query) {
 	if t.node == nil {
 		t.node = c.nodes.defaultNode()
 	}
-	r := newRequest(q.raw, -1)
+	r, first := newRequest(q.raw, -1), t.node
 	r.onFailure = t.fail
+	r.intercept = func(*node, *part, []byte) bool { return false } // no other node is to begin it
 	r.finish = func(replies [][]byte) []byte {
 		if isError(replies[0]) && c.tx.open == t {
 			c.tx.open = nil
+			if t.node != first { // which has begun it
+				t.abandon()
+			}
 		}
 		return replies[0]
 	}
-	c.send(r, t.node)
+	c.send(r, first)
 	c.tx.open = t
 }
 

@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+)
+
+// A transaction has moved to the node of its first key when the node that was sent its MULTI is
+// lost: neither is within a transaction afterwards.
+func TestMultiThatIsLost(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("PING")
+	a := p.at("a:1")
+	a.hears("PING")
+	a.says("+PONG")
+	p.replies("+PONG")
+	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "b:1"))
+	p.send("MULTI", "SET k 1")
+	a.hears("MULTI", "GET", "EXEC")
+	b := p.at("b:1")
+	b.hears("MULTI", "SET k 1")
+	a.nc.Close()
+	p.replies("-UPSTREAM a:1: sent true")
+	b.says("+OK", "+QUEUED")
+	b.hears("GET", "EXEC")
+	b.says("-ERR wrong number of arguments", "-EXECABORT")
+	p.replies("+QUEUED")
+	p.send("GET k")
+	b.hears("GET k")
+	b.says("$-1")
+	p.replies("$-1")
+}
+
+// A transaction none of which was sent before its node was lost begins at no other.
+func TestMultiThatIsNotSent(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("PING")
+	a := p.at("a:1")
+	a.hears("PING")
+	a.says("+PONG")
+	p.replies("+PONG")
+	p.send("TIME") // which it doesn't read, so that nothing more can be sent
+	p.awaitSent("a:1", 1)
+	p.send("MULTI", "SET k 1", "EXEC")
+	p.refreshed("b:1", true)
+	a.nc.Close()
+	p.replies("-UPSTREAM a:1: sent true", "-UPSTREAM a:1: sent false", "-UPSTREAM a:1: sent false",
+		"-UPSTREAM a:1: sent false")
+	p.send("TIME")
+	b := p.at("b:1")
+	b.hears("TIME")
+	b.says("*0")
+	p.replies("*0")
+}
+
+// awaitSent waits until so many requests without an answer may have reached a node.
+func (p *puppets) awaitSent(addr string, requests int) {
+	sent := func() int {
+		p.conn.mu.Lock()
+		defer p.conn.mu.Unlock()
+		return p.conn.nodes.byAddr[addr].sentCount
+	}
+	for sent() < requests {
+		time.Sleep(time.Millisecond)
+	}
+}

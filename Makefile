@@ -96,9 +96,9 @@ test-clients-cluster: deps-clients
 
 # Locks and data on a Redis Cluster of six nodes while masters die, stop, are replaced, and slots and nodes move, in about seven minutes;
 # prints what was counted. See docs/cluster-locks.md and docs/cluster.md. CLUSTER=TestClusterLocksGoOn is half a minute of it.
-CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterRandomFaults|TestClusterFaults|TestClusterSilentNode
+CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterRandomFaults|TestClusterFaults|TestClusterSilentNode|TestIsolation.*
 test-cluster: deps
-	$(GO) test -tags faults -race -count=1 -timeout 15m -run '^($(CLUSTER))$$' -v ./test/faults
+	$(GO) test -tags faults -race -count=1 -timeout 15m -run '^($(CLUSTER))$$' -v ./test/faults ./test/cluster
 
 # Random faults of a group with Sentinels and of a cluster, for DURATION, under clients that are judged; see docs/cluster-locks.md. SEED is
 # one that it has printed.

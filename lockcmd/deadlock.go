@@ -21,7 +21,7 @@ const (
 	// until youngWait, since messages between proxies can be lost. Then it starts after each
 	// nextSearch: most deadlocks are closed by a wait that begins.
 	firstSearch   = 300 * time.Millisecond
-	youngWait     = 1500 * time.Millisecond
+	youngWait     = 2 * time.Second
 	nextSearch    = 500 * time.Millisecond
 	searchTick    = 100 * time.Millisecond
 	searchTimeout = 2 * time.Second

@@ -18,8 +18,9 @@ type Answer struct {
 	waiter  Waiter     // nil for none
 }
 
-// Waiter is told that an Answer has arrived, after Done is closed: in an iteration of an event
-// loop, or with nil from a goroutine that reads the upstream, or from a new one.
+// Waiter is told that Answers have arrived, after Done of each is closed: in an iteration of an
+// event loop; or with nil from a goroutine that reads the upstream, or from one that ends the
+// client, and then Answered may not use the Pipe.
 type Waiter interface{ Answered(it *eventloop.Iteration) }
 
 // Value waits for the reply and decodes it. The error is an *upstream.Error if the connection was
@@ -38,14 +39,19 @@ func (a *Answer) Raw() ([]byte, error) {
 	return a.raw, a.err
 }
 
-// Good reports whether the reply is there, and is neither an error nor a status.
-func (a *Answer) Good() bool {
+// Arrived reports whether Done is closed.
+func (a *Answer) Arrived() bool {
 	select {
 	case <-a.Done:
-		return a.err == nil && len(a.raw) > 0 && a.raw[0] != '-' && a.raw[0] != '+'
+		return true
 	default:
 		return false
 	}
+}
+
+// Good reports whether the reply, which has arrived, is neither an error nor a status.
+func (a *Answer) Good() bool {
+	return a.err == nil && len(a.raw) > 0 && a.raw[0] != '-' && a.raw[0] != '+'
 }
 
 // Refused reports whether the reply is an error by which Redis answered several Calls that went
@@ -63,6 +69,6 @@ func (a *Answer) fail(err error) {
 	a.err = err
 	close(a.Done)
 	if a.waiter != nil {
-		go a.waiter.Answered(nil) // which can wait for that mu; it becomes the session's goroutine
+		a.waiter.Answered(nil)
 	}
 }

@@ -9,21 +9,59 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 )
 
-// told counts the answers that it is told of.
+// told is a Waiter that counts, whenever it is told, which answers have arrived.
 type told struct {
-	answers sync.WaitGroup
-	pipe    *Pipe
+	pipe *Pipe
+
+	mu      sync.Mutex
+	asked   []*Answer // guarded by mu
+	arrived int       // guarded by mu
 }
 
-// Answered takes the client's mu, as a session does.
-func (w *told) Answered(*eventloop.Iteration) {
-	w.pipe.State()
-	w.answers.Done()
+// Answered takes the client's mu in an iteration, as a session does.
+func (w *told) Answered(it *eventloop.Iteration) {
+	if it != nil {
+		w.pipe.State()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.arrived = 0
+	for _, a := range w.asked {
+		if a.Arrived() {
+			w.arrived++
+		}
+	}
+}
+
+func (w *told) add(a *Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, a)
+}
+
+// wait waits until it was told of all that has been asked.
+func (w *told) wait(t *testing.T) {
+	t.Helper()
+	for over := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		w.mu.Lock()
+		all := w.arrived == len(w.asked)
+		if all {
+			w.asked, w.arrived = nil, 0
+		}
+		w.mu.Unlock()
+		if all {
+			return
+		}
+		if time.Now().After(over) {
+			t.Fatal("the Waiter was not told of all answers")
+		}
+	}
 }
 
 // Calls by a home go together, wherever the upstream's bytes are cut, each gets its own reply, and
@@ -71,12 +109,13 @@ func TestCallsByAHome(t *testing.T) {
 			case 1:
 				answers[name] = c.Ask(call)
 			default:
-				w.answers.Add(1)
-				it := &eventloop.Iteration{}
-				if answers[name] = c.TryAsk(call, w, it); answers[name] == nil {
-					w.answers.Done()
-					answers[name] = c.Ask(call)
+				a := c.TryAsk(call, w, &eventloop.Iteration{})
+				if a != nil {
+					w.add(a)
+				} else {
+					a = c.Ask(call)
 				}
+				answers[name] = a
 			}
 		}
 		c.Flush()
@@ -87,7 +126,7 @@ func TestCallsByAHome(t *testing.T) {
 			}
 		}
 		refused += answeredAsAsked(t, answers)
-		w.answers.Wait()
+		w.wait(t)
 	}
 	c.End(AtOnce)
 	c.Wait()
@@ -189,14 +228,13 @@ func TestCallsThatAreLost(t *testing.T) {
 		w := &told{pipe: c.Pipe}
 		var answers []*Answer
 		for i := range 3 {
-			w.answers.Add(1)
 			key := fmt.Sprint(i)
 			call := &Call{SHA: "alone", Name: "n", Keys: []string{key, key + "r"}}
-			it := &eventloop.Iteration{}
-			a := c.TryAsk(call, w, it)
+			a := c.TryAsk(call, w, &eventloop.Iteration{})
 			if a == nil {
 				t.Fatal("the call would have to wait")
 			}
+			w.add(a)
 			answers = append(answers, a)
 		}
 		c.Flush()
@@ -205,7 +243,7 @@ func TestCallsThatAreLost(t *testing.T) {
 		}
 		conn.Write([]byte("*3\r\n:7\r\n:")) // the first has its reply
 		conn.(*net.TCPConn).CloseWrite()
-		w.answers.Wait()
+		w.wait(t)
 		if raw, err := answers[0].Raw(); string(raw) != ":7\r\n" || err != nil {
 			t.Errorf("the first: %q, %v", raw, err)
 		}

@@ -117,7 +117,7 @@ func (r *connReader) read() error {
 }
 
 // Ready reads what has arrived.
-func (r *connReader) Ready(it *eventloop.Iteration) eventloop.Next {
+func (r *connReader) Ready(it *eventloop.Iteration, _ bool) eventloop.Next {
 	buf := it.Buffer(loopBuf)
 	n, err := r.socket.TryRead(buf)
 	switch {

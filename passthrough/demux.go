@@ -211,8 +211,8 @@ func (d *demux) finish(l *pendingQueue, e pendingReply) {
 	case internal:
 		e.answer.raw, e.answer.err = d.collected, upstream.FailureIn(d.collected)
 		e.answer.refused = d.refusing > 0
-		if e.answer.waiter != nil {
-			d.waiters = append(d.waiters, e.answer.waiter)
+		if w := e.answer.waiter; w != nil && (len(d.waiters) == 0 || d.waiters[len(d.waiters)-1] != w) {
+			d.waiters = append(d.waiters, w)
 		}
 		close(e.answer.Done)
 	case barrier:

@@ -236,9 +236,7 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 		d.client.drains() {
 		return false
 	}
-	// In a cluster the answers come from several nodes: a goroutine relays each as it comes.
-	apart := it != nil && len(d.begun) > 0 && d.server.cfg.Upstream.IsCluster()
-	if len(d.begun) == maxLockBatch || !d.begun.asked() || d.begun.concerns(req.Args[1]) || apart {
+	if len(d.begun) == maxLockBatch || !d.begun.asked() || d.begun.concerns(req.Args[1]) {
 		if it != nil {
 			return false
 		}

@@ -23,7 +23,7 @@
 // The session's goroutine reads its client until there is nothing to read. Then the session is
 // parked: the goroutine ends, and an event loop reads the client. It relays in place whatever needs
 // no waiting, in the order in which clients' requests arrive. It also runs the lock commands that
-// never wait: while their scripts run the session is held, and nobody reads the client (park.go).
+// never wait: while their scripts run it goes on reading, for others of the kind (park.go).
 // For anything else, such as LOCK with WAIT, a goroutine resumes the session. Where there are no
 // event loops, or with TLS, the goroutine stays.
 //

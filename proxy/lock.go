@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -17,9 +16,9 @@ import (
 // locker runs the lock commands of a session.
 type locker struct {
 	lockSession
-	begun   lockBatch          // commands that are asked together
-	waiter  passthrough.Waiter // the session, for what an event loop asks
-	missing atomic.Int32       // how often the waiter is still to be told: see Answered
+	begun  lockBatch          // commands that are asked together
+	done   lockReplies        // to those that have been finished
+	waiter passthrough.Waiter // the session, for what an event loop asks
 }
 
 // runLock runs a lock command in its turn and gives the client its answer. Its reply is seen here

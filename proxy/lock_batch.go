@@ -36,15 +36,22 @@ type batchedLock struct {
 // asked reports whether each of the commands has been asked.
 func (b lockBatch) asked() bool { return len(b) == 0 || b[len(b)-1].answer != nil }
 
-// answered reports whether each of the commands has an answer with which it can be finished at
-// once.
-func (b lockBatch) answered() bool {
-	for i := range b {
-		if b[i].answer == nil || !b[i].answer.Good() {
-			return false
+// answered is how many of the first commands have been answered. ok is false if the next one, or
+// one of these, takes more than its answer.
+func (b lockBatch) answered() (n int, ok bool) {
+	for ; n < len(b); n++ {
+		a := b[n].answer
+		if a == nil {
+			return n, false
+		}
+		if !a.Arrived() {
+			break
+		}
+		if !a.Good() {
+			return n, false
 		}
 	}
-	return true
+	return n, true
 }
 
 // concerns reports whether one of the commands is about a lock.
@@ -52,6 +59,25 @@ func (b lockBatch) concerns(key []byte) bool {
 	return slices.ContainsFunc(b, func(one batchedLock) bool {
 		return one.Call != nil && one.Keys[0] == string(key)
 	})
+}
+
+// lockReplies is replies to lock commands that the client is to be given next.
+type lockReplies struct {
+	text  []byte
+	given []givenLock
+}
+
+// givenLock is a reply that gives a lock, and where in the text it ends.
+type givenLock struct {
+	reply lockcmd.Reply
+	end   int
+}
+
+func (r *lockReplies) add(reply lockcmd.Reply, text []byte) {
+	r.text = append(r.text, text...)
+	if reply.GivesLock() {
+		r.given = append(r.given, givenLock{reply, len(r.text)})
+	}
 }
 
 // startLock begins a lock command and asks the upstream, if one request does for that; in an event
@@ -66,10 +92,7 @@ func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte, it *eventloop.Iter
 		ask := &passthrough.Call{
 			SHA: c.Script.SHA, Name: c.Script.Name, Keys: c.Keys[:], Args: c.Args[:]}
 		if it != nil {
-			l.missing.Add(1)
-			if one.answer = l.pipe.TryAsk(ask, l.waiter, it); one.answer == nil {
-				l.missing.Add(-1)
-			}
+			one.answer = l.pipe.TryAsk(ask, l.waiter, it)
 		} else if one.err = l.route(passthrough.Shared); one.err == nil {
 			one.answer = l.pipe.Ask(ask)
 		}
@@ -80,7 +103,7 @@ func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte, it *eventloop.Iter
 	}
 }
 
-// finishLocks gives the client the answers of the lock commands that have begun.
+// finishLocks waits for the lock commands that have begun, and gives the client their answers.
 func (l *locker) finishLocks() {
 	if len(l.begun) == 0 {
 		return
@@ -88,28 +111,55 @@ func (l *locker) finishLocks() {
 	if l.begun[0].answer != nil { // otherwise a failed route is to be remembered
 		l.pipe.Flush()
 	}
-	var text []byte
-	for i := range l.begun {
+	l.finishFirst(len(l.begun))
+}
+
+// finishFirst finishes the first n of the lock commands that have begun, and gives the client their
+// answers.
+func (l *locker) finishFirst(n int) {
+	for i := range l.begun[:n] {
 		one := &l.begun[i]
 		if one.answer != nil {
-			text = l.sendBefore(one.answer, text)
+			if !one.answer.Arrived() {
+				l.sendDone() // a client that has a lock must not wait for another's
+			}
 			l.await(one.answer)
 		}
 		reply := l.finishLock(one)
 		l.observeLock(one.spec, one.began)
 		state, _ := l.pipe.State()
-		text = append(text, encodeReply(one.spec.Name, reply, state.Proto)...)
-		if reply.GivesLock() {
-			l.client.holder.MarkSent(reply, l.sentPosition(len(text)))
-		}
+		l.done.add(reply, encodeReply(one.spec.Name, reply, state.Proto))
 	}
-	clear(l.begun)
-	l.begun = l.begun[:0]
+	l.begun = slices.Delete(l.begun, 0, n)
 	l.client.guard.Start() // an UNLOCK that failed has left a session lock
 	if l.client.drains() {
 		l.client.setCorked(true) // the server may have begun to shut down meanwhile
 	}
-	l.reply(text)
+	l.sendDone()
+}
+
+// sendDone gives the client the answers of the lock commands that have been finished. If it has got
+// a part of a push, and others are to be finished, they stay: they go with the next.
+func (l *locker) sendDone() {
+	if len(l.done.text) == 0 {
+		return
+	}
+	if len(l.done.given) > 0 {
+		sent := l.sentPosition(0)
+		for _, g := range l.done.given {
+			at := sent
+			at.End += uint64(g.end)
+			l.client.holder.MarkSent(g.reply, at)
+		}
+		clear(l.done.given)
+		l.done.given = l.done.given[:0]
+	}
+	if len(l.begun) == 0 {
+		l.reply(l.done.text)
+	} else if !l.pipe.Reply(l.done.text, passthrough.Now) {
+		return
+	}
+	l.done.text = nil
 }
 
 // finishLock finishes a command of the batch that has been awaited, or that could not be asked
@@ -139,17 +189,3 @@ func (l *locker) finishLock(one *batchedLock) lockcmd.Reply {
 
 // leftOut reports whether a script was not run because others of its batch took too long.
 func leftOut(v resp.Value) bool { return v.Type == '+' && string(v.Text) == "LATER" }
-
-// sendBefore gives the client text if an answer is not there yet, and returns what is left of it: a
-// client that has a lock must not wait for another's.
-func (l *locker) sendBefore(answer *passthrough.Answer, text []byte) (left []byte) {
-	select {
-	case <-answer.Done:
-		return text
-	default:
-	}
-	if len(text) > 0 && l.pipe.Reply(text, passthrough.Now) {
-		return nil
-	}
-	return text
-}

@@ -18,60 +18,49 @@ func (s *session) park() bool {
 	return s.socketEmpty && !s.streaming && !s.client.drains() && s.client.reg.Park()
 }
 
-// Ready reads what has arrived and relays it. It leaves whatever must wait to the goroutine.
-func (s *session) Ready(it *eventloop.Iteration) eventloop.Next {
+// Ready finishes the lock commands that have been answered, and reads and relays what has arrived.
+// It leaves whatever must wait to the goroutine.
+func (s *session) Ready(it *eventloop.Iteration, arrived bool) eventloop.Next {
 	if s.client.drains() {
 		return eventloop.Leave
 	}
-	n, err := s.client.socket.TryRead(s.buf[s.end:])
-	if err == syscall.EAGAIN {
-		return eventloop.Stay
-	}
-	s.filled(n, err)
-	if err != nil {
-		s.unhandled = true
+	n, ok := s.begun.answered()
+	if !ok {
 		return eventloop.Leave
+	}
+	if n > 0 {
+		if s.finishFirst(n); s.pipe.Status().Lost {
+			return eventloop.Leave
+		}
+	}
+	if arrived {
+		n, err := s.client.socket.TryRead(s.buf[s.end:])
+		switch {
+		case err != nil && err != syscall.EAGAIN && len(s.begun) > 0:
+			return eventloop.Leave // it reads the error again, behind what has begun
+		case err == nil:
+			s.filled(n, nil)
+		case err != syscall.EAGAIN:
+			s.filled(n, err)
+			s.unhandled = true
+			return eventloop.Leave
+		}
 	}
 	return s.handleInPlace(it)
 }
 
-// handleInPlace handles what is in the buffer as far as that needs no waiting. If it returns Held,
-// lock commands have been asked, and the session is not the caller's any more.
+// handleInPlace handles what is in the buffer as far as that needs no waiting.
 func (s *session) handleInPlace(it *eventloop.Iteration) eventloop.Next {
-	if s.missing.Load() > 0 { // a goroutine has finished the last ones, but not all Waiters ran
-		s.unhandled = true
-		return eventloop.Leave
-	}
-	s.missing.Store(1) // this call itself
 	ok := s.relayInPlace(it) && s.socketEmpty && s.begun.asked()
 	s.unhandled = !ok || len(s.begun) > 0
-	if ok && len(s.begun) > 0 {
-		s.client.reg.Hold()
-		s.Answered(it)
-		return eventloop.Held
-	}
-	s.missing.Add(-1)
 	if !ok {
 		return eventloop.Leave
 	}
 	return eventloop.Stay
 }
 
-// Answered finishes the lock commands that an event loop has begun, once it was called for each of
-// them and once more.
-func (s *session) Answered(it *eventloop.Iteration) {
-	if s.missing.Add(-1) > 0 || !s.client.reg.Claim() {
-		return
-	}
-	next := eventloop.Leave
-	if it != nil && s.begun.answered() && !s.client.drains() {
-		s.finishLocks()
-		if !s.pipe.Status().Lost {
-			next = s.handleInPlace(it) // what has come with them
-		}
-	}
-	s.client.reg.Done(next, it)
-}
+// Answered has Ready called for lock commands that an event loop has begun.
+func (s *session) Answered(it *eventloop.Iteration) { s.client.reg.Notify(it) }
 
 // relayInPlace relays all requests in the buffer, as handle does, if they need no waiting; the last
 // can be incomplete. What it does not relay stays in the buffer as it was.

@@ -13,8 +13,8 @@
 // connection until it calls Park again. So code that waits has a goroutine, and a connection where
 // nothing happens has none.
 //
-// A Handler that waits for something else than its connection can do so without a goroutine: within
-// Ready it calls Hold, and when that has happened, on any goroutine, Claim and Done.
+// A Handler can wait for something else than its connection without a goroutine: what has happened
+// calls Notify, and that calls Ready as an arrival does.
 //
 // For each request of a client this saves waking a goroutine, and the read by which a goroutine
 // finds out that there is no more. The loop learns of each arrival once (epoll, edge-triggered),

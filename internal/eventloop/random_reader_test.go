@@ -51,7 +51,7 @@ func (r *randomReader) state() (got []byte, err error) {
 	return bytes.Clone(r.got), r.err
 }
 
-func (r *randomReader) Ready(it *Iteration) Next {
+func (r *randomReader) Ready(it *Iteration, _ bool) Next {
 	if r.inside.Add(1) != 1 {
 		panic("two read at once")
 	}

@@ -12,14 +12,13 @@ const (
 	Stay  Next = iota // nothing is left to read: call Ready when more arrives
 	Again             // there can be more: call Ready again soon
 	Leave             // call Resume, which must read until a read fills less than its buffer
-	Held              // nothing: Ready has called Hold
 )
 
 // Handler handles what arrives on one connection.
 type Handler interface {
-	// Ready is called when something may have arrived. It must not wait. It never runs twice at the
-	// same time, nor while Resume runs.
-	Ready(it *Iteration) Next
+	// Ready is called when something may have arrived, or if arrived is false only after Notify. It
+	// must not wait. It never runs twice at the same time, nor while Resume runs.
+	Ready(it *Iteration, arrived bool) Next
 	// Resume reads the connection, and can wait. It runs in a new goroutine, once for each Park
 	// that returned true.
 	Resume()
@@ -31,8 +30,13 @@ type reader = int32
 const (
 	byGoroutine reader = iota
 	parked             // nobody, until something arrives
-	byLoop             // or Park in place of the loop
-	held               // nobody, until Done or Wake
+	byLoop             // or Park or Notify in place of the loop
+)
+
+// What a Handler does not know of yet.
+const (
+	arrival uint32 = 1 << iota
+	notice         // see Notify
 )
 
 // Registration is one connection's place in a loop. Make it with Loops.NewRegistration. All its
@@ -43,7 +47,7 @@ type Registration struct {
 	conn    syscall.RawConn
 
 	reader  atomic.Int32
-	pending atomic.Bool // something has arrived that the Handler does not know of
+	pending atomic.Uint32 // arrival and notice
 	woken   atomic.Bool
 
 	slotRef
@@ -91,71 +95,61 @@ func (r *Registration) park(it *Iteration) bool {
 		if r.woken.Load() && r.reader.CompareAndSwap(parked, byGoroutine) {
 			return false
 		}
-		if !r.pending.Load() || !r.reader.CompareAndSwap(parked, byLoop) {
+		if r.pending.Load() == 0 || !r.reader.CompareAndSwap(parked, byLoop) {
 			return true
 		}
-		switch r.handlePending(it) {
-		case Leave:
+		if r.handlePending(it) == Leave {
 			r.reader.Store(byGoroutine)
 			return false
-		case Held:
-			return true
 		}
 	}
 }
 
-// handlePending calls the Handler for what arrived while nobody was reading.
+// handlePending calls the Handler for what has happened while nobody was reading.
 func (r *Registration) handlePending(it *Iteration) Next {
 	if it == nil {
 		it = &Iteration{}
 		defer it.Flush()
 	}
-	r.pending.Store(false)
-	next := r.handler.Ready(it)
+	next := Stay
+	if news := r.pending.Swap(0); news != 0 {
+		next = r.handler.Ready(it, news&arrival != 0)
+	}
 	if next == Again {
-		r.pending.Store(true)
+		r.pending.Or(arrival)
 	}
 	return next
 }
 
-// Hold stops the reading until something else has happened. Only Ready calls it, and then returns
-// Held without touching anything. Claim ends the hold; so does Wake, by Resume, as it ends Park.
-func (r *Registration) Hold() {
-	r.reader.Store(held)
-	if r.woken.Load() && r.reader.CompareAndSwap(held, byGoroutine) {
-		go r.handler.Resume()
-	}
-}
-
-// Claim ends Hold: the caller is the reader now, and must call Done. It returns false if Wake was
-// called meanwhile: then Resume is the reader.
-func (r *Registration) Claim() bool { return r.reader.CompareAndSwap(held, byLoop) }
-
-// Done ends what Claim has begun. next is what the Handler wants, as for Ready. it is nil outside
-// an Iteration.
-func (r *Registration) Done(next Next, it *Iteration) {
-	switch next {
-	case Held:
+// Notify calls the Handler for something else than an arrival: now, or if somebody reads the
+// connection when it parks again. it is nil outside an Iteration: then a connection that is parked
+// gets its Resume, since the caller can be one that must not wait.
+func (r *Registration) Notify(it *Iteration) {
+	if r == nil {
 		return
-	case Again:
-		r.pending.Store(true)
-	case Leave:
-		r.reader.Store(byGoroutine)
 	}
-	if next == Leave || !r.park(it) {
+	r.pending.Or(notice)
+	switch {
+	case it != nil && r.reader.CompareAndSwap(parked, byLoop):
+		next := r.handlePending(it)
+		if next == Again {
+			next = Stay // pending says so
+		}
+		r.handled(next, it)
+	case it == nil && r.reader.CompareAndSwap(parked, byGoroutine):
 		go r.handler.Resume() // its owner's; it ends or parks again
 	}
 }
 
-// Wake calls Resume if the connection is parked or held, and makes every later Park fail. It
-// can be called from any goroutine. A caller that closes the connection must call Wake after that:
+// Wake calls Resume if the connection is parked, and makes every later Park fail. It can be called
+// from any goroutine. A caller that closes the connection must call Wake after that:
 // the kernel does not tell the loop of a close on this side.
 func (r *Registration) Wake() {
 	if r == nil {
 		return
 	}
 	r.woken.Store(true)
-	if r.reader.CompareAndSwap(parked, byGoroutine) || r.reader.CompareAndSwap(held, byGoroutine) {
+	if r.reader.CompareAndSwap(parked, byGoroutine) {
 		go r.handler.Resume() // its owner's; it ends or parks again
 	}
 }
@@ -163,40 +157,30 @@ func (r *Registration) Wake() {
 // onEvent is called by the loop when something has arrived. It reports whether the Handler wants to
 // be called again.
 func (r *Registration) onEvent(it *Iteration) (again bool) {
-	r.pending.Store(true)
+	r.pending.Or(arrival)
 	if !r.reader.CompareAndSwap(parked, byLoop) {
-		return false // Park looks at pending
+		return false // the reader looks at pending before it parks
 	}
-	if !r.pending.Swap(false) { // the goroutine has run meanwhile, and parked again
-		return r.handled(Stay)
-	}
-	return r.handled(r.handler.Ready(it))
+	// It is empty if a goroutine has run meanwhile, and parked again.
+	return r.handled(r.handlePending(it), it)
 }
 
 // onAgain calls a Handler that asked for it with Again.
 func (r *Registration) onAgain(it *Iteration) (again bool) {
-	r.pending.Store(false)
-	return r.handled(r.handler.Ready(it))
+	r.pending.Or(arrival)
+	return r.handled(r.handlePending(it), it)
 }
 
-// handled does what the Handler has asked for. The loop goes on being the reader only if the
-// Handler wants that and Wake was not called.
-func (r *Registration) handled(next Next) (again bool) {
+// handled does what the Handler has asked for. again says that the loop is to call onAgain: it goes
+// on being the reader only if the Handler wants that and Wake was not called.
+func (r *Registration) handled(next Next, it *Iteration) (again bool) {
 	switch {
-	case next == Held:
-		return false
+	case next == Again && !r.woken.Load():
+		return true
 	case next == Leave:
 		r.reader.Store(byGoroutine)
 		go r.handler.Resume() // its owner's; it ends or parks again
-		return false
-	case next == Again && !r.woken.Load():
-		return true
-	}
-	if next == Again {
-		r.pending.Store(true)
-	}
-	r.reader.Store(parked)
-	if r.woken.Load() && r.reader.CompareAndSwap(parked, byGoroutine) {
+	case !r.park(it):
 		go r.handler.Resume()
 	}
 	return false

@@ -24,7 +24,8 @@ var tokenReply = regexp.MustCompile(`:\d{16}\r\n`)
 func TestLockBatch(t *testing.T) {
 	t.Parallel()
 	_, alone := proxytest.StartBoth(t)
-	_, together := proxytest.StartBoth(t)
+	link := proxytest.LinkTo(t, testredis.Start(t))
+	together := proxytest.Start(t, "redis://"+link.Addr(), nil)
 	commands := []string{"LOCK k%d 30", "LOCK k%d 30", "LOCK k%d 30", "UNLOCK k%d", "UNLOCK k%d",
 		"UNLOCK k%d FORCE", "UNLOCK k%d 1", "UNLOCK k%d no-token", "EXISTS k%d",
 		"PING", "LOCK k%d", "LOCK k%d soon", "LOCK k%d 30 OWNER me", "UNLOCK", "SET k%d x",
@@ -42,6 +43,8 @@ func TestLockBatch(t *testing.T) {
 			one.Do("CLIENT ID")
 			many.Do("CLIENT ID")
 		}
+		// Far away, what comes later is asked while the first commands are.
+		link.Set(relay.Link{Latency: time.Duration(round/4%2) * 300 * time.Microsecond})
 		var pipeline []string
 		inMulti := false
 		for range 1 + random.IntN(60) {
@@ -89,9 +92,13 @@ func TestLockBatch(t *testing.T) {
 			}
 		}
 		got := all(many, func() {
-			cut := random.IntN(2) * random.IntN(len(text))
-			many.WriteRaw(text[:cut])
-			many.WriteRaw(text[cut:])
+			for pieces := random.IntN(6); pieces > 0 && len(text) > 0; pieces-- {
+				cut := random.IntN(len(text))
+				many.WriteRaw(text[:cut])
+				text = text[cut:]
+				time.Sleep(time.Duration(random.IntN(300)) * time.Microsecond)
+			}
+			many.WriteRaw(text)
 		})
 		if got != want {
 			t.Fatalf("seed %d, round %d, %q:\n got %q\nwant %q", seed, round, pipeline, got, want)
@@ -132,6 +139,29 @@ func TestLockBatchTakesOneRoundTrip(t *testing.T) {
 	if took := time.Since(start); took > 500*time.Millisecond+proxytest.Late() {
 		t.Errorf("%d locks took %v, of which each way to the upstream and back takes 40 ms", locks,
 			took)
+	}
+}
+
+// A lock command is asked while the script of an earlier one of its client runs.
+func TestLockIsAskedWhileAnotherIs(t *testing.T) {
+	t.Parallel()
+	const way = 100 * time.Millisecond
+	_, c := farAway(t, way)
+	least := time.Hour
+	for i := range 3 {
+		c.Send(fmt.Sprintf("LOCK a%d 30", i))
+		time.Sleep(way)
+		start := time.Now()
+		c.Send(fmt.Sprintf("LOCK b%d 30", i))
+		for range 2 {
+			if got := c.Reply(); !tokenReply.MatchString(got) {
+				t.Fatal(got)
+			}
+		}
+		least = min(least, time.Since(start))
+	}
+	if least > 5*way/2 {
+		t.Errorf("the second lock took %v, of which the way there and back takes %v", least, 2*way)
 	}
 }
 

@@ -255,8 +255,10 @@ func TestShutdownIsBounded(t *testing.T) {
 	c.Send("BLPOP nothing 0")
 	time.Sleep(50 * time.Millisecond)
 	p.Cmd.Process.Signal(syscall.SIGTERM)
-	time.Sleep(100 * time.Millisecond)
-	p.Cmd.Process.Signal(syscall.SIGTERM)
+	proxytest.Eventually(t, 10*time.Second, "it has begun to stop", func() bool {
+		return strings.Contains(p.Log.String(), "stopping")
+	})
+	p.Cmd.Process.Signal(syscall.SIGTERM) // two that come together would be one
 	p.Ends(t, 10*time.Second)
 	proxytest.Eventually(t, time.Second, "no client is left upstream", func() bool {
 		list := proxytest.GoRedis(t, server.Addr()).ClientList(proxytest.Ctx).Val()

@@ -26,8 +26,7 @@ var errClosedByUpstream = errors.New("closed by the upstream")
 type connReader struct {
 	conn    net.Conn
 	rw      io.ReadWriter           // conn's bytes
-	socket  *socket.Socket          // conn's; nil if rw is something else, as with TLS
-	atOnce  tryWriter               // rw, if it can be written to without waiting; otherwise nil
+	atOnce  nonWaiting              // rw, if it can be used without waiting; otherwise nil
 	reg     *eventloop.Registration // nil if no loop reads conn
 	to      consumer
 	buf     int           // how much a goroutine reads at first, bytes
@@ -36,8 +35,9 @@ type connReader struct {
 	failed  error // what ended the reading in the loop
 }
 
-// tryWriter takes what it can without waiting, and returns how much: a socket, or a whole cluster.
-type tryWriter interface {
+// nonWaiting is read and written as far as that needs no waiting: a socket, or a whole cluster.
+type nonWaiting interface {
+	TryRead(b []byte) (n int, err error) // EAGAIN if there is nothing
 	TryWrite(b []byte) (n int, err error)
 }
 
@@ -55,10 +55,15 @@ type consumer interface {
 func (r *connReader) init(conn net.Conn, to consumer, buf int, loops *eventloop.Loops) {
 	r.conn, r.rw, r.to, r.buf = conn, upstream.Raw(conn), to, buf
 	r.ended = make(chan struct{})
-	if r.socket, _ = r.rw.(*socket.Socket); r.socket != nil {
-		r.reg = loops.NewRegistration(r, r.socket.Raw())
+	r.atOnce, _ = r.rw.(nonWaiting)
+	switch rw := r.rw.(type) {
+	case *socket.Socket:
+		r.reg = loops.NewRegistration(r, rw.Raw())
+	case interface{ NotifyReader(func(*eventloop.Iteration)) }:
+		if r.reg = loops.NewRegistration(r, nil); r.reg != nil {
+			rw.NotifyReader(r.reg.Notify)
+		}
 	}
-	r.atOnce, _ = r.rw.(tryWriter)
 }
 
 // start has the event loop read, or a goroutine, which ends when the connection does.
@@ -119,7 +124,7 @@ func (r *connReader) read() error {
 // Ready reads what has arrived.
 func (r *connReader) Ready(it *eventloop.Iteration, _ bool) eventloop.Next {
 	buf := it.Buffer(loopBuf)
-	n, err := r.socket.TryRead(buf)
+	n, err := r.atOnce.TryRead(buf)
 	switch {
 	case err == syscall.EAGAIN:
 		return eventloop.Stay

@@ -30,7 +30,7 @@ func TestOneWriterSendsAll(t *testing.T) {
 		if !direct {
 			l = newLane(poolKey{}, struct{ net.Conn }{near}, &Pool{})
 		}
-		if (l.socket != nil) != direct {
+		if (l.atOnce != nil) != direct {
 			t.Fatal("the lane writes otherwise than the test wants")
 		}
 		p, q := onLane(l), onLane(l)
@@ -82,7 +82,7 @@ func TestOneWriterSendsAll(t *testing.T) {
 func TestEachIterationFlushes(t *testing.T) {
 	near, far := tcpPair(t)
 	l := newLane(poolKey{}, near, &Pool{})
-	l.reg = (&eventloop.Loops{}).NewRegistration(l, l.socket.Raw())
+	l.reg = (&eventloop.Loops{}).NewRegistration(l, nil)
 	p, q := onLane(l), onLane(l)
 	one, other := &eventloop.Iteration{}, &eventloop.Iteration{}
 	if !p.tryLane(pendingReply{}, []byte("PING\r\n"), one) ||

@@ -88,7 +88,10 @@ func NewPool(cfg Config) *Pool {
 }
 
 // ReadIn makes loops read the connections that are opened from now on.
-func (p *Pool) ReadIn(loops *eventloop.Loops) { p.loops = loops }
+func (p *Pool) ReadIn(loops *eventloop.Loops) {
+	p.loops = loops
+	p.Upstream.ReadIn(loops)
+}
 
 // Suspend says whether Redis polices single connections, so that no lane can be used.
 func (p *Pool) Suspend(suspended bool) { p.sharing.suspended.Store(suspended) }

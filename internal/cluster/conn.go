@@ -7,8 +7,10 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 )
 
@@ -33,6 +35,8 @@ type Options struct {
 	Failure func(addr string, sent bool, err error) []byte
 	// EndOnLoss ends the Conn when a request is lost with a node, instead of answering Failure.
 	EndOnLoss bool
+	// Loops read the nodes; nil if goroutines do.
+	Loops *eventloop.Loops
 }
 
 // Conn presents the whole cluster as one connection to one Redis. One goroutine can call Write
@@ -88,20 +92,47 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		n = c.replies.read(b)
-		c.room.Broadcast()
+		n, err = c.tryRead(b)
 		switch {
-		case n > 0 || len(b) == 0:
-			return n, nil
-		case c.err != nil:
-			return 0, c.err
-		case c.writeClosed && c.replies.ended(len(c.nodes.byAddr)):
-			return 0, io.EOF
+		case err != syscall.EAGAIN || len(b) == 0:
+			return n, err
 		case c.readBy.passed:
 			return 0, os.ErrDeadlineExceeded
 		}
 		c.replies.readable.Wait()
 	}
+}
+
+// TryRead is Read without waiting: if there is nothing to read, the error is syscall.EAGAIN.
+// Deadlines do not apply to it.
+func (c *Conn) TryRead(b []byte) (n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tryRead(b)
+}
+
+// tryRead is TryRead with mu held.
+func (c *Conn) tryRead(b []byte) (n int, err error) {
+	n = c.replies.read(b)
+	c.room.Broadcast()
+	switch {
+	case n > 0:
+		return n, nil
+	case c.err != nil:
+		return 0, c.err
+	case c.writeClosed && c.replies.ended(len(c.nodes.byAddr)):
+		return 0, io.EOF
+	}
+	return 0, syscall.EAGAIN
+}
+
+// NotifyReader has notify called whenever there is something to read: in an iteration of an event
+// loop, or with nil, and then notify may not use the Conn.
+func (c *Conn) NotifyReader(notify func(*eventloop.Iteration)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replies.notify = notify
+	notify(nil) // there can be something already
 }
 
 // Quiet reports whether the Conn can be used further, no reply is missing, and nothing but pushes
@@ -171,7 +202,7 @@ func (c *Conn) endRequests() {
 			n.end(net.ErrClosed)
 		}
 	}
-	c.replies.readable.Broadcast()
+	c.replies.wakeReader()
 }
 
 // end ends the Conn. Replies that have come can still be read. mu is held.
@@ -184,7 +215,7 @@ func (c *Conn) end(err error) {
 	for _, n := range c.nodes.byAddr {
 		n.end(err)
 	}
-	c.replies.readable.Broadcast()
+	c.replies.wakeReader()
 	c.room.Broadcast()
 }
 

@@ -11,14 +11,23 @@ import (
 	"time"
 
 	"lockproxy/internal/cluster"
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
 )
 
 var lasting testredis.Lasting
 
+// loops read the nodes of most tests' Conns.
+var loops *eventloop.Loops
+
 func TestMain(m *testing.M) {
+	var err error
+	if loops, err = eventloop.Start(1); err != nil {
+		panic(err)
+	}
 	code := m.Run()
+	loops.Stop()
 	lasting.End()
 	os.Exit(code)
 }
@@ -66,12 +75,13 @@ func open(t *testing.T, c *testredis.Cluster) *client {
 	return openAt(t, cluster.New(c.Addrs()))
 }
 
+// openAt opens a Conn whose nodes are read by a loop; some other tests have goroutines read them.
 func openAt(t *testing.T, cl *cluster.Cluster) *client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	nc, err := cl.Open(ctx, cluster.Options{Dial: dialer, Proto: 2, Timeout: dialTimeout,
-		Early: true, Failure: failure})
+		Early: true, Failure: failure, Loops: loops})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,10 +30,13 @@
 // The Cluster learns the map from CLUSTER SLOTS, which Follow asks for every second and Conns after
 // a redirection or a loss, and from each MOVED.
 //
-// Goroutines: each node has one that opens the connection (node.start), then one that reads
-// (node.read), and one while it is sent what it does not take at once (node.send). A Conn can have
-// one that refreshes the map, and some that wait for a delay. All end with the Conn: Close waits
-// for them. Follow runs in its caller's goroutine.
+// An event loop reads the nodes (Options.Loops) and then calls the reader of the Conn (NotifyReader)
+// in the same iteration. Where it can't, as with TLS, goroutines do both.
+//
+// Goroutines: each node has one that opens the connection (node.start), then one that reads unless
+// a loop does (node.Resume), and one while it is sent what it does not take at once (node.send). A
+// Conn can have one that refreshes the map, and some that wait for a delay. All end with the Conn:
+// Close waits for them. Follow runs in its caller's goroutine.
 //
 // Memory of a Conn: requests without an answer up to maxUnanswered, and replies that wait for
 // earlier ones up to maxUnread. A reply that is joined with others is held whole, at most maxJoined

@@ -40,7 +40,7 @@ func (a *answers) lost(n *node, err error) {
 	} else {
 		c.end(fmt.Errorf("node %s: %w", n.addr, err))
 	}
-	c.replies.readable.Broadcast()
+	c.replies.wakeReader()
 	c.room.Broadcast()
 }
 

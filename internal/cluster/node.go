@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 )
@@ -15,10 +16,11 @@ import (
 type node struct {
 	c       *Conn
 	addr    string
-	nc      net.Conn       // nil until it is open
-	socket  *socket.Socket // nc's; nil if its bytes differ, as with TLS
-	used    bool           // something of the client's was sent
-	learned bool           // Cluster.clients has its number
+	nc      net.Conn                // nil until it is open
+	socket  *socket.Socket          // nc's; nil if its bytes differ, as with TLS
+	reg     *eventloop.Registration // nil if no loop reads it
+	used    bool                    // something of the client's was sent
+	learned bool                    // Cluster.clients has its number
 	out     outgoing
 	sending bool // out is being sent, and so will be what is added to it meanwhile
 	toSend  bool // it is in requestReader.toSend
@@ -34,8 +36,11 @@ type node struct {
 	copies       copies
 }
 
-// incoming is the reply that a node is sending.
+// incoming is the reply that a node is sending. The node's reader has the buffer to itself.
 type incoming struct {
+	buf        []byte // nil at first
+	used       int    // replies are in buf until the client has read them
+	failed     error  // what ended the reading in the loop
 	scan       resp.Scanner
 	partial    pieces // what has come and was not delivered
 	discarding bool   // what comes of it is of no use
@@ -130,7 +135,7 @@ func (n *node) sendNow() {
 	rest, err := n.trySend(out)
 	c.mu.Lock()
 	if err != nil {
-		n.nc.Close() // read reports the loss
+		n.close() // its reader reports the loss
 		return
 	}
 	n.sending = false
@@ -167,12 +172,15 @@ func (n *node) start(as settings) {
 		return
 	}
 	n.nc, n.socket = nc, socket.New(nc)
+	if n.socket != nil {
+		n.reg = c.Loops.NewRegistration(n, n.socket.Raw())
+	}
 	if n.ended {
-		nc.Close()
+		n.close()
 	}
 	c.room.Broadcast()
 	c.mu.Unlock()
-	c.goroutines.Go(n.read) // ends with the connection; Close waits for it
+	go n.attend() // ends with the connection, or when it is parked
 	n.send(nil)
 }
 
@@ -180,12 +188,12 @@ func (n *node) start(as settings) {
 func (n *node) send(rest net.Buffers) {
 	for last := false; ; {
 		if _, err := rest.WriteTo(n.nc); err != nil {
-			n.nc.Close() // read reports the loss
+			n.close() // its reader reports the loss
 			return
 		}
 		if last {
 			if half, ok := n.nc.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-				n.nc.Close()
+				n.close()
 			}
 			return
 		}
@@ -225,6 +233,12 @@ func (n *node) nextWrite() (out net.Buffers, last bool) {
 	return n.out.drain(), n.c.writeClosed
 }
 
+// close ends the connection for its reader and its writer. It can be called from any goroutine.
+func (n *node) close() {
+	n.nc.Close()
+	n.reg.Wake()
+}
+
 // end ends the connection. What has no answer is answered as lost, or sent to another node. c.mu is
 // held.
 func (n *node) end(err error) {
@@ -233,7 +247,7 @@ func (n *node) end(err error) {
 	}
 	n.ended = true
 	if n.nc != nil {
-		n.nc.Close()
+		n.close()
 	}
 	n.c.nodes.forget(n)
 	n.c.answers.lost(n, err)

@@ -3,7 +3,9 @@ package cluster
 import (
 	"errors"
 	"io"
+	"syscall"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 )
 
@@ -15,45 +17,151 @@ const (
 	streamFrom = 64 << 10
 )
 
-// read relays replies until the connection ends.
-func (n *node) read() {
-	err := n.copyReplies()
-	n.nc.Close()
-	n.c.mu.Lock()
-	n.end(err)
-	n.c.mu.Unlock()
+// Ready relays what has arrived.
+func (n *node) Ready(it *eventloop.Iteration, _ bool) eventloop.Next {
+	room := n.in.room()
+	k, err := n.socket.TryRead(room)
+	switch {
+	case err == syscall.EAGAIN:
+		return eventloop.Stay
+	case err != nil:
+		n.in.failed = endOf(err)
+		return eventloop.Leave
+	}
+	n.in.filled(k)
+	c, q := n.c, &n.c.replies
+	c.mu.Lock()
+	q.inLoop = true
+	n.in.failed = n.relay(room[:k])
+	full, due := n.full(), q.due
+	q.inLoop, q.due = false, false
+	notify := q.notify
+	c.mu.Unlock()
+	if due {
+		notify(it)
+	}
+	switch {
+	case n.in.failed != nil, full:
+		return eventloop.Leave
+	case k == len(room):
+		return eventloop.Again
+	}
+	return eventloop.Stay
 }
 
-func (n *node) copyReplies() error {
-	buf, used := make([]byte, minRead), 0
-	for {
-		k, err := n.nc.Read(buf[used:])
-		if perr := n.relay(buf[used : used+k]); perr != nil {
-			return perr
-		}
-		if errors.Is(err, io.EOF) {
-			return errors.New("closed by the node")
-		}
-		if err != nil {
-			return err
-		}
-		full := k == len(buf)-used
-		used += k // replies stay in buf until the client has read them
-		if len(buf)-used < len(buf)/4 {
-			size := len(buf)
-			if full && size < maxRead {
-				size *= 2
-			}
-			buf, used = make([]byte, size), 0
-		}
+// attend has the event loop read, or a goroutine.
+func (n *node) attend() {
+	if !n.reg.Park() {
+		n.Resume()
 	}
 }
 
-// relay handles what was read. It waits while the client leaves too much unread.
+// Resume reads until the connection ends or the event loop can read it again. Close waits for it,
+// but not within Park, which calls the Conn's reader.
+func (n *node) Resume() {
+	for n.begin() {
+		ended := n.read()
+		n.c.goroutines.Done()
+		if ended || n.reg.Park() {
+			return
+		}
+	}
+	n.reg.Unregister()
+}
+
+// begin makes Close wait. It returns false if the Conn has ended, and so have its nodes.
+func (n *node) begin() bool {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	if n.c.err != nil {
+		return false
+	}
+	n.c.goroutines.Add(1)
+	return true
+}
+
+// read relays replies until the connection ends. It returns false if a loop can read on.
+func (n *node) read() (ended bool) {
+	err := n.copyReplies()
+	if err == nil {
+		return false
+	}
+	n.reg.Unregister()
+	n.close()
+	n.c.mu.Lock()
+	n.end(err)
+	n.c.mu.Unlock()
+	return true
+}
+
+// copyReplies returns why the connection has ended, or nil if a loop can read on.
+func (n *node) copyReplies() error {
+	for n.in.failed == nil {
+		n.awaitRoom()
+		room := n.in.room()
+		k, err := n.nc.Read(room)
+		n.in.filled(k)
+		n.c.mu.Lock()
+		failed := n.relay(room[:k])
+		full := n.full()
+		n.c.mu.Unlock()
+		switch {
+		case failed != nil:
+			return failed
+		case err != nil:
+			return endOf(err)
+		case n.reg != nil && k < len(room) && !full:
+			return nil
+		}
+	}
+	return n.in.failed
+}
+
+// endOf is why a connection has ended whose reading failed.
+func endOf(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("closed by the node")
+	}
+	return err
+}
+
+// room is where to read to.
+func (in *incoming) room() []byte {
+	if in.buf == nil {
+		in.buf = make([]byte, minRead)
+	}
+	return in.buf[in.used:]
+}
+
+// filled says how much of room was read.
+func (in *incoming) filled(k int) {
+	full := in.used+k == len(in.buf)
+	in.used += k
+	if size := len(in.buf); size-in.used < size/4 {
+		if full && size < maxRead {
+			size *= 2
+		}
+		in.buf, in.used = make([]byte, size), 0
+	}
+}
+
+// full reports whether the client leaves too much unread. c.mu is held.
+func (n *node) full() bool {
+	q := &n.c.replies
+	return q.unread > maxUnread && !n.ended && !q.needs(n)
+}
+
+// awaitRoom waits while the client leaves too much unread.
+func (n *node) awaitRoom() {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	for n.full() {
+		n.c.room.Wait()
+	}
+}
+
+// relay handles what was read. c.mu is held.
 func (n *node) relay(data []byte) error {
-	c := n.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for len(data) > 0 && !n.ended {
 		k, done, err := n.in.scan.Scan(data)
 		if err != nil {
@@ -71,9 +179,6 @@ func (n *node) relay(data []byte) error {
 		case n.in.partial.size >= streamFrom:
 			n.relayPartial()
 		}
-	}
-	for c.replies.unread > maxUnread && !n.ended && !c.replies.needs(n) {
-		c.room.Wait()
 	}
 	return nil
 }

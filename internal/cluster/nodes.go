@@ -54,7 +54,7 @@ func (s *nodeSet) openMasters() {
 func (s *nodeSet) reopen(n *node) {
 	n.ended = true
 	if n.nc != nil {
-		n.nc.Close()
+		n.close()
 	}
 	s.forget(n)
 	for p := n.waiting.head(); p != nil; p = n.waiting.head() {

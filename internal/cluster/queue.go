@@ -1,11 +1,18 @@
 package cluster
 
-import "sync"
+import (
+	"sync"
+
+	"lockproxy/internal/eventloop"
+)
 
 // replyQueue is the client's requests in their order, until their replies have been read. Conn.mu
 // guards it.
 type replyQueue struct {
 	readable   *sync.Cond
+	notify     func(*eventloop.Iteration) // see NotifyReader; nil for none
+	inLoop     bool                       // an event loop reads a node, and calls notify then
+	due        bool                       // it has to
 	head, last *request
 	newest     *request // the last that the client has sent
 	answeredBy answerer // of newest
@@ -48,7 +55,19 @@ func (q *replyQueue) insertPush(r, push *request) {
 	}
 	q.insert(r, push)
 	q.unread += push.out.size
-	q.readable.Signal()
+	q.wakeReader()
+}
+
+// wakeReader has the client read on.
+func (q *replyQueue) wakeReader() {
+	q.readable.Broadcast()
+	switch {
+	case q.notify == nil:
+	case q.inLoop:
+		q.due = true
+	default:
+		q.notify(nil)
+	}
 }
 
 // deliver adds to the reply of r.
@@ -56,7 +75,7 @@ func (q *replyQueue) deliver(r *request, text pieces) {
 	r.out.append(text)
 	q.unread += text.size
 	if r == q.head {
-		q.readable.Signal()
+		q.wakeReader()
 	}
 }
 

@@ -55,7 +55,7 @@ type Registration struct {
 }
 
 // NewRegistration returns a Registration of conn, for handler. The kernel watches conn from the
-// first Park on.
+// first Park on. If conn is nil the Handler learns of everything by Notify.
 func (ls *Loops) NewRegistration(handler Handler, conn syscall.RawConn) *Registration {
 	if ls == nil {
 		return nil
@@ -67,7 +67,7 @@ func (ls *Loops) NewRegistration(handler Handler, conn syscall.RawConn) *Registr
 // does something else before it parks calls it first: the loop learns of what arrives meanwhile in
 // the order of arrival, and Park handles it at once.
 func (r *Registration) Register() {
-	if r != nil && !r.tried {
+	if r != nil && r.conn != nil && !r.tried {
 		r.tried = true
 		r.register()
 	}
@@ -82,7 +82,7 @@ func (r *Registration) Park() bool {
 		return false
 	}
 	r.Register()
-	if !r.registered() {
+	if r.conn != nil && !r.registered() {
 		return false
 	}
 	return r.park(nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/cluster"
+	"lockproxy/internal/eventloop"
 )
 
 // IsCluster reports whether the upstream is a Redis Cluster.
@@ -32,6 +33,10 @@ func (u *Upstream) LearnsByLogin() bool {
 	return u.cluster != nil && masters == 0
 }
 
+// ReadIn makes loops read the nodes of a cluster, on connections of clients and lanes that are
+// opened from now on.
+func (u *Upstream) ReadIn(loops *eventloop.Loops) { u.loops.Store(loops) }
+
 // nodeTimeout bounds the opening of a connection to a further node of a cluster, if nothing else
 // does.
 const nodeTimeout = 5 * time.Second
@@ -43,10 +48,14 @@ func (u *Upstream) dialCluster(ctx context.Context, as Setup, own bool) (net.Con
 	if until, ok := ctx.Deadline(); ok {
 		timeout = time.Until(until)
 	}
-	conn, err := u.cluster.Open(ctx, cluster.Options{
+	options := cluster.Options{
 		Dial: u.nodeDialer(as), Proto: max(as.Proto, 2), Timeout: timeout,
 		Early: !own, Failure: nodeFailure, EndOnLoss: own,
-	})
+	}
+	if !own {
+		options.Loops = u.loops.Load()
+	}
+	conn, err := u.cluster.Open(ctx, options)
 	var known *Error
 	var refused *Refused
 	switch {

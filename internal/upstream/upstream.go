@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/cluster"
+	"lockproxy/internal/eventloop"
 )
 
 // Upstream is the Redis that the proxy stands in front of. It is safe for concurrent use.
@@ -23,6 +24,7 @@ type Upstream struct {
 	tls       atomic.Pointer[tls.Config] // nil for none
 	sentinels *sentinels                 // nil if no Sentinels tell the address
 	cluster   *cluster.Cluster           // nil for a single server
+	loops     atomic.Pointer[eventloop.Loops]
 }
 
 // TLS is what connections are made with from now on; nil is plain text. It must not be modified:

@@ -256,7 +256,11 @@ func TestShutdownIsBounded(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	p.Cmd.Process.Signal(syscall.SIGTERM)
 	proxytest.Eventually(t, 10*time.Second, "it has begun to stop", func() bool {
-		return strings.Contains(p.Log.String(), "stopping")
+		nc, err := net.Dial("tcp", p.Addr)
+		if err == nil {
+			nc.Close()
+		}
+		return err != nil
 	})
 	p.Cmd.Process.Signal(syscall.SIGTERM) // two that come together would be one
 	p.Ends(t, 10*time.Second)

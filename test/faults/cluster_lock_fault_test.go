@@ -13,41 +13,49 @@ import (
 
 var clusterFaults = []fault[*testredis.Cluster]{
 	{"slots of hot keys migrate", false, false,
-		func(t *testing.T, c *testredis.Cluster, key string) {
+		func(t *testing.T, c *testredis.Cluster, key string) func() {
 			slot := c.Slot(key)
 			from := c.MasterOf(slot)
 			c.MigrateSlots(from, proxytest.AnotherMaster(c, from), slot)
+			return nil
 		}},
-	{"manual failover", false, true, func(t *testing.T, c *testredis.Cluster, key string) {
+	{"manual failover", false, true, func(t *testing.T, c *testredis.Cluster, key string) func() {
 		c.Failover(c.MasterOf(c.Slot(key)))
+		return nil
 	}},
-	{"node added and removed", false, false, func(t *testing.T, c *testredis.Cluster, key string) {
-		slot := c.Slot(key)
-		from := c.MasterOf(slot)
-		added := c.AddNode()
-		c.MigrateSlots(from, added, slot)
-		time.Sleep(500 * time.Millisecond)
-		c.MigrateAll(added, from)
-		c.RemoveNode(added)
-		c.WaitOK()
-	}},
-	{"links to a master cut", false, false, func(t *testing.T, c *testredis.Cluster, key string) {
-		cut(c.MasterOf(c.Slot(key)))
-	}},
-	{"master killed", true, true, func(t *testing.T, c *testredis.Cluster, key string) {
+	{"node added and removed", false, false,
+		func(t *testing.T, c *testredis.Cluster, key string) func() {
+			slot := c.Slot(key)
+			from := c.MasterOf(slot)
+			added := c.AddNode()
+			c.MigrateSlots(from, added, slot)
+			time.Sleep(500 * time.Millisecond)
+			c.MigrateAll(added, from)
+			c.RemoveNode(added)
+			c.WaitOK()
+			return nil
+		}},
+	{"links to a master cut", false, false,
+		func(t *testing.T, c *testredis.Cluster, key string) func() {
+			cut(c.MasterOf(c.Slot(key)))
+			return nil
+		}},
+	{"master killed", true, true, func(t *testing.T, c *testredis.Cluster, key string) func() {
 		master := c.MasterOf(c.Slot(key))
 		c.KillMaster(master)
-		c.Rejoin(t, master)
+		return func() { c.Rejoin(t, master) }
 	}},
-	{"master stopped", true, true, func(t *testing.T, c *testredis.Cluster, key string) {
+	{"master stopped", true, true, func(t *testing.T, c *testredis.Cluster, key string) func() {
 		master := c.MasterOf(c.Slot(key))
 		replica := c.ReplicaOf(master)
 		master.Pause()
 		c.WaitReplaced(replica)
-		time.Sleep(300 * time.Millisecond)
-		master.Resume()
-		c.WaitOK()
-		master.WaitInSync()
+		return func() {
+			time.Sleep(300 * time.Millisecond)
+			master.Resume()
+			c.WaitOK()
+			master.WaitInSync()
+		}
 	}},
 }
 

@@ -12,29 +12,35 @@ import (
 // A replica that takes over by Sentinel can lack what its master has acknowledged last, even when
 // it is done by hand.
 var sentinelFaults = []fault[*testredis.Group]{
-	{"failover by hand", true, true, func(t *testing.T, g *testredis.Group, _ string) {
+	{"failover by hand", true, true, func(t *testing.T, g *testredis.Group, _ string) func() {
 		old := g.Master()
 		g.Failover(t)
 		g.WaitReplaced(t, old)
-		g.InSync(t)
+		return func() { g.InSync(t) }
 	}},
-	{"links to the master cut", false, false, func(t *testing.T, g *testredis.Group, _ string) {
-		cut(g.Master())
-	}},
-	{"master killed", true, true, func(t *testing.T, g *testredis.Group, _ string) {
+	{"links to the master cut", false, false,
+		func(t *testing.T, g *testredis.Group, _ string) func() {
+			cut(g.Master())
+			return nil
+		}},
+	{"master killed", true, true, func(t *testing.T, g *testredis.Group, _ string) func() {
 		old := g.Master()
 		old.Kill()
 		master := g.WaitReplaced(t, old)
-		old.Restart()
-		old.Replicate(master)
-		g.InSync(t)
+		return func() {
+			old.Restart()
+			old.Replicate(master)
+			g.InSync(t)
+		}
 	}},
-	{"master stopped", true, true, func(t *testing.T, g *testredis.Group, _ string) {
+	{"master stopped", true, true, func(t *testing.T, g *testredis.Group, _ string) func() {
 		old := g.Master()
 		old.Pause()
 		g.WaitReplaced(t, old)
-		time.Sleep(300 * time.Millisecond)
-		old.Resume()
-		g.InSync(t) // Sentinels wait for 8 s before they make it a replica
+		return func() {
+			time.Sleep(300 * time.Millisecond)
+			old.Resume()
+			g.InSync(t) // Sentinels wait for 8 s before they make it a replica
+		}
 	}},
 }

@@ -23,7 +23,9 @@ type fault[S any] struct {
 	loses bool
 	// replaces says that a replica replaces a master by vote.
 	replaces bool
-	do       func(t *testing.T, servers S, key string) // key is a lock that is in use
+	// do returns when all is served again, and what mends the rest, or nil. key is a lock that is
+	// in use.
+	do func(t *testing.T, servers S, key string) (mend func())
 }
 
 // breaks is what can be untrue of the history because of a fault. It leaves out what is never
@@ -68,9 +70,16 @@ func (u *underWork[S]) inflict(t *testing.T, f fault[S], keys ...string) {
 	t.Helper()
 	for _, key := range keys {
 		from := history.Now()
-		f.do(t, u.servers, key)
+		mend := f.do(t, u.servers, key)
+		served := history.Now()
+		if mend != nil {
+			mend()
+		}
 		for _, noted := range []*work{u.plain, u.safe} {
 			noted.during(f.name, from, history.Now(), f.breaks())
+			if f.replaces {
+				noted.replacements = append(noted.replacements, replacement{from, served})
+			}
 		}
 		time.Sleep(300 * time.Millisecond)
 		if f.replaces {
@@ -117,7 +126,8 @@ func (u *underWork[S]) judge(t *testing.T, w *work, losesWrites, losesLocks bool
 	report(losesWrites, "fifo") // a failover can upset the order
 	report(losesLocks, "exclusion", "limit", "lost", "stale", "order", "fence", "idle")
 	if violated {
-		path := filepath.Join(os.TempDir(), fmt.Sprintf("violation-%d-%s.jsonl", os.Getpid(), w.name))
+		path := filepath.Join(os.TempDir(),
+			fmt.Sprintf("violation-%d-%s.jsonl", os.Getpid(), w.name))
 		t.Logf("the history, which locksoak check judges again: %s %v", path, v.h.Save(path))
 	}
 	return found

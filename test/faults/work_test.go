@@ -28,9 +28,12 @@ type work struct {
 	stopAll context.CancelFunc
 	running sync.WaitGroup
 
-	mu     sync.Mutex
-	faults []history.Fault // guarded by mu
+	faults       []history.Fault
+	replacements []replacement
 }
+
+// replacement is from when to when a master was being replaced.
+type replacement struct{ from, to int64 }
 
 // startWork works at locks named by name. Each has a
 // hash tag, so that a fenced write goes to its slot.
@@ -71,8 +74,6 @@ func startWork(t *testing.T, name string, seed uint64, proxies ...*proxytest.Pro
 
 // during records a fault of the upstream.
 func (w *work) during(kind string, from, to int64, breaks history.Breaks) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.faults = append(w.faults, history.Fault{Kind: kind, From: from, To: to, Breaks: breaks})
 }
 
@@ -96,6 +97,7 @@ func (w *work) end() verdict {
 	}
 	h := history.History{Ops: w.notes.Drain(), Faults: w.faults}
 	report := check.Check(h, check.DefaultBounds())
-	report.Violations = append(report.Violations, hangs(h)...)
+	report.Violations = append(report.Violations, hangs(h, w.replacements)...)
+	report.Violations = append(report.Violations, refusals(h)...)
 	return verdict{h: h, report: report}
 }

@@ -118,8 +118,9 @@ func (l *Locker) connect() bool {
 // noteSilence records that a connection's first command was not answered in time.
 func noteSilence(notes Noter, id int, at Target, command string, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
+		now := history.Now()
 		notes.Add(history.Op{Client: id, Kind: history.Echo, Key: strings.ToLower(command),
-			Proxy: at.Proxy, Call: history.Now() - patience.Nanoseconds(), Got: err.Error()})
+			Proxy: at.Proxy, Call: now - patience.Nanoseconds(), Left: now, Got: err.Error()})
 	}
 }
 
@@ -180,6 +181,9 @@ func setOutcome(op *history.Op, r Reply, err error, judge func(Reply, *history.O
 		op.Outcome, op.Got = history.Garbled, err.Error()
 	case err != nil:
 		op.Outcome, op.Got = history.Unknown, err.Error()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			op.Left = history.Now()
+		}
 	case r.Error() && strings.HasPrefix(r.Text, "FENCED"):
 		op.Outcome, op.Got = history.Fenced, r.Text
 	case r.Error() && strings.HasPrefix(r.Text, "UPSTREAM") && !saysUndone(r.Text):

@@ -70,7 +70,7 @@ type Op struct {
 	Limit   int    `json:"limit,omitempty"`
 	With    string `json:"with,omitempty"`    // LOCKALL and UNLOCKALL: the other lock
 	HungUp  bool   `json:"hung_up,omitempty"` // the client left without reading a reply
-	Left    int64  `json:"left_ns,omitempty"` // when it left
+	Left    int64  `json:"left_ns,omitempty"` // when it left, or gave up waiting
 	Value   string `json:"value,omitempty"`
 	Call    int64  `json:"call_ns"`
 	// when the kernel had a waiting LOCK; 0 if not known

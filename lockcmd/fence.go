@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"lockproxy/internal/resp"
 )
@@ -17,6 +18,10 @@ const fenceTries = 16
 // sharedFenceTries is the same for a shared lock, where each change of its holders counts.
 const sharedFenceTries = 256
 
+// fenceMoves is for how long FENCE tries in a cluster: EXEC runs nothing either while the lock's
+// slot is on its way and the command's keys are not all at one node.
+const fenceMoves = 500 * time.Millisecond
+
 // runFence is FENCE: two round trips. The first watches the lock, runs check.lua and begins a
 // transaction. The second runs the command in it. If anything happens to the lock in between, its
 // expiry too, EXEC runs nothing. The reply is the command's own, byte for byte; a script would lose
@@ -25,7 +30,7 @@ const sharedFenceTries = 256
 // Only the lock's key is watched. Every acquisition, release and expiry changes it. Waiters change
 // only the lock record. A shared lock has other holders, too, that change the key: there FENCE
 // watches the record, and a separate key that expires with the token.
-func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
+func (l *Locks) runFence(ctx context.Context, s Session, args [][]byte) Reply {
 	key := string(args[0])
 	token, ok := resp.ParseInt(args[1])
 	if !ok {
@@ -38,7 +43,7 @@ func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 	keys := []string{key, RecordKey(args[0])}
 	f := fencedCommand{watched: keys[:1], keys: keys,
 		token: strconv.FormatInt(token, 10), command: args[2:]}
-	tries := fenceTries
+	tries, pause := fenceTries, fenceMoves/fenceTries
 	for tries > 0 {
 		tries--
 		err := l.beginFenced(s, &f)
@@ -48,7 +53,8 @@ func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 		}
 		if err == errShared {
 			keys = append(keys, fenceKey(args[0], token))
-			f.watched, f.keys, tries = keys, keys, sharedFenceTries
+			f.watched, f.keys = keys, keys
+			tries, pause = sharedFenceTries, fenceMoves/sharedFenceTries
 			continue
 		}
 		if err == errChanged {
@@ -68,6 +74,16 @@ func (l *Locks) runFence(_ context.Context, s Session, args [][]byte) Reply {
 		if raw != nil {
 			return Reply{Kind: RawReply, Raw: raw}
 		}
+		if l.cfg.Cluster {
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		}
+	}
+	if l.cfg.Cluster {
+		return errorReply(UsageError("TRYAGAIN the lock's slot is moving, or the lock is being " +
+			"changed all the time: the command was not run"))
 	}
 	return errorReply(UsageError("ERR the lock is being changed all the time: " +
 		"the command was not run, try again"))

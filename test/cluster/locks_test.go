@@ -127,6 +127,26 @@ func TestClusterFence(t *testing.T) {
 	c.Expect("GET {job}:state", "$1\r\n5\r\n")
 }
 
+// While a slot is on its way, a key that is not there yet can't be written: FENCE says so, as others
+// do, and waits for a while before.
+func TestClusterFenceWhileSlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0)
+	c := proxytest.Dial(t, proxytest.Start(t, cluster.URL(), nil).Addr)
+	token := c.Lock("{job} 60")
+	shared := proxytest.Token(t, c.Do("LOCK {job}:shared 60 SHARED"))
+	slot := cluster.Slot("{job}")
+	from := cluster.MasterOf(slot)
+	m := cluster.BeginMigration(from, proxytest.AnotherMaster(cluster, from), slot)
+	c.Expect(fmt.Sprintf("FENCE {job} %d SET {job}:new 1", token), "-TRYAGAIN …")
+	c.Expect(fmt.Sprintf("FENCE {job}:shared %d SET {job}:new 1", shared), "-TRYAGAIN …")
+	c.Expect("EXISTS {job}:new", ":0\r\n")
+	m.MoveKeys()
+	m.Finish()
+	c.Expect(fmt.Sprintf("FENCE {job} %d SET {job}:new 1", token), "+OK\r\n")
+	c.Expect(fmt.Sprintf("FENCE {job}:shared %d SET {job}:new 2", shared), "+OK\r\n")
+}
+
 // --min-replicas counts those of the node that has the lock, and no others.
 func TestClusterMinReplicas(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,8 @@ func (c *backgroundClients) clientFor(key clientKey) *backgroundClient {
 		if len(c.clients) >= maxIdentities*int(c.parts) {
 			c.dropOldestLocked()
 		}
-		client = &backgroundClient{batcher: batcher{client: c.connect(key.as), sending: &c.sending}}
+		client = &backgroundClient{batcher: batcher{client: c.connect(key.as),
+			cluster: c.parts > 1, sending: &c.sending}}
 		c.clients[key] = client
 	}
 	client.used = time.Now()

@@ -52,6 +52,7 @@ var (
 // batcher sends the scripts of one client.
 type batcher struct {
 	client  *redis.Client
+	cluster bool            // the upstream is one
 	sending *sync.WaitGroup // its goroutines; backgroundClients.close waits for them
 
 	mu       sync.Mutex
@@ -136,7 +137,8 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 		if withSource(c.Script) {
 			command, script = "EVAL", c.Script.Source
 			for _, other := range c.Script.Together() {
-				pipe.Do(ctx, "SCRIPT", "LOAD", other.Source) // the user may lack the right
+				// The user may lack the right.
+				pipe.Do(ctx, anys(other.LoadRequest(b.cluster, c.Keys[0]))...)
 			}
 		}
 		replies[i] = pipe.Do(ctx, append([]any{command, script}, c.evalArgs()...)...)

@@ -40,7 +40,7 @@ var alone = readSource("stored")
 // newScript puts a script together from files in scripts. The last of them names it.
 func newScript(files ...string) *Script {
 	var source strings.Builder
-	source.WriteString(alone)
+	source.WriteString(nothing + alone)
 	for _, file := range files {
 		source.WriteString(readSource(file))
 	}
@@ -50,10 +50,10 @@ func newScript(files ...string) *Script {
 // newBatch puts a script together that runs calls of others: see batch.lua.
 func newBatch(name string, scripts ...*Script) *Script {
 	var source strings.Builder
-	source.WriteString("local scripts = {}\n")
+	source.WriteString(nothing + "local scripts = {}\n")
 	for _, s := range scripts {
 		fmt.Fprintf(&source, "scripts.%s = function(KEYS, ARGV, value, record, clock)\n%s\nend\n",
-			s.Name, strings.TrimPrefix(s.Source, alone))
+			s.Name, strings.TrimPrefix(s.Source, nothing+alone))
 	}
 	source.WriteString(readSource(name))
 	return newSource(name, source.String())
@@ -86,6 +86,19 @@ func (s *Script) Together() []*Script {
 	}
 	return nil
 }
+
+// LoadRequest has the upstream know s when the next request for key runs. In a cluster SCRIPT LOAD
+// would wait for all nodes, and one of them can be silent. So it is EVAL with a single key, at that
+// key's node: with that s does nothing.
+func (s *Script) LoadRequest(cluster bool, key string) []string {
+	if cluster {
+		return []string{"EVAL", s.Source, "1", key}
+	}
+	return []string{"SCRIPT", "LOAD", s.Source}
+}
+
+// nothing stands in front of each script: see LoadRequest.
+const nothing = "if not KEYS[2] then return end\n"
 
 // expandShortReply is the reply that one whole number stands for: the fast paths of exclusive locks
 // answer with one.

@@ -52,15 +52,17 @@ func isNoScript(v resp.Value, err error) bool {
 // evalSource runs a script by its source, which is no retry: see isNoScript.
 func (s *lockSession) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) {
 	for _, other := range c.Script.Together() {
-		s.load(other)
+		s.load(other, c.Keys[0])
 	}
 	return do(s.scriptRequest("EVAL", c.Script.Source, c), c.Until)
 }
 
-// load has the upstream know a script when the next request runs, if the user may SCRIPT LOAD.
-func (s *lockSession) load(script *lockcmd.Script) {
+// load has the upstream know a script when the next request for key runs, if the user may SCRIPT
+// LOAD.
+func (s *lockSession) load(script *lockcmd.Script, key string) {
 	if s.route(passthrough.Shared) == nil {
-		raw := resp.AppendCommand(nil, "SCRIPT", "LOAD", script.Source)
+		words := script.LoadRequest(s.server.cfg.Locks.Cluster, key)
+		raw := resp.AppendCommand(nil, words...)
 		s.pipe.Relay(passthrough.Request{Raw: raw, Discarded: true})
 	}
 }

@@ -31,9 +31,16 @@ type hostileProxy struct {
 // which fails if the process has ended before, or badly.
 func startHostileProxy(t *testing.T, bin string, redis *testredis.Server) *hostileProxy {
 	t.Helper()
+	return startHostileProxyAt(t, bin, redis, redis.URL())
+}
+
+// startHostileProxyAt does so in front of several servers, of which redis is one.
+func startHostileProxyAt(t *testing.T, bin string, redis *testredis.Server,
+	url string) *hostileProxy {
+	t.Helper()
 	p := &hostileProxy{t: t, addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), redis: redis,
 		busy: proxytest.WatchBusy(t, redis.Addr())}
-	p.cmd = exec.Command(bin, "--listen", p.addr, "--upstream", redis.URL())
+	p.cmd = exec.Command(bin, "--listen", p.addr, "--upstream", url)
 	var output bytes.Buffer
 	p.cmd.Stdout, p.cmd.Stderr = &output, &output
 	if err := p.cmd.Start(); err != nil {

@@ -75,19 +75,42 @@ func TestHostileUnfinished(t *testing.T) {
 	}
 }
 
-// Clients that send large requests instead of logging in don't cost much.
+// Clients that send large, many or unfinished requests instead of logging in don't cost much.
 func TestHostileBeforeLogin(t *testing.T) {
-	server := testredis.Start(t)
-	proxytest.Dial(t, server.Addr()).Do("CONFIG SET requirepass secret")
-	p := startHostileProxy(t, proxytest.Binary(t), server)
-	most := p.memory("VmHWM")
-	request := append([]byte("*2\r\n$4\r\nAUTH\r\n$921600\r\n"), make([]byte, 900_000)...)
-	for range 500 {
-		hostileDial(t, p.addr).Write(request) // fails once the proxy has closed
-	}
-	c := proxytest.Dial(t, p.addr)
-	c.Expect("AUTH secret", "+OK\r\n")
-	if grown := p.memory("VmHWM") - most; grown > 64<<20 {
-		t.Errorf("500 clients that have not logged in took %d MB", grown>>20)
+	server := testredis.Start(t, "--requirepass", "secret")
+	cluster := testredis.StartCluster(t, 3, 0, "--requirepass", "secret")
+	group := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Password: "secret"})
+	for name, up := range map[string]struct {
+		url    string
+		server *testredis.Server
+	}{
+		"server":   {server.URL(), server},
+		"cluster":  {cluster.URL(), cluster.Nodes[0]},
+		"sentinel": {group.URL(), group.Servers[0]},
+	} {
+		for what, request := range map[string]string{
+			"too large": "*2\r\n$4\r\nAUTH\r\n$921600\r\n" + strings.Repeat("x", 900_000),
+			"unfinished": "*10\r\n$3\r\nDEL\r\n" +
+				strings.Repeat("$16384\r\n"+strings.Repeat("x", 16384)+"\r\n", 8) + "$16384\r\n",
+			"many": strings.Repeat("*2\r\n$3\r\nGET\r\n$1\r\nx\r\n", 200),
+			"deep": strings.Repeat("*1\r\n", 2000),
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				p := startHostileProxyAt(t, proxytest.Binary(t), up.server, up.url)
+				most := p.memory("VmHWM")
+				for range 500 {
+					nc := hostileDial(t, p.addr)
+					nc.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+					io.WriteString(nc, request) // fails once the proxy has closed, or reads no more
+				}
+				c := proxytest.Dial(t, p.addr)
+				c.Expect("AUTH secret", "+OK\r\n")
+				// Redis allows each ten arguments of 16 KB. In front of a cluster the proxy keeps
+				// them until it knows their node.
+				if grown := p.memory("VmHWM") - most; grown > 192<<20 {
+					t.Errorf("500 clients that have not logged in took %d MB", grown>>20)
+				}
+			})
+		}
 	}
 }

@@ -96,7 +96,7 @@ test-clients-cluster: deps-clients
 
 # Locks and data on a Redis Cluster of six nodes while masters die, stop, are replaced, and slots and nodes move, in about seven minutes;
 # prints what was counted. See docs/cluster-locks.md and docs/cluster.md. CLUSTER=TestClusterLocksGoOn is half a minute of it.
-CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterRandomFaults|TestClusterFaults|TestClusterSilentNode|TestIsolation.*
+CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterRandomFaults|TestClusterFaults|TestClusterSilentNode|TestIsolation.*|TestLocksOfServersFarAway
 test-cluster: deps
 	$(GO) test -tags faults -race -count=1 -timeout 15m -run '^($(CLUSTER))$$' -v ./test/faults ./test/cluster
 

@@ -10,7 +10,6 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
 	"lockproxy/proxy"
 )
 
@@ -24,7 +23,7 @@ var forgery = func() string {
 // Clients get their own replies whatever pushes come before, between and after those of all nodes.
 func TestPushesAmongReplies(t *testing.T) {
 	t.Parallel()
-	for name, up := range startBothKinds(t, "--requirepass", "secret") {
+	for name, up := range startBothKinds(t, 0, "--requirepass", "secret") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for at := -1; at < 6; at++ { // -1 is everywhere
@@ -66,32 +65,11 @@ func TestPushesAmongReplies(t *testing.T) {
 	}
 }
 
-// severalServers is what a proxy can stand in front of, with links.
-type severalServers struct {
-	url     string
-	servers []*testredis.Server
-}
-
-// startBothKinds starts a cluster of three masters, and a master with a replica and a Sentinel.
-func startBothKinds(t *testing.T, args ...string) map[string]severalServers {
-	cluster := testredis.StartLinkedCluster(t, 0, 3, 0, args...)
-	o := testredis.GroupOptions{Linked: true, Replicas: 1, Sentinels: 1,
-		SentinelLines: []string{"sentinel down-after-milliseconds mymaster 60000"}}
-	if len(args) == 2 && args[0] == "--requirepass" {
-		o.Password = args[1]
-	} else {
-		o.ServerArgs = args
-	}
-	g := testredis.StartGroup(t, o)
-	return map[string]severalServers{"cluster": {cluster.URL(), cluster.Nodes},
-		"sentinel": {g.URL(), g.Servers[:1]}}
-}
-
 // Messages of all kinds come whole, each once and in order, among replies that are each the right
 // one.
 func TestMessagesAmongReplies(t *testing.T) {
 	t.Parallel()
-	for name, up := range startBothKinds(t, "--notify-keyspace-events", "KEA") {
+	for name, up := range startBothKinds(t, 0, "--notify-keyspace-events", "KEA") {
 		for _, proto := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s, RESP%d", name, proto), func(t *testing.T) {
 				t.Parallel()

@@ -11,7 +11,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// tornRequest is a request whose reply is cut off: COUNTER is a counter's name, NEXT its next value.
+// tornRequest is a request whose reply is cut off. COUNTER is a counter's name, NEXT its next
+// value.
 type tornRequest struct {
 	asked  []string // the last of which has the reply
 	reply  string   // as the server sends it

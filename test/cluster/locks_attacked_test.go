@@ -1,0 +1,172 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/proxy"
+)
+
+// A server stops, or the way to it falls silent, while clients wait there. Each is answered when
+// its time is over, not that another holds the lock, and holds nothing when the server is back.
+// Locks of other nodes are taken, and renewed, also where a node knows no scripts any more.
+func TestWaitersAtAServerThatVanishes(t *testing.T) {
+	t.Parallel()
+	for name, up := range startBothKinds(t, 0, "--cluster-require-full-coverage", "no") {
+		for _, how := range []string{"stopped", "silent"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				p := proxytest.Start(t, up.url, func(cfg *proxy.Config) {
+					cfg.DialTimeout = time.Second
+				})
+				q := proxytest.Start(t, up.url, nil)
+				key := func(n int) string { return fmt.Sprintf("%s%s%d", up.tag, how, n) }
+				holder := proxytest.Dial(t, p.Addr)
+				for i := range 3 {
+					holder.Lock(key(i) + " 1.5")
+				}
+				session, kept := proxytest.Dial(t, p.Addr), map[string]*testredis.Server{}
+				for i := 0; name == "cluster" && i < 8; i++ {
+					k := fmt.Sprintf("{kept%d}%s", i, how)
+					if at := up.cluster.MasterOf(up.cluster.Slot(k)); at != up.at {
+						session.Lock(k + " 2 SESSION")
+						kept[k] = at
+					}
+				}
+				var waiters []*proxytest.Conn
+				for _, at := range []*proxytest.Proxy{p, p, p, q, q} {
+					w := proxytest.Dial(t, at.Addr)
+					w.Expect("PING", "+PONG\r\n")
+					waiters = append(waiters, w)
+				}
+				vanish, back := up.at.Pause, up.at.Resume
+				if how == "silent" {
+					vanish, back = up.at.Link.Hold, up.at.Link.Release
+				}
+				defer back()
+				for i, w := range waiters {
+					if i == 2 { // two wait already
+						time.Sleep(100 * time.Millisecond)
+						vanish()
+					}
+					w.Send(fmt.Sprintf("LOCK %s 60 WAIT 1", key(i%3)))
+				}
+				began := time.Now()
+				if name == "cluster" {
+					for _, at := range kept {
+						at.Ask("SCRIPT", "FLUSH")
+					}
+					// those in flight on the same shared connection are held up: docs/cluster.md
+					time.Sleep(300 * time.Millisecond)
+					asked, other := time.Now(), proxytest.Dial(t, p.Addr)
+					for k := range kept {
+						other.Expect(proxytest.Unlock(k+"x", other.Lock(k+"x 60")), ":1\r\n")
+					}
+					if took := time.Since(asked); took > 500*time.Millisecond+proxytest.Late() {
+						t.Errorf("locks of other nodes took %v", took)
+					}
+				}
+				for i, w := range waiters {
+					got, err := w.TryReply(4*time.Second - time.Since(began))
+					if err != nil || !strings.HasPrefix(got, "-UPSTREAM ") {
+						t.Errorf("waiter %d: %q, %v after %v", i, got, err, time.Since(began))
+					}
+				}
+				time.Sleep(time.Until(began.Add(2500 * time.Millisecond)))
+				for k, at := range kept {
+					if got := at.Ask("EXISTS", k); got != ":1" {
+						t.Errorf("the session lock %s of another node is lost", k)
+					}
+				}
+				back()
+				next := proxytest.Dial(t, q.Addr)
+				for i := range 3 {
+					proxytest.Eventually(t, 5*time.Second, "locks are free", func() bool {
+						return next.Do(fmt.Sprintf("LOCK %s 60 WAIT 1", key(i)))[0] == ':'
+					})
+				}
+			})
+		}
+	}
+}
+
+// A client gives up before its token has come and asks again with the same OWNER, by the same proxy
+// or another: it keeps the lock that it is told of.
+func TestOwnersRetryAtSeveralServers(t *testing.T) {
+	t.Parallel()
+	for name, up := range startBothKinds(t, 0) {
+		t.Run(name, func(t *testing.T) {
+			p, q := proxytest.Start(t, up.url, nil), proxytest.Start(t, up.url, nil)
+			others := proxytest.Dial(t, q.Addr)
+			for n, how := range []string{"", " SESSION", " WAIT 5"} {
+				for i, at := range []*proxytest.Proxy{p, q} {
+					key := fmt.Sprintf("%sjob:%d:%d", up.tag, n, i)
+					c := proxytest.SharedClient(t, p.Addr)
+					again := proxytest.SharedClient(t, at.Addr)
+					up.at.Link.HoldReplies()
+					c.Send("LOCK " + key + " 30" + how + " OWNER me")
+					time.Sleep(20 * time.Millisecond)
+					c.Close()
+					again.Send("LOCK " + key + " 30" + how + " OWNER me")
+					time.Sleep(20 * time.Millisecond)
+					up.at.Link.Release()
+					token := proxytest.Token(t, again.Reply())
+					others.Expect("LOCK "+key+" 30 WAIT 0.3", "$-1\r\n")
+					again.Expect(fmt.Sprintf("RELOCK %s %d 30", key, token), ":1\r\n")
+					again.Expect(proxytest.Unlock(key, token), ":1\r\n")
+				}
+			}
+		})
+	}
+}
+
+// After a failover an owner finds its lock again at other proxies, with the same token, and the end
+// of its connections doesn't release it.
+func TestOwnersRetryAcrossAFailover(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 1)
+	group := testredis.StartGroup(t, testredis.GroupOptions{})
+	for name, up := range map[string]struct {
+		url      string
+		failover func()
+	}{
+		"cluster": {cluster.URL(), func() {
+			cluster.KillMaster(cluster.MasterOf(cluster.Slot("job")))
+		}},
+		"sentinel": {group.URL(), func() {
+			old := group.Master()
+			old.Kill()
+			group.WaitReplaced(t, old)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			safe := proxytest.Start(t, up.url, proxytest.WithReplicas(1))
+			p, q := proxytest.Start(t, up.url, nil), proxytest.Start(t, up.url, nil)
+			first, third := proxytest.Dial(t, safe.Addr), proxytest.Dial(t, q.Addr)
+			token := first.Lock("job 60 OWNER me")
+			up.failover()
+			var got string
+			for i, at := range []*proxytest.Proxy{p, q} {
+				proxytest.Eventually(t, 10*time.Second, "it is answered", func() bool {
+					c := proxytest.Dial(t, at.Addr)
+					got = c.Do("LOCK job 60 OWNER me")
+					c.Close() // not told of the token, for all the proxy knows
+					return got[0] != '-'
+				})
+				if proxytest.Token(t, got) != token {
+					t.Errorf("proxy %d: %q, the token is %d", i, got, token)
+				}
+			}
+			first.Close()
+			third.Expect("LOCK job 60 WAIT 0.5", "$-1\r\n")
+			third.Expect(fmt.Sprintf("RELOCK job %d 60", token), ":1\r\n")
+			third.Expect(proxytest.Unlock("job", token), ":1\r\n")
+			if next := third.Lock("job 60"); next <= token {
+				t.Errorf("token %d behind %d", next, token)
+			}
+		})
+	}
+}

@@ -18,11 +18,21 @@ func (s *session) park() bool {
 	return s.socketEmpty && !s.streaming && !s.client.drains() && s.client.reg.Park()
 }
 
-// Ready finishes the lock commands that have been answered, and reads and relays what has arrived.
-// It leaves whatever must wait to the goroutine.
+// Ready reads what has arrived, finishes the lock commands that have been answered, and relays. It
+// leaves whatever must wait to the goroutine. It reads first, since that goroutine handles what has
+// been read, and perhaps reads nothing before it parks.
 func (s *session) Ready(it *eventloop.Iteration, arrived bool) eventloop.Next {
 	if s.client.drains() {
 		return eventloop.Leave
+	}
+	if arrived {
+		if n, err := s.client.socket.TryRead(s.buf[s.end:]); err != syscall.EAGAIN {
+			s.filled(n, err)
+		}
+		if s.readErr != nil {
+			s.unhandled = true
+			return eventloop.Leave
+		}
 	}
 	n, ok := s.begun.answered()
 	if !ok {
@@ -30,19 +40,6 @@ func (s *session) Ready(it *eventloop.Iteration, arrived bool) eventloop.Next {
 	}
 	if n > 0 {
 		if s.finishFirst(n); s.pipe.Status().Lost {
-			return eventloop.Leave
-		}
-	}
-	if arrived {
-		n, err := s.client.socket.TryRead(s.buf[s.end:])
-		switch {
-		case err != nil && err != syscall.EAGAIN && len(s.begun) > 0:
-			return eventloop.Leave // it reads the error again, behind what has begun
-		case err == nil:
-			s.filled(n, nil)
-		case err != syscall.EAGAIN:
-			s.filled(n, err)
-			s.unhandled = true
 			return eventloop.Leave
 		}
 	}

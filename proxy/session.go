@@ -35,7 +35,7 @@ func (s *session) serve() {
 
 // Resume serves the client until it or the proxy ends the session, or the session is parked.
 func (s *session) Resume() {
-	for s.readErr == nil {
+	for s.readErr == nil || s.unhandled {
 		if !s.unhandled {
 			s.read()
 		}

@@ -392,6 +392,44 @@ func TestNotify(t *testing.T) {
 	}
 }
 
+// A Handler that Notify calls and that always wants to go on does not keep the loop from others.
+func TestNotifyIsFair(t *testing.T) {
+	loops := start(t, 1)
+	var over atomic.Bool
+	greedy := newHandler(func(*Iteration) Next {
+		if over.Load() {
+			return Stay
+		}
+		return Again
+	})
+	notified := loops.NewRegistration(greedy, nil)
+	if !notified.Park() {
+		t.Fatal("not parked")
+	}
+	near, far := pair(t)
+	sock, served := socket.New(near), make(chan struct{}, 2)
+	reg := loops.NewRegistration(newHandler(func(it *Iteration) Next {
+		if _, err := sock.TryRead(it.Buffer(10)); err == nil {
+			notified.Notify(it)
+			served <- struct{}{}
+		}
+		return Stay
+	}), sock.Raw())
+	if !reg.Park() {
+		t.Fatal("not parked")
+	}
+	for range 2 {
+		far.Write([]byte("x"))
+		select {
+		case <-served:
+		case <-time.After(patience):
+			t.Error("the loop is not done with the other")
+		}
+	}
+	over.Store(true)
+	far.Close()
+}
+
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for over := time.Now().Add(patience); !done(); time.Sleep(10 * time.Microsecond) {

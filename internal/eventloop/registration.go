@@ -98,7 +98,7 @@ func (r *Registration) park(it *Iteration) bool {
 		if r.pending.Load() == 0 || !r.reader.CompareAndSwap(parked, byLoop) {
 			return true
 		}
-		if r.handlePending(it) == Leave {
+		if r.handlePending(it) != Stay { // a goroutine goes on: others of the loop wait
 			r.reader.Store(byGoroutine)
 			return false
 		}
@@ -111,14 +111,10 @@ func (r *Registration) handlePending(it *Iteration) Next {
 		it = &Iteration{}
 		defer it.Flush()
 	}
-	next := Stay
 	if news := r.pending.Swap(0); news != 0 {
-		next = r.handler.Ready(it, news&arrival != 0)
+		return r.handler.Ready(it, news&arrival != 0)
 	}
-	if next == Again {
-		r.pending.Or(arrival)
-	}
-	return next
+	return Stay
 }
 
 // Notify calls the Handler for something else than an arrival: now, or if somebody reads the
@@ -133,7 +129,7 @@ func (r *Registration) Notify(it *Iteration) {
 	case it != nil && r.reader.CompareAndSwap(parked, byLoop):
 		next := r.handlePending(it)
 		if next == Again {
-			next = Stay // pending says so
+			next = Leave // it can be another loop's
 		}
 		r.handled(next, it)
 	case it == nil && r.reader.CompareAndSwap(parked, byGoroutine):

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -33,6 +34,23 @@ func TestRepliesOfPartsAreBounded(t *testing.T) {
 		if got := k.reply(); got != whole {
 			t.Fatalf("reply %d has %d bytes", i, len(got))
 		}
+	}
+}
+
+// Of a large reply that the client leaves unread most stays with the node.
+func TestUnreadReplyIsBounded(t *testing.T) {
+	c := testredis.StartCluster(t, 1, 0, patient...)
+	k := open(t, c)
+	const size = 100 << 20
+	k.expect(fmt.Sprintf("SETRANGE long %d x", size-1), fmt.Sprintf(":%d\r\n", size))
+	before := heap()
+	k.send("GET long")
+	time.Sleep(1500 * time.Millisecond)
+	if grown := heap() - before; grown > 10<<20 {
+		t.Errorf("%d MB are held", grown>>20)
+	}
+	if got, want := len(k.reply()), size+len("$104857600\r\n\r\n"); got != want {
+		t.Errorf("the reply has %d bytes, not %d", got, want)
 	}
 }
 

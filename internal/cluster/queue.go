@@ -107,8 +107,11 @@ func (q *replyQueue) read(b []byte) (n int) {
 
 // needs reports whether the client can read nothing before n has answered.
 func (q *replyQueue) needs(n *node) (needs bool) {
-	if q.head == nil {
+	switch {
+	case q.head == nil:
 		return true
+	case q.head.out.size > 0:
+		return false
 	}
 	q.head.eachPart(func(p *part) { needs = needs || p.node == n })
 	return needs

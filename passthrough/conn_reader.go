@@ -59,7 +59,9 @@ func (r *connReader) init(conn net.Conn, to consumer, buf int, loops *eventloop.
 	switch rw := r.rw.(type) {
 	case *socket.Socket:
 		r.reg = loops.NewRegistration(r, rw.Raw())
-	case interface{ NotifyReader(func(*eventloop.Iteration)) }:
+	case interface {
+		NotifyReader(func(*eventloop.Iteration))
+	}:
 		if r.reg = loops.NewRegistration(r, nil); r.reg != nil {
 			rw.NotifyReader(r.reg.Notify)
 		}

@@ -18,22 +18,43 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	const (
 		hold = 250 * time.Millisecond
-		ends = 10 * time.Second
+		ends = 6 * time.Second
 		// Four holds, the current one, and a poll interval; the rest is for a busy machine.
 		longest = 5*hold + 300*time.Millisecond + 300*time.Millisecond
 	)
-	for name, c := range map[string]struct{ four, other, user string }{
-		"its connection is killed": {},
-		"no right to the channels": {"app:pw@", "app:pw@", "resetchannels"},
-		"no right to subscribe":    {"", "app:pw@", "resetchannels"},
-		"no right to publish":      {"app:pw@", "", "resetchannels"},
+	args := []string{"--user", "app", "on", ">pw", "~*", "+@all", "resetchannels"}
+	alone := func(t *testing.T) (string, []*testredis.Server) {
+		server := testredis.Start(t, args...)
+		return server.URL(), []*testredis.Server{server}
+	}
+	cluster := func(t *testing.T) (string, []*testredis.Server) {
+		c := testredis.StartCluster(t, 3, 0, args...)
+		return c.URL(), c.Nodes
+	}
+	sentinel := func(t *testing.T) (string, []*testredis.Server) {
+		g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Sentinels: 1,
+			ServerArgs: args, SentinelLines: []string{"sentinel down-after-milliseconds " +
+				"mymaster 60000"}})
+		return g.URL(), g.Servers[:1]
+	}
+	for name, c := range map[string]struct {
+		start             func(t *testing.T) (url string, servers []*testredis.Server)
+		four, other, user string
+	}{
+		"its connection is killed":      {start: alone},
+		"no right to the channels":      {alone, "app:pw@", "app:pw@", "resetchannels"},
+		"no right to subscribe":         {alone, "", "app:pw@", "resetchannels"},
+		"no right to publish":           {alone, "app:pw@", "", "resetchannels"},
+		"those to a cluster are killed": {start: cluster},
+		"no right to a cluster's channels": {cluster, "app:pw@", "app:pw@",
+			"resetchannels"},
+		"one behind Sentinels is killed": {start: sentinel},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := testredis.Start(t, "--user", "app", "on", ">pw", "~*", "+@all",
-				"resetchannels")
+			url, servers := c.start(t)
 			as := func(user string) *proxytest.Proxy {
-				return proxytest.Start(t, strings.Replace(server.URL(), "://", "://"+user, 1), nil)
+				return proxytest.Start(t, strings.Replace(url, "://", "://"+user, 1), nil)
 			}
 			proxies := [2]*proxytest.Proxy{as(c.four), as(c.other)}
 			began := time.Now()
@@ -55,7 +76,8 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 					for time.Since(began) < ends {
 						asked := time.Now()
 						conn.Send("LOCK job 30 WAIT 60")
-						if got, err := conn.TryReply(ends); err != nil || got[0] != ':' {
+						got, err := conn.TryReply(10 * time.Second)
+						if err != nil || got[0] != ':' {
 							t.Errorf("client %d: %q, %v", i, got, err)
 							return
 						}
@@ -74,7 +96,9 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 			}
 			if c.user == "" {
 				time.Sleep(180 * time.Millisecond)
-				proxytest.Dial(t, server.Addr()).Do("CLIENT KILL TYPE pubsub")
+				for _, server := range servers {
+					server.Ask("CLIENT", "KILL", "TYPE", "pubsub")
+				}
 			}
 			running.Wait()
 			t.Logf(

@@ -101,7 +101,8 @@ func (s *State) apply(e Expect, h resp.Head) {
 		}
 		s.leaveMulti(!h.IsError() || s.aborted(h), h)
 	case commands.Discard:
-		s.leaveMulti(h.IsOK(), h)
+		lost := s.InMulti && bytes.HasPrefix(h.Line, []byte(upstream.Prefix)) // with its node
+		s.leaveMulti(h.IsOK() || lost, h)
 	case commands.Reset:
 		if !h.IsError() {
 			s.reset()

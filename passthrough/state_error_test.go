@@ -106,6 +106,9 @@ func TestRepliesThatEndATransaction(t *testing.T) {
 		{commands.Exec, "-ERR EXEC without MULTI", State{InMulti: true, Watching: true}, false,
 			true},
 		{commands.Discard, "+OK", State{InMulti: true, Watching: true}, false, false},
+		{commands.Discard, "-UPSTREAM connection to a:1 was lost before the reply: " +
+			"whether the command ran is unknown", State{InMulti: true, Watching: true}, false,
+			false},
 		{commands.Discard, "-ERR DISCARD without MULTI", State{Watching: true}, false, true},
 		{commands.Discard, "-ERR DISCARD without MULTI", State{InMulti: true, Watching: true},
 			false, true},

@@ -239,13 +239,13 @@ func (l *lane) distribute(data []byte, it *eventloop.Iteration) (err error) {
 		}
 		n, done, err := l.current.client.deliverFromLane(&l.replies, data,
 			min(limit, l.current.replies))
+		l.answered += done
+		l.current.replies -= done
+		l.replies.tellWaiters(it)
 		if err != nil {
 			return err
 		}
-		l.answered += done
-		l.current.replies -= done
 		data = data[n:]
-		l.replies.tellWaiters(it)
 		if l.replies.size > largeReply {
 			l.retired.Store(true)
 		}

@@ -1,7 +1,9 @@
 package passthrough
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -148,4 +150,35 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	}
 	c.lane = nil // no lane of s.lanes
 	c.Wait()
+}
+
+// A client can go on at its home after a lane has sent something else than a reply right behind one.
+func TestLaneThatSendsNoReply(t *testing.T) {
+	s := newScripted(t, 1)
+	clients, lane := s.threeOnALane(t)
+	io.WriteString(lane, "+PONG\r\n+PONG\r\n+PONG\r\n")
+	for _, c := range clients {
+		defer c.Wait()
+		defer c.End(AtOnce)
+		c.line(t)
+	}
+	c := clients[0]
+	c.Route(context.Background(), Shared)
+	answers := c.Do([]byte(probing), []byte(probing))
+	c.Flush()
+	io.WriteString(lane, "+PONG\r\nno reply\r\n")
+	if _, err := answers[0].Raw(); err != nil {
+		t.Error(err)
+	}
+	if _, err := answers[1].Raw(); err == nil {
+		t.Error("what is no reply is taken for one")
+	}
+	if err := c.Route(context.Background(), Home); err != nil {
+		t.Fatal(err)
+	}
+	c.Relay(Request{Raw: []byte(probing)}) // which the upstream answers
+	c.Flush()
+	if got := c.line(t); got != "+PONG" {
+		t.Errorf("at home: %q", got)
+	}
 }

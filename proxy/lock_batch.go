@@ -144,21 +144,22 @@ func (l *locker) sendDone() {
 	if len(l.done.text) == 0 {
 		return
 	}
+	var sent lockcmd.Sent
 	if len(l.done.given) > 0 {
-		sent := l.sentPosition(0)
-		for _, g := range l.done.given {
-			at := sent
-			at.End += uint64(g.end)
-			l.client.holder.MarkSent(g.reply, at)
-		}
-		clear(l.done.given)
-		l.done.given = l.done.given[:0]
+		sent = l.sentPosition(0)
 	}
 	if len(l.begun) == 0 {
 		l.reply(l.done.text)
 	} else if !l.pipe.Reply(l.done.text, passthrough.Now) {
 		return
 	}
+	for _, g := range l.done.given {
+		at := sent
+		at.End += uint64(g.end)
+		l.client.holder.MarkSent(g.reply, at)
+	}
+	clear(l.done.given)
+	l.done.given = l.done.given[:0]
 	l.done.text = nil
 }
 

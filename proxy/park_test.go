@@ -10,16 +10,17 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/upstream"
+	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
 
-func server(t *testing.T) *Server {
+func server(t *testing.T, url string) *Server {
 	t.Helper()
-	redis, err := upstream.Parse(testredis.Start(t).URL())
+	redis, err := upstream.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Config{Upstream: redis})
+	s := New(Config{Upstream: redis, Locks: lockcmd.Config{MaxTimeout: time.Hour}})
 	t.Cleanup(s.Close)
 	return s
 }
@@ -79,7 +80,7 @@ func expect(t *testing.T, far net.Conn, want string) {
 // What arrives together with an answer that needs the goroutine is read, though: the goroutine
 // handles what has been read, and nobody is told of the arrival again.
 func TestArrivalWithAnswer(t *testing.T) {
-	sess, far := unread(t, server(t))
+	sess, far := unread(t, server(t, testredis.Start(t).URL()))
 	if arrives(sess, far, "UNLOCK a\r\n") != eventloop.Stay || len(sess.begun) != 1 {
 		t.Fatal("UNLOCK is left to the goroutine")
 	}
@@ -95,7 +96,7 @@ func TestArrivalWithAnswer(t *testing.T) {
 // A client that ends what it sends gets all replies, also if Ready finds the end together with the
 // answer to a lock command.
 func TestEndWithAnswer(t *testing.T) {
-	s := server(t)
+	s := server(t, testredis.Start(t).URL())
 	first, far := unread(t, s)
 	arrives(first, far, "UNLOCK a\r\n")
 	first.handle() // now Redis knows the script
@@ -115,4 +116,44 @@ func TestEndWithAnswer(t *testing.T) {
 	}
 	sess.Resume()
 	expect(t, far, ":0\r\n$1\r\nx\r\n")
+}
+
+// A token that waits for the rest of a push has not been sent.
+func TestTokenBehindPush(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	conns := make(chan net.Conn, 1)
+	go func() { // ends with its first connection, or ln
+		if conn, err := ln.Accept(); err == nil {
+			conn.Read(make([]byte, 100))
+			io.WriteString(conn, "+PONG\r\n")
+			conns <- conn
+		}
+	}()
+	sess, far := unread(t, server(t, "redis://"+ln.Addr().String()))
+	redis := <-conns
+	defer redis.Close()
+	if arrives(sess, far, "LOCK a 30\r\n") != eventloop.Stay ||
+		arrives(sess, far, "LOCK b 30\r\n") != eventloop.Stay || len(sess.begun) != 2 {
+		t.Fatal("LOCK is left to the goroutine")
+	}
+	const first, second = ":1790000000000001\r\n", ":1790000000000002\r\n"
+	const push = ">2\r\n+invalidate\r\n*1\r\n+k\r\n"
+	io.WriteString(redis, first+push[:8])
+	expect(t, far, push[:8])
+	sess.Ready(&eventloop.Iteration{}, false)
+	if _, ok := sess.client.holder.LastUndelivered(); ok || len(sess.begun) != 1 {
+		t.Error("the token counts as sent")
+	}
+	io.WriteString(redis, push[8:]+second)
+	<-sess.begun[0].answer.Done
+	sess.Ready(&eventloop.Iteration{}, false)
+	expect(t, far, push[8:]+first+second)
+	if sent, ok := sess.client.holder.LastUndelivered(); !ok ||
+		sent.End != sess.pipe.Status().Given {
+		t.Errorf("%v, %+v", ok, sent)
+	}
 }

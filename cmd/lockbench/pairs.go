@@ -42,10 +42,10 @@ func pairsPart(quick bool) *part {
 	needed := needs{lockproxies: 1, targets: []string{viaHAProxy}}
 	if quick {
 		return &part{rounds: 2, needs: needed, others: true,
-			jobs: []job{newPairs(pairClients, time.Second)}}
+			jobs: []job{newPairs(pairClients, time.Second), newAlone(time.Second)}}
 	}
 	return &part{rounds: 5, needs: needed, others: true,
-		jobs: []job{newPairs(pairClients, 2*time.Second)}}
+		jobs: []job{newPairs(pairClients, 2*time.Second), newAlone(time.Second)}}
 }
 
 func (j *pairs) title() string { return "Pairs" }

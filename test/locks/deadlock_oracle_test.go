@@ -16,7 +16,8 @@ type oracle struct {
 	ended   map[string]ownerWaits // guarded by mu; the last one that has ended, by owner
 	reports int                   // guarded by mu; reports
 	behind  int                   // guarded by mu; steps of reports behind a LOCKALL
-	worst   time.Duration         // guarded by mu; from the beginning of a cycle to its report
+	worst   time.Duration         // guarded by mu; from the last wait of a cycle to its report
+	closed  time.Duration         // guarded by mu; worst of cycles that are closed by that wait
 	late    map[string]bool       // guarded by mu; deadlocks that lasted too long, by the last wait
 }
 
@@ -59,6 +60,9 @@ func (o *oracle) judge(report string) string {
 	parts := cyclePart.FindAllStringSubmatch(report, -1)
 	var list []ownerWaits
 	began, until := time.Time{}, time.Now()
+	// A cycle with a place in a queue, or at a limit, can be closed later than by its last wait:
+	// when a proxy's turn ends, or another holder waits.
+	closed := true
 	for _, part := range parts {
 		owner, key := part[1], part[2]
 		found := false
@@ -85,6 +89,7 @@ func (o *oracle) judge(report string) string {
 	for i, w := range list {
 		next, key := list[(i+1)%len(list)], parts[i][2]
 		if parts[i][3] == "behind" {
+			closed = false
 			if o.behind++; len(next.keys) < 2 || !slices.Contains(next.keys, key) {
 				return fmt.Sprintf("%s waited for %v", next.owner, next.keys)
 			}
@@ -94,12 +99,17 @@ func (o *oracle) judge(report string) string {
 		if !has {
 			return fmt.Sprintf("%s had no %s: %v", next.owner, key, next.has)
 		}
+		closed = closed && (w.mode == "" || mode == "")
 		if w.mode == " SHARED" && mode != "" && !o.blockedLocked(w, key, began, until) {
 			return fmt.Sprintf("%s and %s could share %s", w.owner, next.owner, key)
 		}
 	}
 	o.reports++
-	o.worst = max(o.worst, time.Since(began))
+	took := time.Since(began)
+	o.worst = max(o.worst, took)
+	if closed {
+		o.closed = max(o.closed, took)
+	}
 	return ""
 }
 

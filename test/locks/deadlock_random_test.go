@@ -145,10 +145,11 @@ func TestDeadlocksOfRandomLockOrders(t *testing.T) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			t.Logf("seed %d: %d deadlocks, all true, with %d waits behind a LOCKALL; each was "+
-				"told at most %v after it had begun; the machine was up to %v late",
-				seed, o.reports, o.behind,
-				o.worst.Round(time.Millisecond), slowest.Round(time.Millisecond))
-			if len(o.late) > 0 || o.reports == 0 {
+				"told at most %v after its last wait had begun, %v if that had closed it; the "+
+				"machine was up to %v late", seed, o.reports, o.behind,
+				o.worst.Round(time.Millisecond), o.closed.Round(time.Millisecond),
+				slowest.Round(time.Millisecond))
+			if len(o.late) > 0 || o.reports == 0 || o.closed > 2*time.Second+4*slowest {
 				t.Errorf("%d reports; these lasted too long: %v", o.reports, o.late)
 			}
 			if found := deadlocksOf(proxies...); found != uint64(o.reports) {

@@ -149,7 +149,11 @@ func (lib libraryLock) test(t *testing.T, server *testredis.Server, p *proxytest
 	var counts []int64
 	for i := range got {
 		counts = append(counts, got[i].Load())
-		if got[i].Load() == 0 {
+		served := got[i].Load()
+		if librariesLast < time.Minute && (i == 2 || i == 3) {
+			served = got[2].Load() + got[3].Load() // that poll directly have few chances
+		}
+		if served == 0 {
 			t.Errorf("client %d was never served", i)
 		}
 	}

@@ -86,6 +86,8 @@ func judge(t *testing.T, b bugs) check.Report {
 	notes.enough(8*time.Second, 150)
 	stop()
 	working.Wait()
+	// A lock that a dead client keeps is not told by waits that the end has cut short.
+	client.Probe(notes, 300, targets[0], "mortal", 4*time.Second)
 	s.mu.Lock()
 	for name, values := range s.lists {
 		notes.Add(history.Op{Kind: history.List, Key: name, Outcome: history.OK,

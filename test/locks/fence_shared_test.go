@@ -32,7 +32,7 @@ func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 					select {
 					case <-stop:
 						return
-					case <-time.After(rand.N(20 * time.Millisecond)):
+					case <-time.After(rand.N(100 * time.Millisecond)):
 					}
 					got := c.Do("LOCK doc 30 " + kind)
 					given := readToken(got)
@@ -40,7 +40,7 @@ func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 						t.Errorf("LOCK: %q", got)
 						return
 					}
-					time.Sleep(rand.N(20 * time.Millisecond))
+					time.Sleep(rand.N(100 * time.Millisecond))
 					if got := c.Do(proxytest.Unlock("doc", given)); got != ":1\r\n" {
 						t.Errorf("UNLOCK: %q", got)
 						return

@@ -30,8 +30,8 @@
 // The Cluster learns the map from CLUSTER SLOTS, which Follow asks for every second and Conns after
 // a redirection or a loss, and from each MOVED.
 //
-// An event loop reads the nodes (Options.Loops) and then calls the reader of the Conn (NotifyReader)
-// in the same iteration. Where it can't, as with TLS, goroutines do both.
+// An event loop reads the nodes (Options.Loops) and then calls the reader of the Conn
+// (NotifyReader) in the same iteration. Where it can't, as with TLS, goroutines do both.
 //
 // Goroutines: each node has one that opens the connection (node.start), then one that reads unless
 // a loop does (node.Resume), and one while it is sent what it does not take at once (node.send). A

@@ -127,8 +127,8 @@ func TestClusterFence(t *testing.T) {
 	c.Expect("GET {job}:state", "$1\r\n5\r\n")
 }
 
-// While a slot is on its way, a key that is not there yet can't be written: FENCE tries for a while,
-// and then says so.
+// While a slot is on its way, a key that is not there yet can't be written: FENCE tries for a
+// while, and then says so.
 func TestClusterFenceWhileSlotMoves(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 0)

@@ -85,8 +85,9 @@ function showState(s) {
 
 let pages = [], pagesShown = "";
 
-// showPages links the pages of the proxies in front of the same Redis, for what this one shows. Whoever reaches Redis can
-// announce a page there: a link is text, and leads to http or https only.
+// showPages links the pages of the proxies in front of the same Redis, for what this one shows.
+// Anybody who reaches Redis can announce a page there: a link is text, and leads to http or https
+// only.
 function showPages() {
   const suffix = location.search + location.hash, now = JSON.stringify([pages, suffix]);
   if (now === pagesShown) return; // a link keeps the focus

@@ -54,8 +54,8 @@ func broadcastSetting(
 
 var errInPart = errors.New("nobody knows which nodes have logged the client in or out")
 
-// decides is for a request that decides as whom, and in which protocol, the client talks to all
-// nodes. The Conn ends if one that may have run it was lost: the nodes could disagree.
+// decides marks a request that sets the client's user or protocol at all nodes. The Conn ends if a
+// node is lost that may have run it: the nodes could disagree.
 func (c *Conn) decides(r *request) {
 	c.settings.changing++
 	finish := r.finish

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// When a node is lost that was to change the login, nobody can say as whom the client talks to
-// which node: the Conn ends.
+// The Conn ends when a node is lost while it changes the login: the nodes could have different
+// users.
 func TestLoginThatIsLost(t *testing.T) {
 	for _, request := range []string{"AUTH ann pw", "HELLO 3", "RESET"} {
 		t.Run(request, func(t *testing.T) {

@@ -22,8 +22,8 @@ type verdict struct {
 // docs/cluster.md says, and one more on a busy machine.
 const afterReplacement = 2 * time.Second
 
-// hangs finds commands for which clients have waited in vain, unless a master was still being
-// replaced.
+// hangs finds the commands that got no answer in time. It leaves out those that waited while a
+// master was being replaced.
 func hangs(h history.History, replacements []replacement) (found []check.Violation) {
 	for _, o := range h.Ops {
 		if o.Left == 0 || o.HungUp || slices.ContainsFunc(replacements, func(r replacement) bool {

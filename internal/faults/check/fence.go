@@ -72,7 +72,7 @@ type lockState struct {
 type step struct {
 	history.Op
 	lostAt int64 // when the connection of a session lock was seen to end; forever if never
-	longer int64 // by how much a lease can outlive its timeout
+	longer int64 // by how much a lease can outlive its timeout; forever if nobody knows
 }
 
 // steps leaves out operations without effect and bounds those of unknown outcome: a step that names
@@ -86,10 +86,13 @@ func steps(ops []history.Op, longer int64) []porcupine.Operation {
 			}
 		}
 	}
-	shared := sharedTokens(ops)
+	shared, extended := sharedTokens(ops), extendedTokens(ops)
 	var list []porcupine.Operation
 	for _, o := range ops {
 		s := step{Op: o, lostAt: forever, longer: longer}
+		if extended[max(o.Token, o.Result)] {
+			s.longer = forever
+		}
 		switch {
 		case o.Kind == history.Lost, o.Kind == history.Unlock && o.Token == 0,
 			o.Outcome == history.Refused, o.Outcome == history.Garbled:
@@ -119,6 +122,23 @@ func steps(ops []history.Op, longer int64) []porcupine.Operation {
 			Return: end})
 	}
 	return list
+}
+
+// extendedTokens are those of owners one of whose LOCKs has an unknown outcome: it can have extended
+// the lease at any time.
+func extendedTokens(ops []history.Op) map[int64]bool {
+	unknown, extended := map[string]bool{}, map[int64]bool{}
+	for _, o := range ops {
+		if o.Kind == history.Lock && o.Owner != "" && o.Outcome == history.Unknown {
+			unknown[o.Owner] = true
+		}
+	}
+	for _, o := range ops {
+		if o.Acquired() && unknown[o.Owner] {
+			extended[o.Result] = true
+		}
+	}
+	return extended
 }
 
 // exact is the error of a time: timeouts are in whole milliseconds.

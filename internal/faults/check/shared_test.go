@@ -186,3 +186,28 @@ func TestOwnerComesBackToSharedLock(t *testing.T) {
 		}
 	}
 }
+
+// A LOCK by an owner can run late and extend the lease that a later one was given: a write is then
+// accepted that otherwise comes too late.
+func TestOwnersLockRunsLate(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		owned := func(o *history.Op) { o.Shared, o.Owner = shared, "me" }
+		unknown := with(took(1, 0, 0, 0, 500), owned)
+		unknown.Outcome, unknown.Return = history.Unknown, 0
+		given := with(took(1, 100, 110, 10, 500), owned)
+		write := did(1, history.Fence, 700, 710, 10, 0)
+		for _, c := range []struct {
+			ops  []history.Op
+			want int
+		}{
+			{[]history.Op{unknown, given, write}, 0},
+			{[]history.Op{given, write}, 1},
+		} {
+			got := check.Check(history.History{Ops: c.ops}, check.DefaultBounds())
+			if len(got.Violations) != c.want {
+				t.Errorf("shared %v: %d violations, want %d: %v", shared, len(got.Violations),
+					c.want, got.Violations)
+			}
+		}
+	}
+}

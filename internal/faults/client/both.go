@@ -28,7 +28,7 @@ func (l *Locker) competeForBoth(ctx context.Context, key, other string) {
 	}
 	until := got.Call + o.Timeout
 	for _, k := range []string{key, other} {
-		if l.chance(50) && !l.write(held{k, got.Result, false, until}) {
+		if l.chance(50) && !l.write(held{key: k, token: got.Result, until: until}) {
 			return
 		}
 	}

@@ -63,6 +63,8 @@ type held struct {
 	token   int64
 	session bool
 	until   int64 // by history.Now; without meaning for a session lock
+	// twice: an earlier LOCK by its owner can run again, and is then the last to have asked
+	twice bool
 }
 
 // patience is how long a client waits for a reply beyond the wait that it asked for.
@@ -218,8 +220,10 @@ func (l *Locker) compete(ctx context.Context) {
 		l.leaveWithin(ctx, o, wait, args)
 		return
 	}
+	twice := false
 	if o.Owner != "" && l.chance(15) {
 		// it asks again elsewhere
+		twice = true
 		if l.leaveWithin(ctx, o, 200*time.Millisecond, args); !l.connect() {
 			return
 		}
@@ -227,10 +231,11 @@ func (l *Locker) compete(ctx context.Context) {
 	got, ok := l.do(o, wait, judgeLock, args...)
 	// what OWNER is for: ask again
 	if !ok && o.Owner != "" && got.Outcome == history.Unknown && l.connect() {
+		twice = true
 		got, ok = l.do(o, wait, judgeLock, args...)
 	}
 	if ok && got.Acquired() {
-		l.held = held{key, got.Result, o.Session, got.Call + o.Timeout}
+		l.held = held{key, got.Result, o.Session, got.Call + o.Timeout, twice}
 		l.use(ctx)
 	} else if ok && l.chance(40) && l.read(key) && l.chance(40) {
 		l.intrude(key)
@@ -308,7 +313,7 @@ func (l *Locker) hold(ctx context.Context, d time.Duration) bool {
 
 func (l *Locker) release(h held) {
 	args := []string{"UNLOCK", h.key, strconv.FormatInt(h.token, 10)}
-	if l.chance(30) {
+	if !h.twice && l.chance(30) {
 		args = args[:2] // the lock that this connection took
 	}
 	o, ok := l.do(history.Op{Kind: history.Unlock, Key: h.key, Token: h.token, Session: h.session},

@@ -56,6 +56,7 @@ type bench struct {
 	targets []*target // the ways to Redis that are compared, directly first
 	monitor monitor
 	masters masters // of the cluster, if it is needed
+	shards  masters // next to a cluster, what twemproxy spreads keys over: it knows no clusters
 
 	profiles string // where a lockproxy serves profiles of itself, if that is needed
 }

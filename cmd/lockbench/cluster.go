@@ -10,9 +10,10 @@ import (
 	"lockproxy/cmd/lockbench/redisbench"
 )
 
-// clusterWays are compared before a cluster: directly by a client that knows clusters, through
-// lockproxy by one that doesn't.
-var clusterWays = []string{viaDirect, viaLockproxy}
+// clusterWays are compared in front of a cluster: directly by a client that knows clusters, through
+// lockproxy by one that doesn't. twemproxy knows no clusters: it is in front of as many Redises that
+// know nothing of each other.
+var clusterWays = []string{viaDirect, viaLockproxy, viaTwemproxy}
 
 // cluster is GET and SET of random keys by redis-benchmark on a Redis Cluster. redis-benchmark ends
 // a run of several threads, which all of those with --cluster are, at the next quarter of a second,
@@ -28,9 +29,9 @@ type cluster struct {
 
 // clustered is one run. CPU is per request.
 type clustered struct {
-	rate      float64
-	nodesCPU  time.Duration // of all masters
-	lockproxy time.Duration // CPU; 0 directly
+	rate     float64
+	nodesCPU time.Duration // of all masters
+	proxyCPU time.Duration // 0 directly
 }
 
 const (
@@ -46,7 +47,8 @@ const (
 
 func clusterPart(quick bool) *part {
 	j := &cluster{time: time.Second}
-	p := &part{rounds: 5, needs: needs{targets: clusterWays, masters: masterCount}, jobs: []job{j}}
+	p := &part{rounds: 5, needs: needs{targets: clusterWays, masters: masterCount},
+		others: true, jobs: []job{j}}
 	if quick {
 		p.rounds, j.time = 3, 500*time.Millisecond
 	}
@@ -86,18 +88,31 @@ func clusterLoad(t *target, w workload) redisbench.Load {
 	return l
 }
 
+// behind is what does the work of a target's clients.
+func (b *bench) behind(t *target) *masters {
+	if t.name == viaTwemproxy {
+		return &b.shards
+	}
+	return &b.masters
+}
+
 // fillCluster gives the keys of all ways values.
 func (b *bench) fillCluster() error {
 	ctx, cancel := context.WithTimeoutCause(b.ctx, runLimit,
 		fmt.Errorf("not done after %v", runLimit))
 	defer cancel()
-	for i, t := range b.targets {
+	for _, t := range b.targets {
+		m := b.behind(t)
+		before, err := m.size()
+		if err != nil {
+			return err
+		}
 		l := clusterLoad(t, workload{"SET", usualClients, 16, usualSize})
 		l.Requests = 2 * clusterKeys
-		for keys := 0; float64(keys) < filledEnough*float64((i+1)*clusterKeys); {
+		for keys := before; float64(keys-before) < filledEnough*clusterKeys; {
 			_, err := redisbench.Run(ctx, l)
 			if err == nil {
-				keys, err = b.masters.size()
+				keys, err = m.size()
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", t.name, err)
@@ -156,17 +171,17 @@ func early(ended <-chan error, d time.Duration) error {
 
 // clusterSample is what the servers have done until a moment.
 type clusterSample struct {
-	at        time.Time
-	used      usage         // by all masters
-	lockproxy time.Duration // CPU
+	at       time.Time
+	used     usage // by all masters
+	proxyCPU time.Duration
 }
 
 func (b *bench) clusterSample(t *target) (s clusterSample, err error) {
-	if s.lockproxy, err = t.server.process().cpu(); err != nil {
+	if s.proxyCPU, err = t.server.process().cpu(); err != nil {
 		return s, err
 	}
 	s.at = time.Now()
-	s.used, err = b.masters.usage()
+	s.used, err = b.behind(t).usage()
 	return s, err
 }
 
@@ -186,7 +201,7 @@ func between(before, after clusterSample, t *target, w workload) (*clustered, er
 	r := &clustered{rate: float64(done) / after.at.Sub(before.at).Seconds(),
 		nodesCPU: used.cpu / time.Duration(done)}
 	if t.name != viaDirect {
-		r.lockproxy = (after.lockproxy - before.lockproxy) / time.Duration(done)
+		r.proxyCPU = (after.proxyCPU - before.proxyCPU) / time.Duration(done)
 	}
 	return r, nil
 }

@@ -8,19 +8,22 @@ import (
 )
 
 func TestClusterTable(t *testing.T) {
-	run := func(rate float64, lockproxy time.Duration) *clustered {
-		return &clustered{rate: rate, nodesCPU: 10 * time.Microsecond, lockproxy: lockproxy}
+	run := func(rate float64, proxyCPU time.Duration) *clustered {
+		return &clustered{rate: rate, nodesCPU: 10 * time.Microsecond, proxyCPU: proxyCPU}
 	}
 	j := clusterPart(true).jobs[0].(*cluster)
 	j.results = runs[clustered]{{run(100, 0), run(200, 0), run(300, 0)},
 		{run(60, 5*time.Microsecond), run(100, 5*time.Microsecond), nil},
-		{run(100, 0)}, {nil}}
+		{run(50, 20*time.Microsecond)},
+		{run(100, 0)}, {nil}, {nil}}
 	j.workloads = j.workloads[:2]
 	got := j.sections()[0].markdown("")
 	for _, want := range []string{
-		"| SET, P=1 | 200 (100–300) | 80 (60–100), 1 failed | 0.55 (0.50–0.60), 1 failed | 10.0 " +
-			"(10.0–10.0) | 15.0 (15.0–15.0), 1 failed [5.0] |\n",
-		"| GET, P=1 | 100 | failed | failed | 10.0 | failed |\n",
+		"| SET, P=1 | direct | 200 (100–300) |  | 10.0 (10.0–10.0) |\n",
+		"|  | lockproxy | 80 (60–100), 1 failed | 0.55 (0.50–0.60), 1 failed | 15.0 (15.0–15.0), " +
+			"1 failed [5.0] |\n",
+		"|  | twemproxy | 50 | 0.50 | 30.0 [20.0] |\n",
+		"| GET, P=1 | direct | 100 |  | 10.0 |\n|  | lockproxy | failed | failed | failed |\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -33,7 +36,7 @@ func TestBetween(t *testing.T) {
 	run := func(used usage) clusterSample {
 		used.cpu = 2 * time.Second
 		return clusterSample{at: began.Add(500 * time.Millisecond), used: used,
-			lockproxy: time.Second}
+			proxyCPU: time.Second}
 	}
 	get, set := workload{"GET", 50, 16, 64}, workload{"SET", 50, 16, 64}
 	for _, c := range []struct {
@@ -54,17 +57,17 @@ func TestBetween(t *testing.T) {
 		case (err == nil) != c.ok:
 			t.Errorf("%s: %v", c.name, err)
 		case c.ok && *got != clustered{rate: 20000, nodesCPU: 200 * time.Microsecond,
-			lockproxy: 100 * time.Microsecond}:
+			proxyCPU: 100 * time.Microsecond}:
 			t.Errorf("%s: %+v", c.name, *got)
 		}
 	}
 	if got, err := between(clusterSample{at: began}, run(usage{gets: 10000}),
-		&target{name: viaDirect}, get); err != nil || got.lockproxy != 0 {
+		&target{name: viaDirect}, get); err != nil || got.proxyCPU != 0 {
 		t.Errorf("directly: %+v, %v", got, err)
 	}
 }
 
-// A real cluster, and as the "proxy" before it a Redis that answers everything by itself.
+// A real cluster, and as the proxies in front of it a Redis that answers everything by itself.
 func TestBenchmarkOfCluster(t *testing.T) {
 	b, impostor := liveBench(t)
 	t.Cleanup(b.masters.close)
@@ -82,7 +85,12 @@ func TestBenchmarkOfCluster(t *testing.T) {
 			t.Errorf("master %d has %d keys: %v", i, size.n, err)
 		}
 	}
-	b.targets = append(b.targets, impostor)
+	if err := b.startShards(masterCount); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.shards.close)
+	twemproxy := &target{viaTwemproxy, impostor.server}
+	b.targets = append(b.targets, impostor, twemproxy)
 	j := clusterPart(true).jobs[0].(*cluster)
 	j.workloads = j.workloads[2:] // P=16
 	j.filled, j.time = true, 100*time.Millisecond
@@ -92,14 +100,17 @@ func TestBenchmarkOfCluster(t *testing.T) {
 		}
 	}
 	for w, load := range j.workloads {
-		if rate := j.results.spread(2*w, clusterRate); rate.Rounds != 1 || rate.Median < 100 {
+		w *= len(clusterWays)
+		if rate := j.results.spread(w, clusterRate); rate.Rounds != 1 || rate.Median < 100 {
 			t.Errorf("%v, directly: %+v", load, rate)
 		}
-		if rate := j.results.spread(2*w+1, clusterRate); rate.Failed != 1 {
-			t.Errorf("%v, by an impostor: %+v", load, rate)
+		for i := 1; i < len(clusterWays); i++ {
+			if rate := j.results.spread(w+i, clusterRate); rate.Failed != 1 {
+				t.Errorf("%v, by an impostor: %+v", load, rate)
+			}
 		}
 	}
-	if len(b.failures) != len(j.workloads) || slices.ContainsFunc(b.failures,
+	if len(b.failures) != 2*len(j.workloads) || slices.ContainsFunc(b.failures,
 		func(f string) bool {
 			return !strings.HasSuffix(f, ": the masters have seen no request")
 		}) {

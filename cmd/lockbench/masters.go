@@ -30,7 +30,8 @@ const clusterSettles = 30 * time.Second
 // the cluster for whole.
 func (b *bench) startCluster(masters, replicas int) error {
 	for range masters + replicas {
-		if err := b.startNode(); err != nil {
+		if err := b.startNode(&b.masters, "--cluster-enabled", "yes",
+			"--repl-diskless-sync-delay", "0"); err != nil {
 			return err
 		}
 	}
@@ -67,24 +68,34 @@ func (b *bench) startCluster(masters, replicas int) error {
 	return b.waitForCluster()
 }
 
-func (b *bench) startNode() error {
+// startShards starts as many Redises that know nothing of each other.
+func (b *bench) startShards(n int) error {
+	for range n {
+		if err := b.startNode(&b.shards); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startNode starts one more of m.
+func (b *bench) startNode(m *masters, args ...string) error {
 	addr, err := freeport.Addr(busOffset)
 	if err != nil {
 		return err
 	}
 	_, port, _ := net.SplitHostPort(addr)
 	node, err := b.servers.start(b.ctx, addr, "redis-server",
-		append(b.redisArgs(port), "--cluster-enabled", "yes", "--cluster-config-file",
-			"nodes-"+port+".conf", "--repl-diskless-sync-delay", "0")...)
+		append(append(b.redisArgs(port), "--cluster-config-file", "nodes-"+port+".conf"),
+			args...)...)
 	if err != nil {
 		return err
 	}
-	m, err := b.watch(addr)
+	watch, err := b.watch(addr)
 	if err != nil {
 		return err
 	}
-	b.masters.nodes, b.masters.monitors = append(b.masters.nodes, node),
-		append(b.masters.monitors, m)
+	m.nodes, m.monitors = append(m.nodes, node), append(m.monitors, watch)
 	return nil
 }
 

@@ -50,6 +50,7 @@ func (l *lab) open(n needs) (b *bench, err error) {
 	defer func() {
 		if err != nil {
 			b.masters.close()
+			b.shards.close()
 			b.servers.close()
 		}
 	}()
@@ -93,7 +94,9 @@ func (l *lab) open(n needs) (b *bench, err error) {
 		case viaHAProxyThread:
 			server, err = b.startHAProxy("  nbthread 1\n")
 		case viaTwemproxy:
-			server, err = b.startTwemproxy()
+			if err = b.startShards(n.masters); err == nil {
+				server, err = b.startTwemproxy()
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -123,6 +126,7 @@ func (b *bench) watch(addr string) (monitor, error) {
 func (b *bench) close() {
 	b.monitor.close()
 	b.masters.close()
+	b.shards.close()
 	b.servers.close()
 }
 
@@ -191,21 +195,27 @@ listen redis
 // spareFiles is how many files a server may have open in addition to its clients' connections.
 const spareFiles = 150
 
-// startTwemproxy starts it with one connection to Redis, which is its default and what it is made
-// for.
+// startTwemproxy starts it with one connection to Redis, or to each of the shards, which is its
+// default and what it is made for.
 func (b *bench) startTwemproxy() (*server, error) {
 	stats, err := freeport.Addr() // it always serves statistics, by default to everybody
 	if err != nil {
 		return nil, err
 	}
 	host, port, _ := net.SplitHostPort(stats)
+	servers := "    - " + b.redis + ":1\n"
+	if len(b.shards.nodes) > 0 {
+		servers = ""
+		for _, node := range b.shards.nodes {
+			servers += "    - " + node.addr + ":1\n"
+		}
+	}
 	return b.configured("nutcracker", `redis:
   listen: %[2]s
   redis: true
   backlog: %[3]d
   servers:
-    - %[4]s:1
-`, func(config string) []string {
+`+servers, func(config string) []string {
 		return []string{"-c", config, "-a", host, "-s", port, "-v", "1"}
 	}, 0)
 }

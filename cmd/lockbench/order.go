@@ -7,7 +7,8 @@ import (
 
 // order is who comes first: client A's request is on the wire some time before client B's, and
 // MONITOR says which of them Redis ran first. Each pair of kinds of requests is tried with each gap
-// through lockproxy and through HAProxy with one thread.
+// through lockproxy, through HAProxy with one thread, and through lockproxy in front of three
+// masters.
 type order struct {
 	trials  int // of one pair with one gap, in one round
 	results map[orderCase]*orderResult
@@ -21,7 +22,7 @@ type orderCase struct {
 // orderResult is what became of the trials. A trial whose gap was not kept does not count.
 type orderResult struct{ wrong, right int }
 
-var orderWays = []string{viaLockproxy, viaHAProxyThread}
+var orderWays = []string{viaLockproxy, viaHAProxyThread, viaMasters}
 
 var orderGaps = []time.Duration{50 * time.Microsecond, 200 * time.Microsecond, time.Millisecond}
 
@@ -58,7 +59,7 @@ var orderKinds = []orderKind{
 				tag}}
 		}},
 	{name: "lock", replies: 1, request: func(way, tag string) [][]string {
-		if way == viaLockproxy {
+		if way != viaHAProxyThread {
 			return [][]string{{"LOCK", tag, "1"}}
 		}
 		return [][]string{{"SET", tag, "1", "NX", "PX", "1000"}}
@@ -68,7 +69,8 @@ var orderKinds = []orderKind{
 
 func orderPart(quick bool) *part {
 	j := &order{trials: 100, results: map[orderCase]*orderResult{}}
-	p := &part{rounds: 10, needs: needs{targets: orderWays}, others: true, jobs: []job{j}}
+	p := &part{rounds: 10, needs: needs{targets: orderWays, masters: masterCount},
+		others: true, jobs: []job{j}}
 	if quick {
 		p.rounds, j.trials = 2, 50
 	}

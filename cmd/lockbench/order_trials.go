@@ -31,10 +31,14 @@ func newOrderTrials(b *bench, at *target, c orderCase) (t *orderTrials, err erro
 			opened.close()
 		}
 	}()
-	if t.redis, err = dial(b.redis); err != nil {
+	redis := b.redis
+	if at.name == viaMasters {
+		redis = b.masters.nodes[0].addr
+	}
+	if t.redis, err = dial(redis); err != nil {
 		return nil, err
 	}
-	if t.monitor, err = dial(b.redis); err != nil {
+	if t.monitor, err = dial(redis); err != nil {
 		return nil, err
 	}
 	t.monitor.in = bufio.NewReaderSize(t.monitor.way, maxMonitorLine)
@@ -74,7 +78,7 @@ func (t *orderTrials) close() {
 
 // try is one trial. kept says that B's request was sent after the gap, and not much later.
 func (t *orderTrials) try(n int) (right, kept bool, err error) {
-	tags := [2]string{fmt.Sprintf("a:%d", n), fmt.Sprintf("b:%d", n)}
+	tags := [2]string{fmt.Sprintf(firstMaster+"a:%d", n), fmt.Sprintf(firstMaster+"b:%d", n)}
 	var raw [2][]byte
 	for i, k := range t.kinds {
 		if k.prepare != nil {
@@ -125,6 +129,10 @@ func (t *orderTrials) send(clients [2]*rawClient, raw [2][]byte) (took time.Dura
 	_, err = clients[1].way.Write(raw[1])
 	return took, err
 }
+
+// firstMaster is a hash tag whose slot, 3300, is the first of three masters'. lockproxy subscribes
+// to channels there, too.
+const firstMaster = "{b}"
 
 // whoWasFirst reads MONITOR's lines until both tags were seen.
 func (t *orderTrials) whoWasFirst(tags [2]string) (first int, err error) {
@@ -186,8 +194,8 @@ func (c *rawClient) skip(replies int, command []string) error {
 	return nil
 }
 
-// maxMonitorLine is more than a line of MONITOR with the source of a lock script, bytes.
-const maxMonitorLine = 64 << 10
+// maxMonitorLine is more than a line of MONITOR with the source of all lock scripts, bytes.
+const maxMonitorLine = 256 << 10
 
 // maxOrderReply is far more than any of these requests is answered, bytes.
 const maxOrderReply = 1 << 10

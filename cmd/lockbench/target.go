@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,6 +21,8 @@ const (
 	viaTwemproxy = "twemproxy"
 	// viaHAProxyThread is HAProxy with one thread, which does one thing after the other.
 	viaHAProxyThread = "HAProxy, one thread"
+	// viaMasters is lockproxy in front of a cluster, next to others in front of one Redis.
+	viaMasters = "lockproxy, three masters"
 )
 
 var allWays = []string{viaDirect, viaLockproxy, viaHAProxy, viaTwemproxy} // directly first
@@ -36,7 +39,7 @@ type needs struct {
 	parking     bool     // another lockproxy, with --park, behind these
 	targets     []string // of the ways above, direct first
 	profiled    bool     // of lockproxy it can be asked what it does
-	masters     int      // of a Redis Cluster that all lead to, while Redis is idle; 0 for none
+	masters     int      // of a Redis Cluster that all lead to, or viaMasters alone; 0 for none
 	replicas    int      // of the first masters
 }
 
@@ -64,7 +67,9 @@ func (l *lab) open(n needs) (b *bench, err error) {
 		if err := b.startCluster(n.masters, n.replicas); err != nil {
 			return nil, err
 		}
-		direct, upstream = b.masters.nodes[0], b.masters.url()
+		if !slices.Contains(n.targets, viaMasters) {
+			direct, upstream = b.masters.nodes[0], b.masters.url()
+		}
 	}
 	for range n.lockproxies {
 		p, err := b.startLockproxy(upstream)
@@ -89,6 +94,8 @@ func (l *lab) open(n needs) (b *bench, err error) {
 			} else {
 				server, err = b.startLockproxy(upstream)
 			}
+		case viaMasters:
+			server, err = b.startLockproxy(b.masters.url())
 		case viaHAProxy:
 			server, err = b.startHAProxy("")
 		case viaHAProxyThread:

@@ -143,16 +143,24 @@ func lockRueidis(name string) contender {
 // just taken, which with NoLoopTracking wakes nobody: then all clients of one locker wait forever.
 const rueidisPatience = 10 * time.Second
 
-// rueidisDirect shares lockers of rueidislock, set up as its README recommends for one Redis, among
-// the clients.
 func rueidisDirect(name string, clientsPerLocker int) contender {
+	return rueidisAt(name, clientsPerLocker, func(f *field) string { return f.redis })
+}
+
+func rueidisBehind(name string, clientsPerLocker int) contender {
+	return rueidisAt(name, clientsPerLocker, behindHAProxy)
+}
+
+// rueidisAt shares lockers of rueidislock, set up as its README recommends for one Redis, among the
+// clients.
+func rueidisAt(name string, clientsPerLocker int, at func(*field) string) contender {
 	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {
 		lockers := make([]locker, n)
 		var shared rueidislock.Locker
 		for i := range lockers {
 			if i%clientsPerLocker == 0 {
 				l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-					ClientOption:   rueidis.ClientOption{InitAddress: []string{f.redis}},
+					ClientOption:   rueidis.ClientOption{InitAddress: []string{at(f)}},
 					KeyMajority:    1,
 					NoLoopTracking: true,
 					TryNextAfter:   rueidisPatience,
@@ -173,10 +181,12 @@ func bsmDirect(name string, pause time.Duration) contender {
 	return bsmAt(name, pause, func(f *field) string { return f.redis })
 }
 
-// bsmBehind goes by the first of the ways that the part needs.
 func bsmBehind(name string, pause time.Duration) contender {
-	return bsmAt(name, pause, func(f *field) string { return f.targets[0].server.addr })
+	return bsmAt(name, pause, behindHAProxy)
 }
+
+// behindHAProxy is the first of the ways that the part needs.
+func behindHAProxy(f *field) string { return f.targets[0].server.addr }
 
 func bsmAt(name string, pause time.Duration, at func(*field) string) contender {
 	return contender{name, func(f *field, n int, key func(int) string) ([]locker, error) {

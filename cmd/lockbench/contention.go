@@ -17,6 +17,8 @@ type contention struct {
 const (
 	rueidisShared = "rueidislock, one locker for all"
 	rueidisEach   = "rueidislock, a locker each"
+	// rueidisHAProxy is what any process in between costs.
+	rueidisHAProxy = "rueidislock, one locker for all, through HAProxy"
 )
 
 func newContention(clients int, d, pause time.Duration) *contention {
@@ -26,6 +28,7 @@ func newContention(clients int, d, pause time.Duration) *contention {
 		lockGoRedis("LOCK WAIT, one proxy, go-redis", 1, true),
 		lockGoRedis("LOCK WAIT, two proxies, go-redis", 2, true),
 		rueidisDirect(rueidisShared, clients),
+		rueidisBehind(rueidisHAProxy, clients),
 		rueidisDirect(rueidisEach, 1),
 		bsmDirect(fmt.Sprintf("bsm/redislock, linear backoff %v", pause), pause),
 		setnxDirect("SETNX recipe (L1), no sleep, light client", 0),

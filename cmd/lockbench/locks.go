@@ -23,7 +23,8 @@ func locksPart(quick bool) *part {
 	if quick {
 		rounds, d = 1, time.Second
 	}
-	return &part{rounds: rounds, needs: needs{lockproxies: 2}, jobs: []job{
+	needed := needs{lockproxies: 2, targets: []string{viaHAProxy}}
+	return &part{rounds: rounds, needs: needed, others: true, jobs: []job{
 		newContention(lockClients, d, tryPause),
 		&waiting{clients: lineLength, quiet: quietTime, tries: handOvers},
 		newSeed(lockClients, jobCount, tryPause),

@@ -35,6 +35,7 @@ func newPairs(clients int, d time.Duration) *pairs {
 		bsmDirect(pairsBase, 0),
 		bsmBehind(pairsBehind, 0),
 		rueidisDirect(rueidisShared, clients),
+		rueidisBehind(rueidisHAProxy, clients),
 	)}
 }
 

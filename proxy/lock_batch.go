@@ -33,6 +33,13 @@ type batchedLock struct {
 	err    error               // why not, if it was to be
 }
 
+// request is what asks the upstream.
+func (one *batchedLock) request() *passthrough.Call {
+	c := one.Call
+	return &passthrough.Call{SHA: c.Script.SHA, Name: c.Script.Name, Keys: c.Keys[:],
+		Args: c.Args[:]}
+}
+
 // asked reports whether each of the commands has been asked.
 func (b lockBatch) asked() bool { return len(b) == 0 || b[len(b)-1].answer != nil }
 
@@ -88,9 +95,8 @@ func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte, it *eventloop.Iter
 	l.identity = state.Identity
 	one := batchedLock{spec: spec, began: time.Now()}
 	one.Step, _ = l.server.locks.Begin(spec, &l.lockSession, args) // it is one that asks once
-	if c := one.Call; c != nil && !c.Confirm.Needed() {
-		ask := &passthrough.Call{
-			SHA: c.Script.SHA, Name: c.Script.Name, Keys: c.Keys[:], Args: c.Args[:]}
+	if one.Call != nil && !one.Call.Confirm.Needed() {
+		ask := one.request()
 		if it != nil {
 			one.answer = l.pipe.TryAsk(ask, l.waiter, it)
 		} else if one.err = l.route(passthrough.Shared); one.err == nil {
@@ -124,6 +130,10 @@ func (l *locker) finishFirst(n int) {
 				l.sendDone() // a client that has a lock must not wait for another's
 			}
 			l.await(one.answer)
+			if l.notRun(one.answer) {
+				l.askAgain(l.begun[i:n])
+				l.await(one.answer)
+			}
 		}
 		reply := l.finishLock(one)
 		l.observeLock(one.spec, one.began)
@@ -186,6 +196,39 @@ func (l *locker) finishLock(one *batchedLock) lockcmd.Reply {
 		a, err = l.Eval(one.Call)
 	}
 	return one.Finish(l.command(), a, err)
+}
+
+// notRun reports whether a call is to be asked again: others of its batch took too long, or Redis
+// has refused all of them, or doesn't have the script.
+func (l *locker) notRun(a *passthrough.Answer) bool {
+	v, err := a.Value()
+	return err == nil && (leftOut(v) || isNoScript(v, err) && !l.server.cfg.Locks.Cluster ||
+		a.Refused() && bytes.HasPrefix(v.Text, []byte("NOPERM")))
+}
+
+// askAgain asks those of some commands that have been answered and have not run, together: they
+// would cost a round trip each. What is not run then goes alone, the first at once. In a cluster
+// each node would have to be sent a script that is missing.
+func (l *locker) askAgain(list []batchedLock) {
+	l.pipe.Flush()
+	if l.route(passthrough.Shared) != nil {
+		return // finishLock tries again, and knows what to say
+	}
+	var missing []*lockcmd.Script
+	for i := range list {
+		one := &list[i]
+		if one.answer == nil || !one.answer.Arrived() || !l.notRun(one.answer) {
+			continue
+		}
+		v, err := one.answer.Value()
+		if script := one.Call.Script; isNoScript(v, err) && !slices.Contains(missing, script) {
+			for _, s := range append(script.Together(), script) {
+				missing = append(missing, s)
+				l.load(s, one.Keys[0])
+			}
+		}
+		one.answer = l.pipe.Ask(one.request())
+	}
 }
 
 // leftOut reports whether a script was not run because others of its batch took too long.

@@ -15,8 +15,12 @@ import (
 // mostly by a renewal.
 const fenceTries = 16
 
-// sharedFenceTries is the same for a shared lock, where each change of its holders counts.
-const sharedFenceTries = 256
+// sharedFenceTries and sharedFenceFor are the same for a shared lock, where each change of its
+// holders counts: far from Redis that is one in most round trips, if there are dozens of them.
+const (
+	sharedFenceTries = 256
+	sharedFenceFor   = 2 * time.Second
+)
 
 // fenceMoves is for how long FENCE tries in a cluster: EXEC runs nothing either while the lock's
 // slot is on its way and the command's keys are not all at one node.
@@ -43,8 +47,8 @@ func (l *Locks) runFence(ctx context.Context, s Session, args [][]byte) Reply {
 	keys := []string{key, RecordKey(args[0])}
 	f := fencedCommand{watched: keys[:1], keys: keys,
 		token: strconv.FormatInt(token, 10), command: args[2:]}
-	tries, pause := fenceTries, fenceMoves/fenceTries
-	for tries > 0 {
+	tries, pause, until := fenceTries, fenceMoves/fenceTries, time.Time{}
+	for tries > 0 && (until.IsZero() || time.Now().Before(until)) && ctx.Err() == nil {
 		tries--
 		err := l.beginFenced(s, &f)
 		if said, ok := err.(ServerError); ok && hasCode(said, "NOSCRIPT") {
@@ -55,6 +59,7 @@ func (l *Locks) runFence(ctx context.Context, s Session, args [][]byte) Reply {
 			keys = append(keys, fenceKey(args[0], token))
 			f.watched, f.keys = keys, keys
 			tries, pause = sharedFenceTries, fenceMoves/sharedFenceTries
+			until = time.Now().Add(sharedFenceFor)
 			continue
 		}
 		if err == errChanged {

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
 )
 
 // A hundred other holders come and go, through one and two proxies, and each changes what the
@@ -73,4 +75,48 @@ func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 		holder.Expect(proxytest.Unlock("doc", token), ":1\r\n")
 		holder.Expect(fmt.Sprintf("FENCE doc %d INCR n", token), "-FENCED …")
 	})
+}
+
+// Far from Redis, FENCE of a lock whose holders change all the time tries for a while only, and no
+// longer than its client is there: a session lock must end with it.
+func TestFenceGivesUp(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	near, link := proxytest.Start(t, server.URL(), nil), proxytest.LinkTo(t, server)
+	far := proxytest.Start(t, "redis://"+link.Addr(), nil)
+	other := proxytest.Dial(t, near.Addr)
+	changed := other.Lock("doc 600 SHARED")
+	stays, leaves := proxytest.Dial(t, far.Addr), proxytest.Dial(t, far.Addr)
+	token := stays.Lock("doc 600 SHARED")
+	session := leaves.Lock("doc 600 SHARED SESSION")
+	link.Set(relay.Link{Latency: 25 * time.Millisecond})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(stop); <-stopped })
+	go func() { // ends with stop
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+				other.Do(fmt.Sprintf("RELOCK doc %d %d", changed, 500+rand.N(100)))
+			}
+		}
+	}()
+	began := time.Now()
+	stays.Expect(fmt.Sprintf("FENCE doc %d INCR n", token), "-ERR the lock is being changed …")
+	if took := time.Since(began); took > 3*time.Second+proxytest.Late() {
+		t.Errorf("FENCE gave up after %v", took)
+	}
+	leaves.Send(fmt.Sprintf("FENCE doc %d INCR n", session))
+	time.Sleep(300 * time.Millisecond)
+	leaves.Close()
+	closed := time.Now()
+	admin := proxytest.Dial(t, near.Addr)
+	proxytest.Eventually(t, 10*time.Second, "the session lock is free", func() bool {
+		return !strings.Contains(admin.Do("LOCKINFO doc HOLDERS"), fmt.Sprint(session))
+	})
+	if took := time.Since(closed); took > time.Second+proxytest.Late() {
+		t.Errorf("the session lock was released after %v", took)
+	}
 }

@@ -70,6 +70,9 @@ func nextShared(s sharedState, o step) []any {
 		return []any{s}
 	case accepted(o.Op) && holds:
 		return []any{done}
+	case !accepted(o.Op) && without && o.longer > 0 && at >= 0:
+		// Its time can come back with the clock, while nobody has needed its place.
+		return []any{s.without(at), s}
 	case !accepted(o.Op) && without:
 		return []any{s.without(at)}
 	}

@@ -187,6 +187,23 @@ func TestOwnerComesBackToSharedLock(t *testing.T) {
 	}
 }
 
+// A holder of a shared lock whose time was over holds it again if the clock goes back.
+func TestSharersTimeComesBack(t *testing.T) {
+	ops := []history.Op{with(took(1, 0, 10, 10, 300), func(o *history.Op) { o.Shared = true }),
+		with(did(1, history.Fence, 400, 450, 10, 0), fenced), did(1, history.Unlock, 700, 710, 10, 1)}
+	back := fault(500, 600, history.Breaks{Service: true})
+	back.Longer = ms(3000)
+	for _, c := range []struct {
+		faults []history.Fault
+		want   int
+	}{{[]history.Fault{back}, 0}, {nil, 1}} {
+		got := check.Check(history.History{Ops: ops, Faults: c.faults}, check.DefaultBounds())
+		if len(got.Violations) != c.want {
+			t.Errorf("%d violations, want %d: %v", len(got.Violations), c.want, got.Violations)
+		}
+	}
+}
+
 // A LOCK by an owner can run late and extend the lease that a later one was given: a write is then
 // accepted that otherwise comes too late.
 func TestOwnersLockRunsLate(t *testing.T) {

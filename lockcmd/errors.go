@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -154,3 +155,13 @@ const ErrGone = UsageError("TRYAGAIN the wait was ended, since this side of the 
 // ErrLost is the cause if the session is about to end because it has lost a connection to the
 // upstream that it cannot replace.
 var ErrLost = errors.New("the session has lost its connection to the upstream")
+
+// goneFor is for how long a command of several steps goes on although its client has closed its
+// side: it may have closed only that side. A session lock of the client lasts as long.
+const goneFor = 500 * time.Millisecond
+
+// overdue reports whether a command of several steps, which has begun at a time, is to end before
+// the next of them.
+func overdue(ctx context.Context, began time.Time) bool {
+	return time.Since(began) > goneFor && ctx.Err() != nil
+}

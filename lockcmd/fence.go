@@ -47,8 +47,8 @@ func (l *Locks) runFence(ctx context.Context, s Session, args [][]byte) Reply {
 	keys := []string{key, RecordKey(args[0])}
 	f := fencedCommand{watched: keys[:1], keys: keys,
 		token: strconv.FormatInt(token, 10), command: args[2:]}
-	tries, pause, until := fenceTries, fenceMoves/fenceTries, time.Time{}
-	for tries > 0 && (until.IsZero() || time.Now().Before(until)) && ctx.Err() == nil {
+	tries, pause, began, until := fenceTries, fenceMoves/fenceTries, time.Now(), time.Time{}
+	for tries > 0 && (until.IsZero() || time.Now().Before(until)) && !overdue(ctx, began) {
 		tries--
 		err := l.beginFenced(s, &f)
 		if said, ok := err.(ServerError); ok && hasCode(said, "NOSCRIPT") {

@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -217,5 +218,21 @@ func TestFencedWritesKeepTheOrderOfTokens(t *testing.T) {
 	}
 	if len(log) < enough {
 		t.Errorf("only %d writes", len(log))
+	}
+}
+
+// A client that closes its sending side after its FENCE, as printf … | nc does, is answered.
+func TestFenceOfAHalfClosedClient(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t)
+	holder := proxytest.Dial(t, p.Addr)
+	for key, mode := range map[string]string{"own": "", "shared": "SHARED"} {
+		token := holder.Lock(key + " 60 " + mode)
+		c := proxytest.Dial(t, p.Addr)
+		c.WriteRaw(fmt.Sprintf("FENCE %s %d SET x 1\r\n", key, token))
+		c.Conn.(*net.TCPConn).CloseWrite()
+		if got := c.Reply(); got != "+OK\r\n" {
+			t.Errorf("%s: %q", key, got)
+		}
 	}
 }

@@ -16,8 +16,8 @@ type completionCommand struct {
 
 // Help is printed below the command's help line.
 func (c *completionCommand) Help() string {
-	return "For the present bash: source <(lockproxy completion bash). " +
-		"The Debian package installs it for all three."
+	return "In a running bash: source <(lockproxy completion bash). " +
+		"The Debian package installs it for all three shells."
 }
 
 func (c *completionCommand) execute(stdout, stderr io.Writer) int {

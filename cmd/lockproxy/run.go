@@ -47,11 +47,11 @@ type runCommand struct {
 
 // Help is printed below the command's help line.
 func (c *runCommand) Help() string {
-	return "The command's exit status is passed on, 128 and the signal's number if a signal has " +
+	return "The exit status is the command's, or 128 plus the signal's number if a signal has " +
 		"ended it. 124: the lock was lost, and the command was ended. " +
 		"Nothing was run: 75 another holds the lock, 69 the proxy or its Redis can't be reached, " +
 		"125 the request was refused, 126 the command can't be executed, 127 it isn't there. " +
-		"In the command's environment LOCKPROXY_KEY, the first, and LOCKPROXY_TOKEN are for FENCE."
+		"For FENCE, the command's environment has LOCKPROXY_KEY, the first key, and LOCKPROXY_TOKEN."
 }
 
 // usageStatus is the exit status if the command line makes no sense.

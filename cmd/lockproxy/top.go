@@ -32,10 +32,10 @@ type topCommand struct {
 
 // Help is printed below the command's help line.
 func (c *topCommand) Help() string {
-	return "Asks by LOCKSCAN and LOCKINFO, so it needs no more than a connection as any client " +
-		"has, and shows what its user may see, in the URL's database. " +
+	return "It is a client like any other: it shows what its user can see, in the URL's database. " +
 		"Keys: q quits, / filters, s sorts by the next column, r reverses, space pauses, arrows " +
-		"scroll."
+		"scroll, Enter shows one lock, Tab shows what locks cost (g groups keys of one shape), " +
+		"then what happened to them."
 }
 
 func (c *topCommand) check() error {

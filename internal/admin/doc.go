@@ -6,9 +6,8 @@
 //	/metrics   for Prometheus
 //	/          the live page: the locks that are held now, and the last minutes
 //	/events    the stream that keeps the page up to date
-//	/api/locks the locks once, as JSON: ?filter=, sort=, desc=1, limit=
-//	/api/...   what the page also needs: session, login, logout, release
-//	/debug/pprof/  with Config.Pprof only
+//	/api/...   JSON: locks, lock, top, log; for the page also session, login, logout, release
+//	/debug/pprof/, /debug/locks/pprof  with Config.Pprof only
 //
 // # Types
 //

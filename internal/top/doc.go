@@ -1,16 +1,17 @@
 // Package top shows the locks of a lockproxy in a terminal, live (Watch), or once where there is no
 // terminal (Snapshot).
 //
-// It is a client like any other. It asks by LOCKSCAN and LOCKINFO, so it sees what its user may
-// see, in its database, and the proxy needs nothing for it. Its cost is bounded as for the live
-// page; see package survey. The numbers in its first line are from INFO lockproxy. They are of that
-// proxy alone, and so are the waiters.
+// It is a client like any other. It sends LOCKSCAN, LOCKINFO, LOCKTOP and LOCKLOG, so it sees what
+// its user can see, in its database. Its cost is bounded as for the live page; see package survey.
+// The numbers in its first line are from INFO lockproxy. They are of that proxy alone, and so are
+// the waiters.
 //
 //	proxySource  the questions to the proxy              source.go
 //	watcher      surveys the locks step by step          top.go
 //	picture      what one step has found                 top.go
 //	screen       the terminal: keys, selection, help     screen.go
 //	             columns and rows of the table           table.go
+//	page         what locks cost, what happened, one lock    pages.go, seen.go
 //
 // # Goroutines
 //

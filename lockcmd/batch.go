@@ -31,7 +31,7 @@ const (
 // queuedCall is a Call that waits to be sent, or for its answer.
 type queuedCall struct {
 	*Call
-	until time.Time // nobody wants an answer after
+	until time.Time // no client wants an answer after it
 
 	done   chan struct{} // closed when the following are set
 	answer Answer

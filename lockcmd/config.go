@@ -13,10 +13,10 @@ type Config struct {
 	Moves          bool          // another server may replace the upstream: waiters wait for it
 	Cluster        bool          // the upstream is a Redis Cluster: locks on many servers
 	Durability
-	// History is how much memory can be used to remember what happened to locks, bytes; 0 is none.
+	// History is how many bytes of memory can be used to remember what happened to locks.
 	History  int64
 	Deadlock string        // DeadlockRefuse, DeadlockLog or DeadlockOff
-	SlowWait time.Duration // log a client that has waited so long for a lock; 0 logs none
+	SlowWait time.Duration // log a client that has waited this long for a lock; 0 logs none
 	Observer Observer      // nil is none
 	// CanFence reports whether a command may run in a transaction that the proxy begins.
 	CanFence func(command [][]byte) bool

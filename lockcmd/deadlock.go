@@ -13,7 +13,7 @@ import (
 const (
 	DeadlockRefuse = "refuse" // the youngest wait of it is answered DEADLOCK
 	DeadlockLog    = "log"    // it is logged and counted
-	DeadlockOff    = "off"    // nobody searches for it
+	DeadlockOff    = "off"    // there is no search
 )
 
 const (
@@ -34,7 +34,7 @@ const (
 // deadlocks finds cycles of owners that wait for each other's locks.
 //
 // A wait that begins is checked at once against what this proxy knows: the waits here, and the
-// registry. From one that lasts a search starts in the background: it asks the upstream who has the
+// registry. If a wait lasts, a search starts in the background: it asks the upstream who has the
 // lock and who has asked for it before, and the other proxies whether those wait there. What seems
 // to be a cycle counts only if a second search, begun after the first had ended, finds the same
 // waits and the same tokens: so all of the cycle was true at one time. Each cycle is found by the

@@ -13,7 +13,7 @@ type holding struct {
 	shared bool
 	by     []lockHolder
 	count  int   // of all holders, if the lock is shared
-	free   bool  // nobody has it, and it is reserved for nobody
+	free   bool  // no client has it, and it is not reserved
 	token  int64 // the last one, if it is free
 	listed []waitingProxy
 }

@@ -199,7 +199,7 @@ func (d *deadlocks) onMessage(payload string) {
 		d.mu.Unlock()
 		select {
 		case answers <- m.Waits:
-		default: // nobody waits for it, or for so many
+		default: // no client waits for it, or for that many
 		}
 		return
 	}

@@ -22,7 +22,7 @@ func (d *deadlocks) waitAt(at place) *watchedWait {
 		if w.all != nil {
 			waiters = w.all.waiters
 		}
-		if w.owner == "" && !tooLong(waiters) { // nobody watches it
+		if w.owner == "" && !tooLong(waiters) { // no search watches it
 			return newWatchedWait(waiters)
 		}
 		return waiters[0].watched

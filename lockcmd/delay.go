@@ -9,7 +9,7 @@ import (
 )
 
 // With --park the answer to a foreign client that asks for a held lock, by SET NX PX, can be
-// delayed. Such clients wait in a line of their own. When the lock is released, the first of them
+// delayed. Such clients wait in a separate line. When the lock is released, the first of them
 // asks the upstream again, unless clients wait by LOCK: then it is its turn after theirs.
 
 // DelayedSet is one SET key value NX PX ms whose answer is delayed. Only its session uses it.

@@ -39,8 +39,8 @@
 //	keyTracking           what the upstream tells of the keys of locks
 //	renewals              records the locks of connections, and renews session locks
 //	gracePeriods          repairs locks after takeovers
-//	locking, waits        takes locks, at once or after others
-//	queries, operator     tells users and operators of locks
+//	locking, waits        take locks, at once or after others
+//	queries, operator     tell users and operators of locks
 //
 // # Shared locks, several locks
 //
@@ -53,22 +53,22 @@
 //
 // A heldLock is all that this proxy knows of a lock that a connection was given. The Holder of that
 // connection has it, and the registry of all. Neither decides anything: the upstream does. A
-// session lock is renewed (renew.go) until its connection ends. A lock is abandoned if nobody is
-// there any more to release it; the proxy does that then (abandoned.go).
+// session lock is renewed (renew.go) until its connection ends. A lock is abandoned if its client
+// has gone or was never told of it; then the proxy releases it (abandoned.go).
 //
 // # Goroutines
 //
-// Commands run in their sessions' goroutines. In the background run the jobs of timers, the batches
-// of the background clients, a receiver of release notifications for each user that waits (at most
-// maxListening), and a reader and a writer of keyTracking (at most maxTracking). Locks.Close ends
-// all of them.
+// Commands run in their sessions' goroutines. Background goroutines run the jobs of timers, the
+// batches of the background clients, a receiver of release notifications for each user that waits
+// (at most maxListening), and a reader and a writer of keyTracking (at most maxTracking).
+// Locks.Close ends all of them.
 //
 // # Guarantees
 //
 // As long as the upstream keeps what it has acknowledged:
 //
 //   - A lock that LOCK took belongs to its holder until its timeout, UNLOCK, or DEL of its key;
-//     nobody else is given a token before.
+//     no other client is given a token before.
 //   - The tokens of a key strictly increase, while its record lives (--fence-retention) or the
 //     upstream's clock is not set back.
 //   - UNLOCK frees only the lock of the token, or of the connection, that it names.

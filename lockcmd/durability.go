@@ -37,8 +37,8 @@ func (h *holdOff) remaining() time.Duration {
 	return max(time.Until(*until), 0)
 }
 
-// Confirmation is what must confirm what a script has written: so many replicas, that they have it,
-// or with Fsync the upstream and so many replicas, that they have it on disk. The zero value is
+// Confirmation says who must confirm a script's writes: Replicas replicas that they have them, or
+// with Fsync the upstream and these replicas that they have them on disk. The zero value asks for
 // nothing.
 type Confirmation struct {
 	Replicas int

@@ -97,7 +97,7 @@ func isNoReplicas(err error) bool {
 // NoReplicasError says that what was written was not confirmed as wanted.
 type NoReplicasError struct {
 	Want    Confirmation
-	Got     int    // so many replicas have confirmed it
+	Got     int    // how many replicas have confirmed it
 	OnDisk  bool   // with Want.Fsync: the upstream has it on its disk
 	Refused string // the upstream's error to WAIT or WAITAOF, or ""
 	Outcome string // what is true of the lock now

@@ -221,7 +221,7 @@ type LockInfo struct {
 	Token     int64  // 0 unless LOCK holds it
 	Owner     string
 	Client    string        // address
-	Age       time.Duration // since it was acquired; UnknownAge if nobody here knows
+	Age       time.Duration // since it was acquired, or UnknownAge
 	Remaining time.Duration // until it expires
 	Session   bool
 	Mode      string // "exclusive" or "shared"

@@ -72,7 +72,7 @@ func (w *releaseNotifications) listen(as Identity, key string) {
 		w.goroutines.Go(func() {
 			w.listenWhileWanted(as,
 				sh)
-		}) // ends with w.ctx, or when nobody waits
+		}) // ends with w.ctx, or when no client waits
 	}
 	if w.cfg.Cluster {
 		sh.wantLocked(slotOf([]byte(key)))

@@ -13,7 +13,7 @@ type Stats struct {
 	Acquired   uint64 // with a new token
 	Shared     uint64 // of Acquired, by SHARED or LIMIT
 	HandedOver uint64 // of Acquired, given to a waiter by the script that released the lock
-	Renewed    uint64 // a LOCK by the owner who had the lock
+	Renewed    uint64 // a LOCK by the owner that had the lock
 	Held       uint64 // refused: held by another
 	Overtime   uint64 // refused: still held when the WAIT was over
 	Gone       uint64 // the client closed while it waited

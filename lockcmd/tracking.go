@@ -17,7 +17,7 @@ import (
 
 // keyTracking learns by CLIENT TRACKING that the key of a lock has changed: a foreign client has
 // released it, or somebody has deleted or overwritten it. So a waiter need not poll often next to
-// foreign clients, a message that was lost delays nobody, and a session is told at once that its
+// foreign clients, a lost message delays no client, and a session is told at once that its
 // lock is gone. Of a lock that a foreign client holds, nothing else is needed.
 //
 // A connection for each user and database that needs one reads keys by EXISTS, and is told once of
@@ -86,7 +86,7 @@ func (k *keyTracking) want(as Identity, key string) {
 		}
 		c = &trackingConn{by: k, as: as, tracked: map[string]bool{}, more: make(chan struct{}, 1)}
 		k.conns[as] = c
-		k.goroutines.Go(c.serve) // ends with k.ctx, the connection, or when nobody needs it
+		k.goroutines.Go(c.serve) // ends with k.ctx, the connection, or when it isn't needed
 	}
 	c.want(key)
 }
@@ -203,7 +203,7 @@ func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
 	}
 }
 
-// read takes replies and pushes. Its error is nil if nobody needs the connection any more.
+// read takes replies and pushes. Its error is nil if the connection is not needed any more.
 func (c *trackingConn) read(conn net.Conn) error {
 	var scan resp.Scanner
 	buf, begun, setup := make([]byte, 4<<10), []byte(nil), 2
@@ -300,7 +300,7 @@ func (c *trackingConn) changed(v resp.Value) {
 	}
 }
 
-// forgetUnneeded forgets tracked keys for which nobody waits and that no session holds.
+// forgetUnneeded forgets tracked keys for which no client waits and that no session holds.
 func (c *trackingConn) forgetUnneeded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

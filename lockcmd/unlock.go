@@ -76,7 +76,7 @@ func (l *releases) beginRelease(
 		offer.kind = "gap"
 	}
 	if offer.kind == "free" {
-		l.queues.foreign.leftFree(id, time.Now()) // before anybody is told that the key has changed
+		l.queues.foreign.leftFree(id, time.Now()) // before any client is told that the key has changed
 	}
 	l.queues.mu.Unlock()
 
@@ -223,7 +223,7 @@ func orDash(s string) string {
 	return s
 }
 
-// undo releases a lock that its client must not get, and offers it to nobody.
+// undo releases a lock that its client must not get, and offers it to no waiter.
 func (l *releases) undo(on evaluator, lock *heldLock) {
 	if _, err := l.release(on, lock.id(), lock.as, lock.releaseProof(), false); err != nil {
 		l.releaseAbandoned(lock)

@@ -23,7 +23,7 @@ type clientWriter struct {
 	err      error    // guarded by mu; why nothing can be written any more
 	closing  bool     // guarded by mu; close conn when nothing is queued
 
-	onWritten func(n int) // counts bytes written to socket; nil for nobody
+	onWritten func(n int) // counts bytes written to socket; can be nil
 	// has the next write leave in a packet with the end of conn; nil if impossible
 	cork     func()
 	draining sync.WaitGroup

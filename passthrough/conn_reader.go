@@ -30,7 +30,7 @@ type connReader struct {
 	reg     *eventloop.Registration // nil if no loop reads conn
 	to      consumer
 	buf     int           // how much a goroutine reads at first, bytes
-	ended   chan struct{} // closed when nobody reads any more, and the consumer knows
+	ended   chan struct{} // closed when nothing reads any more, and the consumer knows
 	replies demux
 	failed  error // what ended the reading in the loop
 }

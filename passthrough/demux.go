@@ -25,7 +25,7 @@ type demux struct {
 	dropping bool // scan is within a push on a lane
 
 	batchHead []byte   // the beginning of the reply to a batch of calls, as far as it has come
-	refusing  int      // so many next replies are Redis's one reply to the whole batch
+	refusing  int      // how many next replies are Redis's one reply to the whole batch
 	waiters   []Waiter // of the answers that have come
 }
 

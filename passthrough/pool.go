@@ -68,7 +68,7 @@ type Pool struct {
 type poolKey struct {
 	upstream.Identity
 	// Scripts says that the sessions run scripts of their clients, which can take long. Meanwhile
-	// Redis tells other connections that it is busy, but answers nobody on the same connection.
+	// Redis tells other connections that it is busy, but answers nothing on the same connection.
 	Scripts bool
 }
 

@@ -133,7 +133,7 @@ func (c *client) wasReset() bool {
 // lock, others wait for it. So its kernel has to answer the proxy's: within the shortest lease of
 // its session locks, and these bounds.
 const (
-	minSilence = 10 * time.Second // a laptop can take so long to change its network
+	minSilence = 10 * time.Second // a laptop can take this long to change its network
 	maxSilence = 30 * time.Second
 )
 

@@ -61,7 +61,7 @@ func (s *Server) subscribe(ctx context.Context, channel string) error {
 		conn.SetReadDeadline(time.Now().Add(pageReview))
 	}
 	for err == nil {
-		_, _, err = resp.ReadReply(conn, maxPages) // nobody has a reason to publish
+		_, _, err = resp.ReadReply(conn, maxPages) // no message is expected there
 	}
 	return err
 }

@@ -74,7 +74,7 @@ func joinLatestEvents(replies [][]byte) []byte {
 	return resp.AppendAggregate(nil, kind, joined)
 }
 
-// histogram is how many calls of a command took at most so many microseconds. All masters have the
+// histogram is how many calls of a command took at most each number of microseconds. All masters have the
 // same bounds, and leave out those at which nothing is added.
 type histogram struct {
 	calls   int64

@@ -119,8 +119,8 @@ func (n *node) sendLater(rest net.Buffers) {
 	n.c.goroutines.Go(func() { n.send(rest) }) // ends with what it sends; Close waits for it
 }
 
-// sendNow sends what is gathered: as much as the node takes at once before it returns, so that
-// nobody who comes later overtakes, and the rest in the background. c.mu is held, but not all the
+// sendNow sends what is gathered: as much as the node takes at once before it returns, so that no
+// request that comes later overtakes, and the rest in the background. c.mu is held, but not all the
 // time.
 func (n *node) sendNow() {
 	c := n.c

@@ -71,7 +71,7 @@ func (s *subscriptions) subscribedNode() *node {
 	return s.last
 }
 
-// awaits records that r was sent, which subscribes or unsubscribes so many names; see confirmsOf.
+// awaits records that r was sent, which subscribes or unsubscribes names; see confirmsOf.
 func (s *subscriptions) awaits(r *request, names int) {
 	r.one.confirms, r.subscribes = names, true
 	s.awaited++
@@ -90,7 +90,7 @@ func (s *subscriptions) settled() {
 	}
 }
 
-// unsettled reports whether nobody can say yet if the client is in protocol 2's subscribe mode.
+// unsettled reports whether it is not known yet if the client is in protocol 2's subscribe mode.
 func (s *subscriptions) unsettled() bool {
 	return s.last != nil && (s.awaited > 0 && s.c.settings.proto == 2 || s.c.settings.changing > 0)
 }

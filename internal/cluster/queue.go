@@ -117,7 +117,7 @@ func (q *replyQueue) needs(n *node) (needs bool) {
 	return needs
 }
 
-// ended reports whether no reply will come any more, if there are so many nodes.
+// ended reports whether no reply will come any more, given the number of nodes.
 func (q *replyQueue) ended(nodes int) bool {
 	if q.head == nil {
 		return nodes == 0

@@ -53,7 +53,7 @@ func (l *locking) runUnlockAll(_ context.Context, s Session, args [][]byte) Repl
 	if err = answer.failure(err); err == nil && len(answer.Elems) != len(calls) {
 		err = unexpected(unallScript, answer.Value)
 	}
-	count := 0
+	count, first := 0, err
 	for i, r := range calls {
 		var a Answer
 		if err == nil {
@@ -61,16 +61,15 @@ func (l *locking) runUnlockAll(_ context.Context, s Session, args [][]byte) Repl
 		}
 		released, failed := l.releases.finishRelease(r, a, err)
 		l.renewals.unlocked(s.Holder(), r, released)
-		switch {
-		case err != nil:
-		case failed != nil:
-			err = failed
-		case released:
+		if released {
 			count++
 		}
+		if first == nil {
+			first = failed
+		}
 	}
-	if err != nil {
-		return errorReply(err)
+	if first != nil {
+		return errorReply(first)
 	}
 	return intReply(int64(count))
 }

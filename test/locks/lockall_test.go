@@ -111,6 +111,19 @@ func TestLockAllErrors(t *testing.T) {
 	c.Expect("LOCKINFO free", "$-1\r\n")
 }
 
+// An error for one of several locks is no sign that the others were not released.
+func TestUnlockAllNextToData(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("SET data 1", "+OK\r\n")
+	token := c.Lock("x 60 SESSION")
+	c.Expect(fmt.Sprintf("UNLOCKALL %d 2 data x", token), "-WRONGTYPE …")
+	c.Expect("LOCKINFO x", "$-1\r\n")
+	time.Sleep(100 * time.Millisecond) // for which the session lock would be renewed, and lost
+	c.Expect("PING", "+PONG\r\n")
+}
+
 // Clients that want three locks of twelve, next to clients that want one: never two holders of one,
 // and each of them is served.
 func TestLockAllIsFair(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"lockproxy/internal/eventloop"
@@ -185,7 +186,7 @@ func (l *locker) finishLock(one *batchedLock) lockcmd.Reply {
 		case err != nil:
 		case isNoScript(a.Value, err):
 			a.Value, err = l.evalSource(l.askNow, one.Call)
-		case leftOut(a.Value), one.answer.Refused() && bytes.HasPrefix(a.Text, []byte("NOPERM")):
+		case leftOut(a.Value), denied(one.answer, a.Value):
 			a.Value, err = l.evaluate(l.askNow, one.Call) // it has not run
 		case one.answer.Refused() && bytes.HasPrefix(a.Text, []byte("ERR")):
 			// The batch was ended half way.
@@ -202,8 +203,8 @@ func (l *locker) finishLock(one *batchedLock) lockcmd.Reply {
 // has refused all of them, or doesn't have the script.
 func (l *locker) notRun(a *passthrough.Answer) bool {
 	v, err := a.Value()
-	return err == nil && (leftOut(v) || isNoScript(v, err) && !l.server.cfg.Locks.Cluster ||
-		a.Refused() && bytes.HasPrefix(v.Text, []byte("NOPERM")))
+	return err == nil && (leftOut(v) || denied(a, v) ||
+		isNoScript(v, err) && !l.server.cfg.Locks.Cluster)
 }
 
 // askAgain asks those of some commands that have been answered and have not run, together: they
@@ -229,6 +230,11 @@ func (l *locker) askAgain(list []batchedLock) {
 		}
 		one.answer = l.pipe.Ask(one.request())
 	}
+}
+
+// denied reports whether a batch was refused for want of a right, before any of its calls has run.
+func denied(a *passthrough.Answer, v resp.Value) bool {
+	return a.Refused() && strings.HasPrefix(serverErrorText("", string(v.Text)), "NOPERM")
 }
 
 // leftOut reports whether a script was not run because others of its batch took too long.

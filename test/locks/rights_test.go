@@ -59,6 +59,21 @@ func TestDenialWithinScript(t *testing.T) {
 	c.Expect("LOCK job 30", "-NOPERM …")
 }
 
+// So does each of several commands that go together.
+func TestDenialWithinABatch(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t, "--user", "half", "on", ">pw", "~*", "+@all", "-time")
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("AUTH half pw", "+OK\r\n")
+	c.Expect("LOCK job 30", "-NOPERM …")
+	c.Send("LOCK a 30", "LOCK b 30", "LOCK c 30", "LOCK d 30")
+	for range 4 {
+		if got := c.Reply(); !strings.HasPrefix(got, "-NOPERM ") {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
 // The rights that docs/operations.md names for a user that locks are enough, and cover no more than
 // its own keys.
 func TestDocumentedRights(t *testing.T) {

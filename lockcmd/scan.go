@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"lockproxy/internal/resp"
 )
@@ -24,11 +25,12 @@ const foreignCursor = 1 << 63
 
 // runScan is LOCKSCAN: first, for locks held by LOCK, a SCAN for lock records, then the locks of
 // foreign clients that were seen here. The reply names those that are held now.
-func (l *queries) runScan(_ context.Context, s Session, args [][]byte) Reply {
+func (l *queries) runScan(ctx context.Context, s Session, args [][]byte) Reply {
 	o, err := parseScan(args)
 	if err != nil {
 		return errorReply(err)
 	}
+	began := time.Now()
 	cursor, _ := strconv.ParseUint(o.cursor, 10, 64)
 	foreign := cursor >= foreignCursor || o.kind == kindTimestamp || o.kind == kindOther
 	var found []string
@@ -42,6 +44,9 @@ func (l *queries) runScan(_ context.Context, s Session, args [][]byte) Reply {
 	}
 	keys := Reply{Kind: ArrayReply}
 	for _, key := range found {
+		if overdue(ctx, began) {
+			return errorReply(errOverdue)
+		}
 		info, err := l.ask(s, infoScript, key)
 		if said, ok := err.(ServerError); ok && hasCode(said, "NOPERM", "WRONGTYPE") {
 			continue // not this user's to see, or not a lock

@@ -26,10 +26,16 @@ const (
 )
 
 // readable asks, on the client's own connection, which of the keys its user may read. PTTL is a
-// command that LOCK's users may run, and the upstream checks the key before anything else.
-func readable(s Session, keys []string) (may map[string]bool, err error) {
+// command that LOCK's users may run, and the upstream checks the key before anything else. began is
+// when the client's command did.
+func readable(
+	ctx context.Context, began time.Time, s Session, keys []string,
+) (may map[string]bool, err error) {
 	may = map[string]bool{}
 	for batch := range slices.Chunk(keys, visibleBatch) {
+		if overdue(ctx, began) {
+			return nil, errOverdue
+		}
 		asks := make([][][]byte, len(batch))
 		for i, key := range batch {
 			asks[i] = words("PTTL", key)
@@ -122,12 +128,12 @@ func MergeShapes(list []journal.Cost) []journal.Cost {
 }
 
 // runTop is LOCKTOP.
-func (l *queries) runTop(_ context.Context, s Session, args [][]byte) Reply {
+func (l *queries) runTop(ctx context.Context, s Session, args [][]byte) Reply {
 	o, err := parseTop(args)
 	if err != nil {
 		return errorReply(err)
 	}
-	db := s.Identity().DB
+	db, began := s.Identity().DB, time.Now()
 	all := l.Costs(journal.Window, func(id LockID) bool { return id.DB == db })
 	SortCosts(all, o.by)
 	all = all[:min(len(all), maxVisible)]
@@ -137,7 +143,7 @@ func (l *queries) runTop(_ context.Context, s Session, args [][]byte) Reply {
 		for i := range batch {
 			keys[i] = batch[i].Key
 		}
-		may, err := readable(s, keys)
+		may, err := readable(ctx, began, s, keys)
 		if err != nil {
 			return errorReply(err)
 		}
@@ -197,7 +203,7 @@ func mapReply(fields ...any) Reply {
 }
 
 // runLog is LOCKLOG [key] [COUNT n].
-func (l *queries) runLog(_ context.Context, s Session, args [][]byte) Reply {
+func (l *queries) runLog(ctx context.Context, s Session, args [][]byte) Reply {
 	count, key, one := listed, "", len(args)%2 == 1
 	if one {
 		key, args = string(args[0]), args[1:]
@@ -211,13 +217,13 @@ func (l *queries) runLog(_ context.Context, s Session, args [][]byte) Reply {
 			return errorReply(err)
 		}
 	}
-	db := s.Identity().DB
+	db, began := s.Identity().DB, time.Now()
 	may := map[string]bool{}
 	for limit := 10 * count; ; limit *= 4 { // of those that the user may not read
 		events, more := l.Events(limit, func(e *journal.Event) bool {
 			return e.DB == db && (!one || e.Key == key) && e.Kind <= journal.Deleted
 		})
-		reply, err := logReply(s, events, count, may)
+		reply, err := logReply(ctx, began, s, events, count, may)
 		if err != nil {
 			return errorReply(err)
 		}
@@ -228,7 +234,10 @@ func (l *queries) runLog(_ context.Context, s Session, args [][]byte) Reply {
 }
 
 // logReply is LOCKLOG's, of events of keys that the user may read. may is what is known of that.
-func logReply(s Session, events []Event, count int, may map[string]bool) (Reply, error) {
+func logReply(
+	ctx context.Context, began time.Time, s Session, events []Event, count int,
+	may map[string]bool,
+) (Reply, error) {
 	var ask []string
 	for _, e := range events {
 		if _, known := may[e.Key]; !known {
@@ -236,7 +245,7 @@ func logReply(s Session, events []Event, count int, may map[string]bool) (Reply,
 			ask = append(ask, e.Key)
 		}
 	}
-	now, err := readable(s, ask)
+	now, err := readable(ctx, began, s, ask)
 	if err != nil {
 		return Reply{}, err
 	}

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
 )
 
 // LOCKSCAN MATCH finds the locks that KEYS finds with the same pattern.
@@ -123,5 +125,39 @@ func TestLockInfoAndScan(t *testing.T) {
 	scan := rdb.Do(proxytest.Ctx, "LOCKSCAN", "0", "MATCH", "jo?", "COUNT", "10000")
 	if page, err := scan.Slice(); err != nil || fmt.Sprint(page) != "[0 [job]]" {
 		t.Errorf("LOCKSCAN MATCH: %v, %v", page, err)
+	}
+}
+
+// Far from Redis, a command that takes many round trips ends soon after its client: a session lock
+// must end with that.
+func TestListsEndWithTheirClients(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	near, link := proxytest.Start(t, server.URL(), nil), proxytest.LinkTo(t, server)
+	far := proxytest.Start(t, "redis://"+link.Addr(), nil)
+	admin, filler := proxytest.Dial(t, near.Addr), proxytest.Dial(t, far.Addr)
+	const locks = 3500
+	for i := range locks {
+		filler.Send(fmt.Sprintf("LOCK k%d 600", i))
+	}
+	for range locks {
+		filler.Reply()
+	}
+	for i, command := range []string{"LOCKSCAN 0 COUNT 10000", "LOCKLOG COUNT 10000",
+		"LOCKTOP COUNT 10000"} {
+		link.Set(relay.Link{})
+		c, session := proxytest.Dial(t, far.Addr), fmt.Sprint("session", i)
+		c.Lock(session + " 600 SESSION")
+		link.Set(relay.Link{Latency: 100 * time.Millisecond})
+		c.Send(command)
+		time.Sleep(300 * time.Millisecond)
+		c.Close()
+		closed := time.Now()
+		proxytest.Eventually(t, 10*time.Second, "the session lock is free", func() bool {
+			return admin.Do("LOCKINFO "+session) == "$-1\r\n"
+		})
+		if took := time.Since(closed); took > 1500*time.Millisecond+proxytest.Late() {
+			t.Errorf("%s: the session lock was released after %v", command, took)
+		}
 	}
 }

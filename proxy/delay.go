@@ -117,8 +117,10 @@ func (s *delayedSet) ask() (ended, took bool) {
 		s.reply = raw
 		return !bytes.HasPrefix(raw, nilReply) && raw[0] != '_', false
 	}
-	if s.reply != nil && s.gone() { // it was delayed
+	if s.watch != nil && s.gone() { // it was delayed
 		s.server.locks.UndoSet(s.Identity(), string(s.args[1]), string(s.args[2]))
+		state, _ := s.pipe.State()
+		s.reply = appendReply(nil, lockcmd.Reply{Kind: lockcmd.NullReply}, state.Proto)
 		return true, false
 	}
 	s.reply = raw

@@ -210,6 +210,26 @@ func TestParkedClientGoes(t *testing.T) {
 	}
 }
 
+// One that was not the first in line, and so has not asked Redis before, keeps no lock either.
+func TestParkedClientGoesBehindAnother(t *testing.T) {
+	t.Parallel()
+	server, p := startParking(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	for i := range 5 {
+		key := fmt.Sprint("job:", i)
+		holder, first, gone := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+			proxytest.Dial(t, p.Addr)
+		holder.Expect("SET "+key+" holder NX PX 60000", "+OK\r\n")
+		first.Send("SET " + key + " first NX PX 60000")
+		time.Sleep(20 * time.Millisecond)
+		gone.Send("SET " + key + " gone NX PX 60000")
+		time.Sleep(20 * time.Millisecond)
+		direct.Del(proxytest.Ctx, key) // nothing tells the first
+		gone.Close()
+		first.WantReply("+OK\r\n")
+	}
+}
+
 // Nothing is parked that was not asked for.
 func TestNoParkWithoutTheFlag(t *testing.T) {
 	t.Parallel()

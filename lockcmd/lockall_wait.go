@@ -3,6 +3,8 @@ package lockcmd
 import (
 	"context"
 	"time"
+
+	"lockproxy/internal/monotonic"
 )
 
 // allWaiter is one LOCKALL … WAIT: a waiter in each queue. They share one channel to be woken by.
@@ -17,6 +19,13 @@ type allWaiter struct {
 
 // lead is the waiter that stands for all of them.
 func (g *allWaiter) lead() *waiter { return g.waiters[0] }
+
+// pollStarted sets when the poll under way began, for all of its waiters.
+func (g *allWaiter) pollStarted(at int64) {
+	for _, w := range g.waiters {
+		w.pollStarted.Store(at)
+	}
+}
 
 // joinAll puts a LOCKALL into the queues, at the end of each.
 func (l *waits) joinAll(s Session, rs allRequest, patience time.Duration) (g *allWaiter) {
@@ -51,6 +60,16 @@ func (qs *queues) allFirst(g *allWaiter) (first, pollNow bool) {
 		pollNow = pollNow || w.pollNow
 	}
 	return true, pollNow
+}
+
+// outageAll is queues.outage for any of the locks that a LOCKALL waits for.
+func (qs *queues) outageAll(g *allWaiter) error {
+	for _, w := range g.waiters {
+		if err, _ := qs.outage(w.id()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waitAll is LOCKALL … WAIT for a time, 0 without end.
@@ -104,8 +123,7 @@ func (l *waits) waitTurns(
 		case <-gone:
 			return ErrGone
 		case <-over:
-			err, _ = l.queues.outage(g.lead().id())
-			return err
+			return l.queues.outageAll(g)
 		case <-slow.due():
 			l.warnSlow(s, g.lead())
 			continue
@@ -142,7 +160,9 @@ func (l *waits) pollAll(
 		w.pollNow = w.pollNow && mode != modeFirst
 	}
 	l.queues.mu.Unlock()
+	g.pollStarted(monotonic.Now())
 	a, since, err := l.tryAll(s, rs, mode, g.since, lead.answerBy())
+	g.pollStarted(0)
 	g.polled = a
 	switch {
 	case err != nil && a.token != 0:

@@ -58,3 +58,31 @@ func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
 	}
 	fresh.Lock("again 5 WAIT 1")
 }
+
+// So are those that wait behind a LOCKALL, and a LOCKALL that waits behind others.
+func TestLockAllWhileRedisIsSilent(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = time.Second })
+	holder, first := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder.Lock("a 60")
+	first.Send("LOCKALL 60 2 a b WAIT 0")
+	proxytest.AwaitWaiters(t, p, "a", 1)
+	var behind []*proxytest.Conn
+	for i, command := range []string{"LOCK a 60 WAIT 3", "LOCKALL 60 2 c a WAIT 3"} {
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("PING", "+PONG\r\n")
+		c.Send(command)
+		proxytest.AwaitWaiters(t, p, "a", i+2)
+		behind = append(behind, c)
+	}
+	server.Pause()
+	for _, c := range behind {
+		if got := c.Reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
+			t.Errorf("%q, but Redis is silent", got)
+		}
+	}
+	server.Resume()
+	holder.Expect("UNLOCK a", ":1\r\n")
+	proxytest.Token(t, first.Reply())
+}

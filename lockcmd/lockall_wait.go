@@ -169,9 +169,14 @@ func (l *waits) pollAll(
 		return 0, err
 	case err != nil && l.isTransient(ctx, err):
 		g.unknown = g.unknown || mayHaveRun(err) && lead.owner == ""
-		return l.queues.pollAfter(lead, err), nil
+		for _, w := range g.waiters {
+			pause = l.queues.pollAfter(w, err)
+		}
+		return pause, nil
 	case err != nil:
-		l.queues.pollFailed(lead, err)
+		for _, w := range g.waiters {
+			l.queues.pollFailed(w, err)
+		}
 		return 0, err
 	case a.token == 0:
 		if mode == modeFirst {
@@ -179,7 +184,9 @@ func (l *waits) pollAll(
 			g.since = since
 			l.queues.mu.Unlock()
 		}
-		l.queues.answered(lead.id(), false)
+		for _, w := range g.waiters {
+			l.queues.answered(w.id(), false)
+		}
 		return min(jitter(minPoll, maxPoll), a.remaining+time.Millisecond), nil
 	}
 	l.queues.mu.Lock()

@@ -86,3 +86,24 @@ func TestLockAllWhileRedisIsSilent(t *testing.T) {
 	holder.Expect("UNLOCK a", ":1\r\n")
 	proxytest.Token(t, first.Reply())
 }
+
+// While a master is missing, those behind a waiting LOCKALL are told so, whichever of its locks
+// they want.
+func TestLockAllWhileTheMasterIsMissing(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	sentinel := testredis.StartSentinel(t, server.Addr())
+	p := proxytest.Start(t, "redis+sentinel://"+sentinel.Addr()+"/mymaster", nil)
+	holder, first := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder.Lock("b 60")
+	first.Send("LOCKALL 60 2 a b WAIT 0")
+	proxytest.AwaitWaiters(t, p, "b", 1)
+	behind := proxytest.Dial(t, p.Addr)
+	behind.Expect("PING", "+PONG\r\n")
+	behind.Send("LOCK b 60 WAIT 2")
+	proxytest.AwaitWaiters(t, p, "b", 2)
+	server.Kill()
+	if got := behind.Reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
+		t.Errorf("%q, but the master is missing", got)
+	}
+}

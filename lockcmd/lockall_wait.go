@@ -150,6 +150,13 @@ func (l *waits) waitTurns(
 	}
 }
 
+// concernsOneKey reports whether a LOCKALL has failed for what one of its keys is, which those who
+// wait for another are not told.
+func concernsOneKey(err error) bool {
+	said, ok := err.(ServerError)
+	return ok && hasCode(said, "WRONGTYPE", "CROSSSLOT")
+}
+
 // pollAll tries to take the locks. Unless that ends the wait, it returns the time to the next poll.
 func (l *waits) pollAll(
 	ctx context.Context, s Session, g *allWaiter, rs allRequest, mode string,
@@ -173,10 +180,12 @@ func (l *waits) pollAll(
 			pause = l.queues.pollAfter(w, err)
 		}
 		return pause, nil
-	case err != nil:
+	case err != nil && !concernsOneKey(err):
 		for _, w := range g.waiters {
 			l.queues.pollFailed(w, err)
 		}
+		return 0, err
+	case err != nil:
 		return 0, err
 	case a.token == 0:
 		if mode == modeFirst {

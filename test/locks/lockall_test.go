@@ -124,6 +124,24 @@ func TestUnlockAllNextToData(t *testing.T) {
 	c.Expect("PING", "+PONG\r\n")
 }
 
+// What is wrong with one key of a LOCKALL is not what those are told that wait for another.
+func TestLockAllOfDataConcernsNobodyElse(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t)
+	holder, first, other, all := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder.Expect("SET data 1", "+OK\r\n")
+	holder.Lock("x 60")
+	first.Send("LOCK x 60 WAIT 0")
+	proxytest.AwaitWaiters(t, p, "x", 1)
+	for range 5 {
+		other.Send("LOCK x 60 WAIT 0.1")
+		time.Sleep(80 * time.Millisecond)
+		all.Expect("LOCKALL 60 2 x data WAIT 1", "-WRONGTYPE …")
+		other.WantReply("$-1\r\n")
+	}
+}
+
 // Clients that want three locks of twelve, next to clients that want one: never two holders of one,
 // and each of them is served.
 func TestLockAllIsFair(t *testing.T) {

@@ -118,7 +118,8 @@ func acquireShared(s sharedState, o step) []any {
 	}
 	// An owner can come back for what an earlier LOCK of its, of unknown outcome, has taken.
 	again := o.Shared && o.Owner != ""
-	if o.Result <= s.last && !again || o.Limit > 0 && certain >= o.Limit {
+	fresh := o.Result > s.last
+	if !fresh && !again || fresh && o.Limit > 0 && certain >= o.Limit {
 		return nil
 	}
 	s.last, s.holders = max(s.last, o.Result), append(stay, sharer{o.Result, o.Shared, soonest,

@@ -171,6 +171,7 @@ func TestOwnerComesBackToSharedLock(t *testing.T) {
 	shared := func(o *history.Op) { o.Shared = true }
 	unknown := with(took(1, 0, 0, 0, 5000), owned)
 	unknown.Outcome, unknown.Return = history.Unknown, 0
+	limited := func(o history.Op) history.Op { o.Limit = 1; return o }
 	other := with(took(2, 100, 110, 20, 5000), shared)
 	again := with(took(3, 200, 210, 10, 5000), owned)
 	for _, c := range []struct {
@@ -179,6 +180,7 @@ func TestOwnerComesBackToSharedLock(t *testing.T) {
 	}{
 		{[]history.Op{unknown, other, again}, 0},
 		{[]history.Op{other, again}, 1},
+		{[]history.Op{limited(unknown), other, limited(again)}, 0}, // it was the first of them
 	} {
 		got := check.Check(history.History{Ops: c.ops}, check.DefaultBounds())
 		if len(got.Violations) != c.want {

@@ -88,10 +88,7 @@ func (s *session) linger() {
 // finish gives the client what it is still owed, and closes its connections. Nothing more is read
 // of it.
 func (s *session) finish() {
-	answered := s.pipe.Status().Answered
-	if answered {
-		s.markUnread() // before a reset is all that the kernel still knows of the connection
-	}
+	ended, acked := time.Now(), s.acknowledged() // while the kernel knows
 	if s.client.is(drained) {
 		s.pipe.End(passthrough.AtOnce)
 	} else {
@@ -99,9 +96,7 @@ func (s *session) finish() {
 	}
 	s.pipe.Wait()
 	s.client.reg.Unregister()
-	if !answered {
-		s.markUnread()
-	}
+	s.markUnread(ended, acked)
 	s.client.Conn.Close()
 }
 

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"math"
 	"net"
 	"syscall"
 	"time"
@@ -48,30 +49,39 @@ func (l *locker) sentPosition(n int) lockcmd.Sent {
 	return lockcmd.Sent{At: time.Now(), End: l.pipe.Status().Given + uint64(n), In: in}
 }
 
-// markUnread tells the Holder which tokens count as not having reached the client. It is called
-// when nothing is written any more and the connection is still open.
-func (l *locker) markUnread() {
+// acknowledged is how many bytes a client that has closed has acknowledged, if it has refused the
+// rest, and otherwise more than all. The connection must be open: it closes when the last reply is
+// written.
+func (l *locker) acknowledged() uint64 {
 	last, ok := l.client.holder.LastUndelivered()
-	if !ok {
-		return
+	if !ok || !errors.Is(l.readErr, io.EOF) {
+		return math.MaxUint64
 	}
-	written, refused, failed := l.client.out.Load(), uint64(0), l.pipe.Status().ClientErr
-	// A reset is told once, to the reader or to the writer.
-	reset := errors.Is(l.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET)
-	if errors.Is(l.readErr, io.EOF) && !reset {
-		refused = l.refusedBytes(written - min(written, last.End))
-	}
+	written := l.client.out.Load()
+	refused := l.refusedBytes(written - min(written, last.End))
 	if l.client.wrapped() {
 		refused = min(refused, 1) // of the bytes that are counted only the very last is known
 	}
+	if refused == 0 {
+		return math.MaxUint64
+	}
+	return written - refused
+}
+
+// markUnread tells the Holder which tokens count as not having reached the client, when nothing is
+// written any more: of a client that had ended by a time, and acknowledged so much.
+func (l *locker) markUnread(ended time.Time, acked uint64) {
+	written, failed := l.client.out.Load(), l.pipe.Status().ClientErr
+	// A reset is told once, to the reader or to the writer.
+	reset := errors.Is(l.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET)
 	l.client.holder.MarkUnread(func(sent lockcmd.Sent) bool {
 		switch {
 		case written < sent.End:
 			return failed != nil
-		case reset:
-			return time.Since(sent.At) < resetWithin
+		case sent.End > acked:
+			return true
 		}
-		return sent.End > written-refused
+		return reset && ended.Sub(sent.At) < resetWithin
 	})
 }
 

@@ -54,7 +54,7 @@ func TestGroupsFit(t *testing.T) {
 
 func TestSteps(t *testing.T) {
 	p := &part{rounds: 3, jobs: []job{newPairs(2, 1), &waiting{clients: 1}}}
-	if n := p.steps(); n != 24 {
+	if n := p.steps(); n != 21 {
 		t.Errorf("%d steps", n)
 	}
 }

@@ -35,7 +35,6 @@ func newPairs(clients int, d time.Duration) *pairs {
 		bsmDirect(pairsBase, 0),
 		bsmBehind(pairsBehind, 0),
 		rueidisDirect(rueidisShared, clients),
-		rueidisBehind(rueidisHAProxy, clients),
 	)}
 }
 

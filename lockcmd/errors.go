@@ -1,7 +1,6 @@
 package lockcmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -155,17 +154,3 @@ const ErrGone = UsageError("TRYAGAIN the wait was ended, since this side of the 
 // ErrLost is the cause if the session is about to end because it has lost a connection to the
 // upstream that it cannot replace.
 var ErrLost = errors.New("the session has lost its connection to the upstream")
-
-// goneFor is for how long a command of several steps goes on although its client has closed its
-// side: it may have closed only that side. A session lock of the client lasts as long.
-const goneFor = 500 * time.Millisecond
-
-// errOverdue is then the answer.
-const errOverdue = UsageError("TRYAGAIN this side of the connection was closed, and the answer " +
-	"takes too long: connect again and ask again")
-
-// overdue reports whether a command of several steps, which has begun at a time, is to end before
-// the next of them.
-func overdue(ctx context.Context, began time.Time) bool {
-	return time.Since(began) > goneFor && ctx.Err() != nil
-}

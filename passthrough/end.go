@@ -10,7 +10,6 @@ import (
 type Status struct {
 	Lost      bool   // the upstream connection was lost: the session must end WhenAnswered
 	Owes      bool   // the client is owed a visible reply
-	Answered  bool   // the client is owed nothing and has got everything
 	Given     uint64 // bytes for the client so far, read or not
 	ClientErr error  // why writing to the client failed; nil if it did not
 	Writes    Writes
@@ -22,9 +21,7 @@ func (p *Pipe) Status() (s Status) {
 	defer p.mu.Unlock()
 	s.Lost, s.Writes = p.route == gone, p.writes
 	s.Owes = p.within || p.pending.owes()
-	var unread bool
-	unread, s.Given, s.ClientErr = p.out.status()
-	s.Answered = p.nothingOwed() && !unread
+	_, s.Given, s.ClientErr = p.out.status()
 	return s
 }
 

@@ -127,13 +127,10 @@ func (l *locker) finishFirst(n int) {
 	for i := range l.begun[:n] {
 		one := &l.begun[i]
 		if one.answer != nil {
-			if !one.answer.Arrived() {
-				l.sendDone() // a client that has a lock must not wait for another's
-			}
-			l.await(one.answer)
+			l.awaitAnswer(one)
 			if l.notRun(one.answer) {
 				l.askAgain(l.begun[i:n])
-				l.await(one.answer)
+				l.awaitAnswer(one)
 			}
 		}
 		reply := l.finishLock(one)
@@ -147,6 +144,15 @@ func (l *locker) finishFirst(n int) {
 		l.client.setCorked(true) // the server may have begun to shut down meanwhile
 	}
 	l.sendDone()
+}
+
+// awaitAnswer waits for the answer to a command that was asked. A client that has a lock must not
+// wait for another's: it is given what is done.
+func (l *locker) awaitAnswer(one *batchedLock) {
+	if !one.answer.Arrived() {
+		l.sendDone()
+	}
+	l.await(one.answer)
 }
 
 // sendDone gives the client the answers of the lock commands that have been finished. If it has got
@@ -202,6 +208,9 @@ func (l *locker) finishLock(one *batchedLock) lockcmd.Reply {
 // notRun reports whether a call is to be asked again: others of its batch took too long, or Redis
 // has refused all of them, or doesn't have the script.
 func (l *locker) notRun(a *passthrough.Answer) bool {
+	if a.Good() {
+		return false
+	}
 	v, err := a.Value()
 	return err == nil && (leftOut(v) || denied(a, v) ||
 		isNoScript(v, err) && !l.server.cfg.Locks.Cluster)

@@ -13,8 +13,7 @@ func newAlone(d time.Duration) *alone {
 		lockRaw("lockproxy: LOCK + UNLOCK", 1, false),
 		pollerAt("SET NX PX + compare-and-delete, directly",
 			func(f *field) string { return f.redis }),
-		pollerAt("SET NX PX + compare-and-delete through HAProxy",
-			func(f *field) string { return f.targets[0].server.addr }),
+		pollerAt("SET NX PX + compare-and-delete through HAProxy", behindHAProxy),
 	)}
 }
 

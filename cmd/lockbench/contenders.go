@@ -147,10 +147,6 @@ func rueidisDirect(name string, clientsPerLocker int) contender {
 	return rueidisAt(name, clientsPerLocker, func(f *field) string { return f.redis })
 }
 
-func rueidisBehind(name string, clientsPerLocker int) contender {
-	return rueidisAt(name, clientsPerLocker, behindHAProxy)
-}
-
 // rueidisAt shares lockers of rueidislock, set up as its README recommends for one Redis, among the
 // clients.
 func rueidisAt(name string, clientsPerLocker int, at func(*field) string) contender {

@@ -28,7 +28,7 @@ func newContention(clients int, d, pause time.Duration) *contention {
 		lockGoRedis("LOCK WAIT, one proxy, go-redis", 1, true),
 		lockGoRedis("LOCK WAIT, two proxies, go-redis", 2, true),
 		rueidisDirect(rueidisShared, clients),
-		rueidisBehind(rueidisHAProxy, clients),
+		rueidisAt(rueidisHAProxy, clients, behindHAProxy),
 		rueidisDirect(rueidisEach, 1),
 		bsmDirect(fmt.Sprintf("bsm/redislock, linear backoff %v", pause), pause),
 		setnxDirect("SETNX recipe (L1), no sleep, light client", 0),

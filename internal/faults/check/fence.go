@@ -72,7 +72,8 @@ type lockState struct {
 type step struct {
 	history.Op
 	lostAt int64 // when the connection of a session lock was seen to end; forever if never
-	longer int64 // by how much a lease can outlive its timeout; forever if nobody knows
+	longer int64 // by how much a lease can outlive its timeout; forever if that is not known
+	back   bool  // Redis's clock was set back
 }
 
 // steps leaves out operations without effect and bounds those of unknown outcome: a step that names
@@ -89,7 +90,7 @@ func steps(ops []history.Op, longer int64) []porcupine.Operation {
 	shared, extended := sharedTokens(ops), extendedTokens(ops)
 	var list []porcupine.Operation
 	for _, o := range ops {
-		s := step{Op: o, lostAt: forever, longer: longer}
+		s := step{Op: o, lostAt: forever, longer: longer, back: longer > 0}
 		if extended[max(o.Token, o.Result)] {
 			s.longer = forever
 		}

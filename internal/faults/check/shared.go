@@ -70,7 +70,7 @@ func nextShared(s sharedState, o step) []any {
 		return []any{s}
 	case accepted(o.Op) && holds:
 		return []any{done}
-	case !accepted(o.Op) && without && o.longer > 0 && at >= 0:
+	case !accepted(o.Op) && without && o.back && at >= 0:
 		// Its time can come back with the clock, while nobody has needed its place.
 		return []any{s.without(at), s}
 	case !accepted(o.Op) && without:

@@ -153,7 +153,7 @@ func TestManyWaitersCostNothing(t *testing.T) {
 	if median := times[len(times)/2]; median > 5*time.Millisecond {
 		t.Logf("answered after %v", times)
 		// 5 ms is what it takes without the race detector; see make bench
-		if median > 25*time.Millisecond {
+		if median > 25*time.Millisecond+proxytest.Late() {
 			t.Errorf("the first waiter was answered after %v", times)
 		}
 	}

@@ -43,28 +43,64 @@ func (l *queries) runScan(ctx context.Context, s Session, args [][]byte) Reply {
 		next = foreignCursor
 	}
 	keys := Reply{Kind: ArrayReply}
-	for _, key := range found {
+	for batch := range slices.Chunk(found, visibleBatch) {
 		if overdue(ctx, began) {
 			return errorReply(errOverdue)
 		}
-		info, err := l.ask(s, infoScript, key)
-		if said, ok := err.(ServerError); ok && hasCode(said, "NOPERM", "WRONGTYPE") {
-			continue // not this user's to see, or not a lock
-		}
+		kinds, err := l.heldKinds(s, batch)
 		if err != nil {
 			return errorReply(err)
 		}
-		held := len(info.Elems) == len(infoFields) && string(info.Elems[0].Text) == "held"
-		if !held {
-			continue
-		}
-		kind := string(info.Elems[1].Text)
-		if (kind != kindLockproxy) == foreign && (kind == o.kind || o.kind == kindAll) {
-			keys.Elems = append(keys.Elems, bulkReply(key))
+		for i, kind := range kinds {
+			if kind != "" && (kind != kindLockproxy) == foreign &&
+				(kind == o.kind || o.kind == kindAll) {
+				keys.Elems = append(keys.Elems, bulkReply(batch[i]))
+			}
 		}
 	}
 	return Reply{Kind: ArrayReply,
 		Elems: []Reply{bulkReply(strconv.FormatUint(next, 10)), keys}}
+}
+
+// heldKinds asks, on the client's own connection, which kind of lock each of the keys is: "" if it
+// is not held, is no lock, or is not the user's to see.
+func (l *queries) heldKinds(s Session, keys []string) ([]string, error) {
+	asks := make([][][]byte, len(keys))
+	for i, key := range keys {
+		c := l.call(infoScript, key, noFastPath, "")
+		asks[i] = words("EVALSHA", c.Script.SHA, "2", c.Keys[0], c.Keys[1])
+		asks[i] = append(asks[i], words(c.Args[:]...)...)
+	}
+	replies, err := s.Do(asks...)
+	if err != nil {
+		return nil, err
+	}
+	var kinds []string
+	for i, raw := range replies {
+		v, err := resp.ParseValue(raw)
+		if err == nil && v.IsError() {
+			err = errorOf(v.Text)
+		}
+		said, _ := err.(ServerError)
+		lost := hasCode(said, "NOSCRIPT")
+		if lost {
+			v, err = l.ask(s, infoScript, keys[i]) // it loads the script
+			said, _ = err.(ServerError)
+		}
+		if err != nil && !hasCode(said, "NOPERM", "WRONGTYPE") {
+			return nil, err
+		}
+		kind := ""
+		if err == nil && len(v.Elems) == len(infoFields) && string(v.Elems[0].Text) == "held" {
+			kind = string(v.Elems[1].Text)
+		}
+		kinds = append(kinds, kind)
+		if lost && i+1 < len(keys) {
+			rest, err := l.heldKinds(s, keys[i+1:])
+			return append(kinds, rest...), err
+		}
+	}
+	return kinds, nil
 }
 
 // scanForeign is one step through the locks of foreign clients that were seen in a database. They

@@ -240,7 +240,7 @@ func logReply(
 ) (Reply, error) {
 	var ask []string
 	for _, e := range events {
-		if _, known := may[e.Key]; !known {
+		if _, known := may[e.Key]; !known && len(may) < maxVisible {
 			may[e.Key] = false
 			ask = append(ask, e.Key)
 		}

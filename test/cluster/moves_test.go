@@ -21,7 +21,7 @@ func TestClusterLockMigrates(t *testing.T) {
 	holder, session := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	slot := cluster.Slot("{m}")
 	token := holder.Lock("{m}job 60")
-	kept := session.Lock("{m}kept 0.6 SESSION")
+	kept := session.Lock("{m}kept 1.5 SESSION")
 	var waiters []*proxytest.Conn
 	for i, proxy := range []*proxytest.Proxy{p, q, p} {
 		w := proxytest.Dial(t, proxy.Addr)
@@ -83,7 +83,7 @@ func TestClusterLockMigrates(t *testing.T) {
 			return false
 		})
 	}
-	time.Sleep(time.Second) // longer than the session lock's timeout
+	time.Sleep(2 * time.Second) // longer than the session lock's timeout
 	session.Expect(proxytest.Unlock("{m}kept", kept), ":1\r\n")
 	if next := free.Lock("{m}job 60"); next <= last {
 		t.Errorf("token %d behind %d", next, last)

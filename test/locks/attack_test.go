@@ -40,7 +40,7 @@ func TestAttackFullRedis(t *testing.T) {
 	direct := proxytest.GoRedis(t, server.Addr())
 	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 		proxytest.Dial(t, p.Addr)
-	token := holder.Lock("kept 0.4 SESSION")
+	token := holder.Lock("kept 1 SESSION")
 	holder.Lock("job 30")
 	next.Send("LOCK job 30 WAIT 5")
 	proxytest.AwaitWaiters(t, p, "job", 1)
@@ -50,7 +50,7 @@ func TestAttackFullRedis(t *testing.T) {
 	holder.Expect("UNLOCK job", ":1\r\n")
 	proxytest.Token(t, next.Reply())
 	next.Expect("UNLOCK job", ":1\r\n")
-	time.Sleep(700 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond)
 	holder.Expect(proxytest.Unlock("kept", token), ":1\r\n")
 }
 

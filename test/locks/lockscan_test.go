@@ -128,6 +128,35 @@ func TestLockInfoAndScan(t *testing.T) {
 	}
 }
 
+// Far from Redis, LOCKSCAN asks about the locks that it has found together, also if Redis has lost
+// the script.
+func TestLockscanAsksTogether(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	link := proxytest.LinkTo(t, server)
+	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+	filler := proxytest.Dial(t, p.Addr)
+	const locks = 200
+	for i := range locks {
+		filler.Send(fmt.Sprintf("LOCK k%d 600", i))
+	}
+	for range locks {
+		filler.Reply()
+	}
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("LOCKSCAN 0 MATCH none COUNT 10000", "*2\r\n$1\r\n0\r\n*0\r\n")
+	server.Ask("SCRIPT", "FLUSH")
+	link.Set(relay.Link{Latency: 50 * time.Millisecond})
+	began := time.Now()
+	if got := c.Do("LOCKSCAN 0 COUNT 10000"); strings.Count(got, "k") != locks {
+		t.Errorf("%d locks are found: %q", strings.Count(got, "k"), got[:min(len(got), 100)])
+	}
+	// One by one it takes 20 s.
+	if took := time.Since(began); took > 3*time.Second+proxytest.Late() {
+		t.Errorf("it took %v", took)
+	}
+}
+
 // Far from Redis, a command that takes many round trips ends soon after its client: a session lock
 // must end with that.
 func TestListsEndWithTheirClients(t *testing.T) {

@@ -112,8 +112,8 @@ func TestDocumentedRights(t *testing.T) {
 		}
 		c.Expect("UNLOCK app:x", ":1\r\n")
 	}
-	a.Lock("app:x 0.2 SESSION")
-	time.Sleep(500 * time.Millisecond)
+	a.Lock("app:x 1 SESSION")
+	time.Sleep(1500 * time.Millisecond)
 	b.Expect("LOCK app:x 30", "$-1\r\n") // renewed
 	a.Close()
 	b.Lock("app:x 30 WAIT 5")

@@ -14,11 +14,11 @@ func TestSessionLock(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	token := c.Lock("job 0.3 SESSION")
+	token := c.Lock("job 1 SESSION")
 	c.Lock("second 30 SESSION")
 	// It is renewed even while its connection is busy.
-	c.Send("BLPOP none 1")
-	time.Sleep(900 * time.Millisecond)
+	c.Send("BLPOP none 2")
+	time.Sleep(1800 * time.Millisecond)
 	other.Expect("LOCK job 30", "$-1\r\n")
 	if got := c.Reply(); got != "*-1\r\n" {
 		t.Errorf("BLPOP: %q", got)
@@ -92,7 +92,7 @@ func TestKilledProxyLeavesSessionLocks(t *testing.T) {
 	start := time.Now()
 	other.Lock("job 30 WAIT 5")
 	if took := time.Since(start); took < ttl-20*time.Millisecond ||
-		took > time.Second+100*time.Millisecond+proxytest.Late() {
+		took > 2*time.Second+proxytest.Late() {
 		t.Errorf("taken %v after the proxy was killed, with %v to run", took, ttl)
 	}
 }

@@ -193,10 +193,10 @@ func TestEmbeddedStore(t *testing.T) {
 	t.Parallel()
 	p := proxytest.StartProcess(t)
 	c := proxytest.Dial(t, p.Addr)
-	first := c.Lock("job 0.5")
+	first := c.Lock("job 2")
 	c.Expect("LOCK job 30", "$-1\r\n")
 	c.Expect("SET x 1 PX 30", "+OK\r\n")
-	time.Sleep(520 * time.Millisecond)
+	time.Sleep(2020 * time.Millisecond)
 	c.Expect("EXISTS x", ":0\r\n")
 	second := c.Lock("job 30 WAIT 4")
 	if second <= first {

@@ -64,6 +64,12 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]holding) (w ownerWait,
 	for _, waiter := range v.waiters {
 		q, h := d.queues.of[waiter.id()], of[waiter]
 		k := keyWait{Key: binary(waiter.key), As: waiter.calledAs(q.first() == waiter), Enough: 1}
+		if v.ownerHolds(waiter, of) {
+			w.Keys = append(w.Keys, k) // it need not wait for those before it either
+			lead.ownerHolds = true
+			lead.signal()
+			continue
+		}
 		if h.shared {
 			k.Enough = waiter.enough()
 		}
@@ -72,8 +78,7 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]holding) (w ownerWait,
 		}
 		k.Before = append(k.Before, h.before(d.proxy, q.first())...)
 		for _, by := range h.by {
-			if by.Owner != "" && len(by.Owner) <= maxWaitName && holders < maxBlockers &&
-				!v.getsAgain(by, waiter, of) {
+			if by.Owner != "" && len(by.Owner) <= maxWaitName && holders < maxBlockers {
 				k.Holders = append(k.Holders, by)
 				holders++
 			}
@@ -81,6 +86,14 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]holding) (w ownerWait,
 		w.Keys = append(w.Keys, k)
 	}
 	return w, true
+}
+
+// ownerHolds reports whether the owner of one of v's waiters has the lock, which the waiter would
+// be given once more: a request of the same owner, which was on its way, has come after it.
+func (v *watchedWait) ownerHolds(w *waiter, of map[*waiter]holding) bool {
+	return w.owner != "" && slices.ContainsFunc(of[w].by, func(by lockHolder) bool {
+		return v.getsAgain(by, w, of)
+	})
 }
 
 // getsAgain reports whether one of v's waiters need not wait for a holder: it has the same owner,

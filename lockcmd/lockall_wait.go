@@ -135,8 +135,13 @@ func (l *waits) waitTurns(
 			return err
 		}
 		first, pollNow := l.queues.allFirst(g)
-		if first && (timeToPoll || pollNow || g.since == 0) {
-			pause, err = l.pollAll(ctx, s, g, rs, modeFirst)
+		ownerHolds := l.queues.ownerHolds(g.lead())
+		if first && (timeToPoll || pollNow || g.since == 0) || ownerHolds {
+			mode := modeFirst
+			if !first {
+				mode = modeCheck
+			}
+			pause, err = l.pollAll(ctx, s, g, rs, mode)
 			if err != nil || g.polled.token != 0 {
 				return err
 			}

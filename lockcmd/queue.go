@@ -49,6 +49,7 @@ type waiter struct {
 	wake           chan struct{} // holds one: something has changed, or the lock may be free
 	pollNow        bool          // the lock may be free: poll at once
 	polled         bool          // it has polled before
+	ownerHolds     bool          // its owner seems to have the lock: check, also behind others
 	pollStarted    atomic.Int64  // when the poll under way began, as monotonic.Now; 0 if none is
 	place          *list.Element // nil outside the queue
 	all            *allWaiter    // of a LOCKALL: the waiters of all its locks

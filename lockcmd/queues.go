@@ -99,6 +99,14 @@ func (qs *queues) outcome(w *waiter) (won bool, err error) {
 	return w.state == granted, w.rejected
 }
 
+// ownerHolds reports whether w's owner seems to have the lock, once each time that it is found.
+func (qs *queues) ownerHolds(w *waiter) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	defer func() { w.ownerHolds = false }()
+	return w.ownerHolds
+}
+
 // shouldPoll reports whether w is first, and is to poll now.
 func (qs *queues) shouldPoll(w *waiter, timeToPoll bool) bool {
 	qs.mu.Lock()

@@ -100,6 +100,12 @@ func (l *waits) waitTurn(
 		if granted, err := l.queues.outcome(w); granted || err != nil {
 			return err
 		}
+		if l.queues.ownerHolds(w) {
+			err := l.check(s, w)
+			if err != nil && !l.isTransient(ctx, err) || l.queues.stateOf(w) == granted {
+				return err
+			}
+		}
 		if !l.queues.shouldPoll(w, timeToPoll) {
 			continue
 		}

@@ -217,3 +217,33 @@ func TestAReaderBehindALimitDeadlocks(t *testing.T) {
 		proxytest.Token(q.T, carl.Answer())
 	})
 }
+
+// An owner asks again, behind a LOCKALL, for a lock that its first request is then given: it has
+// the lock, and is told so.
+func TestAnOwnersRetryBehindALockallIsNoDeadlock(t *testing.T) {
+	t.Parallel()
+	for _, retry := range []string{"LOCK {a}1 30 WAIT 8 OWNER me",
+		"LOCKALL 30 1 {a}1 WAIT 8 OWNER me"} {
+		server, p := proxytest.StartBoth(t)
+		q := proxytest.Start(t, server.URL(), nil)
+		holder, first := proxytest.Dial(t, q.Addr), proxytest.Dial(t, q.Addr)
+		all, again := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		other := proxytest.Dial(t, p.Addr)
+		other.Lock("{a}2 30")
+		token := holder.Lock("{a}1 30")
+		first.Send(strings.Replace(retry, "8", "20", 1))
+		proxytest.AwaitWaiters(t, q, "{a}1", 1)
+		all.Send("LOCKALL 30 2 {a}1 {a}2 WAIT 20 OWNER other")
+		proxytest.AwaitWaiters(t, p, "{a}1", 1)
+		again.Send(retry)
+		proxytest.AwaitWaiters(t, p, "{a}1", 2)
+		holder.Expect(proxytest.Unlock("{a}1", token), ":1\r\n")
+		given := proxytest.Token(t, first.Reply())
+		if got := again.Reply(); got != fmt.Sprintf(":%d\r\n", given) {
+			t.Errorf("%s: got %q, want token %d", retry, got, given)
+		}
+		if n := deadlocksOf(p, q); n > 0 {
+			t.Errorf("%s: %d deadlocks were found", retry, n)
+		}
+	}
+}

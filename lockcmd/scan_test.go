@@ -14,11 +14,11 @@ type scanSession struct {
 }
 
 func (s *scanSession) Do(commands ...[][]byte) ([][]byte, error) {
-	return [][]byte{resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), RecordKey([]byte("job")))}, nil
-}
-
-func (s *scanSession) Eval(*Call) (Answer, error) {
-	return Answer{Value: resp.Value{Type: '-', Text: []byte(s.said)}}, nil
+	if string(commands[0][0]) == "SCAN" {
+		found := resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), RecordKey([]byte("job")))
+		return [][]byte{found}, nil
+	}
+	return [][]byte{[]byte("-" + s.said + "\r\n")}, nil
 }
 
 // LOCKSCAN leaves out what the user may not see and what is no lock. Any other error means that it

@@ -172,13 +172,20 @@ elseif grace_until > 0 then
 end
 if shares then
   redis.call('DEL', KEYS[2])
-  local kept = not sorted and record
+  local kept, before = not sorted and record, value
   sorted, expires, value = false, nil, text
   local shared, given, first = pcall(share, requests, 0, list, unit, grace_until, retention)
   if shared then return {first, taken_over, 0, given} end
-  redis.call('DEL', KEYS[1], KEYS[2]) -- the user lacks a right
-  if kept then redis.call('SET', KEYS[2], kept, 'PX', retention) end
-  return redis.error_reply(type(given) == 'table' and given.err or tostring(given))
+  -- The user lacks a right. Or the lock's slot moves to another node: then a key that is missing
+  -- here can't be written.
+  redis.pcall('DEL', KEYS[2])
+  if kept then redis.pcall('SET', KEYS[2], kept, 'PX', retention) end
+  if before then redis.call('SET', KEYS[1], before) else redis.call('DEL', KEYS[1]) end -- it is over
+  local err = type(given) == 'table' and given.err or tostring(given)
+  if string.find(err, 'non local key', 1, true) then
+    err = 'TRYAGAIN the slot of the lock is moving: ask again'
+  end
+  return redis.error_reply(err)
 end
 local given = mode == 'take' and A[13] or next_token()
 write_record({token = given, expires = at, value = text, grace = grace_until, acquired = now,

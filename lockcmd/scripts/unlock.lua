@@ -201,8 +201,12 @@ end
 if not reserved_for and first_request and wanted ~= 'free' then
   redis.call('DEL', KEYS[2])
   sorted, expires = false, nil
-  local first, given = share_next(0)
-  return {1, first, 0, whose[1], given, whose[2]}
+  local done, first, given = pcall(share_next, 0)
+  if done then return {1, first, 0, whose[1], given, whose[2]} end
+  -- As in lock.lua. The lock is freed, and its waiters ask again.
+  redis.pcall('DEL', KEYS[2])
+  redis.call('DEL', KEYS[1])
+  return {1, 0, 1, whose[1], 0, whose[2]}
 end
 if not reserved_for and (wanted == 'next' or wanted == 'fair') then
   local at, text = expiry(tonumber(A[6]), A[7])

@@ -12,6 +12,36 @@ import (
 	"lockproxy/proxy"
 )
 
+// While a slot moves, its old master can't write a key that it has deleted. A shared lock that must
+// be written anew there is not taken, and one that is handed over is freed: none is left behind.
+func TestSharedLocksWhileTheirSlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 2, 0)
+	p := proxytest.Start(t, cluster.URL(), nil)
+	holder, other, reader := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
+	from := cluster.MasterOf(cluster.Slot("{m}"))
+	holder.Lock("{m}over 30")
+	from.Ask("SET", "{m}over", "1600000000000") // a foreign client's, long over
+	given := holder.Lock("{m}given 30")
+	reader.Send("LOCK {m}given 30 SHARED WAIT 20")
+	proxytest.AwaitWaiters(t, p, "{m}given", 1)
+	m := cluster.BeginMigration(from, proxytest.AnotherMaster(cluster, from), cluster.Slot("{m}"))
+
+	other.Expect("LOCK {m}over 30 SHARED", "-TRYAGAIN …")
+	if got := from.Ask("GET", "{m}over"); got != "1600000000000" {
+		t.Errorf("a LOCK that was refused has left %q", got)
+	}
+	holder.Expect(proxytest.Unlock("{m}given", given), ":1\r\n")
+	m.MoveKeys()
+	m.Finish()
+	if got := proxytest.Token(t, reader.Reply()); got <= given {
+		t.Errorf("token %d after %d", got, given)
+	}
+	other.Lock("{m}over 30 SHARED")
+	other.Lock("{m}given 30 SHARED")
+}
+
 // A lock that is held, and waited for at two proxies, while its slot moves: with its keys here,
 // there, and at both.
 func TestClusterLockMigrates(t *testing.T) {

@@ -7,7 +7,7 @@ tests='Lock|Wait|Attack|Session|Owner|Fence|Token|Takeover|Contention|Settle|Rep
 # What these compare is not locks: a command's exact words, or its table.
 skip='Differential|Introspection|TestRedisCLI'
 # RESET, CLIENT INFO, channels in ACLs and passwords between Sentinels came with 6.2, COMMAND DOCS, sharded channels and CLUSTER SHARDS with 7.0.
-before62="$skip|TestBusyScriptLane|TestFenceWithoutUnwatch|TestFenceWithUnknownCommand|TestWaitCoversWritesByLanes|TestClusterWakes|TestClusterAwareClients|TestLockIsOfTheClientsDatabaseAndUser|TestWaitersOfDifferentUsers|TestSentinelLogin|TestFence\$"
+before62="$skip|TestBusyScriptLane|TestFenceWithoutUnwatch|TestFenceWithUnknownCommand|WaitCoversWritesByLanes|TestClusterWakes|TestClusterAwareClients|TestLockIsOfTheClientsDatabaseAndUser|TestWaitersOfDifferentUsers|TestSentinelLogin|TestFence\$|TestLockKeyIsMoved|TestLocksOfManyClientsAndRights|TestLockBatch|TestSessionLockLossIsLogged|TestSessionLockWithoutTheChannel|TestSessionLockEndedByARelayedCommand|TestLockTopAndLogByUser|TestMinReplicasOfASessionLockInTime|TestForeignLocksAreSeen|TestWaitersWithoutNotifications|TestIsolationInACluster|TestADeadlockInACluster|RequireFsyncLock"
 mkdir -p "$cache.tests"
 go test -c -o "$cache.tests/" ./test/locks ./test/cluster
 trap 'rm -rf "$cache.tests"' EXIT

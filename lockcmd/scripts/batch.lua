@@ -7,7 +7,8 @@ ARGV  the script's name and its five arguments, for each call
 
 Returns a list of what they return. An error is its own call's only. The status LATER stands for a
 call that has not run, because those before it took longer than a millisecond: scripts of other
-clients must not wait for long.
+clients must not wait for long. As of Redis 7.2 the clock stands still within a script: there only
+the number of calls bounds it, which take about as long.
 ]]
 local clock = redis.call('TIME')
 local function micros(time) return time[1] * 1000000 + time[2] end

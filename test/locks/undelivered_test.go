@@ -70,8 +70,8 @@ func TestOnlyUndeliveredTokensAreReleased(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	c, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	busy := "local now = function() local t = redis.call('TIME') return t[1] * 1000 + t[2] / " +
-		"1000 end local over = now() + 300 repeat until now() > over"
+	// The clock of later versions stands still within a script: it counts.
+	busy := "for i = 1, 6e7 do local x = i * i end"
 	c.WriteRaw("LOCK read 30\r\n")
 	token := proxytest.Token(t, c.Reply())
 	c.Write(slices.Concat(resp.AppendCommand(nil, "EVAL", busy, "0"),

@@ -50,7 +50,8 @@ func (w *waiter) calledAs(first bool) (as []string) {
 	return as
 }
 
-// waitOf is v with those that it waits for. ok is false if it does not wait any more.
+// waitOf is v with those that it waits for. ok is false if it does not wait any more. It wakes a
+// waiter whose owner has the lock already, to check.
 func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]holding) (w ownerWait, ok bool) {
 	lead := v.lead()
 	w = ownerWait{ID: v.id, Proxy: d.proxy, Owner: binary(lead.owner), DB: lead.as.DB,
@@ -88,8 +89,8 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]holding) (w ownerWait,
 	return w, true
 }
 
-// ownerHolds reports whether the owner of one of v's waiters has the lock, which the waiter would
-// be given once more: a request of the same owner, which was on its way, has come after it.
+// ownerHolds reports whether the owner of one of v's waiters has the lock already, so that the
+// waiter is given it too. That happens if another request of the owner was delivered late.
 func (v *watchedWait) ownerHolds(w *waiter, of map[*waiter]holding) bool {
 	return w.owner != "" && slices.ContainsFunc(of[w].by, func(by lockHolder) bool {
 		return v.getsAgain(by, w, of)

@@ -135,7 +135,7 @@ func (l *waits) waitTurns(
 			return err
 		}
 		first, pollNow := l.queues.allFirst(g)
-		ownerHolds := l.queues.ownerHolds(g.lead())
+		ownerHolds := l.queues.takeOwnerHolds(g.lead())
 		if first && (timeToPoll || pollNow || g.since == 0) || ownerHolds {
 			mode := modeFirst
 			if !first {

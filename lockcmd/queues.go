@@ -99,8 +99,9 @@ func (qs *queues) outcome(w *waiter) (won bool, err error) {
 	return w.state == granted, w.rejected
 }
 
-// ownerHolds reports whether w's owner seems to have the lock, once each time that it is found.
-func (qs *queues) ownerHolds(w *waiter) bool {
+// takeOwnerHolds reports whether w's owner seems to have the lock, and clears that: one check is
+// enough.
+func (qs *queues) takeOwnerHolds(w *waiter) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	defer func() { w.ownerHolds = false }()

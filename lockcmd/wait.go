@@ -100,7 +100,7 @@ func (l *waits) waitTurn(
 		if granted, err := l.queues.outcome(w); granted || err != nil {
 			return err
 		}
-		if l.queues.ownerHolds(w) {
+		if l.queues.takeOwnerHolds(w) {
 			err := l.check(s, w)
 			if err != nil && !l.isTransient(ctx, err) || l.queues.stateOf(w) == granted {
 				return err

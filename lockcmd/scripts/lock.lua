@@ -180,7 +180,8 @@ if shares then
   -- here can't be written.
   redis.pcall('DEL', KEYS[2])
   if kept then redis.pcall('SET', KEYS[2], kept, 'PX', retention) end
-  if before then redis.call('SET', KEYS[1], before) else redis.call('DEL', KEYS[1]) end -- it is over
+  -- A lock that was taken over has expired: its timestamp can be put back.
+  if before then redis.call('SET', KEYS[1], before) else redis.call('DEL', KEYS[1]) end
   local err = type(given) == 'table' and given.err or tostring(given)
   if string.find(err, 'non local key', 1, true) then
     err = 'TRYAGAIN the slot of the lock is moving: ask again'

@@ -12,8 +12,9 @@ import (
 	"lockproxy/proxy"
 )
 
-// While a slot moves, its old master can't write a key that it has deleted. A shared lock that must
-// be written anew there is not taken, and one that is handed over is freed: none is left behind.
+// While a slot moves, its old master cannot write a key that it has deleted. A LOCK that needs a
+// new record for a shared lock is refused there. An UNLOCK in favour of a reader frees the lock.
+// Neither leaves a lock that nobody holds.
 func TestSharedLocksWhileTheirSlotMoves(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 2, 0)
@@ -22,7 +23,7 @@ func TestSharedLocksWhileTheirSlotMoves(t *testing.T) {
 		proxytest.Dial(t, p.Addr)
 	from := cluster.MasterOf(cluster.Slot("{m}"))
 	holder.Lock("{m}over 30")
-	from.Ask("SET", "{m}over", "1600000000000") // a foreign client's, long over
+	from.Ask("SET", "{m}over", "1600000000000") // a foreign client's, which expired long ago
 	given := holder.Lock("{m}given 30")
 	reader.Send("LOCK {m}given 30 SHARED WAIT 20")
 	proxytest.AwaitWaiters(t, p, "{m}given", 1)

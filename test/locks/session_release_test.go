@@ -98,7 +98,7 @@ func TestShutdownWithUnknownLocks(t *testing.T) {
 	if unknown < 100 {
 		t.Fatalf("only %d LOCKs have failed", unknown)
 	}
-	proxytest.Eventually(t, 5*time.Second, "no loss is to be told of", func() bool {
+	proxytest.Eventually(t, 5*time.Second, "the last loss has been reported", func() bool {
 		return c.Do("PING") == "+PONG\r\n"
 	})
 	c.Expect("LOCK mine 60 SESSION", ":…")

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"syscall"
 	"time"
 
 	"lockproxy/internal/peer"
@@ -18,12 +20,24 @@ import (
 // defaultLossBound is for Upstream.LossBound: the kernel's own patience is 15 minutes.
 const defaultLossBound = time.Minute
 
-// dialer bounds the attempts whose contexts don't. Its keep-alive is go-redis's.
-var dialer = net.Dialer{
-	Timeout: time.Hour,
-	KeepAliveConfig: net.KeepAliveConfig{
-		Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3,
-	},
+// dialer bounds the attempts whose contexts don't. The Guard sets keepalive a second later.
+var dialer = net.Dialer{Timeout: time.Hour, KeepAlive: -1, Control: connectFirst}
+
+// connectFirst connects a new socket before package net does. A connection within one machine is
+// there at once, and then package net does not wait for it: requests that other clients send
+// meanwhile would overtake the first one of a new client. Package net repeats what fails here.
+func connectFirst(_, addr string, conn syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(addr)
+	if err != nil || to.Addr().Zone() != "" {
+		return nil // a Unix socket, or for package net to look up
+	}
+	var sockaddr syscall.Sockaddr
+	if ip := to.Addr(); ip.Is4() {
+		sockaddr = &syscall.SockaddrInet4{Port: int(to.Port()), Addr: ip.As4()}
+	} else {
+		sockaddr = &syscall.SockaddrInet6{Port: int(to.Port()), Addr: ip.As16()}
+	}
+	return conn.Control(func(fd uintptr) { syscall.Connect(int(fd), sockaddr) })
 }
 
 // dialServer is Dial for the server at addr. more is sent behind what sets the connection up.

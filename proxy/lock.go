@@ -62,14 +62,17 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 	if l.client.drains() {
 		l.client.setCorked(true) // the server may have begun to shut down meanwhile
 	}
-	text := l.unlessNoAuth(state, encodeReply(spec.Name, reply, state.Proto))
+	text := encodeReply(spec.Name, reply, state.Proto)
+	var late lockcmd.LateError
+	isLate := errors.As(reply.Err, &late)
+	if !isLate { // whether the client must log in would be known even later
+		text = l.unlessNoAuth(state, text)
+	}
 	if reply.GivesLock() && !state.Muted() { // a muted client has asked for no token
 		l.client.holder.MarkSent(reply, l.sentPosition(len(text)))
 	}
 	// A reply in its turn would come behind the answer that is late.
-	var late lockcmd.LateError
-	early := errors.As(reply.Err, &late) && !state.Muted()
-	if !early || !l.pipe.Reply(text, passthrough.Now) {
+	if !isLate || state.Muted() || !l.pipe.Reply(text, passthrough.Now) {
 		l.reply(text)
 	}
 	l.endWatch()

@@ -16,9 +16,9 @@ func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = time.Second })
-	fresh, held, owed, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+	idle, held, owed, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 		proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	for _, c := range []*proxytest.Conn{fresh, held, owed} {
+	for _, c := range []*proxytest.Conn{idle, held, owed} {
 		c.Expect("PING", "+PONG\r\n")
 	}
 	other.Lock("held 2")
@@ -33,17 +33,21 @@ func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
 			t.Errorf("after %v: %q, %v; want UPSTREAM %s within %v", took, got, err, want, bound)
 		}
 	}
-	fresh.Send("LOCK free 60 WAIT 1")
+	// Redis can't say whether a client that comes only now must log in.
+	newcomer := proxytest.Dial(t, p.Addr)
+	newcomer.Send("LOCK new 60 WAIT 1")
+	idle.Send("LOCK free 60 WAIT 1")
 	owed.Send("GET x", "LOCK owed 60 WAIT 0.5")
-	within(fresh, "has not answered in time", 2*time.Second)
-	fresh.Send("LOCK more 60 WAIT 0.5", "PING") // none piles up after the late one
-	within(fresh, "does not answer", 4*time.Second)
+	within(idle, "has not answered in time", 2*time.Second)
+	within(newcomer, "has not answered in time", 2*time.Second)
+	idle.Send("LOCK more 60 WAIT 0.5", "PING") // none piles up after the late one
+	within(idle, "does not answer", 4*time.Second)
 	within(held, "", 4*time.Second)
 	if got, err := owed.TryReply(time.Second); err == nil {
 		t.Errorf("%q came before the answer to GET", got)
 	}
 	server.Resume()
-	if got := fresh.Reply(); got != "+PONG\r\n" {
+	if got := idle.Reply(); got != "+PONG\r\n" {
 		t.Errorf("the command after them: %q", got)
 	}
 	if got := owed.Reply(); got != "$-1\r\n" {
@@ -53,10 +57,10 @@ func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
 		t.Errorf("LOCK after GET: %q", got)
 	}
 	next := proxytest.Dial(t, p.Addr)
-	for _, key := range []string{"free", "more", "held"} {
+	for _, key := range []string{"new", "free", "more", "held"} {
 		next.Lock(key + " 1 WAIT 3")
 	}
-	fresh.Lock("again 5 WAIT 1")
+	idle.Lock("again 5 WAIT 1")
 }
 
 // So are those that wait behind a LOCKALL, and a LOCKALL that waits behind others.

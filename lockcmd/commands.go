@@ -21,8 +21,8 @@ type Spec struct {
 // Specs lists the lock commands.
 var Specs = []Spec{
 	{Name: "lock", MinArgs: 3, MaxArgs: 10, begin: (*Locks).beginLock, run: (*Locks).runLock},
-	{Name: "lockall", MinArgs: 4, MaxArgs: 8 + maxKeys, run: (*Locks).runLockAll},
-	{Name: "unlockall", MinArgs: 4, MaxArgs: 3 + maxKeys, run: (*Locks).runUnlockAll},
+	{Name: "lockall", MinArgs: 4, run: (*Locks).runLockAll},
+	{Name: "unlockall", MinArgs: 4, run: (*Locks).runUnlockAll},
 	{Name: "unlock", MinArgs: 2, MaxArgs: 3, begin: (*Locks).beginUnlock},
 	{Name: "relock", MinArgs: 4, MaxArgs: 4, begin: (*Locks).beginRelock},
 	{Name: "lockinfo", MinArgs: 2, MaxArgs: 3, begin: (*Locks).beginInfo},

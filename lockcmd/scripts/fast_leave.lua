@@ -4,7 +4,7 @@ of the time. See fast_share.lua for how.
 
 KEYS[1]  the lock
 KEYS[2]  its record
-ARGV[1]  begins with "connection" and the one that must have the lock, or with another word
+ARGV[1]  begins with A[1] to A[4] of unlock.lua
 ARGV[3]  how long the record outlives the lock, ms
 ARGV[4]  the token, or "" to leave out the fast path
 ARGV[5]  "none", if nobody waits here
@@ -32,7 +32,11 @@ if value and not record and ARGV[4] ~= '' and ARGV[5] == 'none' then
       local holder = redis.call('ZRANGEBYSCORE', KEYS[2], score, score, 'LIMIT', 0, 1)[1]
       local asks = string.match(ARGV[1], '^connection (%S+)') or ''
       local has = string.sub(holder, 34, 34 + #asks)
-      if asks == '' or has == asks .. ' ' or has == asks .. ',' then
+      local by = string.match(ARGV[1], '^token %d+ %d+ (%S+)')
+      -- Another proxy must be told of its session that ends.
+      local elsewhere = by and string.sub(holder, 32, 32) == '1'
+        and string.sub(holder, 34, 34 + #by) ~= by .. '-'
+      if not elsewhere and (asks == '' or has == asks .. ' ' or has == asks .. ',') then
         redis.call('ZREMRANGEBYSCORE', KEYS[2], score, score)
         redis.call('ZREM', KEYS[2], token)
         if latest ~= value then

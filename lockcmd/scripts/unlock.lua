@@ -118,7 +118,9 @@ elseif A[2] ~= proof() then
   return {0, 0, 0}
 end
 
-if A[1] == 'force' or A[1] == 'revoke' then -- a session may have it, which must be told
+-- A session may have it, which must be told. While others share the lock its key need not change, so
+-- a proxy that tracks it learns nothing.
+if A[1] == 'force' or A[1] == 'revoke' or A[1] == 'token' and leaves and leaves.session == '1' then
   local names = {leaves and leaves.connections or not shared and connections or nil}
   if shared and not leaves then
     find_holder(function(h) names[#names + 1] = h.connections end)

@@ -72,6 +72,31 @@ func TestSessionLockForcedElsewhere(t *testing.T) {
 	}
 }
 
+// So is the client of one that others share, whose key stays as it is, when its token is used
+// elsewhere; and only that client.
+func TestSharedSessionLockEndedElsewhere(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	q := proxytest.Start(t, server.URL(), nil)
+	other := proxytest.Dial(t, q.Addr)
+	for _, waits := range []bool{false, true} {
+		c, sharer := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		c.Do("HELLO 3")
+		token := c.Lock("job 30 SHARED SESSION")
+		time.Sleep(100 * time.Millisecond) // until the proxy listens
+		last := sharer.Lock("job 30 SHARED SESSION")
+		if waits {
+			next := proxytest.Dial(t, q.Addr)
+			next.Send("LOCK job 30 WAIT 5")
+			proxytest.AwaitWaiters(t, q, "job", 1)
+			defer next.Close()
+		}
+		other.Expect(fmt.Sprintf("UNLOCK job %d", token), ":1\r\n")
+		wantLost(t, c, "3", "job", token)
+		sharer.Expect(fmt.Sprintf("UNLOCK job %d", last), ":1\r\n")
+	}
+}
+
 func TestSessionLockForcedElsewhereInACluster(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 0)

@@ -129,12 +129,12 @@ func (h *home) reportLoss(err error) {
 	case h.home != h, h.route == gone: // closeIdle has closed it, or the session has ended
 		h.mu.Unlock()
 		return
-	case h.end >= ClientGone && onLane:
+	case h.end >= WhenAnswered && onLane:
 		h.home = nil // the client still gets the lane's replies
 		h.mu.Unlock()
 		return
 	}
-	if h.pending.effects > 0 && !onLane || withinReply || h.end >= ClientGone || h.needsHome.open ||
+	if h.pending.effects > 0 && !onLane || withinReply || h.end >= WhenAnswered || h.needsHome.open ||
 		h.needsHome.pinned || !h.pending.replaceable() {
 		h.mu.Unlock()
 		h.homeLost(err, withinReply)

@@ -102,7 +102,9 @@ func TestLockAllErrors(t *testing.T) {
 		"LOCKALL 30 2 free data WAIT 0.1": "-WRONGTYPE ",
 		"UNLOCKALL x 1 a":                 "-ERR value is not an integer or out of range",
 		"UNLOCKALL 1 1 a b":               "-ERR syntax error",
-		"LOCKALL 30 65 " + strings.Repeat("a ", 64) + "a": "-ERR numkeys should be at most 64",
+		"LOCKALL 30 65 " + strings.Repeat("a ", 64) + "a":  "-ERR numkeys should be at most 64",
+		"LOCKALL 30 99 " + strings.Repeat("a ", 98) + "a":  "-ERR numkeys should be at most 64",
+		"UNLOCKALL 1 65 " + strings.Repeat("a ", 64) + "a": "-ERR numkeys should be at most 64",
 	} {
 		if got := c.Do(command); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", command, got, want)

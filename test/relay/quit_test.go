@@ -3,6 +3,7 @@ package relay_test
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -101,4 +102,29 @@ func TestQuitWithMoreAfterIt(t *testing.T) {
 		}
 	}
 	proxytest.Dial(t, server.Addr()).Expect("EXISTS quit", ":0\r\n")
+}
+
+// After QUIT it is clear why Redis has closed the client's home: nobody asks Redis for the reason,
+// and what the client has held is free when it closes.
+func TestQuitOfALockHolder(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t)
+	next := proxytest.Dial(t, p.Addr)
+	var took []time.Duration
+	for range 21 {
+		c := proxytest.Dial(t, p.Addr)
+		c.Lock("job 30 SESSION")
+		c.Expect("QUIT", "+OK\r\n")
+		c.Close()
+		start := time.Now()
+		for next.Do("LOCK job 1") == "$-1\r\n" {
+			time.Sleep(time.Millisecond)
+		}
+		took = append(took, time.Since(start))
+		next.Expect("UNLOCK job", ":1\r\n")
+	}
+	slices.Sort(took)
+	if took[14] > 50*time.Millisecond+proxytest.Late() {
+		t.Errorf("the locks of clients that had closed were free after so long: %v", took)
+	}
 }

@@ -32,6 +32,7 @@ func with(o history.Op, change func(*history.Op)) history.Op {
 
 func waited(o *history.Op)  { o.Wait = true }
 func session(o *history.Op) { o.Session = true }
+func shared(o *history.Op)  { o.Shared = true }
 func fenced(o *history.Op)  { o.Outcome = history.Fenced }
 
 func at(proxy int) func(*history.Op) {
@@ -163,6 +164,12 @@ func TestRules(t *testing.T) {
 			ops{took(1, 0, 10, 10, 500), did(1, history.Unlock, 20, 30, 10, 1),
 				did(1, history.Unlock, 60, 70, 0, 1)},
 			faults{fault(40, 50, history.Breaks{Writes: true, Leases: true})}, ""},
+		{"a shared lock that was over, before the clock was set back",
+			ops{with(took(1, 0, 10, 10, 20), shared), did(1, history.Unlock, 60, 70, 0, 1)},
+			faults{fault(40, 50, history.Breaks{Orphans: true})}, ""},
+		{"a lock that was over, before the clock was set back",
+			ops{took(1, 0, 10, 10, 20), did(1, history.Unlock, 60, 70, 0, 1)},
+			faults{fault(40, 50, history.Breaks{Orphans: true})}, "stale"},
 		{"a token given twice", ops{took(1, 0, 10, 10, 100), took(2, 200, 210, 10, 100)}, nil,
 			"tokens"},
 		{"a stale release", ops{took(1, 0, 10, 10, 100), took(2, 200, 210, 20, 100),

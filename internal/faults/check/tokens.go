@@ -83,11 +83,14 @@ func (c *checker) stale(key string, ops []history.Op) {
 	}
 }
 
-// restored reports whether a lock that o's client had released can be held by it again: the
-// acknowledged release was lost.
+// restored reports whether a lock that o's client had released, or held for too long, can be held
+// by it again: the acknowledged release was lost, or the clock was set back while others shared the
+// lock, whose record then has the expired holder still.
 func (c *checker) restored(o history.Op, ops []history.Op) bool {
 	return slices.ContainsFunc(ops, func(g history.Op) bool {
-		return g.Client == o.Client && g.Acquired() && c.broken(g.Call, o.Call, breaksWrites, 0)
+		return g.Client == o.Client && g.Acquired() &&
+			(c.broken(g.Call, o.Call, breaksWrites, 0) ||
+				g.Shared && c.broken(g.Call, o.Call, breaksOrphans, 0))
 	})
 }
 

@@ -89,6 +89,9 @@ func (r *connReader) Resume() {
 			return // it is parked, and belongs to the loop
 		}
 	}
+	if errors.Is(err, net.ErrClosed) { // because a write has failed
+		err = errClosedByUpstream
+	}
 	r.reg.Unregister()
 	r.conn.Close()
 	r.to.connEnded(err)

@@ -152,8 +152,9 @@ func (q *pendingQueue) complete(h resp.Head) (e pendingReply, ok bool) {
 	case q.Streaming:
 		return pendingReply{}, false
 	case q.Untracked:
-		if e := q.head(); e != nil && e.Effect == commands.Reset && h.Type == '+' &&
-			string(h.Line) == "RESET" {
+		if e := q.head(); e != nil && e.Effect == commands.Reset &&
+			(h.Type == '+' && string(h.Line) == "RESET" ||
+				h.IsError() && bytes.Contains(h.Line, []byte("'reset'"))) {
 			return q.answered(h)
 		}
 		return pendingReply{}, false

@@ -81,6 +81,7 @@ var statesBefore = [][]string{
 	{"AUTH poor p", "WATCH k", "MULTI", "SET k 5"}, {"HELLO 3", "WATCH k"},
 	{"HELLO 3", "CLIENT TRACKING ON", "GET k"}, {"SUBSCRIBE c"},
 	{"WATCH k", "HELLO 3", "SUBSCRIBE c"}, {"CLIENT SETNAME first", "WATCH k", "UNWATCH"},
+	{"MULTI", "UNSUBSCRIBE c", "EXEC"},
 }
 
 // stateTalk is one conversation of three clients with a Redis, and with another through the proxy.

@@ -104,8 +104,8 @@ func TestQuitWithMoreAfterIt(t *testing.T) {
 	proxytest.Dial(t, server.Addr()).Expect("EXISTS quit", ":0\r\n")
 }
 
-// After QUIT it is clear why Redis has closed the client's home: nobody asks Redis for the reason,
-// and what the client has held is free when it closes.
+// After QUIT it is clear why Redis has closed the client's home. The client's session locks are free
+// as soon as it closes.
 func TestQuitOfALockHolder(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)

@@ -173,8 +173,8 @@ func (l *waits) pollAll(
 	}
 	l.queues.mu.Unlock()
 	g.pollStarted(monotonic.Now())
+	defer g.pollStarted(0) // once the queues know how the poll ended: see queues.outage
 	a, since, err := l.tryAll(s, rs, mode, g.since, lead.answerBy())
-	g.pollStarted(0)
 	g.polled = a
 	switch {
 	case err != nil && a.token != 0:

@@ -25,6 +25,8 @@ func (l *waits) pollOrPause(
 	id := w.id()
 	again := w.polled
 	before, _ := l.tracking.follows(w.as, w.key)
+	w.pollStarted.Store(monotonic.Now())
+	defer w.pollStarted.Store(0) // once the queue knows how the poll ended: see queues.outage
 	a, err := l.poll(s, w)
 	switch {
 	case err == nil:
@@ -58,9 +60,7 @@ func (l *waits) poll(s Session, w *waiter) (found attempt, err error) {
 		others = q.offerShared(time.Now())
 	}
 	l.queues.mu.Unlock()
-	w.pollStarted.Store(monotonic.Now())
 	a, err := l.try(s, w, mode, others)
-	w.pollStarted.Store(0)
 	defer l.endShared(s, w, others, a, err)
 	if a.token != 0 {
 		// A release that has given w the lock is known before the poll that found it.

@@ -1,8 +1,10 @@
 package lockcmd
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
@@ -21,6 +23,7 @@ func newTestLocks() *Locks {
 type slowSession struct {
 	holder    Holder
 	meanwhile func() []int64
+	err       error
 }
 
 func (s *slowSession) Eval(*Call) (a Answer, err error) {
@@ -28,7 +31,7 @@ func (s *slowSession) Eval(*Call) (a Answer, err error) {
 	for _, n := range s.meanwhile() {
 		a.Elems = append(a.Elems, resp.Value{Type: ':', Int: n})
 	}
-	return a, nil
+	return a, s.err
 }
 
 func (s *slowSession) Do(...[][]byte) ([][]byte, error) {
@@ -81,6 +84,39 @@ func TestPollBehindGrant(t *testing.T) {
 			}
 		}
 		l.Close()
+	}
+}
+
+// The first waiter's poll fails after a long silence. A waiter whose time is over at this moment is
+// not told that the lock is another's.
+func TestOutageAsAPollFails(t *testing.T) {
+	l := newTestLocks()
+	defer l.Close()
+	w := newWaiter(lockRequest{key: "job", connection: "c", number: "1"}, Identity{})
+	l.queues.of[w.id()] = &waitQueue{}
+	l.queues.of[w.id()].join(w)
+	answered := make(chan struct{})
+	s := &slowSession{err: LateError{}, meanwhile: func() []int64 {
+		w.pollStarted.Add(-int64(time.Minute))
+		l.queues.mu.Lock() // the poll goes on only once the other waiter has asked
+		close(answered)
+		return nil
+	}}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = l.pollOrPause(context.Background(), s, w)
+	}()
+	<-answered
+	time.Sleep(10 * time.Millisecond)
+	started := w.pollStarted.Load()
+	l.queues.mu.Unlock()
+	<-ended
+	if started == 0 {
+		t.Error("no poll is under way, and none has failed")
+	}
+	if err, _ := l.queues.outage(w.id()); err == nil {
+		t.Error("the poll has not failed")
 	}
 }
 

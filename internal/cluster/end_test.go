@@ -116,7 +116,7 @@ func TestRefusedLoginIsTakenBack(t *testing.T) {
 		}
 		defer nc.Close()
 		k := &client{t, nc.(*cluster.Conn), bufio.NewReader(nc)}
-		k.all("AUTH nobody x", "GET nothing1", "GET nothing2", "GET nothing3")
+		k.send("AUTH nobody x", "GET nothing1", "GET nothing2", "GET nothing3")
 		if got := k.reply(); !strings.HasPrefix(got, "-WRONGPASS") {
 			t.Errorf("AUTH: %q", got)
 		}

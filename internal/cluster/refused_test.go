@@ -35,9 +35,9 @@ func TestRefusedEnds(t *testing.T) {
 			watched := func() {
 				t.Helper()
 				other.expect("SET "+key+" other", ok)
-				k.all("MULTI", "SET "+key+" mine", "EXEC", "GET "+key)
+				k.send("MULTI", "SET "+key+" mine", "EXEC", "GET "+key)
 				k.replies(ok, queued, notRun, "$5\r\nother\r\n")
-				k.all("MULTI", "PING", "EXEC")
+				k.send("MULTI", "PING", "EXEC")
 				k.replies(ok, queued, "*1\r\n+PONG\r\n")
 			}
 			for _, refused := range []string{"unwatch", "reset", "discard", "exec"} {
@@ -66,14 +66,14 @@ func TestRefusedEnds(t *testing.T) {
 				k.expect(refused+" x", strings.Replace(wrongArgs, "%", refused, 1))
 				k.expect("PING", queued)
 				k.expect("EXEC", aborted)
-				k.all("SET "+key+" x", "GET "+key)
+				k.send("SET "+key+" x", "GET "+key)
 				k.replies(ok, "$1\r\nx\r\n")
 			}
 			if user != "" {
 				k.expect("MULTI", ok)
 				k.expect("SET "+key+" mine", queued)
 				k.expect("DISCARD", noDiscard)
-				k.all("GET "+key, "MULTI", "GET "+key, "EXEC")
+				k.send("GET "+key, "MULTI", "GET "+key, "EXEC")
 				k.replies("$1\r\nx\r\n", ok, queued, "*1\r\n$1\r\nx\r\n")
 				k.expect("RESET x", strings.Replace(wrongArgs, "%", "reset", 1))
 				for j := range c.Nodes { // also where nothing has been asked yet

@@ -22,11 +22,6 @@ func keyAt(t *testing.T, c *testredis.Cluster, i int, prefix string) string {
 	return ""
 }
 
-func (c *client) all(lines ...string) {
-	c.t.Helper()
-	c.send(lines...)
-}
-
 func (c *client) replies(want ...string) {
 	c.t.Helper()
 	for i, w := range want {
@@ -47,27 +42,27 @@ func TestTransactions(t *testing.T) {
 	k := open(t, six(t))
 	k.expect("FLUSHALL", ok)
 	for _, tag := range []string{"{a}", "{b}", "{c}", "{d}"} { // whichever node is the default
-		k.all("MULTI", "PING", "SET "+tag+"1 x", "GET "+tag+"1", "EXEC")
+		k.send("MULTI", "PING", "SET "+tag+"1 x", "GET "+tag+"1", "EXEC")
 		k.replies(ok, queued, queued, queued, "*3\r\n+PONG\r\n+OK\r\n$1\r\nx\r\n")
 		k.expect("MULTI", ok) // and the same one by one
 		k.expect("PING", queued)
 		k.expect("GET "+tag+"1", queued)
 		k.expect("EXEC", "*2\r\n+PONG\r\n$1\r\nx\r\n")
 	}
-	k.all("MULTI", "SET {a}1 y", "SET {b}1 y", "EXEC", "GET {a}1")
+	k.send("MULTI", "SET {a}1 y", "SET {b}1 y", "EXEC", "GET {a}1")
 	k.replies(ok, queued, crossSlot, aborted, "$1\r\nx\r\n")
-	k.all("MULTI", "MGET a b c", "EXEC", "MULTI", "DISCARD", "PING")
+	k.send("MULTI", "MGET a b c", "EXEC", "MULTI", "DISCARD", "PING")
 	k.replies(ok, crossSlot, aborted, ok, ok, "+PONG\r\n")
-	k.all("MULTI", "SET {a}1", "EXEC", "EXEC", "DISCARD")
+	k.send("MULTI", "SET {a}1", "EXEC", "EXEC", "DISCARD")
 	k.replies(ok, "-ERR wrong number of arguments for 'set' command\r\n", aborted,
 		"-ERR EXEC without MULTI\r\n", "-ERR DISCARD without MULTI\r\n")
-	k.all("MULTI", "MULTI", "WATCH a", "SET {b}1 z", "EXEC")
+	k.send("MULTI", "MULTI", "WATCH a", "SET {b}1 z", "EXEC")
 	k.replies(ok, "-ERR MULTI calls can not be nested\r\n",
 		"-ERR WATCH inside MULTI is not allowed\r\n", queued, "*1\r\n+OK\r\n")
-	k.all("MULTI", "DBSIZE", "EXEC")
+	k.send("MULTI", "DBSIZE", "EXEC")
 	k.replies(ok, "-ERR DBSIZE can't be part of a transaction on a cluster, which is run by one "+
 		"node\r\n", aborted)
-	k.all("MULTI", "EXEC", "PING")
+	k.send("MULTI", "EXEC", "PING")
 	k.replies(ok, "*0\r\n", "+PONG\r\n")
 }
 
@@ -76,26 +71,26 @@ func TestWatch(t *testing.T) {
 	k, other := open(t, c), open(t, c)
 	for _, tag := range []string{"{a}", "{b}", "{c}"} {
 		k.expect("WATCH "+tag+"1 "+tag+"2", ok)
-		k.all("MULTI", "SET "+tag+"3 1", "EXEC")
+		k.send("MULTI", "SET "+tag+"3 1", "EXEC")
 		k.replies(ok, queued, "*1\r\n+OK\r\n")
 		k.expect("WATCH "+tag+"1", ok)
 		other.expect("SET "+tag+"1 changed", ok)
-		k.all("MULTI", "SET "+tag+"3 2", "EXEC")
+		k.send("MULTI", "SET "+tag+"3 2", "EXEC")
 		k.replies(ok, queued, "*-1\r\n")
 		k.expect("WATCH "+tag+"1", ok)
 		other.expect("SET "+tag+"1 changed", ok)
-		k.all("MULTI", "PING", "EXEC") // no key, but the same watch
+		k.send("MULTI", "PING", "EXEC") // no key, but the same watch
 		k.replies(ok, queued, "*-1\r\n")
 		k.expect("WATCH "+tag+"1", ok)
 		other.expect("SET "+tag+"1 changed", ok)
 		k.expect("UNWATCH", ok)
-		k.all("MULTI", "SET "+tag+"3 2", "EXEC")
+		k.send("MULTI", "SET "+tag+"3 2", "EXEC")
 		k.replies(ok, queued, "*1\r\n+OK\r\n")
 	}
 	k.expect("WATCH a b", crossSlot)
 	k.expect("WATCH a", ok)
 	k.expect("WATCH b", crossSlot)
-	k.all("MULTI", "SET b 1", "EXEC")
+	k.send("MULTI", "SET b 1", "EXEC")
 	k.replies(ok, crossSlot, aborted)
 }
 
@@ -133,9 +128,9 @@ func TestTransactionsWhoseSlotMoves(t *testing.T) {
 	k.expect("GET {m}1", "$1\r\n3\r\n")
 
 	elsewhere()
-	k.all("WATCH {m}1", "GET {m}1")
+	k.send("WATCH {m}1", "GET {m}1")
 	k.replies(ok, "$1\r\n3\r\n")
-	k.all("MULTI", "INCR {m}1", "EXEC")
+	k.send("MULTI", "INCR {m}1", "EXEC")
 	k.replies(ok, queued, "*1\r\n:4\r\n")
 }
 
@@ -143,7 +138,7 @@ func TestPubSub(t *testing.T) {
 	c := six(t)
 	for range 4 { // whichever nodes are the default
 		k, other := open(t, c), open(t, c)
-		k.all("GET nothing", "SUBSCRIBE x y", "PSUBSCRIBE z*")
+		k.send("GET nothing", "SUBSCRIBE x y", "PSUBSCRIBE z*")
 		k.replies("$-1\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n",
 			"*3\r\n$9\r\nsubscribe\r\n$1\r\ny\r\n:2\r\n",
 			"*3\r\n$10\r\npsubscribe\r\n$2\r\nz*\r\n:3\r\n")
@@ -154,7 +149,7 @@ func TestPubSub(t *testing.T) {
 			"*4\r\n$8\r\npmessage\r\n$2\r\nz*\r\n$2\r\nzz\r\n$1\r\n2\r\n")
 		other.expect("PUBSUB NUMSUB x y no",
 			"*6\r\n$1\r\nx\r\n:1\r\n$1\r\ny\r\n:1\r\n$2\r\nno\r\n:0\r\n")
-		k.all("PING", "UNSUBSCRIBE")
+		k.send("PING", "UNSUBSCRIBE")
 		k.replies("*2\r\n$4\r\npong\r\n$0\r\n\r\n")
 		first, second := k.reply(), k.reply()
 		if !strings.HasSuffix(first, ":2\r\n") || !strings.HasSuffix(second, ":1\r\n") {

@@ -13,7 +13,7 @@ func TestRequestsBehindSubscriptions(t *testing.T) {
 	for _, kind := range []string{"", "P", "S"} {
 		k := open(t, c)
 		one, two, three := keyAt(t, c, 0, "b"), keyAt(t, c, 1, "b"), keyAt(t, c, 2, "b")
-		k.all(kind+"SUBSCRIBE "+one, "GET "+two, kind+"UNSUBSCRIBE "+one,
+		k.send(kind+"SUBSCRIBE "+one, "GET "+two, kind+"UNSUBSCRIBE "+one,
 			"MSET "+one+" 1 "+two+" 2 "+three+" 3", "MGET "+one+" "+two+" "+three,
 			"CLIENT SETNAME "+kind+"behind", "MULTI", "GET "+two, "EXEC")
 		confirmed := k.reply()
@@ -30,7 +30,7 @@ func TestRequestsBehindSubscriptions(t *testing.T) {
 			}
 		}
 
-		k.all("HELLO 3", kind+"SUBSCRIBE "+one, "MGET "+one+" "+two)
+		k.send("HELLO 3", kind+"SUBSCRIBE "+one, "MGET "+one+" "+two)
 		if got := k.reply(); got[0] != '%' {
 			t.Errorf("HELLO 3: %q", got)
 		}
@@ -38,7 +38,7 @@ func TestRequestsBehindSubscriptions(t *testing.T) {
 			t.Errorf("%sSUBSCRIBE: %q", kind, got)
 		}
 		k.replies("*2\r\n$1\r\n1\r\n$1\r\n2\r\n")
-		k.all("RESET", kind+"SUBSCRIBE "+one, "RESET", "MGET "+one+" "+two)
+		k.send("RESET", kind+"SUBSCRIBE "+one, "RESET", "MGET "+one+" "+two)
 		k.replies("+RESET\r\n")
 		k.reply()
 		k.replies("+RESET\r\n", "*2\r\n$1\r\n1\r\n$1\r\n2\r\n")
@@ -50,7 +50,7 @@ func TestEndBehindSubscriptions(t *testing.T) {
 	t.Parallel()
 	c := six(t)
 	k := open(t, c)
-	k.all("SUBSCRIBE x", "UNSUBSCRIBE x", "MGET nothing none")
+	k.send("SUBSCRIBE x", "UNSUBSCRIBE x", "MGET nothing none")
 	k.nc.CloseWrite()
 	k.reply()
 	k.reply()

@@ -25,14 +25,12 @@ var table []command
 func lookup(args [][]byte) *command { return &table[commands.Find(args[0]).For(args).ID] }
 
 // headSlot is the slot of a request of argc arguments, of which only the first have come; ok is
-// false if they don't tell.
+// false if they don't tell, or it has none.
 func (cmd *command) headSlot(args [][]byte, argc int) (slot int, ok bool) {
 	k := &cmd.Keys
 	switch {
-	case k.Movable() || cmd.Nodes.Several() || cmd.HasSubs():
+	case k.Movable() || k.First == 0 || cmd.Nodes.Several() || cmd.HasSubs():
 		return 0, false
-	case k.First == 0:
-		return -1, true
 	case k.Last < 0 && (k.First-1)%k.Step+k.First != argc-1 && argc-1 > k.First+k.Step-1:
 		return 0, false
 	case len(args) <= max(k.Last, k.First):

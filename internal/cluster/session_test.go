@@ -279,20 +279,3 @@ func TestScanVisitsAllMasters(t *testing.T) {
 		t.Errorf("RANDOMKEY: %q", got)
 	}
 }
-
-func TestLargeValuesStream(t *testing.T) {
-	t.Parallel()
-	k := open(t, six(t))
-	value := strings.Repeat("v", 8<<20)
-	k.send("SET large " + value)
-	k.replies(ok)
-	if got := k.ask("GET large"); len(got) != len(value)+len("$8388608\r\n\r\n") {
-		t.Errorf("GET: %d bytes", len(got))
-	}
-	k.send("MSET l1 "+value+" l2 "+value, "MGET l1 l2", "DEL l1 l2 large")
-	k.replies(ok)
-	if got := k.reply(); len(got) != 2*(len(value)+len("$8388608\r\n\r\n"))+len("*2\r\n") {
-		t.Errorf("MGET: %d bytes", len(got))
-	}
-	k.replies(":3\r\n")
-}

@@ -79,16 +79,15 @@ func (c *Conn) write(b []byte) error {
 // requestReader cuts what the client writes into requests, and sends them. Conn.mu is held in all
 // methods.
 type requestReader struct {
-	c         *Conn
-	framer    *resp.Framer
-	rest      []byte  // the beginning of a request
-	keys      []int   // reused by slotOf
-	held      bool    // rest begins with a request that waits for subscriptions to be confirmed
-	closing   bool    // CloseWrite was called meanwhile
-	streaming bool    // a request is relayed as it comes
-	node      *node   // of that request
-	feeding   bool    // feed is under way
-	toSend    []*node // those for which it has gathered something
+	c        *Conn
+	framer   *resp.Framer
+	rest     []byte  // the beginning of a request
+	keys     []int   // reused by slotOf
+	held     bool    // rest begins with a request that waits for subscriptions to be confirmed
+	closing  bool    // CloseWrite was called meanwhile
+	streamTo *node   // where a request is relayed as it comes; nil if none is
+	feeding  bool    // feed is under way
+	toSend   []*node // those for which it has gathered something
 }
 
 // feed handles what the client has written.
@@ -105,15 +104,14 @@ func (in *requestReader) feed(b []byte) (err error) {
 		if err != nil {
 			return err
 		}
-		if whole && !in.streaming && len(req.Args) > 0 && in.mustWait(req.Args) {
+		if whole && in.streamTo == nil && len(req.Args) > 0 && in.mustWait(req.Args) {
 			in.held = true
 			break
 		}
 		b = b[len(req.Raw):]
 		switch {
-		case in.streaming:
-			in.relayPiece(req.Raw)
-			in.streaming = !whole
+		case in.streamTo != nil:
+			in.relayPiece(req.Raw, whole)
 		case whole && len(req.Args) > 0:
 			in.route(&query{cmd: lookup(req.Args), args: req.Args, raw: req.Raw})
 		}
@@ -121,7 +119,7 @@ func (in *requestReader) feed(b []byte) (err error) {
 			break
 		}
 	}
-	if len(b) > maxResent && !in.streaming && !in.held {
+	if len(b) > maxResent && in.streamTo == nil && !in.held {
 		if b, err = in.stream(b); err != nil {
 			return err
 		}
@@ -195,7 +193,7 @@ func (in *requestReader) stream(b []byte) (rest []byte, err error) {
 		return b, nil
 	}
 	slot, ok := lookup(args).headSlot(args, argc)
-	if !ok {
+	if !ok || !in.canStream(slot) {
 		if len(b) > maxJoined {
 			return nil, errTooLong
 		}
@@ -204,17 +202,28 @@ func (in *requestReader) stream(b []byte) (rest []byte, err error) {
 	raw := in.framer.Stream(b)
 	r := newRequest(nil, slot)
 	in.c.replies.add(r)
-	in.streaming, in.node = true, in.c.nodes.forSlot(slot)
-	in.node.out.add(raw)
-	in.node.push(&r.one)
+	in.streamTo = in.c.nodes.forSlot(slot)
+	in.streamTo.push(&r.one)
+	in.streamTo.out.add(raw) // behind what push sends first
 	return b[len(raw):], nil
 }
 
+// canStream reports whether a request can go straight to the node of its slot. Otherwise it must be
+// queued or refused like any other, or wait for earlier ones.
+func (in *requestReader) canStream(slot int) bool {
+	c := in.c
+	return c.tx.open == nil && c.order.holds[slot] == nil && !c.subs.unsettled() &&
+		c.subs.subscribedNode() == nil
+}
+
 // relayPiece sends the next piece of the request that is streamed.
-func (in *requestReader) relayPiece(raw []byte) {
-	if !in.node.ended {
-		in.node.out.add(raw)
-		in.node.wake()
+func (in *requestReader) relayPiece(raw []byte, last bool) {
+	if n := in.streamTo; !n.ended {
+		n.out.add(raw)
+		n.wake()
+	}
+	if last {
+		in.streamTo = nil
 	}
 }
 
@@ -222,5 +231,5 @@ func (in *requestReader) relayPiece(raw []byte) {
 // is held.
 func (in *requestReader) backlogged() bool {
 	return in.held && len(in.rest) > maxUnsent ||
-		in.streaming && !in.node.ended && in.node.out.unsent > maxUnsent
+		in.streamTo != nil && !in.streamTo.ended && in.streamTo.out.unsent > maxUnsent
 }

@@ -1,0 +1,27 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	"lockproxy/internal/resp"
+)
+
+// A large request does not overtake earlier ones for its slot while the slot moves.
+func TestOrderOfALargeRequest(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("SET k 1")
+	a := p.at("a:1")
+	a.hears("SET k 1")
+	p.refreshed("b:1", false)
+	large := strings.Repeat("v", 2*maxResent)
+	raw := resp.AppendCommand(nil, "SET", "k", large)
+	p.conn.Write(raw[:len(raw)-1])
+	p.conn.Write(raw[len(raw)-1:])
+	a.hears("PING")
+	a.says("-MOVED "+slotK+" b:1", "+PONG")
+	b := p.at("b:1")
+	b.hears("SET k 1", "SET k "+large)
+	b.says("+1", "+2")
+	p.replies("+1", "+2")
+}

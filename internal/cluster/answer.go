@@ -1,6 +1,6 @@
 package cluster
 
-// What becomes of the answers of nodes: the reply, or the same request to another node.
+// A node's answer becomes the reply, or sends the request to another node.
 
 import "lockproxy/internal/resp"
 
@@ -17,7 +17,7 @@ var (
 // answers handles what nodes answer. Conn.mu is held in all methods.
 type answers struct {
 	c *Conn
-	// part and node are what is being handled; part does not wait any more.
+	// part and node are those whose answer is being handled; part does not wait any more.
 	part *part
 	node *node
 }
@@ -46,9 +46,6 @@ func (a *answers) answered(n *node, p *part, h resp.Head, reply pieces) {
 func (a *answers) intercepted(n *node, p *part, line []byte) bool {
 	if p.req.intercept != nil {
 		return p.req.intercept(n, p, line)
-	}
-	if p.req.internal && !p.req.redirects {
-		return false
 	}
 	kind, slot, addr := parseRedirect(line, n.addr)
 	if kind == readOnly && !p.mayGoElsewhere() {

@@ -13,8 +13,8 @@ import (
 )
 
 // broadcast sends a request to the default node and all others that the client has used. done is
-// called with the outcome. The client is not to wait for nodes that it has not used, which can be
-// silent: it is the spare connections to these that spare is called for.
+// called with the outcome. The client does not wait for nodes that it has not used, which can be
+// silent: spare is called for the connections to these.
 func broadcast(c *Conn, q *query, spare func(n *node), done func(ok bool)) *request {
 	dflt := c.nodes.defaultNode()
 	nodes := []*node{dflt}
@@ -27,7 +27,7 @@ func broadcast(c *Conn, q *query, spare func(n *node), done func(ok bool)) *requ
 			spare(n)
 		}
 	}
-	return c.nodes.askAll(nodes, q.raw, func(replies [][]byte) []byte {
+	return c.askAll(nodes, q.raw, func(replies [][]byte) []byte {
 		refused := slices.ContainsFunc(replies, isError)
 		done(!refused)
 		if refused {
@@ -52,16 +52,16 @@ func broadcastSetting(
 	})
 }
 
-var errInPart = errors.New("nobody knows which nodes have logged the client in or out")
+var errInPart = errors.New("it is unknown which nodes have logged the client in or out")
 
 // decides marks a request that sets the client's user or protocol at all nodes. The Conn ends if a
 // node is lost that may have run it: the nodes could disagree.
 func (c *Conn) decides(r *request) {
-	c.settings.changing++
+	c.subs.changing++
 	finish := r.finish
 	r.finish = func(replies [][]byte) []byte {
 		reply := finish(replies)
-		c.settings.changing--
+		c.subs.changing--
 		c.subs.settled()
 		if isFailure(reply) {
 			c.after(0, func() { c.end(errInPart) })
@@ -109,8 +109,8 @@ func connSetting(c *Conn, q *query) {
 func tracking(c *Conn, q *query) {
 	isRedirect := func(arg []byte) bool { return strings.EqualFold(string(arg), "redirect") }
 	if slices.ContainsFunc(q.args[2:], isRedirect) {
-		c.replies.answer(resp.AppendError(nil, "ERR CLIENT TRACKING with REDIRECT can't be had on "+
-			"a cluster as a whole: use HELLO 3, and the messages come on this connection"))
+		c.replies.answer(resp.AppendError(nil, "ERR CLIENT TRACKING with REDIRECT can't be used "+
+			"on a cluster as a whole: use HELLO 3, and the messages come on this connection"))
 		return
 	}
 	before, on := c.settings, q.cmd.Effect == commands.TrackingOn
@@ -127,7 +127,7 @@ func clientCaching(c *Conn, q *query) {
 	c.tx.caching = append([]byte(nil), q.raw...) // push sends it to other nodes
 }
 
-// reset is RESET: all connections are as fresh ones, without a login, also further ones.
+// reset is RESET: all connections become like new ones, without a login, and so do later ones.
 func reset(c *Conn, q *query) {
 	if len(q.args) > 1 {
 		toDefault(c, q) // it is refused, and changes nothing
@@ -135,7 +135,7 @@ func reset(c *Conn, q *query) {
 	}
 	c.tx.forgetWatch()
 	c.tx.open = nil
-	c.settings = settings{proto: 2, reset: true, changing: c.settings.changing}
+	c.settings = settings{proto: 2, reset: true}
 	r := broadcast(c, q, c.nodes.reopen, func(bool) {})
 	c.decides(r)
 	r.onAnswer = func(n *node, h resp.Head) {

@@ -1,6 +1,6 @@
 package cluster
 
-// CLIENT ID, INFO, LIST, KILL and UNBLOCK, and the number that HELLO tells.
+// CLIENT ID, INFO, LIST, KILL and UNBLOCK, and the number in the reply to HELLO.
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// clientID is CLIENT ID. Who asks for the number has others use it: all of the client's connections
-// are learned, and those that it opens later.
+// clientID is CLIENT ID. Its number is for others to use, so those of all the client's connections
+// are learned, also of later ones.
 func clientID(c *Conn, q *query) {
 	c.nodes.identified = true
 	c.nodes.defaultNode()
@@ -53,24 +53,20 @@ func clientList(c *Conn, q *query) {
 		noNodes(c)
 		return
 	}
-	nodes, raws := c.nodes.atAll(c.nodes.slots.masters), [][]byte(nil)
+	nodes := c.nodes.atAll(c.nodes.slots.masters)
+	raws := slices.Repeat([][]byte{q.raw}, len(nodes))
 	if len(q.args) > 3 && strings.EqualFold(string(q.args[2]), "id") {
 		nodes, raws = c.listByID(q)
 	}
-	shown := func(replies [][]byte) []byte {
+	c.askEach(nodes, raws, func(replies [][]byte) []byte {
 		for i, raw := range replies {
 			replies[i] = showIDs(raw, nodes[i].addr)
 		}
 		return joinReplies(joinText, false)(replies)
-	}
-	if raws == nil {
-		c.nodes.askAll(nodes, q.raw, shown)
-		return
-	}
-	c.askEach(nodes, raws, shown)
+	})
 }
 
-// listByID is the nodes that CLIENT LIST ID is to ask, and what.
+// listByID is the nodes to ask for CLIENT LIST ID, and what to send to each.
 func (c *Conn) listByID(q *query) (nodes []*node, raws [][]byte) {
 	byAddr := map[string][][]byte{}
 	var addrs []string
@@ -93,8 +89,7 @@ func (c *Conn) listByID(q *query) (nodes []*node, raws [][]byte) {
 	return nodes, raws
 }
 
-// connectionOf is the connection that a shown number is of. If there is none, it is one that the
-// default node does not have.
+// connectionOf is the connection with a shown number, or one that the default node does not have.
 func (c *Conn) connectionOf(shown int64) clientRef {
 	dflt := c.nodes.defaultNode()
 	addrs := []string{dflt.addr}
@@ -110,8 +105,8 @@ func (c *Conn) connectionOf(shown int64) clientRef {
 // errKilled is why a Conn ends whose client was killed.
 var errKilled = errors.New("closed by CLIENT KILL")
 
-// clientKill is CLIENT KILL. The node that an ID is of ends that connection, and the Conn that it
-// belongs to ends with it, if that is known.
+// clientKill is CLIENT KILL. By an ID a node ends its connection, and then the Conn of this
+// connection ends, if it is known.
 func clientKill(c *Conn, q *query) {
 	at := 0
 	for i := 2; i+1 < len(q.args) && at == 0; i += 2 {
@@ -175,18 +170,6 @@ func (c *Conn) toConnections(q *query, at int, refs []clientRef, join func([][]b
 		raws = append(raws, resp.AppendCommand(nil, args...))
 	}
 	c.askEach(nodes, raws, join)
-}
-
-// askEach sends each node its own request, for one of the client's. finish makes one reply out of
-// theirs.
-func (c *Conn) askEach(nodes []*node, raws [][]byte, finish func([][]byte) []byte) {
-	r := newSplitRequest(len(nodes), finish)
-	c.replies.add(r)
-	for i, n := range nodes {
-		r.parts[i].raw = raws[i]
-		c.unanswered += len(raws[i])
-		n.push(r.parts[i])
-	}
 }
 
 // showIDs replaces the number at the beginning of each line of a CLIENT LIST, or INFO, of the node

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -9,9 +10,9 @@ import (
 	"time"
 )
 
-// outdatedAfter is how long a node that knows only an older epoch is not believed after a node knew
-// the newest. A master that comes back believes that it still is one until others have told it that
-// it was replaced, which takes a second or two.
+// outdatedAfter is how long nodes with an older epoch are ignored after a node had the newest. A
+// master that comes back believes that it still is one until others tell it that it was replaced,
+// which takes a second or two.
 const outdatedAfter = 10 * time.Second
 
 // Cluster is what is known of a Redis Cluster. Safe for concurrent use.
@@ -21,21 +22,18 @@ type Cluster struct {
 	// replaced is called before a map is used in which a replica has become a master; nil for none.
 	replaced atomic.Pointer[func(master string)]
 
-	mu         sync.Mutex           // guards what follows
-	conns      map[mapFollower]bool // the open Conns
-	refreshing bool                 // a refresh is under way
-	refreshed  time.Time            // when the last refresh began
+	mu         sync.Mutex     // guards what follows
+	conns      map[*Conn]bool // the open ones
+	refreshing bool           // a refresh is under way
+	refreshed  time.Time      // when the last refresh began
 	clients    clientIDs
 	epoch      int64     // of slots
 	current    time.Time // when a node last knew that epoch, or a newer one
 }
 
-// mapFollower is a Conn, for a Cluster: mapChanged is called after each refresh.
-type mapFollower interface{ mapChanged() }
-
 // New returns a Cluster that is found by its seeds, host:port. It asks them nothing yet.
 func New(seeds []string) *Cluster {
-	return &Cluster{seeds: seeds, conns: map[mapFollower]bool{},
+	return &Cluster{seeds: seeds, conns: map[*Conn]bool{},
 		clients: clientIDs{map[clientRef]*Conn{}, map[*Conn][]clientRef{}}}
 }
 
@@ -51,9 +49,8 @@ func (cl *Cluster) Masters() (masters int, whole bool) {
 	return len(m.masters), m.whole()
 }
 
-// OnReplaced sets f, which is called whenever a replica has become a master, before the first
-// request is sent to it because of that. A redirection may have sent it some earlier. f must not
-// block.
+// OnReplaced sets f, which is called when a replica has become a master, before the new map sends
+// requests to it. A redirection may have sent it some earlier. f must not block.
 func (cl *Cluster) OnReplaced(f func(master string)) { cl.replaced.Store(&f) }
 
 func (cl *Cluster) reportReplaced(old, m *slotMap) {
@@ -69,21 +66,22 @@ func (cl *Cluster) reportReplaced(old, m *slotMap) {
 // candidates is the nodes that a Conn can begin at, in random order: the masters if they are known,
 // otherwise the seeds.
 func (cl *Cluster) candidates() []string {
-	addrs := slices.Clone(cl.seeds)
+	addrs := cl.seeds
 	if m := cl.slots.Load(); m != nil {
-		addrs = slices.Clone(m.masters)
+		addrs = m.masters
 	}
+	addrs = slices.Clone(addrs)
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	return addrs
 }
 
-func (cl *Cluster) add(c mapFollower) {
+func (cl *Cluster) add(c *Conn) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.conns[c] = true
 }
 
-func (cl *Cluster) remove(c mapFollower) {
+func (cl *Cluster) remove(c *Conn) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	delete(cl.conns, c)
@@ -105,8 +103,8 @@ func (cl *Cluster) slotMoved(slot int, addr string) *slotMap {
 	}
 }
 
-// update replaces the map by one that a node has told, with the epoch that this node knows, and
-// tells the Conns. ok is false, and nothing changes, if the node is outdated.
+// update replaces the map by that of a node, which knows this epoch, and tells the Conns. ok is
+// false, and nothing changes, if the node is outdated.
 func (cl *Cluster) update(m *slotMap, epoch int64, now time.Time) (ok bool) {
 	cl.mu.Lock()
 	if epoch < cl.epoch && now.Sub(cl.current) < outdatedAfter {
@@ -118,10 +116,7 @@ func (cl *Cluster) update(m *slotMap, epoch int64, now time.Time) (ok bool) {
 		cl.reportReplaced(old, m)
 		cl.slots.Store(m)
 	}
-	conns := make([]mapFollower, 0, len(cl.conns))
-	for c := range cl.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(cl.conns))
 	cl.mu.Unlock()
 	for _, c := range conns {
 		c.mapChanged()

@@ -28,7 +28,7 @@ type Options struct {
 	Dial    Dialer
 	Proto   int           // the protocol of Dial's connections, 2 or 3
 	Timeout time.Duration // of opening the connection to a further node
-	// Early has the connections to all masters opened at once, and not when they are first needed.
+	// Early opens the connections to all masters at once, not when they are first needed.
 	Early bool
 	// Failure makes the reply to a request whose node can't be reached, or was lost before it
 	// answered. sent says that the request may have run.
@@ -50,7 +50,7 @@ type Conn struct {
 	// mu guards the rest.
 	in         requestReader
 	replies    replyQueue
-	room       *sync.Cond // what waits until less is unread, unanswered or unsent
+	room       *sync.Cond // less is unread, unanswered or unsent
 	unanswered int        // bytes of requests without an answer
 	nodes      nodeSet
 	order      slotOrder
@@ -126,8 +126,8 @@ func (c *Conn) tryRead(b []byte) (n int, err error) {
 	return 0, syscall.EAGAIN
 }
 
-// NotifyReader has notify called whenever there is something to read: in an iteration of an event
-// loop, or with nil, and then notify may not use the Conn.
+// NotifyReader sets notify, which is called whenever there is something to read: in an iteration of
+// an event loop, or with nil, and then it may not use the Conn.
 func (c *Conn) NotifyReader(notify func(*eventloop.Iteration)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,10 +257,11 @@ func (c *Conn) dispatch(p *part) {
 	}
 }
 
-// ownRequest is a request whose reply the client does not see. mu is held.
+// ownRequest is a request whose reply the client does not see. It follows no redirections. mu is
+// held.
 func (c *Conn) ownRequest(raw []byte) *request {
 	r := newRequest(raw, -1)
-	r.internal = true
+	r.internal, r.intercept = true, noRedirects
 	c.unanswered += len(raw)
 	return r
 }

@@ -42,7 +42,7 @@ func monitored(t *testing.T, node *testredis.Server, command string) (next func(
 	}
 }
 
-// What one client has written a node runs before what another writes after that.
+// A node runs what one client has written before what another writes later.
 func TestWriteIsInOrderOfOthers(t *testing.T) {
 	c := six(t)
 	cl := cluster.New(c.Addrs())
@@ -100,8 +100,8 @@ func TestFirstRequestIsInOrderOfOthers(t *testing.T) {
 	}
 }
 
-// A silent node holds nobody up who does not need it, neither at the login nor at the end.
-func TestSilentNodeHoldsNobodyUp(t *testing.T) {
+// A silent node does not delay clients that do not need it, neither at the login nor at the end.
+func TestSilentNodeDelaysNobody(t *testing.T) {
 	t.Parallel()
 	c := testredis.StartCluster(t, 2, 0, "--cluster-node-timeout", "60000")
 	cl := cluster.New(c.Addrs())

@@ -32,7 +32,7 @@ type eventName struct {
 // copies are the subscriptions at a node that are there for notifications only.
 type copies struct {
 	commands.Subscriptions
-	made bool // it has been asked for all that is wanted
+	made bool // the node has been asked for all that are wanted
 }
 
 // eventPrefixes begin the channels of notifications.
@@ -61,8 +61,8 @@ func (e eventName) canBeEvents() bool {
 	return false
 }
 
-// subscribe has all other masters asked for what q, a SUBSCRIBE, PSUBSCRIBE or the opposite, is
-// about, and then sends q to n. The client gets no confirmation before theirs have come.
+// subscribe asks all other masters to change their copies as q says, a SUBSCRIBE, PSUBSCRIBE or the
+// opposite, and then sends q to n. The client gets no confirmation before theirs have come.
 func (e *events) subscribe(q *query, n *node) *request {
 	pattern := q.cmd.Effect == commands.PSubscribe || q.cmd.Effect == commands.PUnsubscribe
 	adds := q.cmd.Effect == commands.Subscribe || q.cmd.Effect == commands.PSubscribe
@@ -108,22 +108,15 @@ func (e *events) ask(args [][]byte, answered func(n *node)) {
 	if len(nodes) == 0 {
 		return
 	}
-	r := e.c.nodes.askAll(nodes, resp.AppendCommand(nil, args...), nothing)
+	r := e.c.askAll(nodes, resp.AppendCommand(nil, args...), nothing)
 	r.onAnswer = func(n *node, _ resp.Head) { answered(n) }
-	for _, p := range r.parts {
-		p.isCopy(len(args) - 1)
-	}
+	r.copies, r.intercept = true, noRedirects
+	r.eachPart(func(p *part) { p.confirms = len(args) - 1 })
 }
 
 func nothing([][]byte) []byte { return nil }
 
-// isCopy makes a request one about copies of so many subscriptions.
-func (p *part) isCopy(names int) {
-	p.confirms, p.req.copies = names, true
-	p.req.intercept = func(*node, *part, []byte) bool { return false } // no other node is asked
-}
-
-// follow has each master without copies asked for them.
+// follow asks each master without copies for them.
 func (e *events) follow() {
 	e.followed = time.Now()
 	if e.c.nodes.slots == nil {
@@ -140,8 +133,8 @@ func (e *events) follow() {
 				command = "PSUBSCRIBE"
 			}
 			r := e.c.ownRequest(resp.AppendCommand(nil, command, name.name))
+			r.copies, r.one.confirms = true, 1
 			n.push(&r.one)
-			r.one.isCopy(1)
 		}
 	}
 }

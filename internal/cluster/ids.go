@@ -1,7 +1,7 @@
 package cluster
 
-// The numbers of clients. A node numbers its connections, and the next node begins at 1 too. The
-// client sees numbers that name the node as well, so that each leads to one connection.
+// The numbers of clients. Each node numbers its connections from 1. Clients see numbers that name
+// the node as well, so that each leads to one connection.
 
 import (
 	"hash/fnv"
@@ -32,8 +32,8 @@ func nodeCode(addr string) int64 {
 // shown is the number that clients see.
 func (ref clientRef) shown() int64 { return ref.id<<nodeBits | nodeCode(ref.addr) }
 
-// refOf is the connection that a shown number is of, among those to these nodes; ok is false if
-// that is not certain.
+// refOf is the connection with a shown number, among those to these nodes; ok is false if that is
+// not certain.
 func refOf(shown int64, addrs []string) (ref clientRef, ok bool) {
 	found := 0
 	for _, addr := range addrs {

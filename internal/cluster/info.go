@@ -36,7 +36,7 @@ func info(c *Conn, q *query) {
 			}
 		}
 	}
-	c.nodes.askAll(nodes, q.raw, func(replies [][]byte) []byte {
+	c.askAll(nodes, q.raw, func(replies [][]byte) []byte {
 		var from string
 		var texts []string
 		kind := byte('$')
@@ -134,8 +134,8 @@ func sumLines(lines, more []string) []string {
 	return lines
 }
 
-// sumValues adds two values, which are numbers, or lists as calls=1,usec=2. What is a mean there
-// becomes that of both.
+// sumValues adds two values, which are numbers, or lists as calls=1,usec=2. A mean becomes that of
+// both.
 func sumValues(a, b string) string {
 	as, bs := strings.Split(a, ","), strings.Split(b, ",")
 	if len(as) != len(bs) {
@@ -179,7 +179,7 @@ func greatest(a, b string) string {
 	return a
 }
 
-// addNumbers adds two numbers; what isn't one is left as x is.
+// addNumbers adds two numbers; if one isn't a number it returns x.
 func addNumbers(x, y string) string {
 	p, err := strconv.ParseInt(x, 10, 64)
 	q, err2 := strconv.ParseInt(y, 10, 64)

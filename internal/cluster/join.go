@@ -48,20 +48,22 @@ func integer(n int64) []byte { return append(strconv.AppendInt([]byte{':'}, n, 1
 
 func joinEach(fold joiner) joiner {
 	return func(replies [][]byte) []byte {
-		var joined [][]byte
-		columns := map[int][][]byte{}
-		for _, raw := range replies {
+		var columns [][][]byte
+		for i, raw := range replies {
 			_, elems, err := resp.Elements(raw)
-			if err != nil || joined != nil && len(elems) != len(joined) {
+			if i == 0 {
+				columns = make([][][]byte, len(elems))
+			}
+			if err != nil || len(elems) != len(columns) {
 				return replies[0]
 			}
-			joined = make([][]byte, len(elems))
-			for i, elem := range elems {
-				columns[i] = append(columns[i], elem)
+			for j, elem := range elems {
+				columns[j] = append(columns[j], elem)
 			}
 		}
-		for i := range joined {
-			joined[i] = fold(columns[i])
+		joined := make([][]byte, len(columns))
+		for i, column := range columns {
+			joined[i] = fold(column)
 		}
 		return resp.AppendAggregate(nil, replies[0][0], joined)
 	}

@@ -1,6 +1,6 @@
 package cluster
 
-// How what the masters know of latency becomes one answer.
+// How the masters' answers to LATENCY become one.
 
 import (
 	"cmp"
@@ -45,17 +45,16 @@ func joinLatestEvents(replies [][]byte) []byte {
 		return replies[0]
 	}
 	at := map[string]int{} // of the event in events
-	var kinds []byte
 	var events [][][]byte
 	for _, raw := range all {
-		kind, event, err := resp.Elements(raw)
+		_, event, err := resp.Elements(raw)
 		if err != nil || len(event) < 4 {
 			return replies[0]
 		}
 		i, known := at[string(event[0])]
 		if !known {
 			at[string(event[0])] = len(events)
-			kinds, events = append(kinds, kind), append(events, event)
+			events = append(events, event)
 			continue
 		}
 		greatest := events[i][3]
@@ -69,13 +68,13 @@ func joinLatestEvents(replies [][]byte) []byte {
 	}
 	joined := make([][]byte, len(events))
 	for i, event := range events {
-		joined[i] = resp.AppendAggregate(nil, kinds[i], event)
+		joined[i] = resp.AppendAggregate(nil, '*', event)
 	}
 	return resp.AppendAggregate(nil, kind, joined)
 }
 
-// histogram is how many calls of a command took at most each number of microseconds. All masters have the
-// same bounds, and leave out those at which nothing is added.
+// histogram is how many calls of a command took at most each number of microseconds. All masters
+// have the same bounds, and leave out those at which nothing is added.
 type histogram struct {
 	calls   int64
 	atMost  map[int64]int64 // by bound: calls above the bound before, up to it

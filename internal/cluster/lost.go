@@ -1,6 +1,6 @@
 package cluster
 
-// What becomes of requests whose node is lost.
+// Requests whose node is lost.
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ func refusalOf(err error) (r refusal, ok bool) {
 	return r, ok
 }
 
-// lost handles what a node that has ended has not answered.
+// lost handles the requests that a node has not answered before it ended.
 func (a *answers) lost(n *node, err error) {
 	c := a.c
 	waiting, sent := n.waiting.all(), n.sentCount
@@ -51,7 +51,7 @@ func (a *answers) lostPart(n *node, p *part, sent bool, err error) {
 		(p.slot >= 0 || p.req.parts == nil) // what several nodes are asked is meant for each
 	if n.nc != nil {
 		again = again && !p.req.internal
-	} else { // nothing was: the map must name another node by now
+	} else { // it was never reached: the map must name another node by now
 		slots := a.c.nodes.slots
 		again = again && slots != nil && p.slot >= 0 && slots.master(p.slot) != n.addr
 	}

@@ -118,7 +118,7 @@ func parseMap(raw []byte, asked string) (*slotMap, error) {
 	return m, nil
 }
 
-var errNoMap = errors.New("an answer to CLUSTER SLOTS that isn't one")
+var errNoMap = errors.New("the answer to CLUSTER SLOTS is no map")
 
 func firstInt(v resp.Value) int64 {
 	if len(v.Elems) == 0 {

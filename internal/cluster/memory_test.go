@@ -37,7 +37,7 @@ func TestRepliesOfPartsAreBounded(t *testing.T) {
 	}
 }
 
-// Of a large reply that the client leaves unread most stays with the node.
+// Most of a large reply that the client leaves unread stays with the node.
 func TestUnreadReplyIsBounded(t *testing.T) {
 	c := testredis.StartCluster(t, 1, 0, patient...)
 	k := open(t, c)

@@ -22,7 +22,7 @@ type node struct {
 	used    bool                    // something of the client's was sent
 	learned bool                    // Cluster.clients has its number
 	out     outgoing
-	sending bool // out is being sent, and so will be what is added to it meanwhile
+	sending bool // out is being sent, with whatever is added to it meanwhile
 	toSend  bool // it is in requestReader.toSend
 	in      incoming
 	// waiting is the parts without an answer, in order. The first sentCount of them may have
@@ -43,7 +43,7 @@ type incoming struct {
 	failed     error  // what ended the reading in the loop
 	scan       resp.Scanner
 	partial    pieces // what has come and was not delivered
-	discarding bool   // what comes of it is of no use
+	discarding bool   // it is too large, and its rest is dropped
 }
 
 // nodeState is what is lost with the connection, in addition to missing answers.
@@ -96,7 +96,7 @@ func (n *node) owes(slot int) (count int) {
 	return count
 }
 
-// wake has what is gathered sent: at the end of Write, if that is what gathers it, otherwise in the
+// wake sends what is gathered: at the end of Write if that is gathering, otherwise in the
 // background. c.mu is held.
 func (n *node) wake() {
 	in := &n.c.in
@@ -239,8 +239,8 @@ func (n *node) close() {
 	n.reg.Wake()
 }
 
-// end ends the connection. What has no answer is answered as lost, or sent to another node. c.mu is
-// held.
+// end ends the connection. Requests without an answer are answered as lost, or sent to another
+// node. c.mu is held.
 func (n *node) end(err error) {
 	if n.ended {
 		return

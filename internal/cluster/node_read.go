@@ -49,7 +49,7 @@ func (n *node) Ready(it *eventloop.Iteration, _ bool) eventloop.Next {
 	return eventloop.Stay
 }
 
-// attend has the event loop read, or a goroutine.
+// attend lets the event loop read, or reads itself.
 func (n *node) attend() {
 	if !n.reg.Park() {
 		n.Resume()
@@ -117,7 +117,7 @@ func (n *node) copyReplies() error {
 	return n.in.failed
 }
 
-// endOf is why a connection has ended whose reading failed.
+// endOf is why a connection has ended, given the error of a read.
 func endOf(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("closed by the node")
@@ -133,7 +133,7 @@ func (in *incoming) room() []byte {
 	return in.buf[in.used:]
 }
 
-// filled says how much of room was read.
+// filled records how much was read to room.
 func (in *incoming) filled(k int) {
 	full := in.used+k == len(in.buf)
 	in.used += k

@@ -195,14 +195,28 @@ func (c *Conn) mapChanged() {
 }
 
 // askAll sends a request of the client's to several nodes. finish makes one reply out of theirs.
-func (s *nodeSet) askAll(nodes []*node, raw []byte, finish func([][]byte) []byte) *request {
-	r := newSplitRequest(len(nodes), finish)
-	s.c.replies.add(r)
+func (c *Conn) askAll(nodes []*node, raw []byte, finish func([][]byte) []byte) *request {
+	return c.askEach(nodes, slices.Repeat([][]byte{raw}, len(nodes)), finish)
+}
+
+// askEach is askAll with a request for each node.
+func (c *Conn) askEach(nodes []*node, raws [][]byte, finish func([][]byte) []byte) *request {
+	r := c.addSplit(raws, finish)
 	for i, n := range nodes {
-		r.parts[i].raw = raw
-		s.c.unanswered += len(raw)
-		n.push(r.parts[i])
+		n.push(&r.parts[i])
 	}
+	return r
+}
+
+// addSplit makes a request of the client's whose parts are still to be sent.
+func (c *Conn) addSplit(raws [][]byte, finish func([][]byte) []byte) *request {
+	r := &request{unanswered: len(raws), parts: make([]part, len(raws))}
+	r.finish = finish
+	for i, raw := range raws {
+		r.parts[i] = part{req: r, raw: raw, slot: -1}
+		c.unanswered += len(raw)
+	}
+	c.replies.add(r)
 	return r
 }
 

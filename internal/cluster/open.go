@@ -9,7 +9,7 @@ import (
 )
 
 // candidateTimeout bounds the attempt to begin a Conn at one node while there are others: a node
-// that has stopped accepts connections and says nothing.
+// that was stopped still accepts connections, and is silent.
 const candidateTimeout = time.Second
 
 // Open makes a Conn with a connection to one node, which shows that the cluster can be reached and
@@ -36,9 +36,10 @@ func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 				nc.Close()
 			}
 		}
-		if err != nil && ctx.Err() != nil {
-			return nil, err
-		} else if err != nil {
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, err
+			}
 			continue
 		}
 		c := newConn(cl, o)
@@ -100,7 +101,7 @@ func (s *nodeSet) awaitOne(ctx context.Context) error {
 	}
 }
 
-// bootstrap asks the first node for the map. That the user may not ask is no error.
+// bootstrap asks the first node for the map. It is no error if the user may not ask.
 func (cl *Cluster) bootstrap(ctx context.Context, nc net.Conn, addr string) error {
 	m, epoch, err := askNode(ctx, nc, addr)
 	if err == nil {

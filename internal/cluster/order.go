@@ -134,7 +134,7 @@ func (o *slotOrder) waitingNode(slot int, except string) *node {
 	return nil
 }
 
-// giveUp has what waits behind p, which was tried often enough, be tried only once.
+// giveUp is called when p was tried often enough. Requests that wait behind it are tried only once.
 func (o *slotOrder) giveUp(p *part) {
 	h := o.holds[p.slot]
 	if h == nil || h.probe != p {
@@ -178,8 +178,8 @@ func (o *slotOrder) release(slot int, h *slotHold) {
 	}
 }
 
-// releaseHeldFor ends the holds that wait for n, which is lost. What was to be sent before n's
-// other requests is sent; what comes behind them is returned.
+// releaseHeldFor ends the holds that wait for n, which is lost. It sends the requests that come
+// before n's others, and returns those behind them.
 func (o *slotOrder) releaseHeldFor(n *node) (behind []*part) {
 	var again []*part
 	for slot, h := range o.holds {

@@ -25,6 +25,7 @@ type subscriptions struct {
 	channels *node            // that of SUBSCRIBE and PSUBSCRIBE
 	last     *node            // the last that was sent a subscription
 	awaited  int              // requests that change them and have no answer
+	changing int              // AUTH, HELLO and RESET without an answer
 	shards   map[string]*node // those of sharded channels; the keys are encoded as bulk strings
 	events   events
 }
@@ -83,16 +84,16 @@ func (s *subscriptions) answered() {
 	s.settled()
 }
 
-// settled has what has waited for that routed.
+// settled routes the requests that have waited, if nothing is unsettled any more.
 func (s *subscriptions) settled() {
 	if s.c.in.held && !s.unsettled() && s.c.err == nil {
 		s.c.goroutines.Go(s.c.in.resume) // ends with what nodes take at once; Close waits for it
 	}
 }
 
-// unsettled reports whether it is not known yet if the client is in protocol 2's subscribe mode.
+// unsettled reports whether missing answers decide if the client is in protocol 2's subscribe mode.
 func (s *subscriptions) unsettled() bool {
-	return s.last != nil && (s.awaited > 0 && s.c.settings.proto == 2 || s.c.settings.changing > 0)
+	return s.last != nil && (s.awaited > 0 && s.c.settings.proto == 2 || s.changing > 0)
 }
 
 // refusedBy is a request that n refuses because the client is in protocol 2's subscribe mode. Nodes
@@ -174,7 +175,7 @@ func confirmationOf(h resp.Head) commands.Effect {
 	return commands.Confirmation(h.Elem)
 }
 
-// isUnasked reports whether what n sends answers no request.
+// isUnasked reports whether a reply of n's answers no request.
 func (n *node) isUnasked(h resp.Head) bool {
 	p, kind := n.waiting.head(), confirmationOf(h)
 	confirms := kind != commands.NoEffect && p != nil && p.confirms != 0
@@ -239,7 +240,7 @@ func (s *subscriptions) shardConfirmed(n *node, kind commands.Effect, reply *pie
 	*reply = piece(resp.AppendAggregate(nil, aggregate, elems))
 }
 
-// unasked gives the client what n has sent without a request, behind what n has answered before.
+// unasked gives the client a message that n has sent without a request, behind n's last answer.
 func (s *subscriptions) unasked(n *node, h resp.Head, reply pieces) {
 	if confirmationOf(h) == commands.SUnsubscribe {
 		s.shardMoved(n, reply.bytes())
@@ -277,7 +278,7 @@ func (s *subscriptions) shardMoved(n *node, raw []byte) {
 		}
 		return nil
 	}
-	r.redirects = true
+	r.intercept = nil // it follows redirections
 	r.one.slot, r.one.confirms = Slot(v.Text), 1
 	s.c.refreshMap()
 	s.c.order.retry(&r.one)

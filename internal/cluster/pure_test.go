@@ -44,15 +44,15 @@ func TestGroupsPartitionTheKeys(t *testing.T) {
 		seen := map[int]bool{}
 		slots := map[int]bool{}
 		for _, g := range groups(args, at) {
-			if slots[g.slot] || !slices.IsSorted(g.places) {
-				t.Fatalf("slot %d twice, or %v out of order", g.slot, g.places)
+			if slots[g.slot] || !slices.IsSorted(g.at) {
+				t.Fatalf("slot %d twice, or %v out of order", g.slot, g.at)
 			}
 			slots[g.slot] = true
-			for _, place := range g.places {
-				if seen[place] || Slot(args[at[place]]) != g.slot {
-					t.Fatalf("key %d is in the wrong group, or in two", place)
+			for _, i := range g.at {
+				if seen[i] || Slot(args[i]) != g.slot {
+					t.Fatalf("key %d is in the wrong group, or in two", i)
 				}
-				seen[place] = true
+				seen[i] = true
 			}
 		}
 		if len(seen) != len(at) {
@@ -61,8 +61,8 @@ func TestGroupsPartitionTheKeys(t *testing.T) {
 	})
 }
 
-// What MGET's parts answer is put back in the order of its keys.
-func TestPlacesAreJoined(t *testing.T) {
+// The answers of MGET's parts are put back in the order of its keys.
+func TestMgetIsJoined(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		args := [][]byte{[]byte("MGET")}
 		var at []int
@@ -73,13 +73,12 @@ func TestPlacesAreJoined(t *testing.T) {
 		gs := groups(args, at)
 		replies := make([][]byte, len(gs))
 		for i, g := range gs {
-			replies[i] = []byte(fmt.Sprintf("*%d\r\n", len(g.places)))
-			for _, place := range g.places {
-				replies[i] = fmt.Appendf(replies[i], "$%d\r\n%s\r\n", len(args[at[place]]),
-					args[at[place]])
+			replies[i] = []byte(fmt.Sprintf("*%d\r\n", len(g.at)))
+			for _, at := range g.at {
+				replies[i] = fmt.Appendf(replies[i], "$%d\r\n%s\r\n", len(args[at]), args[at])
 			}
 		}
-		_, elems, err := resp.Elements(joinPlaces(gs, len(at))(replies))
+		_, elems, err := resp.Elements(joinMget(gs, len(at))(replies))
 		if err != nil || len(elems) != len(at) {
 			t.Fatalf("%d elements of %d, %v", len(elems), len(at), err)
 		}

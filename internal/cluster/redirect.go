@@ -20,28 +20,20 @@ const (
 	readOnly                  // the node is no master any more; it has refused a write
 )
 
+// redirections are the first words of such errors.
+var redirections = map[string]redirection{"MOVED": moved, "ASK": ask, "TRYAGAIN": tryAgain,
+	"CLUSTERDOWN": down, "UNBLOCKED": demoted, "READONLY": readOnly}
+
 // parseRedirect reads an error reply, without "-" and line end, of the node at asked. moved and ask
 // have a slot and the address of the node to ask.
 func parseRedirect(line []byte, asked string) (kind redirection, slot int, addr string) {
 	word, rest, _ := strings.Cut(string(line), " ")
-	switch word {
-	case "MOVED":
-		kind = moved
-	case "ASK":
-		kind = ask
-	case "TRYAGAIN":
-		return tryAgain, 0, ""
-	case "CLUSTERDOWN":
-		return down, 0, ""
-	case "UNBLOCKED":
-		if strings.Contains(rest, "instance state changed") {
-			return demoted, 0, ""
-		}
+	kind = redirections[word]
+	switch {
+	case kind == demoted && !strings.Contains(rest, "instance state changed"):
 		return notRedirected, 0, ""
-	case "READONLY":
-		return readOnly, 0, ""
-	default:
-		return notRedirected, 0, ""
+	case kind != moved && kind != ask:
+		return kind, 0, ""
 	}
 	number, place, _ := strings.Cut(rest, " ")
 	n, ok := resp.ParseInt([]byte(number))

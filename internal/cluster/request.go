@@ -7,14 +7,13 @@ import "lockproxy/internal/resp"
 type request struct {
 	next       *request // in the replyQueue
 	one        part     // its only part if parts is nil
-	parts      []*part  // of a request that goes to several nodes
+	parts      []part   // of a request that goes to several nodes
 	unanswered int      // parts without an answer
 	hooks
 	script     bool   // it runs a script
 	internal   bool   // the Conn's own: it is not in the replyQueue
 	copies     bool   // it is about the copies of events
 	subscribes bool   // or unsubscribes, as the client has asked
-	redirects  bool   // it follows redirections though it is internal
 	dropped    bool   // neither it nor what comes behind it will be answered
 	removed    bool   // it is not in the replyQueue any more
 	out        pieces // what the client has still to read
@@ -59,27 +58,19 @@ func newRequest(raw []byte, slot int) *request {
 	return r
 }
 
-// newSplitRequest is a request of n parts.
-func newSplitRequest(n int, finish func([][]byte) []byte) *request {
-	r := &request{unanswered: n, parts: make([]*part, n), hooks: hooks{finish: finish}}
-	all := make([]part, n)
-	for i := range all {
-		all[i] = part{req: r, slot: -1}
-		r.parts[i] = &all[i]
-	}
-	return r
-}
-
 // eachPart calls f for all parts.
 func (r *request) eachPart(f func(p *part)) {
 	if r.parts == nil {
 		f(&r.one)
 		return
 	}
-	for _, p := range r.parts {
-		f(p)
+	for i := range r.parts {
+		f(&r.parts[i])
 	}
 }
+
+// noRedirects is the intercept of requests that follow no redirections: an error is the answer.
+func noRedirects(*node, *part, []byte) bool { return false }
 
 // partQueue is the parts that a node is to answer, in order. Its zero value is empty.
 type partQueue struct {

@@ -41,7 +41,7 @@ func refuse(c *Conn, q *query) {
 		q.cmd.Refused+". Send it to that node directly"))
 }
 
-// answerOK is for what a client that knows clusters tells a node, and does not matter here.
+// answerOK is for commands that only a client of single nodes needs.
 func answerOK(c *Conn, _ *query) {
 	answerIf(c, pingCommand, func() []byte { return okReply })
 }
@@ -86,13 +86,13 @@ func toMasters(c *Conn, q *query) {
 	if q.cmd.Nodes == commands.All {
 		addrs = slots.nodes()
 	}
-	c.nodes.askAll(c.nodes.atAll(addrs), q.raw, joinReplies(q.cmd.join, enoughIfOne))
+	c.askAll(c.nodes.atAll(addrs), q.raw, joinReplies(q.cmd.join, enoughIfOne))
 }
 
-var errUnknownNodes = errors.New("it isn't known yet who the nodes are")
+var errUnknownNodes = errors.New("the nodes are not known yet")
 
-// noNodes answers a request to all nodes while they are not known. A node says itself if the client
-// is not let in.
+// noNodes answers a request to all nodes while they are not known. If the client is not let in, it
+// gets a node's error.
 func noNodes(c *Conn) {
 	c.refreshMap()
 	answerIf(c, slotsCommand, func() []byte {
@@ -111,7 +111,7 @@ func randomKey(c *Conn, q *query) {
 	}
 	masters := c.nodes.atAll(c.nodes.slots.masters)
 	from := rand.IntN(len(masters))
-	c.nodes.askAll(masters, q.raw, func(replies [][]byte) []byte {
+	c.askAll(masters, q.raw, func(replies [][]byte) []byte {
 		for i := range replies {
 			raw := replies[(i+from)%len(replies)]
 			if v, err := resp.ParseValue(raw); err != nil || !v.IsNull() {

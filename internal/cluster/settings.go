@@ -1,7 +1,7 @@
 package cluster
 
-// What a client sets on a connection, which is set on those to all nodes: the open ones at once,
-// further ones when they are opened.
+// The settings of a client's connection hold for those to all nodes: open ones are changed at once,
+// later ones begin with them.
 
 import "slices"
 
@@ -10,7 +10,6 @@ type settings struct {
 	proto    int                         // of the replies
 	reset    bool                        // RESET undoes what Dial's connections begin with
 	tracking bool                        // CLIENT TRACKING is on
-	changing int                         // AUTH, HELLO and RESET without an answer
 	values   [len(settingNames)][]string // the requests; nil for what was not set
 }
 

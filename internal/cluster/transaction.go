@@ -82,9 +82,7 @@ func multi(c *Conn, q *query) {
 	if t.node == nil {
 		t.node = c.nodes.defaultNode()
 	}
-	r, first := newRequest(q.raw, -1), t.node
-	r.onFailure = t.fail
-	r.intercept = func(*node, *part, []byte) bool { return false } // no other node is to begin it
+	r, first := t.send(q.raw, noRedirects), t.node
 	r.finish = func(replies [][]byte) []byte {
 		if isError(replies[0]) && c.tx.open == t {
 			c.tx.open = nil
@@ -94,7 +92,6 @@ func multi(c *Conn, q *query) {
 		}
 		return replies[0]
 	}
-	c.send(r, first)
 	c.tx.open = t
 }
 
@@ -117,7 +114,7 @@ func (t *transaction) add(q *query) {
 	case name == "quit" || name == "reset" && len(q.args) == 1:
 		q.cmd.route(t.c, q)
 	case name == "multi" || name == "discard" || name == "reset": // refused; the latter abort it
-		t.send(q.raw, nil)
+		t.send(q.raw, noRedirects)
 	case notWithinMulti[name]:
 		t.abort(notInMulti(name))
 	case q.cmd.Nodes.Several():
@@ -166,24 +163,18 @@ func (t *transaction) record(raw []byte) {
 	t.raws = append(t.raws, append([]byte(nil), raw...))
 }
 
-// fail is called when something of the transaction has not reached its node: EXEC must fail.
-func (t *transaction) fail() { t.lost = true }
-
 // send sends a request of the client's to the transaction's node. intercept is called with an error
 // before the client gets it; true says that it was dealt with.
 func (t *transaction) send(raw []byte, intercept func(*node, *part, []byte) bool) *request {
 	r := newRequest(raw, -1)
 	r.intercept = intercept
-	if intercept == nil {
-		r.intercept = func(*node, *part, []byte) bool { return false }
-	}
-	r.onFailure = t.fail
+	r.onFailure = func() { t.lost = true } // EXEC must fail
 	return t.c.send(r, t.node)
 }
 
 // abort answers a command that can't be queued, and makes EXEC fail.
 func (t *transaction) abort(text []byte) {
-	r := t.send(abortCommand, nil)
+	r := t.send(abortCommand, noRedirects)
 	r.finish = func([][]byte) []byte { return text }
 	t.lost = true
 }
@@ -219,7 +210,7 @@ func (t *transaction) begin(n *node) {
 func (t *transaction) discard(q *query) {
 	t.c.tx.open = nil
 	t.c.tx.forgetWatch()
-	t.send(q.raw, nil)
+	t.send(q.raw, noRedirects)
 	t.node.sendOwn(execCommand)
 }
 
@@ -232,14 +223,13 @@ func (t *transaction) nullReply() []byte {
 }
 
 // exec ends the transaction. If its node has not run it because another has the keys, that one
-// does. If something was watched it is answered as if that had changed, since nobody can say that
-// it has not.
+// does. If something was watched, the answer is as if that had changed, since nobody knows.
 func (t *transaction) exec(q *query) {
 	c := t.c
 	c.tx.open = nil
 	c.tx.forgetWatch()
 	if t.void {
-		r := t.send(discardCommand, nil)
+		r := t.send(discardCommand, noRedirects)
 		r.finish = func([][]byte) []byte { return t.nullReply() }
 		t.node.sendOwn(execCommand)
 		return

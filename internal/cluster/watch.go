@@ -74,7 +74,7 @@ func unwatch(c *Conn, q *query) {
 		toDefault(c, q)
 		return
 	}
-	r := (&transaction{c: c, node: w.node}).send(q.raw, nil)
+	r := (&transaction{c: c, node: w.node}).send(q.raw, noRedirects)
 	r.onAnswer = func(_ *node, h resp.Head) {
 		if h.IsError() && c.tx.watched.part == nil {
 			c.tx.watched = w // a refused UNWATCH changes nothing

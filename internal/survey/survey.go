@@ -71,14 +71,14 @@ type scan struct {
 	rounds int
 }
 
-// New returns a Survey that knows nothing yet. home is the database that is scanned in any case;
-// others are when locks are known in them.
+// New returns a Survey that knows nothing yet. home is the database that is always scanned; others
+// are scanned once locks are known in them.
 func New(source Source, home int, budget Budget) *Survey {
 	return &Survey{source: source, budget: budget, home: home, locks: map[lockcmd.LockID]*seen{},
 		scans: []*scan{{db: home}}}
 }
 
-// Step takes the view a little further. If another runs it waits for that instead.
+// Step takes the view a little further. If another Step runs it waits for that one instead.
 func (s *Survey) Step(ctx context.Context) {
 	if !s.stepping.TryLock() {
 		s.stepping.Lock()
@@ -147,22 +147,15 @@ func (s *Survey) Find(ctx context.Context, name string) {
 	for _, db := range unknown {
 		found, err := s.source.Inspect(ctx, db, []string{name})
 		if err != nil {
-			return // it may not be a lock, and what fails is told of by a Step
+			return // a Step reports what fails
 		}
 		s.mu.Lock()
 		for _, h := range found {
 			s.addLocked(h.LockID)
 		}
 		s.mu.Unlock()
-		s.inspected(db, namesOf(found), found)
+		s.inspected(db, []string{name}, found)
 	}
-}
-
-func namesOf(list []lockcmd.LockInfo) (names []string) {
-	for _, h := range list {
-		names = append(names, h.Key)
-	}
-	return names
 }
 
 // scan spends the budget for it, one database after the other, each at most once.
@@ -214,8 +207,8 @@ func (s *Survey) inspect(ctx context.Context) error {
 	return failed
 }
 
-// due is what to inspect, by database: what is only known by name, and what was inspected longest
-// ago, half of the budget each if there is so much of both.
+// due is the locks to inspect, by database: those only known by name, and those inspected longest
+// ago, half of the budget each if there are enough of both.
 func (s *Survey) due() map[int][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +231,8 @@ func (s *Survey) due() map[int][]string {
 	return byDB
 }
 
-// inspected records which of the keys are held; the others are held no more.
+// inspected records which of the keys are held; the others are not any more. Keys that are not
+// followed are left out.
 func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,6 +244,9 @@ func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 	for _, key := range keys {
 		place := lockcmd.LockID{DB: db, Key: key}
 		old := s.locks[place]
+		if old == nil {
+			continue
+		}
 		if old.at.IsZero() {
 			s.unseen--
 		}
@@ -293,7 +290,7 @@ func (s *Survey) Fresh(age time.Duration) bool {
 	return time.Since(s.at) < age
 }
 
-// current is every lock whose time has not passed, as of now.
+// current is all locks whose time has not passed yet.
 func (s *Survey) current(now time.Time) []Row {
 	rows := make([]Row, 0, len(s.locks))
 	for _, l := range s.locks {

@@ -242,3 +242,28 @@ func TestFind(t *testing.T) {
 		t.Errorf("%+v after %d looks", v, f.inspected)
 	}
 }
+
+// everywhere is an upstream where every lock that is asked about is held, in each database.
+type everywhere struct{ *fake }
+
+func (everywhere) Inspect(
+	_ context.Context, db int, keys []string,
+) (list []lockcmd.LockInfo, err error) {
+	for _, key := range keys {
+		list = append(list, lockcmd.LockInfo{LockID: lockcmd.LockID{DB: db, Key: key}, Token: 1,
+			Remaining: time.Minute})
+	}
+	return list, nil
+}
+
+// Of locks found by one name only those are followed that there is room for.
+func TestFindWhereOneMoreFits(t *testing.T) {
+	f := newFake(maxLocks - 2)
+	f.known = []lockcmd.LockInfo{{LockID: lockcmd.LockID{DB: 5, Key: "known"}}}
+	s := New(everywhere{f}, 0, Budget{Scan: 1 << 20, Inspect: 1 << 20})
+	s.Step(ctx)
+	s.Find(ctx, "found")
+	if v := s.View(Query{}, time.Now()); v.Total != maxLocks || !v.Truncated {
+		t.Errorf("%d locks, full %v", v.Total, v.Truncated)
+	}
+}

@@ -49,7 +49,7 @@ type View struct {
 	Total     int       // locks there are, as far as they have been found
 	Complete  bool      // every database has been scanned to its end once
 	Truncated bool      // there are more than are followed
-	Err       error     // why the last Step has not done all it should
+	Err       error     // why the last Step was not complete
 	At        time.Time // when the last Step ended
 }
 
@@ -102,8 +102,8 @@ func (c Column) compare(a, b Row) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB))
 }
 
-// Printable shows a name of any bytes in one line: what can't be printed, or would change what
-// stands around it, is escaped as redis-cli does.
+// Printable shows a name of any bytes in one line. Characters that can't be printed are escaped as
+// redis-cli does.
 func Printable(name string) string {
 	plain := true
 	for _, r := range name {

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Filter tells at almost no cost of most keys that they are not among those that were added. Any
+// Filter tells at almost no cost that a key was not added. It recognizes most such keys. Any
 // goroutine can use it.
 type Filter struct {
 	seed   maphash.Seed
@@ -22,7 +22,7 @@ func (f *Filter) Add(key string, n int32) {
 	f.count(sum >> 32).Add(n)
 }
 
-// May reports whether a key can be among those that were added. false is certain.
+// May reports whether a key may have been added. false is certain.
 func (f *Filter) May(key []byte) bool {
 	sum := maphash.Bytes(f.seed, key)
 	return f.count(sum).Load() > 0 && f.count(sum>>32).Load() > 0

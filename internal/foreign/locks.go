@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	maxLocks = 10000 // of more, one that is over is forgotten, or any
+	maxLocks = 10000 // beyond, one that is over is forgotten, otherwise any
 	maxKey   = 512   // bytes; locks with longer names are not remembered
 	maxTries = 16    // clients that are remembered as refused, of one lock
-	// tryMemory is how long a client that was refused counts as trying still.
+	// tryMemory is for how long a client that was refused still counts as trying.
 	tryMemory = 10 * time.Second
 	// candidateMemory is how long a key that SETNX has set can become a lock by its EXPIRE.
 	candidateMemory = 10 * time.Second
@@ -69,17 +69,17 @@ type Counts struct {
 	Held                              int // now, as far as was seen
 
 	Trying    int           // clients that were refused lately
-	OldestTry time.Duration // for how long the one of them has tried that has tried longest
+	OldestTry time.Duration // the longest time that one of them has tried
 }
 
 // Watcher is told what happens to locks. It must not block.
 type Watcher interface {
-	// Taken is for a client that has taken a lock, for which it had asked since a time.
+	// Taken says that a client has taken a lock, for which it had asked since a time.
 	Taken(id ID, by Client, asked, at time.Time)
-	// Tried is for a client that asks for a lock that others have: since when, when it last did,
-	// and now, if it still does not have it or has just got it. The first time, all three are now.
+	// Tried says that a client asks for a lock that others have, or has just got it: since
+	// when it asks, when it last did, and now. The first time, all three are now.
 	Tried(id ID, since, last, now time.Time)
-	// Ended is for a lock that a client had since a time.
+	// Ended says that a lock has ended that a client had since a time.
 	Ended(id ID, had Client, expired bool, since, at time.Time)
 }
 
@@ -100,7 +100,7 @@ func NewLocks() *Locks {
 	return &Locks{watcher: noWatcher{}, locks: map[ID]*Lock{}, keys: NewFilter()}
 }
 
-// Watch has a Watcher told of all that is seen. It is called before anything is.
+// Watch sets the Watcher. It is called before Saw.
 func (l *Locks) Watch(w Watcher) { l.watcher = w }
 
 type noWatcher struct{}
@@ -125,7 +125,7 @@ func (l *Locks) Knows(id ID) bool {
 	return l.locks[id] != nil
 }
 
-// Saw is for a request about a lock that was answered. It reports whether the lock was released.
+// Saw records a request about a lock and its outcome. It reports whether the lock was released.
 func (l *Locks) Saw(id ID, by Client, r Request, outcome Outcome, now time.Time) (released bool) {
 	if len(id.Key) > maxKey || outcome == Failed || outcome == Queued {
 		return false
@@ -173,7 +173,7 @@ func (l *Locks) Saw(id ID, by Client, r Request, outcome Outcome, now time.Time)
 	return true
 }
 
-// takenLocked is for a client that has taken a lock. mu is held.
+// takenLocked records that a client has taken a lock. mu is held.
 func (l *Locks) takenLocked(id ID, by Client, r Request, now time.Time) {
 	lock := l.putLocked(id, now)
 	if lock.held(now) && r.Proof != 0 && r.Proof == lock.proof && r.TTL > 0 {
@@ -201,13 +201,13 @@ func (l *Locks) takenLocked(id ID, by Client, r Request, now time.Time) {
 	})
 }
 
-// expiredLocked is for a lock whose TTL is over. mu is held.
+// expiredLocked records that a lock's TTL is over. mu is held.
 func (l *Locks) expiredLocked(lock *Lock) {
 	l.counts.Expired++
 	l.watcher.Ended(lock.ID, lock.Holder, true, lock.Since, lock.Until)
 }
 
-// refusedLocked is for a client that has been refused. mu is held.
+// refusedLocked records that a client was refused. mu is held.
 func (l *Locks) refusedLocked(id ID, by Client, now time.Time) {
 	l.counts.Refused++
 	lock := l.putLocked(id, now)
@@ -254,7 +254,7 @@ func (l *Locks) putLocked(id ID, now time.Time) *Lock {
 	return lock
 }
 
-// forgetLocked forgets a lock if nothing that matters is known of it. mu is held.
+// forgetLocked forgets a lock if it is stale. mu is held.
 func (l *Locks) forgetLocked(id ID, lock *Lock, now time.Time) {
 	if !lock.stale(now) {
 		return
@@ -267,7 +267,7 @@ func (l *Locks) forgetLocked(id ID, lock *Lock, now time.Time) {
 	l.known.Store(int64(len(l.locks)))
 }
 
-// sweepLocked forgets what is over. mu is held.
+// sweepLocked forgets all stale locks. mu is held.
 func (l *Locks) sweepLocked(now time.Time) {
 	l.puts = 0
 	for id, lock := range l.locks {

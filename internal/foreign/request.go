@@ -239,7 +239,7 @@ func isDecimal(text []byte) bool {
 	return err == nil && bytes.IndexByte(text, '.') > 0
 }
 
-// Outcome is whether a request has done what it was to do.
+// Outcome is whether a request has done its work.
 type Outcome uint8
 
 const (

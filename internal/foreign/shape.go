@@ -84,7 +84,7 @@ func (c calls) does() Does {
 			return TakesHash
 		}
 		return Takes
-	case puts && expires && c["zadd"]: // who takes it removes the expired holders first
+	case puts && expires && c["zadd"]: // taking it removes the expired holders first
 		if c.any("zcard", "zcount", "zremrangebyscore") {
 			return Takes
 		}
@@ -153,7 +153,7 @@ func answersZero(source string, at int) bool {
 	}
 	begin := ifs[len(ifs)-1][0]
 	condition, _, _ := strings.Cut(source[begin:answer], "then")
-	// What was decided before the call says nothing about whether it has done what it is to do.
+	// A condition before the call says nothing about its result.
 	return begin+len(condition) < at || !negation.MatchString(condition)
 }
 
@@ -232,7 +232,7 @@ func NewShapes() *Shapes {
 	return &Shapes{seed: maphash.MakeSeed(), byHash: map[string]Shape{}, byText: map[uint64]Shape{}}
 }
 
-// OfText is the shape of a script, which OfHash knows from then on.
+// OfText is the shape of a script. OfHash knows the script from then on.
 func (s *Shapes) OfText(source []byte) Shape {
 	if len(source) > maxScript {
 		return Shape{}

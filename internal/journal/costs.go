@@ -13,8 +13,8 @@ type Cost struct {
 	Blame []Blame // the holders that others waited longest for first
 }
 
-// Costs returns what the locks that match have cost within a time before at, in whole minutes. It
-// is in no order.
+// Costs returns what the locks that match have cost within a time before at, in whole minutes. The
+// list is not sorted.
 func (j *Journal) Costs(within time.Duration, at int64, match func(*Lock) bool) (list []Cost) {
 	if j == nil {
 		return nil
@@ -60,7 +60,7 @@ func (h *history) cost(since, at int64) Cost {
 	return c
 }
 
-// Merge makes one cost of those of the same Lock. They are in the order of the first of each.
+// Merge adds up the costs of each Lock, in the order in which the Locks first appear.
 func Merge(list []Cost) (merged []Cost) {
 	index := map[Lock]int{}
 	var blame []map[string]time.Duration

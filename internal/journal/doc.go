@@ -1,20 +1,20 @@
 // Package journal remembers what happened to locks during the last hour: events, and what each lock
-// has cost those who waited for it.
+// has cost its waiters.
 //
-// It is pure: it does no I/O and has no clock. Times are as monotonic.Now. A Journal is told of an
-// event by many goroutines, and returns at once; it allocates nothing for a lock that it knows.
-// Where nobody is to remember anything it is nil.
+// It is pure: it does no I/O and has no clock. Times are as monotonic.Now. Any goroutine can report
+// an event to a Journal. That does not block, and allocates nothing for a lock that is known. A nil
+// Journal remembers nothing.
 //
 // # Blame
 //
-// The waits for a lock are blamed on its holders: each on the one that had the lock at the time. So
-// the sum of what is blamed on the holders of a lock is the sum of the waits for it. Waits that go
-// on count. A Journal counts them by a sum over time: whenever the holder or the number of waiters
-// changes, the time since the last change, once for each waiter, is added to the holder's blame.
+// The waits for a lock are blamed on whoever had the lock at the time. So the blame of all its
+// holders is the sum of the waits for it, with those that go on. A Journal sums over time: whenever
+// the holder or the number of waiters changes, it adds the time since the last change to the
+// holder's blame, once for each waiter.
 //
 // # Memory
 //
-// Half of the memory is for events, the oldest of which go first. The other half is for locks. Of
-// these, the longest unused one goes for which nobody waited; if there is none, the longest unused
-// one. A lock's numbers are kept by the minute.
+// Half of the memory is for events; the oldest goes first. The other half is for locks; the longest
+// unused one goes first, if possible one that nobody waited for. A lock's numbers are kept by the
+// minute.
 package journal

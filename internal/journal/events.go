@@ -18,7 +18,7 @@ const (
 	Expired
 	Lost    // a session lock, otherwise than by being forced or deleted
 	Deleted // a session lock, by a command that this proxy has relayed
-	GaveUp  // a client waits no more, and has not got the lock
+	GaveUp  // a client has stopped waiting, without the lock
 	Seen    // the upstream says who has the lock: it was taken elsewhere
 )
 
@@ -27,7 +27,7 @@ var kindNames = [...]string{"acquired", "released", "forced", "disconnected", "e
 
 func (k Kind) String() string { return kindNames[k] }
 
-// Event is one that was seen.
+// Event is one thing that happened to a lock.
 type Event struct {
 	at int64 // as monotonic.Now
 	Kind
@@ -40,8 +40,8 @@ type Event struct {
 // At is the time of the event, given one moment by both clocks.
 func (e *Event) At(now time.Time, at int64) time.Time { return now.Add(time.Duration(e.at - at)) }
 
-// record is what is kept of an event. Most locks end soon after they were acquired: then one record
-// is both.
+// record is how an event is kept. Most locks end soon after they were acquired: then one record has
+// both events.
 type record struct {
 	at     int64
 	wait   time.Duration
@@ -135,7 +135,7 @@ func (r *ring) at(i int) *record {
 	return &r.records[i]
 }
 
-// lately is the record of a number, or nil if it is not one of the last.
+// lately is the record with a number, or nil if it is not one of the last.
 func (r *ring) lately(number uint64) *record {
 	behind := r.pushed - number
 	if number == 0 || behind >= recent || behind >= uint64(r.n) {

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Numbers are what happened to a lock in a time.
+// Numbers are what happened to a lock within a time.
 type Numbers struct {
 	Acquired, Refused, Waits uint32
 	Wait, LongestWait        time.Duration // Wait is of all waiters together
@@ -31,7 +31,7 @@ type Blame struct {
 // maxBlame bounds the holders that are blamed within a minute; others are blamed together.
 const maxBlame = 8
 
-// minute is what happened within one minute. A lock has those in which something did.
+// minute is what happened to a lock within one minute. Minutes without events are not kept.
 type minute struct {
 	number int64 // since time 0
 	Numbers
@@ -60,7 +60,7 @@ type history struct {
 
 const minuteLength = int64(time.Minute)
 
-// minute is that of a time, with those before it that are remembered still.
+// minute is that of a time. It is added if it is new; then those outside of the Window are dropped.
 func (h *history) minute(at int64) *minute {
 	number := at / minuteLength
 	if n := len(h.minutes); n > 0 && h.minutes[n-1].number >= number {
@@ -188,9 +188,9 @@ func (s *shard) find(id Lock, hash uint64, at int64) *history {
 	return h
 }
 
-// is reports whether the history, which has the hash of a lock, is that lock's. Its key is compared
-// by length only: two hashes are the same by a chance that is next to none, and to read the key
-// takes as long as much of the rest.
+// is reports whether the history, which has the hash of a lock, is that lock's. Of the key only the
+// length is compared: equal hashes are next to impossible, and reading the key takes as long as
+// much of the rest.
 func (h *history) is(id Lock) bool {
 	return h != nil && h.DB == id.DB && len(h.Key) == len(id.Key)
 }
@@ -202,8 +202,8 @@ func (s *shard) forget(h *history) {
 	s.size -= h.size
 }
 
-// room makes room for the history of a lock, and returns an empty one. What is waited for now is
-// kept.
+// room makes room for the history of a lock, and returns an empty one. Locks that clients wait for
+// are kept.
 func (s *shard) room(id Lock) *history {
 	need := int(unsafe.Sizeof(history{})) + 2*len(id.Key) + 256
 	var free *history
@@ -238,7 +238,7 @@ func (s *shard) oldest() *history {
 	return nil
 }
 
-// contended is for a lock that somebody did not get at once.
+// contended marks a lock that a client did not get at once.
 func (s *shard) contended(h *history) {
 	if h.list != &s.used[busy] {
 		h.unlink()

@@ -28,7 +28,7 @@ func (h Holder) name() string {
 	return h.Client
 }
 
-// Window is how long is remembered at most.
+// Window is how long events are remembered at most.
 const Window = time.Hour
 
 // Journal is safe for concurrent use. The nil Journal remembers nothing.
@@ -84,7 +84,7 @@ func (s *shard) get(id Lock, hash uint64) *history {
 	return nil
 }
 
-// push records an event. It took a time: that of a wait, or for which the lock was held.
+// push records an event. lasted is the time of a wait, or the time for which the lock was held.
 func (s *shard) push(at int64, kind Kind, id Lock, who Holder, lasted time.Duration) uint64 {
 	r := record{at: at, kind: kind, db: int32(id.DB), key: id.Key, token: who.Token,
 		owner: who.Owner, client: who.Client}
@@ -103,8 +103,8 @@ type Acquisition struct {
 	record uint64 // the number of its record: no other of the shard has the same
 }
 
-// Acquired is for a lock that was given to a holder at a time, after a wait. Ended costs less with
-// the result.
+// Acquired records that a lock was given to a holder at a time, after a wait. The result makes
+// Ended cheaper.
 func (j *Journal) Acquired(id Lock, to Holder, wait time.Duration, at int64) (where Acquisition) {
 	if j == nil {
 		return where
@@ -141,7 +141,7 @@ func (a Acquisition) lock() (*shard, *history) {
 	return a.shard, a.of
 }
 
-// Refused is for a LOCK that did not wait and was refused.
+// Refused records that a LOCK without WAIT was refused.
 func (j *Journal) Refused(id Lock, at int64) {
 	if j == nil {
 		return
@@ -154,8 +154,8 @@ func (j *Journal) Refused(id Lock, at int64) {
 	}
 }
 
-// Ended is for a lock that its holder, who had it since a time, has no more. where is what Acquired
-// has returned, if that is known.
+// Ended records that a holder has lost or released a lock that it had since a time. where is what
+// Acquired has returned, if that is known.
 func (j *Journal) Ended(kind Kind, id Lock, had Holder, where Acquisition, since, at int64) {
 	if j == nil {
 		return
@@ -184,7 +184,7 @@ func (j *Journal) Ended(kind Kind, id Lock, had Holder, where Acquisition, since
 	}
 }
 
-// WaitBegan is for a client that has begun to wait for a lock. WaitEnded must follow.
+// WaitBegan records that a client has begun to wait for a lock. WaitEnded must follow.
 func (j *Journal) WaitBegan(id Lock, began, at int64) {
 	if j == nil {
 		return
@@ -201,7 +201,7 @@ func (j *Journal) WaitBegan(id Lock, began, at int64) {
 	}
 }
 
-// WaitEnded is for a client that waits no more. got says that Acquired follows.
+// WaitEnded records that a client has stopped waiting. got says that Acquired follows.
 func (j *Journal) WaitEnded(id Lock, who Holder, got bool, began, at int64) {
 	if j == nil {
 		return
@@ -220,9 +220,8 @@ func (j *Journal) WaitEnded(id Lock, who Holder, got bool, began, at int64) {
 	}
 }
 
-// Tried is for a client that asks again and again for a lock that others have, and is in no queue.
-// It has done so since began, and from is when it last did, or began: it counts as waiting between
-// its tries.
+// Tried records that a client in no queue asks again for a lock that others have. It first asked at
+// began and last at from, which can be the same. It counts as waiting between its tries.
 func (j *Journal) Tried(id Lock, began, from, at int64) {
 	if j == nil {
 		return
@@ -263,7 +262,7 @@ func (j *Journal) WantsHolder(id Lock, at int64) bool {
 	return true
 }
 
-// SetHolder says who has a lock, unless this proxy gave it to somebody meanwhile.
+// SetHolder records who has a lock, unless this proxy has given it to a client meanwhile.
 func (j *Journal) SetHolder(id Lock, to Holder, at int64) {
 	if j == nil {
 		return

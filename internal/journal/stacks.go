@@ -32,7 +32,7 @@ type stackKey struct {
 	holder string
 }
 
-// openWait is a wait of which the part before a time is not yet blamed on anybody.
+// openWait is a wait of which some part is not blamed on anybody yet.
 type openWait struct {
 	waiter   string
 	from, to int64
@@ -153,7 +153,7 @@ func (w *stackWalk) ended(e Event) {
 		openWait{waiter: e.Holder.name(), from: e.at - int64(e.Wait), to: e.at})
 }
 
-// held blames on a holder what was waited since it was given the lock, up to when the next was.
+// held blames a holder for the waits since it was given the lock, until the next one was.
 func (w *stackWalk) held(id Lock, holder string, since int64) {
 	o := w.open[id]
 	if o == nil || since >= o.edge {
@@ -169,7 +169,7 @@ func (w *stackWalk) held(id Lock, holder string, since int64) {
 	o.waits, o.edge = left, since
 }
 
-// end is for what was waited before anything that is remembered.
+// end blames the waits before the first event that is remembered.
 func (w *stackWalk) end() {
 	for id, h := range w.last {
 		w.held(id, h.name, h.since)

@@ -6,9 +6,9 @@
 // The numbers in its first line are from INFO lockproxy. They are of that proxy alone, and so are
 // the waiters.
 //
-//	proxySource  the questions to the proxy              source.go
+//	proxySource  asks the proxy                          source.go, seen.go
 //	watcher      surveys the locks step by step          top.go
-//	picture      what one step has found                 top.go
+//	picture      the result of one step                  top.go
 //	screen       the terminal: keys, selection, help     screen.go
 //	             columns and rows of the table           table.go
 //	page         what locks cost, what happened, one lock    pages.go, seen.go

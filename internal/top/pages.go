@@ -38,7 +38,7 @@ type line struct {
 	style tcell.Style
 }
 
-// head is a column of the pages that are no list of held locks. One has width 0: the rest.
+// head is a column of the pages other than pageLocks. One has width 0, and gets the rest.
 type head struct {
 	title string
 	width int
@@ -52,7 +52,7 @@ var topHeads = []head{{"KEY", 0, false}, {"WAITED", 8, true}, {"WAITS", 7, true}
 var logHeads = []head{{"TIME", 8, false}, {"EVENT", 12, false}, {"KEY", 0, false},
 	{"WHO", 32, false}, {"WAITED", 8, true}, {"HELD", 8, true}}
 
-// costLines are LOCKTOP's, of which a filter matches the key or a holder.
+// costLines are those of LOCKTOP whose key or holders match the filter.
 func costLines(list []cost, filter string, width int) (heading string, lines []line) {
 	heads := placed(topHeads, width)
 	for _, c := range list {
@@ -67,7 +67,7 @@ func costLines(list []cost, filter string, width int) (heading string, lines []l
 	return titles(heads), lines
 }
 
-// eventLines are LOCKLOG's.
+// eventLines are those of LOCKLOG that match the filter.
 func eventLines(list []event, filter string, width int) (heading string, lines []line) {
 	heads := placed(logHeads, width)
 	for _, e := range list {
@@ -88,11 +88,11 @@ func eventLines(list []event, filter string, width int) (heading string, lines [
 	return titles(heads), lines
 }
 
-// timelineWidth is how wide the bar of the longest time in the view of a lock is.
+// timelineWidth is the width of the longest bar in the view of a lock.
 const timelineWidth = 30
 
-// detailLines are the view of one lock: holders, queue, and the last holders with how long they
-// waited and held it.
+// detailLines are the view of one lock: its holders, its queue, and for how long its last holders
+// have waited and held it.
 func detailLines(d detail, full, empty rune) (lines []line) {
 	add := func(style tcell.Style, text string) { lines = append(lines, line{"", text, style}) }
 	section := func(title string, list []string) {
@@ -137,7 +137,7 @@ func matches(filter string, texts ...string) bool {
 	return false
 }
 
-// placed are the columns that fit into a width: the last ones go first.
+// placed are the columns that fit into a width; the last ones are dropped first.
 func placed(heads []head, width int) []head {
 	used, rest := 0, 0
 	for i, h := range heads {

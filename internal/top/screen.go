@@ -46,18 +46,12 @@ func Watch(ctx context.Context, o Options, terminal tcell.Screen) error {
 	var goroutines sync.WaitGroup
 	events, pictures, wants := make(chan tcell.Event), make(chan picture), make(chan request)
 	quit := make(chan struct{})
-	defer goroutines.Wait() // in this order: quit ends the events, ctx the watch
+	defer goroutines.Wait() // after quit has ended the events, and ctx the watch
 	defer cancel()
 	defer close(quit)
-	goroutines.Go(func() {
-		terminal.ChannelEvents(events,
-			quit)
-	}) // ends with quit; waited for above
+	goroutines.Go(func() { terminal.ChannelEvents(events, quit) }) // ends with quit
 	first := s.wants
-	goroutines.Go(func() {
-		s.watcher.watch(ctx, first, pictures,
-			wants)
-	}) // ends with ctx; likewise
+	goroutines.Go(func() { s.watcher.watch(ctx, first, pictures, wants) }) // ends with ctx
 
 	s.draw()
 	for {
@@ -80,8 +74,8 @@ func Watch(ctx context.Context, o Options, terminal tcell.Screen) error {
 	}
 }
 
-// watch looks again and again, unless it is paused, and hands over what it has found. It looks at
-// once when something else is wanted.
+// watch fetches a picture at each interval, unless it is paused, and hands it over. When something
+// else is wanted it fetches at once.
 func (w *watcher) watch(
 	ctx context.Context, wants request, out chan<- picture, changes <-chan request,
 ) {
@@ -124,7 +118,7 @@ func (w *watcher) watch(
 	}
 }
 
-// handle is what a key does. It returns true to quit.
+// handle does what a key means. It returns true to quit.
 func (s *screen) handle(event tcell.Event) (quit bool) {
 	key, ok := event.(*tcell.EventKey)
 	if !ok {
@@ -179,12 +173,11 @@ func (s *screen) handle(event tcell.Event) (quit bool) {
 
 // move chooses another line, or scrolls where none can be chosen.
 func (s *screen) move(by int) {
-	s.cursor += by
 	if s.wants.page == pageLock {
 		s.top += by
 		return
 	}
-	s.cursor = max(min(s.cursor, len(s.lines)-1), 0)
+	s.cursor = max(min(s.cursor+by, len(s.lines)-1), 0)
 	if s.chosen = ""; len(s.lines) > 0 {
 		s.chosen = s.lines[s.cursor].key
 	}
@@ -196,7 +189,7 @@ func (s *screen) show(p page) {
 	s.restart()
 }
 
-// restart goes to the first line, as the lines are about to be others.
+// restart goes to the first line, since the lines are about to change.
 func (s *screen) restart() { s.top, s.cursor, s.chosen = 0, 0, "" }
 
 func (s *screen) handleLetter(letter rune) (quit bool) {
@@ -228,7 +221,7 @@ func (s *screen) sortByNext() {
 	} else {
 		next := (slices.Index(survey.Columns, s.query.Sort) + 1) % len(survey.Columns)
 		s.query.Sort = survey.Columns[next]
-		// Numbers are looked at for the largest, but for the time that is left.
+		// The largest numbers matter most, but not those of the time that is left.
 		s.query.Descending = s.query.Sort == survey.ByAge || s.query.Sort == survey.ByWaiters
 	}
 	s.restart()

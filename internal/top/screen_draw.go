@@ -55,11 +55,12 @@ func (s *screen) place(room int) {
 	s.top = max(min(s.top, len(s.lines)-room), 0)
 }
 
-// content is what the page shows: its heading, its lines, and what stands there if there are none.
+// content is what the page shows: its heading, its lines, and a text in their place if there are
+// none.
 func (s *screen) content(p picture, width int) (heading string, lines []line, empty string) {
-	full, empty8 := '█', '·'
-	if !s.CanDisplay(full, false) || !s.CanDisplay(empty8, false) {
-		full, empty8 = '#', '.'
+	full, blank := '█', '·'
+	if !s.CanDisplay(full, false) || !s.CanDisplay(blank, false) {
+		full, blank = '#', '.'
 	}
 	switch s.wants.page {
 	case pageTop:
@@ -69,11 +70,11 @@ func (s *screen) content(p picture, width int) (heading string, lines []line, em
 		heading, lines = eventLines(p.events, s.query.Filter, width)
 		empty = "nothing has happened to locks within the last hour"
 	case pageLock:
-		return survey.Printable(s.wants.key), detailLines(p.detail, full, empty8), ""
+		return survey.Printable(s.wants.key), detailLines(p.detail, full, blank), ""
 	default:
 		list := columns(width, p.Rows)
 		for _, r := range p.Rows {
-			lines = append(lines, line{r.Key, row(list, r, full, empty8), style(r)})
+			lines = append(lines, line{r.Key, row(list, r, full, blank), style(r)})
 		}
 		heading = tableHeading(list, s.query)
 		if p.Complete {
@@ -109,7 +110,7 @@ func (s *screen) clock() string {
 	return s.at.Format(time.TimeOnly)
 }
 
-// subtitle says which page it is, and what of it is shown.
+// subtitle names the page and its filter.
 func (s *screen) subtitle() string {
 	var text string
 	switch s.wants.page {

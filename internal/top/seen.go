@@ -14,9 +14,9 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// What the proxy has seen of locks, and one lock, as LOCKTOP, LOCKLOG and LOCKINFO tell it.
+// The answers of LOCKTOP, LOCKLOG and LOCKINFO.
 
-// listed is how many locks or events are asked for.
+// listed is how many locks or events it asks for.
 const listed = 200
 
 // cost is a line of LOCKTOP.
@@ -116,7 +116,7 @@ func (s proxySource) events(ctx context.Context, key ...any) (list []event, err 
 	return list, err
 }
 
-// holderLine is what is shown of a holder.
+// holderLine describes a holder.
 func holderLine(h lockcmd.LockInfo) string {
 	line := named(h.Owner, h.Client)
 	if h.Kind != "lockproxy" {
@@ -152,7 +152,7 @@ func (s proxySource) holders(
 	return list, err
 }
 
-// lock is who holds a lock, who waits for it, and what happened to it.
+// lock asks who holds a lock, who waits for it, and what happened to it.
 func (s proxySource) lock(ctx context.Context, key string) (d detail, err error) {
 	info, err := s.client.Do(ctx, "LOCKINFO", key).Slice()
 	if err != nil && !errors.Is(err, redis.Nil) {

@@ -24,8 +24,8 @@ const (
 	barWidth                    = 10
 )
 
-// columns shares width among them: first the key gets its least, then the numbers, and what is left
-// goes to names.
+// columns are those that fit into width. The least important ones are dropped, and the key gets the
+// room that is left.
 func columns(width int, rows []survey.Row) []column {
 	owner, client := len("OWNER"), len("CLIENT")
 	for _, r := range rows {
@@ -40,7 +40,7 @@ func columns(width int, rows []survey.Row) []column {
 		{survey.ByRemaining, "REMAINING", barWidth + 9, true},
 		{survey.ByWaiters, "WAIT", 5, true},
 	}
-	// What is least worth its place goes first on a narrow screen.
+	// the least important first
 	for _, drop := range []survey.Column{survey.ByClient, survey.ByOwner, survey.ByAge,
 		survey.ByRemaining} {
 		if left(list, width) >= minKey {
@@ -57,7 +57,7 @@ func columns(width int, rows []survey.Row) []column {
 	return list
 }
 
-// left is what the key has when all others, each with a blank before it, have theirs.
+// left is the width for the key next to all others, each with a blank before it.
 func left(list []column, width int) int {
 	for _, c := range list[1:] {
 		width -= c.width + 1
@@ -65,7 +65,7 @@ func left(list []column, width int) int {
 	return width
 }
 
-// cell is what a column shows of a lock, no wider than the column.
+// cell is a lock's text in a column, as wide as the column.
 func cell(c column, r survey.Row, full, empty rune) string {
 	text := ""
 	switch c.by {
@@ -87,8 +87,7 @@ func cell(c column, r survey.Row, full, empty rune) string {
 	return fit(text, c.width, c.right)
 }
 
-// ownerText is the owner, the library if that is a foreign client's, and how many other holders
-// there are.
+// ownerText is the owner, a foreign client's library, and how many other holders there are.
 func ownerText(r survey.Row) string {
 	text := survey.Printable(r.Owner)
 	if r.Library != "" {
@@ -134,7 +133,7 @@ func fit(text string, width int, right bool) string {
 	return text + blanks
 }
 
-// Span is a time in few letters: 4.2s, 75s, 12m05s, 3h20m, 5d02h.
+// Span writes a time in few letters: 4.2s, 75s, 12m05s, 3h20m, 5d02h.
 func Span(d time.Duration) string {
 	s := int(d.Seconds())
 	switch {

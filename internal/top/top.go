@@ -22,8 +22,7 @@ type Options struct {
 	Interval time.Duration // between two pictures; 0 is a second
 }
 
-// budget is lower than the live page's: for LOCKSCAN the proxy asks about each name that it finds,
-// one by one.
+// budget is lower than the live page's: for LOCKSCAN the proxy asks about each name that it finds.
 var budget = survey.Budget{Scan: 5000, Inspect: 500}
 
 // stepTimeout bounds one fetch.
@@ -32,11 +31,11 @@ const stepTimeout = 5 * time.Second
 // picture is the result of one fetch.
 type picture struct {
 	survey.View
-	made     page // which of the following it has
+	made     page // it has the costs, events or detail of this one
 	costs    []cost
 	events   []event
 	detail   detail
-	failed   error // of these
+	failed   error // why it has not
 	numbers  map[string]string
 	acquired float64 // locks a second since the last picture; negative if unknown
 }
@@ -82,7 +81,7 @@ func (w *watcher) fetch(ctx context.Context, wants request) picture {
 	return p
 }
 
-// view puts into a picture what a query shows of it now.
+// view adds to a picture the locks that a query shows now.
 func (w *watcher) view(p picture, q survey.Query) picture {
 	p.View = w.survey.View(q, time.Now())
 	if p.made != pageLocks {
@@ -142,14 +141,14 @@ func remark(p picture) string {
 }
 
 const (
-	// snapshotWidth is how wide a snapshot is, whose reader has no width.
+	// snapshotWidth is how wide a snapshot is.
 	snapshotWidth = 110
 	// snapshotPatience bounds how long a snapshot looks for locks.
 	snapshotPatience = 20 * time.Second
 )
 
-// Snapshot writes the locks that are held now, having looked through the whole database once, or as
-// far as it gets in 20 s. The error says why it couldn't look.
+// Snapshot writes the locks that are held now, after one scan of the whole database, or as far as
+// it gets in 20 s. The error says why it couldn't look.
 func Snapshot(ctx context.Context, o Options, out io.Writer) error {
 	w := newWatcher(o)
 	wants := request{filter: o.Query.Filter}

@@ -18,12 +18,12 @@ import (
 // Config is what a Server is made of. Proxy and Metrics are required.
 type Config struct {
 	Proxy   *proxy.Server
-	Metrics *Metrics // the same that the proxy tells
+	Metrics *Metrics // the proxy's Observer
 	Name    string   // of the proxy, for people
-	Page    string   // the URL of this one's page, for other proxies to link to; "" tells nobody
-	Token   string   // of those who may release locks; "" for none
+	Page    string   // the URL of the live page, for other proxies to link to; "" tells nobody
+	Token   string   // with it people can release locks; "" for nobody
 	Pprof   bool
-	// MetricShapes is how many shapes of keys have metrics of their own; 0 is no such metrics.
+	// MetricShapes is how many shapes of keys have their own metrics; 0 is no such metrics.
 	MetricShapes int
 	Logger       hclog.Logger // nil logs nothing
 }
@@ -51,7 +51,7 @@ const (
 	writeTimeout  = 20 * time.Second
 	idleTimeout   = time.Minute
 	maxHeader     = 16 << 10
-	// closePatience is for answers on their way when the server closes.
+	// closePatience is how long Close waits for answers on their way.
 	closePatience = 2 * time.Second
 )
 
@@ -93,7 +93,7 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // Close ends everything at once, and returns when it has ended. Safe to call more than once.
 func (s *Server) Close() {
-	s.cancel() // what is being answered heeds it, streams too
+	s.cancel() // ends streams, and other answers that take long
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	s.http.Shutdown(ctx)

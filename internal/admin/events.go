@@ -20,7 +20,7 @@ const (
 	streamPatience = 5 * time.Second
 )
 
-// state is what stands above the locks.
+// state is shown above the locks.
 type state struct {
 	Proxy      string `json:"proxy"` // which this is
 	ID         string `json:"id"`    // as lock records and LOCKINFO WAITERS name it
@@ -54,8 +54,8 @@ func (s *Server) state() state {
 }
 
 // serveEvents is the stream that keeps a page up to date: each second the events "state", "locks",
-// and "history" with the points that are new, and now and then "seen". It ends with the page, or
-// with the server.
+// and "history" with the new points, and every other second "seen". It ends with the page, or with
+// the server.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	ctx, cancel := context.WithCancel(r.Context())

@@ -45,8 +45,8 @@ func (s *Server) deadlocks() (rows []lockEvent) {
 	return rows
 }
 
-// notable reports whether an operator would want to know of an event. Most say only that a lock was
-// taken and released.
+// notable reports whether an event matters to operators. Most only say that a lock was taken and
+// released.
 func notable(e *journal.Event) bool {
 	switch e.Kind {
 	case journal.Acquired:

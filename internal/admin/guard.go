@@ -21,7 +21,7 @@ func guard(next http.Handler, loopback bool) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if loopback && !namesLoopback(r.Host) {
-			http.Error(w, "this address serves its own machine only: ask for it as localhost or "+
+			http.Error(w, "this address serves its own machine only: open it as localhost or "+
 				"127.0.0.1", http.StatusMisdirectedRequest)
 			return
 		}
@@ -29,8 +29,7 @@ func guard(next http.Handler, loopback bool) http.Handler {
 	})
 }
 
-// namesLoopback reports whether a Host header names this machine, in a way that no name server has
-// a say in.
+// namesLoopback reports whether a Host header names this machine without help of a name server.
 func namesLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

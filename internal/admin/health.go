@@ -11,8 +11,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// readiness is the last answer to whether clients can be served. However often it is asked, the
-// upstream is asked once in a while, by one at a time.
+// readiness is the last answer to whether clients can be served. However often it is asked, it asks
+// the upstream only once per readyFor, one question at a time.
 type readiness struct {
 	ask func(ctx context.Context) error
 
@@ -30,7 +30,7 @@ const (
 	readyTimeout = time.Second
 )
 
-// probe asks each second, until ctx ends, so that last is never old.
+// probe asks each second, until ctx ends, so that failed is never old.
 func (r *readiness) probe(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -64,7 +64,7 @@ func (s *Server) stats() proxy.Stats {
 	return st
 }
 
-// serveHealth says that the process lives; it asks nothing else.
+// serveHealth says that the process lives, and nothing more.
 func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprintln(w, "ok")

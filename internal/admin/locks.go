@@ -14,7 +14,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// maxKnown bounds how many of the locks that were taken here are told of without a scan.
+// maxKnown bounds the locks taken by way of this proxy that are shown without a scan.
 const maxKnown = 2000
 
 // upstreamLocks finds locks as the URL's user.
@@ -54,7 +54,7 @@ type lockRow struct {
 	Refused     int     `json:"refused"` // how often others were refused since it has the lock
 	HeldMS      int64   `json:"held_ms"` // -1 if nobody here knows
 	RemainingMS int64   `json:"remaining_ms"`
-	FullMS      int64   `json:"full_ms"` // what remaining is a part of
+	FullMS      int64   `json:"full_ms"` // that remaining is a part of
 	Session     bool    `json:"session"`
 	Shared      bool    `json:"shared"`
 	Holders     int     `json:"holders"`
@@ -82,16 +82,16 @@ const (
 	maxFilter   = 200
 )
 
-// freshFor is how old the survey can be for one who looks; stepTimeout bounds a step of it.
+// freshFor is how old the survey can be when it is shown; stepTimeout bounds a step of it.
 const (
 	freshFor    = 900 * time.Millisecond
 	stepTimeout = 3 * time.Second
 )
 
-// list shows the locks, having scanned again if the last scan is old.
+// list shows the locks, after another step of the survey if the last is old. In a drain it asks
+// nothing: the connections to the upstream are closing.
 func (s *Server) list(q survey.Query) lockList {
 	if !s.survey.Fresh(freshFor) && !s.cfg.Proxy.Stats().Draining {
-		// whose connections to the upstream are going
 		ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)
 		s.survey.Step(ctx)
 		cancel()
@@ -121,15 +121,15 @@ func rowOf(r survey.Row) *lockRow {
 		HeldMS: r.Age.Milliseconds(), RemainingMS: r.Remaining.Milliseconds(),
 		FullMS: r.Lifetime.Milliseconds(), Shared: r.Mode == "shared", Holders: r.Holders,
 		Session: r.Session, Free: r.Free, Waiters: r.Waiters, OldestMS: r.OldestWait.Milliseconds(),
+		ID: idOf(r.Key),
 	}
 	if r.Age < 0 {
 		row.HeldMS = -1
 	}
-	row.ID = idOf(r.Key)
 	return row
 }
 
-// idOf is the name of a lock as it can be asked for. Of the lock named "" it is empty, but there.
+// idOf is a lock's name as ?id= takes it; nil if it is too long. That of a lock named "" is empty.
 func idOf(key string) *string {
 	if len(key) > maxName {
 		return nil
@@ -145,8 +145,7 @@ func shortened(text string) string {
 	return text
 }
 
-// parseQuery reads ?filter=…&sort=column&desc=1&limit=n; what makes no sense is left at its
-// default.
+// parseQuery reads ?filter=…&sort=column&desc=1&limit=n. Invalid values become the defaults.
 func parseQuery(r *http.Request) survey.Query {
 	form := r.URL.Query()
 	q := survey.Query{Filter: form.Get("filter"), Sort: survey.Column(form.Get("sort")),
@@ -170,5 +169,5 @@ func (s *Server) serveLocks(w http.ResponseWriter, r *http.Request) {
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(v) // a failure is the client's, who has gone
+	json.NewEncoder(w).Encode(v) // fails only if the client has gone
 }

@@ -25,7 +25,7 @@ const (
 	maxBody = 16 << 10
 )
 
-// logins is who has shown the token.
+// logins are the sessions of those who have shown the token.
 type logins struct {
 	digest [sha256.Size]byte // of the token
 	on     bool              // there is a token
@@ -35,9 +35,9 @@ type logins struct {
 	tries    map[string]tries // guarded by mu; by address, of those that have tried lately
 }
 
-// tries are the logins that one address may try.
+// tries are the attempts to log in that one address has left.
 type tries struct {
-	left   int       // that may be made at once
+	left   int       // at once
 	refill time.Time // when left was last filled up
 }
 
@@ -184,20 +184,20 @@ func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, whoami{CanLogin: s.logins.on})
 }
 
-// readPost reads what a page of this server has posted, as JSON. Otherwise it has answered why not,
-// and returns false.
+// readPost reads JSON that a page of this server has posted. Otherwise it answers why not, and
+// returns false.
 func readPost(w http.ResponseWriter, r *http.Request, into any) bool {
 	switch {
 	case !sameOrigin(r):
 		http.Error(w, "this is for the page of this server only", http.StatusForbidden)
 		return false
-	// what no form of another page can send
+	// no form of another page can send this type
 	case r.Header.Get("Content-Type") != "application/json":
 		http.Error(w, "want application/json", http.StatusUnsupportedMediaType)
 		return false
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(into); err != nil {
-		http.Error(w, "not the JSON that is wanted here", http.StatusBadRequest)
+		http.Error(w, "want other JSON", http.StatusBadRequest)
 		return false
 	}
 	return true

@@ -12,8 +12,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// Metrics is what Prometheus is told. It is the proxy's Observer, so it is made before the proxy:
-// give it to proxy.Config, then to Config here.
+// Metrics are for Prometheus. They are the proxy's Observer, so they are made before the proxy:
+// give them to proxy.Config, then to Config here.
 type Metrics struct {
 	registry *prometheus.Registry
 	took     []prometheus.Observer // by proxy.Kind
@@ -23,7 +23,7 @@ type Metrics struct {
 	waits    recentWaits
 }
 
-// Buckets, in seconds: from what one round trip on loopback takes to what no client would wait for.
+// Buckets, in seconds: from one round trip on loopback to longer than a client would wait.
 var (
 	commandBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5,
 		1, 2.5, 5, 10}
@@ -33,27 +33,26 @@ var (
 		43200}
 )
 
-// NewMetrics returns metrics that nothing has been told yet. version is the program's.
+// NewMetrics returns Metrics without observations. version is the program's.
 func NewMetrics(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	commands := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "lockproxy_command_duration_seconds",
-		Help: "From a request's arrival to its reply's departure, by kind. Of relayed requests a " +
-			"sample: every 64th batch that a client sends, " +
-			"up to its first reply, so that the others cost nothing; blocking commands are among " +
-			"them. LOCKs with WAIT are not: see lockproxy_lock_wait_seconds.",
+		Help: "From a request's arrival to its reply's departure, by kind. Of relayed requests, " +
+			"blocking commands too, it has a sample: every 64th batch that a client sends, up to its " +
+			"first reply. LOCK with WAIT is in lockproxy_lock_wait_seconds instead.",
 		Buckets: commandBuckets,
 	}, []string{"kind"})
 	waited := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "lockproxy_lock_wait_seconds",
-		Help: "How long LOCK with WAIT took, by how it ended: acquired, or wait_over. Those " +
-			"whose clients closed, or that failed, are not among them.",
+		Help: "How long LOCK with WAIT took, by how it ended: acquired, or wait_over. It leaves " +
+			"out those that failed or whose clients closed.",
 		Buckets: waitBuckets,
 	}, []string{"outcome"})
 	held := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "lockproxy_lock_hold_seconds",
 		Help: "From acquisition to release of locks that were taken and released by way of " +
-			"this proxy. Those that expired are not among them.",
+			"this proxy. It leaves out those that expired.",
 		Buckets: holdBuckets,
 	})
 	m.registry.MustRegister(commands, waited, held, buildInfo(version),
@@ -85,7 +84,7 @@ func (m *Metrics) LockWaited(d time.Duration, acquired bool) {
 	}
 }
 
-// handler serves the metrics together with what stats and shapes tell at the time.
+// handler serves the metrics, with those of stats and shapes at the time.
 func (m *Metrics) handler(stats func() proxy.Stats, shapes *shapesCollector) http.Handler {
 	m.registry.MustRegister(&statsCollector{stats: stats})
 	if shapes.most > 0 {

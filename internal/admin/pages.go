@@ -14,7 +14,7 @@ import (
 type page struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
-	This bool   `json:"this"` // it is the one that is asked
+	This bool   `json:"this"` // it is this proxy's
 }
 
 // pages are the pages of the proxies in front of the same Redis, as they were found a moment ago.
@@ -45,8 +45,8 @@ func ParsePage(text string) (*url.URL, error) {
 	return page, nil
 }
 
-// proxyPages are the pages that are announced. None are new while the upstream does not answer, or
-// its user may not ask.
+// proxyPages are the pages that are announced. They stay as they are while the upstream does not
+// answer, or its user may not ask.
 func (s *Server) proxyPages() []page {
 	s.pages.mu.Lock()
 	defer s.pages.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Server) proxyPages() []page {
 	return s.pages.last
 }
 
-// pagesOf are the pages at the addresses that can be linked to, in order.
+// pagesOf are the pages that can be linked to, in order of their addresses.
 func pagesOf(announced []string, this string) []page {
 	list := []page{}
 	slices.Sort(announced)

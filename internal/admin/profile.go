@@ -20,7 +20,7 @@ func (s *Server) serveLockProfile(w http.ResponseWriter, _ *http.Request) {
 	p.TimeNanos, p.DurationNanos = since.UnixNano(), int64(time.Since(since))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="lock-waits.pb.gz"`)
-	p.Write(w) // a failure is the client's, who has gone
+	p.Write(w) // fails only if the client has gone
 }
 
 // waitProfile has a sample for each stack: waiter, shape of the key, key, holder.
@@ -65,8 +65,8 @@ func waitProfile(stacks []journal.Stack) *profile.Profile {
 	return p
 }
 
-// withoutPort is the machine of an address: the port differs with each connection, and nobody looks
-// for it among waiters. Other names are left as they are.
+// withoutPort is the host of an address: the port differs with each connection, and says nothing
+// about a waiter. Other names are left as they are.
 func withoutPort(name string) string {
 	if host, _, err := net.SplitHostPort(name); err == nil && net.ParseIP(host) != nil {
 		return host

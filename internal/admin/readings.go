@@ -6,14 +6,14 @@ import (
 	"lockproxy/proxy"
 )
 
-// readings is the one list of what is read off proxy.Stats.
+// readings are all metrics that are read from proxy.Stats.
 var readings = []reading{
 	gauge("client_connections", "Clients that are connected.",
 		func(st *proxy.Stats) float64 { return float64(st.Clients) }),
 	counter("client_connections_accepted_total", "Clients that have connected.",
 		func(st *proxy.Stats) uint64 { return st.Accepted }),
-	counter("client_connections_rejected_total", "Clients that were sent away since there were "+
-		"--max-clients already.",
+	counter("client_connections_rejected_total", "Clients that were sent away because there "+
+		"were --max-clients already.",
 		func(st *proxy.Stats) uint64 { return st.Rejected }),
 	counter("client_received_bytes_total", "Bytes that clients have sent, without TLS and PROXY "+
 		"headers.",
@@ -28,8 +28,8 @@ var readings = []reading{
 		func(st *proxy.Stats) float64 { return flag(st.Draining) }),
 
 	gauge("upstream_up",
-		"1 unless the last attempt to connect a client to the upstream has failed, or the last "+
-			"probe, each second.",
+		"0 if the last attempt to connect a client to the upstream has failed, or the last probe "+
+			"(each second); otherwise 1.",
 		func(st *proxy.Stats) float64 { return flag(st.UpstreamUp) }),
 	gauge("upstream_cluster_masters", "Nodes of the Redis Cluster behind the proxy that serve "+
 		"slots, as far as is known; 0 if the upstream is no cluster.",
@@ -59,10 +59,10 @@ var readings = []reading{
 		"and are held, as far as it has seen.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Foreign.Held) }),
 	gauge("foreign_clients_trying", "Clients of other lock libraries that ask for locks through "+
-		"this proxy and were refused within the last 10 s; 16 are counted of one lock.",
+		"this proxy and were refused within the last 10 s, at most 16 for each lock.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Foreign.Trying) }),
-	gauge("foreign_oldest_try_seconds", "For how long the client of another lock library that has "+
-		"tried longest to take a lock through this proxy has done so; 0 if none does.",
+	gauge("foreign_oldest_try_seconds", "The longest time that a client of another lock library "+
+		"has been trying to take a lock through this proxy; 0 if none is.",
 		func(st *proxy.Stats) float64 { return st.Locks.Foreign.OldestTry.Seconds() }),
 	labeled("foreign_locks_total", "What has happened to locks of other lock libraries by way of "+
 		"this proxy: taken, released, expired, or refused to one that tried.",
@@ -93,7 +93,7 @@ var readings = []reading{
 	counter("locks_lost_total", "Session locks that could not be renewed in time or were taken "+
 		"away; their holders were told.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Lost }),
-	counter("lock_handoffs_total", "Acquisitions that a waiter was given by the release itself.",
+	counter("lock_handoffs_total", "Locks that a release gave to a waiter directly.",
 		func(st *proxy.Stats) uint64 { return st.Locks.HandedOver }),
 	counter("lock_deadlocks_total", "Cycles of owners that wait for each other's locks, found "+
 		"by this proxy.",
@@ -103,13 +103,13 @@ var readings = []reading{
 		func(st *proxy.Stats) uint64 { return st.Locks.Fenced }),
 	gauge("lock_waiters", "Clients that wait for a lock at this proxy.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Waiters) }),
-	gauge("lock_oldest_wait_seconds", "For how long the client has waited for a lock at this "+
-		"proxy that has waited longest; 0 if none waits.",
+	gauge("lock_oldest_wait_seconds", "The longest time that a client has been waiting for a "+
+		"lock at this proxy; 0 if none waits.",
 		func(st *proxy.Stats) float64 { return st.Locks.OldestWait.Seconds() }),
 	gauge("locks_waited_for", "Locks for which clients wait at this proxy.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Queues) }),
 	gauge("locks_held", "Locks that were taken by way of this proxy and have not been seen to "+
-		"end; of more than a hundred thousand some are not counted.",
+		"end; beyond a hundred thousand some are not counted.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Holding) }),
 }
 

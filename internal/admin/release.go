@@ -11,7 +11,7 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// csrfHeader is where a page repeats what it was told of its session, which no other page can read.
+// csrfHeader is where a page repeats its session's CSRF token, which no other page can read.
 const csrfHeader = "X-CSRF-Token"
 
 // releaseTimeout bounds one release.
@@ -76,7 +76,7 @@ func (s *Server) serveRelease(w http.ResponseWriter, r *http.Request) {
 
 var errNoID = errors.New("no id")
 
-// clean keeps what an address is made of, since the page says it and the log keeps it.
+// clean is the part of a text that can be an address: the page sends it, and the log has it.
 func clean(address string) string {
 	for i, c := range address {
 		if c <= ' ' || c > '~' || i >= 64 {

@@ -12,9 +12,9 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// What this proxy has seen of locks within the last hour, as JSON.
+// JSON about locks in the last hour, as this proxy has seen them.
 
-// lockCost is what a lock has cost, as LOCKTOP says it.
+// lockCost is an entry of LOCKTOP.
 type lockCost struct {
 	ID            *string     `json:"id,omitempty"` // as of lockRow; a shape has none
 	DB            int         `json:"db"`
@@ -52,7 +52,7 @@ func costOf(c journal.Cost) lockCost {
 // maxBlamed bounds the holders that are named of a lock.
 const maxBlamed = 20
 
-// lockEvent is one event, as LOCKLOG says it.
+// lockEvent is an entry of LOCKLOG.
 type lockEvent struct {
 	ID     *string `json:"id,omitempty"` // as of lockRow
 	AtMS   int64   `json:"at_ms"`
@@ -80,7 +80,7 @@ func eventsOf(list []lockcmd.Event) []lockEvent {
 	return rows
 }
 
-// intOf is a number in the query, at least 1 and at most limit; what makes no sense is fallback.
+// intOf is a number in the query, from 1 to limit; an invalid one becomes fallback.
 func intOf(r *http.Request, name string, fallback, limit int) int {
 	if n, err := strconv.Atoi(r.URL.Query().Get(name)); err == nil && n > 0 {
 		return min(n, limit)
@@ -135,7 +135,7 @@ func (s *Server) events(limit int, match func(lockcmd.LockID) bool) []lockEvent 
 	return eventsOf(events)
 }
 
-// matchOf matches the lock of ?db= and ?key=, or ?id= as /api/locks has it; without them all locks.
+// matchOf matches the lock of ?db= and ?key=, or of ?id= from /api/locks; without them all locks.
 func matchOf(r *http.Request) (match func(lockcmd.LockID) bool, id lockcmd.LockID) {
 	form := r.URL.Query()
 	id.DB, _ = strconv.Atoi(form.Get("db")) // 0 if it is missing

@@ -24,7 +24,7 @@ const (
 	shapesWithin = 5 * time.Minute
 	// maxShapeLabel bounds a label, characters.
 	maxShapeLabel = 100
-	// otherShapes is the label of the shapes that have none. Theirs alone is without a database.
+	// otherShapes is the label of all other shapes together, whose database is "".
 	otherShapes = "other"
 )
 
@@ -37,11 +37,11 @@ type shapeReading struct {
 var shapeReadings = []shapeReading{
 	shapeGauge("wait_seconds", "How long all clients together have waited for locks of a shape",
 		func(c *journal.Cost) float64 { return c.Wait.Seconds() }),
-	shapeGauge("hold_seconds", "How long locks of a shape were held, together",
+	shapeGauge("hold_seconds", "How long all locks of a shape together were held",
 		func(c *journal.Cost) float64 { return c.Hold.Seconds() }),
 	shapeGauge("acquired", "How often locks of a shape were acquired",
 		func(c *journal.Cost) float64 { return float64(c.Acquired) }),
-	shapeGauge("refused", "How often a LOCK without WAIT of a lock of a shape was refused",
+	shapeGauge("refused", "How often a LOCK without WAIT was refused for locks of a shape",
 		func(c *journal.Cost) float64 { return float64(c.Refused) }),
 }
 
@@ -70,7 +70,7 @@ func (c *shapesCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// costliest is what those shapes have cost that have labels, and last the others, in database -1.
+// costliest is the costs of the shapes with labels, and last those of all others, in database -1.
 func (c *shapesCollector) costliest() []journal.Cost {
 	others := []journal.Cost{{Lock: journal.Lock{DB: -1, Key: otherShapes}}}
 	var list []journal.Cost

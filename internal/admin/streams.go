@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// streams are the live pages that are open. There is always room for one more: the oldest page
-// goes, of the address that has most of them, so that one reader keeps no others from the live
-// page.
+// streams are the live pages that are open. A new one always finds room: if need be, the oldest
+// page of the address with the most pages is closed. So nobody can keep others from the live page.
 type streams struct {
 	mu     sync.Mutex
 	opened []*stream // guarded by mu; the oldest first
@@ -20,8 +19,7 @@ type stream struct {
 	end     func()
 }
 
-// open adds a page, whose stream ends soon after end is called. The caller calls closed when it has
-// ended.
+// open adds a page. end makes its stream end soon; when that has ended the caller calls closed.
 func (s *streams) open(address string, end func()) (closed func()) {
 	st := &stream{address, end}
 	s.mu.Lock()
@@ -61,8 +59,8 @@ func (s *streams) removeLocked(st *stream) {
 	s.opened = slices.DeleteFunc(s.opened, func(other *stream) bool { return other == st })
 }
 
-// addressOf is where a request comes from, without the port: of IPv6 the network of 64 bits, since
-// a machine has all addresses of it.
+// addressOf is where a request comes from, without the port. For IPv6 it is the network of 64 bits,
+// since a machine has all addresses of that.
 func addressOf(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

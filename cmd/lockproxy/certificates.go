@@ -11,7 +11,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// certificates are the files that TLS is made of, towards clients and towards the upstream.
+// certificates are the TLS files, for clients and for the upstream.
 type certificates struct {
 	opts     *options
 	upstream *upstream.Upstream // nil if it is plain
@@ -38,7 +38,8 @@ func (c *certificates) load(opts *options) error {
 	if err != nil {
 		return err
 	}
-	upstream, err := c.forUpstream(opts)
+	upstream, err := asClient(c.base, "upstream-tls", opts.UpstreamServerName, opts.UpstreamCert,
+		opts.UpstreamKey, opts.UpstreamCA)
 	if err != nil {
 		return err
 	}
@@ -78,22 +79,24 @@ func forClients(opts *options) (*tls.Config, error) {
 	return cfg, err
 }
 
-func (c *certificates) forUpstream(opts *options) (cfg *tls.Config, err error) {
-	if c.upstream == nil {
+// asClient is base, that of a URL, with the values of flags that begin with --prefix. nil is plain
+// text.
+func asClient(base *tls.Config, prefix, serverName, cert, key, ca string) (*tls.Config, error) {
+	if base == nil {
 		return nil, nil
 	}
-	cfg = c.base.Clone()
-	if opts.UpstreamServerName != "" {
-		cfg.ServerName = opts.UpstreamServerName
+	cfg := base.Clone()
+	if serverName != "" {
+		cfg.ServerName = serverName
 	}
-	if opts.UpstreamCert != "" {
-		if cfg.Certificates, err = pair("upstream-tls", opts.UpstreamCert,
-			opts.UpstreamKey); err != nil {
+	var err error
+	if cert != "" {
+		if cfg.Certificates, err = pair(prefix, cert, key); err != nil {
 			return nil, err
 		}
 	}
-	if opts.UpstreamCA != "" {
-		cfg.RootCAs, err = authorities("upstream-tls-ca", opts.UpstreamCA)
+	if ca != "" {
+		cfg.RootCAs, err = authorities(prefix+"-ca", ca)
 	}
 	return cfg, err
 }

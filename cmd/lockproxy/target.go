@@ -9,8 +9,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// target is the lockproxy that a command asks as a client: the flags that name it, and how to be
-// let in.
+// target is the lockproxy that a command connects to: its address and login, and TLS.
 type target struct {
 	URL           string `name:"url" env:"LOCKPROXY_URL" placeholder:"URL"`
 	URLFile       string `name:"url-file" env:"LOCKPROXY_URL_FILE" placeholder:"FILE"`
@@ -41,23 +40,6 @@ func (t *target) parse() (err error) {
 }
 
 // tls reads the files of TLS; nil is plain text.
-func (t *target) tls() (cfg *tls.Config, err error) {
-	if t.proxy.TLS() == nil {
-		return nil, nil
-	}
-	cfg = t.proxy.TLS().Clone()
-	if t.TLSServerName != "" {
-		cfg.ServerName = t.TLSServerName
-	}
-	if t.TLSCert != "" {
-		if cfg.Certificates, err = pair("tls", t.TLSCert, t.TLSKey); err != nil {
-			return nil, err
-		}
-	}
-	if t.TLSCA != "" {
-		if cfg.RootCAs, err = authorities("tls-ca", t.TLSCA); err != nil {
-			return nil, err
-		}
-	}
-	return cfg, nil
+func (t *target) tls() (*tls.Config, error) {
+	return asClient(t.proxy.TLS(), "tls", t.TLSServerName, t.TLSCert, t.TLSKey, t.TLSCA)
 }

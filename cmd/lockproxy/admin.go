@@ -12,7 +12,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// AdminOptions are the flags by which the proxy lets itself be watched.
+// AdminOptions are the flags for watching the proxy.
 type AdminOptions struct {
 	Admin          string        `placeholder:"ADDRESS"`
 	AdminToken     string        `placeholder:"TOKEN"`
@@ -54,15 +54,14 @@ func (o *AdminOptions) page(ln net.Addr) string {
 	return "http://" + tcp.String() + "/"
 }
 
-// watching is the admin server to be, while the proxy isn't there yet.
+// watching is the admin server before there is a proxy.
 type watching struct {
 	options *AdminOptions
 	metrics *admin.Metrics
 	ln      net.Listener // nil if it isn't wanted
 }
 
-// prepare opens the admin server's listener, if one is wanted, and lets the proxy that cfg is for
-// tell it of what it does.
+// prepare opens the admin server's listener, if one is wanted, and makes it the Observer in cfg.
 func (o *AdminOptions) prepare(cfg *proxy.Config, old *parent) (*watching, error) {
 	cfg.Version, cfg.Locks.SlowWait = version, o.SlowWait
 	cfg.Locks.History = int64(o.LockHistory)
@@ -84,7 +83,7 @@ func (o *AdminOptions) prepare(cfg *proxy.Config, old *parent) (*watching, error
 }
 
 // start serves until stop is called, which returns when all has ended. It goes on while the proxy
-// shuts down, so that /readyz tells of it.
+// shuts down, so that /readyz can say so.
 func (w *watching) start(server *proxy.Server, name string, log hclog.Logger) (stop func()) {
 	if w.ln == nil {
 		return func() {}

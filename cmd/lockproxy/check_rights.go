@@ -11,7 +11,7 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// wakeChannel is a channel as those on which proxies wake each other.
+// wakeChannel is named like the channels on which proxies wake each other.
 const wakeChannel = "lockproxy:wake:check"
 
 // right is one of the upstream's commands that a locking user must be allowed.
@@ -19,12 +19,10 @@ type right struct {
 	command string
 	needs   []string // what can't be done without it
 	level   string   // how bad that is
-	// a request that finds out and does nothing; KEY stands for a key that begins with the lock's
-	// name
-	probe []any
+	probe   []any    // a request that tells, and changes nothing
 }
 
-// probeKey stands for a key in a right's probe.
+// probeKey stands for a key in a right's probe: one that begins with the lock's name.
 const probeKey = "KEY"
 
 // rights are what a locking user can need, as in docs/operations.md; and +select for databases
@@ -163,8 +161,7 @@ func (c *checkCommand) needs(r right) bool {
 	return true
 }
 
-// probe asks for one right. The error is the upstream's refusal; others that its reply may be are
-// none.
+// probe tries one right. The error is the upstream's refusal, or another reason.
 func (c *checkCommand) probe(
 	ctx context.Context, client *redis.Client, conn *redis.Conn, r right, key string,
 ) error {

@@ -49,7 +49,7 @@ func isFile(f *kong.Flag) bool { return f.PlaceHolder == "FILE" || f.PlaceHolder
 
 var endOfSummary = regexp.MustCompile(`[.:;(].*|, such as.*`)
 
-// summary is what a help text begins with, without what shells take for something else.
+// summary is the beginning of a help text, without characters that mean something to shells.
 func summary(help string) string {
 	text := endOfSummary.ReplaceAllString(help, "")
 	return strings.TrimSpace(strings.NewReplacer("'", "", "[", "", "]", "").Replace(text))

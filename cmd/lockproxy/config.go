@@ -69,7 +69,7 @@ func settable(key string, flags []*kong.Flag) bool {
 		slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == key })
 }
 
-// asFlag writes a value as one would write it behind a flag.
+// asFlag writes a value as on the command line.
 func asFlag(value any) (string, error) {
 	switch v := value.(type) {
 	case string:
@@ -92,7 +92,7 @@ func asFlag(value any) (string, error) {
 // Validate implements kong.Resolver; readConfig has done it.
 func (s settings) Validate(*kong.Application) error { return nil }
 
-// Resolve implements kong.Resolver: what the file says of a flag that is neither given nor in the
+// Resolve implements kong.Resolver: the file's value of a flag that is neither given nor in the
 // environment.
 func (s settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	value, found := s[flag.Name]

@@ -65,8 +65,8 @@ func (r *reloader) read() (*options, error) {
 	return &cmd.(*serveCommand).options, nil
 }
 
-// with returns the settings o with those of wanted that take effect while running. The files of TLS
-// are such, but not whether there is TLS.
+// with returns the settings o with those of wanted that take effect while running. TLS files are
+// among them, but TLS is not switched on or off.
 func (o *options) with(wanted *options) options {
 	next := *o
 	next.LogLevel, next.MaxClients = wanted.LogLevel, wanted.MaxClients

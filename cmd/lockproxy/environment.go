@@ -12,8 +12,8 @@ import (
 // envPrefix begins the names of all variables that are lockproxy's.
 const envPrefix = "LOCKPROXY_"
 
-// checkEnvironment refuses a variable that no flag reads: its name is a typing error, and the
-// default would serve instead.
+// checkEnvironment refuses a variable that no flag reads: its name is probably misspelled, and the
+// default would be used instead.
 func checkEnvironment(program *kong.Node) error {
 	known := map[string]bool{
 		"LOCKPROXY_KEY": true, "LOCKPROXY_TOKEN": true, // lockproxy run sets them

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// A running process, the parent, hands over to the one that is to take its place, its child, by a
-// Unix socket at --handover. It hands over its listening sockets themselves, so that no connection
-// is refused or lost that the kernel has already made. The parent's part is upgrader.
+// A running process, the parent, hands over to the one that takes its place, its child, by a Unix
+// socket at --handover. It hands over its listening sockets themselves, so that no connection is
+// refused or lost that the kernel has already made. The parent's part is upgrader.
 //
 //	child -> parent   connects
 //	parent -> child   handoverOffer, with the listening sockets
@@ -25,7 +25,7 @@ import (
 // handoverVersion changes when processes of different versions could not hand over to each other.
 const handoverVersion = 1
 
-// handoverOffer says what the sockets are that come with it.
+// handoverOffer describes the sockets that come with it.
 type handoverOffer struct {
 	Version int
 	PID     int
@@ -34,9 +34,9 @@ type handoverOffer struct {
 
 const (
 	handoverReady = 'S'
-	// handoverTimeout is how long a process may take for its part, except for getting ready.
+	// handoverTimeout is how long a process can take for its part, except for getting ready.
 	handoverTimeout = 5 * time.Second
-	// readyTimeout is how long a child may take until it serves.
+	// readyTimeout is how long a child can take until it serves.
 	readyTimeout = time.Minute
 	// maxHandover bounds the offer, bytes; maxHandoverSockets the sockets that come with it.
 	maxHandover, maxHandoverSockets = 4 << 10, 8

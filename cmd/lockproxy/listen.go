@@ -15,7 +15,7 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// maxSocketPath is what fits into the kernel's sockaddr_un, with the byte that ends it.
+// maxSocketPath is what fits into the kernel's sockaddr_un, without the byte that ends it.
 const maxSocketPath = 107
 
 // socketPath is the path in a --listen unix://path.
@@ -23,7 +23,7 @@ func (o *options) socketPath() (path string, isUnix bool) {
 	return strings.CutPrefix(o.Listen, "unix://")
 }
 
-// fromSystemd is what --listen says where systemd has opened the socket.
+// fromSystemd is the value of --listen for a socket that systemd has opened.
 const fromSystemd = "systemd"
 
 // listen opens the listener that --listen names, or takes it over from the parent that has it. A
@@ -55,21 +55,19 @@ func systemdListener() (net.Listener, error) {
 			"ListenStream=", len(listeners))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on what systemd hands over: %w", err)
+		return nil, fmt.Errorf("cannot listen on systemd's socket: %w", err)
 	}
 	return listeners[0], nil
 }
 
 func (o *options) open(path string, isUnix bool) (net.Listener, error) {
-	if !isUnix {
-		ln, err := net.Listen("tcp", o.Listen)
-		if err != nil {
-			return nil, fmt.Errorf("cannot listen on %s, choose another --listen: %w", o.Listen,
-				withoutAddr(err))
-		}
-		return ln, nil
+	var ln net.Listener
+	var err error
+	if isUnix {
+		ln, err = listenUnix(path, os.FileMode(o.ListenMode))
+	} else {
+		ln, err = net.Listen("tcp", o.Listen)
 	}
-	ln, err := listenUnix(path, os.FileMode(o.ListenMode))
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s, choose another --listen: %w", o.Listen,
 			withoutAddr(err))
@@ -150,7 +148,7 @@ func adoptUnix(ln net.Listener, path string) (s *socket, err error) {
 	unix, ok := ln.(*net.UnixListener)
 	if !ok {
 		ln.Close()
-		return nil, fmt.Errorf("what listens for %s is no Unix socket", path)
+		return nil, fmt.Errorf("the listener for %s is no Unix socket", path)
 	}
 	unix.SetUnlinkOnClose(false)
 	s = &socket{UnixListener: unix, path: path}

@@ -95,8 +95,7 @@ func onOneLine(args []any) []any {
 
 func unprintable(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 
-// redisLog takes what go-redis would print by itself: about connections of the proxy's own, whose
-// errors are told elsewhere.
+// redisLog takes what go-redis would print otherwise. Its errors are reported elsewhere too.
 type redisLog struct{ hclog.Logger }
 
 // Printf implements go-redis's logger.

@@ -15,7 +15,7 @@ import (
 // version is set by release builds: -ldflags "-X main.version=…".
 var version = "dev"
 
-// Exit statuses: what was asked can't be done as asked, and what was asked makes no sense.
+// Exit statuses: the command has failed, and the command line is invalid.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -28,12 +28,11 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// smallMachine is how many cores a machine has, with Redis and clients on it perhaps, on which a
-// relay is faster on one: moving each reply between cores costs more than it brings (see
-// docs/bench-locks.md for how to measure it).
+// smallMachine is the most cores with which the proxy is faster on one of them: moving each reply
+// between cores costs more than it brings (see docs/bench-locks.md for how to measure it).
 const smallMachine = 2
 
-// program is the command line: what lockproxy can be asked to do.
+// program is the command line.
 type program struct {
 	Serve serveCommand `cmd:"" default:"withargs" help:"Serve clients of a Redis; the default."`
 	Run   runCommand   `cmd:"" help:"Hold a lock while a command runs."`
@@ -46,14 +45,13 @@ type program struct {
 	Version bool    `env:"-" help:"Print the version and exit."`
 }
 
-// command is what the arguments have asked for, with its flags read.
+// command is a subcommand with its flags.
 type command interface {
-	// execute does it, and returns the process's exit status.
+	// execute returns the process's exit status.
 	execute(stdout, stderr io.Writer) int
 }
 
-// checked is a command whose flags say more than their types do: check returns what is wrong with
-// them.
+// checked is a command whose flags have rules beyond their types. check returns which are broken.
 type checked interface{ check() error }
 
 const description = "A Redis proxy with locks: forwards every command to the Redis behind it, " +
@@ -78,8 +76,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return cmd.execute(stdout, stderr)
 }
 
-// parse reads flags and environment. A nil command says that all that was asked for has been
-// printed, or that with the error there is none.
+// parse reads flags and environment. The command is nil if help or the version was printed, or if
+// an error leaves none.
 func parse(args []string, stdout io.Writer) (command, error) {
 	asked, exited := &program{}, false
 	parser, err := newParser(asked, stdout, func(int) { exited = true })
@@ -107,8 +105,8 @@ func parse(args []string, stdout io.Writer) (command, error) {
 	return cmd, err
 }
 
-// newParser returns what fills asked from a command line. Help is printed to stdout; after it, and
-// only then, exit is called.
+// newParser returns a parser that fills asked from a command line. It prints help to stdout, and
+// then calls exit.
 func newParser(asked *program, stdout io.Writer, exit func(int)) (*kong.Kong, error) {
 	return kong.New(asked, append(mappers(), kong.Name("lockproxy"),
 		kong.Description(description), kong.DefaultEnvars("LOCKPROXY"),
@@ -116,7 +114,7 @@ func newParser(asked *program, stdout io.Writer, exit func(int)) (*kong.Kong, er
 		kong.ConfigureHelp(helpOptions), kong.PostBuild(addFlagHelp))...)
 }
 
-// selected is the command whose arguments made no sense, or nil, and its name behind a space if it
+// selected is the command with the invalid arguments, or nil, and its name behind a space if that
 // must be given.
 func selected(err error) (cmd command, name string) {
 	var failed *kong.ParseError
@@ -130,7 +128,7 @@ func selected(err error) (cmd command, name string) {
 	return node.Target.Addr().Interface().(command), name
 }
 
-// withoutPassword takes the credentials of URLs out of what the command line's parser quotes.
+// withoutPassword removes the credentials of URLs from an error of the parser.
 func withoutPassword(text string) string {
 	return sentinelSecret.ReplaceAllString(credentials.ReplaceAllString(text, "://(hidden)@"),
 		"${1}(hidden)")

@@ -5,13 +5,13 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// What systemd is told of this process, if it has started it with Type=notify.
+// The states of this process that systemd wants to know, if it has started it with Type=notify.
 const (
 	stateReady    = daemon.SdNotifyReady // clients can connect
 	stateStopping = daemon.SdNotifyStopping
 )
 
-// notify tells systemd; without one that wants to know it does nothing.
+// notify tells systemd a state, if it wants to know.
 func notify(state string, log hclog.Logger) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.Warn("cannot tell systemd", "state", state, "error", err)

@@ -185,7 +185,7 @@ func (o *options) checkUpstream() (err error) {
 	return nil
 }
 
-// checkEmbedded refuses to give other machines locks that nothing keeps, unless that is asked for.
+// checkEmbedded refuses to serve the in-memory store to other machines without --embedded.
 func (o *options) checkEmbedded() error {
 	switch {
 	case o.Embedded && o.Upstream != "":

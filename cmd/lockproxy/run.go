@@ -111,8 +111,8 @@ func (c *runCommand) execute(stdout, stderr io.Writer) int {
 	return work.status()
 }
 
-// forwarded are the signals that go to the command: not those that this process was told to ignore,
-// as by nohup.
+// forwarded are the signals that go to the command: not those that this process ignores, as under
+// nohup.
 func (c *runCommand) forwarded() (list []os.Signal) {
 	all := []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
 		syscall.SIGUSR1, syscall.SIGUSR2}
@@ -234,7 +234,7 @@ func (c *runCommand) relocks(token int64) (list [][]string) {
 	return list
 }
 
-// holder tells of the lock's holder for the message, or is empty.
+// holder describes the lock's holder for a message; "" if it is unknown.
 func (c *runCommand) holder(ctx context.Context, conn *sessionConn) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

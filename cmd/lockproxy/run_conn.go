@@ -19,11 +19,11 @@ import (
 // connectWithin bounds connecting and logging in to the proxy.
 const connectWithin = 5 * time.Second
 
-// lossBound is for how long the proxy's machine can acknowledge nothing.
+// lossBound is for how long the proxy's machine can acknowledge nothing before it counts as lost.
 const lossBound = 25 * time.Second
 
-// sessionConn is a connection to a lockproxy that a session lock lives on: what the proxy says of
-// it is read at once. One goroutine uses it.
+// sessionConn is the connection to a lockproxy that a session lock lives on. Messages of the proxy
+// are read at once. One goroutine uses it.
 type sessionConn struct {
 	nc         net.Conn
 	events     chan event    // closed when the connection has ended, after the event that says why
@@ -132,7 +132,7 @@ func (s *sessionConn) ask(ctx context.Context, args ...string) (resp.Value, erro
 	}
 }
 
-// maxReply bounds what is read as one reply, bytes: none of those that are asked for is near it.
+// maxReply bounds a reply, bytes: a lockproxy's are much shorter.
 const maxReply = 64 << 10
 
 // read turns what the proxy sends into events.

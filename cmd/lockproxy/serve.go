@@ -55,7 +55,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	if err != nil {
 		return err
 	}
-	defer old.close() // which does no harm behind ready
+	defer old.close() // harmless after ready
 	ln, err := opts.listen(old)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 		case <-hangups:
 			reloader.reload()
 		case <-upgrade.done:
-			stopWatching() // what asks there from now on asks the successor
+			stopWatching() // from now on the successor answers there
 			serving = false
 		case sig := <-signals:
 			log.Info("stopping: letting running commands finish; a second signal ends at once",
@@ -138,8 +138,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	return <-served
 }
 
-// leave lets clients be served for a while longer, in which balancers learn that this proxy is
-// about to end.
+// leave serves clients for a while longer, so that balancers learn that this proxy is about to end.
 func leave(server *proxy.Server, opts *options, log hclog.Logger, signals chan os.Signal) {
 	server.SetUnready()
 	if opts.ShutdownDelay == 0 {
@@ -156,7 +155,7 @@ func leave(server *proxy.Server, opts *options, log hclog.Logger, signals chan o
 	}
 }
 
-// warnOpen logs it if clients act as the upstream's user without knowing its password.
+// warnOpen warns if clients act as the upstream's user without knowing its password.
 func warnOpen(opts *options, addr net.Addr, log hclog.Logger) {
 	if opts.upstream == nil || !opts.upstream.Initial.LoggedIn || opts.TLSClientCA != "" ||
 		isLoopback(addr) {
@@ -167,7 +166,7 @@ func warnOpen(opts *options, addr net.Addr, log hclog.Logger) {
 		"or let in only those with a certificate by --tls-client-ca", "listen", addr.String())
 }
 
-// proxyName is what people call a proxy that listens there: they know its machine.
+// proxyName names the proxy for people: by its machine and the address that it listens on.
 func proxyName(listen string) string {
 	if host, err := os.Hostname(); err == nil {
 		return host + ", " + listen

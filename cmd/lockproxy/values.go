@@ -87,9 +87,8 @@ func popText(ctx *kong.DecodeContext) (text string, err error) {
 	return text, nil
 }
 
-// readText reads the text of a flag, which is not empty: an empty one is more likely a secret or a
-// variable that is missing than the wish for the default. Arguments that are no flag are left as
-// they are.
+// readText reads the text of a flag, which must not be empty: an empty one is more likely a missing
+// secret or variable than a wish for the default. Arguments that are no flag can be empty.
 func readText(ctx *kong.DecodeContext, target reflect.Value) error {
 	text, err := popText(ctx)
 	if err != nil {

@@ -5,24 +5,24 @@ import (
 	"unsafe"
 )
 
-// announceEvery: of so many calls of one kind on one socket, one goes by way of the scheduler. That
-// keeps its watch awake, which otherwise sleeps for up to a minute when the process has been idle.
-// While all processors are busy, only the watch polls the network and preempts a goroutine that has
-// run for 10 ms.
+// announceEvery is of how many calls of one kind on one socket one goes through the scheduler. That
+// keeps the scheduler's monitor awake, which otherwise sleeps for up to a minute when the process
+// has been idle. While all processors are busy, only the monitor polls the network and preempts a
+// goroutine that has run for 10 ms.
 const announceEvery = 64
 
 func (h *half) read(fd uintptr, b []byte) (int, error) {
 	if h.announces() {
 		return syscall.Read(int(fd), b)
 	}
-	return call(syscall.SYS_RECVFROM, fd, b)
+	return call(syscall.SYS_RECVFROM, fd, b, 0)
 }
 
 func (h *half) write(fd uintptr, b []byte) (int, error) {
 	if h.announces() {
 		return syscall.Write(int(fd), b)
 	}
-	return call(syscall.SYS_SENDTO, fd, b)
+	return call(syscall.SYS_SENDTO, fd, b, syscall.MSG_NOSIGNAL)
 }
 
 func (h *half) announces() bool {
@@ -32,9 +32,9 @@ func (h *half) announces() bool {
 
 // call is recv(2) or send(2), unknown to the scheduler. They are a little cheaper than read(2) and
 // write(2).
-func call(number, fd uintptr, b []byte) (int, error) {
+func call(number, fd uintptr, b []byte, flags uintptr) (int, error) {
 	n, _, errno := syscall.RawSyscall6(number, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))),
-		uintptr(len(b)), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
+		uintptr(len(b)), syscall.MSG_DONTWAIT|flags, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -42,11 +42,5 @@ func call(number, fd uintptr, b []byte) (int, error) {
 }
 
 func (h *half) peek(fd uintptr, b []byte) (int, error) {
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd,
-		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
-		syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), nil
+	return call(syscall.SYS_RECVFROM, fd, b, syscall.MSG_PEEK)
 }

@@ -17,8 +17,8 @@ type Socket struct {
 	tryRead                         func(fd uintptr) // TryRead's call
 }
 
-// half is a call under way, of one kind. Its callback is made once, so that a call allocates
-// nothing.
+// half is a call of one kind that is under way. Its callback is made once, so that a call
+// allocates nothing.
 type half struct {
 	buf   []byte
 	n     int
@@ -29,16 +29,12 @@ type half struct {
 
 // New returns the socket of conn, or nil if conn is not a *net.TCPConn or *net.UnixConn.
 func New(conn net.Conn) *Socket {
-	var sc syscall.Conn
-	switch c := conn.(type) {
-	case *net.TCPConn:
-		sc = c
-	case *net.UnixConn:
-		sc = c
+	switch conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
 	default:
 		return nil
 	}
-	raw, err := sc.SyscallConn()
+	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return nil
 	}
@@ -78,36 +74,30 @@ func again(call func(uintptr, []byte) (int, error), fd uintptr, b []byte) (n int
 // Read is net.Conn's. b must not be empty.
 func (s *Socket) Read(b []byte) (n int, err error) {
 	s.reads.buf = b
-	err = s.raw.Read(s.reads.call)
-	s.reads.buf = nil
-	switch {
-	case err != nil:
-		return 0, err
-	case s.reads.err != nil:
-		return 0, os.NewSyscallError("read", s.reads.err)
-	case s.reads.n == 0:
-		return 0, io.EOF
-	}
-	return s.reads.n, nil
+	return s.reads.result(s.raw.Read(s.reads.call))
 }
 
 // TryRead is Read without waiting: if there is nothing to read, the error is syscall.EAGAIN.
 // Deadlines do not apply to it. b must not be empty.
 func (s *Socket) TryRead(b []byte) (n int, err error) {
 	s.reads.buf = b
-	err = s.raw.Control(s.tryRead)
-	s.reads.buf = nil
+	return s.reads.result(s.raw.Control(s.tryRead))
+}
+
+// result ends a read. err says that it was not tried.
+func (h *half) result(err error) (int, error) {
+	h.buf = nil
 	switch {
 	case err != nil:
 		return 0, err
-	case s.reads.err == syscall.EAGAIN:
+	case h.err == syscall.EAGAIN:
 		return 0, syscall.EAGAIN
-	case s.reads.err != nil:
-		return 0, os.NewSyscallError("read", s.reads.err)
-	case s.reads.n == 0:
+	case h.err != nil:
+		return 0, os.NewSyscallError("read", h.err)
+	case h.n == 0:
 		return 0, io.EOF
 	}
-	return s.reads.n, nil
+	return h.n, nil
 }
 
 // Raw returns the connection for package syscall.

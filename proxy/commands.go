@@ -14,7 +14,7 @@ type command struct {
 	lock *lockcmd.Spec
 	way  passthrough.Way // by what connection it can go
 	// inspect decides by the arguments, where these differ.
-	inspect func(r route, args [][]byte) route
+	inspect func(r passthrough.Request, args [][]byte) passthrough.Request
 	// answer answers a request in the place of the upstream. done is false for those that it leaves
 	// to the upstream.
 	answer func(x *exchange, req resp.Request) (done bool)
@@ -116,5 +116,5 @@ func fenceable(args [][]byte) bool {
 	cmd := lookup(args[0])
 	r := routeOf(cmd, resp.Request{Args: args})
 	return cmd.Class == commands.Other ||
-		cmd.lock == nil && r.Effect == commands.NoEffect && r.way != passthrough.Home
+		cmd.lock == nil && r.Effect == commands.NoEffect && r.Way != passthrough.Home
 }

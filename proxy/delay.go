@@ -29,7 +29,7 @@ func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
 		return false
 	}
 	d.identity = state.Identity
-	s := &delayedSet{dispatcher: d, raw: routeOf(cmd, req).raw, args: req.Args, cmd: cmd,
+	s := &delayedSet{dispatcher: d, raw: routeOf(cmd, req).Raw, args: req.Args, cmd: cmd,
 		over: time.NewTimer(d.server.cfg.Park)}
 	defer s.over.Stop()
 	key, since := string(req.Args[1]), time.Now()

@@ -170,23 +170,23 @@ func (d *dispatcher) dispatch(req resp.Request) (more bool) {
 	r.Replied = d.watchLockEnds(cmd, req.Args, d.observeForeign(cmd, req.Args))
 	if cmd.perNode && d.server.cfg.Upstream.IsCluster() {
 		// There is no node whose state it could change.
-		r.way, r.Effect = passthrough.Shared, commands.NoEffect
+		r.Way, r.Effect = passthrough.Shared, commands.NoEffect
 	}
 	if cmd.syncFirst != nil {
 		defer d.pipe.Pin(passthrough.Unpinned) // the home, until the command goes there
 		var err error
-		if r.syncsWrites, err = d.syncWrites(cmd.syncFirst); err != nil {
+		if r.SyncsWrites, err = d.syncWrites(cmd.syncFirst); err != nil {
 			d.reply(encodeError("", err))
 			return err != errWritesUnknown
 		}
 	}
-	if d.connected(r.way, r.Effect) {
+	if d.connected(r.Way, r.Effect) {
 		d.relay(r)
 	}
 	return r.Effect != commands.Quit
 }
 
-func (d *dispatcher) relay(r route) {
+func (d *dispatcher) relay(r passthrough.Request) {
 	switch r.Effect {
 	case commands.Quit:
 		d.client.lingering.Store(true)
@@ -199,14 +199,12 @@ func (d *dispatcher) relay(r route) {
 			r.Effect = passthrough.MaybeUnanswered
 		}
 	}
-	d.pipe.Relay(r.request())
+	d.pipe.Relay(r)
 	if r.Effect == commands.Reset {
 		d.await(d.pipe.Barrier())
 		d.framer.Unauthenticated(true) // perhaps
 	}
 }
-
-var quitReply = []byte("+OK\r\n")
 
 // connected makes sure that there is a way for a request, or answers the request.
 func (d *dispatcher) connected(way passthrough.Way, effect commands.Effect) bool {
@@ -216,7 +214,7 @@ func (d *dispatcher) connected(way passthrough.Way, effect commands.Effect) bool
 		return true
 	case effect == commands.Quit:
 		d.client.lingering.Store(true)
-		d.pipe.Reply(quitReply, passthrough.Finally)
+		d.pipe.Reply([]byte("+OK\r\n"), passthrough.Finally)
 	default:
 		d.reply(encodeError("", err))
 	}

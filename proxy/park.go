@@ -131,7 +131,7 @@ func (d *dispatcher) tryRelayOne(req resp.Request, it *eventloop.Iteration) bool
 		return false
 	}
 	r.Replied = d.observeForeign(cmd, req.Args)
-	done := d.pipe.TryRelay(r.request(), it)
+	done := d.pipe.TryRelay(r, it)
 	if done {
 		d.client.count(cmd.kind)
 		d.start += len(req.Raw)

@@ -67,17 +67,17 @@ func TestRouteOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := routeOf(lookup(req.Args[0]), req); r.way != c.way || r.Effect != c.effect {
+		if r := routeOf(lookup(req.Args[0]), req); r.Way != c.way || r.Effect != c.effect {
 			t.Errorf("%.60s: way %v, effect %v; want %v, %v",
-				c.request, r.way, r.Effect, c.way, c.effect)
+				c.request, r.Way, r.Effect, c.way, c.effect)
 		}
 	}
 	req, _, err := resp.NewFramer(resp.Limits{}).Next([]byte("GET  'a b'\r\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := routeOf(lookup(req.Args[0]), req); string(r.raw) != "*2\r\n$3\r\nGET\r\n$3\r\na b\r\n" {
-		t.Errorf("an inline request goes by a lane as %q", r.raw)
+	if r := routeOf(lookup(req.Args[0]), req); string(r.Raw) != "*2\r\n$3\r\nGET\r\n$3\r\na b\r\n" {
+		t.Errorf("an inline request goes by a lane as %q", r.Raw)
 	}
 }
 

@@ -25,7 +25,7 @@ type demux struct {
 	dropping bool // scan is within a push on a lane
 
 	batchHead []byte   // the beginning of the reply to a batch of calls, as far as it has come
-	refusing  int      // how many next replies are Redis's one reply to the whole batch
+	refusing  int      // how many of the next replies are Redis's one reply to a whole batch
 	waiters   []Waiter // of the answers that have come
 }
 
@@ -90,11 +90,11 @@ func (d *demux) dropPush(data []byte) (n int, err error) {
 	return n, err
 }
 
-// cut cuts up to limit replies (-1: all) from the front of data, and puts the bytes for the client
-// into out. It returns how many bytes it has cut, and how many replies ended there. Adjacent pieces
-// for the client become one. The client's mu is held.
-func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err error) {
-	l := &o.pending
+// cut cuts up to limit replies from the front of data, and puts the bytes for the client into out.
+// It returns how many bytes it has cut, and how many replies ended there. Adjacent pieces for the
+// client become one. The client's mu is held.
+func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err error) {
+	q := &c.pending
 	d.out = d.out[:0]
 	from := 0 // data[from:at] goes to the client
 	cut := func(to int) {
@@ -103,19 +103,19 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 		}
 		from, at = to, to
 	}
-	for at < len(data) && replies != limit && !d.atPush(data[at:]) && !d.atBatch(l, data[at:]) {
-		if n, passed := d.cutPlain(l, data[at:], limit-replies); passed > 0 {
+	for at < len(data) && replies != limit && !d.atPush(data[at:]) && !d.atBatch(q, data[at:]) {
+		if n, passed := d.cutPlain(q, data[at:], limit-replies); passed > 0 {
 			at += n
 			replies += passed
 			continue
 		}
 		if !d.scan.Began() {
-			d.dest = l.destination(data[at])
-			d.undecided = data[at] == '+' && l.monitor && (d.dest != relayed || l.Muted()) ||
-				data[at] == '-' && l.errorUndecided()
+			d.dest = q.destination(data[at])
+			d.undecided = data[at] == '+' && q.monitor && (d.dest != relayed || q.Muted()) ||
+				data[at] == '-' && q.errorUndecided()
 			d.size = 0
 		}
-		if l.Streaming {
+		if q.Streaming {
 			at = len(data)
 			break
 		}
@@ -140,22 +140,22 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 			continue
 		}
 		replies++
-		e, ok := l.complete(d.scan.Head())
+		e, ok := q.complete(d.scan.Head())
 		if ok && e.Replied != nil {
 			e.Replied(d.scan.Head())
 		}
 		switch {
 		case ok && e.kind != relayed:
 			cut(at)
-			d.finish(l, e)
+			d.finish(q, e)
 		// Redis counts MONITOR's lines among the replies
-		case d.undecided && ok && d.dest == relayed, d.undecided && !ok && !l.Muted():
+		case d.undecided && ok && d.dest == relayed, d.undecided && !ok && !q.Muted():
 			d.out = append(d.out, d.collected)
 		}
-		d.collected = nil
-		for e, ok := l.popReady(); ok; e, ok = l.popReady() {
+		d.collected, d.refusing = nil, max(0, d.refusing-1)
+		for e, ok := q.popReady(); ok; e, ok = q.popReady() {
 			cut(at)
-			d.finish(l, e)
+			d.finish(q, e)
 		}
 	}
 	cut(at)
@@ -164,18 +164,17 @@ func (d *demux) cut(o *client, data []byte, limit int) (at, replies int, err err
 
 // atBatch reports whether data begins with the reply to a batch of calls that went by a home: see
 // openBatch.
-func (d *demux) atBatch(l *pendingQueue, data []byte) bool {
-	return !d.scan.Began() && l.batchAhead() && (d.opening() || data[0] != '>')
+func (d *demux) atBatch(q *pendingQueue, data []byte) bool {
+	return !d.scan.Began() && q.batchAhead() && (d.opening() || data[0] != '>')
 }
 
-// cutPlain cuts up to limit replies (negative: any number) from the front of data that are whole,
-// go to the client and change nothing. It leaves the last reply of an entry, and everything else,
-// to cut.
-func (d *demux) cutPlain(l *pendingQueue, data []byte, limit int) (at, replies int) {
-	if d.scan.Began() || !l.nextIsPlain() {
+// cutPlain cuts up to limit replies from the front of data that are whole, go to the client and
+// change nothing. It leaves the last reply of an entry, and everything else, to cut.
+func (d *demux) cutPlain(q *pendingQueue, data []byte, limit int) (at, replies int) {
+	if d.scan.Began() || !q.nextIsPlain() {
 		return 0, 0
 	}
-	e := l.head()
+	e := q.head()
 	for e.count > 1 && replies != limit {
 		n := resp.SmallReply(data[at:])
 		if n == 0 {
@@ -200,13 +199,14 @@ func (d *demux) skip(data []byte, limit int) (at, replies int, err error) {
 		at += n
 		if done {
 			replies++
+			d.refusing = max(0, d.refusing-1)
 		}
 	}
 	return at, replies, nil
 }
 
 // finish acts on an entry that has been answered.
-func (d *demux) finish(l *pendingQueue, e pendingReply) {
+func (d *demux) finish(q *pendingQueue, e pendingReply) {
 	switch e.kind {
 	case internal:
 		e.answer.raw, e.answer.err = d.collected, upstream.FailureIn(d.collected)
@@ -218,9 +218,9 @@ func (d *demux) finish(l *pendingQueue, e pendingReply) {
 	case barrier:
 		close(e.answer.Done)
 	case overridden, local:
-		if !l.Muted() {
+		if !q.Muted() {
 			d.out = append(d.out, e.local)
 		}
-		l.skipNext = false
+		q.skipNext = false
 	}
 }

@@ -50,15 +50,10 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 		}
 		return data, err
 	}
-	begun, limit := h.partialPush, -1
-	h.partialPush = nil
-	if r.refusing > 0 {
-		limit = r.refusing
-	}
-	n, done, err := r.cut(h.client, data, limit)
-	r.refusing = max(0, r.refusing-done)
-	if len(begun) > 0 {
-		r.out = append([][]byte{begun}, r.out...)
+	n, _, err := r.cut(h.client, data, math.MaxInt)
+	if len(h.partialPush) > 0 {
+		r.out = append([][]byte{h.partialPush}, r.out...)
+		h.partialPush = nil
 	}
 	if r.size > largeReply {
 		h.needsHome.large = largeFor

@@ -259,8 +259,6 @@ func (l *lane) ahead() (calls, replies int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.replies.refusing > 0:
-		return 0, l.replies.refusing
 	case len(l.batches) == 0:
 		return 0, math.MaxInt
 	case l.batches[0].at > l.answered:

@@ -140,12 +140,10 @@ func (c *client) deliverFromLane(r *demux, data []byte, limit int) (n, replies i
 	if c.route == gone {
 		n, replies, err = r.skip(data, limit)
 		c.inFlight -= replies
-		r.refusing = max(0, r.refusing-replies)
 		return n, replies, err
 	}
 	n, replies, err = r.cut(c, data, limit)
 	c.inFlight -= replies
-	r.refusing = max(0, r.refusing-replies)
 	if r.size > largeReply {
 		c.needsHome.large = largeFor
 	}

@@ -156,7 +156,7 @@ func (m *queueMachine) lock(rt *rapid.T) {
 	if _, settled := m.State(); !settled {
 		answer := m.Barrier()
 		m.arriveAll()
-		if !isDone(answer) {
+		if !answer.Arrived() {
 			rt.Fatal("the barrier holds after all has been answered")
 		}
 	}
@@ -182,7 +182,7 @@ func (m *queueMachine) lock(rt *rapid.T) {
 			"-NOSCRIPT none\r\n", "*1\r\n$9\r\nsubscribe\r\n"}).Draw(rt, "script's")
 		m.redis.up = append(m.redis.up, want...)
 		m.arriveAll()
-		if !isDone(answer) {
+		if !answer.Arrived() {
 			rt.Fatal("the proxy's own request is not answered")
 		}
 		if string(answer.raw) != want {
@@ -211,7 +211,7 @@ func (m *queueMachine) checkAll() {
 		m.rt.Fatalf("the client got\n%q\n%q\nwant\n%q\n%q", got, gotUnasked, want, wantUnasked)
 	}
 	for i, marker := range m.markers {
-		if !isDone(marker) {
+		if !marker.Arrived() {
 			m.rt.Fatalf("barrier %d holds after all has been answered", i)
 		}
 	}
@@ -234,14 +234,5 @@ func (m *queueMachine) sameState(rt *rapid.T, state State) {
 	// SKIP is used up by a reply that has no effect
 	if state.Plain() != plain && !m.outstanding() {
 		rt.Fatalf("plain %v: %+v; Redis is %+v", state.Plain(), state, r)
-	}
-}
-
-func isDone(a *Answer) bool {
-	select {
-	case <-a.Done:
-		return true
-	default:
-		return false
 	}
 }

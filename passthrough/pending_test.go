@@ -26,7 +26,7 @@ func TestLedgerLocalReplies(t *testing.T) {
 	u.Reply([]byte("+third\r\n"), InTurn)
 	u.Reply([]byte("+fourth\r\n"), InTurn)
 	behind := u.Barrier()
-	if got := u.took(); got != "" || isDone(before) {
+	if got := u.took(); got != "" || before.Arrived() {
 		t.Fatalf("before its turn: %q", got)
 	}
 	u.answer(t, "$5\r\nhe")
@@ -34,14 +34,14 @@ func TestLedgerLocalReplies(t *testing.T) {
 		t.Fatalf("the beginning of a reply is kept back: got %q", got)
 	}
 	u.answer(t, "llo\r\n")
-	if got := u.took(); got != "llo\r\n+second\r\n" || !isDone(before) || isDone(behind) {
+	if got := u.took(); got != "llo\r\n+second\r\n" || !before.Arrived() || behind.Arrived() {
 		t.Fatalf("got %q", got)
 	}
 	u.answer(t, ":1\r\n")
-	if got := u.took(); got != ":1\r\n+third\r\n+fourth\r\n" || !isDone(behind) {
+	if got := u.took(); got != ":1\r\n+third\r\n+fourth\r\n" || !behind.Arrived() {
 		t.Fatalf("got %q", got)
 	}
-	if !isDone(u.Barrier()) {
+	if !u.Barrier().Arrived() {
 		t.Fatal("a barrier behind nothing holds")
 	}
 }
@@ -188,7 +188,7 @@ func TestLedgerLossOfOwnRequest(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	before, barrier := u.Do([]byte(nil))[0], u.Barrier()
 	u.homeLost(gone, false)
-	if !isDone(barrier) {
+	if !barrier.Arrived() {
 		t.Error("a barrier from before holds")
 	}
 	if u.isClosed() {
@@ -203,7 +203,7 @@ func TestLedgerLossOfOwnRequest(t *testing.T) {
 	if _, err := u.Do([]byte(nil))[0].Value(); !errors.As(err, &lost) {
 		t.Errorf("behind the loss: %v", err)
 	}
-	if !isDone(u.Barrier()) {
+	if !u.Barrier().Arrived() {
 		t.Error("a barrier behind the loss holds")
 	}
 	if got := u.took(); got != "" {

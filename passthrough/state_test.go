@@ -203,7 +203,7 @@ func TestSubscribeWithinMulti(t *testing.T) {
 	if len(got) != len(want)+len("+local\r\n") {
 		t.Errorf("got %q, want %q and the local reply", got, want)
 	}
-	if !isDone(waiting) {
+	if !waiting.Arrived() {
 		t.Error("a barrier from before holds")
 	}
 	if state, settled := u.State(); !state.Untracked || !settled || state.Plain() {
@@ -218,7 +218,7 @@ func TestSubscribeWithinMulti(t *testing.T) {
 	if got := u.pending.len(); got != 0 {
 		t.Errorf("%d entries that nothing will answer", got)
 	}
-	if !isDone(u.Barrier()) || u.outstanding() {
+	if !u.Barrier().Arrived() || u.outstanding() {
 		t.Error("a barrier holds, or something is outstanding")
 	}
 	u.Reply([]byte("+at once\r\n"), InTurn)

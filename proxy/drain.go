@@ -37,10 +37,7 @@ func (s *session) drain(idle time.Time) {
 func (s *session) tryClose(asked bool) (more bool) {
 	s.client.SetReadDeadline(time.Time{})
 	had := s.watched
-	answers := s.pipe.Barrier()
-	select {
-	case <-answers.Done:
-	default:
+	if answers := s.pipe.Barrier(); !answers.Arrived() {
 		asked = true
 		s.await(answers)
 	}

@@ -72,10 +72,8 @@ func (x *exchange) await(answer *passthrough.Answer) { x.awaitUntil(answer, time
 // awaitUntil is await that gives up at a time, and returns false then. A zero time is never. It
 // does not give up while the client is owed another answer, since its answers come in order.
 func (x *exchange) awaitUntil(answer *passthrough.Answer, until time.Time) (answered bool) {
-	select {
-	case <-answer.Done:
+	if answer.Arrived() {
 		return true
-	default:
 	}
 	x.pipe.Awaiting(true)
 	defer x.pipe.Awaiting(false)

@@ -9,7 +9,13 @@ const (
 
 var buffers = sync.Pool{New: func() any { return new([newBuffer]byte) }}
 
-func getBuffer() []byte { return buffers.Get().(*[newBuffer]byte)[:0] }
+// getBuffer returns b, or an empty buffer if it is nil.
+func getBuffer(b []byte) []byte {
+	if b == nil {
+		b = buffers.Get().(*[newBuffer]byte)[:0]
+	}
+	return b
+}
 
 // putBuffer returns b emptied, or nil if it is too large for an idle session.
 func putBuffer(b []byte) []byte {

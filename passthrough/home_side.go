@@ -16,13 +16,13 @@ type homeSide struct {
 	idleTimer *time.Timer // calls closeIdle; nil if nothing does
 }
 
-// homeUse says whether the home is in use, for closeIdle.
+// homeUse tells closeIdle whether the home is in use.
 type homeUse uint8
 
 const (
 	recent   homeUse = iota // used since the last closeIdle
 	held                    // about to be used
-	unneeded                // not used since; if it is not open, closeIdle has closed it
+	unneeded                // not used since; if the home is not open, closeIdle has closed it
 )
 
 // openHome dials the home and sets it up as the client has set up the last one.
@@ -80,18 +80,14 @@ func (s *homeSide) useHome() (open bool) {
 	return s.home != nil
 }
 
-// queue gathers a request for the home. A large one is sent at once, uncopied, after what is
+// queue gathers a request for the home. A large one is sent at once, uncopied, behind what is
 // gathered.
 func (s *homeSide) queue(raw []byte) {
-	s.closeCalls()
-	switch {
-	case len(raw) >= newBuffer:
+	if len(raw) < newBuffer {
+		s.gather(raw)
+	} else {
 		s.flushHome()
 		s.writeHome(raw)
-	case s.unsent == nil:
-		s.unsent = append(getBuffer(), raw...)
-	default:
-		s.unsent = append(s.unsent, raw...)
 	}
 	if len(raw) > bufSize {
 		s.mu.Lock()
@@ -101,6 +97,12 @@ func (s *homeSide) queue(raw []byte) {
 	if len(s.unsent) >= bufSize {
 		s.flushHome()
 	}
+}
+
+// gather puts raw behind what is not yet sent.
+func (s *homeSide) gather(raw []byte) {
+	s.closeCalls()
+	s.unsent = append(getBuffer(s.unsent), raw...)
 }
 
 // queueCall gathers a call for the home.
@@ -113,21 +115,18 @@ func (s *homeSide) queueCall(a *Answer) {
 	}
 }
 
-// closeCalls puts the gathered calls behind what is not sent: what is gathered next goes behind
+// closeCalls puts the gathered calls behind what is not yet sent. What is gathered next goes behind
 // them.
 func (s *homeSide) closeCalls() {
 	if len(s.calls.list) == 0 {
 		return
-	}
-	if s.unsent == nil {
-		s.unsent = getBuffer()
 	}
 	if n := len(s.calls.list); n > 1 {
 		s.mu.Lock()
 		s.calls.list[0].calls = n
 		s.mu.Unlock()
 	}
-	s.unsent = s.calls.drain(s.unsent, s.pool.BatchScript)
+	s.unsent = s.calls.drain(getBuffer(s.unsent), s.pool.BatchScript)
 }
 
 // flushHome sends what is gathered.
@@ -139,14 +138,19 @@ func (s *homeSide) flushHome() {
 	}
 }
 
+// homeInUse returns the home; nil if it was lost, and the requests for it have been answered.
+func (s *homeSide) homeInUse() *home {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.route != byHome {
+		return nil
+	}
+	return s.home
+}
+
 // writeHome sends raw by the home, if that is still there.
 func (s *homeSide) writeHome(raw []byte) {
-	s.mu.Lock()
-	home := s.home
-	if s.route != byHome {
-		home = nil
-	}
-	s.mu.Unlock()
+	home := s.homeInUse()
 	if home == nil {
 		return
 	}
@@ -172,25 +176,15 @@ func (s *homeSide) tryHome(e pendingReply, raw []byte) (done bool) {
 		s.queueCall(e.answer)
 		return true
 	}
-	s.closeCalls()
-	if s.unsent == nil {
-		s.unsent = getBuffer()
-	}
-	s.unsent = append(s.unsent, raw...)
+	s.gather(raw)
 	return true
 }
 
 // tryFlushHome sends as much of what is gathered as Redis takes at once. It returns false if there
 // is a rest.
 func (s *homeSide) tryFlushHome() (all bool) {
-	s.mu.Lock()
-	home := s.home
-	if s.route != byHome { // the home was lost, and the requests are answered
-		home = nil
-	}
-	s.mu.Unlock()
 	sent := len(s.unsent)
-	if home != nil {
+	if home := s.homeInUse(); home != nil {
 		n, err := home.atOnce.TryWrite(s.unsent)
 		if err != nil {
 			home.close() // the reader reports the loss

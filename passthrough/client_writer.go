@@ -7,9 +7,9 @@ import (
 	"lockproxy/internal/socket"
 )
 
-// clientWriter writes to one client, in order. send never waits: what the client does not take at
-// once is kept in an overflow, which a goroutine empties. A home calls waitBelow before it reads
-// more. The methods can be called from any goroutine. The caller ensures the order.
+// clientWriter writes to one client. send never waits: what the client does not take at once is
+// kept in an overflow, which a goroutine empties. A home calls waitBelow before it reads more. The
+// methods can be called from any goroutine. Pieces go in the order of the calls.
 type clientWriter struct {
 	conn   net.Conn
 	socket *socket.Socket // conn's; nil if the bytes on it differ, as with TLS
@@ -23,22 +23,22 @@ type clientWriter struct {
 	err      error    // guarded by mu; why nothing can be written any more
 	closing  bool     // guarded by mu; close conn when nothing is queued
 
-	onWritten func(n int) // counts bytes written to socket; can be nil
-	// has the next write leave in a packet with the end of conn; nil if impossible
-	cork     func()
-	draining sync.WaitGroup
+	onWritten func(n int) // counts bytes written to socket
+	cork      func()      // makes the next write leave in one packet with the end of conn
+	draining  sync.WaitGroup
 }
 
-func newClientWriter(conn net.Conn, direct *socket.Socket) *clientWriter {
-	o := &clientWriter{conn: conn, socket: direct}
-	o.room = sync.NewCond(&o.mu)
+func newClientWriter(conn net.Conn, direct *socket.Socket, all *unreadTotal) *clientWriter {
+	w := &clientWriter{conn: conn, socket: direct, queue: overflow{all: all},
+		onWritten: func(int) {}, cork: func() {}}
+	w.room = sync.NewCond(&w.mu)
 	if counter, ok := conn.(interface{ Sent(n int) }); ok {
-		o.onWritten = counter.Sent
+		w.onWritten = counter.Sent
 	}
 	if corker, ok := conn.(interface{ Cork() }); ok {
-		o.cork = corker.Cork
+		w.cork = corker.Cork
 	}
-	return o
+	return w
 }
 
 // send gives pieces to the client. It never waits.
@@ -52,7 +52,7 @@ func (w *clientWriter) send(pieces ...[]byte) {
 func (w *clientWriter) finish(last ...[]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.closing && w.cork != nil && len(last) > 0 {
+	if !w.closing && len(last) > 0 {
 		w.cork()
 	}
 	w.closing = true
@@ -76,12 +76,8 @@ func (w *clientWriter) startLocked() {
 	case w.drains:
 	case w.queue.len() > 0, w.closing && w.socket == nil: // Close can wait for the client too
 		w.drains = true
-		w.draining.Add(1)
-		// ends when the queue is empty, or the client has closed or been closed; wait waits for it
-		go func() {
-			defer w.draining.Done()
-			w.drain()
-		}()
+		// Ends when the queue is empty, or the client has closed or been closed; wait waits for it.
+		w.draining.Go(w.drain)
 	case w.closing:
 		w.conn.Close()
 	}
@@ -99,9 +95,7 @@ func (w *clientWriter) writeNowLocked(b []byte) (rest []byte) {
 			return b
 		}
 		b = b[n:]
-		if w.onWritten != nil {
-			w.onWritten(n)
-		}
+		w.onWritten(n)
 	}
 	return nil
 }
@@ -113,9 +107,7 @@ func (w *clientWriter) queueLocked(b []byte) {
 	if err := w.queue.append(b); err != nil {
 		w.failLocked(err)
 		w.conn.Close() // the rest is lost
-		if all := w.queue.all; all != nil && all.dropped != nil {
-			all.dropped(w.conn.RemoteAddr(), err)
-		}
+		w.queue.all.dropped(w.conn.RemoteAddr(), err)
 	}
 }
 
@@ -134,9 +126,7 @@ func (w *clientWriter) write(b []byte) error {
 		if err != nil {
 			return err
 		}
-		if w.onWritten != nil {
-			w.onWritten(n)
-		}
+		w.onWritten(n)
 		b = b[n:]
 	}
 	if len(b) == 0 {

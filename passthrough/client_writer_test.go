@@ -31,16 +31,16 @@ func tcpPair(t testing.TB) (near, far *net.TCPConn) {
 	return near, nc
 }
 
-// Whatever way the bytes are given, and however slowly they are taken, they come in order; then the
+// However bytes are given, and however slowly they are taken, they come in order. Then the
 // connection closes.
-func TestOutboxOrder(t *testing.T) {
+func TestClientWriterOrder(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		near, far := tcpPair(t)
 		var direct *socket.Socket
 		if !encrypted {
 			direct = socket.New(near)
 		}
-		o := newClientWriter(near, direct)
+		w := newClientWriter(near, direct, &unreadTotal{limit: 1 << 30})
 		const total = 1 << 20 // of 8 bytes each
 		go func() {           // ends when all is given; the reader below waits for that
 			next := uint64(0)
@@ -54,12 +54,12 @@ func TestOutboxOrder(t *testing.T) {
 				return b
 			}
 			for next < total {
-				o.send(piece(), piece())
+				w.send(piece(), piece())
 				if rand.IntN(100) == 0 {
-					o.waitBelow(int64(rand.IntN(1 << 20)))
+					w.waitBelow(int64(rand.IntN(1 << 20)))
 				}
 			}
-			o.finish()
+			w.finish()
 		}()
 		far.SetReadDeadline(time.Now().Add(20 * time.Second))
 		buf := make([]byte, 64<<10)
@@ -85,55 +85,55 @@ func TestOutboxOrder(t *testing.T) {
 		if want != total {
 			t.Errorf("encrypted %v: it closed after %d of %d", encrypted, want, total)
 		}
-		o.wait()
-		o.mu.Lock()
-		if o.queue.file != nil || o.drains {
+		w.wait()
+		w.mu.Lock()
+		if w.queue.file != nil || w.drains {
 			t.Error("something is left")
 		}
-		o.mu.Unlock()
+		w.mu.Unlock()
 	}
 }
 
-// send waits for nobody, and what a client doesn't read is not kept in memory.
+// send never waits, and what a client doesn't read is not kept in memory.
 func TestClientWriterSendDoesNotWait(t *testing.T) {
 	near, far := tcpPair(t)
-	o := newClientWriter(near, socket.New(near))
+	w := newClientWriter(near, socket.New(near), &unreadTotal{limit: 1 << 30})
 	piece := bytes.Repeat([]byte("0123456789abcdef"), 4<<10)
 	const pieces = 1000
 	began := time.Now()
 	longest := time.Duration(0)
 	for range pieces {
 		start := time.Now()
-		o.send(piece)
+		w.send(piece)
 		longest = max(longest, time.Since(start))
 	}
 	if took := time.Since(began); took > 10*time.Second || longest > 3*time.Second {
 		t.Errorf("64 MB took %v, a piece up to %v", took, longest)
 	}
-	o.mu.Lock()
-	memory, queued := len(o.queue.mem), o.queue.len()
-	o.mu.Unlock()
+	w.mu.Lock()
+	memory, queued := len(w.queue.mem), w.queue.len()
+	w.mu.Unlock()
 	if memory > overflowMemory || queued < 32<<20 {
 		t.Errorf("%d bytes in memory of %d", memory, queued)
 	}
-	o.finish()
+	w.finish()
 	far.SetReadDeadline(time.Now().Add(20 * time.Second))
 	n, err := io.Copy(io.Discard, far)
 	if n != pieces*int64(len(piece)) || err != nil {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
-	o.wait()
+	w.wait()
 }
 
 // A client that closes ends waitBelow.
-func TestOutboxOfAClientThatIsGone(t *testing.T) {
+func TestClientWriterOfAClientThatHasGone(t *testing.T) {
 	near, far := tcpPair(t)
-	o := newClientWriter(near, socket.New(near))
-	o.send(make([]byte, 32<<20))
+	w := newClientWriter(near, socket.New(near), &unreadTotal{limit: 1 << 30})
+	w.send(make([]byte, 32<<20))
 	waited := make(chan struct{})
 	go func() { // ends when the client has closed; the test waits for it
 		defer close(waited)
-		o.waitBelow(0)
+		w.waitBelow(0)
 	}()
 	select {
 	case <-waited:
@@ -147,12 +147,12 @@ func TestOutboxOfAClientThatIsGone(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Fatal("waitBelow waits for a client that has gone")
 	}
-	o.wait()
-	if _, _, err := o.status(); err == nil || o.queue.len() != 0 {
-		t.Errorf("the client is gone: %v, %d bytes queued", err, o.queue.len())
+	w.wait()
+	if _, _, err := w.status(); err == nil || w.queue.len() != 0 {
+		t.Errorf("the client is gone: %v, %d bytes queued", err, w.queue.len())
 	}
-	o.send([]byte("x"))
-	if o.queue.len() != 0 {
+	w.send([]byte("x"))
+	if w.queue.len() != 0 {
 		t.Error("something is kept for a client that has gone")
 	}
 }

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// maxGathered: with more gathered bytes than this, further requests have to wait.
+	// maxGathered is how many gathered bytes make further requests wait.
 	maxGathered = 256 << 10
 	// largeReply is the size from which a reply is too large for a lane, where others wait for all
 	// of it, bytes.
 	largeReply = 256 << 10
-	// maxSilence: when answers are due for longer, no further sessions use the lane.
+	// maxSilence is for how long answers can be due before sessions leave the lane.
 	maxSilence = 100 * time.Millisecond
 )
 
@@ -31,8 +31,8 @@ type lane struct {
 	connReader
 	// called once, when all that was asked has been answered or reported lost
 	onEnd   func()
-	retired atomic.Bool // no further client uses it
-	// since when due answers are missing, as monotonic.Now; 0 if none are due
+	retired atomic.Bool // sessions leave it, and none joins
+	// since when answers have been due, as monotonic.Now; 0 if none are
 	silentSince atomic.Int64
 	laneUse     // guarded by Pool.mu
 
@@ -46,7 +46,7 @@ type lane struct {
 	writers sync.WaitGroup
 
 	// Only the reader:
-	current  span // that it is in
+	current  span // whose replies are coming
 	answered int  // replies that have come, ever
 }
 
@@ -78,8 +78,8 @@ func newLane(key poolKey, conn net.Conn, p *Pool) *lane {
 	return l
 }
 
-// serves reports whether further sessions may use the lane. After maxSilence they may not: Redis
-// may be busy with a script, which it tells them on another connection.
+// serves reports whether sessions can use the lane further. After maxSilence they can't: Redis may be
+// busy with a script, which it tells them on another connection.
 func (l *lane) serves() bool {
 	if since := l.silentSince.Load(); since != 0 && monotonic.Since(since) > maxSilence {
 		l.retired.Store(true)
@@ -100,12 +100,12 @@ var errNoRoom = errors.New("no room")
 // add gathers whole requests, or e's call, for which the client will be owed e. With mayWait it
 // waits for room, unless the session is lost. After an error nothing was gathered. An error other
 // than errNoRoom says why the lane has ended.
-func (l *lane) add(o *client, e pendingReply, raw []byte, mayWait bool) error {
+func (l *lane) add(c *client, e pendingReply, raw []byte, mayWait bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.out.raw) > maxGathered && l.err == nil {
 		switch {
-		case !mayWait || o.isGone():
+		case !mayWait || c.isGone():
 			return errNoRoom
 		case l.out.writing:
 			l.room.Wait()
@@ -117,7 +117,7 @@ func (l *lane) add(o *client, e pendingReply, raw []byte, mayWait bool) error {
 		return l.err
 	}
 	n := max(1, e.count)
-	if !o.expectOnLane(e, n) {
+	if !c.expectOnLane(e, n) {
 		return errNoRoom
 	}
 	call := e.call()
@@ -127,7 +127,7 @@ func (l *lane) add(o *client, e pendingReply, raw []byte, mayWait bool) error {
 	l.out.raw = append(l.out.raw, raw...)
 	l.out.replies += n
 	l.asked += n
-	l.spans.push(span{o, n})
+	l.spans.push(span{c, n})
 	if call != nil && l.out.calls.add(e.answer, l.batchScript) {
 		l.closeCallsLocked()
 	}
@@ -149,8 +149,8 @@ func (l *lane) closeCallsLocked() {
 	}
 }
 
-// Flush sends what is gathered, unless another goroutine is sending: that goes on until nothing is
-// left. It never waits for the upstream.
+// Flush sends what is gathered, unless another goroutine is sending: that one goes on until nothing
+// is left. It never waits for the upstream.
 func (l *lane) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,8 +170,8 @@ func (l *lane) flushLocked() {
 		rest := l.write(raw)
 		l.mu.Lock()
 		if len(rest) > 0 && l.err == nil {
-			l.writers.Add(1)
-			go l.writeRest(rest) // ends when that is written, or with the lane; read waits for it
+			// Ends when that is written, or with the lane; connEnded waits for it.
+			l.writers.Go(func() { l.writeRest(rest) })
 			return
 		}
 		if cap(raw) <= 2*maxGathered {
@@ -196,7 +196,6 @@ func (l *lane) write(raw []byte) (rest []byte) {
 
 // writeRest sends what is left of a write, and then what was gathered meanwhile. It can wait.
 func (l *lane) writeRest(rest []byte) {
-	defer l.writers.Done()
 	if _, err := l.rw.Write(rest); err != nil {
 		l.close()
 	}
@@ -253,8 +252,8 @@ func (l *lane) distribute(data []byte, it *eventloop.Iteration) (err error) {
 	return nil
 }
 
-// ahead returns how many calls the next reply is to, if it is to a batch, otherwise how many
-// replies come before the next such.
+// ahead returns how many calls the next reply answers, if it is that to a batch, and otherwise how
+// many replies come before the next batch's.
 func (l *lane) ahead() (calls, replies int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

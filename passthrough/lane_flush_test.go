@@ -13,8 +13,7 @@ import (
 
 // onLane returns a Pipe whose requests go by l, and which nobody reads.
 func onLane(l *lane) *Pipe {
-	p := NewPipe(NewPool(Config{Upstream: &upstream.Upstream{}, LanesPerKey: 1,
-		DialTimeout: time.Second}), nil, nil, nil)
+	p := NewPipe(newPool(&upstream.Upstream{}, 1), nil, nil, nil)
 	p.lane, p.route = l, byLane
 	return p
 }

@@ -47,9 +47,9 @@ const (
 // connection.
 func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
 	p := &Pipe{}
-	p.pool, p.encodeError, p.out = lanes, encode, newClientWriter(client, direct)
+	p.pool, p.encodeError = lanes, encode
+	p.out = newClientWriter(client, direct, &lanes.unread)
 	p.laneSide.client, p.homeSide.client = &p.client, &p.client
-	p.out.queue.all = &lanes.unread
 	p.room = sync.NewCond(&p.mu)
 	p.pending.State = newState(lanes.Upstream.Initial)
 	return p

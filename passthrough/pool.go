@@ -29,15 +29,15 @@ type Config struct {
 	LanesPerKey int           // at most, for each login, database and protocol; 0: no lanes
 	DialTimeout time.Duration // bounds the opening of a connection
 	BatchScript string        // the SHA of the script that runs several Calls; "" for none
-	// is called whenever a home was opened, or could not be; nil: nobody
+	// OnDial is called whenever a home has been opened, or could not be.
 	OnDial func(err error)
-	// HomeIdle: a home is closed after so long without a request, if a new connection can take its
-	// place. It is dialled again on demand. 0 keeps all homes.
+	// HomeIdle is after how long without a request a home is closed, if a new connection can take
+	// its place. It is dialled again on demand. 0 keeps all homes.
 	HomeIdle time.Duration
-	// MaxUnread bounds the files for what all clients together leave unread, bytes; 0 is no bound.
+	// MaxUnread bounds the files for what all clients together leave unread, bytes.
 	MaxUnread int64
 	// OnDropped is called for each client that is closed because of this or another bound on what
-	// it leaves unread; nil: nobody. It must not wait.
+	// it leaves unread. It must not wait.
 	OnDropped func(client net.Addr, err error)
 }
 
@@ -60,7 +60,7 @@ type Pool struct {
 	refused map[poolKey]time.Time  // guarded by mu; when Redis refused the login
 	leaves  uint64                 // guarded by mu; how often a session has left a lane
 	closed  bool                   // guarded by mu
-	// guarded by mu; when a lane was last lost, not closed by the pool
+	// guarded by mu; when a lane last ended that the pool had not closed
 	laneLost time.Time
 }
 
@@ -97,9 +97,9 @@ func (p *Pool) ReadIn(loops *eventloop.Loops) {
 func (p *Pool) Suspend(suspended bool) { p.sharing.suspended.Store(suspended) }
 
 // join returns a lane for a session, which must leave it, or nil if the session has to use its
-// home. That is so while no other session has this key, because a lane would be of no use then, and
-// until a lane is open. opening is closed when that is decided. join never waits. (A lane is of use
-// to a single session too if the upstream LearnsByLogin: it is opened with the session's.)
+// home. That is so while no other session has this key, because a lane would not help it, and until
+// a lane is open. opening is closed when that is decided. join never waits. (A lane helps a single
+// session too if the upstream LearnsByLogin: the lane logs in as the session does.)
 func (p *Pool) join(s *laneSide, key poolKey) (l *lane, opening <-chan struct{}) {
 	if s.alone.Load() && s.aloneIn == key {
 		return nil, nil
@@ -119,7 +119,7 @@ func (p *Pool) join(s *laneSide, key poolKey) (l *lane, opening <-chan struct{})
 	switch {
 	case l != nil && (l.users < laneSessions || len(group.lanes) >= p.LanesPerKey):
 	case group.opening != nil:
-	case l == nil && len(group.lanes) == 0 && group.alone == nil && !p.Upstream.LearnsByLogin():
+	case len(group.lanes) == 0 && group.alone == nil && !p.Upstream.LearnsByLogin():
 		group.alone, s.aloneIn = s, key
 		s.alone.Store(true)
 		return nil, nil
@@ -132,7 +132,7 @@ func (p *Pool) join(s *laneSide, key poolKey) (l *lane, opening <-chan struct{})
 	return l, group.opening
 }
 
-// cancelAlone says that a session does not ask for a lane any more.
+// cancelAlone records that a session does not ask for a lane any more.
 func (p *Pool) cancelAlone(s *laneSide) {
 	if s.alone.Load() {
 		p.mu.Lock()
@@ -142,10 +142,8 @@ func (p *Pool) cancelAlone(s *laneSide) {
 }
 
 func (p *Pool) cancelAloneLocked(s *laneSide) {
-	if !s.alone.Swap(false) {
-		return
-	}
-	if group := p.groups[s.aloneIn]; group != nil && group.alone == s {
+	if s.alone.Swap(false) {
+		group := p.groups[s.aloneIn]
 		group.alone = nil
 		p.dropEmptyLocked(s.aloneIn, group)
 	}
@@ -172,11 +170,8 @@ func (p *Pool) startOpenLocked(key poolKey, group *laneGroup) {
 		s.alone.Store(false) // it asks again, and finds the lane
 	}
 	group.opening = make(chan struct{})
-	p.goroutines.Add(1)
-	go func() { // ends within DialTimeout, or at once when Close is called, which waits for it
-		defer p.goroutines.Done()
-		p.open(key, group)
-	}()
+	// Ends within DialTimeout, or at once when Close is called, which waits for it.
+	p.goroutines.Go(func() { p.open(key, group) })
 }
 
 func (p *Pool) open(key poolKey, group *laneGroup) {
@@ -204,7 +199,6 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 	}
 	l := newLane(key, conn, p)
 	group.lanes = append(group.lanes, l)
-	p.groups[key] = group
 	p.goroutines.Add(1)
 	l.onEnd = func() {
 		p.remove(l)
@@ -215,8 +209,7 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 
 // dropEmptyLocked forgets a group in which there is nothing. mu is held.
 func (p *Pool) dropEmptyLocked(key poolKey, group *laneGroup) {
-	if len(group.lanes) == 0 && group.opening == nil && group.alone == nil &&
-		p.groups[key] == group {
+	if len(group.lanes) == 0 && group.opening == nil && group.alone == nil {
 		delete(p.groups, key)
 	}
 }
@@ -229,17 +222,12 @@ func (p *Pool) remove(l *lane) {
 		p.laneLost = time.Now()
 	}
 	group := p.groups[l.key]
-	if group == nil {
-		return
-	}
-	if i := slices.Index(group.lanes, l); i >= 0 {
-		group.lanes = slices.Delete(group.lanes, i, i+1)
-	}
+	group.lanes = slices.DeleteFunc(group.lanes, func(other *lane) bool { return other == l })
 	p.dropEmptyLocked(l.key, group)
 }
 
-// leave says that a session does not use its lane any more. A lane without sessions is kept for a
-// while, if there are not too many.
+// leave records that a session does not use its lane any more. A lane without sessions is kept for
+// a while, if there are not too many.
 func (p *Pool) leave(l *lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -277,7 +265,7 @@ func (p *Pool) longestIdleLocked() (longest *lane, idle int) {
 	return longest, idle
 }
 
-// laneBroke reports whether a lane's connection has ended, and the pool has not closed it.
+// laneBroke reports whether a lane's connection has ended without the pool closing it.
 func (p *Pool) laneBroke(l *lane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,6 +30,11 @@ type scripted struct {
 	conns chan net.Conn // as they are opened
 }
 
+func newPool(redis *upstream.Upstream, lanes int) *Pool {
+	return NewPool(Config{Upstream: redis, LanesPerKey: lanes, DialTimeout: time.Second,
+		OnDial: func(error) {}, MaxUnread: 1 << 30, OnDropped: func(net.Addr, error) {}})
+}
+
 func newScripted(t testing.TB, lanes int) *scripted {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,8 +45,7 @@ func newScripted(t testing.TB, lanes int) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{lanes: NewPool(Config{Upstream: redis, LanesPerKey: lanes,
-		DialTimeout: time.Second}), conns: make(chan net.Conn, 1000)}
+	s := &scripted{lanes: newPool(redis, lanes), conns: make(chan net.Conn, 1000)}
 	loops, err := eventloop.Start(1)
 	if err != nil {
 		t.Fatal(err)

@@ -35,8 +35,7 @@ type unplugged struct {
 func newUnplugged(initial upstream.Identity) *unplugged {
 	client := &clientEnd{}
 	lost := func(error) []byte { return []byte("-UPSTREAM lost\r\n") }
-	lanes := NewPool(Config{Upstream: &upstream.Upstream{Addr: "redis", Initial: initial},
-		LanesPerKey: 0, DialTimeout: time.Second})
+	lanes := newPool(&upstream.Upstream{Addr: "redis", Initial: initial}, 0)
 	u := &unplugged{Pipe: NewPipe(lanes, client, nil, lost), far: client}
 	u.home = &home{client: &u.client, connReader: connReader{rw: nowhere{}}}
 	return u

@@ -73,9 +73,7 @@ func (p *Pool) dialHome(ctx context.Context, setup upstream.Setup) (net.Conn, er
 	ctx, cancel := context.WithTimeout(ctx, p.DialTimeout)
 	defer cancel()
 	conn, err := p.Upstream.Dial(ctx, setup)
-	if p.OnDial != nil {
-		p.OnDial(err)
-	}
+	p.OnDial(err)
 	return conn, err
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // client is what a session, its home and its lane know of one client: the replies that it is owed,
-// and which connection they come from.
+// and from which connection they come.
 type client struct {
 	pool        *Pool
 	encodeError func(error) []byte // makes the reply to a lost request
@@ -25,14 +25,8 @@ type client struct {
 	inFlight  int          // guarded by mu; missing replies of the lane
 	home      *home        // guarded by mu; nil while it isn't open
 	homeUse   homeUse      // guarded by mu; of the home
-	delivery               // guarded by mu
-}
-
-// delivery says whether the client has got a part of a reply. Pushes can be sent only between two
-// whole replies.
-type delivery struct {
-	within bool   // the client has got a part of a reply
-	pushes []byte // wait for its end
+	within    bool         // guarded by mu; the client has got only a part of a reply
+	pushes    []byte       // guarded by mu; wait for the end of that reply
 }
 
 // route is the connection by which a session's requests go and its replies come.
@@ -40,10 +34,9 @@ type route uint8
 
 const (
 	byHome route = iota
-	byLane       // by a lane
-	// the home was lost after Route: until the next Route, requests are answered as lost
-	dropped
-	gone // nowhere: client.lost says why
+	byLane
+	dropped // the home was lost after Route: until the next one, requests are answered as lost
+	gone    // nowhere: client.lost says why
 )
 
 // setRoute changes the route, unless something is in flight on the old one. mu is held.
@@ -66,21 +59,20 @@ func (c *client) setRoute(to route) (changed bool) {
 	return changed
 }
 
-// Writes says where the session's requests have gone so far.
+// Writes says by which connections the session's requests have gone so far.
 type Writes uint8
 
 const (
 	AtHome    Writes = iota // by the home that is open
 	Elsewhere               // some by a lane, or by an earlier home
-	// some by a connection that was lost, or to another server: Redis may not have them
-	Unknown
+	Unknown                 // some by one that was lost, or to another server: they may be lost
 )
 
 // homeReasons are why a session stays at its home, in addition to State.
 type homeReasons struct {
 	pinned bool // see Pin
-	open   bool // a request has begun whose end may never come
-	large  int  // for how many more requests, because of large ones
+	open   bool // a request has begun, and its end may never come
+	large  int  // how many more requests go there, because of large ones
 }
 
 func (s *homeReasons) any() bool { return s.pinned || s.open || s.large > 0 }
@@ -100,14 +92,14 @@ func (c *client) isGone() bool {
 }
 
 // expectOnLane adds what the client is owed by its lane, or returns false if that is too much.
-func (c *client) expectOnLane(e pendingReply, replies int) bool {
+func (c *client) expectOnLane(e pendingReply) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.route != byLane || c.fullLocked() {
 		return false
 	}
 	c.pending.push(e)
-	c.inFlight += replies
+	c.inFlight += e.replies()
 	c.writes = max(c.writes, Elsewhere)
 	return true
 }
@@ -133,7 +125,7 @@ func (c *client) expect(e pendingReply) {
 	case c.route == dropped:
 		c.sendLocked(c.failNext(nil, math.MaxInt, c.neverSent()))
 	default:
-		c.needsHome.large = max(0, c.needsHome.large-max(1, e.count))
+		c.needsHome.large = max(0, c.needsHome.large-e.replies())
 	}
 }
 

@@ -26,9 +26,7 @@ func (q *replyFIFO) add(e pendingReply) {
 	if e.Effect != commands.NoEffect {
 		q.effects++
 	}
-	if e.count == 0 {
-		e.count = 1
-	}
+	e.count = e.replies()
 	if e.unseen() {
 		q.unseen++
 	}

@@ -15,9 +15,8 @@ import (
 type home struct {
 	*client
 	connReader
-	closing bool // guarded by mu; the upstream knows that nothing more will be asked
-	// guarded by mu; the beginning of a push that arrives while replies come by the lane
-	partialPush []byte
+	closing     bool   // guarded by mu; the upstream knows that nothing more will be asked
+	partialPush []byte // guarded by mu; the beginning of one that came while the lane replied
 }
 
 // consume gives the client what was read. Redis, which has limits for it, keeps what follows until
@@ -74,8 +73,8 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 	return data[n:], err
 }
 
-// deliverPushes takes what comes by the home while replies come by the lane: pushes, or an error
-// before Redis closes. The client gets each as a whole, between two replies. mu is held.
+// deliverPushes takes what comes by the home while the lane replies: pushes, or an error before
+// Redis closes. The client gets each as a whole, between two replies. mu is held.
 func (h *home) deliverPushes(data []byte) error {
 	r := &h.replies
 	r.dest, r.undecided = relayed, false
@@ -146,7 +145,7 @@ func (h *home) reportLoss(err error) {
 	if !h.pool.closedAlone(h.conn.RemoteAddr(), time.Now()) {
 		return
 	}
-	h.mu.Lock() // CLIENT KILL, or the upstream's timeout for clients
+	h.mu.Lock() // it was CLIENT KILL, or the upstream's timeout for clients
 	defer h.mu.Unlock()
 	h.client.loseUpstream(ErrClosed)
 	h.out.finish()

@@ -116,11 +116,10 @@ func (l *lane) add(c *client, e pendingReply, raw []byte, mayWait bool) error {
 	if l.err != nil {
 		return l.err
 	}
-	n := max(1, e.count)
-	if !c.expectOnLane(e, n) {
+	if !c.expectOnLane(e) {
 		return errNoRoom
 	}
-	call := e.call()
+	n, call := e.replies(), e.call()
 	if call == nil || l.out.calls.has(call) {
 		l.closeCallsLocked()
 	}

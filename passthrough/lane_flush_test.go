@@ -136,7 +136,7 @@ func TestSetRoute(t *testing.T) {
 		{gone, byHome, 0, false, gone},
 		{gone, byLane, 0, false, gone},
 	} {
-		o := &client{route: c.from, inFlight: c.inFlight, delivery: delivery{within: c.within}}
+		o := &client{route: c.from, inFlight: c.inFlight, within: c.within}
 		if changed := o.setRoute(c.to); o.route != c.want || changed != (c.to == c.want) {
 			t.Errorf("from %d to %d with %d in flight, within %v: %v, and now %d", c.from, c.to,
 				c.inFlight, c.within, changed, o.route)

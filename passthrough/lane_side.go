@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// maxInFlight bounds the replies that a session waits for on a lane. Others' requests wait
-	// behind them.
+	// maxInFlight bounds the replies that a session waits for on a lane: others' wait behind them.
 	maxInFlight = 1024
 	// maxBacklog is how much a client can leave unread before it goes on at home, bytes. There
 	// Redis keeps its replies.
@@ -25,11 +24,10 @@ const (
 // laneSide is a session's way to lanes.
 type laneSide struct {
 	*client
-	// in use, nil for none. The session writes it with mu held, and reads it without
-	lane    *lane
+	lane    *lane       // nil for none; the session writes it with mu held, and reads it without
 	added   bool        // the lane may hold requests of the session that were not sent
 	scripts bool        // the client has run scripts
-	aloneIn poolKey     // for what key alone is; written before alone
+	aloneIn poolKey     // the key that alone is about; written before alone
 	alone   atomic.Bool // no other session asks for a lane of that key
 }
 
@@ -57,8 +55,7 @@ func (s *laneSide) useLane(kind poolKey) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// not if a push has begun to come by the home meanwhile
-	return s.lane != nil && s.setRoute(byLane)
+	return s.lane != nil && s.setRoute(byLane) // fails if a push by the home has begun meanwhile
 }
 
 // join is Pool.join.
@@ -102,12 +99,11 @@ func (s *laneSide) addToLane(e pendingReply, raw []byte) bool {
 	case errNoRoom:
 		return false
 	default:
-		<-s.lane.ended // then earlier requests are answered
-		n := max(1, e.count)
-		if !s.expectOnLane(e, n) {
+		<-s.lane.ended // then earlier requests have been answered
+		if !s.expectOnLane(e) {
 			return false
 		}
-		s.laneLost(err, 0, n, false)
+		s.laneLost(err, 0, e.replies(), false)
 	}
 	return true
 }
@@ -154,7 +150,7 @@ func (c *client) deliverFromLane(r *demux, data []byte, limit int) (n, replies i
 }
 
 // laneLost answers requests whose lane has ended: first those that may have run, then those that
-// were never sent. The session goes on, unless the client has got a part of a reply.
+// were never sent. The session goes on, unless the client has got only a part of a reply.
 func (c *client) laneLost(err error, mayHaveRun, unsent int, withinReply bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,11 +158,11 @@ func (c *client) laneLost(err error, mayHaveRun, unsent int, withinReply bool) {
 	if c.route == gone {
 		return
 	}
-	text := c.failNext(nil, mayHaveRun, &upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true,
-		Err: err})
-	text = c.failNext(text, unsent, &upstream.Error{Addr: c.pool.Upstream.Addr, Err: err})
+	lost := &upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err}
+	text := c.failNext(nil, mayHaveRun, lost)
+	text = c.failNext(text, unsent, &upstream.Error{Addr: lost.Addr, Err: err})
 	if withinReply {
-		c.loseUpstream(&upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err})
+		c.loseUpstream(lost)
 		c.out.conn.Close()
 		text = nil
 	}

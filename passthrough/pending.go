@@ -10,7 +10,7 @@ import (
 // pendingReply is one reply, or several alike, that the client is owed.
 type pendingReply struct {
 	Expect
-	count  int       // missing replies; consecutive plain requests share an entry
+	count  int       // missing replies, 0 is 1; consecutive plain requests share an entry
 	local  []byte    // the proxy's reply, for kinds overridden and local
 	kind   replyKind // what happens to Redis's reply
 	answer *Answer   // for kinds internal and barrier
@@ -27,6 +27,9 @@ const (
 	// Redis sends none; answer is done once everything before it is answered
 	barrier
 )
+
+// replies is how many replies are missing.
+func (e *pendingReply) replies() int { return max(1, e.count) }
 
 // awaitsReply reports whether Redis will reply.
 func (e *pendingReply) awaitsReply() bool { return e.kind < local }
@@ -89,7 +92,7 @@ func (q *pendingQueue) push(e pendingReply) {
 	if e.Effect == commands.NoEffect && e.kind == relayed && e.Replied == nil && !q.empty() {
 		last := &q.entries[len(q.entries)-1]
 		if last.kind == relayed && last.Effect == commands.NoEffect && last.Replied == nil {
-			last.count += max(1, e.count)
+			last.count += e.replies()
 			return
 		}
 	}

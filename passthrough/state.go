@@ -14,12 +14,11 @@ import (
 type State struct {
 	upstream.Identity
 	upstream.Labels
-	// Admitted says that Redis has sent a reply that is no error: it lets this login talk to it.
-	Admitted  bool
+	Admitted  bool // Redis has sent a reply that is no error, so this login may use it
 	InMulti   bool // within MULTI
 	Watching  bool // a WATCH of the client is in force
 	Untracked bool // replies can't be matched with requests any more: lock commands are impossible
-	Streaming bool // the connection carries a replication stream, no replies
+	Streaming bool // the connection carries a replication stream instead of replies
 
 	initial            upstream.Identity
 	queued             []queuedExpect // what EXEC will make true
@@ -27,9 +26,9 @@ type State struct {
 	subscriptions      commands.Subscriptions
 	monitor            bool
 	tracking           bool
-	unknownState       bool // Marks
-	stickyState        bool // Stays
-	knownID            bool // Known
+	unknownState       bool // see commands.UnknownState, and so on
+	stickyState        bool
+	knownID            bool
 	pauses             pauseChange
 	fresh              bool // nothing was sent since RESET
 	replyOff, skipNext bool
@@ -40,8 +39,7 @@ func newState(initial upstream.Identity) State {
 }
 
 func (s *State) setup() upstream.Setup {
-	return upstream.Setup{Identity: s.Identity,
-		Labels: s.Labels}
+	return upstream.Setup{Identity: s.Identity, Labels: s.Labels}
 }
 
 // Muted reports whether CLIENT REPLY keeps the next command's reply from the client.
@@ -49,23 +47,25 @@ func (s *State) Muted() bool { return s.replyOff || s.skipNext }
 
 // Shareable reports whether the next request can go by a lane with the same Identity.
 func (s *State) Shareable() bool {
-	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState &&
-		s.Admitted
+	return s.likeNew() && s.Admitted
 }
 
 // replaceable reports whether a new home can take the place of this one.
 func (s *State) replaceable() bool {
 	own := s.LoggedIn && (s.User != s.initial.User || s.Password != s.initial.Password)
-	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState &&
-		!s.knownID && !own
+	return s.likeNew() && !s.knownID && !own
+}
+
+// likeNew reports whether the connection differs from a new one only by what setup says.
+func (s *State) likeNew() bool {
+	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState
 }
 
 // Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are
 // allowed.
 func (s *State) Subscribed() bool { return s.Proto == 2 && s.subscriptions.All() > 0 }
 
-// Plain reports whether the connection differs from a new one only by Identity, as far as replies
-// go.
+// Plain reports whether the connection replies as a new one with the same Identity does.
 func (s *State) Plain() bool {
 	return !s.InMulti && !s.Untracked && !s.Streaming && s.subscriptions.All() == 0 && !s.monitor &&
 		!s.replyOff && !s.skipNext

@@ -136,15 +136,12 @@ func (c *client) sendLocked(pieces ...[]byte) {
 		pieces = append(pieces, c.pushes)
 		c.pushes = nil
 	}
-	if c.end == WhenAnswered && c.nothingOwed() {
+	if c.end == WhenAnswered && (c.pending.empty() || c.route == gone) {
 		c.out.finish(pieces...)
 		return
 	}
 	c.out.send(pieces...)
 }
-
-// nothingOwed reports whether the client is owed nothing. mu is held.
-func (c *client) nothingOwed() bool { return c.pending.empty() || c.route == gone }
 
 // maxPushes bounds what waits in pushes, bytes.
 const maxPushes = 64 << 10

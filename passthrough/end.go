@@ -2,9 +2,7 @@ package passthrough
 
 // How a Pipe ends.
 
-import (
-	"time"
-)
+import "time"
 
 // Status is what a session needs to know of its Pipe in addition to State.
 type Status struct {
@@ -30,8 +28,7 @@ func (p *Pipe) Status() (s Status) {
 //   - WhenAnswered: the client is closed when nothing is owed to it.
 //   - ClientGone: the client has closed its side. The home's side is closed too, so that Redis
 //     finishes, cancels what blocks, and closes: then Wait returns. The lane answers first.
-//   - AtOnce: nothing is waited for. This can be called from any goroutine, at any time, and more
-//     than once.
+//   - AtOnce: nothing is waited for. Any goroutine can ask for this, at any time, more than once.
 func (p *Pipe) End(when Ending) {
 	if when != AtOnce {
 		p.Flush()
@@ -57,8 +54,8 @@ func (p *Pipe) End(when Ending) {
 	}
 }
 
-// Awaiting says that the session starts or stops waiting for an Answer. The start sends what is
-// gathered. Until the stop, replies are read even if the client does not read them.
+// Awaiting says that the session begins or stops to wait for an Answer. The beginning sends what is
+// gathered. Until the session stops, replies are read even if the client does not read them.
 func (p *Pipe) Awaiting(begins bool) {
 	if begins {
 		p.send()
@@ -68,7 +65,7 @@ func (p *Pipe) Awaiting(begins bool) {
 	}
 }
 
-// clientGone is End with mu held.
+// clientGone is End(ClientGone) with mu held.
 func (p *Pipe) clientGone() {
 	p.out.conn.SetWriteDeadline(time.Now().Add(linger))
 	if p.route == byLane && p.inFlight > 0 {

@@ -128,8 +128,9 @@ func (h *home) reportLoss(err error) {
 		h.mu.Unlock()
 		return
 	}
-	if h.pending.effects > 0 && !onLane || withinReply || h.end >= WhenAnswered || h.needsHome.open ||
-		h.needsHome.pinned || !h.pending.replaceable() {
+	replaceable := h.end < WhenAnswered && !withinReply && (onLane || h.pending.effects == 0) &&
+		!h.needsHome.open && !h.needsHome.pinned && h.pending.replaceable()
+	if !replaceable {
 		h.mu.Unlock()
 		h.homeLost(err, withinReply)
 		return

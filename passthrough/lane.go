@@ -78,8 +78,8 @@ func newLane(key poolKey, conn net.Conn, p *Pool) *lane {
 	return l
 }
 
-// serves reports whether sessions can use the lane further. After maxSilence they can't: Redis may be
-// busy with a script, which it tells them on another connection.
+// serves reports whether sessions can use the lane further. After maxSilence they can't: Redis may
+// be busy with a script, which it tells them on another connection.
 func (l *lane) serves() bool {
 	if since := l.silentSince.Load(); since != 0 && monotonic.Since(since) > maxSilence {
 		l.retired.Store(true)

@@ -39,7 +39,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	return false
 }
 
-// ended frees what a session has had. Its client is gone.
+// ended releases what a session holds, once its client has gone.
 func (s *Server) ended(sess *session) {
 	c := sess.client
 	c.guard.Stop()
@@ -49,10 +49,10 @@ func (s *Server) ended(sess *session) {
 	s.remove(sess, func() { s.counters.ended.add(&c.traffic) })
 }
 
-// refuse closes a connection, one too many if say. As in Redis a client with TLS isn't told why:
-// that would take a handshake.
-func refuse(raw net.Conn, say bool) {
-	if say {
+// refuse closes a connection. With tell it says that there are too many. As in Redis, a client with
+// TLS is not told: that would take a handshake.
+func refuse(raw net.Conn, tell bool) {
+	if tell {
 		// The socket's buffer is empty: this doesn't wait.
 		raw.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 		raw.Write([]byte("-ERR max number of clients reached\r\n"))
@@ -72,7 +72,7 @@ func newSession(s *Server, raw net.Conn) *session {
 	sess.waiter = sess
 	sess.client, sess.quota, sess.server = c, &s.buffers, s
 	sess.framer = resp.NewFramer(s.cfg.Limits)
-	sess.framer.Unauthenticated(true) // for all that is known
+	sess.framer.Unauthenticated(true) // it may have to log in
 	sess.pipe = passthrough.NewPipe(s.pool, c, direct, encodeLost)
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	if _, isTCP := raw.(*net.TCPConn); isTCP && !c.wrapped() {

@@ -16,10 +16,10 @@ type batch struct {
 	length   int                    // of name
 }
 
-// maxBatch is how many requests go on as one, so that a session waits for room in time.
+// maxBatch bounds the requests that are relayed as one, so that a session waits for room in time.
 const maxBatch = 256
 
-// lookup finds a command that is likely to be the same as the one before.
+// lookup finds a command, faster if it is the same as the one before.
 func (b *batch) lookup(name []byte) *command {
 	if b.last != nil && string(name) == string(b.name[:b.length]) {
 		return b.last

@@ -12,7 +12,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// checkRetry is how long after a failure to reach the upstream it is asked again.
+// checkRetry is the pause after the upstream could not be reached.
 const checkRetry = 5 * time.Second
 
 // CheckUpstream checks how the upstream is set up, until ctx ends. Once, it logs a line if the

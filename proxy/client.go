@@ -24,7 +24,7 @@ type client struct {
 	from     io.Reader               // reads the Conn's bytes
 	socket   *socket.Socket          // raw's; nil if it has none
 	reg      *eventloop.Registration // lets an event loop read; nil if none does
-	guard    *peer.Guard             // closes raw if the machine is lost; nil if it can't tell
+	guard    *peer.Guard             // closes raw if its machine is lost; nil if it can't tell
 	holder   lockcmd.Holder          // the client as a holder of locks
 	meter
 	phases
@@ -38,15 +38,15 @@ func newClient(raw, conn net.Conn) *client {
 		c.control, _ = conn.SyscallConn()
 	}
 	c.holder.Addr = clientAddr(raw.RemoteAddr())
-	if c.socket != nil && !c.wrapped() { // behind a PROXY header conn has bytes that its socket had
+	if c.socket != nil && !c.wrapped() { // conn can hold bytes behind a PROXY header
 		c.from = c.socket
 	}
 	c.guard = peer.NewGuard(raw, c.silenceLimit, c.closeRaw)
 	return c
 }
 
-// wrapped reports whether there is TLS or a PROXY header: fewer bytes are counted than the kernel
-// carries, and the Conn can hold some that the socket has no more.
+// wrapped reports whether there is TLS or a PROXY header. Then the kernel carries more bytes than
+// are counted, and the Conn can hold some that are no longer in the socket.
 func (c *client) wrapped() bool { return c.Conn != c.raw }
 
 // Write gives the client replies.
@@ -64,18 +64,22 @@ func (c *client) Cork() {
 	}
 }
 
-// setCorked holds back what is written until the session ends or setCorked(false), while the server
-// shuts down.
-func (c *client) setCorked(on bool) {
-	if on {
+// corkIfDraining holds back what is written until the session ends, or uncork, if the server shuts
+// down.
+func (c *client) corkIfDraining() {
+	if c.drains() {
 		c.setPhase(corked)
-	} else {
-		c.setPhase(draining)
+		cork(c.control, true)
 	}
-	cork(c.control, on)
 }
 
-// Close closes the connection, or of a session that lingers only the direction to the client.
+// uncork lets go of what corkIfDraining holds back.
+func (c *client) uncork() {
+	c.setPhase(draining)
+	cork(c.control, false)
+}
+
+// Close closes the connection, but only the direction to the client if the session lingers.
 func (c *client) Close() error {
 	if c.lingering.Load() {
 		return c.closeWrite()
@@ -84,8 +88,8 @@ func (c *client) Close() error {
 	return c.Conn.Close()
 }
 
-// lingerTimeout is how long a client may take to close its side: to close before would make the
-// kernel throw away answers on their way.
+// lingerTimeout is how long a client may take to close its side. If the proxy closed first, the
+// kernel would throw away answers on their way.
 const lingerTimeout = 250 * time.Millisecond
 
 // closeWrite ends what is sent to the client, which is to close too. Any goroutine can call it.
@@ -137,8 +141,8 @@ const (
 	maxSilence = 30 * time.Second
 )
 
-// silenceLimit is for how long the client's machine can answer nothing; 0 is for as long as the
-// kernel allows. The guard calls it.
+// silenceLimit is how long the client's machine may stay silent; 0 is as long as the kernel allows.
+// The guard calls it.
 func (c *client) silenceLimit() time.Duration {
 	lease := c.holder.ShortestLease()
 	switch {

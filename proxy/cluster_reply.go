@@ -26,21 +26,14 @@ func answerCluster(x *exchange, req resp.Request) (done bool) {
 	if answer == nil {
 		return false
 	}
-	state, ok := x.mayAnswer()
-	if !ok {
-		return false
-	}
-	raw, err := x.ask(resp.AppendCommand(nil, req.Args...)).Raw()
-	switch {
-	case err != nil:
-		raw = encodeError("", err)
-	case raw[0] != '-' && raw[0] != '!':
-		e := &resp.Encoder{Proto: state.Proto}
+	return x.answerAfter(func(replies [][]byte, proto int) []byte {
+		if raw := replies[0]; raw[0] == '-' || raw[0] == '!' {
+			return raw
+		}
+		e := &resp.Encoder{Proto: proto}
 		answer(e, clusterNode(x), req.Args[2:])
-		raw = e.Buf
-	}
-	x.reply(raw)
-	return true
+		return e.Buf
+	}, resp.AppendCommand(nil, req.Args...))
 }
 
 // node is the proxy as the only node of a cluster.

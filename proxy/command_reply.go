@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"path"
 	"slices"
 	"strings"
 
@@ -14,28 +13,18 @@ import (
 // among them, the lock commands. An error of the upstream is relayed: of a user who may not ask,
 // or of a version that doesn't know the subcommand.
 func answerCommand(x *exchange, req resp.Request) (done bool) {
-	state, ok := x.mayAnswer()
-	q := newCommandQuery(req.Args, state.Proto)
-	if !ok || q == nil {
+	q := newCommandQuery(req.Args)
+	if q == nil {
 		return false
 	}
-	asks := [][]byte{resp.AppendCommand(nil, q.ask...)}
+	requests := [][]byte{resp.AppendCommand(nil, q.ask...)}
 	if q.first != nil {
-		asks = [][]byte{resp.AppendCommand(nil, q.first...), asks[0]}
+		requests = [][]byte{resp.AppendCommand(nil, q.first...), requests[0]}
 	}
-	var raws [][]byte
-	for _, answer := range x.pipe.Do(asks...) {
-		x.await(answer)
-		raw, err := answer.Raw()
-		if err != nil {
-			x.reply(encodeError("", err))
-			return true
-		}
-		raws = append(raws, raw)
-	}
-	q.before = raws[0] // if it was asked first; otherwise it is not read
-	x.reply(q.answer(raws[len(raws)-1]))
-	return true
+	return x.answerAfter(func(replies [][]byte, proto int) []byte {
+		q.proto, q.before = proto, replies[0]
+		return q.answer(replies[len(replies)-1])
+	}, requests...)
 }
 
 // commandQuery is one COMMAND request that concerns the lock commands. It is pure: no I/O.
@@ -43,7 +32,7 @@ type commandQuery struct {
 	args   [][]byte // as the client sent them
 	ask    [][]byte // what the upstream is asked
 	first  [][]byte // what it is asked before that, if anything
-	before []byte   // the answer to first
+	before []byte   // the answer to first, if that was asked
 	proto  int
 	// merge makes the answer out of the upstream's, which is no error. elems are its elements; nil
 	// if it isn't an aggregate.
@@ -53,8 +42,8 @@ type commandQuery struct {
 }
 
 // newCommandQuery returns nil for a request that the upstream can answer alone.
-func newCommandQuery(args [][]byte, proto int) *commandQuery {
-	q := &commandQuery{args: args, ask: args, proto: proto}
+func newCommandQuery(args [][]byte) *commandQuery {
+	q := &commandQuery{args: args, ask: args}
 	sub := ""
 	if len(args) > 1 {
 		sub = strings.ToLower(string(args[1]))
@@ -238,15 +227,9 @@ func (q *commandQuery) listed(spec *lockcmd.Spec) bool {
 	case "aclcat":
 		return spec.InCategory(value)
 	case "pattern":
-		return globMatches(strings.ToLower(value), spec.Name)
+		return lockcmd.GlobMatch(strings.ToLower(value), spec.Name)
 	}
 	return false // of no module
-}
-
-// globMatches reports whether a name matches a pattern of Redis's, which is like path's.
-func globMatches(pattern, name string) bool {
-	ok, err := path.Match(pattern, name)
-	return ok && err == nil
 }
 
 func isLockName(name []byte) bool { return lookup([]byte(bulkText(name))).lock != nil }

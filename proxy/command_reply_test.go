@@ -1,13 +1,14 @@
 package proxy
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
 	"lockproxy/internal/resp"
 )
 
-func TestGlobMatches(t *testing.T) {
+func TestListByPattern(t *testing.T) {
 	for _, c := range []struct {
 		pattern string
 		want    bool
@@ -17,7 +18,9 @@ func TestGlobMatches(t *testing.T) {
 		{"lo[xyc]k", true}, {`l\ock`, true}, {`l\*k`, false}, {`lo[\c]k`, true}, {"loc[", false},
 		{`lock\`, false}, {"lock?", false},
 	} {
-		if got := globMatches(c.pattern, "lock"); got != c.want {
+		q := newCommandQuery(bytes.Fields([]byte("COMMAND LIST FILTERBY PATTERN any")))
+		q.args[4] = []byte(c.pattern)
+		if got := q.listed(lookup([]byte("lock")).lock); got != c.want {
 			t.Errorf("%q matches lock: %v", c.pattern, got)
 		}
 	}
@@ -25,12 +28,7 @@ func TestGlobMatches(t *testing.T) {
 
 // An upstream of another version is answered in its own terms.
 func TestIntrospectionOfOlderRedis(t *testing.T) {
-	words := func(line string) (args [][]byte) {
-		for _, word := range strings.Fields(line) {
-			args = append(args, []byte(word))
-		}
-		return args
-	}
+	words := func(line string) [][]byte { return bytes.Fields([]byte(line)) }
 	old := "*6\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n"
 	for _, c := range []struct{ request, reply, want string }{
 		{"COMMAND INFO unlock", "*2\r\n*-1\r\n" + old, "*1\r\n*6\r\n$6\r\nunlock\r\n:-2\r\n" +
@@ -46,7 +44,7 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 			"$8\r\nlockinfo\r\n$8\r\nlockscan\r\n" +
 			"$7\r\nlocktop\r\n$7\r\nlocklog\r\n$5\r\nfence\r\n"},
 	} {
-		q := newCommandQuery(words(c.request), 2)
+		q := newCommandQuery(words(c.request))
 		if q == nil {
 			t.Errorf("%s: not asked", c.request)
 		} else if got := q.answer([]byte(c.reply)); string(got) != c.want {
@@ -66,11 +64,11 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 		"COMMAND GETKEYSANDFLAGS UNLOCK a 1": "*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n" +
 			"+access\r\n+delete\r\n",
 	} {
-		if got := newCommandQuery(words(request), 2).answer([]byte(bare)); string(got) != want {
+		if got := newCommandQuery(words(request)).answer([]byte(bare)); string(got) != want {
 			t.Errorf("%s without subcommands: %q, want %q", request, got, want)
 		}
 	}
-	all := newCommandQuery(words("COMMAND"), 2).answer([]byte("*1\r\n" + old))
+	all := newCommandQuery(words("COMMAND")).answer([]byte("*1\r\n" + old))
 	_, elems, err := resp.Elements(all)
 	if err != nil || len(elems) != 11 || string(elems[0]) != old ||
 		!strings.HasPrefix(string(elems[10]), "*6\r\n$5\r\nfence\r\n") {
@@ -94,11 +92,9 @@ func TestDocsWhereTheUpstreamHasNone(t *testing.T) {
 			{"COMMAND DOCS lock GET nothing", 3, []string{"lock", "get"}, 2},
 			{"COMMAND DOCS unlock", 2, []string{"unlock"}, 1},
 		} {
-			var args [][]byte
-			for _, word := range strings.Fields(c.request) {
-				args = append(args, []byte(word))
-			}
-			raw := newCommandQuery(args, c.proto).answer([]byte(reply))
+			q := newCommandQuery(bytes.Fields([]byte(c.request)))
+			q.proto = c.proto
+			raw := q.answer([]byte(reply))
 			kind, elems, err := resp.Elements(raw)
 			if want := map[int]byte{2: '*', 3: '%'}[c.proto]; err != nil || kind != want {
 				t.Fatalf("%s: %c, %v", c.request, kind, err)

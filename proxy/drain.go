@@ -11,7 +11,7 @@ import "time"
 // down. One that sends something is closed with its answer, which is the better moment.
 const maxIdleDrain = time.Second
 
-// idleDrain is how much of the time that a shutdown may take is for clients that send nothing.
+// idleDrain is how long a shutdown waits for clients that send nothing.
 func idleDrain(deadline time.Time, bounded bool) time.Duration {
 	if !bounded {
 		return maxIdleDrain
@@ -19,8 +19,8 @@ func idleDrain(deadline time.Time, bounded bool) time.Duration {
 	return min(maxIdleDrain, time.Until(deadline)/4)
 }
 
-// drain makes the session end when it may. One whose client sends nothing may from idle on. Any
-// goroutine can call it.
+// drain makes the session end as soon as it can; while its client sends nothing, not before idle.
+// Any goroutine can call it.
 func (s *session) drain(idle time.Time) {
 	s.idleEnd = idle
 	if s.client.setPhase(draining) == handshaking {
@@ -53,8 +53,8 @@ func (s *session) tryClose(asked bool) (more bool) {
 	case !s.atCommandBoundary():
 		next = time.Time{} // until the server's patience ends
 	case holds:
-		// The end of the connection would release a session lock, and leave another to its lease
-		// that is to be released without a token.
+		// The end of the connection would release a session lock. A lock that only this connection
+		// can release, without a token, would stay until its lease ends.
 		next = leaseEnd
 	case s.hasUnread():
 		return s.end > s.start
@@ -64,13 +64,12 @@ func (s *session) tryClose(asked bool) (more bool) {
 		s.linger()
 		return false
 	}
-	s.client.setCorked(false)
+	s.client.uncork()
 	s.client.SetReadDeadline(next)
 	return false
 }
 
-// atCommandBoundary reports whether the session is between two commands that belong to nothing
-// larger, as a transaction.
+// atCommandBoundary reports whether the session is between two commands, and not in a transaction.
 func (s *session) atCommandBoundary() bool {
 	state, _ := s.pipe.State()
 	return s.start == s.end && !s.streaming && !state.InMulti && !state.Watching

@@ -7,7 +7,7 @@ import (
 	"lockproxy/passthrough"
 )
 
-// exchange is what a session asks the upstream and answers its client, on the session's goroutine.
+// exchange is how a session asks the upstream and answers its client, on the session's goroutine.
 type exchange struct {
 	input
 	server *Server
@@ -23,15 +23,15 @@ func (x *exchange) route(way passthrough.Way) error { return x.pipe.Route(x.ctx,
 func (x *exchange) reply(text []byte) { x.pipe.Reply(text, passthrough.InTurn) }
 
 // ask sends a request of the proxy's own, by the route that the last call of route has chosen, and
-// returns its answer once that is there.
+// returns the answer once it has arrived.
 func (x *exchange) ask(raw []byte) *passthrough.Answer {
 	answer := x.pipe.Do(raw)[0]
 	x.await(answer)
 	return answer
 }
 
-// awaitState is the state of the connection once all earlier requests have been answered as far as
-// they matter to it.
+// awaitState returns the state of the connection, once every earlier request that can change it has
+// been answered.
 func (x *exchange) awaitState() passthrough.State {
 	state, settled := x.pipe.State()
 	if !settled {
@@ -41,14 +41,37 @@ func (x *exchange) awaitState() passthrough.State {
 	return state
 }
 
-// mayAnswer reports whether the proxy can answer what the upstream is asked first. Within a
-// transaction, and where only a few commands may be sent, the upstream alone answers.
+// mayAnswer reports whether the proxy can answer the client after it has asked the upstream. Within
+// a transaction, and where only a few commands are allowed, only the upstream answers.
 func (x *exchange) mayAnswer() (state passthrough.State, ok bool) {
-	if x.route(passthrough.Shared) != nil { // what goes to the upstream meets the same error
+	if x.route(passthrough.Shared) != nil { // a request that is relayed meets the same error
 		return state, false
 	}
 	state = x.awaitState()
 	return state, !state.InMulti && !state.Untracked && !state.Subscribed()
+}
+
+// answerAfter asks the upstream, and answers the client with what answer makes of the replies. It
+// reports false, and does nothing, where only the upstream can answer: see mayAnswer.
+func (x *exchange) answerAfter(
+	answer func(replies [][]byte, proto int) []byte, requests ...[]byte,
+) (done bool) {
+	state, ok := x.mayAnswer()
+	if !ok {
+		return false
+	}
+	var replies [][]byte
+	for _, a := range x.pipe.Do(requests...) {
+		x.await(a)
+		raw, err := a.Raw()
+		if err != nil {
+			x.reply(encodeError("", err))
+			return true
+		}
+		replies = append(replies, raw)
+	}
+	x.reply(answer(replies, state.Proto))
+	return true
 }
 
 const (

@@ -7,15 +7,15 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pires/go-proxyproto"
 )
 
-// wrap puts around a new connection what it has to begin with: a PROXY header if it comes from a
-// network that sends one, then TLS. It runs on the accepting goroutine, so it reads nothing: see
-// handshake.
+// wrap wraps a new connection in what it begins with: a PROXY header if it comes from a network
+// that sends one, then TLS. It runs on the accepting goroutine, so it reads nothing: see handshake.
 func (cfg *Config) wrap(raw net.Conn) net.Conn {
 	nc := raw
 	if cfg.fromBalancer(raw.RemoteAddr()) {
@@ -37,12 +37,9 @@ func (cfg *Config) fromBalancer(peer net.Addr) bool {
 		return false
 	}
 	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
-	for _, network := range cfg.ProxyProtocolFrom {
-		if network.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(cfg.ProxyProtocolFrom, func(network netip.Prefix) bool {
+		return network.Contains(addr)
+	})
 }
 
 // handshake does what comes before the first request, within the server's HandshakeTimeout. It
@@ -96,8 +93,8 @@ func (c *client) readHeader() error {
 	return err
 }
 
-// hasClosed reports whether the client has closed. It takes what the client has sent: it is for one
-// that is sent away in any case.
+// hasClosed reports whether the client has closed. It discards what the client has sent, so it is
+// for one that is sent away in any case.
 func (c *client) hasClosed() bool {
 	c.raw.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := c.raw.Read(make([]byte, 1))

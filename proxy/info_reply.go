@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,35 +15,20 @@ import (
 const infoSection = "lockproxy"
 
 // namesInfoSection reports whether an INFO asks for the proxy's section by name. INFO without
-// names, or with all or everything, is the upstream's alone, so that what parses it sees just what
+// names, or with all or everything, is the upstream's alone: programs that parse it see just what
 // Redis says.
 func namesInfoSection(args [][]byte) bool {
-	for _, name := range args[1:] {
-		if bytes.EqualFold(name, []byte(infoSection)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(args[1:], func(name []byte) bool {
+		return strings.EqualFold(string(name), infoSection)
+	})
 }
 
 // answerInfo answers INFO with the proxy's section added to what the upstream says. The upstream is
 // asked first: a user who may not INFO there may not here.
 func answerInfo(x *exchange, req resp.Request) (done bool) {
-	if !namesInfoSection(req.Args) {
-		return false
-	}
-	state, ok := x.mayAnswer()
-	if !ok {
-		return false
-	}
-	raw, err := x.ask(req.Raw).Raw()
-	if err != nil {
-		raw = encodeError("", err)
-	} else {
-		raw = addSection(raw, x.server.Stats().section(), len(req.Args) == 2, state.Proto)
-	}
-	x.reply(raw)
-	return true
+	return namesInfoSection(req.Args) && x.answerAfter(func(replies [][]byte, proto int) []byte {
+		return addSection(replies[0], x.server.Stats().section(), len(req.Args) == 2, proto)
+	}, req.Raw)
 }
 
 // addSection puts section behind what an upstream answered to INFO, in RESP3 a text with its
@@ -58,10 +45,8 @@ func addSection(raw []byte, section string, alone bool, proto int) []byte {
 	if err != nil || v.Type != '$' && v.Type != '=' {
 		return raw
 	}
-	text := string(v.Text)
-	text = withoutSection(text)
-	bare := strings.TrimPrefix(text, "txt:")
-	if bare != "" {
+	text := withoutSection(string(v.Text))
+	if strings.TrimPrefix(text, "txt:") != "" {
 		text += "\r\n" // as Redis does between sections
 	}
 	text += section
@@ -99,10 +84,6 @@ func (st Stats) section() string {
 	var b strings.Builder
 	b.WriteString(sectionTitle)
 	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
-	version := st.Version
-	if version == "" {
-		version = "dev"
-	}
 	status := "up"
 	if !st.UpstreamUp {
 		status = "down"
@@ -111,7 +92,7 @@ func (st Stats) section() string {
 	for kind := firstLock; int(kind) < Kinds; kind++ {
 		locks += st.Commands[kind]
 	}
-	line("lockproxy_version", version)
+	line("lockproxy_version", cmp.Or(st.Version, "dev"))
 	line("uptime_in_seconds", int64(time.Since(st.Started).Seconds()))
 	line("connected_clients", st.Clients)
 	line("total_connections_received", st.Accepted)

@@ -21,8 +21,8 @@ type locker struct {
 	waiter passthrough.Waiter // the session, for what an event loop asks
 }
 
-// runLock runs a lock command in its turn and gives the client its answer. Its reply is seen here
-// first, so nothing that follows it is sent before.
+// runLock runs a lock command in its turn and gives the client its answer. Nothing that follows is
+// sent before.
 func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 	way := lookup(req.Args[0]).way
 	state, settled := l.pipe.State()
@@ -59,9 +59,7 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 		defer l.pipe.Pin(passthrough.Unpinned)
 	}
 	reply := l.timed(spec, req.Args)
-	if l.client.drains() {
-		l.client.setCorked(true) // the server may have begun to shut down meanwhile
-	}
+	l.client.corkIfDraining() // the server may have begun to shut down meanwhile
 	text := encodeReply(spec.Name, reply, state.Proto)
 	var late lockcmd.LateError
 	isLate := errors.As(reply.Err, &late)

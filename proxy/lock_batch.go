@@ -1,9 +1,9 @@
 package proxy
 
 // Lock commands that take one script at most and never wait. An event loop runs them up to the
-// call of that script and back. Those that stand next to each other in what a client has sent, as
-// those of a program whose threads share one connection do, are asked together, and so are those of
-// several clients: each needs the answer to its own script, but none needs another's.
+// call of that script, and from its answer on. Consecutive ones of a client are asked together: its
+// threads may share the connection. So are those of several clients. Each needs the answer to its
+// own script, but none needs another's.
 
 import (
 	"bytes"
@@ -69,7 +69,7 @@ func (b lockBatch) concerns(key []byte) bool {
 	})
 }
 
-// lockReplies is replies to lock commands that the client is to be given next.
+// lockReplies are the replies to lock commands that the client gets next.
 type lockReplies struct {
 	text  []byte
 	given []givenLock
@@ -88,8 +88,8 @@ func (r *lockReplies) add(reply lockcmd.Reply, text []byte) {
 	}
 }
 
-// startLock begins a lock command and asks the upstream, if one request does for that; in an event
-// loop only if it need not wait for that. it is nil outside one.
+// startLock begins a lock command, and asks the upstream if one request is enough. In an event
+// loop, where it is not nil, it asks only if it need not wait for that.
 func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte, it *eventloop.Iteration) {
 	l.client.publish() // it can take long
 	state, _ := l.pipe.State()
@@ -139,10 +139,8 @@ func (l *locker) finishFirst(n int) {
 		l.done.add(reply, encodeReply(one.spec.Name, reply, state.Proto))
 	}
 	l.begun = slices.Delete(l.begun, 0, n)
-	l.client.guard.Start() // an UNLOCK that failed has left a session lock
-	if l.client.drains() {
-		l.client.setCorked(true) // the server may have begun to shut down meanwhile
-	}
+	l.client.guard.Start()    // an UNLOCK that failed has left a session lock
+	l.client.corkIfDraining() // the server may have begun to shut down meanwhile
 	l.sendDone()
 }
 
@@ -155,8 +153,8 @@ func (l *locker) awaitAnswer(one *batchedLock) {
 	l.await(one.answer)
 }
 
-// sendDone gives the client the answers of the lock commands that have been finished. If it has got
-// a part of a push, and others are to be finished, they stay: they go with the next.
+// sendDone gives the client the answers of the lock commands that have been finished. If the client
+// has only a part of a push, and more commands are to be finished, they go with the next answer.
 func (l *locker) sendDone() {
 	if len(l.done.text) == 0 {
 		return
@@ -216,9 +214,9 @@ func (l *locker) notRun(a *passthrough.Answer) bool {
 		isNoScript(v, err) && !l.server.cfg.Locks.Cluster)
 }
 
-// askAgain asks those of some commands that have been answered and have not run, together: they
-// would cost a round trip each. What is not run then goes alone, the first at once. In a cluster
-// each node would have to be sent a script that is missing.
+// askAgain asks together, once more, those commands of a list that have been answered but have not
+// run: alone they would cost a round trip each. Those that don't run then either go alone, the first
+// at once. A cluster's nodes would each have to be sent a script that is missing.
 func (l *locker) askAgain(list []batchedLock) {
 	l.pipe.Flush()
 	if l.route(passthrough.Shared) != nil {

@@ -22,9 +22,9 @@ func (s *session) serve() {
 		s.client.SetReadDeadline(s.idleEnd)
 	}
 	s.buf, s.socketEmpty = make([]byte, minSessionBuf), true
-	// The home is opened before the first request, so that nothing that is asked waits for it. If
-	// there is no connection to be had, the first request tries again. The loop knows the client
-	// before: a request that arrives meanwhile goes ahead of what others ask later.
+	// The home is opened before the first request, so that no request waits for it. If that fails,
+	// the first request tries again. The loop knows the client before: a request that arrives
+	// meanwhile goes ahead of what others ask later.
 	s.client.reg.Register()
 	s.route(passthrough.Home)
 	s.pipe.Flush()
@@ -42,9 +42,7 @@ func (s *session) Resume() {
 		s.unhandled = false
 		for more := true; more; {
 			asked := s.end > s.start || s.batch.requests > 0
-			if s.client.drains() {
-				s.client.setCorked(true)
-			}
+			s.client.corkIfDraining()
 			if !s.handle() {
 				s.linger()
 			}
@@ -86,7 +84,7 @@ func (s *session) linger() {
 }
 
 // finish gives the client what it is still owed, and closes its connections. Nothing more is read
-// of it.
+// from it.
 func (s *session) finish() {
 	ended, acked := time.Now(), s.acknowledged() // while the kernel knows
 	if s.client.is(drained) {

@@ -13,12 +13,8 @@ import (
 // connection. The end then leaves in one packet with the last bytes, so a peer that has read them
 // knows of the end. A Unix socket has no cork.
 func cork(control syscall.RawConn, on bool) {
-	value := 0
-	if on {
-		value = 1
-	}
 	onSocket(control, func(fd uintptr) {
-		syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, value)
+		syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, btoi(on))
 	})
 }
 

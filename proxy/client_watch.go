@@ -12,24 +12,24 @@ type clientWatch struct {
 	in       *input
 	start    *time.Timer   // runs it
 	came     chan struct{} // closed when the first bytes have come
-	gone     chan struct{} // closed before ended if the client is
-	stop     chan struct{} // closed when it is to end
+	gone     chan struct{} // closed if the client has gone, before ended
+	stop     chan struct{} // closed when it must end
 	ended    chan struct{} // closed when it has run
 	limit    int           // of read, bytes
 	read     []byte        // what has come meanwhile
 	count    atomic.Int64  // its length
-	reserved int64         // of it, what is accounted for in the quota
+	reserved int64         // of the quota
 	err      error
 }
 
-// minWatchBuf is little, since most clients that wait send nothing.
+// minWatchBuf is small, since most clients that wait send nothing.
 const minWatchBuf = 256
 
 // hangupPoll is how often a watch that may read no more checks whether the client has closed.
 const hangupPoll = 50 * time.Millisecond
 
-// startWatch begins a watch after a time. It ends when the client does, or by end, which waits for
-// it.
+// startWatch begins a watch after a time. The watch ends when the client closes, or by end, which
+// waits for it.
 func (in *input) startWatch(after time.Duration) *clientWatch {
 	w := &clientWatch{
 		in: in, limit: maxSessionBuf - (in.end - in.start),

@@ -29,7 +29,7 @@ func (c *commandContext) Done() <-chan struct{} {
 // beginWatch begins to watch the client after a time, until endWatch.
 func (x *exchange) beginWatch(after time.Duration) {
 	if x.client.setPhase(locking); x.client.drains() {
-		x.client.interruptRead() // it is told at once
+		x.client.interruptRead() // the command ends at once
 	}
 	x.client.guard.Start()
 	x.watch = x.startWatch(after)
@@ -70,8 +70,7 @@ func (x *exchange) gone() bool {
 		errors.Is(err, net.ErrClosed)
 }
 
-// endWatch ends the watch of a lock command, once its answer is on its way: that must not wait for
-// this.
+// endWatch ends the watch of a lock command. It comes after the answer, which must not wait for it.
 func (x *exchange) endWatch() {
 	if x.watch == nil {
 		return

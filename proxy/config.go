@@ -32,7 +32,7 @@ type Config struct {
 	// HomeIdle is after how long without a request a client's home is closed, if its state is that
 	// of a new connection. It is dialled again on demand. 0 is never.
 	HomeIdle time.Duration
-	// Dedicated has clients share no connections.
+	// Dedicated means that clients share no connections.
 	Dedicated bool
 	// ClusterAnnounce is host:port where clients that know Redis Cluster are told to go, if the
 	// upstream is one; "" is where each has connected to.

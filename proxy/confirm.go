@@ -8,9 +8,9 @@ import (
 	"lockproxy/passthrough"
 )
 
-// evalConfirmed is Eval that has the script confirmed: it sends WAIT or WAITAOF right behind it, on
-// the same connection, before the script's answer has come. The connection is the session's own,
-// since that holds up whatever is behind it.
+// evalConfirmed is Eval for a script that must be confirmed. It sends WAIT or WAITAOF right behind
+// the script, on the same connection, before the script has been answered. The connection is the
+// session's own, since WAIT holds up everything behind it.
 //
 // In a cluster it waits for the script's answer first: only then is it known which node has
 // written.
@@ -43,8 +43,8 @@ func (s *lockSession) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err erro
 	return a, err
 }
 
-// evalThenWait runs a script on a connection of the session's own, and when it has been answered
-// has the node that ran it wait.
+// evalThenWait runs a script on the session's own connection, and then makes the node that ran it
+// wait.
 func (s *lockSession) evalThenWait(c *lockcmd.Call, wait []byte) (a lockcmd.Answer, err error) {
 	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
 		s.pipe.Flush() // see askNow

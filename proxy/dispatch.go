@@ -15,7 +15,7 @@ type dispatcher struct {
 	touched   touches // by the transaction that may be under way
 	streaming bool    // a request too large to hold is on its way
 	lastDelay lastDelay
-	skipped   *lockcmd.Spec // it is a lock command, which is not relayed; otherwise nil
+	skipped   *lockcmd.Spec // it is this lock command, which is not relayed; nil for others
 }
 
 // handle handles every whole request in the buffer. It returns false when the session has no
@@ -36,8 +36,8 @@ func (d *dispatcher) handle() (more bool) {
 }
 
 // handleWhole dispatches the whole requests in the buffer, but leaves the last batch open, of lock
-// commands or of requests. A request with which the Pipe was lost is the last: its answer is the
-// last that the client is told.
+// commands or of requests. It stops at the request with which the Pipe was lost: the client gets no
+// answer after that one's.
 func (d *dispatcher) handleWhole() (more bool) {
 	// A batch that is open has not been relayed yet.
 	for d.start < d.end && (d.batch.requests > 0 || !d.pipe.Status().Lost) {
@@ -221,10 +221,10 @@ func (d *dispatcher) connected(way passthrough.Way, effect commands.Effect) bool
 	return false
 }
 
-// addLock begins a lock command together with those before it. If it concerns the lock of one of
-// them, these are answered first. It reports false, and doesn't begin the command, if that must be
-// run by itself: it can wait, or the state of the connection is not known to allow it. In an event
-// loop, where it is not nil, it reports false too if others must be answered first.
+// addLock begins a lock command together with those before it. If one of them concerns the same
+// lock, they are answered first. It reports false, and begins nothing, if the command must run by
+// itself: if it can wait, or the state of the connection is not known to allow it. In an event
+// loop, where it is not nil, it also reports false if others must be answered first.
 func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 	if len(req.Args) == 0 || d.streaming {
 		return false

@@ -9,8 +9,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// observesForeign reports whether a request that is relayed unchanged is examined. Of most
-// commands the table says that none is.
+// observesForeign reports whether a request that is relayed unchanged must be examined. The table
+// says that those of most commands need not.
 func (d *dispatcher) observesForeign(cmd *command, args [][]byte) bool {
 	switch cmd.Foreign {
 	case foreign.None:
@@ -28,7 +28,7 @@ func (d *dispatcher) observesForeign(cmd *command, args [][]byte) bool {
 	return true
 }
 
-// observeForeign is what is to be told the reply to a request, or nil.
+// observeForeign returns the function to call with the reply to a request, or nil.
 func (d *dispatcher) observeForeign(cmd *command, args [][]byte) func(resp.Head) {
 	cmd = cmd.of(args)
 	if !d.observesForeign(cmd, args) {

@@ -13,7 +13,7 @@ const (
 	minSessionBuf = 1 << 10
 	// maxSessionBuf lets a value of 64 KB be read at once, with what stands around it.
 	maxSessionBuf = 72 << 10
-	// growth is how much larger a buffer becomes that was too small; 2 leaves more garbage.
+	// growth is by how much a buffer grows that is too small; 2 would leave more garbage.
 	growth = 4
 )
 
@@ -49,7 +49,7 @@ func (in *input) filled(n int, err error) {
 	in.received(n)
 }
 
-// received counts n bytes that were read, if there are any: the client has read what it was sent
+// received counts n bytes that were read, if there are any. The client has read what it was sent
 // before it sent them.
 func (in *input) received(n int) {
 	if n > 0 {
@@ -76,7 +76,7 @@ func (in *input) add(read []byte) {
 
 // hasUnread reports whether the client has sent something that has not been handled.
 func (in *input) hasUnread() bool {
-	if in.client.wrapped() { // what decrypts may have something
+	if in.client.wrapped() { // TLS can hold something
 		in.client.interruptRead()
 		in.read()
 		in.client.SetReadDeadline(time.Time{})

@@ -17,8 +17,7 @@ type listener struct {
 	closed  chan struct{}
 	ended   chan struct{} // closed when nothing is accepted any more
 	ending  sync.Once
-	// last says that only connections are accepted that wait already, until then at most; nil while
-	// all are.
+	// last is until when connections that wait already are accepted; nil while all are.
 	last atomic.Pointer[time.Time]
 }
 
@@ -70,8 +69,8 @@ func (l *listener) end() error {
 	return net.ErrClosed
 }
 
-// lastAccepts is for connections that the kernel has made already: they would be reset when the
-// listener closes.
+// lastAccepts is how long finish waits for each connection that the kernel has already made: it
+// would be reset when the listener closes.
 const lastAccepts = 20 * time.Millisecond
 
 // finish accepts the connections that wait already, and closes. It returns when nothing is accepted

@@ -47,8 +47,8 @@ func (d *dispatcher) concernsSessions(cmd *command, args [][]byte) bool {
 		d.mayEndSession(cmd, args)
 }
 
-// watchLockEnds returns what is to be told the reply to a request, next to replied, which can be
-// nil.
+// watchLockEnds returns the function to call with the reply to a request. That calls replied too,
+// unless it is nil.
 func (d *dispatcher) watchLockEnds(
 	cmd *command, args [][]byte, replied func(resp.Head),
 ) func(resp.Head) {
@@ -74,8 +74,8 @@ func (d *dispatcher) watchLockEnds(
 	}
 }
 
-// touch remembers a request that may end session locks until EXEC, which ends them if it is in a
-// transaction.
+// touch returns a request that may end session locks. Within a transaction EXEC ends them, so it is
+// remembered until then.
 func (d *dispatcher) touch(cmd *command, args [][]byte) touch {
 	state, settled := d.pipe.State()
 	t := touch{db: state.DB,

@@ -57,8 +57,8 @@ func (s *lockSession) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) 
 	return do(s.scriptRequest("EVAL", c.Script.Source, c), c.Until)
 }
 
-// load has the upstream know a script when the next request for key runs, if the user may SCRIPT
-// LOAD.
+// load makes the upstream load a script before the next request for key runs, if the user may
+// SCRIPT LOAD.
 func (s *lockSession) load(script *lockcmd.Script, key string) {
 	if s.route(passthrough.Shared) == nil {
 		words := script.LoadRequest(s.server.cfg.Locks.Cluster, key)
@@ -80,11 +80,11 @@ func (s *lockSession) scriptRequest(name, script string, c *lockcmd.Call) []byte
 	return raw
 }
 
-// maxScriptRequest is up to which size the room for a script's request is kept for the next, bytes:
-// most need less than half.
+// maxScriptRequest bounds the room for a script's request that is kept for the next, bytes: most
+// need less than half.
 const maxScriptRequest = 1 << 10
 
-// askNow is an asker that waits for no longer than until; zero is without end.
+// askNow is an asker that waits until a time; zero is without end.
 func (s *lockSession) askNow(raw []byte, until time.Time) (resp.Value, error) {
 	if s.late != nil && !s.awaitUntil(s.late, until) { // route might wait for that, too
 		return resp.Value{}, lockcmd.LateError{}

@@ -1,9 +1,10 @@
 package proxy
 
 import (
-	"lockproxy/lockcmd"
 	"sync/atomic"
 	"time"
+
+	"lockproxy/lockcmd"
 )
 
 // Kind is what the proxy does with a request. There are few, so that each has a counter.
@@ -50,7 +51,7 @@ type Observer interface {
 	CommandTook(kind Kind, d time.Duration)
 }
 
-// sampleEvery is which of a session's reads are timed: the clock costs too.
+// sampleEvery is of how many reads of a session one is timed: the clock costs too.
 const sampleEvery = 64
 
 // traffic is what a session has carried. The session and its Pipe add to it; anybody can read it.

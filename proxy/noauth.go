@@ -43,8 +43,8 @@ func (x *exchange) unlessNoAuth(state passthrough.State, text []byte) []byte {
 	return text
 }
 
-// admit returns nil if a request that failed with err is to be framed again, since the limit that
-// it exceeds is not for this client. Otherwise it returns what the client is told.
+// admit returns nil if a request that failed with err must be framed again, since the limit that it
+// exceeds does not apply to this client. Otherwise it returns what the client is told.
 func (x *exchange) admit(err error) error {
 	var limit *resp.ProtocolError
 	if !errors.As(err, &limit) || !limit.Unauthenticated {

@@ -19,8 +19,8 @@ func (s *session) park() bool {
 }
 
 // Ready reads what has arrived, finishes the lock commands that have been answered, and relays. It
-// leaves whatever must wait to the goroutine. It reads first, since that goroutine handles what has
-// been read, and perhaps reads nothing before it parks.
+// leaves to the goroutine what must wait. It reads first: the goroutine handles what has been read,
+// and may park before it reads more.
 func (s *session) Ready(it *eventloop.Iteration, arrived bool) eventloop.Next {
 	if s.client.drains() {
 		return eventloop.Leave
@@ -56,11 +56,11 @@ func (s *session) handleInPlace(it *eventloop.Iteration) eventloop.Next {
 	return eventloop.Stay
 }
 
-// Answered has Ready called for lock commands that an event loop has begun.
+// Answered makes the loop call Ready for lock commands that it has begun.
 func (s *session) Answered(it *eventloop.Iteration) { s.client.reg.Notify(it) }
 
 // relayInPlace relays all requests in the buffer, as handle does, if they need no waiting; the last
-// can be incomplete. What it does not relay stays in the buffer as it was.
+// can be incomplete. The rest stays in the buffer.
 func (d *dispatcher) relayInPlace(it *eventloop.Iteration) bool {
 	relayed := d.tryRelayAll(it)
 	sent := d.pipe.TryFlush(it)

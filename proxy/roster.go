@@ -44,7 +44,7 @@ func (r *roster) listen(ln net.Listener, start func()) (accepts *listener, ok bo
 }
 
 // add adds the session that begin returns, if there is room for one more; otherwise it returns nil.
-// full says that there is none because there are too many.
+// full says that there are too many.
 func (r *roster) add(begin func() *session) (sess *session, full bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A session whose requests stand behind one that blocks reads nothing more of its client, so it
-// does not see its end. Without the proxy Redis reads on and sees it. Without the following, such a
-// session would stay until what it waits for happens, and what a BLPOP then takes would be lost.
+// A session whose requests stand behind one that blocks reads nothing more from its client, so it
+// does not see the client close. Redis by itself would read on and see that. Such a session must
+// not stay until what it waits for happens: what a BLPOP then takes would be lost.
 
 const (
 	// stuckTimeout is how long a client that has closed its side may neither be read nor be given
@@ -17,14 +17,13 @@ const (
 	stuckEvery = 5 * time.Second
 )
 
-// stuck says since when a client has read and sent nothing: the time, and the bytes until then.
+// stuck is since when a client has read and sent nothing, and the bytes until then.
 type stuck struct {
 	bytes uint64
 	since time.Time
 }
 
-// endStuck ends the sessions of clients that have closed and are not read any more. It returns
-// when ctx ends.
+// endStuck ends the sessions of clients that have closed and are no longer read, until ctx ends.
 func (r *roster) endStuck(ctx context.Context) {
 	tick := time.NewTicker(stuckEvery)
 	defer tick.Stop()

@@ -37,7 +37,7 @@ const (
 	ackTimeout = time.Second
 )
 
-// sentPosition is when and where the client is sent a token that is the last of the next n bytes.
+// sentPosition is when and where the client is sent a token that ends the next n bytes.
 func (l *locker) sentPosition(n int) lockcmd.Sent {
 	in := l.client.in.Load()
 	if l.watch != nil {
@@ -86,7 +86,7 @@ func (l *locker) markUnread(ended time.Time, acked uint64) {
 }
 
 // refusedBytes is how many of the last written bytes a client that has closed didn't acknowledge
-// and answered by a reset. It is 0 if that are not more than behind, or if nothing tells.
+// and answered by a reset. It is 0 if these are no more than behind, or if nothing tells.
 func (l *locker) refusedBytes(behind uint64) uint64 {
 	if _, isTCP := l.client.raw.(*net.TCPConn); !isTCP {
 		return 0

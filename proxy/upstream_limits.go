@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -73,11 +72,10 @@ func limitsIn(buffers, memory, timeout string) string {
 			limits = append(limits, "client-output-buffer-limit "+strings.Join(words[i:i+4], " "))
 		}
 	}
-	for name, value := range map[string]string{"maxmemory-clients ": memory, "timeout ": timeout} {
-		if value != "" && value != "0" {
-			limits = append(limits, name+value)
+	for _, limit := range [][2]string{{"maxmemory-clients", memory}, {"timeout", timeout}} {
+		if limit[1] != "" && limit[1] != "0" {
+			limits = append(limits, limit[0]+" "+limit[1])
 		}
 	}
-	slices.Sort(limits)
 	return strings.Join(limits, ", ")
 }

@@ -33,9 +33,9 @@ const (
 )
 
 // syncWrites prepares the home for WAIT or WAITAOF, which count what their own connection has
-// written: the home shall count as one that has written what the client wrote by lanes. Up to Redis
-// 7.0 any command that runs on it does that, so first.noop is sent. Later versions ask whether the
-// connection's last command was propagated. In a cluster nothing is that writes nothing.
+// written: the home must count as having written what the client wrote by lanes. Up to Redis 7.0
+// any command that runs on it is enough, so first.noop is sent. Later versions ask whether the
+// connection's last command was propagated. In a cluster no command is that writes nothing.
 //
 // done says that the home is pinned and up to date. After errWritesUnknown the session must end, as
 // it would have when it lost the connection on which it wrote. Any other error is the answer.

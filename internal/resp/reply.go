@@ -9,12 +9,10 @@ import (
 // Head is what a Scanner keeps of a reply: enough to tell "+OK" from "-ERR", and a subscription's
 // confirmation from a message. Its slices are valid until the Scanner begins the next reply.
 type Head struct {
-	Type byte // the type byte of the reply, not of an attribute before it
-	// the first line without type byte and CRLF, at most maxHead bytes
-	Line []byte
-	// the first element of an array or push, if that is a bulk string; at most maxHead bytes
-	Elem []byte
-	Last int64 // the last integer among the elements of an array or push; 0 if there is none
+	Type byte   // the type byte of the reply, not of an attribute before it
+	Line []byte // the first line without type byte and CRLF, at most maxHead bytes
+	Elem []byte // the first element of an array or push if it is a bulk, at most maxHead bytes
+	Last int64  // the last integer among the elements of an array or push; 0 if there is none
 	// Errors are the indexes, from 0, of the elements that are errors. In EXEC's reply these are
 	// the commands that failed. ManyErrors says that there are more than maxErrors.
 	Errors     []int
@@ -159,14 +157,13 @@ func (s *Scanner) saveLine(part []byte) {
 
 // header reads one whole line and reports whether the reply ends with it.
 func (s *Scanner) header(line []byte) (done bool, err error) {
-	// as keepLine does, so that the outcome doesn't depend on where reads end
-	line = line[:min(len(line), maxHead)]
+	line = line[:min(len(line), maxHead)] // as saveLine does: where reads end must not matter
 	kind := line[0]
 	text := bytes.TrimRight(line[1:], "\r\n")
 	depth := len(s.open)
 	if depth == 0 && s.head.Line == nil {
 		s.head.Type = kind
-		s.head.Line = append(s.headBuf[:0], text[:min(len(text), maxHead)]...)
+		s.head.Line = append(s.headBuf[:0], text...)
 	}
 	ofReply := depth == 1 && !s.open[0].attribute // an element of the reply itself
 	if ofReply && kind != '|' {

@@ -67,17 +67,15 @@ const (
 // Framer splits the bytes from one client into requests. Make it with NewFramer. Not safe for
 // concurrent use.
 type Framer struct {
-	limits Limits
-	phase  framerPhase
-	pos    int // bytes of this request in the caller's buffer that have been scanned
-	// where to continue the search for the end of the current line; 0 for its start
-	seen   int
-	left   int   // arguments not yet complete
-	argc   int   // arguments announced
-	body   int64 // missing bytes of the current argument and its CRLF
-	stream bool  // the request is streamed: the caller has relayed its beginning
-	// unauthenticated: see Unauthenticated.
-	unauthenticated bool
+	limits          Limits
+	phase           framerPhase
+	pos             int   // bytes of this request in the caller's buffer that have been scanned
+	seen            int   // where to continue the search for the end of the current line; 0 for its start
+	left            int   // arguments not yet complete
+	argc            int   // arguments announced
+	body            int64 // missing bytes of the current argument and its CRLF
+	stream          bool  // the request is streamed: the caller has relayed its beginning
+	unauthenticated bool  // see Unauthenticated
 	spans           []span
 	args            [][]byte
 }
@@ -110,16 +108,12 @@ func (f *Framer) Next(buf []byte) (req Request, ok bool, err error) {
 				f.pos = end
 				return f.finish(buf), true, nil
 			}
-			n, end, err := f.number(buf, 0, "too big mbulk count string",
-				"invalid multibulk length", math.MinInt64, int64(f.limits.Args))
+			n, end, err := f.arrayHeader(buf)
 			if err != nil || end == 0 {
 				return Request{}, false, err
 			}
 			if n <= 0 {
 				return Request{Raw: buf[:end]}, true, nil
-			}
-			if n > maxStrangerArgs && f.unauthenticated {
-				return Request{}, false, &ProtocolError{"unauthenticated multibulk length", true}
 			}
 			f.pos, f.left, f.argc, f.phase = end, int(n), int(n), atHeader
 			f.spans = f.spans[:0]
@@ -217,6 +211,24 @@ func (f *Framer) slices(buf []byte, n int) [][]byte {
 	return f.args
 }
 
+// arrayHeader reads how many arguments the request at the front of buf has. end is the offset behind
+// that line, 0 while it is incomplete.
+func (f *Framer) arrayHeader(buf []byte) (n int64, end int, err error) {
+	cr, err := f.line(buf, 0, "too big mbulk count string")
+	if err != nil || cr < 0 {
+		return 0, 0, err
+	}
+	n, valid := ParseInt(buf[1:cr])
+	if !valid || n > int64(f.limits.Args) {
+		return 0, 0, &ProtocolError{Reason: "invalid multibulk length"}
+	}
+	if n > maxStrangerArgs && f.unauthenticated {
+		return 0, 0, &ProtocolError{"unauthenticated multibulk length", true}
+	}
+	return n, cr + 2, nil
+}
+
+// bulkHeader reads the length of the argument at pos, as arrayHeader does.
 func (f *Framer) bulkHeader(buf []byte) (n int64, end int, err error) {
 	cr, err := f.line(buf, f.pos, "too big bulk count string")
 	if err != nil || cr < 0 {
@@ -231,21 +243,6 @@ func (f *Framer) bulkHeader(buf []byte) (n int64, end int, err error) {
 	}
 	if n > maxStrangerBulk && f.unauthenticated && !f.stream {
 		return 0, 0, &ProtocolError{"unauthenticated bulk length", true}
-	}
-	return n, cr + 2, nil
-}
-
-// number reads the header line at from. end is the offset behind the line, 0 while it is
-// incomplete.
-func (f *Framer) number(buf []byte, from int, tooLong, invalid string, lo, hi int64) (n int64,
-	end int, err error) {
-	cr, err := f.line(buf, from, tooLong)
-	if err != nil || cr < 0 {
-		return 0, 0, err
-	}
-	n, valid := ParseInt(buf[from+1 : cr])
-	if !valid || n < lo || n > hi {
-		return 0, 0, &ProtocolError{Reason: invalid}
 	}
 	return n, cr + 2, nil
 }

@@ -32,11 +32,9 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if u.cluster != nil {
-				conn, err := u.dialCluster(ctx, Setup{Identity: id}, true)
-				return boundLines(conn), err
+				return boundLines(u.dialCluster(ctx, Setup{Identity: id}, true))
 			}
-			conn, err := u.Dial(ctx, Setup{Identity: id})
-			return boundLines(conn), err
+			return boundLines(u.Dial(ctx, Setup{Identity: id}))
 		},
 		DialerRetries:            1,
 		MaintNotificationsConfig: noMaintNotifications,
@@ -53,21 +51,22 @@ type boundedConn struct {
 	scan resp.Scanner
 }
 
-// boundedSocket is a boundedConn of which go-redis can see whether the upstream has closed it.
+// boundedSocket is a boundedConn that go-redis can check for a close by the upstream.
 type boundedSocket struct {
 	*boundedConn
 	syscall.Conn
 }
 
-func boundLines(conn net.Conn) net.Conn {
-	if conn == nil {
-		return nil
+// boundLines makes a boundedConn of what a dial has returned.
+func boundLines(conn net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
 	}
 	bounded := &boundedConn{Conn: conn, scan: resp.Scanner{MaxLine: maxLine}}
 	if socket, ok := conn.(syscall.Conn); ok {
-		return boundedSocket{bounded, socket}
+		return boundedSocket{bounded, socket}, nil
 	}
-	return bounded
+	return bounded, nil
 }
 
 func (c *boundedConn) Read(p []byte) (n int, err error) {

@@ -96,7 +96,7 @@ func Parse(url string) (*Upstream, error) {
 	return u, nil
 }
 
-// option takes what stands behind the ? of a URL.
+// setOption applies an option from behind the ? of a URL. db is the database's number, as text.
 func (u *Upstream) setOption(name, value string, db *string) bool {
 	cfg := u.TLS()
 	switch {

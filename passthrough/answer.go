@@ -11,9 +11,9 @@ type Answer struct {
 	raw  []byte
 	err  error
 
-	call    *Call      // that it is the reply to; nil for other requests
-	with    *callBatch // that call goes with
-	calls   int        // of the batch that goes by a home, if this is the first; until they come
+	call    *Call      // what it answers; nil for other requests
+	with    *callBatch // what call goes with
+	calls   int        // how many go with call by a home, if it is their first; until they come
 	refused bool       // raw is the reply to the whole batch
 	waiter  Waiter     // nil for none
 }

@@ -3,7 +3,7 @@ package passthrough
 import "sync"
 
 const (
-	smallBuffer = 512 // bytes; an idle session can have so much
+	smallBuffer = 512 // what an idle session can keep, bytes
 	newBuffer   = 4 << 10
 )
 

@@ -89,7 +89,7 @@ func (r *connReader) Resume() {
 			return // it is parked, and belongs to the loop
 		}
 	}
-	if errors.Is(err, net.ErrClosed) { // because a write has failed
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) { // the latter after a failed write
 		err = errClosedByUpstream
 	}
 	r.reg.Unregister()
@@ -107,9 +107,6 @@ func (r *connReader) read() error {
 				return err
 			}
 			r.to.wait()
-		}
-		if errors.Is(err, io.EOF) {
-			return errClosedByUpstream
 		}
 		if err != nil {
 			return err
@@ -133,8 +130,6 @@ func (r *connReader) Ready(it *eventloop.Iteration, _ bool) eventloop.Next {
 	switch {
 	case err == syscall.EAGAIN:
 		return eventloop.Stay
-	case err == io.EOF:
-		r.failed = errClosedByUpstream
 	case err != nil:
 		r.failed = err
 	default:

@@ -92,20 +92,20 @@ func TestNoLaneWithinAPush(t *testing.T) {
 func TestQueuedRequestsOfALostHome(t *testing.T) {
 	s := newScripted(t, 0)
 	c := s.client(t)
-	connect := func() {
+	route := func() {
 		t.Helper()
 		if err := c.Route(context.Background(), Home); err != nil {
 			t.Fatal(err)
 		}
 	}
-	connect()
+	route()
 	before, queued := c.Do([]byte("SENT\r\n"))[0], (*Answer)(nil)
 	c.Flush()
 	first := <-s.conns
 	if got := lineOf(t, first); got != "SENT" {
 		t.Fatalf("the upstream is sent %q", got)
 	}
-	connect()
+	route()
 	queued = c.Do([]byte("QUEUED\r\n"))[0]
 	first.Close()
 	for i, a := range []*Answer{before, queued} {
@@ -117,7 +117,7 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 	if _, err := later.Value(); err == nil {
 		t.Error("a request behind them has a reply")
 	}
-	connect()
+	route()
 	next := c.Do([]byte("NEXT\r\n"))[0]
 	c.Flush()
 	second, got := <-s.conns, ""
@@ -206,8 +206,8 @@ func lineOf(t *testing.T, conn net.Conn) string {
 }
 
 // What could not be sent is refused until Flush, even if a lane opens meanwhile: some requests need
-// two Connects, and would be sent without their first part.
-func TestConnectFailsUntilFlush(t *testing.T) {
+// two Routes, and would be sent without their first part.
+func TestRouteFailsUntilFlush(t *testing.T) {
 	s := newScripted(t, 1)
 	c := s.client(t)
 	ended, cancel := context.WithCancel(t.Context())

@@ -13,7 +13,7 @@ import (
 const (
 	// maxProbe bounds a probe.
 	maxProbe = time.Second
-	// sameOutage is how close together connections end that are lost for the same reason.
+	// sameOutage is how close together the connections end that one outage ends.
 	sameOutage = 100 * time.Millisecond
 )
 

@@ -78,7 +78,7 @@ func (q *pendingQueue) skipUncounted(e *pendingReply) {
 	}
 }
 
-// errorUndecided reports whether a next error can answer a request that usually gets no reply.
+// errorUndecided reports whether an error can answer a request that usually gets no reply.
 func (q *pendingQueue) errorUndecided() bool {
 	e := q.head()
 	return q.monitorAgain > 0 || e != nil && e.Effect == MaybeUnanswered

@@ -13,7 +13,7 @@ import (
 )
 
 // A reply of the proxy's own behind nothing goes out at once; behind something, in its turn.
-func TestLedgerLocalReplies(t *testing.T) {
+func TestPendingLocalReplies(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.Reply([]byte("+first\r\n"), InTurn)
 	if got := u.took(); got != "+first\r\n" {
@@ -47,7 +47,7 @@ func TestLedgerLocalReplies(t *testing.T) {
 }
 
 // A run of plain requests costs one entry, however long it is.
-func TestLedgerRunsAreOneEntry(t *testing.T) {
+func TestPendingRunsAreOneEntry(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	const n = 100_000
 	for range n {
@@ -67,7 +67,7 @@ func TestLedgerRunsAreOneEntry(t *testing.T) {
 }
 
 // Replied is called for its own request's reply alone.
-func TestLedgerReplied(t *testing.T) {
+func TestPendingReplied(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	var got []string
 	replied := func(name string) Expect {
@@ -96,7 +96,7 @@ func TestLedgerReplied(t *testing.T) {
 }
 
 // The queue's memory goes with it.
-func TestLedgerForgets(t *testing.T) {
+func TestPendingForgets(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	for range maxEntries {
 		u.ask(commands.Select)
@@ -116,7 +116,7 @@ func TestLedgerForgets(t *testing.T) {
 	}
 }
 
-func TestLedgerLoss(t *testing.T) {
+func TestPendingLoss(t *testing.T) {
 	gone := errors.New("gone")
 	const lost = "-UPSTREAM lost\r\n"
 	for _, test := range []struct {
@@ -183,7 +183,7 @@ func TestLedgerLoss(t *testing.T) {
 	}
 }
 
-func TestLedgerLossOfOwnRequest(t *testing.T) {
+func TestPendingLossOfOwnRequest(t *testing.T) {
 	gone := errors.New("gone")
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	before, barrier := u.Do([]byte(nil))[0], u.Barrier()
@@ -212,7 +212,7 @@ func TestLedgerLossOfOwnRequest(t *testing.T) {
 }
 
 // What the upstream sends on its own, a client without requests gets.
-func TestLedgerUnaskedReply(t *testing.T) {
+func TestPendingUnaskedReply(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.answer(t, "-ERR max number of clients reached\r\n")
 	if got := u.took(); got != "-ERR max number of clients reached\r\n" {
@@ -220,7 +220,7 @@ func TestLedgerUnaskedReply(t *testing.T) {
 	}
 }
 
-func TestLedgerUpstreamThatIsNoRedis(t *testing.T) {
+func TestPendingUpstreamThatIsNoRedis(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.NoEffect)
 	if err := u.feed([]byte("HTTP/1.1 400 Bad Request\r\n")); err == nil {
@@ -229,7 +229,7 @@ func TestLedgerUpstreamThatIsNoRedis(t *testing.T) {
 }
 
 // An answer to the proxy's own request is kept in memory, so its size has an end.
-func TestLedgerOwnReplyIsBounded(t *testing.T) {
+func TestPendingOwnReplyIsBounded(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.Do([]byte(nil))
 	u.answer(t, fmt.Sprintf("$%d\r\n", 2*maxCall))

@@ -27,7 +27,7 @@ type spare interface {
 	Fresh() bool
 }
 
-// popSpare returns a home for a client that has set nothing up, or nil, and has another opened.
+// popSpare returns a home for a client that has set nothing up, or nil. It has others opened.
 func (p *Pool) popSpare(setup upstream.Setup) net.Conn {
 	if !p.Upstream.IsCluster() || setup != (upstream.Setup{Identity: p.Upstream.Initial}) {
 		return nil

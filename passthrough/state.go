@@ -177,7 +177,7 @@ func (s *State) failed(e Expect) {
 	}
 }
 
-// admit sets Admitted, unless the reply is an error, or to RESET or QUIT, which Redis allows to
+// admit sets Admitted, unless the reply is an error, or to RESET or QUIT, which Redis allows
 // everybody.
 func (s *State) admit(e commands.Effect, h resp.Head) {
 	if !h.IsError() && e != commands.Reset && e != commands.Quit {

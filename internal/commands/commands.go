@@ -17,7 +17,7 @@ type Command struct {
 	Foreign foreign.Role // what it can do to a lock of a client that doesn't use LOCK
 	Nodes   Nodes        // of a cluster
 	Join    Join         // for Nodes that are several
-	Refused string
+	Refused string       // why a cluster as a whole can't run it; "" if it can
 	subs    map[string]*Command
 }
 
@@ -29,8 +29,8 @@ const (
 	Other Class = iota
 	// Shared commands neither depend on the connection that they go by nor change it, nor wait.
 	Shared
-	// Slow commands neither, but others must not stand behind them: scripts, and what Redis does in
-	// a thread.
+	// Slow commands don't either, but others must not wait behind them: scripts, and what Redis does
+	// in a thread.
 	Slow
 	// MayBlock commands are Shared unless they say BLOCK: then they are Blocking.
 	MayBlock

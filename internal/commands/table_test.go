@@ -2,12 +2,13 @@ package commands
 
 import (
 	"bufio"
-	"lockproxy/internal/foreign"
+	"bytes"
 	"net"
 	"slices"
 	"strings"
 	"testing"
 
+	"lockproxy/internal/foreign"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
 )
@@ -226,10 +227,7 @@ func TestFind(t *testing.T) {
 		"memory usage": "memory|usage", "get kill": "get", "nosuchcommand": "", "client|kill": "",
 		strings.Repeat("g", MaxName+1): "", "client " + strings.Repeat("k", 100): "client",
 	} {
-		var args [][]byte
-		for _, word := range strings.Fields(name) {
-			args = append(args, []byte(word))
-		}
+		args := bytes.Fields([]byte(name))
 		var got *Command
 		if n := testing.AllocsPerRun(10, func() { got = Find(args[0]).For(args) }); n > 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -290,10 +288,7 @@ func TestKeysOfCalls(t *testing.T) {
 				want = append(want, string(key.Text))
 			}
 		}
-		args := make([][]byte, len(words))
-		for i, w := range words {
-			args[i] = []byte(w)
-		}
+		args := bytes.Fields([]byte(call))
 		var got []string
 		for _, i := range Find(args[0]).For(args).Keys.Positions(args, nil) {
 			got = append(got, words[i])

@@ -13,8 +13,8 @@
 // connection until it calls Park again. So code that waits has a goroutine, and a connection where
 // nothing happens has none.
 //
-// A Handler can wait for something else than its connection without a goroutine: what has happened
-// calls Notify, and that calls Ready as an arrival does.
+// A Handler can also wait for something other than its connection without a goroutine: when that
+// happens, Notify calls Ready as an arrival does.
 //
 // For each request of a client this saves waking a goroutine, and the read by which a goroutine
 // finds out that there is no more. The loop learns of each arrival once (epoll, edge-triggered),
@@ -22,9 +22,9 @@
 // exceptions: once a connection has received TCP urgent data, a goroutine reads it; and a Unix
 // socket over which files are passed may have more to read.
 //
-// One Iteration of a loop calls the Handlers of all connections where something has arrived. What
-// is cheaper to do once for many of them, such as sending what they have gathered, is put off to
-// its end by Iteration.AtEnd.
+// One Iteration of a loop calls the Handlers of all connections where something has arrived.
+// Iteration.AtEnd puts off to its end what is cheaper to do once for many of them, such as sending
+// what they have gathered.
 //
 // Goroutines: one for each loop, from Start to Stop, which waits for it. The goroutine of a Resume
 // belongs to the owner of the Handler.

@@ -117,8 +117,8 @@ func (r *Registration) handlePending(it *Iteration) Next {
 	return Stay
 }
 
-// Notify calls the Handler for something else than an arrival: now, or if somebody reads the
-// connection when it parks again. it is nil outside an Iteration: then a connection that is parked
+// Notify calls the Handler for something other than an arrival: now or, if somebody reads the
+// connection, when it parks again. it is nil outside an Iteration: then a connection that is parked
 // gets its Resume, since the caller can be one that must not wait.
 func (r *Registration) Notify(it *Iteration) {
 	if r == nil {

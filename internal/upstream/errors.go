@@ -68,7 +68,7 @@ func FailureIn(raw []byte) error {
 	return nestedError(strings.TrimSpace(text))
 }
 
-// nested is such a failure.
+// nestedError is such a failure.
 type nestedError string
 
 func (e nestedError) Error() string { return string(e) }

@@ -17,8 +17,8 @@ type Upstream struct {
 	Network string   // "tcp" or "unix"
 	Addr    string   // host:port or a socket's path; the group's name if Sentinels tell the address
 	Initial Identity // what a client starts as: the URL's credentials and database
-	// LossBound is for how long its machine can acknowledge nothing before a connection is given
-	// up; 0 is a minute.
+	// LossBound is how long its machine can acknowledge nothing before a connection is given up; 0
+	// is a minute.
 	LossBound time.Duration
 
 	tls       atomic.Pointer[tls.Config] // nil for none
@@ -27,8 +27,8 @@ type Upstream struct {
 	loops     atomic.Pointer[eventloop.Loops]
 }
 
-// TLS is what connections are made with from now on; nil is plain text. It must not be modified:
-// SetTLS a Clone.
+// TLS is what connections are made with from now on; nil is plain text. It must not be modified: to
+// change it, SetTLS a Clone.
 func (u *Upstream) TLS() *tls.Config { return u.tls.Load() }
 
 // SetTLS changes what connections are made with from now on.
@@ -42,7 +42,7 @@ func (u *Upstream) String() string {
 	return u.Addr
 }
 
-// MarshalText does so in a log of JSON.
+// MarshalText is String for logs in JSON.
 func (u *Upstream) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
 // Moves reports whether another server can take this one's place: then what fails meanwhile is
@@ -50,7 +50,7 @@ func (u *Upstream) MarshalText() ([]byte, error) { return []byte(u.String()), ni
 func (u *Upstream) Moves() bool { return u.sentinels != nil || u.cluster != nil }
 
 // Dial opens a connection that is set up as a client's. The error is an *Error, or the upstream's
-// own refusal as a *Refused. Nothing that a client sent has been used up when it fails.
+// own refusal as a *Refused.
 //
 // If Sentinels tell the address, the server has said that it is the master, unless the user may not
 // ask; when it is replaced, the connection is closed.
@@ -70,8 +70,8 @@ func (u *Upstream) Dial(ctx context.Context, as Setup) (net.Conn, error) {
 	return u.dialServer(ctx, addr, as, nil)
 }
 
-// DialAdmitted is Dial for a connection on which the upstream has answered otherwise than by
-// demanding a login. If it demands one the error is a *Refused.
+// DialAdmitted is Dial for a connection on which the upstream has answered. If it demands a login
+// the error is a *Refused.
 func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, error) {
 	conn, err := u.Dial(ctx, Setup{Identity: id})
 	if err != nil || id.LoggedIn {

@@ -116,7 +116,7 @@ func (u *Upstream) setOption(name, value string, db *string) bool {
 	return true
 }
 
-// split takes a URL without its scheme apart, and what it has for a host too: there can be several.
+// split takes apart a URL without its scheme, and its hosts: there can be several.
 func split(base, kind, rest string) (parsed *neturl.URL, addrs []string, err error) {
 	login, hosts, found := strings.Cut(rest, "@")
 	if !found {

@@ -14,7 +14,7 @@ import (
 
 // Any requests, in any order, answered in any pieces: the client gets what it would get from Redis
 // itself, the proxy's own replies in their turn, and the State is Redis's.
-func TestLedgerAgainstModel(t *testing.T) {
+func TestPendingAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		initial := upstream.Identity{Proto: 2}
 		if rapid.Bool().Draw(rt, "login") {

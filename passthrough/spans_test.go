@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Runs are a queue of replies, each of which knows whose it is.
-func TestRunsAgainstModel(t *testing.T) {
+// A spanQueue is a queue of replies, each of which knows whose it is.
+func TestSpansAgainstModel(t *testing.T) {
 	pipes := []*client{{}, {}, {}}
 	rapid.Check(t, func(t *rapid.T) {
 		var q spanQueue

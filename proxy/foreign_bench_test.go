@@ -1,8 +1,8 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -42,7 +42,7 @@ func BenchmarkRecognition(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("%d known/%s", known, line), func(b *testing.B) {
 				b.ReportAllocs()
-				args, head := fields(line), resp.Head{Type: '$', Line: []byte("-1")}
+				args, head := bytes.Fields([]byte(line)), resp.Head{Type: '$', Line: []byte("-1")}
 				cmd := lookup(args[0])
 				for b.Loop() {
 					if replied := d.observeForeign(cmd, args); replied != nil {
@@ -56,13 +56,6 @@ func BenchmarkRecognition(b *testing.B) {
 
 // observe is for a request that was answered.
 func (d *dispatcher) observe(line, reply string) {
-	args := fields(line)
+	args := bytes.Fields([]byte(line))
 	d.observeForeign(lookup(args[0]), args)(resp.Head{Type: reply[0], Line: []byte(reply[1:])})
-}
-
-func fields(line string) (args [][]byte) {
-	for word := range strings.FieldsSeq(line) {
-		args = append(args, []byte(word))
-	}
-	return args
 }

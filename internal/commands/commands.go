@@ -29,8 +29,8 @@ const (
 	Other Class = iota
 	// Shared commands neither depend on the connection that they go by nor change it, nor wait.
 	Shared
-	// Slow commands don't either, but others must not wait behind them: scripts, and what Redis does
-	// in a thread.
+	// Slow commands don't either, but others must not wait behind them: scripts, and what Redis
+	// does in a thread.
 	Slow
 	// MayBlock commands are Shared unless they say BLOCK: then they are Blocking.
 	MayBlock

@@ -73,7 +73,7 @@ func newSession(s *Server, raw net.Conn) *session {
 	sess.client, sess.quota, sess.server = c, &s.buffers, s
 	sess.framer = resp.NewFramer(s.cfg.Limits)
 	sess.framer.Unauthenticated(true) // it may have to log in
-	sess.pipe = passthrough.NewPipe(s.pool, c, direct, encodeLost)
+	sess.pipe = passthrough.NewPipe(s.pool, c, direct, encodeError)
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	if _, isTCP := raw.(*net.TCPConn); isTCP && !c.wrapped() {
 		c.reg = s.loops.NewRegistration(sess, c.socket.Raw())

@@ -65,6 +65,6 @@ func (d *dispatcher) relayBatch() {
 		return
 	}
 	for range n {
-		d.reply(encodeError("", err))
+		d.reply(encodeError(err))
 	}
 }

@@ -13,10 +13,9 @@ type command struct {
 	kind Kind // as what it is counted
 	lock *lockcmd.Spec
 	way  passthrough.Way // by what connection it can go
-	// inspect decides by the arguments, where these differ.
+	// inspect changes a request's route by its arguments; nil where these don't matter.
 	inspect func(r passthrough.Request, args [][]byte) passthrough.Request
-	// answer answers a request in the place of the upstream. done is false for those that it leaves
-	// to the upstream.
+	// answer answers a request in place of the upstream. done is false if the upstream must answer.
 	answer func(x *exchange, req resp.Request) (done bool)
 	// syncFirst is for WAIT and WAITAOF, see syncWrites.
 	syncFirst *syncing
@@ -75,8 +74,8 @@ func commandTable() []command {
 	return t
 }
 
-// ways are by what connections commands can go, unless their arguments say otherwise; Home for all
-// others.
+// ways are the connections by which commands can go, unless their arguments say otherwise; Home for
+// all others.
 var ways = map[commands.Class]passthrough.Way{
 	commands.Shared: passthrough.Shared, commands.MayBlock: passthrough.Shared,
 	commands.Lock: passthrough.Shared, commands.Slow: passthrough.Scripts,

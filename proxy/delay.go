@@ -106,7 +106,7 @@ func (s *delayedSet) ask() (ended, took bool) {
 	replied := s.observeForeign(s.cmd, s.args)
 	raw, err := s.askSet()
 	if err != nil {
-		s.reply = encodeError("", err)
+		s.reply = encodeError(err)
 		return true, false
 	}
 	head := resp.Head{Type: raw[0], Line: bytes.TrimSuffix(raw[1:], crlf)}

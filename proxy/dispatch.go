@@ -51,7 +51,7 @@ func (d *dispatcher) handleWhole() (more bool) {
 			if d.streaming && d.skipped == nil {
 				d.pipe.Relay(passthrough.Request{Piece: passthrough.Broken})
 			}
-			d.reply(encodeError("", err))
+			d.reply(encodeError(err))
 			return false
 		}
 		if whole && d.addLock(req, nil) {
@@ -117,7 +117,7 @@ func (d *dispatcher) makeRoom() bool {
 			return true
 		}
 		if argc == 0 || held {
-			d.reply(encodeError("", errNoRoom))
+			d.reply(encodeError(errNoRoom))
 			return false
 		}
 	}
@@ -176,7 +176,7 @@ func (d *dispatcher) dispatch(req resp.Request) (more bool) {
 		defer d.pipe.Pin(passthrough.Unpinned) // the home, until the command goes there
 		var err error
 		if r.SyncsWrites, err = d.syncWrites(cmd.syncFirst); err != nil {
-			d.reply(encodeError("", err))
+			d.reply(encodeError(err))
 			return err != errWritesUnknown
 		}
 	}
@@ -216,7 +216,7 @@ func (d *dispatcher) connected(way passthrough.Way, effect commands.Effect) bool
 		d.client.lingering.Store(true)
 		d.pipe.Reply([]byte("+OK\r\n"), passthrough.Finally)
 	default:
-		d.reply(encodeError("", err))
+		d.reply(encodeError(err))
 	}
 	return false
 }

@@ -65,7 +65,7 @@ func (x *exchange) answerAfter(
 		x.await(a)
 		raw, err := a.Raw()
 		if err != nil {
-			x.reply(encodeError("", err))
+			x.reply(encodeError(err))
 			return true
 		}
 		replies = append(replies, raw)

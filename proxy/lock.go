@@ -29,7 +29,7 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 	// LOCK joins the queue before there is a way to the upstream: when its turn comes it finds one.
 	if spec.Name != "lock" || !settled || !state.Shareable() {
 		if err := l.route(way); err != nil {
-			l.reply(encodeError(spec.Name, err))
+			l.reply(encodeError(err))
 			return
 		}
 		state = l.awaitState()
@@ -40,7 +40,7 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 		if err == nil {
 			err = errInMulti
 		}
-		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(spec.Name, err)})
+		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(err)})
 		return
 	case err == nil && state.Untracked:
 		err = errUntracked
@@ -50,7 +50,7 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 		err = errSubscribed(spec.Name)
 	}
 	if err != nil {
-		l.reply(l.unlessNoAuth(state, encodeError(spec.Name, err)))
+		l.reply(l.unlessNoAuth(state, encodeError(err)))
 		return
 	}
 	l.identity = state.Identity
@@ -102,10 +102,10 @@ func (l *locker) refuseLarge(spec *lockcmd.Spec) {
 		"(--client-buffer): nothing was run", name, limit))
 	state := l.awaitState()
 	if state.InMulti && l.route(passthrough.Home) == nil {
-		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError("", err)})
+		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(err)})
 		return
 	}
-	l.reply(l.unlessNoAuth(state, encodeError("", err)))
+	l.reply(l.unlessNoAuth(state, encodeError(err)))
 }
 
 // abortMulti is a request that every Redis refuses to queue, so that it aborts the transaction, as

@@ -91,7 +91,11 @@ func (s *Server) ask(ctx context.Context, words ...string) (net.Conn, []byte, er
 		return nil, nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	raw, head, err := exchangeOnce(conn, words)
+	var raw []byte
+	var head resp.Head
+	if _, err = conn.Write(resp.AppendCommand(nil, words...)); err == nil {
+		raw, head, err = resp.ReadReply(conn, maxPages)
+	}
 	switch {
 	case err == nil && head.IsError():
 		err = &upstream.Refused{Addr: s.cfg.Upstream.String(), Step: words[0],
@@ -104,11 +108,4 @@ func (s *Server) ask(ctx context.Context, words ...string) (net.Conn, []byte, er
 		return nil, nil, err
 	}
 	return conn, raw, nil
-}
-
-func exchangeOnce(conn net.Conn, words []string) ([]byte, resp.Head, error) {
-	if _, err := conn.Write(resp.AppendCommand(nil, words...)); err != nil {
-		return nil, resp.Head{}, err
-	}
-	return resp.ReadReply(conn, maxPages)
 }

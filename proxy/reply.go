@@ -11,12 +11,16 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// encodeReply is a lock command's answer in the client's protocol version.
+// encodeReply is the answer to a lock command in the client's protocol version.
 func encodeReply(name string, r lockcmd.Reply, proto int) []byte {
-	if r.Kind == lockcmd.ErrorReply {
-		return encodeError(name, r.Err)
+	var server lockcmd.ServerError
+	switch {
+	case r.Kind != lockcmd.ErrorReply:
+		return appendReply(nil, r, proto)
+	case errors.As(r.Err, &server):
+		return resp.AppendError(nil, serverErrorText(name, r.Err.Error()))
 	}
-	return appendReply(nil, r, proto)
+	return encodeError(r.Err)
 }
 
 func appendReply(dst []byte, r lockcmd.Reply, proto int) []byte {
@@ -55,15 +59,10 @@ func encodeLockLost(key string, token int64) []byte {
 	return redcon.AppendInt(redcon.AppendBulkString(out, key), token)
 }
 
-// encodeLost is the reply to a relayed request that failed for want of the upstream.
-func encodeLost(err error) []byte { return encodeError("", err) }
-
-// encodeError is the one place where errors become what a client reads. name is the lock command
-// that failed, if it was one.
-func encodeError(name string, err error) []byte {
+// encodeError is the one place where the proxy's errors become what a client reads.
+func encodeError(err error) []byte {
 	var (
 		usage    lockcmd.UsageError
-		server   lockcmd.ServerError
 		fenced   lockcmd.FencedError
 		missing  lockcmd.NoReplicasError
 		deadlock lockcmd.DeadlockError
@@ -73,8 +72,6 @@ func encodeError(name string, err error) []byte {
 	switch {
 	case errors.As(err, &usage), errors.As(err, &fenced), errors.As(err, &missing),
 		errors.As(err, &deadlock):
-	case errors.As(err, &server):
-		text = serverErrorText(name, text)
 	case errors.As(err, &protocol):
 		text = "ERR " + text
 	default: // *upstream.Error, *upstream.Refused, an upstream that doesn't speak Redis
@@ -83,8 +80,8 @@ func encodeError(name string, err error) []byte {
 	return resp.AppendError(nil, text)
 }
 
-// serverErrorText is what the upstream said about a script, in terms of the command that the
-// client sent.
+// serverErrorText is what the upstream said of a script, in terms of the command by that name, which
+// the client sent.
 func serverErrorText(name, text string) string {
 	// Before 7.0 Redis wraps what a command within the script was answered.
 	_, inner, ok := strings.Cut(text, ": -")

@@ -28,7 +28,7 @@ func namesInfoSection(args [][]byte) bool {
 func answerInfo(x *exchange, req resp.Request) (done bool) {
 	return namesInfoSection(req.Args) && x.answerAfter(func(replies [][]byte, proto int) []byte {
 		return addSection(replies[0], x.server.Stats().section(), len(req.Args) == 2, proto)
-	}, req.Raw)
+	}, resp.AppendCommand(nil, req.Args...)) // the embedded store reads arrays only
 }
 
 // addSection puts section behind what an upstream answered to INFO, in RESP3 a text with its

@@ -209,6 +209,10 @@ func TestEmbeddedStore(t *testing.T) {
 	for _, want := range []string{"+OK\r\n", "+QUEUED\r\n", "*1\r\n+OK\r\n", "$3\r\na b\r\n"} {
 		line.WantReply(want)
 	}
+	line.WriteRaw("INFO lockproxy\r\n")
+	if got := line.Reply(); !strings.Contains(got, "# Lockproxy\r\n") {
+		t.Errorf("INFO lockproxy, typed: %q", got)
+	}
 
 	p.Cmd.Process.Signal(syscall.SIGTERM)
 	if status := p.Ends(t, 10*time.Second); status != 0 {

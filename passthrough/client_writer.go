@@ -163,8 +163,8 @@ func (w *clientWriter) drain() {
 	}
 }
 
-// status returns whether a home should read no more for now, how many bytes the client was sent so
-// far, whether or not it has read them, and why no more can be written, or nil.
+// status returns whether a home should stop reading for now, how many bytes the client has been
+// sent (read or not), and why nothing more can be written, or nil.
 func (w *clientWriter) status() (unread bool, given uint64, failed error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

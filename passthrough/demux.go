@@ -211,7 +211,8 @@ func (d *demux) finish(q *pendingQueue, e pendingReply) {
 	case internal:
 		e.answer.raw, e.answer.err = d.collected, upstream.FailureIn(d.collected)
 		e.answer.refused = d.refusing > 0
-		if w := e.answer.waiter; w != nil && (len(d.waiters) == 0 || d.waiters[len(d.waiters)-1] != w) {
+		w, n := e.answer.waiter, len(d.waiters)
+		if w != nil && (n == 0 || d.waiters[n-1] != w) {
 			d.waiters = append(d.waiters, w)
 		}
 		close(e.answer.Done)

@@ -11,7 +11,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// onLane returns a Pipe whose requests go by l, and which nobody reads.
+// onLane returns a Pipe whose requests go by l. Nothing reads its client.
 func onLane(l *lane) *Pipe {
 	p := NewPipe(newPool(&upstream.Upstream{}, 1), nil, nil, nil)
 	p.lane, p.route = l, byLane

@@ -152,8 +152,8 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	c.Wait()
 }
 
-// A client can go on at its home after a lane has sent something else than a reply right behind
-// one.
+// A client can go on at its home after a lane has sent, right behind a reply, something that is
+// none.
 func TestLaneThatSendsNoReply(t *testing.T) {
 	s := newScripted(t, 1)
 	clients, lane := s.threeOnALane(t)

@@ -16,8 +16,7 @@ import (
 )
 
 // Every client is given its own replies in the order of its requests, wherever the upstream's bytes
-// are cut, whatever kinds of replies they are, and though pushes that belong to nobody stand
-// between them.
+// are cut, whatever kinds of replies they are, and though pushes for no client come between them.
 func TestLaneGivesToEachItsOwn(t *testing.T) {
 	s := newScripted(t, 1)
 	var clients []*scriptedClient
@@ -89,7 +88,7 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 	serving.Wait()
 }
 
-// A login that failed in the midst may have been made, or made in part: nobody else is given its
+// A login that failed half way may have taken effect, or in part: no other client is given its
 // connection.
 func TestFailedHelloIsNotShared(t *testing.T) {
 	name := "name"
@@ -138,9 +137,8 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 	}
 }
 
-// What a lane has no room for at the end of an iteration follows as soon as it has, with what is
-// asked meanwhile behind it, by whichever way that goes; and nobody waits for it who doesn't ask
-// too much.
+// What a lane has no room for at the end of an iteration follows as soon as there is room, before
+// what is asked later, in an event loop or not. Only clients that ask too much wait.
 func TestIterationsWithoutRoom(t *testing.T) {
 	s := newScripted(t, 1)
 	clients, lane := s.threeOnALane(t)

@@ -85,8 +85,8 @@ func (u *unplugged) ask(effects ...commands.Effect) {
 	}
 }
 
-// simRedis is one connection of a Redis, written down naively, in two versions at once: what it
-// sends when the proxy has taken out CLIENT REPLY, and what the client should see.
+// simRedis is a naive model of one connection of Redis, with two outputs: what Redis sends when the
+// proxy has taken out CLIENT REPLY, and what the client should see.
 type simRedis struct {
 	initial            upstream.Identity
 	upstream.Identity  // as State's
@@ -125,7 +125,7 @@ func (s *simRedis) subscribed() bool {
 	return s.Proto == 2 && len(s.channels)+len(s.patterns)+len(s.shard) > 0
 }
 
-// says is a reply: the proxy gets it always, the client unless it asked for silence.
+// says is a reply: the proxy always gets it, and the client unless it has asked for silence.
 func (s *simRedis) says(reply string) {
 	s.up = append(s.up, reply...)
 	if !s.off && !s.skip {
@@ -133,7 +133,7 @@ func (s *simRedis) says(reply string) {
 	}
 }
 
-// sends is what Redis sends whatever the client said of replies.
+// sends is what Redis sends even to a client that has asked for silence.
 func (s *simRedis) sends(text string) {
 	s.up = append(s.up, text...)
 	s.client = append(s.client, text...)

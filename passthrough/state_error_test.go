@@ -77,7 +77,7 @@ func TestErrorsLeaveTheState(t *testing.T) {
 	}
 }
 
-// EXEC and DISCARD end what they end, by whatever reply.
+// A transaction ends with the replies to EXEC and DISCARD with which it ends in Redis.
 func TestRepliesThatEndATransaction(t *testing.T) {
 	for _, test := range []struct {
 		effect          commands.Effect

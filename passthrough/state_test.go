@@ -187,8 +187,8 @@ func TestClientReplyAndLocalReplies(t *testing.T) {
 	}
 }
 
-// A subscription within MULTI: how many replies follow EXEC can't be told, so all that comes is
-// passed on as it is, and nobody waits for a turn that never comes.
+// After a subscription within MULTI, the number of replies to EXEC is unknown. So everything that
+// comes is passed on unchanged, and nothing waits for a turn that never comes.
 func TestSubscribeWithinMulti(t *testing.T) {
 	const confirmed = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" +
 		"*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n"

@@ -35,7 +35,7 @@ func (x *exchange) beginWatch(after time.Duration) {
 	x.watch = x.startWatch(after)
 }
 
-// Err is why the command is of no use any more, as is known at this moment: ErrGone or ErrLost.
+// Err is why the command is useless by now, as far as is known: ErrGone or ErrLost.
 func (c *commandContext) Err() error {
 	switch {
 	case (*exchange)(c).gone():

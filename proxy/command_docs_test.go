@@ -31,7 +31,7 @@ func withoutHistory(v resp.Value) resp.Value {
 	return v
 }
 
-// The documentation that stands in for an older upstream's is Redis's own, of each command in it.
+// The documentation that replaces an older upstream's is Redis's own, for each command in it.
 func TestRedisDocs(t *testing.T) {
 	conn, err := net.Dial("tcp", testredis.Start(t).Addr())
 	if err != nil {

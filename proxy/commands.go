@@ -98,8 +98,7 @@ func (c *command) batchable() bool {
 		c.oneStep()
 }
 
-// oneStep reports whether requests of the command are relayed in one step, and their replies
-// likewise.
+// oneStep reports whether requests of the command, and their replies, are relayed in one step.
 func (c *command) oneStep() bool {
 	return c.lock == nil && c.answer == nil && c.syncFirst == nil
 }

@@ -21,11 +21,11 @@
 // after it.
 //
 // The session's goroutine reads its client until there is nothing to read. Then the session is
-// parked: the goroutine ends, and an event loop reads the client. It relays in place whatever needs
-// no waiting, in the order in which clients' requests arrive. It also runs the lock commands that
-// never wait: while their scripts run it goes on reading, for others of the kind (park.go).
-// For anything else, such as LOCK with WAIT, a goroutine resumes the session. Where there are no
-// event loops, or with TLS, the goroutine stays.
+// parked: the goroutine ends, and an event loop reads the client. The loop relays in place whatever
+// needs no waiting, in the order in which clients' requests arrive. It also runs the lock commands
+// that never wait, and reads on for more of them while their scripts run (park.go). For anything
+// else, such as LOCK with WAIT, a goroutine resumes the session. Where there are no event loops, or
+// with TLS, the goroutine stays.
 //
 // A session that waits for the upstream, or for a lock, watches its client meanwhile (clientWatch):
 // if that closes, the waiting ends. When the session ends, tokens that the client has not read are
@@ -43,5 +43,5 @@
 //	event loops                  Close
 //	Upstream.Follow              Close
 //
-// Replies are written by whatever brings them: see package passthrough.
+// Replies are written by the goroutine or loop that reads them: see package passthrough.
 package proxy

@@ -115,7 +115,7 @@ func (l *locker) finishLocks() {
 	if len(l.begun) == 0 {
 		return
 	}
-	if l.begun[0].answer != nil { // otherwise a failed route is to be remembered
+	if l.begun[0].answer != nil { // otherwise a failed route must be remembered
 		l.pipe.Flush()
 	}
 	l.finishFirst(len(l.begun))
@@ -203,7 +203,7 @@ func (l *locker) finishLock(one *batchedLock) lockcmd.Reply {
 	return one.Finish(l.command(), a, err)
 }
 
-// notRun reports whether a call is to be asked again: others of its batch took too long, or Redis
+// notRun reports whether a call must be asked again: others of its batch took too long, or Redis
 // has refused all of them, or doesn't have the script.
 func (l *locker) notRun(a *passthrough.Answer) bool {
 	if a.Good() {
@@ -215,8 +215,8 @@ func (l *locker) notRun(a *passthrough.Answer) bool {
 }
 
 // askAgain asks together, once more, those commands of a list that have been answered but have not
-// run: alone they would cost a round trip each. Those that don't run then either go alone, the first
-// at once. A cluster's nodes would each have to be sent a script that is missing.
+// run: alone they would cost a round trip each. Those that don't run then either go alone, the
+// first at once. A cluster's nodes would each have to be sent a script that is missing.
 func (l *locker) askAgain(list []batchedLock) {
 	l.pipe.Flush()
 	if l.route(passthrough.Shared) != nil {

@@ -49,7 +49,7 @@ func (s *Server) AnnouncePage(ctx context.Context, page string) {
 	}
 }
 
-// subscribe keeps a subscription until ctx ends, it fails, or it is to be made again.
+// subscribe keeps a subscription until ctx ends, it fails, or it must be made again.
 func (s *Server) subscribe(ctx context.Context, channel string) error {
 	conn, _, err := s.ask(ctx, "SUBSCRIBE", channel)
 	if err != nil {

@@ -25,7 +25,7 @@ func server(t *testing.T, url string) *Server {
 	return s
 }
 
-// unread returns a session that nobody but the test reads, and its client. Redis has let it in.
+// unread returns a session that only the test reads, and its client. Redis has let it in.
 func unread(t *testing.T, s *Server) (*session, *net.TCPConn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,8 +77,8 @@ func expect(t *testing.T, far net.Conn, want string) {
 	}
 }
 
-// What arrives together with an answer that needs the goroutine is read, though: the goroutine
-// handles what has been read, and nobody is told of the arrival again.
+// What arrives together with an answer that needs the goroutine is read nevertheless: the goroutine
+// handles what has been read, and the loop does not report the arrival again.
 func TestArrivalWithAnswer(t *testing.T) {
 	sess, far := unread(t, server(t, testredis.Start(t).URL()))
 	if arrives(sess, far, "UNLOCK a\r\n") != eventloop.Stay || len(sess.begun) != 1 {
@@ -93,8 +93,8 @@ func TestArrivalWithAnswer(t *testing.T) {
 	}
 }
 
-// A client that ends what it sends gets all replies, also if Ready finds the end together with the
-// answer to a lock command.
+// A client that closes its side gets all replies, even if Ready finds that together with the answer
+// to a lock command.
 func TestEndWithAnswer(t *testing.T) {
 	s := server(t, testredis.Start(t).URL())
 	first, far := unread(t, s)

@@ -80,8 +80,8 @@ func encodeError(err error) []byte {
 	return resp.AppendError(nil, text)
 }
 
-// serverErrorText is what the upstream said of a script, in terms of the command by that name, which
-// the client sent.
+// serverErrorText is what the upstream said of a script, in terms of the command by that name,
+// which the client sent.
 func serverErrorText(name, text string) string {
 	// Before 7.0 Redis wraps what a command within the script was answered.
 	_, inner, ok := strings.Cut(text, ": -")

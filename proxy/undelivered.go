@@ -11,11 +11,11 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// A lock is released if its token crossed with the end of the connection: otherwise no client has
-// it, and all wait for its lease to end. But the end of a connection does not say what the client
-// has read. The kernel of a process that dies sends a reset if something is unread; a balancer
-// sends one too when a connection has been silent for long, and its client may hold a lock and
-// work. So these count:
+// A lock is released if its token crossed with the end of the connection: otherwise no client would
+// have it, and all would wait for its lease to end. But the end of a connection does not say what
+// the client has read. The kernel of a process that dies sends a reset if something is unread. A
+// balancer sends one too, when a connection has long been silent, and its client may hold a lock
+// and work. So these count:
 //
 //	signal                                            certain
 //	the token was never given to the kernel, since    yes
@@ -68,8 +68,8 @@ func (l *locker) acknowledged() uint64 {
 	return written - refused
 }
 
-// markUnread tells the Holder which tokens count as not having reached the client, when nothing is
-// written any more: of a client that had ended by a time, and acknowledged so much.
+// markUnread tells the Holder which tokens count as not having reached the client. ended is when
+// the client had closed, and acked how much it had acknowledged. Nothing is written any more.
 func (l *locker) markUnread(ended time.Time, acked uint64) {
 	written, failed := l.client.out.Load(), l.pipe.Status().ClientErr
 	// A reset is told once, to the reader or to the writer.

@@ -82,7 +82,7 @@ func count(args [][]byte, n int) int {
 	return int(min(max(keys, 0), int64(len(args))))
 }
 
-// destinationAnd is for those that have a key right behind the name too.
+// destinationAnd is for commands that also have a key right behind the name.
 func destinationAnd(find func([][]byte, []int) []int) func([][]byte, []int) []int {
 	return func(args [][]byte, at []int) []int {
 		if len(args) > 1 {
@@ -109,7 +109,7 @@ func streams(args [][]byte, at []int) []int {
 	return at
 }
 
-// keyAnd is for commands whose first argument is a key, and so is what stands behind each of words.
+// keyAnd is for commands with a key as first argument, and one behind each of words.
 func keyAnd(words ...string) func(args [][]byte, at []int) []int {
 	return func(args [][]byte, at []int) []int {
 		if len(args) > 1 {
@@ -127,8 +127,7 @@ func keyAnd(words ...string) func(args [][]byte, at []int) []int {
 	}
 }
 
-// sorted is for SORT: its key, and what stands behind the last STORE that is none of a pattern's
-// words.
+// sorted is for SORT: its key, and what follows the last STORE that is not a pattern.
 func sorted(args [][]byte, at []int) []int {
 	if len(args) > 1 {
 		at = append(at, 1)

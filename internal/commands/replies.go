@@ -19,7 +19,7 @@ func (s *Subscriptions) Confirmed(kind Effect, total int64) {
 	}
 }
 
-// Confirmations is how many a request gets that names so many channels; one without channels names
+// Confirmations is how many a request that names some channels gets. One that names none is about
 // all there are, and gets one even if there are none.
 func (s *Subscriptions) Confirmations(kind Effect, channels int) int {
 	if channels > 0 {

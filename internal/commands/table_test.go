@@ -217,8 +217,7 @@ func checkClass(t *testing.T, e entry, row *Command) {
 	}
 }
 
-// A row is found by each name as clients write it, and a subcommand of it likewise, without
-// allocating.
+// Rows are found by names as clients write them, also those of subcommands, without allocating.
 func TestFind(t *testing.T) {
 	for name, want := range map[string]string{
 		"get a": "get", "GeT": "get", "client": "client", "CLIENT Kill": "client|kill",

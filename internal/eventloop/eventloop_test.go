@@ -140,8 +140,8 @@ func TestParkHandlesWhatHasArrived(t *testing.T) {
 	}
 }
 
-// Wake ends Park and each later one, at whatever moment it is called, and nothing that has arrived
-// until then is lost.
+// Wake ends Park and each later one, whenever it is called, and nothing that has arrived by then is
+// lost.
 func TestWake(t *testing.T) {
 	loops := start(t, 1)
 	for i := range 300 {

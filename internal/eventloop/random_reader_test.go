@@ -97,8 +97,8 @@ func (r *randomReader) run() {
 	}
 }
 
-// Everything is read once and in order, in whatever pieces it is sent, and the end is noticed,
-// though the loop and the goroutine take turns all the time.
+// Everything is read once and in order, however it is cut, and the end is noticed, though the loop
+// and the goroutine take turns all the time.
 func TestNothingIsMissed(t *testing.T) {
 	for _, procs := range []int{1, 2, 4} {
 		was := runtime.GOMAXPROCS(procs)

@@ -70,7 +70,7 @@ type Framer struct {
 	limits          Limits
 	phase           framerPhase
 	pos             int   // bytes of this request in the caller's buffer that have been scanned
-	seen            int   // where to continue the search for the end of the current line; 0 for its start
+	seen            int   // where the search for the end of the current line goes on; 0 for its start
 	left            int   // arguments not yet complete
 	argc            int   // arguments announced
 	body            int64 // missing bytes of the current argument and its CRLF
@@ -211,8 +211,8 @@ func (f *Framer) slices(buf []byte, n int) [][]byte {
 	return f.args
 }
 
-// arrayHeader reads how many arguments the request at the front of buf has. end is the offset behind
-// that line, 0 while it is incomplete.
+// arrayHeader reads how many arguments the request at the front of buf has. end is the offset
+// behind that line, 0 while it is incomplete.
 func (f *Framer) arrayHeader(buf []byte) (n int64, end int, err error) {
 	cr, err := f.line(buf, 0, "too big mbulk count string")
 	if err != nil || cr < 0 {

@@ -72,7 +72,7 @@ var errUnexpectedReply = errors.New("the upstream has closed the connection, " +
 
 // roundTrip sends requests by a connection on which nothing else is under way, and returns the
 // replies: if it fails, as many as have come. It reads nothing beyond the last. After an error the
-// connection is of no use.
+// connection can't be used.
 func roundTrip(conn net.Conn, cmds ...[]string) (replies []reply, err error) {
 	var out []byte
 	for _, cmd := range cmds {

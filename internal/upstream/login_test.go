@@ -12,7 +12,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// answering is the address of an upstream that reads so many requests by each connection, and
+// answering is the address of an upstream that reads some requests by each connection, and then
 // answers with text.
 func answering(t *testing.T, requests int, text string) (addr string) {
 	t.Helper()
@@ -45,7 +45,7 @@ func answering(t *testing.T, requests int, text string) (addr string) {
 const tracked = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$22\r\nm:\r\n+FORGED\r\n-FORGED\r\n\r\n"
 
 // The replies to a login are told from pushes before, between and behind them, and nothing is read
-// beyond the last. Whatever else follows that ends the connection.
+// beyond the last. Anything else that follows ends the connection.
 func TestLoginAmongPushes(t *testing.T) {
 	const master = "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
 	const replica = "*5\r\n$5\r\nslave\r\n$1\r\nh\r\n:1\r\n$9\r\nconnected\r\n:0\r\n"

@@ -14,8 +14,8 @@
 //	connReader  ->  home or lane  ->  demux: replies  ->  pendingQueue: what they answer
 //	            ->  clientWriter  ->  client
 //
-// In front of a cluster a home is a connection to each master. That takes a while, so there are
-// some that have no client yet (spares).
+// In front of a cluster a home is a connection to each master. To open one takes a while, so some
+// are opened before their clients come (spares).
 //
 // Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis
 // has admitted, whose home is in the state of a new connection, and to which its home owes nothing.

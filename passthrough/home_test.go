@@ -68,8 +68,8 @@ func TestAPushThatEndsWithItsHome(t *testing.T) {
 	}
 }
 
-// Nothing goes by a lane while the client has been given a part of a push, though that has come
-// just since Route looked: the lane's replies would come within it.
+// Nothing goes by a lane while the client has a part of a push, even if that has come since Route
+// looked: the lane's replies would come within it.
 func TestNoLaneWithinAPush(t *testing.T) {
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 	near, far := net.Pipe()
@@ -164,7 +164,7 @@ func TestMultiOnALostHome(t *testing.T) {
 }
 
 // An event loop sends what a client has pipelined for its home in one piece: Redis answers some
-// commands otherwise if it reads them alone.
+// commands differently if it reads them alone.
 func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
 	s := newScripted(t, 0)
 	c := s.client(t)

@@ -97,8 +97,8 @@ func TestEachIterationFlushes(t *testing.T) {
 	one.Flush()
 }
 
-// What a session asks as it is closed, and finds its lane ended, is left for the session to answer
-// as lost.
+// A request of a session that is closed, and whose lane has ended, is left to the session, which
+// answers it as lost.
 func TestLaneThatEndsWithItsSession(t *testing.T) {
 	near, _ := tcpPair(t)
 	l := newLane(poolKey{}, near, &Pool{})
@@ -114,7 +114,7 @@ func TestLaneThatEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// A route is left only with nothing in flight on it, and once it is gone for good.
+// A route changes only with nothing in flight on it, and gone is for good.
 func TestSetRoute(t *testing.T) {
 	const busy = 1
 	for _, c := range []struct {

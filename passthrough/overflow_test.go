@@ -92,7 +92,7 @@ func TestOverflowsShareALimit(t *testing.T) {
 	b.clear()
 }
 
-// Where no file can be made, memory takes its place, as far as there is some for all.
+// Where no file can be made, memory takes its place, up to a bound for all clients.
 func TestOverflowsWithoutFiles(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "not there"))
 	all := &unreadTotal{limit: 1 << 30}

@@ -95,7 +95,7 @@ func TestPendingReplied(t *testing.T) {
 	}
 }
 
-// The queue's memory goes with it.
+// A queue that has been emptied gives its memory back.
 func TestPendingForgets(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	for range maxEntries {
@@ -199,7 +199,7 @@ func TestPendingLossOfOwnRequest(t *testing.T) {
 	if !errors.As(err, &lost) || !lost.Sent || !errors.Is(err, gone) {
 		t.Errorf("before the loss: %v", err)
 	}
-	// A request behind the loss is answered as well, at once.
+	// A request after the loss is answered at once.
 	if _, err := u.Do([]byte(nil))[0].Value(); !errors.As(err, &lost) {
 		t.Errorf("behind the loss: %v", err)
 	}
@@ -211,7 +211,7 @@ func TestPendingLossOfOwnRequest(t *testing.T) {
 	}
 }
 
-// What the upstream sends on its own, a client without requests gets.
+// A client without requests gets what the upstream sends unasked.
 func TestPendingUnaskedReply(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.answer(t, "-ERR max number of clients reached\r\n")
@@ -228,7 +228,7 @@ func TestPendingUpstreamThatIsNoRedis(t *testing.T) {
 	}
 }
 
-// An answer to the proxy's own request is kept in memory, so its size has an end.
+// An answer to the proxy's own request is kept in memory, so its size is bounded.
 func TestPendingOwnReplyIsBounded(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.Do([]byte(nil))

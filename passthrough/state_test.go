@@ -252,7 +252,7 @@ func TestReplicationRefused(t *testing.T) {
 	}
 }
 
-// What the client didn't complete is owed no answer; what it asked before is.
+// A request that the client didn't complete is owed no answer; earlier ones are.
 func TestWithdraw(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Select, commands.NoEffect, commands.NoEffect)
@@ -355,7 +355,7 @@ func TestMonitorOnceMore(t *testing.T) {
 	}
 }
 
-// Of what a transaction was to change, only that is true which didn't fail.
+// Of a transaction's changes, only those take effect that didn't fail.
 func TestFailedWithinExec(t *testing.T) {
 	l := &pendingQueue{State: newState(upstream.Identity{Proto: 2})}
 	feed := func(e Expect, reply string) {

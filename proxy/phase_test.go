@@ -2,7 +2,7 @@ package proxy
 
 import "testing"
 
-// Each phase can follow only some others; a session that parts or has been sent the end stays so.
+// Each phase can follow only some others. A session that is drained or closed stays so.
 func TestPhases(t *testing.T) {
 	follows := map[phase][]phase{
 		handshaking: {serving, draining, closed},

@@ -38,7 +38,7 @@ func request(m *client, reply []byte) {
 	m.Write(reply)
 }
 
-// What every request pays is a few additions, and no memory.
+// To count a request costs no memory.
 func TestMeterCountsWithoutMemory(t *testing.T) {
 	seen := &counting{}
 	m := newTestClient(seen)

@@ -16,8 +16,7 @@ var answersInDocs = map[Join]string{
 	LatestEvents: "of each event the latest", Histograms: "the sum of each command",
 }
 
-// What docs/cluster.md says of the answers of several nodes is what the table says, of all
-// commands.
+// docs/cluster.md says of the answers of several nodes what the table says, for all commands.
 func TestDocsSayWhatAnAnswerIsMadeOf(t *testing.T) {
 	text, err := os.ReadFile("../../docs/cluster.md")
 	if err != nil {

@@ -50,12 +50,12 @@ var newer = strings.Fields(`
 	hpexpire hpexpireat hpexpiretime hpttl hsetex httl msetex vadd vcard vdim vemb vgetattr vinfo
 	vismember vlinks vrandmember vrange vrem vsetattr vsim waitaof xackdel xdelex`)
 
-// hidden are those that no Redis tells of.
+// hidden are the commands that no Redis lists.
 var hidden = []string{"post", "host:", "fence", "lockproxy.wait", "debug|object", "debug|restart",
 	"debug|segfault"}
 
-// sharedInSpite are the commands that can be shared though Redis says of them what makes one look
-// twice, each with the reason.
+// sharedInSpite are the commands that can be shared although Redis's flags suggest otherwise, each
+// with the reason.
 var sharedInSpite = map[string]string{
 	"echo":                 "it answers with its argument",
 	"ping":                 "a client that has subscribed does not share",

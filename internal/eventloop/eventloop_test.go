@@ -71,7 +71,7 @@ func (c resumed) park(r *Registration) bool {
 	return parked
 }
 
-// The end of a connection is noticed also when it came with the last bytes, or before Park.
+// The end of a connection is noticed even if it came with the last bytes, or before Park.
 func TestEndWithTheLastBytes(t *testing.T) {
 	loops := start(t, 1)
 	for _, when := range []string{"before", "while"} {
@@ -237,7 +237,6 @@ func TestRefused(t *testing.T) {
 	reg.Unregister()
 }
 
-// flushes counts the ends of iterations.
 // flushes counts what was put off, and what of that was done.
 type flushes struct{ putOff, done, calls atomic.Int32 }
 
@@ -353,8 +352,8 @@ func (h *notified) Ready(it *Iteration, arrived bool) Next {
 	return Stay
 }
 
-// Notify calls Ready in an iteration, and says that nothing has arrived; next to arrivals, and from
-// several goroutines at once, none of either is lost. Without an iteration Resume runs instead.
+// Notify calls Ready in an iteration, and says that nothing has arrived. No notice and no arrival is
+// lost, though both come from several goroutines. Without an iteration Resume runs instead.
 func TestNotify(t *testing.T) {
 	loops := start(t, 1)
 	for i := range 300 {

@@ -213,7 +213,7 @@ func TestInlineWordsAreRedisOwn(t *testing.T) {
 	} {
 		s.compare(t, line)
 	}
-	// The same of anything that is made of the bytes that matter.
+	// The same for any mix of the bytes that matter.
 	alphabet := []byte("ab041xXfg nrt\t\r\v\f\"\"''\\\\\xff")
 	rapid.Check(t, func(t *rapid.T) {
 		s.compare(t, string(rapid.SliceOfN(rapid.SampledFrom(alphabet), 0, 12).Draw(t, "line")))

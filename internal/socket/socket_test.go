@@ -175,7 +175,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 	}
 }
 
-// What isn't only a socket has none.
+// A connection that is more than a socket has no Socket.
 func TestNone(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()

@@ -72,7 +72,7 @@ func TestConnectionsEndWithTheirMaster(t *testing.T) {
 	}
 }
 
-// Nobody waits for Sentinels that don't answer longer than a second.
+// A Dial waits for Sentinels that don't answer for no longer than a second.
 func TestNoSentinelAnswers(t *testing.T) {
 	s := newSentinels("g", []string{"a"})
 	s.recordFailure("a", errors.New("some reason"))
@@ -91,8 +91,8 @@ func TestNoSentinelAnswers(t *testing.T) {
 	}
 }
 
-// A connection that the server resets while it is shut down stays open for its reader, who closes
-// it: one that is closed under an event loop is not reported by the kernel any more.
+// A connection that the server resets while it is shut down stays open for its reader, which closes
+// it: the kernel no longer reports a connection that is closed under an event loop.
 func TestShutdownLeavesTheConnectionOpen(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

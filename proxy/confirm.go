@@ -25,8 +25,7 @@ func (s *lockSession) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err erro
 		if confirmed != nil {
 			s.await(confirmed) // of the script that the upstream didn't have
 		}
-		s.pipe.Flush() // see askNow
-		if err := s.route(passthrough.Home); err != nil {
+		if err := s.retryRoute(passthrough.Home); err != nil {
 			return resp.Value{}, err
 		}
 		answers := s.pipe.Do(raw, wait)
@@ -47,8 +46,7 @@ func (s *lockSession) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err erro
 // wait.
 func (s *lockSession) evalThenWait(c *lockcmd.Call, wait []byte) (a lockcmd.Answer, err error) {
 	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
-		s.pipe.Flush() // see askNow
-		if err := s.route(passthrough.Home); err != nil {
+		if err := s.retryRoute(passthrough.Home); err != nil {
 			return resp.Value{}, err
 		}
 		s.pipe.Pin(passthrough.Pinned) // the node's connection counts: it must be the same

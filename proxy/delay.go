@@ -129,8 +129,7 @@ func (s *delayedSet) ask() (ended, took bool) {
 
 // askSet is one SET, in the order of the session's requests.
 func (s *delayedSet) askSet() ([]byte, error) {
-	s.pipe.Flush() // forgets a failed route
-	if err := s.route(passthrough.Shared); err != nil {
+	if err := s.retryRoute(passthrough.Shared); err != nil {
 		return nil, err
 	}
 	return s.exchange.ask(s.raw).Raw()

@@ -19,6 +19,12 @@ type exchange struct {
 
 func (x *exchange) route(way passthrough.Way) error { return x.pipe.Route(x.ctx, way) }
 
+// retryRoute is route that forgets an earlier failure: a waiter asks again and again.
+func (x *exchange) retryRoute(way passthrough.Way) error {
+	x.pipe.Flush()
+	return x.route(way)
+}
+
 // reply gives the client a reply of the proxy's own, in its turn.
 func (x *exchange) reply(text []byte) { x.pipe.Reply(text, passthrough.InTurn) }
 

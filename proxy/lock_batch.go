@@ -218,8 +218,7 @@ func (l *locker) notRun(a *passthrough.Answer) bool {
 // run: alone they would cost a round trip each. Those that don't run then either go alone, the
 // first at once. A cluster's nodes would each have to be sent a script that is missing.
 func (l *locker) askAgain(list []batchedLock) {
-	l.pipe.Flush()
-	if l.route(passthrough.Shared) != nil {
+	if l.retryRoute(passthrough.Shared) != nil {
 		return // finishLock tries again, and knows what to say
 	}
 	var missing []*lockcmd.Script

@@ -90,8 +90,7 @@ func (s *lockSession) askNow(raw []byte, until time.Time) (resp.Value, error) {
 		return resp.Value{}, lockcmd.LateError{}
 	}
 	s.late = nil
-	s.pipe.Flush() // forgets a failed route: a waiter asks again and again
-	if err := s.route(passthrough.Shared); err != nil {
+	if err := s.retryRoute(passthrough.Shared); err != nil {
 		return resp.Value{}, err
 	}
 	answer := s.pipe.Do(raw)[0]

@@ -48,10 +48,14 @@ func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]), started: time.Now()}
 	s.roster.max, s.roster.sessions = cfg.MaxClients, map[*session]struct{}{}
 	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
+	batchScript := lockcmd.BatchScript
+	if cfg.Locks.Cluster {
+		batchScript = "" // a node runs no script on the keys of several slots
+	}
 	s.pool = passthrough.NewPool(passthrough.Config{
 		Upstream: cfg.Upstream, LanesPerKey: cfg.UpstreamConns, DialTimeout: cfg.DialTimeout,
-		BatchScript: batchScript(cfg),
-		OnDial:      s.recordUpstreamStatus, HomeIdle: cfg.HomeIdle, MaxUnread: cfg.MaxUnread,
+		BatchScript: batchScript, OnDial: s.recordUpstreamStatus, HomeIdle: cfg.HomeIdle,
+		MaxUnread: cfg.MaxUnread,
 		OnDropped: func(client net.Addr, err error) {
 			s.log.Warn("client closed: it doesn't read what it asked for",
 				"client", clientAddr(client), "error", err)
@@ -65,15 +69,6 @@ func New(cfg Config) *Server {
 	}, cfg.Logger)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
-}
-
-// batchScript is the SHA of the script that runs several calls, or "" where each goes alone: a
-// cluster's node runs no script on the keys of several slots.
-func batchScript(cfg Config) string {
-	if cfg.Locks.Cluster {
-		return ""
-	}
-	return lockcmd.BatchScript
 }
 
 // Serve accepts clients from ln until Shutdown or Close; then it returns nil. It takes ln over.

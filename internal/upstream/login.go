@@ -3,7 +3,6 @@ package upstream
 // How a new connection is logged in and set up.
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"lockproxy/internal/cluster"
 	"lockproxy/internal/resp"
@@ -93,18 +91,6 @@ func roundTrip(conn net.Conn, cmds ...[]string) (replies []reply, err error) {
 		return replies, errUnexpectedReply
 	}
 	return replies, nil
-}
-
-// roundTripUntil is roundTrip that ends when ctx does.
-func roundTripUntil(
-	ctx context.Context, conn net.Conn, cmds ...[]string,
-) (replies []reply, err error) {
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	replies, err = roundTrip(conn, cmds...)
-	if !stop() && err == nil {
-		err = context.Cause(ctx)
-	}
-	return replies, err
 }
 
 func loginLost(nc net.Conn, addr string, err error) error {

@@ -77,7 +77,11 @@ func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, err
 	if err != nil || id.LoggedIn {
 		return conn, err
 	}
-	replies, err := roundTripUntil(ctx, conn, []string{probe})
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	replies, err := roundTrip(conn, []string{probe})
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
 	switch {
 	case len(replies) > 0 && strings.HasPrefix(string(replies[0].raw), noAuth):
 		err = &Refused{Addr: u.Addr, Step: probe, Reply: string(replies[0].Line)}

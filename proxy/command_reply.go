@@ -17,10 +17,11 @@ func answerCommand(x *exchange, req resp.Request) (done bool) {
 	if q == nil {
 		return false
 	}
-	requests := [][]byte{resp.AppendCommand(nil, q.ask...)}
+	var requests [][]byte
 	if q.first != nil {
-		requests = [][]byte{resp.AppendCommand(nil, q.first...), requests[0]}
+		requests = append(requests, resp.AppendCommand(nil, q.first...))
 	}
+	requests = append(requests, resp.AppendCommand(nil, q.ask...))
 	return x.answerAfter(func(replies [][]byte, proto int) []byte {
 		q.proto, q.before = proto, replies[0]
 		return q.answer(replies[len(replies)-1])

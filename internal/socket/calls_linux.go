@@ -41,6 +41,6 @@ func call(number, fd uintptr, b []byte, flags uintptr) (int, error) {
 	return int(n), nil
 }
 
-func (h *half) peek(fd uintptr, b []byte) (int, error) {
+func peek(fd uintptr, b []byte) (int, error) {
 	return call(syscall.SYS_RECVFROM, fd, b, syscall.MSG_PEEK)
 }

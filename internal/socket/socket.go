@@ -48,7 +48,7 @@ func New(conn net.Conn) *Socket {
 		s.tryWrites.n, s.tryWrites.err = again(s.tryWrites.write, fd, s.tryWrites.buf)
 		return true
 	}
-	s.peek = func(fd uintptr) { s.peeks.n, s.peeks.err = again(s.peeks.peek, fd, s.first[:]) }
+	s.peek = func(fd uintptr) { s.peeks.n, s.peeks.err = again(peek, fd, s.first[:]) }
 	s.writes.call = func(fd uintptr) bool {
 		for s.writes.err == nil && s.writes.n < len(s.writes.buf) {
 			n, err := again(s.writes.write, fd, s.writes.buf[s.writes.n:])

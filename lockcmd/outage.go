@@ -38,7 +38,9 @@ func (m *callMaker) isTransient(ctx context.Context, err error) bool {
 // pollAfter is for a poll that failed with a transient error. It returns the time to the next poll.
 func (qs *queues) pollAfter(w *waiter, err error) time.Duration {
 	qs.mu.Lock()
-	qs.of[w.id()].failing = err
+	if q := qs.of[w.id()]; q != nil { // otherwise a release has given w the lock meanwhile
+		q.failing = err
+	}
 	w.unknownOutcome = w.unknownOutcome || mayHaveRun(err) && w.owner == "" // as in releases.failed
 	qs.mu.Unlock()
 	var held heldOffError

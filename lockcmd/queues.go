@@ -17,7 +17,7 @@ type queues struct {
 	unsubscribed atomic.Bool
 
 	mu      sync.Mutex
-	of      map[LockID]*waitQueue // guarded by mu; no queue is empty
+	of      map[LockID]*waitQueue // guarded by mu; one is empty until its last waiter has ended
 	foreign foreignClients        // guarded by mu
 	delayed delayedSets           // guarded by mu
 }
@@ -74,7 +74,7 @@ func (qs *queues) kindOfRelease(id LockID) string {
 	defer qs.mu.Unlock()
 	q := qs.of[id]
 	switch {
-	case q == nil:
+	case q == nil || q.first() == nil:
 		return "none"
 	case qs.foreign.compete(id, time.Now()):
 		qs.foreign.leftFree(id, time.Now())

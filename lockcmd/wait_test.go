@@ -120,6 +120,33 @@ func TestOutageAsAPollFails(t *testing.T) {
 	}
 }
 
+// A release has given the last waiter of a queue the lock, and it has not ended yet. An UNLOCKALL
+// finds nobody there.
+func TestReleaseAllBehindGrant(t *testing.T) {
+	qs, w := newQueues(), newWaiter(lockRequest{key: "job"}, Identity{})
+	q := qs.queueLocked(w.id())
+	q.join(w)
+	q.grant(w, 7)
+	if kind := qs.kindOfRelease(w.id()); kind != "none" {
+		t.Errorf("the waiters want %q", kind)
+	}
+}
+
+// A check fails for a waiter that a release has given the lock meanwhile. Another waiter has come
+// and left since, so that the queue is gone.
+func TestCheckFailsBehindGrant(t *testing.T) {
+	r := lockRequest{key: "job", connection: "c", number: "1"}
+	qs, w, other := newQueues(), newWaiter(r, Identity{}), newWaiter(r, Identity{})
+	q := qs.queueLocked(w.id())
+	q.join(w)
+	q.grant(w, 7)
+	q.join(other)
+	qs.leaveLocked(other)
+	if pause := qs.pollAfter(w, ServerError("LOADING")); pause <= 0 || w.state != granted {
+		t.Errorf("polls after %v, state %d", pause, w.state)
+	}
+}
+
 // An owner that asks again in a grace period, and is not the first waiter, learns of the grace
 // period: its proxy repairs the timestamp if the other proxy has ended.
 func TestCheckFindsGracePeriod(t *testing.T) {

@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"context"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -242,7 +241,7 @@ type LockInfo struct {
 func (l *queries) Snapshot(limit int) []LockInfo {
 	index, databases := map[LockID]int{}, map[int]bool{}
 	var list []LockInfo
-	l.seen.registry.sample(math.MaxInt, func(lock *heldLock) {
+	l.seen.registry.visitAll(func(lock *heldLock) {
 		if i, ok := index[lock.id()]; ok { // it has several holders
 			holders := list[i].Holders + 1
 			if lock.token > list[i].Token {

@@ -62,7 +62,7 @@ func (s *sessionLocks) MayBeSession(key []byte) bool {
 }
 
 // has reports whether a lock is a session's.
-func (s *sessionLocks) has(id LockID) bool { return s.seen.registry.hasSession(id) }
+func (s *sessionLocks) has(id LockID) bool { return len(s.seen.registry.sessionsOf(id)) > 0 }
 
 // VerifySessions asks the upstream, soon, whether the session locks at keys of database db still
 // are their holders'. No keys are all keys of all databases. why says what the proxy has seen, ""

@@ -45,10 +45,10 @@ func newObserved(bg *background) *observed {
 		background: bg, observer: bg.cfg.Observer, journal: journal.New(bg.cfg.History),
 	}
 	o.SetSlowWait(bg.cfg.SlowWait)
-	o.registry = newRegistry(&o.counters.expired)
-	o.registry.onExpired = func(lock *heldLock) {
+	o.registry = newRegistry(func(lock *heldLock) {
+		o.counters.expired.Add(1)
 		o.journalEnd(journal.Expired, lock, lock.until.Load())
-	}
+	})
 	if o.observer == nil {
 		o.observer = noObserver{}
 	}
@@ -64,8 +64,6 @@ func (o *observed) observeAcquired(lock *heldLock, a attempt) {
 		if lock.shared {
 			o.counters.shared.Add(1)
 		}
-	}
-	if !a.renewed {
 		lock.journaled = o.journal.Acquired(journal.Lock(lock.id()), lock.holder(), a.waited,
 			monotonic.Now())
 	}

@@ -3,10 +3,8 @@ package lockcmd
 import (
 	"cmp"
 	"hash/maphash"
-	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/monotonic"
@@ -16,10 +14,8 @@ import (
 // operator learns how long locks were held and which of them nobody released, and a session learns
 // that its lock was taken away. It decides nothing: the upstream does.
 type registry struct {
-	seed    maphash.Seed
-	expired *atomic.Uint64
-	// onExpired is called for each lock that expired counts, with its shard locked. nil is none.
-	onExpired func(*heldLock)
+	seed      maphash.Seed
+	onExpired func(*heldLock) // called for each lock that has expired, with its shard locked
 	shards    [registryShards]registryShard
 }
 
@@ -28,7 +24,7 @@ type registryShard struct {
 	locks map[heldID]*heldLock // guarded by mu
 	puts  int                  // guarded by mu; since the last sweep
 
-	shared int // guarded by mu; how many of locks are
+	shared int // guarded by mu; how many of locks are shared
 }
 
 const (
@@ -40,8 +36,8 @@ const (
 	expiryGrace = time.Second
 )
 
-func newRegistry(expired *atomic.Uint64) *registry {
-	r := &registry{seed: maphash.MakeSeed(), expired: expired}
+func newRegistry(onExpired func(*heldLock)) *registry {
+	r := &registry{seed: maphash.MakeSeed(), onExpired: onExpired}
 	for i := range r.shards {
 		r.shards[i].locks = map[heldID]*heldLock{}
 	}
@@ -72,7 +68,7 @@ func (r *registry) put(lock *heldLock) {
 			lock.until.Store(max(lock.until.Load(), old.until.Load()))
 		}
 	case now > old.until.Load():
-		r.countExpired(old)
+		r.onExpired(old)
 	}
 	if s.puts++; s.puts > maxRegistered/2 {
 		r.sweepLocked(s, now)
@@ -90,10 +86,7 @@ const maxOthers = 8
 
 // sessionsExcept are the sessions that have the lock, except that of one connection.
 func (lock *heldLock) sessionsExcept(connection string) []*heldLock {
-	list := lock.others
-	if lock.by != nil {
-		list = append(list, lock)
-	}
+	list := lock.appendSessions(nil)
 	lock.others = nil
 	list = slices.DeleteFunc(list, func(other *heldLock) bool {
 		return other.connection == connection
@@ -124,9 +117,6 @@ func (s *registryShard) visit(id LockID, f func(*heldLock)) {
 	}
 }
 
-// hasSession reports whether a lock is a session's.
-func (r *registry) hasSession(id LockID) bool { return len(r.sessionsOf(id)) > 0 }
-
 // has reports whether a lock is registered whose time is not over.
 func (r *registry) has(id LockID) bool {
 	s := r.lock(id)
@@ -138,15 +128,12 @@ func (r *registry) has(id LockID) bool {
 
 // allSessions are the sessions of all locks.
 func (r *registry) allSessions() (list []*heldLock) {
-	r.sample(math.MaxInt, func(lock *heldLock) { list = lock.appendSessions(list) })
+	r.visitAll(func(lock *heldLock) { list = lock.appendSessions(list) })
 	return list
 }
 
-// appendSessions appends the sessions that have the lock, which can be nil.
+// appendSessions appends the sessions that have the lock.
 func (lock *heldLock) appendSessions(list []*heldLock) []*heldLock {
-	if lock == nil {
-		return list
-	}
 	list = append(list, lock.others...)
 	if lock.by != nil {
 		list = append(list, lock)
@@ -245,28 +232,18 @@ func (r *registry) sweepLocked(s *registryShard, now int64) {
 	for id, lock := range s.locks {
 		if now > lock.until.Load()+int64(expiryGrace) {
 			s.delete(id)
-			r.countExpired(lock)
+			r.onExpired(lock)
 		}
 	}
 }
 
-func (r *registry) countExpired(lock *heldLock) {
-	r.expired.Add(1)
-	if r.onExpired != nil {
-		r.onExpired(lock)
-	}
-}
-
-// sample calls visit for up to limit locks.
-func (r *registry) sample(limit int, visit func(*heldLock)) {
+// visitAll calls f for all locks.
+func (r *registry) visitAll(f func(*heldLock)) {
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.mu.Lock()
 		for _, lock := range s.locks {
-			if limit--; limit < 0 {
-				break
-			}
-			visit(lock)
+			f(lock)
 		}
 		s.mu.Unlock()
 	}

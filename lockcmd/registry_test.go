@@ -12,7 +12,7 @@ import (
 
 func testRegistry() (*registry, *atomic.Uint64) {
 	expired := new(atomic.Uint64)
-	return newRegistry(expired), expired
+	return newRegistry(func(*heldLock) { expired.Add(1) }), expired
 }
 
 // taken is the record of a lock that connection has asked for at a time.

@@ -79,11 +79,8 @@ func (l *waits) waitAll(
 	l.queues.waiters.Add(1)
 	defer l.queues.waiters.Add(-1)
 	g := l.joinAll(s, rs, patience)
-	mode := modeFirst
-	if first, _ := l.queues.allFirst(g); !first {
-		mode = modeCheck // whether it may lock here at all, and whether it is the owner already
-	}
-	pause, err := l.pollAll(ctx, s, g, rs, mode)
+	first, _ := l.queues.allFirst(g)
+	pause, err := l.pollAll(ctx, s, g, rs, first)
 	queued := err == nil && g.polled.token == 0
 	if queued {
 		for _, w := range g.waiters {
@@ -105,13 +102,8 @@ func (l *waits) waitAll(
 func (l *waits) waitTurns(
 	ctx context.Context, s Session, g *allWaiter, rs allRequest, patience, pause time.Duration,
 ) (err error) {
-	var over <-chan time.Time
-	if patience > 0 {
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		over = timer.C
-	}
-	gone := ctx.Done()
+	over := timerAfter(patience)
+	defer over.stop()
 	slow := l.seen.slowTimer()
 	defer slow.stop()
 	var next lazyTimer
@@ -120,9 +112,9 @@ func (l *waits) waitTurns(
 	for {
 		timeToPoll := false
 		select {
-		case <-gone:
+		case <-ctx.Done():
 			return ErrGone
-		case <-over:
+		case <-over.due():
 			return l.queues.outageAll(g)
 		case <-slow.due():
 			l.warnSlow(s, g.lead())
@@ -136,22 +128,16 @@ func (l *waits) waitTurns(
 		}
 		first, pollNow := l.queues.allFirst(g)
 		ownerHolds := l.queues.takeOwnerHolds(g.lead())
-		if first && (timeToPoll || pollNow || g.since == 0) || ownerHolds {
-			mode := modeFirst
-			if !first {
-				mode = modeCheck
-			}
-			pause, err = l.pollAll(ctx, s, g, rs, mode)
+		switch {
+		case first && (timeToPoll || pollNow || g.since == 0), ownerHolds:
+			pause, err = l.pollAll(ctx, s, g, rs, first)
 			if err != nil || g.polled.token != 0 {
 				return err
 			}
-		} else if !timeToPoll {
-			continue
-		} else {
-			pause = jitter(minPoll, maxPoll)
+			next.arm(pause)
+		case timeToPoll:
+			next.arm(jitter(minPoll, maxPoll))
 		}
-		next.armed = false
-		next.arm(pause)
 	}
 }
 
@@ -162,38 +148,41 @@ func concernsOneKey(err error) bool {
 	return ok && hasCode(said, "WRONGTYPE", "CROSSSLOT")
 }
 
-// pollAll tries to take the locks. Unless that ends the wait, it returns the time to the next poll.
+// pollAll tries to take the locks, if g is first. Otherwise it asks whether g may lock here at all,
+// and whether its owner has the locks already. Unless that ends the wait, it returns the time to the
+// next poll.
 func (l *waits) pollAll(
-	ctx context.Context, s Session, g *allWaiter, rs allRequest, mode string,
+	ctx context.Context, s Session, g *allWaiter, rs allRequest, first bool,
 ) (pause time.Duration, err error) {
-	lead := g.lead()
-	l.queues.mu.Lock()
-	for _, w := range g.waiters {
-		w.pollNow = w.pollNow && mode != modeFirst
+	lead, mode := g.lead(), modeCheck
+	if first {
+		mode = modeFirst
+		l.queues.mu.Lock()
+		for _, w := range g.waiters {
+			w.pollNow = false
+		}
+		l.queues.mu.Unlock()
 	}
-	l.queues.mu.Unlock()
 	g.pollStarted(monotonic.Now())
 	defer g.pollStarted(0) // once the queues know how the poll ended: see queues.outage
 	a, since, err := l.tryAll(s, rs, mode, g.since, lead.answerBy())
 	g.polled = a
 	switch {
-	case err != nil && a.token != 0:
-		return 0, err
-	case err != nil && l.isTransient(ctx, err):
+	case err != nil && a.token == 0 && l.isTransient(ctx, err):
 		g.unknown = g.unknown || mayHaveRun(err) && lead.owner == ""
 		for _, w := range g.waiters {
 			pause = l.queues.pollAfter(w, err)
 		}
 		return pause, nil
-	case err != nil && !concernsOneKey(err):
-		for _, w := range g.waiters {
-			l.queues.pollFailed(w, err)
+	case err != nil:
+		if a.token == 0 && !concernsOneKey(err) {
+			for _, w := range g.waiters {
+				l.queues.pollFailed(w, err)
+			}
 		}
 		return 0, err
-	case err != nil:
-		return 0, err
 	case a.token == 0:
-		if mode == modeFirst {
+		if first {
 			l.queues.mu.Lock()
 			g.since = since
 			l.queues.mu.Unlock()

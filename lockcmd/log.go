@@ -33,14 +33,8 @@ func (s *logLimit) allow(now time.Time) (omitted int64, ok bool) {
 // SetSlowWait changes Config.SlowWait for later waits.
 func (o *observed) SetSlowWait(d time.Duration) { o.slowWait.Store(int64(d)) }
 
-// slowTimer fires when a waiter has waited for Config.SlowWait, never if that is 0.
-func (o *observed) slowTimer() lazyTimer {
-	var t lazyTimer
-	if d := time.Duration(o.slowWait.Load()); d > 0 {
-		t.arm(d)
-	}
-	return t
-}
+// slowTimer is due when a waiter has waited for Config.SlowWait.
+func (o *observed) slowTimer() lazyTimer { return timerAfter(time.Duration(o.slowWait.Load())) }
 
 // ForcedUnlock is one forced unlock, as the log keeps it.
 type ForcedUnlock struct {

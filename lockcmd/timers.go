@@ -48,11 +48,19 @@ func (t *timers) close() {
 	t.goroutines.Wait()
 }
 
-// lazyTimer is a timer that most waiters never arm. Its zero value is not armed.
+// lazyTimer is a timer that is made when it is armed. Its zero value is not armed.
 type lazyTimer struct {
 	*time.Timer // nil until it is armed
 	armed       bool
 	at          time.Time // when it is due, if it is armed
+}
+
+// timerAfter is a timer that is due after d, or never if d is 0.
+func timerAfter(d time.Duration) (t lazyTimer) {
+	if d > 0 {
+		t.arm(d)
+	}
+	return t
 }
 
 // due is nil, so never ready, until the timer is armed.
@@ -72,7 +80,7 @@ func (t *lazyTimer) arm(d time.Duration) {
 	t.armed, t.at = true, time.Now().Add(d)
 }
 
-// armSooner arms it, unless it is due before.
+// armSooner arms it, unless it is due sooner.
 func (t *lazyTimer) armSooner(d time.Duration) {
 	if !t.armed || time.Until(t.at) > d {
 		t.arm(d)

@@ -58,14 +58,9 @@ func (l *waits) waitTurn(
 	ctx context.Context, s Session, w *waiter, patience, pause time.Duration,
 ) error {
 	id := w.id()
-	var over <-chan time.Time
-	if patience > 0 {
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		over = timer.C
-	}
-	gone := ctx.Done()
 	l.notifications.listen(w.as, id.Key)
+	over := timerAfter(patience)
+	defer over.stop()
 	slow := l.seen.slowTimer()
 	defer slow.stop()
 	var next lazyTimer
@@ -81,9 +76,9 @@ func (l *waits) waitTurn(
 		timeToPoll := false
 		woken = false
 		select {
-		case <-gone:
+		case <-ctx.Done():
 			return ErrGone
-		case <-over:
+		case <-over.due():
 			err, stale := l.queues.outage(id)
 			if stale {
 				return l.check(s, w)

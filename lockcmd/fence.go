@@ -44,32 +44,27 @@ func (l *Locks) runFence(ctx context.Context, s Session, args [][]byte) Reply {
 		return errorReply(UsageError("ERR '" + strings.ToLower(string(args[2])) +
 			"' can't be fenced: it blocks, or is not one that a transaction runs as data"))
 	}
-	keys := []string{key, RecordKey(args[0])}
-	f := fencedCommand{watched: keys[:1], keys: keys,
+	f := fencedCommand{keys: []string{key, RecordKey(args[0])},
 		token: strconv.FormatInt(token, 10), command: args[2:]}
 	tries, pause, began, until := fenceTries, fenceMoves/fenceTries, time.Now(), time.Time{}
 	for tries > 0 && (until.IsZero() || time.Now().Before(until)) && !overdue(ctx, began) {
 		tries--
 		err := l.beginFenced(s, &f)
-		if said, ok := err.(ServerError); ok && hasCode(said, "NOSCRIPT") {
+		switch said, _ := err.(ServerError); {
+		case hasCode(said, "NOSCRIPT"):
 			f.bySource = true
 			continue
-		}
-		if err == errShared {
-			keys = append(keys, fenceKey(args[0], token))
-			f.watched, f.keys = keys, keys
+		case err == errShared:
+			f.keys = append(f.keys, fenceKey(args[0], token))
 			tries, pause = sharedFenceTries, fenceMoves/sharedFenceTries
 			until = time.Now().Add(sharedFenceFor)
 			continue
-		}
-		if err == errChanged {
+		case err == errChanged:
 			continue
-		}
-		if err == errNotHeld {
+		case err == errNotHeld:
 			l.counters.fenced.Add(1)
-			err = FencedError{key, token}
-		}
-		if err != nil {
+			return errorReply(FencedError{key, token})
+		case err != nil:
 			return errorReply(err)
 		}
 		raw, err := f.run(s)
@@ -96,8 +91,7 @@ func (l *Locks) runFence(ctx context.Context, s Session, args [][]byte) Reply {
 
 // fencedCommand is a command that is fenced.
 type fencedCommand struct {
-	watched  []string
-	keys     []string // the lock's, its record's, and fenceKey of a shared lock
+	keys     []string // the lock's, its record's, and for a shared lock fenceKey
 	token    string
 	bySource bool // the upstream does not know the script's hash
 	command  [][]byte
@@ -115,22 +109,20 @@ func (l *Locks) checkCall(f *fencedCommand, args ...string) [][]byte {
 	return words(append(check, l.list(append([]string{f.token}, args...)))...)
 }
 
-// errChanged says that the time of a token of a shared lock has changed meanwhile.
-var errChanged = errors.New("the token's time has changed")
-
-// errShared says that a token holds a shared lock, which is fenced in another way.
-var errShared = errors.New("the lock is shared")
-
-// errNotHeld says that a token does not hold its lock.
-var errNotHeld = errors.New("the token doesn't hold the lock")
+// The results of a check that are handled, and never sent to a client.
+var (
+	errChanged = errors.New("the time of the shared lock's token has changed")
+	errShared  = errors.New("the lock is shared: it is fenced in another way")
+	errNotHeld = errors.New("the token doesn't hold the lock")
+)
 
 // beginFenced watches a lock, runs the check and begins a transaction. MULTI is not sent together
 // with the command: if it were refused, the command would run unchecked. After an error nothing is
 // left.
 func (l *Locks) beginFenced(s Session, f *fencedCommand) error {
-	watch := words(append([]string{"WATCH"}, f.watched...)...)
-	steps := [][][]byte{watch, l.checkCall(f), words("MULTI")}
-	if f.shared() { // its key is written before it is watched
+	steps := [][][]byte{words("WATCH", f.keys[0]), l.checkCall(f), words("MULTI")}
+	if f.shared() { // fenceKey is written before it is watched
+		watch := words(append([]string{"WATCH"}, f.keys...)...)
 		steps = [][][]byte{l.checkCall(f), watch, l.checkCall(f, "verify"), words("MULTI")}
 	}
 	together := len(steps)

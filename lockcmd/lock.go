@@ -35,8 +35,8 @@ type locking struct {
 	graces   *gracePeriods
 }
 
-// beginTry makes a call of lock.lua. A shared lock can be given to others that wait behind, too. It
-// fails in the hold-off after a failover. LOCK without WAIT takes no lock for which clients wait
+// beginTry makes a call of lock.lua, which can give a shared lock to others that wait behind, too.
+// It fails in the hold-off after a failover. LOCK without WAIT takes no lock for which clients wait
 // here.
 func (l *locking) beginTry(
 	id LockID, r lockRequest, mode string, others []*waiter,
@@ -66,7 +66,7 @@ func (l *locking) beginTry(
 	return t, nil
 }
 
-// finishTry returns the result of a run, as try does.
+// finishTry reads the answer, as lock.lua describes it. It returns what try does.
 func (l *locking) finishTry(t *lockCall, answer Answer, err error) (attempt, error) {
 	a := attempt{askedAt: t.askedAt}
 	found, err := t.ints(2, answer, err)
@@ -74,35 +74,31 @@ func (l *locking) finishTry(t *lockCall, answer Answer, err error) (attempt, err
 		return a, err
 	}
 	a.token, a.foreign = found[0], found[1] == 1
-	if a.token == 0 {
-		if len(found) > 2 {
-			a.remaining = time.Duration(found[2]) * time.Millisecond
-		}
-		a.heldShared = len(found) > 3
-	} else {
-		a.takenOver = found[1] > 0
-		a.renewed = len(found) > 2 && found[2] > 0
-		a.before = len(found) > 2 && found[2] == 2
-		a.given, a.exclusive = 1, len(found) <= 3
-		if len(found) > 3 {
-			a.given = int(found[3])
-		}
-	}
 	if a.foreign {
 		l.queues.mu.Lock()
 		l.queues.foreign.saw(t.id, time.Now())
 		l.queues.mu.Unlock()
 	}
-	switch {
-	case a.token == 0:
+	third, shared := int64(0), len(found) > 3
+	if len(found) > 2 {
+		third = found[2]
+	}
+	if a.token == 0 {
+		a.remaining, a.heldShared = time.Duration(third)*time.Millisecond, shared
 		return a, nil
-	case a.renewed:
+	}
+	a.takenOver, a.renewed, a.before = found[1] > 0, third > 0, third == 2
+	a.given, a.exclusive = 1, !shared
+	if shared {
+		a.given = int(found[3])
+	}
+	if a.renewed {
 		return a, answer.unconfirmed(t.Confirm, stillOwners)
 	}
 	return a, l.notConfirmed(&answer, t.Confirm)
 }
 
-// fastLock is LOCK's fast path, which knows only ms, no takeover guard, and no modeCheck.
+// fastLock is LOCK's fast path. It knows no timestamps in seconds, no takeover guard and no modeCheck.
 func (m *callMaker) fastLock(r lockRequest, mode string) fastArgs {
 	if m.cfg.Seconds || m.cfg.TakeoverGuard > 0 || mode == modeCheck {
 		return noFastPath
@@ -137,7 +133,7 @@ func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 	t, held := l.beginTry(LockID{s.Identity().DB, r.key}, r, modeTry, nil)
 	if held != nil {
 		return Step{finish: func(ctx context.Context, _ Answer, _ error) Reply {
-			return l.tried(ctx, s, t, attempt{askedAt: t.askedAt}, held)
+			return l.tried(ctx, s, t, attempt{}, held)
 		}}, true
 	}
 	return Step{&t.Call, func(ctx context.Context, answer Answer, err error) Reply {
@@ -148,20 +144,14 @@ func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 
 // tried is the reply to a LOCK without WAIT.
 func (l *locking) tried(ctx context.Context, s Session, t *lockCall, a attempt, err error) Reply {
-	switch {
-	case err != nil:
-		l.seen.observeRefused(t.id, err)
-		as := s.Identity()
-		if a.token != 0 && !a.before {
-			l.releases.undo(s, &heldLock{lockRequest: t.lockRequest, as: as, token: a.token})
-		}
-		l.releases.failed(ctx, s, &heldLock{lockRequest: t.lockRequest, as: as}, err)
-		return errorReply(err)
-	case a.token == 0:
-		l.seen.observeRefused(t.id, nil)
-		return nullReply
+	if err == nil && a.token != 0 {
+		return l.acquired(s, t.lockRequest, a)
 	}
-	return l.acquired(s, t.lockRequest, a)
+	l.seen.observeRefused(t.id, err)
+	if err != nil {
+		return l.failedAll(ctx, s, allRequest{t.lockRequest}, a, err)
+	}
+	return nullReply
 }
 
 // acquired records an acquired lock, and returns the reply.
@@ -176,7 +166,7 @@ func (l *locking) acquired(s Session, r lockRequest, a attempt) Reply {
 	return reply
 }
 
-// recordAcquired records a lock that s has acquired, in every place that is asked about it.
+// recordAcquired records a lock that s has acquired.
 func (l *locking) recordAcquired(s Session, lock *heldLock, a attempt) {
 	lock.since = monotonic.Of(a.askedAt)
 	lock.until.Store(lock.since + int64(lock.timeout))

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// LOCKALL takes several locks or none. One that waits holds nothing. It is a waiter in the queue of
-// each lock, from the same moment on, and asks for all of them when it is the first everywhere: see
-// scripts/all.lua. So what came earlier goes first, whichever of the locks it wants, and no two
-// wait for each other.
+// LOCKALL takes several locks or none. While it waits it holds none. It joins the queues of all its
+// locks at the same moment, and asks for all of them when it is first in each: see scripts/all.lua.
+// So the earlier of two requests goes first, whichever locks they want, and no two wait for each
+// other.
 
 // allRequest is one LOCKALL of a connection.
 type allRequest []lockRequest
@@ -21,11 +21,9 @@ func (rs allRequest) locks(as Identity, token int64) (list []*heldLock) {
 	return list
 }
 
-// The modes of all.lua, in addition to modeTry and modeFirst: modeCheck is for locks that others
-// wait for here; an owner that has them gets them again.
-
-// tryAll runs all.lua once. since is when the request began to wait, by the upstream's clock, ms; 0
-// if it has not. If an error comes with a token, the caller must undo that.
+// tryAll runs all.lua once, with modeCheck instead of modeTry if others wait here for one of the
+// locks. since is when the request began to wait, by the upstream's clock, ms; 0 if it has not. If
+// an error comes with a token, the caller must undo that.
 func (l *locking) tryAll(
 	s Session, rs allRequest, mode string, since int64, until time.Time,
 ) (a attempt, waits int64, err error) {
@@ -46,7 +44,9 @@ func (l *locking) tryAll(
 		milliseconds(r.timeout), l.unit(), l.retention, milliseconds(takeoverGrace),
 		r.connection, r.number, r.client, flag(r.session), l.proxy, "MODE",
 		l.queues.waitsAs(compete), r.limitText(), "TOKEN", strconv.FormatInt(since, 10))
-	c.addKeys(rs[1:])
+	for _, r := range rs[1:] {
+		c.addLock(r.key)
+	}
 	c.Confirm, c.Until = l.cfg.confirmation(), until
 	answer, err := s.Eval(&c)
 	found, err := c.ints(3, answer, err)
@@ -68,12 +68,8 @@ func (l *locking) tryAll(
 	return a, since, l.notConfirmed(&answer, c.Confirm)
 }
 
-// addKeys adds further locks to a call.
-func (c *Call) addKeys(rs []lockRequest) {
-	for _, r := range rs {
-		c.More = append(c.More, r.key, RecordKey([]byte(r.key)))
-	}
-}
+// addLock adds another lock to a call.
+func (c *Call) addLock(key string) { c.More = append(c.More, key, RecordKey([]byte(key))) }
 
 // acquiredAll records acquired locks, and returns the reply.
 func (l *locking) acquiredAll(s Session, rs allRequest, a attempt) Reply {
@@ -88,7 +84,8 @@ func (l *locking) acquiredAll(s Session, rs allRequest, a attempt) Reply {
 	return reply
 }
 
-// failedAll is the reply to a LOCKALL that failed with err. It releases what that may have taken.
+// failedAll is the reply to a LOCK or LOCKALL that failed with err. It releases what that may have
+// taken.
 func (l *locking) failedAll(
 	ctx context.Context, s Session, rs allRequest, a attempt, err error,
 ) Reply {
@@ -117,13 +114,12 @@ func (l *waits) runLockAll(ctx context.Context, s Session, args [][]byte) Reply 
 		return l.waitAll(ctx, s, rs, o.wait)
 	}
 	a, _, err := l.tryAll(s, rs, modeTry, 0, time.Time{})
-	switch {
-	case err != nil:
-		l.seen.observeRefused(LockID{s.Identity().DB, rs[0].key}, err)
-		return l.failedAll(ctx, s, rs, a, err)
-	case a.token == 0:
-		l.seen.observeRefused(LockID{s.Identity().DB, rs[0].key}, nil)
-		return nullReply
+	if err == nil && a.token != 0 {
+		return l.acquiredAll(s, rs, a)
 	}
-	return l.acquiredAll(s, rs, a)
+	l.seen.observeRefused(LockID{s.Identity().DB, rs[0].key}, err)
+	if err != nil {
+		return l.failedAll(ctx, s, rs, a, err)
+	}
+	return nullReply
 }

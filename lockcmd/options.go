@@ -103,7 +103,11 @@ func parseProof(args [][]byte, connection string) (proof, error) {
 	case strings.EqualFold(string(args[0]), "FORCE"):
 		return proof{"force", ""}, nil
 	}
-	token, ok := resp.ParseInt(args[0])
+	return parseToken(args[0])
+}
+
+func parseToken(arg []byte) (proof, error) {
+	token, ok := resp.ParseInt(arg)
 	if !ok {
 		return proof{}, errInteger
 	}

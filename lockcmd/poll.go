@@ -140,7 +140,7 @@ func (l *waits) check(s Session, w *waiter) error {
 func (l *waits) try(s Session, w *waiter, mode string, others []*waiter) (attempt, error) {
 	t, err := l.beginTry(w.id(), w.lockRequest, mode, others)
 	if err != nil {
-		return attempt{askedAt: t.askedAt}, err
+		return attempt{}, err
 	}
 	t.Until = w.answerBy()
 	answer, err := s.Eval(&t.Call)

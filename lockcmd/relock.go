@@ -7,10 +7,7 @@ import (
 )
 
 func (r *renewals) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
-	p, err := parseProof(args[1:2], "")
-	if err == nil && p.kind != "token" {
-		err = errInteger
-	}
+	p, err := parseToken(args[1])
 	if err != nil {
 		return answered(errorReply(err)), true
 	}

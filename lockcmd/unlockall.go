@@ -4,8 +4,6 @@ import (
 	"context"
 	"strconv"
 	"strings"
-
-	"lockproxy/internal/resp"
 )
 
 // beginReleaseAll makes the call that releases several locks of one token. Waiters here are not
@@ -29,16 +27,16 @@ func (l *releases) beginReleaseAll(
 		milliseconds(reservation), strconv.Itoa(as.DB), l.slotTag(first.Key),
 		l.queues.waitsAs(false), milliseconds(pollPatience), milliseconds(pollReservation), "-")
 	for _, r := range calls[1:] {
-		c.addKeys([]lockRequest{{key: r.id.Key}})
+		c.addLock(r.id.Key)
 	}
 	return calls, c
 }
 
 // runUnlockAll is UNLOCKALL token numkeys key [key …].
 func (l *locking) runUnlockAll(_ context.Context, s Session, args [][]byte) Reply {
-	token, ok := resp.ParseInt(args[0])
-	if !ok {
-		return errorReply(errInteger)
+	p, err := parseToken(args[0])
+	if err != nil {
+		return errorReply(err)
 	}
 	keys, rest, err := parseKeys(args[1:])
 	if err == nil && len(rest) > 0 {
@@ -47,7 +45,6 @@ func (l *locking) runUnlockAll(_ context.Context, s Session, args [][]byte) Repl
 	if err != nil {
 		return errorReply(err)
 	}
-	p := proof{"token", strconv.FormatInt(token, 10)}
 	calls, c := l.releases.beginReleaseAll(s, keys, p)
 	answer, err := s.Eval(&c)
 	if err = answer.failure(err); err == nil && len(answer.Elems) != len(calls) {

@@ -110,19 +110,18 @@ func (c *backgroundClients) on(
 	if c.parts > 1 {
 		key.part = slotOf([]byte(lock)) / (slot.Count / c.parts)
 	}
-	return &backgroundEvaluator{ctx: ctx, on: c.clientFor(key), cluster: c.parts > 1, until: until}
+	return &backgroundEvaluator{ctx, c.clientFor(key), until}
 }
 
 type backgroundEvaluator struct {
-	ctx     context.Context
-	on      *backgroundClient
-	cluster bool
-	until   time.Time
+	ctx   context.Context
+	on    *backgroundClient
+	until time.Time
 }
 
 // Eval implements evaluator: it runs a script in a batch, and returns with the answer, or at until.
 func (e *backgroundEvaluator) Eval(c *Call) (Answer, error) {
-	if e.cluster && c.Confirm.Needed() {
+	if e.on.cluster && c.Confirm.Needed() {
 		return e.evalThenWait(c)
 	}
 	q := &queuedCall{Call: c, until: e.until.Add(c.Confirm.Within), done: make(chan struct{})}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -208,16 +209,6 @@ func anys(words []string) []any {
 
 // evalArgs are the arguments of EVAL behind the script.
 func (c *Call) evalArgs() []any {
-	list := make([]any, 0, 1+len(c.Keys)+len(c.Args))
-	list = append(list, len(c.Keys)+len(c.More))
-	for _, key := range c.Keys {
-		list = append(list, key)
-	}
-	for _, key := range c.More {
-		list = append(list, key)
-	}
-	for _, arg := range c.Args {
-		list = append(list, arg)
-	}
-	return list
+	words := slices.Concat(c.Keys[:], c.More, c.Args[:])
+	return append([]any{len(c.Keys) + len(c.More)}, anys(words)...)
 }

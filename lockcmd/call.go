@@ -107,6 +107,15 @@ func (a *Answer) failure(err error) error {
 	return nil
 }
 
+// parseReply parses a reply to Session.Do. An error reply is an error.
+func parseReply(raw []byte) (resp.Value, error) {
+	v, err := resp.ParseValue(raw)
+	if err == nil && v.IsError() {
+		err = errorOf(v.Text)
+	}
+	return v, err
+}
+
 // ints returns the whole numbers in the answer to c. There must be at least n.
 func (c *Call) ints(n int, a Answer, err error) ([]int64, error) {
 	if err = a.failure(err); err != nil {

@@ -18,12 +18,12 @@ type holding struct {
 	listed []waitingProxy
 }
 
-// registered is who has the locks that waits are for, as far as this proxy has given them.
-func (d *deadlocks) registered(list []*watchedWait) map[*waiter]holding {
-	found := map[*waiter]holding{}
+// registered is who has the locks that waits are for, if this proxy has given them.
+func (d *deadlocks) registered(list []*watchedWait) map[*waiter]*holding {
+	found := map[*waiter]*holding{}
 	for _, v := range list {
 		for _, w := range v.waiters {
-			var h holding
+			h := &holding{}
 			s := d.seen.registry.lock(w.id())
 			s.visit(w.id(), func(lock *heldLock) {
 				h.shared = lock.shared
@@ -37,12 +37,12 @@ func (d *deadlocks) registered(list []*watchedWait) map[*waiter]holding {
 }
 
 // held is who has the locks that waits are for, as the upstream says. It asks as their clients.
-func (d *deadlocks) held(list []*watchedWait) map[*waiter]holding {
+func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
 	type lockAs struct {
 		as  Identity
 		key string
 	}
-	found, asked := map[*waiter]holding{}, map[lockAs]*holding{}
+	found, asked := map[*waiter]*holding{}, map[lockAs]*holding{}
 	var asking sync.WaitGroup
 	for _, v := range list {
 		for _, w := range v.waiters {
@@ -50,17 +50,12 @@ func (d *deadlocks) held(list []*watchedWait) map[*waiter]holding {
 			if asked[lock] == nil {
 				h := &holding{}
 				asked[lock] = h
-				// It ends with its answer, or within lookWithin.
-				asking.Go(func() { *h = d.askHolders(w) })
+				asking.Go(func() { *h = d.askHolders(w) }) // ends within searchTimeout
 			}
+			found[w] = asked[lock]
 		}
 	}
 	asking.Wait()
-	for _, v := range list {
-		for _, w := range v.waiters {
-			found[w] = *asked[lockAs{w.as, w.key}]
-		}
-	}
 	return found
 }
 

@@ -36,7 +36,7 @@ type waitsMessage struct {
 type deadlockSearch struct {
 	*deadlocks
 	seeds    []*watchedWait
-	holders  func([]*watchedWait) map[*waiter]holding
+	holders  func([]*watchedWait) map[*waiter]*holding
 	graph    waitsFor
 	keys     int             // in graph
 	toFollow []*watchedWait  // waits here, not in graph yet
@@ -48,7 +48,7 @@ type deadlockSearch struct {
 }
 
 func (d *deadlocks) newSearch(
-	seeds []*watchedWait, holders func([]*watchedWait) map[*waiter]holding,
+	seeds []*watchedWait, holders func([]*watchedWait) map[*waiter]*holding,
 ) *deadlockSearch {
 	l := &deadlockSearch{deadlocks: d, seeds: seeds, holders: holders, graph: waitsFor{},
 		known: map[string]bool{}, wanted: map[any]bool{}, missing: map[any]bool{}}

@@ -52,7 +52,7 @@ func (w *waiter) calledAs(first bool) (as []string) {
 
 // waitOf is v with those that it waits for. ok is false if it does not wait any more. It wakes a
 // waiter whose owner has the lock already, to check.
-func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]holding) (w ownerWait, ok bool) {
+func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait, ok bool) {
 	lead := v.lead()
 	w = ownerWait{ID: v.id, Proxy: d.proxy, Owner: binary(lead.owner), DB: lead.as.DB,
 		Since: v.since}
@@ -91,7 +91,7 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]holding) (w ownerWait,
 
 // ownerHolds reports whether the owner of one of v's waiters has the lock already, so that the
 // waiter is given it too. That happens if another request of the owner was delivered late.
-func (v *watchedWait) ownerHolds(w *waiter, of map[*waiter]holding) bool {
+func (v *watchedWait) ownerHolds(w *waiter, of map[*waiter]*holding) bool {
 	return w.owner != "" && slices.ContainsFunc(of[w].by, func(by lockHolder) bool {
 		return v.getsAgain(by, w, of)
 	})
@@ -100,7 +100,7 @@ func (v *watchedWait) ownerHolds(w *waiter, of map[*waiter]holding) bool {
 // getsAgain reports whether one of v's waiters need not wait for a holder: it has the same owner,
 // which would be given the lock once more. A shared one it gets only as shared; and LOCKALL gets
 // all its locks again, or none.
-func (v *watchedWait) getsAgain(by lockHolder, w *waiter, of map[*waiter]holding) bool {
+func (v *watchedWait) getsAgain(by lockHolder, w *waiter, of map[*waiter]*holding) bool {
 	if string(by.Owner) != w.owner {
 		return false
 	}

@@ -165,10 +165,7 @@ func (l *Locks) beginFenced(s Session, f *fencedCommand) error {
 
 // checkedHeld is nil if check.lua says that the token holds the lock.
 func checkedHeld(raw []byte, f *fencedCommand) error {
-	v, err := resp.ParseValue(raw)
-	if err == nil && v.IsError() {
-		err = errorOf(v.Text)
-	}
+	v, err := parseReply(raw)
 	if err != nil {
 		return err
 	}

@@ -69,10 +69,8 @@ func (w *releaseNotifications) listen(as Identity, key string) {
 		}
 		sh = newShardedSubscriptions(w)
 		w.listening[as] = sh
-		w.goroutines.Go(func() {
-			w.listenWhileWanted(as,
-				sh)
-		}) // ends with w.ctx, or when no client waits
+		// It ends with w.ctx, or when no client waits.
+		w.goroutines.Go(func() { w.listenWhileWanted(as, sh) })
 	}
 	if w.cfg.Cluster {
 		sh.wantLocked(slotOf([]byte(key)))

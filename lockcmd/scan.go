@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"lockproxy/internal/resp"
 )
 
 // The kinds of locks, as info.lua names them, and all of them.
@@ -77,10 +75,7 @@ func (l *queries) heldKinds(s Session, keys []string) ([]string, error) {
 	}
 	var kinds []string
 	for i, raw := range replies {
-		v, err := resp.ParseValue(raw)
-		if err == nil && v.IsError() {
-			err = errorOf(v.Text)
-		}
+		v, err := parseReply(raw)
 		said, _ := err.(ServerError)
 		lost := hasCode(said, "NOSCRIPT")
 		if lost {
@@ -114,13 +109,10 @@ func (l *queries) scanForeign(db int, cursor uint64, o scanOptions) (keys []stri
 		}
 	}
 	slices.SortFunc(keys, func(a, b string) int { return cmp.Compare(place(a), place(b)) })
-	if len(keys) <= count {
-		return keys, 0
-	}
 	for count < len(keys) && place(keys[count]) == place(keys[count-1]) {
 		count++ // otherwise the next step would begin with the same
 	}
-	if count == len(keys) {
+	if count >= len(keys) {
 		return keys, 0
 	}
 	return keys[:count], place(keys[count])
@@ -133,12 +125,10 @@ func (l *queries) scanRecords(s Session, o scanOptions) (keys []string, next uin
 	if err != nil {
 		return nil, 0, err
 	}
-	v, err := resp.ParseValue(replies[0])
+	v, err := parseReply(replies[0])
 	switch {
 	case err != nil:
 		return nil, 0, err
-	case v.IsError():
-		return nil, 0, errorOf(v.Text)
 	case len(v.Elems) != 2:
 		return nil, 0, unexpected(infoScript, v)
 	}

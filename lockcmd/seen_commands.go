@@ -25,16 +25,15 @@ const (
 	listed = 10
 )
 
-// readable asks, on the client's own connection, which of the keys its user may read. PTTL is a
-// command that LOCK's users may run, and the upstream checks the key before anything else. began is
-// when the client's command did.
-func readable(
-	ctx context.Context, began time.Time, s Session, keys []string,
-) (may map[string]bool, err error) {
-	may = map[string]bool{}
+// askReadable asks, on the client's own connection, which of the keys its user may read, and notes
+// those in may. PTTL is a command that LOCK's users may run, and the upstream checks the key before
+// anything else. began is when the client's command began.
+func askReadable(
+	ctx context.Context, began time.Time, s Session, keys []string, may map[string]bool,
+) error {
 	for batch := range slices.Chunk(keys, visibleBatch) {
 		if overdue(ctx, began) {
-			return nil, errOverdue
+			return errOverdue
 		}
 		asks := make([][][]byte, len(batch))
 		for i, key := range batch {
@@ -42,24 +41,18 @@ func readable(
 		}
 		replies, err := s.Do(asks...)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i, raw := range replies {
-			v, err := resp.ParseValue(raw)
-			if err != nil {
-				return nil, err
+			_, err := parseReply(raw)
+			said, _ := err.(ServerError)
+			if err != nil && !hasCode(said, "NOPERM") {
+				return err
 			}
-			if v.IsError() {
-				said := errorOf(v.Text)
-				if server, ok := said.(ServerError); !ok || !hasCode(server, "NOPERM") {
-					return nil, said
-				}
-				continue
-			}
-			may[batch[i]] = true
+			may[batch[i]] = err == nil
 		}
 	}
-	return may, nil
+	return nil
 }
 
 // topOptions are the arguments of LOCKTOP.
@@ -138,13 +131,13 @@ func (l *queries) runTop(ctx context.Context, s Session, args [][]byte) Reply {
 	SortCosts(all, o.by)
 	all = all[:min(len(all), maxVisible)]
 	var list []journal.Cost
+	may := map[string]bool{}
 	for batch := range slices.Chunk(all, visibleBatch) {
 		keys := make([]string, len(batch))
 		for i := range batch {
 			keys[i] = batch[i].Key
 		}
-		may, err := readable(ctx, began, s, keys)
-		if err != nil {
+		if err := askReadable(ctx, began, s, keys, may); err != nil {
 			return errorReply(err)
 		}
 		for _, c := range batch {
@@ -233,7 +226,8 @@ func (l *queries) runLog(ctx context.Context, s Session, args [][]byte) Reply {
 	}
 }
 
-// logReply is LOCKLOG's, of events of keys that the user may read. may is what is known of that.
+// logReply is LOCKLOG's reply: the events of keys that the user may read. may says what is known of
+// the keys' rights, and is added to.
 func logReply(
 	ctx context.Context, began time.Time, s Session, events []Event, count int,
 	may map[string]bool,
@@ -245,12 +239,8 @@ func logReply(
 			ask = append(ask, e.Key)
 		}
 	}
-	now, err := readable(ctx, began, s, ask)
-	if err != nil {
+	if err := askReadable(ctx, began, s, ask, may); err != nil {
 		return Reply{}, err
-	}
-	for key := range now {
-		may[key] = true
 	}
 	reply := Reply{Kind: ArrayReply}
 	for _, e := range events {

@@ -10,10 +10,10 @@ import (
 )
 
 // A lock is abandoned if the client that was given it has gone, or does not know of it. The proxy
-// releases it on a background client, unless another connection of its owner was given it too.
+// releases it on a background client, unless another connection of its owner was given it, too.
 
-// Gone releases what a closed connection cannot have any more: its session locks, the locks whose
-// tokens are unread, and those of LOCKs whose outcome is not known.
+// Gone releases what a closed connection can no longer have: its session locks, locks with unread
+// tokens, and those of LOCKs with unknown outcomes.
 func (l *releases) Gone(h *Holder) {
 	h.mu.Lock()
 	list := append(h.unread, h.unknown...)
@@ -46,13 +46,13 @@ func (l *releases) failed(ctx context.Context, s Session, lock *heldLock, err er
 			case <-ctx.Done():
 			}
 		})
-	case context.Cause(ctx) != ErrLost: // otherwise when the connection ends
+	case context.Cause(ctx) != ErrLost: // otherwise Gone does, when the connection has ended
 		l.startRelease(lock, func() {})
 	}
 }
 
-// addUnknown lets Gone release a lock, too: until the connection ends, the LOCK may still be on its
-// way to the upstream.
+// addUnknown lets Gone release a lock again: the LOCK may reach the upstream as late as the
+// connection ends.
 func (h *Holder) addUnknown(lock *heldLock) {
 	now := monotonic.Now()
 	h.unknown = slices.DeleteFunc(h.unknown, func(old *heldLock) bool {
@@ -67,13 +67,13 @@ func (h *Holder) addUnknown(lock *heldLock) {
 const (
 	// maxReleasing bounds how many locks of one client are being released at once.
 	maxReleasing = 1024
-	// maxUnreleased bounds the locks of all clients that are tried again. Others run until their
+	// maxUnreleased bounds the releases that are tried again. The other locks run until their
 	// timeouts.
 	maxUnreleased = 16384
 )
 
-// The pauses between two tries to release a lock grow from the first of these to the second. When
-// the release is late, after lateRelease, they are the third.
+// The pause before the next try grows from firstReleasePause to maxReleasePause. After lateRelease
+// it is lateReleasePause.
 const (
 	firstReleasePause = 20 * time.Millisecond
 	maxReleasePause   = time.Second
@@ -82,7 +82,8 @@ const (
 )
 
 // releaseAbandoned releases locks, all at once. It returns when they are released, or after
-// backgroundTimeout. The rest is tried again until the locks end: a repeated release does no harm.
+// backgroundTimeout. Failures are tried again until the locks end: to repeat a release does no
+// harm.
 func (l *releases) releaseAbandoned(list ...*heldLock) {
 	if len(list) == 0 {
 		return
@@ -104,7 +105,7 @@ func (l *releases) releaseAbandoned(list ...*heldLock) {
 		}
 		return
 	}
-	for range cap(room) { // when it is full again, each has been released
+	for range cap(room) { // once it is full again, all are released
 		select {
 		case room <- struct{}{}:
 		case <-patience.C:
@@ -157,8 +158,8 @@ func (l *releases) tryRelease(ctx context.Context, r *abandonedRelease) {
 	}
 }
 
-// releaseLater tries again after a pause, unless the lock has ended then. err is why the last try
-// failed.
+// releaseLater tries again after a pause, unless the lock will have ended by then. err is why the
+// last try failed.
 func (l *releases) releaseLater(r *abandonedRelease, err error) {
 	limit := maxReleasePause
 	if time.Since(r.since) > lateRelease {

@@ -11,8 +11,8 @@ import (
 	"lockproxy/internal/slot"
 )
 
-// background is what happens outside of sessions: jobs at their times, and scripts that run on the
-// proxy's own clients. All parts of Locks have it.
+// background runs jobs outside of sessions, at their times, and scripts on the proxy's own clients.
+// All parts of Locks have it.
 type background struct {
 	*callMaker
 	log     hclog.Logger
@@ -21,8 +21,8 @@ type background struct {
 }
 
 // backgroundClients keeps a client of the upstream for each identity, for scripts that do not run
-// on a session's connection. In a cluster it is one for each part of the slots, so that a node that
-// does not answer delays only the locks of its part.
+// on a session's connection. In a cluster each part of the slots has one, so that a node that does
+// not answer delays only the locks of its part.
 type backgroundClients struct {
 	connect func(Identity) *redis.Client
 	parts   uint16 // 1, unless the upstream is a cluster
@@ -58,7 +58,7 @@ func newBackgroundClients(connect func(Identity) *redis.Client, cluster bool) *b
 	return c
 }
 
-// client returns the client for what concerns no single lock.
+// client returns the client for commands that concern no single lock.
 func (c *backgroundClients) client(as Identity) *redis.Client {
 	return c.clientFor(clientKey{as: as}).client
 }

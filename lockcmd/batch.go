@@ -21,7 +21,7 @@ const (
 	// maxBatch bounds the scripts of a batch.
 	maxBatch = 512
 	// maxInFlight bounds the unanswered batches of one client, and so its connections. While one is
-	// unanswered another is sent only if it is full or longInFlight has passed: to wait for a
+	// unanswered, another is sent only if it is full or longInFlight has passed: to wait for a
 	// connection is mostly faster than to open another.
 	maxInFlight  = 3
 	longInFlight = 500 * time.Millisecond
@@ -98,7 +98,7 @@ func (b *batcher) sendBatches() {
 }
 
 // next removes the next batch from the queue. If there is none, the calling goroutine must end: it
-// is not counted any more.
+// is no longer counted.
 func (b *batcher) next() (batch []*queuedCall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +124,7 @@ func (b *batcher) next() (batch []*queuedCall) {
 }
 
 // send sends a batch, some scripts with their sources, others by their hashes, and finishes the
-// calls. It returns those whose scripts the upstream does not know: they have not run.
+// calls. It returns the calls that have not run: the upstream does not know their scripts.
 func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unknown []*queuedCall) {
 	// Sending many takes time on a narrow link.
 	confirm := batch[0].Confirm
@@ -168,7 +168,7 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 // backgroundTimeout bounds one step on a background client.
 const backgroundTimeout = 2 * time.Second
 
-// replyValue turns what go-redis returns for a command into a reply.
+// replyValue makes a reply of what go-redis returns for a command.
 func replyValue(got any, err error) (resp.Value, error) {
 	var reply redis.Error
 	switch {
@@ -182,7 +182,7 @@ func replyValue(got any, err error) (resp.Value, error) {
 	return scriptValue(got), nil
 }
 
-// scriptValue turns what go-redis makes of a script's reply into a reply.
+// scriptValue makes a reply of what go-redis returns for a script.
 func scriptValue(got any) resp.Value {
 	switch v := got.(type) {
 	case int64:
@@ -207,7 +207,7 @@ func anys(words []string) []any {
 	return list
 }
 
-// evalArgs are the arguments of EVAL behind the script.
+// evalArgs are the arguments of EVAL after the script.
 func (c *Call) evalArgs() []any {
 	words := slices.Concat(c.Keys[:], c.More, c.Args[:])
 	return append([]any{len(c.Keys) + len(c.More)}, anys(words)...)

@@ -12,7 +12,7 @@ import (
 type Call struct {
 	Script  *Script
 	Keys    [2]string // the lock and its record
-	More    []string  // the same of further locks. Such a call is in no batch
+	More    []string  // likewise of further locks. Such a call is in no batch
 	Args    [5]string
 	Until   time.Time // without an answer until then, a Session fails with LateError; zero is never
 	Confirm Confirmation
@@ -92,7 +92,7 @@ func (m *callMaker) ask(
 	return a.Value, a.failure(err)
 }
 
-// failure is err, or the error reply to the script, or the loss of the node that was to confirm it.
+// failure is err, the script's error reply, or the loss of the node that was to confirm the script.
 func (a *Answer) failure(err error) error {
 	switch {
 	case err != nil:
@@ -142,8 +142,8 @@ func ints(script *Script, n int, v resp.Value) ([]int64, error) {
 	return list, nil
 }
 
-// unexpected is the error for a reply that the script cannot give: the upstream has altered a
-// command that it uses.
+// unexpected is the error for a reply that the script cannot give: a command that it uses does
+// something else at this upstream.
 func unexpected(script *Script, v resp.Value) error {
 	return fmt.Errorf("the upstream's answer to the %s script is none of the script's: "+
 		"type %q, %d elements",

@@ -7,7 +7,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// commandDoc is what COMMAND tells about a lock command, in the terms of
+// commandDoc is what COMMAND says about a lock command, in the terms of
 // https://redis.io/docs/latest/commands/command-docs.
 type commandDoc struct {
 	summary    string
@@ -19,7 +19,7 @@ type commandDoc struct {
 	args       []argument
 }
 
-// keySpec says where keys are: at the first argument, behind their number, or somewhere.
+// keySpec says where keys are: at the first argument, after their number, or unknown.
 type keySpec struct {
 	notes    string
 	flags    []string
@@ -28,7 +28,7 @@ type keySpec struct {
 }
 
 type argument struct {
-	name, kind         string // kind as in COMMAND DOCS; a "key" is the one of the first keySpec
+	name, kind         string // kind as in COMMAND DOCS; a "key" is that of the first keySpec
 	token              string // the word before it, or instead of it
 	optional, multiple bool
 	oneOf              []argument
@@ -214,8 +214,8 @@ func (c *Spec) InCategory(name string) bool {
 	return slices.Contains(commandDocs[c.Name].categories, strings.ToLower(name))
 }
 
-// KeysOf are the keys of a request, which begins with the name; nil if their number is wrong. They
-// are without those of a command that FENCE runs.
+// KeysOf returns the keys of a request, which begins with the name; nil if their number is wrong.
+// It leaves out the keys of a command that FENCE runs.
 func (c *Spec) KeysOf(args [][]byte) [][]byte {
 	if !c.numbersKeys() {
 		return args[1:2]
@@ -237,10 +237,10 @@ func (c *Spec) KeyFlags() []string {
 	return nil
 }
 
-// RunsAnother reports whether the command's third argument is another command, which has its keys.
+// RunsAnother reports whether the command's third argument is another command, with its own keys.
 func (c *Spec) RunsAnother() bool { return c.Name == "fence" }
 
-// InfoFields is how many fields COMMAND INFO has, since Redis 7.0; 6.0 had 7 and those before 6.
+// InfoFields is how many fields COMMAND INFO has since Redis 7.0. 6.0 had 7, older ones 6.
 const InfoFields = 10
 
 // AppendInfo appends the first fields of the command's entry in COMMAND INFO.
@@ -367,7 +367,7 @@ func (a argument) append(e *resp.Encoder) {
 	e.Bulk(a.name)
 	e.Bulk("type")
 	e.Bulk(a.kind)
-	if shown { // since Redis 7.2; those before don't mind
+	if shown { // since Redis 7.2; older ones don't mind
 		e.Bulk("display_text")
 		e.Bulk(a.name)
 	}

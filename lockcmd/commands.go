@@ -11,8 +11,8 @@ type Spec struct {
 	Name    string // lower case
 	MinArgs int    // with the name
 	MaxArgs int    // 0 is without limit
-	// begin makes the Step of a request that takes one script at most. nil if none does. args are
-	// without the name.
+	// begin makes the Step of a request that takes one script at most; nil if no request does. args
+	// are without the name.
 	begin func(l *Locks, s Session, args [][]byte) (step Step, ok bool)
 	// run runs other requests.
 	run func(l *Locks, ctx context.Context, s Session, args [][]byte) Reply

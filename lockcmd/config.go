@@ -13,7 +13,7 @@ type Config struct {
 	Moves          bool          // another server may replace the upstream: waiters wait for it
 	Cluster        bool          // the upstream is a Redis Cluster: locks on many servers
 	Durability
-	// History is how many bytes of memory can be used to remember what happened to locks.
+	// History is how many bytes of memory the history of locks may take.
 	History  int64
 	Deadlock string        // DeadlockRefuse, DeadlockLog or DeadlockOff
 	SlowWait time.Duration // log a client that has waited this long for a lock; 0 logs none
@@ -32,9 +32,9 @@ const (
 	pollPatience    = 500 * time.Millisecond
 )
 
-// Session is the connection by which a command came. A command's context ends when the session has
-// no use for the answer any more: see ErrGone and ErrLost. To watch for that costs a goroutine. It
-// starts with the first call of the context's Done, and ends when the command has been answered.
+// Session is the connection on which a command came. A command's context ends when the session no
+// longer needs the answer: see ErrGone and ErrLost. A goroutine watches for that, from the first
+// call of the context's Done until the command has been answered.
 type Session interface {
 	// Eval runs a script in the order of the session's requests.
 	evaluator

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// What is done about a deadlock: Config.Deadlock. "" is DeadlockRefuse.
+// The values of Config.Deadlock. "" is DeadlockRefuse.
 const (
 	DeadlockRefuse = "refuse" // the youngest wait of it is answered DEADLOCK
 	DeadlockLog    = "log"    // it is logged and counted
-	DeadlockOff    = "off"    // there is no search
+	DeadlockOff    = "off"    // it is not searched for
 )
 
 const (
@@ -25,26 +25,26 @@ const (
 	nextSearch    = 500 * time.Millisecond
 	searchTick    = 100 * time.Millisecond
 	searchTimeout = 2 * time.Second
-	maxConfirm    = 3    // second searches for what seems to be a cycle: an answer can be lost
-	maxSearch     = 256  // keys waited for from which a search starts, or that it finds
+	maxConfirm    = 3    // second searches for an apparent cycle: an answer can be lost
+	maxSearch     = 256  // awaited keys from which a search starts, or that it finds
 	maxWaitName   = 1024 // bytes of a key or an owner; a wait with a longer one is not searched
-	maxBlockers   = 128  // holders that a search follows, of what one waits for
+	maxBlockers   = 128  // holders that a search follows, for one wait
 )
 
 // deadlocks finds cycles of owners that wait for each other's locks.
 //
-// A wait that begins is checked at once against what this proxy knows: the waits here, and the
-// registry. If a wait lasts, a search starts in the background: it asks the upstream who has the
-// lock and who has asked for it before, and the other proxies whether those wait there. What seems
-// to be a cycle counts only if a second search, begun after the first had ended, finds the same
-// waits and the same tokens: so all of the cycle was true at one time. Each cycle is found by the
-// proxy of its youngest wait, which is the one that is refused.
+// A new wait is checked at once against what this proxy knows: the waits here, and the registry. If
+// a wait lasts, a search starts in the background. It asks the upstream who has the lock and who
+// asked for it earlier, and the other proxies whether those wait there. An apparent cycle counts
+// only if a second search, begun after the first had ended, finds the same waits and tokens: so all
+// of the cycle existed at one time. The proxy of the youngest wait finds the cycle, and refuses
+// that wait.
 type deadlocks struct {
 	*background
 	queues *queues
 	seen   *observed
 
-	answering atomic.Int32 // questions of other proxies that are being answered
+	answering atomic.Int32 // questions from other proxies that are being answered
 
 	mu       sync.Mutex
 	of       map[string][]*watchedWait   // guarded by mu; by owner; no list is empty
@@ -54,11 +54,11 @@ type deadlocks struct {
 	recent   []Deadlock                  // guarded by mu; the last ones, the oldest first
 }
 
-// Deadlock is one that was found by this proxy.
+// Deadlock is one that this proxy has found.
 type Deadlock struct {
 	When          time.Time
-	LockID               // for which its youngest wait is
-	Owner, Client string // of that wait
+	LockID               // that its youngest wait is for
+	Owner, Client string // of the youngest wait
 	Cycle         string // all its owners and keys
 }
 
@@ -78,10 +78,10 @@ func newWatchedWait(waiters []*waiter) *watchedWait {
 		since: waiters[0].joined.UnixNano()}
 }
 
-// lead is the waiter that stands for all.
+// lead is the waiter that stands for all of them.
 func (v *watchedWait) lead() *waiter { return v.waiters[0] }
 
-// requestID names the request among those of all proxies.
+// requestID is the request's name, unique among all proxies.
 func (w *waiter) requestID() string { return w.connection + "/" + w.number }
 
 func newDeadlocks(qs *queues, seen *observed) *deadlocks {
@@ -93,7 +93,7 @@ func newDeadlocks(qs *queues, seen *observed) *deadlocks {
 
 func (d *deadlocks) off() bool { return d.cfg.Deadlock == DeadlockOff }
 
-// channels are what a proxy subscribes to, to be asked and answered.
+// channels are those on which proxies ask and answer each other.
 func (d *deadlocks) channels() []string {
 	if d.off() {
 		return nil
@@ -126,7 +126,7 @@ func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
 	return func() { d.unwatch(v) }
 }
 
-// tooLong reports whether names are too long to be told to other proxies.
+// tooLong reports whether a key or an owner is too long for messages.
 func tooLong(waiters []*waiter) bool {
 	return slices.ContainsFunc(waiters, func(w *waiter) bool {
 		return len(w.owner) > maxWaitName || len(w.key) > maxWaitName
@@ -202,7 +202,7 @@ func (d *deadlocks) search(ctx context.Context, due []*watchedWait, elsewhere bo
 	}
 }
 
-// found is for a deadlock that is certain: v is refused. It reports whether v was still waiting.
+// found refuses v, which closes a deadlock. It reports whether v was still waiting.
 func (d *deadlocks) found(v *watchedWait, err DeadlockError) bool {
 	lead := v.lead()
 	d.queues.mu.Lock()
@@ -217,7 +217,7 @@ func (d *deadlocks) found(v *watchedWait, err DeadlockError) bool {
 	d.queues.mu.Unlock()
 	now, key := time.Now(), string(err.cycle[0].key)
 	d.mu.Lock()
-	v.next = now.AddDate(100, 0, 0) // once is enough for the log
+	v.next = now.AddDate(100, 0, 0) // to log it once is enough
 	d.recent = append(d.recent[max(len(d.recent)-maxRecent+1, 0):],
 		Deadlock{now, LockID{lead.as.DB, key}, lead.owner, lead.client, err.describe()})
 	d.mu.Unlock()
@@ -239,7 +239,7 @@ func (l *waits) Deadlocks(since time.Time) []Deadlock {
 	return list
 }
 
-// waitsOf are the waits here of owners.
+// waitsOf returns the waits here of some owners.
 func (d *deadlocks) waitsOf(owners []binary) (list []*watchedWait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// binary is a string of any bytes, also within a message.
+// binary is a string of any bytes. In a message it is base64.
 type binary string
 
 // MarshalText implements encoding.TextMarshaler.
@@ -25,21 +25,21 @@ func (b *binary) UnmarshalText(text []byte) error {
 
 // ownerWait is a LOCK … WAIT or a LOCKALL … WAIT, and the waits and owners that it waits for.
 type ownerWait struct {
-	ID    string // among those of all proxies
+	ID    string // unique among all proxies
 	Proxy string
-	Owner binary // "" if it has none: others can wait behind it
+	Owner binary // "" is none; others can wait behind it
 	DB    int
 	Since int64     // when it began, ns, by the clock of its proxy
 	Keys  []keyWait // it is stuck if any of them is
-	later bool      // it began after the wait that is searched: its owner is assumed to go on
+	later bool      // it began after the searched wait: its owner is assumed to go on
 }
 
 // keyWait is a key of an ownerWait.
 type keyWait struct {
 	Key binary
-	As  []string `json:",omitempty"` // what the wait is called at its place: see place
-	// Holders have the lock, and must release it first. The key is stuck if as many of them as
-	// Enough are: one, or as many as the lock is limited to.
+	As  []string `json:",omitempty"` // the wait's names in places
+	// Holders have the lock, and must release it first. The key is stuck if Enough of them are:
+	// one, or as many as its limit.
 	Holders []lockHolder `json:",omitempty"`
 	Enough  int
 	Before  []earlier `json:",omitempty"`
@@ -55,8 +55,8 @@ type lockHolder struct {
 type earlier struct {
 	Proxy, As string
 	Holders   int
-	// What must not have changed between two searches: since when the upstream lists the proxy,
-	// and the last token of a free lock.
+	// They must not change between two searches: since when the upstream lists the proxy, and the
+	// last token of a free lock.
 	Listed, Token int64
 }
 
@@ -77,7 +77,7 @@ const (
 // asListed is a LOCKALL that the upstream lists since a time, ms.
 func asListed(since int64) string { return "since " + strconv.FormatInt(since, 10) }
 
-// parties are what others can wait for: the wait, as it is called at its places, and its owner.
+// parties are what others can wait for: the wait's places, and its owner.
 func (w *ownerWait) parties() (list []any) {
 	for _, k := range w.Keys {
 		for _, as := range k.As {
@@ -120,15 +120,15 @@ func (g waitsFor) both(later waitsFor) waitsFor {
 	return lasted
 }
 
-// common are those of a list that are in another, too.
+// common returns what two lists have in common.
 func common[T comparable](list, other []T) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(e T) bool {
 		return !slices.Contains(other, e)
 	})
 }
 
-// stuck is the waits that cannot end before another of them does, and of what they wait for that
-// which keeps them. An owner waits as long as one of its waits does.
+// stuck returns the waits that cannot end before another of them does, each with only what blocks
+// it. An owner waits as long as one of its waits does.
 func (g waitsFor) stuck() waitsFor {
 	left, waiting := waitsFor{}, map[any]int{}
 	count := func(w ownerWait, n int) {
@@ -156,8 +156,8 @@ func (g waitsFor) stuck() waitsFor {
 	return left
 }
 
-// blocked is w with only what blocks it: the holders and earlier waits that are in waiting. stuck
-// is false if nothing does.
+// blocked returns w with only what blocks it: the holders and earlier waits that are in waiting.
+// stuck is false if nothing does.
 func (w ownerWait) blocked(waiting map[any]int) (by ownerWait, stuck bool) {
 	by = w
 	by.Keys = slices.Clone(w.Keys)
@@ -188,8 +188,7 @@ func (w ownerWait) blocked(waiting map[any]int) (by ownerWait, stuck bool) {
 	return by, stuck
 }
 
-// cycleStep is a wait of a cycle: for a key that the next one has, or that the next one, a LOCKALL,
-// waits for since before.
+// cycleStep is a wait of a cycle. The next one has the key, or is an earlier LOCKALL for it.
 type cycleStep struct {
 	id     string
 	owner  binary
@@ -198,9 +197,8 @@ type cycleStep struct {
 	behind bool
 }
 
-// closedBy returns those of some waits that close a deadlock, each with a shortest cycle: owners
-// that began to wait later have no part in it. So the last wait of each deadlock is found, by its
-// proxy.
+// closedBy returns the waits of a list that close a deadlock, each with a shortest cycle of owners
+// that began to wait earlier. So only the last wait of each deadlock is found, by its proxy.
 func (g waitsFor) closedBy(list []*watchedWait) map[*watchedWait][]cycleStep {
 	found, stuck := map[*watchedWait][]cycleStep{}, g.stuck()
 	for _, v := range list {
@@ -219,8 +217,8 @@ func (g waitsFor) closedBy(list []*watchedWait) map[*watchedWait][]cycleStep {
 	return found
 }
 
-// cycle is a shortest cycle of the stuck waits g that begins with id's, nil if there is none. The
-// last step is for a lock of the first's owner.
+// cycle returns a shortest cycle of stuck waits that begins with id's, nil if there is none. The
+// last step is for a lock of the first one's owner.
 func (g waitsFor) cycle(id string) []cycleStep {
 	start, ok := g[id]
 	if !ok || start.Owner == "" {
@@ -260,7 +258,7 @@ func (g waitsFor) cycle(id string) []cycleStep {
 	return nil
 }
 
-// path is the steps up to a last one. before has the step that leads to a wait, by its ID.
+// path returns the steps up to a last one. before has the step to each wait, by its ID.
 func path(last cycleStep, before map[string]cycleStep) (list []cycleStep) {
 	for step := last; step.id != ""; step = before[step.id] {
 		list = append(list, step)
@@ -282,7 +280,7 @@ const (
 	maxNameShown  = 64 // bytes of a key's or owner's name that it shows
 )
 
-// describe names the keys and owners.
+// describe names the cycle's keys and owners.
 func (e DeadlockError) describe() string {
 	var text strings.Builder
 	quote := func(name binary) {

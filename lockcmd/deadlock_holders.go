@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// holding is who has a lock, and who has asked for it before at other proxies.
+// holding says who has a lock, and who has asked for it at other proxies.
 type holding struct {
 	shared bool
 	by     []lockHolder
@@ -18,7 +18,7 @@ type holding struct {
 	listed []waitingProxy
 }
 
-// registered is who has the locks that waits are for, if this proxy has given them.
+// registered finds the holders of the locks that waits are for, if this proxy has given them.
 func (d *deadlocks) registered(list []*watchedWait) map[*waiter]*holding {
 	found := map[*waiter]*holding{}
 	for _, v := range list {
@@ -36,7 +36,7 @@ func (d *deadlocks) registered(list []*watchedWait) map[*waiter]*holding {
 	return found
 }
 
-// held is who has the locks that waits are for, as the upstream says. It asks as their clients.
+// held asks the upstream for the holders of the locks that waits are for, as their clients.
 func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
 	type lockAs struct {
 		as  Identity
@@ -77,14 +77,14 @@ func (d *deadlocks) askHolders(w *waiter) (h holding) {
 	return h
 }
 
-// before are the waits at other proxies that go before all waiters for a lock here, as lock.lua and
-// unlock.lua have it. first is the first of those here. queues.mu is held.
+// before returns the waits at other proxies that go before all waiters for a lock here, by the
+// rules of lock.lua and unlock.lua. first is the first waiter here. queues.mu is held.
 //
-// A lock that is free is kept for the LOCKALL that has waited longest. A shared one is shared by
-// nobody behind an exclusive waiter, or one for a place; but a release here can overtake those,
-// unless an exclusive one is the first of all. So they count only if no holder can release.
+// A free lock is kept for the LOCKALL that has waited longest. Nobody shares a lock behind a waiter
+// that is exclusive or has a limit. But a release here can overtake such a waiter, unless it is
+// exclusive and the first of all. So it counts only if no holder can release.
 func (h holding) before(proxy string, first *waiter) (list []earlier) {
-	since := int64(math.MaxInt64) // when the waiters here came, as LOCKALL has it
+	since := int64(math.MaxInt64) // when the first waiter here came, as LOCKALL counts it
 	for _, p := range h.listed {
 		if p.name == proxy {
 			since = p.since

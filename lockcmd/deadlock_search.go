@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// waitsChannel is where proxies ask each other whether owners wait there, and answer. It begins as
-// the channels of release notifications do, so that users need no further rights. In a cluster it
-// is a sharded one.
+// waitsChannel is where proxies ask each other whether owners wait there, and answer. It begins
+// like the channels of release notifications, so that users need no further rights. In a cluster it
+// is sharded.
 const waitsChannel = notifyChannel + "{waits}"
 
 const (
@@ -22,8 +22,8 @@ const (
 	answersQueued = 64
 )
 
-// waitsMessage is a question whether owners wait, and who waits at places of proxies. With Waits it
-// is an answer.
+// waitsMessage asks whether owners wait, and who waits at places of proxies. With Waits it is an
+// answer.
 type waitsMessage struct {
 	ID     string      // of the question
 	Proxy  string      // the one that asks
@@ -32,7 +32,7 @@ type waitsMessage struct {
 	Waits  []ownerWait `json:",omitempty"`
 }
 
-// deadlockSearch follows waits to those that they wait for, as far as these wait, too.
+// deadlockSearch follows waits to those that they wait for, as long as these wait, too.
 type deadlockSearch struct {
 	*deadlocks
 	seeds    []*watchedWait
@@ -42,9 +42,9 @@ type deadlockSearch struct {
 	toFollow []*watchedWait  // waits here, not in graph yet
 	known    map[string]bool // waits here that it has followed, by id
 	wanted   map[any]bool    // owners and places that it has searched
-	owners   []binary        // that do not wait here, and that others were not asked for yet
-	places   []place         // the same at other proxies
-	missing  map[any]bool    // what others were asked for and have not answered
+	owners   []binary        // that do not wait here, and are not asked for yet
+	places   []place         // at other proxies, not asked for yet
+	missing  map[any]bool    // asked for, and not answered
 }
 
 func (d *deadlocks) newSearch(
@@ -65,7 +65,7 @@ func (l *deadlockSearch) followAll(list []*watchedWait) {
 	}
 }
 
-// add adds waits, and finds those here that they wait for.
+// add adds waits, and follows them to waits here.
 func (l *deadlockSearch) add(list ...ownerWait) {
 	for _, w := range list {
 		if l.keys+len(w.Keys) > maxSearch {
@@ -87,7 +87,7 @@ func (l *deadlockSearch) add(list ...ownerWait) {
 	}
 }
 
-// want adds an owner or a place to what is to be found.
+// want searches for an owner, or the wait at a place.
 func (l *deadlockSearch) want(party any) {
 	if l.wanted[party] {
 		return
@@ -123,7 +123,7 @@ func (l *deadlockSearch) here() {
 	}
 }
 
-// askOthers asks other proxies for what does not wait here.
+// askOthers asks other proxies for owners and places that are not here.
 func (l *deadlockSearch) askOthers(ctx context.Context, id string) {
 	for len(l.owners)+len(l.places) > 0 {
 		m := waitsMessage{ID: id, Proxy: l.proxy}
@@ -139,14 +139,14 @@ func (l *deadlockSearch) askOthers(ctx context.Context, id string) {
 	}
 }
 
-// cut is the part of a list that fits into a question, and the rest.
+// cut returns the part of a list that fits into a question, and the rest.
 func cut[T any](list []T) (part, rest []T) {
 	n := min(len(list), maxAsked)
 	return list[:n], list[n:]
 }
 
-// follow goes on until it knows all waits, or done says that it knows enough. elsewhere asks other
-// proxies, too.
+// follow searches until all waits are known, or done reports true. elsewhere asks other proxies,
+// too.
 func (l *deadlockSearch) follow(ctx context.Context, elsewhere bool, done func(waitsFor) bool) {
 	id, answers := l.expectAnswers()
 	defer l.forgetAnswers(id)
@@ -170,7 +170,7 @@ func (l *deadlockSearch) follow(ctx context.Context, elsewhere bool, done func(w
 	}
 }
 
-// expectAnswers returns the id for a question, and where its answers will come.
+// expectAnswers returns the id for a question, and the channel of its answers.
 func (d *deadlocks) expectAnswers() (id string, answers chan []ownerWait) {
 	answers = make(chan []ownerWait, answersQueued)
 	d.mu.Lock()
@@ -199,7 +199,7 @@ func (d *deadlocks) onMessage(payload string) {
 		d.mu.Unlock()
 		select {
 		case answers <- m.Waits:
-		default: // no client waits for it, or for that many
+		default: // no search waits for it, or there are too many
 		}
 		return
 	}
@@ -225,7 +225,7 @@ func (d *deadlocks) onMessage(payload string) {
 	})
 }
 
-// answer tells the proxy that has asked of waits here.
+// answer tells the asking proxy of waits here.
 func (d *deadlocks) answer(ctx context.Context, id string, list []*watchedWait) {
 	of := d.held(list)
 	for _, v := range list {
@@ -239,7 +239,7 @@ func (d *deadlocks) answer(ctx context.Context, id string, list []*watchedWait) 
 func (d *deadlocks) publish(ctx context.Context, as Identity, m waitsMessage) {
 	text, err := json.Marshal(m)
 	if err != nil {
-		return // not with these types
+		return // it cannot fail with these types
 	}
 	client := d.clients.client(as)
 	if d.cfg.Cluster {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// waitAt is the wait at a place here, nil if there is none.
+// waitAt returns the wait at a place here, nil if there is none.
 func (d *deadlocks) waitAt(at place) *watchedWait {
 	d.queues.mu.Lock()
 	defer d.queues.mu.Unlock()
@@ -30,7 +30,7 @@ func (d *deadlocks) waitAt(at place) *watchedWait {
 	return nil
 }
 
-// calledAs is what w is called at its place: see place. queues.mu is held.
+// calledAs returns w's names in places. queues.mu is held.
 func (w *waiter) calledAs(first bool) (as []string) {
 	if w.all != nil {
 		as = append(as, w.requestID())
@@ -50,8 +50,8 @@ func (w *waiter) calledAs(first bool) (as []string) {
 	return as
 }
 
-// waitOf is v with those that it waits for. ok is false if it does not wait any more. It wakes a
-// waiter whose owner has the lock already, to check.
+// waitOf returns v with what it waits for. ok is false if it no longer waits. A waiter whose owner
+// has the lock already is woken to check that.
 func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait, ok bool) {
 	lead := v.lead()
 	w = ownerWait{ID: v.id, Proxy: d.proxy, Owner: binary(lead.owner), DB: lead.as.DB,
@@ -66,7 +66,7 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait
 		q, h := d.queues.of[waiter.id()], of[waiter]
 		k := keyWait{Key: binary(waiter.key), As: waiter.calledAs(q.first() == waiter), Enough: 1}
 		if v.ownerHolds(waiter, of) {
-			w.Keys = append(w.Keys, k) // it need not wait for those before it either
+			w.Keys = append(w.Keys, k) // it need not wait for earlier waits either
 			lead.ownerHolds = true
 			lead.signal()
 			continue
@@ -89,17 +89,17 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait
 	return w, true
 }
 
-// ownerHolds reports whether the owner of one of v's waiters has the lock already, so that the
-// waiter is given it too. That happens if another request of the owner was delivered late.
+// ownerHolds reports whether the owner of w, one of v's waiters, has the lock already, so that w is
+// given it, too. That happens if another request of the owner was delivered late.
 func (v *watchedWait) ownerHolds(w *waiter, of map[*waiter]*holding) bool {
 	return w.owner != "" && slices.ContainsFunc(of[w].by, func(by lockHolder) bool {
 		return v.getsAgain(by, w, of)
 	})
 }
 
-// getsAgain reports whether one of v's waiters need not wait for a holder: it has the same owner,
-// which would be given the lock once more. A shared one it gets only as shared; and LOCKALL gets
-// all its locks again, or none.
+// getsAgain reports whether w, one of v's waiters, need not wait for a holder: it has the same
+// owner, which is given the lock again. A shared lock it gets only as shared; LOCKALL gets all its
+// locks again, or none.
 func (v *watchedWait) getsAgain(by lockHolder, w *waiter, of map[*waiter]*holding) bool {
 	if string(by.Owner) != w.owner {
 		return false
@@ -115,8 +115,8 @@ func (v *watchedWait) getsAgain(by lockHolder, w *waiter, of map[*waiter]*holdin
 	return true
 }
 
-// behind is the last LOCKALL before w in its queue, nil if there is none. That can be kept by
-// others of its locks. queues.mu is held.
+// behind returns the last LOCKALL before w in its queue, nil if there is none. Another of its locks
+// can hold it up. queues.mu is held.
 func (w *waiter) behind() *allWaiter {
 	for place := w.place.Prev(); place != nil; place = place.Prev() {
 		if all := place.Value.(*waiter).all; all != nil {
@@ -126,8 +126,8 @@ func (w *waiter) behind() *allWaiter {
 	return nil
 }
 
-// enough is how many holders of a shared lock must stay for w to wait on: those before w go first,
-// so the least that one of them can stand. queues.mu is held.
+// enough returns how many holders of a shared lock keep w waiting: one if w or a waiter before it
+// is exclusive, otherwise their lowest limit. queues.mu is held.
 func (w *waiter) enough() int {
 	least := math.MaxInt
 	for place := w.place; place != nil; place = place.Prev() {

@@ -8,37 +8,36 @@ import (
 	"lockproxy/internal/foreign"
 )
 
-// With --park the answer to a foreign client that asks for a held lock, by SET NX PX, can be
-// delayed. Such clients wait in a separate line. When the lock is released, the first of them
-// asks the upstream again, unless clients wait by LOCK: then it is its turn after theirs.
+// With --park the answer to a foreign client's SET NX PX for a held lock can be delayed. Such
+// clients wait in a separate line. When the lock is released, the first of them asks the upstream
+// again. If clients wait by LOCK, its turn is after theirs.
 
-// DelayedSet is one SET key value NX PX ms whose answer is delayed. Only its session uses it.
+// DelayedSet is one SET key value NX PX ms with a delayed answer. Only its session uses it.
 type DelayedSet struct {
 	among *foreignTraffic
 	id    LockID
-	since time.Time     // when its client began to ask; the line's order
+	since time.Time     // when its client began to ask; this orders the line
 	wake  chan struct{} // holds one: ask again
 	place *list.Element
 }
 
-// delayedSets are the lines of DelayedSets. No line is empty. Its caller holds queues.mu.
+// delayedSets are the lines of DelayedSets. No line is empty. Callers hold queues.mu.
 type delayedSets map[LockID]*list.List
 
-// wake is for a lock that may be free: the first in its line asks again.
+// wake makes the first in a lock's line ask again: the lock may be free.
 func (lines delayedSets) wake(id LockID) {
 	if line := lines[id]; line != nil {
 		line.Front().Value.(*DelayedSet).signal()
 	}
 }
 
-// How often the first in line asks although nothing has told it of a release.
+// How often the first in line asks without a sign of a release.
 const (
 	minDelayedPoll = 100 * time.Millisecond
 	maxDelayedPoll = 125 * time.Millisecond
 )
 
-// DelaySet puts a SET into the line, behind those whose clients began to ask earlier. Leave must
-// follow.
+// DelaySet puts a SET into the line, in the order in which clients began to ask. Leave must follow.
 func (f *foreignTraffic) DelaySet(db int, key string, since time.Time) *DelayedSet {
 	d := &DelayedSet{among: f, id: LockID{db, key}, since: since, wake: make(chan struct{}, 1)}
 	f.queues.mu.Lock()
@@ -84,10 +83,10 @@ func (d *DelayedSet) First() bool {
 	return qs.delayed[d.id].Front() == d.place
 }
 
-// Woken is ready when the SET is to be asked again, if it is first.
+// Woken is ready when the first in line must ask again.
 func (d *DelayedSet) Woken() <-chan struct{} { return d.wake }
 
-// Pause is after how long the first in line asks again in any case.
+// Pause is how long the first in line waits before it asks again without a sign.
 func (d *DelayedSet) Pause() time.Duration {
 	pause, now := jitter(minDelayedPoll, maxDelayedPoll), time.Now()
 	seen, ok := d.among.known.Get(foreign.ID(d.id), now)
@@ -97,8 +96,7 @@ func (d *DelayedSet) Pause() time.Duration {
 	return max(pause, time.Millisecond)
 }
 
-// SeenHeld reports whether this proxy has seen that the lock was taken, and not that it was
-// released.
+// SeenHeld reports whether this proxy has seen the lock taken, and not released.
 func (d *DelayedSet) SeenHeld() bool {
 	f := d.among
 	taken, ok := f.known.Get(foreign.ID(d.id), time.Now())
@@ -112,7 +110,7 @@ func (d *DelayedSet) signal() {
 	}
 }
 
-// undoSet deletes a key that still has the value which a SET gave it.
+// undoSet deletes a key that still has its SET's value.
 const undoSet = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`
 

@@ -1,23 +1,22 @@
-// Package lockcmd is the lock commands: what they accept, what they do upstream, what they answer.
+// Package lockcmd implements the lock commands: what they accept, do upstream, and answer.
 //
 // A lock is a timestamp lock. Its key holds the time at which the lock expires, as programs with
-// SETNX recipes have always written it, so that they (foreign clients) and LOCK exclude each other.
+// SETNX recipes have always written it: so these foreign clients and LOCK exclude each other.
 // A second key, the lock record, holds the token, the owner and the times. Each step is one Lua
 // script, atomic, by the upstream's clock alone: see scripts, and read.lua there for the two keys.
-// package model explores in every order what the scripts and the proxies do.
+// Package model explores the scripts and the proxies in every order.
 //
 // # A command
 //
 // commands.go lists the commands as Specs. Most need the answer of one script: Locks.Begin parses
-// the request and returns a Step with the Call to make; Step.Finish makes the Reply of the Answer.
+// the request and returns a Step with the Call to make; Step.Finish turns the Answer into a Reply.
 // So the proxy can send the scripts of several requests together, also of several clients: then
 // batch.lua runs them. Locks.Run does the same at once, and runs LOCK … WAIT, FENCE and LOCKSCAN,
 // which take more than one answer.
 //
 // Scripts of a client's commands run on its own connection, a Session: as its user, in its
-// database, in its order. What must happen while that connection is busy or gone (renewals,
-// releases of abandoned locks, repairs of timestamps) runs on background clients, logged in as the
-// same user.
+// database, in its order. Work for a connection that is busy or gone (renewals, releases of
+// abandoned locks, repairs of timestamps) runs on background clients, logged in as the same user.
 //
 // A LOCK … WAIT joins the waitQueue of its lock. Only the first waiter polls. A release, in the
 // same script, hands the lock over to the first waiter of this proxy, or reserves it for one of
@@ -28,33 +27,33 @@
 //
 // Locks is put together from parts with one job each. A part knows only those before it:
 //
-//	background            scripts and jobs outside of sessions; its callMaker makes Calls
-//	queues                who waits here for which lock, and which foreign clients compete
+//	background            runs scripts and jobs outside of sessions; its callMaker makes Calls
+//	queues                clients that wait here, by the lock, and competing foreign clients
 //	observed              what has happened to locks: counters, journal, registry
-//	sessionLocks          which session locks are lost
-//	foreignTraffic        what the commands of foreign clients tell of locks
+//	sessionLocks          finds session locks that are lost
+//	foreignTraffic        learns about locks from the commands of foreign clients
 //	releases              frees locks, also abandoned ones, and hands them over
 //	deadlocks             finds owners that wait for each other, with other proxies
-//	releaseNotifications  what other proxies tell of releases
-//	keyTracking           what the upstream tells of the keys of locks
+//	releaseNotifications  receives other proxies' messages about releases
+//	keyTracking           learns from the upstream that keys of locks have changed
 //	renewals              records the locks of connections, and renews session locks
 //	gracePeriods          repairs locks after takeovers
 //	locking, waits        take locks, at once or after others
-//	queries, operator     tell users and operators of locks
+//	queries, operator     tell users and operators about locks
 //
 // # Shared locks, several locks
 //
 // A shared lock's record is a sorted set of its holders (read.lua). A release, and the poll of the
 // first waiter, offers it to the waiters at the head of the queue together, in one script. The fast
-// paths of exclusive locks know nothing of it. LOCKALL is a waiter in several queues
+// paths of exclusive locks do not know it. LOCKALL is a waiter in several queues
 // (lockall_wait.go), and asks for all its locks in one script (all.lua) when it is first in each.
 //
-// # What is known of a lock
+// # What is known about a lock
 //
-// A heldLock is all that this proxy knows of a lock that a connection was given. The Holder of that
-// connection has it, and the registry of all. Neither decides anything: the upstream does. A
-// session lock is renewed (renew.go) until its connection ends. A lock is abandoned if its client
-// has gone or was never told of it; then the proxy releases it (abandoned.go).
+// A heldLock is all that this proxy knows about a lock that a connection was given. The Holder of
+// that connection and the registry of all locks share it. Neither decides anything: the upstream
+// does. A session lock is renewed (renew.go) until its connection ends. A lock is abandoned if its
+// client has gone or was never sent its token; then the proxy releases it (abandoned.go).
 //
 // # Goroutines
 //
@@ -72,10 +71,10 @@
 //   - The tokens of a key strictly increase, while its record lives (--fence-retention) or the
 //     upstream's clock is not set back.
 //   - UNLOCK frees only the lock of the token, or of the connection, that it names.
-//   - Waiters get the lock in order of arrival at one proxy. Proxies take turns: each serves those
-//     who waited when its turn began.
+//   - Waiters get the lock in order of arrival at one proxy. Proxies take turns: each serves the
+//     clients that waited when its turn began.
 //   - A key that holds something else is left untouched.
 //
-// Not guaranteed: that work stops when a lock has expired under it. An upstream that loses writes
-// in a failover loses locks with them, except as Durability says: see docs/durability.md.
+// It is not guaranteed that work stops when its lock has expired. An upstream that loses writes in
+// a failover loses locks with them, except as Durability says: see docs/durability.md.
 package lockcmd

@@ -10,8 +10,8 @@ import (
 // zero value asks for nothing.
 type Durability struct {
 	MinReplicas    int           // replicas that must have a lock before its token is given out
-	RequireFsync   bool          // the upstream must have it on its disk before that, and they too
-	ReplicaTimeout time.Duration // how long that may take; more than 0 if either is asked for
+	RequireFsync   bool          // the upstream and they must have it on disk before that
+	ReplicaTimeout time.Duration // how long that may take; more than 0 with either of them
 	TakeoverGuard  time.Duration // how long after its expiry a lock can be taken over
 	FailoverHold   time.Duration // how long after a failover no lock is given out
 }
@@ -63,8 +63,7 @@ func (d Durability) confirmation() Confirmation {
 // has ended.
 const waitAtKey = "LOCKPROXY.WAIT"
 
-// ConfirmRequest is the request behind the script, on the same connection, whose answer is
-// Answer.Confirmed.
+// ConfirmRequest is sent after the script, on the same connection. Its answer is Answer.Confirmed.
 func (c *Call) ConfirmRequest(cluster bool) []string {
 	of := c.Confirm
 	name, numbers := "WAIT", []string{strconv.Itoa(of.Replicas), milliseconds(of.Within)}
@@ -77,8 +76,8 @@ func (c *Call) ConfirmRequest(cluster bool) []string {
 	return append([]string{name}, numbers...)
 }
 
-// unconfirmed is a NoReplicasError if what the script wrote was not confirmed as wanted, otherwise
-// nil. outcome says what is true of the lock then.
+// unconfirmed is a NoReplicasError with an outcome if the script's writes were not confirmed as
+// wanted, otherwise nil.
 func (a *Answer) unconfirmed(want Confirmation, outcome string) error {
 	replicas, local := a.Confirmed.Int, int64(0)
 	if list := a.Confirmed.Elems; len(list) == 2 { // WAITAOF's
@@ -103,7 +102,7 @@ func (m *callMaker) notConfirmed(a *Answer, want Confirmation) error {
 	return a.unconfirmed(want, notTaken)
 }
 
-// What is true of a lock that was not confirmed.
+// The outcomes of a lock that was not confirmed.
 const (
 	notTaken    = "the lock was not taken, try again"
 	stillOwners = "the lock is its owner's as before, on the upstream alone for longer"

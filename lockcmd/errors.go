@@ -35,23 +35,22 @@ func hasCode(said ServerError, codes ...string) bool {
 	return slices.Contains(codes, code)
 }
 
-// isTransient reports whether the error says that the server is no master that serves now.
+// isTransient reports whether the error says that the server is not a serving master now.
 func (e ServerError) isTransient() bool {
 	return hasCode(e, "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
 		"MOVED", "ASK")
 }
 
 // relayedError is an UPSTREAM error that came as a reply: one node of a cluster was lost, or
-// another lockproxy is behind this one. Its text is without UPSTREAM.
+// another lockproxy is behind this one. UPSTREAM is cut off.
 type relayedError string
 
 func (e relayedError) Error() string { return string(e) }
 
-// MayHaveRun reports whether the request may have been carried out. Package upstream words the
-// text.
+// MayHaveRun reports whether the request may have been carried out, by package upstream's wording.
 func (e relayedError) MayHaveRun() bool { return !strings.Contains(string(e), "nothing was sent") }
 
-// errorOf is the error that an error reply stands for.
+// errorOf makes an error of an error reply.
 func errorOf(text []byte) error {
 	if said, ok := strings.CutPrefix(string(text), "UPSTREAM "); ok {
 		return relayedError(said)
@@ -60,7 +59,7 @@ func errorOf(text []byte) error {
 }
 
 // LateError says that a wait was over before the upstream had answered a script. Answered is closed
-// when it has, or is lost. If it is nil the script was not sent, since one before it is late.
+// when it has answered, or is lost. If it is nil, the script was not sent: an earlier one is late.
 type LateError struct{ Answered <-chan struct{} }
 
 func (e LateError) Error() string {
@@ -73,7 +72,7 @@ func (e LateError) Error() string {
 // MayHaveRun reports whether the script can run later.
 func (e LateError) MayHaveRun() bool { return e.Answered != nil }
 
-// UsageError is a request that is wrong by itself. Its text is Redis's own wording, with the code.
+// UsageError is about a request that is wrong by itself. It has Redis's own wording and code.
 type UsageError string
 
 func (e UsageError) Error() string { return string(e) }
@@ -93,13 +92,13 @@ func isNoReplicas(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// NoReplicasError says that what was written was not confirmed as wanted.
+// NoReplicasError says that writes were not confirmed as wanted.
 type NoReplicasError struct {
 	Want    Confirmation
 	Got     int    // how many replicas have confirmed it
 	OnDisk  bool   // with Want.Fsync: the upstream has it on its disk
 	Refused string // the upstream's error to WAIT or WAITAOF, or ""
-	Outcome string // what is true of the lock now
+	Outcome string // of the lock
 }
 
 func (e NoReplicasError) Error() string {
@@ -135,7 +134,7 @@ func (e heldOffError) Error() string {
 		time.Duration(e).Round(time.Millisecond))
 }
 
-// FencedError says that a fenced command was not run, since its token does not hold the lock.
+// FencedError says that a fenced command was not run: its token does not hold the lock.
 type FencedError struct {
 	Key   string
 	Token int64
@@ -146,8 +145,8 @@ func (e FencedError) Error() string {
 		"the command was not run", e.Token, e.Key)
 }
 
-// ErrGone is the cause of a command's context if the client has closed or the server shuts down. A
-// client that is still there reads a code of Redis at which client libraries try again.
+// ErrGone is the cause of a command's context if the client has closed or the server shuts down.
+// Its code makes the libraries of clients that are still there try again.
 const ErrGone = UsageError("TRYAGAIN the wait was ended, since this side of the connection was " +
 	"closed or the proxy is shutting down: the lock was not acquired; connect again and ask again")
 

@@ -16,24 +16,24 @@ import (
 const fenceTries = 16
 
 // sharedFenceTries and sharedFenceFor are the same for a shared lock, where each change of its
-// holders counts: far from Redis that is one in most round trips, if there are dozens of them.
+// holders counts: with dozens of them far from Redis, that is one in most round trips.
 const (
 	sharedFenceTries = 256
 	sharedFenceFor   = 2 * time.Second
 )
 
-// fenceMoves is for how long FENCE tries in a cluster: EXEC runs nothing either while the lock's
-// slot is on its way and the command's keys are not all at one node.
+// fenceMoves is how long FENCE tries in a cluster: EXEC also runs nothing while the lock's slot
+// moves and the command's keys are not all at one node.
 const fenceMoves = 500 * time.Millisecond
 
 // runFence is FENCE: two round trips. The first watches the lock, runs check.lua and begins a
-// transaction. The second runs the command in it. If anything happens to the lock in between, its
-// expiry too, EXEC runs nothing. The reply is the command's own, byte for byte; a script would lose
-// some of it (null arrays, large numbers, doubles).
+// transaction. The second runs the command in it. If the lock changes or expires in between, EXEC
+// runs nothing. The reply is the command's own, byte for byte; a script would lose some of it (null
+// arrays, large numbers, doubles).
 //
 // Only the lock's key is watched. Every acquisition, release and expiry changes it. Waiters change
-// only the lock record. A shared lock has other holders, too, that change the key: there FENCE
-// watches the record, and a separate key that expires with the token.
+// only the lock record. A shared lock's other holders change the key, too: there FENCE also watches
+// the record, and a separate key that expires with the token.
 func (l *Locks) runFence(ctx context.Context, s Session, args [][]byte) Reply {
 	key := string(args[0])
 	token, ok := resp.ParseInt(args[1])
@@ -89,7 +89,7 @@ func (l *Locks) runFence(ctx context.Context, s Session, args [][]byte) Reply {
 		"the command was not run, try again"))
 }
 
-// fencedCommand is a command that is fenced.
+// fencedCommand is a command to be fenced.
 type fencedCommand struct {
 	keys     []string // the lock's, its record's, and for a shared lock fenceKey
 	token    string
@@ -117,8 +117,8 @@ var (
 )
 
 // beginFenced watches a lock, runs the check and begins a transaction. MULTI is not sent together
-// with the command: if it were refused, the command would run unchecked. After an error nothing is
-// left.
+// with the command: if it were refused, the command would run unchecked. After an error no
+// transaction or watch is left.
 func (l *Locks) beginFenced(s Session, f *fencedCommand) error {
 	steps := [][][]byte{words("WATCH", f.keys[0]), l.checkCall(f), words("MULTI")}
 	if f.shared() { // fenceKey is written before it is watched
@@ -184,7 +184,7 @@ func checkedHeld(raw []byte, f *fencedCommand) error {
 }
 
 // run runs the command in the transaction and ends it. It returns the command's reply, or nil if
-// the lock's key had changed and nothing was run.
+// the lock's key had changed: then nothing was run.
 func (f *fencedCommand) run(s Session) ([]byte, error) {
 	replies, err := s.Do(f.command, words("EXEC"))
 	if err != nil {
@@ -217,7 +217,7 @@ func discard(s Session) error {
 	return err
 }
 
-// status is the error for a reply, nil if it is OK.
+// status is nil for the reply OK, and an error for any other.
 func status(raw []byte) error {
 	if bytes.HasPrefix(raw, []byte("+OK")) {
 		return nil

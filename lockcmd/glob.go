@@ -1,9 +1,9 @@
 package lockcmd
 
-// GlobMatch reports whether a name matches a pattern as KEYS and SCAN take it. It takes time
-// proportional to both lengths multiplied, whatever the pattern is.
+// GlobMatch reports whether a name matches a pattern of KEYS and SCAN. Its time is at most
+// proportional to the product of both lengths.
 func GlobMatch(pattern, name string) bool {
-	var backPattern, backName string // where to go on when what follows the last * does not match
+	var backPattern, backName string // where to go on if the rest after the last * does not match
 	starred := false
 	for {
 		if len(pattern) > 0 && pattern[0] == '*' {
@@ -26,7 +26,7 @@ func GlobMatch(pattern, name string) bool {
 	}
 }
 
-// globByte matches one byte with the beginning of a pattern, which is not *, and returns the rest.
+// globByte matches one byte with the beginning of a pattern, not a *, and returns the rest.
 func globByte(pattern string, b byte) (rest string, ok bool) {
 	switch {
 	case pattern == "":
@@ -41,8 +41,8 @@ func globByte(pattern string, b byte) (rest string, ok bool) {
 	return pattern[1:], pattern[0] == b
 }
 
-// globClass matches one byte with a class, whose bracket is open. One that is not closed ends with
-// the pattern.
+// globClass matches one byte with a class, after its [. A class that is not closed ends with the
+// pattern.
 func globClass(pattern string, b byte) (rest string, ok bool) {
 	not := pattern != "" && pattern[0] == '^'
 	if not {

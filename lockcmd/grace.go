@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// gracePeriods are those of the locks that were taken over here.
+// gracePeriods repairs locks that were taken over here, while their grace periods run.
 type gracePeriods struct {
 	*background
 	mu        sync.Mutex
@@ -17,7 +17,7 @@ func newGracePeriods(bg *background) *gracePeriods {
 	return &gracePeriods{background: bg, takeovers: map[LockID]*takeover{}}
 }
 
-// takeoverGrace is how long after a takeover the loser's write may still come.
+// takeoverGrace is how long after a takeover the loser may still write.
 const takeoverGrace = 2 * time.Second
 
 // repairTimes are the times after a takeover at which the timestamp is checked. The loser mostly
@@ -36,9 +36,9 @@ type takeover struct {
 	cancel func() // of the next
 }
 
-// start repairs the timestamp of a lock that was taken over, as long as a foreign client that lost
-// the race may replace it. It uses a background client: the holder's connection may be closed or
-// busy. Another takeover starts it again.
+// start begins to repair the timestamp of a lock that was taken over, as long as a foreign client
+// that lost the race may replace it. It uses a background client: the holder's connection may be
+// closed or busy. Another takeover begins again.
 func (g *gracePeriods) start(as Identity, id LockID, token int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

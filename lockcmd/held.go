@@ -12,8 +12,8 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// heldLock is a lock that a connection was given, or may have been given: all that this proxy knows
-// of it. The Holder and the registry share it. Only the upstream knows whether the lock is held.
+// heldLock is all that this proxy knows about a lock that a connection was given, or may have been
+// given. The Holder and the registry share it. Only the upstream knows whether the lock is held.
 type heldLock struct {
 	lockRequest // the LOCK that took it; its timeout is guarded by Holder.mu
 	as          Identity
@@ -22,7 +22,7 @@ type heldLock struct {
 	sent        Sent    // of an undelivered one
 	since       int64   // when it was first asked for, as monotonic.Now
 	// until is when the timeout ends, counted from the request, as monotonic.Now. The upstream
-	// keeps the lock at least so long. It is 0 once another client has released the lock here.
+	// keeps the lock at least as long. It is 0 once another client has released the lock here.
 	until atomic.Int64
 
 	suspicions atomic.Int32 // that it is lost: see sessionLocks.verify
@@ -33,19 +33,19 @@ type heldLock struct {
 
 	journaled journal.Acquisition
 
-	// others are the same lock as a session lock of further connections of its owner. It is the
-	// registry's.
+	// others are the same lock, held as a session lock by other connections of its owner. Only the
+	// registry uses it.
 	others []*heldLock
 
-	with []*heldLock // those that were given with it, by one LOCKALL
+	with []*heldLock // given with it by one LOCKALL
 }
 
 func (lock *heldLock) id() LockID { return LockID{lock.as.DB, lock.key} }
 
-// heldID names a lock as one client has it.
+// heldID names a lock of one holder.
 type heldID struct {
 	LockID
-	token int64 // 0 unless the lock is shared: that can have several holders
+	token int64 // 0 unless the lock is shared, and can have several holders
 }
 
 func (lock *heldLock) heldID() heldID {
@@ -57,8 +57,8 @@ func (lock *heldLock) heldID() heldID {
 
 func (lock *heldLock) tokenText() string { return strconv.FormatInt(lock.token, 10) }
 
-// releaseProof is the proof for a release when the connection cannot have the lock any more. The
-// token would free it for another connection of the same owner, too.
+// releaseProof is the proof for a release when the connection can no longer have the lock. A token
+// would take it from the owner's other connections, too.
 func (lock *heldLock) releaseProof() proof {
 	if lock.token == 0 {
 		return proof{"request", lock.connection + "/" + lock.number}
@@ -66,31 +66,31 @@ func (lock *heldLock) releaseProof() proof {
 	return proof{"given", lock.connection + "/" + lock.tokenText()}
 }
 
-// Holder is one client connection as the holder of locks.
+// Holder is a client connection that holds locks.
 type Holder struct {
-	Connection string // its name among those of all proxies; no blanks
-	Addr       string // for people; no blanks
+	Connection string // unique among all proxies; no blanks
+	Addr       string // its address, for people; no blanks
 
 	// Only the session's goroutine uses these:
 	requests    uint64
 	undelivered []*heldLock // the client may not have read their tokens; the oldest first
 	unread      []*heldLock // the client cannot have read their tokens
-	unknown     []*heldLock // LOCKs whose outcome is not known
+	unknown     []*heldLock // LOCKs with unknown outcomes
 
 	mu       sync.Mutex
-	locks    map[heldID]*heldLock // guarded by mu; given, and not known to have been released
-	renewed  int                  // guarded by mu; how many of locks are
+	locks    map[heldID]*heldLock // guarded by mu; given, and not known to be released
+	renewed  int                  // guarded by mu; how many of locks are renewed
 	more     int64                // guarded by mu; when those beyond maxHeld end, as monotonic.Now
 	sessions *sessionKeys         // guarded by mu; nil until a lock is renewed
 }
 
 const (
-	// maxHeld bounds the locks that a connection's Holder lists, in addition to session
-	// locks. Of the others only the latest timeout matters.
+	// maxHeld bounds the locks that a Holder lists, in addition to session locks. Of those beyond,
+	// it keeps only the latest timeout.
 	maxHeld = 64
-	// maxUndelivered bounds the undelivered ones. Of more the oldest are taken for delivered.
+	// maxUndelivered bounds the undelivered ones. Beyond it the oldest count as delivered.
 	maxUndelivered = 1024
-	// maxUnknown bounds the unknown ones. Of more the oldest are forgotten.
+	// maxUnknown bounds the unknown ones. Beyond it the oldest are forgotten.
 	maxUnknown = 64
 )
 
@@ -137,7 +137,7 @@ func (h *Holder) addLocked(lock *heldLock) {
 	}
 }
 
-// removeLocked forgets a lock that is not the connection's any more, if there is one. mu is held.
+// removeLocked forgets a lock that the connection no longer has, if there is one. mu is held.
 func (h *Holder) removeLocked(id heldID) {
 	if h.renewed > 0 { // most connections renew none, and save the search
 		if lock := h.locks[id]; lock != nil {
@@ -160,7 +160,7 @@ func (h *Holder) suspend(id LockID, p proof) {
 	}
 }
 
-// provenLocked are the locks that an UNLOCK with a proof may release. mu is held.
+// provenLocked returns the locks that an UNLOCK with a proof may release. mu is held.
 func (h *Holder) provenLocked(id LockID, p proof) (list []*heldLock) {
 	if p.kind != "force" {
 		if lock := h.findLocked(id, p); lock != nil {
@@ -186,8 +186,8 @@ func (h *Holder) sharedToken(id LockID) string {
 	return "-"
 }
 
-// findLocked is the lock that an UNLOCK with a proof may release, nil if the connection has none.
-// Without a token it is the last that the connection took. mu is held.
+// findLocked returns the lock that an UNLOCK with a proof may release, nil if the connection has
+// none. Without a token it is the last that the connection took. mu is held.
 func (h *Holder) findLocked(id LockID, p proof) (found *heldLock) {
 	lock := h.locks[heldID{id, 0}]
 	if lock != nil && (p.kind != "token" || p.value == lock.tokenText()) {
@@ -204,8 +204,8 @@ func (h *Holder) findLocked(id LockID, p proof) (found *heldLock) {
 	return found
 }
 
-// releasedLocked forgets the lock of a token that was released, 0 for an exclusive one, or those of
-// all its holders. mu is held.
+// releasedLocked forgets a lock that was released: the exclusive one, that of a token if it is not
+// 0, or those of all holders. mu is held.
 func (h *Holder) releasedLocked(id LockID, token int64, all bool) {
 	h.removeLocked(heldID{id, 0})
 	if token != 0 {
@@ -249,15 +249,15 @@ func (h *Holder) ShortestLease() (shortest time.Duration) {
 	return shortest
 }
 
-// Sent is when and where a client is sent the token of a lock.
+// Sent says when a client was sent a token, and at which byte of its replies.
 type Sent struct {
 	At  time.Time
 	End uint64 // bytes sent to the client by then, at least, with the token
 	In  uint64 // bytes read from the client by then
 }
 
-// MarkSent says at which position of its replies the client is sent one that GivesLock. Only the
-// session's goroutine may call it and the following methods.
+// MarkSent notes that the client is sent a reply that GivesLock. Only the session's goroutine may
+// call it and the following methods.
 func (h *Holder) MarkSent(r Reply, sent Sent) {
 	if len(h.undelivered) >= maxUndelivered {
 		h.undelivered = slices.Delete(h.undelivered, 0, maxUndelivered/2)
@@ -270,8 +270,8 @@ func (h *Holder) MarkSent(r Reply, sent Sent) {
 	}
 }
 
-// MarkDelivered says that in bytes have come from the client so far. A token counts as delivered
-// once the client has sent anything after it.
+// MarkDelivered notes that in bytes have come from the client so far. A token is delivered once the
+// client has sent anything after it.
 func (h *Holder) MarkDelivered(in uint64) {
 	h.undelivered = slices.DeleteFunc(h.undelivered, func(lock *heldLock) bool {
 		return lock.sent.In < in
@@ -286,8 +286,8 @@ func (h *Holder) LastUndelivered() (sent Sent, ok bool) {
 	return h.undelivered[len(h.undelivered)-1].sent, true
 }
 
-// MarkUnread says that the connection has ended, and which tokens the client cannot have read: Gone
-// releases those locks.
+// MarkUnread notes which tokens the client of an ended connection cannot have read. Gone releases
+// those locks.
 func (h *Holder) MarkUnread(unread func(Sent) bool) {
 	for _, lock := range h.undelivered {
 		if unread(lock.sent) {

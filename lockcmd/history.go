@@ -9,25 +9,26 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// What the journal is told. These hooks run within lock commands: they are short and never block.
+// These hooks tell the journal what happens. They run within lock commands: they are short and
+// never block.
 
 func (lock *heldLock) holder() journal.Holder {
 	return journal.Holder{Token: lock.token, Owner: lock.owner, Client: lock.client}
 }
 
-// journalEnd is for a lock that has ended.
+// journalEnd notes that a lock has ended.
 func (o *observed) journalEnd(kind journal.Kind, lock *heldLock, at int64) {
 	o.journal.Ended(kind, journal.Lock(lock.id()), lock.holder(), lock.journaled, lock.since, at)
 }
 
-// journalElsewhere is for a lock that was released here and that this proxy had not given.
+// journalElsewhere notes a release here of a lock that this proxy had not given.
 func (o *observed) journalElsewhere(kind journal.Kind, id LockID, token int64, client string) {
 	now := monotonic.Now()
 	o.journal.Ended(kind, journal.Lock(id), journal.Holder{Token: token, Client: client},
 		journal.Acquisition{}, now, now)
 }
 
-// waitBegan is for a waiter that was not given the lock at once. waitEnded must follow.
+// waitBegan notes a waiter that was not given the lock at once. waitEnded must follow.
 func (o *observed) waitBegan(w *waiter) {
 	id := journal.Lock(w.id())
 	o.journal.WaitBegan(id, monotonic.Of(w.joined), monotonic.Now())
@@ -43,8 +44,8 @@ func (w *waiter) holder() journal.Holder {
 	return journal.Holder{Owner: w.owner, Client: w.client}
 }
 
-// findHolder asks the upstream, now and then, who has the lock that w waits for, if this proxy did
-// not give it.
+// findHolder asks the upstream, now and then, who has the lock that w waits for, unless this proxy
+// gave it.
 func (o *observed) findHolder(w *waiter) {
 	id, as := w.id(), w.as
 	if !o.journal.WantsHolder(journal.Lock(id), monotonic.Now()) {
@@ -68,14 +69,14 @@ func (o *observed) findHolder(w *waiter) {
 // foreignHolder stands for the holder of a foreign lock.
 const foreignHolder = "a foreign client"
 
-// sweep has the journal told of all locks whose time is over.
+// sweep tells the journal of all locks that have expired.
 func (l *queries) sweep() {
 	l.seen.registry.sweep(monotonic.Now())
 	l.traffic.known.Counts(time.Now())
 }
 
-// Stacks blames waits on holders: those of the events that are remembered, since a time, and those
-// that go on.
+// Stacks blames waits on holders: the waits that are remembered, since a time, and those that go
+// on.
 func (l *queries) Stacks() (list []journal.Stack, since time.Time) {
 	var waiting []journal.Waiting
 	l.queues.mu.Lock()
@@ -92,7 +93,7 @@ func (l *queries) Stacks() (list []journal.Stack, since time.Time) {
 	return list, now.Add(time.Duration(oldest - at))
 }
 
-// foreignJournal has the journal told of the locks of foreign clients.
+// foreignJournal tells the journal of the locks of foreign clients.
 type foreignJournal struct{ *journal.Journal }
 
 func foreignClient(c foreign.Client) journal.Holder {

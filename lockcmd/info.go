@@ -15,7 +15,7 @@ import (
 var infoFields = []string{"state", "kind", "token", "owner", "client",
 	"acquired_ms", "expires_ms", "remaining_ms", "session", "mode", "holders"}
 
-// queries tells what is known of locks.
+// queries tells what is known about locks.
 type queries struct {
 	*background
 	queues  *queues
@@ -25,11 +25,11 @@ type queries struct {
 
 // beginInfo is LOCKINFO key [HOLDERS | WAITERS].
 func (l *queries) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
-	reply, asked := l.info, []string(nil)
+	reply, asked := l.infoReply, []string(nil)
 	if len(args) > 1 {
 		switch strings.ToUpper(string(args[1])) {
 		case "HOLDERS":
-			reply, asked = holders, []string{"holders", strconv.Itoa(maxListed)}
+			reply, asked = holdersReply, []string{"holders", strconv.Itoa(maxListed)}
 		case "WAITERS":
 			reply, asked = l.waitersReply, []string{"waiters"}
 		default:
@@ -42,8 +42,8 @@ func (l *queries) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
 	}}, true
 }
 
-// holders is LOCKINFO HOLDERS's reply.
-func holders(_ LockID, v resp.Value, err error) Reply {
+// holdersReply is LOCKINFO HOLDERS's reply.
+func holdersReply(_ LockID, v resp.Value, err error) Reply {
 	list := Reply{Kind: ArrayReply}
 	switch {
 	case err != nil:
@@ -65,7 +65,7 @@ func holders(_ LockID, v resp.Value, err error) Reply {
 	return list
 }
 
-// waitersReply is LOCKINFO WAITERS's reply: the queue here, then the other proxies that have one.
+// waitersReply is LOCKINFO WAITERS's reply: the queue here, then the other proxies with queues.
 func (l *queries) waitersReply(id LockID, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
@@ -102,8 +102,8 @@ type waitingProxy struct {
 	how, since int64
 }
 
-// waitingProxies are the proxies that have waiters, in order, from info.lua's reply that begins
-// with the time and `waiting` as in the record.
+// waitingProxies reads the proxies with waiters, in order, from a reply of info.lua that begins
+// with the time and the record's `waiting`.
 func waitingProxies(v resp.Value) (list []waitingProxy) {
 	for entry := range strings.SplitSeq(string(v.Elems[1].Text), ",") {
 		fields := strings.Split(entry, ":") // as read.lua has them
@@ -121,10 +121,10 @@ func waitingProxies(v resp.Value) (list []waitingProxy) {
 	return list
 }
 
-// waitingSeen is how long ago another proxy that has waiters can have polled, ms.
+// waitingSeen is how long after its last poll a proxy counts as waiting, ms.
 const waitingSeen = 1000
 
-// fieldReply is a field of info.lua's as it is.
+// fieldReply is a field of info.lua's reply, unchanged.
 func fieldReply(e resp.Value) Reply {
 	switch e.Type {
 	case ':':
@@ -135,8 +135,8 @@ func fieldReply(e resp.Value) Reply {
 	return nullReply
 }
 
-// info is LOCKINFO's reply. waiters are those at this proxy.
-func (l *queries) info(id LockID, v resp.Value, err error) Reply {
+// infoReply is LOCKINFO's reply. waiters are those at this proxy.
+func (l *queries) infoReply(id LockID, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
 		return errorReply(err)
@@ -163,9 +163,9 @@ func (l *queries) info(id LockID, v resp.Value, err error) Reply {
 	return info
 }
 
-// foreignReply is what LOCKINFO says of foreign clients at a lock, when it is now by the upstream's
-// clock, ms: the holder's library, how often others were refused since it has the lock, and which
-// ask for it still.
+// foreignReply is what LOCKINFO says about foreign clients at a lock: the holder's library, how
+// often others were refused since it took the lock, and which still try. now is the upstream's
+// time, ms.
 func foreignReply(seen foreign.Lock, now int64) Reply {
 	m := Reply{Kind: MapReply}
 	if seen.Holder.Addr != "" {
@@ -195,7 +195,7 @@ func textReply(text string) Reply {
 	return bulkReply(text)
 }
 
-// heldInfo reads info.lua's reply. ok is false for a lock that is not held.
+// heldInfo reads info.lua's reply. ok is false if the lock is not held.
 func heldInfo(v resp.Value) (h LockInfo, ok bool) {
 	if len(v.Elems) != len(infoFields) || string(v.Elems[0].Text) != "held" {
 		return h, false
@@ -224,20 +224,20 @@ type LockInfo struct {
 	Remaining time.Duration // until it expires
 	Session   bool
 	Mode      string // "exclusive" or "shared"
-	Holders   int    // of a shared lock. The rest describes the one with the highest token
-	Waiters   int    // at this proxy, foreign clients that try among them
-	// OldestWait is for how long the first of them has waited.
+	Holders   int    // of a shared lock. The other fields are those of the highest token
+	Waiters   int    // at this proxy, with foreign clients that try
+	// OldestWait is how long the first of them has waited.
 	OldestWait time.Duration
-	// Library is the foreign client's that holds the lock, if this proxy knows it. Refused is how
+	// Library is that of the foreign client that holds the lock, if it is known. Refused is how
 	// often others were refused since.
 	Library string
 	Refused int
 }
 
 // Snapshot returns locks without asking the upstream: at most limit of those that were taken
-// through this proxy and have not been seen to end, with one of each database beyond, and all that
-// clients wait for here, and those of foreign clients that were seen. Of a lock that was taken
-// elsewhere it has only the LockID and the waiters.
+// through this proxy and have not been seen to end, with one of each database beyond; all that
+// clients wait for here; and those of foreign clients that were seen. A lock that was taken
+// elsewhere has only its LockID and waiters.
 func (l *queries) Snapshot(limit int) []LockInfo {
 	index, databases := map[LockID]int{}, map[int]bool{}
 	var list []LockInfo
@@ -279,7 +279,7 @@ func (l *queries) Snapshot(limit int) []LockInfo {
 // UnknownAge stands for the age of a foreign lock that this proxy has not seen being taken.
 const UnknownAge = time.Duration(-1)
 
-// info is what this proxy knows of the lock.
+// info is what this proxy knows about the lock.
 func (lock *heldLock) info() LockInfo {
 	return LockInfo{
 		LockID: lock.id(), Kind: kindLockproxy, Token: lock.token, Owner: lock.owner,

@@ -13,7 +13,7 @@ const (
 	modeFirst = "first"
 	modeCheck = "check"
 
-	// modeAgain is modeFirst without the fast path, which is no use when only time has passed.
+	// modeAgain is modeFirst without the fast path, which is useless when only time has passed.
 	modeAgain = "again"
 )
 
@@ -98,7 +98,7 @@ func (l *locking) finishTry(t *lockCall, answer Answer, err error) (attempt, err
 	return a, l.notConfirmed(&answer, t.Confirm)
 }
 
-// fastLock is LOCK's fast path. It knows no timestamps in seconds, no takeover guard and no modeCheck.
+// fastLock is LOCK's fast path. It knows only ms, no takeover guard, and no modeCheck.
 func (m *callMaker) fastLock(r lockRequest, mode string) fastArgs {
 	if m.cfg.Seconds || m.cfg.TakeoverGuard > 0 || mode == modeCheck {
 		return noFastPath
@@ -111,7 +111,7 @@ func (m *callMaker) fastLock(r lockRequest, mode string) fastArgs {
 	return fastArgs{milliseconds(r.timeout), milliseconds(lives), r.holderFields()}
 }
 
-// sharersList is shared.lua's list of waiters that can share a lock. There is no fast path then.
+// sharersList is shared.lua's list of waiters that can share a lock. It leaves out the fast path.
 func sharersList(others []*waiter) fastArgs {
 	var list []byte
 	for _, w := range others {
@@ -142,7 +142,7 @@ func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 	}}, true
 }
 
-// tried is the reply to a LOCK without WAIT.
+// tried makes the reply to a LOCK without WAIT.
 func (l *locking) tried(ctx context.Context, s Session, t *lockCall, a attempt, err error) Reply {
 	if err == nil && a.token != 0 {
 		return l.acquired(s, t.lockRequest, a)

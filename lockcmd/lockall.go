@@ -71,7 +71,7 @@ func (l *locking) tryAll(
 // addLock adds another lock to a call.
 func (c *Call) addLock(key string) { c.More = append(c.More, key, RecordKey([]byte(key))) }
 
-// acquiredAll records acquired locks, and returns the reply.
+// acquiredAll records acquired locks, and makes the reply.
 func (l *locking) acquiredAll(s Session, rs allRequest, a attempt) Reply {
 	list := rs.locks(s.Identity(), a.token)
 	for _, lock := range list {
@@ -84,8 +84,8 @@ func (l *locking) acquiredAll(s Session, rs allRequest, a attempt) Reply {
 	return reply
 }
 
-// failedAll is the reply to a LOCK or LOCKALL that failed with err. It releases what that may have
-// taken.
+// failedAll makes the reply to a LOCK or LOCKALL that failed with err. It releases what that may
+// have taken.
 func (l *locking) failedAll(
 	ctx context.Context, s Session, rs allRequest, a attempt, err error,
 ) Reply {

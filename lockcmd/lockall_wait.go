@@ -7,12 +7,11 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// allWaiter is one LOCKALL … WAIT: a waiter in each queue. They share one channel to be woken by.
+// allWaiter is one LOCKALL … WAIT: a waiter in each queue. One channel wakes them all.
 type allWaiter struct {
 	waiters []*waiter
 	polled  attempt // the last poll
-	// since is when it was first seen waiting by the upstream, ms; 0 is never. It is set with
-	// queues.mu held.
+	// since is when the upstream first saw it wait, ms; 0 is never. It is set with queues.mu held.
 	since   int64
 	unknown bool // a poll has failed that may have taken the locks
 }
@@ -20,7 +19,7 @@ type allWaiter struct {
 // lead is the waiter that stands for all of them.
 func (g *allWaiter) lead() *waiter { return g.waiters[0] }
 
-// pollStarted sets when the poll under way began, for all of its waiters.
+// pollStarted notes for all of its waiters when the poll under way began.
 func (g *allWaiter) pollStarted(at int64) {
 	for _, w := range g.waiters {
 		w.pollStarted.Store(at)
@@ -72,7 +71,7 @@ func (qs *queues) outageAll(g *allWaiter) error {
 	return nil
 }
 
-// waitAll is LOCKALL … WAIT for a time, 0 without end.
+// waitAll is LOCKALL … WAIT for patience, 0 without end.
 func (l *waits) waitAll(
 	ctx context.Context, s Session, rs allRequest, patience time.Duration,
 ) Reply {
@@ -141,16 +140,15 @@ func (l *waits) waitTurns(
 	}
 }
 
-// concernsOneKey reports whether a LOCKALL has failed for what one of its keys is, which those who
-// wait for another are not told.
+// concernsOneKey reports whether a LOCKALL has failed because of one of its keys. Those who wait
+// for another key are not told that.
 func concernsOneKey(err error) bool {
 	said, ok := err.(ServerError)
 	return ok && hasCode(said, "WRONGTYPE", "CROSSSLOT")
 }
 
-// pollAll tries to take the locks, if g is first. Otherwise it asks whether g may lock here at all,
-// and whether its owner has the locks already. Unless that ends the wait, it returns the time to the
-// next poll.
+// pollAll tries to take the locks, if g is first everywhere. Otherwise it checks, as check does.
+// Unless that ends the wait, it returns the time to the next poll.
 func (l *waits) pollAll(
 	ctx context.Context, s Session, g *allWaiter, rs allRequest, first bool,
 ) (pause time.Duration, err error) {
@@ -194,7 +192,7 @@ func (l *waits) pollAll(
 	}
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
-	if lead.rejected != nil { // meanwhile: it does not keep them
+	if lead.rejected != nil { // meanwhile: it must not keep them
 		return 0, lead.rejected
 	}
 	for _, w := range g.waiters {

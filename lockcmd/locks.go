@@ -5,8 +5,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Locks runs the lock commands of one proxy. Make it with New, and end it with Close. Its methods
-// are those of its parts, each of which knows only parts above it.
+// Locks runs the lock commands of one proxy. Make it with New, and end it with Close. It has the
+// methods of its parts. Each part knows only those above it.
 type Locks struct {
 	*background
 	*queues
@@ -23,8 +23,8 @@ type Locks struct {
 	*operator
 }
 
-// New returns the lock commands of the proxy that is named proxy. connect makes a client of the
-// upstream for an identity.
+// New returns the lock commands of the proxy with this name. connect makes a client of the upstream
+// for an identity.
 func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hclog.Logger) *Locks {
 	bg := &background{
 		callMaker: newCallMaker(cfg, proxy), log: log,

@@ -10,7 +10,7 @@ import (
 // maxLogLines bounds the log's lines of one kind within a second.
 const maxLogLines = 10
 
-// logLimit counts the log's lines of one kind, so that many clients do not fill it.
+// logLimit counts the log's lines of one kind, so that many clients do not fill the log.
 type logLimit struct {
 	second  atomic.Int64
 	within  atomic.Int64
@@ -36,7 +36,7 @@ func (o *observed) SetSlowWait(d time.Duration) { o.slowWait.Store(int64(d)) }
 // slowTimer is due when a waiter has waited for Config.SlowWait.
 func (o *observed) slowTimer() lazyTimer { return timerAfter(time.Duration(o.slowWait.Load())) }
 
-// ForcedUnlock is one forced unlock, as the log keeps it.
+// ForcedUnlock is a forced unlock, for the log.
 type ForcedUnlock struct {
 	DB     int
 	Key    string
@@ -60,7 +60,7 @@ func (o *observed) audit(f ForcedUnlock, released bool, err error) {
 	o.log.Info("forced unlock", line...)
 }
 
-// auditForce logs an UNLOCK … FORCE: whose it was, and whose lock it released.
+// auditForce logs an UNLOCK … FORCE, with its client and the holder.
 func (o *observed) auditForce(r *unlockCall, v resp.Value, released bool, err error) {
 	f := ForcedUnlock{DB: r.id.DB, Key: r.id.Key, User: r.as.User, Via: "redis"}
 	if s, ok := r.on.(Session); ok {
@@ -72,5 +72,5 @@ func (o *observed) auditForce(r *unlockCall, v resp.Value, released bool, err er
 	o.audit(f, released, err)
 }
 
-// operatorConn is where an operator's release runs.
+// operatorConn marks the connection of an operator's release.
 type operatorConn struct{ evaluator }

@@ -15,12 +15,11 @@ import (
 )
 
 // A session lock can be lost while its connection is open: it is forced, or its key is deleted or
-// overwritten, or the upstream does not answer. The next renewal finds that. Where this proxy sees
-// something that may have ended one, it asks the upstream at once: a relayed command, or the
-// message of another proxy.
+// overwritten, or the upstream does not answer. The next renewal finds that. If this proxy sees a
+// relayed command or another proxy's message that may have ended one, it asks the upstream at once.
 
-// sessionKeys counts this proxy's session locks by their keys, so that it costs next to nothing to
-// find out that a relayed command concerns none of them.
+// sessionKeys counts this proxy's session locks by their keys. So it is cheap to see that a relayed
+// command concerns none of them.
 type sessionKeys struct {
 	total  atomic.Int64
 	seed   maphash.Seed
@@ -36,7 +35,7 @@ func newSessionKeys(cluster bool) *sessionKeys {
 	return k
 }
 
-// add counts a lock that is renewed from now on, or with -1 one that is not any more.
+// add counts a lock that is renewed from now on, or with -1 one that no longer is.
 func (k *sessionKeys) add(key string, n int32) {
 	k.total.Add(int64(n))
 	k.byHash[maphash.String(k.seed, key)%uint64(len(k.byHash))].Add(n)
@@ -64,9 +63,9 @@ func (s *sessionLocks) MayBeSession(key []byte) bool {
 // has reports whether a lock is a session's.
 func (s *sessionLocks) has(id LockID) bool { return len(s.seen.registry.sessionsOf(id)) > 0 }
 
-// VerifySessions asks the upstream, soon, whether the session locks at keys of database db still
-// are their holders'. No keys are all keys of all databases. why says what the proxy has seen, ""
-// that the key has changed.
+// VerifySessions asks the upstream, soon, whether clients still hold the session locks at keys of
+// database db. No keys are all keys of all databases. why says what the proxy has seen, "" that the
+// key has changed.
 func (s *sessionLocks) VerifySessions(db int, keys []string, why string) {
 	if len(keys) == 0 {
 		for i, lock := range s.seen.registry.allSessions() {
@@ -77,21 +76,21 @@ func (s *sessionLocks) VerifySessions(db int, keys []string, why string) {
 		for _, lock := range s.seen.registry.sessionsOf(LockID{db, key}) {
 			s.verify(0, lock, why)
 			if lock.shared && why == "" {
-				break // its other holders change the key, too: if one has lost it, all have
+				break // its other holders change the key, too; if one loses it, all do
 			}
 		}
 	}
 }
 
 const (
-	// verifyEvery is the shortest time between two such questions about one lock.
+	// verifyEvery is the shortest time between two questions about one lock.
 	verifyEvery = 10 * time.Millisecond
-	// verifyApart is the time between two of the questions about all locks.
+	// verifyApart is the time between two questions of those about all locks.
 	verifyApart = 20 * time.Microsecond
 )
 
-// verify asks the upstream whether a session lock is its holder's. One question at a time is under
-// way; what is seen meanwhile makes it ask again.
+// verify asks the upstream whether a client still holds its session lock. One question at a time is
+// under way; a new suspicion meanwhile makes it ask again.
 func (s *sessionLocks) verify(pause time.Duration, lock *heldLock, why string) {
 	if lock.suspicions.Add(1) == 1 {
 		s.verifyAfter(pause, lock, why)
@@ -131,17 +130,15 @@ const (
 	lostNotRenewed = "not renewed in time: "
 )
 
-// lossKind is what the journal calls a loss: something has deleted the key, or given it another
-// value.
+// lossKind is what the journal calls a loss: Deleted if the key was deleted or overwritten.
 func lossKind(why string) journal.Kind {
-	switch {
-	case why == lostNotHeld || why == lostElsewhere || strings.HasPrefix(why, lostNotRenewed):
+	if why == lostNotHeld || why == lostElsewhere || strings.HasPrefix(why, lostNotRenewed) {
 		return journal.Lost
 	}
 	return journal.Deleted
 }
 
-// lossAtRenewal is why a lock is lost that a renewal has not renewed.
+// lossAtRenewal says why a renewal has failed.
 func lossAtRenewal(err error) string {
 	switch {
 	case err == nil:
@@ -152,7 +149,7 @@ func lossAtRenewal(err error) string {
 	return lostNotRenewed + err.Error()
 }
 
-// released is for a lock that a release here has ended: the sessions that had it are told.
+// released tells the sessions of a lock that a release here has ended it.
 func (s *sessionLocks) released(lock *heldLock, by *unlockCall) {
 	for _, session := range lock.sessionsExcept("") {
 		s.lose(session, lossByRelease(by))
@@ -162,7 +159,7 @@ func (s *sessionLocks) released(lock *heldLock, by *unlockCall) {
 	}
 }
 
-// lossByRelease is why a lock is lost that a release here has ended.
+// lossByRelease names a release here that has ended a lock.
 func lossByRelease(r *unlockCall) string {
 	s, ok := r.on.(Session)
 	switch {
@@ -174,7 +171,7 @@ func lossByRelease(r *unlockCall) string {
 	return "released with its token by " + s.Holder().Addr
 }
 
-// lose tells a session that its lock is lost, unless it is not renewed any more.
+// lose tells a session that its lock is lost, if it is still being renewed.
 func (s *sessionLocks) lose(lock *heldLock, why string) {
 	h := lock.by.Holder()
 	h.mu.Lock()

@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// releaseNotifications receives from other proxies that a lock is reserved for the first waiter
-// here. A message may be lost, or the user may not subscribe: the first waiter polls, too.
+// releaseNotifications hears from other proxies that a lock is reserved for the first waiter here.
+// The first waiter polls, too: a message may be lost, or the user may not be allowed to subscribe.
 //
-// It also receives that a lock was released whose holder is here: see VerifySessions.
+// It also hears that another proxy has released a lock of a holder here: see VerifySessions.
 //
-// It listens while any client waits or has a session lock: to one channel for all locks, or in a
-// cluster to one for each slot of such locks (shardedSubscriptions).
+// It listens while any client waits or has a session lock: on one channel for all locks, or in a
+// cluster on one for each slot of such locks (shardedSubscriptions).
 type releaseNotifications struct {
 	*background
 	queues   *queues
@@ -36,16 +36,16 @@ type releaseNotifications struct {
 	noSharded  bool                               // guarded by mu; the nodes know no SPUBLISH
 }
 
-// notifyChannel begins the names of the channels. unlock.lua has it too.
+// notifyChannel begins the names of the channels. unlock.lua has it, too.
 const notifyChannel = "lockproxy:wake:"
 
-// The pauses before it subscribes again after a failure. If it was subscribed the first one counts.
+// The pauses before it subscribes again after a failure. If it was subscribed, they start again.
 const (
 	minListenRetry = 10 * time.Millisecond
 	maxListenRetry = time.Second
 )
 
-// maxListening bounds the connections that listen. One would do, of a user who may subscribe.
+// maxListening bounds the connections that listen. One is enough, if its user may subscribe.
 const maxListening = 8
 
 func newReleaseNotifications(of *releases, deadlocks *deadlocks) *releaseNotifications {
@@ -77,8 +77,8 @@ func (w *releaseNotifications) listen(as Identity, key string) {
 	}
 }
 
-// listenWhileWanted receives messages until no client waits or has a session lock, or the user may
-// not subscribe. Then the user's next waiter or session lock tries again.
+// listenWhileWanted receives messages until no client waits or has a session lock, or the user is
+// refused. The user's next waiter or session lock tries again.
 func (w *releaseNotifications) listenWhileWanted(as Identity, sh *shardedSubscriptions) {
 	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
 		subscribed, err := w.receive(as, sh)
@@ -100,8 +100,7 @@ func (w *releaseNotifications) listenWhileWanted(as Identity, sh *shardedSubscri
 	}
 }
 
-// forget removes a connection that is not needed any more or was refused, and reports whether it
-// did.
+// forget removes a connection that is no longer needed or was refused, and reports whether it did.
 func (w *releaseNotifications) forget(as Identity, refused bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,23 +190,23 @@ func (w *releaseNotifications) receiveAll(
 	}
 }
 
-// bounded calls what may connect: that waits for the upstream, and cannot be interrupted.
+// bounded calls a function that may connect: it waits for the upstream, and cannot be interrupted.
 func (w *releaseNotifications) bounded(call func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(w.ctx, backgroundTimeout)
 	defer cancel()
 	return call(ctx)
 }
 
-// neverConnect is for Receive, so that it does not connect again by itself: see bounded.
+// neverConnect keeps Receive from connecting again by itself: see bounded.
 var neverConnect = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// onMessage makes the first waiter poll the lock that a message names. If there is none any more,
-// the reservation is released. A message that a lock was released here by another proxy is checked.
-// What proxies ask each other about waits comes here, too.
+// onMessage makes the first waiter poll the lock that a message names. If no client waits any more,
+// it releases the reservation. If another proxy has released a session lock, it verifies that lock.
+// It also passes on messages about deadlocks.
 func (w *releaseNotifications) onMessage(as Identity, m *redis.Message) {
 	if m.Channel == waitsChannel {
 		w.deadlocks.onMessage(m.Payload)

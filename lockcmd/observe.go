@@ -11,9 +11,9 @@ import (
 
 // Observer measures locks. Many goroutines call it, and it must not block.
 type Observer interface {
-	// LockWaited is for a LOCK … WAIT that has ended, with the lock or without.
+	// LockWaited is called when a LOCK … WAIT has ended, with the lock or without.
 	LockWaited(d time.Duration, acquired bool)
-	// LockHeld is for a lock that was taken and released through this proxy.
+	// LockHeld is called for a lock that was taken and released through this proxy.
 	LockHeld(d time.Duration)
 }
 
@@ -55,7 +55,7 @@ func newObserved(bg *background) *observed {
 	return o
 }
 
-// observeAcquired is for a LOCK that is answered with the token of an attempt.
+// observeAcquired notes a LOCK that is answered with an attempt's token.
 func (o *observed) observeAcquired(lock *heldLock, a attempt) {
 	if a.renewed {
 		o.counters.renewed.Add(1)
@@ -70,7 +70,7 @@ func (o *observed) observeAcquired(lock *heldLock, a attempt) {
 	o.registry.put(lock) // from now on it can end
 }
 
-// observeRefused is for a LOCK without WAIT that got nothing.
+// observeRefused notes a LOCK without WAIT that got nothing.
 func (o *observed) observeRefused(id LockID, err error) {
 	if err != nil {
 		o.counters.failed.Add(1)
@@ -80,7 +80,7 @@ func (o *observed) observeRefused(id LockID, err error) {
 	}
 }
 
-// observeWaited is for a LOCK with WAIT that has ended.
+// observeWaited notes a LOCK with WAIT that has ended.
 func (o *observed) observeWaited(w *waiter, won bool, err error) {
 	switch {
 	case err == ErrGone:
@@ -96,7 +96,7 @@ func (o *observed) observeWaited(w *waiter, won bool, err error) {
 	o.observer.LockWaited(time.Since(w.joined), won)
 }
 
-// observeRelease is for a release that has been answered, before the next holder is. It returns the
+// observeRelease notes a release that has been answered, before the next holder is. It returns the
 // lock that has ended, and those of its other holders, if this proxy had given them.
 func (o *observed) observeRelease(
 	r *unlockCall, v resp.Value, answer []int64, err error,
@@ -141,7 +141,7 @@ func (o *observed) observeRelease(
 	return ended, others
 }
 
-// observeEnd is for a lock of this proxy's that a release has ended.
+// observeEnd notes that a release has ended a lock of this proxy.
 func (o *observed) observeEnd(kind journal.Kind, lock *heldLock) {
 	now := monotonic.Now()
 	o.journalEnd(kind, lock, now)

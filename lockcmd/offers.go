@@ -2,14 +2,14 @@ package lockcmd
 
 // offersEnd is what is left to do when offers to waiters have ended.
 type offersEnd struct {
-	rejected  []*waiter   // must not keep what they were given: undo it, then signal them
-	undo      []*heldLock // what they were given
+	rejected  []*waiter   // must not keep their locks: undo these, then signal them
+	undo      []*heldLock // their locks
 	abandoned []*heldLock // given, or possibly given, to waiters that have left
 }
 
-// endOffers ends the offers of one script to waiters. It has given the lock to as many of them, in
-// order, the first with token and the others with those that follow. missing is why none may keep
-// it. err is why nothing is known.
+// endOffers ends one script's offers to waiters. It has given the lock to the first ones, as many
+// as given, with tokens from token on. missing is why they must not keep it; err is why the outcome
+// is unknown.
 func (q *waitQueue) endOffers(
 	named []*waiter, token int64, given int, missing, err error,
 ) (ends offersEnd) {

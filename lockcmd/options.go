@@ -17,21 +17,20 @@ const (
 	errCursor   UsageError = "ERR invalid cursor"
 )
 
-// errSeconds is the error for an argument that is no time, or one that is not allowed. want says
-// what would be.
+// errSeconds is the error for an argument that is no time, or is not allowed. want says what is.
 func errSeconds(arg []byte, want string) UsageError {
 	const shown = 64 // bytes
 	return UsageError(fmt.Sprintf("ERR timeout is not a float or out of range: %.*q (seconds, %s)",
 		shown, arg, want))
 }
 
-// atMost is how an error names a largest time.
+// atMost names a limit in an error.
 func atMost(limit time.Duration) string {
 	return "at most " + strconv.FormatFloat(limit.Seconds(), 'f', -1, 64)
 }
 
 // parseSeconds reads a time in seconds, decimals allowed, as BLPOP does: rounded up to the
-// millisecond, and at most limit. Zero is returned as zero.
+// millisecond, and at most limit. Zero stays zero.
 func parseSeconds(arg []byte, limit time.Duration) (time.Duration, error) {
 	if !isDecimal(arg) {
 		return 0, errSeconds(arg, atMost(limit))
@@ -79,13 +78,13 @@ func parseTimeout(arg []byte, limit time.Duration) (time.Duration, error) {
 	return timeout, err
 }
 
-// proof is how a release shows that the lock is its sender's.
+// proof shows that a lock is its releaser's.
 type proof struct {
 	kind  string // A[1] of unlock.lua
 	value string
 }
 
-// token is the token that proves it, 0 if none does.
+// token is the proof's token, 0 if it has none.
 func (p proof) token() int64 {
 	if p.kind != "token" && p.kind != "revoke" {
 		return 0
@@ -94,7 +93,7 @@ func (p proof) token() int64 {
 	return n
 }
 
-// parseProof reads the arguments of UNLOCK behind the key: a token, FORCE, or nothing for the lock
+// parseProof reads the arguments of UNLOCK after the key: a token, FORCE, or nothing for the lock
 // that this connection took.
 func parseProof(args [][]byte, connection string) (proof, error) {
 	switch {
@@ -114,7 +113,7 @@ func parseToken(arg []byte) (proof, error) {
 	return proof{"token", strconv.FormatInt(token, 10)}, nil
 }
 
-// lockOptions are the arguments of LOCK behind the key.
+// lockOptions are the arguments of LOCK after the key.
 type lockOptions struct {
 	timeout time.Duration
 	waits   bool
@@ -176,7 +175,7 @@ func parseLock(args [][]byte, maxTimeout time.Duration) (o lockOptions, err erro
 // maxKeys is how many locks LOCKALL and UNLOCKALL take at most.
 const maxKeys = 64
 
-// parseKeys reads "numkeys key [key …]", all different, and returns the arguments behind.
+// parseKeys reads "numkeys key [key …]", all different, and returns the arguments after them.
 func parseKeys(args [][]byte) (keys, rest [][]byte, err error) {
 	n, ok := resp.ParseInt(args[0])
 	switch {

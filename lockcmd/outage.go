@@ -15,9 +15,8 @@ const (
 	maxOutagePoll = 60 * time.Millisecond
 )
 
-// isTransient reports whether a waiter is to go on although the upstream has failed with err:
-// another server will replace it. Whether the request was carried out does not matter: a further
-// poll finds what it has taken.
+// isTransient reports whether a waiter goes on although the upstream has failed with err: another
+// server will replace it. The next poll finds what this one may have taken.
 func (m *callMaker) isTransient(ctx context.Context, err error) bool {
 	var held heldOffError
 	if errors.As(err, &held) {
@@ -35,7 +34,7 @@ func (m *callMaker) isTransient(ctx context.Context, err error) bool {
 	return errors.As(err, &failed)
 }
 
-// pollAfter is for a poll that failed with a transient error. It returns the time to the next poll.
+// pollAfter notes a poll's transient failure. It returns the time to the next poll.
 func (qs *queues) pollAfter(w *waiter, err error) time.Duration {
 	qs.mu.Lock()
 	if q := qs.of[w.id()]; q != nil { // otherwise a release has given w the lock meanwhile
@@ -50,18 +49,18 @@ func (qs *queues) pollAfter(w *waiter, err error) time.Duration {
 	return jitter(minOutagePoll, maxOutagePoll)
 }
 
-// pollFailed is for a poll that failed for good. The next waiter polls at once, so that all waiters
-// learn one after another that the upstream has gone. Until a poll is answered, none is told that
-// the lock is another's.
+// pollFailed notes that a poll has failed for good. The next waiter polls at once, so that all
+// waiters learn one after another that the upstream has gone. Until a poll is answered, no waiter
+// is told that the lock is held.
 func (qs *queues) pollFailed(w *waiter, err error) {
 	var said ServerError
 	if err == ErrGone || isNoReplicas(err) || isDeadlock(err) ||
 		errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
-		return // that concerns w alone
+		return // this concerns w alone
 	}
 	var late LateError
 	if errors.As(err, &late) {
-		err = silentError(time.Since(w.joined)) // the others have sent nothing
+		err = silentError(time.Since(w.joined)) // nothing was sent for the others
 	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -70,7 +69,7 @@ func (qs *queues) pollFailed(w *waiter, err error) {
 	}
 }
 
-// answered is for a poll that has been answered. trusted says that the next may be far.
+// answered notes that a poll has been answered. trusted says that the next one may be far off.
 func (qs *queues) answered(id LockID, trusted bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -79,8 +78,8 @@ func (qs *queues) answered(id LockID, trusted bool) {
 	}
 }
 
-// maxSilence is how long a poll of the first waiter can be unanswered before the others are not
-// told any more that the lock is another's.
+// maxSilence is how long the first waiter's poll can be unanswered before the others are no longer
+// told that the lock is held.
 const maxSilence = time.Second
 
 // silentError is the answer to clients whose wait ends while the upstream is silent.
@@ -91,11 +90,11 @@ func (e silentError) Error() string {
 		"it was not acquired", time.Duration(e).Round(time.Millisecond))
 }
 
-// MayHaveRun is false: the client that is told this has sent nothing.
+// MayHaveRun is false: nothing was sent for the client.
 func (e silentError) MayHaveRun() bool { return false }
 
-// outage is what a waiter is answered when its time is over: nil if another client holds the lock,
-// as far as is known. stale says that this is not known from a poll of late.
+// outage is the error for a waiter whose time is over: nil if another client seems to hold the
+// lock. stale says that no recent poll has shown that.
 func (qs *queues) outage(id LockID) (err error, stale bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

@@ -7,14 +7,14 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// How often the first waiter polls. It is notified of releases, but not of a DEL or a foreign
-// client's release, and a message may be lost.
+// How often the first waiter polls. It is notified of LOCK's releases, but not of a DEL or a
+// foreign client's release, and a message may be lost.
 const (
 	minPoll = 210 * time.Millisecond
 	maxPoll = 245 * time.Millisecond
 
-	// maxTrustedPoll is how often it polls where keyTracking follows a foreign client's lock: that
-	// tells of every change, and the end is known. A connection can be dead without a sign.
+	// maxTrustedPoll is how often it polls where keyTracking follows a foreign client's lock: every
+	// change is reported, and the lock's end is known. But a connection can be dead without a sign.
 	maxTrustedPoll = 5 * time.Second
 )
 
@@ -47,7 +47,8 @@ func (l *waits) pollOrPause(
 	return 0, err
 }
 
-// poll tries to take the lock for w, which is first. If another has it, it returns what it found.
+// poll tries to take the lock for w, which is first. If another client has the lock, it returns
+// what it found.
 func (l *waits) poll(s Session, w *waiter) (found attempt, err error) {
 	l.queues.mu.Lock()
 	mode := modeFirst
@@ -63,7 +64,7 @@ func (l *waits) poll(s Session, w *waiter) (found attempt, err error) {
 	a, err := l.try(s, w, mode, others)
 	defer l.endShared(s, w, others, a, err)
 	if a.token != 0 {
-		// A release that has given w the lock is known before the poll that found it.
+		// A release that has given w the lock must end before the poll that found it.
 		l.awaitOffer(w)
 	}
 	if rejected := l.rollBack(s, w, a, err); rejected != nil {
@@ -90,7 +91,7 @@ func (l *waits) poll(s Session, w *waiter) (found attempt, err error) {
 	return attempt{}, nil
 }
 
-// endShared ends a poll for a shared lock: its offers to waiters behind w.
+// endShared ends the offers to waiters behind w of a poll for a shared lock.
 func (l *waits) endShared(s Session, w *waiter, others []*waiter, a attempt, err error) {
 	if !w.shared {
 		return
@@ -109,14 +110,14 @@ func (l *waits) endShared(s Session, w *waiter, others []*waiter, a attempt, err
 	}
 	ends := q.endOffers(others, a.token+1, a.given-1, missing, unknown)
 	if a.token != 0 {
-		q.pollNow() // so that other proxies see that the next wait
+		q.pollNow() // so that other proxies see that clients still wait
 	}
 	l.queues.mu.Unlock()
 	l.releases.releaseRejected(s, ends)
 }
 
-// check finds out for a waiter that does not poll yet whether it may lock here at all, and whether
-// it is the owner already.
+// check finds out whether a waiter that does not poll yet may lock here at all, and whether its
+// owner has the lock already.
 func (l *waits) check(s Session, w *waiter) error {
 	a, err := l.try(s, w, modeCheck, nil)
 	if rejected := l.rollBack(s, w, a, err); rejected != nil {
@@ -148,7 +149,7 @@ func (l *waits) try(s Session, w *waiter, mode string, others []*waiter) (attemp
 }
 
 // answerBy is when w stops waiting for the answer to a script that it sends now: at the end of its
-// wait, but not before a healthy upstream can have answered.
+// wait, but not before a healthy upstream has had time to answer.
 func (w *waiter) answerBy() time.Time {
 	if least := time.Now().Add(maxSilence); !w.until.IsZero() && w.until.Before(least) {
 		return least
@@ -156,9 +157,9 @@ func (w *waiter) answerBy() time.Time {
 	return w.until
 }
 
-// rollBack takes back the lock that a poll or a check has taken for w if too few replicas have it,
-// or if w has been rejected meanwhile. Then w has left, and is given no lock any more. It returns
-// the error for w's client, nil if there was nothing to take back.
+// rollBack takes back the lock that a poll or a check has taken for w, if too few replicas have it
+// or w has been rejected meanwhile. Then w has left, and is offered no lock again. It returns the
+// error for w's client, nil if w was not rejected.
 func (l *waits) rollBack(s Session, w *waiter, a attempt, err error) error {
 	missing := err != nil && a.token != 0 && !a.renewed
 	l.queues.mu.Lock()
@@ -176,8 +177,7 @@ func (l *waits) rollBack(s Session, w *waiter, a attempt, err error) error {
 	return rejected
 }
 
-// pollInterval is the time to the next poll of w, which is first, when the lock has remaining to
-// run.
+// pollInterval is the time to the next poll of w, which is first, if the lock ends after remaining.
 func (l *waits) pollInterval(w *waiter, remaining time.Duration) time.Duration {
 	pause := jitter(minPoll, maxPoll)
 	_, followed := l.tracking.follows(w.as, w.key)

@@ -7,22 +7,22 @@ import (
 )
 
 // waitQueue is the queue of one lock's waiters in this proxy, in order of arrival. It is pure: its
-// caller holds queues.mu, reads the clock and does the I/O.
+// callers hold queues.mu, read the clock and do the I/O.
 //
 // Only the first waiter polls the lock; the others wait to become first. A release offers the lock
-// to the first waiter, by name, in its script. Until the outcome is known the waiter stays first
-// and is offered no other. A shared lock is offered to those behind, too, who can share it with the
-// first: by a release, and by the first's poll.
+// to the first waiter, by name, in its script. Until the outcome is known, the waiter stays first
+// and is offered no other lock. A release, and the first waiter's poll, offer a shared lock also to
+// the waiters behind it that can share it.
 type waitQueue struct {
 	waiters list.List     // of *waiter
 	quota   int           // grants left before waiters of other proxies go first
 	grants  int           // since the last gap
 	lastGap time.Time     // when a release last left the lock free although clients waited
-	failing error         // why the last poll has failed; nil if it has not
-	lease   time.Duration // of the last one granted here; maxPoll before
+	failing error         // why the last poll failed; nil if it did not
+	lease   time.Duration // of the last grant here; maxPoll before that
 
-	heldShared bool // the last poll has found that others share the lock
-	trusted    bool // since the last poll the first waiter relies on keyTracking
+	heldShared bool // the last poll found the lock shared
+	trusted    bool // the first waiter relies on keyTracking since its last poll
 
 	lastTouch time.Time // when a script may last have released the lock
 }
@@ -45,11 +45,11 @@ type waiter struct {
 	joined         time.Time
 	until          time.Time     // when its wait ends; zero is never
 	unknownOutcome bool          // a release or poll has failed that may have given it the lock
-	rejected       error         // why the lock that it was given is taken back
+	rejected       error         // why it must not keep the lock that it was given
 	wake           chan struct{} // holds one: something has changed, or the lock may be free
 	pollNow        bool          // the lock may be free: poll at once
 	polled         bool          // it has polled before
-	ownerHolds     bool          // its owner seems to have the lock: check, also behind others
+	ownerHolds     bool          // its owner seems to have the lock: check, even behind others
 	pollStarted    atomic.Int64  // when the poll under way began, as monotonic.Now; 0 if none is
 	place          *list.Element // nil outside the queue
 	all            *allWaiter    // of a LOCKALL: the waiters of all its locks
@@ -74,9 +74,9 @@ func (w *waiter) signal() {
 	}
 }
 
-// supersede is for a poll that has taken the lock for w although a release had given it the lock:
-// the poll ran after the end of that lease, or before it. w has the higher token. If its client
-// read the other, it could not release the lock.
+// supersede notes that a poll has taken the lock for w although a release had given it the lock:
+// the poll ran after the end of that lease, or before it. w has the higher token. With the other
+// one, its client could not release the lock.
 func (w *waiter) supersede(a attempt) {
 	if a.token > w.token {
 		w.attempt = a
@@ -92,8 +92,8 @@ func (q *waitQueue) first() *waiter {
 
 func (q *waitQueue) len() int { return q.waiters.Len() }
 
-// join adds w at the end. permitted reports whether another waiter has the same identity and asks
-// for the same kind of lock: then that is known to be allowed here.
+// join adds w at the end. permitted reports whether a waiter of the same identity asks for the same
+// kind of lock: so w may, too.
 func (q *waitQueue) join(w *waiter) (permitted bool) {
 	if last := q.waiters.Back(); last != nil {
 		permitted = last.Value.(*waiter).asksAs(w) || q.first().asksAs(w)
@@ -105,8 +105,8 @@ func (q *waitQueue) join(w *waiter) (permitted bool) {
 // asksAs reports whether two waiters need the same rights.
 func (w *waiter) asksAs(other *waiter) bool { return w.as == other.as && w.shared == other.shared }
 
-// leave takes w out of the queue. If w was first, the next one is woken. It polls if w was to poll
-// at once and has not, or if w kept it from sharing the lock with its holders.
+// leave takes w out of the queue. If w was first, it wakes the next one. That one polls if w had a
+// poll to do at once, or kept it from sharing the lock with its holders.
 func (q *waitQueue) leave(w *waiter) {
 	if w.place == nil {
 		return
@@ -120,7 +120,7 @@ func (q *waitQueue) leave(w *waiter) {
 	}
 }
 
-// handOver is what a release tells unlock.lua of the waiters here.
+// handOver is what a release tells unlock.lua about the waiters here.
 type handOver struct {
 	kind   string // A[5] of unlock.lua
 	next   *waiter
@@ -135,7 +135,7 @@ func (h handOver) named() []*waiter {
 	return append([]*waiter{h.next}, h.others...)
 }
 
-// offer decides what a release by identity as does for the waiters here, and marks the one it
+// offer decides what a release by an identity does for the waiters here, and marks those that it
 // names.
 func (q *waitQueue) offer(as Identity, foreignCompete bool, now time.Time) handOver {
 	first := q.first()
@@ -166,8 +166,8 @@ const (
 	maxSharersOwners = 16 << 10
 )
 
-// offerShared marks the waiters behind the first that can share the lock with it: those that follow
-// it, until one that wants the lock for itself, has another identity, or is offered it already.
+// offerShared marks the waiters behind the first that can share the lock with it: all up to one
+// that wants the lock for itself, has another identity, or is offered it already.
 func (q *waitQueue) offerShared(now time.Time) (list []*waiter) {
 	first, owners := q.first(), 0
 	if !first.shared {
@@ -185,19 +185,19 @@ func (q *waitQueue) offerShared(now time.Time) (list []*waiter) {
 	return list
 }
 
-// endOffer ends an offer to w. token is what it was given, 0 for nothing. taken is false if w has
+// endOffer ends an offer to w, which was given token, 0 for nothing. accepted is false if w has
 // left meanwhile: then the token must be released.
 func (q *waitQueue) endOffer(w *waiter, token int64) (accepted bool) {
 	switch w.state {
 	case offered:
 		w.state = waiting
 		if token == 0 {
-			w.signal() // it may wait to leave
+			w.signal() // it may be waiting to leave
 			return true
 		}
 		q.grant(w, token)
 		return true
-	case granted: // its poll has found this grant, or had taken the lock that this release forced
+	case granted: // its poll has found this grant, or took the lock that this release forced
 		return token == 0 || token == w.token
 	}
 	return token == 0
@@ -237,10 +237,10 @@ func (q *waitQueue) pollNow() {
 	}
 }
 
-// maxTouches is how often at most a waiter polls because a script may have released the lock.
+// maxTouches is the least time between polls because a script may have released the lock.
 const maxTouches = 5 * time.Millisecond
 
-// touched reports whether the first waiter is to poll because of such a script.
+// touched reports whether the first waiter must poll because of such a script.
 func (q *waitQueue) touched(now time.Time) bool {
 	if now.Sub(q.lastTouch) < maxTouches {
 		return false
@@ -249,14 +249,14 @@ func (q *waitQueue) touched(now time.Time) bool {
 	return true
 }
 
-// There is a gap after so many grants and so long a time: a release leaves the key free for foreign
-// clients.
+// After foreignGapGrants and foreignGapEvery there is a gap: a release leaves the key free for
+// foreign clients.
 const (
 	foreignGapGrants = 64
 	foreignGapEvery  = time.Second
 )
 
-// foreignGapDue reports whether this release is to leave a gap, and begins to count again if so.
+// foreignGapDue reports whether this release must leave a gap, and then begins to count again.
 func (q *waitQueue) foreignGapDue(now time.Time) bool {
 	if q.grants < foreignGapGrants || now.Sub(q.lastGap) < foreignGapEvery {
 		return false
@@ -265,8 +265,8 @@ func (q *waitQueue) foreignGapDue(now time.Time) bool {
 	return true
 }
 
-// reject ends an offer to w that must be taken back because of err. The caller undoes it and then
-// signals w. found says that a poll has given w the lock meanwhile: then it keeps that.
+// reject takes back an offer to w because of err. The caller undoes it and then signals w. found
+// says that a poll has given w the lock meanwhile: then w keeps it.
 func (w *waiter) reject(err error) (found bool) {
 	if w.state == granted {
 		return true

@@ -8,12 +8,12 @@ import (
 	"lockproxy/internal/foreign"
 )
 
-// queues are the clients that wait here, by the lock, and those that compete with them.
+// queues are the clients that wait here, and those that compete with them, by the lock.
 type queues struct {
 	waiters    atomic.Int64    // for any lock
 	waitedKeys *foreign.Filter // of all queues
-	// unsubscribed says that no release notification comes: no connection is subscribed, after a
-	// failure. releaseNotifications sets it.
+	// unsubscribed says that no release notification can come: after a failure no connection is
+	// subscribed. releaseNotifications sets it.
 	unsubscribed atomic.Bool
 
 	mu      sync.Mutex
@@ -41,7 +41,7 @@ func (qs *queues) waitedFor(id LockID) bool {
 	return qs.of[id] != nil
 }
 
-// queueLocked is the queue of a lock, a new one if none waits. mu is held.
+// queueLocked returns the queue of a lock, a new one if there is none. mu is held.
 func (qs *queues) queueLocked(id LockID) *waitQueue {
 	q := qs.of[id]
 	if q == nil {
@@ -67,7 +67,7 @@ func (qs *queues) leaveLocked(w *waiter) (last bool) {
 	return true
 }
 
-// kindOfRelease is what a release that names no waiter says of the waiters here: A[5] of
+// kindOfRelease is what a release that names no waiter says about the waiters here: A[5] of
 // unlock.lua.
 func (qs *queues) kindOfRelease(id LockID) string {
 	qs.mu.Lock()
@@ -92,7 +92,7 @@ func (qs *queues) stateOf(w *waiter) waiterState {
 	return w.state
 }
 
-// outcome reports whether w has the lock. It fails if w was given it and that was taken back.
+// outcome reports whether w has the lock. It fails if w was rejected.
 func (qs *queues) outcome(w *waiter) (won bool, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -108,7 +108,7 @@ func (qs *queues) takeOwnerHolds(w *waiter) bool {
 	return w.ownerHolds
 }
 
-// shouldPoll reports whether w is first, and is to poll now.
+// shouldPoll reports whether w is first and must poll now.
 func (qs *queues) shouldPoll(w *waiter, timeToPoll bool) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -133,7 +133,7 @@ func (qs *queues) foreignCompete(id LockID) bool {
 	return qs.foreign.compete(id, time.Now())
 }
 
-// waitsAs is how this proxy waits for a lock, as the lock record names it.
+// waitsAs is how this proxy waits for a lock: `how` in the lock record.
 func (qs *queues) waitsAs(foreignCompete bool) string {
 	switch {
 	case foreignCompete:

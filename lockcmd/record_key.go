@@ -11,17 +11,17 @@ import (
 // cluster slot.
 const recordInfix = ":lockproxy:"
 
-// recordTag ends the record's name of a lock whose hash tag already decides the slot.
+// recordTag ends the record's name if a hash tag already decides the lock's slot.
 const recordTag = "tag"
 
-// slotAlphabet is what the three bytes are made of: no brace, so that they never make or end a hash
+// slotAlphabet has the values of the three bytes: no brace, so that they never make or end a hash
 // tag.
 const slotAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
 
-// RecordKey names the lock record of the lock key. It begins with the lock's name, so that an ACL
-// pattern for names that begin like the lock's covers it. It is in the lock's cluster slot.
+// RecordKey names the record of a lock. It begins with the lock's name, so that an ACL pattern for
+// names that begin so covers it. It is in the lock's cluster slot.
 //
-// If the lock's name has a hash tag, the record's name has the same. Otherwise each whole name is
+// If the lock's name has a hash tag, the record's name has the same. Otherwise the whole names are
 // hashed. CRC16 is linear: for every difference between two slots there is a suffix that removes
 // it.
 func RecordKey(key []byte) string { return keyNextTo(key, recordInfix) }

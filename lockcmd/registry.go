@@ -10,9 +10,9 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// registry has the locks that were taken through this proxy, until their ends are known. From it an
-// operator learns how long locks were held and which of them nobody released, and a session learns
-// that its lock was taken away. It decides nothing: the upstream does.
+// registry has the locks that were taken through this proxy, until their ends are known. It shows
+// operators how long locks were held and which of them nobody released, and sessions that a lock
+// was taken away. It decides nothing: the upstream does.
 type registry struct {
 	seed      maphash.Seed
 	onExpired func(*heldLock) // called for each lock that has expired, with its shard locked
@@ -28,7 +28,7 @@ type registryShard struct {
 }
 
 const (
-	registryShards = 32 // a sweep holds up few
+	registryShards = 32 // so that a sweep holds up few
 	// maxRegistered bounds a shard. Locks beyond are not registered.
 	maxRegistered = 4096
 	// expiryGrace is how long after its timeout a lock counts as expired: a release may be on its
@@ -46,14 +46,14 @@ func newRegistry(onExpired func(*heldLock)) *registry {
 
 func (r *registry) hash(key string) uint64 { return maphash.String(r.seed, key) }
 
-// lock returns the shard of a lock, which is locked.
+// lock locks the shard of a lock and returns it.
 func (r *registry) lock(id LockID) *registryShard {
 	s := &r.shards[r.hash(id.Key)%registryShards]
 	s.mu.Lock()
 	return s
 }
 
-// put registers a lock that was taken, or asked for by its owner again.
+// put registers a lock that was taken, or that its owner was given again.
 func (r *registry) put(lock *heldLock) {
 	id, now := lock.heldID(), lock.since
 	s := r.lock(id.LockID)
@@ -81,10 +81,10 @@ func (r *registry) put(lock *heldLock) {
 	}
 }
 
-// maxOthers is how many connections a lock is followed for next to the last, as in its record.
+// maxOthers bounds the connections of heldLock.others, as in the lock record.
 const maxOthers = 8
 
-// sessionsExcept are the sessions that have the lock, except that of one connection.
+// sessionsExcept takes the sessions that have the lock out of it, except that of one connection.
 func (lock *heldLock) sessionsExcept(connection string) []*heldLock {
 	list := lock.appendSessions(nil)
 	lock.others = nil
@@ -117,7 +117,7 @@ func (s *registryShard) visit(id LockID, f func(*heldLock)) {
 	}
 }
 
-// has reports whether a lock is registered whose time is not over.
+// has reports whether a lock is registered and has not expired.
 func (r *registry) has(id LockID) bool {
 	s := r.lock(id)
 	defer s.mu.Unlock()
@@ -141,8 +141,8 @@ func (lock *heldLock) appendSessions(list []*heldLock) []*heldLock {
 	return list
 }
 
-// leave is for a session lock whose connection has gone: another connection of its owner may have
-// it still.
+// leave removes a session from a lock: its connection has gone. Another connection of its owner may
+// still have the lock.
 func (r *registry) leave(lock *heldLock) {
 	s := r.lock(lock.id())
 	defer s.mu.Unlock()
@@ -158,7 +158,7 @@ func (r *registry) leave(lock *heldLock) {
 	last.others = list
 }
 
-// extend sets when the lock of a token ends, unless it is a session lock: that depends on its
+// extend sets when the lock of a token ends, unless it is a session lock: that ends with its
 // renewals.
 func (r *registry) extend(id LockID, token string, until int64) {
 	s := r.lock(id)
@@ -173,7 +173,7 @@ func (r *registry) extend(id LockID, token string, until int64) {
 }
 
 // remove removes the lock that a release with a proof, of a token, has ended, and returns it, nil
-// if there is none. If the release was forced, a shared lock may have others.
+// if there is none. A forced release of a shared lock may have ended others.
 func (r *registry) remove(id LockID, p proof, token int64) (lock *heldLock, others []*heldLock) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
@@ -226,7 +226,7 @@ func (r *registry) sweep(now int64) (left int) {
 	return left
 }
 
-// sweepLocked sweeps one shard, whose mu is held.
+// sweepLocked sweeps one shard. Its mu is held.
 func (r *registry) sweepLocked(s *registryShard, now int64) {
 	s.puts = 0
 	for id, lock := range s.locks {

@@ -7,8 +7,8 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// Session locks are renewed while their connections are open, each when a third of its timeout is
-// over. The timeout counts from the request for the last renewal, not from its answer.
+// Session locks are renewed while their connections are open, each after a third of its timeout.
+// The timeout counts from the last renewal's request, not from its answer.
 
 // renewals records the locks that connections are given, and renews session locks.
 type renewals struct {
@@ -19,7 +19,7 @@ type renewals struct {
 	tracking      *keyTracking
 }
 
-// hold records a lock that a connection was given. It begins to renew a session lock.
+// hold records a lock that a connection was given, and begins to renew a session lock.
 func (r *renewals) hold(h *Holder, lock *heldLock) {
 	if lock.by != nil {
 		r.notifications.listen(lock.as, lock.key)
@@ -48,7 +48,7 @@ func (r *renewals) unlocked(h *Holder, u *unlockCall, released bool) {
 	}
 }
 
-// relocked is for the lock of a token to which RELOCK has given another timeout.
+// relocked notes the timeout that RELOCK has given the lock of a token.
 func (r *renewals) relocked(
 	h *Holder, id LockID, token string, timeout time.Duration, asked int64,
 ) {
@@ -76,8 +76,8 @@ func (r *renewals) renewLocked(h *Holder, lock *heldLock, when int64) {
 	})
 }
 
-// renew lets a session lock run for its timeout again. While the upstream does not answer, it tries
-// again until the lock may have expired.
+// renew lets a session lock run for its timeout again. Without an answer it tries again until the
+// lock may have expired.
 func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round int) {
 	h.mu.Lock()
 	timeout, left := lock.timeout, time.Duration(lock.until.Load()-monotonic.Now())
@@ -113,7 +113,7 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 	}
 }
 
-// relockCall lets the lock of a token run for timeout. session is for a renewal by the proxy.
+// relockCall makes the lock of a token run for timeout. session marks a renewal by the proxy.
 func (m *callMaker) relockCall(id LockID, token string, timeout time.Duration, session bool) *Call {
 	c := m.call(relockScript, id.Key, noFastPath, "",
 		token, milliseconds(timeout), m.unit(), m.retention, flag(session))
@@ -121,7 +121,7 @@ func (m *callMaker) relockCall(id LockID, token string, timeout time.Duration, s
 	return &c
 }
 
-// trackSession tracks the key of a session lock that is held for longer than a moment.
+// trackSession tracks the key of a session lock that is held longer than sessionTracked.
 func (r *renewals) trackSession(lock *heldLock) {
 	r.timers.after(sessionTracked, func(context.Context) {
 		if r.sessions.has(lock.id()) {

@@ -22,11 +22,11 @@ type Reply struct {
 	Text  string
 	Elems []Reply
 	Raw   []byte
-	given *heldLock // the lock whose token it is, for GivesLock
+	given *heldLock // the lock with this token, for GivesLock
 }
 
-// GivesLock reports whether the reply is a token that the client has not been sent before. When it
-// is sent, Holder.MarkSent must be called.
+// GivesLock reports whether the reply is a token that is new to the client. Holder.MarkSent must be
+// called when it is sent.
 func (r *Reply) GivesLock() bool { return r.given != nil }
 
 var nullReply = Reply{Kind: NullReply}

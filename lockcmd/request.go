@@ -29,7 +29,7 @@ type lockRequest struct {
 	session    bool
 	owner      string
 	shared     bool
-	limit      int64 // of a shared one; 0 is none
+	limit      int64 // of a shared lock; 0 is none
 }
 
 // limitText is A[12] of lock.lua.
@@ -40,7 +40,7 @@ func (r lockRequest) limitText() string {
 	return strconv.FormatInt(r.limit, 10)
 }
 
-// mode is how LOCKINFO names what is asked for.
+// mode is LOCKINFO's name for the kind of lock.
 func (r lockRequest) mode() string {
 	if r.shared {
 		return "shared"
@@ -82,10 +82,10 @@ type attempt struct {
 	token     int64         // 0 if the lock is held
 	foreign   bool          // held by, or taken over from, a foreign client
 	takenOver bool          // a grace period runs
-	renewed   bool          // its owner had it already, and may know the token
-	before    bool          // this connection had been given it before
-	given     int           // to how many waiters a shared lock was given, w included
-	exclusive bool          // it is its owner's alone, whatever was asked for now
+	renewed   bool          // its owner had the lock already, and may know the token
+	before    bool          // this connection was given it before
+	given     int           // how many waiters were given a shared lock, with the first
+	exclusive bool          // the lock is exclusive, whatever was asked for now
 	remaining time.Duration // of a held lock
 
 	heldShared bool // others share it

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The kinds of locks, as info.lua names them, and all of them.
+// The kinds of locks, as info.lua names them, and a name for all.
 const (
 	kindLockproxy = "lockproxy"
 	kindTimestamp = "timestamp"
@@ -18,11 +18,11 @@ const (
 	kindAll       = "all"
 )
 
-// foreignCursor begins the cursors of LOCKSCAN for locks of foreign clients. SCAN's are less.
+// foreignCursor is the first of LOCKSCAN's cursors for locks of foreign clients. SCAN's are lower.
 const foreignCursor = 1 << 63
 
-// runScan is LOCKSCAN: first, for locks held by LOCK, a SCAN for lock records, then the locks of
-// foreign clients that were seen here. The reply names those that are held now.
+// runScan is LOCKSCAN: a SCAN for lock records, then the locks of foreign clients that were seen
+// here. The reply names those that are held now.
 func (l *queries) runScan(ctx context.Context, s Session, args [][]byte) Reply {
 	o, err := parseScan(args)
 	if err != nil {
@@ -60,8 +60,8 @@ func (l *queries) runScan(ctx context.Context, s Session, args [][]byte) Reply {
 		Elems: []Reply{bulkReply(strconv.FormatUint(next, 10)), keys}}
 }
 
-// heldKinds asks, on the client's own connection, which kind of lock each of the keys is: "" if it
-// is not held, is no lock, or is not the user's to see.
+// heldKinds asks, on the client's own connection, which kind of lock each key is: "" if it is not
+// held, is no lock, or the user may not see it.
 func (l *queries) heldKinds(s Session, keys []string) ([]string, error) {
 	asks := make([][][]byte, len(keys))
 	for i, key := range keys {
@@ -99,7 +99,7 @@ func (l *queries) heldKinds(s Session, keys []string) ([]string, error) {
 }
 
 // scanForeign is one step through the locks of foreign clients that were seen in a database. They
-// come in the order of a hash, which stays the same whatever locks come and go.
+// come in the order of a hash, which stays the same while locks come and go.
 func (l *queries) scanForeign(db int, cursor uint64, o scanOptions) (keys []string, next uint64) {
 	count, _ := strconv.Atoi(o.count)
 	place := func(key string) uint64 { return l.seen.registry.hash(key) | foreignCursor }
@@ -118,7 +118,7 @@ func (l *queries) scanForeign(db int, cursor uint64, o scanOptions) (keys []stri
 	return keys[:count], place(keys[count])
 }
 
-// scanRecords is one step of a SCAN for lock records. It returns the locks that they are of.
+// scanRecords is one step of a SCAN for lock records. It returns their locks.
 func (l *queries) scanRecords(s Session, o scanOptions) (keys []string, next uint64, err error) {
 	pattern := closedGlob(o.pattern) + recordInfix + "???"
 	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", pattern, "COUNT", o.count))
@@ -143,8 +143,8 @@ func (l *queries) scanRecords(s Session, o scanOptions) (keys []string, next uin
 	return keys, next, nil
 }
 
-// closedGlob makes a pattern of SCAN mean the same whatever follows it: a backslash at its end, or
-// a class that is not closed, would take in what follows.
+// closedGlob closes a pattern of SCAN: a backslash at its end, or an open class, would take in what
+// follows.
 func closedGlob(pattern string) string {
 	for i := 0; i < len(pattern); i++ {
 		switch pattern[i] {
@@ -175,7 +175,7 @@ func closedGlob(pattern string) string {
 	return pattern
 }
 
-// lockOf returns the lock whose record has this name.
+// lockOf returns the lock of a record, by the record's name.
 func lockOf(record string) (key string, ok bool) {
 	i := strings.LastIndex(record, recordInfix)
 	if i < 0 {

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Script is one atomic step on a lock, run by the upstream. The model explores what the scripts do
-// in every order. It must follow them: see model/README.md.
+// Script is one atomic step on a lock, run by the upstream. The model explores the scripts in every
+// order, and must follow them: see model/README.md.
 type Script struct {
 	Name   string
 	Source string
-	SHA    string // what EVALSHA calls it, hex
+	SHA    string // for EVALSHA, hex
 }
 
 //go:embed scripts/*.lua
@@ -34,13 +34,13 @@ var (
 // BatchScript is the SHA of the script that runs several calls of others: see Script.Together.
 var BatchScript = batchScript.SHA
 
-// alone stands in front of a script that runs alone: it reads what batch.lua hands over.
+// alone begins a script that runs alone: it reads what batch.lua would hand over.
 var alone = readSource("stored")
 
 // newScript puts a script together from files in scripts. The last of them names it.
 func newScript(files ...string) *Script {
 	var source strings.Builder
-	source.WriteString(nothing + alone)
+	source.WriteString(loadOnly + alone)
 	for _, file := range files {
 		source.WriteString(readSource(file))
 	}
@@ -50,10 +50,10 @@ func newScript(files ...string) *Script {
 // newBatch puts a script together that runs calls of others: see batch.lua.
 func newBatch(name string, scripts ...*Script) *Script {
 	var source strings.Builder
-	source.WriteString(nothing + "local scripts = {}\n")
+	source.WriteString(loadOnly + "local scripts = {}\n")
 	for _, s := range scripts {
 		fmt.Fprintf(&source, "scripts.%s = function(KEYS, ARGV, value, record, clock)\n%s\nend\n",
-			s.Name, strings.TrimPrefix(s.Source, nothing+alone))
+			s.Name, strings.TrimPrefix(s.Source, loadOnly+alone))
 	}
 	source.WriteString(readSource(name))
 	return newSource(name, source.String())
@@ -72,9 +72,8 @@ func newSource(name, source string) *Script {
 	return &Script{name, source, hex.EncodeToString(sum[:])}
 }
 
-// Together are the scripts that a client's commands can need in one flight with this one, or in the
-// next. They are loaded together: if the upstream knew only one of them, the commands of a pipeline
-// would run in another order.
+// Together returns the scripts that a client's commands can need with this one, or next. They are
+// loaded together: if the upstream knew only one, a pipeline would run in another order.
 func (s *Script) Together() []*Script {
 	switch s {
 	case lockScript:
@@ -87,9 +86,9 @@ func (s *Script) Together() []*Script {
 	return nil
 }
 
-// LoadRequest has the upstream know s when the next request for key runs. In a cluster SCRIPT LOAD
-// would wait for all nodes, and one of them can be silent. So it is EVAL with a single key, at that
-// key's node: with that s does nothing.
+// LoadRequest loads s before the next request for key runs. In a cluster SCRIPT LOAD would wait for
+// all nodes, and one of them can be silent. So there it is EVAL at key's node: with a single key s
+// does nothing.
 func (s *Script) LoadRequest(cluster bool, key string) []string {
 	if cluster {
 		return []string{"EVAL", s.Source, "1", key}
@@ -97,11 +96,11 @@ func (s *Script) LoadRequest(cluster bool, key string) []string {
 	return []string{"SCRIPT", "LOAD", s.Source}
 }
 
-// nothing stands in front of each script: see LoadRequest.
-const nothing = "if not KEYS[2] then return end\n"
+// loadOnly begins each script: see LoadRequest.
+const loadOnly = "if not KEYS[2] then return end\n"
 
-// expandShortReply is the reply that one whole number stands for: the fast paths of exclusive locks
-// answer with one.
+// expandShortReply is the full reply for a whole number, with which the fast paths of exclusive
+// locks answer.
 func (s *Script) expandShortReply(n int64) []int64 {
 	switch {
 	case s == lockScript:

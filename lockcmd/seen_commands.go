@@ -17,11 +17,11 @@ import (
 const (
 	// maxVisible bounds the keys for which one command asks whether the user may read them.
 	maxVisible = 10000
-	// visibleBatch is how many are asked about together.
+	// visibleBatch is how many of them it asks about together.
 	visibleBatch = 250
 	// maxListed bounds COUNT of LOCKTOP and LOCKLOG.
 	maxListed = 10000
-	// listed is COUNT if it is not given.
+	// listed is the default of COUNT.
 	listed = 10
 )
 
@@ -226,8 +226,7 @@ func (l *queries) runLog(ctx context.Context, s Session, args [][]byte) Reply {
 	}
 }
 
-// logReply is LOCKLOG's reply: the events of keys that the user may read. may says what is known of
-// the keys' rights, and is added to.
+// logReply is LOCKLOG's reply: the events of keys that the user may read. It notes those in may.
 func logReply(
 	ctx context.Context, began time.Time, s Session, events []Event, count int,
 	may map[string]bool,

@@ -19,14 +19,14 @@ type shardedSubscriptions struct {
 	changed       chan struct{} // holds one: pending has grown
 
 	// Guarded by releaseNotifications.mu:
-	wanted  map[uint16]time.Time // slots to listen for, and when a waiter last wanted that
-	pending map[uint16]bool      // those of them to subscribe to, also once more
+	wanted  map[uint16]time.Time // slots to listen for, and when a waiter last wanted them
+	pending map[uint16]bool      // slots to subscribe to, some of them again
 }
 
 const (
-	// subscriptionReview is how often it ends subscriptions without waiters and makes the others
-	// again: one at a master that has become a replica still brings messages, but SPUBLISH does not
-	// count it.
+	// subscriptionReview is how often it ends subscriptions without waiters and repeats the others:
+	// at a master that has become a replica they still bring messages, but SPUBLISH does not count
+	// them.
 	subscriptionReview = 5 * time.Second
 	// subscriptionIdle is how long a subscription without waiters is kept for the next one.
 	subscriptionIdle = 30 * time.Second
@@ -110,7 +110,7 @@ func (sh *shardedSubscriptions) receive(
 	}
 }
 
-// unsubscribed subscribes to a wanted channel again: its slot has moved.
+// unsubscribed subscribes to a wanted channel again, after its slot has moved.
 func (sh *shardedSubscriptions) unsubscribed(channel string) {
 	slot := slotOf([]byte(channel))
 	sh.notifications.mu.Lock()
@@ -138,7 +138,7 @@ func (sh *shardedSubscriptions) subscribe(ctx context.Context, sub *redis.PubSub
 				}
 			}
 		}
-		for _, slot := range sh.popPending() { // one by one: they are in different slots
+		for _, slot := range sh.popPending() { // one by one, as they are in different slots
 			if sub.SSubscribe(ctx, sh.channel(slot)) != nil {
 				return
 			}
@@ -158,7 +158,7 @@ func (sh *shardedSubscriptions) popPending() []uint16 {
 	return list
 }
 
-// review makes the subscriptions in use again, and returns the channels to unsubscribe from.
+// review repeats the subscriptions in use, and returns the slots to unsubscribe from.
 func (sh *shardedSubscriptions) review() (idle []uint16) {
 	used := sh.notifications.slotsInUse()
 	sh.notifications.mu.Lock()

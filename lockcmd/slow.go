@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// warnSlow logs a waiter that has waited long, and the holder, for which it asks the upstream.
+// warnSlow logs a waiter that has waited long. It asks the upstream for the holder.
 func (l *waits) warnSlow(s Session, w *waiter) {
 	id := w.id()
 	omitted, ok := l.seen.slowLog.allow(time.Now())

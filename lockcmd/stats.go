@@ -13,7 +13,7 @@ type Stats struct {
 	Acquired   uint64 // with a new token
 	Shared     uint64 // of Acquired, by SHARED or LIMIT
 	HandedOver uint64 // of Acquired, given to a waiter by the script that released the lock
-	Renewed    uint64 // a LOCK by the owner that had the lock
+	Renewed    uint64 // by a LOCK of the owner that had the lock
 	Held       uint64 // refused: held by another
 	Overtime   uint64 // refused: still held when the WAIT was over
 	Gone       uint64 // the client closed while it waited
@@ -22,7 +22,7 @@ type Stats struct {
 	Unlocked   uint64 // released by their holders
 	Forced     uint64 // released by FORCE, or the admin page
 	Disconnect uint64 // released since the holder's connection had closed
-	Expired    uint64 // of the locks taken here, those whose time passed with no release seen here
+	Expired    uint64 // taken here, and expired with no release seen here
 	Lost       uint64 // session locks that could not be renewed in time, or were taken away
 	Deadlocks  uint64 // found between owners, whether or not one of them was refused
 	Fenced     uint64 // FENCEs that were refused with FENCED
@@ -30,9 +30,9 @@ type Stats struct {
 	Foreign foreign.Counts // locks of foreign clients of this proxy
 
 	Waiters int // clients that wait now
-	// OldestWait is for how long the one of them has waited that has waited longest.
+	// OldestWait is the longest time that one of them has waited.
 	OldestWait time.Duration
-	Waiting    time.Duration // for how long all of them have waited together
+	Waiting    time.Duration // the sum of their times
 	Queues     int           // locks that they wait for
 	Holding    int           // locks that were taken here and have not been seen to end
 }
@@ -65,8 +65,7 @@ func (l *queries) Stats() Stats {
 	}
 }
 
-// Costs returns what locks that match have cost within a time, up to the last hour. It is in no
-// order.
+// Costs returns what matching locks have cost within a time, up to the last hour, in no order.
 func (l *queries) Costs(within time.Duration, match func(LockID) bool) []journal.Cost {
 	l.sweep()
 	list := l.seen.journal.Costs(within, monotonic.Now(), func(id *journal.Lock) bool {

@@ -8,7 +8,7 @@ type Step struct {
 	finish func(context.Context, Answer, error) Reply
 }
 
-// Finish makes the reply of the answer, or of the failure to get one. Steps of one session are
+// Finish makes the reply from the answer, or from the failure to get one. A session's Steps are
 // begun in the order of its requests, and finished in that order.
 func (st Step) Finish(ctx context.Context, a Answer, err error) Reply {
 	return st.finish(ctx, a, err)

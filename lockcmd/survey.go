@@ -13,7 +13,7 @@ import (
 	"lockproxy/internal/foreign"
 )
 
-// operator is what an operator asks of the upstream, by background clients.
+// operator does what operators ask for, on background clients.
 type operator struct {
 	*background
 	queues   *queues
@@ -41,8 +41,8 @@ func (l *operator) Scan(
 }
 
 // Inspect asks the upstream about locks, as an identity, and returns those that are held now. It
-// leaves out what the user may not see, and what is no lock. It fails if the upstream does, or if
-// the user may see none of the locks.
+// leaves out keys that the user may not see or that are no locks. It fails if the upstream does, or
+// if the user may see none of the locks.
 func (l *operator) Inspect(ctx context.Context, as Identity, keys []string) ([]LockInfo, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -115,8 +115,8 @@ func (l *operator) Proxies(
 	return holder, waiting, nil
 }
 
-// askBySource asks again by the script's source where the upstream, or one node of a cluster, does
-// not know its hash.
+// askBySource asks again by the script's source, where the upstream or a cluster's node does not
+// know its hash.
 func (l *operator) askBySource(
 	ctx context.Context, as Identity, args [][]any, replies []*redis.Cmd,
 ) error {
@@ -154,7 +154,7 @@ func (l *operator) pipeline(
 }
 
 // Force releases a lock as an identity, if it still has f's token: an operator ends the lock that
-// was shown, and not one that was acquired since. It writes a line to the log.
+// was shown, not one that was acquired since. It writes a line to the log.
 func (l *operator) Force(
 	ctx context.Context, as Identity, f ForcedUnlock,
 ) (released bool, err error) {

@@ -39,7 +39,7 @@ func (t *timers) after(d time.Duration, job func(ctx context.Context)) (cancel f
 	return func() { timer.Stop() }
 }
 
-// close ends the jobs that run, and waits for that. Others never run.
+// close cancels the jobs that run, and waits for them. Others never run.
 func (t *timers) close() {
 	t.mu.Lock()
 	t.closed = true

@@ -17,13 +17,13 @@ import (
 
 // keyTracking learns by CLIENT TRACKING that the key of a lock has changed: a foreign client has
 // released it, or somebody has deleted or overwritten it. So a waiter need not poll often next to
-// foreign clients, a lost message delays no client, and a session is told at once that its
-// lock is gone. Of a lock that a foreign client holds, nothing else is needed.
+// foreign clients, a lost message delays no client, and a session is told at once that its lock is
+// gone.
 //
-// A connection for each user and database that needs one reads keys by EXISTS, and is told once of
-// each when it changes. The upstream may know no CLIENT TRACKING, or the user may not use it: then
-// waiters poll, and sessions learn by their next renewals. In a cluster the connection is one to
-// each node that has such a key.
+// Each user and database that needs it has a connection. It reads keys by EXISTS, and the upstream
+// reports the next change of each. If the upstream has no CLIENT TRACKING, or the user may not use
+// it, waiters poll and sessions learn by their next renewals. In a cluster the connection goes to
+// each node with such a key.
 type keyTracking struct {
 	*background
 	queues   *queues
@@ -40,18 +40,18 @@ type keyTracking struct {
 }
 
 const (
-	// maxTracking bounds the connections, and the users that are remembered as refused.
+	// maxTracking bounds the connections, and the users remembered as refused.
 	maxTracking = 8
 	// trackingRetry is how long after a failure the next connection is tried.
 	trackingRetry = 30 * time.Second
 	// maxTracked bounds the keys of one connection.
 	maxTracked = 10000
-	// trackingIdle is after how long without a waiter or session a connection is closed, and after
-	// how long keys are forgotten that concern nobody any more.
+	// trackingIdle is how long a connection without a waiter or session is kept, and a key that
+	// concerns nobody.
 	trackingIdle = 5 * time.Second
-	// maxTrackingReply bounds one reply, bytes. A push names one key.
+	// maxTrackingReply bounds a reply, bytes. A push names one key.
 	maxTrackingReply = 1 << 20
-	// sessionTracked is after how long a session lock is tracked: many are released before.
+	// sessionTracked is how old a session lock must be to be tracked: many are released before.
 	sessionTracked = 50 * time.Millisecond
 )
 
@@ -60,8 +60,8 @@ type trackingConn struct {
 	by      *keyTracking
 	as      Identity
 	mu      sync.Mutex
-	wanted  []string        // guarded by mu; asked for, in order
-	unsent  int             // guarded by mu; how many of wanted, at the end, are not sent
+	wanted  []string        // guarded by mu; in order
+	unsent  int             // guarded by mu; how many of wanted, at its end, are not sent
 	tracked map[string]bool // guarded by mu; false while it is wanted
 	more    chan struct{}   // holds one: there is something to send
 }
@@ -75,7 +75,7 @@ func newKeyTracking(qs *queues, s *sessionLocks) *keyTracking {
 	return k
 }
 
-// want has the upstream tell of the next change of a lock's key. It returns at once.
+// want asks the upstream to report the next change of a lock's key. It returns at once.
 func (k *keyTracking) want(as Identity, key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -91,8 +91,8 @@ func (k *keyTracking) want(as Identity, key string) {
 	c.want(key)
 }
 
-// follows reports whether the upstream tells of the next change of a lock's key, and whether it
-// soon will.
+// follows reports whether the upstream reports the next change of a lock's key, and whether it soon
+// will.
 func (k *keyTracking) follows(as Identity, key string) (now, soon bool) {
 	k.mu.Lock()
 	c := k.conns[as]
@@ -129,7 +129,7 @@ func (c *trackingConn) want(key string) {
 	}
 }
 
-// serve opens the connection and serves it to its end.
+// serve opens the connection, and serves it until it ends.
 func (c *trackingConn) serve() {
 	k := c.by
 	ctx, cancel := context.WithTimeout(k.ctx, backgroundTimeout)
@@ -161,7 +161,7 @@ func (c *trackingConn) serve() {
 	}
 }
 
-// lost is for the end of the connection. Those who relied on it poll.
+// lost makes those who relied on the connection poll.
 func (c *trackingConn) lost() {
 	c.mu.Lock()
 	keys := slices.Collect(maps.Keys(c.tracked))
@@ -176,7 +176,7 @@ func (c *trackingConn) lost() {
 	}
 }
 
-// write sends what is wanted.
+// write asks for the wanted keys.
 func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
 	out := resp.AppendCommand(nil, "HELLO", "3")
 	out = resp.AppendCommand(out, "CLIENT", "TRACKING", "ON")
@@ -203,7 +203,7 @@ func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
 	}
 }
 
-// read takes replies and pushes. Its error is nil if the connection is not needed any more.
+// read takes replies and pushes. Its error is nil if the connection is no longer needed.
 func (c *trackingConn) read(conn net.Conn) error {
 	var scan resp.Scanner
 	buf, begun, setup := make([]byte, 4<<10), []byte(nil), 2
@@ -258,10 +258,10 @@ func (c *trackingConn) silent() bool {
 	return len(c.wanted) > 0
 }
 
-// answered is for the reply to the first EXISTS that is missing one.
+// answered takes the reply to the first EXISTS without one.
 func (c *trackingConn) answered(free bool) {
 	c.mu.Lock()
-	if len(c.wanted) == c.unsent { // it asked for nothing: never
+	if len(c.wanted) == c.unsent { // a reply to nothing: never
 		c.mu.Unlock()
 		return
 	}
@@ -274,7 +274,7 @@ func (c *trackingConn) answered(free bool) {
 	c.by.keyTracked(c.as, key, free)
 }
 
-// changed is for a push: keys have changed, or all of them.
+// changed takes a push: some keys have changed, or all.
 func (c *trackingConn) changed(v resp.Value) {
 	if len(v.Elems) != 2 || string(v.Elems[0].Text) != "invalidate" {
 		return
@@ -312,8 +312,8 @@ func (c *trackingConn) forgetUnneeded() {
 	}
 }
 
-// keyChanged is for a lock whose key has changed. The first waiter polls, unless it is the turn of
-// foreign clients. For them, and for a session, the key is tracked again.
+// keyChanged makes the first waiter poll, unless it is the turn of foreign clients. For them, and
+// for a session, it has the key tracked again.
 func (k *keyTracking) keyChanged(as Identity, key string) {
 	id := LockID{as.DB, key}
 	k.queues.mu.Lock()
@@ -331,8 +331,8 @@ func (k *keyTracking) keyChanged(as Identity, key string) {
 	}
 }
 
-// keyTracked is for a lock whose key is tracked from now on. If the key is missing, the first
-// waiter polls, after the turn of foreign clients; if it is there, that turn is over. Sessions are
+// keyTracked notes that a lock's key is tracked from now on. If the key is missing, the first
+// waiter polls, after the turn of foreign clients; otherwise that turn is over. Sessions are
 // verified: the key may have changed before.
 func (k *keyTracking) keyTracked(as Identity, key string, missing bool) {
 	id := LockID{as.DB, key}

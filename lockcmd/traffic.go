@@ -8,12 +8,12 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// foreignTraffic is what the relayed commands of foreign clients tell of locks.
+// foreignTraffic learns about locks from the relayed commands of foreign clients.
 type foreignTraffic struct {
 	*background
 	queues *queues
 	seen   *observed
-	known  *foreign.Locks  // that they have
+	known  *foreign.Locks  // held by foreign clients
 	shapes *foreign.Shapes // of their scripts
 }
 
@@ -25,12 +25,11 @@ func newForeignTraffic(bg *background, qs *queues, seen *observed) *foreignTraff
 	}
 }
 
-// WatchesForeign reports whether a command that releases or extends any lock of a foreign client
-// matters to anybody.
+// WatchesForeign reports whether it matters if a foreign client releases or extends a lock.
 func (f *foreignTraffic) WatchesForeign() bool { return f.queues.Waiting() || f.known.Any() }
 
-// MayConcern reports whether a key may be that of a lock for which clients wait, or which a foreign
-// client is known to hold. It costs little.
+// MayConcern reports whether clients may wait for a key's lock, or a foreign client may hold it. It
+// is cheap.
 func (f *foreignTraffic) MayConcern(key []byte) bool {
 	return f.known.MayKnow(key) || f.queues.Waiting() && f.queues.waitedKeys.May(key)
 }
@@ -38,9 +37,9 @@ func (f *foreignTraffic) MayConcern(key []byte) bool {
 // TakesForeign reports whether a script, called by EVAL or EVALSHA, can take a lock.
 func (f *foreignTraffic) TakesForeign(args [][]byte) bool { return f.shapes.Takes(args) }
 
-// ObserveForeign is for a request of a foreign client, whose command has a role. replied must be
-// called with the head of its reply. It is nil if the request concerns no lock that matters here.
-// ObserveForeign returns at once, and any goroutine can call it.
+// ObserveForeign notes a foreign client's request; role is its command's. replied must be called
+// with the head of the reply. It is nil if no lock of the request matters here. ObserveForeign
+// returns at once, and any goroutine can call it.
 func (f *foreignTraffic) ObserveForeign(
 	db int, by foreign.Client, role foreign.Role, args [][]byte, keys *commands.Keys,
 ) (replied func(resp.Head)) {
@@ -70,9 +69,9 @@ func (f *foreignTraffic) ObserveForeign(
 	}
 }
 
-// answered is for a foreign client's request about a lock that the upstream has accepted.
-// If it can have taken the lock, the first waiter polls often from now on. If it has released the
-// lock, or may have, it is the waiter's turn.
+// answered notes that the upstream has accepted a foreign client's request about a lock. If it can
+// have taken the lock, the first waiter polls often from now on. If it may have released the lock,
+// the first waiter polls at once.
 func (f *foreignTraffic) answered(
 	id LockID, action foreign.Action, taken, released bool, now time.Time,
 ) {
@@ -110,13 +109,13 @@ func (f *foreignTraffic) ForeignLocks(limit int) []foreign.Lock {
 	return f.known.List(limit, time.Now())
 }
 
-// Trying returns the foreign clients that were refused a lock lately, as far as was seen.
+// Trying returns the foreign clients that this proxy has lately seen refused a lock.
 func (f *foreignTraffic) Trying(id LockID) []foreign.Try {
 	lock, _ := f.known.Get(foreign.ID(id), time.Now())
 	return lock.Trying
 }
 
-// foreignInfo is a lock of foreign clients as far as it was seen.
+// foreignInfo is what this proxy has seen of a lock of foreign clients.
 func foreignInfo(lock foreign.Lock) LockInfo {
 	h := LockInfo{LockID: LockID(lock.ID), Kind: kindOther, Age: UnknownAge}
 	if lock.Holder.Addr != "" {
@@ -128,8 +127,8 @@ func foreignInfo(lock foreign.Lock) LockInfo {
 	return h
 }
 
-// addSeen adds what was seen of foreign clients at the lock. Those that ask for it again and again
-// count among its waiters.
+// addSeen adds what was seen of foreign clients at the lock. Those that keep trying count as
+// waiters.
 func (h *LockInfo) addSeen(lock foreign.Lock) {
 	if lock.Holder.Addr != "" {
 		h.Library, h.Refused = lock.Holder.Library, lock.Refused
@@ -140,9 +139,9 @@ func (h *LockInfo) addSeen(lock foreign.Lock) {
 	}
 }
 
-// addHolder adds to info.lua's reply about a foreign client's lock who holds it, if this proxy has
-// seen it being taken: the client's name as the owner, its address, and since when. It returns what
-// has been seen; there is no Holder if that is somebody else by now.
+// addHolder adds the holder to info.lua's reply about a foreign client's lock, if this proxy has
+// seen the lock taken: the client's name as the owner, its address, and since when. It returns what
+// it has seen, without a Holder if another has the lock by now.
 func (f *foreignTraffic) addHolder(id LockID, fields []resp.Value) (seen foreign.Lock) {
 	now := time.Now()
 	seen, _ = f.known.Get(foreign.ID(id), now)

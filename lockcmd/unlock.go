@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// releases frees locks: for those who ask, and abandoned ones. It hands them over to waiters.
+// releases frees locks, on request and when they are abandoned, and hands them over to waiters.
 type releases struct {
 	*background
 	queues   *queues
@@ -48,11 +48,11 @@ type unlockCall struct {
 	as       Identity
 	proof    proof
 	handOver handOver
-	token    int64 // that was released; 0 if that is not known, and for an exclusive lock
+	token    int64 // that was released; 0 if it is unknown, or for an exclusive lock
 }
 
-// release frees a lock for identity as, on on. If handsOver it offers the lock to the first waiter,
-// here or of another proxy, otherwise the first to poll takes it.
+// release frees a lock for an identity. If handsOver, it offers the lock to the first waiter, here
+// or at another proxy. Otherwise the first to poll takes it.
 func (l *releases) release(
 	on evaluator, id LockID, as Identity, p proof, handsOver bool,
 ) (released bool, err error) {
@@ -76,7 +76,7 @@ func (l *releases) beginRelease(
 		offer.kind = "gap"
 	}
 	if offer.kind == "free" {
-		l.queues.foreign.leftFree(id, time.Now()) // before any client is told that the key has changed
+		l.queues.foreign.leftFree(id, time.Now()) // before anybody hears of it
 	}
 	l.queues.mu.Unlock()
 
@@ -135,8 +135,8 @@ func (l *releases) finishRelease(r *unlockCall, a Answer, err error) (released b
 	return answer[0] != 0, err
 }
 
-// endHandOver ends the offer of a release that has been answered, or has failed with err. missing
-// is why waiters must not keep the lock that they were given.
+// endHandOver ends the offer of a release that was answered, or failed with err. missing is why
+// waiters must not keep the lock that they were given.
 func (l *releases) endHandOver(r *unlockCall, answer []int64, missing, err error) offersEnd {
 	offer, token := r.handOver, answer[1]
 	l.queues.mu.Lock()
@@ -164,7 +164,7 @@ func (l *releases) endHandOver(r *unlockCall, answer []int64, missing, err error
 	case offer.kind == "gap", offer.kind == "free":
 		q.yield(minForeignPoll)
 	}
-	// A waiter that has joined since has polled before the lock was free.
+	// A waiter that has joined since polled before the lock was free.
 	joined := offer.kind == "none" && !l.queues.foreign.compete(r.id, time.Now())
 	if err != nil || answer[2] == 1 || joined {
 		q.pollNow()
@@ -172,7 +172,7 @@ func (l *releases) endHandOver(r *unlockCall, answer []int64, missing, err error
 	return ends
 }
 
-// givenTo is to how many waiters a release has given the lock.
+// givenTo is how many waiters a release has given the lock.
 func givenTo(answer []int64) int {
 	switch {
 	case answer[1] == 0:
@@ -183,8 +183,8 @@ func givenTo(answer []int64) int {
 	return 1
 }
 
-// fastUnlock is UNLOCK's fast path, which knows only ms, no takeover guard, a holder's proof, and
-// no waiters that the caller may not name.
+// fastUnlock is UNLOCK's fast path. It knows only ms, a holder's proof, no takeover guard, and no
+// waiters that the caller may not name.
 func (m *callMaker) fastUnlock(p proof, offer handOver) fastArgs {
 	if m.cfg.Seconds || m.cfg.TakeoverGuard > 0 || p.kind != "token" && p.kind != "connection" {
 		return noFastPath
@@ -231,8 +231,8 @@ func (l *releases) undo(on evaluator, lock *heldLock) {
 }
 
 // releaseReservation releases a lock that may be reserved for this proxy, where no client waits for
-// it any more. If others share the lock, it tells the other proxies that none waits here. If that
-// fails, the reservation ends by itself, and they wait for this proxy a second longer.
+// it any more. If clients share the lock, other proxies learn that none waits here. If that fails,
+// the reservation ends by itself, and they wait for this proxy a second longer.
 func (l *releases) releaseReservation(as Identity, id LockID) {
 	l.timers.after(0, func(ctx context.Context) {
 		on := l.clients.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// beginReleaseAll makes the call that releases several locks of one token. Waiters here are not
-// named: they poll when it has been answered.
+// beginReleaseAll makes the call that releases several locks of one token. It names no waiters:
+// they poll when it has been answered.
 func (l *releases) beginReleaseAll(
 	s Session, keys [][]byte, p proof,
 ) (calls []*unlockCall, c Call) {

@@ -13,8 +13,8 @@ type waits struct {
 	deadlocks     *deadlocks
 }
 
-// wait is LOCK … WAIT for a time, 0 without end. It joins the queue of the lock, and replies when
-// the lock is this client's or the time is over.
+// wait is LOCK … WAIT for patience, 0 without end. It joins the lock's queue, and replies when the
+// client has the lock or its time is over.
 func (l *waits) wait(ctx context.Context, s Session, r lockRequest, patience time.Duration) Reply {
 	l.queues.waiters.Add(1)
 	defer l.queues.waiters.Add(-1)
@@ -32,7 +32,7 @@ func (l *waits) wait(ctx context.Context, s Session, r lockRequest, patience tim
 
 	err, pause := error(nil), notPolled
 	switch {
-	case isFirst && !foreignTurn: // most likely the lock is free
+	case isFirst && !foreignTurn: // the lock is probably free
 		pause, err = l.pollOrPause(ctx, s, w)
 	case isFirst || !permitted || r.owner != "":
 		if err = l.check(s, w); err != nil && l.isTransient(ctx, err) {
@@ -49,7 +49,7 @@ func (l *waits) wait(ctx context.Context, s Session, r lockRequest, patience tim
 	return l.endWait(ctx, s, w, queued, err)
 }
 
-// notPolled stands for the time to the next poll of a waiter that has not polled.
+// notPolled is the pause of a waiter that has not polled.
 const notPolled = time.Duration(-1)
 
 // waitTurn returns when w has been granted the lock, its time is over, its client has gone, or a
@@ -114,11 +114,11 @@ func (l *waits) waitTurn(
 }
 
 // offerPatience is how long a waiter whose time is over stays for a release that may give it the
-// lock. The time for replicas comes on top.
+// lock. ReplicaTimeout is added.
 const offerPatience = time.Second
 
-// awaitOffer returns when no release is under way that names w, or after offerPatience: such a
-// release finds that w has left.
+// awaitOffer waits until no release that names w is under way, or for offerPatience: a later one
+// finds that w has left.
 func (l *waits) awaitOffer(w *waiter) {
 	patience := time.NewTimer(offerPatience + l.cfg.ReplicaTimeout)
 	defer patience.Stop()
@@ -132,8 +132,8 @@ func (l *waits) awaitOffer(w *waiter) {
 }
 
 // endWait takes w out of the queue and makes its reply. queued says that it was not given the lock
-// at once. If it was, a client that has closed its side is answered as by LOCK without WAIT: it may
-// have closed only that side.
+// at once. If it was, a client that has closed its side is answered, as by LOCK without WAIT: it
+// may still read.
 func (l *waits) endWait(ctx context.Context, s Session, w *waiter, queued bool, err error) Reply {
 	id := w.id()
 	l.awaitOffer(w)
@@ -161,7 +161,7 @@ func (l *waits) endWait(ctx context.Context, s Session, w *waiter, queued bool, 
 	}
 	switch {
 	case won && (err == ErrGone || queued && context.Cause(ctx) == ErrGone):
-		// The client went while the lock was on its way.
+		// The client has gone while the lock was on its way.
 		if !w.before {
 			l.releases.releaseAbandoned(w.lock(w.token))
 		}

@@ -97,9 +97,10 @@ const (
 // request makes a LOCK of this connection.
 func (h *Holder) request(key string, o lockOptions) lockRequest {
 	h.requests++
-	return lockRequest{key: key, timeout: o.timeout, connection: h.Connection, client: h.Addr,
-		number: strconv.FormatUint(h.requests, 10), session: o.session, owner: o.owner,
-		shared: o.shared, limit: o.limit}
+	r := o.lockRequest
+	r.key, r.connection, r.client = key, h.Connection, h.Addr
+	r.number = strconv.FormatUint(h.requests, 10)
+	return r
 }
 
 // setLocked changes whether a lock is renewed, and ends a renewal under way. mu is held.

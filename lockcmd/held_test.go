@@ -44,9 +44,9 @@ func TestHolds(t *testing.T) {
 	l.unlocked(h, &unlockCall{id: at(2)}, true)
 	holdsUntil("with one lock", soon)
 	now := monotonic.Now()
-	l.relocked(h, at(0), "7", time.Hour, now)
-	l.relocked(h, at(0), "8", time.Minute, now) // another's token
-	l.relocked(h, at(1), "7", time.Hour, now)
+	l.relocked(h, at(0), proof{"token", "7"}, time.Hour, now)
+	l.relocked(h, at(0), proof{"token", "8"}, time.Minute, now) // another's token
+	l.relocked(h, at(1), proof{"token", "7"}, time.Hour, now)
 	holdsUntil("with that lock relocked", later)
 	l.unlocked(h, &unlockCall{id: at(0)}, true)
 	if _, holds := h.Holds(); holds {

@@ -159,21 +159,20 @@ func (l *queries) infoReply(id LockID, v resp.Value, err error) Reply {
 		}
 		info.Elems = append(info.Elems, bulkReply(infoFields[i]), fieldReply(e))
 	}
-	info.Elems = append(info.Elems, foreignReply(seen, v.Elems[6].Int-v.Elems[7].Int).Elems...)
+	info.Elems = append(info.Elems, foreignFields(seen, v.Elems[6].Int-v.Elems[7].Int)...)
 	return info
 }
 
-// foreignReply is what LOCKINFO says about foreign clients at a lock: the holder's library, how
+// foreignFields are what LOCKINFO says about foreign clients at a lock: the holder's library, how
 // often others were refused since it took the lock, and which still try. now is the upstream's
 // time, ms.
-func foreignReply(seen foreign.Lock, now int64) Reply {
-	m := Reply{Kind: MapReply}
+func foreignFields(seen foreign.Lock, now int64) (fields []Reply) {
 	if seen.Holder.Addr != "" {
-		m = mapReply("library", textReply(seen.Holder.Library),
-			"refused", intReply(int64(seen.Refused)))
+		fields = mapReply("library", textReply(seen.Holder.Library),
+			"refused", intReply(int64(seen.Refused))).Elems
 	}
 	if len(seen.Trying) == 0 {
-		return m
+		return fields
 	}
 	list := Reply{Kind: ArrayReply}
 	for _, t := range seen.Trying {
@@ -183,8 +182,7 @@ func foreignReply(seen foreign.Lock, now int64) Reply {
 			"since_ms", intReply(now-time.Since(t.Since).Milliseconds()),
 		))
 	}
-	m.Elems = append(m.Elems, bulkReply("trying"), list)
-	return m
+	return append(fields, bulkReply("trying"), list)
 }
 
 // textReply is null for an empty text.

@@ -115,13 +115,9 @@ func parseToken(arg []byte) (proof, error) {
 
 // lockOptions are the arguments of LOCK after the key.
 type lockOptions struct {
-	timeout time.Duration
-	waits   bool
-	wait    time.Duration // 0 is without end
-	session bool
-	owner   string
-	shared  bool
-	limit   int64 // of a shared lock; 0 is none
+	lockRequest // Holder.request sets the other fields
+	waits       bool
+	wait        time.Duration // 0 is without end
 }
 
 // longestWait is the largest WAIT, as for BLPOP: what fits into 64 bits of nanoseconds.

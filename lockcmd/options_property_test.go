@@ -32,7 +32,8 @@ func TestLockOptionsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const longest = time.Hour
 		ms := rapid.IntRange(1, int(longest.Milliseconds()))
-		want := lockOptions{timeout: time.Duration(ms.Draw(t, "timeout")) * time.Millisecond}
+		want := lockOptions{}
+		want.timeout = time.Duration(ms.Draw(t, "timeout")) * time.Millisecond
 		var options [][][]byte
 		if rapid.Bool().Draw(t, "waits") {
 			ms := rapid.IntRange(0, 1<<40).Draw(t, "wait")

@@ -160,12 +160,12 @@ func (r *registry) leave(lock *heldLock) {
 
 // extend sets when the lock of a token ends, unless it is a session lock: that ends with its
 // renewals.
-func (r *registry) extend(id LockID, token string, until int64) {
+func (r *registry) extend(id LockID, token, until int64) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
 	lock := s.locks[heldID{id, 0}]
-	if lock == nil || lock.tokenText() != token {
-		lock = s.locks[heldID{id, proof{"token", token}.token()}]
+	if lock == nil || lock.token != token {
+		lock = s.locks[heldID{id, token}]
 	}
 	if lock != nil && lock.by == nil {
 		lock.until.Store(until)
@@ -196,7 +196,7 @@ func (r *registry) remove(id LockID, p proof, token int64) (lock *heldLock, othe
 	switch {
 	case lock == nil:
 		return nil, nil
-	case (p.kind == "token" || p.kind == "revoke") && p.value == lock.tokenText():
+	case p.token() == lock.token:
 	case p.kind == "connection" && p.value == lock.connection:
 	case p.kind != "token" && p.kind != "connection" && token == lock.token:
 	default:

@@ -58,8 +58,8 @@ func TestRegisteredLocksExpire(t *testing.T) {
 	r.put(taken("owner", "c", 3, now, time.Minute))
 	r.put(taken("owner", "d", 3, after(time.Second/2), time.Second)) // never shortened
 	r.put(taken("next", "c", 4, now, time.Second))
-	r.extend(LockID{0, "renewed"}, "2", after(10*time.Second))
-	r.extend(LockID{0, "short"}, "99", after(10*time.Second)) // another's token
+	r.extend(LockID{0, "renewed"}, 2, after(10*time.Second))
+	r.extend(LockID{0, "short"}, 99, after(10*time.Second)) // another's token
 	r.put(taken("next", "d", 5, after(2*time.Second), time.Second))
 	if expired.Load() != 1 {
 		t.Errorf("%d expired by a successor, want 1", expired.Load())

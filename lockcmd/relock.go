@@ -26,7 +26,7 @@ func (r *renewals) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
 			return errorReply(err)
 		}
 		if done[0] == 1 {
-			r.relocked(s.Holder(), id, p.value, timeout, asked)
+			r.relocked(s.Holder(), id, p, timeout, asked)
 		}
 		return intReply(done[0])
 	}}, true

@@ -50,13 +50,13 @@ func (r *renewals) unlocked(h *Holder, u *unlockCall, released bool) {
 
 // relocked notes the timeout that RELOCK has given the lock of a token.
 func (r *renewals) relocked(
-	h *Holder, id LockID, token string, timeout time.Duration, asked int64,
+	h *Holder, id LockID, p proof, timeout time.Duration, asked int64,
 ) {
 	until := asked + int64(timeout)
-	r.seen.registry.extend(id, token, until)
+	r.seen.registry.extend(id, p.token(), until)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	lock := h.findLocked(id, proof{"token", token})
+	lock := h.findLocked(id, p)
 	if lock == nil {
 		return
 	}
@@ -100,7 +100,7 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 	switch {
 	case err == nil && ints[0] == 1:
 		lock.until.Store(asked + int64(timeout))
-		r.seen.registry.extend(lock.id(), lock.tokenText(), asked+int64(timeout))
+		r.seen.registry.extend(lock.id(), lock.token, asked+int64(timeout))
 		r.renewLocked(h, lock, asked+int64(timeout/3))
 		h.mu.Unlock()
 	case err != nil && left > 0 && !isWrongType(err):

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What was added may be there, and most of what was not is known not to be.
+// Keys that were added may be there, and most others are known not to be.
 func TestFilter(t *testing.T) {
 	f := NewFilter()
 	for i := range 1000 {

@@ -56,6 +56,9 @@ type Lock struct {
 // held reports whether the lock is held as far as was seen.
 func (l *Lock) held(now time.Time) bool { return l.Holder.Addr != "" && now.Before(l.Until) }
 
+// taken reports whether the Watcher was told of the Holder: a candidate may be no lock.
+func (l *Lock) taken() bool { return l.Holder.Addr != "" && !l.Until.IsZero() }
+
 // stale reports whether nothing that matters is known of the lock any more.
 func (l *Lock) stale(now time.Time) bool {
 	candidate := l.Holder.Addr != "" && l.Until.IsZero() && now.Sub(l.Since) < candidateMemory
@@ -164,12 +167,12 @@ func (l *Locks) Saw(id ID, by Client, r Request, outcome Outcome, now time.Time)
 	if r.Action != Release {
 		return false
 	}
-	if !lock.Until.IsZero() && lock.Holder.Addr != "" {
+	if lock.taken() {
 		l.counts.Released++
 		l.watcher.Ended(id, lock.Holder, false, lock.Since, now)
 	}
 	lock.Holder, lock.Until, lock.Refused, lock.proof = Client{}, time.Time{}, 0, 0
-	l.forgetLocked(id, lock, now)
+	l.forgetLocked(lock, now)
 	return true
 }
 
@@ -180,7 +183,7 @@ func (l *Locks) takenLocked(id ID, by Client, r Request, now time.Time) {
 		lock.Holder, lock.Until = by, now.Add(r.TTL) // its holder takes it again
 		return
 	}
-	if lock.Holder.Addr != "" && !lock.Until.IsZero() && now.After(lock.Until) {
+	if lock.taken() && now.After(lock.Until) {
 		l.expiredLocked(lock)
 	}
 	asked := now
@@ -255,23 +258,23 @@ func (l *Locks) putLocked(id ID, now time.Time) *Lock {
 }
 
 // forgetLocked forgets a lock if it is stale. mu is held.
-func (l *Locks) forgetLocked(id ID, lock *Lock, now time.Time) {
+func (l *Locks) forgetLocked(lock *Lock, now time.Time) {
 	if !lock.stale(now) {
 		return
 	}
-	if lock.Holder.Addr != "" && !lock.Until.IsZero() {
+	if lock.taken() {
 		l.expiredLocked(lock)
 	}
-	delete(l.locks, id)
-	l.keys.Add(id.Key, -1)
+	delete(l.locks, lock.ID)
+	l.keys.Add(lock.Key, -1)
 	l.known.Store(int64(len(l.locks)))
 }
 
 // sweepLocked forgets all stale locks. mu is held.
 func (l *Locks) sweepLocked(now time.Time) {
 	l.puts = 0
-	for id, lock := range l.locks {
-		l.forgetLocked(id, lock, now)
+	for _, lock := range l.locks {
+		l.forgetLocked(lock, now)
 	}
 }
 

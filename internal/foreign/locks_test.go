@@ -91,7 +91,7 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// diary is a Watcher that writes down what it is told, with seconds.
+// diary is a Watcher that records its calls, with seconds.
 type diary []string
 
 func (d *diary) note(format string, args ...any) { *d = append(*d, fmt.Sprintf(format, args...)) }

@@ -87,7 +87,7 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// The holder's value is told apart from numbers: it is what a release is known by.
+// The holder's value is told apart from numbers: it identifies a release.
 func TestProofOfScript(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	want := proofOf([]byte("me"))

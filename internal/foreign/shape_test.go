@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// scripts have the shapes that lock libraries use, in words of their own.
+// scripts have the shapes that lock libraries use, in other words.
 var scripts = []struct {
 	name, source string
 	want         Does
@@ -208,7 +208,7 @@ func TestKnownScripts(t *testing.T) {
 	}
 }
 
-// A script is known by its hash once its text has passed by; not more are kept than are allowed.
+// A script is known by its hash once its text has passed by, and their number is bounded.
 func TestShapes(t *testing.T) {
 	shapes := NewShapes()
 	const source = "return redis.call('set',KEYS[1],ARGV[1],'NX','EX',ARGV[2])"

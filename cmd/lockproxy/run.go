@@ -147,7 +147,6 @@ func (c *runCommand) acquire(
 	if conn != nil {
 		conn.close()
 	}
-	var refused refusal
 	switch {
 	case errors.As(context.Cause(ctx), &ended):
 		return nil, 0, l, exitSignal + int(ended)
@@ -156,11 +155,12 @@ func (c *runCommand) acquire(
 			say("another holds the lock %s%s: %s was not run", c.names(), holder, c.Command[0])
 		}
 		return nil, 0, l, c.ConflictExitCode
-	case errors.As(err, &refused) && !refused.unavailable():
-		say("no lock %s: %v; %s was not run", c.names(), err, c.Command[0])
-		return nil, 0, l, exitRunFailed
 	}
 	say("no lock %s: %v; %s was not run", c.names(), err, c.Command[0])
+	var refused refusal
+	if errors.As(err, &refused) && !refused.unavailable() {
+		return nil, 0, l, exitRunFailed
+	}
 	return nil, 0, l, exitUnreachable
 }
 

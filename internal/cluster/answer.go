@@ -57,7 +57,7 @@ func (a *answers) intercepted(n *node, p *part, line []byte) bool {
 
 // mayGoElsewhere reports whether another master can run a write that a replica has refused: one
 // whose keys the replica did not find, as LMPOP with a wrong number of them. Keys are named by
-// MOVED. A script may have run before the write, and what goes to all masters was meant for one.
+// MOVED. A script may have run before the write, and a part of a request is for its own node.
 func (p *part) mayGoElsewhere() bool {
 	return p.slot < 0 && p.req.parts == nil && !p.req.script
 }

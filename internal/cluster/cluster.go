@@ -15,7 +15,7 @@ import (
 // which takes a second or two.
 const outdatedAfter = 10 * time.Second
 
-// Cluster is what is known of a Redis Cluster. Safe for concurrent use.
+// Cluster knows the map of a Redis Cluster. It is safe for concurrent use.
 type Cluster struct {
 	seeds []string // host:port
 	slots atomic.Pointer[slotMap]

@@ -15,7 +15,7 @@ type command struct {
 type query struct {
 	cmd  *command
 	args [][]byte
-	raw  []byte // aliases what was written: it must be sent or copied
+	raw  []byte // aliases Write's argument: it must be sent or copied
 }
 
 // table is all commands, by ID.

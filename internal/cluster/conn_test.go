@@ -231,7 +231,8 @@ func TestSlotMovesUnderAPipeline(t *testing.T) {
 	}
 }
 
-// Keys that are in part here and in part there: what can be answered is, and what can't says so.
+// While some keys of a slot have moved, requests for all keys at one node are answered, and others
+// get an error.
 func TestSlotOnItsWay(t *testing.T) {
 	t.Parallel()
 	c := testredis.StartCluster(t, 2, 0, patient...)

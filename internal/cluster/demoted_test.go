@@ -7,9 +7,9 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// A master that has become a replica refuses a write without keys otherwise than one with keys.
-// Another master runs it, though the Conn has not learned yet which node that is. It does not run a
-// script again, since nobody knows what that has done before its write was refused.
+// A master that has become a replica refuses writes without keys differently from those with keys.
+// Another master runs them, though the Conn has not learned yet which node that is. It does not run
+// a script again, since nobody knows what that has done before its write was refused.
 func TestWriteWithoutKeysAfterFailover(t *testing.T) {
 	t.Parallel()
 	c := testredis.StartCluster(t, 1, 1, patient...)

@@ -17,12 +17,12 @@
 // The row of a command in package commands says which nodes it goes to; handlers.go names those
 // that need code. A Conn opens the connection to a node when it is first needed, or those to all
 // masters at once (Options.Early), with the settings of the others (settings.go). When Write
-// returns, the nodes have been sent what they take without waiting. So requests of several Conns
+// returns, each node has been sent as much as it takes without waiting. So requests of several Conns
 // run in the order in which they were written. Requests without keys go to the default node, always
 // the same master.
 //
 // A node that answers MOVED, ASK or TRYAGAIN has not run the request. It is sent again, to the node
-// that is named or after a delay, and what comes for the same slot is held meanwhile. A request
+// that is named or after a delay. Later requests for the same slot are held meanwhile. A request
 // that may have run is never sent again: if its node is lost it is answered with Options.Failure,
 // and the others go on. The Conn ends if it has lost what can't be restored: a transaction, a
 // WATCH, a subscription, CLIENT TRACKING.
@@ -34,7 +34,7 @@
 // (NotifyReader) in the same iteration. Where it can't, as with TLS, goroutines do both.
 //
 // Goroutines: each node has one that opens the connection (node.start), then one that reads unless
-// a loop does (node.Resume), and one while it is sent what it does not take at once (node.send). A
+// a loop does (node.Resume), and one to send what it does not take at once (node.send). A
 // Conn can have one that refreshes the map, and some that wait for a delay. All end with the Conn:
 // Close waits for them. Follow runs in its caller's goroutine.
 //

@@ -24,7 +24,7 @@ func (c *client) id() string {
 	return strings.Trim(got, ":\r\n")
 }
 
-// All that shows the number of a client shows the same, and no two connections have one.
+// All commands show the same number for a client, and no two connections have the same.
 func TestClientIDs(t *testing.T) {
 	t.Parallel()
 	nodes := six(t)
@@ -57,7 +57,7 @@ func TestClientIDs(t *testing.T) {
 	}
 }
 
-// A number that is nobody's, or none at all, ends and wakes nobody.
+// A number without a client, or an invalid one, ends and wakes nobody.
 func TestClientIDsOfNobody(t *testing.T) {
 	t.Parallel()
 	k := open(t, six(t))
@@ -76,8 +76,8 @@ func TestClientIDsOfNobody(t *testing.T) {
 	}
 }
 
-// CLIENT UNBLOCK wakes the client whose number it is, whichever master it blocks at, and nobody
-// with the same number at another node.
+// CLIENT UNBLOCK wakes the client with that number, whichever master it blocks at, and nobody with
+// the same number at another node.
 func TestClientUnblock(t *testing.T) {
 	t.Parallel()
 	nodes := six(t)
@@ -110,7 +110,7 @@ func TestClientUnblock(t *testing.T) {
 	}
 }
 
-// CLIENT KILL ID ends the client whose number it is, and nobody else.
+// CLIENT KILL ID ends the client with that number, and nobody else.
 func TestClientKillID(t *testing.T) {
 	t.Parallel()
 	cl := cluster.New(six(t).Addrs())

@@ -155,7 +155,7 @@ func sumValues(a, b string) string {
 			return strconv.FormatFloat(total/max(1, inA[of]+inB[of]), 'f', digits, 64)
 		}
 		sum := addNumbers(x, y)
-		switch name { // what is counted stands before its mean
+		switch name { // counts come before their means
 		case "avg_ttl":
 			sum = mean("expires", 0)
 		case "usec_per_call":

@@ -8,7 +8,7 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// INFO counts what all masters have and have done, and says whose the rest is.
+// INFO adds up the counts of all masters, and says which master the rest is from.
 func TestInfoOfAllMasters(t *testing.T) {
 	t.Parallel()
 	c := testredis.StartCluster(t, 3, 0, patient...)

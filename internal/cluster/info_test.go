@@ -2,7 +2,7 @@ package cluster
 
 import "testing"
 
-// INFO of several masters has the sums of what can be summed, and the first one's rest.
+// INFO of several masters has sums where possible, and otherwise the first one's values.
 func TestJoinInfo(t *testing.T) {
 	got := joinInfo([]string{
 		"# Server\r\nredis_version:7\r\n\r\n" +

@@ -60,7 +60,7 @@ func (a *answers) lostPart(n *node, p *part, sent bool, err error) {
 		p.req.dropped = true
 	case refused:
 		a.fail(p, n.addr, false, err)
-	case p.req.intercept == nil && again: // intercept: useless without what was sent before it
+	case p.req.intercept == nil && again: // intercept: it needs the requests before it
 		p.tries++
 		a.c.dispatch(p)
 	default:

@@ -27,8 +27,7 @@ func (s *stuckConn) Write(b []byte) (int, error) {
 	return 0, net.ErrClosed
 }
 
-// What all masters are asked goes to no master twice if another is lost before it was sent its
-// part.
+// A request to all masters goes to no master twice if another is lost before it was sent its part.
 func TestPartOfLostNodeGoesNowhereElse(t *testing.T) {
 	t.Parallel()
 	nodes := six(t)

@@ -42,7 +42,7 @@ type incoming struct {
 	used       int    // replies are in buf until the client has read them
 	failed     error  // what ended the reading in the loop
 	scan       resp.Scanner
-	partial    pieces // what has come and was not delivered
+	partial    pieces // its part that was not delivered yet
 	discarding bool   // it is too large, and its rest is dropped
 }
 
@@ -96,8 +96,8 @@ func (n *node) owes(slot int) (count int) {
 	return count
 }
 
-// wake sends what is gathered: at the end of Write if that is gathering, otherwise in the
-// background. c.mu is held.
+// wake has n.out sent: at the end of Write if that is under way, otherwise in the background. c.mu
+// is held.
 func (n *node) wake() {
 	in := &n.c.in
 	switch {
@@ -109,19 +109,17 @@ func (n *node) wake() {
 	}
 }
 
-// sendLater sends rest and what is gathered in the background, unless that is being done. c.mu is
-// held.
+// sendLater sends rest and n.out in the background, unless that is being done. c.mu is held.
 func (n *node) sendLater(rest net.Buffers) {
 	if n.sending || n.ended {
 		return
 	}
 	n.sending = true
-	n.c.goroutines.Go(func() { n.send(rest) }) // ends with what it sends; Close waits for it
+	n.c.goroutines.Go(func() { n.send(rest) }) // ends when all is sent; Close waits for it
 }
 
-// sendNow sends what is gathered: as much as the node takes at once before it returns, so that no
-// request that comes later overtakes, and the rest in the background. c.mu is held, but not all the
-// time.
+// sendNow sends n.out: as much as the node takes at once before it returns, so that no later
+// request overtakes, and the rest in the background. c.mu is held, but not all the time.
 func (n *node) sendNow() {
 	c := n.c
 	n.toSend = false
@@ -184,7 +182,7 @@ func (n *node) start(as settings) {
 	n.send(nil)
 }
 
-// send sends rest, and then what is gathered, until there is nothing.
+// send sends rest, and then n.out, until that is empty.
 func (n *node) send(rest net.Buffers) {
 	for last := false; ; {
 		if _, err := rest.WriteTo(n.nc); err != nil {
@@ -226,7 +224,7 @@ func (n *node) dial(as settings) (net.Conn, error) {
 	return nc, err
 }
 
-// nextWrite returns what is to be sent now. last says that nothing comes behind it. c.mu is held.
+// nextWrite takes n.out. last says that nothing follows. c.mu is held.
 func (n *node) nextWrite() (out net.Buffers, last bool) {
 	n.sentCount = n.waiting.len()
 	n.c.room.Broadcast()

@@ -17,7 +17,7 @@ const (
 	streamFrom = 64 << 10
 )
 
-// Ready relays what has arrived.
+// Ready relays the replies that have arrived.
 func (n *node) Ready(it *eventloop.Iteration, _ bool) eventloop.Next {
 	room := n.in.room()
 	k, err := n.socket.TryRead(room)
@@ -160,7 +160,7 @@ func (n *node) awaitRoom() {
 	}
 }
 
-// relay handles what was read. c.mu is held.
+// relay handles bytes that were read. c.mu is held.
 func (n *node) relay(data []byte) error {
 	for len(data) > 0 && !n.ended {
 		k, done, err := n.in.scan.Scan(data)
@@ -183,7 +183,7 @@ func (n *node) relay(data []byte) error {
 	return nil
 }
 
-// relayPartial delivers what has come of a large reply, if that is certain to be the client's.
+// relayPartial delivers the beginning of a large reply, if that is certain to be the client's.
 func (n *node) relayPartial() {
 	h, p := n.in.scan.Head(), n.waiting.head()
 	switch {

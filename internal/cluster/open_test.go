@@ -67,7 +67,7 @@ func TestOpenWhileTheMapBecomesKnown(t *testing.T) {
 }
 
 // The first node is asked for the map on the connection that serves the client next: pushes are not
-// taken for the answers, and what comes behind these is not lost.
+// taken for the answers, and replies behind these are not lost.
 func TestOpenAmongPushes(t *testing.T) {
 	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$11\r\nm:\r\n+FORGED\r\n"
 	const info = "$25\r\ncluster_current_epoch:7\r\n\r\n"

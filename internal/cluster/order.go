@@ -24,13 +24,13 @@ type slotHold struct {
 	left   int     // how many requests from has to answer
 	to     string  // the node that from has named, which was sent what from has not run; "" if none
 	others bool    // other nodes may have been asked for the slot too
-	first  []*part // what other nodes have not run; it was sent before what is in again
-	again  []*part // what from has not run without naming a node
+	first  []*part // those that other nodes have not run; they come before again
+	again  []*part // those that from has not run without naming a node
 	probe  *part   // the first of again, which is sent alone until it has an answer; nil before
-	held   []*part // what has come since
+	held   []*part // those that have come since
 }
 
-// leadsTo reports whether what is sent to a node is in order there, and records that it is sent.
+// leadsTo reports whether a part that is sent to a node is in order there, and records that it is.
 func (h *slotHold) leadsTo(addr string) bool {
 	if len(h.again) > 0 || h.probe != nil || h.to != "" && h.to != addr {
 		return false
@@ -162,7 +162,7 @@ func (o *slotOrder) answered(n *node, slot int) {
 	o.probeLater(h)
 }
 
-// release sends what is held for a slot, unless yet another node has to answer for it.
+// release sends the parts held for a slot, unless yet another node has to answer for it.
 func (o *slotOrder) release(slot int, h *slotHold) {
 	delete(o.holds, slot)
 	behind := append(append(h.first, h.again...), h.held...)

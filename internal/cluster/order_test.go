@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// What comes behind a request that no node can run yet does not overtake it if it is for the same
-// slot.
+// A request does not overtake an earlier one for the same slot that no node can run yet.
 func TestOrderBehindTryAgain(t *testing.T) {
 	c := six(t)
 	const tag = "{order}"

@@ -5,7 +5,7 @@ import "net"
 // minChunk and maxChunk bound the memory that requests are gathered in, bytes. It grows as needed.
 const minChunk, maxChunk = 1 << 10, 64 << 10
 
-// outgoing is what is to be sent to a node.
+// outgoing is the bytes to be sent to a node.
 type outgoing struct {
 	full   [][]byte // chunks
 	tail   []byte   // the last chunk, which is being filled

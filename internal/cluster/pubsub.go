@@ -1,6 +1,6 @@
 package cluster
 
-// Subscriptions, and what comes without a request: messages, RESP3's pushes, MONITOR's feed.
+// Subscriptions, and replies without a request: messages, RESP3's pushes, MONITOR's feed.
 
 import (
 	"bytes"

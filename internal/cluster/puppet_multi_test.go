@@ -31,7 +31,7 @@ func TestMultiThatIsLost(t *testing.T) {
 	p.replies("$-1")
 }
 
-// A transaction none of which was sent before its node was lost begins at no other.
+// If a node is lost before anything of a transaction was sent, that begins at no other.
 func TestMultiThatIsNotSent(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("PING")

@@ -73,7 +73,7 @@ func (p *puppets) send(lines ...string) {
 	}
 }
 
-// replies compares what the client is answered with what it should be, line by line.
+// replies compares the client's replies with those wanted, line by line.
 func (p *puppets) replies(want ...string) {
 	p.t.Helper()
 	for _, w := range want {
@@ -105,7 +105,7 @@ func (p *puppets) at(name string) *puppet {
 	}
 }
 
-// hears reads requests and compares them with what they should be.
+// hears reads requests and compares them with those wanted.
 func (n *puppet) hears(want ...string) {
 	n.t.Helper()
 	for _, w := range want {
@@ -162,7 +162,7 @@ func TestOrderWhenMovedBringsANewMap(t *testing.T) {
 	p.replies("$-1", "+OK", "+OK")
 }
 
-// What could not be sent to a lost node goes to its successor before what was held behind it.
+// Requests that could not be sent to a lost node go to its successor before those held behind them.
 func TestOrderWhenANodeIsLost(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	lost := make(chan error)
@@ -177,7 +177,7 @@ func TestOrderWhenANodeIsLost(t *testing.T) {
 	p.replies("+1", "+2", "+3")
 }
 
-// A request that is redirected to one node while a third serves the slot by now is waited for.
+// Later requests wait for one that is redirected to a node while a third serves the slot by now.
 func TestOrderOverThreeNodes(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1", "c:1")
 	p.send("SET k 1", "SET k 2")
@@ -201,7 +201,7 @@ func TestOrderOverThreeNodes(t *testing.T) {
 	p.replies("+1", "+2", "+3")
 }
 
-// When a slot moves, a transaction is neither overtaken nor overtakes what came before it.
+// When a slot moves, a transaction overtakes no earlier request, and no later one overtakes it.
 func TestOrderAroundATransaction(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("SET k 0", "MULTI", "SET k 1", "EXEC", "SET k 2", "GET k")
@@ -237,7 +237,7 @@ func TestTransactionWaitsForWhatWasBefore(t *testing.T) {
 	p.replies("+OK", "+OK", "+QUEUED", "*1", "+OK", "+1")
 }
 
-// What is in a transaction is not run outside of it when its node is lost.
+// Requests of a transaction are not run outside of it when its node is lost.
 func TestTransactionWhoseNodeIsLost(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("MULTI")
@@ -258,8 +258,8 @@ func TestTransactionWhoseNodeIsLost(t *testing.T) {
 	p.replies("$-1")
 }
 
-// What is read behind a WATCH is read later than it, whichever node serves the slot. After a WATCH
-// that has failed nothing is watched.
+// Requests behind a WATCH run after it, whichever node serves the slot. After a WATCH that has
+// failed nothing is watched.
 func TestOrderBehindAWatch(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("WATCH k", "GET k")

@@ -278,7 +278,7 @@ func TestJoins(t *testing.T) {
 	}
 }
 
-// Pieces return what was added, however it is taken.
+// Pieces return all that was added, however they are read.
 func TestPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p pieces

@@ -10,7 +10,7 @@ type settings struct {
 	proto    int                         // of the replies
 	reset    bool                        // RESET undoes what Dial's connections begin with
 	tracking bool                        // CLIENT TRACKING is on
-	values   [len(settingNames)][]string // the requests; nil for what was not set
+	values   [len(settingNames)][]string // the requests; nil if not set
 }
 
 // settingNames are the names of values, in the order in which they are sent.
@@ -36,7 +36,7 @@ func (s *settings) set(name string, args ...[]byte) {
 	s.values[slices.Index(settingNames[:], name)] = cmd
 }
 
-// revert undoes a change from before to after, except what was changed again.
+// revert undoes a change from before to after, but for settings that were changed again.
 func (s *settings) revert(before, after settings) {
 	for i, cmd := range after.values {
 		if !slices.Equal(cmd, before.values[i]) && slices.Equal(cmd, s.values[i]) {

@@ -45,7 +45,7 @@ func TestRequestsBehindSubscriptions(t *testing.T) {
 	}
 }
 
-// A client that sends no more is still answered what has waited.
+// A client that has closed its side still gets the replies to requests that have waited.
 func TestEndBehindSubscriptions(t *testing.T) {
 	t.Parallel()
 	c := six(t)

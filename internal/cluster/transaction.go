@@ -9,24 +9,23 @@ import (
 )
 
 // transaction is a MULTI and what follows it up to its EXEC. It begins at the default node and
-// moves to the node of its first key. What it queues is recorded, so that another node can run it
-// if this one turns out not to have the keys any more: then nothing of it has run. Conn.mu is held
+// moves to the node of its first key. Its requests are recorded, so that another node can run them
+// if this one turns out not to have the keys any more: then none of them has run. Conn.mu is held
 // in all methods.
 type transaction struct {
 	c       *Conn
 	node    *node
 	slot    int      // of its keys; -1 before the first
-	raws    [][]byte // what was queued
+	raws    [][]byte // the queued requests
 	size    int      // bytes of raws
-	lost    bool     // raws is not all that was queued
+	lost    bool     // raws does not have all of them
 	guarded bool     // a WATCH was in force, which only its node knows
 	void    bool     // that WATCH had not been sent yet, so EXEC does nothing
 	moved   bool     // a node has said that a key is another's
 	caching []byte   // CLIENT CACHING for it; nil if none
 }
 
-// txState is a client's transaction: the open MULTI, and what is watched. Conn.mu is held in all
-// methods.
+// txState is a client's transaction: the open MULTI, and WATCH. Conn.mu is held in all methods.
 type txState struct {
 	c       *Conn
 	open    *transaction // nil outside of MULTI
@@ -34,7 +33,7 @@ type txState struct {
 	caching []byte // CLIENT CACHING for the next request; nil if none
 }
 
-// watched is what WATCH has begun.
+// watched is a WATCH that is in force.
 type watched struct {
 	part *part // the first WATCH; nil if nothing is watched
 	node *node // nil until it is sent
@@ -47,8 +46,8 @@ func (tx *txState) restsOn(n *node) bool {
 	return tx.watched.node == n || tx.open != nil && tx.open.node == n
 }
 
-// forgetWatch is for EXEC, DISCARD and the like: the node forgets with them what is watched, unless
-// the WATCH was not sent yet.
+// forgetWatch is for EXEC, DISCARD and the like, which end the watch at its node, unless the WATCH
+// was not sent yet.
 func (tx *txState) forgetWatch() {
 	w := tx.watched
 	tx.watched = watched{}
@@ -185,7 +184,7 @@ func (t *transaction) abandon() {
 	t.node.sendOwn(execCommand)
 }
 
-// begin sends what was queued so far to n.
+// begin sends the transaction so far to n.
 func (t *transaction) begin(n *node) {
 	t.node, t.moved = n, false
 	if t.caching != nil {
@@ -214,7 +213,7 @@ func (t *transaction) discard(q *query) {
 	t.node.sendOwn(execCommand)
 }
 
-// nullReply is the answer of EXEC when what was watched has changed.
+// nullReply is the answer of EXEC when a watched key has changed.
 func (t *transaction) nullReply() []byte {
 	if t.c.settings.proto == 3 {
 		return []byte("_\r\n")
@@ -253,7 +252,7 @@ func (t *transaction) exec(q *query) {
 			dealt = c.answers.notFollowed(p, kind)
 		default:
 			r.beforeSend = t.begin
-			c.order.postpone(n, p) // what comes behind it may not overtake
+			c.order.postpone(n, p) // later requests may not overtake it
 		}
 		if kind == moved {
 			c.nodes.applyMap(c.cluster.slotMoved(slot, addr))

@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	errNotWritten  = errors.New("what was written last is not that key")
+	errNotWritten  = errors.New("the last write was not to that key")
 	errWriterEnded = errors.New("the connection on which it was written has ended")
 	errUnanswered  = errors.New("it stands behind requests that have not been answered")
 )

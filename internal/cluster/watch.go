@@ -1,7 +1,6 @@
 package cluster
 
-// WATCH: one connection to one node knows what is watched, and guards the transaction that is run
-// there.
+// WATCH: the connection to one node watches keys, and guards the transaction that is run there.
 
 import "lockproxy/internal/resp"
 
@@ -48,7 +47,7 @@ func (tx *txState) firstWatch(q *query, slot int) {
 		}
 		p.tries++
 		tx.watched.node = nil
-		c.order.postpone(n, p) // what is read behind it must not be read before
+		c.order.postpone(n, p) // later reads may not overtake it
 		if kind == moved {
 			c.nodes.applyMap(c.cluster.slotMoved(at, addr))
 		}

@@ -137,7 +137,7 @@ func (in *requestReader) mustWait(args [][]byte) bool {
 	return in.c.tx.open == nil && in.c.subs.unsettled() && !whileSubscribed[lookup(args).Name]
 }
 
-// resume routes what has waited.
+// resume routes the requests that have waited.
 func (in *requestReader) resume() {
 	c := in.c
 	c.mu.Lock()

@@ -23,8 +23,8 @@ func fetch(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// The admin server is there when it is asked for, tells of this process, and keeps its token to
-// itself.
+// The admin server is there when it is asked for, has figures of this process, and keeps its token
+// secret.
 func TestAdminOfProcess(t *testing.T) {
 	redis := testredis.Start(t)
 	addr, admin := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), fmt.Sprintf("127.0.0.1:%d",

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The files and functions that docs/architecture.md names are there.
+// The files and functions that docs/architecture.md names exist.
 func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	const root = "../.."
 	page, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))

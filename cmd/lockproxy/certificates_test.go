@@ -61,8 +61,8 @@ func handshake(t *testing.T, serving, client *tls.Config) (name string, resumed 
 	return state.PeerCertificates[0].Subject.CommonName, state.DidResume, nil
 }
 
-// New files are used for new connections, bad ones not at all, and a session of before the change
-// gets no one in.
+// New files are used for new connections, bad ones not at all, and an earlier TLS session lets no
+// one in.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	clients, newClients := testtls.NewAuthority(t), testtls.NewAuthority(t)
@@ -121,7 +121,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	shows("a client of the new authority", current, "second", false)
 }
 
-// The upstream's are read again together with them.
+// The upstream's files are read again together with them.
 func TestUpstreamCertificatesAreReadAgain(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	pair, other := ca.Issue(t, "first"), ca.Issue(t, "second")

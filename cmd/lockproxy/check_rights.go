@@ -123,14 +123,14 @@ func (c *checkCommand) checkRights(
 	c.report(missing, uncovered, channel, found)
 }
 
-// lack is what is missing for one purpose.
+// lack is the rights that are missing for one purpose.
 type lack struct {
 	what     string
 	commands []string
 	level    string
 }
 
-// lacks puts what is missing together by what it is for.
+// lacks groups missing rights by their purpose.
 func lacks(missing []right) (list []lack) {
 	for _, r := range missing {
 		what := strings.Join(r.needs, ", ")

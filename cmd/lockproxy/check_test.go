@@ -112,7 +112,7 @@ func TestCheckFindsTheMasterBySentinels(t *testing.T) {
 		"PASS replicas 1 are connected; a lock is given out once 1 have it")
 }
 
-// What makes no sense is one line of error, and status 1.
+// An invalid configuration is one line of error, and status 1.
 func TestCheckRefusesABadConfiguration(t *testing.T) {
 	var out, errs bytes.Buffer
 	if status := run([]string{"check", "--config", configFile(t, "max-client = 5")}, &out,
@@ -136,7 +136,7 @@ func TestCheckPrintsJSON(t *testing.T) {
 	}
 }
 
-// Each right that is taken away is named, and what it is for; and looking leaves nothing behind.
+// Each right that is missing is named, with its purpose; checking leaves nothing behind.
 func TestCheckNamesMissingRights(t *testing.T) {
 	server := testredis.Start(t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -271,7 +271,7 @@ func TestCheckJudgesClocks(t *testing.T) {
 	}
 }
 
-// A server that speaks Redis's protocol, but runs no scripts: there are such.
+// Some servers speak Redis's protocol, but run no scripts.
 func TestCheckFailsWithoutScripts(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -74,7 +74,7 @@ func TestCompletionInBash(t *testing.T) {
 	}
 }
 
-// Every flag of every command is in what each shell reads, and nothing that it could not read.
+// The completion of each shell has every flag of serving.
 func TestCompletionKnowsEveryFlag(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		script := helpOf(t, "completion", shell)

@@ -29,7 +29,7 @@ func configFile(t *testing.T, text string) string {
 	return name
 }
 
-// Flags go before the environment, and that before the file, which may set whatever flags may.
+// Flags override the environment, which overrides the file. The file can set whatever flags can.
 func TestConfigFile(t *testing.T) {
 	name := configFile(t, `
 # comments are for people
@@ -186,7 +186,8 @@ func TestHangupReadsConfigAgain(t *testing.T) {
 	}
 }
 
-// The files of TLS can move; that TLS ends takes a restart, and its files stay in use till then.
+// The files of TLS can move; switching TLS off takes a restart, and its files stay in use until
+// then.
 func TestHangupMovesCertificates(t *testing.T) {
 	server := testredis.Start(t)
 	ca := testtls.NewAuthority(t)

@@ -127,8 +127,7 @@ func TestRunWithoutAKeyIsRefused(t *testing.T) {
 	}
 }
 
-// Clients can connect that Redis itself would have refused: that is said at start and by
-// check.
+// The log at start and check warn if clients can connect that Redis itself would have refused.
 func TestOpenListenerBeforeAPasswordlessRedis(t *testing.T) {
 	open := testredis.Start(t)
 	closed := testredis.Start(t, "--requirepass", secret)
@@ -160,7 +159,7 @@ func TestOpenListenerBeforeAPasswordlessRedis(t *testing.T) {
 		"WARN listen :1 is open to other machines, and every client acts as the user in --upstream")
 }
 
-// The in-memory store is named wherever one looks, and serves other machines only when asked to.
+// The in-memory store is named everywhere, and serves other machines only when asked to.
 func TestEmbeddedStoreIsNamed(t *testing.T) {
 	listen := fmt.Sprintf("0.0.0.0:%d", testredis.FreePort(t))
 	admin := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))

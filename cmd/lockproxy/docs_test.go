@@ -75,7 +75,7 @@ func clone(t *testing.T, dir, readme string) {
 	}
 }
 
-// The README is read in five minutes.
+// The README can be read in five minutes.
 func TestReadmeIsShort(t *testing.T) {
 	if words := len(strings.Fields(pages(t)["README.md"])); words > 1000 {
 		t.Errorf("the README has %d words: want at most 1000", words)
@@ -84,7 +84,7 @@ func TestReadmeIsShort(t *testing.T) {
 
 var shownCommand = regexp.MustCompile(`^(?:[A-Z_]+=\S+ +)*lockproxy(?: +(.*))?$`)
 
-// What is not run is at least a command line that lockproxy takes.
+// Commands that are not run are at least valid.
 func TestShownCommandsAreTaken(t *testing.T) {
 	seen := 0
 	for page, text := range pages(t) {

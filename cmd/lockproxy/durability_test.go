@@ -11,8 +11,7 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// What makes no sense about Sentinels and replicas is refused in a line, which never shows a
-// password.
+// Invalid flags about Sentinels and replicas are refused in one line, which never shows a password.
 func TestDurabilityOptions(t *testing.T) {
 	for args, want := range map[string]string{
 		"--min-replicas=-1": "--min-replicas: want a number " +
@@ -80,8 +79,8 @@ func TestDurabilityOptionsBecomeConfiguration(t *testing.T) {
 	}
 }
 
-// A server that can't tell what is on its disk is named by check and in the log; so is an
-// appendfsync with which locks would be late, or never be given out.
+// check and the log say if a server can't tell what is on its disk; so is an appendfsync with which
+// locks would be late, or never be given out.
 func TestRequireFsyncIsLookedAt(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

@@ -17,7 +17,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// Every lock command works on the embedded store, whose Lua is another than Redis's.
+// Every lock command works on the embedded store, which has another Lua than Redis.
 func TestEmbeddedLocks(t *testing.T) {
 	store, err := startEmbedded()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 //	child -> parent   connects
 //	parent -> child   handoverOffer, with the listening sockets
 //	child -> parent   handoverReady, once it serves
-//	parent            accepts no more, finishes what it has been asked, ends
+//	parent            accepts no more, finishes its requests, ends
 //
 // If one of them ends before handoverReady, the other goes on as if nothing had happened.
 
@@ -51,7 +51,7 @@ type parent struct {
 	sockets map[string]*os.File
 }
 
-// findParent asks the process that serves at path for what it listens on; nil if there is none.
+// findParent asks the process that serves at path for its listening sockets; nil if there is none.
 func findParent(path string) (*parent, error) {
 	if path == "" {
 		return nil, nil
@@ -126,7 +126,7 @@ func receivedFiles(rights []byte) (files []*os.File, err error) {
 	return files, nil
 }
 
-// listener is what the parent listens on for a flag with this address; nil if it doesn't.
+// listener is the parent's for a flag with this address; nil if it has none.
 func (p *parent) listener(flag, address string) (net.Listener, error) {
 	if p == nil {
 		return nil, nil

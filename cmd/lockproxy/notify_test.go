@@ -11,8 +11,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// systemd hears of a proxy once clients can connect, and when it stops; and of one that can't start
-// not that it is ready.
+// A proxy tells systemd when clients can connect, and when it stops. One that can't start never
+// says that it is ready.
 func TestSystemdIsTold(t *testing.T) {
 	server := testredis.Start(t)
 	path := filepath.Join(t.TempDir(), "notify")

@@ -12,8 +12,8 @@ import (
 
 const secret = "s3cr3t-pass"
 
-// What makes no sense ends with status 2 and one line that says what and what to do; no line ever
-// shows a password.
+// An invalid flag ends with status 2 and one line that says what is wrong and what to do; no line
+// ever shows a password.
 func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		args   string
@@ -164,7 +164,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Credentials in the upstream's URL serve every client that can connect: that is worth a line.
+// Credentials in the upstream's URL serve every client that can connect: the log says so.
 func TestOpenProxyIsMentioned(t *testing.T) {
 	public, loopback := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.IPv4(127, 0,
 		0, 1)}

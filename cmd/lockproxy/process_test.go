@@ -219,7 +219,7 @@ func TestSocketFileOfProcess(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong with the upstream, its password isn't told, to the log or to clients.
+// Whatever goes wrong with the upstream, neither the log nor clients see its password.
 func TestPasswordIsNotTold(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, "--requirepass", "other")

@@ -135,7 +135,7 @@ func (s *sessionConn) ask(ctx context.Context, args ...string) (resp.Value, erro
 // maxReply bounds a reply, bytes: a lockproxy's are much shorter.
 const maxReply = 64 << 10
 
-// read turns what the proxy sends into events.
+// read turns the proxy's messages into events.
 func (s *sessionConn) read() {
 	defer close(s.events)
 	var scan resp.Scanner
@@ -186,7 +186,7 @@ func (s *sessionConn) close() {
 	}
 }
 
-// ownerName names this run among all, for LOCKINFO and for people who wonder why a command waits.
+// ownerName identifies this run, for LOCKINFO and for people who wonder why a command waits.
 // The random part is what keeps two containers with the same host name and process number apart:
 // the same owner would be given the same lock.
 func ownerName(command string) string {

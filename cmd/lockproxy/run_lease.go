@@ -37,7 +37,7 @@ func (l *lease) killBy() time.Time {
 	return l.until.Add(-min(l.timeout/20, 250*time.Millisecond))
 }
 
-// endBy is when the command has to be told to end, given how long it may take.
+// endBy is when the command must get SIGTERM, given how long it may take to end.
 func (l *lease) endBy(killAfter time.Duration) time.Time {
 	return l.killBy().Add(-min(killAfter, l.timeout/3))
 }

@@ -16,8 +16,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// A lock lost ends the command, and all that it has started, even what ignores SIGTERM; whichever
-// way the loss is noticed.
+// A lost lock ends the command and all that it has started, even processes that ignore SIGTERM,
+// however the loss is noticed.
 func TestRunEndsWhatHasLostItsLock(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -89,7 +89,7 @@ func TestRunHearsOfForceElsewhere(t *testing.T) {
 	}
 }
 
-// One that ends on SIGTERM is given no more than that.
+// A run whose lock is lost ends as soon as its command has ended on SIGTERM.
 func TestRunLetsTheCommandEnd(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)

@@ -176,7 +176,7 @@ func TestRunPassesSignalsOn(t *testing.T) {
 	}
 }
 
-// Under nohup neither lockproxy run nor its command ends by SIGHUP; other signals end them as ever.
+// Under nohup neither lockproxy run nor its command ends by SIGHUP; other signals still end them.
 func TestRunUnderNohup(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)
@@ -200,7 +200,7 @@ func TestRunUnderNohup(t *testing.T) {
 	}
 }
 
-// One that waits leaves the line at once when it is told to end.
+// A run that waits leaves the line at once when it is told to end.
 func TestRunStopsWaiting(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)
@@ -268,7 +268,7 @@ func TestRunIsSignalledAsItGetsTheLock(t *testing.T) {
 	}
 }
 
-// Without this process the lock is not held for the command: the kernel ends that.
+// If lockproxy run is killed the lock is gone, so the kernel ends the command.
 func TestRunKilled(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)

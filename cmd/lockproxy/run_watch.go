@@ -73,7 +73,7 @@ func (w *watch) renew(now time.Time) (lost string) {
 	return ""
 }
 
-// told takes what the proxy says. It returns why the lock is lost, if it is.
+// told handles an event of the connection. It returns why the lock is lost, if it is.
 func (w *watch) told(ev event, open bool, now time.Time) (lost string) {
 	switch {
 	case !open:

@@ -169,7 +169,7 @@ func TestHealth(t *testing.T) {
 	<-blocked
 }
 
-// An upstream that wants a login is there all the same; one that refuses the URL's isn't.
+// An upstream that wants a login counts as ready; one that refuses the URL's login doesn't.
 func TestReadyWithPassword(t *testing.T) {
 	redis := testredis.Start(t, "--requirepass", "secret")
 	s := startSiteAt(t, redis, nil)

@@ -112,8 +112,8 @@ func linkTo(key string) string {
 	return `[...document.querySelectorAll("#top a")].find(e => e.textContent === "` + key + `")`
 }
 
-// Among 500 locks, those that hurt are on the first screen, of a desk and of a phone. The page of
-// one says who has it and who waits, in order.
+// Of 500 locks, those that hurt are on the first screen of a desktop and of a phone. A lock's page
+// says who has it and who waits, in order.
 func TestPageShowsWhatHurts(t *testing.T) {
 	s := startSite(t, func(a *admin.Config, p *proxy.Config) {
 		remembering(a, p)
@@ -176,7 +176,7 @@ func TestPageShowsWhatHurts(t *testing.T) {
 	}
 }
 
-// A lock that a client holds by a timestamp, which did not pass by, is found by its name.
+// A timestamp lock that did not pass through the proxy is found by its name.
 func TestPageFindsTimestamp(t *testing.T) {
 	s := startSite(t, nil)
 	s.lock(s.client(), "a", 100)

@@ -217,7 +217,7 @@ func TestPageByKeyboard(t *testing.T) {
 	b.until(shownKeys, "first")
 }
 
-// ratio is the contrast of an element's text with what is behind it, as WCAG reckons it.
+// ratio is the contrast of an element's text with its background, as WCAG defines it.
 const ratio = `((selector) => {
   const luminance = (c) => {
     const [r, g, b] = c.match(/[\d.]+/g).map(Number).map((v) =>
@@ -287,7 +287,7 @@ func TestPageLooks(t *testing.T) {
 	}
 }
 
-// Whatever can be used has a name for those who don't see it.
+// Every control has a name for people who can't see it.
 func TestPageHasNames(t *testing.T) {
 	s := startSite(t, withToken)
 	s.lock(s.client(), "a", 100)

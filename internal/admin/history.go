@@ -7,7 +7,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// recentWaits is what is known of the waits that ended since it was last taken.
+// recentWaits sums up the waits that have ended since the last take.
 type recentWaits struct {
 	mu      sync.Mutex
 	n       int           // guarded by mu

@@ -109,7 +109,7 @@ func TestLocksOfOtherDatabases(t *testing.T) {
 		func() bool { l := s.locks(""); return len(l.Locks) == 1 && l.Locks[0].DB == 3 })
 }
 
-// Without rights at the upstream, what the proxy knows by itself is shown, and why it isn't more.
+// Without rights at the upstream, the proxy shows what it knows by itself, and why that is all.
 func TestLocksWithoutRights(t *testing.T) {
 	redis := testredis.Start(t, "--requirepass", "secret")
 	s := startSiteAt(t, redis, nil)
@@ -126,7 +126,7 @@ func TestLocksWithoutRights(t *testing.T) {
 	}
 }
 
-// While no page is open the upstream isn't scanned, and while one is only so much.
+// While no page is open the upstream isn't scanned, and otherwise only within the budget.
 func TestScansAreBounded(t *testing.T) {
 	redis := testredis.Start(t)
 	s := startSiteAt(t, redis, nil)

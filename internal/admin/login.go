@@ -129,7 +129,7 @@ func (l *logins) end(r *http.Request) {
 	}
 }
 
-// whoami is what a page is told of its session.
+// whoami tells a page about its session.
 type whoami struct {
 	CanLogin bool   `json:"can_login"` // there is a token to log in with
 	LoggedIn bool   `json:"logged_in"`

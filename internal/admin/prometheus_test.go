@@ -51,8 +51,8 @@ func TestPrometheusNaming(t *testing.T) {
 	}
 }
 
-// A real Prometheus scrapes a proxy at work, takes the alerts, and has an answer to every
-// expression of the dashboard.
+// A real Prometheus scrapes a proxy at work, accepts the alerts, and answers every expression of
+// the dashboard.
 func TestPrometheus(t *testing.T) {
 	s := startSite(t, remembering)
 	dir, port := t.TempDir(), testredis.FreePort(t)

@@ -153,7 +153,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A form of another page can't log in or release, whatever it sends along.
+// A form of another site can't log in or release, whatever it sends.
 func TestFormsAreRefused(t *testing.T) {
 	s := startSite(t, func(cfg *admin.Config, _ *proxy.Config) { cfg.Token = adminToken })
 	for _, kind := range []string{"application/x-www-form-urlencoded", "text/plain",

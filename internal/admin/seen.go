@@ -181,7 +181,7 @@ type oneLock struct {
 	Error   string       `json:"error,omitempty"`
 }
 
-// serveLock is about the lock of ?db= and ?key=: its holder, the queue at this proxy, what it has
+// serveLock describes the lock of ?db= and ?key=: its holder, the queue at this proxy, what it has
 // cost, and its last events.
 func (s *Server) serveLock(w http.ResponseWriter, r *http.Request) {
 	match, id := matchOf(r)

@@ -24,7 +24,7 @@ func (s *site) json(path string, into any) {
 	}
 }
 
-// Of a lock that was taken through one proxy, and is waited for at another, each names the other.
+// If a lock was taken through one proxy and clients wait for it at another, each names the other.
 func TestProxiesOfALock(t *testing.T) {
 	t.Parallel()
 	here := startSite(t, nil)

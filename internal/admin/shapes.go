@@ -16,7 +16,7 @@ import (
 // the last hour. All others are one. So there are few labels, and they change slowly.
 type shapesCollector struct {
 	costs func(within time.Duration) []journal.Cost
-	most  int // shapes with a label of their own
+	most  int // shapes with their own label
 }
 
 const (

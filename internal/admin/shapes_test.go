@@ -41,7 +41,7 @@ func TestShapesAreFew(t *testing.T) {
 	}
 }
 
-// Names of any bytes and any length make labels that Prometheus takes, each once.
+// Names of any bytes and any length make labels that Prometheus accepts, each once.
 func TestShapesOfAnyBytes(t *testing.T) {
 	keys := []string{"\xff\xfe", `\xff\xfe`, strings.Repeat("a", 1000), strings.Repeat("a", 2000),
 		"", `""`, "\x00", "日本語", "{}\"\n\\"}

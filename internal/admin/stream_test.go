@@ -42,7 +42,7 @@ func clientFrom(addr string) *http.Client {
 		DisableKeepAlives: true}}
 }
 
-// A stream has its events each second, and goes on for longer than other answers may take.
+// A stream has its events each second, and may last longer than other answers.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	const timeout, times = 2 * time.Second, 4
@@ -78,8 +78,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Pages that are not read keep no others from the live page: the oldest page of the address that
-// has most of them goes.
+// Pages that are not read don't keep others from the live page: the oldest page of the address with
+// most pages is closed.
 func TestStreamsAreBounded(t *testing.T) {
 	s := startSite(t, nil)
 	_, operator := s.streamFrom(ctx, "127.0.0.2")

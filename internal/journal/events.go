@@ -16,7 +16,7 @@ const (
 	Forced
 	Disconnected // released since the holder's connection had closed
 	Expired
-	Lost    // a session lock, otherwise than by being forced or deleted
+	Lost    // a session lock, neither forced nor deleted
 	Deleted // a session lock, by a command that this proxy has relayed
 	GaveUp  // a client has stopped waiting, without the lock
 	Seen    // the upstream says who has the lock: it was taken elsewhere

@@ -15,8 +15,8 @@ func all(*Lock) bool { return true }
 
 const second = int64(time.Second)
 
-// Whatever happens in whatever order, the sum of what is blamed on the holders of a lock is the sum
-// of the waits for it, those that go on among them.
+// Whatever happens in whatever order, the blame of a lock's holders adds up to the waits for it,
+// with those that go on.
 func TestBlameIsTheSumOfWaitsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j := New(1 << 20)
@@ -82,7 +82,7 @@ func TestBlameIsTheSumOfWaitsProperty(t *testing.T) {
 	})
 }
 
-// What is blamed on each holder, and what a lock costs within five minutes and an hour.
+// The blame of each holder, and the cost of a lock within five minutes and an hour.
 func TestCosts(t *testing.T) {
 	j, id := New(1<<20), Lock{3, "job"}
 	at := func(minutes float64) int64 { return 1000*minuteLength + int64(minutes*60)*second }
@@ -161,7 +161,7 @@ func TestEndInTheOldestRecord(t *testing.T) {
 }
 
 // Whatever happens to locks, long after they were acquired or soon, the newest events are found,
-// and each is as it was told.
+// each as it was recorded.
 func TestEventsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type held struct {
@@ -265,7 +265,7 @@ func TestRemembersNothing(t *testing.T) {
 	}
 }
 
-// The end of a lock that was forgotten meanwhile is its own, and not that of another in its place.
+// The end of a lock that was forgotten meanwhile is not taken for that of another in its place.
 func TestEndOfAForgottenLock(t *testing.T) {
 	j, id, who := New(64<<10), Lock{0, "job"}, Holder{Owner: "anna"}
 	now := minuteLength
@@ -291,7 +291,7 @@ func TestEndOfAForgottenLock(t *testing.T) {
 	}
 }
 
-// A lock that is known costs no memory each time.
+// An event of a known lock allocates nothing.
 func TestAllocatesNothing(t *testing.T) {
 	j, id, who := New(16<<20), Lock{0, "job"}, Holder{Token: 1, Client: "127.0.0.1:1"}
 	now := minuteLength
@@ -322,7 +322,7 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// However many holders the locks of one shape have had, to merge their costs takes no long time.
+// However many holders the locks of one shape have had, merging their costs is fast.
 func TestMerge(t *testing.T) {
 	var list []Cost
 	for i := range 20000 {

@@ -10,7 +10,7 @@ import (
 )
 
 // Waits are blamed on holders: for holders that were given the lock here or elsewhere, before and
-// after the wait began, and by those who gave up or wait still.
+// after the wait began, and of clients that gave up or still wait.
 func TestStacks(t *testing.T) {
 	j, id, other := New(1<<20), Lock{0, "job"}, Lock{1, "job"}
 	at := func(seconds int64) int64 { return 1000*minuteLength + seconds*second }

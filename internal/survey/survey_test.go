@@ -70,8 +70,8 @@ func (f *fake) add(key string, h lockcmd.LockInfo) {
 
 var ctx = context.Background()
 
-// However much there is, a step costs no more than its budget, and in the end all is found and kept
-// up.
+// However many keys there are, a step costs no more than its budget, and in the end all locks are
+// found.
 func TestStepsAreBounded(t *testing.T) {
 	f := newFake(2400)
 	s := New(f, 0, Budget{Scan: 1000, Inspect: 200})
@@ -135,7 +135,7 @@ func TestKnownWithoutScan(t *testing.T) {
 	}
 }
 
-// Between looks the time goes on, and a lock whose time has passed isn't shown.
+// Between inspections times go on, and a lock whose time has passed isn't shown.
 func TestTimeGoesOn(t *testing.T) {
 	f := newFake(0)
 	f.add("a", lockcmd.LockInfo{Token: 1, Age: 10 * time.Second, Remaining: 20 * time.Second})

@@ -21,7 +21,7 @@ const (
 	pageLock              // one lock
 )
 
-// request is what is to be shown.
+// request says what to show.
 type request struct {
 	paused bool
 	page   page

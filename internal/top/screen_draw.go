@@ -130,7 +130,7 @@ func (s *screen) subtitle() string {
 	return text
 }
 
-// keys are what can be typed on each page.
+// keys explain the keys of each page.
 var keys = map[page]string{
 	pageLocks: "q quit  Tab next view  Enter this lock  / filter  s sort  r reverse  space pause",
 	pageTop:   "q quit  Tab next view  Enter this lock  / filter  s sort  g group  space pause",

@@ -391,7 +391,7 @@ func TestLibraryIsShown(t *testing.T) {
 	}
 }
 
-// Whatever the width, lines fit, and what is worth least is left out first.
+// Whatever the width, lines fit, and the least important columns are left out first.
 func TestTableFits(t *testing.T) {
 	rows := []survey.Row{{LockInfo: lockcmd.LockInfo{
 		LockID: lockcmd.LockID{Key: strings.Repeat("日本語キー", 30)}, Owner: strings.Repeat("o", 300),

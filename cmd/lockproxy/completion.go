@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCommand is lockproxy completion: it prints what lets a shell complete the command line.
+// completionCommand is lockproxy completion: it prints a shell's completion script.
 type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // BeforeResolve reads the configuration file, if one is named: TOML, with the names of flags. Flags
-// and environment go before it.
+// and environment override it.
 func (o *options) BeforeResolve(ctx *kong.Context) error {
 	flags := ctx.Selected().Flags
 	at := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == "config" })

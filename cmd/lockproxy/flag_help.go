@@ -147,7 +147,7 @@ var flagHelp = map[string]string{
 		"this long (default ${default}).",
 	"conflict-exit-code": "Exit status if another holds the lock, 0 to 255 (default ${default}).",
 	"foreground": "Let the command read from the terminal and get its signals. Then it is not " +
-		"in its own process group, and what it has started is not ended with it.",
+		"in its own process group, and processes that it has started are not ended with it.",
 	"quiet": "Print nothing if another holds the lock.",
 
 	// The proxy that run and top connect to.

@@ -39,7 +39,7 @@ type program struct {
 	Check checkCommand `cmd:"" help:"Check the configuration and the Redis behind it."`
 	Top   topCommand   `cmd:"" help:"Show the locks that are held, live in a terminal or once."`
 
-	Completion completionCommand `cmd:"" help:"Print what lets a shell complete the command line."`
+	Completion completionCommand `cmd:"" help:"Print the completion script of a shell."`
 
 	HelpAll helpAll `env:"-" help:"Show the rarely needed flags too."`
 	Version bool    `env:"-" help:"Print the version and exit."`
@@ -58,7 +58,7 @@ const description = "A Redis proxy with locks: forwards every command to the Red
 	"and adds LOCK, UNLOCK and their like. " +
 	"Every flag of serving can be set as an environment variable, LOCKPROXY_ and its name in " +
 	"capitals, as in LOCKPROXY_MAX_TIMEOUT, " +
-	"or in a configuration file. Flags go before the environment, and that before the file."
+	"or in a configuration file. Flags override the environment, which overrides the file."
 
 // run is main without the process: it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {

@@ -27,13 +27,13 @@ type backgroundClients struct {
 	connect func(Identity) *redis.Client
 	parts   uint16 // 1, unless the upstream is a cluster
 
-	sending sync.WaitGroup // all batchers, of dropped clients too
+	sending sync.WaitGroup // all batchers, also of dropped clients
 
 	mu      sync.Mutex
 	clients map[clientKey]*backgroundClient // guarded by mu
 }
 
-// clientKey says whose scripts a background client runs.
+// clientKey is the user and the part of the slots of a background client.
 type clientKey struct {
 	as   Identity
 	part uint16
@@ -91,7 +91,7 @@ func (c *backgroundClients) dropOldestLocked() {
 	delete(c.clients, oldest)
 }
 
-// close ends the clients, and what they have in flight. They must not be used any more.
+// close ends the clients, and what they have in flight. They must not be used afterwards.
 func (c *backgroundClients) close() {
 	c.mu.Lock()
 	for key, client := range c.clients {

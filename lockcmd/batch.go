@@ -32,7 +32,7 @@ const (
 // queuedCall is a Call that waits to be sent, or for its answer.
 type queuedCall struct {
 	*Call
-	until time.Time // no client wants an answer after it
+	until time.Time // no client needs an answer after it
 
 	done   chan struct{} // closed when the following are set
 	answer Answer
@@ -108,7 +108,7 @@ func (b *batcher) next() (batch []*queuedCall) {
 		switch {
 		case now.After(c.until):
 			c.finish(Answer{}, errTooLate)
-		case len(batch) > 0 && c.Confirm != batch[0].Confirm: // one serves a batch
+		case len(batch) > 0 && c.Confirm != batch[0].Confirm: // a batch has one
 			return batch
 		default:
 			batch = append(batch, c)

@@ -17,8 +17,8 @@ import (
 // asCaught matches what an error's text says in addition to what happened.
 var asCaught = regexp.MustCompile(`^failed: |^ERR |\S*user_script:\d+: |(@\S+:)? ?\d+: |ERR `)
 
-// Whatever is stored, and whatever is asked, a batch answers and writes what its calls would have
-// answered and written one after the other, at the same time.
+// Whatever is stored or asked, a batch answers and writes what its calls would answer and write one
+// after the other, at the same time.
 func TestBatchProperty(t *testing.T) {
 	server := testredis.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})

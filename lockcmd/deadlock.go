@@ -11,7 +11,7 @@ import (
 
 // The values of Config.Deadlock. "" is DeadlockRefuse.
 const (
-	DeadlockRefuse = "refuse" // the youngest wait of it is answered DEADLOCK
+	DeadlockRefuse = "refuse" // its youngest wait is answered DEADLOCK
 	DeadlockLog    = "log"    // it is logged and counted
 	DeadlockOff    = "off"    // it is not searched for
 )

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// randomWaits are waits of few owners, who have locks of few keys. Some have several keys, and some
-// no owner.
+// randomWaits makes waits of few owners with locks of few keys. Some wait for several keys, and
+// some have no owner.
 func randomWaits(rng *rand.Rand) waitsFor {
 	g := waitsFor{}
 	owners, waits := 1+rng.IntN(6), 1+rng.IntN(7)
@@ -38,8 +38,8 @@ func randomWaits(rng *rand.Rand) waitsFor {
 	return g
 }
 
-// finished has every wait end that can, and every owner that waits for nothing more release its
-// locks, until none can: the waits that are left are stuck.
+// finished ends every wait that can end, and releases the locks of every owner that no longer
+// waits, until nothing more can end. The waits that are left are stuck.
 func finished(g waitsFor) (stuck map[string]bool) {
 	stuck = map[string]bool{}
 	for id := range g {
@@ -56,7 +56,7 @@ func finished(g waitsFor) (stuck map[string]bool) {
 	return stuck
 }
 
-// byHolders reports whether the holders of a key keep it from those that wait.
+// byHolders reports whether the holders of a key keep others waiting.
 func byHolders(g waitsFor, stuck map[string]bool, k keyWait) bool {
 	held, need := 0, k.Enough
 	for _, h := range k.Holders {
@@ -116,7 +116,7 @@ next:
 	return shortest
 }
 
-// The search finds the cycles that trying everything finds, and no others.
+// The search finds the same cycles as trying everything.
 func TestDeadlocksAgainstTryingEverything(t *testing.T) {
 	rng := rand.New(rand.NewPCG(20, 1))
 	cycles, behind, without := 0, 0, 0
@@ -164,7 +164,7 @@ func TestDeadlocksAgainstTryingEverything(t *testing.T) {
 	}
 }
 
-// Only what two looks have found alike counts.
+// Only what two searches have both found counts.
 func TestDeadlocksNeedTheSameWaitsAndTokens(t *testing.T) {
 	wait := func(id, owner, by string, token int64) ownerWait {
 		return ownerWait{ID: id, Owner: binary(owner), Since: token, Keys: []keyWait{{Enough: 1,
@@ -177,7 +177,7 @@ func TestDeadlocksNeedTheSameWaitsAndTokens(t *testing.T) {
 		}
 		return g
 	}
-	// behind waits behind a LOCKALL, called as, for a lock that is free since a token.
+	// behind waits behind the LOCKALL as, for a lock that is free since a token.
 	behind := func(id, owner, as string, token int64) ownerWait {
 		return ownerWait{ID: id, Owner: binary(owner), Since: token, Keys: []keyWait{{Enough: 1,
 			Before: []earlier{{As: as, Token: token}}}}}

@@ -17,7 +17,7 @@ const waitsChannel = notifyChannel + "{waits}"
 const (
 	answerWithin  = 200 * time.Millisecond // for others to answer; most have nothing to say
 	maxAsked      = 64                     // owners or places in a question
-	maxMessage    = 1 << 19                // bytes of one that is read
+	maxMessage    = 1 << 19                // bytes of a message that is read
 	maxAnswering  = 16                     // questions that are answered at a time
 	answersQueued = 64
 )

@@ -61,7 +61,7 @@ local ok, reply = pcall(script)
 if not ok then reply = 'failed: ' .. (type(reply) == 'table' and reply.err or tostring(reply)) end
 return {reply or false, table.concat(writes, '\n')}`
 
-// storedLock is what the upstream has of a lock before a script runs.
+// storedLock is what the upstream stores for a lock before a script runs.
 type storedLock struct {
 	now    time.Time
 	full   bool
@@ -171,8 +171,7 @@ func drawStored(t *rapid.T) storedLock {
 	return st
 }
 
-// drawSharers draws the record of a shared lock, whose first line begins it and whose last token is
-// given.
+// drawSharers draws the record of a shared lock from its first line and its last token.
 func drawSharers(t *rapid.T, line, token string, expires int64) []redis.Z {
 	set := []redis.Z{{Score: math.Inf(-1), Member: line}}
 	last, _ := strconv.ParseInt(token, 10, 64)
@@ -298,7 +297,7 @@ func (st storedLock) circumstances() []any {
 	return []any{st.now.Unix(), st.now.Nanosecond() / 1000, st.ttl, full}
 }
 
-// dumps is what keys hold.
+// dumps returns what keys hold.
 func dumps(t *rapid.T, client *redis.Client, keys []string) (all string) {
 	for _, key := range keys {
 		dump, err := client.Dump(t.Context(), key).Result()
@@ -310,8 +309,8 @@ func dumps(t *rapid.T, client *redis.Client, keys []string) (all string) {
 	return all
 }
 
-// Whatever is stored, a fast path gives the answer that the long one gives, and writes the same. If
-// it leaves the lock to the long path, it has written nothing.
+// Whatever is stored, a fast path answers and writes the same as the long one. If it leaves the
+// lock to the long path, it has written nothing.
 func TestFastPathProperty(t *testing.T) {
 	server := testredis.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -366,7 +365,7 @@ func TestFastPathProperty(t *testing.T) {
 				if n > 1 && strings.Contains(got[1], " p2:") {
 					othersWait++
 				}
-				// The long path says whose lock it was, too.
+				// The long path also says which client had the lock.
 				got[0] = strings.Trim(fmt.Sprint(unlockScript.expandShortReply(n)), "]")
 				want[0] = want[0][:min(len(got[0]), len(want[0]))]
 			}

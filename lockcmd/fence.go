@@ -127,7 +127,7 @@ func (l *Locks) beginFenced(s Session, f *fencedCommand) error {
 	}
 	together := len(steps)
 	if l.cfg.Cluster {
-		together -= 2 // behind WATCH, MULTI would keep it from following a slot that has moved
+		together -= 2 // after WATCH, MULTI would keep it from following a slot that has moved
 	}
 	replies, err := s.Do(steps[:together]...)
 	if err == nil && together < len(steps) {

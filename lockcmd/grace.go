@@ -33,7 +33,7 @@ type takeover struct {
 	as     Identity
 	token  int64
 	checks int    // how many have begun
-	cancel func() // of the next
+	cancel func() // of the next check
 }
 
 // start begins to repair the timestamp of a lock that was taken over, as long as a foreign client

@@ -19,7 +19,7 @@ type heldLock struct {
 	as          Identity
 	token       int64   // 0 if the outcome of the LOCK is not known
 	by          Session // nil unless it is a session lock
-	sent        Sent    // of an undelivered one
+	sent        Sent    // of an undelivered token
 	since       int64   // when it was first asked for, as monotonic.Now
 	// until is when the timeout ends, counted from the request, as monotonic.Now. The upstream
 	// keeps the lock at least as long. It is 0 once another client has released the lock here.

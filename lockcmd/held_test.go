@@ -8,7 +8,7 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// recordOf is the record of a lock that ends at a time.
+// recordOf is a lock that ends at a time.
 func recordOf(key string, token int64, until time.Time) *heldLock {
 	lock := &heldLock{lockRequest: lockRequest{key: key, connection: "c"}, token: token}
 	lock.since = monotonic.Now()
@@ -16,8 +16,8 @@ func recordOf(key string, token int64, until time.Time) *heldLock {
 	return lock
 }
 
-// However many locks a connection takes, that it holds one is known until it has released each or
-// the last has expired.
+// However many locks a connection takes, it counts as a holder until it has released each or the
+// last has expired.
 func TestHolds(t *testing.T) {
 	h, l := &Holder{}, newTestLocks()
 	defer l.Close()
@@ -72,7 +72,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// A connection whose locks others release remembers few of them.
+// A connection remembers few of the locks that others have released.
 func TestReleasedByOthersIsForgotten(t *testing.T) {
 	h, l := &Holder{}, newTestLocks()
 	defer l.Close()
@@ -86,7 +86,7 @@ func TestReleasedByOthersIsForgotten(t *testing.T) {
 	}
 }
 
-// However many tokens are undelivered, they take bounded memory, and the last are known.
+// Undelivered tokens take bounded memory, however many there are, and the last are known.
 func TestUndeliveredIsBounded(t *testing.T) {
 	h := &Holder{}
 	for i := range 10 * maxUndelivered {

@@ -199,7 +199,7 @@ func heldInfo(v resp.Value) (h LockInfo, ok bool) {
 		return h, false
 	}
 	ms := func(i int) time.Duration { return time.Duration(v.Elems[i].Int) * time.Millisecond }
-	now := ms(6) - ms(7) // the upstream's clock: expires without remaining
+	now := ms(6) - ms(7) // the upstream's time: expires minus remaining
 	h = LockInfo{
 		Kind: string(v.Elems[1].Text), Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text),
 		Client: string(v.Elems[4].Text), Age: max(now-ms(5), 0), Remaining: ms(7),

@@ -13,7 +13,7 @@ import (
 // decimal is what Redis, and so lockproxy, takes for a number of seconds.
 var decimal = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
 
-// exact reads arg without loss. tiny and huge stand for exponents that a Rat had better not expand.
+// exact reads arg without loss. tiny and huge stand for exponents that are too large for a Rat.
 func exact(arg string) (x *big.Rat, tiny, huge bool) {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(arg), "e")
 	if n, err := strconv.Atoi(exponent); exponent != "" && (err != nil || n < -600 || n > 600) {
@@ -78,7 +78,7 @@ func checkSeconds(t *testing.T, arg string, limit, got time.Duration, err error)
 			t.Fatalf("%q is more than %v: got %v, %v", arg, limit, got, err)
 		}
 	case err != nil:
-		// So close above the limit that a float64 can't tell, or not at all.
+		// At most so little above the limit that a float64 can't tell.
 		if x.Cmp(ratOf(limit)) <= 0 {
 			t.Fatalf("%q is not more than %v: %v", arg, limit, err)
 		}

@@ -26,8 +26,8 @@ func anyCase(t *rapid.T, word string) []byte {
 
 func secondsOf(d time.Duration) []byte { return fmt.Appendf(nil, "%.3f", d.Seconds()) }
 
-// LOCK's options mean the same in every order and every case, whatever the owner's name is; given
-// twice, without their value, or with a word more, they are an error.
+// LOCK's options mean the same in every order and case, whatever the owner's name is. An option
+// that is given twice or without its value is an error, and so is another word.
 func TestLockOptionsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const longest = time.Hour

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// queueModel is a queue next to a list of its waiters, in order of arrival, and of the tokens that
-// each was given.
+// queueModel is a queue, with a list of its waiters in order of arrival and of the tokens that each
+// was given.
 type queueModel struct {
 	queue   waitQueue
 	waiting []*waiter         // joined, and neither left nor granted the lock
@@ -17,7 +17,7 @@ type queueModel struct {
 	given   map[int64]*waiter // each token that was given to a waiter
 	token   int64
 	now     time.Time
-	gap     time.Time // as the line counts them
+	gap     time.Time // as the queue counts them
 	since   int       // grants since
 	arrival map[*waiter]int
 }
@@ -50,9 +50,8 @@ func told(t *rapid.T, w *waiter, why string) {
 	}
 }
 
-// The queue of a lock's waiters, whatever happens, in any order: it is served from its front, a
-// token goes to one waiter or is handed back, the new first waiter is woken, and of those who only
-// look at the key nobody waits without end.
+// Whatever happens, in any order: a queue is served from its front, a token goes to one waiter or
+// is handed back, the new first waiter is woken, and foreign clients find a gap in time.
 func TestQueueAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &queueModel{given: map[int64]*waiter{}, arrival: map[*waiter]int{}, token: 1000}

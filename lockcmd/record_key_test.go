@@ -30,7 +30,7 @@ func specified(key string) uint16 {
 	return slot.CRC16(0, []byte(key)) % slot.Count
 }
 
-// oddKeys are names whose braces are easily got wrong, and some of all other kinds.
+// oddKeys are names with confusing braces, and some of all other kinds.
 var oddKeys = []string{
 	"", "job", "{a}b", "a{b}c", "a{b", "a}b", "a{}b", "a{}{b}", "}{", "{", "}", "{}", "{}a",
 	"a{}", "{{a}}", "{a", "b{a}", "{a}{b}", "}{a}", "{{}}", "{}{a}", "a\x00b", "\x00", "\xff\xfe",
@@ -63,8 +63,7 @@ func checkRecordKey(t interface {
 }
 
 func TestRecordSharesSlot(t *testing.T) {
-	// The specification's own check value, so that specified and RecordKey can't be wrong
-	// together.
+	// The specification's check value: so specified and RecordKey can't both be wrong.
 	if got := slot.CRC16(0, []byte("123456789")); got != 0x31C3 {
 		t.Fatalf("crc16 = %#x, want 0x31C3", got)
 	}
@@ -73,7 +72,7 @@ func TestRecordSharesSlot(t *testing.T) {
 	}
 }
 
-// Of any bytes; braces come often.
+// Any bytes, and many braces.
 func TestRecordSharesSlotProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bytes := rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 6), func(b []byte) string {
@@ -93,7 +92,7 @@ func TestEverySlotHasASuffix(t *testing.T) {
 	}
 }
 
-// Redis itself says the same of the slots.
+// Redis itself computes the same slots.
 func TestRecordSharesSlotByRedis(t *testing.T) {
 	node := testredis.StartCluster(t, 1, 0).Nodes[0]
 	for _, key := range oddKeys {

@@ -15,7 +15,7 @@ func testRegistry() (*registry, *atomic.Uint64) {
 	return newRegistry(func(*heldLock) { expired.Add(1) }), expired
 }
 
-// taken is the record of a lock that connection has asked for at a time.
+// taken is a lock that a connection asked for at a time.
 func taken(key, connection string, token int64, asked int64, timeout time.Duration) *heldLock {
 	lock := &heldLock{lockRequest: lockRequest{key: key, connection: connection}, token: token}
 	lock.since = asked
@@ -76,7 +76,7 @@ func TestRegisteredLocksExpire(t *testing.T) {
 	}
 }
 
-// However many locks nobody releases, they take bounded memory and are swept as others come.
+// Locks that nobody releases take bounded memory, and are swept as others come.
 func TestRegistryIsBounded(t *testing.T) {
 	r, expired := testRegistry()
 	now := monotonic.Now()
@@ -96,8 +96,8 @@ func TestRegistryIsBounded(t *testing.T) {
 	}
 }
 
-// The sessions of an owner that have a lock next to the last one are kept with it, up to a number
-// and as long as they exist.
+// An owner's earlier sessions that have a lock are kept with the last one, up to maxOthers and as
+// long as they exist.
 func TestRegisteredSessions(t *testing.T) {
 	r, _ := testRegistry()
 	id, now := LockID{0, "a"}, monotonic.Now()

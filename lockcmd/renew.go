@@ -84,7 +84,7 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 	h.mu.Unlock()
 	asked := monotonic.Now()
 	c := r.relockCall(lock.id(), lock.tokenText(), timeout, true)
-	script := time.Now().Add(left - c.Confirm.Within) // Eval waits for as long again
+	script := time.Now().Add(left - c.Confirm.Within) // Eval adds Confirm.Within
 	answer, err := r.clients.on(ctx, lock.as, lock.key, script).Eval(c)
 	ints, err := c.ints(1, answer, err)
 	if err == nil && ints[0] == 1 {

@@ -7,7 +7,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// scanSession finds one lock, about which the upstream says an error.
+// scanSession finds one lock. The upstream answers questions about it with an error.
 type scanSession struct {
 	slowSession
 	said string
@@ -21,8 +21,7 @@ func (s *scanSession) Do(commands ...[][]byte) ([][]byte, error) {
 	return [][]byte{[]byte("-" + s.said + "\r\n")}, nil
 }
 
-// LOCKSCAN leaves out what the user may not see and what is no lock. Any other error means that it
-// can't be told what is held.
+// LOCKSCAN leaves out what the user may not see and what is no lock. Any other error is the reply.
 func TestScanReportsErrors(t *testing.T) {
 	l := newTestLocks()
 	for said, skipped := range map[string]bool{

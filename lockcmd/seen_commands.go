@@ -212,7 +212,7 @@ func (l *queries) runLog(ctx context.Context, s Session, args [][]byte) Reply {
 	}
 	db, began := s.Identity().DB, time.Now()
 	may := map[string]bool{}
-	for limit := 10 * count; ; limit *= 4 { // of those that the user may not read
+	for limit := 10 * count; ; limit *= 4 { // the user may not read some
 		events, more := l.Events(limit, func(e *journal.Event) bool {
 			return e.DB == db && (!one || e.Key == key) && e.Kind <= journal.Deleted
 		})

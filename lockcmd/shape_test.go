@@ -13,7 +13,7 @@ func TestShapeOf(t *testing.T) {
 		"v1.2.30":                                "v*.*.*",
 		"cache:beef":                             "cache:beef",
 		"decade":                                 "decade",
-		"deadbeef":                               "deadbeef", // a word as far as can be seen
+		"deadbeef":                               "deadbeef", // it could be a word
 		"deadbee1":                               "*",
 		"k:00ff00ff0":                            "k:*",
 		"{a}:9\xff":                              "{a}:*\xff",

@@ -23,14 +23,14 @@ type modelHolder struct {
 	asked   []string // the connections that were given the token, the last first
 }
 
-// modelLock is what a lock ought to be: the rules of the contract, and nothing of the scripts.
+// modelLock is a lock by the rules of the contract, without the scripts.
 type modelLock struct {
 	now     time.Time
 	last    int64         // token
 	holders []modelHolder // of an exclusive lock one
 }
 
-// pass lets time pass: the holders end whose time is over.
+// pass lets time pass, and removes expired holders.
 func (m *modelLock) pass(d time.Duration) {
 	m.now = m.now.Add(d)
 	m.holders = slices.DeleteFunc(m.holders, func(h modelHolder) bool {
@@ -121,8 +121,8 @@ func (m *modelLock) relock(token int64, timeout time.Duration) int64 {
 	return 0
 }
 
-// Whatever clients do with shared, limited and exclusive locks, the scripts answer what the model
-// answers, and have the same holders.
+// Whatever clients do with shared, limited and exclusive locks, the scripts give the same answers
+// as the model, and have the same holders.
 func TestSharedLocksProperty(t *testing.T) {
 	server := testredis.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -211,7 +211,7 @@ func TestSharedLocksProperty(t *testing.T) {
 				t.Fatalf("%s: %v, want %v; holders %+v", what, got, want, m.holders)
 			}
 		}
-		// granted are the tokens that a reply tells of.
+		// granted returns the tokens that a reply stands for.
 		granted := func(token, given int64) (tokens []int64) {
 			for i := range given {
 				tokens = append(tokens, token+i)

@@ -21,7 +21,7 @@ type Stats struct {
 
 	Unlocked   uint64 // released by their holders
 	Forced     uint64 // released by FORCE, or the admin page
-	Disconnect uint64 // released since the holder's connection had closed
+	Disconnect uint64 // released because the holder's connection had closed
 	Expired    uint64 // taken here, and expired with no release seen here
 	Lost       uint64 // session locks that could not be renewed in time, or were taken away
 	Deadlocks  uint64 // found between owners, whether or not one of them was refused

@@ -151,7 +151,7 @@ func (l *releases) endHandOver(r *unlockCall, answer []int64, missing, err error
 	}
 	ends := q.endOffers(offer.named(), token, givenTo(answer), missing, unknown)
 	if token != 0 && offer.next != nil && offer.next.shared {
-		q.pollNow() // so that other proxies see that the next wait
+		q.pollNow() // so that other proxies see that clients still wait
 	}
 	free := answer[0] == 1 && token == 0
 	if free {

@@ -18,8 +18,8 @@ func newTestLocks() *Locks {
 	return New(Config{}, "proxy", connect, hclog.NewNullLogger())
 }
 
-// slowSession is a session whose scripts are answered with what meanwhile returns, which is called
-// while they are under way.
+// slowSession answers each script with what meanwhile returns. That is called while the script is
+// under way.
 type slowSession struct {
 	holder    Holder
 	meanwhile func() []int64
@@ -42,9 +42,9 @@ func (s *slowSession) LockLost(key string, token int64) {}
 func (s *slowSession) Identity() Identity               { return Identity{} }
 func (s *slowSession) Holder() *Holder                  { return &s.holder }
 
-// A release gives the lock to a waiter while its poll is under way, and its lease ends before the
-// poll runs, which takes the lock once more. Then the waiter has what it was given last; its first
-// token is worth nothing, and nobody else knows of the second.
+// A release gives the lock to a waiter while its poll is under way, and the lease ends before the
+// poll runs and takes the lock again. Then the waiter has the second token: the first is worth
+// nothing, and nobody else knows the second.
 func TestPollBehindGrant(t *testing.T) {
 	for _, c := range []struct {
 		what            string
@@ -88,7 +88,7 @@ func TestPollBehindGrant(t *testing.T) {
 }
 
 // The first waiter's poll fails after a long silence. A waiter whose time is over at this moment is
-// not told that the lock is another's.
+// not told that the lock is held.
 func TestOutageAsAPollFails(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
@@ -133,7 +133,7 @@ func TestReleaseAllBehindGrant(t *testing.T) {
 }
 
 // A check fails for a waiter that a release has given the lock meanwhile. Another waiter has come
-// and left since, so that the queue is gone.
+// and left since: so the queue is gone.
 func TestCheckFailsBehindGrant(t *testing.T) {
 	r := lockRequest{key: "job", connection: "c", number: "1"}
 	qs, w, other := newQueues(), newWaiter(r, Identity{}), newWaiter(r, Identity{})
@@ -161,8 +161,8 @@ func TestCheckFindsGracePeriod(t *testing.T) {
 	}
 }
 
-// A waiter that is to poll, and leaves before it does, leaves that to the next one, unless it was
-// given the lock.
+// A waiter that must poll and leaves first passes that on to the next one, unless it was given the
+// lock.
 func TestLeavePassesPollOn(t *testing.T) {
 	for _, state := range []waiterState{waiting, left, granted} {
 		q := &waitQueue{}

@@ -6,10 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
-
-	"lockproxy/internal/upstream"
 )
 
 // checkRetry is the pause after the upstream could not be reached.
@@ -20,39 +17,28 @@ const checkRetry = 5 * time.Second
 // the upstream closes single clients for what they ask: then clients cannot share connections. It
 // waits for an upstream that is down. It gives up if the proxy's own user may not ask.
 func (s *Server) CheckUpstream(ctx context.Context) {
-	c := upstreamCheck{
-		s.cfg.Upstream, s.cfg.Public, s.cfg.Locks.RequireFsync, s.cfg.DialTimeout, s.log}
-	c.checkEviction(ctx)
-	c.watchLimits(ctx, s.pool.Suspend)
-}
-
-// upstreamCheck asks the upstream how it is set up, as the URL's user.
-type upstreamCheck struct {
-	upstream *upstream.Upstream
-	public   bool          // other machines can connect to the proxy
-	fsync    bool          // --require-fsync
-	timeout  time.Duration // of one question
-	log      hclog.Logger
+	s.checkEviction(ctx)
+	s.watchLimits(ctx)
 }
 
 // checkEviction asks once, as soon as the upstream answers.
-func (c *upstreamCheck) checkEviction(ctx context.Context) {
-	client := c.upstream.Client(c.upstream.Initial)
+func (s *Server) checkEviction(ctx context.Context) {
+	client := s.cfg.Upstream.Client(s.cfg.Upstream.Initial)
 	defer client.Close()
 	for {
-		once, cancel := context.WithTimeout(ctx, c.timeout)
+		once, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
 		info, err := client.Info(once, "memory").Result()
 		cancel()
 		var refused redis.Error
 		switch {
 		case err == nil:
-			c.warnOfNoPassword()
-			c.warnOfEviction(info)
-			c.checkFsync(ctx, client)
+			s.warnOfNoPassword()
+			s.warnOfEviction(info)
+			s.checkFsync(ctx, client)
 			return
 		case errors.As(err, &refused):
-			c.log.Debug("cannot look whether the upstream may evict locks", "error", err)
-			c.checkFsync(ctx, client)
+			s.log.Debug("cannot look whether the upstream may evict locks", "error", err)
+			s.checkFsync(ctx, client)
 			return
 		}
 		select {
@@ -65,28 +51,28 @@ func (c *upstreamCheck) checkEviction(ctx context.Context) {
 
 // checkFsync logs an error if the upstream cannot tell what is on its disk, where --require-fsync
 // asks for that.
-func (c *upstreamCheck) checkFsync(ctx context.Context, client *redis.Client) {
-	if !c.fsync {
+func (s *Server) checkFsync(ctx context.Context, client *redis.Client) {
+	if !s.cfg.Locks.RequireFsync {
 		return
 	}
-	once, cancel := context.WithTimeout(ctx, c.timeout)
+	once, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
 	defer cancel()
 	err := client.Do(once, "WAITAOF", 1, 0, 1).Err()
 	var refused redis.Error
 	switch {
 	case errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "ERR "):
-		c.log.Error("the upstream cannot do --require-fsync, and every LOCK is answered "+
+		s.log.Error("the upstream cannot do --require-fsync, and every LOCK is answered "+
 			"NOREPLICAS: it must be Redis 7.2 or later with appendonly yes", "error", err)
 	case err != nil:
-		c.log.Debug("cannot look whether the upstream can do --require-fsync", "error", err)
+		s.log.Debug("cannot look whether the upstream can do --require-fsync", "error", err)
 	}
 }
 
 // warnOfNoPassword warns if other machines can run commands without a login. Redis itself refuses
 // them then (protected mode), but the proxy is a local client to it.
-func (c *upstreamCheck) warnOfNoPassword() {
-	if c.public && !c.upstream.Initial.LoggedIn {
-		c.log.Warn("other machines can connect, and the upstream wants no password: every client " +
+func (s *Server) warnOfNoPassword() {
+	if s.cfg.Public && !s.cfg.Upstream.Initial.LoggedIn {
+		s.log.Warn("other machines can connect, and the upstream wants no password: every client " +
 			"that can connect may run any command; set requirepass there, or let in only clients " +
 			"with a certificate by --tls-client-ca")
 	}
@@ -94,15 +80,15 @@ func (c *upstreamCheck) warnOfNoPassword() {
 
 // warnOfEviction warns if the upstream drops keys when its memory is full: any policy but
 // noeviction may pick a lock, and its lock record with the token.
-func (c *upstreamCheck) warnOfEviction(info string) {
+func (s *Server) warnOfEviction(info string) {
 	policy, limit := infoField(info, "maxmemory_policy"), infoField(info, "maxmemory")
 	switch {
 	case policy == "" || policy == "noeviction":
 	case limit == "0":
-		c.log.Info("the upstream would evict locks if it had a maxmemory",
+		s.log.Info("the upstream would evict locks if it had a maxmemory",
 			"maxmemory_policy", policy)
 	default:
-		c.log.Warn("the upstream may evict locks when its memory is full: set maxmemory-policy "+
+		s.log.Warn("the upstream may evict locks when its memory is full: set maxmemory-policy "+
 			"noeviction, or keep locks in a Redis of their own",
 			"maxmemory_policy", policy, "maxmemory", limit)
 	}

@@ -16,25 +16,25 @@ import (
 // limitsEvery is how often the upstream is asked for its limits.
 const limitsEvery = 30 * time.Second
 
-// watchLimits calls suspend when the upstream begins or ceases to limit connections, until ctx ends
-// or the upstream refuses to tell.
-func (c *upstreamCheck) watchLimits(ctx context.Context, suspend func(bool)) {
+// watchLimits suspends lanes while the upstream limits connections, until ctx ends or the upstream
+// refuses to tell.
+func (s *Server) watchLimits(ctx context.Context) {
 	limits := ""
 	for ctx.Err() == nil {
-		found, err := c.limits(ctx)
+		found, err := s.limits(ctx)
 		var refused redis.Error
 		if errors.As(err, &refused) {
-			c.log.Debug("cannot look whether the upstream limits single connections", "error", err)
+			s.log.Debug("cannot look whether the upstream limits single connections", "error", err)
 			return
 		}
 		if err == nil && found != limits {
 			limits = found
-			suspend(limits != "")
+			s.pool.Suspend(limits != "")
 			if limits != "" {
-				c.log.Warn("the upstream limits single connections: clients share none, as with "+
+				s.log.Warn("the upstream limits single connections: clients share none, as with "+
 					"--upstream-mode dedicated", "limit", limits)
 			} else {
-				c.log.Info("the upstream does not limit single connections any more: " +
+				s.log.Info("the upstream does not limit single connections any more: " +
 					"clients share them")
 			}
 		}
@@ -46,10 +46,10 @@ func (c *upstreamCheck) watchLimits(ctx context.Context, suspend func(bool)) {
 }
 
 // limits asks for what the upstream allows a client; "" is anything.
-func (c *upstreamCheck) limits(ctx context.Context) (limits string, err error) {
-	client := c.upstream.Client(c.upstream.Initial)
+func (s *Server) limits(ctx context.Context) (limits string, err error) {
+	client := s.cfg.Upstream.Client(s.cfg.Upstream.Initial)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
 	defer cancel()
 	var values [3]string
 	// One at a time, as before Redis 7.0.

@@ -62,27 +62,12 @@ func TestLaneLost(t *testing.T) {
 				c.Flush()
 			})
 		}
-		// what comes by later lanes is answered at once
-		var serving sync.WaitGroup
-		stop := make(chan struct{})
-		serving.Go(func() { // ends with the clients
-			for {
-				select {
-				case conn, ok := <-s.conns:
-					if !ok { // the test has failed
-						return
-					}
-					serving.Go(func() {
-						eachRequest(conn, func(words []string) bool {
-							fmt.Fprintf(conn, "+later\r\n")
-							return true
-						})
-						conn.Close()
-					})
-				case <-stop:
-					return
-				}
-			}
+		stop := s.serve(func(later net.Conn) {
+			eachRequest(later, func([]string) bool {
+				fmt.Fprintf(later, "+later\r\n")
+				return true
+			})
+			later.Close()
 		})
 		asking.Wait()
 		<-done
@@ -112,9 +97,7 @@ func TestLaneLost(t *testing.T) {
 			c.End(AtOnce)
 			c.Wait()
 		}
-		close(stop)
-		s.lanes.Close()
-		serving.Wait()
+		stop()
 	}
 	if unsentSeen == 0 {
 		t.Error("no round has lost a request before it was sent: the test shows nothing of these")

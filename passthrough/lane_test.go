@@ -23,20 +23,7 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 	for range 4 {
 		clients = append(clients, s.client(t))
 	}
-	var serving sync.WaitGroup
-	over := make(chan struct{})
-	// ends with over; there may be a second lane if the machine is so slow that the first seems
-	// silent
-	serving.Go(func() {
-		for {
-			select {
-			case lane := <-s.conns:
-				serving.Go(func() { serveWithPushes(lane) }) // ends when the lane does
-			case <-over:
-				return
-			}
-		}
-	})
+	stop := s.serve(serveWithPushes)
 	s.lanes.BatchScript = batchSHA
 	asked, refused := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -83,9 +70,7 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 		c.End(AtOnce)
 		c.Wait()
 	}
-	close(over)
-	s.lanes.Close()
-	serving.Wait()
+	stop()
 }
 
 // A login that failed half way may have taken effect, or in part: no other client is given its
@@ -142,7 +127,7 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 func TestIterationsWithoutRoom(t *testing.T) {
 	s := newScripted(t, 1)
 	clients, lane := s.threeOnALane(t)
-	read, over := make(chan struct{}), make(chan struct{})
+	read := make(chan struct{})
 	answer := func(lane net.Conn) { // ends when the lane does
 		eachRequest(lane, func(words []string) bool {
 			if words[0] == "PING" {
@@ -154,23 +139,8 @@ func TestIterationsWithoutRoom(t *testing.T) {
 			return true
 		})
 	}
-	var serving sync.WaitGroup
-	serving.Go(func() { answer(lane) })
-	// ends with over; there are further lanes when the machine is so slow that the first seems
-	// silent
-	serving.Go(func() {
-		for {
-			select {
-			case lane, ok := <-s.conns:
-				if !ok {
-					return // the test has failed
-				}
-				serving.Go(func() { answer(lane) })
-			case <-over:
-				return
-			}
-		}
-	})
+	stop := s.serve(answer)
+	s.conns <- lane
 	// full before a slow machine's lane seems silent
 	for _, side := range []net.Conn{clients[0].lane.conn, lane} {
 		side.(interface{ SetReadBuffer(bytes int) error }).SetReadBuffer(64 << 10)
@@ -226,7 +196,5 @@ func TestIterationsWithoutRoom(t *testing.T) {
 		c.End(AtOnce)
 		c.Wait()
 	}
-	close(over)
-	s.lanes.Close()
-	serving.Wait()
+	stop()
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,6 +81,31 @@ func newScripted(t testing.TB, lanes int) *scripted {
 		loops.Stop()
 	})
 	return s
+}
+
+// serve calls answer for each connection, until stop is called or the connections are closed. More
+// than one lane is opened if the machine is so slow that the first seems silent.
+func (s *scripted) serve(answer func(net.Conn)) (stop func()) {
+	var serving sync.WaitGroup
+	over := make(chan struct{})
+	serving.Go(func() { // ends with over
+		for {
+			select {
+			case conn, ok := <-s.conns:
+				if !ok { // the test has failed
+					return
+				}
+				serving.Go(func() { answer(conn) }) // ends when conn does
+			case <-over:
+				return
+			}
+		}
+	})
+	return func() {
+		close(over)
+		s.lanes.Close()
+		serving.Wait()
+	}
 }
 
 // scriptedClient is a session's Pipe and what its client reads.

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	_ "embed"
 	"io"
+	"slices"
 	"strings"
 
 	"lockproxy/internal/resp"
@@ -39,12 +40,9 @@ func (q *commandQuery) withoutDocs(raw []byte) []byte {
 
 // asksDocsOf reports whether COMMAND DOCS is about all commands, or names this one.
 func (q *commandQuery) asksDocsOf(name string) bool {
-	for _, asked := range q.args[2:] {
-		if strings.EqualFold(string(asked), name) {
-			return true
-		}
-	}
-	return len(q.args) == 2
+	return len(q.args) == 2 || slices.ContainsFunc(q.args[2:], func(asked []byte) bool {
+		return strings.EqualFold(string(asked), name)
+	})
 }
 
 // readRedisDocs panics if the embedded file is broken.

@@ -68,7 +68,7 @@ func (r *connReader) init(conn net.Conn, to consumer, buf int, loops *eventloop.
 	}
 }
 
-// start has the event loop read, or a goroutine, which ends when the connection does.
+// start makes the event loop read, or a goroutine, which ends when the connection does.
 func (r *connReader) start() {
 	if !r.reg.Park() {
 		go r.Resume()

@@ -108,7 +108,7 @@ func (s *laneSide) addToLane(e pendingReply, raw []byte) bool {
 	return true
 }
 
-// flushLane has the lane send what was added. Before, it yields to other sessions, so that one
+// flushLane makes the lane send what was added. It yields to other sessions first, so that one
 // write holds the requests of many.
 func (s *laneSide) flushLane() {
 	if s.added {

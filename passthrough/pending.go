@@ -56,7 +56,7 @@ type pendingQueue struct {
 
 // uncounted reports whether the reply to e, the next in the queue, can't be told from others, or
 // will not come: Redis ignores a second MONITOR. While the connection is Untracked, only RESET's
-// reply can be told, also an error that names it; while it is Streaming, none.
+// reply can be told (or an error that names it); while it is Streaming, none.
 func (q *pendingQueue) uncounted(e *pendingReply) bool {
 	switch {
 	case q.Streaming:

@@ -92,7 +92,7 @@ func (c *client) Close() error {
 // kernel would throw away answers on their way.
 const lingerTimeout = 250 * time.Millisecond
 
-// closeWrite ends what is sent to the client, which is to close too. Any goroutine can call it.
+// closeWrite ends what is sent to the client, which must then close too. Any goroutine can call it.
 func (c *client) closeWrite() (err error) {
 	if conn, ok := c.Conn.(*tls.Conn); ok {
 		conn.CloseWrite() // its own goodbye

@@ -93,9 +93,9 @@ const (
 	watchWaiterAfter = 20 * time.Millisecond
 )
 
-// await returns when the answer is there. If that takes long it reads on from the client meanwhile,
-// as far as the buffer goes. If the client closes, so does its connection to the upstream, and the
-// answer is a failure.
+// await returns when the answer has arrived. If that takes long, it reads on from the client until
+// the buffer is full. If the client closes, so does its connection to the upstream, and the answer
+// is a failure.
 func (x *exchange) await(answer *passthrough.Answer) { x.awaitUntil(answer, time.Time{}) }
 
 // awaitUntil is await that gives up at a time, and returns false then. A zero time is never. It

@@ -154,7 +154,7 @@ func (l *locker) awaitAnswer(one *batchedLock) {
 }
 
 // sendDone gives the client the answers of the lock commands that have been finished. If the client
-// has only a part of a push, and more commands are to be finished, they go with the next answer.
+// has only a part of a push, and more commands are to finish, they go with the next answer.
 func (l *locker) sendDone() {
 	if len(l.done.text) == 0 {
 		return

@@ -61,9 +61,9 @@ func (s *session) Resume() {
 	s.server.ended(s)
 }
 
-// linger has the session end. The client is sent the end of the connection behind all that it is
-// owed. What it still sends is read for a while, until it closes too: otherwise the kernel would
-// throw away replies on their way.
+// linger ends the session. The client is sent the end of the connection behind all that it is owed.
+// What it still sends is read for a while, until it closes too: otherwise the kernel would throw
+// away replies on their way.
 func (s *session) linger() {
 	s.client.lingering.Store(true)
 	s.pipe.End(passthrough.WhenAnswered)

@@ -99,7 +99,7 @@ func (ls *Loops) Stop() {
 	}
 }
 
-// register has the kernel watch the connection, if it can.
+// register makes the kernel watch the connection, if it can.
 func (r *Registration) register() {
 	l := r.loops.list[r.loops.next.Add(1)%uint32(len(r.loops.list))]
 	l.acquireSlot(r)
@@ -144,7 +144,7 @@ func (l *loop) releaseSlot(r *Registration) {
 	r.slotRef = slotRef{}
 }
 
-// control has the kernel begin or end to watch a connection.
+// control makes the kernel begin or stop watching a connection.
 func (l *loop) control(op int, r *Registration) error {
 	epoll, err := l.file.SyscallConn()
 	if err != nil {

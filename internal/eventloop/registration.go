@@ -63,9 +63,9 @@ func (ls *Loops) NewRegistration(handler Handler, conn syscall.RawConn) *Registr
 	return &Registration{loops: ls, handler: handler, conn: conn}
 }
 
-// Register has the kernel watch conn from now on; otherwise the first Park does. A goroutine that
-// does something else before it parks calls it first: the loop learns of what arrives meanwhile in
-// the order of arrival, and Park handles it at once.
+// Register makes the kernel watch conn from now on; otherwise the first Park does. A goroutine that
+// does something else before it parks calls it first. Then the loop learns in order of what arrives
+// meanwhile, and Park handles it at once.
 func (r *Registration) Register() {
 	if r != nil && r.conn != nil && !r.tried {
 		r.tried = true
@@ -167,8 +167,8 @@ func (r *Registration) onAgain(it *Iteration) (again bool) {
 	return r.handled(r.handlePending(it), it)
 }
 
-// handled does what the Handler has asked for. again says that the loop is to call onAgain: it goes
-// on being the reader only if the Handler wants that and Wake was not called.
+// handled does what the Handler has asked for. again says that the loop must call onAgain: it stays
+// the reader only if the Handler wants that and Wake was not called.
 func (r *Registration) handled(next Next, it *Iteration) (again bool) {
 	switch {
 	case next == Again && !r.woken.Load():

@@ -162,8 +162,8 @@ type serverConn struct {
 	of *sentinels
 }
 
-// shutdown ends both directions. The reader of the connection sees its end, also in an event loop,
-// which does not see a Close, and closes it.
+// shutdown ends both directions. The reader of the connection sees that, even in an event loop,
+// which does not see a Close, and closes the connection.
 func (c *serverConn) shutdown() {
 	tcp, ok := c.Conn.(*net.TCPConn)
 	if !ok {

@@ -75,7 +75,11 @@ func (n *node) push(p *part) {
 	}
 	p.node = n
 	n.used = n.used || !p.req.internal
-	copied := n.out.add(p.raw)
+	out := &n.out
+	if n == n.c.in.streamTo { // not into the middle of a request
+		out = &n.c.in.behind
+	}
+	copied := out.add(p.raw)
 	if p.raw != nil {
 		p.raw = copied
 	}

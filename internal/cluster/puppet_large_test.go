@@ -3,6 +3,7 @@ package cluster
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"lockproxy/internal/resp"
 )
@@ -23,5 +24,22 @@ func TestOrderOfALargeRequest(t *testing.T) {
 	b := p.at("b:1")
 	b.hears("SET k 1", "SET k "+large)
 	b.says("+1", "+2")
+	p.replies("+1", "+2")
+}
+
+// A request that is sent again does not get into a large one that its node is being sent.
+func TestRetryBehindALargeRequest(t *testing.T) {
+	p := newPuppets(t, "a:1")
+	p.send("SET other 1")
+	a := p.at("a:1")
+	a.hears("SET other 1")
+	large := strings.Repeat("v", 2*maxResent)
+	raw := resp.AppendCommand(nil, "SET", "k", large)
+	p.conn.Write(raw[:len(raw)-1])
+	a.says("-TRYAGAIN")
+	time.Sleep(20 * time.Millisecond) // it is sent again after 2 ms
+	p.conn.Write(raw[len(raw)-1:])
+	a.hears("SET k "+large, "SET other 1")
+	a.says("+2", "+1")
 	p.replies("+1", "+2")
 }

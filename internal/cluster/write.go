@@ -81,13 +81,14 @@ func (c *Conn) write(b []byte) error {
 type requestReader struct {
 	c        *Conn
 	framer   *resp.Framer
-	rest     []byte  // the beginning of a request
-	keys     []int   // reused by slotOf
-	held     bool    // rest begins with a request that waits for subscriptions to be confirmed
-	closing  bool    // CloseWrite was called meanwhile
-	streamTo *node   // where a request is relayed as it comes; nil if none is
-	feeding  bool    // feed is under way
-	toSend   []*node // those for which it has gathered something
+	rest     []byte   // the beginning of a request
+	keys     []int    // reused by slotOf
+	held     bool     // rest begins with a request that waits for subscriptions to be confirmed
+	closing  bool     // CloseWrite was called meanwhile
+	streamTo *node    // where a request is relayed as it comes; nil if none is
+	behind   outgoing // what that node is sent next
+	feeding  bool     // feed is under way
+	toSend   []*node  // those for which it has gathered something
 }
 
 // feed handles what the client has written.
@@ -202,9 +203,10 @@ func (in *requestReader) stream(b []byte) (rest []byte, err error) {
 	raw := in.framer.Stream(b)
 	r := newRequest(nil, slot)
 	in.c.replies.add(r)
-	in.streamTo = in.c.nodes.forSlot(slot)
-	in.streamTo.push(&r.one)
-	in.streamTo.out.add(raw) // behind what push sends first
+	n := in.c.nodes.forSlot(slot)
+	n.push(&r.one)
+	n.out.add(raw) // behind what push sends first
+	in.streamTo = n
 	return b[len(raw):], nil
 }
 
@@ -216,15 +218,22 @@ func (in *requestReader) canStream(slot int) bool {
 		c.subs.subscribedNode() == nil
 }
 
-// relayPiece sends the next piece of the request that is streamed.
+// relayPiece sends the next piece of the request that is streamed, and behind the last one what has
+// waited for it.
 func (in *requestReader) relayPiece(raw []byte, last bool) {
-	if n := in.streamTo; !n.ended {
-		n.out.add(raw)
-		n.wake()
-	}
+	n := in.streamTo
+	pieces := [][]byte{raw}
 	if last {
-		in.streamTo = nil
+		pieces = append(pieces, in.behind.drain()...)
+		in.streamTo, in.behind = nil, outgoing{}
 	}
+	if n.ended {
+		return
+	}
+	for _, b := range pieces {
+		n.out.add(b)
+	}
+	n.wake()
 }
 
 // backlogged reports whether the node can't keep up with the request that is streamed, or too much

@@ -63,10 +63,17 @@ func (p *part) mayGoElsewhere() bool {
 }
 
 // redirect sends what n has not run to another node. false says that the client gets the node's
-// error.
+// error. Any error of a script can be its own: it must not lead where no node is.
 func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr string) bool {
 	c := a.c
 	if kind == moved || kind == ask {
+		switch {
+		case p.req.script && slot != p.slot:
+			return false
+		case p.req.script && !c.nodes.knows(addr):
+			c.nodes.learnFrom(n)
+			kind = tryAgain
+		}
 		p.slot = slot
 	}
 	if kind == moved {

@@ -15,6 +15,7 @@ import (
 type nodeSet struct {
 	c      *Conn
 	slots  *slotMap         // nil if not known
+	others map[string]bool  // addresses of more nodes, see learnFrom
 	byAddr map[string]*node // those that have not ended
 	dflt   *node            // the default node; nil until one is needed
 	failed error            // why the last connection could not be opened

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"lockproxy/internal/resp"
@@ -52,3 +53,41 @@ func isRedirect(line []byte) bool {
 
 // lineOf is the text of a reply of one line, without its type and line end.
 func lineOf(raw []byte) []byte { return bytes.TrimRight(raw[1:], "\r\n") }
+
+var nodesCommand = resp.AppendCommand(nil, "CLUSTER", "NODES")
+
+// knows reports whether there is a node at addr.
+func (s *nodeSet) knows(addr string) bool {
+	return s.slots != nil && slices.Contains(s.slots.nodes(), addr) || s.others[addr]
+}
+
+// learnFrom asks n for the nodes that the map does not have: those that serve no slot yet.
+func (s *nodeSet) learnFrom(n *node) {
+	r := s.c.ownRequest(nodesCommand)
+	r.finish = func(replies [][]byte) []byte {
+		v, _ := resp.ParseValue(replies[0])
+		s.others = parseNodes(string(v.Text), n.addr)
+		return nil
+	}
+	n.push(&r.one)
+}
+
+// parseNodes reads the reply to CLUSTER NODES of the node at asked: lines of an ID, ip:port@port,
+// from Redis 7.0 on with a comma and the host, and more.
+func parseNodes(text, asked string) map[string]bool {
+	addrs := map[string]bool{}
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		at, names, _ := strings.Cut(fields[1], ",")
+		at, _, _ = strings.Cut(at, "@")
+		if i := strings.LastIndexByte(at, ':'); i >= 0 {
+			host, _, _ := strings.Cut(names, ",")
+			addrs[nodeAddr(at[:i], at[i+1:], asked)] = true
+			addrs[nodeAddr(host, at[i+1:], asked)] = true
+		}
+	}
+	return addrs
+}

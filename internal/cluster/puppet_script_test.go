@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"strconv"
+	"testing"
+)
+
+// A script that answers with a redirection leads nobody to a place where no node is.
+func TestRedirectionByAScript(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1", "evil:1")
+	reply := "MOVED " + slotK + " evil:1"
+	p.send("EVAL script 1 k")
+	a := p.at("a:1")
+	for range 1 + maxTries {
+		a.hears("EVAL script 1 k")
+		a.says("-" + reply)
+		a.hears("CLUSTER NODES")
+		a.says(nodesReply("id b:1@2 master")...)
+	}
+	p.replies("-" + reply)
+	p.send("EVAL script 0", "GET k")
+	a.hears("EVAL script 0", "GET k")
+	a.says("-"+reply, "$-1")
+	p.replies("-"+reply, "$-1")
+	if len(p.calls["evil:1"]) > 0 {
+		t.Error("the proxy asks where the script has led it")
+	}
+}
+
+// A script follows a node's ASK to a node that serves no slot yet.
+func TestScriptAtANewNode(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("EVAL script 1 k")
+	a := p.at("a:1")
+	a.hears("EVAL script 1 k")
+	a.says("-ASK " + slotK + " b:1")
+	a.hears("CLUSTER NODES")
+	a.says(nodesReply("id 127.0.0.1:1@2,b master - 0 0 0 connected")...)
+	a.hears("EVAL script 1 k")
+	a.says("-ASK " + slotK + " b:1")
+	b := p.at("b:1")
+	b.hears("ASKING", "EVAL script 1 k")
+	b.says("+OK", "+1")
+	p.replies("+1")
+}
+
+func nodesReply(text string) []string { return []string{"$" + strconv.Itoa(len(text)), text} }

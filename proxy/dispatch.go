@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"math"
+
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
@@ -106,7 +108,7 @@ func (d *dispatcher) makeRoom() bool {
 		return true
 	}
 	limit := maxSessionBuf
-	args, argc := d.framer.Head(d.buf[:d.end])
+	args, argc := d.framer.Head(d.buf[:d.end], 1)
 	held := lookupHead(args).mustBeWhole()
 	if held {
 		limit = max(limit, d.server.cfg.ClientBuffer)
@@ -135,7 +137,7 @@ func lookupHead(args [][]byte) *command {
 
 // stream begins to relay the request in the buffer before it is complete.
 func (d *dispatcher) stream(argc int) {
-	args, _ := d.framer.Head(d.buf[:d.end])
+	args, _ := d.framer.Head(d.buf[:d.end], math.MaxInt)
 	cmd := lookupHead(args)
 	d.streaming, d.skipped = true, cmd.lock
 	d.client.count(cmd.kind)

@@ -186,10 +186,13 @@ func (in *requestReader) slotOf(q *query) (slot int, at []int) {
 	return slot, at
 }
 
+// headArgs is how many arguments, from the name on, are enough to route a request.
+const headArgs = 4
+
 // stream begins to stream the request at the beginning of b, if its node is known by now. It
 // returns what is left of b.
 func (in *requestReader) stream(b []byte) (rest []byte, err error) {
-	args, argc := in.framer.Head(b)
+	args, argc := in.framer.Head(b, headArgs)
 	if len(args) == 0 {
 		return b, nil
 	}

@@ -191,11 +191,14 @@ func TestFramerHead(t *testing.T) {
 		if _, ok, err := f.Next([]byte(in[:test.have])); ok || err != nil {
 			t.Fatalf("%d bytes: %v, %v", test.have, ok, err)
 		}
-		args, argc := f.Head([]byte(in[:test.have]))
+		args, argc := f.Head([]byte(in[:test.have]), 9)
 		if got := fmt.Sprintf("%s", args); got != test.want || argc != test.argc {
 			t.Errorf("%q: got %s of %d, want %s of %d", in[:test.have], got, argc, test.want,
 				test.argc)
 		}
+	}
+	if args, argc := f.Head([]byte(in[:26]), 1); len(args) != 1 || argc != 3 {
+		t.Errorf("at most one argument: got %s of %d", args, argc)
 	}
 }
 
@@ -229,7 +232,7 @@ func stream(t testing.TB, in []byte, n, at int) (passed []byte, whole []request,
 			}
 			streaming = false
 		}
-		if _, argc := f.Head(buf); fed >= at && argc > 0 && !streaming {
+		if _, argc := f.Head(buf, 1); fed >= at && argc > 0 && !streaming {
 			raw := f.Stream(buf)
 			passed = append(passed, raw...)
 			buf = buf[len(raw):]

@@ -146,9 +146,9 @@ func (f *Framer) Next(buf []byte) (req Request, ok bool, err error) {
 	}
 }
 
-// Head returns the whole arguments of the incomplete request in buf, and how many it will have.
-// That is enough to route a request that is too large to keep.
-func (f *Framer) Head(buf []byte) (args [][]byte, argc int) {
+// Head returns the whole arguments of the incomplete request in buf, the first most of them, and how
+// many it will have. That is enough to route a request that is too large to keep.
+func (f *Framer) Head(buf []byte, most int) (args [][]byte, argc int) {
 	if f.phase == atStart || f.stream {
 		return nil, 0
 	}
@@ -156,7 +156,7 @@ func (f *Framer) Head(buf []byte) (args [][]byte, argc int) {
 	if f.phase == atBody {
 		whole--
 	}
-	return f.slices(buf, whole), f.argc
+	return f.slices(buf, min(whole, most)), f.argc
 }
 
 // Stream returns the scanned part of the incomplete request in buf. The caller can relay it and

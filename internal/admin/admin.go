@@ -62,8 +62,8 @@ func New(cfg Config) *Server {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, ready: readiness{ask: cfg.Proxy.Ready},
-		pages: pages{last: []page{}}}
-	s.survey, s.logins = s.newSurvey(), newLogins(cfg.Token)
+		pages: pages{last: []page{}}, logins: newLogins(cfg.Token)}
+	s.survey = survey.New(upstreamLocks{cfg.Proxy}, cfg.Proxy.Identity().DB, survey.DefaultBudget)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	atDebug := hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}
 	s.http = &http.Server{

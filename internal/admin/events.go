@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-
-	"lockproxy/internal/survey"
 )
 
 const (
@@ -106,8 +104,4 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		case <-tick.C:
 		}
 	}
-}
-
-func (s *Server) newSurvey() *survey.Survey {
-	return survey.New(upstreamLocks{s.cfg.Proxy}, s.cfg.Proxy.Identity().DB, survey.DefaultBudget)
 }

@@ -108,13 +108,11 @@ func (e *events) ask(args [][]byte, answered func(n *node)) {
 	if len(nodes) == 0 {
 		return
 	}
-	r := e.c.askAll(nodes, resp.AppendCommand(nil, args...), nothing)
+	r := e.c.askAll(nodes, resp.AppendCommand(nil, args...), func([][]byte) []byte { return nil })
 	r.onAnswer = func(n *node, _ resp.Head) { answered(n) }
 	r.copies, r.intercept = true, noRedirects
 	r.eachPart(func(p *part) { p.confirms = len(args) - 1 })
 }
-
-func nothing([][]byte) []byte { return nil }
 
 // follow asks each master without copies for them.
 func (e *events) follow() {

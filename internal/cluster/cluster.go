@@ -19,6 +19,7 @@ const outdatedAfter = 10 * time.Second
 type Cluster struct {
 	seeds []string // host:port
 	slots atomic.Pointer[slotMap]
+	held  atomic.Int64 // see maxHeld
 	// replaced is called before a map is used in which a replica has become a master; nil for none.
 	replaced atomic.Pointer[func(master string)]
 

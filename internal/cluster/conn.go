@@ -212,6 +212,8 @@ func (c *Conn) end(err error) {
 	}
 	c.err = err
 	c.cancel()
+	c.in.rest = nil
+	c.in.reserve(0)
 	for _, n := range c.nodes.byAddr {
 		n.end(err)
 	}

@@ -40,6 +40,6 @@
 //
 // Memory of a Conn: requests without an answer up to maxUnanswered, and replies that wait for
 // earlier ones up to maxUnread. A reply that is joined with others is held whole, at most maxJoined
-// bytes from each node, and so is a request that can't be streamed (canStream). Other large requests
-// and replies are streamed.
+// bytes from each node, and so is a request that can't be streamed (canStream), up to maxHeld for
+// all Conns. Other large requests and replies are streamed.
 package cluster

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockproxy/internal/cluster"
 	"lockproxy/internal/resp"
 )
 
@@ -93,5 +94,26 @@ func TestLargeRequestBehindCaching(t *testing.T) {
 		k.sendLarge("SET", key, large)
 		k.send("STRLEN "+key, "DEL "+key)
 		k.replies(ok, ":"+strconv.Itoa(len(large))+"\r\n", ":1\r\n")
+	}
+}
+
+// Many clients with large unfinished requests take no more memory than a bound for all.
+func TestUnfinishedRequestsOfMany(t *testing.T) {
+	t.Parallel()
+	cl := cluster.New(six(t).Addrs())
+	half := []byte("*2\r\n$4\r\nECHO\r\n$67000000\r\n" + strings.Repeat("v", 60<<20))
+	var clients []*client
+	for {
+		k := openAt(t, cl)
+		if _, err := k.nc.Write(half); err != nil {
+			break
+		}
+		if clients = append(clients, k); len(clients) == 6 {
+			t.Fatal("there is no bound")
+		}
+	}
+	clients[0].nc.Close()
+	if _, err := openAt(t, cl).nc.Write(half); err != nil {
+		t.Errorf("there is no room after a client has gone: %v", err)
 	}
 }

@@ -19,6 +19,12 @@ const maxUnsent = 256 << 10
 // limits are so wide that the nodes' own decide.
 var limits = resp.Limits{Bulk: 1 << 40, Inline: 16 << 20}
 
+// maxHeld bounds what the Conns of a Cluster hold of unfinished requests, beyond maxResent each.
+const maxHeld = 256 << 20
+
+var errNoRoom = errors.New("too many clients are sending large requests that must be seen whole: " +
+	"try again later")
+
 var errTooLong = errors.New("a request that must be seen whole to be sent to the right nodes " +
 	"is longer than " + strconv.Itoa(maxJoined>>20) + " MiB")
 
@@ -82,6 +88,7 @@ type requestReader struct {
 	c        *Conn
 	framer   *resp.Framer
 	rest     []byte   // the beginning of a request
+	reserved int64    // of Cluster.held
 	keys     []int    // reused by slotOf
 	held     bool     // rest begins with a request that waits for subscriptions to be confirmed
 	closing  bool     // CloseWrite was called meanwhile
@@ -125,11 +132,28 @@ func (in *requestReader) feed(b []byte) (err error) {
 			return err
 		}
 	}
+	switch {
+	case in.c.err != nil: // it has ended meanwhile, and holds nothing any more
+		return nil
+	case !in.reserve(len(b) - maxResent):
+		return errNoRoom
+	}
 	in.rest = append(in.rest[:0], b...)
 	if len(b) == 0 && cap(in.rest) > maxChunk {
 		in.rest = nil
 	}
 	return nil
+}
+
+// reserve accounts for size bytes, if there is room for them. It can always become less.
+func (in *requestReader) reserve(size int) bool {
+	more := int64(max(size, 0)) - in.reserved
+	if held := &in.c.cluster.held; held.Add(more) > maxHeld && more > 0 {
+		held.Add(-more)
+		return false
+	}
+	in.reserved += more
+	return true
 }
 
 // mustWait reports whether a request can't be routed before subscriptions are confirmed: in

@@ -20,6 +20,7 @@ type client struct {
 	route     route        // guarded by mu; changed by setRoute
 	lost      error        // guarded by mu; why route is gone
 	end       Ending       // guarded by mu; only ever raised
+	allSent   bool         // guarded by mu; the session has sent all, without QUIT
 	writes    Writes       // guarded by mu
 	needsHome homeReasons  // guarded by mu
 	inFlight  int          // guarded by mu; missing replies of the lane
@@ -130,15 +131,20 @@ func (c *client) expect(e pendingReply) {
 }
 
 // sendLocked gives the client pieces and, between two replies, the pushes that had to wait. It
-// closes the client if it is ending and nothing more is owed. mu is held.
+// closes the client if it is ending and nothing more is owed. If only Redis knows what is owed, it
+// closes the home behind that. mu is held.
 func (c *client) sendLocked(pieces ...[]byte) {
 	if !c.within && len(c.pushes) > 0 {
 		pieces = append(pieces, c.pushes)
 		c.pushes = nil
 	}
-	if c.end == WhenAnswered && (c.pending.empty() || c.route == gone) {
+	ends := c.end == WhenAnswered
+	if ends && (c.pending.empty() && !c.pending.Untracked || c.route == gone) {
 		c.out.finish(pieces...)
 		return
+	}
+	if ends && c.pending.Untracked && c.allSent {
+		c.closeHomeLocked()
 	}
 	c.out.send(pieces...)
 }

@@ -34,10 +34,12 @@ func (p *Pipe) End(when Ending) {
 		p.Flush()
 	}
 	p.mu.Lock()
+	asked := p.end >= WhenAnswered // QUIT, at which Redis closes the home
 	p.end = max(p.end, when)
 	lane := p.lane
 	switch when {
 	case WhenAnswered:
+		p.allSent = !asked
 		p.sendLocked()
 	case ClientGone:
 		p.clientGone()

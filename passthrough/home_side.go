@@ -223,14 +223,14 @@ func (s *homeSide) closeIdle() {
 }
 
 // closeHomeLocked closes the sending side of the home. mu is held.
-func (s *homeSide) closeHomeLocked() {
-	if s.home == nil || s.home.closing {
+func (c *client) closeHomeLocked() {
+	if c.home == nil || c.home.closing {
 		return
 	}
-	s.home.closing = true // a second close could fail while replies are left to read
-	s.home.conn.SetReadDeadline(time.Now().Add(linger))
-	if half, ok := s.home.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-		s.home.conn.Close()
+	c.home.closing = true // a second close could fail while replies are left to read
+	c.home.conn.SetReadDeadline(time.Now().Add(linger))
+	if half, ok := c.home.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		c.home.conn.Close()
 	}
-	s.home.reg.Wake() // a goroutine must read it: the loop knows no deadline
+	c.home.reg.Wake() // a goroutine must read it: the loop knows no deadline
 }

@@ -29,6 +29,24 @@ func TestQuitIsAlwaysAnswered(t *testing.T) {
 	}
 }
 
+// A client is answered everything before QUIT even where only Redis knows what it is owed: behind an
+// AUTH that was too large to be read.
+func TestQuitBehindALargeLogin(t *testing.T) {
+	t.Parallel()
+	p := proxytest.Start(t, testredis.Start(t).URL(), nil)
+	for range 20 {
+		c := proxytest.Dial(t, p.Addr)
+		login := strings.Repeat("v", 2<<20)
+		c.Send("AUTH default "+login, "ECHO "+login, "PING", "QUIT")
+		got, err := io.ReadAll(c.In)
+		want := "+OK\r\n$2097152\r\n" + login + "\r\n+PONG\r\n+OK\r\n"
+		if string(got) != want || err != nil {
+			t.Fatalf("got %d bytes, not %d: %v", len(got), len(want), err)
+		}
+		c.Close()
+	}
+}
+
 // quitters are ways to come to QUIT: the requests before it,
 // each sent after the reply to the one before.
 var quitters = map[string][]string{"new": nil, "on a lane": {"PING", "PING"},

@@ -279,3 +279,14 @@ func TestScanVisitsAllMasters(t *testing.T) {
 		t.Errorf("RANDOMKEY: %q", got)
 	}
 }
+
+// What comes behind a MULTI with arguments, which is refused, is no part of a transaction.
+func TestRefusedMulti(t *testing.T) {
+	t.Parallel()
+	c := six(t)
+	for i := range 3 {
+		k, key := open(t, c), keyAt(t, c, i, "refused")
+		k.send("MULTI x", "SET "+key+" 1", "GET "+key)
+		k.replies("-ERR wrong number of arguments for 'multi' command\r\n", ok, "$1\r\n1\r\n")
+	}
+}

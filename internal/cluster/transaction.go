@@ -74,6 +74,10 @@ var (
 
 // multi is MULTI outside of a transaction.
 func multi(c *Conn, q *query) {
+	if len(q.args) > 1 {
+		toDefault(c, q) // it is refused
+		return
+	}
 	t := &transaction{c: c, slot: -1, caching: c.tx.caching}
 	if w := c.tx.watched; w.part != nil {
 		t.node, t.slot, t.guarded, t.void = w.node, w.slot, true, w.node == nil

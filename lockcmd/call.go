@@ -126,10 +126,10 @@ func (c *Call) ints(n int, a Answer, err error) ([]int64, error) {
 
 // ints returns the whole numbers in a script's reply. There must be at least n.
 func ints(script *Script, n int, v resp.Value) ([]int64, error) {
-	if v.Type == ':' {
-		return script.expandShortReply(v.Int), nil
-	}
 	list := make([]int64, 0, 3)
+	if v.Type == ':' {
+		list = script.expandShortReply(v.Int)
+	}
 	for _, e := range v.Elems {
 		if e.Type != ':' {
 			break

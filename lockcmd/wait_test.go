@@ -3,6 +3,8 @@ package lockcmd
 import (
 	"context"
 	"errors"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -178,3 +180,51 @@ func TestLeavePassesPollOn(t *testing.T) {
 		}
 	}
 }
+
+// Whatever an upstream answers to a script, it is no reason to end.
+func TestForeignAnswers(t *testing.T) {
+	connect := func(Identity) *redis.Client {
+		return redis.NewClient(&redis.Options{MaxRetries: -1, DialerRetries: 1,
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				return nil, errors.New("no connections here")
+			}})
+	}
+	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
+	defer l.Close()
+	integer := resp.Value{Type: ':', Int: 1}
+	list := func(n int) (v resp.Value) {
+		v.Type = '*'
+		for range n {
+			v.Elems = append(v.Elems, integer)
+		}
+		return v
+	}
+	answers := []resp.Value{integer, {Type: '+', Text: []byte("OK")}, {Type: '_'}, list(0), list(1),
+		list(2), list(3), list(4), list(5), list(6), {Type: '*', Elems: []resp.Value{{Type: '-'}}}}
+	for _, command := range []string{
+		"LOCK a 1", "LOCK a 1 WAIT 0.01", "LOCK a 1 SHARED", "LOCKALL 1 2 a b",
+		"LOCKALL 1 2 a b WAIT 0.01", "UNLOCK a", "UNLOCK a FORCE", "UNLOCKALL 1 2 a b",
+		"UNLOCKALL 1 1 a", "RELOCK a 1 1", "LOCKINFO a", "LOCKINFO a HOLDERS", "LOCKINFO a WAITERS",
+	} {
+		var args [][]byte
+		for word := range strings.FieldsSeq(command) {
+			args = append(args, []byte(word))
+		}
+		for i, spec := range Specs {
+			if !strings.EqualFold(spec.Name, string(args[0])) {
+				continue
+			}
+			for _, v := range answers {
+				l.Run(context.Background(), &Specs[i], &fixedSession{answer: v}, args)
+			}
+		}
+	}
+}
+
+// fixedSession gives each script the same answer.
+type fixedSession struct {
+	slowSession
+	answer resp.Value
+}
+
+func (s *fixedSession) Eval(*Call) (Answer, error) { return Answer{Value: s.answer}, nil }

@@ -150,7 +150,8 @@ func (l *releases) tryRelease(ctx context.Context, r *abandonedRelease) {
 	switch {
 	case err == nil:
 		l.endRelease(r)
-	case errors.As(err, &said) && !hasCode(said, "BUSY") && !said.isTransient():
+	case errors.As(err, &said) && !said.isTransient() &&
+		!hasCode(said, "BUSY", "MISCONF", "NOREPLICAS"): // it may take writes again soon
 		l.endRelease(r)
 		l.warnUnreleased(r, err)
 	default:

@@ -116,7 +116,9 @@ func (l *waits) waitTurns(
 		case <-over.due():
 			return l.queues.outageAll(g)
 		case <-slow.due():
-			l.warnSlow(s, g.lead())
+			if err := l.warnSlow(s, g.lead()); err != nil {
+				return err
+			}
 			continue
 		case <-next.due():
 			timeToPoll = true

@@ -1,21 +1,28 @@
 package lockcmd
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"lockproxy/internal/resp"
 )
 
-// warnSlow logs a waiter that has waited long. It asks the upstream for the holder.
-func (l *waits) warnSlow(s Session, w *waiter) {
+// warnSlow logs a waiter that has waited long. It asks the upstream for the holder, and fails if the
+// wait is over before that is answered.
+func (l *waits) warnSlow(s Session, w *waiter) error {
 	id := w.id()
 	omitted, ok := l.seen.slowLog.allow(time.Now())
 	if !ok {
-		return
+		return nil
 	}
 	waited := time.Since(w.joined).Round(time.Millisecond).String()
 	line := []any{"key", id.Key, "db", id.DB, "waited", waited, "client", w.client}
-	holder := l.describeHolder(s, id)
+	c := l.call(infoScript, id.Key, noFastPath, "")
+	c.Until = w.answerBy()
+	a, err := s.Eval(&c)
+	holder := describeHolder(a.Value, a.failure(err))
 	if l.queues.stateOf(w) == granted {
 		holder = []any{"holder", "this client, since a moment ago"}
 	}
@@ -29,11 +36,15 @@ func (l *waits) warnSlow(s Session, w *waiter) {
 		line = append(line, "others_not_logged", omitted)
 	}
 	l.log.Warn("waiting long for a lock", line...)
+	var late LateError
+	if errors.As(err, &late) {
+		return late
+	}
+	return nil
 }
 
-// describeHolder is the holder of a lock, as pairs for the log.
-func (l *waits) describeHolder(s Session, id LockID) []any {
-	v, err := l.ask(s, infoScript, id.Key)
+// describeHolder is the holder of a lock by info.lua's reply, as pairs for the log.
+func describeHolder(v resp.Value, err error) []any {
 	switch {
 	case err != nil:
 		return []any{"holder", fmt.Sprintf("unknown (%v)", err)}

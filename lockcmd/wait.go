@@ -85,7 +85,9 @@ func (l *waits) waitTurn(
 			}
 			return err
 		case <-slow.due():
-			l.warnSlow(s, w)
+			if err := l.warnSlow(s, w); err != nil {
+				return err
+			}
 			continue
 		case <-next.due():
 			timeToPoll, next.armed = true, false

@@ -63,6 +63,33 @@ func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
 	idle.Lock("again 5 WAIT 1")
 }
 
+// So is one that is about to be logged for its long wait: the log line names the holder.
+func TestSlowWaitEndsWhileRedisIsSilent(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(c *proxy.Config) {
+		c.DialTimeout, c.Locks.SlowWait = time.Second, 150*time.Millisecond
+	})
+	holder := proxytest.Dial(t, p.Addr)
+	holder.Lock("a 60")
+	holder.Lock("b 60")
+	waiters := []*proxytest.Conn{proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)}
+	for i, command := range []string{"LOCK a 60 WAIT 2", "LOCKALL 60 2 b c WAIT 2"} {
+		waiters[i].Expect("PING", "+PONG\r\n")
+		waiters[i].Send(command)
+	}
+	proxytest.AwaitWaiters(t, p, "a", 1)
+	proxytest.AwaitWaiters(t, p, "b", 1)
+	server.Pause()
+	for _, c := range waiters {
+		got, err := c.TryReply(4 * time.Second)
+		if err != nil || !strings.HasPrefix(got, "-UPSTREAM ") {
+			t.Errorf("%q, %v; want UPSTREAM within 4s", got, err)
+		}
+	}
+	server.Resume()
+}
+
 // So are those that wait behind a LOCKALL, and a LOCKALL that waits behind others.
 func TestLockAllWhileRedisIsSilent(t *testing.T) {
 	t.Parallel()

@@ -103,6 +103,7 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 		r.seen.registry.extend(lock.id(), lock.token, asked+int64(timeout))
 		r.renewLocked(h, lock, asked+int64(timeout/3))
 		h.mu.Unlock()
+		r.tracking.want(lock.as, lock.key) // the connection that tracked it may have failed
 	case err != nil && left > 0 && !isWrongType(err):
 		pause := min(max(timeout/20, 5*time.Millisecond), time.Second, max(left, time.Millisecond))
 		r.renewLocked(h, lock, monotonic.Now()+int64(pause))

@@ -1,0 +1,61 @@
+package lockcmd
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+)
+
+// yesConn is a connection to an upstream that answers 1 to whatever it is sent, except HELLO.
+func yesConn(context.Context, string, string) (net.Conn, error) {
+	near, far := net.Pipe()
+	go func() { // ends with the connection
+		for buf := make([]byte, 64<<10); ; {
+			n, err := far.Read(buf)
+			if err != nil {
+				return
+			}
+			reply := ":1\r\n"
+			if bytes.Contains(bytes.ToLower(buf[:n]), []byte("hello")) {
+				reply = "-ERR unknown command\r\n"
+			}
+			if _, err := far.Write([]byte(reply)); err != nil {
+				return
+			}
+		}
+	}()
+	return near, nil
+}
+
+// The connection that tracked a session lock's key has failed. The key is tracked again once the
+// lock has been renewed: otherwise the client would learn of a DEL only at the next renewal.
+func TestRenewalTracksAgain(t *testing.T) {
+	connect := func(Identity) *redis.Client {
+		return redis.NewClient(&redis.Options{Protocol: 2, DisableIdentity: true, MaxRetries: -1,
+			Dialer: yesConn})
+	}
+	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
+	defer l.Close()
+	s := &slowSession{holder: Holder{Connection: "c"}}
+	lock := &heldLock{by: s, token: 7, lockRequest: lockRequest{
+		key: "job", timeout: 600 * time.Millisecond, session: true, connection: "c", number: "1"}}
+	l.tracking.refused[lock.as] = time.Now() // the connection has just failed
+	l.recordAcquired(s, lock, attempt{token: 7, askedAt: time.Now()})
+	defer l.Gone(&s.holder)
+	time.Sleep(2 * sessionTracked) // so that the lock could not be tracked when it was new
+	l.tracking.mu.Lock()           // and now there is another connection
+	l.tracking.conns[lock.as] = &trackingConn{by: l.tracking, tracked: map[string]bool{},
+		more: make(chan struct{}, 1)}
+	l.tracking.mu.Unlock()
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if _, soon := l.tracking.follows(lock.as, "job"); soon {
+			return
+		}
+	}
+	t.Error("the key is not tracked")
+}

@@ -60,6 +60,9 @@ var askingCommand = resp.AppendCommand(nil, "ASKING")
 
 // push sends p. c.mu is held.
 func (n *node) push(p *part) {
+	if t := n.c.tx.open; t != nil && t.node == n && !t.sending && !t.paused {
+		t.giveWay()
+	}
 	if p.req.beforeSend != nil {
 		p.req.beforeSend(n)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strconv"
 	"testing"
 	"time"
 )
@@ -62,5 +63,45 @@ func (p *puppets) awaitSent(addr string, requests int) {
 	}
 	for sent() < requests {
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// A request that is sent again to the node of an open transaction does not get into that, which
+// begins again. What was watched is not any more, so a guarded transaction does nothing.
+func TestRetryDuringATransaction(t *testing.T) {
+	for _, guarded := range []bool{false, true} {
+		p := newPuppets(t, "b:1", "a:1")
+		p.send("PING")
+		b := p.at("b:1")
+		b.hears("PING")
+		b.says("+PONG")
+		p.replies("+PONG")
+		other := Slot([]byte("other"))
+		p.cl.slots.Store(allAt("b:1").with(other, "a:1"))
+		if guarded {
+			p.send("WATCH k")
+			b.hears("WATCH k")
+			b.says("+OK")
+			p.replies("+OK")
+		}
+		p.send("GET other", "MULTI", "SET k 1")
+		a := p.at("a:1")
+		a.hears("GET other")
+		b.hears("MULTI", "SET k 1")
+		a.says("-MOVED " + strconv.Itoa(other) + " b:1")
+		b.hears("GET", "EXEC", "GET other")
+		b.says("+OK", "+QUEUED", "-ERR wrong number of arguments", "-EXECABORT", "+1")
+		p.replies("+1", "+OK", "+QUEUED")
+		p.send("EXEC")
+		b.hears("MULTI", "SET k 1")
+		if guarded {
+			b.hears("DISCARD", "EXEC")
+			b.says("+OK", "+QUEUED", "+OK", "-ERR EXEC without MULTI")
+			p.replies("*-1")
+		} else {
+			b.hears("EXEC")
+			b.says("+OK", "+QUEUED", "*1", "+OK")
+			p.replies("*1", "+OK")
+		}
 	}
 }

@@ -20,9 +20,11 @@ type transaction struct {
 	size    int      // bytes of raws
 	lost    bool     // raws does not have all of them
 	guarded bool     // a WATCH was in force, which only its node knows
-	void    bool     // that WATCH had not been sent yet, so EXEC does nothing
+	void    bool     // that WATCH was not sent yet, or has ended, so EXEC does nothing
 	moved   bool     // a node has said that a key is another's
 	caching []byte   // CLIENT CACHING for it; nil if none
+	sending bool     // what its node is sent now belongs to it
+	paused  bool     // its node does not know of it, see giveWay
 }
 
 // txState is a client's transaction: the open MULTI, and WATCH. Conn.mu is held in all methods.
@@ -107,6 +109,12 @@ var notWithinMulti = map[string]bool{
 
 // add handles a request within the transaction.
 func (t *transaction) add(q *query) {
+	t.sending = true
+	defer func() { t.sending = false }()
+	if t.paused {
+		t.paused = false
+		t.begin(t.node)
+	}
 	switch name := q.cmd.Name; {
 	case name == "exec":
 		t.exec(q)
@@ -206,6 +214,13 @@ func (t *transaction) begin(n *node) {
 	if t.lost {
 		n.sendOwn(abortCommand)
 	}
+}
+
+// giveWay ends the transaction at its node, which is about to be sent what comes before it, or is
+// the Conn's own. The client's next request begins it again. A WATCH ends with it.
+func (t *transaction) giveWay() {
+	t.paused, t.void = true, t.guarded
+	t.abandon()
 }
 
 // discard is DISCARD. EXEC behind it ends the transaction for a user that may not DISCARD, which

@@ -109,14 +109,15 @@ func streams(args [][]byte, at []int) []int {
 	return at
 }
 
-// keyAnd is for commands with a key as first argument, and one behind each of words.
+// keyAnd is for commands with a key as first argument, and one behind each of words, which come from
+// the fifth on: those before, such as GEORADIUSBYMEMBER's member, can be any word.
 func keyAnd(words ...string) func(args [][]byte, at []int) []int {
 	return func(args [][]byte, at []int) []int {
 		if len(args) > 1 {
 			at = append(at, 1)
 		}
 		for _, word := range words {
-			for i := 2; i+1 < len(args); i++ {
+			for i := 5; i+1 < len(args); i++ {
 				if strings.EqualFold(word, string(args[i])) {
 					at = append(at, i+1)
 					break

@@ -275,6 +275,7 @@ func TestKeysOfCalls(t *testing.T) {
 		"SORT a BY STORE GET STORE STORE z", "SORT_RO a", "GEORADIUS a 1 2 3 km STORE dest",
 		"GEORADIUS a 1 2 3 km STOREDIST dest COUNT 2",
 		"GEORADIUSBYMEMBER a m 3 km STORE x STOREDIST y", "GEORADIUS a 1 2 3 km",
+		"GEORADIUSBYMEMBER a store 3 km", "GEORADIUSBYMEMBER a STOREDIST 3 km STORE store",
 		"MIGRATE host 1 a 0 100 COPY", "MSETNX a 1 b 2", "BITOP AND dest a b", "BLPOP a b c 0",
 		"COPY a b DB 1", "OBJECT ENCODING a", "MEMORY USAGE a SAMPLES 3", "XGROUP CREATE a g $",
 		"SMOVE a b m", "LCS a b", "RENAME a b", "BLMOVE a b LEFT LEFT 0", "PFMERGE a b c",

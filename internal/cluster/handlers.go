@@ -35,6 +35,7 @@ func init() { // not in table's declaration: some handlers look commands up
 func handlersByName() map[string]func(*Conn, *query) {
 	byName := map[string]func(*Conn, *query){}
 	for names, handler := range map[string]func(*Conn, *query){
+		"debug":     debug,
 		"scan":      scan,
 		"randomkey": randomKey,
 		"info":      info,

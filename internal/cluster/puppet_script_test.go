@@ -22,6 +22,10 @@ func TestRedirectionByAScript(t *testing.T) {
 	a.hears("EVAL script 0", "GET k")
 	a.says("-"+reply, "$-1")
 	p.replies("-"+reply, "$-1")
+	p.send("DEBUG ERROR", "GET k")
+	a.hears("DEBUG ERROR", "GET k")
+	a.says("-"+reply, "$-1")
+	p.replies("-"+reply, "$-1")
 	if len(p.calls["evil:1"]) > 0 {
 		t.Error("the proxy asks where the script has led it")
 	}

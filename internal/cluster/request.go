@@ -10,7 +10,7 @@ type request struct {
 	parts      []part   // of a request that goes to several nodes
 	unanswered int      // parts without an answer
 	hooks
-	script     bool   // it runs a script
+	script     bool   // it runs a script, or is DEBUG: an error can be its own
 	internal   bool   // the Conn's own: it is not in the replyQueue
 	copies     bool   // it is about the copies of events
 	subscribes bool   // or unsubscribes, as the client has asked

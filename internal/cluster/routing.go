@@ -34,6 +34,13 @@ func byKeys(c *Conn, q *query) {
 // toDefault sends a request to the default node.
 func toDefault(c *Conn, q *query) { c.send(newRequest(q.raw, -1), nil) }
 
+// debug sends DEBUG. Its DEBUG ERROR answers what the client says, like a script.
+func debug(c *Conn, q *query) {
+	r := newRequest(q.raw, -1)
+	r.script = true
+	c.send(r, nil)
+}
+
 // refuse answers a command that can't be sent to a cluster.
 func refuse(c *Conn, q *query) {
 	name := strings.ToUpper(strings.ReplaceAll(q.cmd.Name, "|", " "))

@@ -70,7 +70,7 @@ func (n *node) push(p *part) {
 		p.asking = false
 		n.sendOwn(askingCommand)
 	}
-	if caching := n.c.tx.caching; caching != nil && !p.req.internal {
+	if caching := n.c.tx.caching; caching != nil && !p.req.internal && p.tries == 0 {
 		n.c.tx.caching = nil
 		if n != n.c.nodes.dflt {
 			n.sendOwn(caching)

@@ -93,7 +93,7 @@ func (s *subscriptions) settled() {
 
 // unsettled reports whether missing answers decide if the client is in protocol 2's subscribe mode.
 func (s *subscriptions) unsettled() bool {
-	return s.last != nil && (s.awaited > 0 && s.c.settings.proto == 2 || s.changing > 0)
+	return s.awaited > 0 && s.c.settings.proto == 2 || s.last != nil && s.changing > 0
 }
 
 // refusedBy is a request that n refuses because the client is in protocol 2's subscribe mode. Nodes
@@ -135,10 +135,11 @@ func subscribeSharded(c *Conn, q *query) {
 		c.replies.answer(crossSlotReply)
 		return
 	}
+	r := newRequest(q.raw, slot)
 	if slot >= 0 && q.cmd.Name == "ssubscribe" {
-		c.subs.expect(c.nodes.forSlot(slot))
+		r.beforeSend = c.subs.expect
 	}
-	c.subs.awaits(c.send(newRequest(q.raw, slot), nil), confirmsOf(q))
+	c.subs.awaits(c.send(r, nil), confirmsOf(q))
 }
 
 // unsubscribeSharded is SUNSUBSCRIBE. Without channels it goes to all nodes that have some.

@@ -1,0 +1,55 @@
+package cluster
+
+import (
+	"strconv"
+	"testing"
+)
+
+// A SSUBSCRIBE that has waited while its slot moved twice leaves no node taken for subscribed.
+func TestSubscribeWhileASlotMovesTwice(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1", "c:1")
+	p.send("GET k")
+	a := p.at("a:1")
+	a.hears("GET k")
+	p.refreshed("b:1", false)
+	a.hears("PING")
+	p.send("SSUBSCRIBE k")
+	p.refreshed("c:1", true)
+	p.send("GET k")
+	a.says("$-1", "+PONG")
+	c := p.at("c:1")
+	c.hears("SSUBSCRIBE k")
+	c.says("*3", "$10", "ssubscribe", "$1", "k", ":1")
+	c.hears("GET k")
+	c.says("-ERR Can't execute 'get'")
+	p.replies("$-1", "*3", "$10", "ssubscribe", "$1", "k", ":1", "-ERR Can't execute 'get'")
+	p.send("SUNSUBSCRIBE k")
+	c.hears("SUNSUBSCRIBE k")
+	c.says("*3", "$12", "sunsubscribe", "$1", "k", ":0")
+	p.replies("*3", "$12", "sunsubscribe", "$1", "k", ":0")
+	p.send("GET k")
+	c.hears("GET k")
+	c.says("$-1")
+	p.replies("$-1")
+}
+
+// CLIENT CACHING is not for an earlier request that is sent again before the next one comes.
+func TestRetryBehindCaching(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1", "c:1")
+	p.send("PING")
+	a := p.at("a:1")
+	a.hears("PING")
+	a.says("+PONG")
+	p.replies("+PONG")
+	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "c:1"))
+	p.send("GET other", "CLIENT CACHING YES")
+	a.hears("GET other", "CLIENT CACHING YES")
+	a.says("-MOVED "+strconv.Itoa(Slot([]byte("other")))+" b:1", "+OK")
+	b := p.at("b:1")
+	b.hears("GET other")
+	b.says("$-1")
+	p.replies("$-1", "+OK")
+	p.send("GET k")
+	c := p.at("c:1")
+	c.hears("CLIENT CACHING YES", "GET k")
+}

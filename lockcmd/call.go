@@ -126,9 +126,11 @@ func (c *Call) ints(n int, a Answer, err error) ([]int64, error) {
 
 // ints returns the whole numbers in a script's reply. There must be at least n.
 func ints(script *Script, n int, v resp.Value) ([]int64, error) {
-	list := make([]int64, 0, 3)
+	var list []int64
 	if v.Type == ':' {
 		list = script.expandShortReply(v.Int)
+	} else {
+		list = make([]int64, 0, 3)
 	}
 	for _, e := range v.Elems {
 		if e.Type != ':' {

@@ -25,7 +25,7 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 		}
 		for _, n := range name.FindAll(place[2], -1) {
 			places++
-			declared := `(?m)^(func (\([^)]*\) )?|local function |function |\s*)` + string(n) +
+			declared := `(?m)^(func (\([^)]*\) )?|local function |function |const |\s*)` + string(n) +
 				`(\(| += )`
 			if !regexp.MustCompile(declared).Match(source) {
 				t.Errorf("%s declares no %s", place[1], n)

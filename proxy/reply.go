@@ -13,11 +13,11 @@ import (
 
 // encodeReply is the answer to a lock command in the client's protocol version.
 func encodeReply(name string, r lockcmd.Reply, proto int) []byte {
-	var server lockcmd.ServerError
-	switch {
-	case r.Kind != lockcmd.ErrorReply:
+	if r.Kind != lockcmd.ErrorReply {
 		return appendReply(nil, r, proto)
-	case errors.As(r.Err, &server):
+	}
+	var server lockcmd.ServerError
+	if errors.As(r.Err, &server) {
 		return resp.AppendError(nil, serverErrorText(name, r.Err.Error()))
 	}
 	return encodeError(r.Err)

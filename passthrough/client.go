@@ -20,7 +20,7 @@ type client struct {
 	route     route        // guarded by mu; changed by setRoute
 	lost      error        // guarded by mu; why route is gone
 	end       Ending       // guarded by mu; only ever raised
-	allSent   bool         // guarded by mu; the session has sent all, without QUIT
+	allSent   bool         // guarded by mu; the session sends nothing more, and has sent no QUIT
 	writes    Writes       // guarded by mu
 	needsHome homeReasons  // guarded by mu
 	inFlight  int          // guarded by mu; missing replies of the lane

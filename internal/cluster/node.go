@@ -103,8 +103,8 @@ func (n *node) owes(slot int) (count int) {
 	return count
 }
 
-// wake has n.out sent: at the end of Write if that is under way, otherwise in the background. c.mu
-// is held.
+// wake makes sure that n.out is sent: at the end of a Write under way, otherwise in the background.
+// c.mu is held.
 func (n *node) wake() {
 	in := &n.c.in
 	switch {

@@ -216,8 +216,9 @@ func (t *transaction) begin(n *node) {
 	}
 }
 
-// giveWay ends the transaction at its node, which is about to be sent what comes before it, or is
-// the Conn's own. The client's next request begins it again. A WATCH ends with it.
+// giveWay ends the transaction at its node, which is about to be sent an earlier request again, or a
+// request of the Conn's own. The client's next request begins the transaction again. A WATCH ends
+// with it.
 func (t *transaction) giveWay() {
 	t.paused, t.void = true, t.guarded
 	t.abandon()

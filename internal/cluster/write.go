@@ -145,7 +145,7 @@ func (in *requestReader) feed(b []byte) (err error) {
 	return nil
 }
 
-// reserve accounts for size bytes, if there is room for them. It can always become less.
+// reserve accounts for size bytes instead of those so far. It fails if there is no room for more.
 func (in *requestReader) reserve(size int) bool {
 	more := int64(max(size, 0)) - in.reserved
 	if held := &in.c.cluster.held; held.Add(more) > maxHeld && more > 0 {

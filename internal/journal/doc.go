@@ -7,10 +7,10 @@
 //
 // # Blame
 //
-// The waits for a lock are blamed on whoever had the lock at the time. So the blame of all its
-// holders is the sum of the waits for it, with those that go on. A Journal sums over time: whenever
-// the holder or the number of waiters changes, it adds the time since the last change to the
-// holder's blame, once for each waiter.
+// A holder's blame is the time that others have waited while it held the lock. The blame of all
+// holders of a lock adds up to all waits for it, including those that go on. The sum is kept as time
+// passes: when the holder or the number of waiters changes, the Journal adds the time since the last
+// change to the holder's blame, once for each waiter.
 //
 // # Memory
 //

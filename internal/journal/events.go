@@ -90,10 +90,13 @@ func (r *record) bytes() int {
 	return int(unsafe.Sizeof(*r)) + len(r.key) + len(r.owner) + len(r.client)
 }
 
-// push returns the number of the new record.
+// push returns the number of the new record, or 0 if there is no room for it at all.
 func (r *ring) push(e record) uint64 {
 	e.owner = shortened(e.owner)
 	need := e.bytes()
+	if need > r.limit {
+		return 0
+	}
 	for r.n > 0 && r.size+need > r.limit {
 		old := &r.records[r.first]
 		r.size -= old.bytes()
@@ -102,9 +105,6 @@ func (r *ring) push(e record) uint64 {
 			r.first = 0
 		}
 		r.n--
-	}
-	if need > r.limit {
-		return 0
 	}
 	if r.n == len(r.records) {
 		r.grow(need)

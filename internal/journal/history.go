@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -70,8 +71,7 @@ func (h *history) minute(at int64) *minute {
 	for old < len(h.minutes) && h.minutes[old].number <= number-int64(Window/time.Minute) {
 		old++
 	}
-	h.minutes = append(h.minutes[:0], h.minutes[old:]...)
-	h.minutes = append(h.minutes, minute{number: number})
+	h.minutes = append(slices.Delete(h.minutes, 0, old), minute{number: number})
 	h.grown = true
 	return &h.minutes[len(h.minutes)-1]
 }
@@ -102,7 +102,6 @@ func (h *history) waited(from, to int64, n int) {
 
 func (m *minute) wait(holder string, d time.Duration) {
 	m.Wait += d
-	holder = shortened(holder)
 	for i := range m.blame {
 		if m.blame[i].Holder == holder {
 			m.blame[i].Wait += d
@@ -206,6 +205,9 @@ func (s *shard) forget(h *history) {
 // are kept.
 func (s *shard) room(id Lock) *history {
 	need := int(unsafe.Sizeof(history{})) + 2*len(id.Key) + 256
+	if need > s.limit {
+		return nil
+	}
 	var free *history
 	for s.size+need > s.limit {
 		old := s.oldest()
@@ -218,9 +220,9 @@ func (s *shard) room(id Lock) *history {
 	if free == nil {
 		return &history{}
 	}
-	minutes := free.minutes[:0]
-	if cap(minutes) > 4 {
-		minutes = nil
+	var minutes []minute
+	if cap(free.minutes) <= 4 {
+		minutes = slices.Delete(free.minutes, 0, len(free.minutes))
 	}
 	*free = history{minutes: minutes}
 	return free
@@ -246,7 +248,7 @@ func (s *shard) contended(h *history) {
 	}
 }
 
-// account counts the memory of a history that has changed.
+// account counts the memory of a history that has changed, and makes room for it.
 func (s *shard) account(h *history) {
 	if !h.grown {
 		return
@@ -255,4 +257,11 @@ func (s *shard) account(h *history) {
 	size := h.bytes()
 	s.size += size - h.size
 	h.size = size
+	for s.size > s.limit {
+		old := s.oldest()
+		if old == nil || old == h {
+			return
+		}
+		s.forget(old)
+	}
 }

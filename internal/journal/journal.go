@@ -1,10 +1,12 @@
 package journal
 
 import (
+	"cmp"
 	"hash/maphash"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // Lock names a lock.
@@ -20,13 +22,8 @@ type Holder struct {
 	Client string // address
 }
 
-// name is how people know the holder.
-func (h Holder) name() string {
-	if h.Owner != "" {
-		return h.Owner
-	}
-	return h.Client
-}
+// name is how people know the holder, shortened.
+func (h Holder) name() string { return shortened(cmp.Or(h.Owner, h.Client)) }
 
 // Window is how long events are remembered at most.
 const Window = time.Hour
@@ -151,6 +148,7 @@ func (j *Journal) Refused(id Lock, at int64) {
 	if h := s.find(id, hash, at); h != nil {
 		h.minute(at).Refused++
 		s.contended(h)
+		s.account(h)
 	}
 }
 
@@ -281,10 +279,15 @@ func (j *Journal) SetHolder(id Lock, to Holder, at int64) {
 // maxName bounds the names that are kept of holders, bytes.
 const maxName = 128
 
-// shortened is a name of at most maxName bytes that keeps no longer text in memory.
+// shortened is a name of at most maxName bytes that keeps no longer text in memory. It ends with a
+// whole character.
 func shortened(name string) string {
 	if len(name) <= maxName {
 		return name
 	}
-	return strings.Clone(name[:maxName])
+	end := maxName
+	for end > maxName-utf8.UTFMax && !utf8.RuneStart(name[end]) {
+		end--
+	}
+	return strings.Clone(name[:end])
 }

@@ -66,6 +66,12 @@ func (d *demux) tellWaiters(it *eventloop.Iteration) {
 	d.waiters = d.waiters[:0]
 }
 
+// forget drops out, which keeps what was read in memory.
+func (d *demux) forget() {
+	clear(d.out[:cap(d.out)]) // sendLocked can have added pushes
+	d.out = d.out[:0]
+}
+
 // within reports whether the client has got a part of a reply.
 func (d *demux) within() bool { return d.scan.Began() && d.dest == relayed && !d.dropping }
 

@@ -66,6 +66,7 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 		h.conn.SetReadDeadline(time.Now().Add(linger))
 	}
 	h.sendLocked(r.out...)
+	r.forget()
 	h.room.Signal()
 	if _, _, gone := h.out.status(); gone != nil && err == nil {
 		err = errors.Join(errors.New("client is gone"), gone)

@@ -5,9 +5,11 @@ import (
 	"context"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
@@ -236,4 +238,24 @@ func TestLaneServesWithoutHome(t *testing.T) {
 		t.Fatal("a home was opened in no time")
 	}
 	c.ask(t, "PING")
+}
+
+// What was read is not kept once the client has it: an idle session would keep a whole buffer.
+func TestNothingReadIsKept(t *testing.T) {
+	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 2})
+	for range 3 {
+		u.Relay(Request{Expect: Expect{Effect: commands.UnknownState}})
+		u.Reply([]byte("+own\r\n"), InTurn) // cuts the replies into pieces
+	}
+	read := []byte(strings.Repeat("$20000\r\n"+strings.Repeat("x", 20000)+"\r\n", 3))
+	kept := weak.Make(&read[0])
+	if err := u.feed(read); err != nil || u.outstanding() {
+		t.Fatal("not everything is answered:", err)
+	}
+	read = nil
+	runtime.GC()
+	if kept.Value() != nil {
+		t.Error("what was read is kept")
+	}
+	runtime.KeepAlive(u)
 }

@@ -145,6 +145,7 @@ func (c *client) deliverFromLane(r *demux, data []byte, limit int) (n, replies i
 	}
 	c.within = r.within()
 	c.sendLocked(r.out...)
+	r.forget()
 	c.room.Signal()
 	return n, replies, err
 }

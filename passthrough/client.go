@@ -149,7 +149,7 @@ func (c *client) sendLocked(pieces ...[]byte) {
 	c.out.send(pieces...)
 }
 
-// maxPushes bounds what waits in pushes, bytes.
+// maxPushes bounds what waits in pushes, and what a home reads ahead of its lane, bytes.
 const maxPushes = 64 << 10
 
 // pushLocked is Push with mu held.

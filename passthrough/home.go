@@ -15,8 +15,9 @@ import (
 type home struct {
 	*client
 	connReader
-	closing     bool   // guarded by mu; the upstream knows that nothing more will be asked
-	partialPush []byte // guarded by mu; the beginning of one that came while the lane replied
+	closing bool // guarded by mu; the upstream knows that nothing more will be asked
+	// Only the reader: pushes that came while the lane replied, the last one perhaps in part.
+	early []byte
 }
 
 // consume gives the client what was read. Redis, which has limits for it, keeps what follows until
@@ -50,9 +51,9 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 		return data, err
 	}
 	n, _, err := r.cut(h.client, data, math.MaxInt)
-	if len(h.partialPush) > 0 {
-		r.out = append([][]byte{h.partialPush}, r.out...)
-		h.partialPush = nil
+	if len(h.early) > 0 {
+		r.out = append([][]byte{h.early}, r.out...)
+		h.early = nil
 	}
 	if r.size > largeReply {
 		h.needsHome.large = largeFor
@@ -67,7 +68,7 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 	}
 	h.sendLocked(r.out...)
 	r.forget()
-	h.room.Signal()
+	h.room.Broadcast()
 	if _, _, gone := h.out.status(); gone != nil && err == nil {
 		err = errors.Join(errors.New("client is gone"), gone)
 	}
@@ -84,27 +85,40 @@ func (h *home) deliverPushes(data []byte) error {
 		if err != nil {
 			return err
 		}
-		h.partialPush = append(h.partialPush, data[:n]...)
+		h.early = append(h.early, data[:n]...)
 		data = data[n:]
-		if len(h.partialPush) > maxPushes || done && !h.pushLocked(h.partialPush) {
-			return errors.New(
-				"the upstream sends more by a client's own connection than it was asked for")
-		}
-		if done {
-			h.partialPush = nil
+		if done && h.pushLocked(h.early) {
+			h.early = nil
 		}
 	}
 	return nil
 }
 
-// mustWait reports whether the client leaves replies unread.
+// mustWait reports whether the client leaves replies unread, or more pushes than are kept wait for
+// the lane's replies.
 func (h *home) mustWait() bool {
 	unread, _, _ := h.out.status()
-	return unread
+	return unread || len(h.early) > maxPushes
 }
 
-// wait waits until the client has read its replies.
-func (h *home) wait() { h.out.waitBelow(0) }
+// wait waits until the client has read its replies and, if mustWait says so, until the lane has
+// replied. Then the home replies, so the client gets the pushes without waiting for their end.
+func (h *home) wait() {
+	h.out.waitBelow(0)
+	if len(h.early) <= maxPushes {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.home == h && h.route == byLane && !h.setRoute(byHome) {
+		h.room.Wait()
+	}
+	if h.home == h && h.route == byHome {
+		h.within = h.replies.within()
+		h.out.send(h.early)
+	}
+	h.early = nil
+}
 
 // connEnded is for connReader.
 func (h *home) connEnded(err error) {

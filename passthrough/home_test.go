@@ -3,6 +3,7 @@ package passthrough
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -48,11 +49,48 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 			t.Fatalf("cut at %d: by the home the client is given %q", cut, got)
 		}
 	}
+}
+
+// A push that is too large to be kept until it has come waits for the lane's replies, and then comes
+// in pieces: the home reads no more of it before.
+func TestLargePushNextToALane(t *testing.T) {
+	const whole = 3 * maxPushes
+	push := fmt.Sprintf(">1\r\n$%d\r\n%s\r\n", whole, strings.Repeat("x", whole))
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
-	u.route = byLane
-	if err := u.feed([]byte(">1\r\n$1000000\r\n" + strings.Repeat("x", 2*maxPushes))); err == nil {
-		t.Error("a push of any size is kept")
+	u.route, u.inFlight, u.within = byLane, 1, true
+	u.answer(t, push[:2*maxPushes])
+	if !u.home.mustWait() {
+		t.Error("all of it is kept")
 	}
+	read := make(chan struct{})
+	go func() { u.home.wait(); close(read) }() // ends when the lane has replied
+	select {
+	case <-read:
+		t.Error("the home is read while the lane replies")
+	case <-time.After(20 * time.Millisecond):
+	}
+	u.mu.Lock()
+	u.inFlight, u.within = 0, false
+	u.room.Broadcast()
+	u.mu.Unlock()
+	<-read
+	if u.goes(byLane) {
+		t.Error("a lane can reply within the push")
+	}
+	u.answer(t, push[2*maxPushes:])
+	if got := u.took(); got != push {
+		t.Errorf("the client is given %.100q", got)
+	}
+	if !u.goes(byLane) {
+		t.Error("behind the push no lane can reply")
+	}
+}
+
+// goes reports whether the route can change.
+func (u *unplugged) goes(to route) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.setRoute(to)
 }
 
 // The beginning of a push that came by a home which ended within it is not given to the client.

@@ -146,7 +146,7 @@ func (c *client) deliverFromLane(r *demux, data []byte, limit int) (n, replies i
 	c.within = r.within()
 	c.sendLocked(r.out...)
 	r.forget()
-	c.room.Signal()
+	c.room.Broadcast()
 	return n, replies, err
 }
 
@@ -169,5 +169,5 @@ func (c *client) laneLost(err error, mayHaveRun, unsent int, withinReply bool) {
 	}
 	c.within = false
 	c.sendLocked(text)
-	c.room.Signal()
+	c.room.Broadcast()
 }

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// overflowMemory is how much of an overflow is in memory, bytes.
-	overflowMemory = 64 << 10
+	// overflowMemory is how much of an overflow is in memory, bytes. A client with TLS takes all that
+	// it is given from there: what is read at once must not need a file.
+	overflowMemory = loopBuf
 	// maxOverflow bounds an overflow, file included, bytes: more than the largest reply of Redis by
 	// default.
 	maxOverflow = 512<<20 + 1<<20

@@ -115,3 +115,12 @@ func TestOverflowsWithoutFiles(t *testing.T) {
 		t.Errorf("%d bytes are still counted", got)
 	}
 }
+
+// What an event loop reads at once is kept in memory.
+func TestOverflowOfOneRead(t *testing.T) {
+	o := overflow{all: &unreadTotal{limit: 1 << 30}}
+	defer o.clear()
+	if err := o.append(make([]byte, loopBuf)); err != nil || o.file != nil {
+		t.Errorf("a file is made (%v)", err)
+	}
+}

@@ -54,6 +54,13 @@ func newCallMaker(cfg Config, proxy string) *callMaker {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
+// FromMS is a time that the upstream tells in ms. A TTL can be longer than any time.Duration: from
+// a hundred years on they are all the same.
+func FromMS(ms int64) time.Duration {
+	const longest = 100 * 365 * 24 * time.Hour
+	return time.Duration(min(ms, longest.Milliseconds())) * time.Millisecond
+}
+
 // unit is what timestamps are written in. Foreign clients know only one of the two.
 func (m *callMaker) unit() string {
 	if m.cfg.Seconds {

@@ -198,12 +198,13 @@ func heldInfo(v resp.Value) (h LockInfo, ok bool) {
 	if len(v.Elems) != len(infoFields) || string(v.Elems[0].Text) != "held" {
 		return h, false
 	}
-	ms := func(i int) time.Duration { return time.Duration(v.Elems[i].Int) * time.Millisecond }
-	now := ms(6) - ms(7) // the upstream's time: expires minus remaining
+	remaining := v.Elems[7].Int
+	now := v.Elems[6].Int - remaining // the upstream's time
 	h = LockInfo{
 		Kind: string(v.Elems[1].Text), Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text),
-		Client: string(v.Elems[4].Text), Age: max(now-ms(5), 0), Remaining: ms(7),
-		Session: v.Elems[8].Int == 1, Mode: string(v.Elems[9].Text), Holders: int(v.Elems[10].Int),
+		Client: string(v.Elems[4].Text), Age: FromMS(max(now-v.Elems[5].Int, 0)),
+		Remaining: FromMS(remaining), Session: v.Elems[8].Int == 1,
+		Mode: string(v.Elems[9].Text), Holders: int(v.Elems[10].Int),
 	}
 	if v.Elems[5].IsNull() {
 		h.Age = UnknownAge

@@ -84,7 +84,7 @@ func (l *locking) finishTry(t *lockCall, answer Answer, err error) (attempt, err
 		third = found[2]
 	}
 	if a.token == 0 {
-		a.remaining, a.heldShared = time.Duration(third)*time.Millisecond, shared
+		a.remaining, a.heldShared = FromMS(third), shared
 		return a, nil
 	}
 	a.takenOver, a.renewed, a.before = found[1] > 0, third > 0, third == 2

@@ -55,7 +55,7 @@ func (l *locking) tryAll(
 	}
 	a.token = found[0]
 	if a.token == 0 {
-		a.foreign, a.remaining = found[1] == 1, time.Duration(found[2])*time.Millisecond
+		a.foreign, a.remaining = found[1] == 1, FromMS(found[2])
 		if since == 0 && len(found) > 3 {
 			since = found[3]
 		}

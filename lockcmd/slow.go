@@ -51,7 +51,7 @@ func describeHolder(v resp.Value, err error) []any {
 	case len(v.Elems) != len(infoFields):
 		return []any{"holder", "nobody at this moment"}
 	}
-	remaining := (time.Duration(v.Elems[7].Int) * time.Millisecond).String()
+	remaining := FromMS(v.Elems[7].Int).String()
 	if string(v.Elems[1].Text) != "lockproxy" {
 		return []any{"holder", "a foreign client", "remaining", remaining}
 	}

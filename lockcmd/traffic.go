@@ -145,7 +145,7 @@ func (h *LockInfo) addSeen(lock foreign.Lock) {
 func (f *foreignTraffic) addHolder(id LockID, fields []resp.Value) (seen foreign.Lock) {
 	now := time.Now()
 	seen, _ = f.known.Get(foreign.ID(id), now)
-	left := time.Duration(fields[7].Int) * time.Millisecond
+	left := FromMS(fields[7].Int)
 	if string(fields[1].Text) == kindLockproxy || seen.Holder.Addr == "" ||
 		(seen.Until.Sub(now)-left).Abs() > foreignSlack {
 		seen.Holder = foreign.Client{}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"lockproxy/internal/survey"
 )
 
 // Exit statuses of lockproxy run, next to the command's own; they follow timeout(1), env(1) and
@@ -249,11 +251,12 @@ func (c *runCommand) holder(ctx context.Context, conn *sessionConn) string {
 	for i := 0; i+1 < len(info.Elems); i += 2 {
 		fields[string(info.Elems[i].Text)] = string(info.Elems[i+1].Text)
 	}
+	client := survey.Printable(fields["client"]) // as whoever can write the record has put it
 	switch {
 	case fields["owner"] != "":
-		return fmt.Sprintf(" (%q at %s)", fields["owner"], fields["client"])
-	case fields["client"] != "":
-		return " (" + fields["client"] + ")"
+		return fmt.Sprintf(" (%q at %s)", fields["owner"], client)
+	case client != "":
+		return " (" + client + ")"
 	}
 	return ""
 }

@@ -112,7 +112,7 @@ func detailLines(d detail, full, empty rune) (lines []line) {
 		longest = max(longest, e.hold, e.wait)
 	}
 	bar := func(d time.Duration, mark rune) string {
-		return strings.Repeat(string(mark), int(d*timelineWidth/longest))
+		return strings.Repeat(string(mark), int(timelineWidth*d.Seconds()/longest.Seconds()))
 	}
 	add(bold, fmt.Sprintf("LAST HOUR  (%c waited, %c held)", empty, full))
 	for _, e := range d.events {

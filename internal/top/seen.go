@@ -42,8 +42,6 @@ type detail struct {
 	events  []event
 }
 
-func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
-
 // named is a client by its owner's name and its address, as far as they are known.
 func named(owner, client string) string {
 	switch {
@@ -80,8 +78,8 @@ func (s proxySource) costs(ctx context.Context, by string, shapes bool) (list []
 		text, number := fields(line)
 		list = append(list, cost{
 			key: text["key"], waits: number["waits"], acquired: number["acquired"],
-			refused: number["refused"], wait: milliseconds(number["wait_ms"]),
-			longest: milliseconds(number["longest_wait_ms"]), hold: milliseconds(number["hold_ms"]),
+			refused: number["refused"], wait: lockcmd.FromMS(number["wait_ms"]),
+			longest: lockcmd.FromMS(number["longest_wait_ms"]), hold: lockcmd.FromMS(number["hold_ms"]),
 			blame: blamed(line),
 		})
 	}
@@ -96,7 +94,7 @@ func blamed(line []any) string {
 		for k := 0; k+1 < len(list) && line[i] == "blame"; k += 2 {
 			who, _ := list[k].(string)
 			ms, _ := list[k+1].(int64)
-			parts = append(parts, survey.Printable(who)+" "+Span(milliseconds(ms)))
+			parts = append(parts, survey.Printable(who)+" "+Span(lockcmd.FromMS(ms)))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -110,7 +108,7 @@ func (s proxySource) events(ctx context.Context, key ...any) (list []event, err 
 		list = append(list, event{
 			at: time.UnixMilli(number["at_ms"]), what: text["event"], key: text["key"],
 			who:  named(text["owner"], text["client"]),
-			wait: milliseconds(number["wait_ms"]), hold: milliseconds(number["hold_ms"]),
+			wait: lockcmd.FromMS(number["wait_ms"]), hold: lockcmd.FromMS(number["hold_ms"]),
 		})
 	}
 	return list, err
@@ -178,7 +176,8 @@ func (s proxySource) lock(ctx context.Context, key string) (d detail, err error)
 		waited := Span(max(now.Sub(time.UnixMilli(number["since_ms"])), 0))
 		switch until := number["until_ms"]; {
 		case text["proxy"] != "":
-			d.queue = append(d.queue, fmt.Sprintf("the proxy %s, which has waiters", text["proxy"]))
+			d.queue = append(d.queue, fmt.Sprintf("the proxy %s, which has waiters",
+				survey.Printable(text["proxy"])))
 		case until == 0:
 			d.queue = append(d.queue, named(text["owner"], text["client"])+", for "+waited)
 		default:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -88,12 +87,12 @@ func fields(list []any) (text map[string]string, number map[string]int64) {
 // asHeld reads what LOCKINFO answers; ok is false for a lock that isn't held.
 func asHeld(list []any) (h lockcmd.LockInfo, ok bool) {
 	text, number := fields(list)
-	ms := func(name string) time.Duration { return time.Duration(number[name]) * time.Millisecond }
-	now := ms("expires_ms") - ms("remaining_ms") // by the upstream's clock
+	now := number["expires_ms"] - number["remaining_ms"] // by the upstream's clock
 	h = lockcmd.LockInfo{
 		Kind: text["kind"], Token: number["token"], Owner: text["owner"], Client: text["client"],
-		Age: max(now-ms("acquired_ms"), 0), Remaining: ms("remaining_ms"),
-		Session: number["session"] == 1, Waiters: int(number["waiters"]),
+		Age:       lockcmd.FromMS(max(now-number["acquired_ms"], 0)),
+		Remaining: lockcmd.FromMS(number["remaining_ms"]),
+		Session:   number["session"] == 1, Waiters: int(number["waiters"]),
 		Mode: text["mode"], Holders: int(number["holders"]),
 		Library: text["library"], Refused: int(number["refused"]),
 	}

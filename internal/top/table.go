@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func columns(width int, rows []survey.Row) []column {
 	owner, client := len("OWNER"), len("CLIENT")
 	for _, r := range rows {
 		owner = max(owner, uniseg.StringWidth(ownerText(r)))
-		client = max(client, len(r.Client))
+		client = max(client, uniseg.StringWidth(survey.Printable(r.Client)))
 	}
 	list := []column{
 		{survey.ByKey, "KEY", 0, false},
@@ -74,7 +75,7 @@ func cell(c column, r survey.Row, full, empty rune) string {
 	case survey.ByOwner:
 		text = ownerText(r)
 	case survey.ByClient:
-		text = r.Client
+		text = survey.Printable(r.Client)
 	case survey.ByAge:
 		if r.Age >= 0 {
 			text = Span(r.Age)
@@ -102,7 +103,7 @@ func ownerText(r survey.Row) string {
 func bar(r survey.Row, full, empty rune) string {
 	part := 0
 	if r.Lifetime > 0 {
-		part = int((r.Remaining*barWidth + r.Lifetime/2) / r.Lifetime)
+		part = int(math.Round(barWidth * r.Remaining.Seconds() / r.Lifetime.Seconds()))
 	}
 	part = min(max(part, 0), barWidth)
 	return strings.Repeat(string(full), part) + strings.Repeat(string(empty), barWidth-part)

@@ -78,6 +78,32 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// A lock that another library has for centuries is found by its name. Whoever can write the record
+// of a lock cannot command the terminal by it.
+func TestSnapshotOfOddLocks(t *testing.T) {
+	server, o := startProxy(t)
+	o.Client.Do(ctx, "SET", "centuries", "random", "NX", "PX", "9000000000000000")
+	o.Client.Do(ctx, "LOCK", "forged", 100)
+	direct := client(t, server.Addr())
+	for _, record := range direct.Keys(ctx, "forged?*").Val() {
+		text := direct.Get(ctx, record).Val()
+		text = strings.Replace(text, "127.0.0.1:", "\x1b[2J\x1b[3J1:", 1)
+		direct.Set(ctx, record, text, redis.KeepTTL)
+	}
+	for name, want := range map[string]string{"centuries": "##########", "forged": `\x1b[2J`} {
+		var out bytes.Buffer
+		o.Query.Filter = name
+		if err := Snapshot(ctx, o, &out); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Split(out.String(), "\n"); len(lines) < 4 ||
+			!strings.HasPrefix(lines[2], name+" ") || !strings.Contains(lines[2], want) ||
+			strings.Contains(out.String(), "\x1b") {
+			t.Errorf("got\n%q", out.String())
+		}
+	}
+}
+
 func TestSnapshotWithoutLockproxy(t *testing.T) {
 	server, _ := startProxy(t)
 	err := Snapshot(ctx, Options{Client: client(t, server.Addr())}, &bytes.Buffer{})

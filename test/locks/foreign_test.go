@@ -179,6 +179,24 @@ func TestWaitForOtherLibrariesLock(t *testing.T) {
 	}
 }
 
+// A TTL of centuries is no reason for a waiter to ask all the time.
+func TestWaitForLockOfCenturies(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	direct, c := proxytest.GoRedis(t, server.Addr()), proxytest.Dial(t, p.Addr)
+	direct.Do(proxytest.Ctx, "SET", "key", "random", "PX", "9000000000000000")
+	direct.Set(proxytest.Ctx, "timestamp", "17954990000000", 0) // of the year 2538
+	for _, lock := range []string{
+		"LOCK key 30", "LOCK timestamp 30", "LOCKALL 30 1 key", "LOCKALL 30 1 timestamp",
+	} {
+		before, _ := scriptCalls(t, direct)
+		c.Expect(lock+" WAIT 0.5", "$-1\r\n")
+		if after, _ := scriptCalls(t, direct); after-before > 30 {
+			t.Errorf("%s: %d scripts within half a second", lock, after-before)
+		}
+	}
+}
+
 // A recipe takes the lock in the same second in which LOCK's
 // expired, and writes that second: it has the lock.
 func TestTimeTakenEqualsExpiry(t *testing.T) {

@@ -26,6 +26,7 @@ type answers struct {
 func (a *answers) answered(n *node, p *part, h resp.Head, reply pieces) {
 	p.node = nil
 	a.part, a.node = p, n
+	slot := p.slot
 	if !p.req.internal {
 		n.lastAnswered = p.req
 	}
@@ -40,6 +41,9 @@ func (a *answers) answered(n *node, p *part, h resp.Head, reply pieces) {
 	}
 	a.part, a.node = nil, nil
 	a.c.order.answered(n, p.slot)
+	if slot != p.slot {
+		a.c.order.answered(n, slot)
+	}
 }
 
 // intercepted reports whether an error is not p's answer: p was or will be sent to another node.
@@ -74,7 +78,7 @@ func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr st
 			c.nodes.learnFrom(n)
 			kind = tryAgain
 		}
-		p.slot = slot
+		c.order.setSlot(n, p, slot)
 	}
 	if kind == moved {
 		c.order.hold(n, slot)

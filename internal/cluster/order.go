@@ -87,6 +87,14 @@ func (o *slotOrder) start(n *node, slot, left int) *slotHold {
 	return h
 }
 
+// setSlot is called when n answers p with the slot of its keys, which can be another than p has.
+func (o *slotOrder) setSlot(n *node, p *part, slot int) {
+	if h := o.holds[slot]; h != nil && h.from == n && slot != p.slot {
+		h.left++ // answered will subtract it
+	}
+	p.slot = slot
+}
+
 // postpone sends p, which n has not run, again after a delay, and holds the rest of its slot until
 // then.
 func (o *slotOrder) postpone(n *node, p *part) {

@@ -33,6 +33,27 @@ func TestSubscribeWhileASlotMovesTwice(t *testing.T) {
 	p.replies("$-1")
 }
 
+// A MOVED that names another slot than that of the keys which the proxy sees, as a module's command
+// can get, leaves nothing held.
+func TestMovedThatNamesAnotherSlot(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("GET k", "GET other")
+	a := p.at("a:1")
+	a.hears("GET k", "GET other")
+	p.refreshed("b:1", false)
+	p.send("SET k 1", "SET other 1")
+	a.hears("PING")
+	a.says("-MOVED " + strconv.Itoa(Slot([]byte("other"))) + " b:1")
+	b := p.at("b:1")
+	b.hears("GET k", "SET k 1")
+	b.says("$-1", "+OK")
+	p.replies("$-1")
+	a.says("$-1", "+PONG")
+	b.hears("SET other 1")
+	b.says("+OK")
+	p.replies("$-1", "+OK", "+OK")
+}
+
 // CLIENT CACHING is not for an earlier request that is sent again before the next one comes.
 func TestRetryBehindCaching(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1", "c:1")

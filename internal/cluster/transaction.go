@@ -260,7 +260,8 @@ func (t *transaction) exec(q *query) {
 			return false
 		}
 		if kind == moved || kind == ask {
-			p.slot, t.slot = slot, slot
+			c.order.setSlot(n, p, slot)
+			t.slot = slot
 		}
 		p.tries++
 		dealt := true

@@ -147,10 +147,12 @@ func (a *answers) partDone(p *part, reply pieces) {
 	}
 	r.done = true
 	if r.subscribes {
-		c.subs.answered()
+		c.subs.awaited--
 	}
 	if !r.internal {
+		c.replies.unanswered--
 		c.replies.deliver(r, reply) // also if it is empty: then the end was missing
 	}
+	c.in.settled()
 	c.room.Broadcast()
 }

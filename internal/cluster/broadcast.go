@@ -62,7 +62,6 @@ func (c *Conn) decides(r *request) {
 	r.finish = func(replies [][]byte) []byte {
 		reply := finish(replies)
 		c.subs.changing--
-		c.subs.settled()
 		if isFailure(reply) {
 			c.after(0, func() { c.end(errInPart) })
 		}

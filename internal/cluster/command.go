@@ -1,6 +1,11 @@
 package cluster
 
-import "lockproxy/internal/commands"
+import (
+	"slices"
+	"strings"
+
+	"lockproxy/internal/commands"
+)
 
 // command is how one command goes to the cluster.
 type command struct {
@@ -16,6 +21,13 @@ type query struct {
 	cmd  *command
 	args [][]byte
 	raw  []byte // aliases Write's argument: it must be sent or copied
+}
+
+// blocks reports whether it can wait for another client.
+func (q *query) blocks() bool {
+	isBlock := func(arg []byte) bool { return strings.EqualFold(string(arg), "block") }
+	return q.cmd.Class == commands.Blocking ||
+		q.cmd.Class == commands.MayBlock && slices.ContainsFunc(q.args, isBlock)
 }
 
 // table is all commands, by ID.

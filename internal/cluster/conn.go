@@ -188,13 +188,15 @@ type addr string
 func (addr) Network() string  { return "cluster" }
 func (a addr) String() string { return string(a) }
 
-// endRequests is called when no more requests come. mu is held.
+// endRequests is called when no more requests come. What waits behind a request that blocks is
+// dropped. mu is held.
 func (c *Conn) endRequests() {
-	if c.in.held {
+	if c.in.held != notHeld && !c.replies.blocked() {
 		c.in.closing = true
 		return
 	}
 	c.writeClosed = true
+	c.in.drop()
 	for _, n := range c.nodes.byAddr {
 		if n.used {
 			n.wake()
@@ -212,8 +214,7 @@ func (c *Conn) end(err error) {
 	}
 	c.err = err
 	c.cancel()
-	c.in.rest = nil
-	c.in.reserve(0)
+	c.in.drop()
 	for _, n := range c.nodes.byAddr {
 		n.end(err)
 	}

@@ -102,6 +102,33 @@ func TestCloseWrite(t *testing.T) {
 	}
 }
 
+// QUIT waits until earlier requests are answered. What is behind it is not run.
+func TestQuitBehindABlockingCommand(t *testing.T) {
+	k := open(t, six(t))
+	k.expect("SET a 1", ok)
+	k.send("BLPOP nothing 0.05", "PING", "QUIT "+strings.Repeat("v", 1<<21), "SET a 2", "PING")
+	k.replies("*-1\r\n", "+PONG\r\n", ok)
+	if got, err := k.tryReply(5 * time.Second); !errors.Is(err, io.EOF) {
+		t.Errorf("behind QUIT: %q, %v", got, err)
+	}
+	open(t, six(t)).expect("GET a", "$1\r\n1\r\n")
+}
+
+// When a client closes its side, what waits behind a blocking command is not run, as with Redis.
+func TestCloseWriteBehindABlockingCommand(t *testing.T) {
+	k := open(t, six(t))
+	k.send("SET open 1", "RESET", "SET open 2")
+	k.nc.CloseWrite()
+	k.replies(ok, "+RESET\r\n", ok)
+	k = open(t, six(t))
+	k.send("BLPOP nothing 0", "RESET", "SET closed 1")
+	k.nc.CloseWrite()
+	if got, err := k.tryReply(5 * time.Second); !errors.Is(err, io.EOF) {
+		t.Errorf("%q, %v", got, err)
+	}
+	open(t, six(t)).expect("GET closed", "$-1\r\n")
+}
+
 // A login that all nodes refuse changes nothing, also for a node that is dialed meanwhile.
 func TestRefusedLoginIsTakenBack(t *testing.T) {
 	c := six(t)

@@ -78,19 +78,6 @@ func (s *subscriptions) awaits(r *request, names int) {
 	s.awaited++
 }
 
-// answered is called when a request that awaits recorded is answered.
-func (s *subscriptions) answered() {
-	s.awaited--
-	s.settled()
-}
-
-// settled routes the requests that have waited, if nothing is unsettled any more.
-func (s *subscriptions) settled() {
-	if s.c.in.held && !s.unsettled() && s.c.err == nil {
-		s.c.goroutines.Go(s.c.in.resume) // ends with what nodes take at once; Close waits for it
-	}
-}
-
 // unsettled reports whether missing answers decide if the client is in protocol 2's subscribe mode.
 func (s *subscriptions) unsettled() bool {
 	return s.awaited > 0 && s.c.settings.proto == 2 || s.last != nil && s.changing > 0

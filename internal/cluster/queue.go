@@ -16,6 +16,7 @@ type replyQueue struct {
 	head, last *request
 	newest     *request // the last that the client has sent
 	answeredBy answerer // of newest
+	unanswered int      // how many of them have no whole answer
 	unread     int      // bytes of replies
 }
 
@@ -28,7 +29,19 @@ type answerer struct {
 // add puts a request of the client's at the end.
 func (q *replyQueue) add(r *request) {
 	q.insert(q.last, r)
+	if !r.done {
+		q.unanswered++
+	}
 	q.newest, q.answeredBy = r, answerer{}
+}
+
+// blocked reports whether a request without an answer can wait for another client.
+func (q *replyQueue) blocked() bool {
+	r := q.head
+	for r != nil && (r.done || !r.blocks) {
+		r = r.next
+	}
+	return r != nil
 }
 
 // insert puts r behind prev; nil is in front.

@@ -11,6 +11,7 @@ type request struct {
 	unanswered int      // parts without an answer
 	hooks
 	script     bool   // it runs a script, or is DEBUG: an error can be its own
+	blocks     bool   // it can wait for another client
 	internal   bool   // the Conn's own: it is not in the replyQueue
 	copies     bool   // it is about the copies of events
 	subscribes bool   // or unsubscribes, as the client has asked

@@ -23,6 +23,7 @@ func byKeys(c *Conn, q *query) {
 	case slot != manySlots:
 		r := newRequest(q.raw, slot)
 		r.script = q.cmd.Class == commands.Slow
+		r.blocks = q.blocks()
 		c.send(r, nil)
 	case q.cmd.split != nil:
 		q.cmd.split(c, q, at)

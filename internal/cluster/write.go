@@ -90,7 +90,7 @@ type requestReader struct {
 	rest     []byte   // the beginning of a request
 	reserved int64    // of Cluster.held
 	keys     []int    // reused by slotOf
-	held     bool     // rest begins with a request that waits for subscriptions to be confirmed
+	held     holding  // rest begins with a request that waits
 	closing  bool     // CloseWrite was called meanwhile
 	streamTo *node    // where a request is relayed as it comes; nil if none is
 	behind   outgoing // what that node is sent next
@@ -104,38 +104,37 @@ func (in *requestReader) feed(b []byte) (err error) {
 		in.rest = append(in.rest, b...)
 		b = in.rest
 	}
-	if in.held {
+	if in.held != notHeld {
 		return nil
 	}
-	for len(b) > 0 {
-		req, whole, err := in.framer.Next(b)
-		if err != nil {
+	for whole := true; whole && len(b) > 0 && !in.c.writeClosed; {
+		var req resp.Request
+		if req, whole, err = in.framer.Next(b); err != nil {
 			return err
 		}
-		if whole && in.streamTo == nil && len(req.Args) > 0 && in.mustWait(req.Args) {
-			in.held = true
-			break
-		}
-		b = b[len(req.Raw):]
 		switch {
 		case in.streamTo != nil:
 			in.relayPiece(req.Raw, whole)
 		case whole && len(req.Args) > 0:
-			in.route(&query{cmd: lookup(req.Args), args: req.Args, raw: req.Raw})
+			q := &query{cmd: lookup(req.Args), args: req.Args, raw: req.Raw}
+			if in.held = in.waitsFor(q.cmd); in.held == notHeld {
+				in.route(q)
+			}
 		}
-		if !whole {
+		if in.held != notHeld {
 			break
 		}
+		b = b[len(req.Raw):]
 	}
-	if len(b) > maxResent && in.streamTo == nil && !in.held {
+	if in.c.err != nil || in.c.writeClosed { // it holds nothing any more
+		return nil
+	}
+	if len(b) > maxResent && in.streamTo == nil && in.held == notHeld {
 		if b, err = in.stream(b); err != nil {
 			return err
 		}
 	}
-	switch {
-	case in.c.err != nil: // it has ended meanwhile, and holds nothing any more
-		return nil
-	case !in.reserve(len(b) - maxResent):
+	if !in.reserve(len(b) - maxResent) {
 		return errNoRoom
 	}
 	in.rest = append(in.rest[:0], b...)
@@ -143,6 +142,12 @@ func (in *requestReader) feed(b []byte) (err error) {
 		in.rest = nil
 	}
 	return nil
+}
+
+// drop forgets the beginning of a request, and what waits.
+func (in *requestReader) drop() {
+	in.rest, in.held = nil, notHeld
+	in.reserve(0)
 }
 
 // reserve accounts for size bytes instead of those so far. It fails if there is no room for more.
@@ -154,29 +159,6 @@ func (in *requestReader) reserve(size int) bool {
 	}
 	in.reserved += more
 	return true
-}
-
-// mustWait reports whether a request can't be routed before subscriptions are confirmed: in
-// protocol 2's subscribe mode one node refuses it, otherwise it goes to those of its keys.
-func (in *requestReader) mustWait(args [][]byte) bool {
-	return in.c.tx.open == nil && in.c.subs.unsettled() && !whileSubscribed[lookup(args).Name]
-}
-
-// resume routes the requests that have waited.
-func (in *requestReader) resume() {
-	c := in.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !in.held || c.err != nil {
-		return
-	}
-	in.held = false
-	if err := in.feed(nil); err != nil {
-		c.end(err)
-	} else if in.closing && !in.held {
-		c.endRequests()
-	}
-	c.room.Broadcast()
 }
 
 // route sends one request.
@@ -266,6 +248,6 @@ func (in *requestReader) relayPiece(raw []byte, last bool) {
 // backlogged reports whether the node can't keep up with the request that is streamed, or too much
 // is held.
 func (in *requestReader) backlogged() bool {
-	return in.held && len(in.rest) > maxUnsent ||
+	return in.held != notHeld && len(in.rest) > maxUnsent ||
 		in.streamTo != nil && !in.streamTo.ended && in.streamTo.out.unsent > maxUnsent
 }

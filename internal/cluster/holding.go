@@ -1,0 +1,58 @@
+package cluster
+
+import "lockproxy/internal/commands"
+
+// holding is what the client's next request waits for before it is routed.
+type holding uint8
+
+const (
+	notHeld        holding = iota
+	untilConfirmed         // subscriptions are confirmed
+	untilAnswered          // all earlier requests are answered
+)
+
+// waitsFor is what a request of cmd has to wait for. In protocol 2's subscribe mode one node
+// refuses it, otherwise it goes to those of its keys. An earlier request that is sent again must
+// not run as another user, nor be given up because of a QUIT.
+func (in *requestReader) waitsFor(cmd *command) holding {
+	c := in.c
+	switch cmd.Effect {
+	case commands.Auth, commands.Hello, commands.Reset, commands.Quit:
+		if c.replies.unanswered > 0 {
+			return untilAnswered
+		}
+	}
+	if c.tx.open == nil && c.subs.unsettled() && !whileSubscribed[cmd.Name] {
+		return untilConfirmed
+	}
+	return notHeld
+}
+
+// settled routes the requests that have waited, if they need not wait any more.
+func (in *requestReader) settled() {
+	c := in.c
+	switch {
+	case in.held == notHeld || c.err != nil:
+	case in.held == untilAnswered && c.replies.unanswered > 0:
+	case in.held == untilConfirmed && c.subs.unsettled():
+	default:
+		c.goroutines.Go(in.resume) // ends with what nodes take at once; Close waits for it
+	}
+}
+
+// resume routes the requests that have waited.
+func (in *requestReader) resume() {
+	c := in.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if in.held == notHeld || c.err != nil {
+		return
+	}
+	in.held = notHeld
+	if err := in.feed(nil); err != nil {
+		c.end(err)
+	} else if in.closing && in.held == notHeld {
+		c.endRequests()
+	}
+	c.room.Broadcast()
+}

@@ -56,6 +56,9 @@ func (a *answers) intercepted(n *node, p *part, line []byte) bool {
 		a.c.refreshMap()
 		return false
 	}
+	if p.req.script && !canBeNodes(kind, line, p.slot) {
+		return false
+	}
 	return kind != notRedirected && a.redirect(n, p, kind, slot, addr)
 }
 
@@ -67,16 +70,16 @@ func (p *part) mayGoElsewhere() bool {
 }
 
 // redirect sends what n has not run to another node. false says that the client gets the node's
-// error. Any error of a script can be its own: it must not lead where no node is.
+// error. A script's can be its own: it must not lead where no node is.
 func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr string) bool {
 	c := a.c
 	if kind == moved || kind == ask {
 		switch {
-		case p.req.script && slot != p.slot:
+		case p.req.script && slot != p.slot, p.doubted && !c.nodes.knows(addr):
 			return false
 		case p.req.script && !c.nodes.knows(addr):
 			c.nodes.learnFrom(n)
-			kind = tryAgain
+			kind, p.doubted = tryAgain, true
 		}
 		c.order.setSlot(n, p, slot)
 	}

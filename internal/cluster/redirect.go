@@ -45,6 +45,17 @@ func parseRedirect(line []byte, asked string) (kind redirection, slot int, addr 
 	return kind, int(n), nodeAddr(strings.Trim(place[:i], "[]"), place[i+1:], asked)
 }
 
+// nodeErrors begin the errors of a node that has not run a script and names no other node.
+var nodeErrors = []string{"TRYAGAIN Multiple keys request during rehashing of slot",
+	"CLUSTERDOWN Hash slot not served", "CLUSTERDOWN The cluster is down"}
+
+// canBeNodes reports whether an error in answer to a script with keys in slot can be the node's. If
+// it is the script's, that has run.
+func canBeNodes(kind redirection, line []byte, slot int) bool {
+	begins := func(text string) bool { return strings.HasPrefix(string(line), text) }
+	return slot >= 0 && (kind == moved || kind == ask || slices.ContainsFunc(nodeErrors, begins))
+}
+
 // isRedirect reports whether an error reply is a redirection.
 func isRedirect(line []byte) bool {
 	kind, _, _ := parseRedirect(line, "")

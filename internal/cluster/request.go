@@ -46,7 +46,9 @@ type part struct {
 	node   *node  // the node that is to answer; nil if none
 	tries  int    // how often it was sent again
 	asking bool   // ASKING goes before it
-	reply  pieces // of a request with finish
+	// doubted says that its script has named a node that was not known; see learnFrom.
+	doubted bool
+	reply   pieces // of a request with finish
 	// confirms is how many confirmations of subscriptions are still to come; -1 is not known yet.
 	confirms int
 	streamed bool // some of the reply was delivered before its end came

@@ -13,7 +13,8 @@ const (
 
 // waitsFor is what a request of cmd has to wait for. In protocol 2's subscribe mode one node
 // refuses it, otherwise it goes to those of its keys. An earlier request that is sent again must
-// not run as another user, nor be given up because of a QUIT.
+// not run as another user, nor be given up because of a QUIT. A node that has refused a MULTI has
+// run what came behind it, so nobody else must.
 func (in *requestReader) waitsFor(cmd *command) holding {
 	c := in.c
 	switch cmd.Effect {
@@ -22,10 +23,20 @@ func (in *requestReader) waitsFor(cmd *command) holding {
 			return untilAnswered
 		}
 	}
+	if t := c.tx.open; t != nil && t.beginsAgain(cmd) {
+		return untilAnswered
+	}
 	if c.tx.open == nil && c.subs.unsettled() && !whileSubscribed[cmd.Name] {
 		return untilConfirmed
 	}
 	return notHeld
+}
+
+// beginsAgain reports whether a request of cmd can send what is queued again, while it is not known
+// to be queued.
+func (t *transaction) beginsAgain(cmd *command) bool {
+	return !t.begun && len(t.raws) > 0 &&
+		(t.paused || t.slot < 0 && cmd.Keys.Any() || cmd.Effect == commands.Exec && t.elsewhere())
 }
 
 // settled routes the requests that have waited, if they need not wait any more.

@@ -54,6 +54,34 @@ func TestMultiThatIsNotSent(t *testing.T) {
 	p.replies("*0")
 }
 
+// Behind a MULTI that is refused, as an ACL can say, nothing runs twice.
+func TestMultiThatIsRefused(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("PING")
+	a := p.at("a:1")
+	a.hears("PING")
+	a.says("+PONG")
+	p.replies("+PONG")
+	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "b:1"))
+	p.send("MULTI", "PUBLISH channel text", "INCR k", "EXEC")
+	a.hears("MULTI", "PUBLISH channel text")
+	a.says("-NOPERM multi", ":0")
+	b := p.at("b:1")
+	b.hears("INCR k")
+	b.says(":1")
+	a.hears("EXEC")
+	a.says("-ERR EXEC without MULTI")
+	p.replies("-NOPERM multi", ":0", ":1", "-ERR EXEC without MULTI")
+	p.send("MULTI", "INCR k")
+	b.hears("MULTI", "INCR k")
+	p.cl.slots.Store(allAt("a:1"))
+	p.send("EXEC")
+	a.hears("MULTI", "GET", "EXEC")
+	a.says("-NOPERM multi", "-ERR wrong number of arguments", "-ERR EXEC without MULTI")
+	b.says("-NOPERM multi", ":2")
+	a.hears("EXEC")
+}
+
 // awaitSent waits until so many requests without an answer may have reached a node.
 func (p *puppets) awaitSent(addr string, requests int) {
 	sent := func() int {

@@ -19,6 +19,7 @@ type transaction struct {
 	raws    [][]byte // the queued requests
 	size    int      // bytes of raws
 	lost    bool     // raws does not have all of them
+	begun   bool     // its MULTI is answered
 	guarded bool     // a WATCH was in force, which only its node knows
 	void    bool     // that WATCH was not sent yet, or has ended, so EXEC does nothing
 	moved   bool     // a node has said that a key is another's
@@ -89,6 +90,7 @@ func multi(c *Conn, q *query) {
 	}
 	r, first := t.send(q.raw, noRedirects), t.node
 	r.finish = func(replies [][]byte) []byte {
+		t.begun = true
 		if isError(replies[0]) && c.tx.open == t {
 			c.tx.open = nil
 			if t.node != first { // which has begun it
@@ -196,6 +198,12 @@ func (t *transaction) abandon() {
 	t.node.sendOwn(execCommand)
 }
 
+// elsewhere reports whether its node is not the one to run it any more, or not yet.
+func (t *transaction) elsewhere() bool {
+	return t.slot >= 0 && !t.guarded &&
+		(t.c.order.holds[t.slot] != nil || t.c.nodes.forSlot(t.slot) != t.node)
+}
+
 // begin sends the transaction so far to n.
 func (t *transaction) begin(n *node) {
 	t.node, t.moved = n, false
@@ -282,9 +290,8 @@ func (t *transaction) exec(q *query) {
 		return dealt
 	}
 	to := t.node
-	if t.slot >= 0 && !t.guarded &&
-		(c.order.holds[t.slot] != nil || c.nodes.forSlot(t.slot) != to) {
-		t.abandon() // it is not the node to run it any more, or not yet
+	if t.elsewhere() {
+		t.abandon()
 		r.beforeSend, to = t.begin, nil
 	}
 	c.send(r, to)

@@ -176,6 +176,14 @@ func TestPageShowsWhatHurts(t *testing.T) {
 	}
 }
 
+// Points that a page has already, which it gets again when its stream was lost, are drawn once.
+func TestPageDrawsPointsOnce(t *testing.T) {
+	b := openTab(t, startSite(t, nil).url, 1280, 900, false)
+	b.until(`points.length > 2`, "true")
+	b.until(`(showHistory([...points]),
+		points.every((p, i) => !i || p.at > points[i - 1].at))`, "true")
+}
+
 // A timestamp lock that did not pass through the proxy is found by its name.
 func TestPageFindsTimestamp(t *testing.T) {
 	s := startSite(t, nil)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ const historyLength = 600
 // history is the last minutes, a point a second.
 type history struct {
 	mu     sync.Mutex
-	points []point // guarded by mu; the oldest first
+	points []point // guarded by mu; the oldest first, by the machine's clock
 	last   proxy.Stats
 	lastAt time.Time
 }
@@ -76,15 +77,19 @@ func (h *history) add(now time.Time, st proxy.Stats, waits *recentWaits) {
 		return
 	}
 	if len(h.points) == historyLength {
-		h.points = append(h.points[:0], h.points[1:]...)
+		h.points = slices.Delete(h.points, 0, 1)
 	}
-	h.points = append(h.points, p)
+	later := func(other point) bool { return other.At >= p.At } // the clock was set back
+	h.points = append(slices.DeleteFunc(h.points, later), p)
 }
 
-// since returns the points after a time, in ms.
+// since returns the points after a time, in ms, or all of them if the clock was set back since.
 func (h *history) since(at int64) []point {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if n := len(h.points); n > 0 && h.points[n-1].At < at {
+		at = 0
+	}
 	for i, p := range h.points {
 		if p.At > at {
 			return append([]point(nil), h.points[i:]...)

@@ -113,7 +113,7 @@ const plots = [
 function showHistory(more) {
   if (!more.length) return;
   lastPoint = more[more.length - 1].at;
-  points = points.concat(more).filter((p) => p.at > lastPoint - tenMinutes);
+  points = points.filter((p) => p.at < more[0].at && p.at > lastPoint - tenMinutes).concat(more); // a new stream repeats some
   for (const plot of plots) plot.show(points);
 }
 

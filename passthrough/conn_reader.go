@@ -111,8 +111,11 @@ func (r *connReader) read() error {
 		if err != nil {
 			return err
 		}
-		if n < len(buf) && !r.replies.large() && r.reg.Park() {
-			return nil
+		if n < len(buf) && !r.replies.large() {
+			if r.reg.Park() {
+				return nil
+			}
+			r.to.wait() // Park may have handled what came meanwhile
 		}
 		if r.failed != nil {
 			return r.failed

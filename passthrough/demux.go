@@ -14,8 +14,8 @@ import (
 type demux struct {
 	scan resp.Scanner
 	dest replyKind // of the reply that scan is within
-	// only the whole reply shows whether it goes to dest: it can be a line of MONITOR, or a late
-	// refusal
+	// only the whole reply shows whether it goes to dest: it can be a line of MONITOR, a message, or
+	// a late refusal
 	undecided bool
 	collected []byte   // its bytes so far, if it is internal or undecided
 	size      int      // its bytes so far
@@ -118,7 +118,7 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 		if !d.scan.Began() {
 			d.dest = q.destination(data[at])
 			d.undecided = data[at] == '+' && q.monitor && (d.dest != relayed || q.Muted()) ||
-				data[at] == '-' && q.errorUndecided()
+				data[at] == '-' && q.errorUndecided() || data[at] == '*' && q.mutedPing()
 			d.size = 0
 		}
 		if q.Streaming {
@@ -154,8 +154,9 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 		case ok && e.kind != relayed:
 			cut(at)
 			d.finish(q, e)
-		// Redis counts MONITOR's lines among the replies
-		case d.undecided && ok && d.dest == relayed, d.undecided && !ok && !q.Muted():
+		// Redis counts MONITOR's lines among the replies, but not messages
+		case d.undecided && ok && d.dest == relayed,
+			d.undecided && !ok && (!q.Muted() || d.scan.Head().Type == '*'):
 			d.out = append(d.out, d.collected)
 		}
 		d.collected, d.refusing = nil, max(0, d.refusing-1)

@@ -110,6 +110,8 @@ func (q *pendingQueue) destination(kind byte) replyKind {
 		q.Streaming = true
 	}
 	switch {
+	case kind == '*' && q.mutedPing():
+		return discarded
 	case q.Streaming || q.Untracked || kind == '>' || kind == '*' && q.Subscribed():
 		return relayed
 	case e == nil:
@@ -131,6 +133,14 @@ func (q *pendingQueue) destination(kind byte) replyKind {
 		return discarded
 	}
 	return relayed
+}
+
+// mutedPing reports whether an array can be the reply to a PING, which CLIENT REPLY OFF hides. In
+// RESP2's subscribe mode that is an array, as confirmations and messages are, which nothing hides.
+func (q *pendingQueue) mutedPing() bool {
+	e := q.head()
+	return q.replyOff && !q.Untracked && q.Subscribed() && e != nil && e.kind == relayed &&
+		e.Effect == commands.NoEffect
 }
 
 // batchAhead reports whether the next reply is to a batch of calls that went by a home.

@@ -243,3 +243,24 @@ func TestPendingOwnReplyIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// Under CLIENT REPLY OFF a subscriber gets messages, but no reply to PING, wherever reads end.
+func TestPingOfAMutedSubscriber(t *testing.T) {
+	const (
+		confirmed = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
+		message   = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n"
+		pong      = "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+	)
+	const sent = message + pong + message + pong
+	for cut := range len(sent) {
+		u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 2})
+		u.ask(commands.ReplyOff, commands.Subscribe)
+		u.answer(t, "+OK\r\n"+confirmed)
+		u.ask(commands.NoEffect, commands.NoEffect)
+		u.answer(t, sent[:cut])
+		u.answer(t, sent[cut:])
+		if got := u.took(); got != confirmed+message+message || u.outstanding() {
+			t.Fatalf("cut at %d: the client is given %q", cut, got)
+		}
+	}
+}

@@ -9,13 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// checkRetry is the pause after the upstream could not be reached.
+// checkRetry is the pause after the upstream could not be asked.
 const checkRetry = 5 * time.Second
 
 // CheckUpstream checks how the upstream is set up, until ctx ends. Once, it logs a line if the
 // upstream would lose locks, or if no lock could be given out. From time to time it checks whether
 // the upstream closes single clients for what they ask: then clients cannot share connections. It
-// waits for an upstream that is down. It gives up if the proxy's own user may not ask.
+// waits for an upstream that is down or busy. It gives up if the proxy's own user may not ask.
 func (s *Server) CheckUpstream(ctx context.Context) {
 	s.checkEviction(ctx)
 	s.watchLimits(ctx)
@@ -23,22 +23,19 @@ func (s *Server) CheckUpstream(ctx context.Context) {
 
 // checkEviction asks once, as soon as the upstream answers.
 func (s *Server) checkEviction(ctx context.Context) {
-	client := s.cfg.Upstream.Client(s.cfg.Upstream.Initial)
-	defer client.Close()
 	for {
 		once, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
-		info, err := client.Info(once, "memory").Result()
+		info, err := s.prober.Info(once, "memory").Result()
 		cancel()
-		var refused redis.Error
 		switch {
 		case err == nil:
 			s.warnOfNoPassword()
 			s.warnOfEviction(info)
-			s.checkFsync(ctx, client)
+			s.checkFsync(ctx)
 			return
-		case errors.As(err, &refused):
+		case mayNotAsk(err):
 			s.log.Debug("cannot look whether the upstream may evict locks", "error", err)
-			s.checkFsync(ctx, client)
+			s.checkFsync(ctx)
 			return
 		}
 		select {
@@ -49,15 +46,26 @@ func (s *Server) checkEviction(ctx context.Context) {
 	}
 }
 
+// mayNotAsk reports whether the upstream will always refuse a request: for want of a right, or
+// because it does not know the command. Other errors, such as BUSY, pass.
+func mayNotAsk(err error) bool {
+	var refused redis.Error
+	if !errors.As(err, &refused) {
+		return false
+	}
+	code, _, _ := strings.Cut(refused.Error(), " ")
+	return code == "ERR" || code == "NOPERM" || code == "NOAUTH"
+}
+
 // checkFsync logs an error if the upstream cannot tell what is on its disk, where --require-fsync
 // asks for that.
-func (s *Server) checkFsync(ctx context.Context, client *redis.Client) {
+func (s *Server) checkFsync(ctx context.Context) {
 	if !s.cfg.Locks.RequireFsync {
 		return
 	}
 	once, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
 	defer cancel()
-	err := client.Do(once, "WAITAOF", 1, 0, 1).Err()
+	err := s.prober.Do(once, "WAITAOF", 1, 0, 1).Err()
 	var refused redis.Error
 	switch {
 	case errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "ERR "):

@@ -2,11 +2,8 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Where the upstream polices single connections (timeout, client-output-buffer-limit normal,
@@ -22,12 +19,14 @@ func (s *Server) watchLimits(ctx context.Context) {
 	limits := ""
 	for ctx.Err() == nil {
 		found, err := s.limits(ctx)
-		var refused redis.Error
-		if errors.As(err, &refused) {
+		pause := limitsEvery
+		switch {
+		case mayNotAsk(err):
 			s.log.Debug("cannot look whether the upstream limits single connections", "error", err)
 			return
-		}
-		if err == nil && found != limits {
+		case err != nil:
+			pause = checkRetry
+		case found != limits:
 			limits = found
 			s.pool.Suspend(limits != "")
 			if limits != "" {
@@ -40,21 +39,19 @@ func (s *Server) watchLimits(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(limitsEvery):
+		case <-time.After(pause):
 		}
 	}
 }
 
 // limits asks for what the upstream allows a client; "" is anything.
 func (s *Server) limits(ctx context.Context) (limits string, err error) {
-	client := s.cfg.Upstream.Client(s.cfg.Upstream.Initial)
-	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
 	defer cancel()
 	var values [3]string
 	// One at a time, as before Redis 7.0.
 	for i, name := range [...]string{"client-output-buffer-limit", "maxmemory-clients", "timeout"} {
-		found, err := client.ConfigGet(ctx, name).Result()
+		found, err := s.prober.ConfigGet(ctx, name).Result()
 		if err != nil {
 			return "", err
 		}

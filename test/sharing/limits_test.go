@@ -14,15 +14,40 @@ import (
 // watchLimits makes the proxy watch its upstream's limits, and returns when it knows them.
 func watchLimits(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn) {
 	t.Helper()
-	ctx, stop := context.WithCancel(proxytest.Ctx)
-	checked := make(chan struct{})
-	go func() { defer close(checked); p.Server.CheckUpstream(ctx) }()
-	t.Cleanup(func() { stop(); <-checked })
+	checkUpstream(t, p)
 	proxytest.Eventually(t, 5*time.Second, "the proxy has asked for the limits", func() bool {
 		return strings.Contains(admin.Do("INFO commandstats"), "cmdstat_config|get:calls=3")
 	})
 	time.Sleep(20 * time.Millisecond) // it has the last answer
 	p.Shares = false                  // limits are what the tests that wait for this set
+}
+
+// checkUpstream makes the proxy check its upstream until the test ends.
+func checkUpstream(t *testing.T, p *proxytest.Proxy) {
+	ctx, stop := context.WithCancel(proxytest.Ctx)
+	checked := make(chan struct{})
+	go func() { defer close(checked); p.Server.CheckUpstream(ctx) }()
+	t.Cleanup(func() { stop(); <-checked })
+}
+
+// A script that takes long when the proxy asks for the limits does not make it give up.
+func TestLimitsOfABusyUpstream(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t, "--timeout", "300", "--busy-reply-threshold", "1")
+	p := proxytest.Start(t, server.URL(), func(*proxy.Config) {})
+	script, admin := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, server.Addr())
+	script.WriteRaw("EVAL 'while true do end' 0\r\n")
+	proxytest.Eventually(t, 5*time.Second, "the upstream is busy", func() bool {
+		return strings.HasPrefix(admin.Do("GET k"), "-BUSY")
+	})
+	checkUpstream(t, p)
+	time.Sleep(100 * time.Millisecond) // it has been refused
+	if got := admin.Do("SCRIPT KILL"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	proxytest.Eventually(t, 10*time.Second, "the proxy asks for the limits", func() bool {
+		return strings.Contains(admin.Do("INFO commandstats"), "cmdstat_config|get:calls=3")
+	})
 }
 
 // Where Redis closes clients that make it hold much, only the client responsible is closed.

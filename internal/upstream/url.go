@@ -47,7 +47,8 @@ func Parse(url string) (*Upstream, error) {
 	parsed, addrs, err := split(base, kind, rest)
 	if err != nil {
 		return nil, fmt.Errorf("not a usable %s URL (it is not shown here since it may hold a "+
-			"password): %w: want %s, with # / ? @ in a password written as %%23 %%2F %%3F %%40",
+			"password): %w: want %s, with # %% / ? @ and the like in a password written as %%23 "+
+			"%%25 %%2F %%3F %%40",
 			scheme, err, form)
 	}
 	u := &Upstream{Network: "tcp", Addr: strings.Join(addrs, ",")}
@@ -56,7 +57,7 @@ func Parse(url string) (*Upstream, error) {
 	}
 	password, _ := parsed.User.Password()
 	u.Initial = Identity{Proto: 2, User: parsed.User.Username(), Password: password,
-		LoggedIn: password != ""}
+		LoggedIn: parsed.User.Username()+password != ""}
 	db := strings.Trim(parsed.Path, "/")
 	switch kind {
 	case "":
@@ -140,6 +141,9 @@ func split(base, kind, rest string) (parsed *neturl.URL, addrs []string, err err
 	cut := strings.Contains(rest, "#") || strings.Count(rest, "@") > 1
 	if err != nil || cut || found != (parsed.User != nil) {
 		return nil, nil, errors.New("it is no URL") // without err, which quotes it
+	}
+	if _, err := neturl.ParseQuery(parsed.RawQuery); err != nil { // Query leaves out what is wrong
+		return nil, nil, errors.New("what follows the ? is not name=value&name=value")
 	}
 	switch {
 	case several:

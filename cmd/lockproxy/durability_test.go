@@ -37,7 +37,7 @@ func TestDurabilityOptions(t *testing.T) {
 		"--upstream redis+sentinel://h/g?read_timeout=3":   `option "read_timeout"`,
 		"--upstream redis+sentinel://h/g?skip_verify=true": `option "skip_verify"`,
 		"--upstream redis+sentinel://u:" + secret +
-			"#x@h/g": "with # / ? @ in a password written as",
+			"#x@h/g": "in a password written as",
 		"--upstrem redis+sentinel://h/g?sentinel_password=" + secret: "unknown flag --upstrem",
 		"redis+sentinel://h/g?sentinel_password=" + secret +
 			"&x=1": "sentinel_password=(hidden)&x=1",

@@ -70,7 +70,7 @@ func (s *Scanner) Head() Head { return s.head }
 
 const (
 	minElem  = 3 // bytes of the shortest reply or element: "_\r\n"
-	maxLeast = 1 << 20
+	maxLeast = 1 << 30
 )
 
 // Least returns the least number of bytes that the current reply, or between two replies the next

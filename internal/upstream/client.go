@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"syscall"
 	"time"
@@ -41,11 +42,14 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 	})
 }
 
-// maxLine bounds a line of a reply to the proxy's own requests, bytes. Their lines are short,
-// except errors, and no error of Redis comes near it. go-redis reads a line whole, however long.
-const maxLine = 1 << 20
+// What go-redis reads is bounded, since it makes room for whatever a reply announces, and panics
+// for more than a slice can have.
+const (
+	maxLine  = 1 << 20  // of a line, bytes; no error of Redis comes near it
+	maxReply = 64 << 20 // of what is still to come of a reply, bytes
+)
 
-// boundedConn is a connection whose reading fails when a line of a reply is too long.
+// boundedConn is a connection whose reading fails when a line or a reply is too long.
 type boundedConn struct {
 	net.Conn
 	scan resp.Scanner
@@ -77,6 +81,9 @@ func (c *boundedConn) Read(p []byte) (n int, err error) {
 			return 0, errors.New(wrong.Error()) // go-redis tells only what an error wraps
 		}
 		at += used
+	}
+	if c.scan.Least() > maxReply {
+		return 0, fmt.Errorf("a reply of more than %d bytes", maxReply)
 	}
 	return n, err
 }

@@ -3,6 +3,7 @@ package upstream
 // How the Sentinels of a group are asked. See sentinel.go for what follows from their answers.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/resp"
 )
 
 const (
@@ -67,11 +69,9 @@ type follower struct {
 
 // watchSentinel asks one Sentinel until ctx ends.
 func (f *follower) watchSentinel(ctx context.Context, addr string) {
-	client := f.upstream.sentinelClient(addr)
-	defer client.Close()
 	silent := false // and that has been logged
 	for ctx.Err() == nil {
-		err := f.listen(ctx, client, addr, func() {
+		err := f.listen(ctx, addr, func() {
 			if silent {
 				f.log.Info("Sentinel answers again", "sentinel", addr)
 			}
@@ -89,53 +89,105 @@ func (f *follower) watchSentinel(ctx context.Context, addr string) {
 
 // listen asks a Sentinel at once, whenever it reports another master, and every sentinelPoll, until
 // that fails.
-func (f *follower) listen(
-	ctx context.Context, client *redis.SentinelClient, addr string, answered func(),
-) error {
-	if err := f.query(ctx, client, addr); err != nil {
+func (f *follower) listen(ctx context.Context, addr string, answered func()) error {
+	conn, err := f.upstream.dialSentinel(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := f.query(conn, addr); err != nil {
 		return err
 	}
 	answered()
-	sub := client.Subscribe(ctx, switchChannel)
-	defer sub.Close()
-	switched := sub.Channel()
+	news, err := f.upstream.dialSentinel(ctx, addr)
+	if err != nil {
+		return err
+	}
+	news.Write(resp.AppendCommand(nil, "SUBSCRIBE", switchChannel)) // an error is the reader's
+	switched := make(chan struct{}, 1)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer news.Close()
+	reading.Go(func() { // ends with news
+		defer close(switched)
+		for {
+			if _, _, err := resp.ReadReply(news, maxSetupReply); err != nil {
+				return
+			}
+			select {
+			case switched <- struct{}{}:
+			default:
+			}
+		}
+	})
 	tick := time.NewTicker(sentinelPoll)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-switched:
+		case _, open := <-switched:
+			if !open {
+				return errors.New("its connection has ended")
+			}
 		case <-tick.C:
 		}
-		if err := f.query(ctx, client, addr); err != nil {
+		if err := f.query(conn, addr); err != nil {
 			return err
 		}
 	}
 }
 
 // query asks a Sentinel for the master, and records the answer.
-func (f *follower) query(ctx context.Context, client *redis.SentinelClient, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, sentinelTimeout)
-	defer cancel()
-	group := f.upstream.sentinels.group
+func (f *follower) query(conn net.Conn, sentinel string) error {
+	s := f.upstream.sentinels
+	conn.SetDeadline(time.Now().Add(sentinelTimeout))
 	// The epoch comes first: an address that is newer than its epoch is corrected by the next
 	// query, but one that is older would be taken for newer.
-	facts, err := client.Master(ctx, group).Result()
+	replies, err := roundTrip(conn, []string{"SENTINEL", "MASTER", s.group},
+		[]string{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.group})
 	if err != nil {
-		return fmt.Errorf("SENTINEL MASTER %s: %w", group, err)
+		return err
 	}
-	master, err := client.GetMasterAddrByName(ctx, group).Result()
+	if replies[0].IsError() {
+		return fmt.Errorf("SENTINEL MASTER %s: %s", s.group, replies[0].Line)
+	}
+	v, err := readVote(replies[0].raw, replies[1].raw)
 	if err != nil {
-		return fmt.Errorf("SENTINEL GET-MASTER-ADDR-BY-NAME %s: %w", group, err)
+		return fmt.Errorf("it gives no address, or no config-epoch, for the group %s: %w", s.group,
+			err)
 	}
-	epoch, err := strconv.ParseInt(facts["config-epoch"], 10, 64)
-	if err != nil || len(master) != 2 {
-		return fmt.Errorf("it gives no address, or no config-epoch, for the group %s", group)
-	}
-	v := vote{net.JoinHostPort(master[0], master[1]), epoch}
-	f.upstream.sentinels.record(addr, v, f.onSwitch)
+	s.record(sentinel, v, f.onSwitch)
 	return nil
+}
+
+// readVote reads the answers to SENTINEL MASTER and SENTINEL GET-MASTER-ADDR-BY-NAME.
+func readVote(master, addr []byte) (v vote, err error) {
+	facts, err := resp.ParseValue(master)
+	if err != nil {
+		return v, err
+	}
+	epoch := ""
+	for i := 0; i+1 < len(facts.Elems); i += 2 {
+		if string(facts.Elems[i].Text) == "config-epoch" {
+			epoch = string(facts.Elems[i+1].Text)
+		}
+	}
+	if v.epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil {
+		return v, err
+	}
+	pair, err := resp.ParseValue(addr)
+	if err != nil || len(pair.Elems) != 2 {
+		return v, cmp.Or(err, errors.New("no pair of host and port"))
+	}
+	addrs, err := parseAddrs(net.JoinHostPort(string(pair.Elems[0].Text),
+		string(pair.Elems[1].Text)), "")
+	if err != nil {
+		return v, err
+	}
+	v.addr = addrs[0]
+	return v, nil
 }
 
 // onSwitch reports a new master; old is "" for the first.
@@ -167,34 +219,16 @@ func (f *follower) watchRole(ctx context.Context) {
 	}
 }
 
-// sentinelClient returns a client of one Sentinel. Its connections are made like those to the
-// servers.
-func (u *Upstream) sentinelClient(addr string) *redis.SentinelClient {
-	return redis.NewSentinelClient(&redis.Options{
-		Addr:                  addr,
-		Username:              u.sentinels.user,
-		Password:              u.sentinels.password,
-		Protocol:              2,
-		MaxRetries:            -1,
-		DisableIdentity:       true,
-		PoolSize:              2,
-		ContextTimeoutEnabled: true,
-		Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, sentinelTimeout)
-			defer cancel()
-			raw, err := u.connect(ctx, "tcp", addr)
-			if err != nil {
-				return nil, err
-			}
-			nc, err := u.secure(ctx, raw, addr)
-			if err != nil {
-				raw.Close()
-			}
-			return nc, err
-		},
-		DialerRetries:            1,
-		MaintNotificationsConfig: noMaintNotifications,
-	})
+// dialSentinel makes a connection to a Sentinel, as one to a server is made.
+func (u *Upstream) dialSentinel(ctx context.Context, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, sentinelTimeout)
+	defer cancel()
+	user, password := u.sentinels.user, u.sentinels.password
+	sentinel := &Upstream{Network: "tcp", LossBound: u.LossBound}
+	sentinel.SetTLS(u.TLS())
+	return sentinel.dialServer(ctx, addr, Setup{Identity: Identity{
+		User: user, Password: password, LoggedIn: user+password != "",
+	}}, nil)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -60,8 +60,8 @@ type reply struct {
 	raw []byte
 }
 
-// maxReply bounds such a reply while a connection is set up, bytes.
-const maxReply = 1 << 20
+// maxSetupReply bounds such a reply, bytes.
+const maxSetupReply = 1 << 20
 
 // errUnexpectedReply is why a connection isn't used: what has come on it could be taken for the
 // reply to the next request.
@@ -80,7 +80,7 @@ func roundTrip(conn net.Conn, cmds ...[]string) (replies []reply, err error) {
 		return nil, err
 	}
 	for range cmds {
-		raw, head, err := resp.ReadReply(conn, maxReply)
+		raw, head, err := resp.ReadReply(conn, maxSetupReply)
 		if err != nil {
 			return replies, err
 		}

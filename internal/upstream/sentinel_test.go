@@ -1,11 +1,19 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"lockproxy/internal/resp"
 )
 
 // The newest configuration wins, whichever Sentinel reports it first. Only a majority leads
@@ -115,5 +123,73 @@ func TestShutdownLeavesTheConnectionOpen(t *testing.T) {
 	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, net.ErrClosed) {
 		t.Errorf("read: %v", err)
+	}
+}
+
+// A Sentinel that answers nonsense is one that does not answer. What it then says of changes only
+// makes the proxy ask again.
+func TestSentinelNonsense(t *testing.T) {
+	const facts, addr = "*2\r\n$12\r\nconfig-epoch\r\n$1\r\n7\r\n", "*2\r\n$1\r\nh\r\n$2\r\n79\r\n"
+	for _, test := range []struct {
+		facts, addr string
+		good        bool
+	}{
+		{facts, addr, true},
+		{"$9223372036854775807\r\n", "", false},
+		{"*9223372036854775807\r\n", "", false},
+		{"*0\r\n", addr, false},
+		{"-ERR No such master with that name\r\n", "*-1\r\n", false},
+		{facts, "*-1\r\n", false},
+		{facts, "*0\r\n", false},
+		{facts, "*2\r\n*0\r\n:79\r\n", false},
+		{facts, "*2\r\n$1\r\nh\r\n$1\r\n0\r\n", false},
+		{facts, "*2\r\n$0\r\n\r\n$2\r\n79\r\n", false},
+		{facts, addr + "+more\r\n", false},
+		{"HTTP/1.1 400 Bad Request\r\n\r\n", "", false},
+	} {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var asked atomic.Int32
+			serve := func(conn net.Conn) {
+				defer conn.Close()
+				for {
+					request, _, err := resp.ReadReply(conn, 1000)
+					switch {
+					case err != nil:
+						return
+					case bytes.Contains(bytes.ToUpper(request), []byte("\nMASTER\r")):
+						asked.Add(1)
+						io.WriteString(conn, test.facts)
+					case bytes.Contains(bytes.ToUpper(request), []byte("GET-MASTER")):
+						io.WriteString(conn, test.addr)
+					case bytes.Contains(bytes.ToUpper(request), []byte("SUBSCRIBE")):
+						io.WriteString(conn, "*0\r\n*1\r\n:5\r\n$1\r\nx\r\n")
+					}
+				}
+			}
+			var serving sync.WaitGroup
+			serving.Go(func() { // ends with ln
+				for {
+					conn, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					serving.Go(func() { serve(conn) }) // ends with the upstream's Follow
+				}
+			})
+			u := &Upstream{Network: "tcp", sentinels: newSentinels("g", []string{ln.Addr().String()})}
+			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+			u.Follow(ctx, hclog.NewNullLogger(), func() {})
+			cancel()
+			ln.Close()
+			serving.Wait()
+			if got := u.sentinels.master; (got == vote{"h:79", 7}) != test.good || asked.Load() < 2 {
+				t.Errorf("%q, %q: %+v after %d questions", test.facts, test.addr, got, asked.Load())
+			}
+		})
 	}
 }

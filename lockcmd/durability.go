@@ -97,7 +97,7 @@ func (a *Answer) unconfirmed(want Confirmation, outcome string) error {
 // wanted, or its server was replaced meanwhile. It is nil otherwise.
 func (m *callMaker) notConfirmed(a *Answer, want Confirmation) error {
 	if held := m.holdOff.remaining(); held > 0 {
-		return heldOffError(held)
+		return replacedError(held)
 	}
 	return a.unconfirmed(want, notTaken)
 }

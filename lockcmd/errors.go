@@ -14,7 +14,7 @@ func mayHaveRun(err error) bool {
 	var held heldOffError
 	var sent interface{ MayHaveRun() bool }
 	switch {
-	case errors.As(err, &said), errors.As(err, &held), isNoReplicas(err), isDeadlock(err),
+	case errors.As(err, &said), errors.As(err, &held), isUnconfirmed(err), isDeadlock(err),
 		err == ErrGone:
 		return false
 	case errors.As(err, &sent):
@@ -87,9 +87,11 @@ func isDeadlock(err error) bool {
 	return errors.As(err, &deadlock)
 }
 
-func isNoReplicas(err error) bool {
+// isUnconfirmed reports whether err is one of callMaker.notConfirmed.
+func isUnconfirmed(err error) bool {
 	var missing NoReplicasError
-	return errors.As(err, &missing)
+	var replaced replacedError
+	return errors.As(err, &missing) || errors.As(err, &replaced)
 }
 
 // NoReplicasError says that writes were not confirmed as wanted.
@@ -129,9 +131,18 @@ func (e NoReplicasError) missing() string {
 type heldOffError time.Duration
 
 func (e heldOffError) Error() string {
+	return holdsOff(time.Duration(e)) + "nothing was sent, try again"
+}
+
+// replacedError is the answer to a LOCK whose server was replaced as it took the lock, with the
+// rest of the hold-off.
+type replacedError time.Duration
+
+func (e replacedError) Error() string { return holdsOff(time.Duration(e)) + notTaken }
+
+func holdsOff(rest time.Duration) string {
 	return fmt.Sprintf("was replaced by another server: locks that it may have lost are waited "+
-		"out for another %v (--failover-hold); nothing was sent, try again",
-		time.Duration(e).Round(time.Millisecond))
+		"out for another %v (--failover-hold); ", rest.Round(time.Millisecond))
 }
 
 // FencedError says that a fenced command was not run: its token does not hold the lock.

@@ -67,7 +67,7 @@ func (l *waits) poll(s Session, w *waiter) (found attempt, err error) {
 		// A release that has given w the lock must end before the poll that found it.
 		l.awaitOffer(w)
 	}
-	if rejected := l.rollBack(s, w, a, err); rejected != nil {
+	if rejected := l.settle(s, w, a, err); rejected != nil {
 		return attempt{}, rejected
 	}
 	l.queues.mu.Lock()
@@ -75,20 +75,13 @@ func (l *waits) poll(s Session, w *waiter) (found attempt, err error) {
 	if q := l.queues.of[w.id()]; q != nil {
 		q.heldShared = a.heldShared
 	}
-	switch {
-	case w.state == granted: // by a release, while this was under way
-		w.supersede(a)
+	if w.state == granted { // by this poll, or by a release while it was under way
 		return attempt{}, nil
-	case err != nil || a.token == 0:
-		if a.foreign {
-			l.queues.foreign.won(w.id(), time.Now())
-		}
-		return a, err
 	}
-	w.attempt = a
-	l.queues.of[w.id()].quota = 0
-	l.queues.of[w.id()].grant(w, a.token)
-	return attempt{}, nil
+	if a.foreign {
+		l.queues.foreign.won(w.id(), time.Now())
+	}
+	return a, err
 }
 
 // endShared ends the offers to waiters behind w of a poll for a shared lock.
@@ -120,18 +113,8 @@ func (l *waits) endShared(s Session, w *waiter, others []*waiter, a attempt, err
 // owner has the lock already.
 func (l *waits) check(s Session, w *waiter) error {
 	a, err := l.try(s, w, modeCheck, nil)
-	if rejected := l.rollBack(s, w, a, err); rejected != nil {
+	if rejected := l.settle(s, w, a, err); rejected != nil {
 		return rejected
-	}
-	l.queues.mu.Lock()
-	defer l.queues.mu.Unlock()
-	switch {
-	case err != nil || a.token == 0:
-	case w.state == granted:
-		w.supersede(a)
-	default:
-		w.attempt = a
-		l.queues.of[w.id()].grant(w, a.token)
 	}
 	return err
 }
@@ -157,18 +140,28 @@ func (w *waiter) answerBy() time.Time {
 	return w.until
 }
 
-// rollBack takes back the lock that a poll or a check has taken for w, if too few replicas have it
-// or w has been rejected meanwhile. Then w has left, and is offered no lock again. It returns the
-// error for w's client, nil if w was not rejected.
-func (l *waits) rollBack(s Session, w *waiter, a attempt, err error) error {
-	missing := err != nil && a.token != 0 && !a.renewed
+// settle gives w the lock that a poll or a check has taken for it. If w must not keep the lock, or
+// has been rejected meanwhile, settle takes it back: then w has left, and is offered no lock again.
+// It returns the error for w's client, nil if w was not rejected.
+func (l *waits) settle(s Session, w *waiter, a attempt, err error) error {
 	l.queues.mu.Lock()
-	if missing && w.rejected == nil {
+	if err != nil && a.token != 0 && !a.renewed && w.rejected == nil {
 		w.rejected = err
 	}
 	rejected := w.rejected
-	if rejected != nil {
+	switch {
+	case rejected != nil:
 		w.state = left
+	case err != nil || a.token == 0:
+	case w.state == granted: // by a release, while this was under way
+		w.supersede(a)
+	default:
+		q := l.queues.of[w.id()]
+		if !a.renewed {
+			q.quota = 0
+		}
+		w.attempt = a
+		q.grant(w, a.token)
 	}
 	l.queues.mu.Unlock()
 	if (rejected != nil || err != nil) && a.token != 0 && !a.before {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -228,3 +229,62 @@ type fixedSession struct {
 }
 
 func (s *fixedSession) Eval(*Call) (Answer, error) { return Answer{Value: s.answer}, nil }
+
+// A deadlock is found as a poll takes the lock: either the wait is refused and the lock released,
+// or the waiter has it.
+func TestDeadlockFoundAsPollTakes(t *testing.T) {
+	l := newTestLocks()
+	defer l.Close()
+	r := lockRequest{key: "job", connection: "c", number: "1", owner: "o"}
+	for range 2000 {
+		w := newWaiter(r, Identity{})
+		l.queues.of[w.id()] = &waitQueue{}
+		l.queues.of[w.id()].join(w)
+		v, refused, released := newWatchedWait([]*waiter{w}), make(chan bool, 1), false
+		cycle := DeadlockError{[]cycleStep{{owner: "o", key: "job"}}}
+		polls := 0
+		s := &slowSession{meanwhile: func() []int64 {
+			if polls++; polls > 1 {
+				released = true
+				return []int64{1, 0, 0}
+			}
+			l.queues.mu.Lock()
+			go func() { refused <- l.deadlocks.found(v, cycle) }()
+			runtime.Gosched()
+			l.queues.mu.Unlock()
+			return []int64{200, 0}
+		}}
+		_, err := l.poll(s, w)
+		if no := <-refused; no != (err != nil) || no != released || no == (w.state == granted) {
+			t.Fatalf("refused: %v, released: %v, error %v, state %d", no, released, err, w.state)
+		}
+	}
+}
+
+// The upstream is replaced while a poll takes the lock. The lock is released, and the client learns
+// that at once: not that nothing was sent. Other waiters wait on.
+func TestReplacedAsPollTakes(t *testing.T) {
+	l := newTestLocks()
+	defer l.Close()
+	l.cfg.FailoverHold = time.Minute
+	r := lockRequest{key: "job", connection: "c", number: "1"}
+	w, other, q := newWaiter(r, Identity{}), newWaiter(r, Identity{}), &waitQueue{}
+	l.queues.of[w.id()] = q
+	q.join(w)
+	q.join(other)
+	scripts := 0
+	s := &slowSession{meanwhile: func() []int64 {
+		if scripts++; scripts == 1 {
+			l.FailedOver()
+			return []int64{200, 0}
+		}
+		return []int64{1, 0, 0}
+	}}
+	_, err := l.pollOrPause(context.Background(), s, w)
+	if err == nil || strings.Contains(err.Error(), "nothing was sent") || mayHaveRun(err) {
+		t.Errorf("error %v", err)
+	}
+	if scripts != 2 || w.state != left || q.failing != nil {
+		t.Errorf("%d scripts, state %d, failing %v", scripts, w.state, q.failing)
+	}
+}

@@ -55,10 +55,11 @@ func (l *locking) tryAll(
 	}
 	a.token = found[0]
 	if a.token == 0 {
-		a.foreign, a.remaining = found[1] == 1, FromMS(found[2])
-		if since == 0 && len(found) > 3 {
-			since = found[3]
+		a.remaining = FromMS(found[1])
+		if since == 0 {
+			since = found[2]
 		}
+		l.sawForeign(rs, db, found[3:], mode == modeFirst)
 		return a, since, nil
 	}
 	a.takenOver, a.renewed, a.before = found[1] > 0, found[2] > 0, found[2] == 2
@@ -66,6 +67,23 @@ func (l *locking) tryAll(
 		return a, since, answer.unconfirmed(c.Confirm, stillOwners)
 	}
 	return a, since, l.notConfirmed(&answer, c.Confirm)
+}
+
+// sawForeign notes which locks foreign clients hold, from 1 on. polled says that the request would
+// have taken them.
+func (l *locking) sawForeign(rs allRequest, db int, which []int64, polled bool) {
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	for _, i := range which {
+		if i < 1 || i > int64(len(rs)) { // none of the script's answers
+			continue
+		}
+		id := LockID{db, rs[i-1].key}
+		l.queues.foreign.saw(id, time.Now())
+		if polled {
+			l.queues.foreign.won(id, time.Now())
+		}
+	}
 }
 
 // addLock adds another lock to a call.

@@ -109,7 +109,7 @@ func (l *waits) waitTurns(
 	defer next.stop()
 	next.arm(pause)
 	for {
-		timeToPoll := false
+		timeToPoll, woken := false, false
 		select {
 		case <-ctx.Done():
 			return ErrGone
@@ -123,6 +123,7 @@ func (l *waits) waitTurns(
 		case <-next.due():
 			timeToPoll = true
 		case <-g.lead().wake:
+			woken = true
 		}
 		if _, err := l.queues.outcome(g.lead()); err != nil {
 			return err
@@ -138,6 +139,11 @@ func (l *waits) waitTurns(
 			next.arm(pause)
 		case timeToPoll:
 			next.arm(jitter(minPoll, maxPoll))
+		case first && woken:
+			for _, w := range g.waiters {
+				_, lease := l.queues.position(w)
+				next.armSooner(l.pollInterval(w, lease))
+			}
 		}
 	}
 }
@@ -190,7 +196,7 @@ func (l *waits) pollAll(
 		for _, w := range g.waiters {
 			l.queues.answered(w.id(), false)
 		}
-		return min(jitter(minPoll, maxPoll), a.remaining+time.Millisecond), nil
+		return l.pollAllInterval(g, a.remaining), nil
 	}
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
@@ -204,6 +210,19 @@ func (l *waits) pollAll(
 		q.grant(w, a.token)
 	}
 	return 0, nil
+}
+
+// pollAllInterval is the time to the next poll of g, if its locks end after remaining. Where foreign
+// clients compete for a lock, it has that tracked.
+func (l *waits) pollAllInterval(g *allWaiter, remaining time.Duration) time.Duration {
+	pause := maxPoll
+	for _, w := range g.waiters {
+		if l.queues.foreignCompete(w.id()) {
+			l.tracking.want(w.as, w.key)
+		}
+		pause = min(pause, l.pollInterval(w, remaining))
+	}
+	return pause
 }
 
 // endWaitAll takes a LOCKALL out of the queues and makes its reply.

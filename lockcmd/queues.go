@@ -76,7 +76,7 @@ func (qs *queues) kindOfRelease(id LockID) string {
 	switch {
 	case q == nil || q.first() == nil:
 		return "none"
-	case qs.foreign.compete(id, time.Now()):
+	case qs.foreign.compete(id, time.Now()) && !qs.foreign.makeUp(id):
 		qs.foreign.leftFree(id, time.Now())
 		return "free"
 	case q.first().all != nil:

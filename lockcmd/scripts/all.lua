@@ -7,9 +7,9 @@ ARGV[3]  "first", for a LOCKALL that waits and is the first waiter of each lock 
          "check", where others wait for one of them here, to take none that is free; or "try"
 
 Returns {the token of all, 0 or 1 if a grace period runs for one of them, 0; 1 if they were its
-owner's already; 2 if this connection had been given them before}. If one is held {0, 1 if by a
-foreign client, otherwise 0, ms until another may take it, since when it waits, ms}. WRONGTYPE if a
-key holds something else; then nothing is written.
+owner's already; 2 if this connection had been given them before}. If one is held {0, ms until
+another may take it, since when it waits, ms}, and then which locks foreign clients hold, from 1 on.
+WRONGTYPE if a key holds something else; then nothing is written.
 ]]
 local clock = redis.call('TIME')
 local values = redis.call('MGET', unpack(KEYS))
@@ -21,12 +21,13 @@ local function run(i, mode, token)
 end
 
 local count = #KEYS / 2
-local token, own, foreign, wait, held = 0, 0, 0, 0, false
+local token, own, foreign, wait, held = 0, 0, {}, 0, false
 for i = 1, count do
   local found = run(i, 'probe', '0')
   if found.err then return found end
   if found[1] == 0 then
-    held, foreign, wait = true, math.max(foreign, found[2]), math.max(wait, found[3])
+    held, wait = true, math.max(wait, found[3])
+    if found[2] == 1 then foreign[#foreign + 1] = i end
   elseif found[3] then
     held = held or own > 0 and token ~= found[1]
     own = own + 1
@@ -35,19 +36,25 @@ for i = 1, count do
 end
 if held or own > 0 and own < count or ARGV[3] == 'check' and own == 0 then
   local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-  if ARGV[3] ~= 'first' then return {0, foreign, wait, 0} end
+  if ARGV[3] ~= 'first' then return {0, wait, 0, unpack(foreign)} end
   for i = 1, count do
     local listed = run(i, 'list', '0')
     if listed.err then return listed end
   end
-  return {0, foreign, wait, now}
+  return {0, wait, now, unpack(foreign)}
 end
 
 local grace, before = 0, 0
 for i = 1, count do
   local taken, found = pcall(run, i, own > 0 and 'first' or 'take', string.format('%.0f', token))
-  if not taken or found.err then -- the user may not write it
-    for j = 1, i - 1 do redis.call('DEL', KEYS[2 * j - 1]) end
+  if not taken or found.err then -- the user may not write it: those taken before are free again
+    local retention = string.match(ARGV[1], '^%S+ %S+ (%S+)')
+    for j = 1, own > 0 and 0 or i - 1 do
+      local record = string.gsub(redis.call('MGET', KEYS[2 * j])[1],
+        '^(v1 %d+) %d+ %d+ (%d+) [^\n]* (%S+)\n.*$', '%1 0 0 %2 0 0 released - 0 - %3\n')
+      redis.call('SET', KEYS[2 * j], record, 'PX', retention)
+      redis.call('DEL', KEYS[2 * j - 1])
+    end
     return redis.error_reply(type(found) == 'table' and found.err or tostring(found))
   end
   grace, before = math.max(grace, math.min(found[2], 1)), math.max(before, found[3] or 0)

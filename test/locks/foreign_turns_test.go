@@ -62,20 +62,26 @@ func (c *contenders) foreign(addr string, poll time.Duration, got *atomic.Int64)
 	})
 }
 
-// waiter is a client that takes the lock by LOCK … WAIT.
-func (c *contenders) waiter(addr string, got *atomic.Int64) {
+// waiter is a client that takes the lock by LOCK … WAIT, or together with others by LOCKALL … WAIT.
+func (c *contenders) waiter(addr string, got *atomic.Int64, others ...any) {
 	client := proxytest.GoRedis(c.t, addr)
+	keys := append([]any{c.key}, others...)
+	n, take := len(keys), []any{"LOCK", c.key, "10", "WAIT", "20"}
+	if n > 1 {
+		take = append(append([]any{"LOCKALL", "10", n}, keys...), "WAIT", "20")
+	}
 	c.running.Go(func() {
 		for time.Now().Before(c.end) {
-			token, err := client.Do(proxytest.Ctx, "LOCK", c.key, "10", "WAIT", "20").Int64()
+			token, err := client.Do(proxytest.Ctx, take...).Int64()
 			if err != nil {
 				c.t.Error(err)
 				return
 			}
 			c.holds("LOCK")
 			got.Add(1)
-			if n, err := client.Do(proxytest.Ctx, "UNLOCK", c.key, token).Int(); n != 1 {
-				c.t.Errorf("not unlocked: %d, %v", n, err)
+			release := append([]any{"UNLOCKALL", token, n}, keys...)
+			if freed, err := client.Do(proxytest.Ctx, release...).Int(); freed != n {
+				c.t.Errorf("not unlocked: %d, %v", freed, err)
 				return
 			}
 		}
@@ -83,13 +89,16 @@ func (c *contenders) waiter(addr string, got *atomic.Int64) {
 }
 
 // Each kind gets at least a third of an equal share, whether the foreign clients pass by the proxy,
-// or do not, or some do.
+// or do not, or some do, and whether the waiters want one lock or two.
 func TestForeignClientsAndWaitersShare(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	for _, c := range []struct {
 		name            string
 		proxied, direct int
-	}{{"through the proxy", 15, 0}, {"half and half", 8, 7}, {"directly", 0, 15}} {
+		two             bool
+	}{{"through the proxy", 15, 0, false}, {"half and half", 8, 7, false},
+		{"directly", 0, 15, false}, {"two, half and half", 8, 7, true},
+		{"two, directly", 0, 15, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			const waiters, lasting = 3, 3 * time.Second
 			all := &contenders{t: t, key: c.name, hold: time.Millisecond,
@@ -102,8 +111,12 @@ func TestForeignClientsAndWaitersShare(t *testing.T) {
 				}
 				all.foreign(addr, 2*time.Millisecond, &foreign)
 			}
-			for range waiters {
-				all.waiter(p.Addr, &ours)
+			for i := range waiters {
+				if c.two {
+					all.waiter(p.Addr, &ours, fmt.Sprintf("%s %d", c.name, i))
+				} else {
+					all.waiter(p.Addr, &ours)
+				}
 			}
 			all.running.Wait()
 			total := foreign.Load() + ours.Load()

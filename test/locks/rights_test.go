@@ -74,6 +74,34 @@ func TestDenialWithinABatch(t *testing.T) {
 	}
 }
 
+// A LOCKALL by a user who may not write one of its locks takes none, whether another lock was an
+// expired foreign client's, free, or its owner's already.
+func TestLockAllWithoutTheRightToOne(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t, "--user", "half", "on", ">pw", "~*", "+@all")
+	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	c.Expect("AUTH half pw", "+OK\r\n")
+	mine := proxytest.Token(t, c.Do("LOCKALL 30 2 may:own not:own OWNER me"))
+	admin := proxytest.Dial(t, server.Addr())
+	if got := admin.Do("ACL SETUSER half -set (+set ~may:*)"); got != "+OK\r\n" {
+		t.Logf("Redis before 7 has no such rights: %s", got)
+		return
+	}
+	admin.Expect("SET may:over 1600000000", "+OK\r\n")
+	last := other.Lock("may:free 30")
+	other.Expect("UNLOCK may:free", ":1\r\n")
+	for _, key := range []string{"may:over", "may:free", "may:new"} {
+		c.Expect("LOCKALL 30 2 "+key+" not", "-NOPERM …")
+		other.Expect("LOCKINFO "+key, "$-1\r\n")
+		token := other.Lock(key + " 30")
+		if key == "may:free" && token <= last {
+			t.Errorf("token %d after %d", token, last)
+		}
+	}
+	c.Expect("LOCKALL 30 2 may:own not:own OWNER me", "-NOPERM …")
+	c.Expect(fmt.Sprintf("UNLOCKALL %d 2 may:own not:own", mine), ":2\r\n")
+}
+
 // The rights that docs/operations.md names for a user that locks are enough, and cover no more than
 // its own keys.
 func TestDocumentedRights(t *testing.T) {

@@ -226,7 +226,7 @@ end
 if wanted == 'all' then -- it keeps its place
   local taken = reserved_for
   others = waiting_proxies(taken ~= proxy and taken or nil)
-elseif wanted ~= 'none' and reserved_for ~= proxy then
+elseif A[5] ~= 'none' and reserved_for ~= proxy then
   others[#others + 1] = {proxy, whole(now), wanted == 'free' and '1' or A[15], whole(now)}
 end
 

@@ -129,3 +129,21 @@ func TestForeignClientsAndWaitersShare(t *testing.T) {
 		})
 	}
 }
+
+// A release that leaves the key free, because foreign clients compete at another proxy, does not
+// count its own proxy as waiting if nobody waits there: readers would be refused.
+func TestFreeForForeignClientsElsewhere(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	far := proxytest.Start(t, server.URL(), nil)
+	holder, foreign := proxytest.Dial(t, p.Addr), proxytest.Dial(t, far.Addr)
+	first, second := proxytest.Dial(t, far.Addr), proxytest.Dial(t, far.Addr)
+	token := holder.Lock("doc 30")
+	first.Send("LOCK doc 30 SHARED WAIT 20")
+	proxytest.AwaitWaiters(t, far, "doc", 1)
+	foreign.Expect("SET doc x NX PX 30000", "$-1\r\n")
+	time.Sleep(300 * time.Millisecond) // until it is recorded that they compete there
+	holder.Expect(proxytest.Unlock("doc", token), ":1\r\n")
+	proxytest.Token(t, first.Reply())
+	second.Lock("doc 30 SHARED")
+}

@@ -72,13 +72,15 @@ func (qs *queues) leaveLocked(w *waiter) (last bool) {
 func (qs *queues) kindOfRelease(id LockID) string {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q := qs.of[id]
+	q, now := qs.of[id], time.Now()
 	switch {
 	case q == nil || q.first() == nil:
 		return "none"
-	case qs.foreign.compete(id, time.Now()) && !qs.foreign.makeUp(id):
-		qs.foreign.leftFree(id, time.Now())
+	case qs.foreign.compete(id, now) && !qs.foreign.makeUp(id):
+		qs.foreign.leftFree(id, now)
 		return "free"
+	case q.foreignGapDue(now):
+		return "gap"
 	case q.first().all != nil:
 		return "all"
 	}

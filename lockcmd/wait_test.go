@@ -123,18 +123,6 @@ func TestOutageAsAPollFails(t *testing.T) {
 	}
 }
 
-// A release has given the last waiter of a queue the lock, and it has not ended yet. An UNLOCKALL
-// finds nobody there.
-func TestReleaseAllBehindGrant(t *testing.T) {
-	qs, w := newQueues(), newWaiter(lockRequest{key: "job"}, Identity{})
-	q := qs.queueLocked(w.id())
-	q.join(w)
-	q.grant(w, 7)
-	if kind := qs.kindOfRelease(w.id()); kind != "none" {
-		t.Errorf("the waiters want %q", kind)
-	}
-}
-
 // A check fails for a waiter that a release has given the lock meanwhile. Another waiter has come
 // and left since: so the queue is gone.
 func TestCheckFailsBehindGrant(t *testing.T) {

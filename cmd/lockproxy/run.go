@@ -251,7 +251,7 @@ func (c *runCommand) holder(ctx context.Context, conn *sessionConn) string {
 	for i := 0; i+1 < len(info.Elems); i += 2 {
 		fields[string(info.Elems[i].Text)] = string(info.Elems[i+1].Text)
 	}
-	client := survey.Printable(fields["client"]) // as whoever can write the record has put it
+	client := survey.Printable(fields["client"]) // any text can be in the record
 	switch {
 	case fields["owner"] != "":
 		return fmt.Sprintf(" (%q at %s)", fields["owner"], client)

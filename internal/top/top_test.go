@@ -78,8 +78,8 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// A lock that another library has for centuries is found by its name. Whoever can write the record
-// of a lock cannot command the terminal by it.
+// A lock that another library has for centuries is found by its name. The text in a lock's
+// record does not command the terminal.
 func TestSnapshotOfOddLocks(t *testing.T) {
 	server, o := startProxy(t)
 	o.Client.Do(ctx, "SET", "centuries", "random", "NX", "PX", "9000000000000000")

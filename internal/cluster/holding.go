@@ -11,17 +11,22 @@ const (
 	untilAnswered          // all earlier requests are answered
 )
 
-// waitsFor is what a request of cmd has to wait for. In protocol 2's subscribe mode one node
-// refuses it, otherwise it goes to those of its keys. An earlier request that is sent again must
-// not run as another user, nor be given up because of a QUIT. A node that has refused a MULTI has
-// run what came behind it, so nobody else must.
-func (in *requestReader) waitsFor(cmd *command) holding {
+// waitsFor is what a request of cmd has to wait for, with so many arguments, its name included. In
+// protocol 2's subscribe mode one node refuses it, otherwise it goes to those of its keys. An
+// earlier request that is sent again must not run as another user, nor be given up because of a
+// QUIT. Which channels SUNSUBSCRIBE of all means is known once they are confirmed. A node that has
+// refused a MULTI has run what came behind it, so nobody else must.
+func (in *requestReader) waitsFor(cmd *command, args int) holding {
 	c := in.c
+	settles := false
 	switch cmd.Effect {
 	case commands.Auth, commands.Hello, commands.Reset, commands.Quit:
-		if c.replies.unanswered > 0 {
-			return untilAnswered
-		}
+		settles = true
+	case commands.SUnsubscribe:
+		settles = args == 1
+	}
+	if settles && c.replies.unanswered > 0 {
+		return untilAnswered
 	}
 	if t := c.tx.open; t != nil && t.beginsAgain(cmd) {
 		return untilAnswered

@@ -44,6 +44,9 @@ type incoming struct {
 	scan       resp.Scanner
 	partial    pieces // its part that was not delivered yet
 	discarding bool   // it is too large, and its rest is dropped
+	// unsharded is the last part that was answered, if that is a SUNSUBSCRIBE. What looked like its
+	// confirmation can have been the word that its slot has moved: then a MOVED follows.
+	unsharded *part
 }
 
 // nodeState is what is lost with the connection, in addition to missing answers.

@@ -214,15 +214,34 @@ func (n *node) complete() error {
 		n.c.subs.unasked(n, h, reply)
 		return nil
 	}
-	p := n.waiting.head()
+	p, unsharded := n.waiting.head(), n.in.unsharded
+	n.in.unsharded = nil
+	if unsharded != nil && h.IsError() && unsharded.isMoved(reply, n.addr) {
+		if p != nil && (p.slot < 0 || p.slot == unsharded.slot) {
+			return errShard // it can be the answer to either
+		}
+		return nil
+	}
 	if p == nil {
 		return errors.New("the node sent a reply that nobody had asked for")
 	}
+	if p.confirms != 0 && p.streamed && h.IsError() {
+		return errShard // nobody knows which channels were confirmed
+	}
 	if p.confirms != 0 && n.c.subs.confirmed(n, p, h, &reply) {
 		return nil
+	}
+	if p.req.unshards && !h.IsError() {
+		n.in.unsharded = p
 	}
 	n.waiting.pop()
 	n.sentCount = max(n.sentCount-1, 0)
 	n.c.answers.answered(n, p, h, reply)
 	return nil
+}
+
+// isMoved reports whether a reply of the node at addr is that p's slot has moved.
+func (p *part) isMoved(reply pieces, addr string) bool {
+	kind, slot, _ := parseRedirect(lineOf(reply.bytes()), addr)
+	return kind == moved && slot == p.slot
 }

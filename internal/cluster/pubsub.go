@@ -5,15 +5,14 @@ package cluster
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strings"
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 )
 
-var errShard = errors.New("a sharded channel could not be subscribed to again " +
-	"after its slot had moved")
+var errShard = errors.New("whether a sharded channel is subscribed to is not known " +
+	"after its slot has moved")
 
 // subscriptions is the subscriptions at all nodes. Conn.mu is held in all methods.
 //
@@ -22,12 +21,14 @@ var errShard = errors.New("a sharded channel could not be subscribed to again " 
 // and publishers the right number of subscribers.
 type subscriptions struct {
 	c        *Conn
-	channels *node            // that of SUBSCRIBE and PSUBSCRIBE
-	last     *node            // the last that was sent a subscription
-	awaited  int              // requests that change them and have no answer
-	changing int              // AUTH, HELLO and RESET without an answer
-	shards   map[string]*node // those of sharded channels; the keys are encoded as bulk strings
-	events   events
+	channels *node // that of SUBSCRIBE and PSUBSCRIBE
+	last     *node // the last that was sent a subscription
+	awaited  int   // requests that change them and have no answer
+	changing int   // AUTH, HELLO and RESET without an answer
+	// shards is the nodes of sharded channels. The keys are encoded as bulk strings. nil is a node
+	// that is being found because the slot has moved.
+	shards map[string]*node
+	events events
 }
 
 // subscribe is SUBSCRIBE, PSUBSCRIBE and their opposites.
@@ -41,7 +42,7 @@ func subscribe(c *Conn, q *query) {
 	if !strings.Contains(q.cmd.Name, "unsub") {
 		c.subs.expect(n)
 	}
-	c.subs.awaits(c.subs.events.subscribe(q, n), confirmsOf(q))
+	c.subs.awaits(c.subs.events.subscribe(q, n), q)
 }
 
 func publish(c *Conn, q *query) { c.send(newRequest(q.raw, -1), c.nodes.channelNode()) }
@@ -72,9 +73,10 @@ func (s *subscriptions) subscribedNode() *node {
 	return s.last
 }
 
-// awaits records that r was sent, which subscribes or unsubscribes names; see confirmsOf.
-func (s *subscriptions) awaits(r *request, names int) {
-	r.one.confirms, r.subscribes = names, true
+// awaits records that r was sent for q, which subscribes or unsubscribes.
+func (s *subscriptions) awaits(r *request, q *query) {
+	r.one.confirms, r.subscribes = confirmsOf(q), true
+	r.unshards = q.cmd.Effect == commands.SUnsubscribe
 	s.awaited++
 }
 
@@ -126,24 +128,22 @@ func subscribeSharded(c *Conn, q *query) {
 	if slot >= 0 && q.cmd.Name == "ssubscribe" {
 		r.beforeSend = c.subs.expect
 	}
-	c.subs.awaits(c.send(r, nil), confirmsOf(q))
+	c.subs.awaits(c.send(r, nil), q)
 }
 
-// unsubscribeSharded is SUNSUBSCRIBE. Without channels it goes to all nodes that have some.
+// unsubscribeSharded is SUNSUBSCRIBE. Without channels it is one of each.
 func unsubscribeSharded(c *Conn, q *query) {
 	if len(q.args) > 1 {
 		subscribeSharded(c, q)
 		return
 	}
-	sent := false
-	for _, n := range c.nodes.byAddr {
-		if n.state.Sharded > 0 {
-			c.subs.awaits(c.send(newRequest(q.raw, -1), n), -1)
-			sent = true
-		}
-	}
-	if !sent {
+	if len(c.subs.shards) == 0 {
 		subscribe(c, q)
+	}
+	for channel := range c.subs.shards {
+		v, _ := resp.ParseValue([]byte(channel))
+		args := [][]byte{q.args[0], v.Text}
+		subscribeSharded(c, &query{q.cmd, args, resp.AppendCommand(nil, args...)})
 	}
 }
 
@@ -163,16 +163,18 @@ func confirmationOf(h resp.Head) commands.Effect {
 	return commands.Confirmation(h.Elem)
 }
 
-// isUnasked reports whether a reply of n's answers no request.
+// isUnasked reports whether a reply of n's answers no request. A node drops sharded channels when
+// their slot has moved.
 func (n *node) isUnasked(h resp.Head) bool {
 	p, kind := n.waiting.head(), confirmationOf(h)
-	confirms := kind != commands.NoEffect && p != nil && p.confirms != 0
+	confirms := kind != commands.NoEffect && p != nil && p.confirms != 0 &&
+		(kind != commands.SUnsubscribe || p.req.unshards)
 	switch h.Type {
 	case '>':
 		return !confirms
 	case '*':
 		return n.c.settings.proto == 2 && n.state.All()+n.copies.All() > 0 && !confirms &&
-			(commands.IsMessage(h.Elem) || kind == commands.SUnsubscribe && p == nil)
+			(commands.IsMessage(h.Elem) || kind == commands.SUnsubscribe)
 	case '+':
 		return n.state.monitor && commands.IsMonitorLine(h.Line)
 	}
@@ -218,10 +220,9 @@ func (s *subscriptions) shardConfirmed(n *node, kind commands.Effect, reply *pie
 	if err != nil || len(elems) != 3 {
 		return
 	}
-	channel := string(elems[1])
-	if kind == commands.SSubscribe {
+	if channel := string(elems[1]); kind == commands.SSubscribe {
 		s.shards[channel] = n
-	} else if s.shards[channel] == n {
+	} else {
 		delete(s.shards, channel)
 	}
 	elems[2] = integer(int64(len(s.shards)))
@@ -254,20 +255,28 @@ func (s *subscriptions) shardMoved(n *node, raw []byte) {
 		return
 	}
 	n.state.Sharded = max(0, n.state.Sharded-1)
-	v, err := resp.ParseValue(elems[1])
-	if err != nil || s.shards[string(elems[1])] != n {
-		return
+	if channel := string(elems[1]); s.shards[channel] == n {
+		s.shards[channel] = nil
+		s.c.refreshMap()
+		s.c.after(firstDelay, func() {
+			if n, wanted := s.shards[channel]; wanted && n == nil {
+				s.subscribeAgain(channel)
+			}
+		})
 	}
-	delete(s.shards, string(elems[1]))
+}
+
+// subscribeAgain sends SSUBSCRIBE for a channel that is in shards.
+func (s *subscriptions) subscribeAgain(channel string) {
+	v, _ := resp.ParseValue([]byte(channel))
 	r := s.c.ownRequest(resp.AppendCommand(nil, []byte("SSUBSCRIBE"), v.Text))
 	r.finish = func(replies [][]byte) []byte {
 		if isError(replies[0]) {
-			s.c.end(fmt.Errorf("node %s: %w", n.addr, errShard))
+			s.c.end(errShard)
 		}
 		return nil
 	}
 	r.intercept = nil // it follows redirections
 	r.one.slot, r.one.confirms = Slot(v.Text), 1
-	s.c.refreshMap()
-	s.c.order.retry(&r.one)
+	s.c.dispatch(&r.one)
 }

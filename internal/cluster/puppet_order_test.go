@@ -84,6 +84,14 @@ func (p *puppets) replies(want ...string) {
 	}
 }
 
+// ends reads the end of the client's connection and compares its error with the one wanted.
+func (p *puppets) ends(want error) {
+	p.t.Helper()
+	if line, err := p.in.ReadString('\n'); !errors.Is(err, want) {
+		p.t.Fatalf("%q, %v instead of %v", line, err, want)
+	}
+}
+
 // puppet is the other end of a connection to a node.
 type puppet struct {
 	t  *testing.T

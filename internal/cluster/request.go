@@ -14,6 +14,7 @@ type request struct {
 	blocks     bool   // it can wait for another client
 	internal   bool   // the Conn's own: it is not in the replyQueue
 	copies     bool   // it is about the copies of events
+	unshards   bool   // it is SUNSUBSCRIBE
 	subscribes bool   // or unsubscribes, as the client has asked
 	dropped    bool   // neither it nor what comes behind it will be answered
 	removed    bool   // it is not in the replyQueue any more

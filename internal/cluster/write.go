@@ -117,7 +117,7 @@ func (in *requestReader) feed(b []byte) (err error) {
 			in.relayPiece(req.Raw, whole)
 		case whole && len(req.Args) > 0:
 			q := &query{cmd: lookup(req.Args), args: req.Args, raw: req.Raw}
-			if in.held = in.waitsFor(q.cmd); in.held == notHeld {
+			if in.held = in.waitsFor(q.cmd, len(q.args)); in.held == notHeld {
 				in.route(q)
 			}
 		}

@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+)
+
+var (
+	subscribedK   = []string{"*3", "$10", "ssubscribe", "$1", "k", ":1"}
+	unsubscribedK = []string{"*3", "$12", "sunsubscribe", "$1", "k", ":0"}
+	moveK         = "-MOVED " + slotK + " b:1"
+)
+
+// subscribedTo is puppets of which a has a client's subscription to k.
+func subscribedTo(t *testing.T) (p *puppets, a *puppet) {
+	p = newPuppets(t, "a:1", "b:1")
+	p.send("SSUBSCRIBE k")
+	a = p.at("a:1")
+	a.hears("SSUBSCRIBE k")
+	a.says(subscribedK...)
+	p.replies(subscribedK...)
+	return p, a
+}
+
+// A node drops a sharded channel while it has something else to answer.
+func TestShardMovesBeforeAnAnswer(t *testing.T) {
+	p, a := subscribedTo(t)
+	p.send("PING", "SSUBSCRIBE other")
+	a.hears("PING", "SSUBSCRIBE other")
+	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "b:1"))
+	a.says(unsubscribedK...)
+	a.says("*2", "$4", "pong", "$0", "", "*3", "$10", "ssubscribe", "$5", "other", ":1")
+	p.replies("*2", "$4", "pong", "$0", "", "*3", "$10", "ssubscribe", "$5", "other", ":2")
+}
+
+// A client that unsubscribes from a sharded channel whose slot has just moved is not subscribed
+// again.
+func TestUnsubscribeWhileAShardMoves(t *testing.T) {
+	p, a := subscribedTo(t)
+	p.cl.slots.Store(allAt("b:1"))
+	a.says(unsubscribedK...)
+	p.send("SUNSUBSCRIBE k", "PING")
+	b := p.at("b:1")
+	b.hears("SUNSUBSCRIBE k")
+	b.says(unsubscribedK...)
+	p.replies(unsubscribedK...)
+	b.hears("PING")
+	time.Sleep(20 * firstDelay)
+	p.send("GET k")
+	b.hears("GET k")
+}
+
+// What a node says when it drops a sharded channel looks like the answer to SUNSUBSCRIBE. Its MOVED
+// behind that is not the answer to what follows.
+func TestShardMovesBeforeAnUnsubscribe(t *testing.T) {
+	p, a := subscribedTo(t)
+	p.send("SUNSUBSCRIBE k")
+	a.hears("SUNSUBSCRIBE k")
+	a.says(append(unsubscribedK, moveK)...)
+	p.replies(unsubscribedK...)
+	p.send("PING", "GET k")
+	a.hears("PING", "GET k")
+	a.says("+PONG", moveK)
+	b := p.at("b:1")
+	b.hears("GET k")
+	b.says("$-1")
+	p.replies("+PONG", "$-1")
+}
+
+// SUNSUBSCRIBE without channels is about all of them, also one that is being subscribed to.
+func TestUnsubscribeFromAllShards(t *testing.T) {
+	p := newPuppets(t, "a:1")
+	p.send("SSUBSCRIBE k", "SUNSUBSCRIBE", "PING")
+	a := p.at("a:1")
+	a.hears("SSUBSCRIBE k")
+	a.says(subscribedK...)
+	a.hears("SUNSUBSCRIBE k")
+	a.says(unsubscribedK...)
+	a.hears("PING")
+	a.says("+PONG")
+	p.replies(append(append(subscribedK, unsubscribedK...), "+PONG")...)
+}
+
+// A client that unsubscribes while it is being subscribed again is not subscribed in the end.
+func TestUnsubscribeWhileAShardIsSubscribedAgain(t *testing.T) {
+	p, a := subscribedTo(t)
+	p.refreshed("b:1", false)
+	a.says(unsubscribedK...)
+	b := p.at("b:1")
+	b.hears("SSUBSCRIBE k")
+	p.send("SUNSUBSCRIBE k")
+	b.hears("SUNSUBSCRIBE k")
+	b.says("-TRYAGAIN later", "-TRYAGAIN later")
+	b.hears("SSUBSCRIBE k")
+	b.says(subscribedK...)
+	b.hears("SUNSUBSCRIBE k")
+	b.says(unsubscribedK...)
+	p.replies(unsubscribedK...)
+}
+
+// The node of a MOVED that can answer either of two requests is left. What became of the second is
+// not known.
+func TestAnswerToUnsubscribeOrToTheNext(t *testing.T) {
+	p, a := subscribedTo(t)
+	p.send("SUNSUBSCRIBE k")
+	a.hears("SUNSUBSCRIBE k")
+	a.says(unsubscribedK...)
+	p.replies(unsubscribedK...)
+	p.send("GET k")
+	a.hears("GET k")
+	a.says(moveK)
+	p.replies("-UPSTREAM a:1: sent true")
+}
+
+// An error behind some confirmations of a SUNSUBSCRIBE ends the connection.
+func TestErrorAmongConfirmations(t *testing.T) {
+	p, a := subscribedTo(t)
+	p.send("SUNSUBSCRIBE k {k}2")
+	a.hears("SUNSUBSCRIBE k {k}2")
+	a.says(append(unsubscribedK, moveK)...)
+	p.replies(unsubscribedK...)
+	p.ends(errShard)
+}

@@ -120,10 +120,10 @@ func tracking(c *Conn, q *query) {
 	})
 }
 
-// clientCaching is CLIENT CACHING, which is about the next request, whichever node that goes to.
+// clientCaching is CLIENT CACHING, which is about the next request, whichever nodes that goes to.
 func clientCaching(c *Conn, q *query) {
 	toDefault(c, q)
-	c.tx.caching = append([]byte(nil), q.raw...) // push sends it to other nodes
+	c.tx.caching = append([]byte(nil), q.raw...)
 }
 
 // reset is RESET: all connections become like new ones, without a login, and so do later ones.

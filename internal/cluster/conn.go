@@ -241,13 +241,19 @@ func (l *lifetime) after(delay time.Duration, do func()) {
 // slot. mu is held.
 func (c *Conn) send(r *request, n *node) *request {
 	c.unanswered += len(r.one.raw)
-	c.replies.add(r)
+	c.add(r)
 	if n == nil {
 		c.dispatch(&r.one)
 	} else {
 		n.push(&r.one)
 	}
 	return r
+}
+
+// add puts a request of the client's that is about to be sent into the replyQueue. mu is held.
+func (c *Conn) add(r *request) {
+	r.caching, c.tx.caching = c.tx.caching, nil
+	c.replies.add(r)
 }
 
 // dispatch sends a part to the node that serves its slot, in order. mu is held.

@@ -69,15 +69,12 @@ func (n *node) push(p *part) {
 	if p.req.beforeSend != nil {
 		p.req.beforeSend(n)
 	}
-	if p.asking {
+	switch { // each must come right before the request
+	case p.asking:
 		p.asking = false
 		n.sendOwn(askingCommand)
-	}
-	if caching := n.c.tx.caching; caching != nil && !p.req.internal && p.tries == 0 {
-		n.c.tx.caching = nil
-		if n != n.c.nodes.dflt {
-			n.sendOwn(caching)
-		}
+	case p.req.caching != nil:
+		n.sendOwn(p.req.caching)
 	}
 	p.node = n
 	n.used = n.used || !p.req.internal

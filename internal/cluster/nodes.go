@@ -217,7 +217,7 @@ func (c *Conn) addSplit(raws [][]byte, finish func([][]byte) []byte) *request {
 		r.parts[i] = part{req: r, raw: raw, slot: -1}
 		c.unanswered += len(raw)
 	}
-	c.replies.add(r)
+	c.add(r)
 	return r
 }
 

@@ -74,3 +74,21 @@ func TestRetryBehindCaching(t *testing.T) {
 	c := p.at("c:1")
 	c.hears("CLIENT CACHING YES", "GET k")
 }
+
+// CLIENT CACHING is for each node that the next request goes to, also after a MOVED.
+func TestCachingAtEachNode(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1", "c:1")
+	p.send("CLIENT CACHING YES")
+	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "b:1"))
+	p.send("MGET k other")
+	b := p.at("b:1")
+	b.hears("CLIENT CACHING YES", "MGET k")
+	b.says("+OK", "-MOVED "+slotK+" c:1")
+	c := p.at("c:1")
+	c.hears("CLIENT CACHING YES", "MGET k")
+	c.says("+OK", "*1", "$1", "1")
+	a := p.at("a:1")
+	a.hears("CLIENT CACHING YES", "CLIENT CACHING YES", "MGET other")
+	a.says("+OK", "+OK", "*1", "$1", "2")
+	p.replies("+OK", "*2", "$1", "1", "$1", "2")
+}

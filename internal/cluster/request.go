@@ -10,6 +10,7 @@ type request struct {
 	parts      []part   // of a request that goes to several nodes
 	unanswered int      // parts without an answer
 	hooks
+	caching    []byte // CLIENT CACHING for it, which each node is sent; nil if none
 	script     bool   // it runs a script, or is DEBUG: an error can be its own
 	blocks     bool   // it can wait for another client
 	internal   bool   // the Conn's own: it is not in the replyQueue

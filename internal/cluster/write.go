@@ -211,7 +211,7 @@ func (in *requestReader) stream(b []byte) (rest []byte, err error) {
 	}
 	raw := in.framer.Stream(b)
 	r := newRequest(nil, slot)
-	in.c.replies.add(r)
+	in.c.add(r)
 	n := in.c.nodes.forSlot(slot)
 	n.push(&r.one)
 	n.out.add(raw) // behind what push sends first

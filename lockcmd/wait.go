@@ -149,7 +149,8 @@ func (l *waits) endWait(ctx context.Context, s Session, w *waiter, queued bool, 
 	}
 	heldShared := l.queues.of[id] != nil && l.queues.of[id].heldShared
 	last := l.queues.leaveLocked(w)
-	if last && (w.pollNow || heldShared) && !won && (err == nil || err == ErrGone) {
+	healthy := err == nil || err == ErrGone || isDeadlock(err) // the upstream is
+	if last && (w.pollNow || heldShared) && !won && healthy {
 		l.releases.releaseReservation(w.as, id)
 	}
 	l.queues.mu.Unlock()

@@ -29,15 +29,28 @@ func TestReadersAfterAWriterThatGaveUp(t *testing.T) {
 		gone.Send("LOCK doc 30 WAIT 10")
 		time.Sleep(100 * time.Millisecond)
 		gone.Close()
-		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			if late.Do("LOCK doc 30 SHARED") != "$-1\r\n" {
-				return
-			}
-			if waited := time.Since(began); waited > 500*time.Millisecond+proxytest.Late() {
-				t.Fatalf("a reader is refused %v after the waiting writer has left", waited)
-			}
+		isLetIn(t, late, "doc")
+		owner := dial(1)
+		owner.Lock("page 30 SHARED OWNER me")
+		owner.Send("LOCK page 30 WAIT 10 OWNER me")
+		if reply := owner.Reply(); !strings.HasPrefix(reply, "-DEADLOCK ") {
+			t.Fatalf("a reader that waits for itself is answered %q", reply)
 		}
+		isLetIn(t, late, "page")
 	})
+}
+
+// isLetIn fails unless a reader soon gets a lock, for which a writer no longer waits.
+func isLetIn(t *testing.T, reader *proxytest.Conn, lock string) {
+	t.Helper()
+	began := time.Now()
+	for reader.Do("LOCK "+lock+" 30 SHARED") == "$-1\r\n" {
+		if waited := time.Since(began); waited > 500*time.Millisecond+proxytest.Late() {
+			t.Fatalf("a reader of %s is refused %v after the waiting writer has left",
+				lock, waited)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // An owner has one token, also if it comes to hold the lock while another of its LOCKs waits.

@@ -143,7 +143,7 @@ func (l *Locks) beginFenced(s Session, f *fencedCommand) error {
 		written, replies = checkedHeld(replies[0], f), replies[1:]
 	}
 	watched, checked, began := status(replies[0]), checkedHeld(replies[1], f), status(replies[2])
-	if checked == nil {
+	if written != nil {
 		checked = written
 	}
 	if watched == nil && checked == nil && began == nil {

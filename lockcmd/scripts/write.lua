@@ -1,22 +1,25 @@
 --[[ Behind read.lua in the scripts that write: how they do. ]]
 
+-- Writes a key that exists, for ttl ms. On a full server a script may write only after it has
+-- deleted something, and there too a lock must be renewed and handed over, and can be waited for.
+local function write(key, text, ttl)
+  local done = redis.pcall('SET', key, text, 'PX', whole(ttl))
+  if not done.err then return end
+  if string.find(done.err, 'OOM', 1, true) then redis.call('DEL', key) end
+  redis.call('SET', key, text, 'PX', whole(ttl))
+end
+
 -- Writes a record that outlives the lock by retention ms.
 local function write_record(r, retention)
-  redis.call('SET', KEYS[2],
+  write(KEYS[2],
     'v1 ' .. r.token .. ' ' .. whole(r.expires) .. ' ' .. r.value .. ' ' .. whole(r.grace)
       .. ' ' .. whole(r.acquired) .. ' ' .. r.session .. ' ' .. r.state .. ' ' .. r.connection
       .. ' ' .. r.request .. ' ' .. r.client .. ' ' .. r.waiting .. '\n' .. r.owner,
-    'PX', whole(math.max(r.expires + guard - now, 0) + retention))
+    math.max(r.expires + guard - now, 0) + retention)
 end
 
--- Writes the key of a lock that exists, for ttl ms. On a full server a script may write only after
--- it has deleted something, and there too a lock must be renewed and handed over.
-local function write_lock(text, ttl)
-  local done = redis.pcall('SET', KEYS[1], text, 'PX', whole(ttl))
-  if not done.err then return end
-  if string.find(done.err, 'OOM', 1, true) then redis.call('DEL', KEYS[1]) end
-  redis.call('SET', KEYS[1], text, 'PX', whole(ttl))
-end
+-- Writes the key of a lock that exists.
+local function write_lock(text, ttl) write(KEYS[1], text, ttl) end
 
 -- When a lock taken now for timeout ms expires, and what is written at its key, in the unit "ms" or
 -- "s". Seconds are rounded up: the lock then lasts until that second.

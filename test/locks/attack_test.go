@@ -41,16 +41,18 @@ func TestAttackFullRedis(t *testing.T) {
 	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 		proxytest.Dial(t, p.Addr)
 	token := holder.Lock("kept 1 SESSION")
+	shared := holder.Lock("doc 30 SHARED")
 	holder.Lock("job 30")
 	next.Send("LOCK job 30 WAIT 5")
 	proxytest.AwaitWaiters(t, p, "job", 1)
 	direct.ConfigSet(proxytest.Ctx, "maxmemory", "1")
 	defer direct.ConfigSet(proxytest.Ctx, "maxmemory", "0")
 	other.Expect("LOCK other 30", "-OOM …")
+	holder.Expect(fmt.Sprintf("FENCE doc %d SET x 1", shared), "-OOM …")
+	time.Sleep(1500 * time.Millisecond) // the waiter polls meanwhile
 	holder.Expect("UNLOCK job", ":1\r\n")
 	proxytest.Token(t, next.Reply())
 	next.Expect("UNLOCK job", ":1\r\n")
-	time.Sleep(1500 * time.Millisecond)
 	holder.Expect(proxytest.Unlock("kept", token), ":1\r\n")
 }
 

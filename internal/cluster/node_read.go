@@ -187,7 +187,7 @@ func (n *node) relay(data []byte) error {
 func (n *node) relayPartial() {
 	h, p := n.in.scan.Head(), n.waiting.head()
 	switch {
-	case p == nil || h.IsError() || h.Type == '>' || p.confirms != 0 || n.isUnasked(h):
+	case p == nil || h.IsError() || h.Type == '>' || p.confirms != 0 || n.isUnasked(h, n.in.partial):
 	case p.req.finish != nil || p.req.internal:
 		if n.in.partial.size > maxJoined {
 			n.in.partial, n.in.discarding = pieces{}, true
@@ -210,7 +210,7 @@ func (n *node) complete() error {
 		n.in.discarding = false
 		reply.add(tooLarge)
 	}
-	if n.isUnasked(h) {
+	if n.isUnasked(h, reply) {
 		n.c.subs.unasked(n, h, reply)
 		return nil
 	}

@@ -165,10 +165,10 @@ func confirmationOf(h resp.Head) commands.Effect {
 
 // isUnasked reports whether a reply of n's answers no request. A node drops sharded channels when
 // their slot has moved.
-func (n *node) isUnasked(h resp.Head) bool {
+func (n *node) isUnasked(h resp.Head, reply pieces) bool {
 	p, kind := n.waiting.head(), confirmationOf(h)
 	confirms := kind != commands.NoEffect && p != nil && p.confirms != 0 &&
-		(kind != commands.SUnsubscribe || p.req.unshards)
+		(kind != commands.SUnsubscribe || p.req.unshards && p.names(reply))
 	switch h.Type {
 	case '>':
 		return !confirms
@@ -179,6 +179,12 @@ func (n *node) isUnasked(h resp.Head) bool {
 		return n.state.monitor && commands.IsMonitorLine(h.Line)
 	}
 	return false
+}
+
+// names reports whether p can name the channel of a confirmation.
+func (p *part) names(confirmation pieces) bool {
+	v, _ := resp.ParseValue(confirmation.bytes())
+	return p.raw == nil || len(v.Elems) < 2 || bytes.Contains(p.raw, v.Elems[1].Text)
 }
 
 // confirmed handles a reply of n to p, which is about subscriptions. more says that p has further

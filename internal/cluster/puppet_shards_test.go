@@ -50,6 +50,23 @@ func TestUnsubscribeWhileAShardMoves(t *testing.T) {
 	b.hears("GET k")
 }
 
+// A channel that a node drops is not the one that the client unsubscribes from meanwhile.
+func TestShardMovesBeforeAnotherIsUnsubscribed(t *testing.T) {
+	p, a := subscribedTo(t)
+	p.send("SSUBSCRIBE other")
+	a.hears("SSUBSCRIBE other")
+	a.says("*3", "$10", "ssubscribe", "$5", "other", ":2")
+	p.replies("*3", "$10", "ssubscribe", "$5", "other", ":2")
+	p.send("SUNSUBSCRIBE other")
+	a.hears("SUNSUBSCRIBE other")
+	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "b:1"))
+	a.says("*3", "$12", "sunsubscribe", "$1", "k", ":1")
+	a.says("*3", "$12", "sunsubscribe", "$5", "other", ":0")
+	p.replies("*3", "$12", "sunsubscribe", "$5", "other", ":1")
+	p.send("PING")
+	p.at("b:1").hears("SSUBSCRIBE k")
+}
+
 // What a node says when it drops a sharded channel looks like the answer to SUNSUBSCRIBE. Its MOVED
 // behind that is not the answer to what follows.
 func TestShardMovesBeforeAnUnsubscribe(t *testing.T) {

@@ -81,8 +81,8 @@ func (s *homeReasons) any() bool { return s.pinned || s.open || s.large > 0 }
 // fullLocked reports whether the client is owed so much that the next request must wait. mu is
 // held.
 func (c *client) fullLocked() bool {
-	return c.route != gone && (c.pending.len() >= maxEntries || c.route == byLane &&
-		c.inFlight >= maxInFlight)
+	return c.route != gone && (c.pending.len() >= maxEntries || c.pending.held >= maxHeld ||
+		c.route == byLane && c.inFlight >= maxInFlight)
 }
 
 // isGone reports whether the session is lost.

@@ -26,4 +26,6 @@ type Expect struct {
 	// Replied, unless nil, is called with the reply's head, which is valid until it returns. It
 	// must not wait, nor call a Pipe.
 	Replied func(resp.Head)
+
+	held int // bytes of the request that it keeps in memory
 }

@@ -8,6 +8,7 @@ type replyFIFO struct {
 	first   int // index of the first entry in the queue
 	unseen  int // entries of which the client gets nothing
 	effects int // entries with an Effect
+	held    int // bytes that the entries keep in memory
 }
 
 // maxIdleEntries is for how many entries an empty queue keeps memory.
@@ -26,6 +27,7 @@ func (q *replyFIFO) add(e pendingReply) {
 	if e.Effect != commands.NoEffect {
 		q.effects++
 	}
+	q.held += e.held
 	e.count = e.replies()
 	if e.unseen() {
 		q.unseen++
@@ -45,6 +47,7 @@ func (q *replyFIFO) removeLast() {
 	if last.Effect != commands.NoEffect {
 		q.effects--
 	}
+	q.held -= last.held
 	*last = pendingReply{}
 	q.entries = q.entries[:len(q.entries)-1]
 }
@@ -63,6 +66,7 @@ func (q *replyFIFO) pop() {
 	if q.entries[q.first].unseen() {
 		q.unseen--
 	}
+	q.held -= q.entries[q.first].held
 	q.entries[q.first] = pendingReply{}
 	q.first++
 	switch {

@@ -166,7 +166,7 @@ func (s *homeSide) writeHome(raw []byte) {
 func (s *homeSide) tryHome(e pendingReply, raw []byte) (done bool) {
 	s.mu.Lock()
 	if s.home == nil || s.home.atOnce == nil || s.route != byHome || s.needsHome.open ||
-		s.pending.len() >= maxEntries {
+		s.fullLocked() {
 		s.mu.Unlock()
 		return false
 	}

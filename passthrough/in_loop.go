@@ -11,7 +11,7 @@ func (p *Pipe) TryRelay(r Request, it *eventloop.Iteration) (done bool) {
 	if p.failed != nil || len(r.Raw) > bufSize || !p.tryRoute(r.Way) {
 		return false
 	}
-	e := pendingReply{Expect: r.Expect, count: r.N}
+	e := r.entry()
 	if p.lane != nil {
 		return p.tryLane(e, r.Raw, it)
 	}

@@ -12,6 +12,9 @@ import (
 
 const (
 	maxEntries = 16 << 10 // of about 100 bytes each; a batch of plain requests is one
+	// maxHeld is what the entries of one client can keep in memory before further requests wait:
+	// names, passwords and the proxy's own replies, bytes.
+	maxHeld = 1 << 20
 	// linger is how long Redis can stay silent after the client has closed and everything was sent.
 	linger = 30 * time.Second
 	// maxCall bounds a reply to the proxy's own request, bytes.
@@ -134,7 +137,11 @@ func (p *Pipe) enqueue(e pendingReply, raw []byte) {
 	}
 }
 
-// awaitRoom waits while the client is owed too much, and returns the route.
+// AwaitRoom waits while the client is owed too much. Called before Reply, it bounds the replies that
+// wait for their turn.
+func (p *Pipe) AwaitRoom() { p.awaitRoom() }
+
+// awaitRoom is AwaitRoom that returns the route.
 func (p *Pipe) awaitRoom() route {
 	p.mu.Lock()
 	defer p.mu.Unlock()

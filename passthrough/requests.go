@@ -34,7 +34,7 @@ const (
 // The proxy itself suppresses replies for CLIENT REPLY OFF and SKIP, so that the pending queue
 // stays exact. For these, Raw must be CLIENT REPLY ON, for which Redis checks the same permission.
 func (p *Pipe) Relay(r Request) {
-	e := pendingReply{Expect: r.Expect, count: r.N}
+	e := r.entry()
 	switch {
 	case r.Instead != nil:
 		e.kind, e.local = overridden, r.Instead
@@ -66,6 +66,15 @@ func (p *Pipe) Relay(r Request) {
 	if r.Effect == MaybeUnanswered {
 		p.discard("HELLO") // Redis refuses it only to clients to which it refuses everything
 	}
+}
+
+// entry is what the client is owed for the request.
+func (r *Request) entry() pendingReply {
+	e := pendingReply{Expect: r.Expect, count: r.N}
+	if r.Change != nil || r.Text != nil || r.Replied != nil {
+		e.held = len(r.Raw)
+	}
+	return e
 }
 
 // discard sends a request and discards its reply.
@@ -143,7 +152,7 @@ func (p *Pipe) Reply(text []byte, when When) (given bool) {
 	case when == Now:
 		p.out.send(text)
 	case !p.pending.empty() || p.within: // the client may have a part of a push
-		p.pending.push(pendingReply{kind: local, local: text})
+		p.pending.push(pendingReply{kind: local, local: text, Expect: Expect{held: len(text)}})
 	default:
 		if p.pending.Muted() {
 			text = nil

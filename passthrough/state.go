@@ -23,6 +23,7 @@ type State struct {
 	initial            upstream.Identity
 	queued             []queuedExpect // what EXEC will make true
 	inQueue            int            // commands that EXEC will run
+	queuedBytes        int            // of queued; more than maxQueued if commands were left out
 	subscriptions      commands.Subscriptions
 	monitor            bool
 	tracking           bool
@@ -75,7 +76,9 @@ func (s *State) Plain() bool {
 func (s *State) apply(e Expect, h resp.Head) {
 	if s.InMulti && h.Type == '+' && string(h.Line) == "QUEUED" {
 		if e.Effect != commands.NoEffect {
-			s.queued = append(s.queued, queuedExpect{e, s.inQueue})
+			if s.queuedBytes += queuedSize + e.held; s.queuedBytes <= maxQueued {
+				s.queued = append(s.queued, queuedExpect{e, s.inQueue})
+			}
 		}
 		s.inQueue++
 		return
@@ -93,7 +96,7 @@ func (s *State) apply(e Expect, h resp.Head) {
 		s.Watching = s.Watching && !h.IsOK()
 	case commands.Multi:
 		if h.IsOK() {
-			s.InMulti, s.inQueue = true, 0
+			s.InMulti, s.inQueue, s.queuedBytes = true, 0, 0
 		}
 	case commands.Exec:
 		if h.Type == '*' && string(h.Line) != "-1" {
@@ -191,6 +194,11 @@ type queuedExpect struct {
 	at int
 }
 
+const (
+	queuedSize = 100     // bytes of a queuedExpect, about
+	maxQueued  = 1 << 20 // bytes of all in one transaction
+)
+
 // executed applies the effects of the commands that EXEC ran.
 func (s *State) executed(h resp.Head) {
 	for _, q := range s.queued {
@@ -200,8 +208,9 @@ func (s *State) executed(h resp.Head) {
 			s.failed(q.Expect)
 		}
 	}
-	if h.ManyErrors && len(s.queued) > 0 {
-		s.Untracked = true // one of them may be among the errors that Head left out
+	// One of them may be among the errors that Head left out, or it was itself left out.
+	if h.ManyErrors && len(s.queued) > 0 || s.queuedBytes > maxQueued {
+		s.Untracked = true
 	}
 }
 

@@ -24,6 +24,7 @@ type locker struct {
 // runLock runs a lock command in its turn and gives the client its answer. Nothing that follows is
 // sent before.
 func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
+	l.pipe.AwaitRoom()
 	way := lookup(req.Args[0]).way
 	state, settled := l.pipe.State()
 	// LOCK joins the queue before there is a way to the upstream: when its turn comes it finds one.

@@ -115,6 +115,7 @@ func (l *locker) finishLocks() {
 	if len(l.begun) == 0 {
 		return
 	}
+	l.pipe.AwaitRoom()
 	if l.begun[0].answer != nil { // otherwise a failed route must be remembered
 		l.pipe.Flush()
 	}

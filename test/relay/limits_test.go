@@ -192,3 +192,45 @@ func TestMemoryOfLongNames(t *testing.T) {
 	t.Logf("%d bytes a lock", per)
 	runtime.KeepAlive(holders)
 }
+
+// What the proxy remembers of requests that have not been answered, or that EXEC will run, is
+// bounded, however many they are.
+func TestMemoryOfUnansweredRequests(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	name := strings.Repeat("n", 100_000)
+	for _, test := range []struct {
+		first, request string
+		times          int
+	}{
+		{"BLPOP nothing 0", "LOCK\r\n", 400_000},
+		{"BLPOP nothing 0", string(resp.AppendCommand(nil, "CLIENT", "SETNAME", name)), 600},
+		{"BLPOP nothing 0", string(resp.AppendCommand(nil, "AUTH", "nobody", name)), 600},
+		{"BLPOP nothing 0", string(resp.AppendCommand(nil, "SET", name[:60_000], "", "NX")), 1000},
+		{"MULTI", "SELECT 0\r\n", 600_000},
+		{"MULTI", string(resp.AppendCommand(nil, "CLIENT", "SETNAME", name)), 600},
+	} {
+		t.Run(fmt.Sprintf("%s, %.16q", test.first, test.request), func(t *testing.T) {
+			c := proxytest.Dial(t, p.Addr)
+			c.Expect("PING", "+PONG\r\n")
+			before := heapBytes()
+			c.Send(test.first)
+			go io.Copy(io.Discard, c.In) // ends with c
+			piece := []byte(strings.Repeat(test.request, max(1, 10_000/len(test.request))))
+			for left := test.times * len(test.request); left > 0; left -= len(piece) {
+				c.SetWriteDeadline(time.Now().Add(time.Second))
+				if _, err := c.Write(piece); err != nil {
+					break // the proxy reads no further
+				}
+			}
+			grown := int64(0)
+			for range 10 { // it is still reading
+				grown = max(grown, heapBytes()-before)
+				time.Sleep(50 * time.Millisecond)
+			}
+			if grown > 24<<20 {
+				t.Errorf("memory grew by %d MB", grown>>20)
+			}
+			c.Close()
+		})
+	}
+}

@@ -6,6 +6,8 @@ The rest of the program stays as it is. Clients then wait in order of arrival, w
 `lock.token` is a fencing token. A lock needs a timeout: nobody would release that of a dead
 program.
 """
+import uuid
+
 import redis
 import redis.lock
 from redis.exceptions import LockError, LockNotOwnedError
@@ -28,20 +30,23 @@ class Lock(redis.lock.Lock):
         wait = self.blocking_timeout if blocking_timeout is None else blocking_timeout
         command = ["LOCK", self.name, self.timeout]
         if not (self.blocking if blocking is None else blocking) or wait == 0:
-            token = self.redis.execute_command(*command)
+            # The owner makes it safe that redis-py sends LOCK again when it has lost the reply.
+            token = self.redis.execute_command(*command, "OWNER", uuid.uuid4().hex)
         else:
-            token = self._wait(*command, "WAIT", wait or 0)  # 0 is without end
+            token = self._wait(command, wait or 0)  # 0 is without end
         self.local.token = token
         return token is not None
 
-    def _wait(self, *command):
+    def _wait(self, command, wait):
         # On a connection of its own, whose read timeout doesn't end before the wait.
         pool = self.redis.connection_pool
-        connection = pool.connection_class(
-            **{**pool.connection_kwargs, "socket_timeout": None, "socket_keepalive": True})
+        options = {**pool.connection_kwargs, "socket_timeout": wait + 10 if wait else None}
+        if "path" not in options:  # of a Unix socket
+            options["socket_keepalive"] = True
+        connection = pool.connection_class(**options)
         connection.connect()
         try:
-            connection.send_command(*command)
+            connection.send_command(*command, "WAIT", wait)
             return connection.read_response()
         finally:
             connection.disconnect()

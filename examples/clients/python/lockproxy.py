@@ -15,7 +15,7 @@ of its own, made like those of r. lockproxy_asyncio.py has the same for asyncio.
 """
 import contextlib
 import functools
-import select
+import selectors
 import socket
 import threading
 
@@ -64,8 +64,10 @@ def lock(r, key, timeout=10, wait=None, owner=None, on_lost=None):
     # The read timeout must be longer than the wait.
     reading = None if wait == 0 else (wait or 0) + 10
     pool = r.connection_pool
-    connection = pool.connection_class(
-        **{**pool.connection_kwargs, "socket_timeout": reading, "socket_keepalive": True})
+    options = {**pool.connection_kwargs, "socket_timeout": reading}
+    if "path" not in options:  # of a Unix socket
+        options["socket_keepalive"] = True
+    connection = pool.connection_class(**options)
     connection.connect()
     try:
         connection.send_command(*command)
@@ -90,7 +92,7 @@ def _release(connection, held):
         return False
     try:
         connection.send_command("UNLOCK", held.key, held.token)
-        return connection.read_response() == 1
+        return connection.can_read(10) and connection.read_response() == 1
     except redis.RedisError:
         return False
 
@@ -100,8 +102,14 @@ def _watch(connection, held, on_lost):
     """Sets held.lost if the connection closes: nothing else comes while the lock is held."""
     wake, waker = socket.socketpair()
 
+    def ready():  # select() refuses files from number 1024 on
+        with selectors.DefaultSelector() as selector:
+            for side in connection._sock, wake:
+                selector.register(side, selectors.EVENT_READ)
+            return [key.fileobj for key, _ in selector.select()]
+
     def watch():
-        while wake not in (ready := select.select([connection._sock, wake], [], [])[0]):
+        while wake not in ready():
             try:
                 lost = connection.can_read(0)  # not, if it is only TLS's
             except (redis.ConnectionError, OSError):

@@ -53,8 +53,11 @@ async def lock(r, key, timeout=10, wait=None, owner=None):
     command += [] if wait is None else ["WAIT", wait]
     command += [] if owner is None else ["OWNER", owner]
     pool = r.connection_pool
-    connection = pool.connection_class(
-        **{**pool.connection_kwargs, "socket_timeout": None, "socket_keepalive": True})
+    # A health check would read the reply that watch() waits for.
+    options = {**pool.connection_kwargs, "socket_timeout": None, "health_check_interval": 0}
+    if "path" not in options:  # of a Unix socket
+        options["socket_keepalive"] = True
+    connection = pool.connection_class(**options)
     await connection.connect()
     try:
         await connection.send_command(*command)
@@ -63,7 +66,8 @@ async def lock(r, key, timeout=10, wait=None, owner=None):
             connection.read_response(), None if wait == 0 else (wait or 0) + 10)
         if token is None:
             raise NotAcquired(key)
-        task, lost, releasing = asyncio.current_task(), False, False
+        task = asyncio.current_task()
+        lost = releasing = released = False
         cancelled = 0  # how often the task had been cancelled before it was for the loss
 
         async def watch():  # nothing comes while the lock is held, but the connection's end
@@ -87,7 +91,8 @@ async def lock(r, key, timeout=10, wait=None, owner=None):
             if not lost:
                 with contextlib.suppress(redis.RedisError, OSError):
                     await connection.send_command("UNLOCK", key, token)
-            released = await watcher == 1
+            with contextlib.suppress(asyncio.TimeoutError):
+                released = await asyncio.wait_for(watcher, 10) == 1
         if not released:
             raise Lost(key)
     finally:

@@ -10,7 +10,9 @@ import threading
 import time
 
 import redis
+from redis.backoff import NoBackoff
 from redis.exceptions import LockError, LockNotOwnedError
+from redis.retry import Retry
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../../examples/adapters"))
 sys.dont_write_bytecode = True
@@ -30,6 +32,17 @@ def raises(what, error, call):
     except error:
         return
     sys.exit(f"FAIL {what}: no {error.__name__}")
+
+
+class LosesReply(redis.Connection):
+    lose = False
+
+    def read_response(self, *args, **options):
+        reply = super().read_response(*args, **options)
+        if LosesReply.lose:
+            LosesReply.lose = False
+            raise redis.ConnectionError("the reply is lost")
+        return reply
 
 
 if len(sys.argv) > 3:
@@ -99,4 +112,14 @@ for decode in False, True:
     raises("an exception inside with", ValueError, fail)
     check("free after an exception", held.locked(), False)
     raises("a lock lost inside with", LockNotOwnedError, lose)
+
+pool = redis.ConnectionPool(
+    connection_class=LosesReply, host=sys.argv[1], port=int(sys.argv[2]),
+    retry=Retry(NoBackoff(), 2), retry_on_error=[redis.ConnectionError])
+r = redis.Redis(connection_pool=pool)
+again = r.lock(PREFIX + "again", timeout=10, lock_class=lockproxy_redis_py.Lock)
+r.ping()
+LosesReply.lose = True
+check("acquire, sent again because the reply was lost", again.acquire(blocking=False))
+again.release()
 print("ok")

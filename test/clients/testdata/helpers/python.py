@@ -5,7 +5,11 @@ usage: python.py HOST PORT          every step
        python.py HOST PORT hold KEY holds KEY until it is killed
 """
 import os
+import resource
+import select
+import socket
 import sys
+import tempfile
 import threading
 import time
 
@@ -111,9 +115,64 @@ def decorator():
     check("free after", is_free(key), True)
 
 
+def files():
+    """The loss is noticed in a program with more than 1024 open files."""
+    key = PREFIX + "files"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1200, 1200))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+
+    def work():
+        with lockproxy.lock(r, key, timeout=30) as held:
+            check("UNLOCK FORCE", r.execute_command("UNLOCK", key, "FORCE"), 1)
+            check("told within 1 s", held.lost.wait(1), True)
+
+    raises("the end of the block", lockproxy.Lost, work)
+    for file in files:
+        os.close(file)
+
+
+def relay(path, silent):
+    """Serves one connection: nothing of the proxy is passed on once it is silent."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen()
+
+    def run():
+        client, proxy = server.accept()[0], socket.create_connection(sys.argv[1:3])
+        to = {client: proxy, proxy: client}
+        with server, client, proxy:
+            while True:
+                for side in select.select(to, [], [])[0]:
+                    data = side.recv(4096)
+                    if not data:
+                        return
+                    if side is client or not silent.is_set():
+                        to[side].sendall(data)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def silent():
+    """By a Unix socket, of a proxy that answers no more: the block ends."""
+    silent, relays, began = threading.Event(), [], time.monotonic()
+
+    def work():
+        with tempfile.TemporaryDirectory() as dir:
+            relays.append(relay(dir + "/socket", silent))
+            unix = redis.Redis(unix_socket_path=dir + "/socket")
+            with lockproxy.lock(unix, PREFIX + "silent", wait=0):
+                silent.set()
+
+    raises("the end of the block", lockproxy.Lost, work)
+    relays[0].join()
+    check("it has ended in time", 5 < time.monotonic() - began < 15, True)
+
+
 if len(sys.argv) > 3:
     hold(sys.argv[4])
-for step in [acquire, wait, exception, fence, lost, decorator]:
+for step in [acquire, wait, exception, fence, lost, decorator, files, silent]:
     step()
     print("ok", step.__name__, flush=True)
 check("threads that are left", threading.active_count(), 1)

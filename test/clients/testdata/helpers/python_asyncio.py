@@ -5,8 +5,10 @@ usage: python_asyncio.py HOST PORT          every step
        python_asyncio.py HOST PORT hold KEY holds KEY until it is killed
 """
 import asyncio
+import contextlib
 import os
 import sys
+import tempfile
 
 import redis.asyncio
 
@@ -111,10 +113,49 @@ async def decorator():
     check("its name", work.__name__, "work")
 
 
+async def health():
+    """A lock that is held for longer than the interval of health checks."""
+    checked = redis.asyncio.Redis(
+        host=sys.argv[1], port=int(sys.argv[2]), health_check_interval=0.1)
+
+    async def work():
+        async with lockproxy.lock(checked, PREFIX + "health"):
+            await asyncio.sleep(0.3)
+
+    await asyncio.wait_for(work(), 5)
+
+
+async def unix():
+    """By a Unix socket, of a proxy that answers no more: the block ends."""
+    silent, relays = False, []
+
+    async def copy(reader, writer, answers):
+        with contextlib.closing(writer):
+            while data := await reader.read(4096):
+                if not (answers and silent):
+                    writer.write(data)
+
+    async def relay(reader, writer):
+        proxy = await asyncio.open_connection(sys.argv[1], int(sys.argv[2]))
+        relays.append(asyncio.current_task())
+        await asyncio.gather(copy(reader, proxy[1], False), copy(proxy[0], writer, True))
+
+    async def work():
+        nonlocal silent
+        async with lockproxy.lock(redis.asyncio.Redis(unix_socket_path=path), PREFIX + "unix"):
+            silent = True
+
+    with tempfile.TemporaryDirectory() as dir:
+        path = dir + "/socket"
+        async with await asyncio.start_unix_server(relay, path):
+            await raises("the end of the block", lockproxy.Lost, asyncio.wait_for(work(), 15))
+    await asyncio.wait(relays)
+
+
 async def main():
     if len(sys.argv) > 3:
         await hold(sys.argv[4])
-    for step in [acquire, wait, exception, fence, lost, decorator]:
+    for step in [acquire, wait, exception, fence, lost, decorator, health, unix]:
         await step()
         print("ok", step.__name__, flush=True)
     check("tasks that are left", len(asyncio.all_tasks()), 1)

@@ -8,6 +8,7 @@
 # The lock lasts until the block ends, however that is, or until the program dies. It has a
 # connection of its own.
 require "redis"
+require "timeout"
 
 module Lockproxy
   # Another client holds the lock, or still held it when the wait ended.
@@ -42,16 +43,27 @@ module Lockproxy
       false
     end
 
-    # Sends a command by the lock's connection, which closes when the lock is lost.
+    # Sends a command by the lock's connection, which closes when the lock is lost. redis-rb also
+    # closes it when a command is broken off, and would open another one for the next command.
     def call(*command)
-      @session.call(*command)
+      answered = false
+      raise Lost, key if lost?
+
+      reply = Timeout.timeout(ANSWER_WITHIN, Lost, key) { @session.call(*command) }
+      answered = true
+      reply
+    rescue Redis::CommandError
+      answered = true
+      raise
     rescue Redis::BaseConnectionError
-      @lost = true
       raise Lost, key
+    ensure
+      @lost = true unless answered
     end
   end
 
   LOOK_EVERY = 0.25 # seconds
+  ANSWER_WITHIN = 10
   FOREVER = 365 * 86_400
 
   # Holds a lock while the block runs, and returns what that returns.
@@ -64,7 +76,7 @@ module Lockproxy
   def self.lock(key, redis: {}, timeout: 10, wait: nil, owner: nil, on_lost: nil)
     # The read timeout must be longer than the wait.
     reading = wait&.zero? ? FOREVER : (wait || 0) + 10
-    session = Redis.new(reconnect_attempts: 0, **redis, read_timeout: reading)
+    session = Redis.new(**redis, reconnect_attempts: 0, read_timeout: reading)
     command = ["LOCK", key, timeout, "SESSION"]
     command.push("WAIT", wait) if wait
     command.push("OWNER", owner) if owner
@@ -84,7 +96,12 @@ module Lockproxy
   def self.watch(held, on_lost)
     ended, ending = IO.pipe
     watcher = Thread.new do
-      held.call("PING") until IO.select([ended], nil, nil, LOOK_EVERY)
+      until IO.select([ended], nil, nil, LOOK_EVERY)
+        begin
+          held.call("PING")
+        rescue Redis::CommandError # the connection is there
+        end
+      end
     rescue Lost
       on_lost&.call(held)
     end

@@ -93,7 +93,49 @@ def lost
   check "on_lost", told.pop, key
 end
 
-%i[acquire wait exception fence lost].each do |step|
+# The program's own options do not hide the loss behind a new connection.
+def reconnecting
+  key = "#{PREFIX}reconnecting"
+  raises("the end of the block", Lockproxy::Lost) do
+    Lockproxy.lock(key, redis: { **OPTIONS, reconnect_attempts: 3 }, timeout: 30) do |held|
+      R.call("UNLOCK", key, "FORCE")
+      sleep 0.6
+      check "told within 0.6 s", held.lost?
+    end
+  end
+end
+
+# A command that is broken off closes the connection, and with it the lock.
+def interrupted
+  raises("the end of the block", Lockproxy::Lost) do
+    lock("#{PREFIX}interrupted") do |held|
+      raises("the timeout", Timeout::Error) do
+        Timeout.timeout(0.2) { held.call("BLPOP", "#{PREFIX}none", 1) }
+      end
+      check "told at once", held.lost?
+      raises("check", Lockproxy::Lost) { held.check }
+    end
+  end
+end
+
+# Errors that PING is answered with do not end the watch.
+def refused
+  key, user = "#{PREFIX}refused", "helper-ruby"
+  R.call("ACL", "SETUSER", user, "on", "nopass", "~*", "&*", "+@all", "-ping")
+  raises("the end of the block", Lockproxy::Lost) do
+    options = { **OPTIONS, username: user, password: "any" }
+    Lockproxy.lock(key, redis: options, timeout: 30) do |held|
+      sleep 0.6
+      check "not lost", held.lost?, false
+      R.call("UNLOCK", key, "FORCE")
+      sleep 0.6
+      check "told within 0.6 s", held.lost?
+    end
+  end
+  R.call("ACL", "DELUSER", user)
+end
+
+%i[acquire wait exception fence lost reconnecting interrupted refused].each do |step|
   send(step)
   puts "ok #{step}"
 end

@@ -29,7 +29,10 @@ class Store extends RedisStore
 
     public function lock($name, $seconds = 0, $owner = null)
     {
-        return new Lock($this->lockConnection(), $this->getPrefix() . $name, $seconds, $owner);
+        $connection = $this->lockConnection();
+        $client = $connection->client(); // puts its prefix before keys of commands that it knows
+        $prefix = $client instanceof \Redis ? $client->_prefix('') : $client->getOptions()->prefix;
+        return new Lock($connection, $prefix . $this->getPrefix() . $name, $seconds, $owner);
     }
 }
 
@@ -47,12 +50,12 @@ class Lock extends BaseLock
 
     public function acquire()
     {
-        return $this->take();
+        return $this->take(0);
     }
 
     public function block($seconds, $callback = null)
     {
-        if (! $this->take('WAIT', max($seconds, 0.001))) {
+        if (! $this->take(max($seconds, 0.001))) {
             throw new LockTimeoutException;
         }
         if (! is_callable($callback)) {
@@ -72,12 +75,12 @@ class Lock extends BaseLock
             $token = $this->info()['token'] ?? 0;
         }
         $this->token = null;
-        return $token !== null && $this->send('UNLOCK', $this->name, $token) === 1;
+        return $token !== null && $this->send(0, 'UNLOCK', $this->name, $token) === 1;
     }
 
     public function forceRelease()
     {
-        $this->send('UNLOCK', $this->name, 'FORCE');
+        $this->send(0, 'UNLOCK', $this->name, 'FORCE');
     }
 
     protected function getCurrentOwner()
@@ -85,40 +88,58 @@ class Lock extends BaseLock
         return $this->info()['owner'] ?? '';
     }
 
-    private function take(...$wait): bool
+    private function take(float $wait): bool
     {
         $seconds = $this->seconds > 0 ? $this->seconds : self::LONGEST;
-        $reply = $this->send('LOCK', $this->name, $seconds, 'OWNER', $this->owner, ...$wait);
+        $command = ['LOCK', $this->name, $seconds, 'OWNER', $this->owner];
+        $reply = $this->send($wait, ...$command, ...($wait > 0 ? ['WAIT', $wait] : []));
         $this->token = is_int($reply) ? $reply : null;
         return $this->token !== null;
     }
 
     private function info(): array
     {
-        $info = $this->send('LOCKINFO', $this->name) ?: [];
+        $info = $this->send(0, 'LOCKINFO', $this->name) ?: [];
         return array_column(array_chunk($info, 2), 1, 0);
     }
 
     /** Errors are thrown; null is null with Predis and false with phpredis. */
-    private function send(...$command)
+    private function send(float $wait, ...$command)
     {
         $client = $this->redis->client();
-        if (! $client instanceof \Redis) {
-            $reply = $client->executeRaw(array_map('strval', $command), $failed);
-            return $failed ? throw new \RuntimeException($reply) : $reply;
-        }
-        $reading = $client->getOption(\Redis::OPT_READ_TIMEOUT);
-        $wait = array_search('WAIT', $command, true);
-        if ($wait !== false && $reading > 0) { // it must be longer than the wait
-            $client->setOption(\Redis::OPT_READ_TIMEOUT, $reading + $command[$wait + 1]);
+        [$reading, $setReading] = $this->readTimeout($client);
+        if ($wait > 0 && $reading > 0) { // it must be longer than the wait
+            $setReading($reading + $wait);
         }
         try {
+            if (! $client instanceof \Redis) {
+                $reply = $client->executeRaw(array_map('strval', $command), $failed);
+                return $failed ? throw new \RuntimeException($reply) : $reply;
+            }
             $client->clearLastError();
             $reply = $client->rawCommand(...array_map('strval', $command));
             $failed = $client->getLastError();
+            return $failed === null ? $reply : throw new \RedisException($failed);
         } finally {
-            $client->setOption(\Redis::OPT_READ_TIMEOUT, $reading);
+            if ($wait > 0 && $reading > 0) {
+                $setReading($reading);
+            }
         }
-        return $failed === null ? $reply : throw new \RedisException($failed);
+    }
+
+    /** The read timeout of the connection, and what sets it. Without one, PHP's own applies. */
+    private function readTimeout($client): array
+    {
+        $default = (float) ini_get('default_socket_timeout');
+        if ($client instanceof \Redis) {
+            return [$client->getOption(\Redis::OPT_READ_TIMEOUT) ?: $default,
+                fn ($seconds) => $client->setOption(\Redis::OPT_READ_TIMEOUT, $seconds)];
+        }
+        $connection = $client->getConnection();
+        if (! $connection instanceof \Predis\Connection\StreamConnection) {
+            return [0, null]; // unknown
+        }
+        return [$connection->getParameters()->read_write_timeout ?? $default,
+            fn ($seconds) => stream_set_timeout($connection->getResource(), (int) ceil($seconds))];
     }
 }

@@ -22,7 +22,8 @@ class LockproxySymfonyStore implements BlockingStoreInterface
 
     public function waitAndSave(Key $key): void
     {
-        $reading = $this->redis->getOption(Redis::OPT_READ_TIMEOUT);
+        $reading = $this->redis->getOption(Redis::OPT_READ_TIMEOUT)
+            ?: (float) ini_get('default_socket_timeout'); // 0 would be set as no time at all
         $this->redis->setOption(Redis::OPT_READ_TIMEOUT, -1); // it waits without end
         try {
             $this->take($key, 'WAIT', 0);
@@ -60,11 +61,11 @@ class LockproxySymfonyStore implements BlockingStoreInterface
     {
         $owner = $key->hasState(self::class) ? $key->getState(self::class)['owner']
             : bin2hex(random_bytes(16));
-        $key->reduceLifetime($this->initialTtl);
         $token = $this->send('LOCK', $key, $this->initialTtl, 'OWNER', $owner, ...$wait);
         if (!is_int($token)) {
             throw new LockConflictedException();
         }
+        $key->reduceLifetime($this->initialTtl);
         $key->setState(self::class, ['owner' => $owner, 'token' => $token]);
     }
 

@@ -91,6 +91,7 @@ function lock(
         if (!is_int($token)) {
             throw new NotAcquired($key);
         }
+        $session->setOption(Redis::OPT_READ_TIMEOUT, 10);
         $held = new Held($session, $key, $token);
         try {
             $result = $work($held);

@@ -99,4 +99,19 @@ try {
 } catch (Exception $e) {
     check('it is the error', str_contains($e->getMessage(), 'timeout is not a float'));
 }
+
+// A connection with the library's own read timeout, and a prefix, which Laravel's lock has too.
+ini_set('default_socket_timeout', '2');
+$manager = new RedisManager(null, $argv[3], [
+    'options' => ['prefix' => 'prefix:'],
+    'default' => ['host' => $argv[1], 'port' => (int) $argv[2]],
+]);
+$lock = (new Store($manager, 'adapter'))->lock($name, 10);
+$laravels = (new Illuminate\Cache\RedisStore($manager, 'adapter'))->lock($name, 3);
+check("Laravel's lock", $laravels->get());
+check('get while it is held', $lock->get(), false);
+check('block', $lock->block(5));
+check("Laravel's lock while it is held", $laravels->get(), false);
+$manager->connection()->blpop("$name:none", 1);
+check('release', $lock->release());
 echo "ok\n";

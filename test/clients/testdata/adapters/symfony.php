@@ -88,4 +88,14 @@ try {
 } catch (LockConflictedException) {
 }
 $b->release();
+
+// A connection with phpredis' own read timeout goes on after a wait; and a lock without a time of
+// its own is held for $initialTtl from the end of the wait.
+$redis = new Redis();
+$redis->connect($argv[1], (int) $argv[2]);
+$c = (new LockFactory(new LockproxySymfonyStore($redis, 0.5)))->createLock('adapter:symfony', null);
+$a->acquire();
+$a->refresh(1);
+check('acquire after a longer wait than the first time', $c->acquire(true));
+check('a command after it', $redis->blPop(['adapter:symfony:none'], 1), []);
 echo "ok\n";

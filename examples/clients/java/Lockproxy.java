@@ -6,10 +6,11 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.Socket;
-import java.util.List;
+import java.util.Arrays;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 
 /**
  * A lock of lockproxy: copy this file into your program. It needs no library, since a lock has a
@@ -52,6 +53,7 @@ public final class Lockproxy implements AutoCloseable {
     private final Socket socket;
     private final BlockingQueue<Object> replies = new LinkedBlockingQueue<>();
     private volatile boolean closing;
+    private int owed; // replies, also to commands that were interrupted
 
     /**
      * Takes a lock.
@@ -69,16 +71,19 @@ public final class Lockproxy implements AutoCloseable {
             throws IOException {
         this.socket = socket;
         this.key = key;
-        Thread reader = new Thread(this::read, "lock " + key); // ends with the connection
-        reader.setDaemon(true);
-        reader.start();
         try {
+            socket.setSoTimeout(0); // the end of a read would look like that of the connection
             socket.setKeepAlive(true);
+            Thread reader = new Thread(this::read, "lock " + key); // ends with the connection
+            reader.setDaemon(true);
+            reader.start();
             if (auth.length > 0) {
-                call(concat("AUTH", auth));
+                call(ANSWER_WITHIN, concat("AUTH", auth));
             }
-            Object reply = wait == null ? call("LOCK", key, "" + timeout, "SESSION")
-                : call("LOCK", key, "" + timeout, "SESSION", "WAIT", "" + wait);
+            Object reply = wait == null
+                ? call(ANSWER_WITHIN, "LOCK", key, "" + timeout, "SESSION")
+                : call(wait == 0 ? Double.MAX_VALUE : wait + ANSWER_WITHIN,
+                    "LOCK", key, "" + timeout, "SESSION", "WAIT", "" + wait);
             if (!(reply instanceof Long)) {
                 throw new NotAcquired(key);
             }
@@ -100,17 +105,20 @@ public final class Lockproxy implements AutoCloseable {
     /** Runs a command in Redis only if the lock is still held. */
     public Object fence(String... command) throws IOException {
         try {
-            return call(concat("FENCE", concat(key, concat("" + token, command))));
+            return call(ANSWER_WITHIN, concat("FENCE", concat(key, concat("" + token, command))));
         } catch (RedisError e) {
             throw e.getMessage().startsWith("FENCED") ? new Lost(key) : e;
         }
     }
 
-    /** Releases the lock. Throws Lost if it was not held until now. */
+    /** Releases the lock. Throws Lost if it was not held until now. A second time does nothing. */
     @Override
     public void close() throws IOException {
+        if (closing) {
+            return;
+        }
         try {
-            if (!Long.valueOf(1).equals(call("UNLOCK", key, "" + token))) {
+            if (!Long.valueOf(1).equals(call(ANSWER_WITHIN, "UNLOCK", key, "" + token))) {
                 throw new Lost(key);
             }
         } finally {
@@ -126,8 +134,10 @@ public final class Lockproxy implements AutoCloseable {
         return all;
     }
 
-    /** Sends a command and waits for its reply: a Long, String, List or NULL. */
-    private synchronized Object call(String... command) throws IOException {
+    private static final double ANSWER_WITHIN = 10; // seconds
+
+    /** Sends a command and waits for its reply: a Long, String, List or null. */
+    private synchronized Object call(double within, String... command) throws IOException {
         ByteArrayOutputStream request = new ByteArrayOutputStream();
         request.writeBytes(("*" + command.length + "\r\n").getBytes(UTF_8));
         for (String word : command) {
@@ -139,20 +149,27 @@ public final class Lockproxy implements AutoCloseable {
         try {
             if (!lost.isDone()) {
                 socket.getOutputStream().write(request.toByteArray());
+                owed++;
             }
         } catch (IOException e) {
             throw new Lost(key); // the connection has closed
         }
         try {
-            Object reply = replies.take();
-            if (reply == GONE) {
-                replies.add(GONE); // for the next call
-                throw new Lost(key);
-            }
+            Object reply;
+            do {
+                reply = replies.poll((long) (within * 1000), TimeUnit.MILLISECONDS);
+                if (reply == null) {
+                    socket.close(); // nothing comes
+                }
+                if (reply == null || reply == GONE) {
+                    replies.add(GONE); // for the next call
+                    throw new Lost(key);
+                }
+            } while (--owed > 0);
             if (reply instanceof RedisError) {
                 throw (RedisError) reply;
             }
-            return reply;
+            return reply == NULL ? null : reply;
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new IOException("interrupted", e);
@@ -169,10 +186,10 @@ public final class Lockproxy implements AutoCloseable {
                 replies.add(reply(in));
             }
         } catch (IOException | RuntimeException e) {
+            replies.add(GONE);
             if (!closing) {
                 lost.complete(null);
             }
-            replies.add(GONE);
         }
     }
 
@@ -192,8 +209,11 @@ public final class Lockproxy implements AutoCloseable {
                 int count = Integer.parseInt(rest);
                 if (count < 0) return NULL;
                 Object[] list = new Object[count];
-                for (int i = 0; i < count; i++) list[i] = reply(in);
-                return List.of(list);
+                for (int i = 0; i < count; i++) {
+                    Object element = reply(in);
+                    list[i] = element == NULL ? null : element;
+                }
+                return Arrays.asList(list);
             default: throw new IOException("unexpected reply: " + line);
         }
     }

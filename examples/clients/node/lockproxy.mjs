@@ -31,7 +31,7 @@ export async function withLock(client, key, { timeout = 10, wait, owner } = {}, 
     const command = ["LOCK", key, timeout, "SESSION"];
     if (wait !== undefined) command.push("WAIT", wait);
     if (owner !== undefined) command.push("OWNER", owner);
-    const token = await send(session, command);
+    const token = await within(wait === 0 ? Infinity : (wait ?? 0) + 10, send(session, command));
     if (token === null) throw new NotAcquired(key);
     const fence = (...args) => send(client, ["FENCE", key, token, ...args]).catch((err) => {
       throw err.message.startsWith("FENCED") ? new Lost(key, { cause: err }) : err;
@@ -41,7 +41,7 @@ export async function withLock(client, key, { timeout = 10, wait, owner } = {}, 
       return await work({ token, fence, signal: abort.signal });
     } finally {
       released = !abort.signal.aborted &&
-        (await send(session, ["UNLOCK", key, token]).catch(() => 0)) === 1;
+        (await within(10, send(session, ["UNLOCK", key, token])).catch(() => 0)) === 1;
       // Even if work has thrown: most likely because of the loss.
       if (!released) throw new Lost(key);
     }
@@ -58,13 +58,25 @@ const send = (client, [name, ...args]) => isIoredis(client)
   ? client.call(name, ...args)
   : client.sendCommand([name, ...args].map(String));
 
+// Rejects if there is no answer within so many seconds.
+function within(seconds, answer) {
+  if (seconds === Infinity) return answer;
+  let timer;
+  const late = new Promise((_, reject) => {
+    const ms = Math.min(seconds * 1000, 2 ** 31 - 1); // setTimeout takes no more
+    timer = setTimeout(() => reject(new Error("lockproxy does not answer")), ms);
+  });
+  return Promise.race([answer, late]).finally(() => clearTimeout(timer));
+}
+
 const close = (session) => isIoredis(session) ? session.disconnect() : session.destroy();
 
 // A connection that is not replaced when it closes: then the lock is lost.
 async function connect(client, closed) {
   if (isIoredis(client)) {
     const session = client.duplicate({
-      retryStrategy: null, maxRetriesPerRequest: 0, commandTimeout: undefined, lazyConnect: true,
+      retryStrategy: null, maxRetriesPerRequest: 0, lazyConnect: true, stringNumbers: false,
+      commandTimeout: undefined, socketTimeout: undefined,
     });
     session.on("error", () => {}); // "close" follows
     session.on("close", closed);

@@ -5,6 +5,7 @@
 
 import java.io.IOException;
 import java.net.Socket;
+import java.util.Collections;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -33,6 +34,9 @@ public class LockproxyTest {
         System.out.println("ok fence");
         lost();
         System.out.println("ok lost");
+        closesTwice();
+        interrupted();
+        readTimeout();
     }
 
     static Lockproxy lock(String key, Double wait) throws IOException {
@@ -112,6 +116,48 @@ public class LockproxyTest {
             check("what is written", lock.fence("GET", key + ":value"), "one");
             raises("an error of the command", Lockproxy.RedisError.class,
                 () -> lock.fence("INCR", key + ":value"));
+        }
+    }
+
+    static void closesTwice() throws Exception {
+        try (Lockproxy lock = lock(PREFIX + "twice", null)) {
+            check("null", lock.fence("GET", PREFIX + "none"), null);
+            check("null in a list", lock.fence("MGET", PREFIX + "none"),
+                Collections.singletonList(null));
+            lock.close();
+        }
+        Lockproxy lock = lock(PREFIX + "twice", null);
+        CompletableFuture<Void> closed = lock.lost.handle((nothing, error) -> {
+            raises("close of a lost lock", Lockproxy.Lost.class, lock::close);
+            return null;
+        });
+        try (Socket socket = connect.connect()) {
+            socket.getOutputStream().write(
+                ("UNLOCK " + PREFIX + "twice FORCE\r\n").getBytes());
+            closed.get(2, TimeUnit.SECONDS);
+        }
+    }
+
+    static void interrupted() throws Exception {
+        try (Lockproxy lock = lock(PREFIX + "interrupted", null)) {
+            lock.fence("SET", PREFIX + "value", "one");
+            Thread.currentThread().interrupt();
+            raises("a fence that is interrupted", IOException.class,
+                () -> lock.fence("GET", PREFIX + "value"));
+            check("interrupted", Thread.interrupted(), true);
+            check("the next reply", lock.fence("ECHO", "two"), "two");
+        }
+    }
+
+    static void readTimeout() throws Exception {
+        Lockproxy.Connect impatient = () -> {
+            Socket socket = connect.connect();
+            socket.setSoTimeout(100);
+            return socket;
+        };
+        try (Lockproxy lock = Lockproxy.lock(impatient, PREFIX + "timeout", 30, null)) {
+            Thread.sleep(300);
+            lock.check();
         }
     }
 

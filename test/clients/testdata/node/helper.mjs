@@ -78,7 +78,17 @@ async function lost() {
   }), Lost);
 }
 
-for (const step of [acquire, wait, exception, fence, lost]) {
+// Options of the client that are not for a lock's connection.
+async function options() {
+  if (library !== "ioredis") return;
+  const client = new Redis({ host, port: Number(port), stringNumbers: true, socketTimeout: 200 });
+  const key = prefix + "options";
+  await send("LOCK", key, 0.5);
+  assert.equal(await withLock(client, key, { wait: 5 }, () => "done"), "done");
+  client.disconnect();
+}
+
+for (const step of [acquire, wait, exception, fence, lost, options]) {
   await step();
   console.log("ok", step.name);
 }

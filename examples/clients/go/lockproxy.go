@@ -57,7 +57,12 @@ func Do(ctx context.Context, rdb *redis.Client, key string, o Options,
 	work func(context.Context, *Held) error) (err error) {
 	session := dial(rdb, o.Wait)
 	defer session.Close() // which also releases the lock
+	// go-redis waits for the reply, whatever ctx says
+	waiting := context.AfterFunc(ctx, func() { session.Close() })
 	token, err := session.Do(ctx, o.command(key)...).Int64()
+	if !waiting() {
+		return ctx.Err()
+	}
 	if errors.Is(err, redis.Nil) {
 		return ErrNotAcquired
 	}
@@ -100,7 +105,8 @@ func dial(rdb *redis.Client, wait time.Duration) *session {
 	o.PoolSize, o.MinIdleConns = 1, 0
 	o.ConnMaxIdleTime, o.ConnMaxLifetime = -1, 0
 	o.MaxRetries = -1 // a second LOCK would be refused by the first, or queue behind it
-	o.Protocol = 2    // nothing but the connection's end comes while the lock is held
+	o.ContextTimeoutEnabled = true
+	o.Protocol = 2 // nothing but the connection's end comes while the lock is held
 	o.ReadTimeout = wait + 10*time.Second
 	if wait < 0 {
 		o.ReadTimeout = -1

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,6 +121,57 @@ func TestDoWaits(t *testing.T) {
 	case <-second:
 	case <-time.After(2 * time.Second):
 		t.Error("the waiter was not given the lock")
+	}
+}
+
+// A waiter that is told to stop doesn't wait on, and doesn't keep the lock.
+func TestDoIsCancelled(t *testing.T) {
+	t.Parallel()
+	rdb := connect(t)
+	err := lockproxy.Do(t.Context(), rdb, "a", lockproxy.Options{},
+		func(ctx context.Context, _ *held) error {
+			waiting, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(200*time.Millisecond, func() { cancel(errors.New("stopped")) })
+			ended := make(chan error, 1)
+			go func() { // ends when it is cancelled
+				ended <- lockproxy.Do(waiting, rdb, "a",
+					lockproxy.Options{Wait: lockproxy.WaitForever},
+					func(context.Context, *held) error { t.Error("held twice"); return nil })
+			}()
+			select {
+			case err := <-ended:
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("the waiter's error: %v", err)
+				}
+			case <-time.After(2 * time.Second):
+				t.Error("it waits on")
+			}
+			return nil
+		})
+	if err != nil || !isFree(t, rdb, "a") {
+		t.Errorf("after the waiter: %v", err)
+	}
+}
+
+// A proxy that answers no more doesn't keep Do from returning.
+func TestDoEndsWithASilentProxy(t *testing.T) {
+	t.Parallel()
+	p := proxytest.StartProcess(t, "--upstream", testredis.Start(t).URL())
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr})
+	defer rdb.Close()
+	ended := make(chan error, 1)
+	go func() { // ends with the proxy at the latest
+		ended <- lockproxy.Do(t.Context(), rdb, "a",
+			lockproxy.Options{Wait: lockproxy.WaitForever},
+			func(context.Context, *held) error { p.Cmd.Process.Signal(syscall.SIGSTOP); return nil })
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, lockproxy.ErrLost) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(8 * time.Second):
+		t.Error("it waits on")
 	}
 }
 

@@ -20,6 +20,7 @@ type clientWatch struct {
 	count    atomic.Int64  // its length
 	reserved int64         // of the quota
 	err      error
+	at       time.Time // when the reading ended
 }
 
 // minWatchBuf is small, since most clients that wait send nothing.
@@ -58,6 +59,7 @@ func (w *clientWatch) watch() {
 		w.read = w.read[:len(w.read)+n]
 		w.count.Store(int64(len(w.read)))
 	}
+	w.at = time.Now()
 	drained := isTimeout(w.err) && w.in.client.drains()
 	if drained || w.err != nil && !isTimeout(w.err) || w.err == nil && w.awaitHangup() {
 		close(w.gone)
@@ -98,6 +100,6 @@ func (w *clientWatch) end() {
 		in.add(w.read)
 	}
 	if w.err != nil && !isTimeout(w.err) {
-		in.readErr = w.err
+		in.readErr, in.readEnded = w.err, w.at
 	}
 }

@@ -25,11 +25,12 @@ type input struct {
 
 	buf         []byte // buf[start:end] is the unread part
 	start, end  int
-	reserved    int64 // of quota
-	watched     int   // bytes that client watches have read
-	socketEmpty bool  // the last read has left nothing in the socket
-	unhandled   bool  // an event loop has read something that it leaves to the goroutine
-	readErr     error // what ended the reading, once something has
+	reserved    int64     // of quota
+	watched     int       // bytes that client watches have read
+	socketEmpty bool      // the last read has left nothing in the socket
+	unhandled   bool      // an event loop has read something that it leaves to the goroutine
+	readErr     error     // what ended the reading, once something has
+	readEnded   time.Time // when it came; zero if that is not known
 }
 
 // read reads what the client has sent, at least a byte, into the buffer.
@@ -45,7 +46,9 @@ func (in *input) read() {
 func (in *input) filled(n int, err error) {
 	in.socketEmpty = in.end+n < len(in.buf)
 	in.end += n
-	in.readErr = err
+	if in.readErr = err; err != nil {
+		in.readEnded = time.Now()
+	}
 	in.received(n)
 }
 

@@ -86,7 +86,10 @@ func (s *session) linger() {
 // finish gives the client what it is still owed, and closes its connections. Nothing more is read
 // from it.
 func (s *session) finish() {
-	ended, acked := time.Now(), s.acknowledged() // while the kernel knows
+	ended, acked := s.readEnded, s.acknowledged() // while the kernel knows
+	if ended.IsZero() {
+		ended = time.Now()
+	}
 	if s.client.is(drained) {
 		s.pipe.End(passthrough.AtOnce)
 	} else {

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
 )
 
 // closedAfter sends commands and closes at once: the end arrives before the reply.
@@ -61,6 +63,28 @@ func TestUndeliveredTokensAreReleased(t *testing.T) {
 		}
 		for i := range locks {
 			next.Expect(fmt.Sprintf("UNLOCK job:%d", i), ":1\r\n")
+		}
+	}
+}
+
+// Likewise while a later command of the client takes longer than a reset may take.
+func TestUndeliveredTokenBeforeASlowCommand(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	link := proxytest.LinkTo(t, server)
+	p, near := proxytest.Start(t, "redis://"+link.Addr(), nil),
+		proxytest.Start(t, server.URL(), nil)
+	next := proxytest.Dial(t, near.Addr)
+	link.Set(relay.Link{Latency: 100 * time.Millisecond})
+	for i, slow := range []string{"LOCK more 30 WAIT 3", "LOCKALL 30 2 more also", "LOCKSCAN 0",
+		"FENCE more 1 GET x"} {
+		c, name := proxytest.Dial(t, p.Addr), fmt.Sprintf("job:%d", i)
+		c.WriteRaw("LOCK " + name + " 30\r\n" + slow + "\r\n")
+		awaitUnread(t, c)
+		c.Close()
+		next.Send("LOCK " + name + " 30 WAIT 5")
+		if got := next.Reply(); readToken(got) == 0 {
+			t.Errorf("before %s: the lock is not released: %q", slow, got)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func (c *checker) held(ops []history.Op) (held, left []span) {
 			held = append(held, span{o.Call, c.latestEnd(o, ops)})
 		case o.With != "" && o.Wait && o.Return != 0:
 			held = append(held, span{o.Call, o.Return})
-		case o.HungUp:
+		case o.HungUp && !(gone && c.noticed(o, o.Left) > o.Left):
 			left = append(left, span{o.Call, o.Left + o.Timeout})
 		case o.Outcome == history.Unknown && gone:
 			held = append(held, span{o.Call, until + c.bounds.Leave.Nanoseconds() + o.Timeout})

@@ -99,7 +99,7 @@ func (w *clientWatch) end() {
 		in.received(len(w.read))
 		in.add(w.read)
 	}
-	if w.err != nil && !isTimeout(w.err) {
+	if w.err != nil && !isTimeout(w.err) && in.readErr == nil { // input.peek can have set it
 		in.readErr, in.readEnded = w.err, w.at
 	}
 }

@@ -65,7 +65,7 @@ func (x *exchange) gone() bool {
 		default:
 		}
 	}
-	n, err := x.client.peek()
+	n, err := x.peek()
 	return n == 0 && err == nil || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, net.ErrClosed)
 }

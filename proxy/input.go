@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"os"
+	"syscall"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -87,8 +88,18 @@ func (in *input) hasUnread() bool {
 			return true
 		}
 	}
-	n, err := in.client.peek()
+	n, err := in.peek()
 	return n > 0 && err == nil
+}
+
+// peek is client.peek. A reset ends the input: the kernel tells it once, and a read that follows
+// sees an ordinary end.
+func (in *input) peek() (n int, err error) {
+	n, err = in.client.peek()
+	if errors.Is(err, syscall.ECONNRESET) && in.readErr == nil {
+		in.readErr, in.readEnded = err, time.Now()
+	}
+	return n, err
 }
 
 // reserve reports whether the buffer can have size bytes, and accounts for them if so. It may

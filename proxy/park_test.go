@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -116,6 +117,24 @@ func TestEndWithAnswer(t *testing.T) {
 	}
 	sess.Resume()
 	expect(t, far, ":0\r\n$1\r\nx\r\n")
+}
+
+// The kernel tells a reset once: what finds it first remembers it, also for the watch that sees an
+// ordinary end then.
+func TestResetIsToldOnce(t *testing.T) {
+	sess, far := unread(t, server(t, testredis.Start(t).URL()))
+	w := sess.startWatch(time.Hour)
+	w.start.Stop()
+	far.SetLinger(0)
+	far.Close()
+	for !sess.gone() {
+		time.Sleep(time.Millisecond)
+	}
+	w.watch()
+	w.end()
+	if !errors.Is(sess.readErr, syscall.ECONNRESET) || sess.readEnded.After(w.at) {
+		t.Errorf("the end is %v at %v; want the reset", sess.readErr, sess.readEnded)
+	}
 }
 
 // A token that waits for the rest of a push has not been sent.

@@ -163,7 +163,11 @@ func TestDoEndsWithASilentProxy(t *testing.T) {
 	go func() { // ends with the proxy at the latest
 		ended <- lockproxy.Do(t.Context(), rdb, "a",
 			lockproxy.Options{Wait: lockproxy.WaitForever},
-			func(context.Context, *held) error { p.Cmd.Process.Signal(syscall.SIGSTOP); return nil })
+			func(context.Context, *held) error {
+				p.Cmd.Process.Signal(syscall.SIGSTOP) // which takes a moment
+				_, err := syscall.Wait4(p.Cmd.Process.Pid, nil, syscall.WUNTRACED, nil)
+				return err
+			})
 	}()
 	select {
 	case err := <-ended:

@@ -53,7 +53,7 @@ func (c *commandContext) Deadline() (deadline time.Time, ok bool) { return time.
 func (c *commandContext) Value(any) any { return nil }
 
 // gone reports whether the client is known to have closed: whether the kernel has its FIN or reset,
-// and nothing sent before it is left to read. It takes nothing from the connection.
+// and nothing sent before it is left to read. It reads nothing.
 func (x *exchange) gone() bool {
 	if x.readErr != nil {
 		return true

@@ -1,7 +1,8 @@
 --[[ Behind read.lua in the scripts that write: how they do. ]]
 
--- Writes a key that exists, for ttl ms. On a full server a script may write only after it has
--- deleted something, and there too a lock must be renewed and handed over, and can be waited for.
+-- Writes a key of a lock, for ttl ms. On a full server a script may write only after it has deleted
+-- something, and there too a lock must be renewed and handed over, and can be waited for. A lock
+-- that is taken is not written by this, so that a full server refuses it.
 local function write(key, text, ttl)
   local done = redis.pcall('SET', key, text, 'PX', whole(ttl))
   if not done.err then return end

@@ -16,17 +16,14 @@ var (
 
 // answers handles what nodes answer. Conn.mu is held in all methods.
 type answers struct {
-	c *Conn
-	// part and node are those whose answer is being handled; part does not wait any more.
-	part *part
-	node *node
+	c    *Conn
+	slot int // of the part whose answer is being handled, which does not wait any more; -1 if none
 }
 
 // answered handles a node's whole reply to p.
 func (a *answers) answered(n *node, p *part, h resp.Head, reply pieces) {
 	p.node = nil
-	a.part, a.node = p, n
-	slot := p.slot
+	a.slot = p.slot // p's can change
 	if !p.req.internal {
 		n.lastAnswered = p.req
 	}
@@ -39,11 +36,10 @@ func (a *answers) answered(n *node, p *part, h resp.Head, reply pieces) {
 		}
 		a.partDone(p, reply)
 	}
-	a.part, a.node = nil, nil
-	a.c.order.answered(n, p.slot)
-	if slot != p.slot {
-		a.c.order.answered(n, slot)
-	}
+	slot := a.slot
+	a.slot = -1
+	a.c.order.answered(slot)
+	a.c.order.settle(p.slot)
 }
 
 // intercepted reports whether an error is not p's answer: p was or will be sent to another node.
@@ -81,10 +77,9 @@ func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr st
 			c.nodes.learnFrom(n)
 			kind, p.doubted = tryAgain, true
 		}
-		c.order.setSlot(n, p, slot)
+		p.slot = slot
 	}
 	if kind == moved {
-		c.order.hold(n, slot)
 		c.nodes.applyMap(c.cluster.slotMoved(slot, addr))
 		c.refreshMap()
 	}
@@ -100,20 +95,13 @@ func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr st
 			" while this large request was on its way: it was not run, try again")))
 		return true
 	}
-	hold := c.order.holds[p.slot]
-	switch {
-	case kind != moved && kind != ask, kind == moved && p.tries > promptTries:
-		c.refreshMap()
-		c.order.postpone(n, p)
-	case hold != nil && hold.probe != p && !hold.leadsTo(addr):
-		c.order.postpone(n, p) // it may not overtake, whichever node it goes to
-	default:
+	late := kind != moved || p.tries > promptTries
+	if (kind == ask || !late && c.nodes.slots == nil) && c.order.inTurn(p) {
 		p.asking = kind == ask
-		to := c.nodes.at(addr)
-		if hold != nil && hold.probe == p {
-			hold.from, hold.left = to, 1
-		}
-		to.push(p)
+		c.nodes.at(addr).push(p)
+	} else {
+		c.refreshMap()
+		c.order.wait(p, late)
 	}
 	c.room.Broadcast() // the queue's head may need another node now
 	return true

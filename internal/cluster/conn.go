@@ -80,7 +80,7 @@ func newConn(cl *Cluster, o Options) *Conn {
 	c.in = requestReader{c: c, framer: resp.NewFramer(limits)}
 	c.nodes = nodeSet{c: c, slots: cl.slots.Load(), byAddr: map[string]*node{}}
 	c.order = slotOrder{c: c, holds: map[int]*slotHold{}}
-	c.answers.c, c.tx.c, c.subs.c = c, c, c
+	c.answers, c.tx.c, c.subs.c = answers{c, -1}, c, c
 	c.subs.shards = map[string]*node{}
 	c.subs.events = events{c: c, wanted: map[eventName]bool{}}
 	c.settings.proto = o.Proto
@@ -252,6 +252,7 @@ func (c *Conn) send(r *request, n *node) *request {
 
 // add puts a request of the client's that is about to be sent into the replyQueue. mu is held.
 func (c *Conn) add(r *request) {
+	r.turn = c.order.turn()
 	r.caching, c.tx.caching = c.tx.caching, nil
 	c.replies.add(r)
 }
@@ -270,7 +271,7 @@ func (c *Conn) dispatch(p *part) {
 // held.
 func (c *Conn) ownRequest(raw []byte) *request {
 	r := newRequest(raw, -1)
-	r.internal, r.intercept = true, noRedirects
+	r.internal, r.intercept, r.turn = true, noRedirects, c.order.turn()
 	c.unanswered += len(raw)
 	return r
 }

@@ -27,12 +27,11 @@ func (a *answers) lost(n *node, err error) {
 		p.node = nil
 	}
 	if c.err == nil && c.canLose(n, waiting) {
-		behind := c.order.releaseHeldFor(n)
 		for i, p := range waiting {
 			a.lostPart(n, p, i < sent, err)
 		}
-		for _, p := range behind {
-			c.dispatch(p)
+		for _, p := range waiting {
+			c.order.answered(p.slot)
 		}
 		if !c.writeClosed {
 			c.refreshMap()

@@ -86,22 +86,13 @@ func (n *node) push(p *part) {
 	if p.raw != nil {
 		p.raw = copied
 	}
+	n.c.order.sent(p)
 	n.waiting.push(p)
 	n.wake()
 }
 
 // sendOwn sends a request whose reply does not matter. c.mu is held.
 func (n *node) sendOwn(raw []byte) { n.push(&n.c.ownRequest(raw).one) }
-
-// owes is how many requests for a slot n has still to answer.
-func (n *node) owes(slot int) (count int) {
-	for _, p := range n.waiting.all() {
-		if p.slot == slot {
-			count++
-		}
-	}
-	return count
-}
 
 // wake makes sure that n.out is sent: at the end of a Write under way, otherwise in the background.
 // c.mu is held.

@@ -60,6 +60,7 @@ func (s *nodeSet) reopen(n *node) {
 	s.forget(n)
 	for p := n.waiting.head(); p != nil; p = n.waiting.head() {
 		s.c.answers.partDone(n.waiting.pop(), pieces{})
+		s.c.order.answered(p.slot)
 	}
 	s.open(n.addr, nil)
 }
@@ -146,9 +147,7 @@ func (s *nodeSet) applyMap(m *slotMap) {
 	if s.dflt != nil && !slices.Contains(m.masters, s.dflt.addr) {
 		s.dflt = nil
 	}
-	for _, n := range s.byAddr {
-		s.c.order.holdMoved(n, m)
-	}
+	s.c.order.holdMoved(m)
 	s.c.subs.events.refreshed(true)
 }
 

@@ -150,6 +150,18 @@ func (p *puppets) refreshed(addr string, late bool) {
 	p.cl.update(allAt(addr), 1, time.Now())
 }
 
+// awaitHeld waits until the requests for a slot are held.
+func (p *puppets) awaitHeld() {
+	held := func() bool {
+		p.conn.mu.Lock()
+		defer p.conn.mu.Unlock()
+		return len(p.conn.order.holds) > 0
+	}
+	for !held() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 var slotK = strconv.Itoa(Slot([]byte("k")))
 
 // A Conn that gets a MOVED applies the newest map, which can concern other slots too. Earlier
@@ -191,22 +203,40 @@ func TestOrderOverThreeNodes(t *testing.T) {
 	p.send("SET k 1", "SET k 2")
 	a := p.at("a:1")
 	a.hears("SET k 1", "SET k 2")
-	a.says("-MOVED " + slotK + " b:1")
+	a.says("-ASK " + slotK + " b:1")
 	b := p.at("b:1")
-	b.hears("SET k 1")
+	b.hears("ASKING", "SET k 1")
 	p.refreshed("c:1", false)
 	p.send("SET k 3")
 	a.says("-MOVED " + slotK + " c:1")
 	time.Sleep(20 * time.Millisecond)
-	b.says("-MOVED " + slotK + " c:1")
+	b.says("+OK", "-MOVED "+slotK+" c:1")
 	c := p.at("c:1")
-	c.hears("SET k 1")
-	c.says("+1")
-	c.hears("SET k 2")
-	c.says("+2")
-	c.hears("SET k 3")
-	c.says("+3")
+	c.hears("SET k 1", "SET k 2", "SET k 3")
+	c.says("+1", "+2", "+3")
 	p.replies("+1", "+2", "+3")
+}
+
+// Requests that a node has redirected wait until it has answered all for the slot, also if another
+// node serves the slot by then.
+func TestOrderWhenASlotMovesOn(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1", "c:1")
+	p.send("SET k 1", "SET k 2")
+	a := p.at("a:1")
+	a.hears("SET k 1", "SET k 2")
+	a.says("-MOVED " + slotK + " b:1")
+	p.awaitHeld()
+	p.send("SET k 3")
+	a.says("-MOVED " + slotK + " b:1")
+	b := p.at("b:1")
+	b.hears("SET k 1", "SET k 2", "SET k 3")
+	p.refreshed("c:1", false)
+	p.send("SET k 4")
+	b.says("-MOVED "+slotK+" c:1", "+2", "-MOVED "+slotK+" c:1")
+	c := p.at("c:1")
+	c.hears("SET k 1", "SET k 3", "SET k 4")
+	c.says("+1", "+3", "+4")
+	p.replies("+1", "+2", "+3", "+4")
 }
 
 // When a slot moves, a transaction overtakes no earlier request, and no later one overtakes it.

@@ -9,6 +9,7 @@ type request struct {
 	one        part     // its only part if parts is nil
 	parts      []part   // of a request that goes to several nodes
 	unanswered int      // parts without an answer
+	turn       int64    // requests for the same slot run in its order
 	hooks
 	caching    []byte // CLIENT CACHING for it, which each node is sent; nil if none
 	script     bool   // it runs a script, or is DEBUG: an error can be its own

@@ -268,8 +268,7 @@ func (t *transaction) exec(q *query) {
 			return false
 		}
 		if kind == moved || kind == ask {
-			c.order.setSlot(n, p, slot)
-			t.slot = slot
+			p.slot, t.slot = slot, slot
 		}
 		p.tries++
 		dealt := true
@@ -281,7 +280,7 @@ func (t *transaction) exec(q *query) {
 			dealt = c.answers.notFollowed(p, kind)
 		default:
 			r.beforeSend = t.begin
-			c.order.postpone(n, p) // later requests may not overtake it
+			c.order.wait(p, true) // later requests may not overtake it
 		}
 		if kind == moved {
 			c.nodes.applyMap(c.cluster.slotMoved(slot, addr))

@@ -47,7 +47,7 @@ func (tx *txState) firstWatch(q *query, slot int) {
 		}
 		p.tries++
 		tx.watched.node = nil
-		c.order.postpone(n, p) // later reads may not overtake it
+		c.order.wait(p, true) // later reads may not overtake it
 		if kind == moved {
 			c.nodes.applyMap(c.cluster.slotMoved(at, addr))
 		}

@@ -48,7 +48,7 @@ func (a *answers) intercepted(n *node, p *part, line []byte) bool {
 		return p.req.intercept(n, p, line)
 	}
 	kind, slot, addr := parseRedirect(line, n.addr)
-	if kind == readOnly && !p.mayGoElsewhere() {
+	if kind != notRedirected && !p.mayGoElsewhere(kind) {
 		a.c.refreshMap()
 		return false
 	}
@@ -58,11 +58,15 @@ func (a *answers) intercepted(n *node, p *part, line []byte) bool {
 	return kind != notRedirected && a.redirect(n, p, kind, slot, addr)
 }
 
-// mayGoElsewhere reports whether another master can run a write that a replica has refused: one
-// whose keys the replica did not find, as LMPOP with a wrong number of them. Keys are named by
-// MOVED. A script may have run before the write, and a part of a request is for its own node.
-func (p *part) mayGoElsewhere() bool {
-	return p.slot < 0 && p.req.parts == nil && !p.req.script
+// mayGoElsewhere reports whether another node can run what one has refused. A part of a request to
+// several nodes is for its own node, as that of WAIT. A replica refuses a write of its own accord
+// only if it did not find the keys, as LMPOP with a wrong number of them: keys are named by MOVED.
+// A script may have run before the write.
+func (p *part) mayGoElsewhere(kind redirection) bool {
+	if p.slot >= 0 {
+		return kind != readOnly
+	}
+	return p.req.parts == nil && (kind != readOnly || !p.req.script)
 }
 
 // redirect sends what n has not run to another node. false says that the client gets the node's

@@ -91,3 +91,39 @@ func TestCachingAtEachNode(t *testing.T) {
 	a.says("+OK", "+OK", "*1", "$1", "2")
 	p.replies("+OK", "*2", "$1", "1", "$1", "2")
 }
+
+// A WAIT that a node has ended because it is a replica now is not asked of another node, which has
+// not written.
+func TestWaitAtANodeThatIsReplaced(t *testing.T) {
+	p := newPuppets(t, "a", "b")
+	two := mapOf(2, func(slot int) int {
+		if slot == Slot([]byte("k")) {
+			return 0
+		}
+		return 1
+	})
+	copy(two.masters, []string{"b", "a"}) // b has slot 0
+	p.cl.slots.Store(two)
+	p.send("SET other 1")
+	b := p.at("b")
+	b.hears("SET other 1")
+	b.says("+OK")
+	p.replies("+OK")
+	p.send("SET k 1")
+	a := p.at("a")
+	a.hears("SET k 1")
+	a.says("+OK")
+	p.replies("+OK")
+
+	const unblocked = "-UNBLOCKED force unblock from blocking operation, instance state changed"
+	p.send("LOCKPROXY.WAIT k 1 100")
+	a.hears("WAIT 1 100")
+	a.says(unblocked)
+	p.replies(unblocked)
+	p.send("WAIT 1 100")
+	a.hears("WAIT 1 100")
+	b.hears("WAIT 1 100")
+	b.says(":1")
+	a.says(unblocked)
+	p.replies(unblocked)
+}

@@ -6,11 +6,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-var (
-	errNotWritten  = errors.New("the last write was not to that key")
-	errWriterEnded = errors.New("the connection on which it was written has ended")
-	errUnanswered  = errors.New("it stands behind requests that have not been answered")
-)
+var errNotLast = errors.New("the last request was not for that key, or has no answer, " +
+	"or its node is lost")
 
 // waitAtKey is LOCKPROXY.WAIT key [numlocal] numreplicas timeout, by which lock commands have
 // confirmed what was written. It is WAIT, or with numlocal WAITAOF, on the connection to the node
@@ -22,23 +19,17 @@ func waitAtKey(c *Conn, q *query) {
 		c.replies.answer([]byte("-ERR wrong number of arguments for 'lockproxy.wait' command\r\n"))
 		return
 	}
-	by, err := c.replies.answeredBy, error(nil)
-	switch {
-	case c.replies.head != nil:
-		err = errUnanswered
-	case by.node == nil || by.slot != Slot(q.args[1]):
-		err = errNotWritten
-	case by.node.ended:
-		err = errWriterEnded
-	}
-	if err != nil {
-		c.replies.answer(c.Failure(c.cluster.String(), true, err))
+	by := c.replies.answeredBy
+	if c.replies.head != nil || by.node == nil || by.slot != Slot(q.args[1]) || by.node.ended {
+		c.replies.answer(c.Failure(c.cluster.String(), true, errNotLast))
 		return
 	}
 	if numbers == 3 {
 		name = []byte("WAITAOF")
 	}
 	words := append([][]byte{name}, q.args[2:]...)
-	c.send(newRequest(resp.AppendCommand(nil, words...), -1), by.node)
+	r := newRequest(resp.AppendCommand(nil, words...), -1)
+	r.intercept = noRedirects
+	c.send(r, by.node)
 	c.replies.answeredBy = by // it can be asked again
 }

@@ -5,6 +5,7 @@ package cluster
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ func clientID(c *Conn, q *query) {
 	c.nodes.identified = true
 	c.nodes.defaultNode()
 	for _, n := range c.nodes.byAddr {
-		if !n.learned {
+		if n.id == 0 {
 			n.learnID()
 		}
 	}
@@ -56,7 +57,11 @@ func clientList(c *Conn, q *query) {
 	nodes := c.nodes.atAll(c.nodes.slots.masters)
 	raws := slices.Repeat([][]byte{q.raw}, len(nodes))
 	if len(q.args) > 3 && strings.EqualFold(string(q.args[2]), "id") {
-		nodes, raws = c.listByID(q)
+		refs, ok := c.namedBy(q, 3, len(q.args))
+		if !ok {
+			return
+		}
+		nodes, raws = c.perNode(q, 3, len(q.args), refs)
 	}
 	c.askEach(nodes, raws, func(replies [][]byte) []byte {
 		for i, raw := range replies {
@@ -64,29 +69,6 @@ func clientList(c *Conn, q *query) {
 		}
 		return joinReplies(joinText, false)(replies)
 	})
-}
-
-// listByID is the nodes to ask for CLIENT LIST ID, and what to send to each.
-func (c *Conn) listByID(q *query) (nodes []*node, raws [][]byte) {
-	byAddr := map[string][][]byte{}
-	var addrs []string
-	for _, arg := range q.args[3:] {
-		shown, valid := resp.ParseInt(arg)
-		if !valid || shown <= 0 {
-			return []*node{c.nodes.defaultNode()}, [][]byte{q.raw} // it says what is wrong
-		}
-		ref := c.connectionOf(shown)
-		if byAddr[ref.addr] == nil {
-			addrs = append(addrs, ref.addr)
-		}
-		byAddr[ref.addr] = append(byAddr[ref.addr], strconv.AppendInt(nil, ref.id, 10))
-	}
-	for _, addr := range addrs {
-		nodes = append(nodes, c.nodes.at(addr))
-		args := append(append([][]byte(nil), q.args[:3]...), byAddr[addr]...)
-		raws = append(raws, resp.AppendCommand(nil, args...))
-	}
-	return nodes, raws
 }
 
 // connectionOf is the connection with a shown number, or one that the default node does not have.
@@ -118,12 +100,13 @@ func clientKill(c *Conn, q *query) {
 		toMasters(c, q)
 		return
 	}
-	ref, ok := c.namedBy(q, at)
+	refs, ok := c.namedBy(q, at, at+1)
 	if !ok {
 		return
 	}
-	conn, _ := c.cluster.clientOf(ref)
-	c.toConnections(q, at, []clientRef{ref}, func(replies [][]byte) []byte {
+	conn, _ := c.cluster.clientOf(refs[0])
+	nodes, raws := c.perNode(q, at, at+1, refs)
+	c.askEach(nodes, raws, func(replies [][]byte) []byte {
 		if v, err := resp.ParseValue(replies[0]); err == nil && v.Int > 0 && conn != nil {
 			c.goroutines.Go(func() { // ends at once; Close waits for it
 				conn.mu.Lock()
@@ -142,34 +125,40 @@ func clientUnblock(c *Conn, q *query) {
 		toDefault(c, q)
 		return
 	}
-	if ref, ok := c.namedBy(q, 2); ok {
-		_, refs := c.cluster.clientOf(ref)
-		c.toConnections(q, 2, refs, joinReplies(joinMax, true))
+	if refs, ok := c.namedBy(q, 2, 3); ok {
+		_, refs = c.cluster.clientOf(refs[0])
+		nodes, raws := c.perNode(q, 2, 3, refs)
+		c.askEach(nodes, raws, joinReplies(joinMax, true))
 	}
 }
 
-// namedBy is the connection whose number is q's argument at. If it is no number ok is false, and a
-// node says so.
-func (c *Conn) namedBy(q *query, at int) (ref clientRef, ok bool) {
-	shown, ok := resp.ParseInt(q.args[at])
-	if !ok || shown <= 0 {
-		toDefault(c, q)
-		return ref, false
+// namedBy is the connections whose numbers are q's arguments from and on, before to. If one is no
+// number ok is false, and a node says so.
+func (c *Conn) namedBy(q *query, from, to int) (refs []clientRef, ok bool) {
+	for _, arg := range q.args[from:to] {
+		shown, valid := resp.ParseInt(arg)
+		if !valid || shown <= 0 {
+			toDefault(c, q)
+			return nil, false
+		}
+		refs = append(refs, c.connectionOf(shown))
 	}
-	return c.connectionOf(shown), true
+	return refs, true
 }
 
-// toConnections sends q to the nodes of these connections, each with its number as argument at.
-func (c *Conn) toConnections(q *query, at int, refs []clientRef, join func([][]byte) []byte) {
-	var nodes []*node
-	var raws [][]byte
+// perNode is the nodes of these connections, and q for each: with its numbers of them in place of
+// the arguments from and on, before to.
+func (c *Conn) perNode(q *query, from, to int, refs []clientRef) (nodes []*node, raws [][]byte) {
+	ids := map[string][][]byte{}
 	for _, ref := range refs {
-		args := slices.Clone(q.args)
-		args[at] = strconv.AppendInt(nil, ref.id, 10)
-		nodes = append(nodes, c.nodes.at(ref.addr))
+		ids[ref.addr] = append(ids[ref.addr], strconv.AppendInt(nil, ref.id, 10))
+	}
+	for _, addr := range slices.Sorted(maps.Keys(ids)) {
+		nodes = append(nodes, c.nodes.at(addr))
+		args := slices.Concat(q.args[:from], ids[addr], q.args[to:])
 		raws = append(raws, resp.AppendCommand(nil, args...))
 	}
-	c.askEach(nodes, raws, join)
+	return nodes, raws
 }
 
 // showIDs replaces the number at the beginning of each line of a CLIENT LIST, or INFO, of the node

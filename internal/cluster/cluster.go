@@ -27,15 +27,14 @@ type Cluster struct {
 	conns      map[*Conn]bool // the open ones
 	refreshing bool           // a refresh is under way
 	refreshed  time.Time      // when the last refresh began
-	clients    clientIDs
+	clients    map[clientRef]*Conn
 	epoch      int64     // of slots
 	current    time.Time // when a node last knew that epoch, or a newer one
 }
 
 // New returns a Cluster that is found by its seeds, host:port. It asks them nothing yet.
 func New(seeds []string) *Cluster {
-	return &Cluster{seeds: seeds, conns: map[*Conn]bool{},
-		clients: clientIDs{map[clientRef]*Conn{}, map[*Conn][]clientRef{}}}
+	return &Cluster{seeds: seeds, conns: map[*Conn]bool{}, clients: map[clientRef]*Conn{}}
 }
 
 // String names the cluster by its seeds.

@@ -6,7 +6,6 @@ package cluster
 import (
 	"hash/fnv"
 	"math"
-	"slices"
 
 	"lockproxy/internal/resp"
 )
@@ -45,38 +44,20 @@ func refOf(shown int64, addrs []string) (ref clientRef, ok bool) {
 	return ref, found == 1 && ref.id > 0
 }
 
-// clientIDs is the connections that are known to be one client's: those of the Conns whose clients
-// have asked for their number. Cluster.mu guards it.
-type clientIDs struct {
-	byRef  map[clientRef]*Conn
-	byConn map[*Conn][]clientRef
-}
-
-// learned records a connection of c's.
+// learned records a connection of c's, whose client has asked for its number.
 func (cl *Cluster) learned(c *Conn, ref clientRef) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	if !cl.conns[c] {
-		return // it is closed
-	}
-	cl.clients.byRef[ref] = c
-	cl.clients.byConn[c] = append(cl.clients.byConn[c], ref)
+	cl.clients[ref] = c
 }
 
-// unlearned is called when c's connection to a node has ended: the number can be another's when the
-// node has been started again.
-func (cl *Cluster) unlearned(c *Conn, addr string) {
+// unlearned is called when a connection of c's has ended: its number can be another's when the node
+// has been started again.
+func (cl *Cluster) unlearned(c *Conn, ref clientRef) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	ended := func(ref clientRef) bool { return ref.addr == addr }
-	ids := &cl.clients
-	for _, ref := range ids.byConn[c] {
-		if ended(ref) && ids.byRef[ref] == c {
-			delete(ids.byRef, ref)
-		}
-	}
-	if ids.byConn[c] = slices.DeleteFunc(ids.byConn[c], ended); len(ids.byConn[c]) == 0 {
-		delete(ids.byConn, c)
+	if cl.clients[ref] == c {
+		delete(cl.clients, ref)
 	}
 }
 
@@ -85,11 +66,17 @@ func (cl *Cluster) unlearned(c *Conn, addr string) {
 func (cl *Cluster) clientOf(ref clientRef) (*Conn, []clientRef) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	c := cl.clients.byRef[ref]
+	c := cl.clients[ref]
 	if c == nil {
 		return nil, []clientRef{ref}
 	}
-	return c, slices.Clone(cl.clients.byConn[c])
+	var refs []clientRef
+	for ref, other := range cl.clients {
+		if other == c {
+			refs = append(refs, ref)
+		}
+	}
+	return c, refs
 }
 
 var clientIDCommand = resp.AppendCommand(nil, "CLIENT", "ID")
@@ -99,8 +86,8 @@ func (n *node) learnID() {
 	r := n.c.ownRequest(clientIDCommand)
 	r.finish = func(replies [][]byte) []byte {
 		if v, err := resp.ParseValue(replies[0]); err == nil && v.Type == ':' {
-			n.learned = true
-			n.c.cluster.learned(n.c, clientRef{n.addr, v.Int})
+			n.id = v.Int
+			n.c.cluster.learned(n.c, clientRef{n.addr, n.id})
 		}
 		return nil
 	}

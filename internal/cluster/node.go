@@ -20,7 +20,7 @@ type node struct {
 	socket  *socket.Socket          // nc's; nil if its bytes differ, as with TLS
 	reg     *eventloop.Registration // nil if no loop reads it
 	used    bool                    // something of the client's was sent
-	learned bool                    // Cluster.clients has its number
+	id      int64                   // by which Cluster.clients has it; 0 if it has not
 	out     outgoing
 	sending bool // out is being sent, with whatever is added to it meanwhile
 	toSend  bool // it is in requestReader.toSend

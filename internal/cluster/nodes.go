@@ -128,8 +128,8 @@ func (s *nodeSet) forget(n *node) {
 	if s.byAddr[n.addr] == n {
 		delete(s.byAddr, n.addr)
 	}
-	if n.learned {
-		s.c.cluster.unlearned(s.c, n.addr)
+	if n.id != 0 {
+		s.c.cluster.unlearned(s.c, clientRef{n.addr, n.id})
 	}
 	if s.dflt == n {
 		s.dflt = nil

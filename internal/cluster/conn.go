@@ -96,7 +96,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 		switch {
 		case err != syscall.EAGAIN || len(b) == 0:
 			return n, err
-		case c.readBy.passed:
+		case c.readBy.passed():
 			return 0, os.ErrDeadlineExceeded
 		}
 		c.replies.readable.Wait()

@@ -22,9 +22,9 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error { return d.writeBy.set(t
 
 // deadline wakes what waits for cond when its time has come. cond.L guards it.
 type deadline struct {
-	cond   *sync.Cond
-	passed bool
-	timer  *time.Timer // nil without a deadline
+	cond  *sync.Cond
+	at    time.Time   // zero without a deadline
+	timer *time.Timer // nil without a deadline
 }
 
 // set changes the deadline; the zero time is none.
@@ -32,28 +32,22 @@ func (d *deadline) set(t time.Time) error {
 	d.cond.L.Lock()
 	defer d.cond.L.Unlock()
 	d.stop()
-	d.passed = !t.IsZero() && !t.After(time.Now())
-	if d.passed {
-		d.cond.Broadcast()
-	} else if !t.IsZero() {
-		var timer *time.Timer
-		timer = time.AfterFunc(time.Until(t), func() { // stop makes it do nothing
+	if d.at = t; !t.IsZero() {
+		d.timer = time.AfterFunc(time.Until(t), func() {
 			d.cond.L.Lock()
 			defer d.cond.L.Unlock()
-			if d.timer == timer {
-				d.passed = true
-				d.cond.Broadcast()
-			}
+			d.cond.Broadcast()
 		})
-		d.timer = timer
 	}
 	return nil
 }
+
+// passed is called with cond.L held.
+func (d *deadline) passed() bool { return !d.at.IsZero() && time.Until(d.at) <= 0 }
 
 // stop is called with cond.L held.
 func (d *deadline) stop() {
 	if d.timer != nil {
 		d.timer.Stop()
-		d.timer = nil
 	}
 }

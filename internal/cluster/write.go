@@ -38,7 +38,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	for c.err == nil && c.full() {
-		if c.writeBy.passed {
+		if c.writeBy.passed() {
 			return 0, os.ErrDeadlineExceeded
 		}
 		c.room.Wait()

@@ -11,8 +11,6 @@ import (
 type command struct {
 	*commands.Command
 	route func(c *Conn, q *query)
-	// split sends a request whose keys, at the places at, are in several slots. nil refuses it.
-	split func(c *Conn, q *query, at []int)
 	join  joiner // of the replies of several nodes
 }
 

@@ -7,7 +7,6 @@ import (
 )
 
 func init() { // not in table's declaration: some handlers look commands up
-	splits := map[string]func(c *Conn, q *query, at []int){"mget": splitMget, "mset": splitMset}
 	handlers := handlersByName()
 	for i := range commands.Rows {
 		row := &commands.Rows[i]
@@ -21,11 +20,6 @@ func init() { // not in table's declaration: some handlers look commands up
 			cmd.route = toMasters
 		case row.Keys.Any():
 			cmd.route = byKeys
-		}
-		if row.Nodes == commands.Split {
-			if cmd.split = splits[row.Name]; cmd.split == nil {
-				cmd.split = splitSum
-			}
 		}
 		table = append(table, cmd)
 	}

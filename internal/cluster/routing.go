@@ -25,8 +25,8 @@ func byKeys(c *Conn, q *query) {
 		r.script = q.cmd.Class == commands.Slow
 		r.blocks = q.blocks()
 		c.send(r, nil)
-	case q.cmd.split != nil:
-		q.cmd.split(c, q, at)
+	case q.cmd.Nodes == commands.Split:
+		split(c, q, at)
 	default:
 		c.replies.answer(crossSlotReply)
 	}

@@ -24,8 +24,18 @@ func groups(args [][]byte, at []int) (all []group) {
 	return all
 }
 
-// splitBy sends the keys of each slot in a request, each key with the width-1 arguments behind it.
-func splitBy(c *Conn, q *query, gs []group, width int, join joiner) {
+// split sends the keys of each slot in a request, each key with what follows it. So MSET sets the
+// keys of each slot atomically, but not all of its keys.
+func split(c *Conn, q *query, at []int) {
+	gs, width, join := groups(q.args, at), q.cmd.Keys.Step, q.cmd.join
+	switch {
+	case (len(q.args)-1)%width > 0:
+		c.replies.answer(resp.AppendError(nil,
+			"ERR wrong number of arguments for '"+q.cmd.Name+"' command"))
+		return
+	case q.cmd.Name == "mget":
+		join = joinMget(gs, len(at))
+	}
 	raws := make([][]byte, len(gs))
 	for i, g := range gs {
 		args := make([][]byte, 1, 1+width*len(g.at))
@@ -40,11 +50,6 @@ func splitBy(c *Conn, q *query, gs []group, width int, join joiner) {
 		r.parts[i].slot = g.slot
 		c.dispatch(&r.parts[i])
 	}
-}
-
-func splitMget(c *Conn, q *query, at []int) {
-	gs := groups(q.args, at)
-	splitBy(c, q, gs, 1, joinMget(gs, len(at)))
 }
 
 // joinMget makes an array with the values of n keys, in the order of the request.
@@ -63,18 +68,4 @@ func joinMget(gs []group, n int) joiner {
 		}
 		return resp.AppendAggregate(nil, '*', whole)
 	}
-}
-
-// splitMset sets the keys of each slot atomically, but not those of all.
-func splitMset(c *Conn, q *query, at []int) {
-	if len(q.args)%2 == 0 {
-		c.replies.answer([]byte("-ERR wrong number of arguments for 'mset' command\r\n"))
-		return
-	}
-	splitBy(c, q, groups(q.args, at), 2, joinFirst)
-}
-
-// splitSum is for commands that answer how many keys they were about.
-func splitSum(c *Conn, q *query, at []int) {
-	splitBy(c, q, groups(q.args, at), 1, joinSum)
 }

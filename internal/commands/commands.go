@@ -16,7 +16,7 @@ type Command struct {
 	Keys    Keys
 	Foreign foreign.Role // what it can do to a lock of a client that doesn't use LOCK
 	Nodes   Nodes        // of a cluster
-	Join    Join         // for Nodes that are several
+	Join    Join         // of their replies, if they are several
 	Refused string       // why a cluster as a whole can't run it; "" if it can
 	subs    map[string]*Command
 }

@@ -253,7 +253,8 @@ func TestNames(t *testing.T) {
 		if len(words) > 1 && (c.Of == nil || c.Of.Name != strings.Join(words[:len(words)-1], "|")) {
 			t.Errorf("%q is of %v", c.Name, c.Of)
 		}
-		if c.Refused != "" && c.Nodes != One || c.Join != First && !c.Nodes.Several() {
+		joined := c.Nodes.Several() || c.Nodes == Split
+		if c.Refused != "" && c.Nodes != One || c.Join != First && !joined {
 			t.Errorf("%s: what it has to do with nodes contradicts itself", c.Name)
 		}
 	}

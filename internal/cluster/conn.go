@@ -191,7 +191,7 @@ func (a addr) String() string { return string(a) }
 // endRequests is called when no more requests come. What waits behind a request that blocks is
 // dropped. mu is held.
 func (c *Conn) endRequests() {
-	if c.in.held != notHeld && !c.replies.blocked() {
+	if c.in.held && !c.replies.blocked() {
 		c.in.closing = true
 		return
 	}

@@ -2,21 +2,13 @@ package cluster
 
 import "lockproxy/internal/commands"
 
-// holding is what the client's next request waits for before it is routed.
-type holding uint8
-
-const (
-	notHeld        holding = iota
-	untilConfirmed         // subscriptions are confirmed
-	untilAnswered          // all earlier requests are answered
-)
-
-// waitsFor is what a request of cmd has to wait for, with so many arguments, its name included. In
-// protocol 2's subscribe mode one node refuses it, otherwise it goes to those of its keys. An
-// earlier request that is sent again must not run as another user, nor be given up because of a
-// QUIT. Which channels SUNSUBSCRIBE of all means is known once they are confirmed. A node that has
-// refused a MULTI has run what came behind it, so nobody else must.
-func (in *requestReader) waitsFor(cmd *command, args int) holding {
+// mustWait reports whether a request of cmd, with so many arguments, its name included, is routed
+// only when all earlier requests are answered. One of them that is sent again must not run as
+// another user, nor be given up because of a QUIT. Which channels SUNSUBSCRIBE of all means is
+// known once they are confirmed. A node that has refused a MULTI has run what came behind it, so
+// nobody else must. In protocol 2's subscribe mode one node refuses a request, otherwise it goes to
+// those of its keys.
+func (in *requestReader) mustWait(cmd *command, args int) bool {
 	c := in.c
 	settles := false
 	switch cmd.Effect {
@@ -25,16 +17,12 @@ func (in *requestReader) waitsFor(cmd *command, args int) holding {
 	case commands.SUnsubscribe:
 		settles = args == 1
 	}
-	if settles && c.replies.unanswered > 0 {
-		return untilAnswered
+	if t := c.tx.open; t != nil {
+		settles = settles || t.beginsAgain(cmd)
+	} else {
+		settles = settles || c.subs.unsettled() && !whileSubscribed[cmd.Name]
 	}
-	if t := c.tx.open; t != nil && t.beginsAgain(cmd) {
-		return untilAnswered
-	}
-	if c.tx.open == nil && c.subs.unsettled() && !whileSubscribed[cmd.Name] {
-		return untilConfirmed
-	}
-	return notHeld
+	return settles && c.replies.unanswered > 0
 }
 
 // beginsAgain reports whether a request of cmd can send what is queued again, while it is not known
@@ -46,13 +34,8 @@ func (t *transaction) beginsAgain(cmd *command) bool {
 
 // settled routes the requests that have waited, if they need not wait any more.
 func (in *requestReader) settled() {
-	c := in.c
-	switch {
-	case in.held == notHeld || c.err != nil:
-	case in.held == untilAnswered && c.replies.unanswered > 0:
-	case in.held == untilConfirmed && c.subs.unsettled():
-	default:
-		c.goroutines.Go(in.resume) // ends with what nodes take at once; Close waits for it
+	if in.held && in.c.err == nil && in.c.replies.unanswered == 0 {
+		in.c.goroutines.Go(in.resume) // ends with what nodes take at once; Close waits for it
 	}
 }
 
@@ -61,13 +44,13 @@ func (in *requestReader) resume() {
 	c := in.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if in.held == notHeld || c.err != nil {
+	if !in.held || c.err != nil {
 		return
 	}
-	in.held = notHeld
+	in.held = false
 	if err := in.feed(nil); err != nil {
 		c.end(err)
-	} else if in.closing && in.held == notHeld {
+	} else if in.closing && !in.held {
 		c.endRequests()
 	}
 	c.room.Broadcast()

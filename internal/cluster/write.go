@@ -90,7 +90,7 @@ type requestReader struct {
 	rest     []byte   // the beginning of a request
 	reserved int64    // of Cluster.held
 	keys     []int    // reused by slotOf
-	held     holding  // rest begins with a request that waits
+	held     bool     // rest begins with a request that waits until earlier ones are answered
 	closing  bool     // CloseWrite was called meanwhile
 	streamTo *node    // where a request is relayed as it comes; nil if none is
 	behind   outgoing // what that node is sent next
@@ -104,7 +104,7 @@ func (in *requestReader) feed(b []byte) (err error) {
 		in.rest = append(in.rest, b...)
 		b = in.rest
 	}
-	if in.held != notHeld {
+	if in.held {
 		return nil
 	}
 	for whole := true; whole && len(b) > 0 && !in.c.writeClosed; {
@@ -117,11 +117,11 @@ func (in *requestReader) feed(b []byte) (err error) {
 			in.relayPiece(req.Raw, whole)
 		case whole && len(req.Args) > 0:
 			q := &query{cmd: lookup(req.Args), args: req.Args, raw: req.Raw}
-			if in.held = in.waitsFor(q.cmd, len(q.args)); in.held == notHeld {
+			if in.held = in.mustWait(q.cmd, len(q.args)); !in.held {
 				in.route(q)
 			}
 		}
-		if in.held != notHeld {
+		if in.held {
 			break
 		}
 		b = b[len(req.Raw):]
@@ -129,7 +129,7 @@ func (in *requestReader) feed(b []byte) (err error) {
 	if in.c.err != nil || in.c.writeClosed { // it holds nothing any more
 		return nil
 	}
-	if len(b) > maxResent && in.streamTo == nil && in.held == notHeld {
+	if len(b) > maxResent && in.streamTo == nil && !in.held {
 		if b, err = in.stream(b); err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (in *requestReader) feed(b []byte) (err error) {
 
 // drop forgets the beginning of a request, and what waits.
 func (in *requestReader) drop() {
-	in.rest, in.held = nil, notHeld
+	in.rest, in.held = nil, false
 	in.reserve(0)
 }
 
@@ -248,6 +248,6 @@ func (in *requestReader) relayPiece(raw []byte, last bool) {
 // backlogged reports whether the node can't keep up with the request that is streamed, or too much
 // is held.
 func (in *requestReader) backlogged() bool {
-	return in.held != notHeld && len(in.rest) > maxUnsent ||
+	return in.held && len(in.rest) > maxUnsent ||
 		in.streamTo != nil && !in.streamTo.ended && in.streamTo.out.unsent > maxUnsent
 }

@@ -35,13 +35,6 @@ func decodeScan(text []byte) (p scanPlace, ok bool) {
 	}, err == nil
 }
 
-// encodeScan is the cursor of a master, as the client gets it.
-func encodeScan(m *slotMap, master int, cursor uint64) string {
-	id := uint64(scanID(m, master)) << scanSlotBits
-	n := uint64(m.lowest[master]) | id | cursor<<(scanSlotBits+scanIDBits)
-	return strconv.FormatUint(n, 10)
-}
-
 // scanID identifies a master in 8 bits.
 func scanID(m *slotMap, master int) uint8 {
 	id := m.ids[master]
@@ -71,15 +64,15 @@ func (p scanPlace) current(m *slotMap) (master int, cursor uint64, ok bool) {
 // nextScan is what the client gets for the cursor that a master has answered; "0" is the end. ok is
 // false if it has too many bits.
 func nextScan(m *slotMap, master int, answered uint64) (cursor string, ok bool) {
-	switch {
-	case answered >= 1<<scanCursorBits:
-		return "", false
-	case answered > 0:
-		return encodeScan(m, master, answered), true
-	case master+1 == len(m.masters):
+	if answered == 0 {
+		master++
+	}
+	if master == len(m.masters) {
 		return "0", true
 	}
-	return encodeScan(m, master+1, 0), true
+	n := uint64(m.lowest[master]) | uint64(scanID(m, master))<<scanSlotBits |
+		answered<<(scanSlotBits+scanIDBits)
+	return strconv.FormatUint(n, 10), answered < 1<<scanCursorBits
 }
 
 // scanned makes the client's reply out of that of a master.

@@ -182,9 +182,7 @@ func showIDs(raw []byte, addr string) []byte {
 		}
 		b.Write(line)
 	}
-	shown := bulk(b.String())
-	shown[0] = raw[0]
-	return shown
+	return textReply(raw[0], b.String())
 }
 
 // showHelloID replaces the number in the reply to HELLO of the node at addr.

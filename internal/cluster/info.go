@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,73 +46,57 @@ func info(c *Conn, q *query) {
 				if len(texts) == 0 {
 					from, kind = nodes[i].addr, raw[0]
 				}
-				texts = append(texts, string(v.Text))
+				texts = append(texts, strings.TrimPrefix(string(v.Text), "txt:"))
 			}
 		}
 		if len(texts) == 0 {
 			return failureOf(replies)
 		}
-		text := joinInfo(texts, from)
+		joined := joinInfo(texts, from)
 		if kind == '=' {
-			text = "txt:" + text
+			joined = "txt:" + joined
 		}
-		joined := bulk(text)
-		joined[0] = kind
-		return joined
+		return textReply(kind, joined)
 	})
 }
 
 // joinInfo is one INFO out of those of several masters, of which the first is at from.
 func joinInfo(texts []string, from string) string {
-	var b strings.Builder
-	first, said := splitInfo(texts[0]), false
-	for i, title := range first.titles {
-		lines := first.lines[title]
-		if summedSections[title] {
-			for _, text := range texts[1:] {
-				lines = sumLines(lines, splitInfo(text).lines[title])
-			}
-		}
-		if i > 0 {
-			b.WriteString("\r\n")
-		}
-		b.WriteString(first.headings[title])
-		if !summedSections[title] && !said {
-			said = true
-			fmt.Fprintf(&b, "info_node:%s\r\ninfo_masters:%d\r\n", from, len(texts))
-		}
-		for _, line := range lines {
-			b.WriteString(line + "\r\n")
+	others := map[string][]string{} // the lines of the other masters, by the heading of a section
+	for _, text := range texts[1:] {
+		for _, lines := range infoSections(text) {
+			others[lines[0]] = append(others[lines[0]], lines[1:]...)
 		}
 	}
-	return b.String()
-}
-
-// infoText is the text of an INFO by sections, whose titles are in lower case.
-type infoText struct {
-	titles   []string
-	headings map[string]string
-	lines    map[string][]string
-}
-
-func splitInfo(text string) infoText {
-	t := infoText{headings: map[string]string{}, lines: map[string][]string{}}
-	title := ""
-	for line := range strings.SplitSeq(strings.TrimPrefix(text, "txt:"), "\r\n") {
-		name, isTitle := strings.CutPrefix(line, "# ")
+	said := false
+	var joined []string
+	for _, lines := range infoSections(texts[0]) {
+		title, _ := strings.CutPrefix(strings.ToLower(lines[0]), "# ")
 		switch {
-		case isTitle:
-			title = strings.ToLower(name)
-			t.titles = append(t.titles, title)
-			t.headings[title] = line + "\r\n"
-		case line != "":
-			t.lines[title] = append(t.lines[title], line)
+		case summedSections[title]:
+			lines = sumLines(lines, others[lines[0]])
+		case !said:
+			said = true
+			lines = slices.Insert(lines, 1, "info_node:"+from, fmt.Sprint("info_masters:", len(texts)))
 		}
+		joined = append(joined, strings.Join(lines, "\r\n")+"\r\n")
 	}
-	return t
+	return strings.Join(joined, "\r\n")
 }
 
-// sumLines adds the lines of another master to those with the same names.
+// infoSections is the lines of each section of an INFO, of which the first is the heading.
+func infoSections(text string) (sections [][]string) {
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if strings.HasPrefix(line, "# ") {
+			sections = append(sections, []string{line})
+		} else if last := len(sections) - 1; line != "" && last >= 0 {
+			sections[last] = append(sections[last], line)
+		}
+	}
+	return sections
+}
+
+// sumLines adds the lines of other masters to those with the same names.
 func sumLines(lines, more []string) []string {
 	at := map[string]int{}
 	for i, line := range lines {
@@ -120,15 +105,17 @@ func sumLines(lines, more []string) []string {
 	}
 	for _, line := range more {
 		name, value, _ := strings.Cut(line, ":")
-		if i, known := at[name]; known {
-			before := strings.TrimPrefix(lines[i], name+":")
-			if strings.Contains(name, "max") || strings.HasPrefix(name, "latest") {
-				lines[i] = name + ":" + greatest(before, value)
-			} else {
-				lines[i] = name + ":" + sumValues(before, value)
-			}
-		} else {
+		i, known := at[name]
+		if !known {
+			at[name] = len(lines)
 			lines = append(lines, line)
+			continue
+		}
+		before := strings.TrimPrefix(lines[i], name+":")
+		if strings.Contains(name, "max") || strings.HasPrefix(name, "latest") {
+			lines[i] = name + ":" + greatest(before, value)
+		} else {
+			lines[i] = name + ":" + sumValues(before, value)
 		}
 	}
 	return lines

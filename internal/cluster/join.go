@@ -99,7 +99,7 @@ func joinDistinct(replies [][]byte) []byte {
 
 // joinText concatenates strings.
 func joinText(replies [][]byte) []byte {
-	var text []byte
+	var joined []byte
 	for i, raw := range replies {
 		v, err := resp.ParseValue(raw)
 		if err != nil || v.Type != '$' && v.Type != '=' {
@@ -108,11 +108,16 @@ func joinText(replies [][]byte) []byte {
 		if i > 0 && v.Type == '=' {
 			v.Text = bytes.TrimPrefix(v.Text, []byte("txt:"))
 		}
-		text = append(text, v.Text...)
+		joined = append(joined, v.Text...)
 	}
-	joined := bulk(string(text))
-	joined[0] = replies[0][0]
-	return joined
+	return textReply(replies[0][0], string(joined))
+}
+
+// textReply is a bulk string, or RESP3's verbatim string, which has its format in front.
+func textReply(kind byte, text string) []byte {
+	raw := bulk(text)
+	raw[0] = kind
+	return raw
 }
 
 func bulk(text string) []byte {

@@ -148,7 +148,11 @@ func (in *incoming) filled(k int) {
 // full reports whether the client leaves too much unread. c.mu is held.
 func (n *node) full() bool {
 	q := &n.c.replies
-	return q.unread > maxUnread && !n.ended && !q.needs(n)
+	full := q.unread > maxUnread && !n.ended && !q.needs(n)
+	if full {
+		n.c.order.sendHead()
+	}
+	return full
 }
 
 // awaitRoom waits while the client leaves too much unread.

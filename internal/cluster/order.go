@@ -93,9 +93,13 @@ func (o *slotOrder) wait(p *part, late bool) {
 
 // inTurn reports whether p, whose answer is being handled, is the first of all for its slot.
 func (o *slotOrder) inTurn(p *part) bool {
-	h := o.holds[p.slot]
+	h, own := o.holds[p.slot], 0
+	if o.c.answers.slot == p.slot { // a node can have said that it is another
+		own = 1
+	}
 	earlier := func(other *part) bool { return other.req.turn < p.req.turn }
-	return h == nil || h.owed == 1 && !slices.ContainsFunc(h.waiting, earlier)
+	return h == nil || o.c.replies.head == p.req ||
+		h.owed == own && !slices.ContainsFunc(h.waiting, earlier)
 }
 
 // giveUp is called when p was tried often enough. Requests that wait behind it are tried only once.
@@ -105,6 +109,26 @@ func (o *slotOrder) giveUp(p *part) {
 			behind.tries = max(behind.tries, maxTries)
 		}
 	}
+}
+
+// sendHead sends the request whose reply the client reads next, if it is held: it is behind no
+// other. What its slot's hold waits for can be behind replies that are not read before.
+func (o *slotOrder) sendHead() {
+	if o.c.replies.head == nil {
+		return
+	}
+	o.c.replies.head.eachPart(func(p *part) {
+		h := o.holds[p.slot]
+		if h == nil || h.delayed || !slices.Contains(h.waiting, p) {
+			return
+		}
+		h.waiting = slices.DeleteFunc(h.waiting, func(other *part) bool { return other == p })
+		h.owed++ // until it is sent
+		o.c.after(p.delay(), func() {
+			h.owed--
+			o.c.nodes.forSlot(p.slot).push(p)
+		})
+	})
 }
 
 // sent is called when a node is sent p.
@@ -131,7 +155,7 @@ func (o *slotOrder) settle(slot int) {
 	slices.SortStableFunc(h.waiting, func(a, b *part) int {
 		return cmp.Compare(a.req.turn, b.req.turn)
 	})
-	if !h.late {
+	if !h.late || len(h.waiting) == 0 {
 		delete(o.holds, slot)
 		for _, p := range h.waiting {
 			o.c.dispatch(p)

@@ -56,8 +56,6 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 // Close ends what runs in the background and waits for its end. No command may be running.
 func (l *Locks) Close() {
 	l.timers.close()
-	l.notifications.close()
-	l.tracking.close()
 	l.clients.close()
 	if n := l.unreleased.Load(); n > 0 {
 		l.log.Warn("locks whose holders have gone could not be released: "+

@@ -25,14 +25,9 @@ type releaseNotifications struct {
 
 	deadlocks *deadlocks
 
-	ctx        context.Context
-	cancel     context.CancelFunc
-	goroutines sync.WaitGroup
-
 	mu         sync.Mutex
 	listening  map[Identity]*shardedSubscriptions // guarded by mu; user and password only
 	subscribed int                                // guarded by mu; how many of them are
-	closed     bool                               // guarded by mu
 	noSharded  bool                               // guarded by mu; the nodes know no SPUBLISH
 }
 
@@ -49,12 +44,10 @@ const (
 const maxListening = 8
 
 func newReleaseNotifications(of *releases, deadlocks *deadlocks) *releaseNotifications {
-	w := &releaseNotifications{
+	return &releaseNotifications{
 		background: of.background, queues: of.queues, sessions: of.sessions, releases: of,
 		deadlocks: deadlocks, listening: map[Identity]*shardedSubscriptions{},
 	}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
-	return w
 }
 
 // listen subscribes to messages about a lock, as a waiter's user, unless that user is subscribed.
@@ -64,13 +57,12 @@ func (w *releaseNotifications) listen(as Identity, key string) {
 	defer w.mu.Unlock()
 	sh := w.listening[as]
 	if sh == nil {
-		if w.closed || len(w.listening) >= maxListening {
+		if len(w.listening) >= maxListening {
 			return
 		}
 		sh = newShardedSubscriptions(w)
 		w.listening[as] = sh
-		// It ends with w.ctx, or when no client waits.
-		w.goroutines.Go(func() { w.listenWhileWanted(as, sh) })
+		w.timers.after(0, func(ctx context.Context) { w.listenWhileWanted(ctx, as, sh) })
 	}
 	if w.cfg.Cluster {
 		sh.wantLocked(slotOf([]byte(key)))
@@ -79,9 +71,11 @@ func (w *releaseNotifications) listen(as Identity, key string) {
 
 // listenWhileWanted receives messages until no client waits or has a session lock, or the user is
 // refused. The user's next waiter or session lock tries again.
-func (w *releaseNotifications) listenWhileWanted(as Identity, sh *shardedSubscriptions) {
+func (w *releaseNotifications) listenWhileWanted(
+	ctx context.Context, as Identity, sh *shardedSubscriptions,
+) {
 	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
-		subscribed, err := w.receive(as, sh)
+		subscribed, err := w.receive(ctx, as, sh)
 		refused := redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "NOAUTH") ||
 			redis.HasErrorPrefix(err, "WRONGPASS")
 		switch {
@@ -91,20 +85,21 @@ func (w *releaseNotifications) listenWhileWanted(as Identity, sh *shardedSubscri
 			pause = minListenRetry
 		}
 		select {
-		case <-w.ctx.Done():
+		case <-ctx.Done():
 		case <-time.After(pause):
 		}
-		if w.forget(as, refused) {
+		if w.forget(as, refused || ctx.Err() != nil) {
 			return
 		}
 	}
 }
 
-// forget removes a connection that is no longer needed or was refused, and reports whether it did.
-func (w *releaseNotifications) forget(as Identity, refused bool) bool {
+// forget removes a connection that is no longer needed, or has ended for good, and reports whether
+// it did.
+func (w *releaseNotifications) forget(as Identity, ended bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !refused && !w.closed && (w.queues.Waiting() || w.sessions.AnySession()) {
+	if !ended && (w.queues.Waiting() || w.sessions.AnySession()) {
 		return false
 	}
 	delete(w.listening, as)
@@ -113,9 +108,8 @@ func (w *releaseNotifications) forget(as Identity, refused bool) bool {
 
 // receive receives messages until the connection fails. subscribed says that it was subscribed.
 func (w *releaseNotifications) receive(
-	as Identity, sh *shardedSubscriptions,
+	ctx context.Context, as Identity, sh *shardedSubscriptions,
 ) (subscribed bool, err error) {
-	client := w.clients.client(as)
 	onSubscribed := func() {
 		if !subscribed {
 			subscribed = true
@@ -125,7 +119,7 @@ func (w *releaseNotifications) receive(
 	}
 	sharded := w.cfg.Cluster && !w.lacksSharded()
 	if sharded {
-		err = sh.receive(client, as, onSubscribed)
+		err = w.receiveFrom(ctx, as, sh, onSubscribed)
 	}
 	if sharded && redis.HasErrorPrefix(err, "unknown command") {
 		w.mu.Lock()
@@ -133,14 +127,14 @@ func (w *releaseNotifications) receive(
 		w.mu.Unlock()
 	}
 	if !sharded {
-		err = w.receiveAll(client, as, onSubscribed)
+		err = w.receiveFrom(ctx, as, nil, onSubscribed)
 	}
 	if subscribed {
 		w.countSubscribed(-1)
 	} else {
 		w.countSubscribed(0)
 	}
-	if w.ctx.Err() == nil {
+	if ctx.Err() == nil {
 		w.log.Debug("cannot listen for releases by other proxies: waiters poll",
 			"error", err)
 	}
@@ -161,18 +155,32 @@ func (w *releaseNotifications) lacksSharded() bool {
 	return w.noSharded
 }
 
-// receiveAll receives messages on the one channel for all locks.
-func (w *releaseNotifications) receiveAll(
-	client *redis.Client, as Identity, onSubscribed func(),
+// receiveFrom receives messages on a new connection: on the one channel for all locks, or on those of
+// sh. It calls onSubscribed with each subscription.
+func (w *releaseNotifications) receiveFrom(
+	ctx context.Context, as Identity, sh *shardedSubscriptions, onSubscribed func(),
 ) error {
-	sub := client.Subscribe(w.ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	sub := w.clients.client(as).Subscribe(ctx)
 	defer sub.Close()
-	stop := context.AfterFunc(w.ctx, func() { sub.Close() }) // Receive ignores the end of its ctx
+	stop := context.AfterFunc(ctx, func() { sub.Close() }) // Receive ignores the end of its ctx
 	defer stop()
-	channels := append([]string{notifyChannel + w.proxy}, w.deadlocks.channels()...)
-	err := w.bounded(func(ctx context.Context) error {
-		return sub.Subscribe(ctx, channels...)
-	})
+	var subscribing sync.WaitGroup
+	defer subscribing.Wait()
+	defer cancel()
+	// To connect may take long, and cannot be interrupted.
+	connecting, connected := context.WithTimeout(ctx, backgroundTimeout)
+	var err error
+	if sh == nil {
+		err = sub.Subscribe(connecting,
+			append([]string{notifyChannel + w.proxy}, w.deadlocks.channels()...)...)
+	} else if err = sub.Ping(connecting); err == nil {
+		subscribing.Go(func() { // ends with ctx, or when it fails
+			sh.subscribe(ctx, sub)
+			sub.Close()
+		})
+	}
+	connected()
 	if err != nil {
 		return err
 	}
@@ -182,22 +190,20 @@ func (w *releaseNotifications) receiveAll(
 			return err
 		}
 		switch m := message.(type) {
-		case *redis.Subscription:
-			onSubscribed()
 		case *redis.Message:
 			w.onMessage(as, m)
+		case *redis.Subscription:
+			switch {
+			case m.Kind != "sunsubscribe":
+				onSubscribed()
+			case sh != nil:
+				sh.unsubscribed(m.Channel)
+			}
 		}
 	}
 }
 
-// bounded calls a function that may connect: it waits for the upstream, and cannot be interrupted.
-func (w *releaseNotifications) bounded(call func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(w.ctx, backgroundTimeout)
-	defer cancel()
-	return call(ctx)
-}
-
-// neverConnect keeps Receive from connecting again by itself: see bounded.
+// neverConnect keeps Receive from connecting again by itself.
 var neverConnect = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -232,12 +238,4 @@ func (w *releaseNotifications) onMessage(as Identity, m *redis.Message) {
 		return
 	}
 	w.releases.releaseReservation(as, id)
-}
-
-func (w *releaseNotifications) close() {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
-	w.cancel()
-	w.goroutines.Wait()
 }

@@ -29,14 +29,9 @@ type keyTracking struct {
 	queues   *queues
 	sessions *sessionLocks
 
-	ctx        context.Context
-	cancel     context.CancelFunc
-	goroutines sync.WaitGroup
-
 	mu      sync.Mutex
 	conns   map[Identity]*trackingConn // guarded by mu
 	refused map[Identity]time.Time     // guarded by mu; when it last failed
-	closed  bool                       // guarded by mu
 }
 
 const (
@@ -67,12 +62,10 @@ type trackingConn struct {
 }
 
 func newKeyTracking(qs *queues, s *sessionLocks) *keyTracking {
-	k := &keyTracking{
+	return &keyTracking{
 		background: s.background, queues: qs, sessions: s,
 		conns: map[Identity]*trackingConn{}, refused: map[Identity]time.Time{},
 	}
-	k.ctx, k.cancel = context.WithCancel(context.Background())
-	return k
 }
 
 // want asks the upstream to report the next change of a lock's key. It returns at once.
@@ -81,12 +74,12 @@ func (k *keyTracking) want(as Identity, key string) {
 	defer k.mu.Unlock()
 	c := k.conns[as]
 	if c == nil {
-		if k.closed || len(k.conns) >= maxTracking || time.Since(k.refused[as]) < trackingRetry {
+		if len(k.conns) >= maxTracking || time.Since(k.refused[as]) < trackingRetry {
 			return
 		}
 		c = &trackingConn{by: k, as: as, tracked: map[string]bool{}, more: make(chan struct{}, 1)}
 		k.conns[as] = c
-		k.goroutines.Go(c.serve) // ends with k.ctx, the connection, or when it isn't needed
+		k.timers.after(0, c.serve) // ends also with the connection, or when it isn't needed
 	}
 	c.want(key)
 }
@@ -106,14 +99,6 @@ func (k *keyTracking) follows(as Identity, key string) (now, soon bool) {
 	return now, soon
 }
 
-func (k *keyTracking) close() {
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
-	k.cancel()
-	k.goroutines.Wait()
-}
-
 func (c *trackingConn) want(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,13 +115,13 @@ func (c *trackingConn) want(key string) {
 }
 
 // serve opens the connection, and serves it until it ends.
-func (c *trackingConn) serve() {
+func (c *trackingConn) serve(ctx context.Context) {
 	k := c.by
-	ctx, cancel := context.WithTimeout(k.ctx, backgroundTimeout)
-	conn, err := k.clients.client(c.as).Options().Dialer(ctx, "", "")
+	dialing, cancel := context.WithTimeout(ctx, backgroundTimeout)
+	conn, err := k.clients.client(c.as).Options().Dialer(dialing, "", "")
 	cancel()
 	if err == nil {
-		stop := context.AfterFunc(k.ctx, func() { conn.Close() })
+		stop := context.AfterFunc(ctx, func() { conn.Close() })
 		ended := make(chan struct{})
 		var writing sync.WaitGroup
 		writing.Go(func() { c.write(conn, ended) }) // ends with ended
@@ -156,7 +141,7 @@ func (c *trackingConn) serve() {
 	}
 	k.mu.Unlock()
 	c.lost()
-	if err != nil && k.ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil {
 		k.log.Debug("cannot track the keys of locks: waiters poll", "error", err)
 	}
 }

@@ -81,7 +81,7 @@ type Holder struct {
 	locks    map[heldID]*heldLock // guarded by mu; given, and not known to be released
 	renewed  int                  // guarded by mu; how many of locks are renewed
 	more     int64                // guarded by mu; when those beyond maxHeld end, as monotonic.Now
-	sessions *sessionKeys         // guarded by mu; nil until a lock is renewed
+	sessions *sessionLocks        // guarded by mu; nil until a lock is renewed
 }
 
 const (
@@ -108,11 +108,11 @@ func (h *Holder) setLocked(lock *heldLock, renewed bool) {
 	if lock.renewed {
 		lock.cancel()
 		h.renewed--
-		h.sessions.add(lock.key, -1)
+		h.sessions.count(lock.key, -1)
 	}
 	if renewed {
 		h.renewed++
-		h.sessions.add(lock.key, 1)
+		h.sessions.count(lock.key, 1)
 	}
 	lock.renewed = renewed
 	lock.round++

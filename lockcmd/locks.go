@@ -3,6 +3,8 @@ package lockcmd
 import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/foreign"
 )
 
 // Locks runs the lock commands of one proxy. Make it with New, and end it with Close. It has the
@@ -32,7 +34,7 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 	}
 	qs, seen := newQueues(), newObserved(bg)
 	l := &Locks{background: bg, queues: qs, observed: seen}
-	l.sessionLocks = &sessionLocks{background: bg, seen: seen, keys: newSessionKeys(cfg.Cluster)}
+	l.sessionLocks = &sessionLocks{background: bg, seen: seen, keys: foreign.NewFilter()}
 	l.foreignTraffic = newForeignTraffic(bg, qs, seen)
 	l.releases = &releases{background: bg, queues: qs, seen: seen, sessions: l.sessionLocks}
 	deadlocks := newDeadlocks(qs, seen)

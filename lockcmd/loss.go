@@ -4,61 +4,38 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/maphash"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/foreign"
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
-	"lockproxy/internal/slot"
 )
 
 // A session lock can be lost while its connection is open: it is forced, or its key is deleted or
 // overwritten, or the upstream does not answer. The next renewal finds that. If this proxy sees a
 // relayed command or another proxy's message that may have ended one, it asks the upstream at once.
 
-// sessionKeys counts this proxy's session locks by their keys. So it is cheap to see that a relayed
-// command concerns none of them.
-type sessionKeys struct {
-	total  atomic.Int64
-	seed   maphash.Seed
-	byHash [1 << 12]atomic.Int32
-	bySlot []atomic.Int32 // nil unless the upstream is a cluster
-}
-
-func newSessionKeys(cluster bool) *sessionKeys {
-	k := &sessionKeys{seed: maphash.MakeSeed()}
-	if cluster {
-		k.bySlot = make([]atomic.Int32, slot.Count)
-	}
-	return k
-}
-
-// add counts a lock that is renewed from now on, or with -1 one that no longer is.
-func (k *sessionKeys) add(key string, n int32) {
-	k.total.Add(int64(n))
-	k.byHash[maphash.String(k.seed, key)%uint64(len(k.byHash))].Add(n)
-	if k.bySlot != nil {
-		k.bySlot[slotOf([]byte(key))].Add(n)
-	}
-}
-
 // sessionLocks finds out which session locks of this proxy are lost.
 type sessionLocks struct {
 	*background
-	seen *observed
-	keys *sessionKeys
+	seen  *observed
+	total atomic.Int64
+	keys  *foreign.Filter // so that it is cheap to see that a relayed command concerns none
+}
+
+// count counts a lock that is renewed from now on, or with -1 one that no longer is.
+func (s *sessionLocks) count(key string, n int) {
+	s.total.Add(int64(n))
+	s.keys.Add(key, int32(n))
 }
 
 // AnySession reports whether a client here has a session lock.
-func (s *sessionLocks) AnySession() bool { return s.keys.total.Load() > 0 }
+func (s *sessionLocks) AnySession() bool { return s.total.Load() > 0 }
 
 // MayBeSession reports whether a key may be that of a session lock. false is certain.
-func (s *sessionLocks) MayBeSession(key []byte) bool {
-	k := s.keys
-	return k.byHash[maphash.Bytes(k.seed, key)%uint64(len(k.byHash))].Load() > 0
-}
+func (s *sessionLocks) MayBeSession(key []byte) bool { return s.keys.May(key) }
 
 // has reports whether a lock is a session's.
 func (s *sessionLocks) has(id LockID) bool { return len(s.seen.registry.sessionsOf(id)) > 0 }

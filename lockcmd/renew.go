@@ -29,7 +29,7 @@ func (r *renewals) hold(h *Holder, lock *heldLock) {
 	defer h.mu.Unlock()
 	h.addLocked(lock)
 	if lock.by != nil {
-		h.sessions = r.sessions.keys
+		h.sessions = r.sessions
 		r.renewLocked(h, lock, lock.since+int64(lock.timeout/3))
 	}
 }

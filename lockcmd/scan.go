@@ -118,10 +118,12 @@ func (l *queries) scanForeign(db int, cursor uint64, o scanOptions) (keys []stri
 	return keys[:count], place(keys[count])
 }
 
-// scanRecords is one step of a SCAN for lock records. It returns their locks.
+// recordPattern is SCAN's pattern for lock records.
+const recordPattern = "*" + recordInfix + "???"
+
+// scanRecords is one step of a SCAN for lock records. It returns their locks that match.
 func (l *queries) scanRecords(s Session, o scanOptions) (keys []string, next uint64, err error) {
-	pattern := closedGlob(o.pattern) + recordInfix + "???"
-	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", pattern, "COUNT", o.count))
+	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", recordPattern, "COUNT", o.count))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -133,7 +135,7 @@ func (l *queries) scanRecords(s Session, o scanOptions) (keys []string, next uin
 		return nil, 0, unexpected(infoScript, v)
 	}
 	for _, e := range v.Elems[1].Elems {
-		if key, ok := lockOf(string(e.Text)); ok {
+		if key, ok := lockOf(string(e.Text)); ok && GlobMatch(o.pattern, key) {
 			keys = append(keys, key)
 		}
 	}
@@ -141,38 +143,6 @@ func (l *queries) scanRecords(s Session, o scanOptions) (keys []string, next uin
 		return nil, 0, unexpected(infoScript, v)
 	}
 	return keys, next, nil
-}
-
-// closedGlob closes a pattern of SCAN: a backslash at its end, or an open class, would take in what
-// follows.
-func closedGlob(pattern string) string {
-	for i := 0; i < len(pattern); i++ {
-		switch pattern[i] {
-		case '\\':
-			if i++; i == len(pattern) {
-				return pattern + `\`
-			}
-		case '[':
-			if i++; i < len(pattern) && pattern[i] == '^' {
-				i++
-			}
-			for ; i < len(pattern) && pattern[i] != ']'; i++ {
-				left := len(pattern) - i
-				switch {
-				case left == 1 && (pattern[i] == '\\' || pattern[i] == '-'):
-					return pattern[:i] + `\` + pattern[i:] + "]"
-				case pattern[i] == '\\':
-					i++
-				case left > 2 && pattern[i+1] == '-':
-					i += 2
-				}
-			}
-			if i >= len(pattern) {
-				return pattern + "]"
-			}
-		}
-	}
-	return pattern
 }
 
 // lockOf returns the lock of a record, by the record's name.

@@ -39,7 +39,7 @@
 //	renewals              records the locks of connections, and renews session locks
 //	gracePeriods          repairs locks after takeovers
 //	locking, waits        take locks, at once or after others
-//	queries, operator     tell users and operators about locks
+//	queries               tells users and operators about locks
 //
 // # Shared locks, several locks
 //

@@ -15,12 +15,13 @@ import (
 var infoFields = []string{"state", "kind", "token", "owner", "client",
 	"acquired_ms", "expires_ms", "remaining_ms", "session", "mode", "holders"}
 
-// queries tells what is known about locks.
+// queries tells users and operators about locks. Operators can release them, too.
 type queries struct {
 	*background
-	queues  *queues
-	seen    *observed
-	traffic *foreignTraffic
+	queues   *queues
+	seen     *observed
+	traffic  *foreignTraffic
+	releases *releases
 }
 
 // beginInfo is LOCKINFO key [HOLDERS | WAITERS].

@@ -132,7 +132,7 @@ func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 	r := s.Holder().request(string(args[0]), o)
 	t, held := l.beginTry(LockID{s.Identity().DB, r.key}, r, modeTry, nil)
 	if held != nil {
-		return Step{finish: func(ctx context.Context, _ Answer, _ error) Reply {
+		return Step{Finish: func(ctx context.Context, _ Answer, _ error) Reply {
 			return l.tried(ctx, s, t, attempt{}, held)
 		}}, true
 	}

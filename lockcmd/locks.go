@@ -22,7 +22,6 @@ type Locks struct {
 	*locking
 	*waits
 	*queries
-	*operator
 }
 
 // New returns the lock commands of the proxy with this name. connect makes a client of the upstream
@@ -49,8 +48,7 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 		graces: newGracePeriods(bg),
 	}
 	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
-	l.queries = &queries{background: bg, queues: qs, seen: seen, traffic: l.foreignTraffic}
-	l.operator = &operator{background: bg, queues: qs, seen: seen, traffic: l.foreignTraffic,
+	l.queries = &queries{background: bg, queues: qs, seen: seen, traffic: l.foreignTraffic,
 		releases: l.releases}
 	return l
 }

@@ -71,6 +71,3 @@ func (o *observed) auditForce(r *unlockCall, v resp.Value, released bool, err er
 	}
 	o.audit(f, released, err)
 }
-
-// operatorConn marks the connection of an operator's release.
-type operatorConn struct{ evaluator }

@@ -113,10 +113,9 @@ func (o *observed) observeRelease(
 	if p.kind == "request" || p.kind == "reserved" || p.kind == "given" && asked {
 		return nil, nil // no client was given the lock
 	}
-	_, forced := r.on.(operatorConn)
 	kind := journal.Disconnected
 	switch {
-	case forced || p.kind == "force":
+	case p.kind == "revoke" || p.kind == "force":
 		o.counters.forced.Add(1)
 		kind = journal.Forced
 	case asked:

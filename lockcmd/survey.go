@@ -2,33 +2,24 @@ package lockcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/resp"
 )
 
-// operator does what operators ask for, on background clients.
-type operator struct {
-	*background
-	queues   *queues
-	seen     *observed
-	traffic  *foreignTraffic
-	releases *releases
-}
+// What operators ask for runs on background clients.
 
 // Scan is one step of a SCAN for locks, as an identity. It returns the next cursor, 0 at the end,
 // and names that may be locks.
-func (l *operator) Scan(
+func (l *queries) Scan(
 	ctx context.Context, as Identity, cursor uint64, count int,
 ) (next uint64, keys []string, err error) {
-	const pattern = "*" + recordInfix + "???"
-	names, next, err := l.clients.client(as).Scan(ctx, cursor, pattern, int64(count)).Result()
+	names, next, err := l.clients.client(as).Scan(ctx, cursor, recordPattern, int64(count)).Result()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -43,39 +34,34 @@ func (l *operator) Scan(
 // Inspect asks the upstream about locks, as an identity, and returns those that are held now. It
 // leaves out keys that the user may not see or that are no locks. It fails if the upstream does, or
 // if the user may see none of the locks.
-func (l *operator) Inspect(ctx context.Context, as Identity, keys []string) ([]LockInfo, error) {
+func (l *queries) Inspect(ctx context.Context, as Identity, keys []string) ([]LockInfo, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	args := make([][]any, len(keys))
+	// One client for all of them, also in a cluster: it sends the questions together.
+	on := l.clients.on(ctx, as, "", time.Now().Add(backgroundTimeout))
+	found, failed := make([]resp.Value, len(keys)), make([]error, len(keys))
+	var asking sync.WaitGroup
 	for i, key := range keys {
-		c := l.call(infoScript, key, noFastPath, "")
-		args[i] = c.evalArgs()
+		asking.Go(func() { found[i], failed[i] = l.ask(on, infoScript, key) }) // ends within 2 s
 	}
-	replies, err := l.pipeline(ctx, as, args, "EVALSHA", infoScript.SHA)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.askBySource(ctx, as, args, replies); err != nil {
-		return nil, err
-	}
+	asking.Wait()
 	var list []LockInfo
 	var refused error
-	for i, reply := range replies {
-		got, err := reply.Result()
-		var said redis.Error
+	for i, v := range found {
+		said, isReply := failed[i].(ServerError)
+		_, relayed := failed[i].(relayedError)
 		switch {
-		case errors.Is(err, redis.Nil):
+		case failed[i] == nil:
+		case isReply && hasCode(said, "WRONGTYPE"):
 			continue
-		case errors.As(err, &said):
-			if !redis.HasErrorPrefix(err, "WRONGTYPE") {
-				refused = err
-			}
+		case isReply || relayed:
+			refused = failed[i]
 			continue
-		case err != nil:
-			return nil, err
+		default:
+			return nil, failed[i]
 		}
-		v, id := scriptValue(got), LockID{as.DB, keys[i]}
+		id := LockID{as.DB, keys[i]}
 		var seen foreign.Lock
 		if len(v.Elems) == len(infoFields) {
 			seen = l.traffic.addHolder(id, v.Elems)
@@ -95,7 +81,7 @@ func (l *operator) Inspect(ctx context.Context, as Identity, keys []string) ([]L
 
 // Proxies asks the upstream, as an identity, through which proxy a lock was taken ("" if that is
 // not known), and which other proxies have clients that wait for it. A proxy is named by its ID.
-func (l *operator) Proxies(
+func (l *queries) Proxies(
 	ctx context.Context, as Identity, key string,
 ) (holder string, waiting []string, err error) {
 	on := l.clients.on(ctx, as, key, time.Now().Add(backgroundTimeout))
@@ -115,52 +101,14 @@ func (l *operator) Proxies(
 	return holder, waiting, nil
 }
 
-// askBySource asks again by the script's source, where the upstream or a cluster's node does not
-// know its hash.
-func (l *operator) askBySource(
-	ctx context.Context, as Identity, args [][]any, replies []*redis.Cmd,
-) error {
-	var indexes []int
-	var again [][]any
-	for i, reply := range replies {
-		if redis.HasErrorPrefix(reply.Err(), "NOSCRIPT") {
-			indexes, again = append(indexes, i), append(again, args[i])
-		}
-	}
-	if len(again) == 0 {
-		return nil
-	}
-	answers, err := l.pipeline(ctx, as, again, "EVAL", infoScript.Source)
-	for i, index := range indexes {
-		replies[index] = answers[i]
-	}
-	return err
-}
-
-func (l *operator) pipeline(
-	ctx context.Context, as Identity, argLists [][]any, command, script string,
-) ([]*redis.Cmd, error) {
-	pipe := l.clients.client(as).Pipeline()
-	replies := make([]*redis.Cmd, len(argLists))
-	for i, args := range argLists {
-		replies[i] = pipe.Do(ctx, append([]any{command, script}, args...)...)
-	}
-	_, err := pipe.Exec(ctx)
-	var said redis.Error
-	if errors.As(err, &said) {
-		err = nil // each reply has its own
-	}
-	return replies, err
-}
-
 // Force releases a lock as an identity, if it still has f's token: an operator ends the lock that
 // was shown, not one that was acquired since. It writes a line to the log.
-func (l *operator) Force(
+func (l *queries) Force(
 	ctx context.Context, as Identity, f ForcedUnlock,
 ) (released bool, err error) {
 	as.DB = f.DB
 	id := LockID{f.DB, f.Key}
-	on := operatorConn{l.clients.on(ctx, as, f.Key, time.Now().Add(backgroundTimeout))}
+	on := l.clients.on(ctx, as, f.Key, time.Now().Add(backgroundTimeout))
 	token := proof{"revoke", strconv.FormatInt(f.Token, 10)}
 	released, err = l.releases.release(on, id, as, token, true)
 	l.seen.audit(f, released, err)

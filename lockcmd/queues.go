@@ -67,25 +67,30 @@ func (qs *queues) leaveLocked(w *waiter) (last bool) {
 	return true
 }
 
-// kindOfRelease is what a release that names no waiter says about the waiters here: A[5] of
-// unlock.lua.
-func (qs *queues) kindOfRelease(id LockID) string {
+// offer decides what a release by an identity does for the waiters of a lock, and marks those that
+// it names. If it does not hand over, the first to poll takes the lock. compete says that foreign
+// clients do.
+func (qs *queues) offer(id LockID, as Identity, handsOver bool) (offer handOver, compete bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q, now := qs.of[id], time.Now()
+	compete = qs.foreign.compete(id, now)
 	switch {
 	case q == nil || q.first() == nil:
-		return "none"
-	case qs.foreign.compete(id, now) && !qs.foreign.makeUp(id):
-		qs.foreign.leftFree(id, now)
-		return "free"
-	case q.foreignGapDue(now):
-		return "gap"
-	case q.first().all != nil:
-		return "all"
+		offer.kind = "none"
+	case !handsOver:
+		offer.kind = "gap"
+	default:
+		offer = q.offer(as, compete && !qs.foreign.makeUp(id), now)
 	}
-	return "self"
+	if offer.kind == "free" {
+		qs.foreign.leftFree(id, now) // before anybody hears of it
+	}
+	return offer, compete
 }
+
+// noWaiter is an identity that no waiter has: offer names none.
+var noWaiter = Identity{DB: -1}
 
 // stateOf is the state of a waiter.
 func (qs *queues) stateOf(w *waiter) waiterState {

@@ -9,8 +9,8 @@ func TestReleaseAllBehindGrant(t *testing.T) {
 	q := qs.queueLocked(w.id())
 	q.join(w)
 	q.grant(w, 7)
-	if kind := qs.kindOfRelease(w.id()); kind != "none" {
-		t.Errorf("the waiters want %q", kind)
+	if offer, _ := qs.offer(w.id(), noWaiter, true); offer.kind != "none" {
+		t.Errorf("the waiters want %q", offer.kind)
 	}
 }
 
@@ -21,8 +21,8 @@ func TestReleaseAllLeavesGap(t *testing.T) {
 	q.join(w)
 	q.grants = foreignGapGrants
 	for _, want := range []string{"gap", "self"} {
-		if kind := qs.kindOfRelease(w.id()); kind != want {
-			t.Errorf("the waiters want %q, not %q", kind, want)
+		if offer, _ := qs.offer(w.id(), noWaiter, true); offer.kind != want {
+			t.Errorf("the waiters want %q, not %q", offer.kind, want)
 		}
 	}
 }

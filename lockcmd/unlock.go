@@ -65,21 +65,7 @@ func (l *releases) release(
 func (l *releases) beginRelease(
 	on evaluator, id LockID, as Identity, p proof, handsOver bool,
 ) *unlockCall {
-	l.queues.mu.Lock()
-	offer := handOver{kind: "none"}
-	compete := l.queues.foreign.compete(id, time.Now())
-	switch q := l.queues.of[id]; {
-	case q == nil:
-	case handsOver && l.holdOff.remaining() == 0:
-		offer = q.offer(as, compete && !l.queues.foreign.makeUp(id), time.Now())
-	default:
-		offer.kind = "gap"
-	}
-	if offer.kind == "free" {
-		l.queues.foreign.leftFree(id, time.Now()) // before anybody hears of it
-	}
-	l.queues.mu.Unlock()
-
+	offer, compete := l.queues.offer(id, as, handsOver && l.holdOff.remaining() == 0)
 	r := &unlockCall{on: on, id: id, as: as, proof: p, handOver: offer}
 	next, has := lockRequest{}, "-"
 	if s, ok := on.(Session); ok && p.kind == "connection" {

@@ -16,8 +16,9 @@ func (l *releases) beginReleaseAll(
 	for i, key := range keys {
 		id := LockID{as.DB, string(key)}
 		s.Holder().suspend(id, p)
-		kinds[i] = l.queues.kindOfRelease(id)
-		r := &unlockCall{on: s, id: id, as: as, proof: p, handOver: handOver{kind: kinds[i]}}
+		offer, _ := l.queues.offer(id, noWaiter, true)
+		kinds[i] = offer.kind
+		r := &unlockCall{on: s, id: id, as: as, proof: p, handOver: offer}
 		r.Call.Script = unlockScript
 		calls = append(calls, r)
 	}

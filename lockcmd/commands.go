@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"strings"
 )
 
@@ -56,47 +57,14 @@ func (c *Spec) isHelp(args [][]byte) bool {
 // help is LOCK HELP, in the form of Redis's own HELP subcommands.
 func help() Reply {
 	lines := Reply{Kind: ArrayReply}
-	for _, text := range helpText {
-		lines.Elems = append(lines.Elems, statusReply(text))
+	for text := range strings.Lines(helpText) {
+		lines.Elems = append(lines.Elems, statusReply(strings.TrimSuffix(text, "\n")))
 	}
 	return lines
 }
 
-var helpText = []string{
-	"The lock commands of lockproxy. Times are in seconds, decimals allowed:",
-	"LOCK <key> <timeout> [SHARED | LIMIT <n>] [WAIT <seconds>] [SESSION] [OWNER <name>]",
-	"    Take a lock. Returns its token, or null if another holds it.",
-	"    SHARED: share it with others who do. LIMIT: with fewer than n.",
-	"    WAIT: wait for it so long, in order of arrival; 0 is without end.",
-	"    SESSION: keep it as long as this connection is open, and no longer.",
-	"    OWNER: the same owner gets the same token again, and more time.",
-	"    DEADLOCK is the error if owners would wait for each other in a cycle.",
-	"UNLOCK <key> [<token> | FORCE]",
-	"    Release a lock: by its token, or what this connection took, or any client's.",
-	"    Returns 1, or 0 if there was nothing to release.",
-	"LOCKALL <timeout> <numkeys> <key> [<key> ...] [WAIT <seconds>] [SESSION] [OWNER <name>]",
-	"    Take all of several locks, or none. Returns one token for all, or null.",
-	"UNLOCKALL <token> <numkeys> <key> [<key> ...]",
-	"    Release several locks of one token. Returns how many it released.",
-	"RELOCK <key> <token> <timeout>",
-	"    Let a lock run for timeout from now. Returns 1, or 0 if the token doesn't hold it.",
-	"LOCKINFO <key> [HOLDERS | WAITERS]",
-	"    Return who holds a lock, since when and how long; null if it is free.",
-	"    HOLDERS: a list of the holders. WAITERS: the queue, in order.",
-	"    An upstream whose maxmemory-policy evicts may drop locks: use noeviction.",
-	"LOCKSCAN <cursor> [MATCH <pattern>] [COUNT <n>] [KIND lockproxy|timestamp|other|all]",
-	"    Iterate over the locks that are held by LOCK, as SCAN does over keys.",
-	"    KIND: or by other clients, as far as this proxy has seen them taking a lock.",
-	"LOCKTOP [BY wait|hold|count] [COUNT <n>] [SHAPES]",
-	"    Return which locks cost most during the last hour, and who held them meanwhile.",
-	"    SHAPES: keys that differ only in numbers count as one.",
-	"LOCKLOG [<key>] [COUNT <n>]",
-	"    Return what happened to locks during the last hour, the newest first.",
-	"FENCE <key> <token> <command> [<arg> ...]",
-	"    Run a command only if the token holds the lock, atomically.",
-	"LOCK HELP",
-	"    Print this help.",
-}
+//go:embed help.txt
+var helpText string
 
 // Waits reports whether a LOCK or LOCKALL with these arguments can wait for others. args begin with
 // the name.

@@ -108,7 +108,7 @@ func (q *commandQuery) encode(build func(e *resp.Encoder)) []byte {
 }
 
 func (q *commandQuery) info(spec *lockcmd.Spec, fields int) []byte {
-	return q.encode(func(e *resp.Encoder) { spec.AppendInfo(e, fields) })
+	return q.encode(func(e *resp.Encoder) { encodeValue(e, spec.Info(fields)) })
 }
 
 func (q *commandQuery) name(name string) []byte {
@@ -205,7 +205,8 @@ func (q *commandQuery) docs(_ []byte, kind byte, elems [][]byte) []byte {
 }
 
 func (q *commandQuery) appendDoc(pairs [][]byte, spec *lockcmd.Spec) [][]byte {
-	return append(pairs, q.name(spec.Name), q.encode(spec.AppendDoc))
+	return append(pairs, q.name(spec.Name),
+		q.encode(func(e *resp.Encoder) { encodeValue(e, spec.Doc()) }))
 }
 
 // list adds to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value].

@@ -1,8 +1,8 @@
 package lockcmd
 
 import (
-	"container/list"
 	"context"
+	"slices"
 	"time"
 
 	"lockproxy/internal/foreign"
@@ -18,16 +18,15 @@ type DelayedSet struct {
 	id    LockID
 	since time.Time     // when its client began to ask; this orders the line
 	wake  chan struct{} // holds one: ask again
-	place *list.Element
 }
 
 // delayedSets are the lines of DelayedSets. No line is empty. Callers hold queues.mu.
-type delayedSets map[LockID]*list.List
+type delayedSets map[LockID][]*DelayedSet
 
 // wake makes the first in a lock's line ask again: the lock may be free.
 func (lines delayedSets) wake(id LockID) {
 	if line := lines[id]; line != nil {
-		line.Front().Value.(*DelayedSet).signal()
+		line[0].signal()
 	}
 }
 
@@ -43,19 +42,11 @@ func (f *foreignTraffic) DelaySet(db int, key string, since time.Time) *DelayedS
 	f.queues.mu.Lock()
 	defer f.queues.mu.Unlock()
 	line := f.queues.delayed[d.id]
-	if line == nil {
-		line = list.New()
-		f.queues.delayed[d.id] = line
+	place := len(line)
+	for place > 0 && line[place-1].since.After(since) {
+		place--
 	}
-	before := line.Back()
-	for before != nil && before.Value.(*DelayedSet).since.After(since) {
-		before = before.Prev()
-	}
-	if before == nil {
-		d.place = line.PushFront(d)
-	} else {
-		d.place = line.InsertAfter(d, before)
-	}
+	f.queues.delayed[d.id] = slices.Insert(line, place, d)
 	return d
 }
 
@@ -65,13 +56,15 @@ func (d *DelayedSet) Leave(took bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	line := qs.delayed[d.id]
-	wasFirst := line.Front() == d.place
-	line.Remove(d.place)
-	switch {
-	case line.Len() == 0:
+	place := slices.Index(line, d)
+	line = slices.Delete(line, place, place+1)
+	if len(line) == 0 {
 		delete(qs.delayed, d.id)
-	case wasFirst && !took:
-		line.Front().Value.(*DelayedSet).signal()
+		return
+	}
+	qs.delayed[d.id] = line
+	if place == 0 && !took {
+		line[0].signal()
 	}
 }
 
@@ -80,7 +73,7 @@ func (d *DelayedSet) First() bool {
 	qs := d.among.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	return qs.delayed[d.id].Front() == d.place
+	return qs.delayed[d.id][0] == d
 }
 
 // Woken is ready when the first in line must ask again.

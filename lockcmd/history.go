@@ -54,13 +54,13 @@ func (o *observed) findHolder(w *waiter) {
 	o.timers.after(0, func(ctx context.Context) {
 		on := o.clients.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout))
 		v, err := o.ask(on, infoScript, id.Key)
-		if err != nil || len(v.Elems) != len(infoFields) {
+		h, held := heldInfo(v)
+		if err != nil || !held {
 			return
 		}
-		holder := journal.Holder{Client: foreignHolder}
-		if string(v.Elems[1].Text) == "lockproxy" {
-			holder = journal.Holder{Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text),
-				Client: string(v.Elems[4].Text)}
+		holder := journal.Holder{Token: h.Token, Owner: h.Owner, Client: h.Client}
+		if h.Kind != kindLockproxy {
+			holder = journal.Holder{Client: foreignHolder}
 		}
 		o.journal.SetHolder(journal.Lock(id), holder, monotonic.Now())
 	})

@@ -45,20 +45,19 @@ func (l *waits) warnSlow(s Session, w *waiter) error {
 
 // describeHolder is the holder of a lock by info.lua's reply, as pairs for the log.
 func describeHolder(v resp.Value, err error) []any {
+	h, held := heldInfo(v)
+	remaining := h.Remaining.String()
 	switch {
 	case err != nil:
 		return []any{"holder", fmt.Sprintf("unknown (%v)", err)}
-	case len(v.Elems) != len(infoFields):
+	case !held:
 		return []any{"holder", "nobody at this moment"}
+	case h.Kind != kindLockproxy:
+		return []any{"holder", foreignHolder, "remaining", remaining}
 	}
-	remaining := FromMS(v.Elems[7].Int).String()
-	if string(v.Elems[1].Text) != "lockproxy" {
-		return []any{"holder", "a foreign client", "remaining", remaining}
-	}
-	pairs := []any{"holder", string(v.Elems[4].Text), "token", v.Elems[2].Int,
-		"remaining", remaining}
-	if owner := string(v.Elems[3].Text); owner != "" {
-		pairs = append(pairs, "owner", strings.ToValidUTF8(owner, "?"))
+	pairs := []any{"holder", h.Client, "token", h.Token, "remaining", remaining}
+	if h.Owner != "" {
+		pairs = append(pairs, "owner", strings.ToValidUTF8(h.Owner, "?"))
 	}
 	return pairs
 }

@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -40,9 +41,9 @@ var noFastPath fastArgs
 // callMaker makes the Calls of one proxy.
 type callMaker struct {
 	cfg              Config
-	proxy            string // names this proxy among all, in records and channels
-	guard, retention string // ms
-	holdOff          holdOff
+	proxy            string       // names this proxy among all, in records and channels
+	guard, retention string       // ms
+	holdOff          atomic.Int64 // its end, as monotonic.Now; 0 if there was none
 }
 
 func newCallMaker(cfg Config, proxy string) *callMaker {
@@ -124,29 +125,23 @@ func parseReply(raw []byte) (resp.Value, error) {
 }
 
 // ints returns the whole numbers in the answer to c. There must be at least n.
-func (c *Call) ints(n int, a Answer, err error) ([]int64, error) {
+func (c *Call) ints(n int, a Answer, err error) (list []int64, failed error) {
 	if err = a.failure(err); err != nil {
 		return nil, err
 	}
-	return ints(c.Script, n, a.Value)
-}
-
-// ints returns the whole numbers in a script's reply. There must be at least n.
-func ints(script *Script, n int, v resp.Value) ([]int64, error) {
-	var list []int64
-	if v.Type == ':' {
-		list = script.expandShortReply(v.Int)
+	if a.Type == ':' {
+		list = c.Script.expandShortReply(a.Int)
 	} else {
 		list = make([]int64, 0, 3)
 	}
-	for _, e := range v.Elems {
+	for _, e := range a.Elems {
 		if e.Type != ':' {
 			break
 		}
 		list = append(list, e.Int)
 	}
 	if len(list) < n {
-		return nil, unexpected(script, v)
+		return nil, unexpected(c.Script, a.Value)
 	}
 	return list, nil
 }

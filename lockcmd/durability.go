@@ -2,8 +2,9 @@ package lockcmd
 
 import (
 	"strconv"
-	"sync/atomic"
 	"time"
+
+	"lockproxy/internal/monotonic"
 )
 
 // Durability is what an operator asks for where the upstream can lose writes in a failover. The
@@ -16,25 +17,15 @@ type Durability struct {
 	FailoverHold   time.Duration // how long after a failover no lock is given out
 }
 
-// holdOff is the time after a failover in which no lock is given out.
-type holdOff struct {
-	until atomic.Pointer[time.Time] // nil if there was no failover
-}
-
 // FailedOver says that another server is about to become the upstream. It may lack the last locks
 // of the old one. Any goroutine can call it, and it does not block.
 func (m *callMaker) FailedOver() {
-	until := time.Now().Add(m.cfg.FailoverHold)
-	m.holdOff.until.Store(&until)
+	m.holdOff.Store(monotonic.Now() + int64(m.cfg.FailoverHold))
 }
 
-// remaining is the rest of the hold-off, 0 if it is over.
-func (h *holdOff) remaining() time.Duration {
-	until := h.until.Load()
-	if until == nil {
-		return 0
-	}
-	return max(time.Until(*until), 0)
+// heldOff is the rest of the time after a failover in which no lock is given out, 0 if it is over.
+func (m *callMaker) heldOff() time.Duration {
+	return max(-monotonic.Since(m.holdOff.Load()), 0)
 }
 
 // Confirmation says who must confirm a script's writes: Replicas replicas that they have them, or
@@ -96,7 +87,7 @@ func (a *Answer) unconfirmed(want Confirmation, outcome string) error {
 // notConfirmed is why a lock that was just taken must not be given out: it was not confirmed as
 // wanted, or its server was replaced meanwhile. It is nil otherwise.
 func (m *callMaker) notConfirmed(a *Answer, want Confirmation) error {
-	if held := m.holdOff.remaining(); held > 0 {
+	if held := m.heldOff(); held > 0 {
 		return replacedError(held)
 	}
 	return a.unconfirmed(want, notTaken)

@@ -169,15 +169,14 @@ func checkedHeld(raw []byte, f *fencedCommand) error {
 	if err != nil {
 		return err
 	}
-	held, err := ints(checkScript, 1, v)
 	switch {
-	case err != nil:
-		return err
-	case held[0] == 0:
+	case v.Type != ':':
+		return unexpected(checkScript, v)
+	case v.Int == 0:
 		return errNotHeld
-	case held[0] == 2 && !f.shared():
+	case v.Int == 2 && !f.shared():
 		return errShared
-	case held[0] == 3 || f.shared() && held[0] == 1:
+	case v.Int == 3 || f.shared() && v.Int == 1:
 		return errChanged
 	}
 	return nil

@@ -48,7 +48,7 @@ func (l *locking) beginTry(
 	}
 	l.queues.mu.Unlock()
 	t := &lockCall{lockRequest: r, id: id, askedAt: time.Now()}
-	if held := l.holdOff.remaining(); held > 0 {
+	if held := l.heldOff(); held > 0 {
 		return t, heldOffError(held)
 	}
 	fast := l.fastLock(r, mode)

@@ -28,7 +28,7 @@ func (l *locking) tryAll(
 	s Session, rs allRequest, mode string, since int64, until time.Time,
 ) (a attempt, waits int64, err error) {
 	a.askedAt = time.Now()
-	if held := l.holdOff.remaining(); held > 0 {
+	if held := l.heldOff(); held > 0 {
 		return a, since, heldOffError(held)
 	}
 	r, db, compete := rs[0], s.Identity().DB, false

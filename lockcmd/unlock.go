@@ -65,7 +65,7 @@ func (l *releases) release(
 func (l *releases) beginRelease(
 	on evaluator, id LockID, as Identity, p proof, handsOver bool,
 ) *unlockCall {
-	offer, compete := l.queues.offer(id, as, handsOver && l.holdOff.remaining() == 0)
+	offer, compete := l.queues.offer(id, as, handsOver && l.heldOff() == 0)
 	r := &unlockCall{on: on, id: id, as: as, proof: p, handOver: offer}
 	next, has := lockRequest{}, "-"
 	if s, ok := on.(Session); ok && p.kind == "connection" {

@@ -1,31 +1,36 @@
 package lockcmd
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // ShapeOf is a key with a star for each number, hex string and UUID in it, so that keys that differ
 // only there have the same shape: order:17 is order:*.
 func ShapeOf(key string) string {
 	var b strings.Builder
-	for i := 0; i < len(key); {
-		if n := uuidLength(key[i:]); n > 0 && (i == 0 || !isWordByte(key[i-1])) {
+	for len(key) > 0 {
+		n := 0
+		for n < len(key) && isWordByte(key[n]) {
+			n++
+		}
+		switch {
+		case n == 0:
+			b.WriteByte(key[0])
+			n = 1
+		case n == minHex && uuid.MatchString(key):
 			b.WriteByte('*')
-			i += n
-			continue
+			n = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
+		default:
+			writeWordShape(&b, key[:n])
 		}
-		end := i
-		for end < len(key) && isWordByte(key[end]) {
-			end++
-		}
-		if end == i {
-			b.WriteByte(key[i])
-			i++
-			continue
-		}
-		writeWordShape(&b, key[i:end])
-		i = end
+		key = key[n:]
 	}
 	return b.String()
 }
+
+var uuid = regexp.MustCompile(`^[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}` +
+	`([^[:alnum:]]|$)`)
 
 // minHex is the shortest hex string that is not taken for a word.
 const minHex = 8
@@ -48,20 +53,6 @@ func writeWordShape(b *strings.Builder, word string) {
 			b.WriteByte('*')
 		}
 	}
-}
-
-// uuidLength is the length of the UUID at the front of s, 0 if there is none.
-func uuidLength(s string) int {
-	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
-	if len(s) < len(form) || len(s) > len(form) && isWordByte(s[len(form)]) {
-		return 0
-	}
-	for i := range len(form) {
-		if form[i] == '-' && s[i] != '-' || form[i] == 'x' && !isHexByte(s[i]) {
-			return 0
-		}
-	}
-	return len(form)
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -155,8 +155,8 @@ func (w *releaseNotifications) lacksSharded() bool {
 	return w.noSharded
 }
 
-// receiveFrom receives messages on a new connection: on the one channel for all locks, or on those of
-// sh. It calls onSubscribed with each subscription.
+// receiveFrom receives messages on a new connection: on the one channel for all locks, or on those
+// of sh. It calls onSubscribed with each subscription.
 func (w *releaseNotifications) receiveFrom(
 	ctx context.Context, as Identity, sh *shardedSubscriptions, onSubscribed func(),
 ) error {

@@ -56,7 +56,7 @@ type trackingConn struct {
 	as      Identity
 	mu      sync.Mutex
 	wanted  []string        // guarded by mu; in order
-	unsent  int             // guarded by mu; how many of wanted, at its end, are not sent
+	unsent  []byte          // guarded by mu; what is to be sent for the last of them
 	tracked map[string]bool // guarded by mu; false while it is wanted
 	more    chan struct{}   // holds one: there is something to send
 }
@@ -107,7 +107,7 @@ func (c *trackingConn) want(key string) {
 	}
 	c.tracked[key] = false
 	c.wanted = append(c.wanted, key)
-	c.unsent++
+	c.unsent = resp.AppendCommand(c.unsent, "EXISTS", key)
 	select {
 	case c.more <- struct{}{}:
 	default:
@@ -171,19 +171,13 @@ func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
 			conn.Close() // the reader ends
 			return
 		}
-		if out = out[:0]; cap(out) > 4<<10 {
-			out = nil // keys can be long
-		}
 		select {
 		case <-ended:
 			return
 		case <-c.more:
 		}
 		c.mu.Lock()
-		for _, key := range c.wanted[len(c.wanted)-c.unsent:] {
-			out = resp.AppendCommand(out, "EXISTS", key)
-		}
-		c.unsent = 0
+		out, c.unsent = c.unsent, nil
 		c.mu.Unlock()
 	}
 }
@@ -246,7 +240,7 @@ func (c *trackingConn) silent() bool {
 // answered takes the reply to the first EXISTS without one.
 func (c *trackingConn) answered(free bool) {
 	c.mu.Lock()
-	if len(c.wanted) == c.unsent { // a reply to nothing: never
+	if len(c.wanted) == 0 { // a reply to nothing: never
 		c.mu.Unlock()
 		return
 	}

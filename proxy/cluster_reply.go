@@ -26,14 +26,14 @@ func answerCluster(x *exchange, req resp.Request) (done bool) {
 	if answer == nil {
 		return false
 	}
-	return x.answerAfter(func(replies [][]byte, proto int) []byte {
-		if raw := replies[0]; raw[0] == '-' || raw[0] == '!' {
+	return x.answerAfter(func(raw []byte, proto int) []byte {
+		if raw[0] == '-' || raw[0] == '!' {
 			return raw
 		}
 		e := &resp.Encoder{Proto: proto}
 		answer(e, clusterNode(x), req.Args[2:])
 		return e.Buf
-	}, resp.AppendCommand(nil, req.Args...))
+	}, req.Args)
 }
 
 // node is the proxy as the only node of a cluster.

@@ -14,29 +14,18 @@ import (
 // or of a version that doesn't know the subcommand.
 func answerCommand(x *exchange, req resp.Request) (done bool) {
 	q := newCommandQuery(req.Args)
-	if q == nil {
-		return false
-	}
-	var requests [][]byte
-	if q.first != nil {
-		requests = append(requests, resp.AppendCommand(nil, q.first...))
-	}
-	requests = append(requests, resp.AppendCommand(nil, q.ask...))
-	return x.answerAfter(func(replies [][]byte, proto int) []byte {
-		q.proto, q.before = proto, replies[0]
-		return q.answer(replies[len(replies)-1])
-	}, requests...)
+	return q != nil && x.answerAfter(func(raw []byte, proto int) []byte {
+		q.proto = proto
+		return q.answer(raw)
+	}, q.ask)
 }
 
 // commandQuery is one COMMAND request that concerns the lock commands. It is pure: no I/O.
 type commandQuery struct {
-	args   [][]byte // as the client sent them
-	ask    [][]byte // what the upstream is asked
-	first  [][]byte // what it is asked before that, if anything
-	before []byte   // the answer to first, if that was asked
-	proto  int
-	// merge makes the answer out of the upstream's, which is no error. elems are its elements; nil
-	// if it isn't an aggregate.
+	args  [][]byte // as the client sent them
+	ask   [][]byte // what the upstream is asked
+	proto int
+	// merge makes the answer out of the upstream's, which is no error. elems are its elements.
 	merge func(raw []byte, kind byte, elems [][]byte) []byte
 	// refused makes the answer out of an error of the upstream. nil relays that.
 	refused func(raw []byte) []byte
@@ -60,7 +49,7 @@ func newCommandQuery(args [][]byte) *commandQuery {
 	case sub == "docs" && q.namesLock(args[2:]):
 		q.merge = q.docs
 	case sub == "count" && len(args) == 2:
-		q.first, q.merge = askLock, q.count
+		q.ask, q.merge = args[:1], q.count
 	case sub == "list" && (len(args) == 2 || len(args) == 5):
 		q.merge = q.list
 	case (sub == "getkeys" || sub == "getkeysandflags") && len(args) > 2 && q.namesLock(args[2:3]):
@@ -78,26 +67,44 @@ func (q *commandQuery) namesLock(names [][]byte) bool {
 	return slices.ContainsFunc(names, func(name []byte) bool { return lookup(name).lock != nil })
 }
 
-// answer makes the client's answer out of the upstream's.
+// errNoSubcommands is for requests that only subcommands of COMMAND answer, where the upstream
+// ignores these.
+var errNoSubcommands = []byte("-ERR the embedded store does not know this form of COMMAND\r\n")
+
+// answer makes the client's answer out of the upstream's. The embedded store answers its list of
+// commands to each subcommand.
 func (q *commandQuery) answer(raw []byte) []byte {
-	if raw[0] == '-' || raw[0] == '!' {
-		if q.refused != nil && !bytes.HasPrefix(raw, noAuthCode) {
-			return q.refused(raw)
-		}
-		return raw
-	}
-	if raw[0] == ':' {
-		return q.merge(raw, ':', nil)
-	}
 	kind, elems, err := resp.Elements(raw)
-	if err != nil {
-		return raw
-	}
-	plain := len(q.args) == 1 || strings.EqualFold(string(q.args[1]), "info")
+	plain := len(q.ask) == 1 || strings.EqualFold(string(q.ask[1]), "info")
 	if !plain && len(elems) > 0 && isEntry(elems[0]) {
-		return q.withoutSubcommands(elems)
+		if strings.EqualFold(string(q.args[1]), "list") && len(q.args) == 2 {
+			return q.merge(raw, kind, names(elems))
+		}
+		raw = errNoSubcommands
+	}
+	switch {
+	case (raw[0] == '-' || raw[0] == '!') && q.refused != nil && !bytes.HasPrefix(raw, noAuthCode):
+		return q.refused(raw)
+	case err != nil || raw[0] == '-':
+		return raw
 	}
 	return q.merge(raw, kind, elems)
+}
+
+// isEntry reports whether an answer's element is a command's entry: name, arity and more.
+func isEntry(elem []byte) bool {
+	kind, parts, err := resp.Elements(elem)
+	return err == nil && kind == '*' && len(parts) > 2 && parts[1][0] == ':'
+}
+
+// names are the names in commands' entries.
+func names(entries [][]byte) (list [][]byte) {
+	for _, entry := range entries {
+		if _, parts, err := resp.Elements(entry); err == nil && len(parts) > 0 {
+			list = append(list, parts[0])
+		}
+	}
+	return list
 }
 
 // encode returns what build encodes.
@@ -115,32 +122,25 @@ func (q *commandQuery) name(name string) []byte {
 	return q.encode(func(e *resp.Encoder) { e.Bulk(name) })
 }
 
-// askLock asks whether the upstream has lock commands itself, as another lockproxy does. It names
-// one for all: a client that has not logged in may not send many words.
-var askLock = [][]byte{[]byte("COMMAND"), []byte("INFO"), []byte("lock")}
-
-// count adds the lock commands to COMMAND COUNT, unless the upstream has counted them.
-func (q *commandQuery) count(raw []byte, kind byte, _ [][]byte) []byte {
-	n, ok := resp.ParseInt(bytes.TrimRight(raw[1:], "\r\n"))
-	if kind != ':' || !ok {
-		return raw
-	}
-	_, known, err := resp.Elements(q.before)
-	if err != nil || len(known) != 1 || known[0][0] != '*' ||
-		bytes.HasPrefix(known[0], []byte("*-1")) {
-		n += int64(len(lockcmd.Specs))
-	}
-	return q.encode(func(e *resp.Encoder) { e.Int(int(n)) })
+// count answers COMMAND COUNT, of the answer to COMMAND: the upstream may have lock commands itself,
+// as another lockproxy does.
+func (q *commandQuery) count(_ []byte, _ byte, entries [][]byte) []byte {
+	n := len(withoutLocks(entries)) + len(lockcmd.Specs)
+	return q.encode(func(e *resp.Encoder) { e.Int(n) })
 }
 
-// allInfos adds to COMMAND. What the upstream has by the name of a lock command is left out, since
-// it can't be reached.
+// withoutLocks leaves out of commands' entries those by the name of a lock command, since they
+// can't be reached.
+func withoutLocks(entries [][]byte) [][]byte {
+	return slices.DeleteFunc(entries, func(entry []byte) bool {
+		return slices.ContainsFunc(names([][]byte{entry}), isLockName)
+	})
+}
+
+// allInfos adds to COMMAND.
 func (q *commandQuery) allInfos(_ []byte, kind byte, elems [][]byte) []byte {
 	fields := infoFields(elems)
-	elems = slices.DeleteFunc(elems, func(entry []byte) bool {
-		_, parts, err := resp.Elements(entry)
-		return err == nil && len(parts) > 0 && isLockName(parts[0])
-	})
+	elems = withoutLocks(elems)
 	for i := range lockcmd.Specs {
 		elems = append(elems, q.info(&lockcmd.Specs[i], fields))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockproxy/internal/resp"
 	"lockproxy/passthrough"
 )
 
@@ -47,36 +48,23 @@ func (x *exchange) awaitState() passthrough.State {
 	return state
 }
 
-// mayAnswer reports whether the proxy can answer the client after it has asked the upstream. Within
-// a transaction, and where only a few commands are allowed, only the upstream answers.
-func (x *exchange) mayAnswer() (state passthrough.State, ok bool) {
+// answerAfter asks the upstream, and answers the client with what answer makes of the reply. It
+// reports false, and does nothing, where only the upstream can answer: within a transaction, and
+// where only a few commands are allowed.
+func (x *exchange) answerAfter(answer func(raw []byte, proto int) []byte, ask [][]byte) bool {
 	if x.route(passthrough.Shared) != nil { // a request that is relayed meets the same error
-		return state, false
-	}
-	state = x.awaitState()
-	return state, !state.InMulti && !state.Untracked && !state.Subscribed()
-}
-
-// answerAfter asks the upstream, and answers the client with what answer makes of the replies. It
-// reports false, and does nothing, where only the upstream can answer: see mayAnswer.
-func (x *exchange) answerAfter(
-	answer func(replies [][]byte, proto int) []byte, requests ...[]byte,
-) (done bool) {
-	state, ok := x.mayAnswer()
-	if !ok {
 		return false
 	}
-	var replies [][]byte
-	for _, a := range x.pipe.Do(requests...) {
-		x.await(a)
-		raw, err := a.Raw()
-		if err != nil {
-			x.reply(encodeError(err))
-			return true
-		}
-		replies = append(replies, raw)
+	state := x.awaitState()
+	if state.InMulti || state.Untracked || state.Subscribed() {
+		return false
 	}
-	x.reply(answer(replies, state.Proto))
+	raw, err := x.ask(resp.AppendCommand(nil, ask...)).Raw()
+	if err != nil {
+		x.reply(encodeError(err))
+	} else {
+		x.reply(answer(raw, state.Proto))
+	}
 	return true
 }
 

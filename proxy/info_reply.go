@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -11,65 +10,44 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// infoSection is the name of the proxy's own section of INFO.
-const infoSection = "lockproxy"
-
-// namesInfoSection reports whether an INFO asks for the proxy's section by name. INFO without
-// names, or with all or everything, is the upstream's alone: programs that parse it see just what
-// Redis says.
-func namesInfoSection(args [][]byte) bool {
-	return slices.ContainsFunc(args[1:], func(name []byte) bool {
-		return strings.EqualFold(string(name), infoSection)
-	})
-}
-
-// answerInfo answers INFO with the proxy's section added to what the upstream says. The upstream is
-// asked first: a user who may not INFO there may not here.
+// answerInfo answers INFO with the proxy's section behind what the upstream says of the others that
+// are named. The upstream is asked in any case: a user who may not INFO there may not here. INFO
+// without names, or with all or everything, is the upstream's alone: programs that parse it see
+// just what Redis says.
 func answerInfo(x *exchange, req resp.Request) (done bool) {
-	return namesInfoSection(req.Args) && x.answerAfter(func(replies [][]byte, proto int) []byte {
-		return addSection(replies[0], x.server.Stats().section(), len(req.Args) == 2, proto)
-	}, resp.AppendCommand(nil, req.Args...)) // the embedded store reads arrays only
+	isOurs := func(name []byte) bool { return strings.EqualFold(string(name), "lockproxy") }
+	ask := slices.DeleteFunc(slices.Clone(req.Args), isOurs)
+	if len(ask) == len(req.Args) {
+		return false
+	}
+	alone := len(ask) == 1
+	if alone {
+		ask = append(ask, []byte("clients")) // which every upstream knows; it is not told
+	}
+	return x.answerAfter(func(raw []byte, _ int) []byte {
+		return addSection(raw, x.server.Stats().section(), alone)
+	}, ask)
 }
 
-// addSection puts section behind what an upstream answered to INFO, in RESP3 a text with its
-// format. An error is relayed, except that of the embedded store, which knows few sections and
-// says so; Redis answers with an empty text.
-func addSection(raw []byte, section string, alone bool, proto int) []byte {
+// addSection puts section behind what an upstream answered to INFO, or alone in its place, in
+// RESP3 a text with its format. An error is relayed.
+func addSection(raw []byte, section string, alone bool) []byte {
 	v, err := resp.ParseValue(raw)
-	if err == nil && alone && v.Type == '-' && bytes.HasPrefix(v.Text, []byte("section (")) {
-		v = resp.Value{Type: '$'}
-		if proto == 3 {
-			v.Type = '='
-		}
-	}
 	if err != nil || v.Type != '$' && v.Type != '=' {
 		return raw
 	}
-	text := withoutSection(string(v.Text))
-	if strings.TrimPrefix(text, "txt:") != "" {
+	text := strings.TrimPrefix(string(v.Text), "txt:")
+	switch {
+	case alone:
+		text = ""
+	case text != "":
 		text += "\r\n" // as Redis does between sections
 	}
 	text += section
-	if v.Type == '=' && !strings.HasPrefix(text, "txt:") {
+	if v.Type == '=' {
 		text = "txt:" + text
 	}
 	return fmt.Appendf(nil, "%c%d\r\n%s\r\n", v.Type, len(text), text)
-}
-
-// sectionTitle begins the proxy's section.
-const sectionTitle = "# Lockproxy\r\n"
-
-// withoutSection removes from an INFO the section of another proxy behind this one.
-func withoutSection(text string) string {
-	before, section, found := strings.Cut(text, sectionTitle)
-	if !found {
-		return text
-	}
-	_, after, more := strings.Cut(section, "\r\n\r\n")
-	if !more {
-		return strings.TrimSuffix(before, "\r\n") // which stood between two sections
-	}
-	return before + after
 }
 
 func btoi(b bool) int {
@@ -82,7 +60,7 @@ func btoi(b bool) int {
 // section is the proxy's section of INFO.
 func (st Stats) section() string {
 	var b strings.Builder
-	b.WriteString(sectionTitle)
+	b.WriteString("# Lockproxy\r\n")
 	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
 	status := "up"
 	if !st.UpstreamUp {

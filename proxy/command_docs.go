@@ -24,18 +24,17 @@ func (q *commandQuery) withoutDocs(raw []byte) []byte {
 		return raw
 	}
 	var elems [][]byte
-	known := readRedisDocs().Elems
+	known := readRedisDocs()
 	for i := 0; i+1 < len(known); i += 2 {
-		if q.asksDocsOf(string(known[i].Text)) {
-			elems = append(elems, q.name(string(known[i].Text)),
-				q.encode(func(e *resp.Encoder) { encodeValue(e, known[i+1]) }))
+		if q.asksDocsOf(bulkText(known[i])) {
+			elems = append(elems, known[i], known[i+1])
 		}
 	}
-	kind := byte('*')
-	if q.proto == 3 {
-		kind = '%'
+	answer := q.merge(nil, '%', elems)
+	if q.proto == 2 {
+		answer = withArrays(answer)
 	}
-	return q.merge(nil, kind, elems)
+	return answer
 }
 
 // asksDocsOf reports whether COMMAND DOCS is about all commands, or names this one.
@@ -45,18 +44,30 @@ func (q *commandQuery) asksDocsOf(name string) bool {
 	})
 }
 
-// readRedisDocs panics if the embedded file is broken.
-func readRedisDocs() resp.Value {
+// readRedisDocs returns the names and their docs in turn. It panics if the embedded file is broken.
+func readRedisDocs() [][]byte {
 	var raw []byte
 	unzip, err := gzip.NewReader(bytes.NewReader(redisDocs))
 	if err == nil {
 		raw, err = io.ReadAll(unzip)
 	}
-	docs, parseErr := resp.ParseValue(raw)
+	_, docs, parseErr := resp.Elements(raw)
 	if err != nil || parseErr != nil {
 		panic("command_docs.resp.gz is broken")
 	}
 	return docs
+}
+
+// withArrays makes flat arrays of all maps and sets in a value, as RESP2 has them.
+func withArrays(raw []byte) []byte {
+	_, elems, err := resp.Elements(raw)
+	if err != nil { // it is no aggregate
+		return raw
+	}
+	for i, elem := range elems {
+		elems[i] = withArrays(elem)
+	}
+	return resp.AppendAggregate(nil, '*', elems)
 }
 
 // encodeValue encodes texts, integers and aggregates of them.

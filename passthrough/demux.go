@@ -118,7 +118,7 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 		if !d.scan.Began() {
 			d.dest = q.destination(data[at])
 			d.undecided = data[at] == '+' && q.monitor && (d.dest != relayed || q.Muted()) ||
-				data[at] == '-' && q.errorUndecided() || data[at] == '*' && q.mutedPing()
+				data[at] == '-' && q.monitorAgain > 0 || data[at] == '*' && q.mutedPing()
 			d.size = 0
 		}
 		if q.Streaming {

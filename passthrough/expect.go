@@ -6,13 +6,9 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// Effects that only this package knows.
-const (
-	// gets a reply only if it is refused, which the reply to the next request, a probe, shows
-	MaybeUnanswered = commands.Effects + iota
-	// logsIn is the login after RESET. If it fails, Identity is wrong.
-	logsIn
-)
+// logsIn is the login after RESET, an Effect that only this package knows. If it fails, Identity is
+// wrong.
+const logsIn = commands.Effects
 
 // Expect describes the reply to a relayed request.
 type Expect struct {

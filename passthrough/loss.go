@@ -78,7 +78,7 @@ func (c *client) failAll() (text []byte, awaited bool) {
 			switch {
 			case e.kind == local:
 				text = append(text, e.local...)
-			case (e.kind == relayed || e.kind == overridden) && e.Effect != MaybeUnanswered:
+			case e.kind == relayed || e.kind == overridden:
 				text = append(text, c.encodeError(c.lost)...)
 			}
 		}

@@ -78,12 +78,6 @@ func (q *pendingQueue) skipUncounted(e *pendingReply) {
 	}
 }
 
-// errorUndecided reports whether an error can answer a request that usually gets no reply.
-func (q *pendingQueue) errorUndecided() bool {
-	e := q.head()
-	return q.monitorAgain > 0 || e != nil && e.Effect == MaybeUnanswered
-}
-
 func (q *pendingQueue) push(e pendingReply) {
 	if q.uncounted(&e) {
 		q.skipUncounted(&e)
@@ -102,9 +96,6 @@ func (q *pendingQueue) push(e pendingReply) {
 // destination says where the reply goes whose first byte is kind. It also detects the beginning of
 // a replication stream.
 func (q *pendingQueue) destination(kind byte) replyKind {
-	if kind == '*' || kind == '%' {
-		q.popUnanswered()
-	}
 	e := q.head()
 	if e != nil && e.Effect == commands.Replicate && kind != '-' && kind != '>' {
 		q.Streaming = true
@@ -186,23 +177,8 @@ func (q *pendingQueue) complete(h resp.Head) (e pendingReply, ok bool) {
 		bytes.Contains(h.Line, []byte("'monitor'")):
 		q.monitorAgain--
 		return pendingReply{}, false
-	case h.IsError() && bytes.HasPrefix(h.Line, []byte("ERR unknown command")) &&
-		bytes.HasPrefix(h.Line[min(len(h.Line), helloAt):], []byte("HELLO")):
-		q.popUnanswered()
 	}
 	return q.answered(h)
-}
-
-// helloAt is where the name is in "ERR unknown command 'HELLO'…", the reply of a Redis before 6.0
-// to a probe.
-const helloAt = len("ERR unknown command '")
-
-// popUnanswered drops a request that has got no reply, because the reply to its probe has arrived.
-func (q *pendingQueue) popUnanswered() {
-	if e := q.head(); e != nil && e.Effect == MaybeUnanswered {
-		q.skipNext = false
-		q.pop()
-	}
 }
 
 func (q *pendingQueue) headSubscribes() bool {

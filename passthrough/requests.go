@@ -63,9 +63,6 @@ func (p *Pipe) Relay(r Request) {
 		p.needsHome.open = false
 		p.mu.Unlock()
 	}
-	if r.Effect == MaybeUnanswered {
-		p.discard("HELLO") // Redis refuses it only to clients to which it refuses everything
-	}
 }
 
 // entry is what the client is owed for the request.

@@ -85,7 +85,7 @@ func (s *State) apply(e Expect, h resp.Head) {
 	}
 	s.admit(e.Effect, h)
 	switch e.Effect {
-	case commands.NoEffect, commands.Quit, commands.Closes, commands.Unanswered, MaybeUnanswered:
+	case commands.NoEffect, commands.Quit, commands.Closes, commands.Unanswered:
 	case commands.UnknownState, commands.StickyState:
 		if !neverRan(h) { // otherwise even if it failed
 			s.succeeded(e)

@@ -198,7 +198,8 @@ func (d *dispatcher) relay(r passthrough.Request) {
 		}
 		state := d.awaitState()
 		if !state.InMulti && !state.Subscribed() && !state.Untracked && !state.Streaming {
-			r.Effect = passthrough.MaybeUnanswered
+			d.reply(d.unlessNoAuth(state, nil)) // Redis ignores it
+			return
 		}
 	}
 	d.pipe.Relay(r)

@@ -75,7 +75,7 @@ func inspectLogin(r passthrough.Request, args [][]byte) passthrough.Request {
 
 // inspectReplconf finds the two options of REPLCONF that get no reply.
 func inspectReplconf(r passthrough.Request, args [][]byte) passthrough.Request {
-	for i := 1; i < len(args); i += 2 {
+	for i := 1; i < len(args) && len(args)%2 == 1; i += 2 { // otherwise it is refused
 		if bytes.EqualFold(args[i], []byte("ack")) || bytes.EqualFold(args[i], []byte("getack")) {
 			r.Effect = commands.Unanswered
 		}

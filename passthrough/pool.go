@@ -274,9 +274,9 @@ func (p *Pool) laneBroke(l *lane) bool {
 
 // Stats counts upstream connections.
 type Stats struct {
-	Lanes  int
-	Shared int // sessions that use a lane
-	Homes  int
+	Lanes  int // connections that sessions share
+	Shared int // sessions that use one of these
+	Homes  int // connections of one session each
 }
 
 // Stats returns the numbers of this moment.

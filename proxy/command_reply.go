@@ -122,8 +122,8 @@ func (q *commandQuery) name(name string) []byte {
 	return q.encode(func(e *resp.Encoder) { e.Bulk(name) })
 }
 
-// count answers COMMAND COUNT, of the answer to COMMAND: the upstream may have lock commands itself,
-// as another lockproxy does.
+// count answers COMMAND COUNT from the answer to COMMAND: the upstream may have lock commands
+// itself, as another lockproxy does.
 func (q *commandQuery) count(_ []byte, _ byte, entries [][]byte) []byte {
 	n := len(withoutLocks(entries)) + len(lockcmd.Specs)
 	return q.encode(func(e *resp.Encoder) { e.Int(n) })

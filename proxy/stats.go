@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockproxy/lockcmd"
+	"lockproxy/passthrough"
 )
 
 // Stats is the proxy at one moment.
@@ -38,14 +39,7 @@ type UpstreamStats struct {
 	ClusterWhole    bool   // each slot of it is served
 	Connects        uint64 // to the upstream, for clients
 	ConnectFailures uint64
-	Connections     ConnectionStats
-}
-
-// ConnectionStats is how connections to the upstream are used.
-type ConnectionStats struct {
-	Lanes  int // connections that clients share
-	Shared int // clients that use one of these
-	Homes  int // connections of one client each
+	Connections     passthrough.Stats
 }
 
 // counters are what a Server counts.
@@ -92,7 +86,7 @@ func (s *Server) Stats() Stats {
 		UpstreamStats: UpstreamStats{
 			Upstream: up.String(), UpstreamUp: !s.counters.down.Load(), Cluster: up.IsCluster(),
 			Connects: s.counters.connects.Load(), ConnectFailures: s.counters.failures.Load(),
-			Connections: ConnectionStats(s.pool.Stats()),
+			Connections: s.pool.Stats(),
 		},
 		Locks: s.locks.Stats(),
 	}

@@ -26,6 +26,10 @@
 // Iteration.AtEnd puts off to its end what is cheaper to do once for many of them, such as sending
 // what they have gathered.
 //
+// After an arrival a loop spins for a moment: it looks again without sleeping (spin). Between two
+// looks it gives way to other programs, and to other goroutines. It stops for a while where nothing
+// has come in time, or where other programs kept the processor.
+//
 // Goroutines: one for each loop, from Start to Stop, which waits for it. The goroutine of a Resume
 // belongs to the owner of the Handler.
 //

@@ -8,9 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"lockproxy/internal/monotonic"
 )
 
 // maxEvents bounds the events of one Iteration.
@@ -27,6 +30,7 @@ type Loops struct {
 type loop struct {
 	file  *os.File // the epoll instance
 	ended chan struct{}
+	bell  int // an eventfd that yield writes to; -1 if Go runs on several processors
 
 	mu    sync.Mutex
 	slots []slot  // guarded by mu
@@ -37,6 +41,8 @@ type loop struct {
 	batch     []event
 	again     []*Registration
 	iteration Iteration
+	spin      spin
+	spinning  bool // it has not slept since the last look
 }
 
 // slot holds a Registration. The kernel is given the slot's number and generation, and returns both
@@ -84,7 +90,28 @@ func newLoop() (*loop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start an event loop: %w", err)
 	}
-	return &loop{file: os.NewFile(uintptr(fd), "epoll"), ended: make(chan struct{})}, nil
+	l := &loop{file: os.NewFile(uintptr(fd), "epoll"), ended: make(chan struct{}), bell: -1}
+	l.slots = make([]slot, 1) // the bell's: it has no Registration
+	if runtime.GOMAXPROCS(0) > 1 {
+		return l, nil
+	}
+	l.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err == nil {
+		err = unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, l.bell,
+			&unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+	}
+	if err != nil {
+		l.file.Close()
+		l.closeBell()
+		return nil, fmt.Errorf("start an event loop: %w", err)
+	}
+	return l, nil
+}
+
+func (l *loop) closeBell() {
+	if l.bell >= 0 {
+		unix.Close(l.bell)
+	}
 }
 
 // Stop ends the loops, and returns when they have ended. A connection that is parked then stays so
@@ -96,6 +123,7 @@ func (ls *Loops) Stop() {
 	for _, l := range ls.list {
 		l.file.Close()
 		<-l.ended
+		l.closeBell()
 	}
 }
 
@@ -170,22 +198,53 @@ func (l *loop) run() {
 		return // it is closed
 	}
 	epoll.Read(func(fd uintptr) (done bool) { // returns when the file is closed
-		for {
+		if !l.spinning {
+			l.spin.woken(now())
+		}
+		for l.spinning = false; ; {
 			n := poll(fd, l.events[:])
-			l.iterate(l.events[:n])
-			if n < maxEvents && len(l.again) == 0 {
+			at := now()
+			l.spin.looked(at)
+			if l.iterate(l.events[:n]) {
+				at = now()
+				l.spin.handled(at)
+			}
+			switch {
+			case n == maxEvents || len(l.again) > 0:
+				runtime.Gosched()
+			case !l.spin.goesOn(at):
+				return false
+			case l.yield():
+				l.spinning = true
 				return false
 			}
-			runtime.Gosched()
 		}
 	})
+}
+
+// now is the time for spin.
+func now() time.Duration { return time.Duration(monotonic.Now()) }
+
+// yield is called between two looks of a loop that spins. Other programs that wait for this
+// processor run first, such as the client and Redis: they need not wake another processor, or wait
+// until the loop sleeps. If Go runs on a single processor, its scheduler has to look at the
+// connections of goroutines as well. For that sleep is true, and the loop is woken at once.
+func (l *loop) yield() (sleep bool) {
+	syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	if l.bell < 0 {
+		return false
+	}
+	one := uint64(1)
+	_, _, errno := syscall.RawSyscall(unix.SYS_WRITE, uintptr(l.bell),
+		uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
+	return errno == 0
 }
 
 // hangups are the events that end reading in the loop: see event.
 const hangups = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR | unix.EPOLLPRI
 
-// iterate is one Iteration.
-func (l *loop) iterate(events []unix.EpollEvent) {
+// iterate is one Iteration. It reports whether there was something to do.
+func (l *loop) iterate(events []unix.EpollEvent) (busy bool) {
 	again := l.again
 	l.again = nil
 	for _, r := range again {
@@ -201,6 +260,7 @@ func (l *loop) iterate(events []unix.EpollEvent) {
 		}
 	}
 	l.mu.Unlock()
+	busy = len(again) > 0 || len(l.batch) > 0
 	for i, e := range l.batch {
 		if e.hangup {
 			e.reg.Wake()
@@ -210,6 +270,7 @@ func (l *loop) iterate(events []unix.EpollEvent) {
 		l.batch[i] = event{}
 	}
 	l.iteration.Flush()
+	return busy
 }
 
 // poll returns the events that have arrived. It does not wait, so the scheduler need not know of

@@ -72,7 +72,8 @@
 //     upstream's clock is not set back.
 //   - UNLOCK frees only the lock of the token, or of the connection, that it names.
 //   - Waiters get the lock in order of arrival at one proxy. Proxies take turns: each serves the
-//     clients that waited when its turn began.
+//     clients that waited when its turn began. LOCK without WAIT overtakes no waiter that the lock
+//     record lists.
 //   - A key that holds something else is left untouched.
 //
 // It is not guaranteed that work stops when its lock has expired. An upstream that loses writes in

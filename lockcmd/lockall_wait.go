@@ -191,6 +191,9 @@ func (l *waits) pollAll(
 		if first {
 			l.queues.mu.Lock()
 			g.since = since
+			for _, w := range g.waiters {
+				l.queues.of[w.id()].listed = true // it keeps its place
+			}
 			l.queues.mu.Unlock()
 		}
 		for _, w := range g.waiters {
@@ -239,8 +242,8 @@ func (l *waits) endWaitAll(
 		if !won {
 			w.state = left
 		}
-		if l.queues.leaveLocked(w) && !won && (w.pollNow || g.since != 0) { // it has kept its place
-			l.releases.releaseReservation(w.as, w.id())
+		if l.queues.leaveLocked(w) {
+			l.releases.waitsNoMore(w.as, w.id(), w.pollNow)
 		}
 	}
 	l.queues.mu.Unlock()

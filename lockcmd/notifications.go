@@ -237,5 +237,5 @@ func (w *releaseNotifications) onMessage(as Identity, m *redis.Message) {
 		q.pollNow()
 		return
 	}
-	w.releases.releaseReservation(as, id)
+	w.releases.waitsNoMore(as, id, true)
 }

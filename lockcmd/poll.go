@@ -74,6 +74,7 @@ func (l *waits) poll(s Session, w *waiter) (found attempt, err error) {
 	defer l.queues.mu.Unlock()
 	if q := l.queues.of[w.id()]; q != nil {
 		q.heldShared = a.heldShared
+		q.listed = q.listed || a.token == 0 && !a.foreign
 	}
 	if w.state == granted { // by this poll, or by a release while it was under way
 		return attempt{}, nil

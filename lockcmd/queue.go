@@ -21,6 +21,7 @@ type waitQueue struct {
 	failing error         // why the last poll failed; nil if it did not
 	lease   time.Duration // of the last grant here; maxPoll before that
 
+	listed     bool // the lock record can list this proxy
 	heldShared bool // the last poll found the lock shared
 	trusted    bool // the first waiter relies on keyTracking since its last poll
 
@@ -211,14 +212,15 @@ func (q *waitQueue) grant(w *waiter, token int64) {
 	}
 	q.quota--
 	q.grants++
+	q.listed = false
 	q.lease = w.timeout
 	q.leave(w)
 	w.signal()
 }
 
-// yield lets others go first. The first here polls after wait.
+// yield lets others go first. The first here polls after wait. The release has listed this proxy.
 func (q *waitQueue) yield(wait time.Duration) {
-	q.quota, q.lease = 0, wait
+	q.quota, q.lease, q.listed = 0, wait, true
 	q.wakeFirst()
 }
 

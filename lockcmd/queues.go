@@ -52,8 +52,9 @@ func (qs *queues) queueLocked(id LockID) *waitQueue {
 	return q
 }
 
-// leaveLocked takes w out of its queue, and reports whether it was the last there. mu is held.
-func (qs *queues) leaveLocked(w *waiter) (last bool) {
+// leaveLocked takes w out of its queue. It reports whether waitsNoMore must follow: w was the last
+// there, was not served, and others may go on waiting for it. mu is held.
+func (qs *queues) leaveLocked(w *waiter) (missed bool) {
 	q := qs.of[w.id()]
 	if q == nil {
 		return false
@@ -64,7 +65,7 @@ func (qs *queues) leaveLocked(w *waiter) (last bool) {
 	}
 	delete(qs.of, w.id())
 	qs.waitedKeys.Add(w.key, -1)
-	return true
+	return w.state != granted && (w.pollNow || q.listed)
 }
 
 // offer decides what a release by an identity does for the waiters of a lock, and marks those that

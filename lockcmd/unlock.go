@@ -216,11 +216,22 @@ func (l *releases) undo(on evaluator, lock *heldLock) {
 	}
 }
 
-// releaseReservation releases a lock that may be reserved for this proxy, where no client waits for
-// it any more. If clients share the lock, other proxies learn that none waits here. If that fails,
-// the reservation ends by itself, and they wait for this proxy a second longer.
-func (l *releases) releaseReservation(as Identity, id LockID) {
-	l.timers.after(0, func(ctx context.Context) {
+// unlistPause is how long a proxy stays listed after its last waiter has left. A client that asks
+// again at once needs no script then.
+const unlistPause = 10 * time.Millisecond
+
+// waitsNoMore tells other proxies that no client waits here for a lock any more, unless one does
+// again. At once it releases a lock that may be reserved for this proxy. If that fails, the
+// reservation ends by itself, and others wait for this proxy a second longer.
+func (l *releases) waitsNoMore(as Identity, id LockID, reserved bool) {
+	pause := unlistPause
+	if reserved {
+		pause = 0
+	}
+	l.timers.after(pause, func(ctx context.Context) {
+		if !reserved && l.queues.waitedFor(id) {
+			return
+		}
 		on := l.clients.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout))
 		l.release(on, id, as, proof{"reserved", l.proxy}, true)
 	})

@@ -147,11 +147,9 @@ func (l *waits) endWait(ctx context.Context, s Session, w *waiter, queued bool, 
 	if err == nil {
 		err = w.rejected
 	}
-	heldShared := l.queues.of[id] != nil && l.queues.of[id].heldShared
-	last := l.queues.leaveLocked(w)
 	healthy := err == nil || err == ErrGone || isDeadlock(err) // the upstream is
-	if last && (w.pollNow || heldShared) && !won && healthy {
-		l.releases.releaseReservation(w.as, id)
+	if l.queues.leaveLocked(w) && healthy {
+		l.releases.waitsNoMore(w.as, id, w.pollNow)
 	}
 	l.queues.mu.Unlock()
 	if queued {

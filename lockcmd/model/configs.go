@@ -34,6 +34,7 @@ func lockAlone() []config {
 	const line = "ENDLESS WAITS LOCKERS=3 "
 	// Where it does, everybody is in time (URGENT), or as late as can be.
 	const urgent = "URGENT WAITS POLLS CHECK_PROMPT=1 CHECK_TOKENS LOCKERS=3 "
+	const tries = "URGENT WAITS POLLS CHECK_PROMPT=1 CHECK_TOKENS TRIER=0 TIMEOUT=2 ROUNDS=2 "
 	const late = "WAITS POLLS CHECK_TOKENS "
 	return []config{
 		{"line, one proxy", line + "PROXIES=1 CHECK_FAIR=1", "", quick},
@@ -50,6 +51,10 @@ func lockAlone() []config {
 		{"in time, holders crash", urgent + "HOLDERS_CRASH SHORT_LOCKS END=7", "", normal},
 		{"in time, messages are lost", urgent + "MESSAGES_MAY_BE_LOST END=7", "", normal},
 		{"in time, a proxy is killed", urgent + "PROXY_CRASHES HOLDERS_CRASH END=6", "", normal},
+		{"in time, LOCK without WAIT",
+			urgent + "TRIER=0 HOLDERS_CRASH TIMEOUT=2 END=6", "", quick},
+		{"in time, LOCK without WAIT, waiters leave",
+			tries + "GIVES_UP=1 END=7", "", quick},
 		{"late, no waiting", "ROUNDS=3 SHORT_LOCKS CHECK_TOKENS", "", quick},
 		{"late, one proxy", late + "PROXIES=1 ROUNDS=2 SHORT_LOCKS END=6", "", normal},
 		{"late, two proxies", late + "ROUNDS=2 SHORT_LOCKS END=6", "", quick},

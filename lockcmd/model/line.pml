@@ -41,6 +41,26 @@ inline wake_first(p) { skip }
 inline disarm(w) { skip }
 #endif
 
+/* Waiters who have been refused, and so are listed. A LOCK without WAIT overtakes none of another proxy, nor is it refused for nobody. */
+#ifdef TRIER
+bit refused[LOCKERS];
+inline is_refused(w, yes) { refused[w] = yes }
+inline overtakes(p) {
+  a_ = 0;
+  do
+  :: a_ < LOCKERS -> if :: HOME(a_) != p && refused[a_] && wstate[a_] == WAITING && !dead[HOME(a_)] -> assert(fair) :: else fi; a_++
+  :: else -> break
+  od
+}
+inline refused_though_free(how_) {
+  if :: how_ == TRY && !SOMEBODY_WAITS && !giving[0] && !giving[1] && !dead[0] && !dead[1] -> assert(prompt) :: else fi
+}
+#else
+inline is_refused(w, yes) { skip }
+inline overtakes(p) { skip }
+inline refused_though_free(how_) { skip }
+#endif
+
 /* How fair it is: grants to others while a waiter has found the lock held, and nothing is under way that wakes it. */
 #ifdef CHECK_FAIR
 bit asleep[LOCKERS];
@@ -78,7 +98,7 @@ inline publish(q) {
 #endif
 }
 
-/* notifications.go: releaseReservation. Where there is but one proxy, a reservation is left to end. */
+/* unlock.go: waitsNoMore. Where there is but one proxy, a reservation is left to end. */
 inline gives_back(p) {
 #if PROXIES > 1
   giving[p] = 1
@@ -114,7 +134,7 @@ inline leave(w, p) {
   :: else
   fi;
   nobody_waits(p);
-  wlook[w] = 0; disarm(w); sleeps(w, 0)
+  wlook[w] = 0; disarm(w); sleeps(w, 0); is_refused(w, 0)
 }
 
 /* line.grant */

@@ -41,6 +41,9 @@ begin:
   OR_SLEEP(begin)
   fi;
 
+#if defined(WAITS) && defined(TRIER)
+  if :: me == TRIER -> goto try :: else fi;
+#endif
 #ifdef WAITS
   atomic { /* wait.go: wait */
     line[home] ! me; wstate[me] = WAITING;
@@ -55,7 +58,7 @@ look:
     !dead[home];
     if
     :: wstate[me] == GRANTED -> WITNESSED(SEEN_LOOK_GRANTED) /* by a release, while this was under way */
-    :: wstate[me] != GRANTED && answer == 0 -> until = until - now; arm(me, until); sleeps(me, 1)
+    :: wstate[me] != GRANTED && answer == 0 -> until = until - now; arm(me, until); sleeps(me, 1); is_refused(me, 1)
     :: wstate[me] != GRANTED && answer > 0 -> turn[home] = 0; grant(me, home, answer)
     fi;
     answer = 0; until = 0
@@ -68,7 +71,11 @@ wait_turn:
   :: atomic {
        (wstate[me] == WAITING || wstate[me] == OFFERED) && now >= patience && !dead[home] ->
        printf("%d  locker %d leaves the line\n", now, me);
+#ifdef BREAK_LEAVES_SILENTLY
        if :: wlook[me] && len(line[home]) == 1 -> gives_back(home) :: else fi;
+#else
+       if :: len(line[home]) == 1 -> gives_back(home) :: else fi;
+#endif
        wstate[me] = LEFT; leave(me, home); lease[me] = 0; patience = 0; goto begin
      }
 #endif
@@ -80,7 +87,8 @@ wait_turn:
 #endif
   }
   goto holding;
-#else
+#endif
+#if !defined(WAITS) || defined(TRIER)
 try:
   atomic { lock_lua(me, home, TRY); say_lock(TRY); look_after(home); mine = r_token; if :: mine == 0 -> goto try_again :: else -> goto holding fi }
 try_again:

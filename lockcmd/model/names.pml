@@ -68,6 +68,7 @@
 #ifndef REFRESH
 #define REFRESH 1
 #endif
+#define HEAD_START 1 /* write.lua */
 #ifndef RETENTION
 #define RETENTION 3 /* --fence-retention */
 #endif

@@ -28,6 +28,33 @@ inline add_rival(p) {
   seen[p] = now
 }
 
+/* lock.lua: it is listed, with its place if it has one. */
+inline list_again(p) {
+  if
+  :: (waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < FRESH -> rivals(0); seen[p] = now
+  :: else -> but_ = p + 1; rivals(but_); add_rival(p)
+  fi
+}
+
+hidden byte lapsed, behind, rival_;
+
+/* write.lua: lapsed. The lock has just run out. */
+inline find_lapsed() { lapsed = token > 0 && expires > 0 && !held && now >= over && now < over + HEAD_START }
+
+#ifdef BREAK_TRIES_OVERTAKE
+#define TRIES_STAND_BACK false
+#else
+#define TRIES_STAND_BACK true
+#endif
+
+/* lock.lua: behind_until. Whether a waiter of the other proxy goes first although the lock is free. */
+inline find_behind(p, how_, taken) {
+  find_lapsed();
+  rival_ = (waiting1 == p + 1 -> waiting2 : waiting1);
+  behind = !(taken) && rival_ > 0 && now - seen[rival_ - 1] < FRESH &&
+    (how_ == TRY && TRIES_STAND_BACK || how_ == FIRST && lapsed && rival_ == waiting1)
+}
+
 /* unlock.lua: take_next; there is but one other. PUBLISH tells how many hear of it. */
 inline take_next() {
   reserved_for = waiting1; entry = waiting1 - 1;

@@ -15,7 +15,7 @@ hidden byte r_given;  /* lock, unlock: to how many */
 hidden byte r_shared;  /* lock: others share it */
 hidden byte holders, given_, s_, asked_, longest;
 hidden short list_;
-hidden byte again, answered, listed;
+hidden byte again, answered, listed, over;
 
 /* The requests that a script is told of, in order: each is three bits, the first the lowest. */
 #define FIRST_OF(list)  (((list) & 7) - 1)
@@ -33,7 +33,7 @@ inline find_longest() { longest = NOBODY; if :: waiting1 > 0 -> longest = waitin
 inline drop_stale(p) { if :: waiting1 != p + 1 && waiting2 != p + 1 -> how[p] = 0; seen[p] = 0 :: else fi }
 
 /* read.lua */
-inline read_lua() { held = token > 0 && state != RELEASED && key && now < expires }
+inline read_lua() { held = token > 0 && state != RELEASED && key && now < expires; over = expires }
 
 inline record(t, e, s, c, r) {
   token = t; expires = e; state = s; connection = c; request = r;
@@ -154,7 +154,13 @@ inline lock_lua(i, others, p, mode) {
      fi
   :: else
   fi;
+  find_behind(p, mode, held);
+  behind = behind && !(SHARES(i) && how[rival_ - 1] != WRITER);
   if
+  :: !answered && behind ->
+     list_again(p); how[p] = WANTS(i);
+     no_holders(); at = expires; record(token, at, RELEASED, 0, 0);
+     r_until = over + HEAD_START
   :: !answered && held && !(state == RESERVED && connection == p) ->
      asked_ = WANTS(i); listed = waiting1 == p + 1 || waiting2 == p + 1;
      if
@@ -175,7 +181,7 @@ inline lock_lua(i, others, p, mode) {
         od
      :: else
      fi
-  :: !answered && !(held && !(state == RESERVED && connection == p)) ->
+  :: !answered && !behind && !(held && !(state == RESERVED && connection == p)) ->
      taken_from_reservation(p);
      if :: mode == FIRST -> but_ = p + 1; rivals(but_) :: else fi;
      no_holders();
@@ -272,11 +278,16 @@ inline give_back_lua(p) {
   read_lua(); rivals(0);
   if
   :: held && state == RESERVED && connection == p -> WITNESSED(SEEN_GIVEN_BACK); hand_on(p, NONE, 0)
-  :: held && state == SHARED || !held && !key && token > 0 ->
-     but_ = p + 1; rivals(but_);
-     if :: state == SHARED && held -> WITNESSED(SEEN_WAITS_NO_MORE); write_shared(token) :: else -> no_holders(); record(token, 0, RELEASED, 0, 0) fi;
+  :: !(held && state == RESERVED && connection == p) && token > 0 ->
+     find_lapsed();
+     if :: len(line[p]) == 0 -> but_ = p + 1; rivals(but_) :: else fi;
+     if
+     :: held && state == SHARED -> WITNESSED(SEEN_WAITS_NO_MORE); write_shared(token)
+     :: held && state != SHARED -> record(token, expires, state, connection, request)
+     :: else -> no_holders(); at = (lapsed && waiting1 > 0 -> expires : 0); record(token, at, RELEASED, 0, 0)
+     fi;
      find_longest();
-     if :: longest != NOBODY && !dead[longest] -> publish(longest) :: else fi
+     if :: (!held || state == SHARED) && longest != NOBODY && longest != p && !dead[longest] -> publish(longest) :: else fi
   :: else
   fi;
   kept(); drop_stale(0); drop_stale(PROXIES - 1)

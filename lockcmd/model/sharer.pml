@@ -161,7 +161,7 @@ wait_turn:
 #ifdef BREAK_LEAVES_SILENTLY
        if :: wlook[me] && len(line[home]) == 1 -> gives_back(home) :: else fi;
 #else
-       if :: (wlook[me] || held_shared[home]) && len(line[home]) == 1 -> gives_back(home) :: else fi;
+       if :: len(line[home]) == 1 -> gives_back(home) :: else fi;
 #endif
        wstate[me] = LEFT; leave(me, home); lease[me] = 0; patience = 0; goto begin
      }

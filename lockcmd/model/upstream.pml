@@ -87,17 +87,22 @@ inline lock_lua(i, p, how) {
      if :: now < settles -> no_looks = 0 :: else fi; /* who tells the holder so must look after the lock */
      renewed(i, at)
   :: else ->
+     find_behind(p, how, plain || other || held);
      if
-     :: plain || other || (held && !for_me) ->
+     :: plain || other || (held && !for_me) || behind ->
         if :: other -> WITNESSED(SEEN_OTHER) :: else fi;
         r_until = (plain -> TIME(value) + GUARD : (other -> ttl + 1 : over));
         if
+        :: behind ->
+           refused_though_free(how);
+           r_until = over + HEAD_START;
+           if
+           :: how == FIRST -> list_again(p); at = (lapsed -> expires : 0); until_ = SETTLING; text_ = (value == written -> written : 0); record(token, at, text_, until_, RELEASED, 0, 0)
+           :: else
+           fi
         :: how == FIRST && held && (waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < REFRESH
         :: how == FIRST && held && !((waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < REFRESH) ->
-           if
-           :: (waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < FRESH -> rivals(0); seen[p] = now
-           :: else -> but_ = p + 1; rivals(but_); add_rival(p)
-           fi;
+           list_again(p);
            record(token, expires, written, settles, state, connection, request)
         :: else
         fi
@@ -121,6 +126,7 @@ inline lock_lua(i, p, how) {
         write_key(text_, at + GUARD);
         record(given, at, text_, until_, HELD, i, reqs[i]);
         r_token = given;
+        if :: how == TRY -> overtakes(p) :: else fi;
         acquired_by_lock(i, at, given)
      fi
   fi
@@ -169,12 +175,28 @@ inline unlock_lua(tok, i, p, kind, nxt) {
   fi
 }
 
-/* unlock.lua for proxy p, which gives back what is reserved for it. */
+/* unlock.lua for proxy p, which gives back what is reserved for it, or says that nobody waits there any more. */
 inline give_back_lua(p) {
   r_token = 0; r_self = false;
   read_lua();
   r_freed = held && state == RESERVED && connection == p; r_stays = 0;
-  if :: r_freed -> WITNESSED(SEEN_GIVEN_BACK); hand_on(p, NONE, 0) :: else fi
+  if
+  :: r_freed && len(line[p]) == 0 -> WITNESSED(SEEN_GIVEN_BACK); hand_on(p, NONE, 0)
+  :: r_freed && len(line[p]) > 0 -> hand_on(p, SELF, 0) /* somebody waits again */
+  :: !r_freed && token > 0 && (waiting1 == p + 1 || waiting2 == p + 1) && len(line[p]) == 0 ->
+     if :: held -> WITNESSED(SEEN_WAITS_NO_MORE) :: else fi;
+     find_lapsed(); but_ = p + 1; rivals(but_);
+     if
+     :: held -> record(token, expires, written, settles, state, connection, request)
+     :: else -> at = (lapsed && waiting1 > 0 -> expires : 0); until_ = SETTLING; text_ = (value == written -> written : 0); record(token, at, text_, until_, RELEASED, 0, 0)
+     fi;
+     tell_next()
+  :: else -> but_ = p + 1; tell_next()
+  fi
+}
+
+inline tell_next() {
+  if :: !held && value == 0 && waiting1 > 0 && waiting1 != but_ && !dead[waiting1 - 1] -> entry = waiting1 - 1; publish(entry) :: else fi
 }
 
 /* The rest of unlock.lua: who has the lock next. */

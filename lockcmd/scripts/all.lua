@@ -23,7 +23,7 @@ end
 local count = #KEYS / 2
 local token, own, foreign, wait, held = 0, 0, {}, 0, false
 for i = 1, count do
-  local found = run(i, 'probe', '0')
+  local found = run(i, 'probe', ARGV[3] == 'try' and '1' or '0')
   if found.err then return found end
   if found[1] == 0 then
     held, wait = true, math.max(wait, found[3])

@@ -13,7 +13,8 @@ A[10]  mode: "try", if none waits at this proxy; "first", for the first waiter o
 A[11]  how this proxy waits, as in the record
        For LOCKALL, see all.lua: "probe", "take" and "list"
 A[12]  "-" for an exclusive lock, the limit for a shared one, or 0 for none
-A[13]  for "take" the token   A[14]  for "list" since when it waits, ms, or 0 for now
+A[13]  for "take" the token; for "probe" 1 if it does not wait, otherwise 0
+A[14]  for "list" since when it waits, ms, or 0 for now
 ARGV[3]  further waiters that can share the lock with the first: see shared.lua
 
 Returns {token, 0; 1 if it was taken over from the expired timestamp of a foreign client; 2 if there
@@ -102,24 +103,28 @@ end
 
 local mine = held and state == 'reserved' and connection == proxy and mode ~= 'check'
 
--- Whether a LOCKALL of another proxy has come before. It keeps its place while a lock is free, too,
--- and all of its locks know it by the same time.
-local function behind_all()
-  if mine or mode == 'take' then return false end
-  local since = mode == 'try' and now + 1 or now
+-- Until when a waiter of another proxy goes first although the lock is free, ms, or nil. A LOCK
+-- without WAIT overtakes none. A waiter gives those who have come before the time to ask when the
+-- lock has run out. A LOCKALL keeps its place while a lock is free, too, and all of its locks know it
+-- by the same time.
+local function behind_until()
+  if mine or mode == 'take' then return nil end
+  local since = now
   for _, entry in ipairs(waiting_proxies(nil)) do
-    if entry[1] == proxy and mode ~= 'try' then since = tonumber(entry[4]) end
+    if entry[1] == proxy then since = tonumber(entry[4]) end
   end
   if mode == 'probe' and A[14] ~= '0' then since = tonumber(A[14]) end
+  local tries = mode == 'try' or mode == 'probe' and A[13] == '1'
   for _, entry in ipairs(waiting_proxies(proxy)) do
     local other = tonumber(entry[4])
-    if entry[3] % 32 >= 16 and (other < since or other == since and entry[1] < proxy) then
-      return true
-    end
+    local before = other < since or other == since and entry[1] < proxy
+    if tries or before and entry[3] % 32 >= 16 then return now + 1000 end
+    local together = shares and entry[3] % 8 >= 4
+    if before and lapsed and not together then return free_at + HEAD_START end
   end
 end
 
-local behind = not held and not kind and behind_all()
+local behind = not held and not kind and behind_until()
 if mode == 'check' or mode == 'list' or kind or (held and not mine) or behind then
   if mode == 'list' and not kind or mode == 'first' and (held or behind) then
     local list = waiting_proxies(nil)
@@ -136,19 +141,9 @@ if mode == 'check' or mode == 'list' or kind or (held and not mine) or behind th
       end
     end
     if not listed then list[#list + 1] = {proxy, whole(now), how, since or whole(now)} end
-    if not fresh and not held then
-      write_record({token = token or '0', expires = 0, value = '0', grace = grace_end(),
-        acquired = 0, session = '0', state = 'released', connection = '-', request = '0',
-        client = '-', waiting = join(list), owner = ''}, retention)
-    elseif not fresh and state == 'shared' then
-      write_shared(token, join(list), unit, grace, retention)
-    elseif not fresh then
-      write_record({token = token, expires = expires, value = written, grace = grace,
-        acquired = acquired, session = session, state = state, connection = connections,
-        request = request, client = client, waiting = join(list), owner = owner}, retention)
-    end
+    if not fresh then write_waiting(join(list), unit, retention) end
   end
-  local free = foreign_until or held and free_at or behind and now + 1000 or now
+  local free = foreign_until or held and free_at or behind or now
   local shared = held and state == 'shared'
   if shares and shared then -- when the first of its holders ends
     free = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. whole(now - guard), '+inf', 'WITHSCORES',

@@ -11,7 +11,8 @@ KEYS[2]  its record: "v1 token expires value grace acquired session state connec
   session     1 while a proxy renews it, otherwise 0
   state       held; reserved: kept for a short time for the first waiter of the proxy that is named
               as `connection`; or released. The first two are over as soon as the key is missing,
-              outside a grace period: so UNLOCK mostly leaves the record as it is
+              outside a grace period: so UNLOCK mostly leaves the record as it is. Of a released
+              one expires is 0, or when it ran out, if that was just now and others wait
   connection  the connections that were given the lock, the last to ask first, with commas between.
               There are several only if the owner asked again elsewhere. A connection that can't
               have the lock any more is taken out; the lock is freed with the last. "-" stands for

@@ -90,6 +90,22 @@ local function write_shared(last, list, unit, grace_until, retention)
   if text ~= value then write_lock(text, at + guard - now) end
 end
 
+-- Writes the record with another list of waiting proxies. After its end a lock is free.
+local function write_waiting(list, unit, retention)
+  if held and state == 'shared' then
+    write_shared(token, list, unit, grace, retention)
+  elseif held then
+    write_record({token = token, expires = expires, value = written, grace = grace,
+      acquired = acquired, session = session, state = state, connection = connections,
+      request = request, client = client, waiting = list, owner = owner}, retention)
+  else
+    write_record({token = token or '0', expires = lapsed and list ~= '-' and expires or 0,
+      value = token and value == written and written or '0', -- its key can still be there
+      grace = grace_end(), acquired = 0, session = '0', state = 'released',
+      connection = '-', request = '0', client = '-', waiting = list, owner = ''}, retention)
+  end
+end
+
 -- Whether a request, or its owner, has the lock already. Then it asks again by itself, and is told
 -- which token it has.
 local function has_it(r)

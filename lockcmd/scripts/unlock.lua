@@ -4,8 +4,8 @@ KEYS, ARGV  see read.lua
 A[1]  what proves it: "token"; "revoke", the same for an operator; "connection", the last to ask
       for it; "request"; "given": a connection was given it and can't have it any more, which frees
       the lock if no other connection of its owner was given it; "reserved", to give back a lock
-      that is reserved for a proxy whose waiters have left, or to say of one that is shared or
-      free that they have; or "force": any holder will do
+      that is reserved for a proxy whose waiters have left, or to say of any other that they have;
+      or "force": any holder will do
 A[2]  the token, twice; the connection; the connection, "/" and which of its requests took it; the
       connection, "/" and the token; or the proxy
 A[3]  how long the record outlives the lock, ms
@@ -87,16 +87,13 @@ end
 local shared, leaves = held and state == 'shared', nil
 if A[1] == 'force' then
   if not shared and not (held and state == 'held') and not kind then return {0, 0, 0} end
-elseif A[1] == 'reserved' and (shared or not held and not value and token) then
+elseif A[1] == 'reserved' and token
+  and not (held and state == 'reserved' and connection == A[2]) then
   local list = waiting_proxies(A[2])
-  if shared then
-    write_shared(token, join(list), A[7], grace, retention)
-  else
-    write_record({token = token, expires = 0, value = '0', grace = grace_end(), acquired = 0,
-      session = '0', state = 'released', connection = '-', request = '0', client = '-',
-      waiting = join(list), owner = ''}, retention)
+  if wanted == 'none' and string.find(waiting, A[2] .. ':', 1, true) then
+    write_waiting(join(list), A[7], retention)
   end
-  if list[1] then notify(list[1][1]) end
+  if list[1] and (shared or not held and not value) then notify(list[1][1]) end
   return {0, 0, 0}
 elseif shared then
   leaves = sharer()

@@ -53,6 +53,11 @@ local function next_token()
   return whole(t)
 end
 
+-- How long after its end a lock is left to the proxy that has waited longest, ms: its first waiter
+-- knows when the lock ends, and asks then.
+local HEAD_START = 100
+local lapsed = token and not held and now >= free_at and now < free_at + HEAD_START
+
 -- The waiting proxies seen within the last second, except one: a list of {id, seen, how, since}.
 local function waiting_proxies(except)
   local list = {}

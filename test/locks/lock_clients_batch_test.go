@@ -219,12 +219,12 @@ func TestCallsThatWereLeftOut(t *testing.T) {
 	c := proxytest.SharedClient(t, p.Addr)
 	c.Expect(proxytest.Unlock("k", c.Lock("k 30")), ":1\r\n")
 	link.Set(relay.Link{Latency: 100 * time.Millisecond})
-	// Records of many waiting proxies are what takes a script longest.
+	// Records of many proxies that waited once are what takes a script longest.
 	admin := proxytest.Dial(t, server.Addr())
 	now := time.Now().UnixMilli()
 	var waiting []string
 	for i := range 200 {
-		waiting = append(waiting, fmt.Sprintf("p%d:%d:0:%d", i, now+60_000, now))
+		waiting = append(waiting, fmt.Sprintf("p%d:%d:0:%d", i, now-60_000, now-60_000))
 	}
 	var pipeline []string
 	const locks = 32

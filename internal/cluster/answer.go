@@ -59,7 +59,7 @@ func (a *answers) intercepted(n *node, p *part, line []byte) bool {
 }
 
 // mayGoElsewhere reports whether another node can run what one has refused. A part of a request to
-// several nodes is for its own node, as that of WAIT. A replica refuses a write of its own accord
+// several nodes is for its own node, as that of WAIT. A replica refuses a write by itself
 // only if it did not find the keys, as LMPOP with a wrong number of them: keys are named by MOVED.
 // A script may have run before the write.
 func (p *part) mayGoElsewhere(kind redirection) bool {

@@ -8,8 +8,9 @@ import "time"
 const (
 	// spinFor is for how long a loop spins after something has arrived.
 	spinFor = 200 * time.Microsecond
-	// restFactor: if nothing arrives for longer than spinFor, the loop has spun in vain, or other
-	// programs have used the processor meanwhile. Then it does not spin for so many times as long.
+	// restFactor: if nothing arrives for longer than spinFor, spinning has not helped, or other
+	// programs have used the processor meanwhile. Then the loop does not spin for so many times as
+	// long.
 	// So spinning where it does not help costs no more than about 3 % of a processor.
 	restFactor = 32
 )

@@ -10,8 +10,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// Whoever asks at one proxy, all the time, gets no lock that runs out or is deleted while a client
-// waits for it at another.
+// A client that asks at one proxy all the time gets no lock that runs out or is deleted while
+// another client waits for it at another proxy.
 func TestLockOvertakesNoWaiterElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, asks := range map[string]struct{ held, command string }{
@@ -35,7 +35,7 @@ func TestLockOvertakesNoWaiterElsewhere(t *testing.T) {
 					server.Ask("DEL", "{job}")
 				}
 				served := make(chan string)
-				go func() { served <- waiter.Reply() }()
+				go func() { served <- waiter.Reply() }() // ends when the waiter is served
 				for got := ""; got == ""; {
 					if reply := asking.Do(asks.command); reply[0] == ':' {
 						overtaken++
@@ -73,7 +73,7 @@ func TestWaitOvertakesNoWaiterElsewhere(t *testing.T) {
 		waiter.Send("LOCK job 30 WAIT 10")
 		awaitListed(t, holder, "job")
 		first := make(chan int64)
-		go func() {
+		go func() { // ends when the waiter is served
 			token := proxytest.Token(t, waiter.Reply())
 			waiter.Expect(proxytest.Unlock("job", token), ":1\r\n")
 			first <- token

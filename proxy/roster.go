@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -30,17 +31,20 @@ type roster struct {
 	idleEnd  time.Time             // guarded by mu; when idle sessions end once the server drains
 }
 
-// listen calls start and returns what to accept clients from. ok is false if it is too late for
-// that, or was done before.
-func (r *roster) listen(ln net.Listener, start func()) (accepts *listener, ok bool) {
+// listen calls start and returns what to accept clients from: nil once the server drains, since
+// Shutdown waits for no listener that comes later. It fails if it was called before.
+func (r *roster) listen(ln net.Listener, start func()) (*listener, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.state == serverStopped || r.ln != nil {
-		return nil, false
+	switch {
+	case r.ln != nil:
+		return nil, fmt.Errorf("serve %s: the server serves another listener", ln.Addr())
+	case r.state >= serverDraining:
+		return nil, nil
 	}
 	r.ln = newListener(ln)
 	start()
-	return r.ln, true
+	return r.ln, nil
 }
 
 // add adds the session that begin returns, if there is room for one more; otherwise it returns nil.

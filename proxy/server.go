@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"net"
 	"runtime"
 	"sync"
@@ -73,10 +72,10 @@ func New(cfg Config) *Server {
 
 // Serve accepts clients from ln until Shutdown or Close; then it returns nil. It takes ln over.
 func (s *Server) Serve(ln net.Listener) error {
-	accepts, ok := s.listen(ln, s.start)
-	if !ok {
+	accepts, err := s.listen(ln, s.start)
+	if accepts == nil {
 		ln.Close()
-		return fmt.Errorf("serve %s: the server has been used already", ln.Addr())
+		return err
 	}
 	// redcon needs refuse and never calls it: every connection is taken over.
 	refuse := func(conn redcon.Conn, cmd redcon.Command) { conn.Close() }

@@ -29,7 +29,7 @@ type input struct {
 	reserved    int64     // of quota
 	watched     int       // bytes that client watches have read
 	socketEmpty bool      // the last read has left nothing in the socket
-	unhandled   bool      // something has been read, by a loop or before, that the goroutine handles
+	unhandled   bool      // an event loop has read something that it leaves to the goroutine
 	readErr     error     // what ended the reading, once something has
 	readEnded   time.Time // when it came; zero if that is not known
 }

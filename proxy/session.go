@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"syscall"
 	"time"
 
 	"lockproxy/passthrough"
@@ -27,24 +26,10 @@ func (s *session) serve() {
 	// the first request tries again. The loop knows the client before: a request that arrives
 	// meanwhile goes ahead of what others ask later.
 	s.client.reg.Register()
-	s.readFirst()
 	s.route(passthrough.Home)
 	s.pipe.Flush()
-	if s.unhandled || !s.park() {
+	if !s.park() {
 		s.Resume()
-	}
-}
-
-// readFirst reads what the client has sent as soon as it had connected, so that it goes to the home
-// once that is open. Left to the loop, it would be later, and others' requests would overtake it
-// more often.
-func (s *session) readFirst() {
-	if s.client.socket == nil || s.client.wrapped() {
-		return
-	}
-	if n, err := s.client.socket.TryRead(s.buf); err != syscall.EAGAIN {
-		s.filled(n, err)
-		s.unhandled = true
 	}
 }
 

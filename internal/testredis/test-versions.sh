@@ -6,8 +6,9 @@ cache=${LOCKPROXY_TEST_VERSIONS:-${TMPDIR:-/tmp}/lockproxy-versions}
 tests='Lock|Wait|Attack|Session|Owner|Fence|Token|Takeover|Contention|Settle|Replicas|Fsync|Script|Sentinel|FailoverHold|ThreeProxies|Cluster'
 # What these compare is not locks: a command's exact words, or its table.
 skip='Differential|Introspection|TestRedisCLI'
-# RESET, CLIENT INFO, channels in ACLs and passwords between Sentinels came with 6.2, COMMAND DOCS, sharded channels and CLUSTER SHARDS with 7.0.
-before62="$skip|TestBusyScriptLane|TestFenceWithoutUnwatch|TestFenceWithUnknownCommand|WaitCoversWritesByLanes|TestClusterWakes|TestClusterAwareClients|TestLockIsOfTheClientsDatabaseAndUser|TestWaitersOfDifferentUsers|TestSentinelLogin|TestFence\$|TestLockKeyIsMoved|TestLocksOfManyClientsAndRights|TestLockBatch|TestSessionLockLossIsLogged|TestSessionLockWithoutTheChannel|TestSessionLockEndedByARelayedCommand|TestLockTopAndLogByUser|TestMinReplicasOfASessionLockInTime|TestForeignLocksAreSeen|TestWaitersWithoutNotifications|TestIsolationInACluster|TestADeadlockInACluster|RequireFsyncLock"
+# RESET, CLIENT INFO, channels in ACLs and passwords between Sentinels came with 6.2, COMMAND DOCS, sharded channels and CLUSTER SHARDS with 7.0. From
+# 7.0 on a script's writes too are refused for want of replicas.
+before62="$skip|TestBusyScriptLane|TestFenceWithoutUnwatch|TestFenceWithUnknownCommand|WaitCoversWritesByLanes|TestClusterWakes|TestClusterAwareClients|TestLockIsOfTheClientsDatabaseAndUser|TestWaitersOfDifferentUsers|TestSentinelLogin|TestFence\$|TestLockKeyIsMoved|TestLocksOfManyClientsAndRights|TestLockBatch|TestSessionLockLossIsLogged|TestSessionLockWithoutTheChannel|TestSessionLockEndedByARelayedCommand|TestLockTopAndLogByUser|TestMinReplicasOfASessionLockInTime|TestForeignLocksAreSeen|TestWaitersWithoutNotifications|TestIsolationInACluster|TestADeadlockInACluster|RequireFsyncLock|TestSessionLockIsReleasedAfterARefusal"
 mkdir -p "$cache.tests"
 go test -c -o "$cache.tests/" ./test/locks ./test/cluster
 trap 'rm -rf "$cache.tests"' EXIT

@@ -1,6 +1,10 @@
 package passthrough
 
-import "lockproxy/internal/commands"
+import (
+	"slices"
+
+	"lockproxy/internal/commands"
+)
 
 // replyFIFO is a queue of pending replies. Its zero value is empty.
 type replyFIFO struct {
@@ -18,6 +22,13 @@ func (q *replyFIFO) empty() bool { return q.first == len(q.entries) }
 
 // owes reports whether the client is owed a visible reply.
 func (q *replyFIFO) owes() bool { return q.len() > q.unseen }
+
+// relaysOnly reports whether there are entries, and the session waits for none of them itself.
+func (q *replyFIFO) relaysOnly() bool {
+	return !q.empty() && !slices.ContainsFunc(q.entries[q.first:], func(e pendingReply) bool {
+		return e.answer != nil
+	})
+}
 
 // len returns the number of entries, not of replies.
 func (q *replyFIFO) len() int { return len(q.entries) - q.first }

@@ -127,11 +127,21 @@ func (h *home) connEnded(err error) {
 	close(h.ended)
 }
 
-// reportLoss handles the end of the home. If the home was in the state of a new connection, except
-// for missing replies, the session goes on with another home. Otherwise it ends, as the client's
-// connection would without the proxy.
+// reportLoss handles the end of the home. If Redis has closed it alone, it closes the client. If
+// the home was in the state of a new connection, except for missing replies, the session goes on
+// with another home. Otherwise it ends, as the client's connection would without the proxy.
 func (h *home) reportLoss(err error) {
+	ended := time.Now()
 	h.mu.Lock()
+	if h.home == h && h.route == byHome && h.pending.relaysOnly() && h.end < WhenAnswered {
+		// Redis answers none of these if it closes the client. What is sent meanwhile is lost too.
+		h.mu.Unlock()
+		if h.pool.closedAlone(h.conn.RemoteAddr(), ended) {
+			h.closeClient(&upstream.Error{Addr: h.pool.Upstream.Addr, Sent: true, Err: err})
+			return
+		}
+		h.mu.Lock()
+	}
 	onLane := h.route == byLane
 	withinReply := !onLane && h.replies.within()
 	switch {
@@ -158,12 +168,17 @@ func (h *home) reportLoss(err error) {
 		h.room.Broadcast()
 	}
 	h.mu.Unlock()
-	if !h.pool.closedAlone(h.conn.RemoteAddr(), time.Now()) {
-		return
+	if h.pool.closedAlone(h.conn.RemoteAddr(), ended) {
+		h.closeClient(ErrClosed)
 	}
-	h.mu.Lock() // it was CLIENT KILL, or the upstream's timeout for clients
+}
+
+// closeClient closes the client without a reply, since Redis has closed its home: by CLIENT KILL,
+// or by its timeout for clients. err is the outcome of requests.
+func (h *home) closeClient(err error) {
+	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.client.loseUpstream(ErrClosed)
+	h.client.loseUpstream(err)
 	h.out.finish()
 	h.room.Broadcast()
 }

@@ -83,10 +83,6 @@ var diffStaysOpen = map[string]string{
 	"@idle => closed": "it continues when the upstream is back",
 }
 
-// diffLost is the proxy's message before it closes where Redis only closes, since from outside a
-// CLIENT KILL looks like a failure. Only steps that end in "=> lost" can have it.
-var diffLost = regexp.MustCompile(`^-UPSTREAM connection to \S+ was lost before the reply: .*\r\n`)
-
 // Not in these tables, because what Redis does is useless:
 //
 //   - CLIENT REPLY OFF or SKIP within MULTI cuts EXEC's array short. The proxy's has all elements.

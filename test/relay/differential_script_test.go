@@ -28,8 +28,6 @@ import (
 //	SUBSCRIBE a b => 2       a call with that many replies; 0 if none comes, or later
 //	=> 1                     nothing is sent, a further reply is read
 //	QUIT => closed           everything is read until the connection is closed
-//	=> lost                  the same; the proxy, which cannot know why its connection was closed,
-//	                         can say UPSTREAM first
 //	@b CLIENT ID => $b       the reply, an integer or a string, becomes the variable $b and is not
 //	                         compared
 //	CLIENT INFO => $a addr=(\S+)   the part of the reply that the expression finds becomes $a
@@ -63,7 +61,6 @@ type diffStep struct {
 	args      []string
 	replies   int
 	closed    bool
-	lost      bool
 	capture   string
 	pattern   *regexp.Regexp
 }
@@ -87,7 +84,7 @@ func diffScripts(t testing.TB) (scripts []*diffScript) {
 
 var (
 	diffTitle  = regexp.MustCompile(`^== (.*?)(?: \((?:RESP)?(2|3|raw|dedicated)\))?$`)
-	diffSuffix = regexp.MustCompile(`^(.*?)(?:^| )=> (closed|lost|[0-9]+|\$[a-z]+(?: .*)?)$`)
+	diffSuffix = regexp.MustCompile(`^(.*?)(?:^| )=> (closed|[0-9]+|\$[a-z]+(?: .*)?)$`)
 )
 
 func diffParse(file string) (*diffScript, error) {
@@ -136,8 +133,8 @@ func diffParseStep(line string) (step diffStep, err error) {
 	if m := diffSuffix.FindStringSubmatch(line); m != nil {
 		line = m[1]
 		switch what := m[2]; {
-		case what == "closed", what == "lost":
-			step.closed, step.lost = true, what == "lost"
+		case what == "closed":
+			step.closed = true
 		case what[0] == '$':
 			var pattern string
 			step.capture, pattern, _ = strings.Cut(what[1:], " ")

@@ -221,9 +221,6 @@ func (t *diffTalk) do(step diffStep) (event diffEvent, err error) {
 		return event, nil
 	}
 	event.compare = diffNormal(conn.last, event.reply)
-	if step.lost {
-		event.compare = diffLost.ReplaceAllString(event.compare, "")
-	}
 	if strings.HasSuffix(event.reply, "(nothing comes)") {
 		return event, fmt.Errorf("only %q comes", event.reply)
 	}

@@ -146,6 +146,31 @@ func TestClientKillEndsTheClient(t *testing.T) {
 	other.Expect("GET a", "$-1\r\n")
 }
 
+// A client that is killed while Redis owes it replies gets none, as directly.
+func TestClientKillAnswersNothing(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	admin := proxytest.Dial(t, server.Addr())
+	for _, requests := range [][]string{{"BLPOP k 0"}, {"BLPOP k 0", "GET a"},
+		{"BLPOP k 0", "MULTI", "GET a"}} {
+		c := proxytest.Dial(t, p.Addr)
+		c.Send(requests...)
+		blocked := ""
+		proxytest.Eventually(t, 2*time.Second, "the client blocks", func() bool {
+			for id, line := range clientList(admin) {
+				if field(line, "cmd") == "blpop" {
+					blocked = id
+				}
+			}
+			return blocked != ""
+		})
+		admin.Expect("CLIENT KILL ID "+blocked, ":1\r\n")
+		if got, err := c.TryReply(2 * time.Second); err == nil || proxytest.IsTimeout(err) {
+			t.Errorf("%q: it reads %q, %v", requests, got, err)
+		}
+	}
+}
+
 // A client that has not logged in outlives the upstream's
 // restart, and gets a new home under its name.
 func TestHomeIsDialledAgain(t *testing.T) {

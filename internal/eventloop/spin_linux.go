@@ -10,8 +10,7 @@ const (
 	spinFor = 200 * time.Microsecond
 	// restFactor: if nothing arrives for longer than spinFor, spinning has not helped, or other
 	// programs have used the processor meanwhile. Then the loop does not spin for so many times as
-	// long.
-	// So spinning where it does not help costs no more than about 3 % of a processor.
+	// long. So spinning where it does not help costs no more than about 3 % of a processor.
 	restFactor = 32
 )
 

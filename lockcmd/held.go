@@ -81,6 +81,7 @@ type Holder struct {
 	locks    map[heldID]*heldLock // guarded by mu; given, and not known to be released
 	renewed  int                  // guarded by mu; how many of locks are renewed
 	more     int64                // guarded by mu; when those beyond maxHeld end, as monotonic.Now
+	added    int                  // guarded by mu; since expired ones were last removed
 	sessions *sessionLocks        // guarded by mu; nil until a lock is renewed
 }
 
@@ -122,7 +123,8 @@ func (h *Holder) setLocked(lock *heldLock, renewed bool) {
 // held.
 func (h *Holder) addLocked(lock *heldLock) {
 	h.removeLocked(lock.heldID())
-	if n := len(h.locks) - h.renewed; lock.by == nil && n > 0 && n%8 == 0 { // not each time
+	if h.added++; lock.by == nil && h.added >= max(8, len(h.locks)/4) { // not each time
+		h.added = 0
 		now := monotonic.Now()
 		maps.DeleteFunc(h.locks, func(_ heldID, old *heldLock) bool {
 			return old.by == nil && old.until.Load() <= now

@@ -223,6 +223,7 @@ func TestWatch(t *testing.T) {
 	s.showsKeys("gamma beta")
 	s.types(" ")
 	s.shows("paused at")
+	time.Sleep(time.Second) // what was asked for before is still shown
 	o.Client.Do(ctx, "UNLOCK", "beta", "FORCE")
 	time.Sleep(4 * o.Interval)
 	s.showsKeys("gamma beta")

@@ -12,13 +12,12 @@ import (
 // oracle knows what all owners do. What one that waits has, it had before, and keeps meanwhile.
 type oracle struct {
 	mu      sync.Mutex
-	now     map[string]ownerWaits // guarded by mu; the waits under way
-	ended   map[string]ownerWaits // guarded by mu; the last one that has ended, by owner
-	reports int                   // guarded by mu; reports
-	behind  int                   // guarded by mu; steps of reports behind a LOCKALL
-	worst   time.Duration         // guarded by mu; from the last wait of a cycle to its report
-	closed  time.Duration         // guarded by mu; worst of cycles that are closed by that wait
-	late    map[string]bool       // guarded by mu; deadlocks that lasted too long, by the last wait
+	last    map[string][]ownerWaits // guarded by mu; the last waits by owner, the latest first
+	reports int                     // guarded by mu; reports
+	behind  int                     // guarded by mu; steps of reports behind a LOCKALL
+	worst   time.Duration           // guarded by mu; from the last wait of a cycle to its report
+	closed  time.Duration           // guarded by mu; worst of cycles that are closed by that wait
+	late    map[string]bool         // guarded by mu; those that lasted too long, by the last wait
 }
 
 type ownerWaits struct {
@@ -31,24 +30,21 @@ type ownerWaits struct {
 }
 
 func newOracle() *oracle {
-	return &oracle{now: map[string]ownerWaits{},
-		ended: map[string]ownerWaits{}, late: map[string]bool{}}
+	return &oracle{last: map[string][]ownerWaits{}, late: map[string]bool{}}
 }
 
 func (o *oracle) waits(w ownerWaits) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w.has, w.from = maps.Clone(w.has), time.Now()
-	o.now[w.owner] = w
+	list := append([]ownerWaits{w}, o.last[w.owner]...)
+	o.last[w.owner] = list[:min(5, len(list))]
 }
 
 func (o *oracle) answered(owner string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	w := o.now[owner]
-	w.to = time.Now()
-	o.ended[owner] = w
-	delete(o.now, owner)
+	o.last[owner][0].to = time.Now()
 }
 
 var cyclePart = regexp.MustCompile(`"([^"]+)"(?:, who| that)? waits for "([^"]+)", (held|behind)`)
@@ -63,24 +59,19 @@ func (o *oracle) judge(report string) string {
 	// A cycle with a place in a queue, or at a limit, can be closed later than by its last wait:
 	// when a proxy's turn ends, or another holder waits.
 	closed := true
-	for _, part := range parts {
+	for i, part := range parts {
 		owner, key := part[1], part[2]
-		found := false
-		for _, w := range []ownerWaits{o.now[owner], o.ended[owner]} {
-			if !slices.Contains(w.keys, key) || found {
-				continue
-			}
-			found = true
-			list = append(list, w)
-			if w.from.After(began) {
-				began = w.from
-			}
-			if !w.to.IsZero() && w.to.Before(until) {
-				until = w.to
-			}
-		}
+		before := parts[(i+len(parts)-1)%len(parts)] // who waits for this owner
+		w, found := o.findLocked(owner, key, before[2], before[3])
 		if !found {
 			return fmt.Sprintf("%s did not wait for %s", owner, key)
+		}
+		list = append(list, w)
+		if w.from.After(began) {
+			began = w.from
+		}
+		if !w.to.IsZero() && w.to.Before(until) {
+			until = w.to
 		}
 	}
 	if len(list) == 0 || !began.Before(until) {
@@ -90,7 +81,7 @@ func (o *oracle) judge(report string) string {
 		next, key := list[(i+1)%len(list)], parts[i][2]
 		if parts[i][3] == "behind" {
 			closed = false
-			if o.behind++; len(next.keys) < 2 || !slices.Contains(next.keys, key) {
+			if o.behind++; !next.keeps(key, "behind") {
 				return fmt.Sprintf("%s waited for %v", next.owner, next.keys)
 			}
 			continue
@@ -113,11 +104,37 @@ func (o *oracle) judge(report string) string {
 	return ""
 }
 
+// findLocked returns an owner's last wait for a key during which it kept others from the key kept,
+// or its last wait for the key if there is none such. Since then the owner can have waited for the
+// key again: a report of another cycle can have ended the first wait. mu is held.
+func (o *oracle) findLocked(owner, key, kept, how string) (found ownerWaits, ok bool) {
+	for _, w := range o.last[owner] {
+		switch {
+		case !slices.Contains(w.keys, key):
+		case w.keeps(kept, how):
+			return w, true
+		case !ok:
+			found, ok = w, true
+		}
+	}
+	return found, ok
+}
+
+// keeps reports whether w's owner keeps others from a key while it waits: it has it, or waits for it
+// with a LOCKALL.
+func (w ownerWaits) keeps(key, how string) bool {
+	if how == "behind" {
+		return len(w.keys) > 1 && slices.Contains(w.keys, key)
+	}
+	_, has := w.has[key]
+	return has
+}
+
 // blockedLocked reports whether others waited for a key meanwhile that can keep a reader from it.
 // mu is held.
 func (o *oracle) blockedLocked(w ownerWaits, key string, began, until time.Time) bool {
-	for _, waits := range []map[string]ownerWaits{o.now, o.ended} {
-		for _, v := range waits {
+	for _, list := range o.last {
+		for _, v := range list {
 			if v.owner != w.owner && v.mode != " SHARED" && slices.Contains(v.keys, key) &&
 				v.from.Before(until) && (v.to.IsZero() || v.to.After(began)) {
 				return true
@@ -151,10 +168,12 @@ func (o *oracle) check(limit time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, anyProxy := range []bool{false, true} {
-		stuck := maps.Clone(o.now)
-		maps.DeleteFunc(stuck, func(_ string, w ownerWaits) bool {
-			return time.Since(w.from) < limit
-		})
+		stuck := map[string]ownerWaits{}
+		for owner, list := range o.last {
+			if w := list[0]; w.to.IsZero() && time.Since(w.from) >= limit {
+				stuck[owner] = w
+			}
+		}
 		for before := -1; before != len(stuck); {
 			before = len(stuck)
 			maps.DeleteFunc(stuck, func(_ string, w ownerWaits) bool {

@@ -133,7 +133,8 @@ func (h *home) connEnded(err error) {
 func (h *home) reportLoss(err error) {
 	ended := time.Now()
 	h.mu.Lock()
-	if h.home == h && h.route == byHome && h.pending.relaysOnly() && h.end < WhenAnswered {
+	asksFirst := h.home == h && h.route == byHome && h.pending.relaysOnly() && h.end < WhenAnswered
+	if asksFirst {
 		// Redis answers none of these if it closes the client. What is sent meanwhile is lost too.
 		h.mu.Unlock()
 		if h.pool.closedAlone(h.conn.RemoteAddr(), ended) {
@@ -168,7 +169,7 @@ func (h *home) reportLoss(err error) {
 		h.room.Broadcast()
 	}
 	h.mu.Unlock()
-	if h.pool.closedAlone(h.conn.RemoteAddr(), ended) {
+	if !asksFirst && h.pool.closedAlone(h.conn.RemoteAddr(), ended) {
 		h.closeClient(ErrClosed)
 	}
 }

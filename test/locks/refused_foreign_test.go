@@ -45,8 +45,8 @@ func TestRefusedCommandsDoNotCompete(t *testing.T) {
 }
 
 // foreignCompetes reports whether one of several releases leaves the lock free for foreign clients.
-// Before each, a client that logged in at the beginning sends commands. A lock that is handed over is
-// never free in between.
+// Before each, a client that logged in at the beginning sends commands. A lock that is handed over
+// is never free in between.
 func foreignCompetes(
 	t *testing.T, p *proxytest.Proxy, direct *redis.Client,
 	releases int, key, login string, commands []string,

@@ -15,12 +15,12 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-// contenders take one lock again and again until end.
+// contenders take one lock again and again until over reports true.
 type contenders struct {
 	t       *testing.T
 	key     string
 	hold    time.Duration
-	end     time.Time
+	over    func() bool
 	running sync.WaitGroup
 	holders atomic.Int32
 }
@@ -42,7 +42,7 @@ func (c *contenders) foreign(addr string, poll time.Duration, got *atomic.Int64)
 	release := redis.NewScript(compareAndDelete)
 	value := fmt.Sprintf("%p", client)
 	c.running.Go(func() {
-		for time.Now().Before(c.end) {
+		for !c.over() {
 			ok, err := client.SetNX(proxytest.Ctx, c.key, value, 10*time.Second).Result()
 			switch {
 			case err != nil:
@@ -71,7 +71,7 @@ func (c *contenders) waiter(addr string, got *atomic.Int64, others ...any) {
 		take = append(append([]any{"LOCKALL", "10", n}, keys...), "WAIT", "20")
 	}
 	c.running.Go(func() {
-		for time.Now().Before(c.end) {
+		for !c.over() {
 			token, err := client.Do(proxytest.Ctx, take...).Int64()
 			if err != nil {
 				c.t.Error(err)
@@ -101,8 +101,9 @@ func TestForeignClientsAndWaitersShare(t *testing.T) {
 		{"two, directly", 0, 15, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			const waiters, lasting = 3, 3 * time.Second
+			end := time.Now().Add(lasting)
 			all := &contenders{t: t, key: c.name, hold: time.Millisecond,
-				end: time.Now().Add(lasting)}
+				over: func() bool { return time.Now().After(end) }}
 			var foreign, ours atomic.Int64
 			for i := range c.proxied + c.direct {
 				addr := p.Addr

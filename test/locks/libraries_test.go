@@ -6,6 +6,7 @@ package locks_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,7 +100,7 @@ func (c *contenders) library(lib libraryLock, addr string, got *atomic.Int64) {
 	c.t.Cleanup(func() { client.Close() })
 	value := fmt.Sprintf("%p", client)
 	c.running.Go(func() {
-		for time.Now().Before(c.end) {
+		for !c.over() {
 			keys, take, free := lib.args(c.key, value)
 			var took bool
 			if lib.take != nil {
@@ -130,11 +131,20 @@ func (c *contenders) library(lib libraryLock, addr string, got *atomic.Int64) {
 	})
 }
 
-// test runs two clients through the proxy and two directly next to two waiters.
+// test runs two clients through the proxy and two directly next to two waiters. Slow clients on a
+// busy machine have few chances: it takes up to four times as long, until everybody is served.
 func (lib libraryLock) test(t *testing.T, server *testredis.Server, p *proxytest.Proxy) {
-	all := &contenders{t: t, key: "job:" + lib.name, hold: ms,
-		end: time.Now().Add(librariesLast)}
 	got := make([]atomic.Int64, 6)
+	unserved := func(i int) bool {
+		direct := i == 2 || i == 3 // they poll, and have even fewer
+		return got[i].Load() == 0 && !(direct && librariesLast < time.Minute)
+	}
+	end := time.Now().Add(librariesLast)
+	all := &contenders{t: t, key: "job:" + lib.name, hold: ms, over: func() bool {
+		late := time.Since(end)
+		return late > 3*librariesLast || late > 0 &&
+			!slices.ContainsFunc([]int{0, 1, 2, 3, 4, 5}, unserved)
+	}}
 	for i := range got {
 		switch {
 		case i < 2:
@@ -149,8 +159,7 @@ func (lib libraryLock) test(t *testing.T, server *testredis.Server, p *proxytest
 	var counts []int64
 	for i := range got {
 		counts = append(counts, got[i].Load())
-		direct := i == 2 || i == 3 // they poll, and have few chances
-		if got[i].Load() == 0 && !(direct && librariesLast < time.Minute) {
+		if unserved(i) {
 			t.Errorf("client %d was never served", i)
 		}
 	}

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"lockproxy/internal/monotonic"
@@ -53,22 +54,29 @@ func (qs *queues) allFirst(g *allWaiter) (first, pollNow bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, w := range g.waiters {
-		if w.place == nil || qs.of[w.id()].first() != w {
-			return false, false
-		}
 		pollNow = pollNow || w.pollNow
 	}
-	return true, pollNow
+	return qs.firstEverywhere(g), pollNow
+}
+
+// firstEverywhere reports whether a LOCKALL is the first waiter of each lock: only then it polls. mu
+// is held.
+func (qs *queues) firstEverywhere(g *allWaiter) bool {
+	return !slices.ContainsFunc(g.waiters, func(w *waiter) bool {
+		return w.place == nil || qs.of[w.id()].first() != w
+	})
 }
 
 // outageAll is queues.outage for any of the locks that a LOCKALL waits for.
-func (qs *queues) outageAll(g *allWaiter) error {
+func (qs *queues) outageAll(g *allWaiter) (err error, stale bool) {
 	for _, w := range g.waiters {
-		if err, _ := qs.outage(w.id()); err != nil {
-			return err
+		err, old := qs.outage(w.id())
+		if err != nil {
+			return err, false
 		}
+		stale = stale || old
 	}
-	return nil
+	return nil, stale
 }
 
 // waitAll is LOCKALL … WAIT for patience, 0 without end.
@@ -114,7 +122,14 @@ func (l *waits) waitTurns(
 		case <-ctx.Done():
 			return ErrGone
 		case <-over.due():
-			return l.queues.outageAll(g)
+			err, stale := l.queues.outageAll(g)
+			if !stale {
+				return err
+			}
+			if _, err = l.pollAll(ctx, s, g, rs, false); err == nil && g.polled.token == 0 {
+				err, _ = l.queues.outageAll(g) // after a transient failure
+			}
+			return err
 		case <-slow.due():
 			if err := l.warnSlow(s, g.lead()); err != nil {
 				return err

@@ -94,7 +94,8 @@ func (e silentError) Error() string {
 func (e silentError) MayHaveRun() bool { return false }
 
 // outage is the error for a waiter whose time is over: nil if another client seems to hold the
-// lock. stale says that no recent poll has shown that.
+// lock. stale says that no recent poll has shown that: the first waiter polls seldom, or is a LOCKALL
+// that waits for its turn at another lock.
 func (qs *queues) outage(id LockID) (err error, stale bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -107,9 +108,10 @@ func (qs *queues) outage(id LockID) (err error, stale bool) {
 	case q.first() == nil:
 		return nil, false
 	}
-	asked := q.first().pollStarted.Load()
+	first := q.first()
+	asked := first.pollStarted.Load()
 	if silence := monotonic.Since(asked); asked != 0 && silence > maxSilence {
 		return silentError(silence), false
 	}
-	return nil, q.trusted
+	return nil, q.trusted || first.all != nil && !qs.firstEverywhere(first.all)
 }

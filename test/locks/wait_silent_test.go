@@ -118,6 +118,55 @@ func TestLockAllWhileRedisIsSilent(t *testing.T) {
 	proxytest.Token(t, first.Reply())
 }
 
+// So are those behind a LOCKALL that does not poll, since it waits for its turn at another lock.
+func TestWaitBehindLockAllWhileRedisIsSilent(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = time.Second })
+	queue := func(command, key string, n int) *proxytest.Conn {
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("PING", "+PONG\r\n")
+		c.Send(command)
+		proxytest.AwaitWaiters(t, p, key, n)
+		return c
+	}
+	holder := proxytest.Dial(t, p.Addr)
+	holder.Lock("a 60")
+	holder.Lock("b 60")
+	queue("LOCK b 60 WAIT 0", "b", 1)
+	queue("LOCKALL 60 2 a b WAIT 0", "a", 1)
+	behind := []*proxytest.Conn{
+		queue("LOCK a 60 WAIT 1.5", "a", 2), queue("LOCKALL 60 2 c a WAIT 1.5", "a", 3),
+	}
+	server.Pause()
+	for _, c := range behind {
+		if got := c.Reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
+			t.Errorf("%q, but Redis is silent", got)
+		}
+	}
+	server.Resume()
+}
+
+// So is a LOCKALL behind a waiter that relies on CLIENT TRACKING.
+func TestLockAllBehindTrackedLockWhileRedisIsSilent(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = time.Second })
+	direct := proxytest.GoRedis(t, server.Addr())
+	direct.SetNX(proxytest.Ctx, "job", "random", time.Minute)
+	first, behind := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	first.Send("LOCK job 30 WAIT 0")
+	proxytest.AwaitWaiters(t, p, "job", 1)
+	awaitSilence(t, direct)
+	behind.Send("LOCKALL 30 2 job other WAIT 1")
+	proxytest.AwaitWaiters(t, p, "job", 2)
+	server.Pause()
+	if got := behind.Reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
+		t.Errorf("%q, but Redis is silent", got)
+	}
+	server.Resume()
+}
+
 // While a master is missing, those behind a waiting LOCKALL are told so, whichever of its locks
 // they want.
 func TestLockAllWhileTheMasterIsMissing(t *testing.T) {

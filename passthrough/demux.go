@@ -66,8 +66,14 @@ func (d *demux) tellWaiters(it *eventloop.Iteration) {
 	d.waiters = d.waiters[:0]
 }
 
+// maxIdlePieces is for how many pieces of replies memory is kept for the next ones.
+const maxIdlePieces = 1024
+
 // forget drops out, which keeps what was read in memory.
 func (d *demux) forget() {
+	if cap(d.out) > maxIdlePieces {
+		d.out = nil
+	}
 	clear(d.out[:cap(d.out)]) // sendLocked can have added pushes
 	d.out = d.out[:0]
 }

@@ -30,6 +30,14 @@ func (q *replyFIFO) relaysOnly() bool {
 	})
 }
 
+// replies is how many replies are missing.
+func (q *replyFIFO) replies() (n int) {
+	for i := range q.entries[q.first:] {
+		n += q.entries[q.first+i].replies()
+	}
+	return n
+}
+
 // len returns the number of entries, not of replies.
 func (q *replyFIFO) len() int { return len(q.entries) - q.first }
 

@@ -155,7 +155,8 @@ func (h *home) reportLoss(err error) {
 		return
 	}
 	replaceable := h.end < WhenAnswered && !withinReply && (onLane || h.pending.effects == 0) &&
-		!h.needsHome.open && !h.needsHome.pinned && h.pending.replaceable()
+		!h.needsHome.open && !h.needsHome.pinned && h.pending.replaceable() &&
+		(onLane || h.pending.replies() <= maxLost)
 	if !replaceable {
 		h.mu.Unlock()
 		h.homeLost(err, withinReply)

@@ -214,7 +214,7 @@ func (l *lane) wakeWaiting() {
 // distribute gives each session its part of what was read in the iteration it.
 func (l *lane) distribute(data []byte, it *eventloop.Iteration) (err error) {
 	for len(data) > 0 {
-		if l.replies.atPush(data) {
+		if !l.replies.opening() && l.replies.atPush(data) {
 			n, err := l.replies.dropPush(data)
 			if err != nil {
 				return err

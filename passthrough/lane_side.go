@@ -151,12 +151,17 @@ func (c *client) deliverFromLane(r *demux, data []byte, limit int) (n, replies i
 }
 
 // laneLost answers requests whose lane has ended: first those that may have run, then those that
-// were never sent. The session goes on, unless the client has got only a part of a reply.
+// were never sent. The session goes on, unless the client has got only a part of a reply, or they
+// are too many.
 func (c *client) laneLost(err error, mayHaveRun, unsent int, withinReply bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.inFlight -= mayHaveRun + unsent
 	if c.route == gone {
+		return
+	}
+	if mayHaveRun+unsent > maxLost {
+		c.homeLostLocked(err, withinReply)
 		return
 	}
 	lost := &upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err}

@@ -1,7 +1,9 @@
 package passthrough
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -197,4 +200,26 @@ func TestIterationsWithoutRoom(t *testing.T) {
 		c.Wait()
 	}
 	stop()
+}
+
+// A lane that froze after its last session had left is closed when the next one comes.
+func TestFrozenLaneWithoutSessionsIsClosed(t *testing.T) {
+	s := newScripted(t, 1)
+	clients, lane := s.threeOnALane(t)
+	io.WriteString(lane, "+PONG\r\n+PONG\r\n+PONG\r\n")
+	frozen := clients[0].lane
+	for _, c := range clients {
+		c.line(t)
+		c.End(AtOnce)
+		c.Wait()
+	}
+	frozen.silentSince.Store(monotonic.Now() - int64(time.Minute))
+	next := s.client(t)
+	defer next.Wait()
+	defer next.End(AtOnce)
+	next.Route(context.Background(), Shared)
+	lane.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.Copy(io.Discard, lane); err != nil {
+		t.Errorf("the lane is not closed: %v", err)
+	}
 }

@@ -25,6 +25,11 @@ func (c *client) neverSent() error {
 func (c *client) homeLost(err error, withinReply bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.homeLostLocked(err, withinReply)
+}
+
+// homeLostLocked is homeLost, also for a lane that owes more than maxLost replies. mu is held.
+func (c *client) homeLostLocked(err error, withinReply bool) {
 	if c.route == gone {
 		return
 	}
@@ -57,8 +62,12 @@ func (c *client) loseUpstream(err error) (text []byte, awaited bool) {
 	return c.failAll()
 }
 
-// maxLostText bounds the replies to requests that were lost together, bytes.
-const maxLostText = 64 << 10
+const (
+	// maxLost is how many requests of a client can be lost together without its connection.
+	maxLost = 16 << 10
+	// maxLostText bounds the replies to requests that were lost with the connection, bytes.
+	maxLostText = 64 << 10
+)
 
 // failAll empties the pending queue. It returns the replies for the client, and whether the session
 // waits for an Answer. QUIT and SHUTDOWN, and what follows them, get no reply: the close is Redis's

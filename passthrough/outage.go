@@ -64,7 +64,7 @@ func probe(ctx context.Context, up *upstream.Upstream, timeout time.Duration) st
 		defer conn.Close()
 		return conn.RemoteAddr().String()
 	case errors.As(err, &refused):
-		return refused.Addr
+		return refused.From
 	}
 	return ""
 }

@@ -264,3 +264,38 @@ func TestPingOfAMutedSubscriber(t *testing.T) {
 		}
 	}
 }
+
+// Many replies at once leave no memory behind.
+func TestForgetManyPieces(t *testing.T) {
+	d := demux{out: make([][]byte, 16<<10)}
+	if d.forget(); cap(d.out) > maxIdlePieces {
+		t.Errorf("room for %d pieces is kept", cap(d.out))
+	}
+}
+
+// A client that would survive the end of a home or a lane does not if more replies are missing than
+// can be made up.
+func TestTooManyLostReplies(t *testing.T) {
+	gone := errors.New("gone")
+	for _, n := range []int{maxLost, 1_000_000} {
+		for name, lose := range map[string]func(u *unplugged){
+			"home": func(u *unplugged) { u.home.reportLoss(gone) },
+			"lane": func(u *unplugged) { u.laneLost(gone, n, 0, false) },
+		} {
+			u := newUnplugged(upstream.Identity{Proto: 2})
+			u.home.pool = u.pool
+			u.home.conn, _ = tcpPair(t)
+			for range n {
+				u.ask(commands.NoEffect)
+			}
+			lose(u)
+			got := len(u.took())
+			if closed := u.isClosed(); closed != (n > maxLost) {
+				t.Errorf("%s, %d lost: closed is %v", name, n, closed)
+			}
+			if n > maxLost && got > 2*maxLostText {
+				t.Errorf("%s, %d lost: %d bytes", name, n, got)
+			}
+		}
+	}
+}

@@ -115,6 +115,11 @@ func (p *Pool) join(s *laneSide, key poolKey) (l *lane, opening <-chan struct{})
 		group = &laneGroup{}
 		p.groups[key] = group
 	}
+	for _, old := range group.lanes {
+		if old.users == 0 && !old.serves() { // Redis has frozen since its last session left
+			p.closeLocked(old)
+		}
+	}
 	l = group.leastUsed()
 	switch {
 	case l != nil && (l.users < laneSessions || len(group.lanes) >= p.LanesPerKey):
@@ -243,6 +248,11 @@ func (p *Pool) leave(l *lane) {
 			return
 		}
 	}
+	p.closeLocked(l)
+}
+
+// closeLocked closes a lane that has no session. mu is held.
+func (p *Pool) closeLocked(l *lane) {
 	l.retired.Store(true)
 	l.unwanted = true
 	l.close()

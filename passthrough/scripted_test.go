@@ -266,7 +266,7 @@ func eachRequest(conn net.Conn, f func(words []string) (more bool)) {
 
 const (
 	batchSHA     = "together"
-	batchRefusal = "-NOPERM not these\r\n"
+	batchRefusal = "-NOPERM >>> not these\r\n"
 )
 
 func scriptedReply(name string) []byte {

@@ -31,7 +31,11 @@ type commandQuery struct {
 	refused func(raw []byte) []byte
 }
 
-// newCommandQuery returns nil for a request that the upstream can answer alone.
+// maxNamed is how many arguments a request has at most that is answered here: the answer is kept in
+// memory. There are half as many commands.
+const maxNamed = 1024
+
+// newCommandQuery returns nil for a request that the upstream answers alone.
 func newCommandQuery(args [][]byte) *commandQuery {
 	q := &commandQuery{args: args, ask: args}
 	sub := ""
@@ -39,6 +43,8 @@ func newCommandQuery(args [][]byte) *commandQuery {
 		sub = strings.ToLower(string(args[1]))
 	}
 	switch {
+	case len(args) > maxNamed:
+		return nil
 	case len(args) == 1, sub == "info" && len(args) == 2:
 		q.merge = q.allInfos
 	case sub == "info" && q.namesLock(args[2:]):

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,6 +115,17 @@ func TestDocsWhereTheUpstreamHasNone(t *testing.T) {
 			if len(c.want) > 0 {
 				t.Errorf("%s: no %v in its place", c.request, c.want)
 			}
+		}
+	}
+}
+
+// Redis answers a request that names more commands than there are.
+func TestCommandsThatAreTooMany(t *testing.T) {
+	for n, asked := range map[int]bool{maxNamed: true, maxNamed + 1: false} {
+		args := slices.Repeat([][]byte{[]byte("lock")}, n)
+		args[0], args[1] = []byte("COMMAND"), []byte("DOCS")
+		if got := newCommandQuery(args) != nil; got != asked {
+			t.Errorf("%d arguments: %v", n, got)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (x *exchange) awaitState() passthrough.State {
 // reports false, and does nothing, where only the upstream can answer: within a transaction, and
 // where only a few commands are allowed.
 func (x *exchange) answerAfter(answer func(raw []byte, proto int) []byte, ask [][]byte) bool {
-	if x.route(passthrough.Shared) != nil { // a request that is relayed meets the same error
+	if x.route(passthrough.Home) != nil { // a request that is relayed meets the same error
 		return false
 	}
 	state := x.awaitState()

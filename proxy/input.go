@@ -128,6 +128,8 @@ func (in *input) compact() {
 	}
 	if size != len(in.buf) && in.reserve(size) {
 		room = make([]byte, size)
+	}
+	if in.start == in.end || len(room) != len(in.buf) {
 		in.framer.Forget()
 	}
 	in.start, in.end, in.buf = 0, copy(room, in.buf[in.start:in.end]), room

@@ -171,8 +171,14 @@ func (f *Framer) Stream(buf []byte) []byte {
 	return f.part(buf).Raw
 }
 
-// Forget drops the arguments of the last request, which keep the caller's buffer in memory.
-func (f *Framer) Forget() { clear(f.args[:cap(f.args)]) }
+// Forget drops the arguments of the last request, which keep the caller's buffer in memory, and
+// memory for many.
+func (f *Framer) Forget() {
+	if cap(f.args) > maxIdleSpans {
+		f.args = nil
+	}
+	clear(f.args[:cap(f.args)])
+}
 
 // part returns the scanned part of a streamed request.
 func (f *Framer) part(buf []byte) Request {

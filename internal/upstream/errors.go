@@ -32,6 +32,7 @@ func (e *Error) MayHaveRun() bool { return e.Sent }
 // Refused is the upstream's error to the login that the proxy does on a new connection.
 type Refused struct {
 	Addr  string
+	From  string // the server's own address, where Addr is a host name or a group
 	Step  string // AUTH, SELECT, HELLO or PING
 	Reply string // as the upstream said it
 }

@@ -42,7 +42,8 @@ func (u *Upstream) login(nc net.Conn, addr string, as Setup, more [][]string) er
 				return &Error{Addr: addr, Err: err}
 			}
 		case reply.IsError() && (i < len(login) || step == "AUTH"):
-			return &Refused{Addr: addr, Step: step, Reply: string(reply.Line)}
+			return &Refused{Addr: addr, From: nc.RemoteAddr().String(), Step: step,
+				Reply: string(reply.Line)}
 		}
 	}
 	if err != nil {

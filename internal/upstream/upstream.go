@@ -84,7 +84,8 @@ func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, err
 	}
 	switch {
 	case len(replies) > 0 && strings.HasPrefix(string(replies[0].raw), noAuth):
-		err = &Refused{Addr: u.Addr, Step: probe, Reply: string(replies[0].Line)}
+		err = &Refused{Addr: u.Addr, From: conn.RemoteAddr().String(), Step: probe,
+			Reply: string(replies[0].Line)}
 	case err != nil:
 		err = &Error{Addr: u.Addr, Err: err}
 	default:

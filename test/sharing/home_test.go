@@ -2,6 +2,7 @@ package sharing_test
 
 import (
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -149,11 +150,24 @@ func TestClientKillEndsTheClient(t *testing.T) {
 // A client that is killed while Redis owes it replies gets none, as directly.
 func TestClientKillAnswersNothing(t *testing.T) {
 	server := testredis.Start(t)
-	p := sharing(t, server, 1)
+	testKillAnswersNothing(t, server, server.URL(), "PING")
+}
+
+// So it is where only clients know the password, and Redis has a name.
+func TestClientKillAnswersNothingBehindAPassword(t *testing.T) {
+	server := testredis.Start(t, "--requirepass", "secret")
+	_, port, _ := net.SplitHostPort(server.Addr())
+	testKillAnswersNothing(t, server, "redis://localhost:"+port, "AUTH secret")
+}
+
+func testKillAnswersNothing(t *testing.T, server *testredis.Server, url, login string) {
+	p := proxytest.Start(t, url, nil)
 	admin := proxytest.Dial(t, server.Addr())
+	admin.Do(login)
 	for _, requests := range [][]string{{"BLPOP k 0"}, {"BLPOP k 0", "GET a"},
 		{"BLPOP k 0", "MULTI", "GET a"}} {
 		c := proxytest.Dial(t, p.Addr)
+		c.Do(login)
 		c.Send(requests...)
 		blocked := ""
 		proxytest.Eventually(t, 2*time.Second, "the client blocks", func() bool {

@@ -116,7 +116,8 @@ func (c *checker) overlap(a, b grant) int64 {
 }
 
 // limit finds a lock that was given up to a number of holders while others were as many. Those with
-// a smaller token that still held it after the reply held it when it was given.
+// a smaller token that still held it after the reply held it when it was given, unless tokens went
+// back with lost data.
 func (c *checker) limit(key string, grants []grant) {
 	trimmed := make([]grant, len(grants))
 	for i, g := range grants {
@@ -130,7 +131,7 @@ func (c *checker) limit(key string, grants []grant) {
 		with := []history.Op{g.op}
 		for _, h := range trimmed {
 			if h.op.Result < g.op.Result && min(h.to, g.to)-g.from > c.overlap(h, g) &&
-				!c.broken(h.op.Call, g.from, breaksTokens, 0) {
+				!c.broken(min(h.op.Call, g.op.Call), max(h.from, g.from), breaksTokens, 0) {
 				with = append(with, h.op)
 			}
 		}

@@ -189,6 +189,26 @@ func TestOwnerComesBackToSharedLock(t *testing.T) {
 	}
 }
 
+// The data is lost, and the clock has gone back: the next holders have smaller tokens than one whose
+// limit they would have exceeded.
+func TestLimitBeforeLostData(t *testing.T) {
+	shared := func(o *history.Op) { o.Shared = true }
+	limited := func(o *history.Op) { o.Shared, o.Limit = true, 1 }
+	ops := []history.Op{with(took(1, 0, 10, 20, 5000), limited),
+		with(did(1, history.Unlock, 100, 110, 20, 1), limited),
+		with(took(2, 120, 200, 10, 5000), shared)}
+	lost := fault(150, 160, history.Breaks{Leases: true, Writes: true, Tokens: true})
+	for _, c := range []struct {
+		faults []history.Fault
+		want   bool
+	}{{[]history.Fault{lost}, false}, {nil, true}} {
+		got := check.Check(history.History{Ops: ops, Faults: c.faults}, check.DefaultBounds())
+		if (len(got.Violations) > 0) != c.want {
+			t.Errorf("faults %v: %v", c.faults, got.Violations)
+		}
+	}
+}
+
 // A holder of a shared lock whose time was over holds it again if the clock goes back.
 func TestSharersTimeComesBack(t *testing.T) {
 	ops := []history.Op{with(took(1, 0, 10, 10, 300), func(o *history.Op) { o.Shared = true }),

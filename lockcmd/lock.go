@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"lockproxy/internal/monotonic"
@@ -129,6 +130,9 @@ func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 	case o.waits:
 		return Step{}, false
 	}
+	if err := l.permit(o, args[0]); err != nil {
+		return answered(errorReply(err)), true
+	}
 	r := s.Holder().request(string(args[0]), o)
 	t, held := l.beginTry(LockID{s.Identity().DB, r.key}, r, modeTry, nil)
 	if held != nil {
@@ -141,6 +145,26 @@ func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 		return l.tried(ctx, s, t, a, err)
 	}}, true
 }
+
+// permit refuses a LOCK or LOCKALL that would take too much of the proxy's memory.
+func (l *locking) permit(o lockOptions, keys ...[]byte) error {
+	size := len(o.owner)
+	for _, key := range keys {
+		size += len(key)
+	}
+	switch {
+	case size > maxNames:
+		return UsageError(fmt.Sprintf("ERR keys and owner can have at most %d bytes together",
+			maxNames))
+	case o.session && l.renewals.sessions.total.Load() >= maxSessions:
+		return UsageError(fmt.Sprintf("ERR this proxy renews %d session locks already: "+
+			"lock without SESSION, or through another proxy", maxSessions))
+	}
+	return nil
+}
+
+// maxNames bounds the keys and the owner of one LOCK or LOCKALL, bytes: each waiter keeps them.
+const maxNames = 64 << 10
 
 // tried makes the reply to a LOCK without WAIT.
 func (l *locking) tried(ctx context.Context, s Session, t *lockCall, a attempt, err error) Reply {
@@ -174,7 +198,9 @@ func (l *locking) recordAcquired(s Session, lock *heldLock, a attempt) {
 		lock.by = s
 	}
 	l.renewals.hold(s.Holder(), lock)
-	l.seen.observeAcquired(lock, a)
+	for _, earlier := range l.seen.observeAcquired(lock, a) {
+		l.renewals.sessions.verify(0, earlier, "")
+	}
 	if a.takenOver {
 		l.graces.start(lock.as, lock.id(), a.token)
 	}

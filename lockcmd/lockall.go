@@ -120,6 +120,9 @@ func (l *locking) failedAll(
 // runLockAll is LOCKALL.
 func (l *waits) runLockAll(ctx context.Context, s Session, args [][]byte) Reply {
 	o, keys, err := parseLockAll(args, l.cfg.MaxTimeout)
+	if err == nil {
+		err = l.permit(o, keys...)
+	}
 	if err != nil {
 		return errorReply(err)
 	}

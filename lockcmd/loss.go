@@ -17,6 +17,9 @@ import (
 // overwritten, or the upstream does not answer. The next renewal finds that. If this proxy sees a
 // relayed command or another proxy's message that may have ended one, it asks the upstream at once.
 
+// maxSessions bounds the session locks of all clients.
+const maxSessions = registryShards * maxRegistered
+
 // sessionLocks finds out which session locks of this proxy are lost.
 type sessionLocks struct {
 	*background
@@ -148,7 +151,8 @@ func lossByRelease(r *unlockCall) string {
 	return "released with its token by " + s.Holder().Addr
 }
 
-// lose tells a session that its lock is lost, if it is still being renewed.
+// lose tells a session that its lock is lost, if it is still being renewed. Other sessions of its
+// owner have lost it, too, unless this one only could not renew it in time.
 func (s *sessionLocks) lose(lock *heldLock, why string) {
 	h := lock.by.Holder()
 	h.mu.Lock()
@@ -159,11 +163,14 @@ func (s *sessionLocks) lose(lock *heldLock, why string) {
 	h.removeLocked(lock.heldID())
 	h.mu.Unlock()
 	s.seen.counters.lost.Add(1)
-	one, _ := s.seen.registry.remove(lock.id(), proof{"token", lock.tokenText()}, 0)
-	if one != nil {
+	others, ended := s.seen.registry.lose(lock, strings.HasPrefix(why, lostNotRenewed))
+	if ended {
 		s.seen.journalEnd(lossKind(why), lock, monotonic.Now())
 	}
 	s.log.Warn("session lock lost",
 		"key", lock.key, "token", lock.token, "client", h.Addr, "reason", why)
 	lock.by.LockLost(lock.key, lock.token)
+	for _, other := range others {
+		s.lose(other, why)
+	}
 }

@@ -55,8 +55,9 @@ func newObserved(bg *background) *observed {
 	return o
 }
 
-// observeAcquired notes a LOCK that is answered with an attempt's token.
-func (o *observed) observeAcquired(lock *heldLock, a attempt) {
+// observeAcquired notes a LOCK that is answered with an attempt's token. It returns what
+// registry.put does.
+func (o *observed) observeAcquired(lock *heldLock, a attempt) (earlier []*heldLock) {
 	if a.renewed {
 		o.counters.renewed.Add(1)
 	} else {
@@ -67,7 +68,7 @@ func (o *observed) observeAcquired(lock *heldLock, a attempt) {
 		lock.journaled = o.journal.Acquired(journal.Lock(lock.id()), lock.holder(), a.waited,
 			monotonic.Now())
 	}
-	o.registry.put(lock) // from now on it can end
+	return o.registry.put(lock) // from now on it can end
 }
 
 // observeRefused notes a LOCK without WAIT that got nothing.

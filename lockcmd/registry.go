@@ -29,7 +29,7 @@ type registryShard struct {
 
 const (
 	registryShards = 32 // so that a sweep holds up few
-	// maxRegistered bounds a shard. Locks beyond are not registered.
+	// maxRegistered bounds a shard. Locks beyond are not registered, except those of sessions.
 	maxRegistered = 4096
 	// expiryGrace is how long after its timeout a lock counts as expired: a release may be on its
 	// way.
@@ -53,8 +53,9 @@ func (r *registry) lock(id LockID) *registryShard {
 	return s
 }
 
-// put registers a lock that was taken, or that its owner was given again.
-func (r *registry) put(lock *heldLock) {
+// put registers a lock that was taken, or that its owner was given again. It returns the sessions of
+// an earlier holder that has not released it: they have probably lost it.
+func (r *registry) put(lock *heldLock) (earlier []*heldLock) {
 	id, now := lock.heldID(), lock.since
 	s := r.lock(id.LockID)
 	defer s.mu.Unlock()
@@ -67,18 +68,22 @@ func (r *registry) put(lock *heldLock) {
 		if lock.by == nil { // LOCK does not shorten it; a session lock is renewed long before
 			lock.until.Store(max(lock.until.Load(), old.until.Load()))
 		}
-	case now > old.until.Load():
-		r.onExpired(old)
+	default:
+		if now > old.until.Load() {
+			r.onExpired(old)
+		}
+		earlier = old.sessionsExcept(lock.connection)
 	}
 	if s.puts++; s.puts > maxRegistered/2 {
 		r.sweepLocked(s, now)
 	}
-	if old != nil || len(s.locks) < maxRegistered {
+	if old != nil || lock.by != nil || len(s.locks) < maxRegistered {
 		if old == nil && lock.shared {
 			s.shared++
 		}
 		s.locks[id] = lock
 	}
+	return earlier
 }
 
 // maxOthers bounds the connections of heldLock.others, as in the lock record.
@@ -146,10 +151,33 @@ func (lock *heldLock) appendSessions(list []*heldLock) []*heldLock {
 func (r *registry) leave(lock *heldLock) {
 	s := r.lock(lock.id())
 	defer s.mu.Unlock()
-	last := s.locks[lock.heldID()]
-	if last == nil || last.token != lock.token {
-		return
+	if last := s.locks[lock.heldID()]; last != nil && last.token == lock.token {
+		s.leave(lock, last)
 	}
+}
+
+// lose removes a session from a lock that it has lost, and reports whether the lock is no longer
+// registered. If its token holds nothing, others are the sessions that have lost it, too: all those
+// of its owner.
+func (r *registry) lose(lock *heldLock, tokenHolds bool) (others []*heldLock, ended bool) {
+	id := lock.heldID()
+	s := r.lock(id.LockID)
+	defer s.mu.Unlock()
+	last := s.locks[id]
+	if last == nil || last.token != lock.token {
+		return nil, false
+	}
+	if tokenHolds {
+		if s.leave(lock, last); s.locks[id] != lock {
+			return nil, false
+		}
+	}
+	s.delete(id)
+	return last.sessionsExcept(lock.connection), true
+}
+
+// leave removes a session from a lock, of which last is registered. mu is held.
+func (s *registryShard) leave(lock, last *heldLock) {
 	list := slices.DeleteFunc(last.others, func(other *heldLock) bool { return other == lock })
 	if last == lock && len(list) > 0 {
 		last, list = list[len(list)-1], list[:len(list)-1]

@@ -140,3 +140,18 @@ func TestRegisteredSessions(t *testing.T) {
 		t.Errorf("%d sessions are kept", n)
 	}
 }
+
+// Sessions are registered even if other locks fill the registry: they must be found.
+func TestSessionsAreAlwaysRegistered(t *testing.T) {
+	r, _ := testRegistry()
+	now := monotonic.Now()
+	for i := range 2 * registryShards * maxRegistered {
+		r.put(taken(fmt.Sprint(i), "c", int64(i), now, time.Hour))
+	}
+	lock := taken("job", "c", 7, now, time.Minute)
+	lock.by = &slowSession{}
+	r.put(lock)
+	if len(r.sessionsOf(lock.id())) != 1 {
+		t.Error("a session's lock is not found")
+	}
+}

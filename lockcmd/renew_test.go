@@ -3,7 +3,9 @@ package lockcmd
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,4 +60,22 @@ func TestRenewalTracksAgain(t *testing.T) {
 		}
 	}
 	t.Error("the key is not tracked")
+}
+
+// The proxy renews only so many locks.
+func TestSessionLocksAreBounded(t *testing.T) {
+	connect := func(Identity) *redis.Client { return nil }
+	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
+	defer l.Close()
+	l.renewals.sessions.total.Store(maxSessions)
+	s := &slowSession{}
+	args := [][]byte{[]byte("job"), []byte("30"), []byte("SESSION")}
+	step, ok := l.beginLock(s, args)
+	if !ok || step.Call != nil {
+		t.Fatalf("%+v, %v", step, ok)
+	}
+	got := step.Finish(context.Background(), Answer{}, nil)
+	if !strings.Contains(fmt.Sprint(got), "renews 131072 session locks already") {
+		t.Errorf("%v", got)
+	}
 }

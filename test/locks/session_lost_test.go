@@ -194,3 +194,55 @@ func TestSessionLockLossIsLogged(t *testing.T) {
 		other.Do("DEL job")
 	}
 }
+
+// When a token no longer holds its lock, all sessions of its owner are told, whichever learns it.
+func TestSessionsOfOneOwnerLoseTogether(t *testing.T) {
+	t.Parallel()
+	for _, tracked := range []bool{true, false} {
+		for _, mode := range []string{"", " SHARED"} {
+			server, p := proxytest.StartBoth(t)
+			direct := proxytest.GoRedis(t, server.Addr())
+			if !tracked {
+				setUntracked(direct)
+			}
+			one, two := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			token := one.Lock("job 1.5" + mode + " SESSION OWNER me")
+			two.Lock("job 60" + mode + " SESSION OWNER me")
+			if tracked {
+				awaitTracking(t, direct, "1")
+			}
+			direct.Del(proxytest.Ctx, "job")
+			wantLost(t, one, "2", "job", token)
+			wantLost(t, two, "2", "job", token)
+		}
+	}
+}
+
+// A session that could not renew its lock in time does not hide another one of its owner.
+func TestSessionBehindOneThatWasNotRenewed(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	one, two := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	token := one.Lock("job 1 SESSION OWNER me")
+	two.Lock("job 60 SESSION OWNER me")
+	server.Pause()
+	one.Closed()
+	server.Resume()
+	other := proxytest.Dial(t, p.Addr)
+	other.Expect("UNLOCK job FORCE", ":1\r\n")
+	wantLost(t, two, "2", "job", token)
+}
+
+// A lock that goes to another client of the proxy was lost by the one that had it.
+func TestSessionLockTakenByAnother(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	direct := proxytest.GoRedis(t, server.Addr())
+	setUntracked(direct)
+	c := proxytest.Dial(t, p.Addr)
+	token := c.Lock("job 60 SESSION")
+	time.Sleep(200 * time.Millisecond) // until the proxy listens
+	direct.Del(proxytest.Ctx, "job")
+	proxytest.Dial(t, p.Addr).Lock("job 60")
+	wantLost(t, c, "2", "job", token)
+}

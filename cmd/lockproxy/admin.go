@@ -24,7 +24,7 @@ type AdminOptions struct {
 	SlowWait       time.Duration `default:"0" range:"0s to 24h"`
 }
 
-// minAdminToken is how long a token must be not to be guessed.
+// minAdminToken is the length from which a token cannot be guessed.
 const minAdminToken = 16
 
 func (o *AdminOptions) check() error {
@@ -62,7 +62,7 @@ type watching struct {
 }
 
 // prepare opens the admin server's listener, if one is wanted, and makes it the Observer in cfg.
-func (o *AdminOptions) prepare(cfg *proxy.Config, old *parent) (*watching, error) {
+func (o *AdminOptions) prepare(cfg *proxy.Config, old *predecessor) (*watching, error) {
 	cfg.Version, cfg.Locks.SlowWait = version, o.SlowWait
 	cfg.Locks.History = int64(o.LockHistory)
 	w := &watching{options: o}
@@ -94,8 +94,8 @@ func (w *watching) start(server *proxy.Server, name string, log hclog.Logger) (s
 		MetricShapes: w.options.MetricShapes, Logger: log.Named("admin"),
 	})
 	if !isLoopback(w.ln.Addr()) {
-		log.Warn("everybody who reaches the admin address sees the names of locks and their "+
-			"holders: let in only those you mean to", "admin", w.ln.Addr().String())
+		log.Warn("anyone who can reach the admin address sees the names of locks and their "+
+			"holders: restrict access to it", "admin", w.ln.Addr().String())
 	}
 	log.Info("admin pages", "admin", "http://"+w.ln.Addr().String()+"/", "can_release_locks",
 		w.options.AdminToken != "")

@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// A running process, the parent, hands over to the one that takes its place, its child, by a Unix
-// socket at --handover. It hands over its listening sockets themselves, so that no connection is
-// refused or lost that the kernel has already made. The parent's part is upgrader.
+// A running process, the predecessor, hands over to the one that takes its place, its successor, by
+// a Unix socket at --handover. It hands over its listening sockets themselves, so that no
+// connection is refused or lost that the kernel has already made. The predecessor's part is
+// upgrader.
 //
-//	child -> parent   connects
-//	parent -> child   handoverOffer, with the listening sockets
-//	child -> parent   handoverReady, once it serves
-//	parent            accepts no more, finishes its requests, ends
+//	successor -> predecessor   connects
+//	predecessor -> successor   handoverOffer, with the listening sockets
+//	successor -> predecessor   handoverReady, once it serves
+//	predecessor                accepts no more, finishes its requests, ends
 //
 // If one of them ends before handoverReady, the other goes on as if nothing had happened.
 
@@ -36,7 +37,7 @@ const (
 	handoverReady = 'S'
 	// handoverTimeout is how long a process can take for its part, except for getting ready.
 	handoverTimeout = 5 * time.Second
-	// readyTimeout is how long a child can take until it serves.
+	// readyTimeout is how long a successor can take until it serves.
 	readyTimeout = time.Minute
 	// maxHandover bounds the offer, bytes; maxHandoverSockets the sockets that come with it.
 	maxHandover, maxHandoverSockets = 4 << 10, 8
@@ -44,15 +45,16 @@ const (
 
 func handoverName(flag, address string) string { return flag + " " + address }
 
-// parent is the process whose place this one takes. A nil one has nothing.
-type parent struct {
+// predecessor is the process whose place this one takes. A nil one has nothing.
+type predecessor struct {
 	pid     int
 	conn    *net.UnixConn
 	sockets map[string]*os.File
 }
 
-// findParent asks the process that serves at path for its listening sockets; nil if there is none.
-func findParent(path string) (*parent, error) {
+// findPredecessor asks the process that serves at path for its listening sockets; nil if there is
+// none.
+func findPredecessor(path string) (*predecessor, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -62,7 +64,7 @@ func findParent(path string) (*parent, error) {
 			return nil, nil
 		}
 		if err == nil {
-			var p *parent
+			var p *predecessor
 			if p, err = receiveOffer(conn); err == nil {
 				return p, nil
 			}
@@ -76,7 +78,7 @@ func findParent(path string) (*parent, error) {
 	}
 }
 
-func receiveOffer(conn *net.UnixConn) (*parent, error) {
+func receiveOffer(conn *net.UnixConn) (*predecessor, error) {
 	conn.SetDeadline(time.Now().Add(handoverTimeout))
 	text, rights := make([]byte, maxHandover), make([]byte, syscall.CmsgSpace(4*maxHandoverSockets))
 	n, m, _, _, err := conn.ReadMsgUnix(text, rights)
@@ -96,7 +98,7 @@ func receiveOffer(conn *net.UnixConn) (*parent, error) {
 	case len(files) != len(offer.Names):
 		err = fmt.Errorf("it has %d names for %d sockets", len(offer.Names), len(files))
 	}
-	p := &parent{pid: offer.PID, conn: conn, sockets: map[string]*os.File{}}
+	p := &predecessor{pid: offer.PID, conn: conn, sockets: map[string]*os.File{}}
 	for i, file := range files {
 		if err != nil {
 			file.Close()
@@ -126,8 +128,8 @@ func receivedFiles(rights []byte) (files []*os.File, err error) {
 	return files, nil
 }
 
-// listener is the parent's for a flag with this address; nil if it has none.
-func (p *parent) listener(flag, address string) (net.Listener, error) {
+// listener is the predecessor's for a flag with this address; nil if it has none.
+func (p *predecessor) listener(flag, address string) (net.Listener, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -141,8 +143,8 @@ func (p *parent) listener(flag, address string) (net.Listener, error) {
 	return net.FileListener(file)
 }
 
-// ready tells the parent that its child serves.
-func (p *parent) ready() error {
+// ready tells the predecessor that its successor serves.
+func (p *predecessor) ready() error {
 	if p == nil {
 		return nil
 	}
@@ -152,8 +154,8 @@ func (p *parent) ready() error {
 	return err
 }
 
-// close lets the parent go on, unless this process is ready.
-func (p *parent) close() {
+// close lets the predecessor go on, unless this process is ready.
+func (p *predecessor) close() {
 	if p == nil {
 		return
 	}

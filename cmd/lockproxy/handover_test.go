@@ -123,7 +123,7 @@ func TestHandoverThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	nc.Close()
-	running.waitFor("this one goes on")
+	running.waitFor("this one continues")
 	nc, err = net.Dial("tcp", addr)
 	if got := ask(t, nc, err, "PING"); got != "+PONG\r\n" {
 		t.Errorf("PING: %q", got)

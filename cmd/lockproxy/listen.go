@@ -26,9 +26,9 @@ func (o *options) socketPath() (path string, isUnix bool) {
 // fromSystemd is the value of --listen for a socket that systemd has opened.
 const fromSystemd = "systemd"
 
-// listen opens the listener that --listen names, or takes it over from the parent that has it. A
-// Unix socket that a dead process has left behind is replaced.
-func (o *options) listen(old *parent) (net.Listener, error) {
+// listen opens the listener that --listen names, or takes it over from the predecessor that has it.
+// A Unix socket that a dead process has left behind is replaced.
+func (o *options) listen(old *predecessor) (net.Listener, error) {
 	path, isUnix := o.socketPath()
 	ln, err := old.listener("listen", o.Listen)
 	switch {

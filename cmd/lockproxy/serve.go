@@ -51,7 +51,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("cannot use the TLS files: %w", err)
 	}
-	old, err := findParent(opts.Handover)
+	old, err := findPredecessor(opts.Handover)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 		defer stopChecks()
 	}
 	if err := old.ready(); err != nil {
-		log.Warn("cannot tell the process whose place this one takes that it may end: stop it",
+		log.Warn("cannot tell the process that this one replaces to end: stop it yourself",
 			"error", err)
 	}
 	notify(stateReady, log)

@@ -13,26 +13,26 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// upgrader waits at --handover for the process that is to take this one's place, its child.
+// upgrader waits at --handover for the process that is to take this one's place, its successor.
 type upgrader struct {
 	clients    net.Listener
-	ln         *socket // nil if no child can come
+	ln         *socket // nil if no successor can come
 	log        hclog.Logger
 	names      []string
 	sockets    []*os.File // in the order of names; they are of the listeners' open sockets
 	goroutines sync.WaitGroup
-	done       chan struct{} // closed when a child serves
+	done       chan struct{} // closed when a successor serves
 
-	mu     sync.Mutex
-	child  *net.UnixConn // guarded by mu; the connection to one that asks
-	closed bool          // guarded by mu
+	mu        sync.Mutex
+	successor *net.UnixConn // guarded by mu; the connection to one that asks
+	closed    bool          // guarded by mu
 }
 
 // filer is a listener whose socket can be handed on.
 type filer interface{ File() (*os.File, error) }
 
-// newUpgrader begins to wait for a child that is to listen on ln, and on admin, which can be nil.
-// Without --handover it waits for none.
+// newUpgrader begins to wait for a successor that is to listen on ln, and on admin, which can be
+// nil. Without --handover it waits for none.
 func newUpgrader(opts *options, ln, admin net.Listener, log hclog.Logger) (*upgrader, error) {
 	s := &upgrader{log: log, done: make(chan struct{}), clients: ln}
 	if opts.Handover == "" {
@@ -50,7 +50,7 @@ func newUpgrader(opts *options, ln, admin net.Listener, log hclog.Logger) (*upgr
 		return nil, fmt.Errorf("cannot wait for a successor at --handover %s: %w", opts.Handover,
 			withoutAddr(err))
 	}
-	s.goroutines.Go(s.serve) // ends when a child serves, or by close, which waits for it
+	s.goroutines.Go(s.serve) // ends when a successor serves, or by close, which waits for it
 	return s, nil
 }
 
@@ -102,24 +102,24 @@ func (s *upgrader) serve() {
 			close(s.done)
 			return
 		}
-		s.log.Warn("a process has asked to take over, and doesn't serve: this one goes on", "error",
-			withoutAddr(err))
+		s.log.Warn("a process asked to take over but did not start serving: this one continues",
+			"error", withoutAddr(err))
 	}
 }
 
-// track records the connection to a child, for close to end it. It returns false if close has been
-// called.
+// track records the connection to a successor, for close to end it. It returns false if close has
+// been called.
 func (s *upgrader) track(conn *net.UnixConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.child = conn
+	s.successor = conn
 	if s.closed {
 		conn.Close()
 	}
 	return !s.closed
 }
 
-// offer hands the sockets to a child, and returns when it serves.
+// offer hands the sockets to a successor, and returns when it serves.
 func (s *upgrader) offer(conn *net.UnixConn) error {
 	text, err := json.Marshal(handoverOffer{handoverVersion, os.Getpid(), s.names})
 	if err != nil {
@@ -158,8 +158,8 @@ func (s *upgrader) close() {
 	}
 	s.mu.Lock()
 	s.closed = true
-	if s.child != nil {
-		s.child.Close()
+	if s.successor != nil {
+		s.successor.Close()
 	}
 	s.mu.Unlock()
 	s.goroutines.Wait()

@@ -68,16 +68,16 @@ func (p *Proxy) Start(ctx context.Context) error {
 // Replace starts another process with the same address and flags, --handover among them, and
 // returns it when p has handed over and ended.
 func (p *Proxy) Replace(ctx context.Context, patience time.Duration) (*Proxy, error) {
-	heir := &Proxy{Process{Addr: p.Addr, path: p.path, args: p.args, env: p.env}}
-	if err := heir.Start(ctx); err != nil {
-		return heir, err
+	successor := &Proxy{Process{Addr: p.Addr, path: p.path, args: p.args, env: p.env}}
+	if err := successor.Start(ctx); err != nil {
+		return successor, err
 	}
 	select {
 	case <-p.done:
-		return heir, nil
+		return successor, nil
 	case <-time.After(patience):
-		return heir, fmt.Errorf(
+		return successor, fmt.Errorf(
 			"the process before has not ended within %v:\n%s\nthe new one says:\n%s", patience,
-			p.Log(), heir.Log())
+			p.Log(), successor.Log())
 	}
 }

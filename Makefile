@@ -55,7 +55,7 @@ test-memory: deps
 format:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 
-# lockbench is a module by itself: what it measures with is no dependency of lockproxy.
+# lockbench is a separate module: what it measures with is no dependency of lockproxy.
 test-lockbench: deps
 	$(GO) -C cmd/lockbench test -race -vet=all -ldflags='-s -w' -count=1 -timeout 5m ./...
 
@@ -178,7 +178,7 @@ test-darwin:
 man:
 	$(GO) test -count=1 -run TestManualPage ./cmd/lockproxy -args -update-man
 
-# What docs/guarantees.md says, each line of it: faults done to real processes, and the histories that show what is not promised.
+# What docs/guarantees.md says, each line of it: faults injected into real processes, and the histories that show what is not promised.
 test-faults: deps deps-faults
 	$(GO) test -tags faults -count=1 -parallel 4 -timeout 10m -p 2 -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' \
 		./test/faults ./test/locks ./test/relay

@@ -49,7 +49,7 @@ func tellL2(s *scene) {
 	}
 }
 
-// tellL3: the timeout is a guess of how long the work takes.
+// tellL3: the timeout is a guess at how long the work takes.
 func tellL3(s *scene) {
 	ms := func() int64 { return s.now * 1000 }
 	if s.do("A", "SETNX", ms()+3000) == "1" {

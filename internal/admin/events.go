@@ -30,7 +30,7 @@ type state struct {
 	Clients    int    `json:"clients"`
 	Waiters    int    `json:"waiters"`
 	OldestMS   int64  `json:"oldest_wait_ms"`
-	Held       int    `json:"held"` // taken by way of this proxy
+	Held       int    `json:"held"` // taken through this proxy
 	Acquired   uint64 `json:"acquired"`
 	Expired    uint64 `json:"expired"`
 	Lost       uint64 `json:"lost"`

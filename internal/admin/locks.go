@@ -14,7 +14,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// maxKnown bounds the locks taken by way of this proxy that are shown without a scan.
+// maxKnown bounds the locks taken through this proxy that are shown without a scan.
 const maxKnown = 2000
 
 // upstreamLocks finds locks as the URL's user.

@@ -51,7 +51,7 @@ func NewMetrics(version string) *Metrics {
 	}, []string{"outcome"})
 	held := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "lockproxy_lock_hold_seconds",
-		Help: "From acquisition to release of locks that were taken and released by way of " +
+		Help: "From acquisition to release of locks that were taken and released through " +
 			"this proxy. It leaves out those that expired.",
 		Buckets: holdBuckets,
 	})

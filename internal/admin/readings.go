@@ -18,7 +18,7 @@ var readings = []reading{
 	counter("client_received_bytes_total", "Bytes that clients have sent, without TLS and PROXY "+
 		"headers.",
 		func(st *proxy.Stats) uint64 { return st.BytesIn }),
-	counter("client_sent_bytes_total", "Bytes that clients were sent, without TLS.",
+	counter("client_sent_bytes_total", "Bytes sent to clients, not counting TLS.",
 		func(st *proxy.Stats) uint64 { return st.BytesOut }),
 	labeled("commands_total", "Requests, by what the proxy does with them: relay is passed on, "+
 		"introspect is COMMAND, the others are the lock commands.",
@@ -55,7 +55,7 @@ var readings = []reading{
 		func(st *proxy.Stats) uint64 { return st.Locks.Acquired }),
 	counter("locks_renewed_total", "LOCKs by the OWNER who had the lock.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Renewed }),
-	gauge("foreign_locks", "Locks of other lock libraries that were taken by way of this proxy "+
+	gauge("foreign_locks", "Locks of other lock libraries that were taken through this proxy "+
 		"and are held, as far as it has seen.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Foreign.Held) }),
 	gauge("foreign_clients_trying", "Clients of other lock libraries that ask for locks through "+
@@ -64,7 +64,7 @@ var readings = []reading{
 	gauge("foreign_oldest_try_seconds", "The longest time that a client of another lock library "+
 		"has been trying to take a lock through this proxy; 0 if none is.",
 		func(st *proxy.Stats) float64 { return st.Locks.Foreign.OldestTry.Seconds() }),
-	labeled("foreign_locks_total", "What has happened to locks of other lock libraries by way of "+
+	labeled("foreign_locks_total", "What has happened to locks of other lock libraries through "+
 		"this proxy: taken, released, expired, or refused to one that tried.",
 		prometheus.CounterValue, "event", func(st *proxy.Stats) []sample {
 			f := &st.Locks.Foreign
@@ -87,7 +87,7 @@ var readings = []reading{
 		}),
 	counter("locks_acquired_shared_total", "Acquisitions by LOCK SHARED or LIMIT.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Shared }),
-	counter("locks_expired_total", "Locks taken by way of this proxy whose time has passed with "+
+	counter("locks_expired_total", "Locks taken through this proxy whose time has passed with "+
 		"no release seen here.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Expired }),
 	counter("locks_lost_total", "Session locks that could not be renewed in time or were taken "+
@@ -108,7 +108,7 @@ var readings = []reading{
 		func(st *proxy.Stats) float64 { return st.Locks.OldestWait.Seconds() }),
 	gauge("locks_waited_for", "Locks for which clients wait at this proxy.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Queues) }),
-	gauge("locks_held", "Locks that were taken by way of this proxy and have not been seen to "+
+	gauge("locks_held", "Locks that were taken through this proxy and have not been seen to "+
 		"end; beyond a hundred thousand some are not counted.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Holding) }),
 }

@@ -121,7 +121,8 @@ const (
 	maxTimeline = 60
 )
 
-// serveLog is LOCKLOG: ?db= and ?key= for one lock, and ?limit=.
+// serveLog is the events of LOCKLOG, but of all databases, and those of kind GaveUp and Seen: ?db=
+// and ?key= for one lock, and ?limit=.
 func (s *Server) serveLog(w http.ResponseWriter, r *http.Request) {
 	match, _ := matchOf(r)
 	writeJSON(w, s.events(intOf(r, "limit", defaultTop, maxRows), match))

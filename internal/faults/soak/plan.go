@@ -83,8 +83,8 @@ func NewPlan(seed uint64, round int, only []string, machine bool) Plan {
 			return kinds[name].on == onMachine
 		})
 	}
-	// In every other round no data is lost, so that all rules apply throughout. Each round has only
-	// some of the kinds: a fault of one kind must not excuse what another breaks.
+	// In about half of the rounds no data is lost, so that all rules apply throughout. Each round
+	// has only some of the kinds: a fault of one kind must not excuse what another breaks.
 	if random.IntN(2) == 0 {
 		p.Persistence = process.Always
 		names = slices.DeleteFunc(names, func(name string) bool {

@@ -21,8 +21,8 @@ const (
 	// maxBatch bounds the scripts of a batch.
 	maxBatch = 512
 	// maxInFlight bounds the unanswered batches of one client, and so its connections. While one is
-	// unanswered, another is sent only if it is full or longInFlight has passed: to wait for a
-	// connection is mostly faster than to open another.
+	// unanswered, another is sent only if it is full or longInFlight has passed: waiting for a
+	// connection is mostly faster than opening another.
 	maxInFlight  = 3
 	longInFlight = 500 * time.Millisecond
 	// maxQueued bounds the scripts of one client that are not sent yet.

@@ -72,7 +72,7 @@ func (e LateError) Error() string {
 // MayHaveRun reports whether the script can run later.
 func (e LateError) MayHaveRun() bool { return e.Answered != nil }
 
-// UsageError is about a request that is wrong by itself. It has Redis's own wording and code.
+// UsageError is about a malformed request. It has Redis's own wording and code.
 type UsageError string
 
 func (e UsageError) Error() string { return string(e) }

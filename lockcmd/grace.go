@@ -84,7 +84,7 @@ func (g *gracePeriods) repair(ctx context.Context, id LockID, t *takeover) (more
 		g.log.Warn("cannot check a lock that was taken over from a foreign client",
 			"key", id.Key, "token", t.token, "error", err)
 	case ints[0] == 1:
-		g.log.Info("put right the timestamp of a lock that a foreign client had lost "+
+		g.log.Info("repaired the timestamp of a lock that a foreign client had lost "+
 			"and overwritten", "key", id.Key, "token", t.token)
 	}
 	return true

@@ -168,7 +168,7 @@ func (w *releaseNotifications) receiveFrom(
 	var subscribing sync.WaitGroup
 	defer subscribing.Wait()
 	defer cancel()
-	// To connect may take long, and cannot be interrupted.
+	// Connecting can take long, and cannot be interrupted.
 	connecting, connected := context.WithTimeout(ctx, backgroundTimeout)
 	var err error
 	if sh == nil {

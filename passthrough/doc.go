@@ -14,7 +14,7 @@
 //	connReader  ->  home or lane  ->  demux: replies  ->  pendingQueue: what they answer
 //	            ->  clientWriter  ->  client
 //
-// In front of a cluster a home is a connection to each master. To open one takes a while, so some
+// In front of a cluster a home is a connection to each master. Opening one takes a while, so some
 // are opened before their clients come (spares).
 //
 // Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis

@@ -80,9 +80,9 @@ func (s *Server) checkFsync(ctx context.Context) {
 // them then (protected mode), but the proxy is a local client to it.
 func (s *Server) warnOfNoPassword() {
 	if s.cfg.Public && !s.cfg.Upstream.Initial.LoggedIn {
-		s.log.Warn("other machines can connect, and the upstream wants no password: every client " +
-			"that can connect may run any command; set requirepass there, or let in only clients " +
-			"with a certificate by --tls-client-ca")
+		s.log.Warn("other machines can connect, and the upstream requires no password: every " +
+			"client that can connect may run any command; set requirepass there, or let in only " +
+			"clients with a certificate by --tls-client-ca")
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 )
 
 // answerInfo answers INFO with the proxy's section behind what the upstream says of the others that
-// are named. The upstream is asked in any case: a user who may not INFO there may not here. INFO
-// without names, or with all or everything, is the upstream's alone: programs that parse it see
-// just what Redis says.
+// are named. The upstream is asked in any case: a user without the right to INFO there has none
+// here. INFO without names, or with all or everything, is the upstream's alone: programs that parse
+// it see just what Redis says.
 func answerInfo(x *exchange, req resp.Request) (done bool) {
 	isOurs := func(name []byte) bool { return strings.EqualFold(string(name), "lockproxy") }
 	ask := slices.DeleteFunc(slices.Clone(req.Args), isOurs)

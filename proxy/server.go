@@ -56,7 +56,7 @@ func New(cfg Config) *Server {
 		BatchScript: batchScript, OnDial: s.recordUpstreamStatus, HomeIdle: cfg.HomeIdle,
 		MaxUnread: cfg.MaxUnread,
 		OnDropped: func(client net.Addr, err error) {
-			s.log.Warn("client closed: it doesn't read what it asked for",
+			s.log.Warn("client disconnected: it left too many replies unread",
 				"client", clientAddr(client), "error", err)
 		},
 	})

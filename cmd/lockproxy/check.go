@@ -23,7 +23,7 @@ type checkCommand struct {
 // Help is printed below the command's help line.
 func (c *checkCommand) Help() string {
 	return "Takes the flags of serving, and uses the login in --upstream. Give it the login of a " +
-		"user that locks, and it tells which rights that user lacks. " +
+		"user that locks, and it reports which rights that user lacks. " +
 		"The exit status is 1 if a line says FAIL, and 0 otherwise."
 }
 

@@ -33,7 +33,8 @@ var rights = []right{
 	{"time", locking, levelFail, []any{"TIME"}},
 	{"mget", locking, levelFail, []any{"MGET", probeKey}},
 	{"exists", locking, levelFail, []any{"EXISTS", probeKey}},
-	{"set", locking, levelFail, []any{"SET", probeKey, "", "XX"}}, // XX: only if it were there
+	// XX: only if the key exists, which it does not
+	{"set", locking, levelFail, []any{"SET", probeKey, "", "XX"}},
 	{"del", locking, levelFail, []any{"DEL", probeKey}},
 	{"zrange", sharing, levelWarn, []any{"ZRANGE", probeKey, "0", "0"}},
 	{"zrangebyscore", sharing, levelWarn, []any{"ZRANGEBYSCORE", probeKey, "0", "0"}},

@@ -57,9 +57,9 @@ func (c *checkCommand) checkListen(found *findings) {
 			"the user in --upstream without a login: leave the credentials out, or let in only "+
 			"clients with a certificate by --tls-client-ca", c.Listen)
 	default:
-		found.add(levelWarn, "listen", "%s is open to other machines, and the upstream wants no "+
-			"password: every client that can connect may run any command; set requirepass there, "+
-			"or let in only clients with a certificate by --tls-client-ca", c.Listen)
+		found.add(levelWarn, "listen", "%s is open to other machines, and the upstream requires "+
+			"no password: every client that can connect may run any command; set requirepass "+
+			"there, or let in only clients with a certificate by --tls-client-ca", c.Listen)
 	}
 }
 
@@ -91,15 +91,15 @@ func mode(info map[string]string) string {
 	return cmp.Or(info["redis_mode"], info["server_mode"])
 }
 
-// oldestRedis is the first release with what lockproxy needs.
+// oldestRedis is the oldest release that lockproxy is tested with.
 const oldestRedis = 6
 
 func checkVersion(info map[string]string, found *findings) {
 	version := info["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < oldestRedis {
-		found.add(levelWarn, "version", "%q: only Redis %d and later are tested with", version,
-			oldestRedis)
+		found.add(levelWarn, "version", "%q: lockproxy is tested only with Redis %d and later",
+			version, oldestRedis)
 		return
 	}
 	found.add(levelPass, "version", "Redis %s, %s", version, mode(info))
@@ -118,8 +118,8 @@ func (c *checkCommand) checkRole(info map[string]string, found *findings) {
 				"can't be used")
 			return
 		}
-		found.add(levelPass, "cluster", "%d masters serve all slots; what stands here of one "+
-			"server is about one of them", masters)
+		found.add(levelPass, "cluster", "%d masters serve all slots; lines about a single "+
+			"server describe one of them", masters)
 	case mode(info) == "cluster":
 		found.add(levelWarn, "role", "it is a node of a cluster: locks whose slots are elsewhere "+
 			"are answered MOVED; name the cluster with redis+cluster://")

@@ -54,11 +54,11 @@ func readConfig(name string, flags []*kong.Flag) (settings, error) {
 	return list, nil
 }
 
-// tomlError says where the file is no TOML, without quoting the line, which can hold a password.
+// tomlError says where the file is not TOML, without quoting the line, which can hold a password.
 func tomlError(err error) error {
 	var at toml.ParseError
 	if errors.As(err, &at) {
-		return fmt.Errorf(`line %d is no TOML: want name = 5, name = "text" or name = true`,
+		return fmt.Errorf(`line %d is not TOML: want name = 5, name = "text" or name = true`,
 			at.Position.Line)
 	}
 	return err
@@ -86,7 +86,7 @@ func asFlag(value any) (string, error) {
 		}
 		return strings.Join(words, ","), nil
 	}
-	return "", errors.New("want a text, a number, true or false, or a list of them")
+	return "", errors.New("want a string, a number, true or false, or a list of them")
 }
 
 // Validate implements kong.Resolver; readConfig has done it.

@@ -72,14 +72,14 @@ func TestConfigFileErrors(t *testing.T) {
 		"version = true":                             `unknown setting "version"`,
 		"key = \"x\"":                                `unknown setting "key"`,
 		"[limits]\nmax-clients = 5":                  `unknown setting "limits"`,
-		"max-clients = { n = 5 }":                    "max-clients: want a text, a number",
+		"max-clients = { n = 5 }":                    "max-clients: want a string, a number",
 		"max-clients = \"many\"":                     "--max-clients: want a number from 1 to",
 		"max-clients = 0":                            `2147483647, not "0"`,
 		"max-timeout = 5":                            "--max-timeout: ",
 		"log-level = \"loud\"":                       "--log-level must be one of",
-		"\nupstream = redis://u:" + secret + "@h":    "line 2 is no TOML",
+		"\nupstream = redis://u:" + secret + "@h":    "line 2 is not TOML",
 		"upstream = \"redis://u:" + secret + "#@h\"": "--upstream: not a usable redis URL",
-		"upstream = \"redis://u:" + secret + "@h\"\nupstream = 5": "line 2 is no TOML",
+		"upstream = \"redis://u:" + secret + "@h\"\nupstream = 5": "line 2 is not TOML",
 		"max-clients = \"redis://u:" + secret + "@h\"":            "--max-clients",
 	} {
 		var out, errs bytes.Buffer

@@ -131,7 +131,7 @@ func TestRunWithoutAKeyIsRefused(t *testing.T) {
 func TestOpenListenerBeforeAPasswordlessRedis(t *testing.T) {
 	open := testredis.Start(t)
 	closed := testredis.Start(t, "--requirepass", secret)
-	const line = "the upstream wants no password"
+	const line = "the upstream requires no password"
 	for _, c := range []struct {
 		host string
 		of   *testredis.Server

@@ -7,7 +7,7 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// durabilityOptions are about upstreams with replicas, of which another may become the upstream.
+// durabilityOptions are about upstreams with replicas, one of which can become the upstream.
 type durabilityOptions struct {
 	SentinelUser         string `advanced:"" group:"Upstream" placeholder:"NAME"`
 	SentinelPassword     string `advanced:"" group:"Upstream" placeholder:"PASSWORD"`

@@ -18,8 +18,9 @@ var flagHelp = map[string]string{
 		"connect (default ${default}).",
 	"proxy-protocol-from": "" +
 		"Networks whose connections begin with a PROXY protocol header, version 1 or " +
-		"2, such as a load balancer's. A connection without one is closed; on " +
-		"connections from elsewhere the header is a bad request.",
+		"2, such as a load balancer's. A connection without one is closed; " +
+		"from any other address the header is treated as a command, which Redis does " +
+		"not know.",
 	"handshake-timeout": "How long a client's PROXY header and TLS handshake can take (default " +
 		"${default}).",
 	"shutdown-timeout": "" +
@@ -49,7 +50,7 @@ var flagHelp = map[string]string{
 		"share (default ${default}).",
 	"home-idle": "Close a client's own connection to Redis when it was not needed for this " +
 		"long and its state is that of a new one. It is opened again on demand. " +
-		"0 is never (default ${default}).",
+		"0 means never (default ${default}).",
 	"upstream-dial-timeout": "How long connecting and logging in to the upstream can take " +
 		"(default ${default}).",
 	"cluster-announce": "In front of a Redis Cluster: the address that clients which know Redis " +
@@ -71,8 +72,8 @@ var flagHelp = map[string]string{
 		"COMMAND; others are streamed. Sizes are written as in redis.conf: 64kb, 1mb," +
 		" 2gb (default ${default}).",
 	"max-unread": "Room in temporary files for replies that slow clients have not read yet, of " +
-		"all clients together. A client whose replies find no room is closed, and " +
-		"the log says so (default ${default}).",
+		"all clients together. A client whose replies no longer fit is " +
+		"disconnected, and the log says so (default ${default}).",
 	"max-args":    "The most arguments of one request (default ${default}, which is Redis's).",
 	"max-bulk":    "The longest argument: the upstream's proto-max-bulk-len (default ${default}).",
 	"max-inline":  "The longest inline request (default ${default}, which is Redis's).",
@@ -87,7 +88,7 @@ var flagHelp = map[string]string{
 	"park": "Let clients of other lock libraries wait in line: delay the nil of a " +
 		"SET key value NX PX|EX by at most this long, for a lock that this proxy has " +
 		"seen being taken. If the lock is released meanwhile, the first in line gets " +
-		"it. 0 is no delay (default ${default}).",
+		"it. 0 means no delay (default ${default}).",
 	"park-keys":  "The keys that --park applies to, a pattern as for KEYS (default ${default}).",
 	"log-level":  "trace, debug, info, warn, error or off (default ${default}).",
 	"log-format": "One line of text, or of JSON, per event (default ${default}).",
@@ -97,7 +98,7 @@ var flagHelp = map[string]string{
 		"plain HTTP. Anyone who reaches it sees the names of locks and their holders " +
 		"(default: not at all).",
 	"admin-token": "A password of at least 16 characters: with it people can log in on the live " +
-		"page and release locks there. Better set LOCKPROXY_ADMIN_TOKEN (default: " +
+		"page and release locks there. Prefer LOCKPROXY_ADMIN_TOKEN (default: " +
 		"nobody can).",
 	"admin-token-file": "A file that holds --admin-token, such as a mounted secret.",
 	"admin-pprof": "Serve profiles at --admin for go tool pprof: Go's below /debug/pprof/, and " +
@@ -115,7 +116,7 @@ var flagHelp = map[string]string{
 
 	// Sentinels and replicas.
 	"sentinel-user": "The user that logs in to the Sentinels of a redis+sentinel:// upstream.",
-	"sentinel-password": "Its password. Others on this machine can see the command line: better set " +
+	"sentinel-password": "Its password. Others on this machine can see the command line: prefer " +
 		"LOCKPROXY_SENTINEL_PASSWORD.",
 	"sentinel-password-file": "A file that holds --sentinel-password, such as a mounted secret.",
 	"min-replicas": "Give out a lock only once this many replicas have it; otherwise it is taken " +

@@ -27,8 +27,8 @@ func newLogger(opts *options, out io.Writer) hclog.Logger {
 	return lineLogger{logger}
 }
 
-// lineLogger writes each record as one line of text. hclog by itself gives each line of a value a
-// line by itself, so that a client could write lines into the log by a lock's key or owner.
+// lineLogger writes each record as one line of text. hclog alone would write each line of a value
+// on a separate line, so that a client could write lines into the log by a lock's key or owner.
 type lineLogger struct{ hclog.Logger }
 
 func (l lineLogger) Log(level hclog.Level, msg string, args ...any) {

@@ -131,7 +131,7 @@ func (o *options) checkListen() (err error) {
 	case o.Handover != "" && !strings.HasPrefix(o.Handover, "/"):
 		return errors.New("--handover: want an absolute path, as in /run/lockproxy/handover.sock")
 	case len(o.Handover) > maxSocketPath-len(".4194304"):
-		return fmt.Errorf("--handover: the path can have %d bytes, this one has %d",
+		return fmt.Errorf("--handover: the path can have at most %d bytes; this one has %d",
 			maxSocketPath-len(".4194304"), len(o.Handover))
 	case o.Handover != "" && o.Upstream == "":
 		return errors.New("--handover needs --upstream: the in-memory store can't be handed over")
@@ -142,8 +142,8 @@ func (o *options) checkListen() (err error) {
 		return errors.New("--listen: want unix:// and an absolute path, as in " +
 			"unix:///run/lockproxy.sock")
 	case isUnix && len(path) > maxSocketPath:
-		return fmt.Errorf("--listen: the path of a Unix socket can have %d bytes, this one has %d",
-			maxSocketPath, len(path))
+		return fmt.Errorf("--listen: the path of a Unix socket can have at most %d bytes; this "+
+			"one has %d", maxSocketPath, len(path))
 	case isUnix && o.ProxyProtocolFrom != "":
 		return errors.New("--proxy-protocol-from names networks, and a Unix socket has none: " +
 			"leave one of the two out")

@@ -62,7 +62,7 @@ func TestCommandLine(t *testing.T) {
 			want: "--handshake-timeout: want a time from 1ms to 1h"},
 		{args: "--listen unix://relative", status: 2, want: "absolute path"},
 		{args: "--listen unix:///" + strings.Repeat("x", 107), status: 2,
-			want: "can have 107 bytes, this one has 108"},
+			want: "can have at most 107 bytes; this one has 108"},
 		{args: "--listen-mode 0999", status: 2,
 			want: "--listen-mode: want octal permissions from 0000 to 0777, as in 0770, " +
 				`not "0999"`},

@@ -265,7 +265,7 @@ func (c *runCommand) holder(ctx context.Context, conn *sessionConn) string {
 // the lock.
 const releaseWithin = 2 * time.Second
 
-// release frees the lock. It is false if the lock was held no more.
+// release frees the lock. It is false if the lock was no longer held.
 func (c *runCommand) release(conn *sessionConn, token int64) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
 	defer cancel()

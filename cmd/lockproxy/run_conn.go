@@ -45,7 +45,7 @@ type refusal string
 func (r refusal) Error() string {
 	text := string(r)
 	if strings.HasPrefix(text, "ERR unknown command") {
-		text += " (is a lockproxy there, or a plain Redis?)"
+		text += " (is this a lockproxy or a plain Redis?)"
 	}
 	return text
 }

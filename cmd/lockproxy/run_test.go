@@ -57,7 +57,7 @@ func TestRunPassesStatusesOn(t *testing.T) {
 		{"--url rediss://" + s.addr + " --tls-ca /nowhere -- true", 125, "--tls-ca /nowhere"},
 		{"--url redis://127.0.0.1:1 -- true", 69, "cannot reach the proxy"},
 		{"--url redis://:" + secret + "@" + plain.Addr() + " -- true", 125,
-			"is a lockproxy there, or a plain Redis?"},
+			"is this a lockproxy or a plain Redis?"},
 		{"--url redis://:wrong@" + plain.Addr() + " -- true", 125, "AUTH: WRONGPASS"},
 		{"--url redis://" + s.addr + "/77 -- true", 125, "SELECT: ERR DB index is out of range"},
 	} {

@@ -92,7 +92,7 @@ func (w *watch) told(ev event, open bool, now time.Time) (lost string) {
 	case ev.value.IsError():
 		w.refused = true
 	case ev.value.Int != 1:
-		return "the token holds it no more"
+		return "the token no longer holds it"
 	}
 	switch {
 	case w.conn.unanswered > 0: // there are several locks

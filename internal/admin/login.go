@@ -197,7 +197,7 @@ func readPost(w http.ResponseWriter, r *http.Request, into any) bool {
 		return false
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(into); err != nil {
-		http.Error(w, "want other JSON", http.StatusBadRequest)
+		http.Error(w, "this JSON is not what was expected here", http.StatusBadRequest)
 		return false
 	}
 	return true

@@ -30,7 +30,7 @@ type Guard struct {
 
 // NewGuard returns a Guard of conn, or nil if conn is not a TCP connection. It checks nothing
 // before Start. At each check within returns for how long the peer's machine can stay silent; 0
-// ends the checks until the next Start. lost is called, in a goroutine by itself, when the peer was
+// ends the checks until the next Start. lost is called, in its own goroutine, when the peer was
 // silent for longer.
 func NewGuard(conn net.Conn, within func() time.Duration, lost func()) *Guard {
 	tcp, ok := conn.(*net.TCPConn)

@@ -86,11 +86,12 @@ func (u *Upstream) followCluster(ctx context.Context, log hclog.Logger, replaced
 		if ctx.Err() == nil && (err != nil) != failing {
 			failing = err != nil
 			if failing {
-				log.Warn("no node of the cluster tells who serves which slots: "+
-					"what is known of it is used on",
+				log.Warn("no node of the cluster says which node serves which slots: "+
+					"the last known map stays in use",
 					"upstream", u, "error", err)
 			} else {
-				log.Info("the cluster's nodes tell again who serves which slots", "upstream", u)
+				log.Info("the cluster's nodes again say which node serves which slots",
+					"upstream", u)
 			}
 		}
 	})

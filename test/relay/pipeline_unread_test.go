@@ -216,7 +216,7 @@ func TestPipelineUnreadIsBounded(t *testing.T) {
 		}()
 		proxytest.Eventually(t, 30*time.Second, "it is closed, and the log says so", func() bool {
 			return strings.Contains(log.String(),
-				"client closed: it doesn't read what it asked for: client=127.0.0.1:") &&
+				"client disconnected: it left too many replies unread: client=127.0.0.1:") &&
 				p.Server.Stats().Clients == 0
 		})
 		c.Close()

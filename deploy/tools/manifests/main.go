@@ -1,5 +1,5 @@
 // Command verify reads Kubernetes manifests as the API server would, strictly: an unknown field, a
-// wrong type, or a kind that isn't there is an error. It is a module by itself, since it needs
+// wrong type, or a kind that isn't there is an error. It is a separate module, since it needs
 // Kubernetes' types and lockproxy doesn't.
 package main
 

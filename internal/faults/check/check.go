@@ -128,8 +128,8 @@ func (c *checker) answers() {
 			c.violated("answer", []history.Op{o}, "client %d asked %s %s and wanted %q, got %q",
 				o.Client, o.Kind, o.Key, o.Want, o.Got)
 		case o.Kind == history.Probe && o.Outcome != history.OK:
-			c.violated("service", []history.Op{o}, "lock %s can't be had though all is well: %q %s",
-				o.Key, o.Outcome, o.Got)
+			c.violated("service", []history.Op{o},
+				"lock %s can't be acquired though all is well: %q %s", o.Key, o.Outcome, o.Got)
 		}
 		c.checked("answer")
 	}

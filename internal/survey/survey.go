@@ -158,8 +158,10 @@ func (s *Survey) Find(ctx context.Context, name string) {
 	}
 }
 
-// scan spends the budget for it, one database after the other, each at most once.
+// scan spends the budget for it, one database after the other, each at most once. One that fails
+// loses its turn, so that it does not stop the others. The error is the first.
 func (s *Survey) scan(ctx context.Context) error {
+	var failed error
 	for spent, ended := 0, 0; spent < s.budget.Scan; spent += scanCount {
 		s.mu.Lock()
 		sc := s.scans[s.next%len(s.scans)]
@@ -167,28 +169,30 @@ func (s *Survey) scan(ctx context.Context) error {
 		enough := s.unseen >= s.budget.Inspect
 		s.mu.Unlock()
 		if enough { // most names that are found may be of locks that were released lately
-			return nil
+			return failed
 		}
 		next, keys, err := s.source.Scan(ctx, db, cursor, scanCount)
-		if err != nil {
-			return err
-		}
 		s.mu.Lock()
 		for _, key := range keys {
 			s.addLocked(lockcmd.LockID{DB: db, Key: key})
 		}
-		sc.cursor = next
-		if next == 0 {
+		if err == nil {
+			sc.cursor = next
+		}
+		if err == nil && next == 0 {
 			sc.rounds++
+		}
+		if err != nil || next == 0 {
 			s.next++
 			ended++
 		}
 		s.mu.Unlock()
-		if ended == databases {
-			return nil
+		failed = cmp.Or(failed, err)
+		if ended == databases || err != nil && ctx.Err() != nil {
+			return failed
 		}
 	}
-	return nil
+	return failed
 }
 
 // inspect asks about as many locks as the budget allows.

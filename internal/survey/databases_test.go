@@ -69,3 +69,26 @@ func TestScanPastADatabase(t *testing.T) {
 		}
 	}
 }
+
+// Locks that the user may not see do not stop the scan for others.
+func TestScanPastLocksOfOthers(t *testing.T) {
+	server := testredis.Start(t)
+	if got := server.Ask("ACL", "SETUSER", "page", "on", ">pw", "~ours:*", "&*",
+		"+@all"); got != "+OK" {
+		t.Fatal(got)
+	}
+	p := proxytest.Start(t, "redis://page:pw@"+server.Addr(), nil)
+	elsewhere := proxytest.Dial(t, proxytest.Start(t, server.URL(), nil).Addr)
+	for i := range 20 {
+		elsewhere.Lock(fmt.Sprintf("theirs:%d 60", i))
+	}
+	s := survey.New(locksOf{p.Server}, 0, survey.Budget{Scan: 500, Inspect: 4})
+	s.Step(t.Context()) // it knows the names of theirs
+	elsewhere.Lock("ours:1 60")
+	for range 30 {
+		s.Step(t.Context())
+	}
+	if v := s.View(survey.Query{}, time.Now()); v.Total != 1 || v.Err == nil {
+		t.Errorf("%d locks are shown, error %v", v.Total, v.Err)
+	}
+}

@@ -50,7 +50,7 @@ type Survey struct {
 	waited    map[lockcmd.LockID]lockcmd.LockInfo // guarded by mu; those of the last Snapshot
 	scans     []*scan                             // guarded by mu
 	next      int                                 // guarded by mu; of scans, whose turn it is
-	unseen    int                                 // guarded by mu; locks only known by name
+	unseen    int                                 // guarded by mu; locks never asked about
 	err       error                               // guarded by mu; of the last Step
 	truncated bool                                // guarded by mu; there are more than maxLocks
 	at        time.Time                           // guarded by mu; when the last Step ended
@@ -60,8 +60,14 @@ type Survey struct {
 type seen struct {
 	lockcmd.LockInfo
 	at      time.Time // zero: it is only known by name so far
+	asked   time.Time // when the upstream was last asked about it, though it may have failed
 	longest time.Duration
 	free    bool // nobody had it when it was inspected, but clients wait for it
+}
+
+// shown reports whether the lock has been inspected, and its time has not passed since.
+func (l *seen) shown(now time.Time) bool {
+	return !l.at.IsZero() && (l.free || l.Remaining > now.Sub(l.at))
 }
 
 // scan is the progress through one database.
@@ -203,6 +209,7 @@ func (s *Survey) inspect(ctx context.Context) error {
 			found, err := s.source.Inspect(ctx, db, batch)
 			if err != nil {
 				failed = err
+				s.notInspected(db, keys)
 				break
 			}
 			s.inspected(db, batch, found)
@@ -211,20 +218,20 @@ func (s *Survey) inspect(ctx context.Context) error {
 	return failed
 }
 
-// due is the locks to inspect, by database: those only known by name, and those inspected longest
+// due is the locks to inspect, by database: those never asked about, and those asked about longest
 // ago, half of the budget each if there are enough of both.
 func (s *Survey) due() map[int][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var fresh, old []*seen
 	for _, l := range s.locks {
-		if l.at.IsZero() {
+		if l.asked.IsZero() {
 			fresh = append(fresh, l)
 		} else {
 			old = append(old, l)
 		}
 	}
-	slices.SortFunc(old, func(a, b *seen) int { return a.at.Compare(b.at) })
+	slices.SortFunc(old, func(a, b *seen) int { return a.asked.Compare(b.asked) })
 	half := s.budget.Inspect / 2
 	fresh = fresh[:min(len(fresh), max(half, s.budget.Inspect-len(old)))]
 	old = old[:min(len(old), s.budget.Inspect-len(fresh))]
@@ -251,14 +258,14 @@ func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 		if old == nil {
 			continue
 		}
-		if old.at.IsZero() {
+		if old.asked.IsZero() {
 			s.unseen--
 		}
 		h, ok := byKey[key]
 		if waited, waits := s.waited[place]; !ok && waits {
 			waited.Age, waited.Remaining = lockcmd.UnknownAge, 0
 			waited.Owner, waited.Client = "", ""
-			s.locks[place] = &seen{LockInfo: waited, at: now, free: true}
+			s.locks[place] = &seen{LockInfo: waited, at: now, asked: now, free: true}
 			continue
 		}
 		if !ok {
@@ -266,7 +273,7 @@ func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 			s.truncated = s.truncated && len(s.locks) >= maxLocks
 			continue
 		}
-		l := &seen{LockInfo: h, at: now, longest: h.Remaining}
+		l := &seen{LockInfo: h, at: now, asked: now, longest: h.Remaining}
 		if old.Token == h.Token {
 			l.longest = max(l.longest, old.longest)
 		}
@@ -274,15 +281,36 @@ func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 	}
 }
 
+// notInspected records that the upstream was asked about these keys and did not tell about all. So
+// they are asked about again in their turn, and stop neither the scan nor the inspection of others.
+// Those that are not shown are forgotten if others need the room.
+func (s *Survey) notInspected(db int, keys []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, full := time.Now(), s.truncated
+	for _, key := range keys {
+		place := lockcmd.LockID{DB: db, Key: key}
+		l := s.locks[place]
+		if l == nil {
+			continue
+		}
+		if l.asked.IsZero() {
+			s.unseen--
+		}
+		l.asked = now
+		if full && !l.shown(now) {
+			delete(s.locks, place)
+		}
+	}
+	s.truncated = full && len(s.locks) >= maxLocks
+}
+
 // fallBackLocked shows what the source knows of locks that could not be inspected. mu is held.
 func (s *Survey) fallBackLocked(known []lockcmd.LockInfo) {
 	now := time.Now()
 	for _, h := range known {
 		if l := s.locks[h.LockID]; l != nil && h.Token != 0 && l.Token != h.Token {
-			if l.at.IsZero() {
-				s.unseen--
-			}
-			*l = seen{LockInfo: h, at: now, longest: h.Remaining}
+			*l = seen{LockInfo: h, at: now, asked: l.asked, longest: h.Remaining}
 		}
 	}
 }
@@ -298,10 +326,10 @@ func (s *Survey) Fresh(age time.Duration) bool {
 func (s *Survey) current(now time.Time) []Row {
 	rows := make([]Row, 0, len(s.locks))
 	for _, l := range s.locks {
-		since := now.Sub(l.at)
-		if l.at.IsZero() || l.Remaining <= since && !l.free {
+		if !l.shown(now) {
 			continue
 		}
+		since := now.Sub(l.at)
 		r := Row{LockInfo: l.LockInfo, Lifetime: l.longest, Free: l.free}
 		if r.Age >= 0 {
 			r.Age += since

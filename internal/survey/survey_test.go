@@ -267,3 +267,44 @@ func TestFindWhereOneMoreFits(t *testing.T) {
 		t.Errorf("%d locks, full %v", v.Total, v.Truncated)
 	}
 }
+
+// closed is an upstream where locks in one database cannot be inspected.
+type closed struct {
+	*fake
+	db int
+}
+
+func (c closed) Inspect(
+	ctx context.Context, db int, keys []string,
+) (list []lockcmd.LockInfo, err error) {
+	if db == c.db {
+		return nil, errors.New("NOPERM")
+	}
+	return c.fake.Inspect(ctx, db, keys)
+}
+
+// Locks that cannot be inspected leave room for others, which are inspected again and again.
+func TestMoreThanCanBeInspected(t *testing.T) {
+	f := newFake(0)
+	for i := range maxLocks + 1 {
+		f.known = append(f.known,
+			lockcmd.LockInfo{LockID: lockcmd.LockID{DB: 3, Key: fmt.Sprint(i)}})
+	}
+	s := New(closed{f, 3}, 0, DefaultBudget)
+	s.Step(ctx)
+	f.known = nil
+	f.add("here", lockcmd.LockInfo{Token: 1, Remaining: time.Minute})
+	after := func(steps int) View {
+		for range steps {
+			s.Step(ctx)
+		}
+		return s.View(Query{}, time.Now())
+	}
+	if v := after(20); v.Total != 1 || v.Truncated { // 500 new names a step
+		t.Errorf("%d locks, full %v", v.Total, v.Truncated)
+	}
+	clear(f.held)
+	if v := after(20); v.Total != 0 {
+		t.Errorf("%d locks are shown, none is held", v.Total)
+	}
+}

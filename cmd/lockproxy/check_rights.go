@@ -56,8 +56,8 @@ var rights = []right{
 	{"spublish", []string{"waking waiters at other proxies at once"}, levelWarn,
 		[]any{"SPUBLISH", wakeChannel, ""}},
 	{"ssubscribe", []string{"being woken at once by other proxies"}, levelWarn, nil},
-	{"pubsub|channels", []string{"links to the other proxies on the live page"}, levelWarn,
-		[]any{"PUBSUB", "CHANNELS", wakeChannel}},
+	{"subscribe", linking, levelWarn, nil},
+	{"pubsub|channels", linking, levelWarn, []any{"PUBSUB", "CHANNELS", wakeChannel}},
 	{"client|tracking", []string{"being told at once of changes by other clients"}, levelWarn,
 		[]any{"CLIENT", "TRACKING", "OFF"}},
 	{"scan", []string{"LOCKSCAN"}, levelWarn, []any{"SCAN", "0", "COUNT", "1"}},
@@ -72,6 +72,7 @@ var (
 	locking = []string{"LOCK", "UNLOCK", "RELOCK", "LOCKINFO"}
 	sharing = []string{"LOCK SHARED", "LOCK LIMIT"}
 	fencing = []string{"FENCE"}
+	linking = []string{"links to the other proxies on the live page"}
 )
 
 // checkRights finds out what the user in --upstream may do, by doing it without effect. conn is a
@@ -147,17 +148,18 @@ func lacks(missing []right) (list []lack) {
 
 // needs reports whether a right is one that this upstream and these flags make necessary.
 func (c *checkCommand) needs(r right) bool {
+	if slices.Equal(r.needs, linking) {
+		return c.Admin != ""
+	}
 	switch r.command {
 	case "wait":
 		return c.MinReplicas > 0 && !c.RequireFsync
 	case "waitaof":
 		return c.RequireFsync
-	case "publish", "subscribe", "client|tracking":
+	case "publish", "subscribe":
 		return !c.upstream.IsCluster()
 	case "spublish", "ssubscribe":
 		return c.upstream.IsCluster()
-	case "pubsub|channels":
-		return c.Admin != ""
 	}
 	return true
 }

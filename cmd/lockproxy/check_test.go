@@ -220,7 +220,12 @@ func TestCheckNamesMissingRightsOfACluster(t *testing.T) {
 		"-subscribe")
 	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"),
 		"PASS rights user app may do all that the lock commands need")
-	acl("-spublish", "-ssubscribe")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x", "--admin", "127.0.0.1:0"),
+		"WARN rights user app lacks +subscribe, for links to the other proxies")
+	acl("-client|tracking")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"),
+		"WARN rights user app lacks +client|tracking, for being told at once of changes")
+	acl("+client|tracking", "-spublish", "-ssubscribe")
 	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"),
 		"WARN rights user app lacks +spublish, for ")
 	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"),
@@ -247,7 +252,8 @@ func TestCheckKnowsTheDocumentedRights(t *testing.T) {
 	}
 	slices.Sort(documented)
 	slices.Sort(known)
-	if documented = slices.Compact(documented); !slices.Equal(documented, known) {
+	documented, known = slices.Compact(documented), slices.Compact(known)
+	if !slices.Equal(documented, known) {
 		t.Errorf("docs/operations.md has %v\nlockproxy check has %v", documented, known)
 	}
 }

@@ -32,6 +32,9 @@ func (t *target) parse() (err error) {
 	if t.proxy, err = upstream.Parse(cmp.Or(t.URL, "redis://127.0.0.1:6380")); err != nil {
 		return fmt.Errorf("--url: %w", err)
 	}
+	if t.proxy.Moves() {
+		return errors.New("--url names one lockproxy: write it as redis://, rediss:// or unix://")
+	}
 	if t.proxy.TLS() == nil && (t.TLSCA != "" || t.TLSCert != "" || t.TLSServerName != "") {
 		return errors.New("--tls-ca, --tls-cert and --tls-server-name are for TLS: write --url " +
 			"as rediss://")

@@ -41,6 +41,8 @@ func TestTopOptions(t *testing.T) {
 		{"top --interval 0.01", "--interval"}, {"top --rows -1", "--rows"},
 		{"top --sort nonsense", "--sort"},
 		{"top --url redis://u:" + secret + "@h:port", "--url"}, {"top --tls-ca x", "rediss://"},
+		{"top --url redis+sentinel://u:" + secret + "@h/g", "--url names one lockproxy"},
+		{"top --url rediss+cluster://u:" + secret + "@h", "--url names one lockproxy"},
 	} {
 		_, err := parse(strings.Fields(test.args), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), test.want) ||

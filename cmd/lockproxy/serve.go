@@ -151,7 +151,10 @@ func leave(server *proxy.Server, opts *options, log hclog.Logger, signals chan o
 	select {
 	case <-delay.C:
 	case sig := <-signals:
-		signals <- sig // it is shutdown's
+		select {
+		case signals <- sig: // it is shutdown's
+		default: // more came meanwhile: one is there for shutdown
+		}
 	}
 }
 

@@ -163,6 +163,10 @@ func TestKeyspaceNotificationsEnd(t *testing.T) {
 				t.Fatalf("%q", got)
 			}
 		}
+		k.expect("SUNSUBSCRIBE", "*3\r\n$12\r\nsunsubscribe\r\n$-1\r\n:0\r\n")
+		other.expect("SET "+keys[0]+" 1", ok)
+		k.reply()
+		k.reply()
 		if all {
 			k.send("UNSUBSCRIBE", "PUNSUBSCRIBE")
 		} else {

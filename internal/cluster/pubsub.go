@@ -138,7 +138,7 @@ func unsubscribeSharded(c *Conn, q *query) {
 		return
 	}
 	if len(c.subs.shards) == 0 {
-		subscribe(c, q)
+		c.subs.awaits(c.send(newRequest(q.raw, -1), c.nodes.channelNode()), q)
 	}
 	for channel := range c.subs.shards {
 		v, _ := resp.ParseValue([]byte(channel))

@@ -282,7 +282,8 @@ func (s *subscriptions) subscribeAgain(channel string) {
 		}
 		return nil
 	}
-	r.intercept = nil // it follows redirections
+	r.intercept = nil                              // it follows redirections
+	r.beforeSend = func(n *node) { n.used = true } // the client's subscription is there
 	r.one.slot, r.one.confirms = Slot(v.Text), 1
 	s.c.dispatch(&r.one)
 }

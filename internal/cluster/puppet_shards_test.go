@@ -138,3 +138,31 @@ func TestErrorAmongConfirmations(t *testing.T) {
 	p.replies(unsubscribedK...)
 	p.ends(errShard)
 }
+
+// A login does not end a subscription that has followed its slot to a node which the client has not
+// used: that is logged in too, not connected to again.
+func TestLoginAfterAShardHasMoved(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("HELLO 3")
+	a := p.at("a:1")
+	a.hears("HELLO 3")
+	a.says("+OK")
+	p.replies("+OK")
+	p.send("SSUBSCRIBE k")
+	a.hears("SSUBSCRIBE k")
+	a.says(">3", "$10", "ssubscribe", "$1", "k", ":1")
+	p.replies(">3", "$10", "ssubscribe", "$1", "k", ":1")
+	p.cl.update(allAt("a:1").with(Slot([]byte("k")), "b:1"), 1, time.Now())
+	a.says(">3", "$12", "sunsubscribe", "$1", "k", ":0")
+	b := p.at("b:1")
+	b.hears("SSUBSCRIBE k")
+	b.says(">3", "$10", "ssubscribe", "$1", "k", ":1")
+	p.send("AUTH ann pw")
+	a.hears("AUTH ann pw")
+	a.says("+OK")
+	b.hears("AUTH ann pw")
+	b.says("+OK")
+	p.replies("+OK")
+	b.says(">3", "$8", "smessage", "$1", "k", "$5", "hello")
+	p.replies(">3", "$8", "smessage", "$1", "k", "$5", "hello")
+}

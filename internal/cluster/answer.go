@@ -84,8 +84,11 @@ func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr st
 		p.slot = slot
 	}
 	if kind == moved {
+		known := c.nodes.slots != nil && c.nodes.slots.master(slot) == addr
 		c.nodes.applyMap(c.cluster.slotMoved(slot, addr))
-		c.refreshMap()
+		if !known {
+			c.refreshMap()
+		}
 	}
 	if kind == readOnly {
 		c.nodes.leaveDefault(n)
@@ -104,7 +107,9 @@ func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr st
 		p.asking = kind == ask
 		c.nodes.at(addr).push(p)
 	} else {
-		c.refreshMap()
+		if late {
+			c.refreshMap()
+		}
 		c.order.wait(p, late)
 	}
 	c.room.Broadcast() // the queue's head may need another node now

@@ -127,3 +127,32 @@ func TestWaitAtANodeThatIsReplaced(t *testing.T) {
 	a.says(unblocked)
 	p.replies(unblocked)
 }
+
+// A MOVED that says what the map does, as each request of a command with keys that the proxy doesn't
+// know can get, asks no node for the map.
+func TestMovedThatIsKnown(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("PING")
+	a := p.at("a:1")
+	a.hears("PING")
+	a.says("+PONG")
+	p.replies("+PONG")
+	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "b:1"))
+	refreshing := func(set bool) (was bool) {
+		p.cl.mu.Lock()
+		defer p.cl.mu.Unlock()
+		was, p.cl.refreshing = p.cl.refreshing, set
+		return was
+	}
+	refreshing(false)
+	p.send("MODULE.GET k")
+	a.hears("MODULE.GET k")
+	a.says(moveK)
+	b := p.at("b:1")
+	b.hears("MODULE.GET k")
+	b.says("$-1")
+	p.replies("$-1")
+	if refreshing(true) {
+		t.Error("a node is asked for the map")
+	}
+}

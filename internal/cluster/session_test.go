@@ -66,6 +66,31 @@ func TestTransactions(t *testing.T) {
 	k.replies(ok, "*0\r\n", "+PONG\r\n")
 }
 
+// A command that the proxy doesn't know runs where its keys are, also within a transaction, which
+// one of them can be the first to name.
+func TestUnknownCommands(t *testing.T) {
+	t.Parallel()
+	c := testredis.StartCluster(t, 2, 0, append(patient, "--rename-command", "APPEND",
+		"module.append")...)
+	k := open(t, c)
+	for i := range c.Nodes { // whichever node is the default
+		key := keyAt(t, c, i, "k")
+		k.expect("MODULE.APPEND "+key+" a", ":1\r\n")
+		k.send("MULTI", "MODULE.APPEND "+key+" b", "GET "+key, "EXEC")
+		k.replies(ok, queued, queued, "*2\r\n:2\r\n$2\r\nab\r\n")
+		k.send("MULTI", "MODULE.APPEND "+key+" c", "EXEC")
+		k.replies(ok, queued, "*1\r\n:3\r\n")
+		k.expect("MULTI", ok)
+		k.expect("MODULE.APPEND "+key+" d", queued)
+		k.expect("EXEC", "*1\r\n:4\r\n")
+		k.expect("MULTI", ok)
+		k.expect("MODULE.APPEND "+key+" e", queued)
+		k.expect("GET "+key, queued)
+		k.expect("EXEC", "*2\r\n:5\r\n$5\r\nabcde\r\n")
+		k.expect("GET "+key, "$5\r\nabcde\r\n")
+	}
+}
+
 func TestWatch(t *testing.T) {
 	c := six(t)
 	k, other := open(t, c), open(t, c)

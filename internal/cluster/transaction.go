@@ -156,11 +156,16 @@ func (t *transaction) enqueue(q *query) {
 			t.begin(n)
 		}
 	}
-	t.send(q.raw, func(_ *node, p *part, line []byte) bool {
-		if !isRedirect(line) {
+	t.send(q.raw, func(n *node, p *part, line []byte) bool {
+		kind, slot, addr := parseRedirect(line, n.addr)
+		if kind == notRedirected {
 			return false
 		}
 		t.moved = true
+		if kind == moved && t.slot < 0 { // by a command whose keys the proxy doesn't see
+			t.slot = slot
+			t.c.nodes.applyMap(t.c.cluster.slotMoved(slot, addr))
+		}
 		t.c.answers.partDone(p, piece(queuedReply))
 		return true
 	})
@@ -268,8 +273,9 @@ func (t *transaction) exec(q *query) {
 			return false
 		}
 		if kind == moved || kind == ask {
-			p.slot, t.slot = slot, slot
+			t.slot = slot
 		}
+		p.slot = t.slot
 		p.tries++
 		dealt := true
 		switch {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -9,9 +10,10 @@ import (
 )
 
 // A client's cursor of SCAN names the master that is being scanned, and has that master's own
-// cursor. Masters are scanned in the order of the lowest slot that each serves, so a replica that
-// takes its master's place takes its turn too. From the low end: 14 bits of that slot, 8 that
-// identify the master, since another one can't use its cursor, and the rest for that cursor.
+// cursor. Masters are scanned in the order of the lowest slot that each serves. If that order
+// changes, a master could be left out, and another one can't use the cursor: then the scan begins
+// again. From the low end: 14 bits of the lowest slot, 8 that identify the order, and the rest for
+// the master's cursor.
 const (
 	scanSlotBits   = 14
 	scanIDBits     = 8
@@ -21,7 +23,7 @@ const (
 // scanPlace is a decoded cursor.
 type scanPlace struct {
 	slot   int
-	id     uint8
+	id     uint8  // see scanID
 	cursor uint64 // the master's own
 }
 
@@ -35,30 +37,24 @@ func decodeScan(text []byte) (p scanPlace, ok bool) {
 	}, err == nil
 }
 
-// scanID identifies a master in 8 bits.
-func scanID(m *slotMap, master int) uint8 {
-	id := m.ids[master]
-	if id == "" {
-		id = m.masters[master]
-	}
+// scanID identifies the order of the masters in 8 bits.
+func scanID(m *slotMap) uint8 {
 	h := fnv.New32a()
-	h.Write([]byte(id))
+	for i, id := range m.ids {
+		if id == "" {
+			id = m.masters[i]
+		}
+		fmt.Fprintln(h, id, m.lowest[i])
+	}
 	return uint8(h.Sum32() >> 8)
 }
 
-// current is the index of the master that is to be scanned, and its own cursor: 0 if another one
-// gave it. ok is false if nothing is left to scan.
-func (p scanPlace) current(m *slotMap) (master int, cursor uint64, ok bool) {
-	for i, lowest := range m.lowest {
-		if lowest < p.slot {
-			continue
-		}
-		if lowest == p.slot && scanID(m, i) == p.id {
-			cursor = p.cursor
-		}
-		return i, cursor, true
+// current is the index of the master that is to be scanned, and its own cursor.
+func (p scanPlace) current(m *slotMap) (master int, cursor uint64) {
+	if i := slices.Index(m.lowest, p.slot); i >= 0 && p.id == scanID(m) {
+		return i, p.cursor
 	}
-	return 0, 0, false
+	return 0, 0
 }
 
 // nextScan is what the client gets for the cursor that a master has answered; "0" is the end. ok is
@@ -70,7 +66,7 @@ func nextScan(m *slotMap, master int, answered uint64) (cursor string, ok bool) 
 	if master == len(m.masters) {
 		return "0", true
 	}
-	n := uint64(m.lowest[master]) | uint64(scanID(m, master))<<scanSlotBits |
+	n := uint64(m.lowest[master]) | uint64(scanID(m))<<scanSlotBits |
 		answered<<(scanSlotBits+scanIDBits)
 	return strconv.FormatUint(n, 10), answered < 1<<scanCursorBits
 }
@@ -114,11 +110,7 @@ func scan(c *Conn, q *query) {
 		noNodes(c)
 		return
 	}
-	master, cursor, ok := place.current(m)
-	if !ok {
-		answerIf(c, pingCommand, func() []byte { return []byte("*2\r\n$1\r\n0\r\n*0\r\n") })
-		return
-	}
+	master, cursor := place.current(m)
 	args := slices.Clone(q.args)
 	args[1] = strconv.AppendUint(nil, cursor, 10)
 	r := newRequest(resp.AppendCommand(nil, args...), -1)

@@ -18,6 +18,8 @@ var (
 type answers struct {
 	c    *Conn
 	slot int // of the part whose answer is being handled, which does not wait any more; -1 if none
+	// writesLost says that a node which the client has used was lost, and no WAIT has said so.
+	writesLost bool
 }
 
 // answered handles a node's whole reply to p.

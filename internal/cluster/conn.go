@@ -80,7 +80,7 @@ func newConn(cl *Cluster, o Options) *Conn {
 	c.in = requestReader{c: c, framer: resp.NewFramer(limits)}
 	c.nodes = nodeSet{c: c, slots: cl.slots.Load(), byAddr: map[string]*node{}}
 	c.order = slotOrder{c: c, holds: map[int]*slotHold{}}
-	c.answers, c.tx.c, c.subs.c = answers{c, -1}, c, c
+	c.answers, c.tx.c, c.subs.c = answers{c: c, slot: -1}, c, c
 	c.subs.shards = map[string]*node{}
 	c.subs.events = events{c: c, wanted: map[eventName]bool{}}
 	c.settings.proto = o.Proto

@@ -57,6 +57,7 @@ func handlersByName() map[string]func(*Conn, *query) {
 		"ssubscribe":     subscribeSharded,
 		"sunsubscribe":   unsubscribeSharded,
 		"publish":        publish,
+		"wait waitaof":   wait,
 		"monitor":        monitor,
 		"lockproxy.wait": waitAtKey,
 	} {

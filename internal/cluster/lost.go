@@ -27,6 +27,7 @@ func (a *answers) lost(n *node, err error) {
 		p.node = nil
 	}
 	if c.err == nil && c.canLose(n, waiting) {
+		a.writesLost = a.writesLost || n.used
 		for i, p := range waiting {
 			a.lostPart(n, p, i < sent, err)
 		}

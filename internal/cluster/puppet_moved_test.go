@@ -3,6 +3,7 @@ package cluster
 import (
 	"strconv"
 	"testing"
+	"time"
 )
 
 // A SSUBSCRIBE that has waited while its slot moved twice leaves no node taken for subscribed.
@@ -128,8 +129,41 @@ func TestWaitAtANodeThatIsReplaced(t *testing.T) {
 	p.replies(unblocked)
 }
 
-// A MOVED that says what the map does, as each request of a command with keys that the proxy doesn't
-// know can get, asks no node for the map.
+// WAIT behind the loss of a node does not count, on a new connection, replicas that may lack what
+// was written. Once the client knows, it is about what is written next.
+func TestWaitBehindALoss(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("SET k 1")
+	a := p.at("a:1")
+	a.hears("SET k 1")
+	a.says("+OK")
+	p.replies("+OK")
+	p.refreshed("b:1", true)
+	a.nc.Close()
+	p.awaitLost("a:1")
+	p.send("WAIT 0 0", "WAIT 1 100")
+	p.replies("-UPSTREAM a:1,b:1: sent true", "-UPSTREAM a:1,b:1: sent true")
+	p.send("SET k 2", "WAIT 1 100")
+	b := p.at("b:1")
+	b.hears("SET k 2", "WAIT 1 100")
+	b.says("+OK", ":1")
+	p.replies("+OK", ":1")
+}
+
+// awaitLost waits until a connection has ended.
+func (p *puppets) awaitLost(addr string) {
+	lost := func() bool {
+		p.conn.mu.Lock()
+		defer p.conn.mu.Unlock()
+		return p.conn.nodes.byAddr[addr] == nil
+	}
+	for !lost() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A MOVED that says what the map does, as each request of a command that the proxy doesn't know can
+// get, asks no node for the map.
 func TestMovedThatIsKnown(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("PING")

@@ -5,6 +5,7 @@ package cluster
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"lockproxy/internal/commands"
@@ -95,6 +96,22 @@ func toMasters(c *Conn, q *query) {
 		addrs = slots.nodes()
 	}
 	c.askAll(c.nodes.atAll(addrs), q.raw, joinReplies(q.cmd.join, enoughIfOne))
+}
+
+var errWritesLost = errors.New("a connection to a node was lost since this client wrote: what " +
+	"its writes have become is unknown")
+
+// wait is WAIT and WAITAOF. They count what their own connection has written: after a loss they
+// would say of a new one, which has written nothing, that all replicas have it. WAIT 0 0 asks for
+// nothing, and its answer may not be read: the next one says it again.
+func wait(c *Conn, q *query) {
+	if c.answers.writesLost {
+		c.answers.writesLost = !slices.ContainsFunc(q.args[1:],
+			func(arg []byte) bool { return string(arg) != "0" })
+		c.replies.answer(c.Failure(c.cluster.String(), true, errWritesLost))
+		return
+	}
+	toMasters(c, q)
 }
 
 var errUnknownNodes = errors.New("the nodes are not known yet")

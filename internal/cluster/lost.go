@@ -44,16 +44,16 @@ func (a *answers) lost(n *node, err error) {
 	c.room.Broadcast()
 }
 
-// lostPart answers p, or sends it again if nothing of it was sent.
+// lostPart answers p, or sends it again if nothing of it was sent. What has no key goes to no other
+// node: what all nodes have been asked since would have overtaken it.
 func (a *answers) lostPart(n *node, p *part, sent bool, err error) {
 	_, refused := refusalOf(err)
-	again := !sent && p.raw != nil && p.tries < maxTries &&
-		(p.slot >= 0 || p.req.parts == nil) // what several nodes are asked is meant for each
+	again := !sent && p.raw != nil && p.tries < maxTries && p.slot >= 0
 	if n.nc != nil {
 		again = again && !p.req.internal
 	} else { // it was never reached: the map must name another node by now
 		slots := a.c.nodes.slots
-		again = again && slots != nil && p.slot >= 0 && slots.master(p.slot) != n.addr
+		again = again && slots != nil && slots.master(p.slot) != n.addr
 	}
 	switch {
 	case a.c.writeClosed:

@@ -114,7 +114,6 @@ func scan(c *Conn, q *query) {
 	args := slices.Clone(q.args)
 	args[1] = strconv.AppendUint(nil, cursor, 10)
 	r := newRequest(resp.AppendCommand(nil, args...), -1)
-	r.intercept = noRedirects // the cursor is that master's
 	r.finish = func(replies [][]byte) []byte { return scanned(m, master, replies[0]) }
 	c.send(r, c.nodes.at(m.masters[master]))
 }

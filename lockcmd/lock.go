@@ -130,7 +130,7 @@ func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 	case o.waits:
 		return Step{}, false
 	}
-	if err := l.permit(o, args[0]); err != nil {
+	if err := l.permit(o); err != nil {
 		return answered(errorReply(err)), true
 	}
 	r := s.Holder().request(string(args[0]), o)
@@ -146,25 +146,14 @@ func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 	}}, true
 }
 
-// permit refuses a LOCK or LOCKALL that would take too much of the proxy's memory.
-func (l *locking) permit(o lockOptions, keys ...[]byte) error {
-	size := len(o.owner)
-	for _, key := range keys {
-		size += len(key)
-	}
-	switch {
-	case size > maxNames:
-		return UsageError(fmt.Sprintf("ERR keys and owner can have at most %d bytes together",
-			maxNames))
-	case o.session && l.renewals.sessions.total.Load() >= maxSessions:
+// permit refuses a session lock if there are too many.
+func (l *locking) permit(o lockOptions) error {
+	if o.session && l.renewals.sessions.total.Load() >= maxSessions {
 		return UsageError(fmt.Sprintf("ERR this proxy renews %d session locks already: "+
 			"lock without SESSION, or through another proxy", maxSessions))
 	}
 	return nil
 }
-
-// maxNames bounds the keys and the owner of one LOCK or LOCKALL, bytes: each waiter keeps them.
-const maxNames = 64 << 10
 
 // tried makes the reply to a LOCK without WAIT.
 func (l *locking) tried(ctx context.Context, s Session, t *lockCall, a attempt, err error) Reply {

@@ -121,7 +121,7 @@ func (l *locking) failedAll(
 func (l *waits) runLockAll(ctx context.Context, s Session, args [][]byte) Reply {
 	o, keys, err := parseLockAll(args, l.cfg.MaxTimeout)
 	if err == nil {
-		err = l.permit(o, keys...)
+		err = l.permit(o)
 	}
 	if err != nil {
 		return errorReply(err)

@@ -183,7 +183,7 @@ func (l *waits) endWait(ctx context.Context, s Session, w *waiter, queued bool, 
 func (l *waits) runLock(ctx context.Context, s Session, args [][]byte) Reply {
 	o, err := parseLock(args[1:], l.cfg.MaxTimeout)
 	if err == nil {
-		err = l.permit(o, args[0])
+		err = l.permit(o)
 	}
 	if err != nil {
 		return errorReply(err)

@@ -2,7 +2,6 @@ package locks_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"lockproxy/internal/proxytest"
@@ -53,20 +52,4 @@ func TestLockErrors(t *testing.T) {
 	if got := c.Do("KEYS *lockproxy*"); got != "*0\r\n" {
 		t.Errorf("refused locks left %q", got)
 	}
-}
-
-// The proxy keeps the names of waiters and holders: they are bounded.
-func TestLongNamesAreRefused(t *testing.T) {
-	t.Parallel()
-	_, p := proxytest.StartBoth(t)
-	c := proxytest.Dial(t, p.Addr)
-	long := strings.Repeat("x", 40<<10)
-	want := "-ERR keys and owner can have at most 65536 bytes together\r\n"
-	for _, command := range []string{"LOCK %s%[1]s 30", "LOCK %s%[1]s 30 WAIT 1",
-		"LOCK %s 30 OWNER %[1]s", "LOCKALL 30 2 a%s b%[1]s", "LOCKALL 30 2 a%s b%[1]s WAIT 1"} {
-		c.Expect(fmt.Sprintf(command, long), want)
-	}
-	c.Lock(long + " 30")
-	c.Lock("job 30 OWNER " + long)
-	c.Expect("UNLOCK "+long, ":1\r\n")
 }

@@ -190,7 +190,7 @@ func (m *marked) step() {
 		m.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "10", "WAIT", "2")
 		m.ask(`-FENCED .*`+regexp.QuoteMeta(u)+`.*\r\n`, "FENCE", lock, "12345", "SET", lock, "x")
 		m.ask(`:1\r\n`+m.ifLossy(`:0\r\n`), "UNLOCK", lock)
-		m.ask(null+m.ifLossy(`(?s:.*)`+regexp.QuoteMeta(u)+`(?s:.*)`), "LOCKINFO", lock)
+		m.ask(null+m.ifLossy(`[*%]\d+\r\n(?s:.*\$4\r\nheld.*)`), "LOCKINFO", lock)
 	case 16:
 		m.ask("(:[1-9]\\d+\r\n|"+null+")", "LOCK", "everyone's", "10", "WAIT", "0.05")
 		m.ask(`:[01]\r\n`, "UNLOCK", "everyone's")

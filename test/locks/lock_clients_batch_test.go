@@ -128,7 +128,10 @@ func TestLocksOfManyClientsAndRights(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 			}
 		})
-		pairs := manyLock(t, 16, p.Addr, "AUTH u pw", "ok", time.Second)
+		pairs := int64(0)
+		for round := 0; round < 5 && pairs < 20; round++ { // the machine can be busy
+			pairs += manyLock(t, 16, p.Addr, "AUTH u pw", "ok", time.Second)
+		}
 		close(over)
 		others.Wait()
 		if pairs < 20 {

@@ -57,8 +57,8 @@ func TestLockBatch(t *testing.T) {
 				inMulti = true
 			case c == "EXEC" || c == "DISCARD":
 				inMulti = false
-			case inMulti && round%2 == 1 && strings.HasSuffix(c, "SUBSCRIBE c"):
-				continue // Redis 7 leaves its element out of EXEC's reply in RESP3
+			case inMulti && strings.HasSuffix(c, "SUBSCRIBE c"):
+				continue // after it replies can't be told apart, and refusals of locks don't wait
 			}
 			if strings.Contains(c, "%d") {
 				c = fmt.Sprintf(c, random.IntN(12))

@@ -89,7 +89,7 @@ func TestDrainEndsWithTheAnswerOverTLS(t *testing.T) {
 			if err != io.EOF {
 				t.Errorf("client %d is told %v after its answer", i, err)
 			}
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(200*time.Millisecond + proxytest.Late()):
 			// much less than it would keep its connection otherwise
 			t.Errorf("client %d has its answer, and its connection is still open", i)
 		}

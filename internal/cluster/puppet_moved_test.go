@@ -57,11 +57,7 @@ func TestMovedThatNamesAnotherSlot(t *testing.T) {
 // CLIENT CACHING is not for an earlier request that is sent again before the next one comes.
 func TestRetryBehindCaching(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1", "c:1")
-	p.send("PING")
-	a := p.at("a:1")
-	a.hears("PING")
-	a.says("+PONG")
-	p.replies("+PONG")
+	a := p.opens("a:1")
 	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "c:1"))
 	p.send("GET other", "CLIENT CACHING YES")
 	a.hears("GET other", "CLIENT CACHING YES")
@@ -166,11 +162,7 @@ func (p *puppets) awaitLost(addr string) {
 // get, asks no node for the map.
 func TestMovedThatIsKnown(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	p.send("PING")
-	a := p.at("a:1")
-	a.hears("PING")
-	a.says("+PONG")
-	p.replies("+PONG")
+	a := p.opens("a:1")
 	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "b:1"))
 	refreshing := func(set bool) (was bool) {
 		p.cl.mu.Lock()

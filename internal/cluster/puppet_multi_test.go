@@ -10,11 +10,7 @@ import (
 // lost: neither is within a transaction afterwards.
 func TestMultiThatIsLost(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	p.send("PING")
-	a := p.at("a:1")
-	a.hears("PING")
-	a.says("+PONG")
-	p.replies("+PONG")
+	a := p.opens("a:1")
 	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "b:1"))
 	p.send("MULTI", "SET k 1")
 	a.hears("MULTI", "GET", "EXEC")
@@ -35,11 +31,7 @@ func TestMultiThatIsLost(t *testing.T) {
 // If a node is lost before anything of a transaction was sent, that begins at no other.
 func TestMultiThatIsNotSent(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	p.send("PING")
-	a := p.at("a:1")
-	a.hears("PING")
-	a.says("+PONG")
-	p.replies("+PONG")
+	a := p.opens("a:1")
 	p.send("TIME") // which it doesn't read, so that nothing more can be sent
 	p.awaitSent("a:1", 1)
 	p.send("MULTI", "SET k 1", "EXEC")
@@ -57,11 +49,7 @@ func TestMultiThatIsNotSent(t *testing.T) {
 // Behind a MULTI that is refused, as an ACL can say, nothing runs twice.
 func TestMultiThatIsRefused(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	p.send("PING")
-	a := p.at("a:1")
-	a.hears("PING")
-	a.says("+PONG")
-	p.replies("+PONG")
+	a := p.opens("a:1")
 	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "b:1"))
 	p.send("MULTI", "PUBLISH channel text", "INCR k", "EXEC")
 	a.hears("MULTI", "PUBLISH channel text")

@@ -7,11 +7,7 @@ import "testing"
 func TestUnsentRequestOfALostNode(t *testing.T) {
 	for _, request := range []string{"SCAN 0", "CLIENT GETNAME"} {
 		p := newPuppets(t, "a:1", "b:1")
-		p.send("PING")
-		a := p.at("a:1")
-		a.hears("PING")
-		a.says("+PONG")
-		p.replies("+PONG")
+		a := p.opens("a:1")
 		p.send("TIME") // which it doesn't read, so that nothing more can be sent
 		p.awaitSent("a:1", 1)
 		p.send(request)
@@ -19,4 +15,15 @@ func TestUnsentRequestOfALostNode(t *testing.T) {
 		a.nc.Close()
 		p.replies("-UPSTREAM a:1: sent true", "-UPSTREAM a:1: sent false")
 	}
+}
+
+// opens has the client's first request answered by a node, and returns the connection to that.
+func (p *puppets) opens(name string) *puppet {
+	p.t.Helper()
+	p.send("PING")
+	n := p.at(name)
+	n.hears("PING")
+	n.says("+PONG")
+	p.replies("+PONG")
+	return n
 }

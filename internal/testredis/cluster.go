@@ -193,7 +193,7 @@ func (c *Cluster) RemoveNode(node *Server) {
 // ID is a node's name in the cluster.
 func (c *Cluster) ID(node *Server) string {
 	c.t.Helper()
-	id := node.Ask("CLUSTER", "MYID")
+	id := node.askWithin(10*time.Second, "CLUSTER", "MYID")
 	if len(id) != 40 {
 		c.t.Fatalf("CLUSTER MYID: %q", id)
 	}

@@ -79,7 +79,8 @@ func (c *Cluster) waitFor(what string, done func() bool) {
 // must sends a command that answers OK.
 func (c *Cluster) must(s *Server, command ...string) {
 	c.t.Helper()
-	if got := s.Ask(command...); got != "+OK" {
+	// Redis writes and syncs its file first, for which a busy disk needs its time.
+	if got := s.askWithin(10*time.Second, command...); got != "+OK" {
 		c.t.Fatalf("%s at port %d: %s", strings.Join(command[:min(len(command), 5)], " "), s.port,
 			got)
 	}

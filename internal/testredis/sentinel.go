@@ -19,20 +19,25 @@ import (
 // returns what is answered: as a text if it is one, otherwise raw. It is "" if the server doesn't
 // answer within a second.
 func (s *Server) Ask(command ...string) string {
-	raw := s.ask(command...)
+	return s.askWithin(time.Second, command...)
+}
+
+// askWithin is Ask with another patience.
+func (s *Server) askWithin(patience time.Duration, command ...string) string {
+	raw := s.ask(patience, command...)
 	if v, err := resp.ParseValue(raw); err == nil && v.Type == '$' {
 		return string(v.Text)
 	}
 	return strings.TrimSuffix(string(raw), "\r\n")
 }
 
-func (s *Server) ask(command ...string) (raw []byte) {
-	nc, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+func (s *Server) ask(patience time.Duration, command ...string) (raw []byte) {
+	nc, err := net.DialTimeout("tcp", s.Addr(), patience)
 	if err != nil {
 		return nil
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(time.Second))
+	nc.SetDeadline(time.Now().Add(patience))
 	in := bufio.NewReader(nc)
 	if i := slices.Index(s.args, "--requirepass"); i >= 0 {
 		nc.Write(resp.AppendCommand(nil, "AUTH", s.args[i+1]))
@@ -172,7 +177,7 @@ func (g *Group) waitUntil(t testing.TB, s *Server, field string, want int) {
 // facts is what a Sentinel tells of the group.
 func (g *Group) facts(s *Server) map[string]string {
 	facts := map[string]string{}
-	v, _ := resp.ParseValue(s.ask("SENTINEL", "MASTER", g.Name))
+	v, _ := resp.ParseValue(s.ask(time.Second, "SENTINEL", "MASTER", g.Name))
 	for i := 0; i+1 < len(v.Elems); i += 2 {
 		facts[string(v.Elems[i].Text)] = string(v.Elems[i+1].Text)
 	}

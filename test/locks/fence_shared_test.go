@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,9 @@ func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 	t.Parallel()
 	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
 		const others, times = 100, 200
+		var pause atomic.Int64 // at most, of the others; longer while no FENCE runs
+		pause.Store(int64(100 * time.Millisecond))
+		some := func() time.Duration { return rand.N(time.Duration(pause.Load())) }
 		holder := dial(0)
 		token := holder.Lock("doc 600 SHARED")
 		stop := make(chan struct{})
@@ -34,7 +38,7 @@ func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 					select {
 					case <-stop:
 						return
-					case <-time.After(rand.N(100 * time.Millisecond)):
+					case <-time.After(some()):
 					}
 					got := c.Do("LOCK doc 30 " + kind)
 					given := readToken(got)
@@ -42,7 +46,7 @@ func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 						t.Errorf("LOCK: %q", got)
 						return
 					}
-					time.Sleep(rand.N(100 * time.Millisecond))
+					time.Sleep(some())
 					if got := c.Do(proxytest.Unlock("doc", given)); got != ":1\r\n" {
 						t.Errorf("UNLOCK: %q", got)
 						return
@@ -51,7 +55,8 @@ func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 			})
 		}
 		ran, changed := 0, 0
-		for began := time.Now(); ran+changed < times && time.Since(began) < 10*time.Second; {
+		for began := time.Now(); ran+changed < times && (ran == 0 && changed < 10 ||
+			time.Since(began) < 10*time.Second); {
 			holder.Send(fmt.Sprintf("FENCE doc %d INCR n", token))
 			got, err := holder.TryReply(time.Minute) // a busy machine needs longer for its tries
 			switch {
@@ -61,6 +66,9 @@ func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 				ran++
 			case strings.HasPrefix(got, "-ERR the lock is being changed all the time: "):
 				changed++
+				if ran == 0 {
+					pause.Store(pause.Load() * 2)
+				}
 			default:
 				t.Fatalf("FENCE after %d that ran: %q", ran, got)
 			}

@@ -46,6 +46,10 @@ const (
 	trackingIdle = 5 * time.Second
 	// maxTrackingReply bounds a reply, bytes. A push names one key.
 	maxTrackingReply = 1 << 20
+	// maxTrackedName bounds a tracked key's name, bytes: a longer one is polled for.
+	maxTrackedName = maxTrackingReply - 1<<10
+	// maxKeptReply is how large a reply's buffer can be to be used again, bytes.
+	maxKeptReply = 16 << 10
 	// sessionTracked is how old a session lock must be to be tracked: many are released before.
 	sessionTracked = 50 * time.Millisecond
 )
@@ -55,10 +59,17 @@ type trackingConn struct {
 	by      *keyTracking
 	as      Identity
 	mu      sync.Mutex
-	wanted  []string        // guarded by mu; in order
-	unsent  []byte          // guarded by mu; what is to be sent for the last of them
-	tracked map[string]bool // guarded by mu; false while it is wanted
-	more    chan struct{}   // holds one: there is something to send
+	wanted  []string              // guarded by mu; in order
+	unsent  []byte                // guarded by mu; what is to be sent for the last of them
+	tracked map[string]trackedKey // guarded by mu
+	more    chan struct{}         // holds one: there is something to send
+}
+
+// trackedKey is a key that is wanted, or tracked. A push has a copy of its name, which does not
+// replace the lock's own.
+type trackedKey struct {
+	name string
+	now  bool // false while it is wanted
 }
 
 func newKeyTracking(qs *queues, s *sessionLocks) *keyTracking {
@@ -77,7 +88,8 @@ func (k *keyTracking) want(as Identity, key string) {
 		if len(k.conns) >= maxTracking || time.Since(k.refused[as]) < trackingRetry {
 			return
 		}
-		c = &trackingConn{by: k, as: as, tracked: map[string]bool{}, more: make(chan struct{}, 1)}
+		c = &trackingConn{by: k, as: as, tracked: map[string]trackedKey{},
+			more: make(chan struct{}, 1)}
 		k.conns[as] = c
 		k.timers.after(0, c.serve) // ends also with the connection, or when it isn't needed
 	}
@@ -95,17 +107,18 @@ func (k *keyTracking) follows(as Identity, key string) (now, soon bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, soon = c.tracked[key]
-	return now, soon
+	tracked, soon := c.tracked[key]
+	return tracked.now, soon
 }
 
 func (c *trackingConn) want(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, known := c.tracked[key]; known || len(c.tracked) >= maxTracked {
+	if _, known := c.tracked[key]; known || len(c.tracked) >= maxTracked ||
+		len(key) > maxTrackedName {
 		return
 	}
-	c.tracked[key] = false
+	c.tracked[key] = trackedKey{name: key}
 	c.wanted = append(c.wanted, key)
 	c.unsent = resp.AppendCommand(c.unsent, "EXISTS", key)
 	select {
@@ -213,7 +226,9 @@ func (c *trackingConn) read(conn net.Conn) error {
 				break
 			}
 			v, err := resp.ParseValue(begun)
-			begun = begun[:0]
+			if begun = begun[:0]; cap(begun) > maxKeptReply {
+				begun = nil
+			}
 			switch {
 			case err != nil:
 				return err
@@ -245,9 +260,10 @@ func (c *trackingConn) answered(free bool) {
 		return
 	}
 	key := c.wanted[0]
+	c.wanted[0] = "" // the name is not kept in memory
 	c.wanted = c.wanted[1:]
-	if _, changed := c.tracked[key]; changed {
-		c.tracked[key] = true
+	if _, known := c.tracked[key]; known {
+		c.tracked[key] = trackedKey{key, true}
 	}
 	c.mu.Unlock()
 	c.by.keyTracked(c.as, key, free)
@@ -261,7 +277,11 @@ func (c *trackingConn) changed(v resp.Value) {
 	var keys []string
 	c.mu.Lock()
 	for _, e := range v.Elems[1].Elems {
-		keys = append(keys, string(e.Text))
+		name := c.tracked[string(e.Text)].name
+		if name == "" {
+			name = string(e.Text)
+		}
+		keys = append(keys, name)
 	}
 	if v.Elems[1].IsNull() { // FLUSHALL
 		for key := range c.tracked {
@@ -269,7 +289,7 @@ func (c *trackingConn) changed(v resp.Value) {
 		}
 	}
 	for _, key := range keys {
-		if c.tracked[key] {
+		if c.tracked[key].now {
 			delete(c.tracked, key)
 		}
 	}
@@ -285,7 +305,7 @@ func (c *trackingConn) forgetUnneeded() {
 	defer c.mu.Unlock()
 	for key, tracked := range c.tracked {
 		id := LockID{c.as.DB, key}
-		if tracked && !c.by.queues.waitedFor(id) && !c.by.sessions.has(id) {
+		if tracked.now && !c.by.queues.waitedFor(id) && !c.by.sessions.has(id) {
 			delete(c.tracked, key)
 		}
 	}

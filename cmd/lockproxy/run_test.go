@@ -120,10 +120,10 @@ func TestRunHoldsSeveralLocks(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)
 	file := filepath.Join(t.TempDir(), "env")
-	first := s.run("--key", "a", "--key", "job", "--timeout", "0.5", "--", "sh", "-c",
+	first := s.run("--key", "a", "--key", "job", "--timeout", "2", "--", "sh", "-c",
 		"echo $LOCKPROXY_TOKEN >"+file+"; read x <"+fifo(t, file))
 	token := strconv.Itoa(pidsIn(t, file, 1)[0])
-	time.Sleep(time.Second) // both are renewed
+	time.Sleep(2500 * time.Millisecond) // both are renewed
 	s.do("FENCE", "a", token, "SET", "x", "written")
 	s.do("FENCE", "job", token, "SET", "x", "written")
 	s.run("--shared", "--", "true").wantStatus(75, `another holds the lock "job"`)

@@ -15,9 +15,9 @@ import (
 func TestLockOvertakesNoWaiterElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, asks := range map[string]struct{ held, command string }{
-		"expiry":          {"0.2", "LOCK {job} 30"},
-		"expiry, shared":  {"0.2", "LOCK {job} 30 SHARED"},
-		"expiry, LOCKALL": {"0.2", "LOCKALL 30 2 {job}2 {job}"},
+		"expiry":          {"0.5", "LOCK {job} 30"},
+		"expiry, shared":  {"0.5", "LOCK {job} 30 SHARED"},
+		"expiry, LOCKALL": {"0.5", "LOCKALL 30 2 {job}2 {job}"},
 		"DEL":             {"30", "LOCK {job} 30"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,12 +63,12 @@ func TestWaitOvertakesNoWaiterElsewhere(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	other := proxytest.Start(t, server.URL(), nil)
-	const rounds, held = 25, 100 * time.Millisecond
+	const rounds, held = 25, 300 * time.Millisecond
 	overtaken := 0
 	for range rounds {
 		holder, late, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 			proxytest.Dial(t, other.Addr)
-		holder.Lock("job 0.1")
+		holder.Lock("job 0.3")
 		began := time.Now()
 		waiter.Send("LOCK job 30 WAIT 10")
 		awaitListed(t, holder, "job")
@@ -101,10 +101,10 @@ func TestLockAfterAWaiterElsewhereThatGaveUp(t *testing.T) {
 		held string
 		end  func(t *testing.T, waiter *proxytest.Conn, lock string)
 	}{
-		"its time is over": {"WAIT 0.1", "0.3", func(t *testing.T, w *proxytest.Conn, _ string) {
+		"its time is over": {"WAIT 0.1", "1", func(t *testing.T, w *proxytest.Conn, _ string) {
 			w.WantReply("$-1\r\n")
 		}},
-		"its client has gone": {"WAIT 10", "0.3", func(t *testing.T, w *proxytest.Conn, _ string) {
+		"its client has gone": {"WAIT 10", "1", func(t *testing.T, w *proxytest.Conn, _ string) {
 			w.Close()
 		}},
 		"a DEL": {"WAIT 0.1", "30", func(t *testing.T, w *proxytest.Conn, lock string) {
@@ -140,12 +140,13 @@ func TestLockAfterAProxyThatHasEnded(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	other := proxytest.StartProcess(t, "--upstream", server.URL())
 	holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, other.Addr)
-	holder.Lock("job 0.3")
+	holder.Lock("job 1")
 	waiter.Send("LOCK job 30 WAIT 10")
 	awaitListed(t, holder, "job")
 	other.Cmd.Process.Kill()
 	<-other.Exit
-	proxytest.Eventually(t, time.Second, "the lock is free for others", func() bool {
+	within := 2*time.Second + proxytest.Late()
+	proxytest.Eventually(t, within, "the lock is free for others", func() bool {
 		return holder.Do("LOCK job 30") != "$-1\r\n"
 	})
 }

@@ -182,7 +182,7 @@ func TestParkKeepsThePlace(t *testing.T) {
 	second.Send("SET job c2 NX PX 60000")
 	first.WantReply("$-1\r\n")
 	first.Send("SET job c1 NX PX 60000")
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(park / 8)
 	holder.Do("DEL job")
 	first.WantReply("+OK\r\n")
 	second.WantReply("$-1\r\n")

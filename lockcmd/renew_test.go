@@ -51,7 +51,7 @@ func TestRenewalTracksAgain(t *testing.T) {
 	defer l.Gone(&s.holder)
 	time.Sleep(2 * sessionTracked) // so that the lock could not be tracked when it was new
 	l.tracking.mu.Lock()           // and now there is another connection
-	l.tracking.conns[lock.as] = &trackingConn{by: l.tracking, tracked: map[string]bool{},
+	l.tracking.conns[lock.as] = &trackingConn{by: l.tracking, tracked: map[string]trackedKey{},
 		more: make(chan struct{}, 1)}
 	l.tracking.mu.Unlock()
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {

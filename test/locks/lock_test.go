@@ -93,9 +93,9 @@ func TestLockExpiresAndIsTakenOver(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	first := a.Lock("job 0.05")
+	first := a.Lock("job 0.5")
 	b.Expect("LOCK job 30", "$-1\r\n")
-	time.Sleep(60 * time.Millisecond)
+	time.Sleep(510 * time.Millisecond)
 	second := b.Lock("job 30")
 	if second <= first {
 		t.Errorf("tokens %d, then %d", first, second)

@@ -38,7 +38,9 @@ func TestLockOvertakesNoWaiterElsewhere(t *testing.T) {
 				go func() { served <- waiter.Reply() }() // ends when the waiter is served
 				for got := ""; got == ""; {
 					if reply := asking.Do(asks.command); reply[0] == ':' {
-						overtaken++
+						if inTime(time.Second) {
+							overtaken++
+						}
 						asking.Do("UNLOCK {job}2")
 						asking.Expect("UNLOCK {job}", ":1\r\n")
 					}
@@ -56,6 +58,10 @@ func TestLockOvertakesNoWaiterElsewhere(t *testing.T) {
 		})
 	}
 }
+
+// inTime reports whether the machine is quick enough for a proxy that has so long to ask for a lock,
+// or to say that it still waits. Otherwise a waiter there can be overtaken.
+func inTime(has time.Duration) bool { return proxytest.Late() < 3*has }
 
 // A lock that runs out goes to the client that waits for it at another proxy, not to one that began
 // to wait later here, however late.
@@ -82,7 +88,7 @@ func TestWaitOvertakesNoWaiterElsewhere(t *testing.T) {
 		late.Send("LOCK job 30 WAIT 10")
 		token := proxytest.Token(t, late.Reply())
 		late.Expect(proxytest.Unlock("job", token), ":1\r\n")
-		if token < <-first {
+		if token < <-first && inTime(100*time.Millisecond) {
 			overtaken++
 		}
 	}

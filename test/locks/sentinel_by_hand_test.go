@@ -25,7 +25,9 @@ func TestFailoverByHandWithTwoReplicas(t *testing.T) {
 				ReplicaTimeout: 50 * time.Millisecond}
 		}).Addr
 		clients[n] = proxytest.Dial(t, addrs[n])
-		clients[n].Lock(fmt.Sprintf("first:%d 60", n))
+		proxytest.Eventually(t, 10*time.Second, "replicas acknowledge a lock", func() bool {
+			return clients[n].Do(fmt.Sprintf("LOCK first:%d 60", n))[0] == ':'
+		})
 	}
 	g.Failover(t)
 	var taken [3][]string

@@ -210,7 +210,7 @@ func TestUndeliveredTokenOfWaiterThatSentMore(t *testing.T) {
 				time.Sleep(50 * time.Millisecond) // the client watch has begun
 				if !together {
 					c.WriteRaw(more)
-					time.Sleep(20 * time.Millisecond)
+					time.Sleep(20*time.Millisecond + proxytest.Late()) // the proxy has it
 				}
 				if closesFirst {
 					holder.Send("UNLOCK job")

@@ -39,7 +39,7 @@ RACE = GOFLAGS='-race -trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
 
 # make vet does the vetting. The closing lines of go test are the last.
 test: deps format compile
-	$(RACE) $(GO) test -vet=off -count=1 -timeout 20m -p 3 -parallel 3 ./test/locks ./test/relay ./...
+	$(RACE) $(GO) test -vet=off -count=1 -timeout 20m -p 4 -parallel 3 ./test/locks ./test/relay ./...
 
 # Compiles what the tests need, and links nothing. So the tests, many of which measure time, do not run
 # next to compilers. GOGC lets these finish sooner.

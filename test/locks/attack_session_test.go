@@ -15,7 +15,7 @@ func TestAttackRenewalAfterUnlock(t *testing.T) {
 	_, relay, p := attackBoth(t)
 	for _, how := range []string{"connection", "token", "force"} {
 		c := proxytest.Dial(t, p.Addr)
-		token := c.Lock("job 0.3 SESSION")
+		token := c.Lock("job 0.9 SESSION")
 		_, release := relay.hold(t, false, how+" ")
 		switch how {
 		case "connection":
@@ -25,7 +25,7 @@ func TestAttackRenewalAfterUnlock(t *testing.T) {
 		case "force":
 			c.Send("UNLOCK job FORCE")
 		}
-		time.AfterFunc(250*time.Millisecond, release)
+		time.AfterFunc(450*time.Millisecond, release)
 		if got, err := c.TryReply(2 * time.Second); got != ":1\r\n" {
 			t.Errorf("by %s: %q, %v", how, got, err)
 		}
@@ -52,7 +52,7 @@ func TestAttackRelockOfSessionLock(t *testing.T) {
 	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	token := c.Lock("short 30 SESSION")
 	c.Expect(fmt.Sprintf("RELOCK short %d 1", token), ":1\r\n")
-	long := c.Lock("long 0.3 SESSION")
+	long := c.Lock("long 1 SESSION")
 	c.Expect(fmt.Sprintf("RELOCK long %d 30", long), ":1\r\n")
 	time.Sleep(1500 * time.Millisecond)
 	other.Expect("LOCK short 30", "$-1\r\n")

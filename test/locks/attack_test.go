@@ -18,7 +18,7 @@ func TestAttackForceAfterExpiry(t *testing.T) {
 	_, relay, p := attackBoth(t)
 	holder, next, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 		proxytest.Dial(t, p.Addr)
-	holder.Lock("job 0.4")
+	holder.Lock("job 1")
 	next.Send("LOCK job 30 WAIT 5")
 	proxytest.AwaitWaiters(t, p, "job", 1)
 	rule, release := relay.hold(t, true, "force ")

@@ -64,8 +64,8 @@ func TestFenceTakesTwoRoundTrips(t *testing.T) {
 func TestFenceDuringRenewals(t *testing.T) {
 	t.Parallel()
 	_, c := farAway(t, 10*time.Millisecond)
-	token := c.Lock("job 0.6 SESSION")
-	for i := range 60 { // more than two seconds: ten renewals
+	token := c.Lock("job 1.5 SESSION")
+	for i := range 150 { // more than five seconds: ten renewals
 		c.Expect(fmt.Sprintf("FENCE job %d INCR n", token), fmt.Sprintf(":%d\r\n", i+1))
 	}
 }

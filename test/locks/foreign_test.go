@@ -206,7 +206,7 @@ func TestTimeTakenEqualsExpiry(t *testing.T) {
 	for unit, p := range foreignProxies(t, server) {
 		c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 		key := "job:" + unit
-		token := c.Lock(key + " 0.2")
+		token := c.Lock(key + " 0.5")
 		written := direct.Get(proxytest.Ctx, key).Val()
 		proxytest.Eventually(t, 3*time.Second, "the lock has expired", func() bool {
 			return direct.Exists(proxytest.Ctx, key).Val() == 0
@@ -230,7 +230,7 @@ func TestExpireOnLOCKsKey(t *testing.T) {
 		for _, proof := range []string{"token", "connection"} {
 			c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 			key := "job:" + unit + ":" + proof
-			token := c.Lock(key + " 0.3")
+			token := c.Lock(key + " 1")
 			value, _ := strconv.ParseInt(direct.Get(proxytest.Ctx, key).Val(), 10, 64)
 			if unit == "s" {
 				value *= 1000

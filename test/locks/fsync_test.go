@@ -117,8 +117,8 @@ func TestRequireFsyncOfASessionLock(t *testing.T) {
 	}
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("HELLO 3", "%…")
-	token := c.Lock("job 0.6 SESSION")
-	time.Sleep(time.Second)
+	token := c.Lock("job 1.5 SESSION")
+	time.Sleep(2 * time.Second)
 	c.Expect("LOCK job 1", "_\r\n") // renewed
 	server.Ask("CONFIG", "SET", "appendfsync", "no")
 	want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n$3\r\njob\r\n:%d\r\n", token)

@@ -318,14 +318,14 @@ func TestEvictedLockRecord(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	token := a.Lock("job 0.2")
+	token := a.Lock("job 1")
 	direct.Del(proxytest.Ctx, lockcmd.RecordKey([]byte("job")))
 	a.Expect(proxytest.Unlock("job", token), ":0\r\n")
 	b.Expect("LOCK job 30", "$-1\r\n")
 	if got := b.Do("LOCKINFO job"); !strings.Contains(got, "$9\r\ntimestamp\r\n") {
 		t.Errorf("LOCKINFO: %q", got)
 	}
-	time.Sleep(210 * time.Millisecond)
+	time.Sleep(1010 * time.Millisecond)
 	if next := b.Lock("job 30"); next <= token {
 		t.Errorf("token %d after %d", next, token)
 	}

@@ -135,16 +135,16 @@ func TestMinReplicasOfASessionLock(t *testing.T) {
 	p := proxytest.Start(t, master.URL(), proxytest.WithReplicas(1))
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("HELLO 3", "%…")
-	token := c.Lock("job 0.6 SESSION")
-	time.Sleep(time.Second)
+	token := c.Lock("job 1.5 SESSION")
+	time.Sleep(2 * time.Second)
 	c.Expect("LOCK job 1", "_\r\n") // renewed
 	replica.Pause()
 	paused := time.Now()
 	want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n$3\r\njob\r\n:%d\r\n", token)
-	if got, err := c.TryReply(3 * time.Second); got != want {
+	if got, err := c.TryReply(5 * time.Second); got != want {
 		t.Fatalf("got %q, %v, want %q", got, err, want)
 	}
-	if took := time.Since(paused); took > 1300*time.Millisecond+proxytest.Late() {
+	if took := time.Since(paused); took > 2200*time.Millisecond+proxytest.Late() {
 		t.Errorf("told after %v", took)
 	}
 	replica.Resume()

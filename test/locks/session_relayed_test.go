@@ -57,8 +57,8 @@ func TestSessionLockKeptByWhatPasses(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	c.Do("HELLO 3")
-	token := c.Lock("job 0.6 SESSION")
-	until := time.Now().Add(2 * time.Second)
+	token := c.Lock("job 1.5 SESSION")
+	until := time.Now().Add(4 * time.Second)
 	for time.Now().Before(until) {
 		other.Do("SET job 5 NX PX 30000")
 		other.Do("SETNX job 5")

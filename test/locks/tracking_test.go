@@ -193,7 +193,7 @@ func TestTrackedSessionKeepsItsLock(t *testing.T) {
 	p := proxytest.Start(t, server.URL(), nil)
 	direct := proxytest.GoRedis(t, server.Addr())
 	c := proxytest.Dial(t, p.Addr)
-	token := c.Lock("job 0.6 SESSION")
+	token := c.Lock("job 1.5 SESSION")
 	awaitTracking(t, direct, "1")
 	for range 10 {
 		killTracking(direct)

@@ -68,10 +68,10 @@ func TestWaitEnds(t *testing.T) {
 
 	// The holder's timeout ends the wait, and a DEL, which sends no notification, within 250 ms.
 	a.Expect("UNLOCK job", ":1\r\n")
-	a.Lock("job 0.15")
 	start = time.Now()
+	a.Lock("job 0.15")
 	b.Lock("job 30 WAIT 5")
-	if took := time.Since(start); took < 140*time.Millisecond ||
+	if took := time.Since(start); took < 145*time.Millisecond ||
 		took > 190*time.Millisecond+proxytest.Late() {
 		t.Errorf("a lock of 0.15 s was given to the next after %v", took)
 	}
@@ -306,7 +306,7 @@ func TestLostGrantIsFound(t *testing.T) {
 func TestUnlocksInVainDelayNoWaiter(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)
-	proxytest.Dial(t, p.Addr).Lock("job 0.5")
+	proxytest.Dial(t, p.Addr).Lock("job 1")
 	waiter, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	waiter.Send("LOCK job 30 WAIT 10")
 	proxytest.AwaitWaiters(t, p, "job", 1)

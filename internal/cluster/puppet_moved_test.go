@@ -3,7 +3,6 @@ package cluster
 import (
 	"strconv"
 	"testing"
-	"time"
 )
 
 // A SSUBSCRIBE that has waited while its slot moved twice leaves no node taken for subscribed.
@@ -148,14 +147,8 @@ func TestWaitBehindALoss(t *testing.T) {
 
 // awaitLost waits until a connection has ended.
 func (p *puppets) awaitLost(addr string) {
-	lost := func() bool {
-		p.conn.mu.Lock()
-		defer p.conn.mu.Unlock()
-		return p.conn.nodes.byAddr[addr] == nil
-	}
-	for !lost() {
-		time.Sleep(time.Millisecond)
-	}
+	p.t.Helper()
+	p.await(func() bool { return p.conn.nodes.byAddr[addr] == nil })
 }
 
 // A MOVED that says what the map does, as each request of a command that the proxy doesn't know can

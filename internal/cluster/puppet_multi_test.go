@@ -3,7 +3,6 @@ package cluster
 import (
 	"strconv"
 	"testing"
-	"time"
 )
 
 // A transaction has moved to the node of its first key when the node that was sent its MULTI is
@@ -72,14 +71,8 @@ func TestMultiThatIsRefused(t *testing.T) {
 
 // awaitSent waits until so many requests without an answer may have reached a node.
 func (p *puppets) awaitSent(addr string, requests int) {
-	sent := func() int {
-		p.conn.mu.Lock()
-		defer p.conn.mu.Unlock()
-		return p.conn.nodes.byAddr[addr].sentCount
-	}
-	for sent() < requests {
-		time.Sleep(time.Millisecond)
-	}
+	p.t.Helper()
+	p.await(func() bool { return p.conn.nodes.byAddr[addr].sentCount >= requests })
 }
 
 // A request that is sent again to the node of an open transaction does not get into that, which
@@ -87,11 +80,7 @@ func (p *puppets) awaitSent(addr string, requests int) {
 func TestRetryDuringATransaction(t *testing.T) {
 	for _, guarded := range []bool{false, true} {
 		p := newPuppets(t, "b:1", "a:1")
-		p.send("PING")
-		b := p.at("b:1")
-		b.hears("PING")
-		b.says("+PONG")
-		p.replies("+PONG")
+		b := p.opens("b:1")
 		other := Slot([]byte("other"))
 		p.cl.slots.Store(allAt("b:1").with(other, "a:1"))
 		if guarded {

@@ -23,6 +23,32 @@ type puppets struct {
 	dials map[string]func() error  // what dialing waits for, if it does
 }
 
+// opens has the client's first request answered by a node, and returns the connection to that.
+func (p *puppets) opens(name string) *puppet {
+	p.t.Helper()
+	p.send("PING")
+	n := p.at(name)
+	n.hears("PING")
+	n.says("+PONG")
+	p.replies("+PONG")
+	return n
+}
+
+// await waits until something is true of the Conn, whose mu is held meanwhile.
+func (p *puppets) await(done func() bool) {
+	p.t.Helper()
+	isDone := func() bool {
+		p.conn.mu.Lock()
+		defer p.conn.mu.Unlock()
+		return done()
+	}
+	for end := time.Now().Add(10 * time.Second); !isDone(); time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(end) {
+			p.t.Fatal("it did not come true within 10 s")
+		}
+	}
+}
+
 // newPuppets makes nodes, of which the first serves all slots.
 func newPuppets(t *testing.T, names ...string) *puppets {
 	p := &puppets{t: t, cl: New(names), calls: map[string]chan net.Conn{},
@@ -152,14 +178,8 @@ func (p *puppets) refreshed(addr string, late bool) {
 
 // awaitHeld waits until the requests for a slot are held.
 func (p *puppets) awaitHeld() {
-	held := func() bool {
-		p.conn.mu.Lock()
-		defer p.conn.mu.Unlock()
-		return len(p.conn.order.holds) > 0
-	}
-	for !held() {
-		time.Sleep(time.Millisecond)
-	}
+	p.t.Helper()
+	p.await(func() bool { return len(p.conn.order.holds) > 0 })
 }
 
 var slotK = strconv.Itoa(Slot([]byte("k")))

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"runtime"
 	"testing"
 	"time"
 )
@@ -62,15 +61,8 @@ func TestUnsubscribeWhileAShardMoves(t *testing.T) {
 
 // awaitDropped waits until the Conn knows that a node has dropped a channel.
 func (p *puppets) awaitDropped(channel string) {
-	for {
-		p.conn.mu.Lock()
-		at := p.conn.subs.shards[channel]
-		p.conn.mu.Unlock()
-		if at == nil {
-			return
-		}
-		runtime.Gosched()
-	}
+	p.t.Helper()
+	p.await(func() bool { return p.conn.subs.shards[channel] == nil })
 }
 
 // A channel that a node drops is not the one that the client unsubscribes from meanwhile.

@@ -16,14 +16,3 @@ func TestUnsentRequestOfALostNode(t *testing.T) {
 		p.replies("-UPSTREAM a:1: sent true", "-UPSTREAM a:1: sent false")
 	}
 }
-
-// opens has the client's first request answered by a node, and returns the connection to that.
-func (p *puppets) opens(name string) *puppet {
-	p.t.Helper()
-	p.send("PING")
-	n := p.at(name)
-	n.hears("PING")
-	n.says("+PONG")
-	p.replies("+PONG")
-	return n
-}

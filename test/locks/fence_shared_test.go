@@ -67,7 +67,7 @@ func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 			case strings.HasPrefix(got, "-ERR the lock is being changed all the time: "):
 				changed++
 				if ran == 0 {
-					pause.Store(pause.Load() * 2)
+					pause.Store(min(2*pause.Load(), int64(2*time.Second))) // they hold for 30 s
 				}
 			default:
 				t.Fatalf("FENCE after %d that ran: %q", ran, got)

@@ -18,9 +18,9 @@ import (
 	"lockproxy/proxy"
 )
 
-// toldWithin bounds what takes a message and a round trip on a busy machine; a renewal of a lock of
-// 30 s would take 10 s.
-const toldWithin = 5 * time.Second
+// toldWithin bounds what takes a message and a round trip; a renewal of a lock of 30 s would take
+// 10 s.
+const toldWithin = time.Second
 
 // wantLost fails unless the client of a session lock is told soon that the lock is lost, and its
 // connection closes.
@@ -29,12 +29,12 @@ func wantLost(t *testing.T, c *proxytest.Conn, proto, key string, token int64) {
 	start := time.Now()
 	if proto == "3" {
 		want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n%s:%d\r\n", proxytest.Bulk(key), token)
-		if got, err := c.TryReply(toldWithin); got != want {
+		if got, err := c.TryReply(5 * toldWithin); got != want {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 	}
 	c.Closed()
-	if took := time.Since(start); took > toldWithin {
+	if took := time.Since(start); took > toldWithin+proxytest.Late() {
 		t.Errorf("it took %v", took)
 	}
 }

@@ -117,27 +117,20 @@ func TestThreeProxies(t *testing.T) {
 	t.Logf("one of them killed: the next acquisition %v later",
 		time.Since(killed).Round(time.Millisecond))
 	time.Sleep(2 * time.Second)
-	// A busy machine can stop one of the processes for a second, but not each time.
+	c.longest.Store(0)
+	middle := c.snapshot()
+	time.Sleep(3 * time.Second) // a busy machine can stop one of the processes for a part of it
+	c.stop()
 	var left []int
-	for range 3 {
-		c.longest.Store(0)
-		middle := c.snapshot()
-		time.Sleep(time.Second)
-		left = nil
-		for i, n := range c.snapshot() {
-			if i%3 != 0 {
-				left = append(left, n-middle[i])
-			}
-		}
-		sum, ratio = fairness(left)
-		t.Logf("two left: %d acquisitions/s, fewest/most %.2f, longest wait %v", sum, ratio,
-			time.Duration(c.longest.Load()))
-		if ratio >= 0.5 && sum >= 2*len(left) {
-			break
+	for i, n := range c.snapshot() {
+		if i%3 != 0 {
+			left = append(left, n-middle[i])
 		}
 	}
-	c.stop()
-	if ratio < 0.5 || sum < 2*len(left) {
+	sum, ratio = fairness(left)
+	t.Logf("two left: %d acquisitions/s, fewest/most %.2f, longest wait %v", sum/3, ratio,
+		time.Duration(c.longest.Load()))
+	if ratio < 0.5 || sum < 6*len(left) {
 		t.Errorf("acquisitions by client of the two left: %v", left)
 	}
 	if len(c.judge.violations) > 0 || len(c.judge.backward) > 0 {

@@ -16,6 +16,7 @@ import (
 
 	"lockproxy/internal/admin"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
@@ -122,21 +123,12 @@ func (s *site) get(path string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-func eventually(t testing.TB, timeout time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(timeout); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", timeout, what)
-		}
-	}
-}
-
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, nil)
 	ready := func(status int, part string) {
 		t.Helper()
-		eventually(t, 5*time.Second, fmt.Sprintf("/readyz %d %q", status, part), func() bool {
+		testwait.Until(t, fmt.Sprintf("/readyz %d %q", status, part), func() bool {
 			got, text := s.get("/readyz")
 			return got == status && strings.Contains(text, part)
 		})
@@ -158,7 +150,7 @@ func TestHealth(t *testing.T) {
 	c := s.client()
 	blocked := make(chan error, 1)
 	go func() { blocked <- c.BLPop(ctx, 0, "nothing").Err() }()
-	eventually(t, 5*time.Second, "a client",
+	testwait.Until(t, "a client",
 		func() bool { return s.proxy.Stats().Commands[proxy.Relayed] > 0 })
 	stopping, cancel := context.WithCancel(ctx)
 	stopped := make(chan error, 1)

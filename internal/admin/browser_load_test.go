@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/admin"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -54,7 +55,7 @@ func crowd(t *testing.T, s *site) {
 		before := s.proxy.Stats().Locks.Waiters
 		c := s.client()
 		running.Go(func() { c.Do(ctx, "LOCK", key, 600, "WAIT", seconds, "OWNER", owner) })
-		eventually(t, 5*time.Second, "a waiter",
+		testwait.Until(t, "a waiter",
 			func() bool { return s.proxy.Stats().Locks.Waiters > before })
 	}
 	s.lock(s.client(), "migrate:schema", 3600, "OWNER", "deploy-41")

@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"lockproxy/internal/testwait"
 )
 
 const (
@@ -77,7 +78,7 @@ func smallLoad(s *site) {
 			defer close(waiter)
 			s.client().Do(ctx, "LOCK", "a", 30, "WAIT", 5)
 		}()
-		eventually(s.t, 5*time.Second, "a waiter",
+		testwait.Until(s.t, "a waiter",
 			func() bool { return s.proxy.Stats().Locks.Waiters == 1 })
 		c.Do(ctx, "RELOCK", "a", token, 30)
 		c.Do(ctx, "LOCKINFO", "a")

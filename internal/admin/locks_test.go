@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 type lock struct {
@@ -60,10 +60,10 @@ func TestLocks(t *testing.T) {
 	waiter := s.client()
 	go waiter.Do(ctx, "LOCK", "reports", 5, "WAIT", 20)
 	other := startSiteAt(t, s.redis, nil) // another proxy finds them by scanning
-	eventually(t, 5*time.Second, "a waiter",
+	testwait.Until(t, "a waiter",
 		func() bool { return s.locks("?filter=anna").Locks[0].Waiters == 1 })
 	for _, at := range []*site{s, other} {
-		eventually(t, 5*time.Second, "the locks",
+		testwait.Until(t, "the locks",
 			func() bool { l := at.locks(""); return l.Complete && l.Total == 4 })
 		for query, want := range map[string]string{
 			"":                               `imports odd\n\xff<b> reports session`,
@@ -94,7 +94,7 @@ func TestLocks(t *testing.T) {
 		}
 	}
 	c.Do(ctx, "UNLOCK", "imports", "FORCE")
-	eventually(t, 5*time.Second, "its end",
+	testwait.Until(t, "its end",
 		func() bool { return other.locks("?filter=imports").Total == 3 })
 }
 
@@ -105,7 +105,7 @@ func TestLocksOfOtherDatabases(t *testing.T) {
 	defer c.Close()
 	c.Select(ctx, 3)
 	c.Do(ctx, "LOCK", "a", 30)
-	eventually(t, 5*time.Second, "the lock",
+	testwait.Until(t, "the lock",
 		func() bool { l := s.locks(""); return len(l.Locks) == 1 && l.Locks[0].DB == 3 })
 }
 

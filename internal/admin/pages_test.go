@@ -14,6 +14,7 @@ import (
 
 	"lockproxy/internal/admin"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 	"lockproxy/proxy"
 )
@@ -56,7 +57,7 @@ func (s *site) waitForPages(want ...string) {
 			s.t.Logf("pages: %q", got)
 		}
 	}()
-	eventually(s.t, 40*time.Second, fmt.Sprintf("%q", want), func() bool {
+	testwait.Until(s.t, fmt.Sprintf("%q", want), func() bool {
 		got = s.pages()
 		time.Sleep(50 * time.Millisecond)
 		return slices.Equal(got, want)
@@ -129,7 +130,7 @@ func TestPageIsNotAnnouncedWithoutRights(t *testing.T) {
 	}
 	a, b := startSiteAt(t, server, with), startSiteAt(t, server, announcing("", url))
 	a.waitForPages()
-	eventually(t, 5*time.Second, "a warning", func() bool {
+	testwait.Until(t, "a warning", func() bool {
 		return strings.Contains(logged.String(), "may not subscribe: admin_url=http://a/")
 	})
 	time.Sleep(6 * time.Second) // it tries again
@@ -140,7 +141,7 @@ func TestPageIsNotAnnouncedWithoutRights(t *testing.T) {
 	token := b.lock(b.client(), "x", 60)
 	waited := make(chan error, 1)
 	go func() { waited <- a.client().Do(ctx, "LOCK", "x", 60, "WAIT", 30).Err() }()
-	eventually(t, 5*time.Second, "a subscription", func() bool {
+	testwait.Until(t, "a subscription", func() bool {
 		return strings.Contains(server.Ask("PUBSUB", "CHANNELS"), "lockproxy:wake:"+a.proxy.ID())
 	})
 	b.client().Do(ctx, "UNLOCK", "x", token)
@@ -180,7 +181,7 @@ func TestHostilePagesAreNotShown(t *testing.T) {
 		many = append(many, fmt.Sprintf("http://many/%03d/", i))
 	}
 	end := announce(many...)
-	eventually(t, 10*time.Second, "100 pages", func() bool { return len(s.pages()) == 100 })
+	testwait.Until(t, "100 pages", func() bool { return len(s.pages()) == 100 })
 	flood := announce(strings.Repeat("x", 100<<10)) // more than is read
 	time.Sleep(6 * time.Second)
 	if n := len(s.pages()); n != 100 {

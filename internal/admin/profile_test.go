@@ -8,6 +8,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"lockproxy/internal/admin"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -23,7 +24,7 @@ func TestLockProfile(t *testing.T) {
 	go func() { // ends with the lock's release
 		waited <- s.client().Do(ctx, "LOCK", "order:17", 30, "WAIT", 20, "OWNER", "bert").Err()
 	}()
-	eventually(t, 10*time.Second, "bert waits", func() bool {
+	testwait.Until(t, "bert waits", func() bool {
 		return len(c.Do(ctx, "LOCKINFO", "order:17", "WAITERS").Val().([]any)) == 1
 	})
 	if err := s.client().Do(ctx, "LOCK", "order:17", 30, "WAIT", 1).Err(); err == nil {

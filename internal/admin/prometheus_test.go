@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // The alerts are well-formed, and fire when they should: see the file of their tests.
@@ -84,13 +85,13 @@ func TestPrometheus(t *testing.T) {
 		}
 	})
 	api := fmt.Sprintf("http://127.0.0.1:%d/api/v1/", port)
-	eventually(t, 20*time.Second, "a scrape",
+	testwait.Until(t, "a scrape",
 		func() bool { return len(query(api, "up == 1")) == 1 })
 	for range 6 {
 		smallLoad(s)
 		time.Sleep(500 * time.Millisecond)
 	}
-	eventually(t, 10*time.Second, "rates",
+	testwait.Until(t, "rates",
 		func() bool {
 			return len(query(api,
 				"rate(lockproxy_locks_acquired_total[10s]) > 0")) == 1
@@ -115,7 +116,7 @@ func TestPrometheus(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, 10*time.Second, "the alerts to be evaluated", func() bool {
+	testwait.Until(t, "the alerts to be evaluated", func() bool {
 		resp, err := http.Get(api + "rules")
 		if err != nil {
 			return false

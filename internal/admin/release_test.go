@@ -8,11 +8,11 @@ import (
 	"net/http/cookiejar"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/admin"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -78,7 +78,7 @@ func TestRelease(t *testing.T) {
 	s.lock(c, "a", 30, "OWNER", "me")
 	waiter := make(chan error, 1)
 	go func() { waiter <- s.client().Do(ctx, "LOCK", "a", 5, "WAIT", 20).Err() }()
-	eventually(t, 5*time.Second, "a waiter",
+	testwait.Until(t, "a waiter",
 		func() bool { l := s.locks(""); return len(l.Locks) == 1 && l.Locks[0].Waiters == 1 })
 	l := s.locks("").Locks[0]
 
@@ -205,7 +205,7 @@ func TestReleaseOfTheEmptyName(t *testing.T) {
 	b := s.browser()
 	b.login()
 	var found lock
-	eventually(t, 5*time.Second, "it is shown", func() bool {
+	testwait.Until(t, "it is shown", func() bool {
 		list := s.locks("")
 		if len(list.Locks) == 1 {
 			found = list.Locks[0]

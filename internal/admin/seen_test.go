@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/admin"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -36,7 +37,7 @@ func TestProxiesOfALock(t *testing.T) {
 			Through string
 			Others  []string
 		}
-		eventually(t, 10*time.Second, "the proxies", func() bool {
+		testwait.Until(t, "the proxies", func() bool {
 			of.json("/api/lock?key=job", &one)
 			return one.Through == here.proxy.ID() && slices.Equal(one.Others, want)
 		})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lockproxy/internal/admin"
+	"lockproxy/internal/testwait"
 )
 
 // stream opens /events and returns its lines.
@@ -124,7 +125,7 @@ func (s *site) deadlock(first, second, anna, bert string) {
 		token, _ := s.client().Do(ctx, "LOCK", second, 60, "WAIT", 60, "OWNER", anna).Int64()
 		got <- token
 	}()
-	eventually(s.t, 10*time.Second, anna+" waits",
+	testwait.Until(s.t, anna+" waits",
 		func() bool { return s.proxy.Stats().Locks.Waiters > waiters })
 	err := c.Do(ctx, "LOCK", first, 60, "WAIT", 60, "OWNER", bert).Err()
 	if err == nil || !strings.HasPrefix(err.Error(), "DEADLOCK ") {

@@ -11,6 +11,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // Conn is a client that shows every byte.
@@ -57,7 +58,7 @@ func (c *Conn) WriteRaw(raw string) {
 // Reply reads one whole reply, raw.
 func (c *Conn) Reply() string {
 	c.T.Helper()
-	raw, err := c.TryReply(5 * time.Second)
+	raw, err := c.TryReply(testwait.Patience)
 	if err != nil {
 		c.T.Fatalf("no reply: %v (have %q)", err, raw)
 	}
@@ -99,10 +100,10 @@ func (c *Conn) Lock(args string) int64 {
 	return token
 }
 
-// Closed fails unless the server closes the connection, with nothing more to read, within a second.
+// Closed fails unless the server closes the connection, with nothing more to read.
 func (c *Conn) Closed() {
 	c.T.Helper()
-	if got, err := c.TryReply(time.Second); err == nil || got != "" || IsTimeout(err) {
+	if got, err := c.TryReply(testwait.Patience); err == nil || got != "" || IsTimeout(err) {
 		c.T.Errorf("want a closed connection, got %q, %v", got, err)
 	}
 }

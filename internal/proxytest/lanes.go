@@ -3,7 +3,8 @@ package proxytest
 import (
 	"strings"
 	"testing"
-	"time"
+
+	"lockproxy/internal/testwait"
 )
 
 // SharedClient returns a client that the upstream has answered, so that what it asks next can go by
@@ -38,7 +39,7 @@ func OpenLane(t testing.TB, addr string, login ...string) {
 	if !p.Shares {
 		return
 	}
-	Eventually(t, 5*time.Second, "a lane is open", func() bool {
+	testwait.Until(t, "a lane is open", func() bool {
 		twins[1].Do("PING")
 		id := strings.Trim(twins[0].Do("CLIENT ID"), ":\r\n") // by its home
 		twins[0].Do("PING")

@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
 )
 
-// AwaitWaiters waits until n clients wait for a lock at p, no longer than two seconds.
+// AwaitWaiters waits until n clients wait for a lock at p.
 func AwaitWaiters(t *testing.T, p *Proxy, key string, n int) {
 	t.Helper()
-	Eventually(t, 10*time.Second, "they wait", func() bool { return Waiters(t, p, key) == n })
+	testwait.Until(t, "they wait", func() bool { return Waiters(t, p, key) == n })
 }
 
 // Token is the token in a LOCK's reply.

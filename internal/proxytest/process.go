@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // OpenFiles is how many files this process has open.
@@ -81,7 +82,7 @@ func StartProcess(t *testing.T, args ...string) *Process {
 	}
 	go func() { p.Exit <- p.Cmd.Wait() }()
 	t.Cleanup(func() { p.Cmd.Process.Kill() })
-	Eventually(t, 5*time.Second, "the process accepts", func() bool {
+	testwait.Until(t, "the process accepts", func() bool {
 		nc, err := net.Dial("tcp", p.Addr)
 		if err == nil {
 			nc.Close()

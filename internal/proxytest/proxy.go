@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
@@ -25,7 +26,7 @@ func Shutdown(t *testing.T, p *Proxy, within time.Duration) (wait func() error) 
 	bounded, cancel := context.WithTimeout(Ctx, within)
 	ended := make(chan error, 1)
 	go func() { ended <- p.Server.Shutdown(bounded) }() // ends within the time
-	Eventually(t, time.Second, "it drains", func() bool { return p.Server.Stats().Draining })
+	testwait.Until(t, "it drains", func() bool { return p.Server.Stats().Draining })
 	return func() error {
 		defer cancel()
 		return <-ended
@@ -131,16 +132,6 @@ var Ctx = context.Background()
 func IsTimeout(err error) bool {
 	ne, ok := err.(net.Error)
 	return ok && ne.Timeout()
-}
-
-// Eventually waits until ok holds, no longer than timeout on a quiet machine.
-func Eventually(t testing.TB, timeout time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(timeout); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline.Add(Late())) {
-			t.Fatalf("not within %v: %s", timeout, what)
-		}
-	}
 }
 
 // Unlock is the command that releases a lock by its token.

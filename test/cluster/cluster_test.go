@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 // A plain client sees one Redis.
@@ -43,7 +44,7 @@ func TestClusterBlockedClientGoes(t *testing.T) {
 	blocked.Send("BLPOP goes:list 0")
 	time.Sleep(50 * time.Millisecond)
 	blocked.Close()
-	proxytest.Eventually(t, 5*time.Second, "the blocked client is given up", func() bool {
+	testwait.Until(t, "the blocked client is given up", func() bool {
 		c.Send("LPUSH goes:list b")
 		c.Reply()
 		time.Sleep(20 * time.Millisecond)

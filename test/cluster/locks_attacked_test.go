@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -85,7 +86,7 @@ func TestWaitersAtAServerThatVanishes(t *testing.T) {
 				back()
 				next := proxytest.Dial(t, q.Addr)
 				for i := range 3 {
-					proxytest.Eventually(t, 10*time.Second, "locks are free", func() bool {
+					testwait.Until(t, "locks are free", func() bool {
 						return next.Do(fmt.Sprintf("LOCK %s 60 WAIT 1", key(i)))[0] == ':'
 					})
 				}
@@ -151,7 +152,7 @@ func TestOwnersRetryAcrossAFailover(t *testing.T) {
 			up.failover()
 			var got string
 			for i, at := range []*proxytest.Proxy{p, q} {
-				proxytest.Eventually(t, 10*time.Second, "it is answered", func() bool {
+				testwait.Until(t, "it is answered", func() bool {
 					c := proxytest.Dial(t, at.Addr)
 					got = c.Do("LOCK job 60 OWNER me")
 					c.Close() // not told of the token, for all the proxy knows

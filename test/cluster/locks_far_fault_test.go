@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 // Locks of servers that are 100 ms away: each command works, a release reaches the waiter of
@@ -68,7 +69,7 @@ func TestLocksOfServersFarAway(t *testing.T) {
 			}
 			holder.Expect("PING", "+PONG\r\n")
 			holder.Close()
-			proxytest.Eventually(t, 2*time.Second, "all are released",
+			testwait.Until(t, "all are released",
 				func() bool { return held() == 0 })
 		})
 	}

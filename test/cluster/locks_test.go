@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 )
 
@@ -183,7 +184,7 @@ func TestClusterMinReplicas(t *testing.T) {
 	}
 	replica.Resume()
 	replica.WaitInSync()
-	proxytest.Eventually(t, 5*time.Second, "locks are given out again",
+	testwait.Until(t, "locks are given out again",
 		func() bool { return !strings.HasPrefix(b.Do("LOCK "+keys[0]+" 10"), "-") })
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
 )
@@ -79,7 +80,7 @@ func TestClusterLockMigrates(t *testing.T) {
 	holder.Expect(proxytest.Unlock("{m}job", token), ":1\r\n")
 	var got string
 	served := -1
-	proxytest.Eventually(t, 3*time.Second, "a waiter is served", func() bool {
+	testwait.Until(t, "a waiter is served", func() bool {
 		for i, w := range waiters {
 			if reply, err := w.TryReply(10 * time.Millisecond); err == nil {
 				got, served = reply, i
@@ -104,7 +105,7 @@ func TestClusterLockMigrates(t *testing.T) {
 			m.MoveKeys()
 			m.Finish() // the last one is served by the new node
 		}
-		proxytest.Eventually(t, 5*time.Second, "the next waiter is served", func() bool {
+		testwait.Until(t, "the next waiter is served", func() bool {
 			for i, w := range waiters {
 				if reply, err := w.TryReply(10 * time.Millisecond); err == nil {
 					got, served = reply, i
@@ -138,7 +139,7 @@ func TestClusterWakesMigrate(t *testing.T) {
 		proxytest.AwaitWaiters(t, q, "job", 1)
 		cluster.MigrateSlots(from, to, slot)
 		from, to = to, from
-		proxytest.Eventually(t, 3*time.Second, "it listens at the new node", func() bool {
+		testwait.Until(t, "it listens at the new node", func() bool {
 			return strings.Contains(from.Ask("PUBSUB", "SHARDCHANNELS"), "lockproxy:wake:{")
 		})
 		took := wakeTime(t, holder, waiter, "job", token)
@@ -199,9 +200,9 @@ func TestClusterMasterDies(t *testing.T) {
 		errors)
 	cluster.Rejoin(t, master) // so that there is a replica again
 	holder = proxytest.Dial(t, p.Addr)
-	proxytest.Eventually(t, 5*time.Second, "the replica acknowledges",
+	testwait.Until(t, "the replica acknowledges",
 		func() bool { return holder.Do("LOCK {a}again 60 OWNER me")[0] == ':' })
-	proxytest.Eventually(t, 5*time.Second, "the lock can be released",
+	testwait.Until(t, "the lock can be released",
 		func() bool { return holder.Do(proxytest.Unlock("{a}job", token)) == ":1\r\n" })
 	if next := proxytest.Token(t, waiter.Reply()); next <= token {
 		t.Errorf("token %d behind %d", next, token)
@@ -226,7 +227,7 @@ func TestClusterOrphans(t *testing.T) {
 	cluster.WaitReplaced(replica)
 	plain := proxytest.Dial(t, proxytest.Start(t, cluster.URL(), nil).Addr)
 	for i := range 3 {
-		proxytest.Eventually(t, 6*time.Second, "the lock is free",
+		testwait.Until(t, "the lock is free",
 			func() bool { return plain.Do(fmt.Sprintf("LOCK {a}job%d 600 OWNER me", i))[0] == ':' })
 	}
 }
@@ -249,7 +250,7 @@ func TestClusterFailoverHold(t *testing.T) {
 
 	cluster.Failover(cluster.MasterOf(slot))
 	began := time.Now()
-	proxytest.Eventually(t, 3*time.Second, "the proxy has seen it", func() bool {
+	testwait.Until(t, "the proxy has seen it", func() bool {
 		got := c.Do("LOCK other 30 OWNER me")
 		return strings.HasPrefix(got, "-UPSTREAM was replaced by another server: ")
 	})

@@ -8,13 +8,14 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // awaitTracked waits until the node of a key tracks so many keys.
 func awaitTracked(t *testing.T, node *testredis.Server, keys int) {
 	t.Helper()
 	want := fmt.Sprintf("\r\ntracking_total_keys:%d\r\n", keys)
-	proxytest.Eventually(t, 10*time.Second, "the key is tracked", func() bool {
+	testwait.Until(t, "the key is tracked", func() bool {
 		return strings.Contains(node.Ask("INFO", "stats"), want)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // clusterLoad is clients that write and read keys of all slots
@@ -127,7 +128,7 @@ func (l *clusterLoad) note(got, want string, closed bool) {
 func (l *clusterLoad) recovered(began time.Time) time.Duration {
 	l.t.Helper()
 	var last time.Time
-	proxytest.Eventually(l.t, 30*time.Second, "all is answered again", func() bool {
+	testwait.Until(l.t, "all is answered again", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		last = l.trouble

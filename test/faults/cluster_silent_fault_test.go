@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // A silent master (SIGSTOP) delays the requests that were in flight on the same connection as one
@@ -50,7 +51,7 @@ func TestClusterSilentNode(t *testing.T) {
 	}
 	time.Sleep(200 * time.Millisecond)
 	asking := proxytest.Dial(t, p.Addr)
-	proxytest.Eventually(t, 5*time.Second, "all share one connection", func() bool {
+	testwait.Until(t, "all share one connection", func() bool {
 		asking.Expect("GET "+elsewhere, "$-1\r\n")
 		return p.Server.Stats().Connections.Shared == len(longest)+1
 	})

@@ -14,6 +14,7 @@ import (
 	"lockproxy/internal/faults/process"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // machine is another machine as far as the network goes.
@@ -145,7 +146,7 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 		m.dial(p.Addr).Send("LOCK line 5 WAIT 0")
 		proxytest.AwaitWaiters(t, p, "line", 1)
 		since := m.vanish()
-		proxytest.Eventually(t, waits, "the waiter leaves the queue", func() bool {
+		testwait.Until(t, "the waiter leaves the queue", func() bool {
 			return strings.Contains(other.Do("LOCKINFO line"), "waiters\r\n:0\r\n")
 		})
 		t.Logf("the waiter has left the queue after %v",
@@ -158,7 +159,7 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		since := m.vanish() // before the answer to BLPOP
 		proxytest.AwaitWaiters(t, p, "late", 1)
-		proxytest.Eventually(t, waits, "the waiter leaves the queue", func() bool {
+		testwait.Until(t, "the waiter leaves the queue", func() bool {
 			return strings.Contains(other.Do("LOCKINFO late"), "waiters\r\n:0\r\n")
 		})
 		t.Logf("the waiter has left the queue after %v",
@@ -181,7 +182,7 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 			}
 			t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		}
-		proxytest.Eventually(t, 5*time.Second, "both have asked", func() bool {
+		testwait.Until(t, "both have asked", func() bool {
 			return strings.Contains(other.Do("LOCKINFO other"), "waiters\r\n:1\r\n") &&
 				!strings.HasPrefix(other.Do("LOCKINFO job"), "$-1")
 		})

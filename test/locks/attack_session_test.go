@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // A renewal that runs between an UNLOCK and its reply finds the lock gone, which is not a loss.
@@ -76,7 +77,7 @@ func TestAttackUnreadRenewal(t *testing.T) {
 			proxytest.Dial(t, p.Addr)
 		token := c.Lock(key + " 30 OWNER me")
 		c.Send(fmt.Sprintf(command, i))
-		proxytest.Eventually(t, time.Second, "the lock is renewed", func() bool {
+		testwait.Until(t, "the lock is renewed", func() bool {
 			return direct.PTTL(proxytest.Ctx, key).Val() > 30*time.Second
 		})
 		time.Sleep(5 * time.Millisecond)

@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
 // A session lock whose holder leaves while Redis is busy with a script is released after the
@@ -18,7 +19,7 @@ func TestReleaseAfterBusyScript(t *testing.T) {
 	holder, busy := proxytest.Dial(t, p.Addr), proxytest.Dial(t, server.Addr())
 	holder.Lock("job 60 SESSION")
 	busy.Write(resp.AppendCommand(nil, "EVAL", "while true do end", "0"))
-	proxytest.Eventually(t, 5*time.Second, "Redis is busy", func() bool {
+	testwait.Until(t, "Redis is busy", func() bool {
 		return admin.Do("PING")[0] == '-'
 	})
 	holder.Close()

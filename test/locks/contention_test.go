@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 // scriptCalls is how many scripts the upstream has run, and how many commands in all.
@@ -130,7 +131,7 @@ func TestManyWaitersCostNothing(t *testing.T) {
 	for range 1000 - len(first) {
 		proxytest.Dial(t, p.Addr).Send("LOCK job 60 WAIT 0")
 	}
-	proxytest.Eventually(t, 10*time.Second, "all wait", func() bool {
+	testwait.Until(t, "all wait", func() bool {
 		return proxytest.Waiters(t, p, "job") == 1000
 	})
 	_, before := scriptCalls(t, direct)

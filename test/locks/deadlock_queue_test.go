@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // queueing is clients in the queues of locks, at several proxies.
@@ -45,7 +46,7 @@ func (q *queueing) waits(i int, c *proxytest.Conn, key, command string) {
 	}
 	before := count(at, "until_ms")
 	c.Send(command)
-	proxytest.Eventually(q, 10*time.Second, key+" is waited for", func() bool {
+	testwait.Until(q, key+" is waited for", func() bool {
 		return count(at, "until_ms") > before &&
 			(len(q.proxies) == 1 || before > 0 || count(next, "proxy") > 0)
 	})

@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
 )
@@ -141,7 +142,7 @@ func TestADeadlockIsOnlyLoggedOrIgnored(t *testing.T) {
 				r := newRing(t, testredis.Start(t).URL(), 2, proxies, deadlockMode(mode), "")
 				r.wait(0, "")
 				r.wait(1, "")
-				proxytest.Eventually(t, 10*time.Second, "it is found", func() bool {
+				testwait.Until(t, "it is found", func() bool {
 					return deadlocksOf(r.proxies...) >= want
 				})
 				time.Sleep(1200 * time.Millisecond) // it is looked at twice meanwhile

@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // 3,000 session locks, Redis 100 ms away: none is lost within three of their timeouts. When the
@@ -67,7 +68,7 @@ func timeToLeave(t *testing.T, server *testredis.Server, addr string, clients in
 	for _, c := range list {
 		c.Close()
 	}
-	proxytest.Eventually(t, 20*time.Second, "the clients have left", func() bool {
+	testwait.Until(t, "the clients have left", func() bool {
 		time.Sleep(3 * time.Millisecond)
 		return connections() <= before+10
 	})

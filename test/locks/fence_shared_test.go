@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // A hundred other holders come and go, through one and two proxies, and each changes what the
@@ -121,7 +122,7 @@ func TestFenceGivesUp(t *testing.T) {
 	leaves.Close()
 	closed := time.Now()
 	admin := proxytest.Dial(t, near.Addr)
-	proxytest.Eventually(t, 10*time.Second, "the session lock is free", func() bool {
+	testwait.Until(t, "the session lock is free", func() bool {
 		return !strings.Contains(admin.Do("LOCKINFO doc HOLDERS"), fmt.Sprint(session))
 	})
 	if took := time.Since(closed); took > time.Second+proxytest.Late() {

@@ -13,6 +13,7 @@ import (
 	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // FENCE costs two round trips, even while clients wait for the lock at three proxies.
@@ -36,7 +37,7 @@ func TestFenceTakesTwoRoundTrips(t *testing.T) {
 			for _, p := range proxies {
 				if waiting {
 					proxytest.Dial(t, p.Addr).Send("LOCK job 60 WAIT 60")
-					proxytest.Eventually(t, 5*time.Second, "a client waits", func() bool {
+					testwait.Until(t, "a client waits", func() bool {
 						return proxytest.Waiters(t, p, "job") == 1
 					})
 				}

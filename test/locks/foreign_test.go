@@ -14,6 +14,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -208,7 +209,7 @@ func TestTimeTakenEqualsExpiry(t *testing.T) {
 		key := "job:" + unit
 		token := c.Lock(key + " 0.5")
 		written := direct.Get(proxytest.Ctx, key).Val()
-		proxytest.Eventually(t, 3*time.Second, "the lock has expired", func() bool {
+		testwait.Until(t, "the lock has expired", func() bool {
 			return direct.Exists(proxytest.Ctx, key).Val() == 0
 		})
 		if !direct.SetNX(proxytest.Ctx, key, written, time.Minute).Val() {

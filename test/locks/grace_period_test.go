@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 // A lock taken over from an expired foreign client stays its holder's although the loser of the
@@ -23,7 +24,7 @@ func TestTakeoverGracePeriod(t *testing.T) {
 		t.Fatalf("GETSET returned %s, want %s", old, written)
 	}
 	b.Expect("LOCK job 30", "$-1\r\n")
-	proxytest.Eventually(t, 300*time.Millisecond, "the timestamp is repaired", func() bool {
+	testwait.Until(t, "the timestamp is repaired", func() bool {
 		return direct.Get(proxytest.Ctx, "job").Val() == written
 	})
 	if ttl := direct.PTTL(proxytest.Ctx, "job").Val(); ttl < 25*time.Second {
@@ -61,7 +62,7 @@ func TestNextLockInGracePeriod(t *testing.T) {
 			a.Lock("job 30")
 		}
 		written := direct.GetSet(proxytest.Ctx, "job", time.Now().Unix()+2).Val()
-		proxytest.Eventually(t, 600*time.Millisecond, "the timestamp is repaired", func() bool {
+		testwait.Until(t, "the timestamp is repaired", func() bool {
 			return direct.Get(proxytest.Ctx, "job").Val() == written
 		})
 		holder.Expect("UNLOCK job", ":1\r\n")
@@ -85,7 +86,7 @@ func TestOwnerReturnsInGracePeriod(t *testing.T) {
 	}
 	written := direct.Get(proxytest.Ctx, "job").Val()
 	direct.GetSet(proxytest.Ctx, "job", strconv.FormatInt(time.Now().Unix()+5, 10))
-	proxytest.Eventually(t, 600*time.Millisecond, "the timestamp is repaired", func() bool {
+	testwait.Until(t, "the timestamp is repaired", func() bool {
 		return direct.Get(proxytest.Ctx, "job").Val() == written
 	})
 	time.Sleep(2 * time.Second) // the grace period is over

@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/journal"
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 )
 
@@ -69,7 +70,7 @@ func TestHistoryOfALock(t *testing.T) {
 		conn := proxytest.Dial(t, p.Addr)
 		conn.Lock(key + " " + c.options)
 		c.end(conn, key)
-		proxytest.Eventually(t, 5*time.Second, c.events, func() bool {
+		testwait.Until(t, c.events, func() bool {
 			return eventsOf(p, key) == c.events
 		})
 		if cost := costOf(p, key); cost.Acquired != 1 || cost.Hold <= 0 || cost.Waits != 0 {
@@ -109,7 +110,7 @@ func TestWaitsAreBlamed(t *testing.T) {
 			}
 			return d
 		}
-		proxytest.Eventually(t, 5*time.Second, who+" is blamed",
+		testwait.Until(t, who+" is blamed",
 			func() bool { return blamed() > 200*time.Millisecond })
 	}
 	c := costOf(p, "near")

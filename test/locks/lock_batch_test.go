@@ -14,6 +14,7 @@ import (
 	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -258,7 +259,7 @@ func loseLocks(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn, round in
 	for i, token := range tokens {
 		other.Expect(fmt.Sprintf("UNLOCK r%d:%d %s", round, i, token), ":1\r\n")
 	}
-	proxytest.Eventually(t, 5*time.Second, "the other locks are released", func() bool {
+	testwait.Until(t, "the other locks are released", func() bool {
 		for i := range locks {
 			if tokens[i] == "" && other.Do(fmt.Sprintf("EXISTS r%d:%d", round, i)) != ":0\r\n" {
 				return false

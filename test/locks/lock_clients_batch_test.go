@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 )
 
@@ -202,7 +203,7 @@ func TestLockIsAskedWhenTheClientCloses(t *testing.T) {
 		}
 		time.Sleep(400 * time.Millisecond)
 		server.Resume()
-		proxytest.Eventually(t, 5*time.Second, "the locks are free", func() bool {
+		testwait.Until(t, "the locks are free", func() bool {
 			for i := range clients {
 				if warm.Do(fmt.Sprint("EXISTS k", i)) != ":0\r\n" {
 					return false

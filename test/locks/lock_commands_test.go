@@ -6,11 +6,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 )
 
@@ -70,7 +70,7 @@ func TestCommandsOfAHandOver(t *testing.T) {
 			counts = append(counts, commandCalls(t, direct))
 			if i == 0 {
 				wait(4, other, 1)
-				proxytest.Eventually(t, time.Second, "the other proxy is listed", func() bool {
+				testwait.Until(t, "the other proxy is listed", func() bool {
 					record := direct.Get(proxytest.Ctx, lockcmd.RecordKey([]byte("job"))).Val()
 					return !strings.Contains(record, " -\n")
 				})

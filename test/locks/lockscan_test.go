@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // LOCKSCAN MATCH finds the locks that KEYS finds with the same pattern.
@@ -182,7 +183,7 @@ func TestListsEndWithTheirClients(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		c.Close()
 		closed := time.Now()
-		proxytest.Eventually(t, 10*time.Second, "the session lock is free", func() bool {
+		testwait.Until(t, "the session lock is free", func() bool {
 			return admin.Do("LOCKINFO "+session) == "$-1\r\n"
 		})
 		if took := time.Since(closed); took > 1500*time.Millisecond+proxytest.Late() {

@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // A client that asks at one proxy all the time gets no lock that runs out or is deleted while
@@ -151,8 +152,7 @@ func TestLockAfterAProxyThatHasEnded(t *testing.T) {
 	awaitListed(t, holder, "job")
 	other.Cmd.Process.Kill()
 	<-other.Exit
-	within := 2*time.Second + proxytest.Late()
-	proxytest.Eventually(t, within, "the lock is free for others", func() bool {
+	testwait.Until(t, "the lock is free for others", func() bool {
 		return holder.Do("LOCK job 30") != "$-1\r\n"
 	})
 }
@@ -160,7 +160,7 @@ func TestLockAfterAProxyThatHasEnded(t *testing.T) {
 // isFreeSoon fails unless a client gets a lock within moments of its end.
 func isFreeSoon(t *testing.T, server *testredis.Server, c *proxytest.Conn, lock string) {
 	t.Helper()
-	proxytest.Eventually(t, 10*time.Second, "the lock ends", func() bool {
+	testwait.Until(t, "the lock ends", func() bool {
 		return server.Ask("EXISTS", lock) == ":0"
 	})
 	for began := time.Now(); c.Do("LOCK "+lock+" 30") == "$-1\r\n"; {
@@ -173,7 +173,7 @@ func isFreeSoon(t *testing.T, server *testredis.Server, c *proxytest.Conn, lock 
 // awaitListed waits until a proxy can learn from the upstream that clients wait at another.
 func awaitListed(t *testing.T, c *proxytest.Conn, lock string) {
 	t.Helper()
-	proxytest.Eventually(t, 5*time.Second, "the waiter is known", func() bool {
+	testwait.Until(t, "the waiter is known", func() bool {
 		return strings.Contains(c.Do("LOCKINFO "+lock+" WAITERS"), "proxy")
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // owners is a far away Redis behind two proxies, and a third proxy close to it.
@@ -130,10 +131,9 @@ func TestOwnersRetryOfNamedWaiter(t *testing.T) {
 				time.Sleep(300 * time.Millisecond)
 				o.link.Set(relay.Link{HoldDn: true})
 				holder.Send(proxytest.Unlock(key, token))
-				proxytest.Eventually(t, 2*time.Second,
-					"the release has named the waiter, and its answer is on the way", func() bool {
-						return strings.Contains(o.others.Do("LOCKINFO "+key), "\r\nme\r\n")
-					})
+				testwait.Until(t, "the release has named the waiter, and its answer is on the way", func() bool {
+					return strings.Contains(o.others.Do("LOCKINFO "+key), "\r\nme\r\n")
+				})
 				c.Close()
 				again.Send("LOCK " + key + " 30 OWNER me")
 				time.Sleep(20 * time.Millisecond)

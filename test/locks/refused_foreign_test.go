@@ -3,12 +3,12 @@ package locks_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // A command that Redis refuses takes no lock, so its sender does not compete with the waiters: the
@@ -58,7 +58,7 @@ func foreignCompetes(
 	for range releases {
 		token := holder.Lock(key + " 30")
 		waiter.Send("LOCK " + key + " 30 WAIT 10")
-		proxytest.Eventually(t, 5*time.Second, "a client waits", func() bool {
+		testwait.Until(t, "a client waits", func() bool {
 			return proxytest.Waiters(t, p, key) == 1
 		})
 		fill := strings.NewReplacer("{}", key, "VALUE", direct.Get(proxytest.Ctx, key).Val())

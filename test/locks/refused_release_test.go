@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 // The client of a session lock closes while Redis refuses all writes for want of replicas: the lock
@@ -22,7 +23,7 @@ func TestSessionLockIsReleasedAfterARefusal(t *testing.T) {
 		t.Fatal("Redis has taken a write")
 	}
 	direct.ConfigSet(proxytest.Ctx, "min-replicas-to-write", "0")
-	proxytest.Eventually(t, 3*time.Second, "the lock is released", func() bool {
+	testwait.Until(t, "the lock is released", func() bool {
 		return direct.Exists(proxytest.Ctx, "job").Val() == 0
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
 )
@@ -79,7 +80,7 @@ func TestMinReplicas(t *testing.T) {
 
 	replicas[1].Resume()
 	replicas[1].WaitInSync()
-	proxytest.Eventually(t, 5*time.Second, "locks are given again", func() bool {
+	testwait.Until(t, "locks are given again", func() bool {
 		return !strings.HasPrefix(c.Do("LOCK job 30"), "-")
 	})
 	next := a.Lock("held 30")
@@ -230,7 +231,7 @@ func TestFailoverOfLocks(t *testing.T) {
 				early[key] = acknowledgedLock(t, client, key, c.minReplicas)
 			}
 			if c.minReplicas == 0 {
-				proxytest.Eventually(t, 5*time.Second, "the replica has them", func() bool {
+				testwait.Until(t, "the replica has them", func() bool {
 					return replica.Ask("EXISTS", "early9") == ":1"
 				})
 			}

@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
 )
@@ -25,7 +26,7 @@ func TestFailoverByHandWithTwoReplicas(t *testing.T) {
 				ReplicaTimeout: 50 * time.Millisecond}
 		}).Addr
 		clients[n] = proxytest.Dial(t, addrs[n])
-		proxytest.Eventually(t, 10*time.Second, "replicas acknowledge a lock", func() bool {
+		testwait.Until(t, "replicas acknowledge a lock", func() bool {
 			return clients[n].Do(fmt.Sprintf("LOCK first:%d 60", n))[0] == ':'
 		})
 	}

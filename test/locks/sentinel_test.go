@@ -10,6 +10,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testtls"
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
 )
@@ -19,7 +20,7 @@ func served(t *testing.T, p *proxytest.Proxy, server *testredis.Server) time.Dur
 	t.Helper()
 	began := time.Now()
 	mark := "here:" + server.Addr()
-	proxytest.Eventually(t, 15*time.Second, "the proxy serves by the new master", func() bool {
+	testwait.Until(t, "the proxy serves by the new master", func() bool {
 		nc, err := net.Dial("tcp", p.Addr)
 		if err != nil {
 			return false
@@ -186,7 +187,7 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 				w.Send("LOCK job 60 WAIT 0")
 				proxytest.AwaitWaiters(t, p, "job", i+1)
 			}
-			proxytest.Eventually(t, 5*time.Second, "the replicas have the lock", func() bool {
+			testwait.Until(t, "the replicas have the lock", func() bool {
 				return g.Servers[1].Ask("EXISTS", "job") == ":1" &&
 					g.Servers[2].Ask("EXISTS", "job") == ":1"
 			})
@@ -227,13 +228,13 @@ func TestFailoverHold(t *testing.T) {
 	})
 	c := proxytest.Dial(t, p.Addr)
 	token := c.Lock("job 30")
-	proxytest.Eventually(t, 5*time.Second, "the replica has the lock", func() bool {
+	testwait.Until(t, "the replica has the lock", func() bool {
 		return g.Servers[1].Ask("EXISTS", "job") == ":1"
 	})
 	g.Failover(t)
 	g.WaitReplaced(t, g.Servers[0])
 	var got string
-	proxytest.Eventually(t, 5*time.Second, "the proxy has noticed the failover", func() bool {
+	testwait.Until(t, "the proxy has noticed the failover", func() bool {
 		nc, err := net.Dial("tcp", p.Addr)
 		if err != nil {
 			return false
@@ -285,7 +286,7 @@ func TestSentinelTLS(t *testing.T) {
 	}
 	stranger := proxytest.Start(t, fmt.Sprintf("rediss+sentinel://127.0.0.1:%d/mymaster",
 		sentinelPort), nil)
-	proxytest.Eventually(t, 10*time.Second, "an unknown authority is named as the reason",
+	testwait.Until(t, "an unknown authority is named as the reason",
 		func() bool {
 			got := proxytest.Dial(t, stranger.Addr).Do("LOCK job 30")
 			return strings.HasPrefix(got, "-UPSTREAM cannot reach mymaster") &&

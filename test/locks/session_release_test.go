@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // The client of a session lock closes while Redis stands still, for longer than one attempt to
@@ -23,7 +24,7 @@ func TestSessionLockIsReleasedAfterAStall(t *testing.T) {
 	direct.Do(proxytest.Ctx, "CLIENT", "PAUSE", stall.Milliseconds(), "WRITE")
 	start := time.Now()
 	c.Close()
-	proxytest.Eventually(t, stall+2*time.Second, "the lock is released", func() bool {
+	testwait.Until(t, "the lock is released", func() bool {
 		return direct.Exists(proxytest.Ctx, "job").Val() == 0
 	})
 	t.Logf("released %v after the client closed", time.Since(start).Round(time.Millisecond))
@@ -43,7 +44,7 @@ func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
 	c.Lock("warm-2 1") // so that the next one needs no further connection
 	link.HoldReplies()
 	c.Send("LOCK job 30")
-	proxytest.Eventually(t, 5*time.Second, "Redis has given the lock", func() bool {
+	testwait.Until(t, "Redis has given the lock", func() bool {
 		return direct.Exists(proxytest.Ctx, "job").Val() == 1
 	})
 	link.Cut()
@@ -56,7 +57,7 @@ func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
 		t.Fatal("the lock was released through a link that lets nothing pass")
 	}
 	link.Release()
-	proxytest.Eventually(t, 3*time.Second, "the lock is released", func() bool {
+	testwait.Until(t, "the lock is released", func() bool {
 		return direct.Exists(proxytest.Ctx, "job").Val() == 0
 	})
 }
@@ -98,7 +99,7 @@ func TestShutdownWithUnknownLocks(t *testing.T) {
 	if unknown < 100 {
 		t.Fatalf("only %d LOCKs have failed", unknown)
 	}
-	proxytest.Eventually(t, 5*time.Second, "the last loss has been reported", func() bool {
+	testwait.Until(t, "the last loss has been reported", func() bool {
 		return c.Do("PING") == "+PONG\r\n"
 	})
 	c.Expect("LOCK mine 60 SESSION", ":…")
@@ -161,7 +162,7 @@ func TestOwnersSessionsAreTold(t *testing.T) {
 				t.Fatalf("the owner was given %d, then %d", token, again)
 			}
 			gone.Close()
-			proxytest.Eventually(t, time.Second, "the end of a connection", func() bool {
+			testwait.Until(t, "the end of a connection", func() bool {
 				return p.Server.Stats().Clients == 3
 			})
 			start := time.Now()
@@ -185,7 +186,7 @@ func TestOwnersSessionsAreTold(t *testing.T) {
 			for _, c := range []*proxytest.Conn{first, last, other} {
 				c.Close()
 			}
-			proxytest.Eventually(t, time.Second, "the end of all connections", func() bool {
+			testwait.Until(t, "the end of all connections", func() bool {
 				return p.Server.Stats().Clients == 0
 			})
 		}

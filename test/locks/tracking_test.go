@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // setUntracked has a proxy's user without CLIENT TRACKING.
@@ -30,7 +31,7 @@ func commandsDuring(t *testing.T, direct *redis.Client, d time.Duration) int64 {
 // awaitSilence waits until the only waiter relies on CLIENT TRACKING: it does not poll any more.
 func awaitSilence(t *testing.T, direct *redis.Client) {
 	t.Helper()
-	proxytest.Eventually(t, 10*time.Second, "nobody polls", func() bool {
+	testwait.Until(t, "nobody polls", func() bool {
 		return commandsDuring(t, direct, 300*time.Millisecond) == 0
 	})
 }
@@ -38,7 +39,7 @@ func awaitSilence(t *testing.T, direct *redis.Client) {
 // awaitTracking waits until a connection of the proxy tracks keys, as many as there should be.
 func awaitTracking(t *testing.T, direct *redis.Client, keys string) {
 	t.Helper()
-	proxytest.Eventually(t, 5*time.Second, "keys are tracked", func() bool {
+	testwait.Until(t, "keys are tracked", func() bool {
 		info := direct.Info(proxytest.Ctx, "all").Val()
 		return strings.Contains(info, "\r\ntracking_total_keys:"+keys+"\r\n")
 	})
@@ -97,7 +98,7 @@ func TestWaiterPollsWhenTrackingEnds(t *testing.T) {
 	awaitSilence(t, direct)
 	setUntracked(direct)
 	killTracking(direct)
-	proxytest.Eventually(t, 2*time.Second, "the waiter polls often", func() bool {
+	testwait.Until(t, "the waiter polls often", func() bool {
 		return commandsDuring(t, direct, 100*time.Millisecond) > 2
 	})
 	direct.Del(proxytest.Ctx, "job")

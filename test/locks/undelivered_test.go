@@ -13,6 +13,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // closedAfter sends commands and closes at once: the end arrives before the reply.
@@ -115,7 +116,7 @@ func awaitUnread(t *testing.T, c *proxytest.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxytest.Eventually(t, 5*time.Second, "a reply has come", func() bool {
+	testwait.Until(t, "a reply has come", func() bool {
 		n := 0
 		raw.Read(func(fd uintptr) bool {
 			const peek = syscall.MSG_PEEK | syscall.MSG_DONTWAIT
@@ -247,10 +248,9 @@ func TestWaiterThatHasSentMuchLeaves(t *testing.T) {
 		c.WriteRaw(strings.Repeat("PING\r\n", size/6))
 		time.Sleep(100 * time.Millisecond)
 		c.Close()
-		proxytest.Eventually(t, time.Second,
-			fmt.Sprintf("after %d bytes more the client has left the queue", size), func() bool {
-				return proxytest.Waiters(t, p, "job") == 0
-			})
+		testwait.Until(t, fmt.Sprintf("after %d bytes more the client has left the queue", size), func() bool {
+			return proxytest.Waiters(t, p, "job") == 0
+		})
 		holder.Expect("UNLOCK job", ":1\r\n")
 		next.Lock("job 30")
 		next.Expect("UNLOCK job", ":1\r\n")

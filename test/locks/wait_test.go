@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 )
 
@@ -151,7 +152,7 @@ func TestWaiterHangsUp(t *testing.T) {
 	next.Send("LOCK job 30 WAIT 5")
 	proxytest.AwaitWaiters(t, p, "job", 2)
 	gone.Close()
-	proxytest.Eventually(t, 100*time.Millisecond, "one has left", func() bool {
+	testwait.Until(t, "one has left", func() bool {
 		return proxytest.Waiters(t, p, "job") == 1
 	})
 	start := time.Now()
@@ -208,7 +209,7 @@ func TestHalfClosedClient(t *testing.T) {
 	if got := c.Reply(); !strings.HasPrefix(got, "-TRYAGAIN ") || !strings.Contains(got, "closed") {
 		t.Errorf("the lock is held: %q", got)
 	}
-	proxytest.Eventually(t, time.Second, "the client has left the queue", func() bool {
+	testwait.Until(t, "the client has left the queue", func() bool {
 		return proxytest.Waiters(t, p, "job") == 0
 	})
 }

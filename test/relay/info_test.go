@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -145,7 +146,7 @@ func TestLogLines(t *testing.T) {
 		proxytest.Dial(t, p.Addr)
 	token := holder.Lock("a 30 OWNER me")
 	waiter.Send("LOCK a 30 WAIT 20")
-	proxytest.Eventually(t, 5*time.Second, "the log has a line for the wait", func() bool {
+	testwait.Until(t, "the log has a line for the wait", func() bool {
 		return log.count("waiting long for a lock") == 1
 	})
 	for _, want := range []string{"key=a", "client=" + waiter.LocalAddr().String(), "holder=" +
@@ -188,7 +189,7 @@ func TestSlowWaitLinesAreBounded(t *testing.T) {
 	for range 60 {
 		proxytest.Dial(t, p.Addr).Send("LOCK a 30 WAIT 20")
 	}
-	proxytest.Eventually(t, 5*time.Second, "60 waiters", func() bool {
+	testwait.Until(t, "60 waiters", func() bool {
 		return p.Server.Stats().Locks.Waiters == 60
 	})
 	time.Sleep(150 * time.Millisecond)
@@ -217,12 +218,12 @@ func TestStats(t *testing.T) {
 	first, second := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	token := first.Lock("h 5")
 	second.Send("LOCK h 5 WAIT 5")
-	proxytest.Eventually(t, 2*time.Second, "a client waits", func() bool {
+	testwait.Until(t, "a client waits", func() bool {
 		return p.Server.Stats().Locks.Waiters == 1
 	})
 	first.Expect(proxytest.Unlock("h", token), ":1\r\n")
 	second.Reply()
-	proxytest.Eventually(t, 5*time.Second, "the lock expires", func() bool {
+	testwait.Until(t, "the lock expires", func() bool {
 		return p.Server.Stats().Locks.Expired == 1
 	})
 	st := p.Server.Stats()

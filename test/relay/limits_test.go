@@ -13,6 +13,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -36,7 +37,7 @@ func TestMaxClients(t *testing.T) {
 	}
 	clients[0].Expect("PING", "+PONG\r\n")
 	clients[0].Close()
-	proxytest.Eventually(t, 2*time.Second, "a new client is served", func() bool {
+	testwait.Until(t, "a new client is served", func() bool {
 		nc, err := net.Dial("tcp", p.Addr)
 		if err != nil {
 			return false
@@ -60,7 +61,7 @@ func TestMaxClientsAmongSilentTLS(t *testing.T) {
 	}
 	proxytest.Dial(t, p.Addr).Closed() // without a message, as in Redis
 	// when their time is over
-	proxytest.Eventually(t, 2*time.Second, "silent clients make room", func() bool {
+	testwait.Until(t, "silent clients make room", func() bool {
 		nc, err := tls.Dial("tcp", p.Addr, trusting)
 		if err != nil {
 			return false

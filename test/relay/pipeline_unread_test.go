@@ -18,6 +18,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -214,7 +215,7 @@ func TestPipelineUnreadIsBounded(t *testing.T) {
 				}
 			}
 		}()
-		proxytest.Eventually(t, 30*time.Second, "it is closed, and the log says so", func() bool {
+		testwait.Until(t, "it is closed, and the log says so", func() bool {
 			return strings.Contains(log.String(),
 				"client disconnected: it left too many replies unread: client=127.0.0.1:") &&
 				p.Server.Stats().Clients == 0

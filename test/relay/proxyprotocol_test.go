@@ -17,6 +17,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testtls"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -119,7 +120,7 @@ func TestProxyProtocolChecksAreNotLogged(t *testing.T) {
 		proxytest.Dial(t, p.Addr).Close()
 	}
 	proxytest.Dial(t, p.Addr).Expect("PING", "-ERR expected a PROXY header…")
-	proxytest.Eventually(t, 2*time.Second, "a line in the log", func() bool { return said() != "" })
+	testwait.Until(t, "a line in the log", func() bool { return said() != "" })
 	proxytest.Dial(t, p.Addr).Expect("PING", "-ERR expected a PROXY header…")
 	// two seconds at most
 	if lines := strings.Count(said(), "\n"); lines > 2 ||

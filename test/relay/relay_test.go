@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // Each conversation is sent in one write, directly and
@@ -135,9 +136,9 @@ func leavesBlocked(t *testing.T, client, direct *proxytest.Conn) {
 			return strings.Contains(direct.Do("INFO clients"), "blocked_clients:"+n)
 		}
 	}
-	proxytest.Eventually(t, 2*time.Second, "BLPOP blocks", blocked("1"))
+	testwait.Until(t, "BLPOP blocks", blocked("1"))
 	client.Close()
-	proxytest.Eventually(t, 2*time.Second, "BLPOP ends with its client", blocked("0"))
+	testwait.Until(t, "BLPOP ends with its client", blocked("0"))
 }
 
 // A client that vanishes while it is blocked takes no element with it.
@@ -153,9 +154,9 @@ func TestVanishedWhileBlocked(t *testing.T) {
 		blocked := func() bool {
 			return strings.Contains(direct.ClientList(proxytest.Ctx).Val(), "cmd=blpop")
 		}
-		proxytest.Eventually(t, time.Second, "the client is blocked", blocked)
+		testwait.Until(t, "the client is blocked", blocked)
 		c.Close()
-		proxytest.Eventually(t, time.Second, "the upstream connection is gone", func() bool {
+		testwait.Until(t, "the upstream connection is gone", func() bool {
 			return !blocked()
 		})
 		direct.RPush(proxytest.Ctx, "queue", "x")

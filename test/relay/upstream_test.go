@@ -16,6 +16,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -259,7 +260,7 @@ func TestShutdownIsBounded(t *testing.T) {
 	c.Send("BLPOP nothing 0")
 	time.Sleep(50 * time.Millisecond)
 	p.Cmd.Process.Signal(syscall.SIGTERM)
-	proxytest.Eventually(t, 10*time.Second, "it has begun to stop", func() bool {
+	testwait.Until(t, "it has begun to stop", func() bool {
 		nc, err := net.Dial("tcp", p.Addr)
 		if err == nil {
 			nc.Close()
@@ -268,7 +269,7 @@ func TestShutdownIsBounded(t *testing.T) {
 	})
 	p.Cmd.Process.Signal(syscall.SIGTERM) // two that come together would be one
 	p.Ends(t, 10*time.Second)
-	proxytest.Eventually(t, time.Second, "no client is left upstream", func() bool {
+	testwait.Until(t, "no client is left upstream", func() bool {
 		list := proxytest.GoRedis(t, server.Addr()).ClientList(proxytest.Ctx).Val()
 		return !strings.Contains(list, "cmd=blpop")
 	})

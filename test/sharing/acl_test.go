@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // A client that has not logged in gets nothing from another client's login, whenever the password
@@ -111,7 +112,7 @@ func TestLanesOfUsers(t *testing.T) {
 		c.Do("PING") // by a lane again
 	}
 	admin.Expect("ACL DELUSER bob", ":1\r\n")
-	proxytest.Eventually(t, 5*time.Second, "bob's clients are closed", func() bool {
+	testwait.Until(t, "bob's clients are closed", func() bool {
 		for i, c := range clients {
 			if users[i%4] != "bob" {
 				continue

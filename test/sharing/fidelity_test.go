@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // A SETNX of a client that is not admitted does not make it a foreign client that competes for the
@@ -26,7 +27,7 @@ func TestUnadmittedClientsDoNotCompete(t *testing.T) {
 		waiter.Expect("AUTH secret", "+OK\r\n")
 		token := holder.Lock(round.key + " 30")
 		waiter.Send("LOCK " + round.key + " 30 WAIT 5")
-		proxytest.Eventually(t, 2*time.Second, "one client waits", func() bool {
+		testwait.Until(t, "one client waits", func() bool {
 			return p.Server.Stats().Locks.Waiters == 1
 		})
 		before := p.Server.Stats().Locks.HandedOver

@@ -11,6 +11,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -75,13 +76,13 @@ func TestClientListShowsTheClients(t *testing.T) {
 				}
 			}
 		}
-		proxytest.Eventually(t, 5*time.Second, "all are listed", func() bool {
+		testwait.Until(t, "all are listed", func() bool {
 			return len(clientList(admin)) == len(clients[i])
 		})
 		lists[i] = clientFields(clientList(admin))
 		for n, c := range clients[i] {
 			c.Close()
-			proxytest.Eventually(t, time.Second, "the client is gone", func() bool {
+			testwait.Until(t, "the client is gone", func() bool {
 				return len(clientList(admin)) == len(clients[i])-1-n
 			})
 		}
@@ -103,7 +104,7 @@ func TestClientListShowsTheClients(t *testing.T) {
 		if others > 0 {
 			want = 1 + others + 1 + 1 // the first, these, and the lane
 		}
-		proxytest.Eventually(t, 2*time.Second, fmt.Sprintf("%d connections", want), func() bool {
+		testwait.Until(t, fmt.Sprintf("%d connections", want), func() bool {
 			return len(clientList(admins[1])) == want
 		})
 	}
@@ -170,7 +171,7 @@ func testKillAnswersNothing(t *testing.T, server *testredis.Server, url, login s
 		c.Do(login)
 		c.Send(requests...)
 		blocked := ""
-		proxytest.Eventually(t, 2*time.Second, "the client blocks", func() bool {
+		testwait.Until(t, "the client blocks", func() bool {
 			for id, line := range clientList(admin) {
 				if field(line, "cmd") == "blpop" {
 					blocked = id
@@ -194,7 +195,7 @@ func TestHomeIsDialledAgain(t *testing.T) {
 	named.Expect("CLIENT SETNAME me", "+OK\r\n")
 	named.Expect("SELECT 3", "+OK\r\n")
 	server.Kill()
-	proxytest.Eventually(t, 5*time.Second, "the homes are lost", func() bool {
+	testwait.Until(t, "the homes are lost", func() bool {
 		return p.Server.Stats().Connections.Homes == 0
 	})
 	time.Sleep(200 * time.Millisecond)
@@ -227,7 +228,7 @@ func TestHomeIdle(t *testing.T) {
 	subscriber.Expect("SUBSCRIBE c", "*3…")
 	watching.Expect("WATCH a", "+OK\r\n")
 	blocked.Send("BLPOP list 0")
-	proxytest.Eventually(t, 5*time.Second, "only the needed homes are open", func() bool {
+	testwait.Until(t, "only the needed homes are open", func() bool {
 		return p.Server.Stats().Connections.Homes == 3
 	})
 	plain.Expect("GET a", "$-1\r\n") // by a lane: no home is opened for it

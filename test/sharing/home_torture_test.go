@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -64,7 +65,7 @@ func TestHomeTorture(t *testing.T) {
 	if killed < 5 {
 		t.Errorf("connections were ended only %d times", killed)
 	}
-	proxytest.Eventually(t, 10*time.Second, "no client is left", func() bool {
+	testwait.Until(t, "no client is left", func() bool {
 		st := p.Server.Stats()
 		return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Homes == 0
 	})

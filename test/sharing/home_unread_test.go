@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -31,11 +32,11 @@ func TestHomeIsDialledAgainForAClientThatDoesNotRead(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	proxytest.Eventually(t, 5*time.Second, "the client's home is closed", func() bool {
+	testwait.Until(t, "the client's home is closed", func() bool {
 		return len(clientList(admin)) == 0
 	})
 	c.Send("SET ran 1")
-	proxytest.Eventually(t, 5*time.Second, "the client's request runs", func() bool {
+	testwait.Until(t, "the client's request runs", func() bool {
 		return admin.Do("EXISTS ran") == ":1\r\n"
 	})
 }

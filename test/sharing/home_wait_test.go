@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -23,7 +24,7 @@ func TestWaitAfterAHome(t *testing.T) {
 	c.Expect("WAIT 1 5000", ":1\r\n")
 	replica.Pause()
 	c.Expect("SET a 2", "+OK\r\n")
-	proxytest.Eventually(t, 5*time.Second, "the client's home is closed", func() bool {
+	testwait.Until(t, "the client's home is closed", func() bool {
 		return p.Server.Stats().Connections.Homes == 0
 	})
 	c.Expect("WAIT 1 50", ":0\r\n")
@@ -47,7 +48,7 @@ func TestWaitAfterALostHome(t *testing.T) {
 	replica.Pause()
 	c.Expect("SET a 1", "+OK\r\n")
 	link.Cut()
-	proxytest.Eventually(t, 5*time.Second, "the proxy has noticed the loss", func() bool {
+	testwait.Until(t, "the proxy has noticed the loss", func() bool {
 		return p.Server.Stats().Connections.Homes == 0
 	})
 	if got := c.Do("WAIT 1 50"); !strings.HasPrefix(got, "-UPSTREAM a connection") {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -67,7 +67,7 @@ func TestLanesAreFew(t *testing.T) {
 	for _, c := range clients {
 		c.Close()
 	}
-	proxytest.Eventually(t, 5*time.Second, "idle lanes are few", func() bool {
+	testwait.Until(t, "idle lanes are few", func() bool {
 		return p.Server.Stats().Connections.Lanes <= 8
 	})
 }
@@ -125,7 +125,7 @@ func TestClientsAtHome(t *testing.T) {
 				defer c.Close()
 				c.Expect("PING", "+PONG\r\n")
 			}
-			proxytest.Eventually(t, 2*time.Second, "earlier clients have left", func() bool {
+			testwait.Until(t, "earlier clients have left", func() bool {
 				return p.Server.Stats().Connections.Homes == 2
 			})
 			for _, s := range steps {
@@ -138,7 +138,7 @@ func TestClientsAtHome(t *testing.T) {
 						}
 					}
 				}
-				proxytest.Eventually(t, 2*time.Second, fmt.Sprintf("after %s: at home %v", s.send,
+				testwait.Until(t, fmt.Sprintf("after %s: at home %v", s.send,
 					s.home), func() bool {
 					for _, c := range pair {
 						c.Send("ECHO plain")
@@ -155,7 +155,7 @@ func TestClientsAtHome(t *testing.T) {
 			c.Expect("ECHO end", "$3\r\nend\r\n")
 		})
 	}
-	proxytest.Eventually(t, 5*time.Second, "no home is left", func() bool {
+	testwait.Until(t, "no home is left", func() bool {
 		return p.Server.Stats().Connections.Homes == 0
 	})
 }

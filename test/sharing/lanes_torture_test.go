@@ -13,6 +13,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // Many clients send all kinds of pipelines at once, and each knows the right replies.
@@ -26,7 +27,7 @@ func TestLaneTorture(t *testing.T) {
 		admin.Expect(fmt.Sprintf("SET db %d", db), "+OK\r\n")
 	}
 	torture(t, p.Addr, 40, after(3*time.Second), false)
-	proxytest.Eventually(t, 5*time.Second, "no client is left", func() bool {
+	testwait.Until(t, "no client is left", func() bool {
 		st := p.Server.Stats()
 		return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Homes == 0
 	})

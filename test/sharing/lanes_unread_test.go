@@ -11,6 +11,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -42,7 +43,7 @@ func TestUnreadIsBoundedForAll(t *testing.T) {
 		c.WriteRaw(strings.Repeat("GET big\r\n", 1000)) // 60 MB of replies
 		slow = append(slow, c)
 	}
-	proxytest.Eventually(t, 10*time.Second, "a client is closed, and the log says so", func() bool {
+	testwait.Until(t, "a client is closed, and the log says so", func() bool {
 		return strings.Contains(log.String(),
 			"client disconnected: it left too many replies unread: client="+
 				slow[0].LocalAddr().String()[:9])
@@ -53,7 +54,7 @@ func TestUnreadIsBoundedForAll(t *testing.T) {
 		c.Close()
 	}
 	// Their room is freed: a client that reads late is served.
-	proxytest.Eventually(t, 10*time.Second, "the slow clients are gone", func() bool {
+	testwait.Until(t, "the slow clients are gone", func() bool {
 		return p.Server.Stats().Clients == 1
 	})
 	c := proxytest.SharedClient(t, p.Addr)

@@ -3,10 +3,10 @@ package sharing_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // WAIT covers its client's writes, by whatever connection.
@@ -57,7 +57,7 @@ func TestWaitAfterALostLane(t *testing.T) {
 		c.Expect("SET a 1", "+OK\r\n")
 		lanes := p.Server.Stats().Connections
 		admin.Expect("CLIENT KILL TYPE normal SKIPME yes", ":…")
-		proxytest.Eventually(t, 5*time.Second, "the proxy has noticed the loss", func() bool {
+		testwait.Until(t, "the proxy has noticed the loss", func() bool {
 			return p.Server.Stats().Connections.Lanes == 0
 		})
 		if then != "" {
@@ -115,7 +115,7 @@ func TestWaitAfterARetiredLane(t *testing.T) {
 		}
 		c.Expect("GET mine", "$1\r\n1\r\n")
 		c.Close()
-		proxytest.Eventually(t, 5*time.Second, "the client is gone", func() bool {
+		testwait.Until(t, "the client is gone", func() bool {
 			return p.Server.Stats().Clients == 0
 		})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // Thousands of clients that come, move between lanes and
@@ -74,7 +75,7 @@ func TestLanesLeaveNothingBehind(t *testing.T) {
 	}
 	come(200)
 	atRest := func() (goroutines, files int) {
-		proxytest.Eventually(t, 15*time.Second, "all clients are gone", func() bool {
+		testwait.Until(t, "all clients are gone", func() bool {
 			st := p.Server.Stats()
 			return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Homes == 0
 		})
@@ -84,14 +85,14 @@ func TestLanesLeaveNothingBehind(t *testing.T) {
 	come(1500)
 	// There can be more idle lanes than before, each with two goroutines and a file.
 	const lanes = 8
-	proxytest.Eventually(t, 15*time.Second, "goroutines and files are as before", func() bool {
+	testwait.Until(t, "goroutines and files are as before", func() bool {
 		g, f := atRest()
 		return g <= goroutines+2*lanes && f <= files+lanes
 	})
 	if t.Failed() {
 		pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}
-	proxytest.Eventually(t, 10*time.Second, "the upstream has noticed", func() bool {
+	testwait.Until(t, "the upstream has noticed", func() bool {
 		return laneClients(admin) <= lanes
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -15,7 +16,7 @@ import (
 func watchLimits(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn) {
 	t.Helper()
 	checkUpstream(t, p)
-	proxytest.Eventually(t, 5*time.Second, "the proxy has asked for the limits", func() bool {
+	testwait.Until(t, "the proxy has asked for the limits", func() bool {
 		return strings.Contains(admin.Do("INFO commandstats"), "cmdstat_config|get:calls=3")
 	})
 	time.Sleep(20 * time.Millisecond) // it has the last answer
@@ -37,7 +38,7 @@ func TestLimitsOfABusyUpstream(t *testing.T) {
 	p := proxytest.Start(t, server.URL(), func(*proxy.Config) {})
 	script, admin := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, server.Addr())
 	script.WriteRaw("EVAL 'while true do end' 0\r\n")
-	proxytest.Eventually(t, 5*time.Second, "the upstream is busy", func() bool {
+	testwait.Until(t, "the upstream is busy", func() bool {
 		return strings.HasPrefix(admin.Do("GET k"), "-BUSY")
 	})
 	checkUpstream(t, p)
@@ -45,7 +46,7 @@ func TestLimitsOfABusyUpstream(t *testing.T) {
 	if got := admin.Do("SCRIPT KILL"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
-	proxytest.Eventually(t, 10*time.Second, "the proxy asks for the limits", func() bool {
+	testwait.Until(t, "the proxy asks for the limits", func() bool {
 		return strings.Contains(admin.Do("INFO commandstats"), "cmdstat_config|get:calls=3")
 	})
 }

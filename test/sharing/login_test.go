@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -49,7 +50,7 @@ func TestPasswordChangedWhileAllClientsAreBusy(t *testing.T) {
 				c.Expect("CLIENT ID", ":…")
 			}
 		}
-		proxytest.Eventually(t, 5*time.Second, "all are blocked", func() bool {
+		testwait.Until(t, "all are blocked", func() bool {
 			return strings.Count(admin.Do("CLIENT LIST"), "cmd=blpop") == clients/4
 		})
 		for i, c := range all {
@@ -75,7 +76,7 @@ func TestConnectedBeforeThereWasAPassword(t *testing.T) {
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
 		admin := proxytest.Dial(t, server.Addr())
 		direct, through := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
-		proxytest.Eventually(t, 5*time.Second, "the client is connected", func() bool {
+		testwait.Until(t, "the client is connected", func() bool {
 			return p.Server.Stats().Connections.Homes == 1
 		})
 		time.Sleep(20 * time.Millisecond)

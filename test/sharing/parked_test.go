@@ -17,6 +17,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
 // parked returns a client whose session is parked: it parks once it has been answered by a lane.
@@ -60,7 +61,7 @@ func TestParkedClientGoes(t *testing.T) {
 		default:
 			conn.Close()
 		}
-		proxytest.Eventually(t, 5*time.Second, "the proxy notices a client that went: "+way, gone)
+		testwait.Until(t, "the proxy notices a client that went: "+way, gone)
 	}
 }
 
@@ -77,7 +78,7 @@ func TestLockLostWhileParked(t *testing.T) {
 	}
 	proxytest.GoRedis(t, server.Addr()).Del(proxytest.Ctx, "lost")
 	c.Closed()
-	proxytest.Eventually(t, 5*time.Second, "the session ends", func() bool {
+	testwait.Until(t, "the session ends", func() bool {
 		return p.Server.Stats().Clients == 0
 	})
 	other := proxytest.Dial(t, p.Addr)

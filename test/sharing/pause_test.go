@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // While the upstream holds back a client's write, other clients' requests after it are not held
@@ -74,7 +75,7 @@ func TestRefusedPause(t *testing.T) {
 		c.Expect("CLIENT PAUSE 60000 WRITE", "-NOPERM…")
 		c.Expect("CLIENT PAUSE x WRITE", "-NOPERM…")
 		other.Expect("CLIENT PAUSE x WRITE", "-ERR…")
-		proxytest.Eventually(t, 2*time.Second, "both share", func() bool {
+		testwait.Until(t, "both share", func() bool {
 			c.Expect("SET a b", "+OK\r\n")
 			other.Expect("SET a b", "+OK\r\n")
 			return p.Server.Stats().Connections.Shared == 2

@@ -10,6 +10,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -108,7 +109,7 @@ func TestPushesToIdleConnections(t *testing.T) {
 	c.Asked("HELLO 3 AUTH alice a", "%")
 	proxytest.OpenLane(t, p.Addr, "HELLO 3 AUTH alice a")
 	c.Echoed("before")
-	proxytest.Eventually(t, 5*time.Second, "alice has a home and a lane", func() bool {
+	testwait.Until(t, "alice has a home and a lane", func() bool {
 		return len(laneIDs(admin, " user=alice ")) == 2
 	})
 	all := laneIDs(admin, " user=alice ")

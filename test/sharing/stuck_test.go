@@ -3,9 +3,9 @@ package sharing_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 // A client closes while its requests wait after a blocking command: its session ends, so that the
@@ -22,7 +22,7 @@ func TestStuckClientsEnd(t *testing.T) {
 		c.WriteRaw("BLPOP list 0\r\n" + more)
 		c.Close()
 	}
-	proxytest.Eventually(t, 50*time.Second, "the clients' end", func() bool {
+	testwait.Until(t, "the clients' end", func() bool {
 		return p.Server.Stats().Clients == 0
 	})
 	direct := proxytest.Dial(t, server.Addr())

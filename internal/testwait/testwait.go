@@ -1,0 +1,48 @@
+package testwait
+
+import (
+	"testing"
+	"time"
+)
+
+// Patience is how long a test waits for what must happen. It is long, because the machine stops
+// now and then, and a test that passes never waits for it.
+const Patience = 2 * time.Minute
+
+// pause is how long Until sleeps between two looks.
+const pause = 2 * time.Millisecond
+
+// Until returns once ok holds. It ends the test if that takes longer than Patience. It must be
+// called by the test's own goroutine.
+func Until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	if !Holds(ok) {
+		t.Fatalf("not within %v: %s", Patience, what)
+	}
+}
+
+// Holds is Until for any goroutine: it returns false if ok does not hold within Patience.
+func Holds(ok func() bool) bool {
+	for deadline := Deadline(); !ok(); time.Sleep(pause) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
+// For returns what comes from a channel next; the zero value if it is closed. It ends the test if
+// nothing comes within Patience.
+func For[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(Patience):
+		t.Fatalf("not within %v: %s", Patience, what)
+		panic("not reached")
+	}
+}
+
+// Deadline is when the patience of a wait that begins now ends. It is for connections.
+func Deadline() time.Time { return time.Now().Add(Patience) }

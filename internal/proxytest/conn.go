@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
@@ -58,17 +57,30 @@ func (c *Conn) WriteRaw(raw string) {
 // Reply reads one whole reply, raw.
 func (c *Conn) Reply() string {
 	c.T.Helper()
-	raw, err := c.TryReply(testwait.Patience)
+	raw, err := c.TryReply()
 	if err != nil {
 		c.T.Fatalf("no reply: %v (have %q)", err, raw)
 	}
 	return raw
 }
 
-// TryReply is Reply with an error instead of the test's end, and with what was read of the reply.
-func (c *Conn) TryReply(timeout time.Duration) (string, error) {
-	c.SetReadDeadline(time.Now().Add(timeout))
-	return testredis.ReadReply(c.In)
+// TryReply is Reply for a client whose connection may end: then it returns the error, and what was
+// read of the reply. If neither comes, the test has failed.
+func (c *Conn) TryReply() (string, error) {
+	c.T.Helper()
+	c.SetReadDeadline(testwait.Deadline())
+	raw, err := testredis.ReadReply(c.In)
+	if IsTimeout(err) {
+		c.T.Errorf("neither a reply nor the end within %v, only %q", testwait.Patience, raw)
+	}
+	return raw, err
+}
+
+// Arrived reports, without waiting, whether something has come that is not read yet: a reply, a
+// part of one, or the end of the connection.
+func (c *Conn) Arrived() bool {
+	n, ended := unread(c.T, c.Conn)
+	return c.In.Buffered() > 0 || n > 0 || ended
 }
 
 // Do sends one command and returns its raw reply.
@@ -103,7 +115,7 @@ func (c *Conn) Lock(args string) int64 {
 // Closed fails unless the server closes the connection, with nothing more to read.
 func (c *Conn) Closed() {
 	c.T.Helper()
-	if got, err := c.TryReply(testwait.Patience); err == nil || got != "" || IsTimeout(err) {
+	if got, err := c.TryReply(); err == nil || got != "" {
 		c.T.Errorf("want a closed connection, got %q, %v", got, err)
 	}
 }

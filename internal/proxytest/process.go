@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
@@ -92,14 +91,9 @@ func StartProcess(t *testing.T, args ...string) *Process {
 	return p
 }
 
-// Ends returns the exit status, which must come within timeout, or a little later on a busy machine.
-func (p *Process) Ends(t *testing.T, timeout time.Duration) int {
+// Ends waits for the process to end, and returns its exit status.
+func (p *Process) Ends(t *testing.T) int {
 	t.Helper()
-	select {
-	case <-p.Exit:
-		return p.Cmd.ProcessState.ExitCode()
-	case <-time.After(timeout + time.Second/2 + Late()):
-		t.Fatalf("the process has not ended within %v", timeout)
-		return -1
-	}
+	testwait.For(t, "the process ends", p.Exit)
+	return p.Cmd.ProcessState.ExitCode()
 }

@@ -2,6 +2,7 @@ package proxytest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -20,34 +21,43 @@ import (
 	"lockproxy/proxy"
 )
 
-// Shutdown begins to shut a proxy down, within a time, and returns what waits for the end of that.
-func Shutdown(t *testing.T, p *Proxy, within time.Duration) (wait func() error) {
+// Shutdown begins to shut a proxy down, and returns what waits for the end of that. ctx says when
+// clients have had enough time.
+func Shutdown(ctx context.Context, t *testing.T, p *Proxy) (wait func() error) {
 	t.Helper()
-	bounded, cancel := context.WithTimeout(Ctx, within)
 	ended := make(chan error, 1)
-	go func() { ended <- p.Server.Shutdown(bounded) }() // ends within the time
+	go func() { ended <- p.Server.Shutdown(ctx) }() // ends with the test's proxy at the latest
 	testwait.Until(t, "it drains", func() bool { return p.Server.Stats().Draining })
 	return func() error {
-		defer cancel()
-		return <-ended
+		t.Helper()
+		return testwait.For(t, "the end of the drain", ended)
 	}
 }
 
 // KnowsEnd reports whether the kernel has told a client already that its connection has ended, once
 // it has read all.
-func KnowsEnd(t *testing.T, nc net.Conn) bool {
+func KnowsEnd(t testing.TB, nc net.Conn) bool {
 	t.Helper()
+	_, ended := unread(t, nc)
+	return ended
+}
+
+// unread is, without waiting, how many bytes can be read from a connection, counted to one, or
+// whether it has ended.
+func unread(t testing.TB, nc net.Conn) (n int, ended bool) {
+	t.Helper()
+	if inner, ok := nc.(interface{ NetConn() net.Conn }); ok { // TLS
+		nc = inner.NetConn()
+	}
 	control, err := nc.(syscall.Conn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := false
 	control.Control(func(fd uintptr) {
 		var b [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		ended = n == 0 && err == nil
+		n, _, err = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	})
-	return ended
+	return max(n, 0), err == nil && n == 0 || errors.Is(err, syscall.ECONNRESET)
 }
 
 // Proxy is a proxy in this process, on its own loopback port.

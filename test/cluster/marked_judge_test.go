@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
@@ -78,7 +77,7 @@ func (m *marked) exchange() (alive bool) {
 // reply is the next reply. The messages before it are judged.
 func (m *marked) reply() (string, error) {
 	for {
-		got, err := m.c.TryReply(20 * time.Second)
+		got, err := m.c.TryReply()
 		if err != nil || !strings.HasPrefix(got, ">3\r\n$7\r\nmessage\r\n") {
 			return got, err
 		}

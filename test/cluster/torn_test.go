@@ -100,7 +100,7 @@ func (r *tornRequest) tear(t *testing.T, p *proxytest.Proxy, server *testredis.S
 		len(asked) - 1: proxytest.Bulk("after")}
 	closed := false
 	for i := 0; i < len(asked) && !closed; i++ {
-		got, err := c.TryReply(10 * time.Second)
+		got, err := c.TryReply()
 		want, known := wants[i]
 		unsure := strings.HasPrefix(got, "-UPSTREAM ") && strings.Contains(got, "unknown")
 		switch {
@@ -126,7 +126,7 @@ func (r *tornRequest) tear(t *testing.T, p *proxytest.Proxy, server *testredis.S
 	}
 	if !closed {
 		c.Send("ECHO marker")
-		got, err := c.TryReply(10 * time.Second)
+		got, err := c.TryReply()
 		if err == nil && got != proxytest.Bulk("marker") && !strings.HasPrefix(got, "-UPSTREAM ") {
 			t.Errorf("%s: ECHO afterwards is answered %q", what, got)
 		}

@@ -77,7 +77,7 @@ func (l *clusterLoad) round(c *proxytest.Conn, id, n int) (alive bool) {
 	}
 	c.Send(commands...)
 	for i, command := range commands {
-		got, err := c.TryReply(20 * time.Second)
+		got, err := c.TryReply()
 		if err != nil {
 			l.note("", fmt.Sprintf("%s: %v", command, err), !proxytest.IsTimeout(err))
 			return false

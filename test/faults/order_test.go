@@ -46,7 +46,7 @@ func TestPromisedOrderOfArrivalsWhileRedisIsSilent(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	holder.Expect("UNLOCK job", ":1\r\n")
 	for i, c := range queue {
-		got, err := c.TryReply(2 * time.Second)
+		got, err := c.TryReply()
 		if err != nil || got[0] != ':' {
 			t.Fatalf("client %d of the queue is not served in order: %q, %v", i, got, err)
 		}

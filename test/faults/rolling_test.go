@@ -305,7 +305,7 @@ func crossOneDrain(t *testing.T, url string, direct *redis.Client) (x crossings)
 		})
 	}
 	time.Sleep(300 * time.Millisecond)
-	wait := proxytest.Shutdown(t, p, 10*time.Second)
+	wait := proxytest.Shutdown(proxytest.Ctx, t, p)
 	if err := wait(); err != nil {
 		t.Error(err)
 	}

@@ -107,7 +107,7 @@ func TestFaultClientMachineVanishes(t *testing.T) {
 		t.Helper()
 		c := proxytest.Dial(t, p.Addr)
 		c.Send("LOCK " + key + " 1 WAIT 0")
-		got, err := c.TryReply(bound + 2*time.Second - time.Since(since))
+		got, err := c.TryReply()
 		took := time.Since(since)
 		t.Logf("another client has it after %v", took.Round(10*time.Millisecond))
 		if err != nil || got[0] != ':' || took > bound {
@@ -237,7 +237,7 @@ func TestFaultUpstreamMachineVanishes(t *testing.T) {
 		c.Send(command)
 	}
 	for command, c := range asking {
-		got, err := c.TryReply(75*time.Second - time.Since(since))
+		got, err := c.TryReply()
 		t.Logf("%s: after %v", command, time.Since(since).Round(10*time.Millisecond))
 		if err != nil || !strings.HasPrefix(got, "-UPSTREAM ") {
 			t.Errorf("%s: %q, %v; want UPSTREAM within 70 s", command, got, err)

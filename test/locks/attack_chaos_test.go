@@ -81,7 +81,7 @@ func TestAttackChaos(t *testing.T) {
 					c = nil
 					continue
 				}
-				got, err := c.TryReply(10 * time.Second)
+				got, err := c.TryReply()
 				s := span{from: time.Now()}
 				if err == nil && got[0] == ':' {
 					s.token = proxytest.Token(t, got)
@@ -89,7 +89,7 @@ func TestAttackChaos(t *testing.T) {
 					s.to = time.Now()
 					how := []string{"", "FORCE"}[random.IntN(2)]
 					c.Write(resp.AppendCommand(nil, strings.Fields("UNLOCK job "+how)...))
-					if got, err = c.TryReply(10 * time.Second); got == ":1\r\n" && how == "" {
+					if got, err = c.TryReply(); got == ":1\r\n" && how == "" {
 						mu.Lock()
 						spans = append(spans, s)
 						mu.Unlock()

@@ -27,7 +27,7 @@ func TestAttackRenewalAfterUnlock(t *testing.T) {
 			c.Send("UNLOCK job FORCE")
 		}
 		time.AfterFunc(450*time.Millisecond, release)
-		if got, err := c.TryReply(2 * time.Second); got != ":1\r\n" {
+		if got, err := c.TryReply(); got != ":1\r\n" {
 			t.Errorf("by %s: %q, %v", how, got, err)
 		}
 		c.Expect("PING", "+PONG\r\n")

@@ -70,7 +70,7 @@ func (o *randomOwner) lock(t *testing.T) bool {
 	}
 	o.waits(w)
 	o.conn.Send(command + " WAIT 20 OWNER " + o.name)
-	got, err := o.conn.TryReply(30 * time.Second)
+	got, err := o.conn.TryReply()
 	wrong := ""
 	if strings.HasPrefix(got, "-DEADLOCK ") {
 		wrong = o.judge(got)

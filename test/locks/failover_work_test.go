@@ -144,7 +144,7 @@ const workTimeout = 10 * time.Second
 // lock takes a lock, holds it for a while, mostly a short one, and releases it.
 func (w *workload) lock(c *proxytest.Conn, key string) (alive bool) {
 	c.Write([]byte("LOCK " + key + " 10 WAIT 3\r\n"))
-	got, err := c.TryReply(20 * time.Second)
+	got, err := c.TryReply()
 	if err != nil || got[0] == '-' {
 		w.judge.failed(got, err != nil)
 		return err == nil
@@ -161,7 +161,7 @@ func (w *workload) lock(c *proxytest.Conn, key string) (alive bool) {
 	time.Sleep(hold)
 	w.judge.frees(key, token)
 	fmt.Fprintf(c, "UNLOCK %s %d\r\n", key, token)
-	got, err = c.TryReply(20 * time.Second)
+	got, err = c.TryReply()
 	switch {
 	case err != nil || got[0] == '-':
 		w.judge.failed(got, err != nil)
@@ -180,7 +180,7 @@ func (w *workload) data(c *proxytest.Conn, id string) (alive bool) {
 		fmt.Sprintf("$%d\r\n%sb\r\n", len(id)+1, id), ":1\r\n"}
 	failed := false
 	for _, want := range wants {
-		got, err := c.TryReply(20 * time.Second)
+		got, err := c.TryReply()
 		switch {
 		case err != nil:
 			w.judge.failed(got, true)

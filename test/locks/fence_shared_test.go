@@ -59,7 +59,7 @@ func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 		for began := time.Now(); ran+changed < times && (ran == 0 && changed < 10 ||
 			time.Since(began) < 10*time.Second); {
 			holder.Send(fmt.Sprintf("FENCE doc %d INCR n", token))
-			got, err := holder.TryReply(time.Minute) // a busy machine needs longer for its tries
+			got, err := holder.TryReply()
 			switch {
 			case err != nil:
 				t.Fatal(err)

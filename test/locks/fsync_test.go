@@ -122,7 +122,7 @@ func TestRequireFsyncOfASessionLock(t *testing.T) {
 	c.Expect("LOCK job 1", "_\r\n") // renewed
 	server.Ask("CONFIG", "SET", "appendfsync", "no")
 	want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n$3\r\njob\r\n:%d\r\n", token)
-	if got, err := c.TryReply(15 * time.Second); got != want {
+	if got, err := c.TryReply(); got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }

@@ -70,7 +70,7 @@ func TestLockBatch(t *testing.T) {
 		all := func(c *proxytest.Conn, send func()) (text string) {
 			send()
 			for !strings.HasSuffix(text, "$3\r\nend\r\n") {
-				got, err := c.TryReply(5 * time.Second)
+				got, err := c.TryReply()
 				if err != nil {
 					t.Fatalf("seed %d, round %d, %q: %v after %q", seed, round, pipeline, err, text)
 				}
@@ -233,7 +233,7 @@ func loseLocks(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn, round in
 	tokens := map[int]string{}
 	closed := false
 	for i := range locks {
-		got, err := c.TryReply(5 * time.Second)
+		got, err := c.TryReply()
 		if err != nil {
 			if closed = err == io.EOF || errors.Is(err, syscall.ECONNRESET); !closed {
 				t.Fatalf("round %d, lock %d: %v", round, i, err)

@@ -184,7 +184,7 @@ func TestLockIsAskedWhenTheClientCloses(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 		if shutdown {
-			wait := proxytest.Shutdown(t, p, 3*time.Second)
+			wait := proxytest.Shutdown(proxytest.Ctx, t, p)
 			time.Sleep(100 * time.Millisecond)
 			server.Resume()
 			for i, c := range conns {

@@ -345,7 +345,7 @@ func TestEvictionIsWarnedOf(t *testing.T) {
 		p := proxytest.StartProcess(t, "--upstream", server.URL())
 		time.Sleep(300 * time.Millisecond)
 		p.Cmd.Process.Kill()
-		p.Ends(t, time.Second)
+		p.Ends(t)
 		if got := strings.Contains(p.Log.String(), "may evict locks"); got != want {
 			t.Errorf("%s: the log says\n%s", policy, p.Log.String())
 		}

@@ -53,7 +53,7 @@ func (a *allChaos) round(c *proxytest.Conn, addr string, random *rand.Rand) bool
 		c.Close() // while it waits, or while the locks are on their way
 		return false
 	}
-	got, err := c.TryReply(20 * time.Second)
+	got, err := c.TryReply()
 	var token int64
 	if _, scanned := fmt.Sscanf(got, ":%d", &token); err != nil || scanned != nil {
 		a.lost.Add(1)
@@ -81,7 +81,7 @@ func (a *allChaos) round(c *proxytest.Conn, addr string, random *rand.Rand) bool
 	}
 	unlock := fmt.Sprintf("UNLOCKALL %d %d%s", token, len(set), names)
 	c.Send(unlock)
-	got, err = c.TryReply(20 * time.Second)
+	got, err = c.TryReply()
 	if err == nil && got[0] == ':' {
 		if got != fmt.Sprintf(":%d\r\n", len(set)) {
 			a.t.Errorf("of %d locks of one token %s were left", len(set), strings.TrimSpace(got))
@@ -94,7 +94,7 @@ func (a *allChaos) round(c *proxytest.Conn, addr string, random *rand.Rand) bool
 			return false
 		}
 		c.Send(unlock)
-		got, err = c.TryReply(20 * time.Second)
+		got, err = c.TryReply()
 		c.Close()
 	}
 	return false
@@ -163,7 +163,7 @@ func TestLockAllUnderFaults(t *testing.T) {
 	c := proxytest.Dial(t, proxies[0].Addr)
 	c.Send(fmt.Sprintf("LOCKALL 30 8 {all}0 {all}1 {all}2 {all}3 {all}4 {all}5 {all}6 {all}7 "+
 		"WAIT %d", 2*int(chaosTimeout/time.Second)))
-	if got, err := c.TryReply(2 * chaosTimeout); err != nil || got[0] != ':' {
+	if got, err := c.TryReply(); err != nil || got[0] != ':' {
 		t.Errorf("in the end: %q, %v", got, err)
 	}
 }

@@ -76,7 +76,7 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 					for time.Since(began) < ends {
 						asked := time.Now()
 						conn.Send("LOCK job 30 WAIT 60")
-						got, err := conn.TryReply(10 * time.Second)
+						got, err := conn.TryReply()
 						if err != nil || got[0] != ':' {
 							t.Errorf("client %d: %q, %v", i, got, err)
 							return

@@ -36,7 +36,7 @@ func TestFailoverByHandWithTwoReplicas(t *testing.T) {
 		for n, c := range clients {
 			key := fmt.Sprintf("job:%d:%d", n, i)
 			c.Send("LOCK " + key + " 60")
-			got, err := c.TryReply(5 * time.Second)
+			got, err := c.TryReply()
 			if err != nil { // the old master had it
 				clients[n] = proxytest.Dial(t, addrs[n])
 			} else if got[0] == ':' {

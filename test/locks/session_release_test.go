@@ -107,7 +107,7 @@ func TestShutdownWithUnknownLocks(t *testing.T) {
 	c.Close()
 	start := time.Now()
 	p.Cmd.Process.Signal(syscall.SIGTERM)
-	p.Ends(t, timeout)
+	p.Ends(t)
 	t.Logf("%d LOCKs of unknown outcome: ended %v after SIGTERM", unknown,
 		time.Since(start).Round(time.Millisecond))
 }

@@ -52,7 +52,7 @@ func (c *crowd) client(t *testing.T, i int, addr string) {
 		}
 		asked := time.Now()
 		fmt.Fprintf(nc, "LOCK job %v WAIT 20\r\n", crowdTimeout.Seconds())
-		got, err := conn.TryReply(25 * time.Second)
+		got, err := conn.TryReply()
 		if err != nil {
 			return
 		}
@@ -69,7 +69,7 @@ func (c *crowd) client(t *testing.T, i int, addr string) {
 		// the next holder can have its token before this client has its reply
 		c.judge.frees("job", token)
 		fmt.Fprintf(nc, "UNLOCK job %d\r\n", token)
-		if got, err := conn.TryReply(5 * time.Second); err == nil && got != ":1\r\n" {
+		if got, err := conn.TryReply(); err == nil && got != ":1\r\n" {
 			t.Errorf("client %d: UNLOCK: %q", i, got)
 		}
 	}

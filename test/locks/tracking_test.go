@@ -128,7 +128,7 @@ func TestTrackedLockWhileRedisIsSilent(t *testing.T) {
 	server.Pause()
 	defer server.Resume()
 	for _, c := range []*proxytest.Conn{first, second} {
-		got, err := c.TryReply(10 * time.Second)
+		got, err := c.TryReply()
 		if err != nil || !strings.HasPrefix(got, "-UPSTREAM ") {
 			t.Errorf("told %q, %v", got, err)
 		}

@@ -260,7 +260,7 @@ func TestWaitersOfAStoppedProxy(t *testing.T) {
 	next.Send("LOCK job 30 WAIT 5")
 	proxytest.AwaitWaiters(t, p, "job", 1)
 	dying.Cmd.Process.Kill()
-	dying.Ends(t, time.Second)
+	dying.Ends(t)
 	start := time.Now()
 	holder.Expect("UNLOCK job", ":1\r\n")
 	if got := next.Reply(); got[0] != ':' ||

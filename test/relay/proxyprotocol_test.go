@@ -140,16 +140,11 @@ func TestProxyProtocolFromElsewhere(t *testing.T) {
 			if networks != "" {
 				change = headersFrom(t, networks)
 			}
-			direct, c := proxytest.Dial(t, server.Addr()),
-				proxytest.Dial(t, proxytest.Start(t, server.URL(), change).Addr)
-			direct.WriteRaw(header + "\r\nPING\r\n")
-			c.WriteRaw(header + "\r\nPING\r\n")
-			for range 2 {
-				want, _ := direct.TryReply(300 * time.Millisecond)
-				got, _ := c.TryReply(300 * time.Millisecond)
-				if got != want {
-					t.Errorf("%q: got %q, want %q", header, got, want)
-				}
+			request := []byte(header + "\r\nPING\r\n")
+			want := hostileTalk(t, server.Addr(), request)
+			got := hostileTalk(t, proxytest.Start(t, server.URL(), change).Addr, request)
+			if got != want {
+				t.Errorf("%q: got %q, want %q", header, got, want)
 			}
 		}
 	}

@@ -75,7 +75,7 @@ func TestQuitEndsWithTheAnswer(t *testing.T) {
 								c.Do(command)
 							}
 							c.Send("QUIT")
-							if got, err := c.TryReply(5 * time.Second); got != "+OK\r\n" ||
+							if got, err := c.TryReply(); got != "+OK\r\n" ||
 								err != nil {
 								t.Errorf("QUIT: %q, %v", got, err)
 							}

@@ -225,7 +225,7 @@ func TestMaybeAnsweredCommands(t *testing.T) {
 		all := func(c *proxytest.Conn) (text string) {
 			c.Send(pipeline...)
 			for {
-				got, err := c.TryReply(5 * time.Second)
+				got, err := c.TryReply()
 				if err != nil {
 					return text
 				}

@@ -68,7 +68,7 @@ func TestTLSServesClients(t *testing.T) {
 		t.Errorf("GET: %d bytes", len(got))
 	}
 	c.Expect("QUIT", "+OK\r\n")
-	if _, err := c.TryReply(time.Second); err != io.EOF { // with the alert with which TLS ends
+	if _, err := c.TryReply(); err != io.EOF { // with the alert with which TLS ends
 		t.Errorf("after QUIT: %v", err)
 	}
 

@@ -311,7 +311,7 @@ func (v *victim) exchange(c *proxytest.Conn) bool {
 	defer func() { <-written }()
 	for i, want := range v.want {
 		exact, isExact := strings.CutPrefix(want, exactly)
-		got, err := c.TryReply(15 * time.Second)
+		got, err := c.TryReply()
 		v.asked.Add(1)
 		if v.losses && (err != nil && !proxytest.IsTimeout(err) ||
 			strings.HasPrefix(got, "-UPSTREAM ")) {

@@ -163,7 +163,7 @@ func TestPasswordChangedUnderManyClients(t *testing.T) {
 					fmt.Sprintf("GET k%d", i))
 				for j, want := range []string{"+OK", "+QUEUED", "*1", "+OK", "+OK", "*-1",
 					fmt.Sprintf("$1\r\n%d", db)} {
-					got, err := c.TryReply(10 * time.Second)
+					got, err := c.TryReply()
 					if err != nil || !strings.HasPrefix(got, want) {
 						t.Errorf("client %d, round %d, reply %d: %q, %v, want %q", i, round, j, got,
 							err, want)

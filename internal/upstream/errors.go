@@ -41,6 +41,9 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("%s refused the proxy's %s: %s", e.Addr, e.Step, e.Reply)
 }
 
+// MayHaveRun is false: nothing is sent on a connection whose login is refused.
+func (e *Refused) MayHaveRun() bool { return false }
+
 // Refusal is the reply to a request for a node of a cluster that does not let the client in.
 func (e *Refused) Refusal() []byte {
 	return resp.AppendError(nil, fmt.Sprintf("%snode %s refused the login that other nodes "+

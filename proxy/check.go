@@ -12,35 +12,53 @@ import (
 // checkRetry is the pause after the upstream could not be asked.
 const checkRetry = 5 * time.Second
 
-// CheckUpstream checks how the upstream is set up, until ctx ends. Once, it logs a line if the
+// firstLook is how long the upstream has for its first answer, until a line says that there is none.
+const firstLook = time.Second
+
+// CheckUpstream checks what the upstream is and how it is set up, until ctx ends. It logs at once
+// what keeps the upstream from serving, and again when that changes. Once, it logs a line if the
 // upstream would lose locks, or if no lock could be given out. From time to time it checks whether
 // the upstream closes single clients for what they ask: then clients cannot share connections. It
 // waits for an upstream that is down or busy. It gives up if the proxy's own user may not ask.
 func (s *Server) CheckUpstream(ctx context.Context) {
-	s.checkEviction(ctx)
+	if info := s.awaitUpstream(ctx); ctx.Err() == nil {
+		if info != nil {
+			s.warnOfNoPassword()
+			s.warnOfEviction(info)
+		}
+		s.checkFsync(ctx)
+	}
 	s.watchLimits(ctx)
 }
 
-// checkEviction asks once, as soon as the upstream answers.
-func (s *Server) checkEviction(ctx context.Context) {
-	for {
-		once, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
-		info, err := s.prober.Info(once, "memory").Result()
+// awaitUpstream asks until the upstream would serve clients, and logs why it would not. It returns
+// the answer to INFO; nil if the proxy's own user may not ask.
+func (s *Server) awaitUpstream(ctx context.Context) map[string]string {
+	for last, patience := "", firstLook; ; patience = max(firstLook, s.cfg.DialTimeout) {
+		once, cancel := context.WithTimeout(ctx, patience)
+		info, err := s.cfg.Upstream.Diagnose(once)
+		late := once.Err() != nil
 		cancel()
 		switch {
+		case ctx.Err() != nil:
+			return nil
 		case err == nil:
-			s.warnOfNoPassword()
-			s.warnOfEviction(info)
-			s.checkFsync(ctx)
-			return
-		case mayNotAsk(err):
-			s.log.Debug("cannot look whether the upstream may evict locks", "error", err)
-			s.checkFsync(ctx)
-			return
+			if last != "" {
+				s.log.Info("the upstream serves now", "upstream", s.cfg.Upstream)
+			}
+			return info
+		case err.Error() == last:
+		case late:
+			s.log.Warn("the upstream has not answered yet: clients wait, or are answered UPSTREAM",
+				"upstream", s.cfg.Upstream, "within", patience.String(), "error", err)
+		default:
+			s.log.Error("the upstream does not serve: clients are answered with errors; it is "+
+				"asked again", "every", checkRetry.String(), "error", err)
 		}
+		last = err.Error()
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-time.After(checkRetry):
 		}
 	}
@@ -88,8 +106,8 @@ func (s *Server) warnOfNoPassword() {
 
 // warnOfEviction warns if the upstream drops keys when its memory is full: any policy but
 // noeviction may pick a lock, and its lock record with the token.
-func (s *Server) warnOfEviction(info string) {
-	policy, limit := infoField(info, "maxmemory_policy"), infoField(info, "maxmemory")
+func (s *Server) warnOfEviction(info map[string]string) {
+	policy, limit := info["maxmemory_policy"], info["maxmemory"]
 	switch {
 	case policy == "" || policy == "noeviction":
 	case limit == "0":
@@ -100,14 +118,4 @@ func (s *Server) warnOfEviction(info string) {
 			"noeviction, or keep locks in a Redis of their own",
 			"maxmemory_policy", policy, "maxmemory", limit)
 	}
-}
-
-// infoField returns the value of one line of INFO, or "".
-func infoField(info, name string) string {
-	for line := range strings.SplitSeq(info, "\r\n") {
-		if field, value, ok := strings.Cut(line, ":"); ok && field == name {
-			return value
-		}
-	}
-	return ""
 }

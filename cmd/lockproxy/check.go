@@ -103,14 +103,7 @@ func (c *checkCommand) checkAll() (found findings) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.DialTimeout+checkWithin)
 	defer cancel()
-	if c.upstream.Moves() {
-		following := make(chan struct{})
-		go func() { // ends with ctx; waited for below
-			defer close(following)
-			c.upstream.Follow(ctx, hclog.NewNullLogger(), func() {})
-		}()
-		defer func() { cancel(); <-following }()
-	}
+	defer c.follow(ctx, cancel)()
 	c.checkUpstream(ctx, &found)
 	return found
 }

@@ -74,10 +74,6 @@ func TestCheckTellsOfTheUpstream(t *testing.T) {
 			[]string{"WARN eviction maxmemory-policy is allkeys-lru"}},
 		{"evicts", []string{"--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb"}, 1,
 			[]string{"FAIL eviction maxmemory-policy is volatile-ttl"}},
-		{"a replica", []string{"--replicaof", "127.0.0.1 1"}, 1,
-			[]string{"FAIL role it is a replica of 127.0.0.1:1"}},
-		{"a cluster", []string{"--cluster-enabled", "yes"}, 0,
-			[]string{"WARN role it is a node of a cluster"}},
 		{"without scripts", []string{"--rename-command", "EVAL", "", "--rename-command", "EVALSHA",
 			""}, 1, []string{"FAIL commands the server has no EVAL, EVALSHA, for LOCK, UNLOCK, " +
 			"RELOCK, LOCKINFO: it must be a Redis or Valkey with scripts"}},

@@ -1,28 +1,34 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/upstream"
 )
 
 // checkUpstream asks the upstream what it is and how it is set up, as the user in --upstream.
 func (c *checkCommand) checkUpstream(ctx context.Context, found *findings) {
+	if c.isItself(c.Listen) {
+		found.add(levelFail, "upstream", "%v", errItself)
+		return
+	}
 	client := c.upstream.Client(c.upstream.Initial)
 	defer client.Close()
 	begun := time.Now()
-	switch err := c.reach(ctx, client); {
-	case redis.HasErrorPrefix(err, "NOAUTH"):
+	info, err := c.upstream.Diagnose(ctx)
+	switch {
+	case err != nil:
+		found.add(levelFail, "upstream", "%v", err)
+		return
+	case redis.HasErrorPrefix(client.Ping(ctx).Err(), "NOAUTH"):
 		found.add(levelPass, "upstream", "%v answers, and wants clients to log in", c.upstream)
 		found.add(levelWarn, "rights", "put a locking user's login into --upstream to check "+
 			"its rights, and further")
-		return
-	case err != nil:
-		found.add(levelFail, "upstream", "%v", err)
 		return
 	}
 	found.add(levelPass, "upstream", "%v answers, first after %v", c.upstream,
@@ -33,15 +39,13 @@ func (c *checkCommand) checkUpstream(ctx context.Context, found *findings) {
 	c.checkRights(ctx, client, conn, found)
 	conn.Close()
 
-	text, err := client.Info(ctx, "everything").Result()
-	if err != nil {
-		found.add(levelWarn, "info", "cannot look at the version and settings (%v): allow this "+
-			"user +info, or check as another", err)
+	if info == nil {
+		found.add(levelWarn, "info", "cannot look at the version and settings: allow this user "+
+			"+info, or check as another")
 		return
 	}
-	info := parseInfo(text)
 	checkVersion(info, found)
-	c.checkRole(info, found)
+	c.checkRole(found)
 	checkEviction(info, found)
 	c.checkPersistence(ctx, client, info, found)
 	c.checkReplicas(info, found)
@@ -63,34 +67,6 @@ func (c *checkCommand) checkListen(found *findings) {
 	}
 }
 
-// reach waits for a reply of any kind within the dial timeout. That the user may not PING doesn't
-// matter.
-func (c *checkCommand) reach(ctx context.Context, client *redis.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
-	defer cancel()
-	err := client.Ping(ctx).Err()
-	if redis.HasErrorPrefix(err, "NOPERM") {
-		return nil
-	}
-	return err
-}
-
-// parseInfo reads the lines of INFO.
-func parseInfo(text string) map[string]string {
-	info := map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
-			info[name] = value
-		}
-	}
-	return info
-}
-
-// mode is "standalone", "sentinel" or "cluster". Valkey has another name for it.
-func mode(info map[string]string) string {
-	return cmp.Or(info["redis_mode"], info["server_mode"])
-}
-
 // oldestRedis is the oldest release that lockproxy is tested with.
 const oldestRedis = 6
 
@@ -102,15 +78,12 @@ func checkVersion(info map[string]string, found *findings) {
 			version, oldestRedis)
 		return
 	}
-	found.add(levelPass, "version", "Redis %s, %s", version, mode(info))
+	found.add(levelPass, "version", "Redis %s, %s", version, upstream.Mode(info))
 }
 
-// checkRole checks that this server can be written to.
-func (c *checkCommand) checkRole(info map[string]string, found *findings) {
+// checkRole tells what a server is that can be written to.
+func (c *checkCommand) checkRole(found *findings) {
 	switch {
-	case info["role"] != "master":
-		found.add(levelFail, "role", "it is a replica of %s:%s, which can't be written to: name "+
-			"the master in --upstream, or its Sentinels", info["master_host"], info["master_port"])
 	case c.upstream.IsCluster():
 		masters, whole := c.upstream.ClusterMasters()
 		if !whole {
@@ -120,9 +93,6 @@ func (c *checkCommand) checkRole(info map[string]string, found *findings) {
 		}
 		found.add(levelPass, "cluster", "%d masters serve all slots; lines about a single "+
 			"server describe one of them", masters)
-	case mode(info) == "cluster":
-		found.add(levelWarn, "role", "it is a node of a cluster: locks whose slots are elsewhere "+
-			"are answered MOVED; name the cluster with redis+cluster://")
 	case c.upstream.Moves():
 		found.add(levelPass, "role", "master, as its Sentinels say")
 	default:

@@ -31,7 +31,9 @@ var flagHelp = map[string]string{
 		"says no, so that balancers send them elsewhere (default ${default}).",
 	"handover": "A Unix socket through which a new process takes over from a running one. " +
 		"Start the new one with the same --listen and --handover: the running one " +
-		"hands it the listening socket, finishes and ends.",
+		"hands it the listening socket, finishes and ends, once the new one's upstream answers.",
+	"handover-unchecked": "Take over from a running process by --handover also if the upstream " +
+		"does not answer, or refuses the login.",
 	"upstream": "The Redis to stand in front of: redis://[user:pass@]host:port[/db], " +
 		"rediss:// for TLS, unix://[user:pass@]/path[?db=n], " +
 		"redis+sentinel://[user:pass@]host:port,host:port/group[/db] " +

@@ -35,7 +35,11 @@ func (o *options) listen(old *predecessor) (net.Listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot listen on %s as it was handed over: %w", o.Listen, err)
 	case ln != nil && isUnix:
-		return adoptUnix(ln, path)
+		adopted, err := adoptUnix(ln, path)
+		if err == nil {
+			adopted.handed.Store(true) // until this process serves, the file is the other's
+		}
+		return adopted, err
 	case ln != nil:
 		return ln, nil
 	case old != nil:

@@ -44,6 +44,7 @@ type servingOptions struct {
 	ShutdownTimeout   time.Duration `default:"10s" range:"0s to 1h"`
 	ShutdownDelay     time.Duration `default:"0s" range:"0s to 1h"`
 	Handover          string        `advanced:"" placeholder:"PATH"`
+	HandoverUnchecked bool          `advanced:""`
 }
 
 // upstreamOptions are about the connection to Redis.

@@ -65,7 +65,18 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 		return fmt.Errorf("%s is open to other machines: name a Redis with --upstream, or serve "+
 			"the in-memory store with --embedded", ln.Addr())
 	}
+	if opts.isItself(bound(ln.Addr())) {
+		ln.Close()
+		return errItself
+	}
 	warnOpen(opts, ln.Addr(), log)
+	if old != nil && !opts.HandoverUnchecked {
+		if err := opts.awaitUpstream(); err != nil {
+			ln.Close()
+			return fmt.Errorf("the running process keeps its clients, since the upstream does "+
+				"not serve this one: %w; --handover-unchecked takes over all the same", err)
+		}
+	}
 	upstream := opts.upstream
 	if upstream == nil {
 		store, err := startEmbedded()
@@ -109,6 +120,9 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 		checks.Go(func() { server.CheckUpstream(checking) })
 		defer checks.Wait()
 		defer stopChecks()
+	}
+	if shared, ok := ln.(*socket); ok {
+		shared.handed.Store(false)
 	}
 	if err := old.ready(); err != nil {
 		log.Warn("cannot tell the process that this one replaces to end: stop it yourself",
@@ -179,11 +193,16 @@ func proxyName(listen string) string {
 
 // shown is the address that clients connect to, as they would write it.
 func (o *options) shown(addr net.Addr) string {
-	switch {
-	case addr.Network() == "unix":
-		return "unix://" + addr.String()
-	case o.TLSCert != "":
+	if o.TLSCert != "" && addr.Network() != "unix" {
 		return "tls://" + addr.String()
+	}
+	return bound(addr)
+}
+
+// bound is the address that a listener has, as --listen would say it.
+func bound(addr net.Addr) string {
+	if addr.Network() == "unix" {
+		return "unix://" + addr.String()
 	}
 	return addr.String()
 }

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-memory test-lockbench format compile test-dedicated test-packaging test-darwin release man test-clients test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-memory test-lockbench format compile test-dedicated test-packaging test-darwin release deb man test-clients test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -164,6 +164,10 @@ bench-scale: deps
 # Archives, Debian packages, bills of materials and checksums in dist; see deploy/release.sh.
 release:
 	deploy/release.sh dist $(VERSION)
+
+# The Debian package for this machine, in dist.
+deb:
+	deploy/release.sh dist "$(VERSION)" linux/$$($(GO) env GOARCH)
 
 # What packages, image and manifests say is looked at, a release is built for all platforms, and a package twice and compared; it is
 # installed, used and purged in an overlay of this system, which stays as it is. As root.

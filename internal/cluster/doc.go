@@ -23,7 +23,8 @@
 //
 // A node that answers MOVED, ASK or TRYAGAIN has not run the request. It is sent again, to the node
 // that is named or after a delay. Later requests for the same slot are held meanwhile, and AUTH,
-// HELLO, RESET and QUIT wait until all earlier requests are answered (holding.go). A request
+// HELLO, RESET and QUIT wait until all earlier requests are answered, as does everything behind a
+// command that blocks (holding.go). A request
 // that may have run is never sent again: if its node is lost it is answered with Options.Failure,
 // and the others go on. The Conn ends if it has lost what can't be restored: a transaction, a
 // WATCH, a subscription, CLIENT TRACKING.

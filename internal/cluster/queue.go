@@ -15,6 +15,7 @@ type replyQueue struct {
 	due        bool                       // it has to
 	head, last *request
 	newest     *request // the last that the client has sent
+	blocking   *request // the last that can wait for another client; nil for none
 	answeredBy answerer // of newest
 	unanswered int      // how many of them have no whole answer
 	unread     int      // bytes of replies
@@ -35,14 +36,12 @@ func (q *replyQueue) add(r *request) {
 	q.newest, q.answeredBy = r, answerer{}
 }
 
-// blocked reports whether a request without an answer can wait for another client.
-func (q *replyQueue) blocked() bool {
-	r := q.head
-	for r != nil && (r.done || !r.blocks) {
-		r = r.next
-	}
-	return r != nil
-}
+// blocked reports whether a request without an answer can wait for another client. Nothing behind
+// it is sent, so there is one at most.
+func (q *replyQueue) blocked() bool { return q.blocking != nil && !q.blocking.done }
+
+// blocks records that the newest request can wait for another client.
+func (q *replyQueue) blocks() { q.blocking = q.newest }
 
 // insert puts r behind prev; nil is in front.
 func (q *replyQueue) insert(prev, r *request) {

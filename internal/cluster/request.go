@@ -13,7 +13,6 @@ type request struct {
 	hooks
 	caching    []byte // CLIENT CACHING for it, which each node is sent; nil if none
 	script     bool   // it runs a script, or is DEBUG: an error can be its own
-	blocks     bool   // it can wait for another client
 	internal   bool   // the Conn's own: it is not in the replyQueue
 	copies     bool   // it is about the copies of events
 	unshards   bool   // it is SUNSUBSCRIBE

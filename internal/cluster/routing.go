@@ -24,8 +24,10 @@ func byKeys(c *Conn, q *query) {
 	case slot != manySlots:
 		r := newRequest(q.raw, slot)
 		r.script = q.cmd.Class == commands.Slow
-		r.blocks = q.blocks()
 		c.send(r, nil)
+		if q.blocks() {
+			c.replies.blocks()
+		}
 	case q.cmd.Nodes == commands.Split:
 		split(c, q, at)
 	default:
@@ -112,6 +114,7 @@ func wait(c *Conn, q *query) {
 		return
 	}
 	toMasters(c, q)
+	c.replies.blocks()
 }
 
 var errUnknownNodes = errors.New("the nodes are not known yet")

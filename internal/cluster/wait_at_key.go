@@ -31,5 +31,6 @@ func waitAtKey(c *Conn, q *query) {
 	r := newRequest(resp.AppendCommand(nil, words...), -1)
 	r.intercept = noRedirects
 	c.send(r, by.node)
+	c.replies.blocks()
 	c.replies.answeredBy = by // it can be asked again
 }

@@ -130,7 +130,10 @@ func (in *requestReader) feed(b []byte) (err error) {
 		return nil
 	}
 	if len(b) > maxResent && in.streamTo == nil && !in.held {
-		if b, err = in.stream(b); err != nil {
+		if in.held = in.c.replies.blocked(); !in.held {
+			b, err = in.stream(b)
+		}
+		if err != nil {
 			return err
 		}
 	}

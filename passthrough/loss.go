@@ -43,7 +43,7 @@ func (c *client) homeLostLocked(err error, withinReply bool) {
 		if withinReply {
 			text = nil
 		}
-		c.out.conn.SetWriteDeadline(time.Now().Add(time.Second))
+		c.out.conn.SetWriteDeadline(time.Now().Add(linger))
 		if !awaited { // otherwise the session replies and closes
 			c.end = WhenAnswered
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/tidwall/redcon"
 
@@ -53,8 +52,8 @@ func (s *Server) ended(sess *session) {
 // TLS is not told: that would take a handshake.
 func refuse(raw net.Conn, tell bool) {
 	if tell {
-		// The socket's buffer is empty: this doesn't wait.
-		raw.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		// The socket's buffer is empty: this does not wait. A deadline could pass before, while the
+		// machine is busy.
 		raw.Write([]byte("-ERR max number of clients reached\r\n"))
 	}
 	raw.Close()

@@ -86,19 +86,17 @@ func (c *client) readHeader() error {
 		return io.EOF // a balancer's health check
 	}
 	if errors.Is(err, proxyproto.ErrNoProxyProtocol) && !isTLS {
-		c.raw.SetWriteDeadline(time.Now().Add(time.Second))
+		// nothing was written before: this does not wait
 		c.raw.Write([]byte("-ERR expected a PROXY header, since this address is one of " +
 			"--proxy-protocol-from\r\n"))
 	}
 	return err
 }
 
-// hasClosed reports whether the client has closed. It discards what the client has sent, so it is
-// for one that is sent away in any case.
+// hasClosed reports whether the client has closed, and nothing that it has sent is left to read.
 func (c *client) hasClosed() bool {
-	c.raw.SetReadDeadline(time.Now().Add(time.Millisecond))
-	_, err := c.raw.Read(make([]byte, 1))
-	return errors.Is(err, io.EOF)
+	n, err := c.peek()
+	return n == 0 && err == nil
 }
 
 // logHandshake says why a client was sent away before its first request. It warns once a second at

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -17,8 +18,9 @@ type listener struct {
 	closed  chan struct{}
 	ended   chan struct{} // closed when nothing is accepted any more
 	ending  sync.Once
-	// last is until when connections that wait already are accepted; nil while all are.
+	// last is until when connections that come meanwhile are accepted; nil while all are.
 	last atomic.Pointer[time.Time]
+	late int // those accepted after that, since they waited already; of the accepting goroutine
 }
 
 func newListener(ln net.Listener) *listener {
@@ -36,16 +38,16 @@ const (
 )
 
 func (l *listener) Accept() (net.Conn, error) {
-	repeated := false
 	for delay := minAcceptDelay; ; delay = min(2*delay, maxAcceptDelay) {
+		if l.isOver() {
+			return nil, l.end()
+		}
 		nc, err := l.Listener.Accept()
 		if err == nil {
 			return accepted{nc}, nil
 		}
-		last := l.last.Load()
-		if isTimeout(err) && last != nil && !repeated && time.Now().Before(*last) {
-			repeated = true
-			l.deadline() // a client may have come when the time was over already
+		if isTimeout(err) && l.connWaits() {
+			l.deadline() // it had passed before Accept looked
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) || isTimeout(err) {
@@ -63,6 +65,29 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
+// maxLate bounds the connections that are accepted after last: they could keep coming.
+const maxLate = 4096
+
+// isOver reports whether nothing more is to be accepted.
+func (l *listener) isOver() bool {
+	last := l.last.Load()
+	if last == nil || time.Now().Before(*last) {
+		return false
+	}
+	l.late++
+	return l.late > maxLate || !l.connWaits()
+}
+
+// connWaits reports whether a connection can be accepted at once.
+func (l *listener) connWaits() bool {
+	conn, ok := l.Listener.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	control, err := conn.SyscallConn()
+	return err == nil && readable(control)
+}
+
 // end records that nothing is accepted any more.
 func (l *listener) end() error {
 	l.ending.Do(func() { close(l.ended) })
@@ -75,7 +100,7 @@ const lastAccepts = 20 * time.Millisecond
 
 // finish accepts the connections that wait already, and closes. It returns when nothing is accepted
 // any more: soon after until, if connections keep coming, as when another process accepts from the
-// same socket.
+// same socket. Those that wait then are accepted, too: the machine may have stopped for so long.
 func (l *listener) finish(until time.Time) {
 	l.last.Store(&until)
 	l.deadline()

@@ -43,6 +43,16 @@ func queued(control syscall.RawConn, which uintptr) (n int, err error) {
 	return int(size), err
 }
 
+// readable reports whether something can be read, or accepted, at once.
+func readable(control syscall.RawConn) bool {
+	fds := []unix.PollFd{{Events: unix.POLLIN}}
+	onSocket(control, func(fd uintptr) {
+		fds[0].Fd = int32(fd)
+		unix.Poll(fds, 0)
+	})
+	return fds[0].Revents&unix.POLLIN != 0
+}
+
 // hungUp reports whether the peer has closed its side, even if earlier bytes are unread.
 func hungUp(control syscall.RawConn) bool {
 	fds := []unix.PollFd{{Events: unix.POLLRDHUP}}

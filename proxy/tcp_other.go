@@ -16,5 +16,8 @@ func sendQueue(syscall.RawConn) (n int, err error) { return 0, errors.ErrUnsuppo
 // receiveQueue can't tell here what has come.
 func receiveQueue(syscall.RawConn) int { return 0 }
 
+// readable can't tell here.
+func readable(syscall.RawConn) bool { return false }
+
 // hungUp can't tell here without reading.
 func hungUp(syscall.RawConn) bool { return false }

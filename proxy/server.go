@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -72,7 +73,8 @@ func New(cfg Config) *Server {
 
 // Serve accepts clients from ln until Shutdown or Close; then it returns nil. It takes ln over.
 func (s *Server) Serve(ln net.Listener) error {
-	accepts, err := s.listen(ln, s.start)
+	_, sockets := ln.(syscall.Conn)
+	accepts, err := s.listen(ln, func() { s.start(sockets) })
 	if accepts == nil {
 		ln.Close()
 		return err
@@ -85,16 +87,18 @@ func (s *Server) Serve(ln net.Listener) error {
 	return server.Serve(accepts)
 }
 
-// start starts what runs as long as the server: the event loops that read clients, homes and lanes,
-// without which each is read by a goroutine, what follows the upstream, and what ends stuck
-// sessions. Close ends all.
-func (s *Server) start() {
-	loops, err := eventloop.Start((runtime.GOMAXPROCS(0) + 1) / 2)
-	if err != nil {
-		s.log.Warn("clients are read without an event loop, which is slower", "error", err)
+// start starts what runs as long as the server: if its clients have sockets, the event loops that
+// read clients, homes and lanes, without which each is read by a goroutine, what follows the
+// upstream, and what ends stuck sessions. Close ends all.
+func (s *Server) start(sockets bool) {
+	if sockets {
+		loops, err := eventloop.Start((runtime.GOMAXPROCS(0) + 1) / 2)
+		if err != nil {
+			s.log.Warn("clients are read without an event loop, which is slower", "error", err)
+		}
+		s.loops = loops
+		s.pool.ReadIn(loops)
 	}
-	s.loops = loops
-	s.pool.ReadIn(loops)
 	s.following.Go(func() { s.cfg.Upstream.Follow(s.ctx, s.log, s.locks.FailedOver) })
 	s.following.Go(func() { s.endStuck(s.ctx) })
 }

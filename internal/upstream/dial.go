@@ -74,7 +74,11 @@ func (u *Upstream) dialServer(
 
 // connect makes a plain connection.
 func (u *Upstream) connect(ctx context.Context, network, addr string) (net.Conn, error) {
-	raw, err := dialer.DialContext(ctx, network, addr)
+	dial := u.Dialer
+	if dial == nil {
+		dial = dialer.DialContext
+	}
+	raw, err := dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,8 @@ type Upstream struct {
 	// LossBound is how long its machine can acknowledge nothing before a connection is given up; 0
 	// is a minute.
 	LossBound time.Duration
+	// Dialer makes its plain connections; nil is the machine's network.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	tls       atomic.Pointer[tls.Config] // nil for none
 	sentinels *sentinels                 // nil if no Sentinels tell the address

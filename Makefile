@@ -37,14 +37,24 @@ deps-ci:
 # twice. What only debuggers need takes much of the time of compilers and linkers.
 RACE = GOFLAGS='-race -trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
 
+# The tests in virtual time run without the race detector, which does not build them: see
+# internal/virtualtest.
+NORACE = GOFLAGS='-trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
+VIRTUAL = ./internal/virtualnet ./internal/virtualtest ./test/virtual
+
 # make vet does the vetting. The closing lines of go test are the last.
 test: deps format compile
-	$(RACE) $(GO) test -vet=off -count=1 -timeout 20m -p 4 -parallel 3 ./test/locks ./test/relay ./...
+	@failed=0; \
+	$(NORACE) $(GO) test -vet=off -count=1 -timeout 10m -p 2 $(VIRTUAL) || failed=1; \
+	$(RACE) $(GO) test -vet=off -count=1 -timeout 20m -p 4 -parallel 3 \
+		./test/locks ./test/relay ./... || failed=1; \
+	exit $$failed
 
 # Compiles what the tests need, and links nothing. So the tests, many of which measure time, do not run
 # next to compilers. GOGC lets these finish sooner.
 compile:
 	@$(RACE) GOGC=400 $(GO) list -export -deps -test ./... >/dev/null
+	@$(NORACE) GOGC=400 $(GO) list -export -deps -test $(VIRTUAL) >/dev/null
 
 # The built program, without the race detector, under hostile and slow clients: its memory and
 # processor time.

@@ -23,12 +23,19 @@ type Conn struct {
 // Dial connects a client to addr. The connection closes with the test.
 func Dial(t testing.TB, addr string) *Conn {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
+	nc := DialRaw(t, addr)
+	t.Cleanup(func() { nc.Close() })
+	return Dialed(t, nc)
+}
+
+// DialRaw connects to addr. The test closes the connection.
+func DialRaw(t testing.TB, addr string) net.Conn {
+	t.Helper()
+	nc, err := dial(Ctx, "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { nc.Close() })
-	return Dialed(t, nc)
+	return nc
 }
 
 // Dialed is a client on a connection that the test has made itself.

@@ -6,16 +6,12 @@ import (
 	"testing"
 
 	"lockproxy/internal/faults/relay"
-	"lockproxy/internal/testredis"
 )
 
-// LinkTo makes a link to a server that can be made bad.
-func LinkTo(t *testing.T, server *testredis.Server) *relay.Relay {
+// LinkTo makes a link to a server that can be made bad, in the server's network.
+func LinkTo(t testing.TB, server interface{ Addr() string }) *relay.Relay {
 	t.Helper()
-	link, err := relay.New(server.Addr(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	link := relay.NewOn(listen(t, server.Addr()), dial, server.Addr(), 1)
 	t.Cleanup(link.Close)
 	return link
 }

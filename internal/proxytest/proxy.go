@@ -17,6 +17,7 @@ import (
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
+	"lockproxy/internal/virtualnet"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
 )
@@ -73,10 +74,11 @@ var testProxies sync.Map
 // Dedicated is whether the proxies under test give every client its own upstream connection.
 var Dedicated = os.Getenv("LOCKPROXY_TEST_UPSTREAM_MODE") == "dedicated"
 
-// Start serves in front of the Redis at url until the test ends. change can be nil.
+// Start serves in front of the Redis at url until the test ends, in the same network. change can be
+// nil.
 func Start(t testing.TB, url string, change func(*proxy.Config)) *Proxy {
 	t.Helper()
-	return StartAt(t, "127.0.0.1:0", url, change)
+	return StartOn(t, listen(t, parse(t, url).Addr), url, change)
 }
 
 // StartAt is Start at an address of this machine.
@@ -92,9 +94,9 @@ func StartAt(t testing.TB, at, url string, change func(*proxy.Config)) *Proxy {
 // StartOn is Start for the clients of a listener.
 func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Config)) *Proxy {
 	t.Helper()
-	target, err := upstream.Parse(url)
-	if err != nil {
-		t.Fatal(err)
+	target := parse(t, url)
+	if virtualnet.Has(target.Addr) {
+		target.Dialer = virtualnet.Dial
 	}
 	cfg := proxy.Config{
 		Upstream: target,
@@ -120,6 +122,15 @@ func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Confi
 	return p
 }
 
+func parse(t testing.TB, url string) *upstream.Upstream {
+	t.Helper()
+	target, err := upstream.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
 // StartBoth starts a redis-server and a proxy in front of it.
 func StartBoth(t testing.TB, redisArgs ...string) (*testredis.Server, *Proxy) {
 	t.Helper()
@@ -130,7 +141,7 @@ func StartBoth(t testing.TB, redisArgs ...string) (*testredis.Server, *Proxy) {
 // GoRedis is a go-redis client of addr that never tries again by itself.
 func GoRedis(t testing.TB, addr string) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 200,
-		DisableIdentity: true})
+		DisableIdentity: true, Dialer: dial})
 	t.Cleanup(func() { c.Close() })
 	return c
 }

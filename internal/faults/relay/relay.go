@@ -25,10 +25,11 @@ type Link struct {
 
 // Relay forwards connections to one address.
 type Relay struct {
-	to  string
-	ln  net.Listener
-	ctx context.Context
-	end context.CancelFunc
+	to   string
+	ln   net.Listener
+	dial Dial
+	ctx  context.Context
+	end  context.CancelFunc
 
 	goroutines sync.WaitGroup
 
@@ -47,12 +48,28 @@ func New(to string, seed uint64) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{to: to, ln: ln, changed: make(chan struct{}), conns: map[net.Conn]struct{}{},
-		random: rand.New(rand.NewPCG(seed, 0))}
+	dialer := net.Dialer{Timeout: 30 * time.Second}
+	return NewOn(ln, dialer.DialContext, to, seed), nil
+}
+
+// Dial makes connections as net.Dialer's DialContext does.
+type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// NewOn is New for the connections that ln accepts, with those that dial makes. Both are TCP's, or
+// of another network that can close one direction and reset connections.
+func NewOn(ln net.Listener, dial Dial, to string, seed uint64) *Relay {
+	r := &Relay{to: to, ln: ln, dial: dial, changed: make(chan struct{}),
+		conns: map[net.Conn]struct{}{}, random: rand.New(rand.NewPCG(seed, 0))}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.goroutines.Add(1)
 	go r.accept() // ends with ln; Close waits for it
-	return r, nil
+	return r
+}
+
+// tcp is what a *net.TCPConn has and a net.Conn has not.
+type tcp interface {
+	CloseWrite() error
+	SetLinger(sec int) error
 }
 
 // Addr is where the Relay listens.
@@ -104,7 +121,7 @@ func (r *Relay) Hangup() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for nc := range r.conns {
-		nc.(*net.TCPConn).CloseWrite()
+		nc.(tcp).CloseWrite()
 	}
 }
 
@@ -119,7 +136,7 @@ func (r *Relay) CutOne() {
 }
 
 func reset(nc net.Conn) {
-	nc.(*net.TCPConn).SetLinger(0)
+	nc.(tcp).SetLinger(0)
 	nc.Close()
 }
 
@@ -146,8 +163,7 @@ func (r *Relay) serve(client net.Conn) {
 		return
 	}
 	// Long: on a busy machine the server can be late, and client would be reset.
-	dialer := net.Dialer{Timeout: 30 * time.Second}
-	server, err := dialer.DialContext(r.ctx, "tcp", r.to)
+	server, err := r.dial(r.ctx, "tcp", r.to)
 	if err != nil {
 		reset(client)
 		return
@@ -161,7 +177,7 @@ func (r *Relay) serve(client net.Conn) {
 	r.mu.Unlock()
 	var both sync.WaitGroup
 	ended, stop := context.WithCancel(r.ctx)
-	both.Go(func() { r.pump(ended, server, client, true); server.(*net.TCPConn).CloseWrite() })
+	both.Go(func() { r.pump(ended, server, client, true); server.(tcp).CloseWrite() })
 	both.Go(func() { r.pump(ended, client, server, false); stop(); client.Close(); server.Close() })
 	both.Wait()
 	stop()

@@ -13,11 +13,15 @@ import (
 // Slots is how many slots a Redis Cluster has.
 const Slots = 16384
 
-// clusterPatience is after how long a cluster's nodes take a silent one for down.
-const clusterPatience = time.Second
+// How long a cluster's nodes take a silent one for slow, not for down, in milliseconds:
+// WaitReplaced and KillMaster make it short. Otherwise a busy machine would have masters replaced
+// that tests rely on.
+const (
+	clusterPatience   = 600_000
+	clusterImpatience = 1500
 
-// agreeTimeout bounds every wait for the nodes to agree on something.
-const agreeTimeout = 30 * time.Second
+	nodeTimeout = "--cluster-node-timeout"
+)
 
 // Cluster is a Redis Cluster. The first Masters of its nodes are masters at the start, with the
 // slots in equal parts, in order; then come their replicas, in turn.
@@ -85,8 +89,8 @@ func startCluster(t testing.TB, far *time.Duration, masters, replicas int,
 		}
 		c.must(node, add...)
 	}
-	for _, node := range c.Nodes[1:] {
-		c.meet(node)
+	for i, node := range c.Nodes {
+		c.meet(node, c.Nodes[:i])
 	}
 	c.waitFor("all nodes know each other", func() bool {
 		return !slices.ContainsFunc(c.Nodes,
@@ -109,10 +113,11 @@ func startCluster(t testing.TB, far *time.Duration, masters, replicas int,
 func (c *Cluster) newNode() *Server {
 	s := &Server{t: c.t, port: FreePort(c.t, busOffset)}
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir",
-		c.t.TempDir(), "--save", "",
-		"--cluster-enabled", "yes", "--cluster-node-timeout",
-		strconv.FormatInt(clusterPatience.Milliseconds(), 10),
-		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}, c.args...)
+		serverDir(c.t), "--save", "",
+		"--cluster-enabled", "yes", nodeTimeout,
+		strconv.Itoa(clusterPatience),
+		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
+		"--repl-ping-replica-period", "1"}, c.args...)
 	if canFixRoles() {
 		s.args = append(s.args, "--cluster-allow-replica-migration", "no")
 	}
@@ -147,13 +152,12 @@ var canFixRoles = sync.OnceValue(func() bool {
 	return n >= 7
 })
 
-// meet introduces a node to the first that runs.
-func (c *Cluster) meet(node *Server) {
+// meet introduces a node to others.
+func (c *Cluster) meet(node *Server, others []*Server) {
 	c.t.Helper()
-	for _, known := range c.Nodes {
-		if known != node && known.cmd != nil {
-			c.must(node, "CLUSTER", "MEET", "127.0.0.1", known.busPort())
-			return
+	for _, s := range others {
+		if s != node {
+			c.must(node, "CLUSTER", "MEET", "127.0.0.1", s.busPort())
 		}
 	}
 }
@@ -164,10 +168,10 @@ func (c *Cluster) AddNode() *Server {
 	c.t.Helper()
 	node := c.newNode()
 	node.start()
-	c.meet(node)
+	c.meet(node, c.alive())
 	c.Nodes = append(c.Nodes, node)
 	id := c.ID(node)
-	c.waitFor("the new node is known", func() bool {
+	c.talkUntil("the new node is known", func() bool {
 		for _, s := range c.alive() {
 			if !strings.Contains(s.Ask("CLUSTER", "NODES"), id) ||
 				c.clusterInfo(s, "cluster_state") != "ok" {
@@ -193,7 +197,7 @@ func (c *Cluster) RemoveNode(node *Server) {
 // ID is a node's name in the cluster.
 func (c *Cluster) ID(node *Server) string {
 	c.t.Helper()
-	id := node.askWithin(10*time.Second, "CLUSTER", "MYID")
+	id := node.Ask("CLUSTER", "MYID")
 	if len(id) != 40 {
 		c.t.Fatalf("CLUSTER MYID: %q", id)
 	}

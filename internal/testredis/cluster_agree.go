@@ -5,14 +5,15 @@ package testredis
 import (
 	"slices"
 	"strings"
-	"time"
+
+	"lockproxy/internal/testwait"
 )
 
 // WaitOK returns when each running node takes the cluster for whole, and all agree on who serves
-// which slot and on the masters' epochs.
+// which slot, on the masters' epochs, and on whose replica is who, and tell clients of all.
 func (c *Cluster) WaitOK() {
 	c.t.Helper()
-	c.waitFor("the cluster is whole", c.agrees)
+	c.talkUntil("the cluster is whole", c.agrees)
 }
 
 // agrees reports whether all running nodes take the cluster for whole, and agree.
@@ -22,28 +23,32 @@ func (c *Cluster) agrees() bool {
 		if c.clusterInfo(s, "cluster_state") != "ok" {
 			return false
 		}
-		masters := mastersSeen(s.Ask("CLUSTER", "NODES"))
+		nodes := s.Ask("CLUSTER", "NODES")
+		seen := nodesSeen(nodes)
 		if view == "" {
-			view = masters
+			view = seen
 		}
-		if masters != view {
+		if seen != view || !namesReplicas(s.Ask("CLUSTER", "SLOTS"), nodes) {
 			return false
 		}
 	}
 	return true
 }
 
-// mastersSeen is the masters that aren't taken for down, with their epochs and slots, in an answer
-// to CLUSTER NODES. The epochs are a part of it because a node that is given a slot takes a new one
+// nodesSeen is the masters that aren't taken for down, with their epochs and slots, and the replicas
+// with their masters, in an answer to CLUSTER NODES. The epochs are a part of it because a node that is given a slot takes a new one
 // only if it doesn't have the greatest that it knows of: given one by a master whose last epoch it
 // has not heard of yet, it would lose it to that master's late messages, and then each of the two
 // would say MOVED to the other.
-func mastersSeen(nodes string) string {
+func nodesSeen(nodes string) string {
 	var lines []string
 	for line := range strings.SplitSeq(nodes, "\n") {
 		fields := strings.Fields(line)
-		if len(fields) < 8 || !strings.Contains(fields[2], "master") ||
-			strings.Contains(fields[2], "fail") {
+		if len(fields) < 8 || strings.Contains(fields[2], "fail") {
+			continue
+		}
+		if strings.Contains(fields[2], "slave") {
+			lines = append(lines, fields[0]+" of "+fields[3])
 			continue
 		}
 		slots := slices.DeleteFunc(fields[8:],
@@ -52,6 +57,20 @@ func mastersSeen(nodes string) string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// namesReplicas reports whether an answer to CLUSTER SLOTS names all replicas of the masters in it
+// that one to CLUSTER NODES has. Redis names none of which it doesn't know how much it has.
+func namesReplicas(slots, nodes string) bool {
+	for line := range strings.SplitSeq(nodes, "\n") {
+		fields := strings.Fields(line)
+		if len(fields) >= 8 && strings.Contains(fields[2], "slave") &&
+			!strings.Contains(fields[2], "fail") && strings.Contains(slots, fields[3]) &&
+			!strings.Contains(slots, fields[0]) {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *Cluster) clusterInfo(s *Server, field string) string {
@@ -63,24 +82,49 @@ func (c *Cluster) clusterInfo(s *Server, field string) string {
 	return ""
 }
 
-func (c *Cluster) waitFor(what string, done func() bool) {
-	c.t.Helper()
-	for deadline := time.Now().Add(agreeTimeout); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			for _, s := range c.alive() {
-				c.t.Logf("the node on port %d, state %s, says:\n%s", s.port,
-					c.clusterInfo(s, "cluster_state"), s.Ask("CLUSTER", "NODES"))
+// gossipAfter is after how many looks for what they should agree on the nodes are made to talk.
+const gossipAfter = 20
+
+// gossip has each running node tell each other what it knows. By themselves they do so seldom if
+// they are patient with each other. To be introduced again does them no harm.
+func (c *Cluster) gossip() {
+	for _, s := range c.alive() {
+		for _, other := range c.alive() {
+			if other != s {
+				s.Ask("CLUSTER", "MEET", "127.0.0.1", other.busPort())
 			}
-			c.t.Fatalf("it is not so that %s", what)
 		}
 	}
+}
+
+// talkUntil is waitFor what the nodes tell each other.
+func (c *Cluster) talkUntil(what string, done func() bool) {
+	c.t.Helper()
+	looks := 0
+	c.waitFor(what, func() bool {
+		if looks++; looks%gossipAfter == 0 {
+			c.gossip()
+		}
+		return done()
+	})
+}
+
+func (c *Cluster) waitFor(what string, done func() bool) {
+	c.t.Helper()
+	if testwait.Holds(done) {
+		return
+	}
+	for _, s := range c.alive() {
+		c.t.Logf("the node on port %d, state %s, says:\n%s", s.port,
+			c.clusterInfo(s, "cluster_state"), s.Ask("CLUSTER", "NODES"))
+	}
+	c.t.Fatalf("it is not so that %s", what)
 }
 
 // must sends a command that answers OK.
 func (c *Cluster) must(s *Server, command ...string) {
 	c.t.Helper()
-	// Redis writes and syncs its file first, for which a busy disk needs its time.
-	if got := s.askWithin(10*time.Second, command...); got != "+OK" {
+	if got := s.Ask(command...); got != "+OK" {
 		c.t.Fatalf("%s at port %d: %s", strings.Join(command[:min(len(command), 5)], " "), s.port,
 			got)
 	}

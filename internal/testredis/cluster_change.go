@@ -1,7 +1,6 @@
 package testredis
 
 import (
-	"bufio"
 	"net"
 	"slices"
 	"strconv"
@@ -73,7 +72,7 @@ func (m *Migration) each(s *Server, command ...string) {
 func (m *Migration) MoveKey(key string) {
 	m.c.t.Helper()
 	host, port, _ := net.SplitHostPort(m.to.Addr())
-	got := m.from.Ask(append([]string{"MIGRATE", host, port, key, "0", "1000"}, m.auth()...)...)
+	got := m.from.Ask(append([]string{"MIGRATE", host, port, key, "0", "120000"}, m.auth()...)...)
 	if got != "+OK" && got != "+NOKEY" {
 		m.c.t.Fatalf("MIGRATE %q: %s", key, got)
 	}
@@ -107,7 +106,7 @@ func (m *Migration) Finish() {
 	m.each(m.from, "CLUSTER", "SETSLOT", "", "NODE", id)
 	// Nodes hear of it from one another, but of many slots at once not always all.
 	again := time.Now().Add(time.Second)
-	m.c.waitFor("all nodes know of the slots' new master", func() bool {
+	m.c.talkUntil("all nodes know of the slots' new master", func() bool {
 		if m.c.agrees() {
 			return true
 		}
@@ -132,6 +131,9 @@ func (m *Migration) auth() []string {
 	return nil
 }
 
+// failoverLasts is a bit longer than after what Redis gives up a failover by agreement.
+const failoverLasts = 6 * time.Second
+
 // Failover has a replica take its master's place by agreement, and returns the new master when all
 // nodes know.
 func (c *Cluster) Failover(master *Server) *Server {
@@ -140,9 +142,18 @@ func (c *Cluster) Failover(master *Server) *Server {
 	if replica == nil {
 		c.t.Fatalf("the master on port %d has no replica", master.port)
 	}
-	c.must(replica, "CLUSTER", "FAILOVER")
-	c.waitFor("the replica is the master",
-		func() bool { return replica.Role() == "master" && master.Role() == "slave" })
+	c.setPatience(clusterImpatience) // with each other; also, an election that fails is soon retried
+	defer c.setPatience(clusterPatience)
+	c.waitFor("a failover can begin",
+		func() bool { return replica.Ask("CLUSTER", "FAILOVER") == "+OK" })
+	begun := time.Now()
+	c.waitFor("the replica is the master", func() bool {
+		if time.Since(begun) > failoverLasts {
+			begun = time.Now()
+			replica.Ask("CLUSTER", "FAILOVER")
+		}
+		return replica.Role() == "master" && master.Role() == "slave"
+	})
 	c.WaitOK()
 	return replica
 }
@@ -159,9 +170,12 @@ func (c *Cluster) KillMaster(master *Server) *Server {
 	return replica
 }
 
-// WaitReplaced returns when a replica has become a master, and the cluster is whole in its eyes.
+// WaitReplaced returns when a replica has become a master, because the other nodes take its own for
+// down, and the cluster is whole in its eyes.
 func (c *Cluster) WaitReplaced(replica *Server) {
 	c.t.Helper()
+	c.setPatience(clusterImpatience)
+	defer c.setPatience(clusterPatience)
 	c.waitFor("a replica takes the master's place", func() bool {
 		return replica.Role() == "master" && c.clusterInfo(replica, "cluster_state") == "ok"
 	})
@@ -180,27 +194,15 @@ func (c *Cluster) Rejoin(t testing.TB, node *Server) {
 	})
 }
 
-// askAll sends commands together, and returns the raw replies, those that don't come as nil.
-func (s *Server) askAll(commands [][]string) [][]byte {
-	replies := make([][]byte, len(commands))
-	nc, err := net.DialTimeout("tcp", s.Addr(), time.Second)
-	if err != nil {
-		return replies
+// setPatience says after how long nodes take a silent one for down, unless the test has said.
+func (c *Cluster) setPatience(milliseconds int) {
+	c.t.Helper()
+	if slices.Contains(c.args, nodeTimeout) {
+		return
 	}
-	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(agreeTimeout))
-	in := bufio.NewReader(nc)
-	if i := slices.Index(s.args, "--requirepass"); i >= 0 {
-		nc.Write(resp.AppendCommand(nil, "AUTH", s.args[i+1]))
-		readReply(in)
+	for _, s := range c.alive() {
+		if s.runs() {
+			c.must(s, "CONFIG", "SET", nodeTimeout[2:], strconv.Itoa(milliseconds))
+		}
 	}
-	var out []byte
-	for _, command := range commands {
-		out = resp.AppendCommand(out, command...)
-	}
-	nc.Write(out)
-	for i := range replies {
-		replies[i] = readReply(in)
-	}
-	return replies
 }

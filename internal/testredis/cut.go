@@ -2,23 +2,24 @@ package testredis
 
 import (
 	"bufio"
-	"net"
+	"fmt"
+	"os"
 	"strings"
-	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
-// CutClients ends the connections of clients at once, with requests under way: some of these have
-// been done, some have not, and few are answered. Sentinels, replicas and the master keep theirs.
+// CutClients ends the connections of clients at once, with requests under way, which there must be:
+// some of these have been done, some have not, and few are answered. Sentinels, replicas and the
+// master keep theirs.
 func (s *Server) CutClients() {
 	s.t.Helper()
-	nc, err := net.DialTimeout("tcp", s.Addr(), time.Second)
-	if err != nil {
-		s.t.Fatal(err)
+	nc := s.dial()
+	if nc == nil {
+		s.t.Fatalf("no connection to port %d", s.port)
 	}
-	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(10 * time.Second))
+	defer s.hangUp(nc)
 	in := bufio.NewReader(nc)
 	nc.Write(resp.AppendCommand(nil, "CLIENT", "LIST"))
 	list, err := resp.ParseValue(readReply(in))
@@ -38,13 +39,30 @@ func (s *Server) CutClients() {
 			kill = resp.AppendCommand(kill, "CLIENT", "KILL", "ID", facts["id"])
 		}
 	}
-	// What comes before and after it while the server stands still is read together.
-	s.Pause()
-	time.Sleep(100 * time.Millisecond)
+	// What comes before it while the server is stopped is read together with it.
+	s.stop()
+	testwait.Until(s.t, fmt.Sprintf("a request waits at port %d", s.port), s.hasUnread)
 	nc.Write(kill)
-	time.Sleep(100 * time.Millisecond)
 	s.Resume()
-	nc.(*net.TCPConn).CloseWrite()
-	for readReply(in) != nil {
+	for range strings.Count(string(kill), "KILL") {
+		readReply(in)
 	}
+}
+
+// hasUnread reports whether there is a connection to the server with bytes that it hasn't read.
+func (s *Server) hasUnread() bool {
+	sockets, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	port := fmt.Sprintf(":%04X", s.port)
+	for line := range strings.Lines(string(sockets)) {
+		// number, local address, remote address, state, bytes unsent and unread, …
+		fields := strings.Fields(line)
+		if len(fields) > 4 && strings.HasSuffix(fields[1], port) && fields[3] == "01" &&
+			!strings.HasSuffix(fields[4], ":00000000") {
+			return true
+		}
+	}
+	return false
 }

@@ -1,14 +1,14 @@
 package testredis
 
 import (
-	"bufio"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
 // StartReplicas starts n replicas of master, and returns when they have all that it has. The
@@ -24,29 +24,16 @@ func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Serve
 	for _, replica := range replicas {
 		replica.WaitInSync()
 	}
-	deadline := time.Now().Add(15 * time.Second)
-	for ; master.acknowledged(n) < n; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("a write on the master doesn't reach %d replicas", n)
-		}
-	}
+	testwait.Until(t, fmt.Sprintf("a write on the master reaches %d replicas", n),
+		func() bool { return master.acknowledged(n) >= n })
 	return replicas
 }
 
-// acknowledged writes something, and returns how many of n replicas say within a second that they
-// have it.
+// acknowledged writes something, and returns how many of n replicas say soon that they have it.
 func (s *Server) acknowledged(n int) int {
-	nc, err := net.Dial("tcp", s.Addr())
-	if err != nil {
-		return 0
-	}
-	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(2 * time.Second))
-	nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "PUBLISH", "testredis", ""), "WAIT",
-		strconv.Itoa(n), "1000"))
-	in := bufio.NewReader(nc)
-	readReply(in)
-	v, _ := resp.ParseValue(readReply(in))
+	replies := s.askAll([][]string{{"PUBLISH", "testredis", ""},
+		{"WAIT", strconv.Itoa(n), "1000"}})
+	v, _ := resp.ParseValue(replies[1])
 	return int(v.Int)
 }
 
@@ -73,17 +60,12 @@ func (s *Server) SyncAtOnce() {
 // WaitInSync returns when a replica has all that its master has.
 func (s *Server) WaitInSync() {
 	s.t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	testwait.Until(s.t, fmt.Sprintf("the replica on port %d is in sync", s.port), func() bool {
 		info := s.Ask("INFO", "replication")
-		if strings.Contains(info, "role:slave") &&
+		return strings.Contains(info, "role:slave") &&
 			strings.Contains(info, "master_link_status:up") &&
-			strings.Contains(info, "master_sync_in_progress:0") {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("no replica in sync:\n%s", info)
-		}
-	}
+			strings.Contains(info, "master_sync_in_progress:0")
+	})
 }
 
 // Role is "master" or "slave", or "" if the server doesn't answer.

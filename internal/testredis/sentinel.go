@@ -1,60 +1,18 @@
 package testredis
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
-
-// Ask sends one command on a new connection, logged in by the server's own password, and
-// returns what is answered: as a text if it is one, otherwise raw. It is "" if the server doesn't
-// answer within a second.
-func (s *Server) Ask(command ...string) string {
-	return s.askWithin(time.Second, command...)
-}
-
-// askWithin is Ask with another patience.
-func (s *Server) askWithin(patience time.Duration, command ...string) string {
-	raw := s.ask(patience, command...)
-	if v, err := resp.ParseValue(raw); err == nil && v.Type == '$' {
-		return string(v.Text)
-	}
-	return strings.TrimSuffix(string(raw), "\r\n")
-}
-
-func (s *Server) ask(patience time.Duration, command ...string) (raw []byte) {
-	nc, err := net.DialTimeout("tcp", s.Addr(), patience)
-	if err != nil {
-		return nil
-	}
-	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(patience))
-	in := bufio.NewReader(nc)
-	if i := slices.Index(s.args, "--requirepass"); i >= 0 {
-		nc.Write(resp.AppendCommand(nil, "AUTH", s.args[i+1]))
-		readReply(in)
-	}
-	nc.Write(resp.AppendCommand(nil, command...))
-	return readReply(in)
-}
-
-// readReply is nil if there is no whole reply.
-func readReply(in *bufio.Reader) (raw []byte) {
-	text, err := ReadReply(in)
-	if err != nil {
-		return nil
-	}
-	return []byte(text)
-}
 
 // Group is a master with replicas, and the Sentinels that watch them.
 type Group struct {
@@ -77,8 +35,12 @@ type GroupOptions struct {
 	RoundTrip time.Duration
 }
 
-// sentinelPatience is after how long a Sentinel takes a silent server for down.
-const sentinelPatience = 500 * time.Millisecond
+// How long a Sentinel takes a silent server for slow, not for down, in milliseconds: WaitReplaced
+// makes it short. Otherwise a busy machine would have masters replaced that tests rely on.
+const (
+	sentinelPatience   = 600_000
+	sentinelImpatience = 500
+)
 
 // StartGroup starts a master, its replicas and the Sentinels, and returns when each Sentinel knows
 // all the others.
@@ -130,10 +92,9 @@ func startSentinel(t testing.TB, group, addr string, o GroupOptions) *Server {
 	s := &Server{t: t, port: FreePort(t)}
 	host, port, _ := net.SplitHostPort(addr)
 	lines := []string{
-		"bind 127.0.0.1", "port " + strconv.Itoa(s.port), "dir " + t.TempDir(), "protected-mode no",
+		"bind 127.0.0.1", "port " + strconv.Itoa(s.port), "dir " + serverDir(t), "protected-mode no",
 		fmt.Sprintf("sentinel monitor %s %s %s %d", group, host, port, o.Sentinels/2+1),
-		fmt.Sprintf("sentinel down-after-milliseconds %s %d", group,
-			sentinelPatience.Milliseconds()),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", group, sentinelPatience),
 		fmt.Sprintf("sentinel failover-timeout %s 2000", group),
 		fmt.Sprintf("sentinel parallel-syncs %s 2", group),
 	}
@@ -143,7 +104,7 @@ func startSentinel(t testing.TB, group, addr string, o GroupOptions) *Server {
 	if o.SentinelPassword != "" {
 		lines = append(lines, "sentinel sentinel-pass "+o.SentinelPassword)
 	}
-	conf := filepath.Join(t.TempDir(), "sentinel.conf")
+	conf := filepath.Join(serverDir(t), "sentinel.conf")
 	if err := os.WriteFile(conf, []byte(strings.Join(append(lines, o.SentinelLines...), "\n")+"\n"),
 		0o600); err != nil {
 		t.Fatal(err)
@@ -165,19 +126,14 @@ func startSentinel(t testing.TB, group, addr string, o GroupOptions) *Server {
 // waitUntil waits for a number in what a Sentinel tells of the group.
 func (g *Group) waitUntil(t testing.TB, s *Server, field string, want int) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for ; g.facts(s)[field] != strconv.Itoa(want); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("Sentinel on port %d: %s is %s, not %d", s.port, field, g.facts(s)[field],
-				want)
-		}
-	}
+	testwait.Until(t, fmt.Sprintf("%s is %d at the Sentinel on port %d", field, want, s.port),
+		func() bool { return g.facts(s)[field] == strconv.Itoa(want) })
 }
 
 // facts is what a Sentinel tells of the group.
 func (g *Group) facts(s *Server) map[string]string {
 	facts := map[string]string{}
-	v, _ := resp.ParseValue(s.ask(time.Second, "SENTINEL", "MASTER", g.Name))
+	v, _ := resp.ParseValue(s.ask("SENTINEL", "MASTER", g.Name))
 	for i := 0; i+1 < len(v.Elems); i += 2 {
 		facts[string(v.Elems[i].Text)] = string(v.Elems[i+1].Text)
 	}
@@ -197,26 +153,32 @@ func (g *Group) URL() string {
 // done.
 func (g *Group) Failover(t testing.TB) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		got := g.Sentinels[0].Ask("SENTINEL", "FAILOVER", g.Name)
-		if got == "+OK" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("SENTINEL FAILOVER: %s", got)
-		}
-	}
+	testwait.Until(t, "a Sentinel begins a failover", func() bool {
+		return g.Sentinels[0].Ask("SENTINEL", "FAILOVER", g.Name) == "+OK"
+	})
 }
 
-// WaitReplaced waits until the first Sentinel names another master than old, and returns that.
-func (g *Group) WaitReplaced(t testing.TB, old *Server) *Server {
+// WaitReplaced waits until the first Sentinel names another master than old, and returns that. If
+// old doesn't answer, the Sentinels take it for down soon.
+func (g *Group) WaitReplaced(t testing.TB, old *Server) (master *Server) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if master := g.Master(); master != nil && master != old {
-			return master
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the Sentinels name no other master")
+	if !old.runs() {
+		g.setPatience(t, sentinelImpatience)
+		defer g.setPatience(t, sentinelPatience)
+	}
+	testwait.Until(t, "the Sentinels name another master", func() bool {
+		master = g.Master()
+		return master != nil && master != old
+	})
+	return master
+}
+
+func (g *Group) setPatience(t testing.TB, milliseconds int) {
+	t.Helper()
+	for _, s := range g.Sentinels {
+		if got := s.Ask("SENTINEL", "SET", g.Name, "down-after-milliseconds",
+			strconv.Itoa(milliseconds)); s.runs() && got != "+OK" {
+			t.Fatalf("SENTINEL SET at port %d: %s", s.port, got)
 		}
 	}
 }
@@ -225,27 +187,22 @@ func (g *Group) WaitReplaced(t testing.TB, old *Server) *Server {
 // Sentinels know.
 func (g *Group) InSync(t testing.TB) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		master, synced := g.Master(), 0
+	testwait.Until(t, "all replicas are in sync", func() bool {
+		master := g.Master()
+		if master == nil || g.facts(g.Sentinels[0])["flags"] != "master" {
+			return false
+		}
+		_, port, _ := net.SplitHostPort(master.Told())
 		for _, s := range g.Servers {
-			if s == master {
-				continue
-			}
 			info := s.Ask("INFO", "replication")
-			_, port, _ := net.SplitHostPort(master.Told())
-			if strings.Contains(info, "role:slave") &&
+			if s != master && !(strings.Contains(info, "role:slave") &&
 				strings.Contains(info, "master_port:"+port) &&
-				strings.Contains(info, "master_link_status:up") {
-				synced++
+				strings.Contains(info, "master_link_status:up")) {
+				return false
 			}
 		}
-		if synced == len(g.Servers)-1 && g.facts(g.Sentinels[0])["flags"] == "master" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d replicas are in sync", synced, len(g.Servers)-1)
-		}
-	}
+		return true
+	})
 }
 
 // Master is the server that the first Sentinel names, or nil.

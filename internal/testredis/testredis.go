@@ -15,17 +15,23 @@ import (
 
 	"lockproxy/internal/freeport"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
 // Server is one redis-server process, or between Kill and Restart, none.
 type Server struct {
 	Link *Link // the only way to it that others are told of; nil if there is none
 
-	t    testing.TB
-	port int
-	args []string
-	cmd  *exec.Cmd
-	log  lockedBuffer
+	t     testing.TB
+	port  int
+	args  []string
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when cmd has ended
+	log   lockedBuffer
+
+	mu     sync.Mutex
+	down   bool       // killed or paused; guarded by mu
+	asking []net.Conn // guarded by mu
 }
 
 // Start starts redis-server with additional arguments ("--requirepass", "x", …) and waits until it
@@ -49,7 +55,7 @@ func Start(t testing.TB, args ...string) *Server {
 func newServer(t testing.TB, args []string, also ...int) *Server {
 	s := &Server{t: t, port: FreePort(t, also...)}
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir",
-		t.TempDir(), "--save", ""}, args...)
+		serverDir(t), "--save", ""}, args...)
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {
@@ -97,18 +103,25 @@ func (s *Server) URL() string { return "redis://" + s.Addr() }
 
 func (s *Server) start() {
 	s.t.Helper()
-	s.cmd = exec.Command("redis-server", s.args...)
-	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
-	if err := s.cmd.Start(); err != nil {
+	cmd, ended := exec.Command("redis-server", s.args...), make(chan struct{})
+	cmd.Stdout, cmd.Stderr = &s.log, &s.log
+	if err := StartProcess(cmd); err != nil {
 		s.t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for !s.serves() {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("redis-server doesn't serve on port %d:\n%s", s.port, s.log.String())
+	s.cmd, s.ended = cmd, ended
+	go func() { // ends by Kill, which waits
+		defer close(ended)
+		cmd.Wait()
+	}()
+	s.setDown(false)
+	testwait.Until(s.t, fmt.Sprintf("redis-server serves on port %d", s.port), func() bool {
+		select {
+		case <-ended:
+			s.t.Fatalf("redis-server ended:\n%s", s.log.String())
+		default:
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return s.serves()
+	})
 }
 
 // serves reports whether the server answers a PING, be it with an error that wants a password.
@@ -118,7 +131,7 @@ func (s *Server) serves() bool {
 		return false
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(time.Second))
+	nc.SetDeadline(testwait.Deadline())
 	nc.Write(resp.AppendCommand(nil, "PING"))
 	var answer [8]byte
 	n, _ := nc.Read(answer[:])
@@ -131,8 +144,9 @@ func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
 	}
+	s.setDown(true)
 	s.cmd.Process.Kill()
-	s.cmd.Wait()
+	<-s.ended
 	s.cmd = nil
 }
 
@@ -147,21 +161,29 @@ func (s *Server) Restart() {
 // Pause stops the process with SIGSTOP, and returns when it has stopped; Resume lets it go on.
 func (s *Server) Pause() {
 	s.t.Helper()
+	s.setDown(true)
+	s.stop()
+}
+
+// stop is Pause, but those who ask the server wait.
+func (s *Server) stop() {
+	s.t.Helper()
 	s.cmd.Process.Signal(syscall.SIGSTOP)
 	stat := fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid)
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	if !testwait.Holds(func() bool {
 		line, err := os.ReadFile(stat)
-		if _, state, ok := bytes.Cut(line, []byte(") ")); err != nil || ok && state[0] == 'T' {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatal("redis-server doesn't stop on SIGSTOP")
-		}
+		_, state, ok := bytes.Cut(line, []byte(") "))
+		return err != nil || ok && state[0] == 'T'
+	}) {
+		s.t.Fatal("redis-server doesn't stop on SIGSTOP")
 	}
 }
 
 // Resume lets a paused process go on.
-func (s *Server) Resume() { s.cmd.Process.Signal(syscall.SIGCONT) }
+func (s *Server) Resume() {
+	s.cmd.Process.Signal(syscall.SIGCONT)
+	s.setDown(false)
+}
 
 type lockedBuffer struct {
 	mu  sync.Mutex

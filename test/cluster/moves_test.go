@@ -170,34 +170,24 @@ func TestClusterMasterDies(t *testing.T) {
 	}
 	replica := cluster.ReplicaOf(master)
 	master.Kill()
-	killed, errors := time.Now(), 0
-	for replica.Role() != "master" {
+	for errors := 0; errors < 3; {
 		c := proxytest.Dial(t, p.Addr)
-		c.Send("LOCK {a}other 60")
+		c.Send("LOCK {a}other 600")
 		got, err := c.TryReply()
 		switch {
 		case err != nil:
-			t.Errorf("no answer while the master is gone: %v", err)
+			t.Fatalf("no answer while the master is gone: %v", err)
 		case strings.HasPrefix(got, "-UPSTREAM "), strings.HasPrefix(got, "-CLUSTERDOWN "):
 			errors++
 		case got[0] != ':' && got != "$-1\r\n" && !strings.HasPrefix(got, "-NOREPLICAS "):
 			t.Errorf("while the master is gone: %q", got)
 		}
-		began := time.Now()
 		c = proxytest.Dial(t, p.Addr)
 		// the others serve on
-		c.Expect(proxytest.Unlock(elsewhere, c.Lock(elsewhere+" 60")), ":1\r\n")
-		if took := time.Since(began); took > time.Second+proxytest.Late() {
-			t.Errorf("a lock at another node took %v", took)
-		}
+		c.Expect(proxytest.Unlock(elsewhere, c.Lock(elsewhere+" 600")), ":1\r\n")
 		c.Close()
 	}
-	if errors == 0 {
-		t.Error("no client was told that the master is gone")
-	}
 	cluster.WaitReplaced(replica)
-	t.Logf("replaced %v after its death, %d were told", time.Since(killed).Round(time.Millisecond),
-		errors)
 	cluster.Rejoin(t, master) // so that there is a replica again
 	holder = proxytest.Dial(t, p.Addr)
 	testwait.Until(t, "the replica acknowledges",
@@ -236,29 +226,27 @@ func TestClusterOrphans(t *testing.T) {
 // place; a slot that moves is none.
 func TestClusterFailoverHold(t *testing.T) {
 	t.Parallel()
-	const hold = 1500 * time.Millisecond
 	cluster := testredis.StartCluster(t, 3, 1)
-	p := proxytest.Start(t, cluster.URL(),
-		func(cfg *proxy.Config) { cfg.Locks.Durability.FailoverHold = hold })
-	c := proxytest.Dial(t, p.Addr)
-	token := c.Lock("job 30")
+	start := func(hold time.Duration) *proxytest.Conn {
+		return proxytest.Dial(t, proxytest.Start(t, cluster.URL(), func(cfg *proxy.Config) {
+			cfg.Locks.Durability.FailoverHold = hold
+		}).Addr)
+	}
+	long, short := start(time.Hour), start(time.Second)
+	token := long.Lock("job 600")
 	slot := cluster.Slot("job")
 	from := cluster.MasterOf(slot)
-	cluster.MigrateSlots(from, proxytest.AnotherMaster(cluster, from), slot)
-	time.Sleep(1200 * time.Millisecond) // the proxy looks once a second
-	c.Expect(proxytest.Unlock("other", c.Lock("other 30")), ":1\r\n")
+	to := proxytest.AnotherMaster(cluster, from)
+	cluster.MigrateSlots(from, to, slot)
+	long.Expect(fmt.Sprintf("RELOCK job %d 600", token), ":1\r\n") // it has noticed
+	long.Expect(proxytest.Unlock("other", long.Lock("other 600")), ":1\r\n")
 
-	cluster.Failover(cluster.MasterOf(slot))
-	began := time.Now()
+	cluster.Failover(to)
 	testwait.Until(t, "the proxy has seen it", func() bool {
-		got := c.Do("LOCK other 30 OWNER me")
+		got := long.Do("LOCK other 600 OWNER me")
 		return strings.HasPrefix(got, "-UPSTREAM was replaced by another server: ")
 	})
-	c.Expect(fmt.Sprintf("RELOCK job %d 30", token), ":1\r\n")
-	c.Expect("LOCK fourth 30 WAIT 0.1", "-UPSTREAM was replaced …")
-	c.Lock("third 30 WAIT 5")
-	if took := time.Since(began); took < hold-500*time.Millisecond ||
-		took > hold+1500*time.Millisecond+proxytest.Late() {
-		t.Errorf("given out again after %v", took)
-	}
+	long.Expect(fmt.Sprintf("RELOCK job %d 600", token), ":1\r\n")
+	long.Expect("LOCK fourth 600 WAIT 0.1", "-UPSTREAM was replaced …")
+	short.Lock("third 600 WAIT 600") // behind its hold
 }

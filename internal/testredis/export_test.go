@@ -1,0 +1,4 @@
+package testredis
+
+// Sweep removes what killed processes have left.
+func Sweep() { sweep(memoryFiles) }

@@ -1,10 +1,10 @@
-// Command demo shows how each of five published locks on plain Redis comes to be held twice: the
+// Command demo shows how each of six published locks on plain Redis comes to be held twice: the
 // steps of the recipe, in an order in which clients may well take them, against a real Redis. It
 // ends with status 0 if the lock was held twice.
 //
-//	demo [--redis HOST:PORT] l1|l2|l3|l4|l5
+//	demo [--redis HOST:PORT] nx|l1|l2|l3|l4|l5
 //
-// The clients' clocks are part of each recipe; here they start at 1700000000 and go on when the
+// The clients' clocks are part of each recipe but the first; here they start at 1700000000 and go on when the
 // story says so, so that it is always the same. Decisions are made from what Redis answers, as the
 // recipe makes them. See docs/tutorial.md.
 package main
@@ -26,6 +26,7 @@ type story struct {
 }
 
 var stories = map[string]story{
+	"nx": {"SET NX PX, and a release that compares: its holder is paused", tellNX},
 	"l1": {"L1, SETNX and GETSET: the loser of a race replaces the winner's time", tellL1},
 	"l2": {
 		"L2, the same in one loop: between the look at the clock and DEL somebody else has come",
@@ -41,7 +42,7 @@ func main() {
 	flag.Parse()
 	told, ok := stories[flag.Arg(0)]
 	if !ok || flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: demo [--redis HOST:PORT] l1|l2|l3|l4|l5")
+		fmt.Fprintln(os.Stderr, "usage: demo [--redis HOST:PORT] nx|l1|l2|l3|l4|l5")
 		os.Exit(2)
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: *addr, Protocol: 2, DisableIdentity: true})

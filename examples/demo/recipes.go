@@ -1,6 +1,33 @@
 package main
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
+
+const releaseNX = `
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0`
+
+// tellNX: Redis's own clock, and a release that compares. A holder that is paused past its timeout
+// writes all the same: nothing tells it, and nothing refuses the write.
+func tellNX(s *scene) {
+	if s.do("A", "SET", "a", "NX", "PX", 200) == "OK" {
+		s.holds("A")
+	}
+	if s.do("B", "SET", "b", "NX", "PX", 60000) == "(nil)" {
+		s.say("B", "sleeps, and tries again: the luckiest comes first, not the first")
+	}
+	time.Sleep(300 * time.Millisecond) // Redis's clock counts
+	s.later(1, "A's process was paused: by garbage collection, a full disk, the hypervisor")
+	if s.do("B", "SET", "b", "NX", "PX", 60000) == "OK" {
+		s.holds("B")
+	}
+	s.say("A", "goes on, and overwrites what B writes")
+	if s.eval("A", "compare and delete", releaseNX, "a") == "0" {
+		s.say("A", "learns of it when its work is done")
+	}
+}
 
 // expired is how the recipes decide: by the client's clock, from what is in the key.
 func expired(value string, now int64) bool {

@@ -153,7 +153,10 @@ func (a *answers) partDone(p *part, reply pieces) {
 	}
 	if !r.internal {
 		c.replies.unanswered--
-		c.replies.deliver(r, reply) // also if it is empty: then the end was missing
+		c.subs.deliver(r, reply) // also if it is empty: then the end was missing
+	}
+	if r.subscribes && c.subs.awaited == 0 {
+		c.subs.restore()
 	}
 	c.in.settled()
 	c.room.Broadcast()

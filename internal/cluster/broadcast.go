@@ -143,5 +143,6 @@ func reset(c *Conn, q *query) {
 		}
 	}
 	clear(c.subs.shards)
+	clear(c.subs.told)
 	clear(c.subs.events.wanted)
 }

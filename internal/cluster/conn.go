@@ -81,7 +81,7 @@ func newConn(cl *Cluster, o Options) *Conn {
 	c.nodes = nodeSet{c: c, slots: cl.slots.Load(), byAddr: map[string]*node{}}
 	c.order = slotOrder{c: c, holds: map[int]*slotHold{}}
 	c.answers, c.tx.c, c.subs.c = answers{c: c, slot: -1}, c, c
-	c.subs.shards = map[string]*node{}
+	c.subs.shards, c.subs.told = map[string]*node{}, map[string]bool{}
 	c.subs.events = events{c: c, wanted: map[eventName]bool{}}
 	c.settings.proto = o.Proto
 	return c

@@ -28,7 +28,12 @@ type subscriptions struct {
 	// shards is the nodes of sharded channels. The keys are encoded as bulk strings. nil is a node
 	// that is being found because the slot has moved.
 	shards map[string]*node
+	lost   []string // those of which that has to be found yet
 	events events
+	// confirming is the requests for sharded channels, in order, from the first without an answer
+	// on. told is the channels that the client has been told of: they give the numbers.
+	confirming []*request
+	told       map[string]bool
 }
 
 // subscribe is SUBSCRIBE, PSUBSCRIBE and their opposites.
@@ -76,8 +81,11 @@ func (s *subscriptions) subscribedNode() *node {
 // awaits records that r was sent for q, which subscribes or unsubscribes.
 func (s *subscriptions) awaits(r *request, q *query) {
 	r.one.confirms, r.subscribes = confirmsOf(q), true
+	r.sharded = q.cmd.Effect == commands.SSubscribe || q.cmd.Effect == commands.SUnsubscribe
 	r.unshards = q.cmd.Effect == commands.SUnsubscribe
-	s.awaited++
+	if s.awaited++; r.sharded {
+		s.confirming = append(s.confirming, r)
+	}
 }
 
 // unsettled reports whether missing answers decide if the client is in protocol 2's subscribe mode.
@@ -115,36 +123,6 @@ func confirmsOf(q *query) int {
 		return len(q.args) - 1
 	}
 	return -1
-}
-
-// subscribeSharded is SSUBSCRIBE, and SUNSUBSCRIBE of channels.
-func subscribeSharded(c *Conn, q *query) {
-	slot, _ := c.in.slotOf(q)
-	if slot == manySlots {
-		c.replies.answer(crossSlotReply)
-		return
-	}
-	r := newRequest(q.raw, slot)
-	if slot >= 0 && q.cmd.Name == "ssubscribe" {
-		r.beforeSend = c.subs.expect
-	}
-	c.subs.awaits(c.send(r, nil), q)
-}
-
-// unsubscribeSharded is SUNSUBSCRIBE. Without channels it is one of each.
-func unsubscribeSharded(c *Conn, q *query) {
-	if len(q.args) > 1 {
-		subscribeSharded(c, q)
-		return
-	}
-	if len(c.subs.shards) == 0 {
-		c.subs.awaits(c.send(newRequest(q.raw, -1), c.nodes.channelNode()), q)
-	}
-	for channel := range c.subs.shards {
-		v, _ := resp.ParseValue([]byte(channel))
-		args := [][]byte{q.args[0], v.Text}
-		subscribeSharded(c, &query{q.cmd, args, resp.AppendCommand(nil, args...)})
-	}
 }
 
 // monitor is MONITOR, of all masters.
@@ -204,7 +182,7 @@ func (s *subscriptions) confirmed(n *node, p *part, h resp.Head, reply *pieces) 
 	}
 	of.Confirmed(kind, h.Last)
 	if kind == commands.SSubscribe || kind == commands.SUnsubscribe {
-		s.shardConfirmed(n, kind, reply)
+		s.shardConfirmed(n, kind, *reply)
 	}
 	if p.confirms--; p.confirms == 0 {
 		return false
@@ -214,25 +192,9 @@ func (s *subscriptions) confirmed(n *node, p *part, h resp.Head, reply *pieces) 
 	}
 	p.streamed = true
 	if !p.req.internal {
-		s.c.replies.deliver(p.req, *reply)
+		s.deliver(p.req, *reply)
 	}
 	return true
-}
-
-// shardConfirmed replaces the number in a confirmation by that of the sharded channels at all
-// nodes.
-func (s *subscriptions) shardConfirmed(n *node, kind commands.Effect, reply *pieces) {
-	aggregate, elems, err := resp.Elements(reply.bytes())
-	if err != nil || len(elems) != 3 {
-		return
-	}
-	if channel := string(elems[1]); kind == commands.SSubscribe {
-		s.shards[channel] = n
-	} else {
-		delete(s.shards, channel)
-	}
-	elems[2] = integer(int64(len(s.shards)))
-	*reply = piece(resp.AppendAggregate(nil, aggregate, elems))
 }
 
 // unasked gives the client a message that n has sent without a request, behind n's last answer.
@@ -245,45 +207,10 @@ func (s *subscriptions) unasked(n *node, h resp.Head, reply pieces) {
 		return
 	}
 	if p := n.waiting.head(); p != nil && p.confirms > 0 && p.streamed {
-		s.c.replies.deliver(p.req, reply)
+		s.deliver(p.req, reply)
 		return
 	}
 	push := &request{done: true, out: reply}
 	s.c.replies.insertPush(n.lastAnswered, push)
 	n.lastAnswered = push
-}
-
-// shardMoved subscribes again to a sharded channel that a node has dropped because its slot has
-// another master now. The client does not notice.
-func (s *subscriptions) shardMoved(n *node, raw []byte) {
-	_, elems, err := resp.Elements(raw)
-	if err != nil || len(elems) != 3 {
-		return
-	}
-	n.state.Sharded = max(0, n.state.Sharded-1)
-	if channel := string(elems[1]); s.shards[channel] == n {
-		s.shards[channel] = nil
-		s.c.refreshMap()
-		s.c.after(firstDelay, func() {
-			if n, wanted := s.shards[channel]; wanted && n == nil {
-				s.subscribeAgain(channel)
-			}
-		})
-	}
-}
-
-// subscribeAgain sends SSUBSCRIBE for a channel that is in shards.
-func (s *subscriptions) subscribeAgain(channel string) {
-	v, _ := resp.ParseValue([]byte(channel))
-	r := s.c.ownRequest(resp.AppendCommand(nil, []byte("SSUBSCRIBE"), v.Text))
-	r.finish = func(replies [][]byte) []byte {
-		if isError(replies[0]) {
-			s.c.end(errShard)
-		}
-		return nil
-	}
-	r.intercept = nil                              // it follows redirections
-	r.beforeSend = func(n *node) { n.used = true } // the client's subscription is there
-	r.one.slot, r.one.confirms = Slot(v.Text), 1
-	s.c.dispatch(&r.one)
 }

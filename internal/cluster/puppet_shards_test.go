@@ -74,11 +74,10 @@ func TestShardMovesBeforeAnotherIsUnsubscribed(t *testing.T) {
 	p.replies("*3", "$10", "ssubscribe", "$5", "other", ":2")
 	p.send("SUNSUBSCRIBE other")
 	a.hears("SUNSUBSCRIBE other")
-	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "b:1"))
+	p.cl.update(allAt("a:1").with(Slot([]byte("k")), "b:1"), 1, time.Now())
 	a.says("*3", "$12", "sunsubscribe", "$1", "k", ":1")
 	a.says("*3", "$12", "sunsubscribe", "$5", "other", ":0")
 	p.replies("*3", "$12", "sunsubscribe", "$5", "other", ":1")
-	p.send("PING")
 	p.at("b:1").hears("SSUBSCRIBE k")
 }
 

@@ -11,18 +11,20 @@ type request struct {
 	unanswered int      // parts without an answer
 	turn       int64    // requests for the same slot run in its order
 	hooks
-	caching    []byte // CLIENT CACHING for it, which each node is sent; nil if none
-	script     bool   // it runs a script, or is DEBUG: an error can be its own
-	internal   bool   // the Conn's own: it is not in the replyQueue
-	copies     bool   // it is about the copies of events
-	unshards   bool   // it is SUNSUBSCRIBE
-	subscribes bool   // or unsubscribes, as the client has asked
-	dropped    bool   // neither it nor what comes behind it will be answered
-	removed    bool   // it is not in the replyQueue any more
-	out        pieces // what the client has still to read
-	started    bool   // the client has read some of the reply
-	heldBytes  int    // of the parts that were answered before the last
-	done       bool   // out has the end of the reply
+	caching    []byte   // CLIENT CACHING for it, which each node is sent; nil if none
+	script     bool     // it runs a script, or is DEBUG: an error can be its own
+	internal   bool     // the Conn's own: it is not in the replyQueue
+	copies     bool     // it is about the copies of events
+	sharded    bool     // it is SSUBSCRIBE or SUNSUBSCRIBE
+	unshards   bool     // it is SUNSUBSCRIBE
+	subscribes bool     // or unsubscribes, as the client has asked
+	dropped    bool     // neither it nor what comes behind it will be answered
+	removed    bool     // it is not in the replyQueue any more
+	out        pieces   // what the client has still to read
+	early      []pieces // of a reply about sharded channels, behind those of earlier requests
+	started    bool     // the client has read some of the reply
+	heldBytes  int      // of the parts that were answered before the last
+	done       bool     // out has the end of the reply
 }
 
 // hooks are what differs between requests. Each can be nil, and is called with Conn.mu held.

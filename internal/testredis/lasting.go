@@ -13,6 +13,7 @@ type Lasting struct {
 	mu      sync.Mutex
 	tb      *lastingTB
 	cluster *Cluster
+	server  *Server
 }
 
 // Cluster starts a cluster, as StartCluster does, the first time, and returns the same later. Tests
@@ -21,15 +22,33 @@ func (l *Lasting) Cluster(t testing.TB, masters, replicas int, args ...string) *
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.tb == nil {
-		l.tb = &lastingTB{}
-	}
 	if l.cluster == nil {
-		l.cluster = StartCluster(l.tb, masters, replicas, args...)
+		l.cluster = StartCluster(l.life(), masters, replicas, args...)
 	}
 	same := *l.cluster
 	same.t = t
 	return &same
+}
+
+// Server starts a plain server, as Start does without arguments, the first time, and returns the
+// same later. It is for tests that neither change nor count what isn't in keys of their own: each
+// test names its keys and channels after itself.
+func (l *Lasting) Server(t testing.TB) *Server {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.server == nil {
+		l.server = Start(l.life())
+	}
+	return l.server
+}
+
+// life is that of the servers.
+func (l *Lasting) life() testing.TB {
+	if l.tb == nil {
+		l.tb = &lastingTB{}
+	}
+	return l.tb
 }
 
 // End stops them.

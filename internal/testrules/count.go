@@ -1,0 +1,233 @@
+package testrules
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Counts is what one file, or several, have of each kind.
+type Counts struct {
+	Times    int // comparisons of how long something took
+	Sleeps   int // calls of time.Sleep
+	Timeouts int // limits of time that a test or a client gives itself
+	Leases   int // locks for less than a minute
+}
+
+func (c Counts) plus(o Counts) Counts {
+	return Counts{c.Times + o.Times, c.Sleeps + o.Sleeps, c.Timeouts + o.Timeouts,
+		c.Leases + o.Leases}
+}
+
+// within reports whether nothing is more than in o.
+func (c Counts) within(o Counts) bool {
+	return c.Times <= o.Times && c.Sleeps <= o.Sleeps && c.Timeouts <= o.Timeouts &&
+		c.Leases <= o.Leases
+}
+
+// helpers are the packages that tests are made with. testwait, which waits for all others, is none.
+var helpers = []string{"internal/proxytest", "internal/testredis"}
+
+// apart are folders whose tests make test doesn't run.
+var apart = []string{"cmd/lockbench", "internal/faults", "internal/testrules",
+	"internal/testwait"}
+
+// Count counts in the files below root that have something to count, by their names from there.
+func Count(root string) (map[string]Counts, error) {
+	counts := map[string]Counts{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(root, path)
+		name = filepath.ToSlash(name)
+		if d.IsDir() {
+			if slices.Contains(apart, name) || d.Name() == "testdata" ||
+				name != "." && strings.HasPrefix(d.Name(), ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		helper := slices.ContainsFunc(helpers,
+			func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
+		if !strings.HasSuffix(name, "_test.go") && !(helper && strings.HasSuffix(name, ".go")) {
+			return nil
+		}
+		if c, err := countFile(path, nil); err != nil {
+			return err
+		} else if c != (Counts{}) {
+			counts[name] = c
+		}
+		return nil
+	})
+	return counts, err
+}
+
+// countFile counts in a file; in src, if that isn't nil.
+func countFile(path string, src any) (Counts, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), path, src, parser.ParseComments)
+	if err != nil {
+		return Counts{}, err
+	}
+	if isApart(file) {
+		return Counts{}, nil
+	}
+	c := counter{}
+	for _, decl := range file.Decls {
+		c.durations = map[string]bool{}
+		ast.Inspect(decl, c.see)
+	}
+	return c.Counts, nil
+}
+
+// isApart reports whether a file's tests run in virtual time, or not in make test.
+func isApart(file *ast.File) bool {
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			if comment.Pos() < file.Package && strings.HasPrefix(comment.Text, "//go:build ") {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
+		return i.Path.Value == `"testing/synctest"` ||
+			strings.HasSuffix(i.Path.Value, `/internal/virtualtest"`)
+	})
+}
+
+type counter struct {
+	Counts
+	durations map[string]bool // variables with how long something took, in this function
+}
+
+func (c *counter) see(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		for i, right := range n.Rhs {
+			if name, ok := n.Lhs[i].(*ast.Ident); ok && measures(right) {
+				c.durations[name.Name] = true
+			}
+		}
+	case *ast.BinaryExpr:
+		switch n.Op {
+		case token.LSS, token.GTR, token.LEQ, token.GEQ:
+			if c.isDuration(n.X) || c.isDuration(n.Y) {
+				c.Times++
+			}
+		}
+	case *ast.CallExpr:
+		c.call(n)
+	case *ast.BasicLit:
+		if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
+			c.Leases += shortLeases(lockCommand, text)
+		}
+	}
+	return true
+}
+
+func (c *counter) isDuration(e ast.Expr) bool {
+	found := measures(e)
+	ast.Inspect(e, func(n ast.Node) bool {
+		name, ok := n.(*ast.Ident)
+		found = found || ok && c.durations[name.Name]
+		return !found
+	})
+	return found
+}
+
+// measures reports whether an expression has time.Since or Sub in it.
+func measures(e ast.Expr) (found bool) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if ok {
+			name := called(call)
+			found = found || name == "time.Since" || strings.HasSuffix(name, ".Sub")
+		}
+		return !found
+	})
+	return found
+}
+
+// timeouts are calls that limit a time.
+var timeouts = []string{"context.WithTimeout", "context.WithDeadline", "net.DialTimeout",
+	"time.After", "time.AfterFunc", "time.NewTimer", "time.NewTicker", "time.Tick"}
+
+func (c *counter) call(call *ast.CallExpr) {
+	name := called(call)
+	_, method, _ := strings.Cut(name, ".")
+	switch {
+	case name == "time.Sleep":
+		c.Sleeps++
+	case slices.Contains(timeouts, name):
+		c.Timeouts++
+	case strings.HasPrefix(method, "Set") && strings.HasSuffix(method, "Deadline"):
+		if !isPatience(call) {
+			c.Timeouts++
+		}
+	case (method == "After" || method == "Before") && isNow(call): // time.Now().After(deadline)
+		c.Timeouts++
+	case method == "Lock" && len(call.Args) > 0:
+		ast.Inspect(call.Args[0], func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok {
+				text, _ := strconv.Unquote(lit.Value)
+				c.Leases += shortLeases(lockArgs, text)
+			}
+			return true
+		})
+	}
+}
+
+// called is what a call calls, if that is a function of a package or a method: x.f.
+func called(call *ast.CallExpr) string {
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	if x, ok := sel.X.(*ast.Ident); ok {
+		return x.Name + "." + sel.Sel.Name
+	}
+	return "." + sel.Sel.Name
+}
+
+// isNow reports whether a method is called on time.Now().
+func isNow(call *ast.CallExpr) bool {
+	sel := call.Fun.(*ast.SelectorExpr)
+	x, ok := sel.X.(*ast.CallExpr)
+	return ok && called(x) == "time.Now"
+}
+
+// isPatience reports whether a deadline is that of all tests, or none.
+func isPatience(call *ast.CallExpr) bool {
+	if len(call.Args) != 1 {
+		return false
+	}
+	if _, none := call.Args[0].(*ast.CompositeLit); none {
+		return true
+	}
+	arg, ok := call.Args[0].(*ast.CallExpr)
+	return ok && called(arg) == "testwait.Deadline"
+}
+
+var (
+	lockCommand = regexp.MustCompile(
+		`\b(?:LOCK \S+|RELOCK \S+ \S+|LOCKALL|ONCE \S+) (\d+(?:\.\d+)?)(?:[ \r]|$)`)
+	lockArgs = regexp.MustCompile(`^ ?[^ ]* ?(\d+(?:\.\d+)?)(?: |$)`)
+)
+
+// minute is the shortest lease, in seconds, that no stop of a machine ends.
+const minute = 60
+
+func shortLeases(lease *regexp.Regexp, text string) (n int) {
+	for _, match := range lease.FindAllStringSubmatch(text, -1) {
+		if seconds, err := strconv.ParseFloat(match[1], 64); err == nil && seconds < minute {
+			n++
+		}
+	}
+	return n
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -18,9 +19,8 @@ import (
 
 // sentinels is what is known of one group of servers, and the connections to its master.
 //
-// Each vote of a Sentinel has the epoch of the configuration that it is from. A higher epoch wins,
-// so that a Sentinel that was cut off and has missed a failover leads no client back to the old
-// master.
+// Each vote of a Sentinel has the epoch of the configuration that it is from. The highest epoch
+// wins, so that Sentinels that have missed a failover lead no client back to the old master.
 type sentinels struct {
 	group          string
 	addrs          []string      // of the Sentinels
@@ -31,7 +31,8 @@ type sentinels struct {
 	// guarded by mu; without an address until a Sentinel has answered
 	master    vote
 	votes     map[string]vote      // guarded by mu; each Sentinel's last, by its address
-	overruled vote                 // guarded by mu; most Sentinels gave it up for a lower epoch
+	best      map[string]vote      // guarded by mu; each Sentinel's with the highest epoch
+	overruled vote                 // guarded by mu; the Sentinels gave it up for a lower epoch
 	conns     map[*serverConn]bool // guarded by mu; to master
 	lastErr   error                // guarded by mu; why no Sentinel has answered yet
 }
@@ -45,7 +46,7 @@ type vote struct {
 func newSentinels(group string, addrs []string) *sentinels {
 	return &sentinels{
 		group: group, addrs: addrs, voted: make(chan struct{}),
-		votes: map[string]vote{}, conns: map[*serverConn]bool{},
+		votes: map[string]vote{}, best: map[string]vote{}, conns: map[*serverConn]bool{},
 		lastErr: errors.New("no Sentinel has been asked yet"),
 	}
 }
@@ -54,30 +55,57 @@ func (s *sentinels) String() string {
 	return fmt.Sprintf("%s (by the Sentinels at %s)", s.group, strings.Join(s.addrs, ", "))
 }
 
-// electLocked records a Sentinel's vote, and reports whether another master follows from it. A vote
-// without a higher epoch wins if more than half of the Sentinels agree: they have been set up again
-// then. s.mu is held.
+// electLocked records a Sentinel's vote, and reports whether another master follows from it. A
+// higher epoch wins at once, and however many Sentinels have not heard of it yet, they change
+// nothing. A vote without a higher epoch wins only if the Sentinels have been set up again. s.mu is
+// held.
 func (s *sentinels) electLocked(sentinel string, v vote) (replaced bool) {
 	s.votes[sentinel] = v
-	if v == s.master {
-		return false
+	if best, known := s.best[sentinel]; !known || v.epoch > best.epoch {
+		s.best[sentinel] = v
 	}
-	agree := 0
-	for _, other := range s.votes {
-		if other == v {
-			agree++
+	switch {
+	case v == s.master:
+		return false
+	case s.master.addr == "":
+	case v.epoch > s.master.epoch:
+		// one that was left out when the others were set up again says it still
+		if v == s.overruled && !s.mostLocked(v, false) {
+			return false
 		}
-	}
-	newer := s.master.addr == "" || v.epoch > s.master.epoch
-	if most := agree > len(s.addrs)/2; !most && (!newer || v == s.overruled) {
-		return false
-	}
-	if !newer {
+	default:
+		if !s.mostLocked(v, true) || s.aboveLocked(v.epoch) {
+			return false
+		}
 		s.overruled = s.master
+		s.best = maps.Clone(s.votes)
 	}
 	replaced = v.addr != s.master.addr
 	s.master = v
 	return replaced
+}
+
+// mostLocked reports whether more than half of all Sentinels say v now; with fallen, only those
+// count that have said something else for the same epoch, or for a higher one. Sentinels that have
+// missed a failover have not: these have been set up again. s.mu is held.
+func (s *sentinels) mostLocked(v vote, fallen bool) bool {
+	agree := 0
+	for sentinel, last := range s.votes {
+		if last == v && (!fallen || s.best[sentinel] != v) {
+			agree++
+		}
+	}
+	return agree > len(s.addrs)/2
+}
+
+// aboveLocked reports whether a Sentinel's last vote has a higher epoch. s.mu is held.
+func (s *sentinels) aboveLocked(epoch int64) bool {
+	for _, last := range s.votes {
+		if last.epoch > epoch {
+			return true
+		}
+	}
+	return false
 }
 
 // record records a Sentinel's vote. If another master follows from it, replaced is called before

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// The newest configuration wins, whichever Sentinel reports it first. Only a majority leads
-// back to an older one.
+// The newest configuration wins, whichever Sentinel reports it first. Only Sentinels that were set
+// up again lead back to a lower epoch.
 func TestSentinelsElect(t *testing.T) {
 	s := newSentinels("g", []string{"a", "b", "c"})
 	for i, step := range []struct {
@@ -28,23 +29,73 @@ func TestSentinelsElect(t *testing.T) {
 	}{
 		{"a", vote{"one", 3}, true, "one"},
 		{"b", vote{"one", 3}, false, "one"},
+		{"c", vote{"one", 3}, false, "one"},
 		{"b", vote{"two", 4}, true, "two"},  // it was the first to hear of a failover
-		{"a", vote{"one", 3}, false, "two"}, // it has not yet
-		{"c", vote{"old", 1}, false, "two"}, // it was cut off for long
+		{"a", vote{"one", 3}, false, "two"}, // these two have not yet
+		{"c", vote{"one", 3}, false, "two"},
+		{"c", vote{"old", 1}, false, "two"}, // it has lost what it knew
+		{"a", vote{"old", 1}, false, "two"}, // so has this one, but b has not
 		{"c", vote{"two", 4}, false, "two"},
-		{"a", vote{"two", 4}, false, "two"},
 		{"a", vote{"two", 5}, false, "two"},   // a failover back, of which the middle was missed
 		{"b", vote{"three", 0}, false, "two"}, // set up again
 		{"b", vote{"three", 0}, false, "two"}, // one Sentinel counts once
-		{"c", vote{"three", 0}, true, "three"},
-		{"a", vote{"two", 5}, false, "three"}, // it has been left out of that
+		{"c", vote{"three", 0}, false, "two"}, // a still says what is newer
+		{"a", vote{"one", 0}, false, "two"},
+		{"c", vote{"three", 0}, true, "three"}, // now none says it, and most agree
+		{"a", vote{"two", 5}, false, "three"},  // it has been left out of that
 		{"a", vote{"four", 6}, true, "four"},
+		{"a", vote{"five", 6}, false, "four"}, // again, with the same epoch
+		{"b", vote{"five", 6}, false, "four"},
+		{"c", vote{"five", 6}, false, "four"}, // b and c have not said anything else for 6
 	} {
 		if moves := s.electLocked(step.from, step.said); moves != step.moves ||
 			s.master.addr != step.master {
 			t.Errorf("step %d: %v, master %v; want %v, %s", i, moves, s.master, step.moves,
 				step.master)
 		}
+	}
+}
+
+// Whatever order three Sentinels report some failovers in, and whichever of them loses meanwhile
+// what it knew, the master is that of the highest epoch which one of them has reported.
+func TestSentinelsElectInAnyOrder(t *testing.T) {
+	const last = 3 // epochs are 1 to last, and 0 for a Sentinel that has forgotten
+	names := []string{"a", "b", "c"}
+	said := func(epoch int) vote { return vote{string(rune('A' + epoch%2)), int64(epoch)} }
+	var orders, moves int
+	var try func(s *sentinels, at [3]int, highest, forgets, left int)
+	try = func(s *sentinels, at [3]int, highest, forgets, left int) {
+		if left == 0 || t.Failed() {
+			orders++
+			return
+		}
+		for i, from := range names {
+			for to := 0; to <= last; to++ {
+				forgot := to == 0 && at[i] > 0
+				if to < at[i] && !forgot || forgot && forgets == 0 {
+					continue
+				}
+				next := newSentinels("g", names)
+				next.master, next.overruled = s.master, s.overruled
+				next.votes, next.best = maps.Clone(s.votes), maps.Clone(s.best)
+				if next.electLocked(from, said(to)) {
+					moves++
+				}
+				now, top, rest := at, max(highest, to), forgets
+				if now[i] = to; forgot {
+					rest--
+				}
+				if next.master != said(top) {
+					t.Errorf("%s says %d, then the master is %v; the highest epoch was %d",
+						from, to, next.master, top)
+				}
+				try(next, now, top, rest, left-1)
+			}
+		}
+	}
+	try(newSentinels("g", names), [3]int{1, 1, 1}, 0, 1, 5)
+	if orders < 10_000 || moves < 1000 {
+		t.Errorf("only %d orders, %d changes of the master", orders, moves)
 	}
 }
 
